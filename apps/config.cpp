@@ -1,0 +1,95 @@
+// `tern config show`: what a verb would use, and who said so.
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "apps/options.h"
+#include "base/error.h"
+#include "base/json.h"
+#include "base/text.h"
+
+namespace tern {
+namespace {
+
+std::string origin_text(const Options::Value& value) {
+  switch (value.origin) {
+    case Origin::fallback:
+      return value.set ? "default" : "not set";
+    case Origin::recipe:
+      return "recipe " + value.where;
+    case Origin::environment:
+      return "environment " + value.where;
+    case Origin::command_line:
+      return "command line";
+  }
+  return "";
+}
+
+Json json_value(const Options::Value& value) {
+  if (!value.set) return nullptr;
+  switch (value.spec->type) {
+    case OptionType::flag:
+    case OptionType::toggle:
+      return value.boolean;
+    case OptionType::integer:
+    case OptionType::bytes:
+      return value.integer;
+    case OptionType::real:
+    case OptionType::seconds:
+      return value.real;
+    case OptionType::list:
+      return value.list;
+    default:
+      return value.text;
+  }
+}
+
+std::string shown_value(const Options::Value& value) {
+  if (!value.set) return "-";
+  if (value.spec->type == OptionType::flag || value.spec->type == OptionType::toggle)
+    return value.boolean ? "on" : "off";
+  if (value.spec->type == OptionType::list) return json_value(value).dump();
+  return value.text;
+}
+
+}  // namespace
+
+std::string show_config(const OptionTable& table, const std::vector<std::string>& arguments,
+                        const Environment& environment) {
+  if (arguments.empty() || arguments.front() != "show")
+    throw Error(ErrorKind::usage, "config {}; write: tern config show [VERB] [RECIPE] [options]",
+                arguments.empty() ? "needs the word show" : fmt::format("does not know '{}'", arguments.front()));
+  std::vector<std::string> rest(arguments.begin() + 1, arguments.end());
+  std::string verb = "train";
+  const bool is_path =
+      !rest.empty() && (rest.front().find_first_of("./") != std::string::npos || rest.front().starts_with('-'));
+  if (!rest.empty() && !is_path) {
+    verb = find_verb(table, rest.front()).name;
+    rest.erase(rest.begin());
+  }
+  const Options options = resolve_options(table, verb, rest, environment, false);
+
+  std::vector<std::pair<std::string, const Options::Value*>> rows;
+  for (const auto& [name, value] : options.positionals()) rows.emplace_back(lowercase(name), &value);
+  for (const auto& [name, value] : options.values()) rows.emplace_back(name, &value);
+
+  const bool as_json = std::any_of(rest.begin(), rest.end(), [](const std::string& word) { return word == "--json"; });
+  if (as_json) {
+    Json json = {{"verb", verb}, {"recipe", options.recipe()}, {"options", Json::object()}};
+    for (const auto& [name, value] : rows)
+      json["options"][name] = {{"value", json_value(*value)}, {"origin", origin_text(*value)}};
+    return dump_json(json, 2) + "\n";
+  }
+  size_t name_width = 0, value_width = 0;
+  for (const auto& [name, value] : rows) {
+    name_width = std::max(name_width, name.size());
+    value_width = std::max(value_width, std::min<size_t>(shown_value(*value).size(), 40));
+  }
+  std::string out = fmt::format("# tern {}\n", verb);
+  for (const auto& [name, value] : rows)
+    out += fmt::format("{:<{}}  {:<{}}  {}\n", name, name_width, shown_value(*value), value_width, origin_text(*value));
+  return out;
+}
+
+}  // namespace tern

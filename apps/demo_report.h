@@ -1,0 +1,47 @@
+#pragma once
+// What `tern demo` found, and how it is told: as text, as JSON, as one HTML page.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "report/metrics_log.h"
+
+namespace tern {
+
+struct DemoFacts {
+  // the text
+  std::string source = {}, how_held_out = {};
+  int64_t text_bytes = 0, overstrikes = 0, train_bytes = 0, held_out_bytes = 0;
+  // the model and its training
+  int64_t vocab_size = 0, parameters = 0, steps = 0, tokens_per_step = 0;
+  int64_t killed_at_step = 0;  // the last row the killed process wrote; 0: it ended before it could be killed
+  int64_t resumed_from_step = 0;
+  std::vector<MetricRow> before = {}, after = {};  // the log as the killed process left it, and in the end
+  double tokens_per_s = 0;
+  // what came of it
+  double bits_per_byte = 0, perplexity = 0;
+  std::optional<double> xz_bits_per_byte = {};                    // of the whole text; absent: xz is not installed
+  std::vector<std::pair<std::string, std::string>> samples = {};  // prompt, continuation
+  // for whoever repeats it
+  std::string machine = {};
+  std::vector<std::pair<std::string, double>> stage_seconds = {};
+  std::vector<std::string> commands = {};
+};
+
+/// Of the steps that both processes trained (after the checkpoint, up to the kill): how many rows of the log there are,
+/// and in how many loss and gradient norm are equal to the last bit.
+struct Repeated {
+  int64_t rows = 0, equal = 0;
+};
+Repeated repeated_rows(const DemoFacts& facts);
+
+/// The loss at a handful of steps, as a table.
+std::string loss_table(const std::vector<MetricRow>& rows);
+std::string demo_summary(const DemoFacts& facts);
+std::string demo_json(const DemoFacts& facts, const std::string& report_path);
+std::string demo_html(const DemoFacts& facts);
+
+}  // namespace tern

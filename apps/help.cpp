@@ -1,0 +1,85 @@
+// Help topics. What the table knows is made from the table; only what it cannot know is written here.
+#include <fmt/format.h>
+
+#include "apps/options.h"
+#include "base/error.h"
+#include "base/text.h"
+
+namespace tern {
+namespace {
+
+constexpr std::string_view kExitCodes =
+    "Exit codes\n\n"
+    "  0    done\n"
+    "  1    a bug in tern, or something unforeseen\n"
+    "  2    a wrong verb, option, value, recipe key or TERN_ variable\n"
+    "  3    it does not fit: memory or disk; the message says what would fit\n"
+    "  4    a model, tokenizer, data or run file is missing, unreadable or malformed\n"
+    "  5    another process of the job was lost or late\n"
+    "  6    --resume must, and no checkpoint verifies\n"
+    "  75   stopped on request after saving; the same command goes on\n"
+    "  130  a second Ctrl-C\n"
+    "  143  a second SIGTERM\n";
+
+constexpr std::string_view kFiles =
+    "Files\n\n"
+    "MODEL is a Hugging Face directory (config.json, model.safetensors or its shards, tokenizer.json or vocab.json +\n"
+    "merges.txt or tiktoken ranks), or a name such as org/model found in the local Hugging Face cache (HF_HUB_CACHE,\n"
+    "HF_HOME/hub, ~/.cache/huggingface/hub). tern never downloads.\n\n"
+    "A run directory (tern train --output RUN) holds\n"
+    "  checkpoints/step-N   complete and checksummed, or absent\n"
+    "  model                a Hugging Face directory, ready for generate and eval\n"
+    "  logs                 metrics as JSON lines and for TensorBoard\n\n"
+    "Data is plain text, JSON lines with text or prompt and completion, or a token file written by tern tokenize "
+    "--pack.\n";
+
+constexpr std::string_view kRecipes =
+    "Recipes\n\n"
+    "A recipe is a TOML file (or JSON) given in place of MODEL. Its keys are the options' names, with - or _, and "
+    "model:\n\n"
+    "  model = \"config.json\"\n"
+    "  data = \"text.txt\"\n"
+    "  steps = 600\n"
+    "  learning-rate = 1e-3\n\n"
+    "  [generate]              # keys of one verb; they are stronger than those above\n"
+    "  temperature = 0.8\n\n"
+    "Keys above all tables must be options of the verb that runs. Paths are relative to the working directory, as on "
+    "the\n"
+    "command line. An unknown key is an error. The order of strength: command line, environment, recipe, default;\n"
+    "`tern config show VERB RECIPE` prints what holds and where it comes from.\n";
+
+std::string environment_help(const OptionTable& table) {
+  std::string out =
+      "Environment\n\n"
+      "Every option has a variable: --learning-rate is TERN_LEARNING_RATE; flags take on or off; a list is one text or "
+      "a JSON\n"
+      "array. The command line is stronger, recipes and defaults are weaker. A variable that starts with TERN_ and "
+      "means nothing\n"
+      "is an error; an empty one is not set. Two names differ from the rule or are no options:\n\n"
+      "  TERN_DATA_FILE  the value of --data\n";
+  for (const EnvironmentSpec& variable : table.environment)
+    out += fmt::format("  {:<14}  {}\n", variable.name, variable.help);
+  return out +
+         "\nOthers that are honoured: HF_HUB_CACHE, HF_HOME and XDG_CACHE_HOME (where models are looked for), "
+         "NO_COLOR,\n"
+         "OMP_PROC_BIND and OMP_PLACES (how threads are bound).\n";
+}
+
+}  // namespace
+
+std::string help_topic(const OptionTable& table, std::string_view topic) {
+  if (topic == "exit-codes") return std::string(kExitCodes);
+  if (topic == "files") return std::string(kFiles);
+  if (topic == "recipes") return std::string(kRecipes);
+  if (topic == "environment") return environment_help(table);
+  if (topic == "options") return markdown_table(table);
+  std::vector<std::string_view> known = {"exit-codes", "environment", "files", "recipes", "options"};
+  for (const VerbSpec& verb : table.verbs) {
+    if (verb.name == topic) return help_verb(table, verb);
+    known.push_back(verb.name);
+  }
+  throw Error(ErrorKind::usage, "no help on '{}'{} `tern help` lists verbs and topics", topic,
+              nearest_name(topic, known).empty() ? ";" : did_you_mean(topic, known));
+}
+
+}  // namespace tern

@@ -1,0 +1,100 @@
+// The command: finds the verb, resolves its options, runs it, and turns what was thrown into a message and an exit
+// code.
+#include <cstdio>
+#include <exception>
+#include <new>
+#include <string>
+#include <vector>
+
+#include <fmt/core.h>
+
+#include "apps/options.h"
+#include "apps/verbs.h"
+#include "base/error.h"
+
+namespace {
+
+using namespace tern;
+using Arguments = std::vector<std::string>;
+
+void print(const std::string& text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
+    throw Error(ErrorKind::does_not_fit, "standard output cannot be written; is the disk full or the reader gone?");
+}
+
+struct VerbRun {
+  std::string_view name;
+  int (*run)(const Options&);
+};
+constexpr VerbRun kRuns[] = {{"demo", run_demo},       {"train", run_train},       {"generate", run_generate},
+                             {"eval", run_eval},       {"tokenize", run_tokenize}, {"inspect", run_inspect},
+                             {"compare", run_compare}, {"doctor", run_doctor}};
+
+bool wants_help(const Arguments& arguments) {
+  for (const std::string& argument : arguments) {
+    if (argument == "--") return false;
+    if (argument == "--help" || argument == "-h") return true;
+  }
+  return false;
+}
+
+// The verbs that print what the table says.
+int run_table_verb(const OptionTable& table, std::string_view verb, const Arguments& arguments) {
+  if (verb == "config") {
+    print(show_config(table, arguments, process_environment()));
+    return 0;
+  }
+  const Options options = resolve_options(table, verb, arguments, {});  // help must work whatever the environment says
+  if (verb == "help")
+    print(options.has_positional("TOPIC") ? help_topic(table, options.positional("TOPIC")) : help_overview(table));
+  if (verb == "version") print(fmt::format("tern {}\n", TERN_VERSION));
+  if (verb == "completion") print(completion(table, options.positional("SHELL")));
+  if (verb == "man") print(man_page(table, TERN_VERSION));
+  return 0;
+}
+
+int run(const Arguments& arguments) {
+  const OptionTable& table = tern_options();
+  if (arguments.empty()) {
+    print(help_overview(table));
+    return static_cast<int>(ErrorKind::usage);
+  }
+  std::string name = arguments.front();
+  if (name == "--help" || name == "-h") name = "help";
+  if (name == "--version" || name == "-V") name = "version";
+  const VerbSpec& verb = find_verb(table, name);
+  const Arguments rest(arguments.begin() + 1, arguments.end());
+  if (wants_help(rest)) {
+    print(help_verb(table, verb));
+    return 0;
+  }
+  for (const VerbRun& entry : kRuns)
+    if (entry.name == name) {
+      const Options options = resolve_options(table, name, rest, process_environment());
+      if (entry.run == nullptr) throw Error(ErrorKind::bug, "verb {} is not in this build", name);
+      return entry.run(options);
+    }
+  return run_table_verb(table, name, rest);
+}
+
+int fail(int code, const char* message) {
+  std::fflush(stdout);
+  std::fprintf(stderr, "tern: %s\n", message);
+  return code;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(Arguments(argv + 1, argv + argc));
+  } catch (const tern::Error& error) {
+    return fail(static_cast<int>(error.kind()), error.what());
+  } catch (const std::bad_alloc&) {
+    return fail(static_cast<int>(ErrorKind::does_not_fit),
+                "out of memory: lower --batch, --seq or --context, or free memory");
+  } catch (const std::exception& error) {
+    return fail(static_cast<int>(ErrorKind::bug),
+                fmt::format("{}; this is a bug in tern, please report it", error.what()).c_str());
+  }
+}

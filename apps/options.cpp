@@ -1,0 +1,193 @@
+// The table of verbs and options: flags, TERN_ variables, recipe keys, help, man page and completion all come from
+// here. A new row is a decision: it needs a default that works, a line of help, and its name in
+// apps/options_frozen.txt.
+#include "apps/options.h"
+
+namespace tern {
+namespace {
+
+using enum OptionType;
+
+constexpr double kMaxCount = 2147483647;  // sizes that are multiplied with each other stay below 2^31
+
+std::vector<VerbSpec> make_verbs() {
+  const PositionalSpec model = {"MODEL", "a Hugging Face model directory, or a name in the local Hugging Face cache"};
+  return {
+      {.name = "demo",
+       .summary = "Train a tokenizer and a small model, kill and resume it, measure it, let it write: two minutes",
+       .examples = {{"tern demo", "on the texts that set-up installed"},
+                    {"tern demo --data my.txt --output demo", "on your own text"}}},
+      {.name = "train",
+       .summary = "Train a model; the same command resumes after a stop or a crash",
+       .positionals = {{"MODEL",
+                        "a model directory, a bare config.json with --from-scratch, or a recipe (.toml, .json)"}},
+       .examples = {{"tern train config.json --from-scratch --tokenizer gpt2/ --data text.txt --output run",
+                     "a new model"},
+                    {"tern train recipe.toml --steps 500", "a recipe, one key changed"},
+                    {"tern train MODEL --data text.txt --output run --dry-run", "does it fit? nothing is written"}},
+       .takes_recipe = true,
+       .details = "Writes OUT/checkpoints/step-N, OUT/model (a Hugging Face directory) and OUT/logs. The first Ctrl-C "
+                  "saves and "
+                  "exits with 75, a second one exits at once."},
+      {.name = "generate",
+       .summary = "Continue a text",
+       .positionals = {model},
+       .examples = {{"tern generate run/model --prompt 'Once upon a time'", "stream a continuation to the terminal"},
+                    {"cat text | tern generate MODEL --prompt-file - --samples 3 --json",
+                     "three continuations as JSON"}},
+       .takes_recipe = true},
+      {.name = "eval",
+       .summary = "Perplexity and bits per byte of a text",
+       .positionals = {model},
+       .examples = {{"tern eval run/model --data held-out.txt", "windows that do not overlap"},
+                    {"tern eval MODEL --data wiki.txt --window 2048 --stride 512", "windows that overlap"}},
+       .takes_recipe = true},
+      {.name = "tokenize",
+       .summary = "Text to ids and back; pack data files; train a tokenizer",
+       .positionals = {{"TOKENIZER", "a model directory or tokenizer file; with --train it is left out", false}},
+       .examples = {{"tern tokenize MODEL --text 'Hello world'", "the ids of a text"},
+                    {"tern tokenize MODEL --pack --input text.jsonl --output data.tokens", "a token file for training"},
+                    {"tern tokenize --train --vocab-size 8192 --input text.txt --output tokenizer",
+                     "a new byte-level BPE"}}},
+      {.name = "inspect",
+       .summary = "What a model directory holds: family, sizes, parameters, bytes",
+       .positionals = {model},
+       .examples = {{"tern inspect run/model", "sizes, parameters, bytes, tensors"}}},
+      {.name = "compare",
+       .summary = "Two training runs side by side, as a table and as plots",
+       .positionals = {{"A", "a run directory (the --output of tern train)"}, {"B", "another one"}},
+       .examples = {{"tern compare run-a run-b --output compare.html", "a table here, plots in the page"}}},
+      {.name = "config",
+       .summary = "Show what a verb would use: every key, its value and where it comes from",
+       .examples = {{"tern config show train recipe.toml --steps 500", "flags > environment > recipe > default"}},
+       .details =
+           "tern config show [VERB] [RECIPE] [options of that verb]. Without VERB: train. With --json: one object."},
+      {.name = "doctor",
+       .summary = "Check this machine: CPU, memory, limits, disk, libraries, environment, each with a fix",
+       .examples = {{"tern doctor", "read the lines that start with warn"}}},
+      {.name = "help",
+       .summary = "Help on a verb or a topic: exit-codes, environment, files, recipes, options",
+       .positionals = {{"TOPIC", "a verb or a topic", false}},
+       .examples = {{"tern help train", "all options of a verb"}}},
+      {.name = "version", .summary = "The version"},
+      {.name = "completion",
+       .summary = "A completion script for bash, zsh or fish",
+       .positionals = {{"SHELL", "bash, zsh or fish"}},
+       .examples = {{"source <(tern completion bash)", "complete verbs and options in this shell"}}},
+      {.name = "man", .summary = "The manual page, in roff", .examples = {{"tern man | man -l -", "read it"}}},
+  };
+}
+
+// One row, one line.
+// clang-format off
+std::vector<OptionSpec> make_options() {
+  return {
+      // What goes in and out.
+      {.name = "data", .verbs = "train", .type = path, .unit = "FILE", .help = "training data: text, JSONL or a token file", .env = "TERN_DATA_FILE"},
+      {.name = "data", .verbs = "eval", .type = path, .unit = "FILE", .help = "text, JSONL or token file to measure on", .env = "TERN_DATA_FILE"},
+      {.name = "data", .verbs = "demo", .type = path, .unit = "FILE", .help = "your own text instead of the fortunes", .env = "TERN_DATA_FILE"},
+      {.name = "valid-data", .verbs = "train", .type = path, .unit = "FILE", .help = "held-out data for evaluation during training"},
+      {.name = "output", .verbs = "train", .type = path, .unit = "DIR", .help = "run directory; an unfinished run in it goes on"},
+      {.name = "output", .verbs = "demo", .type = path, .fallback = "tern-demo", .unit = "DIR", .help = "where the demo works and leaves its report"},
+      {.name = "output", .verbs = "tokenize", .type = path, .unit = "PATH", .help = "write here: a token file (--pack), a tokenizer directory (--train), else ids or text"},
+      {.name = "output", .verbs = "compare", .type = path, .unit = "FILE", .help = "write an HTML page with plots"},
+      {.name = "tokenizer", .verbs = "train", .type = path, .unit = "PATH", .help = "model directory or tokenizer file; not given: MODEL's own"},
+      {.name = "from-scratch", .verbs = "train", .type = flag, .help = "start from random weights: MODEL is a bare config.json or a directory without weights"},
+
+      // train: the amount and the rate.
+      {.name = "seq", .verbs = "train", .type = integer, .fallback = "256", .unit = "TOKENS", .help = "length of a training sequence", .min = 1, .max = kMaxCount},
+      {.name = "batch", .verbs = "train", .type = integer, .fallback = "32", .unit = "SEQUENCES", .help = "sequences per step", .min = 1, .max = kMaxCount},
+      {.name = "batch", .verbs = "eval", .type = integer, .fallback = "8", .unit = "WINDOWS", .help = "windows at a time; changes speed and memory, not the result", .min = 1, .max = kMaxCount},
+      {.name = "micro-batch", .verbs = "train", .type = integer, .unit = "SEQUENCES", .help = "sequences at a time, gradients add up; not given: --batch", .min = 1, .max = kMaxCount},
+      {.name = "steps", .verbs = "train", .type = integer, .fallback = "1000", .unit = "N", .help = "optimizer steps of the whole run", .min = 1, .max = 1e12},
+      {.name = "learning-rate", .verbs = "train", .type = real, .fallback = "3e-4", .unit = "RATE", .help = "peak learning rate", .min = 0, .max = 1e6},
+      {.name = "min-learning-rate", .verbs = "train", .type = real, .unit = "RATE", .help = "where the schedule ends; not given: a tenth of the peak", .min = 0, .max = 1e6},
+      {.name = "schedule", .verbs = "train", .type = choice, .fallback = "cosine", .help = "course of the rate after the warm-up", .choices = {"cosine", "linear", "constant", "wsd"}},
+      {.name = "warmup-steps", .verbs = "train", .type = integer, .fallback = "100", .unit = "N", .help = "steps over which the rate rises linearly from 0", .min = 0, .max = 1e12},
+      {.name = "decay-steps", .verbs = "train", .type = integer, .unit = "N", .help = "length of the final fall of schedule wsd; not given: a tenth of --steps", .min = 0, .max = 1e12},
+
+      // train: the update.
+      {.name = "optimizer", .verbs = "train", .type = choice, .fallback = "adamw", .help = "update rule", .choices = {"adamw", "sgd"}},
+      {.name = "beta1", .verbs = "train", .type = real, .fallback = "0.9", .unit = "X", .help = "AdamW: decay of the first moment", .min = 0, .max = 1},
+      {.name = "beta2", .verbs = "train", .type = real, .fallback = "0.95", .unit = "X", .help = "AdamW: decay of the second moment", .min = 0, .max = 1},
+      {.name = "epsilon", .verbs = "train", .type = real, .fallback = "1e-8", .unit = "X", .help = "AdamW: added to the root of the second moment", .min = 0, .max = 1},
+      {.name = "weight-decay", .verbs = "train", .type = real, .fallback = "0.1", .unit = "X", .help = "decoupled decay of matrices; norms and biases are left out", .min = 0, .max = 1e6},
+      {.name = "momentum", .verbs = "train", .type = real, .fallback = "0.9", .unit = "X", .help = "SGD: momentum", .min = 0, .max = 1},
+      {.name = "clip", .verbs = "train", .type = real, .fallback = "1.0", .unit = "NORM", .help = "largest gradient norm; 0: no clipping", .min = 0, .max = 1e30},
+
+      // train: how it is computed.
+      {.name = "dtype", .verbs = "train", .type = choice, .fallback = "f32", .help = "type of weights and activations in the passes; master weights are f32 or wider", .choices = {"f32", "bf16", "f64"}},
+      {.name = "dtype", .verbs = "generate eval", .type = choice, .help = "type to compute in; not given: the one the model was saved in (f16: f32)", .choices = {"f32", "bf16", "f64"}},
+      {.name = "recompute", .verbs = "train", .type = choice, .fallback = "none", .help = "recompute activations in the backward pass instead of keeping them", .choices = {"none", "attention", "full"}},
+      {.name = "multiply", .verbs = "train", .type = choice, .fallback = "fast", .help = "who multiplies in training: fast library, or tern's own exact kernels", .choices = {"fast", "exact"}},
+      {.name = "shuffle", .verbs = "train", .type = toggle, .fallback = "on", .help = "draw sequences in random order, anew each epoch"},
+      {.name = "seed", .verbs = "train", .type = integer, .fallback = "1", .unit = "N", .help = "of initial weights and of the order of data", .min = 0},
+      {.name = "seed", .verbs = "generate", .type = integer, .fallback = "1", .unit = "N", .help = "of the random draws", .min = 0},
+      {.name = "threads", .verbs = "train generate eval demo", .type = integer, .unit = "N", .help = "compute threads; not given: the cores this process may use", .min = 1, .max = 4096},
+      {.name = "memory", .verbs = "train generate eval", .type = bytes, .unit = "SIZE", .help = "most memory to use, such as 4GiB; not given: what the machine has free", .min = 1},
+
+      // train: state on disk, and what is told.
+      {.name = "checkpoint-every", .verbs = "train", .type = integer, .fallback = "100", .unit = "STEPS", .help = "save a checkpoint every so many steps; 0: only at the end", .min = 0, .max = 1e12},
+      {.name = "keep-checkpoints", .verbs = "train", .type = integer, .fallback = "2", .unit = "N", .help = "newest checkpoints to keep", .min = 1, .max = kMaxCount},
+      {.name = "resume", .verbs = "train", .type = choice, .fallback = "auto", .help = "go on from the newest valid checkpoint: if there is one, only if there is one, or never", .choices = {"auto", "must", "never"}},
+      {.name = "eval-every", .verbs = "train", .type = integer, .fallback = "100", .unit = "STEPS", .help = "evaluate on --valid-data every so many steps; 0: only at the end", .min = 0, .max = 1e12},
+      {.name = "eval-batches", .verbs = "train", .type = integer, .fallback = "20", .unit = "N", .help = "batches per evaluation during training", .min = 1, .max = kMaxCount},
+      {.name = "log-every", .verbs = "train", .type = integer, .fallback = "10", .unit = "STEPS", .help = "write a log row every so many steps", .min = 1, .max = 1e12},
+      {.name = "max-seconds", .verbs = "train", .type = seconds, .unit = "TIME", .help = "save and stop with 75 after this time, such as 50m", .min = 0},
+      {.name = "dry-run", .verbs = "train", .type = flag, .help = "check and price everything, write and train nothing"},
+      {.name = "trace", .verbs = "train", .type = path, .unit = "FILE", .help = "write a Chrome trace of one step"},
+
+      // generate.
+      {.name = "prompt", .verbs = "generate", .type = text, .unit = "TEXT", .help = "the text to continue"},
+      {.name = "prompt-file", .verbs = "generate", .type = path, .unit = "FILE", .help = "read the text from a file; -: standard input"},
+      {.name = "max-tokens", .verbs = "generate", .type = integer, .fallback = "128", .unit = "TOKENS", .help = "most tokens to write", .min = 1, .max = kMaxCount},
+      {.name = "max-tokens", .verbs = "eval", .type = integer, .unit = "TOKENS", .help = "measure only so many tokens from the start", .min = 1, .max = 1e12},
+      {.name = "temperature", .verbs = "generate", .type = real, .unit = "X", .help = "0: always the likeliest token; not given: generation_config.json, else 0", .min = 0, .max = 1e4},
+      {.name = "top-k", .verbs = "generate", .type = integer, .unit = "N", .help = "draw from the N likeliest tokens; 0: from all; not given: generation_config.json", .min = 0, .max = kMaxCount},
+      {.name = "top-p", .verbs = "generate", .type = real, .unit = "P", .help = "draw from the likeliest tokens that together have this probability", .min = 0, .max = 1, .above_min = true},
+      {.name = "min-p", .verbs = "generate", .type = real, .unit = "P", .help = "drop tokens below this share of the likeliest one's probability", .min = 0, .max = 1},
+      {.name = "repetition-penalty", .verbs = "generate", .type = real, .unit = "X", .help = "divide positive and multiply negative scores of seen tokens by this; 1: none", .min = 0, .max = 1e4, .above_min = true},
+      {.name = "presence-penalty", .verbs = "generate", .type = real, .fallback = "0", .unit = "X", .help = "subtract from the score of every token written before", .min = -1e4, .max = 1e4},
+      {.name = "frequency-penalty", .verbs = "generate", .type = real, .fallback = "0", .unit = "X", .help = "subtract so much for each time a token was written", .min = -1e4, .max = 1e4},
+      {.name = "stop", .verbs = "generate", .type = list, .unit = "TEXT", .help = "stop before this text; may be given several times"},
+      {.name = "samples", .verbs = "generate", .type = integer, .fallback = "1", .unit = "N", .help = "continuations to write, in one batch", .min = 1, .max = 65536},
+      {.name = "ignore-eos", .verbs = "generate", .type = flag, .help = "go on after an end-of-sequence token"},
+      {.name = "context", .verbs = "generate", .type = integer, .unit = "TOKENS", .help = "longest sequence; not given: prompt and --max-tokens, within what the model allows", .min = 1, .max = kMaxCount},
+      {.name = "chunk", .verbs = "generate", .type = integer, .fallback = "128", .unit = "TOKENS", .help = "prompt tokens read at a time; changes speed and memory, not the result", .min = 1, .max = kMaxCount},
+      {.name = "page", .verbs = "generate", .type = integer, .fallback = "16", .unit = "TOKENS", .help = "tokens per page of the key-value cache; does not change the result", .min = 1, .max = 65536},
+
+      // eval.
+      {.name = "convention", .verbs = "eval", .type = choice, .fallback = "stride", .help = "whose way to cut the text into windows and count", .choices = {"stride", "harness", "gptq", "llamacpp"}},
+      {.name = "window", .verbs = "eval", .type = integer, .unit = "TOKENS", .help = "length of a window; not given: the convention's (stride 1024, gptq 2048, llamacpp 512), within what the model allows", .min = 2, .max = kMaxCount},
+      {.name = "stride", .verbs = "eval", .type = integer, .unit = "TOKENS", .help = "from one window to the next; not given: one less than the window, so each token is scored once", .min = 1, .max = kMaxCount},
+      {.name = "bos", .verbs = "eval", .type = choice, .fallback = "auto", .help = "token before the first: BOS as the tokenizer does (else EOS), always BOS, never", .choices = {"auto", "always", "never"}},
+
+      // tokenize.
+      {.name = "text", .verbs = "tokenize", .type = text, .unit = "TEXT", .help = "the text; of --decode: ids, parted by blanks or commas"},
+      {.name = "input", .verbs = "tokenize", .type = path, .unit = "FILE", .help = "read from a file; -: standard input"},
+      {.name = "decode", .verbs = "tokenize", .type = flag, .help = "ids to text instead of text to ids"},
+      {.name = "add-special", .verbs = "tokenize", .type = flag, .help = "add BOS and EOS where the tokenizer does"},
+      {.name = "pack", .verbs = "tokenize", .type = flag, .help = "write a token file from text or JSONL (text, or prompt and completion)"},
+      {.name = "train", .verbs = "tokenize", .type = flag, .help = "train a byte-level BPE on the input"},
+      {.name = "vocab-size", .verbs = "tokenize", .type = integer, .unit = "N", .help = "of --train: number of tokens, special ones included", .min = 257, .max = 1 << 24},
+
+      {.name = "json", .verbs = "train generate eval tokenize inspect compare doctor demo", .type = flag, .help = "machine-readable output on standard output"},
+  };
+}
+// clang-format on
+
+}  // namespace
+
+const OptionTable& tern_options() {
+  static const OptionTable table = {
+      .verbs = make_verbs(),
+      .options = make_options(),
+      .environment = {{"TERN_DATA", "directory of test data (tests only; --data is TERN_DATA_FILE)"},
+                      {"TERN_ISA",
+                       "instruction set of the CPU kernels (see tern doctor); not set: the best that works here"},
+                      {"TERN_LOG", "least level to tell on standard error: error, warn, info (default) or debug"}},
+  };
+  return table;
+}
+
+}  // namespace tern

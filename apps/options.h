@@ -1,0 +1,17 @@
+#pragma once
+// The command's own table of verbs and options; what a table is stands in base/options.h.
+
+#include "base/options.h"
+
+namespace tern {
+
+const OptionTable& tern_options();
+
+/// `tern help TOPIC`: exit-codes, environment, files, recipes. Errors: usage, with the nearest topic or verb.
+std::string help_topic(const OptionTable&, std::string_view topic);
+
+/// `tern config show [VERB] [RECIPE] [flags]`: key, value and origin of everything a verb would use. No VERB: train.
+/// `arguments` follow "config".
+std::string show_config(const OptionTable&, const std::vector<std::string>& arguments, const Environment&);
+
+}  // namespace tern

@@ -1,0 +1,275 @@
+// tern eval MODEL --data FILE: perplexity and bits per byte, by a named convention, with every denominator.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "apps/verb_common.h"
+#include "apps/verbs.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/options.h"
+#include "base/progress.h"
+#include "base/signals.h"
+#include "base/units.h"
+#include "eval/perplexity.h"
+#include "formats/token_data.h"
+#include "infer/load.h"
+
+namespace tern {
+namespace {
+
+struct Work {
+  std::vector<Window> windows;
+  std::vector<std::vector<uint8_t>> masks;  // empty: everything is scored
+  PerplexityReport report;
+};
+
+bool is_token_file(const std::string& path) {
+  if (path == "-") return false;
+  const std::string extension = std::filesystem::path(path).extension();
+  return extension == ".jsonl" || extension == ".ndjson" || extension == ".tokens" || extension == ".safetensors";
+}
+
+// What stands before the first token: BOS as the tokenizer does; without one EOS, which parts documents in training.
+int32_t prefix_token(const Options& options, const Tokenizer& tokenizer, std::string& rule) {
+  const std::string& choice = options.text("bos");
+  if (choice == "never") {
+    rule = "none";
+    return -1;
+  }
+  if (tokenizer.bos() && (choice == "always" || tokenizer.adds_bos())) {
+    rule = "BOS in front";
+    return *tokenizer.bos();
+  }
+  if (choice == "always")
+    throw Error(ErrorKind::usage, "--bos always: this tokenizer has no BOS token; use --bos auto");
+  if (tokenizer.eos()) {
+    rule = "EOS in front (there is no BOS to add)";
+    return *tokenizer.eos();
+  }
+  rule = "none";
+  return -1;
+}
+
+void limit_tokens(const Options& options, std::vector<int32_t>& tokens) {
+  if (options.has("max-tokens") && static_cast<int64_t>(tokens.size()) > options.integer("max-tokens"))
+    tokens.resize(static_cast<size_t>(options.integer("max-tokens")));
+}
+
+int64_t choose_window(const Options& options, const ModelDescription& model, int64_t usual) {
+  const int64_t most = model_context(model);
+  const int64_t window = options.has("window") ? options.integer("window") : std::min(usual, most);
+  if (window > most)
+    throw Error(ErrorKind::usage, "--window is {}, the model was made for {} tokens; use {} or less", window, most,
+                most);
+  return window;
+}
+
+// --- one function per convention ---
+
+Work stride_work(const Options& options, const ModelDescription& model, const std::string& data) {
+  const Tokenizer& tokenizer = *model.tokenizer;
+  Work work;
+  work.report.window = choose_window(options, model, 1024);
+  work.report.stride = options.has("stride") ? options.integer("stride") : std::max<int64_t>(1, work.report.window - 1);
+  if (work.report.stride > work.report.window)
+    throw Error(ErrorKind::usage, "--stride {} is above --window {}: tokens between the windows would be left out",
+                work.report.stride, work.report.window);
+  const int32_t prefix = prefix_token(options, tokenizer, work.report.bos_rule);
+  const bool all_scored = work.report.stride < work.report.window && prefix >= 0;
+  if (!is_token_file(data)) {
+    const std::string text = read_text(data);
+    std::vector<int32_t> tokens = tokenizer.encode(text, {.add_special = false});
+    const size_t all = tokens.size();
+    limit_tokens(options, tokens);
+    work.report.num_tokens = static_cast<int64_t>(tokens.size());
+    if (all_scored)
+      work.report.num_bytes =
+          static_cast<int64_t>(tokens.size() == all ? text.size() : tokenizer.decode(tokens).size());
+    work.windows = stride_windows(tokens, work.report.window, work.report.stride, prefix);
+    return work;
+  }
+  // Documents by themselves, as training sees them.
+  std::random_device device;
+  const auto cache = std::filesystem::temp_directory_path() / fmt::format("tern-eval-{:08x}", device());
+  const TokenData file = load_or_pack(data, tokenizer, cache);
+  std::filesystem::remove_all(cache);  // what is mapped stays readable
+  int64_t masked = 0;
+  for (int64_t d = 0; d < file.num_documents(); ++d) {
+    const int64_t begin = file.documents()[static_cast<size_t>(d)], end = file.documents()[static_cast<size_t>(d) + 1];
+    if (options.has("max-tokens") && end > options.integer("max-tokens")) break;
+    std::vector<int32_t> tokens(static_cast<size_t>(end - begin));
+    file.read(begin, tokens);
+    const bool starts_itself = prefix >= 0 && !tokens.empty() && tokens[0] == prefix;
+    const auto windows = stride_windows(tokens, work.report.window, work.report.stride, starts_itself ? -1 : prefix);
+    int64_t offset = starts_itself || prefix < 0 ? 0 : -1;  // of the window's first token in the document
+    for (const Window& w : windows) {
+      if (file.has_loss()) {
+        std::vector<uint8_t> mask;
+        for (int64_t i = 0; i < static_cast<int64_t>(w.tokens.size()); ++i)
+          mask.push_back(offset + i >= 0 && file.loss(begin + offset + i));
+        for (int64_t i = w.first_scored; i < static_cast<int64_t>(w.tokens.size()); ++i)
+          masked += mask[static_cast<size_t>(i)] != 0;
+        work.masks.push_back(std::move(mask));
+      }
+      offset += work.report.stride;
+    }
+    work.windows.insert(work.windows.end(), windows.begin(), windows.end());
+    work.report.num_tokens += end - begin;
+  }
+  work.report.num_scored = masked;
+  if (all_scored && !file.has_loss() && work.report.num_tokens == file.num_tokens())
+    work.report.num_bytes = file.info().text_bytes;
+  return work;
+}
+
+Work harness_work(const Options& options, const ModelDescription& model, const std::string& raw) {
+  const Tokenizer& tokenizer = *model.tokenizer;
+  const auto prefix = tokenizer.bos() ? tokenizer.bos() : tokenizer.eos();
+  if (!prefix)
+    throw Error(ErrorKind::usage,
+                "--convention harness needs a BOS or EOS token before the first word; this tokenizer has none");
+  Work work;
+  work.report.window = work.report.stride = choose_window(options, model, model_context(model));
+  work.report.bos_rule = tokenizer.bos() ? "each page conditioned on BOS" : "each page conditioned on EOS";
+  for (const std::string& page : wikitext_pages(raw)) {
+    const auto tokens = tokenizer.encode(wikitext_detokenize(page), {.add_special = false});
+    const auto windows = harness_windows(tokens, work.report.window, *prefix);
+    work.windows.insert(work.windows.end(), windows.begin(), windows.end());
+    work.report.num_tokens += static_cast<int64_t>(tokens.size());
+    work.report.num_words += harness_words(page);
+    work.report.num_bytes += static_cast<int64_t>(page.size());
+    ++work.report.num_pages;
+  }
+  return work;
+}
+
+Work whole_text_work(const Options& options, const ModelDescription& model, const std::string& raw,
+                     Convention convention) {
+  const Tokenizer& tokenizer = *model.tokenizer;
+  const bool gptq = convention == Convention::gptq;
+  Work work;
+  work.report.window = work.report.stride = choose_window(options, model, gptq ? 2048 : 512);
+  std::vector<int32_t> tokens = tokenizer.encode(gptq ? gptq_text(raw) : raw);
+  limit_tokens(options, tokens);
+  work.report.num_tokens = static_cast<int64_t>(tokens.size());
+  if (gptq) {
+    work.report.bos_rule = tokenizer.adds_bos() ? "one BOS before the whole text" : "none";
+    work.windows = gptq_windows(tokens, work.report.window);
+  } else {
+    const int32_t bos = tokenizer.bos() && tokenizer.adds_bos() ? *tokenizer.bos() : -1;
+    work.report.bos_rule = bos >= 0 ? "BOS forced at each chunk's start" : "none";
+    work.windows = llamacpp_windows(tokens, work.report.window, bos);
+  }
+  return work;
+}
+
+Work make_work(const Options& options, const ModelDescription& model, Convention convention, const std::string& data) {
+  if (convention == Convention::stride) return stride_work(options, model, data);
+  if (is_token_file(data))
+    throw Error(ErrorKind::usage,
+                "--convention {} is defined on a raw text; {} is a token or JSONL file (use --convention stride)",
+                name_of(convention), data);
+  for (const char* flag : {"stride", "bos"})
+    if (options.given(flag))
+      throw Error(ErrorKind::usage, "--{} belongs to --convention stride; {} fixes it", flag, name_of(convention));
+  const std::string raw = read_text(data);
+  if (convention == Convention::harness && options.has("max-tokens"))
+    throw Error(ErrorKind::usage, "--max-tokens cannot be combined with --convention harness: it scores whole pages");
+  return convention == Convention::harness ? harness_work(options, model, raw)
+                                           : whole_text_work(options, model, raw, convention);
+}
+
+Json report_json(const PerplexityReport& r) {
+  Json json = {{"convention", r.convention},
+               {"window", r.window},
+               {"stride", r.stride},
+               {"bos", r.bos_rule},
+               {"windows", r.num_windows},
+               {"tokens", r.num_tokens},
+               {"scored_tokens", r.num_scored},
+               {"sum_loss", r.sum_loss},
+               {"perplexity", r.perplexity}};
+  json["mean_loss"] = r.sum_loss / static_cast<double>(r.num_scored);
+  if (r.num_pages > 0) json["pages"] = r.num_pages;
+  if (r.num_words > 0) json.update({{"words", r.num_words}, {"word_perplexity", r.word_perplexity}});
+  if (r.num_bytes > 0)
+    json.update({{"bytes", r.num_bytes}, {"byte_perplexity", r.byte_perplexity}, {"bits_per_byte", r.bits_per_byte}});
+  return json;
+}
+
+void print_report(const PerplexityReport& r) {
+  print_out(fmt::format("perplexity     {:.4f}   (per token, convention {}: not comparable with other conventions)\n",
+                        r.perplexity, r.convention));
+  if (r.num_words > 0)
+    print_out(fmt::format("per word       {:.4f}   ({} words)\n", r.word_perplexity, format_with_commas(r.num_words)));
+  if (r.num_bytes > 0)
+    print_out(fmt::format("bits per byte  {:.4f}   ({} bytes)\n", r.bits_per_byte, format_with_commas(r.num_bytes)));
+  print_out(fmt::format("mean loss      {:.4f}   nats per token\n", r.sum_loss / static_cast<double>(r.num_scored)));
+  print_out(fmt::format("scored         {} of {} tokens, {} windows of {}, stride {}, {}\n",
+                        format_with_commas(r.num_scored), format_with_commas(r.num_tokens),
+                        format_with_commas(r.num_windows), r.window, r.stride, r.bos_rule));
+}
+
+}  // namespace
+
+int run_eval(const Options& options) {
+  apply_threads(options);
+  if (!options.has("data"))
+    throw Error(ErrorKind::usage, "--data is not given; name a text, JSONL or token file to measure on");
+  const Convention convention = convention_from_name(options.text("convention"));
+  const ModelDescription model = describe_model(options.positional("MODEL"), dtype_option(options));
+  tell_notes(model);
+  if (!model.tokenizer)
+    throw Error(ErrorKind::bad_file, "{}: there is no tokenizer; put the model's tokenizer.json beside config.json",
+                model.dir.path);
+  Work work = make_work(options, model, convention, options.text("data"));
+  work.report.convention = name_of(convention);
+  if (work.windows.empty() || (!work.masks.empty() && work.report.num_scored == 0))
+    throw Error(ErrorKind::usage,
+                "{}: {} tokens give no window of {} to score; use a longer text or a smaller --window",
+                options.text("data"), work.report.num_tokens, work.report.window);
+
+  const int64_t batch = std::min(options.integer("batch"), static_cast<int64_t>(work.windows.size()));
+  const MemoryBudget budget = memory_budget(options);
+  check_fit(model.spec, model.dtype,
+            {.context = work.report.window,
+             .sequences = 0,
+             .page_tokens = 16,
+             .iteration_tokens = batch * work.report.window,
+             .logit_rows = 0},
+            budget.bytes, budget.source);
+  Arena arena;
+  const ModelWeights weights = load_for_inference(model, arena);
+  const StopSignals signals;
+  const int64_t start_ns = real_clock().now_ns();
+  std::vector<double> losses;
+  {
+    Progress progress("eval", static_cast<int64_t>(work.windows.size()));
+    losses = window_losses(model.spec, weights, work.windows, work.masks, batch, arena, [&](int64_t done) {
+      progress.update(done, "windows");
+      return !stop_requested();
+    });
+    progress.finish();
+  }
+  derive_figures(work.report, work.windows, losses);
+  const double seconds = seconds_between(start_ns, real_clock().now_ns());
+  if (options.flag("json")) {
+    Json out = report_json(work.report);
+    out["model"] = options.positional("MODEL");
+    out["data"] = options.text("data");
+    out["dtype"] = name_of(model.dtype);
+    out["seconds"] = seconds;
+    print_json(out);
+  } else {
+    print_report(work.report);
+    log_info("{} tok/s", format_count(static_cast<double>(work.report.num_scored) / seconds));
+  }
+  return 0;
+}
+
+}  // namespace tern

@@ -1,0 +1,240 @@
+// tern generate MODEL: continue a text. Text to standard output as it comes, talk to standard error.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "apps/verb_common.h"
+#include "apps/verbs.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/options.h"
+#include "base/signals.h"
+#include "base/units.h"
+#include "infer/load.h"
+#include "infer/session.h"
+
+namespace tern {
+namespace {
+
+// A sampling value: the flag, else generation_config.json, else the neutral value; and where it came from.
+struct Chosen {
+  double value;
+  std::string origin;
+};
+Chosen choose(const Options& options, const char* flag, std::optional<double> from_file, double neutral) {
+  if (options.given(flag))
+    return {options.value(flag).spec->type == OptionType::integer ? static_cast<double>(options.integer(flag))
+                                                                  : options.real(flag),
+            options.value(flag).where};
+  if (from_file) return {*from_file, "generation_config.json"};
+  return {neutral, "default"};
+}
+
+struct Settings {
+  SamplingOptions sampling;
+  Json origins = Json::object();
+};
+
+// Greedy unless generation_config.json says do_sample, or a flag asks for sampling (as transformers decides).
+Settings sampling_settings(const Options& options, const GenerationConfig& file) {
+  Settings s;
+  const bool file_samples = file.do_sample.value_or(false);
+  const bool flag_samples = options.given("top-k") || options.given("top-p") || options.given("min-p");
+  const auto of_file = [&](std::optional<double> value) { return file_samples ? value : std::optional<double>(); };
+  const auto take = [&](const char* name, const Chosen& chosen) {
+    s.origins[name] = {{"value", chosen.value}, {"origin", chosen.origin}};
+    return chosen.value;
+  };
+  const double unset = file_samples || flag_samples ? 1.0 : 0.0;
+  const auto top_k = file.top_k ? std::optional<double>(static_cast<double>(*file.top_k)) : std::nullopt;
+  s.sampling.temperature = take("temperature", choose(options, "temperature", of_file(file.temperature), unset));
+  s.sampling.top_k = static_cast<int64_t>(take("top_k", choose(options, "top-k", of_file(top_k), 0)));
+  s.sampling.top_p = take("top_p", choose(options, "top-p", of_file(file.top_p), 1));
+  s.sampling.min_p = take("min_p", choose(options, "min-p", of_file(file.min_p), 0));
+  s.sampling.repetition_penalty =
+      take("repetition_penalty", choose(options, "repetition-penalty", file.repetition_penalty, 1));
+  s.sampling.presence_penalty = take("presence_penalty", choose(options, "presence-penalty", {}, 0));
+  s.sampling.frequency_penalty = take("frequency_penalty", choose(options, "frequency-penalty", {}, 0));
+  s.sampling.seed = static_cast<uint64_t>(options.integer("seed"));
+  check_sampling(s.sampling);
+  return s;
+}
+
+std::string read_prompt(const Options& options) {
+  if (options.given("prompt") && options.given("prompt-file"))
+    throw Error(ErrorKind::usage, "--prompt and --prompt-file are both given; give one of them");
+  return options.has("prompt-file") ? read_text(options.text("prompt-file")) : options.text("prompt");
+}
+
+std::vector<int32_t> prompt_tokens(const ModelDescription& model, const std::string& prompt) {
+  std::vector<int32_t> tokens = model.tokenizer->encode(prompt);
+  if (tokens.empty()) {  // nothing to start from: BOS, or what parts documents
+    if (const auto start = model.tokenizer->bos() ? model.tokenizer->bos() : model.tokenizer->eos())
+      tokens.push_back(*start);
+  }
+  for (const int32_t id : tokens)
+    if (id >= model.spec.vocab)
+      throw Error(ErrorKind::usage,
+                  "the prompt has token {} ('{}'), the model knows {} ids; this tokenizer belongs to another model", id,
+                  model.tokenizer->piece(id), model.spec.vocab);
+  return tokens;
+}
+
+// The longest sequence: --context, else prompt and --max-tokens, within what the model allows.
+int64_t choose_context(const Options& options, const ModelDescription& model, int64_t wanted) {
+  const int64_t most = model_context(model);
+  if (!options.has("context")) return std::min(wanted, most);
+  const int64_t context = options.integer("context");
+  if (context > most)
+    throw Error(ErrorKind::usage, "--context is {}, the model was made for {} (max_position_embeddings in {})", context,
+                most, model.dir.config);
+  return context;
+}
+
+Json sample_json(const Sample& sample) {
+  Json json = {{"text", sample.text}, {"token_ids", sample.token_ids}, {"finish_reason", name_of(sample.reason)}};
+  if (!sample.stop.empty()) json["stop"] = sample.stop;
+  json["mean_log_probability"] =
+      sample.token_ids.empty() ? 0.0 : sample.sum_log_probability / static_cast<double>(sample.token_ids.size());
+  json["preemptions"] = sample.num_preemptions;
+  return json;
+}
+
+std::string describe_end(const Sample& sample, int64_t context) {
+  switch (sample.reason) {
+    case FinishReason::eos:
+      return "ended by itself";
+    case FinishReason::stop:
+      return fmt::format("stopped at {}", quote_json(sample.stop));
+    case FinishReason::length:
+      return "reached --max-tokens";
+    case FinishReason::context:
+      return fmt::format("filled the context of {} tokens", context);
+    case FinishReason::cancelled:
+      return "stopped on request";
+    case FinishReason::none:
+      break;
+  }
+  return "";
+}
+
+double rate(int64_t tokens, double seconds) { return seconds > 0 ? static_cast<double>(tokens) / seconds : 0; }
+
+}  // namespace
+
+int run_generate(const Options& options) {
+  Clock& clock = real_clock();
+  const bool json = options.flag("json");
+  const int threads = apply_threads(options);
+  const std::string prompt = read_prompt(options);
+
+  // Judge before allocating.
+  const int64_t start_ns = clock.now_ns();
+  const ModelDescription model = describe_model(options.positional("MODEL"), dtype_option(options));
+  tell_notes(model);
+  if (!model.tokenizer)
+    throw Error(ErrorKind::bad_file,
+                "{}: there is no tokenizer; put the model's tokenizer.json (or vocab.json and merges.txt, or "
+                "tokenizer.model) beside config.json",
+                model.dir.path);
+  if (model.tokenizer->has_chat_template())
+    log_info("this is a chat model; the prompt is continued as plain text, its chat template is not applied");
+  const Settings settings = sampling_settings(options, model.generation);
+
+  Request request;
+  request.prompt = prompt_tokens(model, prompt);
+  request.sampling = settings.sampling;
+  request.num_samples = options.integer("samples");
+  const bool length_of_file = !options.given("max-tokens") && model.generation.max_new_tokens.has_value();
+  request.max_tokens = length_of_file ? *model.generation.max_new_tokens : options.integer("max-tokens");
+  if (!options.flag("ignore-eos")) request.eos = end_tokens(model);
+  request.stops = options.list("stop");
+  request.stops.insert(request.stops.end(), model.generation.stop_strings.begin(), model.generation.stop_strings.end());
+
+  const auto prompt_length = static_cast<int64_t>(request.prompt.size());
+  SessionLimits limits;
+  limits.context = choose_context(options, model, prompt_length + request.max_tokens);
+  limits.scheduler.chunk = options.integer("chunk");
+  limits.scheduler.token_budget = limits.scheduler.chunk + request.num_samples;
+  limits.scheduler.max_running = request.num_samples;
+  if (prompt_length >= limits.context)
+    throw Error(ErrorKind::usage,
+                "the prompt has {} tokens, the context holds {}, which leaves no room to write; shorten the prompt{} "
+                "(tern never cuts a prompt)",
+                prompt_length, limits.context, limits.context < model_context(model) ? " or raise --context" : "");
+  const InferenceNeeds needs{
+      .context = limits.context,
+      .sequences = request.num_samples,
+      .page_tokens = options.integer("page"),
+      .iteration_tokens = std::min(limits.scheduler.token_budget, prompt_length + request.num_samples),
+      .logit_rows = request.num_samples};
+  const MemoryBudget budget = memory_budget(options);
+  check_fit(model.spec, model.dtype, needs, budget.bytes, budget.source);
+
+  Arena arena;
+  const ModelWeights weights = load_for_inference(model, arena);
+  const RopeTable rope = model.spec.rope.kind == RopeKind::none
+                             ? RopeTable{}
+                             : rope_table(model.spec.rope, limits.context, limits.context);
+  KvPool pool(kv_shape(model.spec, needs.page_tokens, model.dtype), kv_pages(needs), arena);
+  const double load_s = seconds_between(start_ns, clock.now_ns());
+
+  const bool stream = !json && request.num_samples == 1;
+  const StopSignals signals;
+  RunTimings timings;
+  const std::vector<Sample> samples = run_request(
+      request, &*model.tokenizer, pool,
+      model_executor(model.spec, weights, model.spec.rope.kind == RopeKind::none ? nullptr : &rope, arena), limits,
+      clock,
+      [&](int64_t, std::string_view text) {
+        if (stream) print_out(text);
+        return !stop_requested();
+      },
+      &timings);
+
+  if (json) {
+    Json out = {{"model", options.positional("MODEL")}, {"prompt_tokens", prompt_length}, {"samples", Json::array()}};
+    for (const Sample& sample : samples) out["samples"].push_back(sample_json(sample));
+    out["text"] = samples[0].text;
+    out["token_ids"] = samples[0].token_ids;
+    out["finish_reason"] = name_of(samples[0].reason);
+    out["settings"] = settings.origins;
+    out["settings"]["max_tokens"] = {{"value", request.max_tokens},
+                                     {"origin", length_of_file                ? "generation_config.json"
+                                                : options.given("max-tokens") ? options.value("max-tokens").where
+                                                                              : "default"}};
+    out["settings"]["seed"] = {{"value", request.sampling.seed},
+                               {"origin", options.given("seed") ? options.value("seed").where : "default"}};
+    out["settings"]["dtype"] = name_of(model.dtype);
+    out["settings"]["context"] = limits.context;
+    out["settings"]["threads"] = threads;
+    out["timings"] = {
+        {"load_s", load_s},
+        {"first_token_s", timings.first_token_s},
+        {"prefill_s", timings.prefill_s},
+        {"decode_s", timings.decode_s},
+        {"prefill_tokens", timings.prompt_tokens},
+        {"generated_tokens", timings.generated_tokens},
+        {"prefill_tokens_per_s", rate(timings.prompt_tokens, timings.prefill_s)},
+        {"decode_tokens_per_s", rate(timings.generated_tokens - (timings.prefill_s > 0 ? 1 : 0), timings.decode_s)}};
+    out["memory"] = {{"peak_bytes", arena.peak_total()},
+                     {"predicted_bytes", inference_fit(model.spec, model.dtype, needs).peak()}};
+    print_json(out);
+  } else if (stream) {
+    print_out("\n");
+    log_info("{} tokens, {}; first after {}, then {:.1f} tok/s", samples[0].token_ids.size(),
+             describe_end(samples[0], limits.context), format_seconds(load_s + timings.first_token_s),
+             rate(timings.generated_tokens - 1, timings.decode_s));
+  } else {
+    for (size_t i = 0; i < samples.size(); ++i)
+      print_out(fmt::format("--- sample {} of {} ({})\n{}\n", i + 1, samples.size(),
+                            describe_end(samples[i], limits.context), samples[i].text));
+  }
+  const bool cancelled =
+      std::any_of(samples.begin(), samples.end(), [](const Sample& s) { return s.reason == FinishReason::cancelled; });
+  return cancelled ? 128 + stop_signal() : 0;
+}
+
+}  // namespace tern

@@ -1,0 +1,197 @@
+// tern tokenize: text to ids and back, packing data files, training a tokenizer.
+#include <fmt/format.h>
+
+#include <charconv>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "apps/verb_common.h"
+#include "apps/verbs.h"
+#include "base/error.h"
+#include "base/io.h"
+#include "base/options.h"
+#include "base/units.h"
+#include "base/utf8.h"
+#include "formats/bpe_train.h"
+#include "formats/text_data.h"
+#include "formats/token_data.h"
+#include "formats/tokenizer.h"
+
+namespace tern {
+namespace {
+
+void say(const std::string& line) { fmt::print(stderr, "{}\n", line); }
+
+// --text, or all of --input ("-": standard input).
+std::string input_text(const Options& options) {
+  if (options.has("text") == options.has("input"))
+    throw Error(ErrorKind::usage,
+                "tokenize: give the input by one of --text TEXT and --input FILE (-: standard input)");
+  return options.has("text") ? options.text("text") : read_text(options.text("input"));
+}
+
+std::filesystem::path input_file(const Options& options, const char* what) {
+  if (options.has("text") || !options.has("input") || options.text("input") == "-")
+    throw Error(ErrorKind::usage, "tokenize: {} reads a file: give --input FILE", what);
+  return options.text("input");
+}
+
+const std::string& output_path(const Options& options, const char* what) {
+  if (!options.has("output")) throw Error(ErrorKind::usage, "tokenize: {} writes files: give --output PATH", what);
+  return options.text("output");
+}
+
+void write_result(const Options& options, std::string_view text) {
+  if (options.has("output"))
+    write_file_atomically(real_io(), options.text("output"), text);
+  else
+    print_out(text);
+}
+
+Tokenizer the_tokenizer(const Options& options) {
+  if (!options.has_positional("TOKENIZER"))
+    throw Error(ErrorKind::usage,
+                "tokenize: TOKENIZER is missing: a model directory, or a tokenizer.json, vocab.json or "
+                "tokenizer.model file");
+  return Tokenizer::load(options.positional("TOKENIZER"));
+}
+
+void refuse_together(const Options& options) {
+  int num_modes = 0;
+  for (const char* mode : {"decode", "pack", "train"}) num_modes += options.flag(mode);
+  if (num_modes > 1)
+    throw Error(ErrorKind::usage, "tokenize: --decode, --pack and --train are three different jobs; give one");
+  if (options.has("vocab-size") && !options.flag("train"))
+    throw Error(ErrorKind::usage, "tokenize: --vocab-size belongs to --train");
+  if (options.flag("add-special") && num_modes > 0)
+    throw Error(ErrorKind::usage,
+                "tokenize: --add-special is for turning text into ids; --pack ends each document by itself");
+}
+
+int train(const Options& options) {
+  if (options.has_positional("TOKENIZER"))
+    throw Error(ErrorKind::usage, "tokenize --train makes a new tokenizer: leave TOKENIZER '{}' out",
+                options.positional("TOKENIZER"));
+  const std::string& directory = output_path(options, "--train");
+  DocumentReader reader(input_file(options, "--train"));
+  BpeTrainOptions how;
+  if (options.has("vocab-size")) how.vocab_size = options.integer("vocab-size");
+  bool in_completion = false;
+  TextDocument document;
+  const Tokenizer tokenizer = train_bpe(
+      [&](std::string_view& text) {
+        if (in_completion) {
+          in_completion = false;
+          text = document.completion;
+          return true;
+        }
+        if (!reader.next(document)) return false;
+        in_completion = document.has_completion;
+        text = document.text;
+        return true;
+      },
+      how);
+  tokenizer.save(directory);
+  if (tokenizer.vocab_size() < how.vocab_size)
+    say(fmt::format("tokenize: {} pieces, not {}: the text has no more pairs that occur twice", tokenizer.vocab_size(),
+                    how.vocab_size));
+  if (options.flag("json"))
+    print_json({{"output", directory},
+                {"vocab_size", tokenizer.vocab_size()},
+                {"tokenizer", tokenizer.hash()},
+                {"text_bytes", reader.bytes_total()}});
+  else
+    say(fmt::format("tokenize: wrote {} ({})", directory, tokenizer.describe()));
+  return 0;
+}
+
+int pack_file(const Options& options) {
+  const Tokenizer tokenizer = the_tokenizer(options);
+  const std::string& output = output_path(options, "--pack");
+  const TokenFileInfo info = pack({input_file(options, "--pack")}, tokenizer, output);
+  if (options.flag("json"))
+    print_json({{"output", output},
+                {"tokens", info.num_tokens},
+                {"documents", info.num_documents},
+                {"vocab_size", info.vocab_size},
+                {"text_bytes", info.text_bytes},
+                {"tokenizer", info.tokenizer_hash}});
+  else
+    say(fmt::format("tokenize: wrote {}: {} tokens in {} documents, {:.2f} bytes of text per token", output,
+                    info.num_tokens, info.num_documents,
+                    static_cast<double>(info.text_bytes) / static_cast<double>(info.num_tokens)));
+  return 0;
+}
+
+std::vector<int32_t> parse_ids(std::string_view text) {
+  std::vector<int32_t> ids;
+  const auto is_between = [](char c) {
+    return c == ' ' || c == ',' || c == '\n' || c == '\r' || c == '\t' || c == '[' || c == ']';
+  };
+  for (size_t i = 0; i < text.size();) {
+    if (is_between(text[i])) {
+      ++i;
+      continue;
+    }
+    size_t end = i;
+    while (end < text.size() && !is_between(text[end])) ++end;
+    int32_t id = -1;
+    const auto [stop, error] = std::from_chars(text.data() + i, text.data() + end, id);
+    if (error != std::errc() || stop != text.data() + end)
+      throw Error(ErrorKind::usage,
+                  "tokenize --decode: '{}' is no id; expected whole numbers parted by blanks or commas",
+                  text.substr(i, std::min<size_t>(end - i, 40)));
+    ids.push_back(id);
+    i = end;
+  }
+  return ids;
+}
+
+int decode(const Options& options) {
+  const Tokenizer tokenizer = the_tokenizer(options);
+  const std::vector<int32_t> ids = parse_ids(input_text(options));
+  for (const int32_t id : ids)
+    if (!tokenizer.has(id))
+      throw Error(ErrorKind::usage, "tokenize --decode: no piece has id {}; this tokenizer has {} ids", id,
+                  tokenizer.vocab_size());
+  const std::string text = tokenizer.decode(ids);
+  if (!options.flag("json")) {
+    write_result(options, options.has("output") ? text : text + "\n");
+    return 0;
+  }
+  Json pieces = Json::array();
+  for (const int32_t id : ids) pieces.push_back(std::string(tokenizer.piece(id)));
+  const Json result = {{"text", text}, {"token_ids", ids}, {"pieces", pieces}};
+  write_result(options, dump_json(result) + "\n");
+  return 0;
+}
+
+int encode(const Options& options) {
+  const Tokenizer tokenizer = the_tokenizer(options);
+  const std::string text = input_text(options);
+  if (const size_t bad = find_invalid_utf8(text); bad != std::string::npos)
+    say(fmt::format("tokenize: byte {} of the input is not UTF-8; such bytes are read as U+FFFD", bad));
+  const std::vector<int32_t> ids = tokenizer.encode(text, {.add_special = options.flag("add-special")});
+  if (options.flag("json")) {
+    Json pieces = Json::array();
+    for (const int32_t id : ids) pieces.push_back(std::string(tokenizer.piece(id)));
+    const Json result = {{"token_ids", ids}, {"pieces", pieces}, {"text_bytes", text.size()}};
+    write_result(options, dump_json(result) + "\n");
+    return 0;
+  }
+  std::string line;
+  for (const int32_t id : ids) fmt::format_to(std::back_inserter(line), "{}{}", line.empty() ? "" : " ", id);
+  write_result(options, line + "\n");
+  return 0;
+}
+
+}  // namespace
+
+int run_tokenize(const Options& options) {
+  refuse_together(options);
+  if (options.flag("train")) return train(options);
+  if (options.flag("pack")) return pack_file(options);
+  return options.flag("decode") ? decode(options) : encode(options);
+}
+
+}  // namespace tern

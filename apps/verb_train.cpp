@@ -1,0 +1,128 @@
+// tern train: the train/ library between the options and the terminal. Talk goes to standard error, --json to standard
+// output.
+#include <fmt/format.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "apps/verb_common.h"
+#include "apps/verbs.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/options.h"
+#include "base/progress.h"
+#include "base/signals.h"
+#include "base/units.h"
+#include "train/trainer.h"
+
+namespace tern {
+namespace {
+
+std::string words(const StepReport& r) {
+  std::string text = fmt::format("loss {:.4f}  norm {:.3f}  lr {:.2e}  {} tok/s  {:.1f} GFLOP/s", r.loss,
+                                 r.gradient_norm, r.learning_rate, format_count(r.tokens_per_s), r.flops_per_s * 1e-9);
+  if (r.share_of_peak > 0) text += fmt::format(" ({:.0f} % of peak)", 100 * r.share_of_peak);
+  return text + "  " + format_bytes(r.memory_bytes);
+}
+
+std::string words(const Evaluation& e) {
+  std::string text = fmt::format("held-out loss {:.4f} over {} tokens", e.loss, format_with_commas(e.num_targets));
+  if (e.bits_per_byte) text += fmt::format(", {:.3f} bits per byte", *e.bits_per_byte);
+  return text;
+}
+
+Json json_of(const MemoryPlan& plan) {
+  Json json = Json::object();
+  for (const auto& [name, bytes] : plan.classes()) json[std::string(name)] = bytes;
+  json["total"] = plan.total();
+  return json;
+}
+
+Json json_of(const TrainSettings& s, const TrainResult& r) {
+  constexpr const char* kEnds[] = {"finished", "interrupted", "planned"};
+  Json json = {{"end", kEnds[static_cast<int>(r.end)]},
+               {"first_step", r.first_step},
+               {"step", r.last_step},
+               {"steps", s.schedule.total_steps},
+               {"parameters", r.num_parameters},
+               {"predicted_bytes", json_of(r.predicted)}};
+  if (r.end == TrainEnd::planned_only) return json;
+  json["loss"] = r.loss ? Json(*r.loss) : Json();
+  json["seconds"] = r.seconds;
+  json["tokens_per_s"] = r.tokens_per_s;
+  json["flops_per_s"] = r.flops_per_s;
+  json["peak_flops_per_s"] = r.peak.flops_per_s;
+  json["counted_peak_bytes"] = r.counted_peak_bytes;
+  json["peak_resident_bytes"] = r.peak_resident_bytes;
+  json["byte_mismatches"] = r.byte_mismatches;
+  json["checkpoint"] = r.checkpoint;
+  json["model"] = r.model;
+  if (r.evaluation) {
+    json["held_out"] = {{"loss", r.evaluation->loss}, {"tokens", r.evaluation->num_targets}};
+    if (r.evaluation->bits_per_byte) json["held_out"]["bits_per_byte"] = *r.evaluation->bits_per_byte;
+  }
+  return json;
+}
+
+// The lines of a run on a terminal, or one per interval elsewhere.
+struct Talk {
+  std::unique_ptr<Progress> progress;
+
+  TrainHooks hooks(const TrainSettings& s) {
+    TrainHooks h;
+    h.note = [](const std::string& text) { log_info("{}", text); };
+    h.phase = [](const std::string& text) { log_info("{} …", text); };
+    h.planned = [&s](const MemoryPlan& plan, const ModelSpec& spec) {
+      log_info("model: {} parameters in {} layers; {} tokens a step; memory predicted: {}",
+               format_count(static_cast<double>(num_parameters(spec))), spec.layers,
+               format_with_commas(s.batch * s.seq), format_bytes(plan.total()));
+    };
+    h.begun = [this](int64_t first, int64_t total) {
+      progress = std::make_unique<Progress>("train", total);
+      progress->set_start(first);
+    };
+    h.step = [this](const StepReport& r) { progress->update(r.step, words(r)); };
+    h.evaluated = [](int64_t step, const Evaluation& e) { log_info("step {}: {}", step, words(e)); };
+    return h;
+  }
+};
+
+void tell_end(const TrainResult& r) {
+  if (r.end == TrainEnd::planned_only) {
+    log_info("it fits; predicted memory:\n{}nothing was written (--dry-run)", describe(r.predicted));
+    return;
+  }
+  if (r.last_step == r.first_step && r.end == TrainEnd::finished)
+    log_info("all {} steps were done before; a larger --steps goes on", r.last_step);
+  const int64_t steps = r.last_step - r.first_step;
+  if (steps > 0)
+    log_info("{} steps in {}: {} tok/s, {:.1f} GFLOP/s{}", format_with_commas(steps), format_seconds(r.seconds),
+             format_count(r.tokens_per_s), r.flops_per_s * 1e-9,
+             r.peak.flops_per_s > 0
+                 ? fmt::format(", {:.0f} % of the {:.0f} GFLOP/s that {} reaches on 1024³ products here",
+                               100 * r.flops_per_s / r.peak.flops_per_s, r.peak.flops_per_s * 1e-9, r.peak.multiplier)
+                 : "");
+  log_info("memory: predicted {}, counted {} and the program itself, peak resident {}",
+           format_bytes(r.predicted.total()), format_bytes(r.counted_peak_bytes), format_bytes(r.peak_resident_bytes));
+  log_info("checkpoint {}; model {}", r.checkpoint, r.model);
+  if (r.end == TrainEnd::finished) log_info("try: tern generate {} --prompt 'Once upon a time'", r.model);
+}
+
+}  // namespace
+
+int run_train(const Options& options) {
+  apply_threads(options);
+  const TrainSettings settings = train_settings(options);
+  Talk talk;
+  const TrainResult result = train(settings, talk.hooks(settings));
+  if (talk.progress) talk.progress->finish();
+  tell_end(result);
+  if (options.flag("json")) print_json(json_of(settings, result));
+  if (result.end == TrainEnd::interrupted)
+    throw Error(ErrorKind::interrupted,
+                "stopped after step {} of {} with everything saved; the same command goes on from there",
+                result.last_step, settings.schedule.total_steps);
+  return 0;
+}
+
+}  // namespace tern

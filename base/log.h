@@ -1,0 +1,36 @@
+#pragma once
+// What tern says beside its results: one line each to standard error, and as JSON lines to a file if one is set.
+
+#include <fmt/core.h>
+
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace tern {
+
+enum class LogLevel { error, warn, info, debug };
+
+/// Least level that is told; TERN_LOG sets it at the start ("info" if absent). Errors of the name: usage.
+void set_log_level(LogLevel);
+LogLevel log_level_from_name(std::string_view);
+/// Also append every told line to this file, as {"time_ns":…,"level":…,"message":…}; "" stops. Errors: bad_file.
+void set_log_file(const std::string& path);
+
+/// Where lines go; the default writes to standard error. Tests set their own; nullptr restores the default.
+using LogSink = void (*)(LogLevel, const std::string& message);
+void set_log_sink(LogSink);
+
+void log_line(LogLevel, const std::string& message);
+
+template <class... Args> void log_warn(fmt::format_string<Args...> format, Args&&... args) {
+  log_line(LogLevel::warn, fmt::format(format, std::forward<Args>(args)...));
+}
+template <class... Args> void log_info(fmt::format_string<Args...> format, Args&&... args) {
+  log_line(LogLevel::info, fmt::format(format, std::forward<Args>(args)...));
+}
+template <class... Args> void log_debug(fmt::format_string<Args...> format, Args&&... args) {
+  log_line(LogLevel::debug, fmt::format(format, std::forward<Args>(args)...));
+}
+
+}  // namespace tern

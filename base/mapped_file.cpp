@@ -1,0 +1,77 @@
+#include "base/mapped_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "base/error.h"
+#include "base/io.h"
+
+namespace tern {
+
+MappedFile::MappedFile(const std::string& path) : path_(path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) throw_io_error("open", path, errno);
+  struct stat info {};
+  int error = ::fstat(fd, &info) == 0 ? 0 : errno;
+  void* data = nullptr;
+  if (error == 0 && !S_ISREG(info.st_mode)) {
+    ::close(fd);
+    throw Error(ErrorKind::bad_file, "{}: {}; a plain file is needed here", path,
+                S_ISDIR(info.st_mode) ? "is a directory" : "is no regular file and cannot be mapped");
+  }
+  if (error == 0 && info.st_size > 0) {
+    data = ::mmap(nullptr, static_cast<size_t>(info.st_size), PROT_READ, MAP_PRIVATE, fd, 0);
+    if (data == MAP_FAILED) error = errno;
+  }
+  ::close(fd);  // the mapping keeps the file
+  if (error != 0) throw_io_error("map", path, error);
+  data_ = static_cast<const std::byte*>(data);
+  size_ = static_cast<size_t>(info.st_size);
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept { *this = std::move(other); }
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  std::swap(path_, other.path_);
+  return *this;
+}
+
+void MappedFile::advise(Advice advice, size_t begin, size_t count) const {
+  if (data_ == nullptr || begin >= size_ || count == 0) return;
+  static const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  const size_t end = begin + std::min(count, size_ - begin);
+  begin -= begin % page;
+  int how = MADV_NORMAL;
+  switch (advice) {
+    case Advice::normal:
+      how = MADV_NORMAL;
+      break;
+    case Advice::sequential:
+      how = MADV_SEQUENTIAL;
+      break;
+    case Advice::random:
+      how = MADV_RANDOM;
+      break;
+    case Advice::will_need:
+      how = MADV_WILLNEED;
+      break;
+    case Advice::dont_need:
+      how = MADV_DONTNEED;
+      break;
+  }
+  ::madvise(const_cast<std::byte*>(data_) + begin, end - begin, how);
+}
+
+}  // namespace tern

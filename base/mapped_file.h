@@ -1,0 +1,34 @@
+#pragma once
+// A whole file, read-only, as memory. Pages come from the disk when touched and belong to nobody's count.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace tern {
+
+class MappedFile {
+ public:
+  MappedFile() = default;
+  /// Errors: bad_file, if it is missing, unreadable, or no regular file. An empty file maps to an empty span.
+  explicit MappedFile(const std::string& path);
+  ~MappedFile();
+  MappedFile(MappedFile&&) noexcept;
+  MappedFile& operator=(MappedFile&&) noexcept;
+
+  std::span<const std::byte> bytes() const { return {data_, size_}; }
+  size_t size() const { return size_; }
+  const std::string& path() const { return path_; }
+
+  enum class Advice { normal, sequential, random, will_need, dont_need };
+  /// Tells the kernel how bytes [begin, begin + count) will be read; a hint, never an error.
+  void advise(Advice, size_t begin, size_t count) const;
+
+ private:
+  const std::byte* data_ = nullptr;
+  size_t size_ = 0;
+  std::string path_;
+};
+
+}  // namespace tern

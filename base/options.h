@@ -1,0 +1,133 @@
+#pragma once
+// The one option table. A verb and its options are data; flags, environment, recipes, help, man page and completion are all
+// read from it (options_resolve.cpp, options_recipe.cpp, options_help.cpp). The table of the command stands in apps/options.cpp.
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace tern {
+
+enum class OptionType {
+  flag,     // present: true; --name=off is understood
+  toggle,   // --name on|off
+  integer,  // whole number
+  real,     // finite number
+  bytes,    // 2GiB, 512MB, 1048576
+  seconds,  // 90, 90s, 10m, 2h
+  text,
+  path,
+  choice,  // one of `choices`
+  list,    // may be given several times
+};
+
+struct OptionSpec {
+  std::string_view name;   // "learning-rate": --learning-rate, TERN_LEARNING_RATE, recipe key learning-rate or learning_rate
+  std::string_view verbs;  // "train eval": the verbs that take it. Another row may have the same name for other verbs.
+  OptionType type = OptionType::text;
+  std::string_view fallback = {};  // default as one would type it; empty: not set unless given
+  std::string_view unit = {};      // "tokens", "FILE": what stands after the flag in the help
+  std::string_view help = {};      // one line, without a full stop
+  std::vector<std::string_view> choices = {};
+  double min = -1e300, max = 1e300;  // allowed range of numbers, inclusive
+  bool above_min = false;            // the range is open at min
+  std::string_view env = {};         // only where it is not TERN_NAME
+};
+
+struct PositionalSpec {
+  std::string_view name;  // "MODEL"
+  std::string_view help;
+  bool required = true;
+};
+
+struct VerbSpec {
+  std::string_view name, summary;
+  std::vector<PositionalSpec> positionals = {};
+  std::vector<std::pair<std::string_view, std::string_view>> examples = {};  // command line, what it does
+  bool takes_recipe = false;  // the first positional may be a recipe (.toml, or .json other than config.json)
+  std::string_view details = {};  // a paragraph for `tern help VERB`
+};
+
+/// A TERN_ variable that is no option: used by the tests, or read before options are.
+struct EnvironmentSpec {
+  std::string_view name, help;
+};
+
+struct OptionTable {
+  std::vector<VerbSpec> verbs;
+  std::vector<OptionSpec> options;
+  std::vector<EnvironmentSpec> environment = {};
+};
+
+enum class Origin { fallback, recipe, environment, command_line };
+
+/// What a verb was asked for. A value is read by the type its row states; asking for a name the verb does not have, or by
+/// another type, is a bug and checked.
+class Options {
+ public:
+  struct Value {
+    const OptionSpec* spec = nullptr;
+    Origin origin = Origin::fallback;
+    std::string where = {};  // "--steps", "TERN_STEPS", "run.toml:3"; empty for a default
+    bool set = false;   // false: no default and not given
+    std::string text = {};  // as typed; of a list: its elements joined by ", "
+    bool boolean = false;
+    int64_t integer = 0;  // also bytes
+    double real = 0;      // also seconds
+    std::vector<std::string> list = {};
+  };
+
+  const VerbSpec& verb() const { return *verb_; }
+  const std::string& recipe() const { return recipe_; }  // path of the recipe used, or empty
+
+  bool has(std::string_view name) const { return value(name).set; }  // given, or has a default
+  bool given(std::string_view name) const { return value(name).set && value(name).origin != Origin::fallback; }
+  bool flag(std::string_view name) const;         // flag, toggle
+  int64_t integer(std::string_view name) const;   // integer, bytes; must be set
+  double real(std::string_view name) const;       // real, seconds; must be set
+  const std::string& text(std::string_view name) const;  // text, path, choice; "" if not set
+  const std::vector<std::string>& list(std::string_view name) const;
+  const Value& value(std::string_view name) const;
+
+  /// A positional by its name ("MODEL"); "" if an optional one was left out.
+  const std::string& positional(std::string_view name) const;
+  bool has_positional(std::string_view name) const { return !positional(name).empty(); }
+
+  /// Every value in the order of the table, for `config show` and a run's record.
+  const std::vector<std::pair<std::string, Value>>& values() const { return values_; }
+  const std::vector<std::pair<std::string, Value>>& positionals() const { return positionals_; }
+
+ private:
+  friend class OptionReader;
+  const VerbSpec* verb_ = nullptr;
+  std::string recipe_;
+  std::vector<std::pair<std::string, Value>> values_;
+  std::vector<std::pair<std::string, Value>> positionals_;
+};
+
+using Environment = std::map<std::string, std::string>;
+Environment process_environment();
+
+/// Resolves one verb's options: command line > environment > recipe > default. `arguments` follow the verb's name.
+/// `require_positionals` false: `config show` may leave them out.
+/// Errors  usage: unknown flag, key or TERN_ variable (with the nearest name), missing or malformed value, out of range.
+Options resolve_options(const OptionTable&, std::string_view verb, const std::vector<std::string>& arguments,
+                        const Environment&, bool require_positionals = true);
+
+/// Errors: usage "no verb 'trian'; did you mean 'train'?".
+const VerbSpec& find_verb(const OptionTable&, std::string_view name);
+/// The rows a verb takes, in the order of the table.
+std::vector<const OptionSpec*> options_of(const OptionTable&, std::string_view verb);
+std::string env_name(const OptionSpec&);  // TERN_LEARNING_RATE
+
+// Texts made from the table.
+std::string help_overview(const OptionTable&);
+std::string help_verb(const OptionTable&, const VerbSpec&, int width = 100);
+std::string man_page(const OptionTable&, std::string_view version);
+std::string completion(const OptionTable&, std::string_view shell);  // bash, zsh, fish. Errors: usage
+std::string markdown_table(const OptionTable&);
+
+}  // namespace tern

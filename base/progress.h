@@ -1,0 +1,51 @@
+#pragma once
+// Progress: on a terminal one line that rewrites itself; elsewhere one plain line per interval. Standard error only.
+
+#include <cstdint>
+#include <string>
+
+#include "base/clock.h"
+
+namespace tern {
+
+struct ProgressOptions {
+  int fd = 2;
+  double terminal_interval_s = 0.1;  // rewrite at most so often
+  double plain_interval_s = 10;      // between lines where there is no terminal
+  enum class Terminal { detect, yes, no } terminal = Terminal::detect;
+};
+
+/// "train  120/600  20%  loss 3.21 … 12.3k tok/s  left 4m05s". The caller gives the words after the count.
+class Progress {
+ public:
+  Progress(std::string title, int64_t total, Clock& = real_clock(), ProgressOptions = {});
+  ~Progress();  // ends the line
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  /// `done` of total so far; shown if the interval has passed, or at the end. `start` for a resumed run: where it
+  /// began.
+  void update(int64_t done, const std::string& words = "");
+  void set_start(int64_t start) { start_ = start; }
+  /// Shows the last state for good.
+  void finish(const std::string& words = "");
+  /// Estimated seconds left; negative while unknown.
+  double seconds_left(int64_t done) const;
+
+ private:
+  std::string line(int64_t done, const std::string& words) const;
+  void show(const std::string& text, bool last);
+  std::string title_;
+  int64_t total_, start_ = 0, done_ = 0;
+  Clock& clock_;
+  ProgressOptions options_;
+  bool is_terminal_ = false, finished_ = false;
+  int64_t begin_ns_, shown_ns_ = -1;
+};
+
+/// Wipes an unfinished terminal line so that another message may be written; the next update draws it again.
+void clear_progress_line();
+/// Whether to colour what goes to `fd`: a terminal, and NO_COLOR unset or empty, and TERM not "dumb".
+bool use_color(int fd);
+
+}  // namespace tern

@@ -1,0 +1,50 @@
+#include "base/signals.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+
+#include "base/error.h"
+
+namespace tern {
+namespace {
+
+std::atomic<int> requested = 0;
+static_assert(std::atomic<int>::is_always_lock_free, "a signal handler may touch it");
+struct sigaction old_interrupt, old_terminate;
+bool installed = false;
+
+void on_signal(int number) {
+  int none = 0;
+  if (!requested.compare_exchange_strong(none, number)) ::_exit(128 + number);
+}
+
+}  // namespace
+
+StopSignals::StopSignals() {
+  TERN_CHECK(!installed, "StopSignals: one is alive already");
+  installed = true;
+  struct sigaction action {};
+  action.sa_handler = on_signal;
+  sigemptyset(&action.sa_mask);
+  action.sa_flags = SA_RESTART;  // system calls under way go on; the loop looks at the flag
+  sigaction(SIGINT, &action, &old_interrupt);
+  sigaction(SIGTERM, &action, &old_terminate);
+}
+
+StopSignals::~StopSignals() {
+  sigaction(SIGINT, &old_interrupt, nullptr);
+  sigaction(SIGTERM, &old_terminate, nullptr);
+  installed = false;
+}
+
+bool stop_requested() { return requested.load() != 0; }
+int stop_signal() { return requested.load(); }
+void request_stop(int signal_number) {
+  int none = 0;
+  requested.compare_exchange_strong(none, signal_number);
+}
+void clear_stop() { requested = 0; }
+
+}  // namespace tern

@@ -1,0 +1,25 @@
+#pragma once
+// Ctrl-C and SIGTERM while something worth saving runs: the first asks for a stop, the second insists.
+
+namespace tern {
+
+/// While it lives, the first SIGINT or SIGTERM only sets a flag (the verb saves and exits 75); a second one ends the
+/// process at once with 130 or 143. The destructor restores what was before. One at a time.
+class StopSignals {
+ public:
+  StopSignals();
+  ~StopSignals();
+  StopSignals(const StopSignals&) = delete;
+  StopSignals& operator=(const StopSignals&) = delete;
+};
+
+/// Whether a stop has been asked for; safe from any thread.
+bool stop_requested();
+/// The signal that asked first; 0 if none did.
+int stop_signal();
+/// Asks for a stop as a signal would (tests, time limits).
+void request_stop(int signal_number);
+/// Forgets a request.
+void clear_stop();
+
+}  // namespace tern

@@ -1,0 +1,44 @@
+#pragma once
+// Facts about the machine this process sits on. Nothing here measures speed.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tern {
+
+struct MemoryFacts {
+  int64_t total_bytes = 0;
+  int64_t available_bytes = 0;               // MemAvailable, within the control group's limit
+  std::optional<int64_t> group_limit_bytes;  // of cgroup v1 or v2, the tightest on the way up; absent: none
+  std::optional<int64_t> group_used_bytes;
+  int64_t huge_page_total_bytes = 0;
+  std::string transparent_huge_pages;  // "always", "madvise", "never" or ""
+};
+/// Reads /proc and /sys below `root` (tests give a directory of their own).
+MemoryFacts read_memory_facts(const std::string& root = "");
+
+struct ProcessMemory {
+  int64_t resident_bytes = 0;
+  int64_t peak_resident_bytes = 0;
+};
+ProcessMemory read_process_memory();
+/// Lets the kernel forget the peak so far, so that a phase can be measured. False where it does not allow that.
+bool reset_peak_resident();
+
+struct CpuFacts {
+  std::string model;                  // as /proc/cpuinfo says it
+  int num_logical = 0;                // of the machine
+  int num_usable = 0;                 // by affinity and control group quota, at least 1
+  std::vector<std::string> features;  // of those tern cares about, what the CPU has: "avx2", "avx512f", …
+};
+CpuFacts read_cpu_facts();
+
+struct DiskFacts {
+  int64_t free_bytes = 0;   // for this user
+  std::string file_system;  // "ext4", "overlay", … or a number
+};
+DiskFacts read_disk_facts(const std::string& path);
+
+}  // namespace tern

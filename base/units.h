@@ -1,0 +1,25 @@
+#pragma once
+// Numbers as people write and read them.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace tern {
+
+std::string format_bytes(int64_t bytes);        // "512 B", "1.5 MiB", "2.00 GiB": three digits
+std::string format_count(double count);         // "950", "1.2k", "10.3M", "7.0B"
+std::string format_seconds(double seconds);     // "85 ms", "12.3 s", "4m05s", "3h02m", "2d03h"
+std::string format_with_commas(int64_t value);  // "1,234,567"
+
+/// "1048576", "512KiB", "1.5GiB", "2G" (binary, like KiB…TiB); "500MB", "500 kB" (decimal). Case does not matter.
+/// Errors: usage, naming `place`, if it is no such size, negative, not whole bytes, or beyond 2^62.
+int64_t parse_bytes(std::string_view text, std::string_view place);
+/// "90", "90s", "250ms", "10m", "1.5h", "2d". Errors: usage, naming `place`.
+double parse_seconds(std::string_view text, std::string_view place);
+/// A whole number, with "_" between digits if liked. Errors: usage, naming `place`.
+int64_t parse_integer(std::string_view text, std::string_view place);
+/// A finite number. Errors: usage, naming `place`.
+double parse_real(std::string_view text, std::string_view place);
+
+}  // namespace tern

@@ -1,0 +1,66 @@
+# One static library per folder, named tern_FOLDER, made of every .cpp in it; one test program per folder, FOLDER_test,
+# made of every *_test.cpp. A folder's CMakeLists.txt states only what it may include (DESIGN §5), so the direction of
+# includes stands twice: here and in dev/check_includes.
+
+find_package(Threads REQUIRED)
+find_package(OpenMP REQUIRED)
+find_package(fmt REQUIRED)
+find_program(TERN_CCACHE ccache)
+if(TERN_CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${TERN_CCACHE})
+endif()
+find_program(TERN_MOLD mold)
+if(TERN_MOLD AND NOT TERN_SANITIZE)
+  add_link_options(-fuse-ld=mold)
+endif()
+
+add_library(tern_flags INTERFACE)
+target_include_directories(tern_flags INTERFACE ${PROJECT_SOURCE_DIR})
+target_compile_options(tern_flags INTERFACE -Wall -Wextra -Wshadow -Wno-unknown-pragmas -fno-math-errno -ffp-contract=off
+  -fstack-protector-strong -fvisibility=hidden)
+target_compile_options(tern_flags INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)  # false alarms on std::string: GCC 105651
+target_compile_definitions(tern_flags INTERFACE _GLIBCXX_ASSERTIONS TERN_VERSION="${PROJECT_VERSION}")
+target_link_options(tern_flags INTERFACE -pie -Wl,-z,relro,-z,now)
+if(CMAKE_BUILD_TYPE STREQUAL "Release")
+  target_compile_options(tern_flags INTERFACE -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2)
+endif()
+if(TERN_SANITIZE)
+  target_compile_options(tern_flags INTERFACE -fsanitize=${TERN_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  target_link_options(tern_flags INTERFACE -fsanitize=${TERN_SANITIZE})
+endif()
+target_link_libraries(tern_flags INTERFACE fmt::fmt OpenMP::OpenMP_CXX Threads::Threads)
+
+# tern_folder(NAME [DEPENDS folder...] [LIBRARIES target...] [SOURCES extra.cpp...] [TESTS extra_test.cpp...])
+function(tern_folder name)
+  cmake_parse_arguments(A "" "" "DEPENDS;LIBRARIES;SOURCES;TESTS" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS *.cpp)
+  list(FILTER sources EXCLUDE REGEX "_(test|bench|fuzz)\\.cpp$")
+  list(APPEND sources ${A_SOURCES})
+  list(TRANSFORM A_DEPENDS PREPEND tern_)
+  if(sources)
+    add_library(tern_${name} STATIC ${sources})
+    target_link_libraries(tern_${name} PUBLIC tern_flags ${A_DEPENDS} PRIVATE ${A_LIBRARIES})
+  else()
+    add_library(tern_${name} INTERFACE)
+    target_link_libraries(tern_${name} INTERFACE tern_flags ${A_DEPENDS})
+  endif()
+  file(GLOB tests CONFIGURE_DEPENDS *_test.cpp)
+  list(APPEND tests ${A_TESTS})
+  if(TERN_TESTS AND tests)
+    tern_test(${name}_test ${tests})
+    target_link_libraries(${name}_test PRIVATE tern_${name})
+  endif()
+endfunction()
+
+# tern_test(TARGET sources...): one GoogleTest program, registered with CTest test by test. Tests whose suite name ends in
+# "Slow" carry the label slow, the rest fast.
+function(tern_test target)
+  find_package(GTest REQUIRED)
+  include(GoogleTest)
+  add_executable(${target} ${ARGN} ${PROJECT_SOURCE_DIR}/tests/test_main.cpp)
+  target_link_libraries(${target} PRIVATE tern_flags GTest::gtest)
+  target_compile_options(${target} PRIVATE -O1)  # long tables of cases: seconds instead of minutes to compile
+  target_compile_definitions(${target} PRIVATE TERN_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  gtest_discover_tests(${target} TEST_PREFIX "${target}." DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
+    PROPERTIES TIMEOUT 900)
+endfunction()

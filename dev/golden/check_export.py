@@ -1,0 +1,42 @@
+#!/usr/bin/env python3
+"""Our exports reload in transformers and give our logits.
+
+`python dev/golden/check_export.py BUILD/model/model_test`: the test program exports from-scratch models of every family
+(sharded), this script loads each with transformers and compares logits, ||delta|| / ||ours|| <= 1e-5.
+"""
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM
+
+SEQ = 16
+
+
+def main(test_program):
+    failed = 0
+    with tempfile.TemporaryDirectory() as out:
+        subprocess.run([test_program, "--gtest_filter=*ExportForTheOracle*"], check=True, stdout=subprocess.DEVNULL,
+                       env={**os.environ, "TERN_EXPORT_DIR": out})
+        folders = sorted(p for p in pathlib.Path(out).iterdir() if p.is_dir())
+        assert len(folders) >= 4, f"{len(folders)} exports"
+        for folder in folders:
+            model, info = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager", output_loading_info=True)
+            assert not info["missing_keys"] and not info["unexpected_keys"] and not info["mismatched_keys"], info
+            ours = load_file(folder.with_name(folder.name + ".logits.safetensors"))
+            with torch.no_grad():
+                theirs = model.eval()(ours["tokens"].long().reshape(-1, SEQ), use_cache=False).logits
+            theirs = theirs.reshape(ours["logits"].shape)
+            error = ((theirs - ours["logits"]).norm() / ours["logits"].norm()).item()
+            ok = error <= 1e-5
+            failed += not ok
+            print(f"{folder.name}: {len(list(folder.glob('*.safetensors')))} shards, relative error {error:.2e} {'ok' if ok else 'FAILED'}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

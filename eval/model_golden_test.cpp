@@ -1,0 +1,175 @@
+// Inference against transformers on the tiny golden models (generate.json of dev/golden/generate.py), and the laws of
+// exact inference on a real model: batch, chunk, page, preemption and threads change no token.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/threads.h"
+#include "eval/perplexity.h"
+#include "infer/load.h"
+#include "infer/session.h"
+#include "model/model_files.h"
+
+namespace tern {
+namespace {
+
+std::vector<std::string> golden_models() {
+  std::vector<std::string> models;
+  for (const auto& entry : std::filesystem::directory_iterator(TERN_SOURCE_DIR "/tests/golden/models"))
+    if (std::filesystem::exists(entry.path() / "generate.json")) models.push_back(entry.path());
+  std::sort(models.begin(), models.end());
+  return models;
+}
+
+struct Loaded {
+  Arena arena;
+  ModelDescription model;
+  ModelWeights weights;
+  RopeTable rope;
+  explicit Loaded(const std::string& path, DType dtype = DType::f32)
+      : model(describe_model(path, dtype)), weights(load_for_inference(model, arena)) {
+    if (model.spec.rope.kind != RopeKind::none)
+      rope = rope_table(model.spec.rope, model.spec.context, model.spec.context);
+  }
+};
+
+struct Setting {
+  int64_t chunk = 128, page = 16, pages = 0, samples = 1;
+};
+std::vector<Sample> run(Loaded& l, const std::vector<int32_t>& prompt, int64_t num_tokens, const Setting& s,
+                        double temperature = 0, uint64_t first_sequence = 0) {
+  Request request;
+  request.prompt = prompt;
+  request.max_tokens = num_tokens;
+  request.num_samples = s.samples;
+  request.sampling.temperature = temperature;
+  request.sampling.seed = 3;
+  request.first_sequence = first_sequence;
+  const InferenceNeeds needs{.context = l.model.spec.context, .sequences = s.samples, .page_tokens = s.page};
+  KvPool pool(kv_shape(l.model.spec, s.page, l.model.dtype), s.pages ? s.pages : kv_pages(needs), l.arena);
+  const SessionLimits limits{{.token_budget = s.chunk + s.samples, .chunk = s.chunk, .max_running = s.samples},
+                             l.model.spec.context};
+  return run_request(request, nullptr, pool,
+                     model_executor(l.model.spec, l.weights, l.rope.num_positions ? &l.rope : nullptr, l.arena), limits,
+                     real_clock(), {}, nullptr);
+}
+
+TEST(ModelGolden, GreedyTokensEqualTransformers) {
+  const auto models = golden_models();
+  ASSERT_GE(models.size(), 3u) << "the golden models are not there";
+  for (const std::string& path : models) {
+    SCOPED_TRACE(path);
+    Loaded l(path);
+    const Json golden = read_json_file(path + "/generate.json");
+    ASSERT_GE(golden["greedy"].size(), 3u);
+    for (const Json& c : golden["greedy"]) {
+      const auto want = c["tokens"].get<std::vector<int32_t>>();
+      EXPECT_EQ(run(l, c["prompt"].get<std::vector<int32_t>>(), static_cast<int64_t>(want.size()), {})[0].token_ids,
+                want);
+    }
+  }
+}
+
+TEST(ModelGolden, WindowLossesEqualTransformers) {
+  for (const std::string& path : golden_models()) {
+    SCOPED_TRACE(path);
+    Loaded l(path);
+    const Json golden = read_json_file(path + "/generate.json");
+    const auto want = golden["losses"].get<std::vector<double>>();
+    const Window window{golden["text"].get<std::vector<int32_t>>(), 1};
+    double sum = 0;
+    for (const double loss : want) sum += loss;
+    EXPECT_NEAR(window_losses(l.model.spec, l.weights, {window}, 1, l.arena)[0], sum, 1e-5 * sum);
+  }
+}
+
+TEST(ModelExactness, NothingAboutTheBatchChangesAToken) {
+  for (const std::string& path : golden_models()) {
+    SCOPED_TRACE(path);
+    Loaded l(path);
+    const Json golden = read_json_file(path + "/generate.json");
+    const auto prompt = golden["greedy"][2]["prompt"].get<std::vector<int32_t>>();
+    const int64_t n = std::min<int64_t>(40, l.model.spec.context - static_cast<int64_t>(prompt.size()));
+    for (const double temperature : {0.0, 0.9}) {
+      const auto plain = run(l, prompt, n, {}, temperature)[0].token_ids;
+      ASSERT_EQ(static_cast<int64_t>(plain.size()), n);
+      for (const int64_t chunk : {1, 3, 16})
+        for (const int64_t page : {1, 5, 16, 64})
+          EXPECT_EQ(run(l, prompt, n, {.chunk = chunk, .page = page}, temperature)[0].token_ids, plain);
+      set_compute_threads(1);
+      EXPECT_EQ(run(l, prompt, n, {}, temperature)[0].token_ids, plain);
+      set_compute_threads(0);
+    }
+    const auto together = run(l, prompt, n, {.samples = 5}, 0.9);
+    const auto tight =
+        run(l, prompt, n,
+            {.chunk = 4, .page = 4, .pages = (static_cast<int64_t>(prompt.size()) + n + 3) / 4 + 6, .samples = 5}, 0.9);
+    int64_t preemptions = 0;
+    for (uint64_t i = 0; i < 5; ++i) {
+      EXPECT_EQ(run(l, prompt, n, {}, 0.9, i)[0].token_ids, together[i].token_ids) << "sample " << i;
+      EXPECT_EQ(tight[i].token_ids, together[i].token_ids) << "sample " << i << " under preemption";
+      preemptions += tight[i].num_preemptions;
+    }
+    EXPECT_GT(preemptions, 0);
+  }
+}
+
+TEST(ModelExactness, LossesDoNotDependOnBatchOrThreads) {
+  for (const std::string& path : golden_models()) {
+    SCOPED_TRACE(path);
+    Loaded l(path);
+    const auto text = read_json_file(path + "/generate.json")["text"].get<std::vector<int32_t>>();
+    const auto windows = stride_windows(text, 9, 5, -1);
+    ASSERT_GE(windows.size(), 4u);
+    const auto plain = window_losses(l.model.spec, l.weights, windows, 1, l.arena);
+    for (const int64_t batch : {2, 3, 100})
+      EXPECT_EQ(window_losses(l.model.spec, l.weights, windows, batch, l.arena), plain);
+    set_compute_threads(1);
+    EXPECT_EQ(window_losses(l.model.spec, l.weights, windows, 3, l.arena), plain);
+    set_compute_threads(0);
+  }
+}
+
+TEST(ModelExactness, AUniformModelScoresTheVocabulary) {
+  const auto models = golden_models();
+  ASSERT_FALSE(models.empty());
+  ModelDescription model = describe_model(models[0], DType::f32);
+  Arena arena;
+  ModelWeights weights = load_weights(model.spec, model.dir.path, DType::f32, arena);
+  weights.head.projection.weight.fill_zero();
+  std::vector<int32_t> text(200);
+  for (size_t i = 0; i < text.size(); ++i)
+    text[i] = static_cast<int32_t>(i * 7 % static_cast<size_t>(model.spec.vocab));
+  for (const Convention convention : {Convention::gptq, Convention::llamacpp, Convention::stride}) {
+    const auto windows = convention == Convention::gptq       ? gptq_windows(text, 20)
+                         : convention == Convention::llamacpp ? llamacpp_windows(text, 20, 1)
+                                                              : stride_windows(text, 20, 19, 1);
+    PerplexityReport report;
+    report.convention = name_of(convention);
+    derive_figures(report, windows, window_losses(model.spec, weights, windows, 4, arena));
+    EXPECT_NEAR(report.perplexity, static_cast<double>(model.spec.vocab), 1e-3 * static_cast<double>(model.spec.vocab))
+        << report.convention;
+  }
+}
+
+TEST(InferenceFit, PredictsWhatIsCounted) {
+  for (const std::string& path : golden_models()) {
+    SCOPED_TRACE(path);
+    Arena arena;
+    const ModelDescription model = describe_model(path, DType::f32);
+    const ModelWeights weights = load_for_inference(model, arena);
+    const InferenceFit fit = inference_fit(model.spec, DType::f32,
+                                           {.context = 64, .sequences = 2, .page_tokens = 16, .iteration_tokens = 8});
+    EXPECT_EQ(arena.current_total(), fit.weights);
+    EXPECT_LE(arena.peak_total(), fit.loading_peak);
+    const KvPool pool(kv_shape(model.spec, 16, DType::f32), 8, arena);
+    EXPECT_EQ(arena.current_total(), fit.weights + fit.kv_cache);
+  }
+}
+
+}  // namespace
+}  // namespace tern

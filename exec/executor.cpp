@@ -1,0 +1,216 @@
+#include "exec/executor.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/clock.h"
+#include "base/error.h"
+
+namespace tern {
+namespace {
+
+UnitSaved nothing_saved(const Unit& unit) {
+  if (std::holds_alternative<AttentionSpec>(unit.spec)) return AttentionSaved{};
+  if (std::holds_alternative<MlpSpec>(unit.spec)) return MlpSaved{};
+  if (std::holds_alternative<HeadSpec>(unit.spec)) return HeadSaved{};
+  return EmbedSaved{};
+}
+
+void drop_left(UnitSaved& saved, const Unit& unit) {
+  if (auto* a = std::get_if<AttentionSaved>(&saved)) {
+    AttentionSaved kept{};
+    kept.x_TD = a->x_TD, kept.mean_T = a->mean_T, kept.rstd_T = a->rstd_T;
+    kept.qkv_TC = a->qkv_TC, kept.context_TE = a->context_TE, kept.lse_TH = a->lse_TH;
+    saved = std::move(kept);
+  } else if (auto* m = std::get_if<MlpSaved>(&saved)) {
+    MlpSaved kept{};
+    kept.x_TD = m->x_TD, kept.mean_T = m->mean_T, kept.rstd_T = m->rstd_T, kept.up_TG = m->up_TG;
+    saved = std::move(kept);
+  } else if (!std::holds_alternative<HeadSaved>(saved)) {
+    saved = nothing_saved(unit);
+  }
+}
+
+// The buffers of the Program, by unit and micro-batch. `saved` and `left` live in one struct of the model's.
+struct Buffers {
+  int num_units;
+  std::vector<Tensor> output, gradient;
+  std::vector<UnitSaved> saved;
+
+  Buffers(const ModelSpec& spec, const Program& p)
+      : num_units(p.num_units), output(size_t(p.num_units) * p.num_micro), gradient(output.size()) {
+    for (int m = 0; m < p.num_micro; ++m)
+      for (const Unit& unit : spec.units) saved.push_back(nothing_saved(unit));
+  }
+  size_t at(int unit, int micro) const { return size_t(micro) * num_units + unit; }
+
+  void free(const Buffer& b, const Unit& unit, bool with_saved) {
+    const size_t i = at(b.unit, b.micro);
+    switch (b.kind) {
+      case BufferKind::output:
+        output[i] = Tensor();
+        break;
+      case BufferKind::gradient:
+        gradient[i] = Tensor();
+        break;
+      case BufferKind::saved:
+        saved[i] = nothing_saved(unit);
+        break;
+      case BufferKind::left:
+        if (!with_saved) drop_left(saved[i], unit);
+        break;
+    }
+  }
+};
+
+struct Runner {
+  const Program& program;
+  const ExecuteInput& in;
+  Buffers buffers;
+  ExecuteResult result;
+  bool training;
+
+  Arena& arena() const { return in.compute.arena; }
+  int64_t now(MemoryClass c) const { return arena().current()[static_cast<size_t>(c)]; }
+  int last() const { return program.num_units - 1; }
+  static bool allocates(const Instruction& i, BufferKind kind) {
+    return std::any_of(i.allocates.begin(), i.allocates.end(),
+                       [&](const BufferBytes& b) { return b.buffer.kind == kind; });
+  }
+
+  void forward(const Instruction& i) {
+    const MicroBatch& batch = in.micro_batches[i.micro];
+    const size_t at = buffers.at(i.unit, i.micro);
+    const Tensor x = i.unit > 0 ? buffers.output[at - 1] : Tensor();
+    if (i.unit == last()) return head(batch, x, buffers.saved[at]);
+    UnitSaved* saved = allocates(i, BufferKind::saved) ? &buffers.saved[at] : nullptr;
+    buffers.output[at] = unit_forward(in.spec, in.weights, i.unit, batch.rows, x, saved, nullptr, in.compute);
+  }
+
+  void head(const MicroBatch& batch, const Tensor& x, UnitSaved& saved) {
+    result.num_targets += batch.num_targets();
+    if (training) {
+      result.loss_sum += head_forward_loss(in.spec, in.weights, batch.rows, x, batch.targets, in.loss_scale,
+                                           std::get<HeadSaved>(saved), *in.gradients, in.compute);
+      return;
+    }
+    for (const double loss : head_losses(in.spec, in.weights, x, batch.targets, in.compute)) result.loss_sum += loss;
+  }
+
+  void backward_input(const Instruction& i) {
+    const size_t at = buffers.at(i.unit, i.micro);
+    buffers.gradient[at - 1] = unit_backward_input(in.spec, in.weights, i.unit, in.micro_batches[i.micro].rows,
+                                                   buffers.gradient[at], buffers.saved[at], in.compute);
+  }
+
+  void backward_weight(const Instruction& i) {
+    const size_t at = buffers.at(i.unit, i.micro);
+    unit_backward_weight(in.spec, in.weights, i.unit, in.micro_batches[i.micro].rows, buffers.gradient[at],
+                         buffers.saved[at], *in.gradients, in.compute);
+  }
+
+  void run_one(const Instruction& i) {
+    switch (i.op) {
+      case Opcode::forward:
+      case Opcode::recompute:
+        return forward(i);
+      case Opcode::backward_input:
+        return backward_input(i);
+      case Opcode::backward_weight:
+        return backward_weight(i);
+      case Opcode::update:
+        return in.update();
+    }
+  }
+
+  void free(const Instruction& i) {
+    const auto frees = [&](Buffer b) { return std::find(i.frees.begin(), i.frees.end(), b) != i.frees.end(); };
+    for (const Buffer& b : i.frees) buffers.free(b, in.spec.units[b.unit], frees({BufferKind::saved, b.unit, b.micro}));
+  }
+
+  void compare(size_t place, const InstructionBytes& counted, const InstructionBytes& predicted) {
+    const auto differ = [&](int64_t c, int64_t p, const char* when) {
+      if (c != p)
+        result.mismatches.push_back({place, fmt::format("[{}] {}: {} bytes {}, the Program says {}", place,
+                                                        to_string(program.instructions[place]), c, when, p)});
+    };
+    differ(counted.after, predicted.after, "alive after it");
+    differ(counted.peak_buffers, predicted.peak_buffers, "in buffers at their most");
+    differ(counted.workspace, predicted.workspace, "in temporaries at their most");
+  }
+
+  void run() {
+    const Simulation simulated = simulate(program);
+    const int64_t before_run = now(MemoryClass::activations);
+    Clock& clock = real_clock();
+    const int64_t start = clock.now_ns();
+    for (size_t place = 0; place < program.instructions.size(); ++place) {
+      const Instruction& i = program.instructions[place];
+      InstructionBytes b{.before = now(MemoryClass::activations) - before_run};
+      const int64_t workspace_before = now(MemoryClass::workspace);
+      arena().reset_peak();
+      const int64_t begin = clock.now_ns();
+      run_one(i);
+      const int64_t end = clock.now_ns();
+      const MemoryBytes peak = arena().peak();
+      b.peak_buffers = peak[static_cast<size_t>(MemoryClass::activations)] - before_run;
+      b.workspace = peak[static_cast<size_t>(MemoryClass::workspace)] - workspace_before;
+      free(i);
+      b.after = now(MemoryClass::activations) - before_run;
+      compare(place, b, simulated.replay[place]);
+      record(place, b);
+      result.trace.push_back(
+          trace_event(i, seconds_between(start, begin), seconds_between(begin, end), b.peak_buffers, b.peak()));
+    }
+    result.seconds = seconds_between(start, clock.now_ns());
+  }
+
+  void record(size_t place, const InstructionBytes& b) {
+    RankBytes& r = result.bytes;
+    r.peak_buffers = std::max(r.peak_buffers, b.peak_buffers);
+    r.peak_workspace = std::max(r.peak_workspace, b.workspace);
+    if (b.peak() > r.peak_bytes) {
+      r.peak_bytes = b.peak();
+      r.buffers_at_peak = b.peak_buffers;
+      r.workspace_at_peak = b.workspace;
+      r.peak_place = place;
+    }
+    result.counted.push_back(b);
+  }
+};
+
+}  // namespace
+
+MicroBatch::MicroBatch(std::vector<int32_t> tokens_in, std::vector<int64_t> starts, std::vector<int32_t> targets_in,
+                       const RopeTable* rope)
+    : tokens(std::move(tokens_in)), targets(std::move(targets_in)), rows(make_rows(tokens, std::move(starts), rope)) {}
+
+int64_t MicroBatch::num_targets() const {
+  return std::count_if(targets.begin(), targets.end(), [](int32_t t) { return t >= 0; });
+}
+
+ExecuteResult execute(const Program& program, const ExecuteInput& in) {
+  const bool training = std::any_of(program.instructions.begin(), program.instructions.end(),
+                                    [](const Instruction& i) { return i.op == Opcode::update; });
+  TERN_CHECK(program.num_ranks == 1, "execute: {} ranks; this executor runs one", program.num_ranks);
+  TERN_CHECK(program.num_units == static_cast<int>(in.spec.units.size()), "execute: {} units, the model has {}",
+             program.num_units, in.spec.units.size());
+  TERN_CHECK(program.num_micro == static_cast<int>(in.micro_batches.size()),
+             "execute: {} micro-batches given, the Program takes {}", in.micro_batches.size(), program.num_micro);
+  TERN_CHECK(!training || (in.gradients && in.update), "execute: a training program needs gradients and an update");
+  Runner runner{program, in, Buffers(in.spec, program), {}, training};
+  runner.run();
+#ifndef NDEBUG
+  TERN_CHECK(runner.result.mismatches.empty(), "execute: {}", describe_mismatches(runner.result));
+#endif
+  return std::move(runner.result);
+}
+
+std::string describe_mismatches(const ExecuteResult& result) {
+  if (result.mismatches.empty()) return "";
+  return fmt::format("counted bytes differ from the Program at {} of {} instructions, first {}",
+                     result.mismatches.size(), result.counted.size(), result.mismatches[0].what);
+}
+
+}  // namespace tern

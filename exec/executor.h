@@ -1,0 +1,70 @@
+#pragma once
+// The executor: runs a Program on one rank, instruction by instruction, with the model's functions. It holds the
+// buffers the Program names, brings them to life and ends them exactly where the Program says, counts bytes around
+// every instruction and keeps time: the measured twin of program/simulate.h.
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "model/unit.h"
+#include "program/program.h"
+#include "program/simulate.h"
+#include "program/trace.h"
+
+namespace tern {
+
+/// The samples of one micro-batch. `rows.tokens` looks into `tokens`, so it moves but does not copy.
+struct MicroBatch {
+  MicroBatch() = default;
+  MicroBatch(std::vector<int32_t> tokens, std::vector<int64_t> starts, std::vector<int32_t> targets, const RopeTable*);
+  MicroBatch(MicroBatch&&) = default;
+  MicroBatch& operator=(MicroBatch&&) = default;
+
+  std::vector<int32_t> tokens;   // (T)
+  std::vector<int32_t> targets;  // (T), < 0: no loss
+  Rows rows;
+  int64_t num_targets() const;
+};
+
+/// What the bytes of one instruction were, where they are not what the Program says.
+struct ByteMismatch {
+  size_t place = 0;
+  std::string what;  // "[12] FORWARD unit 3 micro 0: 4096 bytes alive after it, the Program says 4100"
+};
+
+struct ExecuteInput {
+  const ModelSpec& spec;
+  const ModelWeights& weights;
+  ModelWeights* gradients = nullptr;  // added to; nullptr for a forward program
+  std::span<const MicroBatch> micro_batches;
+  double loss_scale = 1.0;       // gradients are those of loss_scale · Σ -log p
+  Compute compute;               // its arena gives the buffers; nothing else may use the arena's activations meanwhile
+  std::function<void()> update;  // UPDATE
+};
+
+struct ExecuteResult {
+  double loss_sum = 0;  // Σ -log p over targets, micro-batches in order
+  int64_t num_targets = 0;
+  std::vector<InstructionBytes> counted;  // as Program::instructions
+  RankBytes bytes;                        // counted peaks
+  std::vector<ByteMismatch> mismatches;   // empty: counted bytes equal the Program's, instruction by instruction
+  std::vector<TraceEvent> trace;          // measured
+  double seconds = 0;
+};
+
+/// Runs the Program once. A forward program (no BACKWARD, no UPDATE) takes the losses without gradients.
+/// Counting  `counted` holds the most of the arena's activations and of its workspace during an instruction, beside
+/// what was
+///           there before the call; the arena's own peak counters are reset by every instruction.
+/// Errors    TERN_CHECK: micro-batches, gradients or update that the Program needs and are not given; in debug builds
+/// also
+///           any mismatch. What the model's functions throw passes through, buffers freed.
+ExecuteResult execute(const Program&, const ExecuteInput&);
+
+/// The sentence for people about result.mismatches; empty if there are none.
+std::string describe_mismatches(const ExecuteResult&);
+
+}  // namespace tern

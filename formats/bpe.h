@@ -1,0 +1,111 @@
+#pragma once
+// Byte-pair encoding of one word: the model of tokenizer.json without what surrounds it.
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tern {
+
+/// Pieces by id and ids by piece, in one block of text. Ids may have holes.
+class PieceTable {
+ public:
+  void reserve(size_t num_pieces, size_t num_bytes);
+  /// False if the text or the id is taken already.
+  bool add(std::string_view text, int32_t id);
+  std::optional<int32_t> find(std::string_view text) const;
+  bool has(int64_t id) const { return id >= 0 && id < num_ids() && index_of_id_[static_cast<size_t>(id)] >= 0; }
+  std::string_view text(int64_t id) const;                                       // empty for a hole
+  int64_t num_ids() const { return static_cast<int64_t>(index_of_id_.size()); }  // largest id + 1
+  int64_t num_pieces() const { return static_cast<int64_t>(id_of_index_.size()); }
+
+ private:
+  std::string_view text_of_index(uint32_t index) const {
+    return std::string_view(text_).substr(begin_[index], begin_[index + 1] - begin_[index]);
+  }
+  void grow();
+
+  std::string text_;
+  std::vector<uint32_t> begin_{0};
+  std::vector<int32_t> id_of_index_, index_of_id_;
+  std::vector<uint32_t> slots_;  // index + 1, open addressing
+};
+
+/// "▁", SentencePiece's sign for a space.
+inline constexpr std::string_view kMetaspace = "\xE2\x96\x81";
+
+struct Merge {
+  int32_t left, right, result;
+  uint32_t rank;  // lower goes first; of equal ranks the leftmost
+};
+
+/// (left, right) -> merge, open addressing.
+class MergeTable {
+ public:
+  void assign(std::span<const Merge>);  // a later merge of the same pair replaces an earlier one, as in the reference
+  const Merge* find(int32_t left, int32_t right) const;
+  int64_t size() const { return size_; }
+
+ private:
+  std::vector<Merge> slots_;  // left < 0: free
+  int64_t size_ = 0;
+};
+
+struct BpeModel {
+  PieceTable pieces;
+  std::vector<Merge> merge_list;  // by rank
+  MergeTable merges;
+  bool ignore_merges = false;  // a word that is a piece is that piece
+  bool byte_fallback = false;  // an unknown character becomes <0xNN> pieces
+  bool fuse_unk = false;
+  bool byte_level_input = false;  // words are raw text: spell them in byte-level characters first
+  std::optional<int32_t> unk;
+  std::string unk_token, subword_prefix, word_suffix;  // continuing_subword_prefix, end_of_word_suffix
+
+  /// Fills what encoding looks up; call after the fields above are set.
+  void finish();
+  std::array<int32_t, 0x180> short_ids{};  // ids of the characters below U+0180; -1: none
+  std::array<int32_t, 256> byte_ids{};     // ids of <0xNN>; -1: none
+  /// No merge reaches over the beginning of a "▁" run: a text may be cut there without changing its ids.
+  bool cuts_at_metaspace = false;
+};
+
+/// Memory of an encode call, kept for the next: symbols, queue, words already done. One per thread at a time.
+struct BpeScratch {
+  struct Symbol {
+    int32_t id, prev, next;
+  };
+  struct Queued {
+    uint32_t rank;
+    int32_t at, result;
+  };
+  std::vector<Symbol> symbols;
+  std::vector<Queued> queue;
+  std::string text;
+
+  struct CacheSlot {
+    uint64_t hash = 0;
+    uint32_t text_begin = 0, ids_begin = 0;
+    uint16_t text_size = 0, num_ids = 0;
+  };
+  std::vector<CacheSlot> cache;  // direct mapped; emptied when its blocks are full
+  std::string cache_text;
+  std::vector<int32_t> cache_ids;
+};
+
+/// Appends the ids of one word (valid UTF-8), remembering short words in the scratch.
+/// Order   the merges of the reference: lowest rank first, then leftmost; n log n for n characters.
+void encode_word(const BpeModel&, std::string_view word, BpeScratch&, std::vector<int32_t>& ids);
+
+/// Character of a byte in byte-level BPE: printable ones stand for themselves, the others from U+0100 on.
+/// Source  GPT-2's bytes_to_unicode.
+const std::array<uint16_t, 256>& byte_level_characters();
+/// The inverse; -1 where a character stands for no byte.
+int byte_of_character(uint32_t c);
+void append_byte_level(std::string_view bytes, std::string& out);
+
+}  // namespace tern

@@ -1,0 +1,129 @@
+#pragma once
+// What the tests of formats/ share: a temporary directory, malformed bytes, and the claim "this throws that".
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <random>
+#include <span>
+#include <sstream>
+#include <string>
+#include <string_view>
+
+#include "base/error.h"
+
+namespace tern {
+
+/// A directory of its own, removed at the end.
+class TemporaryDirectory {
+ public:
+  TemporaryDirectory() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "tern-formats-XXXXXX").string();
+    if (!mkdtemp(pattern.data())) throw std::runtime_error("no temporary directory");
+    path_ = pattern;
+  }
+  ~TemporaryDirectory() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  TemporaryDirectory(const TemporaryDirectory&) = delete;
+  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
+  const std::string& path() const { return path_; }
+  std::string operator/(std::string_view name) const { return path_ + "/" + std::string(name); }
+
+ private:
+  std::string path_;
+};
+
+inline void write_bytes(const std::string& path, std::string_view bytes) {
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path());
+  std::ofstream(path, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+}
+
+inline std::string read_bytes(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw std::runtime_error("cannot read " + path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+inline std::string golden(std::string_view name) {
+  return std::string(TERN_SOURCE_DIR) + "/tests/golden/" + std::string(name);
+}
+
+/// A safetensors file: length, header, data.
+inline std::string safetensors_file(std::string_view header, std::string_view data = "") {
+  std::string file(8, '\0');
+  for (size_t i = 0; i < 8; ++i) file[i] = static_cast<char>(static_cast<uint64_t>(header.size()) >> (8 * i));
+  return file + std::string(header) + std::string(data);
+}
+
+/// `run` must throw an Error of this kind whose message contains `fragment`.
+inline testing::AssertionResult throws(ErrorKind kind, std::string_view fragment, const std::function<void()>& run) {
+  try {
+    run();
+  } catch (const Error& error) {
+    if (error.kind() != kind)
+      return testing::AssertionFailure() << "kind " << static_cast<int>(error.kind()) << ", want "
+                                         << static_cast<int>(kind) << ": " << error.what();
+    const std::string_view message = error.what();
+    if (fragment.empty() || message.find(fragment) == std::string_view::npos)
+      return testing::AssertionFailure() << "message does not say \"" << fragment << "\": " << message;
+    if (message.size() > 2000) return testing::AssertionFailure() << "a message of " << message.size() << " bytes";
+    return testing::AssertionSuccess();
+  } catch (const std::exception& error) {
+    return testing::AssertionFailure() << "threw no Error but: " << error.what();
+  }
+  return testing::AssertionFailure() << "threw nothing, want \"" << fragment << "\"";
+}
+
+/// The seed of a randomized test: TERN_TEST_SEED, or a fixed one. Print it.
+inline uint64_t test_seed() {
+  const char* text = std::getenv("TERN_TEST_SEED");
+  return text ? std::strtoull(text, nullptr, 10) : 20261121;
+}
+
+/// One seeded mutation of a file: bytes flipped, dropped, doubled, swapped for telling ones, or spliced.
+inline std::string mutate(std::string bytes, std::mt19937_64& random) {
+  static constexpr std::string_view kTelling[] = {"\"",    "{",
+                                                  "}",     "[",
+                                                  "]",     ",",
+                                                  ":",     "-1",
+                                                  "0",     "9223372036854775808",
+                                                  "1e999", "null",
+                                                  "true",  "\\u0000",
+                                                  "\xff",  "18446744073709551615",
+                                                  "NaN",   " ",
+                                                  "[[[[",  "{\"a\":"};
+  const auto below = [&](size_t n) { return n == 0 ? 0 : static_cast<size_t>(random() % n); };
+  for (size_t rounds = 1 + below(4); rounds > 0; --rounds) {
+    const size_t at = below(bytes.size() + 1), count = std::min(bytes.size() - at, 1 + below(16));
+    switch (below(6)) {
+      case 0:
+        if (at < bytes.size()) bytes[at] = static_cast<char>(bytes[at] ^ (1 << below(8)));
+        break;
+      case 1:
+        bytes.erase(at, count);
+        break;
+      case 2:
+        bytes.insert(at, bytes.substr(at, count));
+        break;
+      case 3:
+        bytes.replace(at, count, kTelling[below(std::size(kTelling))]);
+        break;
+      case 4:
+        bytes.insert(at, kTelling[below(std::size(kTelling))]);
+        break;
+      case 5:
+        bytes.insert(at, bytes.substr(below(bytes.size()), 1 + below(64)));
+        break;
+    }
+  }
+  return bytes;
+}
+
+}  // namespace tern

@@ -1,0 +1,102 @@
+#pragma once
+// config.json of a Hugging Face model directory as plain values: llama, mistral, gpt2, in the form transformers 5
+// writes and the one transformers 4 wrote. Bytes and checks, no maths: spec/ turns these values into units.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/dtype.h"
+
+namespace tern {
+
+enum class HfActivation : uint8_t {
+  silu,       // x·sigmoid(x)
+  gelu,       // x·Φ(x), with erf
+  gelu_tanh,  // the tanh approximation: "gelu_new", "gelu_pytorch_tanh", "gelu_fast"
+};
+
+enum class RopeType : uint8_t { none, standard, linear, dynamic, yarn, llama3, longrope };
+/// "none", "default", "linear", "dynamic", "yarn", "llama3", "longrope".
+std::string_view name_of(RopeType);
+
+/// Rotary positions. Numbers a type does not use stay at their defaults; optional ones are absent when the file leaves
+/// their value to a formula (yarn's and longrope's attention factor).
+struct HfRope {
+  RopeType type = RopeType::none;  // none: learned positions (gpt2)
+  double theta = 10000;
+  std::optional<double> factor;                  // linear, dynamic, yarn, llama3: always set; longrope: absent means
+                                                 // max_position_embeddings / original_max_position_embeddings
+  int64_t original_max_position_embeddings = 0;  // yarn, llama3, longrope: always set; else 0
+  std::optional<double> attention_factor;        // yarn, longrope
+  double beta_fast = 32, beta_slow = 1;          // yarn
+  std::optional<double> mscale, mscale_all_dim;  // yarn
+  bool truncate = true;                          // yarn: round the ramp's ends to whole dimensions
+  double low_freq_factor = 1, high_freq_factor = 4;  // llama3
+  std::vector<double> short_factor, long_factor;     // longrope: head_dim / 2 numbers each
+
+  friend bool operator==(const HfRope&, const HfRope&) = default;
+};
+
+/// Names as in llama's file, whatever the family calls them; every field holds the value transformers would compute
+/// with, family defaults filled in. A program may build one itself: set the sizes and rope.type, then check_hf_config.
+struct HfConfig {
+  std::string model_type = "llama";  // "llama", "mistral", "gpt2"
+  std::vector<std::string> architectures;
+
+  int64_t vocab_size = 0;
+  int64_t hidden_size = 0;
+  int64_t intermediate_size = 0;
+  int64_t num_hidden_layers = 0;
+  int64_t num_attention_heads = 0;
+  int64_t num_key_value_heads = 0;  // divides num_attention_heads
+  int64_t head_dim = 0;             // need not be hidden_size / num_attention_heads
+  int64_t max_position_embeddings = 0;
+
+  std::string hidden_act = "silu";  // as the file spells it
+  HfActivation activation = HfActivation::silu;
+  double norm_eps = 1e-6;  // RMSNorm for llama and mistral, LayerNorm for gpt2
+  HfRope rope;
+  std::optional<int64_t>
+      sliding_window;  // mistral: a token sees this many positions, itself included; absent: all before it
+
+  bool attention_bias = false;  // llama: q, k, v and o; gpt2: always true
+  bool mlp_bias = false;        // llama: gate, up and down; gpt2: always true
+  bool tie_word_embeddings = false;
+
+  std::optional<int64_t> bos_token_id, pad_token_id;
+  std::vector<int64_t> eos_token_ids;  // empty: none
+
+  double initializer_range = 0.02;
+  double attention_dropout = 0, residual_dropout = 0,
+         embedding_dropout = 0;  // kept as facts: tern's training drops nothing
+  std::optional<DType> dtype;    // of the weights as saved; f32, bf16, f16 or f64
+
+  /// What the reader saw and did not follow, one sentence each, for the caller to show: an id outside the vocabulary,
+  /// sampling settings that belong in generation_config.json, …
+  std::vector<std::string> notes;
+
+  friend bool operator==(const HfConfig&, const HfConfig&) = default;
+};
+
+/// The families read, for messages: {"llama", "mistral", "gpt2"}.
+const std::vector<std::string>& supported_families();
+
+/// Reads config.json. Unknown keys are errors naming the nearest known one, except keys of transformers that cannot
+/// change what a language model computes. Duplicate keys, wrong types, values out of range, head counts that do not
+/// divide, families and quantized weights tern does not read: all bad_file, "PLACE: KEY: fact, expectation; remedy".
+/// Source  the configuration classes and rotary validation of transformers 5.23, behaviour observed by running them.
+HfConfig read_hf_config(const std::string& path);
+HfConfig parse_hf_config(std::string_view json, std::string_view place);
+
+/// The checks of the reader on values made by a program. Errors: usage, naming the field.
+void check_hf_config(const HfConfig&);
+
+/// The file as text: transformers 5 spelling (dtype, rope_parameters), or transformers 4 spelling (torch_dtype,
+/// rope_theta, rope_scaling). Parsing either gives the same values again. Errors: usage, as check_hf_config.
+enum class HfForm : uint8_t { v5, v4 };
+std::string hf_config_json(const HfConfig&, HfForm = HfForm::v5);
+
+}  // namespace tern

@@ -1,0 +1,52 @@
+#pragma once
+// Regular expressions of tokenizers: the few patterns that nearly all models use are scanned by hand, the others run on
+// Oniguruma, the engine of the reference, with the reference's newer character tables.
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tern {
+
+struct TextSpan {
+  size_t begin, end;
+};
+
+/// The hand-written scanners. Every character belongs to some match, so matches tile the text.
+enum class ScanKind { gpt2, llama3, qwen2 };
+/// The pattern each one stands for, as it is spelled in tokenizer.json.
+std::string_view pattern_of(ScanKind);
+/// The end of the match that begins at `begin` < text.size(). Text is valid UTF-8.
+size_t scan_match(ScanKind, std::string_view text, size_t begin);
+
+class Regex {
+ public:
+  /// Errors  bad_file "PLACE: pattern …: reason".
+  Regex(std::string_view pattern, std::string_view place);
+  /// A pattern that matches `literal` and nothing else.
+  static Regex from_literal(std::string_view literal);
+
+  /// Appends the non-overlapping matches, left to right, as the reference iterates: an empty match right behind a match
+  /// is skipped. `text` is valid UTF-8. Errors  bad_file: the pattern needs too many steps or too much stack on this
+  /// text.
+  void find_all(std::string_view text, std::vector<TextSpan>& matches) const;
+  const std::string& pattern() const { return pattern_; }
+  bool is_literal() const { return is_literal_; }
+  std::optional<ScanKind> scanner() const { return scanner_; }
+  /// Run Oniguruma even where there is a scanner: the tests compare both.
+  void without_scanner() { scanner_.reset(), compile(); }
+
+ private:
+  Regex() = default;
+  void compile();
+
+  std::string pattern_, place_;
+  std::optional<ScanKind> scanner_;
+  bool is_literal_ = false;
+  std::shared_ptr<const void> compiled_;
+};
+
+}  // namespace tern

@@ -1,0 +1,61 @@
+#pragma once
+// Writing safetensors: streamed, and the same tensors always give the same bytes.
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/dtype.h"
+
+namespace tern {
+
+class Io;
+
+/// Takes the next bytes of a tensor.
+using ByteSink = std::function<void(std::span<const std::byte>)>;
+
+/// A tensor to write: its bytes at once, or a function that hands them over in pieces, in order, when their turn comes
+/// (so converting or gathering needs one piece of memory). Exactly one of the two; empty tensors need neither.
+struct TensorToWrite {
+  std::string name;
+  DType dtype = DType::f32;
+  std::vector<int64_t> shape;
+  std::span<const std::byte> bytes;
+  std::function<void(const ByteSink&)> produce;
+};
+
+using SafetensorsMetadata = std::map<std::string, std::string>;
+
+struct SafetensorsWritten {
+  int64_t file_bytes = 0;
+  uint32_t crc32c = 0;  // of the whole file
+};
+
+/// Writes `path` through a temporary file beside it, sync, rename: a crash leaves the old file or the new one, and a
+/// mapping of the old one keeps its bytes. Order   tensors by element type (the reference writer's order), then by
+/// name; metadata sorted by key; the header padded
+///         with blanks to a multiple of 8. Byte-equal to what the reference library writes for the same tensors
+///         (checked for ≤ 1 metadata key: with more the reference does not fix their order).
+/// Errors  usage: a name twice, a negative size, bytes that do not match the shape, more than the reader would accept;
+/// io.h's.
+SafetensorsWritten write_safetensors(Io&, const std::string& path, std::span<const TensorToWrite> tensors,
+                                     const SafetensorsMetadata& metadata = {{"format", "pt"}});
+
+/// The header with its length, as write_safetensors would begin the file.
+std::string safetensors_header(std::span<const TensorToWrite> tensors, const SafetensorsMetadata& metadata);
+
+/// Writes model.safetensors, or, where the tensors take more than max_shard_bytes, model-00001-of-0000N.safetensors and
+/// last model.safetensors.index.json. Tensors go to shards in the given order; one larger than max_shard_bytes gets its
+/// own shard. Weight files of an earlier export in `directory` that this one does not replace (*.safetensors named as
+/// above, the index) are removed after the new ones are complete, so the directory never mixes two models. Returns the
+/// file names written, in order. Errors: as write_safetensors.
+std::vector<std::string> write_model_weights(Io&, const std::string& directory, std::span<const TensorToWrite> tensors,
+                                             int64_t max_shard_bytes = int64_t{5'000'000'000},
+                                             const SafetensorsMetadata& metadata = {{"format", "pt"}});
+
+}  // namespace tern

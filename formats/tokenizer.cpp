@@ -1,0 +1,199 @@
+#include "formats/tokenizer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/utf8.h"
+#include "formats/tokenizer_impl.h"
+
+namespace tern {
+
+namespace {
+
+// The memory of one encode call, taken from the tokenizer's pool and given back: calls in parallel each have their own.
+class ScratchLease {
+ public:
+  explicit ScratchLease(const TokenizerData& t) : t_(t) {
+    const std::lock_guard lock(t_.scratch_mutex);
+    if (t_.scratch.empty()) {
+      scratch_ = std::make_unique<EncodeScratch>();
+    } else {
+      scratch_ = std::move(t_.scratch.back());
+      t_.scratch.pop_back();
+    }
+  }
+  ~ScratchLease() {
+    constexpr size_t kKeepBytes = 1 << 24;  // a giant text's memory goes back to the system
+    if (scratch_->words.text.capacity() > kKeepBytes) return;
+    const std::lock_guard lock(t_.scratch_mutex);
+    t_.scratch.push_back(std::move(scratch_));
+  }
+  ScratchLease(const ScratchLease&) = delete;
+  ScratchLease& operator=(const ScratchLease&) = delete;
+  EncodeScratch& operator*() { return *scratch_; }
+
+ private:
+  const TokenizerData& t_;
+  std::unique_ptr<EncodeScratch> scratch_;
+};
+
+// A whole text is one word to SentencePiece-style models. Where no merge crosses into a run of "▁", its stretches
+// between are encoded one by one, and repeated ones come from the cache.
+void encode_stretches(const BpeModel& model, std::string_view text, BpeScratch& s, std::vector<int32_t>& ids) {
+  for (size_t begin = 0; begin < text.size();) {
+    size_t at = begin;
+    while (text.substr(at).starts_with(kMetaspace)) at += kMetaspace.size();
+    const size_t end = std::min(text.find(kMetaspace, at), text.size());
+    encode_word(model, text.substr(begin, end - begin), s, ids);
+    begin = end;
+  }
+}
+
+void encode_plain(const TokenizerData& t, std::string_view text, bool at_start, EncodeScratch& s,
+                  std::vector<int32_t>& ids) {
+  if (t.splitters.empty() && t.model.cuts_at_metaspace) return encode_stretches(t.model, text, s.bpe, ids);
+  split_words(t.splitters, text, at_start, s.words);
+  for (const Word& word : s.words.words)
+    encode_word(t.model, std::string_view(s.words.text).substr(word.begin, word.end - word.begin), s.bpe, ids);
+}
+
+void encode_text(const TokenizerData& t, std::string_view text, bool allow_special, EncodeScratch& s,
+                 std::vector<int32_t>& ids) {
+  s.parts.clear();
+  t.raw_matcher.split(text, t.added, allow_special, s.parts);
+  for (const AddedMatcher::Part& part : s.parts) {
+    if (part.token >= 0) {
+      ids.push_back(t.added[static_cast<size_t>(part.token)].id);
+      continue;
+    }
+    std::string_view piece = text.substr(part.begin, part.end - part.begin);
+    std::string normalized;
+    bool front_removed = false;
+    if (!t.normalizers.empty()) piece = normalized = normalize(t.normalizers, piece, front_removed);
+    s.inner_parts.clear();
+    t.normalized_matcher.split(piece, t.added, allow_special, s.inner_parts);
+    for (const AddedMatcher::Part& inner : s.inner_parts) {
+      if (inner.token >= 0) {
+        ids.push_back(t.added[static_cast<size_t>(inner.token)].id);
+        continue;
+      }
+      const bool at_start = part.begin == 0 && inner.begin == 0 && !front_removed;
+      encode_plain(t, piece.substr(inner.begin, inner.end - inner.begin), at_start, s, ids);
+    }
+  }
+}
+
+std::string_view text_of_id(const TokenizerData& t, int64_t id, bool for_decoding) {
+  if (id < 0 || id >= t.vocab_size) return {};
+  const int32_t added = t.added_of_id[static_cast<size_t>(id)];
+  if (added < 0) return t.model.pieces.text(id);
+  return for_decoding ? t.decode_content[static_cast<size_t>(added)] : t.added[static_cast<size_t>(added)].content;
+}
+
+}  // namespace
+
+std::vector<int32_t> Tokenizer::encode(std::string_view text, EncodeOptions options) const {
+  std::vector<int32_t> ids;
+  encode_into(text, options, ids);
+  return ids;
+}
+
+void Tokenizer::encode_into(std::string_view text, EncodeOptions options, std::vector<int32_t>& ids) const {
+  std::string valid;
+  if (!is_valid_utf8(text)) text = valid = make_valid_utf8(text);
+  ScratchLease scratch(*data_);
+  for (const TemplateItem& item : data_->around) {
+    if (item.is_text)
+      encode_text(*data_, text, options.allow_special, *scratch, ids);
+    else if (options.add_special)
+      ids.insert(ids.end(), item.ids.begin(), item.ids.end());
+  }
+}
+
+size_t Tokenizer::find_cut(std::string_view text, size_t near) const {
+  const TokenizerData& t = *data_;
+  const auto* split = t.splitters.empty() ? nullptr : std::get_if<SplitStep>(&t.splitters.front());
+  if (!t.normalizers.empty() || !split || !split->pattern.scanner() || split->behavior != SplitBehavior::isolated)
+    return 0;
+  for (const AddedToken& token : t.added)
+    if (!token.special) return 0;  // it may reach over any cut
+  // The scanned patterns all end a word where a letter is followed by a space and another letter.
+  const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
+  for (size_t at = std::min(near, text.size() - std::min<size_t>(text.size(), 2)); at > near / 2; --at)
+    if (text[at] == ' ' && is_letter(text[at - 1]) && is_letter(text[at + 1])) return at;
+  return 0;
+}
+
+std::string Tokenizer::decode(std::span<const int32_t> ids, DecodeOptions options) const {
+  StreamingDecoder decoder(*this, options);
+  std::string text;
+  for (const int32_t id : ids) text += decoder.push(id);
+  return text += decoder.finish();
+}
+
+int64_t Tokenizer::vocab_size() const { return data_->vocab_size; }
+bool Tokenizer::has(int64_t id) const {
+  return id >= 0 && id < data_->vocab_size &&
+         (data_->added_of_id[static_cast<size_t>(id)] >= 0 || data_->model.pieces.has(id));
+}
+std::string_view Tokenizer::piece(int64_t id) const { return text_of_id(*data_, id, false); }
+std::optional<int32_t> Tokenizer::id_of(std::string_view piece) const {
+  for (const AddedToken& token : data_->added)
+    if (token.content == piece) return token.id;
+  return data_->model.pieces.find(piece);
+}
+bool Tokenizer::is_special(int64_t id) const {
+  if (id < 0 || id >= data_->vocab_size) return false;
+  const int32_t added = data_->added_of_id[static_cast<size_t>(id)];
+  return added >= 0 && data_->added[static_cast<size_t>(added)].special;
+}
+std::optional<int32_t> Tokenizer::bos() const { return data_->bos; }
+std::optional<int32_t> Tokenizer::eos() const { return data_->eos; }
+std::optional<int32_t> Tokenizer::unk() const { return data_->unk; }
+std::optional<int32_t> Tokenizer::pad() const { return data_->pad; }
+bool Tokenizer::adds_bos() const { return data_->adds_bos; }
+bool Tokenizer::adds_eos() const { return data_->adds_eos; }
+bool Tokenizer::has_chat_template() const { return data_->config.has_chat_template; }
+std::string Tokenizer::hash() const { return data_->hash; }
+
+std::string Tokenizer::describe() const {
+  const bool fallback = data_->model.byte_fallback;
+  return fmt::format("{} BPE, {} pieces, {} merges, {} added tokens",
+                     data_->model.byte_level_input ? "byte-level"
+                     : fallback                    ? "byte-fallback"
+                                                   : "character",
+                     data_->model.pieces.num_pieces(), data_->model.merge_list.size(), data_->added.size());
+}
+
+struct StreamingDecoder::State {
+  Tokenizer tokenizer;
+  DecodeOptions options;
+  DecodePipeline pipeline;
+};
+
+StreamingDecoder::StreamingDecoder(Tokenizer tokenizer, DecodeOptions options) {
+  const TokenizerData& t = tokenizer.data();
+  const auto& steps = options.clean_up.value_or(t.config.clean_up) ? t.cleaning_decoders : t.decoders;
+  state_ = std::make_unique<State>(State{std::move(tokenizer), options, DecodePipeline(steps)});
+}
+StreamingDecoder::~StreamingDecoder() = default;
+StreamingDecoder::StreamingDecoder(StreamingDecoder&&) noexcept = default;
+StreamingDecoder& StreamingDecoder::operator=(StreamingDecoder&&) noexcept = default;
+
+std::string StreamingDecoder::push(int32_t id) {
+  std::string text;
+  const Tokenizer& t = state_->tokenizer;
+  if (!t.has(id) || (state_->options.skip_special && t.is_special(id))) return text;
+  state_->pipeline.push(text_of_id(t.data(), id, true), text);
+  return text;
+}
+
+std::string StreamingDecoder::finish() {
+  std::string text;
+  state_->pipeline.finish(text);
+  return text;
+}
+
+}  // namespace tern

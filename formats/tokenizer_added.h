@@ -1,0 +1,50 @@
+#pragma once
+// Added tokens: pieces found in the text before any model sees it.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tern {
+
+struct AddedToken {
+  int32_t id = -1;
+  std::string content;
+  bool single_word = false;             // only where no letter or digit touches it
+  bool lstrip = false, rstrip = false;  // takes the spaces beside it
+  bool normalized = false;              // looked for in normalized text, in its normalized spelling
+  bool special = false;
+};
+
+/// Finds added tokens in text: the leftmost, of those the longest.
+class AddedMatcher {
+ public:
+  /// `spelling[i]` is what stands in the text for tokens[i]; tokens must outlive the matcher's use by index.
+  void add(std::string_view spelling, uint32_t token_index);
+  bool empty() const { return nodes_.size() == 1; }
+
+  struct Part {
+    size_t begin, end;
+    int32_t token;  // index of the added token, or -1: text between
+  };
+  /// Appends the parts of the text. Special tokens are left as text unless `allow_special`.
+  void split(std::string_view text, const std::vector<AddedToken>& tokens, bool allow_special,
+             std::vector<Part>& parts) const;
+
+ private:
+  struct Node {
+    std::vector<std::pair<uint8_t, uint32_t>> next;  // few: searched in order
+    int32_t token = -1;
+  };
+  struct Match {
+    size_t size = 0;
+    int32_t token = -1;
+  };
+  Match longest_at(std::string_view text, size_t begin) const;
+
+  std::vector<Node> nodes_{1};
+  bool starts_[256] = {};
+};
+
+}  // namespace tern

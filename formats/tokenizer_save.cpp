@@ -1,0 +1,82 @@
+#include <nlohmann/json.hpp>
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "base/io.h"
+#include "formats/tokenizer_impl.h"
+
+namespace tern {
+
+namespace {
+
+const char* spell(bool b) { return b ? "true" : "false"; }
+std::string string_or_null(const std::string& s) { return s.empty() ? "null" : quote_json(s); }
+
+}  // namespace
+
+std::string Tokenizer::to_json() const {
+  const TokenizerData& t = *data_;
+  std::string out = "{\n  \"version\": \"1.0\",\n  \"truncation\": null,\n  \"padding\": null,\n  \"added_tokens\": [";
+  const auto add = [&](const std::string& text) { out += text; };
+  for (size_t i = 0; i < t.added.size(); ++i) {
+    const AddedToken& a = t.added[i];
+    add(
+        fmt::format("{}\n    {{\"id\": {}, \"content\": {}, \"single_word\": {}, \"lstrip\": {}, \"rstrip\": {}, "
+                    "\"normalized\": {}, \"special\": {}}}",
+                    i ? "," : "", a.id, quote_json(a.content), spell(a.single_word), spell(a.lstrip), spell(a.rstrip),
+                    spell(a.normalized), spell(a.special)));
+  }
+  add(fmt::format(
+      "\n  ],\n  \"normalizer\": {},\n  \"pre_tokenizer\": {},\n  \"post_processor\": {},\n  \"decoder\": {},\n",
+      t.components.normalizer, t.components.pre_tokenizer, t.components.post_processor, t.components.decoder));
+  add(fmt::format(
+      "  \"model\": {{\n    \"type\": \"BPE\",\n    \"dropout\": null,\n    \"unk_token\": {},\n"
+      "    \"continuing_subword_prefix\": {},\n    \"end_of_word_suffix\": {},\n    \"fuse_unk\": {},\n"
+      "    \"byte_fallback\": {},\n    \"ignore_merges\": {},\n    \"vocab\": {{",
+      string_or_null(t.model.unk_token), string_or_null(t.model.subword_prefix), string_or_null(t.model.word_suffix),
+      spell(t.model.fuse_unk), spell(t.model.byte_fallback), spell(t.model.ignore_merges)));
+  bool first = true;
+  for (int64_t id = 0; id < t.model.pieces.num_ids(); ++id) {
+    if (!t.model.pieces.has(id)) continue;
+    add(fmt::format("{}\n      {}: {}", first ? "" : ",", quote_json(t.model.pieces.text(id)), id));
+    first = false;
+  }
+  out += "\n    },\n    \"merges\": [";
+  for (size_t i = 0; i < t.model.merge_list.size(); ++i) {
+    const Merge& m = t.model.merge_list[i];
+    add(fmt::format("{}\n      [{}, {}]", i ? "," : "", quote_json(t.model.pieces.text(m.left)),
+                    quote_json(t.model.pieces.text(m.right))));
+  }
+  return out += "\n    ]\n  }\n}\n";
+}
+
+std::string Tokenizer::config_json() const {
+  const TokenizerData& t = *data_;
+  Json j = t.config.text.empty() ? Json::object() : parse_json(t.config.text, "tokenizer_config.json");
+  // The class that reads tokenizer.json as it stands; others would build their own components (transformers 5).
+  j["tokenizer_class"] = "PreTrainedTokenizerFast";
+  const auto name = [&](const char* key, const std::optional<int32_t>& id) {
+    if (id)
+      j[key] = std::string(piece(*id));
+    else
+      j.erase(key);
+  };
+  name("bos_token", t.bos);
+  name("eos_token", t.eos);
+  name("unk_token", t.unk);
+  name("pad_token", t.pad);
+  j.erase("added_tokens_decoder");  // all of them stand in tokenizer.json
+  if (!j.contains("clean_up_tokenization_spaces")) j["clean_up_tokenization_spaces"] = false;
+  return dump_json(j, 2) + "\n";
+}
+
+void Tokenizer::save(const std::filesystem::path& directory) const {
+  Io& io = real_io();
+  make_dirs(io, directory.string());
+  write_file_atomically(io, (directory / "tokenizer.json").string(), to_json());
+  write_file_atomically(io, (directory / "tokenizer_config.json").string(), config_json());
+}
+
+}  // namespace tern

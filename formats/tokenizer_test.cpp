@@ -1,0 +1,275 @@
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+#include <utility>
+
+#include "base/error.h"
+#include "base/utf8.h"
+#include "formats/bpe_train.h"
+#include "formats/regex.h"
+#include "formats/tokenizer.h"
+#include "formats/tokenizer_strings.h"
+
+namespace tern {
+namespace {
+
+const std::filesystem::path kGolden = std::filesystem::path(TERN_SOURCE_DIR) / "tests/golden/tokenizers";
+
+Tokenizer golden(const std::string& name) { return Tokenizer::load(kGolden / name); }
+const nlohmann::json& alphabet() {
+  static const nlohmann::json a = nlohmann::json::parse(std::ifstream(kGolden / "alphabet.json"));
+  return a;
+}
+
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    path = std::filesystem::temp_directory_path() / ("tern_tokenizer_test." + std::to_string(::getpid()));
+    std::filesystem::remove_all(path);
+    std::filesystem::create_directories(path);
+  }
+  ~TemporaryFolder() { std::filesystem::remove_all(path); }
+  void write(const std::string& name, const std::string& text) const {
+    std::ofstream(path / name, std::ios::binary) << text;
+  }
+  std::filesystem::path path;
+};
+
+std::string message_of(const std::filesystem::path& path) {
+  try {
+    Tokenizer::load(path);
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::bad_file);
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST(Tokenizer, ByteLevelDecodeUndoesEncode) {
+  const Tokenizer t = golden("llama3_like");  // its NFC leaves what is composed already alone
+  for (const std::string text :
+       {"Hello, world!", " two  spaces ", "line\r\nend\n\n", "日本語 😀", "a\tb", "'tis don't", ""})
+    EXPECT_EQ(t.decode(t.encode(text, {.add_special = false})), text);
+}
+
+TEST(Tokenizer, EveryByteSurvives) {
+  const Tokenizer t = golden("llama3_like");
+  std::string text;
+  for (uint32_t c = 0; c < 0x180; ++c) append_utf8(text, c);
+  EXPECT_EQ(t.decode(t.encode(text, {.add_special = false})), text);
+}
+
+TEST(Tokenizer, InvalidUtf8ReadsAsReplacementCharacters) {
+  const Tokenizer t = golden("byte_level");
+  EXPECT_EQ(t.encode("a\xFF\xC3z"), t.encode("a\xEF\xBF\xBD\xEF\xBF\xBDz"));
+}
+
+TEST(Tokenizer, SpecialTextIsPlainTextOnRequest) {
+  const Tokenizer t = golden("byte_level");
+  const int32_t eos = t.eos().value();
+  EXPECT_EQ(t.encode("<|endoftext|>"), std::vector<int32_t>{eos});
+  const auto plain = t.encode("<|endoftext|>", {.allow_special = false});
+  EXPECT_EQ(std::ranges::count(plain, eos), 0);
+  EXPECT_GT(plain.size(), 1u);
+}
+
+TEST(Tokenizer, AddsWhatTheTemplateSays) {
+  const Tokenizer t = golden("sentencepiece_like");
+  const auto with = t.encode("abc"), without = t.encode("abc", {.add_special = false});
+  ASSERT_EQ(with.size(), without.size() + 2);
+  EXPECT_EQ(with.front(), t.bos());
+  EXPECT_EQ(with.back(), t.eos());
+  EXPECT_TRUE(t.adds_bos());
+  EXPECT_TRUE(t.adds_eos());
+}
+
+TEST(Tokenizer, SkipsSpecialTokensWhenDecoding) {
+  const Tokenizer t = golden("sentencepiece_like");
+  const auto ids = t.encode("hello");
+  EXPECT_EQ(t.decode(ids), "<s> hello</s>");
+  EXPECT_EQ(t.decode(ids, {.skip_special = true}), "hello");
+}
+
+TEST(Tokenizer, CleanUpRemovesSpacesBeforePunctuation) {
+  const Tokenizer t = golden("llama3_like");
+  const auto ids = t.encode("well , it 's done .", {.add_special = false});
+  EXPECT_EQ(t.decode(ids), "well , it 's done .");
+  EXPECT_EQ(t.decode(ids, {.clean_up = true}), "well, it's done.");
+}
+
+TEST(Tokenizer, StreamedPartsAreTheWholeAndEndAtCharacters) {
+  for (const char* name : {"byte_level", "llama3_like", "sentencepiece_like", "metaspace", "splits"}) {
+    const Tokenizer t = golden(name);
+    Lcg rng(11);
+    for (int round = 0; round < 300; ++round) {
+      std::vector<int32_t> ids(1 + rng.below(30));
+      for (int32_t& id : ids) id = static_cast<int32_t>(rng.below(static_cast<uint32_t>(t.vocab_size())));
+      StreamingDecoder decoder(t);
+      std::string text;
+      for (const int32_t id : ids) {
+        const std::string part = decoder.push(id);
+        ASSERT_TRUE(is_valid_utf8(part)) << name;
+        text += part;
+      }
+      text += decoder.finish();
+      ASSERT_EQ(text, t.decode(ids)) << name;
+    }
+  }
+}
+
+TEST(Tokenizer, AStreamShowsTextBeforeItEnds) {
+  const Tokenizer t = golden("llama3_like");
+  const auto ids = t.encode("Hello there 😀 you", {.add_special = false});
+  StreamingDecoder decoder(t);
+  std::string early;
+  for (const int32_t id : ids) early += decoder.push(id);
+  EXPECT_EQ(early, "Hello there 😀 you");
+  EXPECT_EQ(decoder.finish(), "");
+}
+
+TEST(Tokenizer, ManyThreadsGetTheSameIds) {
+  const Tokenizer t = golden("byte_level");
+  std::vector<std::string> texts;
+  ParityStrings strings(alphabet(), 5);
+  for (int i = 0; i < 400; ++i) texts.push_back(strings.next());
+  std::vector<std::vector<int32_t>> want;
+  for (const auto& text : texts) want.push_back(t.encode(text));
+  std::atomic<int> different = 0;
+  {
+    std::vector<std::jthread> threads;
+    for (int k = 0; k < 4; ++k)
+      threads.emplace_back([&] {
+        for (size_t i = 0; i < texts.size(); ++i) different += t.encode(texts[i]) != want[i];
+      });
+  }
+  EXPECT_EQ(different, 0);
+}
+
+TEST(Tokenizer, AMegabyteWithoutSpacesIsNotQuadratic) {
+  for (const char* name : {"byte_level", "sentencepiece_like"}) {
+    const Tokenizer t = golden(name);
+    const auto seconds = [&](size_t bytes) {
+      Lcg rng(1);
+      std::string text(bytes, 'a');
+      for (char& c : text) c = static_cast<char>('a' + rng.below(26));
+      const auto start = std::chrono::steady_clock::now();
+      EXPECT_GT(t.encode(text).size(), bytes / 8);
+      return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    };
+    const double small = seconds(1 << 17), large = seconds(1 << 20);
+    EXPECT_LT(large, 30 * small + 0.5) << name << ": eight times the text";  // quadratic would be 64
+  }
+}
+
+TEST(Tokenizer, CutsDoNotChangeIds) {
+  bool given = false;
+  const Tokenizer t = train_bpe(
+      [&](std::string_view& text) {
+        text = "the quick brown fox jumps over the lazy dog and the quick cat";
+        return !std::exchange(given, true);
+      },
+      {.vocab_size = 280});
+  Lcg rng(2);
+  std::string text;
+  for (int i = 0; i < 2000; ++i) text += i % 7 ? " quick" : i % 3 ? ".\n\n  the " : " 12 don't";
+  for (int i = 0; i < 50; ++i) {
+    const size_t cut = t.find_cut(text, 200 + rng.below(9000));
+    ASSERT_GT(cut, 0u);
+    auto ids = t.encode(std::string_view(text).substr(0, cut));
+    t.encode_into(std::string_view(text).substr(cut), {}, ids);
+    ASSERT_EQ(ids, t.encode(text)) << cut;
+  }
+  EXPECT_EQ(golden("sentencepiece_like").find_cut(text, 1000), 0u);  // one word to its model
+}
+
+TEST(Tokenizer, ReadsTheConfigBesideIt) {
+  TemporaryFolder folder;
+  std::filesystem::copy(kGolden / "byte_level/tokenizer.json", folder.path / "tokenizer.json");
+  folder.write("tokenizer_config.json",
+               R"({"bos_token": {"content": "tern"}, "eos_token": "<mask>", "chat_template": "x"})");
+  const Tokenizer t = Tokenizer::load(folder.path);
+  EXPECT_EQ(t.bos(), t.id_of("tern"));
+  EXPECT_EQ(t.eos(), t.id_of("<mask>"));
+  EXPECT_TRUE(t.has_chat_template());
+  folder.write("tokenizer_config.json", R"({"eos_token": "nowhere"})");
+  EXPECT_NE(message_of(folder.path).find("eos_token 'nowhere'"), std::string::npos);
+}
+
+TEST(Tokenizer, FlagsDecideForFilePairs) {
+  TemporaryFolder folder;
+  folder.write("vocab.json", R"({"<|endoftext|>": 0, "a": 1, "b": 2, "ab": 3})");
+  folder.write("merges.txt", "#version: 0.2\na b\n");
+  EXPECT_EQ(Tokenizer::load(folder.path).encode("ab"), (std::vector<int32_t>{3}));
+  folder.write("tokenizer_config.json",
+               R"({"add_bos_token": true, "bos_token": "<|endoftext|>", "eos_token": "<|endoftext|>"})");
+  const Tokenizer t = Tokenizer::load(folder.path / "vocab.json");
+  EXPECT_EQ(t.encode("ab"), (std::vector<int32_t>{0, 3}));
+  EXPECT_TRUE(t.adds_bos());
+  t.save(folder.path / "saved");
+  EXPECT_EQ(Tokenizer::load(folder.path / "saved").encode("ab"), (std::vector<int32_t>{0, 3}));
+}
+
+TEST(Tokenizer, SaysWhatIsMissing) {
+  TemporaryFolder folder;
+  EXPECT_NE(message_of(folder.path).find("no tokenizer in this directory"), std::string::npos);
+  EXPECT_NE(message_of(folder.path / "nothing").find("no such file"), std::string::npos);
+  folder.write("tokenizer.model", std::string("\x0A\x0E\x0A\x05<unk>\x15\0\0\0\0\x18\x02", 17));
+  EXPECT_NE(message_of(folder.path).find("SentencePiece model alone is not read yet"), std::string::npos);
+  folder.write("tokenizer.model", "YQ== 1\n");
+  EXPECT_NE(message_of(folder.path).find("rank 0"), std::string::npos);
+  folder.write("vocab.json", "{}");
+  EXPECT_NE(message_of(folder.path).find("merges.txt is missing"), std::string::npos);
+}
+
+TEST(Regex, ScannersAgreeWithOniguruma) {
+  for (const ScanKind kind : {ScanKind::gpt2, ScanKind::llama3, ScanKind::qwen2}) {
+    Regex fast(pattern_of(kind), "test"), slow = fast;
+    ASSERT_TRUE(fast.scanner());
+    slow.without_scanner();
+    ASSERT_FALSE(slow.scanner());
+    ParityStrings strings(alphabet(), 17);
+    for (int i = 0; i < 3000; ++i) {
+      const std::string text = strings.next();
+      std::vector<TextSpan> a, b;
+      fast.find_all(text, a);
+      slow.find_all(text, b);
+      ASSERT_EQ(a.size(), b.size()) << text;
+      for (size_t k = 0; k < a.size(); ++k) ASSERT_TRUE(a[k].begin == b[k].begin && a[k].end == b[k].end) << text;
+    }
+  }
+}
+
+TEST(Regex, RefusesWhatItCannotRun) {
+  EXPECT_THROW(Regex("(", "test"), Error);
+  EXPECT_THROW(Regex(std::string(70000, 'a'), "test"), Error);
+  std::vector<TextSpan> matches;
+  EXPECT_THROW(Regex("(x+x+)+y", "test").find_all(std::string(60, 'x') + " y", matches), Error);
+}
+
+TEST(BpeTrain, LearnsTheMostFrequentPairFirst) {
+  bool given = false;
+  const Tokenizer t = train_bpe(
+      [&](std::string_view& text) {
+        text = "low low low lower lower newest newest newest newest widest widest";
+        return !std::exchange(given, true);
+      },
+      {.vocab_size = 265});
+  EXPECT_EQ(t.vocab_size(), 265);
+  EXPECT_EQ(t.piece(0), "<|endoftext|>");
+  EXPECT_EQ(t.piece(257), "es");  // 6 times, as "st": the pair of smaller ids
+  EXPECT_EQ(t.piece(258), "est");
+  EXPECT_EQ(t.eos(), 0);
+  EXPECT_EQ(t.decode(t.encode("newest lows")), "newest lows");
+}
+
+TEST(BpeTrain, RefusesTooFewPieces) {
+  EXPECT_THROW(train_bpe([](std::string_view&) { return false; }, {.vocab_size = 256}), Error);
+}
+
+}  // namespace
+}  // namespace tern

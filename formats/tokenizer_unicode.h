@@ -1,0 +1,62 @@
+#pragma once
+// What a letter, a number, a space is to the reference tokenizers (Unicode 16; their libraries' own tables where those
+// differ).
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace tern {
+
+struct CodeRange {
+  uint32_t first, last;
+};
+struct CodeMap {
+  uint32_t from, to, then;
+};  // then: a second code point, or 0
+
+enum class CharClass : uint8_t {
+  letter,
+  upper,
+  lower,
+  title,
+  modifier,
+  other_letter,
+  mark,
+  number,
+  digit,
+  punctuation,
+  symbol,
+  han,
+  space,             // regex
+  word,              // \w of added tokens' single_word and of the Whitespace step
+  numeric,           // what the Digits step splits
+  punctuation_step,  // what the Punctuation step splits
+  accent,            // what StripAccents removes
+};
+constexpr int kNumCharClasses = 17;
+
+std::span<const CodeRange> code_ranges(CharClass);  // rising, disjoint
+std::span<const CodeMap> lowercase_map();           // rising
+
+/// Whether code point c is in the class: one table look-up below U+20000, then a short search.
+bool in_class(CharClass, uint32_t c);
+inline bool is_space(uint32_t c) {
+  return c < 0x80 ? (c == 0x20 || (c >= 9 && c <= 13)) : in_class(CharClass::space, c);
+}
+
+/// The code point at text[i] (valid UTF-8) and the bytes it takes.
+struct CodePoint {
+  uint32_t value;
+  int size;
+};
+CodePoint code_point_at(std::string_view text, size_t i);
+/// Where the code point before text[i] begins.
+size_t code_point_before(std::string_view text, size_t i);
+
+enum class NormalForm { nfc, nfd, nfkc, nfkd };
+std::string normalize_unicode(std::string_view text, NormalForm);
+std::string lowercase_unicode(std::string_view text);
+
+}  // namespace tern

@@ -1,0 +1,57 @@
+#pragma once
+// Paged KV cache: fixed pages, reference counts, fork with copy-on-write. Bytes per token = 2·kv_heads·head_dim·size of
+// the dtype, summed over layers. Source of the idea: Kwon et al. 2023, arXiv:2309.06180 (recalled).
+
+#include <cstdint>
+#include <vector>
+
+#include "model/unit.h"
+
+namespace tern {
+
+struct KvShape {
+  int64_t layers = 0, kv_heads = 0, head_dim = 0;
+  int64_t page_tokens = 16;
+  DType dtype = DType::f32;
+  int64_t bytes_per_token() const { return 2 * layers * kv_heads * head_dim * size_of(dtype); }
+  int64_t bytes_per_page() const { return bytes_per_token() * page_tokens; }
+};
+KvShape kv_shape(const ModelSpec&, int64_t page_tokens, DType);
+
+/// The pages of one sequence, and how many of its tokens have keys there. A plain value: the pool owns the memory.
+struct KvPages {
+  std::vector<int32_t> pages;
+  int64_t length = 0;
+};
+
+/// The pool. Not thread-safe: one scheduler owns it.
+class KvPool {
+ public:
+  /// Errors: does_not_fit from the arena.
+  KvPool(const KvShape&, int64_t num_pages, Arena&);
+
+  const KvShape& shape() const { return shape_; }
+  int64_t num_pages() const { return static_cast<int64_t>(references_.size()); }
+  int64_t num_free() const { return static_cast<int64_t>(free_.size()); }
+  /// Pages that `reserve(sequence, num_tokens)` would take from the free list.
+  int64_t pages_needed(const KvPages&, int64_t num_tokens) const;
+  /// Makes positions [length, length + num_tokens) writable by this sequence alone: takes free pages, and copies a page
+  /// that is shared (copy-on-write). False, and nothing changed, if there are too few free pages.
+  bool reserve(KvPages&, int64_t num_tokens);
+  /// The first `length` tokens under a second name, without copying.
+  KvPages fork(const KvPages&, int64_t length);
+  void release(KvPages&);
+  int64_t num_copied_pages() const { return num_copied_; }  // witness of copy-on-write
+
+  /// What a forward over these sequences sees; each must have been reserved.
+  KvView view(const std::vector<const KvPages*>& sequences) const;
+
+ private:
+  KvShape shape_;
+  std::vector<Tensor> keys_, values_;  // per layer (num_pages, page_tokens, kv_heads, head_dim)
+  std::vector<int32_t> references_;    // per page
+  std::vector<int32_t> free_;          // a stack, lowest page on top at first
+  int64_t num_copied_ = 0;
+};
+
+}  // namespace tern

@@ -1,0 +1,108 @@
+#include "infer/kv_cache.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <set>
+
+namespace tern {
+namespace {
+
+const KvShape kShape{.layers = 2, .kv_heads = 3, .head_dim = 5, .page_tokens = 4, .dtype = DType::f32};
+
+void write(const KvPool& pool, const KvPages& s, int64_t position, float value) {
+  const KvView view = pool.view({&s});
+  for (const Tensor& layer : view.keys) {
+    const int64_t width = kShape.kv_heads * kShape.head_dim;
+    const int64_t page = s.pages[static_cast<size_t>(position / kShape.page_tokens)];
+    const auto all = Tensor(layer).span<float>();
+    for (int64_t i = 0; i < width; ++i)
+      all[static_cast<size_t>((page * kShape.page_tokens + position % kShape.page_tokens) * width + i)] = value;
+  }
+}
+float read(const KvPool& pool, const KvPages& s, int64_t position) {
+  const KvView view = pool.view({&s});
+  const int64_t width = kShape.kv_heads * kShape.head_dim;
+  const int64_t page = s.pages[static_cast<size_t>(position / kShape.page_tokens)];
+  return Tensor(view.keys.back())
+      .span<float>()[static_cast<size_t>((page * kShape.page_tokens + position % kShape.page_tokens) * width)];
+}
+
+TEST(KvPool, CountsItsBytes) {
+  Arena arena;
+  const KvPool pool(kShape, 7, arena);
+  EXPECT_EQ(kShape.bytes_per_token(), 2 * 2 * 3 * 5 * 4);
+  EXPECT_EQ(arena.current()[static_cast<size_t>(MemoryClass::kv_cache)], 7 * kShape.bytes_per_page());
+}
+
+TEST(KvPool, RefusesWhatDoesNotFitAndChangesNothing) {
+  Arena arena;
+  KvPool pool(kShape, 2, arena);
+  KvPages s;
+  EXPECT_FALSE(pool.reserve(s, 9));
+  EXPECT_EQ(pool.num_free(), 2);
+  EXPECT_TRUE(s.pages.empty());
+  EXPECT_TRUE(pool.reserve(s, 8));
+  EXPECT_EQ(pool.num_free(), 0);
+}
+
+TEST(KvPool, ForkSharesUntilWritten) {
+  Arena arena;
+  KvPool pool(kShape, 8, arena);
+  KvPages a;
+  ASSERT_TRUE(pool.reserve(a, 6));
+  for (int64_t p = 0; p < 6; ++p) write(pool, a, p, static_cast<float>(p));
+  a.length = 6;
+  KvPages b = pool.fork(a, 5);  // page 1 is shared and half used
+  EXPECT_EQ(pool.num_free(), 6);
+  EXPECT_EQ(pool.pages_needed(b, 1), 1);
+  ASSERT_TRUE(pool.reserve(b, 1));
+  EXPECT_EQ(pool.num_copied_pages(), 1);
+  write(pool, b, 5, 50.f);
+  EXPECT_EQ(read(pool, a, 5), 5.f);
+  EXPECT_EQ(read(pool, b, 5), 50.f);
+  EXPECT_EQ(read(pool, b, 4), 4.f);
+  EXPECT_EQ(a.pages[0], b.pages[0]);
+  pool.release(a);
+  EXPECT_EQ(read(pool, b, 0), 0.f);
+  EXPECT_EQ(pool.num_free(), 6);
+  pool.release(b);
+  EXPECT_EQ(pool.num_free(), 8);
+}
+
+TEST(KvPool, RandomEventsLeakNoPageAndShareNoWritablePage) {
+  const unsigned seed = 20261121;
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  std::mt19937 random(seed);
+  Arena arena;
+  KvPool pool(kShape, 40, arena);
+  std::vector<KvPages> live;
+  for (int event = 0; event < 20000; ++event) {
+    const unsigned kind = random() % 4;
+    if (kind == 0 || live.empty()) live.emplace_back();
+    KvPages& s = live[random() % live.size()];
+    if (kind <= 1) {
+      const auto n = static_cast<int64_t>(1 + random() % 9);
+      if (pool.reserve(s, n)) {
+        for (int64_t p = s.length / kShape.page_tokens; p < static_cast<int64_t>(s.pages.size()); ++p)
+          for (const KvPages& other : live)
+            if (&other != &s) {
+              ASSERT_EQ(std::count(other.pages.begin(), other.pages.end(), s.pages[static_cast<size_t>(p)]), 0);
+            }
+        s.length += n;
+      }
+    } else if (kind == 2 && s.length > 0) {
+      live.push_back(pool.fork(s, static_cast<int64_t>(random() % static_cast<unsigned>(s.length + 1))));
+    } else if (kind == 3) {
+      pool.release(s);
+      std::swap(s, live.back());
+      live.pop_back();
+    }
+    std::set<int32_t> used;
+    for (const KvPages& l : live) used.insert(l.pages.begin(), l.pages.end());
+    ASSERT_EQ(pool.num_free() + static_cast<int64_t>(used.size()), 40);
+  }
+}
+
+}  // namespace
+}  // namespace tern

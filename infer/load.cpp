@@ -1,0 +1,146 @@
+#include "infer/load.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <functional>
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "base/units.h"
+#include "kernels/cpu/matmul.h"
+#include "model/model_files.h"
+#include "spec/unit_cost.h"
+
+namespace tern {
+namespace {
+
+bool has_tokenizer(const ModelDir& dir) {
+  return std::any_of(dir.tokenizer_files.begin(), dir.tokenizer_files.end(), [](const std::string& file) {
+    const std::string name = std::filesystem::path(file).filename();
+    return name == "tokenizer.json" || name == "vocab.json" || name == "tokenizer.model";
+  });
+}
+
+// Every linear of the model as (out, in), in the order that pack_weights takes, and whether its plain copy stays.
+void for_each_linear(const ModelSpec& spec, const std::function<void(int64_t, int64_t, bool)>& fn) {
+  for (const Unit& unit : spec.units) {
+    if (const auto* a = std::get_if<AttentionSpec>(&unit.spec)) {
+      fn(a->qkv_rows(), a->width, false);
+      fn(a->width, a->heads * a->head_dim, false);
+    } else if (const auto* m = std::get_if<MlpSpec>(&unit.spec)) {
+      fn(m->gated ? 2 * m->hidden : m->hidden, m->width, false);
+      fn(m->width, m->hidden, false);
+    } else if (const auto* h = std::get_if<HeadSpec>(&unit.spec)) {
+      fn(h->vocab, h->width, h->tied);
+    }
+  }
+}
+
+}  // namespace
+
+ModelDescription describe_model(const std::string& model, std::optional<DType> dtype, const ResolveOptions& options) {
+  ModelDescription d;
+  d.dir = resolve_model(model, options);
+  d.notes = d.dir.notes;
+  d.config = read_hf_config(d.dir.config);
+  d.notes.insert(d.notes.end(), d.config.notes.begin(), d.config.notes.end());
+  if (!d.dir.generation_config.empty()) {
+    d.generation = read_generation_config(d.dir.generation_config);
+    d.notes.insert(d.notes.end(), d.generation.notes.begin(), d.generation.notes.end());
+  }
+  d.spec = model_spec(d.config);
+  if (has_tokenizer(d.dir)) d.tokenizer = Tokenizer::load(d.dir.path);
+  if (d.tokenizer && d.tokenizer->vocab_size() > d.spec.vocab)
+    d.notes.push_back(fmt::format("the tokenizer knows {} ids, the model {}: a text that needs the rest is refused",
+                                  d.tokenizer->vocab_size(), d.spec.vocab));
+  const DType saved = d.config.dtype.value_or(DType::f32);
+  d.dtype = dtype.value_or(saved == DType::f16 ? DType::f32 : saved);
+  return d;
+}
+
+ModelWeights load_for_inference(const ModelDescription& d, Arena& arena) {
+  ModelWeights weights = load_weights(d.spec, d.dir.path, d.dtype, arena);
+  if (d.dtype != DType::f64) pack_weights(d.spec, weights, arena);
+  return weights;
+}
+
+std::vector<int32_t> end_tokens(const ModelDescription& d) {
+  std::vector<int32_t> ids;
+  const auto& from = d.generation.eos_token_ids.empty() ? d.config.eos_token_ids : d.generation.eos_token_ids;
+  for (const int64_t id : from) ids.push_back(static_cast<int32_t>(id));
+  if (ids.empty() && d.tokenizer && d.tokenizer->eos()) ids.push_back(*d.tokenizer->eos());
+  return ids;
+}
+
+int64_t model_context(const ModelDescription& d) { return d.spec.context; }
+
+int64_t kv_pages(const InferenceNeeds& needs) {
+  return needs.sequences * ((needs.context + needs.page_tokens - 1) / needs.page_tokens);
+}
+
+InferenceFit inference_fit(const ModelSpec& spec, DType dtype, const InferenceNeeds& needs) {
+  InferenceFit fit;
+  const int64_t size = size_of(dtype);
+  // Loading packs one matrix after the other: both copies of the one at hand exist for a moment. A tied table stays
+  // plain.
+  fit.weights = fit.loading_peak = num_parameters(spec) * size;
+  if (dtype != DType::f64) {
+    for_each_linear(spec, [&](int64_t n, int64_t k, bool stays) {
+      const int64_t packed = packed_bytes(dtype, n, k);
+      fit.loading_peak = std::max(fit.loading_peak, fit.weights + packed);
+      fit.weights += packed - (stays ? 0 : n * k * size);
+    });
+  }
+  fit.kv_cache = kv_shape(spec, needs.page_tokens, dtype).bytes_per_page() * kv_pages(needs);
+  for (const Unit& unit : spec.units) {
+    if (std::holds_alternative<HeadSpec>(unit.spec)) continue;
+    const UnitCost cost = unit_cost(unit, {.tokens = needs.iteration_tokens,
+                                           .attended_pairs = needs.iteration_tokens * needs.context,
+                                           .dtype = dtype,
+                                           .scratch = {}});
+    fit.activations = std::max(fit.activations, 2 * cost.output_bytes + cost.unsaved_workspace);
+  }
+  fit.logits = needs.logit_rows * spec.vocab * (dtype == DType::f64 ? 8 : 4) * 2;  // the tensor, and the sampler's rows
+  return fit;
+}
+
+void check_fit(const ModelSpec& spec, DType dtype, const InferenceNeeds& needs, int64_t memory_bytes,
+               const std::string& memory_source) {
+  const InferenceFit fit = inference_fit(spec, dtype, needs);
+  if (fit.peak() <= memory_bytes) return;
+  std::string what = fmt::format(
+      "the model does not fit: it needs {}, there are {} ({})\n  weights {}, key-value cache {} ({} sequences of {} "
+      "tokens), "
+      "activations {}, logits {}; while loading {}\n",
+      format_bytes(fit.peak()), format_bytes(memory_bytes), memory_source, format_bytes(fit.weights),
+      format_bytes(fit.kv_cache), needs.sequences, needs.context, format_bytes(fit.activations),
+      format_bytes(fit.logits), format_bytes(fit.loading_peak));
+  std::vector<std::string> fits;
+  const auto consider = [&](const InferenceNeeds& other, DType type, const std::string& flags) {
+    const InferenceFit f = inference_fit(spec, type, other);
+    if (f.peak() <= memory_bytes && fits.size() < 3)
+      fits.push_back(fmt::format("  {} ({})", flags, format_bytes(f.peak())));
+  };
+  InferenceNeeds one = needs;
+  one.sequences = one.logit_rows = 1;
+  if (needs.sequences > 1) consider(one, dtype, "--samples 1");
+  for (InferenceNeeds shorter = needs; shorter.context > 64;) {
+    shorter.context /= 2;
+    if (inference_fit(spec, dtype, shorter).peak() <= memory_bytes) {
+      consider(shorter, dtype, fmt::format("--context {} (shorter prompt and --max-tokens)", shorter.context));
+      break;
+    }
+  }
+  if (size_of(dtype) > 2) {
+    consider(needs, DType::bf16, "--dtype bf16");
+    if (needs.sequences > 1) consider(one, DType::bf16, "--dtype bf16 --samples 1");
+  }
+  if (fits.empty())
+    what += "  no setting of this model fits here; take a smaller model or a machine with more memory";
+  else
+    what += fmt::format("  what would fit:\n{}", fmt::join(fits, "\n"));
+  throw Error(ErrorKind::does_not_fit, "{}", what);
+}
+
+}  // namespace tern

@@ -1,0 +1,54 @@
+#pragma once
+// A model from its directory, ready to infer: described first, so that it can be judged before anything large is
+// allocated.
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "formats/generation_config.h"
+#include "formats/hf_config.h"
+#include "formats/model_dir.h"
+#include "formats/tokenizer.h"
+#include "infer/kv_cache.h"
+#include "model/weights.h"
+
+namespace tern {
+
+/// Everything about a model but its weights.
+struct ModelDescription {
+  ModelDir dir;
+  HfConfig config;
+  GenerationConfig generation;
+  ModelSpec spec;
+  std::optional<Tokenizer> tokenizer;  // absent: the directory has none
+  DType dtype = DType::f32;            // to compute in
+  std::vector<std::string> notes;      // what a person should know, one sentence each
+};
+/// dtype absent: the one the model was saved in, f16 as f32. Errors: bad_file, usage.
+ModelDescription describe_model(const std::string& model, std::optional<DType> dtype, const ResolveOptions& = {});
+
+/// Weights in the exact kernels' layout (f64: plain).
+ModelWeights load_for_inference(const ModelDescription&, Arena&);
+
+/// Ids that end a sample: generation_config.json's, else config.json's, else the tokenizer's.
+std::vector<int32_t> end_tokens(const ModelDescription&);
+/// The longest sequence the model allows: learned positions are a wall; rotary models state max_position_embeddings.
+int64_t model_context(const ModelDescription&);
+
+/// Bytes that inference will hold, predicted before it allocates. Peaks: loading holds the plain weights and the
+/// largest packed matrix; running holds packed weights, the KV pages, one iteration's activations and the logits.
+struct InferenceFit {
+  int64_t weights = 0, kv_cache = 0, activations = 0, logits = 0, loading_peak = 0;
+  int64_t peak() const { return std::max(loading_peak, weights + kv_cache + activations + logits); }
+};
+struct InferenceNeeds {
+  int64_t context = 0, sequences = 1, page_tokens = 16, iteration_tokens = 1, logit_rows = 1;
+};
+InferenceFit inference_fit(const ModelSpec&, DType, const InferenceNeeds&);
+int64_t kv_pages(const InferenceNeeds&);
+/// Errors: does_not_fit (exit 3) with the breakdown and the nearest settings that fit.
+void check_fit(const ModelSpec&, DType, const InferenceNeeds&, int64_t memory_bytes, const std::string& memory_source);
+
+}  // namespace tern

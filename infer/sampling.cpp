@@ -1,0 +1,133 @@
+#include "infer/sampling.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <unordered_map>
+
+#include "base/error.h"
+#include "base/rng.h"
+
+namespace tern {
+namespace {
+
+using Candidates = std::vector<std::pair<int32_t, double>>;
+
+void renormalize(Candidates& kept) {
+  double sum = 0;
+  for (const auto& [id, p] : kept) sum += p;
+  for (auto& [id, p] : kept) p /= sum;
+}
+
+// Most probable first; equal ones by id, so that the order is one.
+bool more_probable(const std::pair<int32_t, double>& a, const std::pair<int32_t, double>& b) {
+  return a.second != b.second ? a.second > b.second : a.first < b.first;
+}
+
+int32_t greedy(std::span<const float> logits) {
+  int32_t best = -1;
+  float highest = -std::numeric_limits<float>::infinity();
+  for (size_t i = 0; i < logits.size(); ++i)
+    if (logits[i] > highest || (best < 0 && logits[i] == highest)) {
+      highest = logits[i];
+      best = static_cast<int32_t>(i);
+    }
+  TERN_CHECK(best >= 0 && std::isfinite(highest), "sample_token: no finite logit among {}", logits.size());
+  return best;
+}
+
+void check_range(const char* flag, double value, double low, double high, const char* words) {
+  if (!(value >= low && value <= high)) throw Error(ErrorKind::usage, "--{} is {}; it must be {}", flag, value, words);
+}
+
+}  // namespace
+
+void check_sampling(const SamplingOptions& options) {
+  constexpr double kMax = std::numeric_limits<double>::max();
+  check_range("temperature", options.temperature, 0, kMax, "0 (greedy) or above");
+  check_range("top-k", static_cast<double>(options.top_k), 0, kMax, "0 (off) or above");
+  check_range("top-p", options.top_p, std::numeric_limits<double>::min(), 1, "above 0 and at most 1 (off)");
+  check_range("min-p", options.min_p, 0, 1, "between 0 (off) and 1");
+  check_range("repetition-penalty", options.repetition_penalty, std::numeric_limits<double>::min(), kMax,
+              "above 0; 1 is off");
+  check_range("presence-penalty", options.presence_penalty, -kMax, kMax, "a finite number");
+  check_range("frequency-penalty", options.frequency_penalty, -kMax, kMax, "a finite number");
+}
+
+void apply_penalties(const SamplingOptions& options, std::span<const int32_t> history, int64_t num_generated,
+                     std::span<float> logits) {
+  if (options.repetition_penalty != 1.0) {
+    std::vector<int32_t> seen(history.begin(), history.end());
+    std::sort(seen.begin(), seen.end());
+    seen.erase(std::unique(seen.begin(), seen.end()), seen.end());
+    const auto penalty = static_cast<float>(options.repetition_penalty);
+    for (const int32_t id : seen) {
+      float& logit = logits[static_cast<size_t>(id)];
+      logit = logit < 0 ? logit * penalty : logit / penalty;
+    }
+  }
+  if (options.presence_penalty != 0.0 || options.frequency_penalty != 0.0) {
+    std::unordered_map<int32_t, int64_t> counts;
+    for (const int32_t id : history.last(static_cast<size_t>(num_generated))) ++counts[id];
+    for (const auto& [id, count] : counts)
+      logits[static_cast<size_t>(id)] -=
+          static_cast<float>(options.presence_penalty + static_cast<double>(count) * options.frequency_penalty);
+  }
+}
+
+Candidates candidates(const SamplingOptions& options, std::span<const float> logits) {
+  TERN_CHECK(options.temperature > 0, "candidates: temperature {}", options.temperature);
+  const double highest = logits[static_cast<size_t>(greedy(logits))];
+  Candidates kept;
+  kept.reserve(logits.size());
+  for (size_t i = 0; i < logits.size(); ++i) {
+    const double p = std::exp((static_cast<double>(logits[i]) - highest) / options.temperature);
+    if (p > 0) kept.emplace_back(static_cast<int32_t>(i), p);  // -inf and NaN are never drawn
+  }
+  if (options.top_k > 0 && options.top_k < static_cast<int64_t>(kept.size())) {
+    Candidates sorted = kept;
+    std::nth_element(sorted.begin(), sorted.begin() + (options.top_k - 1), sorted.end(), more_probable);
+    const double least = sorted[static_cast<size_t>(options.top_k - 1)].second;
+    std::erase_if(kept, [&](const auto& c) { return c.second < least; });
+  }
+  renormalize(kept);
+  if (options.top_p < 1.0) {
+    std::sort(kept.begin(), kept.end(), more_probable);
+    double sum = 0;
+    size_t count = 0;
+    while (count < kept.size() && sum < options.top_p) sum += kept[count++].second;
+    kept.resize(std::max<size_t>(count, 1));
+    renormalize(kept);
+  }
+  if (options.min_p > 0) {
+    const double most = std::max_element(kept.begin(), kept.end(), [](const auto& a, const auto& b) {
+                          return a.second < b.second;
+                        })->second;
+    std::erase_if(kept, [&](const auto& c) { return c.second < options.min_p * most; });
+    renormalize(kept);
+  }
+  std::sort(kept.begin(), kept.end());
+  return kept;
+}
+
+int32_t sample_token(const SamplingOptions& options, std::span<const int32_t> history, int64_t num_generated,
+                     uint64_t sequence, uint64_t position, std::span<float> logits) {
+  apply_penalties(options, history, num_generated, logits);
+  if (options.temperature == 0) return greedy(logits);
+  const Candidates kept = candidates(options, logits);
+  const RngKey key{options.seed, hash_name("sample") ^ (sequence * 0x9e3779b97f4a7c15ull)};
+  const double draw = random_uniform(key, position);
+  double sum = 0;
+  for (const auto& [id, p] : kept)
+    if (draw < (sum += p)) return id;
+  return kept.back().first;  // the sum fell short of 1 by rounding
+}
+
+double log_probability(std::span<const float> logits, int32_t token) {
+  const double highest = *std::max_element(logits.begin(), logits.end());
+  double sum = 0;
+  for (const float logit : logits) sum += std::exp(logit - highest);
+  return logits[static_cast<size_t>(token)] - highest - std::log(sum);
+}
+
+}  // namespace tern

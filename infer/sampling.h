@@ -1,0 +1,44 @@
+#pragma once
+// From logits to a token: penalties, temperature, filters, draw. The draw is a pure function of (seed, sequence,
+// position), so batching never changes a sample (DESIGN §4.2).
+
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace tern {
+
+struct SamplingOptions {
+  double temperature = 0.0;         // 0: greedy; the highest logit, the lowest id among equals
+  int64_t top_k = 0;                // 0: off
+  double top_p = 1.0;               // 1: off
+  double min_p = 0.0;               // 0: off
+  double repetition_penalty = 1.0;  // 1: off; over prompt and generated tokens
+  double presence_penalty = 0.0;    // over generated tokens
+  double frequency_penalty = 0.0;   // over generated tokens
+  uint64_t seed = 0;
+};
+/// Errors: usage, naming the flag and its range.
+void check_sampling(const SamplingOptions&);
+
+/// Penalties in place. `history`: prompt and generated; the last `num_generated` of it were generated.
+/// repetition: logit > 0 → logit/p, else logit·p, once per distinct token (Keskar et al. 2019, arXiv:1909.05858; as
+/// transformers). presence, frequency: logit -= presence + count·frequency (OpenAI's definition).
+void apply_penalties(const SamplingOptions&, std::span<const int32_t> history, int64_t num_generated,
+                     std::span<float> logits);
+
+/// Tokens that may be drawn with their probabilities, by id. In the order of transformers: temperature, top-k (ties
+/// with the k-th stay), top-p (the smallest set of most probable tokens whose sum reaches top_p; at least one), min-p
+/// (probability ≥ min_p·max). Probabilities in doubles, renormalised after each filter. Temperature must be > 0.
+std::vector<std::pair<int32_t, double>> candidates(const SamplingOptions&, std::span<const float> logits);
+
+/// One token. `sequence`, `position` key the draw. logits are changed (penalties). Errors: TERN_CHECK if no logit is
+/// finite.
+int32_t sample_token(const SamplingOptions&, std::span<const int32_t> history, int64_t num_generated, uint64_t sequence,
+                     uint64_t position, std::span<float> logits);
+
+/// log softmax(logits)[token], in doubles.
+double log_probability(std::span<const float> logits, int32_t token);
+
+}  // namespace tern

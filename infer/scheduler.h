@@ -1,0 +1,77 @@
+#pragma once
+// Which tokens run in the next iteration: requests join and leave between iterations; one token budget, prefill and
+// decode not distinguished; out of KV pages, preempt from the tail (drop and recompute). Source: methods/inference
+// §1.1; Yu et al. 2022 "Orca" (recalled). It knows no model: it runs against a real or a simulated executor.
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "infer/kv_cache.h"
+
+namespace tern {
+
+enum class WorkKind : uint8_t { prefill, decode };
+
+/// A sequence as the scheduler sees it. tokens: prompt, then what was generated.
+struct Sequence {
+  uint64_t id = 0;
+  std::vector<int32_t> tokens;
+  int64_t prompt_tokens = 0;
+  KvPages kv;           // kv.length tokens have keys
+  int64_t arrival = 0;  // order of submission; the tail is preempted first
+  /// A sibling whose prompt this one shares: while the sibling prefills, this one waits, then forks its pages.
+  uint64_t shares_prompt_of = kNone;
+  bool finished = false;
+  int64_t num_preemptions = 0;
+
+  static constexpr uint64_t kNone = ~uint64_t{0};
+  int64_t pending() const { return static_cast<int64_t>(tokens.size()) - kv.length; }
+  bool decoding() const { return pending() == 1 && kv.length >= prompt_tokens; }
+};
+
+struct Work {
+  Sequence* sequence;
+  int64_t begin, count;  // tokens [begin, begin + count) of the sequence
+  WorkKind kind;
+  bool wants_logits;  // of its last token: the sequence is computed up to its end
+};
+using Batch = std::vector<Work>;
+
+struct SchedulerLimits {
+  int64_t token_budget = 512;  // tokens of one iteration
+  int64_t chunk = 512;         // most prompt tokens of one sequence in one iteration
+  int64_t max_running = 256;
+};
+
+class Scheduler {
+ public:
+  Scheduler(KvPool& pool, SchedulerLimits limits) : pool_(pool), limits_(limits) {}
+  /// The sequence must outlive its run here. Errors: does_not_fit if it can never fit: num_tokens it may grow to, pages
+  /// there are.
+  void submit(Sequence&, int64_t max_tokens);
+  /// The next batch; empty only when nothing is left. Pages are reserved; the caller runs it, then calls `computed`.
+  Batch step();
+  /// The batch ran: its tokens have keys now.
+  void computed(const Batch&);
+  /// Frees the pages and forgets the sequence.
+  void finish(Sequence&);
+  bool idle() const { return waiting_.empty() && running_.empty(); }
+  int64_t num_running() const { return static_cast<int64_t>(running_.size()); }
+  int64_t num_waiting() const { return static_cast<int64_t>(waiting_.size()); }
+
+ private:
+  bool admit(int64_t budget);
+  bool reserve_or_preempt(Sequence&, int64_t count);
+  void preempt(Sequence&);
+  Sequence* find(uint64_t id);
+
+  KvPool& pool_;
+  SchedulerLimits limits_;
+  std::deque<Sequence*> waiting_;   // by arrival
+  std::vector<Sequence*> running_;  // by arrival
+  int64_t next_arrival_ = 0;
+};
+
+}  // namespace tern

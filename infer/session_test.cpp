@@ -1,0 +1,131 @@
+#include "infer/session.h"
+
+#include <gtest/gtest.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/rng.h"
+
+namespace tern {
+namespace {
+
+constexpr int32_t kVocab = 40;
+const KvShape kShape{.layers = 1, .kv_heads = 1, .head_dim = 1, .page_tokens = 4, .dtype = DType::f32};
+
+// A stand-in for a model that really lives on the KV pages: it writes each token to its place, then draws logits from a
+// hash over everything its pages hold up to there. A wrong page, position or copy changes what it says.
+std::vector<std::vector<float>> fake_model(const Batch& batch, const KvPool& pool) {
+  std::vector<std::vector<float>> logits;
+  for (const Work& work : batch) {
+    const KvView view = pool.view({&work.sequence->kv});
+    const auto keys = Tensor(view.keys[0]).span<float>();
+    const auto slot = [&](int64_t position) -> float& {
+      const auto page = static_cast<int64_t>(view.pages[0][static_cast<size_t>(position / view.page_tokens)]);
+      return keys[static_cast<size_t>(page * view.page_tokens + position % view.page_tokens)];
+    };
+    for (int64_t i = work.begin; i < work.begin + work.count; ++i)
+      slot(i) = static_cast<float>(work.sequence->tokens[static_cast<size_t>(i)]);
+    if (!work.wants_logits) continue;
+    uint64_t hash = 1469598103934665603ull;
+    for (int64_t i = 0; i < work.begin + work.count; ++i)
+      hash = (hash ^ static_cast<uint64_t>(slot(i))) * 1099511628211ull;
+    std::vector<float> row(kVocab);
+    for (int32_t v = 0; v < kVocab; ++v)
+      row[static_cast<size_t>(v)] = static_cast<float>(random_normal({hash, 1}, static_cast<uint64_t>(v)));
+    logits.push_back(row);
+  }
+  return logits;
+}
+
+struct Setting {
+  int64_t budget = 64, chunk = 64, pages = 200, page_tokens = 4;
+};
+std::vector<Sample> run(const Request& request, const Setting& s, RunTimings* timings = nullptr,
+                        int64_t context = 120) {
+  Arena arena;
+  KvShape shape = kShape;
+  shape.page_tokens = s.page_tokens;
+  KvPool pool(shape, s.pages, arena);
+  VirtualClock clock;
+  RunTimings local;
+  const auto samples = run_request(request, nullptr, pool, fake_model,
+                                   {{.token_budget = s.budget, .chunk = s.chunk, .max_running = 64}, context}, clock,
+                                   {}, timings ? timings : &local);
+  EXPECT_EQ(pool.num_free(), s.pages);
+  return samples;
+}
+
+Request request(int64_t samples, double temperature) {
+  Request r;
+  for (int32_t i = 0; i < 23; ++i) r.prompt.push_back((i * 7) % kVocab);
+  r.sampling.temperature = temperature;
+  r.sampling.seed = 11;
+  r.num_samples = samples;
+  r.max_tokens = 30;
+  return r;
+}
+
+TEST(Session, OneSequenceIsTheSameForAnyChunkPageAndBudget) {
+  for (const double temperature : {0.0, 1.0}) {
+    const auto plain = run(request(1, temperature), {});
+    ASSERT_EQ(plain[0].token_ids.size(), 30u);
+    EXPECT_EQ(plain[0].reason, FinishReason::length);
+    for (const int64_t chunk : {1, 3, 16, 128})
+      for (const int64_t page : {1, 4, 16, 64})
+        EXPECT_EQ(run(request(1, temperature), {.budget = chunk + 1, .chunk = chunk, .page_tokens = page})[0].token_ids,
+                  plain[0].token_ids);
+  }
+}
+
+TEST(Session, SampleOfABatchIsTheSampleAlone) {
+  RunTimings timings;
+  const auto together = run(request(5, 1.0), {}, &timings);
+  EXPECT_GT(timings.copied_pages, 0);
+  EXPECT_EQ(timings.most_running, 5);
+  EXPECT_EQ(timings.prompt_tokens, 23 + 4);  // the prompt once, its last token again for each sibling
+  for (uint64_t i = 0; i < 5; ++i) {
+    Request alone = request(1, 1.0);
+    alone.first_sequence = i;
+    EXPECT_EQ(run(alone, {})[0].token_ids, together[i].token_ids) << i;
+    if (i > 0) { EXPECT_NE(together[i].token_ids, together[0].token_ids); }
+  }
+}
+
+TEST(Session, PreemptionChangesNothing) {
+  const auto plain = run(request(4, 1.0), {});
+  int64_t preemptions = 0;
+  const auto tight = run(request(4, 1.0), {.budget = 16, .chunk = 8, .pages = 30});
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(tight[i].token_ids, plain[i].token_ids) << i;
+    preemptions += tight[i].num_preemptions;
+  }
+  EXPECT_GT(preemptions, 0);
+}
+
+TEST(Session, EndsForTheRightReason) {
+  const auto plain = run(request(1, 0), {})[0];
+  Request r = request(1, 0);
+  r.eos = {plain.token_ids[4]};
+  const auto first = std::find(plain.token_ids.begin(), plain.token_ids.end(), r.eos[0]) - plain.token_ids.begin();
+  const auto ended = run(r, {})[0];
+  EXPECT_EQ(ended.reason, FinishReason::eos);
+  EXPECT_EQ(ended.token_ids, std::vector<int32_t>(plain.token_ids.begin(), plain.token_ids.begin() + first));
+  EXPECT_EQ(run(request(1, 0), {}, nullptr, 40)[0].reason, FinishReason::context);
+  EXPECT_EQ(run(request(1, 0), {}, nullptr, 40)[0].token_ids.size(), 17u);
+}
+
+TEST(Session, AnOverlongPromptIsRefusedWithBothNumbers) {
+  try {
+    run(request(1, 0), {}, nullptr, 23);
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::usage);
+    EXPECT_NE(std::string(e.what()).find("23 tokens, the context holds 23"), std::string::npos) << e.what();
+  }
+  Request empty = request(1, 0);
+  empty.prompt.clear();
+  EXPECT_THROW(run(empty, {}), Error);
+}
+
+}  // namespace
+}  // namespace tern

@@ -1,0 +1,26 @@
+#pragma once
+// Activations of the MLP, forward and backward, T float or bf16, computed in f32. Twin: kernels/ref/activation_ref.h.
+
+#include <cstdint>
+#include <span>
+
+namespace tern {
+
+enum class Activation : uint8_t { silu, gelu_erf, gelu_tanh, relu };
+
+/// y = act(gate)·up. Shapes gate_up (rows, 2·hidden): gate first, then up; y (rows, hidden).
+/// Source  SwiGLU, GeGLU: Shazeer 2020, arXiv:2002.05202.
+template <class T>
+void gated_activation(Activation, int64_t hidden, std::span<const T> gate_up, std::span<T> y);
+/// dgate = dy·up·act'(gate), dup = dy·act(gate); dgate_up may not be gate_up.
+template <class T>
+void gated_activation_backward(Activation, int64_t hidden, std::span<const T> gate_up, std::span<const T> dy,
+                               std::span<T> dgate_up);
+
+/// y = act(x), and dx = dy·act'(x); dx may be dy.
+template <class T>
+void activation(Activation, std::span<const T> x, std::span<T> y);
+template <class T>
+void activation_backward(Activation, std::span<const T> x, std::span<const T> dy, std::span<T> dx);
+
+}  // namespace tern

@@ -1,0 +1,175 @@
+#include "kernels/cpu/attention.h"
+
+#include <algorithm>
+#include <new>
+#include <type_traits>
+#include <vector>
+
+#include "base/error.h"
+#include "kernels/cpu/attention_table.h"
+#include "kernels/cpu/parallel.h"
+#include "kernels/dispatch.h"
+
+namespace tern {
+namespace {
+
+template <class T>
+const AttentionKernels<T>& active() {
+  const AttentionTable& table = TERN_TABLE_OF(attention_table, active_isa());
+  if constexpr (std::is_same_v<T, float>)
+    return table.f32;
+  else
+    return table.half;
+}
+
+int64_t tile_positions(const AttentionShape& shape) {
+  return std::max<int64_t>(1, kTileRows / (shape.heads / shape.kv_heads));
+}
+
+// The floats of the hungriest kernel: two query-side tiles and one of sums, two key tiles and one or two of their sums.
+int64_t scratch_floats(const AttentionShape& shape) {
+  const int64_t rows = tile_positions(shape) * (shape.heads / shape.kv_heads), padded = padded_dim(shape.head_dim);
+  return 3 * rows * padded + 2 * shape.head_dim * kKeyBlock + 2 * kKeyBlock * padded + 2 * rows * kKeyBlock + 2 * rows +
+         2 * kMaxLanes;
+}
+
+// One buffer per thread, on a cache line, kept between calls: decoding calls this once a layer and token.
+float* thread_scratch(const AttentionShape& shape) {
+  constexpr size_t kLine = 64;
+  struct Aligned {
+    float* data = nullptr;
+    int64_t size = 0;
+    ~Aligned() { ::operator delete[](data, std::align_val_t{kLine}); }
+  };
+  thread_local Aligned buffer;
+  const int64_t wanted = scratch_floats(shape);
+  if (buffer.size < wanted) {
+    ::operator delete[](buffer.data, std::align_val_t{kLine});
+    buffer.data = nullptr;
+    buffer.size = 0;
+    buffer.data =
+        static_cast<float*>(::operator new[](static_cast<size_t>(wanted) * sizeof(float), std::align_val_t{kLine}));
+    buffer.size = wanted;
+  }
+  return buffer.data;
+}
+
+void check_shape(const AttentionShape& s) {
+  TERN_CHECK(s.kv_heads > 0 && s.heads > 0 && s.heads % s.kv_heads == 0 && s.head_dim > 0 && s.scale > 0 &&
+                 s.window >= 0 && s.q_stride >= s.heads * s.head_dim && s.kv_stride >= s.kv_heads * s.head_dim &&
+                 s.out_stride >= s.heads * s.head_dim,
+             "attention: {} heads, {} kv heads, {} wide, scale {}, window {}, strides {} {} {}", s.heads, s.kv_heads,
+             s.head_dim, s.scale, s.window, s.q_stride, s.kv_stride, s.out_stride);
+}
+
+// Runs task(i, scratch) for i = count-1 … 0 on whichever thread is free: the last tile of a causal sequence is the
+// heaviest.
+template <class Task>
+void for_each_task(const AttentionShape& shape, int64_t count, int64_t multiplications, Task task) {
+  const bool alone = count == 1 || multiplications < kParallelGrain * 8;
+#pragma omp parallel if (!alone)
+  {
+    float* scratch = thread_scratch(shape);
+#pragma omp for schedule(dynamic, 1)
+    for (int64_t i = 0; i < count; ++i) task(count - 1 - i, scratch);
+  }
+}
+
+// Tiles of all sequences in one row: task i belongs to the sequence s with begins[s] <= i < begins[s + 1].
+struct TaskList {
+  std::vector<int64_t> begins = {0};
+  void add_sequence(int64_t tasks) { begins.push_back(begins.back() + tasks); }
+  int64_t count() const { return begins.back(); }
+  struct Place {
+    size_t sequence;
+    int64_t task;
+  };
+  Place place(int64_t i) const {
+    const auto next = std::upper_bound(begins.begin(), begins.end(), i);
+    return {static_cast<size_t>(next - begins.begin()) - 1, i - *(next - 1)};
+  }
+};
+
+int64_t tiles_of(int64_t count, int64_t positions) { return (count + positions - 1) / positions; }
+AttentionTile tile_at(const AttentionShape& shape, int64_t task, int64_t positions, int64_t length) {
+  const int64_t first = task / shape.kv_heads * positions;
+  return {task % shape.kv_heads, first, std::min(positions, length - first)};
+}
+
+}  // namespace
+
+int64_t attention_scratch_bytes(const AttentionShape& shape) {
+  return scratch_floats(shape) * static_cast<int64_t>(sizeof(float));
+}
+
+template <class T>
+void attention_forward(const AttentionShape& shape, std::span<const AttentionSequence<T>> sequences, const T* q, T* out,
+                       std::span<float> lse) {
+  check_shape(shape);
+  const int64_t positions = tile_positions(shape);
+  TaskList tasks;
+  int64_t multiplications = 0;
+  for (const AttentionSequence<T>& s : sequences) {
+    TERN_CHECK(s.query_count >= 0 && s.num_keys >= s.query_count && s.page_tokens > 0 &&
+                   (lse.empty() || lse.size() >= static_cast<size_t>((s.query_begin + s.query_count) * shape.heads)),
+               "attention_forward: {} queries from row {} of {} keys in pages of {}, {} sums kept", s.query_count,
+               s.query_begin, s.num_keys, s.page_tokens, lse.size());
+    tasks.add_sequence(tiles_of(s.query_count, positions) * shape.kv_heads);
+    multiplications += s.query_count * s.num_keys * shape.heads * shape.head_dim;
+  }
+  const auto kernel = active<T>().forward;
+  for_each_task(shape, tasks.count(), multiplications, [&](int64_t i, float* scratch) {
+    const auto [s, task] = tasks.place(i);
+    kernel(shape, sequences[s], tile_at(shape, task, positions, sequences[s].query_count), q, out,
+           lse.empty() ? nullptr : lse.data(), scratch);
+  });
+}
+
+// Two passes, dq by query tiles and dk, dv by key blocks, each with its own P: 7 products where one pass over keys
+// would need 5, but then dq (in f32, of a whole sequence) would be scratch, and a sequence would be one thread's work.
+template <class T>
+void attention_backward(const AttentionShape& shape, std::span<const int64_t> starts, const T* q, const T* k,
+                        const T* v, const T* out, const T* dout, std::span<const float> lse, T* dq, T* dk, T* dv) {
+  check_shape(shape);
+  if (starts.size() < 2) return;
+  TERN_CHECK(lse.size() >= static_cast<size_t>(starts.back() * shape.heads),
+             "attention_backward: {} rows of {} heads, {} sums", starts.back(), shape.heads, lse.size());
+  const int64_t positions = tile_positions(shape);
+  TaskList queries, keys;
+  int64_t multiplications = 0;
+  for (size_t s = 0; s + 1 < starts.size(); ++s) {
+    const int64_t length = starts[s + 1] - starts[s];
+    TERN_CHECK(length >= 0, "attention_backward: sequence {} begins at {} and ends at {}", s, starts[s], starts[s + 1]);
+    queries.add_sequence(tiles_of(length, positions) * shape.kv_heads);
+    keys.add_sequence(tiles_of(length, kKeyBlock) * shape.kv_heads);
+    multiplications += length * length * shape.heads * shape.head_dim;
+  }
+  const auto sequence = [&](size_t s) {
+    const int64_t row = starts[s], q_row = row * shape.q_stride, kv_row = row * shape.kv_stride,
+                  out_row = row * shape.out_stride;
+    return AttentionGradients<T>{
+        q + q_row,  k + kv_row,  v + kv_row,  out + out_row,      dout + out_row, lse.data() + row * shape.heads,
+        dq + q_row, dk + kv_row, dv + kv_row, starts[s + 1] - row};
+  };
+  const AttentionKernels<T>& kernels = active<T>();
+  const int64_t query_tasks = queries.count();
+  for_each_task(shape, query_tasks + keys.count(), multiplications, [&](int64_t i, float* scratch) {
+    if (i < query_tasks) {
+      const auto [s, task] = queries.place(i);
+      kernels.backward_queries(shape, sequence(s), tile_at(shape, task, positions, starts[s + 1] - starts[s]), scratch);
+    } else {
+      const auto [s, task] = keys.place(i - query_tasks);
+      kernels.backward_keys(shape, sequence(s), tile_at(shape, task, kKeyBlock, starts[s + 1] - starts[s]), scratch);
+    }
+  });
+}
+
+#define TERN_INSTANTIATE(T)                                                                                          \
+  template void attention_forward<T>(const AttentionShape&, std::span<const AttentionSequence<T>>, const T*, T*,     \
+                                     std::span<float>);                                                              \
+  template void attention_backward<T>(const AttentionShape&, std::span<const int64_t>, const T*, const T*, const T*, \
+                                      const T*, const T*, std::span<const float>, T*, T*, T*);
+TERN_INSTANTIATE(float)
+TERN_INSTANTIATE(bf16)
+
+}  // namespace tern

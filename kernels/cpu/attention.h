@@ -1,0 +1,53 @@
+#pragma once
+// Causal grouped-query attention by online softmax over a ragged batch; keys in pages or plain rows. No T×T matrix in
+// memory. T is float or bf16; scores, softmax and sums in f32. Twin: kernels/ref/attention_ref.h (doubles). Source: Dao
+// et al. 2022, arXiv:2205.14135; backward of 2307.08691 (derivation over the function).
+
+#include <cstdint>
+#include <span>
+
+namespace tern {
+
+struct AttentionShape {
+  int64_t heads, kv_heads, head_dim;  // heads a multiple of kv_heads; query head h reads kv head h / (heads/kv_heads)
+  float scale;                        // usually 1/sqrt(head_dim)
+  int64_t window;                     // 0: none; else a query at position p sees keys p-window+1 … p
+  int64_t q_stride, kv_stride;        // elements from one token's row to the next, in q and in keys/values
+  int64_t out_stride;
+};
+
+/// One sequence: its queries are rows [query_begin, query_begin + query_count) of q and out; they are the last
+/// query_count of its num_keys positions. Key j lies in page j / page_tokens, row j % page_tokens of it.
+template <class T>
+struct AttentionSequence {
+  int64_t query_begin, query_count, num_keys;
+  const T* const* key_pages;
+  const T* const* value_pages;
+  int64_t page_tokens;  // plain rows: one page of num_keys tokens
+};
+
+/// out row = Σ_j softmax_j(scale·q·k_j) v_j; lse (rows, heads) = log Σ_j exp(scale·q·k_j), may be empty.
+/// Order   keys in fixed blocks counted from position 0 of the sequence: a row's bits depend neither on chunking, nor
+/// on
+///         pages, nor on neighbours, nor on threads (DESIGN §4.1).
+/// A page whose keys all lie before every query's window is not read; its pointer may be null. scale > 0.
+template <class T>
+void attention_forward(const AttentionShape&, std::span<const AttentionSequence<T>>, const T* q, T* out,
+                       std::span<float> lse);
+
+/// Plain rows only (training): sequence s is rows [starts[s], starts[s+1]) of q, k, v, out, dout; strides as in the
+/// shape (k, v, dk, dv share kv_stride; q, dq share q_stride; out, dout share out_stride). dq, dk, dv are overwritten.
+///   P_ij = exp(scale·q_i·k_j - lse_i),  D_i = Σ dout_i·out_i,  dV_j = Σ_i P_ij dout_i,
+///   dS_ij = P_ij (dout_i·v_j - D_i),  dq_i = scale Σ_j dS_ij k_j,  dk_j = scale Σ_i dS_ij q_i.
+/// Order   fixed: dq_i sums key blocks ascending, dk_j and dv_j sum tiles of queries ascending, each on one thread;
+/// nothing
+///         depends on the number of threads.
+template <class T>
+void attention_backward(const AttentionShape&, std::span<const int64_t> starts, const T* q, const T* k, const T* v,
+                        const T* out, const T* dout, std::span<const float> lse, T* dq, T* dk, T* dv);
+
+/// Scratch that each thread allocates at its first call and keeps: what forward and backward of this shape need at
+/// most.
+int64_t attention_scratch_bytes(const AttentionShape&);
+
+}  // namespace tern

@@ -1,0 +1,272 @@
+// Attention on one instruction set, in tiles: rows of a query tile are (position, query head of one kv head), so that
+// the query heads share the loaded keys. Every product is small_gemm, whose elements are chains over the summed
+// dimension alone; a masked key contributes an exact zero. So a row's bits depend on its own query and keys, not on the
+// tile it is in.
+
+#include "kernels/cpu/attention_table.h"
+#include "kernels/cpu/small_gemm_impl.h"
+#include "kernels/cpu/vector_math_impl.h"
+
+namespace tern::TERN_ISA_NAMESPACE {
+namespace {
+
+constexpr float kInfinity = __builtin_inff();
+
+inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+inline int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+inline int64_t whole_lanes(int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
+
+// The first position that a query at `position` sees; the last is its own.
+inline int64_t first_seen(const AttentionShape& shape, int64_t position) {
+  return shape.window > 0 ? larger(0, position - shape.window + 1) : 0;
+}
+// The lanes of the key block at `base` that a query at `position` sees: [from, to), empty if from >= to.
+struct Seen {
+  int64_t from, to;
+};
+inline Seen seen_in_block(const AttentionShape& shape, int64_t position, int64_t base) {
+  return {larger(0, first_seen(shape, position) - base), smaller(kKeyBlock, position + 1 - base)};
+}
+inline void fill_unseen(float* row, Seen seen, float value) {
+  for (int64_t j = 0; j < smaller(seen.from, kKeyBlock); ++j) row[j] = value;
+  for (int64_t j = larger(seen.to, 0); j < kKeyBlock; ++j) row[j] = value;
+}
+
+struct Scratch {
+  float* next;
+  Rows rows(int64_t count, int64_t stride) {
+    float* begin = next;
+    next += (count * stride + kMaxLanes - 1) / kMaxLanes * kMaxLanes;
+    return {begin, stride};
+  }
+};
+inline void clear(Rows m, int64_t count) {
+  for (int64_t i = 0; i < count * m.stride; i += kLanes) store(m.data + i, splat(0.0f));
+}
+
+// Row r of a query tile: position first + r / group, query head kv_head·group + r % group.
+struct QueryRows {
+  const AttentionShape& shape;
+  AttentionTile tile;
+  int64_t group;
+  int64_t count() const { return tile.count * group; }
+  int64_t position(int64_t r) const { return tile.first + r / group; }
+  int64_t head(int64_t r) const { return tile.kv_head * group + r % group; }
+  template <class T>
+  T* at(T* base, int64_t r, int64_t stride) const {
+    return base + position(r) * stride + head(r) * shape.head_dim;
+  }
+};
+
+template <class T>
+inline void load_queries(const QueryRows& rows, const T* base, int64_t stride, Rows out) {
+  for (int64_t r = 0; r < rows.count(); ++r) {
+    const T* row = rows.at(base, r, stride);
+    load_rows(&row, 1, rows.shape.head_dim, {out.data + r * out.stride, out.stride});
+  }
+}
+template <class T>
+inline void store_row(T* to, const float* from, int64_t dim, float factor) {
+  for_each_lanes(dim, [&](int64_t d, int64_t n) { store_some(to + d, load(from + d) * factor, n); });
+}
+
+// One row of scores against a block: scaled, exponentiated against the running maximum, and the sums so far rescaled.
+struct Running {
+  float top, total;
+};
+inline void fold_block(float* scores, float scale, Running& run, Rows sums, int64_t r) {
+  Vec best = splat(-kInfinity);
+  for (int64_t j = 0; j < kKeyBlock; j += kLanes) {
+    const Vec s = load(scores + j) * scale;
+    store(scores + j, s);
+    best = max(s, best);
+  }
+  const float block_top = largest(best), top = block_top > run.top ? block_top : run.top;
+  const float base = top == -kInfinity ? 0.0f : top;  // nothing seen yet: e^(-inf - 0) = 0
+  Vec total = splat(0.0f);
+  for (int64_t j = 0; j < kKeyBlock; j += kLanes) {
+    const Vec p = exp(load(scores + j) - base);
+    store(scores + j, p);
+    total += p;
+  }
+  const float shrink = exp(splat(run.top - base))[0];
+  run = {top, run.total * shrink + sum(total)};
+  if (shrink == 1.0f) return;
+  float* row = sums.data + r * sums.stride;
+  for (int64_t d = 0; d < sums.stride; d += kLanes) store(row + d, load(row + d) * shrink);
+}
+
+template <class T>
+void forward(const AttentionShape& shape, const AttentionSequence<T>& s, AttentionTile tile, const T* q, T* out,
+             float* lse, float* scratch_memory) {
+  const int64_t dim = shape.head_dim, padded = padded_dim(dim), first_position = s.num_keys - s.query_count;
+  tile.first += first_position;  // queries are counted, rows are placed, by position from here on
+  const QueryRows rows = {shape, tile, shape.heads / shape.kv_heads};
+  const int64_t num_rows = rows.count(), shift = s.query_begin - first_position;
+  Scratch scratch = {scratch_memory};
+  const Rows query = scratch.rows(num_rows, padded), sums = scratch.rows(num_rows, padded);
+  const Rows keys = scratch.rows(dim, kKeyBlock), values = scratch.rows(kKeyBlock, padded);
+  const Rows scores = scratch.rows(num_rows, kKeyBlock);
+  auto* running = reinterpret_cast<Running*>(scratch.rows(num_rows, 2).data);
+
+  load_queries(rows, q + shift * shape.q_stride, shape.q_stride, query);
+  clear(sums, num_rows);
+  for (int64_t r = 0; r < num_rows; ++r) running[r] = {-kInfinity, 0.0f};
+
+  const int64_t first = first_seen(shape, tile.first), last = tile.first + tile.count - 1;
+  for (int64_t base = first / kKeyBlock * kKeyBlock; base <= last; base += kKeyBlock) {
+    const int64_t count = smaller(kKeyBlock, last + 1 - base);
+    const T *key_rows[kKeyBlock], *value_rows[kKeyBlock];
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t j = base + i, page = j / s.page_tokens;
+      const int64_t offset = j % s.page_tokens * shape.kv_stride + tile.kv_head * dim;
+      key_rows[i] = j < first ? nullptr : s.key_pages[page] + offset;  // keys before every window may be gone
+      value_rows[i] = j < first ? nullptr : s.value_pages[page] + offset;
+    }
+    load_transposed(key_rows, count, dim, keys);
+    load_rows(value_rows, count, dim, values);
+    small_gemm(num_rows, whole_lanes(count), dim, {query.data, padded, 1}, keys, scores, false);
+    for (int64_t r = 0; r < num_rows; ++r) {
+      float* row = scores.data + r * kKeyBlock;
+      fill_unseen(row, seen_in_block(shape, rows.position(r), base), -kInfinity);
+      fold_block(row, shape.scale, running[r], sums, r);
+    }
+    small_gemm(num_rows, padded, count, {scores.data, kKeyBlock, 1}, values, sums, true);
+  }
+
+  for (int64_t r = 0; r < num_rows; ++r) {
+    T* y = rows.at(out + shift * shape.out_stride, r, shape.out_stride);
+    const float* row = sums.data + r * padded;
+    // + 0: a sum that vanished may be -0 or +0, by whether masked keys stood behind it in its tile
+    for_each_lanes(dim, [&](int64_t d, int64_t n) { store_some(y + d, load(row + d) / running[r].total + 0.0f, n); });
+    if (lse)
+      lse[(rows.position(r) + shift) * shape.heads + rows.head(r)] = running[r].top + __builtin_logf(running[r].total);
+  }
+}
+
+// What a query tile brings to the backward: q, dout, lse and D = dout·out per row.
+struct QuerySide {
+  Rows query, dout;
+  float *lse, *delta;
+};
+inline QuerySide place_queries(Scratch& scratch, int64_t num_rows, int64_t padded) {
+  return {scratch.rows(num_rows, padded), scratch.rows(num_rows, padded), scratch.rows(num_rows, 1).data,
+          scratch.rows(num_rows, 1).data};
+}
+template <class T>
+inline void load_query_side(const QueryRows& rows, const AttentionGradients<T>& g, QuerySide side) {
+  const AttentionShape& shape = rows.shape;
+  load_queries(rows, g.q, shape.q_stride, side.query);
+  load_queries(rows, g.dout, shape.out_stride, side.dout);
+  for (int64_t r = 0; r < rows.count(); ++r) {
+    const T* out = rows.at(g.out, r, shape.out_stride);
+    const float* dout = side.dout.data + r * side.dout.stride;
+    Vec dot = splat(0.0f);
+    for_each_lanes(shape.head_dim,
+                   [&](int64_t d, int64_t n) { dot = fma(load(dout + d), load_some(out + d, n), dot); });
+    side.delta[r] = sum(dot);
+    side.lse[r] = g.lse[rows.position(r) * shape.heads + rows.head(r)];
+  }
+}
+
+// scores become P = exp(scale·s - lse), dscores (dout·v on entry) become dS = P (dout·v - D); zero where unseen.
+inline void weights_and_gradients(const QueryRows& rows, const QuerySide& side, int64_t base, Rows scores,
+                                  Rows dscores) {
+  for (int64_t r = 0; r < rows.count(); ++r) {
+    float *p = scores.data + r * kKeyBlock, *ds = dscores.data + r * kKeyBlock;
+    for (int64_t j = 0; j < kKeyBlock; j += kLanes) {
+      const Vec weight = exp(fma(load(p + j), splat(rows.shape.scale), splat(-side.lse[r])));
+      store(p + j, weight);
+      store(ds + j, weight * (load(ds + j) - side.delta[r]));
+    }
+    const Seen seen = seen_in_block(rows.shape, rows.position(r), base);
+    fill_unseen(p, seen, 0.0f);
+    fill_unseen(ds, seen, 0.0f);
+  }
+}
+
+template <class T>
+inline void point_at_rows(const T* base, int64_t first, int64_t count, int64_t stride, const T** rows) {
+  for (int64_t i = 0; i < count; ++i) rows[i] = base + (first + i) * stride;
+}
+
+// dq of one query tile: key blocks ascending.
+template <class T>
+void backward_queries(const AttentionShape& shape, const AttentionGradients<T>& g, AttentionTile tile,
+                      float* scratch_memory) {
+  const int64_t dim = shape.head_dim, padded = padded_dim(dim), offset = tile.kv_head * dim;
+  const QueryRows rows = {shape, tile, shape.heads / shape.kv_heads};
+  const int64_t num_rows = rows.count();
+  Scratch scratch = {scratch_memory};
+  const QuerySide side = place_queries(scratch, num_rows, padded);
+  const Rows keys = scratch.rows(dim, kKeyBlock), values = scratch.rows(dim, kKeyBlock),
+             key_rows = scratch.rows(kKeyBlock, padded);
+  const Rows scores = scratch.rows(num_rows, kKeyBlock), dscores = scratch.rows(num_rows, kKeyBlock);
+  const Rows sums = scratch.rows(num_rows, padded);
+
+  load_query_side(rows, g, side);
+  clear(sums, num_rows);
+  const int64_t last = tile.first + tile.count - 1;
+  for (int64_t base = first_seen(shape, tile.first) / kKeyBlock * kKeyBlock; base <= last; base += kKeyBlock) {
+    const int64_t count = smaller(kKeyBlock, last + 1 - base);
+    const T* at[kKeyBlock];
+    point_at_rows(g.v + offset, base, count, shape.kv_stride, at);
+    load_transposed(at, count, dim, values);
+    point_at_rows(g.k + offset, base, count, shape.kv_stride, at);
+    load_transposed(at, count, dim, keys);
+    load_rows(at, count, dim, key_rows);
+    small_gemm(num_rows, whole_lanes(count), dim, {side.query.data, padded, 1}, keys, scores, false);
+    small_gemm(num_rows, whole_lanes(count), dim, {side.dout.data, padded, 1}, values, dscores, false);
+    weights_and_gradients(rows, side, base, scores, dscores);
+    small_gemm(num_rows, padded, count, {dscores.data, kKeyBlock, 1}, key_rows, sums, true);
+  }
+  for (int64_t r = 0; r < num_rows; ++r)
+    store_row(rows.at(g.dq, r, shape.q_stride), sums.data + r * padded, dim, shape.scale);
+}
+
+// dk and dv of one key block: query tiles ascending from the first that sees it.
+template <class T>
+void backward_keys(const AttentionShape& shape, const AttentionGradients<T>& g, AttentionTile tile,
+                   float* scratch_memory) {
+  const int64_t dim = shape.head_dim, padded = padded_dim(dim), offset = tile.kv_head * dim, base = tile.first;
+  const int64_t group = shape.heads / shape.kv_heads, positions = larger(1, kTileRows / group),
+                max_rows = positions * group;
+  Scratch scratch = {scratch_memory};
+  const QuerySide side = place_queries(scratch, max_rows, padded);
+  const Rows keys = scratch.rows(dim, kKeyBlock), values = scratch.rows(dim, kKeyBlock);
+  const Rows scores = scratch.rows(max_rows, kKeyBlock), dscores = scratch.rows(max_rows, kKeyBlock);
+  const Rows dkeys = scratch.rows(kKeyBlock, padded), dvalues = scratch.rows(kKeyBlock, padded);
+
+  const T* at[kKeyBlock];
+  point_at_rows(g.k + offset, base, tile.count, shape.kv_stride, at);
+  load_transposed(at, tile.count, dim, keys);
+  point_at_rows(g.v + offset, base, tile.count, shape.kv_stride, at);
+  load_transposed(at, tile.count, dim, values);
+  clear(dkeys, kKeyBlock);
+  clear(dvalues, kKeyBlock);
+
+  const int64_t end = shape.window > 0 ? smaller(g.length, base + tile.count - 1 + shape.window) : g.length;
+  for (int64_t first = base; first < end; first += positions) {
+    const QueryRows rows = {shape, {tile.kv_head, first, smaller(positions, end - first)}, group};
+    load_query_side(rows, g, side);
+    small_gemm(rows.count(), whole_lanes(tile.count), dim, {side.query.data, padded, 1}, keys, scores, false);
+    small_gemm(rows.count(), whole_lanes(tile.count), dim, {side.dout.data, padded, 1}, values, dscores, false);
+    weights_and_gradients(rows, side, base, scores, dscores);
+    small_gemm(tile.count, padded, rows.count(), {scores.data, 1, kKeyBlock}, side.dout, dvalues, true);
+    small_gemm(tile.count, padded, rows.count(), {dscores.data, 1, kKeyBlock}, side.query, dkeys, true);
+  }
+  for (int64_t j = 0; j < tile.count; ++j) {
+    const int64_t row = (base + j) * shape.kv_stride + offset;
+    store_row(g.dk + row, dkeys.data + j * padded, dim, shape.scale);
+    store_row(g.dv + row, dvalues.data + j * padded, dim, 1.0f);
+  }
+}
+
+template <class T>
+constexpr AttentionKernels<T> kKernels = {forward<T>, backward_queries<T>, backward_keys<T>};
+
+}  // namespace
+
+const AttentionTable attention_table = {kKernels<float>, kKernels<bf16>};
+
+}  // namespace tern::TERN_ISA_NAMESPACE

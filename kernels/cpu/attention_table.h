@@ -1,0 +1,47 @@
+#pragma once
+// The attention kernels of one instruction set: one tile of queries, or of keys, on one thread. attention.cpp deals
+// tiles to threads.
+
+#include <cstdint>
+
+#include "base/dtype.h"
+#include "kernels/cpu/attention.h"
+#include "kernels/cpu/tables.h"
+
+namespace tern {
+
+constexpr int64_t kKeyBlock = 64;  // keys are taken in blocks counted from position 0; belongs to the bits
+constexpr int64_t kTileRows = 64;  // rows of a query tile: positions times the query heads of one kv head
+constexpr int64_t kMaxLanes = 16;  // head_dim is padded to a multiple of this in scratch
+
+static constexpr int64_t padded_dim(int64_t head_dim) { return (head_dim + kMaxLanes - 1) / kMaxLanes * kMaxLanes; }
+
+/// What one task works on: positions [first, first + count) of a sequence under one kv head.
+struct AttentionTile {
+  int64_t kv_head, first, count;
+};
+
+/// The tensors of the backward of one sequence: pointers at its first row.
+template <class T>
+struct AttentionGradients {
+  const T *q, *k, *v, *out, *dout;
+  const float* lse;
+  T *dq, *dk, *dv;
+  int64_t length;
+};
+
+template <class T>
+struct AttentionKernels {
+  void (*forward)(const AttentionShape&, const AttentionSequence<T>&, AttentionTile, const T* q, T* out, float* lse,
+                  float* scratch);
+  void (*backward_queries)(const AttentionShape&, const AttentionGradients<T>&, AttentionTile queries, float* scratch);
+  void (*backward_keys)(const AttentionShape&, const AttentionGradients<T>&, AttentionTile keys,
+                        float* scratch);  // one block
+};
+struct AttentionTable {
+  AttentionKernels<float> f32;
+  AttentionKernels<bf16> half;
+};
+TERN_DECLARE_TABLES(AttentionTable, attention_table)
+
+}  // namespace tern

@@ -1,0 +1,346 @@
+#include "kernels/cpu/attention.h"
+
+#include <algorithm>
+
+#include "kernels/kernel_testing.h"
+#include "kernels/ref/attention_ref.h"
+
+namespace tern {
+namespace {
+
+AttentionShape shape_of(int64_t heads, int64_t kv_heads, int64_t dim, int64_t window, int64_t gap = 0) {
+  return {.heads = heads,
+          .kv_heads = kv_heads,
+          .head_dim = dim,
+          .scale = 1 / std::sqrt(static_cast<float>(dim)),
+          .window = window,
+          .q_stride = heads * dim + gap,
+          .kv_stride = kv_heads * dim + gap,
+          .out_stride = heads * dim + 2 * gap};
+}
+const AttentionShape kShapes[] = {shape_of(1, 1, 1, 0),   shape_of(2, 1, 7, 0, 3),   shape_of(4, 2, 16, 5),
+                                  shape_of(6, 2, 33, 0),  shape_of(3, 3, 64, 70, 5), shape_of(8, 1, 80, 1),
+                                  shape_of(2, 2, 128, 0), shape_of(70, 1, 16, 64, 1)};
+const std::vector<int64_t> kStarts = {0, 1, 6, 6, 70, 201};  // lengths 1, 5, 0, 64, 131
+
+// `rows` rows of `used` values `stride` apart, NaN between: a kernel that reads beside a row shows it.
+template <class T>
+std::vector<T> strided(std::string_view name, int64_t rows, int64_t used, int64_t stride) {
+  const auto values = random_values<T>(name, rows * used);
+  std::vector<T> x(static_cast<size_t>(rows * stride), rounded<T>(std::nan("")));
+  for (int64_t r = 0; r < rows; ++r) std::copy_n(values.begin() + r * used, used, x.begin() + r * stride);
+  return x;
+}
+// NaN where no row is: comparisons look at rows only.
+template <class T>
+std::vector<T> rows_only(std::span<const T> x, int64_t used, int64_t stride) {
+  std::vector<T> y;
+  for (size_t r = 0; r < x.size() / static_cast<size_t>(stride); ++r)
+    for (int64_t i = 0; i < used; ++i) y.push_back(x[r * static_cast<size_t>(stride) + static_cast<size_t>(i)]);
+  return y;
+}
+template <class T>
+testing::AssertionResult gaps_untouched(std::span<const T> x, int64_t used, int64_t stride) {
+  for (size_t i = 0; i < x.size(); ++i)
+    if (static_cast<int64_t>(i) % stride >= used && !std::isnan(value_of(x[i])))
+      return testing::AssertionFailure() << "wrote at " << i;
+  return testing::AssertionSuccess();
+}
+
+template <class T>
+struct Case {
+  AttentionShape shape;
+  int64_t rows, q_used, kv_used;
+  std::vector<T> q, k, v, dout;
+  explicit Case(const AttentionShape& s, int64_t num_rows = kStarts.back())
+      : shape(s),
+        rows(num_rows),
+        q_used(s.heads * s.head_dim),
+        kv_used(s.kv_heads * s.head_dim),
+        q(strided<T>("q", rows, q_used, s.q_stride)),
+        k(strided<T>("k", rows, kv_used, s.kv_stride)),
+        v(strided<T>("v", rows, kv_used, s.kv_stride)),
+        dout(strided<T>("dout", rows, q_used, s.out_stride)) {}
+};
+
+// Plain rows of each sequence as one page.
+template <class T>
+struct PlainSequences {
+  std::vector<const T*> keys, values;
+  std::vector<AttentionSequence<T>> list;
+  PlainSequences(const AttentionShape& shape, const std::vector<int64_t>& starts, const T* k, const T* v)
+      : keys(starts.size()), values(starts.size()) {
+    for (size_t s = 0; s + 1 < starts.size(); ++s) {
+      keys[s] = k + starts[s] * shape.kv_stride;
+      values[s] = v + starts[s] * shape.kv_stride;
+      const int64_t n = starts[s + 1] - starts[s];
+      list.push_back({.query_begin = starts[s],
+                      .query_count = n,
+                      .num_keys = n,
+                      .key_pages = &keys[s],
+                      .value_pages = &values[s],
+                      .page_tokens = std::max<int64_t>(n, 1)});
+    }
+  }
+};
+
+// Error of a score: dim products of size Σ|q k| <= |q||k|, scaled. Normal values: norms near sqrt(dim), below sqrt(dim)
+// + 5.
+double score_error(const AttentionShape& s) {
+  const double norm = std::sqrt(static_cast<double>(s.head_dim)) + 5;
+  return (static_cast<double>(s.head_dim) + 8) * kRoundoff<float> * static_cast<double>(s.scale) * norm * norm;
+}
+constexpr double kLargest = 5;  // of the inputs; a softmax-weighted mean stays below it
+
+struct Reference {
+  std::vector<double> out, lse;
+};
+template <class T>
+Reference reference_forward(const Case<T>& c) {
+  Reference r{std::vector<double>(static_cast<size_t>(c.rows * c.shape.out_stride), std::nan("")),
+              std::vector<double>(static_cast<size_t>(c.rows * c.shape.heads))};
+  const auto q = doubles(c.q), k = doubles(c.k), v = doubles(c.v);
+  const PlainSequences<double> sequences(c.shape, kStarts, k.data(), v.data());
+  attention_forward_ref(c.shape, sequences.list, q.data(), r.out.data(), r.lse);
+  return r;
+}
+
+template <class T>
+void forward_matches(const Case<T>& c) {
+  const Reference want = reference_forward(c);
+  Guarded<T> out(want.out.size());
+  Guarded<float> lse(want.lse.size());
+  const PlainSequences<T> sequences(c.shape, kStarts, c.k.data(), c.v.data());
+  attention_forward<T>(c.shape, sequences.list, c.q.data(), out.data(), lse.span());
+  ASSERT_TRUE(out.guards_intact());
+  EXPECT_TRUE(gaps_untouched(out.values(), c.q_used, c.shape.out_stride));
+  const double error = 2 * score_error(c.shape) + 40 * kRoundoff<float>;
+  const auto got = rows_only(out.values(), c.q_used, c.shape.out_stride);
+  EXPECT_TRUE(is_close(std::span<const T>(got),
+                       rows_only(std::span<const double>(want.out), c.q_used, c.shape.out_stride),
+                       {.absolute = error * kLargest, .relative = kRoundoff<T>}));
+  EXPECT_TRUE(is_close(lse, want.lse, {.absolute = error, .relative = 4 * kRoundoff<float>}));
+}
+
+template <class T>
+void backward_matches(const Case<T>& c) {
+  const Reference forward = reference_forward(c);
+  std::vector<T> out;
+  for (const double x : forward.out) out.push_back(rounded<T>(x));
+  std::vector<float> lse;
+  for (const double x : forward.lse) lse.push_back(static_cast<float>(x));
+  const auto q = doubles(c.q), k = doubles(c.k), v = doubles(c.v), dout = doubles(c.dout);
+  std::vector<double> dq(q.size(), std::nan("")), dk(k.size(), std::nan("")), dv(v.size(), std::nan(""));
+  attention_backward_ref(c.shape, kStarts, q.data(), k.data(), v.data(), doubles(out).data(), dout.data(), doubles(lse),
+                         dq.data(), dk.data(), dv.data());
+  Guarded<T> got_dq(dq.size()), got_dk(dk.size()), got_dv(dv.size());
+  attention_backward<T>(c.shape, kStarts, c.q.data(), c.k.data(), c.v.data(), out.data(), c.dout.data(), lse,
+                        got_dq.data(), got_dk.data(), got_dv.data());
+  ASSERT_TRUE(got_dq.guards_intact() && got_dk.guards_intact() && got_dv.guards_intact());
+  // P errs by `weight` of itself; dS by that of dout·v - D, and by the error of those two products. A key is seen by at
+  // most `queries` rows, whose weights for it sum to about as much as that, in the worst case.
+  const double norm = std::sqrt(static_cast<double>(c.shape.head_dim)) + 5, product = norm * norm;
+  const double weight = score_error(c.shape) + 64 * kRoundoff<float>;
+  const double slope_error = product * (2 * weight + (static_cast<double>(c.shape.head_dim) + 8) * kRoundoff<float>);
+  const double group = static_cast<double>(c.shape.heads / c.shape.kv_heads);
+  const double queries = group * static_cast<double>(c.shape.window > 0 ? std::min<int64_t>(c.shape.window, 131) : 20);
+  const double scale = static_cast<double>(c.shape.scale);
+  const auto check = [](Guarded<T>& got, const std::vector<double>& want, int64_t used, int64_t stride,
+                        double absolute) {
+    EXPECT_TRUE(gaps_untouched(got.values(), used, stride));
+    const auto rows = rows_only(got.values(), used, stride);
+    EXPECT_TRUE(is_close(std::span<const T>(rows), rows_only(std::span<const double>(want), used, stride),
+                         {.absolute = absolute, .relative = kRoundoff<T>}));
+  };
+  check(got_dq, dq, c.q_used, c.shape.q_stride, scale * slope_error * kLargest);
+  check(got_dk, dk, c.kv_used, c.shape.kv_stride, scale * slope_error * kLargest * queries);
+  check(got_dv, dv, c.kv_used, c.shape.kv_stride, weight * kLargest * queries);
+}
+
+TEST(Attention, ForwardMatchesRefOnRaggedBatches) {
+  for_each_isa([] {
+    for (const AttentionShape& s : kShapes) {
+      SCOPED_TRACE(testing::Message() << s.heads << " heads of " << s.head_dim << ", window " << s.window);
+      forward_matches(Case<float>(s));
+      forward_matches(Case<bf16>(s));
+    }
+  });
+}
+TEST(Attention, BackwardMatchesRefOnRaggedBatches) {
+  for_each_isa([] {
+    for (const AttentionShape& s : kShapes) {
+      SCOPED_TRACE(testing::Message() << s.heads << " heads of " << s.head_dim << ", window " << s.window);
+      backward_matches(Case<float>(s));
+      backward_matches(Case<bf16>(s));
+    }
+  });
+}
+
+// Keys and values of one sequence cut into pages, each its own allocation, NaN behind the last token; pages that lie
+// wholly before the window of the first query are null.
+template <class T>
+struct Paged {
+  std::vector<std::vector<T>> storage;
+  std::vector<const T*> keys, values;
+  Paged(const Case<T>& c, int64_t first_row, int64_t num_keys, int64_t page_tokens, int64_t first_query) {
+    const int64_t stride = c.shape.kv_stride;
+    const int64_t first_seen = c.shape.window > 0 ? std::max<int64_t>(0, first_query - c.shape.window + 1) : 0;
+    for (const auto* from : {&c.k, &c.v})
+      for (int64_t token = 0; token < num_keys; token += page_tokens) {
+        auto& pages = from == &c.k ? keys : values;
+        if (token + page_tokens <= first_seen) {
+          pages.push_back(nullptr);
+          continue;
+        }
+        std::vector<T> page(static_cast<size_t>(page_tokens * stride), rounded<T>(std::nan("")));
+        std::copy_n(from->begin() + (first_row + token) * stride, std::min(page_tokens, num_keys - token) * stride,
+                    page.begin());
+        storage.push_back(std::move(page));
+        pages.push_back(storage.back().data());
+      }
+  }
+  Paged(const Paged&) = delete;
+};
+
+template <class T>
+void arrangement_changes_no_bit(const AttentionShape& shape) {
+  SCOPED_TRACE(testing::Message() << shape.heads << " heads of " << shape.head_dim << ", window " << shape.window);
+  constexpr int64_t kLength = 201,
+                    kFirst = 70;  // our sequence among the rows; the 70 before and none after are neighbours
+  const Case<T> c(shape, kFirst + kLength);
+  const int64_t out_size = (kFirst + kLength) * shape.out_stride, lse_size = (kFirst + kLength) * shape.heads;
+  const auto run = [&](int64_t chunk, int64_t page_tokens, bool neighbours) {
+    Guarded<T> out(static_cast<size_t>(out_size));
+    Guarded<float> lse(static_cast<size_t>(lse_size));
+    const T *neighbour_keys = c.k.data(), *neighbour_values = c.v.data();
+    for (int64_t done = 0; done < kLength; done += chunk) {
+      const int64_t count = std::min(chunk, kLength - done);
+      const Paged<T> pages(c, kFirst, done + count, page_tokens, done);
+      std::vector<AttentionSequence<T>> batch;
+      if (neighbours) batch.push_back({0, 3, 60, &neighbour_keys, &neighbour_values, 60});
+      batch.push_back({kFirst + done, count, done + count, pages.keys.data(), pages.values.data(), page_tokens});
+      if (neighbours) batch.push_back({10, 60, 65, &neighbour_keys, &neighbour_values, 65});
+      attention_forward<T>(shape, batch, c.q.data(), out.data(), lse.span());
+    }
+    EXPECT_TRUE(out.guards_intact() && lse.guards_intact());
+    auto rows =
+        rows_only(out.values().subspan(static_cast<size_t>(kFirst * shape.out_stride)), c.q_used, shape.out_stride);
+    for (const float x : lse.values().subspan(static_cast<size_t>(kFirst * shape.heads))) {
+      EXPECT_TRUE(std::isfinite(x));
+      rows.push_back(rounded<T>(static_cast<double>(x)));
+    }
+    return rows;
+  };
+  const std::vector<T> want = run(kLength, kLength, false);
+  for (const T x : want) ASSERT_TRUE(std::isfinite(value_of(x)));
+  for (const int64_t chunk : {int64_t{1}, int64_t{16}, int64_t{128}, kLength})
+    for (const int64_t page_tokens : {int64_t{1}, int64_t{16}, int64_t{64}, kLength})
+      for (const bool neighbours : {false, true}) {
+        const std::vector<T> got = run(chunk, page_tokens, neighbours);
+        ASSERT_TRUE(same_bits(std::span<const T>(got), std::span<const T>(want)))
+            << "chunk " << chunk << ", pages of " << page_tokens << ", neighbours " << neighbours;
+      }
+}
+
+TEST(Attention, ChunksPagesAndNeighboursChangeNoBit) {
+  for_each_isa([] {
+    arrangement_changes_no_bit<float>(shape_of(6, 2, 33, 0, 3));
+    arrangement_changes_no_bit<float>(shape_of(2, 1, 16, 70));
+    arrangement_changes_no_bit<bf16>(shape_of(3, 1, 20, 5));
+  });
+}
+
+TEST(Attention, ThreadsChangeNoBit) {
+  for_each_isa([] {
+    const Case<float> c(shape_of(6, 2, 40, 50));
+    struct Results {
+      Guarded<float> out, lse, dq, dk, dv;
+    };
+    const auto run = [&](int threads) {
+      Results g{Guarded<float>(c.dout.size()), Guarded<float>(static_cast<size_t>(c.rows * 6)),
+                Guarded<float>(c.q.size()), Guarded<float>(c.k.size()), Guarded<float>(c.v.size())};
+      with_threads(threads, [&] {
+        const PlainSequences<float> sequences(c.shape, kStarts, c.k.data(), c.v.data());
+        attention_forward<float>(c.shape, sequences.list, c.q.data(), g.out.data(), g.lse.span());
+        attention_backward<float>(c.shape, kStarts, c.q.data(), c.k.data(), c.v.data(), g.out.data(), c.dout.data(),
+                                  g.lse.values(), g.dq.data(), g.dk.data(), g.dv.data());
+      });
+      return g;
+    };
+    Results one = run(1);
+    for (const int threads : {2, 3}) {
+      Results other = run(threads);
+      EXPECT_TRUE(same_bits(other.out.values(), one.out.values()) && same_bits(other.lse.values(), one.lse.values()));
+      EXPECT_TRUE(same_bits(other.dq.values(), one.dq.values()));
+      EXPECT_TRUE(same_bits(other.dk.values(), one.dk.values()) && same_bits(other.dv.values(), one.dv.values()));
+    }
+  });
+}
+
+TEST(Attention, LargeScoresNeitherOverflowNorVanish) {
+  for_each_isa([] {
+    const AttentionShape shape = shape_of(1, 1, 16, 0);
+    const auto values = random_values<float>("v", 3 * 16);
+    std::vector<float> q(3 * 16, 100.0f), k(3 * 16, 100.0f);  // scores of 40,000; the second key the smallest by far
+    for (size_t i = 16; i < 32; ++i) k[i] = -100.0f;
+    Guarded<float> out(q.size()), lse(3);
+    const PlainSequences<float> sequences(shape, {0, 3}, k.data(), values.data());
+    attention_forward<float>(shape, sequences.list, q.data(), out.data(), lse.span());
+    for (size_t i = 0; i < 16; ++i) {
+      EXPECT_EQ(out.values()[i], values[i]);
+      EXPECT_EQ(out.values()[16 + i], values[i]);
+      EXPECT_FLOAT_EQ(out.values()[32 + i], (values[i] + values[32 + i]) / 2);
+    }
+    EXPECT_FLOAT_EQ(lse.values()[0], 40000.0f);
+  });
+}
+
+TEST(Attention, MaskedScoresOfGreatSizeChangeNothing) {  // in a tile, a later key is multiplied before it is masked
+  for_each_isa([] {
+    const Case<float> c(shape_of(2, 1, 16, 4), 40);
+    std::vector<float> loud = c.k;
+    for (size_t i = 30 * 16; i < loud.size(); ++i) loud[i] *= 1e4f;  // position 30 and after
+    const auto run = [&](const std::vector<float>& k) {
+      std::vector<float> out(40 * 32);
+      const PlainSequences<float> sequences(c.shape, {0, 40}, k.data(), c.v.data());
+      attention_forward<float>(c.shape, sequences.list, c.q.data(), out.data(), {});
+      out.resize(30 * 32);
+      return out;
+    };
+    EXPECT_EQ(run(loud), run(c.k));
+  });
+}
+
+TEST(AttentionRef, GradientsMatchFiniteDifferences) {
+  for (const AttentionShape& shape : {shape_of(4, 2, 5, 0), shape_of(3, 1, 6, 3)}) {
+    const std::vector<int64_t> starts = {0, 4, 11};
+    const Case<double> c(shape, 11);
+    const auto eq = random_values<double>("eq", 11 * shape.q_stride),
+               ek = random_values<double>("ek", 11 * shape.kv_stride);
+    const auto ev = random_values<double>("ev", 11 * shape.kv_stride);
+    std::vector<double> out(c.dout.size()), lse(static_cast<size_t>(11 * shape.heads)), dq(c.q.size()), dk(c.k.size()),
+        dv(c.v.size());
+    const auto forward = [&](double tq, double tk, double tv) {
+      auto q = c.q, k = c.k, v = c.v;
+      for (size_t i = 0; i < q.size(); ++i) q[i] += tq * eq[i];
+      for (size_t i = 0; i < k.size(); ++i) k[i] += tk * ek[i], v[i] += tv * ev[i];
+      const PlainSequences<double> sequences(shape, starts, k.data(), v.data());
+      attention_forward_ref(shape, sequences.list, q.data(), out.data(), lse);
+      double sum = 0;
+      for (size_t i = 0; i < out.size(); ++i) sum += c.dout[i] * out[i];
+      return sum;
+    };
+    forward(0, 0, 0);
+    attention_backward_ref(shape, starts, c.q.data(), c.k.data(), c.v.data(), out.data(), c.dout.data(), lse, dq.data(),
+                           dk.data(), dv.data());
+    double along_q = 0, along_k = 0, along_v = 0;
+    for (size_t i = 0; i < dq.size(); ++i) along_q += dq[i] * eq[i];
+    for (size_t i = 0; i < dk.size(); ++i) along_k += dk[i] * ek[i], along_v += dv[i] * ev[i];
+    EXPECT_NEAR(slope([&](double t) { return forward(t, 0, 0); }, 1e-5), along_q, 1e-7);
+    EXPECT_NEAR(slope([&](double t) { return forward(0, t, 0); }, 1e-5), along_k, 1e-7);
+    EXPECT_NEAR(slope([&](double t) { return forward(0, 0, t); }, 1e-5), along_v, 1e-7);
+  }
+}
+
+}  // namespace
+}  // namespace tern

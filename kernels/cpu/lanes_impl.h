@@ -1,0 +1,153 @@
+#pragma once
+// The vector of this instruction set: Vec holds kLanes floats. Only for *_isa.cpp files, which are compiled once per
+// set. Everything is static or in the set's namespace: an inline function with external linkage, compiled with AVX-512
+// flags, could be picked by the linker for every caller (kernels/README.md). Arithmetic is written with the operators
+// of the compiler's vector extension; a fused multiply-add happens only where fma() is called (-ffp-contract=off), so
+// that the bits do not depend on what the optimizer sees.
+
+#include <cstddef>
+#include <cstdint>
+#if defined(__AVX512F__)
+#include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#endif
+
+#include "base/dtype.h"  // only the types: its functions are inline with external linkage
+
+namespace tern::TERN_ISA_NAMESPACE {
+namespace {
+
+#if defined(__AVX512F__)
+constexpr int kLanes = 16;
+#else
+constexpr int kLanes = 4;
+#endif
+typedef float Vec __attribute__((vector_size(4 * kLanes)));
+typedef int32_t VecInt __attribute__((vector_size(4 * kLanes)));
+typedef uint32_t VecUint __attribute__((vector_size(4 * kLanes)));
+typedef uint16_t VecU16 __attribute__((vector_size(2 * kLanes)));
+
+inline Vec splat(float x) {
+#if defined(__AVX512F__)
+  return _mm512_set1_ps(x);
+#else
+  return Vec{x, x, x, x};
+#endif
+}
+inline VecInt splat_int(int32_t x) {
+#if defined(__AVX512F__)
+  return (VecInt)_mm512_set1_epi32(x);
+#else
+  return VecInt{x, x, x, x};
+#endif
+}
+
+inline float as_float(bf16 x) {
+  const uint32_t u = static_cast<uint32_t>(x.bits) << 16;
+  float y;
+  __builtin_memcpy(&y, &u, 4);
+  return y;
+}
+inline float as_float(float x) { return x; }
+
+inline Vec widen(VecU16 x) { return (Vec)(__builtin_convertvector(x, VecUint) << 16); }
+/// Round to nearest even, NaN stays NaN: the bits of to_bf16. (vcvtneps2bf16 would flush subnormals.)
+inline VecU16 narrow(Vec x) {
+  const VecUint u = (VecUint)x;
+  const VecUint rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
+  const VecUint quiet = (u >> 16) | 0x40u;
+  const VecUint is_nan = (VecUint)(x != x);
+  return __builtin_convertvector((rounded & ~is_nan) | (quiet & is_nan), VecU16);
+}
+
+inline Vec load(const float* p) {
+  Vec v;
+  __builtin_memcpy(&v, p, sizeof v);
+  return v;
+}
+inline Vec load(const bf16* p) {
+  VecU16 v;
+  __builtin_memcpy(&v, p, sizeof v);
+  return widen(v);
+}
+inline void store(float* p, Vec v) { __builtin_memcpy(p, &v, sizeof v); }
+inline void store(bf16* p, Vec v) {
+  const VecU16 narrowed = narrow(v);
+  __builtin_memcpy(p, &narrowed, sizeof narrowed);
+}
+
+// Tails: the first n lanes, 0 <= n <= kLanes; the rest reads as zero and is not written.
+#if defined(__AVX512F__)
+inline __mmask16 first_lanes(int64_t n) { return static_cast<__mmask16>((1u << n) - 1u); }
+inline Vec load(const float* p, int64_t n) { return _mm512_maskz_loadu_ps(first_lanes(n), p); }
+inline Vec load(const bf16* p, int64_t n) { return widen((VecU16)_mm256_maskz_loadu_epi16(first_lanes(n), p)); }
+inline void store(float* p, Vec v, int64_t n) { _mm512_mask_storeu_ps(p, first_lanes(n), v); }
+inline void store(bf16* p, Vec v, int64_t n) { _mm256_mask_storeu_epi16(p, first_lanes(n), (__m256i)narrow(v)); }
+#else
+inline Vec load(const float* p, int64_t n) {
+  float padded[kLanes] = {};
+  for (int64_t i = 0; i < n; ++i) padded[i] = p[i];
+  return load(padded);
+}
+inline Vec load(const bf16* p, int64_t n) {
+  bf16 padded[kLanes] = {};
+  for (int64_t i = 0; i < n; ++i) padded[i] = p[i];
+  return load(padded);
+}
+inline void store(float* p, Vec v, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) p[i] = v[i];
+}
+inline void store(bf16* p, Vec v, int64_t n) {
+  const VecU16 narrowed = narrow(v);
+  for (int64_t i = 0; i < n; ++i) p[i].bits = narrowed[i];
+}
+#endif
+
+/// a·b + c: rounded once where the set has a fused instruction, twice on plain x86-64.
+inline Vec fma(Vec a, Vec b, Vec c) {
+#if defined(__AVX512F__)
+  return _mm512_fmadd_ps(a, b, c);
+#elif defined(__aarch64__)
+  return (Vec)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
+#else
+  return a * b + c;
+#endif
+}
+/// mask ? a : b per lane; a mask is the result of a comparison (all ones or zero).
+inline Vec select(VecInt mask, Vec a, Vec b) { return (Vec)(((VecInt)a & mask) | ((VecInt)b & ~mask)); }
+/// a > b ? a : b, so a NaN in a yields b.
+inline Vec max(Vec a, Vec b) {
+#if defined(__AVX512F__)
+  return _mm512_maskz_max_ps(0xffff, a, b);  // all lanes; the plain one warns of its undefined source in g++ 12
+#else
+  return select(a > b, a, b);
+#endif
+}
+inline Vec min(Vec a, Vec b) {
+#if defined(__AVX512F__)
+  return _mm512_maskz_min_ps(0xffff, a, b);
+#else
+  return select(a < b, a, b);
+#endif
+}
+inline Vec abs(Vec a) { return (Vec)((VecInt)a & 0x7fffffff); }
+
+/// Sum over the lanes in one fixed order: halves folded onto each other.
+inline float sum(Vec v) {
+  float lane[kLanes];
+  __builtin_memcpy(lane, &v, sizeof v);
+  for (int width = kLanes / 2; width > 0; width /= 2)
+    for (int i = 0; i < width; ++i) lane[i] += lane[i + width];
+  return lane[0];
+}
+inline float largest(Vec v) {
+  float lane[kLanes];
+  __builtin_memcpy(lane, &v, sizeof v);
+  for (int width = kLanes / 2; width > 0; width /= 2)
+    for (int i = 0; i < width; ++i) lane[i] = lane[i] > lane[i + width] ? lane[i] : lane[i + width];
+  return lane[0];
+}
+
+}  // namespace
+}  // namespace tern::TERN_ISA_NAMESPACE

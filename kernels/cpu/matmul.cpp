@@ -1,0 +1,109 @@
+#include "kernels/cpu/matmul.h"
+
+#include "base/error.h"
+#include "kernels/cpu/matmul_table.h"
+#include "kernels/dispatch.h"
+
+namespace tern {
+namespace {
+
+const MatmulTable& table() {
+  const Isa isa = active_isa();
+  return TERN_TABLE_OF(matmul_table, isa);
+}
+
+int64_t round_up(int64_t a, int64_t b) { return (a + b - 1) / b * b; }
+
+template <class T>
+constexpr int64_t kStep = 4 / static_cast<int64_t>(sizeof(T));  // f32 singly, bf16 in pairs
+
+/// Shapes are model/'s business; a product of the wrong size would write past an end, so it is worth three compares.
+void check(const char* what, size_t have, int64_t a, int64_t b) {
+  TERN_CHECK(a >= 0 && b >= 0 && have == static_cast<size_t>(a * b), "{}: {} elements for {} × {}", what, have, a, b);
+}
+
+template <class T>
+const T* as(std::span<const std::byte> packed) {
+  return reinterpret_cast<const T*>(packed.data());
+}
+
+}  // namespace
+
+int64_t packed_bytes(DType dtype, int64_t n, int64_t k) {
+  TERN_CHECK(dtype == DType::f32 || dtype == DType::bf16, "packed_bytes: {}, want f32 or bf16", name_of(dtype));
+  return round_up(n, table().panel) * round_up(k, 4 / size_of(dtype)) * size_of(dtype);
+}
+
+template <class T>
+void pack_weight(std::span<const T> w, int64_t n, int64_t k, std::span<std::byte> packed) {
+  check("pack_weight: w", w.size(), n, k);
+  check("pack_weight: packed", packed.size(), 1, packed_bytes(DTypeOf<T>::value, n, k));
+  T* out = reinterpret_cast<T*>(packed.data());
+  if constexpr (sizeof(T) == 4)
+    table().pack_f32(w.data(), n, k, out);
+  else
+    table().pack_bf16(w.data(), n, k, out);
+}
+
+template <class T>
+void unpack_row(std::span<const std::byte> packed, int64_t n, int64_t k, int64_t row, std::span<T> out) {
+  check("unpack_row: packed", packed.size(), 1, packed_bytes(DTypeOf<T>::value, n, k));
+  check("unpack_row: out", out.size(), 1, k);
+  TERN_CHECK(row >= 0 && row < n, "unpack_row: row {} of {}", row, n);
+  const int64_t panel = table().panel;
+  const T* from = as<T>(packed) + row / panel * panel * round_up(k, kStep<T>);
+  for (int64_t i = 0; i < k; ++i) out[i] = from[(i / kStep<T> * panel + row % panel) * kStep<T> + i % kStep<T>];
+}
+
+template <class T, class Out>
+void multiply_exact(std::span<const T> x, std::span<const std::byte> packed, std::span<const T> bias, int64_t m,
+                    int64_t n, int64_t k, bool add, std::span<Out> y) {
+  check("multiply_exact: x", x.size(), m, k);
+  check("multiply_exact: packed", packed.size(), 1, packed_bytes(DTypeOf<T>::value, n, k));
+  check("multiply_exact: y", y.size(), m, n);
+  if (!bias.empty()) check("multiply_exact: bias", bias.size(), 1, n);
+  const T* b = bias.empty() ? nullptr : bias.data();
+  if constexpr (sizeof(T) == 4)
+    table().exact_f32(x.data(), as<T>(packed), b, m, n, k, add, y.data());
+  else if constexpr (sizeof(Out) == 4)
+    table().exact_bf16_to_f32(x.data(), as<T>(packed), b, m, n, k, add, y.data());
+  else
+    table().exact_bf16(x.data(), as<T>(packed), b, m, n, k, add, y.data());
+}
+
+template <class T>
+void multiply_nn(std::span<const T> dy, std::span<const T> w, int64_t m, int64_t n, int64_t k, bool add,
+                 std::span<T> dx) {
+  check("multiply_nn: dy", dy.size(), m, n);
+  check("multiply_nn: w", w.size(), n, k);
+  check("multiply_nn: dx", dx.size(), m, k);
+  if constexpr (sizeof(T) == 4)
+    table().nn_f32(dy.data(), w.data(), m, n, k, add, dx.data());
+  else
+    table().nn_bf16(dy.data(), w.data(), m, n, k, add, dx.data());
+}
+
+template <class T>
+void multiply_tn(std::span<const T> dy, std::span<const T> x, int64_t m, int64_t n, int64_t k, std::span<float> dw) {
+  check("multiply_tn: dy", dy.size(), m, n);
+  check("multiply_tn: x", x.size(), m, k);
+  check("multiply_tn: dw", dw.size(), n, k);
+  if constexpr (sizeof(T) == 4)
+    table().tn_f32(dy.data(), x.data(), m, n, k, dw.data());
+  else
+    table().tn_bf16(dy.data(), x.data(), m, n, k, dw.data());
+}
+
+#define TERN_INSTANTIATE(T)                                                                                            \
+  template void pack_weight<T>(std::span<const T>, int64_t, int64_t, std::span<std::byte>);                            \
+  template void unpack_row<T>(std::span<const std::byte>, int64_t, int64_t, int64_t, std::span<T>);                    \
+  template void multiply_nn<T>(std::span<const T>, std::span<const T>, int64_t, int64_t, int64_t, bool, std::span<T>); \
+  template void multiply_tn<T>(std::span<const T>, std::span<const T>, int64_t, int64_t, int64_t, std::span<float>);   \
+  template void multiply_exact<T, float>(std::span<const T>, std::span<const std::byte>, std::span<const T>, int64_t,  \
+                                         int64_t, int64_t, bool, std::span<float>);
+TERN_INSTANTIATE(float)
+TERN_INSTANTIATE(bf16)
+template void multiply_exact<bf16, bf16>(std::span<const bf16>, std::span<const std::byte>, std::span<const bf16>,
+                                         int64_t, int64_t, int64_t, bool, std::span<bf16>);
+
+}  // namespace tern

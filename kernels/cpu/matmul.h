@@ -1,0 +1,39 @@
+#pragma once
+// Our own matrix products. A result element is one f32 sum over K in one fixed order that depends on K and the
+// instruction set alone: never on the number of rows, on neighbours, on threads (DESIGN §4.1, methods: row-invariant
+// kernels). T is float or bf16: inputs in T, sums in f32, results rounded to the output type once. Twin:
+// kernels/ref/matmul_ref.h.
+
+#include <cstdint>
+#include <span>
+
+#include "base/dtype.h"
+
+namespace tern {
+
+/// Bytes of a packed weight (n, k): panels of kPanel rows, k innermost pairs together for bf16, tail rows zero.
+int64_t packed_bytes(DType, int64_t n, int64_t k);
+/// Packs w (n, k) row-major into `packed` (packed_bytes). The layout belongs to the active instruction set
+/// (kernels/dispatch.h).
+template <class T>
+void pack_weight(std::span<const T> w, int64_t n, int64_t k, std::span<std::byte> packed);
+/// Row `row` of the packed weight, as it was before packing: (k).
+template <class T>
+void unpack_row(std::span<const std::byte> packed, int64_t n, int64_t k, int64_t row, std::span<T> out);
+
+/// y (m, n) = x (m, k) · wᵀ + bias. bias (n) or empty; Out is T or float. x rows contiguous.
+/// If `add`, y += the sum (rounded once: y_old converted, added to the f32 sum, rounded).
+template <class T, class Out>
+void multiply_exact(std::span<const T> x, std::span<const std::byte> packed, std::span<const T> bias, int64_t m,
+                    int64_t n, int64_t k, bool add, std::span<Out> y);
+
+/// Plain-layout products for training without oneDNN and for --multiply exact. Fixed order over the summed dimension.
+/// dx (m, k) = dy (m, n) · w (n, k);  if `add`, dx +=.
+template <class T>
+void multiply_nn(std::span<const T> dy, std::span<const T> w, int64_t m, int64_t n, int64_t k, bool add,
+                 std::span<T> dx);
+/// dw (n, k) += dyᵀ · x, with dy (m, n), x (m, k); dw in f32. Rows m ascending.
+template <class T>
+void multiply_tn(std::span<const T> dy, std::span<const T> x, int64_t m, int64_t n, int64_t k, std::span<float> dw);
+
+}  // namespace tern

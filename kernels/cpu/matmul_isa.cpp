@@ -1,0 +1,282 @@
+// The three products of a linear layer for one instruction set. All of them end in tile(): up to kTileRows rows by one
+// panel of kPanel columns, each element one chain of multiply-adds over the summed dimension, ascending. The chain is
+// interrupted only to pass through f32 memory between blocks, which changes no bit; it does not depend on which tile,
+// block or thread an element falls into. That is the whole of the row-invariance argument (DESIGN §4.1).
+
+#include "kernels/cpu/lanes_impl.h"
+#include "kernels/cpu/matmul_table.h"
+
+namespace tern::TERN_ISA_NAMESPACE {
+namespace {
+
+#if defined(__AVX512F__)
+constexpr int kVecs = 4, kTileRows = 6;  // 24 accumulators, 4 columns vectors, 1 broadcast: 29 of 32 registers
+#else
+constexpr int kVecs = 2, kTileRows = 4;  // 8 accumulators of SSE2's 16 registers; the products need one each
+#endif
+constexpr int kPanel = kVecs * kLanes;
+constexpr int64_t kBlockRows = 96;          // accumulators of a block: 96 × 64 × 4 = 24 KiB, with the panel in L2
+constexpr int64_t kParallelFrom = 1 << 16;  // multiply-adds: below, starting threads costs more than it gives
+
+/// Elements of the summed dimension held at once: 32 KiB of a panel, so that it stays in L1 while the rows pass by.
+template <class T>
+constexpr int64_t kBlockSum = 512 / static_cast<int64_t>(sizeof(T));
+/// Elements per step of the summed dimension: bf16 goes in pairs, lower half first, as vdpbf16ps wants them.
+template <class T>
+constexpr int64_t kStep = 4 / static_cast<int64_t>(sizeof(T));
+
+constexpr int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// --- one step of a chain -------------------------------------------------------------------------------------------
+
+struct F32Step {
+  Vec value;
+  static F32Step columns(const float* p) { return {load(p)}; }
+  static F32Step broadcast(const float* p) { return {splat(*p)}; }
+  static Vec multiply_add(F32Step a, F32Step b, Vec c) { return fma(a.value, b.value, c); }
+};
+
+inline VecUint load_pairs(const bf16* p) {
+  VecUint v;
+  __builtin_memcpy(&v, p, sizeof v);
+  return v;
+}
+inline uint32_t load_pair(const bf16* p) {
+  uint32_t u;
+  __builtin_memcpy(&u, p, sizeof u);
+  return u;
+}
+
+#if defined(__AVX512BF16__)
+/// vdpbf16ps: both products of a pair are added to the chain by one instruction; subnormals count as zero.
+struct Bf16Step {
+  __m512i value;
+  static Bf16Step columns(const bf16* p) { return {(__m512i)load_pairs(p)}; }
+  static Bf16Step pair(uint32_t u) { return {_mm512_set1_epi32(static_cast<int32_t>(u))}; }
+  static Vec multiply_add(Bf16Step a, Bf16Step b, Vec c) {
+    return _mm512_dpbf16_ps(c, (__m512bh)a.value, (__m512bh)b.value);
+  }
+};
+#else
+/// Widened to f32: the lower element first, then the upper.
+struct Bf16Step {
+  Vec lower, upper;
+  static Bf16Step from(VecUint pairs) { return {(Vec)(pairs << 16), (Vec)(pairs & 0xffff0000u)}; }
+  static Bf16Step columns(const bf16* p) { return from(load_pairs(p)); }
+  static Bf16Step pair(uint32_t u) { return from((VecUint)splat_int(static_cast<int32_t>(u))); }
+  static Vec multiply_add(Bf16Step a, Bf16Step b, Vec c) { return fma(a.upper, b.upper, fma(a.lower, b.lower, c)); }
+};
+#endif
+
+inline F32Step broadcast(const float* p) { return F32Step::broadcast(p); }
+inline Bf16Step broadcast(const bf16* p) { return Bf16Step::pair(load_pair(p)); }
+/// The last, unpaired element: its partner is zero in the packed panel, and must not be read in the row.
+inline F32Step broadcast_last(const float* p) { return F32Step::broadcast(p); }
+inline Bf16Step broadcast_last(const bf16* p) { return Bf16Step::pair(p->bits); }
+inline F32Step columns(const float* p) { return F32Step::columns(p); }
+inline Bf16Step columns(const bf16* p) { return Bf16Step::columns(p); }
+
+// --- tiles ---------------------------------------------------------------------------------------------------------
+
+/// Where the left operand lies: element (row, step) at data + row·row_stride + step·step_stride.
+template <class T>
+struct Left {
+  const T* data;
+  int64_t row_stride, step_stride;
+};
+
+/// c (R, kPanel) += the column of R elements (pairs) at a times the row of the panel at b. Last: an unpaired element.
+template <int R, bool Last, class T>
+inline __attribute__((always_inline)) void step(Vec (&c)[R][kVecs], const T* a, int64_t row_stride, const T* b) {
+  decltype(columns(b)) panel[kVecs];
+#pragma GCC unroll 8
+  for (int v = 0; v < kVecs; ++v) panel[v] = columns(b + v * kLanes * kStep<T>);
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+    const auto x = Last ? broadcast_last(a + r * row_stride) : broadcast(a + r * row_stride);
+#pragma GCC unroll 8
+    for (int v = 0; v < kVecs; ++v) c[r][v] = x.multiply_add(x, panel[v], c[r][v]);
+  }
+}
+
+/// acc (R, kPanel) += left rows 0..R-1 times `count` elements of the panel b.
+template <int R, class T>
+void tile(Left<T> left, const T* b, int64_t count, float* acc) {
+  Vec c[R][kVecs];
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r)
+#pragma GCC unroll 8
+    for (int v = 0; v < kVecs; ++v) c[r][v] = load(acc + r * kPanel + v * kLanes);
+  const T* a = left.data;
+  for (int64_t s = 0; s < count / kStep<T>; ++s, a += left.step_stride, b += kPanel * kStep<T>)
+    step<R, false>(c, a, left.row_stride, b);
+  if (count % kStep<T> != 0) step<R, true>(c, a, left.row_stride, b);
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r)
+#pragma GCC unroll 8
+    for (int v = 0; v < kVecs; ++v) store(acc + r * kPanel + v * kLanes, c[r][v]);
+}
+
+template <class T>
+void tiles(Left<T> left, int64_t rows, const T* b, int64_t count, float* acc) {
+  int64_t r = 0;
+  for (; r + kTileRows <= rows; r += kTileRows) {
+    tile<kTileRows>(left, b, count, acc + r * kPanel);
+    left.data += kTileRows * left.row_stride;
+  }
+  switch (rows - r) {
+    case 1:
+      return tile<1>(left, b, count, acc + r * kPanel);
+    case 2:
+      return tile<2>(left, b, count, acc + r * kPanel);
+    case 3:
+      return tile<3>(left, b, count, acc + r * kPanel);
+#if defined(__AVX512F__)
+    case 4:
+      return tile<4>(left, b, count, acc + r * kPanel);
+    case 5:
+      return tile<5>(left, b, count, acc + r * kPanel);
+#endif
+    default:
+      return;
+  }
+}
+
+/// y (rows, columns; stride) = acc + bias, or y + (acc + bias): in f32, rounded once.
+template <class T, class Out>
+void finish(const float* acc, int64_t rows, int64_t columns, const T* bias, bool add, Out* y, int64_t stride) {
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t c = 0; c < columns; c += kLanes) {
+      const int64_t n = smaller(kLanes, columns - c);
+      Vec value = load(acc + r * kPanel + c);
+      if (bias) value = value + load(bias + c, n);
+      if (add) value = load(y + r * stride + c, n) + value;
+      store(y + r * stride + c, value, n);
+    }
+}
+
+void clear(float* acc, int64_t count) {
+  for (int64_t i = 0; i < count; i += kLanes) store(acc + i, splat(0.0f));
+}
+
+// --- packing -------------------------------------------------------------------------------------------------------
+
+/// Rows s of src (count, columns; stride) to dst (count, width): f32 as they are, columns beyond `columns` zero.
+void pack_rows(const float* src, int64_t stride, int64_t count, int64_t columns, int64_t width, float* dst) {
+  for (int64_t s = 0; s < count; ++s)
+    for (int64_t c = 0; c < width; c += kLanes) {
+      const int64_t n = columns - c;
+      store(dst + s * width + c, n >= kLanes ? load(src + s * stride + c) : load(src + s * stride + c, n > 0 ? n : 0));
+    }
+}
+/// bf16: rows 2s and 2s+1 side by side, element by element; the partner of a last odd row is zero.
+void pack_rows(const bf16* src, int64_t stride, int64_t count, int64_t columns, int64_t width, bf16* dst) {
+  for (int64_t s = 0; s < count; s += 2) {
+    const bf16* lower = src + s * stride;
+    const bf16* upper = s + 1 < count ? lower + stride : nullptr;
+    for (int64_t c = 0; c < width; c += kLanes) {
+      const int64_t left = columns - c, n = left < 0 ? 0 : smaller(left, kLanes);
+      const VecUint low = (VecUint)load(lower + c, n) >> 16;  // widened: the element is the upper half
+      const VecUint high = upper ? (VecUint)load(upper + c, n) : (VecUint)splat(0.0f);
+      const VecUint pairs = low | high;
+      __builtin_memcpy(dst + s * width + 2 * c, &pairs, sizeof pairs);
+    }
+  }
+}
+
+/// Weight w (n, k) to panels; within a panel step-major, kPanel rows side by side (pairs of them for bf16).
+template <class T>
+void pack(const T* w, int64_t n, int64_t k, T* packed) {
+  constexpr int64_t kAt = kStep<T>;
+  const int64_t padded = ceil_div(k, kAt) * kAt, panels = ceil_div(n, kPanel);
+#pragma omp parallel for schedule(static) if (n * k >= kParallelFrom)
+  for (int64_t p = 0; p < panels; ++p) {
+    T* panel = packed + p * kPanel * padded;
+    for (int64_t k0 = 0; k0 < padded; k0 += 16)  // a line of each row at a time
+      for (int64_t r = 0; r < kPanel; ++r) {
+        const int64_t row = p * kPanel + r;
+        for (int64_t i = k0; i < smaller(k0 + 16, padded); ++i)
+          panel[(i / kAt * kPanel + r) * kAt + i % kAt] = row < n && i < k ? w[row * k + i] : T{};
+      }
+  }
+}
+
+// --- the products --------------------------------------------------------------------------------------------------
+
+template <class T, class Out>
+void exact(const T* x, const T* packed, const T* bias, int64_t m, int64_t n, int64_t k, bool add, Out* y) {
+  const int64_t padded = ceil_div(k, kStep<T>) * kStep<T>;
+  const int64_t panels = ceil_div(n, kPanel), blocks = ceil_div(m, kBlockRows);
+#pragma omp parallel for collapse(2) schedule(static) if (m * n * k >= kParallelFrom)
+  for (int64_t p = 0; p < panels; ++p)
+    for (int64_t block = 0; block < blocks; ++block) {
+      alignas(64) float acc[kBlockRows * kPanel];
+      const int64_t row = block * kBlockRows, rows = smaller(kBlockRows, m - row), column = p * kPanel;
+      clear(acc, rows * kPanel);
+      for (int64_t k0 = 0; k0 < k; k0 += kBlockSum<T>)
+        tiles(Left<T>{x + row * k + k0, k, kStep<T>}, rows, packed + p * kPanel * padded + k0 * kPanel,
+              smaller(kBlockSum<T>, k - k0), acc);
+      finish(acc, rows, smaller(kPanel, n - column), bias ? bias + column : nullptr, add, y + row * n + column, n);
+    }
+}
+
+template <class T>
+void nn(const T* dy, const T* w, int64_t m, int64_t n, int64_t k, bool add, T* dx) {
+  const int64_t panels = ceil_div(k, kPanel), blocks = ceil_div(m, kBlockRows);
+#pragma omp parallel for collapse(2) schedule(static) if (m * n * k >= kParallelFrom)
+  for (int64_t p = 0; p < panels; ++p)
+    for (int64_t block = 0; block < blocks; ++block) {
+      alignas(64) float acc[kBlockRows * kPanel];
+      alignas(64) T panel[kBlockSum<T> * kPanel];
+      const int64_t row = block * kBlockRows, rows = smaller(kBlockRows, m - row);
+      const int64_t column = p * kPanel, columns_here = smaller(kPanel, k - column);
+      clear(acc, rows * kPanel);
+      for (int64_t n0 = 0; n0 < n; n0 += kBlockSum<T>) {
+        const int64_t count = smaller(kBlockSum<T>, n - n0);
+        pack_rows(w + n0 * k + column, k, count, columns_here, kPanel, panel);
+        tiles(Left<T>{dy + row * n + n0, n, kStep<T>}, rows, panel, count, acc);
+      }
+      finish<T>(acc, rows, columns_here, nullptr, add, dx + row * k + column, k);
+    }
+}
+
+/// The left operand is dyᵀ: a block of it is packed step-major, so its rows lie side by side.
+template <class T>
+void tn(const T* dy, const T* x, int64_t m, int64_t n, int64_t k, float* dw) {
+  const int64_t panels = ceil_div(k, kPanel), blocks = ceil_div(n, kBlockRows);
+#pragma omp parallel for collapse(2) schedule(static) if (m * n * k >= kParallelFrom)
+  for (int64_t block = 0; block < blocks; ++block)
+    for (int64_t p = 0; p < panels; ++p) {
+      alignas(64) float acc[kBlockRows * kPanel];
+      alignas(64) T panel[kBlockSum<T> * kPanel];
+      alignas(64) T left[kBlockSum<T> * kBlockRows];
+      const int64_t row = block * kBlockRows, rows = smaller(kBlockRows, n - row);
+      const int64_t column = p * kPanel, columns_here = smaller(kPanel, k - column);
+      clear(acc, rows * kPanel);
+      for (int64_t m0 = 0; m0 < m; m0 += kBlockSum<T>) {
+        const int64_t count = smaller(kBlockSum<T>, m - m0);
+        pack_rows(dy + m0 * n + row, n, count, rows, kBlockRows, left);
+        pack_rows(x + m0 * k + column, k, count, columns_here, kPanel, panel);
+        tiles(Left<T>{left, kStep<T>, kStep<T> * kBlockRows}, rows, panel, ceil_div(count, kStep<T>) * kStep<T>, acc);
+      }
+      finish<T>(acc, rows, columns_here, nullptr, true, dw + row * k + column, k);
+    }
+}
+
+}  // namespace
+
+const MatmulTable matmul_table = {
+    .panel = kPanel,
+    .pack_f32 = pack<float>,
+    .pack_bf16 = pack<bf16>,
+    .exact_f32 = exact<float, float>,
+    .exact_bf16 = exact<bf16, bf16>,
+    .exact_bf16_to_f32 = exact<bf16, float>,
+    .nn_f32 = nn<float>,
+    .nn_bf16 = nn<bf16>,
+    .tn_f32 = tn<float>,
+    .tn_bf16 = tn<bf16>,
+};
+
+}  // namespace tern::TERN_ISA_NAMESPACE

@@ -1,0 +1,28 @@
+#pragma once
+// What one instruction set offers for kernels/cpu/matmul.h. Raw pointers: see kernels/cpu/tables.h.
+
+#include <cstdint>
+
+#include "base/dtype.h"
+#include "kernels/cpu/tables.h"
+
+namespace tern {
+
+struct MatmulTable {
+  int64_t panel;  // rows of w in one packed panel
+  void (*pack_f32)(const float* w, int64_t n, int64_t k, float* packed);
+  void (*pack_bf16)(const bf16* w, int64_t n, int64_t k, bf16* packed);
+  void (*exact_f32)(const float* x, const float* packed, const float* bias, int64_t m, int64_t n, int64_t k, bool add,
+                    float* y);
+  void (*exact_bf16)(const bf16* x, const bf16* packed, const bf16* bias, int64_t m, int64_t n, int64_t k, bool add,
+                     bf16* y);
+  void (*exact_bf16_to_f32)(const bf16* x, const bf16* packed, const bf16* bias, int64_t m, int64_t n, int64_t k,
+                            bool add, float* y);
+  void (*nn_f32)(const float* dy, const float* w, int64_t m, int64_t n, int64_t k, bool add, float* dx);
+  void (*nn_bf16)(const bf16* dy, const bf16* w, int64_t m, int64_t n, int64_t k, bool add, bf16* dx);
+  void (*tn_f32)(const float* dy, const float* x, int64_t m, int64_t n, int64_t k, float* dw);
+  void (*tn_bf16)(const bf16* dy, const bf16* x, int64_t m, int64_t n, int64_t k, float* dw);
+};
+TERN_DECLARE_TABLES(MatmulTable, matmul_table)
+
+}  // namespace tern

@@ -1,0 +1,225 @@
+#include "kernels/cpu/matmul.h"
+
+#include <algorithm>
+
+#include "kernels/kernel_testing.h"
+#include "kernels/ref/matmul_ref.h"
+
+namespace tern {
+namespace {
+
+struct Size {
+  int64_t m, n, k;
+};
+constexpr Size kSizes[] = {{1, 1, 1},      {1, 7, 31},   {2, 31, 7},   {7, 33, 1},     {5, 64, 33},   {6, 65, 128},
+                           {13, 127, 129}, {33, 1, 257}, {97, 31, 64}, {100, 70, 300}, {3, 1000, 31}, {31, 7, 1000}};
+std::string text(Size s) {
+  return "m " + std::to_string(s.m) + ", n " + std::to_string(s.n) + ", k " + std::to_string(s.k);
+}
+
+std::vector<double> magnitudes(std::vector<double> v) {
+  for (double& x : v) x = std::abs(x);
+  return v;
+}
+
+/// |got - want| <= γ·Σ|terms| + roundoff(T)·|want| for each element; γ for a sum of `count` products in f32, the bias
+/// and the old value (Higham's bound, recalled), each product rounded once more where there is no fused multiply-add.
+template <class T>
+testing::AssertionResult within_sum_error(Guarded<T>& got, const std::vector<double>& want,
+                                          const std::vector<double>& terms, int64_t count) {
+  if (!got.guards_intact()) return testing::AssertionFailure() << "wrote beside the buffer";
+  const double nu = static_cast<double>(count + 4) * kRoundoff<float>, gamma = nu / (1 - nu);
+  const double last = sizeof(T) == 2 ? kRoundoff<T> : 0;
+  for (size_t i = 0; i < want.size(); ++i) {
+    const double bound = gamma * terms[i] + last * (std::abs(want[i]) + gamma * terms[i]);
+    if (!(std::abs(value_of(got.values()[i]) - want[i]) <= bound))
+      return testing::AssertionFailure() << "[" << i << "] got " << value_of(got.values()[i]) << ", want " << want[i]
+                                         << " +- " << bound;
+  }
+  return testing::AssertionSuccess();
+}
+
+template <class T>
+std::vector<std::byte> packed(const std::vector<T>& w, int64_t n, int64_t k) {
+  std::vector<std::byte> p(packed_bytes(DTypeOf<T>::value, n, k), std::byte{0xff});  // NaN until packed
+  pack_weight<T>(w, n, k, p);
+  return p;
+}
+
+template <class T, class Out>
+void exact_matches(Size s, bool with_bias, bool add) {
+  SCOPED_TRACE(testing::Message() << text(s) << ", bias " << with_bias << ", add " << add);
+  const auto x = random_values<T>("x", s.m * s.k), w = random_values<T>("w", s.n * s.k);
+  const auto bias = random_values<T>("bias", with_bias ? s.n : 0, 10);
+  const auto old = random_values<Out>("y", s.m * s.n, 10);
+  auto want = doubles(old), terms = magnitudes(doubles(old));
+  multiply_ref(doubles(x), doubles(w), doubles(bias), s.m, s.n, s.k, add, want);
+  multiply_ref(magnitudes(doubles(x)), magnitudes(doubles(w)), magnitudes(doubles(bias)), s.m, s.n, s.k, add, terms);
+  Guarded<Out> y = add ? Guarded<Out>(old) : Guarded<Out>(old.size());
+  multiply_exact<T, Out>(x, packed(w, s.n, s.k), bias, s.m, s.n, s.k, add, y.span());
+  EXPECT_TRUE(within_sum_error(y, want, terms, s.k));
+}
+
+TEST(Matmul, ExactProductMatchesRefOnOddTails) {
+  for_each_isa([] {
+    for (const Size s : kSizes)
+      for (const bool bias : {false, true})
+        for (const bool add : {false, true}) {
+          exact_matches<float, float>(s, bias, add);
+          exact_matches<bf16, bf16>(s, bias, add);
+          exact_matches<bf16, float>(s, bias, add);
+        }
+  });
+}
+
+template <class T>
+void gradients_match(Size s) {
+  SCOPED_TRACE(text(s));
+  const auto dy = random_values<T>("dy", s.m * s.n), w = random_values<T>("w", s.n * s.k),
+             x = random_values<T>("x", s.m * s.k);
+  for (const bool add : {false, true}) {
+    const auto old = random_values<T>("dx", s.m * s.k, 10);
+    auto want = doubles(old), terms = magnitudes(doubles(old));
+    multiply_nn_ref(doubles(dy), doubles(w), s.m, s.n, s.k, add, want);
+    multiply_nn_ref(magnitudes(doubles(dy)), magnitudes(doubles(w)), s.m, s.n, s.k, add, terms);
+    Guarded<T> dx = add ? Guarded<T>(old) : Guarded<T>(old.size());
+    multiply_nn<T>(dy, w, s.m, s.n, s.k, add, dx.span());
+    EXPECT_TRUE(within_sum_error(dx, want, terms, s.n)) << "input gradient, add " << add;
+  }
+  const auto old = random_values<float>("dw", s.n * s.k, 10);
+  auto want = doubles(old), terms = magnitudes(doubles(old));
+  multiply_tn_ref(doubles(dy), doubles(x), s.m, s.n, s.k, want);
+  multiply_tn_ref(magnitudes(doubles(dy)), magnitudes(doubles(x)), s.m, s.n, s.k, terms);
+  Guarded<float> dw(old);
+  multiply_tn<T>(dy, x, s.m, s.n, s.k, dw.span());
+  EXPECT_TRUE(within_sum_error(dw, want, terms, s.m)) << "weight gradient";
+}
+
+TEST(Matmul, GradientsMatchRefOnOddTailsAndAccumulate) {
+  for_each_isa([] {
+    for (const Size s : kSizes) {
+      gradients_match<float>(s);
+      gradients_match<bf16>(s);
+    }
+    gradients_match<float>({300, 33, 70});  // several blocks of the summed rows
+    gradients_match<bf16>({513, 33, 70});
+  });
+}
+
+/// Row r of a product of m rows has the bits of the product of that row alone, for every m, add or not, 1 or 2 threads.
+template <class T, class Out>
+void rows_are_invariant() {
+  constexpr int64_t kRows = 200, kN = 130, kK = 515;  // several blocks of rows and of K, an odd K, a partial panel
+  const auto x = random_values<T>("x", kRows * kK), w = random_values<T>("w", kN * kK),
+             bias = random_values<T>("bias", kN);
+  const auto p = packed(w, kN, kK);
+  std::vector<Out> alone(kRows * kN);
+  with_threads(1, [&] {
+    for (int64_t r = 0; r < kRows; ++r)
+      multiply_exact<T, Out>(std::span(x).subspan(r * kK, kK), p, bias, 1, kN, kK, false,
+                             std::span(alone).subspan(r * kN, kN));
+  });
+  std::vector<int64_t> counts = {95, 96, 97, 200};
+  for (int64_t m = 1; m <= 64; ++m) counts.push_back(m);
+  for (const int64_t m : counts)
+    with_threads(m % 2 ? 2 : 1, [&] {
+      const int64_t first = (m * 7) % (kRows - m + 1);  // other neighbours, other places in the tile
+      Guarded<Out> y(static_cast<size_t>(m * kN));
+      multiply_exact<T, Out>(std::span(x).subspan(first * kK, m * kK), p, bias, m, kN, kK, false, y.span());
+      EXPECT_TRUE(same_bits(y.values(), std::span<const Out>(alone).subspan(first * kN, m * kN))) << "m " << m;
+    });
+  Guarded<Out> one(static_cast<size_t>(kRows * kN)), two(static_cast<size_t>(kRows * kN));
+  with_threads(1, [&] { multiply_exact<T, Out>(x, p, bias, kRows, kN, kK, false, one.span()); });
+  with_threads(2, [&] { multiply_exact<T, Out>(x, p, bias, kRows, kN, kK, false, two.span()); });
+  EXPECT_TRUE(same_bits(two.values(), one.values()));
+}
+
+TEST(Matmul, ARowHasTheSameBitsInEveryBatchAndThreadCount) {
+  for_each_isa([] {
+    rows_are_invariant<float, float>();
+    rows_are_invariant<bf16, bf16>();
+    rows_are_invariant<bf16, float>();
+  });
+}
+
+template <class T>
+void gradients_ignore_threads_and_neighbours() {
+  constexpr int64_t kM = 101, kN = 259, kK = 131;
+  const auto dy = random_values<T>("dy", kM * kN), w = random_values<T>("w", kN * kK),
+             x = random_values<T>("x", kM * kK);
+  std::vector<T> dx_one(kM * kK), dx_two(kM * kK), dx_alone(kM * kK);
+  std::vector<float> dw_one(kN * kK, 0.5f), dw_two(kN * kK, 0.5f);
+  const auto run = [&](std::vector<T>& dx, std::vector<float>& dw) {
+    multiply_nn<T>(dy, w, kM, kN, kK, false, dx);
+    multiply_tn<T>(dy, x, kM, kN, kK, dw);
+  };
+  with_threads(1, [&] { run(dx_one, dw_one); });
+  with_threads(2, [&] { run(dx_two, dw_two); });
+  for (int64_t r = 0; r < kM; ++r)
+    multiply_nn<T>(std::span(dy).subspan(r * kN, kN), w, 1, kN, kK, false, std::span(dx_alone).subspan(r * kK, kK));
+  EXPECT_TRUE(same_bits<T>(dx_two, dx_one));
+  EXPECT_TRUE(same_bits<T>(dx_alone, dx_one));
+  EXPECT_TRUE(same_bits<float>(dw_two, dw_one));
+}
+
+TEST(Matmul, GradientsHaveTheSameBitsForAnyThreadCount) {
+  for_each_isa([] {
+    gradients_ignore_threads_and_neighbours<float>();
+    gradients_ignore_threads_and_neighbours<bf16>();
+  });
+}
+
+TEST(Matmul, UnpackedRowsAreThePackedOnes) {
+  for_each_isa([] {
+    for (const Size s : kSizes) {
+      const auto w32 = random_values<float>("w", s.n * s.k);
+      const auto w16 = random_values<bf16>("w", s.n * s.k);
+      const auto p32 = packed(w32, s.n, s.k), p16 = packed(w16, s.n, s.k);
+      for (const int64_t row : {int64_t{0}, s.n / 2, s.n - 1}) {
+        Guarded<float> r32(static_cast<size_t>(s.k));
+        Guarded<bf16> r16(static_cast<size_t>(s.k));
+        unpack_row<float>(p32, s.n, s.k, row, r32.span());
+        unpack_row<bf16>(p16, s.n, s.k, row, r16.span());
+        EXPECT_TRUE(same_bits(r32.values(), std::span<const float>(w32).subspan(row * s.k, s.k)))
+            << text(s) << " row " << row;
+        EXPECT_TRUE(same_bits(r16.values(), std::span<const bf16>(w16).subspan(row * s.k, s.k)))
+            << text(s) << " row " << row;
+      }
+    }
+  });
+}
+
+/// A row of NaN or infinities stays among its own results, also where the row before it has an odd length.
+TEST(Matmul, APoisonedRowSpoilsNoOther) {
+  constexpr int64_t kM = 8, kN = 70, kK = 33;
+  for_each_isa([] {
+    auto x = random_values<bf16>("x", kM * kK);
+    const auto w = random_values<bf16>("w", kN * kK);
+    std::fill_n(x.begin() + 3 * kK, kK, to_bf16(INFINITY));
+    std::vector<float> y(kM * kN);
+    multiply_exact<bf16, float>(x, packed(w, kN, kK), {}, kM, kN, kK, false, y);
+    for (int64_t i = 0; i < kM * kN; ++i) EXPECT_EQ(std::isfinite(y[i]), i / kN != 3) << i;
+  });
+}
+
+TEST(Matmul, EmptyProductsDoNothingOrGiveTheBias) {
+  for_each_isa([] {
+    const std::vector<float> bias = {1, 2, 3};
+    Guarded<float> y(size_t{6});
+    multiply_exact<float, float>({}, packed<float>({}, 3, 0), bias, 2, 3, 0, false, y.span());
+    EXPECT_TRUE(is_close(y, {1, 2, 3, 1, 2, 3}, {}));
+    multiply_exact<float, float>({}, packed(std::vector<float>(6), 3, 2), bias, 0, 3, 2, false, {});
+    Guarded<float> dx(size_t{4});
+    multiply_nn<float>({}, {}, 2, 0, 2, false, dx.span());
+    EXPECT_TRUE(is_close(dx, {0, 0, 0, 0}, {}));
+  });
+}
+
+TEST(Matmul, RefusesBuffersOfTheWrongSize) {
+  std::vector<float> x(6), y(5);
+  EXPECT_THROW((multiply_exact<float, float>(x, packed(std::vector<float>(9), 3, 3), {}, 2, 3, 3, false, y)),
+               std::exception);
+}
+
+}  // namespace
+}  // namespace tern

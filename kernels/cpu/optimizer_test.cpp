@@ -1,0 +1,117 @@
+#include "kernels/cpu/optimizer.h"
+
+#include "kernels/kernel_testing.h"
+#include "kernels/ref/optimizer_ref.h"
+
+namespace tern {
+namespace {
+
+struct Case {
+  std::vector<float> weight, m, v;
+  explicit Case(int64_t n)
+      : weight(random_values<float>("w", n)),
+        m(random_values<float>("m", n, 0.1)),
+        v(random_values<float>("v", n, 0.01)) {
+    for (float& x : v) x = std::abs(x);
+  }
+};
+std::vector<float> gradient_of(int step, int64_t n) { return random_values<float>("g" + std::to_string(step), n); }
+
+TEST(Adamw, TenStepsMatchRefFromStateThatIsNotZero) {
+  for_each_isa([] {
+    for (const int64_t n : {1, 7, 31, 33, 1000}) {
+      const Case c(n);
+      Guarded<float> w(c.weight), m(c.m), v(c.v);
+      Guarded<bf16> compute(c.weight.size());
+      auto want_w = doubles(c.weight), want_m = doubles(c.m), want_v = doubles(c.v);
+      AdamwStep step = {.learning_rate = 1e-2,
+                        .beta1 = 0.9,
+                        .beta2 = 0.95,
+                        .epsilon = 1e-8,
+                        .weight_decay = 0.1,
+                        .step = 0,
+                        .gradient_scale = 0.7};
+      for (step.step = 1; step.step <= 10; ++step.step) {
+        const auto g = gradient_of(static_cast<int>(step.step), n);
+        adamw_step(step, g, w.span(), m.span(), v.span(), compute.span());
+        adamw_step_ref(step, doubles(g), want_w, want_m, want_v);
+      }
+      // ten steps: a few roundings of each number, the scalars' own included
+      EXPECT_TRUE(is_close(m, want_m, {.absolute = 100 * kRoundoff<float>}));
+      EXPECT_TRUE(is_close(v, want_v, {.absolute = 1e-7, .relative = 100 * kRoundoff<float>}));
+      EXPECT_TRUE(is_close(w, want_w, {.absolute = 200 * kRoundoff<float>}));
+      ASSERT_TRUE(compute.guards_intact());
+      for (size_t i = 0; i < c.weight.size(); ++i) EXPECT_EQ(compute.values()[i].bits, to_bf16(w.values()[i]).bits);
+      Guarded<float> w2(c.weight), m2(c.m), v2(c.v), w3(c.weight), m3(c.m), v3(c.v);
+      adamw_step(step, gradient_of(1, n), w2.span(), m2.span(), v2.span(), {});
+      adamw_step(step, gradient_of(1, n), w3.span(), m3.span(), v3.span(), compute.span());
+      EXPECT_TRUE(same_bits(w2.values(), w3.values()));
+    }
+  });
+}
+
+TEST(Sgd, StepsMatchRefWithAndWithoutMomentum) {
+  for_each_isa([] {
+    for (const int64_t n : {1, 7, 31, 33, 1000})
+      for (const double momentum : {0.0, 0.9}) {
+        const Case c(n);
+        Guarded<float> w(c.weight), u(momentum > 0 ? c.m : std::vector<float>{});
+        Guarded<bf16> compute(c.weight.size());
+        auto want_w = doubles(c.weight), want_u = doubles(u.values());
+        for (int step = 1; step <= 5; ++step) {
+          const SgdStep s = {.learning_rate = 0.1, .momentum = momentum, .weight_decay = 0.01, .gradient_scale = 0.5};
+          sgd_step(s, gradient_of(step, n), w.span(), u.span(), compute.span());
+          sgd_step_ref(s, doubles(gradient_of(step, n)), want_w, want_u);
+        }
+        EXPECT_TRUE(is_close(w, want_w, {.absolute = 100 * kRoundoff<float>}));
+        EXPECT_TRUE(is_close(u, want_u, {.absolute = 200 * kRoundoff<float>}));
+        ASSERT_TRUE(compute.guards_intact());
+        for (size_t i = 0; i < c.weight.size(); ++i) EXPECT_EQ(compute.values()[i].bits, to_bf16(w.values()[i]).bits);
+      }
+  });
+}
+
+// Without decay and with β = 0, AdamW moves each weight by lr·sign(g); decay alone shrinks it by lr·wd.
+TEST(AdamwRef, KnownSteps) {
+  std::vector<double> w = {1, -2}, m = {0, 0}, v = {0, 0};
+  const std::vector<double> g = {3, -0.5}, none = {0, 0};
+  AdamwStep s = {
+      .learning_rate = 0.1, .beta1 = 0, .beta2 = 0, .epsilon = 0, .weight_decay = 0, .step = 1, .gradient_scale = 1};
+  adamw_step_ref(s, g, w, m, v);
+  EXPECT_DOUBLE_EQ(w[0], 0.9);
+  EXPECT_DOUBLE_EQ(w[1], -1.9);
+  s = {.learning_rate = 0.1,
+       .beta1 = 0.9,
+       .beta2 = 0.9,
+       .epsilon = 1e-8,
+       .weight_decay = 0.5,
+       .step = 1,
+       .gradient_scale = 1};
+  m = v = {0, 0};
+  adamw_step_ref(s, none, w, m, v);
+  EXPECT_DOUBLE_EQ(w[0], 0.9 * 0.95);
+}
+
+TEST(Optimizer, ThreadsChangeNoBit) {
+  for_each_isa([] {
+    constexpr int64_t kCount = 200001;
+    const auto g = random_values<float>("g", kCount);
+    const AdamwStep step = {.learning_rate = 1e-2,
+                            .beta1 = 0.9,
+                            .beta2 = 0.95,
+                            .epsilon = 1e-8,
+                            .weight_decay = 0.1,
+                            .step = 3,
+                            .gradient_scale = 1};
+    const Case c(kCount);
+    Guarded<float> w1(c.weight), m1(c.m), v1(c.v), w2(c.weight), m2(c.m), v2(c.v);
+    with_threads(1, [&] { adamw_step(step, g, w1.span(), m1.span(), v1.span(), {}); });
+    with_threads(2, [&] { adamw_step(step, g, w2.span(), m2.span(), v2.span(), {}); });
+    EXPECT_TRUE(same_bits(w2.values(), w1.values()));
+    EXPECT_TRUE(same_bits(m2.values(), m1.values()));
+    EXPECT_TRUE(same_bits(v2.values(), v1.values()));
+  });
+}
+
+}  // namespace
+}  // namespace tern

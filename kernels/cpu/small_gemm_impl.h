@@ -1,0 +1,140 @@
+#pragma once
+// Products of tiles that lie in the cache, for *_isa.cpp files, and the transposing loads that feed them.
+
+#include "kernels/cpu/elementwise_impl.h"
+
+namespace tern::TERN_ISA_NAMESPACE {
+namespace {
+
+/// Element (row, k) of a left factor is data[row·row_stride + k·step]: row-major, or transposed.
+struct LeftFactor {
+  const float* data;
+  int64_t row_stride, step;
+};
+/// A row-major matrix.
+struct Rows {
+  float* data;
+  int64_t stride;
+};
+
+#if defined(__AVX512F__) || defined(__aarch64__)
+constexpr int kGemmRows = 6;  // 6×4 sums, 4 columns and 1 factor: 29 of 32 registers
+#else
+constexpr int kGemmRows = 2;  // 2×4 sums of 16 registers
+#endif
+
+// Unrolled by order: else the sums pass through the stack once a tile.
+template <int num_rows, int num_vectors>
+inline void gemm_tile(int64_t depth, LeftFactor a, const float* b, int64_t b_stride, float* c, int64_t c_stride,
+                      bool add) {
+  Vec sum[num_rows][num_vectors];
+#pragma GCC unroll 8
+  for (int r = 0; r < num_rows; ++r)
+#pragma GCC unroll 8
+    for (int j = 0; j < num_vectors; ++j) sum[r][j] = add ? load(c + r * c_stride + j * kLanes) : splat(0.0f);
+  for (int64_t k = 0; k < depth; ++k) {
+    Vec right[num_vectors];
+#pragma GCC unroll 8
+    for (int j = 0; j < num_vectors; ++j) right[j] = load(b + k * b_stride + j * kLanes);
+#pragma GCC unroll 8
+    for (int r = 0; r < num_rows; ++r) {
+      const Vec left = splat(a.data[r * a.row_stride + k * a.step]);
+#pragma GCC unroll 8
+      for (int j = 0; j < num_vectors; ++j) sum[r][j] = fma(left, right[j], sum[r][j]);
+    }
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < num_rows; ++r)
+#pragma GCC unroll 8
+    for (int j = 0; j < num_vectors; ++j) store(c + r * c_stride + j * kLanes, sum[r][j]);
+}
+
+template <int num_rows>
+inline void gemm_rows(int64_t cols, int64_t depth, LeftFactor a, const float* b, int64_t b_stride, float* c,
+                      int64_t c_stride, bool add) {
+  int64_t j = 0;
+  for (; j + 4 * kLanes <= cols; j += 4 * kLanes)
+    gemm_tile<num_rows, 4>(depth, a, b + j, b_stride, c + j, c_stride, add);
+  for (; j < cols; j += kLanes) gemm_tile<num_rows, 1>(depth, a, b + j, b_stride, c + j, c_stride, add);
+}
+
+/// c (rows, cols) = a·b, or += where `add`; b (depth, cols). cols is a multiple of kLanes.
+/// Order  each element is one chain of fma over depth, ascending, whatever its neighbours are.
+inline void small_gemm(int64_t rows, int64_t cols, int64_t depth, LeftFactor a, Rows b, Rows c, bool add) {
+  int64_t r = 0;
+  const auto left = [&] { return LeftFactor{a.data + r * a.row_stride, a.row_stride, a.step}; };
+  for (; r + kGemmRows <= rows; r += kGemmRows)
+    gemm_rows<kGemmRows>(cols, depth, left(), b.data, b.stride, c.data + r * c.stride, c.stride, add);
+  if constexpr (kGemmRows > 4)
+    for (; r + 4 <= rows; r += 4)
+      gemm_rows<4>(cols, depth, left(), b.data, b.stride, c.data + r * c.stride, c.stride, add);
+  if constexpr (kGemmRows > 2)
+    for (; r + 2 <= rows; r += 2)
+      gemm_rows<2>(cols, depth, left(), b.data, b.stride, c.data + r * c.stride, c.stride, add);
+  for (; r < rows; ++r) gemm_rows<1>(cols, depth, left(), b.data, b.stride, c.data + r * c.stride, c.stride, add);
+}
+
+/// Lane i of vector j becomes lane j of vector i.
+inline void transpose(Vec (&v)[kLanes]) {
+#if defined(__AVX512F__)
+  constexpr __mmask16 kAll = 0xffff;  // the unmasked forms warn of an uninitialized value in GCC 12
+  Vec t[16], u[16];
+  for (int i = 0; i < 16; i += 2) {
+    t[i] = (Vec)_mm512_maskz_unpacklo_ps(kAll, v[i], v[i + 1]);
+    t[i + 1] = (Vec)_mm512_maskz_unpackhi_ps(kAll, v[i], v[i + 1]);
+  }
+  for (int i = 0; i < 16; i += 4)
+    for (int c = 0; c < 2; ++c) {
+      u[i + 2 * c] = (Vec)_mm512_maskz_unpacklo_pd(0xff, (__m512d)t[i + c], (__m512d)t[i + 2 + c]);
+      u[i + 2 * c + 1] = (Vec)_mm512_maskz_unpackhi_pd(0xff, (__m512d)t[i + c], (__m512d)t[i + 2 + c]);
+    }
+  // Now 128-bit part p of u[4g + c] holds rows 4g … 4g+3 of column 4p + c.
+  for (int c = 0; c < 4; ++c) {
+    const __m512 a_even = _mm512_maskz_shuffle_f32x4(kAll, u[c], u[4 + c], 0x88),
+                 a_odd = _mm512_maskz_shuffle_f32x4(kAll, u[c], u[4 + c], 0xdd);
+    const __m512 b_even = _mm512_maskz_shuffle_f32x4(kAll, u[8 + c], u[12 + c], 0x88),
+                 b_odd = _mm512_maskz_shuffle_f32x4(kAll, u[8 + c], u[12 + c], 0xdd);
+    v[c] = (Vec)_mm512_maskz_shuffle_f32x4(kAll, a_even, b_even, 0x88);
+    v[4 + c] = (Vec)_mm512_maskz_shuffle_f32x4(kAll, a_odd, b_odd, 0x88);
+    v[8 + c] = (Vec)_mm512_maskz_shuffle_f32x4(kAll, a_even, b_even, 0xdd);
+    v[12 + c] = (Vec)_mm512_maskz_shuffle_f32x4(kAll, a_odd, b_odd, 0xdd);
+  }
+#else
+  const Vec low01 = __builtin_shufflevector(v[0], v[1], 0, 4, 1, 5),
+            high01 = __builtin_shufflevector(v[0], v[1], 2, 6, 3, 7);
+  const Vec low23 = __builtin_shufflevector(v[2], v[3], 0, 4, 1, 5),
+            high23 = __builtin_shufflevector(v[2], v[3], 2, 6, 3, 7);
+  v[0] = __builtin_shufflevector(low01, low23, 0, 1, 4, 5);
+  v[1] = __builtin_shufflevector(low01, low23, 2, 3, 6, 7);
+  v[2] = __builtin_shufflevector(high01, high23, 0, 1, 4, 5);
+  v[3] = __builtin_shufflevector(high01, high23, 2, 3, 6, 7);
+#endif
+}
+
+/// out (dim, out.stride) = the transpose of `count` rows of `dim` elements; a null row, and columns up to the next
+/// multiple of kLanes, read as zeros.
+template <class T>
+inline void load_transposed(const T* const* rows, int64_t count, int64_t dim, Rows out) {
+  for (int64_t j = 0; j < count; j += kLanes)
+    for (int64_t d = 0; d < dim; d += kLanes) {
+      const int64_t n = dim - d < kLanes ? dim - d : kLanes;
+      Vec v[kLanes];
+      for (int i = 0; i < kLanes; ++i)
+        v[i] = j + i < count && rows[j + i] ? load_some(rows[j + i] + d, n) : splat(0.0f);
+      transpose(v);
+      for (int64_t i = 0; i < n; ++i) store(out.data + (d + i) * out.stride + j, v[i]);
+    }
+}
+
+/// out (count, out.stride) = the rows, widened, zero behind dim; a null row is zeros.
+template <class T>
+inline void load_rows(const T* const* rows, int64_t count, int64_t dim, Rows out) {
+  for (int64_t r = 0; r < count; ++r)
+    for (int64_t d = 0; d < out.stride; d += kLanes) {
+      const int64_t n = dim - d < 0 ? 0 : dim - d < kLanes ? dim - d : kLanes;
+      store(out.data + r * out.stride + d, rows[r] ? load_some(rows[r] + d, n) : splat(0.0f));
+    }
+}
+
+}  // namespace
+}  // namespace tern::TERN_ISA_NAMESPACE

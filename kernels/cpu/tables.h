@@ -1,0 +1,20 @@
+#pragma once
+// One table of function pointers per kernel file and instruction set. NAME_table.h declares the struct and, with
+// TERN_DECLARE_TABLES, one constant per set; NAME_isa.cpp, compiled once per set, defines that constant inside its
+// namespace TERN_ISA_NAMESPACE; NAME.cpp forwards the public functions through TERN_TABLE_OF(..., active_isa()).
+// How to write one: kernels/README.md.
+
+#if defined(__x86_64__)
+#define TERN_DECLARE_TABLES(Type, name)              \
+  namespace isa_portable { extern const Type name; } \
+  namespace isa_avx512 { extern const Type name; }   \
+  namespace isa_avx512_bf16 { extern const Type name; }
+#define TERN_TABLE_OF(name, isa)                                \
+  ((isa) == ::tern::Isa::avx512_bf16 ? ::tern::isa_avx512_bf16::name \
+   : (isa) == ::tern::Isa::avx512    ? ::tern::isa_avx512::name      \
+                                     : ::tern::isa_portable::name)
+#else
+#define TERN_DECLARE_TABLES(Type, name) \
+  namespace isa_portable { extern const Type name; }
+#define TERN_TABLE_OF(name, isa) (static_cast<void>(isa), ::tern::isa_portable::name)
+#endif

@@ -1,0 +1,134 @@
+#include "kernels/dispatch.h"
+
+#include <fmt/format.h>
+
+#include <atomic>
+#include <cstdlib>
+
+#include "base/error.h"
+#include "kernels/isa_selfcheck.h"
+
+namespace tern {
+namespace {
+
+constexpr Isa kAll[] = {Isa::portable, Isa::avx512, Isa::avx512_bf16};
+
+#if defined(__x86_64__)
+constexpr bool kX86 = true;
+/// What the processor has and the operating system saves (the compiler's runtime reads both).
+bool machine_has(Isa isa) {
+  __builtin_cpu_init();
+  const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+                      __builtin_cpu_supports("fma");
+  switch (isa) {
+    case Isa::portable:
+      return true;
+    case Isa::avx512:
+      return avx512;
+    case Isa::avx512_bf16:
+      return avx512 && __builtin_cpu_supports("avx512bf16");
+  }
+  return false;
+}
+#else
+constexpr bool kX86 = false;
+bool machine_has(Isa isa) { return isa == Isa::portable; }
+#endif
+
+IsaStatus examine(Isa isa) {
+  IsaStatus s{.isa = isa,
+              .compiled = isa == Isa::portable || kX86,
+              .supported = false,
+              .self_test_passed = false,
+              .reason = ""};
+  if (!s.compiled) {
+    s.reason = "not compiled for this architecture";
+    return s;
+  }
+  s.supported = machine_has(isa);
+  if (!s.supported) {
+    s.reason = "this processor or operating system does not have it";
+    return s;
+  }
+  const std::string failure = self_test(isa);
+  s.self_test_passed = failure.empty();
+  s.reason = failure.empty() ? "passed its self-test in every thread" : "failed its self-test: " + failure;
+  return s;
+}
+
+/// Examined once, on first use; the initialization of a local static is thread-safe.
+const std::vector<IsaStatus>& statuses() {
+  static const std::vector<IsaStatus> all = [] {
+    std::vector<IsaStatus> v;
+    for (const Isa isa : kAll) v.push_back(examine(isa));
+    return v;
+  }();
+  return all;
+}
+
+bool runs(const IsaStatus& s) { return s.compiled && s.supported && s.self_test_passed; }
+
+/// The set TERN_ISA names, or the last that runs.
+Isa choose() {
+  const char* wanted = std::getenv("TERN_ISA");
+  if (wanted && *wanted) {
+    std::string known;
+    for (const IsaStatus& s : statuses()) {
+      if (name_of(s.isa) == wanted) {
+        if (runs(s)) return s.isa;
+        throw Error(ErrorKind::usage, "TERN_ISA={}: cannot run here: {}; unset it to let tern choose", wanted,
+                    s.reason);
+      }
+      known += fmt::format("{}{}", known.empty() ? "" : ", ", name_of(s.isa));
+    }
+    throw Error(ErrorKind::usage, "TERN_ISA={}: no such instruction set; known are {}", wanted, known);
+  }
+  const std::vector<Isa> available = available_isas();
+  if (available.empty())
+    throw Error(ErrorKind::bug, "kernels: even the portable kernels fail their self-test ({}); please report it",
+                statuses().front().reason);
+  return available.back();
+}
+
+std::atomic<int> active{-1};  // hidden global: every kernel call asks for it, and it cannot change while they run
+
+}  // namespace
+
+std::string_view name_of(Isa isa) {
+  switch (isa) {
+    case Isa::portable:
+      return "portable";
+    case Isa::avx512:
+      return "avx512";
+    case Isa::avx512_bf16:
+      return "avx512_bf16";
+  }
+  return "unknown";
+}
+
+Isa active_isa() {
+  const int now = active.load(std::memory_order_relaxed);
+  if (now >= 0) return static_cast<Isa>(now);
+  const Isa chosen = choose();
+  active.store(static_cast<int>(chosen), std::memory_order_relaxed);  // all threads choose the same
+  return chosen;
+}
+
+std::vector<IsaStatus> isa_report() { return statuses(); }
+
+std::vector<Isa> available_isas() {
+  std::vector<Isa> v;
+  for (const IsaStatus& s : statuses())
+    if (runs(s)) v.push_back(s.isa);
+  return v;
+}
+
+void force_isa(Isa isa) {
+  for (const IsaStatus& s : statuses())
+    if (s.isa == isa && !runs(s))
+      throw Error(ErrorKind::usage, "instruction set {} cannot run here: {}", name_of(isa), s.reason);
+  active.store(static_cast<int>(isa), std::memory_order_relaxed);
+}
+
+}  // namespace tern

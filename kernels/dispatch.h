@@ -1,0 +1,31 @@
+#pragma once
+// Which instruction set the CPU kernels run on. Each kernel source under kernels/cpu/ is compiled once per instruction
+// set; the table of one set is chosen at start: the best that the machine has, that passes its self-test against the
+// plain twins, or the one TERN_ISA names. Bits may differ between sets, never within one (DESIGN §4.1).
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tern {
+
+enum class Isa { portable, avx512, avx512_bf16 };  // in order of preference; "At the limit" adds avx2 and amx
+
+struct IsaStatus {
+  Isa isa;
+  bool compiled, supported, self_test_passed;
+  std::string reason;  // why it runs or does not
+};
+
+std::string_view name_of(Isa);
+/// The set in use. Chosen on first call (thread-safe). Errors: usage if TERN_ISA names a set that is unknown or cannot
+/// run here.
+Isa active_isa();
+/// Every set this binary knows, for `tern doctor`.
+std::vector<IsaStatus> isa_report();
+/// The sets that may run here, portable first: tests run each in turn.
+std::vector<Isa> available_isas();
+/// Switches the set for what follows. For tests and TERN_ISA; not while kernels run.
+void force_isa(Isa);
+
+}  // namespace tern

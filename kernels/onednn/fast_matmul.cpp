@@ -1,0 +1,118 @@
+#include "kernels/onednn/fast_matmul.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "kernels/cpu/matmul.h"
+#include "kernels/onednn/onednn_matmul.h"
+
+namespace tern {
+namespace {
+
+std::string describe() {
+  if (onednn_version().empty()) return "own kernels";
+  const bool f32 = onednn_can(DType::f32), half = onednn_can(DType::bf16);
+  if (f32 && half) return fmt::format("oneDNN {}", onednn_version());
+  if (f32)
+    return fmt::format("oneDNN {} for f32; own kernels for bf16, which oneDNN does not have on this processor",
+                       onednn_version());
+  return fmt::format("own kernels: oneDNN {} has none for this processor", onednn_version());
+}
+
+template <class T>
+constexpr DType kType = DTypeOf<T>::value;
+
+void check(const char* what, size_t have, int64_t rows, int64_t columns) {
+  TERN_CHECK(rows >= 0 && columns >= 0 && have == static_cast<size_t>(rows * columns), "{}: {} elements for {} × {}",
+             what, have, rows, columns);
+}
+
+}  // namespace
+
+std::string_view fast_matmul_name() {
+  static const std::string name = describe();
+  return name;
+}
+
+int64_t fast_scratch_bytes(Product product, DType dtype, int64_t m, int64_t n, int64_t k) {
+  if (m == 0 || n == 0 || k == 0) return 0;
+  if (!onednn_can(dtype)) return product == Product::forward ? packed_bytes(dtype, n, k) : 0;
+  int64_t most = 0;
+  const auto ask = [&](DType out, bool bias, bool add) {
+    most = std::max(most, onednn_scratch_bytes({product, dtype, out, bias, add, m, n, k}));
+  };
+  switch (product) {  // the most of what the calls below may ask for
+    case Product::forward:
+      for (const bool bias : {false, true}) {
+        ask(dtype, bias, false);
+        if (dtype != DType::f32) ask(DType::f32, bias, false);
+      }
+      break;
+    case Product::input_gradient:
+      for (const bool add : {false, true}) ask(dtype, false, add);
+      break;
+    case Product::weight_gradient:
+      ask(DType::f32, false, true);
+      break;
+  }
+  return most;
+}
+
+template <class T, class Out>
+void multiply_fast(std::span<const T> x, std::span<const T> w, std::span<const T> bias, int64_t m, int64_t n, int64_t k,
+                   std::span<Out> y, std::span<std::byte> scratch) {
+  check("multiply_fast: x", x.size(), m, k);
+  check("multiply_fast: w", w.size(), n, k);
+  check("multiply_fast: y", y.size(), m, n);
+  if (!bias.empty()) check("multiply_fast: bias", bias.size(), 1, n);
+  if (m == 0 || n == 0) return;
+  if (k > 0 && onednn_can(kType<T>))
+    return onednn_multiply({Product::forward, kType<T>, kType<Out>, !bias.empty(), false, m, n, k}, x.data(), w.data(),
+                           bias.data(), y.data(), scratch);
+  const auto bytes = static_cast<size_t>(packed_bytes(kType<T>, n, k));
+  TERN_CHECK(scratch.size() >= bytes, "multiply_fast: {} bytes of scratch, {} needed", scratch.size(), bytes);
+  pack_weight<T>(w, n, k, scratch.first(bytes));
+  multiply_exact<T, Out>(x, scratch.first(bytes), bias, m, n, k, false, y);
+}
+
+template <class T>
+void multiply_fast_input_gradient(std::span<const T> dy, std::span<const T> w, int64_t m, int64_t n, int64_t k,
+                                  bool add, std::span<T> dx, std::span<std::byte> scratch) {
+  check("multiply_fast_input_gradient: dy", dy.size(), m, n);
+  check("multiply_fast_input_gradient: w", w.size(), n, k);
+  check("multiply_fast_input_gradient: dx", dx.size(), m, k);
+  if (m == 0 || k == 0) return;
+  if (n > 0 && onednn_can(kType<T>))
+    return onednn_multiply({Product::input_gradient, kType<T>, kType<T>, false, add, m, n, k}, dy.data(), w.data(),
+                           nullptr, dx.data(), scratch);
+  multiply_nn<T>(dy, w, m, n, k, add, dx);
+}
+
+template <class T>
+void multiply_fast_weight_gradient(std::span<const T> dy, std::span<const T> x, int64_t m, int64_t n, int64_t k,
+                                   std::span<float> dw, std::span<std::byte> scratch) {
+  check("multiply_fast_weight_gradient: dy", dy.size(), m, n);
+  check("multiply_fast_weight_gradient: x", x.size(), m, k);
+  check("multiply_fast_weight_gradient: dw", dw.size(), n, k);
+  if (m == 0 || n == 0 || k == 0) return;
+  if (onednn_can(kType<T>))
+    return onednn_multiply({Product::weight_gradient, kType<T>, DType::f32, false, true, m, n, k}, dy.data(), x.data(),
+                           nullptr, dw.data(), scratch);
+  multiply_tn<T>(dy, x, m, n, k, dw);
+}
+
+#define TERN_INSTANTIATE(T)                                                                                           \
+  template void multiply_fast<T, float>(std::span<const T>, std::span<const T>, std::span<const T>, int64_t, int64_t, \
+                                        int64_t, std::span<float>, std::span<std::byte>);                             \
+  template void multiply_fast_input_gradient<T>(std::span<const T>, std::span<const T>, int64_t, int64_t, int64_t,    \
+                                                bool, std::span<T>, std::span<std::byte>);                            \
+  template void multiply_fast_weight_gradient<T>(std::span<const T>, std::span<const T>, int64_t, int64_t, int64_t,   \
+                                                 std::span<float>, std::span<std::byte>);
+TERN_INSTANTIATE(float)
+TERN_INSTANTIATE(bf16)
+template void multiply_fast<bf16, bf16>(std::span<const bf16>, std::span<const bf16>, std::span<const bf16>, int64_t,
+                                        int64_t, int64_t, std::span<bf16>, std::span<std::byte>);
+
+}  // namespace tern

@@ -1,0 +1,36 @@
+#pragma once
+// Matrix products for training, by oneDNN where it is built in, else by our own exact kernels (fast_matmul_name() says
+// which). Not row-invariant: oneDNN picks kernels by shape. Deterministic for equal shapes, threads and machine. Its
+// scratch memory is the caller's, so that it is counted.
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "base/dtype.h"
+
+namespace tern {
+
+/// Which of the three products of a linear layer y = x·wᵀ: forward, input gradient, weight gradient.
+enum class Product : uint8_t { forward, input_gradient, weight_gradient };
+
+std::string_view fast_matmul_name();  // "oneDNN 2.6.3" or "own kernels"
+
+/// Scratch bytes a product of this shape needs with the present number of OpenMP threads: the most over its variants
+/// (bias, add, output type). m rows, w (n, k). f32 and bf16.
+int64_t fast_scratch_bytes(Product, DType, int64_t m, int64_t n, int64_t k);
+
+/// y (m, n) = x (m, k)·wᵀ + bias (bias (n) or empty); Out is T or float.
+template <class T, class Out>
+void multiply_fast(std::span<const T> x, std::span<const T> w, std::span<const T> bias, int64_t m, int64_t n, int64_t k,
+                   std::span<Out> y, std::span<std::byte> scratch);
+/// dx (m, k) = dy (m, n)·w;  if `add`, dx +=.
+template <class T>
+void multiply_fast_input_gradient(std::span<const T> dy, std::span<const T> w, int64_t m, int64_t n, int64_t k,
+                                  bool add, std::span<T> dx, std::span<std::byte> scratch);
+/// dw (n, k) += dyᵀ·x in f32.
+template <class T>
+void multiply_fast_weight_gradient(std::span<const T> dy, std::span<const T> x, int64_t m, int64_t n, int64_t k,
+                                   std::span<float> dw, std::span<std::byte> scratch);
+
+}  // namespace tern

@@ -1,0 +1,123 @@
+#include "kernels/onednn/fast_matmul.h"
+
+#include <algorithm>
+
+#include "kernels/kernel_testing.h"
+#include "kernels/onednn/onednn_matmul.h"
+#include "kernels/ref/matmul_ref.h"
+
+namespace tern {
+namespace {
+
+struct Size {
+  int64_t m, n, k;
+};
+constexpr Size kSizes[] = {{1, 1, 1},      {7, 31, 33},    {33, 64, 7},   {64, 96, 128},
+                           {31, 1000, 33}, {130, 70, 515}, {1000, 33, 31}};
+
+template <class T>
+double largest(std::span<const T> v) {
+  double most = 0;
+  for (const T x : v) most = std::max(most, std::abs(value_of(x)));
+  return most;
+}
+template <class T>
+double largest(const std::vector<T>& v) {
+  return largest(std::span<const T>(v));
+}
+
+/// Scratch of exactly the promised size, between canaries, not aligned to anything above 16.
+struct Scratch {
+  Guarded<uint8_t> bytes;
+  Scratch(Product p, DType t, Size s) : bytes(static_cast<size_t>(fast_scratch_bytes(p, t, s.m, s.n, s.k))) {}
+  std::span<std::byte> span() { return std::as_writable_bytes(bytes.span()); }
+};
+
+/// A sum of `count` products of numbers up to a and b, in f32 and any order, then the additions and one last rounding.
+template <class Out>
+Tolerance sum_error(int64_t count, double a, double b, double others) {
+  const double nu = static_cast<double>(count + 4) * kRoundoff<float>;
+  return {.absolute = nu / (1 - nu) * (static_cast<double>(count) * a * b + others),
+          .relative = sizeof(Out) == 2 ? kRoundoff<Out> : 0};
+}
+
+template <class T, class Out>
+void forward_matches(Size s) {
+  const auto x = random_values<T>("x", s.m * s.k), w = random_values<T>("w", s.n * s.k);
+  for (const bool with_bias : {false, true}) {
+    const auto bias = random_values<T>("bias", with_bias ? s.n : 0, 10);
+    std::vector<double> want(static_cast<size_t>(s.m * s.n));
+    multiply_ref(doubles(x), doubles(w), doubles(bias), s.m, s.n, s.k, false, want);
+    Scratch scratch(Product::forward, DTypeOf<T>::value, s);
+    Guarded<Out> y(want.size()), again(want.size());
+    multiply_fast<T, Out>(x, w, bias, s.m, s.n, s.k, y.span(), scratch.span());
+    EXPECT_TRUE(is_close(y, want, sum_error<Out>(s.k, largest(x), largest(w), largest(bias)))) << "bias " << with_bias;
+    multiply_fast<T, Out>(x, w, bias, s.m, s.n, s.k, again.span(), scratch.span());
+    EXPECT_TRUE(same_bits(again.values(), y.values())) << "the same call again";
+    EXPECT_TRUE(scratch.bytes.guards_intact()) << "scratch is larger than promised";
+  }
+}
+
+template <class T>
+void gradients_match(Size s) {
+  const auto dy = random_values<T>("dy", s.m * s.n), w = random_values<T>("w", s.n * s.k),
+             x = random_values<T>("x", s.m * s.k);
+  for (const bool add : {false, true}) {
+    const auto old = random_values<T>("dx", s.m * s.k, 10);
+    auto want = doubles(old);
+    multiply_nn_ref(doubles(dy), doubles(w), s.m, s.n, s.k, add, want);
+    Scratch scratch(Product::input_gradient, DTypeOf<T>::value, s);
+    Guarded<T> dx = add ? Guarded<T>(old) : Guarded<T>(old.size());
+    multiply_fast_input_gradient<T>(dy, w, s.m, s.n, s.k, add, dx.span(), scratch.span());
+    EXPECT_TRUE(is_close(dx, want, sum_error<T>(s.n, largest(dy), largest(w), largest(old))))
+        << "input gradient, add " << add;
+    EXPECT_TRUE(scratch.bytes.guards_intact()) << "scratch is larger than promised";
+  }
+  const auto old = random_values<float>("dw", s.n * s.k, 10);
+  auto want = doubles(old);
+  multiply_tn_ref(doubles(dy), doubles(x), s.m, s.n, s.k, want);
+  Scratch scratch(Product::weight_gradient, DTypeOf<T>::value, s);
+  Guarded<float> dw(old), again(old);
+  multiply_fast_weight_gradient<T>(dy, x, s.m, s.n, s.k, dw.span(), scratch.span());
+  EXPECT_TRUE(is_close(dw, want, sum_error<float>(s.m, largest(dy), largest(x), largest(old)))) << "weight gradient";
+  multiply_fast_weight_gradient<T>(dy, x, s.m, s.n, s.k, again.span(), scratch.span());
+  EXPECT_TRUE(same_bits(again.values(), dw.values())) << "the same call again";
+  EXPECT_TRUE(scratch.bytes.guards_intact()) << "scratch is larger than promised";
+}
+
+TEST(FastMatmul, MatchesRefOnOddTailsAndRepeatsItsBits) {
+  EXPECT_FALSE(fast_matmul_name().empty());
+  for (const Size s : kSizes) {
+    SCOPED_TRACE(testing::Message() << fast_matmul_name() << ": m " << s.m << ", n " << s.n << ", k " << s.k
+                                    << ", TERN_TEST_SEED=" << test_seed());
+    forward_matches<float, float>(s);
+    forward_matches<bf16, bf16>(s);
+    forward_matches<bf16, float>(s);
+    gradients_match<float>(s);
+    gradients_match<bf16>(s);
+  }
+}
+
+TEST(FastMatmul, EmptyProductsAreLegal) {
+  std::vector<float> y = {5, 5}, w(4), dw = {1, 2, 3, 4}, dx(0);
+  EXPECT_EQ(fast_scratch_bytes(Product::forward, DType::f32, 0, 2, 2), 0);
+  multiply_fast<float, float>({}, w, {}, 0, 2, 2, {}, {});
+  multiply_fast_weight_gradient<float>({}, {}, 0, 2, 2, dw, {});
+  EXPECT_EQ(dw, (std::vector<float>{1, 2, 3, 4}));
+}
+
+TEST(FastMatmul, TooLittleScratchIsRefused) {
+  constexpr Size kSize = {64, 96, 128};
+  for (const DType t : {DType::f32, DType::bf16}) {
+    const int64_t bytes = fast_scratch_bytes(Product::forward, t, kSize.m, kSize.n, kSize.k);
+    EXPECT_GE(bytes, 0);
+    if (bytes == 0) continue;
+    if (t != DType::f32) continue;
+    std::vector<float> x(kSize.m * kSize.k), w(kSize.n * kSize.k), y(kSize.m * kSize.n);
+    std::vector<std::byte> scratch(bytes - 1);
+    EXPECT_THROW((multiply_fast<float, float>(x, w, {}, kSize.m, kSize.n, kSize.k, y, scratch)), std::exception);
+  }
+}
+
+}  // namespace
+}  // namespace tern

@@ -1,0 +1,34 @@
+#pragma once
+// The part of fast_matmul that speaks to oneDNN. Two sources implement it, CMake picks one: onednn_matmul.cpp, or
+// onednn_missing.cpp where the library is not built in.
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "base/dtype.h"
+#include "kernels/onednn/fast_matmul.h"
+
+namespace tern {
+
+/// One product, by everything that oneDNN's choice of kernel depends on (besides the number of threads).
+struct OnednnProduct {
+  Product product;
+  DType dtype, out;  // of both operands and the bias; of the result
+  bool bias, add;
+  int64_t m, n, k;  // of the linear layer: x (m, k), w (n, k), y (m, n)
+  friend auto operator<=>(const OnednnProduct&, const OnednnProduct&) = default;
+};
+
+/// "2.6.3", or empty if not built in.
+std::string_view onednn_version();
+/// Whether it multiplies this type on this machine (bf16 wants AVX-512).
+bool onednn_can(DType);
+int64_t onednn_scratch_bytes(const OnednnProduct&);
+/// result = a·b (+ bias) (+ result), with a, b: forward x, w; input gradient dy, w; weight gradient dy, x.
+void onednn_multiply(const OnednnProduct&, const void* a, const void* b, const void* bias, void* result,
+                     std::span<std::byte> scratch);
+
+}  // namespace tern

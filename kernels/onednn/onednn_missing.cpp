@@ -1,0 +1,13 @@
+#include "base/error.h"
+#include "kernels/onednn/onednn_matmul.h"
+
+namespace tern {
+
+std::string_view onednn_version() { return {}; }
+bool onednn_can(DType) { return false; }
+int64_t onednn_scratch_bytes(const OnednnProduct&) { throw Error(ErrorKind::bug, "oneDNN is not built in"); }
+void onednn_multiply(const OnednnProduct&, const void*, const void*, const void*, void*, std::span<std::byte>) {
+  throw Error(ErrorKind::bug, "oneDNN is not built in");
+}
+
+}  // namespace tern

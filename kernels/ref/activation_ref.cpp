@@ -1,0 +1,75 @@
+#include "kernels/ref/activation_ref.h"
+
+#include <cmath>
+#include <numbers>
+
+namespace tern {
+namespace {
+const double kGelu = std::sqrt(2 / std::numbers::pi);
+constexpr double kGeluCube = 0.044715;
+}  // namespace
+
+double activation_value_ref(Activation act, double x) {
+  switch (act) {
+    case Activation::silu:
+      return x / (1 + std::exp(-x));
+    case Activation::gelu_erf:
+      return x * 0.5 * std::erfc(-x / std::numbers::sqrt2);
+    case Activation::gelu_tanh:
+      return x / (1 + std::exp(-2 * kGelu * (x + kGeluCube * x * x * x)));  // ½(1+tanh u) = σ(2u)
+    case Activation::relu:
+      return x > 0 ? x : 0;
+  }
+  return 0;
+}
+
+// silu: s = σ(x), s' = s(1-s), so s + x·s(1-s).   gelu_erf: x·Φ(x), so Φ + x·φ.
+// gelu_tanh: x·s(v), v = 2u = 2c(x + 0.044715x³), so s + x·s(1-s)·2c(1 + 3·0.044715x²).
+double activation_slope_ref(Activation act, double x) {
+  switch (act) {
+    case Activation::silu: {
+      const double s = 1 / (1 + std::exp(-x));
+      return s + x * s * (1 - s);
+    }
+    case Activation::gelu_erf: {
+      const double density = std::exp(-x * x / 2) / std::sqrt(2 * std::numbers::pi);
+      return 0.5 * std::erfc(-x / std::numbers::sqrt2) + x * density;
+    }
+    case Activation::gelu_tanh: {
+      const double s = 1 / (1 + std::exp(-2 * kGelu * (x + kGeluCube * x * x * x)));
+      return s + x * s * (1 - s) * 2 * kGelu * (1 + 3 * kGeluCube * x * x);
+    }
+    case Activation::relu:
+      return x > 0 ? 1 : 0;
+  }
+  return 0;
+}
+
+void gated_activation_ref(Activation act, int64_t hidden, std::span<const double> gate_up, std::span<double> y) {
+  const auto h = static_cast<size_t>(hidden);
+  for (size_t i = 0; i < y.size(); ++i) {
+    const size_t gate = i / h * 2 * h + i % h, up = gate + h;
+    y[i] = activation_value_ref(act, gate_up[gate]) * gate_up[up];
+  }
+}
+
+void gated_activation_backward_ref(Activation act, int64_t hidden, std::span<const double> gate_up,
+                                   std::span<const double> dy, std::span<double> dgate_up) {
+  const auto h = static_cast<size_t>(hidden);
+  for (size_t i = 0; i < dy.size(); ++i) {
+    const size_t gate = i / h * 2 * h + i % h, up = gate + h;
+    dgate_up[gate] = dy[i] * gate_up[up] * activation_slope_ref(act, gate_up[gate]);
+    dgate_up[up] = dy[i] * activation_value_ref(act, gate_up[gate]);
+  }
+}
+
+void activation_ref(Activation act, std::span<const double> x, std::span<double> y) {
+  for (size_t i = 0; i < x.size(); ++i) y[i] = activation_value_ref(act, x[i]);
+}
+
+void activation_backward_ref(Activation act, std::span<const double> x, std::span<const double> dy,
+                             std::span<double> dx) {
+  for (size_t i = 0; i < x.size(); ++i) dx[i] = dy[i] * activation_slope_ref(act, x[i]);
+}
+
+}  // namespace tern

@@ -1,0 +1,84 @@
+#include "kernels/ref/attention_ref.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+namespace tern {
+namespace {
+
+int64_t first_visible(const AttentionShape& shape, int64_t position) {
+  return shape.window > 0 ? std::max<int64_t>(0, position - shape.window + 1) : 0;
+}
+
+double dot(const double* a, const double* b, int64_t n) {
+  double sum = 0;
+  for (int64_t i = 0; i < n; ++i) sum += a[i] * b[i];
+  return sum;
+}
+
+}  // namespace
+
+void attention_forward_ref(const AttentionShape& shape, std::span<const AttentionSequence<double>> sequences,
+                           const double* q, double* out, std::span<double> lse) {
+  const int64_t group = shape.heads / shape.kv_heads, dim = shape.head_dim;
+  std::vector<double> scores;
+  for (const AttentionSequence<double>& s : sequences)
+    for (int64_t i = 0; i < s.query_count; ++i)
+      for (int64_t h = 0; h < shape.heads; ++h) {
+        const int64_t row = s.query_begin + i, position = s.num_keys - s.query_count + i;
+        const int64_t first = first_visible(shape, position), offset = h / group * dim;
+        const auto row_of = [&](const double* const* pages, int64_t j) {
+          return pages[j / s.page_tokens] + j % s.page_tokens * shape.kv_stride + offset;
+        };
+        scores.clear();
+        for (int64_t j = first; j <= position; ++j)
+          scores.push_back(shape.scale * dot(q + row * shape.q_stride + h * dim, row_of(s.key_pages, j), dim));
+        const double top = *std::max_element(scores.begin(), scores.end());
+        double sum = 0;
+        for (const double score : scores) sum += std::exp(score - top);
+        double* y = out + row * shape.out_stride + h * dim;
+        std::fill(y, y + dim, 0.0);
+        for (int64_t j = first; j <= position; ++j) {
+          const double p = std::exp(scores[static_cast<size_t>(j - first)] - top) / sum;
+          for (int64_t d = 0; d < dim; ++d) y[d] += p * row_of(s.value_pages, j)[d];
+        }
+        if (!lse.empty()) lse[static_cast<size_t>(row * shape.heads + h)] = top + std::log(sum);
+      }
+}
+
+// out_i = Σ_j P_ij v_j, P_ij = exp(s_ij - lse_i), s_ij = scale·q_i·k_j, lse_i = log Σ_j exp(s_ij).
+//   dv_j = Σ_i P_ij dout_i;  dP_ij = dout_i·v_j;  ∂P_ij/∂s_il = P_ij(δ_jl - P_il), so
+//   dS_il = P_il (dP_il - Σ_j P_ij dP_ij), and Σ_j P_ij dP_ij = dout_i·Σ_j P_ij v_j = dout_i·out_i = D_i.
+//   dq_i = scale Σ_j dS_ij k_j;  dk_j = scale Σ_i dS_ij q_i.
+void attention_backward_ref(const AttentionShape& shape, std::span<const int64_t> starts, const double* q,
+                            const double* k, const double* v, const double* out, const double* dout,
+                            std::span<const double> lse, double* dq, double* dk, double* dv) {
+  const int64_t group = shape.heads / shape.kv_heads, dim = shape.head_dim;
+  for (size_t s = 0; s + 1 < starts.size(); ++s) {
+    for (int64_t row = starts[s]; row < starts[s + 1]; ++row) {
+      std::fill_n(dq + row * shape.q_stride, shape.heads * dim, 0.0);
+      std::fill_n(dk + row * shape.kv_stride, shape.kv_heads * dim, 0.0);
+      std::fill_n(dv + row * shape.kv_stride, shape.kv_heads * dim, 0.0);
+    }
+    for (int64_t i = starts[s]; i < starts[s + 1]; ++i)
+      for (int64_t h = 0; h < shape.heads; ++h) {
+        const double* q_i = q + i * shape.q_stride + h * dim;
+        const double* dout_i = dout + i * shape.out_stride + h * dim;
+        const double delta = dot(dout_i, out + i * shape.out_stride + h * dim, dim);
+        for (int64_t j = starts[s] + first_visible(shape, i - starts[s]); j <= i; ++j) {
+          const int64_t at = j * shape.kv_stride + h / group * dim;
+          const double p =
+              std::exp(shape.scale * dot(q_i, k + at, dim) - lse[static_cast<size_t>(i * shape.heads + h)]);
+          const double ds = p * (dot(dout_i, v + at, dim) - delta);
+          for (int64_t d = 0; d < dim; ++d) {
+            dv[at + d] += p * dout_i[d];
+            dk[at + d] += shape.scale * ds * q_i[d];
+            dq[i * shape.q_stride + h * dim + d] += shape.scale * ds * k[at + d];
+          }
+        }
+      }
+  }
+}
+
+}  // namespace tern

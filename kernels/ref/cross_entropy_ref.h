@@ -1,0 +1,17 @@
+#pragma once
+// The plain twin of kernels/cpu/cross_entropy.h, in doubles.
+
+#include <cstdint>
+#include <span>
+
+namespace tern {
+
+/// losses[r] = log Σ exp(logits) - logits[target]; logits become scale·weight·(softmax - onehot(target)). Rows with
+/// target < 0: zero. weights (rows) or empty.
+void cross_entropy_forward_backward_ref(int64_t vocab, std::span<const int32_t> targets,
+                                        std::span<const double> weights, double scale, std::span<double> logits,
+                                        std::span<double> losses);
+void cross_entropy_ref(int64_t vocab, std::span<const int32_t> targets, std::span<const double> logits,
+                       std::span<double> losses);
+
+}  // namespace tern

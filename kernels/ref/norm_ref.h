@@ -1,0 +1,25 @@
+#pragma once
+// Plain twins of kernels/cpu/norm.h: doubles, one loop per symbol of the formula. They judge the fast kernels and
+// compute f64.
+
+#include <span>
+
+namespace tern {
+
+/// Shapes, aliasing and formulas as in kernels/cpu/norm.h.
+void rms_norm_ref(std::span<const double> x, std::span<const double> w, double eps, std::span<double> y,
+                  std::span<double> rstd);
+void rms_norm_backward_input_ref(std::span<const double> dy, std::span<const double> x, std::span<const double> w,
+                                 std::span<const double> rstd, std::span<double> dx, bool add);
+void rms_norm_backward_weight_ref(std::span<const double> dy, std::span<const double> x, std::span<const double> rstd,
+                                  std::span<double> dw);
+
+void layer_norm_ref(std::span<const double> x, std::span<const double> w, std::span<const double> b, double eps,
+                    std::span<double> y, std::span<double> mean, std::span<double> rstd);
+void layer_norm_backward_input_ref(std::span<const double> dy, std::span<const double> x, std::span<const double> w,
+                                   std::span<const double> mean, std::span<const double> rstd, std::span<double> dx,
+                                   bool add);
+void layer_norm_backward_weight_ref(std::span<const double> dy, std::span<const double> x, std::span<const double> mean,
+                                    std::span<const double> rstd, std::span<double> dw, std::span<double> db);
+
+}  // namespace tern

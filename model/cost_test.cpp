@@ -1,0 +1,110 @@
+// Counted bytes equal the closed forms of spec/unit_cost.h, to the byte (DESIGN §4.5).
+
+#include <fmt/format.h>
+
+#include "kernels/onednn/fast_matmul.h"
+#include "model/model_testing.h"
+
+namespace tern {
+namespace {
+
+struct Counted {
+  int64_t kept, peak;  // bytes still there after the call, and the most while it ran, above what was there before
+};
+
+Counted count(Arena& arena, const std::function<void()>& call) {
+  const int64_t before = arena.current_total();
+  arena.reset_peak();
+  call();
+  return {arena.current_total() - before, arena.peak_total() - before};
+}
+
+void expect_unit(const ModelSpec& spec, int index, const Rows& rows, DType dtype, Multiply multiply) {
+  Arena arena;
+  const Compute c{arena, multiply};
+  const auto T = static_cast<int64_t>(rows.tokens.size());
+  const Unit& unit = spec.units[static_cast<size_t>(index)];
+  const UnitCost cost =
+      unit_cost(unit, {.tokens = T, .attended_pairs = 0, .dtype = dtype, .scratch = scratch_bytes(multiply, dtype)});
+  const ModelWeights weights = random_weights(spec, dtype, arena, 1);
+  ModelWeights gradients = zero_gradients(spec, dtype, arena);
+  const Tensor x = arena.zeros(dtype, {T, spec.width}, MemoryClass::activations);
+  const Tensor dy = arena.zeros(dtype, {T, spec.width}, MemoryClass::activations);
+  const std::vector<int32_t> targets = random_tokens(T, spec.vocab, 5);
+  const bool is_head = std::holds_alternative<HeadSpec>(unit.spec), is_embed = index == 0;
+  SCOPED_TRACE(fmt::format("unit {}, {} tokens, {}, {}", index, T, name_of(dtype),
+                           multiply == Multiply::fast ? "fast" : "exact"));
+
+  UnitSaved saved;
+  Tensor y, dx;
+  const Counted unsaved = count(arena, [&] {
+    if (is_head)
+      head_losses(spec, weights, x, targets, c);
+    else
+      y = unit_forward(spec, weights, index, rows, x, nullptr, nullptr, c);
+  });
+  EXPECT_EQ(unsaved.kept, cost.output_bytes) << "forward without saving";
+  EXPECT_EQ(unsaved.peak, cost.output_bytes + cost.unsaved_workspace) << "forward without saving";
+  y = {};
+
+  const Counted forward = count(arena, [&] {
+    if (is_head)
+      head_forward_loss(spec, weights, rows, x, targets, 1, saved.emplace<HeadSaved>(), gradients, c);
+    else
+      y = unit_forward(spec, weights, index, rows, x, &saved, nullptr, c);
+  });
+  EXPECT_EQ(forward.kept, cost.output_bytes + cost.saved_bytes) << "forward";
+  EXPECT_EQ(forward.peak, forward.kept + cost.forward_workspace) << "forward";
+
+  if (!is_embed) {
+    const Counted input = count(arena, [&] { dx = unit_backward_input(spec, weights, index, rows, dy, saved, c); });
+    EXPECT_EQ(input.kept, dx.bytes() + cost.left_bytes) << "backward_input";
+    EXPECT_EQ(input.peak, input.kept + cost.backward_input_workspace) << "backward_input";
+  }
+  const Counted weight =
+      count(arena, [&] { unit_backward_weight(spec, weights, index, rows, dy, saved, gradients, c); });
+  EXPECT_EQ(weight.kept, 0) << "backward_weight";
+  EXPECT_EQ(weight.peak, cost.backward_weight_workspace) << "backward_weight";
+}
+
+TEST(UnitCost, CountedBytesEqualTheClosedFormsToTheByte) {
+  for_each_variant([](const std::string& variant, const ModelSpec& spec) {
+    SCOPED_TRACE(variant);
+    const RopeTable rope = rope_table(spec.rope, 256, 256);
+    for (const int64_t T : {1, 17, 128, 150}) {  // 150: a head's tile and a tail
+      const std::vector<int32_t> tokens = random_tokens(T, spec.vocab, 3);
+      const Rows rows = make_rows(tokens, {0, T / 3, T}, &rope);
+      for (const DType dtype : {DType::f32, DType::bf16, DType::f64})
+        for (const Multiply multiply : {Multiply::exact, Multiply::fast}) {
+          // Each new shape costs oneDNN a compilation; f64 has one multiplier.
+          if (multiply == Multiply::fast && (dtype == DType::f64 || T == 1 || T == 128)) continue;
+          for (int unit = 0; unit < static_cast<int>(spec.units.size()); ++unit)
+            if (spec.units[static_cast<size_t>(unit)].layer < 1)
+              expect_unit(spec, unit, rows, dtype, multiply);  // layers are alike
+        }
+    }
+  });
+}
+
+TEST(UnitCost, WeightsAndGradientsTakeThePredictedBytes) {
+  for_each_variant([](const std::string& variant, const ModelSpec& spec) {
+    SCOPED_TRACE(variant);
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f64}) {
+      Arena arena;
+      UnitCost sum;
+      for (const Unit& unit : spec.units) {
+        const UnitCost cost = unit_cost(unit, {.tokens = 0, .attended_pairs = 0, .dtype = dtype, .scratch = {}});
+        sum.parameters += cost.parameters, sum.parameter_bytes += cost.parameter_bytes,
+            sum.gradient_bytes += cost.gradient_bytes;
+      }
+      const ModelWeights weights = random_weights(spec, dtype, arena, 1);
+      const ModelWeights gradients = zero_gradients(spec, dtype, arena);
+      EXPECT_EQ(arena.current()[static_cast<size_t>(MemoryClass::weights)], sum.parameter_bytes);
+      EXPECT_EQ(arena.current()[static_cast<size_t>(MemoryClass::gradients)], sum.gradient_bytes);
+      EXPECT_EQ(sum.parameters, num_parameters(spec));
+    }
+  });
+}
+
+}  // namespace
+}  // namespace tern

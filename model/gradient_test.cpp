@@ -1,0 +1,125 @@
+// Finite differences in f64 of every unit, in every variant, along random directions of the input and of every weight.
+
+#include "model/model_testing.h"
+
+namespace tern {
+namespace {
+
+constexpr uint64_t kSeed = 20260101;
+constexpr double kStep = 1e-5;       // central: error ~ h² of third derivatives + 1e-16/h ≈ 1e-10
+constexpr double kTolerance = 2e-7;  // of the gradient's norm along a unit direction, kinks of relu aside
+
+double dot(const Tensor& a, const Tensor& b) {
+  double sum = 0;
+  for (int64_t i = 0; i < a.count(); ++i) sum += element(a, i) * element(b, i);
+  return sum;
+}
+
+// f along t + s·direction at s = ±h.
+double slope(const Tensor& t, const Tensor& direction, const std::function<double()>& f) {
+  Arena arena;
+  const Tensor before = arena.allocate(DType::f64, t.shape(), MemoryClass::staging);
+  std::memcpy(before.data(), t.data(), static_cast<size_t>(t.bytes()));
+  double value[2];
+  for (const int side : {0, 1}) {
+    for (int64_t i = 0; i < t.count(); ++i)
+      set_element(t, i, element(before, i) + (side ? kStep : -kStep) * element(direction, i));
+    value[side] = f();
+  }
+  std::memcpy(t.data(), before.data(), static_cast<size_t>(t.bytes()));
+  return (value[1] - value[0]) / (2 * kStep);
+}
+
+void expect_gradient(const std::string& what, const Tensor& t, const Tensor& gradient,
+                     const std::function<double()>& f) {
+  Arena arena;
+  const Tensor direction = arena.allocate(DType::f64, t.shape(), MemoryClass::staging);
+  for (uint64_t round = 0; round < 3; ++round) {
+    fill_normal(direction, 1, kSeed + round + hash_name(what));
+    const double want = slope(t, direction, f), got = dot(gradient, direction);
+    const double scale = std::sqrt(dot(gradient, gradient)) + std::abs(want);
+    EXPECT_GT(scale, 0) << what << ": nothing flows here, so nothing is tested";
+    EXPECT_LE(std::abs(got - want), kTolerance * scale)
+        << what << ": derivative " << want << ", gradient gives " << got;
+  }
+}
+
+TEST(UnitGradients, AgreeWithFiniteDifferencesInEveryVariant) {
+  for_each_variant([](const std::string& variant, const ModelSpec& spec) {
+    SCOPED_TRACE(variant);
+    Arena arena;
+    arena.set_poison(true);
+    const Compute c{arena};
+    const std::vector<int32_t> tokens = random_tokens(17, spec.vocab, kSeed);
+    const RopeTable rope = rope_table(spec.rope, 32, 32);
+    const Rows rows = make_rows(tokens, {0, 6, 7, 17}, &rope);  // packed: 6, 1 and 10 tokens
+    ModelWeights weights = random_weights(spec, DType::f64, arena, kSeed);
+    const int head = static_cast<int>(spec.units.size()) - 1;
+    const Tensor x = arena.allocate(DType::f64, {17, spec.width}, MemoryClass::activations);
+    const Tensor dy = arena.allocate(DType::f64, {17, spec.width}, MemoryClass::activations);
+    fill_normal(x, 1, kSeed + 1);
+    fill_normal(dy, 1, kSeed + 2);
+    std::vector<int32_t> targets = random_tokens(17, spec.vocab, kSeed + 3);
+    targets[5] = targets[16] = -1;
+
+    for (int unit = 0; unit <= head; ++unit) {
+      ModelWeights gradients = zero_gradients(spec, DType::f64, arena);
+      UnitSaved saved;
+      Tensor dx;
+      std::function<double()> f;
+      if (unit == head) {
+        f = [&] {
+          double sum = 0;
+          for (const double loss : head_losses(spec, weights, x, targets, c)) sum += loss;
+          return 0.7 * sum;
+        };
+        const double loss =
+            head_forward_loss(spec, weights, rows, x, targets, 0.7, saved.emplace<HeadSaved>(), gradients, c);
+        EXPECT_NEAR(0.7 * loss, f(), 1e-12 * std::abs(loss));
+      } else {
+        f = [&, unit] { return dot(unit_forward(spec, weights, unit, rows, x, nullptr, nullptr, c), dy); };
+        unit_forward(spec, weights, unit, rows, x, &saved, nullptr, c);
+      }
+      if (unit > 0) dx = unit_backward_input(spec, weights, unit, rows, unit == head ? Tensor{} : dy, saved, c);
+      unit_backward_weight(spec, weights, unit, rows, dy, saved, gradients, c);
+
+      if (unit > 0) expect_gradient("input of unit " + std::to_string(unit), x, dx, f);
+      std::vector<Tensor*> w = tensors(spec, weights), g = tensors(spec, gradients);
+      const std::vector<ParameterInfo> infos = parameters(spec);
+      for (size_t i = 0; i < infos.size(); ++i) {
+        const bool tied_here = unit == head && spec.head().tied && infos[i].name == "embed.tokens";
+        if (infos[i].unit == unit || tied_here)
+          expect_gradient(infos[i].name, *w[i], *g[i], f);
+        else
+          EXPECT_EQ(dot(*g[i], *g[i]), 0) << infos[i].name << " is not of unit " << unit;
+      }
+    }
+  });
+}
+
+TEST(UnitGradients, OfTheWholeModelAgreeWithFiniteDifferences) {
+  for_each_variant([](const std::string& variant, const ModelSpec& spec) {
+    SCOPED_TRACE(variant);
+    Arena arena;
+    const Compute c{arena};
+    const std::vector<int32_t> tokens = random_tokens(11, spec.vocab, kSeed + 9);
+    const RopeTable rope = rope_table(spec.rope, 32, 32);
+    const Rows rows = make_rows(tokens, {0, 4, 11}, &rope);
+    std::vector<int32_t> targets = random_tokens(11, spec.vocab, kSeed + 10);
+    ModelWeights weights = random_weights(spec, DType::f64, arena, kSeed + 11),
+                 gradients = zero_gradients(spec, DType::f64, arena);
+    add_gradients(spec, weights, rows, targets, 0.1, gradients, c);
+    const auto f = [&] {
+      double sum = 0;
+      for (const double loss : head_losses(spec, weights, model_forward(spec, weights, rows, nullptr, c), targets, c))
+        sum += loss;
+      return 0.1 * sum;
+    };
+    std::vector<Tensor*> w = tensors(spec, weights), g = tensors(spec, gradients);
+    const std::vector<ParameterInfo> infos = parameters(spec);
+    for (size_t i = 0; i < infos.size(); ++i) expect_gradient(infos[i].name, *w[i], *g[i], f);
+  });
+}
+
+}  // namespace
+}  // namespace tern

@@ -1,0 +1,136 @@
+#include <algorithm>
+#include <type_traits>
+
+#include "model/linear.h"
+#include "model/ops.h"
+#include "model/unit_impl.h"
+#include "spec/unit_cost.h"
+
+namespace tern {
+
+namespace {
+
+Tensor view_or_none(const Tensor& t, int64_t begin, int64_t end) {
+  return t.empty() ? Tensor{} : t.rows_view(begin, end);
+}
+
+double sum_of(const Tensor& losses) {
+  double sum = 0;
+  ops::by_dtype(losses.dtype(), [&]<class T>() {
+    if constexpr (!std::is_same_v<T, bf16>)
+      for (const T loss : losses.span<T>()) sum += loss;
+  });
+  return sum;
+}
+
+// A whole tile and the last one may need different scratch.
+int64_t widest_tile(const Linear& projection, int64_t T, DType dtype, Multiply multiply) {
+  const int64_t tile = std::min(T, kHeadTile), tail = T % kHeadTile;
+  const ScratchBytes bytes = scratch_bytes(multiply, dtype);
+  if (!bytes || tail == 0 || !projection.packed.empty()) return tile;
+  const auto of = [&](int64_t m) { return bytes(0, m, projection.out, projection.in); };
+  return of(tail) > of(tile) ? tail : tile;
+}
+
+}  // namespace
+
+// n = norm(x),  z = n·Wᵀ,  L = Σ_t (log Σ_v exp z_tv - z_t,target)
+// dz = scale·(softmax(z) - onehot(target)),  dn = dz·W,  dW += dzᵀ·n, tile by tile of rows in ascending order
+double head_forward_loss(const ModelSpec& spec, const ModelWeights& weights, const Rows&, const Tensor& x,
+                         std::span<const int32_t> targets, double scale, HeadSaved& saved, ModelWeights& gradients,
+                         const Compute& c) {
+  const HeadSpec& u = spec.head();
+  const HeadWeights& w = weights.head;
+  const int64_t T = x.rows(), D = u.width;
+  const DType dtype = x.dtype(), sums = ops::sum_dtype(dtype);
+  TERN_CHECK(static_cast<int64_t>(targets.size()) == T, "head: {} targets for {} rows", targets.size(), T);
+  const NormStatistics stats = allocate_statistics(u.norm, T, dtype, c);
+  saved = {.x_TD = x,
+           .mean_T = stats.mean_T,
+           .rstd_T = stats.rstd_T,
+           .dnormed_TD = c.arena.allocate(dtype, {T, D}, MemoryClass::activations)};
+  if (T == 0) return 0;
+
+  const int64_t rows = std::min(T, kHeadTile);
+  const Tensor normed_tile = c.arena.allocate(dtype, {rows, D}, MemoryClass::workspace);
+  const Tensor logits_tile = c.arena.allocate(sums, {rows, u.vocab}, MemoryClass::workspace);
+  const Tensor rounded_tile =
+      dtype == sums ? Tensor{} : c.arena.allocate(dtype, {rows, u.vocab}, MemoryClass::workspace);
+  const Tensor scratch = forward_scratch(w.projection, widest_tile(w.projection, T, dtype, c.multiply), dtype, c);
+  std::vector<std::byte> loss_bytes(static_cast<size_t>(rows * size_of(sums)));
+  double loss = 0;
+  for (int64_t begin = 0; begin < T; begin += rows) {
+    const int64_t end = std::min(begin + rows, T), m = end - begin;
+    const auto target = targets.subspan(static_cast<size_t>(begin), static_cast<size_t>(m));
+    const Tensor normed = normed_tile.rows_view(0, m), logits = logits_tile.rows_view(0, m);
+    const Tensor losses = Tensor::borrow(sums, {m}, loss_bytes.data());
+    ops::norm(u.norm, w.norm, x.rows_view(begin, end), normed, view_or_none(stats.mean_T, begin, end),
+              stats.rstd_T.rows_view(begin, end));
+    linear_forward(w.projection, normed, logits, scratch, c);
+    ops::cross_entropy_forward_backward(target, scale, logits, losses);
+    loss += sum_of(losses);
+
+    Tensor dlogits = logits;
+    if (!rounded_tile.empty()) ops::round_to(logits, dlogits = rounded_tile.rows_view(0, m));
+    linear_backward_input(w.projection, dlogits, saved.dnormed_TD.rows_view(begin, end), c);
+    linear_backward_weight(dlogits, normed, gradients.head.projection, c);
+  }
+  return loss;
+}
+
+// dx = norm'(dn)
+Tensor head_backward_input(const HeadSpec& u, const HeadWeights& w, const HeadSaved& saved, const Compute& c) {
+  const Tensor dx = c.arena.allocate(saved.x_TD.dtype(), saved.x_TD.shape(), MemoryClass::activations);
+  ops::norm_backward_input(u.norm, w.norm, saved.dnormed_TD, saved.x_TD, saved.mean_T, saved.rstd_T, dx);
+  return dx;
+}
+
+void head_backward_weight(const HeadSpec& u, const HeadSaved& saved, HeadWeights& g) {
+  ops::norm_backward_weight(u.norm, saved.dnormed_TD, saved.x_TD, saved.mean_T, saved.rstd_T, g.norm);
+}
+
+std::vector<double> head_losses(const ModelSpec& spec, const ModelWeights& weights, const Tensor& x,
+                                std::span<const int32_t> targets, const Compute& c) {
+  const HeadSpec& u = spec.head();
+  const HeadWeights& w = weights.head;
+  const int64_t T = x.rows();
+  TERN_CHECK(static_cast<int64_t>(targets.size()) == T, "head: {} targets for {} rows", targets.size(), T);
+  std::vector<double> result(static_cast<size_t>(T));
+  if (T == 0) return result;
+
+  const int64_t rows = std::min(T, kHeadTile);
+  const DType sums = ops::sum_dtype(x.dtype());
+  const Tensor normed_tile = c.arena.allocate(x.dtype(), {rows, u.width}, MemoryClass::workspace);
+  const Tensor logits_tile = c.arena.allocate(sums, {rows, u.vocab}, MemoryClass::workspace);
+  const Tensor scratch =
+      forward_scratch(w.projection, widest_tile(w.projection, T, x.dtype(), c.multiply), x.dtype(), c);
+  std::vector<std::byte> loss_bytes(static_cast<size_t>(rows * size_of(sums)));
+  for (int64_t begin = 0; begin < T; begin += rows) {
+    const int64_t end = std::min(begin + rows, T), m = end - begin;
+    const Tensor normed = normed_tile.rows_view(0, m), logits = logits_tile.rows_view(0, m);
+    const Tensor losses = Tensor::borrow(sums, {m}, loss_bytes.data());
+    ops::norm(u.norm, w.norm, x.rows_view(begin, end), normed, {}, {});
+    linear_forward(w.projection, normed, logits, scratch, c);
+    ops::cross_entropy(targets.subspan(static_cast<size_t>(begin), static_cast<size_t>(m)), logits, losses);
+    for (int64_t r = 0; r < m; ++r)
+      result[static_cast<size_t>(begin + r)] = sums == DType::f64 ? losses.span<double>()[static_cast<size_t>(r)]
+                                                                  : losses.span<float>()[static_cast<size_t>(r)];
+  }
+  return result;
+}
+
+Tensor head_logits(const ModelSpec& spec, const ModelWeights& weights, const Tensor& x, std::span<const int32_t> rows,
+                   const Compute& c) {
+  const HeadSpec& u = spec.head();
+  const auto num = static_cast<int64_t>(rows.size());
+  for (const int32_t r : rows) TERN_CHECK(0 <= r && r < x.rows(), "head: row {} of {}", r, x.rows());
+  const Tensor logits = c.arena.allocate(ops::sum_dtype(x.dtype()), {num, u.vocab}, MemoryClass::activations);
+  const Tensor picked = c.arena.allocate(x.dtype(), {num, u.width}, MemoryClass::workspace);
+  const Tensor normed = c.arena.allocate(x.dtype(), {num, u.width}, MemoryClass::workspace);
+  ops::gather_rows(x, rows, picked);
+  ops::norm(u.norm, weights.head.norm, picked, normed, {}, {});
+  linear_forward(weights.head.projection, normed, logits, c);
+  return logits;
+}
+
+}  // namespace tern

@@ -1,0 +1,26 @@
+#pragma once
+// The three products of a linear layer y = x·wᵀ + b, by the multiplier that Compute names. T rows; w (out, in).
+//   forward          y  = x·wᵀ + b
+//   input gradient   dx = dy·w
+//   weight gradient  dw += dyᵀ·x,  db += Σ rows of dy
+// What a product needs beside its operands (oneDNN's scratch, or the weight packed on the fly for an exact forward)
+// comes from the arena as workspace, so that it is counted.
+
+#include "model/unit.h"
+#include "spec/unit_cost.h"
+
+namespace tern {
+
+/// What the products take from the arena: the function that unit_cost asks. Weights that are already packed need none.
+ScratchBytes scratch_bytes(Multiply, DType);
+
+/// What linear_forward needs for up to `rows` rows; made once where many calls share it (the head's tiles).
+Tensor forward_scratch(const Linear&, int64_t rows, DType, const Compute&);
+/// y may be of x's dtype, or f32 for bf16 x.
+void linear_forward(const Linear&, const Tensor& x, const Tensor& y, const Tensor& scratch, const Compute&);
+void linear_forward(const Linear&, const Tensor& x, const Tensor& y, const Compute&);
+/// Errors: TERN_CHECK if the plain weight has been dropped by pack_weights.
+void linear_backward_input(const Linear&, const Tensor& dy, const Tensor& dx, const Compute&);
+void linear_backward_weight(const Tensor& dy, const Tensor& x, const Linear& gradient, const Compute&);
+
+}  // namespace tern

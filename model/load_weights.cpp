@@ -1,0 +1,170 @@
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <unordered_set>
+
+#include "base/error.h"
+#include "formats/safetensors_index.h"
+#include "model/model_files.h"
+#include "model/names.h"
+#include "model/ops.h"
+
+namespace tern {
+
+namespace {
+
+std::string weights_file(const std::string& model_dir) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  if (fs::is_regular_file(model_dir, ignored)) return model_dir;
+  for (const char* name : {"model.safetensors", "model.safetensors.index.json"})
+    if (const fs::path p = fs::path(model_dir) / name; fs::exists(p, ignored)) return p.string();
+  throw Error(
+      ErrorKind::bad_file,
+      "{}: no model.safetensors and no model.safetensors.index.json; expected the directory of a model with weights",
+      model_dir);
+}
+
+// One number of the file, which need not be aligned, as the widest type that holds it exactly.
+template <class From>
+auto load_number(const std::byte* at) {
+  From x;
+  std::memcpy(&x, at, sizeof x);
+  if constexpr (std::is_same_v<From, float> || std::is_same_v<From, double>)
+    return x;
+  else
+    return to_float(x);
+}
+
+template <class To, class Number>
+To rounded(Number x) {
+  if constexpr (std::is_same_v<To, bf16>)
+    return to_bf16(static_cast<float>(x));
+  else
+    return static_cast<To>(x);
+}
+
+// Rows [row_begin, …) of `to` (all rows of `width`) from the view's elements, which lie as (rows, width), or as
+// (width, rows) if transposed.
+template <class From, class To>
+void copy_rows(const TensorView& view, bool transposed, int64_t rows, int64_t width, To* to) {
+  const std::byte* from = view.bytes.data();
+  if (std::is_same_v<From, To> && !transposed) {
+    std::memcpy(to, from, view.bytes.size());
+    return;
+  }
+#pragma omp parallel for
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t k = 0; k < width; ++k) {
+      const int64_t at = transposed ? k * rows + r : r * width + k;
+      to[r * width + k] = rounded<To>(load_number<From>(from + at * static_cast<int64_t>(sizeof(From))));
+    }
+}
+
+template <class To>
+void copy_any(const TensorView& view, const std::string& path, bool transposed, int64_t rows, int64_t width, To* to) {
+  switch (view.dtype.value_or(DType::u8)) {
+    case DType::f32:
+      return copy_rows<float>(view, transposed, rows, width, to);
+    case DType::bf16:
+      return copy_rows<bf16>(view, transposed, rows, width, to);
+    case DType::f16:
+      return copy_rows<f16>(view, transposed, rows, width, to);
+    case DType::f64:
+      return copy_rows<double>(view, transposed, rows, width, to);
+    default:
+      break;
+  }
+  throw Error(ErrorKind::bad_file,
+              "{}: tensor '{}' holds {}, expected F32, BF16, F16 or F64; quantized weights are not read yet", path,
+              view.name, view.dtype_name);
+}
+
+std::string shape_text(std::span<const int64_t> dims) {
+  std::string s = "(";
+  for (size_t d = 0; d < dims.size(); ++d) s += (d ? ", " : "") + std::to_string(dims[d]);
+  return s + (dims.size() == 1 ? ",)" : ")");
+}
+
+class Loader {
+ public:
+  Loader(const ModelSpec& spec, const std::string& path) : spec_(spec), path_(path), file_(path) {}
+
+  void load(const ParameterInfo& info, Tensor& t) {
+    const int64_t width = info.shape.rank == 2 ? info.shape[1] : 1;
+    for (const Fragment& f : info.fragments) {
+      const TensorView view = find(f.name);
+      const int64_t rows = f.row_end - f.row_begin;
+      std::vector<int64_t> want{rows};
+      if (info.shape.rank == 2) want.push_back(width);
+      if (f.transposed) std::swap(want[0], want[1]);
+      if (!std::ranges::equal(view.shape, want))
+        throw Error(ErrorKind::bad_file,
+                    "{}: tensor '{}' has shape {}, config.json implies {}; the two do not belong together", path_,
+                    view.name, shape_text(view.shape), shape_text(want));
+      ops::by_dtype(t.dtype(), [&]<class To>() {
+        copy_any<To>(view, path_, f.transposed, rows, width, t.span<To>().data() + f.row_begin * width);
+      });
+    }
+  }
+
+  // A file may hold a tied head beside the table; then both must be the same numbers.
+  void check_tied_head() {
+    const auto head = file_.find("lm_head.weight");
+    if (!spec_.head().tied || !head) return;
+    claimed_.emplace("lm_head.weight");
+    const TensorView table = find(file_names(spec_, -1, Part::tokens, "weight", spec_.vocab).front().name);
+    if (head->dtype_name != table.dtype_name || head->bytes.size() != table.bytes.size() ||
+        std::memcmp(head->bytes.data(), table.bytes.data(), table.bytes.size()) != 0)
+      throw Error(ErrorKind::bad_file,
+                  "{}: 'lm_head.weight' differs from '{}', config.json says they are tied; set tie_word_embeddings to "
+                  "false if the head is its own",
+                  path_, table.name);
+  }
+
+  void check_all_claimed() const {
+    for (size_t i = 0; i < file_.size(); ++i) {
+      const std::string_view name = file_[i].name;
+      if (claimed_.contains(std::string(name)) || is_harmless_buffer(name)) continue;
+      throw Error(ErrorKind::bad_file,
+                  "{}: tensor '{}' {} belongs to no parameter of this {} model with {} layers; another config.json?",
+                  path_, name, shape_text(file_[i].shape), spec_.family, spec_.layers);
+    }
+  }
+
+ private:
+  // Files saved from the bare model lack the prefix.
+  TensorView find(const std::string& name) {
+    for (const std::string& spelling : {name, without_prefix(name)})
+      if (const auto view = file_.find(spelling)) {
+        claimed_.insert(spelling);
+        return *view;
+      }
+    throw Error(ErrorKind::bad_file,
+                "{}: tensor '{}' is missing; config.json implies it for this {} model with {} layers", path_, name,
+                spec_.family, spec_.layers);
+  }
+  std::string without_prefix(const std::string& name) const {
+    const std::string_view prefix = base_prefix(spec_);
+    return name.starts_with(prefix) ? name.substr(prefix.size()) : name;
+  }
+
+  const ModelSpec& spec_;
+  std::string path_;
+  Weights file_;
+  std::unordered_set<std::string> claimed_;
+};
+
+}  // namespace
+
+ModelWeights load_weights(const ModelSpec& spec, const std::string& model_dir, DType dtype, Arena& arena) {
+  Loader loader(spec, weights_file(model_dir));
+  ModelWeights weights = allocate_weights(spec, dtype, MemoryClass::weights, arena);
+  for_each_parameter(spec, weights, [&](const ParameterInfo& info, Tensor& t) { loader.load(info, t); });
+  loader.check_tied_head();
+  loader.check_all_claimed();
+  return weights;
+}
+
+}  // namespace tern

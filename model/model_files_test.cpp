@@ -1,0 +1,196 @@
+#include "model/model_files.h"
+
+#include <stdlib.h>
+
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/io.h"
+#include "formats/safetensors_index.h"
+#include "formats/safetensors_write.h"
+#include "kernels/dispatch.h"
+#include "model/model_testing.h"
+
+namespace tern {
+namespace {
+
+struct TempDir {
+  std::string path;
+  TempDir() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "tern_model_XXXXXX").string();
+    path = mkdtemp(pattern.data());
+  }
+  ~TempDir() { std::filesystem::remove_all(path); }
+};
+
+struct Saved {
+  TempDir dir;
+  Arena arena;
+  HfConfig config;
+  ModelSpec spec;
+  ModelWeights weights;
+  explicit Saved(HfConfig c, DType dtype = DType::f32, int64_t max_shard_bytes = int64_t{1} << 30)
+      : config(c), spec(model_spec(c)), weights(random_weights(spec, dtype, arena, 3)) {
+    save_model(spec, config, weights, dtype, dir.path, real_io(), max_shard_bytes);
+  }
+};
+
+void expect_equal(const ModelSpec& spec, ModelWeights& got, ModelWeights& want) {
+  const std::vector<Tensor*> a = tensors(spec, got), b = tensors(spec, want);
+  const std::vector<ParameterInfo> infos = parameters(spec);
+  for (size_t i = 0; i < infos.size(); ++i) EXPECT_TRUE(same_bits(*a[i], *b[i])) << infos[i].name;
+}
+
+void expect_error(const std::function<void()>& call, const std::vector<std::string>& fragments) {
+  try {
+    call();
+    ADD_FAILURE() << "no error";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::bad_file) << e.what();
+    for (const std::string& f : fragments)
+      EXPECT_NE(std::string(e.what()).find(f), std::string::npos) << e.what() << "\nlacks: " << f;
+  }
+}
+
+// The weights file with one change, written over the old one.
+void rewrite(const std::string& dir, const std::function<void(std::vector<TensorToWrite>&)>& change) {
+  const Weights file(dir + "/model.safetensors");
+  std::vector<TensorToWrite> entries;
+  for (size_t i = 0; i < file.size(); ++i) {
+    const TensorView v = file[i];
+    entries.push_back({std::string(v.name), *v.dtype, {v.shape.begin(), v.shape.end()}, v.bytes, {}});
+  }
+  change(entries);
+  write_safetensors(real_io(), dir + "/model.safetensors", entries);
+}
+
+TEST(ModelFiles, WhatIsSavedLoadsWithTheSameBits) {
+  for (const char* family : {"llama", "mistral", "gpt2"})
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f64}) {
+      SCOPED_TRACE(fmt::format("{} {}", family, name_of(dtype)));
+      Saved s(tiny_config(family), dtype);
+      const HfConfig config = read_hf_config(s.dir.path + "/config.json");
+      EXPECT_EQ(config.dtype, dtype);
+      ModelWeights loaded = load_weights(model_spec(config), s.dir.path, dtype, s.arena);
+      expect_equal(s.spec, loaded, s.weights);
+    }
+}
+
+TEST(ModelFiles, ShardsLoadTheSame) {
+  Saved s(tiny_config("llama"), DType::f32, 4096);
+  EXPECT_TRUE(std::filesystem::exists(s.dir.path + "/model.safetensors.index.json"));
+  ModelWeights loaded = load_weights(s.spec, s.dir.path, DType::f32, s.arena);
+  expect_equal(s.spec, loaded, s.weights);
+}
+
+TEST(ModelFiles, LoadingRoundsToTheDtypeAskedFor) {
+  Saved s(tiny_config("llama"));
+  ModelWeights rounded = load_weights(s.spec, s.dir.path, DType::bf16, s.arena);
+  const std::vector<Tensor*> a = tensors(s.spec, rounded), b = tensors(s.spec, s.weights);
+  for (size_t p = 0; p < a.size(); ++p)
+    for (int64_t i = 0; i < a[p]->count(); ++i)
+      ASSERT_EQ(a[p]->span<bf16>()[static_cast<size_t>(i)], to_bf16(b[p]->span<float>()[static_cast<size_t>(i)]));
+}
+
+TEST(ModelFiles, TheBareModelsNamesHarmlessBuffersAndAnEqualTiedHeadAreRead) {
+  Saved s(tiny_config("gpt2"));
+  static const std::vector<std::byte> mask(16 * 16);
+  rewrite(s.dir.path, [](std::vector<TensorToWrite>& entries) {
+    std::span<const std::byte> table;
+    std::vector<int64_t> shape;
+    for (TensorToWrite& e : entries) {
+      ASSERT_TRUE(e.name.starts_with("transformer."));
+      e.name = e.name.substr(12);
+      if (e.name == "wte.weight") table = e.bytes, shape = e.shape;
+    }
+    entries.push_back({"lm_head.weight", DType::f32, shape, table, {}});
+    entries.push_back({"h.0.attn.bias", DType::u8, {1, 1, 16, 16}, mask, {}});
+  });
+  ModelWeights loaded = load_weights(s.spec, s.dir.path, DType::f32, s.arena);
+  expect_equal(s.spec, loaded, s.weights);
+}
+
+TEST(ModelFiles, ErrorsNameFileTensorAndShapes) {
+  Saved s(tiny_config("llama"));
+  const auto load = [&](const HfConfig& c) {
+    return [&s, c] { load_weights(model_spec(c), s.dir.path, DType::f32, s.arena); };
+  };
+  HfConfig c = s.config;
+  c.vocab_size = 38;
+  expect_error(load(c), {"model.safetensors", "'model.embed_tokens.weight'", "(37, 24)", "(38, 24)"});
+  c = s.config;
+  c.num_hidden_layers = 3;
+  expect_error(load(c), {"model.safetensors", "'model.layers.2.", "is missing"});
+  c = s.config;
+  c.num_hidden_layers = 1;
+  expect_error(load(c), {"model.safetensors", "'model.layers.1.", "belongs to no parameter"});
+  c = s.config;
+  c.tie_word_embeddings = true;
+  expect_error(load(c), {"'lm_head.weight' differs", "tie_word_embeddings"});
+  c = s.config;
+  c.attention_bias = true;
+  expect_error(load(c), {"self_attn.q_proj.bias", "is missing"});
+  expect_error([&] { load_weights(s.spec, s.dir.path + "/nowhere", DType::f32, s.arena); }, {"no model.safetensors"});
+
+  rewrite(s.dir.path, [](std::vector<TensorToWrite>& entries) {
+    for (TensorToWrite& e : entries)
+      if (e.name == "model.norm.weight") e.dtype = DType::i32;
+  });
+  expect_error(load(s.config), {"'model.norm.weight'", "I32"});
+}
+
+TEST(Weights, TiedHeadsShareStorageAndComeOnce) {
+  Arena arena;
+  const ModelSpec spec = model_spec(tiny_config("gpt2"));
+  ModelWeights w = random_weights(spec, DType::f32, arena, 1);
+  EXPECT_EQ(w.head.projection.weight.data(), w.embed.tokens.data());
+  for (const ParameterInfo& info : parameters(spec)) EXPECT_NE(info.name, "head.projection.weight");
+}
+
+TEST(Weights, InitialisationFollowsTheRuleAndIsTheSameForAnyDtypeUpToRounding) {
+  HfConfig config = tiny_config("gpt2");
+  config.hidden_size = 48, config.head_dim = 12, config.initializer_range = 0.02;
+  const ModelSpec spec = model_spec(config);
+  Arena arena;
+  ModelWeights a = allocate_weights(spec, DType::f32, MemoryClass::weights, arena),
+               b = allocate_weights(spec, DType::bf16, MemoryClass::weights, arena);
+  initialize_weights(spec, a, 11);
+  initialize_weights(spec, b, 11);
+  const std::vector<Tensor*> ta = tensors(spec, a), tb = tensors(spec, b);
+  const std::vector<ParameterInfo> infos = parameters(spec);
+  for (size_t p = 0; p < infos.size(); ++p) {
+    SCOPED_TRACE(infos[p].name);
+    double sum = 0;
+    for (int64_t i = 0; i < ta[p]->count(); ++i) {
+      const double x = element(*ta[p], i);
+      sum += x * x;
+      ASSERT_EQ(element(*tb[p], i), to_float(to_bf16(static_cast<float>(x))));
+    }
+    const double n = static_cast<double>(ta[p]->count());
+    const bool scaled = infos[p].name.ends_with("attention.out.weight") || infos[p].name.ends_with("mlp.down.weight");
+    const double want = infos[p].is_norm_weight ? 1.0 : infos[p].shape.rank == 1 ? 0.0 : scaled ? 0.02 / 2 : 0.02;
+    EXPECT_NEAR(std::sqrt(sum / n), want, infos[p].shape.rank == 1 ? 0 : 5 * want / std::sqrt(2 * n));  // five sigma
+  }
+  ModelWeights other = allocate_weights(spec, DType::f32, MemoryClass::weights, arena);
+  initialize_weights(spec, other, 12);
+  EXPECT_FALSE(same_bits(other.embed.tokens, a.embed.tokens));
+  EXPECT_FALSE(same_bits(a.mlp[0].up.weight, a.mlp[1].up.weight));
+}
+
+TEST(Weights, PackingKeepsTheNumbersAndFreesThePlainCopies) {
+  Arena arena;
+  const ModelSpec spec = model_spec(tiny_config("llama"));
+  ModelWeights w = random_weights(spec, DType::f32, arena, 2);
+  const Compute c{arena};
+  const std::vector<int32_t> tokens = random_tokens(9, spec.vocab, 1);
+  const RopeTable rope = rope_table(spec.rope, 16, 16);
+  const Rows rows = make_rows(tokens, {0, 9}, &rope);
+  const Tensor want = model_forward(spec, w, rows, nullptr, c);
+  pack_weights(spec, w, arena);
+  EXPECT_TRUE(w.attention[1].qkv.weight.empty());
+  EXPECT_FALSE(w.embed.tokens.empty());
+  EXPECT_TRUE(same_bits(model_forward(spec, w, rows, nullptr, c), want));
+}
+
+}  // namespace
+}  // namespace tern

@@ -1,0 +1,165 @@
+#pragma once
+// What the tests of this folder share: tiny models of every shape, plain training steps, comparisons that cannot be
+// fooled.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/rng.h"
+#include "formats/hf_config.h"
+#include "model/linear.h"
+#include "model/unit.h"
+#include "spec/unit_cost.h"
+
+namespace tern {
+
+/// A Llama, Mistral or GPT-2 of a few thousand parameters; awkward sizes on purpose.
+inline HfConfig tiny_config(const std::string& family) {
+  HfConfig c;
+  c.model_type = family;
+  c.vocab_size = 37;
+  c.hidden_size = 24;
+  c.intermediate_size = 20;
+  c.num_hidden_layers = 2;
+  c.num_attention_heads = 4;
+  c.num_key_value_heads = family == "gpt2" ? 4 : 2;
+  c.head_dim = 6;
+  c.max_position_embeddings = 256;
+  c.norm_eps = 1e-5;
+  c.initializer_range = 0.2;
+  c.rope.type = RopeType::standard;
+  if (family == "mistral") c.sliding_window = 5;
+  if (family == "gpt2") {
+    c.hidden_act = "gelu_new", c.activation = HfActivation::gelu_tanh;
+    c.rope = {};
+    c.attention_bias = c.mlp_bias = c.tie_word_embeddings = true;
+  }
+  return c;
+}
+
+/// Calls f(name, spec) for models that between them take every road through the units.
+inline void for_each_variant(const std::function<void(const std::string&, const ModelSpec&)>& f) {
+  for (const char* family : {"llama", "mistral", "gpt2"}) f(family, model_spec(tiny_config(family)));
+  HfConfig c = tiny_config("llama");
+  c.attention_bias = c.mlp_bias = c.tie_word_embeddings = true;
+  c.num_key_value_heads = 1;
+  c.activation = HfActivation::gelu;
+  f("llama, tied, biases, one kv head, gated gelu", model_spec(c));
+  ModelSpec odd = model_spec(tiny_config("llama"));
+  odd.layers = 1;
+  odd.units.resize(3);
+  auto& mlp = std::get<MlpSpec>(odd.units[2].spec);
+  mlp.gated = false, mlp.activation = ActivationKind::relu;
+  odd.units.push_back(model_spec(tiny_config("llama")).units.back());
+  std::get<HeadSpec>(odd.units[3].spec).norm.kind = NormKind::layer;
+  f("llama, plain relu, layer norm at the end", odd);
+}
+
+inline std::vector<int32_t> random_tokens(int64_t count, int64_t vocab, uint64_t seed) {
+  std::vector<int32_t> tokens;
+  for (int64_t i = 0; i < count; ++i)
+    tokens.push_back(
+        static_cast<int32_t>(random_u64({seed, 1}, static_cast<uint64_t>(i)) % static_cast<uint64_t>(vocab)));
+  return tokens;
+}
+
+inline double element(const Tensor& t, int64_t i) {
+  switch (t.dtype()) {
+    case DType::f64:
+      return static_cast<const double*>(t.data())[i];
+    case DType::f32:
+      return static_cast<const float*>(t.data())[i];
+    case DType::bf16:
+      return to_float(static_cast<const bf16*>(t.data())[i]);
+    default:
+      ADD_FAILURE() << "element of " << name_of(t.dtype());
+      return NAN;
+  }
+}
+inline void set_element(const Tensor& t, int64_t i, double x) {
+  switch (t.dtype()) {
+    case DType::f64:
+      static_cast<double*>(t.data())[i] = x;
+      return;
+    case DType::f32:
+      static_cast<float*>(t.data())[i] = static_cast<float>(x);
+      return;
+    case DType::bf16:
+      static_cast<bf16*>(t.data())[i] = to_bf16(static_cast<float>(x));
+      return;
+    default:
+      ADD_FAILURE() << "element of " << name_of(t.dtype());
+  }
+}
+inline void fill_normal(const Tensor& t, double std, uint64_t seed, double mean = 0) {
+  for (int64_t i = 0; i < t.count(); ++i)
+    set_element(t, i, mean + std * random_normal({seed, 2}, static_cast<uint64_t>(i)));
+}
+
+/// Every parameter random, norms around one, biases too: nothing is at a value that hides a missing term.
+inline ModelWeights random_weights(const ModelSpec& spec, DType dtype, Arena& arena, uint64_t seed, double std = 0.3) {
+  ModelWeights w = allocate_weights(spec, dtype, MemoryClass::weights, arena);
+  for_each_parameter(spec, w, [&](const ParameterInfo& info, Tensor& t) {
+    fill_normal(t, std, seed ^ hash_name(info.name), info.is_norm_weight ? 1 : 0);
+  });
+  return w;
+}
+inline ModelWeights zero_gradients(const ModelSpec& spec, DType dtype, Arena& arena) {
+  ModelWeights g = allocate_weights(spec, dtype == DType::f64 ? DType::f64 : DType::f32, MemoryClass::gradients, arena);
+  for (Tensor* t : tensors(spec, g)) t->fill_zero();
+  return g;
+}
+
+/// Loss (a sum) of the rows, gradients of scale·loss added to `gradients`: one micro-batch, every unit's three passes.
+inline double add_gradients(const ModelSpec& spec, const ModelWeights& weights, const Rows& rows,
+                            std::span<const int32_t> targets, double scale, ModelWeights& gradients, const Compute& c) {
+  const int head = static_cast<int>(spec.units.size()) - 1;
+  std::vector<UnitSaved> saved(spec.units.size());
+  Tensor x;
+  for (int u = 0; u < head; ++u)
+    x = unit_forward(spec, weights, u, rows, x, &saved[static_cast<size_t>(u)], nullptr, c);
+  HeadSaved& last = saved[static_cast<size_t>(head)].emplace<HeadSaved>();
+  const double loss = head_forward_loss(spec, weights, rows, x, targets, scale, last, gradients, c);
+  Tensor dy;
+  for (int u = head; u >= 0; --u) {
+    Tensor dx;
+    if (u > 0) dx = unit_backward_input(spec, weights, u, rows, dy, saved[static_cast<size_t>(u)], c);
+    unit_backward_weight(spec, weights, u, rows, dy, saved[static_cast<size_t>(u)], gradients, c);
+    dy = dx;
+  }
+  return loss;
+}
+
+/// ‖got - want‖ / ‖want‖. NaN where anything is not finite, so compare with !(… <= bound) turned round: EXPECT_LE
+/// fails.
+inline double relative_error(const Tensor& got, const Tensor& want) {
+  if (got.count() != want.count() || want.count() == 0) return NAN;
+  double difference = 0, norm = 0;
+  for (int64_t i = 0; i < want.count(); ++i) {
+    const double d = element(got, i) - element(want, i);
+    difference += d * d;
+    norm += element(want, i) * element(want, i);
+  }
+  return std::sqrt(difference / norm);
+}
+
+/// Bits, so that -0 and NaN count. Different storage is part of the claim.
+inline testing::AssertionResult same_bits(const Tensor& got, const Tensor& want) {
+  if (got.data() == want.data()) return testing::AssertionFailure() << "one buffer compared with itself";
+  if (got.dtype() != want.dtype() || got.count() != want.count() || want.count() == 0)
+    return testing::AssertionFailure() << got.count() << " elements, want " << want.count();
+  if (std::memcmp(got.data(), want.data(), static_cast<size_t>(want.bytes())) == 0) return testing::AssertionSuccess();
+  for (int64_t i = 0; i < want.count(); ++i)
+    if (!(element(got, i) == element(want, i)))
+      return testing::AssertionFailure() << "[" << i << "] got " << element(got, i) << ", want " << element(want, i);
+  return testing::AssertionFailure() << "bits differ in zeros or NaNs";
+}
+
+}  // namespace tern

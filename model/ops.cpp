@@ -1,0 +1,198 @@
+#include "model/ops.h"
+
+#include <type_traits>
+
+#include "kernels/cpu/activation.h"
+#include "kernels/cpu/cross_entropy.h"
+#include "kernels/cpu/norm.h"
+#include "kernels/cpu/rope.h"
+#include "kernels/cpu/vector.h"
+#include "kernels/ref/activation_ref.h"
+#include "kernels/ref/cross_entropy_ref.h"
+#include "kernels/ref/norm_ref.h"
+#include "kernels/ref/rope_ref.h"
+#include "kernels/ref/vector_ref.h"
+
+namespace tern::ops {
+
+namespace {
+
+template <class T>
+constexpr bool kIsRef = std::is_same_v<T, double>;
+
+Activation kernel_activation(ActivationKind kind) {
+  switch (kind) {
+    case ActivationKind::silu:
+      return Activation::silu;
+    case ActivationKind::gelu_erf:
+      return Activation::gelu_erf;
+    case ActivationKind::gelu_tanh:
+      return Activation::gelu_tanh;
+    case ActivationKind::relu:
+      return Activation::relu;
+  }
+  TERN_CHECK(false, "activation {}", static_cast<int>(kind));
+  return {};
+}
+
+}  // namespace
+
+void norm(const NormSpec& spec, const NormWeights& w, const Tensor& x, const Tensor& y, const Tensor& mean,
+          const Tensor& rstd) {
+  const auto eps = static_cast<float>(spec.epsilon);
+  by_dtype(x.dtype(), [&]<class T>() {
+    if constexpr (kIsRef<T>) {
+      const auto r = span_or_none<double>(rstd);
+      if (spec.kind == NormKind::rms)
+        return rms_norm_ref(x.span<T>(), w.weight.span<T>(), spec.epsilon, y.span<T>(), r);
+      layer_norm_ref(x.span<T>(), w.weight.span<T>(), span_or_none<T>(w.bias), spec.epsilon, y.span<T>(),
+                     span_or_none<double>(mean), r);
+    } else {
+      const auto r = span_or_none<float>(rstd);
+      if (spec.kind == NormKind::rms) return rms_norm<T>(x.span<T>(), w.weight.span<T>(), eps, y.span<T>(), r);
+      layer_norm<T>(x.span<T>(), w.weight.span<T>(), span_or_none<T>(w.bias), eps, y.span<T>(),
+                    span_or_none<float>(mean), r);
+    }
+  });
+}
+
+void norm_backward_input(const NormSpec& spec, const NormWeights& w, const Tensor& dy, const Tensor& x,
+                         const Tensor& mean, const Tensor& rstd, const Tensor& dx) {
+  by_dtype(x.dtype(), [&]<class T>() {
+    if constexpr (kIsRef<T>) {
+      if (spec.kind == NormKind::rms)
+        return rms_norm_backward_input_ref(dy.span<T>(), x.span<T>(), w.weight.span<T>(), rstd.span<double>(),
+                                           dx.span<T>(), false);
+      layer_norm_backward_input_ref(dy.span<T>(), x.span<T>(), w.weight.span<T>(), mean.span<double>(),
+                                    rstd.span<double>(), dx.span<T>(), false);
+    } else {
+      if (spec.kind == NormKind::rms)
+        return rms_norm_backward_input<T>(dy.span<T>(), x.span<T>(), w.weight.span<T>(), rstd.span<float>(),
+                                          dx.span<T>(), false);
+      layer_norm_backward_input<T>(dy.span<T>(), x.span<T>(), w.weight.span<T>(), mean.span<float>(),
+                                   rstd.span<float>(), dx.span<T>(), false);
+    }
+  });
+}
+
+void norm_backward_weight(const NormSpec& spec, const Tensor& dy, const Tensor& x, const Tensor& mean,
+                          const Tensor& rstd, const NormWeights& g) {
+  by_dtype(x.dtype(), [&]<class T>() {
+    if constexpr (kIsRef<T>) {
+      if (spec.kind == NormKind::rms)
+        return rms_norm_backward_weight_ref(dy.span<T>(), x.span<T>(), rstd.span<double>(), g.weight.span<double>());
+      layer_norm_backward_weight_ref(dy.span<T>(), x.span<T>(), mean.span<double>(), rstd.span<double>(),
+                                     g.weight.span<double>(), span_or_none<double>(g.bias));
+    } else {
+      if (spec.kind == NormKind::rms)
+        return rms_norm_backward_weight<T>(dy.span<T>(), x.span<T>(), rstd.span<float>(), g.weight.span<float>());
+      layer_norm_backward_weight<T>(dy.span<T>(), x.span<T>(), mean.span<float>(), rstd.span<float>(),
+                                    g.weight.span<float>(), span_or_none<float>(g.bias));
+    }
+  });
+}
+
+void activation(const MlpSpec& spec, const Tensor& up, const Tensor& y) {
+  const Activation act = kernel_activation(spec.activation);
+  by_dtype(up.dtype(), [&]<class T>() {
+    if constexpr (kIsRef<T>) {
+      if (spec.gated) return gated_activation_ref(act, spec.hidden, up.span<T>(), y.span<T>());
+      activation_ref(act, up.span<T>(), y.span<T>());
+    } else {
+      if (spec.gated) return gated_activation<T>(act, spec.hidden, up.span<T>(), y.span<T>());
+      tern::activation<T>(act, up.span<T>(), y.span<T>());
+    }
+  });
+}
+
+void activation_backward(const MlpSpec& spec, const Tensor& up, const Tensor& dy, const Tensor& dup) {
+  const Activation act = kernel_activation(spec.activation);
+  by_dtype(up.dtype(), [&]<class T>() {
+    if constexpr (kIsRef<T>) {
+      if (spec.gated) return gated_activation_backward_ref(act, spec.hidden, up.span<T>(), dy.span<T>(), dup.span<T>());
+      activation_backward_ref(act, up.span<T>(), dy.span<T>(), dup.span<T>());
+    } else {
+      if (spec.gated) return gated_activation_backward<T>(act, spec.hidden, up.span<T>(), dy.span<T>(), dup.span<T>());
+      tern::activation_backward<T>(act, up.span<T>(), dy.span<T>(), dup.span<T>());
+    }
+  });
+}
+
+void rope(const RopeSpec& spec, const RopeTable& table, std::span<const int32_t> positions, int64_t heads,
+          int64_t head_dim, bool inverse, const Tensor& x) {
+  if (x.count() == 0) return;
+  const RopeShape shape{x.rows(), x.count() / x.rows(), heads, head_dim, spec.rotary_dim};
+  by_dtype(x.dtype(), [&]<class T>() {
+    if constexpr (kIsRef<T>)
+      rope_ref(shape, positions, table.cos64, table.sin64, inverse, x.span<T>().data());
+    else
+      tern::rope<T>(shape, positions, table.cos, table.sin, inverse, x.span<T>().data());
+  });
+}
+
+void add(const Tensor& x, const Tensor& y) {
+  by_dtype(x.dtype(), [&]<class T>() {
+    if constexpr (kIsRef<T>)
+      add_ref(x.span<T>(), y.span<T>());
+    else
+      tern::add<T>(x.span<T>(), y.span<T>());
+  });
+}
+
+void gather_rows(const Tensor& table, std::span<const int32_t> ids, const Tensor& y) {
+  by_dtype(y.dtype(), [&]<class T>() {
+    if constexpr (kIsRef<T>)
+      gather_rows_ref(table.span<T>(), table.shape()[1], ids, y.span<T>());
+    else
+      tern::gather_rows<T>(table.span<T>(), table.shape()[1], ids, y.span<T>());
+  });
+}
+
+void gather_rows_add(const Tensor& table, std::span<const int32_t> ids, const Tensor& y) {
+  by_dtype(y.dtype(), [&]<class T>() {
+    if constexpr (kIsRef<T>)
+      gather_rows_add_ref(table.span<T>(), table.shape()[1], ids, y.span<T>());
+    else
+      tern::gather_rows_add<T>(table.span<T>(), table.shape()[1], ids, y.span<T>());
+  });
+}
+
+void scatter_rows_add(const Tensor& dy, std::span<const int32_t> ids, const Tensor& dtable) {
+  by_dtype(dy.dtype(), [&]<class T>() {
+    if constexpr (kIsRef<T>)
+      scatter_rows_add_ref(dy.span<T>(), dtable.shape()[1], ids, dtable.span<double>());
+    else
+      tern::scatter_rows_add<T>(dy.span<T>(), dtable.shape()[1], ids, dtable.span<float>());
+  });
+}
+
+void bias_backward(const Tensor& dy, const Tensor& db) {
+  by_dtype(dy.dtype(), [&]<class T>() {
+    if constexpr (kIsRef<T>)
+      bias_backward_ref(dy.span<T>(), db.span<double>());
+    else
+      tern::bias_backward<T>(dy.span<T>(), db.span<float>());
+  });
+}
+
+void round_to(const Tensor& x, const Tensor& y) { convert<float, bf16>(x.span<float>(), y.span<bf16>()); }
+
+void cross_entropy_forward_backward(std::span<const int32_t> targets, double scale, const Tensor& logits,
+                                    const Tensor& losses) {
+  const int64_t vocab = logits.shape()[1];
+  if (logits.dtype() == DType::f64)
+    cross_entropy_forward_backward_ref(vocab, targets, {}, scale, logits.span<double>(), losses.span<double>());
+  else
+    tern::cross_entropy_forward_backward(vocab, targets, {}, static_cast<float>(scale), logits.span<float>(),
+                                         losses.span<float>());
+}
+
+void cross_entropy(std::span<const int32_t> targets, const Tensor& logits, const Tensor& losses) {
+  const int64_t vocab = logits.shape()[1];
+  if (logits.dtype() == DType::f64)
+    cross_entropy_ref(vocab, targets, logits.span<double>(), losses.span<double>());
+  else
+    tern::cross_entropy(vocab, targets, logits.span<float>(), losses.span<float>());
+}
+
+}  // namespace tern::ops

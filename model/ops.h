@@ -1,0 +1,66 @@
+#pragma once
+// Arithmetic on tensors: each op looks at the dtype once and calls the kernel, f32 and bf16 on the CPU kernels, f64 on
+// their plain twins. An empty tensor stands for "not there" (no bias, statistics not kept). Shapes as in kernels/cpu/.
+
+#include <cstdint>
+#include <span>
+
+#include "base/error.h"
+#include "model/rope_table.h"
+#include "model/weights.h"
+
+namespace tern::ops {
+
+/// Calls f.operator()<T>() with T the type of the dtype: float, bf16 or double.
+template <class F>
+void by_dtype(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::f32:
+      return f.template operator()<float>();
+    case DType::bf16:
+      return f.template operator()<bf16>();
+    case DType::f64:
+      return f.template operator()<double>();
+    default:
+      TERN_CHECK(false, "model: no unit computes in {}", name_of(dtype));
+  }
+}
+
+/// The elements, or nothing of an empty tensor.
+template <class T>
+std::span<T> span_or_none(const Tensor& t) {
+  return t.empty() ? std::span<T>{} : t.span<T>();
+}
+
+/// Of statistics, logits, losses and gradients of weights: f32, or f64 for f64.
+inline DType sum_dtype(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
+
+void norm(const NormSpec&, const NormWeights&, const Tensor& x, const Tensor& y, const Tensor& mean,
+          const Tensor& rstd);
+void norm_backward_input(const NormSpec&, const NormWeights&, const Tensor& dy, const Tensor& x, const Tensor& mean,
+                         const Tensor& rstd, const Tensor& dx);
+void norm_backward_weight(const NormSpec&, const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& rstd,
+                          const NormWeights& gradient);
+
+/// y = act(up), or act(gate)·up of a gated unit; and dup from dy.
+void activation(const MlpSpec&, const Tensor& up_TG, const Tensor& y_TF);
+void activation_backward(const MlpSpec&, const Tensor& up_TG, const Tensor& dy_TF, const Tensor& dup_TG);
+
+/// Turns the first `heads` heads of every row of x (rows, row_stride).
+void rope(const RopeSpec&, const RopeTable&, std::span<const int32_t> positions, int64_t heads, int64_t head_dim,
+          bool inverse, const Tensor& x);
+
+void add(const Tensor& x, const Tensor& y);  // y += x
+void gather_rows(const Tensor& table, std::span<const int32_t> ids, const Tensor& y);
+void gather_rows_add(const Tensor& table, std::span<const int32_t> ids, const Tensor& y);
+void scatter_rows_add(const Tensor& dy, std::span<const int32_t> ids, const Tensor& dtable);
+void bias_backward(const Tensor& dy, const Tensor& db);  // db += Σ rows of dy
+/// f32 → bf16, rounding to nearest.
+void round_to(const Tensor& x, const Tensor& y);
+
+/// logits (rows, V) become scale·(softmax - onehot), losses (rows) -log p; rows with target < 0: zero.
+void cross_entropy_forward_backward(std::span<const int32_t> targets, double scale, const Tensor& logits,
+                                    const Tensor& losses);
+void cross_entropy(std::span<const int32_t> targets, const Tensor& logits, const Tensor& losses);
+
+}  // namespace tern::ops

@@ -1,0 +1,91 @@
+#include <algorithm>
+#include <vector>
+
+#include "base/error.h"
+#include "base/io.h"
+#include "formats/hf_config.h"
+#include "formats/safetensors_write.h"
+#include "model/model_files.h"
+#include "model/ops.h"
+
+namespace tern {
+
+namespace {
+
+constexpr int64_t kPieceElements = 1 << 16;  // handed to the writer at a time
+
+template <class To, class From>
+To number(From x) {
+  if constexpr (std::is_same_v<To, From>)
+    return x;
+  else if constexpr (std::is_same_v<From, bf16>)
+    return number<To>(to_float(x));
+  else if constexpr (std::is_same_v<To, bf16>)
+    return to_bf16(static_cast<float>(x));
+  else if constexpr (std::is_same_v<To, f16>)
+    return to_f16(static_cast<float>(x));
+  else
+    return static_cast<To>(x);
+}
+
+// Elements of a fragment in the order of the file, (rows, width) or transposed.
+template <class From, class To>
+void produce(const Tensor& t, int64_t row_begin, int64_t rows, int64_t width, bool transposed, const ByteSink& sink) {
+  const From* from = t.span<From>().data() + row_begin * width;
+  const int64_t count = rows * width;
+  std::vector<To> piece;
+  for (int64_t begin = 0; begin < count; begin += kPieceElements) {
+    const int64_t end = std::min(begin + kPieceElements, count);
+    piece.clear();
+    for (int64_t i = begin; i < end; ++i)
+      piece.push_back(number<To>(from[transposed ? i % rows * width + i / rows : i]));
+    sink(std::as_bytes(std::span(piece)));
+  }
+}
+
+template <class To>
+void produce_any(const Tensor& t, int64_t row_begin, int64_t rows, int64_t width, bool transposed,
+                 const ByteSink& sink) {
+  ops::by_dtype(t.dtype(), [&]<class From>() { produce<From, To>(t, row_begin, rows, width, transposed, sink); });
+}
+
+TensorToWrite entry(const ParameterInfo& info, const Fragment& f, const Tensor& t, DType dtype) {
+  const int64_t rows = f.row_end - f.row_begin, width = info.shape.rank == 2 ? info.shape[1] : 1;
+  TensorToWrite e{.name = f.name, .dtype = dtype, .shape = {rows}, .bytes = {}, .produce = {}};
+  if (info.shape.rank == 2) e.shape.push_back(width);
+  if (f.transposed) std::swap(e.shape[0], e.shape[1]);
+  e.produce = [t, begin = f.row_begin, rows, width, transposed = f.transposed, dtype](const ByteSink& sink) {
+    switch (dtype) {
+      case DType::f32:
+        return produce_any<float>(t, begin, rows, width, transposed, sink);
+      case DType::bf16:
+        return produce_any<bf16>(t, begin, rows, width, transposed, sink);
+      case DType::f16:
+        return produce_any<f16>(t, begin, rows, width, transposed, sink);
+      case DType::f64:
+        return produce_any<double>(t, begin, rows, width, transposed, sink);
+      default:
+        throw Error(ErrorKind::usage, "save: weights are not written as {}; use f32, bf16, f16 or f64", name_of(dtype));
+    }
+  };
+  return e;
+}
+
+}  // namespace
+
+void save_model(const ModelSpec& spec, const HfConfig& config, const ModelWeights& weights, DType dtype,
+                const std::string& dir, Io& io, int64_t max_shard_bytes) {
+  ModelWeights handles = weights;  // the visitor hands out places; storage is shared
+  std::vector<TensorToWrite> entries;
+  for_each_parameter(spec, handles, [&](const ParameterInfo& info, Tensor& t) {
+    TERN_CHECK(!t.empty(), "save: '{}' was packed", info.name);
+    for (const Fragment& f : info.fragments) entries.push_back(entry(info, f, t, dtype));
+  });
+  make_dirs(io, dir);
+  write_model_weights(io, dir, entries, max_shard_bytes);
+  HfConfig written = config;
+  written.dtype = dtype;
+  write_file_atomically(io, join_path(dir, "config.json"), hf_config_json(written));
+}
+
+}  // namespace tern

@@ -1,0 +1,99 @@
+#include "model/unit.h"
+
+#include "model/ops.h"
+#include "model/unit_impl.h"
+
+namespace tern {
+
+namespace {
+
+void check_rows(const Rows& rows) {
+  const auto T = static_cast<int64_t>(rows.tokens.size());
+  TERN_CHECK(!rows.starts.empty() && rows.starts.front() == 0 && rows.starts.back() == T &&
+                 static_cast<int64_t>(rows.positions.size()) == T,
+             "Rows: {} tokens, {} positions, {} starts", T, rows.positions.size(), rows.starts.size());
+}
+
+size_t layer_of(const Unit& unit) { return static_cast<size_t>(unit.layer); }
+
+}  // namespace
+
+Rows make_rows(std::span<const int32_t> tokens, std::vector<int64_t> starts, const RopeTable* rope) {
+  Rows rows{
+      .tokens = tokens, .starts = std::move(starts), .positions = std::vector<int32_t>(tokens.size()), .rope = rope};
+  check_rows(rows);
+  for (size_t s = 0; s + 1 < rows.starts.size(); ++s) {
+    TERN_CHECK(rows.starts[s] <= rows.starts[s + 1], "make_rows: sequence {} ends before it starts", s);
+    for (int64_t t = rows.starts[s]; t < rows.starts[s + 1]; ++t)
+      rows.positions[static_cast<size_t>(t)] = static_cast<int32_t>(t - rows.starts[s]);
+  }
+  return rows;
+}
+
+NormStatistics allocate_statistics(const NormSpec& norm, int64_t rows, DType dtype, const Compute& c) {
+  NormStatistics s;
+  s.rstd_T = c.arena.allocate(ops::sum_dtype(dtype), {rows}, MemoryClass::activations);
+  if (norm.kind == NormKind::layer)
+    s.mean_T = c.arena.allocate(ops::sum_dtype(dtype), {rows}, MemoryClass::activations);
+  return s;
+}
+
+Tensor unit_forward(const ModelSpec& spec, const ModelWeights& weights, int index, const Rows& rows, const Tensor& x,
+                    UnitSaved* saved, KvView* kv, const Compute& c) {
+  check_rows(rows);
+  const Unit& unit = spec.units.at(static_cast<size_t>(index));
+  if (const auto* u = std::get_if<EmbedSpec>(&unit.spec)) {
+    if (saved) *saved = EmbedSaved{};
+    return embed_forward(*u, weights.embed, rows, weights.embed.tokens.dtype(), c);
+  }
+  if (const auto* u = std::get_if<AttentionSpec>(&unit.spec)) {
+    AttentionSaved* mine = saved ? &saved->emplace<AttentionSaved>() : nullptr;
+    return attention_unit_forward(*u, spec.rope, weights.attention.at(layer_of(unit)), rows, x, mine, kv, unit.layer,
+                                  c);
+  }
+  if (const auto* u = std::get_if<MlpSpec>(&unit.spec)) {
+    MlpSaved* mine = saved ? &saved->emplace<MlpSaved>() : nullptr;
+    return mlp_forward(*u, weights.mlp.at(layer_of(unit)), x, mine, c);
+  }
+  TERN_CHECK(false, "unit_forward: the head ends in a loss or in logits (head_forward_loss, head_losses, head_logits)");
+  return {};
+}
+
+Tensor unit_backward_input(const ModelSpec& spec, const ModelWeights& weights, int index, const Rows& rows,
+                           const Tensor& dy, UnitSaved& saved, const Compute& c) {
+  check_rows(rows);
+  const Unit& unit = spec.units.at(static_cast<size_t>(index));
+  if (const auto* u = std::get_if<AttentionSpec>(&unit.spec))
+    return attention_unit_backward_input(*u, spec.rope, weights.attention.at(layer_of(unit)), rows, dy,
+                                         std::get<AttentionSaved>(saved), c);
+  if (const auto* u = std::get_if<MlpSpec>(&unit.spec))
+    return mlp_backward_input(*u, weights.mlp.at(layer_of(unit)), dy, std::get<MlpSaved>(saved), c);
+  if (const auto* u = std::get_if<HeadSpec>(&unit.spec))
+    return head_backward_input(*u, weights.head, std::get<HeadSaved>(saved), c);
+  TERN_CHECK(false, "unit_backward_input: tokens have no gradient");
+  return {};
+}
+
+void unit_backward_weight(const ModelSpec& spec, const ModelWeights& weights, int index, const Rows& rows,
+                          const Tensor& dy, UnitSaved& saved, ModelWeights& gradients, const Compute& c) {
+  check_rows(rows);
+  const Unit& unit = spec.units.at(static_cast<size_t>(index));
+  if (const auto* u = std::get_if<EmbedSpec>(&unit.spec)) return embed_backward_weight(*u, rows, dy, gradients.embed);
+  if (const auto* u = std::get_if<AttentionSpec>(&unit.spec))
+    return attention_unit_backward_weight(*u, weights.attention.at(layer_of(unit)), dy, std::get<AttentionSaved>(saved),
+                                          gradients.attention.at(layer_of(unit)), c);
+  if (const auto* u = std::get_if<MlpSpec>(&unit.spec))
+    return mlp_backward_weight(*u, weights.mlp.at(layer_of(unit)), dy, std::get<MlpSaved>(saved),
+                               gradients.mlp.at(layer_of(unit)), c);
+  head_backward_weight(std::get<HeadSpec>(unit.spec), std::get<HeadSaved>(saved), gradients.head);
+}
+
+Tensor model_forward(const ModelSpec& spec, const ModelWeights& weights, const Rows& rows, KvView* kv,
+                     const Compute& c) {
+  Tensor x;
+  for (int unit = 0; unit + 1 < static_cast<int>(spec.units.size()); ++unit)
+    x = unit_forward(spec, weights, unit, rows, x, nullptr, kv, c);
+  return x;
+}
+
+}  // namespace tern

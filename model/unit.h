@@ -1,0 +1,88 @@
+#pragma once
+// The forward and the two backward passes of each unit, written once for training and inference (DESIGN §2). f32 and
+// bf16 run on the CPU kernels, f64 on their plain twins. T tokens of a ragged batch; D width.
+
+#include <cstdint>
+#include <span>
+#include <variant>
+#include <vector>
+
+#include "model/rope_table.h"
+#include "model/weights.h"
+
+namespace tern {
+
+/// Who multiplies. Evaluation and inference always use exact; fast is oneDNN where it is built in.
+enum class Multiply : uint8_t { exact, fast };
+
+struct Compute {
+  Arena& arena;
+  Multiply multiply = Multiply::exact;
+};
+
+/// The rows of one forward: sequences laid end to end. Positions count from the start of each sequence (plus its past).
+struct Rows {
+  std::span<const int32_t> tokens;  // (T), each < vocab (checked where they come in)
+  std::vector<int64_t> starts;      // num_sequences + 1, from 0 to T
+  std::vector<int32_t> positions;   // (T)
+  const RopeTable* rope = nullptr;  // nullptr for learned positions; covers every position
+};
+/// Rows whose sequences start from position 0.
+Rows make_rows(std::span<const int32_t> tokens, std::vector<int64_t> starts, const RopeTable*);
+
+/// What a forward sees of a paged KV cache; sequence i of the Rows is sequence i here. The new keys and values are
+/// written to their pages first, then attended. Layer storage: (num_pages, page_tokens, kv_heads, head_dim).
+struct KvView {
+  int64_t page_tokens = 0;
+  std::vector<int64_t> past;                // keys already stored, per sequence
+  std::vector<std::vector<int32_t>> pages;  // page numbers in order, per sequence
+  std::vector<Tensor> keys, values;         // per layer
+};
+
+struct EmbedSaved {};
+/// Kept by forward: x is the unit's own input (a shared handle, not a copy), mean only for a layer norm. Left by
+/// backward_input for backward_weight: what stands after the `;`. The normed rows and the activation are made again
+/// instead of kept.
+struct AttentionSaved {
+  Tensor x_TD, mean_T, rstd_T, qkv_TC, context_TE, lse_TH;
+  Tensor dqkv_TC, dnormed_TD;
+};
+struct MlpSaved {
+  Tensor x_TD, mean_T, rstd_T, up_TG;
+  Tensor dup_TG, dnormed_TD;
+};
+struct HeadSaved {
+  Tensor x_TD, mean_T, rstd_T, dnormed_TD;
+};
+using UnitSaved = std::variant<EmbedSaved, AttentionSaved, MlpSaved, HeadSaved>;
+
+/// y = unit(x), for embed, attention and mlp. `x` is empty for embed. y is allocated here (activations).
+/// saved == nullptr: inference, nothing is kept. kv != nullptr: attention goes over the cache.
+Tensor unit_forward(const ModelSpec&, const ModelWeights&, int unit, const Rows&, const Tensor& x_TD, UnitSaved* saved,
+                    KvView* kv, const Compute&);
+/// dx from dy, leaving in `saved` what the weight part needs. Not for embed. For the head dy is empty: the loss has
+/// given saved.dnormed_TD.
+Tensor unit_backward_input(const ModelSpec&, const ModelWeights&, int unit, const Rows&, const Tensor& dy_TD,
+                           UnitSaved& saved, const Compute&);
+/// Adds this micro-batch's weight gradients; never overwrites. Gradients are f32 (f64 of an f64 model), made by
+/// allocate_weights. For embed dy is the gradient of its output and `saved` is not looked at.
+void unit_backward_weight(const ModelSpec&, const ModelWeights&, int unit, const Rows&, const Tensor& dy_TD,
+                          UnitSaved& saved, ModelWeights& gradients, const Compute&);
+
+/// The head in training: final norm, logits tile by tile, loss and both gradients in one pass, so that all logits never
+/// exist. The gradient of the projection is added here; BACKWARD_INPUT of the head is then only the norm's.
+/// targets (T), < 0: no loss. Returns Σ over targets of -log p. Gradients are those of `scale`·Σ.
+double head_forward_loss(const ModelSpec&, const ModelWeights&, const Rows&, const Tensor& x_TD,
+                         std::span<const int32_t> targets, double scale, HeadSaved& saved, ModelWeights& gradients,
+                         const Compute&);
+/// -log p(target) per row (0 where target < 0), by tiles, without gradients: evaluation.
+std::vector<double> head_losses(const ModelSpec&, const ModelWeights&, const Tensor& x_TD,
+                                std::span<const int32_t> targets, const Compute&);
+/// Logits (rows.size(), V) in f32 (f64 if f64) of the named rows of x.
+Tensor head_logits(const ModelSpec&, const ModelWeights&, const Tensor& x_TD, std::span<const int32_t> rows,
+                   const Compute&);
+
+/// The whole forward without saving: what evaluation and inference call. Returns the last block's output (T, D).
+Tensor model_forward(const ModelSpec&, const ModelWeights&, const Rows&, KvView* kv, const Compute&);
+
+}  // namespace tern

@@ -1,0 +1,166 @@
+#include "model/weights.h"
+
+#include <cmath>
+#include <type_traits>
+
+#include "base/error.h"
+#include "base/rng.h"
+#include "kernels/cpu/matmul.h"
+#include "model/names.h"
+#include "model/ops.h"
+
+namespace tern {
+
+namespace {
+
+// Layers in place and the linears' sizes set; no tensors yet.
+ModelWeights skeleton(const ModelSpec& spec) {
+  ModelWeights w;
+  for (const Unit& unit : spec.units) {
+    if (const auto* a = std::get_if<AttentionSpec>(&unit.spec)) {
+      AttentionWeights& block = w.attention.emplace_back();
+      block.qkv.out = a->qkv_rows(), block.qkv.in = a->width;
+      block.out.out = a->width, block.out.in = a->heads * a->head_dim;
+    } else if (const auto* m = std::get_if<MlpSpec>(&unit.spec)) {
+      MlpWeights& block = w.mlp.emplace_back();
+      block.up.out = m->gated ? 2 * m->hidden : m->hidden, block.up.in = m->width;
+      block.down.out = m->width, block.down.in = m->hidden;
+    } else if (const auto* h = std::get_if<HeadSpec>(&unit.spec)) {
+      w.head.projection.out = h->vocab, w.head.projection.in = h->width;
+    }
+  }
+  return w;
+}
+
+// Visits the parameters of one unit, naming each.
+class UnitVisitor {
+ public:
+  using Visit = std::function<void(const ParameterInfo&, Tensor&)>;
+  UnitVisitor(const ModelSpec& spec, const Visit& visit, int unit)
+      : spec_(spec), visit_(visit), unit_(unit), layer_(spec.units[static_cast<size_t>(unit)].layer) {}
+
+  void table(const std::string& name, Part part, Shape shape, Tensor& at) const {
+    // Tables decay like matrices, as in PyTorch's usual grouping by rank.
+    visit_({name, shape, unit_, true, false, names(part, "weight", shape)}, at);
+  }
+  void norm(const std::string& prefix, Part part, const NormSpec& n, NormWeights& at) const {
+    const Shape shape{n.width};
+    visit_({prefix + ".weight", shape, unit_, false, true, names(part, "weight", shape)}, at.weight);
+    if (n.kind == NormKind::layer)
+      visit_({prefix + ".bias", shape, unit_, false, false, names(part, "bias", shape)}, at.bias);
+  }
+  void linear(const std::string& prefix, Part part, bool has_bias, Linear& at) const {
+    const Shape weight{at.out, at.in}, bias{at.out};
+    visit_({prefix + ".weight", weight, unit_, true, false, names(part, "weight", weight)}, at.weight);
+    if (has_bias) visit_({prefix + ".bias", bias, unit_, false, false, names(part, "bias", bias)}, at.bias);
+  }
+
+ private:
+  std::vector<Fragment> names(Part part, std::string_view suffix, const Shape& shape) const {
+    return file_names(spec_, layer_, part, suffix, shape[0]);
+  }
+  const ModelSpec& spec_;
+  const Visit& visit_;
+  int unit_, layer_;
+};
+
+void pack(Linear& linear, Arena& arena) {
+  TERN_CHECK(!linear.weight.empty(), "pack_weights: linear ({}, {}) is packed already", linear.out, linear.in);
+  const DType dtype = linear.weight.dtype();
+  linear.packed = arena.bytes(packed_bytes(dtype, linear.out, linear.in), MemoryClass::weights);
+  const std::span<std::byte> to{static_cast<std::byte*>(linear.packed.data()),
+                                static_cast<size_t>(linear.packed.bytes())};
+  ops::by_dtype(dtype, [&]<class T>() {
+    if constexpr (!std::is_same_v<T, double>) pack_weight<T>(linear.weight.span<T>(), linear.out, linear.in, to);
+  });
+  linear.weight = {};
+}
+
+}  // namespace
+
+void for_each_parameter(const ModelSpec& spec, ModelWeights& w,
+                        const std::function<void(const ParameterInfo&, Tensor&)>& visit) {
+  for (int index = 0; index < static_cast<int>(spec.units.size()); ++index) {
+    const Unit& unit = spec.units[static_cast<size_t>(index)];
+    const UnitVisitor v(spec, visit, index);
+    const std::string layer = "layers." + std::to_string(unit.layer);
+    const auto at = static_cast<size_t>(unit.layer);
+    if (const auto* e = std::get_if<EmbedSpec>(&unit.spec)) {
+      v.table("embed.tokens", Part::tokens, {e->vocab, e->width}, w.embed.tokens);
+      if (e->positions) v.table("embed.positions", Part::positions, {e->positions, e->width}, w.embed.positions);
+    } else if (const auto* a = std::get_if<AttentionSpec>(&unit.spec)) {
+      AttentionWeights& block = w.attention.at(at);
+      v.norm(layer + ".attention.norm", Part::attention_norm, a->norm, block.norm);
+      v.linear(layer + ".attention.qkv", Part::qkv, a->qkv_bias, block.qkv);
+      v.linear(layer + ".attention.out", Part::attention_out, a->out_bias, block.out);
+    } else if (const auto* m = std::get_if<MlpSpec>(&unit.spec)) {
+      MlpWeights& block = w.mlp.at(at);
+      v.norm(layer + ".mlp.norm", Part::mlp_norm, m->norm, block.norm);
+      v.linear(layer + ".mlp.up", Part::up, m->bias, block.up);
+      v.linear(layer + ".mlp.down", Part::down, m->bias, block.down);
+    } else {
+      const auto& h = std::get<HeadSpec>(unit.spec);
+      v.norm("head.norm", Part::final_norm, h.norm, w.head.norm);
+      if (!h.tied) v.linear("head.projection", Part::projection, false, w.head.projection);
+    }
+  }
+}
+
+std::vector<ParameterInfo> parameters(const ModelSpec& spec) {
+  std::vector<ParameterInfo> infos;
+  ModelWeights none = skeleton(spec);
+  for_each_parameter(spec, none, [&](const ParameterInfo& info, Tensor&) { infos.push_back(info); });
+  return infos;
+}
+
+std::vector<Tensor*> tensors(const ModelSpec& spec, ModelWeights& weights) {
+  std::vector<Tensor*> all;
+  for_each_parameter(spec, weights, [&](const ParameterInfo&, Tensor& t) { all.push_back(&t); });
+  return all;
+}
+
+ModelWeights allocate_weights(const ModelSpec& spec, DType dtype, MemoryClass memory, Arena& arena) {
+  ModelWeights w = skeleton(spec);
+  for_each_parameter(spec, w,
+                     [&](const ParameterInfo& info, Tensor& t) { t = arena.allocate(dtype, info.shape, memory); });
+  if (spec.head().tied) w.head.projection.weight = w.embed.tokens;
+  return w;
+}
+
+void initialize_weights(const ModelSpec& spec, ModelWeights& weights, uint64_t seed) {
+  for_each_parameter(spec, weights, [&](const ParameterInfo& info, Tensor& t) {
+    // A matrix that ends a residual branch of GPT-2.
+    const bool scaled = spec.family == "gpt2" &&
+                        (info.name.ends_with("attention.out.weight") || info.name.ends_with("mlp.down.weight"));
+    const double std = spec.initializer_range / (scaled ? std::sqrt(2.0 * static_cast<double>(spec.layers)) : 1.0);
+    const RngKey key{seed, hash_name(info.name)};
+    const bool is_matrix = info.shape.rank == 2;
+    const double constant = info.is_norm_weight ? 1.0 : 0.0;
+    ops::by_dtype(t.dtype(), [&]<class T>() {
+      const std::span<T> w = t.span<T>();
+      const auto count = static_cast<int64_t>(w.size());
+#pragma omp parallel for
+      for (int64_t i = 0; i < count; ++i) {
+        const double value = is_matrix ? std * random_normal(key, static_cast<uint64_t>(i)) : constant;
+        if constexpr (std::is_same_v<T, bf16>)
+          w[static_cast<size_t>(i)] = to_bf16(static_cast<float>(value));
+        else
+          w[static_cast<size_t>(i)] = static_cast<T>(value);
+      }
+    });
+  });
+}
+
+void pack_weights(const ModelSpec& spec, ModelWeights& weights, Arena& arena) {
+  if (weights.embed.tokens.dtype() == DType::f64) return;
+  for (size_t layer = 0; layer < weights.attention.size(); ++layer) {
+    pack(weights.attention[layer].qkv, arena);
+    pack(weights.attention[layer].out, arena);
+    pack(weights.mlp.at(layer).up, arena);
+    pack(weights.mlp.at(layer).down, arena);
+  }
+  pack(weights.head.projection, arena);
+  TERN_CHECK(!spec.head().tied || !weights.embed.tokens.empty(), "pack_weights: the embedding table stays plain");
+}
+
+}  // namespace tern

@@ -1,0 +1,86 @@
+#pragma once
+// The weights of a model, as data, and one visitor behind load, save, initialise, count and update.
+// D width, F hidden, H heads, K kv heads, d head_dim, V vocab. Linear weights are (out, in) row-major.
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "spec/model_spec.h"
+#include "tensor/arena.h"
+#include "tensor/tensor.h"
+
+namespace tern {
+
+/// y = x·weightᵀ + bias. For inference `pack` moves the weight into `packed` (the exact kernels' layout) and drops it.
+struct Linear {
+  Tensor weight;  // (out, in)
+  Tensor bias;    // (out), may be empty
+  Tensor packed;  // bytes, may be empty
+  int64_t out = 0, in = 0;
+};
+struct NormWeights {
+  Tensor weight, bias;
+};  // bias only for layer norm
+struct EmbedWeights {
+  Tensor tokens, positions;
+};  // (V, D), (positions, D) or empty
+struct AttentionWeights {
+  NormWeights norm;
+  Linear qkv, out;
+};  // qkv ((H+2K)·d, D): q rows, k rows, v rows
+struct MlpWeights {
+  NormWeights norm;
+  Linear up, down;
+};  // up (2F or F, D): gate rows first; down (D, F)
+struct HeadWeights {
+  NormWeights norm;
+  Linear projection;
+};  // (V, D); tied: shares embed.tokens' storage
+
+struct ModelWeights {
+  EmbedWeights embed;
+  std::vector<AttentionWeights> attention;  // per layer
+  std::vector<MlpWeights> mlp;
+  HeadWeights head;
+};
+
+/// Where rows of a tensor of ours stand in a Hugging Face file. `transposed`: the file holds (in, out) (GPT-2's
+/// Conv1D).
+struct Fragment {
+  std::string name;
+  int64_t row_begin, row_end;
+  bool transposed;
+};
+struct ParameterInfo {
+  std::string name;  // ours: "layers.0.attention.qkv.weight"; keys random numbers and checkpoints
+  Shape shape;
+  int unit;    // index in ModelSpec::units that owns it
+  bool decay;  // matrices decay; biases and norms do not
+  bool is_norm_weight;
+  std::vector<Fragment> fragments;
+};
+/// Calls `visit` for every trained parameter once, in file order of the units, with its place in `weights` (which may
+/// be empty tensors: then only the info is of use). A tied head does not come again. The order is fixed: updates and
+/// norms sum in it.
+void for_each_parameter(const ModelSpec&, ModelWeights& weights,
+                        const std::function<void(const ParameterInfo&, Tensor&)>& visit);
+std::vector<ParameterInfo> parameters(const ModelSpec&);
+/// The tensors of `weights` in the order of parameters(spec).
+std::vector<Tensor*> tensors(const ModelSpec&, ModelWeights& weights);
+
+/// Uninitialised weights of every parameter, tied heads sharing storage.
+ModelWeights allocate_weights(const ModelSpec&, DType, MemoryClass, Arena&);
+/// From scratch, Hugging Face's rule: N(0, initializer_range) for matrices and embeddings, 0 for biases, 1 for norms;
+/// GPT-2's residual projections scaled by 1/sqrt(2·layers). Keyed by (seed, name, element): the same for any dtype up
+/// to rounding.
+void initialize_weights(const ModelSpec&, ModelWeights&, uint64_t seed);
+
+/// Packs every linear for the exact kernels, layer by layer, and frees the plain copy. The embedding table stays plain,
+/// so a tied projection is held twice. f64 has no packed form and is left as it is. The layout belongs to the active
+/// instruction set (kernels/dispatch.h).
+void pack_weights(const ModelSpec&, ModelWeights&, Arena&);
+
+}  // namespace tern

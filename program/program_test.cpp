@@ -1,0 +1,241 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/json.h"
+#include "program/generate.h"
+#include "program/simulate.h"
+#include "program/trace.h"
+#include "program/validate.h"
+
+namespace tern {
+namespace {
+
+ModelSpec small_spec(int64_t layers = 2, bool gated = true) {
+  const NormSpec norm{.kind = NormKind::rms, .width = 16};
+  ModelSpec s{.family = "llama", .vocab = 40, .width = 16, .layers = layers, .context = 64};
+  s.units.push_back({-1, EmbedSpec{40, 16, 0}});
+  for (int layer = 0; layer < layers; ++layer) {
+    s.units.push_back({layer, AttentionSpec{norm, 16, 4, 2, 4, false, false, 0}});
+    s.units.push_back({layer, MlpSpec{norm, 16, 24, ActivationKind::silu, gated, false}});
+  }
+  s.units.push_back({-1, HeadSpec{norm, 16, 40, false}});
+  return s;
+}
+
+std::vector<CostQuery> micros(int n, int64_t tokens = 8, DType dtype = DType::f32) {
+  return std::vector<CostQuery>(
+      n, {.tokens = tokens, .attended_pairs = attended_pairs(tokens, 0, 0), .dtype = dtype, .scratch = {}});
+}
+
+Program sample(Recompute r = Recompute::full) { return training_program(small_spec(), micros(2), r); }
+
+size_t find(const Program& p, Opcode op, int unit, int micro) {
+  for (size_t i = 0; i < p.instructions.size(); ++i)
+    if (p.instructions[i].op == op && p.instructions[i].unit == unit && p.instructions[i].micro == micro) return i;
+  ADD_FAILURE() << "no " << name_of(op) << " " << unit << " " << micro;
+  return 0;
+}
+
+template <class T, class Match>
+void erase_one(std::vector<T>& list, Match match) {
+  const auto it = std::find_if(list.begin(), list.end(), match);
+  ASSERT_NE(it, list.end()) << "the planted fault found nothing to break";
+  list.erase(it);
+}
+
+// The fault must be reported, and by this sentence.
+void expect_fault(const Program& p, const std::string& sentence) {
+  const auto faults = validate(p);
+  EXPECT_TRUE(std::any_of(faults.begin(), faults.end(),
+                          [&](const std::string& f) { return f.find(sentence) != std::string::npos; }))
+      << "wanted '" << sentence << "' among " << faults.size()
+      << " faults, first: " << (faults.empty() ? "-" : faults[0]);
+}
+
+TEST(TrainingProgram, IsValidForEveryModeAndCount) {
+  for (const Recompute r : {Recompute::none, Recompute::attention, Recompute::full})
+    for (const int n : {1, 2, 5})
+      for (const int64_t layers : {1, 3})
+        EXPECT_EQ(validate(training_program(small_spec(layers), micros(n), r)), std::vector<std::string>{});
+}
+
+TEST(TrainingProgram, RecomputesTheUnitsAskedFor) {
+  const auto count = [](Recompute r) {
+    const Program p = sample(r);
+    return std::count_if(p.instructions.begin(), p.instructions.end(),
+                         [](const Instruction& i) { return i.op == Opcode::recompute; });
+  };
+  EXPECT_EQ(count(Recompute::none), 0);
+  EXPECT_EQ(count(Recompute::attention), 2 * 2);  // layers × micro-batches
+  EXPECT_EQ(count(Recompute::full), 4 * 2);
+}
+
+TEST(ForwardProgram, IsValidAndHoldsTwoOutputsAtMost) {
+  const Program p = forward_program(small_spec(3), micros(2));
+  EXPECT_EQ(validate(p, false), std::vector<std::string>{});
+  const Simulation s = simulate(p);
+  for (size_t i = 0; i < p.instructions.size(); ++i)
+    EXPECT_LE(s.replay[i].before, 8 * 16 * 4) << to_string(p.instructions[i]);
+}
+
+TEST(Validate, FindsAReadOfWhatIsGone) {
+  Program p = sample();
+  p.instructions[find(p, Opcode::forward, 2, 0)].frees.push_back({BufferKind::output, 1, 0});
+  expect_fault(p, "reads output(unit 1, micro 0), which is not alive");
+}
+TEST(Validate, FindsALeak) {
+  Program p = sample();
+  erase_one(p.instructions[find(p, Opcode::backward_weight, 3, 1)].frees,
+            [](const Buffer& b) { return b.kind == BufferKind::left; });
+  expect_fault(p, "left(unit 3, micro 1) is still alive at the end");
+}
+TEST(Validate, FindsADoubleFree) {
+  Program p = sample();
+  p.instructions[find(p, Opcode::backward_weight, 0, 0)].frees.push_back({BufferKind::saved, 5, 0});
+  expect_fault(p, "frees saved(unit 5, micro 0), which is not alive");
+}
+TEST(Validate, FindsABirthWhileAlive) {
+  Program p = sample(Recompute::none);
+  p.instructions[find(p, Opcode::forward, 3, 0)].allocates.push_back({{BufferKind::output, 1, 0}, 4});
+  expect_fault(p, "allocates output(unit 1, micro 0), which is alive");
+}
+TEST(Validate, FindsASecondBirthOutsideRecompute) {
+  Program p = sample();
+  p.instructions[find(p, Opcode::recompute, 1, 0)].op = Opcode::forward;
+  expect_fault(p, "allocates output(unit 1, micro 0) a second time");
+}
+TEST(Validate, FindsADroppedRead) {
+  Program p = sample();
+  erase_one(p.instructions[find(p, Opcode::backward_input, 2, 0)].reads,
+            [](const Buffer& b) { return b.kind == BufferKind::gradient; });
+  expect_fault(p, "does not read gradient(unit 2, micro 0)");
+}
+TEST(Validate, FindsAMissingInstruction) {
+  Program p = sample(Recompute::none);
+  p.instructions.erase(p.instructions.begin() + find(p, Opcode::backward_weight, 4, 1));
+  expect_fault(p, "no BACKWARD_WEIGHT unit 4 micro 1");
+}
+TEST(Validate, FindsASecondRun) {
+  Program p = sample(Recompute::none);
+  const auto at = p.instructions.begin() + find(p, Opcode::backward_weight, 0, 0);
+  p.instructions.insert(at, *at);
+  expect_fault(p, "a second time; first at");
+}
+TEST(Validate, FindsWeightGradientsOutOfMicroOrder) {
+  Program p = sample(Recompute::none);
+  for (Instruction& i : p.instructions) {  // the second micro-batch first: sound alone, but other bits
+    if (i.micro >= 0) i.micro = 1 - i.micro;
+    for (auto& b : i.reads) b.micro = 1 - b.micro;
+    for (auto& b : i.allocates) b.buffer.micro = 1 - b.buffer.micro;
+    for (auto& b : i.frees) b.micro = 1 - b.micro;
+  }
+  expect_fault(p, "comes before BACKWARD_WEIGHT unit 5 micro 0");
+}
+TEST(Validate, FindsSwappedOrder) {
+  Program p = sample(Recompute::none);
+  std::swap(p.instructions[find(p, Opcode::backward_input, 3, 0)],
+            p.instructions[find(p, Opcode::backward_input, 2, 0)]);
+  expect_fault(p, "comes before BACKWARD_INPUT unit 3 micro 0");
+}
+TEST(Validate, FindsAnUpdateThatIsNotLastOrNotThere) {
+  Program p = sample();
+  std::swap(p.instructions[p.instructions.size() - 1], p.instructions[p.instructions.size() - 2]);
+  expect_fault(p, "is not the last instruction");
+  p = sample();
+  p.instructions.pop_back();
+  expect_fault(p, "no UPDATE");
+}
+TEST(Validate, FindsFieldsOutOfRange) {
+  Program p = sample();
+  p.instructions[3].unit = 6;
+  expect_fault(p, "unit 6 of 6");
+  p = sample();
+  p.instructions[3].allocates[0].bytes = -1;
+  expect_fault(p, "has -1 bytes");
+}
+TEST(Validate, FindsARecomputeTooLate) {
+  Program p = sample();
+  std::swap(p.instructions[find(p, Opcode::recompute, 3, 0)], p.instructions[find(p, Opcode::backward_input, 3, 0)]);
+  expect_fault(p, "comes after its BACKWARD_INPUT");
+}
+
+// By hand, one layer, one micro-batch, unit costs planted: the closed form of the peak.
+TEST(Simulate, CountsAHandMadeProgram) {
+  Program p{.num_ranks = 1, .num_units = 2, .num_micro = 1, .instructions = {}};
+  const Buffer y{BufferKind::output, 0, 0}, kept{BufferKind::saved, 1, 0}, dy{BufferKind::gradient, 0, 0},
+      left{BufferKind::left, 1, 0};
+  p.instructions.push_back({.op = Opcode::forward, .unit = 0, .allocates = {{y, 100}}, .workspace_bytes = 7});
+  p.instructions.push_back(
+      {.op = Opcode::forward, .unit = 1, .reads = {y}, .allocates = {{kept, 30}}, .workspace_bytes = 500});
+  p.instructions.push_back({.op = Opcode::backward_input,
+                            .unit = 1,
+                            .reads = {y, kept},
+                            .allocates = {{dy, 100}, {left, 3}},
+                            .workspace_bytes = 11});
+  p.instructions.push_back({.op = Opcode::backward_weight,
+                            .unit = 1,
+                            .reads = {y, kept, left},
+                            .frees = {y, kept, left},
+                            .workspace_bytes = 2});
+  p.instructions.push_back(
+      {.op = Opcode::backward_weight, .unit = 0, .reads = {dy}, .frees = {dy}, .workspace_bytes = 1000});
+  p.instructions.push_back({.op = Opcode::update, .unit = -1, .micro = -1});
+  ASSERT_EQ(validate(p), std::vector<std::string>{});
+  const Simulation s = simulate(p);
+  EXPECT_EQ(s.ranks[0].peak_buffers, 233);
+  EXPECT_EQ(s.ranks[0].peak_workspace, 1000);
+  EXPECT_EQ(s.ranks[0].peak_bytes, 1100);  // the last weight gradient: dy and its temporaries
+  EXPECT_EQ(s.ranks[0].buffers_at_peak, 100);
+  EXPECT_EQ(s.ranks[0].peak_place, 4u);
+  EXPECT_EQ(s.replay[3].before, 233);
+  EXPECT_EQ(s.replay[3].after, 100);
+  EXPECT_EQ(s.replay.back().after, 0);
+}
+
+TEST(Simulate, MicroBatchesInTurnDoNotRaiseThePeakAndRecomputationLowersIt) {
+  const auto peak = [](Recompute r, int n) {
+    return simulate(training_program(small_spec(4), micros(n, 64), r)).ranks[0].peak_buffers;
+  };
+  EXPECT_EQ(peak(Recompute::none, 1), peak(Recompute::none, 5));
+  EXPECT_LT(peak(Recompute::attention, 1), peak(Recompute::none, 1));
+  EXPECT_LT(peak(Recompute::full, 1), peak(Recompute::attention, 1));
+}
+
+// Without recomputation the most buffers are alive when the head's backward begins or soon after: everything the
+// forward kept.
+TEST(Simulate, PeakContainsEverythingTheForwardKeeps) {
+  const ModelSpec spec = small_spec(2);
+  const CostQuery q = micros(1, 64)[0];
+  int64_t kept = 0;
+  for (size_t u = 0; u < spec.units.size(); ++u) {
+    const UnitCost c = unit_cost(spec.units[u], q);
+    kept += c.saved_bytes + (u + 1 < spec.units.size() ? c.output_bytes : 0);
+  }
+  const Program p = training_program(spec, std::vector{q}, Recompute::none);
+  const Simulation s = simulate(p);
+  EXPECT_EQ(s.replay[find(p, Opcode::backward_input, 5, 0)].before, kept);
+  EXPECT_GE(s.ranks[0].peak_buffers, kept);
+}
+
+TEST(Trace, IsJsonWithOneEventPerInstruction) {
+  const Program p = sample();
+  const Simulation s = simulate(p);
+  const Json json = parse_json(chrome_trace(s.trace, "predicted"), "trace");
+  size_t complete = 0;
+  double end = 0;
+  for (const Json& e : json["traceEvents"])
+    if (e["ph"] == "X") {
+      ++complete;
+      EXPECT_GE(e["ts"].get<double>() + 2e-3, end);  // one rank: no overlap, up to the rounding of the text
+      end = e["ts"].get<double>() + e["dur"].get<double>();
+    }
+  EXPECT_EQ(complete, p.instructions.size());
+  EXPECT_NEAR(end, s.seconds * 1e6, 0.01);
+  const Json both = parse_json(chrome_trace(s.trace, s.trace), "trace");
+  EXPECT_EQ(both["traceEvents"].size(), 2 * json["traceEvents"].size());
+}
+
+}  // namespace
+}  // namespace tern

@@ -1,0 +1,34 @@
+#pragma once
+// Traces in the Chrome/Perfetto JSON format, one format for prediction and measurement, so that they lie side by side
+// (open in ui.perfetto.dev or chrome://tracing).
+// Source: the Trace Event Format document; we use complete events ("X"), counters ("C") and metadata ("M").
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "program/program.h"
+
+namespace tern {
+
+struct TraceEvent {
+  std::string name;  // "FORWARD attention 3"
+  Opcode op = Opcode::forward;
+  int rank = 0, unit = 0, micro = 0;
+  Resource resource = Resource::compute;
+  double start_s = 0, duration_s = 0;
+  int64_t flops = 0, bytes_moved = 0;
+  int64_t buffer_bytes = 0, peak_bytes = 0;  // alive buffers; with temporaries
+};
+
+TraceEvent trace_event(const Instruction&, double start_s, double duration_s, int64_t buffer_bytes, int64_t peak_bytes);
+
+/// One JSON document. `process` names the run ("predicted", "measured"); a rank is a process, a resource a thread of
+/// it. Times are written in microseconds with three decimals.
+std::string chrome_trace(std::span<const TraceEvent>, std::string_view process);
+/// Two runs in one document, as processes 2·rank and 2·rank + 1.
+std::string chrome_trace(std::span<const TraceEvent> predicted, std::span<const TraceEvent> measured);
+
+}  // namespace tern

@@ -1,0 +1,59 @@
+#pragma once
+// Two training runs side by side, from their metrics logs: per tag the last, lowest and median value, and the first
+// step at which the two differ in any bit. What `tern compare` prints.
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "report/metrics_log.h"
+#include "report/table.h"
+
+namespace tern {
+
+struct RunLog {
+  std::string name;  // as the user called it
+  MetricsFile log;
+};
+
+/// Reads DIRECTORY/logs/metrics.jsonl.
+/// Errors  bad_file: no such log (the message says what a run directory is), or a malformed one.
+RunLog read_run(const std::string& directory);
+
+/// One tag of one run. Steps ascend; of a step logged twice the later row counts.
+struct TagSeries {
+  std::vector<int64_t> steps;
+  std::vector<double> values;
+};
+TagSeries series_of(const RunLog& run, const std::string& tag);
+
+struct TagSummary {
+  int64_t count = 0, last_step = 0, lowest_step = 0;
+  double last = 0, lowest = 0, median = 0;  // lowest and median over the finite values; NaN if there are none
+};
+
+struct TagComparison {
+  std::string tag;
+  std::array<std::optional<TagSummary>, 2> runs;  // absent: this run has no such tag
+  int64_t common_steps = 0;
+  std::optional<int64_t> first_difference_step;  // of the common steps; two NaNs are equal
+  double largest_difference = 0;                 // |A - B| over the common steps, where both are finite
+};
+
+/// Every tag of either run, in the order the logs show them.
+std::vector<TagComparison> compare_runs(const RunLog& a, const RunLog& b);
+
+/// What was learned: tags other than perf/ and mem/, with the first step of difference.
+Table outcome_table(const std::vector<TagComparison>& tags);
+/// What it cost: medians of perf/ and mem/, and their ratio. No rows if neither run logged any.
+Table cost_table(const std::vector<TagComparison>& tags);
+/// One object: {"a": NAME, "b": NAME, "tags": [...]}; values without a JSON number are strings, as in the log.
+std::string compare_json(const RunLog& a, const RunLog& b, const std::vector<TagComparison>& tags);
+/// A page with both tables and one plot per tag.
+std::string compare_html(const RunLog& a, const RunLog& b, const std::vector<TagComparison>& tags);
+/// tag,run,step,value: one line per logged value.
+std::string compare_csv(const RunLog& a, const RunLog& b, const std::vector<TagComparison>& tags);
+
+}  // namespace tern

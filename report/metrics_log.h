@@ -1,0 +1,59 @@
+#pragma once
+// The numbers of a run, written while it runs: one JSON object per row in LOGS/metrics.jsonl, and the same values in a
+// TensorBoard event file beside it. Rows are appended and not synced: a crash may lose the last ones, and resuming at a
+// checkpoint drops the rows past it, so that a run that was killed leaves the same rows as one that was not.
+//
+// Tags: train/loss, train/lr, train/grad_norm, perf/tokens_per_s, perf/mfu, mem/peak_bytes, eval/TASK/METRIC.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/io.h"
+
+namespace tern {
+
+struct MetricRow {
+  int64_t step = 0;
+  double time_s = 0;                                   // seconds since 1970; 0: append() fills in the present
+  std::vector<std::pair<std::string, double>> values;  // tag, value; in the order they are to be shown
+};
+
+/// A row as one line of metrics.jsonl, without the newline: {"step":10,"time":1795280000.25,"train/loss":2.5}.
+/// Values that JSON has no number for are the strings "NaN", "Infinity", "-Infinity": a diverged run stays readable.
+/// Errors  bug: the tag "step" or "time", an empty tag, or a tag twice.
+std::string metric_line(const MetricRow& row);
+
+/// The reverse of metric_line. `place` begins the message of an error ("FILE:LINE").
+/// Errors  bad_file: anything metric_line would not write.
+MetricRow parse_metric_line(std::string_view line, const std::string& place);
+
+/// What a metrics file holds. A last line without its newline is what a killed writer leaves: it is not a row.
+struct MetricsFile {
+  std::vector<MetricRow> rows;
+  bool torn = false;  // the file ended in such a line
+};
+
+/// Errors  bad_file: unreadable, or a malformed line (file and line are named).
+MetricsFile read_metrics(const std::string& path);
+
+/// Appends rows to DIRECTORY/metrics.jsonl and DIRECTORY/events.out.tfevents.tern. One writer at a time.
+class MetricsLog {
+ public:
+  /// Starts or continues the log. Rows of steps after `last_step` (and a torn last line) are dropped first; pass the
+  /// step of the checkpoint a run resumes from, or -1 to begin anew. The directory is made if need be.
+  /// Errors  bad_file: cannot be written, or what is there was not written by this class; does_not_fit: disk full.
+  MetricsLog(Io& io, const std::string& directory, int64_t last_step);
+
+  /// Writes one row to both files at once (one write() each, so a killed run keeps every row appended before).
+  /// Errors  does_not_fit: the disk is full; bad_file: another refusal of the system.
+  void append(MetricRow row);
+
+ private:
+  std::unique_ptr<IoFile> jsonl_, events_;
+};
+
+}  // namespace tern

@@ -1,0 +1,254 @@
+#include "report/plot.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <string_view>
+
+#include "base/error.h"
+#include "report/html.h"
+#include "report/ticks.h"
+
+namespace tern {
+namespace {
+
+// After Okabe & Ito: colours that the colour-blind can tell apart, darker on white and lighter on black. Plain rules
+// and no CSS variables, which viewers other than browsers do not know.
+struct Palette {
+  const char *ink, *soft, *grid, *back;
+  std::array<const char*, 6> series;
+};
+constexpr Palette kLight = {
+    "#1d2228", "#5b6670", "#e3e7ea", "#ffffff", {"#0072b2", "#d55e00", "#009e73", "#b0508a", "#a87800", "#56799e"}};
+constexpr Palette kDark = {
+    "#e4e8ec", "#9aa6b1", "#2b333b", "#14181c", {"#56b4e9", "#f08a4b", "#3fc79b", "#e08cc0", "#e0b83d", "#9dbbdc"}};
+constexpr size_t kColours = kLight.series.size();
+
+std::string rules(const Palette& p) {
+  std::string css = fmt::format(
+      ".tern-plot text {{ fill: {0}; }} .tern-plot .soft {{ fill: {1}; }} .tern-plot .axis {{ stroke: {1}; }}\n"
+      ".tern-plot .grid {{ stroke: {2}; }} .tern-plot .back {{ fill: {3}; }}\n",
+      p.ink, p.soft, p.grid, p.back);
+  for (size_t i = 0; i < kColours; ++i)
+    css += fmt::format(".tern-plot .s{0} {{ stroke: {1}; }} .tern-plot .f{0} {{ fill: {1}; }}\n", i, p.series[i]);
+  return css;
+}
+
+std::string style() {
+  return "<style>\n.tern-plot { font: 12px system-ui, sans-serif; }\n"
+         ".tern-plot .title { font-weight: 600; font-size: 14px; }\n"
+         ".tern-plot .line { fill: none; stroke-width: 1.8; stroke-linejoin: round; }\n" +
+         rules(kLight) + "@media (prefers-color-scheme: dark) {\n" + rules(kDark) + "}\n</style>\n";
+}
+
+std::string open_svg(int width, int height, std::string_view title) {
+  return fmt::format(
+             "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"tern-plot\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 "
+             "{0} "
+             "{1}\" role=\"img\" aria-label=\"{2}\">\n",
+             width, height, html_escape(title)) +
+         style() + fmt::format("<rect class=\"back\" width=\"{}\" height=\"{}\"/>\n", width, height);
+}
+
+std::string text_at(double x, double y, const char* anchor, const char* css, std::string_view text) {
+  return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\" class=\"{}\">{}</text>\n", x, y, anchor, css,
+                     html_escape(text));
+}
+
+std::string line_from(double x1, double y1, double x2, double y2, const char* css) {
+  return fmt::format("<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" class=\"{}\"/>\n", x1, y1, x2, y2,
+                     css);
+}
+
+bool showable(double value, Scale scale) { return std::isfinite(value) && (scale == Scale::linear || value > 0); }
+
+// The plane of the plot: values to pixels.
+struct Plane {
+  double left, right, top, bottom;
+  Ticks x, y;
+  Scale x_scale, y_scale;
+
+  static double fraction(double value, const Ticks& ticks, Scale scale) {
+    return scale == Scale::log ? std::log(value / ticks.low) / std::log(ticks.high / ticks.low)
+                               : (value - ticks.low) / (ticks.high - ticks.low);
+  }
+  double px(double value) const { return left + (right - left) * fraction(value, x, x_scale); }
+  double py(double value) const { return bottom - (bottom - top) * fraction(value, y, y_scale); }
+};
+
+bool point_shows(const LinePlot& plot, const Series& series, size_t i) {
+  return showable(series.x[i], plot.x.scale) && showable(series.y[i], plot.y.scale);
+}
+
+Ticks axis_ticks(const LinePlot& plot, bool horizontal) {
+  const Scale scale = horizontal ? plot.x.scale : plot.y.scale;
+  double low = std::numeric_limits<double>::infinity(), high = -low;
+  for (const Series& series : plot.series)
+    for (size_t i = 0; i < series.x.size(); ++i) {
+      if (!point_shows(plot, series, i)) continue;
+      const double value = horizontal ? series.x[i] : series.y[i];
+      low = std::min(low, value);
+      high = std::max(high, value);
+    }
+  if (low > high) low = high = 1;  // nothing to show: an empty plane, and the note below says how many were left out
+  if (scale == Scale::log) return log_ticks(low, high);
+  return linear_ticks(low, high, horizontal ? 7 : 5);
+}
+
+std::string axes(const LinePlot& plot, const Plane& plane) {
+  std::string out;
+  for (const Tick& tick : plane.y.ticks) {
+    const double y = plane.py(tick.value);
+    out += line_from(plane.left, y, plane.right, y, "grid") + text_at(plane.left - 6, y + 4, "end", "soft", tick.label);
+  }
+  for (const Tick& tick : plane.x.ticks) {
+    const double x = plane.px(tick.value);
+    out += line_from(x, plane.bottom, x, plane.bottom + 4, "axis") +
+           text_at(x, plane.bottom + 17, "middle", "soft", tick.label);
+  }
+  out += line_from(plane.left, plane.bottom, plane.right, plane.bottom, "axis");
+  out += text_at((plane.left + plane.right) / 2, plane.bottom + 36, "middle", "soft", plot.x.label);
+  const double middle = (plane.top + plane.bottom) / 2;
+  return out +
+         fmt::format(
+             "<text transform=\"translate(14 {:.1f}) rotate(-90)\" text-anchor=\"middle\" class=\"soft\">{}</text>\n",
+             middle, html_escape(plot.y.label));
+}
+
+// A line breaks where a point cannot be shown; a piece of one point is drawn as a dot, or it would be invisible.
+std::string curve(const LinePlot& plot, const Plane& plane, const Series& series, size_t index) {
+  std::string out, points;
+  size_t length = 0;
+  const size_t colour = index % kColours;
+  const auto dot = [&](size_t i) {
+    return fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\" class=\"f{}\"/>\n", plane.px(series.x[i]),
+                       plane.py(series.y[i]), colour);
+  };
+  const auto end_piece = [&](size_t end) {
+    if (length == 1 && !series.points) out += dot(end - 1);
+    if (length > 1)
+      out += fmt::format("<polyline class=\"line s{}\"{} points=\"{}\"/>\n", colour,
+                         series.dashed ? " stroke-dasharray=\"6 4\"" : "", points);
+    points.clear();
+    length = 0;
+  };
+  for (size_t i = 0; i < series.x.size(); ++i) {
+    if (!point_shows(plot, series, i)) {
+      end_piece(i);
+      continue;
+    }
+    points += fmt::format("{}{:.1f},{:.1f}", length ? " " : "", plane.px(series.x[i]), plane.py(series.y[i]));
+    ++length;
+    if (series.points) out += dot(i);
+  }
+  end_piece(series.x.size());
+  return out;
+}
+
+// Of a series with many points per pixel column, the first, lowest, highest and last of each column, in their order:
+// the picture is the same and the file stays small. A break in the line stays a break.
+Series thinned(const LinePlot& plot, const Plane& plane, const Series& series) {
+  Series out{series.name, {}, {}, series.points, series.dashed};
+  const auto keep = [&](size_t i) { out.x.push_back(series.x[i]), out.y.push_back(series.y[i]); };
+  for (size_t begin = 0, end; begin < series.x.size(); begin = end) {
+    end = begin + 1;
+    if (!point_shows(plot, series, begin)) {
+      keep(begin);
+      continue;
+    }
+    const auto column = [&](size_t i) { return std::floor(plane.px(series.x[i])); };
+    size_t lowest = begin, highest = begin;
+    for (; end < series.x.size() && point_shows(plot, series, end) && column(end) == column(begin); ++end) {
+      if (series.y[end] < series.y[lowest]) lowest = end;
+      if (series.y[end] > series.y[highest]) highest = end;
+    }
+    size_t last = begin;
+    keep(begin);
+    for (const size_t i : {std::min(lowest, highest), std::max(lowest, highest), end - 1})
+      if (i > last) keep(last = i);
+  }
+  return out;
+}
+
+bool wants_thinning(const LinePlot& plot, const Series& series) {
+  return series.x.size() > 4 * static_cast<size_t>(plot.width);
+}
+
+std::string legend(const LinePlot& plot, double left, double y) {
+  std::string out;
+  double x = left;
+  for (size_t s = 0; s < plot.series.size(); ++s) {
+    out += fmt::format("<line x1=\"{0:.1f}\" y1=\"{1:.1f}\" x2=\"{2:.1f}\" y2=\"{1:.1f}\" class=\"line s{3}\"{4}/>\n",
+                       x, y - 4, x + 20, s % kColours, plot.series[s].dashed ? " stroke-dasharray=\"6 4\"" : "");
+    out += text_at(x + 26, y, "start", "ink", plot.series[s].name);
+    x += 26 + 7.0 * static_cast<double>(plot.series[s].name.size()) + 18;  // 7 px: a generous letter of the 12 px font
+  }
+  return out;
+}
+
+std::string notes(const LinePlot& plot) {
+  const bool thin =
+      std::any_of(plot.series.begin(), plot.series.end(), [&](const Series& s) { return wants_thinning(plot, s); });
+  const std::string thin_note = thin ? "many points: each pixel shows its lowest and highest" : "";
+  size_t count = 0;
+  for (const Series& series : plot.series)
+    for (size_t i = 0; i < series.x.size(); ++i) count += !point_shows(plot, series, i);
+  if (count == 0) return thin_note;
+  const bool log = plot.x.scale == Scale::log || plot.y.scale == Scale::log;
+  return fmt::format("{} point{} not shown: not a finite number{}{}{}", count, count == 1 ? "" : "s",
+                     log ? ", or not positive on a logarithmic axis" : "", thin ? "; " : "", thin_note);
+}
+
+}  // namespace
+
+std::string svg(const LinePlot& plot) {
+  TERN_CHECK(!plot.series.empty(), "plot '{}': no series", plot.title);
+  TERN_CHECK(plot.width >= 200 && plot.height >= 120, "plot '{}': {} x {} pixels", plot.title, plot.width, plot.height);
+  for (const Series& series : plot.series)
+    TERN_CHECK(series.x.size() == series.y.size(), "plot '{}': '{}' has {} x and {} y", plot.title, series.name,
+               series.x.size(), series.y.size());
+  const Plane plane{
+      64,           plot.width - 16.0, 56, plot.height - 60.0, axis_ticks(plot, true), axis_ticks(plot, false),
+      plot.x.scale, plot.y.scale};
+  std::string out = open_svg(plot.width, plot.height, plot.title);
+  out += text_at(plane.left, 20, "start", "title", plot.title);
+  out += legend(plot, plane.left, 42) + axes(plot, plane);
+  for (size_t s = 0; s < plot.series.size(); ++s) {
+    const Series& series = plot.series[s];
+    out += curve(plot, plane, wants_thinning(plot, series) ? thinned(plot, plane, series) : series, s);
+  }
+  const std::string note = notes(plot);
+  if (!note.empty()) out += text_at(plane.right, plot.height - 6, "end", "soft", note);
+  return out + "</svg>\n";
+}
+
+std::string svg(const BarChart& chart) {
+  TERN_CHECK(!chart.bars.empty(), "chart '{}': no bars", chart.title);
+  double highest = 0;
+  size_t longest = 0;
+  for (const Bar& bar : chart.bars) {
+    TERN_CHECK(std::isfinite(bar.value) && bar.value >= 0, "chart '{}': a bar of {}", chart.title, bar.value);
+    highest = std::max(highest, bar.value);
+    longest = std::max(longest, bar.name.size());
+  }
+  const int height = 44 + 30 * static_cast<int>(chart.bars.size());
+  const double left = std::min(16 + 7.0 * static_cast<double>(longest), chart.width * 0.5);
+  const double room = chart.width - left - 200;  // 200: the value and its note, to the right of the longest bar
+  std::string out = open_svg(chart.width, height, chart.title) + text_at(8, 20, "start", "title", chart.title);
+  for (size_t b = 0; b < chart.bars.size(); ++b) {
+    const Bar& bar = chart.bars[b];
+    const double y = 36 + 30.0 * static_cast<double>(b), length = highest > 0 ? room * bar.value / highest : 0;
+    out += text_at(left - 6, y + 15, "end", "ink", bar.name);
+    out += fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"20\" class=\"f{}\"/>\n", left, y,
+                       length, b % kColours);
+    out += text_at(left + length + 6, y + 15, "start", "soft",
+                   fmt::format("{:.4g}{}{}{}{}", bar.value, chart.unit.empty() ? "" : " ", chart.unit,
+                               bar.note.empty() ? "" : ", ", bar.note));
+  }
+  return out + "</svg>\n";
+}
+
+}  // namespace tern

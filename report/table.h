@@ -1,0 +1,29 @@
+#pragma once
+// A table of cells, as text for a terminal, Markdown, CSV or HTML.
+
+#include <string>
+#include <vector>
+
+namespace tern {
+
+enum class Align { left, right };
+
+struct Column {
+  std::string title;
+  Align align = Align::left;
+};
+
+struct Table {
+  std::vector<Column> columns;
+  std::vector<std::vector<std::string>> rows;  // a cell per column: render functions check it
+};
+
+/// Columns padded to their widest cell (counted in code points), two spaces between; a rule under the titles.
+std::string table_text(const Table& table);
+/// GitHub's Markdown; bars and newlines in cells are escaped.
+std::string table_markdown(const Table& table);
+/// RFC 4180: comma, CRLF, quotes doubled; cells are quoted where they must be.
+std::string table_csv(const Table& table);
+std::string table_html(const Table& table);
+
+}  // namespace tern

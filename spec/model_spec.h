@@ -1,0 +1,87 @@
+#pragma once
+// ModelSpec: the architecture as an ordered list of units, read from a Hugging Face config.json. Values only; it knows
+// no ranks and no devices. Each unit states parameters, FLOPs, bytes moved and saved bytes in closed form
+// (spec/unit_cost.h).
+//
+// A residual block is one unit and holds its own pre-norm: x ← x + f(norm(x)). The draft listed the norm as a unit of
+// its own; inside the block it is the one place that knows what the norm's backward needs, and Programs are half as
+// long.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/dtype.h"
+
+namespace tern {
+
+struct HfConfig;  // formats/hf_config.h
+
+enum class NormKind : uint8_t { rms, layer };
+struct NormSpec {
+  NormKind kind = NormKind::rms;
+  int64_t width = 0;
+  double epsilon = 1e-5;
+};
+
+/// Same names and order as kernels/cpu/activation.h, which spec/ may not include; model/ converts.
+enum class ActivationKind : uint8_t { silu, gelu_erf, gelu_tanh, relu };
+
+enum class RopeKind : uint8_t { none, standard, linear, dynamic, yarn, llama3, longrope };
+struct RopeSpec {
+  RopeKind kind = RopeKind::none;
+  int64_t rotary_dim = 0;  // turned elements of a head, even
+  double theta = 10000.0;
+  double factor = 1.0;
+  int64_t original_context = 0;                          // trained context that the scaling starts from
+  double low_freq_factor = 1.0, high_freq_factor = 4.0;  // llama3
+  double beta_fast = 32.0, beta_slow = 1.0, mscale = 0.0, mscale_all_dim = 0.0;  // yarn
+  bool truncate = true;                                                          // yarn
+  std::optional<double> attention_factor;                                        // yarn, longrope
+  std::vector<double> short_factor, long_factor;                                 // longrope
+};
+
+struct EmbedSpec {
+  int64_t vocab, width, positions;
+};  // positions: rows of the learned table, 0 without one
+struct AttentionSpec {
+  NormSpec norm;
+  int64_t width, heads, kv_heads, head_dim;
+  bool qkv_bias, out_bias;
+  int64_t window;  // 0: full causal
+  int64_t qkv_rows() const { return (heads + 2 * kv_heads) * head_dim; }
+};
+struct MlpSpec {
+  NormSpec norm;
+  int64_t width, hidden;
+  ActivationKind activation;
+  bool gated, bias;  // gated: act(gate)·up from one (2·hidden, width) matrix
+};
+struct HeadSpec {
+  NormSpec norm;
+  int64_t width, vocab;
+  bool tied;
+};
+
+struct Unit {
+  int layer;  // -1 for embed and head
+  std::variant<EmbedSpec, AttentionSpec, MlpSpec, HeadSpec> spec;
+};
+
+struct ModelSpec {
+  std::string family;  // "llama", "mistral", "gpt2"
+  int64_t vocab, width, layers, context;
+  RopeSpec rope;
+  double initializer_range = 0.02;
+  std::vector<Unit> units;  // embed, (attention, mlp) × layers, head
+  const EmbedSpec& embed() const { return std::get<EmbedSpec>(units.front().spec); }
+  const HeadSpec& head() const { return std::get<HeadSpec>(units.back().spec); }
+};
+
+/// Errors: bad_file naming the key, for a config whose values do not make a model.
+ModelSpec model_spec(const HfConfig&);
+int64_t num_parameters(const ModelSpec&);  // a tied table counts once
+
+}  // namespace tern

@@ -1,0 +1,88 @@
+#include "spec/model_spec.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "formats/hf_config.h"
+#include "spec/unit_cost.h"
+
+namespace tern {
+namespace {
+
+HfConfig llama(int64_t vocab, int64_t width, int64_t hidden, int64_t layers, int64_t heads, int64_t kv_heads) {
+  HfConfig c;
+  c.vocab_size = vocab, c.hidden_size = width, c.intermediate_size = hidden, c.num_hidden_layers = layers;
+  c.num_attention_heads = heads, c.num_key_value_heads = kv_heads, c.head_dim = width / heads;
+  c.max_position_embeddings = 4096;
+  c.rope.type = RopeType::standard;
+  return c;
+}
+
+// Published counts of the models' makers.
+TEST(ModelSpec, CountsTheParametersOfKnownModels) {
+  EXPECT_EQ(num_parameters(model_spec(llama(32000, 4096, 11008, 32, 32, 32))), 6'738'415'616) << "Llama 2 7B";
+  EXPECT_EQ(num_parameters(model_spec(llama(128256, 4096, 14336, 32, 32, 8))), 8'030'261'248) << "Llama 3 8B";
+  HfConfig tied = llama(128256, 2048, 8192, 16, 32, 8);
+  tied.tie_word_embeddings = true;
+  EXPECT_EQ(num_parameters(model_spec(tied)), 1'235'814'400) << "Llama 3.2 1B";
+  HfConfig mistral = llama(32000, 4096, 14336, 32, 32, 8);
+  mistral.model_type = "mistral";
+  EXPECT_EQ(num_parameters(model_spec(mistral)), 7'241'732'096) << "Mistral 7B";
+  HfConfig gpt2 = llama(50257, 768, 3072, 12, 12, 12);
+  gpt2.model_type = "gpt2", gpt2.max_position_embeddings = 1024, gpt2.rope = {};
+  gpt2.attention_bias = gpt2.mlp_bias = gpt2.tie_word_embeddings = true;
+  EXPECT_EQ(num_parameters(model_spec(gpt2)), 124'439'808) << "GPT-2";
+}
+
+TEST(ModelSpec, ListsEmbedThenBlocksThenHead) {
+  const ModelSpec m = model_spec(llama(100, 16, 24, 3, 4, 2));
+  ASSERT_EQ(m.units.size(), 8u);
+  EXPECT_EQ(m.embed().positions, 0);
+  EXPECT_EQ(m.units[3].layer, 1);
+  EXPECT_TRUE(std::holds_alternative<AttentionSpec>(m.units[3].spec));
+  EXPECT_TRUE(std::holds_alternative<MlpSpec>(m.units[4].spec));
+  EXPECT_EQ(m.head().vocab, 100);
+}
+
+TEST(ModelSpec, RefusesWhatMakesNoModelNamingTheKey) {
+  const auto message = [](const HfConfig& c) {
+    try {
+      model_spec(c);
+    } catch (const Error& e) {
+      EXPECT_EQ(e.kind(), ErrorKind::bad_file);
+      return std::string(e.what());
+    }
+    return std::string("no error");
+  };
+  HfConfig c = llama(100, 16, 24, 3, 4, 2);
+  c.model_type = "mamba";
+  EXPECT_NE(message(c).find("mamba"), std::string::npos) << message(c);
+  EXPECT_NE(message(c).find("mistral"), std::string::npos) << message(c);
+  c = llama(100, 16, 24, 3, 4, 3);
+  EXPECT_NE(message(c).find("num_key_value_heads 3"), std::string::npos) << message(c);
+  c = llama(100, 16, 0, 3, 4, 2);
+  EXPECT_NE(message(c).find("intermediate_size"), std::string::npos) << message(c);
+  c = llama(100, 20, 24, 3, 4, 2);
+  EXPECT_NE(message(c).find("head_dim 5"), std::string::npos) << message(c);
+}
+
+TEST(UnitCost, AttendedPairsCountEveryQueryAndKey) {
+  for (int64_t queries : {0, 1, 2, 7, 20})
+    for (int64_t past : {0, 1, 5, 30})
+      for (int64_t window : {0, 1, 3, 8, 40}) {
+        int64_t want = 0;
+        for (int64_t q = 0; q < queries; ++q)
+          for (int64_t k = 0; k <= past + q; ++k) want += window == 0 || past + q - k < window;
+        EXPECT_EQ(attended_pairs(queries, past, window), want) << queries << " after " << past << ", window " << window;
+      }
+}
+
+TEST(UnitCost, TrainingFlopsAreSixPerMultipliedParameterPlusAttention) {
+  const ModelSpec m = model_spec(llama(100, 16, 24, 3, 4, 2));
+  const double table = 100 * 16, all = static_cast<double>(num_parameters(m));
+  // 10 tokens see 55 pairs: 5.5 each, in 3 layers of width 16, twice a multiply-add forward and twice that backward
+  EXPECT_DOUBLE_EQ(training_flops_per_token(m, 10), 6 * (all - table) + 3 * 12 * 16 * 5.5);
+}
+
+}  // namespace
+}  // namespace tern

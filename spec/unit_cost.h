@@ -1,0 +1,54 @@
+#pragma once
+// Closed forms of a unit: parameters, FLOPs, bytes. Counted bytes must equal these to the byte (DESIGN §4.5).
+// T tokens of one micro-batch; P attended (query, key) pairs per head, causal and windowed: Σ over queries of keys
+// seen.
+
+#include <cstdint>
+#include <functional>
+
+#include "spec/model_spec.h"
+
+namespace tern {
+
+enum class Recompute : uint8_t { none, attention, full };
+
+/// Scratch bytes that the multiplier of choice needs for one product (kernels know; spec does not). product: 0 forward,
+/// 1 input gradient, 2 weight gradient; m rows, w (n, k). Empty function: none.
+using ScratchBytes = std::function<int64_t(int product, int64_t m, int64_t n, int64_t k)>;
+
+/// Rows whose logits exist at a time in the head, in training and in evaluation: (kHeadTile, V) numbers, not (T, V).
+inline constexpr int64_t kHeadTile = 128;
+
+struct CostQuery {
+  int64_t tokens = 0;          // T
+  int64_t attended_pairs = 0;  // P
+  DType dtype = DType::f32;    // of weights and activations; gradients and norms' statistics are f32 (f64 if f64)
+  ScratchBytes scratch;
+};
+
+/// What one micro-batch does to memory and to the machine in one unit. All in bytes or FLOPs (a multiply-add is two;
+/// only matrix products and attention count). The head's FORWARD is head_forward_loss: loss and both gradients of the
+/// projection, so its backward_weight has nothing but the norm's.
+struct UnitCost {
+  int64_t parameters = 0, parameter_bytes = 0, gradient_bytes = 0;
+  int64_t output_bytes = 0;  // y, the next unit's x (0 for the head: it ends in a loss)
+  int64_t saved_bytes = 0;   // kept by FORWARD for the backward, beside the input x
+  int64_t left_bytes = 0;    // left by BACKWARD_INPUT for BACKWARD_WEIGHT, beside dy
+  int64_t forward_workspace = 0, backward_input_workspace = 0, backward_weight_workspace = 0;  // peak of temporaries
+  int64_t unsaved_workspace = 0;  // of a forward that keeps nothing (saved == nullptr: inference, the first pass before
+                                  // a RECOMPUTE); of the head: head_losses
+  int64_t forward_flops = 0, backward_input_flops = 0, backward_weight_flops = 0;
+  int64_t forward_bytes_moved = 0, backward_input_bytes_moved = 0, backward_weight_bytes_moved = 0;
+};
+UnitCost unit_cost(const Unit&, const CostQuery&);
+
+/// Pairs of one sequence of `queries` new positions after `past` ones under a window (0: none).
+int64_t attended_pairs(int64_t queries, int64_t past, int64_t window);
+
+/// FLOPs per token of a training step: 6 per parameter that multiplies (all but the embedding tables; a tied table
+/// counts as the head's projection) + 12·E per attended pair and layer, causal and windowed, for the "share of peak"
+/// figure. Recomputed work does not count. Source: Chowdhery et al. 2022, arXiv:2204.02311, appendix B, with the pairs
+/// that are attended instead of all T².
+double training_flops_per_token(const ModelSpec&, int64_t seq);
+
+}  // namespace tern

@@ -1,0 +1,48 @@
+#pragma once
+// Arena: where tensors come from, and who counts their bytes. The counts are logical bytes (elements × size), exactly
+// what the closed forms of spec/ predict; alignment padding is the allocator's business and bounded by 64 bytes a
+// tensor.
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+#include "tensor/tensor.h"
+
+namespace tern {
+
+enum class MemoryClass : uint8_t { weights, gradients, optimizer, activations, workspace, kv_cache, staging };
+inline constexpr int kNumMemoryClasses = 7;
+std::string_view name_of(MemoryClass);
+
+using MemoryBytes = std::array<int64_t, kNumMemoryClasses>;  // indexed by MemoryClass
+
+/// Thread-safe. Tensors may outlive the Arena object (they share its counters).
+class Arena {
+ public:
+  Arena();
+  /// 64-byte aligned, contents undefined (every byte 0xff, which is NaN in every float type, in debug builds or after
+  /// set_poison(true)). A shape without elements is fine: its tensor is not empty() and counts no bytes.
+  /// Errors: does_not_fit if a limit is set and would be passed, or if the system has no memory; names class and bytes.
+  Tensor allocate(DType, Shape, MemoryClass);
+  Tensor zeros(DType, Shape, MemoryClass);
+  /// Scratch that is no tensor (a library's workspace), counted the same way.
+  Tensor bytes(int64_t num_bytes, MemoryClass);
+
+  void set_limit(int64_t total_bytes);  // 0: none
+  void set_poison(bool on);             // tests: what is read before it is written becomes NaN
+  MemoryBytes current() const;
+  int64_t current_total() const;
+  int64_t peak_total() const;   // highest sum over classes since the last reset
+  MemoryBytes peak() const;     // highest per class since the last reset
+  MemoryBytes at_peak() const;  // each class at the moment of peak_total
+  void reset_peak();            // peaks become the current values
+  int64_t num_allocations() const;
+
+ private:
+  struct Counters;
+  std::shared_ptr<Counters> counters_;
+};
+
+}  // namespace tern

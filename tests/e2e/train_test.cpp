@@ -1,0 +1,149 @@
+// `tern train` as a person meets it: stops, goes on, refuses.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include "base/clock.h"
+#include "base/io.h"
+#include "tests/e2e/train_process.h"
+
+namespace tern {
+namespace {
+
+void wait_for_checkpoint(Child& child, const std::string& out) {
+  while (child.running() && !real_io().stat(out + "/checkpoints/step-3")) real_clock().sleep_ns(1'000'000);
+}
+
+TEST(TrainProcess, TerminatedRunSavesExits75AndGoesOnToTheSameBits) {
+  const TinyRun tiny;
+  std::string errors;
+  ASSERT_EQ(run_to_end(tiny.command(tiny.out(0)), tiny.root(), &errors), 0) << errors;
+  const std::string out = tiny.out(1);
+  // Far more steps than can be done before the signal; then the same command with fewer would be another run, so stop
+  // by time.
+  Child child(tiny.command(out, {"--max-seconds", "0"}), tiny.root() + "/errors");
+  EXPECT_EQ(child.wait(), 75);
+  EXPECT_NE(real_io().read(tiny.root() + "/errors").find("the same command goes on"), std::string::npos);
+  Child second(tiny.command(out), tiny.root() + "/errors");
+  wait_for_checkpoint(second, out);
+  second.signal(SIGTERM);
+  const int code = second.wait();
+  EXPECT_TRUE(code == 75 || code == 0) << code;
+  EXPECT_TRUE(real_io().stat(out + "/model/config.json"));
+  ASSERT_EQ(run_to_end(tiny.command(out), tiny.root(), &errors), 0) << errors;
+  EXPECT_EQ(final_bits(out), final_bits(tiny.out(0)));
+}
+
+TEST(TrainProcess, RecomputationAndAnotherLoggingChangeNoBitOfTheResult) {
+  const TinyRun tiny;
+  std::string errors;
+  ASSERT_EQ(run_to_end(tiny.command(tiny.out(0)), tiny.root(), &errors), 0) << errors;
+  for (const char* mode : {"attention", "full"}) {
+    const std::string out = tiny.out(mode[0]);
+    ASSERT_EQ(run_to_end(tiny.command(out, {"--recompute", mode, "--log-every", "1", "--checkpoint-every", "7"}),
+                         tiny.root(), &errors),
+              0)
+        << errors;
+    EXPECT_EQ(final_bits(out), final_bits(tiny.out(0))) << mode;
+  }
+}
+
+TEST(TrainProcess, RefusesAnotherRunInTheSameDirectoryByName) {
+  const TinyRun tiny;
+  std::string errors;
+  ASSERT_EQ(run_to_end(tiny.command(tiny.out(0)), tiny.root(), &errors), 0) << errors;
+  for (const char* option : {"--seq", "--batch", "--seed"}) {
+    EXPECT_EQ(run_to_end(tiny.command(tiny.out(0), {option, "8"}), tiny.root(), &errors), 2) << option;
+    EXPECT_NE(errors.find(fmt::format("{}: ", option)), std::string::npos) << errors;
+  }
+  EXPECT_EQ(run_to_end(tiny.command(tiny.out(0), {"--steps", "70"}), tiny.root(), &errors), 0) << errors;
+}
+
+TEST(TrainProcess, TwoJobsOnOneDirectoryTheSecondIsRefused) {
+  const TinyRun tiny;
+  Child first(tiny.command(tiny.out(0), {"--steps", "1000000"}), tiny.root() + "/errors");
+  wait_for_checkpoint(first, tiny.out(0));
+  std::string errors;
+  EXPECT_EQ(run_to_end(tiny.command(tiny.out(0), {"--steps", "1000000"}), tiny.root(), &errors), 2) << errors;
+  EXPECT_NE(errors.find("another tern is at work"), std::string::npos) << errors;
+}
+
+TEST(TrainProcess, DamagedCheckpointsAreSteppedOverAndIfNoneIsLeftItExits6) {
+  const TinyRun tiny;
+  const std::string out = tiny.out(0), checkpoints = out + "/checkpoints";
+  std::string errors;
+  ASSERT_EQ(run_to_end(tiny.command(out), tiny.root(), &errors), 0) << errors;
+  const std::string want = final_bits(out);
+  real_io().truncate(checkpoints + "/step-60/rank-0.safetensors", 1000);
+  ASSERT_EQ(run_to_end(tiny.command(out), tiny.root(), &errors), 0) << errors;
+  EXPECT_NE(errors.find("does not verify"), std::string::npos) << errors;
+  EXPECT_EQ(final_bits(out), want);
+  for (const std::string& name : real_io().list(checkpoints))
+    if (real_io().stat(checkpoints + "/" + name + "/manifest.json"))
+      real_io().truncate(checkpoints + "/" + name + "/manifest.json", 10);
+  EXPECT_EQ(run_to_end(tiny.command(out), tiny.root(), &errors), 6) << errors;
+  EXPECT_EQ(run_to_end(tiny.command(out, {"--resume", "never"}), tiny.root(), &errors), 0) << errors;
+  EXPECT_EQ(final_bits(out), want);
+  EXPECT_TRUE(real_io().stat(out + "/checkpoints.before-1"));
+  EXPECT_EQ(run_to_end(tiny.command(tiny.out(5), {"--resume", "must"}), tiny.root(), &errors), 6) << errors;
+}
+
+TEST(TrainProcess, WhatDoesNotFitIsRefusedWithin2SecondsAndWritesNothing) {
+  const TinyRun tiny;
+  std::string errors;
+  const int64_t begin = real_clock().now_ns();
+  EXPECT_EQ(
+      run_to_end(tiny.command(tiny.out(0), {"--batch", "1000000", "--micro-batch", "1000000", "--memory", "1GiB"}),
+                 tiny.root(), &errors),
+      3)
+      << errors;
+  EXPECT_LT(seconds_between(begin, real_clock().now_ns()), 2.0);
+  EXPECT_NE(errors.find("nearest settings that fit"), std::string::npos) << errors;
+  EXPECT_FALSE(real_io().stat(tiny.out(0)));
+}
+
+TEST(TrainProcess, MissingDataIsNamedAndNothingIsWritten) {
+  const TinyRun tiny;
+  std::string errors;
+  EXPECT_EQ(run_to_end(tiny.command(tiny.out(0), {"--data", tiny.root() + "/none.txt"}), tiny.root(), &errors), 4)
+      << errors;
+  EXPECT_NE(errors.find("--data: " + tiny.root() + "/none.txt is not there"), std::string::npos) << errors;
+  EXPECT_FALSE(real_io().stat(tiny.out(0)));
+  EXPECT_EQ(run_to_end(tiny.command(tiny.out(0), {"--data", tiny.root() + "/config.json"}), tiny.root(), &errors), 2)
+      << errors;
+  EXPECT_NE(errors.find("give --tokenizer DIR"), std::string::npos) << errors;
+  EXPECT_FALSE(real_io().stat(tiny.out(0)));
+}
+
+TEST(TrainProcess, DryRunPricesAndWritesNothing) {
+  const TinyRun tiny;
+  std::string errors;
+  EXPECT_EQ(run_to_end(tiny.command(tiny.out(0), {"--dry-run"}), tiny.root(), &errors), 0) << errors;
+  EXPECT_NE(errors.find("activations"), std::string::npos) << errors;
+  EXPECT_FALSE(real_io().stat(tiny.out(0)));
+}
+
+TEST(TrainProcess, TheWrittenRecipeRunsTheSameRunAgain) {
+  const TinyRun tiny;
+  std::string errors;
+  ASSERT_EQ(run_to_end(tiny.command(tiny.out(0)), tiny.root(), &errors), 0) << errors;
+  ASSERT_EQ(
+      run_to_end({TERN_PROGRAM, "train", tiny.out(0) + "/recipe.toml", "--output", tiny.out(1)}, tiny.root(), &errors),
+      0)
+      << errors;
+  EXPECT_EQ(final_bits(tiny.out(0)), final_bits(tiny.out(1)));
+}
+
+TEST(TrainProcess, TraceHoldsThePredictedAndTheMeasuredStep) {
+  const TinyRun tiny;
+  std::string errors;
+  const std::string trace = tiny.root() + "/trace.json";
+  ASSERT_EQ(run_to_end(tiny.command(tiny.out(0), {"--steps", "3", "--trace", trace}), tiny.root(), &errors), 0)
+      << errors;
+  const std::string text = real_io().read(trace);
+  for (const char* word : {"\"predicted\"", "\"measured\"", "BACKWARD_WEIGHT unit 0 micro 1", "UPDATE"})
+    EXPECT_NE(text.find(word), std::string::npos) << word;
+}
+
+}  // namespace
+}  // namespace tern

@@ -1,0 +1,130 @@
+// The same training, arranged otherwise: resumed, recomputed, accumulated.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "base/io.h"
+#include "base/log.h"
+#include "tests/e2e/train_process.h"
+#include "train/checkpoint.h"
+#include "train/trainer.h"
+
+namespace tern {
+namespace {
+
+TrainSettings settings_of(const TinyRun& tiny, int out, DType dtype) {
+  TrainSettings s;
+  s.model = tiny.root() + "/config.json", s.from_scratch = true;
+  s.data = tiny.root() + "/data.tokens", s.output = tiny.out(out);
+  s.seq = 16, s.batch = 6, s.micro_batch = 6;
+  s.schedule = {.kind = ScheduleKind::cosine,
+                .peak = 1e-2,
+                .minimum = 1e-3,
+                .warmup_steps = 3,
+                .decay_steps = 0,
+                .total_steps = 12};
+  s.dtype = dtype;
+  s.checkpoint_every = 5;
+  return s;
+}
+
+struct Final {
+  double loss;
+  std::string path;
+};
+Final run(const TrainSettings& s) {
+  const TrainResult r = train(s);
+  EXPECT_EQ(r.end, TrainEnd::finished);
+  EXPECT_EQ(r.byte_mismatches, 0);
+  return {r.loss.value_or(NAN), r.checkpoint + "/" + std::string(kRankFile)};
+}
+std::string bits(const Final& f) { return real_io().read(f.path); }
+
+// ‖a - b‖ / ‖a‖ over every tensor of the two checkpoints.
+template <class T>
+double difference(const Final& a, const Final& b, const std::string& prefix) {
+  const Safetensors x(a.path), y(b.path);
+  double sum = 0, norm = 0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    const TensorView u = x[i], v = y.get(u.name);
+    if (!u.name.starts_with(prefix)) continue;
+    for (size_t k = 0; k < u.bytes.size(); k += sizeof(T)) {
+      T p, q;
+      std::memcpy(&p, u.bytes.data() + k, sizeof(T)), std::memcpy(&q, v.bytes.data() + k, sizeof(T));
+      sum += std::pow(double(p) - double(q), 2), norm += double(p) * double(p);
+    }
+  }
+  EXPECT_GT(norm, 0);
+  return std::sqrt(sum / norm);
+}
+
+class TrainParity : public testing::TestWithParam<DType> {};
+
+TEST_P(TrainParity, AResumedRunHasTheBitsOfTheUninterruptedOne) {
+  const TinyRun tiny;
+  const TrainSettings whole = settings_of(tiny, 0, GetParam());
+  const Final want = run(whole);
+  TrainSettings parts = settings_of(tiny, 1, GetParam());
+  parts.max_seconds = 0.0;  // saves step 0 and stops
+  EXPECT_EQ(train(parts).end, TrainEnd::interrupted);
+  parts.max_seconds.reset();
+  const Final got = run(parts);
+  EXPECT_EQ(bits(got), bits(want));
+  // Back to the checkpoint of step 10, whose moments and position matter.
+  remove_all(real_io(), tiny.out(1) + "/checkpoints/step-12");
+  const TrainResult again = train(parts);
+  EXPECT_EQ(again.first_step, 10);
+  EXPECT_EQ(bits({0, again.checkpoint + "/" + std::string(kRankFile)}), bits(want));
+  EXPECT_EQ(again.loss, want.loss);
+}
+
+TEST_P(TrainParity, RecomputationChangesNoBit) {
+  const TinyRun tiny;
+  TrainSettings s = settings_of(tiny, 0, GetParam());
+  const std::string want = bits(run(s));
+  for (const Recompute mode : {Recompute::attention, Recompute::full}) {
+    s.output = tiny.out(1 + static_cast<int>(mode));
+    s.recompute = mode;
+    EXPECT_EQ(bits(run(s)), want) << name_of(mode);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(DTypes, TrainParity, testing::Values(DType::f32, DType::bf16, DType::f64),
+                         [](const auto& info) { return std::string(name_of(info.param)); });
+
+// Sums of the same terms in another order. SGD is linear in them; AdamW divides by their size, so in f32 only the
+// weights are compared, to the size of twelve steps' rounding.
+TEST(TrainAccumulation, MicroBatchSizesAgreeTo1e12InF64) {
+  const TinyRun tiny;
+  TrainSettings s = settings_of(tiny, 0, DType::f64);
+  s.optimizer = {.kind = OptimizerKind::sgd, .momentum = 0.9};
+  const Final want = run(s);
+  for (const int64_t micro : {1, 2, 4}) {
+    s.output = tiny.out(static_cast<int>(micro)), s.micro_batch = micro;
+    EXPECT_LE(difference<double>(want, run(s), ""), 1e-12) << micro;
+  }
+}
+
+TEST(TrainAccumulation, MicroBatchSizesAgreeInF32) {
+  const TinyRun tiny;
+  TrainSettings s = settings_of(tiny, 0, DType::f32);
+  const Final want = run(s);
+  s.output = tiny.out(1), s.micro_batch = 1;
+  EXPECT_LE(difference<float>(want, run(s), "model."), 1e-4);
+}
+
+TEST(TrainMemory, CountedStateIsWhatThePlanSaid) {
+  const TinyRun tiny;
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    TrainSettings s = settings_of(tiny, static_cast<int>(dtype), dtype);
+    const TrainResult r = train(s);
+    const MemoryPlan& p = r.predicted;
+    EXPECT_EQ(r.byte_mismatches, 0);
+    EXPECT_LE(r.counted_peak_bytes, p.total() - p.data - p.process);
+    EXPECT_GE(r.counted_peak_bytes, p.total() - p.data - p.process - p.staging);
+  }
+}
+
+}  // namespace
+}  // namespace tern

@@ -1,0 +1,187 @@
+#include "train/checkpoint.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "base/crc32c.h"
+#include "base/error.h"
+#include "base/mapped_file.h"
+
+namespace tern {
+namespace {
+
+constexpr std::string_view kManifest = "manifest.json";
+
+// The checksum of a file. A real one is mapped and let go piece by piece, so that checking a large checkpoint neither
+// copies it nor shows in the program's resident memory.
+uint32_t file_crc32c(Io& io, const std::string& path) {
+  if (&io != &real_io()) return crc32c(io.read(path));
+  constexpr size_t kPiece = size_t{4} << 20;
+  const MappedFile map(path);
+  uint32_t crc = 0;
+  for (size_t begin = 0; begin < map.size(); begin += kPiece) {
+    const size_t count = std::min(kPiece, map.size() - begin);
+    crc = crc32c(map.bytes().subspan(begin, count), crc);
+    map.advise(MappedFile::Advice::dont_need, begin, count);
+  }
+  return crc;
+}
+
+void check_file(Io& io, const std::string& directory, const CheckpointFile& file) {
+  const std::string path = join_path(directory, file.name);
+  const auto info = io.stat(path);
+  if (!info) throw Error(ErrorKind::bad_file, "{}: missing, the manifest names it; this checkpoint is not whole", path);
+  if (info->size_bytes != file.bytes)
+    throw Error(ErrorKind::bad_file, "{}: {} bytes, the manifest says {}; this checkpoint is not whole", path,
+                info->size_bytes, file.bytes);
+  const uint32_t found = file_crc32c(io, path);
+  if (found != file.crc32c)
+    throw Error(ErrorKind::bad_file,
+                "{}: CRC-32C {:08x}, the manifest says {:08x}; the file has changed since it was written", path, found,
+                file.crc32c);
+}
+
+// "step-7.broken-1" if that is free, else -2, …
+std::string aside_name(Io& io, const std::string& path) {
+  for (int k = 1;; ++k)
+    if (std::string name = fmt::format("{}.broken-{}", path, k); !io.stat(name)) return name;
+}
+
+std::string move_aside(Io& io, const std::string& checkpoints, const std::string& path) {
+  const std::string aside = aside_name(io, path);
+  io.rename(path, aside);
+  io.sync_dir(checkpoints);
+  return aside;
+}
+
+// Committed steps, newest first.
+std::vector<int64_t> committed_steps(Io& io, const std::string& checkpoints) {
+  std::vector<int64_t> steps;
+  for (const std::string& name : io.list(checkpoints))
+    if (const auto step = checkpoint_step(name)) steps.push_back(*step);
+  std::sort(steps.rbegin(), steps.rend());
+  return steps;
+}
+
+bool verifies(Io& io, const std::string& path) {
+  try {
+    verify_checkpoint(io, path);
+    return true;
+  } catch (const Error&) { return false; }
+}
+
+}  // namespace
+
+std::string checkpoint_name(int64_t step) { return fmt::format("step-{}", step); }
+
+std::optional<int64_t> checkpoint_step(std::string_view name) {
+  constexpr std::string_view prefix = "step-";
+  if (!name.starts_with(prefix)) return {};
+  int64_t step = 0;
+  const char *begin = name.data() + prefix.size(), *end = name.data() + name.size();
+  const auto [stop, error] = std::from_chars(begin, end, step);
+  if (error != std::errc() || stop != end || step < 0 || checkpoint_name(step) != name) return {};
+  return step;
+}
+
+Committed commit_checkpoint(Io& io, const std::string& checkpoints, std::string_view id, Manifest manifest,
+                            std::span<const TensorToWrite> tensors) {
+  const std::string target = join_path(checkpoints, checkpoint_name(manifest.step));
+  const std::string temporary = fmt::format("{}.tmp-{}", target, id);
+  make_dirs(io, checkpoints);
+  remove_all(io, temporary);
+  io.make_dir(temporary);
+
+  const SafetensorsWritten written = write_safetensors(io, join_path(temporary, kRankFile), tensors);
+  manifest.files = {{std::string(kRankFile), written.file_bytes, written.crc32c}};
+  const auto file = io.create(join_path(temporary, kManifest));
+  file->append(manifest_text(manifest));
+  file->sync();
+  file->close();
+  io.sync_dir(temporary);
+
+  if (io.stat(target)) {
+    if (verifies(io, target)) {
+      if (verify_checkpoint(io, target).files != manifest.files)
+        throw Error(ErrorKind::bad_file,
+                    "{}: holds a valid checkpoint of other bits than this run's step {}; another run's output? "
+                    "Choose another --output",
+                    target, manifest.step);
+      remove_all(io, temporary);
+      return Committed::identical;
+    }
+    move_aside(io, checkpoints, target);
+  }
+  io.rename(temporary, target);
+  io.sync_dir(checkpoints);
+  return Committed::written;
+}
+
+Manifest verify_checkpoint(Io& io, const std::string& directory) {
+  const std::string path = join_path(directory, kManifest);
+  if (!io.stat(path)) throw Error(ErrorKind::bad_file, "{}: missing; this checkpoint is not whole", path);
+  Manifest manifest = parse_manifest(io.read(path), path);
+  for (const CheckpointFile& file : manifest.files) check_file(io, directory, file);
+  if (const auto step = checkpoint_step(file_name(directory)); step && *step != manifest.step)
+    throw Error(ErrorKind::bad_file, "{}: says step {}, the directory's name another; was it renamed?", path,
+                manifest.step);
+  return manifest;
+}
+
+CheckpointSearch find_checkpoint(Io& io, const std::string& checkpoints) {
+  CheckpointSearch search;
+  if (!io.stat(checkpoints)) return search;
+  for (const std::string& name : io.list(checkpoints))
+    if (name.starts_with("step-") && name.find(".tmp-") != std::string::npos) {
+      remove_all(io, join_path(checkpoints, name));
+      search.notes.push_back(
+          fmt::format("swept {}: an unfinished checkpoint of a run that was stopped", join_path(checkpoints, name)));
+    }
+  std::vector<std::string> broken;
+  for (const int64_t step : committed_steps(io, checkpoints)) {
+    const std::string path = join_path(checkpoints, checkpoint_name(step));
+    try {
+      search.newest = {path, verify_checkpoint(io, path)};
+      break;
+    } catch (const Error& e) {
+      if (e.kind() == ErrorKind::bug) throw;
+      search.notes.push_back(fmt::format("{} does not verify: {}", path, e.what()));
+      broken.push_back(path);
+    }
+  }
+  search.num_broken = static_cast<int>(broken.size());
+  if (search.newest)
+    for (const std::string& path : broken)
+      search.notes.push_back(fmt::format("moved {} aside to {}", path, move_aside(io, checkpoints, path)));
+  return search;
+}
+
+void retire_checkpoints(Io& io, const std::string& checkpoints, int keep, std::string_view id) {
+  const std::vector<int64_t> steps = committed_steps(io, checkpoints);
+  const size_t kept = static_cast<size_t>(std::max(keep, 1));
+  if (steps.size() <= kept) return;
+  // The newest must be readable before anything older goes.
+  if (!verifies(io, join_path(checkpoints, checkpoint_name(steps[0])))) return;
+  for (size_t i = kept; i < steps.size(); ++i) {
+    const std::string path = join_path(checkpoints, checkpoint_name(steps[i]));
+    const std::string doomed = fmt::format("{}.tmp-old-{}", path, id);
+    remove_all(io, doomed);
+    io.rename(path, doomed);
+    remove_all(io, doomed);
+  }
+  io.sync_dir(checkpoints);
+}
+
+CheckpointData::CheckpointData(Io& io, const std::string& directory) {
+  const std::string path = join_path(directory, kRankFile);
+  if (&io == &real_io()) {
+    tensors_ = Safetensors(path);
+    return;
+  }
+  held_ = io.read(path);
+  tensors_ = Safetensors::over(std::as_bytes(std::span(held_)), path);
+}
+
+}  // namespace tern

@@ -1,0 +1,77 @@
+#include "train/checkpoint_writer.h"
+
+#include <cstring>
+#include <utility>
+
+#include "train/checkpoint.h"
+
+namespace tern {
+namespace {
+
+std::vector<TensorToWrite> to_write(const std::vector<NamedTensor>& staged) {
+  std::vector<TensorToWrite> list;
+  for (const NamedTensor& t : staged) {
+    TensorToWrite w{.name = t.name, .dtype = t.tensor.dtype(), .shape = {}, .bytes = {}, .produce = {}};
+    for (int d = 0; d < t.tensor.shape().rank; ++d) w.shape.push_back(t.tensor.shape()[d]);
+    w.bytes = {static_cast<const std::byte*>(t.tensor.data()), static_cast<size_t>(t.tensor.bytes())};
+    list.push_back(std::move(w));
+  }
+  return list;
+}
+
+}  // namespace
+
+CheckpointWriter::CheckpointWriter(Io& io, Arena& arena, Config config)
+    : io_(io), arena_(arena), config_(std::move(config)) {}
+
+CheckpointWriter::~CheckpointWriter() {
+  if (thread_.joinable()) thread_.join();
+}
+
+void CheckpointWriter::save(Manifest manifest, const std::vector<NamedTensor>& state) {
+  wait();
+  std::vector<NamedTensor> staged;
+  for (const NamedTensor& t : state) {
+    staged.push_back({t.name, arena_.allocate(t.tensor.dtype(), t.tensor.shape(), MemoryClass::staging)});
+    std::memcpy(staged.back().tensor.data(), t.tensor.data(), static_cast<size_t>(t.tensor.bytes()));
+  }
+  thread_ = std::jthread([this, m = std::move(manifest), s = std::move(staged)]() mutable {
+    write(m, s);
+    s.clear();  // the staging memory ends with the write, not with the next save
+  });
+}
+
+void CheckpointWriter::write(const Manifest& manifest, const std::vector<NamedTensor>& staged) {
+  try {
+    commit_checkpoint(io_, config_.checkpoints, config_.id, manifest, to_write(staged));
+    {
+      const std::lock_guard lock(mutex_);
+      committed_ = manifest.step;
+    }
+    retire_checkpoints(io_, config_.checkpoints, config_.keep, config_.id);
+  } catch (...) {  // also what is no Error: a test's simulated kill
+    const std::lock_guard lock(mutex_);
+    error_ = std::current_exception();
+  }
+}
+
+void CheckpointWriter::wait() {
+  if (thread_.joinable()) thread_.join();
+  poll();
+}
+
+void CheckpointWriter::poll() {
+  std::exception_ptr error;
+  {
+    const std::lock_guard lock(mutex_);
+    error = std::exchange(error_, nullptr);
+  }
+  if (error) std::rethrow_exception(error);
+}
+
+int64_t CheckpointWriter::committed_step() const {
+  const std::lock_guard lock(mutex_);
+  return committed_;
+}
+
+}  // namespace tern

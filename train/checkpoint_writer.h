@@ -1,0 +1,59 @@
+#pragma once
+// Checkpoints off the training thread: the state is copied to counted staging memory, a background thread writes and
+// commits the copy while training goes on.
+
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/io.h"
+#include "tensor/arena.h"
+#include "tensor/tensor.h"
+#include "train/manifest.h"
+
+namespace tern {
+
+/// A tensor of the state by its name in the checkpoint: "model.NAME", "first.NAME", "second.NAME".
+struct NamedTensor {
+  std::string name;
+  Tensor tensor;
+};
+
+/// At most one checkpoint is being written at a time. Not for use from several threads.
+class CheckpointWriter {
+ public:
+  struct Config {
+    std::string checkpoints;  // directory
+    std::string id;           // makes temporary names unique
+    int keep = 2;             // committed checkpoints to keep, at least 1
+  };
+  CheckpointWriter(Io&, Arena&, Config);
+  /// Finishes the write in progress; its error, if nobody waited for it, is lost.
+  ~CheckpointWriter();
+
+  /// Copies `state` (MemoryClass::staging, as many bytes as the tensors) and starts writing it; waits for the one
+  /// before. Errors  the one before's; does_not_fit.
+  void save(Manifest, const std::vector<NamedTensor>& state);
+  /// Waits until nothing is being written. Errors: the write's, once.
+  void wait();
+  /// Throws the error of a finished write, without waiting.
+  void poll();
+  /// Highest step known to be committed by this writer, -1 before.
+  int64_t committed_step() const;
+
+ private:
+  void write(const Manifest&, const std::vector<NamedTensor>& staged);
+
+  Io& io_;
+  Arena& arena_;
+  Config config_;
+  mutable std::mutex mutex_;
+  std::exception_ptr error_;
+  int64_t committed_ = -1;
+  std::jthread thread_;
+};
+
+}  // namespace tern

@@ -1,0 +1,27 @@
+#pragma once
+// Evaluation during training: the loss on held-out windows, by exact kernels, whatever the training multiplies with.
+
+#include <cstdint>
+#include <optional>
+
+#include "train/feed.h"
+
+namespace tern {
+
+struct Evaluation {
+  double loss = 0;  // nats per target token
+  int64_t num_targets = 0;
+  std::optional<double> bits_per_byte;   // loss / ln 2 · (tokens of the data / UTF-8 bytes of its text)
+  int64_t peak_bytes = 0;                // counted, activations and temporaries
+  std::vector<ByteMismatch> mismatches;  // counted against predicted
+};
+
+/// The mean loss over min(num_windows, max_windows) windows, evenly spaced over the data, `micro` at a time.
+/// Order  windows ascending; the loss does not depend on `micro` (exact kernels; sums in doubles, window by window in
+/// order)
+///        beyond the rounding of the double sum.
+/// Errors bad_file: no target token among the windows.
+Evaluation evaluate(const ModelSpec&, const ModelWeights&, const Feed&, int64_t seq, int64_t max_windows, int64_t micro,
+                    DType, const RopeTable*, Arena&);
+
+}  // namespace tern

@@ -1,0 +1,73 @@
+#include "train/feed.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/rng.h"
+#include "spec/unit_cost.h"
+
+namespace tern {
+
+Feed::Feed(TokenData data, FeedConfig config, std::string_view place) : data_(std::move(data)), config_(config) {
+  TERN_CHECK(config_.seq >= 1, "Feed: seq {}", config_.seq);
+  num_windows_ = (data_.num_tokens() - 1) / config_.seq;
+  if (num_windows_ < 1)
+    throw Error(ErrorKind::bad_file,
+                "{}: {} tokens, one window takes {} (--seq {} and the last target); more data or a shorter --seq",
+                place, data_.num_tokens(), config_.seq + 1, config_.seq);
+}
+
+int64_t Feed::left_over() const { return data_.num_tokens() - 1 - num_windows_ * config_.seq; }
+
+int64_t Feed::window_of(uint64_t sample) const {
+  const uint64_t n = static_cast<uint64_t>(num_windows_), epoch = sample / n, index = sample % n;
+  if (!config_.shuffle) return static_cast<int64_t>(index);
+  // One stream per epoch: the name's hash, stepped by an odd constant so that epochs do not share keys.
+  const RngKey key{config_.seed, hash_name("train/feed") + epoch * 0x9e3779b97f4a7c15u};
+  return static_cast<int64_t>(random_permutation(key, index, n));
+}
+
+MicroBatch Feed::windows(std::span<const int64_t> windows, const RopeTable* rope) const {
+  const int64_t seq = config_.seq;
+  std::vector<int32_t> tokens, targets, stretch(static_cast<size_t>(seq + 1));
+  std::vector<int64_t> starts;
+  tokens.reserve(windows.size() * static_cast<size_t>(seq));
+  targets.reserve(tokens.capacity());
+  const std::span<const int64_t> borders = data_.documents();
+  for (const int64_t window : windows) {
+    const int64_t first = window * seq;
+    data_.read(first, stretch);
+    auto border = std::upper_bound(borders.begin(), borders.end(), first);  // the first border after `first`
+    starts.push_back(static_cast<int64_t>(tokens.size()));
+    for (int64_t i = 0; i < seq; ++i) {
+      const int64_t next = first + i + 1;
+      while (border != borders.end() && *border < next) ++border;  // empty documents share a border
+      const bool ends = border != borders.end() && *border == next;
+      tokens.push_back(stretch[i]);
+      targets.push_back(ends || !data_.loss(next) ? -1 : stretch[i + 1]);
+      if (ends && i + 1 < seq) starts.push_back(static_cast<int64_t>(tokens.size()));
+    }
+  }
+  starts.push_back(static_cast<int64_t>(tokens.size()));
+  return MicroBatch(std::move(tokens), std::move(starts), std::move(targets), rope);
+}
+
+std::vector<MicroBatch> Feed::samples(uint64_t first, int64_t count, int64_t micro, const RopeTable* rope) const {
+  std::vector<MicroBatch> batches;
+  for (int64_t begin = 0; begin < count; begin += micro) {
+    std::vector<int64_t> chosen;
+    for (int64_t i = begin; i < std::min(begin + micro, count); ++i)
+      chosen.push_back(window_of(first + static_cast<uint64_t>(i)));
+    batches.push_back(windows(chosen, rope));
+  }
+  return batches;
+}
+
+int64_t attended_pairs_of(const MicroBatch& batch, int64_t window) {
+  int64_t pairs = 0;
+  for (size_t i = 0; i + 1 < batch.rows.starts.size(); ++i)
+    pairs += attended_pairs(batch.rows.starts[i + 1] - batch.rows.starts[i], 0, window);
+  return pairs;
+}
+
+}  // namespace tern

@@ -1,0 +1,52 @@
+#pragma once
+// Feed: token data to micro-batches. Its position, the number of samples seen, is all its state: any sample can be had
+// in O(1), so a resume goes on with the very next one.
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "exec/executor.h"
+#include "formats/token_data.h"
+#include "model/rope_table.h"
+
+namespace tern {
+
+struct FeedConfig {
+  int64_t seq = 256;
+  uint64_t seed = 0;
+  bool shuffle = true;
+};
+
+/// Windows of seq + 1 tokens over the documents laid end to end: window i is tokens [i·seq, i·seq + seq], its inputs
+/// the first seq, its targets the last seq. The tokens of a last partial window (fewer than seq) are dropped:
+/// left_over(). A document that begins inside a window starts a sequence of its own: positions from 0, no attention
+/// across the border, and no target across it (-1), nor where the file's loss mask is 0. Order  sample s belongs to
+/// epoch s / num_windows; within an epoch the windows come in a permutation keyed by (seed, epoch),
+///        or in order without shuffling. The same for any batch size, micro-batch or resume.
+class Feed {
+ public:
+  /// Errors  bad_file: fewer than seq + 1 tokens; `place` names the data in it.
+  Feed(TokenData, FeedConfig, std::string_view place);
+
+  int64_t num_windows() const { return num_windows_; }
+  int64_t left_over() const;  // tokens of no window
+  const TokenData& data() const { return data_; }
+  /// The window that sample `s` is.
+  int64_t window_of(uint64_t sample) const;
+  /// Windows laid end to end as one micro-batch of windows.size()·seq rows.
+  MicroBatch windows(std::span<const int64_t> windows, const RopeTable*) const;
+  /// Samples [first, first + count), `micro` to a micro-batch; the last may be smaller.
+  std::vector<MicroBatch> samples(uint64_t first, int64_t count, int64_t micro, const RopeTable*) const;
+
+ private:
+  TokenData data_;
+  FeedConfig config_;
+  int64_t num_windows_ = 0;
+};
+
+/// Attended (query, key) pairs per head of these rows, for FLOPs.
+int64_t attended_pairs_of(const MicroBatch&, int64_t window);
+
+}  // namespace tern

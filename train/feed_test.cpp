@@ -1,0 +1,151 @@
+#include "train/feed.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <set>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/io.h"
+#include "formats/safetensors_write.h"
+
+namespace tern {
+namespace {
+
+// Tokens 0, 1, 2, … in documents of the given lengths; loss mask if given.
+class FeedTest : public testing::Test {
+ protected:
+  FeedTest()
+      : root_((std::filesystem::temp_directory_path() / fmt::format("tern-feed-{}", real_clock().wall_ns())).string()) {
+    make_dirs(real_io(), root_);
+  }
+  ~FeedTest() override { remove_all(real_io(), root_); }
+
+  TokenData data(const std::vector<int64_t>& lengths, const std::vector<uint8_t>& loss = {}) {
+    std::vector<int64_t> documents = {0};
+    for (const int64_t n : lengths) documents.push_back(documents.back() + n);
+    std::vector<uint16_t> tokens(static_cast<size_t>(documents.back()));
+    for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<uint16_t>(i);
+    std::vector<TensorToWrite> parts = {{.name = "tokens",
+                                         .dtype = DType::u16,
+                                         .shape = {documents.back()},
+                                         .bytes = std::as_bytes(std::span(tokens)),
+                                         .produce = {}},
+                                        {.name = "documents",
+                                         .dtype = DType::i64,
+                                         .shape = {static_cast<int64_t>(documents.size())},
+                                         .bytes = std::as_bytes(std::span(documents)),
+                                         .produce = {}}};
+    if (!loss.empty())
+      parts.push_back({.name = "loss",
+                       .dtype = DType::u8,
+                       .shape = {documents.back()},
+                       .bytes = std::as_bytes(std::span(loss)),
+                       .produce = {}});
+    const std::string path = fmt::format("{}/{}.tokens", root_, count_++);
+    write_safetensors(real_io(), path, parts,
+                      {{"format", "tern-tokens-1"},
+                       {"vocab_size", "5000"},
+                       {"text_bytes", "100"},
+                       {"tokenizer", "x"},
+                       {"source", "test"}});
+    return TokenData::open(path);
+  }
+  Feed feed(const std::vector<int64_t>& lengths, FeedConfig config, const std::vector<uint8_t>& loss = {}) {
+    return Feed(data(lengths, loss), config, "test");
+  }
+
+  std::string root_;
+  int count_ = 0;
+};
+
+std::vector<int64_t> one(int64_t window) { return {window}; }
+
+TEST_F(FeedTest, WindowsTileTheTokensAndSayWhatIsLeftOver) {
+  const Feed f = feed({100}, {.seq = 16, .shuffle = false});
+  EXPECT_EQ(f.num_windows(), 6);  // 96 inputs and one more target
+  EXPECT_EQ(f.left_over(), 3);
+  const MicroBatch b = f.windows(one(1), nullptr);
+  EXPECT_EQ(b.tokens.front(), 16);
+  EXPECT_EQ(b.targets.back(), 32);
+  EXPECT_EQ(b.rows.starts, (std::vector<int64_t>{0, 16}));
+  EXPECT_EQ(b.num_targets(), 16);
+}
+
+TEST_F(FeedTest, ExactlyOneWindowIsEnoughOneTokenLessIsAnError) {
+  EXPECT_EQ(feed({17}, {.seq = 16}).num_windows(), 1);
+  try {
+    feed({16}, {.seq = 16});
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("test: 16 tokens, one window takes 17"), std::string::npos) << e.what();
+  }
+}
+
+// Documents [0,5) [5,6) [6,16) [16,33): borders inside a window, at its end, a document of one token.
+TEST_F(FeedTest, DocumentsStartSequencesAndNoTargetCrossesABorder) {
+  const Feed f = feed({5, 1, 10, 17}, {.seq = 16, .shuffle = false});
+  const MicroBatch b = f.windows(one(0), nullptr);
+  EXPECT_EQ(b.rows.starts, (std::vector<int64_t>{0, 5, 6, 16}));
+  EXPECT_EQ(b.rows.positions, (std::vector<int32_t>{0, 1, 2, 3, 4, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9}));
+  EXPECT_EQ(b.targets, (std::vector<int32_t>{1, 2, 3, 4, -1, -1, 7, 8, 9, 10, 11, 12, 13, 14, 15, -1}));
+  const MicroBatch next = f.windows(one(1), nullptr);
+  EXPECT_EQ(next.rows.starts, (std::vector<int64_t>{0, 16}));
+  EXPECT_EQ(next.targets.front(), 17);
+}
+
+TEST_F(FeedTest, TheLossMaskIsOfThePredictedToken) {
+  std::vector<uint8_t> loss(33, 0);
+  loss[4] = loss[5] = 1;
+  const MicroBatch b = feed({33}, {.seq = 16, .shuffle = false}, loss).windows(one(0), nullptr);
+  EXPECT_EQ(b.num_targets(), 2);
+  EXPECT_EQ(b.targets[3], 4);
+  EXPECT_EQ(b.targets[4], 5);
+  EXPECT_EQ(b.targets[5], -1);
+}
+
+TEST_F(FeedTest, AnEpochIsAPermutationAndEpochsAndSeedsDiffer) {
+  const Feed a = feed({1601}, {.seq = 16, .seed = 1}), b = feed({1601}, {.seq = 16, .seed = 2});
+  const auto epoch = [](const Feed& f, uint64_t e) {
+    std::vector<int64_t> order;
+    for (uint64_t i = 0; i < 100; ++i) order.push_back(f.window_of(e * 100 + i));
+    return order;
+  };
+  for (const uint64_t e : {0, 1, 7}) {
+    const auto order = epoch(a, e);
+    EXPECT_EQ(std::set<int64_t>(order.begin(), order.end()).size(), 100u);
+    EXPECT_FALSE(std::is_sorted(order.begin(), order.end()));
+  }
+  EXPECT_NE(epoch(a, 0), epoch(a, 1));
+  EXPECT_NE(epoch(a, 0), epoch(b, 0));
+}
+
+TEST_F(FeedTest, SamplesDoNotDependOnTheMicroBatch) {
+  const Feed f = feed({300, 50, 451}, {.seq = 16, .seed = 3});
+  const auto flat = [&](int64_t micro) {
+    std::vector<int32_t> all;
+    for (const MicroBatch& b : f.samples(45, 12, micro, nullptr)) {
+      EXPECT_EQ(b.tokens.size() % 16, 0u);
+      all.insert(all.end(), b.tokens.begin(), b.tokens.end());
+      all.insert(all.end(), b.targets.begin(), b.targets.end());
+    }
+    std::sort(all.begin(), all.end());
+    return all;
+  };
+  EXPECT_EQ(f.samples(45, 12, 5, nullptr).size(), 3u);
+  EXPECT_EQ(flat(12), flat(5));
+  EXPECT_EQ(flat(12), flat(1));
+}
+
+TEST_F(FeedTest, CountsAttendedPairsBySequence) {
+  const MicroBatch b = feed({5, 1, 10, 17}, {.seq = 16, .shuffle = false}).windows(one(0), nullptr);
+  EXPECT_EQ(attended_pairs_of(b, 0), 15 + 1 + 55);
+  EXPECT_EQ(attended_pairs_of(b, 2), 9 + 1 + 19);
+}
+
+}  // namespace
+}  // namespace tern

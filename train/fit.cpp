@@ -1,0 +1,151 @@
+#include "train/fit.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/units.h"
+#include "model/linear.h"
+#include "program/generate.h"
+#include "program/simulate.h"
+
+namespace tern {
+namespace {
+
+CostQuery cost_query(const ModelSpec& spec, const TrainSettings& s, int64_t sequences, Multiply multiply) {
+  int64_t window = 0;
+  for (const Unit& unit : spec.units)
+    if (const auto* a = std::get_if<AttentionSpec>(&unit.spec)) window = a->window;
+  return {.tokens = sequences * s.seq,
+          .attended_pairs = sequences * attended_pairs(s.seq, 0, window),
+          .dtype = s.dtype,
+          .scratch = scratch_bytes(multiply, s.dtype)};
+}
+
+// A candidate's distance from what was asked for: results stay the same for the first two terms, then they do not.
+struct Change {
+  int halvings = 0, recompute = 0, bf16 = 0, seq_halvings = 0;
+  int cost() const { return halvings + 2 * recompute + 8 * bf16 + 16 * seq_halvings; }
+  bool no_more_than(const Change& o) const {
+    return halvings <= o.halvings && recompute <= o.recompute && bf16 <= o.bf16 && seq_halvings <= o.seq_halvings;
+  }
+};
+
+std::string flags_of(const TrainSettings& before, const TrainSettings& after) {
+  std::string flags;
+  const auto add = [&](std::string_view flag) { flags += (flags.empty() ? "" : " ") + std::string(flag); };
+  if (after.micro_batch != before.micro_batch) add(fmt::format("--micro-batch {}", after.micro_batch));
+  if (after.recompute != before.recompute) add(fmt::format("--recompute {}", name_of(after.recompute)));
+  if (after.dtype != before.dtype) add(fmt::format("--dtype {}", name_of(after.dtype)));
+  if (after.seq != before.seq) add(fmt::format("--seq {}", after.seq));
+  return flags;
+}
+
+}  // namespace
+
+std::vector<std::pair<std::string_view, int64_t>> MemoryPlan::classes() const {
+  return {{"weights", weights},     {"gradients", gradients}, {"optimizer", optimizer}, {"activations", activations},
+          {"workspace", workspace}, {"staging", staging},     {"data", data},           {"process", process}};
+}
+
+std::vector<CostQuery> step_costs(const ModelSpec& spec, const TrainSettings& s, int64_t sequences) {
+  std::vector<CostQuery> costs;
+  for (int64_t begin = 0; begin < sequences; begin += s.micro_batch)
+    costs.push_back(cost_query(spec, s, std::min(s.micro_batch, sequences - begin), s.multiply));
+  return costs;
+}
+
+MemoryPlan predict_memory(const ModelSpec& spec, const TrainSettings& s, int64_t process_bytes) {
+  MemoryPlan plan{.process = process_bytes};
+  const int64_t n = num_parameters(spec), wide = s.dtype == DType::f64 ? 8 : 4;
+  plan.weights = n * size_of(s.dtype);
+  plan.gradients = n * wide;
+  plan.optimizer = optimizer_bytes(n, s.dtype, s.optimizer);
+  plan.staging = n * wide + (plan.optimizer - (s.dtype == DType::bf16 ? n * wide : 0));  // masters and moments
+
+  // One micro-batch's Program has the same peak as many in turn; the first is the largest.
+  const CostQuery largest = cost_query(spec, s, std::min(s.micro_batch, s.batch), s.multiply);
+  RankBytes peak = simulate(training_program(spec, {&largest, 1}, s.recompute)).ranks[0];
+  if (!s.valid_data.empty()) {
+    const CostQuery exact = cost_query(spec, s, std::min(s.micro_batch, s.batch), Multiply::exact);
+    const RankBytes evaluation = simulate(forward_program(spec, {&exact, 1})).ranks[0];
+    if (evaluation.peak_bytes > peak.peak_bytes) peak = evaluation;
+  }
+  plan.activations = peak.buffers_at_peak;
+  plan.workspace = peak.workspace_at_peak;
+  plan.data = s.batch * s.seq * 3 * static_cast<int64_t>(sizeof(int32_t));  // token, target, position
+  return plan;
+}
+
+std::vector<Alternative> nearest_fits(const ModelSpec& spec, const TrainSettings& s, int64_t process_bytes,
+                                      int64_t budget, int count) {
+  struct Candidate {
+    Change change;
+    Alternative alternative;
+  };
+  std::vector<Candidate> found;
+  TrainSettings c = s;
+  for (int seq_halvings = 0; seq_halvings <= 6; ++seq_halvings) {
+    c.seq = s.seq >> seq_halvings;
+    if (seq_halvings > 0 && c.seq < 32) break;
+    for (int bf16 = 0; bf16 <= (s.dtype == DType::bf16 ? 0 : 1); ++bf16)
+      for (int recompute = 0; recompute <= 2; ++recompute)
+        for (int halvings = 0;; ++halvings) {
+          c.micro_batch = s.micro_batch >> halvings;
+          if (c.micro_batch < 1) break;
+          c.dtype = bf16 ? DType::bf16 : s.dtype;
+          c.recompute = static_cast<Recompute>(recompute);
+          if (c.recompute < s.recompute) break;
+          const Change change{halvings, recompute - static_cast<int>(s.recompute), bf16, seq_halvings};
+          const MemoryPlan plan = predict_memory(spec, c, process_bytes);
+          if (plan.total() > budget || change.cost() == 0) continue;
+          found.push_back({change, {flags_of(s, c), plan}});
+          break;  // more halvings only go further
+        }
+  }
+  std::stable_sort(found.begin(), found.end(),
+                   [](const Candidate& a, const Candidate& b) { return a.change.cost() < b.change.cost(); });
+  // One that changes more than an earlier one in every respect tells nothing.
+  std::vector<Candidate> kept;
+  for (Candidate& candidate : found)
+    if (std::none_of(kept.begin(), kept.end(),
+                     [&](const Candidate& k) { return k.change.no_more_than(candidate.change); }))
+      kept.push_back(candidate);
+  for (Candidate& candidate : found) {  // not enough different ones: fill up with the next nearest
+    if (kept.size() >= static_cast<size_t>(count)) break;
+    if (std::none_of(kept.begin(), kept.end(),
+                     [&](const Candidate& k) { return k.alternative.flags == candidate.alternative.flags; }))
+      kept.push_back(candidate);
+  }
+  std::vector<Alternative> nearest;
+  for (size_t i = 0; i < std::min(kept.size(), static_cast<size_t>(count)); ++i)
+    nearest.push_back(std::move(kept[i].alternative));
+  return nearest;
+}
+
+std::string describe(const MemoryPlan& plan) {
+  std::string out;
+  for (const auto& [name, bytes] : plan.classes()) out += fmt::format("  {:<12} {:>10}\n", name, format_bytes(bytes));
+  return out + fmt::format("  {:<12} {:>10}\n", "total", format_bytes(plan.total()));
+}
+
+void require_fit(const ModelSpec& spec, const TrainSettings& s, const MemoryPlan& plan, int64_t process_bytes,
+                 int64_t budget, const std::string& source) {
+  if (plan.total() <= budget) return;
+  std::string message = fmt::format("this run needs {} of memory, {} are {}\n{}", format_bytes(plan.total()),
+                                    format_bytes(budget), source, describe(plan));
+  const std::vector<Alternative> nearest = nearest_fits(spec, s, process_bytes, budget);
+  if (nearest.empty()) {
+    message +=
+        "neither micro-batches of one, nor --recompute full, nor bf16, nor shorter sequences make it fit; choose a "
+        "smaller model";
+  } else {
+    message += "nearest settings that fit:";
+    for (const Alternative& a : nearest)
+      message += fmt::format("\n  {:<52} {:>10}", a.flags, format_bytes(a.plan.total()));
+  }
+  throw Error(ErrorKind::does_not_fit, "{}", message);
+}
+
+}  // namespace tern

@@ -1,0 +1,51 @@
+#pragma once
+// Will it fit? Asked before anything is allocated, answered from the closed forms and the simulator, to the byte where
+// the engine itself allocates.
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "spec/model_spec.h"
+#include "train/settings.h"
+
+namespace tern {
+
+/// Predicted bytes by class. weights…staging are exact (what the Arena will count); data and process are what lies
+/// beside.
+struct MemoryPlan {
+  int64_t weights = 0, gradients = 0, optimizer = 0;
+  int64_t activations = 0, workspace = 0;  // at the moment of the highest sum, training or evaluation
+  int64_t staging = 0;                     // the copy a checkpoint is written from
+  int64_t data = 0;                        // one step's tokens and targets
+  int64_t process = 0;                     // the program itself before the run
+  int64_t total() const { return weights + gradients + optimizer + activations + workspace + staging + data + process; }
+  /// In the order above, with their names.
+  std::vector<std::pair<std::string_view, int64_t>> classes() const;
+};
+
+/// Tokens of each micro-batch of a step, as costs: full windows, so an upper bound of the attended pairs.
+std::vector<CostQuery> step_costs(const ModelSpec&, const TrainSettings&, int64_t sequences);
+/// Predicted peak of a run with these settings. `process_bytes`: resident now.
+MemoryPlan predict_memory(const ModelSpec&, const TrainSettings&, int64_t process_bytes);
+
+/// A change of settings and what it would take.
+struct Alternative {
+  std::string flags;  // "--micro-batch 8 --recompute attention"
+  MemoryPlan plan;
+};
+/// Up to `count` settings that fit in `budget`, the least intrusive first: smaller micro-batches and recomputation
+/// (same result), then bf16, then shorter sequences. Empty: nothing of the kind fits.
+std::vector<Alternative> nearest_fits(const ModelSpec&, const TrainSettings&, int64_t process_bytes, int64_t budget,
+                                      int count = 3);
+
+/// The breakdown as a small table, one class per line.
+std::string describe(const MemoryPlan&);
+
+/// Errors: does_not_fit with the breakdown and the nearest settings that fit. `source` says where the budget comes
+/// from.
+void require_fit(const ModelSpec&, const TrainSettings&, const MemoryPlan&, int64_t process_bytes, int64_t budget,
+                 const std::string& source);
+
+}  // namespace tern

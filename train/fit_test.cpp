@@ -1,0 +1,103 @@
+#include "train/fit.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+
+namespace tern {
+namespace {
+
+ModelSpec spec_of(int64_t width = 256, int64_t layers = 4) {
+  const NormSpec norm{.kind = NormKind::rms, .width = width};
+  ModelSpec s{.family = "llama", .vocab = 1000, .width = width, .layers = layers, .context = 2048};
+  s.rope = {.kind = RopeKind::standard, .rotary_dim = width / 8};
+  s.units.push_back({-1, EmbedSpec{1000, width, 0}});
+  for (int layer = 0; layer < layers; ++layer) {
+    s.units.push_back({layer, AttentionSpec{norm, width, 8, 4, width / 8, false, false, 0}});
+    s.units.push_back({layer, MlpSpec{norm, width, 3 * width, ActivationKind::silu, true, false}});
+  }
+  s.units.push_back({-1, HeadSpec{norm, width, 1000, false}});
+  return s;
+}
+
+TrainSettings settings() {
+  TrainSettings s;
+  s.seq = 512, s.batch = s.micro_batch = 32;
+  return s;
+}
+
+TEST(Fit, StateBytesAreTheParametersTimesTheirTypes) {
+  const ModelSpec spec = spec_of();
+  const int64_t n = num_parameters(spec);
+  TrainSettings s = settings();
+  MemoryPlan plan = predict_memory(spec, s, 1000);
+  EXPECT_EQ(plan.weights, 4 * n);
+  EXPECT_EQ(plan.gradients, 4 * n);
+  EXPECT_EQ(plan.optimizer, 8 * n);
+  EXPECT_EQ(plan.staging, 12 * n);
+  EXPECT_EQ(plan.process, 1000);
+  s.dtype = DType::bf16;
+  plan = predict_memory(spec, s, 1000);
+  EXPECT_EQ(plan.weights, 2 * n);
+  EXPECT_EQ(plan.optimizer, 12 * n);
+  EXPECT_EQ(plan.staging, 12 * n);
+  s.dtype = DType::f64;
+  EXPECT_EQ(predict_memory(spec, s, 0).staging, 24 * n);
+}
+
+TEST(Fit, SmallerMicroBatchesRecomputationAndShorterSequencesTakeLess) {
+  const ModelSpec spec = spec_of();
+  const auto total = [&](auto change) {
+    TrainSettings s = settings();
+    change(s);
+    return predict_memory(spec, s, 0).total();
+  };
+  const int64_t base = total([](TrainSettings&) {});
+  EXPECT_LT(total([](TrainSettings& s) { s.micro_batch = 8; }), base);
+  EXPECT_LT(total([](TrainSettings& s) { s.recompute = Recompute::attention; }), base);
+  EXPECT_LT(total([](TrainSettings& s) { s.seq = 256; }), base);
+}
+
+TEST(Fit, EveryAlternativeOfferedReallyFitsAndTheNearestKeepTheResult) {
+  const ModelSpec spec = spec_of();
+  const TrainSettings s = settings();
+  const int64_t base = predict_memory(spec, s, 0).total();
+  int offered = 0;
+  for (const double share : {0.9, 0.6, 0.4, 0.3}) {
+    const int64_t budget = static_cast<int64_t>(share * static_cast<double>(base));
+    const auto nearest = nearest_fits(spec, s, 0, budget);
+    for (const Alternative& a : nearest) EXPECT_LE(a.plan.total(), budget) << a.flags;
+    if (!nearest.empty()) EXPECT_EQ(nearest.size(), 3u);
+    offered += static_cast<int>(nearest.size());
+  }
+  EXPECT_GT(offered, 0);
+  const auto nearest = nearest_fits(spec, s, 0, base - 1);
+  ASSERT_EQ(nearest.size(), 3u);
+  EXPECT_EQ(nearest[0].flags, "--micro-batch 16");
+}
+
+TEST(Fit, RefusalNamesBothFiguresTheBreakdownAndThreeWaysOut) {
+  const ModelSpec spec = spec_of();
+  const TrainSettings s = settings();
+  const MemoryPlan plan = predict_memory(spec, s, 0);
+  EXPECT_NO_THROW(require_fit(spec, s, plan, 0, plan.total(), "allowed by --memory"));
+  try {
+    require_fit(spec, s, plan, 0, plan.total() / 2, "allowed by --memory");
+    FAIL() << "no error";
+  } catch (const Error& e) {
+    const std::string text = e.what();
+    EXPECT_EQ(e.kind(), ErrorKind::does_not_fit);
+    for (const char* word :
+         {"allowed by --memory", "activations", "optimizer", "total", "nearest settings that fit", "--micro-batch"})
+      EXPECT_NE(text.find(word), std::string::npos) << word << "\n" << text;
+  }
+  try {
+    require_fit(spec, s, plan, 0, 1 << 20, "allowed by --memory");
+    FAIL() << "no error";
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("choose a smaller model"), std::string::npos) << e.what();
+  }
+}
+
+}  // namespace
+}  // namespace tern

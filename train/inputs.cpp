@@ -1,0 +1,144 @@
+#include "train/inputs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/crc32c.h"
+#include "base/error.h"
+#include "base/io.h"
+
+namespace tern {
+namespace {
+
+std::optional<Tokenizer> choose_tokenizer(const TrainSettings& s, TrainInputs& in) {
+  const bool own =
+      std::any_of(in.dir.tokenizer_files.begin(), in.dir.tokenizer_files.end(), [](const std::string& path) {
+        const std::string name = file_name(path);
+        return name == "tokenizer.json" || name == "vocab.json" || name == "tokenizer.model";
+      });
+  if (!own && s.tokenizer.empty()) return {};
+  if (!own) return Tokenizer::load(s.tokenizer);
+  Tokenizer tokenizer = Tokenizer::load(in.dir.path);
+  if (!s.tokenizer.empty() && Tokenizer::load(s.tokenizer).hash() != tokenizer.hash()) {
+    if (!s.from_scratch || !in.dir.bare_config)
+      throw Error(
+          ErrorKind::usage,
+          "--tokenizer: {} is another tokenizer than the one in {}, which the model knows; leave --tokenizer out",
+          s.tokenizer, in.dir.path);
+    in.notes.push_back(fmt::format("--tokenizer {} is used, not the one beside {}", s.tokenizer, in.dir.config));
+    return Tokenizer::load(s.tokenizer);
+  }
+  return tokenizer;
+}
+
+void check_lengths(const TrainSettings& s, TrainInputs& in) {
+  const int64_t positions = in.spec.embed().positions;
+  if (positions > 0 && s.seq > positions)
+    throw Error(ErrorKind::usage, "--seq: {} tokens, the model has {} learned positions; choose at most that", s.seq,
+                positions);
+  if (positions == 0 && s.seq > in.spec.context)
+    in.notes.push_back(
+        fmt::format("--seq {} is longer than the {} positions that config.json declares (max_position_embeddings)",
+                    s.seq, in.spec.context));
+}
+
+TokenData open_without_tokenizer(const TrainSettings& s, const std::string& data) {
+  try {
+    return TokenData::open(data);
+  } catch (const Error& e) {
+    throw Error(ErrorKind::usage, "{} has no tokenizer, and {} is no token file ({}); give --tokenizer DIR", s.model,
+                data, e.what());
+  }
+}
+
+// A new model ends texts as its tokenizer does; one with weights keeps what it was trained with.
+void adopt_special_tokens(TrainInputs& in) {
+  if (!in.tokenizer) return;
+  const auto adopt = [&](std::optional<int32_t> id) { return id && *id < in.spec.vocab; };
+  if (adopt(in.tokenizer->bos())) in.config.bos_token_id = *in.tokenizer->bos();
+  if (adopt(in.tokenizer->eos())) in.config.eos_token_ids = {*in.tokenizer->eos()};
+}
+
+}  // namespace
+
+TrainInputs load_inputs(const TrainSettings& s) {
+  TrainInputs in;
+  in.dir = resolve_model(s.model, {.need_weights = false, .environment = {}});
+  if (in.dir.weights.empty() && !s.from_scratch)
+    throw Error(ErrorKind::usage,
+                "{}: has no weights (model.safetensors); to train a new model from random weights say --from-scratch",
+                s.model);
+  if (!in.dir.weights.empty() && s.from_scratch)
+    in.notes.push_back(fmt::format("--from-scratch: the weights in {} are NOT used", in.dir.weights));
+  in.config = read_hf_config(in.dir.config);
+  in.spec = model_spec(in.config);
+  in.notes.insert(in.notes.end(), in.dir.notes.begin(), in.dir.notes.end());
+  in.notes.insert(in.notes.end(), in.config.notes.begin(), in.config.notes.end());
+  in.tokenizer = choose_tokenizer(s, in);
+  if (in.tokenizer && in.tokenizer->vocab_size() > in.spec.vocab)
+    throw Error(
+        ErrorKind::usage,
+        "tokenizer: {} ids, the model's vocab_size is {}; make vocab_size at least {} in {}, or use another tokenizer",
+        in.tokenizer->vocab_size(), in.spec.vocab, in.tokenizer->vocab_size(), in.dir.config);
+  if (s.from_scratch) adopt_special_tokens(in);
+  in.config.dtype = s.dtype;
+  check_lengths(s, in);
+  return in;
+}
+
+void check_data_files(const TrainSettings& s, const TrainInputs& in) {
+  for (const auto& [option, path] : {std::pair("--data", s.data), std::pair("--valid-data", s.valid_data)}) {
+    if (path.empty()) continue;
+    if (!real_io().stat(path))
+      throw Error(ErrorKind::bad_file, "{}: {} is not there; is the path right?", option, path);
+    if (!in.tokenizer) open_without_tokenizer(s, path);
+  }
+}
+
+Feed open_feed(const TrainSettings& s, const TrainInputs& in, const std::string& data, const std::string& cache_dir,
+               FeedConfig config, PackOptions pack_options) {
+  TokenData tokens =
+      in.tokenizer ? load_or_pack(data, *in.tokenizer, cache_dir, pack_options) : open_without_tokenizer(s, data);
+  if (tokens.info().vocab_size > in.spec.vocab)
+    throw Error(ErrorKind::usage,
+                "{}: made for a vocabulary of {}, the model's is {}; use the tokenizer the model was made for", data,
+                tokens.info().vocab_size, in.spec.vocab);
+  return Feed(std::move(tokens), config, data);
+}
+
+RunIdentity identify(const TrainSettings& s, const TrainInputs& in, const Feed& feed) {
+  const TokenData& data = feed.data();
+  constexpr int64_t kAll = int64_t{64} << 20, kStretches = 1024, kStretch = kAll / kStretches;
+  uint32_t crc = 0;
+  std::vector<int32_t> ids;
+  const auto add = [&](int64_t first, int64_t count) {
+    ids.resize(static_cast<size_t>(count));
+    data.read(first, ids);
+    crc = crc32c(std::as_bytes(std::span(ids)), crc);
+  };
+  const int64_t n = data.num_tokens();
+  if (n <= kAll) {
+    for (int64_t first = 0; first < n; first += kStretch) add(first, std::min(kStretch, n - first));
+  } else {
+    for (int64_t i = 0; i < kStretches; ++i)
+      add(static_cast<int64_t>(static_cast<__int128>(n - kStretch) * i / (kStretches - 1)), kStretch);
+  }
+  crc = crc32c(std::as_bytes(data.documents()), crc);
+
+  HfConfig shape = in.config;
+  shape.notes.clear();
+  shape.dtype.reset();
+  std::string model = fmt::format("config {:08x}", crc32c(hf_config_json(shape)));
+  if (s.from_scratch) {
+    model += ", from scratch";
+  } else {
+    const auto info = real_io().stat(in.dir.weights);
+    model += fmt::format(", weights {} of {} bytes", file_name(in.dir.weights), info ? info->size_bytes : 0);
+  }
+  return {.model = model,
+          .tokenizer = in.tokenizer ? in.tokenizer->hash() : data.info().tokenizer_hash,
+          .data = fmt::format("{} tokens, {} documents, CRC-32C {:08x}", n, data.num_documents(), crc)};
+}
+
+}  // namespace tern

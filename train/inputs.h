@@ -1,0 +1,43 @@
+#pragma once
+// What a run starts from: the model's directory, its tokenizer, its data; found and checked before anything large is
+// allocated.
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "formats/hf_config.h"
+#include "formats/model_dir.h"
+#include "formats/tokenizer.h"
+#include "train/feed.h"
+#include "train/settings.h"
+
+namespace tern {
+
+struct TrainInputs {
+  ModelDir dir;
+  HfConfig config;
+  ModelSpec spec;
+  std::optional<Tokenizer> tokenizer;
+  std::vector<std::string> notes;  // for people, one sentence each
+};
+
+/// Errors  bad_file, usage: no such model; absent weights without --from-scratch; a tokenizer in MODEL and another in
+/// --tokenizer;
+///         a tokenizer larger than the model's vocabulary; --seq beyond the learned positions.
+TrainInputs load_inputs(const TrainSettings&);
+
+/// What can be known of the data files before OUT is touched. Errors: bad_file: not there; usage: text without a
+/// tokenizer.
+void check_data_files(const TrainSettings&, const TrainInputs&);
+
+/// The data as a Feed: a token file is opened, text or JSONL packed into `cache_dir` once.
+/// Errors  bad_file, usage: no tokenizer for text; ids beyond the model's vocabulary; too little data for one window.
+Feed open_feed(const TrainSettings&, const TrainInputs&, const std::string& data, const std::string& cache_dir,
+               FeedConfig, PackOptions = {});
+
+/// Identities for the manifest. Data: number of tokens and documents, and CRC-32C of the ids (of 64 Mi tokens at most:
+/// beyond that of 1,024 evenly spaced stretches). Model: CRC-32C of config.json, and of where its weights come from.
+RunIdentity identify(const TrainSettings&, const TrainInputs&, const Feed&);
+
+}  // namespace tern

@@ -1,0 +1,127 @@
+#include "train/peak_rate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/io.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/system.h"
+#include "base/threads.h"
+#include "kernels/cpu/matmul.h"
+#include "kernels/dispatch.h"
+#include "kernels/onednn/fast_matmul.h"
+
+namespace tern {
+namespace {
+
+constexpr int64_t kSize = 1024;
+constexpr double kProbeSeconds = 0.2;
+
+template <class T>
+std::vector<T> some_values(int64_t count) {
+  std::vector<T> values(static_cast<size_t>(count));
+  for (size_t i = 0; i < values.size(); ++i) {
+    const float x = static_cast<float>((i * 2654435761u) >> 8 & 0xff) / 256.0f - 0.5f;
+    if constexpr (std::is_same_v<T, float>)
+      values[i] = x;
+    else
+      values[i] = to_bf16(x);
+  }
+  return values;
+}
+
+// The best rate, not the mean: a neighbour on the machine can only slow a product down.
+template <class Product>
+double best_rate(Product product) {
+  Clock& clock = real_clock();
+  double best = 0;
+  product();  // kernels are chosen and generated in the first call
+  const int64_t begin = clock.now_ns();
+  while (seconds_between(begin, clock.now_ns()) < kProbeSeconds) {
+    const int64_t start = clock.now_ns();
+    product();
+    best = std::max(best, 2.0 * kSize * kSize * kSize / seconds_between(start, clock.now_ns()));
+  }
+  return best;
+}
+
+template <class T>
+double probe(Multiply multiply) {
+  const std::vector<T> x = some_values<T>(kSize * kSize), w = some_values<T>(kSize * kSize);
+  std::vector<T> y(x.size());
+  const std::span<const T> xs = x, ws = w, no_bias;
+  if (multiply == Multiply::fast) {
+    const DType dtype = DTypeOf<T>::value;
+    std::vector<std::byte> scratch(
+        static_cast<size_t>(fast_scratch_bytes(Product::forward, dtype, kSize, kSize, kSize)));
+    return best_rate([&] { multiply_fast<T, T>(xs, ws, no_bias, kSize, kSize, kSize, y, scratch); });
+  }
+  std::vector<std::byte> packed(static_cast<size_t>(packed_bytes(DTypeOf<T>::value, kSize, kSize)));
+  pack_weight<T>(ws, kSize, kSize, packed);
+  return best_rate([&] { multiply_exact<T, T>(xs, packed, no_bias, kSize, kSize, kSize, false, y); });
+}
+
+Json read_cache(const std::string& path) {
+  try {
+    if (!path.empty() && real_io().stat(path))
+      if (Json cache = read_json_file(path); cache.is_object()) return cache;
+  } catch (const Error& e) { log_debug("peak rates: {}; measuring anew", e.what()); }
+  return Json::object();
+}
+
+std::string multiplier_name(Multiply multiply) {
+  return multiply == Multiply::fast ? std::string(fast_matmul_name()) : "own kernels";
+}
+
+std::string cache_key(DType dtype, Multiply multiply) {
+  return fmt::format("{}, {}, {} threads, {}, {}", read_cpu_facts().model, name_of(active_isa()), num_compute_threads(),
+                     name_of(dtype), multiplier_name(multiply));
+}
+
+void write_cache(const std::string& path, const Json& cache) {
+  try {
+    if (path.empty()) return;
+    make_dirs(real_io(), parent_path(path));
+    write_file_atomically(real_io(), path, dump_json(cache, 2) + "\n");
+  } catch (const Error& e) { log_debug("peak rates: {}; not kept", e.what()); }
+}
+
+}  // namespace
+
+std::string peak_rate_path() {
+  const char *cache = std::getenv("XDG_CACHE_HOME"), *home = std::getenv("HOME");
+  if (cache && *cache) return join_path(join_path(cache, "tern"), "peak-rates.json");
+  if (home && *home) return join_path(join_path(join_path(home, ".cache"), "tern"), "peak-rates.json");
+  return "";
+}
+
+PeakRate peak_rate(DType dtype, Multiply multiply) {
+  PeakRate rate{.multiplier = multiplier_name(multiply)};
+  if (dtype == DType::f64) return rate;
+  const std::string key = cache_key(dtype, multiply), path = peak_rate_path();
+  Json cache = read_cache(path);
+  if (cache.contains(key) && cache[key].is_number() && cache[key].get<double>() > 0) {
+    rate.flops_per_s = cache[key].get<double>();
+    return rate;
+  }
+  rate.flops_per_s = dtype == DType::bf16 ? probe<bf16>(multiply) : probe<float>(multiply);
+  rate.measured_now = true;
+  cache[key] = rate.flops_per_s;
+  write_cache(path, cache);
+  return rate;
+}
+
+void forget_peak_rate(DType dtype, Multiply multiply) {
+  const std::string path = peak_rate_path();
+  Json cache = read_cache(path);
+  if (cache.erase(cache_key(dtype, multiply)) > 0) write_cache(path, cache);
+}
+
+}  // namespace tern

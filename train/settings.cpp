@@ -1,0 +1,244 @@
+#include "train/settings.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/options.h"
+
+namespace tern {
+namespace {
+
+Recompute recompute_from(const std::string& name) {
+  return name == "full" ? Recompute::full : name == "attention" ? Recompute::attention : Recompute::none;
+}
+
+Schedule schedule_from(const Options& o) {
+  Schedule s;
+  s.kind = schedule_from_name(o.text("schedule"));
+  s.total_steps = o.integer("steps");
+  s.peak = o.real("learning-rate");
+  s.minimum = o.has("min-learning-rate") ? o.real("min-learning-rate") : s.peak / 10;
+  s.warmup_steps = o.integer("warmup-steps");
+  // The default warm-up must not make a short run impossible; one that was asked for is checked.
+  if (!o.given("warmup-steps")) s.warmup_steps = std::min(s.warmup_steps, s.total_steps / 10);
+  s.decay_steps = o.has("decay-steps") ? o.integer("decay-steps") : s.total_steps / 10;
+  if (s.kind != ScheduleKind::wsd) {
+    if (o.given("decay-steps"))
+      throw Error(ErrorKind::usage, "--decay-steps: only --schedule wsd has a decay of its own, this run is {}",
+                  name_of(s.kind));
+    s.decay_steps = 0;
+  }
+  check_schedule(s);
+  return s;
+}
+
+OptimizerConfig optimizer_from(const Options& o) {
+  OptimizerConfig c{.kind = optimizer_from_name(o.text("optimizer")),
+                    .beta1 = o.real("beta1"),
+                    .beta2 = o.real("beta2"),
+                    .epsilon = o.real("epsilon"),
+                    .weight_decay = o.real("weight-decay"),
+                    .momentum = o.real("momentum"),
+                    .clip = o.real("clip")};
+  for (const char* name : {"beta1", "beta2"})
+    if (!(o.real(name) < 1))
+      throw Error(ErrorKind::usage, "--{}: {}; expected 0 up to, but not, 1", name, o.real(name));
+  const bool adamw = c.kind == OptimizerKind::adamw;
+  for (const char* name : adamw ? std::vector{"momentum"} : std::vector{"beta1", "beta2", "epsilon"})
+    if (o.given(name))
+      throw Error(ErrorKind::usage, "--{}: --optimizer {} has none; leave it out", name, name_of(c.kind));
+  if (adamw) c.momentum = 0;
+  return c;
+}
+
+std::string value_text(const Options::Value& v) {
+  switch (v.spec->type) {
+    case OptionType::flag:
+    case OptionType::toggle:
+      return v.boolean ? "true" : "false";
+    case OptionType::integer:
+      return fmt::format("{}", v.integer);
+    case OptionType::real: {
+      std::string text = fmt::format("{}", v.real);
+      return text.find_first_of(".en") == std::string::npos ? text + ".0" : text;
+    }
+    default:
+      return quote_json(v.text);  // as it was typed, also sizes and times
+  }
+}
+
+// key = value  # origin: a recipe that `tern train` reads back. Values that the run derives stand as derived; options
+// that this optimizer or schedule does not have are left out, as giving them is an error.
+std::string recipe_text(const Options& o, const TrainSettings& s) {
+  const bool adamw = s.optimizer.kind == OptimizerKind::adamw, wsd = s.schedule.kind == ScheduleKind::wsd;
+  const auto absent = [&](std::string_view name) {
+    if (name == "momentum") return adamw;
+    if (name == "beta1" || name == "beta2" || name == "epsilon") return !adamw;
+    return name == "decay-steps" && !wsd;
+  };
+  const auto derived = [&](std::string_view name) -> std::string {
+    if (name == "warmup-steps") return fmt::format("{}", s.schedule.warmup_steps);
+    if (name == "min-learning-rate") return fmt::format("{}", s.schedule.minimum);
+    if (name == "decay-steps") return fmt::format("{}", s.schedule.decay_steps);
+    if (name == "micro-batch") return fmt::format("{}", s.micro_batch);
+    return "";
+  };
+  std::string out = "# The options of this run and where each came from. `tern train THIS-FILE` runs it again.\n";
+  for (const auto& [name, value] : o.positionals()) {
+    if (!value.set) continue;
+    std::string key = name;
+    std::transform(key.begin(), key.end(), key.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    out += fmt::format("{} = {}\n", key, quote_json(value.text));
+  }
+  for (const auto& [name, value] : o.values()) {
+    const bool given = value.set && value.origin != Origin::fallback;
+    const std::string worked_out = given ? "" : derived(name);
+    if (absent(name) || (!value.set && worked_out.empty())) continue;
+    if (worked_out.empty())
+      out += fmt::format("{} = {}  # {}\n", name, value_text(value), given ? value.where : "default");
+    else
+      out += fmt::format("{} = {}  # derived\n", name, worked_out);
+  }
+  return out;
+}
+
+const std::string* find(const Facts& facts, const std::string& key) {
+  for (const auto& [name, value] : facts)
+    if (name == key) return &value;
+  return nullptr;
+}
+
+}  // namespace
+
+std::string_view name_of(Recompute r) {
+  return r == Recompute::full ? "full" : r == Recompute::attention ? "attention" : "none";
+}
+std::string_view name_of(Multiply m) { return m == Multiply::fast ? "fast" : "exact"; }
+
+TrainSettings train_settings(const Options& o) {
+  TrainSettings s;
+  s.model = o.positional("MODEL");
+  s.tokenizer = o.text("tokenizer"), s.data = o.text("data"), s.valid_data = o.text("valid-data"),
+  s.output = o.text("output");
+  s.from_scratch = o.flag("from-scratch");
+  s.seq = o.integer("seq"), s.batch = o.integer("batch");
+  s.micro_batch = o.has("micro-batch") ? o.integer("micro-batch") : s.batch;
+  s.schedule = schedule_from(o);
+  s.optimizer = optimizer_from(o);
+  s.dtype = dtype_from_name(o.text("dtype"));
+  s.recompute = recompute_from(o.text("recompute"));
+  s.multiply = o.text("multiply") == "exact" ? Multiply::exact : Multiply::fast;
+  s.shuffle = o.flag("shuffle");
+  s.seed = static_cast<uint64_t>(o.integer("seed"));
+  s.checkpoint_every = o.integer("checkpoint-every"),
+  s.keep_checkpoints = static_cast<int>(o.integer("keep-checkpoints"));
+  s.eval_every = o.integer("eval-every"), s.eval_batches = o.integer("eval-batches"),
+  s.log_every = o.integer("log-every");
+  const std::string& resume = o.text("resume");
+  s.resume = resume == "must" ? Resume::must : resume == "never" ? Resume::never : Resume::automatic;
+  if (o.has("memory")) s.memory_bytes = o.integer("memory");
+  if (o.has("max-seconds")) s.max_seconds = o.real("max-seconds");
+  s.dry_run = o.flag("dry-run");
+  s.trace = o.text("trace");
+  s.recipe_toml = recipe_text(o, s);
+
+  if (s.micro_batch > s.batch)
+    throw Error(ErrorKind::usage, "--micro-batch: {} sequences, more than the {} of --batch", s.micro_batch, s.batch);
+  if (s.dry_run) return s;
+  if (s.data.empty())
+    throw Error(
+        ErrorKind::usage,
+        "--data: missing; give a text, JSONL or token file to train on (or --dry-run to see what it would take)");
+  if (s.output.empty())
+    throw Error(ErrorKind::usage, "--output: missing; give a directory for checkpoints, logs and the trained model");
+  return s;
+}
+
+Facts settings_facts(const TrainSettings& s, const RunIdentity& id) {
+  const auto number = [](auto x) { return fmt::format("{}", x); };
+  const bool adamw = s.optimizer.kind == OptimizerKind::adamw;
+  Facts f = {{"model", id.model},
+             {"tokenizer", id.tokenizer},
+             {"data", id.data},
+             {"seq", number(s.seq)},
+             {"batch", number(s.batch)},
+             {"micro-batch", number(s.micro_batch)},
+             {"steps", number(s.schedule.total_steps)},
+             {"learning-rate", number(s.schedule.peak)},
+             {"min-learning-rate", number(s.schedule.minimum)},
+             {"schedule", std::string(name_of(s.schedule.kind))},
+             {"warmup-steps", number(s.schedule.warmup_steps)},
+             {"decay-steps", number(s.schedule.decay_steps)},
+             {"optimizer", std::string(name_of(s.optimizer.kind))},
+             {"weight-decay", number(s.optimizer.weight_decay)},
+             {"clip", number(s.optimizer.clip)},
+             {"dtype", std::string(name_of(s.dtype))},
+             {"multiply", std::string(name_of(s.multiply))},
+             {"shuffle", s.shuffle ? "on" : "off"},
+             {"seed", number(s.seed)}};
+  if (adamw) {
+    f.insert(f.end(), {{"beta1", number(s.optimizer.beta1)},
+                       {"beta2", number(s.optimizer.beta2)},
+                       {"epsilon", number(s.optimizer.epsilon)}});
+  } else {
+    f.emplace_back("momentum", number(s.optimizer.momentum));
+  }
+  return f;
+}
+
+SettingsChange compare_settings(const Manifest& checkpoint, const Facts& settings, const Facts& made_by) {
+  SettingsChange change;
+  const auto number = [](const std::string* text) {
+    int64_t value = 0;
+    if (text) std::from_chars(text->data(), text->data() + text->size(), value);
+    return value;
+  };
+  const auto flag = [](const std::string& key) {
+    const bool is_option = key != "model" && key != "tokenizer" && key != "data";
+    return is_option ? "--" + key : key;
+  };
+  const bool rate_depends_on_steps = [&] {
+    const std::string* kind = find(settings, "schedule");
+    return kind && *kind != name_of(ScheduleKind::constant);
+  }();
+
+  for (const auto& [key, now] : settings) {
+    const std::string* then = find(checkpoint.settings, key);
+    if (then && *then == now) continue;
+    const std::string sentence =
+        fmt::format("{}: {} in the checkpoint, {} now", flag(key), then ? *then : "not set", now);
+    if (key == "steps") {
+      if (number(&now) < checkpoint.step)
+        change.refused.push_back(sentence + fmt::format(", and step {} is done", checkpoint.step));
+      else if (rate_depends_on_steps)
+        change.warned.push_back(sentence + ": the learning rate goes on as if it had been so from the start");
+    } else if (key == "micro-batch" || key == "multiply") {
+      change.warned.push_back(sentence + ": sums are taken in another order from here on");
+    } else if ((key == "warmup-steps" || key == "decay-steps") && then && find(checkpoint.settings, "steps") &&
+               number(find(checkpoint.settings, "steps")) != number(find(settings, "steps"))) {
+      // Defaults derived from --steps move with it.
+      change.warned.push_back(sentence);
+    } else {
+      change.refused.push_back(sentence);
+    }
+  }
+  for (const auto& [key, then] : checkpoint.settings)
+    if (!find(settings, key))
+      change.refused.push_back(fmt::format("{}: {} in the checkpoint, not set now", flag(key), then));
+  for (const auto& [key, now] : made_by) {
+    const std::string* then = find(checkpoint.made_by, key);
+    if (!then || *then != now)
+      change.warned.push_back(
+          fmt::format("{}: {} when the checkpoint was made, {} now; bits may differ from an uninterrupted run", key,
+                      then ? *then : "not recorded", now));
+  }
+  return change;
+}
+
+}  // namespace tern

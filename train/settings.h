@@ -1,0 +1,71 @@
+#pragma once
+// What a training run is asked for, as values, and what of it may change when the run is resumed.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/dtype.h"
+#include "model/unit.h"
+#include "spec/unit_cost.h"
+#include "train/manifest.h"
+#include "train/schedule.h"
+#include "train/update.h"
+
+namespace tern {
+
+class Options;
+
+enum class Resume : uint8_t { automatic, must, never };
+
+struct TrainSettings {
+  std::string model, tokenizer, data, valid_data, output;
+  bool from_scratch = false;
+  int64_t seq = 256, batch = 32, micro_batch = 32;  // batch and micro_batch in sequences
+  Schedule schedule;                                // total_steps: --steps
+  OptimizerConfig optimizer;
+  DType dtype = DType::f32;
+  Recompute recompute = Recompute::none;
+  Multiply multiply = Multiply::fast;
+  bool shuffle = true;
+  uint64_t seed = 1;
+  int64_t checkpoint_every = 100, eval_every = 100, eval_batches = 20, log_every = 10;
+  int keep_checkpoints = 2;
+  Resume resume = Resume::automatic;
+  std::optional<int64_t> memory_bytes;  // --memory
+  std::optional<double> max_seconds;
+  bool dry_run = false;
+  std::string trace;        // file; empty: none
+  std::string recipe_toml;  // the effective options with their origins, for OUT/recipe.toml
+};
+
+/// Reads the verb's options. Errors: usage, naming the option: missing --data or --output (unless --dry-run), a
+/// micro-batch larger than the batch, a schedule that does not fit the run.
+TrainSettings train_settings(const Options&);
+
+/// "none", "attention", "full"; "fast", "exact".
+std::string_view name_of(Recompute);
+std::string_view name_of(Multiply);
+
+/// The settings as facts for a manifest, with what only the run knows: identities of model, data and tokenizer.
+struct RunIdentity {
+  std::string model;      // "config 1a2b3c4d" or with the weights it started from
+  std::string tokenizer;  // hash
+  std::string data;       // "12345 tokens, CRC-32C …"
+};
+Facts settings_facts(const TrainSettings&, const RunIdentity&);
+
+/// What differs between a checkpoint's settings and the present ones.
+/// refused: would train another run than the one that was begun: model, data, tokenizer, seq, batch, seed, shuffle,
+/// dtype, rates,
+///          schedule, optimizer; or a run made shorter than the checkpoint.
+/// warned:  harmless, but the bits may differ from an uninterrupted run: micro-batch, multiply, steps under a schedule
+/// that
+///          depends on them; of `made_by`: version, instruction set, threads, multiplier.
+struct SettingsChange {
+  std::vector<std::string> refused, warned;  // "--seq: 128 in the checkpoint, 256 now"
+};
+SettingsChange compare_settings(const Manifest& checkpoint, const Facts& settings, const Facts& made_by);
+
+}  // namespace tern

@@ -1,0 +1,81 @@
+#include "train/settings.h"
+
+#include <gtest/gtest.h>
+
+namespace tern {
+namespace {
+
+TrainSettings sample() {
+  TrainSettings s;
+  s.schedule = {.kind = ScheduleKind::cosine,
+                .peak = 1e-3,
+                .minimum = 1e-4,
+                .warmup_steps = 10,
+                .decay_steps = 0,
+                .total_steps = 100};
+  return s;
+}
+const RunIdentity kIdentity{"config 1", "tokenizer 1", "10 tokens"};
+const Facts kMadeBy{{"tern", "0.1.0"}, {"threads", "2"}};
+
+Manifest checkpoint_of(const TrainSettings& s) {
+  return {.step = 40, .samples = 1280, .settings = settings_facts(s, kIdentity), .made_by = kMadeBy, .files = {}};
+}
+SettingsChange change_to(const TrainSettings& now, const RunIdentity& id = kIdentity, const Facts& made_by = kMadeBy) {
+  return compare_settings(checkpoint_of(sample()), settings_facts(now, id), made_by);
+}
+
+TEST(CompareSettings, TheSameCommandGoesOnSilently) {
+  const SettingsChange c = change_to(sample());
+  EXPECT_TRUE(c.refused.empty());
+  EXPECT_TRUE(c.warned.empty());
+}
+
+TEST(CompareSettings, RefusesByNameWhatMakesAnotherRun) {
+  const auto refuses = [](auto change, const std::string& name) {
+    TrainSettings s = sample();
+    change(s);
+    const SettingsChange c = change_to(s);
+    ASSERT_EQ(c.refused.size(), 1u) << name;
+    EXPECT_TRUE(c.refused[0].starts_with("--" + name + ":")) << c.refused[0];
+  };
+  refuses([](TrainSettings& s) { s.seq = 128; }, "seq");
+  refuses([](TrainSettings& s) { s.batch = 16; }, "batch");
+  refuses([](TrainSettings& s) { s.seed = 2; }, "seed");
+  refuses([](TrainSettings& s) { s.shuffle = false; }, "shuffle");
+  refuses([](TrainSettings& s) { s.dtype = DType::bf16; }, "dtype");
+  refuses([](TrainSettings& s) { s.schedule.peak = 2e-3; }, "learning-rate");
+  refuses([](TrainSettings& s) { s.schedule.kind = ScheduleKind::linear; }, "schedule");
+  refuses([](TrainSettings& s) { s.optimizer.weight_decay = 0; }, "weight-decay");
+  refuses([](TrainSettings& s) { s.optimizer.beta2 = 0.99; }, "beta2");
+  refuses([](TrainSettings& s) { s.optimizer.clip = 0; }, "clip");
+  refuses([](TrainSettings& s) { s.schedule.total_steps = 39; }, "steps");
+}
+
+TEST(CompareSettings, RefusesOtherModelDataAndTokenizer) {
+  EXPECT_EQ(change_to(sample(), {"config 2", "tokenizer 1", "10 tokens"}).refused.size(), 1u);
+  EXPECT_EQ(change_to(sample(), {"config 1", "tokenizer 2", "10 tokens"}).refused.size(), 1u);
+  EXPECT_EQ(change_to(sample(), {"config 1", "tokenizer 1", "11 tokens"}).refused.size(), 1u);
+}
+
+TEST(CompareSettings, WarnsOfWhatOnlyTouchesBits) {
+  TrainSettings s = sample();
+  s.micro_batch = 8;
+  s.multiply = Multiply::exact;
+  s.schedule.total_steps = 200;
+  const SettingsChange c = change_to(s, kIdentity, {{"tern", "0.1.0"}, {"threads", "4"}});
+  EXPECT_TRUE(c.refused.empty());
+  EXPECT_EQ(c.warned.size(), 4u);
+}
+
+TEST(CompareSettings, SaysNothingOfWhatChangesNoBit) {
+  TrainSettings s = sample();
+  s.recompute = Recompute::full;
+  s.log_every = 1, s.eval_every = 7, s.checkpoint_every = 3, s.keep_checkpoints = 9;
+  const SettingsChange c = change_to(s);
+  EXPECT_TRUE(c.refused.empty());
+  EXPECT_TRUE(c.warned.empty());
+}
+
+}  // namespace
+}  // namespace tern

@@ -1,0 +1,100 @@
+#include "train/train_state.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+#include "model/model_files.h"
+#include "train/checkpoint.h"
+
+namespace tern {
+namespace {
+
+DType wide_type(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
+
+ModelWeights first_weights(const TrainSettings& s, const TrainInputs& in, DType dtype, Arena& arena) {
+  if (!s.from_scratch) return load_weights(in.spec, in.dir.path, dtype, arena);
+  ModelWeights weights = allocate_weights(in.spec, dtype, MemoryClass::weights, arena);
+  initialize_weights(in.spec, weights, s.seed);
+  return weights;
+}
+
+ModelWeights zero_like(const ModelSpec& spec, DType dtype, Arena& arena) {
+  ModelWeights gradients = allocate_weights(spec, dtype, MemoryClass::gradients, arena);
+  zero_gradients(spec, gradients);
+  return gradients;
+}
+
+std::string shape_text(std::span<const int64_t> shape) {
+  std::string text = "(";
+  for (size_t i = 0; i < shape.size(); ++i) text += (i ? ", " : "") + std::to_string(shape[i]);
+  return text + ")";
+}
+
+void read_tensor(const Safetensors& file, const NamedTensor& want) {
+  const TensorView found = file.get(want.name);
+  std::vector<int64_t> shape(want.tensor.shape().sizes.begin(),
+                             want.tensor.shape().sizes.begin() + want.tensor.shape().rank);
+  if (!std::equal(shape.begin(), shape.end(), found.shape.begin(), found.shape.end()) ||
+      found.dtype != want.tensor.dtype())
+    throw Error(ErrorKind::bad_file, "{}: tensor '{}' is {} of shape {}, this run has {} of shape {}", file.path(),
+                want.name, found.dtype_name, shape_text(found.shape), safetensors_name(want.tensor.dtype()),
+                shape_text(shape));
+  std::memcpy(want.tensor.data(), found.bytes.data(), found.bytes.size());
+}
+
+}  // namespace
+
+TrainState fresh_state(const TrainSettings& s, const TrainInputs& in, Arena& arena) {
+  TrainState state;
+  if (s.dtype == DType::bf16) {
+    // f32 first: the masters must not begin from rounded values. Lives only until they are copied, before gradients
+    // exist.
+    ModelWeights exact = first_weights(s, in, DType::f32, arena);
+    state.weights = allocate_weights(in.spec, s.dtype, MemoryClass::weights, arena);
+    for (const Tensor* weight : tensors(in.spec, state.weights)) weight->fill_zero();
+    state.optimizer = make_optimizer_state(in.spec, state.weights, s.optimizer, arena);
+    const std::vector<Tensor*> all = tensors(in.spec, exact);
+    for (size_t i = 0; i < all.size(); ++i)
+      std::memcpy(state.optimizer.master[i].data(), all[i]->data(), static_cast<size_t>(all[i]->bytes()));
+    round_masters(in.spec, state.optimizer, state.weights);
+  } else {
+    state.weights = first_weights(s, in, s.dtype, arena);
+    state.optimizer = make_optimizer_state(in.spec, state.weights, s.optimizer, arena);
+  }
+  state.gradients = zero_like(in.spec, wide_type(s.dtype), arena);
+  return state;
+}
+
+TrainState load_state(const TrainSettings& s, const TrainInputs& in, Io& io, const std::string& checkpoint,
+                      const Manifest& manifest, Arena& arena) {
+  TrainState state;
+  state.weights = allocate_weights(in.spec, s.dtype, MemoryClass::weights, arena);
+  for (const Tensor* weight : tensors(in.spec, state.weights)) weight->fill_zero();
+  state.optimizer = make_optimizer_state(in.spec, state.weights, s.optimizer, arena);
+  const CheckpointData data(io, checkpoint);
+  const std::vector<NamedTensor> wanted = named_tensors(state.optimizer);
+  if (data.tensors().size() != wanted.size())
+    throw Error(ErrorKind::bad_file, "{}: {} tensors, this run has {}; another model or optimizer?",
+                data.tensors().path(), data.tensors().size(), wanted.size());
+  for (const NamedTensor& want : wanted) read_tensor(data.tensors(), want);
+  round_masters(in.spec, state.optimizer, state.weights);
+  state.gradients = zero_like(in.spec, wide_type(s.dtype), arena);
+  state.step = manifest.step;
+  state.samples = manifest.samples;
+  return state;
+}
+
+std::vector<NamedTensor> named_tensors(const OptimizerState& o) {
+  std::vector<NamedTensor> list;
+  const auto add = [&](const char* prefix, const std::vector<Tensor>& all) {
+    for (size_t i = 0; i < all.size(); ++i)
+      if (!all[i].empty()) list.push_back({prefix + o.infos[i].name, all[i]});
+  };
+  add("model.", o.master);
+  add("first.", o.first);
+  add("second.", o.second);
+  return list;
+}
+
+}  // namespace tern

@@ -1,0 +1,31 @@
+#pragma once
+// Everything that changes while a model trains and that a checkpoint must hold.
+
+#include <cstdint>
+#include <vector>
+
+#include "train/checkpoint_writer.h"
+#include "train/inputs.h"
+#include "train/update.h"
+
+namespace tern {
+
+struct TrainState {
+  ModelWeights weights;    // in the compute dtype
+  ModelWeights gradients;  // zero between steps
+  OptimizerState optimizer;
+  int64_t step = 0;      // steps done
+  uint64_t samples = 0;  // the Feed's position
+};
+
+/// A run's beginning: weights drawn (--from-scratch) or read, in f32 where the compute dtype is bf16, zero moments.
+TrainState fresh_state(const TrainSettings&, const TrainInputs&, Arena&);
+/// The state of a verified checkpoint. Errors: bad_file naming the tensor that is missing, unknown, or of another shape
+/// or type.
+TrainState load_state(const TrainSettings&, const TrainInputs&, Io&, const std::string& checkpoint, const Manifest&,
+                      Arena&);
+
+/// What a checkpoint holds: "model.NAME" (masters), "first.NAME", "second.NAME" (as far as the optimizer has them).
+std::vector<NamedTensor> named_tensors(const OptimizerState&);
+
+}  // namespace tern

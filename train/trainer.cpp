@@ -1,0 +1,305 @@
+#include "train/trainer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/signals.h"
+#include "base/system.h"
+#include "base/threads.h"
+#include "base/units.h"
+#include "kernels/dispatch.h"
+#include "kernels/onednn/fast_matmul.h"
+#include "model/linear.h"
+#include "program/generate.h"
+#include "program/validate.h"
+#include "report/metrics_log.h"
+#include "train/checkpoint.h"
+#include "train/run_dir.h"
+#include "train/train_state.h"
+
+namespace tern {
+namespace {
+
+Facts made_by(const TrainSettings& s) {
+  return {{"tern", TERN_VERSION},
+          {"instruction set", std::string(name_of(active_isa()))},
+          {"threads", fmt::format("{}", num_compute_threads())},
+          {"multiplier", s.multiply == Multiply::fast ? std::string(fast_matmul_name()) : "own kernels"}};
+}
+
+// Everything a step needs, made once.
+class Trainer {
+ public:
+  Trainer(const TrainSettings& settings, const TrainHooks& hooks, Io& io) : s_(settings), hooks_(hooks), io_(io) {}
+
+  TrainResult run() {
+    plan();
+    if (s_.dry_run) {
+      result_.end = TrainEnd::planned_only;
+      return std::move(result_);
+    }
+    open();
+    prepare();
+    train();
+    finish();
+    return std::move(result_);
+  }
+
+ private:
+  void note(const std::string& text) const {
+    if (hooks_.note) hooks_.note(text);
+  }
+  void phase(const std::string& text) const {
+    if (hooks_.phase) hooks_.phase(text);
+  }
+
+  // What it would take, before anything is opened for writing or allocated.
+  void plan() {
+    in_ = load_inputs(s_);
+    for (const std::string& text : in_.notes) note(text);
+    const int64_t process = read_process_memory().resident_bytes;
+    result_.predicted = predict_memory(in_.spec, s_, process);
+    result_.num_parameters = num_parameters(in_.spec);
+    if (hooks_.planned) hooks_.planned(result_.predicted, in_.spec);
+    const int64_t budget = s_.memory_bytes ? *s_.memory_bytes : read_memory_facts().available_bytes + process;
+    require_fit(in_.spec, s_, result_.predicted, process, budget,
+                s_.memory_bytes ? "allowed by --memory" : "free on this machine");
+    if (!s_.dry_run) check_data_files(s_, in_);
+  }
+
+  void open() {
+    run_ = std::make_unique<RunDirectory>(io_, s_.output);
+    for (const std::string& text : run_->notes()) note(text);
+    phase("reading the data");
+    const FeedConfig config{.seq = s_.seq, .seed = s_.seed, .shuffle = s_.shuffle};
+    feed_ = std::make_unique<Feed>(open_feed(s_, in_, s_.data, run_->data(), config, hooks_.pack));
+    note(fmt::format("data: {} tokens in {} documents: {} windows of {}; the last {} tokens make no window",
+                     format_with_commas(feed_->data().num_tokens()), format_with_commas(feed_->data().num_documents()),
+                     format_with_commas(feed_->num_windows()), s_.seq, feed_->left_over()));
+    if (!s_.valid_data.empty())
+      held_out_ = std::make_unique<Feed>(
+          open_feed(s_, in_, s_.valid_data, run_->data(), {.seq = s_.seq, .shuffle = false}, hooks_.pack));
+    settings_ = settings_facts(s_, identify(s_, in_, *feed_));
+  }
+
+  void prepare() {
+    const CheckpointSearch search = look_for_checkpoint();
+    if (search.newest) {
+      check_change(*search.newest);
+      phase(fmt::format("reading {}", search.newest->path));
+      state_ = load_state(s_, in_, io_, search.newest->path, search.newest->manifest, state_arena_);
+      result_.checkpoint = search.newest->path;
+      note(fmt::format("resumed from {}", search.newest->path));
+    } else {
+      phase(s_.from_scratch ? "drawing the first weights" : "reading the weights");
+      state_ = fresh_state(s_, in_, state_arena_);
+    }
+    if (in_.spec.rope.kind != RopeKind::none) rope_ = rope_table(in_.spec.rope, s_.seq, s_.seq);
+    program_ = training_program(in_.spec, step_costs(in_.spec, s_, s_.batch), s_.recompute);
+    check_valid(program_);
+    phase("measuring the machine's peak");
+    result_.peak = peak_rate(s_.dtype, s_.multiply);
+    run_->write_recipe(s_.recipe_toml);
+    log_ = std::make_unique<MetricsLog>(io_, run_->logs(), search.newest ? state_.step : -1);
+    writer_ = std::make_unique<CheckpointWriter>(
+        io_, state_arena_, CheckpointWriter::Config{run_->checkpoints(), run_->id(), s_.keep_checkpoints});
+  }
+
+  CheckpointSearch look_for_checkpoint() {
+    if (s_.resume == Resume::never) {
+      if (const std::string aside = run_->put_checkpoints_aside(); !aside.empty())
+        note(fmt::format("--resume never: earlier checkpoints are now in {}", aside));
+      return {};
+    }
+    CheckpointSearch search = find_checkpoint(io_, run_->checkpoints());
+    for (const std::string& text : search.notes) note(text);
+    if (!search.newest && search.num_broken > 0)
+      throw Error(
+          ErrorKind::no_checkpoint,
+          "{}: none of {} checkpoints verifies (see the lines above); --resume never puts them aside and begins anew",
+          run_->checkpoints(), search.num_broken);
+    if (!search.newest && s_.resume == Resume::must)
+      throw Error(ErrorKind::no_checkpoint,
+                  "{}: no checkpoint there, and --resume must asks for one; is --output right?", run_->checkpoints());
+    return search;
+  }
+
+  void check_change(const FoundCheckpoint& found) const {
+    const SettingsChange change = compare_settings(found.manifest, settings_, made_by(s_));
+    for (const std::string& text : change.warned) note(text);
+    if (change.refused.empty()) return;
+    std::string all;
+    for (const std::string& text : change.refused) all += "\n  " + text;
+    throw Error(ErrorKind::usage,
+                "{}: this is another run than the one that was begun there:{}\nchange it back, choose another "
+                "--output, or say --resume never",
+                found.path, all);
+  }
+
+  void train() {
+    const StopSignals signals;
+    const int64_t total = s_.schedule.total_steps;
+    result_.first_step = state_.step;
+    if (hooks_.begun) hooks_.begun(state_.step, total);
+    begin_ns_ = last_ns_ = real_clock().now_ns();
+    while (state_.step < total && !stop_now()) {
+      const StepReport report = step();
+      const bool last = state_.step == total;
+      const bool evaluates = held_out_ && (last || (s_.eval_every > 0 && state_.step % s_.eval_every == 0));
+      MetricRow row;
+      if (last || state_.step % s_.log_every == 0) row = row_of(report);
+      if (evaluates) add_evaluation(row);
+      if (!row.values.empty()) log_->append(std::move(row));
+      if (s_.checkpoint_every > 0 && state_.step % s_.checkpoint_every == 0 && !last) save();
+      writer_->poll();
+    }
+    result_.seconds = seconds_between(begin_ns_, real_clock().now_ns());
+    if (state_.step < total) result_.end = TrainEnd::interrupted;
+  }
+
+  bool stop_now() const {
+    return stop_requested() || (s_.max_seconds && seconds_between(begin_ns_, real_clock().now_ns()) >= *s_.max_seconds);
+  }
+
+  StepReport step() {
+    const int64_t number = state_.step + 1;
+    const std::vector<MicroBatch> batches =
+        feed_->samples(state_.samples, s_.batch, s_.micro_batch, rope_ ? &*rope_ : nullptr);
+    int64_t targets = 0;
+    for (const MicroBatch& b : batches) targets += b.num_targets();
+    StepReport report{
+        .step = number, .total_steps = s_.schedule.total_steps, .learning_rate = learning_rate(s_.schedule, number)};
+    const auto update = [&] {
+      if (targets == 0) return note(fmt::format("step {}: none of its tokens has a loss; no update was made", number));
+      report.gradient_norm = apply_update(in_.spec, state_.optimizer, s_.optimizer, state_.weights, state_.gradients,
+                                          report.learning_rate, number)
+                                 .gradient_norm;
+    };
+    const ExecuteResult run = execute(program_, {.spec = in_.spec,
+                                                 .weights = state_.weights,
+                                                 .gradients = &state_.gradients,
+                                                 .micro_batches = batches,
+                                                 .loss_scale = targets > 0 ? 1.0 / static_cast<double>(targets) : 0.0,
+                                                 .compute = {work_arena_, s_.multiply},
+                                                 .update = update});
+    state_.step = number;
+    state_.samples += static_cast<uint64_t>(s_.batch);
+    report.loss = targets > 0 ? run.loss_sum / static_cast<double>(targets) : 0.0;
+    result_.loss = report.loss;
+    after_step(run, report);
+    return report;
+  }
+
+  void after_step(const ExecuteResult& run, StepReport& report) {
+    if (!run.mismatches.empty()) {
+      if (result_.byte_mismatches == 0)
+        note(fmt::format("{}; this is a bug in tern's memory prediction", describe_mismatches(run)));
+      result_.byte_mismatches += static_cast<int64_t>(run.mismatches.size());
+    }
+    const int64_t now = real_clock().now_ns();
+    const double tokens = static_cast<double>(s_.batch * s_.seq), seconds = seconds_between(last_ns_, now);
+    last_ns_ = now;
+    report.tokens_per_s = tokens / seconds;
+    report.flops_per_s = report.tokens_per_s * training_flops_per_token(in_.spec, s_.seq);
+    report.share_of_peak = result_.peak.flops_per_s > 0 ? report.flops_per_s / result_.peak.flops_per_s : 0;
+    if (report.share_of_peak > 1 && !probe_beaten_) {
+      probe_beaten_ = true;
+      forget_peak_rate(s_.dtype, s_.multiply);
+      note(
+          "a step ran faster than the probe of this machine's peak: something disturbed the probe, the next run "
+          "measures anew");
+    }
+    report.memory_bytes = state_arena_.peak_total() + run.bytes.peak_bytes;
+    result_.counted_peak_bytes = std::max(result_.counted_peak_bytes, report.memory_bytes);
+    result_.last_step = state_.step;
+    result_.tokens_per_s =
+        tokens * static_cast<double>(state_.step - result_.first_step) / seconds_between(begin_ns_, now);
+    result_.flops_per_s = result_.tokens_per_s * training_flops_per_token(in_.spec, s_.seq);
+    if (hooks_.step) hooks_.step(report);
+    // The second step is warm: kernels are made, pages are there.
+    const bool trace_now = state_.step == std::min(result_.first_step + 2, s_.schedule.total_steps);
+    if (trace_now && !s_.trace.empty()) write_trace(run);
+  }
+
+  void write_trace(const ExecuteResult& run) const {
+    Rates rates;
+    if (result_.peak.flops_per_s > 0) rates.flops_per_s = result_.peak.flops_per_s;
+    write_file_atomically(io_, s_.trace, chrome_trace(simulate(program_, rates).trace, run.trace));
+    note(fmt::format("trace of step {} written to {}: open it in ui.perfetto.dev", state_.step, s_.trace));
+  }
+
+  MetricRow row_of(const StepReport& r) const {
+    MetricRow row{.step = r.step,
+                  .time_s = 0,
+                  .values = {{"train/loss", r.loss},
+                             {"train/lr", r.learning_rate},
+                             {"train/grad_norm", r.gradient_norm},
+                             {"perf/tokens_per_s", r.tokens_per_s},
+                             {"perf/flops_per_s", r.flops_per_s},
+                             {"mem/peak_bytes", static_cast<double>(r.memory_bytes)}}};
+    if (r.share_of_peak > 0) row.values.emplace_back("perf/mfu", r.share_of_peak);
+    return row;
+  }
+
+  void add_evaluation(MetricRow& row) {
+    const Evaluation e = evaluate(in_.spec, state_.weights, *held_out_, s_.seq, s_.eval_batches * s_.batch,
+                                  s_.micro_batch, s_.dtype, rope_ ? &*rope_ : nullptr, work_arena_);
+    row.step = state_.step;
+    row.values.emplace_back("eval/held-out/loss", e.loss);
+    if (e.bits_per_byte) row.values.emplace_back("eval/held-out/bits_per_byte", *e.bits_per_byte);
+    result_.evaluation = e;
+    result_.byte_mismatches += static_cast<int64_t>(e.mismatches.size());
+    result_.counted_peak_bytes = std::max(result_.counted_peak_bytes, state_arena_.peak_total() + e.peak_bytes);
+    if (hooks_.evaluated) hooks_.evaluated(state_.step, e);
+    last_ns_ = real_clock().now_ns();  // not part of the next step's time
+  }
+
+  void save() {
+    writer_->save(
+        {.step = state_.step, .samples = state_.samples, .settings = settings_, .made_by = made_by(s_), .files = {}},
+        named_tensors(state_.optimizer));
+  }
+
+  // A run that was complete before has nothing to save again, but may miss its model.
+  void finish() {
+    result_.last_step = state_.step;
+    const bool moved = state_.step > result_.first_step;
+    if (moved || result_.checkpoint.empty()) {
+      save();
+      writer_->wait();
+      result_.checkpoint = join_path(run_->checkpoints(), checkpoint_name(state_.step));
+    }
+    if (moved || !io_.stat(run_->model())) run_->export_model(in_, state_.weights, s_.dtype);
+    result_.model = run_->model();
+    result_.counted_peak_bytes = std::max(result_.counted_peak_bytes, state_arena_.peak_total());
+    result_.peak_resident_bytes = read_process_memory().peak_resident_bytes;
+  }
+
+  const TrainSettings& s_;
+  const TrainHooks& hooks_;
+  Io& io_;
+  TrainResult result_;
+  TrainInputs in_;
+  std::unique_ptr<RunDirectory> run_;
+  std::unique_ptr<Feed> feed_, held_out_;
+  Facts settings_;
+  Arena state_arena_, work_arena_;  // apart, so that the writer's staging does not disturb the executor's counts
+  TrainState state_;
+  std::optional<RopeTable> rope_;
+  Program program_;
+  std::unique_ptr<MetricsLog> log_;
+  std::unique_ptr<CheckpointWriter> writer_;
+  int64_t begin_ns_ = 0, last_ns_ = 0;
+  bool probe_beaten_ = false;
+};
+
+}  // namespace
+
+TrainResult train(const TrainSettings& settings, const TrainHooks& hooks, Io& io) {
+  return Trainer(settings, hooks, io).run();
+}
+
+}  // namespace tern

@@ -1,0 +1,60 @@
+#pragma once
+// A training run from its settings to OUT/model: checks, resumes, trains, evaluates, saves, stops when asked.
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "base/io.h"
+#include "train/evaluate.h"
+#include "train/fit.h"
+#include "train/peak_rate.h"
+#include "train/settings.h"
+
+namespace tern {
+
+struct StepReport {
+  int64_t step = 0, total_steps = 0;
+  double loss = 0;  // nats per target token
+  double learning_rate = 0, gradient_norm = 0;
+  double tokens_per_s = 0, flops_per_s = 0;
+  double share_of_peak = 0;  // flops_per_s / the probe's; 0: no probe for this dtype
+  int64_t memory_bytes = 0;  // counted peak of the step
+};
+
+/// Called on the training thread. Empty ones are skipped.
+struct TrainHooks {
+  std::function<void(const std::string&)> note;                        // something a person should know
+  std::function<void(const std::string&)> phase;                       // what takes time now, before the first step
+  std::function<void(const MemoryPlan&, const ModelSpec&)> planned;    // predicted memory, before anything is allocated
+  std::function<void(int64_t first_step, int64_t total_steps)> begun;  // training starts at this step
+  std::function<void(const StepReport&)> step;                         // every step
+  std::function<void(int64_t step, const Evaluation&)> evaluated;
+  PackOptions pack;  // progress of packing text
+};
+
+enum class TrainEnd : uint8_t { finished, interrupted, planned_only };
+struct TrainResult {
+  TrainEnd end = TrainEnd::finished;
+  int64_t first_step = 0, last_step = 0;     // steps done when this process began and ended
+  std::optional<double> loss;                // of the last step of this process
+  std::optional<Evaluation> evaluation;      // the last one
+  double seconds = 0;                        // of training
+  double tokens_per_s = 0, flops_per_s = 0;  // over all steps of this process
+  PeakRate peak;
+  MemoryPlan predicted;
+  int64_t counted_peak_bytes = 0;  // state + highest step, as Arena counted
+  int64_t peak_resident_bytes = 0;
+  int64_t num_parameters = 0, byte_mismatches = 0;
+  std::string checkpoint, model;  // newest checkpoint and exported directory; empty: none
+};
+
+/// Order   same binary, machine, threads and settings: the same bits, resumed or not, recomputed or not.
+/// Stops   on stop_requested() (base/signals.h) or after max_seconds: the step is finished, a checkpoint and OUT/model
+/// written. Errors  usage, bad_file, does_not_fit before anything is written to OUT; no_checkpoint (--resume must, or
+/// none of those there
+///         verifies); bad_file for gradients that are not finite; the disk's errors.
+TrainResult train(const TrainSettings&, const TrainHooks& = {}, Io& = real_io());
+
+}  // namespace tern

@@ -1,0 +1,161 @@
+#include "train/update.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/rng.h"
+#include "kernels/cpu/vector.h"
+
+namespace tern {
+namespace {
+
+ModelSpec spec_of() {
+  const NormSpec norm{.kind = NormKind::layer, .width = 8};
+  ModelSpec s{.family = "gpt2", .vocab = 20, .width = 8, .layers = 1, .context = 16};
+  s.units = {{-1, EmbedSpec{20, 8, 16}},
+             {0, AttentionSpec{norm, 8, 2, 2, 4, true, true, 0}},
+             {0, MlpSpec{norm, 8, 12, ActivationKind::gelu_tanh, false, true}},
+             {-1, HeadSpec{norm, 8, 20, true}}};
+  return s;
+}
+
+struct Fixture {
+  ModelSpec spec = spec_of();
+  Arena arena;
+  OptimizerConfig config;
+  ModelWeights weights, gradients;
+  OptimizerState state;
+
+  explicit Fixture(DType dtype = DType::f32, OptimizerConfig c = {}) : config(c) {
+    weights = allocate_weights(spec, dtype, MemoryClass::weights, arena);
+    initialize_weights(spec, weights, 3);
+    gradients = allocate_weights(spec, dtype == DType::f64 ? DType::f64 : DType::f32, MemoryClass::gradients, arena);
+    zero_gradients(spec, gradients);
+    state = make_optimizer_state(spec, weights, config, arena);
+  }
+  void fill_gradients(uint64_t seed, double scale) {
+    uint64_t next = 0;
+    for (Tensor* t : tensors(spec, gradients))
+      for (int64_t i = 0; i < t->count(); ++i) {
+        const double g = scale * random_normal({seed, 1}, next++);
+        if (t->dtype() == DType::f64)
+          t->span<double>()[i] = g;
+        else
+          t->span<float>()[i] = static_cast<float>(g);
+      }
+  }
+  UpdateResult update(double rate = 1e-2, int64_t step = 1) {
+    return apply_update(spec, state, config, weights, gradients, rate, step);
+  }
+  double norm() const {
+    double sum = 0;
+    for (const Tensor* t : tensors(spec, const_cast<ModelWeights&>(gradients)))
+      for (int64_t i = 0; i < t->count(); ++i)
+        sum += std::pow(t->dtype() == DType::f64 ? t->span<double>()[i] : t->span<float>()[i], 2);
+    return std::sqrt(sum);
+  }
+};
+
+std::vector<float> values(const Tensor& t) { return {t.span<float>().begin(), t.span<float>().end()}; }
+
+TEST(Update, BytesAreAsPredicted) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f64})
+    for (const OptimizerConfig& config :
+         {OptimizerConfig{}, OptimizerConfig{.kind = OptimizerKind::sgd, .momentum = 0.9},
+          OptimizerConfig{.kind = OptimizerKind::sgd}}) {
+      const Fixture f(dtype, config);
+      EXPECT_EQ(f.arena.current()[static_cast<size_t>(MemoryClass::optimizer)],
+                optimizer_bytes(num_parameters(f.spec), dtype, config));
+    }
+}
+
+TEST(Update, NormIsOfAllGradientsAndClippingIsPyTorchs) {
+  Fixture f;
+  f.fill_gradients(1, 1.0);
+  const double norm = f.norm();
+  const UpdateResult r = f.update();
+  EXPECT_NEAR(r.gradient_norm, norm, 1e-9 * norm);
+  EXPECT_DOUBLE_EQ(r.coefficient, 1.0 / (r.gradient_norm + 1e-6));
+  EXPECT_EQ(f.norm(), 0) << "gradients are zero afterwards";
+  f.fill_gradients(1, 1e-4);
+  EXPECT_EQ(f.update(1e-2, 2).coefficient, 1.0);
+  f.config.clip = 0;
+  f.fill_gradients(1, 100.0);
+  EXPECT_EQ(f.update(1e-2, 3).coefficient, 1.0);
+}
+
+// First AdamW step by hand: m/(1-β1) = g, v/(1-β2) = g², so w -= lr·wd·w + lr·g/(|g| + ε).
+TEST(Update, FirstAdamwStepByHandMatricesDecayBiasesDoNot) {
+  Fixture f(DType::f64, {.clip = 0});
+  f.fill_gradients(2, 1.0);
+  const std::vector<Tensor*> w = tensors(f.spec, f.weights), g = tensors(f.spec, f.gradients);
+  std::vector<std::vector<double>> want;
+  int decayed = 0, kept = 0;
+  for (size_t i = 0; i < w.size(); ++i) {
+    const bool decays = f.state.infos[i].decay;
+    (decays ? decayed : kept) += 1;
+    EXPECT_EQ(decays, w[i]->shape().rank == 2) << f.state.infos[i].name;
+    for (int64_t k = 0; k < w[i]->count(); ++k) {
+      const double x = w[i]->span<double>()[k], d = g[i]->span<double>()[k];
+      if (k == 0) want.emplace_back();
+      want.back().push_back(x - 1e-2 * (decays ? 0.1 : 0.0) * x - 1e-2 * d / (std::abs(d) + 1e-8));
+    }
+  }
+  EXPECT_GT(decayed, 0);
+  EXPECT_GT(kept, 0);
+  f.update();
+  for (size_t i = 0; i < w.size(); ++i)
+    for (int64_t k = 0; k < w[i]->count(); ++k)
+      ASSERT_NEAR(w[i]->span<double>()[k], want[i][k], 1e-12) << f.state.infos[i].name;
+}
+
+TEST(Update, Bf16WeightsAreTheRoundedMasters) {
+  Fixture f(DType::bf16);
+  f.fill_gradients(3, 0.1);
+  f.update(1e-3);
+  const std::vector<Tensor*> w = tensors(f.spec, f.weights);
+  bool finer = false;
+  for (size_t i = 0; i < w.size(); ++i)
+    for (int64_t k = 0; k < w[i]->count(); ++k) {
+      const float master = f.state.master[i].span<float>()[k];
+      ASSERT_EQ(w[i]->span<bf16>()[k], to_bf16(master));
+      finer = finer || to_float(to_bf16(master)) != master;
+    }
+  EXPECT_TRUE(finer) << "the masters hold more than bf16";
+}
+
+TEST(Update, SgdWithMomentumByHand) {
+  Fixture f(DType::f64, {.kind = OptimizerKind::sgd, .weight_decay = 0, .momentum = 0.5, .clip = 0});
+  Tensor* w = tensors(f.spec, f.weights)[0];
+  const double before = w->span<double>()[0];
+  for (int64_t step = 1; step <= 2; ++step) {
+    tensors(f.spec, f.gradients)[0]->span<double>()[0] = 2.0;
+    f.update(0.1, step);
+  }
+  EXPECT_NEAR(w->span<double>()[0], before - 0.1 * 2 - 0.1 * (0.5 * 2 + 2), 1e-15);
+}
+
+TEST(Update, RefusesWhatIsNotFiniteNamingStepAndTensorAndChangesNothing) {
+  for (const float bad : {NAN, INFINITY, -INFINITY}) {
+    Fixture f;
+    f.fill_gradients(4, 1.0);
+    tensors(f.spec, f.gradients)[3]->span<float>()[1] = bad;
+    const std::vector<float> weights = values(*tensors(f.spec, f.weights)[3]), moments = values(f.state.first[3]);
+    try {
+      f.update(1e-2, 17);
+      FAIL() << "no error";
+    } catch (const Error& e) {
+      const std::string text = e.what();
+      EXPECT_NE(text.find("step 17"), std::string::npos) << text;
+      EXPECT_NE(text.find("'" + f.state.infos[3].name + "'"), std::string::npos) << text;
+    }
+    EXPECT_EQ(values(*tensors(f.spec, f.weights)[3]), weights);
+    EXPECT_EQ(values(f.state.first[3]), moments);
+  }
+}
+
+}  // namespace
+}  // namespace tern
