@@ -36,6 +36,10 @@ TEST(RepeatedRows, CountsOnlyWhatBothProcessesDid) {
   double& norm = other.before[3].values[1].second;
   norm = std::nextafter(norm, 9);
   EXPECT_EQ(repeated_rows(other).equal, 1);
+  double& loss = other.before[2].values[0].second;
+  loss = std::nextafter(loss, 9);
+  EXPECT_EQ(repeated_rows(other).equal, 0);
+  loss = other.after[3].values[0].second;
   other.after.erase(other.after.begin() + 3);  // step 30
   EXPECT_EQ(repeated_rows(other).equal, 0);
   EXPECT_EQ(repeated_rows(other).rows, 2);

@@ -79,8 +79,8 @@ struct ByteLevelDecode {};
 struct ByteFallbackDecode {};
 struct FuseDecode {};
 struct StripDecode {
-  uint32_t content;
-  int64_t start, stop;
+  uint32_t content = 0;
+  int64_t start = 0, stop = 0;
 };
 struct ReplaceDecode {
   Regex pattern;
