@@ -29,9 +29,9 @@ constexpr const char* kMarker = "made-by-tern-demo";
 // Chosen by measurement for two minutes on two cores (dev/LOG.md). The number of steps is fixed, so that the figure
 // repeats.
 struct DemoSize {
-  int64_t vocab = 2048, width = 192, hidden = 512, layers = 3, heads = 6;
-  int64_t seq = 128, batch = 8, steps = 700, warmup = 40, kill_after = 400;
-  const char* rate = "4e-3";
+  int64_t vocab = 2048, width = 128, hidden = 384, layers = 2, heads = 4;
+  int64_t seq = 128, batch = 8, steps = 1600, warmup = 40, every = 200, kill_after = 900;
+  const char* rate = "6e-3";
 };
 
 class Demo {
@@ -179,6 +179,7 @@ class Demo {
             "--warmup-steps",
             number(size_.warmup),
             "--checkpoint-every",
+            number(size_.every),
             "100",
             "--eval-every",
             "100",

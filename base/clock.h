@@ -31,6 +31,8 @@ class VirtualClock : public Clock {
   std::atomic<int64_t> now_ns_ = 0;
 };
 
-inline double seconds_between(int64_t begin_ns, int64_t end_ns) { return static_cast<double>(end_ns - begin_ns) * 1e-9; }
+inline double seconds_between(int64_t begin_ns, int64_t end_ns) {
+  return static_cast<double>(end_ns - begin_ns) * 1e-9;
+}
 
 }  // namespace tern

@@ -12,13 +12,13 @@ namespace tern {
 
 /// What went wrong, by who can mend it. The values are the exit codes of the command (docs/exit-codes).
 enum class ErrorKind {
-  bug = 1,             // our own broken promise, or anything unforeseen
-  usage = 2,           // a flag, a recipe key, a value
-  does_not_fit = 3,    // memory or disk: the message says what would fit
-  bad_file = 4,        // a model, tokenizer, data or adapter file; unreadable, malformed, missing
-  peer = 5,            // another rank was lost or late
-  no_checkpoint = 6,   // resume asked for, and no checkpoint verifies
-  interrupted = 75,    // stopped on request; the same command goes on
+  bug = 1,            // our own broken promise, or anything unforeseen
+  usage = 2,          // a flag, a recipe key, a value
+  does_not_fit = 3,   // memory or disk: the message says what would fit
+  bad_file = 4,       // a model, tokenizer, data or adapter file; unreadable, malformed, missing
+  peer = 5,           // another rank was lost or late
+  no_checkpoint = 6,  // resume asked for, and no checkpoint verifies
+  interrupted = 75,   // stopped on request; the same command goes on
 };
 
 class Error : public std::runtime_error {
@@ -37,7 +37,7 @@ class Error : public std::runtime_error {
 }  // namespace tern
 
 /// TERN_CHECK(condition, "where: {} facts", …): a promise of our own code, kept in release builds.
-#define TERN_CHECK(condition, ...)                                                                     \
-  do {                                                                                                 \
+#define TERN_CHECK(condition, ...)                                                                      \
+  do {                                                                                                  \
     if (!(condition)) ::tern::check_failed(__FILE__, __LINE__, #condition, ::fmt::format(__VA_ARGS__)); \
   } while (false)

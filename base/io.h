@@ -1,6 +1,6 @@
 #pragma once
-// The one door through which tern changes files, so that a test can stand in it: count operations, fail the k-th one, lose
-// what was never synced (fault_io.h, memory_io.h). Reading big files goes through mapped_file.h.
+// The one door through which tern changes files, so that a test can stand in it: count operations, fail the k-th one,
+// lose what was never synced (fault_io.h, memory_io.h). Reading big files goes through mapped_file.h.
 
 #include <cstddef>
 #include <cstdint>
@@ -20,7 +20,8 @@ struct FileInfo {
   int64_t modified_ns = 0;  // since 1970; 0 on simulated disks
 };
 
-/// A file open for writing. The destructor closes without syncing and without complaint: call sync() and close() to know.
+/// A file open for writing. The destructor closes without syncing and without complaint: call sync() and close() to
+/// know.
 class IoFile {
  public:
   virtual ~IoFile() = default;
@@ -38,20 +39,22 @@ class IoLock {
   virtual ~IoLock() = default;
 };
 
-/// Every function throws Error with path, the system's reason and a remedy: does_not_fit for a full disk, else bad_file.
+/// Every function throws Error with path, the system's reason and a remedy: does_not_fit for a full disk, else
+/// bad_file.
 class Io {
  public:
   virtual ~Io() = default;
   virtual std::unique_ptr<IoFile> create(const std::string& path) = 0;       // new or truncated
   virtual std::unique_ptr<IoFile> open_append(const std::string& path) = 0;  // new or kept
   virtual void sync_dir(const std::string& path) = 0;
-  virtual void rename(const std::string& from, const std::string& to) = 0;  // replaces a file; a full directory is an error
+  virtual void rename(const std::string& from,
+                      const std::string& to) = 0;  // replaces a file; a full directory is an error
   virtual void truncate(const std::string& path, int64_t size_bytes) = 0;
-  virtual void remove(const std::string& path) = 0;        // a file, or an empty directory
-  virtual bool make_dir(const std::string& path) = 0;      // one level; false if it was there already
+  virtual void remove(const std::string& path) = 0;                    // a file, or an empty directory
+  virtual bool make_dir(const std::string& path) = 0;                  // one level; false if it was there already
   virtual std::vector<std::string> list(const std::string& path) = 0;  // names, sorted
-  virtual std::string read(const std::string& path) = 0;   // whole
-  virtual std::optional<FileInfo> stat(const std::string& path) = 0;  // absent: nothing there
+  virtual std::string read(const std::string& path) = 0;               // whole
+  virtual std::optional<FileInfo> stat(const std::string& path) = 0;   // absent: nothing there
   /// Takes the lock file `path` (created if needed) or throws usage, naming who holds it.
   virtual std::unique_ptr<IoLock> lock(const std::string& path) = 0;
 };
@@ -64,7 +67,8 @@ void write_file_atomically(Io&, const std::string& path, std::span<const std::by
 void write_file_atomically(Io&, const std::string& path, std::string_view);
 /// make_dir for every missing level; syncs each parent it added to.
 void make_dirs(Io&, const std::string& path);
-/// Removes a file or a directory with all below it (of a symbolic link: the link); nothing there is fine. Does not sync.
+/// Removes a file or a directory with all below it (of a symbolic link: the link); nothing there is fine. Does not
+/// sync.
 void remove_all(Io&, const std::string& path);
 
 std::string join_path(std::string_view directory, std::string_view name);

@@ -23,13 +23,16 @@ void set_log_sink(LogSink);
 
 void log_line(LogLevel, const std::string& message);
 
-template <class... Args> void log_warn(fmt::format_string<Args...> format, Args&&... args) {
+template <class... Args>
+void log_warn(fmt::format_string<Args...> format, Args&&... args) {
   log_line(LogLevel::warn, fmt::format(format, std::forward<Args>(args)...));
 }
-template <class... Args> void log_info(fmt::format_string<Args...> format, Args&&... args) {
+template <class... Args>
+void log_info(fmt::format_string<Args...> format, Args&&... args) {
   log_line(LogLevel::info, fmt::format(format, std::forward<Args>(args)...));
 }
-template <class... Args> void log_debug(fmt::format_string<Args...> format, Args&&... args) {
+template <class... Args>
+void log_debug(fmt::format_string<Args...> format, Args&&... args) {
   log_line(LogLevel::debug, fmt::format(format, std::forward<Args>(args)...));
 }
 

@@ -1,6 +1,7 @@
 #pragma once
-// The one option table. A verb and its options are data; flags, environment, recipes, help, man page and completion are all
-// read from it (options_resolve.cpp, options_recipe.cpp, options_help.cpp). The table of the command stands in apps/options.cpp.
+// The one option table. A verb and its options are data; flags, environment, recipes, help, man page and completion are
+// all read from it (options_resolve.cpp, options_recipe.cpp, options_help.cpp). The table of the command stands in
+// apps/options.cpp.
 
 #include <cstdint>
 #include <map>
@@ -25,7 +26,8 @@ enum class OptionType {
 };
 
 struct OptionSpec {
-  std::string_view name;   // "learning-rate": --learning-rate, TERN_LEARNING_RATE, recipe key learning-rate or learning_rate
+  std::string_view
+      name;  // "learning-rate": --learning-rate, TERN_LEARNING_RATE, recipe key learning-rate or learning_rate
   std::string_view verbs;  // "train eval": the verbs that take it. Another row may have the same name for other verbs.
   OptionType type = OptionType::text;
   std::string_view fallback = {};  // default as one would type it; empty: not set unless given
@@ -47,7 +49,7 @@ struct VerbSpec {
   std::string_view name, summary;
   std::vector<PositionalSpec> positionals = {};
   std::vector<std::pair<std::string_view, std::string_view>> examples = {};  // command line, what it does
-  bool takes_recipe = false;  // the first positional may be a recipe (.toml, or .json other than config.json)
+  bool takes_recipe = false;      // the first positional may be a recipe (.toml, or .json other than config.json)
   std::string_view details = {};  // a paragraph for `tern help VERB`
 };
 
@@ -64,16 +66,16 @@ struct OptionTable {
 
 enum class Origin { fallback, recipe, environment, command_line };
 
-/// What a verb was asked for. A value is read by the type its row states; asking for a name the verb does not have, or by
-/// another type, is a bug and checked.
+/// What a verb was asked for. A value is read by the type its row states; asking for a name the verb does not have, or
+/// by another type, is a bug and checked.
 class Options {
  public:
   struct Value {
     const OptionSpec* spec = nullptr;
     Origin origin = Origin::fallback;
     std::string where = {};  // "--steps", "TERN_STEPS", "run.toml:3"; empty for a default
-    bool set = false;   // false: no default and not given
-    std::string text = {};  // as typed; of a list: its elements joined by ", "
+    bool set = false;        // false: no default and not given
+    std::string text = {};   // as typed; of a list: its elements joined by ", "
     bool boolean = false;
     int64_t integer = 0;  // also bytes
     double real = 0;      // also seconds
@@ -85,9 +87,9 @@ class Options {
 
   bool has(std::string_view name) const { return value(name).set; }  // given, or has a default
   bool given(std::string_view name) const { return value(name).set && value(name).origin != Origin::fallback; }
-  bool flag(std::string_view name) const;         // flag, toggle
-  int64_t integer(std::string_view name) const;   // integer, bytes; must be set
-  double real(std::string_view name) const;       // real, seconds; must be set
+  bool flag(std::string_view name) const;                // flag, toggle
+  int64_t integer(std::string_view name) const;          // integer, bytes; must be set
+  double real(std::string_view name) const;              // real, seconds; must be set
   const std::string& text(std::string_view name) const;  // text, path, choice; "" if not set
   const std::vector<std::string>& list(std::string_view name) const;
   const Value& value(std::string_view name) const;
@@ -113,7 +115,8 @@ Environment process_environment();
 
 /// Resolves one verb's options: command line > environment > recipe > default. `arguments` follow the verb's name.
 /// `require_positionals` false: `config show` may leave them out.
-/// Errors  usage: unknown flag, key or TERN_ variable (with the nearest name), missing or malformed value, out of range.
+/// Errors  usage: unknown flag, key or TERN_ variable (with the nearest name), missing or malformed value, out of
+/// range.
 Options resolve_options(const OptionTable&, std::string_view verb, const std::vector<std::string>& arguments,
                         const Environment&, bool require_positionals = true);
 

@@ -8,9 +8,9 @@
 
 namespace tern {
 
-std::string_view trim(std::string_view);  // blanks, tabs, line ends
-std::string lowercase(std::string_view);  // ASCII
-std::string uppercase(std::string_view);  // ASCII
+std::string_view trim(std::string_view);                                // blanks, tabs, line ends
+std::string lowercase(std::string_view);                                // ASCII
+std::string uppercase(std::string_view);                                // ASCII
 std::vector<std::string_view> split(std::string_view, char separator);  // "" gives one empty part
 std::vector<std::string_view> split_words(std::string_view);            // at blanks; no empty parts
 std::string join(const std::vector<std::string>& parts, std::string_view separator);
@@ -22,9 +22,11 @@ std::vector<std::string> wrap_text(std::string_view, size_t width);
 
 /// Fewest insertions, deletions, substitutions and swaps of neighbours that turn `a` into `b` (no letter edited twice).
 int edit_distance(std::string_view a, std::string_view b);
-/// The candidate nearest to `word`, '-' and '_' and case being one; "" if none is near (over a third of its letters wrong).
+/// The candidate nearest to `word`, '-' and '_' and case being one; "" if none is near (over a third of its letters
+/// wrong).
 std::string_view nearest_name(std::string_view word, const std::vector<std::string_view>& candidates);
 /// "; did you mean 'NAME'?" or "".
-std::string did_you_mean(std::string_view word, const std::vector<std::string_view>& candidates, std::string_view prefix = "");
+std::string did_you_mean(std::string_view word, const std::vector<std::string_view>& candidates,
+                         std::string_view prefix = "");
 
 }  // namespace tern

@@ -11,7 +11,8 @@ namespace tern {
 
 struct DecodedChar {
   uint32_t code = 0;  // 0xFFFD if !valid
-  int num_bytes = 0;  // consumed, at least 1; of invalid text the longest prefix of a character (what Unicode recommends)
+  int num_bytes =
+      0;  // consumed, at least 1; of invalid text the longest prefix of a character (what Unicode recommends)
   bool valid = false;
 };
 

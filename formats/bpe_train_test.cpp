@@ -6,7 +6,7 @@
 #include <fstream>
 
 #include "formats/tokenizer_impl.h"
-#include "formats/tokenizer_strings.h"
+#include "formats/tokenizer_strings_testing.h"
 
 namespace tern {
 namespace {

@@ -7,7 +7,7 @@
 #include <sstream>
 
 #include "formats/tokenizer.h"
-#include "formats/tokenizer_strings.h"
+#include "formats/tokenizer_strings_testing.h"
 
 namespace tern {
 namespace {

@@ -13,7 +13,7 @@
 #include "formats/bpe_train.h"
 #include "formats/regex.h"
 #include "formats/tokenizer.h"
-#include "formats/tokenizer_strings.h"
+#include "formats/tokenizer_strings_testing.h"
 
 namespace tern {
 namespace {

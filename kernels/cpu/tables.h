@@ -5,16 +5,24 @@
 // How to write one: kernels/README.md.
 
 #if defined(__x86_64__)
-#define TERN_DECLARE_TABLES(Type, name)              \
-  namespace isa_portable { extern const Type name; } \
-  namespace isa_avx512 { extern const Type name; }   \
-  namespace isa_avx512_bf16 { extern const Type name; }
-#define TERN_TABLE_OF(name, isa)                                \
+#define TERN_DECLARE_TABLES(Type, name) \
+  namespace isa_portable {              \
+  extern const Type name;               \
+  }                                     \
+  namespace isa_avx512 {                \
+  extern const Type name;               \
+  }                                     \
+  namespace isa_avx512_bf16 {           \
+  extern const Type name;               \
+  }
+#define TERN_TABLE_OF(name, isa)                                     \
   ((isa) == ::tern::Isa::avx512_bf16 ? ::tern::isa_avx512_bf16::name \
    : (isa) == ::tern::Isa::avx512    ? ::tern::isa_avx512::name      \
                                      : ::tern::isa_portable::name)
 #else
 #define TERN_DECLARE_TABLES(Type, name) \
-  namespace isa_portable { extern const Type name; }
+  namespace isa_portable {              \
+  extern const Type name;               \
+  }
 #define TERN_TABLE_OF(name, isa) (static_cast<void>(isa), ::tern::isa_portable::name)
 #endif
