@@ -1,16 +1,16 @@
-// apps/verb_common.h
 #include <cstdio>
 #include <fstream>
 #include <iostream>
 #include <iterator>
 #include <nlohmann/json.hpp>
 
-#include "apps/verb_common.h"
+#include "apps/common.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/options.h"
 #include "base/system.h"
 #include "base/threads.h"
+#include "base/utf8.h"
 #include "infer/load.h"
 
 namespace tern {
@@ -40,6 +40,11 @@ std::string read_text(const std::string& path) {
   std::string text{std::istreambuf_iterator<char>(file), {}};
   if (file.bad()) throw Error(ErrorKind::bad_file, "{}: reading stopped half-way; is it a regular file?", path);
   return text;
+}
+
+void tell_invalid_utf8(std::string_view text) {
+  if (const size_t bad = find_invalid_utf8(text); bad != std::string_view::npos)
+    log_info("byte {} of the text is not UTF-8; such bytes are read as U+FFFD", bad);
 }
 
 void print_out(std::string_view text) {

@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "apps/common.h"
 #include "apps/options.h"
 #include "apps/verbs.h"
 #include "base/error.h"
@@ -170,17 +171,17 @@ int run_doctor(const Options& options) {
     for (const Finding& f : findings)
       json["findings"].push_back(
           {{"topic", f.topic}, {"status", f.fix.empty() ? "ok" : "warn"}, {"fact", f.fact}, {"fix", f.fix}});
-    std::puts(dump_json(json, 2).c_str());
+    print_json(json);
     return 0;
   }
   int warnings = 0;
   for (const Finding& f : findings) {
     warnings += !f.fix.empty();
-    std::puts(fmt::format("{:<4}  {:<20}  {}", f.fix.empty() ? "ok" : "warn", f.topic, f.fact).c_str());
-    if (!f.fix.empty()) std::puts(fmt::format("{:<28}fix: {}", "", f.fix).c_str());
+    print_out(fmt::format("{:<4}  {:<20}  {}\n", f.fix.empty() ? "ok" : "warn", f.topic, f.fact));
+    if (!f.fix.empty()) print_out(fmt::format("{:<28}fix: {}\n", "", f.fix));
   }
-  std::puts(warnings == 0 ? "\nAll is well. Next: tern demo"
-                          : fmt::format("\n{} to look at; the rest is well. Next: tern demo", warnings).c_str());
+  print_out(warnings == 0 ? "\nAll is well. Next: tern demo\n"
+                          : fmt::format("\n{} to look at; the rest is well. Next: tern demo\n", warnings));
   return 0;
 }
 

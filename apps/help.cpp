@@ -18,7 +18,7 @@ constexpr std::string_view kExitCodes =
     "  5    another process of the job was lost or late\n"
     "  6    --resume must, and no checkpoint verifies\n"
     "  75   stopped on request after saving; the same command goes on\n"
-    "  130  a second Ctrl-C\n"
+    "  130  Ctrl-C (in training the second one: the first saves and exits with 75)\n"
     "  143  a second SIGTERM\n";
 
 constexpr std::string_view kFiles =

@@ -2,25 +2,23 @@
 // code.
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <new>
 #include <string>
 #include <vector>
 
 #include <fmt/core.h>
 
+#include "apps/common.h"
 #include "apps/options.h"
 #include "apps/verbs.h"
 #include "base/error.h"
+#include "base/text.h"
 
 namespace {
 
 using namespace tern;
 using Arguments = std::vector<std::string>;
-
-void print(const std::string& text) {
-  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
-    throw Error(ErrorKind::does_not_fit, "standard output cannot be written; is the disk full or the reader gone?");
-}
 
 struct VerbRun {
   std::string_view name;
@@ -41,22 +39,22 @@ bool wants_help(const Arguments& arguments) {
 // The verbs that print what the table says.
 int run_table_verb(const OptionTable& table, std::string_view verb, const Arguments& arguments) {
   if (verb == "config") {
-    print(show_config(table, arguments, process_environment()));
+    print_out(show_config(table, arguments, process_environment()));
     return 0;
   }
   const Options options = resolve_options(table, verb, arguments, {});  // help must work whatever the environment says
   if (verb == "help")
-    print(options.has_positional("TOPIC") ? help_topic(table, options.positional("TOPIC")) : help_overview(table));
-  if (verb == "version") print(fmt::format("tern {}\n", TERN_VERSION));
-  if (verb == "completion") print(completion(table, options.positional("SHELL")));
-  if (verb == "man") print(man_page(table, TERN_VERSION));
+    print_out(options.has_positional("TOPIC") ? help_topic(table, options.positional("TOPIC")) : help_overview(table));
+  if (verb == "version") print_out(fmt::format("tern {}\n", TERN_VERSION));
+  if (verb == "completion") print_out(completion(table, options.positional("SHELL")));
+  if (verb == "man") print_out(man_page(table, TERN_VERSION));
   return 0;
 }
 
 int run(const Arguments& arguments) {
   const OptionTable& table = tern_options();
   if (arguments.empty()) {
-    print(help_overview(table));
+    print_out(help_overview(table));
     return static_cast<int>(ErrorKind::usage);
   }
   std::string name = arguments.front();
@@ -65,21 +63,20 @@ int run(const Arguments& arguments) {
   const VerbSpec& verb = find_verb(table, name);
   const Arguments rest(arguments.begin() + 1, arguments.end());
   if (wants_help(rest)) {
-    print(help_verb(table, verb));
+    print_out(help_verb(table, verb));
     return 0;
   }
   for (const VerbRun& entry : kRuns)
-    if (entry.name == name) {
-      const Options options = resolve_options(table, name, rest, process_environment());
-      if (entry.run == nullptr) throw Error(ErrorKind::bug, "verb {} is not in this build", name);
-      return entry.run(options);
-    }
+    if (entry.name == name) return entry.run(resolve_options(table, name, rest, process_environment()));
   return run_table_verb(table, name, rest);
 }
 
-int fail(int code, const char* message) {
+// A message may quote what a file holds: no byte of it may steer the terminal.
+int fail(int code, std::string_view message) {
   std::fflush(stdout);
-  std::fprintf(stderr, "tern: %s\n", message);
+  std::string lines;
+  for (const std::string_view line : split(message, '\n')) lines += make_printable(line) + "\n";
+  std::fprintf(stderr, "tern: %s", lines.c_str());
   return code;
 }
 
@@ -93,8 +90,11 @@ int main(int argc, char** argv) {
   } catch (const std::bad_alloc&) {
     return fail(static_cast<int>(ErrorKind::does_not_fit),
                 "out of memory: lower --batch, --seq or --context, or free memory");
+  } catch (const std::filesystem::filesystem_error& error) {
+    return fail(static_cast<int>(ErrorKind::bad_file),
+                fmt::format("{}; is the path right, and may you read it?", error.what()));
   } catch (const std::exception& error) {
     return fail(static_cast<int>(ErrorKind::bug),
-                fmt::format("{}; this is a bug in tern, please report it", error.what()).c_str());
+                fmt::format("{}; this is a bug in tern, please report it", error.what()));
   }
 }

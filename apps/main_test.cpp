@@ -63,7 +63,37 @@ TEST(Command, VersionManAndCompletionPrint) {
   EXPECT_EQ(tern("completion tcsh 2>/dev/null").code, 2);
 }
 
-TEST(Command, AFullStandardOutputIsReported) { EXPECT_EQ(tern("help >/dev/full 2>/dev/null").code, 3); }
+TEST(Command, AFullStandardOutputIsReported) {
+  for (const char* command : {"help", "doctor", "doctor --json", "config show"})
+    EXPECT_EQ(tern(std::string(command) + " >/dev/full 2>/dev/null").code, 3) << command;
+}
+
+TEST(Command, AMessageCannotSteerTheTerminal) {
+  const Outcome outcome = tern("$(printf 'tr\\033[31mian') 2>&1");
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_EQ(outcome.text.find('\x1b'), std::string::npos) << outcome.text;
+}
+
+TEST(Command, AConfigurationUnderAnotherNameIsNoRecipe) {
+  const Outcome outcome = tern("train " TERN_SOURCE_DIR "/tests/golden/hf_config/llama_default.json --dry-run 2>&1");
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_NE(outcome.text.find("rename it to config.json"), std::string::npos) << outcome.text;
+}
+
+TEST(Command, StepsBeyondCountingAreRefusedNotWrappedAround) {
+  const std::string train = "train " TERN_SOURCE_DIR "/examples/tiny/config.json --from-scratch --dry-run ";
+  EXPECT_EQ(tern(train + "2>/dev/null").code, 0);
+  EXPECT_EQ(tern(train + "--batch 2147483647 --seq 2147483647 2>/dev/null").code, 2);
+  EXPECT_EQ(tern(train + "--batch 2147483647 --seq 2147483647 --micro-batch 1 2>/dev/null").code, 2);
+  EXPECT_EQ(tern(train + "--batch 1 --seq 2147483647 2>/dev/null").code, 3);
+}
+
+TEST(Command, EvaluationWithoutItsDataIsNotIgnored) {
+  const Outcome outcome =
+      tern("train " TERN_SOURCE_DIR "/examples/tiny/config.json --from-scratch --dry-run --eval-every 5 2>&1");
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_NE(outcome.text.find("--valid-data"), std::string::npos) << outcome.text;
+}
 
 TEST(Command, DoctorTellsTheSameInTextAndJson) {
   const Outcome text = tern("doctor");

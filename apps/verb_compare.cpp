@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "apps/common.h"
 #include "apps/verbs.h"
 #include "base/error.h"
 #include "base/io.h"
@@ -20,10 +21,10 @@ int run_compare(const Options& options) {
   const RunLog a = read_run(options.positional("A")), b = read_run(options.positional("B"));
   const std::vector<TagComparison> tags = compare_runs(a, b);
   if (options.flag("json")) {
-    fmt::print("{}\n", compare_json(a, b, tags));
+    print_out(compare_json(a, b, tags) + "\n");
   } else {
-    fmt::print("A: {}\nB: {}\n\n{}", a.name, b.name, table_text(outcome_table(tags)));
-    if (const Table cost = cost_table(tags); !cost.rows.empty()) fmt::print("\n{}", table_text(cost));
+    print_out(fmt::format("A: {}\nB: {}\n\n{}", a.name, b.name, table_text(outcome_table(tags))));
+    if (const Table cost = cost_table(tags); !cost.rows.empty()) print_out("\n" + table_text(cost));
   }
   for (const RunLog* run : {&a, &b})
     if (run->log.torn)

@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/child_process.h"
+#include "apps/common.h"
 #include "apps/demo_report.h"
 #include "apps/demo_text.h"
-#include "apps/verb_common.h"
 #include "apps/verbs.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -29,8 +29,8 @@ constexpr const char* kMarker = "made-by-tern-demo";
 // Chosen by measurement for two minutes on two cores (dev/LOG.md). The number of steps is fixed, so that the figure
 // repeats.
 struct DemoSize {
-  int64_t vocab = 2048, width = 128, hidden = 384, layers = 2, heads = 4;
-  int64_t seq = 128, batch = 8, steps = 1600, warmup = 40, every = 200, kill_after = 900;
+  int64_t vocab = 4096, width = 128, hidden = 384, layers = 2, heads = 4;
+  int64_t seq = 128, batch = 8, steps = 1000, warmup = 40, every = 200, kill_after = 640;
   const char* rate = "6e-3";
 };
 
@@ -40,6 +40,10 @@ class Demo {
       : options_(options), io_(io), out_(options.text("output")), json_(options.flag("json")) {}
 
   int run() {
+    forget_settings();
+    // Threads that spin at every barrier starve each other where other programs use the cores too: five times the time
+    // (dev/LOG.md). A shorter spin costs nothing on a machine of one's own.
+    if (std::getenv("OMP_WAIT_POLICY") == nullptr) ::setenv("GOMP_SPINCOUNT", "10000", 0);
     const int64_t begin = real_clock().now_ns();
     prepare_folder();
     stage("text", [&] { make_text(); });
@@ -72,6 +76,13 @@ class Demo {
     const int64_t begin = real_clock().now_ns();
     body();
     facts_.stage_seconds.emplace_back(name, seconds_between(begin, real_clock().now_ns()));
+  }
+
+  // Variables meant for other runs must not change this one: its figure repeats.
+  static void forget_settings() {
+    for (const auto& [name, value] : process_environment())
+      if (name.starts_with("TERN_") && name != "TERN_ISA" && name != "TERN_LOG" && name != "TERN_THREADS")
+        ::unsetenv(name.c_str());
   }
 
   // A demo begins anew each time; it empties only a folder that a demo made.
@@ -152,42 +163,18 @@ class Demo {
   }
 
   std::vector<std::string> train_command() const {
-    const auto number = [](int64_t n) { return fmt::format("{}", n); };
-    return {"train",
-            path("config.json"),
-            "--from-scratch",
-            "--tokenizer",
-            path("tokenizer"),
-            "--data",
-            path("train.txt"),
-            "--valid-data",
-            path("held-out.txt"),
-            "--output",
-            path("run"),
-            "--seq",
-            number(size_.seq),
-            "--batch",
-            number(size_.batch),
-            "--steps",
-            number(size_.steps),
-            "--learning-rate",
-            size_.rate,
-            "--min-learning-rate",
-            "0",
-            "--schedule",
-            "linear",
-            "--warmup-steps",
-            number(size_.warmup),
-            "--checkpoint-every",
-            number(size_.every),
-            "100",
-            "--eval-every",
-            "100",
-            "--eval-batches",
-            "20",
-            "--log-every",
-            "5",
-            "--json"};
+    std::vector<std::string> command = {"train", path("config.json"), "--from-scratch"};
+    for (const auto& [flag, name] : {std::pair{"--tokenizer", "tokenizer"},
+                                     {"--data", "train.txt"},
+                                     {"--valid-data", "held-out.txt"},
+                                     {"--output", "run"}})
+      command.insert(command.end(), {flag, path(name)});
+    const std::string rest = fmt::format(
+        "--seq {} --batch {} --steps {} --learning-rate {} --min-learning-rate 0 --schedule linear --warmup-steps {} "
+        "--checkpoint-every {} --eval-every {} --eval-batches 20 --log-every 5 --json",
+        size_.seq, size_.batch, size_.steps, size_.rate, size_.warmup, size_.every, size_.every);
+    for (const std::string_view word : split_words(rest)) command.emplace_back(word);
+    return command;
   }
 
   std::vector<MetricRow> log_rows() const {
@@ -195,14 +182,21 @@ class Demo {
     return io_.stat(log) ? read_metrics(log).rows : std::vector<MetricRow>();
   }
 
+  // Asked many times a second while a run writes: only the last whole line is parsed.
+  int64_t last_logged_step() const {
+    const std::string log = path("run/logs/metrics.jsonl");
+    if (!io_.stat(log)) return 0;
+    const std::string text = io_.read(log);
+    const size_t end = text.rfind('\n');
+    if (end == std::string::npos || end == 0) return 0;
+    const size_t begin = text.rfind('\n', end - 1) + 1;  // npos + 1 is 0
+    return parse_metric_line(std::string_view(text).substr(begin, end - begin), log).step;
+  }
+
   void train_and_kill() {
     say(fmt::format("3/6 training: {} steps of {} tokens; killed with SIGKILL once it is past step {}\n", size_.steps,
                     facts_.tokens_per_step, size_.kill_after));
-    const auto past = [&] {
-      const std::vector<MetricRow> rows = log_rows();
-      return !rows.empty() && rows.back().step > size_.kill_after;
-    };
-    const ChildResult killed = call(train_command(), past);
+    const ChildResult killed = call(train_command(), [&] { return last_logged_step() > size_.kill_after; });
     if (!killed.killed) return;
     facts_.before = log_rows();
     facts_.killed_at_step = facts_.before.empty() ? 0 : facts_.before.back().step;
@@ -236,7 +230,7 @@ class Demo {
     say("6/6 writing\n");
     for (const std::string& prompt : prompts_) {
       const Json result =
-          json_of(call({"generate", path("run/model"), "--prompt", prompt, "--max-tokens", "80", "--temperature", "0.8",
+          json_of(call({"generate", path("run/model"), "--prompt", prompt, "--max-tokens", "80", "--temperature", "0.7",
                         "--top-p", "0.95", "--stop", "\n%", "--seed", "1", "--json"}));
       const std::string text = result.at("samples").at(0).at("text").get<std::string>();
       facts_.samples.emplace_back(prompt, text);

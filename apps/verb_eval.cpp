@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "apps/verb_common.h"
+#include "apps/common.h"
 #include "apps/verbs.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -83,6 +83,7 @@ Work stride_work(const Options& options, const ModelDescription& model, const st
   const bool all_scored = work.report.stride < work.report.window && prefix >= 0;
   if (!is_token_file(data)) {
     const std::string text = read_text(data);
+    tell_invalid_utf8(text);
     std::vector<int32_t> tokens = tokenizer.encode(text, {.add_special = false});
     const size_t all = tokens.size();
     limit_tokens(options, tokens);
@@ -96,12 +97,22 @@ Work stride_work(const Options& options, const ModelDescription& model, const st
   // Documents by themselves, as training sees them.
   std::random_device device;
   const auto cache = std::filesystem::temp_directory_path() / fmt::format("tern-eval-{:08x}", device());
+  const struct Sweep {  // what is mapped stays readable
+    std::filesystem::path path;
+    ~Sweep() {
+      std::error_code ignored;
+      std::filesystem::remove_all(path, ignored);
+    }
+  } sweep{cache};
   const TokenData file = load_or_pack(data, tokenizer, cache);
-  std::filesystem::remove_all(cache);  // what is mapped stays readable
   int64_t masked = 0;
   for (int64_t d = 0; d < file.num_documents(); ++d) {
     const int64_t begin = file.documents()[static_cast<size_t>(d)], end = file.documents()[static_cast<size_t>(d) + 1];
-    if (options.has("max-tokens") && end > options.integer("max-tokens")) break;
+    if (options.has("max-tokens") && end > options.integer("max-tokens")) {
+      log_info("{}: --max-tokens {} ends within document {} of {}; the ones before it are measured", data,
+               options.integer("max-tokens"), d + 1, file.num_documents());
+      break;
+    }
     std::vector<int32_t> tokens(static_cast<size_t>(end - begin));
     file.read(begin, tokens);
     const bool starts_itself = prefix >= 0 && !tokens.empty() && tokens[0] == prefix;
@@ -134,7 +145,7 @@ Work harness_work(const Options& options, const ModelDescription& model, const s
     throw Error(ErrorKind::usage,
                 "--convention harness needs a BOS or EOS token before the first word; this tokenizer has none");
   Work work;
-  work.report.window = work.report.stride = choose_window(options, model, model_context(model));
+  work.report.window = work.report.stride = choose_window(options, model, model.spec.context);
   work.report.bos_rule = tokenizer.bos() ? "each page conditioned on BOS" : "each page conditioned on EOS";
   for (const std::string& page : wikitext_pages(raw)) {
     const auto tokens = tokenizer.encode(wikitext_detokenize(page), {.add_special = false});
@@ -154,6 +165,9 @@ Work whole_text_work(const Options& options, const ModelDescription& model, cons
   const bool gptq = convention == Convention::gptq;
   Work work;
   work.report.window = work.report.stride = choose_window(options, model, gptq ? 2048 : 512);
+  if (!gptq && work.report.window < 4)
+    throw Error(ErrorKind::usage, "--window {}: --convention llamacpp scores the second half of at least 4 tokens",
+                work.report.window);
   std::vector<int32_t> tokens = tokenizer.encode(gptq ? gptq_text(raw) : raw);
   limit_tokens(options, tokens);
   work.report.num_tokens = static_cast<int64_t>(tokens.size());
@@ -178,6 +192,7 @@ Work make_work(const Options& options, const ModelDescription& model, Convention
     if (options.given(flag))
       throw Error(ErrorKind::usage, "--{} belongs to --convention stride; {} fixes it", flag, name_of(convention));
   const std::string raw = read_text(data);
+  tell_invalid_utf8(raw);
   if (convention == Convention::harness && options.has("max-tokens"))
     throw Error(ErrorKind::usage, "--max-tokens cannot be combined with --convention harness: it scores whole pages");
   return convention == Convention::harness ? harness_work(options, model, raw)
@@ -248,13 +263,17 @@ int run_eval(const Options& options) {
   const StopSignals signals;
   const int64_t start_ns = real_clock().now_ns();
   std::vector<double> losses;
-  {
+  try {
     Progress progress("eval", static_cast<int64_t>(work.windows.size()));
     losses = window_losses(model.spec, weights, work.windows, work.masks, batch, arena, [&](int64_t done) {
       progress.update(done, "windows");
       return !stop_requested();
     });
     progress.finish();
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::interrupted) throw;
+    log_info("{}", error.what());
+    return 128 + stop_signal();  // nothing to resume: not 75
   }
   derive_figures(work.report, work.windows, losses);
   const double seconds = seconds_between(start_ns, real_clock().now_ns());

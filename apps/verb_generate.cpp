@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "apps/verb_common.h"
+#include "apps/common.h"
 #include "apps/verbs.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -58,6 +58,9 @@ Settings sampling_settings(const Options& options, const GenerationConfig& file)
   s.sampling.presence_penalty = take("presence_penalty", choose(options, "presence-penalty", {}, 0));
   s.sampling.frequency_penalty = take("frequency_penalty", choose(options, "frequency-penalty", {}, 0));
   s.sampling.seed = static_cast<uint64_t>(options.integer("seed"));
+  if (s.sampling.top_p == 0 && !options.given("top-p"))
+    throw Error(ErrorKind::bad_file,
+                "generation_config.json: top_p is 0, expected above 0 and at most 1; --top-p on the command line wins");
   check_sampling(s.sampling);
   return s;
 }
@@ -129,6 +132,7 @@ int run_generate(const Options& options) {
   const bool json = options.flag("json");
   const int threads = apply_threads(options);
   const std::string prompt = read_prompt(options);
+  tell_invalid_utf8(prompt);
 
   // Judge before allocating.
   const int64_t start_ns = clock.now_ns();
@@ -149,6 +153,9 @@ int run_generate(const Options& options) {
   request.num_samples = options.integer("samples");
   const bool length_of_file = !options.given("max-tokens") && model.generation.max_new_tokens.has_value();
   request.max_tokens = length_of_file ? *model.generation.max_new_tokens : options.integer("max-tokens");
+  if (model.generation.max_length && !options.given("max-tokens") && !length_of_file)
+    log_info("{}: max_length {} (prompt and text together) is not followed; --max-tokens {} is",
+             model.dir.generation_config, *model.generation.max_length, request.max_tokens);
   if (!options.flag("ignore-eos")) request.eos = end_tokens(model);
   request.stops = options.list("stop");
   request.stops.insert(request.stops.end(), model.generation.stop_strings.begin(), model.generation.stop_strings.end());
@@ -159,6 +166,7 @@ int run_generate(const Options& options) {
   limits.scheduler.chunk = options.integer("chunk");
   limits.scheduler.token_budget = limits.scheduler.chunk + request.num_samples;
   limits.scheduler.max_running = request.num_samples;
+  limits.stopped = [] { return stop_requested(); };
   if (prompt_length >= limits.context)
     throw Error(ErrorKind::usage,
                 "the prompt has {} tokens, the context holds {}, which leaves no room to write; shorten the prompt{} "
@@ -190,7 +198,7 @@ int run_generate(const Options& options) {
       clock,
       [&](int64_t, std::string_view text) {
         if (stream) print_out(text);
-        return !stop_requested();
+        return true;
       },
       &timings);
 

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "apps/verb_common.h"
+#include "apps/common.h"
 #include "apps/verbs.h"
 #include "base/options.h"
 #include "base/system.h"

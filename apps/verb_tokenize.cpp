@@ -5,13 +5,12 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "apps/verb_common.h"
+#include "apps/common.h"
 #include "apps/verbs.h"
 #include "base/error.h"
 #include "base/io.h"
 #include "base/options.h"
 #include "base/units.h"
-#include "base/utf8.h"
 #include "formats/bpe_train.h"
 #include "formats/text_data.h"
 #include "formats/token_data.h"
@@ -169,8 +168,7 @@ int decode(const Options& options) {
 int encode(const Options& options) {
   const Tokenizer tokenizer = the_tokenizer(options);
   const std::string text = input_text(options);
-  if (const size_t bad = find_invalid_utf8(text); bad != std::string::npos)
-    say(fmt::format("tokenize: byte {} of the input is not UTF-8; such bytes are read as U+FFFD", bad));
+  tell_invalid_utf8(text);
   const std::vector<int32_t> ids = tokenizer.encode(text, {.add_special = options.flag("add-special")});
   if (options.flag("json")) {
     Json pieces = Json::array();

@@ -5,7 +5,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "apps/verb_common.h"
+#include "apps/common.h"
 #include "apps/verbs.h"
 #include "base/error.h"
 #include "base/log.h"

@@ -85,6 +85,11 @@ class RealIo : public Io {
   }
 
   void rename(const std::string& from, const std::string& to) override {
+    // A rename would put a plain file where /dev/null or a pipe was, for the whole machine.
+    struct stat target {};
+    const bool is_special = ::stat(to.c_str(), &target) == 0 && !S_ISREG(target.st_mode) && !S_ISDIR(target.st_mode);
+    if (is_special || (to.starts_with("/dev/") && !to.starts_with("/dev/shm/")))  // /dev/stdout may lead to a file
+      throw Error(ErrorKind::bad_file, "{}: a device or a pipe, which tern does not replace; name a plain file", to);
     if (::rename(from.c_str(), to.c_str()) != 0) throw_io_error("rename " + from + " to", to, errno);
   }
 

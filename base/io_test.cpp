@@ -1,6 +1,7 @@
 #include "base/io.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -36,6 +37,14 @@ std::string message_of(const std::function<void()>& call, ErrorKind kind) {
     return error.what();
   }
   return "(no error)";
+}
+
+TEST_F(RealIoTest, ReplacesNoPipeOrDevice) {
+  ASSERT_EQ(::mkfifo(in("pipe").c_str(), 0600), 0);
+  const std::string message =
+      message_of([&] { write_file_atomically(real_io(), in("pipe"), std::string_view("x")); }, ErrorKind::bad_file);
+  EXPECT_NE(message.find("a device or a pipe"), std::string::npos) << message;
+  EXPECT_EQ(real_io().list(dir_), std::vector<std::string>{"pipe"}) << "and nothing is left beside it";
 }
 
 TEST_F(RealIoTest, WritesReadsListsAndRemoves) {

@@ -90,6 +90,10 @@ std::vector<RecipeEntry> read_recipe(const std::string& path) {
   if (path.ends_with(".json")) {
     const Json json = parse_json(text, path);
     if (!json.is_object()) throw Error(ErrorKind::bad_file, "{}: a recipe is a JSON object of options", path);
+    if (json.contains("model_type"))
+      throw Error(ErrorKind::usage,
+                  "{}: this is a model's configuration, not a recipe; rename it to config.json, or give its directory",
+                  path);
     read_json_object(json, "", path, entries);
     return entries;
   }

@@ -62,9 +62,13 @@ std::string join(const std::vector<std::string>& parts, std::string_view separat
 }
 
 std::string replace_all(std::string text, std::string_view from, std::string_view to) {
-  for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
-    text.replace(at, from.size(), to);
-  return text;
+  std::string result;
+  size_t at = 0;
+  for (size_t hit; (hit = text.find(from, at)) != std::string::npos; at = hit + from.size()) {
+    result.append(text, at, hit - at);
+    result += to;
+  }
+  return result.append(text, at);
 }
 
 std::string make_printable(std::string_view s) {

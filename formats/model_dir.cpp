@@ -285,6 +285,13 @@ std::string cached_snapshot(const std::string& name, const std::string& cache) {
 
 }  // namespace
 
+bool ModelDir::has_tokenizer() const {
+  return std::any_of(tokenizer_files.begin(), tokenizer_files.end(), [](const std::string& file) {
+    const std::string last = file_name(file);
+    return last == "tokenizer.json" || last == "vocab.json" || last == "tokenizer.model";
+  });
+}
+
 EnvironmentLookup environment_lookup() {
   return [](std::string_view name) -> std::optional<std::string> {
     const char* value = std::getenv(std::string(name).c_str());

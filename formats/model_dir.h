@@ -22,6 +22,9 @@ struct ModelDir {
                              // added_tokens.json, vocab.json, merges.txt, tokenizer.model, chat_template.jinja
   bool bare_config = false;  // MODEL was a config file, or a directory with nothing but a config
   std::vector<std::string> notes;
+
+  /// Whether Tokenizer::load(path) has something to read.
+  bool has_tokenizer() const;
 };
 
 /// Environment variables by name; a test gives its own.

@@ -12,6 +12,9 @@ namespace tern {
 
 namespace {
 
+// Merges are found by every cut of a piece, so long pieces would take for ever; the longest known have 128 bytes.
+constexpr size_t kMaxRankLine = 2048;
+
 // A line without its end; advances.
 std::string_view next_line(std::string_view& rest) {
   const size_t end = rest.find('\n');
@@ -85,6 +88,9 @@ std::unique_ptr<TokenizerData> read_tiktoken(std::string_view text, const std::s
     const size_t blank = line.find(' ');
     size_t rank = 0;
     const char* end = line.data() + line.size();
+    if (line.size() > kMaxRankLine)
+      throw Error(ErrorKind::bad_file, "{}: line {}: {} bytes, expected at most {}; is this a file of ranks?", place,
+                  line_number, line.size(), kMaxRankLine);
     const bool good = blank != line.npos && blank > 0 && decode_base64(line.substr(0, blank), bytes) && !bytes.empty();
     if (!good || std::from_chars(line.data() + blank + 1, end, rank).ptr != end || rank != bytes_of_rank.size())
       throw Error(ErrorKind::bad_file, "{}: line {}: '{}'; expected base64, a space and rank {}", place, line_number,

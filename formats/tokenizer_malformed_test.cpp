@@ -156,6 +156,33 @@ TEST(TokenizerMalformed, BrokenJsonAndConfigs) {
     EXPECT_NE(message_of(kSound, config), "no error") << config;
 }
 
+TEST(TokenizerMalformed, ANormalizerThatDoublesTheTextAgainAndAgainIsStopped) {
+  std::string steps;
+  for (int i = 0; i < 60; ++i)
+    steps += std::string(i ? "," : "") + R"({"type":"Replace","pattern":{"String":"a"},"content":"aa"})";
+  const Tokenizer t = Tokenizer::from_json(R"({"normalizer":{"type":"Sequence","normalizers":[)" + steps +
+                                               R"(]},"model":{"type":"BPE","vocab":{"a":0},"merges":[]}})",
+                                           "");
+  try {
+    t.encode("a");
+    FAIL() << "2^60 bytes?";
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("normalizer: Replace makes more than"), std::string::npos) << e.what();
+  }
+}
+
+TEST(TokenizerMalformed, ARankOfMillionsOfBytesIsRefusedAtOnce) {
+  const std::string path = testing::TempDir() + "tern-long-rank.model";
+  std::ofstream(path) << "YQ== 0\n" << std::string(4'000'000, 'Y') << " 1\n";
+  try {
+    Tokenizer::load(path);
+    FAIL() << "no error";
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("line 2: 4000002 bytes"), std::string::npos) << e.what();
+  }
+  std::filesystem::remove(path);
+}
+
 class TokenizerMalformedSlow : public testing::TestWithParam<const char*> {};
 
 // 10,000 seeded mutations of a file: an error, or a tokenizer that encodes and decodes.

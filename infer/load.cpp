@@ -1,7 +1,6 @@
 #include "infer/load.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <functional>
 
 #include <fmt/format.h>
@@ -14,13 +13,6 @@
 
 namespace tern {
 namespace {
-
-bool has_tokenizer(const ModelDir& dir) {
-  return std::any_of(dir.tokenizer_files.begin(), dir.tokenizer_files.end(), [](const std::string& file) {
-    const std::string name = std::filesystem::path(file).filename();
-    return name == "tokenizer.json" || name == "vocab.json" || name == "tokenizer.model";
-  });
-}
 
 // Every linear of the model as (out, in), in the order that pack_weights takes, and whether its plain copy stays.
 void for_each_linear(const ModelSpec& spec, const std::function<void(int64_t, int64_t, bool)>& fn) {
@@ -50,7 +42,7 @@ ModelDescription describe_model(const std::string& model, std::optional<DType> d
     d.notes.insert(d.notes.end(), d.generation.notes.begin(), d.generation.notes.end());
   }
   d.spec = model_spec(d.config);
-  if (has_tokenizer(d.dir)) d.tokenizer = Tokenizer::load(d.dir.path);
+  if (d.dir.has_tokenizer()) d.tokenizer = Tokenizer::load(d.dir.path);
   if (d.tokenizer && d.tokenizer->vocab_size() > d.spec.vocab)
     d.notes.push_back(fmt::format("the tokenizer knows {} ids, the model {}: a text that needs the rest is refused",
                                   d.tokenizer->vocab_size(), d.spec.vocab));
@@ -73,7 +65,11 @@ std::vector<int32_t> end_tokens(const ModelDescription& d) {
   return ids;
 }
 
-int64_t model_context(const ModelDescription& d) { return d.spec.context; }
+int64_t model_context(const ModelDescription& d) {
+  if (d.spec.rope.kind != RopeKind::dynamic) return d.spec.context;
+  return static_cast<int64_t>(
+      std::min(static_cast<double>(d.spec.context) * d.spec.rope.factor, static_cast<double>(INT32_MAX)));
+}
 
 int64_t kv_pages(const InferenceNeeds& needs) {
   return needs.sequences * ((needs.context + needs.page_tokens - 1) / needs.page_tokens);
@@ -93,20 +89,33 @@ InferenceFit inference_fit(const ModelSpec& spec, DType dtype, const InferenceNe
     });
   }
   fit.kv_cache = kv_shape(spec, needs.page_tokens, dtype).bytes_per_page() * kv_pages(needs);
+  const bool evaluates = needs.sequences == 0;
   for (const Unit& unit : spec.units) {
-    if (std::holds_alternative<HeadSpec>(unit.spec)) continue;
     const UnitCost cost = unit_cost(unit, {.tokens = needs.iteration_tokens,
-                                           .attended_pairs = needs.iteration_tokens * needs.context,
+                                           .attended_pairs = 0,  // of FLOPs, not of bytes
                                            .dtype = dtype,
                                            .scratch = {}});
-    fit.activations = std::max(fit.activations, 2 * cost.output_bytes + cost.unsaved_workspace);
+    if (!std::holds_alternative<HeadSpec>(unit.spec))
+      fit.activations = std::max(fit.activations, 2 * cost.output_bytes + cost.unsaved_workspace);
+    else if (evaluates)
+      fit.logits = cost.unsaved_workspace;  // a tile of them at a time, while the last unit's output is alive
   }
-  fit.logits = needs.logit_rows * spec.vocab * (dtype == DType::f64 ? 8 : 4) * 2;  // the tensor, and the sampler's rows
+  if (!evaluates)
+    fit.logits =
+        needs.logit_rows * spec.vocab * (dtype == DType::f64 ? 8 : 4) * 2;  // the tensor, and the sampler's rows
   return fit;
 }
 
 void check_fit(const ModelSpec& spec, DType dtype, const InferenceNeeds& needs, int64_t memory_bytes,
                const std::string& memory_source) {
+  // The closed forms are of 64 bits; a configuration or an option may ask for more than they count.
+  if (static_cast<double>(kv_pages(needs)) *
+          static_cast<double>(kv_shape(spec, needs.page_tokens, dtype).bytes_per_page()) >
+      0x1p62)
+    throw Error(ErrorKind::does_not_fit,
+                "the key-value cache of {} sequences of {} tokens has more bytes than tern can count; lower --samples "
+                "or --context",
+                needs.sequences, needs.context);
   const InferenceFit fit = inference_fit(spec, dtype, needs);
   if (fit.peak() <= memory_bytes) return;
   std::string what = fmt::format(
@@ -122,19 +131,31 @@ void check_fit(const ModelSpec& spec, DType dtype, const InferenceNeeds& needs, 
     if (f.peak() <= memory_bytes && fits.size() < 3)
       fits.push_back(fmt::format("  {} ({})", flags, format_bytes(f.peak())));
   };
+  const bool evaluates = needs.sequences == 0;  // windows without a cache: --batch of them at a time
   InferenceNeeds one = needs;
-  one.sequences = one.logit_rows = 1;
-  if (needs.sequences > 1) consider(one, dtype, "--samples 1");
-  for (InferenceNeeds shorter = needs; shorter.context > 64;) {
+  if (evaluates) {
+    one.iteration_tokens = needs.context;
+    if (one.iteration_tokens < needs.iteration_tokens) consider(one, dtype, "--batch 1");
+  } else {
+    one.sequences = one.logit_rows = 1;
+    if (needs.sequences > 1) consider(one, dtype, "--samples 1");
+  }
+  for (InferenceNeeds shorter = one; shorter.context > 64;) {
     shorter.context /= 2;
-    if (inference_fit(spec, dtype, shorter).peak() <= memory_bytes) {
-      consider(shorter, dtype, fmt::format("--context {} (shorter prompt and --max-tokens)", shorter.context));
-      break;
-    }
+    if (evaluates) shorter.iteration_tokens = shorter.context;
+    if (inference_fit(spec, dtype, shorter).peak() > memory_bytes) continue;
+    consider(shorter, dtype,
+             evaluates ? fmt::format("--batch 1 --window {}: another measure, not comparable", shorter.context)
+                       : fmt::format("--context {}{} (shorter prompt and --max-tokens)", shorter.context,
+                                     needs.sequences > 1 ? " --samples 1" : ""));
+    break;
   }
   if (size_of(dtype) > 2) {
     consider(needs, DType::bf16, "--dtype bf16");
-    if (needs.sequences > 1) consider(one, DType::bf16, "--dtype bf16 --samples 1");
+    if (evaluates)
+      consider(one, DType::bf16, "--dtype bf16 --batch 1");
+    else if (needs.sequences > 1)
+      consider(one, DType::bf16, "--dtype bf16 --samples 1");
   }
   if (fits.empty())
     what += "  no setting of this model fits here; take a smaller model or a machine with more memory";

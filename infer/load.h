@@ -35,6 +35,7 @@ ModelWeights load_for_inference(const ModelDescription&, Arena&);
 /// Ids that end a sample: generation_config.json's, else config.json's, else the tokenizer's.
 std::vector<int32_t> end_tokens(const ModelDescription&);
 /// The longest sequence the model allows: learned positions are a wall; rotary models state max_position_embeddings.
+/// Dynamic scaling is made to go beyond it: by its factor.
 int64_t model_context(const ModelDescription&);
 
 /// Bytes that inference will hold, predicted before it allocates. Peaks: loading holds the plain weights and the
@@ -43,7 +44,7 @@ struct InferenceFit {
   int64_t weights = 0, kv_cache = 0, activations = 0, logits = 0, loading_peak = 0;
   int64_t peak() const { return std::max(loading_peak, weights + kv_cache + activations + logits); }
 };
-struct InferenceNeeds {
+struct InferenceNeeds {  // sequences 0: evaluation, windows of `context` tokens without a cache
   int64_t context = 0, sequences = 1, page_tokens = 16, iteration_tokens = 1, logit_rows = 1;
 };
 InferenceFit inference_fit(const ModelSpec&, DType, const InferenceNeeds&);

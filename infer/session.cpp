@@ -180,6 +180,7 @@ std::vector<Sample> run_request(const Request& request, const Tokenizer* tokeniz
       if (run.sample.reason != FinishReason::none) scheduler.finish(run.sequence);
       cancelled = cancelled || run.cancelled;
     }
+    cancelled = cancelled || (limits.stopped && limits.stopped());
   }
   std::vector<Sample> samples;
   for (auto& run : runs) {

@@ -55,6 +55,8 @@ using OnText = std::function<bool(int64_t index, std::string_view text)>;
 struct SessionLimits {
   SchedulerLimits scheduler;
   int64_t context = 0;
+  // Asked after each iteration, also while a prompt is read; true cancels everything.
+  std::function<bool()> stopped = {};
 };
 
 /// Runs one request to its end. Errors: usage, if the prompt is empty or leaves no room in the context (both numbers).

@@ -114,6 +114,21 @@ TEST(Session, EndsForTheRightReason) {
   EXPECT_EQ(run(request(1, 0), {}, nullptr, 40)[0].token_ids.size(), 17u);
 }
 
+TEST(Session, StopsOnRequestWhileThePromptIsRead) {
+  Arena arena;
+  KvPool pool(kShape, 200, arena);
+  VirtualClock clock;
+  int asked = 0;
+  const SessionLimits limits{.scheduler = {.token_budget = 4, .chunk = 4, .max_running = 1},
+                             .context = 120,
+                             .stopped = [&] { return ++asked == 2; }};
+  const Sample sample = run_request(request(1, 0), nullptr, pool, fake_model, limits, clock, {}, nullptr)[0];
+  EXPECT_EQ(sample.reason, FinishReason::cancelled);
+  EXPECT_TRUE(sample.token_ids.empty());
+  EXPECT_EQ(asked, 2);
+  EXPECT_EQ(pool.num_free(), 200);
+}
+
 TEST(Session, AnOverlongPromptIsRefusedWithBothNumbers) {
   try {
     run(request(1, 0), {}, nullptr, 23);

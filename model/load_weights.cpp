@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "formats/safetensors_index.h"
 #include "model/model_files.h"
 #include "model/names.h"
@@ -89,7 +90,9 @@ std::string shape_text(std::span<const int64_t> dims) {
 
 class Loader {
  public:
-  Loader(const ModelSpec& spec, const std::string& path) : spec_(spec), path_(path), file_(path) {}
+  Loader(const ModelSpec& spec, const std::string& path) : spec_(spec), path_(path), file_(path) {
+    for (const std::string& note : file_.notes()) log_info("{}", note);
+  }
 
   void load(const ParameterInfo& info, Tensor& t) {
     const int64_t width = info.shape.rank == 2 ? info.shape[1] : 1;

@@ -53,11 +53,23 @@ MetricsFile parse_metrics(std::string_view text, const std::string& path) {
   return file;
 }
 
+// What `parse` makes of the file. One that it cannot read is not written over: it may be a stranger's.
+template <class Parse>
+auto read_log(Io& io, const std::string& path, Parse parse) {
+  const std::string bytes = io.read(path);
+  try {
+    return parse(bytes, path);
+  } catch (const Error& e) {
+    throw Error(e.kind(), "{}; checkpoints do not need it: move it away and the same command goes on with a new log",
+                e.what());
+  }
+}
+
 // Each file is replaced as a whole: a crash between the two leaves one of them longer, and the next start mends it.
 void keep_rows_until(Io& io, const std::string& jsonl, const std::string& events, int64_t last_step) {
   if (last_step >= 0 && io.stat(jsonl)) {
     std::string kept;
-    for (const MetricRow& row : parse_metrics(io.read(jsonl), jsonl).rows)
+    for (const MetricRow& row : read_log(io, jsonl, parse_metrics).rows)
       if (row.step <= last_step) kept += metric_line(row) + "\n";
     write_file_atomically(io, jsonl, kept);
   } else {
@@ -65,7 +77,7 @@ void keep_rows_until(Io& io, const std::string& jsonl, const std::string& events
   }
   std::string kept = event_file_header(present_s());
   if (last_step >= 0 && io.stat(events)) {
-    const EventFile old = parse_events(io.read(events), events);
+    const EventFile old = read_log(io, events, parse_events);
     if (old.start_time_s > 0) kept = event_file_header(old.start_time_s);
     for (const ScalarEvent& event : old.events)
       if (event.step <= last_step) kept += event_scalars(event);

@@ -42,6 +42,25 @@ std::string flags_of(const TrainSettings& before, const TrainSettings& after) {
   return flags;
 }
 
+// The closed forms are of 64 bits: what would leave them is refused, as it fits nowhere.
+void check_countable(const ModelSpec& spec, const TrainSettings& s) {
+  const double tokens = static_cast<double>(s.micro_batch) * static_cast<double>(s.seq);
+  double elements = 0, flops = 0;  // upper bounds, per token: of all units; of one unit's attention
+  for (const Unit& unit : spec.units) {
+    elements += 8.0 * static_cast<double>(spec.width);
+    if (const auto* m = std::get_if<MlpSpec>(&unit.spec)) elements += 16.0 * static_cast<double>(m->hidden);
+    if (const auto* a = std::get_if<AttentionSpec>(&unit.spec)) {
+      elements += 8.0 * static_cast<double>(a->qkv_rows());
+      flops = 10.0 * static_cast<double>(a->qkv_rows()) * static_cast<double>(s.seq);
+    }
+  }
+  if (tokens * std::max(8 * elements, flops) > 0x1p62)
+    throw Error(ErrorKind::does_not_fit,
+                "--micro-batch {} sequences of --seq {} through this model take more bytes than tern can count; lower "
+                "both",
+                s.micro_batch, s.seq);
+}
+
 }  // namespace
 
 std::vector<std::pair<std::string_view, int64_t>> MemoryPlan::classes() const {
@@ -57,6 +76,7 @@ std::vector<CostQuery> step_costs(const ModelSpec& spec, const TrainSettings& s,
 }
 
 MemoryPlan predict_memory(const ModelSpec& spec, const TrainSettings& s, int64_t process_bytes) {
+  check_countable(spec, s);
   MemoryPlan plan{.process = process_bytes};
   const int64_t n = num_parameters(spec), wide = s.dtype == DType::f64 ? 8 : 4;
   plan.weights = n * size_of(s.dtype);

@@ -7,16 +7,13 @@
 #include "base/crc32c.h"
 #include "base/error.h"
 #include "base/io.h"
+#include "base/mapped_file.h"
 
 namespace tern {
 namespace {
 
 std::optional<Tokenizer> choose_tokenizer(const TrainSettings& s, TrainInputs& in) {
-  const bool own =
-      std::any_of(in.dir.tokenizer_files.begin(), in.dir.tokenizer_files.end(), [](const std::string& path) {
-        const std::string name = file_name(path);
-        return name == "tokenizer.json" || name == "vocab.json" || name == "tokenizer.model";
-      });
+  const bool own = in.dir.has_tokenizer();
   if (!own && s.tokenizer.empty()) return {};
   if (!own) return Tokenizer::load(s.tokenizer);
   Tokenizer tokenizer = Tokenizer::load(in.dir.path);
@@ -43,6 +40,14 @@ void check_lengths(const TrainSettings& s, TrainInputs& in) {
                     s.seq, in.spec.context));
 }
 
+void tell_dropout(TrainInputs& in) {
+  const HfConfig& c = in.config;
+  if (c.attention_dropout > 0 || c.residual_dropout > 0 || c.embedding_dropout > 0)
+    in.notes.push_back(
+        fmt::format("{}: dropout (attention {}, residual {}, embedding {}) is not followed: tern trains without",
+                    in.dir.config, c.attention_dropout, c.residual_dropout, c.embedding_dropout));
+}
+
 TokenData open_without_tokenizer(const TrainSettings& s, const std::string& data) {
   try {
     return TokenData::open(data);
@@ -58,6 +63,20 @@ void adopt_special_tokens(TrainInputs& in) {
   const auto adopt = [&](std::optional<int32_t> id) { return id && *id < in.spec.vocab; };
   if (adopt(in.tokenizer->bos())) in.config.bos_token_id = *in.tokenizer->bos();
   if (adopt(in.tokenizer->eos())) in.config.eos_token_ids = {*in.tokenizer->eos()};
+}
+
+// Of the whole file, or of 256 stretches of 64 KiB from its beginning to its end.
+uint32_t sampled_crc(const std::string& path) {
+  constexpr size_t kStretch = size_t{64} << 10, kStretches = 256;
+  const MappedFile file(path);
+  if (file.size() <= kStretch * kStretches) return crc32c(file.bytes());
+  uint32_t crc = 0;
+  for (size_t i = 0; i < kStretches; ++i) {
+    const size_t begin = static_cast<size_t>(static_cast<double>(file.size() - kStretch) * static_cast<double>(i) /
+                                             static_cast<double>(kStretches - 1));
+    crc = crc32c(file.bytes().subspan(begin, kStretch), crc);
+  }
+  return crc;
 }
 
 }  // namespace
@@ -81,9 +100,15 @@ TrainInputs load_inputs(const TrainSettings& s) {
         ErrorKind::usage,
         "tokenizer: {} ids, the model's vocab_size is {}; make vocab_size at least {} in {}, or use another tokenizer",
         in.tokenizer->vocab_size(), in.spec.vocab, in.tokenizer->vocab_size(), in.dir.config);
+  if (s.from_scratch && !in.dir.generation_config.empty()) {
+    in.notes.push_back(
+        fmt::format("{} is not copied to the new model: it describes other weights", in.dir.generation_config));
+    in.dir.generation_config.clear();
+  }
   if (s.from_scratch) adopt_special_tokens(in);
   in.config.dtype = s.dtype;
   check_lengths(s, in);
+  tell_dropout(in);
   return in;
 }
 
@@ -133,8 +158,7 @@ RunIdentity identify(const TrainSettings& s, const TrainInputs& in, const Feed& 
   if (s.from_scratch) {
     model += ", from scratch";
   } else {
-    const auto info = real_io().stat(in.dir.weights);
-    model += fmt::format(", weights {} of {} bytes", file_name(in.dir.weights), info ? info->size_bytes : 0);
+    model += fmt::format(", weights {} {:08x}", file_name(in.dir.weights), sampled_crc(in.dir.weights));
   }
   return {.model = model,
           .tokenizer = in.tokenizer ? in.tokenizer->hash() : data.info().tokenizer_hash,

@@ -79,6 +79,7 @@ std::string recipe_text(const Options& o, const TrainSettings& s) {
   const auto absent = [&](std::string_view name) {
     if (name == "momentum") return adamw;
     if (name == "beta1" || name == "beta2" || name == "epsilon") return !adamw;
+    if (name == "eval-every" || name == "eval-batches") return s.valid_data.empty();
     return name == "decay-steps" && !wsd;
   };
   const auto derived = [&](std::string_view name) -> std::string {
@@ -150,6 +151,18 @@ TrainSettings train_settings(const Options& o) {
 
   if (s.micro_batch > s.batch)
     throw Error(ErrorKind::usage, "--micro-batch: {} sequences, more than the {} of --batch", s.micro_batch, s.batch);
+  // Rows are numbered with 32 bits, and the closed forms of bytes must stay within 64.
+  if (s.micro_batch > INT32_MAX / s.seq)
+    throw Error(ErrorKind::usage,
+                "--micro-batch: {} sequences of --seq {} are {} tokens at a time, more than tern numbers (2^31 - 1); "
+                "lower --micro-batch or --seq",
+                s.micro_batch, s.seq, s.micro_batch * s.seq);
+  if (s.batch > (int64_t{1} << 40) / s.seq)
+    throw Error(ErrorKind::usage, "--batch: {} sequences of --seq {} are more than 2^40 tokens a step; lower one",
+                s.batch, s.seq);
+  for (const char* name : {"eval-every", "eval-batches"})
+    if (s.valid_data.empty() && o.given(name))
+      throw Error(ErrorKind::usage, "--{}: there is nothing to evaluate on; give --valid-data, or leave it out", name);
   if (s.dry_run) return s;
   if (s.data.empty())
     throw Error(

@@ -26,12 +26,12 @@ double squares_of(const Tensor& t) {
   size_t first = 0, count = 0;
   for (size_t i = squares.size(); i-- > 0;)
     if (!std::isfinite(squares[i])) first = i, ++count;
-  throw Error(ErrorKind::bad_file,
-              "step {}: the gradient of '{}' is not finite ({} of {} tensors are not); the update was refused and the "
-              "weights are those "
-              "of step {}. A lower --learning-rate, a longer --warmup-steps or --clip usually help; the run goes on "
-              "from its last checkpoint",
-              step, infos[first].name, count, infos.size(), step - 1);
+  throw Error(
+      ErrorKind::bad_file,
+      "step {}: the gradient of '{}' is not finite ({} of {} tensors are not); the update was refused and the "
+      "weights are those of step {}. A lower --learning-rate, a longer --warmup-steps or --clip usually help; that is "
+      "another run, so give it another --output or say --resume never",
+      step, infos[first].name, count, infos.size(), step - 1);
 }
 
 struct Step {

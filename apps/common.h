@@ -27,6 +27,8 @@ MemoryBudget memory_budget(const Options&);
 void tell_notes(const ModelDescription&);
 /// A whole file, "-" for standard input. Errors: bad_file.
 std::string read_text(const std::string& path);
+/// Tells where the first byte is that is not UTF-8 and that the tokenizer therefore reads as U+FFFD.
+void tell_invalid_utf8(std::string_view text);
 /// To standard output. Errors: does_not_fit if the reader is gone or the disk full.
 void print_out(std::string_view text);
 void print_json(const Json&);
