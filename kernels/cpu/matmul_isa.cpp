@@ -55,7 +55,13 @@ struct Bf16Step {
   static Bf16Step columns(const bf16* p) { return {(__m512i)load_pairs(p)}; }
   static Bf16Step pair(uint32_t u) { return {_mm512_set1_epi32(static_cast<int32_t>(u))}; }
   static Vec multiply_add(Bf16Step a, Bf16Step b, Vec c) {
+#if defined(__clang__) && __clang_major__ < 17
+    // clang 16 crashes when it optimizes the intrinsic's bf16 vectors.
+    asm("vdpbf16ps %2, %1, %0" : "+v"(c) : "v"(a.value), "v"(b.value));
+    return c;
+#else
     return _mm512_dpbf16_ps(c, (__m512bh)a.value, (__m512bh)b.value);
+#endif
   }
 };
 #else
