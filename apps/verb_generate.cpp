@@ -68,6 +68,10 @@ Settings sampling_settings(const Options& options, const GenerationConfig& file)
 std::string read_prompt(const Options& options) {
   if (options.given("prompt") && options.given("prompt-file"))
     throw Error(ErrorKind::usage, "--prompt and --prompt-file are both given; give one of them");
+  if (!options.given("prompt") && !options.given("prompt-file"))
+    throw Error(ErrorKind::usage,
+                "there is no prompt; give --prompt TEXT, --prompt-file FILE, or --prompt-file - for standard input "
+                "(--prompt '' starts from nothing)");
   return options.has("prompt-file") ? read_text(options.text("prompt-file")) : options.text("prompt");
 }
 

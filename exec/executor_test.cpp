@@ -170,7 +170,7 @@ TEST_P(ExecutorBytes, RecomputationChangesNoBitAndIsReallyDone) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, ExecutorBytes, testing::ValuesIn(kCases),
-                         [](const auto& info) { return info.param.name; });
+                         [](const auto& one) { return one.param.name; });
 
 // The same twelve sequences as one micro-batch, as 5 + 5 + 2 and one by one: the gradients of one sum.
 double relative_difference(DType dtype, std::vector<int64_t> micro) {

@@ -91,7 +91,7 @@ TEST_P(TrainParity, RecomputationChangesNoBit) {
 }
 
 INSTANTIATE_TEST_SUITE_P(DTypes, TrainParity, testing::Values(DType::f32, DType::bf16, DType::f64),
-                         [](const auto& info) { return std::string(name_of(info.param)); });
+                         [](const auto& one) { return std::string(name_of(one.param)); });
 
 // Sums of the same terms in another order. SGD is linear in them; AdamW divides by their size, so in f32 only the
 // weights are compared, to the size of twelve steps' rounding.
