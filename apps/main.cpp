@@ -1,6 +1,9 @@
 // The command: finds the verb, resolves its options, runs it, and turns what was thrown into a message and an exit
 // code.
+#include <unistd.h>
+
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <filesystem>
 #include <new>
@@ -80,9 +83,19 @@ int fail(int code, std::string_view message) {
   return code;
 }
 
+// libgomp's threads spin for milliseconds at every barrier before they sleep. Where another program has the core of the
+// one they wait for, training took 14 times as long as with a short spin, which costs nothing on a quiet machine
+// (dev/LOG.md). The library reads its settings while it is loaded, before main, so the program starts itself once more;
+// if that fails it only is slower beside others.
+void shorten_spin(char** argv) {
+  if (std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv("GOMP_SPINCOUNT") != nullptr) return;
+  if (::setenv("GOMP_SPINCOUNT", "10000", 1) == 0) ::execv("/proc/self/exe", argv);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  shorten_spin(argv);
   try {
     return run(Arguments(argv + 1, argv + argc));
   } catch (const tern::Error& error) {

@@ -108,5 +108,24 @@ TEST(Command, DoctorTellsTheSameInTextAndJson) {
   }
 }
 
+// OMP_DISPLAY_ENV makes libgomp print what it read when it was loaded.
+TEST(Command, ThreadsSpinShortlyUnlessTheEnvironmentSaysOtherwise) {
+  const auto shown = [](const std::string& settings) {
+    const std::string command = "env -u GOMP_SPINCOUNT -u OMP_WAIT_POLICY OMP_DISPLAY_ENV=verbose " + settings +
+                                " " TERN_PROGRAM " version 2>&1";
+    std::FILE* pipe = ::popen(command.c_str(), "r");
+    std::string text;
+    for (int c; (c = std::fgetc(pipe)) != EOF;) text += static_cast<char>(c);
+    ::pclose(pipe);
+    return text;
+  };
+  const std::string text = shown("");
+  if (text.find("GOMP_SPINCOUNT") == std::string::npos) GTEST_SKIP() << "another OpenMP library than libgomp";
+  EXPECT_NE(text.find("GOMP_SPINCOUNT = '10000'"), std::string::npos) << text;
+  EXPECT_NE(text.find("tern 0."), std::string::npos) << "and the verb still ran";
+  EXPECT_EQ(shown("GOMP_SPINCOUNT=77").find("'10000'"), std::string::npos);
+  EXPECT_EQ(shown("OMP_WAIT_POLICY=passive").find("'10000'"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace tern

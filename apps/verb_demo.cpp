@@ -41,9 +41,6 @@ class Demo {
 
   int run() {
     forget_settings();
-    // Threads that spin at every barrier starve each other where other programs use the cores too: five times the time
-    // (dev/LOG.md). A shorter spin costs nothing on a machine of one's own.
-    if (std::getenv("OMP_WAIT_POLICY") == nullptr) ::setenv("GOMP_SPINCOUNT", "10000", 0);
     const int64_t begin = real_clock().now_ns();
     prepare_folder();
     stage("text", [&] { make_text(); });

@@ -67,9 +67,7 @@ TEST(Fit, EveryAlternativeOfferedReallyFitsAndTheNearestKeepTheResult) {
     const int64_t budget = static_cast<int64_t>(share * static_cast<double>(base));
     const auto nearest = nearest_fits(spec, s, 0, budget);
     for (const Alternative& a : nearest) EXPECT_LE(a.plan.total(), budget) << a.flags;
-    if (!nearest.empty()) {
-      EXPECT_EQ(nearest.size(), 3u);
-    }
+    if (!nearest.empty()) { EXPECT_EQ(nearest.size(), 3u); }
     offered += static_cast<int>(nearest.size());
   }
   EXPECT_GT(offered, 0);
