@@ -1,0 +1,69 @@
+#pragma once
+// What the search knows: tables of cost vectors, nothing of models or machines. A builder fills them from ModelSpec and
+// Hardware (plan/), a rival's cost function can fill them too, and a test fills them at random. One Instance fixes the
+// outer choice θ (devices per stage, number of stages, schedule, micro-batches); the search places layers into stages
+// and gives each a strategy. Integers throughout, so that equal means equal: picoseconds and bytes.
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tern {
+
+enum class Tier : uint8_t { device, host, disk };
+inline constexpr int kTiers = 3;
+using TierBytes = std::array<int64_t, kTiers>;
+
+/// A unit (or a run of units: "layer") under one strategy, on each device of its stage. Times are of one micro-batch
+/// unless said otherwise.
+struct CostVector {
+  int64_t forward = 0;                          // ps
+  int64_t backward = 0;                         // ps, gradient of the input
+  int64_t weight = 0;                           // ps, gradient of the weights
+  int64_t recompute = 0;                        // ps, forward again just before the backward
+  int64_t host_forward = 0, host_backward = 0;  // ps of the stage's share of the host link, beside the compute: a stage
+                                                // takes the larger of Σ compute and Σ host, each way
+  int64_t entry_forward = 0;   // ps more if the unit is the first of its stage (a gather nothing hides)
+  int64_t entry_backward = 0;  // ps more if it is the last of its stage
+  int64_t begin = 0;           // ps per step before the stage's first forward
+  int64_t sync = 0;            // ps per step on the gradient link, from the unit's last weight gradient on
+  int64_t update = 0;          // ps per step after the stage's last sync
+  TierBytes persistent{};      // bytes all the time
+  TierBytes held{};            // bytes per micro-batch from its forward to its backward
+  int64_t held_weight = 0;     // device bytes per micro-batch from its backward to its weight gradient
+  int64_t transient = 0;       // device bytes while the unit works; a maximum over a stage, not a sum
+  friend bool operator==(const CostVector&, const CostVector&) = default;
+};
+
+/// Between neighbouring layers: ps of one micro-batch, forward and backward.
+struct EdgeCost {
+  int64_t forward = 0, backward = 0;
+  friend bool operator==(const EdgeCost&, const EdgeCost&) = default;
+};
+
+enum class Schedule : uint8_t { gpipe, one_f_one_b, deep_one_f_one_b, interleaved, zb_h1, zb_h2, zb_v, v_half };
+
+/// Chain of layers; layer u has strategies 0 … cost[u].size() − 1.
+/// Shapes  cost (L)(S_u); within, across (L − 1)(S_u · S_{u+1}), row-major (k of u, l of u + 1).
+struct Instance {
+  int num_stages = 1;        // P, in pipeline order; every stage holds at least one layer per chunk
+  int chunks_per_stage = 1;  // v: virtual stages on each; 2 for the V shapes
+  int num_micro = 1;         // c
+  Schedule schedule = Schedule::one_f_one_b;
+  std::vector<std::vector<CostVector>> cost;
+  std::vector<std::vector<EdgeCost>> within;  // inside a stage: on the compute clock (resharding)
+  std::vector<std::vector<EdgeCost>> across;  // between stages: on the link, one way each
+  std::vector<TierBytes> capacity;            // per stage, per device
+  std::vector<int> layer_class;               // (L) equal numbers: equal rows of cost, within and across by class; may
+                                              // be empty: all unlike
+  int num_layers() const { return static_cast<int>(cost.size()); }
+};
+
+/// The answer's form: layer u lies in virtual stage stage[u] (0 … P·v − 1, non-decreasing) under strategy[u].
+struct Assignment {
+  std::vector<int> stage, strategy;
+  friend bool operator==(const Assignment&, const Assignment&) = default;
+};
+
+}  // namespace tern
