@@ -5,8 +5,10 @@
 //
 // Stage time  of virtual stage s: forward f, backward b (with the recomputation before it), weight gradient w; where a
 //             schedule does not split the backward, one operation takes b + w.
-// Links       between virtual stages s and s + 1, one serial resource each way; a transfer starts when the operation
-//             ends, or the link is free, and holds up neither device. Virtual stages on one device have no link.
+// Links       one serial resource from a device to another, each way its own; a transfer starts when the operation
+//             that makes it has ended and the link is free, in the order of the sender's operations, and holds up
+//             neither device. Chunks that meet between the same two devices share their link. Neighbouring virtual
+//             stages on one device (the turn of a V) have none, and their transfer takes no time.
 // Step        begin[d] before the device's first operation; tail[d] after its last: what is left of gradient
 //             synchronisation, then the update. Makespan: the last device's end.
 
@@ -34,8 +36,8 @@ struct PipelineShape {
   int num_stages() const { return num_devices * chunks_per_device; }
 };
 
-/// ps. Shapes: forward, backward, weight (virtual stages); send_forward, send_backward (virtual stages − 1); begin,
-/// tail (devices).
+/// ps. Shapes: forward, backward, weight (virtual stages); send_forward, send_backward (virtual stages − 1): element s
+/// from stage s to s + 1, and back; begin, tail (devices).
 struct PipelineTimes {
   std::vector<int64_t> forward, backward, weight;
   std::vector<int64_t> send_forward, send_backward;
@@ -48,9 +50,12 @@ int device_of(const PipelineShape&, int stage);
 bool splits_backward(Schedule);
 std::string_view name_of(Schedule);  // "gpipe", "1f1b", "1f1b-deep", "interleaved", "zb-h1", "zb-h2", "zb-v", "v-half"
 
-/// The order of operations. Zero-bubble orders depend on the times; the others ignore them.
+/// The order of operations. Zero-bubble orders (H1, H2) depend on the times; the others ignore them. A stage's weight
+/// gradients come in order of micro-batches, whatever the schedule: same bits.
 /// Errors: usage, for a shape the schedule has no order for (interleaved wants num_micro a multiple of num_devices; the
 /// V shapes two chunks), naming the rule.
+/// Source  GPipe; 1F1B and interleaved: Narayanan et al. 2021, arXiv:2104.04473; zero bubble: Qi et al. 2024,
+/// arXiv:2401.10241; V-Half: Qi et al. 2024, arXiv:2405.15362 (papers recalled, rules from our method sheets).
 PipelineOrder pipeline_order(const PipelineShape&, const PipelineTimes&);
 
 struct PipelineRun {
@@ -58,13 +63,37 @@ struct PipelineRun {
   std::vector<int64_t> begin, end, busy;  // per device, ps; bubble = end − begin − busy (without begin and tail)
 };
 
-/// Errors: TERN_CHECK on a deadlock or an order that misses an operation.
+/// Errors: TERN_CHECK on a deadlock or an order that misses an operation or has one twice, or on another device.
 PipelineRun run_pipeline(const PipelineShape&, const PipelineOrder&, const PipelineTimes&);
 
-/// The most micro-batches that virtual stage s holds between forward and backward, and between backward and weight
-/// gradient, and the device bytes at the peak of an order: max over time of Σ held·micro-batches + transient of the
-/// running stage; persistent left out.
-/// Shapes  held, held_weight, transient (virtual stages), result (devices).
+/// An order made ready for many runs: its operations in one order in which each comes after all that it waits for.
+/// Which that is does not depend on the times, because every device and every link serves in a fixed order; so a run is
+/// one pass with a maximum and an addition or two per operation.
+struct PreparedPipeline {
+  struct Step {
+    int32_t device, cost;  // cost: (phase, virtual stage) in PipelineScratch::cost
+    int32_t wait;          // arrival to wait for, or −1
+    int32_t link, send;    // link it sends on, or −1; time of the transfer in PipelineScratch::send
+    int32_t out;           // arrival it makes
+  };
+  PipelineShape shape;
+  std::vector<Step> steps;
+  int num_links = 0, num_arrivals = 0;
+};
+struct PipelineScratch {
+  std::vector<int64_t> cost, send, clock, link, arrival;
+};
+/// Errors: as run_pipeline's.
+PreparedPipeline prepare_pipeline(const PipelineShape&, const PipelineOrder&);
+/// The same times as the other run_pipeline; once scratch and result have been used for this shape, nothing is
+/// allocated. O(number of operations).
+void run_pipeline(const PreparedPipeline&, const PipelineTimes&, PipelineScratch&, PipelineRun&);
+
+/// Device bytes at the peak of an order: max over time of Σ held·(micro-batches between forward and backward) +
+/// Σ held_weight·(between backward and weight gradient) + transient of the running stage; persistent left out. A
+/// forward holds from its start; a backward lets go of `held` at its end and, where the schedule splits it, turns it
+/// into `held_weight`; the weight gradient lets go of that at its end. So an operation counts the larger of what is
+/// held before and after it. Shapes  held, held_weight, transient (virtual stages), result (devices).
 std::vector<int64_t> pipeline_peaks(const PipelineShape&, const PipelineOrder&, std::span<const int64_t> held,
                                     std::span<const int64_t> held_weight, std::span<const int64_t> transient);
 

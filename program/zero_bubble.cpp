@@ -1,0 +1,205 @@
+#include <algorithm>
+#include <tuple>
+
+#include "program/pipeline_order.h"
+
+namespace tern {
+namespace {
+
+// What the greedy may choose; all eight combinations are tried.
+struct Setting {
+  bool wait_before_first_backward;  // fill beyond the first backward's arrival
+  bool prefer_backward;             // leave a forward out when it would hold up the next backward
+  bool fill_small_gaps;             // put a weight gradient also into a gap smaller than the bubble allowed
+};
+
+// Places operations one after another at the end of each device's list and keeps its clock; transfers take their time
+// and do not contend (the run that chooses among the settings has contention).
+struct Greedy {
+  const PipelineShape& shape;
+  const PipelineTimes& times;
+  Setting setting;
+  int stages = shape.num_stages(), micros = shape.num_micro;
+  PipelineOrder order = PipelineOrder(stages);
+  std::vector<int64_t> clock = times.begin, bubble = std::vector<int64_t>(stages, 0);
+  std::vector<int> f = std::vector<int>(stages, 0), b = f, w = f;  // placed so far
+  std::vector<std::vector<int64_t>> forward_end = grid(), backward_end = grid();
+
+  std::vector<std::vector<int64_t>> grid() const {
+    return std::vector<std::vector<int64_t>>(stages, std::vector<int64_t>(micros, 0));
+  }
+  ZeroBubbleCaps caps(int i) const { return zero_bubble_caps(shape.schedule, stages, i); }
+  bool fits_in_flight(int i, int more) const { return f[i] - b[i] + more <= caps(i).in_flight; }
+  bool fits(int i, int more) const { return fits_in_flight(i, more) && f[i] - w[i] + more <= caps(i).total; }
+
+  int64_t forward_arrival(int i, int m) const { return i == 0 ? 0 : forward_end[i - 1][m] + times.send_forward[i - 1]; }
+  int64_t backward_arrival(int i, int m) const {
+    return i + 1 == stages ? 0 : backward_end[i + 1][m] + times.send_backward[i];
+  }
+
+  int64_t place(int i, Phase phase, int micro, int64_t arrival, int64_t cost) {
+    const int64_t start = std::max(clock[i], arrival);
+    if (!order[i].empty()) bubble[i] += start - clock[i];
+    order[i].push_back({phase, i, micro});
+    return clock[i] = start + cost;
+  }
+  void forward(int i) {
+    forward_end[i][f[i]] = place(i, Phase::forward, f[i], forward_arrival(i, f[i]), times.forward[i]);
+    ++f[i];
+  }
+  void backward(int i) {
+    backward_end[i][b[i]] = place(i, Phase::backward, b[i], backward_arrival(i, b[i]), times.backward[i]);
+    ++b[i];
+  }
+  void weight(int i) {
+    place(i, Phase::weight, w[i], 0, times.weight[i]);
+    ++w[i];
+  }
+  bool weight_waits(int i) const { return w[i] < b[i]; }
+
+  // Weight gradients while the next input is on its way.
+  void fill_gap(int i, int64_t arrival) {
+    while (weight_waits(i) && clock[i] + times.weight[i] <= arrival) weight(i);
+    if (!weight_waits(i) || clock[i] >= arrival) return;
+    const int64_t worst = *std::max_element(bubble.begin(), bubble.end());
+    if (arrival - clock[i] > worst - bubble[i] || setting.fill_small_gaps) weight(i);
+  }
+
+  // One forward everywhere; then as many more as fit before the first backward's gradient arrives, fewer on each stage
+  // than on the one before it.
+  void fill() {
+    for (int i = 0; i < stages; ++i) forward(i);
+    std::vector<int> more(stages, 0);
+    int64_t arrival = 0;
+    for (int i = stages - 1; i >= 0; --i) {
+      int64_t busy = clock[i];
+      while (1 + more[i] < micros && fits(i, more[i] + 1)) {
+        const bool late = i + 1 == stages || busy + times.forward[i] > arrival;
+        if (late && !(setting.wait_before_first_backward && busy < arrival)) break;
+        busy += times.forward[i];
+        ++more[i];
+      }
+      arrival = std::max(busy, arrival) + times.backward[i] + (i > 0 ? times.send_backward[i - 1] : 0);
+    }
+    for (int i = 1; i < stages; ++i)
+      more[i] = std::max(0, std::min(more[i], 1 + more[i - 1] == micros ? more[i - 1] : more[i - 1] - 1));
+    for (int i = 0; i < stages; ++i)
+      for (int k = 0; k < more[i]; ++k) forward(i);
+  }
+
+  // Whether stage i had better not run a forward now: it would delay the backward that its successor is about to send.
+  bool leave_out_forward(int i) const {
+    if (!setting.prefer_backward || i + 1 == stages || f[i] < f[i + 1] + 2) return false;
+    const int64_t next = clock[i + 1] + times.forward[i + 1] + times.backward[i + 1] + times.send_backward[i];
+    if (clock[i] >= next) return true;
+    const int pop = std::max(0, f[i] - w[i] + 1 - caps(i).total);
+    if (clock[i] + times.forward[i] + pop * times.weight[i] <= next) return false;
+    return next - clock[i] <= *std::max_element(bubble.begin(), bubble.end()) - bubble[i];
+  }
+
+  void forwards() {
+    std::vector<char> wanted(stages, 0);
+    for (int i = 0; i < stages; ++i) wanted[i] = f[i] < micros && !leave_out_forward(i);
+    for (int i = stages - 2; i >= 0; --i) wanted[i] = wanted[i] && (wanted[i + 1] || f[i + 1] == micros);
+    for (int i = 0; i < stages; ++i) {
+      if (!wanted[i] || !fits_in_flight(i, 1) || (i > 0 && f[i] >= f[i - 1])) continue;
+      while (!fits(i, 1)) weight(i);
+      if (i > 0) fill_gap(i, forward_arrival(i, f[i]));
+      forward(i);
+    }
+  }
+
+  void backwards(int m) {
+    for (int i = stages - 1; i >= 0; --i) {
+      if (f[i] <= m) forward_up_to(i, m);
+      if (i + 1 < stages) fill_gap(i, backward_arrival(i, m));
+      if (i == 0 && f[0] == micros)
+        while (weight_waits(0)) weight(0);
+      backward(i);
+    }
+  }
+
+  // A stage whose forward of this micro-batch was left out catches up, and with it those before it.
+  void forward_up_to(int i, int m) {
+    if (i > 0 && f[i - 1] <= m) forward_up_to(i - 1, m);
+    while (!fits(i, 1) && weight_waits(i)) weight(i);
+    while (f[i] <= m) forward(i);
+  }
+
+  PipelineOrder run() {
+    fill();
+    for (int m = 0; m < micros; ++m) {
+      if (m > 0) forwards();
+      backwards(m);
+    }
+    for (int i = 0; i < stages; ++i)
+      while (w[i] < micros) weight(i);
+    return std::move(order);
+  }
+};
+
+}  // namespace
+
+ZeroBubbleCaps zero_bubble_caps(Schedule schedule, int num_stages, int stage) {
+  if (schedule == Schedule::zb_h1) return {num_stages - stage, num_stages};
+  return {2 * (num_stages - stage) - 1, 2 * num_stages - 1};
+}
+
+PipelineOrder zero_bubble_order(const PipelineShape& shape, const PipelineTimes& times) {
+  PipelineOrder best;
+  std::tuple<int64_t, int64_t, int64_t> best_key;
+  PipelineScratch scratch;
+  PipelineRun run;
+  for (int k = 0; k < 8; ++k) {
+    PipelineOrder order = Greedy{shape, times, {(k & 1) != 0, (k & 2) != 0, (k & 4) != 0}}.run();
+    run_pipeline(prepare_pipeline(shape, order), times, scratch, run);
+    int64_t worst = 0, sum = 0;
+    for (size_t d = 0; d < run.end.size(); ++d) {
+      const int64_t bubble = run.end[d] - run.begin[d] - run.busy[d];
+      worst = std::max(worst, bubble);
+      sum += bubble;
+    }
+    const std::tuple key{run.makespan, worst, sum};
+    if (best.empty() || key < best_key) {
+      best = std::move(order);
+      best_key = key;
+    }
+  }
+  return best;
+}
+
+// Rank r of n: forwards of chunk 0, then both chunks' forwards in turn, then chunk 1 through forward and backward; a
+// steady phase of full backwards of either chunk; a drain whose weight gradients come late.
+PipelineOrder zero_bubble_v_order(const PipelineShape& shape) {
+  const int n = shape.num_devices, micros = std::max(shape.num_micro, 2 * n - 1);
+  PipelineOrder order(n);
+  for (int r = 0; r < n; ++r) {
+    const int stage[2] = {r, 2 * n - 1 - r};
+    int f[2] = {0, 0}, b[2] = {0, 0}, w[2] = {0, 0};
+    const auto put = [&](Phase phase, int c, int& count) {
+      if (count < shape.num_micro) order[r].push_back({phase, stage[c], count});
+      ++count;
+    };
+    const auto forward = [&](int c) { put(Phase::forward, c, f[c]); };
+    const auto backward = [&](int c) { put(Phase::backward, c, b[c]); };
+    const auto weight = [&](int c) { put(Phase::weight, c, w[c]); };
+    const auto full_backward = [&](int c) { backward(c), weight(c); };
+
+    for (int k = 0; k < 2 * (n - r) - 1; ++k) forward(0);
+    for (int k = 0; k < r; ++k) forward(1), forward(0);
+    for (int k = 0; k < n - r; ++k) forward(1), full_backward(1);
+    while (f[1] < f[0] || f[0] < micros) {
+      if (f[0] < micros) forward(0);
+      full_backward(0);
+      forward(1);
+      full_backward(1);
+    }
+    for (int k = 0; k < r; ++k) backward(0), backward(1);
+    for (int k = 0; k < n - r; ++k) backward(0), weight(0);
+    while (w[1] < b[1]) weight(1);
+    while (w[0] < b[0]) weight(0);
+  }
+  return order;
+}
+
+}  // namespace tern
