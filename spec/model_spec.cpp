@@ -149,4 +149,12 @@ int64_t num_parameters(const ModelSpec& spec) {
   return n;
 }
 
+ModelSpec with_adapters(ModelSpec spec, int64_t rank) {
+  for (Unit& unit : spec.units) {
+    unit.frozen = true;
+    unit.adapter_rank = unit.layer < 0 ? 0 : rank;
+  }
+  return spec;
+}
+
 }  // namespace tern

@@ -50,7 +50,10 @@ struct AttentionSpec {
   NormSpec norm;
   int64_t width, heads, kv_heads, head_dim;
   bool qkv_bias, out_bias;
-  int64_t window;  // 0: full causal
+  int64_t window;        // 0: full
+  bool causal = true;    // false: a query sees every key (encoders)
+  bool cross = false;    // keys and values come from the encoder's output
+  int64_t relative = 0;  // rows of a (rows, heads) table of learned relative positions, 0 without one
   int64_t qkv_rows() const { return (heads + 2 * kv_heads) * head_dim; }
 };
 struct MlpSpec {
@@ -58,6 +61,20 @@ struct MlpSpec {
   int64_t width, hidden;
   ActivationKind activation;
   bool gated, bias;  // gated: act(gate)·up from one (2·hidden, width) matrix
+};
+/// A router sends each token to top_k of `experts` MLPs; shared_hidden: width of an MLP that every token takes, 0
+/// without.
+struct MoeSpec {
+  NormSpec norm;
+  int64_t width, hidden, experts, top_k, shared_hidden;
+  ActivationKind activation;
+  bool gated;
+};
+/// End of an encoder: the norm of its output, which the decoder's cross attention reads, and the decoder's embedding
+/// from the table of the EmbedSpec before.
+struct BridgeSpec {
+  NormSpec norm;
+  int64_t vocab, width;
 };
 struct HeadSpec {
   NormSpec norm;
@@ -67,7 +84,9 @@ struct HeadSpec {
 
 struct Unit {
   int layer;  // -1 for embed and head
-  std::variant<EmbedSpec, AttentionSpec, MlpSpec, HeadSpec> spec;
+  std::variant<EmbedSpec, AttentionSpec, MlpSpec, HeadSpec, MoeSpec, BridgeSpec> spec;
+  bool frozen = false;       // its own weights are not trained
+  int64_t adapter_rank = 0;  // each matrix carries a trained product B·A of this rank, 0: none
 };
 
 struct ModelSpec {
@@ -75,7 +94,8 @@ struct ModelSpec {
   int64_t vocab, width, layers, context;
   RopeSpec rope;
   double initializer_range = 0.02;
-  std::vector<Unit> units;  // embed, (attention, mlp) × layers, head
+  std::vector<Unit> units;  // embed, (attention, mlp or moe) × layers, head; with an encoder: embed, its (attention,
+                            // mlp) × layers, bridge, (attention, cross attention, mlp) × layers, head
   const EmbedSpec& embed() const { return std::get<EmbedSpec>(units.front().spec); }
   const HeadSpec& head() const { return std::get<HeadSpec>(units.back().spec); }
 };
@@ -83,5 +103,8 @@ struct ModelSpec {
 /// Errors: bad_file naming the key, for a config whose values do not make a model.
 ModelSpec model_spec(const HfConfig&);
 int64_t num_parameters(const ModelSpec&);  // a tied table counts once
+
+/// Every unit's own weights frozen, each matrix of a layer with a trained product of rank `rank` (0: none).
+ModelSpec with_adapters(ModelSpec, int64_t rank);
 
 }  // namespace tern

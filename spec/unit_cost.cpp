@@ -1,115 +1,271 @@
 #include "spec/unit_cost.h"
 
 #include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
 
 namespace tern {
 
 namespace {
 
-// Letters: T tokens, D width, E = heads·head_dim, C = (heads + 2·kv_heads)·head_dim, F hidden, G = 2F gated or F, V
-// vocab, s bytes of a weight or activation, g bytes of a gradient or statistic.
+int64_t parts_of(int64_t n, int64_t parts) { return (n + parts - 1) / parts; }  // the widest part
+
+// Letters: T tokens, N of them in the norms' regions, D width, E = heads·head_dim, C = (heads + 2·kv_heads)·head_dim,
+// F hidden, G = 2F gated or F, V vocab, r adapter rank, s bytes of a weight or activation, g bytes of a gradient or
+// statistic. Heads, hidden widths and vocabulary are those of one rank.
 struct Sizes {
-  int64_t T, P, s, g;
-  const ScratchBytes& scratch;
+  int64_t T, N, P, s, g, r;
+  bool frozen;
+  const CostQuery& query;
   // Products by what they are: scratch(kForward, rows, out, in).
   int64_t operator()(int product, int64_t m, int64_t n, int64_t k) const {
-    return scratch && m ? scratch(product, m, n, k) : 0;
+    return query.scratch && m ? query.scratch(product, m, n, k) : 0;
   }
+  bool split() const { return query.tensor > 1; }
+  // Rows that all ranks of a tensor group hold together while a product reads or writes them, beside their own part.
+  int64_t gathered(int64_t width) const { return split() ? T * width * s : 0; }
 };
 constexpr int kForward = 0, kInputGradient = 1, kWeightGradient = 2;
 
 int64_t norm_parameters(const NormSpec& n) { return n.width * (n.kind == NormKind::layer ? 2 : 1); }
 // rstd, and the mean of a layer norm, per row
-int64_t norm_saved(const NormSpec& n, const Sizes& z) { return z.T * z.g * (n.kind == NormKind::layer ? 2 : 1); }
+int64_t norm_saved(const NormSpec& n, const Sizes& z) { return z.N * z.g * (n.kind == NormKind::layer ? 2 : 1); }
+
+AttentionSpec part_of(AttentionSpec u, int64_t tensor) {
+  u.heads = parts_of(u.heads, tensor);
+  u.kv_heads = parts_of(u.kv_heads, tensor);
+  return u;
+}
+
+// What a product of (rows, in) with a (out, in) matrix brings beside itself when it carries an adapter of rank r.
+struct Adapter {
+  int64_t parameters = 0, saved = 0, flops = 0;
+};
+void add_adapter(Adapter& a, const Sizes& z, int64_t rows, int64_t out, int64_t in, int64_t copies = 1) {
+  a.parameters += copies * z.r * (out + in);
+  a.saved += z.r ? rows * z.r * z.s : 0;
+  a.flops += 2 * rows * z.r * (out + in);
+}
+
+// Parameters in all, and what is trained: everything, or the adapters alone.
+void finish(UnitCost& c, const Adapter& a, const Sizes& z) {
+  c.trained = (z.frozen ? 0 : c.parameters) + a.parameters;
+  c.parameters += a.parameters;
+  c.saved_bytes += a.saved;
+  c.forward_flops += a.flops, c.backward_input_flops += a.flops;
+  if (z.frozen) {
+    c.backward_weight_flops = a.flops;
+    if (!c.trained) c.left_bytes = c.backward_weight_workspace = c.backward_weight_bytes_moved = 0;
+  } else {
+    c.backward_weight_flops += a.flops;
+  }
+}
 
 UnitCost cost(const EmbedSpec& u, const Sizes& z) {
   UnitCost c;
-  c.parameters = (u.vocab + u.positions) * u.width;
-  c.output_bytes = z.T * u.width * z.s;
+  c.parameters = (parts_of(u.vocab, z.query.tensor) + u.positions) * u.width;
+  c.output_bytes = z.N * u.width * z.s;
+  c.forward_workspace = c.unsaved_workspace = z.gathered(u.width);  // partial rows before their sum
   c.forward_bytes_moved = c.output_bytes * (u.positions ? 4 : 2);
+  c.backward_weight_workspace = z.gathered(u.width);
   c.backward_weight_bytes_moved = z.T * u.width * (z.s + 2 * z.g) * (u.positions ? 2 : 1);
+  finish(c, {}, z);
   return c;
 }
 
-UnitCost cost(const AttentionSpec& u, const Sizes& z) {
-  const int64_t T = z.T, D = u.width, E = u.heads * u.head_dim, C = u.qkv_rows(), s = z.s;
+UnitCost cost(const BridgeSpec& u, const Sizes& z) {
   UnitCost c;
-  c.parameters = norm_parameters(u.norm) + C * D + (u.qkv_bias ? C : 0) + D * E + (u.out_bias ? D : 0);
-  c.output_bytes = T * D * s;
+  c.parameters = norm_parameters(u.norm);
+  c.output_bytes = 2 * z.N * u.width * z.s;  // the encoder's output and the decoder's input travel together
+  c.saved_bytes = norm_saved(u.norm, z);
+  c.left_bytes = z.N * u.width * z.s;
+  c.forward_workspace = c.unsaved_workspace = z.gathered(u.width);
+  c.forward_bytes_moved = 2 * c.output_bytes;
+  c.backward_input_bytes_moved = 2 * c.output_bytes;
+  c.backward_weight_bytes_moved = z.T * u.width * (z.s + 2 * z.g);
+  finish(c, {}, z);
+  return c;
+}
+
+UnitCost cost(const AttentionSpec& whole, const Sizes& z) {
+  const AttentionSpec u = part_of(whole, z.query.tensor);
+  const int64_t T = z.T, N = z.N, D = u.width, E = u.heads * u.head_dim, C = u.qkv_rows(), s = z.s;
+  UnitCost c;
+  c.parameters =
+      norm_parameters(u.norm) + C * D + (u.qkv_bias ? C : 0) + D * E + (u.out_bias ? D : 0) + u.relative * u.heads;
+  c.output_bytes = N * D * s * (u.cross ? 2 : 1);                                     // the encoder's output goes on
   c.saved_bytes = norm_saved(u.norm, z) + T * C * s + T * E * s + T * u.heads * z.g;  // rstd, qkv, context, lse
-  c.left_bytes = T * C * s + T * D * s;                                               // dqkv, dnormed
-  c.forward_workspace = std::max(T * D * s + z(kForward, T, C, D),                    // normed while qkv is made
-                                 z(kForward, T, D, E));
-  c.unsaved_workspace =
-      std::max({T * (D + C) * s + z(kForward, T, C, D), T * (C + E) * s, T * E * s + z(kForward, T, D, E)});
-  c.backward_input_workspace = std::max(T * E * s + z(kInputGradient, T, D, E),  // dcontext
-                                        z(kInputGradient, T, C, D));
-  c.backward_weight_workspace = std::max(z(kWeightGradient, T, D, E), T * D * s + z(kWeightGradient, T, C, D));
+  c.left_bytes = T * C * s + N * D * s;                                               // dqkv, dnormed
+  const int64_t gathered = z.gathered(D);
+  c.forward_workspace = std::max(N * D * s + gathered + z(kForward, T, C, D),  // normed while qkv is made
+                                 gathered + z(kForward, T, D, E));
+  c.unsaved_workspace = std::max({N * D * s + gathered + T * C * s + z(kForward, T, C, D), T * (C + E) * s,
+                                  gathered + T * E * s + z(kForward, T, D, E)});
+  c.backward_input_workspace = std::max(gathered + T * E * s + z(kInputGradient, T, D, E),  // dcontext
+                                        gathered + z(kInputGradient, T, C, D));
+  c.backward_weight_workspace =
+      std::max(gathered + z(kWeightGradient, T, D, E), N * D * s + gathered + z(kWeightGradient, T, C, D));
 
   const int64_t products = 2 * T * D * (C + E);
   c.forward_flops = products + 4 * z.P * E;          // q·k and p·v
   c.backward_input_flops = products + 10 * z.P * E;  // scores again, dp, dv, dq, dk
   c.backward_weight_flops = products;
-  const int64_t weights = c.parameters * s, rows = T * s;
-  c.forward_bytes_moved = weights + rows * (2 * D + D + C + C + E + E + 2 * D);
-  c.backward_input_bytes_moved = weights + rows * (D + E + (C + 2 * E) + C + C + D + 3 * D);
-  c.backward_weight_bytes_moved = 2 * c.parameters * z.g + rows * (D + E + 2 * D + C + D + 2 * D);
+  const int64_t weights = c.parameters * s, rows = T * s, own = N * s;
+  c.forward_bytes_moved = weights + rows * (2 * D + 2 * C + 2 * E) + own * 3 * D;
+  c.backward_input_bytes_moved = weights + rows * (2 * D + 3 * C + 3 * E) + own * 3 * D;
+  c.backward_weight_bytes_moved = 2 * c.parameters * z.g + rows * (2 * D + C + E) + own * 4 * D;
+  Adapter a;
+  add_adapter(a, z, T, C, D);
+  add_adapter(a, z, T, D, E);
+  finish(c, a, z);
   return c;
 }
 
 UnitCost cost(const MlpSpec& u, const Sizes& z) {
-  const int64_t T = z.T, D = u.width, F = u.hidden, G = u.gated ? 2 * F : F, s = z.s;
+  const int64_t T = z.T, N = z.N, D = u.width, F = parts_of(u.hidden, z.query.tensor), G = u.gated ? 2 * F : F, s = z.s;
   UnitCost c;
   c.parameters = norm_parameters(u.norm) + G * D + D * F + (u.bias ? G + D : 0);
-  c.output_bytes = T * D * s;
+  c.output_bytes = N * D * s;
   c.saved_bytes = norm_saved(u.norm, z) + T * G * s;  // rstd, up before the activation
-  c.left_bytes = T * G * s + T * D * s;               // dup, dnormed
-  c.forward_workspace = std::max(T * D * s + z(kForward, T, G, D), T * F * s + z(kForward, T, D, F));
-  c.unsaved_workspace =
-      std::max({T * (D + G) * s + z(kForward, T, G, D), T * (G + F) * s, T * F * s + z(kForward, T, D, F)});
-  c.backward_input_workspace = std::max(T * F * s + z(kInputGradient, T, D, F), z(kInputGradient, T, G, D));
+  c.left_bytes = T * G * s + N * D * s;               // dup, dnormed
+  const int64_t gathered = z.gathered(D);
+  c.forward_workspace =
+      std::max(N * D * s + gathered + z(kForward, T, G, D), gathered + T * F * s + z(kForward, T, D, F));
+  c.unsaved_workspace = std::max({N * D * s + gathered + T * G * s + z(kForward, T, G, D), T * (G + F) * s,
+                                  gathered + T * F * s + z(kForward, T, D, F)});
+  c.backward_input_workspace =
+      std::max(gathered + T * F * s + z(kInputGradient, T, D, F), gathered + z(kInputGradient, T, G, D));
   c.backward_weight_workspace =
-      std::max(T * F * s + z(kWeightGradient, T, D, F), T * D * s + z(kWeightGradient, T, G, D));
+      std::max(gathered + T * F * s + z(kWeightGradient, T, D, F), N * D * s + gathered + z(kWeightGradient, T, G, D));
 
   c.forward_flops = c.backward_input_flops = c.backward_weight_flops = 2 * T * D * (G + F);
-  const int64_t weights = c.parameters * s, rows = T * s;
-  c.forward_bytes_moved = weights + rows * (2 * D + D + G + G + F + F + 2 * D);
-  c.backward_input_bytes_moved = weights + rows * (D + F + 2 * G + F + G + D + 3 * D);
-  c.backward_weight_bytes_moved = 2 * c.parameters * z.g + rows * (G + 2 * F + D + 2 * D + G + D + 2 * D);
+  const int64_t weights = c.parameters * s, rows = T * s, own = N * s;
+  c.forward_bytes_moved = weights + rows * (2 * D + 2 * G + 2 * F) + own * 3 * D;
+  c.backward_input_bytes_moved = weights + rows * (2 * D + 3 * G + 2 * F) + own * 3 * D;
+  c.backward_weight_bytes_moved = 2 * c.parameters * z.g + rows * (2 * D + 2 * G + 2 * F) + own * 4 * D;
+  Adapter a;
+  add_adapter(a, z, T, G, D);
+  add_adapter(a, z, T, D, F);
+  finish(c, a, z);
+  return c;
+}
+
+// R rows at this rank's experts, X experts at it, K = top_k.
+UnitCost cost(const MoeSpec& u, const Sizes& z) {
+  const CostQuery& q = z.query;
+  const int64_t T = z.T, N = z.N, D = u.width, s = z.s, R = expert_rows(u, q), K = u.top_k;
+  const int64_t X = parts_of(u.experts, q.expert), F = parts_of(u.hidden, q.expert_tensor), G = u.gated ? 2 * F : F;
+  const int64_t S = parts_of(u.shared_hidden, q.tensor), Gs = u.gated ? 2 * S : S;
+  UnitCost c;
+  c.expert_parameters = X * (G * D + D * F);
+  c.parameters = norm_parameters(u.norm) + D * u.experts + c.expert_parameters + Gs * D + D * S;
+  c.output_bytes = N * D * s;
+  // rstd, probabilities, places; dispatched rows, up before the activation; returned rows, for the router's gradient;
+  // the shared MLP's up.
+  c.saved_bytes =
+      norm_saved(u.norm, z) + N * u.experts * z.g + N * K * 4 + R * (D + G) * s + N * K * D * s + T * Gs * s;
+  c.left_bytes = R * (G + D) * s + N * D * s + T * Gs * s;  // dup, dy of the rows, dnormed, dup of the shared
+  const int64_t shared = S ? z.gathered(D) + T * S * s : 0;
+  c.forward_workspace = std::max(N * D * s + N * K * D * s, std::max(R * (F + D) * s, N * D * s + shared));
+  c.unsaved_workspace = c.forward_workspace + R * (D + G) * s + T * Gs * s;
+  c.backward_input_workspace = std::max(R * (F + D) * s, shared) + N * K * D * s;
+  c.backward_weight_workspace = std::max(R * F * s, N * D * s + shared);
+
+  const int64_t products = 2 * R * D * (G + F) + 2 * T * D * (Gs + S) + 2 * N * D * u.experts;
+  c.forward_flops = c.backward_input_flops = c.backward_weight_flops = products;
+  const int64_t weights = c.parameters * s;
+  const int64_t rows = (R * (4 * D + 2 * G + 2 * F) + T * (2 * Gs + 2 * S)) * s + N * 5 * D * s;
+  c.forward_bytes_moved = weights + rows;
+  c.backward_input_bytes_moved = weights + rows + R * G * s;
+  c.backward_weight_bytes_moved = 2 * c.parameters * z.g + rows;
+  Adapter a;  // one per expert; each row meets one expert's
+  add_adapter(a, z, R, G, D, X);
+  add_adapter(a, z, R, D, F, X);
+  c.expert_parameters += a.parameters;
+  if (S) add_adapter(a, z, T, Gs, D), add_adapter(a, z, T, D, S);
+  finish(c, a, z);
   return c;
 }
 
 UnitCost cost(const HeadSpec& u, const Sizes& z) {
-  const int64_t T = z.T, D = u.width, V = u.vocab, tile = std::min(T, kHeadTile), tail = T % kHeadTile;
+  const int64_t T = z.T, D = u.width, V = parts_of(u.vocab, z.query.tensor);
+  const int64_t tile = std::min(T, kHeadTile), tail = T % kHeadTile;
   const bool rounded = z.s < z.g;  // bf16: the logits' gradient is rounded before it is multiplied
   UnitCost c;
   c.parameters = norm_parameters(u.norm) + (u.tied ? 0 : V * D);
   c.output_bytes = 0;
-  c.saved_bytes = norm_saved(u.norm, z) + T * D * z.s;  // rstd, dnormed
+  c.saved_bytes = norm_saved(u.norm, z) + z.N * D * z.s;  // rstd, dnormed
   const auto widest = [&](int product) { return std::max(z(product, tile, V, D), z(product, tail, V, D)); };
   // A tile's normed rows and logits; what the forward product needs is held for all tiles (exact: the packed
-  // projection).
-  c.unsaved_workspace = tile * D * z.s + tile * V * z.g + widest(kForward);
+  // projection). Split over ranks: all normed rows, and the partial sums of their gradients.
+  c.unsaved_workspace = tile * D * z.s + tile * V * z.g + widest(kForward) + 2 * z.gathered(D);
   c.forward_workspace =
       c.unsaved_workspace + (rounded ? tile * V * z.s : 0) + std::max(widest(kInputGradient), widest(kWeightGradient));
   c.forward_flops = 6 * T * V * D;
   const int64_t num_tiles = T ? (T + kHeadTile - 1) / kHeadTile : 0;
   c.forward_bytes_moved =
       num_tiles * V * D * (2 * z.s + 2 * z.g) + T * D * z.s * 5 + T * V * (4 * z.g + (rounded ? 3 * z.s : 0));
-  c.backward_input_bytes_moved = T * D * z.s * 3;
-  c.backward_weight_bytes_moved = T * D * z.s * 2;
+  c.backward_input_bytes_moved = z.N * D * z.s * 3;
+  c.backward_weight_bytes_moved = z.N * D * z.s * 2;
+  finish(c, {}, z);
   return c;
+}
+
+int64_t split_rows(const CostQuery& q) { return parts_of(q.tokens, q.tensor); }
+
+// Attention and MLPs: the two products around the middle, and their adapters'.
+void add_product(std::vector<MatrixProduct>& out, const Unit& unit, int64_t m, int64_t n, int64_t k,
+                 int64_t count = 1) {
+  out.push_back({m, n, k, count, !unit.frozen});
+  if (const int64_t r = unit.adapter_rank) {
+    out.push_back({m, r, k, count, true});
+    out.push_back({m, n, r, count, true});
+  }
 }
 
 }  // namespace
 
 UnitCost unit_cost(const Unit& unit, const CostQuery& q) {
   const int64_t s = size_of(q.dtype), g = q.dtype == DType::f64 ? 8 : 4;
-  const Sizes sizes{q.tokens, q.attended_pairs, s, g, q.scratch};
+  const Sizes sizes{q.tokens, split_rows(q), q.attended_pairs, s, g, unit.adapter_rank, unit.frozen, q};
   UnitCost c = std::visit([&](const auto& spec) { return cost(spec, sizes); }, unit.spec);
   c.parameter_bytes = c.parameters * s;
-  c.gradient_bytes = c.parameters * g;
+  c.gradient_bytes = c.trained * g;
   return c;
+}
+
+std::vector<MatrixProduct> unit_products(const Unit& unit, const CostQuery& q) {
+  std::vector<MatrixProduct> out;
+  const int64_t T = q.tokens, N = split_rows(q);
+  if (const auto* whole = std::get_if<AttentionSpec>(&unit.spec)) {
+    const AttentionSpec u = part_of(*whole, q.tensor);
+    add_product(out, unit, T, u.qkv_rows(), u.width);
+    add_product(out, unit, T, u.width, u.heads * u.head_dim);
+  } else if (const auto* m = std::get_if<MlpSpec>(&unit.spec)) {
+    const int64_t F = parts_of(m->hidden, q.tensor);
+    add_product(out, unit, T, m->gated ? 2 * F : F, m->width);
+    add_product(out, unit, T, m->width, F);
+  } else if (const auto* e = std::get_if<MoeSpec>(&unit.spec)) {
+    const int64_t F = parts_of(e->hidden, q.expert_tensor), X = parts_of(e->experts, q.expert);
+    const int64_t rows = parts_of(expert_rows(*e, q), X);
+    out.push_back({N, e->experts, e->width, 1, !unit.frozen});
+    add_product(out, unit, rows, e->gated ? 2 * F : F, e->width, X);
+    add_product(out, unit, rows, e->width, F, X);
+    if (e->shared_hidden) {
+      const int64_t S = parts_of(e->shared_hidden, q.tensor);
+      add_product(out, unit, T, e->gated ? 2 * S : S, e->width);
+      add_product(out, unit, T, e->width, S);
+    }
+  } else if (const auto* h = std::get_if<HeadSpec>(&unit.spec)) {
+    out.push_back({T, parts_of(h->vocab, q.tensor), h->width, 1, !unit.frozen});
+  }
+  return out;
+}
+
+int64_t expert_rows(const MoeSpec& u, const CostQuery& q) {
+  const int64_t tokens = q.expert_tensor > 1 ? q.tokens : split_rows(q);
+  return static_cast<int64_t>(std::ceil(q.capacity_factor * static_cast<double>(tokens * u.top_k)));
 }
 
 int64_t attended_pairs(int64_t queries, int64_t past, int64_t window) {
@@ -119,16 +275,24 @@ int64_t attended_pairs(int64_t queries, int64_t past, int64_t window) {
   return growing * past + growing * (growing + 1) / 2 + (queries - growing) * window;
 }
 
+int64_t attended_pairs(const AttentionSpec& u, int64_t seq) {
+  return u.causal ? attended_pairs(seq, 0, u.window) : seq * seq;
+}
+
 double training_flops_per_token(const ModelSpec& spec, int64_t seq) {
   if (seq <= 0) return 0;
   double flops = 0;
   for (const Unit& unit : spec.units) {
-    const double parameters = static_cast<double>(unit_cost(unit, {}).parameters);
+    double parameters = static_cast<double>(unit_cost(unit, {}).parameters);
     if (std::holds_alternative<EmbedSpec>(unit.spec)) continue;
+    if (const auto* e = std::get_if<MoeSpec>(&unit.spec)) {  // a token meets top_k of the experts
+      const double experts = static_cast<double>(unit_cost(unit, {}).expert_parameters);
+      parameters -= experts * (1 - static_cast<double>(e->top_k) / static_cast<double>(e->experts));
+    }
     flops += 6 * parameters;
     if (const auto* a = std::get_if<AttentionSpec>(&unit.spec))
-      flops += 12.0 * static_cast<double>(a->heads * a->head_dim) *
-               static_cast<double>(attended_pairs(seq, 0, a->window)) / static_cast<double>(seq);
+      flops += 12.0 * static_cast<double>(a->heads * a->head_dim) * static_cast<double>(attended_pairs(*a, seq)) /
+               static_cast<double>(seq);
     if (const auto* h = std::get_if<HeadSpec>(&unit.spec); h && h->tied)
       flops += 6.0 * static_cast<double>(h->width) * static_cast<double>(h->vocab);
   }

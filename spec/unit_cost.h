@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <vector>
 
 #include "spec/model_spec.h"
 
@@ -19,21 +20,28 @@ using ScratchBytes = std::function<int64_t(int product, int64_t m, int64_t n, in
 /// Rows whose logits exist at a time in the head, in training and in evaluation: (kHeadTile, V) numbers, not (T, V).
 inline constexpr int64_t kHeadTile = 128;
 
+/// On one rank of many. Under tensor parallelism heads, hidden widths and vocabulary are split (a rank has one
+/// key/value head where there are fewer than ranks; the vocabulary is padded) and norms see ceil(T / tensor) rows
+/// (sequence parallelism); experts are split over `expert` ranks, each over `expert_tensor` of them (1 or `tensor`).
 struct CostQuery {
-  int64_t tokens = 0;          // T
+  int64_t tokens = 0;          // T, of one micro-batch, before the split of the norms' rows
   int64_t attended_pairs = 0;  // P
   DType dtype = DType::f32;    // of weights and activations; gradients and norms' statistics are f32 (f64 if f64)
   ScratchBytes scratch;
+  int64_t tensor = 1, expert = 1, expert_tensor = 1;
+  double capacity_factor = 1;  // rows an expert rank makes room for, over an even share
 };
 
 /// What one micro-batch does to memory and to the machine in one unit. All in bytes or FLOPs (a multiply-add is two;
 /// only matrix products and attention count). The head's FORWARD is head_forward_loss: loss and both gradients of the
 /// projection, so its backward_weight has nothing but the norm's.
 struct UnitCost {
-  int64_t parameters = 0, parameter_bytes = 0, gradient_bytes = 0;
-  int64_t output_bytes = 0;  // y, the next unit's x (0 for the head: it ends in a loss)
-  int64_t saved_bytes = 0;   // kept by FORWARD for the backward, beside the input x
-  int64_t left_bytes = 0;    // left by BACKWARD_INPUT for BACKWARD_WEIGHT, beside dy
+  int64_t parameters = 0, parameter_bytes = 0;  // adapters included
+  int64_t trained = 0, gradient_bytes = 0;      // parameters that have a gradient
+  int64_t expert_parameters = 0;                // of `parameters`: those of experts, which fewer ranks share
+  int64_t output_bytes = 0;                     // y, the next unit's x (0 for the head: it ends in a loss)
+  int64_t saved_bytes = 0;                      // kept by FORWARD for the backward, beside the input x
+  int64_t left_bytes = 0;                       // left by BACKWARD_INPUT for BACKWARD_WEIGHT, beside dy
   int64_t forward_workspace = 0, backward_input_workspace = 0, backward_weight_workspace = 0;  // peak of temporaries
   int64_t unsaved_workspace = 0;  // of a forward that keeps nothing (saved == nullptr: inference, the first pass before
                                   // a RECOMPUTE); of the head: head_losses
@@ -42,8 +50,23 @@ struct UnitCost {
 };
 UnitCost unit_cost(const Unit&, const CostQuery&);
 
+/// One matrix product of a unit's forward, as one kernel: `count` products of m rows, n columns, depth k. The backward
+/// has two of each: (m, k, n) for the input and (n, k, m) for the weights.
+struct MatrixProduct {
+  int64_t m, n, k, count;
+  bool trained;  // has a weight gradient
+};
+/// The products behind forward_flops, attention's own left out. Σ 2·m·n·k·count of a MoE uses whole rows per expert.
+std::vector<MatrixProduct> unit_products(const Unit&, const CostQuery&);
+
+/// Rows that the experts of one rank compute: ceil(capacity_factor · top_k · tokens), tokens split as the norms' unless
+/// experts are split like the rest.
+int64_t expert_rows(const MoeSpec&, const CostQuery&);
+
 /// Pairs of one sequence of `queries` new positions after `past` ones under a window (0: none).
 int64_t attended_pairs(int64_t queries, int64_t past, int64_t window);
+/// Pairs of one training sequence: causal, windowed, or every query with every key.
+int64_t attended_pairs(const AttentionSpec&, int64_t seq);
 
 /// FLOPs per token of a training step: 6 per parameter that multiplies (all but the embedding tables; a tied table
 /// counts as the head's projection) + 12·E per attended pair and layer, causal and windowed, for the "share of peak"

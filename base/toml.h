@@ -1,0 +1,80 @@
+#pragma once
+// TOML files of tern's own (the cluster file): a small tree with line numbers, and typed reading in which every key is
+// taken once by a reader that knows it. toml++ stays behind this file and the recipes' reader.
+
+#include <fmt/core.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+
+namespace tern {
+
+struct TomlValue {
+  enum class Kind : uint8_t { table, array, text, integer, real, boolean };
+  Kind kind = Kind::table;
+  std::string text;
+  int64_t integer = 0;
+  double real = 0;  // of an integer too
+  bool boolean = false;
+  std::vector<std::pair<std::string, TomlValue>> members;  // of a table, by rising key
+  std::vector<TomlValue> elements;                         // of an array
+  int line = 0;
+};
+
+/// Errors: bad_file "PATH:LINE:COLUMN: …" for what is no TOML, holds dates or numbers that are not finite, or is longer
+/// than 4 MiB.
+TomlValue parse_toml(std::string_view text, const std::string& path);
+TomlValue read_toml_file(const std::string& path);
+
+/// Reads one table. Every error is bad_file "PATH:LINE: KEY: fact, expectation". The table must outlive the reader.
+class TomlFields {
+ public:
+  /// `prefix` stands before keys in messages: "device.h100.".
+  TomlFields(const TomlValue& table, std::string path, std::string prefix = "");
+
+  bool has(std::string_view key) const;
+  const TomlValue* take(std::string_view key);  // nullptr: absent
+  const TomlValue& require(std::string_view key, TomlValue::Kind);
+  const TomlValue* optional(std::string_view key, TomlValue::Kind);
+
+  std::string text(std::string_view key);
+  std::string text(std::string_view key, std::string_view fallback);
+  /// A whole number within [least, most].
+  int64_t integer(std::string_view key, int64_t least, int64_t most, std::optional<int64_t> fallback = {});
+  /// A number within [least, most].
+  double number(std::string_view key, double least, double most, std::optional<double> fallback = {});
+  /// A text of number and unit: "80GB", "3.35TB/s", "4us", "989TFLOP/s"; `unit` is what follows the prefix ("B", "B/s",
+  /// "s", "FLOP/s"); prefixes p n u m k M G T P and Ki Mi Gi Ti. Not negative, at most 1e18 (of bytes) or 1e21.
+  double quantity(std::string_view key, std::string_view unit, std::optional<double> fallback = {});
+  int64_t bytes(std::string_view key, std::optional<int64_t> fallback = {});        // whole bytes
+  int64_t picoseconds(std::string_view key, std::optional<int64_t> fallback = {});  // whole picoseconds
+  std::vector<int64_t> integers(std::string_view key);                              // at least 1 each
+  std::vector<double> numbers(std::string_view key);
+
+  /// Throws for the first key nobody took, with the nearest of those asked for.
+  void finish() const;
+
+  template <class... Args>
+  [[noreturn]] void fail(std::string_view key, fmt::format_string<Args...> format, Args&&... args) const {
+    fail_at(line_of(key), key, fmt::format(format, std::forward<Args>(args)...));
+  }
+  const std::string& prefix() const { return prefix_; }
+
+ private:
+  int line_of(std::string_view key) const;
+  [[noreturn]] void fail_at(int line, std::string_view key, const std::string& what) const;
+
+  const TomlValue& table_;
+  std::string path_, prefix_;
+  std::set<std::string, std::less<>> known_;
+};
+
+}  // namespace tern

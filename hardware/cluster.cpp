@@ -1,0 +1,290 @@
+#include "hardware/cluster.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "base/error.h"
+#include "base/io.h"
+#include "base/text.h"
+#include "base/toml.h"
+
+namespace tern {
+namespace {
+
+using Kind = TomlValue::Kind;
+constexpr double kMaxRate = 1e18;
+constexpr int64_t kMaxDevices = int64_t{1} << 30;
+
+DType dtype_key(TomlFields& f, std::string_view key, const std::string& name) {
+  try {
+    return dtype_from_name(name);
+  } catch (const Error& e) { f.fail(key, "{}", e.what()); }
+}
+
+void check_rising(TomlFields& f, std::string_view key, const std::vector<int64_t>& axis) {
+  if (axis.empty() || !std::is_sorted(axis.begin(), axis.end(), std::less_equal<>{}) ||
+      axis.back() > (int64_t{1} << 40))
+    f.fail(key, "expected rising sizes, at least one");
+}
+
+// A larger product may not be faster: neighbours' shares may rise at most as fast as the size.
+void check_monotone(TomlFields& f, const MatmulTable& t) {
+  const std::array<const std::vector<int64_t>*, 3> axes{&t.rows, &t.columns, &t.depth};
+  const std::array<size_t, 3> stride{t.columns.size() * t.depth.size(), t.depth.size(), 1};
+  for (size_t i = 0; i < t.share.size(); ++i)
+    for (size_t a = 0; a < 3; ++a) {
+      const std::vector<int64_t>& axis = *axes[a];
+      const size_t at = i / stride[a] % axis.size();
+      if (at + 1 == axis.size()) continue;
+      const double here = t.share[i], next = t.share[i + stride[a]];
+      if (next * static_cast<double>(axis[at]) > here * static_cast<double>(axis[at + 1]))
+        f.fail("share", "entry {} ({}) is more than {}/{} of entry {} ({}): a larger product would be faster",
+               i + stride[a] + 1, next, axis[at + 1], axis[at], i + 1, here);
+    }
+}
+
+MatmulTable read_matmul(const TomlValue& value, const std::string& path, const std::string& prefix) {
+  TomlFields f(value, path, prefix);
+  MatmulTable t;
+  t.dtype = dtype_key(f, "dtype", f.text("dtype"));
+  const std::vector<int64_t> tile = f.integers("tile");
+  if (tile.size() != 3 || *std::max_element(tile.begin(), tile.end()) > 4096)
+    f.fail("tile", "expected three sizes [rows, columns, depth], at most 4096");
+  std::copy(tile.begin(), tile.end(), t.tile.begin());
+  t.rows = f.integers("rows"), t.columns = f.integers("columns"), t.depth = f.integers("depth");
+  check_rising(f, "rows", t.rows), check_rising(f, "columns", t.columns), check_rising(f, "depth", t.depth);
+  t.share = f.numbers("share");
+  const size_t want = t.rows.size() * t.columns.size() * t.depth.size();
+  if (t.share.size() != want)
+    f.fail("share", "{} numbers, expected {} (rows × columns × depth, depth fastest)", t.share.size(), want);
+  for (const double x : t.share)
+    if (!(x > 0 && x <= 1)) f.fail("share", "{}, expected above 0, at most 1", x);
+  check_monotone(f, t);
+  f.finish();
+  return t;
+}
+
+DeviceType read_device(const std::string& name, const TomlValue& value, const std::string& path) {
+  const std::string prefix = "device." + name + ".";
+  TomlFields f(value, path, prefix);
+  DeviceType d{.name = name};
+  d.memory_bytes = f.bytes("memory");
+  d.reserved_bytes = f.bytes("reserved");
+  if (d.reserved_bytes >= d.memory_bytes) f.fail("reserved", "leaves nothing of the device's memory");
+  d.memory_bandwidth = f.quantity("memory_bandwidth", "B/s") * f.number("memory_share", 0.01, 1);
+  if (d.memory_bandwidth <= 0) f.fail("memory_bandwidth", "expected more than nothing");
+  d.launch_ps = f.picoseconds("launch");
+  d.price_per_hour = f.number("price_per_hour", 0, 1e9, 0);
+  TomlFields peak(f.require("peak", Kind::table), path, prefix + "peak.");
+  for (const auto& [key, unused] : f.require("peak", Kind::table).members) {
+    const DType dtype = dtype_key(peak, key, key);
+    const double rate = peak.quantity(key, "FLOP/s");
+    if (rate <= 0) peak.fail(key, "expected more than nothing");
+    d.peak.emplace_back(dtype, rate);
+  }
+  if (d.peak.empty()) f.fail("peak", "states no dtype, expected at least one, such as bf16 = \"989TFLOP/s\"");
+  TomlFields attention(f.require("attention", Kind::table), path, prefix + "attention.");
+  d.attention_forward = attention.number("forward", 0.001, 1);
+  d.attention_backward = attention.number("backward", 0.001, 1);
+  attention.finish();
+  for (const TomlValue& table : f.require("matmul", Kind::array).elements) {
+    d.matmul.push_back(read_matmul(table, path, prefix + "matmul."));
+    const DType dtype = d.matmul.back().dtype;
+    if (std::none_of(d.peak.begin(), d.peak.end(), [&](const auto& p) { return p.first == dtype; }))
+      f.fail("matmul", "a table for {}, whose peak is not stated", name_of(dtype));
+  }
+  for (const auto& [dtype, unused] : d.peak)
+    if (std::count_if(d.matmul.begin(), d.matmul.end(), [&](const auto& t) { return t.dtype == dtype; }) != 1)
+      f.fail("matmul", "expected one table for {}", name_of(dtype));
+  f.finish();
+  return d;
+}
+
+NodeType read_node(const std::string& name, const TomlValue& value, const Cluster& cluster, const std::string& path) {
+  const std::string prefix = "node." + name + ".";
+  TomlFields f(value, path, prefix);
+  NodeType n{.name = name};
+  const std::string device = f.text("device");
+  std::vector<std::string_view> names;
+  for (const DeviceType& d : cluster.devices) names.push_back(d.name);
+  n.device = static_cast<int>(std::find(names.begin(), names.end(), device) - names.begin());
+  if (n.device == static_cast<int>(names.size()))
+    f.fail("device", "'{}' is not defined{}", make_printable(device), did_you_mean(device, names));
+  n.num_devices = f.integer("devices", 1, 4096);
+  n.host_bytes = f.bytes("host_memory");
+  n.host_reserved_bytes = f.bytes("host_reserved");
+  if (n.host_reserved_bytes > n.host_bytes) f.fail("host_reserved", "more than the host has");
+  n.pinned_bytes = f.bytes("pinned", n.host_bytes - n.host_reserved_bytes);
+  n.host_bandwidth = f.quantity("host_bandwidth", "B/s");
+  n.disk_bytes = f.bytes("disk", 0);
+  n.disk_reserved_bytes = f.bytes("disk_reserved", 0);
+  if (n.disk_reserved_bytes > n.disk_bytes) f.fail("disk_reserved", "more than the disk has");
+  n.disk_read = f.quantity("disk_read", "B/s", 0), n.disk_write = f.quantity("disk_write", "B/s", 0);
+  if (n.disk_bytes > 0 && !(n.disk_read > 0 && n.disk_write > 0))
+    f.fail("disk", "needs disk_read and disk_write beside it");
+  n.price_per_hour = f.number("price_per_hour", 0, 1e9, 0);
+
+  TomlFields host(f.require("host_link", Kind::table), path, prefix + "host_link.");
+  n.host_link_bandwidth = host.quantity("bandwidth", "B/s") * host.number("share", 0.01, 1) /
+                          static_cast<double>(host.integer("shared_by", 1, 64, 1));
+  n.host_link_latency_ps = host.picoseconds("latency");
+  host.finish();
+  TomlFields link(f.require("link", Kind::table), path, prefix + "link.");
+  n.link = {link.text("name"), n.num_devices, link.quantity("bandwidth", "B/s") * link.number("share", 0.01, 1),
+            link.picoseconds("latency")};
+  link.finish();
+  TomlFields network(f.require("network", Kind::table), path, prefix + "network.");
+  n.network = network.quantity("bandwidth", "B/s") * network.number("share", 0.01, 1);
+  network.finish();
+  for (const auto& [key, rate] : {std::pair<std::string_view, double>{"host_bandwidth", n.host_bandwidth},
+                                  {"host_link", n.host_link_bandwidth},
+                                  {"link", n.link.bandwidth},
+                                  {"network", n.network}})
+    if (!(rate > 0 && rate <= kMaxRate)) f.fail(key, "expected a bandwidth above nothing");
+  f.finish();
+  return n;
+}
+
+void read_network(TomlFields& f, Cluster& c, const std::string& path) {
+  const TomlValue* network = f.optional("network", Kind::array);
+  if (!network) return;
+  for (const TomlValue& value : network->elements) {
+    TomlFields l(value, path, "network.");
+    NetworkLevel level{l.text("name"), l.integer("nodes", 1, kMaxDevices), l.picoseconds("latency"),
+                       l.number("oversubscription", 1, 1000, 1)};
+    if (!c.network.empty() && level.nodes <= c.network.back().nodes)
+      l.fail("nodes", "{}, expected more than the {} of '{}', the level inside it", level.nodes, c.network.back().nodes,
+             c.network.back().name);
+    l.finish();
+    c.network.push_back(level);
+  }
+}
+
+void read_groups(TomlFields& f, Cluster& c, const std::string& path) {
+  std::vector<std::string_view> names;
+  for (const NodeType& n : c.nodes) names.push_back(n.name);
+  for (const TomlValue& value : f.require("nodes", Kind::array).elements) {
+    TomlFields g(value, path, "nodes.");
+    const std::string node = g.text("node");
+    const auto at = std::find(names.begin(), names.end(), node);
+    if (at == names.end()) g.fail("node", "'{}' is not defined{}", make_printable(node), did_you_mean(node, names));
+    c.groups.push_back({static_cast<int>(at - names.begin()), g.integer("count", 1, kMaxDevices)});
+    g.finish();
+  }
+  if (c.groups.empty()) f.fail("nodes", "no nodes, expected at least one [[nodes]]");
+  int64_t nodes = 0;
+  for (const NodeGroup& g : c.groups) nodes += g.count;
+  if (nodes > kMaxDevices) f.fail("nodes", "{} nodes are more than is counted", nodes);
+  const int64_t reach = c.network.empty() ? 1 : c.network.back().nodes;
+  if (nodes > reach)
+    f.fail("network", "joins {} nodes, there are {}; the outermost [[network]] level must hold all", reach, nodes);
+}
+
+// Position of x on an axis: index of the grid point at or below it and the share of the way to the next, by logarithm.
+struct Place {
+  size_t index;
+  double part;
+};
+Place place_of(const std::vector<int64_t>& axis, int64_t x) {
+  if (x <= axis.front()) return {0, 0};
+  if (x >= axis.back()) return {axis.size() - 1, 0};
+  const size_t i = static_cast<size_t>(std::upper_bound(axis.begin(), axis.end(), x) - axis.begin()) - 1;
+  const double low = std::log(static_cast<double>(axis[i])), high = std::log(static_cast<double>(axis[i + 1]));
+  return {i, (std::log(static_cast<double>(x)) - low) / (high - low)};
+}
+
+double share_of(const MatmulTable& t, int64_t m, int64_t n, int64_t k) {
+  const std::array<Place, 3> at{place_of(t.rows, m), place_of(t.columns, n), place_of(t.depth, k)};
+  double log_share = 0;
+  for (unsigned corner = 0; corner < 8; ++corner) {
+    double weight = 1;
+    std::array<size_t, 3> index{};
+    for (unsigned a = 0; a < 3; ++a) {
+      const bool upper = corner >> a & 1U;
+      weight *= upper ? at[a].part : 1 - at[a].part;
+      index[a] = at[a].index + (upper ? 1 : 0);
+    }
+    if (weight > 0)
+      log_share += weight * std::log(t.share[(index[0] * t.columns.size() + index[1]) * t.depth.size() + index[2]]);
+  }
+  return std::exp(log_share);
+}
+
+int64_t round_up(int64_t x, int64_t tile) { return (x + tile - 1) / tile * tile; }
+
+}  // namespace
+
+int64_t Cluster::num_devices() const {
+  int64_t n = 0;
+  for (const NodeGroup& g : groups) n += g.count * nodes[static_cast<size_t>(g.node)].num_devices;
+  return n;
+}
+
+Cluster parse_cluster(std::string_view toml, const std::string& path) {
+  const TomlValue root = parse_toml(toml, path);
+  TomlFields f(root, path);
+  if (const int64_t version = f.integer("version", 1, 1 << 20); version != 1)
+    f.fail("version", "{}, this tern reads 1", version);
+  Cluster c;
+  c.path = path;
+  c.name = f.text("name");
+  for (const auto& [name, value] : f.require("device", Kind::table).members)
+    c.devices.push_back(read_device(name, value, path));
+  for (const auto& [name, value] : f.require("node", Kind::table).members)
+    c.nodes.push_back(read_node(name, value, c, path));
+  read_network(f, c, path);
+  read_groups(f, c, path);
+  f.finish();
+  return c;
+}
+
+Cluster read_cluster(const std::string& path) { return parse_cluster(real_io().read(path), path); }
+
+int64_t Machine::host_capacity() const {
+  return std::min(node.host_bytes - node.host_reserved_bytes, node.pinned_bytes) / node.num_devices;
+}
+int64_t Machine::disk_capacity() const { return (node.disk_bytes - node.disk_reserved_bytes) / node.num_devices; }
+double Machine::price_per_hour(int64_t used) const {
+  return (device.price_per_hour + node.price_per_hour / static_cast<double>(node.num_devices)) *
+         static_cast<double>(used);
+}
+
+Machine machine_of(const Cluster& c, int group) {
+  TERN_CHECK(group >= 0 && group < static_cast<int>(c.groups.size()), "machine_of: group {}", group);
+  const NodeGroup& g = c.groups[static_cast<size_t>(group)];
+  Machine m;
+  m.node = c.nodes[static_cast<size_t>(g.node)];
+  m.device = c.devices[static_cast<size_t>(m.node.device)];
+  m.num_nodes = g.count;
+  m.levels.push_back(m.node.link);
+  for (const NetworkLevel& level : c.network) {
+    m.levels.push_back({level.name, std::min(level.nodes, g.count) * m.node.num_devices,
+                        m.node.network / level.oversubscription / static_cast<double>(m.node.num_devices),
+                        level.latency_ps});
+    if (level.nodes >= g.count) break;
+  }
+  return m;
+}
+
+double peak_flops(const DeviceType& d, DType dtype) {
+  std::string stated;
+  for (const auto& [name, rate] : d.peak) {
+    if (name == dtype) return rate;
+    stated += (stated.empty() ? "" : ", ") + std::string(name_of(name));
+  }
+  throw Error(ErrorKind::usage, "hardware: device '{}' states no peak for {}, only for {}; choose another --dtype",
+              d.name, name_of(dtype), stated);
+}
+
+int64_t matmul_ps(const DeviceType& d, DType dtype, int64_t m, int64_t n, int64_t k) {
+  if (m <= 0 || n <= 0 || k <= 0) return 0;
+  const double peak = peak_flops(d, dtype);
+  const auto table = std::find_if(d.matmul.begin(), d.matmul.end(), [&](const auto& t) { return t.dtype == dtype; });
+  TERN_CHECK(table != d.matmul.end(), "matmul_ps: device '{}' has no table for {}", d.name, name_of(dtype));
+  m = round_up(m, table->tile[0]), n = round_up(n, table->tile[1]), k = round_up(k, table->tile[2]);
+  const double flops = 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+  return std::llround(std::ceil(flops / (peak * share_of(*table, m, n, k)) * 1e12));
+}
+
+}  // namespace tern

@@ -1,0 +1,108 @@
+#pragma once
+// The cluster file: nodes, devices, memory tiers, links, rates, prices. Facts, no measuring. Every figure is a value of
+// the file; nothing is known here about any product.
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/dtype.h"
+
+namespace tern {
+
+/// Share of the peak that a matrix product of m rows, n columns and depth k reaches, on a grid of shapes.
+/// Shapes are first rounded up to whole tiles; between grid points log-linear; beyond the grid the edge's share.
+struct MatmulTable {
+  DType dtype = DType::bf16;
+  std::array<int64_t, 3> tile{1, 1, 1};       // m, n, k
+  std::vector<int64_t> rows, columns, depth;  // rising
+  std::vector<double> share;                  // rows × columns × depth, the last fastest
+};
+
+struct DeviceType {
+  std::string name;
+  int64_t memory_bytes = 0, reserved_bytes = 0;  // reserved: driver, context, communication buffers
+  double memory_bandwidth = 0;                   // bytes/s, reached
+  std::vector<std::pair<DType, double>> peak;    // FLOP/s of dense matrix products
+  std::vector<MatmulTable> matmul;
+  double attention_forward = 0, attention_backward = 0;  // share of the peak
+  int64_t launch_ps = 0;                                 // per kernel, what the device waits
+  double price_per_hour = 0;
+};
+
+/// What one domain's links give each device, each way, when all devices use them at once.
+struct LinkLevel {
+  std::string name;
+  int64_t devices = 1;   // in one domain of this level
+  double bandwidth = 0;  // bytes/s per device, reached
+  int64_t latency_ps = 0;
+};
+
+struct NodeType {
+  std::string name;
+  int device = 0;           // index in Cluster::devices
+  int64_t num_devices = 1;  // in a node
+  int64_t host_bytes = 0, host_reserved_bytes = 0;
+  int64_t pinned_bytes = 0;   // most that may be page-locked
+  double host_bandwidth = 0;  // bytes/s of main memory
+  int64_t disk_bytes = 0, disk_reserved_bytes = 0;
+  double disk_read = 0, disk_write = 0;  // bytes/s of a node
+  double host_link_bandwidth = 0;        // bytes/s per device each way, all devices of a node at once
+  int64_t host_link_latency_ps = 0;
+  LinkLevel link;      // inside a node
+  double network = 0;  // bytes/s of a node each way, all its cards together, reached
+  double price_per_hour = 0;
+};
+
+struct NetworkLevel {
+  std::string name;
+  int64_t nodes = 1;  // in one domain
+  int64_t latency_ps = 0;
+  double oversubscription = 1;  // a node gets network / oversubscription through this level
+};
+
+struct NodeGroup {
+  int node = 0;  // index in Cluster::nodes
+  int64_t count = 0;
+};
+
+struct Cluster {
+  std::string name, path;
+  std::vector<DeviceType> devices;
+  std::vector<NodeType> nodes;
+  std::vector<NetworkLevel> network;  // innermost first
+  std::vector<NodeGroup> groups;
+  int64_t num_devices() const;
+};
+
+/// Errors  bad_file "PATH:LINE: KEY: fact, expectation", for unknown keys with the nearest known one, missing keys,
+/// values out of range, names that are not defined, tables whose time would fall as a product grows.
+Cluster read_cluster(const std::string& path);
+Cluster parse_cluster(std::string_view toml, const std::string& path);
+
+/// Equal nodes of a cluster, seen from one device: the levels of links from the inside out, the last holding all.
+struct Machine {
+  DeviceType device;
+  NodeType node;
+  int64_t num_nodes = 0;
+  std::vector<LinkLevel> levels;
+  int64_t num_devices() const { return num_nodes * node.num_devices; }
+  int64_t device_capacity() const { return device.memory_bytes - device.reserved_bytes; }
+  int64_t host_capacity() const;  // per device: what may be page-locked of what the system leaves
+  int64_t disk_capacity() const;  // per device
+  double price_per_hour(int64_t devices) const;
+};
+
+/// Group `group` alone, with its links. Errors: TERN_CHECK for an index out of range.
+Machine machine_of(const Cluster&, int group);
+
+/// Time of one product in picoseconds: 2·m·n·k / (peak·share) with shapes rounded up to tiles; never falls as m, n or k
+/// grow. Errors: usage, if the device states no peak for the dtype.
+int64_t matmul_ps(const DeviceType&, DType, int64_t m, int64_t n, int64_t k);
+/// FLOP/s. Errors: usage, naming the device and the dtypes it states.
+double peak_flops(const DeviceType&, DType);
+
+}  // namespace tern

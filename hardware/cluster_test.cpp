@@ -1,0 +1,133 @@
+#include "hardware/cluster.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "base/io.h"
+#include "base/text.h"
+
+namespace tern {
+namespace {
+
+const std::string kFolder = TERN_SOURCE_DIR "/examples/hardware/";
+
+std::string message_of(const std::string& toml) {
+  try {
+    parse_cluster(toml, "c.toml");
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::bad_file) << e.what();
+    return e.what();
+  }
+  return "";
+}
+
+std::string node_file() { return real_io().read(kFolder + "h100-node.toml"); }
+
+TEST(Cluster, ExamplesRead) {
+  const Cluster node = read_cluster(kFolder + "h100-node.toml");
+  EXPECT_EQ(node.num_devices(), 8);
+  const Cluster big = read_cluster(kFolder + "h100-16384.toml");
+  EXPECT_EQ(big.num_devices(), 16384);
+  const Cluster desk = read_cluster(kFolder + "mixed-desk.toml");
+  EXPECT_EQ(desk.num_devices(), 3);
+  EXPECT_EQ(desk.devices.size(), 2u);
+}
+
+TEST(Cluster, EveryFigureOfAnExampleSaysItsSource) {
+  for (const char* name : {"h100-node.toml", "h100-16384.toml", "mixed-desk.toml"}) {
+    const std::string file = real_io().read(kFolder + name);
+    std::string table;
+    for (const std::string_view line : split(file, '\n')) {
+      if (line.starts_with("[")) table = line;
+      const bool rate = line.find("/s\"") != std::string_view::npos || line.find("share = 0") == 0;
+      if (rate) {
+        EXPECT_TRUE(line.find('#') != std::string_view::npos || table.find('#') != std::string::npos)
+            << name << ": " << line;
+      }
+    }
+  }
+}
+
+TEST(Cluster, AMachineHasItsLevelsFromTheInsideOut) {
+  const Machine m = machine_of(read_cluster(kFolder + "h100-16384.toml"), 0);
+  ASSERT_EQ(m.levels.size(), 3u);
+  EXPECT_EQ(m.levels[0].devices, 8);
+  EXPECT_EQ(m.levels[1].devices, 3072);
+  EXPECT_EQ(m.levels[2].devices, 16384);
+  EXPECT_DOUBLE_EQ(m.levels[1].bandwidth, 400e9 * 0.85 / 8);
+  EXPECT_DOUBLE_EQ(m.levels[2].bandwidth, 400e9 * 0.85 / 8 / 7);
+  EXPECT_EQ(m.levels[0].latency_ps, 2'000'000);
+  EXPECT_EQ(m.device_capacity(), 77'000'000'000);
+  EXPECT_EQ(m.host_capacity(), 200'000'000'000);
+}
+
+TEST(Cluster, WrongFilesGetMessagesThatTeach) {
+  const std::string good = node_file();
+  ASSERT_EQ(message_of(good), "");
+  const auto with = [&](std::string_view from, std::string_view to) {
+    EXPECT_NE(good.find(from), std::string::npos) << from;
+    return message_of(replace_all(good, from, to));
+  };
+  EXPECT_EQ(with("memory_share", "memory_shair"), "c.toml:5: device.h100.memory_share: is missing, expected a number");
+  EXPECT_EQ(with("launch = \"4us\"", "launch = \"4us\"\nprice = 3"),
+            "c.toml:11: device.h100.price: is no key here; did you mean 'device.h100.price_per_hour'?");
+  EXPECT_EQ(with("price_per_hour", "price_pr_hour"),
+            "c.toml:11: device.h100.price_pr_hour: is no key here; did you mean 'device.h100.price_per_hour'?");
+  EXPECT_NE(with("\"3.35TB/s\"", "\"3.35TB\"").find("'3.35TB' is no quantity in B/s"), std::string::npos);
+  EXPECT_NE(with("\"3.35TB/s\"", "3.35").find("a number, expected a text"), std::string::npos);
+  EXPECT_NE(with("memory_share = 0.88", "memory_share = 1.5").find("1.5, expected 0.01 to 1"), std::string::npos);
+  EXPECT_NE(with("device = \"h100\"", "device = \"h10\"").find("'h10' is not defined; did you mean 'h100'?"),
+            std::string::npos);
+  EXPECT_NE(with("count = 1", "count = 2").find("joins 1 nodes, there are 2"), std::string::npos);
+  EXPECT_NE(with("version = 1", "version = 2").find("2, this tern reads 1"), std::string::npos);
+  EXPECT_NE(with("rows = [64, 256", "rows = [256, 64").find("expected rising sizes"), std::string::npos);
+  EXPECT_NE(with("rows = [64, 256", "rows = [64, 65").find("a larger product would be faster"), std::string::npos);
+  EXPECT_NE(with("name = \"8", "name = 8 \"").find("not valid TOML"), std::string::npos);
+}
+
+TEST(Cluster, EveryKeyIsCheckedWhereverItStands) {
+  const std::string good = node_file();
+  size_t tables = 0;
+  std::string out;
+  for (const std::string_view line : split(good, '\n')) {
+    if (!line.starts_with("[")) continue;
+    const std::string header(line.substr(0, line.find("  #")));
+    if (header.find(".peak") != std::string::npos) continue;  // its keys are dtypes: a message of its own
+    ++tables;
+    const std::string message = message_of(replace_all(good, header, header + "\nnonsense = 1\n#"));
+    EXPECT_NE(message.find("nonsense: is no key here"), std::string::npos) << header << ": " << message;
+  }
+  EXPECT_GE(tables, 8u);
+}
+
+TEST(Matmul, ALargerProductIsNeverFaster) {
+  const Machine m = machine_of(read_cluster(kFolder + "h100-node.toml"), 0);
+  const int64_t sizes[] = {1, 63, 64, 65, 127, 129, 300, 1000, 1024, 1025, 5000, 40000};
+  for (const int64_t a : sizes)
+    for (const int64_t b : sizes) {
+      int64_t last[3] = {0, 0, 0};
+      for (const int64_t x : sizes) {
+        const int64_t now[3] = {matmul_ps(m.device, DType::bf16, x, a, b), matmul_ps(m.device, DType::bf16, a, x, b),
+                                matmul_ps(m.device, DType::bf16, a, b, x)};
+        for (int i = 0; i < 3; ++i) {
+          EXPECT_GE(now[i], last[i]) << x << " " << a << " " << b;
+          last[i] = now[i];
+        }
+      }
+    }
+}
+
+TEST(Matmul, TilesAreWholeAndSharesAreTheTables) {
+  const Machine m = machine_of(read_cluster(kFolder + "h100-node.toml"), 0);
+  const MatmulTable& t = m.device.matmul[0];
+  EXPECT_EQ(matmul_ps(m.device, DType::bf16, 129, 128, 64), matmul_ps(m.device, DType::bf16, 256, 128, 64));
+  const int64_t m0 = t.rows[3], n0 = t.columns[2], k0 = t.depth[1];
+  const double share = t.share[(3 * t.columns.size() + 2) * t.depth.size() + 1];
+  const double want = 2.0 * double(m0) * double(n0) * double(k0) / (989e12 * share) * 1e12;
+  EXPECT_NEAR(double(matmul_ps(m.device, DType::bf16, m0, n0, k0)), want, 2 + want * 1e-12);
+  EXPECT_EQ(matmul_ps(m.device, DType::bf16, 0, 5, 5), 0);
+  EXPECT_THROW(matmul_ps(m.device, DType::f64, 5, 5, 5), Error);
+}
+
+}  // namespace
+}  // namespace tern

@@ -1,0 +1,122 @@
+#include "spec/presets.h"
+
+#include <array>
+
+#include "base/text.h"
+#include "formats/hf_config.h"
+
+namespace tern {
+namespace {
+
+// Decoders of the families a config.json describes. Source: the config.json of each model as published.
+struct DecoderRow {
+  std::string_view name, family;
+  int64_t vocab, width, hidden, layers, heads, kv_heads, context;
+  bool tied;
+  int64_t experts = 0, top_k = 0;  // of mixtures
+};
+constexpr std::array kDecoders{
+    DecoderRow{"gpt2", "gpt2", 50257, 768, 3072, 12, 12, 12, 1024, true},
+    DecoderRow{"gpt2-medium", "gpt2", 50257, 1024, 4096, 24, 16, 16, 1024, true},
+    DecoderRow{"gpt2-large", "gpt2", 50257, 1280, 5120, 36, 20, 20, 1024, true},
+    DecoderRow{"gpt2-xl", "gpt2", 50257, 1600, 6400, 48, 25, 25, 1024, true},
+    DecoderRow{"llama-2-7b", "llama", 32000, 4096, 11008, 32, 32, 32, 4096, false},
+    DecoderRow{"llama-2-13b", "llama", 32000, 5120, 13824, 40, 40, 40, 4096, false},
+    DecoderRow{"llama-2-70b", "llama", 32000, 8192, 28672, 80, 64, 8, 4096, false},
+    DecoderRow{"llama-3-8b", "llama", 128256, 4096, 14336, 32, 32, 8, 8192, false},
+    DecoderRow{"llama-3-70b", "llama", 128256, 8192, 28672, 80, 64, 8, 8192, false},
+    DecoderRow{"llama-3-405b", "llama", 128256, 16384, 53248, 126, 128, 8, 131072, false},
+    DecoderRow{"mistral-7b", "mistral", 32000, 4096, 14336, 32, 32, 8, 32768, false},
+    DecoderRow{"mixtral-8x7b", "mixtral", 32000, 4096, 14336, 32, 32, 8, 32768, false, 8, 2},
+    DecoderRow{"mixtral-8x22b", "mixtral", 32768, 6144, 16384, 56, 48, 8, 65536, false, 8, 2},
+};
+
+ModelSpec decoder(const DecoderRow& row) {
+  const bool gpt2 = row.family == "gpt2";
+  HfConfig c;
+  c.model_type = row.experts ? "mistral" : std::string(row.family);
+  c.vocab_size = row.vocab, c.hidden_size = row.width, c.intermediate_size = row.hidden;
+  c.num_hidden_layers = row.layers, c.num_attention_heads = row.heads, c.num_key_value_heads = row.kv_heads;
+  c.head_dim = row.width / row.heads, c.max_position_embeddings = row.context;
+  c.activation = gpt2 ? HfActivation::gelu_tanh : HfActivation::silu;
+  c.norm_eps = 1e-5;
+  c.rope.type = gpt2 ? RopeType::none : RopeType::standard;
+  c.attention_bias = c.mlp_bias = gpt2;
+  c.tie_word_embeddings = row.tied;
+  ModelSpec m = model_spec(c);
+  m.family = row.family;
+  if (!row.experts) return m;
+  for (Unit& unit : m.units)
+    if (const auto* mlp = std::get_if<MlpSpec>(&unit.spec))
+      unit.spec = MoeSpec{mlp->norm, mlp->width, mlp->hidden, row.experts, row.top_k, 0, mlp->activation, mlp->gated};
+  return m;
+}
+
+// T5 1.0: relu, tied; T5 1.1: gated gelu, untied. Source: Raffel et al. 2020, arXiv:1910.10683, and the published
+// configurations.
+struct T5Row {
+  std::string_view name;
+  int64_t width, head_dim, heads, hidden, layers;
+  bool gated;
+};
+constexpr std::array kT5{
+    T5Row{"t5-small", 512, 64, 8, 2048, 6, false},     T5Row{"t5-base", 768, 64, 12, 3072, 12, false},
+    T5Row{"t5-large", 1024, 64, 16, 4096, 24, false},  T5Row{"t5-3b", 1024, 128, 32, 16384, 24, false},
+    T5Row{"t5-11b", 1024, 128, 128, 65536, 24, false}, T5Row{"t5-v1.1-xl", 2048, 64, 32, 5120, 24, true},
+};
+constexpr int64_t kT5Vocab = 32128, kT5RelativeRows = 32;
+
+ModelSpec t5(const T5Row& row) {
+  ModelSpec m{.family = "t5", .vocab = kT5Vocab, .width = row.width, .layers = 2 * row.layers, .context = 512};
+  const NormSpec norm{NormKind::rms, row.width, 1e-6};
+  const AttentionSpec attention{.norm = norm,
+                                .width = row.width,
+                                .heads = row.heads,
+                                .kv_heads = row.heads,
+                                .head_dim = row.head_dim,
+                                .qkv_bias = false,
+                                .out_bias = false,
+                                .window = 0};
+  const MlpSpec mlp{norm,      row.width, row.hidden, row.gated ? ActivationKind::gelu_tanh : ActivationKind::relu,
+                    row.gated, false};
+  int layer = 0;
+  m.units.push_back({-1, EmbedSpec{kT5Vocab, row.width, 0}});
+  for (int64_t i = 0; i < row.layers; ++i, ++layer) {
+    AttentionSpec self = attention;
+    self.causal = false;
+    self.relative = i == 0 ? kT5RelativeRows : 0;  // the first layer's table serves all
+    m.units.push_back({layer, self});
+    m.units.push_back({layer, mlp});
+  }
+  m.units.push_back({-1, BridgeSpec{norm, kT5Vocab, row.width}});
+  for (int64_t i = 0; i < row.layers; ++i, ++layer) {
+    AttentionSpec self = attention, cross = attention;
+    self.relative = i == 0 ? kT5RelativeRows : 0;
+    cross.causal = false, cross.cross = true;
+    m.units.push_back({layer, self});
+    m.units.push_back({layer, cross});
+    m.units.push_back({layer, mlp});
+  }
+  m.units.push_back({-1, HeadSpec{norm, row.width, kT5Vocab, !row.gated}});
+  return m;
+}
+
+}  // namespace
+
+std::optional<ModelSpec> preset_model(std::string_view name) {
+  const std::string wanted = lowercase(name);
+  for (const DecoderRow& row : kDecoders)
+    if (row.name == wanted) return decoder(row);
+  for (const T5Row& row : kT5)
+    if (row.name == wanted) return t5(row);
+  return std::nullopt;
+}
+
+std::vector<std::string_view> preset_names() {
+  std::vector<std::string_view> names;
+  for (const DecoderRow& row : kDecoders) names.push_back(row.name);
+  for (const T5Row& row : kT5) names.push_back(row.name);
+  return names;
+}
+
+}  // namespace tern

@@ -1,0 +1,127 @@
+#include "spec/presets.h"
+
+#include <gtest/gtest.h>
+
+#include "spec/unit_cost.h"
+
+namespace tern {
+namespace {
+
+// Source: the parameter counts the publishers' files add up to (transformers' num_parameters; T5 counts the shared
+// table once).
+TEST(Presets, ParameterCountsAreThePublishedOnes) {
+  const auto count = [](std::string_view name) { return num_parameters(*preset_model(name)); };
+  EXPECT_EQ(count("gpt2"), 124439808);
+  EXPECT_EQ(count("gpt2-xl"), 1557611200);
+  EXPECT_EQ(count("llama-2-7b"), 6738415616);
+  EXPECT_EQ(count("llama-2-70b"), 68976648192);
+  EXPECT_EQ(count("llama-3-8b"), 8030261248);
+  EXPECT_EQ(count("llama-3-70b"), 70553706496);
+  EXPECT_EQ(count("llama-3-405b"), 405853388800);
+  EXPECT_EQ(count("mistral-7b"), 7241732096);
+  EXPECT_EQ(count("mixtral-8x7b"), 46702792704);
+  EXPECT_EQ(count("t5-small"), 60506624);
+  EXPECT_EQ(count("t5-large"), 737668096);
+  EXPECT_EQ(count("t5-11b"), 11307321344);
+  EXPECT_EQ(count("t5-v1.1-xl"), 2849757184);
+}
+
+TEST(Presets, NamesIgnoreCaseAndUnknownOnesAreNone) {
+  for (const std::string_view name : preset_names()) EXPECT_TRUE(preset_model(name)) << name;
+  EXPECT_TRUE(preset_model("Llama-2-7B"));
+  EXPECT_FALSE(preset_model("llama-2-8b"));
+}
+
+TEST(TensorSplit, OneRankIsTheWholeAndRanksTogetherHoldIt) {
+  for (const char* name : {"llama-3-8b", "gpt2-xl", "t5-large"}) {
+    const ModelSpec m = *preset_model(name);
+    for (const Unit& unit : m.units) {
+      CostQuery q{.tokens = 512, .attended_pairs = 512 * 513 / 2, .dtype = DType::bf16};
+      const UnitCost whole = unit_cost(unit, q);
+      q.tensor = std::string_view(name) == "gpt2-xl" ? 5 : 4;  // 25 heads
+      const UnitCost part = unit_cost(unit, q);
+      EXPECT_GE(part.parameters * q.tensor, whole.parameters);
+      EXPECT_GE(part.saved_bytes * q.tensor, whole.saved_bytes);
+      EXPECT_LE(part.saved_bytes * q.tensor, whole.saved_bytes + 4096 * q.tensor);
+      if (unit.layer >= 0) {
+        EXPECT_EQ(part.forward_flops * q.tensor, whole.forward_flops);
+        EXPECT_EQ(part.backward_input_flops * q.tensor, whole.backward_input_flops);
+        EXPECT_LE(part.parameters * q.tensor, whole.parameters + q.tensor * 4 * m.width);
+      }
+    }
+  }
+}
+
+TEST(TensorSplit, FewerKeyHeadsThanRanksAreRepeated) {
+  const ModelSpec m = *preset_model("llama-3-8b");  // 8 of them
+  const CostQuery q{.tokens = 64, .attended_pairs = 64 * 65 / 2, .dtype = DType::bf16, .tensor = 16};
+  const UnitCost part = unit_cost(m.units[1], q);
+  EXPECT_EQ(part.parameters, 4096 + (2 + 2) * 128 * 4096 + 4096 * 2 * 128);  // 2 heads, 1 key head, 1 value head
+}
+
+// Twin: sums over kernels of what unit_cost states as one number.
+TEST(Products, AddUpToTheForwardFlops) {
+  for (const char* name : {"llama-3-8b", "gpt2", "mixtral-8x7b", "t5-large"})
+    for (const int64_t tensor : {1, 2, 4}) {
+      const ModelSpec m = with_adapters(*preset_model(name), tensor == 2 ? 8 : 0);
+      for (const Unit& unit : m.units) {
+        const CostQuery q{.tokens = 256, .dtype = DType::bf16, .tensor = tensor, .expert = tensor};
+        int64_t sum = 0;
+        for (const MatrixProduct& p : unit_products(unit, q)) sum += 2 * p.m * p.n * p.k * p.count;
+        const bool head = std::holds_alternative<HeadSpec>(unit.spec);
+        EXPECT_EQ(sum * (head ? 3 : 1), unit_cost(unit, q).forward_flops) << name << " " << unit.spec.index();
+      }
+    }
+}
+
+TEST(Experts, SplitOverRanksTheyAreAsManyTogether) {
+  const ModelSpec m = *preset_model("mixtral-8x7b");
+  const Unit& moe = m.units[2];
+  const CostQuery one{.tokens = 1024, .dtype = DType::bf16};
+  CostQuery eight = one;
+  eight.expert = 8;
+  const UnitCost whole = unit_cost(moe, one), part = unit_cost(moe, eight);
+  EXPECT_EQ(part.expert_parameters * 8, whole.expert_parameters);
+  EXPECT_EQ(part.parameters - part.expert_parameters, whole.parameters - whole.expert_parameters);
+  EXPECT_EQ(part.forward_flops, whole.forward_flops);  // each rank sends its rows out and gets as many
+  EXPECT_EQ(expert_rows(std::get<MoeSpec>(moe.spec), eight), 2048);
+  eight.capacity_factor = 1.25;
+  EXPECT_EQ(expert_rows(std::get<MoeSpec>(moe.spec), eight), 2560);
+  EXPECT_EQ(unit_cost(moe, eight).saved_bytes - part.saved_bytes, 512 * (4096 + 2 * 14336) * 2);
+}
+
+TEST(Experts, SplitLikeTheRestTheyDoTheSameWork) {
+  const ModelSpec m = *preset_model("mixtral-8x7b");
+  CostQuery folded{.tokens = 1024, .dtype = DType::bf16, .tensor = 4, .expert = 2, .expert_tensor = 1};
+  CostQuery split = folded;
+  split.expert_tensor = 4;
+  const UnitCost a = unit_cost(m.units[2], folded), b = unit_cost(m.units[2], split);
+  EXPECT_EQ(a.forward_flops, b.forward_flops);
+  EXPECT_EQ(a.expert_parameters, 4 * b.expert_parameters);
+}
+
+TEST(Adapters, FrozenUnitsTrainTheAdaptersAlone) {
+  const ModelSpec full = *preset_model("llama-2-7b"), lora = with_adapters(full, 16), frozen = with_adapters(full, 0);
+  int64_t trained = 0;
+  for (const Unit& unit : lora.units) trained += unit_cost(unit, {}).trained;
+  // Per layer: qkv (12288 + 4096)·16, out (4096 + 4096)·16, up (22016 + 4096)·16, down (4096 + 11008)·16.
+  EXPECT_EQ(trained, 32 * 16 * (12288 + 4096 + 8192 + 22016 + 4096 + 4096 + 11008));
+  EXPECT_EQ(num_parameters(lora), num_parameters(full) + trained);
+  const CostQuery q{.tokens = 64, .dtype = DType::bf16};
+  const UnitCost cold = unit_cost(frozen.units[2], q), warm = unit_cost(full.units[2], q);
+  EXPECT_EQ(cold.trained, 0);
+  EXPECT_EQ(cold.gradient_bytes, 0);
+  EXPECT_EQ(cold.left_bytes, 0);
+  EXPECT_EQ(cold.backward_weight_flops, 0);
+  EXPECT_EQ(cold.backward_input_flops, warm.backward_input_flops);
+}
+
+TEST(AttendedPairs, EncodersSeeEverything) {
+  const ModelSpec m = *preset_model("t5-small");
+  EXPECT_EQ(attended_pairs(std::get<AttentionSpec>(m.units[1].spec), 100), 10000);
+  EXPECT_EQ(attended_pairs(std::get<AttentionSpec>(m.units[14].spec), 100), 5050);
+  EXPECT_EQ(attended_pairs(std::get<AttentionSpec>(m.units[15].spec), 100), 10000);
+}
+
+}  // namespace
+}  // namespace tern
