@@ -10,12 +10,6 @@ Buffer saved(int u, int m) { return {BufferKind::saved, u, m}; }
 Buffer gradient(int u, int m) { return {BufferKind::gradient, u, m}; }
 Buffer left(int u, int m) { return {BufferKind::left, u, m}; }
 
-bool recomputed(const Unit& unit, Recompute recompute) {
-  const bool attention = std::holds_alternative<AttentionSpec>(unit.spec);
-  const bool mlp = std::holds_alternative<MlpSpec>(unit.spec);
-  return (attention && recompute != Recompute::none) || (mlp && recompute == Recompute::full);
-}
-
 struct Emitter {
   const ModelSpec& spec;
   Recompute recompute;
@@ -23,7 +17,7 @@ struct Emitter {
   Program program;
 
   int last() const { return static_cast<int>(spec.units.size()) - 1; }
-  bool remakes(int u) const { return recomputed(spec.units[u], recompute); }
+  bool remakes(int u) const { return is_recomputed(spec.units[u], recompute); }
   void emit(Instruction i) { program.instructions.push_back(std::move(i)); }
 
   // The embedding keeps nothing, so saved(0) does not exist; the head ends in a loss, so output(last) does not.

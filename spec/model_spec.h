@@ -24,6 +24,7 @@ struct NormSpec {
   NormKind kind = NormKind::rms;
   int64_t width = 0;
   double epsilon = 1e-5;
+  friend bool operator==(const NormSpec&, const NormSpec&) = default;
 };
 
 /// Same names and order as kernels/cpu/activation.h, which spec/ may not include; model/ converts.
@@ -45,6 +46,7 @@ struct RopeSpec {
 
 struct EmbedSpec {
   int64_t vocab, width, positions;
+  friend bool operator==(const EmbedSpec&, const EmbedSpec&) = default;
 };  // positions: rows of the learned table, 0 without one
 struct AttentionSpec {
   NormSpec norm;
@@ -55,12 +57,14 @@ struct AttentionSpec {
   bool cross = false;    // keys and values come from the encoder's output
   int64_t relative = 0;  // rows of a (rows, heads) table of learned relative positions, 0 without one
   int64_t qkv_rows() const { return (heads + 2 * kv_heads) * head_dim; }
+  friend bool operator==(const AttentionSpec&, const AttentionSpec&) = default;
 };
 struct MlpSpec {
   NormSpec norm;
   int64_t width, hidden;
   ActivationKind activation;
   bool gated, bias;  // gated: act(gate)·up from one (2·hidden, width) matrix
+  friend bool operator==(const MlpSpec&, const MlpSpec&) = default;
 };
 /// A router sends each token to top_k of `experts` MLPs; shared_hidden: width of an MLP that every token takes, 0
 /// without.
@@ -69,17 +73,20 @@ struct MoeSpec {
   int64_t width, hidden, experts, top_k, shared_hidden;
   ActivationKind activation;
   bool gated;
+  friend bool operator==(const MoeSpec&, const MoeSpec&) = default;
 };
 /// End of an encoder: the norm of its output, which the decoder's cross attention reads, and the decoder's embedding
 /// from the table of the EmbedSpec before.
 struct BridgeSpec {
   NormSpec norm;
   int64_t vocab, width;
+  friend bool operator==(const BridgeSpec&, const BridgeSpec&) = default;
 };
 struct HeadSpec {
   NormSpec norm;
   int64_t width, vocab;
   bool tied;
+  friend bool operator==(const HeadSpec&, const HeadSpec&) = default;
 };
 
 struct Unit {
@@ -87,6 +94,7 @@ struct Unit {
   std::variant<EmbedSpec, AttentionSpec, MlpSpec, HeadSpec, MoeSpec, BridgeSpec> spec;
   bool frozen = false;       // its own weights are not trained
   int64_t adapter_rank = 0;  // each matrix carries a trained product B·A of this rank, 0: none
+  friend bool operator==(const Unit&, const Unit&) = default;
 };
 
 struct ModelSpec {

@@ -182,6 +182,7 @@ UnitCost cost(const MoeSpec& u, const Sizes& z) {
   Adapter a;  // one per expert; each row meets one expert's
   add_adapter(a, z, R, G, D, X);
   add_adapter(a, z, R, D, F, X);
+  c.expert_trained = (z.frozen ? 0 : c.expert_parameters) + a.parameters;
   c.expert_parameters += a.parameters;
   if (S) add_adapter(a, z, T, Gs, D), add_adapter(a, z, T, D, S);
   finish(c, a, z);
@@ -225,6 +226,16 @@ void add_product(std::vector<MatrixProduct>& out, const Unit& unit, int64_t m, i
 }
 
 }  // namespace
+
+std::string_view name_of(Recompute r) {
+  return r == Recompute::full ? "full" : r == Recompute::attention ? "attention" : "none";
+}
+
+bool is_recomputed(const Unit& unit, Recompute recompute) {
+  const bool attention = std::holds_alternative<AttentionSpec>(unit.spec);
+  const bool mlp = std::holds_alternative<MlpSpec>(unit.spec) || std::holds_alternative<MoeSpec>(unit.spec);
+  return (attention && recompute != Recompute::none) || (mlp && recompute == Recompute::full);
+}
 
 UnitCost unit_cost(const Unit& unit, const CostQuery& q) {
   const int64_t s = size_of(q.dtype), g = q.dtype == DType::f64 ? 8 : 4;

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <string_view>
 #include <vector>
 
 #include "spec/model_spec.h"
@@ -12,6 +13,9 @@
 namespace tern {
 
 enum class Recompute : uint8_t { none, attention, full };
+std::string_view name_of(Recompute);  // "none", "attention", "full"
+/// Whether a unit's saved values are made again before its backward instead of kept.
+bool is_recomputed(const Unit&, Recompute);
 
 /// Scratch bytes that the multiplier of choice needs for one product (kernels know; spec does not). product: 0 forward,
 /// 1 input gradient, 2 weight gradient; m rows, w (n, k). Empty function: none.
@@ -36,12 +40,12 @@ struct CostQuery {
 /// only matrix products and attention count). The head's FORWARD is head_forward_loss: loss and both gradients of the
 /// projection, so its backward_weight has nothing but the norm's.
 struct UnitCost {
-  int64_t parameters = 0, parameter_bytes = 0;  // adapters included
-  int64_t trained = 0, gradient_bytes = 0;      // parameters that have a gradient
-  int64_t expert_parameters = 0;                // of `parameters`: those of experts, which fewer ranks share
-  int64_t output_bytes = 0;                     // y, the next unit's x (0 for the head: it ends in a loss)
-  int64_t saved_bytes = 0;                      // kept by FORWARD for the backward, beside the input x
-  int64_t left_bytes = 0;                       // left by BACKWARD_INPUT for BACKWARD_WEIGHT, beside dy
+  int64_t parameters = 0, parameter_bytes = 0;        // adapters included
+  int64_t trained = 0, gradient_bytes = 0;            // parameters that have a gradient
+  int64_t expert_parameters = 0, expert_trained = 0;  // of these: those of experts, which fewer ranks share
+  int64_t output_bytes = 0;                           // y, the next unit's x (0 for the head: it ends in a loss)
+  int64_t saved_bytes = 0;                            // kept by FORWARD for the backward, beside the input x
+  int64_t left_bytes = 0;                             // left by BACKWARD_INPUT for BACKWARD_WEIGHT, beside dy
   int64_t forward_workspace = 0, backward_input_workspace = 0, backward_weight_workspace = 0;  // peak of temporaries
   int64_t unsaved_workspace = 0;  // of a forward that keeps nothing (saved == nullptr: inference, the first pass before
                                   // a RECOMPUTE); of the head: head_losses

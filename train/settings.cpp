@@ -117,9 +117,6 @@ const std::string* find(const Facts& facts, const std::string& key) {
 
 }  // namespace
 
-std::string_view name_of(Recompute r) {
-  return r == Recompute::full ? "full" : r == Recompute::attention ? "attention" : "none";
-}
 std::string_view name_of(Multiply m) { return m == Multiply::fast ? "fast" : "exact"; }
 
 TrainSettings train_settings(const Options& o) {

@@ -45,7 +45,6 @@ struct TrainSettings {
 TrainSettings train_settings(const Options&);
 
 /// "none", "attention", "full"; "fast", "exact".
-std::string_view name_of(Recompute);
 std::string_view name_of(Multiply);
 
 /// The settings as facts for a manifest, with what only the run knows: identities of model, data and tokenizer.

@@ -1,0 +1,30 @@
+#pragma once
+// Times of collectives and transfers in closed form, from latency and bandwidth per level of links.
+
+#include <cstdint>
+
+#include "hardware/cluster.h"
+
+namespace tern {
+
+/// A group of `ranks` devices, `stride` apart, starting anywhere at a multiple of its span.
+struct RankGroup {
+  int64_t ranks = 1, stride = 1;
+};
+
+/// Each level carries what enters its domains from outside them: B·(1 − 1/d) bytes into each of d domains, over the
+/// links of all the group's ranks there; the slowest level counts, and all groups of a machine are taken to
+/// communicate at once. Latencies add up: (domains − 1) steps of a ring per level. Units: bytes of the whole (gathered)
+/// tensor; picoseconds. Source: hierarchical rings, alpha–beta; ours.
+int64_t all_gather_ps(const Machine&, RankGroup, int64_t bytes);
+int64_t reduce_scatter_ps(const Machine&, RankGroup, int64_t bytes);  // the same
+int64_t all_reduce_ps(const Machine&, RankGroup, int64_t bytes);      // both
+/// Every rank sends `bytes` in equal parts to all.
+int64_t all_to_all_ps(const Machine&, RankGroup, int64_t bytes);
+/// One device to the one `distance` further; `inside`: whether both are known to lie in one domain of the first level.
+int64_t send_ps(const Machine&, int64_t distance, bool inside, int64_t bytes);
+
+/// ceil(amount / rate) in picoseconds.
+int64_t ps_of(double amount, double rate);
+
+}  // namespace tern

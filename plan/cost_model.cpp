@@ -1,0 +1,343 @@
+#include "plan/cost_model.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "plan/comm_cost.h"
+#include "spec/unit_cost.h"
+
+namespace tern {
+namespace {
+
+// One rank's view while a unit is priced. T rows of the micro-batch on this rank of the context axis, N of them in the
+// norms' regions.
+struct Pricing {
+  const TrainJob& job;
+  const Machine& machine;
+  const Mesh& mesh;
+  CostQuery query;
+
+  int64_t s() const { return size_of(job.dtype); }
+  int64_t T() const { return query.tokens; }
+  int64_t N() const { return shard_of(query.tokens, mesh.tensor); }
+
+  // Kernels.
+  int64_t launches(int64_t n) const { return n * machine.device.launch_ps; }
+  int64_t moved(int64_t bytes) const { return ps_of(static_cast<double>(bytes), machine.device.memory_bandwidth); }
+  int64_t product(int64_t m, int64_t n, int64_t k, int64_t count) const {
+    const int64_t bytes = (m * k + k * n + m * n) * s();
+    return count * std::max(matmul_ps(machine.device, job.dtype, m, n, k), moved(bytes)) + launches(1);
+  }
+  int64_t product_bytes(const MatrixProduct& p) const { return (p.m * p.k + p.k * p.n + p.m * p.n) * s() * p.count; }
+  int64_t attention(int64_t flops, double share) const {
+    return ps_of(static_cast<double>(flops), peak_flops(machine.device, job.dtype) * share) + launches(1);
+  }
+
+  // Groups of ranks.
+  RankGroup tensor() const { return {mesh.tensor, 1}; }
+  RankGroup context() const { return {mesh.context, mesh.tensor}; }
+  RankGroup experts() const { return {mesh.expert, mesh.expert_tensor}; }
+  int64_t gather_rows(int64_t width) const { return all_gather_ps(machine, tensor(), T() * width * s()); }
+  int64_t scatter_rows(int64_t width) const { return reduce_scatter_ps(machine, tensor(), T() * width * s()); }
+};
+
+struct Times {
+  int64_t forward = 0, backward = 0, weight = 0;
+};
+
+// Products and what passes over memory beside them. Elementwise work: two kernels, for the norm and for the rest.
+Times kernel_times(const Pricing& z, const Unit& unit, const UnitCost& cost) {
+  Times t;
+  int64_t bytes[3]{cost.forward_bytes_moved, cost.backward_input_bytes_moved, cost.backward_weight_bytes_moved};
+  for (const MatrixProduct& p : unit_products(unit, z.query)) {
+    t.forward += z.product(p.m, p.n, p.k, p.count);
+    t.backward += z.product(p.m, p.k, p.n, p.count);
+    if (p.trained) t.weight += z.product(p.n, p.k, p.m, p.count);
+    for (int64_t& b : bytes) b -= z.product_bytes(p);
+  }
+  const auto rest = [&](int64_t left) { return left > 0 ? z.moved(left) + z.launches(2) : z.launches(2); };
+  t.forward += rest(bytes[0]);
+  t.backward += rest(bytes[1]);
+  if (cost.trained) t.weight += rest(bytes[2]);
+  return t;
+}
+
+// The head's forward makes the loss and both gradients of the projection. Its bytes moved are those of tiles of 128
+// rows, as the engine on the CPU reads its weights; a device with a cache that holds a tile's part moves the logits.
+Times head_times(const Pricing& z, const Unit& unit, const HeadSpec& u, const UnitCost& cost) {
+  Times t;
+  const MatrixProduct p = unit_products(unit, z.query).front();
+  t.forward = z.product(p.m, p.n, p.k, 1) + z.product(p.m, p.k, p.n, 1) + (p.trained ? z.product(p.n, p.k, p.m, 1) : 0);
+  t.forward += z.moved(p.m * p.n * (4 * 4 + 3 * z.s()) + p.m * p.k * 5 * z.s()) + z.launches(6);
+  t.backward = z.moved(cost.backward_input_bytes_moved) + z.launches(1);
+  if (cost.trained) t.weight = z.moved(cost.backward_weight_bytes_moved) + z.launches(1);
+  if (z.mesh.tensor > 1)  // rows in, their gradients out; maximum, sum and target of each row
+    t.forward += z.gather_rows(u.width) + z.scatter_rows(u.width) + 3 * all_reduce_ps(z.machine, z.tensor(), z.T() * 4);
+  return t;
+}
+
+// A ring hides a step's transfer behind the attention of the block at hand; all-to-alls are in the open.
+void add_context(const Pricing& z, const AttentionSpec& part, int64_t forward, int64_t backward, Times& t) {
+  const int64_t n = z.mesh.context;
+  if (n == 1) return;
+  if (z.mesh.ulysses) {
+    const int64_t bytes = z.T() * (part.qkv_rows() + part.heads * part.head_dim) * z.s();
+    const int64_t once = all_to_all_ps(z.machine, z.context(), bytes);
+    t.forward += once, t.backward += once;
+    return;
+  }
+  const int64_t bytes = z.T() * 2 * part.kv_heads * part.head_dim * z.s();
+  const bool inside = z.mesh.tensor * n <= z.machine.levels.front().devices;
+  const auto exposed = [&](int64_t step_bytes, int64_t compute) {
+    const int64_t step = send_ps(z.machine, z.mesh.tensor * n, inside, step_bytes);
+    return (n - 1) * std::max<int64_t>(0, step - compute / n);
+  };
+  t.forward += exposed(bytes, forward) + z.launches(2 * (n - 1));
+  t.backward += exposed(2 * bytes, backward) + z.launches(2 * (n - 1));  // keys, values and their gradients
+}
+
+Times attention_times(const Pricing& z, const Unit& unit, const AttentionSpec& u, const UnitCost& cost) {
+  Times t = kernel_times(z, unit, cost);
+  AttentionSpec part = u;
+  part.heads = shard_of(u.heads, z.mesh.tensor), part.kv_heads = shard_of(u.kv_heads, z.mesh.tensor);
+  const int64_t pairs = z.query.attended_pairs * part.heads * part.head_dim;
+  const int64_t forward = z.attention(4 * pairs, z.machine.device.attention_forward);
+  const int64_t backward = z.attention(10 * pairs, z.machine.device.attention_backward);
+  t.forward += forward, t.backward += backward;
+  add_context(z, part, forward, backward, t);
+  if (z.mesh.tensor > 1) {
+    const int64_t gather = z.gather_rows(u.width), scatter = z.scatter_rows(u.width), more = u.cross ? 2 : 1;
+    t.forward += more * gather + scatter;
+    t.weight += cost.trained ? std::max<int64_t>(0, more * gather - t.backward) : 0;  // rows again, behind the backward
+    t.backward += gather + more * scatter;
+  }
+  return t;
+}
+
+Times mlp_times(const Pricing& z, const Unit& unit, int64_t width, const UnitCost& cost) {
+  Times t = kernel_times(z, unit, cost);
+  if (z.mesh.tensor > 1) {
+    const int64_t gather = z.gather_rows(width), scatter = z.scatter_rows(width);
+    t.weight += cost.trained ? std::max<int64_t>(0, gather - t.backward) : 0;
+    t.forward += gather + scatter;
+    t.backward += gather + scatter;
+  }
+  return t;
+}
+
+Times moe_times(const Pricing& z, const Unit& unit, const MoeSpec& u, const UnitCost& cost) {
+  Times t = kernel_times(z, unit, cost);
+  int64_t exchange = 0;  // rows out, results back
+  if (z.mesh.expert > 1) {
+    const double rows = z.job.capacity_factor * static_cast<double>(z.N() * u.top_k);
+    const int64_t bytes = static_cast<int64_t>(rows) * u.width * z.s();
+    exchange += 2 * all_to_all_ps(z.machine, z.experts(), bytes);
+  }
+  if (z.mesh.expert_tensor > 1) {
+    const int64_t bytes = expert_rows(u, z.query) * u.width * z.s();
+    exchange += 2 * all_gather_ps(z.machine, z.tensor(), bytes);
+  }
+  if (z.mesh.tensor > 1 && u.shared_hidden) exchange += z.gather_rows(u.width) + z.scatter_rows(u.width);
+  t.forward += exchange, t.backward += exchange;
+  return t;
+}
+
+Times table_times(const Pricing& z, int64_t width, const UnitCost& cost) {
+  Times t;
+  t.forward = z.moved(cost.forward_bytes_moved) + z.launches(2);
+  t.backward = cost.backward_input_bytes_moved ? z.moved(cost.backward_input_bytes_moved) + z.launches(2) : 0;
+  if (cost.trained) t.weight = z.moved(cost.backward_weight_bytes_moved) + z.launches(2);
+  if (z.mesh.tensor > 1) {
+    t.forward += z.scatter_rows(width);
+    if (cost.trained) t.weight += z.gather_rows(width);
+  }
+  return t;
+}
+
+Times unit_times(const Pricing& z, const Unit& unit, const UnitCost& cost) {
+  if (const auto* u = std::get_if<AttentionSpec>(&unit.spec)) return attention_times(z, unit, *u, cost);
+  if (const auto* u = std::get_if<MlpSpec>(&unit.spec)) return mlp_times(z, unit, u->width, cost);
+  if (const auto* u = std::get_if<MoeSpec>(&unit.spec)) return moe_times(z, unit, *u, cost);
+  if (const auto* u = std::get_if<HeadSpec>(&unit.spec)) return head_times(z, unit, *u, cost);
+  if (const auto* u = std::get_if<EmbedSpec>(&unit.spec)) return table_times(z, u->width, cost);
+  return table_times(z, std::get<BridgeSpec>(unit.spec).width, cost);
+}
+
+UnitFacts facts_of(const Pricing& z, const Unit& unit, int64_t input_bytes) {
+  const UnitCost c = unit_cost(unit, z.query);
+  const Times t = unit_times(z, unit, c);
+  UnitFacts f;
+  f.forward = t.forward, f.backward = t.backward, f.weight = t.weight;
+  f.parameters[0] = c.parameters - c.expert_parameters, f.parameters[1] = c.expert_parameters;
+  f.trained[0] = c.trained - c.expert_trained, f.trained[1] = c.expert_trained;
+  f.input_bytes = input_bytes, f.output_bytes = c.output_bytes;
+  f.saved_bytes = c.saved_bytes, f.left_bytes = c.left_bytes;
+  f.forward_workspace = c.forward_workspace, f.unsaved_workspace = c.unsaved_workspace;
+  f.backward_workspace = std::max(c.backward_input_workspace, c.backward_weight_workspace);
+  f.remade_by_attention = is_recomputed(unit, Recompute::attention);
+  f.remade_by_full = is_recomputed(unit, Recompute::full);
+  if (const auto* h = std::get_if<HeadSpec>(&unit.spec)) f.shares_table = h->tied;
+  if (std::holds_alternative<BridgeSpec>(unit.spec)) f.shares_table = true;
+  return f;
+}
+
+bool is_remade(const UnitFacts& u, Recompute r) {
+  return r == Recompute::full ? u.remade_by_full : r == Recompute::attention && u.remade_by_attention;
+}
+
+// Sums over the parameters of a layer: dense ones over the replicas, experts over fewer.
+struct Sharing {
+  int64_t persistent_weights = 0, persistent_gradients = 0, persistent_states = 0,
+          shard = 0;                                                   // bytes; trained elements
+  int64_t gather = 0, gather_trained = 0, reduce = 0, all_reduce = 0;  // ps
+  int64_t gathered_bytes = 0, gradient_bytes = 0;                      // of the whole layer
+};
+
+Sharing sharing_of(const TrainJob& job, const Machine& machine, const Mesh& mesh, const int64_t parameters[2],
+                   const int64_t trained[2], int zero) {
+  const int64_t s = size_of(job.dtype), g = size_of(job.gradients), o = state_bytes(job);
+  const RankGroup groups[2]{{mesh.replicas(), mesh.tensor}, {mesh.expert_replicas(), mesh.expert * mesh.expert_tensor}};
+  Sharing r;
+  for (int i = 0; i < 2; ++i) {
+    const int64_t ranks = groups[i].ranks;
+    r.persistent_weights += (zero >= 3 ? shard_of(parameters[i], ranks) : parameters[i]) * s;
+    r.persistent_gradients += (zero >= 2 ? shard_of(trained[i], ranks) : trained[i]) * g;
+    const int64_t shard = zero >= 1 ? shard_of(trained[i], ranks) : trained[i];
+    r.shard += shard;
+    r.persistent_states += shard * o;
+    if (ranks == 1) continue;
+    if (parameters[i]) r.gather += all_gather_ps(machine, groups[i], parameters[i] * s);
+    if (!trained[i]) continue;
+    r.gather_trained += all_gather_ps(machine, groups[i], trained[i] * s);
+    r.reduce += reduce_scatter_ps(machine, groups[i], trained[i] * g);
+    r.all_reduce += all_reduce_ps(machine, groups[i], trained[i] * g);
+  }
+  r.gathered_bytes = (parameters[0] + parameters[1]) * s;
+  r.gradient_bytes = (trained[0] + trained[1]) * g;
+  return r;
+}
+
+// One step's update of `shard` trained elements, its states on a tier.
+int64_t update_ps(const TrainJob& job, const Machine& m, int64_t shard, Tier states) {
+  if (shard == 0) return 0;
+  const double n = static_cast<double>(shard), devices = static_cast<double>(m.node.num_devices);
+  const double s = static_cast<double>(size_of(job.dtype)), g = static_cast<double>(size_of(job.gradients));
+  const double o = static_cast<double>(state_bytes(job));
+  const double touched = n * (2 * o + g + s);
+  if (states == Tier::device) return ps_of(touched, m.device.memory_bandwidth) + m.device.launch_ps;
+  // Gradients out, weights back and the host's arithmetic run beside each other; the slowest counts.
+  int64_t slowest = std::max({ps_of(n * g, m.node.host_link_bandwidth), ps_of(n * s, m.node.host_link_bandwidth),
+                              ps_of(touched, m.node.host_bandwidth / devices)});
+  if (states == Tier::disk)
+    slowest = std::max({slowest, ps_of(n * o, m.node.disk_read / devices), ps_of(n * o, m.node.disk_write / devices)});
+  return slowest + 2 * m.node.host_link_latency_ps;
+}
+
+}  // namespace
+
+LayerCosts::LayerCosts(const ModelSpec& spec, const TrainJob& job, const Machine& machine, const Mesh& mesh,
+                       int64_t micro_batch)
+    : job_(job), machine_(machine), mesh_(mesh) {
+  Pricing z{job, machine, mesh_, {}};
+  z.query = {.tokens = micro_batch * shard_of(job.seq, mesh.context),
+             .dtype = job.dtype,
+             .tensor = mesh.tensor,
+             .expert = mesh.expert,
+             .expert_tensor = mesh.expert_tensor,
+             .capacity_factor = job.capacity_factor};
+  int64_t input = 0;
+  for (size_t u = 0; u < spec.units.size(); ++u) {
+    const Unit& unit = spec.units[u];
+    // Blocks repeat: the facts of an equal unit with an equal input are the same.
+    size_t same = u;
+    for (size_t back = 1; back <= 3 && back <= u && same == u; ++back) {
+      Unit before = spec.units[u - back];
+      before.layer = unit.layer;
+      if (before == unit && units_[u - back].input_bytes == input) same = u - back;
+    }
+    if (same != u) {
+      units_.push_back(units_[same]);
+    } else {
+      z.query.attended_pairs = 0;
+      if (const auto* a = std::get_if<AttentionSpec>(&unit.spec))
+        z.query.attended_pairs = shard_of(micro_batch * attended_pairs(*a, job.seq), mesh.context);
+      units_.push_back(facts_of(z, unit, input));
+      if (units_.back().shares_table) {
+        const auto* h = std::get_if<HeadSpec>(&unit.spec);
+        const int64_t vocab = h ? h->vocab : std::get<BridgeSpec>(unit.spec).vocab;
+        table_parameters_ = shard_of(vocab, mesh.tensor) * spec.width;
+        table_trained_ = unit.frozen ? 0 : table_parameters_;
+      }
+    }
+    input = units_.back().output_bytes;
+  }
+}
+
+CostVector LayerCosts::cost(const Layer& layer, const LayerStrategy& st, bool pipelined) const {
+  CostVector c;
+  int64_t parameters[2]{}, trained[2]{}, held = 0, transient = 0, table_sync = 0;
+  for (int i = 0; i < layer.count; ++i) {
+    const UnitFacts& u = units_[static_cast<size_t>(layer.first + i)];
+    const bool remade = is_remade(u, st.recompute);
+    c.forward += u.forward, c.backward += u.backward, c.weight += u.weight;
+    if (remade) c.recompute += u.forward;
+    for (int part = 0; part < 2; ++part) parameters[part] += u.parameters[part], trained[part] += u.trained[part];
+    if (pipelined && u.shares_table) {
+      parameters[0] += table_parameters_, trained[0] += table_trained_;
+      const int64_t bytes = table_trained_ * size_of(job_.gradients);
+      table_sync += 2 * send_ps(machine_, mesh_.devices(), false, bytes);
+    }
+    held += u.input_bytes + (remade ? 0 : u.saved_bytes);
+    c.held_weight += u.input_bytes + u.saved_bytes + u.left_bytes + u.output_bytes;  // x, saved, left, dy
+    const int64_t forward = u.output_bytes + (remade ? u.unsaved_workspace : u.forward_workspace);
+    const int64_t again = remade ? u.saved_bytes + std::max(u.output_bytes + u.forward_workspace, u.left_bytes) : 0;
+    const int64_t backward =
+        (remade ? u.saved_bytes : 0) + u.left_bytes + u.output_bytes + u.input_bytes + u.backward_workspace;
+    transient = std::max({transient, forward, again, backward});
+  }
+
+  const Sharing share = sharing_of(job_, machine_, mesh_, parameters, trained, st.zero);
+  c.persistent[0] = share.persistent_weights + share.persistent_gradients;
+  c.persistent[static_cast<size_t>(st.states)] += share.persistent_states;
+  c.update = update_ps(job_, machine_, share.shard, st.states);
+
+  const int64_t compute = c.backward + c.weight + c.recompute;
+  if (st.zero == 0) c.sync = share.all_reduce;
+  if (st.zero == 1) c.sync = share.reduce;
+  if (st.zero == 1 || st.zero == 2) c.begin = share.gather_trained;
+  if (st.zero >= 2) {
+    const bool gathers = st.zero == 3;
+    const int64_t link = share.reduce + (gathers ? share.gather : 0);
+    c.weight += std::max<int64_t>(0, link - compute);
+    c.sync = std::min(share.reduce, compute);
+    transient += share.gradient_bytes;
+    if (gathers) {
+      transient += 2 * share.gathered_bytes;  // this layer's and the next one's, on its way
+      c.entry_forward = std::min(share.gather, c.forward);
+      c.entry_backward = std::min(share.gather, compute);
+      c.forward = std::max(c.forward, share.gather);
+    }
+  }
+  c.sync += table_sync;
+
+  c.held[static_cast<size_t>(st.activations)] = held;
+  if (st.activations != Tier::device && held > 0) {
+    const double devices = static_cast<double>(machine_.node.num_devices);
+    double out = machine_.node.host_link_bandwidth, in = out;
+    if (st.activations == Tier::disk)
+      out = std::min(out, machine_.node.disk_write / devices), in = std::min(in, machine_.node.disk_read / devices);
+    c.host_forward = ps_of(static_cast<double>(held), out) + machine_.node.host_link_latency_ps;
+    c.host_backward = ps_of(static_cast<double>(held), in) + machine_.node.host_link_latency_ps;
+    transient += 2 * held;  // this layer's, and the next one's on its way
+  }
+  c.transient = transient;
+  return c;
+}
+
+EdgeCost LayerCosts::edge(const Layer& left, bool inside) const {
+  const int64_t bytes = units_[static_cast<size_t>(left.first + left.count - 1)].output_bytes;
+  const int64_t ps = send_ps(machine_, mesh_.devices(), inside, bytes);
+  return {ps, ps};
+}
+
+}  // namespace tern

@@ -1,0 +1,49 @@
+#pragma once
+// The cost model: what a layer costs on a rank of a mesh, as the integer cost vector of plan/instance.h. Closed forms
+// of spec/unit_cost.h for bytes and work, rates of a Machine for time. docs: plan/README.md has the formulas.
+
+#include <cstdint>
+#include <vector>
+
+#include "hardware/cluster.h"
+#include "plan/instance.h"
+#include "plan/layers.h"
+#include "plan/strategy.h"
+#include "spec/model_spec.h"
+
+namespace tern {
+
+/// What all strategies of a unit share, on one rank, for one micro-batch.
+struct UnitFacts {
+  int64_t forward = 0, backward = 0, weight = 0;  // ps, communication of the tensor, context and expert axes included
+  int64_t parameters[2]{}, trained[2]{};          // of the dense part, of experts
+  int64_t input_bytes = 0, output_bytes = 0, saved_bytes = 0, left_bytes = 0;
+  int64_t forward_workspace = 0, unsaved_workspace = 0, backward_workspace = 0;
+  bool remade_by_attention = false, remade_by_full = false;  // Recompute::attention, ::full
+  bool shares_table = false;  // holds a copy of the embedding where the embedding lies in another stage
+};
+
+/// Costs of a model's layers under one mesh and micro-batch size. The references must outlive it.
+class LayerCosts {
+ public:
+  LayerCosts(const ModelSpec&, const TrainJob&, const Machine&, const Mesh&, int64_t micro_batch);
+
+  /// `pipelined`: more than one stage, so a tied head and an encoder's bridge hold tables of their own.
+  CostVector cost(const Layer&, const LayerStrategy&, bool pipelined) const;
+  /// Between a layer and the next one in another stage. `inside`: neighbouring stages lie in one node.
+  EdgeCost edge(const Layer&, bool inside) const;
+
+  const std::vector<UnitFacts>& units() const { return units_; }
+
+ private:
+  const TrainJob& job_;
+  const Machine& machine_;
+  Mesh mesh_;
+  std::vector<UnitFacts> units_;
+  int64_t table_parameters_ = 0, table_trained_ = 0;  // of a copy of the embedding
+};
+
+/// ceil(n / shards)
+inline int64_t shard_of(int64_t n, int64_t shards) { return (n + shards - 1) / shards; }
+
+}  // namespace tern

@@ -1,0 +1,16 @@
+#pragma once
+// A model as the chain of layers that the search places: embedding, one layer per block, bridge, head.
+
+#include <vector>
+
+#include "spec/model_spec.h"
+
+namespace tern {
+
+struct Layer {
+  int first = 0, count = 1;  // units
+  int kind = 0;              // layers of equal units have the same number
+};
+std::vector<Layer> layers_of(const ModelSpec&);
+
+}  // namespace tern

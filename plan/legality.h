@@ -1,0 +1,24 @@
+#pragma once
+// Which outer choices make sense for a model on a machine. One table of rules, each with a reason a user can read.
+
+#include <cstdint>
+#include <string>
+
+#include "hardware/cluster.h"
+#include "plan/strategy.h"
+#include "spec/model_spec.h"
+
+namespace tern {
+
+/// Devices that stages of this mesh can use: a group of tensor × context ranks lies within nodes, or fills whole ones;
+/// what is left of a node stays idle.
+int64_t usable_devices(const Machine&, const Mesh&);
+
+/// "" if legal, else the rule broken: "tensor 3: does not divide 32 heads". Mesh and micro-batch alone.
+std::string why_illegal(const ModelSpec&, const TrainJob&, const Machine&, const Mesh&, int64_t micro_batch);
+/// The pipeline around a legal mesh: stages, schedule, chunks, devices. `num_layers`: of layers_of.
+std::string why_illegal_pipeline(const Machine&, const OuterChoice&, int num_layers);
+/// A layer's strategy under a legal choice. Not all that is legal is useful: sharding over one replica changes nothing.
+std::string why_illegal(const Machine&, const OuterChoice&, const LayerStrategy&);
+
+}  // namespace tern

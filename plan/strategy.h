@@ -1,0 +1,70 @@
+#pragma once
+// What a plan chooses: the outer choice of a run (mesh, pipeline, micro-batch) and the strategy of each layer. Values
+// only.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/dtype.h"
+#include "plan/instance.h"
+#include "spec/unit_cost.h"
+
+namespace tern {
+
+enum class Optimizer : uint8_t { adamw, sgd };
+
+/// What is asked for.
+struct TrainJob {
+  int64_t batch = 1, seq = 1;  // sequences of one step, tokens of each; an encoder sees as many as its decoder
+  DType dtype = DType::bf16;   // of weights and activations
+  DType gradients = DType::f32;
+  Optimizer optimizer = Optimizer::adamw;  // states in f32, with master weights where dtype is narrower
+  double capacity_factor = 1.25;           // of mixtures of experts: rows an expert's rank makes room for
+};
+
+/// Ranks of one stage, the tensor axis innermost, then context, then data. The experts' view of the same ranks:
+/// expert_tensor innermost, then expert, the rest replicas.
+struct Mesh {
+  int64_t tensor = 1, context = 1, data = 1;
+  int64_t expert = 1, expert_tensor = 1;
+  bool ulysses = false;  // context by all-to-all over heads; false: a ring of keys and values
+  int64_t devices() const { return tensor * context * data; }
+  int64_t replicas() const { return context * data; }  // that share a dense parameter
+  int64_t expert_replicas() const { return devices() / (expert * expert_tensor); }
+  friend bool operator==(const Mesh&, const Mesh&) = default;
+};
+
+/// How a layer is kept. zero: 0 nothing is sharded over replicas; 1 optimizer states; 2 gradients too, reduced with
+/// each micro-batch; 3 parameters too, gathered for each pass.
+struct LayerStrategy {
+  int zero = 0;
+  Recompute recompute = Recompute::none;
+  Tier states = Tier::device;       // where optimizer states live and the update runs
+  Tier activations = Tier::device;  // where what the backward needs waits
+  friend bool operator==(const LayerStrategy&, const LayerStrategy&) = default;
+};
+
+/// θ: what is fixed before layers are placed.
+struct OuterChoice {
+  Mesh mesh;
+  int num_stages = 1, chunks_per_stage = 1;
+  Schedule schedule = Schedule::one_f_one_b;
+  int64_t micro_batch = 1;  // sequences per data rank
+  int64_t num_micro = 1;
+  int64_t devices() const { return mesh.devices() * num_stages; }
+  friend bool operator==(const OuterChoice&, const OuterChoice&) = default;
+};
+
+std::string_view name_of(Optimizer);
+std::string_view name_of(Tier);  // "device", "host", "disk"
+/// "zero 1, recompute attention, states on host".
+std::string to_string(const LayerStrategy&);
+/// "tp 8, cp 2 (ring), dp 64, pp 16 × 2 interleaved, micro-batch 1 × 128".
+std::string to_string(const OuterChoice&);
+
+/// Bytes of optimizer state per trained parameter.
+int64_t state_bytes(const TrainJob&);
+
+}  // namespace tern
