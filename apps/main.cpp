@@ -29,7 +29,7 @@ struct VerbRun {
 };
 constexpr VerbRun kRuns[] = {{"demo", run_demo},       {"train", run_train},       {"generate", run_generate},
                              {"eval", run_eval},       {"tokenize", run_tokenize}, {"inspect", run_inspect},
-                             {"compare", run_compare}, {"doctor", run_doctor}};
+                             {"compare", run_compare}, {"doctor", run_doctor},     {"bench", run_bench}};
 
 bool wants_help(const Arguments& arguments) {
   for (const std::string& argument : arguments) {

@@ -65,6 +65,13 @@ std::vector<VerbSpec> make_verbs() {
       {.name = "doctor",
        .summary = "Check this machine: CPU, memory, limits, disk, libraries, environment, each with a fix",
        .examples = {{"tern doctor", "read the lines that start with warn"}}},
+      {.name = "bench",
+       .summary = "This machine's limits, and how close tern comes to them",
+       .examples = {{"tern bench", "a minute; limits, and the share of them that training and inference reach"},
+                    {"tern bench --output roofline.svg --json > bench.json", "the picture and all figures"},
+                    {"tern bench --limits-only --disk .", "the machine alone, with the disk under this directory"}},
+       .details = "Every task is timed once a round, in turn, so that a neighbour's load meets all alike. Figures that "
+                  "spread by more than 10 % are shown as noise, not as a share."},
       {.name = "help",
        .summary = "Help on a verb or a topic: exit-codes, environment, files, recipes, options",
        .positionals = {{"TOPIC", "a verb or a topic", false}},
@@ -123,8 +130,8 @@ std::vector<OptionSpec> make_options() {
       {.name = "shuffle", .verbs = "train", .type = toggle, .fallback = "on", .help = "draw sequences in random order, anew each epoch"},
       {.name = "seed", .verbs = "train", .type = integer, .fallback = "1", .unit = "N", .help = "of initial weights and of the order of data", .min = 0},
       {.name = "seed", .verbs = "generate", .type = integer, .fallback = "1", .unit = "N", .help = "of the random draws", .min = 0},
-      {.name = "threads", .verbs = "train generate eval demo", .type = integer, .unit = "N", .help = "compute threads; not given: the cores this process may use", .min = 1, .max = 4096},
-      {.name = "memory", .verbs = "train generate eval", .type = bytes, .unit = "SIZE", .help = "most memory to use, such as 4GiB; not given: what the machine has free", .min = 1},
+      {.name = "threads", .verbs = "train generate eval demo bench", .type = integer, .unit = "N", .help = "compute threads; not given: the cores this process may use", .min = 1, .max = 4096},
+      {.name = "memory", .verbs = "train generate eval bench", .type = bytes, .unit = "SIZE", .help = "most memory to use, such as 4GiB; not given: what the machine has free", .min = 1},
 
       // train: state on disk, and what is told.
       {.name = "checkpoint-every", .verbs = "train", .type = integer, .fallback = "100", .unit = "STEPS", .help = "save a checkpoint every so many steps; 0: only at the end", .min = 0, .max = 1e12},
@@ -171,7 +178,13 @@ std::vector<OptionSpec> make_options() {
       {.name = "train", .verbs = "tokenize", .type = flag, .help = "train a byte-level BPE on the input"},
       {.name = "vocab-size", .verbs = "tokenize", .type = integer, .unit = "N", .help = "of --train: number of tokens, special ones included", .min = 257, .max = 1 << 24},
 
-      {.name = "json", .verbs = "train generate eval tokenize inspect compare doctor demo", .type = flag, .help = "machine-readable output on standard output"},
+      // bench.
+      {.name = "rounds", .verbs = "bench", .type = integer, .fallback = "7", .unit = "N", .help = "times that every task is measured", .min = 1, .max = 10000},
+      {.name = "limits-only", .verbs = "bench", .type = flag, .help = "measure the machine, not tern's work on it"},
+      {.name = "disk", .verbs = "bench", .type = path, .unit = "DIR", .help = "also read a file of 256 MiB, made and removed under this directory"},
+      {.name = "output", .verbs = "bench", .type = path, .unit = "FILE", .help = "write a roofline picture (SVG)"},
+
+      {.name = "json", .verbs = "train generate eval tokenize inspect compare doctor demo bench", .type = flag, .help = "machine-readable output on standard output"},
   };
 }
 // clang-format on

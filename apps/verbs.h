@@ -14,5 +14,6 @@ int run_tokenize(const Options&);
 int run_inspect(const Options&);
 int run_compare(const Options&);
 int run_doctor(const Options&);
+int run_bench(const Options&);
 
 }  // namespace tern

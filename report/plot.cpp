@@ -66,6 +66,8 @@ std::string line_from(double x1, double y1, double x2, double y2, const char* cs
 bool showable(double value, Scale scale) { return std::isfinite(value) && (scale == Scale::linear || value > 0); }
 
 // The plane of the plot: values to pixels.
+constexpr double kLegendRow = 18;
+
 struct Plane {
   double left, right, top, bottom;
   Ticks x, y;
@@ -177,14 +179,35 @@ bool wants_thinning(const LinePlot& plot, const Series& series) {
   return series.x.size() > 4 * static_cast<size_t>(plot.width);
 }
 
-std::string legend(const LinePlot& plot, double left, double y) {
+// Where the name of each series stands: rows as long as the plot is wide.
+struct LegendPlace {
+  double x;
+  int row;
+};
+std::vector<LegendPlace> legend_places(const LinePlot& plot, double left, double right) {
+  std::vector<LegendPlace> places;
+  LegendPlace place{left, 0};
+  for (const Series& series : plot.series) {
+    const double width =
+        26 + 7.0 * static_cast<double>(series.name.size());  // 7 px: a generous letter of the 12 px font
+    if (place.x > left && place.x + width > right) place = {left, place.row + 1};
+    places.push_back(place);
+    place.x += width + 18;
+  }
+  return places;
+}
+
+std::string legend(const LinePlot& plot, const std::vector<LegendPlace>& places) {
   std::string out;
-  double x = left;
   for (size_t s = 0; s < plot.series.size(); ++s) {
-    out += fmt::format("<line x1=\"{0:.1f}\" y1=\"{1:.1f}\" x2=\"{2:.1f}\" y2=\"{1:.1f}\" class=\"line s{3}\"{4}/>\n",
-                       x, y - 4, x + 20, s % kColours, plot.series[s].dashed ? " stroke-dasharray=\"6 4\"" : "");
-    out += text_at(x + 26, y, "start", "ink", plot.series[s].name);
-    x += 26 + 7.0 * static_cast<double>(plot.series[s].name.size()) + 18;  // 7 px: a generous letter of the 12 px font
+    const Series& series = plot.series[s];
+    const double x = places[s].x, y = 42 + kLegendRow * places[s].row;
+    if (series.points && series.x.size() == 1)
+      out += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\" class=\"f{}\"/>\n", x + 10, y - 4, s % kColours);
+    else
+      out += fmt::format("<line x1=\"{0:.1f}\" y1=\"{1:.1f}\" x2=\"{2:.1f}\" y2=\"{1:.1f}\" class=\"line s{3}\"{4}/>\n",
+                         x, y - 4, x + 20, s % kColours, series.dashed ? " stroke-dasharray=\"6 4\"" : "");
+    out += text_at(x + 26, y, "start", "ink", series.name);
   }
   return out;
 }
@@ -210,12 +233,19 @@ std::string svg(const LinePlot& plot) {
   for (const Series& series : plot.series)
     TERN_CHECK(series.x.size() == series.y.size(), "plot '{}': '{}' has {} x and {} y", plot.title, series.name,
                series.x.size(), series.y.size());
-  const Plane plane{
-      64,           plot.width - 16.0, 56, plot.height - 60.0, axis_ticks(plot, true), axis_ticks(plot, false),
-      plot.x.scale, plot.y.scale};
+  const double left = 64, right = plot.width - 16.0;
+  const std::vector<LegendPlace> places = legend_places(plot, left, right);
+  const Plane plane{left,
+                    right,
+                    56 + kLegendRow * places.back().row,
+                    plot.height - 60.0,
+                    axis_ticks(plot, true),
+                    axis_ticks(plot, false),
+                    plot.x.scale,
+                    plot.y.scale};
   std::string out = open_svg(plot.width, plot.height, plot.title);
   out += text_at(plane.left, 20, "start", "title", plot.title);
-  out += legend(plot, plane.left, 42) + axes(plot, plane);
+  out += legend(plot, places) + axes(plot, plane);
   for (size_t s = 0; s < plot.series.size(); ++s) {
     const Series& series = plot.series[s];
     out += curve(plot, plane, wants_thinning(plot, series) ? thinned(plot, plane, series) : series, s);

@@ -129,5 +129,19 @@ TEST(HtmlPage, EscapesTextAndFetchesNothing) {
   for (const char* network : {"src=", "href=", "@import", "url("}) EXPECT_FALSE(has(html, network)) << network;
 }
 
+TEST(LinePlotSvg, ALongLegendTakesRowsInsteadOfLeavingThePicture) {
+  LinePlot plot{.title = "many", .width = 400};
+  for (int i = 0; i < 9; ++i)
+    plot.series.push_back({.name = "a series with a name " + std::to_string(i), .x = {1}, .y = {2}, .points = true});
+  const std::string picture = svg(plot);
+  for (int i = 0; i < 9; ++i) {  // one name fits beside none of the others
+    const size_t name = picture.find(">a series with a name " + std::to_string(i) + "<");
+    const size_t tag = picture.rfind("<text", name);
+    ASSERT_NE(name, std::string::npos);
+    EXPECT_NE(picture.substr(tag, name - tag).find("y=\"" + std::to_string(42 + 18 * i) + ".0\""), std::string::npos)
+        << i;
+  }
+}
+
 }  // namespace
 }  // namespace tern

@@ -1,0 +1,66 @@
+#pragma once
+// `tern bench`: this machine's limits, and how close tern's own work comes. Every task is timed in turn, round after
+// round, so that a neighbour's load meets all of them alike; a share is the ratio of two rates of the same round.
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/dtype.h"
+#include "base/json.h"
+
+namespace tern {
+
+/// One thing to time. `once` does about `kTaskSeconds` of work and returns its rate in `unit`.
+struct BenchTask {
+  std::string name;       // "matrix product bf16", "train step f32"
+  std::string unit;       // "FLOP/s", "B/s"
+  std::string against;    // name of the limit its rate is a share of; empty: it is a limit itself
+  std::string what;       // one line: sizes, and what is counted
+  double intensity = 0;   // FLOPs per byte of memory traffic, for the roofline; 0: not in it
+  double per_second = 0;  // work only: natural units per unit of rate (tokens/s per FLOP/s); 0: none
+  std::string natural;    // "tokens/s"
+  std::function<double()> once;
+};
+inline constexpr double kTaskSeconds = 0.1;
+
+struct BenchSettings {
+  int rounds = 7;
+  std::string disk;          // directory to measure; empty: none
+  int64_t memory_bytes = 0;  // what the buffers may take
+  bool work = true;          // false: limits alone
+};
+
+/// Limits: matrix products per dtype and multiplier, reads from each cache level, from memory by one and by all
+/// threads, and from the disk. Tasks share one buffer. Errors: bad_file if the disk's directory cannot be written.
+std::vector<BenchTask> limit_tasks(const BenchSettings&);
+/// tern's own work on built-in models with random weights: a training step, a prompt, a decoded token, each in f32 and
+/// bf16. Leaves out, with a note, what would not fit in memory_bytes.
+std::vector<BenchTask> work_tasks(const BenchSettings&, std::vector<std::string>& notes);
+
+/// Rates of all rounds.
+struct BenchResult {
+  BenchTask task;              // without its function
+  std::vector<double> rates;   // per round
+  std::vector<double> shares;  // of `against`, per round; empty: a limit
+};
+/// Middle value and the quartiles around it.
+struct Spread {
+  double low = 0, median = 0, high = 0, best = 0;
+  /// Whether half of the values lie within 10 % of each other: else a figure is noise and no conclusion.
+  bool conclusive() const { return median > 0 && (high - low) / median <= 0.1; }
+};
+Spread spread(std::vector<double>);
+
+/// Runs every task once per round, in turn, after one warm-up each. `told` is called before each round; false stops
+/// after it (the rounds so far count). A group "matrix product DTYPE" is the best of its multipliers in that round.
+std::vector<BenchResult> run_rounds(const std::vector<BenchTask>&, int rounds,
+                                    const std::function<bool(int round)>& told);
+
+Json bench_json(const std::vector<BenchResult>&);
+std::string bench_text(const std::vector<BenchResult>&);
+/// Roofline: FLOP/s over FLOPs per byte, the roofs measured here and a point per work task. SVG.
+std::string bench_roofline(const std::vector<BenchResult>&);
+
+}  // namespace tern

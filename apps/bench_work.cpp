@@ -1,0 +1,195 @@
+// tern's own work on built-in models with random weights: what `train` and `generate` do, without their files.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "apps/bench.h"
+#include "base/clock.h"
+#include "base/rng.h"
+#include "base/units.h"
+#include "exec/executor.h"
+#include "formats/hf_config.h"
+#include "infer/load.h"
+#include "infer/session.h"
+#include "program/generate.h"
+#include "train/fit.h"
+#include "train/update.h"
+
+namespace tern {
+namespace {
+
+// 15.2M parameters, the training shape of the peers' table; and the shape of a 1.1B model, as many layers of it as make
+// the weights too large for a cache (a token's time is the same for each layer).
+constexpr std::string_view kTrainedModel = R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"],
+  "vocab_size": 32000, "hidden_size": 288, "intermediate_size": 768, "num_hidden_layers": 6, "num_attention_heads": 6,
+  "num_key_value_heads": 6, "max_position_embeddings": 1024, "rms_norm_eps": 1e-5, "tie_word_embeddings": true,
+  "hidden_act": "silu"})";
+constexpr std::string_view kReadModel = R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"],
+  "vocab_size": 32000, "hidden_size": 2048, "intermediate_size": 5632, "num_hidden_layers": 4, "num_attention_heads": 32,
+  "num_key_value_heads": 4, "max_position_embeddings": 2048, "rms_norm_eps": 1e-5, "tie_word_embeddings": false,
+  "hidden_act": "silu"})";
+constexpr int64_t kSeq = 256, kBatch = 16, kPrompt = 512, kDecoded = 24;
+
+std::vector<int32_t> random_tokens(int64_t count, int64_t vocab, uint64_t stream) {
+  std::vector<int32_t> tokens(static_cast<size_t>(count));
+  for (size_t i = 0; i < tokens.size(); ++i)
+    tokens[i] = static_cast<int32_t>(static_cast<double>(vocab) * random_uniform({1, stream}, i));
+  return tokens;
+}
+
+// --- a training step: 16 sequences of 256, AdamW, clipped ---
+
+struct TrainedModel {
+  ModelSpec spec;
+  DType dtype;
+  Arena state, work;
+  ModelWeights weights, gradients;
+  OptimizerConfig config;
+  OptimizerState optimizer;
+  RopeTable rope;
+  Program program;
+  std::vector<MicroBatch> batches;
+  int64_t step = 0;
+
+  TrainedModel(ModelSpec s, DType type, const TrainSettings& settings) : spec(std::move(s)), dtype(type) {
+    weights = allocate_weights(spec, dtype, MemoryClass::weights, state);
+    initialize_weights(spec, weights, 1);
+    gradients = allocate_weights(spec, DType::f32, MemoryClass::gradients, state);
+    zero_gradients(spec, gradients);
+    optimizer = make_optimizer_state(spec, weights, config, state);
+    rope = rope_table(spec.rope, kSeq, kSeq);
+    program = training_program(spec, step_costs(spec, settings, kBatch), Recompute::none);
+    std::vector<int64_t> starts;
+    for (int64_t i = 0; i <= kBatch; ++i) starts.push_back(i * kSeq);
+    batches.emplace_back(random_tokens(kBatch * kSeq, spec.vocab, 2), starts,
+                         random_tokens(kBatch * kSeq, spec.vocab, 3), &rope);
+  }
+  void run() {
+    ++step;
+    execute(program, {.spec = spec,
+                      .weights = weights,
+                      .gradients = &gradients,
+                      .micro_batches = batches,
+                      .loss_scale = 1.0 / static_cast<double>(kBatch * kSeq),
+                      .compute = {work, Multiply::fast},
+                      .update = [&] { apply_update(spec, optimizer, config, weights, gradients, 1e-4, step); }});
+  }
+};
+
+// --- a prompt, and tokens after it ---
+
+struct ReadModel {
+  ModelSpec spec;
+  Arena arena;
+  ModelWeights weights;
+  RopeTable rope;
+  int64_t weight_bytes = 0;  // read for each token: all but the embedding table
+
+  ReadModel(ModelSpec s, DType dtype) : spec(std::move(s)) {
+    weights = allocate_weights(spec, dtype, MemoryClass::weights, arena);
+    initialize_weights(spec, weights, 1);
+    pack_weights(spec, weights, arena);
+    rope = rope_table(spec.rope, kPrompt + kDecoded, kPrompt + kDecoded);
+    weight_bytes = (num_parameters(spec) - spec.vocab * spec.width) * size_of(dtype);
+  }
+  RunTimings read(int64_t prompt, int64_t tokens, DType dtype) {
+    const InferenceNeeds needs{.context = prompt + tokens, .iteration_tokens = prompt};
+    KvPool pool(kv_shape(spec, needs.page_tokens, dtype), kv_pages(needs), arena);
+    Request request;
+    request.prompt = random_tokens(prompt, spec.vocab, 4);
+    request.max_tokens = tokens;
+    SessionLimits limits;
+    limits.context = needs.context;
+    limits.scheduler.chunk = prompt;
+    limits.scheduler.token_budget = prompt + 1;
+    RunTimings timings;
+    run_request(request, nullptr, pool, model_executor(spec, weights, &rope, arena), limits, real_clock(), {},
+                &timings);
+    return timings;
+  }
+};
+
+void add_training(std::vector<BenchTask>& tasks, DType dtype, int64_t memory_bytes, std::vector<std::string>& notes) {
+  const ModelSpec spec = model_spec(parse_hf_config(kTrainedModel, "the built-in model"));
+  TrainSettings settings;
+  settings.seq = kSeq;
+  settings.batch = settings.micro_batch = kBatch;
+  settings.dtype = dtype;
+  const int64_t wanted = predict_memory(spec, settings, 0).total();
+  const std::string name = fmt::format("train step {}", name_of(dtype));
+  if (wanted > memory_bytes) {
+    notes.push_back(fmt::format("{} is left out: it takes {}, {} are to be used", name, format_bytes(wanted),
+                                format_bytes(memory_bytes)));
+    return;
+  }
+  const auto model = std::make_shared<TrainedModel>(spec, dtype, settings);
+  const double per_token = training_flops_per_token(spec, kSeq), tokens = kBatch * kSeq;
+  // Memory traffic no schedule avoids: weights in three passes, gradients, the update's states.
+  const double bytes = static_cast<double>(num_parameters(spec)) * (3.0 * static_cast<double>(size_of(dtype)) + 4 * 8);
+  tasks.push_back({.name = name,
+                   .unit = "FLOP/s",
+                   .against = fmt::format("matrix product {}", name_of(dtype)),
+                   .what = fmt::format("15.2M parameters, {} × {} tokens, AdamW", kBatch, kSeq),
+                   .intensity = per_token * tokens / bytes,
+                   .per_second = 1 / per_token,
+                   .natural = "tokens/s",
+                   .once = [model, per_token, tokens] {
+                     Clock& clock = real_clock();
+                     const int64_t begin = clock.now_ns();
+                     model->run();
+                     return per_token * tokens / seconds_between(begin, clock.now_ns());
+                   }});
+}
+
+void add_reading(std::vector<BenchTask>& tasks, DType dtype, int64_t memory_bytes, std::vector<std::string>& notes) {
+  const ModelSpec spec = model_spec(parse_hf_config(kReadModel, "the built-in model"));
+  const int64_t wanted =
+      inference_fit(spec, dtype, {.context = kPrompt + kDecoded, .iteration_tokens = kPrompt}).peak();
+  if (wanted > memory_bytes) {
+    notes.push_back(fmt::format("prompt and decode in {} are left out: they take {}, {} are to be used", name_of(dtype),
+                                format_bytes(wanted), format_bytes(memory_bytes)));
+    return;
+  }
+  const auto model = std::make_shared<ReadModel>(spec, dtype);
+  // A forward pass is a third of a training step's FLOPs; the head runs for the last token alone.
+  const double head = 2.0 * static_cast<double>(spec.vocab * spec.width);
+  const double prompt_flops = (training_flops_per_token(spec, kPrompt) / 3 - head) * kPrompt + head;
+  const auto weight_bytes = static_cast<double>(model->weight_bytes);
+  const double token_flops = training_flops_per_token(spec, 1) / 3;
+  tasks.push_back(
+      {.name = fmt::format("prompt {}", name_of(dtype)),
+       .unit = "FLOP/s",
+       .against = fmt::format("matrix product {}", name_of(dtype)),
+       .what = fmt::format("{} tokens, 4 layers of a 1.1B model", kPrompt),
+       .intensity = prompt_flops / weight_bytes,
+       .per_second = kPrompt / prompt_flops,
+       .natural = "tokens/s",
+       .once = [model, dtype, prompt_flops] { return prompt_flops / model->read(kPrompt, 1, dtype).prefill_s; }});
+  tasks.push_back({.name = fmt::format("decode {}", name_of(dtype)),
+                   .unit = "B/s",
+                   .against = "memory read",
+                   .what = fmt::format("one sequence, 4 layers of a 1.1B model; weights read per token: {}",
+                                       format_bytes(model->weight_bytes)),
+                   .intensity = token_flops / weight_bytes,
+                   .per_second = 1 / weight_bytes,
+                   .natural = "tokens/s",
+                   .once = [model, dtype, weight_bytes] {
+                     const RunTimings t = model->read(8, kDecoded, dtype);
+                     return weight_bytes * static_cast<double>(t.generated_tokens - 1) / t.decode_s;
+                   }});
+}
+
+}  // namespace
+
+std::vector<BenchTask> work_tasks(const BenchSettings& settings, std::vector<std::string>& notes) {
+  std::vector<BenchTask> tasks;
+  // All of them are held at once, beside the limits' buffers (a quarter of the memory): an eighth for each.
+  const int64_t each = settings.memory_bytes / 8;
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    add_training(tasks, dtype, each, notes);
+    add_reading(tasks, dtype, each, notes);
+  }
+  return tasks;
+}
+
+}  // namespace tern
