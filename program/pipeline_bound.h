@@ -1,0 +1,23 @@
+#pragma once
+// Lower bounds on run_pipeline's makespan: the longest of a few families of paths through the order of operations, each
+// in closed form. Proofs: docs/planner-proofs.md.
+
+#include "program/pipeline.h"
+
+namespace tern {
+
+/// At most makespan of run_pipeline(shape, pipeline_order(shape, t), t) for every t that is in no element below
+/// `times`; so `times` may hold lower bounds of what is not decided yet.
+///
+/// GPipe without begin and tail: equal to the makespan. 1F1B and its deep form: leads in and out, a stage's or a link's
+/// whole work, and the cycles that a limited number of micro-batches in flight forces on neighbouring stages; equal in
+/// most cases (figures in the README). Others: the busiest device with its unavoidable lead-in and lead-out.
+/// Units   ps. Time: O(P²) for P stages, whatever the number of micro-batches.
+/// Source  the bound of methods §4.0 is the case of two families without cycles; the rest is ours.
+int64_t pipeline_lower_bound(const PipelineShape&, const PipelineTimes&);
+
+/// Micro-batches in flight that a stage of 1F1B, its deep form, GPipe or zero bubble can hold at most: between a
+/// forward's start and its backward's end. Not for more than one chunk per device.
+int max_in_flight(const PipelineShape&, int stage);
+
+}  // namespace tern

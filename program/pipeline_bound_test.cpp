@@ -1,0 +1,128 @@
+#include "program/pipeline_bound.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+namespace tern {
+namespace {
+
+using Int = int64_t;
+using Ints = std::vector<int64_t>;
+
+constexpr Schedule kAll[] = {Schedule::gpipe,       Schedule::one_f_one_b, Schedule::deep_one_f_one_b,
+                             Schedule::interleaved, Schedule::zb_h1,       Schedule::zb_h2,
+                             Schedule::zb_v,        Schedule::v_half};
+
+struct Draw {
+  std::mt19937_64 random;
+  Int between(Int low, Int high) { return low + static_cast<Int>(random() % static_cast<uint64_t>(high - low + 1)); }
+  Ints list(int n, Int low, Int high) {
+    Ints v(n);
+    for (Int& x : v) x = between(low, high);
+    return v;
+  }
+  PipelineShape shape(Schedule s) {
+    const int p = static_cast<int>(between(1, 8)), m = static_cast<int>(between(1, 32));
+    if (s == Schedule::interleaved) return {s, p, static_cast<int>(between(1, 3)), p * static_cast<int>(between(1, 5))};
+    return {s, p, s == Schedule::zb_v || s == Schedule::v_half ? 2 : 1, m};
+  }
+  // Transfers none, light or heavy; every third with pauses before and after the step; some operations take no time.
+  PipelineTimes times(const PipelineShape& shape, int kind) {
+    const int s = shape.num_stages(), d = shape.num_devices;
+    const Int send = std::array<Int, 3>{0, 150, 1000}[kind % 3], pause = kind % 9 >= 6 ? 2000 : 0;
+    const Int least = kind % 10 == 0 ? 0 : 500;
+    return {list(s, least, 1500), list(s, least, 2000), list(s, least, 1000), list(s - 1, 0, send),
+            list(s - 1, 0, send), list(d, 0, pause),    list(d, 0, pause)};
+  }
+};
+
+struct Tightness {
+  int instances = 0, equal = 0;
+  double worst = 0;
+};
+Tightness never_above(Schedule s, int instances) {
+  Draw draw{std::mt19937_64{40 + static_cast<uint64_t>(s)}};
+  Tightness t;
+  for (; t.instances < instances; ++t.instances) {
+    const PipelineShape shape = draw.shape(s);
+    const PipelineTimes times = draw.times(shape, t.instances);
+    const Int makespan = run_pipeline(shape, pipeline_order(shape, times), times).makespan;
+    const Int bound = pipeline_lower_bound(shape, times);
+    EXPECT_LE(bound, makespan) << name_of(s) << " instance " << t.instances << ": p " << shape.num_devices << " m "
+                               << shape.num_micro << " v " << shape.chunks_per_device;
+    t.equal += bound == makespan;
+    if (makespan > 0)
+      t.worst = std::max(t.worst, static_cast<double>(makespan - bound) / static_cast<double>(makespan));
+  }
+  return t;
+}
+
+TEST(PipelineBound, IsNeverAboveTheSimulator) {
+  for (const Schedule s : kAll) never_above(s, 1800);
+}
+
+// So that it does not rot: the shares and the looseness that the README gives, with some room.
+TEST(PipelineBound, StaysAsTightAsItWas) {
+  EXPECT_EQ(never_above(Schedule::gpipe, 900).worst, 0);
+  const Tightness plain = never_above(Schedule::one_f_one_b, 1800), deep = never_above(Schedule::deep_one_f_one_b, 900);
+  EXPECT_GE(plain.equal, plain.instances * 40 / 100);
+  EXPECT_LE(plain.worst, 0.12);
+  EXPECT_GE(deep.equal, deep.instances * 80 / 100);
+  EXPECT_LE(deep.worst, 0.07);
+}
+
+TEST(PipelineBound, OfLessIsABoundOfMore) {
+  Draw draw{std::mt19937_64{77}};
+  for (int k = 0; k < 4000; ++k) {
+    const PipelineShape shape = draw.shape(kAll[k % 8]);
+    PipelineTimes times = draw.times(shape, k / 8);
+    const Int more = pipeline_lower_bound(shape, times);
+    for (Ints* list : {&times.forward, &times.backward, &times.weight, &times.send_forward, &times.send_backward,
+                       &times.begin, &times.tail})
+      for (Int& x : *list) x -= draw.between(0, x);
+    ASSERT_LE(pipeline_lower_bound(shape, times), more) << name_of(shape.schedule) << " " << k;
+  }
+}
+
+// The bound of the method sheet, two families of paths, is one of ours: never tighter.
+TEST(PipelineBound, IsAtLeastTheOneWithoutCycles) {
+  Draw draw{std::mt19937_64{78}};
+  int tighter = 0;
+  for (int k = 0; k < 1800; ++k) {
+    const PipelineShape shape = draw.shape(Schedule::one_f_one_b);
+    PipelineTimes t = draw.times(shape, k);
+    std::fill(t.begin.begin(), t.begin.end(), 0);
+    std::fill(t.tail.begin(), t.tail.end(), 0);
+    const int p = shape.num_devices;
+    const Int c = shape.num_micro;
+    Int all = 0, before = 0, simple = 0;
+    const auto stage = [&](int i) { return t.forward[i] + t.backward[i] + t.weight[i]; };
+    for (int i = 0; i < p; ++i) all += stage(i) + (i + 1 < p ? t.send_forward[i] + t.send_backward[i] : 0);
+    for (int i = 0; i < p; ++i) {
+      const Int hold = std::min<Int>(c, p - i);
+      simple = std::max(
+          {simple, before + c * stage(i), all + (c - 1) * (t.backward[i] + t.weight[i]) + (c - hold) * t.forward[i]});
+      before += stage(i) + (i + 1 < p ? t.send_forward[i] + t.send_backward[i] : 0);
+    }
+    const Int bound = pipeline_lower_bound(shape, t);
+    ASSERT_GE(bound, simple) << k;
+    tighter += bound > simple;
+  }
+  EXPECT_GE(tighter, 180);
+}
+
+TEST(PipelineBound, SeesWhatTransfersCostBalancedStages) {
+  for (const int p : {2, 4, 8}) {
+    const PipelineShape shape{Schedule::one_f_one_b, p, 1, 8 * p};
+    const PipelineTimes t{Ints(p, 1000),    Ints(p, 2000), Ints(p, 0), Ints(p - 1, 300),
+                          Ints(p - 1, 300), Ints(p, 0),    Ints(p, 0)};
+    const Int makespan = run_pipeline(shape, pipeline_order(shape, t), t).makespan;
+    EXPECT_GE(pipeline_lower_bound(shape, t) * 100, makespan * 99) << p;
+    EXPECT_GE(makespan * 100, (8 * p + p - 1) * Int{3000} * 107) << p;  // a tenth each way, and plain 1F1B pays for it
+  }
+}
+
+}  // namespace
+}  // namespace tern
