@@ -2,8 +2,18 @@
 
 #include <fmt/format.h>
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
 #include <atomic>
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 
 #include "base/error.h"
 #include "kernels/isa_selfcheck.h"
@@ -11,10 +21,32 @@
 namespace tern {
 namespace {
 
-constexpr Isa kAll[] = {Isa::portable, Isa::avx512, Isa::avx512_bf16};
+constexpr Isa kAll[] = {Isa::portable, Isa::avx2, Isa::avx512, Isa::avx512_bf16, Isa::amx_bf16};
 
 #if defined(__x86_64__)
 constexpr bool kX86 = true;
+
+/// CPUID leaf 7: tiles (edx bit 24) and their bf16 products (22); XCR0 bits 17 and 18: the system saves tile state.
+bool processor_has_amx() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(d >> 24 & 1) || !(d >> 22 & 1)) return false;
+  if (!__get_cpuid(1, &a, &b, &c, &d) || !(c >> 27 & 1)) return false;  // OSXSAVE: xgetbv may be asked
+  unsigned low = 0, high = 0;
+  asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return (low >> 17 & 3) == 3;
+}
+
+/// Linux keeps tile state from a process until it asks, once for all of its threads. Empty, or why it is refused.
+std::string ask_for_tiles() {
+#if defined(__linux__)
+  constexpr int kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+  if (syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0) return "";
+  return fmt::format("the system refuses tile state to this process ({})", std::strerror(errno));
+#else
+  return "asking for tile state is known for Linux only";
+#endif
+}
+
 /// What the processor has and the operating system saves (the compiler's runtime reads both).
 bool machine_has(Isa isa) {
   __builtin_cpu_init();
@@ -24,16 +56,21 @@ bool machine_has(Isa isa) {
   switch (isa) {
     case Isa::portable:
       return true;
+    case Isa::avx2:
+      return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
     case Isa::avx512:
       return avx512;
     case Isa::avx512_bf16:
       return avx512 && __builtin_cpu_supports("avx512bf16");
+    case Isa::amx_bf16:
+      return avx512 && __builtin_cpu_supports("avx512bf16") && processor_has_amx();
   }
   return false;
 }
 #else
 constexpr bool kX86 = false;
 bool machine_has(Isa isa) { return isa == Isa::portable; }
+std::string ask_for_tiles() { return ""; }
 #endif
 
 IsaStatus examine(Isa isa) {
@@ -51,6 +88,12 @@ IsaStatus examine(Isa isa) {
     s.reason = "this processor or operating system does not have it";
     return s;
   }
+  if (isa == Isa::amx_bf16)
+    if (const std::string refusal = ask_for_tiles(); !refusal.empty()) {
+      s.supported = false;
+      s.reason = refusal;
+      return s;
+    }
   const std::string failure = self_test(isa);
   s.self_test_passed = failure.empty();
   s.reason = failure.empty() ? "passed its self-test in every thread" : "failed its self-test: " + failure;
@@ -99,10 +142,14 @@ std::string_view name_of(Isa isa) {
   switch (isa) {
     case Isa::portable:
       return "portable";
+    case Isa::avx2:
+      return "avx2";
     case Isa::avx512:
       return "avx512";
     case Isa::avx512_bf16:
       return "avx512_bf16";
+    case Isa::amx_bf16:
+      return "amx_bf16";
   }
   return "unknown";
 }

@@ -9,7 +9,7 @@
 
 namespace tern {
 
-enum class Isa { portable, avx512, avx512_bf16 };  // in order of preference; "At the limit" adds avx2 and amx
+enum class Isa { portable, avx2, avx512, avx512_bf16, amx_bf16 };  // in order of preference: the last that runs
 
 struct IsaStatus {
   Isa isa;

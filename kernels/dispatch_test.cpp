@@ -14,7 +14,7 @@ TEST(Dispatch, PortableAlwaysRunsAndTheReportNamesEverySet) {
   ASSERT_FALSE(available.empty());
   EXPECT_EQ(available.front(), Isa::portable);
   const auto report = isa_report();
-  ASSERT_EQ(report.size(), 3u);
+  ASSERT_EQ(report.size(), 5u);
   for (const IsaStatus& s : report) {
     EXPECT_FALSE(s.reason.empty()) << name_of(s.isa);
     EXPECT_EQ(s.self_test_passed, s.reason == "passed its self-test in every thread") << s.reason;
@@ -54,7 +54,7 @@ TEST(DispatchDeathTest, TernIsaNamesTheSetOrSaysWhatIsKnown) {
           std::exit(static_cast<int>(e.kind()));
         }
       },
-      testing::ExitedWithCode(2), "TERN_ISA=sse9: no such instruction set; known are portable, avx512, avx512_bf16");
+      testing::ExitedWithCode(2), "TERN_ISA=sse9: no such instruction set; known are portable, avx2, avx512, avx512_bf16, amx_bf16");
 }
 
 }  // namespace

@@ -3,17 +3,19 @@
 #include <fmt/format.h>
 #include <omp.h>
 
-#include <cmath>
+#include <csetjmp>
+#include <csignal>
 #include <vector>
 
 #include "base/dtype.h"
 #include "kernels/cpu/matmul_table.h"
+#include "kernels/cpu/tile_matmul.h"
 #include "kernels/ref/matmul_ref.h"
 
 namespace tern {
 namespace {
 
-constexpr int64_t kM = 8, kN = 70, kK = 37;  // full and partial tiles, a partial panel, an odd pair
+constexpr int64_t kM = 40, kN = 70, kK = 37;  // full and partial tiles, a partial panel, an odd pair
 
 /// Small whole numbers over 8: products and sums are exact in f32 and in bf16 inputs, so any order gives the same bits.
 double value(int64_t i, int64_t salt) { return static_cast<double>((i * 7 + salt * 5) % 23 - 11) / 8; }
@@ -29,19 +31,19 @@ bf16 make(double x) {
   return to_bf16(static_cast<float>(x));
 }
 
-template <class T>
-std::string compare(const MatmulTable& t, void (*pack)(const T*, int64_t, int64_t, T*),
-                    void (*exact)(const T*, const T*, const T*, int64_t, int64_t, int64_t, bool, float*),
-                    void (*tn)(const T*, const T*, int64_t, int64_t, int64_t, float*), const char* name) {
+/// padding: elements to which the rows and columns of a packed weight are padded at most.
+template <class T, class Pack, class Exact, class Tn>
+std::string compare(int64_t padding, Pack pack, Exact exact, Tn tn, const char* name) {
   std::vector<double> x(kM * kK), w(kN * kK), want(kM * kN, 0.5);
   std::vector<T> x_T(x.size()), w_T(w.size());
   for (size_t i = 0; i < x.size(); ++i) x_T[i] = make<T>(x[i] = value(static_cast<int64_t>(i), 1));
   for (size_t i = 0; i < w.size(); ++i) w_T[i] = make<T>(w[i] = value(static_cast<int64_t>(i), 2));
   multiply_ref(x, w, {}, kM, kN, kK, true, want);
-  std::vector<T> packed((kN + t.panel) * (kK + 1));
+  std::vector<T> packed((kN + padding) * (kK + padding));
   std::vector<float> got(want.size(), 0.5f);
   pack(w_T.data(), kN, kK, packed.data());
-  exact(x_T.data(), packed.data(), nullptr, kM, kN, kK, true, got.data());
+  const T* no_bias = nullptr;
+  exact(x_T.data(), packed.data(), no_bias, kM, kN, kK, true, got.data());
   for (size_t i = 0; i < got.size(); ++i)
     if (!(got[i] == want[i])) return fmt::format("{} product, element {}: got {}, want {}", name, i, got[i], want[i]);
 
@@ -55,20 +57,62 @@ std::string compare(const MatmulTable& t, void (*pack)(const T*, int64_t, int64_
   return "";
 }
 
-std::string compare_all(const MatmulTable& t) {
-  std::string failure = compare<float>(t, t.pack_f32, t.exact_f32, t.tn_f32, "f32");
-  if (failure.empty()) failure = compare<bf16>(t, t.pack_bf16, t.exact_bf16_to_f32, t.tn_bf16, "bf16");
-  return failure;
+std::string compare_all(Isa isa) {
+  const MatmulTable& t = TERN_TABLE_OF(matmul_table, isa);
+  std::string failure = compare<float>(t.panel, t.pack_f32, t.exact_f32, t.tn_f32, "f32");
+  if (!failure.empty()) return failure;
+  if (!has_tiles(isa)) return compare<bf16>(t.panel, t.pack_bf16, t.exact_bf16_to_f32, t.tn_bf16, "bf16");
+  const auto pack = [isa](auto... a) { tile_pack(isa, a...); };
+  const auto exact = [isa](auto... a) { tile_exact<float>(isa, a...); };
+  const auto tn = [isa](auto... a) { tile_tn(isa, a...); };
+  return compare<bf16>(kTilePadding, pack, exact, tn, "bf16");
+}
+
+// An instruction that is announced and missing ends a thread with SIGILL: during the test that is an answer.
+thread_local sigjmp_buf back;
+thread_local volatile std::sig_atomic_t in_test = 0;
+void on_illegal_instruction(int signal) {
+  if (in_test) siglongjmp(back, 1);
+  std::signal(signal, SIG_DFL);  // not ours: the instruction comes again and ends the program as ever
+}
+
+/// Holds the handler for as long as it lives.
+class CatchIllegalInstruction {
+ public:
+  CatchIllegalInstruction() {
+    struct sigaction catching = {};
+    catching.sa_handler = on_illegal_instruction;
+    catching.sa_flags = SA_NODEFER;  // the signal mask is not restored by the jump
+    sigaction(SIGILL, &catching, &before_);
+  }
+  ~CatchIllegalInstruction() { sigaction(SIGILL, &before_, nullptr); }
+  CatchIllegalInstruction(const CatchIllegalInstruction&) = delete;
+  CatchIllegalInstruction& operator=(const CatchIllegalInstruction&) = delete;
+
+ private:
+  struct sigaction before_ = {};
+};
+
+/// On this thread. What a jump skips is lost, a few kilobytes once.
+void compare_on_this_thread(Isa isa, std::string* failure) {
+  if (sigsetjmp(back, 0) == 0) {
+    in_test = 1;
+    *failure = compare_all(isa);
+  } else {
+    *failure = "illegal instruction";
+  }
+  in_test = 0;
 }
 
 }  // namespace
 
 std::string self_test(Isa isa) {
-  const MatmulTable& t = TERN_TABLE_OF(matmul_table, isa);
+  const CatchIllegalInstruction guard;
   std::vector<std::string> failures(omp_get_max_threads());
 #pragma omp parallel
   {
-    const std::string failure = compare_all(t);
+    std::string failure;
+    compare_on_this_thread(isa, &failure);
     if (!failure.empty()) failures[omp_get_thread_num()] = fmt::format("thread {}: {}", omp_get_thread_num(), failure);
   }
   for (const std::string& f : failures)

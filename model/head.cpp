@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "kernels/cpu/head_loss.h"
 #include "model/linear.h"
 #include "model/ops.h"
 #include "model/unit_impl.h"
@@ -32,6 +33,30 @@ int64_t widest_tile(const Linear& projection, int64_t T, DType dtype, Multiply m
   return of(tail) > of(tile) ? tail : tile;
 }
 
+// The same in one kernel per tile of rows, where the multiplier has it.
+double fused_loss(const HeadSpec& u, const HeadWeights& w, const Tensor& x, std::span<const int32_t> targets,
+                  double scale, const HeadSaved& saved, const Linear& gradient, int64_t scratch_bytes,
+                  const Compute& c) {
+  const int64_t T = x.rows(), rows = std::min(T, kFusedHeadTile);
+  const Tensor normed_tile = c.arena.allocate(x.dtype(), {rows, u.width}, MemoryClass::workspace);
+  const Tensor scratch = c.arena.bytes(scratch_bytes, MemoryClass::workspace);
+  std::vector<float> losses(static_cast<size_t>(rows));
+  double loss = 0;
+  for (int64_t begin = 0; begin < T; begin += rows) {
+    const int64_t end = std::min(begin + rows, T), m = end - begin;
+    const Tensor normed = normed_tile.rows_view(0, m);
+    ops::norm(u.norm, w.norm, x.rows_view(begin, end), normed, view_or_none(saved.mean_T, begin, end),
+              saved.rstd_T.rows_view(begin, end));
+    const std::span<float> tile_losses(losses.data(), static_cast<size_t>(m));
+    head_loss(u.vocab, u.width, targets.subspan(static_cast<size_t>(begin), static_cast<size_t>(m)),
+              static_cast<float>(scale), normed.span<bf16>(), w.projection.weight.span<bf16>(), tile_losses,
+              saved.dnormed_TD.rows_view(begin, end).span<bf16>(), gradient.weight.span<float>(),
+              {static_cast<std::byte*>(scratch.data()), static_cast<size_t>(scratch.bytes())});
+    for (const float one : tile_losses) loss += one;
+  }
+  return loss;
+}
+
 }  // namespace
 
 // n = norm(x),  z = n·Wᵀ,  L = Σ_t (log Σ_v exp z_tv - z_t,target)
@@ -50,6 +75,9 @@ double head_forward_loss(const ModelSpec& spec, const ModelWeights& weights, con
            .rstd_T = stats.rstd_T,
            .dnormed_TD = c.arena.allocate(dtype, {T, D}, MemoryClass::activations)};
   if (T == 0) return 0;
+  if (const ScratchBytes bytes = scratch_bytes(c.multiply, dtype); bytes && w.projection.packed.empty())
+    if (const int64_t fused = bytes(kHeadLossProduct, std::min(T, kFusedHeadTile), u.vocab, D); fused > 0)
+      return fused_loss(u, w, x, targets, scale, saved, gradients.head.projection, fused, c);
 
   const int64_t rows = std::min(T, kHeadTile);
   const Tensor normed_tile = c.arena.allocate(dtype, {rows, D}, MemoryClass::workspace);

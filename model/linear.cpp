@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "kernels/cpu/head_loss.h"
 #include "kernels/cpu/matmul.h"
 #include "kernels/onednn/fast_matmul.h"
 #include "kernels/ref/matmul_ref.h"
@@ -41,6 +42,7 @@ ScratchBytes scratch_bytes(Multiply multiply, DType dtype) {
   if (multiply == Multiply::exact)
     return [dtype](int product, int64_t, int64_t n, int64_t k) { return product == 0 ? packed_bytes(dtype, n, k) : 0; };
   return [dtype](int product, int64_t m, int64_t n, int64_t k) {
+    if (product == kHeadLossProduct) return dtype == DType::bf16 ? head_loss_scratch_bytes(m, n, k) : 0;
     return fast_scratch_bytes(static_cast<Product>(product), dtype, m, n, k);
   };
 }

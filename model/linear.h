@@ -11,6 +11,8 @@
 
 namespace tern {
 
+/// The number of the head's loss with both gradients among the products of ScratchBytes.
+inline constexpr int kHeadLossProduct = 3;
 /// What the products take from the arena: the function that unit_cost asks. Weights that are already packed need none.
 ScratchBytes scratch_bytes(Multiply, DType);
 

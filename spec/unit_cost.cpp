@@ -26,7 +26,7 @@ struct Sizes {
   // Rows that all ranks of a tensor group hold together while a product reads or writes them, beside their own part.
   int64_t gathered(int64_t width) const { return split() ? T * width * s : 0; }
 };
-constexpr int kForward = 0, kInputGradient = 1, kWeightGradient = 2;
+constexpr int kForward = 0, kInputGradient = 1, kWeightGradient = 2, kHeadLoss = 3;
 
 int64_t norm_parameters(const NormSpec& n) { return n.width * (n.kind == NormKind::layer ? 2 : 1); }
 // rstd, and the mean of a layer norm, per row
@@ -203,10 +203,16 @@ UnitCost cost(const HeadSpec& u, const Sizes& z) {
   c.unsaved_workspace = tile * D * z.s + tile * V * z.g + widest(kForward) + 2 * z.gathered(D);
   c.forward_workspace =
       c.unsaved_workspace + (rounded ? tile * V * z.s : 0) + std::max(widest(kInputGradient), widest(kWeightGradient));
+  const int64_t fused_tile = std::min(T, kFusedHeadTile);
+  const int64_t fused = z.split() || z.frozen ? 0 : z(kHeadLoss, fused_tile, V, D);
+  if (fused > 0) c.forward_workspace = fused_tile * D * z.s + fused;
   c.forward_flops = 6 * T * V * D;
   const int64_t num_tiles = T ? (T + kHeadTile - 1) / kHeadTile : 0;
   c.forward_bytes_moved =
       num_tiles * V * D * (2 * z.s + 2 * z.g) + T * D * z.s * 5 + T * V * (4 * z.g + (rounded ? 3 * z.s : 0));
+  if (fused > 0)
+    c.forward_bytes_moved =
+        (T + kFusedHeadTile - 1) / kFusedHeadTile * V * D * (2 * z.s + 2 * z.g) + T * D * z.s * 5 + T * V * z.s * 3;
   c.backward_input_bytes_moved = z.N * D * z.s * 3;
   c.backward_weight_bytes_moved = z.N * D * z.s * 2;
   finish(c, {}, z);

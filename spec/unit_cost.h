@@ -18,11 +18,14 @@ std::string_view name_of(Recompute);  // "none", "attention", "full"
 bool is_recomputed(const Unit&, Recompute);
 
 /// Scratch bytes that the multiplier of choice needs for one product (kernels know; spec does not). product: 0 forward,
-/// 1 input gradient, 2 weight gradient; m rows, w (n, k). Empty function: none.
+/// 1 input gradient, 2 weight gradient; m rows, w (n, k). 3: the head's loss with both gradients in one, m rows of a
+/// vocabulary n and a width k; 0 bytes: this multiplier takes it in three products. Empty function: none.
 using ScratchBytes = std::function<int64_t(int product, int64_t m, int64_t n, int64_t k)>;
 
 /// Rows whose logits exist at a time in the head, in training and in evaluation: (kHeadTile, V) numbers, not (T, V).
 inline constexpr int64_t kHeadTile = 128;
+/// The same where loss and gradients are one kernel.
+inline constexpr int64_t kFusedHeadTile = 512;
 
 /// On one rank of many. Under tensor parallelism heads, hidden widths and vocabulary are split (a rank has one
 /// key/value head where there are fewer than ranks; the vocabulary is padded) and norms see ceil(T / tensor) rows

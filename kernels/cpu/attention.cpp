@@ -1,13 +1,13 @@
 #include "kernels/cpu/attention.h"
 
 #include <algorithm>
-#include <new>
 #include <type_traits>
 #include <vector>
 
 #include "base/error.h"
 #include "kernels/cpu/attention_table.h"
 #include "kernels/cpu/parallel.h"
+#include "kernels/cpu/thread_scratch.h"
 #include "kernels/dispatch.h"
 
 namespace tern {
@@ -33,27 +33,6 @@ int64_t scratch_floats(const AttentionShape& shape) {
          2 * kMaxLanes;
 }
 
-// One buffer per thread, on a cache line, kept between calls: decoding calls this once a layer and token.
-float* thread_scratch(const AttentionShape& shape) {
-  constexpr size_t kLine = 64;
-  struct Aligned {
-    float* data = nullptr;
-    int64_t size = 0;
-    ~Aligned() { ::operator delete[](data, std::align_val_t{kLine}); }
-  };
-  thread_local Aligned buffer;
-  const int64_t wanted = scratch_floats(shape);
-  if (buffer.size < wanted) {
-    ::operator delete[](buffer.data, std::align_val_t{kLine});
-    buffer.data = nullptr;
-    buffer.size = 0;
-    buffer.data =
-        static_cast<float*>(::operator new[](static_cast<size_t>(wanted) * sizeof(float), std::align_val_t{kLine}));
-    buffer.size = wanted;
-  }
-  return buffer.data;
-}
-
 void check_shape(const AttentionShape& s) {
   TERN_CHECK(s.kv_heads > 0 && s.heads > 0 && s.heads % s.kv_heads == 0 && s.head_dim > 0 && s.scale > 0 &&
                  s.window >= 0 && s.q_stride >= s.heads * s.head_dim && s.kv_stride >= s.kv_heads * s.head_dim &&
@@ -69,7 +48,7 @@ void for_each_task(const AttentionShape& shape, int64_t count, int64_t multiplic
   const bool alone = count == 1 || multiplications < kParallelGrain * 8;
 #pragma omp parallel if (!alone)
   {
-    float* scratch = thread_scratch(shape);
+    float* scratch = static_cast<float*>(thread_scratch(attention_scratch_bytes(shape)));
 #pragma omp for schedule(dynamic, 1)
     for (int64_t i = 0; i < count; ++i) task(count - 1 - i, scratch);
   }

@@ -7,7 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#if defined(__AVX512F__)
+#if defined(__AVX2__)
 #include <immintrin.h>
 #elif defined(__aarch64__)
 #include <arm_neon.h>
@@ -20,6 +20,8 @@ namespace {
 
 #if defined(__AVX512F__)
 constexpr int kLanes = 16;
+#elif defined(__AVX2__)
+constexpr int kLanes = 8;
 #else
 constexpr int kLanes = 4;
 #endif
@@ -31,6 +33,8 @@ typedef uint16_t VecU16 __attribute__((vector_size(2 * kLanes)));
 inline Vec splat(float x) {
 #if defined(__AVX512F__)
   return _mm512_set1_ps(x);
+#elif defined(__AVX2__)
+  return _mm256_set1_ps(x);
 #else
   return Vec{x, x, x, x};
 #endif
@@ -38,6 +42,8 @@ inline Vec splat(float x) {
 inline VecInt splat_int(int32_t x) {
 #if defined(__AVX512F__)
   return (VecInt)_mm512_set1_epi32(x);
+#elif defined(__AVX2__)
+  return (VecInt)_mm256_set1_epi32(x);
 #else
   return VecInt{x, x, x, x};
 #endif
@@ -85,18 +91,26 @@ inline Vec load(const bf16* p, int64_t n) { return widen((VecU16)_mm256_maskz_lo
 inline void store(float* p, Vec v, int64_t n) { _mm512_mask_storeu_ps(p, first_lanes(n), v); }
 inline void store(bf16* p, Vec v, int64_t n) { _mm256_mask_storeu_epi16(p, first_lanes(n), (__m256i)narrow(v)); }
 #else
+#if defined(__AVX2__)
+inline __m256i first_lanes(int64_t n) {
+  return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(n)), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+inline Vec load(const float* p, int64_t n) { return _mm256_maskload_ps(p, first_lanes(n)); }
+inline void store(float* p, Vec v, int64_t n) { _mm256_maskstore_ps(p, first_lanes(n), v); }
+#else
 inline Vec load(const float* p, int64_t n) {
   float padded[kLanes] = {};
   for (int64_t i = 0; i < n; ++i) padded[i] = p[i];
   return load(padded);
 }
+inline void store(float* p, Vec v, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) p[i] = v[i];
+}
+#endif
 inline Vec load(const bf16* p, int64_t n) {
   bf16 padded[kLanes] = {};
   for (int64_t i = 0; i < n; ++i) padded[i] = p[i];
   return load(padded);
-}
-inline void store(float* p, Vec v, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) p[i] = v[i];
 }
 inline void store(bf16* p, Vec v, int64_t n) {
   const VecU16 narrowed = narrow(v);
@@ -108,6 +122,8 @@ inline void store(bf16* p, Vec v, int64_t n) {
 inline Vec fma(Vec a, Vec b, Vec c) {
 #if defined(__AVX512F__)
   return _mm512_fmadd_ps(a, b, c);
+#elif defined(__FMA__)
+  return _mm256_fmadd_ps(a, b, c);
 #elif defined(__aarch64__)
   return (Vec)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
 #else

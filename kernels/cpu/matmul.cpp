@@ -2,6 +2,8 @@
 
 #include "base/error.h"
 #include "kernels/cpu/matmul_table.h"
+#include "kernels/cpu/tile_matmul.h"
+#include "kernels/cpu/tile_matmul_table.h"
 #include "kernels/dispatch.h"
 
 namespace tern {
@@ -31,6 +33,7 @@ const T* as(std::span<const std::byte> packed) {
 
 int64_t packed_bytes(DType dtype, int64_t n, int64_t k) {
   TERN_CHECK(dtype == DType::f32 || dtype == DType::bf16, "packed_bytes: {}, want f32 or bf16", name_of(dtype));
+  if (dtype == DType::bf16 && has_tiles(active_isa())) return tile_packed_bytes(n, k);
   return round_up(n, table().panel) * round_up(k, 4 / size_of(dtype)) * size_of(dtype);
 }
 
@@ -41,6 +44,8 @@ void pack_weight(std::span<const T> w, int64_t n, int64_t k, std::span<std::byte
   T* out = reinterpret_cast<T*>(packed.data());
   if constexpr (sizeof(T) == 4)
     table().pack_f32(w.data(), n, k, out);
+  else if (has_tiles(active_isa()))
+    tile_pack(active_isa(), w.data(), n, k, out);
   else
     table().pack_bf16(w.data(), n, k, out);
 }
@@ -50,8 +55,9 @@ void unpack_row(std::span<const std::byte> packed, int64_t n, int64_t k, int64_t
   check("unpack_row: packed", packed.size(), 1, packed_bytes(DTypeOf<T>::value, n, k));
   check("unpack_row: out", out.size(), 1, k);
   TERN_CHECK(row >= 0 && row < n, "unpack_row: row {} of {}", row, n);
-  const int64_t panel = table().panel;
-  const T* from = as<T>(packed) + row / panel * panel * round_up(k, kStep<T>);
+  const bool tiled = sizeof(T) == 2 && has_tiles(active_isa());
+  const int64_t panel = tiled ? kTilePanel : table().panel;
+  const T* from = as<T>(packed) + row / panel * panel * round_up(k, tiled ? kTileDepth : kStep<T>);
   for (int64_t i = 0; i < k; ++i) out[i] = from[(i / kStep<T> * panel + row % panel) * kStep<T> + i % kStep<T>];
 }
 
@@ -65,6 +71,8 @@ void multiply_exact(std::span<const T> x, std::span<const std::byte> packed, std
   const T* b = bias.empty() ? nullptr : bias.data();
   if constexpr (sizeof(T) == 4)
     table().exact_f32(x.data(), as<T>(packed), b, m, n, k, add, y.data());
+  else if (has_tiles(active_isa()))
+    tile_exact<Out>(active_isa(), x.data(), as<T>(packed), b, m, n, k, add, y.data());
   else if constexpr (sizeof(Out) == 4)
     table().exact_bf16_to_f32(x.data(), as<T>(packed), b, m, n, k, add, y.data());
   else
@@ -79,6 +87,8 @@ void multiply_nn(std::span<const T> dy, std::span<const T> w, int64_t m, int64_t
   check("multiply_nn: dx", dx.size(), m, k);
   if constexpr (sizeof(T) == 4)
     table().nn_f32(dy.data(), w.data(), m, n, k, add, dx.data());
+  else if (has_tiles(active_isa()))
+    tile_nn(active_isa(), dy.data(), w.data(), m, n, k, add, dx.data());
   else
     table().nn_bf16(dy.data(), w.data(), m, n, k, add, dx.data());
 }
@@ -90,6 +100,8 @@ void multiply_tn(std::span<const T> dy, std::span<const T> x, int64_t m, int64_t
   check("multiply_tn: dw", dw.size(), n, k);
   if constexpr (sizeof(T) == 4)
     table().tn_f32(dy.data(), x.data(), m, n, k, dw.data());
+  else if (has_tiles(active_isa()))
+    tile_tn(active_isa(), dy.data(), x.data(), m, n, k, dw.data());
   else
     table().tn_bf16(dy.data(), x.data(), m, n, k, dw.data());
 }

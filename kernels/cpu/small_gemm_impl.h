@@ -20,7 +20,7 @@ struct Rows {
 #if defined(__AVX512F__) || defined(__aarch64__)
 constexpr int kGemmRows = 6;  // 6×4 sums, 4 columns and 1 factor: 29 of 32 registers
 #else
-constexpr int kGemmRows = 2;  // 2×4 sums of 16 registers
+constexpr int kGemmRows = 2;  // 2×4 sums of 16 registers; of the other shapes 3×4 leaves one for both factors
 #endif
 
 // Unrolled by order: else the sums pass through the stack once a tile.
@@ -98,6 +98,22 @@ inline void transpose(Vec (&v)[kLanes]) {
     v[4 + c] = (Vec)_mm512_maskz_shuffle_f32x4(kAll, a_odd, b_odd, 0x88);
     v[8 + c] = (Vec)_mm512_maskz_shuffle_f32x4(kAll, a_even, b_even, 0xdd);
     v[12 + c] = (Vec)_mm512_maskz_shuffle_f32x4(kAll, a_odd, b_odd, 0xdd);
+  }
+#elif defined(__AVX2__)
+  Vec t[8], u[8];
+  for (int i = 0; i < 8; i += 2) {
+    t[i] = _mm256_unpacklo_ps(v[i], v[i + 1]);
+    t[i + 1] = _mm256_unpackhi_ps(v[i], v[i + 1]);
+  }
+  for (int i = 0; i < 8; i += 4)
+    for (int c = 0; c < 2; ++c) {
+      u[i + 2 * c] = (Vec)_mm256_unpacklo_pd((__m256d)t[i + c], (__m256d)t[i + 2 + c]);
+      u[i + 2 * c + 1] = (Vec)_mm256_unpackhi_pd((__m256d)t[i + c], (__m256d)t[i + 2 + c]);
+    }
+  // Now 128-bit part p of u[4g + c] holds rows 4g … 4g+3 of column 4p + c.
+  for (int c = 0; c < 4; ++c) {
+    v[c] = _mm256_permute2f128_ps(u[c], u[4 + c], 0x20);
+    v[4 + c] = _mm256_permute2f128_ps(u[c], u[4 + c], 0x31);
   }
 #else
   const Vec low01 = __builtin_shufflevector(v[0], v[1], 0, 4, 1, 5),

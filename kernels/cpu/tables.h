@@ -9,16 +9,24 @@
   namespace isa_portable {              \
   extern const Type name;               \
   }                                     \
+  namespace isa_avx2 {                  \
+  extern const Type name;               \
+  }                                     \
   namespace isa_avx512 {                \
   extern const Type name;               \
   }                                     \
   namespace isa_avx512_bf16 {           \
   extern const Type name;               \
+  }                                     \
+  namespace isa_amx_bf16 {              \
+  extern const Type name;               \
   }
-#define TERN_TABLE_OF(name, isa)                                     \
-  ((isa) == ::tern::Isa::avx512_bf16 ? ::tern::isa_avx512_bf16::name \
-   : (isa) == ::tern::Isa::avx512    ? ::tern::isa_avx512::name      \
-                                     : ::tern::isa_portable::name)
+#define TERN_TABLE_OF(name, isa)                                       \
+  ((isa) == ::tern::Isa::amx_bf16      ? ::tern::isa_amx_bf16::name    \
+   : (isa) == ::tern::Isa::avx512_bf16 ? ::tern::isa_avx512_bf16::name \
+   : (isa) == ::tern::Isa::avx512      ? ::tern::isa_avx512::name      \
+   : (isa) == ::tern::Isa::avx2        ? ::tern::isa_avx2::name        \
+                                       : ::tern::isa_portable::name)
 #else
 #define TERN_DECLARE_TABLES(Type, name) \
   namespace isa_portable {              \

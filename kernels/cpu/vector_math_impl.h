@@ -43,6 +43,8 @@ inline Vec sigmoid(Vec x) {
 inline Vec sqrt(Vec x) {
 #if defined(__AVX512F__)
   return _mm512_maskz_sqrt_ps(0xffff, x);  // the plain form warns of an uninitialized value in GCC 12
+#elif defined(__AVX2__)
+  return _mm256_sqrt_ps(x);
 #else
   for (int i = 0; i < kLanes; ++i) x[i] = __builtin_sqrtf(x[i]);
   return x;

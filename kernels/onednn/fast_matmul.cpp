@@ -3,17 +3,31 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <mutex>
 
 #include "base/error.h"
 #include "kernels/cpu/matmul.h"
+#include "kernels/cpu/tile_matmul.h"
+#include "kernels/dispatch.h"
 #include "kernels/onednn/onednn_matmul.h"
 
 namespace tern {
 namespace {
 
+/// Who multiplies. Measured on a Sapphire Rapids class core (dev/LOG.md): in bf16 with tiles our packed products are on
+/// a level with oneDNN 2.6.3 where the left factor is plain (0.9–1.1) and well above it in weight gradients (1.4–1.8);
+/// in f32 oneDNN is above ours.
+bool onednn_multiplies(DType dtype) {
+  if (dtype == DType::bf16 && has_tiles(active_isa())) return false;
+  return onednn_can(dtype);
+}
+
 std::string describe() {
   if (onednn_version().empty()) return "own kernels";
   const bool f32 = onednn_can(DType::f32), half = onednn_can(DType::bf16);
+  if (f32 && has_tiles(active_isa()))
+    return fmt::format("oneDNN {} for f32; own kernels on tiles for bf16", onednn_version());
   if (f32 && half) return fmt::format("oneDNN {}", onednn_version());
   if (f32)
     return fmt::format("oneDNN {} for f32; own kernels for bf16, which oneDNN does not have on this processor",
@@ -32,13 +46,17 @@ void check(const char* what, size_t have, int64_t rows, int64_t columns) {
 }  // namespace
 
 std::string_view fast_matmul_name() {
-  static const std::string name = describe();
+  static std::map<Isa, std::string> names;  // by set, as tests switch them
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  std::string& name = names[active_isa()];
+  if (name.empty()) name = describe();
   return name;
 }
 
 int64_t fast_scratch_bytes(Product product, DType dtype, int64_t m, int64_t n, int64_t k) {
   if (m == 0 || n == 0 || k == 0) return 0;
-  if (!onednn_can(dtype)) return product == Product::forward ? packed_bytes(dtype, n, k) : 0;
+  if (!onednn_multiplies(dtype)) return product == Product::forward ? packed_bytes(dtype, n, k) : 0;
   int64_t most = 0;
   const auto ask = [&](DType out, bool bias, bool add) {
     most = std::max(most, onednn_scratch_bytes({product, dtype, out, bias, add, m, n, k}));
@@ -68,7 +86,7 @@ void multiply_fast(std::span<const T> x, std::span<const T> w, std::span<const T
   check("multiply_fast: y", y.size(), m, n);
   if (!bias.empty()) check("multiply_fast: bias", bias.size(), 1, n);
   if (m == 0 || n == 0) return;
-  if (k > 0 && onednn_can(kType<T>))
+  if (k > 0 && onednn_multiplies(kType<T>))
     return onednn_multiply({Product::forward, kType<T>, kType<Out>, !bias.empty(), false, m, n, k}, x.data(), w.data(),
                            bias.data(), y.data(), scratch);
   const auto bytes = static_cast<size_t>(packed_bytes(kType<T>, n, k));
@@ -84,7 +102,7 @@ void multiply_fast_input_gradient(std::span<const T> dy, std::span<const T> w, i
   check("multiply_fast_input_gradient: w", w.size(), n, k);
   check("multiply_fast_input_gradient: dx", dx.size(), m, k);
   if (m == 0 || k == 0) return;
-  if (n > 0 && onednn_can(kType<T>))
+  if (n > 0 && onednn_multiplies(kType<T>))
     return onednn_multiply({Product::input_gradient, kType<T>, kType<T>, false, add, m, n, k}, dy.data(), w.data(),
                            nullptr, dx.data(), scratch);
   multiply_nn<T>(dy, w, m, n, k, add, dx);
@@ -97,7 +115,7 @@ void multiply_fast_weight_gradient(std::span<const T> dy, std::span<const T> x, 
   check("multiply_fast_weight_gradient: x", x.size(), m, k);
   check("multiply_fast_weight_gradient: dw", dw.size(), n, k);
   if (m == 0 || n == 0 || k == 0) return;
-  if (onednn_can(kType<T>))
+  if (onednn_multiplies(kType<T>))
     return onednn_multiply({Product::weight_gradient, kType<T>, DType::f32, false, true, m, n, k}, dy.data(), x.data(),
                            nullptr, dw.data(), scratch);
   multiply_tn<T>(dy, x, m, n, k, dw);

@@ -1,0 +1,118 @@
+#include "kernels/cpu/head_loss.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "base/error.h"
+#include "kernels/cpu/head_loss_table.h"
+#include "kernels/dispatch.h"
+
+namespace tern {
+namespace {
+
+const HeadLossTable& table() { return TERN_TABLE_OF(head_loss_table, active_isa()); }
+
+int64_t round_up(int64_t a, int64_t b) { return (a + b - 1) / b * b; }
+
+/// Hands out pieces of the scratch, each on a cache line; with no memory behind it, it counts.
+struct Pieces {
+  std::byte* at;
+  int64_t taken = 0;
+  template <class T>
+  void take(T*& piece, int64_t count) {
+    piece = at ? reinterpret_cast<T*>(at + taken) : nullptr;
+    taken += round_up(count * static_cast<int64_t>(sizeof(T)), 64);
+  }
+};
+
+void place(Pieces& pieces, HeadLossTask& t, std::vector<HeadLossThread>& threads) {
+  const int64_t rows = t.padded_rows = round_up(t.rows, 32), width = t.padded_width = round_up(t.width, 32);
+  const int64_t vocab = round_up(t.vocab, 32);
+  pieces.take(t.x_columns, rows * width);
+  pieces.take(t.x_rows, rows * width);
+  pieces.take(t.kept, rows * vocab);
+  pieces.take(t.tops, vocab / 32 * rows);
+  pieces.take(t.lse, rows);
+  for (HeadLossThread& own : threads) {
+    pieces.take(own.top, rows);
+    pieces.take(own.sum, rows);
+    pieces.take(own.factor, rows);
+    pieces.take(own.dx_columns, rows * width);
+    pieces.take(own.strip, 32 * width);
+    pieces.take(own.w_columns, kHeadBlock * width);
+    pieces.take(own.dz_rows, kHeadBlock * rows);
+  }
+}
+
+/// Parts of the vocabulary: as many as threads, but none without a block.
+int64_t num_parts(int64_t vocab) {
+  return std::clamp<int64_t>(vocab / kHeadBlock, 1, std::max(1, omp_get_max_threads()));
+}
+
+}  // namespace
+
+bool has_head_loss() { return table().present; }
+
+int64_t head_loss_scratch_bytes(int64_t rows, int64_t vocab, int64_t width) {
+  if (!has_head_loss() || rows == 0 || vocab == 0 || width == 0) return 0;
+  HeadLossTask t{.rows = std::min(rows, kHeadLossRows), .vocab = vocab, .width = width};
+  std::vector<HeadLossThread> threads(static_cast<size_t>(num_parts(vocab)));
+  Pieces pieces{nullptr};
+  place(pieces, t, threads);
+  return pieces.taken + 64;  // to begin on a line
+}
+
+void head_loss(int64_t vocab, int64_t width, std::span<const int32_t> targets, float scale, std::span<const bf16> x,
+               std::span<const bf16> w, std::span<float> losses, std::span<bf16> dx, std::span<float> dw,
+               std::span<std::byte> scratch) {
+  const auto rows = static_cast<int64_t>(targets.size());
+  const auto size = [](auto s) { return static_cast<int64_t>(s.size()); };
+  TERN_CHECK(has_head_loss(), "head_loss: {} has no fused head", name_of(active_isa()));
+  TERN_CHECK(rows <= kHeadLossRows && size(losses) == rows && size(x) == rows * width && size(dx) == rows * width &&
+                 size(w) == vocab * width && size(dw) == vocab * width &&
+                 size(scratch) >= head_loss_scratch_bytes(rows, vocab, width),
+             "head_loss: {} rows, {} losses, x {}, dx {}, w {}, dw {} of {} × {}, {} bytes of scratch", rows,
+             losses.size(), x.size(), dx.size(), w.size(), dw.size(), vocab, width, scratch.size());
+  if (rows == 0 || vocab == 0 || width == 0) return;
+
+  HeadLossTask task{.rows = rows,
+                    .vocab = vocab,
+                    .width = width,
+                    .x = x.data(),
+                    .w = w.data(),
+                    .targets = targets.data(),
+                    .scale = scale,
+                    .losses = losses.data(),
+                    .dw = dw.data(),
+                    .dx = dx.data()};
+  const int64_t parts = num_parts(vocab);
+  std::vector<HeadLossThread> own(static_cast<size_t>(parts));
+  const auto start = reinterpret_cast<uintptr_t>(scratch.data());
+  Pieces pieces{scratch.data() + (round_up(static_cast<int64_t>(start), 64) - static_cast<int64_t>(start))};
+  place(pieces, task, own);
+
+  const HeadLossTable& kernels = table();
+  const int64_t blocks = (vocab + kHeadBlock - 1) / kHeadBlock;
+  const auto begin = [&](int64_t part) { return std::min(vocab, blocks * part / parts * kHeadBlock); };
+#pragma omp parallel num_threads(static_cast <int>(parts)) if (parts > 1)
+  {
+    // Fewer threads than parts may have come; each part is whole work of its own between the barriers.
+    const int64_t first = omp_get_thread_num(), team = omp_get_num_threads();
+    const auto for_parts = [&](auto work) {
+      for (int64_t part = first; part < parts; part += team) work(part);
+    };
+    for_parts([&](int64_t part) { kernels.pack(task, part, parts); });
+#pragma omp barrier
+    for_parts([&](int64_t part) { kernels.forward(task, own[part], begin(part), begin(part + 1)); });
+#pragma omp barrier
+#pragma omp single
+    kernels.combine(task, own.data(), parts);
+    for_parts([&](int64_t part) { kernels.backward(task, own[part], begin(part), begin(part + 1)); });
+#pragma omp barrier
+    for_parts([&](int64_t part) { kernels.finish(task, own.data(), part, parts); });
+  }
+}
+
+}  // namespace tern
