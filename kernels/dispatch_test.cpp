@@ -54,7 +54,8 @@ TEST(DispatchDeathTest, TernIsaNamesTheSetOrSaysWhatIsKnown) {
           std::exit(static_cast<int>(e.kind()));
         }
       },
-      testing::ExitedWithCode(2), "TERN_ISA=sse9: no such instruction set; known are portable, avx2, avx512, avx512_bf16, amx_bf16");
+      testing::ExitedWithCode(2),
+      "TERN_ISA=sse9: no such instruction set; known are portable, avx2, avx512, avx512_bf16, amx_bf16");
 }
 
 }  // namespace
