@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "kernels/cpu/attention.h"
+#include "kernels/cpu/tile_attention.h"
 #include "kernels/ref/attention_ref.h"
 #include "model/linear.h"
 #include "model/ops.h"
@@ -45,10 +46,21 @@ void run_attention(const AttentionShape& shape, std::span<const AttentionSequenc
     attention_forward<T>(shape, sequences, q, out, ops::span_or_none<float>(lse));
 }
 
+// Training in bf16 with the fast multiplier has its own attention where the processor has tiles.
+bool on_tiles(DType dtype, const Compute& c) {
+  return dtype == DType::bf16 && c.multiply == Multiply::fast && has_tile_attention();
+}
+
 // Every sequence attends to its own rows.
 template <class T>
-void attend_rows(const AttentionSpec& u, const Rows& rows, const Tensor& qkv, const Tensor& context,
-                 const Tensor& lse) {
+void attend_rows(const AttentionSpec& u, const Rows& rows, const Tensor& qkv, const Tensor& context, const Tensor& lse,
+                 const Compute& c) {
+  if constexpr (std::is_same_v<T, bf16>)
+    if (on_tiles(qkv.dtype(), c)) {
+      const bf16* at = qkv.span<bf16>().data();
+      return tile_attention_forward(kernel_shape(u, u.qkv_rows()), rows.starts, at, at + key_offset(u),
+                                    at + value_offset(u), context.span<bf16>().data(), ops::span_or_none<float>(lse));
+    }
   const size_t num = rows.starts.size() - 1;
   const T* q = qkv.span<T>().data();
   std::vector<const T*> keys(num), values(num);
@@ -127,7 +139,7 @@ Tensor attention_unit_forward(const AttentionSpec& u, const RopeSpec& rope, cons
   if (!saved) context = c.arena.allocate(dtype, {T, E}, kept);
   ops::by_dtype(dtype, [&]<class N>() {
     if (kv) return attend_cache<N>(u, rows, qkv, *kv, layer, context);
-    attend_rows<N>(u, rows, qkv, context, lse);
+    attend_rows<N>(u, rows, qkv, context, lse, c);
   });
   if (saved)
     *saved = {.x_TD = x,
@@ -161,6 +173,10 @@ Tensor attention_unit_backward_input(const AttentionSpec& u, const RopeSpec& rop
       T* dq = saved.dqkv_TC.span<T>().data();
       const T *out = saved.context_TE.span<T>().data(), *dout = dcontext.span<T>().data();
       const int64_t k = key_offset(u), v = value_offset(u);
+      if constexpr (std::is_same_v<T, bf16>)
+        if (on_tiles(dtype, c))
+          return tile_attention_backward(shape, rows.starts, q, q + k, q + v, out, dout, saved.lse_TH.span<float>(), dq,
+                                         dq + k, dq + v);
       if constexpr (std::is_same_v<T, double>)
         attention_backward_ref(shape, rows.starts, q, q + k, q + v, out, dout, saved.lse_TH.span<double>(), dq, dq + k,
                                dq + v);

@@ -51,7 +51,7 @@ void forward(const HeadLossTask& t, const HeadLossThread& own, int64_t first, in
   }
   for (int64_t v = first; v < last; v += kStep32) {
     const int64_t valid = smaller(kStep32, t.vocab - v);
-    pack_left(t.w + v * t.width, t.width, valid, t.width, own.strip);
+    pack_left(t.w + v * t.width, t.width, valid, valid, t.width, own.strip);
     for (int64_t p = 0; p < panels; ++p) {
       if (valid > kTileRows16)
         tile_block<true>(own.strip, steps * kTileElements, t.x_columns + p * kStep32 * t.padded_width, steps, z);

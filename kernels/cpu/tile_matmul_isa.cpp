@@ -57,7 +57,7 @@ void exact(const TileTask& t, const bf16* x, const bf16* packed, const bf16* bia
            Out* y) {
   const Tiles tiles;
   const int64_t size = kTilePanel * whole(k, kTileDepth);
-  pack_left(x + t.row * k, k, t.rows, k, t.left);
+  pack_left(x + t.row * k, k, t.rows, t.rows, k, t.left);
   for (int64_t p = t.panel; p < t.panel + t.panels; ++p)
     times_panel(t, packed + p * size, k, columns_of(p, n), bias ? bias + p * kTilePanel : nullptr, add,
                 y + t.row * n + p * kTilePanel, n);
@@ -65,7 +65,7 @@ void exact(const TileTask& t, const bf16* x, const bf16* packed, const bf16* bia
 
 void nn(const TileTask& t, const bf16* dy, const bf16* w, int64_t n, int64_t k, bool add, bf16* dx) {
   const Tiles tiles;
-  pack_left(dy + t.row * n, n, t.rows, n, t.left);
+  pack_left(dy + t.row * n, n, t.rows, t.rows, n, t.left);
   for (int64_t p = t.panel; p < t.panel + t.panels; ++p) {
     pack_right(w + p * kTilePanel, k, columns_of(p, k), n, t.right);
     times_panel(t, t.right, n, columns_of(p, k), nullptr, add, dx + t.row * k + p * kTilePanel, k);

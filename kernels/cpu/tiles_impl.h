@@ -98,9 +98,9 @@ inline VecUint interleave_halves(VecUint v) {
   return (VecUint)_mm512_maskz_permutexvar_epi16(~__mmask32{0}, _mm512_load_si512(kOrder), (__m512i)v);
 }
 
-/// Rows [0, rows) of x (stride) as a packed left factor.
-inline void pack_left(const bf16* x, int64_t stride, int64_t rows, int64_t depth, bf16* out) {
-  for (int64_t r0 = 0; r0 < rows; r0 += kTileRows16)
+/// Rows [0, rows) of x (stride) as a packed left factor of `padded` rows.
+inline void pack_left(const bf16* x, int64_t stride, int64_t padded, int64_t rows, int64_t depth, bf16* out) {
+  for (int64_t r0 = 0; r0 < padded; r0 += kTileRows16)
     for (int64_t d = 0; d < depth; d += kTileDepth, out += kTileElements)
       for (int64_t r = 0; r < kTileRows16; ++r)
         store_line(out + r * kTileDepth, r0 + r < rows ? load_dwords(x + (r0 + r) * stride + d, depth - d) : VecUint{});

@@ -1,0 +1,26 @@
+#pragma once
+// Causal grouped-query attention of training on the tile unit: plain rows, bf16. Scores, softmax and sums in f32;
+// softmax weights and their gradients are rounded to bf16 before they are multiplied, as every factor of a tile product
+// is. Shapes and formulas of kernels/cpu/attention.h, which inference keeps to. Twin: kernels/ref/attention_ref.h.
+
+#include <cstdint>
+#include <span>
+
+#include "base/dtype.h"
+#include "kernels/cpu/attention.h"
+
+namespace tern {
+
+/// Whether the active instruction set has it.
+bool has_tile_attention();
+/// Sequence s is rows [starts[s], starts[s + 1]). lse (rows, heads), or empty.
+/// Order   a sequence's head is one thread's work; nothing depends on neighbours or on the number of threads.
+/// Errors  TERN_CHECK: shape, sizes, a set without tiles.
+void tile_attention_forward(const AttentionShape&, std::span<const int64_t> starts, const bf16* q, const bf16* k,
+                            const bf16* v, bf16* out, std::span<float> lse);
+/// dq, dk, dv are overwritten.
+void tile_attention_backward(const AttentionShape&, std::span<const int64_t> starts, const bf16* q, const bf16* k,
+                             const bf16* v, const bf16* out, const bf16* dout, std::span<const float> lse, bf16* dq,
+                             bf16* dk, bf16* dv);
+
+}  // namespace tern

@@ -1,0 +1,234 @@
+#include "kernels/cpu/tile_attention.h"
+
+#include <algorithm>
+
+#include "kernels/kernel_testing.h"
+#include "kernels/ref/attention_ref.h"
+
+namespace tern {
+namespace {
+
+AttentionShape shape_of(int64_t heads, int64_t kv_heads, int64_t dim, int64_t window, int64_t gap = 0) {
+  return {.heads = heads,
+          .kv_heads = kv_heads,
+          .head_dim = dim,
+          .scale = 1 / std::sqrt(static_cast<float>(dim)),
+          .window = window,
+          .q_stride = heads * dim + gap,
+          .kv_stride = kv_heads * dim + gap,
+          .out_stride = heads * dim + 2 * gap};
+}
+const AttentionShape kShapes[] = {shape_of(1, 1, 1, 0),   shape_of(2, 1, 7, 0, 3),   shape_of(4, 2, 16, 5),
+                                  shape_of(6, 2, 33, 0),  shape_of(3, 3, 64, 70, 5), shape_of(8, 1, 80, 1),
+                                  shape_of(2, 2, 128, 0), shape_of(70, 1, 16, 64, 1)};
+const std::vector<int64_t> kStarts = {0, 1, 6, 6, 70, 201};  // lengths 1, 5, 0, 64, 131
+
+// `rows` rows of `used` values `stride` apart, NaN between: a kernel that reads beside a row shows it.
+template <class T>
+std::vector<T> strided(std::string_view name, int64_t rows, int64_t used, int64_t stride) {
+  const auto values = random_values<T>(name, rows * used);
+  std::vector<T> x(static_cast<size_t>(rows * stride), rounded<T>(std::nan("")));
+  for (int64_t r = 0; r < rows; ++r) std::copy_n(values.begin() + r * used, used, x.begin() + r * stride);
+  return x;
+}
+// NaN where no row is: comparisons look at rows only.
+template <class T>
+std::vector<T> rows_only(std::span<const T> x, int64_t used, int64_t stride) {
+  std::vector<T> y;
+  for (size_t r = 0; r < x.size() / static_cast<size_t>(stride); ++r)
+    for (int64_t i = 0; i < used; ++i) y.push_back(x[r * static_cast<size_t>(stride) + static_cast<size_t>(i)]);
+  return y;
+}
+template <class T>
+testing::AssertionResult gaps_untouched(std::span<const T> x, int64_t used, int64_t stride) {
+  for (size_t i = 0; i < x.size(); ++i)
+    if (static_cast<int64_t>(i) % stride >= used && !std::isnan(value_of(x[i])))
+      return testing::AssertionFailure() << "wrote at " << i;
+  return testing::AssertionSuccess();
+}
+
+template <class T>
+struct Case {
+  AttentionShape shape;
+  int64_t rows, q_used, kv_used;
+  std::vector<T> q, k, v, dout;
+  explicit Case(const AttentionShape& s, int64_t num_rows = kStarts.back())
+      : shape(s),
+        rows(num_rows),
+        q_used(s.heads * s.head_dim),
+        kv_used(s.kv_heads * s.head_dim),
+        q(strided<T>("q", rows, q_used, s.q_stride)),
+        k(strided<T>("k", rows, kv_used, s.kv_stride)),
+        v(strided<T>("v", rows, kv_used, s.kv_stride)),
+        dout(strided<T>("dout", rows, q_used, s.out_stride)) {}
+};
+
+// Plain rows of each sequence as one page.
+template <class T>
+struct PlainSequences {
+  std::vector<const T*> keys, values;
+  std::vector<AttentionSequence<T>> list;
+  PlainSequences(const AttentionShape& shape, const std::vector<int64_t>& starts, const T* k, const T* v)
+      : keys(starts.size()), values(starts.size()) {
+    for (size_t s = 0; s + 1 < starts.size(); ++s) {
+      keys[s] = k + starts[s] * shape.kv_stride;
+      values[s] = v + starts[s] * shape.kv_stride;
+      const int64_t n = starts[s + 1] - starts[s];
+      list.push_back({.query_begin = starts[s],
+                      .query_count = n,
+                      .num_keys = n,
+                      .key_pages = &keys[s],
+                      .value_pages = &values[s],
+                      .page_tokens = std::max<int64_t>(n, 1)});
+    }
+  }
+};
+
+struct Reference {
+  std::vector<double> out, lse;
+};
+template <class T>
+Reference reference_forward(const Case<T>& c) {
+  Reference r{std::vector<double>(static_cast<size_t>(c.rows * c.shape.out_stride), std::nan("")),
+              std::vector<double>(static_cast<size_t>(c.rows * c.shape.heads))};
+  const auto q = doubles(c.q), k = doubles(c.k), v = doubles(c.v);
+  const PlainSequences<double> sequences(c.shape, kStarts, k.data(), v.data());
+  attention_forward_ref(c.shape, sequences.list, q.data(), r.out.data(), r.lse);
+  return r;
+}
+
+/// The sums of |terms| of the five products, by the formulas: what a rounding of a factor to bf16 costs is a share of
+/// them.
+struct Terms {
+  std::vector<double> out, dq, dk, dv;
+};
+Terms terms_of(const Case<bf16>& c, const Reference& forward) {
+  const AttentionShape& s = c.shape;
+  const auto q = doubles(c.q), k = doubles(c.k), v = doubles(c.v), dout = doubles(c.dout);
+  Terms t{std::vector<double>(forward.out.size(), std::nan("")), std::vector<double>(q.size(), std::nan("")),
+          std::vector<double>(k.size(), std::nan("")), std::vector<double>(v.size(), std::nan(""))};
+  const auto zero = [](std::vector<double>& x, int64_t used, int64_t stride) {
+    for (size_t i = 0; i < x.size(); ++i)
+      if (static_cast<int64_t>(i) % stride < used) x[i] = 0;
+  };
+  zero(t.out, c.q_used, s.out_stride), zero(t.dq, c.q_used, s.q_stride);
+  zero(t.dk, c.kv_used, s.kv_stride), zero(t.dv, c.kv_used, s.kv_stride);
+  const double scale = static_cast<double>(s.scale);
+  for (size_t sequence = 0; sequence + 1 < kStarts.size(); ++sequence)
+    for (int64_t i = kStarts[sequence]; i < kStarts[sequence + 1]; ++i)
+      for (int64_t h = 0; h < s.heads; ++h) {
+        const int64_t kv = h / (s.heads / s.kv_heads) * s.head_dim, qi = i * s.q_stride + h * s.head_dim,
+                      oi = i * s.out_stride + h * s.head_dim;
+        double delta = 0;
+        for (int64_t d = 0; d < s.head_dim; ++d) delta += std::abs(dout[oi + d] * forward.out[oi + d]);
+        const int64_t first = s.window > 0 ? std::max(kStarts[sequence], i - s.window + 1) : kStarts[sequence];
+        for (int64_t j = first; j <= i; ++j) {
+          const int64_t kj = j * s.kv_stride + kv;
+          double score = 0, slope = delta;
+          for (int64_t d = 0; d < s.head_dim; ++d) {
+            score += q[qi + d] * k[kj + d];
+            slope += std::abs(dout[oi + d] * v[kj + d]);
+          }
+          const double p = std::exp(scale * score - forward.lse[static_cast<size_t>(i * s.heads + h)]);
+          for (int64_t d = 0; d < s.head_dim; ++d) {
+            t.out[oi + d] += p * std::abs(v[kj + d]);
+            t.dv[kj + d] += p * std::abs(dout[oi + d]);
+            t.dq[qi + d] += scale * p * slope * std::abs(k[kj + d]);
+            t.dk[kj + d] += scale * p * slope * std::abs(q[qi + d]);
+          }
+        }
+      }
+  return t;
+}
+
+/// Within `share` of the terms and one rounding of the result; gaps between rows untouched; NaN fails.
+testing::AssertionResult within_terms(Guarded<bf16>& got, const std::vector<double>& want,
+                                      const std::vector<double>& terms, int64_t used, int64_t stride, double share) {
+  if (!got.guards_intact()) return testing::AssertionFailure() << "wrote beside the buffer";
+  if (auto gaps = gaps_untouched(got.values(), used, stride); !gaps) return gaps;
+  for (size_t i = 0; i < want.size(); ++i)
+    if (static_cast<int64_t>(i) % stride < used)
+      if (!(std::abs(value_of(got.values()[i]) - want[i]) <=
+            share * terms[i] + kRoundoff<bf16> * std::abs(want[i]) + 1e-30))
+        return testing::AssertionFailure()
+               << "[" << i << "] got " << value_of(got.values()[i]) << ", want " << want[i] << ", terms " << terms[i];
+  return testing::AssertionSuccess();
+}
+
+/// A factor's rounding to bf16, and what f32 adds to it (scores of up to some tens, so exp errs by a few 1e-6).
+constexpr double kShare = kRoundoff<bf16> + 2e-5;
+
+void matches(const Case<bf16>& c) {
+  const AttentionShape& s = c.shape;
+  const Reference want = reference_forward(c);
+  const Terms terms = terms_of(c, want);
+  Guarded<bf16> out(want.out.size());
+  Guarded<float> lse(want.lse.size());
+  tile_attention_forward(s, kStarts, c.q.data(), c.k.data(), c.v.data(), out.data(), lse.span());
+  EXPECT_TRUE(within_terms(out, want.out, terms.out, c.q_used, s.out_stride, kShare)) << "out";
+  EXPECT_TRUE(is_close(lse, want.lse, {.absolute = 2e-5, .relative = 4 * kRoundoff<float>}));
+  Guarded<bf16> again(want.out.size());
+  tile_attention_forward(s, kStarts, c.q.data(), c.k.data(), c.v.data(), again.data(), {});
+  EXPECT_TRUE(same_bits(again.values(), out.values())) << "without sums";
+
+  std::vector<bf16> rounded_out;
+  for (const double x : want.out) rounded_out.push_back(rounded<bf16>(x));
+  std::vector<float> lse32;
+  for (const double x : want.lse) lse32.push_back(static_cast<float>(x));
+  const auto q = doubles(c.q), k = doubles(c.k), v = doubles(c.v), dout = doubles(c.dout);
+  std::vector<double> dq(q.size(), std::nan("")), dk(k.size(), std::nan("")), dv(v.size(), std::nan(""));
+  attention_backward_ref(s, kStarts, q.data(), k.data(), v.data(), doubles(rounded_out).data(), dout.data(),
+                         doubles(lse32), dq.data(), dk.data(), dv.data());
+  Guarded<bf16> got_dq(dq.size()), got_dk(dk.size()), got_dv(dv.size());
+  tile_attention_backward(s, kStarts, c.q.data(), c.k.data(), c.v.data(), rounded_out.data(), c.dout.data(), lse32,
+                          got_dq.data(), got_dk.data(), got_dv.data());
+  EXPECT_TRUE(within_terms(got_dq, dq, terms.dq, c.q_used, s.q_stride, kShare)) << "dq";
+  EXPECT_TRUE(within_terms(got_dk, dk, terms.dk, c.kv_used, s.kv_stride, kShare)) << "dk";
+  EXPECT_TRUE(within_terms(got_dv, dv, terms.dv, c.kv_used, s.kv_stride, kShare)) << "dv";
+}
+
+TEST(TileAttention, MatchesRefOnRaggedBatches) {
+  for_each_isa([] {
+    if (!has_tile_attention()) return;
+    for (const AttentionShape& s : kShapes) {
+      SCOPED_TRACE(testing::Message() << s.heads << " heads of " << s.head_dim << ", window " << s.window);
+      matches(Case<bf16>(s));
+    }
+  });
+}
+
+/// A sequence longer than one chunk of the backward, beside others and alone, on one thread and on two: the same bits.
+TEST(TileAttention, NeitherNeighboursNorThreadsChangeABit) {
+  for_each_isa([] {
+    if (!has_tile_attention()) return;
+    const AttentionShape s = shape_of(2, 1, 48, 0);
+    const Case<bf16> c(s, 420);
+    struct Result {
+      std::vector<bf16> out, dq, dk, dv;
+      std::vector<float> lse;
+    };
+    const auto run = [&](std::vector<int64_t> starts, int64_t from) {
+      const size_t rows = static_cast<size_t>(starts.back());
+      Result r{std::vector<bf16>(rows * s.out_stride), std::vector<bf16>(rows * s.q_stride),
+               std::vector<bf16>(rows * s.kv_stride), std::vector<bf16>(rows * s.kv_stride),
+               std::vector<float>(rows * s.heads)};
+      const bf16 *q = c.q.data() + from * s.q_stride, *k = c.k.data() + from * s.kv_stride,
+                 *v = c.v.data() + from * s.kv_stride, *dout = c.dout.data() + from * s.out_stride;
+      tile_attention_forward(s, starts, q, k, v, r.out.data(), r.lse);
+      tile_attention_backward(s, starts, q, k, v, r.out.data(), dout, r.lse, r.dq.data(), r.dk.data(), r.dv.data());
+      return r;
+    };
+    Result both, other, alone;
+    with_threads(1, [&] { both = run({0, 100, 420}, 0); });
+    with_threads(2, [&] { other = run({0, 100, 420}, 0); });
+    with_threads(2, [&] { alone = run({0, 320}, 100); });
+    const auto tail = [](const std::vector<bf16>& x, size_t count) { return std::span(x).last(count); };
+    for (const auto member : {&Result::out, &Result::dq, &Result::dk, &Result::dv}) {
+      EXPECT_TRUE(same_bits<bf16>(other.*member, both.*member));
+      EXPECT_TRUE(same_bits<bf16>(alone.*member, tail(both.*member, (alone.*member).size())));
+    }
+  });
+}
+
+}  // namespace
+}  // namespace tern
