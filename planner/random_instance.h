@@ -1,0 +1,28 @@
+#pragma once
+// Random tables of cost vectors, for tests and for benchmarks/planner: the same instance for the same numbers on every
+// machine.
+
+#include <cstdint>
+
+#include "plan/instance.h"
+
+namespace tern {
+
+struct RandomInstance {
+  int layers = 6, strategies = 3, stages = 2, chunks = 1, micro = 4;
+  Schedule schedule = Schedule::one_f_one_b;
+  bool equal_layers = false;  // all of one class, but for the first and the last if `ends`
+  bool ends = false;          // an embedding and a head of their own
+  bool resharding = true;     // costs between unlike strategies, not the same both ways
+  int64_t link = 20;          // largest transfer between stages, where a layer takes about 100 forward
+  bool tails = false, begins = false, entries = false, transients = false, host_link = false, tiers = false,
+       split = false;
+  /// Device capacity, of the way from the least that fits under an even split (0) to all that the dearest take (1);
+  /// below 0: nothing fits.
+  double memory = 0.4;
+  int64_t scale = 1;  // of times
+};
+
+Instance random_instance(const RandomInstance&, uint64_t seed);
+
+}  // namespace tern
