@@ -28,7 +28,7 @@ class Search {
     if (quick_bound(in_) < options_.upper_bound || simple()) {
       first_plan();
       model();
-      if (!simple() && !finished()) enumerate_rising();
+      if (!simple() && !finished() && options_.simulations > 0) enumerate_rising();
     } else {
       bound_ = model_bound_ = quick_bound(in_);
     }

@@ -20,7 +20,8 @@ struct SearchOptions {
   /// Only a value below this is wanted, e.g. the best of another θ: the search stops as soon as none can exist.
   int64_t upper_bound = std::numeric_limits<int64_t>::max();
   double seconds = std::numeric_limits<double>::infinity();  // wall clock; the answer then keeps its gap
-  int64_t simulations = 20000;                               // at most; a count, so the same on every machine
+  int64_t simulations = 20000;                               // at most, after the bound search; a count, so the
+                                                             // same on every machine
   int threads = 1;                                           // changes no byte of the answer
   const std::atomic<bool>* stop = nullptr;                   // set by another thread: the answer then keeps its gap
 };
