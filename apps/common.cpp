@@ -1,3 +1,6 @@
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <iostream>
@@ -10,6 +13,7 @@
 #include "base/options.h"
 #include "base/system.h"
 #include "base/threads.h"
+#include "base/units.h"
 #include "base/utf8.h"
 #include "infer/load.h"
 
@@ -25,8 +29,13 @@ std::optional<DType> dtype_option(const Options& options) {
 }
 
 MemoryBudget memory_budget(const Options& options) {
-  if (options.has("memory")) return {options.integer("memory"), "--memory"};
-  return {read_memory_facts().available_bytes, "free on this machine"};
+  const int64_t program = program_bytes(), resident = read_process_memory().resident_bytes;
+  if (options.has("memory")) {
+    const int64_t given = options.integer("memory");
+    return {std::max<int64_t>(0, given - program),
+            fmt::format("--memory {} less {} of the program itself", format_bytes(given), format_bytes(program))};
+  }
+  return {std::max<int64_t>(0, read_memory_facts().available_bytes - (program - resident)), "free on this machine"};
 }
 
 void tell_notes(const ModelDescription& model) {
@@ -45,6 +54,24 @@ std::string read_text(const std::string& path) {
 void tell_invalid_utf8(std::string_view text) {
   if (const size_t bad = find_invalid_utf8(text); bad != std::string_view::npos)
     log_info("byte {} of the text is not UTF-8; such bytes are read as U+FFFD", bad);
+}
+
+bool PackLine::update(void* self, int64_t bytes_done, int64_t bytes_total) {
+  auto& me = *static_cast<PackLine*>(self);
+  constexpr int64_t kKiB = 1024;
+  if (bytes_total != me.total_) me.finish();  // the next file
+  me.total_ = bytes_total;
+  if (!me.line_) {
+    if (seconds_between(me.begin_ns_, real_clock().now_ns()) < 1) return true;
+    me.line_ = std::make_unique<Progress>("tokenize", bytes_total / kKiB, real_clock(), ProgressOptions{}, "KiB");
+  }
+  me.line_->update(bytes_done / kKiB);
+  return true;
+}
+
+void PackLine::finish() {
+  if (line_) line_->finish();
+  line_.reset();
 }
 
 void print_out(std::string_view text) {

@@ -1,12 +1,16 @@
 #pragma once
 // What several verbs do the same way.
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
+#include "base/clock.h"
 #include "base/dtype.h"
 #include "base/json.h"
+#include "base/progress.h"
+#include "formats/token_data.h"
 
 namespace tern {
 
@@ -17,11 +21,12 @@ struct ModelDescription;
 int apply_threads(const Options&);
 /// --dtype if given.
 std::optional<DType> dtype_option(const Options&);
-/// --memory, or what is free: bytes and where the figure comes from.
+/// What tensors may take: --memory or what is free, less the program itself; and where the figure comes from.
 struct MemoryBudget {
   int64_t bytes;
   std::string source;
 };
+/// Call before anything large is allocated: what is resident then counts as the program itself.
 MemoryBudget memory_budget(const Options&);
 /// The notes of a model to standard error, one line each.
 void tell_notes(const ModelDescription&);
@@ -29,6 +34,17 @@ void tell_notes(const ModelDescription&);
 std::string read_text(const std::string& path);
 /// Tells where the first byte is that is not UTF-8 and that the tokenizer therefore reads as U+FFFD.
 void tell_invalid_utf8(std::string_view text);
+/// The progress line of packing a text, for a PackOptions; it appears only if packing takes a second.
+class PackLine {
+ public:
+  PackOptions options() { return {.progress = &PackLine::update, .context = this}; }
+  void finish();
+
+ private:
+  static bool update(void* self, int64_t bytes_done, int64_t bytes_total);
+  int64_t begin_ns_ = real_clock().now_ns(), total_ = 0;
+  std::unique_ptr<Progress> line_;
+};
 /// To standard output. Errors: does_not_fit if the reader is gone or the disk full.
 void print_out(std::string_view text);
 void print_json(const Json&);

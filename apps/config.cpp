@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "train/settings.h"
 
 namespace tern {
 namespace {
@@ -53,6 +54,24 @@ std::string shown_value(const Options::Value& value) {
   return value.text;
 }
 
+struct Row {
+  std::string name, value, origin;
+  Json json;
+};
+Row row_of(const std::string& name, const Options::Value& value) {
+  return {name, shown_value(value), origin_text(value), json_value(value)};
+}
+
+// What holds is shown, not the table's default that the verb replaces.
+void show_derived(const DerivedValue& derived, std::vector<Row>& rows) {
+  for (Row& row : rows) {
+    if (row.name != derived.name) continue;
+    row.value = derived.value;
+    row.json = parse_json(derived.value, "derived value");
+    row.origin = "derived: " + derived.why;
+  }
+}
+
 }  // namespace
 
 std::string show_config(const OptionTable& table, const std::vector<std::string>& arguments,
@@ -70,25 +89,26 @@ std::string show_config(const OptionTable& table, const std::vector<std::string>
   }
   const Options options = resolve_options(table, verb, rest, environment, false);
 
-  std::vector<std::pair<std::string, const Options::Value*>> rows;
-  for (const auto& [name, value] : options.positionals()) rows.emplace_back(lowercase(name), &value);
-  for (const auto& [name, value] : options.values()) rows.emplace_back(name, &value);
+  std::vector<Row> rows;
+  for (const auto& [name, value] : options.positionals()) rows.push_back(row_of(lowercase(name), value));
+  for (const auto& [name, value] : options.values()) rows.push_back(row_of(name, value));
+  if (verb == "train")
+    for (const DerivedValue& derived : derived_values(options)) show_derived(derived, rows);
 
   const bool as_json = std::any_of(rest.begin(), rest.end(), [](const std::string& word) { return word == "--json"; });
   if (as_json) {
     Json json = {{"verb", verb}, {"recipe", options.recipe()}, {"options", Json::object()}};
-    for (const auto& [name, value] : rows)
-      json["options"][name] = {{"value", json_value(*value)}, {"origin", origin_text(*value)}};
+    for (const Row& row : rows) json["options"][row.name] = {{"value", row.json}, {"origin", row.origin}};
     return dump_json(json, 2) + "\n";
   }
   size_t name_width = 0, value_width = 0;
-  for (const auto& [name, value] : rows) {
-    name_width = std::max(name_width, name.size());
-    value_width = std::max(value_width, std::min<size_t>(shown_value(*value).size(), 40));
+  for (const Row& row : rows) {
+    name_width = std::max(name_width, row.name.size());
+    value_width = std::max(value_width, std::min<size_t>(row.value.size(), 40));
   }
   std::string out = fmt::format("# tern {}\n", verb);
-  for (const auto& [name, value] : rows)
-    out += fmt::format("{:<{}}  {:<{}}  {}\n", name, name_width, shown_value(*value), value_width, origin_text(*value));
+  for (const Row& row : rows)
+    out += fmt::format("{:<{}}  {:<{}}  {}\n", row.name, name_width, row.value, value_width, row.origin);
   return out;
 }
 

@@ -17,6 +17,7 @@ constexpr std::string_view kExitCodes =
     "  4    a model, tokenizer, data or run file is missing, unreadable or malformed\n"
     "  5    another process of the job was lost or late\n"
     "  6    --resume must, and no checkpoint verifies\n"
+    "  7    training diverged: a loss or gradient is not a finite number; the last checkpoint stands\n"
     "  75   stopped on request after saving; the same command goes on\n"
     "  130  Ctrl-C (in training the second one: the first saves and exits with 75)\n"
     "  143  a second SIGTERM\n";
@@ -43,9 +44,10 @@ constexpr std::string_view kRecipes =
     "  learning-rate = 1e-3\n\n"
     "  [generate]              # keys of one verb; they are stronger than those above\n"
     "  temperature = 0.8\n\n"
-    "Keys above all tables must be options of the verb that runs. Paths are relative to the working directory, as on "
-    "the\n"
-    "command line. An unknown key is an error. The order of strength: command line, environment, recipe, default;\n"
+    "Keys above all tables must be options of the verb that runs. Relative paths are relative to the recipe's folder\n"
+    "(model: a file or folder there, else a name in the cache), so a recipe works from any working directory; on the\n"
+    "command line they are relative to the working directory. An unknown key is an error. The order of strength:\n"
+    "command line, environment, recipe, default;\n"
     "`tern config show VERB RECIPE` prints what holds and where it comes from.\n";
 
 std::string environment_help(const OptionTable& table) {
@@ -78,8 +80,8 @@ std::string help_topic(const OptionTable& table, std::string_view topic) {
     if (verb.name == topic) return help_verb(table, verb);
     known.push_back(verb.name);
   }
-  throw Error(ErrorKind::usage, "no help on '{}'{} `tern help` lists verbs and topics", topic,
-              nearest_name(topic, known).empty() ? ";" : did_you_mean(topic, known));
+  throw Error(ErrorKind::usage, "no help on '{}'{} `{} help` lists verbs and topics", topic,
+              nearest_name(topic, known).empty() ? ";" : did_you_mean(topic, known), program_name());
 }
 
 }  // namespace tern

@@ -16,6 +16,7 @@
 #include "apps/options.h"
 #include "apps/verbs.h"
 #include "base/error.h"
+#include "base/options.h"
 #include "base/text.h"
 
 namespace {
@@ -96,6 +97,7 @@ void shorten_spin(char** argv) {
 
 int main(int argc, char** argv) {
   shorten_spin(argv);
+  if (argc > 0 && *argv[0]) set_program_name(argv[0]);
   try {
     return run(Arguments(argv + 1, argv + argc));
   } catch (const tern::Error& error) {

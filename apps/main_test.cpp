@@ -1,39 +1,26 @@
 // The command as a person meets it: exit codes, and what goes to which stream.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
-#include <array>
-#include <cstdio>
+#include <cstdlib>
 #include <string>
 
 #include "apps/options.h"
+#include "base/io.h"
 #include "base/json.h"
+#include "tests/run_shell.h"
 
 #include <nlohmann/json.hpp>
 
 namespace tern {
 namespace {
 
-struct Outcome {
-  int code;
-  std::string text;
-};
-
-// Runs the program by the shell; `rest` may redirect.
-Outcome tern(const std::string& rest) {
-  std::FILE* pipe = ::popen(("env -u TERN_DATA " TERN_PROGRAM " " + rest).c_str(), "r");
-  Outcome outcome{-1, ""};
-  std::array<char, 4096> buffer;
-  for (size_t n; (n = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0;) outcome.text.append(buffer.data(), n);
-  const int status = ::pclose(pipe);
-  outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  return outcome;
-}
+// `rest` may redirect.
+Outcome tern(const std::string& rest) { return run_shell("env -u TERN_DATA " TERN_PROGRAM " " + rest); }
 
 TEST(Command, AWrongVerbIsTwoAndTeachesOnStandardError) {
   const Outcome outcome = tern("trian 2>&1 >/dev/null");
   EXPECT_EQ(outcome.code, 2);
-  EXPECT_EQ(outcome.text, "tern: no verb 'trian'; did you mean 'train'? `tern help` lists all verbs\n");
+  EXPECT_EQ(outcome.text, "tern: no verb 'trian'; did you mean 'train'? `" TERN_PROGRAM " help` lists all verbs\n");
   EXPECT_EQ(tern("trian 2>/dev/null").text, "") << "nothing but data on standard output";
 }
 
@@ -95,6 +82,32 @@ TEST(Command, EvaluationWithoutItsDataIsNotIgnored) {
   EXPECT_NE(outcome.text.find("--valid-data"), std::string::npos) << outcome.text;
 }
 
+// A folder of this test's own, gone with it.
+struct Folder {
+  std::string path;
+  Folder() {
+    std::string pattern = testing::TempDir() + "tern-main-XXXXXX";
+    path = ::mkdtemp(pattern.data());
+  }
+  ~Folder() { remove_all(real_io(), path); }
+};
+
+TEST(Command, InspectOpensTheWeightsAndRefusesWhatIsCutShort) {
+  const std::string golden = TERN_SOURCE_DIR "/tests/golden/models/llama";
+  EXPECT_EQ(tern("inspect " + golden + " 2>/dev/null").code, 0);
+  const Folder folder;
+  for (const char* name : {"config.json", "model.safetensors"})
+    write_file_atomically(real_io(), join_path(folder.path, name), real_io().read(join_path(golden, name)));
+  const std::string weights = join_path(folder.path, "model.safetensors");
+  real_io().truncate(weights, real_io().stat(weights)->size_bytes - 4);
+  const Outcome text = tern("inspect " + folder.path + " 2>&1");
+  EXPECT_EQ(text.code, 4);
+  EXPECT_NE(text.text.find(weights), std::string::npos) << text.text;
+  const Outcome json = tern("inspect " + folder.path + " --json 2>/dev/null");
+  EXPECT_EQ(json.code, 4);
+  EXPECT_FALSE(parse_json(json.text, "inspect")["weights"]["whole"].get<bool>()) << json.text;
+}
+
 TEST(Command, DoctorTellsTheSameInTextAndJson) {
   const Outcome text = tern("doctor");
   EXPECT_EQ(text.code, 0);
@@ -111,13 +124,9 @@ TEST(Command, DoctorTellsTheSameInTextAndJson) {
 // OMP_DISPLAY_ENV makes libgomp print what it read when it was loaded.
 TEST(Command, ThreadsSpinShortlyUnlessTheEnvironmentSaysOtherwise) {
   const auto shown = [](const std::string& settings) {
-    const std::string command = "env -u GOMP_SPINCOUNT -u OMP_WAIT_POLICY OMP_DISPLAY_ENV=verbose " + settings +
-                                " " TERN_PROGRAM " version 2>&1";
-    std::FILE* pipe = ::popen(command.c_str(), "r");
-    std::string text;
-    for (int c; (c = std::fgetc(pipe)) != EOF;) text += static_cast<char>(c);
-    ::pclose(pipe);
-    return text;
+    return run_shell("env -u GOMP_SPINCOUNT -u OMP_WAIT_POLICY OMP_DISPLAY_ENV=verbose " + settings +
+                     " " TERN_PROGRAM " version 2>&1")
+        .text;
   };
   const std::string text = shown("");
   if (text.find("GOMP_SPINCOUNT") == std::string::npos) GTEST_SKIP() << "another OpenMP library than libgomp";

@@ -33,7 +33,7 @@ std::vector<VerbSpec> make_verbs() {
        .summary = "Continue a text",
        .positionals = {model},
        .examples = {{"tern generate run/model --prompt 'Once upon a time'", "stream a continuation to the terminal"},
-                    {"cat text | tern generate MODEL --prompt-file - --samples 3 --json",
+                    {"cat text | tern generate MODEL --prompt-file - --samples 3 --temperature 0.8 --json",
                      "three continuations as JSON"}},
        .takes_recipe = true},
       {.name = "eval",
@@ -50,9 +50,9 @@ std::vector<VerbSpec> make_verbs() {
                     {"tern tokenize --train --vocab-size 8192 --input text.txt --output tokenizer",
                      "a new byte-level BPE"}}},
       {.name = "inspect",
-       .summary = "What a model directory holds: family, sizes, parameters, bytes",
+       .summary = "What a model directory holds, and whether its weights are whole",
        .positionals = {model},
-       .examples = {{"tern inspect run/model", "sizes, parameters, bytes, tensors"}}},
+       .examples = {{"tern inspect run/model", "sizes, parameters, bytes; exit 4 if a file is cut short"}}},
       {.name = "compare",
        .summary = "Two training runs side by side, as a table and as plots",
        .positionals = {{"A", "a run directory (the --output of tern train)"}, {"B", "another one"}},
@@ -103,6 +103,7 @@ std::vector<OptionSpec> make_options() {
 
       // train: the amount and the rate.
       {.name = "seq", .verbs = "train", .type = integer, .fallback = "256", .unit = "TOKENS", .help = "length of a training sequence", .min = 1, .max = kMaxCount},
+      {.name = "context", .verbs = "train", .type = integer, .unit = "TOKENS", .help = "longest sequence the trained model declares (max_position_embeddings); not given: config.json's, and a longer --seq is refused", .min = 1, .max = kMaxCount},
       {.name = "batch", .verbs = "train", .type = integer, .fallback = "32", .unit = "SEQUENCES", .help = "sequences per step", .min = 1, .max = kMaxCount},
       {.name = "batch", .verbs = "eval", .type = integer, .fallback = "8", .unit = "WINDOWS", .help = "windows at a time; changes speed and memory, not the result", .min = 1, .max = kMaxCount},
       {.name = "micro-batch", .verbs = "train", .type = integer, .unit = "SEQUENCES", .help = "sequences at a time, gradients add up; not given: --batch", .min = 1, .max = kMaxCount},

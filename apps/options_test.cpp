@@ -221,5 +221,23 @@ TEST(ConfigShow, PrintsValueAndOriginOfEveryKey) {
   EXPECT_THROW(show_config(tern_options(), {"show", "trian"}, {}), Error);
 }
 
+TEST(ConfigShow, ShowsWhatHoldsWhereTheVerbDerivesIt) {
+  const auto show = [](std::vector<std::string> more) {
+    more.insert(more.begin(), {"show", "train", "--json"});
+    return parse_json(show_config(tern_options(), more, {}), "config")["options"];
+  };
+  Json options = show({"--steps", "70", "--learning-rate", "3", "--schedule", "wsd"});
+  EXPECT_EQ(options["warmup-steps"]["value"], 7);
+  EXPECT_EQ(options["warmup-steps"]["origin"], "derived: a tenth of --steps, as the run is short");
+  EXPECT_EQ(options["decay-steps"]["value"], 7);
+  EXPECT_EQ(options["micro-batch"]["value"], options["batch"]["value"]);
+  EXPECT_EQ(options["min-learning-rate"]["value"].dump(), "0.3") << "not 0.30000000000000004";
+  options = show({"--steps", "70", "--warmup-steps", "30"});
+  EXPECT_EQ(options["warmup-steps"]["value"], 30);
+  EXPECT_EQ(options["warmup-steps"]["origin"], "command line");
+  EXPECT_TRUE(options["decay-steps"]["value"].is_null()) << "cosine has none";
+  EXPECT_EQ(show({"--steps", "7000"})["warmup-steps"]["origin"], "default");
+}
+
 }  // namespace
 }  // namespace tern

@@ -23,7 +23,10 @@ int run_compare(const Options& options) {
   if (options.flag("json")) {
     print_out(compare_json(a, b, tags) + "\n");
   } else {
-    print_out(fmt::format("A: {}\nB: {}\n\n{}", a.name, b.name, table_text(outcome_table(tags))));
+    print_out(fmt::format("A: {}\nB: {}\n\n", a.name, b.name));
+    const Table settings = settings_table(a, b);
+    print_out(settings.rows.empty() ? settings_note(a, b) + "\n\n" : table_text(settings) + "\n");
+    print_out(table_text(outcome_table(tags)));
     if (const Table cost = cost_table(tags); !cost.rows.empty()) print_out("\n" + table_text(cost));
   }
   for (const RunLog* run : {&a, &b})

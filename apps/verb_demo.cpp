@@ -55,8 +55,8 @@ class Demo {
       print_out(demo_json(facts_, report) + "\n");
     else
       say("\n" + demo_summary(facts_) +
-          fmt::format("\nThe report: {} ({:.0f} s in all)\nNext: tern generate {} --prompt 'Love is'\n", report,
-                      seconds_between(begin, real_clock().now_ns()), path("run/model")));
+          fmt::format("\nThe report: {} ({:.0f} s in all)\nNext: {} generate {} --prompt 'Love is' --temperature 0.8\n",
+                      report, seconds_between(begin, real_clock().now_ns()), program_name(), path("run/model")));
     return 0;
   }
 

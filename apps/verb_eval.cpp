@@ -69,6 +69,18 @@ int64_t choose_window(const Options& options, const ModelDescription& model, int
   return window;
 }
 
+// Windows that overlap repeat the text many times over: priced before they are made.
+void check_windows_fit(const Options& options, const PerplexityReport& r, int64_t documents, bool masked) {
+  const double bytes = stride_window_bytes(r.num_tokens, documents, r.window, r.stride, masked);
+  const MemoryBudget budget = memory_budget(options);
+  if (bytes <= static_cast<double>(budget.bytes)) return;
+  throw Error(ErrorKind::does_not_fit,
+              "windows of {} tokens every {} over {} tokens take {}, there are {} ({}); use a larger --stride, or "
+              "--max-tokens",
+              r.window, r.stride, format_with_commas(r.num_tokens),
+              format_bytes(static_cast<int64_t>(std::min(bytes, 0x1p62))), format_bytes(budget.bytes), budget.source);
+}
+
 // --- one function per convention ---
 
 Work stride_work(const Options& options, const ModelDescription& model, const std::string& data) {
@@ -91,6 +103,7 @@ Work stride_work(const Options& options, const ModelDescription& model, const st
     if (all_scored)
       work.report.num_bytes =
           static_cast<int64_t>(tokens.size() == all ? text.size() : tokenizer.decode(tokens).size());
+    check_windows_fit(options, work.report, 1, false);
     work.windows = stride_windows(tokens, work.report.window, work.report.stride, prefix);
     return work;
   }
@@ -104,7 +117,14 @@ Work stride_work(const Options& options, const ModelDescription& model, const st
       std::filesystem::remove_all(path, ignored);
     }
   } sweep{cache};
-  const TokenData file = load_or_pack(data, tokenizer, cache);
+  PackLine line;
+  const TokenData file = load_or_pack(data, tokenizer, cache, line.options());
+  line.finish();
+  work.report.num_tokens = file.num_tokens();
+  if (options.has("max-tokens"))
+    work.report.num_tokens = std::min(work.report.num_tokens, options.integer("max-tokens"));
+  check_windows_fit(options, work.report, file.num_documents(), file.has_loss());
+  work.report.num_tokens = 0;
   int64_t masked = 0;
   for (int64_t d = 0; d < file.num_documents(); ++d) {
     const int64_t begin = file.documents()[static_cast<size_t>(d)], end = file.documents()[static_cast<size_t>(d) + 1];
@@ -245,9 +265,10 @@ int run_eval(const Options& options) {
   Work work = make_work(options, model, convention, options.text("data"));
   work.report.convention = name_of(convention);
   if (work.windows.empty() || (!work.masks.empty() && work.report.num_scored == 0))
-    throw Error(ErrorKind::usage,
-                "{}: {} tokens give no window of {} to score; use a longer text or a smaller --window",
-                options.text("data"), work.report.num_tokens, work.report.window);
+    throw Error(work.report.num_tokens == 0 ? ErrorKind::bad_file : ErrorKind::usage,
+                "{}: {} give{} no window of {} to score; use a longer text{}", options.text("data"),
+                counted(work.report.num_tokens, "token"), work.report.num_tokens == 1 ? "s" : "", work.report.window,
+                work.report.num_tokens == 0 ? "" : " or a smaller --window");
 
   const int64_t batch = std::min(options.integer("batch"), static_cast<int64_t>(work.windows.size()));
   const MemoryBudget budget = memory_budget(options);
@@ -264,9 +285,9 @@ int run_eval(const Options& options) {
   const int64_t start_ns = real_clock().now_ns();
   std::vector<double> losses;
   try {
-    Progress progress("eval", static_cast<int64_t>(work.windows.size()));
+    Progress progress("eval", static_cast<int64_t>(work.windows.size()), real_clock(), {}, "windows");
     losses = window_losses(model.spec, weights, work.windows, work.masks, batch, arena, [&](int64_t done) {
-      progress.update(done, "windows");
+      progress.update(done);
       return !stop_requested();
     });
     progress.finish();

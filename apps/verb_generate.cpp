@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "base/signals.h"
+#include "base/system.h"
 #include "base/units.h"
 #include "infer/load.h"
 #include "infer/session.h"
@@ -37,6 +38,32 @@ struct Settings {
   Json origins = Json::object();
 };
 
+// At temperature 0 the likeliest token is taken: what only shapes a draw does nothing, and is refused if it was asked
+// for (a neutral value is not asking), or taken out if only the file says so.
+void refuse_idle_flags(const Options& options, Settings& s) {
+  const auto idle = [&](const char* flag, auto& value, auto neutral, const char* name) {
+    if (value == neutral) return;
+    if (options.given(flag))
+      throw Error(ErrorKind::usage,
+                  "{}: does nothing at temperature 0 ({}), which always takes the likeliest token; give --temperature "
+                  "above 0, or leave it out",
+                  options.value(flag).where,
+                  options.given("temperature") ? options.value("temperature").where : "the default");
+    value = neutral;
+    s.origins[name] = {{"value", neutral}, {"origin", "off: temperature 0"}};
+  };
+  idle("top-k", s.sampling.top_k, int64_t{0}, "top_k");
+  idle("top-p", s.sampling.top_p, 1.0, "top_p");
+  idle("min-p", s.sampling.min_p, 0.0, "min_p");
+  if (options.integer("samples") > 1)
+    throw Error(ErrorKind::usage,
+                "--samples {}: at temperature 0 they would all be the same text; give --temperature above 0 (0.8, for "
+                "example), or leave --samples out",
+                options.integer("samples"));
+  if (options.given("seed") && options.value("seed").origin == Origin::command_line)
+    log_info("--seed changes nothing at temperature 0: the likeliest token is always taken");
+}
+
 // Greedy unless generation_config.json says do_sample, or a flag asks for sampling (as transformers decides).
 Settings sampling_settings(const Options& options, const GenerationConfig& file) {
   Settings s;
@@ -62,6 +89,7 @@ Settings sampling_settings(const Options& options, const GenerationConfig& file)
     throw Error(ErrorKind::bad_file,
                 "generation_config.json: top_p is 0, expected above 0 and at most 1; --top-p on the command line wins");
   check_sampling(s.sampling);
+  if (s.sampling.temperature == 0) refuse_idle_flags(options, s);
   return s;
 }
 
@@ -183,6 +211,7 @@ int run_generate(const Options& options) {
       .iteration_tokens = std::min(limits.scheduler.token_budget, prompt_length + request.num_samples),
       .logit_rows = request.num_samples};
   const MemoryBudget budget = memory_budget(options);
+  const int64_t program = program_bytes();
   check_fit(model.spec, model.dtype, needs, budget.bytes, budget.source);
 
   Arena arena;
@@ -232,7 +261,9 @@ int run_generate(const Options& options) {
         {"prefill_tokens_per_s", rate(timings.prompt_tokens, timings.prefill_s)},
         {"decode_tokens_per_s", rate(timings.generated_tokens - (timings.prefill_s > 0 ? 1 : 0), timings.decode_s)}};
     out["memory"] = {{"peak_bytes", arena.peak_total()},
-                     {"predicted_bytes", inference_fit(model.spec, model.dtype, needs).peak()}};
+                     {"predicted_bytes", inference_fit(model.spec, model.dtype, needs).peak()},
+                     {"program_bytes", program},
+                     {"peak_resident_bytes", read_process_memory().peak_resident_bytes}};
     print_json(out);
   } else if (stream) {
     print_out("\n");

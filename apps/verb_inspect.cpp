@@ -1,15 +1,17 @@
 // tern inspect MODEL: what a model directory holds, in words and numbers.
 #include <fmt/format.h>
 
-#include <filesystem>
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "apps/common.h"
 #include "apps/verbs.h"
+#include "base/error.h"
 #include "base/options.h"
 #include "base/system.h"
 #include "base/units.h"
 #include "infer/load.h"
+#include "model/check_weights.h"
 #include "model/weights.h"
 
 namespace tern {
@@ -31,6 +33,38 @@ Parts count_parts(const ModelSpec& spec) {
     part += p.shape.count();
   }
   return parts;
+}
+
+// "BF16", or "201 BF16, 2 F32" where a file mixes them.
+std::string dtype_words(const WeightsCheck& check) {
+  std::string words;
+  for (const auto& [name, count] : check.dtypes)
+    words += check.dtypes.size() == 1 ? name : fmt::format("{}{} {}", words.empty() ? "" : ", ", count, name);
+  return words;
+}
+
+std::string weights_words(const WeightsCheck& check) {
+  std::string words = fmt::format("{} of {} in {} and {}", format_bytes(check.num_bytes), dtype_words(check),
+                                  counted(check.num_tensors, "tensor"), counted(check.num_files, "file"));
+  return check.problems.empty() ? words + ": whole, every name and shape as config.json implies" : words;
+}
+
+Json weights_json(const WeightsCheck& check) {
+  return {{"files", check.num_files}, {"tensors", check.num_tensors},    {"bytes", check.num_bytes},
+          {"dtypes", check.dtypes},   {"whole", check.problems.empty()}, {"problems", check.problems}};
+}
+
+// What was wrong with the weights ends the verb, after everything else was shown.
+void require_whole(const WeightsCheck& check) {
+  if (check.problems.empty()) return;
+  constexpr size_t kMost = 20;
+  std::string all;
+  for (size_t i = 0; i < std::min(kMost, check.problems.size()); ++i) all += "\n  " + check.problems[i];
+  if (check.problems.size() > kMost)
+    all += fmt::format("\n  and {} more (--json lists all)", check.problems.size() - kMost);
+  throw Error(
+      ErrorKind::bad_file,
+      "the weights cannot be used as they are:{}\nfetch the files again, or find the config.json they belong to", all);
 }
 
 std::string_view rope_name(RopeKind kind) {
@@ -66,6 +100,7 @@ int run_inspect(const Options& options) {
   const KvShape kv = kv_shape(spec, 16, model.dtype);
   const int64_t available = read_memory_facts().available_bytes;
   const bool weights = !model.dir.weights.empty();
+  const WeightsCheck check = weights ? check_weights(spec, model.dir.weights) : WeightsCheck{};
   const InferenceFit fit = inference_fit(
       spec, model.dtype,
       {.context = spec.context, .sequences = 1, .page_tokens = 16, .iteration_tokens = 128, .logit_rows = 1});
@@ -99,8 +134,10 @@ int run_inspect(const Options& options) {
                 {"memory_available_bytes", available}};
     out["tokenizer"] = model.tokenizer ? Json(model.tokenizer->describe()) : Json();
     out["chat_template"] = model.tokenizer && model.tokenizer->has_chat_template();
+    out["weights"] = weights ? weights_json(check) : Json();
     out["notes"] = model.notes;
     print_json(out);
+    require_whole(check);
     return 0;
   }
   const auto line = [](std::string_view key, const std::string& text) {
@@ -120,9 +157,9 @@ int run_inspect(const Options& options) {
   line("", fmt::format("attention {}, mlp {}, embedding {}, head {}, norms {}", share(parts.attention),
                        share(parts.mlp), share(parts.embedding),
                        spec.head().tied ? "tied to the embedding" : share(parts.head), share(parts.norms)));
-  line("saved as", fmt::format("{}, {} of weights{}", name_of(model.config.dtype.value_or(DType::f32)),
-                               format_bytes(total * size_of(model.config.dtype.value_or(DType::f32))),
-                               weights ? "" : "; this directory has NO weights"));
+  line("weights", !weights               ? "NONE in this directory"
+                  : check.num_files == 0 ? "NOT readable, see below"
+                                         : weights_words(check));
   line("tokenizer",
        model.tokenizer ? model.tokenizer->describe() : "none: generate, eval and train need one beside config.json");
   line("chat", model.tokenizer && model.tokenizer->has_chat_template() ? "has a chat template" : "no chat template");
@@ -132,6 +169,8 @@ int run_inspect(const Options& options) {
                                 format_bytes(available),
                                 fit.peak() <= available ? "" : ": it does not fit, see tern generate --context"));
   for (const std::string& note : model.notes) line("note", note);
+  for (const std::string& note : check.notes) line("note", note);
+  require_whole(check);
   return 0;
 }
 

@@ -67,6 +67,19 @@ void refuse_together(const Options& options) {
                 "tokenize: --add-special is for turning text into ids; --pack ends each document by itself");
 }
 
+// The same one again changes nothing; another one may be what some model was trained with.
+void refuse_other_tokenizer(const std::string& directory, const Tokenizer& made) {
+  std::vector<std::string> there;
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json"})
+    if (real_io().stat(join_path(directory, name))) there.emplace_back(name);
+  if (there.empty()) return;
+  if (there.size() == 2 && real_io().read(join_path(directory, there[0])) == made.to_json()) return;
+  throw Error(ErrorKind::usage,
+              "tokenize --train: {} holds another tokenizer ({}), which models may need; choose another --output, or "
+              "remove it first",
+              directory, fmt::join(there, ", "));
+}
+
 int train(const Options& options) {
   if (options.has_positional("TOKENIZER"))
     throw Error(ErrorKind::usage, "tokenize --train makes a new tokenizer: leave TOKENIZER '{}' out",
@@ -90,6 +103,7 @@ int train(const Options& options) {
         return true;
       },
       how);
+  refuse_other_tokenizer(directory, tokenizer);
   tokenizer.save(directory);
   if (tokenizer.vocab_size() < how.vocab_size)
     say(fmt::format("tokenize: {} pieces, not {}: the text has no more pairs that occur twice", tokenizer.vocab_size(),
@@ -107,7 +121,10 @@ int train(const Options& options) {
 int pack_file(const Options& options) {
   const Tokenizer tokenizer = the_tokenizer(options);
   const std::string& output = output_path(options, "--pack");
-  const TokenFileInfo info = pack({input_file(options, "--pack")}, tokenizer, output);
+  const bool replaces = real_io().stat(output).has_value();
+  PackLine line;
+  const TokenFileInfo info = pack({input_file(options, "--pack")}, tokenizer, output, line.options());
+  line.finish();
   if (options.flag("json"))
     print_json({{"output", output},
                 {"tokens", info.num_tokens},
@@ -116,8 +133,9 @@ int pack_file(const Options& options) {
                 {"text_bytes", info.text_bytes},
                 {"tokenizer", info.tokenizer_hash}});
   else
-    say(fmt::format("tokenize: wrote {}: {} tokens in {} documents, {:.2f} bytes of text per token", output,
-                    info.num_tokens, info.num_documents,
+    say(fmt::format("tokenize: wrote {}{}: {} in {}, {:.2f} bytes of text per token", output,
+                    replaces ? " (in place of the file that was there)" : "", counted(info.num_tokens, "token"),
+                    counted(info.num_documents, "document"),
                     static_cast<double>(info.text_bytes) / static_cast<double>(info.num_tokens)));
   return 0;
 }

@@ -34,6 +34,7 @@ std::string words(const Evaluation& e) {
 Json json_of(const MemoryPlan& plan) {
   Json json = Json::object();
   for (const auto& [name, bytes] : plan.classes()) json[std::string(name)] = bytes;
+  json["tensors"] = plan.tensors();
   json["total"] = plan.total();
   return json;
 }
@@ -52,6 +53,7 @@ Json json_of(const TrainSettings& s, const TrainResult& r) {
   json["tokens_per_s"] = r.tokens_per_s;
   json["flops_per_s"] = r.flops_per_s;
   json["peak_flops_per_s"] = r.peak.flops_per_s;
+  json["peak_measured"] = r.peak.measured;
   json["counted_peak_bytes"] = r.counted_peak_bytes;
   json["peak_resident_bytes"] = r.peak_resident_bytes;
   json["byte_mismatches"] = r.byte_mismatches;
@@ -67,6 +69,7 @@ Json json_of(const TrainSettings& s, const TrainResult& r) {
 // The lines of a run on a terminal, or one per interval elsewhere.
 struct Talk {
   std::unique_ptr<Progress> progress;
+  PackLine packing;
 
   TrainHooks hooks(const TrainSettings& s) {
     TrainHooks h;
@@ -77,7 +80,9 @@ struct Talk {
                format_count(static_cast<double>(num_parameters(spec))), spec.layers,
                format_with_commas(s.batch * s.seq), format_bytes(plan.total()));
     };
+    h.pack = packing.options();
     h.begun = [this](int64_t first, int64_t total) {
+      packing.finish();
       progress = std::make_unique<Progress>("train", total);
       progress->set_start(first);
     };
@@ -99,13 +104,17 @@ void tell_end(const TrainResult& r) {
     log_info("{} steps in {}: {} tok/s, {:.1f} GFLOP/s{}", format_with_commas(steps), format_seconds(r.seconds),
              format_count(r.tokens_per_s), r.flops_per_s * 1e-9,
              r.peak.flops_per_s > 0
-                 ? fmt::format(", {:.0f} % of the {:.0f} GFLOP/s that {} reaches on 1024³ products here",
-                               100 * r.flops_per_s / r.peak.flops_per_s, r.peak.flops_per_s * 1e-9, r.peak.multiplier)
+                 ? fmt::format(", {:.0f} % of the {:.0f} GFLOP/s that {} reached here on 1024³ products{}",
+                               100 * r.flops_per_s / r.peak.flops_per_s, r.peak.flops_per_s * 1e-9, r.peak.multiplier,
+                               r.peak.measured.empty() ? "" : fmt::format(" ({})", r.peak.measured))
                  : "");
-  log_info("memory: predicted {}, counted {} and the program itself, peak resident {}",
-           format_bytes(r.predicted.total()), format_bytes(r.counted_peak_bytes), format_bytes(r.peak_resident_bytes));
+  log_info(
+      "memory: tensors {} at their most (predicted {}); with the program itself {} resident (predicted at most {})",
+      format_bytes(r.counted_peak_bytes), format_bytes(r.predicted.tensors()), format_bytes(r.peak_resident_bytes),
+      format_bytes(r.predicted.total()));
   log_info("checkpoint {}; model {}", r.checkpoint, r.model);
-  if (r.end == TrainEnd::finished) log_info("try: tern generate {} --prompt 'Once upon a time'", r.model);
+  if (r.end == TrainEnd::finished)
+    log_info("try: {} generate {} --prompt 'Once upon a time' --temperature 0.8", program_name(), r.model);
 }
 
 }  // namespace

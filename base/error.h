@@ -18,6 +18,7 @@ enum class ErrorKind {
   bad_file = 4,       // a model, tokenizer, data or adapter file; unreadable, malformed, missing
   peer = 5,           // another rank was lost or late
   no_checkpoint = 6,  // resume asked for, and no checkpoint verifies
+  diverged = 7,       // training met a number that is not finite; the last checkpoint stands
   interrupted = 75,   // stopped on request; the same command goes on
 };
 

@@ -47,6 +47,7 @@ class FaultIo : public Io {
   std::vector<std::string> list(const std::string& path) override { return inner_.list(path); }
   std::string read(const std::string& path) override { return inner_.read(path); }
   std::optional<FileInfo> stat(const std::string& path) override { return inner_.stat(path); }
+  std::optional<int64_t> free_bytes(const std::string& path) override { return inner_.free_bytes(path); }
   std::unique_ptr<IoLock> lock(const std::string& path) override { return inner_.lock(path); }
 
  private:

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -151,6 +152,15 @@ class RealIo : public Io {
     if (is_symlink && ::stat(path.c_str(), &info) != 0) return FileInfo{.is_symlink = true};  // points nowhere
     return FileInfo{S_ISDIR(info.st_mode), is_symlink, info.st_size,
                     static_cast<int64_t>(info.st_mtim.tv_sec) * 1'000'000'000 + info.st_mtim.tv_nsec};
+  }
+
+  std::optional<int64_t> free_bytes(const std::string& path) override {
+    struct statvfs space {};
+    for (std::string at = path;; at = parent_path(at)) {  // what is not there yet lands where its parent is
+      if (::statvfs(at.c_str(), &space) == 0)
+        return static_cast<int64_t>(space.f_bavail) * static_cast<int64_t>(space.f_frsize);
+      if (errno != ENOENT || at == "." || at == "/") return std::nullopt;
+    }
   }
 
   std::unique_ptr<IoLock> lock(const std::string& path) override {

@@ -55,6 +55,8 @@ class Io {
   virtual std::vector<std::string> list(const std::string& path) = 0;  // names, sorted
   virtual std::string read(const std::string& path) = 0;               // whole
   virtual std::optional<FileInfo> stat(const std::string& path) = 0;   // absent: nothing there
+  /// Bytes this user may still write on the disk that holds `path` (which need not exist yet); absent: not known.
+  virtual std::optional<int64_t> free_bytes(const std::string& path) { return (void)path, std::nullopt; }
   /// Takes the lock file `path` (created if needed) or throws usage, naming who holds it.
   virtual std::unique_ptr<IoLock> lock(const std::string& path) = 0;
 };

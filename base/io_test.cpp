@@ -17,6 +17,20 @@
 namespace tern {
 namespace {
 
+TEST(FreeBytes, OfAPathThatIsNotThereYetAreThoseOfItsDisk) {
+  const auto there = real_io().free_bytes(testing::TempDir());
+  const auto below = real_io().free_bytes(testing::TempDir() + "none/of/these");
+  ASSERT_TRUE(there && below);
+  EXPECT_GT(*there, 0);
+  MemoryIo disk;
+  EXPECT_FALSE(disk.free_bytes("run"));
+  disk.capacity_bytes = 1000;
+  disk.create("a")->append(std::string(300, 'x'));
+  EXPECT_EQ(disk.free_bytes("run"), 700);
+  FaultIo through(disk);
+  EXPECT_EQ(through.free_bytes("run"), 700);
+}
+
 class RealIoTest : public testing::Test {
  protected:
   void SetUp() override {

@@ -218,6 +218,12 @@ std::optional<FileInfo> MemoryIo::stat(const std::string& path) {
   return FileInfo{.is_directory = node->is_directory, .size_bytes = static_cast<int64_t>(node->content.size())};
 }
 
+std::optional<int64_t> MemoryIo::free_bytes(const std::string&) {
+  const std::lock_guard lock(mutex_);
+  if (capacity_bytes == INT64_MAX) return {};
+  return std::max<int64_t>(0, capacity_bytes - used_bytes());
+}
+
 std::unique_ptr<IoLock> MemoryIo::lock(const std::string& path) {
   open(path, false);
   const std::lock_guard lock(locks_->mutex);

@@ -37,6 +37,7 @@ class MemoryIo : public Io {
   std::vector<std::string> list(const std::string& path) override;
   std::string read(const std::string& path) override;
   std::optional<FileInfo> stat(const std::string& path) override;
+  std::optional<int64_t> free_bytes(const std::string& path) override;  // of capacity_bytes, if that is set
   std::unique_ptr<IoLock> lock(const std::string& path) override;
 
  private:

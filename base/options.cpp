@@ -17,6 +17,11 @@ extern char** environ;
 namespace tern {
 namespace {
 
+std::string& name_of_program() {
+  static std::string name = "tern";  // of the process, like argv[0]
+  return name;
+}
+
 bool parse_on_off(std::string_view text, const std::string& where) {
   const std::string word = lowercase(trim(text));
   if (word == "on" || word == "true" || word == "yes" || word == "1") return true;
@@ -148,6 +153,9 @@ const std::string& Options::positional(std::string_view name) const {
   TERN_CHECK(false, "verb {} has no positional '{}'", verb_ ? verb_->name : "?", name);
 }
 
+const std::string& program_name() { return name_of_program(); }
+void set_program_name(std::string name) { name_of_program() = std::move(name); }
+
 Environment process_environment() {
   Environment environment;
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
@@ -164,8 +172,8 @@ const VerbSpec& find_verb(const OptionTable& table, std::string_view name) {
     if (verb.name == name) return verb;
     names.push_back(verb.name);
   }
-  throw Error(ErrorKind::usage, "no verb '{}'{} `tern help` lists all verbs", name,
-              nearest_name(name, names).empty() ? ";" : did_you_mean(name, names));
+  throw Error(ErrorKind::usage, "no verb '{}'{} `{} help` lists all verbs", name,
+              nearest_name(name, names).empty() ? ";" : did_you_mean(name, names), program_name());
 }
 
 std::vector<const OptionSpec*> options_of(const OptionTable& table, std::string_view verb) {

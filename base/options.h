@@ -110,6 +110,15 @@ class Options {
   std::vector<std::pair<std::string, Value>> positionals_;
 };
 
+/// Every key of a recipe and its value as text ("generate.stop" for a key of a table; arrays joined by ", "), sorted as
+/// the file's reader sorts. Errors: bad_file, usage, as resolve_options.
+std::vector<std::pair<std::string, std::string>> read_recipe_values(const std::string& path);
+
+/// How messages name the program: as it was started ("./tern"), so that a command shown can be typed. "tern" until
+/// main has set it.
+const std::string& program_name();
+void set_program_name(std::string name);
+
 using Environment = std::map<std::string, std::string>;
 Environment process_environment();
 
@@ -117,6 +126,8 @@ Environment process_environment();
 /// `require_positionals` false: `config show` may leave them out.
 /// Errors  usage: unknown flag, key or TERN_ variable (with the nearest name), missing or malformed value, out of
 /// range.
+/// Paths    a relative path in a recipe is relative to the recipe's folder (MODEL: where such a file or folder is
+/// there, else it is a name in the cache); on the command line and in the environment, to the working directory.
 Options resolve_options(const OptionTable&, std::string_view verb, const std::vector<std::string>& arguments,
                         const Environment&, bool require_positionals = true);
 

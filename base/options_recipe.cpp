@@ -92,7 +92,8 @@ std::vector<RecipeEntry> read_recipe(const std::string& path) {
     if (!json.is_object()) throw Error(ErrorKind::bad_file, "{}: a recipe is a JSON object of options", path);
     if (json.contains("model_type"))
       throw Error(ErrorKind::usage,
-                  "{}: this is a model's configuration, not a recipe; rename it to config.json, or give its directory",
+                  "{}: this is a model's configuration, not a recipe; a model of it is a folder in which it is called "
+                  "config.json",
                   path);
     read_json_object(json, "", path, entries);
     return entries;
@@ -104,6 +105,13 @@ std::vector<RecipeEntry> read_recipe(const std::string& path) {
                 error.source().begin.column, error.description());
   }
   return entries;
+}
+
+std::vector<std::pair<std::string, std::string>> read_recipe_values(const std::string& path) {
+  std::vector<std::pair<std::string, std::string>> values;
+  for (const RecipeEntry& entry : read_recipe(path))
+    values.emplace_back(entry.table.empty() ? entry.key : entry.table + "." + entry.key, join(entry.texts, ", "));
+  return values;
 }
 
 }  // namespace tern

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "base/io.h"
 #include "base/options_impl.h"
 #include "base/text.h"
 
@@ -94,12 +95,13 @@ class OptionReader {
     while (name.starts_with('-')) name.remove_prefix(1);
     const std::string others = verbs_with(name);
     if (std::find(names_.begin(), names_.end(), name) == names_.end() && !others.empty())
-      throw Error(ErrorKind::usage, "{} has no option {}: it belongs to {}; `tern help {}` lists what there is",
-                  verb_.name, flag, others, verb_.name);
+      throw Error(ErrorKind::usage, "{} has no option {}: it belongs to {}; `{} help {}` lists what there is",
+                  verb_.name, flag, others, program_name(), verb_.name);
     std::vector<std::string_view> candidates = names_;
     candidates.emplace_back("help");
-    throw Error(ErrorKind::usage, "{} has no option {}{} `tern help {}` lists all options", verb_.name, flag,
-                nearest_name(name, candidates).empty() ? ";" : did_you_mean(name, candidates, "--"), verb_.name);
+    throw Error(ErrorKind::usage, "{} has no option {}{} `{} help {}` lists all options", verb_.name, flag,
+                nearest_name(name, candidates).empty() ? ";" : did_you_mean(name, candidates, "--"), program_name(),
+                verb_.name);
   }
 
   std::string verbs_with(std::string_view name) const {
@@ -132,8 +134,19 @@ class OptionReader {
       value->set = false;  // of a list too: the recipe's elements replace the default
       value->list.clear();
       if (entry.texts.empty()) continue;
-      for (const std::string& text : entry.texts) set_option_value(*value, text, Origin::recipe, entry.where);
+      for (const std::string& text : entry.texts)
+        set_option_value(*value, from_recipe(*value, name, text), Origin::recipe, entry.where);
     }
+  }
+
+  // A recipe and what it names travel together: its relative paths are its folder's. MODEL may be a name in the cache
+  // instead, if there is nothing of that name beside the recipe.
+  std::string from_recipe(const Options::Value& value, const std::string& key, const std::string& text) const {
+    const bool is_path = value.spec->type == OptionType::path, is_model = key == "model";
+    if (!(is_path || is_model) || text.empty() || text == "-" || text.starts_with('/')) return text;
+    const std::string folder = parent_path(result_.recipe_);
+    const std::string path = folder == "." ? text : join_path(folder, text);
+    return is_path || real_io().stat(path) ? path : text;
   }
 
   // Other verbs' tables in a shared recipe are theirs, but their keys must exist.
@@ -183,11 +196,12 @@ class OptionReader {
     for (const auto& [name, text] : environment) {
       if (!name.starts_with("TERN_")) continue;
       if (std::find(known.begin(), known.end(), name) == known.end())
-        throw Error(ErrorKind::usage,
-                    "environment: {} is no variable of tern{} Unset it, or see `tern help environment`", name,
+        throw Error(ErrorKind::usage, "environment: {} is no variable of tern{} Unset it, or see `{} help environment`",
+                    name,
                     nearest_name(name.substr(5), without_prefix(known)).empty()
                         ? "."
-                        : did_you_mean(name.substr(5), without_prefix(known), "TERN_"));
+                        : did_you_mean(name.substr(5), without_prefix(known), "TERN_"),
+                    program_name());
       if (text.empty()) continue;  // an empty variable is an unset one
       for (auto& [key, value] : result_.values_)
         if (env_name(*value.spec) == name) set_option_value(value, text, Origin::environment, name);

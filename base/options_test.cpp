@@ -156,6 +156,30 @@ TEST_F(RecipeTest, AVerbsTableIsStrongerAndOtherVerbsTablesAreTheirs) {
   EXPECT_EQ(generate({path}, {{"TERN_STOP", "[\"x\",\"y\"]"}}).list("stop"), (Arguments{"x", "y"}));
 }
 
+TEST_F(RecipeTest, RelativePathsAreRelativeToTheRecipe) {
+  const std::string folder = testing::TempDir() + "tern-recipe-folder-" + std::to_string(::getpid());
+  make_dirs(real_io(), folder);
+  const std::string path = join_path(folder, "r.toml");
+  real_io().create(path)->append("model = \"config.json\"\ndata = \"../text.txt\"\n");
+  EXPECT_EQ(train({path}).positional("MODEL"), "config.json") << "nothing beside the recipe: a name";
+  real_io().create(join_path(folder, "config.json"))->append("{}");
+  EXPECT_EQ(train({path}).positional("MODEL"), join_path(folder, "config.json"));
+  EXPECT_EQ(train({path}).text("data"), join_path(folder, "../text.txt"));
+  EXPECT_EQ(train({path, "--data", "text.txt"}).text("data"), "text.txt") << "the command line's own";
+  EXPECT_EQ(train({path}, {{"TERN_DATA_FILE", "text.txt"}}).text("data"), "text.txt");
+  real_io().create(path)->append("model = \"/a/config.json\"\ndata = \"/b\"\n");
+  EXPECT_EQ(train({path}).positional("MODEL"), "/a/config.json");
+  EXPECT_EQ(train({path}).text("data"), "/b");
+  remove_all(real_io(), folder);
+}
+
+TEST_F(RecipeTest, ReadAsValuesForComparison) {
+  const auto values = read_recipe_values(recipe("steps = 7\nmodel = \"m\"\n\n[generate]\nstop = [\"a\", \"b\"]\n"));
+  const std::vector<std::pair<std::string, std::string>> want = {
+      {"generate.stop", "a, b"}, {"model", "m"}, {"steps", "7"}};
+  EXPECT_EQ(values, want);
+}
+
 TEST_F(RecipeTest, JsonRecipesMeanTheSame) {
   const std::string path =
       recipe(R"({"model": "m", "steps": 6, "shuffle": false, "generate": {"stop": ["q"]}})", ".json");

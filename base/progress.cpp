@@ -44,8 +44,13 @@ std::string cut(const std::string& text, size_t width) {
 
 }  // namespace
 
-Progress::Progress(std::string title, int64_t total, Clock& clock, ProgressOptions options)
-    : title_(std::move(title)), total_(total), clock_(clock), options_(options), begin_ns_(clock.now_ns()) {
+Progress::Progress(std::string title, int64_t total, Clock& clock, ProgressOptions options, std::string unit)
+    : title_(std::move(title)),
+      unit_(std::move(unit)),
+      total_(total),
+      clock_(clock),
+      options_(options),
+      begin_ns_(clock.now_ns()) {
   is_terminal_ = options.terminal == ProgressOptions::Terminal::detect
                      ? ::isatty(options.fd) == 1 && !is_dumb()
                      : options.terminal == ProgressOptions::Terminal::yes;
@@ -67,9 +72,10 @@ double Progress::seconds_left(int64_t done) const {
 std::string Progress::line(int64_t done, const std::string& words) const {
   std::string text = title_;
   if (total_ > 0)
-    text += fmt::format("  {}/{}  {}%", done, total_, std::clamp<int64_t>(100 * done / total_, 0, 100));
+    text += fmt::format("  {}/{}{}{}  {}%", done, total_, unit_.empty() ? "" : " ", unit_,
+                        std::clamp<int64_t>(100 * done / total_, 0, 100));
   else
-    text += fmt::format("  {}", done);
+    text += fmt::format("  {}{}{}", done, unit_.empty() ? "" : " ", unit_);
   if (!words.empty()) text += "  " + words;
   if (const double left = seconds_left(done); left >= 0 && done < total_) text += "  left " + format_seconds(left);
   return text;

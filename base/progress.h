@@ -15,10 +15,11 @@ struct ProgressOptions {
   enum class Terminal { detect, yes, no } terminal = Terminal::detect;
 };
 
-/// "train  120/600  20%  loss 3.21 … 12.3k tok/s  left 4m05s". The caller gives the words after the count.
+/// "train  120/600  20%  loss 3.21 … 12.3k tok/s  left 4m05s". The caller gives the words after the count, and a unit
+/// that stands with it: "eval  8/210 windows  3%".
 class Progress {
  public:
-  Progress(std::string title, int64_t total, Clock& = real_clock(), ProgressOptions = {});
+  Progress(std::string title, int64_t total, Clock& = real_clock(), ProgressOptions = {}, std::string unit = "");
   ~Progress();  // ends the line
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
@@ -35,7 +36,7 @@ class Progress {
  private:
   std::string line(int64_t done, const std::string& words) const;
   void show(const std::string& text, bool last);
-  std::string title_;
+  std::string title_, unit_;
   int64_t total_, start_ = 0, done_ = 0;
   Clock& clock_;
   ProgressOptions options_;

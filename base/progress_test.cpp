@@ -51,6 +51,21 @@ TEST(Progress, OnATerminalRewritesOneLine) {
   EXPECT_EQ(out, "\r\x1b[Ktrain  1/100  1%\r\x1b[Ktrain  3/100  3%  left 3.6 s\n");
 }
 
+TEST(Progress, AUnitStandsBesideTheCount) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  {
+    VirtualClock clock;
+    Progress progress("eval", 210, clock, {.fd = ends[1], .terminal = ProgressOptions::Terminal::no}, "windows");
+    progress.update(8);
+  }
+  ::close(ends[1]);
+  char buffer[100];
+  const ssize_t n = ::read(ends[0], buffer, sizeof buffer);
+  ::close(ends[0]);
+  EXPECT_EQ(std::string(buffer, static_cast<size_t>(n)), "eval  8/210 windows  3%\n");
+}
+
 TEST(Progress, AResumedRunEstimatesFromWhereItBegan) {
   VirtualClock clock;
   Progress progress("train", 100, clock, {.terminal = ProgressOptions::Terminal::no});

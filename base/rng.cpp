@@ -33,8 +33,7 @@ Philox4 philox(Philox4 c, std::array<uint32_t, 2> key) {
   return c;
 }
 
-uint64_t hash_name(std::string_view name) {
-  uint64_t hash = 0xcbf29ce484222325u;
+uint64_t hash_name(std::string_view name, uint64_t hash) {
   for (const char c : name) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3u;
   return hash;
 }

@@ -161,6 +161,13 @@ CpuFacts read_cpu_facts() {
   return facts;
 }
 
+int64_t program_bytes() {
+  // Measured as peak resident less counted tensors less resident at the start, over train (f32, bf16, exact; oneDNN
+  // generates its kernels), generate and eval with small models: see dev/LOG.md.
+  constexpr int64_t kGrowth = int64_t{16} << 20;
+  return read_process_memory().resident_bytes + kGrowth;
+}
+
 DiskFacts read_disk_facts(const std::string& path) {
   struct statvfs space {};
   struct statfs kind {};

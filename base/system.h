@@ -24,6 +24,9 @@ struct ProcessMemory {
   int64_t peak_resident_bytes = 0;
 };
 ProcessMemory read_process_memory();
+/// What the program itself takes beside the tensors it counts: resident now, and what code pages, thread stacks and the
+/// buffers of libraries still add once it works. Call before anything large is allocated.
+int64_t program_bytes();
 /// Lets the kernel forget the peak so far, so that a phase can be measured. False where it does not allow that.
 bool reset_peak_resident();
 

@@ -72,6 +72,10 @@ std::string format_with_commas(int64_t value) {
   return digits;
 }
 
+std::string counted(int64_t number, std::string_view noun) {
+  return fmt::format("{} {}{}", format_with_commas(number), noun, number == 1 ? "" : "s");
+}
+
 int64_t parse_bytes(std::string_view text, std::string_view place) {
   double number = 0;
   std::string unit;

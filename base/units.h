@@ -7,10 +7,11 @@
 
 namespace tern {
 
-std::string format_bytes(int64_t bytes);        // "512 B", "1.5 MiB", "2.00 GiB": three digits
-std::string format_count(double count);         // "950", "1.2k", "10.3M", "7.0B"
-std::string format_seconds(double seconds);     // "85 ms", "12.3 s", "4m05s", "3h02m", "2d03h"
-std::string format_with_commas(int64_t value);  // "1,234,567"
+std::string format_bytes(int64_t bytes);                     // "512 B", "1.5 MiB", "2.00 GiB": three digits
+std::string format_count(double count);                      // "950", "1.2k", "10.3M", "7.0B"
+std::string format_seconds(double seconds);                  // "85 ms", "12.3 s", "4m05s", "3h02m", "2d03h"
+std::string format_with_commas(int64_t value);               // "1,234,567"
+std::string counted(int64_t number, std::string_view noun);  // "1 document", "1,200 documents"
 
 /// "1048576", "512KiB", "1.5GiB", "2G" (binary, like KiB…TiB); "500MB", "500 kB" (decimal). Case does not matter.
 /// Errors: usage, naming `place`, if it is no such size, negative, not whole bytes, or beyond 2^62.

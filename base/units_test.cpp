@@ -63,5 +63,11 @@ TEST(Units, ParseRefusesTheRestAndNamesThePlace) {
   }
 }
 
+TEST(Units, OneIsSingular) {
+  EXPECT_EQ(counted(1, "document"), "1 document");
+  EXPECT_EQ(counted(0, "document"), "0 documents");
+  EXPECT_EQ(counted(1200, "token"), "1,200 tokens");
+}
+
 }  // namespace
 }  // namespace tern

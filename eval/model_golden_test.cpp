@@ -171,5 +171,27 @@ TEST(InferenceFit, PredictsWhatIsCounted) {
   }
 }
 
+// A whole request: what runs beside weights and cache is within the plan, and the plan not a multiple of it.
+TEST(InferenceFit, CoversARunningRequestAndNotMuchMore) {
+  for (const std::string& path : golden_models())
+    for (const Setting s : {Setting{.chunk = 8, .samples = 1}, Setting{.chunk = 32, .samples = 3}}) {
+      SCOPED_TRACE(path);
+      Loaded l(path);
+      const std::vector<int32_t> prompt(40, 5);
+      const InferenceFit fit =
+          inference_fit(l.model.spec, l.model.dtype,
+                        {.context = l.model.spec.context,
+                         .sequences = s.samples,
+                         .page_tokens = s.page,
+                         .iteration_tokens = std::min<int64_t>(s.chunk + s.samples, 40 + s.samples),
+                         .logit_rows = s.samples});
+      l.arena.reset_peak();
+      run(l, prompt, 6, s, 0.9);
+      EXPECT_LE(l.arena.peak_total(), fit.peak());
+      EXPECT_GE(4 * (l.arena.peak_total() - fit.weights - fit.kv_cache), fit.activations + fit.logits);
+      EXPECT_GT(l.arena.peak_total(), fit.weights + fit.kv_cache);
+    }
+}
+
 }  // namespace
 }  // namespace tern

@@ -46,6 +46,13 @@ std::vector<Window> stride_windows(std::span<const int32_t> text, int64_t window
   return windows;
 }
 
+double stride_window_bytes(int64_t num_tokens, int64_t num_documents, int64_t window, int64_t stride, bool masked) {
+  const double windows = static_cast<double>(num_tokens) / static_cast<double>(stride) +
+                         2.0 * static_cast<double>(num_documents);  // a start each, and BOS in front of it
+  const double longest = std::min(static_cast<double>(window), static_cast<double>(num_tokens) + 1);
+  return windows * (longest * (masked ? 5.0 : 4.0) + 2.0 * sizeof(Window));
+}
+
 std::vector<Window> harness_windows(std::span<const int32_t> tokens, int64_t window, int32_t prefix) {
   TERN_CHECK(window >= 1, "harness_windows: window {}", window);
   const auto n = static_cast<int64_t>(tokens.size());

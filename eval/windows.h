@@ -27,6 +27,9 @@ struct Window {
 /// Sliding windows: the first window scores all but its first token; each next one moves by `stride` and scores what is
 /// new. With bos ≥ 0 it stands before the text and the first token is scored too. stride ≤ window.
 std::vector<Window> stride_windows(std::span<const int32_t> tokens, int64_t window, int64_t stride, int32_t bos);
+/// Bytes that the windows of so many tokens in so many documents take at most, to be asked before they are made:
+/// overlapping windows repeat tokens. `masked`: with a mask per token.
+double stride_window_bytes(int64_t num_tokens, int64_t num_documents, int64_t window, int64_t stride, bool masked);
 /// lm-evaluation-harness: disjoint windows of `window` predictions, the first token conditioned on `prefix` (BOS or
 /// EOS); the last window is extended to the left to its full length and scores only what is new.
 std::vector<Window> harness_windows(std::span<const int32_t> tokens, int64_t window, int32_t prefix);

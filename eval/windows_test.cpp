@@ -66,6 +66,20 @@ TEST(Windows, LlamaCppScoresTheSecondHalfAfterBos) {
   EXPECT_EQ(scored(windows), (std::vector<int32_t>{105, 106, 107, 113, 114, 115}));
 }
 
+TEST(Windows, ThePriceOfOverlappingWindowsIsABoundOnWhatTheyTake) {
+  const auto tokens = count_up(1000);
+  for (const int64_t stride : {1, 7, 64, 127, 128})
+    for (const int32_t bos : {-1, 1}) {
+      double taken = 0;
+      const auto windows = stride_windows(tokens, 128, stride, bos);
+      for (const Window& w : windows) taken += static_cast<double>(w.tokens.size() * 4 + sizeof(Window));
+      const double price = stride_window_bytes(1000, 1, 128, stride, false);
+      EXPECT_LE(taken, price) << stride;
+      EXPECT_LT(price, 2 * taken) << stride;
+      EXPECT_LT(price, stride_window_bytes(1000, 1, 128, stride, true));
+    }
+}
+
 TEST(Wikitext, DetokenizesByRule) {
   EXPECT_EQ(wikitext_detokenize("a @-@ b @,@ c 1 @.@ 5 , ( x ) [ y ] \" z \" it 's"), "a-b,c 1.5, (x) [y] \"z\" it's");
   EXPECT_EQ(wikitext_detokenize(" = = Head = = \n text"), " == Head ==\ntext");

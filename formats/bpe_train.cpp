@@ -51,6 +51,7 @@ std::vector<std::pair<std::string, int64_t>> count_words(const TextSource& next,
     specials.add(content, static_cast<uint32_t>(tokens.size()));
     tokens.push_back({static_cast<int32_t>(tokens.size()), content, false, false, false, false, true});
   }
+  specials.seal();
   const ScanKind kind = options.pattern == SplitPattern::gpt2 ? ScanKind::gpt2 : ScanKind::llama3;
   std::unordered_map<std::string, int64_t> counts;
   std::string key;

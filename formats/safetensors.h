@@ -30,6 +30,8 @@ struct TensorView {
 
 /// The format's name of a dtype: "F32", "BF16", "BOOL", …
 std::string_view safetensors_name(DType);
+/// "(2, 3)", "(7,)", "()": a shape in messages, as Python writes it.
+std::string shape_text(std::span<const int64_t> shape);
 
 /// What the reader accepts at most (PRODUCT 5.1 and 6 D).
 inline constexpr int64_t kSafetensorsMaxHeaderBytes = 100'000'000;

@@ -168,6 +168,13 @@ TensorView Weights::get(std::string_view name) const {
   return *found;
 }
 
+void Weights::dont_need(std::string_view name) const {
+  const auto it = std::lower_bound(by_name_.begin(), by_name_.end(), name, [&](const Place& p, std::string_view n) {
+    return files_[p.file][p.tensor].name < n;
+  });
+  if (it != by_name_.end() && files_[it->file][it->tensor].name == name) files_[it->file].dont_need(it->tensor);
+}
+
 int64_t Weights::data_bytes() const {
   int64_t sum = 0;
   for (const Safetensors& file : files_) sum += file.data_bytes();

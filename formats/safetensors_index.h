@@ -41,6 +41,8 @@ class Weights {
   /// Errors: bad_file, naming the nearest name, if there is none such or its dtype is one tern does not read.
   TensorView get(std::string_view name) const;
   int64_t data_bytes() const;
+  /// A hint that this tensor will not be read again: its pages leave the program's resident memory.
+  void dont_need(std::string_view name) const;
   /// What was seen and not followed: a total_size that is not the sum.
   const std::vector<std::string>& notes() const { return notes_; }
 

@@ -74,6 +74,10 @@ std::optional<int64_t> safetensors_bytes(std::span<const int64_t> shape, uint64_
   return total_bits / 8;
 }
 
+std::string shape_text(std::span<const int64_t> shape) {
+  return fmt::format("({}{})", fmt::join(shape, ", "), shape.size() == 1 ? "," : "");
+}
+
 std::string shown(std::string_view name) {
   constexpr size_t kMost = 120;
   if (name.size() <= kMost) return quote_json(name);

@@ -11,6 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/io.h"
+
 namespace tern {
 
 struct TokenizerData;  // formats/tokenizer_impl.h
@@ -80,7 +82,7 @@ class Tokenizer {
   std::string describe() const;
 
   /// Write tokenizer.json and tokenizer_config.json that tern and transformers read back to the same ids.
-  void save(const std::filesystem::path& directory) const;
+  void save(const std::filesystem::path& directory, Io& io = real_io()) const;
   /// The bytes of these two files.
   std::string to_json() const;
   std::string config_json() const;

@@ -9,31 +9,34 @@ namespace tern {
 void AddedMatcher::add(std::string_view spelling, uint32_t token_index) {
   if (spelling.empty()) return;
   starts_[static_cast<uint8_t>(spelling[0])] = true;
-  uint32_t at = 0;
-  for (const char c : spelling) {
-    const auto byte = static_cast<uint8_t>(c);
-    const auto found = std::ranges::find(nodes_[at].next, byte, &std::pair<uint8_t, uint32_t>::first);
-    if (found != nodes_[at].next.end()) {
-      at = found->second;
-    } else {
-      const auto child = static_cast<uint32_t>(nodes_.size());
-      nodes_[at].next.emplace_back(byte, child);
-      nodes_.emplace_back();
-      at = child;
-    }
-  }
-  nodes_[at].token = static_cast<int32_t>(token_index);
+  entries_.push_back({std::string(spelling), static_cast<int32_t>(token_index)});
 }
 
+void AddedMatcher::seal() {
+  std::ranges::stable_sort(entries_, {}, &Entry::spelling);
+  std::vector<Entry> last;
+  for (Entry& e : entries_) {
+    if (!last.empty() && last.back().spelling == e.spelling)
+      last.back() = std::move(e);
+    else
+      last.push_back(std::move(e));
+  }
+  entries_ = std::move(last);
+}
+
+// Narrows the entries that begin as the text does, byte by byte. The shortest of them stands first.
 AddedMatcher::Match AddedMatcher::longest_at(std::string_view text, size_t begin) const {
   Match best;
-  uint32_t at = 0;
-  for (size_t i = begin; i < text.size(); ++i) {
-    const auto& next = nodes_[at].next;
-    const auto found = std::ranges::find(next, static_cast<uint8_t>(text[i]), &std::pair<uint8_t, uint32_t>::first);
-    if (found == next.end()) break;
-    at = found->second;
-    if (nodes_[at].token >= 0) best = {i + 1 - begin, nodes_[at].token};
+  auto first = entries_.begin(), end = entries_.end();
+  for (size_t depth = 0; first != end; ++depth) {
+    if (first->spelling.size() == depth) {
+      best = {depth, first->token};
+      if (++first == end) break;
+    }
+    if (begin + depth == text.size()) break;
+    const auto byte_at = [depth](const Entry& e) { return static_cast<uint8_t>(e.spelling[depth]); };
+    const auto alike = std::ranges::equal_range(first, end, static_cast<uint8_t>(text[begin + depth]), {}, byte_at);
+    first = alike.begin(), end = alike.end();
   }
   return best;
 }

@@ -20,9 +20,11 @@ struct AddedToken {
 /// Finds added tokens in text: the leftmost, of those the longest.
 class AddedMatcher {
  public:
-  /// `spelling[i]` is what stands in the text for tokens[i]; tokens must outlive the matcher's use by index.
+  /// `spelling` is what stands in the text for tokens[token_index]; of equal ones the last counts.
   void add(std::string_view spelling, uint32_t token_index);
-  bool empty() const { return nodes_.size() == 1; }
+  /// After the last add(), before split().
+  void seal();
+  bool empty() const { return entries_.empty(); }
 
   struct Part {
     size_t begin, end;
@@ -33,9 +35,9 @@ class AddedMatcher {
              std::vector<Part>& parts) const;
 
  private:
-  struct Node {
-    std::vector<std::pair<uint8_t, uint32_t>> next;  // few: searched in order
-    int32_t token = -1;
+  struct Entry {
+    std::string spelling;
+    int32_t token;
   };
   struct Match {
     size_t size = 0;
@@ -43,7 +45,7 @@ class AddedMatcher {
   };
   Match longest_at(std::string_view text, size_t begin) const;
 
-  std::vector<Node> nodes_{1};
+  std::vector<Entry> entries_;  // sorted: what begins alike stands together. A trie took 60 bytes per byte of spelling
   bool starts_[256] = {};
 };
 

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/mapped_file.h"
+#include "base/rng.h"
 #include "formats/tokenizer_impl.h"
 
 namespace tern {
@@ -17,17 +18,17 @@ namespace fs = std::filesystem;
 class Hasher {
  public:
   void add(std::string_view bytes) {
-    for (const char c : bytes) add_byte(static_cast<uint8_t>(c));
-    add_byte(0xFF);  // never in UTF-8: "ab","c" differs from "a","bc"
+    state_ = hash_name("\xFF", hash_name(bytes, state_));  // never in UTF-8: "ab","c" differs from "a","bc"
   }
   void add(int64_t n) {
-    for (int i = 0; i < 8; ++i) add_byte(static_cast<uint8_t>(n >> (8 * i)));
+    char bytes[8];
+    for (int i = 0; i < 8; ++i) bytes[i] = static_cast<char>(n >> (8 * i));
+    state_ = hash_name({bytes, 8}, state_);
   }
   std::string hex() const { return fmt::format("{:016x}", state_); }
 
  private:
-  void add_byte(uint8_t b) { state_ = (state_ ^ b) * 0x100000001B3ull; }  // FNV-1a
-  uint64_t state_ = 0xCBF29CE484222325ull;
+  uint64_t state_ = kHashOfNothing;
 };
 
 std::string hash_of(const TokenizerData& t) {
@@ -207,6 +208,7 @@ Tokenizer finish_tokenizer(std::unique_ptr<TokenizerData> owned, TokenizerConfig
     // transformers (tokenizers 0.23 alone would write and never skip "▁<s>"), unless decoding undoes the spelling.
     t.decode_content.push_back(byte_level_text || !token.special ? spelling : token.content);
   }
+  t.raw_matcher.seal(), t.normalized_matcher.seal();
 
   // A last ByteLevel step spells word by word, after the cache of words has been asked.
   if (!t.splitters.empty())

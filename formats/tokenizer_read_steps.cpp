@@ -172,8 +172,10 @@ void append_decoders(const Json& j, const std::string& place, std::vector<Decode
     steps.push_back(FuseDecode{});
   } else if (type == "Strip") {
     check_keys(j, {"type", "content", "start", "stop"}, place);
-    steps.push_back(StripDecode{code_point_at(read_one_character(j, "content", place), 0).value,
-                                read_int(j, "start", 0, kMaxCount, place), read_int(j, "stop", 0, kMaxCount, place)});
+    StripDecode& strip = std::get<StripDecode>(steps.emplace_back(std::in_place_type<StripDecode>));
+    strip.content = code_point_at(read_one_character(j, "content", place), 0).value;
+    strip.start = read_int(j, "start", 0, kMaxCount, place);
+    strip.stop = read_int(j, "stop", 0, kMaxCount, place);
   } else if (type == "Replace") {
     check_keys(j, {"type", "pattern", "content"}, place);
     steps.push_back(ReplaceDecode{read_pattern(j, place), read_string(j, "content", place)});

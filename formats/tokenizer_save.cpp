@@ -72,8 +72,7 @@ std::string Tokenizer::config_json() const {
   return dump_json(j, 2) + "\n";
 }
 
-void Tokenizer::save(const std::filesystem::path& directory) const {
-  Io& io = real_io();
+void Tokenizer::save(const std::filesystem::path& directory, Io& io) const {
   make_dirs(io, directory.string());
   write_file_atomically(io, (directory / "tokenizer.json").string(), to_json());
   write_file_atomically(io, (directory / "tokenizer_config.json").string(), config_json());

@@ -214,6 +214,45 @@ TEST(Tokenizer, FlagsDecideForFilePairs) {
   EXPECT_EQ(Tokenizer::load(folder.path / "saved").encode("ab"), (std::vector<int32_t>{0, 3}));
 }
 
+TEST(AddedMatcher, TakesTheLongestAndOfEqualSpellingsTheLast) {
+  AddedMatcher matcher;
+  const std::vector<std::string> spellings = {"<a", "<", "<ab>", "<b", "<a", "x"};
+  std::vector<AddedToken> tokens;
+  for (uint32_t i = 0; i < spellings.size(); ++i) {
+    matcher.add(spellings[i], i);
+    tokens.push_back({static_cast<int32_t>(i), spellings[i], false, false, false, false, false});
+  }
+  matcher.seal();
+  std::vector<AddedMatcher::Part> parts;
+  matcher.split("<ab><ab<b-<", tokens, true, parts);
+  std::vector<int32_t> found;
+  for (const AddedMatcher::Part& part : parts) found.push_back(part.token);
+  EXPECT_EQ(found, (std::vector<int32_t>{2, 4, -1, 3, -1, 1})) << "<ab> · <a · b · <b · - · <";
+}
+
+// A file of long added tokens must not take a multiple of itself: a node per byte took 60 bytes for each.
+TEST(Tokenizer, AddedTokensTakeMemoryByTheFilesSize) {
+  TemporaryFolder folder;
+  std::string added;
+  int64_t content = 0;
+  for (int i = 0; i < 16; ++i) {
+    const std::string token = "<" + std::string(500'000, static_cast<char>('a' + i)) + ">";
+    content += static_cast<int64_t>(token.size());
+    added += fmt::format(R"({}{{"id": {}, "content": "{}", "single_word": false, "lstrip": false, "rstrip": false,)"
+                         R"( "normalized": false, "special": true}})",
+                         i ? "," : "", i + 1, token);
+  }
+  folder.write("tokenizer.json", R"({"version": "1.0", "truncation": null, "padding": null, "added_tokens": [)" +
+                                     added +
+                                     R"(], "normalizer": null, "pre_tokenizer": null, "post_processor": null,)"
+                                     R"( "decoder": null, "model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}})");
+  const int64_t before = read_process_memory().resident_bytes;
+  if (!reset_peak_resident()) GTEST_SKIP() << "this kernel does not let a process forget its peak memory";
+  const Tokenizer t = Tokenizer::load(folder.path);
+  EXPECT_EQ(t.vocab_size(), 17);
+  EXPECT_LE(read_process_memory().peak_resident_bytes - before, 8 * content + (64 << 20));
+}
+
 TEST(Tokenizer, SaysWhatIsMissing) {
   TemporaryFolder folder;
   EXPECT_NE(message_of(folder.path).find("no tokenizer in this directory"), std::string::npos);

@@ -6,10 +6,10 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "formats/safetensors_index.h"
 #include "model/model_files.h"
 #include "model/names.h"
 #include "model/ops.h"
+#include "model/weights_file.h"
 
 namespace tern {
 
@@ -82,12 +82,6 @@ void copy_any(const TensorView& view, const std::string& path, bool transposed, 
               view.name, view.dtype_name);
 }
 
-std::string shape_text(std::span<const int64_t> dims) {
-  std::string s = "(";
-  for (size_t d = 0; d < dims.size(); ++d) s += (d ? ", " : "") + std::to_string(dims[d]);
-  return s + (dims.size() == 1 ? ",)" : ")");
-}
-
 class Loader {
  public:
   Loader(const ModelSpec& spec, const std::string& path) : spec_(spec), path_(path), file_(path) {
@@ -99,9 +93,7 @@ class Loader {
     for (const Fragment& f : info.fragments) {
       const TensorView view = find(f.name);
       const int64_t rows = f.row_end - f.row_begin;
-      std::vector<int64_t> want{rows};
-      if (info.shape.rank == 2) want.push_back(width);
-      if (f.transposed) std::swap(want[0], want[1]);
+      const std::vector<int64_t> want = fragment_shape(info, f);
       if (!std::ranges::equal(view.shape, want))
         throw Error(ErrorKind::bad_file,
                     "{}: tensor '{}' has shape {}, config.json implies {}; the two do not belong together", path_,
@@ -109,21 +101,16 @@ class Loader {
       ops::by_dtype(t.dtype(), [&]<class To>() {
         copy_any<To>(view, path_, f.transposed, rows, width, t.span<To>().data() + f.row_begin * width);
       });
+      file_.dont_need(view.name);  // else the mapped file would count beside its copy, as resident
     }
   }
 
   // A file may hold a tied head beside the table; then both must be the same numbers.
   void check_tied_head() {
-    const auto head = file_.find("lm_head.weight");
-    if (!spec_.head().tied || !head) return;
-    claimed_.emplace("lm_head.weight");
-    const TensorView table = find(file_names(spec_, -1, Part::tokens, "weight", spec_.vocab).front().name);
-    if (head->dtype_name != table.dtype_name || head->bytes.size() != table.bytes.size() ||
-        std::memcmp(head->bytes.data(), table.bytes.data(), table.bytes.size()) != 0)
-      throw Error(ErrorKind::bad_file,
-                  "{}: 'lm_head.weight' differs from '{}', config.json says they are tied; set tie_word_embeddings to "
-                  "false if the head is its own",
-                  path_, table.name);
+    const auto wrong = judge_tied_head(spec_, file_);
+    if (!wrong) return;
+    claimed_.emplace(kTiedHead);
+    if (!wrong->empty()) throw Error(ErrorKind::bad_file, "{}: {}", path_, *wrong);
   }
 
   void check_all_claimed() const {
@@ -139,18 +126,13 @@ class Loader {
  private:
   // Files saved from the bare model lack the prefix.
   TensorView find(const std::string& name) {
-    for (const std::string& spelling : {name, without_prefix(name)})
-      if (const auto view = file_.find(spelling)) {
-        claimed_.insert(spelling);
-        return *view;
-      }
+    if (const auto view = find_parameter(spec_, file_, name)) {
+      claimed_.emplace(view->name);
+      return *view;
+    }
     throw Error(ErrorKind::bad_file,
                 "{}: tensor '{}' is missing; config.json implies it for this {} model with {} layers", path_, name,
                 spec_.family, spec_.layers);
-  }
-  std::string without_prefix(const std::string& name) const {
-    const std::string_view prefix = base_prefix(spec_);
-    return name.starts_with(prefix) ? name.substr(prefix.size()) : name;
   }
 
   const ModelSpec& spec_;

@@ -9,6 +9,7 @@
 #include "formats/safetensors_index.h"
 #include "formats/safetensors_write.h"
 #include "kernels/dispatch.h"
+#include "model/check_weights.h"
 #include "model/model_testing.h"
 
 namespace tern {
@@ -190,6 +191,48 @@ TEST(Weights, PackingKeepsTheNumbersAndFreesThePlainCopies) {
   EXPECT_TRUE(w.attention[1].qkv.weight.empty());
   EXPECT_FALSE(w.embed.tokens.empty());
   EXPECT_TRUE(same_bits(model_forward(spec, w, rows, nullptr, c), want));
+}
+
+TEST(CheckWeights, WholeWeightsHaveNoProblem) {
+  for (const char* family : {"llama", "mistral", "gpt2"}) {
+    SCOPED_TRACE(family);
+    const Saved s(tiny_config(family), DType::bf16, 4096);
+    const WeightsCheck check = check_weights(s.spec, s.dir.path + "/model.safetensors.index.json");
+    EXPECT_TRUE(check.problems.empty()) << check.problems[0];
+    EXPECT_GT(check.num_files, 1);
+    EXPECT_EQ(check.num_bytes, 2 * num_parameters(s.spec));
+    EXPECT_EQ(check.dtypes.at("BF16"), check.num_tensors);
+  }
+}
+
+TEST(CheckWeights, EveryMissingMisshapedAndForeignTensorIsNamedAtOnce) {
+  const Saved s(tiny_config("llama"));
+  rewrite(s.dir.path, [](std::vector<TensorToWrite>& all) {
+    std::erase_if(all, [](const TensorToWrite& t) { return t.name == "model.norm.weight"; });
+    for (TensorToWrite& t : all) {
+      if (t.name == "model.layers.0.self_attn.q_proj.weight") std::swap(t.shape[0], t.shape[1]), t.shape.push_back(1);
+      if (t.name == "model.layers.0.mlp.down_proj.weight") t.name = "model.layers.7.mlp.down_proj.weight";
+    }
+  });
+  const WeightsCheck check = check_weights(s.spec, s.dir.path + "/model.safetensors");
+  std::string all;
+  for (const std::string& problem : check.problems) all += problem + "\n";
+  ASSERT_EQ(check.problems.size(), 4u) << all;
+  for (const char* words :
+       {"'model.norm.weight' of shape", "is missing", "'model.layers.0.self_attn.q_proj.weight' has shape",
+        "'model.layers.0.mlp.down_proj.weight'", "'model.layers.7.mlp.down_proj.weight'", "belongs to no parameter"})
+    EXPECT_NE(all.find(words), std::string::npos) << words << "\n" << all;
+}
+
+TEST(CheckWeights, AShardCutShortIsAProblemNotACrash) {
+  const Saved s(tiny_config("llama"), DType::f32, 4096);
+  std::string last;
+  for (const std::string& name : real_io().list(s.dir.path))
+    if (name.ends_with(".safetensors")) last = s.dir.path + "/" + name;
+  real_io().truncate(last, real_io().stat(last)->size_bytes - 1);
+  const WeightsCheck check = check_weights(s.spec, s.dir.path + "/model.safetensors.index.json");
+  ASSERT_EQ(check.problems.size(), 1u);
+  EXPECT_NE(check.problems[0].find(last), std::string::npos) << check.problems[0];
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/options.h"
 #include "report/html.h"
 #include "report/plot.h"
 
@@ -49,6 +50,8 @@ void compare_values(const TagSeries& a, const TagSeries& b, TagComparison& out) 
     }
     const double x = a.values[i], y = b.values[j];
     ++out.common_steps;
+    out.last_common_step = a.steps[i];
+    out.last_difference = y - x;
     if (!same(x, y) && !out.first_difference_step) out.first_difference_step = a.steps[i];
     if (std::isfinite(x) && std::isfinite(y))
       out.largest_difference = std::max(out.largest_difference, std::abs(x - y));
@@ -69,6 +72,11 @@ std::string short_number(double value) { return std::isnan(value) ? "NaN" : fmt:
 
 std::string cell(const std::optional<TagSummary>& run, double TagSummary::*member) {
   return run ? short_number((*run).*member) : "-";
+}
+
+// "2.104 @ 600": a value without its step invites comparing what does not compare.
+std::string at_step(double value, int64_t step) {
+  return std::isnan(value) ? "NaN" : fmt::format("{} @ {}", short_number(value), step);
 }
 
 Json json_number(double value) {
@@ -108,6 +116,8 @@ RunLog read_run(const std::string& directory) {
     throw Error(ErrorKind::bad_file,
                 "{}: no logs/metrics.jsonl in it, expected a run directory, the --output of tern train", directory);
   RunLog run{directory, read_metrics(path)};
+  if (const std::string recipe = join_path(directory, "recipe.toml"); real_io().stat(recipe))
+    run.settings = read_recipe_values(recipe);
   if (run.log.rows.empty())
     throw Error(ErrorKind::bad_file,
                 "{}: has no rows yet, expected at least one; has the run got as far as --log-every?", path);
@@ -137,8 +147,27 @@ std::vector<TagComparison> compare_runs(const RunLog& a, const RunLog& b) {
   return out;
 }
 
+Table settings_table(const RunLog& a, const RunLog& b) {
+  Table table{{{"setting"}, {"A"}, {"B"}}, {}};
+  if (a.settings.empty() || b.settings.empty()) return table;
+  std::map<std::string, std::array<std::string, 2>> by_key;
+  for (const auto& [key, value] : a.settings)
+    by_key.try_emplace(key, std::array<std::string, 2>{"-", "-"}).first->second[0] = value;
+  for (const auto& [key, value] : b.settings)
+    by_key.try_emplace(key, std::array<std::string, 2>{"-", "-"}).first->second[1] = value;
+  for (const auto& [key, values] : by_key)
+    if (values[0] != values[1] && key != "output") table.rows.push_back({key, values[0], values[1]});
+  return table;
+}
+
+std::string settings_note(const RunLog& a, const RunLog& b) {
+  for (const RunLog* run : {&a, &b})
+    if (run->settings.empty()) return fmt::format("Settings: {} has no recipe.toml to compare.", run->name);
+  return settings_table(a, b).rows.empty() ? "Settings: none differ (--output apart)." : "";
+}
+
 Table outcome_table(const std::vector<TagComparison>& tags) {
-  Table table{{{"tag"},
+  Table table{{{"tag (value @ step)"},
                {"A last", Align::right},
                {"B last", Align::right},
                {"B - A", Align::right},
@@ -147,6 +176,8 @@ Table outcome_table(const std::vector<TagComparison>& tags) {
                {"largest difference", Align::right},
                {"first difference", Align::left}},
               {}};
+  const auto last = [](const auto& run) { return run ? at_step(run->last, run->last_step) : "-"; };
+  const auto lowest = [](const auto& run) { return run ? at_step(run->lowest, run->lowest_step) : "-"; };
   for (const TagComparison& tag : tags) {
     if (is_cost(tag.tag)) continue;
     const auto& [a, b] = tag.runs;
@@ -155,10 +186,9 @@ Table outcome_table(const std::vector<TagComparison>& tags) {
       first = fmt::format("step {}", *tag.first_difference_step);
     else if (tag.common_steps > 0)
       first = fmt::format("none: {} equal step{}", tag.common_steps, tag.common_steps == 1 ? "" : "s");
-    table.rows.push_back({tag.tag, cell(a, &TagSummary::last), cell(b, &TagSummary::last),
-                          a && b ? short_number(b->last - a->last) : "-", cell(a, &TagSummary::lowest),
-                          cell(b, &TagSummary::lowest), tag.common_steps ? short_number(tag.largest_difference) : "-",
-                          first});
+    table.rows.push_back({tag.tag, last(a), last(b),
+                          tag.last_common_step ? at_step(tag.last_difference, *tag.last_common_step) : "-", lowest(a),
+                          lowest(b), tag.common_steps ? short_number(tag.largest_difference) : "-", first});
   }
   return table;
 }
@@ -180,20 +210,31 @@ std::string compare_json(const RunLog& a, const RunLog& b, const std::vector<Tag
   for (const TagComparison& tag : tags) {
     Json first = nullptr;
     if (tag.first_difference_step) first = *tag.first_difference_step;
+    Json common = nullptr;
+    if (tag.last_common_step) common = *tag.last_common_step;
     list.push_back({{"tag", tag.tag},
                     {"a", json_summary(tag.runs[0])},
                     {"b", json_summary(tag.runs[1])},
                     {"common_steps", tag.common_steps},
                     {"first_difference_step", first},
+                    {"last_common_step", common},
+                    {"last_difference", json_number(tag.last_difference)},
                     {"largest_difference", json_number(tag.largest_difference)}});
   }
-  return dump_json(Json{{"a", a.name}, {"b", b.name}, {"tags", list}}, 1);
+  Json settings = Json::array();
+  for (const auto& row : settings_table(a, b).rows) settings.push_back({{"key", row[0]}, {"a", row[1]}, {"b", row[2]}});
+  return dump_json(Json{{"a", a.name}, {"b", b.name}, {"settings", settings}, {"tags", list}}, 1);
 }
 
 std::string compare_html(const RunLog& a, const RunLog& b, const std::vector<TagComparison>& tags) {
   HtmlPage page("Two runs: " + a.name + " and " + b.name);
   page.paragraph("A is " + a.name + ", B is " + b.name +
                  ". Differences are of bits: equal means equal to the last digit.");
+  page.heading("What was asked for");
+  if (const Table settings = settings_table(a, b); !settings.rows.empty())
+    page.table(settings);
+  else
+    page.paragraph(settings_note(a, b));
   page.heading("What was learned");
   page.table(outcome_table(tags));
   if (const Table cost = cost_table(tags); !cost.rows.empty()) {

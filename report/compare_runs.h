@@ -16,9 +16,10 @@ namespace tern {
 struct RunLog {
   std::string name;  // as the user called it
   MetricsFile log;
+  std::vector<std::pair<std::string, std::string>> settings = {};  // of its recipe.toml; empty: it has none
 };
 
-/// Reads DIRECTORY/logs/metrics.jsonl.
+/// Reads DIRECTORY/logs/metrics.jsonl and, if it is there, DIRECTORY/recipe.toml.
 /// Errors  bad_file: no such log (the message says what a run directory is), or a malformed one.
 RunLog read_run(const std::string& directory);
 
@@ -40,16 +41,23 @@ struct TagComparison {
   int64_t common_steps = 0;
   std::optional<int64_t> first_difference_step;  // of the common steps; two NaNs are equal
   double largest_difference = 0;                 // |A - B| over the common steps, where both are finite
+  std::optional<int64_t> last_common_step;       // and B - A there: last values of other steps do not compare
+  double last_difference = 0;
 };
 
 /// Every tag of either run, in the order the logs show them.
 std::vector<TagComparison> compare_runs(const RunLog& a, const RunLog& b);
 
-/// What was learned: tags other than perf/ and mem/, with the first step of difference.
+/// The settings in which the runs differ ("-": not set), without --output. No rows: none, or a run without a record.
+Table settings_table(const RunLog& a, const RunLog& b);
+/// "Settings: none differ." and the like, where the table has no rows; empty where it has.
+std::string settings_note(const RunLog& a, const RunLog& b);
+/// What was learned: tags other than perf/ and mem/, each value with its step, and the first step of difference.
 Table outcome_table(const std::vector<TagComparison>& tags);
 /// What it cost: medians of perf/ and mem/, and their ratio. No rows if neither run logged any.
 Table cost_table(const std::vector<TagComparison>& tags);
-/// One object: {"a": NAME, "b": NAME, "tags": [...]}; values without a JSON number are strings, as in the log.
+/// One object: {"a": NAME, "b": NAME, "settings": [...], "tags": [...]}; values without a JSON number are strings, as
+/// in the log.
 std::string compare_json(const RunLog& a, const RunLog& b, const std::vector<TagComparison>& tags);
 /// A page with both tables and one plot per tag.
 std::string compare_html(const RunLog& a, const RunLog& b, const std::vector<TagComparison>& tags);

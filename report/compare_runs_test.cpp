@@ -66,13 +66,39 @@ TEST(CompareRuns, MeetsStepsThatOnlyPartlyOverlap) {
 TEST(CompareRuns, TablesSeparateOutcomeFromCost) {
   const auto tags = compare_runs(run("a", {3, 2}, 100), run("b", {3, 1}, 150));
   EXPECT_EQ(table_text(outcome_table(tags)),
-            "tag         A last  B last  B - A  A lowest  B lowest  largest difference  first difference\n"
-            "----------  ------  ------  -----  --------  --------  ------------------  ----------------\n"
-            "train/loss       2       1     -1         2         1                   1  step 20\n");
+            "tag (value @ step)  A last  B last    B - A  A lowest  B lowest  largest difference  first difference\n"
+            "------------------  ------  ------  -------  --------  --------  ------------------  ----------------\n"
+            "train/loss          2 @ 20  1 @ 20  -1 @ 20    2 @ 20    1 @ 20                   1  step 20\n");
   EXPECT_EQ(table_text(cost_table(tags)),
             "tag                A median  B median  B / A\n"
             "-----------------  --------  --------  -----\n"
             "perf/tokens_per_s       100       150  1.500\n");
+}
+
+TEST(CompareRuns, RunsOfOtherLengthsAreComparedAtTheLastStepTheyShare) {
+  const auto tags = compare_runs(run("a", {5, 4, 3, 2}, 100), run("b", {6, 7}, 100));
+  EXPECT_EQ(tags[0].last_common_step, 20);
+  EXPECT_DOUBLE_EQ(tags[0].last_difference, 3);
+  const Table table = outcome_table(tags);
+  EXPECT_EQ(table.rows[0][1], "2 @ 40");
+  EXPECT_EQ(table.rows[0][2], "7 @ 20");
+  EXPECT_EQ(table.rows[0][3], "3 @ 20");
+}
+
+TEST(CompareRuns, ShowsTheSettingsInWhichRunsDifferAndNoOthers) {
+  RunLog a = run("a", {3}, 1), b = run("b", {3}, 1);
+  EXPECT_NE(settings_note(a, b).find("a has no recipe.toml"), std::string::npos);
+  a.settings = {{"batch", "8"}, {"clip", "1"}, {"output", "a"}, {"seed", "1"}};
+  b.settings = {{"batch", "8"}, {"output", "b"}, {"seed", "2"}};
+  const Table table = settings_table(a, b);
+  EXPECT_EQ(table.rows, (std::vector<std::vector<std::string>>{{"clip", "1", "-"}, {"seed", "1", "2"}}));
+  EXPECT_EQ(settings_note(a, b), "");
+  const auto tags = compare_runs(a, b);
+  EXPECT_NE(compare_json(a, b, tags).find("\"key\": \"seed\""), std::string::npos);
+  EXPECT_NE(compare_html(a, b, tags).find("<td>seed</td>"), std::string::npos);
+  b.settings = a.settings;
+  b.settings[2].second = "other";
+  EXPECT_NE(settings_note(a, b).find("none differ"), std::string::npos);
 }
 
 TEST(CompareRuns, OfAStepLoggedTwiceTheLaterRowCounts) {

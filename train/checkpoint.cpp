@@ -32,15 +32,14 @@ uint32_t file_crc32c(Io& io, const std::string& path) {
 void check_file(Io& io, const std::string& directory, const CheckpointFile& file) {
   const std::string path = join_path(directory, file.name);
   const auto info = io.stat(path);
-  if (!info) throw Error(ErrorKind::bad_file, "{}: missing, the manifest names it; this checkpoint is not whole", path);
+  if (!info) throw DoesNotVerify("{}: missing, the manifest names it; this checkpoint is not whole", path);
   if (info->size_bytes != file.bytes)
-    throw Error(ErrorKind::bad_file, "{}: {} bytes, the manifest says {}; this checkpoint is not whole", path,
-                info->size_bytes, file.bytes);
+    throw DoesNotVerify("{}: {} bytes, the manifest says {}; this checkpoint is not whole", path, info->size_bytes,
+                        file.bytes);
   const uint32_t found = file_crc32c(io, path);
   if (found != file.crc32c)
-    throw Error(ErrorKind::bad_file,
-                "{}: CRC-32C {:08x}, the manifest says {:08x}; the file has changed since it was written", path, found,
-                file.crc32c);
+    throw DoesNotVerify("{}: CRC-32C {:08x}, the manifest says {:08x}; the file has changed since it was written", path,
+                        found, file.crc32c);
 }
 
 // "step-7.broken-1" if that is free, else -2, …
@@ -65,11 +64,11 @@ std::vector<int64_t> committed_steps(Io& io, const std::string& checkpoints) {
   return steps;
 }
 
-bool verifies(Io& io, const std::string& path) {
+// The manifest if the checkpoint verifies. A disk that cannot be read is no verdict: that error goes on.
+std::optional<Manifest> verified(Io& io, const std::string& path) {
   try {
-    verify_checkpoint(io, path);
-    return true;
-  } catch (const Error&) { return false; }
+    return verify_checkpoint(io, path);
+  } catch (const DoesNotVerify&) { return {}; }
 }
 
 }  // namespace
@@ -103,8 +102,8 @@ Committed commit_checkpoint(Io& io, const std::string& checkpoints, std::string_
   io.sync_dir(temporary);
 
   if (io.stat(target)) {
-    if (verifies(io, target)) {
-      if (verify_checkpoint(io, target).files != manifest.files)
+    if (const std::optional<Manifest> there = verified(io, target)) {
+      if (there->files != manifest.files)
         throw Error(ErrorKind::bad_file,
                     "{}: holds a valid checkpoint of other bits than this run's step {}; another run's output? "
                     "Choose another --output",
@@ -121,12 +120,19 @@ Committed commit_checkpoint(Io& io, const std::string& checkpoints, std::string_
 
 Manifest verify_checkpoint(Io& io, const std::string& directory) {
   const std::string path = join_path(directory, kManifest);
-  if (!io.stat(path)) throw Error(ErrorKind::bad_file, "{}: missing; this checkpoint is not whole", path);
-  Manifest manifest = parse_manifest(io.read(path), path);
+  if (!io.stat(path)) throw DoesNotVerify("{}: missing; this checkpoint is not whole", path);
+  const std::string text = io.read(path);
+  Manifest manifest = [&] {
+    try {
+      return parse_manifest(text, path);
+    } catch (const Error& e) {
+      if (e.kind() != ErrorKind::bad_file) throw;
+      throw DoesNotVerify("{}", e.what());
+    }
+  }();
   for (const CheckpointFile& file : manifest.files) check_file(io, directory, file);
   if (const auto step = checkpoint_step(file_name(directory)); step && *step != manifest.step)
-    throw Error(ErrorKind::bad_file, "{}: says step {}, the directory's name another; was it renamed?", path,
-                manifest.step);
+    throw DoesNotVerify("{}: says step {}, the directory's name another; was it renamed?", path, manifest.step);
   return manifest;
 }
 
@@ -145,8 +151,7 @@ CheckpointSearch find_checkpoint(Io& io, const std::string& checkpoints) {
     try {
       search.newest = {path, verify_checkpoint(io, path)};
       break;
-    } catch (const Error& e) {
-      if (e.kind() == ErrorKind::bug) throw;
+    } catch (const DoesNotVerify& e) {
       search.notes.push_back(fmt::format("{} does not verify: {}", path, e.what()));
       broken.push_back(path);
     }
@@ -163,7 +168,7 @@ void retire_checkpoints(Io& io, const std::string& checkpoints, int keep, std::s
   const size_t kept = static_cast<size_t>(std::max(keep, 1));
   if (steps.size() <= kept) return;
   // The newest must be readable before anything older goes.
-  if (!verifies(io, join_path(checkpoints, checkpoint_name(steps[0])))) return;
+  if (!verified(io, join_path(checkpoints, checkpoint_name(steps[0])))) return;
   for (size_t i = kept; i < steps.size(); ++i) {
     const std::string path = join_path(checkpoints, checkpoint_name(steps[i]));
     const std::string doomed = fmt::format("{}.tmp-old-{}", path, id);

@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "base/io.h"
 #include "formats/safetensors.h"
 #include "formats/safetensors_write.h"
@@ -39,8 +40,15 @@ enum class Committed : uint8_t {
 Committed commit_checkpoint(Io&, const std::string& checkpoints, std::string_view id, Manifest manifest,
                             std::span<const TensorToWrite> tensors);
 
-/// Reads the manifest and checks size and CRC-32C of every file it names. Errors: bad_file naming the file and the
-/// fact.
+/// A checkpoint that is not whole, or not what its manifest says. Kind: bad_file.
+class DoesNotVerify : public Error {
+ public:
+  template <class... Args>
+  explicit DoesNotVerify(fmt::format_string<Args...> format, Args&&... args)
+      : Error(ErrorKind::bad_file, format, std::forward<Args>(args)...) {}
+};
+/// Reads the manifest and checks size and CRC-32C of every file it names. Errors: DoesNotVerify naming the file and the
+/// fact; the disk's, which are no verdict on the checkpoint.
 Manifest verify_checkpoint(Io&, const std::string& directory);
 
 struct FoundCheckpoint {
@@ -54,6 +62,7 @@ struct CheckpointSearch {
 };
 /// Sweeps what crashed writers left, then takes the newest checkpoint that verifies. Newer ones that do not are moved
 /// aside; if none verifies, they stay where they are, for the error that follows. No such directory: nothing found.
+/// Errors: the disk's. A checkpoint that cannot be read now may be whole, so nothing is passed over or moved for that.
 CheckpointSearch find_checkpoint(Io&, const std::string& checkpoints);
 
 /// Removes the oldest committed checkpoints beyond `keep` (at least 1), but only below one that verifies; each becomes

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <cstring>
 #include <filesystem>
 
@@ -146,6 +147,28 @@ TEST(Checkpoint, BrokenNewerOnesAreNamedMovedAsideAndTheOlderTaken) {
   ASSERT_EQ(search.notes.size(), 2u);
   EXPECT_NE(search.notes[0].find("100 bytes, the manifest says"), std::string::npos) << search.notes[0];
   EXPECT_TRUE(io.stat(kDirectory + "/step-2.broken-1"));
+}
+
+// A disk that cannot be read now says nothing about the checkpoint: to take an older one, or to move this one aside,
+// would lose steps for a loose cable.
+TEST(Checkpoint, AReadErrorIsReportedAndNothingIsMovedForIt) {
+  struct Unreadable : FaultIo {
+    using FaultIo::FaultIo;
+    std::string read(const std::string& path) override {
+      if (path.find("step-20/") != std::string::npos) throw_io_error("read", path, EIO);
+      return FaultIo::read(path);
+    }
+  };
+  MemoryIo disk;
+  commit(disk, 10);
+  commit(disk, 20);
+  Unreadable io(disk);
+  try {
+    find_checkpoint(io, kDirectory);
+    FAIL() << "an older checkpoint was taken";
+  } catch (const Error& e) { EXPECT_NE(std::string(e.what()).find("step-20"), std::string::npos) << e.what(); }
+  EXPECT_THROW(retire_checkpoints(io, kDirectory, 1, "7"), Error);
+  EXPECT_TRUE(resumes_at(disk, {20}));
 }
 
 TEST(Checkpoint, IfNoneVerifiesTheyStayAndAreCounted) {

@@ -9,6 +9,7 @@
 #include "model/linear.h"
 #include "program/generate.h"
 #include "program/simulate.h"
+#include "train/checkpoint.h"
 
 namespace tern {
 namespace {
@@ -68,6 +69,11 @@ std::vector<std::pair<std::string_view, int64_t>> MemoryPlan::classes() const {
           {"workspace", workspace}, {"staging", staging},     {"data", data},           {"process", process}};
 }
 
+int64_t MemoryPlan::tensors() const {
+  const int64_t step = activations + workspace;
+  return weights + gradients + optimizer + (staging_during_steps ? step + staging : std::max(step, staging));
+}
+
 std::vector<CostQuery> step_costs(const ModelSpec& spec, const TrainSettings& s, int64_t sequences) {
   std::vector<CostQuery> costs;
   for (int64_t begin = 0; begin < sequences; begin += s.micro_batch)
@@ -83,6 +89,8 @@ MemoryPlan predict_memory(const ModelSpec& spec, const TrainSettings& s, int64_t
   plan.gradients = n * wide;
   plan.optimizer = optimizer_bytes(n, s.dtype, s.optimizer);
   plan.staging = n * wide + (plan.optimizer - (s.dtype == DType::bf16 ? n * wide : 0));  // masters and moments
+
+  plan.staging_during_steps = s.checkpoint_every > 0 && s.checkpoint_every < s.schedule.total_steps;
 
   // One micro-batch's Program has the same peak as many in turn; the first is the largest.
   const CostQuery largest = cost_query(spec, s, std::min(s.micro_batch, s.batch), s.multiply);
@@ -146,8 +154,14 @@ std::vector<Alternative> nearest_fits(const ModelSpec& spec, const TrainSettings
 
 std::string describe(const MemoryPlan& plan) {
   std::string out;
-  for (const auto& [name, bytes] : plan.classes()) out += fmt::format("  {:<12} {:>10}\n", name, format_bytes(bytes));
-  return out + fmt::format("  {:<12} {:>10}\n", "total", format_bytes(plan.total()));
+  const char* apart = plan.staging < plan.activations + plan.workspace
+                          ? "  after the last step, in the place of activations and workspace"
+                          : "  after the last step, when activations and workspace are gone";
+  for (const auto& [name, bytes] : plan.classes())
+    out += fmt::format("  {:<12} {:>10}{}\n", name, format_bytes(bytes),
+                       name == "staging" && !plan.staging_during_steps ? apart : "");
+  return out + fmt::format("  {:<12} {:>10}{}\n", "total", format_bytes(plan.total()),
+                           plan.staging_during_steps ? "" : "  at the highest moment");
 }
 
 void require_fit(const ModelSpec& spec, const TrainSettings& s, const MemoryPlan& plan, int64_t process_bytes,
@@ -166,6 +180,38 @@ void require_fit(const ModelSpec& spec, const TrainSettings& s, const MemoryPlan
       message += fmt::format("\n  {:<52} {:>10}", a.flags, format_bytes(a.plan.total()));
   }
   throw Error(ErrorKind::does_not_fit, "{}", message);
+}
+
+DiskPlan predict_disk(const ModelSpec& spec, const TrainSettings& s, Io& io) {
+  DiskPlan plan{.checkpoint = predict_memory(spec, s, 0).staging, .model = num_parameters(spec) * size_of(s.dtype)};
+  const int64_t every = s.checkpoint_every > 0 ? s.checkpoint_every : s.schedule.total_steps;
+  const int64_t written = (s.schedule.total_steps + every - 1) / every;
+  plan.num_checkpoints = std::min<int64_t>(written, s.keep_checkpoints + 1);
+  const std::string checkpoints = join_path(s.output, "checkpoints");
+  if (s.output.empty() || s.resume == Resume::never || !io.stat(checkpoints)) return plan;
+  for (const std::string& name : io.list(checkpoints)) {
+    if (!checkpoint_step(name)) continue;
+    const std::string directory = join_path(checkpoints, name);
+    for (const std::string& file : io.list(directory))
+      if (const auto info = io.stat(join_path(directory, file))) plan.present += info->size_bytes;
+  }
+  return plan;
+}
+
+void require_disk(const DiskPlan& plan, const TrainSettings& s, Io& io) {
+  if (s.output.empty()) return;
+  const std::optional<int64_t> there = io.free_bytes(s.output);
+  if (!there || plan.wanted() <= *there) return;
+  throw Error(ErrorKind::does_not_fit,
+              "{}: this run writes up to {} there ({} of {} at a time{}, the model {}), the disk has {} free; free {}, "
+              "choose an --output on another disk{}",
+              s.output, format_bytes(plan.wanted()), counted(plan.num_checkpoints, "checkpoint"),
+              format_bytes(plan.checkpoint),
+              plan.present > 0 ? fmt::format(", {} of them are there already", format_bytes(plan.present)) : "",
+              format_bytes(plan.model), format_bytes(*there), format_bytes(plan.wanted() - *there),
+              plan.num_checkpoints > 2 ? ", or lower --keep-checkpoints (a new checkpoint is written before an old one "
+                                         "goes)"
+                                       : "");
 }
 
 }  // namespace tern

@@ -2,32 +2,36 @@
 // Will it fit? Asked before anything is allocated, answered from the closed forms and the simulator, to the byte where
 // the engine itself allocates.
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/io.h"
 #include "spec/model_spec.h"
 #include "train/settings.h"
 
 namespace tern {
 
 /// Predicted bytes by class. weights…staging are exact (what the Arena will count); data and process are what lies
-/// beside.
+/// beside it. The classes are not all there at one moment: tensors() is their highest sum.
 struct MemoryPlan {
   int64_t weights = 0, gradients = 0, optimizer = 0;
   int64_t activations = 0, workspace = 0;  // at the moment of the highest sum, training or evaluation
   int64_t staging = 0;                     // the copy a checkpoint is written from
-  int64_t data = 0;                        // one step's tokens and targets
-  int64_t process = 0;                     // the program itself before the run
-  int64_t total() const { return weights + gradients + optimizer + activations + workspace + staging + data + process; }
+  bool staging_during_steps = true;  // false: the only checkpoint comes after the last step's activations are gone
+  int64_t data = 0;                  // one step's tokens and targets
+  int64_t process = 0;               // the program itself: code, libraries, thread stacks
+  int64_t tensors() const;           // what the Arena will have counted at its peak
+  int64_t total() const { return tensors() + data + process; }
   /// In the order above, with their names.
   std::vector<std::pair<std::string_view, int64_t>> classes() const;
 };
 
 /// Tokens of each micro-batch of a step, as costs: full windows, so an upper bound of the attended pairs.
 std::vector<CostQuery> step_costs(const ModelSpec&, const TrainSettings&, int64_t sequences);
-/// Predicted peak of a run with these settings. `process_bytes`: resident now.
+/// Predicted peak of a run with these settings. `process_bytes`: of the program itself, see program_bytes().
 MemoryPlan predict_memory(const ModelSpec&, const TrainSettings&, int64_t process_bytes);
 
 /// A change of settings and what it would take.
@@ -39,6 +43,19 @@ struct Alternative {
 /// (same result), then bf16, then shorter sequences. Empty: nothing of the kind fits.
 std::vector<Alternative> nearest_fits(const ModelSpec&, const TrainSettings&, int64_t process_bytes, int64_t budget,
                                       int count = 3);
+
+/// What a disk must have free for this run: the checkpoints it keeps and the one being written, and the exported model,
+/// less the checkpoints that are there already. Logs and packed text come on top and are small beside them.
+struct DiskPlan {
+  int64_t checkpoint = 0;       // bytes of one
+  int64_t num_checkpoints = 0;  // at once
+  int64_t model = 0;
+  int64_t present = 0;  // of checkpoints in OUT already, which will be replaced
+  int64_t wanted() const { return std::max<int64_t>(0, checkpoint * num_checkpoints - present) + model; }
+};
+DiskPlan predict_disk(const ModelSpec&, const TrainSettings&, Io&);
+/// Errors: does_not_fit naming the directory, bytes wanted and there, and the remedy. An unknown disk fits.
+void require_disk(const DiskPlan&, const TrainSettings&, Io&);
 
 /// The breakdown as a small table, one class per line.
 std::string describe(const MemoryPlan&);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "base/memory_io.h"
 
 namespace tern {
 namespace {
@@ -97,6 +98,55 @@ TEST(Fit, RefusalNamesBothFiguresTheBreakdownAndThreeWaysOut) {
   } catch (const Error& e) {
     EXPECT_NE(std::string(e.what()).find("choose a smaller model"), std::string::npos) << e.what();
   }
+}
+
+TEST(Fit, TheOnlyCheckpointOfARunTakesThePlaceOfActivations) {
+  const ModelSpec spec = spec_of();
+  TrainSettings s = settings();
+  s.schedule.total_steps = 100;
+  s.checkpoint_every = 50;
+  const MemoryPlan on_the_way = predict_memory(spec, s, 0);
+  s.checkpoint_every = 0;
+  const MemoryPlan at_the_end = predict_memory(spec, s, 0);
+  const int64_t state = on_the_way.weights + on_the_way.gradients + on_the_way.optimizer;
+  const int64_t step = on_the_way.activations + on_the_way.workspace;
+  EXPECT_EQ(on_the_way.tensors(), state + step + on_the_way.staging);
+  EXPECT_EQ(at_the_end.tensors(), state + std::max(step, at_the_end.staging));
+  EXPECT_NE(describe(at_the_end).find("after the last step"), std::string::npos);
+  s.checkpoint_every = 100;
+  EXPECT_EQ(predict_memory(spec, s, 0).tensors(), at_the_end.tensors()) << "the last step's checkpoint";
+}
+
+TEST(Fit, TheDiskIsPricedBeforeItIsWrittenTo) {
+  const ModelSpec spec = spec_of();
+  TrainSettings s = settings();
+  s.output = "run";
+  s.schedule.total_steps = 1000, s.checkpoint_every = 100, s.keep_checkpoints = 2;
+  MemoryIo io;
+  const int64_t n = num_parameters(spec);
+  DiskPlan plan = predict_disk(spec, s, io);
+  EXPECT_EQ(plan.num_checkpoints, 3) << "two kept and the one being written";
+  EXPECT_EQ(plan.wanted(), 3 * 12 * n + 4 * n);
+  EXPECT_NO_THROW(require_disk(plan, s, io)) << "an unknown disk";
+  io.capacity_bytes = plan.wanted() - 1;
+  try {
+    require_disk(plan, s, io);
+    FAIL() << "no error";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::does_not_fit);
+    for (const char* word : {"run:", "3 checkpoints", "free 1 B", "--output", "--keep-checkpoints"})
+      EXPECT_NE(std::string(e.what()).find(word), std::string::npos) << word << "\n" << e.what();
+  }
+  io.capacity_bytes = plan.wanted();
+  EXPECT_NO_THROW(require_disk(plan, s, io));
+  // What a resumed run will replace does not count twice.
+  make_dirs(io, "run/checkpoints/step-100");
+  io.create("run/checkpoints/step-100/rank-0.safetensors")->append(std::string(5000, 'x'));
+  plan = predict_disk(spec, s, io);
+  EXPECT_EQ(plan.present, 5000);
+  EXPECT_NO_THROW(require_disk(plan, s, io));
+  s.schedule.total_steps = 60;
+  EXPECT_EQ(predict_disk(spec, s, io).num_checkpoints, 1);
 }
 
 }  // namespace

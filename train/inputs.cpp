@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "base/crc32c.h"
 #include "base/error.h"
 #include "base/io.h"
 #include "base/mapped_file.h"
+#include "formats/safetensors_index.h"
 
 namespace tern {
 namespace {
@@ -29,15 +31,19 @@ std::optional<Tokenizer> choose_tokenizer(const TrainSettings& s, TrainInputs& i
   return tokenizer;
 }
 
-void check_lengths(const TrainSettings& s, TrainInputs& in) {
+void check_lengths(const TrainSettings& s, const TrainInputs& in) {
   const int64_t positions = in.spec.embed().positions;
+  if (positions > 0 && s.context && *s.context != positions && !s.from_scratch)
+    throw Error(ErrorKind::usage, "--context: {}, the model has {} learned positions, which are weights; leave it out",
+                *s.context, positions);
   if (positions > 0 && s.seq > positions)
     throw Error(ErrorKind::usage, "--seq: {} tokens, the model has {} learned positions; choose at most that", s.seq,
                 positions);
-  if (positions == 0 && s.seq > in.spec.context)
-    in.notes.push_back(
-        fmt::format("--seq {} is longer than the {} positions that config.json declares (max_position_embeddings)",
-                    s.seq, in.spec.context));
+  if (s.seq > in.spec.context)
+    throw Error(ErrorKind::usage,
+                "--seq: {} tokens, the model declares {} (max_position_embeddings{}); lower --seq, or say --context {} "
+                "to make it a model for longer sequences",
+                s.seq, in.spec.context, s.context ? " by --context" : fmt::format(" in {}", in.dir.config), s.seq);
 }
 
 void tell_dropout(TrainInputs& in) {
@@ -65,17 +71,27 @@ void adopt_special_tokens(TrainInputs& in) {
   if (adopt(in.tokenizer->eos())) in.config.eos_token_ids = {*in.tokenizer->eos()};
 }
 
-// Of the whole file, or of 256 stretches of 64 KiB from its beginning to its end.
-uint32_t sampled_crc(const std::string& path) {
+// Of one file: the whole, or 256 stretches of 64 KiB from its beginning to its end.
+uint32_t sampled_crc(const std::string& path, uint32_t crc) {
   constexpr size_t kStretch = size_t{64} << 10, kStretches = 256;
   const MappedFile file(path);
-  if (file.size() <= kStretch * kStretches) return crc32c(file.bytes());
-  uint32_t crc = 0;
+  if (file.size() <= kStretch * kStretches) return crc32c(file.bytes(), crc);
   for (size_t i = 0; i < kStretches; ++i) {
     const size_t begin = static_cast<size_t>(static_cast<double>(file.size() - kStretch) * static_cast<double>(i) /
                                              static_cast<double>(kStretches - 1));
     crc = crc32c(file.bytes().subspan(begin, kStretch), crc);
   }
+  return crc;
+}
+
+// Of every file the weights lie in: an index says where tensors are, not what they are.
+uint32_t weights_crc(const std::string& path) {
+  uint32_t crc = sampled_crc(path, 0);
+  if (!path.ends_with(".json")) return crc;
+  std::set<std::string> shards;
+  const SafetensorsIndex index = parse_safetensors_index(real_io().read(path), path);
+  for (const auto& [tensor, file] : index.weight_map) shards.insert(file);
+  for (const std::string& shard : shards) crc = sampled_crc(join_path(parent_path(path), shard), crc);
   return crc;
 }
 
@@ -91,6 +107,11 @@ TrainInputs load_inputs(const TrainSettings& s) {
   if (!in.dir.weights.empty() && s.from_scratch)
     in.notes.push_back(fmt::format("--from-scratch: the weights in {} are NOT used", in.dir.weights));
   in.config = read_hf_config(in.dir.config);
+  if (s.context && *s.context != in.config.max_position_embeddings) {
+    in.notes.push_back(fmt::format("--context: the model declares {} positions from now on, not {}", *s.context,
+                                   in.config.max_position_embeddings));
+    in.config.max_position_embeddings = *s.context;
+  }
   in.spec = model_spec(in.config);
   in.notes.insert(in.notes.end(), in.dir.notes.begin(), in.dir.notes.end());
   in.notes.insert(in.notes.end(), in.config.notes.begin(), in.config.notes.end());
@@ -158,7 +179,7 @@ RunIdentity identify(const TrainSettings& s, const TrainInputs& in, const Feed& 
   if (s.from_scratch) {
     model += ", from scratch";
   } else {
-    model += fmt::format(", weights {} {:08x}", file_name(in.dir.weights), sampled_crc(in.dir.weights));
+    model += fmt::format(", weights {} {:08x}", file_name(in.dir.weights), weights_crc(in.dir.weights));
   }
   return {.model = model,
           .tokenizer = in.tokenizer ? in.tokenizer->hash() : data.info().tokenizer_hash,

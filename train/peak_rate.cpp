@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <ctime>
 #include <nlohmann/json.hpp>
 #include <vector>
 
@@ -85,12 +86,37 @@ std::string cache_key(DType dtype, Multiply multiply) {
                      name_of(dtype), multiplier_name(multiply));
 }
 
+double probe_of(DType dtype, Multiply multiply) {
+  return dtype == DType::bf16 ? probe<bf16>(multiply) : probe<float>(multiply);
+}
+
+std::string now_text() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  char text[40];
+  return ::gmtime_r(&now, &parts) && std::strftime(text, sizeof text, "%Y-%m-%d %H:%M UTC", &parts) ? text : "";
+}
+
+// {"flops_per_s": 5.6e10, "measured": "…"}; a bare number, as earlier versions kept it, is too poor: measured anew.
+bool read_entry(const Json& entry, PeakRate& rate) {
+  if (!entry.is_object() || !entry.contains("flops_per_s") || !entry["flops_per_s"].is_number()) return false;
+  if (!(entry["flops_per_s"].get<double>() > 0)) return false;
+  rate.flops_per_s = entry["flops_per_s"].get<double>();
+  if (entry.contains("measured") && entry["measured"].is_string()) rate.measured = entry["measured"].get<std::string>();
+  return true;
+}
+
 void write_cache(const std::string& path, const Json& cache) {
   try {
     if (path.empty()) return;
     make_dirs(real_io(), parent_path(path));
     write_file_atomically(real_io(), path, dump_json(cache, 2) + "\n");
   } catch (const Error& e) { log_debug("peak rates: {}; not kept", e.what()); }
+}
+
+void keep(const std::string& path, Json& cache, const std::string& key, const PeakRate& rate) {
+  cache[key] = {{"flops_per_s", rate.flops_per_s}, {"measured", rate.measured}};
+  write_cache(path, cache);
 }
 
 }  // namespace
@@ -102,26 +128,33 @@ std::string peak_rate_path() {
   return "";
 }
 
-PeakRate peak_rate(DType dtype, Multiply multiply) {
+PeakRate peak_rate(DType dtype, Multiply multiply, const std::function<void()>& measuring) {
   PeakRate rate{.multiplier = multiplier_name(multiply)};
   if (dtype == DType::f64) return rate;
   const std::string key = cache_key(dtype, multiply), path = peak_rate_path();
   Json cache = read_cache(path);
-  if (cache.contains(key) && cache[key].is_number() && cache[key].get<double>() > 0) {
-    rate.flops_per_s = cache[key].get<double>();
-    return rate;
-  }
-  rate.flops_per_s = dtype == DType::bf16 ? probe<bf16>(multiply) : probe<float>(multiply);
+  if (cache.contains(key) && read_entry(cache[key], rate)) return rate;
+  if (measuring) measuring();
+  rate.flops_per_s = probe_of(dtype, multiply);
+  rate.measured = now_text();
   rate.measured_now = true;
-  cache[key] = rate.flops_per_s;
-  write_cache(path, cache);
+  keep(path, cache, key, rate);
   return rate;
 }
 
-void forget_peak_rate(DType dtype, Multiply multiply) {
-  const std::string path = peak_rate_path();
+PeakRate raise_peak_rate(DType dtype, Multiply multiply, double seen, bool probe_again) {
+  PeakRate rate{.multiplier = multiplier_name(multiply)};
+  const std::string key = cache_key(dtype, multiply), path = peak_rate_path();
   Json cache = read_cache(path);
-  if (cache.erase(cache_key(dtype, multiply)) > 0) write_cache(path, cache);
+  if (cache.contains(key)) read_entry(cache[key], rate);
+  const double probed = probe_again ? probe_of(dtype, multiply) : 0;
+  if (const double highest = std::max(probed, seen); highest > rate.flops_per_s) {
+    rate.flops_per_s = highest;
+    rate.measured = now_text();
+    rate.measured_now = true;
+    keep(path, cache, key, rate);
+  }
+  return rate;
 }
 
 }  // namespace tern

@@ -44,15 +44,17 @@ void RunDirectory::write_recipe(const std::string& toml) const {
   write_file_atomically(io_, join_path(path_, "recipe.toml"), toml);
 }
 
-std::string RunDirectory::put_checkpoints_aside() const {
-  if (!io_.stat(checkpoints()) || io_.list(checkpoints()).empty()) return "";
-  for (int k = 1;; ++k) {
-    const std::string aside = fmt::format("{}.before-{}", checkpoints(), k);
-    if (io_.stat(aside)) continue;
-    io_.rename(checkpoints(), aside);
-    io_.sync_dir(path_);
-    return aside;
+std::vector<std::string> RunDirectory::put_aside() const {
+  std::vector<std::string> aside;
+  for (const std::string& left : {checkpoints(), model()}) {
+    if (!io_.stat(left) || io_.list(left).empty()) continue;
+    int k = 1;
+    while (io_.stat(fmt::format("{}.before-{}", left, k))) ++k;
+    aside.push_back(fmt::format("{}.before-{}", left, k));
+    io_.rename(left, aside.back());
   }
+  if (!aside.empty()) io_.sync_dir(path_);
+  return aside;
 }
 
 void RunDirectory::export_model(const TrainInputs& in, const ModelWeights& weights, DType dtype) const {
@@ -61,7 +63,7 @@ void RunDirectory::export_model(const TrainInputs& in, const ModelWeights& weigh
   remove_all(io_, fresh);
   make_dirs(io_, fresh);
   save_model(in.spec, in.config, weights, dtype, fresh, io_);
-  if (in.tokenizer) in.tokenizer->save(fresh);
+  if (in.tokenizer) in.tokenizer->save(fresh, io_);
   copy_companions(io_, in, fresh);
   io_.sync_dir(fresh);
   const bool replaces = io_.stat(model()).has_value();

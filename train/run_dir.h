@@ -27,8 +27,9 @@ class RunDirectory {
   const std::vector<std::string>& notes() const { return notes_; }
 
   void write_recipe(const std::string& toml) const;
-  /// --resume never: earlier checkpoints go to checkpoints.before-K. Returns the new name; empty if there were none.
-  std::string put_checkpoints_aside() const;
+  /// --resume never: what an earlier run left goes to checkpoints.before-K and model.before-K. Returns the new names;
+  /// none if there was nothing.
+  std::vector<std::string> put_aside() const;
   /// Writes the model with its tokenizer beside OUT/model and puts it in its place by renames; a crash in between
   /// leaves the old one, at most under a temporary name that the next start puts back.
   void export_model(const TrainInputs&, const ModelWeights&, DType) const;

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <filesystem>
+#include <string>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -17,15 +19,22 @@ Recompute recompute_from(const std::string& name) {
   return name == "full" ? Recompute::full : name == "attention" ? Recompute::attention : Recompute::none;
 }
 
+// In decimals, so that a tenth of 3 is 0.3 and not 0.30000000000000004.
+double tenth(double x) { return std::stod(fmt::format("{:.15g}", x / 10)); }
+
+// The default warm-up must not make a short run impossible; one that was asked for is checked.
+int64_t warmup_steps(const Options& o) {
+  const int64_t steps = o.integer("warmup-steps");
+  return o.given("warmup-steps") ? steps : std::min(steps, o.integer("steps") / 10);
+}
+
 Schedule schedule_from(const Options& o) {
   Schedule s;
   s.kind = schedule_from_name(o.text("schedule"));
   s.total_steps = o.integer("steps");
   s.peak = o.real("learning-rate");
-  s.minimum = o.has("min-learning-rate") ? o.real("min-learning-rate") : s.peak / 10;
-  s.warmup_steps = o.integer("warmup-steps");
-  // The default warm-up must not make a short run impossible; one that was asked for is checked.
-  if (!o.given("warmup-steps")) s.warmup_steps = std::min(s.warmup_steps, s.total_steps / 10);
+  s.minimum = o.has("min-learning-rate") ? o.real("min-learning-rate") : tenth(s.peak);
+  s.warmup_steps = warmup_steps(o);
   s.decay_steps = o.has("decay-steps") ? o.integer("decay-steps") : s.total_steps / 10;
   if (s.kind != ScheduleKind::wsd) {
     if (o.given("decay-steps"))
@@ -56,6 +65,11 @@ OptimizerConfig optimizer_from(const Options& o) {
   return c;
 }
 
+// Paths are written whole: the recipe lies in OUT, and its relative paths would be relative to that.
+std::string whole_path(const std::string& path) {
+  return path == "-" || path.empty() ? path : std::filesystem::absolute(path).lexically_normal().string();
+}
+
 std::string value_text(const Options::Value& v) {
   switch (v.spec->type) {
     case OptionType::flag:
@@ -67,6 +81,8 @@ std::string value_text(const Options::Value& v) {
       std::string text = fmt::format("{}", v.real);
       return text.find_first_of(".en") == std::string::npos ? text + ".0" : text;
     }
+    case OptionType::path:
+      return quote_json(whole_path(v.text));
     default:
       return quote_json(v.text);  // as it was typed, also sizes and times
   }
@@ -82,12 +98,10 @@ std::string recipe_text(const Options& o, const TrainSettings& s) {
     if (name == "eval-every" || name == "eval-batches") return s.valid_data.empty();
     return name == "decay-steps" && !wsd;
   };
-  const auto derived = [&](std::string_view name) -> std::string {
-    if (name == "warmup-steps") return fmt::format("{}", s.schedule.warmup_steps);
-    if (name == "min-learning-rate") return fmt::format("{}", s.schedule.minimum);
-    if (name == "decay-steps") return fmt::format("{}", s.schedule.decay_steps);
-    if (name == "micro-batch") return fmt::format("{}", s.micro_batch);
-    return "";
+  const std::vector<DerivedValue> all_derived = derived_values(o);
+  const auto derived = [&](std::string_view name) {
+    const auto it = std::find_if(all_derived.begin(), all_derived.end(), [&](const auto& d) { return d.name == name; });
+    return it == all_derived.end() ? nullptr : &*it;
   };
   std::string out = "# The options of this run and where each came from. `tern train THIS-FILE` runs it again.\n";
   for (const auto& [name, value] : o.positionals()) {
@@ -95,16 +109,18 @@ std::string recipe_text(const Options& o, const TrainSettings& s) {
     std::string key = name;
     std::transform(key.begin(), key.end(), key.begin(),
                    [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-    out += fmt::format("{} = {}\n", key, quote_json(value.text));
+    std::error_code ignored;  // a name in the cache is no path
+    const bool is_path = std::filesystem::exists(value.text, ignored);
+    out += fmt::format("{} = {}\n", key, quote_json(is_path ? whole_path(value.text) : value.text));
   }
   for (const auto& [name, value] : o.values()) {
     const bool given = value.set && value.origin != Origin::fallback;
-    const std::string worked_out = given ? "" : derived(name);
-    if (absent(name) || (!value.set && worked_out.empty())) continue;
-    if (worked_out.empty())
-      out += fmt::format("{} = {}  # {}\n", name, value_text(value), given ? value.where : "default");
+    const DerivedValue* worked_out = given ? nullptr : derived(name);
+    if (absent(name) || (!value.set && !worked_out)) continue;
+    if (worked_out)
+      out += fmt::format("{} = {}  # {}\n", name, worked_out->value, worked_out->why);
     else
-      out += fmt::format("{} = {}  # derived\n", name, worked_out);
+      out += fmt::format("{} = {}  # {}\n", name, value_text(value), given ? value.where : "default");
   }
   return out;
 }
@@ -117,6 +133,19 @@ const std::string* find(const Facts& facts, const std::string& key) {
 
 }  // namespace
 
+std::vector<DerivedValue> derived_values(const Options& o) {
+  std::vector<DerivedValue> list;
+  const auto number = [](auto x) { return fmt::format("{}", x); };
+  if (!o.given("micro-batch")) list.push_back({"micro-batch", number(o.integer("batch")), "the whole batch"});
+  if (!o.given("min-learning-rate"))
+    list.push_back({"min-learning-rate", number(tenth(o.real("learning-rate"))), "a tenth of --learning-rate"});
+  if (const int64_t steps = warmup_steps(o); !o.given("warmup-steps") && steps != o.integer("warmup-steps"))
+    list.push_back({"warmup-steps", number(steps), "a tenth of --steps, as the run is short"});
+  if (!o.given("decay-steps") && o.text("schedule") == "wsd")
+    list.push_back({"decay-steps", number(o.integer("steps") / 10), "a tenth of --steps"});
+  return list;
+}
+
 std::string_view name_of(Multiply m) { return m == Multiply::fast ? "fast" : "exact"; }
 
 TrainSettings train_settings(const Options& o) {
@@ -127,6 +156,7 @@ TrainSettings train_settings(const Options& o) {
   s.from_scratch = o.flag("from-scratch");
   s.seq = o.integer("seq"), s.batch = o.integer("batch");
   s.micro_batch = o.has("micro-batch") ? o.integer("micro-batch") : s.batch;
+  if (o.has("context")) s.context = o.integer("context");
   s.schedule = schedule_from(o);
   s.optimizer = optimizer_from(o);
   s.dtype = dtype_from_name(o.text("dtype"));

@@ -23,6 +23,7 @@ struct TrainSettings {
   std::string model, tokenizer, data, valid_data, output;
   bool from_scratch = false;
   int64_t seq = 256, batch = 32, micro_batch = 32;  // batch and micro_batch in sequences
+  std::optional<int64_t> context;                   // --context: what the model declares from now on
   Schedule schedule;                                // total_steps: --steps
   OptimizerConfig optimizer;
   DType dtype = DType::f32;
@@ -43,6 +44,14 @@ struct TrainSettings {
 /// Reads the verb's options. Errors: usage, naming the option: missing --data or --output (unless --dry-run), a
 /// micro-batch larger than the batch, a schedule that does not fit the run.
 TrainSettings train_settings(const Options&);
+
+/// What the verb works out for options that are not given, in the order of the table: `value` as one would type it,
+/// `why` for people.
+struct DerivedValue {
+  std::string_view name;
+  std::string value, why;
+};
+std::vector<DerivedValue> derived_values(const Options&);
 
 /// "none", "attention", "full"; "fast", "exact".
 std::string_view name_of(Multiply);

@@ -25,12 +25,6 @@ ModelWeights zero_like(const ModelSpec& spec, DType dtype, Arena& arena) {
   return gradients;
 }
 
-std::string shape_text(std::span<const int64_t> shape) {
-  std::string text = "(";
-  for (size_t i = 0; i < shape.size(); ++i) text += (i ? ", " : "") + std::to_string(shape[i]);
-  return text + ")";
-}
-
 void read_tensor(const Safetensors& file, const NamedTensor& want) {
   const TensorView found = file.get(want.name);
   std::vector<int64_t> shape(want.tensor.shape().sizes.begin(),

@@ -54,7 +54,7 @@ struct TrainResult {
 /// Stops   on stop_requested() (base/signals.h) or after max_seconds: the step is finished, a checkpoint and OUT/model
 /// written. Errors  usage, bad_file, does_not_fit before anything is written to OUT; no_checkpoint (--resume must, or
 /// none of those there
-///         verifies); bad_file for gradients that are not finite; the disk's errors.
+///         verifies); diverged for gradients that are not finite; the disk's errors.
 TrainResult train(const TrainSettings&, const TrainHooks& = {}, Io& = real_io());
 
 }  // namespace tern

@@ -27,7 +27,7 @@ double squares_of(const Tensor& t) {
   for (size_t i = squares.size(); i-- > 0;)
     if (!std::isfinite(squares[i])) first = i, ++count;
   throw Error(
-      ErrorKind::bad_file,
+      ErrorKind::diverged,
       "step {}: the gradient of '{}' is not finite ({} of {} tensors are not); the update was refused and the "
       "weights are those of step {}. A lower --learning-rate, a longer --warmup-steps or --clip usually help; that is "
       "another run, so give it another --output or say --resume never",

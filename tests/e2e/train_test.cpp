@@ -85,6 +85,7 @@ TEST(TrainProcess, DamagedCheckpointsAreSteppedOverAndIfNoneIsLeftItExits6) {
   EXPECT_EQ(run_to_end(tiny.command(out, {"--resume", "never"}), tiny.root(), &errors), 0) << errors;
   EXPECT_EQ(final_bits(out), want);
   EXPECT_TRUE(real_io().stat(out + "/checkpoints.before-1"));
+  EXPECT_TRUE(real_io().stat(out + "/model.before-1/model.safetensors")) << "the old model is not left in its place";
   EXPECT_EQ(run_to_end(tiny.command(tiny.out(5), {"--resume", "must"}), tiny.root(), &errors), 6) << errors;
 }
 
@@ -113,6 +114,20 @@ TEST(TrainProcess, MissingDataIsNamedAndNothingIsWritten) {
       << errors;
   EXPECT_NE(errors.find("give --tokenizer DIR"), std::string::npos) << errors;
   EXPECT_FALSE(real_io().stat(tiny.out(0)));
+}
+
+TEST(TrainProcess, SequencesLongerThanTheModelDeclaresAreRefusedUnlessItIsToDeclareThem) {
+  const TinyRun tiny;
+  std::string errors;
+  EXPECT_EQ(run_to_end(tiny.command(tiny.out(0), {"--seq", "80", "--steps", "3"}), tiny.root(), &errors), 2) << errors;
+  EXPECT_NE(errors.find("--context 80"), std::string::npos) << errors;
+  EXPECT_FALSE(real_io().stat(tiny.out(0)));
+  ASSERT_EQ(
+      run_to_end(tiny.command(tiny.out(0), {"--seq", "80", "--context", "80", "--steps", "3"}), tiny.root(), &errors),
+      0)
+      << errors;
+  EXPECT_NE(real_io().read(tiny.out(0) + "/model/config.json").find("\"max_position_embeddings\": 80"),
+            std::string::npos);
 }
 
 TEST(TrainProcess, DryRunPricesAndWritesNothing) {

@@ -116,14 +116,16 @@ TEST(TrainAccumulation, MicroBatchSizesAgreeInF32) {
 
 TEST(TrainMemory, CountedStateIsWhatThePlanSaid) {
   const TinyRun tiny;
-  for (const DType dtype : {DType::f32, DType::bf16}) {
-    TrainSettings s = settings_of(tiny, static_cast<int>(dtype), dtype);
-    const TrainResult r = train(s);
-    const MemoryPlan& p = r.predicted;
-    EXPECT_EQ(r.byte_mismatches, 0);
-    EXPECT_LE(r.counted_peak_bytes, p.total() - p.data - p.process);
-    EXPECT_GE(r.counted_peak_bytes, p.total() - p.data - p.process - p.staging);
-  }
+  int number = 0;
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const bool checkpoints_on_the_way : {false, true}) {
+      TrainSettings s = settings_of(tiny, number++, dtype);
+      s.checkpoint_every = checkpoints_on_the_way ? s.schedule.total_steps / 2 : 0;
+      const TrainResult r = train(s);
+      EXPECT_EQ(r.byte_mismatches, 0);
+      EXPECT_EQ(r.predicted.staging_during_steps, checkpoints_on_the_way);
+      EXPECT_EQ(r.counted_peak_bytes, r.predicted.tensors());
+    }
 }
 
 }  // namespace

@@ -1,0 +1,93 @@
+#include "model/check_weights.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <unordered_set>
+
+#include "base/error.h"
+#include "model/names.h"
+#include "model/weights_file.h"
+
+namespace tern {
+namespace {
+
+bool is_weight_type(const TensorView& view) {
+  return view.dtype && (*view.dtype == DType::f32 || *view.dtype == DType::bf16 || *view.dtype == DType::f16 ||
+                        *view.dtype == DType::f64);
+}
+
+}  // namespace
+
+std::optional<TensorView> find_parameter(const ModelSpec& spec, const Weights& file, const std::string& name) {
+  if (auto found = file.find(name)) return found;
+  const std::string_view prefix = base_prefix(spec);
+  return name.starts_with(prefix) ? file.find(std::string_view(name).substr(prefix.size())) : std::nullopt;
+}
+
+std::vector<int64_t> fragment_shape(const ParameterInfo& info, const Fragment& fragment) {
+  std::vector<int64_t> shape{fragment.row_end - fragment.row_begin};
+  if (info.shape.rank == 2) shape.push_back(info.shape[1]);
+  if (fragment.transposed) std::swap(shape[0], shape[1]);
+  return shape;
+}
+
+std::optional<std::string> judge_tied_head(const ModelSpec& spec, const Weights& file) {
+  const auto head = file.find(kTiedHead);
+  if (!spec.head().tied || !head) return {};
+  const auto table = find_parameter(spec, file, file_names(spec, -1, Part::tokens, "weight", spec.vocab).front().name);
+  if (!table) return "";  // its absence is told by itself
+  if (head->dtype_name == table->dtype_name && head->bytes.size() == table->bytes.size() &&
+      std::memcmp(head->bytes.data(), table->bytes.data(), table->bytes.size()) == 0)
+    return "";
+  return fmt::format(
+      "'{}' differs from '{}', config.json says they are tied; set tie_word_embeddings to false if the head is its own",
+      kTiedHead, table->name);
+}
+
+WeightsCheck check_weights(const ModelSpec& spec, const std::string& path) {
+  WeightsCheck check;
+  Weights file;
+  try {
+    file = Weights(path);
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::bad_file) throw;
+    check.problems.emplace_back(e.what());
+    return check;
+  }
+  check.num_files = static_cast<int64_t>(file.files().size());
+  check.num_tensors = static_cast<int64_t>(file.size());
+  check.num_bytes = file.data_bytes();
+  check.notes = file.notes();
+  for (size_t i = 0; i < file.size(); ++i) ++check.dtypes[std::string(file[i].dtype_name)];
+
+  const auto problem = [&](const std::string& what) { check.problems.push_back(fmt::format("{}: {}", path, what)); };
+  std::unordered_set<std::string> claimed;
+  for (const ParameterInfo& info : parameters(spec))
+    for (const Fragment& f : info.fragments) {
+      const auto view = find_parameter(spec, file, f.name);
+      const std::vector<int64_t> want = fragment_shape(info, f);
+      if (!view) {
+        problem(fmt::format("tensor '{}' of shape {} is missing", f.name, shape_text(want)));
+        continue;
+      }
+      claimed.emplace(view->name);
+      if (!std::ranges::equal(view->shape, want))
+        problem(fmt::format("tensor '{}' has shape {}, config.json implies {}", view->name, shape_text(view->shape),
+                            shape_text(want)));
+      if (!is_weight_type(*view))
+        problem(fmt::format("tensor '{}' holds {}, expected F32, BF16, F16 or F64", view->name, view->dtype_name));
+    }
+  if (const auto head = judge_tied_head(spec, file)) {
+    claimed.emplace(kTiedHead);
+    if (!head->empty()) problem(*head);
+  }
+  for (size_t i = 0; i < file.size(); ++i)
+    if (!claimed.contains(std::string(file[i].name)) && !is_harmless_buffer(file[i].name))
+      problem(fmt::format("tensor '{}' {} belongs to no parameter of this {} model with {} layers", file[i].name,
+                          shape_text(file[i].shape), spec.family, spec.layers));
+  return check;
+}
+
+}  // namespace tern

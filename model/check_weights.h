@@ -1,0 +1,27 @@
+#pragma once
+// Whether a model's weights are whole and belong to its config.json, without loading a number of them.
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "spec/model_spec.h"
+
+namespace tern {
+
+struct WeightsCheck {
+  int64_t num_files = 0, num_tensors = 0, num_bytes = 0;  // of tensors; what could be opened
+  std::map<std::string, int64_t> dtypes;                  // "BF16": tensors of that type
+  std::vector<std::string> problems;                      // each names file and tensor; none: load_weights reads them
+  std::vector<std::string> notes;
+};
+
+/// Opens every file's header (so its size, offsets and names are checked), then looks for tensors that are missing,
+/// have another shape or an unreadable type, or belong to no parameter: all of them, where load_weights stops at the
+/// first. `path`: a safetensors file or an index.
+/// Traffic the headers; of a tied model that holds its head as well, both tables.
+/// Errors  none for what a file holds: it is in `problems`.
+WeightsCheck check_weights(const ModelSpec&, const std::string& path);
+
+}  // namespace tern

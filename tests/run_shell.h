@@ -1,0 +1,27 @@
+#pragma once
+// A command run by the shell, its exit code and what it printed: for tests of the program as a person meets it.
+
+#include <sys/wait.h>
+
+#include <array>
+#include <cstdio>
+#include <string>
+
+namespace tern {
+
+struct Outcome {
+  int code;          // -1: ended by a signal
+  std::string text;  // standard output, and what the command redirects there
+};
+
+inline Outcome run_shell(const std::string& command) {
+  std::FILE* pipe = ::popen(command.c_str(), "r");
+  Outcome outcome{-1, ""};
+  std::array<char, 4096> buffer;
+  for (size_t n; (n = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0;) outcome.text.append(buffer.data(), n);
+  const int status = ::pclose(pipe);
+  outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return outcome;
+}
+
+}  // namespace tern

@@ -1,0 +1,88 @@
+// The identity of what a run begins from: another start must not pass for the same run.
+#include "train/inputs.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "base/error.h"
+#include "base/io.h"
+#include "formats/safetensors_index.h"
+#include "formats/safetensors_write.h"
+
+namespace tern {
+namespace {
+
+// The golden Llama in shards, and a token file for it.
+struct Sharded {
+  std::string path = testing::TempDir() + "tern-inputs-XXXXXX";
+  TrainSettings settings;
+  Sharded() {
+    const std::string golden = TERN_SOURCE_DIR "/tests/golden/models/llama";
+    EXPECT_NE(::mkdtemp(path.data()), nullptr);
+    write_file_atomically(real_io(), path + "/config.json", real_io().read(golden + "/config.json"));
+    const Weights file(golden + "/model.safetensors");
+    std::vector<TensorToWrite> all;
+    for (size_t i = 0; i < file.size(); ++i)
+      all.push_back(
+          {std::string(file[i].name), *file[i].dtype, {file[i].shape.begin(), file[i].shape.end()}, file[i].bytes, {}});
+    write_model_weights(real_io(), path, all, 20'000);
+    const std::vector<uint16_t> tokens(100, 3);
+    const std::vector<int64_t> documents = {0, 100};
+    const std::vector<TensorToWrite> parts = {{"tokens", DType::u16, {100}, std::as_bytes(std::span(tokens)), {}},
+                                              {"documents", DType::i64, {2}, std::as_bytes(std::span(documents)), {}}};
+    write_safetensors(real_io(), path + "/data.tokens", parts,
+                      {{"format", "tern-tokens-1"},
+                       {"vocab_size", "4"},
+                       {"text_bytes", "100"},
+                       {"tokenizer", "none"},
+                       {"source", "test"}});
+    settings.model = path;
+    settings.data = path + "/data.tokens";
+    settings.seq = 8;
+  }
+  ~Sharded() { remove_all(real_io(), path); }
+  std::string identity() const {
+    const TrainInputs in = load_inputs(settings);
+    const Feed feed = open_feed(settings, in, settings.data, path + "/cache", {.seq = 8}, {});
+    return identify(settings, in, feed).model;
+  }
+};
+
+TEST(TrainInputs, AChangedShardIsAnotherModelThoughItsIndexIsTheSame) {
+  const Sharded model;
+  const std::string before = model.identity();
+  EXPECT_EQ(model.identity(), before);
+  std::string last;
+  for (const std::string& name : real_io().list(model.path))
+    if (name.starts_with("model-") && name.ends_with(".safetensors")) last = model.path + "/" + name;
+  ASSERT_FALSE(last.empty());
+  std::fstream file(last, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(-1, std::ios::end);
+  file.put('\x41');
+  file.close();
+  EXPECT_NE(model.identity(), before);
+}
+
+TEST(TrainInputs, ALongerSequenceThanTheModelDeclaresNeedsASayso) {
+  Sharded model;
+  const int64_t declared = load_inputs(model.settings).spec.context;
+  model.settings.seq = declared + 1;
+  try {
+    load_inputs(model.settings);
+    FAIL() << "no error";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::usage);
+    EXPECT_NE(std::string(e.what()).find("--context " + std::to_string(declared + 1)), std::string::npos) << e.what();
+  }
+  model.settings.context = declared + 1;
+  const TrainInputs in = load_inputs(model.settings);
+  EXPECT_EQ(in.spec.context, declared + 1);
+  EXPECT_EQ(in.config.max_position_embeddings, declared + 1) << "the exported model declares it";
+  EXPECT_FALSE(in.notes.empty());
+}
+
+}  // namespace
+}  // namespace tern
