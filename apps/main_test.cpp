@@ -72,7 +72,7 @@ TEST(Command, StepsBeyondCountingAreRefusedNotWrappedAround) {
   EXPECT_EQ(tern(train + "2>/dev/null").code, 0);
   EXPECT_EQ(tern(train + "--batch 2147483647 --seq 2147483647 2>/dev/null").code, 2);
   EXPECT_EQ(tern(train + "--batch 2147483647 --seq 2147483647 --micro-batch 1 2>/dev/null").code, 2);
-  EXPECT_EQ(tern(train + "--batch 1 --seq 2147483647 2>/dev/null").code, 3);
+  EXPECT_EQ(tern(train + "--batch 1 --seq 2147483647 --context 2147483647 2>/dev/null").code, 3);
 }
 
 TEST(Command, EvaluationWithoutItsDataIsNotIgnored) {

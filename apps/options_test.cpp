@@ -1,7 +1,9 @@
 #include "apps/options.h"
 
 #include <gtest/gtest.h>
+
 #include <unistd.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <map>
@@ -9,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/io.h"
+#include "base/json.h"
 #include "base/rng.h"
 #include "base/text.h"
 

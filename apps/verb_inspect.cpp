@@ -165,9 +165,10 @@ int run_inspect(const Options& options) {
   line("chat", model.tokenizer && model.tokenizer->has_chat_template() ? "has a chat template" : "no chat template");
   line("cache", fmt::format("{} of keys and values per token, {} at the full context",
                             format_bytes(kv.bytes_per_token()), format_bytes(kv.bytes_per_token() * spec.context)));
-  line("to run it", fmt::format("{} at the full context; this machine has {} free{}", format_bytes(fit.peak()),
-                                format_bytes(available),
-                                fit.peak() <= available ? "" : ": it does not fit, see tern generate --context"));
+  line("to run it",
+       fmt::format(
+           "{} at the full context; this machine has {} free{}", format_bytes(fit.peak()), format_bytes(available),
+           fit.peak() <= available ? "" : fmt::format(": it does not fit, see {} generate --context", program_name())));
   for (const std::string& note : model.notes) line("note", note);
   for (const std::string& note : check.notes) line("note", note);
   require_whole(check);

@@ -92,8 +92,7 @@ std::vector<RecipeEntry> read_recipe(const std::string& path) {
     if (!json.is_object()) throw Error(ErrorKind::bad_file, "{}: a recipe is a JSON object of options", path);
     if (json.contains("model_type"))
       throw Error(ErrorKind::usage,
-                  "{}: this is a model's configuration, not a recipe; a model of it is a folder in which it is called "
-                  "config.json",
+                  "{}: this is a model's configuration, not a recipe; rename it to config.json to use it as MODEL",
                   path);
     read_json_object(json, "", path, entries);
     return entries;

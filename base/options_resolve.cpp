@@ -232,12 +232,19 @@ class OptionReader {
     }
   }
 
+  // An example of the table with the program's name as it was started.
+  static std::string as_typed(std::string_view example) {
+    constexpr std::string_view kName = "tern ";
+    return example.starts_with(kName) ? program_name() + " " + std::string(example.substr(kName.size()))
+                                      : std::string(example);
+  }
+
   void check_positionals() const {
     for (size_t i = 0; i < verb_.positionals.size(); ++i) {
       const PositionalSpec& positional = verb_.positionals[i];
       if (!positional.required || !result_.positionals_[i].second.text.empty()) continue;
       throw Error(ErrorKind::usage, "{} needs {}: {}{}", verb_.name, positional.name, positional.help,
-                  verb_.examples.empty() ? "" : fmt::format("; for example: {}", verb_.examples.front().first));
+                  verb_.examples.empty() ? "" : "; for example: " + as_typed(verb_.examples.front().first));
     }
   }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/units.h"
 #include "base/utf8.h"
 #include "formats/tokenizer_impl.h"
 
@@ -160,11 +161,12 @@ std::string Tokenizer::hash() const { return data_->hash; }
 
 std::string Tokenizer::describe() const {
   const bool fallback = data_->model.byte_fallback;
-  return fmt::format("{} BPE, {} pieces, {} merges, {} added tokens",
+  return fmt::format("{} BPE, {} pieces, {} merges, {}",
                      data_->model.byte_level_input ? "byte-level"
                      : fallback                    ? "byte-fallback"
                                                    : "character",
-                     data_->model.pieces.num_pieces(), data_->model.merge_list.size(), data_->added.size());
+                     data_->model.pieces.num_pieces(), data_->model.merge_list.size(),
+                     counted(static_cast<int64_t>(data_->added.size()), "added token"));
 }
 
 struct StreamingDecoder::State {

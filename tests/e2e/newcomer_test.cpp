@@ -82,7 +82,7 @@ TEST_F(Newcomer, ASecondTokenizerDoesNotReplaceTheFirst) {
   const std::string command = "tokenize --train --input text.txt --output tokenizer --vocab-size ";
   EXPECT_EQ(tern(command + "300 2>/dev/null").code, 0) << "the same one again";
   const std::string before = real_io().read(root_ + "/tokenizer/tokenizer.json");
-  expect_refusal(2, command + "290", {"tokenizer holds another tokenizer", "choose another --output"});
+  expect_refusal(2, command + "270", {"tokenizer holds another tokenizer", "choose another --output"});
   EXPECT_EQ(real_io().read(root_ + "/tokenizer/tokenizer.json"), before);
 }
 
