@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -9,10 +10,12 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/system.h"
 #include "base/utf8.h"
 #include "formats/bpe_train.h"
 #include "formats/regex.h"
 #include "formats/tokenizer.h"
+#include "formats/tokenizer_added.h"
 #include "formats/tokenizer_strings_testing.h"
 
 namespace tern {
