@@ -177,14 +177,14 @@ TEST(InferenceFit, CoversARunningRequestAndNotMuchMore) {
     for (const Setting s : {Setting{.chunk = 8, .samples = 1}, Setting{.chunk = 32, .samples = 3}}) {
       SCOPED_TRACE(path);
       Loaded l(path);
-      const std::vector<int32_t> prompt(40, 5);
-      const InferenceFit fit =
-          inference_fit(l.model.spec, l.model.dtype,
-                        {.context = l.model.spec.context,
-                         .sequences = s.samples,
-                         .page_tokens = s.page,
-                         .iteration_tokens = std::min<int64_t>(s.chunk + s.samples, 40 + s.samples),
-                         .logit_rows = s.samples});
+      const int64_t length = std::min<int64_t>(40, l.model.spec.context - 8);
+      const std::vector<int32_t> prompt(static_cast<size_t>(length), 5);
+      const InferenceFit fit = inference_fit(l.model.spec, l.model.dtype,
+                                             {.context = l.model.spec.context,
+                                              .sequences = s.samples,
+                                              .page_tokens = s.page,
+                                              .iteration_tokens = std::min(s.chunk, length) + s.samples,
+                                              .logit_rows = s.samples});
       l.arena.reset_peak();
       run(l, prompt, 6, s, 0.9);
       EXPECT_LE(l.arena.peak_total(), fit.peak());
