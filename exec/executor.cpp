@@ -60,6 +60,8 @@ struct Buffers {
       case BufferKind::left:
         if (!with_saved) drop_left(saved[i], unit);
         break;
+      default:
+        TERN_CHECK(false, "execute: {}: of a Program for many ranks", to_string(b));
     }
   }
 };
@@ -121,6 +123,8 @@ struct Runner {
         return backward_weight(i);
       case Opcode::update:
         return in.update();
+      default:
+        TERN_CHECK(false, "execute: {}: of a Program for many ranks", to_string(i));
     }
   }
 

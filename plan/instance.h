@@ -4,16 +4,13 @@
 // outer choice θ (devices per stage, number of stages, schedule, micro-batches); the search places layers into stages
 // and gives each a strategy. Integers throughout, so that equal means equal: picoseconds and bytes.
 
-#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
 
-namespace tern {
+#include "plan/tier.h"
 
-enum class Tier : uint8_t { device, host, disk };
-inline constexpr int kTiers = 3;
-using TierBytes = std::array<int64_t, kTiers>;
+namespace tern {
 
 /// A unit (or a run of units: "layer") under one strategy, on each device of its stage. Times are of one micro-batch
 /// unless said otherwise.

@@ -68,25 +68,34 @@ PipelineRun run_pipeline(const PipelineShape&, const PipelineOrder&, const Pipel
 
 /// An order made ready for many runs: its operations in one order in which each comes after all that it waits for.
 /// Which that is does not depend on the times, because every device and every link serves in a fixed order; so a run is
-/// one pass with a maximum and an addition or two per operation.
+/// one pass with two maxima and two additions per operation.
+///
+/// Most of a long step is a number of equal rounds (one forward and one backward of every stage, say). A run stops
+/// walking them once all clocks have moved by the same time since an earlier round: from there on every round is that
+/// much later, exactly. So a long step costs little more than a short one, unless stages drift apart for ever (GPipe).
 struct PreparedPipeline {
   struct Step {
     int32_t device, cost;  // cost: (phase, virtual stage) in PipelineScratch::cost
-    int32_t wait;          // arrival to wait for, or −1
-    int32_t link, send;    // link it sends on, or −1; time of the transfer in PipelineScratch::send
-    int32_t out;           // arrival it makes
+    int32_t wait, out;     // arrivals: the one it waits for, the one it makes
+    int32_t link, send;    // the link it sends on, and the transfer's time in PipelineScratch::send
   };
   PipelineShape shape;
   std::vector<Step> steps;
   int num_links = 0, num_arrivals = 0;
+  size_t first_round = 0, round_length = 0;  // steps
+  int64_t rounds = 0;
+  std::vector<int32_t> touched;  // what a round writes, in PipelineScratch::state
 };
 struct PipelineScratch {
-  std::vector<int64_t> cost, send, clock, link, arrival;
+  std::vector<int64_t> cost, send;
+  std::vector<int64_t> state;     // clocks of the devices, then of the links, then arrivals
+  std::vector<int64_t> snapshot;  // of an earlier round
+  int64_t skipped = 0;            // operations of the last run that were not walked one by one
 };
 /// Errors: as run_pipeline's.
 PreparedPipeline prepare_pipeline(const PipelineShape&, const PipelineOrder&);
-/// The same times as the other run_pipeline; once scratch and result have been used for this shape, nothing is
-/// allocated. O(number of operations).
+/// The same times as the other run_pipeline, to the bit; once scratch and result have been used for this shape, nothing
+/// is allocated. O(number of operations) at most.
 void run_pipeline(const PreparedPipeline&, const PipelineTimes&, PipelineScratch&, PipelineRun&);
 
 /// Device bytes at the peak of an order: max over time of Σ held·(micro-batches between forward and backward) +

@@ -172,6 +172,21 @@ int64_t longest_cycles(const PipelineShape& shape, const Leads& l) {
   return bound;
 }
 
+// Zero bubble keeps the cap d_i of micro-batches in flight, whatever the order: B_k(i) ends before F_{k+d_i}(i) begins,
+// and from there to B_{k+d_i}(i) it is the whole way to the last stage and back.
+int64_t longest_round_trips(const PipelineShape& shape, const Leads& l) {
+  const int64_t m = shape.num_micro;
+  int64_t bound = 0, trip = 0;
+  for (int i = shape.num_stages() - 1; i >= 0; --i) {
+    trip += l.f[i] + l.b[i];
+    const int64_t hold = max_in_flight(shape, i), trips = (m - 1) / hold;
+    bound = std::max(
+        bound, l.first_backward[i] + l.b[i] + trips * trip + (m - 1 - hold * trips) * l.b[i] + l.after_backward[i]);
+    if (i > 0) trip += l.send_forward[i - 1] + l.send_backward[i - 1];
+  }
+  return bound;
+}
+
 }  // namespace
 
 int max_in_flight(const PipelineShape& shape, int stage) {
@@ -196,6 +211,8 @@ int64_t pipeline_lower_bound(const PipelineShape& shape, const PipelineTimes& ti
   int64_t bound = std::max(busiest_device(shape, times, l), busiest_link(shape, l));
   if (shape.schedule == Schedule::one_f_one_b || shape.schedule == Schedule::deep_one_f_one_b)
     bound = std::max(bound, longest_cycles(shape, l));
+  if (shape.schedule == Schedule::zb_h1 || shape.schedule == Schedule::zb_h2)
+    bound = std::max(bound, longest_round_trips(shape, l));
   return bound;
 }
 

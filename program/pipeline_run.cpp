@@ -1,153 +1,68 @@
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <bit>
 
 #include "base/error.h"
 #include "program/pipeline.h"
+#include "program/pipeline_impl.h"
 
 namespace tern {
 namespace {
 
-std::string to_string(const PipelineOp& op) {
-  constexpr const char* names[] = {"forward", "backward", "weight gradient"};
-  return fmt::format("{} of stage {}, micro-batch {}", names[static_cast<int>(op.phase)], op.stage, op.micro);
-}
+// The state of a run: clocks of devices and links, arrivals. A step reads and writes nothing else.
+struct Clocks {
+  const PreparedPipeline& p;
+  PipelineScratch& scratch;
+  PipelineRun& result;
 
-// Index of an operation among all: phase, stage, micro-batch.
-struct Index {
-  int stages, micros;
-  size_t operator()(Phase phase, int stage, int micro) const {
-    return (static_cast<size_t>(phase) * stages + stage) * micros + micro;
-  }
-  size_t operator()(const PipelineOp& op) const { return (*this)(op.phase, op.stage, op.micro); }
-};
-
-void check_whole(const PipelineShape& shape, const PipelineOrder& order) {
-  const int stages = shape.num_stages(), micros = shape.num_micro;
-  const bool split = splits_backward(shape.schedule);
-  const Index index{stages, micros};
-  TERN_CHECK(static_cast<int>(order.size()) == shape.num_devices, "pipeline: an order of {} devices, expected {}",
-             order.size(), shape.num_devices);
-  std::vector<char> seen(3 * static_cast<size_t>(stages) * micros, 0);
-  size_t count = 0;
-  for (int d = 0; d < shape.num_devices; ++d)
-    for (const PipelineOp& op : order[d]) {
-      TERN_CHECK(op.stage >= 0 && op.stage < stages && op.micro >= 0 && op.micro < micros,
-                 "pipeline: {}: out of {} stages, {} micro-batches", to_string(op), stages, micros);
-      TERN_CHECK(device_of(shape, op.stage) == d, "pipeline: {}: on device {}, its stage lies on {}", to_string(op), d,
-                 device_of(shape, op.stage));
-      TERN_CHECK(split || op.phase != Phase::weight, "pipeline: {}: {} does not split the backward", to_string(op),
-                 name_of(shape.schedule));
-      TERN_CHECK(!seen[index(op)], "pipeline: {}: twice", to_string(op));
-      seen[index(op)] = 1;
-      ++count;
+  void run(size_t from, size_t to) const {
+    const int64_t *cost = scratch.cost.data(), *send = scratch.send.data();
+    int64_t *clock = scratch.state.data(), *link = clock + p.shape.num_devices, *arrival = link + p.num_links;
+    int64_t* begin = result.begin.data();
+    for (const PreparedPipeline::Step *s = p.steps.data() + from, *last = p.steps.data() + to; s != last; ++s) {
+      const int64_t start = std::max(clock[s->device], arrival[s->wait]), end = start + cost[s->cost];
+      begin[s->device] = std::min(begin[s->device], start);
+      clock[s->device] = end;
+      arrival[s->out] = link[s->link] = std::max(end, link[s->link]) + send[s->send];
     }
-  const size_t want = static_cast<size_t>(stages) * micros * (split ? 3 : 2);
-  if (count == want) return;
-  for (const Phase phase : {Phase::forward, Phase::backward, Phase::weight})
-    for (int s = 0; s < stages; ++s)
-      for (int m = 0; m < micros; ++m)
-        TERN_CHECK(seen[index(phase, s, m)] || (phase == Phase::weight && !split), "pipeline: no {}",
-                   to_string(PipelineOp{phase, s, m}));
-}
-
-// Walks the devices in turn, each as far as its operations' inputs allow; an arrival's slot is taken again once read.
-struct Preparer {
-  const PipelineShape& shape;
-  const PipelineOrder& order;
-  Index index{shape.num_stages(), shape.num_micro};
-  PreparedPipeline prepared{.shape = shape, .steps = {}};
-  std::vector<char> done = std::vector<char>(3 * static_cast<size_t>(index.stages) * index.micros, 0);
-  std::vector<int32_t> slot = std::vector<int32_t>(2 * static_cast<size_t>(index.stages) * index.micros, -1);
-  std::vector<int32_t> free_slots;
-
-  int device(int stage) const { return device_of(shape, stage); }
-
-  bool ready(const PipelineOp& op) const {
-    const auto is_done = [&](Phase p, int s) { return done[index(p, s, op.micro)] != 0; };
-    switch (op.phase) {
-      case Phase::forward:
-        return op.stage == 0 || is_done(Phase::forward, op.stage - 1);
-      case Phase::backward:
-        return is_done(Phase::forward, op.stage) &&
-               (op.stage + 1 == index.stages || is_done(Phase::backward, op.stage + 1));
-      case Phase::weight:
-        return is_done(Phase::backward, op.stage);
-    }
-    return false;
   }
 
-  int32_t take_slot() {
-    if (free_slots.empty()) return prepared.num_arrivals++;
-    const int32_t s = free_slots.back();
-    free_slots.pop_back();
-    return s;
+  // If all that a round touches is as in the snapshot, later by one and the same time: that time, else −1.
+  int64_t shift() const {
+    const int64_t by = scratch.state[p.touched[0]] - scratch.snapshot[0];
+    for (size_t i = 1; i < p.touched.size(); ++i)
+      if (scratch.state[p.touched[i]] - scratch.snapshot[i] != by) return -1;
+    return by;
+  }
+  void take_snapshot() const {
+    scratch.snapshot.resize(p.touched.size());
+    for (size_t i = 0; i < p.touched.size(); ++i) scratch.snapshot[i] = scratch.state[p.touched[i]];
   }
 
-  void issue(const PipelineOp& op) {
-    const int d = device(op.stage), direction = op.phase == Phase::forward ? 1 : -1;
-    PreparedPipeline::Step step{.device = d,
-                                .cost = static_cast<int>(op.phase) * index.stages + op.stage,
-                                .wait = -1,
-                                .link = -1,
-                                .send = 0,
-                                .out = -1};
-    if (op.phase != Phase::weight) {
-      const int from = op.stage - direction, to = op.stage + direction;
-      if (from >= 0 && from < index.stages && device(from) != d) {
-        step.wait = slot[index(op.phase, from, op.micro)];
-        free_slots.push_back(step.wait);
+  // Equal rounds. Steps only add and take maxima of what the round touches (and of the arrival that is always there, 0,
+  // which no clock lies below); so once a round ends as one before it did, only later by `by`, all that follow repeat
+  // what lay between, later again: those are skipped, to the bit. The snapshot moves on at powers of two (Brent).
+  void run_rounds() const {
+    scratch.skipped = 0;
+    int64_t left = p.rounds, taken = 0;
+    for (int64_t round = 0; left > 0; ++round) {
+      if (std::has_single_bit(static_cast<uint64_t>(round))) {
+        take_snapshot();
+        taken = round;
       }
-      if (to >= 0 && to < index.stages && device(to) != d) {
-        step.out = slot[index(op)] = take_slot();
-        step.link = d * shape.num_devices + device(to);
-        step.send = direction > 0 ? op.stage : index.stages - 1 + to;
-      }
+      run(p.first_round, p.first_round + p.round_length);
+      --left;
+      const int64_t by = round > 0 && left > 0 ? shift() : -1;
+      if (by < 0) continue;
+      const int64_t apart = round + 1 - taken, jumps = left / apart;
+      for (const int32_t at : p.touched) scratch.state[at] += jumps * by;
+      left -= jumps * apart;
+      scratch.skipped = jumps * apart * static_cast<int64_t>(p.round_length);
+      for (; left > 0; --left) run(p.first_round, p.first_round + p.round_length);
     }
-    done[index(op)] = 1;
-    prepared.steps.push_back(step);
-  }
-
-  void number_links() {
-    std::vector<int32_t> number(static_cast<size_t>(shape.num_devices) * shape.num_devices, -1);
-    for (PreparedPipeline::Step& s : prepared.steps) {
-      if (s.link < 0) continue;
-      if (number[s.link] < 0) number[s.link] = prepared.num_links++;
-      s.link = number[s.link];
-    }
-  }
-
-  PreparedPipeline run() {
-    std::vector<size_t> next(order.size(), 0);
-    size_t left = 0;
-    for (const auto& ops : order) left += ops.size();
-    prepared.steps.reserve(left);
-    while (left > 0) {
-      const size_t before = left;
-      for (size_t d = 0; d < order.size(); ++d)
-        for (; next[d] < order[d].size() && ready(order[d][next[d]]); ++next[d], --left) issue(order[d][next[d]]);
-      if (left == before) deadlock(next);
-    }
-    number_links();
-    return std::move(prepared);
-  }
-
-  void deadlock(const std::vector<size_t>& next) const {
-    std::string blocked;
-    for (size_t d = 0; d < order.size(); ++d)
-      if (next[d] < order[d].size())
-        blocked += fmt::format("{}device {} at its operation {}, {}", blocked.empty() ? "" : "; ", d, next[d],
-                               to_string(order[d][next[d]]));
-    TERN_CHECK(false, "pipeline: deadlock: each waits for another: {}", blocked);
   }
 };
 
 }  // namespace
-
-PreparedPipeline prepare_pipeline(const PipelineShape& shape, const PipelineOrder& order) {
-  check_whole(shape, order);
-  return Preparer{shape, order}.run();
-}
 
 void run_pipeline(const PreparedPipeline& p, const PipelineTimes& t, PipelineScratch& scratch, PipelineRun& run) {
   const size_t stages = p.shape.num_stages(), devices = p.shape.num_devices;
@@ -164,25 +79,21 @@ void run_pipeline(const PreparedPipeline& p, const PipelineTimes& t, PipelineScr
   }
   scratch.send.assign(t.send_forward.begin(), t.send_forward.end());
   scratch.send.insert(scratch.send.end(), t.send_backward.begin(), t.send_backward.end());
-  scratch.clock.assign(t.begin.begin(), t.begin.end());
-  scratch.link.assign(p.num_links, 0);
-  scratch.arrival.resize(p.num_arrivals);
-  run.begin.assign(devices, -1);
+  scratch.send.push_back(0);
+  scratch.state.assign(devices + p.num_links + p.num_arrivals, 0);
+  std::copy(t.begin.begin(), t.begin.end(), scratch.state.begin());
+  run.begin.assign(devices, INT64_MAX);
   run.busy.assign(devices, 0);
+  for (size_t s = 0; s < stages; ++s)
+    run.busy[device_of(p.shape, static_cast<int>(s))] +=
+        p.shape.num_micro * (t.forward[s] + t.backward[s] + t.weight[s]);
 
-  const int64_t *cost = scratch.cost.data(), *send = scratch.send.data();
-  int64_t *clock = scratch.clock.data(), *link = scratch.link.data(), *arrival = scratch.arrival.data();
-  int64_t *begin = run.begin.data(), *busy = run.busy.data();
-  for (const PreparedPipeline::Step& s : p.steps) {
-    int64_t start = clock[s.device];
-    if (s.wait >= 0) start = std::max(start, arrival[s.wait]);
-    if (begin[s.device] < 0) begin[s.device] = start;
-    const int64_t end = start + cost[s.cost];
-    clock[s.device] = end;
-    busy[s.device] += cost[s.cost];
-    if (s.link >= 0) arrival[s.out] = link[s.link] = std::max(end, link[s.link]) + send[s.send];
-  }
-  run.end.assign(scratch.clock.begin(), scratch.clock.end());
+  const Clocks clocks{p, scratch, run};
+  const size_t after_rounds = p.first_round + p.rounds * p.round_length;
+  clocks.run(0, p.first_round);
+  clocks.run_rounds();
+  clocks.run(after_rounds, p.steps.size());
+  run.end.assign(scratch.state.begin(), scratch.state.begin() + static_cast<int64_t>(devices));
   run.makespan = 0;
   for (size_t d = 0; d < devices; ++d) run.makespan = std::max(run.makespan, run.end[d] + t.tail[d]);
 }

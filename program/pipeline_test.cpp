@@ -284,13 +284,51 @@ TEST(PipelineRunTest, PreparedRunsReuseTheirMemory) {
   PipelineScratch scratch;
   PipelineRun run;
   run_pipeline(prepared, times, scratch, run);
-  const Int *clock = scratch.clock.data(), *send = scratch.send.data(), *arrival = scratch.arrival.data(),
-            *end = run.end.data();
+  const Int *state = scratch.state.data(), *send = scratch.send.data(), *end = run.end.data();
   const Int first = run.makespan;
   run_pipeline(prepared, times, scratch, run);
   EXPECT_EQ(run.makespan, first);
-  EXPECT_TRUE(clock == scratch.clock.data() && send == scratch.send.data() && arrival == scratch.arrival.data() &&
-              end == run.end.data());
+  EXPECT_TRUE(state == scratch.state.data() && send == scratch.send.data() && end == run.end.data());
+}
+
+TEST(PipelineRunTest, SkippedRoundsChangeNoTime) {
+  Draw draw{std::mt19937_64{8}};
+  PipelineScratch scratch;
+  PipelineRun walked, skipped;
+  std::map<Schedule, int> ran, jumped;
+  for (int k = 0; k < 1600; ++k) {
+    PipelineShape shape = draw.shape(kAll[k % 8]);
+    shape.num_micro = shape.num_devices * static_cast<int>(1 + draw.up_to(30));
+    const PipelineTimes times = draw.times(shape);
+    PreparedPipeline prepared = prepare_pipeline(shape, pipeline_order(shape, times));
+    run_pipeline(prepared, times, scratch, skipped);
+    ++ran[shape.schedule];
+    jumped[shape.schedule] += scratch.skipped > 0;
+    prepared.rounds = 0;
+    prepared.first_round = prepared.steps.size();
+    run_pipeline(prepared, times, scratch, walked);
+    ASSERT_EQ(scratch.skipped, 0);
+    ASSERT_EQ(skipped.makespan, walked.makespan) << k << " " << name_of(shape.schedule);
+    ASSERT_EQ(skipped.begin, walked.begin) << k;
+    ASSERT_EQ(skipped.end, walked.end) << k;
+    ASSERT_EQ(skipped.busy, walked.busy) << k;
+  }
+  for (const auto& [schedule, n] : ran)
+    if (schedule != Schedule::gpipe) EXPECT_GE(jumped[schedule], n / 4) << name_of(schedule) << " of " << n;
+}
+
+TEST(PipelineRunTest, ALongStepCostsLittleMoreThanAShortOne) {
+  for (const Schedule s : {Schedule::one_f_one_b, Schedule::deep_one_f_one_b, Schedule::interleaved}) {
+    const PipelineShape shape{s, 8, chunks_of(s), 4096};
+    Draw draw{std::mt19937_64{9}};
+    PipelineTimes times = draw.times(shape);
+    for (Int& f : times.forward) f += 10;  // a stage that takes no time would never hold the others back
+    const PreparedPipeline prepared = prepare_pipeline(shape, pipeline_order(shape, times));
+    PipelineScratch scratch;
+    PipelineRun run;
+    run_pipeline(prepared, times, scratch, run);
+    EXPECT_GE(scratch.skipped, static_cast<Int>(prepared.steps.size()) * 8 / 10) << name_of(s);
+  }
 }
 
 TEST(PipelineRunTest, BeginAndTailBelongToTheStep) {

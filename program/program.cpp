@@ -5,41 +5,37 @@
 namespace tern {
 
 std::string_view name_of(Opcode op) {
-  switch (op) {
-    case Opcode::forward:
-      return "FORWARD";
-    case Opcode::backward_input:
-      return "BACKWARD_INPUT";
-    case Opcode::backward_weight:
-      return "BACKWARD_WEIGHT";
-    case Opcode::recompute:
-      return "RECOMPUTE";
-    case Opcode::update:
-      return "UPDATE";
-  }
-  return "?";
+  constexpr std::string_view names[] = {"FORWARD", "BACKWARD_INPUT", "BACKWARD_WEIGHT", "RECOMPUTE", "UPDATE",
+                                        "SEND",    "RECV",           "GATHER",          "SCATTER",   "LOAD",
+                                        "STORE",   "RESHARD"};
+  return names[static_cast<size_t>(op)];
 }
 
 std::string_view name_of(BufferKind kind) {
-  switch (kind) {
-    case BufferKind::output:
-      return "output";
-    case BufferKind::saved:
-      return "saved";
-    case BufferKind::gradient:
-      return "gradient";
-    case BufferKind::left:
-      return "left";
-  }
-  return "?";
+  constexpr std::string_view names[] = {"output", "saved", "gradient", "left", "held", "kept", "persistent"};
+  return names[static_cast<size_t>(kind)];
+}
+
+std::string_view name_of(Resource resource) {
+  constexpr std::string_view names[] = {"compute", "link", "host link", "gradient link", "disk"};
+  return names[static_cast<size_t>(resource)];
+}
+
+std::string_view name_of(Tier tier) {
+  constexpr std::string_view names[] = {"device", "host", "disk"};
+  return names[static_cast<size_t>(tier)];
 }
 
 std::string to_string(const Buffer& b) {
-  return fmt::format("{}(unit {}, micro {})", name_of(b.kind), b.unit, b.micro);
+  if (b.tier == Tier::device) return fmt::format("{}(unit {}, micro {})", name_of(b.kind), b.unit, b.micro);
+  return fmt::format("{}(unit {}, micro {}, {})", name_of(b.kind), b.unit, b.micro, name_of(b.tier));
 }
 
 std::string to_string(const Instruction& i) {
   if (i.op == Opcode::update) return "UPDATE";
+  if (i.op == Opcode::send && !i.reads.empty()) return fmt::format("SEND {} to rank {}", to_string(i.reads[0]), i.peer);
+  if (i.op == Opcode::recv && !i.allocates.empty())
+    return fmt::format("RECV {} from rank {}", to_string(i.allocates[0].buffer), i.peer);
   return fmt::format("{} unit {} micro {}", name_of(i.op), i.unit, i.micro);
 }
 

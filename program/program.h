@@ -8,21 +8,44 @@
 #include <string_view>
 #include <vector>
 
+#include "plan/tier.h"
+
 namespace tern {
 
-enum class Opcode : uint8_t { forward, backward_input, backward_weight, recompute, update };
-enum class Resource : uint8_t { compute };  // copy engines, links and disks come with the planner
+enum class Opcode : uint8_t {
+  forward,
+  backward_input,
+  backward_weight,
+  recompute,
+  update,
+  send,     // a stage's output or input gradient to the rank `peer`
+  recv,     // its arrival; takes as long as the matching SEND
+  gather,   // parameters together: before the first forward (micro −1), or where nothing hides it
+  scatter,  // gradients summed over the devices of a stage, after the unit's last weight gradient (micro −1)
+  load,     // bytes from a lower tier to the device
+  store,    // bytes from the device to a lower tier
+  reshard,  // from one unit's layout to the next one's, inside a stage
+};
 
-/// What a buffer holds. One buffer = (kind, unit, micro-batch) on one rank.
+/// What an instruction occupies. Of each rank: its compute, its share of the host's link, its gradient link, its disk,
+/// and one link to every other rank. One instruction at a time on each, in the order of the list.
+enum class Resource : uint8_t { compute, link, host_link, gradient_link, disk };
+
+/// What a buffer holds. One buffer = (kind, unit, micro-batch, tier) on one rank.
 enum class BufferKind : uint8_t {
-  output,    // y of a unit, the next one's x
-  saved,     // kept by FORWARD (or made again by RECOMPUTE) for the backward, beside x
-  gradient,  // dy of a unit's output
-  left,      // left by BACKWARD_INPUT for BACKWARD_WEIGHT, beside dy
+  output,      // y of a unit, the next one's x
+  saved,       // kept by FORWARD (or made again by RECOMPUTE) for the backward, beside x
+  gradient,    // dy of a unit's output
+  left,        // left by BACKWARD_INPUT for BACKWARD_WEIGHT, beside dy
+  held,        // of a whole stage (its first unit), from its FORWARD to the end of its backward; off the device of a
+               // unit, from its STORE to its LOAD
+  kept,        // of a whole stage, from its FORWARD to its BACKWARD_WEIGHT: the part that the weight gradient needs too
+  persistent,  // of a unit, all the step: parameters, gradients, optimizer states
 };
 struct Buffer {
   BufferKind kind;
   int unit, micro;
+  Tier tier = Tier::device;
   friend bool operator==(const Buffer&, const Buffer&) = default;
 };
 struct BufferBytes {
@@ -39,18 +62,25 @@ struct Instruction {
   std::vector<Buffer> frees;           // gone after; may name what this instruction allocates
   int64_t workspace_bytes = 0;         // peak of temporaries while it runs, beside reads and allocates
   int64_t flops = 0, bytes_moved = 0;
+  // Of Programs for many ranks:
+  int stage = 0, peer = -1;  // virtual stage; SEND: to, RECV: from
+  int64_t picoseconds = 0;   // priced by a table of costs
+  std::vector<int> waits;    // places in the list that must have ended, beside what it reads and its resource
 };
 
 struct Program {
   int num_ranks = 1, num_units = 0, num_micro = 1;
-  std::vector<Instruction> instructions;  // in issue order per rank
+  std::vector<Instruction> instructions;             // in issue order per rank
+  std::vector<std::vector<BufferBytes>> resident{};  // per rank, or empty: alive before, during and after the step
 };
 
 std::string_view name_of(Opcode);      // "FORWARD", …
 std::string_view name_of(BufferKind);  // "output", …
-/// "saved(unit 3, micro 0)".
+std::string_view name_of(Resource);    // "compute", …
+std::string_view name_of(Tier);        // "device", "host", "disk"
+/// "saved(unit 3, micro 0)"; with ", host" or ", disk" before the parenthesis closes, off the device.
 std::string to_string(const Buffer&);
-/// "BACKWARD_INPUT unit 3 micro 0".
+/// "BACKWARD_INPUT unit 3 micro 0"; SEND and RECV name what travels, "SEND output(unit 3, micro 0) to rank 1".
 std::string to_string(const Instruction&);
 
 }  // namespace tern

@@ -4,17 +4,38 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
+#include <utility>
 
 #include "base/json.h"
 
 namespace tern {
 namespace {
 
+// A track of a rank: its resources in order; then, for every peer, what it sends there and what comes from there, since
+// these are two links and may overlap in time.
+struct Track {
+  int thread;
+  std::string name;
+};
+Track track_of(const TraceEvent& e) {
+  constexpr int kFirstLink = 8;
+  if (e.resource != Resource::link) return {static_cast<int>(e.resource), std::string(name_of(e.resource))};
+  if (e.op == Opcode::recv) return {kFirstLink + 2 * e.peer + 1, fmt::format("link from rank {}", e.peer)};
+  return {kFirstLink + 2 * e.peer, fmt::format("link to rank {}", e.peer)};
+}
+
 // Appends the events of one run; process ids are rank·stride + offset.
 void append_run(std::string& out, std::span<const TraceEvent> events, std::string_view process, int stride,
                 int offset) {
   int num_ranks = 0;
-  for (const TraceEvent& e : events) num_ranks = std::max(num_ranks, e.rank + 1);
+  std::map<std::pair<int, int>, std::string> others;  // (rank, thread) beside compute
+  for (const TraceEvent& e : events) {
+    num_ranks = std::max(num_ranks, e.rank + 1);
+    if (e.resource == Resource::compute) continue;
+    const Track t = track_of(e);
+    others.try_emplace({e.rank, t.thread}, t.name);
+  }
   auto to = std::back_inserter(out);
   const auto separator = [&] { return out.back() == '[' ? "\n" : ",\n"; };
   for (int rank = 0; rank < num_ranks; ++rank) {
@@ -25,6 +46,9 @@ void append_run(std::string& out, std::span<const TraceEvent> events, std::strin
                    pid, name);
     fmt::format_to(to, R"({}{{"name":"thread_name","ph":"M","pid":{},"tid":0,"args":{{"name":"compute"}}}})",
                    separator(), pid);
+    for (auto other = others.lower_bound({rank, 0}); other != others.end() && other->first.first == rank; ++other)
+      fmt::format_to(to, R"({}{{"name":"thread_name","ph":"M","pid":{},"tid":{},"args":{{"name":{}}}}})", separator(),
+                     pid, other->first.second, quote_json(other->second));
   }
   for (const TraceEvent& e : events) {
     const int pid = e.rank * stride + offset;
@@ -32,8 +56,8 @@ void append_run(std::string& out, std::span<const TraceEvent> events, std::strin
         to,
         R"({}{{"name":{},"cat":"{}","ph":"X","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},"args":{{"unit":{},"micro":{},)"
         R"("flops":{},"bytes_moved":{},"buffer_bytes":{},"peak_bytes":{}}}}})",
-        separator(), quote_json(e.name), name_of(e.op), pid, static_cast<int>(e.resource), e.start_s * 1e6,
-        e.duration_s * 1e6, e.unit, e.micro, e.flops, e.bytes_moved, e.buffer_bytes, e.peak_bytes);
+        separator(), quote_json(e.name), name_of(e.op), pid, track_of(e).thread, e.start_s * 1e6, e.duration_s * 1e6,
+        e.unit, e.micro, e.flops, e.bytes_moved, e.buffer_bytes, e.peak_bytes);
     fmt::format_to(to, R"({}{{"name":"memory","ph":"C","pid":{},"ts":{:.3f},"args":{{"buffers":{},"workspace":{}}}}})",
                    separator(), pid, e.start_s * 1e6, e.buffer_bytes, e.peak_bytes - e.buffer_bytes);
   }
@@ -48,6 +72,7 @@ TraceEvent trace_event(const Instruction& i, double start_s, double duration_s, 
           .rank = i.rank,
           .unit = i.unit,
           .micro = i.micro,
+          .peer = i.peer,
           .resource = i.resource,
           .start_s = start_s,
           .duration_s = duration_s,

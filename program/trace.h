@@ -16,7 +16,7 @@ namespace tern {
 struct TraceEvent {
   std::string name;  // "FORWARD attention 3"
   Opcode op = Opcode::forward;
-  int rank = 0, unit = 0, micro = 0;
+  int rank = 0, unit = 0, micro = 0, peer = -1;
   Resource resource = Resource::compute;
   double start_s = 0, duration_s = 0;
   int64_t flops = 0, bytes_moved = 0;
@@ -26,7 +26,8 @@ struct TraceEvent {
 TraceEvent trace_event(const Instruction&, double start_s, double duration_s, int64_t buffer_bytes, int64_t peak_bytes);
 
 /// One JSON document. `process` names the run ("predicted", "measured"); a rank is a process, a resource a thread of
-/// it. Times are written in microseconds with three decimals.
+/// it (each peer's link one of its own; a rank without any but compute names only that). Times are written in
+/// microseconds with three decimals.
 std::string chrome_trace(std::span<const TraceEvent>, std::string_view process);
 /// Two runs in one document, as processes 2·rank and 2·rank + 1.
 std::string chrome_trace(std::span<const TraceEvent> predicted, std::span<const TraceEvent> measured);

@@ -123,6 +123,9 @@ struct Checker {
       case Opcode::update:
         if (place + 1 != program.instructions.size()) fault("is not the last instruction");
         break;
+      default:
+        fault("is for many ranks (validate_ranks)");
+        return;
     }
     at.emplace(std::tuple{i.op, u, m}, static_cast<int>(place));
   }

@@ -13,8 +13,8 @@ struct Setting {
   bool fill_small_gaps;             // put a weight gradient also into a gap smaller than the bubble allowed
 };
 
-// Places operations one after another at the end of each device's list and keeps its clock; transfers take their time
-// and do not contend (the run that chooses among the settings has contention).
+// Places operations one after another at the end of each device's list and keeps all clocks, the links' too: the times
+// are those that run_pipeline finds for the order.
 struct Greedy {
   const PipelineShape& shape;
   const PipelineTimes& times;
@@ -22,34 +22,37 @@ struct Greedy {
   int stages = shape.num_stages(), micros = shape.num_micro;
   PipelineOrder order = PipelineOrder(stages);
   std::vector<int64_t> clock = times.begin, bubble = std::vector<int64_t>(stages, 0);
+  int64_t worst_bubble = 0;
   std::vector<int> f = std::vector<int>(stages, 0), b = f, w = f;  // placed so far
-  std::vector<std::vector<int64_t>> forward_end = grid(), backward_end = grid();
+  // When a stage's input is there, by stage and micro-batch; and when each link is free again.
+  std::vector<int64_t> forward_input = std::vector<int64_t>(static_cast<size_t>(stages) * micros, 0),
+                       backward_input = forward_input;
+  std::vector<int64_t> link_forward = bubble, link_backward = bubble;
 
-  std::vector<std::vector<int64_t>> grid() const {
-    return std::vector<std::vector<int64_t>>(stages, std::vector<int64_t>(micros, 0));
-  }
   ZeroBubbleCaps caps(int i) const { return zero_bubble_caps(shape.schedule, stages, i); }
   bool fits_in_flight(int i, int more) const { return f[i] - b[i] + more <= caps(i).in_flight; }
   bool fits(int i, int more) const { return fits_in_flight(i, more) && f[i] - w[i] + more <= caps(i).total; }
 
-  int64_t forward_arrival(int i, int m) const { return i == 0 ? 0 : forward_end[i - 1][m] + times.send_forward[i - 1]; }
-  int64_t backward_arrival(int i, int m) const {
-    return i + 1 == stages ? 0 : backward_end[i + 1][m] + times.send_backward[i];
-  }
+  int64_t& forward_arrival(int i, int m) { return forward_input[static_cast<size_t>(i) * micros + m]; }
+  int64_t& backward_arrival(int i, int m) { return backward_input[static_cast<size_t>(i) * micros + m]; }
 
   int64_t place(int i, Phase phase, int micro, int64_t arrival, int64_t cost) {
     const int64_t start = std::max(clock[i], arrival);
-    if (!order[i].empty()) bubble[i] += start - clock[i];
+    if (!order[i].empty()) worst_bubble = std::max(worst_bubble, bubble[i] += start - clock[i]);
     order[i].push_back({phase, i, micro});
     return clock[i] = start + cost;
   }
   void forward(int i) {
-    forward_end[i][f[i]] = place(i, Phase::forward, f[i], forward_arrival(i, f[i]), times.forward[i]);
-    ++f[i];
+    const int m = f[i]++;
+    const int64_t end = place(i, Phase::forward, m, forward_arrival(i, m), times.forward[i]);
+    if (i + 1 < stages)
+      forward_arrival(i + 1, m) = link_forward[i] = std::max(end, link_forward[i]) + times.send_forward[i];
   }
   void backward(int i) {
-    backward_end[i][b[i]] = place(i, Phase::backward, b[i], backward_arrival(i, b[i]), times.backward[i]);
-    ++b[i];
+    const int m = b[i]++;
+    const int64_t end = place(i, Phase::backward, m, backward_arrival(i, m), times.backward[i]);
+    if (i > 0)
+      backward_arrival(i - 1, m) = link_backward[i] = std::max(end, link_backward[i]) + times.send_backward[i - 1];
   }
   void weight(int i) {
     place(i, Phase::weight, w[i], 0, times.weight[i]);
@@ -61,8 +64,7 @@ struct Greedy {
   void fill_gap(int i, int64_t arrival) {
     while (weight_waits(i) && clock[i] + times.weight[i] <= arrival) weight(i);
     if (!weight_waits(i) || clock[i] >= arrival) return;
-    const int64_t worst = *std::max_element(bubble.begin(), bubble.end());
-    if (arrival - clock[i] > worst - bubble[i] || setting.fill_small_gaps) weight(i);
+    if (arrival - clock[i] > worst_bubble - bubble[i] || setting.fill_small_gaps) weight(i);
   }
 
   // One forward everywhere; then as many more as fit before the first backward's gradient arrives, fewer on each stage
@@ -94,7 +96,7 @@ struct Greedy {
     if (clock[i] >= next) return true;
     const int pop = std::max(0, f[i] - w[i] + 1 - caps(i).total);
     if (clock[i] + times.forward[i] + pop * times.weight[i] <= next) return false;
-    return next - clock[i] <= *std::max_element(bubble.begin(), bubble.end()) - bubble[i];
+    return next - clock[i] <= worst_bubble - bubble[i];
   }
 
   void forwards() {
@@ -126,15 +128,22 @@ struct Greedy {
     while (f[i] <= m) forward(i);
   }
 
-  PipelineOrder run() {
+  // Least makespan, then least bubble of the worst device, then of all.
+  using Key = std::tuple<int64_t, int64_t, int64_t>;
+  Key run() {
+    for (auto& ops : order) ops.reserve(3 * static_cast<size_t>(micros));
     fill();
     for (int m = 0; m < micros; ++m) {
       if (m > 0) forwards();
       backwards(m);
     }
-    for (int i = 0; i < stages; ++i)
+    int64_t makespan = 0, sum = 0;
+    for (int i = 0; i < stages; ++i) {
       while (w[i] < micros) weight(i);
-    return std::move(order);
+      makespan = std::max(makespan, clock[i] + times.tail[i]);
+      sum += bubble[i];
+    }
+    return {makespan, worst_bubble, sum};
   }
 };
 
@@ -147,21 +156,12 @@ ZeroBubbleCaps zero_bubble_caps(Schedule schedule, int num_stages, int stage) {
 
 PipelineOrder zero_bubble_order(const PipelineShape& shape, const PipelineTimes& times) {
   PipelineOrder best;
-  std::tuple<int64_t, int64_t, int64_t> best_key;
-  PipelineScratch scratch;
-  PipelineRun run;
+  Greedy::Key best_key;
   for (int k = 0; k < 8; ++k) {
-    PipelineOrder order = Greedy{shape, times, {(k & 1) != 0, (k & 2) != 0, (k & 4) != 0}}.run();
-    run_pipeline(prepare_pipeline(shape, order), times, scratch, run);
-    int64_t worst = 0, sum = 0;
-    for (size_t d = 0; d < run.end.size(); ++d) {
-      const int64_t bubble = run.end[d] - run.begin[d] - run.busy[d];
-      worst = std::max(worst, bubble);
-      sum += bubble;
-    }
-    const std::tuple key{run.makespan, worst, sum};
+    Greedy greedy{shape, times, {(k & 1) != 0, (k & 2) != 0, (k & 4) != 0}};
+    const Greedy::Key key = greedy.run();
     if (best.empty() || key < best_key) {
-      best = std::move(order);
+      best = std::move(greedy.order);
       best_key = key;
     }
   }

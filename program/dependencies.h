@@ -1,0 +1,29 @@
+#pragma once
+// What waits for what in a Program for many ranks, and an order in which it can run. The simulator and the validator
+// share it; it does not depend on times.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "program/program.h"
+
+namespace tern {
+
+struct Dependencies {
+  std::vector<int> first, list;  // instruction i waits for list[first[i]] … list[first[i + 1] − 1]
+  std::vector<int> send_of;      // per RECV its SEND, −1 elsewhere
+  std::vector<int> order;        // each after all that it waits for; shorter than the Program on a deadlock
+  std::vector<std::string>
+      faults;  // sentences, without place: SENDs and RECVs without partner, places that are not there
+};
+
+/// An instruction waits for: the one before it on its resource of its rank (for a SEND: on its link); the birth, on its
+/// rank and before it in the list, of what it reads; its `waits`; a RECV instead of its resource for its SEND, which
+/// has the same buffer, from `peer` to its rank. Ranks and peers must be in range.
+Dependencies dependencies_of(const Program&);
+
+/// "rank 0 at [3] FORWARD unit 1 micro 0, which waits for [7] …" for each rank's first instruction that cannot run.
+std::string describe_deadlock(const Program&, const Dependencies&);
+
+}  // namespace tern

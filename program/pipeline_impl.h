@@ -1,0 +1,10 @@
+#pragma once
+// Shared by the preparation of a pipeline's order and its runs.
+
+#include <cstdint>
+
+namespace tern {
+
+constexpr int32_t kAtOnce = 0, kNobody = 1;  // arrivals: one that is always there, one that nobody waits for
+
+}  // namespace tern
