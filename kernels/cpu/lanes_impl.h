@@ -58,8 +58,17 @@ inline float as_float(bf16 x) {
 inline float as_float(float x) { return x; }
 
 inline Vec widen(VecU16 x) { return (Vec)(__builtin_convertvector(x, VecUint) << 16); }
-/// Round to nearest even, NaN stays NaN: the bits of to_bf16. (vcvtneps2bf16 would flush subnormals.)
+/// Round to nearest even, NaN stays NaN: the bits of to_bf16. (vcvtneps2bf16 flushes subnormals: it is taken where none
+/// is among the lanes.)
 inline VecU16 narrow(Vec x) {
+#if defined(__AVX512BF16__)
+  constexpr int kSubnormal = 0x20;
+  if (__builtin_expect(_mm512_fpclass_ps_mask(x, kSubnormal) == 0, 1)) {
+    VecU16 y;  // by asm: clang 16 crashes when it optimizes the intrinsics' bf16 vectors
+    asm("vcvtneps2bf16 %1, %0" : "=v"(y) : "v"(x));
+    return y;
+  }
+#endif
   const VecUint u = (VecUint)x;
   const VecUint rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
   const VecUint quiet = (u >> 16) | 0x40u;

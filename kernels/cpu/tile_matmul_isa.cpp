@@ -14,6 +14,14 @@ namespace {
 /// y (rows, columns; stride) = c + bias, or y + (c + bias): in f32, rounded once.
 template <class Out>
 inline void finish(const float* c, int64_t rows, int64_t columns, const bf16* bias, bool add, Out* y, int64_t stride) {
+  if (columns == kTilePanel && !bias && !add) {
+    for (int64_t r = 0; r < rows; ++r) {
+      const Vec low = load(c + r * kTilePanel), high = load(c + r * kTilePanel + kLanes);
+      store(y + r * stride, low);
+      store(y + r * stride + kLanes, high);
+    }
+    return;
+  }
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t j = 0; j < columns; j += kLanes) {
       const int64_t n = columns - j < kLanes ? columns - j : kLanes;

@@ -81,8 +81,6 @@ inline VecUint load_dwords(const bf16* p, int64_t elements) {
   return (VecUint)_mm512_maskz_loadu_epi16(mask, p);
 }
 inline void store_line(bf16* p, VecUint v) { __builtin_memcpy(p, &v, sizeof v); }
-/// Elements of two rows side by side: (low[i], high[i]).
-inline VecUint pairs(Vec low, Vec high) { return (VecUint)low >> 16 | ((VecUint)high & 0xffff0000u); }
 
 /// Two vectors to bf16, to nearest even, `low` first; subnormal results become zero. By asm: clang 16 crashes when it
 /// optimizes the intrinsics' bf16 vectors.
@@ -106,33 +104,51 @@ inline void pack_left(const bf16* x, int64_t stride, int64_t padded, int64_t row
         store_line(out + r * kTileDepth, r0 + r < rows ? load_dwords(x + (r0 + r) * stride + d, depth - d) : VecUint{});
 }
 
+/// Rows d and d + 1 of y (depth, …; stride), side by side column by column, 32 columns or fewer. Column 8q + i (i < 4)
+/// is dword 4q + i of `low`, column 8q + 4 + i of `high`.
+struct RowPair {
+  VecUint low, high;
+};
+inline RowPair load_row_pair(const bf16* y, int64_t stride, int64_t columns, int64_t d, int64_t depth) {
+  constexpr __mmask32 kAll = ~__mmask32{0};
+  const bf16* at = y + d * stride;
+  const __m512i a = d < depth ? (__m512i)load_dwords(at, columns) : __m512i{};
+  const __m512i b = d + 1 < depth ? (__m512i)load_dwords(at + stride, columns) : __m512i{};
+  return {(VecUint)_mm512_maskz_unpacklo_epi16(kAll, a, b), (VecUint)_mm512_maskz_unpackhi_epi16(kAll, a, b)};
+}
+
 /// Columns [0, columns) of y (depth, …; stride), transposed, as a packed left factor.
 inline void pack_left_transposed(const bf16* y, int64_t stride, int64_t columns, int64_t depth, bf16* out) {
-  for (int64_t c = 0; c < columns; c += kTileRows16) {
-    const int64_t width = columns - c < kTileRows16 ? columns - c : kTileRows16;
-    for (int64_t d = 0; d < depth; d += kTileDepth, out += kTileElements) {
-      Vec v[16];
+  const int64_t strip = whole(depth, kTileDepth) * kTileRows16;
+  for (int64_t c = 0; c < columns; c += 2 * kTileRows16, out += 2 * strip)
+    for (int64_t d = 0; d < depth; d += kTileDepth) {
+      Vec low[16], high[16];
       for (int64_t p = 0; p < 16; ++p) {
-        const int64_t low = d + 2 * p;
-        const bf16* at = y + low * stride + c;
-        v[p] = (Vec)pairs(low < depth ? load_some(at, width) : Vec{},
-                          low + 1 < depth ? load_some(at + stride, width) : Vec{});
+        const RowPair rows = load_row_pair(y + c, stride, columns - c, d + 2 * p, depth);
+        low[p] = (Vec)rows.low, high[p] = (Vec)rows.high;
       }
-      transpose(v);
-      for (int64_t r = 0; r < kTileRows16; ++r) store_line(out + r * kTileDepth, (VecUint)v[r]);
+      transpose(low);
+      transpose(high);
+      bf16* tile = out + d * kTileRows16;
+      for (int64_t r = 0; r < 16; ++r) {
+        const int64_t column = r / 4 * 8 + r % 4;  // of low; high has the four behind them
+        bf16* line = tile + (column / 16 * strip) + column % 16 * kTileDepth;
+        if (column / 16 * 16 >= columns - c) continue;  // no such strip
+        store_line(line, (VecUint)low[r]);
+        store_line(line + 4 * kTileDepth, (VecUint)high[r]);
+      }
     }
-  }
 }
 
 /// One panel of the right factor from w (depth, …; stride): 32 columns, or fewer.
 inline void pack_right(const bf16* w, int64_t stride, int64_t columns, int64_t depth, bf16* out) {
-  const int64_t left = columns < 16 ? columns : 16, right = columns - left;
+  alignas(64) static constexpr uint32_t kOrder[32] = {0, 1, 2,  3,  16, 17, 18, 19, 4,  5,  6,  7,  20, 21, 22, 23,
+                                                      8, 9, 10, 11, 24, 25, 26, 27, 12, 13, 14, 15, 28, 29, 30, 31};
+  const __m512i first = _mm512_load_si512(kOrder), second = _mm512_load_si512(kOrder + 16);
   for (int64_t d = 0; d < whole(depth, kTileDepth); d += 2, out += 2 * kTilePanel) {
-    const bf16* at = w + d * stride;
-    const bool low = d < depth, high = d + 1 < depth;
-    store_line(out, pairs(low ? load_some(at, left) : Vec{}, high ? load_some(at + stride, left) : Vec{}));
-    store_line(out + kTilePanel, pairs(low && right > 0 ? load_some(at + 16, right) : Vec{},
-                                       high && right > 0 ? load_some(at + stride + 16, right) : Vec{}));
+    const RowPair rows = load_row_pair(w, stride, columns, d, depth);
+    store_line(out, (VecUint)_mm512_permutex2var_epi32((__m512i)rows.low, first, (__m512i)rows.high));
+    store_line(out + kTilePanel, (VecUint)_mm512_permutex2var_epi32((__m512i)rows.low, second, (__m512i)rows.high));
   }
 }
 

@@ -12,6 +12,21 @@ namespace {
 /// exact. e^r by its Taylor sum to degree 7, whose rest is below 0.3466^8/8! = 5.2e-9 of it. 2^n in two factors, as n
 /// reaches -150.
 inline Vec exp(Vec x) {
+#if defined(__AVX512F__)
+  // vscalefps makes 2^n at once, subnormal results included; vmaxps and vminps give their second operand if one is NaN.
+  constexpr __mmask16 kAll = 0xffff;  // the unmasked forms warn of an uninitialized value in GCC 12
+  const Vec within = _mm512_maskz_min_ps(kAll, splat(89.5f), _mm512_maskz_max_ps(kAll, splat(-104.5f), x));
+  const Vec k = _mm512_maskz_roundscale_ps(kAll, within * 0x1.715476p0f, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  Vec rest = fma(k, splat(-0x1.62e4p-1f), within);
+  rest = fma(k, splat(-0x1.7f7d1cp-20f), rest);
+  Vec sum = splat(1.0f / 5040.0f);
+  sum = fma(sum, rest, splat(1.0f / 720.0f));
+  sum = fma(sum, rest, splat(1.0f / 120.0f));
+  sum = fma(sum, rest, splat(1.0f / 24.0f));
+  sum = fma(sum, rest, splat(1.0f / 6.0f));
+  sum = fma(sum, rest, splat(0.5f));
+  return _mm512_maskz_scalef_ps(kAll, fma(rest * rest, sum, rest) + 1.0f, k);
+#else
   const Vec clamped = min(max(x, splat(-104.5f)), splat(89.5f));
   const Vec magic = splat(0x1.8p23f);  // adding it rounds to an integer, kept in the low bits
   const Vec shifted = clamped * 0x1.715476p0f + magic;
@@ -30,13 +45,14 @@ inline Vec exp(Vec x) {
   const Vec scale_a = (Vec)((half + 127) << 23), scale_b = (Vec)((ni - half + 127) << 23);
   const Vec y = e * scale_a * scale_b;
   return select(x != x, x, y);
+#endif
 }
 
 /// 1 / (1 + e^-x); the two branches of e^-|x| keep it accurate at both ends.
 inline Vec sigmoid(Vec x) {
   const Vec z = exp((Vec)((VecInt)x | (int32_t)0x80000000));  // e^-|x|
-  const Vec below = z / (z + 1.0f), above = 1.0f / (z + 1.0f);
-  return select(x != x, x, select(x < 0.0f, below, above));
+  const Vec above = 1.0f / (z + 1.0f);
+  return select(x != x, x, select(x < 0.0f, z * above, above));
 }
 
 /// Square root, correctly rounded.
