@@ -13,7 +13,6 @@ namespace {
 
 constexpr int64_t kLeftElements = 1 << 19;  // of a task's packed rows: 1 MiB, half of a 2 MiB L2
 constexpr int64_t kMostRows = 256;
-constexpr int64_t kSumBlock = 2048;  // rows of dy and x that a weight gradient takes at a time: belongs to the bits
 constexpr int64_t kParallelFrom = 1 << 18;  // multiply-adds: below, waking a thread costs more than it gives
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -21,11 +20,12 @@ int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 
 const TileMatmulTable& table(Isa isa) { return TERN_TABLE_OF(tile_matmul_table, isa); }
 
-/// Deals blocks of rows and groups of panels to threads. No element depends on the dealing.
+/// Deals blocks of rows and groups of panels to threads. No element depends on the dealing. packed_depth: of the summed
+/// dimension, what a task holds packed at a time.
 template <class Task>
-void deal(int64_t rows, int64_t columns, int64_t depth, bool packs_right, Task task) {
+void deal(int64_t rows, int64_t columns, int64_t depth, int64_t packed_depth, bool packs_right, Task task) {
   if (rows == 0 || columns == 0) return;
-  const int64_t padded = round_up(depth, kTileDepth), panels = ceil_div(columns, kTilePanel);
+  const int64_t padded = round_up(packed_depth, kTileDepth), panels = ceil_div(columns, kTilePanel);
   const int64_t threads = rows * columns * depth >= kParallelFrom ? omp_get_max_threads() : 1;
   const int64_t most = std::clamp(kLeftElements / std::max<int64_t>(padded, 1) / 32 * 32, int64_t{32}, kMostRows);
   const int64_t each = std::min(most, round_up(ceil_div(rows, threads), 32));  // rows of a block
@@ -73,22 +73,19 @@ void tile_exact(Isa isa, const bf16* x, const bf16* packed, const bf16* bias, in
     kernel = table(isa).exact_f32;
   else
     kernel = table(isa).exact_bf16;
-  deal(m, n, k, false, [&](const TileTask& t) { kernel(t, x, packed, bias, n, k, add, y); });
+  deal(m, n, k, k, false, [&](const TileTask& t) { kernel(t, x, packed, bias, n, k, add, y); });
 }
 template void tile_exact<float>(Isa, const bf16*, const bf16*, const bf16*, int64_t, int64_t, int64_t, bool, float*);
 template void tile_exact<bf16>(Isa, const bf16*, const bf16*, const bf16*, int64_t, int64_t, int64_t, bool, bf16*);
 
 void tile_nn(Isa isa, const bf16* dy, const bf16* w, int64_t m, int64_t n, int64_t k, bool add, bf16* dx) {
   const auto kernel = table(isa).nn;
-  deal(m, k, n, true, [&](const TileTask& t) { kernel(t, dy, w, n, k, add, dx); });
+  deal(m, k, n, n, true, [&](const TileTask& t) { kernel(t, dy, w, n, k, add, dx); });
 }
 
 void tile_tn(Isa isa, const bf16* dy, const bf16* x, int64_t m, int64_t n, int64_t k, float* dw) {
   const auto kernel = table(isa).tn;
-  for (int64_t r = 0; r < m; r += kSumBlock) {
-    const int64_t rows = std::min(kSumBlock, m - r);
-    deal(n, k, rows, true, [&](const TileTask& t) { kernel(t, dy + r * n, x + r * k, rows, n, k, dw); });
-  }
+  deal(n, k, m, std::min(m, kTileSumBlock), true, [&](const TileTask& t) { kernel(t, dy, x, m, n, k, dw); });
 }
 
 }  // namespace tern

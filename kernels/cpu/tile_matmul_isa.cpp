@@ -82,10 +82,13 @@ void nn(const TileTask& t, const bf16* dy, const bf16* w, int64_t n, int64_t k, 
 
 void tn(const TileTask& t, const bf16* dy, const bf16* x, int64_t m, int64_t n, int64_t k, float* dw) {
   const Tiles tiles;
-  pack_left_transposed(dy + t.row, n, t.rows, m, t.left);
-  for (int64_t p = t.panel; p < t.panel + t.panels; ++p) {
-    pack_right(x + p * kTilePanel, k, columns_of(p, k), m, t.right);
-    times_panel(t, t.right, m, columns_of(p, k), nullptr, true, dw + t.row * k + p * kTilePanel, k);
+  for (int64_t r = 0; r < m; r += kTileSumBlock) {
+    const int64_t depth = m - r < kTileSumBlock ? m - r : kTileSumBlock;
+    pack_left_transposed(dy + r * n + t.row, n, t.rows, depth, t.left);
+    for (int64_t p = t.panel; p < t.panel + t.panels; ++p) {
+      pack_right(x + r * k + p * kTilePanel, k, columns_of(p, k), depth, t.right);
+      times_panel(t, t.right, depth, columns_of(p, k), nullptr, true, dw + t.row * k + p * kTilePanel, k);
+    }
   }
 }
 

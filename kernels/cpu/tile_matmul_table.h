@@ -12,6 +12,9 @@ namespace tern {
 constexpr int64_t kTileRows16 = 16;  // rows of a tile
 constexpr int64_t kTileDepth = 32;   // elements of the summed dimension that one instruction takes
 constexpr int64_t kTilePanel = 32;   // columns of a panel: two tiles side by side
+/// Rows of dy and x that a weight gradient sums in registers before it adds to dw: a panel of x is then 32 KiB, for L1.
+/// Belongs to the bits.
+constexpr int64_t kTileSumBlock = 512;
 
 /// A block of rows of the result by a range of panels of its columns. The left factor is packed into `left` first:
 /// (rows rounded up to 32) × (depth rounded up to 32) elements; `panel`: 32 columns of the right factor, where that is
