@@ -128,5 +128,21 @@ TEST(Tensor, BrokenPromisesAreCaught) {
   EXPECT_ANY_THROW((Shape{-1}));
 }
 
+TEST(Arena, LargeBlocksAreKeptForTheNextTensorOfTheirSizeAndCountNothing) {
+#if !defined(__SANITIZE_ADDRESS__)
+  Arena arena;
+  constexpr int64_t kBytes = int64_t{3} << 20;
+  Tensor first = arena.bytes(kBytes, MemoryClass::workspace);
+  const void* place = first.data();
+  first = {};
+  EXPECT_EQ(arena.current_total(), 0);
+  const Tensor again = arena.bytes(kBytes, MemoryClass::activations);
+  EXPECT_EQ(again.data(), place);
+  const Tensor other = arena.bytes(kBytes, MemoryClass::activations);
+  EXPECT_NE(other.data(), place);
+  EXPECT_EQ(arena.current_total(), 2 * kBytes);
+#endif
+}
+
 }  // namespace
 }  // namespace tern
