@@ -15,7 +15,8 @@ ZeroBubbleCaps zero_bubble_caps(Schedule, int num_stages, int stage);
 
 /// ZB-H1 and ZB-H2 by the greedy of Qi et al.: eight settings, the least makespan, then the least bubble.
 PipelineOrder zero_bubble_order(const PipelineShape&, const PipelineTimes&);
-/// ZB-V: two chunks in a V, four phases by rank. num_micro < 2P − 1: the order of 2P − 1 without the superfluous ones.
+/// ZB-V: two chunks in a V, four phases by rank. num_micro < 2P − 1: the order of 2P − 1 without the superfluous ones,
+/// its weight gradients moved into the gaps that they leave.
 PipelineOrder zero_bubble_v_order(const PipelineShape&);
 /// V-Half: a pattern of period six, squeezed.
 PipelineOrder v_half_order(const PipelineShape&);

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "base/error.h"
+#include "program/pipeline_bound.h"
 #include "program/pipeline_order.h"
 
 namespace tern {
@@ -89,6 +90,20 @@ TEST(PipelineFormulas, ZeroBubble) {
     EXPECT_EQ(r.worst_bubble, 0);
     EXPECT_EQ(r.run.makespan, 6 * m + p - 1);
   });
+}
+
+// Too few micro-batches to fill the V: weight gradients go where devices would wait. The makespan stays near a bound
+// that no order can beat, and the peak where it was.
+TEST(PipelineFormulas, ZeroBubbleVWithFewMicroBatches) {
+  for (const int p : {2, 4, 8, 16})
+    for (int m = 1; m < 2 * p - 1; ++m) {
+      const PipelineShape shape{Schedule::zb_v, p, 2, m};
+      const Ran r = run_equal(shape, 10, 13, 9);
+      const Int bound = pipeline_lower_bound(shape, equal_times(shape, 10, 13, 9));
+      EXPECT_LE(r.run.makespan * 100, bound * 107) << p << " " << m;
+      const int s = shape.num_stages();
+      for (const Int peak : pipeline_peaks(shape, r.order, Ints(s, 1), Ints(s, 1), Ints(s, 0))) EXPECT_LE(peak, 2 * p);
+    }
 }
 
 TEST(PipelineFormulas, VHalfSlots) {

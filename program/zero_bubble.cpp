@@ -168,38 +168,4 @@ PipelineOrder zero_bubble_order(const PipelineShape& shape, const PipelineTimes&
   return best;
 }
 
-// Rank r of n: forwards of chunk 0, then both chunks' forwards in turn, then chunk 1 through forward and backward; a
-// steady phase of full backwards of either chunk; a drain whose weight gradients come late.
-PipelineOrder zero_bubble_v_order(const PipelineShape& shape) {
-  const int n = shape.num_devices, micros = std::max(shape.num_micro, 2 * n - 1);
-  PipelineOrder order(n);
-  for (int r = 0; r < n; ++r) {
-    const int stage[2] = {r, 2 * n - 1 - r};
-    int f[2] = {0, 0}, b[2] = {0, 0}, w[2] = {0, 0};
-    const auto put = [&](Phase phase, int c, int& count) {
-      if (count < shape.num_micro) order[r].push_back({phase, stage[c], count});
-      ++count;
-    };
-    const auto forward = [&](int c) { put(Phase::forward, c, f[c]); };
-    const auto backward = [&](int c) { put(Phase::backward, c, b[c]); };
-    const auto weight = [&](int c) { put(Phase::weight, c, w[c]); };
-    const auto full_backward = [&](int c) { backward(c), weight(c); };
-
-    for (int k = 0; k < 2 * (n - r) - 1; ++k) forward(0);
-    for (int k = 0; k < r; ++k) forward(1), forward(0);
-    for (int k = 0; k < n - r; ++k) forward(1), full_backward(1);
-    while (f[1] < f[0] || f[0] < micros) {
-      if (f[0] < micros) forward(0);
-      full_backward(0);
-      forward(1);
-      full_backward(1);
-    }
-    for (int k = 0; k < r; ++k) backward(0), backward(1);
-    for (int k = 0; k < n - r; ++k) backward(0), weight(0);
-    while (w[1] < b[1]) weight(1);
-    while (w[0] < b[0]) weight(0);
-  }
-  return order;
-}
-
 }  // namespace tern
