@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <random>
 
+#include "program/pipeline_cut.h"
+
 namespace tern {
 namespace {
 
@@ -122,6 +124,35 @@ TEST(PipelineBound, SeesWhatTransfersCostBalancedStages) {
     EXPECT_GE(pipeline_lower_bound(shape, t) * 100, makespan * 99) << p;
     EXPECT_GE(makespan * 100, (8 * p + p - 1) * Int{3000} * 107) << p;  // a tenth each way, and plain 1F1B pays for it
   }
+}
+
+TEST(PipelineCut, IsTheMakespanWhereItWasTakenAndABoundElsewhere) {
+  Draw draw{std::mt19937_64{79}};
+  int tight = 0, others = 0;
+  for (int k = 0; k < 1600; ++k) {
+    const PipelineShape shape = draw.shape(kAll[k % 8]);
+    const PipelineTimes times = draw.times(shape, k / 8);
+    const PipelineOrder order = pipeline_order(shape, times);
+    const PipelineCut cut = pipeline_cut(prepare_pipeline(shape, order), times);
+    ASSERT_EQ(value(cut, times), run_pipeline(shape, order, times).makespan) << k << " " << name_of(shape.schedule);
+    for (int other = 0; other < 3; ++other) {
+      const PipelineTimes elsewhere = draw.times(shape, k + other);
+      const Int makespan = run_pipeline(shape, order, elsewhere).makespan, bound = value(cut, elsewhere);
+      ASSERT_LE(bound, makespan) << k << " " << name_of(shape.schedule);
+      tight += bound * 100 >= makespan * 95;
+      ++others;
+    }
+  }
+  EXPECT_GE(tight, others / 10);  // a path that says something elsewhere too
+}
+
+TEST(PipelineCut, OfABalancedPipelinePassesEveryMicroBatchOfOneStage) {
+  const PipelineShape shape{Schedule::one_f_one_b, 3, 1, 10};
+  const PipelineTimes t{{1, 5, 1}, {1, 5, 1}, {0, 0, 0}, {0, 0}, {0, 0}, {0, 0, 0}, {2, 0, 0}};
+  const PipelineCut cut = pipeline_cut(prepare_pipeline(shape, pipeline_order(shape, t)), t);
+  EXPECT_EQ(cut.forward[1] + cut.backward[1], 20);  // the slow stage, all of it
+  EXPECT_EQ(cut.tail, (Ints{1, 0, 0}));
+  EXPECT_EQ(value(cut, t), 1 + 10 * 10 + 1 + 2);
 }
 
 }  // namespace

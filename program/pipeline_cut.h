@@ -1,0 +1,25 @@
+#pragma once
+// Cuts: linear lower bounds on a pipeline's makespan, for a search that decides stage times.
+
+#include "program/pipeline.h"
+
+namespace tern {
+
+/// How often a critical path passes each operation and transfer. For any times t, the makespan of the same order is at
+/// least value(cut, t): the path is there whatever the times. At the times the cut was taken at the two are equal. So a
+/// search may minimize the cut, which is a sum over stages, in the place of the makespan; the largest of several cuts,
+/// and any average of them, are bounds too.
+/// Shapes  as PipelineTimes.
+struct PipelineCut {
+  std::vector<int64_t> forward, backward, weight, send_forward, send_backward, begin, tail;
+};
+
+/// Of schedules whose order ignores the times the cut holds for all times; of zero bubble H1 and H2 for the given
+/// order. Units   passes; time and memory O(number of operations). Source  ours; it is Benders' decomposition with the
+/// simulator in the place of the second-stage program.
+PipelineCut pipeline_cut(const PreparedPipeline&, const PipelineTimes&);
+
+/// Σ passes · time, ps.
+int64_t value(const PipelineCut&, const PipelineTimes&);
+
+}  // namespace tern
