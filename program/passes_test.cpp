@@ -87,6 +87,20 @@ TEST(RecomputeEarly, IsSoundNeverSlowerAndWithinItsBytes) {
   EXPECT_GT(more, 20);  // and bytes buy time
 }
 
+TEST(RecomputeEarly, MovesWhatOthersWaitForWithIt) {
+  const CostVector c{.forward = 5, .backward = 6, .weight = 4, .recompute = 5, .held = {8, 0, 0}, .transient = 3};
+  Program plain = lowered(Schedule::one_f_one_b, 2, 4, 3, c, 2);
+  const auto is_moved = [](const Instruction& i) {
+    return i.op == Opcode::recompute && i.rank == 0 && i.unit == 0 && i.micro == 1;
+  };
+  const auto moved = std::find_if(plain.instructions.begin(), plain.instructions.end(), is_moved);
+  plain.instructions.back().waits.push_back(static_cast<int>(moved - plain.instructions.begin()));
+  const Program early = recompute_early(plain, 1000);
+  const int now = early.instructions.back().waits.back();
+  EXPECT_NE(now, plain.instructions.back().waits.back());
+  EXPECT_TRUE(is_moved(early.instructions[now]));
+}
+
 TEST(RecomputeEarly, LeavesAProgramWithoutRecomputationAsItIs) {
   const Program plain =
       lowered(Schedule::zb_h1, 3, 6, 2, {.forward = 5, .backward = 6, .weight = 4, .held = {8, 0, 0}}, 2);

@@ -56,8 +56,7 @@ struct Clocks {
       const int64_t apart = round + 1 - taken, jumps = left / apart;
       for (const int32_t at : p.touched) scratch.state[at] += jumps * by;
       left -= jumps * apart;
-      scratch.skipped = jumps * apart * static_cast<int64_t>(p.round_length);
-      for (; left > 0; --left) run(p.first_round, p.first_round + p.round_length);
+      scratch.skipped += jumps * apart * static_cast<int64_t>(p.round_length);
     }
   }
 };
