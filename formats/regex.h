@@ -9,11 +9,9 @@
 #include <string_view>
 #include <vector>
 
-namespace tern {
+#include "formats/text_span.h"
 
-struct TextSpan {
-  size_t begin, end;
-};
+namespace tern {
 
 /// The hand-written scanners. Every character belongs to some match, so matches tile the text.
 enum class ScanKind { gpt2, llama3, qwen2 };

@@ -60,10 +60,11 @@ void encode_plain(const TokenizerData& t, std::string_view text, bool at_start, 
     encode_word(t.model, std::string_view(s.words.text).substr(word.begin, word.end - word.begin), s.bpe, ids);
 }
 
-void encode_text(const TokenizerData& t, std::string_view text, bool allow_special, EncodeScratch& s,
+void encode_text(const TokenizerData& t, std::string_view text, const EncodeOptions& options, EncodeScratch& s,
                  std::vector<int32_t>& ids) {
+  const PlainRanges plain{options.plain, options.plain_tokens};
   s.parts.clear();
-  t.raw_matcher.split(text, t.added, allow_special, s.parts);
+  t.raw_matcher.split(text, t.added, options.allow_special, s.parts, plain);
   for (const AddedMatcher::Part& part : s.parts) {
     if (part.token >= 0) {
       ids.push_back(t.added[static_cast<size_t>(part.token)].id);
@@ -74,7 +75,10 @@ void encode_text(const TokenizerData& t, std::string_view text, bool allow_speci
     bool front_removed = false;
     if (!t.normalizers.empty()) piece = normalized = normalize(t.normalizers, piece, front_removed);
     s.inner_parts.clear();
-    t.normalized_matcher.split(piece, t.added, allow_special, s.inner_parts);
+    const TextSpan whole{0, piece.size()};  // of the normalized text, whose bytes stand elsewhere
+    const bool touched = plain.touches(part.begin, part.end);
+    t.normalized_matcher.split(piece, t.added, options.allow_special, s.inner_parts,
+                               {std::span(&whole, touched ? 1 : 0), options.plain_tokens});
     for (const AddedMatcher::Part& inner : s.inner_parts) {
       if (inner.token >= 0) {
         ids.push_back(t.added[static_cast<size_t>(inner.token)].id);
@@ -103,11 +107,15 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, EncodeOptions opti
 
 void Tokenizer::encode_into(std::string_view text, EncodeOptions options, std::vector<int32_t>& ids) const {
   std::string valid;
-  if (!is_valid_utf8(text)) text = valid = make_valid_utf8(text);
+  if (!is_valid_utf8(text)) {
+    if (!options.plain.empty())
+      throw Error(ErrorKind::usage, "encode: a text that is not UTF-8 cannot carry ranges of plain text");
+    text = valid = make_valid_utf8(text);
+  }
   ScratchLease scratch(*data_);
   for (const TemplateItem& item : data_->around) {
     if (item.is_text)
-      encode_text(*data_, text, options.allow_special, *scratch, ids);
+      encode_text(*data_, text, options, *scratch, ids);
     else if (options.add_special)
       ids.insert(ids.end(), item.ids.begin(), item.ids.end());
   }

@@ -13,6 +13,8 @@
 
 #include "base/io.h"
 
+#include "formats/text_span.h"
+
 namespace tern {
 
 struct TokenizerData;  // formats/tokenizer_impl.h
@@ -20,6 +22,10 @@ struct TokenizerData;  // formats/tokenizer_impl.h
 struct EncodeOptions {
   bool add_special = true;    // what the post-processor adds: BOS and the like
   bool allow_special = true;  // "<|endoftext|>" in the text is that token; false: it is plain text (untrusted input)
+  // Ranges of bytes, in order and apart, that somebody else wrote: a special token that lies wholly in one of them is
+  // plain text. (One that is looked for in normalized text is so wherever its piece touches a range.)
+  std::span<const TextSpan> plain = {};
+  std::span<const int32_t> plain_tokens = {};  // further added tokens to be treated so, special or not
 };
 
 struct DecodeOptions {

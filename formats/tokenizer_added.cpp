@@ -6,6 +6,20 @@
 
 namespace tern {
 
+bool PlainRanges::covers(size_t begin, size_t end) const {
+  const auto span = std::ranges::upper_bound(spans, begin, {}, &TextSpan::end);  // the first that ends behind begin
+  return span != spans.end() && span->begin <= begin && end <= span->end;
+}
+
+bool PlainRanges::touches(size_t begin, size_t end) const {
+  const auto span = std::ranges::upper_bound(spans, begin, {}, &TextSpan::end);
+  return span != spans.end() && span->begin < end;
+}
+
+bool PlainRanges::names(const AddedToken& token) const {
+  return token.special || std::ranges::find(tokens, token.id) != tokens.end();
+}
+
 void AddedMatcher::add(std::string_view spelling, uint32_t token_index) {
   if (spelling.empty()) return;
   starts_[static_cast<uint8_t>(spelling[0])] = true;
@@ -42,7 +56,7 @@ AddedMatcher::Match AddedMatcher::longest_at(std::string_view text, size_t begin
 }
 
 void AddedMatcher::split(std::string_view text, const std::vector<AddedToken>& tokens, bool allow_special,
-                         std::vector<Part>& parts) const {
+                         std::vector<Part>& parts, const PlainRanges& plain) const {
   size_t done = 0;
   for (size_t i = 0; i < text.size() && !empty();) {
     if (!starts_[static_cast<uint8_t>(text[i])]) {
@@ -58,6 +72,10 @@ void AddedMatcher::split(std::string_view text, const std::vector<AddedToken>& t
     i = end;  // a match that is refused below is used up all the same, as in the reference
     const AddedToken& token = tokens[static_cast<size_t>(match.token)];
     if (token.special && !allow_special) continue;
+    if (plain.names(token) && plain.covers(begin, end)) {
+      i = begin + 1;  // what begins within it may still reach out of the range
+      continue;
+    }
     if (token.single_word) {
       const auto is_word = [&](size_t at) { return in_class(CharClass::word, code_point_at(text, at).value); };
       if ((begin > 0 && is_word(code_point_before(text, begin))) || (end < text.size() && is_word(end))) continue;

@@ -2,9 +2,12 @@
 // Added tokens: pieces found in the text before any model sees it.
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "formats/text_span.h"
 
 namespace tern {
 
@@ -15,6 +18,15 @@ struct AddedToken {
   bool lstrip = false, rstrip = false;  // takes the spaces beside it
   bool normalized = false;              // looked for in normalized text, in its normalized spelling
   bool special = false;
+};
+
+/// Where control tokens are not looked for: see EncodeOptions.
+struct PlainRanges {
+  std::span<const TextSpan> spans;
+  std::span<const int32_t> tokens;               // ids of further ones
+  bool covers(size_t begin, size_t end) const;   // one of the spans holds all of it
+  bool touches(size_t begin, size_t end) const;  // … some of it
+  bool names(const AddedToken&) const;
 };
 
 /// Finds added tokens in text: the leftmost, of those the longest.
@@ -30,9 +42,9 @@ class AddedMatcher {
     size_t begin, end;
     int32_t token;  // index of the added token, or -1: text between
   };
-  /// Appends the parts of the text. Special tokens are left as text unless `allow_special`.
-  void split(std::string_view text, const std::vector<AddedToken>& tokens, bool allow_special,
-             std::vector<Part>& parts) const;
+  /// Appends the parts of the text. Special tokens are left as text unless `allow_special`, and within `plain`.
+  void split(std::string_view text, const std::vector<AddedToken>& tokens, bool allow_special, std::vector<Part>& parts,
+             const PlainRanges& plain = {}) const;
 
  private:
   struct Entry {

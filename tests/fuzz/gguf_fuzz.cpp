@@ -1,0 +1,52 @@
+// Any bytes as a GGUF file: an Error, or a file whose values and tensors can all be asked for.
+#include <cstdint>
+#include <cstdlib>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "formats/gguf.h"
+#include "formats/gguf_dequantize.h"
+
+namespace {
+
+uint64_t visit(const tern::GgufValue& v) {
+  using tern::GgufValueType;
+  if (v.type() == GgufValueType::string) return v.as_string().size();
+  if (v.type() == GgufValueType::boolean) return v.as_bool() ? 1 : 0;
+  if (v.type() != GgufValueType::array) return v.as_number() > 0 ? 1 : 0;
+  uint64_t sum = 0;
+  if (v.element_type() == GgufValueType::string) {
+    for (const std::string_view s : v.as_strings()) sum += s.size() + (s.empty() ? 0 : static_cast<uint8_t>(s.back()));
+    return sum;
+  }
+  for (const tern::GgufValue& e : v.elements()) sum += visit(e);
+  return sum;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace tern;
+  try {
+    const Gguf file = Gguf::over(std::as_bytes(std::span(data, size)), "fuzz");
+    uint64_t sum = 0;
+    for (size_t i = 0; i < file.num_keys(); ++i) {
+      sum += visit(file.value(i));
+      if (!file.find(file.key(i))) std::abort();
+    }
+    size_t bytes = 0;
+    for (const GgufTensor& t : file.tensors()) {
+      if (t.num_elements() < 1 || file.find_tensor(t.name) == nullptr) std::abort();
+      bytes += t.bytes.size();
+      if (!gguf_can_dequantize(t.type->type)) continue;
+      std::vector<float> out(static_cast<size_t>(t.num_elements()));
+      gguf_dequantize(t.type->type, t.bytes, out);
+    }
+    if (bytes > size || sum == UINT64_MAX) std::abort();
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::bad_file) std::abort();
+  }
+  return 0;
+}
