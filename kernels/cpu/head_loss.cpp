@@ -42,6 +42,7 @@ void place(Pieces& pieces, HeadLossTask& t, std::vector<HeadLossThread>& threads
     pieces.take(own.dx_columns, rows * width);
     pieces.take(own.strip, 32 * width);
     pieces.take(own.w_columns, kHeadBlock * width);
+    pieces.take(own.dz_left, kHeadBlock * rows);
     pieces.take(own.dz_rows, kHeadBlock * rows);
   }
 }

@@ -23,63 +23,99 @@ void pack(const HeadLossTask& t, int64_t thread, int64_t threads) {
     pack_right(t.x + d, t.width, smaller(kStep32, t.width - d), t.rows, t.x_rows + d * t.padded_rows);
 }
 
-/// e and its sums of one tile of 32 × 32: `valid` of the vocabulary, 16 rows of x at a time.
-struct Fold {
-  Vec top[2], sum[2];
+/// One tile of z, 32 of the vocabulary × 32 rows, on its way to e, in slices of its rows.
+struct Tile {
+  const float* z;
+  int64_t valid;     // of the vocabulary
+  float *top, *sum;  // of the 32 rows of x
+  float* tops;       // where the tops of this tile are kept
+  bf16* kept;        // of the first strip; the second lies `strip` behind
+  int64_t strip;
 };
-inline void fold_tile(const float* z, int64_t valid, Fold& f) {
+/// What a tile's slices hand on.
+struct Fold {
+  Vec top[2], sum[2], most[2];
+};
+inline Fold begin_fold(const Tile& t) {
+  return {{load(t.top), load(t.top + 16)}, {load(t.sum), load(t.sum + 16)}, {load(t.z), load(t.z + 16)}};
+}
+inline void fold_slice(const Tile& t, Fold& f, int64_t from, int64_t to) {
+  for (int64_t i = from; i < to; ++i) {
+    bf16* line = t.kept + (i / 16 * t.strip) + i % 16 * kTileDepth;
+    if (i >= t.valid) {
+      store_line(line, VecUint{});
+      continue;
+    }
+    Vec e[2];
+    for (int64_t g = 0; g < 2; ++g) {
+      const Vec z = load(t.z + i * kTilePanel + g * 16);
+      f.most[g] = max(z, f.most[g]);
+      e[g] = exp(z - f.top[g]);
+      f.sum[g] += e[g];
+    }
+    store_line(line, narrow_two(e[0], e[1]));
+  }
+}
+/// Whether no z lay so far above the top that e might overflow. Else the top rises, what was summed before shrinks, and
+/// the tile is made again.
+inline void end_fold(const Tile& t, Fold f) {
+  bool again = false;
   for (int64_t g = 0; g < 2; ++g) {
-    Vec most = load(z + g * 16);
-    for (int64_t v = 1; v < valid; ++v) most = max(load(z + v * kTilePanel + g * 16), most);
-    const VecInt over = most > f.top[g] + kRoom;
+    const VecInt over = f.most[g] > f.top[g] + kRoom;
     bool any = false;
     for (int lane = 0; lane < kLanes; ++lane) any |= over[lane] != 0;
     if (!any) continue;
-    const Vec top = select(over, most, f.top[g]);
-    f.sum[g] = f.sum[g] * select(f.sum[g] > 0.0f, exp(f.top[g] - top), splat(0.0f));
-    f.top[g] = top;
+    again = true;
+    const Vec top = select(over, f.most[g], f.top[g]), sum = load(t.sum + g * 16);
+    store(t.sum + g * 16, sum * select(sum > 0.0f, exp(f.top[g] - top), splat(0.0f)));
+    store(t.top + g * 16, top);
+  }
+  if (again) {
+    f = begin_fold(t);
+    fold_slice(t, f, 0, kStep32);
+  }
+  for (int64_t g = 0; g < 2; ++g) {
+    store(t.tops + g * 16, f.top[g]);
+    store(t.sum + g * 16, f.sum[g]);
   }
 }
 
 void forward(const HeadLossTask& t, const HeadLossThread& own, int64_t first, int64_t last) {
   const Tiles tiles;
-  alignas(64) float z[kStep32 * kTilePanel];
+  alignas(64) float z[2][kStep32 * kTilePanel];  // of the tile that is made and of the one before, which is folded
   const int64_t steps = t.padded_width / kTileDepth, panels = t.padded_rows / kStep32;
   for (int64_t r = 0; r < t.padded_rows; r += kLanes) {
     store(own.top + r, splat(-__builtin_inff()));
     store(own.sum + r, splat(0.0f));
   }
-  for (int64_t v = first; v < last; v += kStep32) {
+  Tile before = {};
+  for (int64_t v = first, made = 0; v < last; v += kStep32) {
     const int64_t valid = smaller(kStep32, t.vocab - v);
-    pack_left(t.w + v * t.width, t.width, valid, valid, t.width, own.strip);
-    for (int64_t p = 0; p < panels; ++p) {
-      if (valid > kTileRows16)
-        tile_block<true>(own.strip, steps * kTileElements, t.x_columns + p * kStep32 * t.padded_width, steps, z);
-      else
-        tile_block<false>(own.strip, 0, t.x_columns + p * kStep32 * t.padded_width, steps, z);
-      float *top = own.top + p * kStep32, *sum = own.sum + p * kStep32;
-      Fold f = {{load(top), load(top + 16)}, {load(sum), load(sum + 16)}};
-      fold_tile(z, valid, f);
-      bf16* kept = t.kept + (v / kTileRows16 * panels + p) * kTileElements;
-      for (int64_t i = 0; i < kStep32; ++i) {
-        bf16* line = kept + (i / 16 * panels * kTileElements) + i % 16 * kTileDepth;
-        if (i >= valid) {
-          store_line(line, VecUint{});
-          continue;
-        }
-        const Vec e0 = exp(load(z + i * kTilePanel) - f.top[0]), e1 = exp(load(z + i * kTilePanel + 16) - f.top[1]);
-        f.sum[0] += e0;
-        f.sum[1] += e1;
-        store_line(line, narrow_two(e0, e1));
+    pack_left(t.w + v * t.width, t.width, kStep32, valid, t.width, own.strip);
+    for (int64_t p = 0; p < panels; ++p, ++made) {
+      const Tile now = {.z = z[made % 2],
+                        .valid = valid,
+                        .top = own.top + p * kStep32,
+                        .sum = own.sum + p * kStep32,
+                        .tops = t.tops + v / kStep32 * t.padded_rows + p * kStep32,
+                        .kept = t.kept + (v / kTileRows16 * panels + p) * kTileElements,
+                        .strip = panels * kTileElements};
+      const bf16* b = t.x_columns + p * kStep32 * t.padded_width;
+      if (made == 0) {
+        tile_block<true>(own.strip, steps * kTileElements, b, steps, z[0]);
+      } else {
+        Fold f = begin_fold(before);
+        tile_block<true>(own.strip, steps * kTileElements, b, steps, z[made % 2],
+                         [&](int64_t s) { fold_slice(before, f, kStep32 * s / steps, kStep32 * (s + 1) / steps); });
+        end_fold(before, f);
       }
-      float* tops = t.tops + v / kStep32 * t.padded_rows + p * kStep32;
-      for (int64_t g = 0; g < 2; ++g) {
-        store(top + g * 16, f.top[g]);
-        store(tops + g * 16, f.top[g]);
-        store(sum + g * 16, f.sum[g]);
-      }
+      before = now;
     }
   }
+  if (!before.z) return;
+  Fold f = begin_fold(before);
+  fold_slice(before, f, 0, kStep32);
+  end_fold(before, f);
 }
 
 /// x_r·w_target in f32; the products' order is the loss's own.
@@ -101,13 +137,13 @@ void combine(const HeadLossTask& t, const HeadLossThread* own, int64_t threads) 
   for (int64_t r = 0; r < t.rows; ++r) t.losses[r] = t.targets[r] < 0 ? 0.0f : t.lse[r] - target_logit(t, r);
 }
 
-/// Two rows of e (of the vocabulary) become dz: as a left factor in place, as a right factor at `rows`.
-inline void finish_pair(bf16* low, bf16* high, const Vec (&factor)[2], bf16* rows) {
+/// Two rows of e (of the vocabulary) become dz: as a left factor at `left`, as a right factor at `rows`.
+inline void finish_pair(const bf16* low, const bf16* high, const Vec (&factor)[2], bf16* left, bf16* rows) {
   const auto widened = [](const bf16* p, int64_t g) { return load(p + g * 16); };
   const Vec l0 = widened(low, 0) * factor[0], l1 = widened(low, 1) * factor[1];
   const Vec h0 = widened(high, 0) * factor[0], h1 = widened(high, 1) * factor[1];
-  store_line(low, narrow_two(l0, l1));
-  store_line(high, narrow_two(h0, h1));
+  store_line(left, narrow_two(l0, l1));
+  store_line(left + kTileDepth, narrow_two(h0, h1));
   store_line(rows, interleave_halves(narrow_two(l0, h0)));
   store_line(rows + kTilePanel, interleave_halves(narrow_two(l1, h1)));
 }
@@ -121,7 +157,7 @@ inline bf16 minus(bf16 x, float y) {
 /// dz of the block [v, v + count): factors per 32, then the targets.
 void make_dz(const HeadLossTask& t, const HeadLossThread& own, int64_t v, int64_t padded) {
   const int64_t panels = t.padded_rows / kStep32;
-  bf16* kept = t.kept + v / kTileRows16 * panels * kTileElements;
+  const bf16* kept = t.kept + v / kTileRows16 * panels * kTileElements;
   for (int64_t i = 0; i < padded; i += kStep32) {
     const float* tops = t.tops + (v + i) / kStep32 * t.padded_rows;
     for (int64_t r = 0; r < t.padded_rows; r += kLanes) {
@@ -133,8 +169,9 @@ void make_dz(const HeadLossTask& t, const HeadLossThread& own, int64_t v, int64_
       const Vec factor[2] = {load(own.factor + p * kStep32), load(own.factor + p * kStep32 + 16)};
       for (int64_t j = 0; j < kStep32; j += 2) {
         const int64_t row = i + j;
-        bf16* line = kept + (row / 16 * panels + p) * kTileElements + row % 16 * kTileDepth;
-        finish_pair(line, line + kTileDepth, factor, own.dz_rows + p * kStep32 * kHeadBlock + row * kTilePanel);
+        const int64_t line = (row / 16 * panels + p) * kTileElements + row % 16 * kTileDepth;
+        finish_pair(kept + line, kept + line + kTileDepth, factor, own.dz_left + line,
+                    own.dz_rows + p * kStep32 * kHeadBlock + row * kTilePanel);
       }
     }
   }
@@ -142,7 +179,7 @@ void make_dz(const HeadLossTask& t, const HeadLossThread& own, int64_t v, int64_
     const int64_t row = t.targets[r] - v;
     if (t.targets[r] < 0 || row < 0 || row >= padded) continue;
     const int64_t p = r / kStep32, column = r % kStep32;
-    bf16* left = kept + (row / 16 * panels + p) * kTileElements + row % 16 * kTileDepth + column;
+    bf16* left = own.dz_left + (row / 16 * panels + p) * kTileElements + row % 16 * kTileDepth + column;
     bf16* right = own.dz_rows + p * kStep32 * kHeadBlock + row / 2 * 2 * kTilePanel + 2 * column + row % 2;
     *left = *right = minus(*left, t.scale);
   }
@@ -157,7 +194,7 @@ void backward(const HeadLossTask& t, const HeadLossThread& own, int64_t first, i
     const int64_t count = smaller(kHeadBlock, smaller(last, t.vocab) - v), padded = whole(count, kStep32);
     make_dz(t, own, v, padded);
     for (int64_t i = 0; i < count; i += kStep32) {  // dw += dzᵀ·x
-      const bf16* a = t.kept + (v + i) / kTileRows16 * row_steps * kTileElements;
+      const bf16* a = own.dz_left + i / kTileRows16 * row_steps * kTileElements;
       for (int64_t d = 0; d < t.width; d += kTilePanel) {
         tile_block<true>(a, row_steps * kTileElements, t.x_rows + d * t.padded_rows, row_steps, c);
         const int64_t n = smaller(kTilePanel, t.width - d);

@@ -22,7 +22,7 @@ struct HeadLossTask {
   // Shared by all threads.
   bf16* x_columns;  // panels of 32 rows of x, as a right factor over width: padded_rows × padded_width
   bf16* x_rows;     // panels of 32 columns of x, as a right factor over rows: padded_width × padded_rows
-  bf16* kept;       // e, then dz: strips of 16 of the vocabulary × padded_rows, as a left factor
+  bf16* kept;       // e: strips of 16 of the vocabulary × padded_rows, as a left factor
   float* tops;      // of each 32 of the vocabulary: padded_rows
   float* lse;       // padded_rows, behind it the factors of a block
 };
@@ -32,7 +32,8 @@ struct HeadLossThread {
   float* dx_columns;  // dxᵀ in blocks of 32 × 32: Σ over this thread's part
   bf16* strip;        // 32 rows of w as a left factor
   bf16* w_columns;    // a block of wᵀ as a left factor
-  bf16* dz_rows;      // a block of dz as a right factor over the vocabulary
+  bf16* dz_left;      // a block of dz as a left factor over rows of x
+  bf16* dz_rows;      // the same as a right factor over the vocabulary
   float* factor;      // padded_rows
 };
 

@@ -36,10 +36,12 @@ struct Tiles {
 
 inline int64_t whole(int64_t count, int64_t unit) { return (count + unit - 1) / unit * unit; }
 
-/// c (32 or 16 rows, 32 columns, stride 32) = or += two strips (or one) times a panel, `steps` tiles deep.
-template <bool kTwoStrips, bool kAdd = false>
+/// c (32 or 16 rows, 32 columns, stride 32) = or += two strips (or one) times a panel, `steps` tiles deep. Between the
+/// steps `meanwhile(step)` may keep the vector units busy: the tile unit works on its own, and out-of-order execution
+/// does not reach across a whole block.
+template <bool kTwoStrips, bool kAdd = false, class Meanwhile>
 inline __attribute__((always_inline)) void tile_block(const bf16* a, int64_t strip, const bf16* b, int64_t steps,
-                                                      float* c) {
+                                                      float* c, Meanwhile meanwhile) {
   constexpr int64_t kHalf = 16, kStride = kTilePanel * 4;
   if constexpr (kAdd) {
     _tile_loadd(0, c, kStride);
@@ -67,6 +69,7 @@ inline __attribute__((always_inline)) void tile_block(const bf16* a, int64_t str
       _tile_dpbf16ps(2, 5, 6);
       _tile_dpbf16ps(3, 5, 7);
     }
+    meanwhile(s);
   }
   _tile_stored(0, c, kStride);
   _tile_stored(1, c + kHalf, kStride);
@@ -74,6 +77,12 @@ inline __attribute__((always_inline)) void tile_block(const bf16* a, int64_t str
     _tile_stored(2, c + kHalf * kTilePanel, kStride);
     _tile_stored(3, c + kHalf * kTilePanel + kHalf, kStride);
   }
+}
+
+template <bool kTwoStrips, bool kAdd = false>
+inline __attribute__((always_inline)) void tile_block(const bf16* a, int64_t strip, const bf16* b, int64_t steps,
+                                                      float* c) {
+  tile_block<kTwoStrips, kAdd>(a, strip, b, steps, c, [](int64_t) {});
 }
 
 /// 16 dwords of the first `elements` bf16, zeros behind.
