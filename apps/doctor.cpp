@@ -22,6 +22,7 @@
 #include "base/threads.h"
 #include "base/units.h"
 #include "kernels/dispatch.h"
+#include "kernels/onednn/fast_matmul.h"
 
 namespace tern {
 namespace {
@@ -50,6 +51,7 @@ void check_isa(std::vector<Finding>& out) {
                      fmt::format("{}{}", status.reason, status.isa == active ? "; in use" : ""),
                      failed ? "this set computes wrongly here and is not used: please report the CPU" : ""});
     }
+    for (const std::string& choice : fast_matmul_choices()) out.push_back({"training products", choice, ""});
   } catch (const Error& error) { out.push_back({"kernels", error.what(), "unset TERN_ISA"}); }
 }
 

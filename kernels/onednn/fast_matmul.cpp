@@ -15,13 +15,29 @@
 namespace tern {
 namespace {
 
-/// Who multiplies. Measured on a Sapphire Rapids class core (dev/LOG.md): in bf16 with tiles our packed products are on
-/// a level with oneDNN 2.6.3 where the left factor is plain (0.9–1.1) and well above it in weight gradients (1.4–1.8);
-/// in f32 oneDNN is above ours.
-bool onednn_multiplies(DType dtype) {
-  if (dtype == DType::bf16 && has_tiles(active_isa())) return false;
-  return onednn_can(dtype);
+/// How our products compare with oneDNN 2.6.3's, as measured: the ratio of rates, the middle one of four shapes of a
+/// small model with 4,096 rows and of 512 × 2,048 × 2,048, one thread of a Sapphire Rapids class core (dev/LOG.md,
+/// 2026-11-21). The choice is data and not a stopwatch at start, because the bits of a training run hang on it.
+struct Measured {
+  DType dtype;
+  bool tiles;  // whether our set multiplies on tiles
+  Product product;
+  double own_to_onednn;
+};
+constexpr Measured kMeasured[] = {
+    {DType::bf16, true, Product::forward, 1.26},         {DType::bf16, true, Product::input_gradient, 1.14},
+    {DType::bf16, true, Product::weight_gradient, 1.29}, {DType::f32, true, Product::forward, 0.59},
+    {DType::f32, true, Product::input_gradient, 0.77},   {DType::f32, true, Product::weight_gradient, 0.72},
+};
+
+/// 0 where nothing was measured: then oneDNN multiplies.
+double own_to_onednn(DType dtype, Product product) {
+  for (const Measured& m : kMeasured)
+    if (m.dtype == dtype && m.tiles == has_tiles(active_isa()) && m.product == product) return m.own_to_onednn;
+  return 0;
 }
+
+bool onednn_multiplies(DType dtype, Product product) { return own_to_onednn(dtype, product) < 1 && onednn_can(dtype); }
 
 std::string describe() {
   if (onednn_version().empty()) return "own kernels";
@@ -54,9 +70,24 @@ std::string_view fast_matmul_name() {
   return name;
 }
 
+std::vector<std::string> fast_matmul_choices() {
+  constexpr const char* kNames[] = {"outputs", "input gradients", "weight gradients"};
+  std::vector<std::string> lines;
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const Product product : {Product::forward, Product::input_gradient, Product::weight_gradient}) {
+      const double ratio = own_to_onednn(dtype, product);
+      lines.push_back(fmt::format("{} {}: {}{}", name_of(dtype), kNames[static_cast<int>(product)],
+                                  onednn_multiplies(dtype, product) ? "oneDNN" : "own kernels",
+                                  !onednn_can(dtype) ? ""
+                                  : ratio > 0        ? fmt::format(" (own : oneDNN measured as {:.2f})", ratio)
+                                                     : " (not measured against own kernels)"));
+    }
+  return lines;
+}
+
 int64_t fast_scratch_bytes(Product product, DType dtype, int64_t m, int64_t n, int64_t k) {
   if (m == 0 || n == 0 || k == 0) return 0;
-  if (!onednn_multiplies(dtype)) return product == Product::forward ? packed_bytes(dtype, n, k) : 0;
+  if (!onednn_multiplies(dtype, product)) return product == Product::forward ? packed_bytes(dtype, n, k) : 0;
   int64_t most = 0;
   const auto ask = [&](DType out, bool bias, bool add) {
     most = std::max(most, onednn_scratch_bytes({product, dtype, out, bias, add, m, n, k}));
@@ -86,7 +117,7 @@ void multiply_fast(std::span<const T> x, std::span<const T> w, std::span<const T
   check("multiply_fast: y", y.size(), m, n);
   if (!bias.empty()) check("multiply_fast: bias", bias.size(), 1, n);
   if (m == 0 || n == 0) return;
-  if (k > 0 && onednn_multiplies(kType<T>))
+  if (k > 0 && onednn_multiplies(kType<T>, Product::forward))
     return onednn_multiply({Product::forward, kType<T>, kType<Out>, !bias.empty(), false, m, n, k}, x.data(), w.data(),
                            bias.data(), y.data(), scratch);
   const auto bytes = static_cast<size_t>(packed_bytes(kType<T>, n, k));
@@ -102,7 +133,7 @@ void multiply_fast_input_gradient(std::span<const T> dy, std::span<const T> w, i
   check("multiply_fast_input_gradient: w", w.size(), n, k);
   check("multiply_fast_input_gradient: dx", dx.size(), m, k);
   if (m == 0 || k == 0) return;
-  if (n > 0 && onednn_multiplies(kType<T>))
+  if (n > 0 && onednn_multiplies(kType<T>, Product::input_gradient))
     return onednn_multiply({Product::input_gradient, kType<T>, kType<T>, false, add, m, n, k}, dy.data(), w.data(),
                            nullptr, dx.data(), scratch);
   multiply_nn<T>(dy, w, m, n, k, add, dx);
@@ -115,7 +146,7 @@ void multiply_fast_weight_gradient(std::span<const T> dy, std::span<const T> x, 
   check("multiply_fast_weight_gradient: x", x.size(), m, k);
   check("multiply_fast_weight_gradient: dw", dw.size(), n, k);
   if (m == 0 || n == 0 || k == 0) return;
-  if (onednn_multiplies(kType<T>))
+  if (onednn_multiplies(kType<T>, Product::weight_gradient))
     return onednn_multiply({Product::weight_gradient, kType<T>, DType::f32, false, true, m, n, k}, dy.data(), x.data(),
                            nullptr, dw.data(), scratch);
   multiply_tn<T>(dy, x, m, n, k, dw);

@@ -5,7 +5,9 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/dtype.h"
 
@@ -15,6 +17,9 @@ namespace tern {
 enum class Product : uint8_t { forward, input_gradient, weight_gradient };
 
 std::string_view fast_matmul_name();  // "oneDNN 2.6.3" or "own kernels"
+
+/// Who multiplies each product of each type, and the measured ratio behind it: for `tern doctor`.
+std::vector<std::string> fast_matmul_choices();
 
 /// Scratch bytes a product of this shape needs with the present number of OpenMP threads: the most over its variants
 /// (bias, add, output type). m rows, w (n, k). f32 and bf16.

@@ -98,6 +98,13 @@ TEST(FastMatmul, MatchesRefOnOddTailsAndRepeatsItsBits) {
   }
 }
 
+TEST(FastMatmul, SaysWhoMultipliesWhat) {
+  const auto choices = fast_matmul_choices();
+  ASSERT_EQ(choices.size(), 6u);
+  for (const std::string& line : choices)
+    EXPECT_TRUE(line.find("oneDNN") != std::string::npos || line.find("own kernels") != std::string::npos) << line;
+}
+
 TEST(FastMatmul, EmptyProductsAreLegal) {
   std::vector<float> y = {5, 5}, w(4), dw = {1, 2, 3, 4}, dx(0);
   EXPECT_EQ(fast_scratch_bytes(Product::forward, DType::f32, 0, 2, 2), 0);
