@@ -61,6 +61,7 @@ std::span<T> span_or_empty(const Tensor& t) {
   return t.empty() ? std::span<T>() : t.span<T>();
 }
 
+/// One tensor's step; its gradient is zero afterwards.
 void step_tensor(const Step& s, const ParameterInfo& info, const Tensor& gradient, const OptimizerState& state,
                  size_t i, const Tensor& weight) {
   const Tensor &master = state.master[i], &m = state.first[i], &v = state.second[i];
@@ -70,14 +71,15 @@ void step_tensor(const Step& s, const ParameterInfo& info, const Tensor& gradien
       adamw_step_ref(s.adamw(info.decay), g, master.span<double>(), m.span<double>(), v.span<double>());
     else
       sgd_step_ref(s.sgd(info.decay), g, master.span<double>(), span_or_empty<double>(m));
-    return;
+    return gradient.fill_zero();
   }
   const std::span<bf16> rounded = weight.dtype() == DType::bf16 ? weight.span<bf16>() : std::span<bf16>();
-  const std::span<const float> g = gradient.span<float>();
+  const std::span<float> g = gradient.span<float>();
   if (s.config.kind == OptimizerKind::adamw)
-    adamw_step(s.adamw(info.decay), g, master.span<float>(), m.span<float>(), v.span<float>(), rounded);
-  else
-    sgd_step(s.sgd(info.decay), g, master.span<float>(), span_or_empty<float>(m), rounded);
+    return adamw_step_and_clear(s.adamw(info.decay), g, master.span<float>(), m.span<float>(), v.span<float>(),
+                                rounded);
+  sgd_step(s.sgd(info.decay), g, master.span<float>(), span_or_empty<float>(m), rounded);
+  gradient.fill_zero();
 }
 
 }  // namespace
@@ -129,7 +131,6 @@ UpdateResult apply_update(const ModelSpec& spec, OptimizerState& state, const Op
   if (config.clip > 0) result.coefficient = std::min(1.0, config.clip / (result.gradient_norm + 1e-6));
   const Step s{config, learning_rate, result.coefficient, step};
   for (size_t i = 0; i < w.size(); ++i) step_tensor(s, state.infos[i], *g[i], state, i, *w[i]);
-  zero_gradients(spec, gradients);
   return result;
 }
 

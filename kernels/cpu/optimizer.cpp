@@ -17,10 +17,8 @@ T* at(std::span<T> s, int64_t i) {
   return s.empty() ? nullptr : s.data() + i;
 }
 
-}  // namespace
-
-void adamw_step(const AdamwStep& step, std::span<const float> gradient, std::span<float> weight, std::span<float> m,
-                std::span<float> v, std::span<bf16> compute) {
+void run_adamw(const AdamwStep& step, std::span<const float> gradient, float* cleared, std::span<float> weight,
+               std::span<float> m, std::span<float> v, std::span<bf16> compute) {
   TERN_CHECK(gradient.size() == weight.size() && m.size() == weight.size() && v.size() == weight.size() &&
                  (compute.empty() || compute.size() == weight.size()) && step.step >= 1,
              "adamw_step: step {}, {} weights, {} gradients, state of {} and {}, {} to compute with", step.step,
@@ -38,9 +36,21 @@ void adamw_step(const AdamwStep& step, std::span<const float> gradient, std::spa
                                 .epsilon = static_cast<float>(step.epsilon)};
   const auto kernel = TERN_TABLE_OF(optimizer_table, active_isa()).adamw;
   parallel_ranges(static_cast<int64_t>(weight.size()), kParallelGrain, kUnit, [&](int64_t begin, int64_t end) {
-    kernel(scalars, end - begin, gradient.data() + begin, weight.data() + begin, m.data() + begin, v.data() + begin,
-           at(compute, begin));
+    kernel(scalars, end - begin, gradient.data() + begin, cleared ? cleared + begin : nullptr, weight.data() + begin,
+           m.data() + begin, v.data() + begin, at(compute, begin));
   });
+}
+
+}  // namespace
+
+void adamw_step(const AdamwStep& step, std::span<const float> gradient, std::span<float> weight, std::span<float> m,
+                std::span<float> v, std::span<bf16> compute) {
+  run_adamw(step, gradient, nullptr, weight, m, v, compute);
+}
+
+void adamw_step_and_clear(const AdamwStep& step, std::span<float> gradient, std::span<float> weight, std::span<float> m,
+                          std::span<float> v, std::span<bf16> compute) {
+  run_adamw(step, gradient, gradient.data(), weight, m, v, compute);
 }
 
 void sgd_step(const SgdStep& step, std::span<const float> gradient, std::span<float> weight, std::span<float> velocity,

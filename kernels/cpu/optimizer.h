@@ -18,6 +18,9 @@ struct AdamwStep {
 /// `compute` receives the new weights rounded to bf16, if not empty.
 void adamw_step(const AdamwStep&, std::span<const float> gradient, std::span<float> weight, std::span<float> m,
                 std::span<float> v, std::span<bf16> compute);
+/// The same, and the gradient becomes zero in the same pass.
+void adamw_step_and_clear(const AdamwStep&, std::span<float> gradient, std::span<float> weight, std::span<float> m,
+                          std::span<float> v, std::span<bf16> compute);
 
 struct SgdStep {
   double learning_rate, momentum, weight_decay;

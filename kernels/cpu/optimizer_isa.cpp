@@ -8,8 +8,8 @@ namespace {
 
 // Decay and update are taken from the old weight together, w -= lr·wd·w + step·m/(…), so that the new one is rounded
 // once.
-void adamw(const AdamwScalars& s, int64_t count, const float* gradient, float* weight, float* m, float* v,
-           bf16* compute) {
+void adamw(const AdamwScalars& s, int64_t count, const float* gradient, float* cleared, float* weight, float* m,
+           float* v, bf16* compute) {
   for_each_lanes(count, [&](int64_t i, int64_t n) {
     const Vec g = load_some(gradient + i, n) * s.gradient_scale, w = load_some(weight + i, n);
     const Vec first = fma(splat(s.beta1), load_some(m + i, n), g * s.one_minus_beta1);
@@ -19,6 +19,7 @@ void adamw(const AdamwScalars& s, int64_t count, const float* gradient, float* w
     store_some(m + i, first, n);
     store_some(v + i, second, n);
     store_some(weight + i, updated, n);
+    if (cleared) store_some(cleared + i, splat(0.0f), n);
     if (compute) store_some(compute + i, updated, n);
   });
 }

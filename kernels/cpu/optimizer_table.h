@@ -21,9 +21,9 @@ struct SgdScalars {
 };
 
 struct OptimizerTable {
-  // `compute`, and the velocity of SGD, may be null
-  void (*adamw)(const AdamwScalars&, int64_t count, const float* gradient, float* weight, float* m, float* v,
-                bf16* compute);
+  // `compute`, the velocity of SGD, and `cleared` (the gradient, where it is to become zero) may be null
+  void (*adamw)(const AdamwScalars&, int64_t count, const float* gradient, float* cleared, float* weight, float* m,
+                float* v, bf16* compute);
   void (*sgd)(const SgdScalars&, int64_t count, const float* gradient, float* weight, float* velocity, bf16* compute);
 };
 TERN_DECLARE_TABLES(OptimizerTable, optimizer_table)

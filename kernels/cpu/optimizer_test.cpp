@@ -50,6 +50,28 @@ TEST(Adamw, TenStepsMatchRefFromStateThatIsNotZero) {
   });
 }
 
+TEST(Adamw, ClearingTheGradientChangesNothingElse) {
+  for_each_isa([] {
+    for (const int64_t n : {1, 31, 1000}) {
+      const Case c(n);
+      const AdamwStep step = {.learning_rate = 1e-2,
+                              .beta1 = 0.9,
+                              .beta2 = 0.95,
+                              .epsilon = 1e-8,
+                              .weight_decay = 0.1,
+                              .step = 2,
+                              .gradient_scale = 0.7};
+      Guarded<float> w1(c.weight), m1(c.m), v1(c.v), w2(c.weight), m2(c.m), v2(c.v), g(gradient_of(1, n));
+      adamw_step(step, gradient_of(1, n), w1.span(), m1.span(), v1.span(), {});
+      adamw_step_and_clear(step, g.span(), w2.span(), m2.span(), v2.span(), {});
+      EXPECT_TRUE(same_bits(w2.values(), w1.values()));
+      EXPECT_TRUE(same_bits(m2.values(), m1.values()));
+      EXPECT_TRUE(same_bits(v2.values(), v1.values()));
+      EXPECT_TRUE(is_close(g, std::vector<double>(static_cast<size_t>(n)), {}));
+    }
+  });
+}
+
 TEST(Sgd, StepsMatchRefWithAndWithoutMomentum) {
   for_each_isa([] {
     for (const int64_t n : {1, 7, 31, 33, 1000})
