@@ -12,6 +12,49 @@ namespace {
 constexpr int64_t kMostLabels = 20'000'000;
 constexpr int64_t kMostLabelsOfEnumeration = 2'000'000;
 
+// A chain and what is known of it. The tables leave out stages that alone take longer than `reach`.
+struct Space {
+  const Chain& chain;
+  int threads;
+  const Budget& budget;
+  std::unique_ptr<IntervalBounds> bounds;
+  std::unique_ptr<Windows> windows;
+  int64_t reach = 0;
+  int64_t bound = 0;  // of the chain: nothing is below
+
+  void build(int64_t limit) {
+    reach = limit;
+    bounds = std::make_unique<IntervalBounds>(chain, limit);
+    windows = std::make_unique<Windows>(chain, *bounds);
+    bound = std::max(bound, std::min(windows->bound, reach + 1));
+  }
+  /// False: nothing is below `most`.
+  bool open(int64_t guess, int64_t most) {
+    for (build(std::min(most, guess)); windows->bound > reach / 5 * 4; build(std::min(most, 2 * reach)))
+      if (reach >= most) break;
+    tighten();
+    return bound < most;
+  }
+  void tighten() {
+    for (int step = 0; step < 20 && windows->bound < reach && !budget.stopped(); ++step) {
+      const int64_t limit = std::min(reach, windows->bound + windows->bound / 32 + 1);
+      windows->restrict(chain, *bounds, limit);
+      bounds->tighten(*windows, limit, threads, budget);
+      *windows = Windows(chain, *bounds);
+      bound = std::max(bound, std::min(windows->bound, reach + 1));
+      if (windows->bound <= limit) return;
+    }
+  }
+  Round round(int64_t limit, StageLabels::Keep keep, const Budget& labels) {
+    if (limit > reach) {
+      build(std::max(limit, std::min(kNever, 2 * reach)));
+      tighten();
+    }
+    windows->restrict(chain, *bounds, limit);
+    return search_suffixes(chain, *bounds, *windows, limit, keep, threads, labels);
+  }
+};
+
 class Search {
  public:
   Search(const Instance& in, const SearchOptions& options)
@@ -69,35 +112,37 @@ class Search {
     const MemoryNeed surely = memory_need(family);
     if (surely.missing > 0) return;
     consider(surely.assignment);
-    const IntervalBounds bounds(family, kNever);
-    Windows windows(family, bounds);
-    rising(family, bounds, windows, kNever, [&](const Round& round) {
-      for (const auto& pool : round.suffix[0][0])
-        for (size_t i = 0; i < pool.size(); ++i)
-          consider(
-              recover(family, bounds, round, static_cast<int>(&pool - round.suffix[0][0].data()), static_cast<int>(i)));
-    });
+    Space space{.chain = family, .threads = options_.threads, .budget = budget_};
+    if (!space.open(quick_bound(in_) * 2, kNever)) return;
+    rising(space, kNever, [&](const Round& round) { consider_all(space, round); });
+  }
+
+  void consider_all(const Space& space, const Round& round) {
+    const auto& first = round.suffix[0][0];
+    for (size_t k = 0; k < first.size(); ++k)
+      for (size_t i = 0; i < first[k].size() && !budget_.stopped(); ++i)
+        consider(recover(space.chain, *space.bounds, round, static_cast<int>(k), static_cast<int>(i)));
+  }
+
+  Round count(Round round) {
+    ++counts_.rounds;
+    counts_.labels += round.labels;
+    counts_.suffixes += round.suffixes;
+    interrupted_ |= round.outcome == Outcome::stopped;
+    return round;
   }
 
   // Rounds of rising limit until one finds something. Returns what is proven: no value of the chain's bound is below.
   template <class Found>
-  int64_t rising(const Chain& chain, const IntervalBounds& bounds, Windows& windows, int64_t most, const Found& found) {
-    int64_t proven = windows.bound;
-    for (int64_t slack = std::max<int64_t>(1, windows.bound / 4000); proven < most; slack *= 2) {
-      const int64_t limit = std::min(most - 1, std::max(windows.bound + slack, proven));
-      windows.restrict(chain, bounds, limit);
-      const Round round =
-          search_suffixes(chain, bounds, windows, limit, StageLabels::Keep::bound, options_.threads, budget_);
-      ++counts_.rounds;
-      counts_.labels += round.labels;
-      counts_.suffixes += round.suffixes;
-      if (round.outcome != Outcome::done) {
-        interrupted_ |= round.outcome == Outcome::stopped;
-        return proven;
-      }
+  int64_t rising(Space& space, int64_t most, const Found& found) {
+    int64_t proven = space.bound;
+    for (int64_t slack = std::max<int64_t>(1, proven / 4000); proven < most; slack *= 2) {
+      const int64_t limit = std::min(most - 1, std::max(space.bound + slack, proven));
+      const Round round = count(space.round(limit, StageLabels::Keep::bound, budget_));
+      if (round.outcome != Outcome::done) return proven;
       int64_t least = kNever;
       for (const auto& pool : round.suffix[0][0])
-        for (const SuffixLabel& l : pool) least = std::min(least, complete(chain, 0, l.value, {}));
+        for (const SuffixLabel& l : pool) least = std::min(least, complete(space.chain, 0, l.value, {}));
       if (least < kNever) {
         found(round);
         return least;
@@ -109,20 +154,15 @@ class Search {
 
   void model() {
     if (infeasible_) return;
-    const int64_t limit = best_.found ? std::min(best_.value, kNever) : kNever;
-    bounds_ = std::make_unique<IntervalBounds>(chain_, limit);
-    windows_ = std::make_unique<Windows>(chain_, *bounds_);
-    if (windows_->bound >= kNever) {
-      // No stage within the incumbent's time: the incumbent is the best.
-      bound_ = model_bound_ = limit;
+    const int64_t most = ceiling();
+    if (!space_.open(quick_bound(in_) * 3 / 2 + 1, most)) {
+      bound_ = model_bound_ = std::min(most, space_.bound);
       return;
     }
     bool found = false;
-    model_bound_ = rising(chain_, *bounds_, *windows_, std::min(limit, options_.upper_bound), [&](const Round& round) {
+    model_bound_ = rising(space_, most, [&](const Round& round) {
       found = true;
-      for (size_t k = 0; k < round.suffix[0][0].size(); ++k)
-        for (size_t i = 0; i < round.suffix[0][0][k].size() && !budget_.stopped(); ++i)
-          consider(recover(chain_, *bounds_, round, static_cast<int>(k), static_cast<int>(i)));
+      consider_all(space_, round);
     });
     bound_ = model_bound_;
     model_ = found ? model_bound_ : kNever;
@@ -137,14 +177,10 @@ class Search {
     best_.simulated = 0;
     for (int64_t slack = std::max<int64_t>(1, bound_ / 4000); bound_ < ceiling(); slack *= 2) {
       const int64_t limit = std::min(ceiling() - 1, bound_ + slack);
-      windows_->restrict(chain_, *bounds_, limit);
-      const Round round = search_suffixes(chain_, *bounds_, *windows_, limit, keep, options_.threads, budget);
-      ++counts_.rounds;
-      counts_.labels += round.labels;
-      counts_.suffixes += round.suffixes;
+      const Round round = count(space_.round(limit, keep, budget));
       Outcome outcome = round.outcome;
       if (outcome == Outcome::done)
-        outcome = enumerate(chain_, *bounds_, round, keep, limit, options_.simulations, budget_, best_);
+        outcome = enumerate(chain_, *space_.bounds, round, keep, limit, options_.simulations, budget_, best_);
       interrupted_ |= outcome == Outcome::stopped;
       if (outcome != Outcome::done) break;
       bound_ = std::min(limit + 1, ceiling());
@@ -182,8 +218,7 @@ class Search {
   Chain chain_;
   Pricer price_;
   Budget budget_;
-  std::unique_ptr<IntervalBounds> bounds_;
-  std::unique_ptr<Windows> windows_;
+  Space space_{.chain = chain_, .threads = options_.threads, .budget = budget_};
   Incumbent best_;
   MemoryNeed need_;
   int64_t bound_ = 0, model_bound_ = 0, model_ = kNever;

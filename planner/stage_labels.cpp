@@ -7,25 +7,42 @@ namespace tern {
 
 StageLabels::StageLabels(const Chain& chain, int stage, Keep keep)
     : chain_(chain), rule_(chain.rule[stage]), keep_(keep) {
-  const bool simple = chain.kind == BoundKind::simple;
-  const bool ends = !simple && (chain.has_tail || chain.has_begin);
-  reduced_ = keep == Keep::bound && !chain.has_host_link && (simple || (chain.kind == BoundKind::one_f_one_b && !ends));
+  const bool simple = chain.kind == BoundKind::simple, least = keep == Keep::least || keep == Keep::least_pq,
+             bound = keep == Keep::bound;
+  const bool tail = !simple && !least && chain.has_tail;
+  // A lower bound of backlog and update in one number; chunks count the update alone.
+  const bool drain = tail && bound && chain.kind != BoundKind::chunked;
+  const bool host = chain.has_host_link && !least;
+  reduced_ = least || (bound && !host && (simple || chain.kind == BoundKind::one_f_one_b));
   alpha_ = chain.micro - rule_.in_flight;
   beta_ = chain.micro - 1;
+  if (keep == Keep::least_pq) first_forward_ = 1 + alpha_, first_backward_ = 1 + beta_;
   const auto place = [&](bool wanted) { return wanted ? dims_++ : -1; };
   forward_ = place(true);
   // With one micro-batch in flight q is a multiple of p.
-  backward_ = place(!reduced_ || (!simple && alpha_ != beta_));
+  backward_ = place(!reduced_ || (!simple && !least && alpha_ != beta_));
   bytes_[0] = place(true);
   weight_ = place(!reduced_ && chain.split);
   for (int t = 1; t < kTiers; ++t) bytes_[t] = place(chain.has_tier[t]);
-  host_forward_ = place(chain.has_host_link);
-  host_backward_ = place(chain.has_host_link);
-  update_ = place(ends && chain.has_tail);
-  begin_ = place(ends && chain.has_begin);
+  host_forward_ = place(host);
+  host_backward_ = place(host);
+  update_ = place(tail && !drain);
+  begin_ = place(!simple && !bound && !least && chain.has_begin);
   sums_ = dims_;
   transient_ = place(chain.has_transient);
-  sync_ = place(ends && chain.has_tail && chain.kind != BoundKind::chunked);
+  sync_ = place(tail && !drain && chain.kind != BoundKind::chunked);
+  drain_ = place(drain);
+
+  for (auto* sums : {&least_forward_, &least_update_, &least_begin_}) sums->assign(1, 0);
+  for (const auto& states : chain.states) {
+    int64_t f = kNever, u = kNever, b = kNever;
+    for (const UnitState& s : states)
+      for (const UnitCost& c : s.options)
+        f = std::min(f, c.forward), u = std::min(u, c.update), b = std::min(b, c.begin);
+    least_forward_.push_back(least_forward_.back() + f);
+    least_update_.push_back(least_update_.back() + u);
+    least_begin_.push_back(least_begin_.back() + b);
+  }
 
   stride_ = sums_ + 3;
   offset_.resize(chain.layers);
@@ -39,7 +56,7 @@ StageLabels::StageLabels(const Chain& chain, int stage, Keep keep)
       for (const UnitCost& c : state.options) {
         std::vector<int64_t> row(stride_, 0);
         if (reduced_) {
-          row[forward_] = c.forward + c.backward + c.weight;
+          row[forward_] = first_forward_ * c.forward + first_backward_ * c.backward + c.weight;
           if (backward_ >= 0) row[backward_] = alpha_ * c.forward + beta_ * c.backward;
         } else {
           row[forward_] = c.forward;
@@ -57,6 +74,7 @@ StageLabels::StageLabels(const Chain& chain, int stage, Keep keep)
         row[sums_] = c.transient;
         row[sums_ + 1] = c.sync;
         row[sums_ + 2] = c.last_gradient;
+        if (drain_ >= 0) row[sums_ + 1] += c.update;
         adds_.insert(adds_.end(), row.begin(), row.end());
       }
     }
@@ -77,7 +95,10 @@ StageRun StageLabels::run(int end, int exit, int length, const Cuts& cuts, int64
     for (int t = 1; t < kTiers; ++t)
       if (bytes_[t] >= 0 && label[bytes_[t]] > rule_.capacity[t]) return false;
     double p, q;
-    if (reduced_) {
+    if (keep_ == Keep::least_pq) {
+      p = 0;
+      q = static_cast<double>(label[forward_]);
+    } else if (reduced_) {
       p = static_cast<double>(label[forward_]);
       q = backward_ >= 0 ? static_cast<double>(label[backward_]) : p * static_cast<double>(alpha_);
     } else {
@@ -86,7 +107,8 @@ StageRun StageLabels::run(int end, int exit, int length, const Cuts& cuts, int64
     }
     const double bytes = static_cast<double>(label[bytes_[0]]);
     for (const Cut& c : cuts.cuts)
-      if (p + (c.with_q ? q : 0) + c.lambda * bytes > c.limit[static_cast<size_t>(j) * cuts.width + state])
+      if ((c.with_q || keep_ != Keep::least_pq) &&
+          p + (c.with_q ? q : 0) + c.lambda * bytes > c.limit[static_cast<size_t>(j) * cuts.width + state])
         return false;
     return true;
   };
@@ -98,6 +120,9 @@ StageRun StageLabels::run(int end, int exit, int length, const Cuts& cuts, int64
     int64_t* label = x.data() + at;
     for (int d = 0; d < sums_; ++d) label[d] = base[d] + a[d];
     if (transient_ >= 0) label[transient_] = std::max(base[transient_], a[sums_]);
+    // backlog + update, were the update of the layers behind it the least there is
+    if (drain_ >= 0)
+      label[drain_] = std::max(base[drain_] - a[sums_ + 2], least_update_[end] - least_update_[u + 1]) + a[sums_ + 1];
     if (sync_ >= 0) {
       // Without a host link: the moment the gradient link is done, on the clock of the backward (dominance then sees
       // that a shorter backward with a longer backlog ends no later). With one: the backlog.
@@ -122,10 +147,10 @@ StageRun StageLabels::run(int end, int exit, int length, const Cuts& cuts, int64
       const UnitState& state = chain_.states[u][s];
       const int options = static_cast<int>(state.options.size());
       if (j == 0) {
-        if (s != exit) continue;
+        if (exit >= 0 && s != exit) continue;
         std::fill(base.begin(), base.end(), 0);
         if (reduced_) {
-          base[forward_] = state.entry_backward;
+          base[forward_] = first_backward_ * state.entry_backward;
           if (backward_ >= 0) base[backward_] = beta_ * state.entry_backward;
         } else {
           base[backward_] = state.entry_backward;
@@ -139,11 +164,14 @@ StageRun StageLabels::run(int end, int exit, int length, const Cuts& cuts, int64
           for (int i = 0; i < from.size(); ++i) {
             std::copy_n(from.x.data() + static_cast<size_t>(i) * dims_, dims_, base.data());
             if (reduced_) {
-              base[forward_] += edge.forward + edge.backward;
+              base[forward_] += first_forward_ * edge.forward + first_backward_ * edge.backward;
               if (backward_ >= 0) base[backward_] += alpha_ * edge.forward + beta_ * edge.backward;
             } else {
               base[forward_] += edge.forward;
               base[backward_] += edge.backward;
+            }
+            if (drain_ >= 0 && !chain_.split) base[drain_] -= edge.backward;
+            if (!reduced_) {
               if (sync_ >= 0 && chain_.has_host_link && !chain_.split)
                 base[sync_] = std::max<int64_t>(base[sync_] - edge.backward, 0);
             }
@@ -173,9 +201,12 @@ StageCost StageLabels::cost(const StageRun& run, int j, int state, int index) co
   const int64_t* x = run.front[j][state].x.data() + static_cast<size_t>(index) * dims_;
   const auto at = [&](int d) { return d >= 0 ? x[d] : 0; };
   StageCost c;
+  c.begin = begin_ >= 0 ? x[begin_] : least_begin_[run.end] - least_begin_[u];
   if (reduced_) {
-    c.p = c.r = x[forward_] + entry.entry_forward;
+    c.p = c.r = x[forward_] + first_forward_ * entry.entry_forward;
     c.q = backward_ >= 0 ? x[backward_] + alpha_ * entry.entry_forward : alpha_ * c.p;
+    c.f = least_forward_[run.end] - least_forward_[u];
+    c.tail = at(drain_);
     return c;
   }
   const int64_t compute = x[backward_];
@@ -187,8 +218,7 @@ StageCost StageLabels::cost(const StageRun& run, int j, int state, int index) co
   c.q = alpha_ * c.f + beta_ * c.b;
   const int64_t clock = chain_.split ? c.w : compute;
   const int64_t backlog = sync_ < 0 ? 0 : chain_.has_host_link ? x[sync_] : std::max<int64_t>(x[sync_] - clock, 0);
-  c.tail = backlog + at(update_);
-  c.begin = at(begin_);
+  c.tail = drain_ >= 0 ? x[drain_] : backlog + at(update_);
   return c;
 }
 
@@ -205,8 +235,9 @@ std::vector<int> StageLabels::strategies(const StageRun& run, int j, int state, 
 
 bool StageLabels::no_worse(const StageCost& a, const StageCost& b) const {
   if (keep_ == Keep::all) return false;
-  if (reduced_) return a.p <= b.p && a.q <= b.q;
-  const bool tail = a.tail <= b.tail || (!chain_.has_host_link && !chain_.split && a.b + a.tail <= b.b + b.tail);
+  if (reduced_) return a.p <= b.p && a.q <= b.q && a.tail <= b.tail;
+  const bool tail =
+      a.tail <= b.tail || (sync_ >= 0 && !chain_.has_host_link && !chain_.split && a.b + a.tail <= b.b + b.tail);
   return a.f <= b.f && a.b <= b.b && a.w <= b.w && tail && a.begin <= b.begin;
 }
 
@@ -218,14 +249,19 @@ void StageLabels::filter(std::vector<int64_t>& x, std::vector<LabelParent>& pare
     front.parent = parent;
     return;
   }
-  std::vector<int> order(n), kept;
-  std::iota(order.begin(), order.end(), 0);
-  std::sort(order.begin(), order.end(), [&](int a, int b) {
-    const int64_t *l = x.data() + static_cast<size_t>(a) * dims_, *r = x.data() + static_cast<size_t>(b) * dims_;
-    for (int d = 0; d < dims_; ++d)
+  // The first number beside the index: most comparisons end there.
+  std::vector<std::pair<int64_t, int>> keys(n);
+  for (int i = 0; i < n; ++i) keys[i] = {x[static_cast<size_t>(i) * dims_], i};
+  std::sort(keys.begin(), keys.end(), [&](const auto& a, const auto& b) {
+    if (a.first != b.first) return a.first < b.first;
+    const int64_t *l = x.data() + static_cast<size_t>(a.second) * dims_,
+                  *r = x.data() + static_cast<size_t>(b.second) * dims_;
+    for (int d = 1; d < dims_; ++d)
       if (l[d] != r[d]) return l[d] < r[d];
-    return a < b;
+    return a.second < b.second;
   });
+  std::vector<int> order(n), kept;
+  for (int i = 0; i < n; ++i) order[i] = keys[i].second;
   if (dims_ == 2)
     filter_two(order, x, kept);
   else if (dims_ == 3)

@@ -61,11 +61,14 @@ struct StageRun {
 
 class StageLabels {
  public:
-  enum class Keep { bound, times, all };
-  /// Keep  bound: what the bound model of the chain needs; times: all that the simulator sees; all: every label.
+  enum class Keep { least, least_pq, bound, times, all };
+  /// Keep  least, least_pq: only what finds the least p, or the least p + q (then in place of p); bound: a lower bound
+  /// of all that the chain's bound model needs (times that
+  ///       the model hardly feels, as the least any strategy takes); times: all that the simulator sees; all: every
+  ///       label.
   StageLabels(const Chain&, int stage, Keep);
 
-  /// Labels of up to `length` layers before `end`. Stops early (too_many) above `most` labels.
+  /// Labels of up to `length` layers before `end`; exit −1: any state. Stops early (too_many) above `most` labels.
   StageRun run(int end, int exit, int length, const Cuts&, int64_t most) const;
   /// What the stage costs if it begins at the label's layer.
   StageCost cost(const StageRun&, int j, int state, int index) const;
@@ -85,13 +88,15 @@ class StageLabels {
   const Chain& chain_;
   const StageRule& rule_;
   Keep keep_;
-  bool reduced_ = false;          // p and q stand for forward and backward
-  int64_t alpha_ = 0, beta_ = 0;  // q = alpha·f + beta·b
+  bool reduced_ = false;                            // p and q stand for forward and backward
+  int64_t alpha_ = 0, beta_ = 0;                    // q = alpha·f + beta·b
+  int64_t first_forward_ = 1, first_backward_ = 1;  // weights of the first number of a reduced row
   // Places in a row; −1: not carried. Sums come first, then the two that are no sums.
   int dims_ = 0, sums_ = 0;
   int forward_ = -1, backward_ = -1, weight_ = -1, host_forward_ = -1, host_backward_ = -1, update_ = -1, begin_ = -1;
   int bytes_[kTiers] = {-1, -1, -1};
-  int transient_ = -1, sync_ = -1;
+  int transient_ = -1, sync_ = -1, drain_ = -1;
+  std::vector<int64_t> least_forward_, least_update_, least_begin_;  // prefix sums over layers
   // What a unit adds: its sums, then transient, sync and the time of its last gradient operation.
   int stride_ = 0;
   std::vector<std::vector<size_t>> offset_;  // (layers)(states): into adds_

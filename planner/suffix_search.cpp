@@ -17,38 +17,6 @@ Suffix least_of(const Suffix& a, const Suffix& b) {
           std::min(a.u, b.u)};
 }
 
-// From `complete(extend(...)) <= limit`, term by term; n is the least of what may follow, its link included in t and y.
-TimeLimit time_limit(const Chain& c, int stage, const Prefix& before, const Suffix& n, int64_t limit) {
-  const auto d = [](int64_t x) { return static_cast<double>(x); };
-  const double micro = d(c.micro), v = d(limit), sum = d(before.sum);
-  switch (c.kind) {
-    case BoundKind::one_f_one_b: {
-      const double trips = d((c.micro - 1) / c.rule[stage].in_flight + 1),
-                   trips0 = d((c.micro - 1) / c.rule[0].in_flight + 1);
-      return {std::min({(v - sum) / micro, v - sum - d(n.y), v - sum - d(before.most) - d(n.t),
-                        (v - sum) / trips - d(n.t), v / trips0 - sum - d(n.t)}),
-              v - sum - d(n.t)};
-    }
-    case BoundKind::gpipe:
-    case BoundKind::simple: {
-      const double left = v - sum - d(n.t);
-      return {std::min(left / micro, left - (micro - 1) * d(std::max(n.y, before.most))), 1e300};
-    }
-    case BoundKind::zero_bubble:
-      return {(v - d(before.forward)) / micro, 1e300};
-    case BoundKind::chunked:
-      return {std::min((v - d(before.forward)) / micro, (d(c.devices) * v - d(before.u) - d(n.u)) / micro), 1e300};
-  }
-  return {};
-}
-
-// A set of ends whose layers to the left are of the same forms: their labels are the same.
-struct EndGroup {
-  int sample = 0, length = 0;
-  std::vector<int> ends;
-  std::vector<TimeLimit> limit;  // (length): the largest of its ends
-};
-
 class StageRound {
  public:
   StageRound(const Chain& chain, const IntervalBounds& bounds, const Windows& windows, int64_t limit,
@@ -66,7 +34,9 @@ class StageRound {
 
   Outcome run() {
     join();
-    make_groups();
+    std::vector<char> known(chain_.layers + 1, 0);
+    for (int e = 0; e <= chain_.layers; ++e) known[e] = !joined_[e].empty();
+    groups_ = group_ends(chain_, bounds_, windows_, stage_, known, least_, limit_);
     struct Job {
       int group, exit;
     };
@@ -221,47 +191,6 @@ class StageRound {
 
   bool begins(int a, int e) const {
     return windows_.before[stage_][a].reachable && e - a <= bounds_.longest(stage_, e);
-  }
-
-  void make_groups() {
-    struct End {
-      int e, length;
-      std::vector<TimeLimit> limit;
-    };
-    std::vector<End> ends;
-    for (int e = stage_ + 1; e <= chain_.layers; ++e) {
-      if (joined_[e].empty()) continue;
-      End end{.e = e, .length = 0, .limit = {}};
-      for (int a = e - 1; a >= stage_ && e - a <= bounds_.longest(stage_, e); --a) {
-        end.limit.push_back({});
-        if (!begins(a, e)) continue;
-        end.limit.back() = time_limit(chain_, stage_, windows_.before[stage_][a], least_[e], limit_);
-        end.length = e - a;
-      }
-      if (end.length > 0) ends.push_back(std::move(end));
-    }
-    std::stable_sort(ends.begin(), ends.end(), [](const End& a, const End& b) { return a.length > b.length; });
-    for (const End& end : ends) {
-      EndGroup* home = nullptr;
-      for (EndGroup& g : groups_) {
-        int same = 0;
-        while (same < end.length && chain_.form[end.e - 1 - same] == chain_.form[g.sample - 1 - same]) ++same;
-        if (same == end.length) {
-          home = &g;
-          break;
-        }
-      }
-      if (!home) {
-        groups_.push_back({.sample = end.e, .length = end.length, .ends = {}, .limit = {}});
-        home = &groups_.back();
-        home->limit.resize(end.length);
-      }
-      home->ends.push_back(end.e);
-      for (int j = 0; j < end.length; ++j) {
-        home->limit[j].p = std::max(home->limit[j].p, end.limit[j].p);
-        home->limit[j].pq = std::max(home->limit[j].pq, end.limit[j].pq);
-      }
-    }
   }
 
   std::vector<Piece> combine(const EndGroup& g, const StageRun& run, int run_index) const {

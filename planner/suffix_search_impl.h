@@ -13,18 +13,6 @@
 
 namespace tern {
 
-/// What ends a search early. Time and flag are looked at, the labels are counted: only the count is the same
-/// everywhere.
-struct Budget {
-  std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
-  const std::atomic<bool>* stop = nullptr;
-  int64_t labels = int64_t{1} << 62;
-  bool stopped() const {
-    return (stop && stop->load(std::memory_order_relaxed)) ||
-           (deadline != std::chrono::steady_clock::time_point::max() && std::chrono::steady_clock::now() >= deadline);
-  }
-};
-
 enum class Outcome : uint8_t { done, stopped, too_many };
 
 /// A stage chosen, and the best known way on.

@@ -76,6 +76,7 @@ StageCost IntervalBounds::least(int stage, int a, int e) const {
   const int64_t in_flight = chain_.rule[stage].in_flight;
   c.q = chain_.split ? (chain_.micro - in_flight) * c.f + (chain_.micro - 1) * c.b
                      : (chain_.micro - in_flight) * c.p + (in_flight - 1) * c.b;
+  if (const auto& pq = tables_[table_of_[stage]].pq; !pq.empty()) c.q = std::max(c.q, pq[e][e - a - 1] - c.p);
   return c;
 }
 
@@ -196,7 +197,7 @@ void IntervalBounds::fill(Table& table, int stage, int64_t limit) const {
       const int u = e - 1 - j;
       const auto& states = chain_.states[u];
       value.assign(states.size() * num, 1e300);
-      std::vector<double> best(num, 1e300);
+      std::vector<double> best(num, 1e300), bare(num, 1e300);  // with what entering the stage costs, and without
       for (size_t s = 0; s < states.size(); ++s) {
         double* way = value.data() + s * num;
         if (j == 0) {
@@ -210,6 +211,7 @@ void IntervalBounds::fill(Table& table, int stage, int64_t limit) const {
         }
         for (int m = 0; m < num; ++m) {
           way[m] += unit[u][s * num + m];
+          bare[m] = std::min(bare[m], way[m]);
           best[m] = std::min(best[m], way[m] + static_cast<double>(states[s].entry_forward));
         }
       }
@@ -222,13 +224,15 @@ void IntervalBounds::fill(Table& table, int stage, int64_t limit) const {
       }
       bool fits = bytes[0] + transient <= rule.capacity[0];
       for (int t = 1; t < kTiers; ++t) fits &= bytes[t] <= rule.capacity[t];
-      double p = 0;
-      for (int m = 0; m < num; ++m)
-        p = std::max(p, best[m] - table.lambdas[m] * static_cast<double>(rule.capacity[0] - transient));
-      const int64_t least_p = floor_safely(p);
-      // Both only grow to the left.
-      if (!fits || least_p > limit / chain_.micro) break;
-      out.push_back(least_p);
+      const auto dual = [&](const std::vector<double>& of) {
+        double p = 0;
+        for (int m = 0; m < num; ++m)
+          p = std::max(p, of[m] - table.lambdas[m] * static_cast<double>(rule.capacity[0] - transient));
+        return floor_safely(p);
+      };
+      // Bytes and bare time only grow to the left.
+      if (!fits || dual(bare) > limit / chain_.micro) break;
+      out.push_back(dual(best));
       next.swap(value);
     }
   }
