@@ -80,6 +80,10 @@ class Walk {
     for (const Branch& b : branches) {
       if (outcome_ != Outcome::done) return;
       if (b.value > ceiling()) return;
+      if (++visited_ > 20 * simulations_) {
+        outcome_ = Outcome::too_many;
+        return;
+      }
       chosen_[i] = {b.element, begin, entry, b.link};
       if (i + 1 == chain_.stages)
         simulate();
@@ -148,6 +152,7 @@ class Walk {
   Pricer price_;
   std::vector<Choice> chosen_;
   Outcome outcome_ = Outcome::done;
+  int64_t visited_ = 0;
   PipelineShape shape_;
   PipelineTimes times_;
   PreparedPipeline prepared_;

@@ -75,21 +75,20 @@ class Maker {
     return row;
   }
 
-  std::vector<EdgeCost> within() {
-    std::vector<EdgeCost> e(static_cast<size_t>(r_.strategies) * r_.strategies);
-    if (!r_.resharding) return e;
-    for (int k = 0; k < r_.strategies; ++k)
-      for (int l = 0; l < r_.strategies; ++l)
-        if (k != l) e[k * r_.strategies + l] = {time(40), time(40)};
+  // One cost for each pair of layouts.
+  std::vector<EdgeCost> edges(int64_t most, bool free_to_itself) {
+    const int n = r_.strategies, layouts = r_.layouts > 0 ? std::min(r_.layouts, n) : n;
+    std::vector<EdgeCost> of_layouts(static_cast<size_t>(layouts) * layouts), e(static_cast<size_t>(n) * n);
+    for (int k = 0; k < layouts; ++k)
+      for (int l = 0; l < layouts; ++l)
+        if (!free_to_itself || k != l) of_layouts[k * layouts + l] = {time(most), time(most)};
+    if (!r_.resharding) std::fill(of_layouts.begin(), of_layouts.end(), free_to_itself ? EdgeCost{} : of_layouts[0]);
+    for (int k = 0; k < n; ++k)
+      for (int l = 0; l < n; ++l) e[k * n + l] = of_layouts[k % layouts * layouts + l % layouts];
     return e;
   }
-  std::vector<EdgeCost> across() {
-    std::vector<EdgeCost> e(static_cast<size_t>(r_.strategies) * r_.strategies);
-    for (EdgeCost& x : e) x = {time(r_.link), time(r_.link)};
-    if (!r_.resharding)
-      for (EdgeCost& x : e) x = e[0];
-    return e;
-  }
+  std::vector<EdgeCost> within() { return edges(40, true); }
+  std::vector<EdgeCost> across() { return edges(r_.link, false); }
 
   void capacities(Instance& in) {
     const double share = 1.0 / r_.stages;

@@ -13,7 +13,8 @@ struct RandomInstance {
   Schedule schedule = Schedule::one_f_one_b;
   bool equal_layers = false;  // all of one class, but for the first and the last if `ends`
   bool ends = false;          // an embedding and a head of their own
-  bool resharding = true;     // costs between unlike strategies, not the same both ways
+  bool resharding = true;     // costs between unlike layouts, not the same both ways
+  int layouts = 0;            // strategy k has layout k mod layouts; 0: each its own
   int64_t link = 20;          // largest transfer between stages, where a layer takes about 100 forward
   bool tails = false, begins = false, entries = false, transients = false, host_link = false, tiers = false,
        split = false;

@@ -10,7 +10,8 @@ namespace {
 
 // Labels of one round before it gives up: about a gigabyte.
 constexpr int64_t kMostLabels = 20'000'000;
-constexpr int64_t kMostLabelsOfEnumeration = 2'000'000;
+constexpr int64_t kMostLabelsOfEnumeration = 300'000;
+constexpr int64_t kMostSteps = 50'000'000;  // operations simulated by the enumeration
 
 // A chain and what is known of it. The tables leave out stages that alone take longer than `reach`.
 struct Space {
@@ -37,7 +38,7 @@ struct Space {
   }
   void tighten() {
     for (int step = 0; step < 20 && windows->bound < reach && !budget.stopped(); ++step) {
-      const int64_t limit = std::min(reach, windows->bound + windows->bound / 32 + 1);
+      const int64_t limit = std::min(reach, windows->bound + (windows->bound / 128 << std::min(step, 6)) + 1);
       windows->restrict(chain, *bounds, limit);
       bounds->tighten(*windows, limit, threads, budget);
       *windows = Windows(chain, *bounds);
@@ -136,7 +137,7 @@ class Search {
   template <class Found>
   int64_t rising(Space& space, int64_t most, const Found& found) {
     int64_t proven = space.bound;
-    for (int64_t slack = std::max<int64_t>(1, proven / 4000); proven < most; slack *= 2) {
+    for (int64_t slack = std::max<int64_t>(1, proven / 8000); proven < most; slack *= 2) {
       const int64_t limit = std::min(most - 1, std::max(space.bound + slack, proven));
       const Round round = count(space.round(limit, StageLabels::Keep::bound, budget_));
       if (round.outcome != Outcome::done) return proven;
@@ -175,12 +176,14 @@ class Search {
     Budget budget = budget_;
     budget.labels = kMostLabelsOfEnumeration;
     best_.simulated = 0;
+    const int64_t steps = int64_t{3} * chain_.stages * in_.num_micro;
+    const int64_t simulations = std::min(options_.simulations, std::max<int64_t>(100, kMostSteps / steps));
     for (int64_t slack = std::max<int64_t>(1, bound_ / 4000); bound_ < ceiling(); slack *= 2) {
       const int64_t limit = std::min(ceiling() - 1, bound_ + slack);
       const Round round = count(space_.round(limit, keep, budget));
       Outcome outcome = round.outcome;
       if (outcome == Outcome::done)
-        outcome = enumerate(chain_, *space_.bounds, round, keep, limit, options_.simulations, budget_, best_);
+        outcome = enumerate(chain_, *space_.bounds, round, keep, limit, simulations, budget_, best_);
       interrupted_ |= outcome == Outcome::stopped;
       if (outcome != Outcome::done) break;
       bound_ = std::min(limit + 1, ceiling());

@@ -87,8 +87,20 @@ const int64_t* StageLabels::add(int u, int state, int option) const {
 
 StageRun StageLabels::run(int end, int exit, int length, const Cuts& cuts, int64_t most) const {
   StageRun run{.end = end, .exit = exit, .front = {}};
-  std::vector<int64_t> x, base(dims_);
+  std::vector<int64_t> x, base(dims_), row(dims_);
   std::vector<LabelParent> parent;
+  // The cuts side by side for each layer and state, the strongest (lambdas in the middle) first.
+  std::vector<const Cut*> used;
+  for (const Cut& c : cuts.cuts)
+    if (c.with_q || keep_ != Keep::least_pq) used.push_back(&c);  // cuts of p alone know nothing of p + q
+  std::rotate(used.begin(), used.begin() + static_cast<std::ptrdiff_t>(used.size() / 2), used.end());
+  const size_t kinds = used.size();
+  std::vector<double> lambda(kinds), with_q(kinds), limits(static_cast<size_t>(length) * cuts.width * kinds);
+  for (size_t m = 0; m < kinds; ++m) {
+    lambda[m] = used[m]->lambda;
+    with_q[m] = used[m]->with_q ? 1 : 0;
+    for (size_t i = 0; i < used[m]->limit.size(); ++i) limits[i * kinds + m] = used[m]->limit[i];
+  }
   const auto survives = [&](const int64_t* label, int j, int state) {
     int64_t device = label[bytes_[0]] + (transient_ >= 0 ? label[transient_] : 0);
     if (device > rule_.capacity[0]) return false;
@@ -106,18 +118,15 @@ StageRun StageLabels::run(int end, int exit, int length, const Cuts& cuts, int64
       q = static_cast<double>(alpha_ * label[forward_] + beta_ * label[backward_]);
     }
     const double bytes = static_cast<double>(label[bytes_[0]]);
-    for (const Cut& c : cuts.cuts)
-      if ((c.with_q || keep_ != Keep::least_pq) &&
-          p + (c.with_q ? q : 0) + c.lambda * bytes > c.limit[static_cast<size_t>(j) * cuts.width + state])
-        return false;
+    const double* limit = limits.data() + (static_cast<size_t>(j) * cuts.width + state) * kinds;
+    for (size_t m = 0; m < kinds; ++m)
+      if (p + with_q[m] * q + lambda[m] * bytes > limit[m]) return false;
     return true;
   };
   // Appends base + the unit's row; the first unit of a run has no backlog before it.
   const auto push = [&](int u, int state, int option, int j, LabelParent from) {
     const int64_t* a = add(u, state, option);
-    const size_t at = x.size();
-    x.resize(at + dims_);
-    int64_t* label = x.data() + at;
+    int64_t* label = row.data();
     for (int d = 0; d < sums_; ++d) label[d] = base[d] + a[d];
     if (transient_ >= 0) label[transient_] = std::max(base[transient_], a[sums_]);
     // backlog + update, were the update of the layers behind it the least there is
@@ -131,10 +140,9 @@ StageRun StageLabels::run(int end, int exit, int length, const Cuts& cuts, int64
       else
         label[sync_] = std::max(base[sync_], label[chain_.split ? weight_ : backward_]) + a[sums_ + 1];
     }
-    if (survives(label, j, state))
-      parent.push_back({from.index, from.state, static_cast<int16_t>(option)});
-    else
-      x.resize(at);
+    if (!survives(label, j, state)) return;
+    x.insert(x.end(), label, label + dims_);
+    parent.push_back({from.index, from.state, static_cast<int16_t>(option)});
   };
 
   for (int j = 0; j < length; ++j) {

@@ -133,7 +133,7 @@ void IntervalBounds::choose_lambdas(Table& table, int stage) const {
       high = m2;
   }
   const double best = std::exp2((low + high) / 2);
-  for (const double factor : {0.25, 0.5, 0.7, 0.85, 1.0, 1.18, 1.4, 2.0, 4.0}) table.lambdas.push_back(best * factor);
+  for (const double factor : {0.4, 0.7, 0.88, 1.0, 1.14, 1.4, 2.5}) table.lambdas.push_back(best * factor);
 }
 
 void IntervalBounds::fill(Table& table, int stage, int64_t limit) const {
