@@ -100,6 +100,7 @@ std::vector<UnitState> states_of(const Instance& in, int u, bool split, bool hos
 // Most micro-batches of each virtual stage between forward and backward, and between backward and weight gradient.
 struct Counts {
   std::vector<int64_t> held, held_weight;
+  std::vector<int64_t> joint_held, joint_held_weight;  // when the device holds most micro-batches
 };
 Counts counts_of(const PipelineShape& shape) {
   const size_t stages = shape.num_stages();
@@ -111,10 +112,14 @@ Counts counts_of(const PipelineShape& shape) {
                            .begin = std::vector<int64_t>(shape.num_devices, 0),
                            .tail = std::vector<int64_t>(shape.num_devices, 0)};
   const bool split = splits_backward(shape.schedule);
-  Counts most{std::vector<int64_t>(stages, 0), std::vector<int64_t>(stages, 0)};
+  const std::vector<int64_t> none(stages, 0);
+  Counts most{none, none, none, none};
   std::vector<int64_t> held(stages, 0), weight(stages, 0);
-  for (const auto& ops : pipeline_order(shape, unit))
+  const PipelineOrder order = pipeline_order(shape, unit);
+  for (const auto& ops : order) {
+    int64_t now = 0, peak = 0;
     for (const PipelineOp& op : ops) {
+      now += op.phase == Phase::forward ? 1 : op.phase == Phase::backward ? -1 : 0;
       if (op.phase == Phase::forward) ++held[op.stage];
       most.held[op.stage] = std::max(most.held[op.stage], held[op.stage]);
       if (op.phase == Phase::backward) {
@@ -123,7 +128,14 @@ Counts counts_of(const PipelineShape& shape) {
       }
       most.held_weight[op.stage] = std::max(most.held_weight[op.stage], weight[op.stage]);
       if (op.phase == Phase::weight) --weight[op.stage];
+      if (now <= peak) continue;
+      peak = now;
+      const int device = device_of(shape, op.stage);
+      for (size_t s = 0; s < stages; ++s)
+        if (device_of(shape, static_cast<int>(s)) == device)
+          most.joint_held[s] = held[s], most.joint_held_weight[s] = weight[s];
     }
+  }
   return most;
 }
 
@@ -197,7 +209,11 @@ Chain make_chain(const Instance& in, Objective objective) {
     }
   } else {
     const Counts counts = counts_of(shape_of(in));
-    for (int s = 0; s < c.stages; ++s) c.rule[s].held = counts.held[s];
+    for (int s = 0; s < c.stages; ++s) {
+      c.rule[s].held = counts.held[s];
+      c.rule[s].joint_held = counts.joint_held[s];
+      c.rule[s].joint_held_weight = counts.joint_held_weight[s];
+    }
   }
   return c;
 }

@@ -35,7 +35,9 @@ struct UnitState {
 struct StageRule {
   int device = 0;
   int64_t held = 1, held_weight = 0;  // micro-batches at the peak
-  int64_t in_flight = 1;              // forwards that may start before the first backward
+  int64_t joint_held = 0,
+          joint_held_weight = 0;  // where devices hold several stages: at one moment of the device's order
+  int64_t in_flight = 1;          // forwards that may start before the first backward
   TierBytes capacity{};
   friend bool operator==(const StageRule&, const StageRule&) = default;
 };

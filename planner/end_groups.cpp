@@ -93,7 +93,8 @@ void IntervalBounds::tighten_stage(Table& table, int stage, StageLabels::Keep ke
     std::vector<TimeLimit> times = g.limit;
     for (TimeLimit& t : times)
       if (!with_q) t.pq = 1e300;
-    const StageRun run = labels.run(g.sample, -1, g.length, cuts.make(g.sample, g.length, times), budget.labels);
+    const StageRun run =
+        labels.run(g.sample, -1, g.length, cuts.make(g.sample, g.length, times), budget.labels / 16, budget);
     if (run.too_many) continue;
     for (int j = 0; j < g.length; ++j) {
       if (times[j].p == kNoLimit) continue;

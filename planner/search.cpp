@@ -8,8 +8,6 @@
 namespace tern {
 namespace {
 
-// Labels of one round before it gives up: about a gigabyte.
-constexpr int64_t kMostLabels = 20'000'000;
 constexpr int64_t kMostLabelsOfEnumeration = 300'000;
 constexpr int64_t kMostSteps = 50'000'000;  // operations simulated by the enumeration
 
@@ -61,7 +59,7 @@ class Search {
   Search(const Instance& in, const SearchOptions& options)
       : in_(in), options_(options), chain_(make_chain(in, options.objective)), price_(in) {
     budget_.stop = options.stop;
-    budget_.labels = kMostLabels;
+    budget_.labels = options.labels;
     if (options.seconds < 1e9)
       budget_.deadline =
           std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::steady_clock::duration>(
@@ -140,7 +138,10 @@ class Search {
     for (int64_t slack = std::max<int64_t>(1, proven / 8000); proven < most; slack *= 2) {
       const int64_t limit = std::min(most - 1, std::max(space.bound + slack, proven));
       const Round round = count(space.round(limit, StageLabels::Keep::bound, budget_));
-      if (round.outcome != Outcome::done) return proven;
+      if (round.outcome != Outcome::done) {
+        interrupted_ = true;
+        return proven;
+      }
       int64_t least = kNever;
       for (const auto& pool : round.suffix[0][0])
         for (const SuffixLabel& l : pool) least = std::min(least, complete(space.chain, 0, l.value, {}));
@@ -156,6 +157,11 @@ class Search {
   void model() {
     if (infeasible_) return;
     const int64_t most = ceiling();
+    if (chain_.kind == BoundKind::chunked) space_.bound = joint_memory_bound(chain_);
+    if (space_.bound >= most) {
+      bound_ = model_bound_ = most;
+      return;
+    }
     if (!space_.open(quick_bound(in_) * 3 / 2 + 1, most)) {
       bound_ = model_bound_ = std::min(most, space_.bound);
       return;
@@ -174,7 +180,7 @@ class Search {
   void enumerate_rising() {
     const auto keep = chain_.exact_memory && chain_.order_fixed ? StageLabels::Keep::times : StageLabels::Keep::all;
     Budget budget = budget_;
-    budget.labels = kMostLabelsOfEnumeration;
+    budget.labels = std::min(options_.labels, kMostLabelsOfEnumeration);
     best_.simulated = 0;
     const int64_t steps = int64_t{3} * chain_.stages * in_.num_micro;
     const int64_t simulations = std::min(options_.simulations, std::max<int64_t>(100, kMostSteps / steps));

@@ -22,8 +22,9 @@ struct SearchOptions {
   double seconds = std::numeric_limits<double>::infinity();  // wall clock; the answer then keeps its gap
   int64_t simulations = 20000;                               // at most, after the bound search; a count, so the
                                                              // same on every machine
-  int threads = 1;                                           // changes no byte of the answer
-  const std::atomic<bool>* stop = nullptr;                   // set by another thread: the answer then keeps its gap
+  int64_t labels = 20'000'000;  // partial stages at most in a round: a count too. Above it the answer keeps its gap
+  int threads = 1;              // changes no byte of the answer
+  const std::atomic<bool>* stop = nullptr;  // set by another thread: the answer then keeps its gap
 };
 
 struct SearchCounts {
@@ -46,7 +47,7 @@ struct SearchResult {
   /// the assignments seen, model_bound_ps proven to be below all; equal once the bound search is finished.
   int64_t model_ps = 0, model_bound_ps = 0;
 
-  bool interrupted = false;  // by seconds or stop
+  bool interrupted = false;  // by seconds, stop or labels before the bound search was finished
   bool restricted = false;   // the assignment is the best of a restricted family; bound_ps holds for the whole space
 
   /// Nothing fits. The least bytes that, added to every tier of every device, let some assignment fit, and where they

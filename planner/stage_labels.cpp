@@ -85,7 +85,7 @@ const int64_t* StageLabels::add(int u, int state, int option) const {
   return adds_.data() + offset_[u][state] + static_cast<size_t>(option) * stride_;
 }
 
-StageRun StageLabels::run(int end, int exit, int length, const Cuts& cuts, int64_t most) const {
+StageRun StageLabels::run(int end, int exit, int length, const Cuts& cuts, int64_t most, const Budget& budget) const {
   StageRun run{.end = end, .exit = exit, .front = {}};
   std::vector<int64_t> x, base(dims_), row(dims_);
   std::vector<LabelParent> parent;
@@ -189,14 +189,15 @@ StageRun StageLabels::run(int end, int exit, int length, const Cuts& cuts, int64
       }
       filter(x, parent, run.front[j][s]);
       now += run.front[j][s].size();
+      if (run.labels + now > most || budget.stopped()) {
+        run.labels += now;
+        run.too_many = true;
+        return run;
+      }
     }
     run.labels += now;
     if (now == 0) {
       run.front.pop_back();
-      break;
-    }
-    if (run.labels > most) {
-      run.too_many = true;
       break;
     }
   }

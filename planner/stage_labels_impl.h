@@ -3,12 +3,26 @@
 // another. They grow from the last layer to the first, because the gradient link's backlog does. A label is a short row
 // of integers, each of which no worse is better; per layer and state the Pareto front stays.
 
+#include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <vector>
 
 #include "planner/bound_model_impl.h"
 
 namespace tern {
+
+/// What ends a search early. Time and flag are looked at, the labels are counted: only the count is the same
+/// everywhere.
+struct Budget {
+  std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
+  const std::atomic<bool>* stop = nullptr;
+  int64_t labels = int64_t{1} << 62;
+  bool stopped() const {
+    return (stop && stop->load(std::memory_order_relaxed)) ||
+           (deadline != std::chrono::steady_clock::time_point::max() && std::chrono::steady_clock::now() >= deadline);
+  }
+};
 
 /// A linear cut: a label of layer u, state s survives if p (+ q) + lambda·bytes ≤ limit[j][s], j = layers in the label
 /// − 1. It is the completion bound of a Lagrangian: time limit less the cheapest way on, memory priced at lambda.
@@ -68,8 +82,9 @@ class StageLabels {
   ///       label.
   StageLabels(const Chain&, int stage, Keep);
 
-  /// Labels of up to `length` layers before `end`; exit −1: any state. Stops early (too_many) above `most` labels.
-  StageRun run(int end, int exit, int length, const Cuts&, int64_t most) const;
+  /// Labels of up to `length` layers before `end`; exit −1: any state. Stops early (too_many) above `most` labels, or
+  /// when the budget's time is over.
+  StageRun run(int end, int exit, int length, const Cuts&, int64_t most, const Budget&) const;
   /// What the stage costs if it begins at the label's layer.
   StageCost cost(const StageRun&, int j, int state, int index) const;
   /// The strategies of layers [end − 1 − j, end).

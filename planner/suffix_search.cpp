@@ -62,12 +62,12 @@ class StageRound {
         continue;
       }
       const EndGroup& g = groups_[jobs[i].group];
-      runs[i] = labels_.run(g.sample, jobs[i].exit, g.length, cuts[jobs[i].group], most);
+      runs[i] = labels_.run(g.sample, jobs[i].exit, g.length, cuts[jobs[i].group], most, budget_);
       total += runs[i].labels;
       if (!runs[i].too_many) pieces[i] = combine(g, runs[i], static_cast<int>(i));
       if (keep_ != StageLabels::Keep::all) runs[i].front.clear();
     }
-    if (stopped) return Outcome::stopped;
+    if (stopped || budget_.stopped()) return Outcome::stopped;
     round_.labels = total;
     if (total > budget_.labels) return Outcome::too_many;
     for (auto& job : pieces)
@@ -303,7 +303,7 @@ std::vector<int> recover_stage(const Chain& chain, const std::vector<double>& la
   std::vector<TimeLimit> limit(end - begin);
   limit.back() = {static_cast<double>(cost.p), static_cast<double>(cost.p + cost.q)};
   const Cuts cuts = StageCuts(chain, stage, lambdas).make(end, end - begin, limit);
-  const StageRun run = labels.run(end, exit, end - begin, cuts, int64_t{1} << 62);
+  const StageRun run = labels.run(end, exit, end - begin, cuts, int64_t{1} << 62, {});
   const int j = end - begin - 1;
   TERN_CHECK(static_cast<int>(run.front.size()) > j, "recover: stage {} over [{}, {}) has no label", stage, begin, end);
   for (int i = 0; i < run.front[j][entry].size(); ++i) {

@@ -3,8 +3,6 @@
 // relaxation: shortest path under time + lambda·bytes, less lambda·capacity, best of several lambdas. From these bounds
 // of single stages follow bounds of everything before and after each (stage, layer).
 
-#include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <vector>
 
@@ -13,18 +11,6 @@
 namespace tern {
 
 struct Windows;
-
-/// What ends a search early. Time and flag are looked at, the labels are counted: only the count is the same
-/// everywhere.
-struct Budget {
-  std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
-  const std::atomic<bool>* stop = nullptr;
-  int64_t labels = int64_t{1} << 62;
-  bool stopped() const {
-    return (stop && stop->load(std::memory_order_relaxed)) ||
-           (deadline != std::chrono::steady_clock::time_point::max() && std::chrono::steady_clock::now() >= deadline);
-  }
-};
 
 /// Ends of a stage whose layers to the left are of the same forms: their labels are the same.
 struct EndGroup {
@@ -80,6 +66,11 @@ struct Windows {
   /// Prefixes of assignments that may have a value of at most `limit`.
   void restrict(const Chain&, const IntervalBounds&, int64_t limit);
 };
+
+/// For chains whose devices hold several stages: the mean over the devices of lead-in and work, with the bytes that a
+/// device holds at one moment of its order priced by one multiplier, the best of several. No assignment that fits is
+/// below.
+int64_t joint_memory_bound(const Chain&);
 
 /// Most time a stage over [a, e) may take for the whole to stay at or below `limit`. n: least of what may follow, its
 /// link in t and, for one forward, one backward, in y.
