@@ -36,18 +36,19 @@ Suffix extend(const Chain& c, int stage, const StageCost& x, const LinkCost& lin
       s.forward = std::max({n.forward, x.f, link.forward});
       s.backward = std::max({n.backward, x.b, link.backward});
       s.y = std::max({n.y, x.p, both});
-      s.z = std::max(n.z + x.f + link.forward, s.t + (c.micro - 1) * std::max(s.forward + s.backward, s.y) + x.tail);
+      s.z = std::max(
+          {n.z + x.f + link.forward, s.t + (c.micro - 1) * std::max(s.forward + s.backward, s.y) + x.tail, x.done});
       break;
     case BoundKind::one_f_one_b: {
       const int64_t trips = (c.micro - 1) / c.rule[stage].in_flight + 1;
       s.y = std::max({n.y + x.r + both, c.micro * x.p, s.t + x.q, trips * s.t, s.t + (c.micro - 1) * wide});
-      s.z = std::max(n.z + x.f + link.forward, s.y + x.tail);
+      s.z = std::max({n.z + x.f + link.forward, s.y + x.tail, x.done});
       break;
     }
     case BoundKind::zero_bubble:
     case BoundKind::chunked:
       s.y = std::max({n.y + x.r + both, c.micro * x.r, s.t + (c.micro - 1) * wide});
-      s.z = std::max({n.z + x.f + link.forward, c.micro * x.p + x.tail, s.y + x.w + x.tail});
+      s.z = std::max({n.z + x.f + link.forward, c.micro * x.p + x.tail, s.y + x.w + x.tail, x.done});
       if (c.kind == BoundKind::chunked) s.u = n.u + mean_share(c, stage, x, link) + (c.interleaved ? 0 : x.tail);
       break;
   }

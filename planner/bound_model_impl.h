@@ -11,7 +11,8 @@
 //          t + (c − W)·f + (c − 1)·b,               first round trip; after it the device still owes these
 //          ((c − 1) div W + 1)·t,                   a forward waits for the backward W before it
 //          t + (c − 1)·max(of, ob))                 the link serves one transfer after another
-//   z  from the first forward at i to the end of all devices from i on, tails included: max(z' + f + of, y + tail)
+//   z  from the first forward at i to the end of all devices from i on, tails included: max(z' + f + of, y + tail,
+//     c·p + tail)
 //   g  from the step's begin: max(g', begin + z)
 // GPipe is a flow shop of equal jobs there and another back: Σ + (c − 1)·(max(f, of) + max(b, ob)) is exact. Zero
 // bubble: y without the third and fourth term, z ≥ c·p + tail. Chunks: the same for each virtual stage, and u, the mean
@@ -26,6 +27,7 @@ struct StageCost {
   int64_t p = 0, r = 0, f = 0, b = 0, w = 0;
   int64_t q = 0;  // (c − W)·f + (c − 1)·b
   int64_t tail = 0, begin = 0;
+  int64_t done = 0;  // c·p + tail, or below it where that is what is known
   friend bool operator==(const StageCost&, const StageCost&) = default;
 };
 

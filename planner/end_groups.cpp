@@ -8,23 +8,24 @@ namespace tern {
 TimeLimit time_limit(const Chain& c, int stage, const Prefix& before, const Suffix& n, int64_t limit) {
   const auto d = [](int64_t x) { return static_cast<double>(x); };
   const double micro = d(c.micro), v = d(limit), sum = d(before.sum);
+  const double done = v - d(before.forward);
   switch (c.kind) {
     case BoundKind::one_f_one_b: {
       const double trips = d((c.micro - 1) / c.rule[stage].in_flight + 1),
                    trips0 = d((c.micro - 1) / c.rule[0].in_flight + 1);
       return {std::min({(v - sum) / micro, v - sum - d(n.y), v - sum - d(before.most) - d(n.t),
                         (v - sum) / trips - d(n.t), v / trips0 - sum - d(n.t)}),
-              v - sum - d(n.t)};
+              v - sum - d(n.t), done};
     }
     case BoundKind::gpipe:
     case BoundKind::simple: {
       const double left = v - sum - d(n.t);
-      return {std::min(left / micro, left - (micro - 1) * d(std::max(n.y, before.most))), 1e300};
+      return {std::min(left / micro, left - (micro - 1) * d(std::max(n.y, before.most))), 1e300, done};
     }
     case BoundKind::zero_bubble:
-      return {(v - d(before.forward)) / micro, 1e300};
+      return {done / micro, 1e300, done};
     case BoundKind::chunked:
-      return {std::min((v - d(before.forward)) / micro, (d(c.devices) * v - d(before.u) - d(n.u)) / micro), 1e300};
+      return {std::min(done / micro, (d(c.devices) * v - d(before.u) - d(n.u)) / micro), 1e300, done};
   }
   return {};
 }
@@ -75,6 +76,7 @@ std::vector<EndGroup> group_ends(const Chain& chain, const IntervalBounds& bound
     for (int j = 0; j < end.length; ++j) {
       home->limit[j].p = std::max(home->limit[j].p, end.limit[j].p);
       home->limit[j].pq = std::max(home->limit[j].pq, end.limit[j].pq);
+      home->limit[j].done = std::max(home->limit[j].done, end.limit[j].done);
     }
   }
   return groups;
@@ -82,29 +84,30 @@ std::vector<EndGroup> group_ends(const Chain& chain, const IntervalBounds& bound
 
 void IntervalBounds::tighten_stage(Table& table, int stage, StageLabels::Keep keep, const std::vector<EndGroup>& groups,
                                    const Budget& budget) const {
-  const bool with_q = keep == StageLabels::Keep::least_pq;
+  const CutOn on = keep == StageLabels::Keep::least      ? CutOn::p
+                   : keep == StageLabels::Keep::least_pq ? CutOn::pq
+                                                         : CutOn::done;
+  std::vector<std::vector<int64_t>>& least_of = on == CutOn::p ? table.p : on == CutOn::pq ? table.pq : table.done;
   const StageLabels labels(chain_, stage, keep);
   const StageCuts cuts(chain_, stage, table.lambdas);
-  if (with_q && table.pq.empty()) {
-    table.pq = table.p;
-    for (auto& row : table.pq) std::fill(row.begin(), row.end(), 0);
+  if (least_of.empty()) {
+    least_of = table.p;
+    for (auto& row : least_of) std::fill(row.begin(), row.end(), 0);
   }
   for (const EndGroup& g : groups) {
-    std::vector<TimeLimit> times = g.limit;
-    for (TimeLimit& t : times)
-      if (!with_q) t.pq = 1e300;
+    const std::vector<TimeLimit>& times = g.limit;
     const StageRun run =
         labels.run(g.sample, -1, g.length, cuts.make(g.sample, g.length, times), budget.labels / 16, budget);
     if (run.too_many) continue;
     for (int j = 0; j < g.length; ++j) {
       if (times[j].p == kNoLimit) continue;
-      const double most = std::min(with_q ? times[j].pq : times[j].p, static_cast<double>(kNever));
+      const double most = std::min(times[j].of(on), static_cast<double>(kNever));
       int64_t least = static_cast<int64_t>(most) + 1;  // what no label found is above
       if (j < static_cast<int>(run.front.size()))
         for (int s = 0; s < static_cast<int>(run.front[j].size()); ++s)
           for (int i = 0; i < run.front[j][s].size(); ++i) least = std::min(least, labels.cost(run, j, s, i).p);
       for (const int e : g.ends) {
-        auto& row = with_q ? table.pq[e] : table.p[e];
+        auto& row = least_of[e];
         if (j < static_cast<int>(row.size()) && row[j] < kNever) row[j] = std::max(row[j], least);
       }
     }
@@ -128,6 +131,8 @@ void IntervalBounds::tighten(const Windows& w, int64_t limit, int threads, const
     tighten_stage(tighter[stage], stage, StageLabels::Keep::least, groups, budget);
     if (chain_.kind == BoundKind::one_f_one_b && chain_.rule[stage].in_flight > 1)
       tighten_stage(tighter[stage], stage, StageLabels::Keep::least_pq, groups, budget);
+    if (chain_.has_tail && chain_.kind != BoundKind::simple && chain_.kind != BoundKind::chunked)
+      tighten_stage(tighter[stage], stage, StageLabels::Keep::least_done, groups, budget);
   }
   tables_ = std::move(tighter);
   for (int stage = 0; stage < chain_.stages; ++stage) table_of_[stage] = stage;

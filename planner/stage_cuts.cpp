@@ -6,25 +6,30 @@
 namespace tern {
 namespace {
 
-// p + q as weights of forward and backward.
+// What a cut adds up, as weights of a unit's times.
 struct Weights {
-  double forward = 1, backward = 1;
+  double forward = 1, backward = 1, weight = 1;
+  double ends = 0;  // of sync and update, less the last gradient operation
 };
-Weights weights_of(const Chain& chain, const StageRule& rule, bool with_q) {
-  if (!with_q) return {};
-  return {1 + static_cast<double>(chain.micro - rule.in_flight), static_cast<double>(chain.micro)};
+Weights weights_of(const Chain& chain, const StageRule& rule, CutOn on) {
+  const double c = static_cast<double>(chain.micro);
+  if (on == CutOn::pq) return {1 + c - static_cast<double>(rule.in_flight), c, 1, 0};
+  if (on == CutOn::done) return {c, c, c, 1};
+  return {};
 }
 
 }  // namespace
 
 StageCuts::StageCuts(const Chain& chain, int stage, const std::vector<double>& lambdas) : chain_(chain), stage_(stage) {
   const StageRule& rule = chain.rule[stage];
-  for (const double lambda : lambdas) kinds_.push_back({lambda, false, {}});
+  for (const double lambda : lambdas) kinds_.push_back({lambda, CutOn::p, {}});
   // With one micro-batch in flight q is a multiple of p.
   if (chain.kind == BoundKind::one_f_one_b && rule.in_flight > 1) {
-    const Weights w = weights_of(chain, rule, true);
-    for (const double lambda : lambdas) kinds_.push_back({lambda * (w.forward + 2 * w.backward) / 3, true, {}});
+    const Weights w = weights_of(chain, rule, CutOn::pq);
+    for (const double lambda : lambdas) kinds_.push_back({lambda * (w.forward + 2 * w.backward) / 3, CutOn::pq, {}});
   }
+  if (chain.has_tail && chain.kind != BoundKind::simple && chain.kind != BoundKind::chunked)
+    for (const double lambda : lambdas) kinds_.push_back({lambda * static_cast<double>(chain.micro), CutOn::done, {}});
   unit_.resize(chain.layers);
   for (int u = 0; u < chain.layers; ++u) {
     if (chain.form[u] != u) continue;
@@ -34,9 +39,10 @@ StageCuts::StageCuts(const Chain& chain, int stage, const std::vector<double>& l
       for (const UnitCost& c : states[s].options) {
         const double bytes = static_cast<double>(chain.stage_bytes(c, rule, 0));
         for (size_t m = 0; m < kinds_.size(); ++m) {
-          const Weights w = weights_of(chain, rule, kinds_[m].with_q);
+          const Weights w = weights_of(chain, rule, kinds_[m].on);
           const double time = w.forward * static_cast<double>(c.forward) +
-                              w.backward * static_cast<double>(c.backward) + static_cast<double>(c.weight);
+                              w.backward * static_cast<double>(c.backward) + w.weight * static_cast<double>(c.weight) +
+                              w.ends * static_cast<double>(c.sync + c.update - c.last_gradient);
           double& x = unit_[u][s * kinds_.size() + m];
           x = std::min(x, time + kinds_[m].lambda * bytes);
         }
@@ -51,11 +57,11 @@ Cuts StageCuts::make(int end, int length, const std::vector<TimeLimit>& limit) c
     cuts.width = std::max(cuts.width, static_cast<int>(chain_.states[end - 1 - j].size()));
   for (size_t m = 0; m < kinds_.size(); ++m) {
     Cut cut = kinds_[m];
-    const Weights w = weights_of(chain_, rule, cut.with_q);
+    const Weights w = weights_of(chain_, rule, cut.on);
     cut.limit.assign(static_cast<size_t>(length) * cuts.width, kNoLimit);
     for (int j = length - 1; j >= 0; --j) {
       const int u = end - 1 - j;
-      const double time = cut.with_q ? limit[j].pq : limit[j].p;
+      const double time = limit[j].of(cut.on);
       for (size_t s = 0; s < chain_.states[u].size(); ++s) {
         double best = kNoLimit;
         if (limit[j].p > kNoLimit)
@@ -66,8 +72,8 @@ Cuts StageCuts::make(int end, int length, const std::vector<TimeLimit>& limit) c
           const double* unit = unit_[chain_.form[u - 1]].data();
           for (size_t t = 0; t < chain_.states[u - 1].size(); ++t) {
             const EdgeCost& edge = chain_.within(u - 1, static_cast<int>(t), static_cast<int>(s));
-            const double way =
-                w.forward * static_cast<double>(edge.forward) + w.backward * static_cast<double>(edge.backward);
+            const double way = w.forward * static_cast<double>(edge.forward) +
+                               (w.backward - (chain_.split ? 0 : w.ends)) * static_cast<double>(edge.backward);
             best = std::max(best, further[t] - way - unit[t * kinds_.size() + m]);
           }
         }

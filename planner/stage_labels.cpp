@@ -1,13 +1,20 @@
 #include "planner/stage_labels_impl.h"
 
 #include <algorithm>
-#include <numeric>
+#include <optional>
 
 namespace tern {
+namespace {
+
+// As much work as a label: comparisons of a front in many numbers count towards the limit of labels.
+constexpr int64_t kComparisons = 64;
+
+}  // namespace
 
 StageLabels::StageLabels(const Chain& chain, int stage, Keep keep)
     : chain_(chain), rule_(chain.rule[stage]), keep_(keep) {
-  const bool simple = chain.kind == BoundKind::simple, least = keep == Keep::least || keep == Keep::least_pq,
+  const bool simple = chain.kind == BoundKind::simple,
+             least = keep == Keep::least || keep == Keep::least_pq || keep == Keep::least_done,
              bound = keep == Keep::bound;
   const bool tail = !simple && !least && chain.has_tail;
   // A lower bound of backlog and update in one number; chunks count the update alone.
@@ -17,6 +24,7 @@ StageLabels::StageLabels(const Chain& chain, int stage, Keep keep)
   alpha_ = chain.micro - rule_.in_flight;
   beta_ = chain.micro - 1;
   if (keep == Keep::least_pq) first_forward_ = 1 + alpha_, first_backward_ = 1 + beta_;
+  if (keep == Keep::least_done) first_forward_ = first_backward_ = first_weight_ = chain.micro;
   const auto place = [&](bool wanted) { return wanted ? dims_++ : -1; };
   forward_ = place(true);
   // With one micro-batch in flight q is a multiple of p.
@@ -56,7 +64,8 @@ StageLabels::StageLabels(const Chain& chain, int stage, Keep keep)
       for (const UnitCost& c : state.options) {
         std::vector<int64_t> row(stride_, 0);
         if (reduced_) {
-          row[forward_] = first_forward_ * c.forward + first_backward_ * c.backward + c.weight;
+          row[forward_] = first_forward_ * c.forward + first_backward_ * c.backward + first_weight_ * c.weight;
+          if (keep == Keep::least_done) row[forward_] += c.sync + c.update - c.last_gradient;
           if (backward_ >= 0) row[backward_] = alpha_ * c.forward + beta_ * c.backward;
         } else {
           row[forward_] = c.forward;
@@ -90,15 +99,20 @@ StageRun StageLabels::run(int end, int exit, int length, const Cuts& cuts, int64
   std::vector<int64_t> x, base(dims_), row(dims_);
   std::vector<LabelParent> parent;
   // The cuts side by side for each layer and state, the strongest (lambdas in the middle) first.
+  std::optional<CutOn> one;  // rows that know one number only
+  if (keep_ == Keep::least) one = CutOn::p;
+  if (keep_ == Keep::least_pq) one = CutOn::pq;
+  if (keep_ == Keep::least_done) one = CutOn::done;
   std::vector<const Cut*> used;
   for (const Cut& c : cuts.cuts)
-    if (c.with_q || keep_ != Keep::least_pq) used.push_back(&c);  // cuts of p alone know nothing of p + q
+    if (!one || c.on == *one) used.push_back(&c);
   std::rotate(used.begin(), used.begin() + static_cast<std::ptrdiff_t>(used.size() / 2), used.end());
   const size_t kinds = used.size();
-  std::vector<double> lambda(kinds), with_q(kinds), limits(static_cast<size_t>(length) * cuts.width * kinds);
+  std::vector<int> on(kinds);
+  std::vector<double> lambda(kinds), limits(static_cast<size_t>(length) * cuts.width * kinds);
   for (size_t m = 0; m < kinds; ++m) {
     lambda[m] = used[m]->lambda;
-    with_q[m] = used[m]->with_q ? 1 : 0;
+    on[m] = static_cast<int>(used[m]->on);
     for (size_t i = 0; i < used[m]->limit.size(); ++i) limits[i * kinds + m] = used[m]->limit[i];
   }
   const auto survives = [&](const int64_t* label, int j, int state) {
@@ -106,21 +120,28 @@ StageRun StageLabels::run(int end, int exit, int length, const Cuts& cuts, int64
     if (device > rule_.capacity[0]) return false;
     for (int t = 1; t < kTiers; ++t)
       if (bytes_[t] >= 0 && label[bytes_[t]] > rule_.capacity[t]) return false;
-    double p, q;
-    if (keep_ == Keep::least_pq) {
-      p = 0;
-      q = static_cast<double>(label[forward_]);
+    double time[3] = {};  // by CutOn
+    const auto d = [](int64_t t) { return static_cast<double>(t); };
+    if (one) {
+      time[static_cast<int>(*one)] = d(label[forward_]);
     } else if (reduced_) {
-      p = static_cast<double>(label[forward_]);
-      q = backward_ >= 0 ? static_cast<double>(label[backward_]) : p * static_cast<double>(alpha_);
+      time[0] = d(label[forward_]);
+      time[1] = time[0] + (backward_ >= 0 ? d(label[backward_]) : time[0] * d(alpha_));
+      if (drain_ >= 0) time[2] = d(chain_.micro) * time[0] + d(label[drain_]);
     } else {
-      p = static_cast<double>(label[forward_] + label[backward_] + (weight_ >= 0 ? label[weight_] : 0));
-      q = static_cast<double>(alpha_ * label[forward_] + beta_ * label[backward_]);
+      time[0] = d(label[forward_] + label[backward_] + (weight_ >= 0 ? label[weight_] : 0));
+      time[1] = time[0] + d(alpha_ * label[forward_] + beta_ * label[backward_]);
+      int64_t tail = drain_ >= 0 ? label[drain_] : 0;
+      if (sync_ >= 0)
+        tail = (chain_.has_host_link ? label[sync_]
+                                     : std::max<int64_t>(label[sync_] - label[chain_.split ? weight_ : backward_], 0)) +
+               label[update_];
+      time[2] = d(chain_.micro) * time[0] + d(tail);
     }
     const double bytes = static_cast<double>(label[bytes_[0]]);
     const double* limit = limits.data() + (static_cast<size_t>(j) * cuts.width + state) * kinds;
     for (size_t m = 0; m < kinds; ++m)
-      if (p + with_q[m] * q + lambda[m] * bytes > limit[m]) return false;
+      if (time[on[m]] + lambda[m] * bytes > limit[m]) return false;
     return true;
   };
   // Appends base + the unit's row; the first unit of a run has no backlog before it.
@@ -128,6 +149,7 @@ StageRun StageLabels::run(int end, int exit, int length, const Cuts& cuts, int64
     const int64_t* a = add(u, state, option);
     int64_t* label = row.data();
     for (int d = 0; d < sums_; ++d) label[d] = base[d] + a[d];
+    if (keep_ == Keep::least_done && j == 0) label[forward_] += a[sums_ + 2];  // no backlog yet to drain
     if (transient_ >= 0) label[transient_] = std::max(base[transient_], a[sums_]);
     // backlog + update, were the update of the layers behind it the least there is
     if (drain_ >= 0)
@@ -145,6 +167,7 @@ StageRun StageLabels::run(int end, int exit, int length, const Cuts& cuts, int64
     parent.push_back({from.index, from.state, static_cast<int16_t>(option)});
   };
 
+  int64_t comparisons = 0;
   for (int j = 0; j < length; ++j) {
     const int u = end - 1 - j, states = static_cast<int>(chain_.states[u].size());
     run.front.emplace_back(states);
@@ -173,6 +196,7 @@ StageRun StageLabels::run(int end, int exit, int length, const Cuts& cuts, int64
             std::copy_n(from.x.data() + static_cast<size_t>(i) * dims_, dims_, base.data());
             if (reduced_) {
               base[forward_] += first_forward_ * edge.forward + first_backward_ * edge.backward;
+              if (keep_ == Keep::least_done && !chain_.split) base[forward_] -= edge.backward;
               if (backward_ >= 0) base[backward_] += alpha_ * edge.forward + beta_ * edge.backward;
             } else {
               base[forward_] += edge.forward;
@@ -187,10 +211,10 @@ StageRun StageLabels::run(int end, int exit, int length, const Cuts& cuts, int64
           }
         }
       }
-      filter(x, parent, run.front[j][s]);
+      comparisons += filter(x, parent, run.front[j][s]);
       now += run.front[j][s].size();
-      if (run.labels + now > most || budget.stopped()) {
-        run.labels += now;
+      if (run.labels + now + comparisons / kComparisons > most || budget.stopped()) {
+        run.labels += now + comparisons / kComparisons;
         run.too_many = true;
         return run;
       }
@@ -201,6 +225,7 @@ StageRun StageLabels::run(int end, int exit, int length, const Cuts& cuts, int64
       break;
     }
   }
+  run.labels += comparisons / kComparisons;
   return run;
 }
 
@@ -216,6 +241,7 @@ StageCost StageLabels::cost(const StageRun& run, int j, int state, int index) co
     c.q = backward_ >= 0 ? x[backward_] + alpha_ * entry.entry_forward : alpha_ * c.p;
     c.f = least_forward_[run.end] - least_forward_[u];
     c.tail = at(drain_);
+    c.done = chain_.micro * c.p + c.tail;
     return c;
   }
   const int64_t compute = x[backward_];
@@ -228,6 +254,7 @@ StageCost StageLabels::cost(const StageRun& run, int j, int state, int index) co
   const int64_t clock = chain_.split ? c.w : compute;
   const int64_t backlog = sync_ < 0 ? 0 : chain_.has_host_link ? x[sync_] : std::max<int64_t>(x[sync_] - clock, 0);
   c.tail = drain_ >= 0 ? x[drain_] : backlog + at(update_);
+  c.done = chain_.micro * c.p + c.tail;
   return c;
 }
 
@@ -250,13 +277,13 @@ bool StageLabels::no_worse(const StageCost& a, const StageCost& b) const {
   return a.f <= b.f && a.b <= b.b && a.w <= b.w && tail && a.begin <= b.begin;
 }
 
-void StageLabels::filter(std::vector<int64_t>& x, std::vector<LabelParent>& parent, Front& front) const {
+int64_t StageLabels::filter(std::vector<int64_t>& x, std::vector<LabelParent>& parent, Front& front) const {
   const int n = static_cast<int>(parent.size());
-  if (n == 0) return;
+  if (n == 0) return 0;
   if (keep_ == Keep::all) {
     front.x = x;
     front.parent = parent;
-    return;
+    return 0;
   }
   // The first number beside the index: most comparisons end there.
   std::vector<std::pair<int64_t, int>> keys(n);
@@ -271,18 +298,20 @@ void StageLabels::filter(std::vector<int64_t>& x, std::vector<LabelParent>& pare
   });
   std::vector<int> order(n), kept;
   for (int i = 0; i < n; ++i) order[i] = keys[i].second;
+  int64_t comparisons = 0;
   if (dims_ == 2)
     filter_two(order, x, kept);
   else if (dims_ == 3)
     filter_three(order, x, kept);
   else
-    filter_many(order, x, kept);
+    comparisons = filter_many(order, x, kept);
   front.x.reserve(kept.size() * dims_);
   for (const int i : kept) {
     const auto* row = x.data() + static_cast<size_t>(i) * dims_;
     front.x.insert(front.x.end(), row, row + dims_);
     front.parent.push_back(parent[i]);
   }
+  return comparisons;
 }
 
 void StageLabels::filter_two(const std::vector<int>& order, const std::vector<int64_t>& x,
@@ -313,18 +342,21 @@ void StageLabels::filter_three(const std::vector<int>& order, const std::vector<
   }
 }
 
-void StageLabels::filter_many(const std::vector<int>& order, const std::vector<int64_t>& x,
-                              std::vector<int>& kept) const {
+int64_t StageLabels::filter_many(const std::vector<int>& order, const std::vector<int64_t>& x,
+                                 std::vector<int>& kept) const {
+  int64_t comparisons = 0;
   for (const int i : order) {
     const int64_t* candidate = x.data() + static_cast<size_t>(i) * dims_;
     const bool worse = std::any_of(kept.begin(), kept.end(), [&](int k) {
       const int64_t* row = x.data() + static_cast<size_t>(k) * dims_;
+      ++comparisons;
       for (int d = 1; d < dims_; ++d)
         if (row[d] > candidate[d]) return false;
       return true;
     });
     if (!worse) kept.push_back(i);
   }
+  return comparisons;
 }
 
 }  // namespace tern

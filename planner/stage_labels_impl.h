@@ -24,11 +24,14 @@ struct Budget {
   }
 };
 
-/// A linear cut: a label of layer u, state s survives if p (+ q) + lambda·bytes ≤ limit[j][s], j = layers in the label
+/// What a cut limits: p, p + q, or c·p + backlog and update (which no further layer makes less).
+enum class CutOn : uint8_t { p, pq, done };
+
+/// A linear cut: a label of layer u, state s survives if that + lambda·bytes ≤ limit[j][s], j = layers in the label
 /// − 1. It is the completion bound of a Lagrangian: time limit less the cheapest way on, memory priced at lambda.
 struct Cut {
   double lambda = 0;
-  bool with_q = false;
+  CutOn on = CutOn::p;
   std::vector<double> limit;  // (length · width)
 };
 struct Cuts {
@@ -36,10 +39,11 @@ struct Cuts {
   std::vector<Cut> cuts;
 };
 
-/// Most time that a stage may take: of p, and of p + q. kNoLimit: no stage begins there.
+/// Most time that a stage may take, for each cut. kNoLimit: no stage begins there.
 inline constexpr double kNoLimit = -1e300;
 struct TimeLimit {
-  double p = kNoLimit, pq = kNoLimit;
+  double p = kNoLimit, pq = kNoLimit, done = kNoLimit;
+  double of(CutOn on) const { return on == CutOn::p ? p : on == CutOn::pq ? pq : done; }
 };
 
 class StageCuts {
@@ -69,14 +73,14 @@ struct Front {
 struct StageRun {
   int end = 0, exit = 0;
   std::vector<std::vector<Front>> front;  // (length)(states of layer end − 1 − j)
-  int64_t labels = 0;
+  int64_t labels = 0;                     // and comparisons, at so many for one
   bool too_many = false;
 };
 
 class StageLabels {
  public:
-  enum class Keep { least, least_pq, bound, times, all };
-  /// Keep  least, least_pq: only what finds the least p, or the least p + q (then in place of p); bound: a lower bound
+  enum class Keep { least, least_pq, least_done, bound, times, all };
+  /// Keep  least…: only what finds the least of p, p + q, or c·p + tail (then in place of p); bound: a lower bound
   /// of all that the chain's bound model needs (times that
   ///       the model hardly feels, as the least any strategy takes); times: all that the simulator sees; all: every
   ///       label.
@@ -94,18 +98,18 @@ class StageLabels {
 
  private:
   struct Row;
-  void filter(std::vector<int64_t>& x, std::vector<LabelParent>& parent, Front&) const;
+  int64_t filter(std::vector<int64_t>& x, std::vector<LabelParent>& parent, Front&) const;
   void filter_two(const std::vector<int>& order, const std::vector<int64_t>& x, std::vector<int>& kept) const;
   void filter_three(const std::vector<int>& order, const std::vector<int64_t>& x, std::vector<int>& kept) const;
-  void filter_many(const std::vector<int>& order, const std::vector<int64_t>& x, std::vector<int>& kept) const;
+  int64_t filter_many(const std::vector<int>& order, const std::vector<int64_t>& x, std::vector<int>& kept) const;
   const int64_t* add(int u, int state, int option) const;
 
   const Chain& chain_;
   const StageRule& rule_;
   Keep keep_;
-  bool reduced_ = false;                            // p and q stand for forward and backward
-  int64_t alpha_ = 0, beta_ = 0;                    // q = alpha·f + beta·b
-  int64_t first_forward_ = 1, first_backward_ = 1;  // weights of the first number of a reduced row
+  bool reduced_ = false;                                               // p and q stand for forward and backward
+  int64_t alpha_ = 0, beta_ = 0;                                       // q = alpha·f + beta·b
+  int64_t first_forward_ = 1, first_backward_ = 1, first_weight_ = 1;  // weights of the first number of a reduced row
   // Places in a row; −1: not carried. Sums come first, then the two that are no sums.
   int dims_ = 0, sums_ = 0;
   int forward_ = -1, backward_ = -1, weight_ = -1, host_forward_ = -1, host_backward_ = -1, update_ = -1, begin_ = -1;

@@ -301,7 +301,7 @@ std::vector<int> recover_stage(const Chain& chain, const std::vector<double>& la
   const StageLabels labels(chain, stage, keep);
   // The only end of the run is `begin`, and the only limit the stage's own time.
   std::vector<TimeLimit> limit(end - begin);
-  limit.back() = {static_cast<double>(cost.p), static_cast<double>(cost.p + cost.q)};
+  limit.back() = {static_cast<double>(cost.p), static_cast<double>(cost.p + cost.q), static_cast<double>(cost.done)};
   const Cuts cuts = StageCuts(chain, stage, lambdas).make(end, end - begin, limit);
   const StageRun run = labels.run(end, exit, end - begin, cuts, int64_t{1} << 62, {});
   const int j = end - begin - 1;

@@ -76,6 +76,8 @@ StageCost IntervalBounds::least(int stage, int a, int e) const {
   const int64_t in_flight = chain_.rule[stage].in_flight;
   c.q = chain_.split ? (chain_.micro - in_flight) * c.f + (chain_.micro - 1) * c.b
                      : (chain_.micro - in_flight) * c.p + (in_flight - 1) * c.b;
+  c.done = chain_.micro * c.p + c.tail;
+  if (const auto& done = tables_[table_of_[stage]].done; !done.empty()) c.done = std::max(c.done, done[e][e - a - 1]);
   if (const auto& pq = tables_[table_of_[stage]].pq; !pq.empty()) c.q = std::max(c.q, pq[e][e - a - 1] - c.p);
   return c;
 }

@@ -38,8 +38,8 @@ class IntervalBounds {
  private:
   struct Table {
     std::vector<double> lambdas;
-    std::vector<std::vector<int64_t>> p;   // (end)(layers − 1)
-    std::vector<std::vector<int64_t>> pq;  // the same of p + q, once tightened
+    std::vector<std::vector<int64_t>> p;         // (end)(layers − 1)
+    std::vector<std::vector<int64_t>> pq, done;  // the same of p + q and of c·p + tail, once tightened
   };
   void fill(Table&, int stage, int64_t limit) const;
   void choose_lambdas(Table&, int stage) const;
