@@ -8,7 +8,7 @@
 namespace tern {
 namespace {
 
-constexpr int64_t kMostLabelsOfEnumeration = 300'000;
+constexpr int64_t kMostLabelsOfEnumeration = 100'000;
 constexpr int64_t kMostSteps = 50'000'000;  // operations simulated by the enumeration
 
 // A chain and what is known of it. The tables leave out stages that alone take longer than `reach`.
@@ -67,12 +67,15 @@ class Search {
   }
 
   SearchResult run() {
-    if (quick_bound(in_) < options_.upper_bound || simple()) {
+    int64_t cheap = simple() ? 0 : quick_bound(in_);
+    if (chain_.kind == BoundKind::chunked) cheap = std::max(cheap, joint_memory_bound(chain_));
+    if (cheap < options_.upper_bound) {
+      space_.bound = cheap;
       first_plan();
       model();
       if (!simple() && !finished() && options_.simulations > 0) enumerate_rising();
     } else {
-      bound_ = model_bound_ = quick_bound(in_);
+      bound_ = model_bound_ = cheap;
     }
     return result();
   }
@@ -95,25 +98,54 @@ class Search {
     best_.makespan = p.makespan;
   }
 
+  // An even split with one strategy everywhere, the fastest such that fits.
+  void uniform_plan() {
+    size_t strategies = in_.cost[0].size();
+    for (const auto& row : in_.cost) strategies = std::min(strategies, row.size());
+    std::vector<std::pair<int64_t, int>> order;
+    for (size_t k = 0; k < strategies; ++k) {
+      int64_t time = 0;
+      for (const auto& row : in_.cost) time += row[k].forward + row[k].backward + row[k].weight + row[k].recompute;
+      order.emplace_back(time, static_cast<int>(k));
+    }
+    std::sort(order.begin(), order.end());
+    Assignment a;
+    for (int u = 0; u < chain_.layers; ++u)
+      a.stage.push_back(static_cast<int>(int64_t{u} * chain_.stages / chain_.layers));
+    for (size_t i = 0; i < order.size() && !best_.found && !budget_.stopped(); ++i) {
+      a.strategy.assign(chain_.layers, order[i].second);
+      consider(a);
+    }
+  }
+
   // Something that fits, or the proof that nothing does.
   void first_plan() {
-    const MemoryNeed need = memory_need(chain_);
+    uniform_plan();
+    const bool tiers = chain_.has_tier[1] || chain_.has_tier[2];
+    MemoryNeed need;
+    // With the device tier alone the proof is cheap, and its plan may be the better one.
+    if (!best_.found || !tiers) need = memory_need(chain_);
     if (need.missing > 0) {
       infeasible_ = true;
       need_ = need;
       bound_ = model_bound_ = kNever;
       return;
     }
-    consider(need.assignment);
+    if (!need.assignment.stage.empty()) consider(need.assignment);
     if (chain_.exact_memory) return;
     // The rules are only necessary. The restricted family gives plans that surely fit.
     const Chain family = make_restricted_chain(in_);
-    const MemoryNeed surely = memory_need(family);
-    if (surely.missing > 0) return;
-    consider(surely.assignment);
-    Space space{.chain = family, .threads = options_.threads, .budget = budget_};
+    if (!tiers || !best_.found) {
+      const MemoryNeed surely = memory_need(family);
+      if (surely.missing > 0) return;
+      consider(surely.assignment);
+    }
+    Budget few = budget_;
+    few.labels = std::min(options_.labels, kMostLabelsOfEnumeration);
+    Space space{.chain = family, .threads = options_.threads, .budget = few};
     if (!space.open(quick_bound(in_) * 2, kNever)) return;
     rising(space, kNever, [&](const Round& round) { consider_all(space, round); });
+    interrupted_ = budget_.stopped();  // the family is a source of plans: its own end proves nothing
   }
 
   void consider_all(const Space& space, const Round& round) {
@@ -137,7 +169,7 @@ class Search {
     int64_t proven = space.bound;
     for (int64_t slack = std::max<int64_t>(1, proven / 8000); proven < most; slack *= 2) {
       const int64_t limit = std::min(most - 1, std::max(space.bound + slack, proven));
-      const Round round = count(space.round(limit, StageLabels::Keep::bound, budget_));
+      const Round round = count(space.round(limit, StageLabels::Keep::bound, space.budget));
       if (round.outcome != Outcome::done) {
         interrupted_ = true;
         return proven;
@@ -157,7 +189,6 @@ class Search {
   void model() {
     if (infeasible_) return;
     const int64_t most = ceiling();
-    if (chain_.kind == BoundKind::chunked) space_.bound = joint_memory_bound(chain_);
     if (space_.bound >= most) {
       bound_ = model_bound_ = most;
       return;
