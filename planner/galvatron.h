@@ -1,0 +1,34 @@
+#pragma once
+// Galvatron's cost functions for one synthetic profile (28 equal layers, width 4096, sequence 8192, 8 devices of 36 GB,
+// batch 64, bf16, 1F1B), and a search in its space: even stages, one tensor-parallel degree to a plan, per layer ZeRO-2
+// or 3 and recomputation, any power of two of chunks, memory in whole MB with a fifth of the device withheld. Formulas
+// and numbers after the public repository PKU-DAIR/Hetu-Galvatron (June 2026); written anew.
+
+#include <vector>
+
+namespace tern {
+
+struct GalvatronLayer {
+  bool zero3 = false, recompute = false;
+};
+
+struct GalvatronPlan {
+  int stages = 1, chunks = 1, tensor = 1;  // data parallel: 8 / stages / tensor
+  int vocab_tensor = 1;                    // of the embedding and the head
+  std::vector<GalvatronLayer> layers;      // 28, split evenly over the stages
+};
+
+/// Its estimate, samples per second. Errors: usage, for degrees that do not divide 8 or layers that are not 28.
+double galvatron_throughput(const GalvatronPlan&);
+/// Its estimate of the fullest device, MB, and what it lets a plan use.
+int galvatron_memory(const GalvatronPlan&);
+inline constexpr int kGalvatronMemory = 36 * 1024 - 7372;
+
+struct GalvatronAnswer {
+  GalvatronPlan plan;
+  double throughput = 0;
+  long plans = 0;  // outer choices looked at
+};
+GalvatronAnswer galvatron_search();
+
+}  // namespace tern
