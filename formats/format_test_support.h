@@ -17,6 +17,13 @@
 
 namespace tern {
 
+/// Sanitizers keep freed memory and run many times slower: tests of memory and of long runs ask for less there.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool kSanitized = true;
+#else
+inline constexpr bool kSanitized = false;
+#endif
+
 /// A directory of its own, removed at the end.
 class TemporaryDirectory {
  public:

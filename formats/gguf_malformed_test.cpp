@@ -230,7 +230,7 @@ TEST(GgufMutationsSlow, EveryMutationIsReadOrRefused) {
   SCOPED_TRACE("TERN_TEST_SEED=" + std::to_string(seed));
   std::mt19937_64 random(seed);
   const int64_t before = read_process_memory().resident_bytes;
-  const bool reset = reset_peak_resident();
+  const bool reset = !kSanitized && reset_peak_resident();
   int fine = 0, refusals = 0;
   for (int i = 0; i < 10'000; ++i) {
     std::string bytes = seeds[random() % seeds.size()];
@@ -260,7 +260,7 @@ TEST(GgufMutationsSlow, EveryMutationIsReadOrRefused) {
   }
   EXPECT_GT(fine, 500);
   EXPECT_GT(refusals, 2500);
-  if (!reset) GTEST_SKIP() << "this kernel does not let a process forget its peak memory";
+  if (!reset) GTEST_SKIP() << "peak memory cannot be measured here (sanitizers, or an old kernel)";
   EXPECT_LE(read_process_memory().peak_resident_bytes - before, 3 * static_cast<int64_t>(seeds[1].size()) + (64 << 20));
 }
 
