@@ -2,7 +2,7 @@
 
   python dev/parity/tinyshakespeare.py prepare TEXT OUT      split the text 90/10, make the tokenizer and the first weights
   python dev/parity/tinyshakespeare.py tern OUT f32|bf16     ./tern train … (resumes; the command is printed)
-  python dev/parity/tinyshakespeare.py torch OUT f32|bf16    the reference on the same batches
+  python dev/parity/tinyshakespeare.py torch OUT f32|bf16    the reference on the same batches (resumes)
   python dev/parity/tinyshakespeare.py report OUT FILE.svg   largest difference per dtype and one plot of the four curves
 
 A 10M Llama, 32 x 256 tokens a step, AdamW, peak rate 1e-3 after 100 steps of warm-up, cosine to 1e-4, 600 steps.
@@ -143,8 +143,16 @@ def run_torch(out, dtype):
     num_windows = (len(train) - 1) // SEQ
     logs = out / f"torch-{dtype}" / "logs"
     logs.mkdir(parents=True, exist_ok=True)
-    with open(logs / "metrics.jsonl", "w") as log:
-        for step in range(1, STEPS + 1):
+    saved, first = out / f"torch-{dtype}" / "state.pt", 1
+    if saved.exists():  # goes on where it was stopped: the log is cut back to the saved step
+        state = torch.load(saved)
+        model.load_state_dict(state["model"])
+        optimizer.load_state_dict(state["optimizer"])
+        first = state["step"] + 1
+        rows = [line for line in open(logs / "metrics.jsonl") if json.loads(line)["step"] < first]
+        (logs / "metrics.jsonl").write_text("".join(rows))
+    with open(logs / "metrics.jsonl", "a" if saved.exists() else "w") as log:
+        for step in range(first, STEPS + 1):
             began = time.time()
             chosen = [window_of((step - 1) * BATCH + i, num_windows) for i in range(BATCH)]
             for group in optimizer.param_groups:
@@ -162,11 +170,15 @@ def run_torch(out, dtype):
                 log.write(json.dumps(row) + "\n")
                 log.flush()
                 print(row, flush=True)
+            if step % EVAL_EVERY == 0:
+                torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step}, f"{saved}.new")
+                pathlib.Path(f"{saved}.new").replace(saved)
 
 
 def curve(out, run):
     rows = [json.loads(line) for line in open(out / run / "logs" / "metrics.jsonl")]
-    return {row["step"]: row["eval/loss"] for row in rows if "eval/loss" in row}
+    names = ("eval/held-out/loss", "eval/loss")  # tern's, the reference's
+    return {row["step"]: row[name] for row in rows for name in names if name in row}
 
 
 def report(out, picture):
