@@ -167,9 +167,10 @@ class Search {
   template <class Found>
   int64_t rising(Space& space, int64_t most, const Found& found) {
     int64_t proven = space.bound;
-    for (int64_t slack = std::max<int64_t>(1, proven / 8000); proven < most; slack *= 2) {
+    for (int64_t slack = std::max<int64_t>(2, proven / 8000); proven < most; slack += slack / 2) {
       const int64_t limit = std::min(most - 1, std::max(space.bound + slack, proven));
       const Round round = count(space.round(limit, StageLabels::Keep::bound, space.budget));
+      last_labels_ = round.labels;
       if (round.outcome != Outcome::done) {
         interrupted_ = true;
         return proven;
@@ -215,6 +216,8 @@ class Search {
     best_.simulated = 0;
     const int64_t steps = int64_t{3} * chain_.stages * in_.num_micro;
     const int64_t simulations = std::min(options_.simulations, std::max<int64_t>(100, kMostSteps / steps));
+    // Rounds that keep all that the simulator sees have more labels still: none would end within its limit.
+    if (last_labels_ > 4 * kMostLabelsOfEnumeration) return;
     for (int64_t slack = std::max<int64_t>(1, bound_ / 4000); bound_ < ceiling(); slack *= 2) {
       const int64_t limit = std::min(ceiling() - 1, bound_ + slack);
       const Round round = count(space_.round(limit, keep, budget));
@@ -264,6 +267,7 @@ class Search {
   int64_t bound_ = 0, model_bound_ = 0, model_ = kNever;
   bool interrupted_ = false, infeasible_ = false;
   SearchCounts counts_;
+  int64_t last_labels_ = 0;  // of the last round of the bound search
 };
 
 }  // namespace
