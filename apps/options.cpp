@@ -53,6 +53,20 @@ std::vector<VerbSpec> make_verbs() {
        .summary = "What a model directory holds, and whether its weights are whole",
        .positionals = {model},
        .examples = {{"tern inspect run/model", "sizes, parameters, bytes; exit 4 if a file is cut short"}}},
+      {.name = "plan",
+       .summary = "The best way to train a model on a cluster, with its proof; nothing is run",
+       .positionals = {{"MODEL",
+                        "a model directory, a config.json, or a preset such as llama-3-8b, mixtral-8x7b, t5-large"}},
+       .examples = {{"tern plan llama-2-7b --hardware examples/hardware/h100-node.toml --batch 64 --seq 4096",
+                     "mesh, pipeline, recomputation, time, memory"},
+                    {"tern plan MODEL --hardware cluster.toml --batch 2048 --seq 8192 --output plan.json",
+                     "the plan as a file"}},
+       .takes_recipe = true,
+       .details =
+           "Searches every mesh (tensor, context, expert, data), pipeline and micro-batch, and for each where the "
+           "layers lie, what is sharded (ZeRO), recomputed and offloaded. The answer is the least simulated step time, "
+           "or "
+           "carries the gap that is left. Exit code 3: nothing fits, with the missing bytes and what would fit."},
       {.name = "compare",
        .summary = "Two training runs side by side, as a table and as plots",
        .positionals = {{"A", "a run directory (the --output of tern train)"}, {"B", "another one"}},
@@ -131,7 +145,7 @@ std::vector<OptionSpec> make_options() {
       {.name = "shuffle", .verbs = "train", .type = toggle, .fallback = "on", .help = "draw sequences in random order, anew each epoch"},
       {.name = "seed", .verbs = "train", .type = integer, .fallback = "1", .unit = "N", .help = "of initial weights and of the order of data", .min = 0},
       {.name = "seed", .verbs = "generate", .type = integer, .fallback = "1", .unit = "N", .help = "of the random draws", .min = 0},
-      {.name = "threads", .verbs = "train generate eval demo bench", .type = integer, .unit = "N", .help = "compute threads; not given: the cores this process may use", .min = 1, .max = 4096},
+      {.name = "threads", .verbs = "train generate eval plan demo bench", .type = integer, .unit = "N", .help = "compute threads; not given: the cores this process may use", .min = 1, .max = 4096},
       {.name = "memory", .verbs = "train generate eval bench", .type = bytes, .unit = "SIZE", .help = "most memory to use, such as 4GiB; not given: what the machine has free", .min = 1},
 
       // train: state on disk, and what is told.
@@ -179,13 +193,35 @@ std::vector<OptionSpec> make_options() {
       {.name = "train", .verbs = "tokenize", .type = flag, .help = "train a byte-level BPE on the input"},
       {.name = "vocab-size", .verbs = "tokenize", .type = integer, .unit = "N", .help = "of --train: number of tokens, special ones included", .min = 257, .max = 1 << 24},
 
+      // plan: what is asked for, and the space it is looked for in.
+      {.name = "hardware", .verbs = "plan", .type = path, .unit = "FILE", .help = "cluster file: nodes, devices, memory, links, rates (examples/hardware/)"},
+      {.name = "batch", .verbs = "plan", .type = integer, .unit = "SEQUENCES", .help = "sequences per step, over all devices", .min = 1, .max = kMaxCount},
+      {.name = "seq", .verbs = "plan", .type = integer, .unit = "TOKENS", .help = "length of a sequence", .min = 1, .max = kMaxCount},
+      {.name = "output", .verbs = "plan", .type = path, .unit = "FILE", .help = "write the plan here, as JSON"},
+      {.name = "dtype", .verbs = "plan", .type = choice, .fallback = "bf16", .help = "type of weights and activations", .choices = {"f32", "bf16", "f64"}},
+      {.name = "gradients", .verbs = "plan", .type = choice, .fallback = "f32", .help = "type gradients are kept and reduced in", .choices = {"f32", "bf16", "f64"}},
+      {.name = "optimizer", .verbs = "plan", .type = choice, .fallback = "adamw", .help = "update rule, for its states' bytes", .choices = {"adamw", "sgd"}},
+      {.name = "adapters", .verbs = "plan", .type = integer, .unit = "RANK", .help = "freeze the model, train low-rank products of this rank in its layers", .min = 1, .max = 65536},
+      {.name = "capacity-factor", .verbs = "plan", .type = real, .fallback = "1.25", .unit = "X", .help = "mixtures of experts: rows an expert's rank makes room for, over an even share", .min = 1, .max = 64},
+      {.name = "max-seconds", .verbs = "plan", .type = seconds, .unit = "TIME", .help = "stop searching after this time and state the gap", .min = 0, .above_min = true},
+      {.name = "max-tensor", .verbs = "plan", .type = integer, .unit = "N", .help = "widest tensor parallelism; not given: 64", .min = 1, .max = 65536},
+      {.name = "max-context", .verbs = "plan", .type = integer, .unit = "N", .help = "widest context parallelism; not given: 64", .min = 1, .max = 65536},
+      {.name = "max-stages", .verbs = "plan", .type = integer, .unit = "N", .help = "most pipeline stages; not given: 1024", .min = 1, .max = 65536},
+      {.name = "max-chunks", .verbs = "plan", .type = integer, .unit = "N", .help = "most chunks per stage of interleaved pipelines; not given: 8", .min = 1, .max = 1024},
+      {.name = "max-micro-batch", .verbs = "plan", .type = integer, .unit = "N", .help = "most sequences per micro-batch and data rank; not given: 16", .min = 1, .max = 65536},
+      {.name = "schedules", .verbs = "plan", .type = text, .unit = "LIST", .help = "of gpipe,1f1b,1f1b-deep,interleaved,zb-h1,zb-h2,zb-v,v-half; not given: all"},
+      {.name = "zero", .verbs = "plan", .type = text, .unit = "LIST", .help = "ZeRO stages allowed, of 0,1,2,3; not given: all"},
+      {.name = "allow-recompute", .verbs = "plan", .type = text, .unit = "LIST", .help = "per layer, of none,attention,full; not given: all"},
+      {.name = "offload", .verbs = "plan", .type = choice, .fallback = "none", .help = "what may live on the host or on disk; more than none takes longer to prove", .choices = {"all", "states", "activations", "none"}},
+      {.name = "ulysses", .verbs = "plan", .type = toggle, .fallback = "on", .help = "context parallelism by all-to-all beside the ring"},
+
       // bench.
       {.name = "rounds", .verbs = "bench", .type = integer, .fallback = "7", .unit = "N", .help = "times that every task is measured", .min = 1, .max = 10000},
       {.name = "limits-only", .verbs = "bench", .type = flag, .help = "measure the machine, not tern's work on it"},
       {.name = "disk", .verbs = "bench", .type = path, .unit = "DIR", .help = "also read a file of 256 MiB, made and removed under this directory"},
       {.name = "output", .verbs = "bench", .type = path, .unit = "FILE", .help = "write a roofline picture (SVG)"},
 
-      {.name = "json", .verbs = "train generate eval tokenize inspect compare doctor demo bench", .type = flag, .help = "machine-readable output on standard output"},
+      {.name = "json", .verbs = "train generate eval tokenize inspect plan compare doctor demo bench", .type = flag, .help = "machine-readable output on standard output"},
   };
 }
 // clang-format on

@@ -12,6 +12,7 @@ int run_generate(const Options&);
 int run_eval(const Options&);
 int run_tokenize(const Options&);
 int run_inspect(const Options&);
+int run_plan(const Options&);
 int run_compare(const Options&);
 int run_doctor(const Options&);
 int run_bench(const Options&);

@@ -298,8 +298,8 @@ TEST(Legality, SaysTheRule) {
   EXPECT_EQ(why_illegal_pipeline(c.machine, o, 7), "4 stages × 2 chunks: more than 7 layers");
   o.mesh.data = 3;
   EXPECT_EQ(why_illegal_pipeline(c.machine, o, 34), "12 devices: only 8 can be used in groups of 1");
-  EXPECT_NE(why_illegal(c.machine, o, {.zero = 4}), "");
-  EXPECT_EQ(why_illegal(c.machine, o, {.zero = 1}), "");
+  EXPECT_NE(why_illegal(c.machine, {.zero = 4}), "");
+  EXPECT_EQ(why_illegal(c.machine, {.zero = 1}), "");
 }
 
 }  // namespace

@@ -76,14 +76,12 @@ std::string why_illegal_pipeline(const Machine& m, const OuterChoice& c, int num
   return "";
 }
 
-std::string why_illegal(const Machine& m, const OuterChoice& c, const LayerStrategy& s) {
+std::string why_illegal(const Machine& m, const LayerStrategy& s) {
   if (s.zero < 0 || s.zero > 3) return fmt::format("zero {}: 0 to 3", s.zero);
   const auto missing = [&](Tier tier) {
     return (tier == Tier::host && m.host_capacity() <= 0) || (tier == Tier::disk && m.disk_capacity() <= 0);
   };
   if (missing(s.states) || missing(s.activations)) return "a tier the machine does not have";
-  if (s.zero >= 1 && c.mesh.replicas() == 1 && c.mesh.expert_replicas() == 1)
-    return fmt::format("zero {}: one replica has nothing to share", s.zero);
   return "";
 }
 

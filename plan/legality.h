@@ -18,7 +18,7 @@ int64_t usable_devices(const Machine&, const Mesh&);
 std::string why_illegal(const ModelSpec&, const TrainJob&, const Machine&, const Mesh&, int64_t micro_batch);
 /// The pipeline around a legal mesh: stages, schedule, chunks, devices. `num_layers`: of layers_of.
 std::string why_illegal_pipeline(const Machine&, const OuterChoice&, int num_layers);
-/// A layer's strategy under a legal choice. Not all that is legal is useful: sharding over one replica changes nothing.
-std::string why_illegal(const Machine&, const OuterChoice&, const LayerStrategy&);
+/// A layer's strategy. Sharding over a single replica is legal and changes nothing.
+std::string why_illegal(const Machine&, const LayerStrategy&);
 
 }  // namespace tern

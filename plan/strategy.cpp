@@ -4,6 +4,11 @@
 
 namespace tern {
 
+std::string_view schedule_name(Schedule s) {
+  constexpr std::array<std::string_view, 8> kNames{"gpipe", "1f1b",  "1f1b-deep", "interleaved",
+                                                   "zb-h1", "zb-h2", "zb-v",      "v-half"};
+  return kNames[static_cast<size_t>(s)];
+}
 std::string_view name_of(Optimizer o) { return o == Optimizer::adamw ? "adamw" : "sgd"; }
 std::string_view name_of(Tier t) { return t == Tier::device ? "device" : t == Tier::host ? "host" : "disk"; }
 
@@ -12,6 +17,18 @@ std::string to_string(const LayerStrategy& s) {
   if (s.states != Tier::device) text += fmt::format(", states on {}", name_of(s.states));
   if (s.activations != Tier::device) text += fmt::format(", activations on {}", name_of(s.activations));
   return text;
+}
+
+std::string to_string(const OuterChoice& c) {
+  const Mesh& m = c.mesh;
+  std::string text = fmt::format("tp {}", m.tensor);
+  if (m.context > 1) text += fmt::format(", cp {} ({})", m.context, m.ulysses ? "ulysses" : "ring");
+  if (m.expert > 1) text += fmt::format(", ep {} × {}", m.expert, m.expert_tensor);
+  text += fmt::format(", dp {}, pp {}", m.data, c.num_stages);
+  if (c.num_stages > 1)
+    text += c.chunks_per_stage > 1 ? fmt::format(" × {} {}", c.chunks_per_stage, schedule_name(c.schedule))
+                                   : fmt::format(" {}", schedule_name(c.schedule));
+  return text + fmt::format(", micro-batch {} × {}", c.micro_batch, c.num_micro);
 }
 
 int64_t state_bytes(const TrainJob& job) {

@@ -2,6 +2,7 @@
 // What a plan chooses: the outer choice of a run (mesh, pipeline, micro-batch) and the strategy of each layer. Values
 // only.
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -22,6 +23,7 @@ struct TrainJob {
   DType gradients = DType::f32;
   Optimizer optimizer = Optimizer::adamw;  // states in f32, with master weights where dtype is narrower
   double capacity_factor = 1.25;           // of mixtures of experts: rows an expert's rank makes room for
+  friend bool operator==(const TrainJob&, const TrainJob&) = default;
 };
 
 /// Ranks of one stage, the tensor axis innermost, then context, then data. The experts' view of the same ranks:
@@ -57,6 +59,10 @@ struct OuterChoice {
   friend bool operator==(const OuterChoice&, const OuterChoice&) = default;
 };
 
+inline constexpr std::array kSchedules{Schedule::gpipe,       Schedule::one_f_one_b, Schedule::deep_one_f_one_b,
+                                       Schedule::interleaved, Schedule::zb_h1,       Schedule::zb_h2,
+                                       Schedule::zb_v,        Schedule::v_half};
+std::string_view schedule_name(Schedule);  // the same as name_of of program/pipeline.h
 std::string_view name_of(Optimizer);
 std::string_view name_of(Tier);  // "device", "host", "disk"
 /// "zero 1, recompute attention, states on host".

@@ -21,11 +21,6 @@ std::string_view name_of(Resource resource) {
   return names[static_cast<size_t>(resource)];
 }
 
-std::string_view name_of(Tier tier) {
-  constexpr std::string_view names[] = {"device", "host", "disk"};
-  return names[static_cast<size_t>(tier)];
-}
-
 std::string to_string(const Buffer& b) {
   if (b.tier == Tier::device) return fmt::format("{}(unit {}, micro {})", name_of(b.kind), b.unit, b.micro);
   return fmt::format("{}(unit {}, micro {}, {})", name_of(b.kind), b.unit, b.micro, name_of(b.tier));

@@ -1,0 +1,299 @@
+#include "plan/plan_file.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/io.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "formats/hf_fields.h"
+
+namespace tern {
+namespace {
+
+constexpr int64_t kMaxDegree = int64_t{1} << 31;
+constexpr int64_t kMaxLayers = 1 << 20;
+constexpr JsonLimits kLimits{.max_bytes = size_t{64} << 20, .max_depth = 16};
+
+Json tiers_json(const TierBytes& b) { return {{"device", b[0]}, {"host", b[1]}, {"disk", b[2]}}; }
+
+Json job_json(const TrainJob& j) {
+  return {{"batch", j.batch},
+          {"seq", j.seq},
+          {"dtype", name_of(j.dtype)},
+          {"gradients", name_of(j.gradients)},
+          {"optimizer", name_of(j.optimizer)},
+          {"capacity_factor", j.capacity_factor}};
+}
+
+Json choice_json(const OuterChoice& c) {
+  return {{"tensor", c.mesh.tensor},
+          {"context", c.mesh.context},
+          {"context_by", c.mesh.ulysses ? "ulysses" : "ring"},
+          {"data", c.mesh.data},
+          {"expert", c.mesh.expert},
+          {"expert_tensor", c.mesh.expert_tensor},
+          {"stages", c.num_stages},
+          {"chunks", c.chunks_per_stage},
+          {"schedule", schedule_name(c.schedule)},
+          {"micro_batch", c.micro_batch},
+          {"micro_batches", c.num_micro}};
+}
+
+Json layers_json(const PlannedLayers& l) {
+  return {{"first", l.first},
+          {"count", l.count},
+          {"stage", l.stage},
+          {"zero", l.strategy.zero},
+          {"recompute", name_of(l.strategy.recompute)},
+          {"states", name_of(l.strategy.states)},
+          {"activations", name_of(l.strategy.activations)}};
+}
+
+Json family_json(const PlannedFamily& f) {
+  return {{"feature", f.feature}, {"found", f.found},     {"fits", f.fits},
+          {"choice", f.choice},   {"step_ps", f.step_ps}, {"bound_ps", f.bound_ps}};
+}
+
+// Reads one object whose keys are all required; the reader complains about the rest when it is done.
+class Fields {
+ public:
+  Fields(const Json& object, std::string place, std::string prefix)
+      : f_(checked(object, place, prefix), place, prefix) {}
+  int64_t integer(std::string_view key, int64_t least, int64_t most = std::numeric_limits<int64_t>::max()) {
+    const auto x = f_.integer(key);
+    if (!x) f_.fail(key, "is missing");
+    if (*x < least || *x > most) f_.fail(key, "{}, expected {} to {}", *x, least, most);
+    return *x;
+  }
+  double number(std::string_view key) {
+    const auto x = f_.number(key);
+    if (!x) f_.fail(key, "is missing");
+    if (!(*x >= 0) || !std::isfinite(*x)) f_.fail(key, "expected a number from 0 on");
+    return *x;
+  }
+  bool boolean(std::string_view key) {
+    const auto x = f_.boolean(key);
+    if (!x) f_.fail(key, "is missing");
+    return *x;
+  }
+  std::string text(std::string_view key) {
+    auto x = f_.text(key);
+    if (!x) f_.fail(key, "is missing");
+    return *std::move(x);
+  }
+  template <class E, size_t N>
+  E choice(std::string_view key, const std::array<E, N>& values) {
+    const std::string name = text(key);
+    std::vector<std::string_view> names;
+    for (const E v : values) {
+      if (label(v) == name) return v;
+      names.push_back(label(v));
+    }
+    f_.fail(key, "'{}' is none of these{}", make_printable(name), did_you_mean(name, names));
+  }
+  const Json& object(std::string_view key) { return member(key, &Json::is_object, "an object"); }
+  const Json& array(std::string_view key) { return member(key, &Json::is_array, "an array"); }
+  void finish() { f_.finish({}); }
+  const HfFields& raw() const { return f_; }
+
+ private:
+  static const Json& checked(const Json& object, const std::string& place, const std::string& prefix) {
+    if (!object.is_object()) throw Error(ErrorKind::bad_file, "{}: {}expected an object", place, prefix);
+    return object;
+  }
+  const Json& member(std::string_view key, bool (Json::*is)() const noexcept, std::string_view word) {
+    const Json* value = f_.take(key);
+    if (!value) f_.fail(key, "is missing");
+    if (!(value->*is)()) f_.fail(key, "expected {}", word);
+    return *value;
+  }
+  template <class E>
+  static std::string_view label(E v) {
+    if constexpr (std::is_same_v<E, Schedule>)
+      return schedule_name(v);
+    else
+      return name_of(v);
+  }
+  HfFields f_;
+};
+
+constexpr std::array kDTypes{DType::f64, DType::f32, DType::bf16, DType::f16};
+constexpr std::array kOptimizers{Optimizer::adamw, Optimizer::sgd};
+constexpr std::array kTierValues{Tier::device, Tier::host, Tier::disk};
+constexpr std::array kRecomputes{Recompute::none, Recompute::attention, Recompute::full};
+
+TierBytes read_tiers(const Json& json, const std::string& place, const std::string& prefix) {
+  Fields f(json, place, prefix);
+  const TierBytes b{f.integer("device", 0), f.integer("host", 0), f.integer("disk", 0)};
+  f.finish();
+  return b;
+}
+
+TrainJob read_job(const Json& json, const std::string& place) {
+  Fields f(json, place, "job.");
+  TrainJob j;
+  j.batch = f.integer("batch", 1, kMaxDegree), j.seq = f.integer("seq", 1, kMaxDegree);
+  j.dtype = f.choice("dtype", kDTypes), j.gradients = f.choice("gradients", kDTypes);
+  j.optimizer = f.choice("optimizer", kOptimizers);
+  j.capacity_factor = f.number("capacity_factor");
+  f.finish();
+  return j;
+}
+
+OuterChoice read_choice(const Json& json, const std::string& place) {
+  Fields f(json, place, "choice.");
+  OuterChoice c;
+  c.mesh.tensor = f.integer("tensor", 1, kMaxDegree), c.mesh.context = f.integer("context", 1, kMaxDegree);
+  const std::string by = f.text("context_by");
+  if (by != "ring" && by != "ulysses") f.raw().fail("context_by", "'{}', expected ring or ulysses", make_printable(by));
+  c.mesh.ulysses = by == "ulysses";
+  c.mesh.data = f.integer("data", 1, kMaxDegree);
+  c.mesh.expert = f.integer("expert", 1, kMaxDegree);
+  c.mesh.expert_tensor = f.integer("expert_tensor", 1, kMaxDegree);
+  c.num_stages = static_cast<int>(f.integer("stages", 1, kMaxLayers));
+  c.chunks_per_stage = static_cast<int>(f.integer("chunks", 1, kMaxLayers));
+  c.schedule = f.choice("schedule", kSchedules);
+  c.micro_batch = f.integer("micro_batch", 1, kMaxDegree), c.num_micro = f.integer("micro_batches", 1, kMaxDegree);
+  f.finish();
+  return c;
+}
+
+std::vector<PlannedLayers> read_layers(const Json& json, const std::string& place, const OuterChoice& c) {
+  std::vector<PlannedLayers> out;
+  int next = 0, stage = -1;
+  for (const Json& row : json) {
+    const std::string prefix = "layers[" + std::to_string(out.size()) + "].";
+    Fields f(row, place, prefix);
+    PlannedLayers l;
+    l.first = static_cast<int>(f.integer("first", 0, kMaxLayers));
+    l.count = static_cast<int>(f.integer("count", 1, kMaxLayers));
+    l.stage = static_cast<int>(f.integer("stage", 0, kMaxLayers));
+    l.strategy.zero = static_cast<int>(f.integer("zero", 0, 3));
+    l.strategy.recompute = f.choice("recompute", kRecomputes);
+    l.strategy.states = f.choice("states", kTierValues), l.strategy.activations = f.choice("activations", kTierValues);
+    f.finish();
+    if (l.first != next) f.raw().fail("first", "{}, expected {}: layers follow each other", l.first, next);
+    if (l.stage < stage || l.stage > stage + 1)
+      f.raw().fail("stage", "{} after {}: stages follow each other", l.stage, stage);
+    next = l.first + l.count, stage = l.stage;
+    out.push_back(l);
+  }
+  if (int64_t{stage} + 1 != int64_t{c.num_stages} * c.chunks_per_stage)
+    throw Error(ErrorKind::bad_file, "{}: layers: fill {} virtual stages, choice has {} × {}", place, stage + 1,
+                c.num_stages, c.chunks_per_stage);
+  return out;
+}
+
+double gap(int64_t value, int64_t bound) {
+  return bound >= value ? 0 : static_cast<double>(value - bound) / static_cast<double>(value);
+}
+
+}  // namespace
+
+double Plan::model_gap() const { return gap(model_ps, model_bound_ps); }
+double Plan::simulator_gap() const { return gap(step_ps, bound_ps); }
+double Plan::tokens_per_second() const {
+  return step_ps > 0 ? static_cast<double>(job.batch * job.seq) / (static_cast<double>(step_ps) * 1e-12) : 0;
+}
+
+std::string plan_json(const Plan& p) {
+  Json layers = Json::array(), ranks = Json::array(), families = Json::array();
+  for (const PlannedLayers& l : p.layers) layers.push_back(layers_json(l));
+  for (const PlannedRank& r : p.ranks)
+    ranks.push_back(
+        {{"peak_bytes", tiers_json(r.peak)}, {"busy_ps", r.busy_ps}, {"begin_ps", r.begin_ps}, {"tail_ps", r.tail_ps}});
+  for (const PlannedFamily& f : p.families) families.push_back(family_json(f));
+  const Json json = {{"version", 1},
+                     {"model", p.model},
+                     {"parameters", p.parameters},
+                     {"hardware", p.hardware},
+                     {"node", p.node},
+                     {"job", job_json(p.job)},
+                     {"choice", choice_json(p.choice)},
+                     {"idle_devices", p.idle_devices},
+                     {"layers", layers},
+                     {"predicted",
+                      {{"step_ps", p.step_ps},
+                       {"flops_share", p.flops_share},
+                       {"price_per_hour", p.price_per_hour},
+                       {"capacity_bytes", tiers_json(p.capacity)},
+                       {"ranks", ranks},
+                       {"binds", p.binds}}},
+                     {"proof",
+                      {{"bound_ps", p.bound_ps},
+                       {"model_ps", p.model_ps},
+                       {"model_bound_ps", p.model_bound_ps},
+                       {"choices",
+                        {{"legal", p.counts.legal},
+                         {"by_bound", p.counts.by_bound},
+                         {"by_search", p.counts.by_search},
+                         {"open", p.counts.open}}},
+                       {"restrictions", p.restrictions},
+                       {"families", families}}}};
+  return dump_json(json, 2) + "\n";
+}
+
+Plan parse_plan(std::string_view text, std::string_view where) {
+  const std::string place(where);
+  const Json json = parse_json(text, place, kLimits);
+  Fields f(json, place, "");
+  if (const int64_t version = f.integer("version", 0); version != 1)
+    f.raw().fail("version", "{}, this tern reads 1", version);
+  Plan p;
+  p.model = f.text("model"), p.parameters = f.integer("parameters", 0);
+  p.hardware = f.text("hardware"), p.node = f.text("node");
+  p.job = read_job(f.object("job"), place);
+  p.choice = read_choice(f.object("choice"), place);
+  p.idle_devices = f.integer("idle_devices", 0, kMaxDegree);
+  p.layers = read_layers(f.array("layers"), place, p.choice);
+
+  Fields predicted(f.object("predicted"), place, "predicted.");
+  p.step_ps = predicted.integer("step_ps", 0);
+  p.flops_share = predicted.number("flops_share"), p.price_per_hour = predicted.number("price_per_hour");
+  p.capacity = read_tiers(predicted.object("capacity_bytes"), place, "predicted.capacity_bytes.");
+  for (const Json& row : predicted.array("ranks")) {
+    const std::string prefix = "predicted.ranks[" + std::to_string(p.ranks.size()) + "].";
+    Fields r(row, place, prefix);
+    PlannedRank rank;
+    rank.peak = read_tiers(r.object("peak_bytes"), place, prefix + "peak_bytes.");
+    rank.busy_ps = r.integer("busy_ps", 0), rank.begin_ps = r.integer("begin_ps", 0);
+    rank.tail_ps = r.integer("tail_ps", 0);
+    r.finish();
+    p.ranks.push_back(rank);
+  }
+  if (static_cast<int>(p.ranks.size()) != p.choice.num_stages)
+    predicted.raw().fail("ranks", "{}, expected one per stage ({})", p.ranks.size(), p.choice.num_stages);
+  p.binds = predicted.text("binds");
+  predicted.finish();
+
+  Fields proof(f.object("proof"), place, "proof.");
+  p.bound_ps = proof.integer("bound_ps", 0);
+  p.model_ps = proof.integer("model_ps", 0), p.model_bound_ps = proof.integer("model_bound_ps", 0);
+  Fields counts(proof.object("choices"), place, "proof.choices.");
+  p.counts = {counts.integer("legal", 0), counts.integer("by_bound", 0), counts.integer("by_search", 0),
+              counts.integer("open", 0)};
+  counts.finish();
+  for (const Json& row : proof.array("restrictions")) {
+    if (!row.is_string()) proof.raw().fail("restrictions", "expected texts");
+    p.restrictions.push_back(row.get<std::string>());
+  }
+  for (const Json& row : proof.array("families")) {
+    Fields r(row, place, "proof.families[" + std::to_string(p.families.size()) + "].");
+    PlannedFamily family;
+    family.feature = r.text("feature"), family.found = r.boolean("found"), family.fits = r.boolean("fits");
+    family.choice = r.text("choice");
+    family.step_ps = r.integer("step_ps", 0), family.bound_ps = r.integer("bound_ps", 0);
+    r.finish();
+    p.families.push_back(family);
+  }
+  proof.finish();
+  f.finish();
+  return p;
+}
+
+Plan read_plan(const std::string& path) { return parse_plan(real_io().read(path), path); }
+
+}  // namespace tern

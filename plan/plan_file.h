@@ -1,0 +1,84 @@
+#pragma once
+// The Plan file: the decision as JSON, with what was predicted for it and the proof's figures. Values only; the same
+// plan is the same bytes, and what is read back is the same plan.
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "plan/instance.h"
+#include "plan/strategy.h"
+
+namespace tern {
+
+/// A run of neighbouring layers of one virtual stage under one strategy.
+struct PlannedLayers {
+  int first = 0, count = 1, stage = 0;
+  LayerStrategy strategy;
+  friend bool operator==(const PlannedLayers&, const PlannedLayers&) = default;
+};
+
+/// One pipeline rank; all its devices are alike.
+struct PlannedRank {
+  TierBytes peak{};                                // bytes per device
+  int64_t busy_ps = 0, begin_ps = 0, tail_ps = 0;  // compute of a step; before its first, after its last operation
+  friend bool operator==(const PlannedRank&, const PlannedRank&) = default;
+};
+
+/// The best of the choices that share a feature, as an answer to "why not".
+struct PlannedFamily {
+  std::string feature;   // "tensor 4", "schedule gpipe"
+  bool found = false;    // a plan of it was made; else all of it is above bound_ps, or does not fit
+  bool fits = true;      // false: no choice of it fits
+  std::string choice;    // that plan's, in words
+  int64_t step_ps = 0;   // its makespan
+  int64_t bound_ps = 0;  // no plan of the family is faster
+  friend bool operator==(const PlannedFamily&, const PlannedFamily&) = default;
+};
+
+/// Outer choices, by what became of them.
+struct ChoiceCounts {
+  int64_t legal = 0;      // in all
+  int64_t by_bound = 0;   // closed by a bound above the best plan, or without room for the least bytes
+  int64_t by_search = 0;  // closed by search
+  int64_t open = 0;       // not closed: the gap speaks of them
+  friend bool operator==(const ChoiceCounts&, const ChoiceCounts&) = default;
+};
+
+struct Plan {
+  std::string model, hardware, node;  // as asked for; name in the cluster file; its nodes' type
+  int64_t parameters = 0;
+  TrainJob job;
+  OuterChoice choice;
+  int64_t idle_devices = 0;
+  std::vector<PlannedLayers> layers;
+
+  int64_t step_ps = 0;  // simulated makespan
+  std::vector<PlannedRank> ranks;
+  TierBytes capacity{};  // per device
+  double price_per_hour = 0;
+  double flops_share = 0;  // the model's FLOPs over the used devices' peak
+  std::string binds;       // what keeps it from being faster, in words
+
+  // Proof. No choice of the space has a smaller makespan than bound_ps; model_*: of the bound model (planner/search.h).
+  int64_t bound_ps = 0, model_ps = 0, model_bound_ps = 0;
+  ChoiceCounts counts;
+  std::vector<std::string> restrictions;  // families that were searched only in part, in words
+  std::vector<PlannedFamily> families;
+
+  double model_gap() const;
+  double simulator_gap() const;
+  double tokens_per_second() const;
+  friend bool operator==(const Plan&, const Plan&) = default;
+};
+
+/// Version 1. Errors: none; numbers are finite by construction.
+std::string plan_json(const Plan&);
+/// Errors: bad_file "PLACE: KEY: …" for what is no plan of this version: unknown or missing keys, wrong types, layers
+/// that leave holes, stages out of order, degrees below one.
+Plan parse_plan(std::string_view json, std::string_view place);
+Plan read_plan(const std::string& path);
+
+}  // namespace tern

@@ -1,0 +1,98 @@
+#include "plan/plan_file.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "base/rng.h"
+#include "base/text.h"
+
+namespace tern {
+namespace {
+
+Plan example() {
+  Plan p;
+  p.model = "llama-2-7b", p.hardware = "8 × H100", p.node = "dgx", p.parameters = 6738415616;
+  p.job = {.batch = 64, .seq = 4096, .capacity_factor = 1.1};
+  p.choice = {.mesh = {.tensor = 2, .context = 1, .data = 2},
+              .num_stages = 2,
+              .schedule = Schedule::zb_h1,
+              .micro_batch = 1,
+              .num_micro = 32};
+  p.layers = {{0, 17, 0, {1, Recompute::none, Tier::device, Tier::host}},
+              {17, 1, 0, {3, Recompute::full, Tier::disk, Tier::device}},
+              {18, 16, 1, {2, Recompute::attention, Tier::host, Tier::device}}};
+  p.step_ps = 4'000'000'000'000, p.bound_ps = 3'000'000'000'000, p.model_ps = 3'500'000'000'000;
+  p.model_bound_ps = 3'500'000'000'000;
+  p.ranks = {{{70'000'000'000, 5, 0}, 3, 2, 1}, {{60'000'000'000, 0, 7}, 4, 5, 6}};
+  p.capacity = {77'000'000'000, 200'000'000'000, 1};
+  p.price_per_hour = 20.5, p.flops_share = 0.41, p.binds = "device memory on stage 0";
+  p.counts = {100, 80, 20, 0};
+  p.restrictions = {"interleaved: equal chunks"};
+  p.families = {{"tensor 4", true, true, "tp 4", 5'000'000'000'000, 4'500'000'000'000},
+                {"stages 1", false, false, "", 0, 0}};
+  return p;
+}
+
+std::string message_of(const std::string& text) {
+  try {
+    parse_plan(text, "p.json");
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::bad_file) << e.what();
+    return e.what();
+  }
+  return "";
+}
+
+TEST(PlanFile, WhatIsReadBackIsTheSamePlanAndTheSameBytes) {
+  const Plan p = example();
+  const std::string text = plan_json(p);
+  const Plan back = parse_plan(text, "p.json");
+  EXPECT_EQ(back, p);
+  EXPECT_EQ(plan_json(back), text);
+  EXPECT_DOUBLE_EQ(p.simulator_gap(), 0.25);
+  EXPECT_EQ(p.model_gap(), 0);
+  EXPECT_DOUBLE_EQ(p.tokens_per_second(), 65536);
+}
+
+TEST(PlanFile, WrongFilesGetMessagesThatTeach) {
+  const std::string good = plan_json(example());
+  ASSERT_EQ(message_of(good), "");
+  const auto with = [&](std::string_view from, std::string_view to) {
+    EXPECT_NE(good.find(from), std::string::npos) << from;
+    return message_of(replace_all(good, from, to));
+  };
+  EXPECT_NE(with("\"version\": 1", "\"version\": 9").find("version: 9, this tern reads 1"), std::string::npos);
+  EXPECT_NE(with("\"tensor\"", "\"tensr\"").find("choice.tensor: is missing"), std::string::npos);
+  EXPECT_NE(with("\"zero\": 3", "\"zero\": 4").find("layers[1].zero: 4, expected 0 to 3"), std::string::npos);
+  EXPECT_NE(with("\"first\": 17", "\"first\": 16").find("layers[1].first: 16, expected 17"), std::string::npos);
+  EXPECT_NE(with("\"stage\": 1", "\"stage\": 2").find("stages follow each other"), std::string::npos);
+  EXPECT_NE(with("\"stages\": 2", "\"stages\": 3").find("fill 2 virtual stages"), std::string::npos);
+  EXPECT_NE(with("\"zb-h1\"", "\"zb-h3\"").find("'zb-h3' is none of these; did you mean 'zb-h"), std::string::npos);
+  EXPECT_NE(with("\"open\": 0", "\"open\": -1").find("proof.choices.open: -1, expected 0"), std::string::npos);
+  EXPECT_NE(with("\"open\": 0", "\"open\": 0, \"opn\": 1").find("opn"), std::string::npos);
+  EXPECT_NE(with("\"ranks\": [", "\"ranks\": [3, ").find("expected an object"), std::string::npos);
+  EXPECT_NE(message_of("[]").find("expected an object"), std::string::npos);
+  EXPECT_NE(message_of("{"), "");
+}
+
+// Untrusted input: bytes changed at random give the plan or an error that names the file, nothing else.
+TEST(PlanFile, ChangedBytesAreErrorsOrPlans) {
+  const std::string good = plan_json(example());
+  int refused = 0;
+  for (uint64_t i = 0; i < 3000; ++i) {
+    std::string text = good;
+    for (uint64_t k = 0; k < 1 + i % 3; ++k)
+      text[random_u64({7, i}, 2 * k) % text.size()] = static_cast<char>(32 + random_u64({7, i}, 2 * k + 1) % 95);
+    try {
+      (void)plan_json(parse_plan(text, "p.json"));
+    } catch (const Error& e) {
+      EXPECT_EQ(e.kind(), ErrorKind::bad_file) << e.what();
+      EXPECT_TRUE(std::string_view(e.what()).starts_with("p.json: ")) << e.what();
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, 1000);
+}
+
+}  // namespace
+}  // namespace tern

@@ -1,0 +1,200 @@
+// The outer loop: choices by rising bound; a bound of the tables, then the search, until the next bound is no better
+// than the best plan.
+#include "planner/plan_model.h"
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <queue>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "planner/plan_model_impl.h"
+#include "planner/price.h"
+#include "planner/search.h"
+
+namespace tern {
+namespace {
+
+constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+constexpr int kTriedOfEach = 3;
+// Effort of a search in each pass: everywhere first, then where a gap is left. Counts, so the same on every machine.
+struct Effort {
+  int64_t labels, simulations;
+};
+constexpr Effort kEfforts[] = {{30'000, 100}, {400'000, 2000}};
+
+class OuterSearch {
+ public:
+  OuterSearch(const SpaceOfChoices& space, const PlanRequest& request, OuterOutcome& out)
+      : space_(space), request_(request), out_(out), start_(std::chrono::steady_clock::now()) {}
+
+  void run() {
+    for (const Candidate& c : space_.candidates) out_.bounds.push_back(c.bound);
+    const size_t n = space_.candidates.size();
+    searched_.assign(n, false), restricted_.assign(n, false);
+    model_bound_.assign(n, kNever);
+    if (request_.any_fit) return find_any();
+    dive();
+    for (const Effort& effort : kEfforts) pass(effort);
+    finish();
+  }
+
+ private:
+  struct Entry {
+    int64_t bound;
+    int index;
+    friend auto operator<=>(const Entry&, const Entry&) = default;
+  };
+  int64_t upper() const { return out_.found ? out_.makespan : kNever; }
+  double elapsed() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
+  bool late() {
+    if (elapsed() < request_.seconds && !(request_.stop && *request_.stop)) return false;
+    return out_.interrupted = true;
+  }
+
+  // Closes choices by rising bound until the next one cannot win. What the passes before have searched comes again only
+  // if its bound still could.
+  void pass(const Effort& effort) {
+    std::priority_queue<Entry, std::vector<Entry>, std::greater<>> open;
+    for (size_t i = 0; i < out_.bounds.size(); ++i)
+      if (out_.bounds[i] < upper()) open.push({out_.bounds[i], static_cast<int>(i)});
+    while (!open.empty() && !late()) {
+      const Entry next = open.top();
+      if (next.bound >= upper()) return;
+      open.pop();
+      search_one(next.index, effort);
+    }
+  }
+
+  // A plan that fits, whatever its time: choices of least persistent bytes first.
+  void find_any() {
+    std::vector<int> order;
+    const auto bytes = [&](int i) {
+      const Candidate& c = space_.candidates[static_cast<size_t>(i)];
+      return space_.tables[static_cast<size_t>(c.tables)].least_bytes[form_of(c)] / c.num_stages;
+    };
+    for (size_t i = 0; i < space_.candidates.size(); ++i) order.push_back(static_cast<int>(i));
+    std::sort(order.begin(), order.end(),
+              [&](int a, int b) { return std::pair(bytes(a), a) < std::pair(bytes(b), b); });
+    for (size_t i = 0; i < order.size() && !out_.found && !late(); ++i) {
+      const Candidate& c = space_.candidates[static_cast<size_t>(order[i])];
+      build_instance(space_, c, built_);
+      const UniformPlan plan = uniform_plan(space_, c, built_);
+      if (plan.found) take(order[i], plan.assignment, plan.makespan, plan.makespan, plan.makespan);
+    }
+    finish();
+  }
+
+  // First plans, so that the first searches have something to beat: for each schedule and tensor degree the choices of
+  // least bound, one strategy everywhere.
+  void dive() {
+    std::vector<int> order(space_.candidates.size());
+    for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int>(i);
+    const auto by_bound = [&](int a, int b) {
+      return std::pair(out_.bounds[static_cast<size_t>(a)], a) < std::pair(out_.bounds[static_cast<size_t>(b)], b);
+    };
+    std::sort(order.begin(), order.end(), by_bound);
+    std::map<std::pair<int, int64_t>, int> tried;
+    for (const int i : order) {
+      const Candidate& c = space_.candidates[static_cast<size_t>(i)];
+      const Mesh& mesh = space_.tables[static_cast<size_t>(c.tables)].mesh;
+      if (out_.bounds[static_cast<size_t>(i)] >= upper()) break;
+      if (++tried[{c.num_stages == 1 ? -1 : c.schedule, mesh.tensor}] > kTriedOfEach) continue;
+      if (late()) return;
+      build_instance(space_, c, built_);
+      const UniformPlan plan = uniform_plan(space_, c, built_);
+      if (plan.found) take(i, plan.assignment, plan.makespan, plan.makespan, plan.makespan);
+    }
+  }
+
+  void take(int index, const Assignment& a, int64_t makespan, int64_t model, int64_t model_bound) {
+    out_.plans.push_back({index, makespan});
+    if (makespan >= upper()) return;
+    out_.found = true;
+    out_.best = index, out_.assignment = a, out_.makespan = makespan, out_.model = model,
+    out_.model_bound = model_bound;
+  }
+
+  void search_one(int index, const Effort& effort) {
+    const size_t at = static_cast<size_t>(index);
+    build_instance(space_, space_.candidates[at], built_);
+    SearchOptions options{.upper_bound = upper(),
+                          .simulations = effort.simulations,
+                          .labels = effort.labels,
+                          .threads = request_.threads,
+                          .stop = request_.stop};
+    if (request_.seconds < std::numeric_limits<double>::infinity()) options.seconds = request_.seconds - elapsed();
+    const SearchResult r = search(built_.instance, options);
+    ++out_.searches;
+    out_.simulated += r.counts.simulated;
+    model_bound_[at] = r.interrupted ? r.model_bound_ps : kNever;
+    searched_[at] = true;
+    if (r.infeasible) {
+      out_.bounds[at] = kNever;
+      if (out_.no_fit_index < 0 || r.missing_bytes < out_.no_fit.missing_bytes) {
+        out_.no_fit_index = index;
+        out_.no_fit.missing_bytes = r.missing_bytes, out_.no_fit.tier = r.tier, out_.no_fit.rank = r.device;
+      }
+      return;
+    }
+    out_.bounds[at] = std::max(out_.bounds[at], r.bound_ps);
+    restricted_[at] = r.restricted;
+    if (r.found) take(index, r.assignment, r.makespan_ps, r.model_ps, r.model_bound_ps);
+  }
+
+  void finish() {
+    out_.bound = upper();
+    out_.counts.legal = static_cast<int64_t>(out_.bounds.size()) + space_.no_room;
+    out_.counts.by_bound = space_.no_room;
+    for (size_t i = 0; i < out_.bounds.size(); ++i) {
+      out_.bound = std::min(out_.bound, out_.bounds[i]);
+      if (out_.bounds[i] >= upper()) {
+        ++(searched_[i] ? out_.counts.by_search : out_.counts.by_bound);
+        continue;
+      }
+      ++out_.counts.open;
+      out_.restricted_open += restricted_[i];
+      out_.model_bound = std::min(out_.model_bound, searched_[i] ? model_bound_[i] : out_.bounds[i]);
+    }
+    out_.seconds = elapsed();
+  }
+
+  const SpaceOfChoices& space_;
+  const PlanRequest& request_;
+  OuterOutcome& out_;
+  const std::chrono::steady_clock::time_point start_;
+  BuiltInstance built_;
+  std::vector<bool> searched_, restricted_;
+  std::vector<int64_t> model_bound_;  // what an interrupted search leaves open of its bound model
+};
+
+}  // namespace
+
+PlanAnswer plan_model(const ModelSpec& spec, const Cluster& cluster, const PlanRequest& request) {
+  const auto start = std::chrono::steady_clock::now();
+  const SearchSpace& asked = request.space;
+  if (asked.schedules.empty() || asked.zero.empty() || asked.recompute.empty() || asked.states.empty() ||
+      asked.activations.empty())
+    throw Error(ErrorKind::usage, "plan: the space is empty: schedules, zero, recompute and homes need one value each");
+  const SpaceOfChoices space = enumerate_choices(spec, cluster, request);
+  if (space.candidates.empty() && !space.no_room)
+    throw Error(ErrorKind::usage, "plan: no mesh is legal for --batch {} --seq {} on '{}': {}", request.job.batch,
+                request.job.seq, cluster.name, space.rules.empty() ? "the space is empty" : join(space.rules, "; "));
+  OuterOutcome outcome;
+  OuterSearch(space, request, outcome).run();
+  PlanAnswer answer;
+  answer.found = outcome.found;
+  answer.searches = outcome.searches, answer.simulated = outcome.simulated;
+  if (answer.found && request.any_fit)
+    answer.plan.choice = choice_of(space, space.candidates[static_cast<size_t>(outcome.best)]);
+  else if (answer.found)
+    answer.plan = make_plan(space, cluster, request, outcome);
+  else if (!request.any_fit)
+    answer.no_fit = make_no_fit(space, outcome);
+  answer.proven_infeasible = !answer.found && !outcome.interrupted;
+  answer.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return answer;
+}
+
+}  // namespace tern

@@ -1,0 +1,63 @@
+#pragma once
+// The whole question: a model, a cluster, a job; every mesh, pipeline and micro-batch (θ), and for each the search over
+// layers and strategies. Bounds close what cannot win, so that the proof covers θ too.
+
+#include <atomic>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "hardware/cluster.h"
+#include "plan/plan_file.h"
+#include "spec/model_spec.h"
+
+namespace tern {
+
+/// Which choices are looked at. Every switch is a sub-space; the proof speaks of what is left.
+struct SearchSpace {
+  int64_t max_tensor = 64, max_context = 64, max_expert = 512;
+  bool ulysses = true;
+  int max_stages = 1024, max_chunks = 8;
+  int64_t max_micro_batch = 16;
+  std::vector<Schedule> schedules{kSchedules.begin(), kSchedules.end()};
+  std::vector<int> zero{0, 1, 2, 3};
+  std::vector<Recompute> recompute{Recompute::none, Recompute::attention, Recompute::full};
+  /// Homes of optimizer states and of activations. Pipelines with several chunks per stage keep both on the device.
+  std::vector<Tier> states{Tier::device, Tier::host, Tier::disk};
+  std::vector<Tier> activations{Tier::device, Tier::host, Tier::disk};
+};
+
+struct PlanRequest {
+  std::string model;  // its name in the plan
+  TrainJob job;
+  SearchSpace space;
+  double seconds = std::numeric_limits<double>::infinity();  // then the best so far, with its gap
+  int threads = 1;
+  bool any_fit = false;  // stop at the first plan that fits, and tell no more than its choice
+  const std::atomic<bool>* stop = nullptr;
+};
+
+/// Nothing fits: the choice that lacks least.
+struct NoFit {
+  std::string choice, node;
+  Tier tier = Tier::device;
+  int rank = 0;
+  int64_t missing_bytes = 0, capacity_bytes = 0;  // per device
+};
+
+struct PlanAnswer {
+  bool found = false;
+  Plan plan;                       // if found
+  NoFit no_fit;                    // else
+  bool proven_infeasible = false;  // else: every choice was closed
+  double seconds = 0;
+  int64_t searches = 0, simulated = 0;
+};
+
+/// The least simulated makespan over the space; ties by the order of enumeration. Unlike node types are planned each on
+/// its own, and the plan says so. Order: the same bytes whatever `threads`, unless `seconds` or `stop` ended it.
+/// Errors: usage, if no choice is legal, naming rules that were broken.
+PlanAnswer plan_model(const ModelSpec&, const Cluster&, const PlanRequest&);
+
+}  // namespace tern

@@ -1,0 +1,184 @@
+// What the outer loop found, as a Plan with its explanation.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+
+#include "base/error.h"
+#include "base/units.h"
+#include "planner/plan_model_impl.h"
+#include "planner/price.h"
+#include "planner/search.h"
+
+namespace tern {
+namespace {
+
+constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+constexpr size_t kValuesPerFeature = 8;
+
+struct Feature {
+  std::string_view name;
+  std::function<std::string(const OuterChoice&)> value;
+};
+
+const std::vector<Feature>& features() {
+  static const std::vector<Feature> all{
+      {"schedule",
+       [](const OuterChoice& c) {
+         if (c.num_stages == 1) return std::string("none");
+         return c.schedule == Schedule::interleaved ? fmt::format("interleaved × {}", c.chunks_per_stage)
+                                                    : std::string(schedule_name(c.schedule));
+       }},
+      {"stages", [](const OuterChoice& c) { return fmt::format("{}", c.num_stages); }},
+      {"tensor", [](const OuterChoice& c) { return fmt::format("{}", c.mesh.tensor); }},
+      {"context",
+       [](const OuterChoice& c) {
+         return fmt::format("{}{}", c.mesh.context, c.mesh.context == 1 ? "" : c.mesh.ulysses ? " ulysses" : " ring");
+       }},
+      {"data", [](const OuterChoice& c) { return fmt::format("{}", c.mesh.data); }},
+      {"expert", [](const OuterChoice& c) { return fmt::format("{} × {}", c.mesh.expert, c.mesh.expert_tensor); }},
+      {"micro-batch", [](const OuterChoice& c) { return fmt::format("{}", c.micro_batch); }},
+  };
+  return all;
+}
+
+struct Family {
+  PlannedFamily told;
+  int cheapest = -1, plan = -1;  // candidates: least bound; of the best plan seen
+};
+
+// Families of one feature that the best plan does not belong to, those with the least bounds first.
+std::vector<Family> families_of(const SpaceOfChoices& space, const OuterOutcome& out, const Feature& feature) {
+  std::map<std::string, Family> by_value;
+  const std::string chosen = feature.value(choice_of(space, space.candidates[static_cast<size_t>(out.best)]));
+  for (size_t i = 0; i < space.candidates.size(); ++i) {
+    const std::string value = feature.value(choice_of(space, space.candidates[i]));
+    if (value == chosen) continue;
+    Family& f = by_value[value];
+    if (f.cheapest < 0 || out.bounds[i] < out.bounds[static_cast<size_t>(f.cheapest)]) f.cheapest = static_cast<int>(i);
+  }
+  for (const auto& [index, makespan] : out.plans) {
+    const std::string value = feature.value(choice_of(space, space.candidates[static_cast<size_t>(index)]));
+    if (value == chosen) continue;
+    Family& f = by_value[value];
+    if (f.plan >= 0 && f.told.step_ps <= makespan) continue;
+    f.plan = index, f.told.step_ps = makespan, f.told.found = true;
+  }
+  std::vector<Family> list;
+  for (auto& [value, f] : by_value) {
+    f.told.feature = fmt::format("{} {}", feature.name, value);
+    f.told.bound_ps = out.bounds[static_cast<size_t>(f.cheapest)];
+    f.told.fits = f.told.bound_ps < kNever;
+    if (!f.told.fits) f.told.bound_ps = 0;
+    list.push_back(std::move(f));
+  }
+  std::stable_sort(list.begin(), list.end(), [](const Family& a, const Family& b) {
+    return std::pair(!a.told.fits, a.told.bound_ps) < std::pair(!b.told.fits, b.told.bound_ps);
+  });
+  if (list.size() > kValuesPerFeature) list.resize(kValuesPerFeature);
+  return list;
+}
+
+// A plan of a family that the search closed by its bound alone: one strategy everywhere, on its most promising choice.
+void give_example(const SpaceOfChoices& space, Family& f) {
+  BuiltInstance built;
+  if (f.plan < 0 && f.told.fits) {
+    const Candidate& c = space.candidates[static_cast<size_t>(f.cheapest)];
+    build_instance(space, c, built);
+    const UniformPlan plan = uniform_plan(space, c, built);
+    if (plan.found) f.plan = f.cheapest, f.told.found = true, f.told.step_ps = plan.makespan;
+  }
+  if (f.plan >= 0) f.told.choice = to_string(choice_of(space, space.candidates[static_cast<size_t>(f.plan)]));
+}
+
+std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
+
+// What keeps this choice from being faster: with all the memory in the world, or only the clock.
+std::string binding(const BuiltInstance& built, const Priced& priced, const PipelineRun& run, const OuterOutcome& out) {
+  Instance roomy = built.instance;
+  for (TierBytes& tier : roomy.capacity) tier.fill(int64_t{1} << 60);
+  const SearchResult r = search(roomy, {.upper_bound = out.makespan, .simulations = 100, .labels = 30'000});
+  if (r.found && r.makespan_ps < out.makespan)
+    return fmt::format("{} memory of rank {} ({} to spare): with room for everything this mesh would take {} less",
+                       name_of(priced.tier), priced.device, format_bytes(-priced.missing_bytes),
+                       percent(1 - static_cast<double>(r.makespan_ps) / static_cast<double>(out.makespan)));
+  const auto busiest = std::max_element(run.busy.begin(), run.busy.end());
+  const double busy = static_cast<double>(*busiest) / static_cast<double>(out.makespan);
+  return fmt::format("compute and communication of rank {}, busy {} of the step; memory does not bind",
+                     busiest - run.busy.begin(), percent(busy));
+}
+
+}  // namespace
+
+Plan make_plan(const SpaceOfChoices& space, const Cluster& cluster, const PlanRequest& request,
+               const OuterOutcome& out) {
+  const Candidate& c = space.candidates[static_cast<size_t>(out.best)];
+  const ChoiceTables& t = space.tables[static_cast<size_t>(c.tables)];
+  const Machine& machine = machine_of_tables(space, t);
+  BuiltInstance built;
+  build_instance(space, c, built);
+  const Priced priced = price(built.instance, out.assignment);
+  TERN_CHECK(priced.makespan == out.makespan && priced.fits(), "plan_model: priced {} ps, searched {} ps",
+             priced.makespan, out.makespan);
+  const PipelineRun run = run_pipeline(priced.shape, pipeline_order(priced.shape, priced.times), priced.times);
+
+  Plan p;
+  p.model = request.model, p.hardware = cluster.name, p.node = machine.node.name;
+  p.parameters = num_parameters(*space.spec);
+  p.job = request.job;
+  p.choice = choice_of(space, c);
+  p.idle_devices = cluster.num_devices() - p.choice.devices();
+  p.layers = planned_layers(space, c, out.assignment);
+  p.step_ps = out.makespan;
+  for (int d = 0; d < c.num_stages; ++d) {
+    const size_t at = static_cast<size_t>(d);
+    p.ranks.push_back({priced.peak[at], run.busy[at], priced.times.begin[at], priced.times.tail[at]});
+  }
+  p.capacity = {machine.device_capacity(), machine.host_capacity(), machine.disk_capacity()};
+  p.price_per_hour = machine.price_per_hour(p.choice.devices());
+  p.flops_share = training_flops_per_token(*space.spec, p.job.seq) * p.tokens_per_second() /
+                  (static_cast<double>(p.choice.devices()) * peak_flops(machine.device, p.job.dtype));
+  p.bound_ps = out.bound, p.model_ps = out.model, p.model_bound_ps = out.model_bound;
+  p.counts = out.counts;
+  if (space.machines.size() > 1)
+    p.restrictions.push_back(
+        "unlike nodes: each type of node is planned on its own; plans over several types are neither "
+        "made nor covered by the bound");
+  if (out.restricted_open)
+    p.restrictions.push_back(
+        fmt::format("{} choices with several chunks per stage: the best of a restricted family of "
+                    "splits; the gap covers the rest",
+                    out.restricted_open));
+  p.binds = binding(built, priced, run, out);
+  for (const Feature& feature : features())
+    for (Family& f : families_of(space, out, feature)) {
+      give_example(space, f);
+      p.families.push_back(f.told);
+    }
+  return p;
+}
+
+// The search knows exactly what a choice lacks; the screen before it only at least how much.
+NoFit make_no_fit(const SpaceOfChoices& space, const OuterOutcome& out) {
+  NoFit n = out.no_fit;
+  const Candidate* c = out.no_fit_index >= 0 ? &space.candidates[static_cast<size_t>(out.no_fit_index)] : nullptr;
+  BuiltInstance built;
+  for (const auto& [at_least, candidate] : space.nearest) {
+    if (c && at_least >= n.missing_bytes) break;
+    build_instance(space, candidate, built);
+    const SearchResult r = search(built.instance, {.simulations = 0, .labels = 1000});
+    if (!r.infeasible || (c && r.missing_bytes >= n.missing_bytes)) continue;
+    c = &candidate, n.missing_bytes = r.missing_bytes, n.tier = r.tier, n.rank = r.device;
+  }
+  if (!c) return n;
+  const ChoiceTables& t = space.tables[static_cast<size_t>(c->tables)];
+  const Machine& m = machine_of_tables(space, t);
+  n.choice = to_string(choice_of(space, *c)), n.node = m.node.name;
+  n.capacity_bytes = n.tier == Tier::device ? m.device_capacity()
+                     : n.tier == Tier::host ? m.host_capacity()
+                                            : m.disk_capacity();
+  return n;
+}
+
+}  // namespace tern

@@ -1,0 +1,357 @@
+// The outer choices: meshes, their cost tables, pipelines over them, and for each a bound that costs nanoseconds.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "base/error.h"
+#include "plan/legality.h"
+#include "planner/plan_model_impl.h"
+#include "planner/price.h"
+
+namespace tern {
+namespace {
+
+int64_t gradient_ps(const CostVector& c) { return c.recompute + c.backward + c.weight; }
+
+// a is at most b in every way a plan can feel. Less compute leaves more of a synchronisation in the open, hence the
+// last line.
+bool dominates(const CostVector& a, const CostVector& b) {
+  for (size_t t = 0; t < kTiers; ++t)
+    if (a.persistent[t] > b.persistent[t] || a.held[t] > b.held[t]) return false;
+  const int64_t slack = std::max({int64_t{0}, gradient_ps(b) - gradient_ps(a), b.weight - a.weight});
+  return a.forward <= b.forward && a.recompute + a.backward <= b.recompute + b.backward && a.weight <= b.weight &&
+         a.host_forward <= b.host_forward && a.host_backward <= b.host_backward && a.entry_forward <= b.entry_forward &&
+         a.entry_backward <= b.entry_backward && a.begin <= b.begin && a.update <= b.update &&
+         a.held_weight <= b.held_weight && a.transient <= b.transient &&
+         (a.sync + slack <= b.sync || (slack == 0 && a.sync <= b.sync) || (a.sync == 0 && b.sync == 0));
+}
+
+// Chunked pipelines share a device's memory among stages; with three tiers besides, proofs would take minutes. They
+// keep everything on the device (SearchSpace says so).
+bool chunked_may(const LayerStrategy& s) { return s.states == Tier::device && s.activations == Tier::device; }
+
+std::vector<LayerStrategy> strategies(const SearchSpace& space, const Machine& m) {
+  std::vector<LayerStrategy> out;
+  for (const int zero : space.zero)
+    for (const Recompute recompute : space.recompute)
+      for (const Tier states : space.states)
+        for (const Tier activations : space.activations) {
+          const LayerStrategy s{zero, recompute, states, activations};
+          if (why_illegal(m, s).empty()) out.push_back(s);
+        }
+  return out;
+}
+
+ChoiceTables make_tables(const ModelSpec& spec, const TrainJob& job, const SearchSpace& space,
+                         const std::vector<Layer>& layers, const std::vector<Machine>& machines, int group,
+                         const Mesh& mesh, int64_t micro_batch) {
+  ChoiceTables t{.group = group, .mesh = mesh, .micro_batch = micro_batch};
+  const Machine& machine = machines[static_cast<size_t>(group)];
+  const LayerCosts costs(spec, job, machine, mesh, micro_batch);
+  const std::vector<LayerStrategy> all = strategies(space, machine);
+  for (const Layer& layer : layers) {
+    if (layer.kind != static_cast<int>(t.kinds.size())) continue;  // kinds are numbered as they first occur
+    ChoiceTables::Rows rows;
+    for (const int form : {kWhole, kStaged, kChunked}) {
+      std::vector<CostVector> cost;
+      std::vector<LayerStrategy> of;
+      for (const LayerStrategy& s : all) {
+        if (form == kChunked && !chunked_may(s)) continue;
+        cost.push_back(costs.cost(layer, s, form != kWhole));
+        of.push_back(s);
+      }
+      for (size_t i = 0; i < of.size(); ++i) {
+        bool kept = true;
+        for (size_t j = 0; j < of.size() && kept; ++j)
+          kept = j == i || !dominates(cost[j], cost[i]) || (dominates(cost[i], cost[j]) && i < j);
+        if (!kept) continue;
+        rows.cost[form].push_back(cost[i]);
+        rows.strategy[form].push_back(of[i]);
+      }
+    }
+    t.kinds.push_back(std::move(rows));
+    for (const int inside : {0, 1}) t.edge[inside].push_back(costs.edge(layer, inside != 0));
+  }
+  for (const Layer& layer : layers) {
+    ++t.kinds[static_cast<size_t>(layer.kind)].layers;
+    for (const int form : {kWhole, kStaged, kChunked}) {
+      const std::vector<CostVector>& rows = t.kinds[static_cast<size_t>(layer.kind)].cost[form];
+      if (rows.empty()) continue;  // no strategy may be chunked: over_chunks leaves them out
+      int64_t compute = INT64_MAX, forward = INT64_MAX, gradient = INT64_MAX, bytes = INT64_MAX, device = INT64_MAX;
+      for (const CostVector& c : rows) {
+        compute = std::min(compute, c.forward + gradient_ps(c));
+        forward = std::min(forward, c.forward), gradient = std::min(gradient, gradient_ps(c));
+        bytes =
+            std::min(bytes, c.persistent[0] + c.persistent[1] + c.persistent[2] + c.held[0] + c.held[1] + c.held[2]);
+        device = std::min(device, c.persistent[0] + c.held[0]);
+      }
+      t.compute[form] += compute, t.forward[form] += forward, t.gradient[form] += gradient;
+      t.least_bytes[form] += bytes, t.least_device[form] += device;
+    }
+  }
+  for (const int inside : {0, 1}) {
+    t.least_edge[inside] = INT64_MAX;
+    for (const EdgeCost& e : t.edge[inside])
+      t.least_edge[inside] = std::min(t.least_edge[inside], e.forward + e.backward);
+  }
+  return t;
+}
+
+// Bounds that hold whatever the stages. Summed over the devices, P·T is at least
+//   begin + (c − 1)·p + f + [the last micro-batch's gradients, or all synchronisation: both come after] + update
+// and any mixture α of the two in the bracket; each layer adds its least. With a price mu on its persistent bytes and
+// one micro-batch's, less mu times all the memory there is, it is Lagrange's bound for the devices' memory.
+double shared_bound(const ChoiceTables& t, const Candidate& c, double alpha, double mu, double capacity) {
+  double sum = 0;
+  for (const ChoiceTables::Rows& rows : t.kinds) {
+    double least = std::numeric_limits<double>::infinity();
+    for (const CostVector& v : rows.cost[form_of(c)]) {
+      const double gradient = static_cast<double>(gradient_ps(v)), forward = static_cast<double>(v.forward);
+      const double last = (1 - alpha) * gradient + alpha * static_cast<double>(v.sync);
+      least = std::min(least, static_cast<double>(c.num_micro - 1) * (forward + gradient) + forward + last +
+                                  static_cast<double>(v.begin + v.update) +
+                                  mu * static_cast<double>(v.persistent[0] + v.held[0]));
+    }
+    sum += least * rows.layers;
+  }
+  return sum / c.num_stages - mu * capacity;
+}
+
+// Without split backwards a stage starts after the forwards before it and ends before the backwards: c·p_i + Σ_{j<i}
+// p_j ≤ T for all i, which a balanced choice of p makes equal: T ≥ S / (1 − (1 − 1/c)^P).
+int64_t cheap_bound(const ChoiceTables& t, const Candidate& c, double capacity, int64_t edge) {
+  double bound = 0;
+  for (const double alpha : {0.0, 0.5, 1.0}) bound = std::max(bound, shared_bound(t, c, alpha, 0, capacity));
+  const Schedule s = static_cast<Schedule>(c.schedule);
+  const bool plain = s == Schedule::gpipe || s == Schedule::one_f_one_b || s == Schedule::deep_one_f_one_b;
+  if (plain && c.num_stages > 1) {
+    const double S = static_cast<double>(t.compute[1]), m = static_cast<double>(c.num_micro);
+    bound = std::max(bound, S / -std::expm1(c.num_stages * std::log1p(-1 / m)));
+    // The first micro-batch's way there and back; then, on the average stage, the other backwards, and the forwards
+    // that are not in flight by then.
+    const double P = static_cast<double>(c.num_stages), F = static_cast<double>(t.forward[1]);
+    const double B = static_cast<double>(t.gradient[1]), late = s == Schedule::one_f_one_b ? std::max(0.0, m - P) : 0;
+    bound = std::max(bound, F + B + (P - 1) * static_cast<double>(edge) + ((m - 1) * B + late * F) / P);
+  }
+  const double scale = bound / capacity;  // ps per byte at which all the memory is worth the whole step
+  for (const double mu : {0.0625, 0.125, 0.25, 0.5, 1.0, 2.0})
+    bound = std::max(bound, shared_bound(t, c, 0, mu * scale, capacity));
+  return static_cast<int64_t>(bound * (1 - 1e-12));
+}
+
+class Enumeration {
+ public:
+  Enumeration(const ModelSpec& spec, const Cluster& cluster, const PlanRequest& request)
+      : spec_(spec), job_(request.job), space_(request.space) {
+    out_.spec = &spec, out_.job = request.job, out_.layers = layers_of(spec);
+    std::map<int, int64_t> counts;  // equal nodes are one machine wherever they stand in the file
+    for (const NodeGroup& g : cluster.groups) counts[g.node] += g.count;
+    for (const auto& [node, count] : counts) {
+      Cluster alone = cluster;
+      alone.groups = {{node, count}};
+      out_.machines.push_back(tern::machine_of(alone, 0));
+    }
+    for (const Unit& unit : spec.units)
+      if (const auto* e = std::get_if<MoeSpec>(&unit.spec)) experts_ = e->experts;
+  }
+
+  SpaceOfChoices run() {
+    for (int g = 0; g < static_cast<int>(out_.machines.size()); ++g) {
+      const int64_t devices = out_.machines[static_cast<size_t>(g)].num_devices();
+      for (int64_t tensor = 1; tensor <= std::min(space_.max_tensor, devices); ++tensor)
+        for (int64_t context = 1; context <= std::min(space_.max_context, devices / tensor); ++context)
+          for (const bool ulysses : {false, true})
+            if (!ulysses || (space_.ulysses && context > 1)) over_data(g, {tensor, context, 1, 1, 1, ulysses});
+    }
+    return std::move(out_);
+  }
+
+ private:
+  void over_data(int g, Mesh mesh) {
+    const Machine& m = out_.machines[static_cast<size_t>(g)];
+    if (!legal(m, mesh, 1)) return;
+    const int64_t most = std::min(job_.batch, usable_devices(m, mesh) / (mesh.tensor * mesh.context));
+    for (mesh.data = 1; mesh.data <= most; ++mesh.data) {
+      if (job_.batch % mesh.data) continue;
+      for (int64_t b = 1; b <= std::min(space_.max_micro_batch, job_.batch / mesh.data); ++b)
+        if (job_.batch / mesh.data % b == 0) over_experts(g, mesh, b);
+    }
+  }
+
+  void over_experts(int g, Mesh mesh, int64_t micro_batch) {
+    const Machine& m = out_.machines[static_cast<size_t>(g)];
+    if (!experts_) return over_pipelines(g, mesh, micro_batch);
+    for (mesh.expert = 1; mesh.expert <= std::min(space_.max_expert, experts_); ++mesh.expert)
+      for (const int64_t split : {int64_t{1}, mesh.tensor}) {
+        mesh.expert_tensor = split;
+        if (legal(m, mesh, micro_batch)) over_pipelines(g, mesh, micro_batch);
+        if (mesh.tensor == 1) break;
+      }
+  }
+
+  void over_pipelines(int g, const Mesh& mesh, int64_t micro_batch) {
+    const Machine& m = out_.machines[static_cast<size_t>(g)];
+    const int num_layers = static_cast<int>(out_.layers.size());
+    const int64_t room = usable_devices(m, mesh) / mesh.devices();
+    const int most = static_cast<int>(std::min<int64_t>({room, num_layers, space_.max_stages}));
+    if (most < 1) return;
+    out_.tables.push_back(make_tables(spec_, job_, space_, out_.layers, out_.machines, g, mesh, micro_batch));
+    Candidate c{.tables = static_cast<int32_t>(out_.tables.size()) - 1};
+    c.num_micro = job_.batch / (mesh.data * micro_batch);
+    for (c.num_stages = 1; c.num_stages <= most; ++c.num_stages)
+      for (const Schedule s : space_.schedules) over_chunks(m, c, s);
+    if (c.num_stages == 1) out_.tables.pop_back();
+  }
+
+  void over_chunks(const Machine& m, Candidate c, Schedule schedule) {
+    if (c.num_stages == 1 && schedule != space_.schedules.front()) return;  // one stage: they are all the same
+    c.schedule = static_cast<int32_t>(c.num_stages == 1 ? Schedule::one_f_one_b : schedule);
+    const bool v_shape = schedule == Schedule::zb_v || schedule == Schedule::v_half;
+    const bool many = schedule == Schedule::interleaved;
+    const int first = c.num_stages == 1 ? 1 : v_shape || many ? 2 : 1;
+    const int last = c.num_stages == 1 || !many ? first : space_.max_chunks;
+    for (c.chunks = first; c.chunks <= last; ++c.chunks) {
+      if (out_.tables.back().kinds.front().cost[form_of(c)].empty()) return;
+      const OuterChoice choice = choice_of(out_, c);
+      if (!why_illegal_pipeline(m, choice, static_cast<int>(out_.layers.size())).empty()) continue;
+      add(m, c);
+    }
+  }
+
+  void add(const Machine& m, Candidate c) {
+    const ChoiceTables& t = out_.tables[static_cast<size_t>(c.tables)];
+    const int64_t room = m.device_capacity() + m.host_capacity() + m.disk_capacity();
+    c.bound = cheap_bound(t, c, static_cast<double>(m.device_capacity()),
+                          t.least_edge[t.mesh.devices() * c.num_stages <= m.node.num_devices]);
+    const int form = form_of(c);
+    const int64_t of_device = t.least_device[form] / c.num_stages - m.device_capacity();
+    const int64_t missing = std::max(of_device, t.least_bytes[form] / c.num_stages - room);
+    if (missing <= 0) return out_.candidates.push_back(c);
+    ++out_.no_room;
+    constexpr size_t kNearest = 16;
+    if (out_.nearest.size() == kNearest && missing >= out_.nearest.back().first) return;
+    const auto at = std::upper_bound(out_.nearest.begin(), out_.nearest.end(), missing,
+                                     [](int64_t value, const auto& entry) { return value < entry.first; });
+    out_.nearest.insert(at, {missing, c});
+    if (out_.nearest.size() > kNearest) out_.nearest.pop_back();
+  }
+
+  bool legal(const Machine& m, const Mesh& mesh, int64_t micro_batch) {
+    const std::string rule = why_illegal(spec_, job_, m, mesh, micro_batch);
+    if (!rule.empty() && out_.rules.size() < 8) out_.rules.push_back(rule);
+    return rule.empty();
+  }
+
+  const ModelSpec& spec_;
+  const TrainJob& job_;
+  const SearchSpace& space_;
+  int64_t experts_ = 0;
+  SpaceOfChoices out_;
+};
+
+}  // namespace
+
+SpaceOfChoices enumerate_choices(const ModelSpec& spec, const Cluster& cluster, const PlanRequest& request) {
+  return Enumeration(spec, cluster, request).run();
+}
+
+OuterChoice choice_of(const SpaceOfChoices& space, const Candidate& c) {
+  const ChoiceTables& t = space.tables[static_cast<size_t>(c.tables)];
+  return {.mesh = t.mesh,
+          .num_stages = c.num_stages,
+          .chunks_per_stage = c.chunks,
+          .schedule = static_cast<Schedule>(c.schedule),
+          .micro_batch = t.micro_batch,
+          .num_micro = c.num_micro};
+}
+
+const Machine& machine_of_tables(const SpaceOfChoices& space, const ChoiceTables& t) {
+  return space.machines[static_cast<size_t>(t.group)];
+}
+
+void build_instance(const SpaceOfChoices& space, const Candidate& c, BuiltInstance& built) {
+  const ChoiceTables& t = space.tables[static_cast<size_t>(c.tables)];
+  const Machine& m = machine_of_tables(space, t);
+  const int form = form_of(c);
+  const int inside = t.mesh.devices() * c.num_stages <= m.node.num_devices;
+  Instance& in = built.instance;
+  if (built.tables != c.tables || built.form != form || built.inside != inside) {
+    in = {};
+    const size_t L = space.layers.size();
+    for (const Layer& layer : space.layers) {
+      in.cost.push_back(t.kinds[static_cast<size_t>(layer.kind)].cost[form]);
+      in.layer_class.push_back(layer.kind);
+    }
+    for (size_t u = 0; u + 1 < L; ++u) {
+      const size_t pairs = in.cost[u].size() * in.cost[u + 1].size();
+      in.within.emplace_back(pairs);
+      in.across.emplace_back(pairs, t.edge[inside][static_cast<size_t>(space.layers[u].kind)]);
+    }
+    built.tables = c.tables, built.form = form, built.inside = inside;
+  }
+  in.num_stages = c.num_stages, in.chunks_per_stage = c.chunks, in.num_micro = static_cast<int>(c.num_micro);
+  in.schedule = static_cast<Schedule>(c.schedule);
+  in.capacity.assign(static_cast<size_t>(c.num_stages), {m.device_capacity(), m.host_capacity(), m.disk_capacity()});
+}
+
+UniformPlan uniform_plan(const SpaceOfChoices& space, const Candidate& c, const BuiltInstance& built) {
+  const Instance& in = built.instance;
+  const ChoiceTables& t = space.tables[static_cast<size_t>(c.tables)];
+  const int form = form_of(c), V = c.num_stages * c.chunks, L = in.num_layers();
+  int widest = 0;  // the kind with most layers names the strategies
+  std::vector<int> count(t.kinds.size());
+  for (const Layer& layer : space.layers) ++count[static_cast<size_t>(layer.kind)];
+  widest = static_cast<int>(std::max_element(count.begin(), count.end()) - count.begin());
+
+  UniformPlan best;
+  Pricer pricer(in);
+  for (const LayerStrategy& s : t.kinds[static_cast<size_t>(widest)].strategy[form]) {
+    Assignment a;
+    std::vector<int64_t> until{0};  // compute before each layer
+    for (const Layer& layer : space.layers) {
+      const auto& rows = t.kinds[static_cast<size_t>(layer.kind)];
+      const auto& list = rows.strategy[form];
+      size_t k = static_cast<size_t>(std::find(list.begin(), list.end(), s) - list.begin());
+      if (k == list.size()) {  // dominated there: the nearest that is as sharded
+        k = 0;
+        for (size_t i = 0; i < list.size(); ++i)
+          if (list[i].zero == s.zero && list[i].states == s.states) k = i;
+      }
+      const CostVector& v = rows.cost[form][k];
+      a.strategy.push_back(static_cast<int>(k));
+      until.push_back(until.back() + v.forward + gradient_ps(v));
+    }
+    for (int u = 0, stage = 0; u < L; ++u) {
+      // The middle of the layer lies in stage ⌊V·middle / total⌋; none is left empty.
+      const double middle =
+          0.5 * static_cast<double>(until[static_cast<size_t>(u)] + until[static_cast<size_t>(u) + 1]);
+      const int wanted = static_cast<int>(V * middle / static_cast<double>(std::max<int64_t>(1, until.back())));
+      if (u > 0) stage = std::clamp(wanted, stage, stage + 1);
+      stage = std::max(stage, V - (L - u));
+      a.stage.push_back(stage);
+    }
+    const Priced priced = pricer(a);
+    if (!priced.fits() || (best.found && priced.makespan >= best.makespan)) continue;
+    best = {true, a, priced.makespan};
+  }
+  return best;
+}
+
+std::vector<PlannedLayers> planned_layers(const SpaceOfChoices& space, const Candidate& c, const Assignment& a) {
+  const ChoiceTables& t = space.tables[static_cast<size_t>(c.tables)];
+  std::vector<PlannedLayers> out;
+  for (int u = 0; u < static_cast<int>(space.layers.size()); ++u) {
+    const size_t at = static_cast<size_t>(u);
+    const auto& rows = t.kinds[static_cast<size_t>(space.layers[at].kind)];
+    const LayerStrategy& s = rows.strategy[form_of(c)][static_cast<size_t>(a.strategy[at])];
+    if (!out.empty() && out.back().stage == a.stage[at] && out.back().strategy == s)
+      ++out.back().count;
+    else
+      out.push_back({u, 1, a.stage[at], s});
+  }
+  return out;
+}
+
+}  // namespace tern

@@ -1,0 +1,365 @@
+#include "planner/plan_model.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+
+#include "base/error.h"
+#include "plan/cost_model.h"
+#include "plan/legality.h"
+#include "planner/price.h"
+#include "spec/presets.h"
+
+namespace tern {
+namespace {
+
+ModelSpec small_model(int64_t layers, bool tied = false) {
+  ModelSpec m = *preset_model(tied ? "gpt2" : "llama-2-7b");
+  ModelSpec s = m;
+  s.units.assign(m.units.begin(), m.units.begin() + 1 + 2 * layers);
+  s.units.push_back(m.units.back());
+  s.layers = layers;
+  return s;
+}
+
+Cluster small_cluster(int64_t devices, int64_t memory_bytes) {
+  Cluster c = read_cluster(TERN_SOURCE_DIR "/examples/hardware/h100-node.toml");
+  c.nodes[0].num_devices = c.nodes[0].link.devices = devices;
+  c.devices[0].memory_bytes = memory_bytes + c.devices[0].reserved_bytes;
+  return c;
+}
+
+// Twin: plain loops over every choice, every cut and every strategy, priced one by one. Shares the cost model and the
+// simulator, nothing else.
+struct Best {
+  int64_t makespan = std::numeric_limits<int64_t>::max();
+  OuterChoice choice;
+  int64_t priced = 0;
+};
+
+void try_assignments(const Instance& in, const OuterChoice& choice, Best& best) {
+  const int L = in.num_layers(), V = in.num_stages * in.chunks_per_stage;
+  Pricer pricer(in);
+  Assignment a{std::vector<int>(static_cast<size_t>(L)), std::vector<int>(static_cast<size_t>(L))};
+  const std::function<void(int)> choose = [&](int u) {
+    if (u == L) {
+      if (a.stage.back() != V - 1) return;
+      const Priced p = pricer(a);
+      ++best.priced;
+      if (p.fits() && p.makespan < best.makespan) best.makespan = p.makespan, best.choice = choice;
+      return;
+    }
+    const size_t at = static_cast<size_t>(u);
+    for (int s = u ? a.stage[at - 1] : 0; s <= (u ? std::min(V - 1, a.stage[at - 1] + 1) : 0); ++s)
+      for (int k = 0; k < static_cast<int>(in.cost[at].size()); ++k) {
+        a.stage[at] = s, a.strategy[at] = k;
+        choose(u + 1);
+      }
+  };
+  choose(0);
+}
+
+Best brute_force(const ModelSpec& spec, const Cluster& cluster, const TrainJob& job, const SearchSpace& space) {
+  const Machine m = machine_of(cluster, 0);
+  const std::vector<Layer> layers = layers_of(spec);
+  Best best;
+  for (int64_t t = 1; t <= m.num_devices(); ++t)
+    for (int64_t x = 1; x <= m.num_devices(); ++x)
+      for (const bool ulysses : {false, true})
+        for (int64_t d = 1; d <= job.batch; ++d)
+          for (int64_t b = 1; b <= job.batch; ++b)
+            for (int P = 1; P <= m.num_devices(); ++P)
+              for (const Schedule schedule : space.schedules) {
+                const Mesh mesh{.tensor = t, .context = x, .data = d, .ulysses = ulysses};
+                if ((ulysses && x == 1) || !why_illegal(spec, job, m, mesh, b).empty()) continue;
+                OuterChoice c{mesh, P, 1, schedule, b, job.batch / (d * b)};
+                if (schedule == Schedule::interleaved || schedule == Schedule::zb_v) c.chunks_per_stage = 2;
+                if (P == 1 && (schedule != space.schedules.front())) continue;
+                if (P == 1) c.schedule = Schedule::one_f_one_b, c.chunks_per_stage = 1;
+                if (!why_illegal_pipeline(m, c, static_cast<int>(layers.size())).empty()) continue;
+                const LayerCosts costs(spec, job, m, mesh, b);
+                Instance in{.num_stages = P,
+                            .chunks_per_stage = c.chunks_per_stage,
+                            .num_micro = static_cast<int>(c.num_micro),
+                            .schedule = c.schedule};
+                for (const Layer& layer : layers) {
+                  in.cost.emplace_back();
+                  for (const int zero : space.zero)
+                    for (const Recompute r : space.recompute)
+                      for (const Tier states : space.states)
+                        for (const Tier activations : space.activations)
+                          in.cost.back().push_back(costs.cost(layer, {zero, r, states, activations}, P > 1));
+                }
+                for (size_t u = 0; u + 1 < layers.size(); ++u) {
+                  const size_t pairs = in.cost[u].size() * in.cost[u + 1].size();
+                  in.within.emplace_back(pairs);
+                  in.across.emplace_back(pairs, costs.edge(layers[u], P * mesh.devices() <= m.node.num_devices));
+                }
+                in.capacity.assign(static_cast<size_t>(P), {m.device_capacity(), m.host_capacity(), m.disk_capacity()});
+                try_assignments(in, c, best);
+              }
+  return best;
+}
+
+struct Case {
+  const char* name;
+  int64_t layers, devices, batch, seq, memory;
+  std::vector<Schedule> schedules;
+  std::vector<int> zero;
+  std::vector<Recompute> recompute;
+  std::vector<Tier> states, activations;
+  bool tied = false;
+};
+
+constexpr int64_t kGB = 1'000'000'000;
+const Tier kDevice = Tier::device, kHost = Tier::host;
+
+TEST(PlanModel, EqualsPlainLoopsOverEverything) {
+  const std::vector<Case> cases{
+      {"roomy",
+       1,
+       4,
+       4,
+       1024,
+       70 * kGB,
+       {Schedule::one_f_one_b, Schedule::gpipe},
+       {0, 1},
+       {Recompute::none},
+       {kDevice},
+       {kDevice}},
+      {"recompute",
+       2,
+       2,
+       4,
+       4096,
+       12 * kGB,
+       {Schedule::one_f_one_b},
+       {0, 3},
+       {Recompute::none, Recompute::full},
+       {kDevice},
+       {kDevice}},
+      {"tight",
+       2,
+       4,
+       4,
+       4096,
+       6 * kGB,
+       {Schedule::gpipe, Schedule::one_f_one_b},
+       {1, 3},
+       {Recompute::none, Recompute::full},
+       {kDevice},
+       {kDevice}},
+      {"offload",
+       2,
+       2,
+       2,
+       4096,
+       8 * kGB,
+       {Schedule::one_f_one_b},
+       {0, 2},
+       {Recompute::none},
+       {kDevice, kHost},
+       {kDevice, kHost}},
+      {"tied",
+       3,
+       2,
+       4,
+       1024,
+       3 * kGB,
+       {Schedule::one_f_one_b, Schedule::deep_one_f_one_b},
+       {0, 1},
+       {Recompute::none, Recompute::attention},
+       {kDevice},
+       {kDevice},
+       true},
+      {"zero bubble",
+       2,
+       2,
+       4,
+       2048,
+       14 * kGB,
+       {Schedule::zb_h1, Schedule::zb_h2},
+       {0, 1},
+       {Recompute::none, Recompute::full},
+       {kDevice},
+       {kDevice}},
+      {"three devices",
+       2,
+       3,
+       6,
+       1024,
+       20 * kGB,
+       {Schedule::one_f_one_b},
+       {0, 1, 2},
+       {Recompute::none},
+       {kDevice},
+       {kDevice}},
+  };
+  for (const Case& c : cases) {
+    const ModelSpec spec = small_model(c.layers, c.tied);
+    const Cluster cluster = small_cluster(c.devices, c.memory);
+    PlanRequest request{.model = c.name, .job = {.batch = c.batch, .seq = c.seq}};
+    request.space.schedules = c.schedules, request.space.zero = c.zero, request.space.recompute = c.recompute;
+    request.space.states = c.states, request.space.activations = c.activations;
+    const Best want = brute_force(spec, cluster, request.job, request.space);
+    const PlanAnswer got = plan_model(spec, cluster, request);
+    ASSERT_GT(want.priced, 50) << c.name;
+    ASSERT_TRUE(got.found) << c.name;
+    EXPECT_EQ(got.plan.step_ps, want.makespan)
+        << c.name << ": " << to_string(got.plan.choice) << ", plain loops: " << to_string(want.choice);
+    EXPECT_EQ(got.plan.bound_ps, want.makespan) << c.name;
+    EXPECT_EQ(got.plan.counts.open, 0) << c.name;
+  }
+}
+
+PlanRequest seven_b() {
+  PlanRequest r{.model = "llama-2-7b", .job = {.batch = 32, .seq = 2048}};
+  r.space.schedules = {Schedule::one_f_one_b, Schedule::gpipe};
+  r.space.states = r.space.activations = {Tier::device};
+  r.space.ulysses = false;
+  return r;
+}
+
+TEST(PlanModelSlow, TheSameInputGivesTheSameBytesWhateverTheThreads) {
+  const ModelSpec spec = *preset_model("llama-2-7b");
+  const Cluster cluster = small_cluster(8, 40 * kGB);
+  PlanRequest request = seven_b();
+  const std::string once = plan_json(plan_model(spec, cluster, request).plan);
+  EXPECT_EQ(plan_json(plan_model(spec, cluster, request).plan), once);
+  request.threads = 3;
+  EXPECT_EQ(plan_json(plan_model(spec, cluster, request).plan), once);
+}
+
+TEST(PlanModelSlow, ASmallerSpaceOrMachineIsNeverBetter) {
+  const ModelSpec spec = *preset_model("llama-2-7b");
+  PlanRequest request = seven_b();
+  const auto step = [&](const PlanRequest& r, const Cluster& c) {
+    const PlanAnswer a = plan_model(spec, c, r);
+    return a.found ? a.plan.step_ps : std::numeric_limits<int64_t>::max();
+  };
+  const Cluster machine = small_cluster(8, 30 * kGB);
+  // Where a choice was left open the promise is the bound; it is within a percent of the plan.
+  const Plan best = plan_model(spec, machine, request).plan;
+  EXPECT_LT(best.simulator_gap(), 0.01);
+  const int64_t full = best.counts.open ? best.bound_ps : best.step_ps;
+  PlanRequest fewer = request;
+  fewer.space.recompute = {Recompute::none};
+  EXPECT_GE(step(fewer, machine), full);
+  fewer = request, fewer.space.zero = {0, 1};
+  EXPECT_GE(step(fewer, machine), full);
+  fewer = request, fewer.space.max_tensor = 1;
+  EXPECT_GE(step(fewer, machine), full);
+  EXPECT_GE(step(request, small_cluster(8, 20 * kGB)), full);
+  EXPECT_GE(step(request, small_cluster(7, 30 * kGB)), full);
+  Cluster slow = machine;
+  slow.nodes[0].link.bandwidth /= 3;
+  EXPECT_GE(step(request, slow), full);
+}
+
+// What a plan says it holds is the sum of the closed forms of its layers, the closed form of 1F1B in flight.
+TEST(PlanModel, MemoryOfAPlanIsTheSumOfItsLayers) {
+  const ModelSpec spec = *preset_model("llama-2-7b");
+  const Cluster cluster = small_cluster(8, 22 * kGB);
+  PlanRequest request = seven_b();
+  request.space.schedules = {Schedule::one_f_one_b};
+  request.space.zero = {1};
+  request.job.batch = 8, request.job.seq = 8192;
+  const PlanAnswer answer = plan_model(spec, cluster, request);
+  ASSERT_TRUE(answer.found);
+  const Plan& p = answer.plan;
+  const Machine m = machine_of(cluster, 0);
+  const LayerCosts costs(spec, p.job, m, p.choice.mesh, p.choice.micro_batch);
+  const std::vector<Layer> layers = layers_of(spec);
+  for (int s = 0; s < p.choice.num_stages; ++s) {
+    int64_t persistent = 0, held = 0, transient = 0;
+    for (const PlannedLayers& run : p.layers)
+      for (int u = run.first; run.stage == s && u < run.first + run.count; ++u) {
+        const CostVector v = costs.cost(layers[static_cast<size_t>(u)], run.strategy, p.choice.num_stages > 1);
+        persistent += v.persistent[0], held += v.held[0], transient = std::max(transient, v.transient);
+      }
+    const int64_t in_flight = std::min<int64_t>(p.choice.num_micro, p.choice.num_stages - s);
+    EXPECT_EQ(p.ranks[static_cast<size_t>(s)].peak[0], persistent + in_flight * held + transient) << s;
+    EXPECT_LE(p.ranks[static_cast<size_t>(s)].peak[0], p.capacity[0]);
+  }
+}
+
+TEST(PlanModel, EqualLayersAreRecomputedUnequallyWhereMemoryBinds) {
+  PlanRequest request = seven_b();
+  request.space.max_tensor = request.space.max_context = 1;
+  request.job = {.batch = 8, .seq = 8192};
+  request.space.zero = {3};
+  const PlanAnswer a = plan_model(*preset_model("llama-2-7b"), small_cluster(8, 40 * kGB), request);
+  ASSERT_TRUE(a.found);
+  std::map<Recompute, int> of_blocks;
+  for (const PlannedLayers& l : a.plan.layers)
+    if (l.first > 0) of_blocks[l.strategy.recompute] += l.count;
+  EXPECT_GT(of_blocks.size(), 1u) << plan_json(a.plan);
+  EXPECT_NE(a.plan.binds.find("device memory"), std::string::npos) << a.plan.binds;
+}
+
+TEST(PlanModel, WhatDoesNotFitSaysWhatIsMissing) {
+  const ModelSpec spec = *preset_model("llama-2-7b");
+  PlanRequest request = seven_b();
+  const PlanAnswer a = plan_model(spec, small_cluster(2, 20 * kGB), request);
+  ASSERT_FALSE(a.found);
+  EXPECT_TRUE(a.proven_infeasible);
+  EXPECT_GT(a.no_fit.missing_bytes, 0);
+  EXPECT_FALSE(a.no_fit.choice.empty());
+  // With that much more on each device something fits; it lacked no less.
+  EXPECT_TRUE(plan_model(spec, small_cluster(2, 20 * kGB + a.no_fit.missing_bytes), request).found);
+  EXPECT_FALSE(plan_model(spec, small_cluster(2, 20 * kGB + a.no_fit.missing_bytes / 2), request).found);
+}
+
+TEST(PlanModelSlow, AnInterruptLeavesAPlanWithARightGap) {
+  const ModelSpec spec = *preset_model("llama-2-7b");
+  const Cluster cluster = small_cluster(8, 22 * kGB);
+  PlanRequest request = seven_b();
+  const int64_t best = plan_model(spec, cluster, request).plan.step_ps;
+  for (const double seconds : {0.001, 0.01, 0.1}) {
+    request.seconds = seconds;
+    const PlanAnswer a = plan_model(spec, cluster, request);
+    if (!a.found) {
+      EXPECT_FALSE(a.proven_infeasible);
+      continue;
+    }
+    EXPECT_LE(a.plan.bound_ps, best) << seconds;
+    EXPECT_GE(a.plan.step_ps, best) << seconds;
+    EXPECT_EQ(parse_plan(plan_json(a.plan), "p"), a.plan);
+  }
+}
+
+TEST(PlanModelSlow, RivalsAreNeverFasterThanTheirBounds) {
+  const PlanAnswer a = plan_model(*preset_model("llama-2-7b"), small_cluster(8, 30 * kGB), seven_b());
+  ASSERT_TRUE(a.found);
+  EXPECT_GE(a.plan.families.size(), 5u);
+  for (const PlannedFamily& f : a.plan.families) {
+    if (f.found) { EXPECT_GE(f.step_ps, f.bound_ps) << f.feature; }
+    if (f.fits) { EXPECT_GE(f.bound_ps, a.plan.bound_ps) << f.feature; }
+    EXPECT_EQ(f.found, !f.choice.empty()) << f.feature;
+  }
+}
+
+TEST(PlanModelSlow, MixturesAndEncodersHavePlans) {
+  PlanRequest request{.model = "mixtral-8x7b", .job = {.batch = 32, .seq = 2048}};
+  request.space.schedules = {Schedule::one_f_one_b};
+  request.space.states = request.space.activations = {Tier::device};
+  request.space.ulysses = false, request.space.max_stages = 4, request.seconds = 5;
+  Cluster cluster = read_cluster(TERN_SOURCE_DIR "/examples/hardware/h100-16384.toml");
+  cluster.groups[0].count = 4;
+  const PlanAnswer moe = plan_model(*preset_model("mixtral-8x7b"), cluster, request);
+  ASSERT_TRUE(moe.found);
+  EXPECT_GT(moe.plan.choice.mesh.expert, 1) << to_string(moe.plan.choice);
+  request.model = "t5-large", request.job.seq = 512;
+  EXPECT_TRUE(plan_model(*preset_model("t5-large"), small_cluster(4, 20 * kGB), request).found);
+}
+
+TEST(PlanModel, NoLegalMeshIsAnErrorWithRules) {
+  PlanRequest request{.model = "x", .job = {.batch = 4, .seq = 2048}};
+  request.space.schedules = {};
+  EXPECT_THROW(plan_model(*preset_model("gpt2"), small_cluster(2, 20 * kGB), request), Error);
+}
+
+}  // namespace
+}  // namespace tern
