@@ -50,6 +50,21 @@ TEST(Command, VersionManAndCompletionPrint) {
   EXPECT_EQ(tern("completion tcsh 2>/dev/null").code, 2);
 }
 
+TEST(Command, PlanAnswersOrSaysWhatIsWrong) {
+  const std::string file = std::string(" --hardware ") + TERN_SOURCE_DIR + "/examples/hardware/h100-node.toml";
+  const std::string job = " --batch 8 --seq 1024 --schedules 1f1b";
+  EXPECT_EQ(tern("plan gpt2" + file + job + " 2>/dev/null").code, 0);
+  const Outcome unknown = tern("plan llama-2-7x" + file + job + " 2>&1 >/dev/null");
+  EXPECT_EQ(unknown.code, 4);
+  EXPECT_NE(unknown.text.find("nor one of the presets"), std::string::npos) << unknown.text;
+  EXPECT_NE(unknown.text.find("did you mean 'llama-2-7b'"), std::string::npos) << unknown.text;
+  EXPECT_EQ(tern("plan gpt2 --hardware nowhere.toml" + job + " 2>/dev/null").code, 4);
+  EXPECT_EQ(tern("plan gpt2" + job + " 2>/dev/null").code, 2) << "no --hardware";
+  const Outcome large = tern("plan llama-3-70b" + file + " --batch 64 --seq 8192 --schedules 1f1b 2>&1 >/dev/null");
+  EXPECT_EQ(large.code, 3);
+  EXPECT_NE(large.text.find("lacks"), std::string::npos) << large.text;
+}
+
 TEST(Command, AFullStandardOutputIsReported) {
   for (const char* command : {"help", "doctor", "doctor --json", "config show"})
     EXPECT_EQ(tern(std::string(command) + " >/dev/full 2>/dev/null").code, 3) << command;

@@ -26,8 +26,9 @@ ModelSpec model_of(const std::string& name) {
   const std::filesystem::path path(name);
   if (std::filesystem::is_directory(path)) return model_spec(read_hf_config((path / "config.json").string()));
   if (std::filesystem::exists(path)) return model_spec(read_hf_config(name));
+  const std::vector<std::string_view> presets = preset_names();
   throw Error(ErrorKind::bad_file, "{}: neither a model directory, nor a config.json, nor one of the presets ({}){}",
-              name, join({preset_names().begin(), preset_names().end()}, ", "), did_you_mean(name, preset_names()));
+              name, join({presets.begin(), presets.end()}, ", "), did_you_mean(name, presets));
 }
 
 std::vector<std::string_view> words(const Options& o, std::string_view name) {
