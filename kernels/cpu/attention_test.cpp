@@ -2,87 +2,11 @@
 
 #include <algorithm>
 
-#include "kernels/kernel_testing.h"
+#include "kernels/attention_testing.h"
 #include "kernels/ref/attention_ref.h"
 
 namespace tern {
 namespace {
-
-AttentionShape shape_of(int64_t heads, int64_t kv_heads, int64_t dim, int64_t window, int64_t gap = 0) {
-  return {.heads = heads,
-          .kv_heads = kv_heads,
-          .head_dim = dim,
-          .scale = 1 / std::sqrt(static_cast<float>(dim)),
-          .window = window,
-          .q_stride = heads * dim + gap,
-          .kv_stride = kv_heads * dim + gap,
-          .out_stride = heads * dim + 2 * gap};
-}
-const AttentionShape kShapes[] = {shape_of(1, 1, 1, 0),   shape_of(2, 1, 7, 0, 3),   shape_of(4, 2, 16, 5),
-                                  shape_of(6, 2, 33, 0),  shape_of(3, 3, 64, 70, 5), shape_of(8, 1, 80, 1),
-                                  shape_of(2, 2, 128, 0), shape_of(70, 1, 16, 64, 1)};
-const std::vector<int64_t> kStarts = {0, 1, 6, 6, 70, 201};  // lengths 1, 5, 0, 64, 131
-
-// `rows` rows of `used` values `stride` apart, NaN between: a kernel that reads beside a row shows it.
-template <class T>
-std::vector<T> strided(std::string_view name, int64_t rows, int64_t used, int64_t stride) {
-  const auto values = random_values<T>(name, rows * used);
-  std::vector<T> x(static_cast<size_t>(rows * stride), rounded<T>(std::nan("")));
-  for (int64_t r = 0; r < rows; ++r) std::copy_n(values.begin() + r * used, used, x.begin() + r * stride);
-  return x;
-}
-// NaN where no row is: comparisons look at rows only.
-template <class T>
-std::vector<T> rows_only(std::span<const T> x, int64_t used, int64_t stride) {
-  std::vector<T> y;
-  for (size_t r = 0; r < x.size() / static_cast<size_t>(stride); ++r)
-    for (int64_t i = 0; i < used; ++i) y.push_back(x[r * static_cast<size_t>(stride) + static_cast<size_t>(i)]);
-  return y;
-}
-template <class T>
-testing::AssertionResult gaps_untouched(std::span<const T> x, int64_t used, int64_t stride) {
-  for (size_t i = 0; i < x.size(); ++i)
-    if (static_cast<int64_t>(i) % stride >= used && !std::isnan(value_of(x[i])))
-      return testing::AssertionFailure() << "wrote at " << i;
-  return testing::AssertionSuccess();
-}
-
-template <class T>
-struct Case {
-  AttentionShape shape;
-  int64_t rows, q_used, kv_used;
-  std::vector<T> q, k, v, dout;
-  explicit Case(const AttentionShape& s, int64_t num_rows = kStarts.back())
-      : shape(s),
-        rows(num_rows),
-        q_used(s.heads * s.head_dim),
-        kv_used(s.kv_heads * s.head_dim),
-        q(strided<T>("q", rows, q_used, s.q_stride)),
-        k(strided<T>("k", rows, kv_used, s.kv_stride)),
-        v(strided<T>("v", rows, kv_used, s.kv_stride)),
-        dout(strided<T>("dout", rows, q_used, s.out_stride)) {}
-};
-
-// Plain rows of each sequence as one page.
-template <class T>
-struct PlainSequences {
-  std::vector<const T*> keys, values;
-  std::vector<AttentionSequence<T>> list;
-  PlainSequences(const AttentionShape& shape, const std::vector<int64_t>& starts, const T* k, const T* v)
-      : keys(starts.size()), values(starts.size()) {
-    for (size_t s = 0; s + 1 < starts.size(); ++s) {
-      keys[s] = k + starts[s] * shape.kv_stride;
-      values[s] = v + starts[s] * shape.kv_stride;
-      const int64_t n = starts[s + 1] - starts[s];
-      list.push_back({.query_begin = starts[s],
-                      .query_count = n,
-                      .num_keys = n,
-                      .key_pages = &keys[s],
-                      .value_pages = &values[s],
-                      .page_tokens = std::max<int64_t>(n, 1)});
-    }
-  }
-};
 
 // Error of a score: dim products of size Σ|q k| <= |q||k|, scaled. Normal values: norms near sqrt(dim), below sqrt(dim)
 // + 5.
@@ -96,7 +20,7 @@ struct Reference {
   std::vector<double> out, lse;
 };
 template <class T>
-Reference reference_forward(const Case<T>& c) {
+Reference reference_forward(const AttentionCase<T>& c) {
   Reference r{std::vector<double>(static_cast<size_t>(c.rows * c.shape.out_stride), std::nan("")),
               std::vector<double>(static_cast<size_t>(c.rows * c.shape.heads))};
   const auto q = doubles(c.q), k = doubles(c.k), v = doubles(c.v);
@@ -106,7 +30,7 @@ Reference reference_forward(const Case<T>& c) {
 }
 
 template <class T>
-void forward_matches(const Case<T>& c) {
+void forward_matches(const AttentionCase<T>& c) {
   const Reference want = reference_forward(c);
   Guarded<T> out(want.out.size());
   Guarded<float> lse(want.lse.size());
@@ -123,7 +47,7 @@ void forward_matches(const Case<T>& c) {
 }
 
 template <class T>
-void backward_matches(const Case<T>& c) {
+void backward_matches(const AttentionCase<T>& c) {
   const Reference forward = reference_forward(c);
   std::vector<T> out;
   for (const double x : forward.out) out.push_back(rounded<T>(x));
@@ -161,8 +85,8 @@ TEST(Attention, ForwardMatchesRefOnRaggedBatches) {
   for_each_isa([] {
     for (const AttentionShape& s : kShapes) {
       SCOPED_TRACE(testing::Message() << s.heads << " heads of " << s.head_dim << ", window " << s.window);
-      forward_matches(Case<float>(s));
-      forward_matches(Case<bf16>(s));
+      forward_matches(AttentionCase<float>(s));
+      forward_matches(AttentionCase<bf16>(s));
     }
   });
 }
@@ -170,8 +94,8 @@ TEST(Attention, BackwardMatchesRefOnRaggedBatches) {
   for_each_isa([] {
     for (const AttentionShape& s : kShapes) {
       SCOPED_TRACE(testing::Message() << s.heads << " heads of " << s.head_dim << ", window " << s.window);
-      backward_matches(Case<float>(s));
-      backward_matches(Case<bf16>(s));
+      backward_matches(AttentionCase<float>(s));
+      backward_matches(AttentionCase<bf16>(s));
     }
   });
 }
@@ -182,7 +106,7 @@ template <class T>
 struct Paged {
   std::vector<std::vector<T>> storage;
   std::vector<const T*> keys, values;
-  Paged(const Case<T>& c, int64_t first_row, int64_t num_keys, int64_t page_tokens, int64_t first_query) {
+  Paged(const AttentionCase<T>& c, int64_t first_row, int64_t num_keys, int64_t page_tokens, int64_t first_query) {
     const int64_t stride = c.shape.kv_stride;
     const int64_t first_seen = c.shape.window > 0 ? std::max<int64_t>(0, first_query - c.shape.window + 1) : 0;
     for (const auto* from : {&c.k, &c.v})
@@ -207,7 +131,7 @@ void arrangement_changes_no_bit(const AttentionShape& shape) {
   SCOPED_TRACE(testing::Message() << shape.heads << " heads of " << shape.head_dim << ", window " << shape.window);
   constexpr int64_t kLength = 201,
                     kFirst = 70;  // our sequence among the rows; the 70 before and none after are neighbours
-  const Case<T> c(shape, kFirst + kLength);
+  const AttentionCase<T> c(shape, kFirst + kLength);
   const int64_t out_size = (kFirst + kLength) * shape.out_stride, lse_size = (kFirst + kLength) * shape.heads;
   const auto run = [&](int64_t chunk, int64_t page_tokens, bool neighbours) {
     Guarded<T> out(static_cast<size_t>(out_size));
@@ -252,7 +176,7 @@ TEST(Attention, ChunksPagesAndNeighboursChangeNoBit) {
 
 TEST(Attention, ThreadsChangeNoBit) {
   for_each_isa([] {
-    const Case<float> c(shape_of(6, 2, 40, 50));
+    const AttentionCase<float> c(shape_of(6, 2, 40, 50));
     struct Results {
       Guarded<float> out, lse, dq, dk, dv;
     };
@@ -297,7 +221,7 @@ TEST(Attention, LargeScoresNeitherOverflowNorVanish) {
 
 TEST(Attention, MaskedScoresOfGreatSizeChangeNothing) {  // in a tile, a later key is multiplied before it is masked
   for_each_isa([] {
-    const Case<float> c(shape_of(2, 1, 16, 4), 40);
+    const AttentionCase<float> c(shape_of(2, 1, 16, 4), 40);
     std::vector<float> loud = c.k;
     for (size_t i = 30 * 16; i < loud.size(); ++i) loud[i] *= 1e4f;  // position 30 and after
     const auto run = [&](const std::vector<float>& k) {
@@ -314,7 +238,7 @@ TEST(Attention, MaskedScoresOfGreatSizeChangeNothing) {  // in a tile, a later k
 TEST(AttentionRef, GradientsMatchFiniteDifferences) {
   for (const AttentionShape& shape : {shape_of(4, 2, 5, 0), shape_of(3, 1, 6, 3)}) {
     const std::vector<int64_t> starts = {0, 4, 11};
-    const Case<double> c(shape, 11);
+    const AttentionCase<double> c(shape, 11);
     const auto eq = random_values<double>("eq", 11 * shape.q_stride),
                ek = random_values<double>("ek", 11 * shape.kv_stride);
     const auto ev = random_values<double>("ev", 11 * shape.kv_stride);

@@ -1,0 +1,87 @@
+#pragma once
+// Shapes, guarded rows and sequences that the tests of both attentions share. Only *_test.cpp includes it.
+
+#include <algorithm>
+
+#include "kernels/cpu/attention.h"
+#include "kernels/kernel_testing.h"
+
+namespace tern {
+
+inline AttentionShape shape_of(int64_t heads, int64_t kv_heads, int64_t dim, int64_t window, int64_t gap = 0) {
+  return {.heads = heads,
+          .kv_heads = kv_heads,
+          .head_dim = dim,
+          .scale = 1 / std::sqrt(static_cast<float>(dim)),
+          .window = window,
+          .q_stride = heads * dim + gap,
+          .kv_stride = kv_heads * dim + gap,
+          .out_stride = heads * dim + 2 * gap};
+}
+inline const AttentionShape kShapes[] = {shape_of(1, 1, 1, 0),   shape_of(2, 1, 7, 0, 3),   shape_of(4, 2, 16, 5),
+                                         shape_of(6, 2, 33, 0),  shape_of(3, 3, 64, 70, 5), shape_of(8, 1, 80, 1),
+                                         shape_of(2, 2, 128, 0), shape_of(70, 1, 16, 64, 1)};
+inline const std::vector<int64_t> kStarts = {0, 1, 6, 6, 70, 201};  // lengths 1, 5, 0, 64, 131
+
+// `rows` rows of `used` values `stride` apart, NaN between: a kernel that reads beside a row shows it.
+template <class T>
+std::vector<T> strided(std::string_view name, int64_t rows, int64_t used, int64_t stride) {
+  const auto values = random_values<T>(name, rows * used);
+  std::vector<T> x(static_cast<size_t>(rows * stride), rounded<T>(std::nan("")));
+  for (int64_t r = 0; r < rows; ++r) std::copy_n(values.begin() + r * used, used, x.begin() + r * stride);
+  return x;
+}
+// NaN where no row is: comparisons look at rows only.
+template <class T>
+std::vector<T> rows_only(std::span<const T> x, int64_t used, int64_t stride) {
+  std::vector<T> y;
+  for (size_t r = 0; r < x.size() / static_cast<size_t>(stride); ++r)
+    for (int64_t i = 0; i < used; ++i) y.push_back(x[r * static_cast<size_t>(stride) + static_cast<size_t>(i)]);
+  return y;
+}
+template <class T>
+testing::AssertionResult gaps_untouched(std::span<const T> x, int64_t used, int64_t stride) {
+  for (size_t i = 0; i < x.size(); ++i)
+    if (static_cast<int64_t>(i) % stride >= used && !std::isnan(value_of(x[i])))
+      return testing::AssertionFailure() << "wrote at " << i;
+  return testing::AssertionSuccess();
+}
+
+template <class T>
+struct AttentionCase {
+  AttentionShape shape;
+  int64_t rows, q_used, kv_used;
+  std::vector<T> q, k, v, dout;
+  explicit AttentionCase(const AttentionShape& s, int64_t num_rows = kStarts.back())
+      : shape(s),
+        rows(num_rows),
+        q_used(s.heads * s.head_dim),
+        kv_used(s.kv_heads * s.head_dim),
+        q(strided<T>("q", rows, q_used, s.q_stride)),
+        k(strided<T>("k", rows, kv_used, s.kv_stride)),
+        v(strided<T>("v", rows, kv_used, s.kv_stride)),
+        dout(strided<T>("dout", rows, q_used, s.out_stride)) {}
+};
+
+// Plain rows of each sequence as one page.
+template <class T>
+struct PlainSequences {
+  std::vector<const T*> keys, values;
+  std::vector<AttentionSequence<T>> list;
+  PlainSequences(const AttentionShape& shape, const std::vector<int64_t>& starts, const T* k, const T* v)
+      : keys(starts.size()), values(starts.size()) {
+    for (size_t s = 0; s + 1 < starts.size(); ++s) {
+      keys[s] = k + starts[s] * shape.kv_stride;
+      values[s] = v + starts[s] * shape.kv_stride;
+      const int64_t n = starts[s + 1] - starts[s];
+      list.push_back({.query_begin = starts[s],
+                      .query_count = n,
+                      .num_keys = n,
+                      .key_pages = &keys[s],
+                      .value_pages = &values[s],
+                      .page_tokens = std::max<int64_t>(n, 1)});
+    }
+  }
+};
+
+}  // namespace tern
