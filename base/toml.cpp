@@ -26,7 +26,7 @@ TomlValue convert(const toml::node& node, const std::string& path) {
   v.line = static_cast<int>(node.source().begin.line);
   if (const auto* table = node.as_table()) {
     v.kind = Kind::table;
-    for (const auto& [key, member] : *table) v.members.emplace_back(std::string(key.str()), convert(member, path));
+    for (const auto& [key, member] : *table) v.members.push_back({std::string(key.str()), convert(member, path)});
   } else if (const auto* array = node.as_array()) {
     v.kind = Kind::array;
     for (const toml::node& element : *array) v.elements.push_back(convert(element, path));
@@ -95,7 +95,7 @@ TomlFields::TomlFields(const TomlValue& table, std::string path, std::string pre
 }
 
 bool TomlFields::has(std::string_view key) const {
-  return std::any_of(table_.members.begin(), table_.members.end(), [&](const auto& m) { return m.first == key; });
+  return std::any_of(table_.members.begin(), table_.members.end(), [&](const auto& m) { return m.key == key; });
 }
 
 const TomlValue* TomlFields::take(std::string_view key) {

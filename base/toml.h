@@ -10,12 +10,13 @@
 #include <set>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "base/error.h"
 
 namespace tern {
+
+struct TomlMember;
 
 struct TomlValue {
   enum class Kind : uint8_t { table, array, text, integer, real, boolean };
@@ -24,9 +25,13 @@ struct TomlValue {
   int64_t integer = 0;
   double real = 0;  // of an integer too
   bool boolean = false;
-  std::vector<std::pair<std::string, TomlValue>> members;  // of a table, by rising key
-  std::vector<TomlValue> elements;                         // of an array
+  std::vector<TomlMember> members;  // of a table, by rising key
+  std::vector<TomlValue> elements;  // of an array
   int line = 0;
+};
+struct TomlMember {  // not a pair: clang cannot ask a pair of an incomplete type whether it can be constructed
+  std::string key;
+  TomlValue value;
 };
 
 /// Errors: bad_file "PATH:LINE:COLUMN: …" for what is no TOML, holds dates or numbers that are not finite, or is longer

@@ -94,9 +94,11 @@ DeviceType read_device(const std::string& name, const TomlValue& value, const st
     if (std::none_of(d.peak.begin(), d.peak.end(), [&](const auto& p) { return p.first == dtype; }))
       f.fail("matmul", "a table for {}, whose peak is not stated", name_of(dtype));
   }
-  for (const auto& [dtype, unused] : d.peak)
+  for (const auto& peak_of : d.peak) {  // not bound by names: clang cannot capture those with OpenMP
+    const DType dtype = peak_of.first;
     if (std::count_if(d.matmul.begin(), d.matmul.end(), [&](const auto& t) { return t.dtype == dtype; }) != 1)
       f.fail("matmul", "expected one table for {}", name_of(dtype));
+  }
   f.finish();
   return d;
 }
