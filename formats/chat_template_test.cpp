@@ -18,19 +18,6 @@
 namespace tern {
 namespace {
 
-std::tm fixed_time() {
-  std::tm t{};
-  t.tm_year = 126;
-  t.tm_mon = 10;
-  t.tm_mday = 21;
-  t.tm_hour = 14;
-  t.tm_min = 5;
-  t.tm_sec = 9;
-  t.tm_isdst = -1;
-  mktime(&t);
-  return t;
-}
-
 ChatRequest request_of(const Json& c) {
   ChatRequest request;
   const auto part = [&](const char* name) { return c.contains(name) ? &c.at(name) : nullptr; };

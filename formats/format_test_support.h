@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -131,6 +132,20 @@ inline std::string mutate(std::string bytes, std::mt19937_64& random) {
     }
   }
   return bytes;
+}
+
+/// The clock of the template goldens (dev/golden/chat_templates.py).
+inline std::tm fixed_time() {
+  std::tm t{};
+  t.tm_year = 126;
+  t.tm_mon = 10;
+  t.tm_mday = 21;
+  t.tm_hour = 14;
+  t.tm_min = 5;
+  t.tm_sec = 9;
+  t.tm_isdst = -1;
+  mktime(&t);
+  return t;
 }
 
 }  // namespace tern

@@ -16,19 +16,6 @@ double score_error(const AttentionShape& s) {
 }
 constexpr double kLargest = 5;  // of the inputs; a softmax-weighted mean stays below it
 
-struct Reference {
-  std::vector<double> out, lse;
-};
-template <class T>
-Reference reference_forward(const AttentionCase<T>& c) {
-  Reference r{std::vector<double>(static_cast<size_t>(c.rows * c.shape.out_stride), std::nan("")),
-              std::vector<double>(static_cast<size_t>(c.rows * c.shape.heads))};
-  const auto q = doubles(c.q), k = doubles(c.k), v = doubles(c.v);
-  const PlainSequences<double> sequences(c.shape, kStarts, k.data(), v.data());
-  attention_forward_ref(c.shape, sequences.list, q.data(), r.out.data(), r.lse);
-  return r;
-}
-
 template <class T>
 void forward_matches(const AttentionCase<T>& c) {
   const Reference want = reference_forward(c);

@@ -8,19 +8,6 @@
 namespace tern {
 namespace {
 
-struct Reference {
-  std::vector<double> out, lse;
-};
-template <class T>
-Reference reference_forward(const AttentionCase<T>& c) {
-  Reference r{std::vector<double>(static_cast<size_t>(c.rows * c.shape.out_stride), std::nan("")),
-              std::vector<double>(static_cast<size_t>(c.rows * c.shape.heads))};
-  const auto q = doubles(c.q), k = doubles(c.k), v = doubles(c.v);
-  const PlainSequences<double> sequences(c.shape, kStarts, k.data(), v.data());
-  attention_forward_ref(c.shape, sequences.list, q.data(), r.out.data(), r.lse);
-  return r;
-}
-
 /// The sums of |terms| of the five products, by the formulas: what a rounding of a factor to bf16 costs is a share of
 /// them.
 struct Terms {
