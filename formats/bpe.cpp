@@ -14,9 +14,6 @@ namespace tern {
 
 namespace {
 
-constexpr size_t kMaxCachedBytes = 64, kMaxCachedIds = 32;
-constexpr size_t kCacheSlots = 1 << 15, kCacheTextBytes = 1 << 20, kCacheIds = 1 << 18;
-
 size_t first_not_metaspace(std::string_view piece) {
   size_t i = 0;
   while (piece.substr(i).starts_with(kMetaspace)) i += kMetaspace.size();
@@ -115,19 +112,6 @@ void merge_symbols(const BpeModel& m, BpeScratch& s) {
   }
 }
 
-void remember(BpeScratch& s, BpeScratch::CacheSlot& slot, uint64_t hash, std::string_view word,
-              std::span<const int32_t> ids) {
-  if (s.cache_text.size() + word.size() > kCacheTextBytes || s.cache_ids.size() + ids.size() > kCacheIds) {
-    std::ranges::fill(s.cache, BpeScratch::CacheSlot{});
-    s.cache_text.clear();
-    s.cache_ids.clear();
-  }
-  slot = {hash, static_cast<uint32_t>(s.cache_text.size()), static_cast<uint32_t>(s.cache_ids.size()),
-          static_cast<uint16_t>(word.size()), static_cast<uint16_t>(ids.size())};
-  s.cache_text.append(word);
-  s.cache_ids.insert(s.cache_ids.end(), ids.begin(), ids.end());
-}
-
 }  // namespace
 
 void PieceTable::reserve(size_t num_pieces, size_t num_bytes) {
@@ -215,43 +199,26 @@ void BpeModel::finish() {
                       });
 }
 
-void encode_word(const BpeModel& m, std::string_view word, BpeScratch& s, std::vector<int32_t>& ids) {
+void encode_bpe(const BpeModel& m, std::string_view word, BpeScratch& s, std::vector<int32_t>& ids) {
   if (word.empty()) return;
-  BpeScratch::CacheSlot* slot = nullptr;
-  uint64_t hash = 0;
-  if (word.size() <= kMaxCachedBytes) {
-    if (s.cache.empty()) s.cache.resize(kCacheSlots);
-    hash = hash_text(word);
-    slot = &s.cache[hash & (kCacheSlots - 1)];
-    if (slot->hash == hash && slot->text_size == word.size() &&
-        std::string_view(s.cache_text).substr(slot->text_begin, slot->text_size) == word) {
-      ids.insert(ids.end(), s.cache_ids.begin() + slot->ids_begin,
-                 s.cache_ids.begin() + slot->ids_begin + slot->num_ids);
-      return;
-    }
-  }
-  const std::string_view raw_word = word;
   if (m.byte_level_input) {
     s.text.clear();
     append_byte_level(word, s.text);
     word = s.text;
   }
-  const size_t first = ids.size();
-  std::optional<int32_t> whole;
-  if (m.ignore_merges) whole = m.pieces.find(word);
-  if (whole) {
-    ids.push_back(*whole);
-  } else {
-    if (word.size() >= static_cast<size_t>(INT32_MAX))
-      throw Error(ErrorKind::bad_file, "encode: a word of {} bytes, at most {} are read; split the text", word.size(),
-                  INT32_MAX);
-    s.symbols.clear();
-    split_into_symbols(m, word, s);
-    merge_symbols(m, s);
-    for (const BpeScratch::Symbol& symbol : s.symbols)
-      if (symbol.id >= 0) ids.push_back(symbol.id);
-  }
-  if (slot && ids.size() - first <= kMaxCachedIds) remember(s, *slot, hash, raw_word, std::span(ids).subspan(first));
+  if (m.ignore_merges)
+    if (const auto whole = m.pieces.find(word)) {
+      ids.push_back(*whole);
+      return;
+    }
+  if (word.size() >= static_cast<size_t>(INT32_MAX))
+    throw Error(ErrorKind::bad_file, "encode: a word of {} bytes, at most {} are read; split the text", word.size(),
+                INT32_MAX);
+  s.symbols.clear();
+  split_into_symbols(m, word, s);
+  merge_symbols(m, s);
+  for (const BpeScratch::Symbol& symbol : s.symbols)
+    if (symbol.id >= 0) ids.push_back(symbol.id);
 }
 
 const std::array<uint16_t, 256>& byte_level_characters() {

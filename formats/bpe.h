@@ -74,7 +74,7 @@ struct BpeModel {
   bool cuts_at_metaspace = false;
 };
 
-/// Memory of an encode call, kept for the next: symbols, queue, words already done. One per thread at a time.
+/// Memory of an encode call, kept for the next. One per thread at a time.
 struct BpeScratch {
   struct Symbol {
     int32_t id, prev, next;
@@ -86,20 +86,11 @@ struct BpeScratch {
   std::vector<Symbol> symbols;
   std::vector<Queued> queue;
   std::string text;
-
-  struct CacheSlot {
-    uint64_t hash = 0;
-    uint32_t text_begin = 0, ids_begin = 0;
-    uint16_t text_size = 0, num_ids = 0;
-  };
-  std::vector<CacheSlot> cache;  // direct mapped; emptied when its blocks are full
-  std::string cache_text;
-  std::vector<int32_t> cache_ids;
 };
 
-/// Appends the ids of one word (valid UTF-8), remembering short words in the scratch.
+/// Appends the ids of one word (valid UTF-8).
 /// Order   the merges of the reference: lowest rank first, then leftmost; n log n for n characters.
-void encode_word(const BpeModel&, std::string_view word, BpeScratch&, std::vector<int32_t>& ids);
+void encode_bpe(const BpeModel&, std::string_view word, BpeScratch&, std::vector<int32_t>& ids);
 
 /// Character of a byte in byte-level BPE: printable ones stand for themselves, the others from U+0100 on.
 /// Source  GPT-2's bytes_to_unicode.

@@ -40,24 +40,45 @@ class ScratchLease {
   std::unique_ptr<EncodeScratch> scratch_;
 };
 
+void run_model(const TokenizerData& t, std::string_view word, EncodeScratch& s, std::vector<int32_t>& ids) {
+  switch (t.kind) {
+    case ModelKind::bpe:
+      return encode_bpe(t.model, word, s.bpe, ids);
+    case ModelKind::unigram:
+      return encode_unigram(t.unigram, t.model.pieces, word, s.unigram, ids);
+    case ModelKind::word_piece:
+      return encode_word_piece(t.word_piece, word, ids);
+  }
+}
+
+void encode_word(const TokenizerData& t, std::string_view word, EncodeScratch& s, std::vector<int32_t>& ids) {
+  if (word.empty()) return;
+  if (!WordCache::takes(word)) return run_model(t, word, s, ids);
+  const uint64_t hash = hash_word(word);
+  if (s.cache.find(word, hash, ids)) return;
+  const size_t first = ids.size();
+  run_model(t, word, s, ids);
+  s.cache.remember(word, hash, std::span(ids).subspan(first));
+}
+
 // A whole text is one word to SentencePiece-style models. Where no merge crosses into a run of "▁", its stretches
 // between are encoded one by one, and repeated ones come from the cache.
-void encode_stretches(const BpeModel& model, std::string_view text, BpeScratch& s, std::vector<int32_t>& ids) {
+void encode_stretches(const TokenizerData& t, std::string_view text, EncodeScratch& s, std::vector<int32_t>& ids) {
   for (size_t begin = 0; begin < text.size();) {
     size_t at = begin;
     while (text.substr(at).starts_with(kMetaspace)) at += kMetaspace.size();
     const size_t end = std::min(text.find(kMetaspace, at), text.size());
-    encode_word(model, text.substr(begin, end - begin), s, ids);
+    encode_word(t, text.substr(begin, end - begin), s, ids);
     begin = end;
   }
 }
 
 void encode_plain(const TokenizerData& t, std::string_view text, bool at_start, EncodeScratch& s,
                   std::vector<int32_t>& ids) {
-  if (t.splitters.empty() && t.model.cuts_at_metaspace) return encode_stretches(t.model, text, s.bpe, ids);
+  if (t.splitters.empty() && t.model.cuts_at_metaspace) return encode_stretches(t, text, s, ids);
   split_words(t.splitters, text, at_start, s.words);
   for (const Word& word : s.words.words)
-    encode_word(t.model, std::string_view(s.words.text).substr(word.begin, word.end - word.begin), s.bpe, ids);
+    encode_word(t, std::string_view(s.words.text).substr(word.begin, word.end - word.begin), s, ids);
 }
 
 void encode_text(const TokenizerData& t, std::string_view text, const EncodeOptions& options, EncodeScratch& s,
@@ -169,12 +190,18 @@ std::string Tokenizer::hash() const { return data_->hash; }
 
 std::string Tokenizer::describe() const {
   const bool fallback = data_->model.byte_fallback;
+  const std::string added = counted(static_cast<int64_t>(data_->added.size()), "added token");
+  if (data_->kind != ModelKind::bpe)
+    return fmt::format("{}, {} pieces, {}",
+                       data_->kind == ModelKind::word_piece ? "WordPiece"
+                       : data_->unigram.byte_fallback       ? "byte-fallback Unigram"
+                                                            : "Unigram",
+                       data_->model.pieces.num_pieces(), added);
   return fmt::format("{} BPE, {} pieces, {} merges, {}",
                      data_->model.byte_level_input ? "byte-level"
                      : fallback                    ? "byte-fallback"
                                                    : "character",
-                     data_->model.pieces.num_pieces(), data_->model.merge_list.size(),
-                     counted(static_cast<int64_t>(data_->added.size()), "added token"));
+                     data_->model.pieces.num_pieces(), data_->model.merge_list.size(), added);
 }
 
 struct StreamingDecoder::State {

@@ -13,11 +13,13 @@ struct DecodePipeline::Stage {
   const DecodeStep* step = nullptr;
   bool in_parts = false;  // what arrives are parts of one piece
   std::string waiting;
+  std::string previous;  // CtcDecode: the piece before this one
   int64_t num_seen = 0;  // pieces; in StripDecode in parts: leading characters looked at
   bool leading_done = false;
 
   void reset() {
     waiting.clear();
+    previous.clear();
     num_seen = 0;
     leading_done = false;
   }
@@ -97,6 +99,42 @@ std::string metaspace_text(const MetaspaceDecode& s, std::string_view piece, boo
   return out;
 }
 
+std::string literally_replaced(std::string_view text, std::string_view literal, std::string_view content) {
+  return replaced(Regex::from_literal(literal), text, content);
+}
+
+// The reference's clean-up of WordPiece and CTC, piece by piece.
+std::string cleaned_up(std::string text) {
+  if (text.find(' ') == text.npos) return text;
+  for (const auto& [from, to] : {std::pair{" .", "."},
+                                 {" ?", "?"},
+                                 {" !", "!"},
+                                 {" ,", ","},
+                                 {" ' ", "'"},
+                                 {" n't", "n't"},
+                                 {" 'm", "'m"},
+                                 {" do not", " don't"},
+                                 {" 's", "'s"},
+                                 {" 've", "'ve"},
+                                 {" 're", "'re"}})
+    text = literally_replaced(text, from, to);
+  return text;
+}
+
+std::string word_piece_text(const WordPieceDecode& s, std::string_view piece, bool first) {
+  std::string text(piece);
+  if (!first && piece.starts_with(s.prefix))
+    text.erase(0, s.prefix.size());
+  else if (!first)
+    text.insert(0, " ");
+  return s.clean_up ? cleaned_up(std::move(text)) : text;
+}
+
+std::string ctc_text(const CtcDecode& s, std::string_view piece) {
+  const std::string text = literally_replaced(piece, s.pad, "");
+  return s.clean_up ? literally_replaced(cleaned_up(text), s.delimiter, " ") : text;
+}
+
 // How many bytes at the end of `text` may be the beginning of `literal`.
 size_t overlap(std::string_view text, std::string_view literal) {
   for (size_t n = std::min(text.size(), literal.size() - 1); n > 0; --n)
@@ -109,7 +147,7 @@ size_t overlap(std::string_view text, std::string_view literal) {
 DecodePipeline::DecodePipeline(const std::vector<DecodeStep>& steps) {
   bool in_parts = false;
   for (const DecodeStep& step : steps) {
-    stages_.push_back({&step, in_parts, {}, 0, false});
+    stages_.push_back({&step, in_parts, {}, {}, 0, false});
     in_parts |= std::holds_alternative<FuseDecode>(step) || std::holds_alternative<ByteLevelDecode>(step);
   }
 }
@@ -198,12 +236,25 @@ void DecodePipeline::feed(size_t index, std::string_view piece, std::string& out
     pass_waiting(stage.waiting.size() - overlap(stage.waiting, literal));
   } else if (const auto* metaspace = std::get_if<MetaspaceDecode>(stage.step)) {
     pass(metaspace_text(*metaspace, piece, stage.in_parts || stage.num_seen++ == 0));
+  } else if (const auto* word_piece = std::get_if<WordPieceDecode>(stage.step)) {
+    if (stage.in_parts && word_piece->clean_up)
+      stage.waiting += piece;
+    else
+      pass(word_piece_text(*word_piece, piece, stage.in_parts || stage.num_seen++ == 0));
+  } else if (const auto* ctc = std::get_if<CtcDecode>(stage.step)) {
+    if (stage.in_parts) {
+      stage.waiting += piece;
+      return;
+    }
+    if (stage.num_seen++ > 0 && stage.previous == piece) return;
+    stage.previous = piece;
+    if (const std::string text = ctc_text(*ctc, piece); !text.empty()) pass(text);
   } else if (const auto* suffix = std::get_if<SuffixDecode>(stage.step)) {
     if (stage.in_parts) {
       stage.waiting += piece;
       return;
     }
-    if (stage.num_seen++ > 0) pass(replaced(Regex::from_literal(suffix->suffix), stage.waiting, " "));
+    if (stage.num_seen++ > 0) pass(literally_replaced(stage.waiting, suffix->suffix, " "));
     stage.waiting = piece;  // the last piece is treated otherwise: this one waits for the next
   }
 }
@@ -226,7 +277,11 @@ void DecodePipeline::finish(std::string& out) {
       } else if (const auto* replace = std::get_if<ReplaceDecode>(stage.step)) {
         waiting = replaced(replace->pattern, waiting, replace->content);
       } else if (const auto* suffix = std::get_if<SuffixDecode>(stage.step)) {
-        waiting = replaced(Regex::from_literal(suffix->suffix), waiting, "");
+        waiting = literally_replaced(waiting, suffix->suffix, "");
+      } else if (const auto* word_piece = std::get_if<WordPieceDecode>(stage.step)) {
+        waiting = word_piece_text(*word_piece, waiting, true);
+      } else if (const auto* ctc = std::get_if<CtcDecode>(stage.step)) {
+        waiting = ctc_text(*ctc, waiting);
       }
       if (!waiting.empty()) feed(i + 1, waiting, out);
     }

@@ -14,6 +14,9 @@
 #include "formats/tokenizer.h"
 #include "formats/tokenizer_added.h"
 #include "formats/tokenizer_steps.h"
+#include "formats/unigram.h"
+#include "formats/word_cache.h"
+#include "formats/word_piece.h"
 
 namespace tern {
 
@@ -38,14 +41,21 @@ struct TokenizerConfig {
 };
 
 struct EncodeScratch {
+  WordCache cache;
   BpeScratch bpe;
+  UnigramScratch unigram;
   WordSplitter words;
   std::vector<AddedMatcher::Part> parts, inner_parts;
 };
 
+enum class ModelKind { bpe, unigram, word_piece };
+
 struct TokenizerData {
   std::string place;  // names the file in errors
-  BpeModel model;
+  ModelKind kind = ModelKind::bpe;
+  BpeModel model;  // its pieces are the vocabulary of every kind
+  UnigramModel unigram;
+  WordPieceModel word_piece;
   std::vector<NormalizeStep> normalizers;
   std::vector<SplitTextStep> splitters;
   std::vector<DecodeStep> decoders, cleaning_decoders;  // the latter end with clean-up
@@ -77,6 +87,7 @@ std::vector<SplitTextStep> read_pre_tokenizer(const Json&, const std::string& pl
 std::vector<DecodeStep> read_decoder(const Json&, const std::string& place);
 std::vector<TemplateItem> read_post_processor(const Json&, const std::string& place);
 std::vector<AddedToken> read_added_tokens(const Json&, const std::string& place);
+void read_model(const Json&, const std::string& place, TokenizerData&);
 void read_bpe_model(const Json&, const std::string& place, BpeModel&);
 TokenizerConfig read_tokenizer_config(std::string_view text, const std::string& place);
 void read_special_tokens_map(std::string_view text, const std::string& place, TokenizerConfig&);
@@ -106,7 +117,8 @@ std::string read_string(const Json& object, const char* key, const std::string& 
 bool read_bool(const Json& object, const char* key, std::optional<bool> fallback, const std::string& place);
 int64_t read_int(const Json& object, const char* key, int64_t low, int64_t high, const std::string& place);
 void require_object(const Json&, const std::string& place);
-bool is_token_id(const Json&);  // a whole number in [0, 2^31)
+bool decode_base64(std::string_view text, std::string& out);  // false: it is none
+bool is_token_id(const Json&);                                // a whole number in [0, 2^31)
 void check_keys(const Json& object, std::initializer_list<const char*> known, const std::string& place);
 
 }  // namespace tern

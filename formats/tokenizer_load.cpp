@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <bit>
 #include <initializer_list>
 
 #include "base/error.h"
@@ -35,6 +36,11 @@ std::string hash_of(const TokenizerData& t) {
   Hasher h;
   for (int64_t id = 0; id < t.model.pieces.num_ids(); ++id) h.add(t.model.pieces.text(id));
   for (const Merge& m : t.model.merge_list) h.add(m.left), h.add(m.right);
+  if (t.kind != ModelKind::bpe) {
+    h.add(static_cast<int64_t>(t.kind)), h.add(t.word_piece.prefix), h.add(t.word_piece.max_characters);
+    h.add(t.word_piece.unk_token), h.add(t.unigram.unk.value_or(-1)), h.add(t.unigram.byte_fallback);
+    for (const double score : t.unigram.scores) h.add(std::bit_cast<int64_t>(score));
+  }
   for (const bool flag : {t.model.ignore_merges, t.model.byte_fallback, t.model.fuse_unk}) h.add(flag);
   for (const std::string* s :
        {&t.model.unk_token, &t.model.subword_prefix, &t.model.word_suffix, &t.components.normalizer,
@@ -211,7 +217,7 @@ Tokenizer finish_tokenizer(std::unique_ptr<TokenizerData> owned, TokenizerConfig
   t.raw_matcher.seal(), t.normalized_matcher.seal();
 
   // A last ByteLevel step spells word by word, after the cache of words has been asked.
-  if (!t.splitters.empty())
+  if (t.kind == ModelKind::bpe && !t.splitters.empty())
     if (const auto* last = std::get_if<ByteLevelStep>(&t.splitters.back()); last && !last->add_prefix_space) {
       const bool use_regex = last->use_regex;
       t.splitters.pop_back();
@@ -219,14 +225,16 @@ Tokenizer finish_tokenizer(std::unique_ptr<TokenizerData> owned, TokenizerConfig
       if (use_regex)
         t.splitters.push_back(SplitStep{Regex(pattern_of(ScanKind::gpt2), t.place), SplitBehavior::isolated, false});
     }
-  t.model.finish();
+  if (t.kind == ModelKind::bpe) t.model.finish();
+  if (t.kind == ModelKind::unigram) t.unigram.finish(t.model.pieces, t.place);
+  if (t.kind == ModelKind::word_piece) t.word_piece.finish(t.model.pieces, t.place);
 
   const std::shared_ptr<TokenizerData> shared = std::move(owned);
   const Tokenizer tokenizer(shared);
   t.bos = named_id(t, tokenizer, t.config.bos, "bos_token", true, {"<s>", "<|begin_of_text|>", "<|endoftext|>"});
   t.eos = named_id(t, tokenizer, t.config.eos, "eos_token", true, {"</s>", "<|end_of_text|>", "<|endoftext|>"});
-  t.unk = named_id(t, tokenizer, t.config.unk, "unk_token", false, {"<unk>"});
-  t.pad = named_id(t, tokenizer, t.config.pad, "pad_token", false, {"<pad>"});
+  t.unk = named_id(t, tokenizer, t.config.unk, "unk_token", false, {"<unk>", "[UNK]"});
+  t.pad = named_id(t, tokenizer, t.config.pad, "pad_token", false, {"<pad>", "[PAD]"});
   if (!t.config.bos && t.bos) t.config.bos = std::string(tokenizer.piece(*t.bos));
   if (!t.config.eos && t.eos) t.config.eos = std::string(tokenizer.piece(*t.eos));
   const bool spelled = t.model.byte_level_input;

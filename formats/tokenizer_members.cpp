@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <array>
 
 #include "base/error.h"
 #include "formats/tokenizer_impl.h"
@@ -74,6 +75,32 @@ void check_keys(const Json& object, std::initializer_list<const char*> known, co
       for (const char* k : known) list += (list.empty() ? "" : ", ") + std::string(k);
       throw Error(ErrorKind::bad_file, "{}: unknown key '{}'; tern reads: {}", place, item.key(), list);
     }
+}
+
+bool decode_base64(std::string_view text, std::string& out) {
+  static const std::array<int8_t, 256> values = [] {
+    std::array<int8_t, 256> v{};
+    v.fill(-1);
+    const std::string_view digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    for (size_t i = 0; i < digits.size(); ++i) v[static_cast<uint8_t>(digits[i])] = static_cast<int8_t>(i);
+    return v;
+  }();
+  out.clear();
+  if (text.size() % 4 != 0) return false;
+  while (text.ends_with('=')) text.remove_suffix(1);
+  uint32_t bits = 0;
+  int num_bits = 0;
+  for (const char c : text) {
+    const int value = values[static_cast<uint8_t>(c)];
+    if (value < 0) return false;
+    bits = bits << 6 | static_cast<uint32_t>(value);
+    num_bits += 6;
+    if (num_bits >= 8) {
+      num_bits -= 8;
+      out += static_cast<char>(bits >> num_bits);
+    }
+  }
+  return true;
 }
 
 }  // namespace tern

@@ -69,6 +69,16 @@ void expect_reference_text(const Tokenizer& t, const std::string& name, uint32_t
   expect_blocks(hashes.hashes, golden["decoded"], name + " texts");
 }
 
+void expect_saved_ones_give_the_same_ids(const Tokenizer& t) {
+  const Tokenizer again = Tokenizer::from_json(t.to_json(), t.config_json());
+  EXPECT_EQ(again.hash(), t.hash());
+  ParityStrings strings(alphabet(), 3);
+  for (int i = 0; i < 500; ++i) {
+    const std::string text = strings.next();
+    ASSERT_EQ(again.encode(text), t.encode(text)) << text;
+  }
+}
+
 std::filesystem::path data_folder() {
   const char* data = std::getenv("TERN_DATA");
   return data ? std::filesystem::path(data) / "tokenizers" : std::filesystem::path();
@@ -94,17 +104,29 @@ TEST_P(SmallTokenizers, IdsAndTextsAreTheReferences) {
   expect_reference_text(t, name, static_cast<uint32_t>(t.vocab_size()));
 }
 TEST_P(SmallTokenizers, SavedOnesGiveTheSameIds) {
-  const Tokenizer t = Tokenizer::load(kGolden / GetParam());
-  const Tokenizer again = Tokenizer::from_json(t.to_json(), t.config_json());
-  EXPECT_EQ(again.hash(), t.hash());
-  ParityStrings strings(alphabet(), 3);
-  for (int i = 0; i < 500; ++i) {
-    const std::string text = strings.next();
-    ASSERT_EQ(again.encode(text), t.encode(text)) << text;
-  }
+  expect_saved_ones_give_the_same_ids(Tokenizer::load(kGolden / GetParam()));
 }
 INSTANTIATE_TEST_SUITE_P(Golden, SmallTokenizers,
                          testing::Values("byte_level", "llama3_like", "sentencepiece_like", "metaspace", "splits"));
+
+// One per set of components that a family of models uses (dev/tokenizers/make_family_goldens.py).
+class FamilyTokenizers : public testing::TestWithParam<const char*> {};
+TEST_P(FamilyTokenizers, IdsAndTextsAreTheReferences) {
+  const std::string name = std::string("families/") + GetParam();
+  const Tokenizer t = Tokenizer::load(kGolden / (name + ".json"));
+  expect_reference_ids(t, name, true);
+  expect_reference_text(t, name, static_cast<uint32_t>(t.vocab_size()));
+}
+TEST_P(FamilyTokenizers, SavedOnesGiveTheSameIds) {
+  const Tokenizer t = Tokenizer::load(kGolden / (std::string("families/") + GetParam() + ".json"));
+  expect_saved_ones_give_the_same_ids(t);
+}
+INSTANTIATE_TEST_SUITE_P(Golden, FamilyTokenizers,
+                         testing::Values("bert_uncased", "bert_cased", "word_piece_parts", "t5_like", "xlmr_like",
+                                         "albert_like", "unigram_bytes", "bloom_like", "falcon_like", "neox_like",
+                                         "roberta_like", "smollm_like", "qwen2_like", "olmo2_like", "o200k_like",
+                                         "deepseek_like", "deepseek_v2_like", "gemma_like", "mistral_like"),
+                         [](const auto& family) { return std::string(family.param); });
 
 TEST(TokenizerParity, Gpt2IdsAndTextsAreTheReferences) {
   if (data_folder().empty()) GTEST_SKIP() << "TERN_DATA is not set: no GPT-2 vocabulary here";

@@ -77,6 +77,17 @@ PrependScheme read_scheme(const Json& object, const std::string& place) {
   return scheme;
 }
 
+CharsmapStep read_charsmap(const Json& j, const std::string& place) {
+  const std::string at = path_in(place, "precompiled_charsmap");
+  const Json& value = require_member(j, "precompiled_charsmap", place);
+  if (value.is_null()) return {};
+  std::string bytes;
+  if (!decode_base64(read_string(j, "precompiled_charsmap", place), bytes))
+    throw Error(ErrorKind::bad_file, "{}: not base64; is the file damaged?", at);
+  if (bytes.empty()) return {};
+  return {std::make_shared<const Charsmap>(bytes, at)};
+}
+
 void append_normalizers(const Json& j, const std::string& place, std::vector<NormalizeStep>& steps) {
   require_object(j, place);
   const std::string type = read_string(j, "type", place);
@@ -94,6 +105,14 @@ void append_normalizers(const Json& j, const std::string& place, std::vector<Nor
   } else if (type == "Strip") {
     check_keys(j, {"type", "strip_left", "strip_right"}, place);
     steps.push_back(StripSpacesStep{read_bool(j, "strip_left", {}, place), read_bool(j, "strip_right", {}, place)});
+  } else if (type == "BertNormalizer") {
+    check_keys(j, {"type", "clean_text", "handle_chinese_chars", "strip_accents", "lowercase"}, place);
+    const bool lowercase = read_bool(j, "lowercase", true, place);
+    steps.push_back(BertStep{read_bool(j, "clean_text", true, place), read_bool(j, "handle_chinese_chars", true, place),
+                             read_bool(j, "strip_accents", lowercase, place), lowercase});
+  } else if (type == "Precompiled") {
+    check_keys(j, {"type", "precompiled_charsmap"}, place);
+    steps.push_back(read_charsmap(j, place));
   } else {
     if (type == "NFC")
       steps.push_back(UnicodeStep{NormalForm::nfc});
@@ -109,9 +128,12 @@ void append_normalizers(const Json& j, const std::string& place, std::vector<Nor
       steps.push_back(StripAccentsStep{});
     else if (type == "ByteLevel")
       steps.push_back(ByteLevelTextStep{});
+    else if (type == "Nmt")
+      steps.push_back(NmtStep{});
     else
       unknown_type(type, place, "normalizer",
-                   "Sequence, Prepend, Replace, Strip, NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, ByteLevel");
+                   "Sequence, Prepend, Replace, Strip, NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, ByteLevel, "
+                   "BertNormalizer, Nmt, Precompiled");
     check_keys(j, {"type"}, place);
   }
 }
@@ -148,9 +170,17 @@ void append_splitters(const Json& j, const std::string& place, std::vector<Split
   } else if (type == "Whitespace") {
     check_keys(j, {"type"}, place);
     steps.push_back(WhitespaceStep{});
+  } else if (type == "BertPreTokenizer") {
+    check_keys(j, {"type"}, place);
+    steps.push_back(SplitOnClassStep{CharClass::space, SplitBehavior::removed});
+    steps.push_back(SplitOnClassStep{CharClass::punctuation_step, SplitBehavior::isolated});
+  } else if (type == "CharDelimiterSplit") {
+    check_keys(j, {"type", "delimiter"}, place);
+    steps.push_back(SplitOnCharacterStep{code_point_at(read_one_character(j, "delimiter", place), 0).value});
   } else {
     unknown_type(type, place, "pre-tokenizer",
-                 "Sequence, ByteLevel, Split, Digits, Punctuation, Metaspace, Whitespace, WhitespaceSplit");
+                 "Sequence, ByteLevel, Split, Digits, Punctuation, Metaspace, Whitespace, WhitespaceSplit, "
+                 "BertPreTokenizer, CharDelimiterSplit");
   }
 }
 
@@ -186,9 +216,21 @@ void append_decoders(const Json& j, const std::string& place, std::vector<Decode
   } else if (type == "BPEDecoder") {
     check_keys(j, {"type", "suffix"}, place);
     steps.push_back(SuffixDecode{read_string(j, "suffix", place)});
+  } else if (type == "WordPiece") {
+    check_keys(j, {"type", "prefix", "cleanup"}, place);
+    const std::string prefix = read_string(j, "prefix", place);
+    steps.push_back(WordPieceDecode{prefix, read_bool(j, "cleanup", {}, place)});
+  } else if (type == "CTC") {
+    check_keys(j, {"type", "pad_token", "word_delimiter_token", "cleanup"}, place);
+    const std::string pad = read_string(j, "pad_token", place),
+                      delimiter = read_string(j, "word_delimiter_token", place);
+    if (delimiter.empty())
+      throw Error(ErrorKind::bad_file, "{}: empty, expected what stands between words",
+                  path_in(place, "word_delimiter_token"));
+    steps.push_back(CtcDecode{pad, delimiter, read_bool(j, "cleanup", {}, place)});
   } else {
     unknown_type(type, place, "decoder",
-                 "Sequence, ByteLevel, ByteFallback, Fuse, Strip, Replace, Metaspace, BPEDecoder");
+                 "Sequence, ByteLevel, ByteFallback, Fuse, Strip, Replace, Metaspace, BPEDecoder, WordPiece, CTC");
   }
 }
 

@@ -14,6 +14,51 @@ namespace {
 const char* spell(bool b) { return b ? "true" : "false"; }
 std::string string_or_null(const std::string& s) { return s.empty() ? "null" : quote_json(s); }
 
+void add_vocab(const PieceTable& pieces, std::string& out) {
+  out += "\"vocab\": {";
+  bool first = true;
+  for (int64_t id = 0; id < pieces.num_ids(); ++id) {
+    if (!pieces.has(id)) continue;
+    out += fmt::format("{}\n      {}: {}", first ? "" : ",", quote_json(pieces.text(id)), id);
+    first = false;
+  }
+  out += "\n    }";
+}
+
+void add_bpe_model(const TokenizerData& t, std::string& out) {
+  out += fmt::format(
+      "\"type\": \"BPE\",\n    \"dropout\": null,\n    \"unk_token\": {},\n"
+      "    \"continuing_subword_prefix\": {},\n    \"end_of_word_suffix\": {},\n    \"fuse_unk\": {},\n"
+      "    \"byte_fallback\": {},\n    \"ignore_merges\": {},\n    ",
+      string_or_null(t.model.unk_token), string_or_null(t.model.subword_prefix), string_or_null(t.model.word_suffix),
+      spell(t.model.fuse_unk), spell(t.model.byte_fallback), spell(t.model.ignore_merges));
+  add_vocab(t.model.pieces, out);
+  out += ",\n    \"merges\": [";
+  for (size_t i = 0; i < t.model.merge_list.size(); ++i) {
+    const Merge& m = t.model.merge_list[i];
+    out += fmt::format("{}\n      [{}, {}]", i ? "," : "", quote_json(t.model.pieces.text(m.left)),
+                       quote_json(t.model.pieces.text(m.right)));
+  }
+  out += "\n    ]";
+}
+
+void add_unigram_model(const TokenizerData& t, std::string& out) {
+  out += fmt::format("\"type\": \"Unigram\",\n    \"unk_id\": {},\n    \"byte_fallback\": {},\n    \"vocab\": [",
+                     t.unigram.unk ? std::to_string(*t.unigram.unk) : "null", spell(t.unigram.byte_fallback));
+  for (size_t id = 0; id < t.unigram.scores.size(); ++id)
+    out += fmt::format("{}\n      [{}, {}]", id ? "," : "", quote_json(t.model.pieces.text(static_cast<int64_t>(id))),
+                       t.unigram.scores[id]);
+  out += "\n    ]";
+}
+
+void add_word_piece_model(const TokenizerData& t, std::string& out) {
+  out += fmt::format(
+      "\"type\": \"WordPiece\",\n    \"unk_token\": {},\n    \"continuing_subword_prefix\": {},\n"
+      "    \"max_input_chars_per_word\": {},\n    ",
+      quote_json(t.word_piece.unk_token), quote_json(t.word_piece.prefix), t.word_piece.max_characters);
+  add_vocab(t.model.pieces, out);
+}
+
 }  // namespace
 
 std::string Tokenizer::to_json() const {
@@ -31,25 +76,19 @@ std::string Tokenizer::to_json() const {
   add(fmt::format(
       "\n  ],\n  \"normalizer\": {},\n  \"pre_tokenizer\": {},\n  \"post_processor\": {},\n  \"decoder\": {},\n",
       t.components.normalizer, t.components.pre_tokenizer, t.components.post_processor, t.components.decoder));
-  add(fmt::format(
-      "  \"model\": {{\n    \"type\": \"BPE\",\n    \"dropout\": null,\n    \"unk_token\": {},\n"
-      "    \"continuing_subword_prefix\": {},\n    \"end_of_word_suffix\": {},\n    \"fuse_unk\": {},\n"
-      "    \"byte_fallback\": {},\n    \"ignore_merges\": {},\n    \"vocab\": {{",
-      string_or_null(t.model.unk_token), string_or_null(t.model.subword_prefix), string_or_null(t.model.word_suffix),
-      spell(t.model.fuse_unk), spell(t.model.byte_fallback), spell(t.model.ignore_merges)));
-  bool first = true;
-  for (int64_t id = 0; id < t.model.pieces.num_ids(); ++id) {
-    if (!t.model.pieces.has(id)) continue;
-    add(fmt::format("{}\n      {}: {}", first ? "" : ",", quote_json(t.model.pieces.text(id)), id));
-    first = false;
+  add("  \"model\": {\n    ");
+  switch (t.kind) {
+    case ModelKind::bpe:
+      add_bpe_model(t, out);
+      break;
+    case ModelKind::unigram:
+      add_unigram_model(t, out);
+      break;
+    case ModelKind::word_piece:
+      add_word_piece_model(t, out);
+      break;
   }
-  out += "\n    },\n    \"merges\": [";
-  for (size_t i = 0; i < t.model.merge_list.size(); ++i) {
-    const Merge& m = t.model.merge_list[i];
-    add(fmt::format("{}\n      [{}, {}]", i ? "," : "", quote_json(t.model.pieces.text(m.left)),
-                    quote_json(t.model.pieces.text(m.right))));
-  }
-  return out += "\n    ]\n  }\n}\n";
+  return out += "\n  }\n}\n";
 }
 
 std::string Tokenizer::config_json() const {

@@ -151,6 +151,12 @@ struct Splitting {
       emit_found(word, s.behavior);
     });
   }
+  void operator()(const SplitOnCharacterStep& s) {
+    for_each_word([&](const Word& word, std::string_view text) {
+      find_characters(text, [&](uint32_t c) { return c == s.character; });
+      emit_found(word, SplitBehavior::removed);
+    });
+  }
   void operator()(const WhitespaceStep&) {
     const auto kind = [](uint32_t c) { return in_class(CharClass::word, c) ? 1 : is_space(c) ? 0 : 2; };
     for_each_word([&](const Word& word, std::string_view text) {

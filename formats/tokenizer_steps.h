@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "formats/charsmap.h"
 #include "formats/regex.h"
 #include "formats/tokenizer_unicode.h"
 
@@ -30,8 +31,15 @@ struct StripSpacesStep {
   bool left, right;
 };
 struct ByteLevelTextStep {};
+struct BertStep {
+  bool clean_text, chinese_alone, strip_accents, lowercase;
+};
+struct NmtStep {};
+struct CharsmapStep {
+  std::shared_ptr<const Charsmap> map;  // null: no rules, the text stays
+};
 using NormalizeStep = std::variant<PrependStep, ReplaceStep, UnicodeStep, LowercaseStep, StripAccentsStep,
-                                   StripSpacesStep, ByteLevelTextStep>;
+                                   StripSpacesStep, ByteLevelTextStep, BertStep, NmtStep, CharsmapStep>;
 
 /// Runs the steps in order. `front_removed`: the first characters of `text` are gone (Metaspace asks).
 std::string normalize(const std::vector<NormalizeStep>&, std::string_view text, bool& front_removed);
@@ -47,7 +55,10 @@ struct SplitStep {
 struct SplitOnClassStep {
   CharClass members;
   SplitBehavior behavior;
-};                         // Digits, Punctuation, WhitespaceSplit
+};  // Digits, Punctuation, WhitespaceSplit; two of them are BertPreTokenizer
+struct SplitOnCharacterStep {
+  uint32_t character;
+};                         // CharDelimiterSplit
 struct WhitespaceStep {};  // \w+|[^\w\s]+
 struct ByteLevelStep {
   bool add_prefix_space, use_regex;
@@ -57,7 +68,8 @@ struct MetaspaceStep {
   PrependScheme scheme;
   bool split;
 };
-using SplitTextStep = std::variant<SplitStep, SplitOnClassStep, WhitespaceStep, ByteLevelStep, MetaspaceStep>;
+using SplitTextStep =
+    std::variant<SplitStep, SplitOnClassStep, SplitOnCharacterStep, WhitespaceStep, ByteLevelStep, MetaspaceStep>;
 
 struct Word {
   size_t begin, end;
@@ -92,10 +104,18 @@ struct MetaspaceDecode {
 };
 struct SuffixDecode {
   std::string suffix;
-};                     // BPEDecoder
+};  // BPEDecoder
+struct WordPieceDecode {
+  std::string prefix;
+  bool clean_up;
+};
+struct CtcDecode {
+  std::string pad, delimiter;
+  bool clean_up;
+};
 struct JoinDecode {};  // no decoder: pieces with a space between
 using DecodeStep = std::variant<ByteLevelDecode, ByteFallbackDecode, FuseDecode, StripDecode, ReplaceDecode,
-                                MetaspaceDecode, SuffixDecode, JoinDecode>;
+                                MetaspaceDecode, SuffixDecode, WordPieceDecode, CtcDecode, JoinDecode>;
 
 /// Runs decode steps over pieces as they come. What is certain is written at once, the rest waits: an unfinished
 /// character, a run of <0xNN> pieces (one bad byte spoils the whole run in the reference), spaces that may be stripped.

@@ -34,8 +34,20 @@ enum class CharClass : uint8_t {
   numeric,           // what the Digits step splits
   punctuation_step,  // what the Punctuation step splits
   accent,            // what StripAccents removes
+  bert_removed,      // BertNormalizer: what clean_text removes, what it makes a space,
+  bert_space,        //
+  bert_alone,        // what handle_chinese_chars puts between spaces,
+  bert_accent,       // what strip_accents removes after NFD
+  cluster_mark,      // grapheme clusters (UAX 29): what joins the character before it,
+  cluster_extend,    // of these the ones that do not show
+  cluster_prepend,   //
+  cluster_control,   // carriage return and line feed too
+  pictographic,
+  conjunct_consonant,
+  conjunct_linker,
+  conjunct_extend,
 };
-constexpr int kNumCharClasses = 17;
+constexpr int kNumCharClasses = 29;
 
 std::span<const CodeRange> code_ranges(CharClass);  // rising, disjoint
 std::span<const CodeMap> lowercase_map();           // rising
@@ -54,6 +66,9 @@ struct CodePoint {
 CodePoint code_point_at(std::string_view text, size_t i);
 /// Where the code point before text[i] begins.
 size_t code_point_before(std::string_view text, size_t i);
+
+/// Where the grapheme cluster that begins at text[i] ends, by the rules of the reference (Unicode 16).
+size_t grapheme_end(std::string_view text, size_t i);
 
 enum class NormalForm { nfc, nfd, nfkc, nfkd };
 std::string normalize_unicode(std::string_view text, NormalForm);
