@@ -1,9 +1,10 @@
 #include "kernels/cpu/matmul.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "kernels/cpu/matmul_table.h"
 #include "kernels/cpu/tile_matmul.h"
-#include "kernels/cpu/tile_matmul_table.h"
 #include "kernels/dispatch.h"
 
 namespace tern {
@@ -33,7 +34,7 @@ const T* as(std::span<const std::byte> packed) {
 
 int64_t packed_bytes(DType dtype, int64_t n, int64_t k) {
   TERN_CHECK(dtype == DType::f32 || dtype == DType::bf16, "packed_bytes: {}, want f32 or bf16", name_of(dtype));
-  if (dtype == DType::bf16 && has_tiles(active_isa())) return tile_packed_bytes(n, k);
+  if (reads_plain_weights(dtype)) return n * k * size_of(dtype);
   return round_up(n, table().panel) * round_up(k, 4 / size_of(dtype)) * size_of(dtype);
 }
 
@@ -44,8 +45,8 @@ void pack_weight(std::span<const T> w, int64_t n, int64_t k, std::span<std::byte
   T* out = reinterpret_cast<T*>(packed.data());
   if constexpr (sizeof(T) == 4)
     table().pack_f32(w.data(), n, k, out);
-  else if (has_tiles(active_isa()))
-    tile_pack(active_isa(), w.data(), n, k, out);
+  else if (reads_plain_weights(DType::bf16))
+    std::copy(w.begin(), w.end(), out);
   else
     table().pack_bf16(w.data(), n, k, out);
 }
@@ -55,9 +56,12 @@ void unpack_row(std::span<const std::byte> packed, int64_t n, int64_t k, int64_t
   check("unpack_row: packed", packed.size(), 1, packed_bytes(DTypeOf<T>::value, n, k));
   check("unpack_row: out", out.size(), 1, k);
   TERN_CHECK(row >= 0 && row < n, "unpack_row: row {} of {}", row, n);
-  const bool tiled = sizeof(T) == 2 && has_tiles(active_isa());
-  const int64_t panel = tiled ? kTilePanel : table().panel;
-  const T* from = as<T>(packed) + row / panel * panel * round_up(k, tiled ? kTileDepth : kStep<T>);
+  if (reads_plain_weights(DTypeOf<T>::value)) {
+    std::copy_n(as<T>(packed) + row * k, k, out.begin());
+    return;
+  }
+  const int64_t panel = table().panel;
+  const T* from = as<T>(packed) + row / panel * panel * round_up(k, kStep<T>);
   for (int64_t i = 0; i < k; ++i) out[i] = from[(i / kStep<T> * panel + row % panel) * kStep<T> + i % kStep<T>];
 }
 
@@ -69,14 +73,33 @@ void multiply_exact(std::span<const T> x, std::span<const std::byte> packed, std
   check("multiply_exact: y", y.size(), m, n);
   if (!bias.empty()) check("multiply_exact: bias", bias.size(), 1, n);
   const T* b = bias.empty() ? nullptr : bias.data();
-  if constexpr (sizeof(T) == 4)
+  if constexpr (sizeof(T) == 4) {
     table().exact_f32(x.data(), as<T>(packed), b, m, n, k, add, y.data());
-  else if (has_tiles(active_isa()))
-    tile_exact<Out>(active_isa(), x.data(), as<T>(packed), b, m, n, k, add, y.data());
-  else if constexpr (sizeof(Out) == 4)
+  } else if (reads_plain_weights(DType::bf16)) {
+    const WeightRows<T> rows{as<T>(packed), n};
+    tile_forward<Out>(active_isa(), x.data(), {&rows, 1}, b, m, n, k, add, y.data());
+  } else if constexpr (sizeof(Out) == 4) {
     table().exact_bf16_to_f32(x.data(), as<T>(packed), b, m, n, k, add, y.data());
-  else
+  } else {
     table().exact_bf16(x.data(), as<T>(packed), b, m, n, k, add, y.data());
+  }
+}
+
+bool reads_plain_weights(DType dtype) { return dtype == DType::bf16 && has_tiles(active_isa()); }
+
+template <class T, class Out>
+void multiply_plain(std::span<const T> x, std::span<const WeightRows<T>> w, std::span<const T> bias, int64_t m,
+                    int64_t n, int64_t k, bool add, std::span<Out> y) {
+  TERN_CHECK(reads_plain_weights(DTypeOf<T>::value), "multiply_plain: {} on {}", name_of(DTypeOf<T>::value),
+             name_of(active_isa()));
+  int64_t rows = 0;
+  for (const WeightRows<T>& piece : w) rows += piece.count;
+  TERN_CHECK(rows == n, "multiply_plain: {} rows of w for {}", rows, n);
+  check("multiply_plain: x", x.size(), m, k);
+  check("multiply_plain: y", y.size(), m, n);
+  if (!bias.empty()) check("multiply_plain: bias", bias.size(), 1, n);
+  if constexpr (sizeof(T) == 2)
+    tile_forward<Out>(active_isa(), x.data(), w, bias.empty() ? nullptr : bias.data(), m, n, k, add, y.data());
 }
 
 template <class T>
@@ -112,10 +135,14 @@ void multiply_tn(std::span<const T> dy, std::span<const T> x, int64_t m, int64_t
   template void multiply_nn<T>(std::span<const T>, std::span<const T>, int64_t, int64_t, int64_t, bool, std::span<T>); \
   template void multiply_tn<T>(std::span<const T>, std::span<const T>, int64_t, int64_t, int64_t, std::span<float>);   \
   template void multiply_exact<T, float>(std::span<const T>, std::span<const std::byte>, std::span<const T>, int64_t,  \
-                                         int64_t, int64_t, bool, std::span<float>);
+                                         int64_t, int64_t, bool, std::span<float>);                                    \
+  template void multiply_plain<T, float>(std::span<const T>, std::span<const WeightRows<T>>, std::span<const T>,       \
+                                         int64_t, int64_t, int64_t, bool, std::span<float>);
 TERN_INSTANTIATE(float)
 TERN_INSTANTIATE(bf16)
 template void multiply_exact<bf16, bf16>(std::span<const bf16>, std::span<const std::byte>, std::span<const bf16>,
                                          int64_t, int64_t, int64_t, bool, std::span<bf16>);
+template void multiply_plain<bf16, bf16>(std::span<const bf16>, std::span<const WeightRows<bf16>>,
+                                         std::span<const bf16>, int64_t, int64_t, int64_t, bool, std::span<bf16>);
 
 }  // namespace tern

@@ -8,10 +8,11 @@
 #include <span>
 
 #include "base/dtype.h"
+#include "kernels/cpu/weight_rows.h"
 
 namespace tern {
 
-/// Bytes of a packed weight (n, k): panels of kPanel rows, k innermost pairs together for bf16, tail rows zero.
+/// Bytes of a packed weight (n, k): panels of rows, k innermost pairs together for bf16, tail rows zero.
 int64_t packed_bytes(DType, int64_t n, int64_t k);
 /// Packs w (n, k) row-major into `packed` (packed_bytes). The layout belongs to the active instruction set
 /// (kernels/dispatch.h).
@@ -25,6 +26,14 @@ void unpack_row(std::span<const std::byte> packed, int64_t n, int64_t k, int64_t
 /// If `add`, y += the sum (rounded once: y_old converted, added to the f32 sum, rounded).
 template <class T, class Out>
 void multiply_exact(std::span<const T> x, std::span<const std::byte> packed, std::span<const T> bias, int64_t m,
+                    int64_t n, int64_t k, bool add, std::span<Out> y);
+
+/// Whether multiply_plain serves weights of this dtype on the active instruction set: then packing brings nothing (the
+/// packed layout is the plain one).
+bool reads_plain_weights(DType);
+/// multiply_exact with the rows of w as they lie, in pieces one below the other (n rows together): the same bits.
+template <class T, class Out>
+void multiply_plain(std::span<const T> x, std::span<const WeightRows<T>> w, std::span<const T> bias, int64_t m,
                     int64_t n, int64_t k, bool add, std::span<Out> y);
 
 /// Plain-layout products for training without oneDNN and for --multiply exact. Fixed order over the summed dimension.

@@ -169,6 +169,47 @@ TEST(Matmul, GradientsHaveTheSameBitsForAnyThreadCount) {
   });
 }
 
+template <class Out>
+void pieces_equal_the_whole(int64_t m, int64_t k) {
+  const int64_t counts[] = {33, 0, 64, 1, 70}, n = 168;
+  const auto x = random_values<bf16>("x", m * k), bias = random_values<bf16>("bias", n);
+  const auto odd = random_values<bf16>("w", n * k + 1);  // from its second element on: aligned for bf16 alone
+  const std::vector<bf16> w(odd.begin() + 1, odd.end());
+  std::vector<std::vector<bf16>> copies;  // each on its own, so that the sanitizers see a step beyond its end
+  std::vector<WeightRows<bf16>> pieces;
+  int64_t row = 0;
+  for (const int64_t count : counts) {
+    copies.emplace_back(w.begin() + row * k, w.begin() + (row + count) * k);
+    pieces.push_back({copies.back().data(), count});
+    row += count;
+  }
+  const WeightRows<bf16> whole{odd.data() + 1, n};
+  for (const bool add : {false, true}) {
+    const auto old = random_values<Out>("y", m * n, 10);
+    Guarded<Out> want(old), one(old), many(old);
+    multiply_exact<bf16, Out>(x, packed(w, n, k), bias, m, n, k, add, want.span());
+    multiply_plain<bf16, Out>(x, {&whole, 1}, bias, m, n, k, add, one.span());
+    multiply_plain<bf16, Out>(x, pieces, bias, m, n, k, add, many.span());
+    EXPECT_TRUE(want.guards_intact() && one.guards_intact() && many.guards_intact());
+    EXPECT_TRUE(same_bits(one.values(), want.values())) << "m " << m << ", k " << k;
+    EXPECT_TRUE(same_bits(many.values(), want.values())) << "m " << m << ", k " << k << ", pieces";
+  }
+}
+
+TEST(Matmul, WeightsInPiecesAsTheyLieGiveTheBitsOfThePackedOne) {
+  int sets = 0;
+  for_each_isa([&] {
+    if (!reads_plain_weights(DType::bf16)) return;
+    ++sets;
+    for (const int64_t m : {1, 16, 17, 97})
+      for (const int64_t k : {1, 31, 64, 515, 1057}) {
+        pieces_equal_the_whole<float>(m, k);
+        pieces_equal_the_whole<bf16>(m, k);
+      }
+  });
+  if (!sets) GTEST_SKIP() << "no instruction set here reads plain weights";
+}
+
 TEST(Matmul, UnpackedRowsAreThePackedOnes) {
   for_each_isa([] {
     for (const Size s : kSizes) {

@@ -3,6 +3,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <cstring>
 #include <type_traits>
 
 #include "kernels/cpu/thread_scratch.h"
@@ -13,12 +14,29 @@ namespace {
 
 constexpr int64_t kLeftElements = 1 << 19;  // of a task's packed rows: 1 MiB, half of a 2 MiB L2
 constexpr int64_t kMostRows = 256;
+constexpr int64_t kThinTasks = 4;           // a thread's, so that one that was held up leaves work to the others
 constexpr int64_t kParallelFrom = 1 << 18;  // multiply-adds: below, waking a thread costs more than it gives
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 
 const TileMatmulTable& table(Isa isa) { return TERN_TABLE_OF(tile_matmul_table, isa); }
+
+/// task(i, tasks, scratch) for each i, on whichever thread is free. The calling thread's scratch is `mine`, of `bytes`,
+/// as it may hold more behind it that all tasks read.
+template <class Task>
+void run_tasks(int64_t threads, int64_t tasks, void* mine, int64_t bytes, Task task) {
+  if (threads == 1 || tasks == 1) {  // the self-test relies on it: no team to leave behind if an instruction is missing
+    for (int64_t i = 0; i < tasks; ++i) task(i, tasks, mine);
+    return;
+  }
+#pragma omp parallel num_threads(static_cast <int>(threads))
+  {
+    void* const scratch = omp_get_thread_num() == 0 ? mine : thread_scratch(bytes);
+#pragma omp for schedule(dynamic, 1)
+    for (int64_t i = 0; i < tasks; ++i) task(i, tasks, scratch);
+  }
+}
 
 /// Deals blocks of rows and groups of panels to threads. No element depends on the dealing. packed_depth: of the summed
 /// dimension, what a task holds packed at a time.
@@ -37,46 +55,80 @@ void deal(int64_t rows, int64_t columns, int64_t depth, int64_t packed_depth, bo
     const int64_t panel = panels * group / groups, end = panels * (group + 1) / groups;
     task(TileTask{row, std::min(each, rows - row), panel, end - panel, scratch, scratch + left});
   };
-  const auto scratch = [&] { return static_cast<bf16*>(thread_scratch((left + right) * 2)); };
-  const int64_t tasks = blocks * groups;
-  if (threads == 1 || tasks == 1) {  // the self-test relies on it: no team to leave behind if an instruction is missing
-    bf16* const mine = scratch();
-    for (int64_t i = 0; i < tasks; ++i) run(i, mine);
-    return;
-  }
-#pragma omp parallel num_threads(static_cast <int>(threads))
-  {
-    bf16* const mine = scratch();
-#pragma omp for schedule(dynamic, 1)
-    for (int64_t i = 0; i < tasks; ++i) run(i, mine);
-  }
+  run_tasks(threads, blocks * groups, thread_scratch((left + right) * 2), (left + right) * 2,
+            [&](int64_t i, int64_t, void* scratch) { run(i, static_cast<bf16*>(scratch)); });
+}
+
+template <class Out>
+const TileForward<Out>& forward_of(Isa isa) {
+  if constexpr (std::is_same_v<Out, float>)
+    return table(isa).to_f32;
+  else
+    return table(isa).to_bf16;
 }
 
 }  // namespace
 
 bool has_tiles(Isa isa) { return table(isa).present; }
 
-int64_t tile_packed_bytes(int64_t n, int64_t k) { return round_up(n, kTilePanel) * round_up(k, kTileDepth) * 2; }
-
-void tile_pack(Isa isa, const bf16* w, int64_t n, int64_t k, bf16* packed) {
-  const auto pack = table(isa).pack;
-  const int64_t panels = ceil_div(n, kTilePanel);
-#pragma omp parallel for schedule(static) if (n * k >= kParallelFrom)
-  for (int64_t p = 0; p < panels; ++p) pack(p, 1, w, n, k, packed);
-}
-
 template <class Out>
-void tile_exact(Isa isa, const bf16* x, const bf16* packed, const bf16* bias, int64_t m, int64_t n, int64_t k, bool add,
-                Out* y) {
-  TileExact<Out> kernel;
-  if constexpr (std::is_same_v<Out, float>)
-    kernel = table(isa).exact_f32;
-  else
-    kernel = table(isa).exact_bf16;
-  deal(m, n, k, k, false, [&](const TileTask& t) { kernel(t, x, packed, bias, n, k, add, y); });
+void tile_forward(Isa isa, const bf16* x, std::span<const WeightRows<bf16>> w, const bf16* bias, int64_t m, int64_t n,
+                  int64_t k, bool add, Out* y) {
+  if (m == 0 || n == 0) return;
+  const TileForward<Out>& kernels = forward_of<Out>(isa);
+  const TileProduct<Out> product{w.data(), static_cast<int64_t>(w.size()), bias, m, n, k, add, y};
+  int64_t strips = 0;
+  for (const WeightRows<bf16>& piece : w) strips += ceil_div(piece.count, kTileStrip);
+  const int64_t depth = round_up(k, kTileDepth);
+  const int threads = m * n * k >= kParallelFrom ? omp_get_max_threads() : 1;
+
+  if (m <= kThinTokens) {
+    // Columns of one tile: pairs of the summed dimension, row of x by row of x.
+    const int64_t right = round_up(depth * m, 64), own = kTileStrip * depth;
+    auto* const shared = static_cast<bf16*>(thread_scratch((right + own) * 2));
+    std::memset(static_cast<void*>(shared), 0, static_cast<size_t>(right) * 2);
+    for (int64_t j = 0; j < m; ++j)
+      for (int64_t i = 0; i < k; ++i) shared[(i / 2 * m + j) * 2 + i % 2] = x[j * k + i];
+    return run_tasks(threads, std::min(strips, threads * kThinTasks), shared + right, own * 2,
+                     [&](int64_t i, int64_t tasks, void* scratch) {
+                       kernels.thin(product, {strips * i / tasks, strips * (i + 1) / tasks, 0, m, shared, scratch});
+                     });
+  }
+
+  const auto pack = [&](int64_t token, int64_t tokens, bf16* to) {
+    for (int64_t t = 0; t < tokens; t += kTilePanel)
+      table(isa).pack_panel(x + (token + t) * k, std::min(kTilePanel, tokens - t), k, to + t * depth);
+  };
+  const int64_t most = std::min(round_up(m, kTilePanel), kWideTokens), blocks = ceil_div(m, most);
+  const int64_t own = kTileStrip * kWideDepth * 2 + most * kWideStrips * kTileStrip * 4;
+  if (blocks >= threads) {  // a block of x is one task, packed by it
+    const int64_t right = round_up(most * depth * 2, 64);
+    return run_tasks(threads, blocks, thread_scratch(right + own), right + own, [&](int64_t i, int64_t, void* scratch) {
+      auto* const packed = static_cast<bf16*>(scratch);
+      const int64_t token = i * most, tokens = std::min(most, m - token);
+      pack(token, tokens, packed);
+      kernels.wide(product, {0, strips, token, tokens, packed, packed + right / 2});
+    });
+  }
+  // Blocks one after the other: their panels are packed together, then their strips are dealt.
+  const int64_t right = round_up(most * depth, 32);
+  auto* const shared = static_cast<bf16*>(thread_scratch(right * 2 + own));
+  for (int64_t token = 0; token < m; token += most) {
+    const int64_t tokens = std::min(most, m - token), panels = ceil_div(tokens, kTilePanel);
+    run_tasks(threads, panels, shared + right, own, [&](int64_t i, int64_t, void*) {
+      const int64_t first = i * kTilePanel;
+      pack(token + first, std::min(kTilePanel, tokens - first), shared + first * depth);
+    });
+    const int64_t groups = std::min(strips, round_up(ceil_div(strips, kWideStrips), threads));
+    run_tasks(threads, groups, shared + right, own, [&](int64_t i, int64_t tasks, void* scratch) {
+      kernels.wide(product, {strips * i / tasks, strips * (i + 1) / tasks, token, tokens, shared, scratch});
+    });
+  }
 }
-template void tile_exact<float>(Isa, const bf16*, const bf16*, const bf16*, int64_t, int64_t, int64_t, bool, float*);
-template void tile_exact<bf16>(Isa, const bf16*, const bf16*, const bf16*, int64_t, int64_t, int64_t, bool, bf16*);
+template void tile_forward<float>(Isa, const bf16*, std::span<const WeightRows<bf16>>, const bf16*, int64_t, int64_t,
+                                  int64_t, bool, float*);
+template void tile_forward<bf16>(Isa, const bf16*, std::span<const WeightRows<bf16>>, const bf16*, int64_t, int64_t,
+                                 int64_t, bool, bf16*);
 
 void tile_nn(Isa isa, const bf16* dy, const bf16* w, int64_t m, int64_t n, int64_t k, bool add, bf16* dx) {
   const auto kernel = table(isa).nn;

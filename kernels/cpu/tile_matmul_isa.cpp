@@ -1,6 +1,12 @@
-// The three products of a linear layer for sets with a tile unit. A task packs its rows of the left factor once (they
-// stay in L2), then takes panel after panel of the right one (a panel stays in L1 while the rows pass by). An element
-// is one chain over the whole summed dimension, in registers: it depends on its row, its column and K alone (DESIGN
+// The three products of a linear layer for sets with a tile unit.
+//
+// The forward takes the weight as the left factor, as it lies in memory (a tile is 16 of its rows), and x as the right
+// one: so a weight need not be packed, and a mapped file serves as it is.
+//
+// Gradients: a task packs its rows of the left factor once (they stay in L2), then takes panel after panel of the right
+// one (a panel stays in L1 while the rows pass by).
+//
+// An element is one chain over the whole summed dimension: it depends on its row, its column and K alone (DESIGN
 // §4.1).
 
 #include "kernels/cpu/tile_matmul_table.h"
@@ -10,6 +16,8 @@ namespace tern::TERN_ISA_NAMESPACE {
 namespace {
 
 #if defined(__AMX_BF16__)
+
+constexpr int64_t kPrefetchAhead = 256;  // elements: 512 bytes of each of the 32 rows
 
 /// y (rows, columns; stride) = c + bias, or y + (c + bias): in f32, rounded once.
 template <class Out>
@@ -54,21 +62,147 @@ inline int64_t columns_of(int64_t panel, int64_t all) {
   return left < kTilePanel ? left : kTilePanel;
 }
 
-void pack(int64_t panel, int64_t panels, const bf16* w, int64_t n, int64_t k, bf16* packed) {
-  const int64_t size = kTilePanel * whole(k, kTileDepth);
-  for (int64_t p = panel; p < panel + panels; ++p)
-    pack_right_transposed(w + p * kTilePanel * k, k, columns_of(p, n), k, packed + p * size);
+/// 32 rows of a weight, or what is left of a piece.
+struct Strip {
+  const bf16* w;
+  int64_t rows, n;  // n: the first of them in the result
+};
+template <class Out>
+inline Strip strip_at(const TileProduct<Out>& p, int64_t index) {
+  const WeightRows<bf16>* piece = p.pieces;
+  int64_t n = 0, row = index * kTileStrip;
+  for (; row >= whole(piece->count, kTileStrip); ++piece) row -= whole(piece->count, kTileStrip), n += piece->count;
+  const int64_t left = piece->count - row;
+  return {piece->rows + row * p.k, left < kTileStrip ? left : kTileStrip, n + row};
 }
 
+/// y (tokens, n; stride p.n) from c (32 rows of n, 32 tokens).
 template <class Out>
-void exact(const TileTask& t, const bf16* x, const bf16* packed, const bf16* bias, int64_t n, int64_t k, bool add,
-           Out* y) {
+inline void finish_transposed(const TileProduct<Out>& p, const float* c, Strip strip, int64_t token, int64_t tokens) {
+  for (int64_t row = 0; row < strip.rows; row += 16)
+    for (int64_t t0 = 0; t0 < tokens; t0 += 16) {
+      Vec v[16];
+      for (int64_t r = 0; r < 16; ++r) v[r] = load(c + (row + r) * kTilePanel + t0);
+      transpose(v);
+      const int64_t n = strip.rows - row < 16 ? strip.rows - row : 16, count = tokens - t0 < 16 ? tokens - t0 : 16;
+      const Vec bias = p.bias ? load_some(p.bias + strip.n + row, n) : splat(0.0f);
+      for (int64_t t = 0; t < count; ++t) {
+        Out* y = p.y + (token + t0 + t) * p.n + strip.n + row;
+        Vec value = v[t];
+        if (p.bias) value = value + bias;
+        if (p.add) value = load_some(y, n) + value;
+        store_some(y, value, n);
+      }
+    }
+}
+
+/// Few rows of x: they are the columns of one tile, and the weights stream by as they lie, each read once.
+template <class Out>
+void thin(const TileProduct<Out>& p, const StripTask& t) {
+  const Tiles tiles(p.m);
+  const int64_t stride = p.m * 4, whole_steps = p.k / kTileDepth, tail = p.k % kTileDepth;
+  alignas(64) float c[kTileStrip * kThinTokens];
+  alignas(64) bf16 edge[kTileStrip * kTileDepth];
+  auto* const rows = static_cast<bf16*>(t.scratch);
+  for (int64_t s = t.begin; s < t.end; ++s) {
+    const Strip strip = strip_at(p, s);
+    const bf16* w = strip.w;
+    int64_t step = p.k;
+    if (strip.rows < kTileStrip) {  // rows beyond the last are another's, or nobody's
+      step = whole(p.k, kTileDepth);
+      for (int64_t i = 0; i < kTileStrip * step; i += kTileDepth) store_line(rows + i, VecUint{});
+      for (int64_t r = 0; r < strip.rows; ++r) __builtin_memcpy(rows + r * step, w + r * p.k, p.k * sizeof(bf16));
+      w = rows;
+    }
+    _tile_zero(0);
+    _tile_zero(1);
+    const bf16* x = t.right;
+    for (int64_t i = 0; i < whole_steps; ++i, x += kTileDepth * p.m) {
+      const bf16* at = w + i * kTileDepth;
+      // Lines a little ahead in every row: the rows are more streams than the processor follows by itself.
+      for (int64_t r = 0; r < kTileStrip; ++r) __builtin_prefetch(at + r * step + kPrefetchAhead);
+      _tile_loadd(6, x, stride);
+      _tile_loadd(4, at, step * 2);
+      _tile_dpbf16ps(0, 4, 6);
+      _tile_loadd(5, at + 16 * step, step * 2);
+      _tile_dpbf16ps(1, 5, 6);
+    }
+    if (tail) {
+      for (int64_t r = 0; r < kTileStrip; ++r)
+        store_line(edge + r * kTileDepth, load_dwords(w + r * step + whole_steps * kTileDepth, tail));
+      _tile_loadd(6, x, stride);
+      _tile_loadd(4, edge, 64);
+      _tile_dpbf16ps(0, 4, 6);
+      _tile_loadd(5, edge + 16 * kTileDepth, 64);
+      _tile_dpbf16ps(1, 5, 6);
+    }
+    _tile_stored(0, c, stride);
+    _tile_stored(1, c + 16 * p.m, stride);
+    for (int64_t j = 0; j < p.m; ++j) {
+      alignas(64) float column[kTileStrip];
+      for (int64_t r = 0; r < kTileStrip; ++r) column[r] = c[r * p.m + j];
+      Out* y = p.y + j * p.n + strip.n;
+      for (int64_t r = 0; r < strip.rows; r += kLanes) {
+        const int64_t n = strip.rows - r < kLanes ? strip.rows - r : kLanes;
+        Vec value = load(column + r);
+        if (p.bias) value = value + load_some(p.bias + strip.n + r, n);
+        if (p.add) value = load_some(y + r, n) + value;
+        store_some(y + r, value, n);
+      }
+    }
+  }
+}
+
+/// Touches what the next step will pack: `lines` cache lines a step of the tile unit.
+struct Ahead {
+  const char* at;
+  int64_t stride, rows, lines, next;
+  void touch() {
+    for (int64_t i = 0; i < lines && next < rows * kWideDepth / 32; ++i, ++next)
+      __builtin_prefetch(at + next / (kWideDepth / 32) * stride + next % (kWideDepth / 32) * 64, 0, 2);
+  }
+};
+
+void pack_panel(const bf16* x, int64_t rows, int64_t k, bf16* panel) { pack_right_transposed(x, k, rows, k, panel); }
+
+/// Many rows of x, packed: blocks of the summed dimension in turn for a group of strips, whose sums wait in L2. Passing
+/// a sum through memory in f32 changes no bit of it.
+template <class Out>
+void wide(const TileProduct<Out>& p, const StripTask& t) {
   const Tiles tiles;
-  const int64_t size = kTilePanel * whole(k, kTileDepth);
-  pack_left(x + t.row * k, k, t.rows, t.rows, k, t.left);
-  for (int64_t p = t.panel; p < t.panel + t.panels; ++p)
-    times_panel(t, packed + p * size, k, columns_of(p, n), bias ? bias + p * kTilePanel : nullptr, add,
-                y + t.row * n + p * kTilePanel, n);
+  const int64_t depth = whole(p.k, kTileDepth), panels = whole(t.tokens, kTilePanel) / kTilePanel;
+  const int64_t block = kTileStrip * kTilePanel;
+  auto* const left = static_cast<bf16*>(t.scratch);
+  auto* const sums = reinterpret_cast<float*>(left + kTileStrip * kWideDepth);
+  const bool single = depth <= kWideDepth;
+  for (int64_t group = t.begin; group < t.end; group += kWideStrips) {
+    const int64_t strips = t.end - group < kWideStrips ? t.end - group : kWideStrips;
+    for (int64_t d = 0; d < p.k; d += kWideDepth) {
+      const int64_t span = p.k - d < kWideDepth ? p.k - d : kWideDepth, steps = whole(span, kTileDepth) / kTileDepth;
+      for (int64_t s = 0; s < strips; ++s) {
+        const Strip strip = strip_at(p, group + s);
+        const bool last = s + 1 == strips;
+        const int64_t next_d = last ? d + kWideDepth : d;
+        const bool more = next_d < p.k;
+        const Strip next = more ? strip_at(p, group + (last ? 0 : s + 1)) : strip;
+        Ahead ahead = {reinterpret_cast<const char*>(next.w + next_d), p.k * 2, more ? next.rows : 0,
+                       kWideDepth / (panels * steps) + 1, 0};
+        pack_left(strip.w + d, p.k, kTileStrip, strip.rows, span, left);
+        for (int64_t panel = 0; panel < panels; ++panel) {
+          float* c = sums + (single ? 0 : (s * panels + panel) * block);
+          const bf16* b = t.right + (panel * depth + d) * kTilePanel;
+          const auto meanwhile = [&](int64_t) { ahead.touch(); };
+          if (d == 0)
+            tile_block<true, false, true>(left, steps * kTileElements, b, steps, c, meanwhile);
+          else
+            tile_block<true, true, true>(left, steps * kTileElements, b, steps, c, meanwhile);
+          if (d + span < p.k) continue;
+          const int64_t first = panel * kTilePanel, tokens = t.tokens - first;
+          finish_transposed(p, c, strip, t.token + first, tokens < kTilePanel ? tokens : kTilePanel);
+        }
+      }
+    }
+  }
 }
 
 void nn(const TileTask& t, const bf16* dy, const bf16* w, int64_t n, int64_t k, bool add, bf16* dx) {
@@ -94,8 +228,12 @@ void tn(const TileTask& t, const bf16* dy, const bf16* x, int64_t m, int64_t n, 
 
 }  // namespace
 
-const TileMatmulTable tile_matmul_table = {
-    .present = true, .pack = pack, .exact_bf16 = exact<bf16>, .exact_f32 = exact<float>, .nn = nn, .tn = tn};
+const TileMatmulTable tile_matmul_table = {.present = true,
+                                           .pack_panel = pack_panel,
+                                           .to_bf16 = {thin<bf16>, wide<bf16>},
+                                           .to_f32 = {thin<float>, wide<float>},
+                                           .nn = nn,
+                                           .tn = tn};
 
 #else
 

@@ -6,6 +6,7 @@
 
 #include "base/dtype.h"
 #include "kernels/cpu/tables.h"
+#include "kernels/cpu/weight_rows.h"
 
 namespace tern {
 
@@ -16,7 +17,7 @@ constexpr int64_t kTilePanel = 32;   // columns of a panel: two tiles side by si
 /// Belongs to the bits.
 constexpr int64_t kTileSumBlock = 512;
 
-/// A block of rows of the result by a range of panels of its columns. The left factor is packed into `left` first:
+/// A block of rows of a gradient by a range of panels of its columns. The left factor is packed into `left` first:
 /// (rows rounded up to 32) × (depth rounded up to 32) elements; `panel`: 32 columns of the right factor, where that is
 /// packed on the way. Both on a cache line.
 struct TileTask {
@@ -24,17 +25,41 @@ struct TileTask {
   bf16 *left, *right;
 };
 
+constexpr int64_t kTileStrip = 32;    // rows of the weight that a step takes: two tiles
+constexpr int64_t kThinTokens = 16;   // up to here rows of x are the columns of one tile, and no weight is packed
+constexpr int64_t kWideDepth = 512;   // of the summed dimension at a time: a strip of weights is then 32 KiB, for L1
+constexpr int64_t kWideTokens = 512;  // rows of x at a time: 512 KiB of kWideDepth, for L2
+constexpr int64_t kWideStrips = 8;    // strips of weights that share them; their sums are another 512 KiB
+
+/// y (m, n) = x (m, k)·wᵀ + bias, or y +=; the weight's rows in pieces, as they lie.
 template <class Out>
-using TileExact = void (*)(const TileTask&, const bf16* x, const bf16* packed, const bf16* bias, int64_t n, int64_t k,
-                           bool add, Out* y);
+struct TileProduct {
+  const WeightRows<bf16>* pieces;
+  int64_t num_pieces;
+  const bf16* bias;  // (n), or null
+  int64_t m, n, k;
+  bool add;
+  Out* y;
+};
+/// What one task does of it: strips [begin, end) of 32 rows, counted over the pieces (a strip stays in one), by rows
+/// [token, token + tokens) of x, which lie in `right`: for `thin` pairs of k by m, else panels of 32 rows of x.
+struct StripTask {
+  int64_t begin, end, token, tokens;
+  const bf16* right;
+  void* scratch;  // `thin`: kTileStrip · (k rounded up to 32) bf16; `wide`: wide_scratch_bytes
+};
+template <class Out>
+struct TileForward {
+  void (*thin)(const TileProduct<Out>&, const StripTask&);
+  void (*wide)(const TileProduct<Out>&, const StripTask&);
+};
 
 struct TileMatmulTable {
   bool present;
-  /// Rows [32·panel, …) of w (n, k) into their place in the packed weight.
-  void (*pack)(int64_t panel, int64_t panels, const bf16* w, int64_t n, int64_t k, bf16* packed);
-  /// y (m, n) = x·wᵀ + bias: rows of x, panels of n.
-  TileExact<bf16> exact_bf16;
-  TileExact<float> exact_f32;
+  /// Up to 32 rows of x (stride k) as a panel: (k rounded up to 32) × 32.
+  void (*pack_panel)(const bf16* x, int64_t rows, int64_t k, bf16* panel);
+  TileForward<bf16> to_bf16;
+  TileForward<float> to_f32;
   /// dx (m, k) = dy (m, n)·w (n, k): rows of dy, panels of k.
   void (*nn)(const TileTask&, const bf16* dy, const bf16* w, int64_t n, int64_t k, bool add, bf16* dx);
   /// dw (n, k) += dyᵀ·x over m rows: rows of dw, panels of k.

@@ -87,7 +87,8 @@ std::vector<std::string> fast_matmul_choices() {
 
 int64_t fast_scratch_bytes(Product product, DType dtype, int64_t m, int64_t n, int64_t k) {
   if (m == 0 || n == 0 || k == 0) return 0;
-  if (!onednn_multiplies(dtype, product)) return product == Product::forward ? packed_bytes(dtype, n, k) : 0;
+  if (!onednn_multiplies(dtype, product))
+    return product == Product::forward && !reads_plain_weights(dtype) ? packed_bytes(dtype, n, k) : 0;
   int64_t most = 0;
   const auto ask = [&](DType out, bool bias, bool add) {
     most = std::max(most, onednn_scratch_bytes({product, dtype, out, bias, add, m, n, k}));
@@ -120,6 +121,10 @@ void multiply_fast(std::span<const T> x, std::span<const T> w, std::span<const T
   if (k > 0 && onednn_multiplies(kType<T>, Product::forward))
     return onednn_multiply({Product::forward, kType<T>, kType<Out>, !bias.empty(), false, m, n, k}, x.data(), w.data(),
                            bias.data(), y.data(), scratch);
+  if (reads_plain_weights(kType<T>)) {
+    const WeightRows<T> rows{w.data(), n};
+    return multiply_plain<T, Out>(x, std::span<const WeightRows<T>>(&rows, 1), bias, m, n, k, false, y);
+  }
   const auto bytes = static_cast<size_t>(packed_bytes(kType<T>, n, k));
   TERN_CHECK(scratch.size() >= bytes, "multiply_fast: {} bytes of scratch, {} needed", scratch.size(), bytes);
   pack_weight<T>(w, n, k, scratch.first(bytes));
