@@ -25,27 +25,27 @@ BoundKind kind_of(const Instance& in, Objective objective) {
   }
 }
 
-UnitCost unit_cost(const CostVector& c, int strategy, bool split) {
-  UnitCost u{.strategy = strategy,
-             .forward = c.forward,
-             .backward = c.backward + c.recompute + (split ? 0 : c.weight),
-             .weight = split ? c.weight : 0,
-             .host_forward = c.host_forward,
-             .host_backward = c.host_backward,
-             .begin = c.begin,
-             .sync = c.sync,
-             .update = c.update,
-             .persistent = c.persistent,
-             .held = c.held,
-             .held_weight = split ? c.held_weight : 0,
-             .transient = c.transient};
+OptionCost unit_cost(const CostVector& c, int strategy, bool split) {
+  OptionCost u{.strategy = strategy,
+               .forward = c.forward,
+               .backward = c.backward + c.recompute + (split ? 0 : c.weight),
+               .weight = split ? c.weight : 0,
+               .host_forward = c.host_forward,
+               .host_backward = c.host_backward,
+               .begin = c.begin,
+               .sync = c.sync,
+               .update = c.update,
+               .persistent = c.persistent,
+               .held = c.held,
+               .held_weight = split ? c.held_weight : 0,
+               .transient = c.transient};
   u.last_gradient = split ? c.weight : u.backward;
   return u;
 }
 
 // Less time in the backward lets the gradient link drain less meanwhile, but the stage ends earlier by as much; not so
 // where the host link sets the time, so there the times must be equal.
-bool no_worse(const UnitCost& a, const UnitCost& b, bool host_link) {
+bool no_worse(const OptionCost& a, const OptionCost& b, bool host_link) {
   for (int t = 0; t < kTiers; ++t)
     if (a.persistent[t] > b.persistent[t] || a.held[t] > b.held[t]) return false;
   if (host_link && a.last_gradient != b.last_gradient) return false;
@@ -86,11 +86,11 @@ std::vector<UnitState> states_of(const Instance& in, int u, bool split, bool hos
                         .entry_backward = in.cost[u][k].entry_backward,
                         .options = {}});
     auto& options = states[it->second].options;
-    const UnitCost c = unit_cost(in.cost[u][k], k, split);
+    const OptionCost c = unit_cost(in.cost[u][k], k, split);
     if (drop_worse) {
-      if (std::any_of(options.begin(), options.end(), [&](const UnitCost& o) { return no_worse(o, c, host_link); }))
+      if (std::any_of(options.begin(), options.end(), [&](const OptionCost& o) { return no_worse(o, c, host_link); }))
         continue;
-      std::erase_if(options, [&](const UnitCost& o) { return no_worse(c, o, host_link); });
+      std::erase_if(options, [&](const OptionCost& o) { return no_worse(c, o, host_link); });
     }
     options.push_back(c);
   }

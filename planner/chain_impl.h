@@ -14,7 +14,7 @@ namespace tern {
 enum class BoundKind : uint8_t { one_f_one_b, gpipe, simple, zero_bubble, chunked };
 
 /// A strategy's costs as a stage adds them up (planner/price.h).
-struct UnitCost {
+struct OptionCost {
   int strategy = 0;
   int64_t forward = 0, backward = 0, weight = 0;  // backward: with recompute, and with weight where they are one
   int64_t host_forward = 0, host_backward = 0;
@@ -27,7 +27,7 @@ struct UnitCost {
 struct UnitState {
   int sample = 0;  // one of its strategies: indexes the edges
   int64_t entry_forward = 0, entry_backward = 0;
-  std::vector<UnitCost> options;
+  std::vector<OptionCost> options;
 };
 
 /// What a virtual stage may hold. Exact where a device has one stage and the order is fixed; else every assignment that
@@ -62,7 +62,7 @@ struct Chain {
   const EdgeCost& across(int u, int state, int next) const { return edge(in->across, u, state, next); }
   /// Time on the link between virtual stages s and s + 1: none where they share a device.
   bool linked(int s) const { return rule[s].device != rule[s + 1].device; }
-  int64_t stage_bytes(const UnitCost& c, const StageRule& r, int tier) const {
+  int64_t stage_bytes(const OptionCost& c, const StageRule& r, int tier) const {
     return c.persistent[tier] + r.held * c.held[tier] + (tier == 0 ? r.held_weight * c.held_weight : 0);
   }
 

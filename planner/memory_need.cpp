@@ -56,7 +56,7 @@ std::vector<std::vector<Bytes>> options_of(const Chain& chain, const StageRule& 
       continue;
     }
     for (const UnitState& s : chain.states[u])
-      for (const UnitCost& c : s.options) {
+      for (const OptionCost& c : s.options) {
         Bytes b{.transient = c.transient, .strategies = {c.strategy}};
         for (int t = 0; t < kTiers; ++t) b.tier[t] = chain.stage_bytes(c, rule, t);
         option[u].push_back(std::move(b));

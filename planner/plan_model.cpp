@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "planner/plan_model_impl.h"
 #include "planner/price.h"
+#include "planner/relaxation_impl.h"
 #include "planner/search.h"
 
 namespace tern {
@@ -18,6 +19,7 @@ namespace {
 
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 constexpr int kTriedOfEach = 3;
+constexpr int kRounds = 40;  // of the relaxation
 // Effort of a search in each pass: everywhere first, then where a gap is left. Counts, so the same on every machine.
 struct Effort {
   int64_t labels, simulations;
@@ -36,7 +38,8 @@ class OuterSearch {
     model_bound_.assign(n, kNever);
     if (request_.any_fit) return find_any();
     dive();
-    for (const Effort& effort : kEfforts) pass(effort);
+    pass([&](int index) { relax(index); });
+    for (const Effort& effort : kEfforts) pass([&](int index) { search_one(index, effort); });
     finish();
   }
 
@@ -55,7 +58,8 @@ class OuterSearch {
 
   // Closes choices by rising bound until the next one cannot win. What the passes before have searched comes again only
   // if its bound still could.
-  void pass(const Effort& effort) {
+  template <class Visit>
+  void pass(const Visit& visit) {
     std::priority_queue<Entry, std::vector<Entry>, std::greater<>> open;
     for (size_t i = 0; i < out_.bounds.size(); ++i)
       if (out_.bounds[i] < upper()) open.push({out_.bounds[i], static_cast<int>(i)});
@@ -63,7 +67,7 @@ class OuterSearch {
       const Entry next = open.top();
       if (next.bound >= upper()) return;
       open.pop();
-      search_one(next.index, effort);
+      visit(next.index);
     }
   }
 
@@ -106,6 +110,18 @@ class OuterSearch {
       const UniformPlan plan = uniform_plan(space_, c, built_);
       if (plan.found) take(i, plan.assignment, plan.makespan, plan.makespan, plan.makespan);
     }
+  }
+
+  // The bound of the relaxation; where that leaves room, one strategy everywhere.
+  void relax(int index) {
+    const size_t at = static_cast<size_t>(index);
+    const Candidate& c = space_.candidates[at];
+    build_instance(space_, c, built_);
+    const Chain chain = make_chain(built_.instance, Objective::simulated);
+    out_.bounds[at] = std::max(out_.bounds[at], cut_bound(chain, upper(), kRounds).bound);
+    if (out_.bounds[at] >= upper()) return;
+    const UniformPlan plan = uniform_plan(space_, c, built_);
+    if (plan.found) take(index, plan.assignment, plan.makespan, plan.makespan, plan.makespan);
   }
 
   void take(int index, const Assignment& a, int64_t makespan, int64_t model, int64_t model_bound) {

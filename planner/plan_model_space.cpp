@@ -119,10 +119,25 @@ double shared_bound(const ChoiceTables& t, const Candidate& c, double alpha, dou
   return sum / c.num_stages - mu * capacity;
 }
 
+// Layers of one kind that some device holds at least, were they spread evenly, bound it alone.
+double crowded_bound(const ChoiceTables& t, const Candidate& c, double mu, double capacity) {
+  double most = 0;
+  for (const ChoiceTables::Rows& rows : t.kinds) {
+    const int layers = (rows.layers + c.num_stages - 1) / c.num_stages;
+    double least = std::numeric_limits<double>::infinity();
+    for (const CostVector& v : rows.cost[form_of(c)])
+      least = std::min(least, static_cast<double>(c.num_micro) * static_cast<double>(v.forward + gradient_ps(v)) +
+                                  static_cast<double>(v.begin + v.update) +
+                                  mu * static_cast<double>(v.persistent[0] + v.held[0]));
+    most = std::max(most, layers * least - mu * capacity);
+  }
+  return most;
+}
+
 // Without split backwards a stage starts after the forwards before it and ends before the backwards: c·p_i + Σ_{j<i}
 // p_j ≤ T for all i, which a balanced choice of p makes equal: T ≥ S / (1 − (1 − 1/c)^P).
 int64_t cheap_bound(const ChoiceTables& t, const Candidate& c, double capacity, int64_t edge) {
-  double bound = 0;
+  double bound = crowded_bound(t, c, 0, capacity);
   for (const double alpha : {0.0, 0.5, 1.0}) bound = std::max(bound, shared_bound(t, c, alpha, 0, capacity));
   const Schedule s = static_cast<Schedule>(c.schedule);
   const bool plain = s == Schedule::gpipe || s == Schedule::one_f_one_b || s == Schedule::deep_one_f_one_b;
@@ -137,7 +152,7 @@ int64_t cheap_bound(const ChoiceTables& t, const Candidate& c, double capacity, 
   }
   const double scale = bound / capacity;  // ps per byte at which all the memory is worth the whole step
   for (const double mu : {0.0625, 0.125, 0.25, 0.5, 1.0, 2.0})
-    bound = std::max(bound, shared_bound(t, c, 0, mu * scale, capacity));
+    bound = std::max({bound, shared_bound(t, c, 0, mu * scale, capacity), crowded_bound(t, c, mu * scale, capacity)});
   return static_cast<int64_t>(bound * (1 - 1e-12));
 }
 

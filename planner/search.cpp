@@ -4,6 +4,7 @@
 
 #include "planner/enumerate_impl.h"
 #include "planner/price.h"
+#include "planner/relaxation_impl.h"
 
 namespace tern {
 namespace {
@@ -68,7 +69,7 @@ class Search {
 
   SearchResult run() {
     int64_t cheap = simple() ? 0 : quick_bound(in_);
-    if (chain_.kind == BoundKind::chunked) cheap = std::max(cheap, joint_memory_bound(chain_));
+    if (chain_.kind == BoundKind::chunked) cheap = std::max(cheap, mean_bound(chain_));
     if (cheap < options_.upper_bound) {
       space_.bound = cheap;
       first_plan();

@@ -45,7 +45,7 @@ StageLabels::StageLabels(const Chain& chain, int stage, Keep keep)
   for (const auto& states : chain.states) {
     int64_t f = kNever, u = kNever, b = kNever;
     for (const UnitState& s : states)
-      for (const UnitCost& c : s.options)
+      for (const OptionCost& c : s.options)
         f = std::min(f, c.forward), u = std::min(u, c.update), b = std::min(b, c.begin);
     least_forward_.push_back(least_forward_.back() + f);
     least_update_.push_back(least_update_.back() + u);
@@ -61,7 +61,7 @@ StageLabels::StageLabels(const Chain& chain, int stage, Keep keep)
     }
     for (const UnitState& state : chain.states[u]) {
       offset_[u].push_back(adds_.size());
-      for (const UnitCost& c : state.options) {
+      for (const OptionCost& c : state.options) {
         std::vector<int64_t> row(stride_, 0);
         if (reduced_) {
           row[forward_] = first_forward_ * c.forward + first_backward_ * c.backward + first_weight_ * c.weight;

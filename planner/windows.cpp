@@ -6,7 +6,7 @@
 namespace tern {
 namespace {
 
-int64_t unit_time(const UnitCost& c) { return c.forward + c.backward + c.weight; }
+int64_t unit_time(const OptionCost& c) { return c.forward + c.backward + c.weight; }
 
 // Doubles carry sums of integers below 2^60 to about 1e-13; a bound gives up more than that.
 int64_t floor_safely(double x) { return x <= 0 ? 0 : static_cast<int64_t>(x * (1 - 1e-11)) - 1; }
@@ -17,9 +17,9 @@ IntervalBounds::IntervalBounds(const Chain& chain, int64_t limit) : chain_(chain
   const int layers = chain.layers;
   for (auto* sums : {&forward_, &backward_, &weight_, &update_, &begin_}) sums->assign(layers + 1, 0);
   for (int u = 0; u < layers; ++u) {
-    UnitCost least{.forward = kNever, .backward = kNever, .weight = kNever, .begin = kNever, .update = kNever};
+    OptionCost least{.forward = kNever, .backward = kNever, .weight = kNever, .begin = kNever, .update = kNever};
     for (const UnitState& s : chain.states[u])
-      for (const UnitCost& c : s.options) {
+      for (const OptionCost& c : s.options) {
         least.forward = std::min(least.forward, c.forward);
         least.backward = std::min(least.backward, c.backward);
         least.weight = std::min(least.weight, c.weight);
@@ -91,7 +91,7 @@ double IntervalBounds::relaxed(int stage, double lambda, int a, int e) const {
     now.assign(states.size(), 1e300);
     for (size_t s = 0; s < states.size(); ++s) {
       double unit = 1e300, way = u == e - 1 ? static_cast<double>(states[s].entry_backward) : 1e300;
-      for (const UnitCost& c : states[s].options)
+      for (const OptionCost& c : states[s].options)
         unit = std::min(
             unit, static_cast<double>(unit_time(c)) + lambda * static_cast<double>(chain_.stage_bytes(c, rule, 0)));
       if (u < e - 1)
@@ -114,7 +114,7 @@ void IntervalBounds::choose_lambdas(Table& table, int stage) const {
   for (const auto& states : chain_.states) {
     int64_t t0 = kNever, t1 = 0, m0 = kNever, m1 = 0;
     for (const UnitState& s : states)
-      for (const UnitCost& c : s.options) {
+      for (const OptionCost& c : s.options) {
         const int64_t t = unit_time(c), m = chain_.stage_bytes(c, rule, 0);
         t0 = std::min(t0, t), t1 = std::max(t1, t), m0 = std::min(m0, m), m1 = std::max(m1, m);
       }
@@ -151,7 +151,7 @@ void IntervalBounds::fill(Table& table, int stage, int64_t limit) const {
     unit[u].assign(states.size() * num, 1e300);
     least[u].fill(kNever);
     for (size_t s = 0; s < states.size(); ++s)
-      for (const UnitCost& c : states[s].options) {
+      for (const OptionCost& c : states[s].options) {
         const int64_t bytes = chain_.stage_bytes(c, rule, 0);
         for (int m = 0; m < num; ++m) {
           double& x = unit[u][s * num + m];

@@ -67,11 +67,6 @@ struct Windows {
   void restrict(const Chain&, const IntervalBounds&, int64_t limit);
 };
 
-/// For chains whose devices hold several stages: the mean over the devices of lead-in and work, with the bytes that a
-/// device holds at one moment of its order priced by one multiplier, the best of several. No assignment that fits is
-/// below.
-int64_t joint_memory_bound(const Chain&);
-
 /// Most time a stage over [a, e) may take for the whole to stay at or below `limit`. n: least of what may follow, its
 /// link in t and, for one forward, one backward, in y.
 TimeLimit time_limit(const Chain&, int stage, const Prefix& before, const Suffix& n, int64_t limit);

@@ -1,0 +1,77 @@
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "planner/brute_force_test.h"
+#include "planner/random_instance.h"
+#include "planner/relaxation_impl.h"
+
+namespace tern {
+namespace {
+
+RandomInstance some_instance(uint64_t seed) {
+  const Schedule schedules[] = {Schedule::gpipe, Schedule::one_f_one_b, Schedule::deep_one_f_one_b,
+                                Schedule::zb_h1, Schedule::zb_h2,       Schedule::interleaved,
+                                Schedule::zb_v,  Schedule::v_half};
+  RandomInstance r{.schedule = schedules[seed % 8]};
+  r.chunks = seed % 8 < 5 ? 1 : 2;
+  r.stages = 1 + static_cast<int>(seed / 8 % (r.chunks == 2 ? 2 : 3));
+  r.layers = r.stages * r.chunks + static_cast<int>(seed / 3 % 3);
+  r.strategies = 2 + static_cast<int>(seed / 5 % 2);
+  r.micro = r.stages * (1 + static_cast<int>(seed / 7 % 4));
+  r.equal_layers = seed % 3 == 0, r.ends = seed % 2 == 0, r.resharding = seed % 3 != 1;
+  r.tails = seed % 4 != 3, r.begins = seed % 5 < 2, r.entries = seed % 5 > 2, r.transients = seed % 6 == 0;
+  r.host_link = seed % 7 > 3, r.tiers = seed % 7 > 4;
+  r.split = r.schedule >= Schedule::zb_h1, r.link = seed % 9 == 0 ? 300 : 20;
+  r.memory = 0.2 + 0.1 * static_cast<double>(seed % 8);
+  return r;
+}
+
+// Every assignment that fits, through the simulator: none is below the bound, and none that uses a strategy is below
+// what the relaxation says of that strategy.
+TEST(Relaxation, IsBelowEveryAssignmentThatFits) {
+  int found = 0, tight = 0;
+  double sum = 0;
+  for (uint64_t seed = 0; seed < 400; ++seed) {
+    const Instance in = random_instance(some_instance(seed), seed);
+    const Chain chain = make_chain(in, Objective::simulated);
+    const CutBound cut = cut_bound(chain, kNever, 12);
+    Relaxation relaxation(chain);
+    const double least = relaxation.least(cut.weights, cut.mu);
+    const auto with = relaxation.with_each_strategy();
+    Pricer price(in);
+    int64_t best = kNever;
+    std::map<std::pair<int, int>, int64_t> best_with;
+    for_each_assignment(in, [&](const Assignment& a) {
+      const Priced p = price(a);
+      if (!p.fits()) return;
+      best = std::min(best, p.makespan);
+      for (int u = 0; u < in.num_layers(); ++u) {
+        auto& x = best_with.try_emplace({chain.form[u], a.strategy[u]}, kNever).first->second;
+        x = std::min(x, p.makespan);
+      }
+    });
+    SCOPED_TRACE(testing::Message() << "seed " << seed << ", " << name_of(in.schedule));
+    ASSERT_GE(least + 1, 0.999999 * static_cast<double>(cut.bound));
+    if (best == kNever) continue;
+    ++found;
+    EXPECT_LE(cut.bound, best);
+    EXPECT_LE(mean_bound(chain), cut.bound);
+    tight += cut.bound >= best - 2;
+    sum += static_cast<double>(cut.bound) / static_cast<double>(best);
+    for (const auto& [key, makespan] : best_with) {
+      const double bound = with[static_cast<size_t>(key.first)][static_cast<size_t>(key.second)];
+      // A strategy that another one dominates has no row of its own.
+      if (bound < 1e299) {
+        EXPECT_LE(bound, static_cast<double>(makespan) * (1 + 1e-9) + 1) << key.first << " " << key.second;
+      }
+    }
+  }
+  EXPECT_GT(found, 250);
+  EXPECT_GT(sum / found, 0.8);
+  RecordProperty("mean_share", std::to_string(sum / found));
+  std::printf("%d feasible, %d tight, mean bound / optimum %.4f\n", found, tight, sum / found);
+}
+
+}  // namespace
+}  // namespace tern
