@@ -116,11 +116,17 @@ class OuterSearch {
   void relax(int index) {
     const size_t at = static_cast<size_t>(index);
     const Candidate& c = space_.candidates[at];
+    int64_t& bound = out_.bounds[at];
+    bound = std::max(bound, crowding_bound(space_, c, 0));
+    if (bound >= upper()) return;
     build_instance(space_, c, built_);
     const Chain chain = make_chain(built_.instance, Objective::simulated);
-    out_.bounds[at] = std::max(out_.bounds[at], cut_bound(chain, upper(), kRounds).bound);
-    if (out_.bounds[at] >= upper()) return;
-    const UniformPlan plan = uniform_plan(space_, c, built_);
+    const CutBound cut = cut_bound(chain, upper(), kRounds);
+    bound = std::max(bound, cut.bound);
+    if (bound >= upper()) return;
+    if (cut.mu > 0) bound = std::max(bound, crowding_bound(space_, c, cut.mu * c.num_stages));
+    if (bound >= upper()) return;
+    const UniformPlan plan = repaired_plan(space_, c, built_, upper());
     if (plan.found) take(index, plan.assignment, plan.makespan, plan.makespan, plan.makespan);
   }
 

@@ -63,6 +63,10 @@ struct BuiltInstance {
 };
 void build_instance(const SpaceOfChoices&, const Candidate&, BuiltInstance& previous);
 
+/// Layers are whole: the least time in which the devices, each after its lead-in and with mu as the price of its bytes,
+/// have places for all layers of a kind.
+int64_t crowding_bound(const SpaceOfChoices&, const Candidate&, double mu);
+
 /// Layers evenly over the virtual stages by time, one strategy everywhere, the fastest that fits. An upper bound that
 /// costs a few simulations. Nothing: none fits.
 struct UniformPlan {
@@ -71,6 +75,10 @@ struct UniformPlan {
   int64_t makespan = 0;
 };
 UniformPlan uniform_plan(const SpaceOfChoices&, const Candidate&, const BuiltInstance&);
+/// Every layer as fast as it can be; where a device lacks bytes, its layers one after the other take smaller
+/// strategies. Layers evenly by time, and chunk by chunk in equal numbers. Nothing: none fits below `upper_bound`.
+UniformPlan repaired_plan(const SpaceOfChoices&, const Candidate&, const BuiltInstance&, int64_t upper_bound);
+inline int64_t gradient_ps(const CostVector& c) { return c.recompute + c.backward + c.weight; }
 
 /// What the outer loop leaves. Bounds: of every candidate; max of int64 if nothing of it fits.
 struct OuterOutcome {

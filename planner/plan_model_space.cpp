@@ -13,8 +13,6 @@
 namespace tern {
 namespace {
 
-int64_t gradient_ps(const CostVector& c) { return c.recompute + c.backward + c.weight; }
-
 // a is at most b in every way a plan can feel. Less compute leaves more of a synchronisation in the open, hence the
 // last line.
 bool dominates(const CostVector& a, const CostVector& b) {
@@ -119,25 +117,10 @@ double shared_bound(const ChoiceTables& t, const Candidate& c, double alpha, dou
   return sum / c.num_stages - mu * capacity;
 }
 
-// Layers of one kind that some device holds at least, were they spread evenly, bound it alone.
-double crowded_bound(const ChoiceTables& t, const Candidate& c, double mu, double capacity) {
-  double most = 0;
-  for (const ChoiceTables::Rows& rows : t.kinds) {
-    const int layers = (rows.layers + c.num_stages - 1) / c.num_stages;
-    double least = std::numeric_limits<double>::infinity();
-    for (const CostVector& v : rows.cost[form_of(c)])
-      least = std::min(least, static_cast<double>(c.num_micro) * static_cast<double>(v.forward + gradient_ps(v)) +
-                                  static_cast<double>(v.begin + v.update) +
-                                  mu * static_cast<double>(v.persistent[0] + v.held[0]));
-    most = std::max(most, layers * least - mu * capacity);
-  }
-  return most;
-}
-
 // Without split backwards a stage starts after the forwards before it and ends before the backwards: c·p_i + Σ_{j<i}
 // p_j ≤ T for all i, which a balanced choice of p makes equal: T ≥ S / (1 − (1 − 1/c)^P).
 int64_t cheap_bound(const ChoiceTables& t, const Candidate& c, double capacity, int64_t edge) {
-  double bound = crowded_bound(t, c, 0, capacity);
+  double bound = 0;
   for (const double alpha : {0.0, 0.5, 1.0}) bound = std::max(bound, shared_bound(t, c, alpha, 0, capacity));
   const Schedule s = static_cast<Schedule>(c.schedule);
   const bool plain = s == Schedule::gpipe || s == Schedule::one_f_one_b || s == Schedule::deep_one_f_one_b;
@@ -152,7 +135,7 @@ int64_t cheap_bound(const ChoiceTables& t, const Candidate& c, double capacity, 
   }
   const double scale = bound / capacity;  // ps per byte at which all the memory is worth the whole step
   for (const double mu : {0.0625, 0.125, 0.25, 0.5, 1.0, 2.0})
-    bound = std::max({bound, shared_bound(t, c, 0, mu * scale, capacity), crowded_bound(t, c, mu * scale, capacity)});
+    bound = std::max(bound, shared_bound(t, c, 0, mu * scale, capacity));
   return static_cast<int64_t>(bound * (1 - 1e-12));
 }
 
@@ -311,47 +294,60 @@ void build_instance(const SpaceOfChoices& space, const Candidate& c, BuiltInstan
   in.capacity.assign(static_cast<size_t>(c.num_stages), {m.device_capacity(), m.host_capacity(), m.disk_capacity()});
 }
 
-UniformPlan uniform_plan(const SpaceOfChoices& space, const Candidate& c, const BuiltInstance& built) {
-  const Instance& in = built.instance;
+int64_t crowding_bound(const SpaceOfChoices& space, const Candidate& c, double mu) {
   const ChoiceTables& t = space.tables[static_cast<size_t>(c.tables)];
-  const int form = form_of(c), V = c.num_stages * c.chunks, L = in.num_layers();
-  int widest = 0;  // the kind with most layers names the strategies
-  std::vector<int> count(t.kinds.size());
-  for (const Layer& layer : space.layers) ++count[static_cast<size_t>(layer.kind)];
-  widest = static_cast<int>(std::max_element(count.begin(), count.end()) - count.begin());
-
-  UniformPlan best;
-  Pricer pricer(in);
-  for (const LayerStrategy& s : t.kinds[static_cast<size_t>(widest)].strategy[form]) {
-    Assignment a;
-    std::vector<int64_t> until{0};  // compute before each layer
-    for (const Layer& layer : space.layers) {
-      const auto& rows = t.kinds[static_cast<size_t>(layer.kind)];
-      const auto& list = rows.strategy[form];
-      size_t k = static_cast<size_t>(std::find(list.begin(), list.end(), s) - list.begin());
-      if (k == list.size()) {  // dominated there: the nearest that is as sharded
-        k = 0;
-        for (size_t i = 0; i < list.size(); ++i)
-          if (list[i].zero == s.zero && list[i].states == s.states) k = i;
-      }
-      const CostVector& v = rows.cost[form][k];
-      a.strategy.push_back(static_cast<int>(k));
-      until.push_back(until.back() + v.forward + gradient_ps(v));
+  const Machine& m = machine_of_tables(space, t);
+  const int form = form_of(c), P = c.num_stages;
+  const double room = mu * static_cast<double>(m.device_capacity()), micro = static_cast<double>(c.num_micro);
+  const bool backwards_last = !splits_backward(static_cast<Schedule>(c.schedule));
+  const double edge =
+      c.num_stages == 1 ? 0 : static_cast<double>(t.least_edge[t.mesh.devices() * P <= m.node.num_devices]) / 2;
+  struct PerLayer {
+    int layers;
+    double led,
+        own;  // ps a layer takes from a device, memory priced; the latter with begin, synchronisation and update
+  };
+  std::vector<PerLayer> kinds;
+  std::vector<double>
+      way;  // of each kind: least time of a layer on the first micro-batch's way in, and the last one's out
+  for (const ChoiceTables::Rows& rows : t.kinds) {
+    PerLayer k{rows.layers, 1e300, 1e300};
+    double least_way = 1e300;
+    for (const CostVector& v : rows.cost[form]) {
+      const double f = static_cast<double>(v.forward), g = static_cast<double>(gradient_ps(v));
+      const double bytes = mu * static_cast<double>(v.persistent[0] + v.held[0]);
+      k.led = std::min(k.led, micro * (f + g) + bytes);
+      k.own = std::min(k.own, (micro - 1) * (f + g) + f + std::max(g, static_cast<double>(v.sync)) +
+                                  static_cast<double>(v.begin + v.update) + bytes);
+      least_way = std::min(least_way, f + (backwards_last ? g : 0));
     }
-    for (int u = 0, stage = 0; u < L; ++u) {
-      // The middle of the layer lies in stage ⌊V·middle / total⌋; none is left empty.
-      const double middle =
-          0.5 * static_cast<double>(until[static_cast<size_t>(u)] + until[static_cast<size_t>(u) + 1]);
-      const int wanted = static_cast<int>(V * middle / static_cast<double>(std::max<int64_t>(1, until.back())));
-      if (u > 0) stage = std::clamp(wanted, stage, stage + 1);
-      stage = std::max(stage, V - (L - u));
-      a.stage.push_back(stage);
-    }
-    const Priced priced = pricer(a);
-    if (!priced.fits() || (best.found && priced.makespan >= best.makespan)) continue;
-    best = {true, a, priced.makespan};
+    kinds.push_back(k);
+    way.push_back(least_way);
   }
-  return best;
+  // Stages 0 … d − 1 hold the first d layers at least.
+  std::vector<double> lead(1, 0);
+  for (int d = 1; d < P; ++d)
+    lead.push_back(lead.back() + way[static_cast<size_t>(space.layers[static_cast<size_t>(d - 1)].kind)] +
+                   edge * (backwards_last ? 2 : 1));
+  double bound = 0;
+  for (const PerLayer& k : kinds) {
+    const auto places = [&](double limit) {
+      double n = 0;
+      for (int d = 0; d < P; ++d)
+        n += std::max(
+            0.0, std::floor(std::min((limit - lead[static_cast<size_t>(d)] + room) / k.led, (limit + room) / k.own)));
+      return n;
+    };
+    double low = bound, high = std::max(1.0, bound);
+    if (places(high) >= k.layers && bound > 0) continue;
+    while (places(high) < k.layers) low = high, high *= 2;
+    while (high - low > 1e-7 * high) {
+      const double middle = (low + high) / 2;
+      (places(middle) < k.layers ? low : high) = middle;
+    }
+    bound = low;
+  }
+  return static_cast<int64_t>(bound * (1 - 1e-9));
 }
 
 std::vector<PlannedLayers> planned_layers(const SpaceOfChoices& space, const Candidate& c, const Assignment& a) {

@@ -56,6 +56,19 @@ std::vector<PathTerms> mean_paths(const Chain& c) {
     return m;
   };
   std::vector<PathTerms> all{own, own_sync, led_tail, half(led_tail)};
+  // The first micro-batch's way there and back; with one stage to a device then, on the average one, the backwards and
+  // forwards that are left.
+  PathTerms trip = no_passes(c);
+  trip.begin[0] = trip.update[0] = 1;
+  for (auto of : {&PathTerms::forward, &PathTerms::backward, &PathTerms::send_forward, &PathTerms::send_backward})
+    std::fill((trip.*of).begin(), (trip.*of).end(), 1);
+  if (c.devices == c.stages && c.order_fixed)
+    for (size_t s = 0; s < trip.forward.size(); ++s) {
+      trip.forward[s] += share * d(c.micro - c.rule[s].in_flight);
+      trip.backward[s] += share * d(c.micro - 1);
+    }
+  if (!c.split) trip.weight = trip.backward;
+  all.push_back(trip);
   if (c.split || !c.order_fixed) return all;
   // Where backwards end the order: the last one's way back to the first stage, and its tail.
   PathTerms both = led;

@@ -68,12 +68,14 @@ class Search {
   }
 
   SearchResult run() {
-    int64_t cheap = simple() ? 0 : quick_bound(in_);
-    if (chain_.kind == BoundKind::chunked) cheap = std::max(cheap, mean_bound(chain_));
+    const int64_t cheap = simple() ? 0 : mean_bound(chain_);
     if (cheap < options_.upper_bound) {
       space_.bound = cheap;
-      first_plan();
-      model();
+      // With something to beat, the bound often ends the search before a first plan is needed.
+      const bool bound_first = options_.upper_bound < kNever;
+      if (bound_first) model();
+      if (!bound_first || (!finished() && options_.simulations > 0)) first_plan();
+      if (!bound_first) model();
       if (!simple() && !finished() && options_.simulations > 0) enumerate_rising();
     } else {
       bound_ = model_bound_ = cheap;
@@ -278,26 +280,6 @@ SearchResult search(const Instance& in, const SearchOptions& options) {
   return Search(in, options).run();
 }
 
-// Means over the stages, memory left out: Σ + the mean of what the largest stage adds.
-int64_t quick_bound(const Instance& in) {
-  const bool split = splits_backward(in.schedule);
-  int64_t forward = 0, backward = 0, weight = 0;
-  for (const auto& row : in.cost) {
-    int64_t f = kNever, b = kNever, w = kNever;
-    for (const CostVector& c : row) {
-      f = std::min(f, c.forward);
-      b = std::min(b, c.backward + c.recompute + (split ? 0 : c.weight));
-      w = std::min(w, split ? c.weight : 0);
-    }
-    forward += f, backward += b, weight += w;
-  }
-  const int64_t c = in.num_micro, p = in.num_stages;
-  const auto up = [&](int64_t x) { return (x + p - 1) / p; };
-  const int64_t round_trip = forward + backward;
-  if (in.schedule == Schedule::gpipe) return round_trip + up((c - 1) * round_trip);
-  if (in.schedule == Schedule::one_f_one_b)
-    return std::max(round_trip + up((c - 1) * backward + (c - std::min(c, p)) * forward), up(c * round_trip));
-  return std::max(round_trip, up(c * (round_trip + weight)));
-}
+int64_t quick_bound(const Instance& in) { return mean_bound(make_chain(in, Objective::simulated)); }
 
 }  // namespace tern
