@@ -100,9 +100,23 @@ std::vector<UnitState> states_of(const Instance& in, int u, bool split, bool hos
 // Most micro-batches of each virtual stage between forward and backward, and between backward and weight gradient.
 struct Counts {
   std::vector<int64_t> held, held_weight;
-  std::vector<int64_t> joint_held, joint_held_weight;  // when the device holds most micro-batches
+  std::vector<int64_t> joint_held, joint_held_weight;  // when the device holds most bytes, were layers alike
 };
-Counts counts_of(const PipelineShape& shape) {
+// The least bytes of the layers together: between forward and backward, and from there to the weight gradient.
+struct LeastHeld {
+  double held = 0, weight = 0;
+};
+LeastHeld least_held(const Instance& in) {
+  LeastHeld sum;
+  for (const auto& row : in.cost) {
+    int64_t held = row.front().held[0], weight = row.front().held_weight;
+    for (const CostVector& c : row) held = std::min(held, c.held[0]), weight = std::min(weight, c.held_weight);
+    sum.held += static_cast<double>(held), sum.weight += static_cast<double>(weight);
+  }
+  if (sum.held + sum.weight <= 0) sum.held = 1;
+  return sum;
+}
+Counts counts_of(const PipelineShape& shape, const LeastHeld& bytes) {
   const size_t stages = shape.num_stages();
   const PipelineTimes unit{.forward = std::vector<int64_t>(stages, 1),
                            .backward = std::vector<int64_t>(stages, 1),
@@ -117,9 +131,11 @@ Counts counts_of(const PipelineShape& shape) {
   std::vector<int64_t> held(stages, 0), weight(stages, 0);
   const PipelineOrder order = pipeline_order(shape, unit);
   for (const auto& ops : order) {
-    int64_t now = 0, peak = 0;
+    double now = 0, peak = 0;
     for (const PipelineOp& op : ops) {
-      now += op.phase == Phase::forward ? 1 : op.phase == Phase::backward ? -1 : 0;
+      if (op.phase == Phase::forward) now += bytes.held;
+      if (op.phase == Phase::backward) now += (split ? bytes.weight : 0) - bytes.held;
+      if (op.phase == Phase::weight) now -= bytes.weight;
       if (op.phase == Phase::forward) ++held[op.stage];
       most.held[op.stage] = std::max(most.held[op.stage], held[op.stage]);
       if (op.phase == Phase::backward) {
@@ -208,7 +224,7 @@ Chain make_chain(const Instance& in, Objective objective) {
       c.rule[s].held = c.order_fixed ? c.rule[s].in_flight : 1;
     }
   } else {
-    const Counts counts = counts_of(shape_of(in));
+    const Counts counts = counts_of(shape_of(in), least_held(in));
     for (int s = 0; s < c.stages; ++s) {
       c.rule[s].held = counts.held[s];
       c.rule[s].joint_held = counts.joint_held[s];
@@ -223,7 +239,7 @@ Chain make_restricted_chain(const Instance& in) {
   c.exact_memory = true;
   c.micro = static_cast<int64_t>(in.num_micro) * in.chunks_per_stage;
   fill_states(c, true);
-  const Counts counts = counts_of(shape_of(in));
+  const Counts counts = counts_of(shape_of(in), least_held(in));
   for (int s = 0; s < c.stages; ++s) {
     StageRule& r = c.rule[s];
     if (c.order_fixed) {

@@ -24,7 +24,7 @@ constexpr int kRounds = 40;  // of the relaxation
 struct Effort {
   int64_t labels, simulations;
 };
-constexpr Effort kEfforts[] = {{30'000, 100}, {400'000, 2000}};
+constexpr Effort kEfforts[] = {{100'000, 0}, {400'000, 2000}};
 
 class OuterSearch {
  public:
@@ -150,7 +150,9 @@ class OuterSearch {
     const SearchResult r = search(built_.instance, options);
     ++out_.searches;
     out_.simulated += r.counts.simulated;
-    model_bound_[at] = r.interrupted ? r.model_bound_ps : kNever;
+    // What an earlier pass has finished stays finished.
+    const int64_t model_bound = r.interrupted ? std::max(r.model_bound_ps, out_.bounds[at]) : kNever;
+    model_bound_[at] = searched_[at] ? std::max(model_bound_[at], model_bound) : model_bound;
     searched_[at] = true;
     if (r.infeasible) {
       out_.bounds[at] = kNever;

@@ -300,51 +300,44 @@ int64_t crowding_bound(const SpaceOfChoices& space, const Candidate& c, double m
   const int form = form_of(c), P = c.num_stages;
   const double room = mu * static_cast<double>(m.device_capacity()), micro = static_cast<double>(c.num_micro);
   const bool backwards_last = !splits_backward(static_cast<Schedule>(c.schedule));
-  const double edge =
-      c.num_stages == 1 ? 0 : static_cast<double>(t.least_edge[t.mesh.devices() * P <= m.node.num_devices]) / 2;
+  const int64_t both = P == 1 ? 0 : t.least_edge[t.mesh.devices() * P <= m.node.num_devices];
+  const double edge = static_cast<double>(both) / (backwards_last ? 1 : 2);
+  // Of each kind what a layer takes from a device at least, memory priced: work alone; with begin, update and the last
+  // gradients; with the synchronisation in the place of those. And its time on the way to a stage behind, and back.
   struct PerLayer {
-    int layers;
-    double led,
-        own;  // ps a layer takes from a device, memory priced; the latter with begin, synchronisation and update
+    double work = 1e300, own = 1e300, own_sync = 1e300, way = 1e300;
   };
   std::vector<PerLayer> kinds;
-  std::vector<double>
-      way;  // of each kind: least time of a layer on the first micro-batch's way in, and the last one's out
   for (const ChoiceTables::Rows& rows : t.kinds) {
-    PerLayer k{rows.layers, 1e300, 1e300};
-    double least_way = 1e300;
+    PerLayer k;
     for (const CostVector& v : rows.cost[form]) {
       const double f = static_cast<double>(v.forward), g = static_cast<double>(gradient_ps(v));
-      const double bytes = mu * static_cast<double>(v.persistent[0] + v.held[0]);
-      k.led = std::min(k.led, micro * (f + g) + bytes);
-      k.own = std::min(k.own, (micro - 1) * (f + g) + f + std::max(g, static_cast<double>(v.sync)) +
-                                  static_cast<double>(v.begin + v.update) + bytes);
-      least_way = std::min(least_way, f + (backwards_last ? g : 0));
+      const double work = micro * (f + g) + mu * static_cast<double>(v.persistent[0] + v.held[0]);
+      const double ends = work + static_cast<double>(v.begin + v.update);
+      k.work = std::min(k.work, work);
+      k.own = std::min(k.own, ends);
+      k.own_sync = std::min(k.own_sync, ends - g + static_cast<double>(v.sync));
+      k.way = std::min(k.way, f + (backwards_last ? g : 0));
     }
     kinds.push_back(k);
-    way.push_back(least_way);
   }
   // Stages 0 … d − 1 hold the first d layers at least.
   std::vector<double> lead(1, 0);
   for (int d = 1; d < P; ++d)
-    lead.push_back(lead.back() + way[static_cast<size_t>(space.layers[static_cast<size_t>(d - 1)].kind)] +
-                   edge * (backwards_last ? 2 : 1));
+    lead.push_back(lead.back() + kinds[static_cast<size_t>(space.layers[static_cast<size_t>(d - 1)].kind)].way + edge);
   double bound = 0;
-  for (const PerLayer& k : kinds) {
-    const auto places = [&](double limit) {
-      double n = 0;
-      for (int d = 0; d < P; ++d)
-        n += std::max(
-            0.0, std::floor(std::min((limit - lead[static_cast<size_t>(d)] + room) / k.led, (limit + room) / k.own)));
-      return n;
+  for (size_t i = 0; i < kinds.size(); ++i) {
+    const PerLayer& k = kinds[i];
+    const auto too_short = [&](double limit) {
+      double places = 0;
+      for (const double before : lead)
+        places += std::max(0.0, std::floor(std::min({(limit - before + room) / k.work, (limit + room) / k.own,
+                                                     (limit + room) / k.own_sync})));
+      return places < t.kinds[i].layers;
     };
     double low = bound, high = std::max(1.0, bound);
-    if (places(high) >= k.layers && bound > 0) continue;
-    while (places(high) < k.layers) low = high, high *= 2;
-    while (high - low > 1e-7 * high) {
-      const double middle = (low + high) / 2;
-      (places(middle) < k.layers ? low : high) = middle;
-    }
+    while (too_short(high)) low = high, high *= 2;
+    while (high - low > 1e-7 * high) (too_short((low + high) / 2) ? low : high) = (low + high) / 2;
     bound = low;
   }
   return static_cast<int64_t>(bound * (1 - 1e-9));

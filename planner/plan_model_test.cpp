@@ -9,6 +9,8 @@
 #include "base/error.h"
 #include "plan/cost_model.h"
 #include "plan/legality.h"
+#include "planner/brute_force_test.h"
+#include "planner/plan_model_impl.h"
 #include "planner/price.h"
 #include "spec/presets.h"
 
@@ -61,7 +63,8 @@ void try_assignments(const Instance& in, const OuterChoice& choice, Best& best) 
   choose(0);
 }
 
-Best brute_force(const ModelSpec& spec, const Cluster& cluster, const TrainJob& job, const SearchSpace& space) {
+Best loops_over_everything(const ModelSpec& spec, const Cluster& cluster, const TrainJob& job,
+                           const SearchSpace& space) {
   const Machine m = machine_of(cluster, 0);
   const std::vector<Layer> layers = layers_of(spec);
   Best best;
@@ -203,7 +206,7 @@ TEST(PlanModel, EqualsPlainLoopsOverEverything) {
     PlanRequest request{.model = c.name, .job = {.batch = c.batch, .seq = c.seq}};
     request.space.schedules = c.schedules, request.space.zero = c.zero, request.space.recompute = c.recompute;
     request.space.states = c.states, request.space.activations = c.activations;
-    const Best want = brute_force(spec, cluster, request.job, request.space);
+    const Best want = loops_over_everything(spec, cluster, request.job, request.space);
     const PlanAnswer got = plan_model(spec, cluster, request);
     ASSERT_GT(want.priced, 50) << c.name;
     ASSERT_TRUE(got.found) << c.name;
@@ -212,6 +215,39 @@ TEST(PlanModel, EqualsPlainLoopsOverEverything) {
     EXPECT_EQ(got.plan.bound_ps, want.makespan) << c.name;
     EXPECT_EQ(got.plan.counts.open, 0) << c.name;
   }
+}
+
+// Every choice, every assignment that fits: none is below the bounds that close choices.
+TEST(PlanModel, BoundsOfChoicesAreBelowEveryAssignment) {
+  int64_t choices = 0, near = 0;
+  for (const int64_t memory : {12 * kGB, 40 * kGB})
+    for (const int64_t layers : {2, 4}) {
+      const ModelSpec spec = small_model(layers);
+      PlanRequest request{.model = "x", .job = {.batch = 4, .seq = 2048}};
+      request.space.zero = {0, 3}, request.space.recompute = {Recompute::none, Recompute::full};
+      request.space.max_chunks = 2, request.space.max_tensor = 2, request.space.max_context = 1;
+      request.space.states = request.space.activations = {kDevice};
+      const SpaceOfChoices space = enumerate_choices(spec, small_cluster(4, memory), request);
+      BuiltInstance built;
+      for (const Candidate& c : space.candidates) {
+        if (layers == 4 && c.num_stages < 3) continue;  // the many assignments of few stages
+        build_instance(space, c, built);
+        Pricer price(built.instance);
+        int64_t best = std::numeric_limits<int64_t>::max();
+        for_each_assignment(built.instance, [&](const Assignment& a) {
+          const Priced p = price(a);
+          if (p.fits()) best = std::min(best, p.makespan);
+        });
+        const double step = 1e12, per_byte = step / 12e9;
+        for (const double mu : {0.0, 0.01, 0.1, 1.0})
+          EXPECT_LE(crowding_bound(space, c, mu * per_byte), best) << to_string(choice_of(space, c)) << " mu " << mu;
+        EXPECT_LE(c.bound, best) << to_string(choice_of(space, c));
+        near += static_cast<double>(crowding_bound(space, c, 0)) > 0.9 * static_cast<double>(best);
+        ++choices;
+      }
+    }
+  EXPECT_GT(choices, 60);
+  EXPECT_GT(near, 5);
 }
 
 PlanRequest seven_b() {

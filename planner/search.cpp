@@ -1,6 +1,7 @@
 #include "planner/search.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "planner/enumerate_impl.h"
 #include "planner/price.h"
@@ -10,6 +11,7 @@ namespace tern {
 namespace {
 
 constexpr int64_t kMostLabelsOfEnumeration = 100'000;
+constexpr size_t kMostConsidered = 64;
 constexpr int64_t kMostSteps = 50'000'000;  // operations simulated by the enumeration
 
 // A chain and what is known of it. The tables leave out stages that alone take longer than `reach`.
@@ -151,11 +153,19 @@ class Search {
     interrupted_ = budget_.stopped();  // the family is a source of plans: its own end proves nothing
   }
 
+  // What a round left of the whole pipeline, least bound first; so many that simulating them takes no time.
   void consider_all(const Space& space, const Round& round) {
     const auto& first = round.suffix[0][0];
+    std::vector<std::tuple<int64_t, int, int>> order;
     for (size_t k = 0; k < first.size(); ++k)
-      for (size_t i = 0; i < first[k].size() && !budget_.stopped(); ++i)
-        consider(recover(space.chain, *space.bounds, round, static_cast<int>(k), static_cast<int>(i)));
+      for (size_t i = 0; i < first[k].size(); ++i)
+        order.emplace_back(complete(space.chain, 0, first[k][i].value, {}), static_cast<int>(k), static_cast<int>(i));
+    std::sort(order.begin(), order.end());
+    if (order.size() > kMostConsidered) order.resize(kMostConsidered);
+    for (const auto& [value, k, i] : order) {
+      if (budget_.stopped()) return;
+      consider(recover(space.chain, *space.bounds, round, k, i));
+    }
   }
 
   Round count(Round round) {
