@@ -11,7 +11,8 @@ using enum OptionType;
 constexpr double kMaxCount = 2147483647;  // sizes that are multiplied with each other stay below 2^31
 
 std::vector<VerbSpec> make_verbs() {
-  const PositionalSpec model = {"MODEL", "a Hugging Face model directory, or a name in the local Hugging Face cache"};
+  const PositionalSpec model = {
+      "MODEL", "a Hugging Face model directory, a GGUF file, or a name in the local Hugging Face cache"};
   return {
       {.name = "demo",
        .summary = "Train a tokenizer and a small model, kill and resume it, measure it, let it write: two minutes",
@@ -36,11 +37,23 @@ std::vector<VerbSpec> make_verbs() {
                     {"cat text | tern generate MODEL --prompt-file - --samples 3 --temperature 0.8 --json",
                      "three continuations as JSON"}},
        .takes_recipe = true},
+      {.name = "chat",
+       .summary = "Talk with a model in the terminal",
+       .positionals = {model},
+       .examples = {{"tern chat MODEL", "questions and answers; /help lists the commands"},
+                    {"tern chat MODEL --system 'Answer in one sentence.' --temperature 0.7", "with a system prompt"},
+                    {"echo 'Why is the sky blue?' | tern chat MODEL", "one question from a pipe"}},
+       .takes_recipe = true,
+       .details = "The conversation is written in the model's own chat template. Its keys and values are kept between "
+                  "turns: only what is new is computed. Ctrl-C stops an answer, /exit leaves."},
       {.name = "eval",
-       .summary = "Perplexity and bits per byte of a text",
+       .summary = "Perplexity of a text, distance to another model, or the share of questions answered right",
        .positionals = {model},
        .examples = {{"tern eval run/model --data held-out.txt", "windows that do not overlap"},
-                    {"tern eval MODEL --data wiki.txt --window 2048 --stride 512", "windows that overlap"}},
+                    {"tern eval MODEL --data wiki.txt --window 2048 --stride 512", "windows that overlap"},
+                    {"tern eval SMALL --data held-out.txt --reference BIG", "KL divergence and same top token"},
+                    {"tern eval MODEL --task questions.jsonl --output results.jsonl",
+                     "choices, or answers to write; resumable"}},
        .takes_recipe = true},
       {.name = "tokenize",
        .summary = "Text to ids and back; pack data files; train a tokenizer",
@@ -53,6 +66,13 @@ std::vector<VerbSpec> make_verbs() {
        .summary = "What a model directory holds, and whether its weights are whole",
        .positionals = {model},
        .examples = {{"tern inspect run/model", "sizes, parameters, bytes; exit 4 if a file is cut short"}}},
+      {.name = "export",
+       .summary = "Write a model in another form: a Hugging Face directory or a GGUF file; read back and compared",
+       .positionals = {model},
+       .examples = {{"tern export run/model --format gguf --dtype q8_0 --output model.gguf",
+                     "for llama.cpp and its kin"},
+                    {"tern export model.gguf --output model", "a GGUF file as a Hugging Face directory"}},
+       .takes_recipe = true},
       {.name = "plan",
        .summary = "The best way to train a model on a cluster, with its proof; nothing is run",
        .positionals = {{"MODEL",
@@ -112,6 +132,9 @@ std::vector<OptionSpec> make_options() {
       {.name = "output", .verbs = "demo", .type = path, .fallback = "tern-demo", .unit = "DIR", .help = "where the demo works and leaves its report"},
       {.name = "output", .verbs = "tokenize", .type = path, .unit = "PATH", .help = "write here: a token file (--pack), a tokenizer directory (--train), else ids or text"},
       {.name = "output", .verbs = "compare", .type = path, .unit = "FILE", .help = "write an HTML page with plots"},
+      {.name = "output", .verbs = "export", .type = path, .unit = "PATH", .help = "the directory, or the .gguf file, to write; must not be there yet"},
+      {.name = "format", .verbs = "export", .type = choice, .fallback = "hf", .help = "a Hugging Face directory, or one GGUF file", .choices = {"hf", "gguf"}},
+      {.name = "shard-size", .verbs = "export", .type = bytes, .fallback = "5GB", .unit = "SIZE", .help = "--format hf: largest weights file; more is parted into shards", .min = 1},
       {.name = "tokenizer", .verbs = "train", .type = path, .unit = "PATH", .help = "model directory or tokenizer file; not given: MODEL's own"},
       {.name = "from-scratch", .verbs = "train", .type = flag, .help = "start from random weights: MODEL is a bare config.json or a directory without weights"},
 
@@ -119,7 +142,7 @@ std::vector<OptionSpec> make_options() {
       {.name = "seq", .verbs = "train", .type = integer, .fallback = "256", .unit = "TOKENS", .help = "length of a training sequence", .min = 1, .max = kMaxCount},
       {.name = "context", .verbs = "train", .type = integer, .unit = "TOKENS", .help = "longest sequence the trained model declares (max_position_embeddings); not given: config.json's, and a longer --seq is refused", .min = 1, .max = kMaxCount},
       {.name = "batch", .verbs = "train", .type = integer, .fallback = "32", .unit = "SEQUENCES", .help = "sequences per step", .min = 1, .max = kMaxCount},
-      {.name = "batch", .verbs = "eval", .type = integer, .fallback = "8", .unit = "WINDOWS", .help = "windows at a time; changes speed and memory, not the result", .min = 1, .max = kMaxCount},
+      {.name = "batch", .verbs = "eval", .type = integer, .fallback = "8", .unit = "WINDOWS", .help = "windows, choices or answers at a time; changes speed and memory, not the result", .min = 1, .max = kMaxCount},
       {.name = "micro-batch", .verbs = "train", .type = integer, .unit = "SEQUENCES", .help = "sequences at a time, gradients add up; not given: --batch", .min = 1, .max = kMaxCount},
       {.name = "steps", .verbs = "train", .type = integer, .fallback = "1000", .unit = "N", .help = "optimizer steps of the whole run", .min = 1, .max = 1e12},
       {.name = "learning-rate", .verbs = "train", .type = real, .fallback = "3e-4", .unit = "RATE", .help = "peak learning rate", .min = 0, .max = 1e6},
@@ -139,14 +162,15 @@ std::vector<OptionSpec> make_options() {
 
       // train: how it is computed.
       {.name = "dtype", .verbs = "train", .type = choice, .fallback = "f32", .help = "type of weights and activations in the passes; master weights are f32 or wider", .choices = {"f32", "bf16", "f64"}},
-      {.name = "dtype", .verbs = "generate eval", .type = choice, .help = "type to compute in; not given: the one the model was saved in (f16: f32)", .choices = {"f32", "bf16", "f64"}},
+      {.name = "dtype", .verbs = "generate chat eval", .type = choice, .help = "type to compute in; not given: the one the model was saved in (f16: f32)", .choices = {"f32", "bf16", "f64"}},
+      {.name = "dtype", .verbs = "export", .type = choice, .help = "type of the written weights; not given: the one the model is kept in; q8_0: --format gguf only", .choices = {"f32", "f16", "bf16", "q8_0"}},
       {.name = "recompute", .verbs = "train", .type = choice, .fallback = "none", .help = "recompute activations in the backward pass instead of keeping them", .choices = {"none", "attention", "full"}},
       {.name = "multiply", .verbs = "train", .type = choice, .fallback = "fast", .help = "who multiplies in training: fast library, or tern's own exact kernels", .choices = {"fast", "exact"}},
       {.name = "shuffle", .verbs = "train", .type = toggle, .fallback = "on", .help = "draw sequences in random order, anew each epoch"},
       {.name = "seed", .verbs = "train", .type = integer, .fallback = "1", .unit = "N", .help = "of initial weights and of the order of data", .min = 0},
-      {.name = "seed", .verbs = "generate", .type = integer, .fallback = "1", .unit = "N", .help = "of the random draws", .min = 0},
-      {.name = "threads", .verbs = "train generate eval plan demo bench", .type = integer, .unit = "N", .help = "compute threads; not given: the cores this process may use", .min = 1, .max = 4096},
-      {.name = "memory", .verbs = "train generate eval bench", .type = bytes, .unit = "SIZE", .help = "most memory to use, such as 4GiB; not given: what the machine has free", .min = 1},
+      {.name = "seed", .verbs = "generate chat", .type = integer, .fallback = "1", .unit = "N", .help = "of the random draws", .min = 0},
+      {.name = "threads", .verbs = "train generate chat eval export plan demo bench", .type = integer, .unit = "N", .help = "compute threads; not given: the cores this process may use", .min = 1, .max = 4096},
+      {.name = "memory", .verbs = "train generate chat eval export bench", .type = bytes, .unit = "SIZE", .help = "most memory to use, such as 4GiB; not given: what the machine has free", .min = 1},
 
       // train: state on disk, and what is told.
       {.name = "checkpoint-every", .verbs = "train", .type = integer, .fallback = "100", .unit = "STEPS", .help = "save a checkpoint every so many steps; 0: only at the end", .min = 0, .max = 1e12},
@@ -163,14 +187,14 @@ std::vector<OptionSpec> make_options() {
       {.name = "prompt", .verbs = "generate", .type = text, .unit = "TEXT", .help = "the text to continue"},
       {.name = "prompt-file", .verbs = "generate", .type = path, .unit = "FILE", .help = "read the text from a file; -: standard input"},
       {.name = "max-tokens", .verbs = "generate", .type = integer, .fallback = "128", .unit = "TOKENS", .help = "most tokens to write", .min = 1, .max = kMaxCount},
-      {.name = "max-tokens", .verbs = "eval", .type = integer, .unit = "TOKENS", .help = "measure only so many tokens from the start", .min = 1, .max = 1e12},
-      {.name = "temperature", .verbs = "generate", .type = real, .unit = "X", .help = "0: always the likeliest token; not given: generation_config.json, else 0", .min = 0, .max = 1e4},
-      {.name = "top-k", .verbs = "generate", .type = integer, .unit = "N", .help = "draw from the N likeliest tokens; 0: from all; not given: generation_config.json", .min = 0, .max = kMaxCount},
-      {.name = "top-p", .verbs = "generate", .type = real, .unit = "P", .help = "draw from the likeliest tokens that together have this probability", .min = 0, .max = 1, .above_min = true},
-      {.name = "min-p", .verbs = "generate", .type = real, .unit = "P", .help = "drop tokens below this share of the likeliest one's probability", .min = 0, .max = 1},
-      {.name = "repetition-penalty", .verbs = "generate", .type = real, .unit = "X", .help = "divide positive and multiply negative scores of seen tokens by this; 1: none", .min = 0, .max = 1e4, .above_min = true},
-      {.name = "presence-penalty", .verbs = "generate", .type = real, .fallback = "0", .unit = "X", .help = "subtract from the score of every token written before", .min = -1e4, .max = 1e4},
-      {.name = "frequency-penalty", .verbs = "generate", .type = real, .fallback = "0", .unit = "X", .help = "subtract so much for each time a token was written", .min = -1e4, .max = 1e4},
+      {.name = "max-tokens", .verbs = "eval", .type = integer, .unit = "TOKENS", .help = "measure only so many tokens from the start; of --task: most tokens to write for an answer, not given: 256", .min = 1, .max = 1e12},
+      {.name = "temperature", .verbs = "generate chat", .type = real, .unit = "X", .help = "0: always the likeliest token; not given: generation_config.json, else 0", .min = 0, .max = 1e4},
+      {.name = "top-k", .verbs = "generate chat", .type = integer, .unit = "N", .help = "draw from the N likeliest tokens; 0: from all; not given: generation_config.json", .min = 0, .max = kMaxCount},
+      {.name = "top-p", .verbs = "generate chat", .type = real, .unit = "P", .help = "draw from the likeliest tokens that together have this probability", .min = 0, .max = 1, .above_min = true},
+      {.name = "min-p", .verbs = "generate chat", .type = real, .unit = "P", .help = "drop tokens below this share of the likeliest one's probability", .min = 0, .max = 1},
+      {.name = "repetition-penalty", .verbs = "generate chat", .type = real, .unit = "X", .help = "divide positive and multiply negative scores of seen tokens by this; 1: none", .min = 0, .max = 1e4, .above_min = true},
+      {.name = "presence-penalty", .verbs = "generate chat", .type = real, .fallback = "0", .unit = "X", .help = "subtract from the score of every token written before", .min = -1e4, .max = 1e4},
+      {.name = "frequency-penalty", .verbs = "generate chat", .type = real, .fallback = "0", .unit = "X", .help = "subtract so much for each time a token was written", .min = -1e4, .max = 1e4},
       {.name = "stop", .verbs = "generate", .type = list, .unit = "TEXT", .help = "stop before this text; may be given several times"},
       {.name = "samples", .verbs = "generate", .type = integer, .fallback = "1", .unit = "N", .help = "continuations to write, in one batch", .min = 1, .max = 65536},
       {.name = "ignore-eos", .verbs = "generate", .type = flag, .help = "go on after an end-of-sequence token"},
@@ -178,11 +202,25 @@ std::vector<OptionSpec> make_options() {
       {.name = "chunk", .verbs = "generate", .type = integer, .fallback = "128", .unit = "TOKENS", .help = "prompt tokens read at a time; changes speed and memory, not the result", .min = 1, .max = kMaxCount},
       {.name = "page", .verbs = "generate", .type = integer, .fallback = "16", .unit = "TOKENS", .help = "tokens per page of the key-value cache; does not change the result", .min = 1, .max = 65536},
 
+      // chat.
+      {.name = "system", .verbs = "chat", .type = text, .unit = "TEXT", .help = "system prompt: what the model should know and be"},
+      {.name = "chat-template", .verbs = "chat train", .type = path, .unit = "FILE", .help = "Jinja template to write conversations with; not given: the model's own"},
+      {.name = "max-tokens", .verbs = "chat", .type = integer, .unit = "TOKENS", .help = "most tokens of an answer; not given: what the context holds", .min = 1, .max = kMaxCount},
+      {.name = "context", .verbs = "chat", .type = integer, .unit = "TOKENS", .help = "longest conversation; not given: what the model allows and memory holds, up to 8192", .min = 2, .max = kMaxCount},
+
       // eval.
       {.name = "convention", .verbs = "eval", .type = choice, .fallback = "stride", .help = "whose way to cut the text into windows and count", .choices = {"stride", "harness", "gptq", "llamacpp"}},
       {.name = "window", .verbs = "eval", .type = integer, .unit = "TOKENS", .help = "length of a window; not given: the convention's (stride 1024, gptq 2048, llamacpp 512), within what the model allows", .min = 2, .max = kMaxCount},
       {.name = "stride", .verbs = "eval", .type = integer, .unit = "TOKENS", .help = "from one window to the next; not given: one less than the window, so each token is scored once", .min = 1, .max = kMaxCount},
       {.name = "bos", .verbs = "eval", .type = choice, .fallback = "auto", .help = "token before the first: BOS as the tokenizer does (else EOS), always BOS, never", .choices = {"auto", "always", "never"}},
+
+      {.name = "task", .verbs = "eval", .type = path, .unit = "FILE", .help = "questions, one JSON object per line: prompt with choices and the index of the answer, or prompt and answer"},
+      {.name = "reference", .verbs = "eval", .type = path, .unit = "MODEL", .help = "with --data: how far the model is from this one, by KL divergence and the likeliest token"},
+      {.name = "output", .verbs = "eval", .type = path, .unit = "FILE", .help = "write each result here as it comes; the same command goes on from it"},
+      {.name = "extract", .verbs = "eval", .type = text, .unit = "PATTERN", .help = "of --task: the part of the written text that counts as the answer (regular expression); without a match it is wrong"},
+      {.name = "extract-which", .verbs = "eval", .type = choice, .fallback = "last", .help = "of several matches of --extract", .choices = {"first", "last"}},
+      {.name = "ignore-case", .verbs = "eval", .type = flag, .help = "of --task: compare written answers without regard to case"},
+      {.name = "ignore-punctuation", .verbs = "eval", .type = flag, .help = "of --task: compare written answers without punctuation"},
 
       // tokenize.
       {.name = "text", .verbs = "tokenize", .type = text, .unit = "TEXT", .help = "the text; of --decode: ids, parted by blanks or commas"},
@@ -221,7 +259,7 @@ std::vector<OptionSpec> make_options() {
       {.name = "disk", .verbs = "bench", .type = path, .unit = "DIR", .help = "also read a file of 256 MiB, made and removed under this directory"},
       {.name = "output", .verbs = "bench", .type = path, .unit = "FILE", .help = "write a roofline picture (SVG)"},
 
-      {.name = "json", .verbs = "train generate eval tokenize inspect plan compare doctor demo bench", .type = flag, .help = "machine-readable output on standard output"},
+      {.name = "json", .verbs = "train generate chat eval tokenize inspect export plan compare doctor demo bench", .type = flag, .help = "machine-readable output on standard output"},
   };
 }
 // clang-format on

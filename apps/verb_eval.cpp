@@ -1,12 +1,13 @@
-// tern eval MODEL --data FILE: perplexity and bits per byte, by a named convention, with every denominator.
+// tern eval MODEL: perplexity of a text by a named convention, the distance to a reference model, or a task.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <nlohmann/json.hpp>
-#include <random>
+#include <optional>
 
 #include "apps/common.h"
+#include "apps/eval_task.h"
+#include "apps/eval_windows.h"
 #include "apps/verbs.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -15,209 +16,12 @@
 #include "base/progress.h"
 #include "base/signals.h"
 #include "base/units.h"
-#include "eval/perplexity.h"
-#include "formats/token_data.h"
+#include "eval/compare_models.h"
+#include "eval/result_log.h"
 #include "infer/load.h"
 
 namespace tern {
 namespace {
-
-struct Work {
-  std::vector<Window> windows;
-  std::vector<std::vector<uint8_t>> masks;  // empty: everything is scored
-  PerplexityReport report;
-};
-
-bool is_token_file(const std::string& path) {
-  if (path == "-") return false;
-  const std::string extension = std::filesystem::path(path).extension();
-  return extension == ".jsonl" || extension == ".ndjson" || extension == ".tokens" || extension == ".safetensors";
-}
-
-// What stands before the first token: BOS as the tokenizer does; without one EOS, which parts documents in training.
-int32_t prefix_token(const Options& options, const Tokenizer& tokenizer, std::string& rule) {
-  const std::string& choice = options.text("bos");
-  if (choice == "never") {
-    rule = "none";
-    return -1;
-  }
-  if (tokenizer.bos() && (choice == "always" || tokenizer.adds_bos())) {
-    rule = "BOS in front";
-    return *tokenizer.bos();
-  }
-  if (choice == "always")
-    throw Error(ErrorKind::usage, "--bos always: this tokenizer has no BOS token; use --bos auto");
-  if (tokenizer.eos()) {
-    rule = "EOS in front (there is no BOS to add)";
-    return *tokenizer.eos();
-  }
-  rule = "none";
-  return -1;
-}
-
-void limit_tokens(const Options& options, std::vector<int32_t>& tokens) {
-  if (options.has("max-tokens") && static_cast<int64_t>(tokens.size()) > options.integer("max-tokens"))
-    tokens.resize(static_cast<size_t>(options.integer("max-tokens")));
-}
-
-int64_t choose_window(const Options& options, const ModelDescription& model, int64_t usual) {
-  const int64_t most = model_context(model);
-  const int64_t window = options.has("window") ? options.integer("window") : std::min(usual, most);
-  if (window > most)
-    throw Error(ErrorKind::usage, "--window is {}, the model was made for {} tokens; use {} or less", window, most,
-                most);
-  return window;
-}
-
-// Windows that overlap repeat the text many times over: priced before they are made.
-void check_windows_fit(const Options& options, const PerplexityReport& r, int64_t documents, bool masked) {
-  const double bytes = stride_window_bytes(r.num_tokens, documents, r.window, r.stride, masked);
-  const MemoryBudget budget = memory_budget(options);
-  if (bytes <= static_cast<double>(budget.bytes)) return;
-  throw Error(ErrorKind::does_not_fit,
-              "windows of {} tokens every {} over {} tokens take {}, there are {} ({}); use a larger --stride, or "
-              "--max-tokens",
-              r.window, r.stride, format_with_commas(r.num_tokens),
-              format_bytes(static_cast<int64_t>(std::min(bytes, 0x1p62))), format_bytes(budget.bytes), budget.source);
-}
-
-// --- one function per convention ---
-
-Work stride_work(const Options& options, const ModelDescription& model, const std::string& data) {
-  const Tokenizer& tokenizer = *model.tokenizer;
-  Work work;
-  work.report.window = choose_window(options, model, 1024);
-  work.report.stride = options.has("stride") ? options.integer("stride") : std::max<int64_t>(1, work.report.window - 1);
-  if (work.report.stride > work.report.window)
-    throw Error(ErrorKind::usage, "--stride {} is above --window {}: tokens between the windows would be left out",
-                work.report.stride, work.report.window);
-  const int32_t prefix = prefix_token(options, tokenizer, work.report.bos_rule);
-  const bool all_scored = work.report.stride < work.report.window && prefix >= 0;
-  if (!is_token_file(data)) {
-    const std::string text = read_text(data);
-    tell_invalid_utf8(text);
-    std::vector<int32_t> tokens = tokenizer.encode(text, {.add_special = false});
-    const size_t all = tokens.size();
-    limit_tokens(options, tokens);
-    work.report.num_tokens = static_cast<int64_t>(tokens.size());
-    if (all_scored)
-      work.report.num_bytes =
-          static_cast<int64_t>(tokens.size() == all ? text.size() : tokenizer.decode(tokens).size());
-    check_windows_fit(options, work.report, 1, false);
-    work.windows = stride_windows(tokens, work.report.window, work.report.stride, prefix);
-    return work;
-  }
-  // Documents by themselves, as training sees them.
-  std::random_device device;
-  const auto cache = std::filesystem::temp_directory_path() / fmt::format("tern-eval-{:08x}", device());
-  const struct Sweep {  // what is mapped stays readable
-    std::filesystem::path path;
-    ~Sweep() {
-      std::error_code ignored;
-      std::filesystem::remove_all(path, ignored);
-    }
-  } sweep{cache};
-  PackLine line;
-  const TokenData file = load_or_pack(data, tokenizer, cache, line.options());
-  line.finish();
-  work.report.num_tokens = file.num_tokens();
-  if (options.has("max-tokens"))
-    work.report.num_tokens = std::min(work.report.num_tokens, options.integer("max-tokens"));
-  check_windows_fit(options, work.report, file.num_documents(), file.has_loss());
-  work.report.num_tokens = 0;
-  int64_t masked = 0;
-  for (int64_t d = 0; d < file.num_documents(); ++d) {
-    const int64_t begin = file.documents()[static_cast<size_t>(d)], end = file.documents()[static_cast<size_t>(d) + 1];
-    if (options.has("max-tokens") && end > options.integer("max-tokens")) {
-      log_info("{}: --max-tokens {} ends within document {} of {}; the ones before it are measured", data,
-               options.integer("max-tokens"), d + 1, file.num_documents());
-      break;
-    }
-    std::vector<int32_t> tokens(static_cast<size_t>(end - begin));
-    file.read(begin, tokens);
-    const bool starts_itself = prefix >= 0 && !tokens.empty() && tokens[0] == prefix;
-    const auto windows = stride_windows(tokens, work.report.window, work.report.stride, starts_itself ? -1 : prefix);
-    int64_t offset = starts_itself || prefix < 0 ? 0 : -1;  // of the window's first token in the document
-    for (const Window& w : windows) {
-      if (file.has_loss()) {
-        std::vector<uint8_t> mask;
-        for (int64_t i = 0; i < static_cast<int64_t>(w.tokens.size()); ++i)
-          mask.push_back(offset + i >= 0 && file.loss(begin + offset + i));
-        for (int64_t i = w.first_scored; i < static_cast<int64_t>(w.tokens.size()); ++i)
-          masked += mask[static_cast<size_t>(i)] != 0;
-        work.masks.push_back(std::move(mask));
-      }
-      offset += work.report.stride;
-    }
-    work.windows.insert(work.windows.end(), windows.begin(), windows.end());
-    work.report.num_tokens += end - begin;
-  }
-  work.report.num_scored = masked;
-  if (all_scored && !file.has_loss() && work.report.num_tokens == file.num_tokens())
-    work.report.num_bytes = file.info().text_bytes;
-  return work;
-}
-
-Work harness_work(const Options& options, const ModelDescription& model, const std::string& raw) {
-  const Tokenizer& tokenizer = *model.tokenizer;
-  const auto prefix = tokenizer.bos() ? tokenizer.bos() : tokenizer.eos();
-  if (!prefix)
-    throw Error(ErrorKind::usage,
-                "--convention harness needs a BOS or EOS token before the first word; this tokenizer has none");
-  Work work;
-  work.report.window = work.report.stride = choose_window(options, model, model.spec.context);
-  work.report.bos_rule = tokenizer.bos() ? "each page conditioned on BOS" : "each page conditioned on EOS";
-  for (const std::string& page : wikitext_pages(raw)) {
-    const auto tokens = tokenizer.encode(wikitext_detokenize(page), {.add_special = false});
-    const auto windows = harness_windows(tokens, work.report.window, *prefix);
-    work.windows.insert(work.windows.end(), windows.begin(), windows.end());
-    work.report.num_tokens += static_cast<int64_t>(tokens.size());
-    work.report.num_words += harness_words(page);
-    work.report.num_bytes += static_cast<int64_t>(page.size());
-    ++work.report.num_pages;
-  }
-  return work;
-}
-
-Work whole_text_work(const Options& options, const ModelDescription& model, const std::string& raw,
-                     Convention convention) {
-  const Tokenizer& tokenizer = *model.tokenizer;
-  const bool gptq = convention == Convention::gptq;
-  Work work;
-  work.report.window = work.report.stride = choose_window(options, model, gptq ? 2048 : 512);
-  if (!gptq && work.report.window < 4)
-    throw Error(ErrorKind::usage, "--window {}: --convention llamacpp scores the second half of at least 4 tokens",
-                work.report.window);
-  std::vector<int32_t> tokens = tokenizer.encode(gptq ? gptq_text(raw) : raw);
-  limit_tokens(options, tokens);
-  work.report.num_tokens = static_cast<int64_t>(tokens.size());
-  if (gptq) {
-    work.report.bos_rule = tokenizer.adds_bos() ? "one BOS before the whole text" : "none";
-    work.windows = gptq_windows(tokens, work.report.window);
-  } else {
-    const int32_t bos = tokenizer.bos() && tokenizer.adds_bos() ? *tokenizer.bos() : -1;
-    work.report.bos_rule = bos >= 0 ? "BOS forced at each chunk's start" : "none";
-    work.windows = llamacpp_windows(tokens, work.report.window, bos);
-  }
-  return work;
-}
-
-Work make_work(const Options& options, const ModelDescription& model, Convention convention, const std::string& data) {
-  if (convention == Convention::stride) return stride_work(options, model, data);
-  if (is_token_file(data))
-    throw Error(ErrorKind::usage,
-                "--convention {} is defined on a raw text; {} is a token or JSONL file (use --convention stride)",
-                name_of(convention), data);
-  for (const char* flag : {"stride", "bos"})
-    if (options.given(flag))
-      throw Error(ErrorKind::usage, "--{} belongs to --convention stride; {} fixes it", flag, name_of(convention));
-  const std::string raw = read_text(data);
-  tell_invalid_utf8(raw);
-  if (convention == Convention::harness && options.has("max-tokens"))
-    throw Error(ErrorKind::usage, "--max-tokens cannot be combined with --convention harness: it scores whole pages");
-  return convention == Convention::harness ? harness_work(options, model, raw)
-                                           : whole_text_work(options, model, raw, convention);
-}
 
 Json report_json(const PerplexityReport& r) {
   Json json = {{"convention", r.convention},
@@ -250,66 +54,207 @@ void print_report(const PerplexityReport& r) {
                         format_with_commas(r.num_windows), r.window, r.stride, r.bos_rule));
 }
 
+InferenceNeeds needs_of(const EvalWindows& work, int64_t batch) {
+  return {.context = work.report.window,
+          .sequences = 0,
+          .page_tokens = 16,
+          .iteration_tokens = batch * work.report.window,
+          .logit_rows = 0};
+}
+
+// What a results file must have been asked for.
+Json question_of(const Options& options, const ModelDescription& model, const EvalWindows& work) {
+  return {{"model", weights_identity(model)},     {"data", file_identity(options.text("data"))},
+          {"convention", work.report.convention}, {"window", work.report.window},
+          {"stride", work.report.stride},         {"windows", work.windows.size()},
+          {"bos", work.report.bos_rule},          {"dtype", name_of(model.dtype)}};
+}
+
+int stopped(const Error& error, bool resumable) {
+  log_info("{}{}", error.what(), resumable ? "; the same command goes on" : "");
+  return resumable ? static_cast<int>(ErrorKind::interrupted) : 128 + stop_signal();
+}
+
+void finish_json(const Options& options, const ModelDescription& model, Json out, double seconds) {
+  out["model"] = options.positional("MODEL");
+  out["data"] = options.text("data");
+  out["dtype"] = name_of(model.dtype);
+  out["seconds"] = seconds;
+  print_json(out);
+}
+
+int run_perplexity(const Options& options, const ModelDescription& model) {
+  EvalWindows work = eval_windows(options, model);
+  std::optional<ResultLog> log;
+  if (options.has("output")) log.emplace(real_io(), options.text("output"), question_of(options, model, work));
+  std::vector<double> losses;
+  if (log)
+    for (const Json& row : log->done()) losses.push_back(row.at("loss").get<double>());
+  if (losses.size() > work.windows.size())
+    throw Error(ErrorKind::bad_file, "--output {}: {} results, there are {} windows", options.text("output"),
+                losses.size(), work.windows.size());
+  if (!losses.empty()) log_info("{} of {} windows are done already", losses.size(), work.windows.size());
+
+  const int64_t batch = std::min(options.integer("batch"), static_cast<int64_t>(work.windows.size()));
+  const MemoryBudget budget = memory_budget(options);
+  check_fit(model.spec, model.dtype, needs_of(work, batch), budget.bytes, budget.source);
+  Arena arena;
+  const ModelWeights weights = load_for_inference(model, arena);
+  const StopSignals signals;
+  const int64_t start_ns = real_clock().now_ns();
+  const size_t before = losses.size();
+  try {
+    Progress progress("eval", static_cast<int64_t>(work.windows.size()), real_clock(), {}, "windows");
+    const auto more = window_losses_from(before, model.spec, weights, work.windows, work.masks, batch, arena,
+                                         [&](size_t first, std::span<const double> part) {
+                                           if (log)
+                                             for (const double loss : part) log->append({{"loss", loss}});
+                                           progress.update(static_cast<int64_t>(first + part.size()));
+                                           return !stop_requested();
+                                         });
+    losses.insert(losses.end(), more.begin(), more.end());
+    progress.finish();
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::interrupted) throw;
+    return stopped(error, log.has_value());
+  }
+  derive_figures(work.report, work.windows, losses);
+  const double seconds = seconds_between(start_ns, real_clock().now_ns());
+  if (options.flag("json")) {
+    finish_json(options, model, report_json(work.report), seconds);
+  } else {
+    print_report(work.report);
+    if (before == 0) log_info("{} tok/s", format_count(static_cast<double>(work.report.num_scored) / seconds));
+  }
+  return 0;
+}
+
+// Two models can be compared only if they read the text alike.
+void check_same_tokens(const Options& options, const ModelDescription& model, const ModelDescription& reference) {
+  if (!reference.tokenizer)
+    throw Error(ErrorKind::bad_file, "--reference {}: there is no tokenizer", reference.dir.path);
+  if (model.tokenizer->hash() == reference.tokenizer->hash()) return;
+  std::string text = read_text(options.text("data"));
+  text.resize(std::min<size_t>(text.size(), size_t{1} << 20));
+  if (model.tokenizer->encode(text) != reference.tokenizer->encode(text))
+    throw Error(ErrorKind::usage,
+                "--reference {}: its tokenizer gives other ids; only models that read a text alike "
+                "can be compared",
+                reference.dir.path);
+}
+
+WindowDifference difference_of(const Json& row) {
+  return {.tokens = row.at("tokens"),
+          .same_top = row.at("same_top"),
+          .kl = row.at("kl"),
+          .kl_squares = row.at("kl_squares"),
+          .kl_max = row.at("kl_max"),
+          .loss = row.at("loss"),
+          .reference_loss = row.at("reference_loss")};
+}
+Json row_of(const WindowDifference& d) {
+  return {{"tokens", d.tokens},
+          {"same_top", d.same_top},
+          {"kl", d.kl},
+          {"kl_squares", d.kl_squares},
+          {"kl_max", d.kl_max},
+          {"loss", d.loss},
+          {"reference_loss", d.reference_loss}};
+}
+
+int run_compare_models(const Options& options, const ModelDescription& model) {
+  const ModelDescription reference = describe_model(options.text("reference"), dtype_option(options));
+  tell_notes(reference);
+  check_same_tokens(options, model, reference);
+  const EvalWindows work = eval_windows(options, model);
+  std::optional<ResultLog> log;
+  if (options.has("output")) {
+    Json question = question_of(options, model, work);
+    question["reference"] = weights_identity(reference);
+    log.emplace(real_io(), options.text("output"), question);
+  }
+  std::vector<WindowDifference> all;
+  if (log)
+    for (const Json& row : log->done()) all.push_back(difference_of(row));
+  if (all.size() > work.windows.size())
+    throw Error(ErrorKind::bad_file, "--output {}: {} results, there are {} windows", options.text("output"),
+                all.size(), work.windows.size());
+  const int64_t batch = std::min(options.integer("batch"), static_cast<int64_t>(work.windows.size()));
+  const MemoryBudget budget = memory_budget(options);
+  const int64_t others = inference_fit(reference.spec, reference.dtype, needs_of(work, batch)).peak() +
+                         4 * kCompareRows * 2 * model.spec.vocab;
+  check_fit(model.spec, model.dtype, needs_of(work, batch), budget.bytes - others,
+            budget.source + fmt::format(", less {} for the reference", format_bytes(others)));
+  Arena arena;
+  const ModelWeights weights = load_for_inference(model, arena);
+  const ModelWeights reference_weights = load_for_inference(reference, arena);
+  const StopSignals signals;
+  const int64_t start_ns = real_clock().now_ns();
+  try {
+    Progress progress("compare", static_cast<int64_t>(work.windows.size()), real_clock(), {}, "windows");
+    compare_windows({reference.spec, reference_weights}, {model.spec, weights}, work.windows, work.masks, batch, arena,
+                    all.size(), [&](size_t first, const std::vector<WindowDifference>& part) {
+                      for (const WindowDifference& d : part)
+                        if (log) log->append(row_of(d));
+                      all.insert(all.end(), part.begin(), part.end());
+                      progress.update(static_cast<int64_t>(first + part.size()));
+                      return !stop_requested();
+                    });
+    progress.finish();
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::interrupted) throw;
+    return stopped(error, log.has_value());
+  }
+  const CompareReport r = summarize(all);
+  if (options.flag("json")) {
+    finish_json(options, model,
+                {{"reference", options.text("reference")},
+                 {"convention", work.report.convention},
+                 {"window", work.report.window},
+                 {"stride", work.report.stride},
+                 {"bos", work.report.bos_rule},
+                 {"windows", work.windows.size()},
+                 {"scored_tokens", r.tokens},
+                 {"kl_divergence", r.mean_kl},
+                 {"kl_divergence_stderr", r.kl_error},
+                 {"kl_divergence_max", r.max_kl},
+                 {"same_top", r.same_top},
+                 {"same_top_stderr", r.same_top_error},
+                 {"perplexity", r.perplexity},
+                 {"reference_perplexity", r.reference_perplexity}},
+                seconds_between(start_ns, real_clock().now_ns()));
+    return 0;
+  }
+  print_out(
+      fmt::format("KL divergence  {:.6f} ± {:.6f}   nats per token from the reference (0: alike), at most {:.4f}\n",
+                  r.mean_kl, r.kl_error, r.max_kl));
+  print_out(fmt::format("same top token {:.2f} ± {:.2f} %\n", 100 * r.same_top, 100 * r.same_top_error));
+  print_out(fmt::format("perplexity     {:.4f}, of the reference {:.4f}\n", r.perplexity, r.reference_perplexity));
+  print_out(fmt::format("scored         {} tokens, {} windows of {}, stride {}, {}\n", format_with_commas(r.tokens),
+                        format_with_commas(static_cast<int64_t>(work.windows.size())), work.report.window,
+                        work.report.stride, work.report.bos_rule));
+  return 0;
+}
+
 }  // namespace
 
 int run_eval(const Options& options) {
   apply_threads(options);
-  if (!options.has("data"))
-    throw Error(ErrorKind::usage, "--data is not given; name a text, JSONL or token file to measure on");
-  const Convention convention = convention_from_name(options.text("convention"));
+  check_eval_flags(options);
   const ModelDescription model = describe_model(options.positional("MODEL"), dtype_option(options));
   tell_notes(model);
   if (!model.tokenizer)
     throw Error(ErrorKind::bad_file, "{}: there is no tokenizer; put the model's tokenizer.json beside config.json",
                 model.dir.path);
-  Work work = make_work(options, model, convention, options.text("data"));
-  work.report.convention = name_of(convention);
-  if (work.windows.empty() || (!work.masks.empty() && work.report.num_scored == 0))
-    throw Error(work.report.num_tokens == 0 ? ErrorKind::bad_file : ErrorKind::usage,
-                "{}: {} give{} no window of {} to score; use a longer text{}", options.text("data"),
-                counted(work.report.num_tokens, "token"), work.report.num_tokens == 1 ? "s" : "", work.report.window,
-                work.report.num_tokens == 0 ? "" : " or a smaller --window");
-
-  const int64_t batch = std::min(options.integer("batch"), static_cast<int64_t>(work.windows.size()));
-  const MemoryBudget budget = memory_budget(options);
-  check_fit(model.spec, model.dtype,
-            {.context = work.report.window,
-             .sequences = 0,
-             .page_tokens = 16,
-             .iteration_tokens = batch * work.report.window,
-             .logit_rows = 0},
-            budget.bytes, budget.source);
-  Arena arena;
-  const ModelWeights weights = load_for_inference(model, arena);
-  const StopSignals signals;
-  const int64_t start_ns = real_clock().now_ns();
-  std::vector<double> losses;
   try {
-    Progress progress("eval", static_cast<int64_t>(work.windows.size()), real_clock(), {}, "windows");
-    losses = window_losses(model.spec, weights, work.windows, work.masks, batch, arena, [&](int64_t done) {
-      progress.update(done);
-      return !stop_requested();
-    });
-    progress.finish();
-  } catch (const Error& error) {
-    if (error.kind() != ErrorKind::interrupted) throw;
-    log_info("{}", error.what());
-    return 128 + stop_signal();  // nothing to resume: not 75
+    if (options.has("task")) return run_task(options, model);
+    return options.has("reference") ? run_compare_models(options, model) : run_perplexity(options, model);
+  } catch (const Json::exception& error) {  // a key or a type of a result that another program wrote
+    if (!options.has("output")) throw;
+    throw Error(ErrorKind::bad_file,
+                "--output {}: a result in it cannot be read ({}); remove the file, or name another",
+                options.text("output"), error.what());
   }
-  derive_figures(work.report, work.windows, losses);
-  const double seconds = seconds_between(start_ns, real_clock().now_ns());
-  if (options.flag("json")) {
-    Json out = report_json(work.report);
-    out["model"] = options.positional("MODEL");
-    out["data"] = options.text("data");
-    out["dtype"] = name_of(model.dtype);
-    out["seconds"] = seconds;
-    print_json(out);
-  } else {
-    print_report(work.report);
-    log_info("{} tok/s", format_count(static_cast<double>(work.report.num_scored) / seconds));
-  }
-  return 0;
 }
 
 }  // namespace tern

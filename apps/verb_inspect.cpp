@@ -9,7 +9,9 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "base/system.h"
+#include "base/text.h"
 #include "base/units.h"
+#include "formats/chat_template.h"
 #include "infer/load.h"
 #include "model/check_weights.h"
 #include "model/weights.h"
@@ -19,6 +21,7 @@ namespace {
 
 struct Parts {
   int64_t embedding = 0, attention = 0, mlp = 0, norms = 0, head = 0;
+  int64_t total() const { return embedding + attention + mlp + norms + head; }
 };
 
 Parts count_parts(const ModelSpec& spec) {
@@ -28,8 +31,8 @@ Parts count_parts(const ModelSpec& spec) {
     int64_t& part = p.is_norm_weight || p.name.find("norm") != std::string::npos ? parts.norms
                     : std::holds_alternative<EmbedSpec>(unit)                    ? parts.embedding
                     : std::holds_alternative<AttentionSpec>(unit)                ? parts.attention
-                    : std::holds_alternative<MlpSpec>(unit)                      ? parts.mlp
-                                                                                 : parts.head;
+                    : std::holds_alternative<HeadSpec>(unit)                     ? parts.head
+                                                                                 : parts.mlp;
     part += p.shape.count();
   }
   return parts;
@@ -54,17 +57,15 @@ Json weights_json(const WeightsCheck& check) {
           {"dtypes", check.dtypes},   {"whole", check.problems.empty()}, {"problems", check.problems}};
 }
 
-// What was wrong with the weights ends the verb, after everything else was shown.
-void require_whole(const WeightsCheck& check) {
-  if (check.problems.empty()) return;
+// What is broken ends the verb, after everything else was shown.
+void require_whole(const std::vector<std::string>& problems) {
+  if (problems.empty()) return;
   constexpr size_t kMost = 20;
   std::string all;
-  for (size_t i = 0; i < std::min(kMost, check.problems.size()); ++i) all += "\n  " + check.problems[i];
-  if (check.problems.size() > kMost)
-    all += fmt::format("\n  and {} more (--json lists all)", check.problems.size() - kMost);
-  throw Error(
-      ErrorKind::bad_file,
-      "the weights cannot be used as they are:{}\nfetch the files again, or find the config.json they belong to", all);
+  for (size_t i = 0; i < std::min(kMost, problems.size()); ++i) all += "\n  " + problems[i];
+  if (problems.size() > kMost) all += fmt::format("\n  and {} more (--json lists all)", problems.size() - kMost);
+  throw Error(ErrorKind::bad_file,
+              "the model cannot be used as it is:{}\nfetch the files again, or find the ones they belong with", all);
 }
 
 std::string_view rope_name(RopeKind kind) {
@@ -87,27 +88,131 @@ std::string_view rope_name(RopeKind kind) {
   return "";
 }
 
+// One line per kind of unit, with how often it comes.
+std::vector<std::pair<std::string, int64_t>> unit_lines(const ModelSpec& spec) {
+  std::vector<std::pair<std::string, int64_t>> lines;
+  for (const Unit& unit : spec.units) {
+    std::string text;
+    if (const auto* e = std::get_if<EmbedSpec>(&unit.spec))
+      text =
+          fmt::format("embedding: a row of {} numbers for each of {} tokens{}", e->width, format_with_commas(e->vocab),
+                      e->positions > 0 ? fmt::format(", and for each of {} positions", e->positions) : "");
+    else if (const auto* a = std::get_if<AttentionSpec>(&unit.spec))
+      text = fmt::format("attention: {} heads of {}{}{}: tokens look at those before them", a->heads, a->head_dim,
+                         a->kv_heads < a->heads ? fmt::format(", sharing {} of keys and values", a->kv_heads) : "",
+                         a->window > 0 ? fmt::format(", the last {} only", a->window) : "");
+    else if (const auto* m = std::get_if<MlpSpec>(&unit.spec))
+      text = fmt::format("{}MLP: {} to {} and back, for each token by itself", m->gated ? "gated " : "", m->width,
+                         m->hidden);
+    else if (const auto* x = std::get_if<MoeSpec>(&unit.spec))
+      text = fmt::format("experts: {} MLPs of {}, of which each token takes {}{}", x->experts, x->hidden, x->top_k,
+                         x->shared_hidden > 0 ? fmt::format(", and one of {} for all", x->shared_hidden) : "");
+    else if (const auto* h = std::get_if<HeadSpec>(&unit.spec))
+      text = fmt::format("head: a score for each of {} tokens{}", format_with_commas(h->vocab),
+                         h->tied ? ", by the embedding's own numbers" : "");
+    else
+      continue;
+    const auto found = std::find_if(lines.begin(), lines.end(), [&](const auto& l) { return l.first == text; });
+    if (found == lines.end())
+      lines.emplace_back(text, 1);
+    else
+      ++found->second;
+  }
+  return lines;
+}
+
+// What one sequence of a length takes, and the longest that fits.
+struct Room {
+  DType dtype;
+  int64_t shortest_bytes, full_bytes, longest;  // longest 0: not even a short one
+};
+constexpr int64_t kShort = 512;
+
+InferenceFit fit_of(const ModelSpec& spec, DType dtype, int64_t context) {
+  return inference_fit(spec, dtype,
+                       {.context = context,
+                        .sequences = 1,
+                        .page_tokens = 16,
+                        .iteration_tokens = std::min<int64_t>(128, context),
+                        .logit_rows = 1});
+}
+
+Room room_of(const ModelSpec& spec, DType dtype, int64_t most, int64_t available) {
+  const auto peak = [&](int64_t context) { return fit_of(spec, dtype, context).peak(); };
+  Room room{dtype, peak(std::min(kShort, most)), peak(most), 0};
+  if (room.full_bytes <= available) {
+    room.longest = most;
+  } else if (room.shortest_bytes <= available) {
+    int64_t low = std::min(kShort, most), high = most;  // low fits, high does not
+    while (high - low > 1) {
+      const int64_t middle = low + (high - low) / 2;
+      (peak(middle) <= available ? low : high) = middle;
+    }
+    room.longest = low;
+  }
+  return room;
+}
+
+std::string room_words(const Room& r, int64_t most, int64_t available) {
+  if (r.longest == most)
+    return fmt::format("{}: fits, {} at the full context of {}", name_of(r.dtype), format_bytes(r.full_bytes),
+                       format_with_commas(most));
+  if (r.longest > 0)
+    return fmt::format("{}: fits up to {} of {} tokens; the full context needs {}, {} are free", name_of(r.dtype),
+                       format_with_commas(r.longest), format_with_commas(most), format_bytes(r.full_bytes),
+                       format_bytes(available));
+  return fmt::format("{}: does not fit: {} for {} tokens, {} are free", name_of(r.dtype),
+                     format_bytes(r.shortest_bytes), format_with_commas(std::min(kShort, most)),
+                     format_bytes(available));
+}
+
+// The templates by name, each in words; what does not parse goes to `problems`.
+std::vector<std::string> template_lines(const ModelDescription& model, std::vector<std::string>& problems) {
+  std::vector<std::string> lines;
+  try {
+    const ChatTemplates all = read_chat_templates(model.dir.path);
+    for (const auto& [name, source] : all.by_name) {
+      try {
+        const ChatTemplate t(source.text, source.place, all.special_tokens);
+        lines.push_back(fmt::format("template '{}'{}", make_printable(name),
+                                    t.marks_assistant() ? ", which marks the assistant's words for training" : ""));
+      } catch (const Error& error) { problems.emplace_back(error.what()); }
+    }
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::bad_file) throw;
+    problems.emplace_back(error.what());
+  }
+  return lines;
+}
+
 }  // namespace
 
 int run_inspect(const Options& options) {
+  std::vector<std::string> problems;
   const ModelDescription model =
-      describe_model(options.positional("MODEL"), std::nullopt, {.need_weights = false, .environment = {}});
+      describe_model(options.positional("MODEL"), std::nullopt, {.need_weights = false, .environment = {}}, &problems);
   const ModelSpec& spec = model.spec;
-  const auto& attention = std::get<AttentionSpec>(spec.units[1].spec);
-  const auto& mlp = std::get<MlpSpec>(spec.units[2].spec);
   const Parts parts = count_parts(spec);
-  const int64_t total = num_parameters(spec);
+  const int64_t total = num_parameters(spec), most = model_context(model);
   const KvShape kv = kv_shape(spec, 16, model.dtype);
   const int64_t available = read_memory_facts().available_bytes;
   const bool weights = !model.dir.weights.empty();
   const WeightsCheck check = weights ? check_weights(spec, model.dir.weights) : WeightsCheck{};
-  const InferenceFit fit = inference_fit(
-      spec, model.dtype,
-      {.context = spec.context, .sequences = 1, .page_tokens = 16, .iteration_tokens = 128, .logit_rows = 1});
+  problems.insert(problems.end(), check.problems.begin(), check.problems.end());
+  const std::vector<std::string> templates = template_lines(model, problems);
+  if (model.tokenizer && model.tokenizer->vocab_size() > spec.vocab)
+    problems.push_back(fmt::format("the tokenizer knows {} ids, the model {}: they do not belong together",
+                                   model.tokenizer->vocab_size(), spec.vocab));
+  std::vector<Room> rooms;
+  for (const DType dtype : {model.dtype, DType::bf16})
+    if (rooms.empty() || dtype != model.dtype) rooms.push_back(room_of(spec, dtype, most, available));
 
   if (options.flag("json")) {
+    const auto& attention = std::get<AttentionSpec>(spec.units[1].spec);
+    const auto* mlp = std::get_if<MlpSpec>(&spec.units[2].spec);
     Json out = {{"model", options.positional("MODEL")},
                 {"path", model.dir.path},
+                {"format", model.dir.is_gguf() ? "gguf" : "huggingface"},
                 {"family", spec.family},
                 {"has_weights", weights},
                 {"dtype", name_of(model.config.dtype.value_or(DType::f32))},
@@ -116,7 +221,7 @@ int run_inspect(const Options& options) {
                 {"heads", attention.heads},
                 {"kv_heads", attention.kv_heads},
                 {"head_dim", attention.head_dim},
-                {"hidden", mlp.hidden},
+                {"hidden", mlp ? Json(mlp->hidden) : Json()},
                 {"vocab", spec.vocab},
                 {"context", spec.context},
                 {"sliding_window", attention.window},
@@ -130,14 +235,20 @@ int run_inspect(const Options& options) {
                   {"norms", parts.norms},
                   {"head", parts.head}}},
                 {"kv_bytes_per_token", kv.bytes_per_token()},
-                {"inference_peak_bytes", fit.peak()},
+                {"inference_peak_bytes", rooms[0].full_bytes},
                 {"memory_available_bytes", available}};
+    for (const Room& r : rooms)
+      out["fits"][std::string(name_of(r.dtype))] = {{"longest_context", r.longest}, {"peak_bytes_full", r.full_bytes}};
+    out["units"] = Json::array();
+    for (const auto& [text, count] : unit_lines(spec)) out["units"].push_back({{"what", text}, {"count", count}});
     out["tokenizer"] = model.tokenizer ? Json(model.tokenizer->describe()) : Json();
-    out["chat_template"] = model.tokenizer && model.tokenizer->has_chat_template();
+    out["chat_template"] = !templates.empty();
+    out["templates"] = templates;
     out["weights"] = weights ? weights_json(check) : Json();
     out["notes"] = model.notes;
+    out["problems"] = problems;
     print_json(out);
-    require_whole(check);
+    require_whole(problems);
     return 0;
   }
   const auto line = [](std::string_view key, const std::string& text) {
@@ -147,12 +258,15 @@ int run_inspect(const Options& options) {
     return fmt::format("{} ({:.1f} %)", format_count(static_cast<double>(part)),
                        100.0 * static_cast<double>(part) / static_cast<double>(total));
   };
-  line("model", model.dir.path);
-  line("family", fmt::format("{}, {} layers of width {}, hidden {}", spec.family, spec.layers, spec.width, mlp.hidden));
-  line("attention",
-       fmt::format("{} heads of {}, {} key-value heads{}", attention.heads, attention.head_dim, attention.kv_heads,
-                   attention.window > 0 ? fmt::format(", window of {} tokens", attention.window) : ""));
-  line("positions", fmt::format("{}, context {}", rope_name(spec.rope.kind), format_with_commas(spec.context)));
+  line("model", fmt::format("{}{}", model.dir.path, model.dir.is_gguf() ? " (a GGUF file)" : ""));
+  line("family", fmt::format("{}: reads up to {} tokens and says which comes next", spec.family,
+                             format_with_commas(spec.context)));
+  line("positions", std::string(rope_name(spec.rope.kind)));
+  std::string_view key = "units";
+  for (const auto& [text, count] : unit_lines(spec)) {
+    line(key, fmt::format("{:>3} × {}", count, text));
+    key = "";
+  }
   line("parameters", fmt::format("{} ({})", format_with_commas(total), format_count(static_cast<double>(total))));
   line("", fmt::format("attention {}, mlp {}, embedding {}, head {}, norms {}", share(parts.attention),
                        share(parts.mlp), share(parts.embedding),
@@ -162,16 +276,19 @@ int run_inspect(const Options& options) {
                                          : weights_words(check));
   line("tokenizer",
        model.tokenizer ? model.tokenizer->describe() : "none: generate, eval and train need one beside config.json");
-  line("chat", model.tokenizer && model.tokenizer->has_chat_template() ? "has a chat template" : "no chat template");
+  if (templates.empty()) line("chat", "no chat template: it continues texts and does not converse");
+  for (const std::string& t : templates) line("chat", t);
   line("cache", fmt::format("{} of keys and values per token, {} at the full context",
                             format_bytes(kv.bytes_per_token()), format_bytes(kv.bytes_per_token() * spec.context)));
-  line("to run it",
-       fmt::format(
-           "{} at the full context; this machine has {} free{}", format_bytes(fit.peak()), format_bytes(available),
-           fit.peak() <= available ? "" : fmt::format(": it does not fit, see {} generate --context", program_name())));
+  key = "to run it";
+  for (const Room& r : rooms) {
+    line(key, room_words(r, most, available));
+    key = "";
+  }
   for (const std::string& note : model.notes) line("note", note);
   for (const std::string& note : check.notes) line("note", note);
-  require_whole(check);
+  if (problems.empty()) line("broken", "nothing that was looked at");
+  require_whole(problems);
   return 0;
 }
 

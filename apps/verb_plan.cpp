@@ -13,6 +13,7 @@
 #include "base/signals.h"
 #include "base/text.h"
 #include "base/units.h"
+#include "formats/gguf_model.h"
 #include "formats/hf_config.h"
 #include "planner/plan_model.h"
 #include "spec/presets.h"
@@ -25,6 +26,7 @@ ModelSpec model_of(const std::string& name) {
   if (const std::optional<ModelSpec> preset = preset_model(name)) return *preset;
   const std::filesystem::path path(name);
   if (std::filesystem::is_directory(path)) return model_spec(read_hf_config((path / "config.json").string()));
+  if (is_gguf_path(name) && std::filesystem::exists(path)) return model_spec(gguf_config(Gguf(name)));
   if (std::filesystem::exists(path)) return model_spec(read_hf_config(name));
   const std::vector<std::string_view> presets = preset_names();
   throw Error(ErrorKind::bad_file, "{}: neither a model directory, nor a config.json, nor one of the presets ({}){}",

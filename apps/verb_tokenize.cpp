@@ -12,6 +12,7 @@
 #include "base/options.h"
 #include "base/units.h"
 #include "formats/bpe_train.h"
+#include "formats/chat_training.h"
 #include "formats/text_data.h"
 #include "formats/token_data.h"
 #include "formats/tokenizer.h"
@@ -98,6 +99,9 @@ int train(const Options& options) {
           return true;
         }
         if (!reader.next(document)) return false;
+        if (document.is_chat)
+          throw Error(ErrorKind::usage, "--input: line {} has messages; a tokenizer is trained on texts",
+                      document.line);
         in_completion = document.has_completion;
         text = document.text;
         return true;
@@ -123,7 +127,12 @@ int pack_file(const Options& options) {
   const std::string& output = output_path(options, "--pack");
   const bool replaces = real_io().stat(output).has_value();
   PackLine line;
-  const TokenFileInfo info = pack({input_file(options, "--pack")}, tokenizer, output, line.options());
+  PackOptions how = line.options();
+  ChatTemplates templates = read_chat_templates(options.positional("TOKENIZER"));
+  const std::optional<ChatTraining> chat =
+      templates.empty() ? std::nullopt : std::optional<ChatTraining>(std::in_place, std::move(templates), tokenizer);
+  how.chat = chat ? &*chat : nullptr;
+  const TokenFileInfo info = pack({input_file(options, "--pack")}, tokenizer, output, how);
   line.finish();
   if (options.flag("json"))
     print_json({{"output", output},

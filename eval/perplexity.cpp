@@ -1,28 +1,11 @@
 #include "eval/perplexity.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
+#include "eval/batch_rows.h"
 
 namespace tern {
-namespace {
-
-void check_windows(const ModelSpec& spec, const std::vector<Window>& windows, int64_t longest) {
-  for (const Window& w : windows)
-    for (const int32_t token : w.tokens)
-      if (token < 0 || token >= spec.vocab)
-        throw Error(
-            ErrorKind::usage,
-            "eval: token {} is outside the model's vocabulary of {}; was the text tokenized with another tokenizer?",
-            token, spec.vocab);
-  if (spec.embed().positions > 0 && longest > spec.embed().positions)
-    throw Error(ErrorKind::usage,
-                "eval: a window of {} tokens, the model has {} learned positions; use --window {} or less", longest,
-                spec.embed().positions, spec.embed().positions);
-}
-
-}  // namespace
 
 std::vector<double> window_losses(const ModelSpec& spec, const ModelWeights& weights,
                                   const std::vector<Window>& windows, int64_t batch, Arena& arena,
@@ -33,41 +16,36 @@ std::vector<double> window_losses(const ModelSpec& spec, const ModelWeights& wei
 std::vector<double> window_losses(const ModelSpec& spec, const ModelWeights& weights,
                                   const std::vector<Window>& windows, const std::vector<std::vector<uint8_t>>& masks,
                                   int64_t batch, Arena& arena, const std::function<bool(int64_t)>& on_window) {
-  TERN_CHECK(batch >= 1 && (masks.empty() || masks.size() == windows.size()), "window_losses: batch {}, {} masks",
-             batch, masks.size());
-  int64_t longest = 1;
-  for (const Window& w : windows) longest = std::max(longest, static_cast<int64_t>(w.tokens.size()) - 1);
-  check_windows(spec, windows, longest);
-  const RopeTable rope = spec.rope.kind == RopeKind::none ? RopeTable{} : rope_table(spec.rope, longest, longest);
+  return window_losses_from(0, spec, weights, windows, masks, batch, arena,
+                            [&](size_t first, std::span<const double> losses) {
+                              return !on_window || on_window(static_cast<int64_t>(first + losses.size()));
+                            });
+}
+
+std::vector<double> window_losses_from(size_t first, const ModelSpec& spec, const ModelWeights& weights,
+                                       const std::vector<Window>& windows,
+                                       const std::vector<std::vector<uint8_t>>& masks, int64_t batch, Arena& arena,
+                                       const OnLosses& on_losses) {
+  const WindowBatches batches(windows, masks, batch);
+  batches.check(spec);
+  const RopeTable rope = batches.rope(spec);
   const Compute compute{arena, Multiply::exact};
 
   std::vector<double> losses;
-  for (size_t first = 0; first < windows.size(); first += static_cast<size_t>(batch)) {
-    const size_t end = std::min(windows.size(), first + static_cast<size_t>(batch));
-    std::vector<int32_t> tokens, targets;
-    std::vector<int64_t> starts = {0};
-    for (size_t w = first; w < end; ++w) {
-      const Window& window = windows[w];
-      const auto n = static_cast<int64_t>(window.tokens.size());
-      for (int64_t i = 0; i + 1 < n; ++i) {
-        const auto next = static_cast<size_t>(i + 1);
-        const bool scored = i + 1 >= window.first_scored && (masks.empty() || masks[w][next] != 0);
-        tokens.push_back(window.tokens[static_cast<size_t>(i)]);
-        targets.push_back(scored ? window.tokens[next] : -1);
-      }
-      starts.push_back(static_cast<int64_t>(tokens.size()));
-    }
-    const Rows rows = make_rows(tokens, starts, spec.rope.kind == RopeKind::none ? nullptr : &rope);
+  for (; first < windows.size(); first += static_cast<size_t>(batch)) {
+    const BatchRows b = batches.rows(first);
+    const Rows rows = make_rows(b.tokens, b.starts, spec.rope.kind == RopeKind::none ? nullptr : &rope);
     const Tensor hidden = model_forward(spec, weights, rows, nullptr, compute);
-    const std::vector<double> row_losses = head_losses(spec, weights, hidden, targets, compute);
-    for (size_t w = first; w < end; ++w) {
+    const std::vector<double> row_losses = head_losses(spec, weights, hidden, b.targets, compute);
+    const size_t before = losses.size();
+    for (size_t w = 0; w + 1 < b.starts.size(); ++w) {
       double sum = 0;
-      for (int64_t r = starts[w - first]; r < starts[w - first + 1]; ++r) sum += row_losses[static_cast<size_t>(r)];
+      for (int64_t r = b.starts[w]; r < b.starts[w + 1]; ++r) sum += row_losses[static_cast<size_t>(r)];
       losses.push_back(sum);
     }
-    if (on_window && !on_window(static_cast<int64_t>(end)))
-      throw Error(ErrorKind::interrupted, "eval: stopped on request after {} of {} windows; nothing was written", end,
-                  windows.size());
+    if (!on_losses(first, std::span(losses).subspan(before)))
+      throw Error(ErrorKind::interrupted, "eval: stopped on request after {} of {} windows",
+                  first + b.starts.size() - 1, windows.size());
   }
   return losses;
 }

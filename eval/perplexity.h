@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,12 @@ std::vector<double> window_losses(const ModelSpec&, const ModelWeights&, const s
 std::vector<double> window_losses(const ModelSpec&, const ModelWeights&, const std::vector<Window>&,
                                   const std::vector<std::vector<uint8_t>>& masks, int64_t batch, Arena&,
                                   const std::function<bool(int64_t)>& on_window = {});
+
+/// The same from window `first` on, told batch by batch, to go on where another run stopped: the same numbers.
+using OnLosses = std::function<bool(size_t first, std::span<const double> losses)>;
+std::vector<double> window_losses_from(size_t first, const ModelSpec&, const ModelWeights&, const std::vector<Window>&,
+                                       const std::vector<std::vector<uint8_t>>& masks, int64_t batch, Arena&,
+                                       const OnLosses& on_losses);
 
 /// The figures of one evaluation, with every denominator, so that it can be compared or not.
 struct PerplexityReport {

@@ -8,6 +8,7 @@
 #include "base/io.h"
 #include "base/text.h"
 #include "base/utf8.h"
+#include "formats/gguf_model.h"
 
 namespace tern {
 namespace {
@@ -61,6 +62,25 @@ void read_special_tokens(const Json& config, std::map<std::string, std::string>&
   }
 }
 
+void read_gguf_templates(const Gguf& file, ChatTemplates& out) {
+  constexpr std::string_view kKey = "tokenizer.chat_template";
+  for (size_t i = 0; i < file.num_keys(); ++i) {
+    const std::string_view key = file.key(i);
+    if (file.value(i).type() != GgufValueType::string) continue;  // a list of names
+    if (key == kKey || (key.starts_with(kKey) && key[kKey.size()] == '.'))
+      out.by_name[key == kKey ? "default" : std::string(key.substr(kKey.size() + 1))] = {
+          std::string(file.value(i).as_string()), fmt::format("{}: key '{}'", file.path(), key)};
+  }
+  const auto tokens = file.find("tokenizer.ggml.tokens");
+  if (!tokens) return;
+  const std::vector<std::string_view> pieces = tokens->as_strings();
+  for (const auto& [name, key] : {std::pair("bos_token", "bos"), std::pair("eos_token", "eos"),
+                                  std::pair("unk_token", "unknown"), std::pair("pad_token", "padding")})
+    if (const auto id = file.find(fmt::format("tokenizer.ggml.{}_token_id", key)))
+      if (const uint64_t at = static_cast<uint64_t>(id->as_i64()); at < pieces.size())
+        out.special_tokens.emplace(name, std::string(pieces[at]));
+}
+
 // The reasoning of a message under every name that templates ask for.
 Json with_reasoning(const Json& message) {
   for (const char* field : {"reasoning_content", "thinking", "reasoning"}) {
@@ -79,6 +99,10 @@ Json with_reasoning(const Json& message) {
 
 ChatTemplates read_chat_templates(const fs::path& directory) {
   ChatTemplates out;
+  if (is_gguf_path(directory.string())) {
+    read_gguf_templates(Gguf(directory.string()), out);
+    return out;
+  }
   if (const fs::path file = directory / "chat_template.jinja"; real_io().stat(file.string()))
     out.by_name["default"] = {read_template(file), file.string()};
   const fs::path more = directory / "additional_chat_templates";

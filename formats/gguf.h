@@ -124,6 +124,8 @@ class Gguf {
 
   std::span<const GgufTensor> tensors() const { return tensors_; }  // in the order of their bytes
   const GgufTensor* find_tensor(std::string_view name) const;
+  /// A hint that this tensor will not be read again: its pages leave the program's resident memory.
+  void dont_need(const GgufTensor&) const;
 
  private:
   friend class GgufReader;

@@ -11,8 +11,14 @@ JsonlRecord parse_jsonl_record(std::string_view line, const std::string& place) 
   const Json j = parse_json(line, place);
   if (!j.is_object())
     throw Error(ErrorKind::bad_file,
-                "{}: {} instead of an object; expected {{\"text\": …}} or {{\"prompt\": …, \"completion\": …}}", place,
-                j.type_name());
+                "{}: {} instead of an object; expected {{\"text\": …}}, {{\"prompt\": …, \"completion\": …}} or "
+                "{{\"messages\": […]}}",
+                place, j.type_name());
+  if (j.contains("messages")) {
+    JsonlRecord chat;
+    chat.is_chat = true;
+    return chat;
+  }
   const std::string* text = nullptr;
   const std::string* prompt = nullptr;
   const std::string* completion = nullptr;
@@ -22,9 +28,10 @@ JsonlRecord parse_jsonl_record(std::string_view line, const std::string& place) 
                                : item.key() == "completion" ? &completion
                                                             : nullptr;
     if (!into)
-      throw Error(ErrorKind::bad_file,
-                  "{}: unknown key '{}'; tern reads 'text', or 'prompt' with 'completion': remove or rename it", place,
-                  item.key());
+      throw Error(
+          ErrorKind::bad_file,
+          "{}: unknown key '{}'; tern reads 'text', 'prompt' with 'completion', or 'messages': remove or rename it",
+          place, item.key());
     if (!item.value().is_string())
       throw Error(ErrorKind::bad_file, "{}: '{}' is {} instead of a string", place, item.key(),
                   item.value().type_name());
@@ -32,7 +39,7 @@ JsonlRecord parse_jsonl_record(std::string_view line, const std::string& place) 
   }
   if (text && !prompt && !completion) return {*text, {}, false};
   if (!text && prompt && completion) return {*prompt, *completion, true};
-  throw Error(ErrorKind::bad_file, "{}: expected either 'text', or both 'prompt' and 'completion'", place);
+  throw Error(ErrorKind::bad_file, "{}: expected 'text', or both 'prompt' and 'completion', or 'messages'", place);
 }
 
 }  // namespace tern

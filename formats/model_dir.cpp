@@ -13,6 +13,7 @@
 #include "base/io.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "formats/gguf_model.h"
 #include "formats/hf_fields.h"
 #include "formats/safetensors_impl.h"
 #include "formats/safetensors_index.h"
@@ -56,7 +57,7 @@ std::optional<Foreign> foreign_weights(std::string_view name) {
                    "use the model's safetensors, or convert it once where you trust it: "
                    "AutoModelForCausalLM.from_pretrained(DIR).save_pretrained(OUT)"};
   if (name.ends_with(".gguf") || name.ends_with(".ggml"))
-    return Foreign{"a GGUF file, which tern does not read", "use the model's safetensors"};
+    return Foreign{"a GGUF model", "give that file itself as MODEL"};
   if (name.ends_with(".onnx")) return Foreign{"an ONNX graph, which tern does not read", "use the model's safetensors"};
   if (name.ends_with(".h5") || name.ends_with(".msgpack"))
     return Foreign{"TensorFlow or Flax weights, which tern does not read", "use the model's safetensors"};
@@ -179,8 +180,19 @@ ModelDir open_directory(const std::string& name, const std::string& path, bool n
   return model;
 }
 
+ModelDir open_gguf(const std::string& path) {
+  ModelDir model;
+  model.name = model.path = model.config = model.weights = path;
+  const Gguf file(path);
+  const auto vocabulary = file.find("tokenizer.ggml.model");
+  if (vocabulary && vocabulary->as_string() != "none" && vocabulary->as_string() != "no_vocab")
+    model.tokenizer_files = {path};
+  return model;
+}
+
 ModelDir open_file(const std::string& path, bool need_weights) {
   const std::string name = file_name(path);
+  if (is_gguf_path(path)) return open_gguf(path);
   if (name == kSingle || name == kIndex)
     throw Error(ErrorKind::usage, "{}: weights alone; give their directory, {}", path, parent_path(path));
   if (!name.ends_with(".json")) {
@@ -288,8 +300,14 @@ std::string cached_snapshot(const std::string& name, const std::string& cache) {
 bool ModelDir::has_tokenizer() const {
   return std::any_of(tokenizer_files.begin(), tokenizer_files.end(), [](const std::string& file) {
     const std::string last = file_name(file);
-    return last == "tokenizer.json" || last == "vocab.json" || last == "tokenizer.model";
+    return last == "tokenizer.json" || last == "vocab.json" || last == "tokenizer.model" || is_gguf_path(last);
   });
+}
+
+bool ModelDir::is_gguf() const { return is_gguf_path(weights); }
+
+HfConfig read_model_config(const ModelDir& model) {
+  return model.is_gguf() ? gguf_config(Gguf(model.path)) : read_hf_config(model.config);
 }
 
 EnvironmentLookup environment_lookup() {
@@ -308,10 +326,10 @@ ModelDir resolve_model(const std::string& model, const ResolveOptions& options) 
     return info->is_directory ? open_directory(model, model, options.need_weights)
                               : open_file(model, options.need_weights);
   if (!is_hub_name(model))
-    throw Error(
-        ErrorKind::bad_file,
-        "{}: no such directory or file; expected a Hugging Face model directory, a config.json or a name like org/name",
-        model);
+    throw Error(ErrorKind::bad_file,
+                "{}: no such directory or file; expected a Hugging Face model directory, a GGUF file, a config.json or "
+                "a name like org/name",
+                model);
 
   const std::string cache = hub_cache(options.environment ? options.environment : environment_lookup());
   const std::string snapshot = cached_snapshot(model, cache);

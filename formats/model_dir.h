@@ -1,6 +1,6 @@
 #pragma once
-// MODEL on the command line: a directory, a bare config.json, or a name in the local Hugging Face cache. Never a
-// download.
+// MODEL on the command line: a directory, a bare config.json, a GGUF file, or a name in the local Hugging Face cache.
+// Never a download.
 
 #include <functional>
 #include <optional>
@@ -10,13 +10,15 @@
 
 namespace tern {
 
+struct HfConfig;
+
 /// What a model directory holds; paths are full, empty string or list: not there.
 struct ModelDir {
   std::string name;               // as the user gave it, for messages
-  std::string path;               // the directory; for a bare config file the directory it lies in
-  std::string config;             // config.json, or the bare file
+  std::string path;               // the directory; for a bare config file the directory it lies in; a GGUF file
+  std::string config;             // config.json, or the bare file; of GGUF the file: read with read_model_config
   std::string generation_config;  // generation_config.json
-  std::string weights;            // model.safetensors or model.safetensors.index.json: open with Weights
+  std::string weights;            // model.safetensors or model.safetensors.index.json: open with Weights; a GGUF file
   std::vector<std::string>
       tokenizer_files;       // tokenizer.json, tokenizer_config.json, special_tokens_map.json,
                              // added_tokens.json, vocab.json, merges.txt, tokenizer.model, chat_template.jinja
@@ -25,6 +27,7 @@ struct ModelDir {
 
   /// Whether Tokenizer::load(path) has something to read.
   bool has_tokenizer() const;
+  bool is_gguf() const;
 };
 
 /// Environment variables by name; a test gives its own.
@@ -41,8 +44,11 @@ struct ResolveOptions {
 ///         huggingface_hub, behaviour observed by running it.
 /// Errors  bad_file, with the remedy: nothing there (the message gives `hf download ORG/NAME`); a directory that holds
 /// only pickles,
-///         GGUF, ONNX, TensorFlow or Flax weights, an adapter, or weights quantized as GPTQ, AWQ, FP8, bitsandbytes or
+///         ONNX, TensorFlow or Flax weights, an adapter, or weights quantized as GPTQ, AWQ, FP8, bitsandbytes or
 ///         otherwise; no config.json; shards that are not all there; need_weights and no weights.
 ModelDir resolve_model(const std::string& model, const ResolveOptions& = {});
+
+/// config.json, or what a GGUF file says in its place. Errors: those of read_hf_config and gguf_config.
+HfConfig read_model_config(const ModelDir&);
 
 }  // namespace tern

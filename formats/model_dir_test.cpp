@@ -71,8 +71,9 @@ TEST(ModelDir, WhatTernDoesNotReadIsRefusedByName) {
   EXPECT_TRUE(refuses({{"config.json", kConfig}, {"model.pt", "x"}}, "model.pt is a Python pickle"));
   EXPECT_TRUE(refuses({{"config.json", kConfig}, {"model.ckpt", "x"}}, "model.ckpt is a Python pickle"));
   EXPECT_TRUE(refuses({{"params.json", "{}"}, {"consolidated.00.pth", "x"}}, "consolidated.00.pth is a Python pickle"));
-  EXPECT_TRUE(refuses({{"config.json", kConfig}, {"model-q4_0.gguf", "x"}}, "model-q4_0.gguf is a GGUF file"));
-  EXPECT_TRUE(refuses({{"model-q4_0.gguf", "x"}}, "is a GGUF file"));
+  EXPECT_TRUE(refuses({{"config.json", kConfig}, {"model-q4_0.gguf", "x"}},
+                      "model-q4_0.gguf is a GGUF model; give that file itself"));
+  EXPECT_TRUE(refuses({{"model-q4_0.gguf", "x"}}, "is a GGUF model"));
   EXPECT_TRUE(refuses({{"config.json", kConfig}, {"model.onnx", "x"}}, "model.onnx is an ONNX graph"));
   EXPECT_TRUE(refuses({{"config.json", kConfig}, {"onnx/model.onnx", "x"}}, "is an ONNX graph"));
   EXPECT_TRUE(refuses({{"config.json", kConfig}, {"tf_model.h5", "x"}}, "TensorFlow or Flax"));
@@ -113,7 +114,7 @@ TEST(ModelDir, ABareConfigIsEnoughWhereWeightsAreNot) {
 
 TEST(ModelDir, AFileThatIsNoConfigIsRefused) {
   const Dir d({{"m.gguf", "x"}, {"m.bin", "x"}, {"m.txt", "x"}, {"model.safetensors", kEmpty}});
-  EXPECT_TRUE(throws(ErrorKind::bad_file, "a GGUF file", [&] { resolve_model(d.dir / "m.gguf"); }));
+  EXPECT_TRUE(throws(ErrorKind::bad_file, "m.gguf: ", [&] { resolve_model(d.dir / "m.gguf"); }));
   EXPECT_TRUE(throws(ErrorKind::bad_file, "a Python pickle", [&] { resolve_model(d.dir / "m.bin"); }));
   EXPECT_TRUE(
       throws(ErrorKind::bad_file, "neither a directory nor a config.json", [&] { resolve_model(d.dir / "m.txt"); }));

@@ -77,7 +77,7 @@ bool DocumentReader::next_text(TextDocument& document) {
     }
     for (size_t i = begin; i < at_; ++i) next_line += all_[i] == '\n';
     if (end > begin) {
-      document = {checked(all_.substr(begin, end - begin), text_), {}, false, first_line};
+      document = {checked(all_.substr(begin, end - begin), text_), {}, false, false, first_line};
       line_ = next_line;
       return true;
     }
@@ -94,10 +94,14 @@ bool DocumentReader::next_json(TextDocument& document) {
     const int64_t number = line_++;
     if (line.find_first_not_of(" \t") == line.npos) continue;
     JsonlRecord record = parse_jsonl_record(line, place_ + ": line " + std::to_string(number));
+    if (record.is_chat) {
+      document = {line, {}, false, true, number};
+      return true;
+    }
     if (record.text.empty() && record.completion.empty()) continue;
     text_ = std::move(record.text);
     completion_ = std::move(record.completion);
-    document = {text_, completion_, record.has_completion, number};
+    document = {text_, completion_, record.has_completion, false, number};
     return true;
   }
   return false;

@@ -14,7 +14,8 @@ struct TextDocument {
   std::string_view text;        // or the prompt
   std::string_view completion;  // only with has_completion: loss on this part
   bool has_completion = false;
-  int64_t line = 1;  // where it begins
+  bool is_chat = false;  // `text` is a line of JSON with messages (formats/chat_training.h)
+  int64_t line = 1;      // where it begins
 };
 
 /// The line that parts documents of a text file.

@@ -14,6 +14,8 @@
 
 namespace tern {
 
+class ChatTraining;
+
 struct TokenFileInfo {
   int64_t num_tokens = 0, num_documents = 0, vocab_size = 0;
   int64_t text_bytes = 0;  // UTF-8 bytes of the text the tokens came from: bits per byte needs it
@@ -54,11 +56,13 @@ using PackProgress = bool (*)(void* context, int64_t bytes_done, int64_t bytes_t
 struct PackOptions {
   PackProgress progress = nullptr;
   void* context = nullptr;
-  bool replace_invalid_utf8 = false;  // false: an error naming file, line and byte
+  bool replace_invalid_utf8 = false;   // false: an error naming file, line and byte
+  const ChatTraining* chat = nullptr;  // for lines with messages; null: they are an error
 };
 
 /// Text (.txt or any other name) or JSONL (.jsonl, .ndjson: `text`, or `prompt` + `completion` with the loss on the
-/// completion only) into one token file, written beside and renamed. Documents of a text file are parted by
+/// completion only, or `messages` with the loss on the assistant's only and nothing added around them) into one token
+/// file, written beside and renamed. Documents of a text file are parted by
 /// <|endoftext|> lines; a file without one is one document. Each document gets BOS in front if the tokenizer adds one
 /// and EOS behind if there is an EOS.
 /// "<|endoftext|>" within a line, like every other special token's text, is plain text: data must not forge structure.

@@ -8,6 +8,7 @@
 #include "base/io.h"
 #include "base/mapped_file.h"
 #include "base/rng.h"
+#include "formats/chat_training.h"
 #include "formats/safetensors_write.h"
 #include "formats/text_data.h"
 #include "formats/token_data.h"
@@ -78,9 +79,11 @@ class PackFiles {
 
 class Packer {
  public:
-  Packer(const Tokenizer& tokenizer, PackFiles& files) : tokenizer_(tokenizer), files_(files) {}
+  Packer(const Tokenizer& tokenizer, PackFiles& files, const ChatTraining* chat)
+      : tokenizer_(tokenizer), files_(files), chat_(chat) {}
 
   void add(const TextDocument& d, const std::string& place) {
+    if (d.is_chat) return add_chat(d, place);
     const int64_t before = files_.num_tokens();
     const std::optional<int32_t> bos = tokenizer_.bos(), eos = tokenizer_.eos();
     if (bos && tokenizer_.adds_bos()) files_.add(std::span(&*bos, 1), !d.has_completion);
@@ -95,6 +98,24 @@ class Packer {
   int64_t text_bytes = 0;
 
  private:
+  void add_chat(const TextDocument& d, const std::string& place) {
+    const std::string where = fmt::format("{}: line {}", place, d.line);
+    if (!chat_)
+      throw Error(ErrorKind::bad_file,
+                  "{}: messages, which need a chat template to become text, and there is none; give --chat-template "
+                  "FILE, or a model or tokenizer directory that has one",
+                  where);
+    const TrainingChat chat = chat_->encode(d.text, where);
+    for (size_t begin = 0; begin < chat.ids.size();) {
+      size_t end = begin;
+      while (end < chat.ids.size() && chat.loss[end] == chat.loss[begin]) ++end;
+      files_.add(std::span(chat.ids).subspan(begin, end - begin), chat.loss[begin] != 0);
+      begin = end;
+    }
+    text_bytes += static_cast<int64_t>(d.text.size());
+    documents.push_back(files_.num_tokens());
+  }
+
   void add_text(std::string_view text, bool loss, const std::string& place, int64_t line) {
     while (!text.empty()) {
       size_t part = text.size();
@@ -116,6 +137,7 @@ class Packer {
 
   const Tokenizer& tokenizer_;
   PackFiles& files_;
+  const ChatTraining* chat_;
   std::vector<int32_t> ids_;
 };
 
@@ -132,7 +154,7 @@ TokenFileInfo pack(const std::vector<fs::path>& inputs, const Tokenizer& tokeniz
                    PackOptions options) {
   const bool wide = tokenizer.vocab_size() > 65536;
   PackFiles files(output, wide);
-  Packer packer(tokenizer, files);
+  Packer packer(tokenizer, files, options.chat);
   std::string source;
   int64_t total = 0, done = 0;
   for (const fs::path& input : inputs) total += static_cast<int64_t>(fs::exists(input) ? fs::file_size(input) : 0);
@@ -187,7 +209,8 @@ TokenData load_or_pack(const fs::path& data, const Tokenizer& tokenizer, const f
     throw Error(ErrorKind::bad_file, "{}: a directory; expected a file of text", data.string());
   const auto stat = real_io().stat(data.string());
   const std::string key = fmt::format("{}\n{}\n{}\n{}\n{}", fs::canonical(data).string(), stat ? stat->size_bytes : 0,
-                                      stat ? stat->modified_ns : 0, tokenizer.hash(), options.replace_invalid_utf8);
+                                      stat ? stat->modified_ns : 0, tokenizer.hash(), options.replace_invalid_utf8) +
+                          (options.chat ? "\n" + options.chat->hash() : "");
   make_dirs(real_io(), cache_dir.string());
   const fs::path packed =
       cache_dir / fmt::format("{}-{:016x}.tokens.safetensors", data.stem().string(), hash_name(key));

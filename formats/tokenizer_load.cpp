@@ -8,6 +8,8 @@
 #include "base/error.h"
 #include "base/mapped_file.h"
 #include "base/rng.h"
+#include "formats/gguf_model.h"
+#include "formats/gguf_tokenizer.h"
 #include "formats/tokenizer_impl.h"
 
 namespace tern {
@@ -278,6 +280,7 @@ Tokenizer Tokenizer::from_json(std::string_view tokenizer_json, std::string_view
 }
 
 Tokenizer Tokenizer::load(const fs::path& path) {
+  if (is_gguf_path(path.string())) return gguf_tokenizer(Gguf(path.string()));
   if (!fs::exists(path))
     throw Error(ErrorKind::bad_file, "{}: no such file or directory; expected a tokenizer", path.string());
   if (fs::is_directory(path)) {

@@ -31,18 +31,27 @@ void for_each_linear(const ModelSpec& spec, const std::function<void(int64_t, in
 
 }  // namespace
 
-ModelDescription describe_model(const std::string& model, std::optional<DType> dtype, const ResolveOptions& options) {
+ModelDescription describe_model(const std::string& model, std::optional<DType> dtype, const ResolveOptions& options,
+                                std::vector<std::string>* problems) {
+  const auto guarded = [&](const std::function<void()>& read) {
+    try {
+      read();
+    } catch (const Error& error) {
+      if (!problems || error.kind() != ErrorKind::bad_file) throw;
+      problems->emplace_back(error.what());
+    }
+  };
   ModelDescription d;
   d.dir = resolve_model(model, options);
   d.notes = d.dir.notes;
-  d.config = read_hf_config(d.dir.config);
+  d.config = read_model_config(d.dir);
   d.notes.insert(d.notes.end(), d.config.notes.begin(), d.config.notes.end());
   if (!d.dir.generation_config.empty()) {
-    d.generation = read_generation_config(d.dir.generation_config);
+    guarded([&] { d.generation = read_generation_config(d.dir.generation_config); });
     d.notes.insert(d.notes.end(), d.generation.notes.begin(), d.generation.notes.end());
   }
   d.spec = model_spec(d.config);
-  if (d.dir.has_tokenizer()) d.tokenizer = Tokenizer::load(d.dir.path);
+  if (d.dir.has_tokenizer()) guarded([&] { d.tokenizer = Tokenizer::load(d.dir.path); });
   if (d.tokenizer && d.tokenizer->vocab_size() > d.spec.vocab)
     d.notes.push_back(fmt::format("the tokenizer knows {} ids, the model {}: a text that needs the rest is refused",
                                   d.tokenizer->vocab_size(), d.spec.vocab));

@@ -27,7 +27,9 @@ struct ModelDescription {
   std::vector<std::string> notes;      // what a person should know, one sentence each
 };
 /// dtype absent: the one the model was saved in, f16 as f32. Errors: bad_file, usage.
-ModelDescription describe_model(const std::string& model, std::optional<DType> dtype, const ResolveOptions& = {});
+/// With `problems`: what is wrong with generation_config.json or the tokenizer goes there, and that part stays out.
+ModelDescription describe_model(const std::string& model, std::optional<DType> dtype, const ResolveOptions& = {},
+                                std::vector<std::string>* problems = nullptr);
 
 /// Weights in the exact kernels' layout (f64: plain).
 ModelWeights load_for_inference(const ModelDescription&, Arena&);

@@ -4,79 +4,9 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "infer/running.h"
 
 namespace tern {
-namespace {
-
-// One sample on its way.
-struct Running {
-  Sequence sequence;
-  Sample sample;
-  std::optional<StreamingDecoder> decoder;
-  StopFilter stops;
-  bool cancelled = false;
-};
-
-void emit(Running& run, int64_t index, std::string text, const OnText& on_text) {
-  if (text.empty()) return;
-  run.sample.text += text;
-  if (on_text && !on_text(index, text)) run.cancelled = true;
-}
-
-FinishReason after_token(const Request& request, const Running& run, int64_t context) {
-  if (run.stops.stopped()) return FinishReason::stop;
-  if (static_cast<int64_t>(run.sample.token_ids.size()) >= request.max_tokens) return FinishReason::length;
-  if (static_cast<int64_t>(run.sequence.tokens.size()) >= context) return FinishReason::context;
-  return FinishReason::none;
-}
-
-// Takes one logits row of a sample: draws, appends, streams. Sets sample.reason when the sample ends.
-void advance(const Request& request, Running& run, int64_t index, std::vector<float>& logits, int64_t context,
-             const OnText& on_text) {
-  Sequence& sequence = run.sequence;
-  const std::vector<float> plain = logits;  // the sampler's penalties change its own copy
-  const auto num_generated = static_cast<int64_t>(run.sample.token_ids.size());
-  const int32_t token =
-      sample_token(request.sampling, sequence.tokens, num_generated,
-                   request.first_sequence + static_cast<uint64_t>(index), sequence.tokens.size(), logits);
-  run.sample.sum_log_probability += log_probability(plain, token);
-  if (std::find(request.eos.begin(), request.eos.end(), token) != request.eos.end()) {
-    run.sample.reason = FinishReason::eos;
-  } else {
-    sequence.tokens.push_back(token);
-    run.sample.token_ids.push_back(token);
-    if (run.decoder) emit(run, index, run.stops.push(run.decoder->push(token)), on_text);
-    run.sample.reason = after_token(request, run, context);
-  }
-  if (run.sample.reason == FinishReason::none) return;
-  if (run.decoder && !run.stops.stopped()) {
-    emit(run, index, run.stops.push(run.decoder->finish()), on_text);
-    if (run.stops.stopped())
-      run.sample.reason = FinishReason::stop;
-    else
-      emit(run, index, run.stops.finish(), on_text);
-  }
-  run.sample.stop = run.stops.matched();
-}
-
-void check_request(const Request& request, int64_t context) {
-  const auto prompt = static_cast<int64_t>(request.prompt.size());
-  if (prompt == 0)
-    throw Error(
-        ErrorKind::usage,
-        "generate: the prompt has no tokens and the model has no BOS token to start from; give --prompt some text");
-  if (prompt >= context)
-    throw Error(ErrorKind::usage,
-                "generate: the prompt has {} tokens, the context holds {}, which leaves no room to write; shorten the "
-                "prompt or "
-                "raise --context as far as the model allows (tern never cuts a prompt)",
-                prompt, context);
-  TERN_CHECK(request.num_samples >= 1 && request.max_tokens >= 1, "run_request: {} samples of {} tokens",
-             request.num_samples, request.max_tokens);
-}
-
-}  // namespace
-
 std::string_view name_of(FinishReason reason) {
   switch (reason) {
     case FinishReason::none:
@@ -134,22 +64,28 @@ BatchExecutor model_executor(const ModelSpec& spec, const ModelWeights& weights,
 std::vector<Sample> run_request(const Request& request, const Tokenizer* tokenizer, KvPool& pool,
                                 const BatchExecutor& execute, const SessionLimits& limits, Clock& clock,
                                 const OnText& on_text, RunTimings* timings) {
-  check_request(request, limits.context);
-  check_sampling(request.sampling);
-  const auto prompt_tokens = static_cast<int64_t>(request.prompt.size());
-  const int64_t longest = std::min(limits.context, prompt_tokens + request.max_tokens);
+  return run_requests(std::span(&request, 1), tokenizer, pool, execute, limits, clock, on_text, timings).front();
+}
 
+std::vector<std::vector<Sample>> run_requests(std::span<const Request> requests, const Tokenizer* tokenizer,
+                                              KvPool& pool, const BatchExecutor& execute, const SessionLimits& limits,
+                                              Clock& clock, const OnText& on_text, RunTimings* timings) {
   std::vector<std::unique_ptr<Running>> runs;
+  std::vector<uint64_t> streams;
   Scheduler scheduler(pool, limits.scheduler);
-  for (int64_t i = 0; i < request.num_samples; ++i) {
-    auto run = std::make_unique<Running>(Running{{}, {}, std::nullopt, StopFilter(request.stops)});
-    if (tokenizer) run->decoder.emplace(*tokenizer, DecodeOptions{.skip_special = true, .clean_up = {}});
-    run->sequence.id = static_cast<uint64_t>(i);
-    run->sequence.tokens = request.prompt;
-    run->sequence.prompt_tokens = prompt_tokens;
-    if (i > 0) run->sequence.shares_prompt_of = 0;
-    scheduler.submit(run->sequence, longest);
-    runs.push_back(std::move(run));
+  for (const Request& request : requests) {
+    check_request(request, limits.context);
+    check_sampling(request.sampling);
+    const uint64_t first = runs.size();
+    const int64_t longest = std::min(limits.context, static_cast<int64_t>(request.prompt.size()) + request.max_tokens);
+    for (int64_t i = 0; i < request.num_samples; ++i) {
+      runs.push_back(std::make_unique<Running>(make_running(request, static_cast<int64_t>(runs.size()), tokenizer)));
+      Sequence& sequence = runs.back()->sequence;
+      sequence.id = runs.size() - 1;
+      if (i > 0) sequence.shares_prompt_of = first;
+      streams.push_back(request.first_sequence + static_cast<uint64_t>(i));
+      scheduler.submit(sequence, longest);
+    }
   }
 
   RunTimings local;
@@ -172,9 +108,8 @@ std::vector<Sample> run_request(const Request& request, const Tokenizer* tokeniz
     for (const Work& work : batch) {
       if (work.kind == WorkKind::prefill) t.prompt_tokens += work.count;
       if (!work.wants_logits) continue;
-      const auto index = static_cast<int64_t>(work.sequence->id);
-      Running& run = *runs[static_cast<size_t>(index)];
-      advance(request, run, index, logits[row++], limits.context, on_text);
+      Running& run = *runs[work.sequence->id];
+      advance(run, streams[work.sequence->id], logits[row++], limits.context, on_text);
       ++t.generated_tokens;
       if (t.generated_tokens == 1) t.first_token_s = seconds_between(start_ns, clock.now_ns());
       if (run.sample.reason != FinishReason::none) scheduler.finish(run.sequence);
@@ -182,14 +117,14 @@ std::vector<Sample> run_request(const Request& request, const Tokenizer* tokeniz
     }
     cancelled = cancelled || (limits.stopped && limits.stopped());
   }
-  std::vector<Sample> samples;
+  std::vector<std::vector<Sample>> samples(requests.size());
   for (auto& run : runs) {
     if (run->sample.reason == FinishReason::none) {
       run->sample.reason = FinishReason::cancelled;
       scheduler.finish(run->sequence);
     }
     run->sample.num_preemptions = run->sequence.num_preemptions;
-    samples.push_back(std::move(run->sample));
+    samples[static_cast<size_t>(run->request - requests.data())].push_back(std::move(run->sample));
   }
   t.copied_pages = pool.num_copied_pages();
   return samples;

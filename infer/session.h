@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -62,5 +63,9 @@ struct SessionLimits {
 /// Runs one request to its end. Errors: usage, if the prompt is empty or leaves no room in the context (both numbers).
 std::vector<Sample> run_request(const Request&, const Tokenizer*, KvPool&, const BatchExecutor&, const SessionLimits&,
                                 Clock&, const OnText&, RunTimings* timings);
+
+/// The same for several requests at once; samples by request. OnText's index counts samples over all of them.
+std::vector<std::vector<Sample>> run_requests(std::span<const Request>, const Tokenizer*, KvPool&, const BatchExecutor&,
+                                              const SessionLimits&, Clock&, const OnText&, RunTimings* timings);
 
 }  // namespace tern

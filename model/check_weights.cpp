@@ -7,6 +7,8 @@
 #include <unordered_set>
 
 #include "base/error.h"
+#include "formats/gguf_model.h"
+#include "model/gguf_weights.h"
 #include "model/names.h"
 #include "model/weights_file.h"
 
@@ -47,6 +49,7 @@ std::optional<std::string> judge_tied_head(const ModelSpec& spec, const Weights&
 }
 
 WeightsCheck check_weights(const ModelSpec& spec, const std::string& path) {
+  if (is_gguf_path(path)) return check_gguf_weights(spec, Gguf(path));
   WeightsCheck check;
   Weights file;
   try {

@@ -6,6 +6,8 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "formats/gguf_model.h"
+#include "model/gguf_weights.h"
 #include "model/model_files.h"
 #include "model/names.h"
 #include "model/ops.h"
@@ -144,6 +146,7 @@ class Loader {
 }  // namespace
 
 ModelWeights load_weights(const ModelSpec& spec, const std::string& model_dir, DType dtype, Arena& arena) {
+  if (is_gguf_path(model_dir)) return load_gguf_weights(spec, Gguf(model_dir), dtype, arena);
   Loader loader(spec, weights_file(model_dir));
   ModelWeights weights = allocate_weights(spec, dtype, MemoryClass::weights, arena);
   for_each_parameter(spec, weights, [&](const ParameterInfo& info, Tensor& t) { loader.load(info, t); });

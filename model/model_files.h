@@ -10,10 +10,11 @@ namespace tern {
 struct HfConfig;
 class Io;
 
-/// Loads every parameter, converting to `dtype`. `model_dir`: the directory, or the weights file or index itself. Files
-/// of the bare model, without the prefix `model.` or `transformer.`, are read too; a tied head that is there must equal
-/// the table. Errors: bad_file naming file, tensor, both shapes; a missing tensor, or one that no parameter claims
-/// (buffers that can be made again, such as `rotary_emb.inv_freq` and GPT-2's `attn.bias`, are skipped).
+/// Loads every parameter, converting to `dtype`. `model_dir`: the directory, or the weights file or index itself; a
+/// GGUF file. Files of the bare model, without the prefix `model.` or `transformer.`, are read too; a tied head that is
+/// there must equal the table. Errors: bad_file naming file, tensor, both shapes; a missing tensor, or one that no
+/// parameter claims (buffers that can be made again, such as `rotary_emb.inv_freq` and GPT-2's `attn.bias`, are
+/// skipped).
 ModelWeights load_weights(const ModelSpec&, const std::string& model_dir, DType, Arena&);
 /// Writes config.json and model.safetensors (sharded above max_shard_bytes) in `dtype`: f32, bf16, f16 or f64. The
 /// directory reloads in transformers. Tokenizer files and generation_config.json are the caller's. Errors: those of

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/io.h"
 #include "base/mapped_file.h"
+#include "formats/chat_training.h"
 #include "formats/safetensors_index.h"
 
 namespace tern {
@@ -106,7 +107,7 @@ TrainInputs load_inputs(const TrainSettings& s) {
                 s.model);
   if (!in.dir.weights.empty() && s.from_scratch)
     in.notes.push_back(fmt::format("--from-scratch: the weights in {} are NOT used", in.dir.weights));
-  in.config = read_hf_config(in.dir.config);
+  in.config = read_model_config(in.dir);
   if (s.context && *s.context != in.config.max_position_embeddings) {
     in.notes.push_back(fmt::format("--context: the model declares {} positions from now on, not {}", *s.context,
                                    in.config.max_position_embeddings));
@@ -128,6 +129,9 @@ TrainInputs load_inputs(const TrainSettings& s) {
   }
   if (s.from_scratch) adopt_special_tokens(in);
   in.config.dtype = s.dtype;
+  in.chat_template = s.chat_template;
+  if (!s.chat_template.empty() && !real_io().stat(s.chat_template))
+    throw Error(ErrorKind::bad_file, "--chat-template: {} is not there; is the path right?", s.chat_template);
   check_lengths(s, in);
   tell_dropout(in);
   return in;
@@ -142,8 +146,25 @@ void check_data_files(const TrainSettings& s, const TrainInputs& in) {
   }
 }
 
+namespace {
+
+// Where templates are: --chat-template, MODEL, the directory of --tokenizer.
+std::optional<ChatTraining> chat_of(const TrainSettings& s, const TrainInputs& in) {
+  if (!in.tokenizer) return {};
+  ChatTemplates templates = read_chat_templates(in.dir.path);
+  if (templates.empty() && !s.tokenizer.empty()) templates = read_chat_templates(s.tokenizer);
+  if (!s.chat_template.empty()) templates.by_name = {{"default", {real_io().read(s.chat_template), s.chat_template}}};
+  if (templates.empty()) return {};
+  return ChatTraining(std::move(templates), *in.tokenizer);
+}
+
+}  // namespace
+
 Feed open_feed(const TrainSettings& s, const TrainInputs& in, const std::string& data, const std::string& cache_dir,
                FeedConfig config, PackOptions pack_options) {
+  const bool lines = data.ends_with(".jsonl") || data.ends_with(".ndjson");
+  const std::optional<ChatTraining> chat = lines ? chat_of(s, in) : std::nullopt;
+  pack_options.chat = chat ? &*chat : nullptr;
   TokenData tokens =
       in.tokenizer ? load_or_pack(data, *in.tokenizer, cache_dir, pack_options) : open_without_tokenizer(s, data);
   if (tokens.info().vocab_size > in.spec.vocab)

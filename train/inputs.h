@@ -19,6 +19,7 @@ struct TrainInputs {
   HfConfig config;
   ModelSpec spec;
   std::optional<Tokenizer> tokenizer;
+  std::string chat_template;       // a file to use in place of the model's own; written beside the trained model
   std::vector<std::string> notes;  // for people, one sentence each
 };
 

@@ -16,6 +16,10 @@ void copy_companions(Io& io, const TrainInputs& in, const std::string& directory
   if (!in.dir.generation_config.empty()) files.push_back(in.dir.generation_config);
   for (const std::string& path : in.dir.tokenizer_files)
     if (file_name(path) == "chat_template.jinja" || file_name(path) == "special_tokens_map.json") files.push_back(path);
+  if (!in.chat_template.empty()) {
+    std::erase_if(files, [](const std::string& path) { return file_name(path) == "chat_template.jinja"; });
+    write_file_atomically(io, join_path(directory, "chat_template.jinja"), io.read(in.chat_template));
+  }
   for (const std::string& path : files) write_file_atomically(io, join_path(directory, file_name(path)), io.read(path));
 }
 

@@ -151,8 +151,8 @@ std::string_view name_of(Multiply m) { return m == Multiply::fast ? "fast" : "ex
 TrainSettings train_settings(const Options& o) {
   TrainSettings s;
   s.model = o.positional("MODEL");
-  s.tokenizer = o.text("tokenizer"), s.data = o.text("data"), s.valid_data = o.text("valid-data"),
-  s.output = o.text("output");
+  s.tokenizer = o.text("tokenizer"), s.chat_template = o.text("chat-template"), s.data = o.text("data"),
+  s.valid_data = o.text("valid-data"), s.output = o.text("output");
   s.from_scratch = o.flag("from-scratch");
   s.seq = o.integer("seq"), s.batch = o.integer("batch");
   s.micro_batch = o.has("micro-batch") ? o.integer("micro-batch") : s.batch;

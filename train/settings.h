@@ -20,7 +20,7 @@ class Options;
 enum class Resume : uint8_t { automatic, must, never };
 
 struct TrainSettings {
-  std::string model, tokenizer, data, valid_data, output;
+  std::string model, tokenizer, data, valid_data, output, chat_template;
   bool from_scratch = false;
   int64_t seq = 256, batch = 32, micro_batch = 32;  // batch and micro_batch in sequences
   std::optional<int64_t> context;                   // --context: what the model declares from now on

@@ -1,0 +1,225 @@
+// Windows of a text, one function per convention.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <random>
+
+#include "apps/common.h"
+#include "apps/eval_windows.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/options.h"
+#include "base/units.h"
+#include "formats/token_data.h"
+#include "infer/load.h"
+
+namespace tern {
+namespace {
+
+bool is_token_file(const std::string& path) {
+  if (path == "-") return false;
+  const std::string extension = std::filesystem::path(path).extension();
+  return extension == ".jsonl" || extension == ".ndjson" || extension == ".tokens" || extension == ".safetensors";
+}
+
+void limit_tokens(const Options& options, std::vector<int32_t>& tokens) {
+  if (options.has("max-tokens") && static_cast<int64_t>(tokens.size()) > options.integer("max-tokens"))
+    tokens.resize(static_cast<size_t>(options.integer("max-tokens")));
+}
+
+int64_t choose_window(const Options& options, const ModelDescription& model, int64_t usual) {
+  const int64_t most = model_context(model);
+  const int64_t window = options.has("window") ? options.integer("window") : std::min(usual, most);
+  if (window > most)
+    throw Error(ErrorKind::usage, "--window is {}, the model was made for {} tokens; use {} or less", window, most,
+                most);
+  return window;
+}
+
+// Windows that overlap repeat the text many times over: priced before they are made.
+void check_windows_fit(const Options& options, const PerplexityReport& r, int64_t documents, bool masked) {
+  const double bytes = stride_window_bytes(r.num_tokens, documents, r.window, r.stride, masked);
+  const MemoryBudget budget = memory_budget(options);
+  if (bytes <= static_cast<double>(budget.bytes)) return;
+  throw Error(ErrorKind::does_not_fit,
+              "windows of {} tokens every {} over {} tokens take {}, there are {} ({}); use a larger --stride, or "
+              "--max-tokens",
+              r.window, r.stride, format_with_commas(r.num_tokens),
+              format_bytes(static_cast<int64_t>(std::min(bytes, 0x1p62))), format_bytes(budget.bytes), budget.source);
+}
+
+// --- one function per convention ---
+
+EvalWindows stride_work(const Options& options, const ModelDescription& model, const std::string& data) {
+  const Tokenizer& tokenizer = *model.tokenizer;
+  EvalWindows work;
+  work.report.window = choose_window(options, model, 1024);
+  work.report.stride = options.has("stride") ? options.integer("stride") : std::max<int64_t>(1, work.report.window - 1);
+  if (work.report.stride > work.report.window)
+    throw Error(ErrorKind::usage, "--stride {} is above --window {}: tokens between the windows would be left out",
+                work.report.stride, work.report.window);
+  const int32_t prefix = prefix_token(options, tokenizer, work.report.bos_rule);
+  const bool all_scored = work.report.stride < work.report.window && prefix >= 0;
+  if (!is_token_file(data)) {
+    const std::string text = read_text(data);
+    tell_invalid_utf8(text);
+    std::vector<int32_t> tokens = tokenizer.encode(text, {.add_special = false});
+    const size_t all = tokens.size();
+    limit_tokens(options, tokens);
+    work.report.num_tokens = static_cast<int64_t>(tokens.size());
+    if (all_scored)
+      work.report.num_bytes =
+          static_cast<int64_t>(tokens.size() == all ? text.size() : tokenizer.decode(tokens).size());
+    check_windows_fit(options, work.report, 1, false);
+    work.windows = stride_windows(tokens, work.report.window, work.report.stride, prefix);
+    return work;
+  }
+  // Documents by themselves, as training sees them.
+  std::random_device device;
+  const auto cache = std::filesystem::temp_directory_path() / fmt::format("tern-eval-{:08x}", device());
+  const struct Sweep {  // what is mapped stays readable
+    std::filesystem::path path;
+    ~Sweep() {
+      std::error_code ignored;
+      std::filesystem::remove_all(path, ignored);
+    }
+  } sweep{cache};
+  PackLine line;
+  const TokenData file = load_or_pack(data, tokenizer, cache, line.options());
+  line.finish();
+  work.report.num_tokens = file.num_tokens();
+  if (options.has("max-tokens"))
+    work.report.num_tokens = std::min(work.report.num_tokens, options.integer("max-tokens"));
+  check_windows_fit(options, work.report, file.num_documents(), file.has_loss());
+  work.report.num_tokens = 0;
+  int64_t masked = 0;
+  for (int64_t d = 0; d < file.num_documents(); ++d) {
+    const int64_t begin = file.documents()[static_cast<size_t>(d)], end = file.documents()[static_cast<size_t>(d) + 1];
+    if (options.has("max-tokens") && end > options.integer("max-tokens")) {
+      log_info("{}: --max-tokens {} ends within document {} of {}; the ones before it are measured", data,
+               options.integer("max-tokens"), d + 1, file.num_documents());
+      break;
+    }
+    std::vector<int32_t> tokens(static_cast<size_t>(end - begin));
+    file.read(begin, tokens);
+    const bool starts_itself = prefix >= 0 && !tokens.empty() && tokens[0] == prefix;
+    const auto windows = stride_windows(tokens, work.report.window, work.report.stride, starts_itself ? -1 : prefix);
+    int64_t offset = starts_itself || prefix < 0 ? 0 : -1;  // of the window's first token in the document
+    for (const Window& w : windows) {
+      if (file.has_loss()) {
+        std::vector<uint8_t> mask;
+        for (int64_t i = 0; i < static_cast<int64_t>(w.tokens.size()); ++i)
+          mask.push_back(offset + i >= 0 && file.loss(begin + offset + i));
+        for (int64_t i = w.first_scored; i < static_cast<int64_t>(w.tokens.size()); ++i)
+          masked += mask[static_cast<size_t>(i)] != 0;
+        work.masks.push_back(std::move(mask));
+      }
+      offset += work.report.stride;
+    }
+    work.windows.insert(work.windows.end(), windows.begin(), windows.end());
+    work.report.num_tokens += end - begin;
+  }
+  work.report.num_scored = masked;
+  if (all_scored && !file.has_loss() && work.report.num_tokens == file.num_tokens())
+    work.report.num_bytes = file.info().text_bytes;
+  return work;
+}
+
+EvalWindows harness_work(const Options& options, const ModelDescription& model, const std::string& raw) {
+  const Tokenizer& tokenizer = *model.tokenizer;
+  const auto prefix = tokenizer.bos() ? tokenizer.bos() : tokenizer.eos();
+  if (!prefix)
+    throw Error(ErrorKind::usage,
+                "--convention harness needs a BOS or EOS token before the first word; this tokenizer has none");
+  EvalWindows work;
+  work.report.window = work.report.stride = choose_window(options, model, model.spec.context);
+  work.report.bos_rule = tokenizer.bos() ? "each page conditioned on BOS" : "each page conditioned on EOS";
+  for (const std::string& page : wikitext_pages(raw)) {
+    const auto tokens = tokenizer.encode(wikitext_detokenize(page), {.add_special = false});
+    const auto windows = harness_windows(tokens, work.report.window, *prefix);
+    work.windows.insert(work.windows.end(), windows.begin(), windows.end());
+    work.report.num_tokens += static_cast<int64_t>(tokens.size());
+    work.report.num_words += harness_words(page);
+    work.report.num_bytes += static_cast<int64_t>(page.size());
+    ++work.report.num_pages;
+  }
+  return work;
+}
+
+EvalWindows whole_text_work(const Options& options, const ModelDescription& model, const std::string& raw,
+                            Convention convention) {
+  const Tokenizer& tokenizer = *model.tokenizer;
+  const bool gptq = convention == Convention::gptq;
+  EvalWindows work;
+  work.report.window = work.report.stride = choose_window(options, model, gptq ? 2048 : 512);
+  if (!gptq && work.report.window < 4)
+    throw Error(ErrorKind::usage, "--window {}: --convention llamacpp scores the second half of at least 4 tokens",
+                work.report.window);
+  std::vector<int32_t> tokens = tokenizer.encode(gptq ? gptq_text(raw) : raw);
+  limit_tokens(options, tokens);
+  work.report.num_tokens = static_cast<int64_t>(tokens.size());
+  if (gptq) {
+    work.report.bos_rule = tokenizer.adds_bos() ? "one BOS before the whole text" : "none";
+    work.windows = gptq_windows(tokens, work.report.window);
+  } else {
+    const int32_t bos = tokenizer.bos() && tokenizer.adds_bos() ? *tokenizer.bos() : -1;
+    work.report.bos_rule = bos >= 0 ? "BOS forced at each chunk's start" : "none";
+    work.windows = llamacpp_windows(tokens, work.report.window, bos);
+  }
+  return work;
+}
+
+EvalWindows make_work(const Options& options, const ModelDescription& model, Convention convention,
+                      const std::string& data) {
+  if (convention == Convention::stride) return stride_work(options, model, data);
+  if (is_token_file(data))
+    throw Error(ErrorKind::usage,
+                "--convention {} is defined on a raw text; {} is a token or JSONL file (use --convention stride)",
+                name_of(convention), data);
+  for (const char* flag : {"stride", "bos"})
+    if (options.given(flag))
+      throw Error(ErrorKind::usage, "--{} belongs to --convention stride; {} fixes it", flag, name_of(convention));
+  const std::string raw = read_text(data);
+  tell_invalid_utf8(raw);
+  if (convention == Convention::harness && options.has("max-tokens"))
+    throw Error(ErrorKind::usage, "--max-tokens cannot be combined with --convention harness: it scores whole pages");
+  return convention == Convention::harness ? harness_work(options, model, raw)
+                                           : whole_text_work(options, model, raw, convention);
+}
+
+}  // namespace
+
+int32_t prefix_token(const Options& options, const Tokenizer& tokenizer, std::string& rule) {
+  const std::string& choice = options.text("bos");
+  if (choice == "never") {
+    rule = "none";
+    return -1;
+  }
+  if (tokenizer.bos() && (choice == "always" || tokenizer.adds_bos())) {
+    rule = "BOS in front";
+    return *tokenizer.bos();
+  }
+  if (choice == "always")
+    throw Error(ErrorKind::usage, "--bos always: this tokenizer has no BOS token; use --bos auto");
+  if (tokenizer.eos()) {
+    rule = "EOS in front (there is no BOS to add)";
+    return *tokenizer.eos();
+  }
+  rule = "none";
+  return -1;
+}
+
+EvalWindows eval_windows(const Options& options, const ModelDescription& model) {
+  const Convention convention = convention_from_name(options.text("convention"));
+  EvalWindows work = make_work(options, model, convention, options.text("data"));
+  work.report.convention = name_of(convention);
+  if (work.windows.empty() || (!work.masks.empty() && work.report.num_scored == 0))
+    throw Error(work.report.num_tokens == 0 ? ErrorKind::bad_file : ErrorKind::usage,
+                "{}: {} give{} no window of {} to score; use a longer text{}", options.text("data"),
+                counted(work.report.num_tokens, "token"), work.report.num_tokens == 1 ? "s" : "", work.report.window,
+                work.report.num_tokens == 0 ? "" : " or a smaller --window");
+  return work;
+}
+
+}  // namespace tern

@@ -1,0 +1,190 @@
+// tern export MODEL: the model in another form, read back and compared before it is called done.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "apps/common.h"
+#include "apps/verbs.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/io.h"
+#include "base/log.h"
+#include "base/options.h"
+#include "base/text.h"
+#include "base/units.h"
+#include "formats/chat_template.h"
+#include "formats/gguf_model.h"
+#include "formats/gguf_vocabulary.h"
+#include "infer/load.h"
+#include "model/compare_weights.h"
+#include "model/gguf_weights.h"
+#include "model/model_files.h"
+
+namespace tern {
+namespace {
+
+struct Written {
+  std::string path;
+  int64_t bytes = 0, as_f16 = 0;
+};
+
+// --dtype, or the one the model is kept in; what was quantized becomes f16 or f32 as config says.
+std::string target_type(const Options& options, const ModelDescription& model, bool gguf) {
+  if (!options.has("dtype")) {
+    const DType saved = model.config.dtype.value_or(DType::f32);
+    return saved == DType::f64 && gguf ? "f32" : std::string(name_of(saved));
+  }
+  const std::string& type = options.text("dtype");
+  if (type == "q8_0" && !gguf)
+    throw Error(ErrorKind::usage, "--dtype q8_0 is a type of --format gguf; --format hf takes f32, f16 or bf16");
+  return type;
+}
+
+GgufType gguf_type(const std::string& name) {
+  return name == "f16"    ? GgufType::f16
+         : name == "bf16" ? GgufType::bf16
+         : name == "q8_0" ? GgufType::q8_0
+                          : GgufType::f32;
+}
+
+bool holds_everything(const std::string& type, DType held) {
+  return type == name_of(held) || (type == "f32" && held == DType::bf16);
+}
+
+// Everything beside the weights: copied as it is, or made from what a GGUF file holds.
+void write_companions(const ModelDescription& model, const ChatTemplates& templates, const std::string& out, Io& io) {
+  if (model.dir.is_gguf()) {
+    if (model.tokenizer) model.tokenizer->save(out, io);
+    for (const auto& [name, source] : templates.by_name) {
+      const bool main = name == "default";
+      const std::string folder = main ? out : join_path(out, "additional_chat_templates");
+      make_dirs(io, folder);
+      write_file_atomically(io, join_path(folder, (main ? "chat_template" : name) + ".jinja"), source.text);
+    }
+    return;
+  }
+  std::vector<std::string> files = model.dir.tokenizer_files;
+  if (!model.dir.generation_config.empty()) files.push_back(model.dir.generation_config);
+  for (const std::string& file : files) write_file_atomically(io, join_path(out, file_name(file)), io.read(file));
+  const std::string more = join_path(model.dir.path, "additional_chat_templates");
+  if (!io.stat(more)) return;
+  make_dirs(io, join_path(out, "additional_chat_templates"));
+  for (const std::string& name : io.list(more))
+    write_file_atomically(io, join_path(join_path(out, "additional_chat_templates"), name),
+                          io.read(join_path(more, name)));
+}
+
+Written write_hf(const Options& options, const ModelDescription& model, const ChatTemplates& templates,
+                 const ModelWeights& weights, const std::string& type, const std::string& out) {
+  Io& io = real_io();
+  if (io.stat(out) && !io.list(out).empty())
+    throw Error(ErrorKind::usage, "--output {}: not empty; name a new directory, tern does not write over a model",
+                out);
+  save_model(model.spec, model.config, weights, dtype_from_name(type), out, io, options.integer("shard-size"));
+  write_companions(model, templates, out, io);
+  Written w{.path = out};
+  for (const std::string& name : io.list(out))
+    if (const auto info = io.stat(join_path(out, name)); info && !info->is_directory) w.bytes += info->size_bytes;
+  return w;
+}
+
+Written write_gguf_file(const ModelDescription& model, const ChatTemplates& templates, const ModelWeights& weights,
+                        const std::string& type, const std::string& out) {
+  if (!is_gguf_path(out))
+    throw Error(ErrorKind::usage, "--output {}: a GGUF file's name ends with .gguf, and is known by it", out);
+  if (real_io().stat(out))
+    throw Error(ErrorKind::usage, "--output {}: is there already; name a new file, tern does not write over a model",
+                out);
+  GgufMetadata metadata;
+  add_gguf_config(metadata, model.config);
+  const std::filesystem::path given(model.dir.path);
+  metadata.add("general.name", make_printable((given.has_filename() ? given : given.parent_path()).stem().string()));
+  if (model.tokenizer)
+    for (const std::string& note : add_gguf_vocabulary(metadata, *model.tokenizer, model.spec.vocab))
+      log_info("{}", note);
+  else
+    metadata.add("tokenizer.ggml.model", "none");
+  for (const auto& [name, source] : templates.by_name)
+    metadata.add(name == "default" ? "tokenizer.chat_template" : "tokenizer.chat_template." + name, source.text);
+  if (!parent_path(out).empty()) make_dirs(real_io(), parent_path(out));
+  const GgufSaved saved =
+      save_gguf(model.spec, model.config, weights, gguf_type(type), std::move(metadata), out, real_io());
+  return {.path = out, .bytes = saved.file_bytes, .as_f16 = saved.as_f16};
+}
+
+std::string difference_words(const WeightsDifference& d, const std::string& type) {
+  if (d.num_different == 0) return fmt::format("all {} parameters bit-equal", format_with_commas(d.num_elements));
+  return fmt::format("{} of {} parameters rounded to {}, the largest difference {:.3g} of {:.3g}",
+                     format_with_commas(d.num_different), format_with_commas(d.num_elements), type, d.largest,
+                     d.largest_value);
+}
+
+}  // namespace
+
+int run_export(const Options& options) {
+  apply_threads(options);
+  if (!options.has("output"))
+    throw Error(ErrorKind::usage, "--output is not given; name the directory (--format hf) or the .gguf file to write");
+  const bool gguf = options.text("format") == "gguf";
+  const std::string out = options.text("output");
+  ModelDescription model = describe_model(options.positional("MODEL"), std::nullopt);
+  tell_notes(model);
+  const std::string type = target_type(options, model, gguf);
+  const ChatTemplates templates = read_chat_templates(model.dir.path);
+
+  // The weights twice: as read, and as read back.
+  const MemoryBudget budget = memory_budget(options);
+  const int64_t needed = 2 * num_parameters(model.spec) * size_of(model.dtype);
+  if (needed > budget.bytes)
+    throw Error(ErrorKind::does_not_fit,
+                "export: the weights and what is read back need {}, there are {} ({}); use a machine with more memory",
+                format_bytes(needed), format_bytes(budget.bytes), budget.source);
+  const int64_t start_ns = real_clock().now_ns();
+  Arena arena;
+  const ModelWeights weights = load_weights(model.spec, model.dir.path, model.dtype, arena);
+  log_info("read {} parameters from {}", format_with_commas(num_parameters(model.spec)), model.dir.path);
+  const Written written = gguf ? write_gguf_file(model, templates, weights, type, out)
+                               : write_hf(options, model, templates, weights, type, out);
+  log_info("wrote {} ({}); reading it back", written.path, format_bytes(written.bytes));
+
+  const ModelDescription back = describe_model(out, model.dtype);
+  const ModelWeights again = load_weights(back.spec, out, model.dtype, arena);
+  const WeightsDifference difference = compare_weights(model.spec, weights, again);
+  const bool lossless = holds_everything(type, model.dtype) && written.as_f16 == 0;
+  if (back.spec.units != model.spec.units || (lossless && difference.num_different > 0))
+    throw Error(ErrorKind::bug, "export: {} does not read back as the model it was made from; please report it", out);
+  if (std::isinf(difference.largest)) {
+    remove_all(real_io(), out);
+    throw Error(ErrorKind::usage,
+                "--dtype {}: the weights reach {:.3g}, which it cannot hold; nothing was written, use bf16 or f32",
+                type, difference.largest_value);
+  }
+  const bool same_tokenizer =
+      !model.tokenizer || (back.tokenizer && back.tokenizer->vocab_size() >= model.tokenizer->vocab_size());
+  if (!same_tokenizer) log_info("{}: the tokenizer cannot be read back", out);
+  if (written.as_f16 > 0)
+    log_info("{} written as f16: their rows are no multiple of Q8_0's block of 32",
+             written.as_f16 == 1 ? "1 matrix" : fmt::format("{} matrices", written.as_f16));
+  const double seconds = seconds_between(start_ns, real_clock().now_ns());
+  if (options.flag("json")) {
+    print_json({{"model", options.positional("MODEL")},
+                {"output", out},
+                {"format", options.text("format")},
+                {"dtype", type},
+                {"bytes", written.bytes},
+                {"parameters", difference.num_elements},
+                {"different", difference.num_different},
+                {"largest_difference", difference.largest},
+                {"tokenizer", model.tokenizer.has_value()},
+                {"chat_templates", templates.by_name.size()},
+                {"seconds", seconds}});
+  } else {
+    print_out(fmt::format("{}  {} of {}; read back: {}\n", out, format_bytes(written.bytes), type,
+                          difference_words(difference, type)));
+  }
+  return 0;
+}
+
+}  // namespace tern

@@ -1,0 +1,42 @@
+#pragma once
+// Tasks under a model: log-likelihoods of choices, written answers.
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "eval/scores.h"
+#include "eval/task_file.h"
+#include "eval/windows.h"
+#include "formats/tokenizer.h"
+#include "infer/session.h"
+
+namespace tern {
+
+/// Where prompt and continuation meet, as lm-evaluation-harness has it: white space at the prompt's end goes to the
+/// continuation, both are encoded together, and what the prompt alone has more or fewer tokens decides the border.
+struct EncodedPair {
+  std::vector<int32_t> tokens;  // of both
+  int64_t first_scored = 0;     // the continuation's first token
+};
+/// `prefix` ≥ 0 stands in front of every prompt; an empty prompt needs one: BOS or EOS.
+/// Errors  usage, naming `place`: an empty prompt and no prefix; a continuation without a token.
+EncodedPair encode_pair(const Tokenizer&, std::string_view prompt, std::string_view continuation, int32_t prefix,
+                        int32_t prefix_if_empty, const std::string& place);
+
+/// The windows of items [first, end), choice by choice.
+/// Errors  usage: a choice that is longer than `context` with its prompt: both numbers.
+std::vector<Window> choice_windows(const Tokenizer&, std::span<const TaskItem>, int64_t context, int32_t prefix,
+                                   int32_t prefix_if_empty, const std::string& place);
+/// Of the windows' losses, in the same order.
+std::vector<std::vector<ChoiceScore>> choice_scores(std::span<const TaskItem>, const std::vector<Window>&,
+                                                    const std::vector<double>& losses);
+
+/// The losses of windows of any lengths, `batch` at a time; a model whose rotary table depends on the length runs one
+/// window at a time, so that no window depends on its neighbours.
+std::vector<double> ragged_losses(const ModelSpec&, const ModelWeights&, const std::vector<Window>&, int64_t batch,
+                                  Arena&);
+
+}  // namespace tern

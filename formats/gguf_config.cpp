@@ -1,0 +1,352 @@
+// A model's configuration in GGUF's keys: the names are llama.cpp's, as its converter writes and its loader reads them.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <numbers>
+#include <optional>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "formats/gguf_families.h"
+#include "formats/gguf_model.h"
+#include "formats/gguf_write.h"
+#include "formats/hf_config_impl.h"
+
+namespace tern {
+namespace {
+
+constexpr double kTwoPi = 2 * std::numbers::pi;
+
+// The shortest decimal that gives the f32 again: what somebody once typed.
+double as_typed(const GgufValue& value) {
+  const double number = value.as_number();
+  return value.type() == GgufValueType::f32 ? std::stod(fmt::format("{}", static_cast<float>(number))) : number;
+}
+
+class ConfigReader {
+ public:
+  explicit ConfigReader(const Gguf& file) : file_(file) {
+    refuse_parts();
+    architecture_ = std::string(file.get("general.architecture").as_string());
+    family_ = gguf_family_of_architecture(architecture_);
+    if (!family_)
+      fail("general.architecture", "'{}', which tern does not read from GGUF; take the model's Hugging Face directory",
+           architecture_);
+  }
+
+  HfConfig read() {
+    const bool gpt2 = architecture_ == "gpt2";
+    if (const auto experts = integer("expert_count"); experts.value_or(0) > 0)
+      fail(key("expert_count"),
+           "{}: mixtures of experts are not read from GGUF; take the model's Hugging Face directory", *experts);
+    std::string model_type(family_->model_type);
+    const auto window = integer("attention.sliding_window");
+    if (window && model_type == "llama") model_type = "mistral";
+    json_["model_type"] = model_type;
+    const auto put = [&](std::string_view field, Json value) {
+      json_[std::string(hf_key(model_type, field))] = std::move(value);
+    };
+    const int64_t width = needed("embedding_length"), heads = needed("attention.head_count");
+    const int64_t layers = needed("block_count");
+    if (static_cast<uint64_t>(layers) > file_.tensors().size())
+      fail(key("block_count"), "{}, but the file holds {} tensors", layers, file_.tensors().size());
+    if (tensor("token_embd.weight").sizes[0] != width)
+      fail(key("embedding_length"), "{}, tensor 'token_embd.weight' has rows of {}", width,
+           tensor("token_embd.weight").sizes[0]);
+    json_["vocab_size"] = tensor("token_embd.weight").sizes[1];
+    put("hidden_size", width);
+    put("num_hidden_layers", layers);
+    put("num_attention_heads", heads);
+    put("max_position_embeddings", needed("context_length"));
+    put("intermediate_size", needed("feed_forward_length"));
+    put("norm_eps",
+        as_typed(file_.get(key(gpt2 ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon"))));
+    json_["tie_word_embeddings"] = is_tied();
+    if (gpt2) {
+      json_["activation_function"] = "gelu_new";
+    } else {
+      read_llama_like(model_type, width, heads);
+      if (window) json_["sliding_window"] = *window;
+    }
+    read_ids();
+    json_["dtype"] = dtype_name();
+    return parse_hf_config(dump_json(json_), file_.path());
+  }
+
+ private:
+  template <class... Args>
+  [[noreturn]] void fail(const std::string& at, fmt::format_string<Args...> format, Args&&... args) const {
+    throw Error(ErrorKind::bad_file, "{}: key '{}': {}", file_.path(), at,
+                fmt::format(format, std::forward<Args>(args)...));
+  }
+  std::string key(std::string_view name) const { return fmt::format("{}.{}", architecture_, name); }
+
+  // A number that the file may give per layer; then all must be one.
+  std::optional<int64_t> integer(std::string_view name) const {
+    const auto value = file_.find(key(name));
+    if (!value) return {};
+    if (value->type() != GgufValueType::array) return value->as_i64();
+    const std::vector<int64_t> all = value->as_i64s();
+    if (all.empty() || !std::all_of(all.begin(), all.end(), [&](int64_t n) { return n == all[0]; }))
+      fail(key(name), "differs from layer to layer, which tern does not have");
+    return all[0];
+  }
+  int64_t needed(std::string_view name) const {
+    const auto value = integer(name);
+    if (!value) (void)file_.get(key(name));  // throws, naming the nearest key
+    if (*value < 1 || *value > INT32_MAX) fail(key(name), "{}, expected 1 to 2147483647", *value);
+    return *value;
+  }
+  std::optional<double> number(std::string_view name) const {
+    const auto value = file_.find(key(name));
+    return value ? std::optional(as_typed(*value)) : std::nullopt;
+  }
+  const GgufTensor& tensor(std::string_view name) const {
+    if (const GgufTensor* t = file_.find_tensor(name)) return *t;
+    throw Error(ErrorKind::bad_file, "{}: tensor '{}' is missing; is this a whole model?", file_.path(), name);
+  }
+
+  void refuse_parts() const {
+    const auto parts = file_.find("split.count");
+    if (parts && parts->as_u64() > 1)
+      fail("split.count", "this is one of {} files; join them first (llama-gguf-split --merge)", parts->as_u64());
+  }
+
+  // A head of its own that holds the table's numbers is the table.
+  bool is_tied() const {
+    const GgufTensor* head = file_.find_tensor("output.weight");
+    const GgufTensor& table = tensor("token_embd.weight");
+    return !head || (head->type == table.type && std::ranges::equal(head->sizes, table.sizes) &&
+                     std::memcmp(head->bytes.data(), table.bytes.data(), table.bytes.size()) == 0);
+  }
+
+  void read_llama_like(const std::string& model_type, int64_t width, int64_t heads) {
+    json_["num_key_value_heads"] = integer("attention.head_count_kv").value_or(heads);
+    const int64_t head_dim = integer("attention.key_length").value_or(width / heads);
+    if (const auto values = integer("attention.value_length"); values && *values != head_dim)
+      fail(key("attention.value_length"), "{}, but keys have {}, which tern does not have", *values, head_dim);
+    if (const auto turned = integer("rope.dimension_count"); turned && *turned != head_dim)
+      fail(key("rope.dimension_count"), "{} of a head's {} elements, which {} models do not have", *turned, head_dim,
+           model_type);
+    if (head_dim < 2 || head_dim > INT32_MAX) fail(key("attention.key_length"), "{}, expected 2 or more", head_dim);
+    if (model_type != "qwen2") json_["head_dim"] = head_dim;
+    if (model_type == "llama") {
+      json_["attention_bias"] = file_.find_tensor("blk.0.attn_q.bias") != nullptr;
+      json_["mlp_bias"] = file_.find_tensor("blk.0.ffn_up.bias") != nullptr;
+    }
+    read_rope(head_dim);
+  }
+
+  void read_rope(int64_t head_dim) {
+    Json rope = {{"rope_theta", number("rope.freq_base").value_or(10000)}};
+    const auto kind = file_.find(key("rope.scaling.type"));
+    const std::string type = kind ? std::string(kind->as_string()) : "none";
+    if (const GgufTensor* table = file_.find_tensor("rope_freqs.weight")) {
+      read_divisors(*table, head_dim, rope);
+    } else if (type == "linear" || type == "yarn") {
+      rope["rope_type"] = type;
+      rope["factor"] = as_typed(file_.get(key("rope.scaling.factor")));
+      if (type == "yarn") {
+        rope["original_max_position_embeddings"] = needed("rope.scaling.original_context_length");
+        // llama.cpp's is a factor on yarn's own, transformers' stands for the whole.
+        if (const auto n = number("rope.scaling.attn_factor"); n && *n != 1)
+          rope["attention_factor"] = *n * (1 + 0.1 * std::log(rope["factor"].get<double>()));
+        if (const auto n = number("rope.scaling.yarn_beta_fast")) rope["beta_fast"] = *n;
+        if (const auto n = number("rope.scaling.yarn_beta_slow")) rope["beta_slow"] = *n;
+      }
+    } else if (type == "none") {
+      rope["rope_type"] = "default";
+    } else {
+      fail(key("rope.scaling.type"), "'{}', expected none, linear or yarn", type);
+    }
+    json_["rope_parameters"] = rope;
+  }
+
+  // Llama 3's scaling is three numbers and a context; any other table is kept as the table it is.
+  void read_divisors(const GgufTensor& table, int64_t head_dim, Json& rope) const {
+    if (table.type->type != GgufType::f32 || table.num_elements() != head_dim / 2)
+      throw Error(ErrorKind::bad_file, "{}: tensor 'rope_freqs.weight' holds {} numbers of {}, expected {} of F32",
+                  file_.path(), table.num_elements(), table.type->name, head_dim / 2);
+    std::vector<float> want(static_cast<size_t>(head_dim / 2));
+    std::memcpy(want.data(), table.bytes.data(), table.bytes.size());
+    for (const float x : want)
+      if (!(x > 0) || !std::isfinite(x))
+        throw Error(ErrorKind::bad_file, "{}: tensor 'rope_freqs.weight' holds {}, expected numbers above 0",
+                    file_.path(), x);
+    HfConfig c;
+    c.head_dim = head_dim;
+    c.rope.type = RopeType::llama3;
+    c.rope.theta = rope["rope_theta"];
+    for (const HfRope& guess : llama3_guesses(want, c.rope.theta)) {
+      c.rope = guess;
+      const std::vector<float> got = gguf_rope_divisors(c);
+      bool same = true;
+      for (size_t i = 0; i < got.size(); ++i) same = same && std::abs(got[i] - want[i]) <= 2e-6f * want[i];
+      if (!same) continue;
+      rope["rope_type"] = "llama3";
+      rope["factor"] = *guess.factor;
+      rope["original_max_position_embeddings"] = guess.original_max_position_embeddings;
+      rope["low_freq_factor"] = guess.low_freq_factor;
+      rope["high_freq_factor"] = guess.high_freq_factor;
+      return;
+    }
+    rope["rope_type"] = "longrope";
+    rope["attention_factor"] = 1.0;
+    rope["factor"] = 1.0;
+    rope["original_max_position_embeddings"] = needed("context_length");
+    rope["short_factor"] = rope["long_factor"] = want;
+  }
+
+  // The divisors between 1 and the factor lie on a line over the frequencies: 1/divisor = (1-s)/factor + s with
+  // s = (original·f/2π - low)/(high - low). Only ratios of original, low and high show; low is taken as 1.
+  static std::vector<HfRope> llama3_guesses(const std::vector<float>& divisors, double theta) {
+    const double factor = std::stod(fmt::format("{}", *std::max_element(divisors.begin(), divisors.end())));
+    std::vector<HfRope> guesses;
+    const auto add = [&](double original, double high) {
+      if (!(original >= 1) || !(original < 1e9) || !(high > 1)) return;
+      HfRope r{.type = RopeType::llama3, .theta = theta, .factor = factor};
+      r.original_max_position_embeddings = std::llround(original);
+      r.low_freq_factor = 1;
+      r.high_freq_factor = high;
+      guesses.push_back(r);
+    };
+    if (!(factor > 1)) return guesses;
+    std::vector<std::pair<double, double>> points;  // frequency, s
+    for (size_t i = 0; i < divisors.size(); ++i) {
+      const double s = (1.0 / static_cast<double>(divisors[i]) - 1 / factor) / (1 - 1 / factor);
+      if (s > 1e-4 && s < 1 - 1e-4)
+        points.emplace_back(std::pow(theta, -static_cast<double>(i) / static_cast<double>(divisors.size())), s);
+    }
+    if (points.size() >= 2) {
+      const auto [f0, s0] = points.front();
+      const auto [f1, s1] = points.back();
+      const double slope = (s1 - s0) / (f1 - f0), at_zero = s0 - slope * f0, span = -1 / at_zero;
+      const double high = std::round((1 + span) * 1000) / 1000;
+      add(slope * kTwoPi * (high - 1), high);
+    }
+    // One divisor on the line: as Llama 3 has low and high, 1 and 4.
+    if (!points.empty()) add((1 + 3 * points[0].second) * kTwoPi / points[0].first, 4);
+    for (const double original : {8192.0, 4096.0, 2048.0, 16384.0}) add(original, 4);
+    return guesses;
+  }
+
+  void read_ids() {
+    const int64_t vocab = json_["vocab_size"];
+    const auto id = [&](const char* at) -> Json {
+      const auto value = file_.find(at);
+      if (!value) return nullptr;
+      const int64_t n = value->as_i64();
+      if (n == 0xFFFFFFFF || n == -1) return nullptr;  // llama.cpp's "none"
+      if (n < 0 || n >= vocab) fail(at, "{}, the vocabulary has {} ids", n, vocab);
+      return n;
+    };
+    json_["bos_token_id"] = id("tokenizer.ggml.bos_token_id");
+    json_["pad_token_id"] = id("tokenizer.ggml.padding_token_id");
+    Json ends = id("tokenizer.ggml.eos_token_id");
+    // Ends of a turn end an answer too, as in llama.cpp.
+    for (const char* at : {"tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"}) {
+      const Json other = id(at);
+      if (other.is_null() || other == ends) continue;
+      if (!ends.is_array()) ends = ends.is_null() ? Json::array() : Json::array({ends});
+      if (std::find(ends.begin(), ends.end(), other) == ends.end()) ends.push_back(other);
+    }
+    json_["eos_token_id"] = ends;
+  }
+
+  // Of the first layer's first matrix: norms are f32 in every file.
+  std::string dtype_name() const {
+    const GgufTensor* t = file_.find_tensor("blk.0.attn_q.weight");
+    if (!t) t = file_.find_tensor("blk.0.attn_qkv.weight");
+    if (!t) t = &tensor("token_embd.weight");
+    if (t->type->type == GgufType::bf16) return "bfloat16";
+    return t->type->type == GgufType::f16 ? "float16" : "float32";
+  }
+
+  const Gguf& file_;
+  std::string architecture_;
+  const GgufFamily* family_ = nullptr;
+  Json json_;
+};
+
+}  // namespace
+
+HfConfig gguf_config(const Gguf& file) { return ConfigReader(file).read(); }
+
+std::vector<float> gguf_rope_divisors(const HfConfig& c) {
+  std::vector<float> divisors;
+  if (c.rope.type != RopeType::llama3) return divisors;
+  const double factor = c.rope.factor.value_or(1), low = c.rope.low_freq_factor, high = c.rope.high_freq_factor;
+  const auto original = static_cast<double>(c.rope.original_max_position_embeddings);
+  for (int64_t i = 0; i < c.head_dim / 2; ++i) {
+    const double frequency = std::pow(c.rope.theta, -2 * static_cast<double>(i) / static_cast<double>(c.head_dim));
+    const double wave = kTwoPi / frequency;
+    const double s = std::clamp((original / wave - low) / (high - low), 0.0, 1.0);
+    divisors.push_back(static_cast<float>(1 / ((1 - s) / factor + s)));
+  }
+  return divisors;
+}
+
+void add_gguf_config(GgufMetadata& m, const HfConfig& c) {
+  const GgufFamily* family = gguf_family(c.model_type);
+  if (!family)
+    throw Error(ErrorKind::usage, "GGUF: tern does not write family '{}' there; export to --format hf", c.model_type);
+  const bool gpt2 = c.model_type == "gpt2";
+  const std::string arch(family->architecture);
+  const auto count = [&](std::string_view name, int64_t n) {
+    m.add(fmt::format("{}.{}", arch, name), static_cast<uint32_t>(n));
+  };
+  const auto real = [&](std::string_view name, double x) {
+    m.add(fmt::format("{}.{}", arch, name), static_cast<float>(x));
+  };
+  m.add("general.architecture", arch);
+  m.add("general.type", "model");
+  count("block_count", c.num_hidden_layers);
+  count("context_length", c.max_position_embeddings);
+  count("embedding_length", c.hidden_size);
+  count("feed_forward_length", c.intermediate_size);
+  count("attention.head_count", c.num_attention_heads);
+  count("vocab_size", c.vocab_size);
+  real(gpt2 ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", c.norm_eps);
+  if (gpt2) {
+    if (c.activation != HfActivation::gelu_tanh)
+      throw Error(ErrorKind::usage, "GGUF: its gpt2 computes gelu_new, this model {}; export to --format hf",
+                  c.hidden_act);
+    return;
+  }
+  if (c.activation != HfActivation::silu)
+    throw Error(ErrorKind::usage, "GGUF: its {} computes silu, this model {}; export to --format hf", arch,
+                c.hidden_act);
+  count("attention.head_count_kv", c.num_key_value_heads);
+  count("attention.key_length", c.head_dim);
+  count("attention.value_length", c.head_dim);
+  count("rope.dimension_count", c.head_dim);
+  real("rope.freq_base", c.rope.theta);
+  if (c.sliding_window) count("attention.sliding_window", *c.sliding_window);
+  const HfRope& r = c.rope;
+  switch (r.type) {
+    case RopeType::standard:
+    case RopeType::llama3:  // as a tensor
+      break;
+    case RopeType::linear:
+    case RopeType::yarn:
+      if (r.mscale || r.mscale_all_dim || !r.truncate || r.attention_factor)
+        throw Error(ErrorKind::usage,
+                    "GGUF: yarn's mscale, mscale_all_dim, truncate and attention_factor have no key of this "
+                    "architecture; export to --format hf");
+      m.add(arch + ".rope.scaling.type", name_of(r.type));
+      real("rope.scaling.factor", r.factor.value_or(1));
+      if (r.type == RopeType::linear) break;
+      count("rope.scaling.original_context_length", r.original_max_position_embeddings);
+      real("rope.scaling.yarn_beta_fast", r.beta_fast);
+      real("rope.scaling.yarn_beta_slow", r.beta_slow);
+      break;
+    default:
+      throw Error(ErrorKind::usage, "GGUF: rotary scaling '{}' has no keys there; export to --format hf",
+                  name_of(r.type));
+  }
+}
+
+}  // namespace tern

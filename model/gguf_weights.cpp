@@ -1,0 +1,197 @@
+#include "model/gguf_weights.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "base/error.h"
+#include "formats/gguf_dequantize.h"
+#include "formats/gguf_model.h"
+#include "formats/hf_config.h"
+#include "formats/safetensors.h"
+#include "model/ops.h"
+
+namespace tern {
+namespace {
+
+template <class To>
+To number(float x) {
+  if constexpr (std::is_same_v<To, bf16>)
+    return to_bf16(x);
+  else
+    return static_cast<To>(x);
+}
+
+int64_t num_heads(const ModelSpec& spec, GgufPlace::Heads which) {
+  const auto& a = std::get<AttentionSpec>(spec.units.at(1).spec);
+  return which == GgufPlace::Heads::queries ? a.heads : a.kv_heads;
+}
+
+// Where row r of GGUF's order stands in ours: 2j + s of a head is s·(d/2) + j.
+int64_t our_row(int64_t r, int64_t head_dim) {
+  const int64_t in_head = r % head_dim;
+  return r - in_head + in_head % 2 * (head_dim / 2) + in_head / 2;
+}
+
+// One parameter's part in the file, with what it should look like.
+struct Slot {
+  const ParameterInfo* info;
+  const Fragment* fragment;
+  GgufPlace place;
+  int64_t rows, width;
+  int64_t head_dim = 0;  // of interleaved heads, else 0
+  std::vector<int64_t> shape() const { return info->shape.rank == 2 ? std::vector{rows, width} : std::vector{rows}; }
+};
+
+Slot slot_of(const ModelSpec& spec, const ParameterInfo& info, const Fragment& f) {
+  Slot s{.info = &info,
+         .fragment = &f,
+         .place = gguf_place(spec.family, f.name),
+         .rows = f.row_end - f.row_begin,
+         .width = info.shape.rank == 2 ? info.shape[1] : 1};
+  if (s.place.interleaved != GgufPlace::Heads::plain) s.head_dim = s.rows / num_heads(spec, s.place.interleaved);
+  return s;
+}
+
+// What is wrong with the tensor of a slot; "" if nothing is.
+std::string judge(const Slot& s, const GgufTensor* t) {
+  if (!t) return fmt::format("tensor '{}' of shape {} is missing", s.place.name, shape_text(s.shape()));
+  // llama.cpp's converter has written vectors as matrices of one row.
+  const std::vector<int64_t> shape = t->shape();
+  if (shape != s.shape() && !(s.shape().size() == 1 && t->num_elements() == s.rows && t->sizes[0] == s.rows))
+    return fmt::format("tensor '{}' has shape {}, the metadata imply {}", t->name, shape_text(shape),
+                       shape_text(s.shape()));
+  if (!gguf_can_dequantize(t->type->type))
+    return fmt::format("tensor '{}' holds {}, which tern does not read; requantize it, or take the original", t->name,
+                       t->type->name);
+  return "";
+}
+
+bool is_tied_head(const ModelSpec& spec, std::string_view name) {
+  return spec.head().tied && name == "output.weight";  // gguf_config has compared the two
+}
+
+template <class To>
+void read_rows(const Slot& s, const GgufTensor& t, To* to) {
+  // A vector is one row of the file.
+  const int64_t rows = s.info->shape.rank == 2 ? s.rows : 1, width = s.info->shape.rank == 2 ? s.width : s.rows;
+  const auto row_bytes = t.bytes.size() / static_cast<size_t>(rows);
+#pragma omp parallel if (rows * width > 1 << 16)
+  {
+    std::vector<float> row(static_cast<size_t>(width));
+#pragma omp for
+    for (int64_t r = 0; r < rows; ++r) {
+      gguf_dequantize(t.type->type, t.bytes.subspan(static_cast<size_t>(r) * row_bytes, row_bytes), row);
+      if (rows == 1) {
+        for (int64_t k = 0; k < width; ++k)
+          to[s.head_dim > 0 ? our_row(k, s.head_dim) : k] = number<To>(row[static_cast<size_t>(k)]);
+      } else {
+        To* out = to + (s.head_dim > 0 ? our_row(r, s.head_dim) : r) * width;
+        for (int64_t k = 0; k < width; ++k) out[k] = number<To>(row[static_cast<size_t>(k)]);
+      }
+    }
+  }
+}
+
+// The values of a slot in GGUF's order, row by row.
+template <class From>
+void produce_rows(const Slot& s, const From* from, const FloatSink& sink) {
+  std::vector<float> row(static_cast<size_t>(s.width));
+  for (int64_t r = 0; r < s.rows; ++r) {
+    const From* at = from + (s.head_dim > 0 ? our_row(r, s.head_dim) : r) * s.width;
+    for (int64_t k = 0; k < s.width; ++k) {
+      if constexpr (std::is_same_v<From, bf16>)
+        row[static_cast<size_t>(k)] = to_float(at[k]);
+      else
+        row[static_cast<size_t>(k)] = static_cast<float>(at[k]);
+    }
+    sink(row);
+  }
+}
+
+}  // namespace
+
+WeightsCheck check_gguf_weights(const ModelSpec& spec, const Gguf& file) {
+  WeightsCheck check;
+  check.num_files = 1;
+  check.num_tensors = static_cast<int64_t>(file.tensors().size());
+  const auto problem = [&](const std::string& what) {
+    check.problems.push_back(fmt::format("{}: {}", file.path(), what));
+  };
+  for (const GgufTensor& t : file.tensors()) {
+    check.num_bytes += static_cast<int64_t>(t.bytes.size());
+    ++check.dtypes[std::string(t.type->name)];
+  }
+  std::unordered_set<std::string_view> claimed;
+  for (const ParameterInfo& info : parameters(spec))
+    for (const Fragment& f : info.fragments) {
+      const Slot slot = slot_of(spec, info, f);
+      const GgufTensor* tensor = file.find_tensor(slot.place.name);
+      if (tensor) claimed.insert(tensor->name);
+      if (const std::string wrong = judge(slot, tensor); !wrong.empty()) problem(wrong);
+    }
+  for (const GgufTensor& t : file.tensors())
+    if (!claimed.contains(t.name) && !is_gguf_rope_table(t.name) && !is_tied_head(spec, t.name))
+      problem(fmt::format("tensor '{}' {} belongs to no parameter of this {} model with {} layers", t.name,
+                          shape_text(t.shape()), spec.family, spec.layers));
+  return check;
+}
+
+ModelWeights load_gguf_weights(const ModelSpec& spec, const Gguf& file, DType dtype, Arena& arena) {
+  const WeightsCheck check = check_gguf_weights(spec, file);  // before anything is allocated
+  if (!check.problems.empty()) throw Error(ErrorKind::bad_file, "{}", check.problems.front());
+  ModelWeights weights = allocate_weights(spec, dtype, MemoryClass::weights, arena);
+  for_each_parameter(spec, weights, [&](const ParameterInfo& info, Tensor& t) {
+    for (const Fragment& f : info.fragments) {
+      const Slot slot = slot_of(spec, info, f);
+      const GgufTensor& tensor = *file.find_tensor(slot.place.name);
+      ops::by_dtype(t.dtype(),
+                    [&]<class To>() { read_rows<To>(slot, tensor, t.span<To>().data() + f.row_begin * slot.width); });
+      file.dont_need(tensor);
+    }
+  });
+  return weights;
+}
+
+GgufSaved save_gguf(const ModelSpec& spec, const HfConfig& config, const ModelWeights& weights, GgufType type,
+                    GgufMetadata metadata, const std::string& path, Io& io) {
+  metadata.add("general.file_type", type == GgufType::f32    ? uint32_t{0}
+                                    : type == GgufType::f16  ? uint32_t{1}
+                                    : type == GgufType::q8_0 ? uint32_t{7}
+                                                             : uint32_t{32});
+  metadata.add("general.quantization_version", uint32_t{2});
+
+  GgufSaved saved;
+  ModelWeights handles = weights;                             // the visitor hands out places; storage is shared
+  const std::vector<ParameterInfo> infos = parameters(spec);  // slots point into it
+  std::vector<GgufTensorToWrite> tensors;
+  size_t next = 0;
+  for_each_parameter(spec, handles, [&](const ParameterInfo&, Tensor& t) {
+    const ParameterInfo& info = infos[next++];
+    TERN_CHECK(!t.empty(), "save_gguf: '{}' was packed", info.name);
+    for (const Fragment& f : info.fragments) {
+      const Slot slot = slot_of(spec, info, f);
+      GgufType as = info.shape.rank == 1 || slot.place.name == "position_embd.weight" ? GgufType::f32 : type;
+      if (as == GgufType::q8_0 && slot.width % 32 != 0) {
+        as = GgufType::f16;
+        ++saved.as_f16;
+      }
+      tensors.push_back({slot.place.name, as, slot.shape(), [slot, t, begin = f.row_begin](const FloatSink& sink) {
+                           ops::by_dtype(t.dtype(), [&]<class From>() {
+                             produce_rows<From>(slot, t.span<From>().data() + begin * slot.width, sink);
+                           });
+                         }});
+    }
+  });
+  const std::vector<float> divisors = gguf_rope_divisors(config);
+  if (!divisors.empty())
+    tensors.push_back(
+        {"rope_freqs.weight", GgufType::f32, {static_cast<int64_t>(divisors.size())}, [&](const FloatSink& sink) {
+           sink(divisors);
+         }});
+  saved.file_bytes = write_gguf(io, path, metadata, tensors);
+  return saved;
+}
+
+}  // namespace tern

@@ -1,0 +1,34 @@
+#pragma once
+// Between ModelWeights and GGUF files.
+
+#include <string>
+#include <vector>
+
+#include "formats/gguf_write.h"
+#include "model/check_weights.h"
+#include "model/weights.h"
+
+namespace tern {
+
+struct HfConfig;
+class Io;
+
+/// Loads every parameter of a GGUF file, dequantizing and converting to `dtype`: what load_weights calls for one.
+/// Memory  the weights and one row of floats per thread; the file's pages are given back tensor by tensor.
+/// Errors  bad_file: a tensor that is missing, has another shape or a type that tern does not dequantize, or belongs to
+///         no parameter; usage: a family that GGUF has no names for.
+ModelWeights load_gguf_weights(const ModelSpec&, const Gguf&, DType, Arena&);
+/// What load_gguf_weights would complain about, all of it.
+WeightsCheck check_gguf_weights(const ModelSpec&, const Gguf&);
+
+struct GgufSaved {
+  int64_t file_bytes = 0;
+  int64_t as_f16 = 0;  // matrices whose rows are no multiple of Q8_0's block
+};
+/// Writes `metadata` (by add_gguf_config, add_gguf_vocabulary), the file's type, and the weights to one file. Vectors,
+/// and GPT-2's positions, are f32 whatever `type` is, as llama.cpp's converter has it.
+/// Errors  usage: a family that GGUF has no names for; those of write_gguf.
+GgufSaved save_gguf(const ModelSpec&, const HfConfig&, const ModelWeights&, GgufType type, GgufMetadata metadata,
+                    const std::string& path, Io&);
+
+}  // namespace tern

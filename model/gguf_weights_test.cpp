@@ -1,0 +1,204 @@
+#include "model/gguf_weights.h"
+
+#include <cstring>
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/io.h"
+#include "base/system.h"
+#include "formats/format_test_support.h"
+#include "formats/gguf_model.h"
+#include "formats/gguf_tokenizer.h"
+#include "formats/gguf_vocabulary.h"
+#include "model/compare_weights.h"
+#include "model/model_files.h"
+#include "model/model_testing.h"
+
+namespace tern {
+namespace {
+
+constexpr const char* kModels[] = {"llama", "llama_tied", "mistral", "gpt2"};
+
+struct Golden {
+  Arena arena;
+  HfConfig config;
+  ModelSpec spec;
+  ModelWeights weights;
+  explicit Golden(const std::string& name)
+      : config(read_hf_config(golden("models/" + name + "/config.json"))),
+        spec(model_spec(config)),
+        weights(load_weights(spec, golden("models/" + name), DType::f32, arena)) {}
+  GgufSaved save(GgufType type, const std::string& path) const {
+    GgufMetadata metadata;
+    add_gguf_config(metadata, config);
+    metadata.add("tokenizer.ggml.model", "none");
+    return save_gguf(spec, config, weights, type, metadata, path, real_io());
+  }
+};
+
+TEST(GgufModel, WhatIsExportedIsReadAsTheSameModelToTheBit) {
+  const TemporaryDirectory dir;
+  for (const char* name : kModels) {
+    SCOPED_TRACE(name);
+    Golden g(name);
+    const std::string path = dir / (std::string(name) + ".gguf");
+    g.save(GgufType::f32, path);
+    const Gguf file(path);
+    HfConfig config = gguf_config(file);
+    EXPECT_EQ(config.rope, g.config.rope);
+    EXPECT_EQ(config.sliding_window, g.config.sliding_window);
+    EXPECT_EQ(config.norm_eps, g.config.norm_eps);
+    const ModelSpec spec = model_spec(config);
+    EXPECT_EQ(spec.units, g.spec.units);
+    EXPECT_EQ(spec.family, g.spec.family);
+    const ModelWeights again = load_weights(spec, path, DType::f32, g.arena);
+    const WeightsDifference d = compare_weights(spec, g.weights, again);
+    EXPECT_EQ(d.num_different, 0);
+    EXPECT_EQ(d.num_elements, num_parameters(spec));
+    EXPECT_TRUE(check_weights(spec, path).problems.empty());
+  }
+}
+
+// Row 2j + s of a head is row s·d/2 + j of transformers': what llama.cpp's converter does by reshape and transpose.
+TEST(GgufModel, RowsOfQueriesAndKeysOfLlamaAreInterleavedInTheFile) {
+  const TemporaryDirectory dir;
+  for (const char* name : {"llama", "gpt2"}) {
+    Golden g(name);
+    const std::string path = dir / (std::string(name) + ".gguf");
+    g.save(GgufType::f32, path);
+    const Gguf file(path);
+    const bool llama = std::string_view(name) == "llama";
+    const GgufTensor* t = file.find_tensor(llama ? "blk.0.attn_q.weight" : "blk.0.attn_qkv.weight");
+    ASSERT_NE(t, nullptr);
+    const int64_t width = g.spec.width, head_dim = g.config.head_dim;
+    const auto ours = g.weights.attention[0].qkv.weight.span<float>();
+    for (int64_t r = 0; r < g.config.num_attention_heads * head_dim; ++r) {
+      const int64_t head = r / head_dim, j = r % head_dim / 2, s = r % 2;
+      const int64_t row = llama ? head * head_dim + s * (head_dim / 2) + j : r;
+      EXPECT_EQ(std::memcmp(t->bytes.data() + r * width * 4, ours.data() + row * width, static_cast<size_t>(width) * 4),
+                0)
+          << name << " row " << r;
+    }
+  }
+}
+
+TEST(GgufModel, HalfAndQuantizedExportsReadBackAsTheirRounding) {
+  const TemporaryDirectory dir;
+  Golden g("llama");
+  for (const auto& [type, bound] :
+       {std::pair{GgufType::f16, 1e-3}, {GgufType::bf16, 4e-3}, {GgufType::q8_0, 1.0 / 254 + 1e-3}}) {
+    const std::string path = dir / (std::to_string(static_cast<int>(type)) + ".gguf");
+    const GgufSaved saved = g.save(type, path);
+    const HfConfig config = gguf_config(Gguf(path));
+    EXPECT_EQ(config.dtype, type == GgufType::f16 ? DType::f16 : type == GgufType::bf16 ? DType::bf16 : DType::f32);
+    const ModelWeights again = load_weights(model_spec(config), path, DType::f32, g.arena);
+    const WeightsDifference d = compare_weights(g.spec, g.weights, again);
+    EXPECT_GT(d.num_different, 1000);
+    EXPECT_LE(d.largest, bound * d.largest_value);
+    // Rows of 40 are no whole blocks: the down projections of both layers.
+    EXPECT_EQ(saved.as_f16, type == GgufType::q8_0 ? 2 : 0);
+  }
+}
+
+TEST(GgufModel, ATableThatIsNotLlama3sStaysATable) {
+  const TemporaryDirectory dir;
+  Golden g("llama");
+  g.save(GgufType::f32, dir / "m.gguf");
+  std::string bytes = read_bytes(dir / "m.gguf");
+  const std::vector<float> divisors = gguf_rope_divisors(g.config);
+  const size_t at = bytes.find(std::string(reinterpret_cast<const char*>(divisors.data()), divisors.size() * 4));
+  ASSERT_NE(at, std::string::npos);
+  const float other = 3.25f;
+  std::memcpy(bytes.data() + at, &other, 4);
+  const HfConfig config = gguf_config(Gguf::over(std::as_bytes(std::span(bytes)), "m"));
+  EXPECT_EQ(config.rope.type, RopeType::longrope);
+  EXPECT_EQ(config.rope.short_factor, config.rope.long_factor);
+  EXPECT_EQ(config.rope.short_factor.at(0), 3.25);
+  EXPECT_EQ(config.rope.attention_factor, 1.0);
+}
+
+// One change of a good file's key or tensor name, and what is said.
+TEST(GgufModelMalformed, WhatDoesNotBelongTogetherIsNamed) {
+  const TemporaryDirectory dir;
+  Golden g("llama");
+  g.save(GgufType::f32, dir / "m.gguf");
+  const std::string good = read_bytes(dir / "m.gguf");
+  const auto read = [&](const std::string& from, const std::string& to, size_t skip = 0) {
+    std::string bytes = good;
+    const size_t at = bytes.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    bytes.replace(at + skip, to.size(), to);
+    const Gguf file = Gguf::over(std::as_bytes(std::span(bytes)), "m.gguf");
+    Arena arena;
+    load_gguf_weights(model_spec(gguf_config(file)), file, DType::f32, arena);
+  };
+  const auto u32 = [](uint32_t n) { return std::string(reinterpret_cast<const char*>(&n), 4); };
+  const auto set = [&](const std::string& key, uint32_t n) { read(key, u32(n), key.size() + 4); };
+  set("llama.context_length", 32);
+  const auto refused = [](const char* what, const std::function<void()>& run) {
+    return throws(ErrorKind::bad_file, what, run);
+  };
+  EXPECT_TRUE(refused("'general.architecture': 'llamb'", [&] { read("llama", "llamb"); }));
+  EXPECT_TRUE(refused("'llama.block_count'", [&] { read("llama.block_count", "llama.bluck_count"); }));
+  EXPECT_TRUE(refused("holds 22 tensors", [&] { set("llama.block_count", 0x7fffffff); }));
+  EXPECT_TRUE(refused("0, expected 1 to", [&] { set("llama.block_count", 0); }));
+  EXPECT_TRUE(refused("'blk.2.attn_norm.weight' of shape (32,) is missing", [&] { set("llama.block_count", 3); }));
+  EXPECT_TRUE(
+      refused("belongs to no parameter of this llama model with 1 layers", [&] { set("llama.block_count", 1); }));
+  EXPECT_TRUE(refused("'token_embd.weight' has rows of 32", [&] { set("llama.embedding_length", 64); }));
+  EXPECT_TRUE(refused("num_attention_heads", [&] { set("llama.attention.head_count", 0x40000000); }));
+  EXPECT_TRUE(refused("'blk.0.ffn_gate.weight' has shape (40, 32), the metadata imply (41, 32)",
+                      [&] { set("llama.feed_forward_length", 41); }));
+  EXPECT_TRUE(refused("rope.dimension_count", [&] { set("llama.rope.dimension_count", 4); }));
+  EXPECT_TRUE(refused("'blk.1.attn_k.weight' of shape (16, 32) is missing",
+                      [&] { read("blk.1.attn_k.weight", "blk.1.attn_j.weight"); }));
+  EXPECT_TRUE(refused("'token_embd.weight' is missing", [&] { read("token_embd.weight", "token_embe.weight"); }));
+}
+
+TEST(GgufModelMutationsSlow, EveryMutationIsReadOrRefusedWithinItsMemory) {
+  const TemporaryDirectory dir;
+  const uint64_t seed = test_seed();
+  SCOPED_TRACE("TERN_TEST_SEED=" + std::to_string(seed));
+  std::mt19937_64 random(seed);
+  std::vector<std::string> seeds;
+  for (const char* name : kModels) {
+    Golden g(name);
+    const Tokenizer tokenizer = Tokenizer::load(golden("tokenizers/sentencepiece_like/tokenizer.json"));
+    GgufMetadata metadata;
+    add_gguf_config(metadata, g.config);
+    add_gguf_vocabulary(metadata, tokenizer, tokenizer.vocab_size());
+    save_gguf(g.spec, g.config, g.weights, GgufType::f32, metadata, dir / name, real_io());
+    seeds.push_back(read_bytes(dir / name));
+  }
+  const int64_t before = read_process_memory().resident_bytes;
+  const bool reset = !kSanitized && reset_peak_resident();
+  int fine = 0, refusals = 0;
+  for (int i = 0; i < (kSanitized ? 1000 : 10'000); ++i) {
+    std::string bytes = seeds[random() % seeds.size()];
+    if (i % 4 == 0) {
+      bytes = mutate(bytes, random);
+    } else {  // numbers of the header: metadata, shapes, types, offsets
+      const size_t at = random() % std::min<size_t>(bytes.size() - 8, 3000), size = size_t{1} << random() % 4;
+      const uint64_t values[] = {0, 1, ~uint64_t{0}, uint64_t{1} << 63, 0x7fffffff, random(), 8, 9, 255, 64};
+      const uint64_t value = values[random() % std::size(values)];
+      std::memcpy(bytes.data() + at, &value, size);
+    }
+    try {
+      const Gguf file = Gguf::over(std::as_bytes(std::span(bytes)), "mutated");
+      Arena arena;
+      load_gguf_weights(model_spec(gguf_config(file)), file, DType::f32, arena);
+      gguf_tokenizer(file);
+      ++fine;
+    } catch (const Error& error) {
+      ++refusals;
+      ASSERT_EQ(error.kind(), ErrorKind::bad_file) << error.what();
+    }
+  }
+  EXPECT_GT(fine, 100);
+  EXPECT_GT(refusals, 500);
+  if (!reset) GTEST_SKIP() << "peak memory cannot be measured here (sanitizers, or an old kernel)";
+  EXPECT_LE(read_process_memory().peak_resident_bytes - before, 3 * static_cast<int64_t>(seeds[0].size()) + (64 << 20));
+}
+
+}  // namespace
+}  // namespace tern
