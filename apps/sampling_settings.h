@@ -1,6 +1,8 @@
 #pragma once
 // How the verbs that write text decide how to draw: flags over generation_config.json over neutral values.
 
+#include <nlohmann/json.hpp>
+
 #include "base/json.h"
 #include "formats/generation_config.h"
 #include "infer/sampling.h"

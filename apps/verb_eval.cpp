@@ -163,7 +163,7 @@ Json row_of(const WindowDifference& d) {
 }
 
 int run_compare_models(const Options& options, const ModelDescription& model) {
-  const ModelDescription reference = describe_model(options.text("reference"), dtype_option(options));
+  const ModelDescription reference = describe_model(options.text("reference"), std::nullopt);  // --dtype is the model's
   tell_notes(reference);
   check_same_tokens(options, model, reference);
   const EvalWindows work = eval_windows(options, model);

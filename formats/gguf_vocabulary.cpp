@@ -80,7 +80,7 @@ bool merges_make_every_piece(const TokenizerData& t) {
   for (int64_t id = 0; id < model.pieces.num_ids(); ++id) {
     if (!model.pieces.has(id) || t.added_of_id[static_cast<size_t>(id)] >= 0) continue;
     ids.clear();
-    encode_word(model, model.pieces.text(id), scratch, ids);
+    encode_bpe(model, model.pieces.text(id), scratch, ids);
     if (ids != std::vector<int32_t>{static_cast<int32_t>(id)}) return false;
   }
   return true;
@@ -131,6 +131,7 @@ std::string_view gguf_split_pattern(std::string_view pre) {
 
 std::vector<std::string> add_gguf_vocabulary(GgufMetadata& m, const Tokenizer& tokenizer, int64_t vocab_size) {
   const TokenizerData& t = tokenizer.data();
+  if (t.kind != ModelKind::bpe) not_in_gguf("the tokenizer is no BPE");
   const std::string split = split_name(parse_json(t.components.pre_tokenizer, t.place));
   bool prefix = false;
   if (split.empty() && !(t.model.byte_fallback && is_metaspace(t, prefix)))

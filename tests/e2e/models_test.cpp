@@ -1,0 +1,190 @@
+// The program on a small model with a chat template: export and back, questions, distance, conversation, training on
+// conversations, and what it says to plausible mistakes.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "base/io.h"
+#include "base/json.h"
+#include "tests/run_shell.h"
+
+namespace tern {
+namespace {
+
+class Models : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    std::string pattern = testing::TempDir() + "tern-models-XXXXXX";
+    root_ = ::mkdtemp(pattern.data());
+    const std::string golden = TERN_SOURCE_DIR "/tests/golden/models/llama/";
+    std::filesystem::create_directories(root_ + "/m");
+    for (const char* name : {"config.json", "model.safetensors"})
+      std::filesystem::copy_file(golden + name, root_ + "/m/" + name);
+    // 44 pieces: single characters, then the two that steer.
+    Json vocab = Json::object();
+    const std::string letters = "abcdefghijklmnopqrstuvwxyz .,?!0123456789";
+    for (size_t i = 0; i < letters.size(); ++i) vocab[std::string(1, letters[i])] = i;
+    vocab["\n"] = 41;
+    Json added = Json::array();
+    for (int i = 0; i < 2; ++i)
+      added.push_back({{"id", 42 + i},
+                       {"content", i ? "<|end|>" : "<|turn|>"},
+                       {"single_word", false},
+                       {"lstrip", false},
+                       {"rstrip", false},
+                       {"normalized", false},
+                       {"special", true}});
+    const Json tokenizer = {{"version", "1.0"},
+                            {"truncation", nullptr},
+                            {"padding", nullptr},
+                            {"added_tokens", added},
+                            {"normalizer", nullptr},
+                            {"pre_tokenizer", nullptr},
+                            {"post_processor", nullptr},
+                            {"decoder", {{"type", "Fuse"}}},
+                            {"model",
+                             {{"type", "BPE"},
+                              {"dropout", nullptr},
+                              {"unk_token", nullptr},
+                              {"continuing_subword_prefix", nullptr},
+                              {"end_of_word_suffix", nullptr},
+                              {"fuse_unk", false},
+                              {"byte_fallback", false},
+                              {"ignore_merges", false},
+                              {"vocab", vocab},
+                              {"merges", Json::array()}}}};
+    write("m/tokenizer.json", dump_json(tokenizer));
+    write("m/tokenizer_config.json", R"({"eos_token": "<|end|>", "tokenizer_class": "PreTrainedTokenizerFast"})");
+    write("m/chat_template.jinja",
+          "{% for m in messages %}<|turn|>{{ m.role[0] }} {{ m.content }}<|end|>{% endfor %}{% if "
+          "add_generation_prompt %}<|turn|>a {% endif %}");
+    write("q.jsonl",
+          "{\"prompt\": \"a cat\", \"choices\": [\" sat\", \" xq\"], \"answer\": 0}\n"
+          "{\"prompt\": \"\", \"choices\": [\"b\", \"cc\", \"d\"], \"answer\": 2}\n");
+    write("t.txt", std::string(40, 'a') + " the quick brown fox, 42!\n");
+  }
+  static void TearDownTestSuite() { remove_all(real_io(), root_); }
+
+  static void write(const std::string& name, const std::string& text) {
+    write_file_atomically(real_io(), root_ + "/" + name, text);
+  }
+  static Outcome tern(const std::string& rest) {
+    return run_shell("cd " + root_ + " && env -u TERN_DATA XDG_CACHE_HOME=" + root_ + "/cache " TERN_PROGRAM " " +
+                     rest);
+  }
+  static Json json(const std::string& rest) {
+    const Outcome o = tern(rest + " --json 2>errors");
+    EXPECT_EQ(o.code, 0) << rest << "\n" << real_io().read(root_ + "/errors");
+    return o.code == 0 ? parse_json(o.text, "out") : Json::object();
+  }
+  static void refused(int code, const std::string& command, const std::string& words) {
+    const Outcome o = tern(command + " 2>&1 >/dev/null");
+    EXPECT_EQ(o.code, code) << command << "\n" << o.text;
+    EXPECT_NE(o.text.find(words), std::string::npos) << command << "\n" << o.text;
+  }
+  static inline std::string root_;
+};
+
+TEST_F(Models, AnExportIsReadBackToTheBitAndSaysWhatGgufCannot) {
+  EXPECT_EQ(json("export m --output copy --shard-size 8KB")["different"], 0);
+  EXPECT_TRUE(real_io().stat(root_ + "/copy/model.safetensors.index.json"));
+  EXPECT_TRUE(real_io().stat(root_ + "/copy/chat_template.jinja"));
+  EXPECT_GT(json("export m --output half --dtype f16")["different"], 100);
+  refused(2, "export m --output copy", "not empty");
+  refused(2, "export m --output x --dtype q8_0", "--format gguf");
+  refused(2, "export m --output x --format gguf", "ends with .gguf");
+  refused(2, "export m --output x.gguf --format gguf", "neither byte-level BPE nor BPE with byte fallback");
+  EXPECT_FALSE(real_io().stat(root_ + "/x.gguf"));
+}
+
+TEST_F(Models, QuestionsAreAnsweredResumedAndRefused) {
+  const Json once = json("eval m --task q.jsonl --batch 5");
+  ASSERT_TRUE(once.contains("metrics"));
+  EXPECT_EQ(once["items"], 2);
+  EXPECT_EQ(json("eval m --task q.jsonl --batch 1")["results"], once["results"]);
+  // The first result is there already, the second line was cut short: the end is the same.
+  EXPECT_EQ(json("eval m --task q.jsonl --output r.jsonl")["results"], once["results"]);
+  const std::string all = real_io().read(root_ + "/r.jsonl");
+  write("r.jsonl", all.substr(0, all.size() - 9));
+  EXPECT_EQ(json("eval m --task q.jsonl --output r.jsonl")["results"], once["results"]);
+  EXPECT_EQ(real_io().read(root_ + "/r.jsonl"), all);
+  refused(2, "eval m --task q.jsonl --output r.jsonl --dtype f64", "dtype");
+  refused(2, "eval m --task q.jsonl --data t.txt", "give one of them");
+  refused(2, "eval m --task q.jsonl --window 8", "--window belongs to --data");
+  refused(2, "eval m --data t.txt --extract x", "--extract belongs to --task");
+  write("g.jsonl",
+        "{\"prompt\": \"ab\", \"answer\": \"x\", \"max_tokens\": 4}\n{\"prompt\": \"b\", \"answer\": \"y\", "
+        "\"max_tokens\": 3}");
+  const Json written = json("eval m --task g.jsonl --batch 2");
+  EXPECT_EQ(json("eval m --task g.jsonl --batch 1")["results"], written["results"]);
+  EXPECT_EQ(written["results"][0]["text"], json("generate m --prompt ab --max-tokens 4")["text"]);
+  write("long.jsonl", "{\"prompt\": \"ab\", \"answer\": \"x\"}");
+  refused(2, "eval m --task long.jsonl --max-tokens 1000",
+          "line 1: the prompt has 2 tokens and the answer may have 1000");
+  write("bad.jsonl", "{\"prompt\": 1}");
+  refused(4, "eval m --task bad.jsonl", "bad.jsonl: line 1: prompt");
+}
+
+TEST_F(Models, DistanceToAReferenceIsMeasured) {
+  EXPECT_EQ(json("eval m --data t.txt --window 16 --reference m")["kl_divergence"], 0.0);
+  const Json d = json("eval m --data t.txt --window 16 --reference m --dtype bf16 --output k.jsonl");
+  EXPECT_EQ(json("eval m --data t.txt --window 16 --reference m --dtype bf16 --output k.jsonl")["scored_tokens"],
+            d["scored_tokens"]);
+  const Json p = json("eval m --data t.txt --window 16");
+  EXPECT_EQ(json("eval m --data t.txt --window 16 --output p.jsonl")["sum_loss"], p["sum_loss"]);
+  EXPECT_EQ(json("eval m --data t.txt --window 16 --output p.jsonl")["sum_loss"], p["sum_loss"]);
+}
+
+TEST_F(Models, AConversationKeepsItsKeysAndObeysItsCommands) {
+  const std::string talk =
+      "printf '%s\\n' 'hello there' '/undo' 'hello there' 'and now?' '/save talk.json' '/retry' '/nope' '/params top_k "
+      "3' "
+      "'/load nothing' '//x' '/exit' 'never read' | ";
+  const Outcome o = run_shell("cd " + root_ + " && " + talk + TERN_PROGRAM " chat m --max-tokens 5 --json 2>talk.err");
+  const std::string said = real_io().read(root_ + "/talk.err");
+  ASSERT_EQ(o.code, 0) << said;
+  std::vector<Json> answers;
+  for (size_t at = 0, end; (end = o.text.find('\n', at)) != std::string::npos; at = end + 1)
+    answers.push_back(parse_json(o.text.substr(at, end - at), "answer"));
+  ASSERT_EQ(answers.size(), 5u) << o.text << said;
+  EXPECT_EQ(answers[0]["reused_tokens"], 0);
+  EXPECT_EQ(answers[1]["answer"], answers[0]["answer"]);  // the same question again: only its last token is computed
+  EXPECT_EQ(answers[1]["computed_tokens"], 1);
+  EXPECT_GE(answers[2]["reused_tokens"].get<int>(), answers[1]["prompt_tokens"].get<int>());
+  EXPECT_EQ(answers[3]["answer"], answers[2]["answer"]);
+  for (const char* words : {"taken back", "/nope: no such command", "top_k 3", "nothing: cannot be read"})
+    EXPECT_NE(said.find(words), std::string::npos) << words << "\n" << said;
+  const Json saved = read_json_file(root_ + "/talk.json");
+  EXPECT_EQ(saved["messages"].size(), 4u);
+  // What does not fit is not taken, and the conversation goes on.
+  const Outcome full = run_shell("cd " + root_ + " && printf '%s\\n' '" + std::string(80, 'a') +
+                                 "' 'b' | " TERN_PROGRAM " chat m --context 40 --max-tokens 3 --json 2>&1");
+  EXPECT_NE(full.text.find("the context holds 40: the message was not taken"), std::string::npos) << full.text;
+  EXPECT_NE(full.text.find("\"finish_reason\""), std::string::npos) << full.text;
+  std::filesystem::create_directories(root_ + "/base");
+  for (const char* name : {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"})
+    std::filesystem::copy_file(root_ + "/m/" + name, root_ + "/base/" + name);
+  refused(2, "chat base </dev/null", "brings no chat template");
+  // What was said is what one trains on.
+  const Outcome packed = tern("tokenize m --pack --input talk.jsonl --output x.safetensors 2>&1");
+  EXPECT_EQ(packed.code, 4);
+  std::filesystem::copy_file(root_ + "/talk.json", root_ + "/talk.jsonl");
+  EXPECT_EQ(tern("tokenize m --pack --input talk.jsonl --output x.safetensors 2>&1").code, 0);
+  refused(4, "tokenize base --pack --input talk.jsonl --output y.safetensors", "--chat-template");
+}
+
+TEST_F(Models, InspectSaysWhatIsBroken) {
+  const Json whole = json("inspect m");
+  EXPECT_TRUE(whole["problems"].empty());
+  EXPECT_EQ(whole["chat_template"], true);
+  std::filesystem::copy(root_ + "/m", root_ + "/broken");
+  write("broken/chat_template.jinja", "{% for %}");
+  write("broken/generation_config.json", "{\"temperature\": \"hot\"}");
+  refused(4, "inspect broken", "chat_template.jinja");
+  const Outcome o = tern("inspect broken 2>&1");
+  EXPECT_NE(o.text.find("temperature"), std::string::npos) << o.text;
+}
+
+}  // namespace
+}  // namespace tern
