@@ -1,6 +1,5 @@
 #include "apps/sampling_settings.h"
 
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
@@ -37,7 +36,8 @@ void refuse_idle_flags(const Options& options, SamplingSettings& s) {
                   options.value(flag).where,
                   options.given("temperature") ? options.value("temperature").where : "the default");
     value = neutral;
-    s.origins[name] = {{"value", neutral}, {"origin", "off: temperature 0"}};
+    for (SettingOrigin& o : s.origins)
+      if (o.name == name) o = {name, static_cast<double>(neutral), "off: temperature 0"};
   };
   idle("top-k", s.sampling.top_k, int64_t{0}, "top_k");
   idle("top-p", s.sampling.top_p, 1.0, "top_p");
@@ -51,12 +51,11 @@ void refuse_idle_flags(const Options& options, SamplingSettings& s) {
 // Greedy unless generation_config.json says do_sample, or a flag asks for sampling (as transformers decides).
 SamplingSettings sampling_settings(const Options& options, const GenerationConfig& file) {
   SamplingSettings s;
-  s.origins = Json::object();
   const bool file_samples = file.do_sample.value_or(false);
   const bool flag_samples = options.given("top-k") || options.given("top-p") || options.given("min-p");
   const auto of_file = [&](std::optional<double> value) { return file_samples ? value : std::optional<double>(); };
   const auto take = [&](const char* name, const Chosen& chosen) {
-    s.origins[name] = {{"value", chosen.value}, {"origin", chosen.origin}};
+    s.origins.push_back({name, chosen.value, chosen.origin});
     return chosen.value;
   };
   const double unset = file_samples || flag_samples ? 1.0 : 0.0;

@@ -1,9 +1,9 @@
 #pragma once
 // How the verbs that write text decide how to draw: flags over generation_config.json over neutral values.
 
-#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
-#include "base/json.h"
 #include "formats/generation_config.h"
 #include "infer/sampling.h"
 
@@ -11,9 +11,14 @@ namespace tern {
 
 class Options;
 
+struct SettingOrigin {
+  std::string name;
+  double value;
+  std::string origin;  // a flag, a file, "default"
+};
 struct SamplingSettings {
   SamplingOptions sampling;
-  Json origins;  // per setting its value and where it came from
+  std::vector<SettingOrigin> origins;
 };
 /// Errors  usage: a flag that would do nothing at temperature 0; bad_file: a value of the file out of its range.
 SamplingSettings sampling_settings(const Options&, const GenerationConfig&);

@@ -176,7 +176,9 @@ int run_generate(const Options& options) {
     out["text"] = samples[0].text;
     out["token_ids"] = samples[0].token_ids;
     out["finish_reason"] = name_of(samples[0].reason);
-    out["settings"] = settings.origins;
+    out["settings"] = Json::object();
+    for (const SettingOrigin& o : settings.origins)
+      out["settings"][o.name] = {{"value", o.value}, {"origin", o.origin}};
     out["settings"]["max_tokens"] = {{"value", request.max_tokens},
                                      {"origin", length_of_file                ? "generation_config.json"
                                                 : options.given("max-tokens") ? options.value("max-tokens").where
