@@ -1,6 +1,7 @@
 #include "base/utf8.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace tern {
 namespace {
@@ -71,6 +72,11 @@ size_t find_invalid_utf8(std::string_view text) {
   for (size_t at = 0; at < text.size();) {
     if (static_cast<uint8_t>(text[at]) < 0x80) {
       ++at;
+      uint64_t eight = 0;  // ASCII comes in long runs
+      for (; at + 8 <= text.size(); at += 8) {
+        std::memcpy(&eight, text.data() + at, 8);
+        if ((eight & 0x8080808080808080u) != 0) break;
+      }
       continue;
     }
     const DecodedChar c = decode_utf8(text.substr(at));

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <bit>
-#include <functional>
 
 #include "base/error.h"
 #include "base/utf8.h"
 #include "formats/tokenizer_unicode.h"
+#include "formats/word_cache.h"
 
 namespace tern {
 
@@ -20,7 +20,7 @@ size_t first_not_metaspace(std::string_view piece) {
   return i;
 }
 
-uint64_t hash_text(std::string_view s) { return std::hash<std::string_view>{}(s); }
+uint64_t hash_text(std::string_view s) { return hash_word(s); }
 
 uint64_t hash_pair(int32_t left, int32_t right) {
   const uint64_t key = static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 | static_cast<uint32_t>(right);
@@ -80,7 +80,34 @@ void split_into_symbols(const BpeModel& m, std::string_view word, BpeScratch& s)
   flush_unk();
 }
 
-void merge_symbols(const BpeModel& m, BpeScratch& s) {
+}  // namespace
+
+// No memory is asked for, no heap kept: of few pairs the least is found by looking.
+void merge_few(const BpeModel& m, BpeScratch& s) {
+  constexpr uint32_t kNone = UINT32_MAX;
+  BpeScratch::Pair* pairs = s.pairs.data();
+  size_t n = s.pairs.size();
+  const auto look_up = [&](size_t i) {
+    const Merge* merge = i + 1 < n ? m.merges.find(pairs[i].id, pairs[i + 1].id) : nullptr;
+    pairs[i].rank = merge ? merge->rank : kNone;
+    pairs[i].result = merge ? merge->result : -1;
+  };
+  for (size_t i = 0; i < n; ++i) look_up(i);
+  for (;;) {
+    size_t least = 0;
+    for (size_t i = 1; i < n; ++i)
+      if (pairs[i].rank < pairs[least].rank) least = i;
+    if (n == 0 || pairs[least].rank == kNone) break;
+    pairs[least].id = pairs[least].result;
+    for (size_t i = least + 1; i + 1 < n; ++i) pairs[i] = pairs[i + 1];
+    --n;
+    look_up(least);
+    if (least > 0) look_up(least - 1);
+  }
+  s.pairs.resize(n);
+}
+
+void merge_many(const BpeModel& m, BpeScratch& s) {
   const auto later = [](const BpeScratch::Queued& a, const BpeScratch::Queued& b) {
     return a.rank != b.rank ? a.rank > b.rank : a.at > b.at;
   };
@@ -111,8 +138,6 @@ void merge_symbols(const BpeModel& m, BpeScratch& s) {
     if (left.next >= 0 && offer(top.at, left.next)) std::ranges::push_heap(s.queue, later);
   }
 }
-
-}  // namespace
 
 void PieceTable::reserve(size_t num_pieces, size_t num_bytes) {
   text_.reserve(num_bytes);
@@ -191,6 +216,9 @@ void BpeModel::finish() {
   }
   for (int b = 0; b < 256; ++b)
     byte_ids[static_cast<size_t>(b)] = pieces.find(fmt::format("<0x{:02X}>", b)).value_or(-1);
+  for (size_t b = 0; b < 256; ++b) spelled_ids[b] = short_ids[byte_level_characters()[b]];
+  all_spelled = std::ranges::all_of(spelled_ids, [](int32_t id) { return id >= 0; }) && subword_prefix.empty() &&
+                word_suffix.empty();
   cuts_at_metaspace = pieces.find(kMetaspace) && !ignore_merges && subword_prefix.empty() && word_suffix.empty() &&
                       std::ranges::none_of(merge_list, [&](const Merge& m) {
                         const std::string_view piece = pieces.text(m.result);
@@ -199,9 +227,20 @@ void BpeModel::finish() {
                       });
 }
 
+namespace {
+
+void merge_pairs(const BpeModel& m, BpeScratch& s, std::vector<int32_t>& ids) {
+  merge_few(m, s);
+  for (const BpeScratch::Pair& pair : s.pairs) ids.push_back(pair.id);
+}
+
+}  // namespace
+
 void encode_bpe(const BpeModel& m, std::string_view word, BpeScratch& s, std::vector<int32_t>& ids) {
   if (word.empty()) return;
-  if (m.byte_level_input) {
+  const bool spells = m.byte_level_input;
+  const std::string_view raw_word = word;
+  if (spells && (m.ignore_merges || !m.all_spelled)) {
     s.text.clear();
     append_byte_level(word, s.text);
     word = s.text;
@@ -214,9 +253,25 @@ void encode_bpe(const BpeModel& m, std::string_view word, BpeScratch& s, std::ve
   if (word.size() >= static_cast<size_t>(INT32_MAX))
     throw Error(ErrorKind::bad_file, "encode: a word of {} bytes, at most {} are read; split the text", word.size(),
                 INT32_MAX);
+  constexpr size_t kFew = 48;
   s.symbols.clear();
-  split_into_symbols(m, word, s);
-  merge_symbols(m, s);
+  if (spells && m.all_spelled) {
+    if (raw_word.size() <= kFew) {
+      s.pairs.clear();
+      for (const char b : raw_word) s.pairs.push_back({m.spelled_ids[static_cast<uint8_t>(b)], -1, 0});
+      return merge_pairs(m, s, ids);
+    }
+    for (const char b : raw_word) push_symbol(s, m.spelled_ids[static_cast<uint8_t>(b)]);
+  } else {
+    split_into_symbols(m, word, s);
+    // A prefix inside words makes pieces whose text is not that of their parts; there only the heap is the reference.
+    if (s.symbols.size() <= kFew && m.subword_prefix.empty()) {
+      s.pairs.clear();
+      for (const BpeScratch::Symbol& symbol : s.symbols) s.pairs.push_back({symbol.id, -1, 0});
+      return merge_pairs(m, s, ids);
+    }
+  }
+  merge_many(m, s);
   for (const BpeScratch::Symbol& symbol : s.symbols)
     if (symbol.id >= 0) ids.push_back(symbol.id);
 }
@@ -246,7 +301,11 @@ int byte_of_character(uint32_t c) {
 
 void append_byte_level(std::string_view bytes, std::string& out) {
   const auto& characters = byte_level_characters();
-  for (const char b : bytes) append_utf8(out, characters[static_cast<uint8_t>(b)]);
+  for (const char b : bytes) {
+    const uint16_t c = characters[static_cast<uint8_t>(b)];  // below U+0800: one or two bytes
+    if (c >= 0x80) out += static_cast<char>(0xC0 | c >> 6);
+    out += static_cast<char>(c < 0x80 ? c : 0x80 | (c & 0x3F));
+  }
 }
 
 }  // namespace tern

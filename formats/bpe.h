@@ -70,6 +70,8 @@ struct BpeModel {
   void finish();
   std::array<int32_t, 0x180> short_ids{};  // ids of the characters below U+0180; -1: none
   std::array<int32_t, 256> byte_ids{};     // ids of <0xNN>; -1: none
+  std::array<int32_t, 256> spelled_ids{};  // ids of the bytes' byte-level characters; -1: none
+  bool all_spelled = false;                // none is missing, nothing decorates them: a word's bytes are its symbols
   /// No merge reaches over the beginning of a "▁" run: a text may be cut there without changing its ids.
   bool cuts_at_metaspace = false;
 };
@@ -84,13 +86,23 @@ struct BpeScratch {
     int32_t at, result;
   };
   std::vector<Symbol> symbols;
+  struct Pair {
+    int32_t id, result;  // a symbol; what it and the next become
+    uint32_t rank;       // of that merge; UINT32_MAX: there is none
+  };
+  std::vector<Pair> pairs;
   std::vector<Queued> queue;
   std::string text;
 };
 
 /// Appends the ids of one word (valid UTF-8).
-/// Order   the merges of the reference: lowest rank first, then leftmost; n log n for n characters.
+/// Order   the merges of the reference: lowest rank first, then leftmost; n log n for n characters, n² for few.
 void encode_bpe(const BpeModel&, std::string_view word, BpeScratch&, std::vector<int32_t>& ids);
+
+/// The two ways to merge a word's symbols; same results. `few`: in `pairs`, by looking through all of them each time.
+/// `many`: in `symbols`, by a heap.
+void merge_few(const BpeModel&, BpeScratch&);
+void merge_many(const BpeModel&, BpeScratch&);
 
 /// Character of a byte in byte-level BPE: printable ones stand for themselves, the others from U+0100 on.
 /// Source  GPT-2's bytes_to_unicode.

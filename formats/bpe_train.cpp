@@ -65,7 +65,7 @@ std::vector<std::pair<std::string, int64_t>> count_words(const TextSource& next,
       if (part.token >= 0) continue;
       const std::string_view between = text.substr(part.begin, part.end - part.begin);
       for (size_t begin = 0; begin < between.size();) {
-        const size_t end = scan_match(kind, between, begin);
+        const size_t end = scan_piece(kind, between, begin);
         key.assign(between.substr(begin, end - begin));
         ++counts[key];
         begin = end;

@@ -88,9 +88,9 @@ Regex::Regex(std::string_view pattern, std::string_view place) : pattern_(patter
   if (pattern.size() > kMaxPatternBytes)
     throw Error(ErrorKind::bad_file, "{}: a pattern of {} bytes, at most {} are read; is this file a tokenizer's?",
                 place, pattern.size(), kMaxPatternBytes);
-  for (const ScanKind kind : {ScanKind::gpt2, ScanKind::llama3, ScanKind::qwen2})
-    if (pattern == pattern_of(kind)) scanner_ = kind;
-  if (!scanner_) compile();
+  for (int kind = 0; kind < kNumScanKinds; ++kind)
+    if (pattern == pattern_of(static_cast<ScanKind>(kind))) scanner_ = static_cast<ScanKind>(kind);
+  if (!scanner_ || !scan_tiles(*scanner_)) compile();
 }
 
 Regex Regex::from_literal(std::string_view literal) {
@@ -118,9 +118,9 @@ void Regex::compile() {
 }
 
 void Regex::find_all(std::string_view text, std::vector<TextSpan>& matches) const {
-  if (scanner_) {
+  if (scanner_ && scan_tiles(*scanner_)) {
     for (size_t begin = 0; begin < text.size();) {
-      const size_t end = scan_match(*scanner_, text, begin);
+      const size_t end = scan_piece(*scanner_, text, begin);
       matches.push_back({begin, end});
       begin = end;
     }

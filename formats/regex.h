@@ -13,12 +13,26 @@
 
 namespace tern {
 
-/// The hand-written scanners. Every character belongs to some match, so matches tile the text.
-enum class ScanKind { gpt2, llama3, qwen2 };
+/// The hand-written scanners. Of the first five every character belongs to some match, so matches tile the text.
+enum class ScanKind {
+  gpt2,
+  llama3,
+  cl100k,
+  qwen2,
+  o200k,
+  deepseek,
+  east_asian,    // DeepSeek's second split
+  numbers,       // DeepSeek's first
+  three_digits,  // Falcon's
+  bloom,
+};
+constexpr int kNumScanKinds = 10;
+constexpr bool scan_tiles(ScanKind kind) { return kind <= ScanKind::o200k; }
 /// The pattern each one stands for, as it is spelled in tokenizer.json.
 std::string_view pattern_of(ScanKind);
-/// The end of the match that begins at `begin` < text.size(). Text is valid UTF-8.
-size_t scan_match(ScanKind, std::string_view text, size_t begin);
+/// The end of the piece that begins at `begin` < text.size(): a match, or what lies before the next one. Text is valid
+/// UTF-8, and `begin` the text's or a piece's.
+size_t scan_piece(ScanKind, std::string_view text, size_t begin);
 
 class Regex {
  public:
@@ -33,6 +47,7 @@ class Regex {
   void find_all(std::string_view text, std::vector<TextSpan>& matches) const;
   const std::string& pattern() const { return pattern_; }
   bool is_literal() const { return is_literal_; }
+  /// Cuts a text into the same matches and gaps, faster.
   std::optional<ScanKind> scanner() const { return scanner_; }
   /// Run Oniguruma even where there is a scanner: the tests compare both.
   void without_scanner() { scanner_.reset(), compile(); }

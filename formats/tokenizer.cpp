@@ -76,6 +76,14 @@ void encode_stretches(const TokenizerData& t, std::string_view text, EncodeScrat
 void encode_plain(const TokenizerData& t, std::string_view text, bool at_start, EncodeScratch& s,
                   std::vector<int32_t>& ids) {
   if (t.splitters.empty() && t.model.cuts_at_metaspace) return encode_stretches(t, text, s, ids);
+  if (t.scanner) {  // words come and go one by one
+    for (size_t begin = 0; begin < text.size();) {
+      const size_t end = scan_piece(*t.scanner, text, begin);
+      encode_word(t, text.substr(begin, end - begin), s, ids);
+      begin = end;
+    }
+    return;
+  }
   split_words(t.splitters, text, at_start, s.words);
   for (const Word& word : s.words.words)
     encode_word(t, std::string_view(s.words.text).substr(word.begin, word.end - word.begin), s, ids);
@@ -145,7 +153,8 @@ void Tokenizer::encode_into(std::string_view text, EncodeOptions options, std::v
 size_t Tokenizer::find_cut(std::string_view text, size_t near) const {
   const TokenizerData& t = *data_;
   const auto* split = t.splitters.empty() ? nullptr : std::get_if<SplitStep>(&t.splitters.front());
-  if (!t.normalizers.empty() || !split || !split->pattern.scanner() || split->behavior != SplitBehavior::isolated)
+  if (!t.normalizers.empty() || !split || !split->pattern.scanner() || !scan_tiles(*split->pattern.scanner()) ||
+      split->behavior != SplitBehavior::isolated)
     return 0;
   for (const AddedToken& token : t.added)
     if (!token.special) return 0;  // it may reach over any cut

@@ -58,6 +58,7 @@ struct TokenizerData {
   WordPieceModel word_piece;
   std::vector<NormalizeStep> normalizers;
   std::vector<SplitTextStep> splitters;
+  std::optional<ScanKind> scanner;                      // all of the splitters is this one scanner
   std::vector<DecodeStep> decoders, cleaning_decoders;  // the latter end with clean-up
   std::vector<TemplateItem> around;                     // the post-processor: what stands around the text
   std::vector<AddedToken> added;

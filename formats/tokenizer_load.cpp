@@ -231,6 +231,11 @@ Tokenizer finish_tokenizer(std::unique_ptr<TokenizerData> owned, TokenizerConfig
   if (t.kind == ModelKind::unigram) t.unigram.finish(t.model.pieces, t.place);
   if (t.kind == ModelKind::word_piece) t.word_piece.finish(t.model.pieces, t.place);
 
+  if (t.splitters.size() == 1)
+    if (const auto* only = std::get_if<SplitStep>(&t.splitters.front());
+        only && only->behavior == SplitBehavior::isolated)
+      t.scanner = only->pattern.scanner();
+
   const std::shared_ptr<TokenizerData> shared = std::move(owned);
   const Tokenizer tokenizer(shared);
   t.bos = named_id(t, tokenizer, t.config.bos, "bos_token", true, {"<s>", "<|begin_of_text|>", "<|endoftext|>"});

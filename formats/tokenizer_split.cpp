@@ -129,11 +129,10 @@ struct Splitting {
   }
 
   void operator()(const SplitStep& s) {
-    if (s.pattern.scanner() &&
-        s.behavior == SplitBehavior::isolated) {  // the matches tile the text: no gaps to think of
+    if (s.pattern.scanner() && s.behavior == SplitBehavior::isolated) {  // matches and gaps alike are words
       for_each_word([&](const Word& word, std::string_view text) {
         for (size_t begin = 0; begin < text.size();) {
-          const size_t end = scan_match(*s.pattern.scanner(), text, begin);
+          const size_t end = scan_piece(*s.pattern.scanner(), text, begin);
           emit(word, begin, end);
           begin = end;
         }
@@ -178,7 +177,7 @@ struct Splitting {
     if (s.use_regex)
       for_each_word([&](const Word& word, std::string_view text) {
         for (size_t begin = 0; begin < text.size();) {
-          const size_t end = scan_match(ScanKind::gpt2, text, begin);
+          const size_t end = scan_piece(ScanKind::gpt2, text, begin);
           emit(word, begin, end);
           begin = end;
         }

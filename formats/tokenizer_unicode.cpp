@@ -76,15 +76,6 @@ bool in_class(CharClass c, uint32_t point) {
   return point < 0x110000 && (t.pages[t.page_of[point >> 8]][point & 255] >> static_cast<int>(c) & 1u);
 }
 
-CodePoint code_point_at(std::string_view text, size_t i) {
-  const auto byte = [&](size_t k) { return static_cast<uint32_t>(static_cast<uint8_t>(text[i + k])); };
-  const uint32_t b = byte(0);
-  if (b < 0x80) return {b, 1};
-  if (b < 0xE0) return {(b & 0x1F) << 6 | (byte(1) & 0x3F), 2};
-  if (b < 0xF0) return {(b & 0x0F) << 12 | (byte(1) & 0x3F) << 6 | (byte(2) & 0x3F), 3};
-  return {(b & 0x07) << 18 | (byte(1) & 0x3F) << 12 | (byte(2) & 0x3F) << 6 | (byte(3) & 0x3F), 4};
-}
-
 size_t code_point_before(std::string_view text, size_t i) {
   do --i;
   while (i > 0 && (static_cast<uint8_t>(text[i]) & 0xC0) == 0x80);

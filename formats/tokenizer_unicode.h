@@ -63,7 +63,14 @@ struct CodePoint {
   uint32_t value;
   int size;
 };
-CodePoint code_point_at(std::string_view text, size_t i);
+inline CodePoint code_point_at(std::string_view text, size_t i) {
+  const auto byte = [&](size_t k) { return static_cast<uint32_t>(static_cast<uint8_t>(text[i + k])); };
+  const uint32_t b = byte(0);
+  if (b < 0x80) return {b, 1};
+  if (b < 0xE0) return {(b & 0x1F) << 6 | (byte(1) & 0x3F), 2};
+  if (b < 0xF0) return {(b & 0x0F) << 12 | (byte(1) & 0x3F) << 6 | (byte(2) & 0x3F), 3};
+  return {(b & 0x07) << 18 | (byte(1) & 0x3F) << 12 | (byte(2) & 0x3F) << 6 | (byte(3) & 0x3F), 4};
+}
 /// Where the code point before text[i] begins.
 size_t code_point_before(std::string_view text, size_t i);
 
