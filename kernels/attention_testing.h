@@ -22,6 +22,19 @@ inline AttentionShape shape_of(int64_t heads, int64_t kv_heads, int64_t dim, int
 inline const AttentionShape kShapes[] = {shape_of(1, 1, 1, 0),   shape_of(2, 1, 7, 0, 3),   shape_of(4, 2, 16, 5),
                                          shape_of(6, 2, 33, 0),  shape_of(3, 3, 64, 70, 5), shape_of(8, 1, 80, 1),
                                          shape_of(2, 2, 128, 0), shape_of(70, 1, 16, 64, 1)};
+// What some families do to scores: caps, slopes, both directions.
+inline const float kSlopes[] = {0.5f, 0.25f, 0.125f, 0.0625f};
+inline std::vector<AttentionShape> variant_shapes() {
+  AttentionShape capped = shape_of(4, 2, 16, 5, 3), sloped = shape_of(4, 1, 33, 0),
+                 rounded_slopes = shape_of(4, 4, 8, 0, 1), both_ways = shape_of(3, 1, 20, 0),
+                 all = shape_of(2, 1, 7, 0);
+  capped.softcap = 2;
+  sloped.slopes = rounded_slopes.slopes = all.slopes = kSlopes;
+  rounded_slopes.slopes_in_bf16 = true, rounded_slopes.slope_factor = 0.3f;
+  both_ways.causal = all.causal = false;
+  all.softcap = 1.5f;
+  return {capped, sloped, rounded_slopes, both_ways, all};
+}
 inline const std::vector<int64_t> kStarts = {0, 1, 6, 6, 70, 201};  // lengths 1, 5, 0, 64, 131
 
 // `rows` rows of `used` values `stride` apart, NaN between: a kernel that reads beside a row shows it.

@@ -35,8 +35,8 @@ int64_t scratch_floats(const AttentionShape& shape) {
 
 void check_shape(const AttentionShape& s) {
   TERN_CHECK(s.kv_heads > 0 && s.heads > 0 && s.heads % s.kv_heads == 0 && s.head_dim > 0 && s.scale > 0 &&
-                 s.window >= 0 && s.q_stride >= s.heads * s.head_dim && s.kv_stride >= s.kv_heads * s.head_dim &&
-                 s.out_stride >= s.heads * s.head_dim,
+                 s.window >= 0 && (s.causal || s.window == 0) && s.softcap >= 0 && s.q_stride >= s.heads * s.head_dim &&
+                 s.kv_stride >= s.kv_heads * s.head_dim && s.out_stride >= s.heads * s.head_dim,
              "attention: {} heads, {} kv heads, {} wide, scale {}, window {}, strides {} {} {}", s.heads, s.kv_heads,
              s.head_dim, s.scale, s.window, s.q_stride, s.kv_stride, s.out_stride);
 }

@@ -1,7 +1,7 @@
 #pragma once
-// Causal grouped-query attention by online softmax over a ragged batch; keys in pages or plain rows. No T×T matrix in
-// memory. T is float or bf16; scores, softmax and sums in f32. Twin: kernels/ref/attention_ref.h (doubles). Source: Dao
-// et al. 2022, arXiv:2205.14135; backward of 2307.08691 (derivation over the function).
+// Grouped-query attention, causal unless said, by online softmax over a ragged batch; keys in pages or plain rows. No
+// T×T matrix in memory. T is float or bf16; scores, softmax and sums in f32. Twin: kernels/ref/attention_ref.h
+// (doubles). Source: Dao et al. 2022, arXiv:2205.14135; backward of 2307.08691 (derivation over the function).
 
 #include <cstdint>
 #include <span>
@@ -14,6 +14,11 @@ struct AttentionShape {
   int64_t window;                     // 0: none; else a query at position p sees keys p-window+1 … p
   int64_t q_stride, kv_stride;        // elements from one token's row to the next, in q and in keys/values
   int64_t out_stride;
+  bool causal = true;             // false: every query sees every key, and there is no window
+  float softcap = 0;              // scores become softcap·tanh(score/softcap) before any bias; 0: none
+  const float* slopes = nullptr;  // (heads), or none: slope·(j - p) is added to the score of key j at position p
+  bool slopes_in_bf16 = false;  // then bf16(slope·j) - bf16(slope·p), both times slope_factor; slopes are bf16 already
+  float slope_factor = 1;
 };
 
 /// One sequence: its queries are rows [query_begin, query_begin + query_count) of q and out; they are the last

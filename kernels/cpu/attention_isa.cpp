@@ -16,7 +16,7 @@ inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 inline int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 inline int64_t whole_lanes(int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
 
-// The first position that a query at `position` sees; the last is its own.
+// The first position that a query at `position` sees; the last is its own, or the sequence's.
 inline int64_t first_seen(const AttentionShape& shape, int64_t position) {
   return shape.window > 0 ? larger(0, position - shape.window + 1) : 0;
 }
@@ -24,8 +24,9 @@ inline int64_t first_seen(const AttentionShape& shape, int64_t position) {
 struct Seen {
   int64_t from, to;
 };
-inline Seen seen_in_block(const AttentionShape& shape, int64_t position, int64_t base) {
-  return {larger(0, first_seen(shape, position) - base), smaller(kKeyBlock, position + 1 - base)};
+inline Seen seen_in_block(const AttentionShape& shape, int64_t position, int64_t base, int64_t num_keys) {
+  const int64_t end = shape.causal ? position + 1 : num_keys;
+  return {larger(0, first_seen(shape, position) - base), smaller(kKeyBlock, end - base)};
 }
 inline void fill_unseen(float* row, Seen seen, float value) {
   for (int64_t j = 0; j < smaller(seen.from, kKeyBlock); ++j) row[j] = value;
@@ -68,6 +69,44 @@ inline void load_queries(const QueryRows& rows, const T* base, int64_t stride, R
 template <class T>
 inline void store_row(T* to, const float* from, int64_t dim, float factor) {
   for_each_lanes(dim, [&](int64_t d, int64_t n) { store_some(to + d, load(from + d) * factor, n); });
+}
+
+/// tanh within 3e-7 relative: its series near zero, elsewhere by the sigmoid.
+inline Vec tanh(Vec x) {
+  const Vec square = x * x;
+  Vec near = fma(square, splat(62.0f / 2835.0f), splat(-17.0f / 315.0f));
+  near = fma(near, square, splat(2.0f / 15.0f));
+  near = fma(near, square, splat(-1.0f / 3.0f));
+  near = fma(near * square, x, x);
+  return select(square < 0.09f, near, fma(sigmoid(x + x), splat(2.0f), splat(-1.0f)));
+}
+inline bool is_plain(const AttentionShape& shape) { return shape.softcap == 0 && !shape.slopes; }
+inline float bf16_of(float x) { return to_float(to_bf16(x)); }
+// Of scores of the block at `base` for one query: the product as the softmax wants it. slopes: its derivative, if
+// wanted. The scale is taken here.
+inline void shape_scores(const AttentionShape& shape, int64_t head, int64_t position, int64_t base, float* scores,
+                         float* slopes) {
+  const float slope = shape.slopes ? shape.slopes[head] : 0.0f;
+  float fall[kKeyBlock] = {};
+  if (shape.slopes && shape.slopes_in_bf16) {
+    const float here = bf16_of(slope * static_cast<float>(position));
+    for (int64_t j = 0; j < kKeyBlock; ++j)
+      fall[j] = (bf16_of(slope * static_cast<float>(base + j)) - here) * shape.slope_factor;
+  } else if (shape.slopes) {
+    for (int64_t j = 0; j < kKeyBlock; ++j)
+      fall[j] = slope * static_cast<float>(base + j - position) * shape.slope_factor;
+  }
+  for (int64_t j = 0; j < kKeyBlock; j += kLanes) {
+    Vec s = load(scores + j) * shape.scale;
+    if (shape.softcap > 0) {
+      const Vec t = tanh(s * (1.0f / shape.softcap));
+      s = t * shape.softcap;
+      if (slopes) store(slopes + j, 1.0f - t * t);
+    } else if (slopes) {
+      store(slopes + j, splat(1.0f));
+    }
+    store(scores + j, s + load(fall + j));
+  }
 }
 
 // One row of scores against a block: scaled, exponentiated against the running maximum, and the sums so far rescaled.
@@ -113,7 +152,9 @@ void forward(const AttentionShape& shape, const AttentionSequence<T>& s, Attenti
   clear(sums, num_rows);
   for (int64_t r = 0; r < num_rows; ++r) running[r] = {-kInfinity, 0.0f};
 
-  const int64_t first = first_seen(shape, tile.first), last = tile.first + tile.count - 1;
+  const int64_t first = first_seen(shape, tile.first);
+  const int64_t last = shape.causal ? tile.first + tile.count - 1 : s.num_keys - 1;
+  const float fold_scale = is_plain(shape) ? shape.scale : 1.0f;
   for (int64_t base = first / kKeyBlock * kKeyBlock; base <= last; base += kKeyBlock) {
     const int64_t count = smaller(kKeyBlock, last + 1 - base);
     const T *key_rows[kKeyBlock], *value_rows[kKeyBlock];
@@ -128,8 +169,9 @@ void forward(const AttentionShape& shape, const AttentionSequence<T>& s, Attenti
     small_gemm(num_rows, whole_lanes(count), dim, {query.data, padded, 1}, keys, scores, false);
     for (int64_t r = 0; r < num_rows; ++r) {
       float* row = scores.data + r * kKeyBlock;
-      fill_unseen(row, seen_in_block(shape, rows.position(r), base), -kInfinity);
-      fold_block(row, shape.scale, running[r], sums, r);
+      if (!is_plain(shape)) shape_scores(shape, rows.head(r), rows.position(r), base, row, nullptr);
+      fill_unseen(row, seen_in_block(shape, rows.position(r), base, s.num_keys), -kInfinity);
+      fold_block(row, fold_scale, running[r], sums, r);
     }
     small_gemm(num_rows, padded, count, {scores.data, kKeyBlock, 1}, values, sums, true);
   }
@@ -170,16 +212,26 @@ inline void load_query_side(const QueryRows& rows, const AttentionGradients<T>& 
 }
 
 // scores become P = exp(scale·s - lse), dscores (dout·v on entry) become dS = P (dout·v - D); zero where unseen.
-inline void weights_and_gradients(const QueryRows& rows, const QuerySide& side, int64_t base, Rows scores,
-                                  Rows dscores) {
+inline void weights_and_gradients(const QueryRows& rows, const QuerySide& side, int64_t base, int64_t num_keys,
+                                  Rows scores, Rows dscores) {
   for (int64_t r = 0; r < rows.count(); ++r) {
     float *p = scores.data + r * kKeyBlock, *ds = dscores.data + r * kKeyBlock;
-    for (int64_t j = 0; j < kKeyBlock; j += kLanes) {
-      const Vec weight = exp(fma(load(p + j), splat(rows.shape.scale), splat(-side.lse[r])));
-      store(p + j, weight);
-      store(ds + j, weight * (load(ds + j) - side.delta[r]));
+    if (!is_plain(rows.shape)) {
+      float slopes[kKeyBlock];
+      shape_scores(rows.shape, rows.head(r), rows.position(r), base, p, slopes);
+      for (int64_t j = 0; j < kKeyBlock; j += kLanes) {
+        const Vec weight = exp(load(p + j) - side.lse[r]);
+        store(p + j, weight);
+        store(ds + j, weight * (load(ds + j) - side.delta[r]) * load(slopes + j));
+      }
+    } else {
+      for (int64_t j = 0; j < kKeyBlock; j += kLanes) {
+        const Vec weight = exp(fma(load(p + j), splat(rows.shape.scale), splat(-side.lse[r])));
+        store(p + j, weight);
+        store(ds + j, weight * (load(ds + j) - side.delta[r]));
+      }
     }
-    const Seen seen = seen_in_block(rows.shape, rows.position(r), base);
+    const Seen seen = seen_in_block(rows.shape, rows.position(r), base, num_keys);
     fill_unseen(p, seen, 0.0f);
     fill_unseen(ds, seen, 0.0f);
   }
@@ -206,7 +258,7 @@ void backward_queries(const AttentionShape& shape, const AttentionGradients<T>& 
 
   load_query_side(rows, g, side);
   clear(sums, num_rows);
-  const int64_t last = tile.first + tile.count - 1;
+  const int64_t last = shape.causal ? tile.first + tile.count - 1 : g.length - 1;
   for (int64_t base = first_seen(shape, tile.first) / kKeyBlock * kKeyBlock; base <= last; base += kKeyBlock) {
     const int64_t count = smaller(kKeyBlock, last + 1 - base);
     const T* at[kKeyBlock];
@@ -217,7 +269,7 @@ void backward_queries(const AttentionShape& shape, const AttentionGradients<T>& 
     load_rows(at, count, dim, key_rows);
     small_gemm(num_rows, whole_lanes(count), dim, {side.query.data, padded, 1}, keys, scores, false);
     small_gemm(num_rows, whole_lanes(count), dim, {side.dout.data, padded, 1}, values, dscores, false);
-    weights_and_gradients(rows, side, base, scores, dscores);
+    weights_and_gradients(rows, side, base, g.length, scores, dscores);
     small_gemm(num_rows, padded, count, {dscores.data, kKeyBlock, 1}, key_rows, sums, true);
   }
   for (int64_t r = 0; r < num_rows; ++r)
@@ -246,12 +298,12 @@ void backward_keys(const AttentionShape& shape, const AttentionGradients<T>& g, 
   clear(dvalues, kKeyBlock);
 
   const int64_t end = shape.window > 0 ? smaller(g.length, base + tile.count - 1 + shape.window) : g.length;
-  for (int64_t first = base; first < end; first += positions) {
+  for (int64_t first = shape.causal ? base : 0; first < end; first += positions) {
     const QueryRows rows = {shape, {tile.kv_head, first, smaller(positions, end - first)}, group};
     load_query_side(rows, g, side);
     small_gemm(rows.count(), whole_lanes(tile.count), dim, {side.query.data, padded, 1}, keys, scores, false);
     small_gemm(rows.count(), whole_lanes(tile.count), dim, {side.dout.data, padded, 1}, values, dscores, false);
-    weights_and_gradients(rows, side, base, scores, dscores);
+    weights_and_gradients(rows, side, base, g.length, scores, dscores);
     small_gemm(tile.count, padded, rows.count(), {scores.data, 1, kKeyBlock}, side.dout, dvalues, true);
     small_gemm(tile.count, padded, rows.count(), {dscores.data, 1, kKeyBlock}, side.query, dkeys, true);
   }

@@ -87,6 +87,18 @@ TEST(Attention, BackwardMatchesRefOnRaggedBatches) {
   });
 }
 
+TEST(Attention, CapsSlopesAndBothDirectionsMatchRef) {
+  for_each_isa([] {
+    for (const AttentionShape& s : variant_shapes()) {
+      SCOPED_TRACE(testing::Message() << s.heads << " heads of " << s.head_dim << ", cap " << s.softcap);
+      forward_matches(AttentionCase<float>(s));
+      forward_matches(AttentionCase<bf16>(s));
+      backward_matches(AttentionCase<float>(s));
+      backward_matches(AttentionCase<bf16>(s));
+    }
+  });
+}
+
 // Keys and values of one sequence cut into pages, each its own allocation, NaN behind the last token; pages that lie
 // wholly before the window of the first query are null.
 template <class T>
@@ -158,6 +170,8 @@ TEST(Attention, ChunksPagesAndNeighboursChangeNoBit) {
     arrangement_changes_no_bit<float>(shape_of(6, 2, 33, 0, 3));
     arrangement_changes_no_bit<float>(shape_of(2, 1, 16, 70));
     arrangement_changes_no_bit<bf16>(shape_of(3, 1, 20, 5));
+    arrangement_changes_no_bit<float>(variant_shapes()[0]);
+    arrangement_changes_no_bit<bf16>(variant_shapes()[1]);
   });
 }
 
@@ -223,7 +237,12 @@ TEST(Attention, MaskedScoresOfGreatSizeChangeNothing) {  // in a tile, a later k
 }
 
 TEST(AttentionRef, GradientsMatchFiniteDifferences) {
-  for (const AttentionShape& shape : {shape_of(4, 2, 5, 0), shape_of(3, 1, 6, 3)}) {
+  std::vector<AttentionShape> shapes{shape_of(4, 2, 5, 0), shape_of(3, 1, 6, 3)};
+  for (AttentionShape s : variant_shapes()) {  // without gaps between rows
+    s.q_stride = s.out_stride = s.heads * s.head_dim, s.kv_stride = s.kv_heads * s.head_dim;
+    shapes.push_back(s);
+  }
+  for (const AttentionShape& shape : shapes) {
     const std::vector<int64_t> starts = {0, 4, 11};
     const AttentionCase<double> c(shape, 11);
     const auto eq = random_values<double>("eq", 11 * shape.q_stride),

@@ -35,25 +35,27 @@ constexpr int64_t kColumnUnit = 64;  // whole cache lines of gradients to each t
 }  // namespace
 
 template <class T>
-void rms_norm(std::span<const T> x, std::span<const T> w, float eps, std::span<T> y, std::span<float> rstd) {
+void rms_norm(std::span<const T> x, std::span<const T> w, float eps, std::span<T> y, std::span<float> rstd,
+              float offset) {
   const auto [rows, width] =
       rows_of("rms_norm", x.size(), w.size(), y.size() == x.size() && kept_or_empty(rstd, x.size() / w.size()));
   const auto kernel = active<T>().rms;
   parallel_ranges(rows, row_grain(width), 1, [&, n = width](int64_t begin, int64_t end) {
-    kernel(x.data() + begin * n, w.data(), eps, end - begin, n, y.data() + begin * n, at(rstd, begin));
+    kernel(x.data() + begin * n, w.data(), offset, eps, end - begin, n, y.data() + begin * n, at(rstd, begin));
   });
 }
 
 template <class T>
 void rms_norm_backward_input(std::span<const T> dy, std::span<const T> x, std::span<const T> w,
-                             std::span<const float> rstd, std::span<T> dx, bool add) {
+                             std::span<const float> rstd, std::span<T> dx, bool add, float offset) {
   const auto [rows, width] =
       rows_of("rms_norm_backward_input", x.size(), w.size(),
               dy.size() == x.size() && dx.size() == x.size() && rstd.size() * w.size() == x.size());
   const auto kernel = active<T>().rms_input;
   parallel_ranges(rows, row_grain(width), 1, [&, n = width](int64_t begin, int64_t end) {
     const int64_t from = begin * n;
-    kernel(dy.data() + from, x.data() + from, w.data(), rstd.data() + begin, end - begin, n, dx.data() + from, add);
+    kernel(dy.data() + from, x.data() + from, w.data(), offset, rstd.data() + begin, end - begin, n, dx.data() + from,
+           add);
   });
 }
 
@@ -109,17 +111,17 @@ void layer_norm_backward_weight(std::span<const T> dy, std::span<const T> x, std
   });
 }
 
-#define TERN_INSTANTIATE(T)                                                                                       \
-  template void rms_norm<T>(std::span<const T>, std::span<const T>, float, std::span<T>, std::span<float>);       \
-  template void rms_norm_backward_input<T>(std::span<const T>, std::span<const T>, std::span<const T>,            \
-                                           std::span<const float>, std::span<T>, bool);                           \
-  template void rms_norm_backward_weight<T>(std::span<const T>, std::span<const T>, std::span<const float>,       \
-                                            std::span<float>);                                                    \
-  template void layer_norm<T>(std::span<const T>, std::span<const T>, std::span<const T>, float, std::span<T>,    \
-                              std::span<float>, std::span<float>);                                                \
-  template void layer_norm_backward_input<T>(std::span<const T>, std::span<const T>, std::span<const T>,          \
-                                             std::span<const float>, std::span<const float>, std::span<T>, bool); \
-  template void layer_norm_backward_weight<T>(std::span<const T>, std::span<const T>, std::span<const float>,     \
+#define TERN_INSTANTIATE(T)                                                                                        \
+  template void rms_norm<T>(std::span<const T>, std::span<const T>, float, std::span<T>, std::span<float>, float); \
+  template void rms_norm_backward_input<T>(std::span<const T>, std::span<const T>, std::span<const T>,             \
+                                           std::span<const float>, std::span<T>, bool, float);                     \
+  template void rms_norm_backward_weight<T>(std::span<const T>, std::span<const T>, std::span<const float>,        \
+                                            std::span<float>);                                                     \
+  template void layer_norm<T>(std::span<const T>, std::span<const T>, std::span<const T>, float, std::span<T>,     \
+                              std::span<float>, std::span<float>);                                                 \
+  template void layer_norm_backward_input<T>(std::span<const T>, std::span<const T>, std::span<const T>,           \
+                                             std::span<const float>, std::span<const float>, std::span<T>, bool);  \
+  template void layer_norm_backward_weight<T>(std::span<const T>, std::span<const T>, std::span<const float>,      \
                                               std::span<const float>, std::span<float>, std::span<float>);
 TERN_INSTANTIATE(float)
 TERN_INSTANTIATE(bf16)

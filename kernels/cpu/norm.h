@@ -6,17 +6,18 @@
 
 namespace tern {
 
-/// y = x·w / sqrt(mean(x²) + eps), each row by itself.
+/// y = x·(w + offset) / sqrt(mean(x²) + eps), each row by itself.
 /// Shapes  x, y (rows, width) contiguous, y may be x if no backward follows; w (width); rstd (rows), may be empty (not
 /// kept). Order   a row is summed in one fixed order, whatever `rows` or the number of threads is (DESIGN §4.1). Source
 /// Zhang & Sennrich 2019, arXiv:1910.07467, eq. 4 (number recalled); eps inside the root as in Llama.
 template <class T>
-void rms_norm(std::span<const T> x, std::span<const T> w, float eps, std::span<T> y, std::span<float> rstd);
+void rms_norm(std::span<const T> x, std::span<const T> w, float eps, std::span<T> y, std::span<float> rstd,
+              float offset = 0);
 
-/// r = rstd, g = dy·w:  dx = r·(g - x·r²·mean(g·x)).  dx may be dy. If `add`, dx += instead of =.
+/// r = rstd, g = dy·(w + offset):  dx = r·(g - x·r²·mean(g·x)).  dx may be dy. If `add`, dx += instead of =.
 template <class T>
 void rms_norm_backward_input(std::span<const T> dy, std::span<const T> x, std::span<const T> w,
-                             std::span<const float> rstd, std::span<T> dx, bool add);
+                             std::span<const float> rstd, std::span<T> dx, bool add, float offset = 0);
 /// dw += Σ_rows dy·x·r.  Order: rows ascending within each column, whatever the number of threads.
 template <class T>
 void rms_norm_backward_weight(std::span<const T> dy, std::span<const T> x, std::span<const float> rstd,

@@ -30,7 +30,7 @@ inline Vec keep_first(Vec v, int64_t n) {  // zero in the lanes behind a tail
 }
 
 template <class T>
-void rms(const T* x, const T* w, float eps, int64_t rows, int64_t width, T* y, float* rstd) {
+void rms(const T* x, const T* w, float offset, float eps, int64_t rows, int64_t width, T* y, float* rstd) {
   for (int64_t row = 0; row < rows; ++row, x += width, y += width) {
     Chains squares;
     for_each_vector(width, [&](int64_t i, int64_t n, int c) {
@@ -38,22 +38,24 @@ void rms(const T* x, const T* w, float eps, int64_t rows, int64_t width, T* y, f
       squares.part[c] = fma(v, v, squares.part[c]);
     });
     const float r = 1.0f / __builtin_sqrtf(sum(squares) / static_cast<float>(width) + eps);
-    for_each_vector(
-        width, [&](int64_t i, int64_t n, int) { store_some(y + i, load_some(x + i, n) * r * load_some(w + i, n), n); });
+    for_each_vector(width, [&](int64_t i, int64_t n, int) {
+      store_some(y + i, load_some(x + i, n) * r * (load_some(w + i, n) + offset), n);
+    });
     if (rstd) rstd[row] = r;
   }
 }
 
 template <class T>
-void rms_input(const T* dy, const T* x, const T* w, const float* rstd, int64_t rows, int64_t width, T* dx, bool add) {
+void rms_input(const T* dy, const T* x, const T* w, float offset, const float* rstd, int64_t rows, int64_t width, T* dx,
+               bool add) {
   for (int64_t row = 0; row < rows; ++row, dy += width, x += width, dx += width) {
     Chains dot;
     for_each_vector(width, [&](int64_t i, int64_t n, int c) {
-      dot.part[c] = fma(load_some(dy + i, n) * load_some(w + i, n), load_some(x + i, n), dot.part[c]);
+      dot.part[c] = fma(load_some(dy + i, n) * (load_some(w + i, n) + offset), load_some(x + i, n), dot.part[c]);
     });
     const float r = rstd[row], pull = r * r * (sum(dot) / static_cast<float>(width));
     for_each_vector(width, [&](int64_t i, int64_t n, int) {
-      const Vec g = load_some(dy + i, n) * load_some(w + i, n);
+      const Vec g = load_some(dy + i, n) * (load_some(w + i, n) + offset);
       Vec d = fma(load_some(x + i, n), splat(-pull), g) * r;
       if (add) d += load_some(dx + i, n);
       store_some(dx + i, d, n);

@@ -11,9 +11,9 @@ namespace tern {
 
 template <class T>
 struct NormKernels {
-  void (*rms)(const T* x, const T* w, float eps, int64_t rows, int64_t width, T* y, float* rstd);
-  void (*rms_input)(const T* dy, const T* x, const T* w, const float* rstd, int64_t rows, int64_t width, T* dx,
-                    bool add);
+  void (*rms)(const T* x, const T* w, float offset, float eps, int64_t rows, int64_t width, T* y, float* rstd);
+  void (*rms_input)(const T* dy, const T* x, const T* w, float offset, const float* rstd, int64_t rows, int64_t width,
+                    T* dx, bool add);
   // columns [begin, end) of rows of `width`
   void (*rms_weight)(const T* dy, const T* x, const float* rstd, int64_t rows, int64_t width, int64_t begin,
                      int64_t end, float* dw);

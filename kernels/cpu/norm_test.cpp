@@ -74,6 +74,28 @@ void rms_matches(Size s) {
   EXPECT_TRUE(is_close(got_dw, dw, {.absolute = terms * (static_cast<double>(s.rows) + 4) * sum_error(s.width)}));
 }
 
+// An offset is the same as a weight that holds it.
+template <class T>
+void offset_is_part_of_the_weight(Size s) {
+  Case<T> c(s);
+  for (T& w : c.w) w = rounded<T>(std::round(8 * value_of(w)) / 8);  // so that w + 1 is exact
+  std::vector<T> moved;
+  for (const T w : c.w) moved.push_back(rounded<T>(value_of(w) + 1));
+  std::vector<float> rstd(static_cast<size_t>(s.rows));
+  Guarded<T> got(c.x.size()), want(c.x.size()), got_dx(c.x.size()), want_dx(c.x.size());
+  rms_norm<T>(c.x, moved, kEps, want.span(), rstd);
+  rms_norm<T>(c.x, c.w, kEps, got.span(), {}, 1);
+  EXPECT_TRUE(same_bits(got.values(), want.values()));
+  rms_norm_backward_input<T>(c.dy, c.x, moved, rstd, want_dx.span(), false);
+  rms_norm_backward_input<T>(c.dy, c.x, c.w, rstd, got_dx.span(), false, 1);
+  EXPECT_TRUE(same_bits(got_dx.values(), want_dx.values()));
+}
+TEST(Norm, AnOffsetIsPartOfTheWeight) {
+  for_each_isa([] {
+    for (const Size s : kSizes) offset_is_part_of_the_weight<float>(s), offset_is_part_of_the_weight<bf16>(s);
+  });
+}
+
 template <class T>
 void layer_matches(Size s) {
   SCOPED_TRACE(testing::Message() << "rows " << s.rows << ", width " << s.width);

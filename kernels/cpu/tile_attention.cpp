@@ -17,7 +17,7 @@ void check(const AttentionShape& s, std::span<const int64_t> starts, bool sums, 
   TERN_CHECK(table().present, "tile_attention: {} has no tiles", name_of(active_isa()));
   TERN_CHECK(s.kv_heads > 0 && s.heads > 0 && s.heads % s.kv_heads == 0 && s.head_dim > 0 && s.scale > 0 &&
                  s.window >= 0 && s.q_stride >= s.heads * s.head_dim && s.kv_stride >= s.kv_heads * s.head_dim &&
-                 s.out_stride >= s.heads * s.head_dim,
+                 s.out_stride >= s.heads * s.head_dim && s.causal && s.softcap == 0 && !s.slopes,
              "tile_attention: {} heads, {} kv heads, {} wide, scale {}, window {}, strides {} {} {}", s.heads,
              s.kv_heads, s.head_dim, s.scale, s.window, s.q_stride, s.kv_stride, s.out_stride);
   TERN_CHECK(std::is_sorted(starts.begin(), starts.end()) &&

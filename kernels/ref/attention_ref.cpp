@@ -4,11 +4,37 @@
 #include <cmath>
 #include <vector>
 
+#include "base/dtype.h"
+
 namespace tern {
 namespace {
 
 int64_t first_visible(const AttentionShape& shape, int64_t position) {
   return shape.window > 0 ? std::max<int64_t>(0, position - shape.window + 1) : 0;
+}
+
+int64_t last_visible(const AttentionShape& shape, int64_t position, int64_t num_keys) {
+  return shape.causal ? position : num_keys - 1;
+}
+
+double bf16_of(float slope, int64_t position) { return to_float(to_bf16(slope * static_cast<float>(position))); }
+
+// The score of key j for a query at position p out of scale·q·k, and its derivative.
+struct Score {
+  double value, slope;
+};
+Score score_of(const AttentionShape& shape, int64_t head, int64_t p, int64_t j, double product) {
+  Score s{product, 1};
+  if (shape.softcap > 0) {
+    const double t = std::tanh(product / shape.softcap);
+    s = {shape.softcap * t, 1 - t * t};
+  }
+  if (!shape.slopes) return s;
+  const float m = shape.slopes[head];
+  const double fall =
+      shape.slopes_in_bf16 ? bf16_of(m, j) - bf16_of(m, p) : static_cast<double>(m) * static_cast<double>(j - p);
+  s.value += shape.slope_factor * fall;
+  return s;
 }
 
 double dot(const double* a, const double* b, int64_t n) {
@@ -32,14 +58,17 @@ void attention_forward_ref(const AttentionShape& shape, std::span<const Attentio
           return pages[j / s.page_tokens] + j % s.page_tokens * shape.kv_stride + offset;
         };
         scores.clear();
-        for (int64_t j = first; j <= position; ++j)
-          scores.push_back(shape.scale * dot(q + row * shape.q_stride + h * dim, row_of(s.key_pages, j), dim));
+        const int64_t last = last_visible(shape, position, s.num_keys);
+        for (int64_t j = first; j <= last; ++j)
+          scores.push_back(score_of(shape, h, position, j,
+                                    shape.scale * dot(q + row * shape.q_stride + h * dim, row_of(s.key_pages, j), dim))
+                               .value);
         const double top = *std::max_element(scores.begin(), scores.end());
         double sum = 0;
         for (const double score : scores) sum += std::exp(score - top);
         double* y = out + row * shape.out_stride + h * dim;
         std::fill(y, y + dim, 0.0);
-        for (int64_t j = first; j <= position; ++j) {
+        for (int64_t j = first; j <= last; ++j) {
           const double p = std::exp(scores[static_cast<size_t>(j - first)] - top) / sum;
           for (int64_t d = 0; d < dim; ++d) y[d] += p * row_of(s.value_pages, j)[d];
         }
@@ -51,6 +80,7 @@ void attention_forward_ref(const AttentionShape& shape, std::span<const Attentio
 //   dv_j = Σ_i P_ij dout_i;  dP_ij = dout_i·v_j;  ∂P_ij/∂s_il = P_ij(δ_jl - P_il), so
 //   dS_il = P_il (dP_il - Σ_j P_ij dP_ij), and Σ_j P_ij dP_ij = dout_i·Σ_j P_ij v_j = dout_i·out_i = D_i.
 //   dq_i = scale Σ_j dS_ij k_j;  dk_j = scale Σ_i dS_ij q_i.
+// Under a cap c the score is c·tanh(x/c) of x = scale·q_i·k_j, and dS_ij is to be multiplied by 1 - tanh²(x/c).
 void attention_backward_ref(const AttentionShape& shape, std::span<const int64_t> starts, const double* q,
                             const double* k, const double* v, const double* out, const double* dout,
                             std::span<const double> lse, double* dq, double* dk, double* dv) {
@@ -66,11 +96,12 @@ void attention_backward_ref(const AttentionShape& shape, std::span<const int64_t
         const double* q_i = q + i * shape.q_stride + h * dim;
         const double* dout_i = dout + i * shape.out_stride + h * dim;
         const double delta = dot(dout_i, out + i * shape.out_stride + h * dim, dim);
-        for (int64_t j = starts[s] + first_visible(shape, i - starts[s]); j <= i; ++j) {
+        const int64_t begin = starts[s], last = begin + last_visible(shape, i - begin, starts[s + 1] - begin);
+        for (int64_t j = begin + first_visible(shape, i - begin); j <= last; ++j) {
           const int64_t at = j * shape.kv_stride + h / group * dim;
-          const double p =
-              std::exp(shape.scale * dot(q_i, k + at, dim) - lse[static_cast<size_t>(i * shape.heads + h)]);
-          const double ds = p * (dot(dout_i, v + at, dim) - delta);
+          const Score score = score_of(shape, h, i - begin, j - begin, shape.scale * dot(q_i, k + at, dim));
+          const double p = std::exp(score.value - lse[static_cast<size_t>(i * shape.heads + h)]);
+          const double ds = p * (dot(dout_i, v + at, dim) - delta) * score.slope;
           for (int64_t d = 0; d < dim; ++d) {
             dv[at + d] += p * dout_i[d];
             dk[at + d] += shape.scale * ds * q_i[d];

@@ -6,28 +6,28 @@
 namespace tern {
 
 void rms_norm_ref(std::span<const double> x, std::span<const double> w, double eps, std::span<double> y,
-                  std::span<double> rstd) {
+                  std::span<double> rstd, double offset) {
   const size_t width = w.size(), rows = x.size() / width;
   for (size_t i = 0; i < rows; ++i) {
     double squares = 0;
     for (size_t j = 0; j < width; ++j) squares += x[i * width + j] * x[i * width + j];
     const double r = 1 / std::sqrt(squares / static_cast<double>(width) + eps);
-    for (size_t j = 0; j < width; ++j) y[i * width + j] = x[i * width + j] * r * w[j];
+    for (size_t j = 0; j < width; ++j) y[i * width + j] = x[i * width + j] * r * (w[j] + offset);
     if (!rstd.empty()) rstd[i] = r;
   }
 }
 
-// y_j = x_j·w_j·r with r = (mean(x²) + eps)^-1/2, so ∂r/∂x_k = -r³·x_k/n. With g = dy·w:
+// y_j = x_j·w_j·r (w with its offset) with r = (mean(x²) + eps)^-1/2, so ∂r/∂x_k = -r³·x_k/n. With g = dy·w:
 //   dx_k = Σ_j g_j ∂(x_j r)/∂x_k = r·g_k - r³·x_k·mean(g·x) = r·(g_k - x_k·r²·mean(g·x)).
 void rms_norm_backward_input_ref(std::span<const double> dy, std::span<const double> x, std::span<const double> w,
-                                 std::span<const double> rstd, std::span<double> dx, bool add) {
+                                 std::span<const double> rstd, std::span<double> dx, bool add, double offset) {
   const size_t width = w.size(), rows = x.size() / width;
   for (size_t i = 0; i < rows; ++i) {
     double dot = 0;
-    for (size_t j = 0; j < width; ++j) dot += dy[i * width + j] * w[j] * x[i * width + j];
+    for (size_t j = 0; j < width; ++j) dot += dy[i * width + j] * (w[j] + offset) * x[i * width + j];
     const double r = rstd[i], mean_gx = dot / static_cast<double>(width);
     for (size_t j = 0; j < width; ++j) {
-      const double d = r * (dy[i * width + j] * w[j] - x[i * width + j] * r * r * mean_gx);
+      const double d = r * (dy[i * width + j] * (w[j] + offset) - x[i * width + j] * r * r * mean_gx);
       dx[i * width + j] = add ? dx[i * width + j] + d : d;
     }
   }

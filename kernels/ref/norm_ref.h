@@ -8,9 +8,9 @@ namespace tern {
 
 /// Shapes, aliasing and formulas as in kernels/cpu/norm.h.
 void rms_norm_ref(std::span<const double> x, std::span<const double> w, double eps, std::span<double> y,
-                  std::span<double> rstd);
+                  std::span<double> rstd, double offset = 0);
 void rms_norm_backward_input_ref(std::span<const double> dy, std::span<const double> x, std::span<const double> w,
-                                 std::span<const double> rstd, std::span<double> dx, bool add);
+                                 std::span<const double> rstd, std::span<double> dx, bool add, double offset = 0);
 void rms_norm_backward_weight_ref(std::span<const double> dy, std::span<const double> x, std::span<const double> rstd,
                                   std::span<double> dw);
 
