@@ -57,7 +57,7 @@ struct TrainedModel {
     gradients = allocate_weights(spec, DType::f32, MemoryClass::gradients, state);
     zero_gradients(spec, gradients);
     optimizer = make_optimizer_state(spec, weights, config, state);
-    rope = rope_table(spec.rope, kSeq, kSeq);
+    rope = rope_table(spec, kSeq, kSeq);
     program = training_program(spec, step_costs(spec, settings, kBatch), Recompute::none);
     std::vector<int64_t> starts;
     for (int64_t i = 0; i <= kBatch; ++i) starts.push_back(i * kSeq);
@@ -89,7 +89,7 @@ struct ReadModel {
     weights = allocate_weights(spec, dtype, MemoryClass::weights, arena);
     initialize_weights(spec, weights, 1);
     pack_weights(spec, weights, arena);
-    rope = rope_table(spec.rope, kPrompt + kDecoded, kPrompt + kDecoded);
+    rope = rope_table(spec, kPrompt + kDecoded, kPrompt + kDecoded);
     weight_bytes = (num_parameters(spec) - spec.vocab * spec.width) * size_of(dtype);
   }
   RunTimings read(int64_t prompt, int64_t tokens, DType dtype) {

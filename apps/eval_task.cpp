@@ -159,7 +159,7 @@ void run_answers(TaskRun& run, const std::function<bool(size_t)>& on_done) {
   Arena arena;
   const ModelWeights weights = load_for_inference(model, arena);
   const bool turned = model.spec.rope.kind != RopeKind::none;
-  const RopeTable rope = turned ? rope_table(model.spec.rope, longest, longest) : RopeTable{};
+  const RopeTable rope = turned ? rope_table(model.spec, longest, longest) : RopeTable{};
   KvPool pool(kv_shape(model.spec, needs.page_tokens, model.dtype), kv_pages(needs), arena);
   const BatchExecutor execute = model_executor(model.spec, weights, turned ? &rope : nullptr, arena);
   const SessionLimits limits{.scheduler = {.token_budget = 128 + batch, .chunk = 128, .max_running = batch},

@@ -301,7 +301,7 @@ int run_chat(const Options& options) {
   Arena arena;
   const ModelWeights weights = load_for_inference(model, arena);
   const bool turned = model.spec.rope.kind != RopeKind::none;
-  const RopeTable rope = turned ? rope_table(model.spec.rope, context, context) : RopeTable{};
+  const RopeTable rope = turned ? rope_table(model.spec, context, context) : RopeTable{};
   KvPool pool(kv_shape(model.spec, kPage, model.dtype), kv_pages(needs_of(context)), arena);
   Conversation conversation(pool, model_executor(model.spec, weights, turned ? &rope : nullptr, arena), context,
                             kChunk);

@@ -30,8 +30,8 @@ Parts count_parts(const ModelSpec& spec) {
     const auto& unit = spec.units[static_cast<size_t>(p.unit)].spec;
     int64_t& part = p.is_norm_weight || p.name.find("norm") != std::string::npos ? parts.norms
                     : std::holds_alternative<EmbedSpec>(unit)                    ? parts.embedding
-                    : std::holds_alternative<AttentionSpec>(unit)                ? parts.attention
                     : std::holds_alternative<HeadSpec>(unit)                     ? parts.head
+                    : p.name.find(".attention.") != std::string::npos            ? parts.attention
                                                                                  : parts.mlp;
     part += p.shape.count();
   }
@@ -91,32 +91,33 @@ std::string_view rope_name(RopeKind kind) {
 // One line per kind of unit, with how often it comes.
 std::vector<std::pair<std::string, int64_t>> unit_lines(const ModelSpec& spec) {
   std::vector<std::pair<std::string, int64_t>> lines;
-  for (const Unit& unit : spec.units) {
-    std::string text;
-    if (const auto* e = std::get_if<EmbedSpec>(&unit.spec))
-      text =
-          fmt::format("embedding: a row of {} numbers for each of {} tokens{}", e->width, format_with_commas(e->vocab),
-                      e->positions > 0 ? fmt::format(", and for each of {} positions", e->positions) : "");
-    else if (const auto* a = std::get_if<AttentionSpec>(&unit.spec))
-      text = fmt::format("attention: {} heads of {}{}{}: tokens look at those before them", a->heads, a->head_dim,
-                         a->kv_heads < a->heads ? fmt::format(", sharing {} of keys and values", a->kv_heads) : "",
-                         a->window > 0 ? fmt::format(", the last {} only", a->window) : "");
-    else if (const auto* m = std::get_if<MlpSpec>(&unit.spec))
-      text = fmt::format("{}MLP: {} to {} and back, for each token by itself", m->gated ? "gated " : "", m->width,
-                         m->hidden);
-    else if (const auto* x = std::get_if<MoeSpec>(&unit.spec))
-      text = fmt::format("experts: {} MLPs of {}, of which each token takes {}{}", x->experts, x->hidden, x->top_k,
-                         x->shared_hidden > 0 ? fmt::format(", and one of {} for all", x->shared_hidden) : "");
-    else if (const auto* h = std::get_if<HeadSpec>(&unit.spec))
-      text = fmt::format("head: a score for each of {} tokens{}", format_with_commas(h->vocab),
-                         h->tied ? ", by the embedding's own numbers" : "");
-    else
-      continue;
+  const auto add = [&](const std::string& text) {
     const auto found = std::find_if(lines.begin(), lines.end(), [&](const auto& l) { return l.first == text; });
     if (found == lines.end())
       lines.emplace_back(text, 1);
     else
       ++found->second;
+  };
+  for (const Unit& unit : spec.units) {
+    const AttentionSpec* a = attention_of(unit);
+    const MlpSpec* m = mlp_of(unit);
+    if (const auto* e = std::get_if<EmbedSpec>(&unit.spec))
+      add(fmt::format("embedding: a row of {} numbers for each of {} tokens{}", e->width, format_with_commas(e->vocab),
+                      e->positions > 0 ? fmt::format(", and for each of {} positions", e->positions) : ""));
+    if (a)
+      add(fmt::format("attention: {} heads of {}{}{}: tokens look at those before them{}", a->heads, a->head_dim,
+                      a->kv_heads < a->heads ? fmt::format(", sharing {} of keys and values", a->kv_heads) : "",
+                      a->window > 0 ? fmt::format(", the last {} only", a->window) : "",
+                      m ? ", beside the MLP and not before it" : ""));
+    if (m)
+      add(fmt::format("{}MLP: {} to {} and back, for each token by itself", m->gated ? "gated " : "", m->width,
+                      m->hidden));
+    if (const auto* x = std::get_if<MoeSpec>(&unit.spec))
+      add(fmt::format("experts: {} MLPs of {}, of which each token takes {}{}", x->experts, x->hidden, x->top_k,
+                      x->shared_hidden > 0 ? fmt::format(", and one of {} for all", x->shared_hidden) : ""));
+    if (const auto* h = std::get_if<HeadSpec>(&unit.spec))
+      add(fmt::format("head: a score for each of {} tokens{}", format_with_commas(h->vocab),
+                      h->tied ? ", by the embedding's own numbers" : ""));
   }
   return lines;
 }
@@ -208,8 +209,8 @@ int run_inspect(const Options& options) {
     if (rooms.empty() || dtype != model.dtype) rooms.push_back(room_of(spec, dtype, most, available));
 
   if (options.flag("json")) {
-    const auto& attention = std::get<AttentionSpec>(spec.units[1].spec);
-    const auto* mlp = std::get_if<MlpSpec>(&spec.units[2].spec);
+    const AttentionSpec& attention = first_attention(spec);
+    const MlpSpec* mlp = first_mlp(spec);
     Json out = {{"model", options.positional("MODEL")},
                 {"path", model.dir.path},
                 {"format", model.dir.is_gguf() ? "gguf" : "huggingface"},

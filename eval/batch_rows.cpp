@@ -29,7 +29,7 @@ void WindowBatches::check(const ModelSpec& spec) const {
 }
 
 RopeTable WindowBatches::rope(const ModelSpec& spec) const {
-  return spec.rope.kind == RopeKind::none ? RopeTable{} : rope_table(spec.rope, longest_, longest_);
+  return spec.rope.kind == RopeKind::none ? RopeTable{} : rope_table(spec, longest_, longest_);
 }
 
 BatchRows WindowBatches::rows(size_t first) const {

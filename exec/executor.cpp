@@ -10,28 +10,6 @@
 namespace tern {
 namespace {
 
-UnitSaved nothing_saved(const Unit& unit) {
-  if (std::holds_alternative<AttentionSpec>(unit.spec)) return AttentionSaved{};
-  if (std::holds_alternative<MlpSpec>(unit.spec)) return MlpSaved{};
-  if (std::holds_alternative<HeadSpec>(unit.spec)) return HeadSaved{};
-  return EmbedSaved{};
-}
-
-void drop_left(UnitSaved& saved, const Unit& unit) {
-  if (auto* a = std::get_if<AttentionSaved>(&saved)) {
-    AttentionSaved kept{};
-    kept.x_TD = a->x_TD, kept.mean_T = a->mean_T, kept.rstd_T = a->rstd_T;
-    kept.qkv_TC = a->qkv_TC, kept.context_TE = a->context_TE, kept.lse_TH = a->lse_TH;
-    saved = std::move(kept);
-  } else if (auto* m = std::get_if<MlpSaved>(&saved)) {
-    MlpSaved kept{};
-    kept.x_TD = m->x_TD, kept.mean_T = m->mean_T, kept.rstd_T = m->rstd_T, kept.up_TG = m->up_TG;
-    saved = std::move(kept);
-  } else if (!std::holds_alternative<HeadSaved>(saved)) {
-    saved = nothing_saved(unit);
-  }
-}
-
 // The buffers of the Program, by unit and micro-batch. `saved` and `left` live in one struct of the model's.
 struct Buffers {
   int num_units;
@@ -58,7 +36,7 @@ struct Buffers {
         saved[i] = nothing_saved(unit);
         break;
       case BufferKind::left:
-        if (!with_saved) drop_left(saved[i], unit);
+        if (!with_saved) drop_left(saved[i]);
         break;
       default:
         TERN_CHECK(false, "execute: {}: of a Program for many ranks", to_string(b));

@@ -18,19 +18,48 @@ constexpr size_t kMaxConfigBytes = 4 << 20;
 // Keys that cannot change what a causal language model computes. Source: the common keys of transformers'
 // configurations 4.0 to 5.23 (bookkeeping, outputs asked for, classification labels, run-time switches), and marks
 // fine-tuning tools leave.
-constexpr std::string_view kHarmless[] = {
-    "_attn_implementation", "_attn_implementation_autoset", "_attn_implementation_internal", "_commit_hash",
-    "_experts_implementation", "_experts_implementation_internal", "_from_model_config", "_name_or_path",
-    "attn_implementation", "cache_implementation", "chunk_size_feed_forward", "cross_attention_hidden_size",
-    "decoder_start_token_id", "experts_implementation", "finetuning_task", "gradient_checkpointing", "id2label",
-    "is_decoder", "label2id", "name_or_path", "num_labels", "output_attentions", "output_hidden_states",
-    "output_scores", "prefix", "pretraining_tp", "problem_type", "return_dict", "return_dict_in_generate",
-    "sep_token_id", "task_specific_params", "tf_legacy_loss", "tie_encoder_decoder", "tie_last_hidden_states",
-    "tokenizer_class", "torchscript", "transformers_version", "unsloth_fixed", "unsloth_version", "use_bfloat16",
-    "use_cache", "use_return_dict",
-    // gpt2: the heads for classification, and arithmetic in a wider type
-    "n_ctx", "reorder_and_upcast_attn", "summary_activation", "summary_first_dropout", "summary_proj_to_labels",
-    "summary_type", "summary_use_proj"};
+constexpr std::string_view kHarmless[] = {"_attn_implementation",
+                                          "_attn_implementation_autoset",
+                                          "_attn_implementation_internal",
+                                          "_commit_hash",
+                                          "_experts_implementation",
+                                          "_experts_implementation_internal",
+                                          "_from_model_config",
+                                          "_name_or_path",
+                                          "attn_implementation",
+                                          "cache_implementation",
+                                          "chunk_size_feed_forward",
+                                          "cross_attention_hidden_size",
+                                          "decoder_start_token_id",
+                                          "experts_implementation",
+                                          "finetuning_task",
+                                          "gradient_checkpointing",
+                                          "id2label",
+                                          "is_decoder",
+                                          "label2id",
+                                          "name_or_path",
+                                          "num_labels",
+                                          "output_attentions",
+                                          "output_hidden_states",
+                                          "output_scores",
+                                          "prefix",
+                                          "pretraining_tp",
+                                          "problem_type",
+                                          "return_dict",
+                                          "return_dict_in_generate",
+                                          "sep_token_id",
+                                          "task_specific_params",
+                                          "tf_legacy_loss",
+                                          "tie_encoder_decoder",
+                                          "tie_last_hidden_states",
+                                          "tokenizer_class",
+                                          "torchscript",
+                                          "transformers_version",
+                                          "unsloth_fixed",
+                                          "unsloth_version",
+                                          "use_bfloat16",
+                                          "use_cache",
+                                          "use_return_dict"};
 
 // Sampling settings that transformers 4 wrote here and 5 ignores here.
 constexpr std::string_view kSampling[] = {"assistant_confidence_threshold",
@@ -71,29 +100,29 @@ struct ActivationName {
   std::string_view name;
   HfActivation activation;
 };
-constexpr ActivationName kActivations[] = {
-    {"silu", HfActivation::silu},           {"swish", HfActivation::silu},
-    {"gelu", HfActivation::gelu},           {"gelu_new", HfActivation::gelu_tanh},
-    {"gelu_fast", HfActivation::gelu_tanh}, {"gelu_pytorch_tanh", HfActivation::gelu_tanh}};
+constexpr ActivationName kActivations[] = {{"silu", HfActivation::silu},
+                                           {"swish", HfActivation::silu},
+                                           {"gelu", HfActivation::gelu},
+                                           {"gelu_new", HfActivation::gelu_tanh},
+                                           {"gelu_fast", HfActivation::gelu_tanh},
+                                           {"gelu_pytorch_tanh", HfActivation::gelu_tanh},
+                                           {"relu", HfActivation::relu}};
 
-struct KeyName {
-  std::string_view field, gpt2;
-};
-constexpr KeyName kGpt2Keys[] = {{"hidden_size", "n_embd"},          {"num_hidden_layers", "n_layer"},
-                                 {"num_attention_heads", "n_head"},  {"max_position_embeddings", "n_positions"},
-                                 {"intermediate_size", "n_inner"},   {"hidden_act", "activation_function"},
-                                 {"norm_eps", "layer_norm_epsilon"}, {"attention_dropout", "attn_pdrop"}};
+std::string_view alias_of(const HfFamily& family, std::string_view field) {
+  for (const HfRename& r : family.renamed)
+    if (r.field == field) return r.alias;
+  return "";
+}
 
-int64_t needed(HfFields& fields, const HfConfig& config, std::string_view field) {
-  const std::string_view key = hf_key(config.model_type, field);
+int64_t needed(HfFields& fields, const HfFamily& family, std::string_view field) {
+  const std::string_view key = hf_key(family.name, field), alias = alias_of(family, field);
   std::optional<int64_t> value = fields.integer(key);
-  // gpt2's configuration answers to llama's names too.
-  if (key != field)
-    if (const std::optional<int64_t> alias = fields.integer(field)) {
-      if (value && *value != *alias) fields.fail(field, "{}, but {} is {}; keep one of them", *alias, key, *value);
-      value = alias;
+  if (!alias.empty())
+    if (const std::optional<int64_t> other = fields.integer(alias)) {
+      if (value && *value != *other) fields.fail(alias, "{}, but {} is {}; keep one of them", *other, key, *value);
+      value = other;
     }
-  if (!value) fields.fail(key, "missing; a {} model needs it", config.model_type);
+  if (!value) fields.fail(key, "missing; a {} model needs it", family.name);
   if (*value < 1 || *value > INT32_MAX) fields.fail(key, "{}, expected 1 to 2147483647", *value);
   return *value;
 }
@@ -103,9 +132,10 @@ void must_be(HfFields& fields, std::string_view key, bool expected, std::string_
   if (value && *value != expected) fields.fail(key, "{}, {}; expected {}", *value, why, expected);
 }
 
-void read_activation(HfFields& fields, HfConfig& config, std::string_view fallback) {
-  const std::string_view key = hf_key(config.model_type, "hidden_act");
-  config.hidden_act = fields.text(key).value_or(std::string(fallback));
+void read_activation(HfFields& fields, const HfFamily& family, HfConfig& config) {
+  const std::string_view key = hf_key(family.name, "hidden_act");
+  config.hidden_act = family.defaults.hidden_act;
+  if (has_hf_key(family, "hidden_act")) config.hidden_act = fields.text(key).value_or(config.hidden_act);
   if (const std::optional<HfActivation> known = activation_named(config.hidden_act)) {
     config.activation = *known;
     return;
@@ -117,8 +147,7 @@ void read_activation(HfFields& fields, HfConfig& config, std::string_view fallba
 }
 
 /// Ids outside the vocabulary can never be produced or looked up: drop them, and say so.
-void read_token_ids(HfFields& fields, HfConfig& config, std::optional<int64_t> default_bos,
-                    std::optional<int64_t> default_eos) {
+void read_token_ids(HfFields& fields, const HfDefaults& defaults, HfConfig& config) {
   const auto fits = [&](std::string_view key, int64_t id) {
     if (id >= 0 && id < config.vocab_size) return true;
     config.notes.push_back(fmt::format("{}: {} {} is outside the vocabulary of {}; taken as none", fields.place(), key,
@@ -131,10 +160,10 @@ void read_token_ids(HfFields& fields, HfConfig& config, std::optional<int64_t> d
     if (!ids) return fallback && fits(key, *fallback) ? fallback : std::nullopt;
     return ids->size() == 1 && fits(key, (*ids)[0]) ? std::optional((*ids)[0]) : std::nullopt;
   };
-  config.bos_token_id = one("bos_token_id", default_bos);
-  config.pad_token_id = one("pad_token_id", {});
+  config.bos_token_id = one("bos_token_id", defaults.bos);
+  config.pad_token_id = one("pad_token_id", defaults.pad);
   std::vector<int64_t> eos;
-  if (default_eos) eos.push_back(*default_eos);
+  if (defaults.eos) eos.push_back(*defaults.eos);
   for (const int64_t id : fields.ids("eos_token_id").value_or(eos))
     if (fits("eos_token_id", id) &&
         std::find(config.eos_token_ids.begin(), config.eos_token_ids.end(), id) == config.eos_token_ids.end())
@@ -183,70 +212,100 @@ void refuse_quantized(HfFields& fields) {
   }
 }
 
-void read_llama_like(HfFields& fields, HfConfig& c) {
-  const bool mistral = c.model_type == "mistral";
-  c.intermediate_size = needed(fields, c, "intermediate_size");
-  c.num_key_value_heads = fields.has("num_key_value_heads") || !mistral
-                              ? fields.integer("num_key_value_heads", Null::absent).value_or(c.num_attention_heads)
-                              : (fields.take("num_key_value_heads"), 8);
-  const std::optional<int64_t> head_dim = fields.integer("head_dim", Null::absent);
-  if (!head_dim && c.hidden_size % c.num_attention_heads != 0)
+// Sizes, each with the default of the family.
+void read_sizes(HfFields& fields, const HfFamily& family, HfConfig& c) {
+  const HfDefaults& d = family.defaults;
+  c.vocab_size = needed(fields, family, "vocab_size");
+  c.hidden_size = needed(fields, family, "hidden_size");
+  c.num_hidden_layers = needed(fields, family, "num_hidden_layers");
+  c.num_attention_heads = needed(fields, family, "num_attention_heads");
+  if (!d.intermediate_factor)
+    c.intermediate_size = needed(fields, family, "intermediate_size");
+  else if (has_hf_key(family, "intermediate_size"))
+    c.intermediate_size = fields.integer(hf_key(family.name, "intermediate_size"), Null::absent)
+                              .value_or(*d.intermediate_factor * c.hidden_size);
+  else
+    c.intermediate_size = *d.intermediate_factor * c.hidden_size;
+
+  c.num_key_value_heads = c.num_attention_heads;
+  if (const std::string_view key = hf_key(family.name, "num_key_value_heads"); family.has_kv_heads) {
+    const bool said = fields.has(key);
+    c.num_key_value_heads = fields.integer(key, Null::absent)
+                                .value_or(said ? c.num_attention_heads : d.kv_heads.value_or(c.num_attention_heads));
+  }
+  std::optional<int64_t> head_dim;
+  if (family.has_head_dim) {
+    const bool said = fields.has("head_dim");
+    head_dim = fields.integer("head_dim", Null::absent);
+    if (!said && d.head_dim) head_dim = d.head_dim;
+  } else if (const Json* v = fields.take("head_dim");
+             v && !v->is_null() &&
+             !(v->is_number_integer() && c.hidden_size % c.num_attention_heads == 0 &&
+               v->get<int64_t>() == c.hidden_size / c.num_attention_heads)) {
+    fields.fail("head_dim", "{}, but {}'s is {} / {}", shown_value(*v), family.name, hf_key(family.name, "hidden_size"),
+                hf_key(family.name, "num_attention_heads"));
+  }
+  if (!head_dim && c.hidden_size % c.num_attention_heads != 0 && (family.has_head_dim || family.any_width))
     fields.fail("hidden_size", "{} is no multiple of num_attention_heads {}, and no head_dim is given", c.hidden_size,
                 c.num_attention_heads);
   c.head_dim = head_dim.value_or(c.hidden_size / c.num_attention_heads);
-  if (const std::optional<int64_t> length = fields.integer("max_position_embeddings")) {
+
+  if (!d.context) {
+    c.max_position_embeddings = needed(fields, family, "max_position_embeddings");
+  } else if (const auto length = fields.integer(hf_key(family.name, "max_position_embeddings"))) {
     c.max_position_embeddings = *length;
   } else {
-    c.max_position_embeddings = mistral ? 131072 : 2048;
-    c.notes.push_back(fmt::format("{}: max_position_embeddings is missing; taken as {}, as transformers does",
-                                  fields.place(), c.max_position_embeddings));
+    c.max_position_embeddings = *d.context;
+    c.notes.push_back(fmt::format("{}: {} is missing; taken as {}, {}", fields.place(),
+                                  hf_key(family.name, "max_position_embeddings"), *d.context,
+                                  family.blocks.positions == HfPositions::alibi
+                                      ? "the length such models were trained on"
+                                      : "as transformers does"));
   }
-  read_activation(fields, c, "silu");
-  c.norm_eps = fields.number("rms_norm_eps").value_or(1e-6);
-  c.rope = read_hf_rope(fields, c);
-  c.attention_dropout = fields.number("attention_dropout", Null::absent).value_or(0);
-  c.tie_word_embeddings = fields.boolean("tie_word_embeddings").value_or(false);
-
-  const Json* window = fields.take("sliding_window");
-  if (mistral) {
-    c.sliding_window = window ? fields.integer("sliding_window", Null::absent) : std::optional<int64_t>(4096);
-    must_be(fields, "attention_bias", false, "and mistral has no biases");
-    must_be(fields, "mlp_bias", false, "and mistral has no biases");
-  } else {
-    if (window && !window->is_null())
-      fields.fail("sliding_window", "{}, but a llama model has none; expected null, or model_type mistral",
-                  shown_value(*window));
-    c.attention_bias = fields.boolean("attention_bias").value_or(false);
-    c.mlp_bias = fields.boolean("mlp_bias").value_or(false);
-  }
-  if (const std::optional<std::vector<std::string>> kinds = fields.texts("layer_types", Null::absent))
-    for (const std::string& kind : *kinds)
-      if (kind != (c.sliding_window ? "sliding_attention" : "full_attention"))
-        fields.fail("layer_types", "holds {}, but every layer of this model has {}", shown_value(Json(kind)),
-                    c.sliding_window ? "sliding_attention" : "full_attention");
   if (const std::optional<int64_t> length = fields.integer("max_sequence_length", Null::absent);
       length && *length != c.max_position_embeddings)
     c.notes.push_back(fmt::format("{}: max_sequence_length {} is not used; max_position_embeddings {} holds",
                                   fields.place(), *length, c.max_position_embeddings));
-  read_token_ids(fields, c, 1, 2);
 }
 
-void read_gpt2(HfFields& fields, HfConfig& c) {
-  c.max_position_embeddings = needed(fields, c, "max_position_embeddings");
-  c.num_key_value_heads = c.num_attention_heads;
-  c.head_dim = c.hidden_size / c.num_attention_heads;
-  c.intermediate_size = fields.integer("n_inner", Null::absent).value_or(4 * c.hidden_size);
-  read_activation(fields, c, "gelu_new");
-  c.norm_eps = fields.number("layer_norm_epsilon").value_or(1e-5);
-  c.attention_bias = c.mlp_bias = true;
-  c.attention_dropout = fields.number("attn_pdrop").value_or(0.1);
-  c.residual_dropout = fields.number("resid_pdrop").value_or(0.1);
-  c.embedding_dropout = fields.number("embd_pdrop").value_or(0.1);
-  c.tie_word_embeddings = fields.boolean("tie_word_embeddings").value_or(true);
-  must_be(fields, "scale_attn_weights", true, "attention without 1/sqrt(head size), which tern does not have");
-  must_be(fields, "scale_attn_by_inverse_layer_idx", false, "attention scaled by layer, which tern does not have");
-  must_be(fields, "add_cross_attention", false, "cross-attention, which tern does not have");
-  read_token_ids(fields, c, 50256, 50256);
+void read_option(HfFields& fields, const HfOption& option, HfConfig& c) {
+  const double absent = option.absent.value_or(0);
+  if (const auto* flag = std::get_if<bool HfConfig::*>(&option.to))
+    c.*(*flag) = fields.boolean(option.key).value_or(absent != 0);
+  else if (const auto* number = std::get_if<double HfConfig::*>(&option.to))
+    c.*(*number) = fields.number(option.key, Null::absent).value_or(absent);
+  else if (const auto* whole = std::get_if<int64_t HfConfig::*>(&option.to))
+    c.*(*whole) = fields.integer(option.key, Null::absent).value_or(static_cast<int64_t>(absent));
+  else
+    c.*std::get<std::optional<double> HfConfig::*>(option.to) =
+        fields.has(option.key) ? fields.number(option.key, Null::absent) : option.absent;
+}
+
+void read_family(HfFields& fields, const HfFamily& family, HfConfig& c) {
+  const HfDefaults& d = family.defaults;
+  read_sizes(fields, family, c);
+  read_activation(fields, family, c);
+  c.norm_eps = d.norm_eps;
+  if (has_hf_key(family, "norm_eps")) c.norm_eps = fields.number(hf_key(family.name, "norm_eps")).value_or(d.norm_eps);
+  c.attention_bias = d.attention_bias, c.mlp_bias = d.mlp_bias;
+  for (const HfOption& option : family.options) read_option(fields, option, c);
+  for (const std::string_view key : family.hidden_again)
+    if (const auto again = fields.integer(key, Null::absent); again && *again != c.hidden_size)
+      fields.fail(key, "{}, but hidden_size is {}; tern does not have a table of another width", *again, c.hidden_size);
+  if (family.settle)
+    if (const std::string complaint = family.settle(c); !complaint.empty())
+      throw Error(ErrorKind::bad_file, "{}: {}", fields.place(), complaint);
+  for (const HfFixed& fixed : family.fixed) must_be(fields, fixed.key, fixed.expected, fixed.why);
+  if (hf_blocks(c).positions == HfPositions::rotary)
+    c.rope = read_hf_rope(fields, family, c);
+  else
+    for (const char* key : {"rope_parameters", "rope_scaling", "rope_theta"})
+      if (c.alibi) fields.take(key);  // falcon's files have them beside alibi
+  c.attention_dropout =
+      fields.number(hf_key(family.name, "attention_dropout"), Null::absent).value_or(d.attention_dropout);
+  c.tie_word_embeddings = fields.boolean("tie_word_embeddings").value_or(d.tied);
+  read_hf_layers(fields, family, c);
+  read_token_ids(fields, d, c);
 }
 
 void read_common(HfFields& fields, HfConfig& c) {
@@ -258,7 +317,7 @@ void read_common(HfFields& fields, HfConfig& c) {
   if (const Json* map = fields.take("auto_map"); map && !map->is_null())
     c.notes.push_back(fmt::format("{}: auto_map names code beside the model; tern runs its own {} and no foreign code",
                                   fields.place(), c.model_type));
-  c.initializer_range = fields.number("initializer_range").value_or(0.02);
+  c.initializer_range = fields.number(hf_key(c.model_type, "initializer_range")).value_or(0.02);
   read_dtype(fields, c);
   read_architectures(fields, c);
   std::string sampling;
@@ -272,8 +331,12 @@ void read_common(HfFields& fields, HfConfig& c) {
 }  // namespace
 
 const std::vector<std::string>& supported_families() {
-  static const std::vector<std::string> families{"llama", "mistral", "gpt2"};
-  return families;
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> all;
+    for (const HfFamily& f : hf_families()) all.emplace_back(f.name);
+    return all;
+  }();
+  return names;
 }
 
 std::optional<HfActivation> activation_named(std::string_view name) {
@@ -283,40 +346,37 @@ std::optional<HfActivation> activation_named(std::string_view name) {
 }
 
 std::string_view hf_key(std::string_view model_type, std::string_view field) {
-  if (model_type == "gpt2") {
-    for (const KeyName& k : kGpt2Keys)
-      if (k.field == field) return k.gpt2;
-  } else if (field == "norm_eps") {
-    return "rms_norm_eps";
-  }
+  if (const HfFamily* family = find_hf_family(model_type))
+    for (const HfRename& r : family->renamed)
+      if (r.field == field && !r.key.empty()) return r.key;
   return field;
+}
+
+bool has_hf_key(const HfFamily& family, std::string_view field) {
+  for (const HfRename& r : family.renamed)
+    if (r.field == field) return !r.key.empty();
+  return true;
 }
 
 HfConfig parse_hf_config(std::string_view text, std::string_view place) {
   const Json json = parse_json(text, place, {.max_bytes = kMaxConfigBytes});
   HfFields fields(json, std::string(place));
   HfConfig c;
-  const std::optional<std::string> family = fields.text("model_type");
-  if (!family) fields.fail("model_type", "missing; expected one of {}", fmt::join(supported_families(), ", "));
-  c.model_type = *family;
-  if (std::find(supported_families().begin(), supported_families().end(), c.model_type) == supported_families().end()) {
+  const std::optional<std::string> type = fields.text("model_type");
+  if (!type) fields.fail("model_type", "missing; expected one of {}", fmt::join(supported_families(), ", "));
+  c.model_type = *type;
+  const HfFamily* family = find_hf_family(*type);
+  if (!family) {
     const std::vector<std::string_view> names(supported_families().begin(), supported_families().end());
-    fields.fail("model_type", "{} is not a family tern reads; it reads {}{}", shown_value(Json(c.model_type)),
-                fmt::join(names, ", "), c.model_type.size() > 200 ? "" : did_you_mean(c.model_type, names));
+    fields.fail("model_type", "{} is not a family tern reads; it reads {}{}", shown_value(Json(*type)),
+                fmt::join(names, ", "), type->size() > 200 ? "" : did_you_mean(*type, names));
   }
   refuse_quantized(fields);
-
-  c.vocab_size = needed(fields, c, "vocab_size");
-  c.hidden_size = needed(fields, c, "hidden_size");
-  c.num_hidden_layers = needed(fields, c, "num_hidden_layers");
-  c.num_attention_heads = needed(fields, c, "num_attention_heads");
-  if (c.model_type == "gpt2") {
-    read_gpt2(fields, c);
-  } else {
-    read_llama_like(fields, c);
-  }
+  read_family(fields, *family, c);
   read_common(fields, c);
-  fields.finish(kHarmless);
+  std::vector<std::string_view> harmless(std::begin(kHarmless), std::end(kHarmless));
+  harmless.insert(harmless.end(), family->harmless.begin(), family->harmless.end());
+  fields.finish(harmless);
   check_hf_values(c, ErrorKind::bad_file, place);
   return c;
 }

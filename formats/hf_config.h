@@ -1,6 +1,7 @@
 #pragma once
-// config.json of a Hugging Face model directory as plain values: llama, mistral, gpt2, in the form transformers 5
-// writes and the one transformers 4 wrote. Bytes and checks, no maths: spec/ turns these values into units.
+// config.json of a Hugging Face model directory as plain values: the families of formats/hf_family.h, in the form
+// transformers 5 writes and the one transformers 4 wrote. Bytes and checks, no maths: spec/ turns these values into
+// units.
 
 #include <cstdint>
 #include <optional>
@@ -16,6 +17,7 @@ enum class HfActivation : uint8_t {
   silu,       // x·sigmoid(x)
   gelu,       // x·Φ(x), with erf
   gelu_tanh,  // the tanh approximation: "gelu_new", "gelu_pytorch_tanh", "gelu_fast"
+  relu,       // max(x, 0)
 };
 
 enum class RopeType : uint8_t { none, standard, linear, dynamic, yarn, llama3, longrope };
@@ -25,8 +27,9 @@ std::string_view name_of(RopeType);
 /// Rotary positions. Numbers a type does not use stay at their defaults; optional ones are absent when the file leaves
 /// their value to a formula (yarn's and longrope's attention factor).
 struct HfRope {
-  RopeType type = RopeType::none;  // none: learned positions (gpt2)
+  RopeType type = RopeType::none;  // none: learned positions (gpt2) or a bias by distance (bloom)
   double theta = 10000;
+  double partial = 1;                            // this part of each head turns, rounded down to whole elements
   std::optional<double> factor;                  // linear, dynamic, yarn, llama3: always set; longrope: absent means
                                                  // max_position_embeddings / original_max_position_embeddings
   int64_t original_max_position_embeddings = 0;  // yarn, llama3, longrope: always set; else 0
@@ -40,10 +43,13 @@ struct HfRope {
   friend bool operator==(const HfRope&, const HfRope&) = default;
 };
 
+/// Elements of a head that turn.
+int64_t rotary_dim(const HfRope&, int64_t head_dim);
+
 /// Names as in llama's file, whatever the family calls them; every field holds the value transformers would compute
 /// with, family defaults filled in. A program may build one itself: set the sizes and rope.type, then check_hf_config.
 struct HfConfig {
-  std::string model_type = "llama";  // "llama", "mistral", "gpt2"
+  std::string model_type = "llama";  // a name of formats/hf_family.h
   std::vector<std::string> architectures;
 
   int64_t vocab_size = 0;
@@ -57,14 +63,27 @@ struct HfConfig {
 
   std::string hidden_act = "silu";  // as the file spells it
   HfActivation activation = HfActivation::silu;
-  double norm_eps = 1e-6;  // RMSNorm for llama and mistral, LayerNorm for gpt2
+  double norm_eps = 1e-6;
   HfRope rope;
-  std::optional<int64_t>
-      sliding_window;  // mistral: a token sees this many positions, itself included; absent: all before it
+  std::optional<HfRope> local_rope;       // of layers with a window, where it is another (gemma 3)
+  std::optional<int64_t> sliding_window;  // a token sees this many positions, itself included; absent: all before it
+  std::vector<bool> windowed_layers;      // the layers that have it; empty: all
+  std::vector<bool> rotary_layers;        // the layers that turn queries and keys (smollm3); empty: all
 
-  bool attention_bias = false;  // llama: q, k, v and o; gpt2: always true
-  bool mlp_bias = false;        // llama: gate, up and down; gpt2: always true
+  bool attention_bias = false;  // q, k, v, and o where the family has one there
+  bool mlp_bias = false;        // every matrix of the MLP
   bool tie_word_embeddings = false;
+
+  bool parallel_residual = false;                              // x + attention(x) + mlp(x), not one after the other
+  bool alibi = false;                                          // falcon: a bias by distance instead of rotary positions
+  bool multi_query = false, new_decoder_architecture = false;  // falcon: where num_key_value_heads comes from
+  int64_t parallel_norms = 0;                                  // falcon: 2: attention and MLP have each their own
+
+  // What a family multiplies or bounds; the defaults change nothing.
+  double embedding_multiplier = 1, residual_multiplier = 1, logits_scaling = 1;  // logits are divided
+  std::optional<double> attention_multiplier, query_pre_attn_scalar;  // of scores: itself, or its -1/2th power; else
+                                                                      // head_dim's
+  std::optional<double> attn_logit_softcapping, final_logit_softcapping;  // c·tanh(z/c)
 
   std::optional<int64_t> bos_token_id, pad_token_id;
   std::vector<int64_t> eos_token_ids;  // empty: none
@@ -81,7 +100,7 @@ struct HfConfig {
   friend bool operator==(const HfConfig&, const HfConfig&) = default;
 };
 
-/// The families read, for messages: {"llama", "mistral", "gpt2"}.
+/// The families read, for messages: {"llama", "mistral", "gpt2", …}.
 const std::vector<std::string>& supported_families();
 
 /// Reads config.json. Unknown keys are errors naming the nearest known one, except keys of transformers that cannot

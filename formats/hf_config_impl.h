@@ -6,21 +6,30 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "formats/hf_config.h"
+#include "formats/hf_family.h"
 #include "formats/hf_fields.h"
 
 namespace tern {
 
+/// Layers that may differ from each other; lists are made of so many at most.
+inline constexpr int64_t kMostListedLayers = 100'000;
+
 /// Rotary positions out of rope_parameters, rope_scaling, rope_theta and the keys around them. Needs head_dim and
 /// max_position_embeddings of `config`; appends to its notes.
-HfRope read_hf_rope(HfFields& top, HfConfig& config);
+HfRope read_hf_rope(HfFields& top, const HfFamily& family, HfConfig& config);
+
+/// Which layers have the window and which turn, out of sliding_window, layer_types and the keys around them. Needs
+/// num_hidden_layers; appends to the notes.
+void read_hf_layers(HfFields& top, const HfFamily& family, HfConfig& config);
 
 /// Ranges and divisibility of a whole config. `place` opens messages; keys are named as the family spells them.
 void check_hf_values(const HfConfig& config, ErrorKind kind, std::string_view place);
-void check_hf_rope(const HfConfig& config, ErrorKind kind, std::string_view place);
+void check_hf_rope(const HfConfig& config, const HfRope& rope, ErrorKind kind, std::string_view place);
 
 /// How the family's file spells one of HfConfig's fields: "hidden_size" is "n_embd" in gpt2.
 std::string_view hf_key(std::string_view model_type, std::string_view field);
+/// False if the family's file has no such key and its default holds.
+bool has_hf_key(const HfFamily& family, std::string_view field);
 
 /// What an activation's name computes; absent: tern has none of that name.
 std::optional<HfActivation> activation_named(std::string_view name);

@@ -65,7 +65,7 @@ std::vector<Malformed> cases() {
       {"llama", "model_type", "\"\"", "\"\" is not a family tern reads"},
       {"llama", "model_type", "\"lama\"", "did you mean 'llama'?"},
       {"llama", "model_type", "\"Llama\"", "\"Llama\" is not a family tern reads; it reads llama, mistral, gpt2"},
-      {"llama", "model_type", "\"qwen2\"", "\"qwen2\" is not a family tern reads"},
+      {"llama", "model_type", "\"qwen\"", "\"qwen\" is not a family tern reads"},
       {"llama", "model_type", "\"t5\"", "\"t5\" is not a family tern reads"},
       {"llama", "model_type", "\"bert\"", "\"bert\" is not a family tern reads"},
       // quantized weights
@@ -178,7 +178,7 @@ std::vector<Malformed> cases() {
       {"llama", "head_dim", "1073741824", "expected a product below 2^31"},
       {"llama", "num_hidden_layers", "2147483647", ""},  // filled below: enormous
       // activations, eps, dropouts
-      {"llama", "hidden_act", "\"relu\"", "\"relu\" is not an activation tern has; it has silu"},
+      {"llama", "hidden_act", "\"relu6\"", "\"relu6\" is not an activation tern has; it has silu"},
       {"llama", "hidden_act", "\"sliu\"", "did you mean 'silu'?"},
       {"llama", "hidden_act", "null", "hidden_act: null, expected a string"},
       {"llama", "hidden_act", "{}", "hidden_act: an object, expected a string"},

@@ -25,12 +25,13 @@ bool has_original_length(RopeType type) {
   return type == RopeType::yarn || type == RopeType::llama3 || type == RopeType::longrope;
 }
 
-RopeType read_type(HfFields& fields) {
+RopeType read_type(HfFields& fields, std::string_view model_type) {
   const std::optional<std::string> type = fields.text("type"), rope_type = fields.text("rope_type");
   if (type && rope_type && *type != *rope_type)
     fields.fail("rope_type", "'{}', but type is '{}'; keep one of them", *rope_type, *type);
   if (!type && !rope_type) return RopeType::standard;
   const std::string& name = rope_type ? *rope_type : *type;
+  if (model_type == "phi3" && (name == "su" || name == "yarn")) return RopeType::longrope;  // its first names
   std::string known;
   std::vector<std::string_view> names;
   for (const RopeName& r : kRopeNames) {
@@ -50,13 +51,18 @@ double required(HfFields& fields, std::string_view key, RopeType type) {
 
 /// What stands around the rotary object in the file.
 struct Surroundings {
+  const HfFamily& family;
   std::optional<double> theta, partial;
   std::optional<int64_t> original_length;
+  double default_theta;
 };
 
-void check_partial(const HfFields& fields, std::optional<double> partial, std::string_view model_type) {
-  if (partial && *partial != 1.0)
-    fields.fail("partial_rotary_factor", "{}, but {} rotates whole heads: expected 1", *partial, model_type);
+// What part of a head turns, if this family's may be less than all.
+double read_partial(const HfFields& fields, std::optional<double> partial, const Surroundings& around) {
+  const std::optional<double>& fallback = around.family.defaults.partial_rotary;
+  if (!fallback && partial && *partial != 1.0)
+    fields.fail("partial_rotary_factor", "{}, but {} rotates whole heads: expected 1", *partial, around.family.name);
+  return fallback ? partial.value_or(*fallback) : 1;
 }
 
 HfRope read_object(const Json& object, const std::string& place, const char* key, const Surroundings& around,
@@ -68,19 +74,20 @@ HfRope read_object(const Json& object, const std::string& place, const char* key
                   config.model_type);
 
   HfRope rope;
-  rope.type = read_type(fields);
+  rope.type = read_type(fields, config.model_type);
   const std::optional<double> theta = fields.number("rope_theta", HfFields::Null::absent);
   if (theta && around.theta && *theta != *around.theta)
     fields.fail("rope_theta", "{}, but rope_theta outside says {}; keep one of them", *theta, *around.theta);
-  rope.theta = theta.value_or(around.theta.value_or(10000.0));
-  check_partial(fields, fields.number("partial_rotary_factor", HfFields::Null::absent), config.model_type);
+  rope.theta = theta.value_or(around.theta.value_or(around.default_theta));
+  const std::optional<double> partial = fields.number("partial_rotary_factor", HfFields::Null::absent);
+  rope.partial = read_partial(fields, partial ? partial : around.partial, around);
 
   const std::optional<int64_t> inside = fields.integer("original_max_position_embeddings", HfFields::Null::absent);
   if (has_original_length(rope.type)) {
     // The one outside wins: so Phi-3's files mean it, and so transformers reads every family.
     rope.original_max_position_embeddings =
         around.original_length.value_or(inside.value_or(config.max_position_embeddings));
-  } else if (inside || around.original_length) {
+  } else if ((inside || around.original_length) && config.model_type != "phi3") {  // phi3's files always say it
     config.notes.push_back(
         fmt::format("{}: original_max_position_embeddings is not used by rotary type '{}'", place, name_of(rope.type)));
   }
@@ -144,12 +151,24 @@ std::string_view name_of(RopeType type) {
   return "?";
 }
 
-HfRope read_hf_rope(HfFields& top, HfConfig& config) {
-  Surroundings around;
-  around.theta = top.number("rope_theta", HfFields::Null::absent);
-  around.partial = top.number("partial_rotary_factor", HfFields::Null::absent);
+int64_t rotary_dim(const HfRope& rope, int64_t head_dim) {
+  return static_cast<int64_t>(static_cast<double>(head_dim) * rope.partial);
+}
+
+HfRope read_hf_rope(HfFields& top, const HfFamily& family, HfConfig& config) {
+  Surroundings around{family, {}, {}, {}, family.defaults.rope_theta};
+  const auto either = [&](std::string_view field) {
+    const std::optional<double> value = top.number(field, HfFields::Null::absent);
+    const std::string_view key = hf_key(family.name, field);
+    return value || key == field ? value : top.number(key, HfFields::Null::absent);
+  };
+  around.theta = either("rope_theta");
+  around.partial = either("partial_rotary_factor");
   around.original_length = top.integer("original_max_position_embeddings", HfFields::Null::absent);
-  check_partial(top, around.partial, config.model_type);
+  read_partial(top, around.partial, around);
+  const bool local = family.defaults.local_rope_theta > 0;
+  Surroundings around_local{family, {}, {}, {}, family.defaults.local_rope_theta};
+  if (local) around_local.theta = top.number("rope_local_base_freq", HfFields::Null::absent);
 
   std::optional<HfRope> rope;
   for (const char* key : {"rope_parameters", "rope_scaling"}) {
@@ -157,23 +176,37 @@ HfRope read_hf_rope(HfFields& top, HfConfig& config) {
     if (!object || object->is_null()) continue;
     if (!object->is_object()) top.fail(key, "{}, expected an object or null", shown_value(*object));
     if (object->empty()) continue;
-    const HfRope read = read_object(*object, top.place(), key, around, config);
+    HfRope read;
+    if (local && object->contains("full_attention")) {
+      HfFields kinds(*object, top.place(), fmt::format("{}.", key));
+      read = read_object(*kinds.take("full_attention"), top.place(), "full_attention", around, config);
+      if (const Json* windowed = kinds.take("sliding_attention"))
+        config.local_rope = read_object(*windowed, top.place(), "sliding_attention", around_local, config);
+      kinds.finish({});
+    } else {
+      read = read_object(*object, top.place(), key, around, config);
+    }
     if (rope && !(*rope == read)) top.fail(key, "differs from rope_parameters; keep one of them");
     rope = read;
   }
   if (!rope) {
     rope.emplace();
     rope->type = RopeType::standard;
-    rope->theta = around.theta.value_or(10000.0);
-    if (around.original_length)
+    rope->theta = around.theta.value_or(around.default_theta);
+    rope->partial = read_partial(top, around.partial, around);
+    if (around.original_length && config.model_type != "phi3")
       config.notes.push_back(
           fmt::format("{}: original_max_position_embeddings is not used by rotary type 'default'", top.place()));
+  }
+  if (local && !config.local_rope) {
+    config.local_rope.emplace();
+    config.local_rope->type = RopeType::standard;
+    config.local_rope->theta = around_local.theta.value_or(around_local.default_theta);
   }
   return *rope;
 }
 
-void check_hf_rope(const HfConfig& config, ErrorKind kind, std::string_view place) {
-  const HfRope& r = config.rope;
+void check_hf_rope(const HfConfig& config, const HfRope& r, ErrorKind kind, std::string_view place) {
   const auto wrong = [&](std::string_view field, const std::string& value, std::string_view expected) {
     throw Error(kind, "{}: rotary {} is {}, expected {}", place, field, value, expected);
   };
@@ -182,9 +215,15 @@ void check_hf_rope(const HfConfig& config, ErrorKind kind, std::string_view plac
       wrong(field, fmt::format("{}", value), fmt::format("at least {}", min));
   };
   if (!(r.theta > 1) || !std::isfinite(r.theta)) wrong("rope_theta", fmt::format("{}", r.theta), "more than 1");
-  if (config.head_dim % 2 != 0)
+  if (!(r.partial > 0 && r.partial <= 1))
+    wrong("partial_rotary_factor", fmt::format("{}", r.partial), "more than 0 and at most 1");
+  const int64_t turned = rotary_dim(r, config.head_dim);
+  if (r.partial == 1 && turned % 2 != 0)
     throw Error(kind, "{}: head_dim is {}, expected an even number: rotary positions turn pairs", place,
                 config.head_dim);
+  if (turned < 2 || turned % 2 != 0)
+    throw Error(kind, "{}: {} of head_dim {} is {} elements, expected an even number: rotary positions turn pairs",
+                place, r.partial, config.head_dim, turned);
 
   const bool factor_needed = r.type == RopeType::linear || r.type == RopeType::dynamic || r.type == RopeType::yarn ||
                              r.type == RopeType::llama3;
@@ -196,8 +235,8 @@ void check_hf_rope(const HfConfig& config, ErrorKind kind, std::string_view plac
   if (r.attention_factor && !(*r.attention_factor > 0 && std::isfinite(*r.attention_factor)))
     wrong("attention_factor", fmt::format("{}", *r.attention_factor), "more than 0");
 
-  if (r.type == RopeType::dynamic && config.head_dim < 4)
-    throw Error(kind, "{}: head_dim is {}, expected at least 4 with rotary type 'dynamic'", place, config.head_dim);
+  if (r.type == RopeType::dynamic && turned < 4)
+    throw Error(kind, "{}: head_dim is {}, expected at least 4 with rotary type 'dynamic'", place, turned);
   if (r.type == RopeType::yarn) {
     if (!(r.beta_slow > 0) || !std::isfinite(r.beta_slow))
       wrong("beta_slow", fmt::format("{}", r.beta_slow), "more than 0");
@@ -215,9 +254,8 @@ void check_hf_rope(const HfConfig& config, ErrorKind kind, std::string_view plac
   if (r.type == RopeType::longrope) {
     for (const auto& [name, list] :
          {std::pair{"short_factor", &r.short_factor}, std::pair{"long_factor", &r.long_factor}}) {
-      if (static_cast<int64_t>(list->size()) != config.head_dim / 2)
-        wrong(name, fmt::format("a list of {}", list->size()),
-              fmt::format("{} numbers, half of head_dim", config.head_dim / 2));
+      if (static_cast<int64_t>(list->size()) != turned / 2)
+        wrong(name, fmt::format("a list of {}", list->size()), fmt::format("{} numbers, half of head_dim", turned / 2));
       for (const double x : *list)
         if (!(x > 0) || !std::isfinite(x)) wrong(name, fmt::format("{} at one place", x), "numbers above 0");
     }

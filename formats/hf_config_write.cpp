@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "formats/hf_config_impl.h"
@@ -27,8 +28,9 @@ std::string_view torch_name(DType dtype) {
   }
 }
 
-SortedJson rope_json(const HfRope& r) {
+SortedJson rope_json(const HfFamily& family, const HfRope& r) {
   SortedJson j = {{"rope_type", name_of(r.type)}};
+  if (family.defaults.partial_rotary) j["partial_rotary_factor"] = r.partial;
   if (r.factor) j["factor"] = *r.factor;
   if (r.original_max_position_embeddings > 0)
     j["original_max_position_embeddings"] = r.original_max_position_embeddings;
@@ -51,35 +53,80 @@ SortedJson rope_json(const HfRope& r) {
   return j;
 }
 
-void write_rope(SortedJson& j, const HfRope& rope, HfForm form) {
+void write_rope(SortedJson& j, const HfFamily& family, const HfConfig& c, HfForm form) {
+  const HfRope& rope = c.rope;
+  const auto whole = [&](const HfRope& r) {
+    SortedJson object = rope_json(family, r);
+    object["rope_theta"] = r.theta;
+    return object;
+  };
   if (form == HfForm::v5) {
-    j["rope_parameters"] = rope_json(rope);
-    j["rope_parameters"]["rope_theta"] = rope.theta;
+    if (c.local_rope)
+      j["rope_parameters"] = {{"full_attention", whole(rope)}, {"sliding_attention", whole(*c.local_rope)}};
+    else
+      j["rope_parameters"] = whole(rope);
     return;
   }
-  j["rope_theta"] = rope.theta;
+  j[std::string(hf_key(c.model_type, "rope_theta"))] = rope.theta;
+  if (c.local_rope) j["rope_local_base_freq"] = c.local_rope->theta;
+  if (family.defaults.partial_rotary) j[std::string(hf_key(c.model_type, "partial_rotary_factor"))] = rope.partial;
   j["rope_scaling"] = nullptr;
   if (rope.type == RopeType::standard) return;
-  j["rope_scaling"] = rope_json(rope);
+  j["rope_scaling"] = rope_json(family, rope);
+  j["rope_scaling"].erase("partial_rotary_factor");
   j["rope_scaling"]["type"] = name_of(rope.type);  // the key's name before 4.43
 }
 
-std::string default_architecture(std::string_view model_type) {
-  if (model_type == "gpt2") return "GPT2LMHeadModel";
-  return model_type == "mistral" ? "MistralForCausalLM" : "LlamaForCausalLM";
+// Which layers have a window, and which turn.
+void write_layers(SortedJson& j, const HfFamily& family, const HfConfig& c) {
+  const HfWindows windows = family.blocks.windows;
+  if (windows == HfWindows::none) return;
+  j["sliding_window"] = or_null(c.sliding_window);
+  if (windows == HfWindows::every) return;
+  SortedJson kinds = SortedJson::array();
+  int64_t first = c.num_hidden_layers;
+  for (int64_t i = 0; i < c.num_hidden_layers; ++i) {
+    const bool windowed = c.sliding_window && (c.windowed_layers.empty() || c.windowed_layers[static_cast<size_t>(i)]);
+    if (windowed) first = std::min(first, i);
+    kinds.push_back(windowed ? "sliding_attention" : "full_attention");
+  }
+  j["layer_types"] = kinds;
+  if (windows == HfWindows::switched) {
+    j["use_sliding_window"] = c.sliding_window.has_value();
+    j["max_window_layers"] = first;
+  }
+  if (family.blocks.unturned_every == 0) return;
+  j.erase("max_window_layers");
+  SortedJson turned = SortedJson::array();
+  for (int64_t i = 0; i < c.num_hidden_layers; ++i)
+    turned.push_back(c.rotary_layers.empty() || c.rotary_layers[static_cast<size_t>(i)] ? 1 : 0);
+  j["no_rope_layers"] = turned;
+}
+
+SortedJson option_value(const HfOption& option, const HfConfig& c) {
+  return std::visit(
+      [&](auto to) {
+        if constexpr (std::is_same_v<decltype(to), std::optional<double> HfConfig::*>)
+          return or_null(c.*to);
+        else
+          return option.key == "num_ln_in_parallel_attn" && c.parallel_norms == 0 ? SortedJson(nullptr)
+                                                                                  : SortedJson(c.*to);
+      },
+      option.to);
 }
 
 }  // namespace
 
 std::string hf_config_json(const HfConfig& c, HfForm form) {
   check_hf_config(c);
+  const HfFamily& family = hf_family(c);
   SortedJson j;
   const auto put = [&](std::string_view field, SortedJson value) {
-    j[std::string(hf_key(c.model_type, field))] = std::move(value);
+    if (has_hf_key(family, field)) j[std::string(hf_key(c.model_type, field))] = std::move(value);
   };
 
   j["model_type"] = c.model_type;
-  j["architectures"] = c.architectures.empty() ? std::vector{default_architecture(c.model_type)} : c.architectures;
+  j["architectures"] = c.architectures.empty() ? std::vector{std::string(family.architecture)} : c.architectures;
   // Readers ask this for the spelling to expect, so it states the oldest release that writes the file like this.
   j["transformers_version"] = form == HfForm::v5 ? "5.0.0" : "4.40.0";
   j["use_cache"] = true;
@@ -93,7 +140,7 @@ std::string hf_config_json(const HfConfig& c, HfForm form) {
   put("hidden_act", c.hidden_act);
   put("norm_eps", c.norm_eps);
   put("attention_dropout", c.attention_dropout);
-  j["initializer_range"] = c.initializer_range;
+  j[std::string(hf_key(c.model_type, "initializer_range"))] = c.initializer_range;
   j["tie_word_embeddings"] = c.tie_word_embeddings;
 
   j["bos_token_id"] = or_null(c.bos_token_id);
@@ -102,23 +149,20 @@ std::string hf_config_json(const HfConfig& c, HfForm form) {
   if (c.eos_token_ids.size() == 1) j["eos_token_id"] = c.eos_token_ids[0];
   if (c.eos_token_ids.size() > 1) j["eos_token_id"] = c.eos_token_ids;
 
-  if (c.model_type == "gpt2") {
-    j["n_inner"] = c.intermediate_size == 4 * c.hidden_size ? SortedJson(nullptr) : SortedJson(c.intermediate_size);
-    j["resid_pdrop"] = c.residual_dropout;
-    j["embd_pdrop"] = c.embedding_dropout;
-    j["scale_attn_weights"] = true;
-  } else {
-    j["intermediate_size"] = c.intermediate_size;
-    j["num_key_value_heads"] = c.num_key_value_heads;
-    j["head_dim"] = c.head_dim;
-    write_rope(j, c.rope, form);
-    if (c.model_type == "mistral") {
-      j["sliding_window"] = or_null(c.sliding_window);
-    } else {
-      j["attention_bias"] = c.attention_bias;
-      j["mlp_bias"] = c.mlp_bias;
-    }
-  }
+  const std::optional<int64_t>& factor = family.defaults.intermediate_factor;
+  put("intermediate_size",
+      factor && c.intermediate_size == *factor * c.hidden_size ? SortedJson(nullptr) : SortedJson(c.intermediate_size));
+  if (family.has_kv_heads) put("num_key_value_heads", c.num_key_value_heads);
+  if (family.has_head_dim) j["head_dim"] = c.head_dim;
+  if (hf_blocks(c).positions == HfPositions::rotary) write_rope(j, family, c, form);
+  if (c.rope.type == RopeType::longrope && c.model_type == "phi3")
+    j["original_max_position_embeddings"] = c.rope.original_max_position_embeddings;
+  write_layers(j, family, c);
+  for (const std::string_view key : family.hidden_again)
+    if (key != "n_embed") j[std::string(key)] = c.hidden_size;
+  for (const HfOption& option : family.options) j[std::string(option.key)] = option_value(option, c);
+  for (const HfFixed& fixed : family.fixed)
+    if (fixed.written) j[std::string(fixed.key)] = fixed.expected;
   return j.dump(2, ' ', true) + "\n";
 }
 

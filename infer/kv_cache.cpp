@@ -19,7 +19,7 @@ void copy_page(const Tensor& storage, int32_t from, int32_t to) {
 }  // namespace
 
 KvShape kv_shape(const ModelSpec& spec, int64_t page_tokens, DType dtype) {
-  const auto& attention = std::get<AttentionSpec>(spec.units.at(1).spec);
+  const AttentionSpec& attention = first_attention(spec);
   return {spec.layers, attention.kv_heads, attention.head_dim, page_tokens, dtype};
 }
 

@@ -17,15 +17,15 @@ namespace {
 // Every linear of the model as (out, in), in the order that pack_weights takes, and whether its plain copy stays.
 void for_each_linear(const ModelSpec& spec, const std::function<void(int64_t, int64_t, bool)>& fn) {
   for (const Unit& unit : spec.units) {
-    if (const auto* a = std::get_if<AttentionSpec>(&unit.spec)) {
+    if (const AttentionSpec* a = attention_of(unit)) {
       fn(a->qkv_rows(), a->width, false);
       fn(a->width, a->heads * a->head_dim, false);
-    } else if (const auto* m = std::get_if<MlpSpec>(&unit.spec)) {
+    }
+    if (const MlpSpec* m = mlp_of(unit)) {
       fn(m->gated ? 2 * m->hidden : m->hidden, m->width, false);
       fn(m->width, m->hidden, false);
-    } else if (const auto* h = std::get_if<HeadSpec>(&unit.spec)) {
-      fn(h->vocab, h->width, h->tied);
     }
+    if (const auto* h = std::get_if<HeadSpec>(&unit.spec)) fn(h->vocab, h->width, h->tied);
   }
 }
 

@@ -14,27 +14,67 @@ namespace tern {
 
 namespace {
 
+// Slopes of a bias by distance: powers of 2^(-8/n) for n heads, n a power of two; else those of the next smaller
+// power, then every second one of the next larger. Source: Press et al. 2022, arXiv:2108.12409, and its authors' code
+// for other numbers (recalled).
+std::vector<float> slopes_of(const AttentionSpec& u) {
+  std::vector<float> slopes;
+  if (u.alibi == AlibiKind::none) return slopes;
+  int64_t power = 1;
+  while (2 * power <= u.heads) power *= 2;
+  const auto add = [&](int64_t n, int64_t i) {
+    const auto slope = static_cast<float>(std::exp2(-8.0 * static_cast<double>(i) / static_cast<double>(n)));
+    slopes.push_back(u.alibi == AlibiKind::bf16 ? to_float(to_bf16(slope)) : slope);
+  };
+  for (int64_t i = 1; i <= power; ++i) add(power, i);
+  for (int64_t i = 1; static_cast<int64_t>(slopes.size()) < u.heads; i += 2) add(2 * power, i);
+  return slopes;
+}
+
 // A row of qkv holds H query heads, K key heads, K value heads of d elements each.
-AttentionShape kernel_shape(const AttentionSpec& u, int64_t kv_stride) {
+AttentionShape kernel_shape(const AttentionSpec& u, int64_t kv_stride, const std::vector<float>& slopes) {
+  const double root = 1.0 / std::sqrt(static_cast<double>(u.head_dim));
   return {.heads = u.heads,
           .kv_heads = u.kv_heads,
           .head_dim = u.head_dim,
-          .scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(u.head_dim))),
+          .scale = static_cast<float>(u.scale != 0 ? u.scale : root),
           .window = u.window,
           .q_stride = u.qkv_rows(),
           .kv_stride = kv_stride,
-          .out_stride = u.heads * u.head_dim};
+          .out_stride = u.heads * u.head_dim,
+          .causal = u.causal,
+          .softcap = static_cast<float>(u.softcap),
+          .slopes = slopes.empty() ? nullptr : slopes.data(),
+          .slopes_in_bf16 = u.alibi == AlibiKind::bf16,
+          .slope_factor = u.alibi == AlibiKind::bf16 ? static_cast<float>(root) : 1.0f};
 }
 int64_t key_offset(const AttentionSpec& u) { return u.heads * u.head_dim; }
 int64_t value_offset(const AttentionSpec& u) { return (u.heads + u.kv_heads) * u.head_dim; }
 
-void turn(const AttentionSpec& u, const RopeSpec& spec, const Rows& rows, bool inverse, const Tensor& qkv) {
-  if (spec.kind == RopeKind::none) return;
+void turn(const AttentionSpec& u, const ModelSpec& spec, const Rows& rows, bool inverse, const Tensor& qkv) {
+  if (u.rope == RopeUse::none || !spec.turns()) return;
   TERN_CHECK(rows.rope, "attention: {} rotary positions without a table", rows.positions.size());
+  const bool local = u.rope == RopeUse::local;
+  TERN_CHECK(!local || rows.rope->local.size() == 1, "attention: no table of the windowed layers' positions");
+  const RopeTable& table = local ? rows.rope->local.front() : *rows.rope;
   for (const int32_t p : rows.positions)
-    TERN_CHECK(0 <= p && p < rows.rope->num_positions, "attention: position {} outside a table of {}", p,
-               rows.rope->num_positions);
-  ops::rope(spec, *rows.rope, rows.positions, u.heads + u.kv_heads, u.head_dim, inverse, qkv);
+    TERN_CHECK(0 <= p && p < table.num_positions, "attention: position {} outside a table of {}", p,
+               table.num_positions);
+  ops::rope(local ? spec.local_rope : spec.rope, table, rows.positions, u.heads + u.kv_heads, u.head_dim, inverse, qkv);
+}
+
+// Queries and keys as attention takes them: normed where the spec norms them, then turned. With statistics to keep, qkv
+// stays as it is and a copy is prepared.
+Tensor prepared(const AttentionSpec& u, const ModelSpec& spec, const AttentionWeights& w, const Rows& rows,
+                const Tensor& qkv, const Tensor& query_rstd, const Tensor& key_rstd, bool keep, const Compute& c) {
+  Tensor to = qkv;
+  if (u.head_norm != HeadNormKind::none) {
+    if (keep) ops::copy(qkv, to = c.arena.allocate(qkv.dtype(), qkv.shape(), MemoryClass::workspace));
+    ops::head_norm(u.head_norm_like, w.query_norm, qkv, 0, u.query_norms(), to, query_rstd);
+    ops::head_norm(u.head_norm_like, w.key_norm, qkv, key_offset(u), u.key_norms(), to, key_rstd);
+  }
+  turn(u, spec, rows, false, to);
+  return to;
 }
 
 template <class T>
@@ -46,20 +86,23 @@ void run_attention(const AttentionShape& shape, std::span<const AttentionSequenc
     attention_forward<T>(shape, sequences, q, out, ops::span_or_none<float>(lse));
 }
 
-// Training in bf16 with the fast multiplier has its own attention where the processor has tiles.
-bool on_tiles(DType dtype, const Compute& c) {
-  return dtype == DType::bf16 && c.multiply == Multiply::fast && has_tile_attention();
+// Training in bf16 with the fast multiplier has its own attention where the processor has tiles, for plain scores.
+bool on_tiles(const AttentionSpec& u, DType dtype, const Compute& c) {
+  return dtype == DType::bf16 && c.multiply == Multiply::fast && u.causal && u.softcap == 0 &&
+         u.alibi == AlibiKind::none && has_tile_attention();
 }
 
 // Every sequence attends to its own rows.
 template <class T>
 void attend_rows(const AttentionSpec& u, const Rows& rows, const Tensor& qkv, const Tensor& context, const Tensor& lse,
                  const Compute& c) {
+  const std::vector<float> slopes = slopes_of(u);
+  const AttentionShape shape = kernel_shape(u, u.qkv_rows(), slopes);
   if constexpr (std::is_same_v<T, bf16>)
-    if (on_tiles(qkv.dtype(), c)) {
+    if (on_tiles(u, qkv.dtype(), c)) {
       const bf16* at = qkv.span<bf16>().data();
-      return tile_attention_forward(kernel_shape(u, u.qkv_rows()), rows.starts, at, at + key_offset(u),
-                                    at + value_offset(u), context.span<bf16>().data(), ops::span_or_none<float>(lse));
+      return tile_attention_forward(shape, rows.starts, at, at + key_offset(u), at + value_offset(u),
+                                    context.span<bf16>().data(), ops::span_or_none<float>(lse));
     }
   const size_t num = rows.starts.size() - 1;
   const T* q = qkv.span<T>().data();
@@ -71,7 +114,7 @@ void attend_rows(const AttentionSpec& u, const Rows& rows, const Tensor& qkv, co
     values[i] = q + begin * u.qkv_rows() + value_offset(u);
     sequences[i] = {begin, count, count, &keys[i], &values[i], std::max<int64_t>(count, 1)};
   }
-  run_attention<T>(kernel_shape(u, u.qkv_rows()), sequences, q, context.span<T>().data(), lse);
+  run_attention<T>(shape, sequences, q, context.span<T>().data(), lse);
 }
 
 // The new keys and values go to their pages, then every sequence attends to all of its pages.
@@ -108,73 +151,76 @@ void attend_cache(const AttentionSpec& u, const Rows& rows, const Tensor& qkv, K
     }
     sequences[i] = {begin, count, total, key_pages[i].data(), value_pages[i].data(), page_tokens};
   }
-  run_attention<T>(kernel_shape(u, row), sequences, q, context.span<T>().data(), {});
+  const std::vector<float> slopes = slopes_of(u);
+  run_attention<T>(kernel_shape(u, row, slopes), sequences, q, context.span<T>().data(), {});
 }
 
 }  // namespace
 
-// n = norm(x),  (q, k, v) = qkv(n),  q and k turned by their positions,
-// o_h = Σ_j softmax_j(q_h·k_j/√d) v_j over the keys seen,  y = x + out(o)
-Tensor attention_unit_forward(const AttentionSpec& u, const RopeSpec& rope, const AttentionWeights& w, const Rows& rows,
-                              const Tensor& x, AttentionSaved* saved, KvView* kv, int layer, const Compute& c) {
+// n = norm(x),  (q, k, v) = qkv(n),  q and k normed by heads (or not) and turned by their positions,
+// o_h = Σ_j softmax_j(score_hj) v_j over the keys seen,  score = q_h·k_j/√d, capped and biased (or not),  f = out(o)
+void attention_forward_branch(const AttentionSpec& u, const ModelSpec& spec, const AttentionWeights& w,
+                              const Rows& rows, const Tensor& x, const Tensor& out, AttentionSaved* saved, KvView* kv,
+                              int layer, const Compute& c) {
   TERN_CHECK(!saved || !kv, "attention: training goes over plain rows, not over a KV cache");
+  TERN_CHECK(u.causal || !kv, "attention: a KV cache of keys that earlier queries see");
   const int64_t T = x.rows(), E = u.heads * u.head_dim;
-  const DType dtype = x.dtype();
+  const DType dtype = x.dtype(), sums = ops::sum_dtype(dtype);
   const MemoryClass kept = saved ? MemoryClass::activations : MemoryClass::workspace;
-  const Tensor y = c.arena.allocate(dtype, x.shape(), MemoryClass::activations);
   NormStatistics stats;
-  Tensor lse, context;
+  Tensor lse, context, query_rstd, key_rstd;
   if (saved) {
     stats = allocate_statistics(u.norm, T, dtype, c);
-    lse = c.arena.allocate(ops::sum_dtype(dtype), {T, u.heads}, kept);
+    lse = c.arena.allocate(sums, {T, u.heads}, kept);
     context = c.arena.allocate(dtype, {T, E}, kept);
+    if (u.head_norm != HeadNormKind::none) {
+      query_rstd = c.arena.allocate(sums, {T, u.query_norms()}, kept);
+      key_rstd = c.arena.allocate(sums, {T, u.key_norms()}, kept);
+    }
   }
   Tensor qkv = c.arena.allocate(dtype, {T, u.qkv_rows()}, kept);
-  {
-    const Tensor normed = c.arena.allocate(dtype, x.shape(), MemoryClass::workspace);
-    ops::norm(u.norm, w.norm, x, normed, stats.mean_T, stats.rstd_T);
-    linear_forward(w.qkv, normed, qkv, c);
+  linear_forward(w.qkv, normed_rows(u.norm, w.norm, x, stats.mean_T, stats.rstd_T, c), qkv, c);
+  if (saved) {
+    saved->x_TD = x, saved->mean_T = stats.mean_T, saved->rstd_T = stats.rstd_T, saved->qkv_TC = qkv;
+    saved->context_TE = context, saved->lse_TH = lse, saved->query_rstd = query_rstd, saved->key_rstd = key_rstd;
+    saved->dqkv_TC = saved->dnormed_TD = saved->dquery_norm = saved->dkey_norm = {};
   }
-  turn(u, rope, rows, false, qkv);
+  qkv = prepared(u, spec, w, rows, qkv, query_rstd, key_rstd, saved != nullptr, c);
   if (!saved) context = c.arena.allocate(dtype, {T, E}, kept);
   ops::by_dtype(dtype, [&]<class N>() {
     if (kv) return attend_cache<N>(u, rows, qkv, *kv, layer, context);
     attend_rows<N>(u, rows, qkv, context, lse, c);
   });
-  if (saved)
-    *saved = {.x_TD = x,
-              .mean_T = stats.mean_T,
-              .rstd_T = stats.rstd_T,
-              .qkv_TC = qkv,
-              .context_TE = context,
-              .lse_TH = lse,
-              .dqkv_TC = {},
-              .dnormed_TD = {}};
   qkv = {};
-  linear_forward(w.out, context, y, c);
-  ops::add(x, y);
-  return y;
+  linear_forward(w.out, context, out, c);
 }
 
-// do = dy·W_out,  (dq, dk, dv) by attention_backward (kernels/cpu/attention.h), dq and dk turned back,
-// dn = dqkv·W_qkv,  dx = dy + norm'(dn)
-Tensor attention_unit_backward_input(const AttentionSpec& u, const RopeSpec& rope, const AttentionWeights& w,
-                                     const Rows& rows, const Tensor& dy, AttentionSaved& saved, const Compute& c) {
-  const DType dtype = dy.dtype();
-  const Tensor dx = c.arena.allocate(dtype, dy.shape(), MemoryClass::activations);
+// do = df·W_out,  (dq, dk, dv) by attention_backward (kernels/cpu/attention.h), dq and dk turned back and taken through
+// the heads' norms,  dn = dqkv·W_qkv,  dx = norm'(dn)
+void attention_backward_branch(const AttentionSpec& u, const ModelSpec& spec, const AttentionWeights& w,
+                               const Rows& rows, const Tensor& df, AttentionSaved& saved, const Tensor& dx,
+                               const Compute& c) {
+  const DType dtype = df.dtype();
   saved.dqkv_TC = c.arena.allocate(dtype, saved.qkv_TC.shape(), MemoryClass::activations);
-  saved.dnormed_TD = c.arena.allocate(dtype, dy.shape(), MemoryClass::activations);
+  if (u.norm.present()) saved.dnormed_TD = c.arena.allocate(dtype, df.shape(), MemoryClass::activations);
+  const bool head_norms = u.head_norm != HeadNormKind::none;
+  if (head_norms) {
+    saved.dquery_norm = c.arena.zeros(ops::sum_dtype(dtype), {u.query_norm_width()}, MemoryClass::activations);
+    saved.dkey_norm = c.arena.zeros(ops::sum_dtype(dtype), {u.key_norm_width()}, MemoryClass::activations);
+  }
   {
     const Tensor dcontext = c.arena.allocate(dtype, saved.context_TE.shape(), MemoryClass::workspace);
-    linear_backward_input(w.out, dy, dcontext, c);
+    linear_backward_input(w.out, df, dcontext, c);
+    const Tensor qkv = head_norms ? prepared(u, spec, w, rows, saved.qkv_TC, {}, {}, true, c) : saved.qkv_TC;
+    const std::vector<float> slopes = slopes_of(u);
     ops::by_dtype(dtype, [&]<class T>() {
-      const AttentionShape shape = kernel_shape(u, u.qkv_rows());
-      const T* q = saved.qkv_TC.span<T>().data();
+      const AttentionShape shape = kernel_shape(u, u.qkv_rows(), slopes);
+      const T* q = qkv.span<T>().data();
       T* dq = saved.dqkv_TC.span<T>().data();
       const T *out = saved.context_TE.span<T>().data(), *dout = dcontext.span<T>().data();
       const int64_t k = key_offset(u), v = value_offset(u);
       if constexpr (std::is_same_v<T, bf16>)
-        if (on_tiles(dtype, c))
+        if (on_tiles(u, dtype, c))
           return tile_attention_backward(shape, rows.starts, q, q + k, q + v, out, dout, saved.lse_TH.span<float>(), dq,
                                          dq + k, dq + v);
       if constexpr (std::is_same_v<T, double>)
@@ -185,21 +231,29 @@ Tensor attention_unit_backward_input(const AttentionSpec& u, const RopeSpec& rop
                               dq + v);
     });
   }
-  turn(u, rope, rows, true, saved.dqkv_TC);
+  turn(u, spec, rows, true, saved.dqkv_TC);
+  if (head_norms) {
+    const NormSpec& like = u.head_norm_like;
+    ops::head_norm_backward(like, w.query_norm, saved.qkv_TC, 0, u.query_norms(), saved.query_rstd, saved.dqkv_TC,
+                            saved.dquery_norm);
+    ops::head_norm_backward(like, w.key_norm, saved.qkv_TC, key_offset(u), u.key_norms(), saved.key_rstd, saved.dqkv_TC,
+                            saved.dkey_norm);
+  }
+  if (!u.norm.present()) return linear_backward_input(w.qkv, saved.dqkv_TC, dx, c);
   linear_backward_input(w.qkv, saved.dqkv_TC, saved.dnormed_TD, c);
   ops::norm_backward_input(u.norm, w.norm, saved.dnormed_TD, saved.x_TD, saved.mean_T, saved.rstd_T, dx);
-  ops::add(dy, dx);
-  return dx;
 }
 
-// dW_out += dyᵀ·o,  dW_qkv += dqkvᵀ·n, biases their rows' sums; n is made again, with the bits of the forward
-void attention_unit_backward_weight(const AttentionSpec& u, const AttentionWeights& w, const Tensor& dy,
-                                    const AttentionSaved& saved, AttentionWeights& g, const Compute& c) {
-  linear_backward_weight(dy, saved.context_TE, g.out, c);
-  const Tensor normed = c.arena.allocate(dy.dtype(), dy.shape(), MemoryClass::workspace);
-  ops::norm(u.norm, w.norm, saved.x_TD, normed, {}, {});
-  linear_backward_weight(saved.dqkv_TC, normed, g.qkv, c);
-  ops::norm_backward_weight(u.norm, saved.dnormed_TD, saved.x_TD, saved.mean_T, saved.rstd_T, g.norm);
+// dW_out += dfᵀ·o,  dW_qkv += dqkvᵀ·n, biases their rows' sums; n is made again, with the bits of the forward
+void attention_weight_branch(const AttentionSpec& u, const AttentionWeights& w, const Tensor& df,
+                             const AttentionSaved& saved, AttentionWeights& g, const Compute& c) {
+  linear_backward_weight(df, saved.context_TE, g.out, c);
+  linear_backward_weight(saved.dqkv_TC, normed_rows(u.norm, w.norm, saved.x_TD, {}, {}, c), g.qkv, c);
+  if (u.norm.present())
+    ops::norm_backward_weight(u.norm, saved.dnormed_TD, saved.x_TD, saved.mean_T, saved.rstd_T, g.norm);
+  if (u.head_norm == HeadNormKind::none) return;
+  ops::add(saved.dquery_norm, g.query_norm.weight);
+  ops::add(saved.dkey_norm, g.key_norm.weight);
 }
 
 }  // namespace tern

@@ -25,11 +25,12 @@ bool is_weight_type(const TensorView& view) {
 std::optional<TensorView> find_parameter(const ModelSpec& spec, const Weights& file, const std::string& name) {
   if (auto found = file.find(name)) return found;
   const std::string_view prefix = base_prefix(spec);
-  return name.starts_with(prefix) ? file.find(std::string_view(name).substr(prefix.size())) : std::nullopt;
+  return !prefix.empty() && name.starts_with(prefix) ? file.find(std::string_view(name).substr(prefix.size()))
+                                                     : std::nullopt;
 }
 
 std::vector<int64_t> fragment_shape(const ParameterInfo& info, const Fragment& fragment) {
-  std::vector<int64_t> shape{fragment.row_end - fragment.row_begin};
+  std::vector<int64_t> shape{fragment.file_rows};
   if (info.shape.rank == 2) shape.push_back(info.shape[1]);
   if (fragment.transposed) std::swap(shape[0], shape[1]);
   return shape;
@@ -38,7 +39,8 @@ std::vector<int64_t> fragment_shape(const ParameterInfo& info, const Fragment& f
 std::optional<std::string> judge_tied_head(const ModelSpec& spec, const Weights& file) {
   const auto head = file.find(kTiedHead);
   if (!spec.head().tied || !head) return {};
-  const auto table = find_parameter(spec, file, file_names(spec, -1, Part::tokens, "weight", spec.vocab).front().name);
+  const auto table =
+      find_parameter(spec, file, file_names(spec, -1, &HfNames::tokens, "weight", spec.vocab).front().name);
   if (!table) return "";  // its absence is told by itself
   if (head->dtype_name == table->dtype_name && head->bytes.size() == table->bytes.size() &&
       std::memcmp(head->bytes.data(), table->bytes.data(), table->bytes.size()) == 0)
@@ -69,6 +71,7 @@ WeightsCheck check_weights(const ModelSpec& spec, const std::string& path) {
   std::unordered_set<std::string> claimed;
   for (const ParameterInfo& info : parameters(spec))
     for (const Fragment& f : info.fragments) {
+      if (claimed.contains(f.name)) continue;  // other rows of a tensor that was judged
       const auto view = find_parameter(spec, file, f.name);
       const std::vector<int64_t> want = fragment_shape(info, f);
       if (!view) {

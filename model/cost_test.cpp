@@ -70,7 +70,7 @@ void expect_unit(const ModelSpec& spec, int index, const Rows& rows, DType dtype
 TEST(UnitCost, CountedBytesEqualTheClosedFormsToTheByte) {
   for_each_variant([](const std::string& variant, const ModelSpec& spec) {
     SCOPED_TRACE(variant);
-    const RopeTable rope = rope_table(spec.rope, 256, 256);
+    const RopeTable rope = rope_table(spec, 256, 256);
     for (const int64_t T : {1, 17, 128, 150}) {  // 150: a head's tile and a tail
       const std::vector<int32_t> tokens = random_tokens(T, spec.vocab, 3);
       const Rows rows = make_rows(tokens, {0, T / 3, T}, &rope);

@@ -3,22 +3,58 @@
 
 namespace tern {
 
-// y_t = tokens[id_t] (+ positions[p_t])
-Tensor embed_forward(const EmbedSpec& u, const EmbedWeights& w, const Rows& rows, DType dtype, const Compute& c) {
+namespace {
+
+std::vector<int32_t> position_rows(const EmbedSpec& u, const Rows& rows) {
+  std::vector<int32_t> at = rows.positions;
+  for (int32_t& p : at) {
+    TERN_CHECK(0 <= p && p + u.position_offset < u.positions, "embed: position {} of {}", p,
+               u.positions - u.position_offset);
+    p += static_cast<int32_t>(u.position_offset);
+  }
+  return at;
+}
+
+}  // namespace
+
+// y_t = m·tokens[id_t] (+ positions[p_t]),  normed (or not)
+Tensor embed_forward(const EmbedSpec& u, const EmbedWeights& w, const Rows& rows, DType dtype, EmbedSaved* saved,
+                     const Compute& c) {
   const auto T = static_cast<int64_t>(rows.tokens.size());
   const Tensor y = c.arena.allocate(dtype, {T, u.width}, MemoryClass::activations);
-  ops::gather_rows(w.tokens, rows.tokens, y);
-  if (u.positions == 0) return y;
-  for (const int32_t p : rows.positions)
-    TERN_CHECK(0 <= p && p < u.positions, "embed: position {} of {}", p, u.positions);
-  ops::gather_rows_add(w.positions, rows.positions, y);
+  Tensor x = y;
+  if (saved) {
+    *saved = {};
+    if (u.norm.present()) {
+      x = c.arena.allocate(dtype, y.shape(), MemoryClass::activations);
+      const NormStatistics stats = allocate_statistics(u.norm, T, dtype, c);
+      *saved = {x, stats.mean_T, stats.rstd_T};
+    }
+  }
+  ops::gather_rows(w.tokens, rows.tokens, x);
+  if (u.multiplier != 1) ops::scale(u.multiplier, x);
+  if (u.positions) ops::gather_rows_add(w.positions, position_rows(u, rows), x);
+  if (u.norm.present())
+    ops::norm(u.norm, w.norm, x, y, saved ? saved->mean_T : Tensor{}, saved ? saved->rstd_T : Tensor{});
   return y;
 }
 
-// dtokens[id_t] += dy_t,  dpositions[p_t] += dy_t
-void embed_backward_weight(const EmbedSpec& u, const Rows& rows, const Tensor& dy, EmbedWeights& g) {
-  ops::scatter_rows_add(dy, rows.tokens, g.tokens);
-  if (u.positions) ops::scatter_rows_add(dy, rows.positions, g.positions);
+// dx = norm'(dy),  dtokens[id_t] += m·dx_t,  dpositions[p_t] += dx_t
+void embed_backward_weight(const EmbedSpec& u, const EmbedWeights& w, const Rows& rows, const Tensor& dy,
+                           const EmbedSaved& saved, EmbedWeights& g, const Compute& c) {
+  Tensor dx = dy;
+  if (u.norm.present() || u.multiplier != 1) {
+    dx = c.arena.allocate(dy.dtype(), dy.shape(), MemoryClass::workspace);
+    if (u.norm.present()) {
+      ops::norm_backward_input(u.norm, w.norm, dy, saved.x_TD, saved.mean_T, saved.rstd_T, dx);
+      ops::norm_backward_weight(u.norm, dy, saved.x_TD, saved.mean_T, saved.rstd_T, g.norm);
+    } else {
+      ops::copy(dy, dx);
+    }
+  }
+  if (u.positions) ops::scatter_rows_add(dx, position_rows(u, rows), g.positions);
+  if (u.multiplier != 1) ops::scale(u.multiplier, dx);
+  ops::scatter_rows_add(dx, rows.tokens, g.tokens);
 }
 
 }  // namespace tern

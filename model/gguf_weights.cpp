@@ -24,7 +24,7 @@ To number(float x) {
 }
 
 int64_t num_heads(const ModelSpec& spec, GgufPlace::Heads which) {
-  const auto& a = std::get<AttentionSpec>(spec.units.at(1).spec);
+  const auto& a = first_attention(spec);
   return which == GgufPlace::Heads::queries ? a.heads : a.kv_heads;
 }
 

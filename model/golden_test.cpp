@@ -34,7 +34,7 @@ struct Golden {
         dir(std::string(TERN_SOURCE_DIR) + "/tests/golden/models/" + model),
         spec(model_spec(read_hf_config(dir + "/config.json"))),
         file(dir + "/golden.safetensors"),
-        rope(rope_table(spec.rope, 64, 16)) {
+        rope(rope_table(spec, 64, 16)) {
     const TensorView ids = file.get("tokens");
     tokens.resize(static_cast<size_t>(ids.num_elements()));
     std::memcpy(tokens.data(), ids.bytes.data(), ids.bytes.size());
@@ -79,6 +79,7 @@ double relative(const std::vector<double>& want, const std::function<double(int6
 // Our rows of a fragment against the file's tensor `prefix + name`.
 double fragment_error(const Golden& g, const std::string& prefix, const Fragment& f, const Tensor& ours) {
   const int64_t width = ours.count() / ours.rows(), rows = f.row_end - f.row_begin;
+  EXPECT_EQ(f.file_rows, rows);
   return relative(g.values(prefix + f.name), [&](int64_t i) {
     return element(ours, f.transposed ? (f.row_begin + i % rows) * width + i / rows : f.row_begin * width + i);
   });

@@ -6,7 +6,7 @@ namespace tern {
 namespace {
 
 constexpr uint64_t kSeed = 20260101;
-constexpr double kStep = 1e-5;       // central: error ~ h² of third derivatives + 1e-16/h ≈ 1e-10
+constexpr double kStep = 2e-6;       // central: error ~ h² of third derivatives (a norm of short heads has large ones)
 constexpr double kTolerance = 2e-7;  // of the gradient's norm along a unit direction, kinks of relu aside
 
 double dot(const Tensor& a, const Tensor& b) {
@@ -30,11 +30,11 @@ double slope(const Tensor& t, const Tensor& direction, const std::function<doubl
   return (value[1] - value[0]) / (2 * kStep);
 }
 
-void expect_gradient(const std::string& what, const Tensor& t, const Tensor& gradient,
-                     const std::function<double()>& f) {
+void expect_gradient(const std::string& what, const Tensor& t, const Tensor& gradient, const std::function<double()>& f,
+                     uint64_t directions = 3) {
   Arena arena;
   const Tensor direction = arena.allocate(DType::f64, t.shape(), MemoryClass::staging);
-  for (uint64_t round = 0; round < 3; ++round) {
+  for (uint64_t round = 0; round < directions; ++round) {
     fill_normal(direction, 1, kSeed + round + hash_name(what));
     const double want = slope(t, direction, f), got = dot(gradient, direction);
     const double scale = std::sqrt(dot(gradient, gradient)) + std::abs(want);
@@ -51,7 +51,7 @@ TEST(UnitGradients, AgreeWithFiniteDifferencesInEveryVariant) {
     arena.set_poison(true);
     const Compute c{arena};
     const std::vector<int32_t> tokens = random_tokens(17, spec.vocab, kSeed);
-    const RopeTable rope = rope_table(spec.rope, 32, 32);
+    const RopeTable rope = rope_table(spec, 32, 32);
     const Rows rows = make_rows(tokens, {0, 6, 7, 17}, &rope);  // packed: 6, 1 and 10 tokens
     ModelWeights weights = random_weights(spec, DType::f64, arena, kSeed);
     const int head = static_cast<int>(spec.units.size()) - 1;
@@ -103,7 +103,7 @@ TEST(UnitGradients, OfTheWholeModelAgreeWithFiniteDifferences) {
     Arena arena;
     const Compute c{arena};
     const std::vector<int32_t> tokens = random_tokens(11, spec.vocab, kSeed + 9);
-    const RopeTable rope = rope_table(spec.rope, 32, 32);
+    const RopeTable rope = rope_table(spec, 32, 32);
     const Rows rows = make_rows(tokens, {0, 4, 11}, &rope);
     std::vector<int32_t> targets = random_tokens(11, spec.vocab, kSeed + 10);
     ModelWeights weights = random_weights(spec, DType::f64, arena, kSeed + 11),
@@ -117,7 +117,7 @@ TEST(UnitGradients, OfTheWholeModelAgreeWithFiniteDifferences) {
     };
     std::vector<Tensor*> w = tensors(spec, weights), g = tensors(spec, gradients);
     const std::vector<ParameterInfo> infos = parameters(spec);
-    for (size_t i = 0; i < infos.size(); ++i) expect_gradient(infos[i].name, *w[i], *g[i], f);
+    for (size_t i = 0; i < infos.size(); ++i) expect_gradient(infos[i].name, *w[i], *g[i], f, 1);
   });
 }
 

@@ -47,11 +47,13 @@ double fused_loss(const HeadSpec& u, const HeadWeights& w, const Tensor& x, std:
     const Tensor normed = normed_tile.rows_view(0, m);
     ops::norm(u.norm, w.norm, x.rows_view(begin, end), normed, view_or_none(saved.mean_T, begin, end),
               saved.rstd_T.rows_view(begin, end));
+    if (u.multiplier != 1) ops::scale(u.multiplier, normed);
     const std::span<float> tile_losses(losses.data(), static_cast<size_t>(m));
     head_loss(u.vocab, u.width, targets.subspan(static_cast<size_t>(begin), static_cast<size_t>(m)),
               static_cast<float>(scale), normed.span<bf16>(), w.projection.weight.span<bf16>(), tile_losses,
               saved.dnormed_TD.rows_view(begin, end).span<bf16>(), gradient.weight.span<float>(),
               {static_cast<std::byte*>(scratch.data()), static_cast<size_t>(scratch.bytes())});
+    if (u.multiplier != 1) ops::scale(u.multiplier, saved.dnormed_TD.rows_view(begin, end));
     for (const float one : tile_losses) loss += one;
   }
   return loss;
@@ -59,8 +61,9 @@ double fused_loss(const HeadSpec& u, const HeadWeights& w, const Tensor& x, std:
 
 }  // namespace
 
-// n = norm(x),  z = n·Wᵀ,  L = Σ_t (log Σ_v exp z_tv - z_t,target)
-// dz = scale·(softmax(z) - onehot(target)),  dn = dz·W,  dW += dzᵀ·n, tile by tile of rows in ascending order
+// n = norm(x),  z = m·n·Wᵀ (m falls on n),  under a cap z' = c·tanh(z/c) and dz = dz'·(1 - (z'/c)²),  L = Σ_t (log Σ_v
+// exp z_tv - z_t,target) dz = scale·(softmax(z) - onehot(target)),  dn = dz·W,  dW += dzᵀ·n, tile by tile of rows in
+// ascending order
 double head_forward_loss(const ModelSpec& spec, const ModelWeights& weights, const Rows&, const Tensor& x,
                          std::span<const int32_t> targets, double scale, HeadSaved& saved, ModelWeights& gradients,
                          const Compute& c) {
@@ -75,7 +78,8 @@ double head_forward_loss(const ModelSpec& spec, const ModelWeights& weights, con
            .rstd_T = stats.rstd_T,
            .dnormed_TD = c.arena.allocate(dtype, {T, D}, MemoryClass::activations)};
   if (T == 0) return 0;
-  if (const ScratchBytes bytes = scratch_bytes(c.multiply, dtype); bytes && w.projection.packed.empty())
+  if (const ScratchBytes bytes = scratch_bytes(c.multiply, dtype);
+      bytes && w.projection.packed.empty() && u.softcap == 0)
     if (const int64_t fused = bytes(kHeadLossProduct, std::min(T, kFusedHeadTile), u.vocab, D); fused > 0)
       return fused_loss(u, w, x, targets, scale, saved, gradients.head.projection, fused, c);
 
@@ -85,6 +89,8 @@ double head_forward_loss(const ModelSpec& spec, const ModelWeights& weights, con
   const Tensor rounded_tile =
       dtype == sums ? Tensor{} : c.arena.allocate(dtype, {rows, u.vocab}, MemoryClass::workspace);
   const Tensor scratch = forward_scratch(w.projection, widest_tile(w.projection, T, dtype, c.multiply), dtype, c);
+  const Tensor capped_tile =
+      u.softcap != 0 ? c.arena.allocate(sums, {rows, u.vocab}, MemoryClass::workspace) : Tensor{};
   std::vector<std::byte> loss_bytes(static_cast<size_t>(rows * size_of(sums)));
   double loss = 0;
   for (int64_t begin = 0; begin < T; begin += rows) {
@@ -94,13 +100,21 @@ double head_forward_loss(const ModelSpec& spec, const ModelWeights& weights, con
     const Tensor losses = Tensor::borrow(sums, {m}, loss_bytes.data());
     ops::norm(u.norm, w.norm, x.rows_view(begin, end), normed, view_or_none(stats.mean_T, begin, end),
               stats.rstd_T.rows_view(begin, end));
+    if (u.multiplier != 1) ops::scale(u.multiplier, normed);
     linear_forward(w.projection, normed, logits, scratch, c);
+    Tensor capped;
+    if (u.softcap != 0) {
+      ops::softcap(u.softcap, logits);
+      ops::copy(logits, capped = capped_tile.rows_view(0, m));
+    }
     ops::cross_entropy_forward_backward(target, scale, logits, losses);
+    if (u.softcap != 0) ops::softcap_backward(u.softcap, capped, logits);
     loss += sum_of(losses);
 
     Tensor dlogits = logits;
     if (!rounded_tile.empty()) ops::round_to(logits, dlogits = rounded_tile.rows_view(0, m));
     linear_backward_input(w.projection, dlogits, saved.dnormed_TD.rows_view(begin, end), c);
+    if (u.multiplier != 1) ops::scale(u.multiplier, saved.dnormed_TD.rows_view(begin, end));
     linear_backward_weight(dlogits, normed, gradients.head.projection, c);
   }
   return loss;
@@ -138,7 +152,9 @@ std::vector<double> head_losses(const ModelSpec& spec, const ModelWeights& weigh
     const Tensor normed = normed_tile.rows_view(0, m), logits = logits_tile.rows_view(0, m);
     const Tensor losses = Tensor::borrow(sums, {m}, loss_bytes.data());
     ops::norm(u.norm, w.norm, x.rows_view(begin, end), normed, {}, {});
+    if (u.multiplier != 1) ops::scale(u.multiplier, normed);
     linear_forward(w.projection, normed, logits, scratch, c);
+    if (u.softcap != 0) ops::softcap(u.softcap, logits);
     ops::cross_entropy(targets.subspan(static_cast<size_t>(begin), static_cast<size_t>(m)), logits, losses);
     for (int64_t r = 0; r < m; ++r)
       result[static_cast<size_t>(begin + r)] = sums == DType::f64 ? losses.span<double>()[static_cast<size_t>(r)]
@@ -157,7 +173,9 @@ Tensor head_logits(const ModelSpec& spec, const ModelWeights& weights, const Ten
   const Tensor normed = c.arena.allocate(x.dtype(), {num, u.width}, MemoryClass::workspace);
   ops::gather_rows(x, rows, picked);
   ops::norm(u.norm, weights.head.norm, picked, normed, {}, {});
+  if (u.multiplier != 1) ops::scale(u.multiplier, normed);
   linear_forward(weights.head.projection, normed, logits, c);
+  if (u.softcap != 0) ops::softcap(u.softcap, logits);
   return logits;
 }
 

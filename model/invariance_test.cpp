@@ -45,7 +45,7 @@ struct Arrangement {
 // pages; neighbours are other prompts, at other places.
 Tensor cached_logits(const ModelSpec& spec, const ModelWeights& weights, const RopeTable& rope,
                      const std::vector<int32_t>& prompt, const Arrangement& how, const Compute& c) {
-  const auto& u = std::get<AttentionSpec>(spec.units[1].spec);
+  const AttentionSpec& u = first_attention(spec);
   const DType dtype = weights.embed.tokens.dtype();
   const auto length = static_cast<int64_t>(prompt.size());
   const int64_t mine = how.batch / 2, pages_each = (length + how.page_tokens - 1) / how.page_tokens,
@@ -104,7 +104,7 @@ void expect_invariant(const std::string& family, DType dtype, bool packed,
   config.intermediate_size = 72, config.vocab_size = 101;
   if (config.sliding_window) config.sliding_window = 21;
   const ModelSpec spec = model_spec(config);
-  const RopeTable rope = rope_table(spec.rope, 256, 256);
+  const RopeTable rope = rope_table(spec, 256, 256);
   const std::vector<int32_t> prompt = random_tokens(kPrompt, spec.vocab, 42);
   ASSERT_FALSE(available_isas().empty());
   for (const Isa isa : available_isas()) {
@@ -133,6 +133,10 @@ const std::vector<Arrangement> kMany{{1, 1, 16},   {1, 16, 7},  {1, 128, 64},   
 
 TEST(RowInvariance, LlamaInF32) { expect_invariant("llama", DType::f32, true, kFew); }
 TEST(RowInvariance, MistralInBf16WithWeightsPackedOnTheFly) { expect_invariant("mistral", DType::bf16, false, kFew); }
+TEST(RowInvariance, CapsAndAlternatingWindowsInF32) { expect_invariant("gemma2", DType::f32, true, kFew); }
+TEST(RowInvariance, NormsOfHeadsAndTwoRotaryTablesInBf16) { expect_invariant("gemma3_text", DType::bf16, true, kFew); }
+TEST(RowInvariance, ParallelBranchesOfAPartlyTurnedHeadInF32) { expect_invariant("gpt_neox", DType::f32, true, kFew); }
+TEST(RowInvariance, SlopesByDistanceInF32) { expect_invariant("bloom", DType::f32, true, kFew); }
 TEST(RowInvariance, Gpt2InBf16) { expect_invariant("gpt2", DType::bf16, true, kFew); }
 
 TEST(RowInvarianceSlow, LlamaInF32) { expect_invariant("llama", DType::f32, true, kMany); }

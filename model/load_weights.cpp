@@ -48,34 +48,36 @@ To rounded(Number x) {
     return static_cast<To>(x);
 }
 
-// Rows [row_begin, …) of `to` (all rows of `width`) from the view's elements, which lie as (rows, width), or as
-// (width, rows) if transposed.
+// The fragment's rows of `width` to `to`, from the view's elements, which lie as (file_rows, width), or as (width,
+// file_rows) if transposed.
 template <class From, class To>
-void copy_rows(const TensorView& view, bool transposed, int64_t rows, int64_t width, To* to) {
+void copy_rows(const TensorView& view, const Fragment& f, int64_t width, To* to) {
   const std::byte* from = view.bytes.data();
-  if (std::is_same_v<From, To> && !transposed) {
-    std::memcpy(to, from, view.bytes.size());
+  const int64_t rows = f.row_end - f.row_begin;
+  if (std::is_same_v<From, To> && !f.transposed) {
+    const auto row_bytes = static_cast<size_t>(width) * sizeof(From);
+    std::memcpy(to, from + static_cast<size_t>(f.file_row) * row_bytes, static_cast<size_t>(rows) * row_bytes);
     return;
   }
 #pragma omp parallel for
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t k = 0; k < width; ++k) {
-      const int64_t at = transposed ? k * rows + r : r * width + k;
+      const int64_t row = f.file_row + r, at = f.transposed ? k * f.file_rows + row : row * width + k;
       to[r * width + k] = rounded<To>(load_number<From>(from + at * static_cast<int64_t>(sizeof(From))));
     }
 }
 
 template <class To>
-void copy_any(const TensorView& view, const std::string& path, bool transposed, int64_t rows, int64_t width, To* to) {
+void copy_any(const TensorView& view, const std::string& path, const Fragment& f, int64_t width, To* to) {
   switch (view.dtype.value_or(DType::u8)) {
     case DType::f32:
-      return copy_rows<float>(view, transposed, rows, width, to);
+      return copy_rows<float>(view, f, width, to);
     case DType::bf16:
-      return copy_rows<bf16>(view, transposed, rows, width, to);
+      return copy_rows<bf16>(view, f, width, to);
     case DType::f16:
-      return copy_rows<f16>(view, transposed, rows, width, to);
+      return copy_rows<f16>(view, f, width, to);
     case DType::f64:
-      return copy_rows<double>(view, transposed, rows, width, to);
+      return copy_rows<double>(view, f, width, to);
     default:
       break;
   }
@@ -94,16 +96,16 @@ class Loader {
     const int64_t width = info.shape.rank == 2 ? info.shape[1] : 1;
     for (const Fragment& f : info.fragments) {
       const TensorView view = find(f.name);
-      const int64_t rows = f.row_end - f.row_begin;
       const std::vector<int64_t> want = fragment_shape(info, f);
       if (!std::ranges::equal(view.shape, want))
         throw Error(ErrorKind::bad_file,
                     "{}: tensor '{}' has shape {}, config.json implies {}; the two do not belong together", path_,
                     view.name, shape_text(view.shape), shape_text(want));
       ops::by_dtype(t.dtype(), [&]<class To>() {
-        copy_any<To>(view, path_, f.transposed, rows, width, t.span<To>().data() + f.row_begin * width);
+        copy_any<To>(view, path_, f, width, t.span<To>().data() + f.row_begin * width);
       });
-      file_.dont_need(view.name);  // else the mapped file would count beside its copy, as resident
+      if (f.file_row + (f.row_end - f.row_begin) == f.file_rows)
+        file_.dont_need(view.name);  // else the mapped file would count beside its copy, as resident
     }
   }
 

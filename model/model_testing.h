@@ -13,40 +13,61 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "formats/hf_config.h"
+#include "formats/hf_family.h"
 #include "model/linear.h"
 #include "model/unit.h"
 #include "spec/unit_cost.h"
 
 namespace tern {
 
-/// A Llama, Mistral or GPT-2 of a few thousand parameters; awkward sizes on purpose.
+/// A model of a few thousand parameters, with the family's own defaults; awkward sizes on purpose.
 inline HfConfig tiny_config(const std::string& family) {
   HfConfig c;
   c.model_type = family;
+  const HfFamily& f = hf_family(c);
   c.vocab_size = 37;
   c.hidden_size = 24;
   c.intermediate_size = 20;
   c.num_hidden_layers = 2;
   c.num_attention_heads = 4;
-  c.num_key_value_heads = family == "gpt2" ? 4 : 2;
+  c.num_key_value_heads = f.has_kv_heads ? 2 : 4;
   c.head_dim = 6;
   c.max_position_embeddings = 256;
   c.norm_eps = 1e-5;
   c.initializer_range = 0.2;
-  c.rope.type = RopeType::standard;
-  if (family == "mistral") c.sliding_window = 5;
-  if (family == "gpt2") {
-    c.hidden_act = "gelu_new", c.activation = HfActivation::gelu_tanh;
-    c.rope = {};
-    c.attention_bias = c.mlp_bias = c.tie_word_embeddings = true;
-  }
+  if (f.blocks.positions == HfPositions::rotary) c.rope.type = RopeType::standard;
+  if (f.defaults.local_rope_theta > 0) c.local_rope = HfRope{.type = RopeType::standard, .theta = 100};
+  if (f.blocks.windows != HfWindows::none) c.sliding_window = 5;
+  if (f.blocks.windows == HfWindows::listed || f.blocks.windows == HfWindows::switched)
+    c.windowed_layers = {true, false};
+  if (f.blocks.unturned_every > 0) c.rotary_layers = {false, true};
+  c.hidden_act = f.defaults.hidden_act;
+  c.activation = c.hidden_act == "silu"   ? HfActivation::silu
+                 : c.hidden_act == "gelu" ? HfActivation::gelu
+                 : c.hidden_act == "relu" ? HfActivation::relu
+                                          : HfActivation::gelu_tanh;
+  c.parallel_residual = has_option(f, &HfConfig::parallel_residual);
+  if (family == "falcon") c.multi_query = true, c.num_key_value_heads = 1;
+  if (family == "gpt_neox") c.rope.partial = 0.7;  // 4 elements of 6
+  c.attention_bias = f.defaults.attention_bias, c.mlp_bias = f.defaults.mlp_bias;
+  c.tie_word_embeddings = f.defaults.tied;
+  if (has_option(f, &HfConfig::embedding_multiplier))
+    c.embedding_multiplier = 3, c.residual_multiplier = 0.7, c.logits_scaling = 2, c.attention_multiplier = 0.3;
+  if (has_option(f, &HfConfig::query_pre_attn_scalar)) c.query_pre_attn_scalar = 9;
+  if (has_option(f, &HfConfig::attn_logit_softcapping)) c.attn_logit_softcapping = 1.5, c.final_logit_softcapping = 4;
   return c;
 }
 
 /// Calls f(name, spec) for models that between them take every road through the units.
 inline void for_each_variant(const std::function<void(const std::string&, const ModelSpec&)>& f) {
   for (const char* family : {"llama", "mistral", "gpt2"}) f(family, model_spec(tiny_config(family)));
+  // Each of these has a part of a unit that the others lack; families made of the same parts need no test here.
+  for (const char* family :
+       {"qwen3", "olmo2", "gemma3_text", "granite", "smollm3", "gpt_neox", "falcon", "bloom", "opt"})
+    f(family, model_spec(tiny_config(family)));
+  HfConfig alibi = tiny_config("falcon");
+  alibi.alibi = alibi.attention_bias = true, alibi.parallel_residual = false, alibi.rope = {};
+  f("falcon, rounded slopes, one after the other", model_spec(alibi));
   HfConfig c = tiny_config("llama");
   c.attention_bias = c.mlp_bias = c.tie_word_embeddings = true;
   c.num_key_value_heads = 1;

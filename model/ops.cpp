@@ -1,11 +1,13 @@
 #include "model/ops.h"
 
+#include <cstring>
 #include <type_traits>
 
 #include "kernels/cpu/activation.h"
 #include "kernels/cpu/cross_entropy.h"
 #include "kernels/cpu/norm.h"
 #include "kernels/cpu/rope.h"
+#include "kernels/cpu/scale.h"
 #include "kernels/cpu/vector.h"
 #include "kernels/ref/activation_ref.h"
 #include "kernels/ref/cross_entropy_ref.h"
@@ -39,17 +41,17 @@ Activation kernel_activation(ActivationKind kind) {
 
 void norm(const NormSpec& spec, const NormWeights& w, const Tensor& x, const Tensor& y, const Tensor& mean,
           const Tensor& rstd) {
-  const auto eps = static_cast<float>(spec.epsilon);
+  const auto eps = static_cast<float>(spec.epsilon), offset = static_cast<float>(spec.offset);
   by_dtype(x.dtype(), [&]<class T>() {
     if constexpr (kIsRef<T>) {
       const auto r = span_or_none<double>(rstd);
       if (spec.kind == NormKind::rms)
-        return rms_norm_ref(x.span<T>(), w.weight.span<T>(), spec.epsilon, y.span<T>(), r);
+        return rms_norm_ref(x.span<T>(), w.weight.span<T>(), spec.epsilon, y.span<T>(), r, spec.offset);
       layer_norm_ref(x.span<T>(), w.weight.span<T>(), span_or_none<T>(w.bias), spec.epsilon, y.span<T>(),
                      span_or_none<double>(mean), r);
     } else {
       const auto r = span_or_none<float>(rstd);
-      if (spec.kind == NormKind::rms) return rms_norm<T>(x.span<T>(), w.weight.span<T>(), eps, y.span<T>(), r);
+      if (spec.kind == NormKind::rms) return rms_norm<T>(x.span<T>(), w.weight.span<T>(), eps, y.span<T>(), r, offset);
       layer_norm<T>(x.span<T>(), w.weight.span<T>(), span_or_none<T>(w.bias), eps, y.span<T>(),
                     span_or_none<float>(mean), r);
     }
@@ -62,13 +64,13 @@ void norm_backward_input(const NormSpec& spec, const NormWeights& w, const Tenso
     if constexpr (kIsRef<T>) {
       if (spec.kind == NormKind::rms)
         return rms_norm_backward_input_ref(dy.span<T>(), x.span<T>(), w.weight.span<T>(), rstd.span<double>(),
-                                           dx.span<T>(), false);
+                                           dx.span<T>(), false, spec.offset);
       layer_norm_backward_input_ref(dy.span<T>(), x.span<T>(), w.weight.span<T>(), mean.span<double>(),
                                     rstd.span<double>(), dx.span<T>(), false);
     } else {
       if (spec.kind == NormKind::rms)
         return rms_norm_backward_input<T>(dy.span<T>(), x.span<T>(), w.weight.span<T>(), rstd.span<float>(),
-                                          dx.span<T>(), false);
+                                          dx.span<T>(), false, static_cast<float>(spec.offset));
       layer_norm_backward_input<T>(dy.span<T>(), x.span<T>(), w.weight.span<T>(), mean.span<float>(),
                                    rstd.span<float>(), dx.span<T>(), false);
     }
@@ -128,6 +130,87 @@ void rope(const RopeSpec& spec, const RopeTable& table, std::span<const int32_t>
     else
       tern::rope<T>(shape, positions, table.cos, table.sin, inverse, x.span<T>().data());
   });
+}
+
+namespace {
+
+// One row's parts as rows of their own.
+struct Parts {
+  int64_t rows, stride, width, count;
+  template <class T>
+  std::span<T> of(const Tensor& t, int64_t row, int64_t offset) const {
+    return t.span<T>().subspan(static_cast<size_t>(row * stride + offset), static_cast<size_t>(count));
+  }
+};
+Parts parts_of(const Tensor& x, int64_t groups, int64_t width) {
+  const int64_t rows = x.rows();
+  return {rows, rows ? x.count() / rows : 0, width, groups * width};
+}
+
+}  // namespace
+
+void head_norm(const NormSpec& spec, const NormWeights& w, const Tensor& x, int64_t offset, int64_t groups,
+               const Tensor& y, const Tensor& rstd) {
+  const Parts p = parts_of(x, groups, w.weight.count());
+  by_dtype(x.dtype(), [&]<class T>() {
+    using Sum = std::conditional_t<kIsRef<T>, double, float>;
+    const std::span<Sum> all = span_or_none<Sum>(rstd);
+    const auto num = static_cast<size_t>(groups);
+#pragma omp parallel for schedule(static)
+    for (int64_t r = 0; r < p.rows; ++r) {
+      const std::span<Sum> kept = all.empty() ? all : all.subspan(static_cast<size_t>(r) * num, num);
+      const std::span<const T> from = p.of<T>(x, r, offset), weight = w.weight.span<T>();
+      if constexpr (kIsRef<T>)
+        rms_norm_ref(from, weight, spec.epsilon, p.of<T>(y, r, offset), kept, spec.offset);
+      else
+        rms_norm<T>(from, weight, static_cast<float>(spec.epsilon), p.of<T>(y, r, offset), kept,
+                    static_cast<float>(spec.offset));
+    }
+  });
+}
+
+void head_norm_backward(const NormSpec& spec, const NormWeights& w, const Tensor& x, int64_t offset, int64_t groups,
+                        const Tensor& rstd, const Tensor& d, const Tensor& dw) {
+  const Parts p = parts_of(x, groups, w.weight.count());
+  by_dtype(x.dtype(), [&]<class T>() {
+    using Sum = std::conditional_t<kIsRef<T>, double, float>;
+    const auto num = static_cast<size_t>(groups);
+    const auto kept = [&](int64_t r) { return rstd.span<Sum>().subspan(static_cast<size_t>(r) * num, num); };
+    for (int64_t r = 0; r < p.rows; ++r) {  // rows ascending: the sum's order
+      if constexpr (kIsRef<T>)
+        rms_norm_backward_weight_ref(p.of<T>(d, r, offset), p.of<T>(x, r, offset), kept(r), dw.span<double>());
+      else
+        rms_norm_backward_weight<T>(p.of<T>(d, r, offset), p.of<T>(x, r, offset), kept(r), dw.span<float>());
+    }
+#pragma omp parallel for schedule(static)
+    for (int64_t r = 0; r < p.rows; ++r) {
+      const std::span<T> at = p.of<T>(d, r, offset);
+      if constexpr (kIsRef<T>)
+        rms_norm_backward_input_ref(at, p.of<T>(x, r, offset), w.weight.span<T>(), kept(r), at, false, spec.offset);
+      else
+        rms_norm_backward_input<T>(at, p.of<T>(x, r, offset), w.weight.span<T>(), kept(r), at, false,
+                                   static_cast<float>(spec.offset));
+    }
+  });
+}
+
+void copy(const Tensor& x, const Tensor& y) {
+  TERN_CHECK(x.bytes() == y.bytes() && x.dtype() == y.dtype(), "copy: {} bytes to {}", x.bytes(), y.bytes());
+  if (x.bytes()) std::memcpy(y.data(), x.data(), static_cast<size_t>(x.bytes()));
+}
+
+void scale(double factor, const Tensor& y) {
+  by_dtype(y.dtype(), [&]<class T>() { scale_elements<T>(factor, y.span<T>()); });
+}
+
+void softcap(double cap, const Tensor& y) {
+  if (y.dtype() == DType::f64) return softcap_elements<double>(cap, y.span<double>());
+  softcap_elements<float>(cap, y.span<float>());
+}
+
+void softcap_backward(double cap, const Tensor& y, const Tensor& d) {
+  if (y.dtype() == DType::f64) return softcap_gradients<double>(cap, y.span<double>(), d.span<double>());
+  softcap_gradients<float>(cap, y.span<float>(), d.span<float>());
 }
 
 void add(const Tensor& x, const Tensor& y) {

@@ -50,7 +50,20 @@ void activation_backward(const MlpSpec&, const Tensor& up_TG, const Tensor& dy_T
 void rope(const RopeSpec&, const RopeTable&, std::span<const int32_t> positions, int64_t heads, int64_t head_dim,
           bool inverse, const Tensor& x);
 
+/// Of `groups` equal parts of every row of x (rows, row_stride), from its column `offset`, each normed by itself: their
+/// weights are `w`'s width. The same place of y is overwritten; rstd (rows, groups), or empty.
+void head_norm(const NormSpec&, const NormWeights& w, const Tensor& x, int64_t offset, int64_t groups, const Tensor& y,
+               const Tensor& rstd);
+/// d, on entry the gradient of the normed parts, becomes that of x's; dw += the weights'.
+void head_norm_backward(const NormSpec&, const NormWeights& w, const Tensor& x, int64_t offset, int64_t groups,
+                        const Tensor& rstd, const Tensor& d, const Tensor& dw);
+
 void add(const Tensor& x, const Tensor& y);  // y += x
+void copy(const Tensor& x, const Tensor& y);
+void scale(double factor, const Tensor& y);  // y *= factor
+void softcap(double cap, const Tensor& y);   // y = cap·tanh(y/cap), of f32 or f64
+/// d *= 1 - (y/cap)² of the capped y.
+void softcap_backward(double cap, const Tensor& y, const Tensor& d);
 void gather_rows(const Tensor& table, std::span<const int32_t> ids, const Tensor& y);
 void gather_rows_add(const Tensor& table, std::span<const int32_t> ids, const Tensor& y);
 void scatter_rows_add(const Tensor& dy, std::span<const int32_t> ids, const Tensor& dtable);

@@ -120,4 +120,11 @@ RopeTable rope_table(const RopeSpec& r, int64_t num_positions, int64_t declared)
   return table;
 }
 
+RopeTable rope_table(const ModelSpec& spec, int64_t num_positions, int64_t declared) {
+  RopeTable table = rope_table(spec.rope, num_positions, declared);
+  if (spec.local_rope.kind != RopeKind::none)
+    table.local.push_back(rope_table(spec.local_rope, num_positions, declared));
+  return table;
+}
+
 }  // namespace tern

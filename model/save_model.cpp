@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <iterator>
 #include <vector>
 
 #include "base/error.h"
@@ -44,26 +45,32 @@ void produce(const Tensor& t, int64_t row_begin, int64_t rows, int64_t width, bo
 }
 
 template <class To>
-void produce_any(const Tensor& t, int64_t row_begin, int64_t rows, int64_t width, bool transposed,
-                 const ByteSink& sink) {
-  ops::by_dtype(t.dtype(), [&]<class From>() { produce<From, To>(t, row_begin, rows, width, transposed, sink); });
+void produce_any(const Tensor& t, std::span<const Fragment> fragments, int64_t width, const ByteSink& sink) {
+  ops::by_dtype(t.dtype(), [&]<class From>() {
+    for (const Fragment& f : fragments)
+      produce<From, To>(t, f.row_begin, f.row_end - f.row_begin, width, f.transposed, sink);
+  });
 }
 
-TensorToWrite entry(const ParameterInfo& info, const Fragment& f, const Tensor& t, DType dtype) {
-  const int64_t rows = f.row_end - f.row_begin, width = info.shape.rank == 2 ? info.shape[1] : 1;
-  TensorToWrite e{.name = f.name, .dtype = dtype, .shape = {rows}, .bytes = {}, .produce = {}};
+// One tensor of the file: the fragments that name it, in the order of its rows.
+TensorToWrite entry(const ParameterInfo& info, std::vector<Fragment> fragments, const Tensor& t, DType dtype) {
+  const int64_t width = info.shape.rank == 2 ? info.shape[1] : 1;
+  std::sort(fragments.begin(), fragments.end(),
+            [](const Fragment& a, const Fragment& b) { return a.file_row < b.file_row; });
+  const Fragment& first = fragments.front();
+  TensorToWrite e{.name = first.name, .dtype = dtype, .shape = {first.file_rows}, .bytes = {}, .produce = {}};
   if (info.shape.rank == 2) e.shape.push_back(width);
-  if (f.transposed) std::swap(e.shape[0], e.shape[1]);
-  e.produce = [t, begin = f.row_begin, rows, width, transposed = f.transposed, dtype](const ByteSink& sink) {
+  if (first.transposed) std::swap(e.shape[0], e.shape[1]);
+  e.produce = [t, fragments, width, dtype](const ByteSink& sink) {
     switch (dtype) {
       case DType::f32:
-        return produce_any<float>(t, begin, rows, width, transposed, sink);
+        return produce_any<float>(t, fragments, width, sink);
       case DType::bf16:
-        return produce_any<bf16>(t, begin, rows, width, transposed, sink);
+        return produce_any<bf16>(t, fragments, width, sink);
       case DType::f16:
-        return produce_any<f16>(t, begin, rows, width, transposed, sink);
+        return produce_any<f16>(t, fragments, width, sink);
       case DType::f64:
-        return produce_any<double>(t, begin, rows, width, transposed, sink);
+        return produce_any<double>(t, fragments, width, sink);
       default:
         throw Error(ErrorKind::usage, "save: weights are not written as {}; use f32, bf16, f16 or f64", name_of(dtype));
     }
@@ -79,7 +86,15 @@ void save_model(const ModelSpec& spec, const HfConfig& config, const ModelWeight
   std::vector<TensorToWrite> entries;
   for_each_parameter(spec, handles, [&](const ParameterInfo& info, Tensor& t) {
     TERN_CHECK(!t.empty(), "save: '{}' was packed", info.name);
-    for (const Fragment& f : info.fragments) entries.push_back(entry(info, f, t, dtype));
+    for (size_t i = 0; i < info.fragments.size(); ++i) {
+      const std::string& name = info.fragments[i].name;
+      const auto names_it = [&](const Fragment& f) { return f.name == name; };
+      const auto begin = info.fragments.begin(), here = begin + static_cast<std::ptrdiff_t>(i);
+      if (std::any_of(begin, here, names_it)) continue;  // written with its first
+      std::vector<Fragment> mine;
+      std::copy_if(here, info.fragments.end(), std::back_inserter(mine), names_it);
+      entries.push_back(entry(info, std::move(mine), t, dtype));
+    }
   });
   make_dirs(io, dir);
   write_model_weights(io, dir, entries, max_shard_bytes);

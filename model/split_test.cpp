@@ -52,7 +52,7 @@ void delayed_weights(const ModelSpec& spec, const ModelWeights& weights, const s
 
 TEST(SplitBackward, AnyScheduleAndRecomputationGiveTheSameBits) {
   for_each_variant([](const std::string& variant, const ModelSpec& spec) {
-    const RopeTable rope = rope_table(spec.rope, 16, 16);
+    const RopeTable rope = rope_table(spec, 16, 16);
     for (const DType dtype : {DType::f32, DType::bf16, DType::f64})
       for (const Multiply multiply : {Multiply::exact, Multiply::fast}) {
         // A tied table gets its gradient from two units, and the order of its sums is the schedule's: f32 bits may
@@ -84,7 +84,7 @@ TEST(SplitBackward, MicroBatchesAddUpToTheWholeBatch) {
     SCOPED_TRACE(variant);
     Arena arena;
     const Compute c{arena};
-    const RopeTable rope = rope_table(spec.rope, 16, 16);
+    const RopeTable rope = rope_table(spec, 16, 16);
     const ModelWeights weights = random_weights(spec, DType::f64, arena, 8);
     const std::vector<Micro> micros = micro_batches(spec, rope, 3);
     Micro whole;

@@ -32,6 +32,7 @@ Rows make_rows(std::span<const int32_t> tokens, std::vector<int64_t> starts, con
 
 NormStatistics allocate_statistics(const NormSpec& norm, int64_t rows, DType dtype, const Compute& c) {
   NormStatistics s;
+  if (!norm.present()) return s;
   s.rstd_T = c.arena.allocate(ops::sum_dtype(dtype), {rows}, MemoryClass::activations);
   if (norm.kind == NormKind::layer)
     s.mean_T = c.arena.allocate(ops::sum_dtype(dtype), {rows}, MemoryClass::activations);
@@ -43,17 +44,21 @@ Tensor unit_forward(const ModelSpec& spec, const ModelWeights& weights, int inde
   check_rows(rows);
   const Unit& unit = spec.units.at(static_cast<size_t>(index));
   if (const auto* u = std::get_if<EmbedSpec>(&unit.spec)) {
-    if (saved) *saved = EmbedSaved{};
-    return embed_forward(*u, weights.embed, rows, weights.embed.tokens.dtype(), c);
+    EmbedSaved* mine = saved ? &saved->emplace<EmbedSaved>() : nullptr;
+    return embed_forward(*u, weights.embed, rows, weights.embed.tokens.dtype(), mine, c);
   }
   if (const auto* u = std::get_if<AttentionSpec>(&unit.spec)) {
     AttentionSaved* mine = saved ? &saved->emplace<AttentionSaved>() : nullptr;
-    return attention_unit_forward(*u, spec.rope, weights.attention.at(layer_of(unit)), rows, x, mine, kv, unit.layer,
-                                  c);
+    return attention_unit_forward(*u, spec, weights.attention.at(layer_of(unit)), rows, x, mine, kv, unit.layer, c);
   }
   if (const auto* u = std::get_if<MlpSpec>(&unit.spec)) {
     MlpSaved* mine = saved ? &saved->emplace<MlpSaved>() : nullptr;
     return mlp_forward(*u, weights.mlp.at(layer_of(unit)), x, mine, c);
+  }
+  if (const auto* u = std::get_if<ParallelSpec>(&unit.spec)) {
+    ParallelSaved* mine = saved ? &saved->emplace<ParallelSaved>() : nullptr;
+    const size_t at = layer_of(unit);
+    return parallel_forward(*u, spec, weights.attention.at(at), weights.mlp.at(at), rows, x, mine, kv, unit.layer, c);
   }
   TERN_CHECK(false, "unit_forward: the head ends in a loss or in logits (head_forward_loss, head_losses, head_logits)");
   return {};
@@ -64,10 +69,13 @@ Tensor unit_backward_input(const ModelSpec& spec, const ModelWeights& weights, i
   check_rows(rows);
   const Unit& unit = spec.units.at(static_cast<size_t>(index));
   if (const auto* u = std::get_if<AttentionSpec>(&unit.spec))
-    return attention_unit_backward_input(*u, spec.rope, weights.attention.at(layer_of(unit)), rows, dy,
+    return attention_unit_backward_input(*u, spec, weights.attention.at(layer_of(unit)), rows, dy,
                                          std::get<AttentionSaved>(saved), c);
   if (const auto* u = std::get_if<MlpSpec>(&unit.spec))
     return mlp_backward_input(*u, weights.mlp.at(layer_of(unit)), dy, std::get<MlpSaved>(saved), c);
+  if (const auto* u = std::get_if<ParallelSpec>(&unit.spec))
+    return parallel_backward_input(*u, spec, weights.attention.at(layer_of(unit)), weights.mlp.at(layer_of(unit)), rows,
+                                   dy, std::get<ParallelSaved>(saved), c);
   if (const auto* u = std::get_if<HeadSpec>(&unit.spec))
     return head_backward_input(*u, weights.head, std::get<HeadSaved>(saved), c);
   TERN_CHECK(false, "unit_backward_input: tokens have no gradient");
@@ -78,7 +86,14 @@ void unit_backward_weight(const ModelSpec& spec, const ModelWeights& weights, in
                           const Tensor& dy, UnitSaved& saved, ModelWeights& gradients, const Compute& c) {
   check_rows(rows);
   const Unit& unit = spec.units.at(static_cast<size_t>(index));
-  if (const auto* u = std::get_if<EmbedSpec>(&unit.spec)) return embed_backward_weight(*u, rows, dy, gradients.embed);
+  if (const auto* u = std::get_if<EmbedSpec>(&unit.spec))
+    return embed_backward_weight(*u, weights.embed, rows, dy, std::get<EmbedSaved>(saved), gradients.embed, c);
+  if (const auto* u = std::get_if<ParallelSpec>(&unit.spec)) {
+    const size_t at = layer_of(unit);
+    return parallel_backward_weight(*u, weights.attention.at(at), weights.mlp.at(at), dy,
+                                    std::get<ParallelSaved>(saved), gradients.attention.at(at), gradients.mlp.at(at),
+                                    c);
+  }
   if (const auto* u = std::get_if<AttentionSpec>(&unit.spec))
     return attention_unit_backward_weight(*u, weights.attention.at(layer_of(unit)), dy, std::get<AttentionSaved>(saved),
                                           gradients.attention.at(layer_of(unit)), c);
@@ -86,6 +101,22 @@ void unit_backward_weight(const ModelSpec& spec, const ModelWeights& weights, in
     return mlp_backward_weight(*u, weights.mlp.at(layer_of(unit)), dy, std::get<MlpSaved>(saved),
                                gradients.mlp.at(layer_of(unit)), c);
   head_backward_weight(std::get<HeadSpec>(unit.spec), std::get<HeadSaved>(saved), gradients.head);
+}
+
+UnitSaved nothing_saved(const Unit& unit) {
+  if (std::holds_alternative<AttentionSpec>(unit.spec)) return AttentionSaved{};
+  if (std::holds_alternative<MlpSpec>(unit.spec)) return MlpSaved{};
+  if (std::holds_alternative<HeadSpec>(unit.spec)) return HeadSaved{};
+  if (std::holds_alternative<ParallelSpec>(unit.spec)) return ParallelSaved{};
+  return EmbedSaved{};
+}
+
+void drop_left(UnitSaved& saved) {
+  const auto drop_attention = [](AttentionSaved& a) { a.dqkv_TC = a.dnormed_TD = a.dquery_norm = a.dkey_norm = {}; };
+  const auto drop_mlp = [](MlpSaved& m) { m.dup_TG = m.dnormed_TD = {}; };
+  if (auto* a = std::get_if<AttentionSaved>(&saved)) drop_attention(*a);
+  if (auto* m = std::get_if<MlpSaved>(&saved)) drop_mlp(*m);
+  if (auto* p = std::get_if<ParallelSaved>(&saved)) drop_attention(p->attention), drop_mlp(p->mlp);
 }
 
 Tensor model_forward(const ModelSpec& spec, const ModelWeights& weights, const Rows& rows, KvView* kv,

@@ -39,24 +39,43 @@ struct KvView {
   std::vector<Tensor> keys, values;         // per layer
 };
 
-struct EmbedSaved {};
+/// Of a norm that joins a branch to the stream: what it normed, and the statistics. Empty without one.
+struct JoinSaved {
+  Tensor x_TD, mean_T, rstd_T;
+};
+/// Empty unless the rows are normed.
+struct EmbedSaved {
+  Tensor x_TD, mean_T, rstd_T;
+};
 /// Kept by forward: x is the unit's own input (a shared handle, not a copy), mean only for a layer norm. Left by
 /// backward_input for backward_weight: what stands after the `;`. The normed rows and the activation are made again
 /// instead of kept.
 struct AttentionSaved {
   Tensor x_TD, mean_T, rstd_T, qkv_TC, context_TE, lse_TH;
+  Tensor query_rstd, key_rstd;  // of the norms of queries and keys; qkv is then what they norm, not turned
+  JoinSaved join;
   Tensor dqkv_TC, dnormed_TD;
+  Tensor dquery_norm, dkey_norm;  // the gradients of those norms' weights
 };
 struct MlpSaved {
   Tensor x_TD, mean_T, rstd_T, up_TG;
+  JoinSaved join;
   Tensor dup_TG, dnormed_TD;
+};
+struct ParallelSaved {
+  AttentionSaved attention;
+  MlpSaved mlp;
 };
 struct HeadSaved {
   Tensor x_TD, mean_T, rstd_T, dnormed_TD;
 };
-using UnitSaved = std::variant<EmbedSaved, AttentionSaved, MlpSaved, HeadSaved>;
+using UnitSaved = std::variant<EmbedSaved, AttentionSaved, MlpSaved, HeadSaved, ParallelSaved>;
+/// What is kept before anything ran: empty tensors of the right kind.
+UnitSaved nothing_saved(const Unit&);
+/// Drops what backward_input left for backward_weight.
+void drop_left(UnitSaved&);
 
-/// y = unit(x), for embed, attention and mlp. `x` is empty for embed. y is allocated here (activations).
+/// y = unit(x), for all but the head. `x` is empty for embed. y is allocated here (activations).
 /// saved == nullptr: inference, nothing is kept. kv != nullptr: attention goes over the cache.
 Tensor unit_forward(const ModelSpec&, const ModelWeights&, int unit, const Rows&, const Tensor& x_TD, UnitSaved* saved,
                     KvView* kv, const Compute&);
@@ -65,7 +84,7 @@ Tensor unit_forward(const ModelSpec&, const ModelWeights&, int unit, const Rows&
 Tensor unit_backward_input(const ModelSpec&, const ModelWeights&, int unit, const Rows&, const Tensor& dy_TD,
                            UnitSaved& saved, const Compute&);
 /// Adds this micro-batch's weight gradients; never overwrites. Gradients are f32 (f64 of an f64 model), made by
-/// allocate_weights. For embed dy is the gradient of its output and `saved` is not looked at.
+/// allocate_weights. For embed dy is the gradient of its output.
 void unit_backward_weight(const ModelSpec&, const ModelWeights&, int unit, const Rows&, const Tensor& dy_TD,
                           UnitSaved& saved, ModelWeights& gradients, const Compute&);
 

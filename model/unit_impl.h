@@ -5,25 +5,53 @@
 
 namespace tern {
 
-Tensor embed_forward(const EmbedSpec& u, const EmbedWeights& w, const Rows&, DType, const Compute&);
-void embed_backward_weight(const EmbedSpec& u, const Rows&, const Tensor& dy_TD, EmbedWeights& g);
+Tensor embed_forward(const EmbedSpec& u, const EmbedWeights& w, const Rows&, DType, EmbedSaved* saved, const Compute&);
+void embed_backward_weight(const EmbedSpec& u, const EmbedWeights& w, const Rows&, const Tensor& dy_TD,
+                           const EmbedSaved& saved, EmbedWeights& g, const Compute&);
 
-Tensor attention_unit_forward(const AttentionSpec& u, const RopeSpec&, const AttentionWeights& w, const Rows&,
+// A branch is f in y = join(x, f(x)), its own norm included. `out` is overwritten; df is the gradient of f's result; dx
+// is overwritten with the branch's part.
+void attention_forward_branch(const AttentionSpec& u, const ModelSpec&, const AttentionWeights& w, const Rows&,
+                              const Tensor& x_TD, const Tensor& out_TD, AttentionSaved* saved, KvView* kv, int layer,
+                              const Compute&);
+void attention_backward_branch(const AttentionSpec& u, const ModelSpec&, const AttentionWeights& w, const Rows&,
+                               const Tensor& df_TD, AttentionSaved& saved, const Tensor& dx_TD, const Compute&);
+void attention_weight_branch(const AttentionSpec& u, const AttentionWeights& w, const Tensor& df_TD,
+                             const AttentionSaved& saved, AttentionWeights& g, const Compute&);
+
+void mlp_forward_branch(const MlpSpec& u, const MlpWeights& w, const Tensor& x_TD, const Tensor& out_TD,
+                        MlpSaved* saved, const Compute&);
+void mlp_backward_branch(const MlpSpec& u, const MlpWeights& w, const Tensor& df_TD, MlpSaved& saved,
+                         const Tensor& dx_TD, const Compute&);
+void mlp_weight_branch(const MlpSpec& u, const MlpWeights& w, const Tensor& df_TD, const MlpSaved& saved, MlpWeights& g,
+                       const Compute&);
+
+// What stands around one branch, or two beside each other.
+Tensor attention_unit_forward(const AttentionSpec& u, const ModelSpec&, const AttentionWeights& w, const Rows&,
                               const Tensor& x_TD, AttentionSaved* saved, KvView* kv, int layer, const Compute&);
-Tensor attention_unit_backward_input(const AttentionSpec& u, const RopeSpec&, const AttentionWeights& w, const Rows&,
+Tensor attention_unit_backward_input(const AttentionSpec& u, const ModelSpec&, const AttentionWeights& w, const Rows&,
                                      const Tensor& dy_TD, AttentionSaved& saved, const Compute&);
 void attention_unit_backward_weight(const AttentionSpec& u, const AttentionWeights& w, const Tensor& dy_TD,
                                     const AttentionSaved& saved, AttentionWeights& g, const Compute&);
-
 Tensor mlp_forward(const MlpSpec& u, const MlpWeights& w, const Tensor& x_TD, MlpSaved* saved, const Compute&);
 Tensor mlp_backward_input(const MlpSpec& u, const MlpWeights& w, const Tensor& dy_TD, MlpSaved& saved, const Compute&);
 void mlp_backward_weight(const MlpSpec& u, const MlpWeights& w, const Tensor& dy_TD, const MlpSaved& saved,
                          MlpWeights& g, const Compute&);
+Tensor parallel_forward(const ParallelSpec& u, const ModelSpec&, const AttentionWeights& a, const MlpWeights& m,
+                        const Rows&, const Tensor& x_TD, ParallelSaved* saved, KvView* kv, int layer, const Compute&);
+Tensor parallel_backward_input(const ParallelSpec& u, const ModelSpec&, const AttentionWeights& a, const MlpWeights& m,
+                               const Rows&, const Tensor& dy_TD, ParallelSaved& saved, const Compute&);
+void parallel_backward_weight(const ParallelSpec& u, const AttentionWeights& a, const MlpWeights& m,
+                              const Tensor& dy_TD, const ParallelSaved& saved, AttentionWeights& ga, MlpWeights& gm,
+                              const Compute&);
 
 Tensor head_backward_input(const HeadSpec& u, const HeadWeights& w, const HeadSaved& saved, const Compute&);
 void head_backward_weight(const HeadSpec& u, const HeadSaved& saved, HeadWeights& g);
 
-/// Statistics of T rows, where they are kept: rstd, and the mean of a layer norm.
+/// norm(x) as workspace, or x itself where there is no norm.
+Tensor normed_rows(const NormSpec&, const NormWeights&, const Tensor& x_TD, const Tensor& mean_T, const Tensor& rstd_T,
+                   const Compute&);
+/// Statistics of T rows, where they are kept: rstd, and the mean of a layer norm; nothing without a norm.
 struct NormStatistics {
   Tensor mean_T, rstd_T;
 };

@@ -17,19 +17,31 @@ namespace {
 ModelWeights skeleton(const ModelSpec& spec) {
   ModelWeights w;
   for (const Unit& unit : spec.units) {
-    if (const auto* a = std::get_if<AttentionSpec>(&unit.spec)) {
+    if (const AttentionSpec* a = attention_of(unit)) {
       AttentionWeights& block = w.attention.emplace_back();
       block.qkv.out = a->qkv_rows(), block.qkv.in = a->width;
       block.out.out = a->width, block.out.in = a->heads * a->head_dim;
-    } else if (const auto* m = std::get_if<MlpSpec>(&unit.spec)) {
+    }
+    if (const MlpSpec* m = mlp_of(unit)) {
       MlpWeights& block = w.mlp.emplace_back();
       block.up.out = m->gated ? 2 * m->hidden : m->hidden, block.up.in = m->width;
       block.down.out = m->width, block.down.in = m->hidden;
-    } else if (const auto* h = std::get_if<HeadSpec>(&unit.spec)) {
-      w.head.projection.out = h->vocab, w.head.projection.in = h->width;
     }
+    if (const auto* h = std::get_if<HeadSpec>(&unit.spec))
+      w.head.projection.out = h->vocab, w.head.projection.in = h->width;
   }
   return w;
+}
+
+NormSpec query_norm_of(const AttentionSpec& u) {
+  NormSpec n = u.head_norm_like;
+  n.width = u.query_norm_width();
+  return n;
+}
+NormSpec key_norm_of(const AttentionSpec& u) {
+  NormSpec n = u.head_norm_like;
+  n.width = u.key_norm_width();
+  return n;
 }
 
 // Visits the parameters of one unit, naming each.
@@ -39,24 +51,41 @@ class UnitVisitor {
   UnitVisitor(const ModelSpec& spec, const Visit& visit, int unit)
       : spec_(spec), visit_(visit), unit_(unit), layer_(spec.units[static_cast<size_t>(unit)].layer) {}
 
-  void table(const std::string& name, Part part, Shape shape, Tensor& at) const {
+  void table(const std::string& name, HfPart part, Shape shape, Tensor& at) const {
     // Tables decay like matrices, as in PyTorch's usual grouping by rank.
-    visit_({name, shape, unit_, true, false, names(part, "weight", shape)}, at);
+    visit_({name, shape, unit_, true, false, 0, names(part, "weight", shape)}, at);
   }
-  void norm(const std::string& prefix, Part part, const NormSpec& n, NormWeights& at) const {
+  void norm(const std::string& prefix, HfPart part, const NormSpec& n, NormWeights& at) const {
+    if (!n.present()) return;
     const Shape shape{n.width};
-    visit_({prefix + ".weight", shape, unit_, false, true, names(part, "weight", shape)}, at.weight);
+    visit_({prefix + ".weight", shape, unit_, false, true, 1 - n.offset, names(part, "weight", shape)}, at.weight);
     if (n.kind == NormKind::layer)
-      visit_({prefix + ".bias", shape, unit_, false, false, names(part, "bias", shape)}, at.bias);
+      visit_({prefix + ".bias", shape, unit_, false, false, 0, names(part, "bias", shape)}, at.bias);
   }
-  void linear(const std::string& prefix, Part part, bool has_bias, Linear& at) const {
+  void linear(const std::string& prefix, HfPart part, bool has_bias, Linear& at) const {
     const Shape weight{at.out, at.in}, bias{at.out};
-    visit_({prefix + ".weight", weight, unit_, true, false, names(part, "weight", weight)}, at.weight);
-    if (has_bias) visit_({prefix + ".bias", bias, unit_, false, false, names(part, "bias", bias)}, at.bias);
+    visit_({prefix + ".weight", weight, unit_, true, false, 0, names(part, "weight", weight)}, at.weight);
+    if (has_bias) visit_({prefix + ".bias", bias, unit_, false, false, 0, names(part, "bias", bias)}, at.bias);
+  }
+  void attention(const std::string& prefix, const AttentionSpec& u, AttentionWeights& w) const {
+    norm(prefix + ".norm", &HfNames::attention_norm, u.norm, w.norm);
+    linear(prefix + ".qkv", &HfNames::qkv, u.qkv_bias, w.qkv);
+    if (u.head_norm != HeadNormKind::none) {
+      norm(prefix + ".query_norm", &HfNames::query_norm, query_norm_of(u), w.query_norm);
+      norm(prefix + ".key_norm", &HfNames::key_norm, key_norm_of(u), w.key_norm);
+    }
+    linear(prefix + ".out", &HfNames::attention_out, u.out_bias, w.out);
+    norm(prefix + ".join_norm", &HfNames::attention_post_norm, u.join.norm, w.join_norm);
+  }
+  void mlp(const std::string& prefix, const MlpSpec& u, bool own_norm, MlpWeights& w) const {
+    if (own_norm) norm(prefix + ".norm", &HfNames::mlp_norm, u.norm, w.norm);
+    linear(prefix + ".up", &HfNames::up, u.bias, w.up);
+    linear(prefix + ".down", &HfNames::down, u.bias, w.down);
+    norm(prefix + ".join_norm", &HfNames::mlp_post_norm, u.join.norm, w.join_norm);
   }
 
  private:
-  std::vector<Fragment> names(Part part, std::string_view suffix, const Shape& shape) const {
+  std::vector<Fragment> names(HfPart part, std::string_view suffix, const Shape& shape) const {
     return file_names(spec_, layer_, part, suffix, shape[0]);
   }
   const ModelSpec& spec_;
@@ -86,22 +115,16 @@ void for_each_parameter(const ModelSpec& spec, ModelWeights& w,
     const std::string layer = "layers." + std::to_string(unit.layer);
     const auto at = static_cast<size_t>(unit.layer);
     if (const auto* e = std::get_if<EmbedSpec>(&unit.spec)) {
-      v.table("embed.tokens", Part::tokens, {e->vocab, e->width}, w.embed.tokens);
-      if (e->positions) v.table("embed.positions", Part::positions, {e->positions, e->width}, w.embed.positions);
-    } else if (const auto* a = std::get_if<AttentionSpec>(&unit.spec)) {
-      AttentionWeights& block = w.attention.at(at);
-      v.norm(layer + ".attention.norm", Part::attention_norm, a->norm, block.norm);
-      v.linear(layer + ".attention.qkv", Part::qkv, a->qkv_bias, block.qkv);
-      v.linear(layer + ".attention.out", Part::attention_out, a->out_bias, block.out);
-    } else if (const auto* m = std::get_if<MlpSpec>(&unit.spec)) {
-      MlpWeights& block = w.mlp.at(at);
-      v.norm(layer + ".mlp.norm", Part::mlp_norm, m->norm, block.norm);
-      v.linear(layer + ".mlp.up", Part::up, m->bias, block.up);
-      v.linear(layer + ".mlp.down", Part::down, m->bias, block.down);
+      v.table("embed.tokens", &HfNames::tokens, {e->vocab, e->width}, w.embed.tokens);
+      if (e->positions) v.table("embed.positions", &HfNames::positions, {e->positions, e->width}, w.embed.positions);
+      v.norm("embed.norm", &HfNames::embed_norm, e->norm, w.embed.norm);
+    } else if (const auto* h = std::get_if<HeadSpec>(&unit.spec)) {
+      v.norm("head.norm", &HfNames::final_norm, h->norm, w.head.norm);
+      if (!h->tied) v.linear("head.projection", &HfNames::projection, false, w.head.projection);
     } else {
-      const auto& h = std::get<HeadSpec>(unit.spec);
-      v.norm("head.norm", Part::final_norm, h.norm, w.head.norm);
-      if (!h.tied) v.linear("head.projection", Part::projection, false, w.head.projection);
+      const auto* both = std::get_if<ParallelSpec>(&unit.spec);
+      if (const AttentionSpec* a = attention_of(unit)) v.attention(layer + ".attention", *a, w.attention.at(at));
+      if (const MlpSpec* m = mlp_of(unit)) v.mlp(layer + ".mlp", *m, !both || !both->shared_norm, w.mlp.at(at));
     }
   }
 }
@@ -124,18 +147,23 @@ ModelWeights allocate_weights(const ModelSpec& spec, DType dtype, MemoryClass me
   for_each_parameter(spec, w,
                      [&](const ParameterInfo& info, Tensor& t) { t = arena.allocate(dtype, info.shape, memory); });
   if (spec.head().tied) w.head.projection.weight = w.embed.tokens;
+  for (const Unit& unit : spec.units)
+    if (const auto* both = std::get_if<ParallelSpec>(&unit.spec); both && both->shared_norm) {
+      const auto at = static_cast<size_t>(unit.layer);
+      w.mlp.at(at).norm = w.attention.at(at).norm;
+    }
   return w;
 }
 
 void initialize_weights(const ModelSpec& spec, ModelWeights& weights, uint64_t seed) {
   for_each_parameter(spec, weights, [&](const ParameterInfo& info, Tensor& t) {
-    // A matrix that ends a residual branch of GPT-2.
-    const bool scaled = spec.family == "gpt2" &&
+    // A matrix that ends a residual branch.
+    const bool scaled = spec.scaled_residual_init &&
                         (info.name.ends_with("attention.out.weight") || info.name.ends_with("mlp.down.weight"));
     const double std = spec.initializer_range / (scaled ? std::sqrt(2.0 * static_cast<double>(spec.layers)) : 1.0);
     const RngKey key{seed, hash_name(info.name)};
     const bool is_matrix = info.shape.rank == 2;
-    const double constant = info.is_norm_weight ? 1.0 : 0.0;
+    const double constant = info.initial;
     ops::by_dtype(t.dtype(), [&]<class T>() {
       const std::span<T> w = t.span<T>();
       const auto count = static_cast<int64_t>(w.size());

@@ -25,14 +25,15 @@ struct NormWeights {
   Tensor weight, bias;
 };  // bias only for layer norm
 struct EmbedWeights {
-  Tensor tokens, positions;
-};  // (V, D), (positions, D) or empty
-struct AttentionWeights {
+  Tensor tokens, positions;  // (V, D), (positions, D) or empty
   NormWeights norm;
+};
+struct AttentionWeights {
+  NormWeights norm, query_norm, key_norm, join_norm;  // empty where the spec has none
   Linear qkv, out;
 };  // qkv ((H+2K)·d, D): q rows, k rows, v rows
 struct MlpWeights {
-  NormWeights norm;
+  NormWeights norm, join_norm;
   Linear up, down;
 };  // up (2F or F, D): gate rows first; down (D, F)
 struct HeadWeights {
@@ -43,16 +44,17 @@ struct HeadWeights {
 struct ModelWeights {
   EmbedWeights embed;
   std::vector<AttentionWeights> attention;  // per layer
-  std::vector<MlpWeights> mlp;
+  std::vector<MlpWeights> mlp;              // per layer
   HeadWeights head;
 };
 
 /// Where rows of a tensor of ours stand in a Hugging Face file. `transposed`: the file holds (in, out) (GPT-2's
-/// Conv1D).
+/// Conv1D). Several fragments may name one tensor of the file, each its own rows of it.
 struct Fragment {
   std::string name;
   int64_t row_begin, row_end;
   bool transposed;
+  int64_t file_row, file_rows;  // of the first row in the file's tensor, and how many that has
 };
 struct ParameterInfo {
   std::string name;  // ours: "layers.0.attention.qkv.weight"; keys random numbers and checkpoints
@@ -60,6 +62,7 @@ struct ParameterInfo {
   int unit;    // index in ModelSpec::units that owns it
   bool decay;  // matrices decay; biases and norms do not
   bool is_norm_weight;
+  double initial;  // of norms and biases: what a new model begins with
   std::vector<Fragment> fragments;
 };
 /// Calls `visit` for every trained parameter once, in file order of the units, with its place in `weights` (which may
@@ -73,9 +76,9 @@ std::vector<Tensor*> tensors(const ModelSpec&, ModelWeights& weights);
 
 /// Uninitialised weights of every parameter, tied heads sharing storage.
 ModelWeights allocate_weights(const ModelSpec&, DType, MemoryClass, Arena&);
-/// From scratch, Hugging Face's rule: N(0, initializer_range) for matrices and embeddings, 0 for biases, 1 for norms;
-/// GPT-2's residual projections scaled by 1/sqrt(2·layers). Keyed by (seed, name, element): the same for any dtype up
-/// to rounding.
+/// From scratch, Hugging Face's rule: N(0, initializer_range) for matrices and embeddings, 0 for biases, norms begin as
+/// x̂; GPT-2's residual projections scaled by 1/sqrt(2·layers). Keyed by (seed, name, element): the same for any dtype
+/// up to rounding.
 void initialize_weights(const ModelSpec&, ModelWeights&, uint64_t seed);
 
 /// Packs every linear for the exact kernels, layer by layer, and frees the plain copy. The embedding table stays plain,

@@ -125,6 +125,11 @@ Times mlp_times(const Pricing& z, const Unit& unit, int64_t width, const UnitCos
   return t;
 }
 
+// The two branches read one gathered input, as attention alone would, and are reduced together.
+Times parallel_times(const Pricing& z, const Unit& unit, const ParallelSpec& u, const UnitCost& cost) {
+  return attention_times(z, unit, u.attention, cost);
+}
+
 Times moe_times(const Pricing& z, const Unit& unit, const MoeSpec& u, const UnitCost& cost) {
   Times t = kernel_times(z, unit, cost);
   int64_t exchange = 0;  // rows out, results back
@@ -157,6 +162,7 @@ Times table_times(const Pricing& z, int64_t width, const UnitCost& cost) {
 Times unit_times(const Pricing& z, const Unit& unit, const UnitCost& cost) {
   if (const auto* u = std::get_if<AttentionSpec>(&unit.spec)) return attention_times(z, unit, *u, cost);
   if (const auto* u = std::get_if<MlpSpec>(&unit.spec)) return mlp_times(z, unit, u->width, cost);
+  if (const auto* u = std::get_if<ParallelSpec>(&unit.spec)) return parallel_times(z, unit, *u, cost);
   if (const auto* u = std::get_if<MoeSpec>(&unit.spec)) return moe_times(z, unit, *u, cost);
   if (const auto* u = std::get_if<HeadSpec>(&unit.spec)) return head_times(z, unit, *u, cost);
   if (const auto* u = std::get_if<EmbedSpec>(&unit.spec)) return table_times(z, u->width, cost);
@@ -259,7 +265,7 @@ LayerCosts::LayerCosts(const ModelSpec& spec, const TrainJob& job, const Machine
       units_.push_back(units_[same]);
     } else {
       z.query.attended_pairs = 0;
-      if (const auto* a = std::get_if<AttentionSpec>(&unit.spec))
+      if (const AttentionSpec* a = attention_of(unit))
         z.query.attended_pairs = shard_of(micro_batch * attended_pairs(*a, job.seq), mesh.context);
       units_.push_back(facts_of(z, unit, input));
       if (units_.back().shares_table) {

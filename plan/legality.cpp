@@ -7,7 +7,7 @@ namespace {
 
 std::string unit_rule(const Unit& unit, const Mesh& mesh) {
   const int64_t t = mesh.tensor;
-  if (const auto* a = std::get_if<AttentionSpec>(&unit.spec)) {
+  if (const AttentionSpec* a = attention_of(unit)) {
     if (a->heads % t) return fmt::format("tensor {}: does not divide {} heads", t, a->heads);
     if (a->kv_heads % t && t % a->kv_heads)
       return fmt::format("tensor {}: {} key-value heads are neither split nor repeated evenly", t, a->kv_heads);
@@ -16,7 +16,8 @@ std::string unit_rule(const Unit& unit, const Mesh& mesh) {
       if (kv % mesh.context)
         return fmt::format("context {} (ulysses): does not divide the {} key-value heads of a rank", mesh.context, kv);
     }
-  } else if (const auto* m = std::get_if<MlpSpec>(&unit.spec)) {
+  }
+  if (const MlpSpec* m = mlp_of(unit)) {
     if (m->hidden % t) return fmt::format("tensor {}: does not divide the hidden width {}", t, m->hidden);
   } else if (const auto* e = std::get_if<MoeSpec>(&unit.spec)) {
     if (e->experts % mesh.expert) return fmt::format("expert {}: does not divide {} experts", mesh.expert, e->experts);

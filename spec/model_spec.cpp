@@ -1,7 +1,8 @@
 #include "spec/model_spec.h"
 
-#include <array>
-#include <string_view>
+#include <fmt/format.h>
+
+#include <cmath>
 
 #include "base/error.h"
 #include "formats/hf_config.h"
@@ -19,13 +20,14 @@ ActivationKind activation_of(const HfConfig& c) {
       return ActivationKind::gelu_erf;
     case decltype(c.activation)::gelu_tanh:
       return ActivationKind::gelu_tanh;
+    case decltype(c.activation)::relu:
+      return ActivationKind::relu;
   }
   throw Error(ErrorKind::bad_file, "config: hidden_act '{}' is none that tern computes; use silu or a gelu",
               c.hidden_act);
 }
 
-RopeSpec rope_of(const HfConfig& c) {
-  const HfRope& hf = c.rope;
+RopeSpec rope_of(const HfConfig& c, const HfRope& hf) {
   RopeSpec r;
   switch (hf.type) {
     case RopeType::none:
@@ -49,7 +51,7 @@ RopeSpec rope_of(const HfConfig& c) {
       r.kind = RopeKind::longrope;
       break;
   }
-  r.rotary_dim = c.head_dim;
+  r.rotary_dim = rotary_dim(hf, c.head_dim);
   r.theta = hf.theta;
   r.original_context =
       hf.original_max_position_embeddings ? hf.original_max_position_embeddings : c.max_position_embeddings;
@@ -66,28 +68,6 @@ RopeSpec rope_of(const HfConfig& c) {
   r.short_factor = hf.short_factor;
   r.long_factor = hf.long_factor;
   return r;
-}
-
-struct FamilyTraits {
-  std::string_view name;
-  NormKind norm;
-  bool gated, learned_positions;
-};
-// A family whose blocks are built from these pieces is one row here (and its names in model/names.cpp).
-constexpr std::array kFamilies{
-    FamilyTraits{"llama", NormKind::rms, true, false},
-    FamilyTraits{"mistral", NormKind::rms, true, false},
-    FamilyTraits{"gpt2", NormKind::layer, false, true},
-};
-
-const FamilyTraits& traits_of(const HfConfig& c) {
-  std::string known;
-  for (const FamilyTraits& f : kFamilies) {
-    if (f.name == c.model_type) return f;
-    known += (known.empty() ? "" : ", ") + std::string(f.name);
-  }
-  throw Error(ErrorKind::bad_file, "config: model_type '{}' is no family that tern computes; supported: {}",
-              c.model_type, known);
 }
 
 // The reader of files has checked these already; a spec may also come from a program.
@@ -110,10 +90,55 @@ void check(const HfConfig& c) {
     throw Error(ErrorKind::bad_file, "config: head_dim {} is odd, rotary positions turn pairs", c.head_dim);
 }
 
+NormSpec norm_of(const HfConfig& c, const HfBlocks& blocks) {
+  return {.kind = blocks.norm == HfNorm::layer ? NormKind::layer : NormKind::rms,
+          .width = c.hidden_size,
+          .epsilon = c.norm_eps,
+          .offset = blocks.norm == HfNorm::rms_plus_one ? 1.0 : 0.0};
+}
+
+double score_scale(const HfConfig& c) {
+  if (c.attention_multiplier) return *c.attention_multiplier;
+  return c.query_pre_attn_scalar ? 1 / std::sqrt(*c.query_pre_attn_scalar) : 0;
+}
+
+bool in_layer(const std::vector<bool>& layers, int64_t layer) {
+  return layers.empty() || layers[static_cast<size_t>(layer)];
+}
+
+AttentionSpec attention_in(const HfConfig& c, const HfBlocks& blocks, int64_t layer, const NormSpec& before,
+                           const JoinSpec& join) {
+  const bool windowed = c.sliding_window && in_layer(c.windowed_layers, layer);
+  const bool turned = blocks.positions == HfPositions::rotary && in_layer(c.rotary_layers, layer);
+  AttentionSpec a{.norm = before,
+                  .width = c.hidden_size,
+                  .heads = c.num_attention_heads,
+                  .kv_heads = c.num_key_value_heads,
+                  .head_dim = c.head_dim,
+                  .qkv_bias = c.attention_bias,
+                  .out_bias = c.attention_bias && blocks.out_bias,
+                  .window = windowed ? *c.sliding_window : 0};
+  a.rope = !turned ? RopeUse::none : windowed && c.local_rope ? RopeUse::local : RopeUse::main;
+  if (blocks.head_norm != HfHeadNorm::none) {
+    a.head_norm = blocks.head_norm == HfHeadNorm::head ? HeadNormKind::head : HeadNormKind::row;
+    a.head_norm_like = norm_of(c, blocks);
+  }
+  a.scale = score_scale(c);
+  a.softcap = c.attn_logit_softcapping.value_or(0);
+  if (blocks.positions == HfPositions::alibi) a.alibi = blocks.alibi_in_bf16 ? AlibiKind::bf16 : AlibiKind::exact;
+  a.join = join;
+  return a;
+}
+
 }  // namespace
 
 ModelSpec model_spec(const HfConfig& c) {
-  const FamilyTraits& family = traits_of(c);
+  const HfFamily* known = find_hf_family(c.model_type);
+  if (!known)
+    throw Error(ErrorKind::bad_file, "config: model_type '{}' is no family that tern computes; supported: {}",
+                c.model_type, fmt::join(supported_families(), ", "));
+  const HfFamily& family = *known;
+  const HfBlocks blocks = hf_blocks(c);
   check(c);
   ModelSpec m;
   m.family = c.model_type;
@@ -121,26 +146,62 @@ ModelSpec model_spec(const HfConfig& c) {
   m.width = c.hidden_size;
   m.layers = c.num_hidden_layers;
   m.context = c.max_position_embeddings;
-  m.rope = rope_of(c);
+  m.rope = rope_of(c, c.rope);
+  if (c.local_rope) m.local_rope = rope_of(c, *c.local_rope);
   m.initializer_range = c.initializer_range;
+  m.scaled_residual_init = blocks.scaled_residual_init;
+  m.names = hf_names(c);
+  m.prefix = family.prefix;
 
-  const NormSpec norm{family.norm, m.width, c.norm_eps};
-  const AttentionSpec attention{.norm = norm,
-                                .width = m.width,
-                                .heads = c.num_attention_heads,
-                                .kv_heads = c.num_key_value_heads,
-                                .head_dim = c.head_dim,
-                                .qkv_bias = c.attention_bias,
-                                .out_bias = c.attention_bias,
-                                .window = c.sliding_window.value_or(0)};
-  const MlpSpec mlp{norm, m.width, c.intermediate_size, activation_of(c), family.gated, c.mlp_bias};
-  m.units.push_back({-1, EmbedSpec{m.vocab, m.width, family.learned_positions ? m.context : 0}});
+  const NormSpec norm = norm_of(c, blocks), none{.kind = NormKind::none};
+  const bool before = blocks.place == HfNormPlace::before || blocks.place == HfNormPlace::around;
+  const JoinSpec join{.norm = blocks.place == HfNormPlace::before ? none : norm,
+                      .of_sum = blocks.place == HfNormPlace::sum,
+                      .multiplier = c.residual_multiplier};
+  const MlpSpec mlp{before ? norm : none, m.width, c.intermediate_size, activation_of(c), blocks.gated,
+                    c.mlp_bias,           join};
+  EmbedSpec embed{m.vocab, m.width, 0};
+  if (blocks.positions == HfPositions::learned)
+    embed.positions = m.context + blocks.position_offset, embed.position_offset = blocks.position_offset;
+  embed.multiplier = c.embedding_multiplier * (blocks.scaled_embedding ? std::sqrt(static_cast<double>(m.width)) : 1);
+  if (!m.names.embed_norm.empty()) embed.norm = norm;
+  m.units.push_back({-1, embed});
   for (int layer = 0; layer < m.layers; ++layer) {
+    const AttentionSpec attention = attention_in(c, blocks, layer, mlp.norm, join);
+    if (c.parallel_residual) {
+      m.units.push_back({layer, ParallelSpec{attention, mlp, blocks.shared_norm}});
+      continue;
+    }
     m.units.push_back({layer, attention});
     m.units.push_back({layer, mlp});
   }
-  m.units.push_back({-1, HeadSpec{norm, m.width, m.vocab, c.tie_word_embeddings}});
+  HeadSpec head{norm, m.width, m.vocab, c.tie_word_embeddings};
+  head.multiplier = 1 / c.logits_scaling;
+  head.softcap = c.final_logit_softcapping.value_or(0);
+  m.units.push_back({-1, head});
   return m;
+}
+
+const AttentionSpec* attention_of(const Unit& unit) {
+  if (const auto* p = std::get_if<ParallelSpec>(&unit.spec)) return &p->attention;
+  return std::get_if<AttentionSpec>(&unit.spec);
+}
+
+const MlpSpec* mlp_of(const Unit& unit) {
+  if (const auto* p = std::get_if<ParallelSpec>(&unit.spec)) return &p->mlp;
+  return std::get_if<MlpSpec>(&unit.spec);
+}
+
+const AttentionSpec& first_attention(const ModelSpec& spec) {
+  const AttentionSpec* a = attention_of(spec.units.at(1));
+  TERN_CHECK(a, "model: unit 1 has no attention");
+  return *a;
+}
+
+const MlpSpec* first_mlp(const ModelSpec& spec) {
+  for (const Unit& unit : spec.units)
+    if (const MlpSpec* m = mlp_of(unit)) return m;
+  return nullptr;
 }
 
 int64_t num_parameters(const ModelSpec& spec) {

@@ -14,16 +14,17 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "formats/hf_family.h"
 
 namespace tern {
 
-struct HfConfig;  // formats/hf_config.h
-
-enum class NormKind : uint8_t { rms, layer };
+enum class NormKind : uint8_t { rms, layer, none };
 struct NormSpec {
   NormKind kind = NormKind::rms;
   int64_t width = 0;
   double epsilon = 1e-5;
+  double offset = 0;  // of rms: y = x̂·(w + offset)
+  bool present() const { return kind != NormKind::none; }
   friend bool operator==(const NormSpec&, const NormSpec&) = default;
 };
 
@@ -44,10 +45,27 @@ struct RopeSpec {
   std::vector<double> short_factor, long_factor;                                 // longrope
 };
 
+/// How f(x) joins the residual stream: y = x + multiplier·f, y = x + norm(f), or y = norm(x + f).
+struct JoinSpec {
+  NormSpec norm{.kind = NormKind::none};
+  bool of_sum = false;  // the norm is of x + f
+  double multiplier = 1;
+  friend bool operator==(const JoinSpec&, const JoinSpec&) = default;
+};
+/// Which rotary table turns queries and keys: none, ModelSpec::rope, ModelSpec::local_rope.
+enum class RopeUse : uint8_t { none, main, local };
+/// Norms of queries and keys before they turn: each head by itself, or all heads of a row together.
+enum class HeadNormKind : uint8_t { none, head, row };
+/// A bias on scores that falls with the distance, its slopes by the head: exact, or rounded as Falcon's.
+enum class AlibiKind : uint8_t { none, exact, bf16 };
+
 struct EmbedSpec {
-  int64_t vocab, width, positions;
+  int64_t vocab, width, positions;  // positions: rows of the learned table, 0 without one
+  int64_t position_offset = 0;      // position p is row p + offset
+  double multiplier = 1;            // of the tokens' rows
+  NormSpec norm{.kind = NormKind::none};
   friend bool operator==(const EmbedSpec&, const EmbedSpec&) = default;
-};  // positions: rows of the learned table, 0 without one
+};
 struct AttentionSpec {
   NormSpec norm;
   int64_t width, heads, kv_heads, head_dim;
@@ -56,6 +74,18 @@ struct AttentionSpec {
   bool causal = true;    // false: a query sees every key (encoders)
   bool cross = false;    // keys and values come from the encoder's output
   int64_t relative = 0;  // rows of a (rows, heads) table of learned relative positions, 0 without one
+  RopeUse rope = RopeUse::main;
+  HeadNormKind head_norm = HeadNormKind::none;  // an rms norm with the epsilon and offset of head_norm_like
+  NormSpec head_norm_like = {};
+  double scale = 0;    // of scores; 0: 1/√head_dim
+  double softcap = 0;  // scores become softcap·tanh(score/softcap); 0: none
+  AlibiKind alibi = AlibiKind::none;
+  JoinSpec join = {};
+  /// Norms of queries, and of keys: how many in a row, and their width.
+  int64_t query_norms() const { return head_norm == HeadNormKind::head ? heads : 1; }
+  int64_t key_norms() const { return head_norm == HeadNormKind::head ? kv_heads : 1; }
+  int64_t query_norm_width() const { return heads * head_dim / query_norms(); }
+  int64_t key_norm_width() const { return kv_heads * head_dim / key_norms(); }
   int64_t qkv_rows() const { return (heads + 2 * kv_heads) * head_dim; }
   friend bool operator==(const AttentionSpec&, const AttentionSpec&) = default;
 };
@@ -64,6 +94,7 @@ struct MlpSpec {
   int64_t width, hidden;
   ActivationKind activation;
   bool gated, bias;  // gated: act(gate)·up from one (2·hidden, width) matrix
+  JoinSpec join = {};
   friend bool operator==(const MlpSpec&, const MlpSpec&) = default;
 };
 /// A router sends each token to top_k of `experts` MLPs; shared_hidden: width of an MLP that every token takes, 0
@@ -82,31 +113,52 @@ struct BridgeSpec {
   int64_t vocab, width;
   friend bool operator==(const BridgeSpec&, const BridgeSpec&) = default;
 };
+/// Attention and MLP beside each other: y = x + attention(norm(x)) + mlp(norm(x)).
+struct ParallelSpec {
+  AttentionSpec attention;
+  MlpSpec mlp;
+  bool shared_norm;  // the MLP's norm is the attention's
+  friend bool operator==(const ParallelSpec&, const ParallelSpec&) = default;
+};
 struct HeadSpec {
   NormSpec norm;
   int64_t width, vocab;
   bool tied;
+  double multiplier = 1;  // of logits
+  double softcap = 0;     // then softcap·tanh(logit/softcap); 0: none
   friend bool operator==(const HeadSpec&, const HeadSpec&) = default;
 };
 
 struct Unit {
   int layer;  // -1 for embed and head
-  std::variant<EmbedSpec, AttentionSpec, MlpSpec, HeadSpec, MoeSpec, BridgeSpec> spec;
+  std::variant<EmbedSpec, AttentionSpec, MlpSpec, HeadSpec, MoeSpec, BridgeSpec, ParallelSpec> spec;
   bool frozen = false;       // its own weights are not trained
   int64_t adapter_rank = 0;  // each matrix carries a trained product B·A of this rank, 0: none
   friend bool operator==(const Unit&, const Unit&) = default;
 };
 
+/// The attention or the MLP of a unit that has one, alone or beside the other; else nullptr.
+const AttentionSpec* attention_of(const Unit&);
+const MlpSpec* mlp_of(const Unit&);
+
 struct ModelSpec {
-  std::string family;  // "llama", "mistral", "gpt2"
+  std::string family;  // a name of formats/hf_family.h, or of a preset
   int64_t vocab, width, layers, context;
-  RopeSpec rope;
+  RopeSpec rope, local_rope;
   double initializer_range = 0.02;
-  std::vector<Unit> units;  // embed, (attention, mlp or moe) × layers, head; with an encoder: embed, its (attention,
-                            // mlp) × layers, bridge, (attention, cross attention, mlp) × layers, head
+  bool scaled_residual_init = false;  // matrices that end residual branches start 1/√(2·layers) smaller
+  HfNames names;                      // what the weight files call the parameters
+  std::string_view prefix;            // of these names, lacking where the bare model was saved
+  std::vector<Unit> units;  // embed, (attention, mlp or moe; or both in one) × layers, head; with an encoder: embed,
+                            // its (attention, mlp) × layers, bridge, (attention, cross attention, mlp) × layers, head
+  bool turns() const { return rope.kind != RopeKind::none; }
   const EmbedSpec& embed() const { return std::get<EmbedSpec>(units.front().spec); }
   const HeadSpec& head() const { return std::get<HeadSpec>(units.back().spec); }
 };
+
+/// The first layer's attention, and its MLP (nullptr: experts).
+const AttentionSpec& first_attention(const ModelSpec&);
+const MlpSpec* first_mlp(const ModelSpec&);
 
 /// Errors: bad_file naming the key, for a config whose values do not make a model.
 ModelSpec model_spec(const HfConfig&);

@@ -28,9 +28,30 @@ struct Sizes {
 };
 constexpr int kForward = 0, kInputGradient = 1, kWeightGradient = 2, kHeadLoss = 3;
 
-int64_t norm_parameters(const NormSpec& n) { return n.width * (n.kind == NormKind::layer ? 2 : 1); }
-// rstd, and the mean of a layer norm, per row
-int64_t norm_saved(const NormSpec& n, const Sizes& z) { return z.N * z.g * (n.kind == NormKind::layer ? 2 : 1); }
+// weight, and the bias of a layer norm; in a row: rstd, and the mean of a layer norm
+int64_t norm_vectors(const NormSpec& n) { return n.kind == NormKind::none ? 0 : n.kind == NormKind::layer ? 2 : 1; }
+int64_t norm_parameters(const NormSpec& n) { return n.width * norm_vectors(n); }
+int64_t norm_saved(const NormSpec& n, const Sizes& z) { return z.N * z.g * norm_vectors(n); }
+
+// How a branch joins the stream: with a norm the branch's result is kept; its gradient is made again in each pass
+// unless it is dy itself.
+struct Join {
+  int64_t parameters, saved, workspace;
+};
+Join cost_of(const JoinSpec& j, const Sizes& z, int64_t width) {
+  const int64_t rows = z.N * width * z.s;
+  if (!j.norm.present()) return {0, 0, j.multiplier == 1 ? 0 : rows};
+  return {norm_parameters(j.norm), rows + norm_saved(j.norm, z), rows};
+}
+// Norms of queries and keys: their weights, statistics, and the gradients of the weights, which BACKWARD_INPUT makes.
+struct HeadNorms {
+  int64_t parameters = 0, saved = 0, left = 0, turned = 0;
+};
+HeadNorms head_norms(const AttentionSpec& u, const Sizes& z) {
+  if (u.head_norm == HeadNormKind::none) return {};
+  const int64_t weights = u.query_norm_width() + u.key_norm_width();
+  return {weights, z.T * (u.query_norms() + u.key_norms()) * z.g, weights * z.g, z.T * u.qkv_rows() * z.s};
+}
 
 AttentionSpec part_of(AttentionSpec u, int64_t tensor) {
   u.heads = parts_of(u.heads, tensor);
@@ -66,9 +87,10 @@ UnitCost cost(const EmbedSpec& u, const Sizes& z) {
   UnitCost c;
   c.parameters = (parts_of(u.vocab, z.query.tensor) + u.positions) * u.width;
   c.output_bytes = z.N * u.width * z.s;
+  if (u.norm.present()) c.parameters += norm_parameters(u.norm), c.saved_bytes = c.output_bytes + norm_saved(u.norm, z);
   c.forward_workspace = c.unsaved_workspace = z.gathered(u.width);  // partial rows before their sum
   c.forward_bytes_moved = c.output_bytes * (u.positions ? 4 : 2);
-  c.backward_weight_workspace = z.gathered(u.width);
+  c.backward_weight_workspace = z.gathered(u.width) + (u.norm.present() || u.multiplier != 1 ? z.N * u.width * z.s : 0);
   c.backward_weight_bytes_moved = z.T * u.width * (z.s + 2 * z.g) * (u.positions ? 2 : 1);
   finish(c, {}, z);
   return c;
@@ -91,21 +113,26 @@ UnitCost cost(const BridgeSpec& u, const Sizes& z) {
 UnitCost cost(const AttentionSpec& whole, const Sizes& z) {
   const AttentionSpec u = part_of(whole, z.query.tensor);
   const int64_t T = z.T, N = z.N, D = u.width, E = u.heads * u.head_dim, C = u.qkv_rows(), s = z.s;
+  const int64_t normed = u.norm.present() ? N * D * s : 0;  // without a norm it is x itself
+  const Join join = cost_of(u.join, z, D);
+  const HeadNorms heads = head_norms(u, z);
   UnitCost c;
-  c.parameters =
-      norm_parameters(u.norm) + C * D + (u.qkv_bias ? C : 0) + D * E + (u.out_bias ? D : 0) + u.relative * u.heads;
-  c.output_bytes = N * D * s * (u.cross ? 2 : 1);                                     // the encoder's output goes on
-  c.saved_bytes = norm_saved(u.norm, z) + T * C * s + T * E * s + T * u.heads * z.g;  // rstd, qkv, context, lse
-  c.left_bytes = T * C * s + N * D * s;                                               // dqkv, dnormed
+  c.parameters = norm_parameters(u.norm) + C * D + (u.qkv_bias ? C : 0) + D * E + (u.out_bias ? D : 0) +
+                 u.relative * u.heads + heads.parameters + join.parameters;
+  c.output_bytes = N * D * s * (u.cross ? 2 : 1);  // the encoder's output goes on
+  // rstd, qkv, context, lse; what the joining norm and the heads' norms need
+  c.saved_bytes = norm_saved(u.norm, z) + T * C * s + T * E * s + T * u.heads * z.g + join.saved + heads.saved;
+  c.left_bytes = T * C * s + normed + heads.left;  // dqkv, dnormed
   const int64_t gathered = z.gathered(D);
-  c.forward_workspace = std::max(N * D * s + gathered + z(kForward, T, C, D),  // normed while qkv is made
-                                 gathered + z(kForward, T, D, E));
-  c.unsaved_workspace = std::max({N * D * s + gathered + T * C * s + z(kForward, T, C, D), T * (C + E) * s,
+  c.forward_workspace = std::max({normed + gathered + z(kForward, T, C, D),  // normed while qkv is made
+                                  heads.turned, gathered + z(kForward, T, D, E)});
+  c.unsaved_workspace = std::max({normed + gathered + T * C * s + z(kForward, T, C, D), T * (C + E) * s,
                                   gathered + T * E * s + z(kForward, T, D, E)});
-  c.backward_input_workspace = std::max(gathered + T * E * s + z(kInputGradient, T, D, E),  // dcontext
-                                        gathered + z(kInputGradient, T, C, D));
-  c.backward_weight_workspace =
-      std::max(gathered + z(kWeightGradient, T, D, E), N * D * s + gathered + z(kWeightGradient, T, C, D));
+  c.backward_input_workspace =
+      join.workspace + std::max(gathered + T * E * s + std::max(z(kInputGradient, T, D, E), heads.turned),  // dcontext
+                                gathered + z(kInputGradient, T, C, D));
+  c.backward_weight_workspace = join.workspace + std::max(gathered + z(kWeightGradient, T, D, E),
+                                                          normed + gathered + z(kWeightGradient, T, C, D));
 
   const int64_t products = 2 * T * D * (C + E);
   c.forward_flops = products + 4 * z.P * E;          // q·k and p·v
@@ -124,20 +151,21 @@ UnitCost cost(const AttentionSpec& whole, const Sizes& z) {
 
 UnitCost cost(const MlpSpec& u, const Sizes& z) {
   const int64_t T = z.T, N = z.N, D = u.width, F = parts_of(u.hidden, z.query.tensor), G = u.gated ? 2 * F : F, s = z.s;
+  const int64_t normed = u.norm.present() ? N * D * s : 0;
+  const Join join = cost_of(u.join, z, D);
   UnitCost c;
-  c.parameters = norm_parameters(u.norm) + G * D + D * F + (u.bias ? G + D : 0);
+  c.parameters = norm_parameters(u.norm) + G * D + D * F + (u.bias ? G + D : 0) + join.parameters;
   c.output_bytes = N * D * s;
-  c.saved_bytes = norm_saved(u.norm, z) + T * G * s;  // rstd, up before the activation
-  c.left_bytes = T * G * s + N * D * s;               // dup, dnormed
+  c.saved_bytes = norm_saved(u.norm, z) + T * G * s + join.saved;  // rstd, up before the activation
+  c.left_bytes = T * G * s + normed;                               // dup, dnormed
   const int64_t gathered = z.gathered(D);
-  c.forward_workspace =
-      std::max(N * D * s + gathered + z(kForward, T, G, D), gathered + T * F * s + z(kForward, T, D, F));
-  c.unsaved_workspace = std::max({N * D * s + gathered + T * G * s + z(kForward, T, G, D), T * (G + F) * s,
+  c.forward_workspace = std::max(normed + gathered + z(kForward, T, G, D), gathered + T * F * s + z(kForward, T, D, F));
+  c.unsaved_workspace = std::max({normed + gathered + T * G * s + z(kForward, T, G, D), T * (G + F) * s,
                                   gathered + T * F * s + z(kForward, T, D, F)});
-  c.backward_input_workspace =
-      std::max(gathered + T * F * s + z(kInputGradient, T, D, F), gathered + z(kInputGradient, T, G, D));
-  c.backward_weight_workspace =
-      std::max(gathered + T * F * s + z(kWeightGradient, T, D, F), N * D * s + gathered + z(kWeightGradient, T, G, D));
+  c.backward_input_workspace = join.workspace + std::max(gathered + T * F * s + z(kInputGradient, T, D, F),
+                                                         gathered + z(kInputGradient, T, G, D));
+  c.backward_weight_workspace = join.workspace + std::max(gathered + T * F * s + z(kWeightGradient, T, D, F),
+                                                          normed + gathered + z(kWeightGradient, T, G, D));
 
   c.forward_flops = c.backward_input_flops = c.backward_weight_flops = 2 * T * D * (G + F);
   const int64_t weights = c.parameters * s, rows = T * s, own = N * s;
@@ -148,6 +176,26 @@ UnitCost cost(const MlpSpec& u, const Sizes& z) {
   add_adapter(a, z, T, G, D);
   add_adapter(a, z, T, D, F);
   finish(c, a, z);
+  return c;
+}
+
+// One after the other into one result; the MLP's waits in a tensor of its own.
+UnitCost cost(const ParallelSpec& u, const Sizes& z) {
+  UnitCost c = cost(u.attention, z);
+  const UnitCost m = cost(u.mlp, z);
+  const int64_t rows = z.N * u.mlp.width * z.s;
+  c.forward_workspace = std::max(c.forward_workspace - m.saved_bytes, rows + m.forward_workspace);
+  c.unsaved_workspace = std::max(c.unsaved_workspace, rows + m.unsaved_workspace);
+  c.backward_input_workspace = std::max(c.backward_input_workspace - m.left_bytes, rows + m.backward_input_workspace);
+  c.backward_weight_workspace = std::max(c.backward_weight_workspace, m.backward_weight_workspace);
+  const int64_t shared = u.shared_norm ? norm_parameters(u.attention.norm) : 0;
+  c.parameters += m.parameters - shared, c.trained += m.trained - (z.frozen ? 0 : shared);
+  c.saved_bytes += m.saved_bytes, c.left_bytes += m.left_bytes;
+  c.forward_flops += m.forward_flops, c.backward_input_flops += m.backward_input_flops;
+  c.backward_weight_flops += m.backward_weight_flops;
+  c.forward_bytes_moved += m.forward_bytes_moved + 2 * rows;
+  c.backward_input_bytes_moved += m.backward_input_bytes_moved + 2 * rows;
+  c.backward_weight_bytes_moved += m.backward_weight_bytes_moved;
   return c;
 }
 
@@ -201,10 +249,11 @@ UnitCost cost(const HeadSpec& u, const Sizes& z) {
   // A tile's normed rows and logits; what the forward product needs is held for all tiles (exact: the packed
   // projection). Split over ranks: all normed rows, and the partial sums of their gradients.
   c.unsaved_workspace = tile * D * z.s + tile * V * z.g + widest(kForward) + 2 * z.gathered(D);
-  c.forward_workspace =
-      c.unsaved_workspace + (rounded ? tile * V * z.s : 0) + std::max(widest(kInputGradient), widest(kWeightGradient));
+  c.forward_workspace = c.unsaved_workspace + (rounded ? tile * V * z.s : 0) + (u.softcap != 0 ? tile * V * z.g : 0) +
+                        std::max(widest(kInputGradient), widest(kWeightGradient));
   const int64_t fused_tile = std::min(T, kFusedHeadTile);
-  const int64_t fused = z.split() || z.frozen ? 0 : z(kHeadLoss, fused_tile, V, D);
+  const bool in_one = !z.split() && !z.frozen && u.softcap == 0;
+  const int64_t fused = in_one ? z(kHeadLoss, fused_tile, V, D) : 0;
   if (fused > 0) c.forward_workspace = fused_tile * D * z.s + fused;
   c.forward_flops = 6 * T * V * D;
   const int64_t num_tiles = T ? (T + kHeadTile - 1) / kHeadTile : 0;
@@ -238,8 +287,8 @@ std::string_view name_of(Recompute r) {
 }
 
 bool is_recomputed(const Unit& unit, Recompute recompute) {
-  const bool attention = std::holds_alternative<AttentionSpec>(unit.spec);
-  const bool mlp = std::holds_alternative<MlpSpec>(unit.spec) || std::holds_alternative<MoeSpec>(unit.spec);
+  const bool attention = attention_of(unit) != nullptr;
+  const bool mlp = mlp_of(unit) || std::holds_alternative<MoeSpec>(unit.spec);
   return (attention && recompute != Recompute::none) || (mlp && recompute == Recompute::full);
 }
 
@@ -255,11 +304,12 @@ UnitCost unit_cost(const Unit& unit, const CostQuery& q) {
 std::vector<MatrixProduct> unit_products(const Unit& unit, const CostQuery& q) {
   std::vector<MatrixProduct> out;
   const int64_t T = q.tokens, N = split_rows(q);
-  if (const auto* whole = std::get_if<AttentionSpec>(&unit.spec)) {
+  if (const AttentionSpec* whole = attention_of(unit)) {
     const AttentionSpec u = part_of(*whole, q.tensor);
     add_product(out, unit, T, u.qkv_rows(), u.width);
     add_product(out, unit, T, u.width, u.heads * u.head_dim);
-  } else if (const auto* m = std::get_if<MlpSpec>(&unit.spec)) {
+  }
+  if (const MlpSpec* m = mlp_of(unit)) {
     const int64_t F = parts_of(m->hidden, q.tensor);
     add_product(out, unit, T, m->gated ? 2 * F : F, m->width);
     add_product(out, unit, T, m->width, F);
@@ -307,7 +357,7 @@ double training_flops_per_token(const ModelSpec& spec, int64_t seq) {
       parameters -= experts * (1 - static_cast<double>(e->top_k) / static_cast<double>(e->experts));
     }
     flops += 6 * parameters;
-    if (const auto* a = std::get_if<AttentionSpec>(&unit.spec))
+    if (const AttentionSpec* a = attention_of(unit))
       flops += 12.0 * static_cast<double>(a->heads * a->head_dim) * static_cast<double>(attended_pairs(*a, seq)) /
                static_cast<double>(seq);
     if (const auto* h = std::get_if<HeadSpec>(&unit.spec); h && h->tied)

@@ -15,9 +15,9 @@ namespace tern {
 namespace {
 
 CostQuery cost_query(const ModelSpec& spec, const TrainSettings& s, int64_t sequences, Multiply multiply) {
-  int64_t window = 0;
+  int64_t window = first_attention(spec).window;  // where layers differ, of those that see most
   for (const Unit& unit : spec.units)
-    if (const auto* a = std::get_if<AttentionSpec>(&unit.spec)) window = a->window;
+    if (const AttentionSpec* a = attention_of(unit); a && a->window == 0) window = 0;
   return {.tokens = sequences * s.seq,
           .attended_pairs = sequences * attended_pairs(s.seq, 0, window),
           .dtype = s.dtype,
@@ -49,8 +49,8 @@ void check_countable(const ModelSpec& spec, const TrainSettings& s) {
   double elements = 0, flops = 0;  // upper bounds, per token: of all units; of one unit's attention
   for (const Unit& unit : spec.units) {
     elements += 8.0 * static_cast<double>(spec.width);
-    if (const auto* m = std::get_if<MlpSpec>(&unit.spec)) elements += 16.0 * static_cast<double>(m->hidden);
-    if (const auto* a = std::get_if<AttentionSpec>(&unit.spec)) {
+    if (const MlpSpec* m = mlp_of(unit)) elements += 16.0 * static_cast<double>(m->hidden);
+    if (const AttentionSpec* a = attention_of(unit)) {
       elements += 8.0 * static_cast<double>(a->qkv_rows());
       flops = 10.0 * static_cast<double>(a->qkv_rows()) * static_cast<double>(s.seq);
     }

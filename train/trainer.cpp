@@ -101,7 +101,7 @@ class Trainer {
       phase(s_.from_scratch ? "drawing the first weights" : "reading the weights");
       state_ = fresh_state(s_, in_, state_arena_);
     }
-    if (in_.spec.rope.kind != RopeKind::none) rope_ = rope_table(in_.spec.rope, s_.seq, s_.seq);
+    if (in_.spec.rope.kind != RopeKind::none) rope_ = rope_table(in_.spec, s_.seq, s_.seq);
     program_ = training_program(in_.spec, step_costs(in_.spec, s_, s_.batch), s_.recompute);
     check_valid(program_);
     result_.peak = peak_rate(s_.dtype, s_.multiply, [&] { phase("measuring the machine's peak"); });

@@ -1,0 +1,237 @@
+// Every family, and variants of its configuration, against transformers + torch (dev/golden/families.py): logits, every
+// gradient, 64 greedy tokens over a paged cache; and there and back through the files. Weights are functions of their
+// names in the file, so the golden files hold none.
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "base/io.h"
+#include "base/json.h"
+#include "formats/hf_fields.h"
+#include "formats/safetensors_write.h"
+#include "model/model_files.h"
+#include "model/model_testing.h"
+
+namespace tern {
+namespace {
+
+constexpr double kLogits = 1e-5, kGradients = 1e-4;  // the bounds for f32
+constexpr uint64_t kSigns = 4;
+
+uint32_t fnv(std::string_view name) {
+  uint32_t h = 2166136261u;
+  for (const char c : name) h = (h ^ static_cast<unsigned char>(c)) * 16777619u;
+  return h;
+}
+uint32_t mixed(uint32_t seed, uint64_t i) {
+  auto x = static_cast<uint32_t>(i * 2654435761u + seed);
+  x = (x ^ x >> 16) * 0x85EBCA6Bu;
+  x = (x ^ x >> 13) * 0xC2B2AE35u;
+  return x ^ x >> 16;
+}
+double sign(uint64_t k, uint64_t i) { return mixed(fnv(fmt::format("signs {}", k)), i) & 1 ? 1 : -1; }
+
+std::string folder_of_goldens() { return std::string(TERN_SOURCE_DIR) + "/tests/golden/families"; }
+
+std::vector<std::string> names() {
+  std::vector<std::string> all;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_of_goldens()))
+    all.push_back(entry.path().stem().string());
+  std::sort(all.begin(), all.end());
+  return all;
+}
+
+// A directory made of a golden file: config.json and the weights it implies.
+struct Family {
+  Json golden;
+  std::string dir = testing::TempDir() + "tern-family-XXXXXX";
+  HfConfig config;
+  ModelSpec spec;
+  std::vector<int32_t> tokens, targets;
+  std::vector<int64_t> starts{0};
+  RopeTable rope;
+  Rows rows;
+
+  explicit Family(const std::string& name)
+      : golden(parse_json(read_text_file(folder_of_goldens() + "/" + name + ".json", 1 << 20), name, {})) {
+    EXPECT_NE(::mkdtemp(dir.data()), nullptr);
+    write_file_atomically(real_io(), join_path(dir, "config.json"), golden["config"].dump());
+    write_weights();
+    config = read_hf_config(join_path(dir, "config.json"));
+    spec = model_spec(config);
+    for (const Json& row : golden["tokens"]) {
+      for (const Json& id : row) tokens.push_back(id.get<int32_t>());
+      starts.push_back(static_cast<int64_t>(tokens.size()));
+    }
+    for (size_t t = 0; t < tokens.size(); ++t)
+      targets.push_back(std::ranges::count(starts, static_cast<int64_t>(t) + 1) ? -1 : tokens[t + 1]);
+    rope = rope_table(spec, 128, 16);
+    rows = make_rows(tokens, starts, &rope);
+  }
+  ~Family() { remove_all(real_io(), dir); }
+  Family(const Family&) = delete;
+
+  void write_weights() const {
+    std::vector<std::vector<float>> data;
+    std::vector<TensorToWrite> entries;
+    for (const auto& [name, about] : golden["tensors"].items()) {
+      const auto shape = about["shape"].get<std::vector<int64_t>>();
+      int64_t count = 1;
+      for (const int64_t n : shape) count *= n;
+      const float middle = about["middle"].get<float>(), spread = about["spread"].get<float>();
+      std::vector<float>& x = data.emplace_back(static_cast<size_t>(count));
+      for (size_t i = 0; i < x.size(); ++i)
+        x[i] = middle + spread * (static_cast<float>(mixed(fnv(name), i) >> 8) / 0x1p23f - 1.0f);
+      entries.push_back({name, DType::f32, shape, std::as_bytes(std::span(x)), {}});
+    }
+    write_safetensors(real_io(), join_path(dir, "model.safetensors"), entries);
+  }
+  double num_targets() const {
+    return static_cast<double>(std::ranges::count_if(targets, [](int t) { return t >= 0; }));
+  }
+};
+
+// The reference's norm, and its products with the vectors of signs. Each product of a difference Δ has the mean square
+// ‖Δ‖², so the root of their mean square estimates ‖Δ‖.
+struct Products {
+  std::vector<double> sums = std::vector<double>(kSigns);
+  void add(uint64_t at, double x) {
+    for (uint64_t k = 0; k < kSigns; ++k) sums[k] += x * sign(k, at);
+  }
+  double error(const Json& want) const {
+    double squares = 0;
+    for (size_t k = 0; k < kSigns; ++k) squares += std::pow(sums[k] - want[k + 1].get<double>(), 2);
+    return std::sqrt(squares / kSigns) / want[0].get<double>();
+  }
+};
+
+Tensor all_logits(const Family& f, const ModelWeights& weights, const Compute& c) {
+  std::vector<int32_t> every(f.tokens.size());
+  for (size_t i = 0; i < every.size(); ++i) every[i] = static_cast<int32_t>(i);
+  return head_logits(f.spec, weights, model_forward(f.spec, weights, f.rows, nullptr, c), every, c);
+}
+
+// The tensors of the file that a parameter stands in, with its gradient's products.
+void expect_gradients(const Family& f, ModelWeights& gradients) {
+  std::map<std::string, Products> of_file;
+  for_each_parameter(f.spec, gradients, [&](const ParameterInfo& info, Tensor& t) {
+    const int64_t width = info.shape.rank == 2 ? info.shape[1] : 1;
+    for (const Fragment& g : info.fragments)
+      for (int64_t r = g.row_begin; r < g.row_end; ++r)
+        for (int64_t i = 0; i < width; ++i) {
+          const int64_t row = g.file_row + r - g.row_begin;
+          of_file[g.name].add(static_cast<uint64_t>(g.transposed ? i * g.file_rows + row : row * width + i),
+                              element(t, r * width + i));
+        }
+  });
+  double largest = 0;
+  for (const auto& [name, want] : f.golden["gradients"].items()) largest = std::max(largest, want[0].get<double>());
+  for (const auto& [name, want] : f.golden["gradients"].items()) {
+    ASSERT_TRUE(of_file.contains(name)) << name;
+    // A gradient that is zero but for rounding (a bias on keys without rotary positions) has no relative error.
+    if (want[0].get<double>() < 1e-6 * largest) continue;
+    EXPECT_LE(of_file[name].error(want), kGradients) << name;
+  }
+  EXPECT_EQ(of_file.size(), f.golden["gradients"].size());
+}
+
+class Families : public testing::TestWithParam<std::string> {};
+
+TEST_P(Families, LogitsAndEveryGradientInF32) {
+  const Family f(GetParam());
+  for (const Multiply multiply : {Multiply::exact, Multiply::fast}) {
+    Arena arena;
+    arena.set_poison(true);
+    const Compute c{arena, multiply};
+    const ModelWeights weights = load_weights(f.spec, f.dir, DType::f32, arena);
+    const Tensor logits = all_logits(f, weights, c);
+    const int64_t vocab = f.spec.vocab;
+    for (int64_t r = 0; r < logits.rows(); ++r) {
+      Products p;
+      for (int64_t v = 0; v < vocab; ++v) p.add(static_cast<uint64_t>(v), element(logits, r * vocab + v));
+      EXPECT_LE(p.error(f.golden["logits"][static_cast<size_t>(r)]), kLogits) << "row " << r;
+    }
+    double difference = 0, norm = 0;
+    for (int64_t v = 0; v < vocab; ++v) {
+      const double want = f.golden["last_logits"][static_cast<size_t>(v)].get<double>();
+      difference += std::pow(element(logits, (logits.rows() - 1) * vocab + v) - want, 2), norm += want * want;
+    }
+    EXPECT_LE(std::sqrt(difference / norm), kLogits);
+
+    ModelWeights gradients = zero_gradients(f.spec, DType::f32, arena);
+    const double loss = add_gradients(f.spec, weights, f.rows, f.targets, 1 / f.num_targets(), gradients, c);
+    EXPECT_NEAR(loss / f.num_targets(), f.golden["loss"].get<double>(), 1e-5 * loss / f.num_targets());
+    expect_gradients(f, gradients);
+  }
+}
+
+TEST_P(Families, SixtyFourGreedyTokensAreTheReferences) {
+  const Family f(GetParam());
+  Arena arena;
+  const Compute c{arena, Multiply::exact};
+  ModelWeights weights = load_weights(f.spec, f.dir, DType::f32, arena);
+  pack_weights(f.spec, weights, arena);
+  const std::vector<int32_t> prompt(f.tokens.begin(), f.tokens.begin() + f.starts[1]);
+  const auto want = f.golden["greedy"].get<std::vector<int32_t>>();
+  ASSERT_EQ(want.size(), 64u);
+  const AttentionSpec& u = first_attention(f.spec);
+  constexpr int64_t kPage = 16, kPages = 8;
+  KvView kv{.page_tokens = kPage, .past = {0}, .pages = {{5, 2, 7, 0, 1, 6, 3, 4}}, .keys = {}, .values = {}};
+  for (int64_t layer = 0; layer < f.spec.layers; ++layer)
+    for (auto* store : {&kv.keys, &kv.values})
+      store->push_back(arena.allocate(DType::f32, {kPages, kPage, u.kv_heads, u.head_dim}, MemoryClass::kv_cache));
+  std::vector<int32_t> got, next = prompt;
+  while (got.size() < want.size()) {
+    Rows rows{.tokens = next, .starts = {0, static_cast<int64_t>(next.size())}, .positions = {}, .rope = &f.rope};
+    for (size_t i = 0; i < next.size(); ++i)
+      rows.positions.push_back(static_cast<int32_t>(kv.past[0]) + static_cast<int32_t>(i));
+    const Tensor x = model_forward(f.spec, weights, rows, &kv, c);
+    const std::vector<int32_t> last{static_cast<int32_t>(next.size()) - 1};
+    const Tensor row = head_logits(f.spec, weights, x, last, c);
+    const std::span<const float> logits = row.span<float>();
+    kv.past[0] += static_cast<int64_t>(next.size());
+    got.push_back(static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin()));
+    next = {got.back()};
+  }
+  EXPECT_EQ(got, want) << "the reference's least lead of a token was " << f.golden["smallest_gap"];
+}
+
+TEST_P(Families, WrittenAndReadAgainNothingChanges) {
+  const Family f(GetParam());
+  Arena arena;
+  const Compute c{arena};
+  const ModelWeights weights = load_weights(f.spec, f.dir, DType::f32, arena);
+  const char* given = std::getenv("TERN_EXPORT_DIR");  // for dev/golden/check_export.py
+  const std::string out = given ? join_path(given, "family-" + GetParam()) : join_path(f.dir, "out");
+  save_model(f.spec, f.config, weights, DType::f32, out, real_io(), 20'000);
+  HfConfig again = read_hf_config(join_path(out, "config.json")), before = f.config;
+  again.notes = before.notes = {}, again.dtype = before.dtype = {};
+  again.architectures = before.architectures = {};
+  EXPECT_EQ(again, before);
+  const ModelSpec spec = model_spec(again);
+  const ModelWeights loaded = load_weights(spec, out, DType::f32, arena);
+  EXPECT_TRUE(same_bits(all_logits(f, loaded, c), all_logits(f, weights, c)));
+  for (const HfForm form : {HfForm::v5, HfForm::v4}) {
+    HfConfig read = parse_hf_config(hf_config_json(f.config, form), "written");
+    read.notes = {}, read.dtype = {}, read.architectures = {};
+    EXPECT_EQ(read, before) << (form == HfForm::v4 ? "old form" : "new form");
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Transformers, Families, testing::ValuesIn(names()), [](const auto& row) { return row.param; });
+
+TEST(FamilyTable, EveryFamilyHasAGoldenFile) {
+  std::vector<std::string> seen;
+  for (const std::string& name : names())
+    seen.push_back(parse_json(read_text_file(folder_of_goldens() + "/" + name + ".json", 1 << 20), name,
+                              {})["config"]["model_type"]
+                       .get<std::string>());
+  for (const std::string& family : supported_families())
+    EXPECT_TRUE(std::ranges::count(seen, family)) << family << " has none: add it to dev/golden/families.py";
+}
+
+}  // namespace
+}  // namespace tern
