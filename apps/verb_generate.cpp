@@ -151,9 +151,8 @@ int run_generate(const Options& options) {
 
   Arena arena;
   const ModelWeights weights = load_for_inference(model, arena);
-  const RopeTable rope = model.spec.rope.kind == RopeKind::none
-                             ? RopeTable{}
-                             : rope_table(model.spec, limits.context, limits.context);
+  const RopeTable rope =
+      model.spec.rope.kind == RopeKind::none ? RopeTable{} : rope_table(model.spec, limits.context, limits.context);
   KvPool pool(kv_shape(model.spec, needs.page_tokens, model.dtype), kv_pages(needs), arena);
   const double load_s = seconds_between(start_ns, clock.now_ns());
 

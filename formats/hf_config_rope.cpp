@@ -160,7 +160,10 @@ HfRope read_hf_rope(HfFields& top, const HfFamily& family, HfConfig& config) {
   const auto either = [&](std::string_view field) {
     const std::optional<double> value = top.number(field, HfFields::Null::absent);
     const std::string_view key = hf_key(family.name, field);
-    return value || key == field ? value : top.number(key, HfFields::Null::absent);
+    if (key == field) return value;
+    const std::optional<double> other = top.number(key, HfFields::Null::absent);
+    if (value && other && *value != *other) top.fail(key, "{}, but {} is {}; keep one of them", *other, field, *value);
+    return value ? value : other;
   };
   around.theta = either("rope_theta");
   around.partial = either("partial_rotary_factor");

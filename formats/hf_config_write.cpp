@@ -60,7 +60,8 @@ void write_rope(SortedJson& j, const HfFamily& family, const HfConfig& c, HfForm
     object["rope_theta"] = r.theta;
     return object;
   };
-  if (form == HfForm::v5) {
+  // The old form has one number for windowed layers, and no kind.
+  if (form == HfForm::v5 || (c.local_rope && c.local_rope->type != RopeType::standard)) {
     if (c.local_rope)
       j["rope_parameters"] = {{"full_attention", whole(rope)}, {"sliding_attention", whole(*c.local_rope)}};
     else
