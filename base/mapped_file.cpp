@@ -13,6 +13,17 @@
 #include "base/io.h"
 
 namespace tern {
+namespace {
+
+#if defined(MADV_POPULATE_READ)
+constexpr int kPopulateRead = MADV_POPULATE_READ;
+#elif defined(__linux__)
+constexpr int kPopulateRead = 22;  // older headers; older kernels refuse it
+#else
+constexpr int kPopulateRead = MADV_WILLNEED;
+#endif
+
+}  // namespace
 
 MappedFile::MappedFile(const std::string& path) : path_(path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
@@ -70,7 +81,14 @@ void MappedFile::advise(Advice advice, size_t begin, size_t count) const {
     case Advice::dont_need:
       how = MADV_DONTNEED;
       break;
+    case Advice::populate:
+      how = kPopulateRead;
+      break;
   }
+  if (::madvise(const_cast<std::byte*>(data_) + begin, end - begin, how) != 0 && how == kPopulateRead)
+    how = MADV_WILLNEED;
+  else
+    return;
   ::madvise(const_cast<std::byte*>(data_) + begin, end - begin, how);
 }
 

@@ -21,8 +21,9 @@ class MappedFile {
   size_t size() const { return size_; }
   const std::string& path() const { return path_; }
 
-  enum class Advice { normal, sequential, random, will_need, dont_need };
-  /// Tells the kernel how bytes [begin, begin + count) will be read; a hint, never an error.
+  enum class Advice { normal, sequential, random, will_need, dont_need, populate };
+  /// Tells the kernel how bytes [begin, begin + count) will be read; a hint, never an error. populate: reads them now,
+  /// with one fault for all pages where the kernel can (Linux 5.14), else as will_need.
   void advise(Advice, size_t begin, size_t count) const;
 
  private:

@@ -359,16 +359,13 @@ TensorView Safetensors::get(std::string_view name) const {
   return *found;
 }
 
-void Safetensors::will_need(size_t i) const {
+void Safetensors::advise(size_t i, MappedFile::Advice advice) const {
   const Entry& e = entries_.at(i);
   const size_t data_begin = map_.size() - data_.size();
-  if (map_.size() > 0) map_.advise(MappedFile::Advice::will_need, data_begin + e.begin, e.end - e.begin);
+  if (map_.size() > 0) map_.advise(advice, data_begin + e.begin, e.end - e.begin);
 }
-
-void Safetensors::dont_need(size_t i) const {
-  const Entry& e = entries_.at(i);
-  const size_t data_begin = map_.size() - data_.size();
-  if (map_.size() > 0) map_.advise(MappedFile::Advice::dont_need, data_begin + e.begin, e.end - e.begin);
-}
+void Safetensors::will_need(size_t i) const { advise(i, MappedFile::Advice::will_need); }
+void Safetensors::dont_need(size_t i) const { advise(i, MappedFile::Advice::dont_need); }
+void Safetensors::populate(size_t i) const { advise(i, MappedFile::Advice::populate); }
 
 }  // namespace tern

@@ -71,6 +71,8 @@ class Safetensors {
   /// A hint that tensor i will be read soon, or not again.
   void will_need(size_t i) const;
   void dont_need(size_t i) const;
+  /// Reads tensor i now and maps its pages (MappedFile::Advice::populate).
+  void populate(size_t i) const;
 
   /// One tensor of the header. `begin`, `end` count from the first data byte; `type` is a row of the format's dtype
   /// table.
@@ -83,6 +85,7 @@ class Safetensors {
 
  private:
   void read(std::span<const std::byte> file);
+  void advise(size_t i, MappedFile::Advice) const;
 
   std::string path_;
   MappedFile map_;

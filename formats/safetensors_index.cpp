@@ -168,11 +168,20 @@ TensorView Weights::get(std::string_view name) const {
   return *found;
 }
 
-void Weights::dont_need(std::string_view name) const {
+std::optional<Weights::Place> Weights::place_of(std::string_view name) const {
   const auto it = std::lower_bound(by_name_.begin(), by_name_.end(), name, [&](const Place& p, std::string_view n) {
     return files_[p.file][p.tensor].name < n;
   });
-  if (it != by_name_.end() && files_[it->file][it->tensor].name == name) files_[it->file].dont_need(it->tensor);
+  if (it == by_name_.end() || files_[it->file][it->tensor].name != name) return std::nullopt;
+  return *it;
+}
+
+void Weights::dont_need(std::string_view name) const {
+  if (const auto place = place_of(name)) files_[place->file].dont_need(place->tensor);
+}
+
+void Weights::populate(std::string_view name) const {
+  if (const auto place = place_of(name)) files_[place->file].populate(place->tensor);
 }
 
 int64_t Weights::data_bytes() const {

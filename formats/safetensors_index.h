@@ -43,6 +43,8 @@ class Weights {
   int64_t data_bytes() const;
   /// A hint that this tensor will not be read again: its pages leave the program's resident memory.
   void dont_need(std::string_view name) const;
+  /// Reads this tensor now and maps its pages, for a program that will use it where it lies.
+  void populate(std::string_view name) const;
   /// What was seen and not followed: a total_size that is not the sum.
   const std::vector<std::string>& notes() const { return notes_; }
 
@@ -50,6 +52,8 @@ class Weights {
   struct Place {
     uint32_t file = 0, tensor = 0;
   };
+  std::optional<Place> place_of(std::string_view name) const;
+
   std::string path_;
   std::vector<Safetensors> files_;
   std::vector<Place> by_name_;

@@ -15,7 +15,7 @@ namespace tern {
 namespace {
 
 // Every linear of the model as (out, in), in the order that pack_weights takes, and whether its plain copy stays.
-void for_each_linear(const ModelSpec& spec, const std::function<void(int64_t, int64_t, bool)>& fn) {
+void for_each_linear_of(const ModelSpec& spec, const std::function<void(int64_t, int64_t, bool)>& fn) {
   for (const Unit& unit : spec.units) {
     if (const AttentionSpec* a = attention_of(unit)) {
       fn(a->qkv_rows(), a->width, false);
@@ -61,9 +61,8 @@ ModelDescription describe_model(const std::string& model, std::optional<DType> d
 }
 
 ModelWeights load_for_inference(const ModelDescription& d, Arena& arena) {
-  ModelWeights weights = load_weights(d.spec, d.dir.path, d.dtype, arena);
-  if (d.dtype != DType::f64) pack_weights(d.spec, weights, arena);
-  return weights;
+  if (d.dtype == DType::f64) return load_weights(d.spec, d.dir.path, d.dtype, arena);
+  return load_weights_to_infer(d.spec, d.dir.path, d.dtype, arena);
 }
 
 std::vector<int32_t> end_tokens(const ModelDescription& d) {
@@ -87,11 +86,10 @@ int64_t kv_pages(const InferenceNeeds& needs) {
 InferenceFit inference_fit(const ModelSpec& spec, DType dtype, const InferenceNeeds& needs) {
   InferenceFit fit;
   const int64_t size = size_of(dtype);
-  // Loading packs one matrix after the other: both copies of the one at hand exist for a moment. A tied table stays
-  // plain.
+  // Where weights are packed, both copies of the one at hand exist for a moment, and a tied table stays plain.
   fit.weights = fit.loading_peak = num_parameters(spec) * size;
-  if (dtype != DType::f64) {
-    for_each_linear(spec, [&](int64_t n, int64_t k, bool stays) {
+  if (dtype != DType::f64 && !reads_plain_weights(dtype)) {
+    for_each_linear_of(spec, [&](int64_t n, int64_t k, bool stays) {
       const int64_t packed = packed_bytes(dtype, n, k);
       fit.loading_peak = std::max(fit.loading_peak, fit.weights + packed);
       fit.weights += packed - (stays ? 0 : n * k * size);

@@ -28,7 +28,7 @@ double sum_of(const Tensor& losses) {
 int64_t widest_tile(const Linear& projection, int64_t T, DType dtype, Multiply multiply) {
   const int64_t tile = std::min(T, kHeadTile), tail = T % kHeadTile;
   const ScratchBytes bytes = scratch_bytes(multiply, dtype);
-  if (!bytes || tail == 0 || !projection.packed.empty()) return tile;
+  if (!bytes || tail == 0 || projection.weight.empty()) return tile;
   const auto of = [&](int64_t m) { return bytes(0, m, projection.out, projection.in); };
   return of(tail) > of(tile) ? tail : tile;
 }
@@ -79,7 +79,7 @@ double head_forward_loss(const ModelSpec& spec, const ModelWeights& weights, con
            .dnormed_TD = c.arena.allocate(dtype, {T, D}, MemoryClass::activations)};
   if (T == 0) return 0;
   if (const ScratchBytes bytes = scratch_bytes(c.multiply, dtype);
-      bytes && w.projection.packed.empty() && u.softcap == 0)
+      bytes && !w.projection.weight.empty() && u.softcap == 0)
     if (const int64_t fused = bytes(kHeadLossProduct, std::min(T, kFusedHeadTile), u.vocab, D); fused > 0)
       return fused_loss(u, w, x, targets, scale, saved, gradients.head.projection, fused, c);
 

@@ -17,7 +17,16 @@ std::span<std::byte> raw(const Tensor& bytes) {
   return {static_cast<std::byte*>(bytes.data()), static_cast<size_t>(bytes.bytes())};
 }
 
-bool is_fast(const Linear& linear, const Compute& c) { return c.multiply == Multiply::fast && linear.packed.empty(); }
+bool is_fast(const Linear& linear, const Compute& c) { return c.multiply == Multiply::fast && !linear.weight.empty(); }
+
+/// The exact product with weights as they lie: one piece, or several from a file.
+template <class T, class Out>
+void forward_plain(const Linear& linear, const Tensor& x, std::span<const T> bias, const Tensor& y) {
+  std::vector<WeightRows<T>> rows;
+  for (const Tensor& piece : linear.pieces) rows.push_back({piece.span<T>().data(), piece.rows()});
+  if (rows.empty()) rows.push_back({linear.weight.span<T>().data(), linear.out});
+  multiply_plain<T, Out>(x.span<T>(), rows, bias, x.rows(), linear.out, linear.in, false, y.span<Out>());
+}
 
 template <class T, class Out>
 void forward(const Linear& linear, const Tensor& x, const Tensor& y, const Tensor& scratch, const Compute& c) {
@@ -25,6 +34,7 @@ void forward(const Linear& linear, const Tensor& x, const Tensor& y, const Tenso
   if (is_fast(linear, c))
     return multiply_fast<T, Out>(x.span<T>(), linear.weight.span<T>(), bias, x.rows(), linear.out, linear.in,
                                  y.span<Out>(), raw(scratch));
+  if (linear.packed.empty() && reads_plain_weights(x.dtype())) return forward_plain<T, Out>(linear, x, bias, y);
   const Tensor& packed = linear.packed.empty() ? scratch : linear.packed;
   multiply_exact<T, Out>(x.span<T>(), raw(packed), bias, x.rows(), linear.out, linear.in, false, y.span<Out>());
 }
@@ -40,7 +50,9 @@ void check_shapes(const Linear& linear, const Tensor& rows_in, const Tensor& row
 ScratchBytes scratch_bytes(Multiply multiply, DType dtype) {
   if (dtype == DType::f64) return {};
   if (multiply == Multiply::exact)
-    return [dtype](int product, int64_t, int64_t n, int64_t k) { return product == 0 ? packed_bytes(dtype, n, k) : 0; };
+    return [dtype](int product, int64_t, int64_t n, int64_t k) {
+      return product == 0 && !reads_plain_weights(dtype) ? packed_bytes(dtype, n, k) : 0;
+    };
   return [dtype](int product, int64_t m, int64_t n, int64_t k) {
     if (product == kHeadLossProduct) return dtype == DType::bf16 ? head_loss_scratch_bytes(m, n, k) : 0;
     return fast_scratch_bytes(static_cast<Product>(product), dtype, m, n, k);
@@ -53,6 +65,7 @@ Tensor forward_scratch(const Linear& linear, int64_t rows, DType dtype, const Co
     const int64_t bytes = fast_scratch_bytes(Product::forward, dtype, rows, linear.out, linear.in);
     return bytes ? c.arena.bytes(bytes, MemoryClass::workspace) : Tensor{};
   }
+  if (reads_plain_weights(dtype)) return {};
   Tensor packed = c.arena.bytes(packed_bytes(dtype, linear.out, linear.in), MemoryClass::workspace);
   ops::by_dtype(dtype, [&]<class T>() {
     if constexpr (!std::is_same_v<T, double>)
@@ -82,7 +95,7 @@ void linear_forward(const Linear& linear, const Tensor& x, const Tensor& y, cons
 void linear_backward_input(const Linear& linear, const Tensor& dy, const Tensor& dx, const Compute& c) {
   check_shapes(linear, dx, dy);
   if (dx.count() == 0) return;
-  TERN_CHECK(!linear.weight.empty(), "linear ({}, {}): packed weights serve the forward only", linear.out, linear.in);
+  TERN_CHECK(!linear.weight.empty(), "linear ({}, {}): its weights serve the forward only", linear.out, linear.in);
   const int64_t m = dy.rows(), n = linear.out, k = linear.in;
   ops::by_dtype(dy.dtype(), [&]<class T>() {
     const std::span<const T> w = linear.weight.span<T>();

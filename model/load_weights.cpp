@@ -1,12 +1,14 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <unordered_set>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "formats/gguf_model.h"
+#include "kernels/cpu/matmul.h"
 #include "model/gguf_weights.h"
 #include "model/model_files.h"
 #include "model/names.h"
@@ -88,25 +90,45 @@ void copy_any(const TensorView& view, const std::string& path, const Fragment& f
 
 class Loader {
  public:
-  Loader(const ModelSpec& spec, const std::string& path) : spec_(spec), path_(path), file_(path) {
+  Loader(const ModelSpec& spec, const std::string& path)
+      : spec_(spec), path_(path), shared_(std::make_shared<Weights>(path)), file_(*shared_) {
     for (const std::string& note : file_.notes()) log_info("{}", note);
   }
 
   void load(const ParameterInfo& info, Tensor& t) {
     const int64_t width = info.shape.rank == 2 ? info.shape[1] : 1;
     for (const Fragment& f : info.fragments) {
-      const TensorView view = find(f.name);
-      const std::vector<int64_t> want = fragment_shape(info, f);
-      if (!std::ranges::equal(view.shape, want))
-        throw Error(ErrorKind::bad_file,
-                    "{}: tensor '{}' has shape {}, config.json implies {}; the two do not belong together", path_,
-                    view.name, shape_text(view.shape), shape_text(want));
+      const TensorView view = fragment(info, f);
       ops::by_dtype(t.dtype(), [&]<class To>() {
         copy_any<To>(view, path_, f, width, t.span<To>().data() + f.row_begin * width);
       });
       if (f.file_row + (f.row_end - f.row_begin) == f.file_rows)
         file_.dont_need(view.name);  // else the mapped file would count beside its copy, as resident
     }
+  }
+
+  // The rows of a matrix where they lie in the file, a tensor for each fragment; empty unless all of them lie there as
+  // a computation in `dtype` reads them.
+  std::vector<Tensor> in_place(const ParameterInfo& info, DType dtype, Arena& arena) {
+    std::vector<Tensor> pieces;
+    std::vector<std::string> names;
+    for (const Fragment& f : info.fragments) {
+      const TensorView view = fragment(info, f);
+      const auto* data = view.bytes.data() + f.file_row * info.shape[1] * size_of(dtype);
+      const bool aligned = reinterpret_cast<uintptr_t>(data) % static_cast<size_t>(size_of(dtype)) == 0;
+      if (view.dtype != dtype || f.transposed || !aligned) return {};
+      // Kernels only read it: the file is mapped for reading alone.
+      pieces.push_back(arena.adopt(dtype, {f.row_end - f.row_begin, info.shape[1]}, const_cast<std::byte*>(data),
+                                   shared_, MemoryClass::weights));
+      names.emplace_back(view.name);
+    }
+    used_in_place_.insert(used_in_place_.end(), names.begin(), names.end());
+    return pieces;
+  }
+  // Pages of what is used where it lies, by all threads.
+  void populate() const {
+#pragma omp parallel for schedule(dynamic, 1)
+    for (size_t i = 0; i < used_in_place_.size(); ++i) file_.populate(used_in_place_[i]);
   }
 
   // A file may hold a tied head beside the table; then both must be the same numbers.
@@ -139,10 +161,22 @@ class Loader {
                 spec_.family, spec_.layers);
   }
 
+  TensorView fragment(const ParameterInfo& info, const Fragment& f) {
+    const TensorView view = find(f.name);
+    const std::vector<int64_t> want = fragment_shape(info, f);
+    if (!std::ranges::equal(view.shape, want))
+      throw Error(ErrorKind::bad_file,
+                  "{}: tensor '{}' has shape {}, config.json implies {}; the two do not belong together", path_,
+                  view.name, shape_text(view.shape), shape_text(want));
+    return view;
+  }
+
   const ModelSpec& spec_;
   std::string path_;
-  Weights file_;
+  std::shared_ptr<Weights> shared_;  // with every tensor that lies in it
+  const Weights& file_;
   std::unordered_set<std::string> claimed_;
+  std::vector<std::string> used_in_place_;
 };
 
 }  // namespace
@@ -154,6 +188,37 @@ ModelWeights load_weights(const ModelSpec& spec, const std::string& model_dir, D
   for_each_parameter(spec, weights, [&](const ParameterInfo& info, Tensor& t) { loader.load(info, t); });
   loader.check_tied_head();
   loader.check_all_claimed();
+  return weights;
+}
+
+ModelWeights load_weights_to_infer(const ModelSpec& spec, const std::string& model_dir, DType dtype, Arena& arena) {
+  if (!reads_plain_weights(dtype) || is_gguf_path(model_dir)) {
+    ModelWeights weights = load_weights(spec, model_dir, dtype, arena);
+    pack_weights(spec, weights, arena);
+    return weights;
+  }
+  Loader loader(spec, weights_file(model_dir));
+  ModelWeights weights = empty_weights(spec);
+  std::unordered_set<std::string> done;
+  for_each_linear(spec, weights, [&](const ParameterInfo& info, Linear& linear) {
+    if (info.fragments.size() < 2) return;
+    linear.pieces = loader.in_place(info, dtype, arena);
+    if (!linear.pieces.empty()) done.insert(info.name);
+  });
+  for_each_parameter(spec, weights, [&](const ParameterInfo& info, Tensor& t) {
+    if (done.contains(info.name)) return;
+    if (info.shape.rank == 2 && info.fragments.size() == 1)
+      if (const std::vector<Tensor> whole = loader.in_place(info, dtype, arena); !whole.empty()) {
+        t = whole.front();
+        return;
+      }
+    t = arena.allocate(dtype, info.shape, MemoryClass::weights);
+    loader.load(info, t);
+  });
+  if (spec.head().tied) weights.head.projection.weight = weights.embed.tokens;
+  loader.check_tied_head();
+  loader.check_all_claimed();
+  loader.populate();
   return weights;
 }
 

@@ -16,6 +16,11 @@ class Io;
 /// parameter claims (buffers that can be made again, such as `rotary_emb.inv_freq` and GPT-2's `attn.bias`, are
 /// skipped).
 ModelWeights load_weights(const ModelSpec&, const std::string& model_dir, DType, Arena&);
+/// The same for a program that only infers: packed for the exact kernels, or, where those read weights as they lie
+/// (reads_plain_weights) and the file holds them in `dtype`, left in the mapped file. Nothing is copied then: the pages
+/// are the page cache's, shared by all processes that use the file. They count as weights all the same.
+/// Hazard  the file must not shrink while the weights are in use (formats/safetensors.h).
+ModelWeights load_weights_to_infer(const ModelSpec&, const std::string& model_dir, DType, Arena&);
 /// Writes config.json and model.safetensors (sharded above max_shard_bytes) in `dtype`: f32, bf16, f16 or f64. The
 /// directory reloads in transformers. Tokenizer files and generation_config.json are the caller's. Errors: those of
 /// write_model_weights and write_file_atomically.

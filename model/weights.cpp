@@ -13,26 +13,6 @@ namespace tern {
 
 namespace {
 
-// Layers in place and the linears' sizes set; no tensors yet.
-ModelWeights skeleton(const ModelSpec& spec) {
-  ModelWeights w;
-  for (const Unit& unit : spec.units) {
-    if (const AttentionSpec* a = attention_of(unit)) {
-      AttentionWeights& block = w.attention.emplace_back();
-      block.qkv.out = a->qkv_rows(), block.qkv.in = a->width;
-      block.out.out = a->width, block.out.in = a->heads * a->head_dim;
-    }
-    if (const MlpSpec* m = mlp_of(unit)) {
-      MlpWeights& block = w.mlp.emplace_back();
-      block.up.out = m->gated ? 2 * m->hidden : m->hidden, block.up.in = m->width;
-      block.down.out = m->width, block.down.in = m->hidden;
-    }
-    if (const auto* h = std::get_if<HeadSpec>(&unit.spec))
-      w.head.projection.out = h->vocab, w.head.projection.in = h->width;
-  }
-  return w;
-}
-
 NormSpec query_norm_of(const AttentionSpec& u) {
   NormSpec n = u.head_norm_like;
   n.width = u.query_norm_width();
@@ -48,8 +28,13 @@ NormSpec key_norm_of(const AttentionSpec& u) {
 class UnitVisitor {
  public:
   using Visit = std::function<void(const ParameterInfo&, Tensor&)>;
-  UnitVisitor(const ModelSpec& spec, const Visit& visit, int unit)
-      : spec_(spec), visit_(visit), unit_(unit), layer_(spec.units[static_cast<size_t>(unit)].layer) {}
+  using VisitLinear = std::function<void(const ParameterInfo&, Linear&)>;
+  UnitVisitor(const ModelSpec& spec, const Visit& visit, const VisitLinear& visit_linear, int unit)
+      : spec_(spec),
+        visit_(visit),
+        visit_linear_(visit_linear),
+        unit_(unit),
+        layer_(spec.units[static_cast<size_t>(unit)].layer) {}
 
   void table(const std::string& name, HfPart part, Shape shape, Tensor& at) const {
     // Tables decay like matrices, as in PyTorch's usual grouping by rank.
@@ -64,7 +49,9 @@ class UnitVisitor {
   }
   void linear(const std::string& prefix, HfPart part, bool has_bias, Linear& at) const {
     const Shape weight{at.out, at.in}, bias{at.out};
-    visit_({prefix + ".weight", weight, unit_, true, false, 0, names(part, "weight", weight)}, at.weight);
+    const ParameterInfo info{prefix + ".weight", weight, unit_, true, false, 0, names(part, "weight", weight)};
+    visit_linear_(info, at);
+    visit_(info, at.weight);
     if (has_bias) visit_({prefix + ".bias", bias, unit_, false, false, 0, names(part, "bias", bias)}, at.bias);
   }
   void attention(const std::string& prefix, const AttentionSpec& u, AttentionWeights& w) const {
@@ -90,6 +77,7 @@ class UnitVisitor {
   }
   const ModelSpec& spec_;
   const Visit& visit_;
+  const VisitLinear& visit_linear_;
   int unit_, layer_;
 };
 
@@ -105,13 +93,11 @@ void pack(Linear& linear, Arena& arena) {
   linear.weight = {};
 }
 
-}  // namespace
-
-void for_each_parameter(const ModelSpec& spec, ModelWeights& w,
-                        const std::function<void(const ParameterInfo&, Tensor&)>& visit) {
+void visit_units(const ModelSpec& spec, ModelWeights& w, const UnitVisitor::Visit& visit,
+                 const UnitVisitor::VisitLinear& visit_linear) {
   for (int index = 0; index < static_cast<int>(spec.units.size()); ++index) {
     const Unit& unit = spec.units[static_cast<size_t>(index)];
-    const UnitVisitor v(spec, visit, index);
+    const UnitVisitor v(spec, visit, visit_linear, index);
     const std::string layer = "layers." + std::to_string(unit.layer);
     const auto at = static_cast<size_t>(unit.layer);
     if (const auto* e = std::get_if<EmbedSpec>(&unit.spec)) {
@@ -129,9 +115,44 @@ void for_each_parameter(const ModelSpec& spec, ModelWeights& w,
   }
 }
 
+}  // namespace
+
+ModelWeights empty_weights(const ModelSpec& spec) {
+  ModelWeights w;
+  for (const Unit& unit : spec.units) {
+    if (const AttentionSpec* a = attention_of(unit)) {
+      AttentionWeights& block = w.attention.emplace_back();
+      block.qkv.out = a->qkv_rows(), block.qkv.in = a->width;
+      block.out.out = a->width, block.out.in = a->heads * a->head_dim;
+    }
+    if (const MlpSpec* m = mlp_of(unit)) {
+      MlpWeights& block = w.mlp.emplace_back();
+      block.up.out = m->gated ? 2 * m->hidden : m->hidden, block.up.in = m->width;
+      block.down.out = m->width, block.down.in = m->hidden;
+    }
+    if (const auto* h = std::get_if<HeadSpec>(&unit.spec))
+      w.head.projection.out = h->vocab, w.head.projection.in = h->width;
+  }
+  return w;
+}
+
+void for_each_parameter(const ModelSpec& spec, ModelWeights& w,
+                        const std::function<void(const ParameterInfo&, Tensor&)>& visit) {
+  visit_units(spec, w, visit, [](const ParameterInfo&, Linear&) {});
+}
+
+void for_each_linear(const ModelSpec& spec, ModelWeights& w,
+                     const std::function<void(const ParameterInfo&, Linear&)>& visit) {
+  visit_units(
+      spec, w, [](const ParameterInfo&, Tensor&) {}, visit);
+  if (!spec.head().tied) return;
+  const ParameterInfo table = parameters(spec).front();
+  visit(table, w.head.projection);
+}
+
 std::vector<ParameterInfo> parameters(const ModelSpec& spec) {
   std::vector<ParameterInfo> infos;
-  ModelWeights none = skeleton(spec);
+  ModelWeights none = empty_weights(spec);
   for_each_parameter(spec, none, [&](const ParameterInfo& info, Tensor&) { infos.push_back(info); });
   return infos;
 }
@@ -143,7 +164,7 @@ std::vector<Tensor*> tensors(const ModelSpec& spec, ModelWeights& weights) {
 }
 
 ModelWeights allocate_weights(const ModelSpec& spec, DType dtype, MemoryClass memory, Arena& arena) {
-  ModelWeights w = skeleton(spec);
+  ModelWeights w = empty_weights(spec);
   for_each_parameter(spec, w,
                      [&](const ParameterInfo& info, Tensor& t) { t = arena.allocate(dtype, info.shape, memory); });
   if (spec.head().tied) w.head.projection.weight = w.embed.tokens;
@@ -180,14 +201,9 @@ void initialize_weights(const ModelSpec& spec, ModelWeights& weights, uint64_t s
 }
 
 void pack_weights(const ModelSpec& spec, ModelWeights& weights, Arena& arena) {
-  if (weights.embed.tokens.dtype() == DType::f64) return;
-  for (size_t layer = 0; layer < weights.attention.size(); ++layer) {
-    pack(weights.attention[layer].qkv, arena);
-    pack(weights.attention[layer].out, arena);
-    pack(weights.mlp.at(layer).up, arena);
-    pack(weights.mlp.at(layer).down, arena);
-  }
-  pack(weights.head.projection, arena);
+  const DType dtype = weights.embed.tokens.dtype();
+  if (dtype == DType::f64 || reads_plain_weights(dtype)) return;
+  for_each_linear(spec, weights, [&](const ParameterInfo&, Linear& linear) { pack(linear, arena); });
   TERN_CHECK(!spec.head().tied || !weights.embed.tokens.empty(), "pack_weights: the embedding table stays plain");
 }
 

@@ -14,11 +14,13 @@
 
 namespace tern {
 
-/// y = x·weightᵀ + bias. For inference `pack` moves the weight into `packed` (the exact kernels' layout) and drops it.
+/// y = x·weightᵀ + bias. For inference the weight may stand in another form, and `weight` is empty then: packed for the
+/// exact kernels, or in pieces of rows where its file has them.
 struct Linear {
-  Tensor weight;  // (out, in)
-  Tensor bias;    // (out), may be empty
-  Tensor packed;  // bytes, may be empty
+  Tensor weight;               // (out, in)
+  Tensor bias;                 // (out), may be empty
+  Tensor packed;               // bytes, may be empty
+  std::vector<Tensor> pieces;  // (rows, in) each, one below the other: for kernels that read plain weights
   int64_t out = 0, in = 0;
 };
 struct NormWeights {
@@ -71,9 +73,14 @@ struct ParameterInfo {
 void for_each_parameter(const ModelSpec&, ModelWeights& weights,
                         const std::function<void(const ParameterInfo&, Tensor&)>& visit);
 std::vector<ParameterInfo> parameters(const ModelSpec&);
+/// The linears of the visit above, each with what describes its weight; a tied projection comes last.
+void for_each_linear(const ModelSpec&, ModelWeights& weights,
+                     const std::function<void(const ParameterInfo& weight, Linear&)>& visit);
 /// The tensors of `weights` in the order of parameters(spec).
 std::vector<Tensor*> tensors(const ModelSpec&, ModelWeights& weights);
 
+/// Sizes of the linears set, no tensors.
+ModelWeights empty_weights(const ModelSpec&);
 /// Uninitialised weights of every parameter, tied heads sharing storage.
 ModelWeights allocate_weights(const ModelSpec&, DType, MemoryClass, Arena&);
 /// From scratch, Hugging Face's rule: N(0, initializer_range) for matrices and embeddings, 0 for biases, norms begin as
@@ -82,8 +89,8 @@ ModelWeights allocate_weights(const ModelSpec&, DType, MemoryClass, Arena&);
 void initialize_weights(const ModelSpec&, ModelWeights&, uint64_t seed);
 
 /// Packs every linear for the exact kernels, layer by layer, and frees the plain copy. The embedding table stays plain,
-/// so a tied projection is held twice. f64 has no packed form and is left as it is. The layout belongs to the active
-/// instruction set (kernels/dispatch.h).
+/// so a tied projection is held twice. f64 has no packed form and is left as it is, and so are weights that the kernels
+/// read as they lie. The layout belongs to the active instruction set (kernels/dispatch.h).
 void pack_weights(const ModelSpec&, ModelWeights&, Arena&);
 
 }  // namespace tern

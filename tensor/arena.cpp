@@ -167,6 +167,14 @@ Tensor Arena::zeros(DType dtype, Shape shape, MemoryClass c) {
   return t;
 }
 
+Tensor Arena::adopt(DType dtype, Shape shape, void* data, std::shared_ptr<void> owner, MemoryClass c) {
+  const int64_t bytes = shape.count() * size_of(dtype);
+  counters_->take(c, bytes);
+  std::shared_ptr<void> storage(
+      data, [counters = counters_, c, bytes, owner = std::move(owner)](void*) { counters->give(c, bytes); });
+  return Tensor::borrow(dtype, shape, data, std::move(storage));
+}
+
 Tensor Arena::bytes(int64_t num_bytes, MemoryClass c) { return allocate(DType::u8, {num_bytes}, c); }
 
 void Arena::set_limit(int64_t total_bytes) {

@@ -29,6 +29,8 @@ class Arena {
   /// Errors: does_not_fit if a limit is set and would be passed, or if the system has no memory; names class and bytes.
   Tensor allocate(DType, Shape, MemoryClass);
   Tensor zeros(DType, Shape, MemoryClass);
+  /// Wraps memory that `owner` keeps alive, such as a mapped file, and counts it like an allocation: it is as resident.
+  Tensor adopt(DType, Shape, void* data, std::shared_ptr<void> owner, MemoryClass);
   /// Scratch that is no tensor (a library's workspace), counted the same way.
   Tensor bytes(int64_t num_bytes, MemoryClass);
 
