@@ -44,6 +44,20 @@ constexpr HfNames with_fused_matrices(HfNames n) {
   return n;
 }
 
+constexpr HfNames kFalconNames{.tokens = "transformer.word_embeddings",
+                               .attention_norm = "transformer.h.#.input_layernorm",
+                               .qkv = "%transformer.h.#.self_attention.query_key_value",
+                               .attention_out = "transformer.h.#.self_attention.dense",
+                               .mlp_norm = "transformer.h.#.post_attention_layernorm",
+                               .up = "transformer.h.#.mlp.dense_h_to_4h",
+                               .down = "transformer.h.#.mlp.dense_4h_to_h",
+                               .final_norm = "transformer.ln_f",
+                               .projection = "lm_head"};
+constexpr HfNames with_embed_norm(HfNames n) {
+  n.embed_norm = "transformer.word_embeddings_layernorm";
+  return n;
+}
+
 const HfOption kAttentionBias{"attention_bias", &C::attention_bias}, kMlpBias{"mlp_bias", &C::mlp_bias};
 
 // Falcon says in several switches how many heads its keys have, and how its norms stand.
@@ -152,16 +166,7 @@ void add_older_families(std::vector<HfFamily>& f) {
        .harmless = {"slow_but_exact", "attention_softmax_in_fp32", "masked_softmax_fusion", "bias_dropout_fusion",
                     "offset_alibi", "skip_bias_add", "skip_bias_add_qkv", "unk_token_id", "n_inner"},
        .hidden_again = {"n_embed"},
-       .names = {.tokens = "transformer.word_embeddings",
-                 .embed_norm = "transformer.word_embeddings_layernorm",
-                 .attention_norm = "transformer.h.#.input_layernorm",
-                 .qkv = "%transformer.h.#.self_attention.query_key_value",
-                 .attention_out = "transformer.h.#.self_attention.dense",
-                 .mlp_norm = "transformer.h.#.post_attention_layernorm",
-                 .up = "transformer.h.#.mlp.dense_h_to_4h",
-                 .down = "transformer.h.#.mlp.dense_4h_to_h",
-                 .final_norm = "transformer.ln_f",
-                 .projection = "lm_head"}});
+       .names = with_embed_norm(kFalconNames)});
   f.push_back({.name = "falcon",
                .architecture = "FalconForCausalLM",
                .prefix = "transformer.",
@@ -188,15 +193,7 @@ void add_older_families(std::vector<HfFamily>& f) {
                            hidden_dropout},
                .hidden_again = {"n_embed"},
                .settle = settle_falcon,
-               .names = {.tokens = "transformer.word_embeddings",
-                         .attention_norm = "transformer.h.#.input_layernorm",
-                         .qkv = "%transformer.h.#.self_attention.query_key_value",
-                         .attention_out = "transformer.h.#.self_attention.dense",
-                         .mlp_norm = "transformer.h.#.post_attention_layernorm",
-                         .up = "transformer.h.#.mlp.dense_h_to_4h",
-                         .down = "transformer.h.#.mlp.dense_4h_to_h",
-                         .final_norm = "transformer.ln_f",
-                         .projection = "lm_head"}});
+               .names = kFalconNames});
 }
 
 std::vector<HfFamily> make_families() {
