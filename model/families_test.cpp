@@ -199,6 +199,18 @@ TEST_P(Families, SixtyFourGreedyTokensAreTheReferences) {
   EXPECT_EQ(got, want) << "the reference's least lead of a token was " << f.golden["smallest_gap"];
 }
 
+// Where weights are used as they lie in the file, too, each is found and shared as in training.
+TEST_P(Families, WeightsLoadedToInferGiveTheSameBits) {
+  const Family f(GetParam());
+  Arena arena;
+  const Compute c{arena, Multiply::exact};
+  const std::string out = join_path(f.dir, "bf16");
+  save_model(f.spec, f.config, load_weights(f.spec, f.dir, DType::f32, arena), DType::bf16, out, real_io(), 1 << 20);
+  const ModelWeights plain = load_weights(f.spec, out, DType::bf16, arena);
+  const ModelWeights inferring = load_weights_to_infer(f.spec, out, DType::bf16, arena);
+  EXPECT_TRUE(same_bits(all_logits(f, inferring, c), all_logits(f, plain, c)));
+}
+
 TEST_P(Families, WrittenAndReadAgainNothingChanges) {
   const Family f(GetParam());
   Arena arena;

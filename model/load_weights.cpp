@@ -215,7 +215,7 @@ ModelWeights load_weights_to_infer(const ModelSpec& spec, const std::string& mod
     t = arena.allocate(dtype, info.shape, MemoryClass::weights);
     loader.load(info, t);
   });
-  if (spec.head().tied) weights.head.projection.weight = weights.embed.tokens;
+  share_storage(spec, weights);
   loader.check_tied_head();
   loader.check_all_claimed();
   loader.populate();

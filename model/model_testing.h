@@ -36,7 +36,10 @@ inline HfConfig tiny_config(const std::string& family) {
   c.norm_eps = 1e-5;
   c.initializer_range = 0.2;
   if (f.blocks.positions == HfPositions::rotary) c.rope.type = RopeType::standard;
-  if (f.defaults.local_rope_theta > 0) c.local_rope = HfRope{.type = RopeType::standard, .theta = 100};
+  if (f.defaults.local_rope_theta > 0) {
+    c.local_rope.emplace();
+    c.local_rope->type = RopeType::standard, c.local_rope->theta = 100;
+  }
   if (f.blocks.windows != HfWindows::none) c.sliding_window = 5;
   if (f.blocks.windows == HfWindows::listed || f.blocks.windows == HfWindows::switched)
     c.windowed_layers = {true, false};

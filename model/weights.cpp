@@ -167,13 +167,17 @@ ModelWeights allocate_weights(const ModelSpec& spec, DType dtype, MemoryClass me
   ModelWeights w = empty_weights(spec);
   for_each_parameter(spec, w,
                      [&](const ParameterInfo& info, Tensor& t) { t = arena.allocate(dtype, info.shape, memory); });
+  share_storage(spec, w);
+  return w;
+}
+
+void share_storage(const ModelSpec& spec, ModelWeights& w) {
   if (spec.head().tied) w.head.projection.weight = w.embed.tokens;
   for (const Unit& unit : spec.units)
     if (const auto* both = std::get_if<ParallelSpec>(&unit.spec); both && both->shared_norm) {
       const auto at = static_cast<size_t>(unit.layer);
       w.mlp.at(at).norm = w.attention.at(at).norm;
     }
-  return w;
 }
 
 void initialize_weights(const ModelSpec& spec, ModelWeights& weights, uint64_t seed) {

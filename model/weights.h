@@ -81,7 +81,10 @@ std::vector<Tensor*> tensors(const ModelSpec&, ModelWeights& weights);
 
 /// Sizes of the linears set, no tensors.
 ModelWeights empty_weights(const ModelSpec&);
-/// Uninitialised weights of every parameter, tied heads sharing storage.
+/// What stands under two names is one storage: a tied projection, a norm of two branches. For weights that were not
+/// made by allocate_weights.
+void share_storage(const ModelSpec&, ModelWeights&);
+/// Uninitialised weights of every parameter, sharing storage as above.
 ModelWeights allocate_weights(const ModelSpec&, DType, MemoryClass, Arena&);
 /// From scratch, Hugging Face's rule: N(0, initializer_range) for matrices and embeddings, 0 for biases, norms begin as
 /// x̂; GPT-2's residual projections scaled by 1/sqrt(2·layers). Keyed by (seed, name, element): the same for any dtype
