@@ -11,6 +11,8 @@
 #include <optional>
 
 #include "base/rng.h"
+#include "formats/hf_config.h"
+#include "formats/hf_family.h"
 #include "model/linear.h"
 #include "program/generate.h"
 #include "program/validate.h"
@@ -40,6 +42,9 @@ ModelSpec spec_of(const Case& c) {
                                       c.gpt2 ? ActivationKind::gelu_tanh : ActivationKind::silu, !c.gpt2, c.gpt2}});
   }
   s.units.push_back({-1, HeadSpec{norm, c.width, vocab, c.gpt2}});
+  HfConfig named;
+  named.model_type = s.family;
+  s.names = hf_names(named);
   return s;
 }
 

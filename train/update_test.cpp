@@ -7,6 +7,8 @@
 
 #include "base/error.h"
 #include "base/rng.h"
+#include "formats/hf_config.h"
+#include "formats/hf_family.h"
 #include "kernels/cpu/vector.h"
 
 namespace tern {
@@ -19,6 +21,9 @@ ModelSpec spec_of() {
              {0, AttentionSpec{norm, 8, 2, 2, 4, true, true, 0}},
              {0, MlpSpec{norm, 8, 12, ActivationKind::gelu_tanh, false, true}},
              {-1, HeadSpec{norm, 8, 20, true}}};
+  HfConfig named;
+  named.model_type = s.family;
+  s.names = hf_names(named);
   return s;
 }
 
