@@ -32,6 +32,7 @@ std::string file(const Malformed& c) {
             {"num_attention_heads", "4"},
             {"num_key_value_heads", "2"},
             {"max_position_embeddings", "64"}};
+    if (c.family == "gpt_neox") std::erase_if(keys, [](const auto& k) { return k.first == "num_key_value_heads"; });
   }
   std::string text = "{";
   bool done = c.key.empty();
