@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <map>
 #include <tuple>
+#include <utility>
 
 #include "planner/chain_impl.h"
 #include "planner/price.h"
@@ -25,7 +26,7 @@ BoundKind kind_of(const Instance& in, Objective objective) {
   }
 }
 
-OptionCost unit_cost(const CostVector& c, int strategy, bool split) {
+OptionCost unit_cost(const CostVector& c, int strategy, bool split, bool one_stage, const bool* has_tier) {
   OptionCost u{.strategy = strategy,
                .forward = c.forward,
                .backward = c.backward + c.recompute + (split ? 0 : c.weight),
@@ -40,6 +41,10 @@ OptionCost unit_cost(const CostVector& c, int strategy, bool split) {
                .held_weight = split ? c.held_weight : 0,
                .transient = c.transient};
   u.last_gradient = split ? c.weight : u.backward;
+  // With one stage what comes before the step and what comes after it are the same to the makespan.
+  if (one_stage) u.update += std::exchange(u.begin, 0);
+  for (int t = 1; t < kTiers; ++t)
+    if (!has_tier[t]) u.persistent[t] = u.held[t] = 0;
   return u;
 }
 
@@ -75,7 +80,9 @@ std::vector<int64_t> face(const Instance& in, int u, int k) {
   return f;
 }
 
-std::vector<UnitState> states_of(const Instance& in, int u, bool split, bool host_link, bool drop_worse) {
+std::vector<UnitState> states_of(const Instance& in, int u, bool split, bool host_link, const bool* has_tier,
+                                 bool drop_worse) {
+  const bool one_stage = in.num_stages * in.chunks_per_stage == 1;
   std::map<std::vector<int64_t>, int> index;
   std::vector<UnitState> states;
   for (int k = 0; k < static_cast<int>(in.cost[u].size()); ++k) {
@@ -86,7 +93,7 @@ std::vector<UnitState> states_of(const Instance& in, int u, bool split, bool hos
                         .entry_backward = in.cost[u][k].entry_backward,
                         .options = {}});
     auto& options = states[it->second].options;
-    const OptionCost c = unit_cost(in.cost[u][k], k, split);
+    const OptionCost c = unit_cost(in.cost[u][k], k, split, one_stage, has_tier);
     if (drop_worse) {
       if (std::any_of(options.begin(), options.end(), [&](const OptionCost& o) { return no_worse(o, c, host_link); }))
         continue;
@@ -169,6 +176,19 @@ int64_t in_flight(const Instance& in, int i) {
   }
 }
 
+// Whether any stage could run out of a tier, all layers on it and every micro-batch in flight. Bytes of a tier that is
+// always large enough are of no interest.
+bool may_bind(const Instance& in, int tier) {
+  int64_t room = in.capacity.front()[tier], most = 0;
+  for (const TierBytes& c : in.capacity) room = std::min(room, c[tier]);
+  for (const auto& row : in.cost) {
+    int64_t bytes = 0;
+    for (const CostVector& c : row) bytes = std::max(bytes, c.persistent[tier] + int64_t{in.num_micro} * c.held[tier]);
+    if (bytes > room || (most += bytes) > room) return true;
+  }
+  return false;
+}
+
 Chain common(const Instance& in, Objective objective) {
   Chain c{.in = &in, .kind = kind_of(in, objective), .states = {}, .rule = {}, .form = {}};
   c.split = splits_backward(in.schedule);
@@ -180,12 +200,12 @@ Chain common(const Instance& in, Objective objective) {
   c.micro = in.num_micro;
   for (const auto& row : in.cost)
     for (const CostVector& x : row) {
-      c.has_tail |= x.sync + x.update > 0;
-      c.has_begin |= x.begin > 0;
+      c.has_tail |= x.sync + x.update + (c.stages == 1 ? x.begin : 0) > 0;
+      c.has_begin |= c.stages > 1 && x.begin > 0;
       c.has_host_link |= x.host_forward + x.host_backward > 0;
       c.has_transient |= x.transient > 0;
-      for (int t = 1; t < kTiers; ++t) c.has_tier[t] |= x.persistent[t] + x.held[t] > 0;
     }
+  for (int t = 1; t < kTiers; ++t) c.has_tier[t] = may_bind(in, t);
   c.rule.resize(c.stages);
   const PipelineShape shape = shape_of(in);
   for (int s = 0; s < c.stages; ++s) {
@@ -205,7 +225,7 @@ void fill_states(Chain& c, bool drop_worse) {
   for (int u = 0; u < c.layers; ++u) {
     const auto [it, fresh] = first.try_emplace(std::tuple{class_of(u - 1), class_of(u), class_of(u + 1)}, u);
     c.form.push_back(it->second);
-    c.states[u] = fresh ? states_of(*c.in, u, c.split, c.has_host_link, drop_worse) : c.states[it->second];
+    c.states[u] = fresh ? states_of(*c.in, u, c.split, c.has_host_link, c.has_tier, drop_worse) : c.states[it->second];
   }
 }
 

@@ -24,7 +24,7 @@ constexpr int kRounds = 40;  // of the relaxation
 struct Effort {
   int64_t labels, simulations;
 };
-constexpr Effort kEfforts[] = {{100'000, 0}, {400'000, 2000}};
+constexpr Effort kEfforts[] = {{100'000, 0}, {2'000'000, 2000}};
 
 class OuterSearch {
  public:
@@ -138,8 +138,10 @@ class OuterSearch {
     out_.model_bound = model_bound;
   }
 
+  // The search, over the strategies with which the relaxation leaves room for a better plan.
   void search_one(int index, const Effort& effort) {
     const size_t at = static_cast<size_t>(index);
+    int64_t& bound = out_.bounds[at];
     build_instance(space_, space_.candidates[at], built_);
     SearchOptions options{.upper_bound = upper(),
                           .simulations = effort.simulations,
@@ -147,24 +149,29 @@ class OuterSearch {
                           .threads = request_.threads,
                           .stop = request_.stop};
     if (request_.seconds < std::numeric_limits<double>::infinity()) options.seconds = request_.seconds - elapsed();
-    const SearchResult r = search(built_.instance, options);
+    Kept kept;
+    if (out_.found) {
+      kept = strategies_below(built_.instance, upper(), kRounds);
+      bound = std::max(bound, kept.bound);
+      if (bound >= upper()) return;
+    }
+    const SearchResult r = search(out_.found ? kept.instance : built_.instance, options);
     ++out_.searches;
     out_.simulated += r.counts.simulated;
     // What an earlier pass has finished stays finished.
-    const int64_t model_bound = r.interrupted ? std::max(r.model_bound_ps, out_.bounds[at]) : kNever;
+    const int64_t model_bound = r.interrupted ? std::max(r.model_bound_ps, bound) : kNever;
     model_bound_[at] = searched_[at] ? std::max(model_bound_[at], model_bound) : model_bound;
     searched_[at] = true;
-    if (r.infeasible) {
-      out_.bounds[at] = kNever;
-      if (out_.no_fit_index < 0 || r.missing_bytes < out_.no_fit.missing_bytes) {
-        out_.no_fit_index = index;
-        out_.no_fit.missing_bytes = r.missing_bytes, out_.no_fit.tier = r.tier, out_.no_fit.rank = r.device;
-      }
-      return;
+    if (r.infeasible && !out_.found && (out_.no_fit_index < 0 || r.missing_bytes < out_.no_fit.missing_bytes)) {
+      out_.no_fit_index = index;
+      out_.no_fit.missing_bytes = r.missing_bytes, out_.no_fit.tier = r.tier, out_.no_fit.rank = r.device;
     }
-    out_.bounds[at] = std::max(out_.bounds[at], r.bound_ps);
     restricted_[at] = r.restricted;
-    if (r.found) take(index, r.assignment, r.makespan_ps, r.model_ps, r.model_bound_ps);
+    const bool was_filtered = out_.found;
+    const int64_t limit = options.upper_bound;
+    bound = std::max(bound, r.infeasible && !was_filtered ? kNever : std::min(r.bound_ps, limit));
+    if (r.found)
+      take(index, was_filtered ? kept.whole(r.assignment) : r.assignment, r.makespan_ps, r.model_ps, r.model_bound_ps);
   }
 
   void finish() {

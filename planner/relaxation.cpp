@@ -123,6 +123,17 @@ Relaxation::Relaxation(const Chain& chain)
     held_weight_.push_back(d(joint ? r.joint_held_weight : r.held_weight));
   }
   for (const TierBytes& c : in.capacity) room_ += d(c[0]);
+  // A working layer's transient bytes: on each device at least the least of any; where a device has one stage of a
+  // fixed order, the device of the layer that needs most has those.
+  int64_t least_transient = kNever, most_transient = 0;
+  for (const auto& states : chain.states) {
+    int64_t least = kNever;
+    for (const UnitState& s : states)
+      for (const OptionCost& o : s.options) least = std::min(least, o.transient);
+    least_transient = std::min(least_transient, least), most_transient = std::max(most_transient, least);
+  }
+  room_ -= d(chain.devices * least_transient);
+  if (chain.exact_memory) room_ -= d(most_transient - least_transient);
   for (auto& a : after_) a.assign(static_cast<size_t>(layers_) * static_cast<size_t>(stages_), kFar);
   cell_.resize(static_cast<size_t>(layers_));
 }

@@ -73,5 +73,30 @@ TEST(Relaxation, IsBelowEveryAssignmentThatFits) {
   std::printf("%d feasible, %d tight, mean bound / optimum %.4f\n", found, tight, sum / found);
 }
 
+// What is left out is in no assignment below the limit: the search finds the optimum among what is kept.
+TEST(Relaxation, KeepsTheStrategiesOfTheOptimum) {
+  int compared = 0, dropped = 0;
+  for (uint64_t seed = 0; seed < 240; ++seed) {
+    RandomInstance r = some_instance(seed);
+    r.memory = 0.4 + 0.1 * static_cast<double>(seed % 4);
+    const Instance in = random_instance(r, seed);
+    const BruteForce want = brute_force(in);
+    if (!want.found) continue;
+    SCOPED_TRACE(testing::Message() << "seed " << seed << ", " << name_of(in.schedule));
+    const Kept kept = strategies_below(in, want.value + 1, 12);
+    ASSERT_LE(kept.bound, want.value);
+    for (size_t u = 0; u < in.cost.size(); ++u) dropped += kept.strategy[u].size() < in.cost[u].size();
+    const SearchResult got = search(kept.instance, {.upper_bound = want.value + 1});
+    ASSERT_TRUE(got.found);
+    EXPECT_EQ(got.value_ps, want.value);
+    const Priced p = price(in, kept.whole(got.assignment));
+    EXPECT_TRUE(p.fits());
+    EXPECT_EQ(p.makespan, want.value);
+    ++compared;
+  }
+  EXPECT_GT(compared, 150);
+  EXPECT_GT(dropped, 50);
+}
+
 }  // namespace
 }  // namespace tern

@@ -215,12 +215,25 @@ class StageRound {
 
   std::vector<StageElement> elements_of(const StageRun& run, int j, int k, int run_index) const {
     std::vector<StageElement> kept;
+    // One stage alone: only its least bound matters, and there may be too many labels to compare each with each.
+    if (chain_.stages == 1 && keep_ != StageLabels::Keep::all) {
+      int64_t best = kNever;
+      for (int i = 0; i < run.front[j][k].size(); ++i) {
+        const StageElement x{labels_.cost(run, j, k, i), 0, static_cast<int16_t>(run.exit), run_index, j, i};
+        const int64_t value = complete(chain_, 0, extend(chain_, 0, x.cost, {}, {}), {});
+        if (value >= best) continue;
+        best = value;
+        kept.assign(1, x);
+      }
+      return kept;
+    }
     for (int i = 0; i < run.front[j][k].size(); ++i) {
       const StageElement x{labels_.cost(run, j, k, i), 0, static_cast<int16_t>(run.exit), run_index, j, i};
-      if (std::any_of(kept.begin(), kept.end(),
-                      [&](const StageElement& o) { return labels_.no_worse(o.cost, x.cost); }))
-        continue;
-      std::erase_if(kept, [&](const StageElement& o) { return labels_.no_worse(x.cost, o.cost); });
+      if (keep_ != StageLabels::Keep::all) {
+        const auto better = [&](const StageElement& o) { return labels_.no_worse(o.cost, x.cost); };
+        if (std::any_of(kept.begin(), kept.end(), better)) continue;
+        std::erase_if(kept, [&](const StageElement& o) { return labels_.no_worse(x.cost, o.cost); });
+      }
       kept.push_back(x);
     }
     return kept;

@@ -8,6 +8,12 @@ namespace {
 
 int64_t unit_time(const OptionCost& c) { return c.forward + c.backward + c.weight; }
 
+// What a unit takes of a micro-batch, its share of the step's end included: for choosing prices, which may be any.
+double time_with_end(const Chain& chain, const OptionCost& c) {
+  const double end = chain.has_tail ? static_cast<double>(c.sync + c.update - c.last_gradient) : 0;
+  return static_cast<double>(unit_time(c)) + std::max(0.0, end) / static_cast<double>(chain.micro);
+}
+
 // Doubles carry sums of integers below 2^60 to about 1e-13; a bound gives up more than that.
 int64_t floor_safely(double x) { return x <= 0 ? 0 : static_cast<int64_t>(x * (1 - 1e-11)) - 1; }
 
@@ -92,8 +98,7 @@ double IntervalBounds::relaxed(int stage, double lambda, int a, int e) const {
     for (size_t s = 0; s < states.size(); ++s) {
       double unit = 1e300, way = u == e - 1 ? static_cast<double>(states[s].entry_backward) : 1e300;
       for (const OptionCost& c : states[s].options)
-        unit = std::min(
-            unit, static_cast<double>(unit_time(c)) + lambda * static_cast<double>(chain_.stage_bytes(c, rule, 0)));
+        unit = std::min(unit, time_with_end(chain_, c) + lambda * static_cast<double>(chain_.stage_bytes(c, rule, 0)));
       if (u < e - 1)
         for (size_t n = 0; n < next.size(); ++n) {
           const EdgeCost& edge = chain_.within(u, static_cast<int>(s), static_cast<int>(n));
@@ -112,13 +117,15 @@ void IntervalBounds::choose_lambdas(Table& table, int stage) const {
   const StageRule& rule = chain_.rule[stage];
   double time = 0, bytes = 0;
   for (const auto& states : chain_.states) {
-    int64_t t0 = kNever, t1 = 0, m0 = kNever, m1 = 0;
+    double t0 = 1e300, t1 = 0;
+    int64_t m0 = kNever, m1 = 0;
     for (const UnitState& s : states)
       for (const OptionCost& c : s.options) {
-        const int64_t t = unit_time(c), m = chain_.stage_bytes(c, rule, 0);
+        const double t = time_with_end(chain_, c);
+        const int64_t m = chain_.stage_bytes(c, rule, 0);
         t0 = std::min(t0, t), t1 = std::max(t1, t), m0 = std::min(m0, m), m1 = std::max(m1, m);
       }
-    time += static_cast<double>(t1 - t0), bytes += static_cast<double>(m1 - m0);
+    time += t1 - t0, bytes += static_cast<double>(m1 - m0);
   }
   table.lambdas = {0};
   if (time <= 0 || bytes <= 0) return;
