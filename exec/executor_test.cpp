@@ -27,6 +27,7 @@ struct Case {
   bool gpt2;  // learned positions, layer norms, biases, tied head, plain mlp; else rotary, grouped queries, gated
   int64_t width, seq;
   std::vector<int64_t> micro;  // sequences of each micro-batch
+  bool embed_norm = false;     // the embedding's rows are normed, so that it keeps something too
 };
 
 ModelSpec spec_of(const Case& c) {
@@ -45,6 +46,10 @@ ModelSpec spec_of(const Case& c) {
   HfConfig named;
   named.model_type = s.family;
   s.names = hf_names(named);
+  if (c.embed_norm) {
+    std::get<EmbedSpec>(s.units.front().spec).norm = norm;
+    s.names.embed_norm = "transformer.word_embeddings_layernorm";
+  }
   return s;
 }
 
@@ -112,6 +117,7 @@ const Case kCases[] = {
     {"gpt2_bf16_fast", DType::bf16, Multiply::fast, true, 64, 50, {3}},  // 150 rows: more than one tile of the head
     {"gpt2_bf16_exact", DType::bf16, Multiply::exact, true, 32, 9, {2}},
     {"gpt2_f64", DType::f64, Multiply::fast, true, 32, 9, {2}},
+    {"embed_norm_bf16_exact", DType::bf16, Multiply::exact, true, 32, 9, {2, 1}, true},
 };
 
 class ExecutorBytes : public testing::TestWithParam<Case> {};

@@ -20,13 +20,14 @@ struct Emitter {
   bool remakes(int u) const { return is_recomputed(spec.units[u], recompute); }
   void emit(Instruction i) { program.instructions.push_back(std::move(i)); }
 
-  // The embedding keeps nothing, so saved(0) does not exist; the head ends in a loss, so output(last) does not.
+  // Where the embedding keeps nothing saved(0) does not exist; the head ends in a loss, so output(last) does not.
+  bool keeps(int u) const { return u > 0 || costs[u].saved_bytes > 0; }
   Instruction forward_of(Opcode op, int u, int m) const {
     const UnitCost& c = costs[u];
     Instruction i{.op = op, .unit = u, .micro = m};
     if (u > 0) i.reads = {output(u - 1, m)};
     if (u < last()) i.allocates.push_back({output(u, m), c.output_bytes});
-    if (u > 0) i.allocates.push_back({saved(u, m), c.saved_bytes});
+    if (keeps(u)) i.allocates.push_back({saved(u, m), c.saved_bytes});
     i.workspace_bytes = c.forward_workspace;
     i.flops = c.forward_flops;
     i.bytes_moved = c.forward_bytes_moved;
@@ -66,7 +67,10 @@ struct Emitter {
   void backward_weight(int u, int m) {
     const UnitCost& c = costs[u];
     Instruction i{.op = Opcode::backward_weight, .unit = u, .micro = m};
-    if (u > 0) i.reads = {output(u - 1, m), saved(u, m), left(u, m)};
+    if (u > 0)
+      i.reads = {output(u - 1, m), saved(u, m), left(u, m)};
+    else if (keeps(u))
+      i.reads = {saved(u, m)};
     if (u < last()) i.reads.push_back(gradient(u, m));
     i.frees = i.reads;  // the last reader of all of them
     i.workspace_bytes = c.backward_weight_workspace;
