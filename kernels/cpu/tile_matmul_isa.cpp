@@ -17,8 +17,6 @@ namespace {
 
 #if defined(__AMX_BF16__)
 
-constexpr int64_t kPrefetchAhead = 256;  // elements: 512 bytes of each of the 32 rows
-
 /// y (rows, columns; stride) = c + bias, or y + (c + bias): in f32, rounded once.
 template <class Out>
 inline void finish(const float* c, int64_t rows, int64_t columns, const bf16* bias, bool add, Out* y, int64_t stride) {
@@ -96,7 +94,9 @@ inline void finish_transposed(const TileProduct<Out>& p, const float* c, Strip s
     }
 }
 
-/// Few rows of x: they are the columns of one tile, and the weights stream by as they lie, each read once.
+/// Few rows of x: they are the columns of one tile, and the weights stream by as they lie, each read once. The
+/// processor fetches ahead in 32 rows by itself: asking for lines 512 bytes ahead cost 7 % of the tokens of a 1.1B
+/// model.
 template <class Out>
 void thin(const TileProduct<Out>& p, const StripTask& t) {
   const Tiles tiles(p.m);
@@ -119,8 +119,6 @@ void thin(const TileProduct<Out>& p, const StripTask& t) {
     const bf16* x = t.right;
     for (int64_t i = 0; i < whole_steps; ++i, x += kTileDepth * p.m) {
       const bf16* at = w + i * kTileDepth;
-      // Lines a little ahead in every row: the rows are more streams than the processor follows by itself.
-      for (int64_t r = 0; r < kTileStrip; ++r) __builtin_prefetch(at + r * step + kPrefetchAhead);
       _tile_loadd(6, x, stride);
       _tile_loadd(4, at, step * 2);
       _tile_dpbf16ps(0, 4, 6);
