@@ -12,25 +12,6 @@
 #include "spec/unit_cost.h"
 
 namespace tern {
-namespace {
-
-// Every linear of the model as (out, in), in the order that pack_weights takes, and whether its plain copy stays.
-void for_each_linear_of(const ModelSpec& spec, const std::function<void(int64_t, int64_t, bool)>& fn) {
-  for (const Unit& unit : spec.units) {
-    if (const AttentionSpec* a = attention_of(unit)) {
-      fn(a->qkv_rows(), a->width, false);
-      fn(a->width, a->heads * a->head_dim, false);
-    }
-    if (const MlpSpec* m = mlp_of(unit)) {
-      fn(m->gated ? 2 * m->hidden : m->hidden, m->width, false);
-      fn(m->width, m->hidden, false);
-    }
-    if (const auto* h = std::get_if<HeadSpec>(&unit.spec)) fn(h->vocab, h->width, h->tied);
-  }
-}
-
-}  // namespace
-
 ModelDescription describe_model(const std::string& model, std::optional<DType> dtype, const ResolveOptions& options,
                                 std::vector<std::string>* problems) {
   const auto guarded = [&](const std::function<void()>& read) {
@@ -89,10 +70,12 @@ InferenceFit inference_fit(const ModelSpec& spec, DType dtype, const InferenceNe
   // Where weights are packed, both copies of the one at hand exist for a moment, and a tied table stays plain.
   fit.weights = fit.loading_peak = num_parameters(spec) * size;
   if (dtype != DType::f64 && !reads_plain_weights(dtype)) {
-    for_each_linear_of(spec, [&](int64_t n, int64_t k, bool stays) {
-      const int64_t packed = packed_bytes(dtype, n, k);
+    ModelWeights shapes = empty_weights(spec);
+    for_each_linear(spec, shapes, [&](const ParameterInfo&, const Linear& linear) {
+      const int64_t packed = packed_bytes(dtype, linear.out, linear.in);
+      const bool stays = spec.head().tied && &linear == &shapes.head.projection;
       fit.loading_peak = std::max(fit.loading_peak, fit.weights + packed);
-      fit.weights += packed - (stays ? 0 : n * k * size);
+      fit.weights += packed - (stays ? 0 : linear.out * linear.in * size);
     });
   }
   fit.kv_cache = kv_shape(spec, needs.page_tokens, dtype).bytes_per_page() * kv_pages(needs);

@@ -17,10 +17,10 @@ namespace {
 
 #if defined(__AMX_BF16__)
 
-/// y (rows, columns; stride) = c + bias, or y + (c + bias): in f32, rounded once.
+/// y (rows, columns; stride) = c, or y + c: in f32, rounded once.
 template <class Out>
-inline void finish(const float* c, int64_t rows, int64_t columns, const bf16* bias, bool add, Out* y, int64_t stride) {
-  if (columns == kTilePanel && !bias && !add) {
+inline void finish(const float* c, int64_t rows, int64_t columns, bool add, Out* y, int64_t stride) {
+  if (columns == kTilePanel && !add) {
     for (int64_t r = 0; r < rows; ++r) {
       const Vec low = load(c + r * kTilePanel), high = load(c + r * kTilePanel + kLanes);
       store(y + r * stride, low);
@@ -32,7 +32,6 @@ inline void finish(const float* c, int64_t rows, int64_t columns, const bf16* bi
     for (int64_t j = 0; j < columns; j += kLanes) {
       const int64_t n = columns - j < kLanes ? columns - j : kLanes;
       Vec value = load(c + r * kTilePanel + j);
-      if (bias) value = value + load_some(bias + j, n);
       if (add) value = load_some(y + r * stride + j, n) + value;
       store_some(y + r * stride + j, value, n);
     }
@@ -40,8 +39,8 @@ inline void finish(const float* c, int64_t rows, int64_t columns, const bf16* bi
 
 /// Rows of the packed left factor times one panel.
 template <class Out>
-inline void times_panel(const TileTask& t, const bf16* panel, int64_t depth, int64_t columns, const bf16* bias,
-                        bool add, Out* y, int64_t stride) {
+inline void times_panel(const TileTask& t, const bf16* panel, int64_t depth, int64_t columns, bool add, Out* y,
+                        int64_t stride) {
   alignas(64) float c[2 * kTileRows16 * kTilePanel];
   const int64_t steps = whole(depth, kTileDepth) / kTileDepth, strip = steps * kTileElements;
   for (int64_t r = 0; r < t.rows; r += 2 * kTileRows16) {
@@ -51,7 +50,7 @@ inline void times_panel(const TileTask& t, const bf16* panel, int64_t depth, int
       tile_block<true>(a, strip, panel, steps, c);
     else
       tile_block<false>(a, strip, panel, steps, c);
-    finish(c, rows, columns, bias, add, y + r * stride, stride);
+    finish(c, rows, columns, add, y + r * stride, stride);
   }
 }
 
@@ -208,7 +207,7 @@ void nn(const TileTask& t, const bf16* dy, const bf16* w, int64_t n, int64_t k, 
   pack_left(dy + t.row * n, n, t.rows, t.rows, n, t.left);
   for (int64_t p = t.panel; p < t.panel + t.panels; ++p) {
     pack_right(w + p * kTilePanel, k, columns_of(p, k), n, t.right);
-    times_panel(t, t.right, n, columns_of(p, k), nullptr, add, dx + t.row * k + p * kTilePanel, k);
+    times_panel(t, t.right, n, columns_of(p, k), add, dx + t.row * k + p * kTilePanel, k);
   }
 }
 
@@ -219,7 +218,7 @@ void tn(const TileTask& t, const bf16* dy, const bf16* x, int64_t m, int64_t n, 
     pack_left_transposed(dy + r * n + t.row, n, t.rows, depth, t.left);
     for (int64_t p = t.panel; p < t.panel + t.panels; ++p) {
       pack_right(x + r * k + p * kTilePanel, k, columns_of(p, k), depth, t.right);
-      times_panel(t, t.right, depth, columns_of(p, k), nullptr, true, dw + t.row * k + p * kTilePanel, k);
+      times_panel(t, t.right, depth, columns_of(p, k), true, dw + t.row * k + p * kTilePanel, k);
     }
   }
 }
