@@ -11,8 +11,8 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/utf8.h"
-#include "formats/bpe.h"
-#include "formats/gguf_vocabulary.h"
+#include "formats/gguf_split.h"
+#include "formats/tokenizer_impl.h"
 
 namespace tern {
 namespace {
@@ -25,6 +25,8 @@ class VocabularyReader {
     pieces_ = file.get("tokenizer.ggml.tokens").as_strings();
     if (const auto types = file.find("tokenizer.ggml.token_type")) types_ = types->as_i64s();
     same_length("tokenizer.ggml.token_type", types_.size());
+    for (size_t id = 0; id < types_.size(); ++id)
+      if (types_[id] < 1 || types_[id] > 6) fail("tokenizer.ggml.token_type", "piece {} has type {}", id, types_[id]);
   }
 
   Tokenizer read() {
@@ -33,8 +35,13 @@ class VocabularyReader {
       read_byte_level();
     else if (kind == "llama")
       read_sentence_pieces();
+    else if (kind == "bert")
+      read_word_pieces();
+    else if (kind == "t5")
+      return read_unigram();
     else
-      fail("tokenizer.ggml.model", "'{}', expected gpt2 or llama; take the model's Hugging Face directory", kind);
+      fail("tokenizer.ggml.model", "'{}', expected gpt2, llama, bert or t5; take the model's Hugging Face directory",
+           kind.substr(0, 60));
     json_["version"] = "1.0";
     json_["truncation"] = json_["padding"] = nullptr;
     json_["added_tokens"] = added_tokens();
@@ -76,25 +83,17 @@ class VocabularyReader {
       merges.emplace_back(m);
     }
     const auto pre = file_.find("tokenizer.ggml.pre");
-    const std::string rule = pre ? std::string(pre->as_string()) : "gpt-2";
-    const std::string_view pattern = gguf_split_pattern(rule);
-    if (pattern.empty() && rule != "gpt-2" && rule != "default")
+    if (!pre)
+      fail("tokenizer.ggml.pre", "missing: how text is split before merging stays unknown; convert the model anew");
+    const std::string rule(pre->as_string());
+    json_["pre_tokenizer"] = gguf_pre_tokenizer(rule);
+    if (json_["pre_tokenizer"].is_null())
       fail("tokenizer.ggml.pre", "'{}', a splitting rule tern does not know; take the model's Hugging Face directory",
-           rule);
-    const Json bytes = {
-        {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", pattern.empty()}};
+           rule.substr(0, 60));
     json_["normalizer"] = nullptr;
-    if (rule == "qwen2") json_["normalizer"] = {{"type", "NFC"}};
-    json_["pre_tokenizer"] = bytes;
-    if (!pattern.empty())
-      json_["pre_tokenizer"] = {{"type", "Sequence"},
-                                {"pretokenizers", Json::array({Json{{"type", "Split"},
-                                                                    {"pattern", Json{{"Regex", pattern}}},
-                                                                    {"behavior", "Isolated"},
-                                                                    {"invert", false}},
-                                                               bytes})}};
+    if (rule == "qwen2" || rule == "deepseek-r1-qwen") json_["normalizer"] = {{"type", "NFC"}};
     json_["decoder"] = {{"type", "ByteLevel"}, {"add_prefix_space", true}, {"trim_offsets", true}, {"use_regex", true}};
-    json_["model"] = bpe(rule == "llama-bpe", false);
+    json_["model"] = bpe(gguf_takes_whole_words(rule), false);
     json_["model"]["merges"] = merges;
   }
 
@@ -112,6 +111,77 @@ class VocabularyReader {
     json_["decoder"] = {{"type", "Sequence"}, {"decoders", decoders}};
     json_["model"] = bpe(false, true);
     json_["model"]["merges"] = merges_of_scores();
+  }
+
+  bool flag(const char* key, bool fallback) const {
+    const auto value = file_.find(key);
+    return value ? value->as_bool() : fallback;
+  }
+
+  // A piece that begins a word carries "▁" in the file, and one inside a word nothing: the other way about than in
+  // tokenizer.json.
+  void read_word_pieces() {
+    nlohmann::json seen = nlohmann::json::object();
+    for (size_t id = 0; id < pieces_.size(); ++id) {
+      const std::string text = word_piece(id);
+      if (!seen.emplace(text, id).second) fail("tokenizer.ggml.tokens", "piece {} stands there twice", id);
+    }
+    const bool lowercase = flag("tokenizer.ggml.normalizer.lowercase", true);
+    const auto unknown = id("unknown");
+    json_["normalizer"] = {{"type", "BertNormalizer"},
+                           {"clean_text", true},
+                           {"handle_chinese_chars", true},
+                           {"strip_accents", flag("tokenizer.ggml.normalizer.strip_accents", lowercase)},
+                           {"lowercase", lowercase}};
+    json_["pre_tokenizer"] = {{"type", "BertPreTokenizer"}};
+    json_["decoder"] = {{"type", "WordPiece"}, {"prefix", "##"}, {"cleanup", true}};
+    json_["model"] = {{"type", "WordPiece"},
+                      {"unk_token", unknown ? checked(*unknown) : "[UNK]"},
+                      {"continuing_subword_prefix", "##"},
+                      {"max_input_chars_per_word", 100},
+                      {"vocab", std::move(seen)}};
+  }
+  std::string word_piece(size_t id) const {
+    const std::string text = checked(id);
+    if (type(id) != 1) return text;
+    return text.starts_with(kMetaspace) ? text.substr(kMetaspace.size()) : "##" + text;
+  }
+
+  // SentencePiece's Unigram, as its own library searches it; it has no exact tokenizer.json.
+  Tokenizer read_unigram() {
+    const std::vector<double> scores = scores_of_pieces();
+    SentencePieceModel model;
+    model.user_defined_in_normalized = false;
+    model.add_dummy_prefix = flag("tokenizer.ggml.add_space_prefix", true);
+    model.remove_extra_whitespaces = flag("tokenizer.ggml.remove_extra_whitespaces", false);
+    if (const auto rules = file_.find("tokenizer.ggml.precompiled_charsmap"))
+      for (const int64_t byte : rules->as_i64s()) model.charsmap += static_cast<char>(byte);
+    const auto unknown = id("unknown");
+    for (size_t i = 0; i < pieces_.size(); ++i) {
+      auto what = static_cast<PieceType>(type(i));
+      if (unknown && what == PieceType::unknown && i != *unknown) what = PieceType::control;
+      if (unknown && i == *unknown) what = PieceType::unknown;
+      if (pieces_[i].empty()) fail("tokenizer.ggml.tokens", "piece {} is empty", i);
+      model.byte_fallback |= what == PieceType::byte;
+      model.pieces.push_back({checked(i), static_cast<float>(scores[i]), what});
+    }
+    TokenizerConfig said;
+    const auto named = [&](const char* name) {
+      const auto at = id(name);
+      return at ? std::optional(checked(*at)) : std::nullopt;
+    };
+    said.bos = named("bos"), said.eos = named("eos"), said.pad = named("padding");
+    said.add_bos = adds("bos", false), said.add_eos = adds("eos", true);
+    return finish_tokenizer(tokenizer_of_sentencepiece(std::move(model), file_.path()), std::move(said));
+  }
+
+  std::vector<double> scores_of_pieces() const {
+    std::vector<double> scores = file_.get("tokenizer.ggml.scores").as_numbers();
+    if (scores.size() != pieces_.size())
+      fail("tokenizer.ggml.scores", "{} entries, tokenizer.ggml.tokens has {}", scores.size(), pieces_.size());
+    for (size_t id = 0; id < scores.size(); ++id)
+      if (!(scores[id] <= 1e30 && scores[id] >= -1e30)) fail("tokenizer.ggml.scores", "piece {}: {}", id, scores[id]);
+    return scores;
   }
 
   Json bpe(bool ignore_merges, bool byte_fallback) const {
@@ -132,9 +202,7 @@ class VocabularyReader {
   }
 
   Json merges_of_scores() const {
-    const std::vector<double> scores = file_.get("tokenizer.ggml.scores").as_numbers();
-    if (scores.size() != pieces_.size())
-      fail("tokenizer.ggml.scores", "{} entries, tokenizer.ggml.tokens has {}", scores.size(), pieces_.size());
+    const std::vector<double> scores = scores_of_pieces();
     std::unordered_map<std::string_view, size_t> id_of;
     for (size_t id = 0; id < pieces_.size(); ++id)
       if (type(id) == 1 || type(id) == 4) id_of.emplace(pieces_[id], id);
@@ -142,7 +210,6 @@ class VocabularyReader {
     for (size_t id = 0; id < pieces_.size(); ++id) {
       const std::string_view piece = pieces_[id];
       if (type(id) != 1 || piece.size() > kLongestPiece) continue;
-      if (!(scores[id] <= 1e30 && scores[id] >= -1e30)) fail("tokenizer.ggml.scores", "piece {}: {}", id, scores[id]);
       for (size_t cut = 1; cut < piece.size(); ++cut) {
         if ((static_cast<unsigned char>(piece[cut]) & 0xC0) == 0x80) continue;  // within a character
         const auto left = id_of.find(piece.substr(0, cut)), right = id_of.find(piece.substr(cut));
@@ -172,10 +239,21 @@ class VocabularyReader {
     return out;
   }
 
+  // SentencePiece's own names, where a file of its pieces does not say.
+  std::optional<size_t> usual_id(std::string_view name) const {
+    const std::string_view kind = file_.get("tokenizer.ggml.model").as_string();
+    const std::string_view text = name == "bos" ? "<s>" : name == "eos" ? "</s>" : "";
+    if ((kind != "llama" && kind != "t5") || text.empty()) return {};
+    const auto at = std::ranges::find(pieces_, text);
+    if (at == pieces_.end() || type(static_cast<size_t>(at - pieces_.begin())) != 3) return {};
+    return static_cast<size_t>(at - pieces_.begin());
+  }
+
   std::optional<size_t> id(const char* name) const {
     const std::string key = fmt::format("tokenizer.ggml.{}_token_id", name);
     const auto value = file_.find(key);
-    if (!value || value->as_i64() == -1 || value->as_i64() == 0xFFFFFFFF) return {};
+    if (!value) return usual_id(name);
+    if (value->as_i64() == -1 || value->as_i64() == 0xFFFFFFFF) return {};
     if (value->as_i64() < 0 || value->as_u64() >= pieces_.size())
       fail(key, "{}, the vocabulary has {} pieces", value->as_i64(), pieces_.size());
     return value->as_u64();
@@ -187,16 +265,19 @@ class VocabularyReader {
   }
 
   Json post_processor() const {
-    const bool is_llama = file_.get("tokenizer.ggml.model").as_string() == "llama";
+    const std::string_view kind = file_.get("tokenizer.ggml.model").as_string();
+    const bool is_llama = kind == "llama", is_bert = kind == "bert";
+    const auto first = id(is_bert && id("cls") ? "cls" : "bos");
+    const auto last = id(is_bert && id("seperator") ? "seperator" : "eos");  // the format's spelling
     Json single = Json::array(), special = Json::object();
     const auto add = [&](std::optional<size_t> at) {
       const std::string text = checked(*at);
       single.push_back({{"SpecialToken", {{"id", text}, {"type_id", 0}}}});
       special[text] = {{"id", text}, {"ids", Json::array({*at})}, {"tokens", Json::array({text})}};
     };
-    if (id("bos") && adds("bos", is_llama)) add(id("bos"));
+    if (first && adds("bos", is_llama || is_bert)) add(first);
     single.push_back({{"Sequence", {{"id", "A"}, {"type_id", 0}}}});
-    if (id("eos") && adds("eos", false)) add(id("eos"));
+    if (last && adds("eos", is_bert)) add(last);
     if (single.size() == 1) return nullptr;
     Json pair = single;
     for (Json second : single) {
@@ -208,8 +289,10 @@ class VocabularyReader {
 
   Json config() const {
     Json out = Json::object();
-    for (const auto& [name, key] : {std::pair("bos_token", "bos"), std::pair("eos_token", "eos"),
-                                    std::pair("unk_token", "unknown"), std::pair("pad_token", "padding")})
+    for (const auto& [name, key] :
+         {std::pair("bos_token", "bos"), std::pair("eos_token", "eos"), std::pair("unk_token", "unknown"),
+          std::pair("pad_token", "padding"), std::pair("cls_token", "cls"), std::pair("sep_token", "seperator"),
+          std::pair("mask_token", "mask")})
       if (const auto at = id(key)) out[name] = checked(*at);
     return out;
   }

@@ -8,13 +8,12 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "formats/gguf_split.h"
 #include "formats/gguf_write.h"
 #include "formats/tokenizer_impl.h"
 
 namespace tern {
 namespace {
-
-enum PieceType : int32_t { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6 };
 
 [[noreturn]] void not_in_gguf(std::string_view what) {
   throw Error(ErrorKind::usage,
@@ -22,30 +21,14 @@ enum PieceType : int32_t { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined
               what);
 }
 
-struct SplitName {
-  ScanKind kind;
-  std::string_view name;
-};
-// The rules of tokenizer.json that llama.cpp knows by name, beside GPT-2's own.
-constexpr SplitName kSplits[] = {{ScanKind::llama3, "llama-bpe"}, {ScanKind::qwen2, "qwen2"}};
-
 // The name of a byte-level pre-tokenizer; "" if it is no such.
-std::string split_name(const Json& pre) {
-  if (!pre.is_object()) return "";
-  const std::string type = pre.value("type", "");
-  if (type == "ByteLevel" && pre.value("use_regex", true)) {
-    if (pre.value("add_prefix_space", true)) not_in_gguf("the tokenizer puts a space before every text");
-    return "gpt-2";
-  }
-  if (type != "Sequence" || !pre.contains("pretokenizers") || pre["pretokenizers"].size() != 2) return "";
-  const Json &first = pre["pretokenizers"][0], &second = pre["pretokenizers"][1];
-  if (first.value("type", "") != "Split" || second.value("type", "") != "ByteLevel") return "";
-  if (second.value("use_regex", true) || second.value("add_prefix_space", true)) return "";
-  const Json pattern = first.value("pattern", Json::object());
-  for (const SplitName& s : kSplits)
-    if (pattern.value("Regex", "") == pattern_of(s.kind) && first.value("behavior", "") == "Isolated" &&
-        !first.value("invert", false))
-      return std::string(s.name);
+std::string split_name(const TokenizerData& t) {
+  if (t.components.pre_tokenizer.find("\"ByteLevel\"") == std::string::npos) return "";
+  const Json pre = parse_json(t.components.pre_tokenizer, t.place);
+  std::string name = gguf_pre_name(pre, t.model.ignore_merges);
+  if (!name.empty()) return name;
+  if (pre.is_object() && pre.value("type", "") == "ByteLevel" && pre.value("add_prefix_space", true))
+    not_in_gguf("the tokenizer puts a space before every text");
   not_in_gguf("the tokenizer splits words by a rule of its own");
 }
 
@@ -53,6 +36,11 @@ std::string split_name(const Json& pre) {
 bool is_metaspace(const TokenizerData& t, bool& prefix) {
   prefix = false;
   for (const NormalizeStep& step : t.normalizers) {
+    if (const auto* s = std::get_if<SentencePieceStep>(&step)) {
+      if (s->map || s->suffix || s->remove_extra || !s->escape || s->keeps_some) return false;
+      prefix = s->prefix;
+      continue;
+    }
     if (const auto* p = std::get_if<PrependStep>(&step); p && p->text == kMetaspace)
       prefix = true;
     else if (const auto* r = std::get_if<ReplaceStep>(&step); !r || r->content != kMetaspace)
@@ -100,20 +88,20 @@ Pieces pieces_of(const Tokenizer& tokenizer, int64_t vocab_size) {
   for (int64_t id = 0; id < vocab_size; ++id) {
     const auto at = static_cast<int32_t>(id);
     std::string text = fmt::format("[PAD{}]", id);
-    int32_t type = kUnused;
+    PieceType type = PieceType::unused;
     if (tokenizer.has(id)) {
       text = tokenizer.piece(id);
-      type = kNormal;
+      type = PieceType::normal;
       if (tokenizer.is_special(id))
-        type = kControl;
+        type = PieceType::control;
       else if (id < static_cast<int64_t>(t.added_of_id.size()) && t.added_of_id[static_cast<size_t>(id)] >= 0)
-        type = kUserDefined;
+        type = PieceType::user_defined;
       else if (t.model.byte_fallback && text.size() == 6 && text.starts_with("<0x") && text.ends_with('>'))
-        type = kByte;
-      if (t.model.byte_fallback && tokenizer.unk() == at) type = kUnknown;
+        type = PieceType::byte;
+      if (t.model.byte_fallback && tokenizer.unk() == at) type = PieceType::unknown;
     }
     p.texts.push_back(std::move(text));
-    p.types.push_back(type);
+    p.types.push_back(static_cast<int32_t>(type));
     const auto found = score_of.find(at);
     // What no merge makes is a single character: it competes with nothing.
     p.scores.push_back(found != score_of.end() ? found->second : 0.0f);
@@ -123,23 +111,17 @@ Pieces pieces_of(const Tokenizer& tokenizer, int64_t vocab_size) {
 
 }  // namespace
 
-std::string_view gguf_split_pattern(std::string_view pre) {
-  for (const SplitName& s : kSplits)
-    if (s.name == pre) return pattern_of(s.kind);
-  return "";
-}
-
 std::vector<std::string> add_gguf_vocabulary(GgufMetadata& m, const Tokenizer& tokenizer, int64_t vocab_size) {
   const TokenizerData& t = tokenizer.data();
   if (t.kind != ModelKind::bpe) not_in_gguf("the tokenizer is no BPE");
-  const std::string split = split_name(parse_json(t.components.pre_tokenizer, t.place));
+  const std::string split = split_name(t);
   bool prefix = false;
   if (split.empty() && !(t.model.byte_fallback && is_metaspace(t, prefix)))
     not_in_gguf("the tokenizer is neither byte-level BPE nor BPE with byte fallback");
   // llama.cpp normalizes no text; what Qwen's tokenizer does is known by the rule's name, and left out there.
   if (!split.empty() && !t.normalizers.empty() && !(split == "qwen2" && is_nfc(t)))
     not_in_gguf("the tokenizer normalizes texts");
-  if (!split.empty() && t.model.ignore_merges != (split == "llama-bpe") && !merges_make_every_piece(t))
+  if (!split.empty() && t.model.ignore_merges != gguf_takes_whole_words(split) && !merges_make_every_piece(t))
     not_in_gguf("the tokenizer has words that its merges do not make");
   const Pieces p = pieces_of(tokenizer, vocab_size);
   m.add("tokenizer.ggml.model", split.empty() ? "llama" : "gpt2");

@@ -12,9 +12,6 @@ namespace tern {
 
 class GgufMetadata;  // formats/gguf_write.h
 
-/// The pattern of the splitting rule that tokenizer.ggml.pre names; empty: not known, or GPT-2's own.
-std::string_view gguf_split_pattern(std::string_view pre);
-
 /// Writes tokenizer.ggml.*: byte-level BPE as llama.cpp's "gpt2" with the name of its splitting rule, BPE with byte
 /// fallback as its "llama" with scores (minus the rank of the merge that makes a piece). Ids up to vocab_size that the
 /// tokenizer does not have become unused pieces, as llama.cpp's converter names them.

@@ -22,9 +22,16 @@ namespace tern {
 namespace {
 
 constexpr std::string_view kSingle = "model.safetensors", kIndex = "model.safetensors.index.json";
-constexpr std::string_view kTokenizerFiles[] = {
-    "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json",
-    "merges.txt",     "tokenizer.model",       "chat_template.jinja"};
+constexpr std::string_view kTokenizerFiles[] = {"tokenizer.json",
+                                                "tokenizer_config.json",
+                                                "special_tokens_map.json",
+                                                "added_tokens.json",
+                                                "vocab.json",
+                                                "merges.txt",
+                                                "tokenizer.model",
+                                                "chat_template.jinja",
+                                                "spiece.model",
+                                                "sentencepiece.bpe.model"};
 
 bool exists(const std::string& path) { return real_io().stat(path).has_value(); }
 bool is_directory(const std::string& path) {
@@ -300,7 +307,8 @@ std::string cached_snapshot(const std::string& name, const std::string& cache) {
 bool ModelDir::has_tokenizer() const {
   return std::any_of(tokenizer_files.begin(), tokenizer_files.end(), [](const std::string& file) {
     const std::string last = file_name(file);
-    return last == "tokenizer.json" || last == "vocab.json" || last == "tokenizer.model" || is_gguf_path(last);
+    return last == "tokenizer.json" || last == "vocab.json" || last == "tokenizer.model" || last == "spiece.model" ||
+           last == "sentencepiece.bpe.model" || is_gguf_path(last);
   });
 }
 

@@ -37,12 +37,13 @@ struct DecodeOptions {
 
 /// Errors of load: bad_file, naming file, key and what tern reads. A component type tern does not know is an error,
 /// never
-///         skipped; so is BPE dropout, and a directory that holds only a SentencePiece model.
+///         skipped; so is BPE dropout.
 /// Source  the JSON of Hugging Face tokenizers 0.23, judged by that library's ids (dev/tokenizers/).
 class Tokenizer {
  public:
-  /// From a model directory (tokenizer.json, else vocab.json + merges.txt, else tiktoken ranks in tokenizer.model), or
-  /// from one of those files. tokenizer_config.json and special_tokens_map.json beside it are honoured.
+  /// From a model directory (tokenizer.json, else vocab.json + merges.txt, else tokenizer.model: SentencePiece or
+  /// tiktoken ranks), or from one of those files, or from the vocabulary of a GGUF file. tokenizer_config.json and
+  /// special_tokens_map.json beside it are honoured.
   static Tokenizer load(const std::filesystem::path& directory_or_file);
   /// From the bytes of a tokenizer.json and (may be empty) a tokenizer_config.json; `place` names them in errors.
   static Tokenizer from_json(std::string_view tokenizer_json, std::string_view tokenizer_config,
@@ -87,9 +88,10 @@ class Tokenizer {
   /// One line for people: "byte-level BPE, 50257 pieces, 50000 merges".
   std::string describe() const;
 
-  /// Write tokenizer.json and tokenizer_config.json that tern and transformers read back to the same ids.
+  /// Write tokenizer.json (of a SentencePiece model tokenizer.model) and tokenizer_config.json that tern and
+  /// transformers read back to the same ids.
   void save(const std::filesystem::path& directory, Io& io = real_io()) const;
-  /// The bytes of these two files.
+  /// The bytes of these two files. Errors of to_json: bad_file, made of a SentencePiece model.
   std::string to_json() const;
   std::string config_json() const;
 

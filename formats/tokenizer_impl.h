@@ -11,6 +11,7 @@
 
 #include "base/json.h"
 #include "formats/bpe.h"
+#include "formats/sentencepiece.h"
 #include "formats/tokenizer.h"
 #include "formats/tokenizer_added.h"
 #include "formats/tokenizer_steps.h"
@@ -56,6 +57,8 @@ struct TokenizerData {
   BpeModel model;  // its pieces are the vocabulary of every kind
   UnigramModel unigram;
   WordPieceModel word_piece;
+  // What it was made of, if that was a SentencePiece model: its normalizer has no form in tokenizer.json.
+  std::shared_ptr<const SentencePieceModel> sentencepiece;
   std::vector<NormalizeStep> normalizers;
   std::vector<SplitTextStep> splitters;
   std::optional<ScanKind> scanner;                      // all of the splitters is this one scanner

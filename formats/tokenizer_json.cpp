@@ -46,6 +46,7 @@ std::vector<AddedToken> read_added_tokens(const Json& list, const std::string& p
 void set_components(TokenizerData& t, ComponentTexts texts) {
   const auto parse = [&](const std::string& text, const char* key) { return parse_json(text, path_in(t.place, key)); };
   t.normalizers = read_normalizer(parse(texts.normalizer, "normalizer"), path_in(t.place, "normalizer"));
+  if (t.sentencepiece) t.normalizers = {sentencepiece_step(*t.sentencepiece, t.place)};
   t.splitters = read_pre_tokenizer(parse(texts.pre_tokenizer, "pre_tokenizer"), path_in(t.place, "pre_tokenizer"));
   t.around = read_post_processor(parse(texts.post_processor, "post_processor"), path_in(t.place, "post_processor"));
   t.decoders = read_decoder(parse(texts.decoder, "decoder"), path_in(t.place, "decoder"));

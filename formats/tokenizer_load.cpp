@@ -43,6 +43,7 @@ std::string hash_of(const TokenizerData& t) {
     h.add(t.word_piece.unk_token), h.add(t.unigram.unk.value_or(-1)), h.add(t.unigram.byte_fallback);
     for (const double score : t.unigram.scores) h.add(std::bit_cast<int64_t>(score));
   }
+  if (t.sentencepiece) h.add(write_sentencepiece(*t.sentencepiece));
   for (const bool flag : {t.model.ignore_merges, t.model.byte_fallback, t.model.fuse_unk}) h.add(flag);
   for (const std::string* s :
        {&t.model.unk_token, &t.model.subword_prefix, &t.model.word_suffix, &t.components.normalizer,
@@ -180,10 +181,8 @@ Tokenizer load_ranks(const fs::path& path) {
   const bool is_text =
       std::ranges::all_of(head, [](char c) { return c == '\n' || c == '\r' || (c >= ' ' && c <= '~'); });
   if (!is_text)
-    throw Error(ErrorKind::bad_file,
-                "{}: a SentencePiece model alone is not read yet; make a tokenizer.json from it, for example with "
-                "transformers: AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR)",
-                path.string());
+    return finish_tokenizer(tokenizer_of_sentencepiece(read_sentencepiece(text, path.string()), path.string()),
+                            read_config_beside(path.parent_path()));
   return finish_tokenizer(read_tiktoken(text, path.string()), read_config_beside(path.parent_path()));
 }
 
@@ -195,6 +194,10 @@ Tokenizer load_json(const fs::path& path) {
 
 Tokenizer finish_tokenizer(std::unique_ptr<TokenizerData> owned, TokenizerConfig config) {
   TokenizerData& t = *owned;
+  for (const auto name : {&TokenizerConfig::bos, &TokenizerConfig::eos, &TokenizerConfig::unk, &TokenizerConfig::pad})
+    if (!(config.*name)) config.*name = t.config.*name;  // what the model's own file says
+  if (!config.add_bos) config.add_bos = t.config.add_bos;
+  if (!config.add_eos) config.add_eos = t.config.add_eos;
   t.config = std::move(config);
   add_named_tokens(t);
   check_added_tokens(t);
@@ -210,7 +213,7 @@ Tokenizer finish_tokenizer(std::unique_ptr<TokenizerData> owned, TokenizerConfig
     t.added_of_id[static_cast<size_t>(token.id)] = static_cast<int32_t>(i);
     bool front_removed = false;
     const std::string spelling =
-        token.normalized ? normalize(t.normalizers, token.content, front_removed) : token.content;
+        token.normalized && !t.sentencepiece ? normalize(t.normalizers, token.content, front_removed) : token.content;
     (token.normalized ? t.normalized_matcher : t.raw_matcher).add(spelling, i);
     // The reference decodes normalized tokens in their normalized spelling. Special ones stand as they are, as in
     // transformers (tokenizers 0.23 alone would write and never skip "▁<s>"), unless decoding undoes the spelling.
@@ -292,11 +295,12 @@ Tokenizer Tokenizer::load(const fs::path& path) {
     const auto has = [&](const char* name) { return fs::exists(path / name); };
     if (has("tokenizer.json")) return load_json(path / "tokenizer.json");
     if (has("vocab.json") || has("merges.txt")) return load_pair(path / "vocab.json", path / "merges.txt");
-    if (has("tokenizer.model")) return load_ranks(path / "tokenizer.model");
+    for (const char* name : {"tokenizer.model", "spiece.model", "sentencepiece.bpe.model"})
+      if (has(name)) return load_ranks(path / name);
     throw Error(
         ErrorKind::bad_file,
-        "{}: no tokenizer in this directory; expected tokenizer.json, vocab.json with merges.txt, or tiktoken ranks in "
-        "tokenizer.model",
+        "{}: no tokenizer in this directory; expected tokenizer.json, vocab.json with merges.txt, or tokenizer.model "
+        "(SentencePiece or tiktoken ranks)",
         path.string());
   }
   const std::string name = path.filename().string();
@@ -305,7 +309,8 @@ Tokenizer Tokenizer::load(const fs::path& path) {
   if (path.extension() == ".json") return load_json(path);
   if (path.extension() == ".model" || path.extension() == ".tiktoken") return load_ranks(path);
   throw Error(ErrorKind::bad_file,
-              "{}: not a tokenizer's name; expected tokenizer.json, vocab.json, merges.txt, *.model", path.string());
+              "{}: not a tokenizer's name; expected tokenizer.json, vocab.json, merges.txt, *.model, *.gguf",
+              path.string());
 }
 
 }  // namespace tern

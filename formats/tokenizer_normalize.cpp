@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/utf8.h"
 #include "formats/bpe.h"
+#include "formats/sentencepiece.h"
 #include "formats/tokenizer_steps.h"
 
 namespace tern {
@@ -141,6 +142,12 @@ struct Normalizing {
       throw Error(ErrorKind::bad_file,
                   "normalizer: Precompiled makes more than {} bytes of the text; is tokenizer.json to be trusted?",
                   max_bytes);
+  }
+  void operator()(const SentencePieceStep& s) {
+    text = normalize_by_sentencepiece(s, text);
+    if (text.size() > max_bytes)
+      throw Error(ErrorKind::bad_file,
+                  "normalizer: the rules make more than {} bytes of the text; are they to be trusted?", max_bytes);
   }
   void operator()(const ByteLevelTextStep&) {
     std::string out;

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "base/error.h"
 #include "base/io.h"
 #include "formats/tokenizer_impl.h"
 
@@ -63,6 +64,9 @@ void add_word_piece_model(const TokenizerData& t, std::string& out) {
 
 std::string Tokenizer::to_json() const {
   const TokenizerData& t = *data_;
+  if (t.sentencepiece)
+    throw Error(ErrorKind::bad_file,
+                "{}: a SentencePiece model has no exact tokenizer.json; save it as tokenizer.model", t.place);
   std::string out = "{\n  \"version\": \"1.0\",\n  \"truncation\": null,\n  \"padding\": null,\n  \"added_tokens\": [";
   const auto add = [&](const std::string& text) { out += text; };
   for (size_t i = 0; i < t.added.size(); ++i) {
@@ -95,7 +99,11 @@ std::string Tokenizer::config_json() const {
   const TokenizerData& t = *data_;
   Json j = t.config.text.empty() ? Json::object() : parse_json(t.config.text, "tokenizer_config.json");
   // The class that reads tokenizer.json as it stands; others would build their own components (transformers 5).
-  j["tokenizer_class"] = "PreTrainedTokenizerFast";
+  if (!t.sentencepiece)
+    j["tokenizer_class"] = "PreTrainedTokenizerFast";
+  else if (!j.contains("tokenizer_class"))
+    j["tokenizer_class"] = t.kind == ModelKind::unigram ? "T5Tokenizer" : "LlamaTokenizer";
+  if (t.sentencepiece) j["add_bos_token"] = t.adds_bos, j["add_eos_token"] = t.adds_eos;
   const auto name = [&](const char* key, const std::optional<int32_t>& id) {
     if (id)
       j[key] = std::string(piece(*id));
@@ -113,7 +121,10 @@ std::string Tokenizer::config_json() const {
 
 void Tokenizer::save(const std::filesystem::path& directory, Io& io) const {
   make_dirs(io, directory.string());
-  write_file_atomically(io, (directory / "tokenizer.json").string(), to_json());
+  if (data_->sentencepiece)
+    write_file_atomically(io, (directory / "tokenizer.model").string(), write_sentencepiece(*data_->sentencepiece));
+  else
+    write_file_atomically(io, (directory / "tokenizer.json").string(), to_json());
   write_file_atomically(io, (directory / "tokenizer_config.json").string(), config_json());
 }
 

@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "formats/byte_trie.h"
 #include "formats/charsmap.h"
 #include "formats/regex.h"
 #include "formats/tokenizer_unicode.h"
@@ -38,8 +39,16 @@ struct NmtStep {};
 struct CharsmapStep {
   std::shared_ptr<const Charsmap> map;  // null: no rules, the text stays
 };
-using NormalizeStep = std::variant<PrependStep, ReplaceStep, UnicodeStep, LowercaseStep, StripAccentsStep,
-                                   StripSpacesStep, ByteLevelTextStep, BertStep, NmtStep, CharsmapStep>;
+struct SentencePieceStep {  // formats/sentencepiece.h
+  std::shared_ptr<const Charsmap> map;
+  std::shared_ptr<const ByteTrie> kept;  // user-defined pieces: never rewritten
+  bool keeps_some = false;
+  bool prefix = true, suffix = false;  // a space is put in front, or behind
+  bool remove_extra = true, escape = true;
+};
+using NormalizeStep =
+    std::variant<PrependStep, ReplaceStep, UnicodeStep, LowercaseStep, StripAccentsStep, StripSpacesStep,
+                 ByteLevelTextStep, BertStep, NmtStep, CharsmapStep, SentencePieceStep>;
 
 /// Runs the steps in order. `front_removed`: the first characters of `text` are gone (Metaspace asks).
 std::string normalize(const std::vector<NormalizeStep>&, std::string_view text, bool& front_removed);

@@ -30,11 +30,9 @@ void search(const UnigramModel& m, std::string_view word, UnigramScratch& s) {
   for (size_t begin = 0; begin < size;) {
     const double before = s.best[begin].score;
     const auto character = static_cast<size_t>(code_point_at(word, begin).size);
-    const auto offer = [&](size_t end, double score, int32_t id) {
+    const auto offer = [&](size_t end, double sum, int32_t id) {
       UnigramScratch::Best& best = s.best[end];
-      const double sum = score + before;
-      if (best.begin == kNowhere || sum > best.score)
-        best = {static_cast<double>(static_cast<Score>(sum)), static_cast<uint32_t>(begin), id};
+      if (best.begin == kNowhere || sum > best.score) best = {sum, static_cast<uint32_t>(begin), id};
     };
     bool has_character = false;
     uint32_t node = ByteTrie::kRoot;
@@ -43,12 +41,12 @@ void search(const UnigramModel& m, std::string_view word, UnigramScratch& s) {
       if (node == ByteTrie::kRoot) break;
       const int32_t id = m.trie.value(node);
       if (id < 0) continue;
-      offer(end, m.costs[static_cast<size_t>(id)], id);
+      offer(end, static_cast<Score>(m.costs[static_cast<size_t>(id)] + before), id);
       has_character |= end - begin == character;
     }
     if (!has_character) {
       if (!m.unk) no_unknown_piece(word.substr(begin, character));
-      offer(begin + character, m.unk_score, *m.unk);
+      offer(begin + character, static_cast<Score>(m.unk_score + before), *m.unk);
     }
     begin += character;
   }
@@ -92,7 +90,8 @@ void UnigramModel::finish(const PieceTable& pieces, const std::string& place) {
       throw Error(ErrorKind::bad_file, "{}: the pieces have too many beginnings, at most {} are read", place,
                   ByteTrie::kMaxNodes);
   }
-  unk_score = least - kUnknownPenalty;
+  unk_score = least_score.value_or(least) - kUnknownPenalty;
+  if (sums_in_f32) unk_score = static_cast<float>(unk_score);
   for (int b = 0; b < 256; ++b)
     byte_ids[static_cast<size_t>(b)] = pieces.find(fmt::format("<0x{:02X}>", b)).value_or(-1);
 }

@@ -20,7 +20,8 @@ struct UnigramModel {
   bool byte_fallback = false;  // a text without pieces becomes <0xNN> pieces, where all of them are there
   // SentencePiece's own arithmetic: sums rounded to 32 bits, and pieces by type. tokenizers adds in 64 bits.
   bool sums_in_f32 = false;
-  std::vector<bool> unmatched;  // by id: never found in a text (control symbols); empty: none is so
+  std::optional<double> least_score;  // what an unknown character costs ten more than; absent: the least of all
+  std::vector<bool> unmatched;        // by id: never found in a text (control symbols); empty: none is so
 
   /// Fills what encoding looks up, from the fields above and the pieces.
   /// Errors  bad_file "PLACE: …": more pieces than a trie holds.

@@ -1,0 +1,149 @@
+// Vocabularies of GGUF files: every kind, every splitting name, damaged ones.
+#include "formats/gguf_tokenizer.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "base/io.h"
+#include "base/json.h"
+#include "base/system.h"
+#include "formats/format_test_support.h"
+#include "formats/gguf_split.h"
+#include "formats/gguf_vocabulary.h"
+#include "formats/gguf_write.h"
+#include "formats/tokenizer.h"
+
+namespace tern {
+namespace {
+
+struct Vocabulary {
+  std::string model = "gpt2", pre = "gpt-2";
+  std::vector<std::string> tokens = {"a", "b", "ab", "<|end|>"}, merges = {"a b"};
+  std::vector<int32_t> types = {1, 1, 1, 3};
+  std::vector<float> scores = {};
+  uint32_t eos = 3;
+};
+
+std::string bytes_of(const Vocabulary& v) {
+  const TemporaryDirectory d;
+  GgufMetadata m;
+  m.add("tokenizer.ggml.model", v.model);
+  if (!v.pre.empty()) m.add("tokenizer.ggml.pre", v.pre);
+  m.add("tokenizer.ggml.tokens", v.tokens);
+  m.add("tokenizer.ggml.token_type", v.types);
+  if (!v.merges.empty()) m.add("tokenizer.ggml.merges", v.merges);
+  if (!v.scores.empty()) m.add("tokenizer.ggml.scores", v.scores);
+  m.add("tokenizer.ggml.eos_token_id", v.eos);
+  write_gguf(real_io(), d / "v.gguf", m, {});
+  return read_bytes(d / "v.gguf");
+}
+
+Tokenizer read(const std::string& bytes) {
+  return gguf_tokenizer(Gguf::over(std::as_bytes(std::span(bytes)), "v.gguf"));
+}
+Tokenizer read(const Vocabulary& v) { return read(bytes_of(v)); }
+
+const Vocabulary kPieces = {.model = "llama",
+                            .pre = "default",
+                            .tokens = {"<unk>", "<s>", "</s>", "▁", "a", "▁a"},
+                            .merges = {},
+                            .types = {2, 3, 3, 1, 1, 1},
+                            .scores = {0, 0, 0, -1, -2, -3},
+                            .eos = 2};
+const Vocabulary kWords = {.model = "bert",
+                           .pre = "",
+                           .tokens = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "▁a", "b", "▁."},
+                           .merges = {},
+                           .types = {3, 2, 3, 3, 1, 1, 1}};
+
+TEST(GgufTokenizer, EveryKindIsRead) {
+  const Tokenizer bpe = read(Vocabulary{});
+  EXPECT_EQ(bpe.encode("ab<|end|>"), (std::vector<int32_t>{2, 3}));
+  EXPECT_EQ(bpe.eos(), 3);
+  EXPECT_EQ(read(kWords).encode("Äbb. z", {.add_special = false}), (std::vector<int32_t>{4, 5, 5, 6, 1}));
+  EXPECT_EQ(read(kPieces).encode("a a"), (std::vector<int32_t>{1, 5, 5})) << "with BOS, as the format means";
+  Vocabulary t5 = kPieces;
+  t5.model = "t5";
+  EXPECT_EQ(read(t5).encode("a"), (std::vector<int32_t>{5, 2})) << "equal sums: the piece that begins first";
+  t5.scores[5] = -3.5F;
+  EXPECT_EQ(read(t5).encode("a"), (std::vector<int32_t>{3, 4, 2})) << "with EOS";
+}
+
+TEST(GgufTokenizer, SaysWhatIsWrong) {
+  const auto expect = [](const char* want, const std::function<void(Vocabulary&)>& change) {
+    Vocabulary v;
+    change(v);
+    EXPECT_TRUE(throws(ErrorKind::bad_file, want, [&] { read(v); }));
+  };
+  expect("expected gpt2, llama, bert or t5", [](auto& v) { v.model = "rwkv"; });
+  expect("a splitting rule tern does not know", [](auto& v) { v.pre = "other"; });
+  expect("tokenizer.ggml.pre", [](auto& v) { v.pre = ""; });
+  expect("3 entries, tokenizer.ggml.tokens has 4", [](auto& v) { v.types.pop_back(); });
+  expect("has type 9", [](auto& v) { v.types[0] = 9; });
+  expect("stands there twice", [](auto& v) { v.tokens[1] = "a"; });
+  expect("'x' is not in the vocabulary", [](auto& v) { v.merges = {"x b"}; });
+  expect("the vocabulary has 4 pieces", [](auto& v) { v.eos = 7; });
+  expect("scores", [](auto& v) { v.model = "llama"; });
+  expect("2 entries, tokenizer.ggml.tokens has 4", [](auto& v) { v.model = "llama", v.scores = {0, 0}; });
+  expect("piece 2: inf", [](auto& v) { v.model = "llama", v.scores = {0, 0, INFINITY, 0}; });
+  expect("none of 4 pieces is the unknown piece", [](auto& v) { v.model = "t5", v.scores = {0, 0, 0, 0}; });
+}
+
+TEST(GgufSplit, NamesAreFoundAgainByWhatTheyMean) {
+  for (const char* name :
+       {"gpt-2", "llama-bpe", "dbrx", "qwen2", "gpt-4o", "deepseek-v3", "starcoder", "falcon", "bloom", "default"}) {
+    const Json steps = gguf_pre_tokenizer(name);
+    ASSERT_FALSE(steps.is_null()) << name;
+    EXPECT_EQ(gguf_pre_name(steps, gguf_takes_whole_words(name)), name);
+    Vocabulary v;
+    v.pre = name;
+    EXPECT_EQ(read(v).encode("ab", {.add_special = false}), (std::vector<int32_t>{2})) << name;
+  }
+  EXPECT_TRUE(gguf_pre_tokenizer("llama").is_null()) << "no part of a name is a name";
+  EXPECT_TRUE(gguf_pre_tokenizer("").is_null());
+}
+
+TEST(GgufSplit, WhatTheFilesOfFamiliesSayHasItsName) {
+  const auto name_of = [](const char* text, bool whole = false) { return gguf_pre_name(parse_json(text, "t"), whole); };
+  EXPECT_EQ(name_of(R"({"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true})"), "gpt-2");
+  EXPECT_EQ(name_of(R"({"type":"ByteLevel","add_prefix_space":true,"trim_offsets":true})"), "");
+  const char* smollm = R"({"type":"Sequence","pretokenizers":[{"type":"Digits","individual_digits":true},)"
+                       R"({"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":true}]})";
+  EXPECT_EQ(name_of(smollm), "starcoder") << "SmolLM, Granite, StarCoder: one rule";
+  const char* falcon = R"({"type":"Sequence","pretokenizers":[{"type":"Punctuation","behavior":"Contiguous"},)"
+                       R"({"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":true},)"
+                       R"({"type":"Digits","individual_digits":false},{"type":"Split","pattern":{"Regex":)"
+                       R"("[0-9][0-9][0-9]"},"behavior":"Isolated","invert":false}]})";
+  EXPECT_EQ(name_of(falcon), "falcon");
+  EXPECT_EQ(name_of(R"({"type":"Whitespace"})"), "");
+}
+
+TEST(GgufVocabularyMutationsSlow, LoadOrAreErrorsWithinBoundedMemory) {
+  const uint64_t seed = test_seed();
+  SCOPED_TRACE(seed);
+  std::mt19937_64 random(seed);
+  Vocabulary t5 = kPieces;
+  t5.model = "t5";
+  const std::string seeds[] = {bytes_of(Vocabulary{}), bytes_of(kPieces), bytes_of(kWords), bytes_of(t5)};
+  const int64_t before = read_process_memory().resident_bytes;
+  const bool reset = !kSanitized && reset_peak_resident();
+  int loaded = 0, refused = 0;
+  for (int i = 0; i < 10'000; ++i) {
+    const std::string bytes = mutate(seeds[random() % std::size(seeds)], random);
+    try {
+      const Tokenizer t = read(bytes);
+      t.decode(t.encode("ab a. \U0001F600 <|end|>"));
+      ++loaded;
+    } catch (const Error& error) {
+      ++refused;
+      ASSERT_EQ(error.kind(), ErrorKind::bad_file) << error.what();
+    }
+  }
+  EXPECT_GT(loaded, 100);
+  EXPECT_GT(refused, 1000);
+  if (!reset) GTEST_SKIP() << "peak memory cannot be measured here (sanitizers, or an old kernel)";
+  EXPECT_LE(read_process_memory().peak_resident_bytes - before, 64 << 20);
+}
+
+}  // namespace
+}  // namespace tern
