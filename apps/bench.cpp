@@ -107,7 +107,9 @@ std::string bench_text(const std::vector<BenchResult>& results) {
     if (r.task.against.empty()) {
       noisy |= !rate.conclusive();
       limits.rows.push_back({r.task.name, rate_text(rate.median, r.task.unit), rate_text(rate.best, r.task.unit),
-                             fmt::format("{:.0f} %", rate.median > 0 ? 100 * (rate.high - rate.low) / rate.median : 0),
+                             r.rates.size() < 2 || rate.median <= 0
+                                 ? "-"
+                                 : fmt::format("{:.0f} %", 100 * (rate.high - rate.low) / rate.median),
                              r.task.what});
     } else {
       const Spread share = spread(r.shares);

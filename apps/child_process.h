@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
+
 namespace tern {
 
 struct ChildOptions {
@@ -24,6 +26,9 @@ struct ChildResult {
 
 /// Errors  bug: the program cannot be started; `found_program` says beforehand whether a name leads to one.
 ChildResult run_child(const std::vector<std::string>& arguments, const ChildOptions& options = {});
+
+/// The kind of failure that the exit code of a tern verb says (docs/exit-codes.md); bug for any other.
+ErrorKind kind_of_exit(int exit_code);
 
 /// Whether PATH has an executable of this name.
 bool found_program(const std::string& name);

@@ -16,6 +16,14 @@ TEST(ChildProcess, GivesOutputAndExitCode) {
   EXPECT_FALSE(result.killed);
 }
 
+TEST(ChildProcess, EveryExitCodeOfAVerbHasItsKindAgain) {
+  for (const ErrorKind kind : {ErrorKind::bug, ErrorKind::usage, ErrorKind::does_not_fit, ErrorKind::bad_file,
+                               ErrorKind::peer, ErrorKind::no_checkpoint, ErrorKind::diverged, ErrorKind::interrupted})
+    EXPECT_EQ(kind_of_exit(static_cast<int>(kind)), kind);
+  for (const int stopped : {130, 143}) EXPECT_EQ(kind_of_exit(stopped), ErrorKind::interrupted);
+  for (const int strange : {8, 74, 127, 139}) EXPECT_EQ(kind_of_exit(strange), ErrorKind::bug);
+}
+
 TEST(ChildProcess, CountsLargeOutputWithoutKeepingIt) {
   const ChildResult result = run_child({"sh", "-c", "head -c 3000000 /dev/zero"}, {.count_only = true});
   EXPECT_EQ(result.output_bytes, 3000000);

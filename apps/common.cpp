@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <iterator>
@@ -11,7 +12,9 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/options.h"
+#include "base/signals.h"
 #include "base/system.h"
+#include "base/text.h"
 #include "base/threads.h"
 #include "base/units.h"
 #include "base/utf8.h"
@@ -38,17 +41,35 @@ MemoryBudget memory_budget(const Options& options) {
   return {std::max<int64_t>(0, read_memory_facts().available_bytes - (program - resident)), "free on this machine"};
 }
 
+void require_finite_weights(const ModelDescription& model) { require_finite(model.dir.weights); }
+
 void tell_notes(const ModelDescription& model) {
   for (const std::string& note : model.notes) log_info("{}", note);
 }
 
 std::string read_text(const std::string& path) {
   if (path == "-") return {std::istreambuf_iterator<char>(std::cin), {}};
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored))
+    throw Error(ErrorKind::bad_file, "{}: a directory; expected a file of text", path);
   std::ifstream file(path, std::ios::binary);
   if (!file) throw Error(ErrorKind::bad_file, "{}: cannot be read; is the path right?", path);
   std::string text{std::istreambuf_iterator<char>(file), {}};
   if (file.bad()) throw Error(ErrorKind::bad_file, "{}: reading stopped half-way; is it a regular file?", path);
   return text;
+}
+
+void refuse_same_file(const char* option, const std::string& output, const std::string& input) {
+  std::error_code ignored;
+  if (!output.empty() && !input.empty() && std::filesystem::equivalent(output, input, ignored))
+    throw Error(ErrorKind::usage, "--{} {}: is the file that is read ({}); choose another", option, output, input);
+}
+
+std::string shell_quoted(const std::string& text) {
+  const bool plain = !text.empty() && text.find_first_not_of(
+                                          "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./=+,:@") ==
+                                          std::string::npos;
+  return plain ? text : "'" + replace_all(text, "'", "'\\''") + "'";
 }
 
 void tell_invalid_utf8(std::string_view text) {
@@ -59,6 +80,7 @@ void tell_invalid_utf8(std::string_view text) {
 bool PackLine::update(void* self, int64_t bytes_done, int64_t bytes_total) {
   auto& me = *static_cast<PackLine*>(self);
   constexpr int64_t kKiB = 1024;
+  if (stop_requested()) return false;
   if (bytes_total != me.total_) me.finish();  // the next file
   me.total_ = bytes_total;
   if (!me.line_) {

@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/progress.h"
 #include "formats/token_data.h"
+#include "model/not_finite.h"
 
 namespace tern {
 
@@ -28,13 +29,31 @@ struct MemoryBudget {
 };
 /// Call before anything large is allocated: what is resident then counts as the program itself.
 MemoryBudget memory_budget(const Options&);
+/// Errors: NotFinite, naming file and tensor.
+void require_finite_weights(const ModelDescription&);
 /// The notes of a model to standard error, one line each.
 void tell_notes(const ModelDescription&);
+/// What `run` gives. Errors: its own; a NotFinite becomes one that names the tensor of the model's files, if one holds
+/// such values.
+template <class Run>
+auto naming_bad_weights(const ModelDescription& model, const Run& run) {
+  try {
+    return run();
+  } catch (const NotFinite&) {
+    require_finite_weights(model);
+    throw;
+  }
+}
 /// A whole file, "-" for standard input. Errors: bad_file.
 std::string read_text(const std::string& path);
 /// Tells where the first byte is that is not UTF-8 and that the tokenizer therefore reads as U+FFFD.
 void tell_invalid_utf8(std::string_view text);
-/// The progress line of packing a text, for a PackOptions; it appears only if packing takes a second.
+/// Errors: usage: the two are one file, under whatever names.
+void refuse_same_file(const char* option, const std::string& output, const std::string& input);
+/// As one word of a shell's command line.
+std::string shell_quoted(const std::string& text);
+/// The progress line of packing a text, for a PackOptions; it appears only if packing takes a second. Packing stops
+/// when a stop is requested.
 class PackLine {
  public:
   PackOptions options() { return {.progress = &PackLine::update, .context = this}; }

@@ -1,13 +1,7 @@
 // `tern doctor`: what this machine offers and what to mend. Each line: ok or warn, the fact, and for a warning the fix.
 #include <dlfcn.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <sys/utsname.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -38,8 +32,15 @@ void check_cpu(std::vector<Finding>& out) {
                              cpu.num_logical, cpu.num_usable),
                  ""});
   out.push_back({"cpu features", cpu.features.empty() ? "none of those tern knows" : join(cpu.features, " "), ""});
-  out.push_back(
-      {"threads", fmt::format("{} compute threads unless --threads says otherwise", set_compute_threads(0)), ""});
+  try {
+    const Options o = resolve_options(tern_options(), "bench", {}, process_environment());
+    const bool said = o.has("threads");
+    out.push_back({"threads",
+                   fmt::format("{} compute threads{} unless --threads says otherwise",
+                               set_compute_threads(said ? static_cast<int>(o.integer("threads")) : 0),
+                               said ? " by TERN_THREADS" : ""),
+                   ""});
+  } catch (const Error&) {}  // check_environment tells it
 }
 
 void check_isa(std::vector<Finding>& out) {
@@ -96,25 +97,6 @@ void check_disk(std::vector<Finding>& out) {
                                                       : ""});
 }
 
-// Asks the kernel for a ring; parameters of zeros and one entry suffice to learn whether it is allowed.
-void check_io_uring(std::vector<Finding>& out) {
-#ifdef __NR_io_uring_setup
-  char parameters[256] = {};
-  const long fd = ::syscall(__NR_io_uring_setup, 1, parameters);
-  if (fd >= 0) {
-    ::close(static_cast<int>(fd));
-    out.push_back({"io_uring", "works", ""});
-  } else {
-    out.push_back({"io_uring",
-                   fmt::format("not available ({}); tern reads with threads instead, nothing needs mending",
-                               std::strerror(errno)),
-                   ""});
-  }
-#else
-  out.push_back({"io_uring", "unknown to this system's headers; tern reads with threads instead", ""});
-#endif
-}
-
 // Symbols asked for at run time, so that a build without the library answers too.
 void check_libraries(std::vector<Finding>& out) {
   std::vector<std::string> versions = {
@@ -150,7 +132,7 @@ void check_environment(std::vector<Finding>& out) {
     if (name.starts_with("TERN_") && !value.empty()) set.push_back(fmt::format("{}={}", name, make_printable(value)));
   std::string fix;
   try {
-    resolve_options(table, "doctor", {}, process_environment());
+    for (const char* verb : {"doctor", "bench"}) resolve_options(table, verb, {}, process_environment());
   } catch (const Error& error) { fix = error.what(); }
   out.push_back({"environment", set.empty() ? "no TERN_ variable is set" : join(set, " "), fix});
   for (const char* name : {"OMP_NUM_THREADS", "OMP_PROC_BIND", "OMP_PLACES"})
@@ -165,8 +147,8 @@ void check_environment(std::vector<Finding>& out) {
 
 int run_doctor(const Options& options) {
   std::vector<Finding> findings;
-  for (const auto check : {check_cpu, check_isa, check_memory, check_limits, check_disk, check_io_uring,
-                           check_libraries, check_environment})
+  for (const auto check :
+       {check_cpu, check_isa, check_memory, check_limits, check_disk, check_libraries, check_environment})
     check(findings);
   if (options.flag("json")) {
     Json json = {{"version", TERN_VERSION}, {"findings", Json::array()}};

@@ -11,16 +11,18 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "base/units.h"
+#include "formats/text_data.h"
 #include "formats/token_data.h"
 #include "infer/load.h"
 
 namespace tern {
 namespace {
 
-bool is_token_file(const std::string& path) {
+// Documents with borders of their own: JSONL, or packed tokens.
+bool has_documents(const std::string& path) {
   if (path == "-") return false;
   const std::string extension = std::filesystem::path(path).extension();
-  return extension == ".jsonl" || extension == ".ndjson" || extension == ".tokens" || extension == ".safetensors";
+  return extension == ".jsonl" || extension == ".ndjson" || extension == ".safetensors" || is_token_file(path);
 }
 
 void limit_tokens(const Options& options, std::vector<int32_t>& tokens) {
@@ -61,9 +63,9 @@ EvalWindows stride_work(const Options& options, const ModelDescription& model, c
                 work.report.stride, work.report.window);
   const int32_t prefix = prefix_token(options, tokenizer, work.report.bos_rule);
   const bool all_scored = work.report.stride < work.report.window && prefix >= 0;
-  if (!is_token_file(data)) {
+  if (!has_documents(data)) {
     const std::string text = read_text(data);
-    tell_invalid_utf8(text);
+    check_text(text, data);
     std::vector<int32_t> tokens = tokenizer.encode(text, {.add_special = false});
     const size_t all = tokens.size();
     limit_tokens(options, tokens);
@@ -173,7 +175,7 @@ EvalWindows whole_text_work(const Options& options, const ModelDescription& mode
 EvalWindows make_work(const Options& options, const ModelDescription& model, Convention convention,
                       const std::string& data) {
   if (convention == Convention::stride) return stride_work(options, model, data);
-  if (is_token_file(data))
+  if (has_documents(data))
     throw Error(ErrorKind::usage,
                 "--convention {} is defined on a raw text; {} is a token or JSONL file (use --convention stride)",
                 name_of(convention), data);
@@ -181,7 +183,7 @@ EvalWindows make_work(const Options& options, const ModelDescription& model, Con
     if (options.given(flag))
       throw Error(ErrorKind::usage, "--{} belongs to --convention stride; {} fixes it", flag, name_of(convention));
   const std::string raw = read_text(data);
-  tell_invalid_utf8(raw);
+  check_text(raw, data);
   if (convention == Convention::harness && options.has("max-tokens"))
     throw Error(ErrorKind::usage, "--max-tokens cannot be combined with --convention harness: it scores whole pages");
   return convention == Convention::harness ? harness_work(options, model, raw)

@@ -20,7 +20,7 @@ constexpr std::string_view kExitCodes =
     "  7    training diverged: a loss or gradient is not a finite number; the last checkpoint stands\n"
     "  75   stopped on request after saving; the same command goes on\n"
     "  130  Ctrl-C (in training the second one: the first saves and exits with 75)\n"
-    "  143  a second SIGTERM\n";
+    "  143  stopped by SIGTERM, in the same way (129: the terminal was lost)\n";
 
 constexpr std::string_view kFiles =
     "Files\n\n"

@@ -42,8 +42,12 @@ class Demo {
   int run() {
     forget_settings();
     const int64_t begin = real_clock().now_ns();
+    // A text that cannot be used must not cost the demo that is there.
+    const std::string& own = options_.text("data");
+    const DemoText text = own.empty() ? fortunes_text(io_, kFortunes) : file_text(io_, own);
+    const HeldOut split = hold_out(text.text);
     prepare_folder();
-    stage("text", [&] { make_text(); });
+    stage("text", [&] { write_text(text, split); });
     stage("tokenizer", [&] { train_tokenizer(); });
     stage("training", [&] { train_and_kill(); });
     stage("resumed training", [&] { resume(); });
@@ -96,10 +100,7 @@ class Demo {
     write_file_atomically(io_, path(kMarker), "tern demo made this folder and replaces it when it runs again.\n");
   }
 
-  void make_text() {
-    const std::string& own = options_.text("data");
-    const DemoText text = own.empty() ? fortunes_text(io_, kFortunes) : file_text(io_, own);
-    const HeldOut split = hold_out(text.text);
+  void write_text(const DemoText& text, const HeldOut& split) {
     write_file_atomically(io_, path("all.txt"), text.text);
     write_file_atomically(io_, path("train.txt"), split.train);
     write_file_atomically(io_, path("held-out.txt"), split.held_out);
@@ -115,7 +116,7 @@ class Demo {
                     options_.has("threads") ? options_.integer("threads") : cpu.num_usable, cpu.num_logical);
     say(fmt::format("1/6 text: {}, {} bytes; {} held out\n", text.source, format_with_commas(facts_.text_bytes),
                     format_with_commas(facts_.held_out_bytes)));
-    if (own.empty())
+    if (options_.text("data").empty())
       prompts_ = {"Love is", "The computer", "Q:\tWhy"};
     else
       for (size_t quarter = 1; quarter <= 3; ++quarter) prompts_.push_back(beginning(split.held_out, quarter));
@@ -245,22 +246,14 @@ class Demo {
     arguments.insert(arguments.begin(), own_program());
     const ChildResult result = run_child(arguments, {.kill_when = std::move(kill_when)});
     if (result.exit_code == 0 || result.killed) return result;
-    if (result.exit_code == 75 || result.exit_code == 130)
-      throw Error(ErrorKind::interrupted, "the demo was stopped during: {}; tern demo begins anew", command);
-    const bool known = result.exit_code >= 2 && result.exit_code <= 6;
-    throw Error(known ? static_cast<ErrorKind>(result.exit_code) : ErrorKind::bug,
-                "{}: ended with {}; what it said stands above", command, result.exit_code);
+    const ErrorKind kind = kind_of_exit(result.exit_code);
+    if (kind == ErrorKind::interrupted)
+      throw Error(kind, "the demo was stopped during: {}; that command could go on, but tern demo begins anew",
+                  command);
+    throw Error(kind, "{}: ended with {}; what it said stands above", command, result.exit_code);
   }
 
   static Json json_of(const ChildResult& result) { return parse_json(result.output, "the verb's --json"); }
-
-  static std::string shell_quoted(const std::string& text) {
-    const bool plain =
-        !text.empty() &&
-        text.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./=+,:@") ==
-            std::string::npos;
-    return plain ? text : "'" + replace_all(text, "'", "'\\''") + "'";
-  }
 
   const Options& options_;
   Io& io_;

@@ -247,8 +247,10 @@ int run_eval(const Options& options) {
     throw Error(ErrorKind::bad_file, "{}: there is no tokenizer; put the model's tokenizer.json beside config.json",
                 model.dir.path);
   try {
-    if (options.has("task")) return run_task(options, model);
-    return options.has("reference") ? run_compare_models(options, model) : run_perplexity(options, model);
+    return naming_bad_weights(model, [&] {
+      if (options.has("task")) return run_task(options, model);
+      return options.has("reference") ? run_compare_models(options, model) : run_perplexity(options, model);
+    });
   } catch (const Json::exception& error) {  // a key or a type of a result that another program wrote
     if (!options.has("output")) throw;
     throw Error(ErrorKind::bad_file,

@@ -125,11 +125,20 @@ int run_generate(const Options& options) {
              model.dir.generation_config, *model.generation.max_length, request.max_tokens);
   if (!options.flag("ignore-eos")) request.eos = end_tokens(model);
   request.stops = options.list("stop");
+  if (std::find(request.stops.begin(), request.stops.end(), "") != request.stops.end())
+    throw Error(ErrorKind::usage, "--stop: an empty text stands before every letter; give a text, or leave it out");
   request.stops.insert(request.stops.end(), model.generation.stop_strings.begin(), model.generation.stop_strings.end());
 
   const auto prompt_length = static_cast<int64_t>(request.prompt.size());
   SessionLimits limits;
   limits.context = choose_context(options, model, prompt_length + request.max_tokens);
+  const RopeSpec& rope_spec = model.spec.rope;
+  const bool by_length = rope_spec.kind == RopeKind::dynamic || rope_spec.kind == RopeKind::longrope;
+  if (by_length && !options.has("context") && limits.context > rope_spec.original_context)
+    log_info(
+        "beyond {} tokens this model turns positions by the length that is declared: {} here (prompt and "
+        "--max-tokens), so another --max-tokens is another text; --context fixes it",
+        rope_spec.original_context, limits.context);
   limits.scheduler.chunk = options.integer("chunk");
   limits.scheduler.token_budget = limits.scheduler.chunk + request.num_samples;
   limits.scheduler.max_running = request.num_samples;
@@ -159,15 +168,17 @@ int run_generate(const Options& options) {
   const bool stream = !json && request.num_samples == 1;
   const StopSignals signals;
   RunTimings timings;
-  const std::vector<Sample> samples = run_request(
-      request, &*model.tokenizer, pool,
-      model_executor(model.spec, weights, model.spec.rope.kind == RopeKind::none ? nullptr : &rope, arena), limits,
-      clock,
-      [&](int64_t, std::string_view text) {
-        if (stream) print_out(text);
-        return true;
-      },
-      &timings);
+  const std::vector<Sample> samples = naming_bad_weights(model, [&] {
+    return run_request(
+        request, &*model.tokenizer, pool,
+        model_executor(model.spec, weights, model.spec.rope.kind == RopeKind::none ? nullptr : &rope, arena), limits,
+        clock,
+        [&](int64_t, std::string_view text) {
+          if (stream) print_out(text);
+          return true;
+        },
+        &timings);
+  });
 
   if (json) {
     Json out = {{"model", options.positional("MODEL")}, {"prompt_tokens", prompt_length}, {"samples", Json::array()}};
@@ -187,15 +198,14 @@ int run_generate(const Options& options) {
     out["settings"]["dtype"] = name_of(model.dtype);
     out["settings"]["context"] = limits.context;
     out["settings"]["threads"] = threads;
-    out["timings"] = {
-        {"load_s", load_s},
-        {"first_token_s", timings.first_token_s},
-        {"prefill_s", timings.prefill_s},
-        {"decode_s", timings.decode_s},
-        {"prefill_tokens", timings.prompt_tokens},
-        {"generated_tokens", timings.generated_tokens},
-        {"prefill_tokens_per_s", rate(timings.prompt_tokens, timings.prefill_s)},
-        {"decode_tokens_per_s", rate(timings.generated_tokens - (timings.prefill_s > 0 ? 1 : 0), timings.decode_s)}};
+    out["timings"] = {{"load_s", load_s},
+                      {"first_token_s", timings.first_token_s},
+                      {"prefill_s", timings.prefill_s},
+                      {"decode_s", timings.decode_s},
+                      {"prefill_tokens", timings.prompt_tokens},
+                      {"generated_tokens", timings.generated_tokens},
+                      {"prefill_tokens_per_s", rate(timings.prompt_tokens, timings.prefill_s)},
+                      {"decode_tokens_per_s", rate(timings.decode_tokens, timings.decode_s)}};
     out["memory"] = {{"peak_bytes", arena.peak_total()},
                      {"predicted_bytes", inference_fit(model.spec, model.dtype, needs).peak()},
                      {"program_bytes", program},
@@ -205,7 +215,7 @@ int run_generate(const Options& options) {
     print_out("\n");
     log_info("{} tokens, {}; first after {}, then {:.1f} tok/s", samples[0].token_ids.size(),
              describe_end(samples[0], limits.context), format_seconds(load_s + timings.first_token_s),
-             rate(timings.generated_tokens - 1, timings.decode_s));
+             rate(timings.decode_tokens, timings.decode_s));
   } else {
     for (size_t i = 0; i < samples.size(); ++i)
       print_out(fmt::format("--- sample {} of {} ({})\n{}\n", i + 1, samples.size(),

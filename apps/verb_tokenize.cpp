@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/io.h"
 #include "base/options.h"
+#include "base/signals.h"
 #include "base/units.h"
 #include "formats/bpe_train.h"
 #include "formats/chat_training.h"
@@ -42,10 +43,15 @@ const std::string& output_path(const Options& options, const char* what) {
 }
 
 void write_result(const Options& options, std::string_view text) {
-  if (options.has("output"))
-    write_file_atomically(real_io(), options.text("output"), text);
-  else
-    print_out(text);
+  if (!options.has("output")) return print_out(text);
+  const std::string& output = options.text("output");
+  refuse_same_file("output", output, options.text("input"));
+  if (is_token_file(output))
+    throw Error(ErrorKind::usage, "tokenize --output {}: holds packed tokens; choose another, or remove it first",
+                output);
+  const bool replaces = real_io().stat(output).has_value();
+  write_file_atomically(real_io(), output, text);
+  say(fmt::format("tokenize: wrote {}{}", output, replaces ? " (in place of the file that was there)" : ""));
 }
 
 Tokenizer the_tokenizer(const Options& options) {
@@ -125,7 +131,14 @@ int train(const Options& options) {
 int pack_file(const Options& options) {
   const Tokenizer tokenizer = the_tokenizer(options);
   const std::string& output = output_path(options, "--pack");
+  refuse_same_file("output", output, options.text("input"));
   const bool replaces = real_io().stat(output).has_value();
+  if (replaces && !is_token_file(output) && real_io().stat(output)->size_bytes > 0)
+    throw Error(ErrorKind::usage,
+                "tokenize --pack --output {}: holds something else than packed tokens; choose another, or remove it "
+                "first",
+                output);
+  const StopSignals signals;
   PackLine line;
   PackOptions how = line.options();
   ChatTemplates templates = read_chat_templates(options.positional("TOKENIZER"));

@@ -101,20 +101,23 @@ void tell_end(const TrainResult& r) {
     log_info("all {} steps were done before; a larger --steps goes on", r.last_step);
   const int64_t steps = r.last_step - r.first_step;
   if (steps > 0)
-    log_info("{} steps in {}: {} tok/s, {:.1f} GFLOP/s{}", format_with_commas(steps), format_seconds(r.seconds),
-             format_count(r.tokens_per_s), r.flops_per_s * 1e-9,
-             r.peak.flops_per_s > 0
-                 ? fmt::format(", {:.0f} % of the {:.0f} GFLOP/s that {} reached here on 1024³ products{}",
-                               100 * r.flops_per_s / r.peak.flops_per_s, r.peak.flops_per_s * 1e-9, r.peak.multiplier,
-                               r.peak.measured.empty() ? "" : fmt::format(" ({})", r.peak.measured))
-                 : "");
+    log_info(
+        "{} steps in {}: {} tok/s, {:.1f} GFLOP/s{}", format_with_commas(steps), format_seconds(r.seconds),
+        format_count(r.tokens_per_s), r.flops_per_s * 1e-9,
+        r.peak.flops_per_s > 0
+            ? fmt::format(
+                  ", {:.0f} % of the {:.0f} GFLOP/s that {} reached here on 1024³ products{}",
+                  100 * r.flops_per_s / r.peak.flops_per_s, r.peak.flops_per_s * 1e-9, r.peak.multiplier,
+                  r.peak.measured.empty() ? "" : fmt::format(" ({}, kept in {})", r.peak.measured, peak_rate_path()))
+            : "");
   log_info(
       "memory: tensors {} at their most (predicted {}); with the program itself {} resident (predicted at most {})",
       format_bytes(r.counted_peak_bytes), format_bytes(r.predicted.tensors()), format_bytes(r.peak_resident_bytes),
       format_bytes(r.predicted.total()));
   log_info("checkpoint {}; model {}", r.checkpoint, r.model);
   if (r.end == TrainEnd::finished)
-    log_info("try: {} generate {} --prompt 'Once upon a time' --temperature 0.8", program_name(), r.model);
+    log_info("try: {} generate {} --prompt 'Once upon a time' --temperature 0.8", program_name(),
+             shell_quoted(r.model));
 }
 
 }  // namespace
@@ -124,6 +127,7 @@ int run_train(const Options& options) {
   const TrainSettings settings = train_settings(options);
   Talk talk;
   const TrainResult result = train(settings, talk.hooks(settings));
+  talk.packing.finish();
   if (talk.progress) talk.progress->finish();
   tell_end(result);
   if (options.flag("json")) print_json(json_of(settings, result));

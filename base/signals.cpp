@@ -12,7 +12,7 @@ namespace {
 
 std::atomic<int> requested = 0;
 static_assert(std::atomic<int>::is_always_lock_free, "a signal handler may touch it");
-struct sigaction old_interrupt, old_terminate;
+struct sigaction old_interrupt, old_terminate, old_hangup;
 bool installed = false;
 
 void on_signal(int number) {
@@ -31,11 +31,14 @@ StopSignals::StopSignals() {
   action.sa_flags = SA_RESTART;  // system calls under way go on; the loop looks at the flag
   sigaction(SIGINT, &action, &old_interrupt);
   sigaction(SIGTERM, &action, &old_terminate);
+  sigaction(SIGHUP, nullptr, &old_hangup);  // the terminal is gone; nohup has it ignored, and so it stays
+  if (old_hangup.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);
 }
 
 StopSignals::~StopSignals() {
   sigaction(SIGINT, &old_interrupt, nullptr);
   sigaction(SIGTERM, &old_terminate, nullptr);
+  sigaction(SIGHUP, &old_hangup, nullptr);
   installed = false;
 }
 

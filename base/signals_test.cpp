@@ -18,7 +18,7 @@ TEST(StopSignals, TheFirstAsksAndTheSecondEnds) {
     clear_stop();
   }
   EXPECT_FALSE(stop_requested());
-  for (const int number : {SIGINT, SIGTERM}) {
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
     const pid_t child = ::fork();
     if (child == 0) {
       const StopSignals signals;
@@ -32,6 +32,19 @@ TEST(StopSignals, TheFirstAsksAndTheSecondEnds) {
     ASSERT_TRUE(WIFEXITED(status));
     EXPECT_EQ(WEXITSTATUS(status), 128 + number);
   }
+}
+
+TEST(StopSignals, WhatNohupIgnoresStaysIgnored) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::signal(SIGHUP, SIG_IGN);
+    const StopSignals signals;
+    ::raise(SIGHUP);
+    ::_exit(stop_requested() ? 1 : 0);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 }  // namespace

@@ -53,8 +53,8 @@ function(tern_folder name)
   endif()
 endfunction()
 
-# tern_test(TARGET sources...): one GoogleTest program, registered with CTest test by test. Tests whose suite name ends in
-# "Slow" carry the label slow, the rest fast.
+# tern_test(TARGET sources...): one GoogleTest program, registered with CTest test by test. Suites whose name ends in "Slow"
+# are the slow ones: ./test --fast and the sanitizer runs leave them out by that name.
 function(tern_test target)
   find_package(GTest REQUIRED)
   include(GoogleTest)

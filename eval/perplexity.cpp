@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "eval/batch_rows.h"
+#include "model/not_finite.h"
 
 namespace tern {
 
@@ -41,6 +42,11 @@ std::vector<double> window_losses_from(size_t first, const ModelSpec& spec, cons
     for (size_t w = 0; w + 1 < b.starts.size(); ++w) {
       double sum = 0;
       for (int64_t r = b.starts[w]; r < b.starts[w + 1]; ++r) sum += row_losses[static_cast<size_t>(r)];
+      if (!std::isfinite(sum))
+        throw NotFinite(
+            "eval: the loss of window {} is not finite, though the model's weights may be: its scores leave the range "
+            "of the type it computes in; try --dtype f32",
+            first + w + 1);
       losses.push_back(sum);
     }
     if (!on_losses(first, std::span(losses).subspan(before)))

@@ -16,7 +16,8 @@ namespace tern {
 /// Σ -log p of each window's scored tokens, in nats. Windows are put `batch` at a time into one ragged forward.
 /// `on_window(done)` after each forward; false stops (then ErrorKind::interrupted).
 /// Shapes  windows run tokens[0 … n-2]; row i predicts token i+1.
-/// Errors  usage: a token outside the vocabulary; a window longer than the model's learned positions.
+/// Errors  usage: a token outside the vocabulary; a window longer than the model's learned positions. NotFinite: a
+/// loss.
 std::vector<double> window_losses(const ModelSpec&, const ModelWeights&, const std::vector<Window>&, int64_t batch,
                                   Arena&, const std::function<bool(int64_t)>& on_window = {});
 /// The same with a mask: token i of window w is scored only if mask[w][i] != 0 (beside first_scored).

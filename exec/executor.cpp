@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "base/clock.h"
 #include "base/error.h"
 
 namespace tern {
@@ -125,7 +124,7 @@ struct Runner {
   void run() {
     const Simulation simulated = simulate(program);
     const int64_t before_run = now(MemoryClass::activations);
-    Clock& clock = real_clock();
+    const Clock& clock = in.clock;
     const int64_t start = clock.now_ns();
     for (size_t place = 0; place < program.instructions.size(); ++place) {
       const Instruction& i = program.instructions[place];

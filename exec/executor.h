@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "model/unit.h"
 #include "program/program.h"
 #include "program/simulate.h"
@@ -43,6 +44,7 @@ struct ExecuteInput {
   double loss_scale = 1.0;       // gradients are those of loss_scale · Σ -log p
   Compute compute;               // its arena gives the buffers; nothing else may use the arena's activations meanwhile
   std::function<void()> update;  // UPDATE
+  Clock& clock = real_clock();   // of the trace
 };
 
 struct ExecuteResult {

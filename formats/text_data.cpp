@@ -1,5 +1,7 @@
 #include "formats/text_data.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/utf8.h"
 #include "formats/jsonl.h"
@@ -7,6 +9,8 @@
 namespace tern {
 
 namespace {
+
+constexpr size_t kPiece = size_t{4} << 20;
 
 // Compressed text would be read as invalid UTF-8 or nonsense: say what it is instead.
 const char* compression_of(std::string_view head) {
@@ -27,7 +31,18 @@ std::string_view without_line_end(std::string_view line) {
   return line;
 }
 
+void refuse_compressed(std::string_view text, const std::string& place) {
+  if (const char* kind = compression_of(text))
+    throw Error(ErrorKind::bad_file, "{}: compressed with {}; unpack it first", place, kind);
+}
+
 }  // namespace
+
+void check_text(std::string_view text, const std::string& place) {
+  refuse_compressed(text, place);
+  if (const size_t bad = find_invalid_utf8(text); bad != text.npos)
+    throw Error(ErrorKind::bad_file, "{}: byte {} is not UTF-8; convert the file (iconv -t UTF-8)", place, bad);
+}
 
 DocumentReader::DocumentReader(const std::filesystem::path& path, bool replace_invalid)
     : file_(path.string()), place_(path.string()), replace_invalid_(replace_invalid) {
@@ -35,8 +50,7 @@ DocumentReader::DocumentReader(const std::filesystem::path& path, bool replace_i
   all_ = {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
   is_json_ = path.extension() == ".jsonl" || path.extension() == ".ndjson";
   if (all_.empty()) throw Error(ErrorKind::bad_file, "{}: the file is empty; expected text", place_);
-  if (const char* kind = compression_of(all_))
-    throw Error(ErrorKind::bad_file, "{}: compressed with {}; unpack it first", place_, kind);
+  refuse_compressed(all_, place_);
   if (path.extension() == ".json")
     throw Error(ErrorKind::bad_file,
                 "{}: a .json file is neither text nor JSONL; one JSON object per line in a .jsonl file is read",
@@ -44,8 +58,36 @@ DocumentReader::DocumentReader(const std::filesystem::path& path, bool replace_i
   if (all_.starts_with("\xEF\xBB\xBF")) at_ = 3;  // a byte order mark is no text
 }
 
+void DocumentReader::let_go(std::string_view part) const {
+  const auto inside = [&](const char* p) { return p >= all_.data() && p <= all_.data() + all_.size(); };
+  if (!inside(part.data()) || !inside(part.data() + part.size())) return;  // what was replaced or unpacked
+  file_.advise(MappedFile::Advice::dont_need, static_cast<size_t>(part.data() - all_.data()), part.size());
+}
+
+size_t DocumentReader::find_from(size_t begin, std::string_view wanted) const {
+  for (size_t at = begin; at < all_.size(); at += kPiece) {
+    const std::string_view piece = all_.substr(at, kPiece + wanted.size() - 1);
+    if (const size_t found = piece.find(wanted); found != piece.npos) return at + found;
+    let_go(piece);
+  }
+  return all_.npos;
+}
+
+size_t DocumentReader::find_invalid(std::string_view text) const {
+  const auto continues = [&](size_t at) { return (static_cast<unsigned char>(text[at]) & 0xc0) == 0x80; };
+  for (size_t begin = 0; begin < text.size();) {
+    size_t end = std::min(begin + kPiece, text.size());
+    for (int i = 0; i < 3 && end < text.size() && continues(end); ++i) --end;  // not within a character
+    const std::string_view piece = text.substr(begin, end - begin);
+    if (const size_t bad = find_invalid_utf8(piece); bad != piece.npos) return begin + bad;
+    if (text.size() > kPiece) let_go(piece);
+    begin = end;
+  }
+  return text.npos;
+}
+
 std::string_view DocumentReader::checked(std::string_view text, std::string& replaced) {
-  const size_t bad = find_invalid_utf8(text);
+  const size_t bad = find_invalid(text);
   if (bad == text.npos) return text;
   if (!replace_invalid_)
     throw Error(ErrorKind::bad_file,
@@ -66,8 +108,8 @@ bool DocumentReader::next_text(TextDocument& document) {
     // The next line that is the separator; candidates are found by its text, so long documents are not walked line by
     // line.
     at_ = all_.size();
-    for (size_t found = all_.find(kDocumentLine, begin); found != all_.npos;
-         found = all_.find(kDocumentLine, found + 1)) {
+    for (size_t found = find_from(begin, kDocumentLine); found != all_.npos;
+         found = find_from(found + 1, kDocumentLine)) {
       if (found != begin && all_[found - 1] != '\n') continue;
       const size_t line_end = std::min(all_.find('\n', found), all_.size() - 1) + 1;
       if (without_line_end(all_.substr(found, line_end - found)) != kDocumentLine) continue;
@@ -75,7 +117,11 @@ bool DocumentReader::next_text(TextDocument& document) {
       at_ = line_end;
       break;
     }
-    for (size_t i = begin; i < at_; ++i) next_line += all_[i] == '\n';
+    for (size_t i = begin; i < at_; i += kPiece) {
+      const std::string_view piece = all_.substr(i, std::min(kPiece, at_ - i));
+      next_line += std::count(piece.begin(), piece.end(), '\n');
+      if (piece.size() == kPiece) let_go(piece);
+    }
     if (end > begin) {
       document = {checked(all_.substr(begin, end - begin), text_), {}, false, false, first_line};
       line_ = next_line;

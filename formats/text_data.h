@@ -21,6 +21,10 @@ struct TextDocument {
 /// The line that parts documents of a text file.
 inline constexpr std::string_view kDocumentLine = "<|endoftext|>";
 
+/// Errors: bad_file: compressed (by its first bytes), or not UTF-8; `place` names it.
+void check_text(std::string_view text, const std::string& place);
+
+/// Files are mapped and walked in pieces that are let go, so that a long document is never resident as a whole.
 class DocumentReader {
  public:
   /// `.jsonl` and `.ndjson` are JSONL, any other name is text. Invalid UTF-8 is an error, or with `replace_invalid`
@@ -30,6 +34,9 @@ class DocumentReader {
   /// False at the end. Views live until the next call. Empty documents are left out.
   /// Errors  bad_file "PATH: line N: …".
   bool next(TextDocument&);
+  /// `part`, of a document of plain text, has been read for the last time: its pages leave the program's resident
+  /// memory.
+  void let_go(std::string_view part) const;
   int64_t bytes_done() const { return static_cast<int64_t>(at_); }
   int64_t bytes_total() const { return static_cast<int64_t>(file_.size()); }
   int64_t num_replaced() const { return num_replaced_; }
@@ -37,6 +44,8 @@ class DocumentReader {
  private:
   bool next_text(TextDocument&);
   bool next_json(TextDocument&);
+  size_t find_from(size_t begin, std::string_view wanted) const;
+  size_t find_invalid(std::string_view text) const;
   std::string_view checked(std::string_view text, std::string& replaced);
 
   MappedFile file_;

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/mapped_file.h"
 #include "formats/safetensors.h"
 
 namespace tern {
@@ -59,16 +60,47 @@ int64_t TokenData::document_of(int64_t i) const {
   return std::ranges::upper_bound(documents_, i) - documents_.begin() - 1;
 }
 
-TokenData TokenData::open(const std::filesystem::path& path) {
+bool is_token_file(const std::filesystem::path& path) {
+  const auto info = real_io().stat(path.string());
+  if (!info || info->is_directory || info->size_bytes < 16) return false;
+  const MappedFile file(path.string());
+  uint64_t length = 0;
+  if (file.size() < 16) return false;
+  std::memcpy(&length, file.bytes().data(), sizeof length);
+  // tern's own headers are under a kilobyte; text read as a length is far beyond.
+  if (length > kSafetensorsMaxHeaderBytes) return false;
+  const std::string_view header(reinterpret_cast<const char*>(file.bytes().data()) + 8,
+                                std::min<size_t>(length, file.size() - 8));
+  return header.starts_with('{') && header.find(fmt::format("\"{}\"", kFormat)) != std::string_view::npos;
+}
+
+struct TokenData::Held {
+  std::string bytes;  // of an Io that cannot be mapped
+  Safetensors file;
+};
+
+void TokenData::let_go() const {
+  for (size_t i = 0; i < file_->file.size(); ++i)
+    if (file_->file[i].name != "documents") file_->file.dont_need(i);
+}
+
+TokenData TokenData::open(const std::filesystem::path& path, Io& io) {
   const std::string place = path.string();
-  auto file = std::make_shared<const Safetensors>(place);
+  const auto held = std::make_shared<Held>();
+  if (&io == &real_io()) {
+    held->file = Safetensors(place);
+  } else {
+    held->bytes = io.read(place);
+    held->file = Safetensors::over(std::as_bytes(std::span(held->bytes)), place);
+  }
+  const Safetensors* const file = &held->file;
   const auto& metadata = file->metadata();
   if (const auto format = metadata.find("format"); format == metadata.end() || format->second != kFormat)
     throw Error(ErrorKind::bad_file,
                 "{}: a safetensors file, but not a token file ({}); make one with tern tokenize --pack", place,
                 kFormat);
   TokenData data;
-  data.file_ = file;
+  data.file_ = held;
   const TensorView tokens = vector_named(*file, "tokens", place), documents = vector_named(*file, "documents", place);
   if (tokens.dtype != DType::u16 && tokens.dtype != DType::i32)
     throw Error(ErrorKind::bad_file, "{}: tokens are {}, expected U16 or I32", place, tokens.dtype_name);
@@ -92,10 +124,13 @@ TokenData TokenData::open(const std::filesystem::path& path) {
                 data.info_.num_tokens);
   if (!std::ranges::is_sorted(offsets, std::less_equal<>()))
     throw Error(ErrorKind::bad_file, "{}: document offsets do not rise; pack the text again", place);
-  for (int64_t i = 0; i < data.info_.num_tokens; ++i)
+  constexpr int64_t kPiece = int64_t{1} << 20;
+  for (int64_t i = 0; i < data.info_.num_tokens; ++i) {
+    if (i % kPiece == 0) data.let_go();
     if (const int32_t id = data.token(i); id < 0 || id >= data.info_.vocab_size)
       throw Error(ErrorKind::bad_file, "{}: token {} is {}, but the vocabulary has {} ids; is the file damaged?", place,
                   i, id, data.info_.vocab_size);
+  }
   if (file->find("loss")) {
     const TensorView loss = vector_named(*file, "loss", place);
     if (loss.dtype != DType::u8 || loss.shape[0] != data.info_.num_tokens)

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 
 #include "base/error.h"
@@ -19,23 +20,27 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kPartBytes = size_t{4} << 20, kMaxWholeBytes = size_t{256} << 20;
+constexpr size_t kPartBytes = size_t{1} << 20, kMaxWholeBytes = size_t{256} << 20;
 
 // Ids and mask on their way to the output: appended to files beside it, which go away with this object.
 class PackFiles {
  public:
-  PackFiles(const fs::path& output, bool wide)
-      : wide_(wide),
+  PackFiles(const fs::path& output, bool wide, Io& io)
+      : io_(io),
+        wide_(wide),
         tokens_path_(output.string() + ".tokens.tmp"),
         loss_path_(output.string() + ".loss.tmp"),
-        tokens_(real_io().create(tokens_path_)),
-        loss_(real_io().create(loss_path_)) {}
+        tokens_(io.create(tokens_path_)),
+        loss_(io.create(loss_path_)) {}
   ~PackFiles() {
     tokens_.reset();
     loss_.reset();
-    std::error_code ignored;
-    fs::remove(tokens_path_, ignored);
-    fs::remove(loss_path_, ignored);
+    for (const std::string& path : {tokens_path_, loss_path_}) {
+      try {
+        if (io_.stat(path)) io_.remove(path);
+      } catch (...) {  // what is left is small and is written over next time; also what is no Error: a simulated kill
+      }
+    }
   }
   PackFiles(const PackFiles&) = delete;
   PackFiles& operator=(const PackFiles&) = delete;
@@ -70,6 +75,7 @@ class PackFiles {
     bytes_.insert(bytes_.end(), p, p + sizeof value);
   }
 
+  Io& io_;
   bool wide_, masked_ = false;
   std::string tokens_path_, loss_path_;
   std::unique_ptr<IoFile> tokens_, loss_;
@@ -79,8 +85,10 @@ class PackFiles {
 
 class Packer {
  public:
-  Packer(const Tokenizer& tokenizer, PackFiles& files, const ChatTraining* chat)
-      : tokenizer_(tokenizer), files_(files), chat_(chat) {}
+  /// `done` is called with each part of a long text and where it ends in it.
+  using Done = std::function<void(std::string_view part, int64_t end)>;
+  Packer(const Tokenizer& tokenizer, PackFiles& files, const ChatTraining* chat, Done done)
+      : tokenizer_(tokenizer), files_(files), chat_(chat), done_(std::move(done)) {}
 
   void add(const TextDocument& d, const std::string& place) {
     if (d.is_chat) return add_chat(d, place);
@@ -117,6 +125,7 @@ class Packer {
   }
 
   void add_text(std::string_view text, bool loss, const std::string& place, int64_t line) {
+    const size_t whole = text.size();
     while (!text.empty()) {
       size_t part = text.size();
       if (text.size() > kPartBytes) {
@@ -131,18 +140,25 @@ class Packer {
       ids_.clear();
       tokenizer_.encode_into(text.substr(0, part), {.add_special = false, .allow_special = false}, ids_);
       files_.add(ids_, loss);
+      const std::string_view encoded = text.substr(0, part);
       text.remove_prefix(part);
+      if (whole > kPartBytes) done_(encoded, static_cast<int64_t>(whole - text.size()));
     }
   }
 
   const Tokenizer& tokenizer_;
   PackFiles& files_;
   const ChatTraining* chat_;
+  Done done_;
   std::vector<int32_t> ids_;
 };
 
-void produce_file(const std::string& path, const ByteSink& sink) {
+void produce_file(Io& io, const std::string& path, const ByteSink& sink) {
   constexpr size_t kPiece = size_t{8} << 20;
+  if (&io != &real_io()) {
+    const std::string bytes = io.read(path);
+    return sink(std::as_bytes(std::span(bytes)));
+  }
   const MappedFile file(path);
   for (size_t at = 0; at < file.size(); at += kPiece)
     sink(file.bytes().subspan(at, std::min(kPiece, file.size() - at)));
@@ -151,21 +167,34 @@ void produce_file(const std::string& path, const ByteSink& sink) {
 }  // namespace
 
 TokenFileInfo pack(const std::vector<fs::path>& inputs, const Tokenizer& tokenizer, const fs::path& output,
-                   PackOptions options) {
+                   PackOptions options, Io& io) {
   const bool wide = tokenizer.vocab_size() > 65536;
-  PackFiles files(output, wide);
-  Packer packer(tokenizer, files, options.chat);
+  PackFiles files(output, wide, io);
   std::string source;
   int64_t total = 0, done = 0;
-  for (const fs::path& input : inputs) total += static_cast<int64_t>(fs::exists(input) ? fs::file_size(input) : 0);
+  fs::path current;
+  const auto tell = [&](int64_t bytes) {
+    if (options.progress && !options.progress(options.context, bytes, total))
+      throw Error(ErrorKind::interrupted, "{}: packing was interrupted; the same command starts it anew",
+                  current.string());
+  };
+  int64_t before = 0;  // bytes before the document at hand
+  const DocumentReader* reading = nullptr;
+  Packer packer(tokenizer, files, options.chat, [&](std::string_view part, int64_t end) {
+    reading->let_go(part);
+    tell(before + end);
+  });
+  for (const fs::path& input : inputs)
+    if (const auto info = real_io().stat(input.string())) total += info->size_bytes;
   for (const fs::path& input : inputs) {
     DocumentReader reader(input, options.replace_invalid_utf8);
     source += (source.empty() ? "" : ", ") + input.filename().string();
+    current = input;
+    reading = &reader;
+    before = done;
     for (TextDocument document; reader.next(document);) {
       packer.add(document, input.string());
-      if (options.progress && !options.progress(options.context, done + reader.bytes_done(), total))
-        throw Error(ErrorKind::interrupted, "{}: packing was interrupted; the same command starts it anew",
-                    input.string());
+      tell(before = done + reader.bytes_done());
     }
     done += reader.bytes_total();
   }
@@ -177,14 +206,14 @@ TokenFileInfo pack(const std::vector<fs::path>& inputs, const Tokenizer& tokeniz
                            tokenizer.hash(),       source};
   std::vector<TensorToWrite> tensors(2);
   tensors[0] = {"tokens", wide ? DType::i32 : DType::u16, {info.num_tokens}, {}, [&](const ByteSink& sink) {
-                  produce_file(files.tokens_path(), sink);
+                  produce_file(io, files.tokens_path(), sink);
                 }};
   tensors[1] = {"documents", DType::i64, {info.num_documents + 1}, std::as_bytes(std::span(packer.documents)), {}};
   if (files.masked())
     tensors.push_back({"loss", DType::u8, {info.num_tokens}, {}, [&](const ByteSink& sink) {
-                         produce_file(files.loss_path(), sink);
+                         produce_file(io, files.loss_path(), sink);
                        }});
-  write_safetensors(real_io(), output.string(), tensors,
+  write_safetensors(io, output.string(), tensors,
                     {{"format", "tern-tokens-1"},
                      {"tokenizer", info.tokenizer_hash},
                      {"source", info.source},
@@ -193,11 +222,11 @@ TokenFileInfo pack(const std::vector<fs::path>& inputs, const Tokenizer& tokeniz
   return info;
 }
 
-TokenData load_or_pack(const fs::path& data, const Tokenizer& tokenizer, const fs::path& cache_dir,
-                       PackOptions options) {
+TokenData load_or_pack(const fs::path& data, const Tokenizer& tokenizer, const fs::path& cache_dir, PackOptions options,
+                       Io& io) {
   if (!fs::exists(data))
     throw Error(ErrorKind::bad_file, "{}: no such file; expected text, JSONL or a token file", data.string());
-  if (data.extension() == ".safetensors") {
+  if (data.extension() == ".safetensors" || is_token_file(data)) {
     TokenData tokens = TokenData::open(data);
     if (tokens.info().tokenizer_hash != tokenizer.hash())
       throw Error(ErrorKind::bad_file,
@@ -211,18 +240,18 @@ TokenData load_or_pack(const fs::path& data, const Tokenizer& tokenizer, const f
   const std::string key = fmt::format("{}\n{}\n{}\n{}\n{}", fs::canonical(data).string(), stat ? stat->size_bytes : 0,
                                       stat ? stat->modified_ns : 0, tokenizer.hash(), options.replace_invalid_utf8) +
                           (options.chat ? "\n" + options.chat->hash() : "");
-  make_dirs(real_io(), cache_dir.string());
+  make_dirs(io, cache_dir.string());
   const fs::path packed =
       cache_dir / fmt::format("{}-{:016x}.tokens.safetensors", data.stem().string(), hash_name(key));
-  if (fs::exists(packed)) {
+  if (io.stat(packed.string())) {
     try {
-      return TokenData::open(packed);
+      return TokenData::open(packed, io);
     } catch (const Error&) {
       // A damaged cache is rebuilt from the text, which is at hand.
     }
   }
-  pack({data}, tokenizer, packed, options);
-  return TokenData::open(packed);
+  pack({data}, tokenizer, packed, options, io);
+  return TokenData::open(packed, io);
 }
 
 }  // namespace tern

@@ -6,6 +6,8 @@
 
 #include "base/error.h"
 #include "base/io.h"
+#include "base/memory_io.h"
+#include "base/system.h"
 #include "formats/safetensors_write.h"
 #include "formats/text_data.h"
 #include "formats/token_data.h"
@@ -139,6 +141,85 @@ TEST_F(TokenDataTest, PacksOnceAndFindsItAgain) {
       Tokenizer::load(std::filesystem::path(TERN_SOURCE_DIR) / "tests/golden/tokenizers/byte_level");
   pack({input}, tokenizer_, folder_ / "a.safetensors");
   EXPECT_THROW(load_or_pack(folder_ / "a.safetensors", other, folder_ / "cache"), Error);
+}
+
+// A tokenizer whose EOS is another one ends documents otherwise: what was packed with the first is not taken for it.
+TEST_F(TokenDataTest, AnotherEndTokenOrBosRuleIsAnotherTokenizer) {
+  const std::string json = tokenizer_.to_json();
+  const auto with = [&](const std::string& config) { return Tokenizer::from_json(json, config, "test"); };
+  const std::string eos(tokenizer_.piece(tokenizer_.eos().value())), bos(tokenizer_.piece(tokenizer_.bos().value()));
+  ASSERT_NE(eos, bos);
+  const Tokenizer a = with(R"({"bos_token": ")" + bos + R"(", "eos_token": ")" + eos + R"("})"),
+                  b = with(R"({"bos_token": ")" + bos + R"(", "eos_token": ")" + bos + R"("})"),
+                  c = with(R"({"bos_token": ")" + eos + R"(", "eos_token": ")" + eos + R"("})");
+  EXPECT_NE(a.hash(), b.hash());
+  EXPECT_NE(a.hash(), c.hash());
+  const auto input = write("a.txt", "some text\n");
+  const auto last = [&](const Tokenizer& t) {
+    const TokenData d = load_or_pack(input, t, folder_ / "cache");
+    return d.token(d.num_tokens() - 1);
+  };
+  EXPECT_EQ(last(a), a.eos());
+  EXPECT_EQ(last(b), b.eos());
+}
+
+TEST_F(TokenDataTest, ATokenFileIsKnownByItsContentAndNotByItsName) {
+  const auto input = write("a.txt", "some text\n");
+  pack({input}, tokenizer_, folder_ / "data.tokens");
+  pack({input}, tokenizer_, folder_ / "data.bin");
+  EXPECT_EQ(all(load_or_pack(folder_ / "data.tokens", tokenizer_, folder_ / "cache")),
+            all(load_or_pack(folder_ / "data.bin", tokenizer_, folder_ / "cache")));
+  EXPECT_TRUE(is_token_file(folder_ / "data.bin"));
+  EXPECT_FALSE(is_token_file(input));
+  EXPECT_FALSE(is_token_file(folder_));
+  EXPECT_FALSE(is_token_file(folder_ / "none"));
+  EXPECT_FALSE(is_token_file(write("a.tokens", "text that says \"tern-tokens-1\"\n")));
+  EXPECT_FALSE(is_token_file(write("b.tokens", "")));
+  const Tokenizer other =
+      Tokenizer::load(std::filesystem::path(TERN_SOURCE_DIR) / "tests/golden/tokenizers/byte_level");
+  EXPECT_THROW(load_or_pack(folder_ / "data.tokens", other, folder_ / "cache"), Error);
+}
+
+// 24 MiB in one document: neither the text nor what became of it is resident as a whole, while packing or when opened.
+TEST_F(TokenDataTest, ALongDocumentIsPackedInBoundedMemory) {
+#if defined(__linux__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  std::string line;
+  for (int i = 0; i < 100; ++i) line += "word" + std::to_string(i * 37 % 101) + " ";
+  line += "\n";
+  std::string text;
+  while (text.size() < size_t{24} << 20) text += line;
+  const auto input = write("long.txt", text);
+  text = {};
+  text.shrink_to_fit();
+  struct Watch {
+    int64_t before = read_process_memory().resident_bytes, most = 0, calls = 0;
+  } watch;
+  const PackOptions options{.progress =
+                                [](void* w, int64_t, int64_t) {
+                                  auto& seen = *static_cast<Watch*>(w);
+                                  ++seen.calls;
+                                  seen.most = std::max(seen.most, read_process_memory().resident_bytes - seen.before);
+                                  return true;
+                                },
+                            .context = &watch};
+  const TokenData d = load_or_pack(input, tokenizer_, folder_ / "cache", options);
+  EXPECT_GE(watch.calls, 20) << "told on the way";
+  EXPECT_LE(watch.most, int64_t{20} << 20);
+  EXPECT_LE(read_process_memory().resident_bytes - watch.before, int64_t{20} << 20);
+  EXPECT_GT(d.num_tokens(), 1 << 20);
+#endif
+}
+
+// Nothing is written but through the Io.
+TEST_F(TokenDataTest, PacksIntoAnotherIo) {
+  const auto input = write("a.jsonl", R"({"prompt": "a b", "completion": "c d"})"
+                                      "\n");
+  MemoryIo io;
+  const TokenData packed = load_or_pack(input, tokenizer_, "cache", {}, io);
+  EXPECT_EQ(io.list("cache").size(), 1u) << "and the temporary files are gone";
+  EXPECT_EQ(all(packed), all(load_or_pack(input, tokenizer_, folder_ / "cache")));
+  EXPECT_TRUE(packed.has_loss());
+  EXPECT_EQ(all(load_or_pack(input, tokenizer_, "cache", {}, io)), all(packed));
 }
 
 }  // namespace

@@ -53,6 +53,8 @@ std::string hash_of(const TokenizerData& t) {
     h.add(a.id), h.add(a.content);
     for (const bool flag : {a.single_word, a.lstrip, a.rstrip, a.normalized, a.special}) h.add(flag);
   }
+  h.add(t.bos.value_or(-1)), h.add(t.eos.value_or(-1));  // packing puts them around documents
+  for (const bool flag : {t.adds_bos, t.adds_eos}) h.add(flag);
   return h.hex();
 }
 

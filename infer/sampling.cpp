@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/rng.h"
+#include "model/not_finite.h"
 
 namespace tern {
 namespace {
@@ -22,6 +23,18 @@ void renormalize(Candidates& kept) {
 // Most probable first; equal ones by id, so that the order is one.
 bool more_probable(const std::pair<int32_t, double>& a, const std::pair<int32_t, double>& b) {
   return a.second != b.second ? a.second > b.second : a.first < b.first;
+}
+
+// Scores of -inf are never drawn; anything else that is no number says that the model computes nonsense.
+void check_logits(std::span<const float> logits) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  size_t bad = 0, finite = 0;
+  for (const float x : logits) bad += !(x < kInfinity), finite += std::isfinite(x);
+  if (bad > 0 || finite == 0)
+    throw NotFinite(
+        "the model's scores for the next token are not finite ({} of {}), though its weights may be: they leave the "
+        "range of the type it computes in; try --dtype f32",
+        bad > 0 ? bad : logits.size(), logits.size());
 }
 
 int32_t greedy(std::span<const float> logits) {
@@ -112,6 +125,7 @@ Candidates candidates(const SamplingOptions& options, std::span<const float> log
 
 int32_t sample_token(const SamplingOptions& options, std::span<const int32_t> history, int64_t num_generated,
                      uint64_t sequence, uint64_t position, std::span<float> logits) {
+  check_logits(logits);
   apply_penalties(options, history, num_generated, logits);
   if (options.temperature == 0) return greedy(logits);
   const Candidates kept = candidates(options, logits);

@@ -33,8 +33,8 @@ void apply_penalties(const SamplingOptions&, std::span<const int32_t> history, i
 /// (probability ≥ min_p·max). Probabilities in doubles, renormalised after each filter. Temperature must be > 0.
 std::vector<std::pair<int32_t, double>> candidates(const SamplingOptions&, std::span<const float> logits);
 
-/// One token. `sequence`, `position` key the draw. logits are changed (penalties). Errors: TERN_CHECK if no logit is
-/// finite.
+/// One token. `sequence`, `position` key the draw. logits are changed (penalties). Errors: NotFinite if one is NaN or
+/// +inf, or none is finite.
 int32_t sample_token(const SamplingOptions&, std::span<const int32_t> history, int64_t num_generated, uint64_t sequence,
                      uint64_t position, std::span<float> logits);
 

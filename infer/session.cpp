@@ -111,6 +111,7 @@ std::vector<std::vector<Sample>> run_requests(std::span<const Request> requests,
       Running& run = *runs[work.sequence->id];
       advance(run, streams[work.sequence->id], logits[row++], limits.context, on_text);
       ++t.generated_tokens;
+      t.decode_tokens += only_decode;
       if (t.generated_tokens == 1) t.first_token_s = seconds_between(start_ns, clock.now_ns());
       if (run.sample.reason != FinishReason::none) scheduler.finish(run.sequence);
       cancelled = cancelled || run.cancelled;

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "base/clock.h"
 #include "base/error.h"
 #include "infer/fake_model_testing.h"
@@ -62,6 +65,50 @@ TEST(Session, SampleOfABatchIsTheSampleAlone) {
     alone.first_sequence = i;
     EXPECT_EQ(run(alone, {})[0].token_ids, together[i].token_ids) << i;
     if (i > 0) { EXPECT_NE(together[i].token_ids, together[0].token_ids); }
+  }
+}
+
+// Siblings get their first token from an iteration that reads the prompt's last token: that is no decoding.
+TEST(Session, DecodedTokensAreThoseOfIterationsThatOnlyDecode) {
+  Arena arena;
+  KvPool pool(kShape, 200, arena);
+  VirtualClock clock;
+  int64_t decoded = 0, iterations = 0;
+  const BatchExecutor one_second = [&](const Batch& batch, const KvPool& p) {
+    clock.advance_ns(1'000'000'000);
+    const bool only = std::all_of(batch.begin(), batch.end(), [](const Work& w) { return w.kind == WorkKind::decode; });
+    iterations += only;
+    decoded += only ? static_cast<int64_t>(batch.size()) : 0;
+    return fake_model(batch, p);
+  };
+  RunTimings t;
+  run_request(request(5, 1.0), nullptr, pool, one_second, {{.token_budget = 64, .chunk = 64, .max_running = 64}, 120},
+              clock, {}, &t);
+  EXPECT_EQ(t.generated_tokens, 150);
+  EXPECT_EQ(t.decode_tokens, decoded);
+  EXPECT_EQ(t.decode_s, static_cast<double>(iterations));
+  EXPECT_LE(static_cast<double>(t.decode_tokens) / t.decode_s, 5);
+  EXPECT_LE(t.decode_tokens, 145);
+}
+
+TEST(Session, ScoresThatAreNoNumbersAreTheFilesFault) {
+  Arena arena;
+  for (const float bad : {NAN, INFINITY}) {
+    KvPool pool(kShape, 200, arena);
+    VirtualClock clock;
+    const BatchExecutor broken = [&](const Batch& batch, const KvPool& p) {
+      auto logits = fake_model(batch, p);
+      for (auto& row : logits) row[3] = bad;
+      return logits;
+    };
+    try {
+      run_request(request(1, 0), nullptr, pool, broken, {{.token_budget = 64, .chunk = 64, .max_running = 1}, 120},
+                  clock, {}, nullptr);
+      FAIL() << "a token was drawn";
+    } catch (const Error& e) {
+      EXPECT_EQ(e.kind(), ErrorKind::bad_file);
+      EXPECT_NE(std::string(e.what()).find("not finite (1 of 40)"), std::string::npos) << e.what();
+    }
   }
 }
 

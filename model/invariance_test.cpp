@@ -137,6 +137,7 @@ TEST(RowInvariance, CapsAndAlternatingWindowsInF32) { expect_invariant("gemma2",
 TEST(RowInvariance, NormsOfHeadsAndTwoRotaryTablesInBf16) { expect_invariant("gemma3_text", DType::bf16, true, kFew); }
 TEST(RowInvariance, ParallelBranchesOfAPartlyTurnedHeadInF32) { expect_invariant("gpt_neox", DType::f32, true, kFew); }
 TEST(RowInvariance, SlopesByDistanceInF32) { expect_invariant("bloom", DType::f32, true, kFew); }
+TEST(RowInvariance, MistralInF32) { expect_invariant("mistral", DType::f32, true, kFew); }
 TEST(RowInvariance, Gpt2InBf16) { expect_invariant("gpt2", DType::bf16, true, kFew); }
 
 TEST(RowInvarianceSlow, LlamaInF32) { expect_invariant("llama", DType::f32, true, kMany); }
@@ -144,6 +145,7 @@ TEST(RowInvarianceSlow, LlamaInBf16) { expect_invariant("llama", DType::bf16, tr
 TEST(RowInvarianceSlow, MistralInBf16WithWeightsPackedOnTheFly) {
   expect_invariant("mistral", DType::bf16, false, kMany);
 }
+TEST(RowInvarianceSlow, MistralInF32) { expect_invariant("mistral", DType::f32, true, kMany); }
 TEST(RowInvarianceSlow, Gpt2InF32) { expect_invariant("gpt2", DType::f32, true, kMany); }
 TEST(RowInvarianceSlow, Gpt2InBf16) { expect_invariant("gpt2", DType::bf16, true, kMany); }
 

@@ -2,7 +2,6 @@
 
 #include <fmt/core.h>
 
-#include <chrono>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -36,18 +35,17 @@ double parse_number(const Json& value, const std::string& place, const std::stri
               dump_json(value));
 }
 
-double present_s() {
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  return static_cast<double>(std::chrono::duration_cast<std::chrono::milliseconds>(now).count()) / 1000;
-}
+// To the millisecond.
+double present_s(const Clock& clock) { return static_cast<double>(clock.wall_ns() / 1'000'000) / 1000; }
 
 MetricsFile parse_metrics(std::string_view text, const std::string& path) {
   MetricsFile file;
   for (size_t line_number = 1; !text.empty(); ++line_number) {
     const size_t end = text.find('\n');
-    file.torn = end == std::string_view::npos;
+    const std::string_view line = text.substr(0, end);
+    file.torn = end == std::string_view::npos || line.find('\0') != std::string_view::npos;
     if (file.torn) break;
-    file.rows.push_back(parse_metric_line(text.substr(0, end), fmt::format("{}:{}", path, line_number)));
+    file.rows.push_back(parse_metric_line(line, fmt::format("{}:{}", path, line_number)));
     text.remove_prefix(end + 1);
   }
   return file;
@@ -66,7 +64,7 @@ auto read_log(Io& io, const std::string& path, Parse parse) {
 }
 
 // Each file is replaced as a whole: a crash between the two leaves one of them longer, and the next start mends it.
-void keep_rows_until(Io& io, const std::string& jsonl, const std::string& events, int64_t last_step) {
+void keep_rows_until(Io& io, const std::string& jsonl, const std::string& events, int64_t last_step, double now_s) {
   if (last_step >= 0 && io.stat(jsonl)) {
     std::string kept;
     for (const MetricRow& row : read_log(io, jsonl, parse_metrics).rows)
@@ -75,7 +73,7 @@ void keep_rows_until(Io& io, const std::string& jsonl, const std::string& events
   } else {
     write_file_atomically(io, jsonl, std::string_view());
   }
-  std::string kept = event_file_header(present_s());
+  std::string kept = event_file_header(now_s);
   if (last_step >= 0 && io.stat(events)) {
     const EventFile old = read_log(io, events, parse_events);
     if (old.start_time_s > 0) kept = event_file_header(old.start_time_s);
@@ -117,20 +115,25 @@ MetricRow parse_metric_line(std::string_view line, const std::string& place) {
 
 MetricsFile read_metrics(const std::string& path) { return parse_metrics(real_io().read(path), path); }
 
-MetricsLog::MetricsLog(Io& io, const std::string& directory, int64_t last_step) {
+MetricsLog::MetricsLog(Io& io, const std::string& directory, int64_t last_step, Clock& clock) : clock_(clock) {
   const std::string jsonl = join_path(directory, kJsonlName), events = join_path(directory, kEventsName);
   make_dirs(io, directory);
-  keep_rows_until(io, jsonl, events, last_step);
+  keep_rows_until(io, jsonl, events, last_step, present_s(clock_));
   jsonl_ = io.open_append(jsonl);
   events_ = io.open_append(events);
 }
 
 void MetricsLog::append(MetricRow row) {
-  if (row.time_s == 0) row.time_s = present_s();
+  if (row.time_s == 0) row.time_s = present_s(clock_);
   jsonl_->append(metric_line(row) + "\n");
   ScalarEvent event{row.step, row.time_s, {}};
   for (const auto& [tag, value] : row.values) event.values.emplace_back(tag, static_cast<float>(value));
   events_->append(event_scalars(event));
+}
+
+void MetricsLog::sync() {
+  jsonl_->sync();
+  events_->sync();
 }
 
 }  // namespace tern

@@ -1,7 +1,8 @@
 #pragma once
 // The numbers of a run, written while it runs: one JSON object per row in LOGS/metrics.jsonl, and the same values in a
-// TensorBoard event file beside it. Rows are appended and not synced: a crash may lose the last ones, and resuming at a
-// checkpoint drops the rows past it, so that a run that was killed leaves the same rows as one that was not.
+// TensorBoard event file beside it. Rows are appended, and synced before a checkpoint is committed: a crash may lose or
+// tear those past it, and resuming at it drops them, so that a run that was killed leaves the same rows as one that was
+// not.
 //
 // Tags: train/loss, train/lr, train/grad_norm, perf/tokens_per_s, perf/mfu, mem/peak_bytes, eval/TASK/METRIC.
 
@@ -12,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/io.h"
 
 namespace tern {
@@ -31,10 +33,11 @@ std::string metric_line(const MetricRow& row);
 /// Errors  bad_file: anything metric_line would not write.
 MetricRow parse_metric_line(std::string_view line, const std::string& place);
 
-/// What a metrics file holds. A last line without its newline is what a killed writer leaves: it is not a row.
+/// What a metrics file holds. A last line without its newline is what a killed writer leaves, zero bytes are what a
+/// power loss leaves where rows had not reached the disk: neither is a row, nor is what follows.
 struct MetricsFile {
   std::vector<MetricRow> rows;
-  bool torn = false;  // the file ended in such a line
+  bool torn = false;  // the file ended so
 };
 
 /// Errors  bad_file: unreadable, or a malformed line (file and line are named).
@@ -46,13 +49,17 @@ class MetricsLog {
   /// Starts or continues the log. Rows of steps after `last_step` (and a torn last line) are dropped first; pass the
   /// step of the checkpoint a run resumes from, or -1 to begin anew. The directory is made if need be.
   /// Errors  bad_file: cannot be written, or what is there was not written by this class; does_not_fit: disk full.
-  MetricsLog(Io& io, const std::string& directory, int64_t last_step);
+  /// `clock` gives rows their time.
+  MetricsLog(Io& io, const std::string& directory, int64_t last_step, Clock& clock = real_clock());
 
   /// Writes one row to both files at once (one write() each, so a killed run keeps every row appended before).
   /// Errors  does_not_fit: the disk is full; bad_file: another refusal of the system.
   void append(MetricRow row);
+  /// All rows so far reach the disk: before a checkpoint is committed, whose resume relies on them. Errors: the disk's.
+  void sync();
 
  private:
+  Clock& clock_;
   std::unique_ptr<IoFile> jsonl_, events_;
 };
 

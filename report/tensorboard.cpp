@@ -184,13 +184,22 @@ EventFile parse_events(std::string_view bytes, const std::string& place) {
     };
     file.torn = rest.size() < 12;
     if (file.torn) break;
-    if (number(8, uint32_t{}) != masked_crc32c(rest.substr(0, 8))) damaged("the CRC of a length does not match");
+    // A power loss leaves zeros from where a record had not reached the disk: the last byte before the next one is one.
+    if (number(8, uint32_t{}) != masked_crc32c(rest.substr(0, 8))) {
+      file.torn = rest[11] == '\0';
+      if (file.torn) break;
+      damaged("the CRC of a length does not match");
+    }
     const uint64_t length = number(0, uint64_t{});
     if (length > kMaxRecordBytes) damaged("a record of over 64 MiB");
     file.torn = rest.size() < 16 + length;
     if (file.torn) break;
     const std::string_view payload = rest.substr(12, length);
-    if (number(12 + length, uint32_t{}) != masked_crc32c(payload)) damaged("the CRC of a record does not match");
+    if (number(12 + length, uint32_t{}) != masked_crc32c(payload)) {
+      file.torn = rest[15 + length] == '\0';
+      if (file.torn) break;
+      damaged("the CRC of a record does not match");
+    }
     ParsedEvent parsed = parse_event(payload, here);
     if (first && parsed.version != kVersion) damaged("no version 'brain.Event:2' at the start");
     if (first) file.start_time_s = parsed.event.time_s;

@@ -33,7 +33,8 @@ std::string event_file_header(double time_s);
 /// The record of one event.
 std::string event_scalars(const ScalarEvent& event);
 
-/// What an event file holds. A last record cut short is what a killed writer leaves: it is not an event.
+/// What an event file holds. A last record cut short is what a killed writer leaves, one that ends in zeros what a
+/// power loss leaves: neither is an event, nor is what follows.
 struct EventFile {
   double start_time_s = 0;
   std::vector<ScalarEvent> events;

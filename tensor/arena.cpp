@@ -10,6 +10,9 @@
 #if defined(__linux__)
 #include <sys/mman.h>
 #endif
+#if defined(__GLIBC__)
+#include <malloc.h>
+#endif
 
 #include "base/error.h"
 
@@ -26,16 +29,46 @@ constexpr bool kKeepFreed = false;
 #else
 constexpr bool kKeepFreed = true;
 #endif
-
-/// From the system. Large blocks ask for huge pages: one fault instead of 512, and far fewer misses when they are
-/// walked.
-void* obtain(size_t size) {
-  if (size < kHuge) return std::aligned_alloc(kAlignment, size);
-  void* data = std::aligned_alloc(kHuge, (size + 4095) / 4096 * 4096);
-#if defined(__linux__) && defined(MADV_HUGEPAGE)
-  if (data) madvise(data, size, MADV_HUGEPAGE);  // advice: where it is refused, small pages serve
+#if defined(__linux__)
+constexpr bool kOwnPages = kKeepFreed;
+#else
+constexpr bool kOwnPages = false;
 #endif
-  return data;
+
+constexpr size_t kPage = 4096;
+constexpr size_t whole_pages(size_t size) { return (size + kPage - 1) / kPage * kPage; }
+
+/// From the system. Large blocks are mappings of their own, so that giving them back really gives them back (the C
+/// library keeps freed blocks of up to 32 MiB), and ask for huge pages: one fault instead of 512, and far fewer misses
+/// when they are walked.
+void* obtain(size_t size) {
+  if (size < kHuge || !kOwnPages)
+    return std::aligned_alloc(size < kHuge ? kAlignment : kHuge, size < kHuge ? size : whole_pages(size));
+#if defined(__linux__)
+  const size_t wanted = whole_pages(size), taken = wanted + kHuge;
+  void* const mapped = ::mmap(nullptr, taken, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED) return nullptr;
+  auto* const begin = static_cast<char*>(mapped);
+  const size_t before = (kHuge - reinterpret_cast<uintptr_t>(begin) % kHuge) % kHuge;
+  if (before > 0) ::munmap(begin, before);
+  ::munmap(begin + before + wanted, taken - before - wanted);
+#if defined(MADV_HUGEPAGE)
+  ::madvise(begin + before, wanted, MADV_HUGEPAGE);  // advice: where it is refused, small pages serve
+#endif
+  return begin + before;
+#else
+  return nullptr;
+#endif
+}
+
+void give_back(void* data, size_t size) {
+#if defined(__linux__)
+  if (size >= kHuge && kOwnPages) {
+    ::munmap(data, whole_pages(size));
+    return;
+  }
+#endif
+  std::free(data);
 }
 
 #ifdef NDEBUG
@@ -75,14 +108,21 @@ struct Arena::Counters {
   int64_t kept_bytes = 0;
   std::multimap<size_t, void*> kept;  // freed blocks, by size
 
-  ~Counters() { drop_kept(0); }
+  // An arena that was of some size leaves nothing resident: neither what it kept nor what the C library keeps of freed
+  // small blocks.
+  ~Counters() {
+    drop_kept(0);
+#if defined(__GLIBC__)
+    if (highest >= int64_t{8} << 20) ::malloc_trim(0);
+#endif
+  }
 
   /// Needs the lock. Gives blocks back to the system until at most `most` bytes are kept.
   void drop_kept(int64_t most) {
     while (!kept.empty() && kept_bytes > most) {
       const auto last = std::prev(kept.end());
       kept_bytes -= static_cast<int64_t>(last->first);
-      std::free(last->second);
+      give_back(last->second, last->first);
       kept.erase(last);
     }
   }
@@ -102,7 +142,7 @@ struct Arena::Counters {
   void give_block(void* data, size_t size) {
     const std::lock_guard lock(mutex);
     const auto bytes = static_cast<int64_t>(size);
-    if (!kKeepFreed || size < kHuge || total + kept_bytes + bytes > highest) return std::free(data);
+    if (!kKeepFreed || size < kHuge || total + kept_bytes + bytes > highest) return give_back(data, size);
     kept.emplace(size, data);
     kept_bytes += bytes;
   }

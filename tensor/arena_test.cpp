@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/system.h"
 
 namespace tern {
 namespace {
@@ -141,6 +142,26 @@ TEST(Arena, LargeBlocksAreKeptForTheNextTensorOfTheirSizeAndCountNothing) {
   const Tensor other = arena.bytes(kBytes, MemoryClass::activations);
   EXPECT_NE(other.data(), place);
   EXPECT_EQ(arena.current_total(), 2 * kBytes);
+#endif
+}
+
+// Blocks of 2 MiB and more by the dozen, and small ones that the C library would keep.
+TEST(Arena, WhatItKeptIsNotResidentAfterItsEnd) {
+#if defined(__linux__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  for (const int64_t bytes : {int64_t{5} << 20, int64_t{3} << 20, int64_t{96} << 10}) {
+    const int64_t count = (int64_t{60} << 20) / bytes, before = read_process_memory().resident_bytes;
+    Arena arena;
+    {
+      std::vector<Tensor> all;
+      for (int64_t i = 0; i < count; ++i) {
+        all.push_back(arena.bytes(bytes, MemoryClass::workspace));
+        std::memset(all.back().data(), 1, static_cast<size_t>(bytes));
+      }
+      EXPECT_GE(read_process_memory().resident_bytes - before, count * bytes);
+    }
+    arena = Arena();
+    EXPECT_LE(read_process_memory().resident_bytes - before, int64_t{8} << 20) << bytes;
+  }
 #endif
 }
 

@@ -64,7 +64,8 @@ std::vector<int64_t> committed_steps(Io& io, const std::string& checkpoints) {
   return steps;
 }
 
-// The manifest if the checkpoint verifies. A disk that cannot be read is no verdict: that error goes on.
+// The manifest if the checkpoint verifies. A disk that cannot be read, or another version, is no verdict: that error
+// goes on.
 std::optional<Manifest> verified(Io& io, const std::string& path) {
   try {
     return verify_checkpoint(io, path);
@@ -118,21 +119,24 @@ Committed commit_checkpoint(Io& io, const std::string& checkpoints, std::string_
   return Committed::written;
 }
 
-Manifest verify_checkpoint(Io& io, const std::string& directory) {
+Manifest read_manifest(Io& io, const std::string& directory) {
   const std::string path = join_path(directory, kManifest);
   if (!io.stat(path)) throw DoesNotVerify("{}: missing; this checkpoint is not whole", path);
   const std::string text = io.read(path);
-  Manifest manifest = [&] {
-    try {
-      return parse_manifest(text, path);
-    } catch (const Error& e) {
-      if (e.kind() != ErrorKind::bad_file) throw;
-      throw DoesNotVerify("{}", e.what());
-    }
-  }();
+  try {
+    return parse_manifest(text, path);
+  } catch (const OtherVersion&) { throw; } catch (const Error& e) {
+    if (e.kind() != ErrorKind::bad_file) throw;
+    throw DoesNotVerify("{}", e.what());
+  }
+}
+
+Manifest verify_checkpoint(Io& io, const std::string& directory) {
+  const Manifest manifest = read_manifest(io, directory);
   for (const CheckpointFile& file : manifest.files) check_file(io, directory, file);
   if (const auto step = checkpoint_step(file_name(directory)); step && *step != manifest.step)
-    throw DoesNotVerify("{}: says step {}, the directory's name another; was it renamed?", path, manifest.step);
+    throw DoesNotVerify("{}: says step {}, the directory's name another; was it renamed?",
+                        join_path(directory, kManifest), manifest.step);
   return manifest;
 }
 

@@ -47,8 +47,10 @@ class DoesNotVerify : public Error {
   explicit DoesNotVerify(fmt::format_string<Args...> format, Args&&... args)
       : Error(ErrorKind::bad_file, format, std::forward<Args>(args)...) {}
 };
+/// The manifest of a checkpoint; its files are not looked at. Errors as verify_checkpoint.
+Manifest read_manifest(Io&, const std::string& directory);
 /// Reads the manifest and checks size and CRC-32C of every file it names. Errors: DoesNotVerify naming the file and the
-/// fact; the disk's, which are no verdict on the checkpoint.
+/// fact; the disk's and OtherVersion, which are no verdict on the checkpoint.
 Manifest verify_checkpoint(Io&, const std::string& directory);
 
 struct FoundCheckpoint {
@@ -62,7 +64,8 @@ struct CheckpointSearch {
 };
 /// Sweeps what crashed writers left, then takes the newest checkpoint that verifies. Newer ones that do not are moved
 /// aside; if none verifies, they stay where they are, for the error that follows. No such directory: nothing found.
-/// Errors: the disk's. A checkpoint that cannot be read now may be whole, so nothing is passed over or moved for that.
+/// Errors: the disk's; OtherVersion. A checkpoint that cannot be read now, or by this version, may be whole, so nothing
+/// is passed over or moved for that.
 CheckpointSearch find_checkpoint(Io&, const std::string& checkpoints);
 
 /// Removes the oldest committed checkpoints beyond `keep` (at least 1), but only below one that verifies; each becomes

@@ -9,6 +9,7 @@
 #include <filesystem>
 
 #include "base/clock.h"
+#include "base/crc32c.h"
 #include "base/error.h"
 #include "base/fault_io.h"
 #include "base/memory_io.h"
@@ -169,6 +170,29 @@ TEST(Checkpoint, AReadErrorIsReportedAndNothingIsMovedForIt) {
   } catch (const Error& e) { EXPECT_NE(std::string(e.what()).find("step-20"), std::string::npos) << e.what(); }
   EXPECT_THROW(retire_checkpoints(io, kDirectory, 1, "7"), Error);
   EXPECT_TRUE(resumes_at(disk, {20}));
+}
+
+// A newer tern's checkpoint is whole: to move it aside and take an older one would undo its steps.
+TEST(Checkpoint, OneOfAnotherVersionIsAnErrorAndStaysWhereItIs) {
+  MemoryIo io;
+  commit(io, 10);
+  commit(io, 20);
+  const std::string path = kDirectory + "/step-20/manifest.json";
+  std::string text = io.read(path);
+  text.replace(text.find("\"version\":1"), 11, "\"version\":2");
+  const std::string head = R"({"crc32c":")";
+  text.replace(head.size(), 8, "00000000");
+  text.replace(head.size(), 8, fmt::format("{:08x}", crc32c(text)));
+  io.create(path)->append(text);
+  try {
+    find_checkpoint(io, kDirectory);
+    FAIL() << "an older checkpoint was taken";
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("version 2, this tern reads version 1"), std::string::npos) << e.what();
+  }
+  EXPECT_THROW(retire_checkpoints(io, kDirectory, 1, "7"), Error);
+  EXPECT_THROW(commit(io, 20), Error);
+  for (const char* name : {"step-10", "step-20"}) EXPECT_TRUE(io.stat(kDirectory + "/" + name)) << name;
 }
 
 TEST(Checkpoint, IfNoneVerifiesTheyStayAndAreCounted) {

@@ -40,7 +40,7 @@ Evaluation evaluate(const ModelSpec& spec, const ModelWeights& weights, const Fe
         feed.data().info().source, count);
   result.loss = sum / static_cast<double>(result.num_targets);
   const TokenFileInfo& info = feed.data().info();
-  if (info.text_bytes > 0)
+  if (info.text_bytes > 0 && !feed.data().has_loss())
     result.bits_per_byte =
         result.loss / std::numbers::ln2 * static_cast<double>(info.num_tokens) / static_cast<double>(info.text_bytes);
   return result;

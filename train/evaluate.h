@@ -11,7 +11,9 @@ namespace tern {
 struct Evaluation {
   double loss = 0;  // nats per target token
   int64_t num_targets = 0;
-  std::optional<double> bits_per_byte;   // loss / ln 2 · (tokens of the data / UTF-8 bytes of its text)
+  // loss / ln 2 · (tokens of the data / UTF-8 bytes of its text); absent where a mask leaves tokens out, as the bytes
+  // of the others are not known
+  std::optional<double> bits_per_byte;
   int64_t peak_bytes = 0;                // counted, activations and temporaries
   std::vector<ByteMismatch> mismatches;  // counted against predicted
 };

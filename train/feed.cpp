@@ -49,6 +49,7 @@ MicroBatch Feed::windows(std::span<const int64_t> windows, const RopeTable* rope
     }
   }
   starts.push_back(static_cast<int64_t>(tokens.size()));
+  data_.let_go();  // a run that draws from all over the data must not end with all of it resident
   return MicroBatch(std::move(tokens), std::move(starts), std::move(targets), rope);
 }
 

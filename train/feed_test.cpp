@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/io.h"
-#include "formats/safetensors_write.h"
+#include "formats/token_data_testing.h"
 
 namespace tern {
 namespace {
@@ -30,29 +30,8 @@ class FeedTest : public testing::Test {
     for (const int64_t n : lengths) documents.push_back(documents.back() + n);
     std::vector<uint16_t> tokens(static_cast<size_t>(documents.back()));
     for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<uint16_t>(i);
-    std::vector<TensorToWrite> parts = {{.name = "tokens",
-                                         .dtype = DType::u16,
-                                         .shape = {documents.back()},
-                                         .bytes = std::as_bytes(std::span(tokens)),
-                                         .produce = {}},
-                                        {.name = "documents",
-                                         .dtype = DType::i64,
-                                         .shape = {static_cast<int64_t>(documents.size())},
-                                         .bytes = std::as_bytes(std::span(documents)),
-                                         .produce = {}}};
-    if (!loss.empty())
-      parts.push_back({.name = "loss",
-                       .dtype = DType::u8,
-                       .shape = {documents.back()},
-                       .bytes = std::as_bytes(std::span(loss)),
-                       .produce = {}});
     const std::string path = fmt::format("{}/{}.tokens", root_, count_++);
-    write_safetensors(real_io(), path, parts,
-                      {{"format", "tern-tokens-1"},
-                       {"vocab_size", "5000"},
-                       {"text_bytes", "100"},
-                       {"tokenizer", "x"},
-                       {"source", "test"}});
+    write_token_file(path, tokens, documents, 5000, loss);
     return TokenData::open(path);
   }
   Feed feed(const std::vector<int64_t>& lengths, FeedConfig config, const std::vector<uint8_t>& loss = {}) {

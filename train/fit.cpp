@@ -179,6 +179,7 @@ void require_fit(const ModelSpec& spec, const TrainSettings& s, const MemoryPlan
     for (const Alternative& a : nearest)
       message += fmt::format("\n  {:<52} {:>10}", a.flags, format_bytes(a.plan.total()));
   }
+  if (s.memory_bytes) message += fmt::format("\nor --memory {}, if the machine has it", format_bytes(plan.total()));
   throw Error(ErrorKind::does_not_fit, "{}", message);
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <set>
 
 #include "base/crc32c.h"
@@ -142,6 +143,12 @@ void check_data_files(const TrainSettings& s, const TrainInputs& in) {
     if (path.empty()) continue;
     if (!real_io().stat(path))
       throw Error(ErrorKind::bad_file, "{}: {} is not there; is the path right?", option, path);
+    std::error_code ignored;
+    if (std::filesystem::is_other(path, ignored))
+      throw Error(ErrorKind::bad_file, "{}: {} is a device or a pipe, not a file; write the text to a file first",
+                  option, path);
+    if (const auto info = real_io().stat(path); !info->is_directory && info->size_bytes == 0)
+      throw Error(ErrorKind::bad_file, "{}: {} is empty; give it a text", option, path);
     if (!in.tokenizer) open_without_tokenizer(s, path);
   }
 }
@@ -161,12 +168,12 @@ std::optional<ChatTraining> chat_of(const TrainSettings& s, const TrainInputs& i
 }  // namespace
 
 Feed open_feed(const TrainSettings& s, const TrainInputs& in, const std::string& data, const std::string& cache_dir,
-               FeedConfig config, PackOptions pack_options) {
+               FeedConfig config, PackOptions pack_options, Io& io) {
   const bool lines = data.ends_with(".jsonl") || data.ends_with(".ndjson");
   const std::optional<ChatTraining> chat = lines ? chat_of(s, in) : std::nullopt;
   pack_options.chat = chat ? &*chat : nullptr;
   TokenData tokens =
-      in.tokenizer ? load_or_pack(data, *in.tokenizer, cache_dir, pack_options) : open_without_tokenizer(s, data);
+      in.tokenizer ? load_or_pack(data, *in.tokenizer, cache_dir, pack_options, io) : open_without_tokenizer(s, data);
   if (tokens.info().vocab_size > in.spec.vocab)
     throw Error(ErrorKind::usage,
                 "{}: made for a vocabulary of {}, the model's is {}; use the tokenizer the model was made for", data,
@@ -183,6 +190,7 @@ RunIdentity identify(const TrainSettings& s, const TrainInputs& in, const Feed& 
     ids.resize(static_cast<size_t>(count));
     data.read(first, ids);
     crc = crc32c(std::as_bytes(std::span(ids)), crc);
+    data.let_go();
   };
   const int64_t n = data.num_tokens();
   if (n <= kAll) {

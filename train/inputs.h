@@ -32,10 +32,10 @@ TrainInputs load_inputs(const TrainSettings&);
 /// tokenizer.
 void check_data_files(const TrainSettings&, const TrainInputs&);
 
-/// The data as a Feed: a token file is opened, text or JSONL packed into `cache_dir` once.
+/// The data as a Feed: a token file is opened, text or JSONL packed into `cache_dir` once, through the Io.
 /// Errors  bad_file, usage: no tokenizer for text; ids beyond the model's vocabulary; too little data for one window.
 Feed open_feed(const TrainSettings&, const TrainInputs&, const std::string& data, const std::string& cache_dir,
-               FeedConfig, PackOptions = {});
+               FeedConfig, PackOptions = {}, Io& = real_io());
 
 /// Identities for the manifest. Data: number of tokens and documents, and CRC-32C of the ids (of 64 Mi tokens at most:
 /// beyond that of 1,024 evenly spaced stretches). Model: CRC-32C of config.json and of the file of its weights (beyond

@@ -11,6 +11,7 @@
 #include "base/io.h"
 #include "formats/safetensors_index.h"
 #include "formats/safetensors_write.h"
+#include "formats/token_data_testing.h"
 
 namespace tern {
 namespace {
@@ -29,16 +30,7 @@ struct Sharded {
       all.push_back(
           {std::string(file[i].name), *file[i].dtype, {file[i].shape.begin(), file[i].shape.end()}, file[i].bytes, {}});
     write_model_weights(real_io(), path, all, 20'000);
-    const std::vector<uint16_t> tokens(100, 3);
-    const std::vector<int64_t> documents = {0, 100};
-    const std::vector<TensorToWrite> parts = {{"tokens", DType::u16, {100}, std::as_bytes(std::span(tokens)), {}},
-                                              {"documents", DType::i64, {2}, std::as_bytes(std::span(documents)), {}}};
-    write_safetensors(real_io(), path + "/data.tokens", parts,
-                      {{"format", "tern-tokens-1"},
-                       {"vocab_size", "4"},
-                       {"text_bytes", "100"},
-                       {"tokenizer", "none"},
-                       {"source", "test"}});
+    write_token_file(path + "/data.tokens", std::vector<uint16_t>(100, 3), {0, 100}, 4);
     settings.model = path;
     settings.data = path + "/data.tokens";
     settings.seq = 8;

@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 
 #include "base/crc32c.h"
-#include "base/error.h"
 #include "base/json.h"
 
 namespace tern {
@@ -98,9 +97,8 @@ Manifest parse_manifest(std::string_view text, std::string_view place) {
   const Json json = parse_json(text, place);
   if (read.text(json, "format") != "tern checkpoint") read.fail("'format' is not 'tern checkpoint'");
   if (const int64_t version = read.count(json, "version"); version != kVersion)
-    throw Error(ErrorKind::bad_file,
-                "{}: checkpoint version {}, this tern reads version {}; use the tern that wrote it", place, version,
-                kVersion);
+    throw OtherVersion("{}: checkpoint version {}, this tern reads version {}; use the tern that wrote it", place,
+                       version, kVersion);
   Manifest m;
   m.step = read.count(json, "step");
   m.samples = static_cast<uint64_t>(read.count(json, "samples"));

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
+
 namespace tern {
 
 struct CheckpointFile {
@@ -28,12 +30,20 @@ struct Manifest {
   friend bool operator==(const Manifest&, const Manifest&) = default;
 };
 
+/// A manifest that is whole, of another version of the format: no verdict on the checkpoint. Kind: bad_file.
+class OtherVersion : public Error {
+ public:
+  template <class... Args>
+  explicit OtherVersion(fmt::format_string<Args...> format, Args&&... args)
+      : Error(ErrorKind::bad_file, format, std::forward<Args>(args)...) {}
+};
+
 /// One JSON object on one line. Its first member is the CRC-32C of the whole text, taken with that checksum's eight
 /// digits as zeros: any changed bit shows.
 std::string manifest_text(const Manifest&);
 /// Errors  bad_file: "PLACE: fact, expectation": wrong checksum, missing or malformed member, a file name that leaves
 /// the
-///         directory, another format version.
+///         directory; OtherVersion.
 Manifest parse_manifest(std::string_view text, std::string_view place);
 
 }  // namespace tern

@@ -77,13 +77,13 @@ Json read_cache(const std::string& path) {
   return Json::object();
 }
 
-std::string multiplier_name(Multiply multiply) {
-  return multiply == Multiply::fast ? std::string(fast_matmul_name()) : "own kernels";
+std::string multiplier_name(DType dtype, Multiply multiply) {
+  return multiply == Multiply::fast ? fast_matmul_name(dtype) : "own kernels";
 }
 
 std::string cache_key(DType dtype, Multiply multiply) {
   return fmt::format("{}, {}, {} threads, {}, {}", read_cpu_facts().model, name_of(active_isa()), num_compute_threads(),
-                     name_of(dtype), multiplier_name(multiply));
+                     name_of(dtype), multiplier_name(dtype, multiply));
 }
 
 double probe_of(DType dtype, Multiply multiply) {
@@ -129,7 +129,7 @@ std::string peak_rate_path() {
 }
 
 PeakRate peak_rate(DType dtype, Multiply multiply, const std::function<void()>& measuring) {
-  PeakRate rate{.multiplier = multiplier_name(multiply)};
+  PeakRate rate{.multiplier = multiplier_name(dtype, multiply)};
   if (dtype == DType::f64) return rate;
   const std::string key = cache_key(dtype, multiply), path = peak_rate_path();
   Json cache = read_cache(path);
@@ -143,7 +143,7 @@ PeakRate peak_rate(DType dtype, Multiply multiply, const std::function<void()>& 
 }
 
 PeakRate raise_peak_rate(DType dtype, Multiply multiply, double seen, bool probe_again) {
-  PeakRate rate{.multiplier = multiplier_name(multiply)};
+  PeakRate rate{.multiplier = multiplier_name(dtype, multiply)};
   const std::string key = cache_key(dtype, multiply), path = peak_rate_path();
   Json cache = read_cache(path);
   if (cache.contains(key)) read_entry(cache[key], rate);

@@ -3,12 +3,18 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/json.h"
 #include "model/model_files.h"
 
 namespace tern {
 namespace {
 
-constexpr std::string_view kModelNew = "model.tmp-", kModelOld = "model.old-";
+constexpr std::string_view kModelNew = "model.tmp-", kModelOld = "model.old-", kExportOf = "tern_export.json";
 
 // Files that say how the model is used and that training does not change.
 void copy_companions(Io& io, const TrainInputs& in, const std::string& directory) {
@@ -18,12 +24,42 @@ void copy_companions(Io& io, const TrainInputs& in, const std::string& directory
     if (file_name(path) == "chat_template.jinja" || file_name(path) == "special_tokens_map.json") files.push_back(path);
   if (!in.chat_template.empty()) {
     std::erase_if(files, [](const std::string& path) { return file_name(path) == "chat_template.jinja"; });
-    write_file_atomically(io, join_path(directory, "chat_template.jinja"), io.read(in.chat_template));
+    write_file_atomically(io, join_path(directory, "chat_template.jinja"), real_io().read(in.chat_template));
   }
-  for (const std::string& path : files) write_file_atomically(io, join_path(directory, file_name(path)), io.read(path));
+  for (const std::string& path : files)
+    write_file_atomically(io, join_path(directory, file_name(path)), real_io().read(path));
+}
+
+// Whether `path` is `folder` or lies in it, by links followed as far as they lead.
+bool lies_in(const std::string& path, const std::string& folder) {
+  std::error_code unknown;
+  const auto whole = [&](const std::string& p) {
+    auto resolved = std::filesystem::weakly_canonical(std::filesystem::absolute(p, unknown), unknown);
+    return resolved.has_filename() ? resolved : resolved.parent_path();
+  };
+  const auto inner = whole(path), outer = whole(folder);
+  return std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end()).first == outer.end();
 }
 
 }  // namespace
+
+void check_output(Io& io, const std::string& output, const ModelDir& model) {
+  if (lies_in(model.path, join_path(output, "model")))
+    throw Error(ErrorKind::usage,
+                "--output {}: the run would put its model in the place of {}, which it is trained from; choose another "
+                "--output",
+                output, model.path);
+  if (!model.bare_config && lies_in(output, model.path))
+    throw Error(ErrorKind::usage, "--output {}: lies in the model directory {}; choose a folder of its own", output,
+                model.path);
+  if (!io.stat(output) || io.stat(join_path(output, "lock"))) return;
+  for (const char* name : {"model", "recipe.toml", "logs", "checkpoints"})
+    if (io.stat(join_path(output, name)))
+      throw Error(
+          ErrorKind::usage,
+          "--output {}: holds {}, which no run of tern made and this one would replace; choose another --output",
+          output, name);
+}
 
 RunDirectory::RunDirectory(Io& io, const std::string& path) : io_(io), path_(path), id_(fmt::format("{}", ::getpid())) {
   make_dirs(io_, path_);
@@ -49,19 +85,24 @@ void RunDirectory::write_recipe(const std::string& toml) const {
 }
 
 std::vector<std::string> RunDirectory::put_aside() const {
+  const std::vector<std::string> parts = {checkpoints(), model(), logs(), join_path(path_, "recipe.toml")};
+  const auto name = [](const std::string& part, int k) { return fmt::format("{}.before-{}", part, k); };
+  int k = 1;
+  while (std::any_of(parts.begin(), parts.end(), [&](const auto& part) { return io_.stat(name(part, k)).has_value(); }))
+    ++k;
   std::vector<std::string> aside;
-  for (const std::string& left : {checkpoints(), model()}) {
-    if (!io_.stat(left) || io_.list(left).empty()) continue;
-    int k = 1;
-    while (io_.stat(fmt::format("{}.before-{}", left, k))) ++k;
-    aside.push_back(fmt::format("{}.before-{}", left, k));
-    io_.rename(left, aside.back());
+  for (const std::string& part : parts) {
+    const auto left = io_.stat(part);
+    if (!left || (left->is_directory && io_.list(part).empty())) continue;
+    aside.push_back(name(part, k));
+    io_.rename(part, aside.back());
   }
   if (!aside.empty()) io_.sync_dir(path_);
   return aside;
 }
 
-void RunDirectory::export_model(const TrainInputs& in, const ModelWeights& weights, DType dtype) const {
+void RunDirectory::export_model(const TrainInputs& in, const ModelWeights& weights, DType dtype,
+                                const ExportOf& of) const {
   const std::string fresh = join_path(path_, fmt::format("{}{}", kModelNew, id_)),
                     old = join_path(path_, fmt::format("{}{}", kModelOld, id_));
   remove_all(io_, fresh);
@@ -69,12 +110,24 @@ void RunDirectory::export_model(const TrainInputs& in, const ModelWeights& weigh
   save_model(in.spec, in.config, weights, dtype, fresh, io_);
   if (in.tokenizer) in.tokenizer->save(fresh, io_);
   copy_companions(io_, in, fresh);
+  const Json record = {{"step", of.step}, {"checkpoint_crc32c", fmt::format("{:08x}", of.crc32c)}};
+  write_file_atomically(io_, join_path(fresh, kExportOf), dump_json(record) + "\n");
   io_.sync_dir(fresh);
   const bool replaces = io_.stat(model()).has_value();
   if (replaces) io_.rename(model(), old);
   io_.rename(fresh, model());
   io_.sync_dir(path_);
   if (replaces) remove_all(io_, old);
+}
+
+std::optional<ExportOf> RunDirectory::exported() const {
+  const std::string path = join_path(model(), kExportOf);
+  if (!io_.stat(path)) return {};
+  try {
+    const Json record = parse_json(io_.read(path), path);
+    const std::string& crc = record.at("checkpoint_crc32c").get_ref<const std::string&>();
+    return ExportOf{record.at("step").get<int64_t>(), static_cast<uint32_t>(std::stoul(crc, nullptr, 16))};
+  } catch (const std::exception&) { return {}; }  // not as it was written, or unreadable: the model is exported anew
 }
 
 }  // namespace tern

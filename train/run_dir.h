@@ -1,8 +1,11 @@
 #pragma once
 // OUT: the directory of a run. One process at a time; every part is complete or absent.
-//   OUT/lock, OUT/recipe.toml, OUT/data/ (packed text), OUT/logs/, OUT/checkpoints/step-N/, OUT/model/ (Hugging Face)
+//   OUT/lock, OUT/recipe.toml, OUT/data/ (packed text), OUT/logs/, OUT/checkpoints/step-N/, OUT/model/ (Hugging Face,
+//   and tern_export.json: which checkpoint it is)
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +14,18 @@
 #include "train/inputs.h"
 
 namespace tern {
+
+/// The checkpoint whose weights a model directory holds.
+struct ExportOf {
+  int64_t step = 0;
+  uint32_t crc32c = 0;  // of the checkpoint's data file
+  friend bool operator==(const ExportOf&, const ExportOf&) = default;
+};
+
+/// Refuses an --output that would replace what is no run's: a directory that holds a model, recipe.toml, logs or
+/// checkpoints but no lock, which every run makes first; OUT/model where MODEL itself lies there, whatever --resume
+/// says; a model directory, or one inside it. Nothing is written. Errors: usage, naming what would be replaced.
+void check_output(Io&, const std::string& output, const ModelDir& model);
 
 class RunDirectory {
  public:
@@ -27,12 +42,14 @@ class RunDirectory {
   const std::vector<std::string>& notes() const { return notes_; }
 
   void write_recipe(const std::string& toml) const;
-  /// --resume never: what an earlier run left goes to checkpoints.before-K and model.before-K. Returns the new names;
-  /// none if there was nothing.
+  /// --resume never: what an earlier run left (checkpoints, model, logs, recipe.toml) goes to NAME.before-K, one K for
+  /// all. Returns the new names; none if there was nothing.
   std::vector<std::string> put_aside() const;
   /// Writes the model with its tokenizer beside OUT/model and puts it in its place by renames; a crash in between
   /// leaves the old one, at most under a temporary name that the next start puts back.
-  void export_model(const TrainInputs&, const ModelWeights&, DType) const;
+  void export_model(const TrainInputs&, const ModelWeights&, DType, const ExportOf&) const;
+  /// What OUT/model says it is of; absent: there is no model, or it does not say.
+  std::optional<ExportOf> exported() const;
 
  private:
   Io& io_;

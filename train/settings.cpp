@@ -34,6 +34,8 @@ Schedule schedule_from(const Options& o) {
   s.total_steps = o.integer("steps");
   s.peak = o.real("learning-rate");
   s.minimum = o.has("min-learning-rate") ? o.real("min-learning-rate") : tenth(s.peak);
+  if (s.kind == ScheduleKind::constant && o.given("min-learning-rate"))
+    throw Error(ErrorKind::usage, "--min-learning-rate: --schedule constant has no lower end; leave it out");
   s.warmup_steps = warmup_steps(o);
   s.decay_steps = o.has("decay-steps") ? o.integer("decay-steps") : s.total_steps / 10;
   if (s.kind != ScheduleKind::wsd) {
@@ -96,6 +98,8 @@ std::string recipe_text(const Options& o, const TrainSettings& s) {
     if (name == "momentum") return adamw;
     if (name == "beta1" || name == "beta2" || name == "epsilon") return !adamw;
     if (name == "eval-every" || name == "eval-batches") return s.valid_data.empty();
+    if (name == "max-seconds") return true;  // of one sitting, not of the job
+    if (name == "min-learning-rate") return s.schedule.kind == ScheduleKind::constant;
     return name == "decay-steps" && !wsd;
   };
   const std::vector<DerivedValue> all_derived = derived_values(o);
@@ -117,7 +121,9 @@ std::string recipe_text(const Options& o, const TrainSettings& s) {
     const bool given = value.set && value.origin != Origin::fallback;
     const DerivedValue* worked_out = given ? nullptr : derived(name);
     if (absent(name) || (!value.set && !worked_out)) continue;
-    if (worked_out)
+    if (name == "output" && given)
+      out += fmt::format("{} = \".\"  # this file's folder, wherever it is moved ({})\n", name, value.where);
+    else if (worked_out)
       out += fmt::format("{} = {}  # {}\n", name, worked_out->value, worked_out->why);
     else
       out += fmt::format("{} = {}  # {}\n", name, value_text(value), given ? value.where : "default");
@@ -137,7 +143,7 @@ std::vector<DerivedValue> derived_values(const Options& o) {
   std::vector<DerivedValue> list;
   const auto number = [](auto x) { return fmt::format("{}", x); };
   if (!o.given("micro-batch")) list.push_back({"micro-batch", number(o.integer("batch")), "the whole batch"});
-  if (!o.given("min-learning-rate"))
+  if (!o.given("min-learning-rate") && o.text("schedule") != "constant")
     list.push_back({"min-learning-rate", number(tenth(o.real("learning-rate"))), "a tenth of --learning-rate"});
   if (const int64_t steps = warmup_steps(o); !o.given("warmup-steps") && steps != o.integer("warmup-steps"))
     list.push_back({"warmup-steps", number(steps), "a tenth of --steps, as the run is short"});

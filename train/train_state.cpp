@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "model/model_files.h"
+#include "model/not_finite.h"
 #include "train/checkpoint.h"
 
 namespace tern {
@@ -13,7 +14,10 @@ namespace {
 DType wide_type(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
 
 ModelWeights first_weights(const TrainSettings& s, const TrainInputs& in, DType dtype, Arena& arena) {
-  if (!s.from_scratch) return load_weights(in.spec, in.dir.path, dtype, arena);
+  if (!s.from_scratch) {
+    require_finite(in.dir.weights);
+    return load_weights(in.spec, in.dir.path, dtype, arena);
+  }
   ModelWeights weights = allocate_weights(in.spec, dtype, MemoryClass::weights, arena);
   initialize_weights(in.spec, weights, s.seed);
   return weights;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -33,9 +34,11 @@ Facts made_by(const TrainSettings& s) {
 // Everything a step needs, made once.
 class Trainer {
  public:
-  Trainer(const TrainSettings& settings, const TrainHooks& hooks, Io& io) : s_(settings), hooks_(hooks), io_(io) {}
+  Trainer(const TrainSettings& settings, const TrainHooks& hooks, Io& io, Clock& clock)
+      : s_(settings), hooks_(hooks), io_(io), clock_(clock) {}
 
   TrainResult run() {
+    const StopSignals signals;  // also while data are packed: what is half-written is cleared away
     plan();
     if (s_.dry_run) {
       result_.end = TrainEnd::planned_only;
@@ -59,6 +62,7 @@ class Trainer {
   // What it would take, before anything is opened for writing or allocated.
   void plan() {
     in_ = load_inputs(s_);
+    if (!s_.output.empty()) check_output(io_, s_.output, in_.dir);
     for (const std::string& text : in_.notes) note(text);
     const int64_t process = program_bytes();
     result_.predicted = predict_memory(in_.spec, s_, process);
@@ -70,7 +74,23 @@ class Trainer {
     require_fit(in_.spec, s_, result_.predicted, process, budget,
                 s_.memory_bytes ? "allowed by --memory" : "free on this machine");
     require_disk(predict_disk(in_.spec, s_, io_), s_, io_);
-    if (!s_.dry_run) check_data_files(s_, in_);
+    check_data_files(s_, in_);
+    check_trace_file();
+  }
+
+  // An empty file is nobody's.
+  static bool is_trace(const std::string& text) { return text.empty() || text.starts_with(R"({"displayTimeUnit")"); }
+
+  void check_trace_file() const {
+    if (s_.trace.empty()) return;
+    const auto folder = io_.stat(parent_path(s_.trace)), file = io_.stat(s_.trace);
+    if (!folder || !folder->is_directory)
+      throw Error(ErrorKind::usage, "--trace {}: there is no folder {}; make it, or choose another", s_.trace,
+                  parent_path(s_.trace));
+    if (file && file->is_directory) throw Error(ErrorKind::usage, "--trace {}: is a folder, expected a file", s_.trace);
+    std::error_code ignored;
+    if (file && !std::filesystem::is_other(s_.trace, ignored) && !is_trace(io_.read(s_.trace)))
+      throw Error(ErrorKind::usage, "--trace {}: holds something else than a trace; choose another file", s_.trace);
   }
 
   void open() {
@@ -78,14 +98,14 @@ class Trainer {
     for (const std::string& text : run_->notes()) note(text);
     phase("reading the data");
     const FeedConfig config{.seq = s_.seq, .seed = s_.seed, .shuffle = s_.shuffle};
-    feed_ = std::make_unique<Feed>(open_feed(s_, in_, s_.data, run_->data(), config, hooks_.pack));
+    feed_ = std::make_unique<Feed>(open_feed(s_, in_, s_.data, run_->data(), config, hooks_.pack, io_));
     note(fmt::format("data: {} in {}: {} of {}; the last {} make{} no window",
                      counted(feed_->data().num_tokens(), "token"), counted(feed_->data().num_documents(), "document"),
                      counted(feed_->num_windows(), "window"), s_.seq, counted(feed_->left_over(), "token"),
                      feed_->left_over() == 1 ? "s" : ""));
     if (!s_.valid_data.empty())
       held_out_ = std::make_unique<Feed>(
-          open_feed(s_, in_, s_.valid_data, run_->data(), {.seq = s_.seq, .shuffle = false}, hooks_.pack));
+          open_feed(s_, in_, s_.valid_data, run_->data(), {.seq = s_.seq, .shuffle = false}, hooks_.pack, io_));
     settings_ = settings_facts(s_, identify(s_, in_, *feed_));
   }
 
@@ -106,7 +126,7 @@ class Trainer {
     check_valid(program_);
     result_.peak = peak_rate(s_.dtype, s_.multiply, [&] { phase("measuring the machine's peak"); });
     run_->write_recipe(s_.recipe_toml);
-    log_ = std::make_unique<MetricsLog>(io_, run_->logs(), search.newest ? state_.step : -1);
+    log_ = std::make_unique<MetricsLog>(io_, run_->logs(), search.newest ? state_.step : -1, clock_);
     writer_ = std::make_unique<CheckpointWriter>(
         io_, state_arena_, CheckpointWriter::Config{run_->checkpoints(), run_->id(), s_.keep_checkpoints});
   }
@@ -143,11 +163,10 @@ class Trainer {
   }
 
   void train() {
-    const StopSignals signals;
     const int64_t total = s_.schedule.total_steps;
     result_.first_step = state_.step;
-    if (hooks_.begun) hooks_.begun(state_.step, total);
-    begin_ns_ = last_ns_ = real_clock().now_ns();
+    if (hooks_.begun && state_.step < total) hooks_.begun(state_.step, total);
+    begin_ns_ = last_ns_ = clock_.now_ns();
     while (state_.step < total && !stop_now()) {
       const StepReport report = step();
       const bool last = state_.step == total;
@@ -159,12 +178,16 @@ class Trainer {
       if (s_.checkpoint_every > 0 && state_.step % s_.checkpoint_every == 0 && !last) save();
       writer_->poll();
     }
-    result_.seconds = seconds_between(begin_ns_, real_clock().now_ns());
+    result_.seconds = seconds_between(begin_ns_, clock_.now_ns());
     if (state_.step < total) result_.end = TrainEnd::interrupted;
+    if (!s_.trace.empty() && !traced_)
+      note(fmt::format(
+          "--trace {}: not written, as {}", s_.trace,
+          state_.step == result_.first_step ? "no step ran" : "the run ended before its second step, which is traced"));
   }
 
   bool stop_now() const {
-    return stop_requested() || (s_.max_seconds && seconds_between(begin_ns_, real_clock().now_ns()) >= *s_.max_seconds);
+    return stop_requested() || (s_.max_seconds && seconds_between(begin_ns_, clock_.now_ns()) >= *s_.max_seconds);
   }
 
   StepReport step() {
@@ -187,7 +210,8 @@ class Trainer {
                                                  .micro_batches = batches,
                                                  .loss_scale = targets > 0 ? 1.0 / static_cast<double>(targets) : 0.0,
                                                  .compute = {work_arena_, s_.multiply},
-                                                 .update = update});
+                                                 .update = update,
+                                                 .clock = clock_});
     state_.step = number;
     state_.samples += static_cast<uint64_t>(s_.batch);
     report.loss = targets > 0 ? run.loss_sum / static_cast<double>(targets) : 0.0;
@@ -202,10 +226,10 @@ class Trainer {
         note(fmt::format("{}; this is a bug in tern's memory prediction", describe_mismatches(run)));
       result_.byte_mismatches += static_cast<int64_t>(run.mismatches.size());
     }
-    const int64_t now = real_clock().now_ns();
+    const int64_t now = clock_.now_ns();
     const double tokens = static_cast<double>(s_.batch * s_.seq), seconds = seconds_between(last_ns_, now);
     last_ns_ = now;
-    report.tokens_per_s = tokens / seconds;
+    report.tokens_per_s = rate(tokens, seconds);
     report.flops_per_s = report.tokens_per_s * training_flops_per_token(in_.spec, s_.seq);
     report.share_of_peak = result_.peak.flops_per_s > 0 ? report.flops_per_s / result_.peak.flops_per_s : 0;
     if (report.share_of_peak > 1) raise_peak(report);
@@ -213,7 +237,7 @@ class Trainer {
     result_.counted_peak_bytes = std::max(result_.counted_peak_bytes, report.memory_bytes);
     result_.last_step = state_.step;
     result_.tokens_per_s =
-        tokens * static_cast<double>(state_.step - result_.first_step) / seconds_between(begin_ns_, now);
+        rate(tokens * static_cast<double>(state_.step - result_.first_step), seconds_between(begin_ns_, now));
     result_.flops_per_s = result_.tokens_per_s * training_flops_per_token(in_.spec, s_.seq);
     if (hooks_.step) hooks_.step(report);
     // The second step is warm: kernels are made, pages are there.
@@ -224,9 +248,9 @@ class Trainer {
   // A neighbour can only slow the probe down, so a step that beats it shows that the probe was disturbed.
   void raise_peak(StepReport& report) {
     const double before = result_.peak.flops_per_s;
-    const int64_t begin = real_clock().now_ns();
+    const int64_t begin = clock_.now_ns();
     result_.peak = raise_peak_rate(s_.dtype, s_.multiply, report.flops_per_s, !probe_beaten_);
-    const int64_t spent = real_clock().now_ns() - begin;
+    const int64_t spent = clock_.now_ns() - begin;
     begin_ns_ += spent, last_ns_ += spent;  // not the run's time
     report.share_of_peak = report.flops_per_s / result_.peak.flops_per_s;
     if (!probe_beaten_)
@@ -235,11 +259,15 @@ class Trainer {
     probe_beaten_ = true;
   }
 
-  void write_trace(const ExecuteResult& run) const {
+  // A picture is not worth a run: what the disk says of it is a note.
+  void write_trace(const ExecuteResult& run) {
+    traced_ = true;
     Rates rates;
     if (result_.peak.flops_per_s > 0) rates.flops_per_s = result_.peak.flops_per_s;
-    write_file_atomically(io_, s_.trace, chrome_trace(simulate(program_, rates).trace, run.trace));
-    note(fmt::format("trace of step {} written to {}: open it in ui.perfetto.dev", state_.step, s_.trace));
+    try {
+      write_file_atomically(io_, s_.trace, chrome_trace(simulate(program_, rates).trace, run.trace));
+      note(fmt::format("trace of step {} written to {}: open it in ui.perfetto.dev", state_.step, s_.trace));
+    } catch (const Error& e) { note(fmt::format("--trace {}: not written: {}", s_.trace, e.what())); }
   }
 
   MetricRow row_of(const StepReport& r) const {
@@ -265,33 +293,53 @@ class Trainer {
     result_.byte_mismatches += static_cast<int64_t>(e.mismatches.size());
     result_.counted_peak_bytes = std::max(result_.counted_peak_bytes, state_arena_.peak_total() + e.peak_bytes);
     if (hooks_.evaluated) hooks_.evaluated(state_.step, e);
-    last_ns_ = real_clock().now_ns();  // not part of the next step's time
+    last_ns_ = clock_.now_ns();  // not part of the next step's time
   }
 
+  // The log first: a resume at this checkpoint relies on the rows up to it.
   void save() {
+    log_->sync();
     writer_->save(
         {.step = state_.step, .samples = state_.samples, .settings = settings_, .made_by = made_by(s_), .files = {}},
         named_tensors(state_.optimizer));
   }
 
-  // A run that was complete before has nothing to save again, but may miss its model.
+  // A run that was complete before has nothing to save again, but its model may be missing or of an earlier step: a
+  // kill can fall between the commit and the export.
   void finish() {
     result_.last_step = state_.step;
+    work_arena_ = Arena();  // what it keeps of freed activations goes back: staging takes their place
     const bool moved = state_.step > result_.first_step;
     if (moved || result_.checkpoint.empty()) {
+      phase("writing the checkpoint and the model");
       save();
       writer_->wait();
       result_.checkpoint = join_path(run_->checkpoints(), checkpoint_name(state_.step));
     }
-    if (moved || !io_.stat(run_->model())) run_->export_model(in_, state_.weights, s_.dtype);
+    export_model(moved);
     result_.model = run_->model();
     result_.counted_peak_bytes = std::max(result_.counted_peak_bytes, state_arena_.peak_total());
     result_.peak_resident_bytes = read_process_memory().peak_resident_bytes;
   }
 
+  void export_model(bool moved) {
+    const Manifest manifest = read_manifest(io_, result_.checkpoint);
+    const ExportOf wanted{manifest.step, manifest.files.at(0).crc32c};
+    const std::optional<ExportOf> there = run_->exported();
+    if (there == wanted) return;
+    run_->export_model(in_, state_.weights, s_.dtype, wanted);
+    if (!moved)
+      note(fmt::format("{} {}: written again from {}", run_->model(),
+                       there ? fmt::format("was of step {}", there->step) : "was missing or did not say its step",
+                       result_.checkpoint));
+  }
+
+  static double rate(double amount, double seconds) { return seconds > 0 ? amount / seconds : 0; }
+
   const TrainSettings& s_;
   const TrainHooks& hooks_;
   Io& io_;
+  Clock& clock_;
   TrainResult result_;
   TrainInputs in_;
   std::unique_ptr<RunDirectory> run_;
@@ -304,13 +352,13 @@ class Trainer {
   std::unique_ptr<MetricsLog> log_;
   std::unique_ptr<CheckpointWriter> writer_;
   int64_t begin_ns_ = 0, last_ns_ = 0;
-  bool probe_beaten_ = false;
+  bool probe_beaten_ = false, traced_ = false;
 };
 
 }  // namespace
 
-TrainResult train(const TrainSettings& settings, const TrainHooks& hooks, Io& io) {
-  return Trainer(settings, hooks, io).run();
+TrainResult train(const TrainSettings& settings, const TrainHooks& hooks, Io& io, Clock& clock) {
+  return Trainer(settings, hooks, io, clock).run();
 }
 
 }  // namespace tern

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "base/clock.h"
 #include "base/io.h"
 #include "train/evaluate.h"
 #include "train/fit.h"
@@ -52,9 +53,13 @@ struct TrainResult {
 
 /// Order   same binary, machine, threads and settings: the same bits, resumed or not, recomputed or not.
 /// Stops   on stop_requested() (base/signals.h) or after max_seconds: the step is finished, a checkpoint and OUT/model
-/// written. Errors  usage, bad_file, does_not_fit before anything is written to OUT; no_checkpoint (--resume must, or
+/// written.
+/// Seams   all that is written in OUT goes through the Io (what is read from elsewhere, and the machine's cache of peak
+/// rates, is real); `clock` is what max_seconds, rates, the log's times and the trace go by (the probe of the machine's
+/// peak is real).
+/// Errors  usage, bad_file, does_not_fit before anything is written to OUT; no_checkpoint (--resume must, or
 /// none of those there
 ///         verifies); diverged for gradients that are not finite; the disk's errors.
-TrainResult train(const TrainSettings&, const TrainHooks& = {}, Io& = real_io());
+TrainResult train(const TrainSettings&, const TrainHooks& = {}, Io& = real_io(), Clock& = real_clock());
 
 }  // namespace tern

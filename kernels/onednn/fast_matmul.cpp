@@ -70,6 +70,11 @@ std::string_view fast_matmul_name() {
   return name;
 }
 
+std::string fast_matmul_name(DType dtype) {
+  if (onednn_multiplies(dtype, Product::forward)) return fmt::format("oneDNN {}", onednn_version());
+  return has_tiles(active_isa()) && dtype == DType::bf16 ? "own kernels on tiles" : "own kernels";
+}
+
 std::vector<std::string> fast_matmul_choices() {
   constexpr const char* kNames[] = {"outputs", "input gradients", "weight gradients"};
   std::vector<std::string> lines;

@@ -16,7 +16,8 @@ namespace tern {
 /// Which of the three products of a linear layer y = x·wᵀ: forward, input gradient, weight gradient.
 enum class Product : uint8_t { forward, input_gradient, weight_gradient };
 
-std::string_view fast_matmul_name();  // "oneDNN 2.6.3" or "own kernels"
+std::string_view fast_matmul_name();  // "oneDNN 2.6.3" or "own kernels"; where they part the work, both
+std::string fast_matmul_name(DType);  // who multiplies what goes forward in this type
 
 /// Who multiplies each product of each type, and the measured ratio behind it: for `tern doctor`.
 std::vector<std::string> fast_matmul_choices();

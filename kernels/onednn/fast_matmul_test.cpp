@@ -87,6 +87,7 @@ void gradients_match(Size s) {
 
 TEST(FastMatmul, MatchesRefOnOddTailsAndRepeatsItsBits) {
   EXPECT_FALSE(fast_matmul_name().empty());
+  EXPECT_EQ(fast_matmul_name(DType::f32).find("bf16"), std::string::npos) << "of this type alone";
   for (const Size s : kSizes) {
     SCOPED_TRACE(testing::Message() << fast_matmul_name() << ": m " << s.m << ", n " << s.n << ", k " << s.k
                                     << ", TERN_TEST_SEED=" << test_seed());

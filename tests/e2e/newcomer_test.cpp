@@ -2,12 +2,15 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "base/io.h"
 #include "base/json.h"
 #include "base/rng.h"
+#include "formats/safetensors.h"
 #include "tests/run_shell.h"
 
 namespace tern {
@@ -67,6 +70,26 @@ TEST_F(Newcomer, TheWholeProgramStaysWithinThePrediction) {
             written["memory"]["predicted_bytes"].get<int64_t>() + written["memory"]["program_bytes"].get<int64_t>());
 }
 
+// The same with a model of a few million parameters, where what the arenas keep outweighs the program's own slack.
+TEST_F(Newcomer, AModelOfMillionsStaysWithinThePredictionToo) {
+  write_file_atomically(real_io(), root_ + "/millions.json", std::string_view(R"({"model_type": "llama",
+ "architectures": ["LlamaForCausalLM"], "vocab_size": 4096, "hidden_size": 256, "intermediate_size": 768,
+ "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 4, "max_position_embeddings": 512,
+ "rms_norm_eps": 1e-5, "tie_word_embeddings": true, "hidden_act": "silu"})"));
+  for (const std::string every : {"0", "1"}) {
+    const Outcome trained = tern(
+        "train millions.json --from-scratch --tokenizer tokenizer --data text.txt --output millions --seq 256 --batch "
+        "4 "
+        "--steps 2 --warmup-steps 1 --resume never --checkpoint-every " +
+        every + " --json 2>errors");
+    ASSERT_EQ(trained.code, 0) << real_io().read(root_ + "/errors");
+    const Json json = parse_json(trained.text, "train --json");
+    EXPECT_EQ(json["counted_peak_bytes"], json["predicted_bytes"]["tensors"]);
+    EXPECT_LE(json["peak_resident_bytes"], json["predicted_bytes"]["total"]) << "--checkpoint-every " << every;
+  }
+  remove_all(real_io(), root_ + "/millions");
+}
+
 TEST_F(Newcomer, TheMemoryLimitCountsTheProgramItself) {
   const Json dry = parse_json(tern("train run/recipe.toml --output other --steps 6 --dry-run --json 2>/dev/null").text,
                               "train --dry-run");
@@ -94,11 +117,110 @@ TEST_F(Newcomer, PackingSaysWhatItReplacesAndOneDocumentIsOne) {
   EXPECT_NE(second.text.find("(in place of the file that was there)"), std::string::npos) << second.text;
 }
 
+// The help's own example, under any name: packed, trained on, measured.
+TEST_F(Newcomer, PackedDataTrainsAndIsMeasured) {
+  ASSERT_EQ(tern("tokenize tokenizer --pack --input text.txt --output data.tokens 2>/dev/null").code, 0);
+  const Outcome trained = tern("train run/recipe.toml --data data.tokens --output from-packed --json 2>errors");
+  ASSERT_EQ(trained.code, 0) << real_io().read(root_ + "/errors");
+  EXPECT_EQ(parse_json(trained.text, "train")["loss"], parse_json(trained_, "train")["loss"]) << "as from the text";
+  const Outcome measured = tern("eval from-packed/model --data data.tokens --json 2>errors");
+  ASSERT_EQ(measured.code, 0) << real_io().read(root_ + "/errors");
+  EXPECT_GT(parse_json(measured.text, "eval")["bits_per_byte"], 0);
+}
+
+// What tern did not make, and what is being read, is not replaced.
+TEST_F(Newcomer, WhatNoRunMadeIsNotReplaced) {
+  const std::string weights = root_ + "/run/model/model.safetensors", before = real_io().read(weights);
+  const std::string train = "train run/model --data text.txt --seq 32 --batch 2 --steps 2 --warmup-steps 1 --output ";
+  for (const char* never : {"", " --resume never"}) {
+    expect_refusal(2, train + "run" + never, {"in the place of", "run/model"});
+    expect_refusal(2, train + "run/model" + never, {"lies in the model directory"});
+    expect_refusal(2, train + "run/model/deeper" + never, {"lies in the model directory"});
+  }
+  EXPECT_EQ(real_io().read(weights), before);
+  for (const char* name : {"model", "logs", "checkpoints"}) {
+    make_dirs(real_io(), root_ + "/sources/" + name);
+    expect_refusal(2, train + "sources", {std::string("holds ") + name, "no run of tern made"});
+    EXPECT_TRUE(real_io().list(root_ + "/sources/" + name).empty());
+    remove_all(real_io(), root_ + "/sources");
+  }
+  const std::string text = real_io().read(root_ + "/text.txt");
+  expect_refusal(2, "tokenize tokenizer --input text.txt --output ./text.txt", {"is the file that is read"});
+  expect_refusal(2, "tokenize tokenizer --pack --input text.txt --output text.txt", {"is the file that is read"});
+  write_file_atomically(real_io(), root_ + "/notes", std::string_view("mine"));
+  expect_refusal(2, "tokenize tokenizer --pack --input text.txt --output notes", {"something else than packed tokens"});
+  ASSERT_EQ(tern("tokenize tokenizer --pack --input text.txt --output ids 2>/dev/null").code, 0);
+  expect_refusal(2, "tokenize tokenizer --text a --output ids", {"holds packed tokens"});
+  expect_refusal(2, train + "traced --trace text.txt", {"something else than a trace"});
+  EXPECT_EQ(real_io().read(root_ + "/text.txt"), text);
+}
+
+TEST_F(Newcomer, AFailedDemoLeavesTheOneThatIsThere) {
+  make_dirs(real_io(), root_ + "/demo");
+  write_file_atomically(real_io(), root_ + "/demo/made-by-tern-demo", std::string_view("x"));
+  write_file_atomically(real_io(), root_ + "/demo/report.html", std::string_view("x"));
+  write_file_atomically(real_io(), root_ + "/short.txt", std::string_view("ten bytes\n"));
+  for (const char* data : {"no-such-file", "short.txt"}) {
+    EXPECT_NE(tern(std::string("demo --output demo --data ") + data + " >/dev/null 2>&1").code, 0);
+    EXPECT_TRUE(real_io().stat(root_ + "/demo/report.html")) << data;
+  }
+}
+
+TEST_F(Newcomer, AMovedRunGoesOnWhereItIs) {
+  ASSERT_EQ(run_shell("cp -r " + root_ + "/run " + root_ + "/moved").code, 0);
+  const Outcome again = tern("train moved/recipe.toml --json 2>errors");
+  ASSERT_EQ(again.code, 0) << real_io().read(root_ + "/errors");
+  const Json json = parse_json(again.text, "train");
+  EXPECT_EQ(json["first_step"], 6);
+  EXPECT_EQ(json["model"], root_ + "/moved/model");
+}
+
+TEST_F(Newcomer, AFolderWhereAFileIsReadIsABadFile) {
+  expect_refusal(4, "eval run/model --data .", {"directory"});
+  expect_refusal(4, "generate run/model --prompt-file .", {"directory"});
+  expect_refusal(4, "tokenize tokenizer --input .", {"directory"});
+  expect_refusal(4, "train run/recipe.toml --data no-such-file --dry-run --output none", {"no-such-file is not there"});
+  write_file_atomically(real_io(), root_ + "/utf16.txt", std::string_view("\xff\xfeh\0i\0", 6));
+  expect_refusal(4, "eval run/model --data utf16.txt", {"not UTF-8", "iconv"});
+}
+
+// A NaN in one weight: the file and the tensor are named, and nobody else is blamed.
+TEST_F(Newcomer, WeightsThatAreNoNumbersAreABadFile) {
+  ASSERT_EQ(run_shell("cp -r " + root_ + "/run/model " + root_ + "/nan").code, 0);
+  const std::string path = root_ + "/nan/model.safetensors", name = "model.layers.0.mlp.down_proj.weight";
+  std::string bytes = real_io().read(path);
+  const TensorView view = Safetensors::over(std::as_bytes(std::span(bytes)), path).get(name);
+  const float nan = std::nanf("");
+  std::memcpy(bytes.data() + (view.bytes.data() - reinterpret_cast<const std::byte*>(bytes.data())) + 8, &nan, 4);
+  write_file_atomically(real_io(), path, bytes);
+  const std::vector<std::string> words = {path, "'" + name + "' holds 1 value that is not finite, the first at 2"};
+  expect_refusal(4, "generate nan --prompt it --max-tokens 4", words);
+  expect_refusal(4, "eval nan --data text.txt --json", words);
+  expect_refusal(4, "train nan --data text.txt --seq 32 --batch 2 --steps 4 --warmup-steps 1 --output nan-run", words);
+}
+
+TEST_F(Newcomer, FlagsThatWouldDoNothingWhenTrainingAreRefused) {
+  const std::string train = "train run/recipe.toml --output none --dry-run ";
+  expect_refusal(2, train + "--schedule constant --min-learning-rate 1e-5", {"--min-learning-rate", "constant"});
+  EXPECT_EQ(tern("config show train --schedule constant 2>/dev/null").text.find("a tenth of --learning-rate"),
+            std::string::npos);
+  ASSERT_EQ(tern("train " TERN_SOURCE_DIR "/examples/tiny/recipe.toml --data text.txt --tokenizer tokenizer --steps 2 "
+                 "--warmup-steps 1 --schedule constant --output constant 2>errors")
+                .code,
+            0)
+      << real_io().read(root_ + "/errors");
+  EXPECT_EQ(tern("train constant/recipe.toml --dry-run 2>/dev/null").code, 0)
+      << "its record leaves out what it has not";
+  expect_refusal(2, train + "--trace no-such-folder/t.json", {"--trace no-such-folder/t.json", "no folder"});
+  expect_refusal(4, "train run/recipe.toml --output none --data /dev/null", {"/dev/null is a device or a pipe"});
+}
+
 TEST_F(Newcomer, WhatWouldDoNothingWhenGeneratingIsRefused) {
   const std::string generate = "generate run/model --prompt it --max-tokens 4 ";
   expect_refusal(2, generate + "--samples 3", {"--samples 3", "all be the same text", "--temperature"});
   expect_refusal(2, generate + "--temperature 0 --top-k 5", {"--top-k: does nothing at temperature 0"});
   expect_refusal(2, generate + "--temperature 0 --min-p 0.1", {"--min-p"});
+  expect_refusal(2, generate + "--stop ''", {"--stop: an empty text"});
   EXPECT_EQ(tern(generate + "--temperature 0 --top-k 0 >/dev/null 2>&1").code, 0) << "the neutral value asks nothing";
   EXPECT_NE(tern(generate + "--seed 4 2>&1 >/dev/null").text.find("--seed changes nothing at temperature 0"),
             std::string::npos);

@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "base/io.h"
 #include "base/rng.h"
-#include "formats/safetensors_write.h"
+#include "formats/token_data_testing.h"
 
 namespace tern {
 namespace {
@@ -36,20 +36,7 @@ void write_tokens(const std::string& path) {
     }
     documents.push_back(static_cast<int64_t>(tokens.size()));
   }
-  const int64_t n = static_cast<int64_t>(tokens.size()), borders = static_cast<int64_t>(documents.size());
-  const std::vector<TensorToWrite> parts = {
-      {.name = "tokens", .dtype = DType::u16, .shape = {n}, .bytes = std::as_bytes(std::span(tokens)), .produce = {}},
-      {.name = "documents",
-       .dtype = DType::i64,
-       .shape = {borders},
-       .bytes = std::as_bytes(std::span(documents)),
-       .produce = {}}};
-  write_safetensors(real_io(), path, parts,
-                    {{"format", "tern-tokens-1"},
-                     {"vocab_size", "64"},
-                     {"text_bytes", std::to_string(n)},
-                     {"tokenizer", "none"},
-                     {"source", "test"}});
+  write_token_file(path, tokens, documents, 64);
 }
 
 // One cache for all runs of this process, so that the machine's peak is probed once.

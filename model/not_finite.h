@@ -1,0 +1,27 @@
+#pragma once
+// Results that are no numbers, and where in a model's files they come from.
+
+#include <string>
+
+#include "base/error.h"
+#include "formats/safetensors_index.h"
+
+namespace tern {
+
+/// A model gave NaN or infinity where it should give a number: its weights hold such values, or what is computed with
+/// them leaves the range of the type. Kind: bad_file.
+class NotFinite : public Error {
+ public:
+  template <class... Args>
+  explicit NotFinite(fmt::format_string<Args...> format, Args&&... args)
+      : Error(ErrorKind::bad_file, format, std::forward<Args>(args)...) {}
+};
+
+/// The first tensor, by name, that holds NaN or infinity, as a sentence for people: "FILE: tensor 'NAME' holds 3 values
+/// that are not finite, the first at 17 of 1,024"; empty: none does. Reads all weights once; what is mapped is let go.
+std::string find_not_finite(const Weights&);
+/// Errors: NotFinite with that sentence and the remedy. `path`: a .safetensors file or the index of several; weights of
+/// other kinds are not looked at.
+void require_finite(const std::string& path);
+
+}  // namespace tern
