@@ -71,7 +71,7 @@ TEST(Session, SampleOfABatchIsTheSampleAlone) {
 // Siblings get their first token from an iteration that reads the prompt's last token: that is no decoding.
 TEST(Session, DecodedTokensAreThoseOfIterationsThatOnlyDecode) {
   Arena arena;
-  KvPool pool(kShape, 200, arena);
+  KvPool pool(kFakeShape, 200, arena);
   VirtualClock clock;
   int64_t decoded = 0, iterations = 0;
   const BatchExecutor one_second = [&](const Batch& batch, const KvPool& p) {
@@ -94,7 +94,7 @@ TEST(Session, DecodedTokensAreThoseOfIterationsThatOnlyDecode) {
 TEST(Session, ScoresThatAreNoNumbersAreTheFilesFault) {
   Arena arena;
   for (const float bad : {NAN, INFINITY}) {
-    KvPool pool(kShape, 200, arena);
+    KvPool pool(kFakeShape, 200, arena);
     VirtualClock clock;
     const BatchExecutor broken = [&](const Batch& batch, const KvPool& p) {
       auto logits = fake_model(batch, p);
