@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 
 #include "base/error.h"
@@ -65,20 +66,25 @@ auto read_log(Io& io, const std::string& path, Parse parse) {
 
 // Each file is replaced as a whole: a crash between the two leaves one of them longer, and the next start mends it.
 void keep_rows_until(Io& io, const std::string& jsonl, const std::string& events, int64_t last_step, double now_s) {
+  std::optional<int64_t> num_rows;  // that a checkpoint of last_step had synced in both files
   if (last_step >= 0 && io.stat(jsonl)) {
     std::string kept;
+    num_rows = 0;
     for (const MetricRow& row : read_log(io, jsonl, parse_metrics).rows)
-      if (row.step <= last_step) kept += metric_line(row) + "\n";
+      if (row.step <= last_step) kept += metric_line(row) + "\n", *num_rows += !row.values.empty();
     write_file_atomically(io, jsonl, kept);
   } else {
     write_file_atomically(io, jsonl, std::string_view());
   }
   std::string kept = event_file_header(now_s);
   if (last_step >= 0 && io.stat(events)) {
-    const EventFile old = read_log(io, events, parse_events);
+    const EventFile old = read_log(io, events, parse_sound_events);
     if (old.start_time_s > 0) kept = event_file_header(old.start_time_s);
+    int64_t num_events = 0;
     for (const ScalarEvent& event : old.events)
-      if (event.step <= last_step) kept += event_scalars(event);
+      if (event.step <= last_step) kept += event_scalars(event), ++num_events;
+    // Damage behind what was synced is a power loss; before it, the file is not what it was.
+    if (old.torn && num_rows.value_or(0) > num_events) read_log(io, events, parse_events);
   }
   write_file_atomically(io, events, kept);
 }

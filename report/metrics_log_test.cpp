@@ -134,7 +134,7 @@ TEST(MetricsLogPowerLoss, WhatWasSyncedIsThereAndTheRestDoesNotBlockTheResume) {
     log.sync();
     for (int step = 6; step <= 12; ++step) log.append(row(step, step));
     const auto after = disk.state_after_crash(kSeed + i);
-    torn += parse_events(after->read("logs/events.out.tfevents.tern"), "events").torn;
+    torn += parse_sound_events(after->read("logs/events.out.tfevents.tern"), "events").torn;
     ASSERT_NO_THROW(MetricsLog(*after, "logs", 5).append(row(6, 6))) << "seed " << kSeed + i;
     const std::string text = after->read("logs/metrics.jsonl");
     std::string want;

@@ -165,8 +165,10 @@ std::string event_scalars(const ScalarEvent& event) {
   return event_record(event_start(event.time_s) + step + field_bytes(5, summary));
 }
 
-EventFile parse_events(std::string_view bytes, const std::string& place) {
-  EventFile file;
+namespace {
+
+/// Into `file`, record by record, so that what was read before an error is there.
+void read_events(std::string_view bytes, const std::string& place, EventFile& file) {
   size_t offset = 0;
   for (bool first = true; offset < bytes.size(); first = false) {
     const std::string here = fmt::format("{}: byte {}", place, offset);
@@ -184,27 +186,36 @@ EventFile parse_events(std::string_view bytes, const std::string& place) {
     };
     file.torn = rest.size() < 12;
     if (file.torn) break;
-    // A power loss leaves zeros from where a record had not reached the disk: the last byte before the next one is one.
-    if (number(8, uint32_t{}) != masked_crc32c(rest.substr(0, 8))) {
-      file.torn = rest[11] == '\0';
-      if (file.torn) break;
-      damaged("the CRC of a length does not match");
-    }
+    if (number(8, uint32_t{}) != masked_crc32c(rest.substr(0, 8))) damaged("the CRC of a length does not match");
     const uint64_t length = number(0, uint64_t{});
     if (length > kMaxRecordBytes) damaged("a record of over 64 MiB");
     file.torn = rest.size() < 16 + length;
     if (file.torn) break;
     const std::string_view payload = rest.substr(12, length);
-    if (number(12 + length, uint32_t{}) != masked_crc32c(payload)) {
-      file.torn = rest[15 + length] == '\0';
-      if (file.torn) break;
-      damaged("the CRC of a record does not match");
-    }
+    if (number(12 + length, uint32_t{}) != masked_crc32c(payload)) damaged("the CRC of a record does not match");
     ParsedEvent parsed = parse_event(payload, here);
     if (first && parsed.version != kVersion) damaged("no version 'brain.Event:2' at the start");
     if (first) file.start_time_s = parsed.event.time_s;
     if (!parsed.event.values.empty()) file.events.push_back(std::move(parsed.event));
     offset += 16 + length;
+  }
+}
+
+}  // namespace
+
+EventFile parse_events(std::string_view bytes, const std::string& place) {
+  EventFile file;
+  read_events(bytes, place, file);
+  return file;
+}
+
+EventFile parse_sound_events(std::string_view bytes, const std::string& place) {
+  EventFile file;
+  try {
+    read_events(bytes, place, file);
+  } catch (const Error&) {
+    if (file.events.empty()) throw;
+    file.torn = true;
   }
   return file;
 }

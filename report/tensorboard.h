@@ -45,5 +45,8 @@ struct EventFile {
 /// and
 ///         the byte offset are named.
 EventFile parse_events(std::string_view bytes, const std::string& place);
+/// The same up to the first damage: what a power loss leaves behind the records that had been synced, which may be
+/// zeros with sound records after them. `torn` is set then. Errors: as above if no event stands before the damage.
+EventFile parse_sound_events(std::string_view bytes, const std::string& place);
 
 }  // namespace tern
