@@ -127,21 +127,20 @@ class Packer {
   void add_text(std::string_view text, bool loss, const std::string& place, int64_t line) {
     const size_t whole = text.size();
     while (!text.empty()) {
-      size_t part = text.size();
+      TextCut cut{text.size(), text.size()};
       if (text.size() > kPartBytes) {
-        part = tokenizer_.find_cut(text, kPartBytes);
-        if (part == 0) part = text.size();
-        if (part > kMaxWholeBytes)
+        if (const TextCut found = tokenizer_.find_cut(text, kPartBytes); found.end > 0) cut = found;
+        if (cut.end > kMaxWholeBytes)
           throw Error(ErrorKind::bad_file,
                       "{}: line {}: a document of {} bytes; this tokenizer encodes at most {} at once: part the text "
                       "by lines {}",
                       place, line, text.size(), kMaxWholeBytes, kDocumentLine);
       }
       ids_.clear();
-      tokenizer_.encode_into(text.substr(0, part), {.add_special = false, .allow_special = false}, ids_);
+      tokenizer_.encode_into(text.substr(0, cut.end), {.add_special = false, .allow_special = false}, ids_);
       files_.add(ids_, loss);
-      const std::string_view encoded = text.substr(0, part);
-      text.remove_prefix(part);
+      const std::string_view encoded = text.substr(0, cut.next);
+      text.remove_prefix(cut.next);
       if (whole > kPartBytes) done_(encoded, static_cast<int64_t>(whole - text.size()));
     }
   }

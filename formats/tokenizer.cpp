@@ -150,19 +150,42 @@ void Tokenizer::encode_into(std::string_view text, EncodeOptions options, std::v
   }
 }
 
-size_t Tokenizer::find_cut(std::string_view text, size_t near) const {
+namespace {
+
+// Whether text, in every part alike, becomes words that end where a letter is followed by a space and another letter.
+bool ends_words_at_spaces(const TokenizerData& t) {
+  for (const NormalizeStep& step : t.normalizers)
+    if (!std::holds_alternative<UnicodeStep>(step) && !std::holds_alternative<LowercaseStep>(step)) return false;
+  if (t.splitters.empty()) return false;
+  if (const auto* bytes = std::get_if<ByteLevelStep>(&t.splitters.front())) return bytes->use_regex;
+  const auto* split = std::get_if<SplitStep>(&t.splitters.front());
+  return split && split->behavior == SplitBehavior::isolated && split->pattern.scanner() &&
+         scan_tiles(*split->pattern.scanner());
+}
+
+// SentencePiece's way: every space becomes "▁", one more stands before the text, and no merge reaches over them.
+bool puts_metaspace_first(const TokenizerData& t) {
+  if (!t.splitters.empty() || !t.model.cuts_at_metaspace || t.normalizers.size() != 2) return false;
+  const auto* prepend = std::get_if<PrependStep>(&t.normalizers[0]);
+  const auto* replace = std::get_if<ReplaceStep>(&t.normalizers[1]);
+  return prepend && replace && prepend->text == kMetaspace && replace->content == kMetaspace &&
+         replace->pattern.is_literal() && replace->pattern.pattern() == " ";
+}
+
+}  // namespace
+
+TextCut Tokenizer::find_cut(std::string_view text, size_t near) const {
   const TokenizerData& t = *data_;
-  const auto* split = t.splitters.empty() ? nullptr : std::get_if<SplitStep>(&t.splitters.front());
-  if (!t.normalizers.empty() || !split || !split->pattern.scanner() || !scan_tiles(*split->pattern.scanner()) ||
-      split->behavior != SplitBehavior::isolated)
-    return 0;
-  for (const AddedToken& token : t.added)
-    if (!token.special) return 0;  // it may reach over any cut
-  // The scanned patterns all end a word where a letter is followed by a space and another letter.
+  const bool drops_space = puts_metaspace_first(t);
+  if (!drops_space && !ends_words_at_spaces(t)) return {};
+  for (const AddedToken& token : t.added)  // those that may reach over a cut
+    if (!token.special && (token.rstrip || token.content.find(' ') != std::string::npos ||
+                           token.content.find(kMetaspace) != std::string::npos))
+      return {};
   const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
   for (size_t at = std::min(near, text.size() - std::min<size_t>(text.size(), 2)); at > near / 2; --at)
-    if (text[at] == ' ' && is_letter(text[at - 1]) && is_letter(text[at + 1])) return at;
-  return 0;
+    if (text[at] == ' ' && is_letter(text[at - 1]) && is_letter(text[at + 1])) return {at, at + drops_space};
+  return {};
 }
 
 std::string Tokenizer::decode(std::span<const int32_t> ids, DecodeOptions options) const {

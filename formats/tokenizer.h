@@ -19,6 +19,11 @@ namespace tern {
 
 struct TokenizerData;  // formats/tokenizer_impl.h
 
+/// Where a long text is parted: [0, end) and [next, …). Equal but where the tokenizer itself adds the space between.
+struct TextCut {
+  size_t end = 0, next = 0;
+};
+
 struct EncodeOptions {
   bool add_special = true;    // what the post-processor adds: BOS and the like
   bool allow_special = true;  // "<|endoftext|>" in the text is that token; false: it is plain text (untrusted input)
@@ -59,9 +64,9 @@ class Tokenizer {
   void encode_into(std::string_view text, EncodeOptions, std::vector<int32_t>& ids) const;
 
   /// A place in (near / 2, near] where the text may be cut so that the ids of both parts, one behind the other, are
-  /// those of the whole (specials aside); 0 if this tokenizer or this text has none. For texts too long to encode at
-  /// once.
-  size_t find_cut(std::string_view text, size_t near) const;
+  /// those of the whole (specials aside); {0, 0} if this tokenizer or this text has none. For texts too long to encode
+  /// at once.
+  TextCut find_cut(std::string_view text, size_t near) const;
 
   /// Text of the ids. Bytes that are no UTF-8 become U+FFFD as in the reference. Ids without a piece (`has(id)` is
   /// false) give no text, as in the reference: models often have more rows than the tokenizer has pieces.
