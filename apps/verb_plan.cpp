@@ -9,6 +9,7 @@
 #include "apps/verbs.h"
 #include "base/error.h"
 #include "base/io.h"
+#include "base/log.h"
 #include "base/options.h"
 #include "base/signals.h"
 #include "base/text.h"
@@ -193,8 +194,11 @@ std::vector<std::string> what_fits(const ModelSpec& spec, const Cluster& cluster
 }  // namespace
 
 int run_plan(const Options& options) {
+  std::string missing;
   for (const std::string_view name : {"hardware", "batch", "seq"})
-    if (!options.has(name)) throw Error(ErrorKind::usage, "tern plan: --{} is missing; see tern help plan", name);
+    if (!options.has(name)) missing += fmt::format("{}--{}", missing.empty() ? "" : ", ", name);
+  if (!missing.empty()) throw Error(ErrorKind::usage, "plan: {} must be given; see `tern help plan`", missing);
+  if (options.has("output")) refuse_same_file("output", options.text("output"), options.text("hardware"));
   ModelSpec spec = model_of(options.positional("MODEL"));
   const Cluster cluster = read_cluster(options.text("hardware"));
   if (options.has("adapters")) spec = with_adapters(std::move(spec), options.integer("adapters"));
@@ -210,7 +214,11 @@ int run_plan(const Options& options) {
   const PlanAnswer answer = plan_model(spec, cluster, request);
   if (!answer.found) refuse(spec, cluster, request, answer);
   const std::string text = plan_json(answer.plan);
-  if (options.has("output")) write_file_atomically(real_io(), options.text("output"), text);
+  if (options.has("output")) {
+    const bool replaces = real_io().stat(options.text("output")).has_value();
+    write_file_atomically(real_io(), options.text("output"), text);
+    log_info("wrote {}{}", options.text("output"), replaces ? " (in place of the file that was there)" : "");
+  }
   if (options.flag("json"))
     print_out(text);
   else

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/io.h"
 #include "base/options.h"
+#include "base/progress.h"
 #include "base/signals.h"
 #include "base/units.h"
 #include "formats/bpe_train.h"
@@ -97,6 +98,7 @@ int train(const Options& options) {
   if (options.has("vocab-size")) how.vocab_size = options.integer("vocab-size");
   bool in_completion = false;
   TextDocument document;
+  Progress progress("read", reader.bytes_total(), real_clock(), {}, "bytes");
   const Tokenizer tokenizer = train_bpe(
       [&](std::string_view& text) {
         if (in_completion) {
@@ -105,6 +107,7 @@ int train(const Options& options) {
           return true;
         }
         if (!reader.next(document)) return false;
+        progress.update(reader.bytes_done());
         if (document.is_chat)
           throw Error(ErrorKind::usage, "--input: line {} has messages; a tokenizer is trained on texts",
                       document.line);

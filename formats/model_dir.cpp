@@ -60,7 +60,7 @@ struct Foreign {
 /// Weights in a form tern does not read, by one file's name.
 std::optional<Foreign> foreign_weights(std::string_view name) {
   if (is_pickle(name) || name.ends_with(".bin.index.json"))
-    return Foreign{"a Python pickle, which can run code when opened and which tern never reads",
+    return Foreign{"by its name a Python pickle, which can run code when opened and which tern never reads",
                    "use the model's safetensors, or convert it once where you trust it: "
                    "AutoModelForCausalLM.from_pretrained(DIR).save_pretrained(OUT)"};
   if (name.ends_with(".gguf") || name.ends_with(".ggml"))

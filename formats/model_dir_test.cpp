@@ -66,11 +66,13 @@ TEST(ModelDir, ShardsMustAllBeThere) {
 }
 
 TEST(ModelDir, WhatTernDoesNotReadIsRefusedByName) {
-  EXPECT_TRUE(refuses({{"config.json", kConfig}, {"pytorch_model.bin", "x"}}, "pytorch_model.bin is a Python pickle"));
+  EXPECT_TRUE(refuses({{"config.json", kConfig}, {"pytorch_model.bin", "x"}},
+                      "pytorch_model.bin is by its name a Python pickle"));
   EXPECT_TRUE(refuses({{"config.json", kConfig}, {"pytorch_model.bin", "x"}}, "save_pretrained"));
-  EXPECT_TRUE(refuses({{"config.json", kConfig}, {"model.pt", "x"}}, "model.pt is a Python pickle"));
-  EXPECT_TRUE(refuses({{"config.json", kConfig}, {"model.ckpt", "x"}}, "model.ckpt is a Python pickle"));
-  EXPECT_TRUE(refuses({{"params.json", "{}"}, {"consolidated.00.pth", "x"}}, "consolidated.00.pth is a Python pickle"));
+  EXPECT_TRUE(refuses({{"config.json", kConfig}, {"model.pt", "x"}}, "model.pt is by its name a Python pickle"));
+  EXPECT_TRUE(refuses({{"config.json", kConfig}, {"model.ckpt", "x"}}, "model.ckpt is by its name a Python pickle"));
+  EXPECT_TRUE(refuses({{"params.json", "{}"}, {"consolidated.00.pth", "x"}},
+                      "consolidated.00.pth is by its name a Python pickle"));
   EXPECT_TRUE(refuses({{"config.json", kConfig}, {"model-q4_0.gguf", "x"}},
                       "model-q4_0.gguf is a GGUF model; give that file itself"));
   EXPECT_TRUE(refuses({{"model-q4_0.gguf", "x"}}, "is a GGUF model"));

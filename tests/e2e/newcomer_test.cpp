@@ -1,6 +1,6 @@
 // A newcomer's afternoon: the example, its tokenizer and its model, and what the program says to plausible mistakes.
-#include <filesystem>
 #include <gtest/gtest.h>
+#include <filesystem>
 
 #include <array>
 #include <cmath>
@@ -80,7 +80,8 @@ TEST_F(Newcomer, AModelOfMillionsStaysWithinThePredictionToo) {
  "rms_norm_eps": 1e-5, "tie_word_embeddings": true, "hidden_act": "silu"})"));
   for (const std::string every : {"0", "1"}) {
     const Outcome trained = tern(
-        "train of-millions/config.json --from-scratch --tokenizer tokenizer --data text.txt --output millions --seq 256 --batch "
+        "train of-millions/config.json --from-scratch --tokenizer tokenizer --data text.txt --output millions --seq "
+        "256 --batch "
         "4 "
         "--steps 2 --warmup-steps 1 --resume never --checkpoint-every " +
         every + " --json 2>errors");
@@ -195,7 +196,8 @@ TEST_F(Newcomer, WeightsThatAreNoNumbersAreABadFile) {
   const float nan = std::nanf("");
   std::memcpy(bytes.data() + (view.bytes.data() - reinterpret_cast<const std::byte*>(bytes.data())) + 8, &nan, 4);
   write_file_atomically(real_io(), path, bytes);
-  const std::vector<std::string> words = {"nan/model.safetensors", "'" + name + "' holds 1 value that is not finite, the first at 2"};
+  const std::vector<std::string> words = {"nan/model.safetensors",
+                                          "'" + name + "' holds 1 value that is not finite, the first at 2"};
   expect_refusal(4, "generate nan --prompt it --max-tokens 4", words);
   expect_refusal(4, "eval nan --data text.txt --json", words);
   expect_refusal(4, "train nan --data text.txt --seq 32 --batch 2 --steps 4 --warmup-steps 1 --output nan-run", words);
