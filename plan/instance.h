@@ -54,8 +54,32 @@ struct Instance {
   std::vector<TierBytes> capacity;            // per stage, per device
   std::vector<int> layer_class;               // (L) equal numbers: equal rows of cost, within and across by class; may
                                               // be empty: all unlike
+  // Unlike devices; empty: all alike. A layer of stage i takes a strategy of type stage_type[i], where that is not
+  // kAnyType. layer_class: equal numbers mean equal rows here too.
+  std::vector<int> stage_type;                  // (P)
+  std::vector<std::vector<int>> strategy_type;  // (L)(S_u)
+  // Unequal links; empty: all as `across`. Behind virtual stage s: of class 0 as `across`, of class n as
+  // other_across[n − 1].
+  std::vector<int> link_class;  // (P·v − 1)
+  std::vector<std::vector<std::vector<EdgeCost>>> other_across;
   int num_layers() const { return static_cast<int>(cost.size()); }
 };
+
+/// In stage_type: strategies of any type, side by side too. No device is so; for bounds over all orders of stages.
+inline constexpr int kAnyType = -1;
+/// Whether a stage on such devices may run strategy k of layer u.
+inline bool runs_on(const Instance& in, int stage_type, int u, int k) {
+  return in.strategy_type.empty() || stage_type == kAnyType ||
+         in.strategy_type[static_cast<size_t>(u)][static_cast<size_t>(k)] == stage_type;
+}
+inline int type_of_stage(const Instance& in, int stage) {
+  return in.stage_type.empty() ? kAnyType : in.stage_type[static_cast<size_t>(stage)];
+}
+/// The links behind virtual stage s.
+inline const std::vector<std::vector<EdgeCost>>& links_behind(const Instance& in, int s) {
+  const int c = in.link_class.empty() ? 0 : in.link_class[static_cast<size_t>(s)];
+  return c == 0 ? in.across : in.other_across[static_cast<size_t>(c) - 1];
+}
 
 /// The answer's form: layer u lies in virtual stage stage[u] (0 … P·v − 1, non-decreasing) under strategy[u].
 struct Assignment {

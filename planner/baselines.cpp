@@ -35,12 +35,16 @@ int64_t prohibitive(const Instance& in) {
                                 c.entry_forward + c.entry_backward + c.begin + c.sync + c.update);
     sum += most;
   }
-  for (const auto* edges : {&in.within, &in.across})
-    for (const auto& row : *edges) {
+  const auto add = [&](const std::vector<std::vector<EdgeCost>>& edges) {
+    for (const auto& row : edges) {
       int64_t most = 0;
       for (const EdgeCost& e : row) most = std::max(most, e.forward + e.backward);
       sum += most;
     }
+  };
+  add(in.within);
+  add(in.across);
+  for (const auto& other : in.other_across) add(other);
   return sum * 4 * (in.num_micro + in.num_stages);
 }
 
@@ -136,7 +140,12 @@ Instance keep_strategies(const Instance& in, std::span<const int> kept) {
         throw Error(ErrorKind::usage, "keep_strategies: {} of layer {}, which has {}", k, u, in.cost[u].size());
       out.cost[u].push_back(in.cost[u][k]);
     }
+    if (!in.strategy_type.empty()) {
+      out.strategy_type[u].clear();
+      for (const int k : kept) out.strategy_type[u].push_back(in.strategy_type[u][k]);
+    }
     if (u + 1 == in.cost.size()) continue;
+    for (auto& other : out.other_across) other[u].clear();
     const size_t next = in.cost[u + 1].size();
     out.within[u].clear();
     out.across[u].clear();
@@ -144,6 +153,8 @@ Instance keep_strategies(const Instance& in, std::span<const int> kept) {
       for (const int l : kept) {
         out.within[u].push_back(in.within[u][k * next + l]);
         out.across[u].push_back(in.across[u][k * next + l]);
+        for (size_t n = 0; n < in.other_across.size(); ++n)
+          out.other_across[n][u].push_back(in.other_across[n][u][k * next + l]);
       }
   }
   return out;
@@ -159,8 +170,13 @@ Instance fix_stages(const Instance& in, std::span<const int> layers_of_stage) {
   Instance out = in;
   const int64_t dear = prohibitive(in);
   const std::vector<int> stage = stages_of(layers_of_stage);
-  for (size_t u = 0; u + 1 < stage.size(); ++u)
-    for (EdgeCost& e : stage[u] == stage[u + 1] ? out.across[u] : out.within[u]) e = {dear, dear};
+  for (size_t u = 0; u + 1 < stage.size(); ++u) {
+    const bool inside = stage[u] == stage[u + 1];
+    for (EdgeCost& e : inside ? out.across[u] : out.within[u]) e = {dear, dear};
+    if (!inside) continue;
+    for (auto& other : out.other_across)
+      for (EdgeCost& e : other[u]) e = {dear, dear};
+  }
   // The places of the boundaries tell layers apart now.
   out.layer_class.clear();
   return out;

@@ -22,6 +22,8 @@ RandomInstance case_of(int seed) {
           .transients = seed % 2 == 0,
           .host_link = seed % 7 == 0,
           .tiers = seed % 6 == 0,
+          .types = seed % 5 == 1 ? 2 : 1,
+          .link_classes = seed % 5 == 1 ? 2 : 1,
           .memory = 0.6};
 }
 

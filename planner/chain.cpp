@@ -63,6 +63,7 @@ bool no_worse(const OptionCost& a, const OptionCost& b, bool host_link) {
 std::vector<int64_t> face(const Instance& in, int u, int k) {
   const size_t own = in.cost[u].size();
   std::vector<int64_t> f{in.cost[u][k].entry_forward, in.cost[u][k].entry_backward};
+  if (!in.strategy_type.empty()) f.push_back(in.strategy_type[u][k]);
   const auto add = [&](const EdgeCost& e) {
     f.push_back(e.forward);
     f.push_back(e.backward);
@@ -71,11 +72,13 @@ std::vector<int64_t> face(const Instance& in, int u, int k) {
     for (size_t j = 0; j < in.cost[u - 1].size(); ++j) {
       add(in.within[u - 1][j * own + k]);
       add(in.across[u - 1][j * own + k]);
+      for (const auto& other : in.other_across) add(other[u - 1][j * own + k]);
     }
   if (u + 1 < in.num_layers())
     for (size_t l = 0, next = in.cost[u + 1].size(); l < next; ++l) {
       add(in.within[u][k * next + l]);
       add(in.across[u][k * next + l]);
+      for (const auto& other : in.other_across) add(other[u][k * next + l]);
     }
   return f;
 }
@@ -89,6 +92,7 @@ std::vector<UnitState> states_of(const Instance& in, int u, bool split, bool hos
     const auto [it, fresh] = index.try_emplace(face(in, u, k), static_cast<int>(states.size()));
     if (fresh)
       states.push_back({.sample = k,
+                        .type = in.strategy_type.empty() ? 0 : in.strategy_type[u][k],
                         .entry_forward = in.cost[u][k].entry_forward,
                         .entry_backward = in.cost[u][k].entry_backward,
                         .options = {}});
@@ -211,6 +215,7 @@ Chain common(const Instance& in, Objective objective) {
   for (int s = 0; s < c.stages; ++s) {
     c.rule[s].device = device_of(shape, s);
     c.rule[s].capacity = in.capacity[c.rule[s].device];
+    c.rule[s].type = type_of_stage(in, c.rule[s].device);
   }
   return c;
 }

@@ -26,6 +26,7 @@ struct OptionCost {
 
 struct UnitState {
   int sample = 0;  // one of its strategies: indexes the edges
+  int type = 0;    // of the devices that run it, if there are several
   int64_t entry_forward = 0, entry_backward = 0;
   std::vector<OptionCost> options;
 };
@@ -39,6 +40,8 @@ struct StageRule {
           joint_held_weight = 0;  // where devices hold several stages: at one moment of the device's order
   int64_t in_flight = 1;          // forwards that may start before the first backward
   TierBytes capacity{};
+  int type = kAnyType;  // of its devices
+  bool takes(const UnitState& s) const { return type == kAnyType || s.type == type; }
   friend bool operator==(const StageRule&, const StageRule&) = default;
 };
 
@@ -59,7 +62,9 @@ struct Chain {
   bool has_transient = false;
 
   const EdgeCost& within(int u, int state, int next) const { return edge(in->within, u, state, next); }
-  const EdgeCost& across(int u, int state, int next) const { return edge(in->across, u, state, next); }
+  const EdgeCost& across(int s, int u, int state, int next) const {  // behind virtual stage s
+    return edge(links_behind(*in, s), u, state, next);
+  }
   /// Time on the link between virtual stages s and s + 1: none where they share a device.
   bool linked(int s) const { return rule[s].device != rule[s + 1].device; }
   int64_t stage_bytes(const OptionCost& c, const StageRule& r, int tier) const {

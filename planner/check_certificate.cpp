@@ -12,6 +12,7 @@ namespace {
 using Wide = __int128;
 constexpr int64_t kNone = int64_t{1} << 61;
 constexpr Wide kByteUnit = 1048576;
+constexpr Wide kFar = Wide{1} << 90;  // no way there
 
 struct Claim {
   uint64_t hash = 0;
@@ -46,6 +47,14 @@ bool read(std::string_view text, const Instance& in, Claim& claim) {
       if (p >= 0) row.push_back(p);
   }
   return next("end", rest);
+}
+
+// Of unlike devices and unequal links: what stage i may run, and the link behind it.
+bool of_type(const Instance& in, int i, int u, int k) {
+  return in.stage_type.empty() || in.stage_type[i] < 0 || in.strategy_type[u][k] == in.stage_type[i];
+}
+const std::vector<std::vector<EdgeCost>>& link_table(const Instance& in, int i) {
+  return in.link_class.empty() || in.link_class[i] == 0 ? in.across : in.other_across[in.link_class[i] - 1];
 }
 
 int64_t most_in_flight(const Instance& in, int i) {
@@ -130,6 +139,8 @@ std::string check_answer(const Instance& in, const Claim& claim) {
     if (step < 0 || step > (u == 0 ? 0 : 1)) return "stages that do not follow one another";
   }
   if (claim.stage.back() != in.num_stages - 1) return "another number of stages";
+  for (int u = 0; u < layers; ++u)
+    if (!of_type(in, claim.stage[u], u, claim.strategy[u])) return "a strategy on devices of another type";
   std::vector<Times> times(in.num_stages);
   std::vector<EdgeCost> link;
   Sum sum;
@@ -139,7 +150,7 @@ std::string check_answer(const Instance& in, const Claim& claim) {
     add(sum, in, claim.stage[u], u, claim.strategy[u],
         last ? EdgeCost{} : edge(in.within, in, u, claim.strategy[u], claim.strategy[u + 1]), last);
     if (last && u + 1 < layers)
-      link.insert(link.begin(), edge(in.across, in, u, claim.strategy[u], claim.strategy[u + 1]));
+      link.insert(link.begin(), edge(link_table(in, claim.stage[u]), in, u, claim.strategy[u], claim.strategy[u + 1]));
     if (u > 0 && claim.stage[u - 1] == claim.stage[u]) continue;
     if (!fits(sum, in.capacity[claim.stage[u]])) return "the assignment does not fit";
     times[claim.stage[u]] = times_of(sum, in.cost[u][claim.strategy[u]]);
@@ -214,6 +225,10 @@ class Proof {
             Wide whole = -1;
             for (int k = 0; k < static_cast<int>(in_.cost[u].size()); ++k) {
               const CostVector& c = in_.cost[u][k];
+              if (!of_type(in_, i, u, k)) {
+                now.push_back(kFar);
+                continue;
+              }
               Wide way = u == e - 1 ? Wide{c.entry_backward} * kByteUnit : -1;
               for (int l = 0; l < static_cast<int>(after.size()); ++l) {
                 const EdgeCost& x = edge(in_.within, in_, u, k, l);
@@ -226,9 +241,11 @@ class Proof {
               const Wide entered = way + Wide{c.entry_forward} * kByteUnit;
               if (whole < 0 || entered < whole) whole = entered;
             }
+            if (whole < 0) whole = kFar;
             const Wide bound = (whole - Wide{price} * in_.capacity[i][0]) / kByteUnit;
             int64_t& best = least_[i][u][e];
-            best = std::max<int64_t>(best == kNone ? 0 : best, bound > 0 ? static_cast<int64_t>(bound) : 0);
+            best = std::max<int64_t>(best == kNone ? 0 : best,
+                                     bound > 0 ? static_cast<int64_t>(std::min<Wide>(bound, kNone)) : 0);
             after = now;
           }
         }
@@ -278,7 +295,7 @@ class Proof {
         for (int k = 0; k < static_cast<int>(in_.cost[u].size()); ++k) {
           const auto grow = [&](Sum s, const EdgeCost& behind) {
             add(s, in_, i, u, k, behind, u == e - 1);
-            if (fits(s, in_.capacity[i]) && s.f + s.b <= largest) keep(longer[k], s);
+            if (of_type(in_, i, u, k) && fits(s, in_.capacity[i]) && s.f + s.b <= largest) keep(longer[k], s);
           };
           if (u == e - 1) {
             if (k == exit) grow({}, {});
@@ -309,7 +326,8 @@ class Proof {
     for (int l = 0; l < static_cast<int>(in_.cost[e].size()); ++l) {
       const auto it = rest_.find(std::tuple{i + 1, e, l});
       if (it == rest_.end()) continue;
-      for (const Rest& n : it->second) keep(front, prepend(in_, i, x, edge(in_.across, in_, e - 1, exit, l), n));
+      for (const Rest& n : it->second)
+        keep(front, prepend(in_, i, x, edge(link_table(in_, i), in_, e - 1, exit, l), n));
     }
   }
 
@@ -344,6 +362,13 @@ uint64_t hash_of(const Instance& in) {
       for (const EdgeCost& e : row) put(e.forward), put(e.backward);
   for (const TierBytes& c : in.capacity)
     for (const int64_t x : c) put(x);
+  for (const int x : in.stage_type) put(x);
+  for (const auto& row : in.strategy_type)
+    for (const int x : row) put(x);
+  for (const int x : in.link_class) put(x);
+  for (const auto& table : in.other_across)
+    for (const auto& row : table)
+      for (const EdgeCost& e : row) put(e.forward), put(e.backward);
   return h;
 }
 

@@ -83,6 +83,7 @@ class Writer {
   int64_t in_flight(int stage) const {
     return in_.schedule == Schedule::gpipe ? in_.num_micro : std::min(in_.num_micro, stages_ - stage);
   }
+  bool runs(int i, int u, int s) const { return runs_on(in_, type_of_stage(in_, i), u, s); }
   std::string node(int u, int i, int s) const { return fmt::format("{}_{}_{}", u, i, s); }
 
   // What one unit at a node costs its stage, on every arc that enters it.
@@ -99,6 +100,7 @@ class Writer {
 
   void arcs() {
     for (int s = 0; s < static_cast<int>(in_.cost[0].size()); ++s) {
+      if (!runs(0, 0, s)) continue;
       const std::string arc = fmt::format("s{}", s);
       names_.push_back(arc);
       balance_["source"].add(1, arc);
@@ -108,24 +110,28 @@ class Writer {
       for (int i = 0; i < stages_ && i <= u; ++i)
         for (int s = 0; s < static_cast<int>(in_.cost[u].size()); ++s)
           for (int n = 0; n < static_cast<int>(in_.cost[u + 1].size()); ++n) {
+            if (!runs(i, u, s)) continue;
             const size_t pair = s * in_.cost[u + 1].size() + n;
             const std::string stay = fmt::format("w{}_{}", node(u, i, s), n);
-            names_.push_back(stay);
-            balance_[node(u, i, s)].add(-1, stay);
-            enter(stay, u + 1, i, n, false);
-            forward_[i].add(in_.within[u][pair].forward, stay);
-            backward_[i].add(in_.within[u][pair].backward, stay);
-            if (i + 1 == stages_) continue;
+            if (runs(i, u + 1, n)) {
+              names_.push_back(stay);
+              balance_[node(u, i, s)].add(-1, stay);
+              enter(stay, u + 1, i, n, false);
+              forward_[i].add(in_.within[u][pair].forward, stay);
+              backward_[i].add(in_.within[u][pair].backward, stay);
+            }
+            if (i + 1 == stages_ || !runs(i + 1, u + 1, n)) continue;
             const std::string cross = fmt::format("a{}_{}", node(u, i, s), n);
             names_.push_back(cross);
             balance_[node(u, i, s)].add(-1, cross);
             enter(cross, u + 1, i + 1, n, true);
             backward_[i].add(in_.cost[u][s].entry_backward, cross);
-            link_[i].add(in_.across[u][pair].forward + in_.across[u][pair].backward, cross);
+            const EdgeCost& link = links_behind(in_, i)[u][pair];
+            link_[i].add(link.forward + link.backward, cross);
           }
     for (int i = 0; i < stages_; ++i)
       for (int s = 0; s < static_cast<int>(in_.cost[layers_ - 1].size()); ++s) {
-        if (i + 1 < stages_) continue;  // only the last stage ends the chain
+        if (i + 1 < stages_ || !runs(i, layers_ - 1, s)) continue;  // only the last stage ends the chain
         const std::string arc = fmt::format("z{}", s);
         names_.push_back(arc);
         balance_[node(layers_ - 1, i, s)].add(-1, arc);

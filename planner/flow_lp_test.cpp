@@ -59,6 +59,8 @@ TEST(FlowProgrammeSlow, SearchUnderTheSimpleObjectiveEqualsTheSolver) {
                      .transients = seed % 4 == 0,
                      .host_link = seed % 7 == 0,
                      .tiers = seed % 3 == 0,
+                     .types = seed % 11 < 3 ? 2 : 1,
+                     .link_classes = seed % 11 < 3 ? 3 : 1,
                      .memory = seed % 9 == 0 ? -0.4 : 0.4 + 0.1 * (seed % 6)};
     const Instance in = random_instance(r, static_cast<uint64_t>(seed));
     const SearchResult got = search(in, {.objective = Objective::simple});

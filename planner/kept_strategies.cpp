@@ -58,6 +58,13 @@ Kept strategies_below(const Instance& in, int64_t upper_bound, int rounds) {
   }
   kept.instance.within = edges_of(in.within, in, kept.strategy);
   kept.instance.across = edges_of(in.across, in, kept.strategy);
+  for (size_t n = 0; n < in.other_across.size(); ++n)
+    kept.instance.other_across[n] = edges_of(in.other_across[n], in, kept.strategy);
+  for (size_t u = 0; u < in.strategy_type.size(); ++u) {
+    kept.instance.strategy_type[u].clear();
+    for (const int k : kept.strategy[u])
+      kept.instance.strategy_type[u].push_back(in.strategy_type[u][static_cast<size_t>(k)]);
+  }
   return kept;
 }
 

@@ -57,10 +57,13 @@ std::vector<std::vector<Bytes>> options_of(const Chain& chain, const StageRule& 
     }
     for (const UnitState& s : chain.states[u])
       for (const OptionCost& c : s.options) {
+        if (!rule.takes(s)) continue;
         Bytes b{.transient = c.transient, .strategies = {c.strategy}};
         for (int t = 0; t < kTiers; ++t) b.tier[t] = chain.stage_bytes(c, rule, t);
         option[u].push_back(std::move(b));
       }
+    // No strategy for such devices: more than any capacity.
+    if (option[u].empty()) option[u].push_back({.tier = {kNever / (chain.layers + 1)}, .strategies = {0}});
     keep_best(option[u]);
   }
   return option;

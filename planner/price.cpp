@@ -26,6 +26,26 @@ void check_edges(const char* name, const Instance& in, const std::vector<std::ve
   }
 }
 
+void check_unlike(const Instance& in) {
+  const size_t links = static_cast<size_t>(in.num_stages) * in.chunks_per_stage - 1;
+  if (!in.link_class.empty() && in.link_class.size() != links)
+    throw Error(ErrorKind::usage, "instance: {} classes of links, expected {}: one between neighbouring stages",
+                in.link_class.size(), links);
+  for (const int c : in.link_class)
+    if (c < 0 || c > static_cast<int>(in.other_across.size()))
+      throw Error(ErrorKind::usage, "instance: a link of class {}, there are {}", c, 1 + in.other_across.size());
+  if (in.stage_type.empty() != in.strategy_type.empty() ||
+      (!in.stage_type.empty() && static_cast<int>(in.stage_type.size()) != in.num_stages))
+    throw Error(ErrorKind::usage, "instance: types of {} stages and of {} layers' strategies, expected {} and {}",
+                in.stage_type.size(), in.strategy_type.size(), in.num_stages, in.cost.size());
+  if (in.strategy_type.empty()) return;
+  if (in.strategy_type.size() != in.cost.size())
+    throw Error(ErrorKind::usage, "instance: types of {} layers' strategies, expected {}", in.strategy_type.size(),
+                in.cost.size());
+  for (size_t u = 0; u < in.cost.size(); ++u)
+    check_table("strategy_type", u, in.strategy_type[u].size(), in.cost[u].size());
+}
+
 int64_t least(const CostVector& c) {
   int64_t m = std::min({c.forward, c.backward, c.weight, c.recompute, c.host_forward, c.host_backward, c.entry_forward,
                         c.entry_backward, c.begin, c.sync, c.update, c.held_weight, c.transient});
@@ -112,6 +132,8 @@ void check_instance(const Instance& in) {
   }
   check_edges("within", in, in.within);
   check_edges("across", in, in.across);
+  for (const auto& other : in.other_across) check_edges("other_across", in, other);
+  check_unlike(in);
   if (static_cast<int>(in.capacity.size()) != in.num_stages)
     throw Error(ErrorKind::usage, "instance: {} capacities, expected {}: one for each stage", in.capacity.size(),
                 in.num_stages);
@@ -190,7 +212,7 @@ Priced Pricer::operator()(const Assignment& a) {
   }
   for (const Tail& x : tails) t.tail.push_back(x.backlog + x.update);
   for (int s = 0; s + 1 < stages; ++s) {
-    const EdgeCost& e = edge(in.across, in, a, ranges[s].end - 1);
+    const EdgeCost& e = edge(links_behind(in, s), in, a, ranges[s].end - 1);
     t.send_forward.push_back(e.forward);
     t.send_backward.push_back(e.backward);
   }
@@ -222,6 +244,10 @@ Priced Pricer::operator()(const Assignment& a) {
         p.device = d;
         p.tier = static_cast<Tier>(tier);
       }
+  // A strategy on devices that cannot run it lacks more than any capacity.
+  for (int u = 0; u < in.num_layers(); ++u)
+    if (const int d = device_of(p.shape, a.stage[u]); !runs_on(in, type_of_stage(in, d), u, a.strategy[u]))
+      p.device = d, p.tier = Tier::device, p.missing_bytes = int64_t{1} << 60;
   return p;
 }
 

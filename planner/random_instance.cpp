@@ -37,6 +37,8 @@ class Maker {
       in.across.push_back(like < u ? in.across[like] : across());
     }
     capacities(in);
+    if (r_.types > 1) unlike_devices(in);
+    if (r_.link_classes > 1) unequal_links(in);
     return in;
   }
 
@@ -89,6 +91,36 @@ class Maker {
   }
   std::vector<EdgeCost> within() { return edges(40, true); }
   std::vector<EdgeCost> across() { return edges(r_.link, false); }
+
+  // Devices of type t: slower and larger, or quicker and smaller.
+  void unlike_devices(Instance& in) {
+    std::vector<int64_t> speed, room;  // percent
+    for (int t = 0; t < r_.types; ++t) speed.push_back(60 + below(120)), room.push_back(60 + below(100));
+    for (int d = 0; d < r_.stages; ++d) {
+      in.stage_type.push_back(static_cast<int>(below(r_.types)));
+      for (int64_t& bytes : in.capacity[d]) bytes = bytes * room[in.stage_type.back()] / 100;
+    }
+    in.strategy_type.resize(in.cost.size());
+    for (auto& types : in.strategy_type)
+      for (int k = 0; k < r_.strategies; ++k) types.push_back(k % r_.types);
+    for (size_t u = 0; u < in.cost.size(); ++u)
+      for (int k = 0; k < r_.strategies; ++k) {
+        CostVector& c = in.cost[u][k];
+        for (int64_t* x : {&c.forward, &c.backward, &c.weight, &c.recompute})
+          *x = *x / r_.scale * speed[k % r_.types] / 100 * r_.scale;
+      }
+  }
+
+  void unequal_links(Instance& in) {
+    for (int s = 0; s + 1 < r_.stages * r_.chunks; ++s)
+      in.link_class.push_back(static_cast<int>(below(r_.link_classes)));
+    for (int n = 1; n < r_.link_classes; ++n) {
+      const int64_t factor = below(8);
+      in.other_across.push_back(in.across);
+      for (auto& row : in.other_across.back())
+        for (EdgeCost& e : row) e = {e.forward * factor, e.backward * factor};
+    }
+  }
 
   void capacities(Instance& in) {
     const double share = 1.0 / r_.stages;

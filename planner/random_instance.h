@@ -18,6 +18,8 @@ struct RandomInstance {
   int64_t link = 20;          // largest transfer between stages, where a layer takes about 100 forward
   bool tails = false, begins = false, entries = false, transients = false, host_link = false, tiers = false,
        split = false;
+  int types = 1;         // of devices: strategy k runs on type k mod types, stages are of types drawn at random
+  int link_classes = 1;  // of links between stages, drawn at random
   /// Device capacity, of the way from the least that fits under an even split (0) to all that the dearest take (1);
   /// below 0: nothing fits.
   double memory = 0.4;

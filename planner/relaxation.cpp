@@ -99,9 +99,9 @@ Relaxation::Relaxation(const Chain& chain)
         for (const EdgeCost& e : in.within[at]) behind = std::max(behind, e.backward);
       for (const UnitState& s : chain.states[at])
         for (const OptionCost& o : s.options)
-          rows.push_back({o.strategy, d(o.forward), d(o.backward), d(o.weight), d(o.host_forward), d(o.host_backward),
-                          d(o.sync - o.last_gradient - behind), d(o.begin), d(o.update), d(s.entry_forward),
-                          d(s.entry_backward), d(o.persistent[0]), d(o.held[0]), d(o.held_weight)});
+          rows.push_back({o.strategy, s.type, d(o.forward), d(o.backward), d(o.weight), d(o.host_forward),
+                          d(o.host_backward), d(o.sync - o.last_gradient - behind), d(o.begin), d(o.update),
+                          d(s.entry_forward), d(s.entry_backward), d(o.persistent[0]), d(o.held[0]), d(o.held_weight)});
     }
     double least_time = kFar, least_bytes = kFar;
     for (const Row& r : rows) {
@@ -111,12 +111,17 @@ Relaxation::Relaxation(const Chain& chain)
     time += least_time, bytes += least_bytes;
   }
   scale_ = bytes > 0 ? time * d(chain.micro) / bytes : 0;
-  for (int u = 0; u + 1 < layers_; ++u) {
-    EdgeCost least{kNever, kNever};
-    for (const EdgeCost& e : in.across[static_cast<size_t>(u)])
-      least = {std::min(least.forward, e.forward), std::min(least.backward, e.backward)};
-    across_.push_back(least);
-  }
+  const auto fill_links = [&](const std::vector<std::vector<EdgeCost>>& across) {
+    across_.emplace_back();
+    for (const auto& edges : across) {
+      EdgeCost least{kNever, kNever};
+      for (const EdgeCost& e : edges)
+        least = {std::min(least.forward, e.forward), std::min(least.backward, e.backward)};
+      across_.back().push_back(least);
+    }
+  };
+  fill_links(in.across);
+  for (const auto& other : in.other_across) fill_links(other);
   const bool joint = chain.stages > chain.devices;
   for (const StageRule& r : chain.rule) {
     held_.push_back(d(joint ? r.joint_held : r.held));
@@ -150,8 +155,8 @@ double Relaxation::cost(const Row& r, int stage, bool first, bool last) const {
 
 double Relaxation::link(int u, int stage) const {
   if (!chain_.linked(stage)) return 0;
-  const EdgeCost& e = across_[static_cast<size_t>(u)];
   const size_t s = static_cast<size_t>(stage);
+  const EdgeCost& e = least_behind(u, s);
   return weights_.send_forward[s] * d(e.forward) + weights_.send_backward[s] * d(e.backward);
 }
 
@@ -165,7 +170,8 @@ double Relaxation::least(const PathTerms& weights, double mu) {
     for (int s = 0; s < stages_; ++s)
       for (int k = 0; k < 4; ++k) {
         double& x = cells[4 * static_cast<size_t>(s) + static_cast<size_t>(k)];
-        for (const Row& r : rows_[form]) x = std::min(x, cost(r, s, (k & 2) != 0, (k & 1) != 0));
+        for (const Row& r : rows_[form])
+          if (takes(s, r)) x = std::min(x, cost(r, s, (k & 2) != 0, (k & 1) != 0));
       }
   }
   const auto cell = [&](int u, int s, int first, int last) {
@@ -198,9 +204,9 @@ Assignment Relaxation::assignment() const {
     const size_t form = static_cast<size_t>(chain_.form[static_cast<size_t>(u)]);
     const auto least_with = [&](bool last) {
       double x = kFar;
-      int strategy = 0;
+      int strategy = rows_[form].front().strategy;
       for (const Row& r : rows_[form])
-        if (const double c = cost(r, stage, first, last); c < x) x = c, strategy = r.strategy;
+        if (const double c = cost(r, stage, first, last); takes(stage, r) && c < x) x = c, strategy = r.strategy;
       return std::pair(x + after_[last][at(u, stage)], strategy);
     };
     const auto goes_on = least_with(false), ends = least_with(true);
@@ -229,7 +235,8 @@ PathTerms Relaxation::amounts(const Assignment& a) const {
     t.sync[s] += r.sync;
     t.begin[device] += r.begin, t.update[device] += r.update;
     if (!last || u + 1 == layers_ || !chain_.linked(a.stage[at])) continue;
-    t.send_forward[s] = d(across_[at].forward), t.send_backward[s] = d(across_[at].backward);
+    const EdgeCost& e = least_behind(u, s);
+    t.send_forward[s] = d(e.forward), t.send_backward[s] = d(e.backward);
   }
   return t;
 }
@@ -276,6 +283,7 @@ std::vector<std::vector<double>> Relaxation::with_each_strategy() const {
           const double from = until + after_[last][at(u, s)];
           if (from < kFar)
             for (const Row& r : rows_[form]) {
+              if (!takes(s, r)) continue;
               double& x = best[static_cast<size_t>(r.strategy)];
               x = std::min(x, from + cost(r, s, first, last) - mu_ * room_);
             }

@@ -49,11 +49,19 @@ class Relaxation {
 
  private:
   struct Row {  // a layer's strategy
-    int strategy;
+    int strategy, type;
     double forward, backward, weight, host_forward, host_backward, sync, begin, update, entry_forward, entry_backward;
     double persistent, held, held_weight;
   };
   double cost(const Row&, int stage, bool first, bool last) const;
+  const EdgeCost& least_behind(int u, size_t stage) const {
+    const auto& of = chain_.in->link_class;
+    return across_[static_cast<size_t>(of.empty() ? 0 : of[stage])][static_cast<size_t>(u)];
+  }
+  bool takes(int stage, const Row& r) const {
+    const int type = chain_.rule[static_cast<size_t>(stage)].type;
+    return type == kAnyType || r.type == type;
+  }
   double link(int u, int stage) const;
   size_t at(int u, int stage) const {
     return static_cast<size_t>(u) * static_cast<size_t>(stages_) + static_cast<size_t>(stage);
@@ -63,10 +71,10 @@ class Relaxation {
 
   const Chain& chain_;
   int layers_, stages_;
-  std::vector<std::vector<Row>> rows_;      // by form; empty elsewhere
-  std::vector<EdgeCost> across_;            // least, after each layer
-  std::vector<double> held_, held_weight_;  // micro-batches at the moment, per stage
-  double room_ = 0, scale_ = 0;             // device bytes of all devices; time over bytes
+  std::vector<std::vector<Row>> rows_;         // by form; empty elsewhere
+  std::vector<std::vector<EdgeCost>> across_;  // by class of link: least, after each layer
+  std::vector<double> held_, held_weight_;     // micro-batches at the moment, per stage
+  double room_ = 0, scale_ = 0;                // device bytes of all devices; time over bytes
   double mu_ = 0;
   PathTerms weights_;
   // By form, stage and (first, last): least cost. By layer, stage and whether the stage ends there: least of what

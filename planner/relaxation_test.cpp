@@ -23,6 +23,7 @@ RandomInstance some_instance(uint64_t seed) {
   r.tails = seed % 4 != 3, r.begins = seed % 5 < 2, r.entries = seed % 5 > 2, r.transients = seed % 6 == 0;
   r.host_link = seed % 7 > 3, r.tiers = seed % 7 > 4;
   r.split = r.schedule >= Schedule::zb_h1, r.link = seed % 9 == 0 ? 300 : 20;
+  r.types = r.link_classes = seed % 11 < 3 ? 2 : 1;
   r.memory = 0.2 + 0.1 * static_cast<double>(seed % 8);
   return r;
 }

@@ -81,6 +81,12 @@ TEST(SearchAgainstBruteForce, NothingFitsInTiers) {
   sweep({.transients = true, .tiers = true, .memory = -0.2}, 100, 60);
 }
 
+TEST(SearchAgainstBruteForce, UnlikeDevices) { sweep({.types = 2}, 150); }
+TEST(SearchAgainstBruteForce, UnlikeDevicesThatSynchronise) {
+  sweep({.tails = true, .begins = true, .transients = true, .types = 2, .link_classes = 2}, 100);
+}
+TEST(SearchAgainstBruteForce, UnequalLinks) { sweep({.link = 150, .link_classes = 3}, 100); }
+
 TEST(SearchAgainstBruteForce, SingleLayerStages) {
   Tally tally;
   for (uint64_t seed = 0; seed < 120; ++seed) {
@@ -108,6 +114,7 @@ TEST(SearchAgainstBruteForce, ZeroBubble) {
                                .tails = seed % 3 == 0,
                                .transients = seed % 5 == 0,
                                .split = true,
+                               .types = seed % 7 == 0 ? 2 : 1,
                                .memory = 0.5},
                               seed, tally);
   EXPECT_GT(tally.found, 60);
@@ -126,6 +133,8 @@ TEST(SearchAgainstBruteForce, Interleaved) {
                                .tails = seed % 3 == 0,
                                .begins = seed % 4 == 0,
                                .transients = seed % 5 == 0,
+                               .types = seed % 6 == 1 ? 2 : 1,
+                               .link_classes = seed % 6 == 1 ? 2 : 1,
                                .memory = 0.7},
                               seed, tally);
   }

@@ -37,6 +37,7 @@ StageCuts::StageCuts(const Chain& chain, int stage, const std::vector<double>& l
     unit_[u].assign(states.size() * kinds_.size(), 1e300);
     for (size_t s = 0; s < states.size(); ++s)
       for (const OptionCost& c : states[s].options) {
+        if (!rule.takes(states[s])) continue;
         const double bytes = static_cast<double>(chain.stage_bytes(c, rule, 0));
         for (size_t m = 0; m < kinds_.size(); ++m) {
           const Weights w = weights_of(chain, rule, kinds_[m].on);

@@ -176,6 +176,7 @@ StageRun StageLabels::run(int end, int exit, int length, const Cuts& cuts, int64
       x.clear();
       parent.clear();
       const UnitState& state = chain_.states[u][s];
+      if (!rule_.takes(state)) continue;
       const int options = static_cast<int>(state.options.size());
       if (j == 0) {
         if (exit >= 0 && s != exit) continue;

@@ -43,7 +43,8 @@ class StageRound {
     std::vector<Job> jobs;
     for (size_t g = 0; g < groups_.size(); ++g)
       for (int l = 0; l < states(groups_[g].sample - 1); ++l)
-        if (std::any_of(groups_[g].ends.begin(), groups_[g].ends.end(), [&](int e) { return !joined_[e][l].empty(); }))
+        if (chain_.rule[stage_].takes(chain_.states[groups_[g].sample - 1][l]) &&
+            std::any_of(groups_[g].ends.begin(), groups_[g].ends.end(), [&](int e) { return !joined_[e][l].empty(); }))
           jobs.push_back({static_cast<int>(g), l});
     std::vector<Cuts> cuts;
     const StageCuts maker(chain_, stage_, bounds_.lambdas(stage_));
@@ -117,7 +118,7 @@ class StageRound {
       for (int l = 0; l < states(e - 1); ++l) {
         std::vector<Joined> all;
         for (int k = 0; k < static_cast<int>(after.size()); ++k) {
-          const EdgeCost& edge = chain_.across(e - 1, l, k);
+          const EdgeCost& edge = chain_.across(stage_, e - 1, l, k);
           const LinkCost link = linked ? LinkCost{edge.forward, edge.backward} : LinkCost{};
           for (size_t i = 0; i < after[k].size(); ++i)
             all.push_back({link, after[k][i].value, static_cast<int16_t>(k), static_cast<int32_t>(i)});

@@ -38,20 +38,20 @@ IntervalBounds::IntervalBounds(const Chain& chain, int64_t limit) : chain_(chain
     update_[u + 1] = update_[u] + least.update;
     begin_[u + 1] = begin_[u] + least.begin;
   }
-  link_.assign(layers + 1, {});
-  for (int u = 0; u + 1 < layers; ++u) {
-    LinkCost l{kNever, kNever};
-    for (size_t s = 0; s < chain.states[u].size(); ++s)
-      for (size_t n = 0; n < chain.states[u + 1].size(); ++n) {
-        const EdgeCost& e = chain.across(u, static_cast<int>(s), static_cast<int>(n));
-        l = {std::min(l.forward, e.forward), std::min(l.backward, e.backward)};
-      }
-    link_[u + 1] = l;
-  }
+  const auto fill_links = [&](const std::vector<std::vector<EdgeCost>>& across) {
+    auto& least = link_.emplace_back(layers + 1);
+    for (int u = 0; u + 1 < layers; ++u) {
+      LinkCost l{kNever, kNever};
+      for (const EdgeCost& e : across[u]) l = {std::min(l.forward, e.forward), std::min(l.backward, e.backward)};
+      least[u + 1] = l;
+    }
+  };
+  fill_links(chain.in->across);
+  for (const auto& other : chain.in->other_across) fill_links(other);
   for (int stage = 0; stage < chain.stages; ++stage) {
     int same = 0;
     const auto equal = [&](const StageRule& a, const StageRule& b) {
-      return a.held == b.held && a.held_weight == b.held_weight && a.capacity == b.capacity;
+      return a.held == b.held && a.held_weight == b.held_weight && a.capacity == b.capacity && a.type == b.type;
     };
     while (same < stage && !equal(chain.rule[same], chain.rule[stage])) ++same;
     if (same < stage) {
@@ -66,7 +66,9 @@ IntervalBounds::IntervalBounds(const Chain& chain, int64_t limit) : chain_(chain
 }
 
 LinkCost IntervalBounds::least_link(int stage, int e) const {
-  return stage + 1 < chain_.stages && chain_.linked(stage) ? link_[e] : LinkCost{};
+  if (stage + 1 >= chain_.stages || !chain_.linked(stage)) return {};
+  const auto& of = chain_.in->link_class;
+  return link_[of.empty() ? 0 : of[stage]][e];
 }
 
 StageCost IntervalBounds::least(int stage, int a, int e) const {
@@ -96,6 +98,7 @@ double IntervalBounds::relaxed(int stage, double lambda, int a, int e) const {
     const auto& states = chain_.states[u];
     now.assign(states.size(), 1e300);
     for (size_t s = 0; s < states.size(); ++s) {
+      if (!rule.takes(states[s])) continue;
       double unit = 1e300, way = u == e - 1 ? static_cast<double>(states[s].entry_backward) : 1e300;
       for (const OptionCost& c : states[s].options)
         unit = std::min(unit, time_with_end(chain_, c) + lambda * static_cast<double>(chain_.stage_bytes(c, rule, 0)));
@@ -121,6 +124,7 @@ void IntervalBounds::choose_lambdas(Table& table, int stage) const {
     int64_t m0 = kNever, m1 = 0;
     for (const UnitState& s : states)
       for (const OptionCost& c : s.options) {
+        if (!rule.takes(s)) continue;
         const double t = time_with_end(chain_, c);
         const int64_t m = chain_.stage_bytes(c, rule, 0);
         t0 = std::min(t0, t), t1 = std::max(t1, t), m0 = std::min(m0, m), m1 = std::max(m1, m);
@@ -159,6 +163,7 @@ void IntervalBounds::fill(Table& table, int stage, int64_t limit) const {
     least[u].fill(kNever);
     for (size_t s = 0; s < states.size(); ++s)
       for (const OptionCost& c : states[s].options) {
+        if (!rule.takes(states[s])) continue;
         const int64_t bytes = chain_.stage_bytes(c, rule, 0);
         for (int m = 0; m < num; ++m) {
           double& x = unit[u][s * num + m];

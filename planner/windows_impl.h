@@ -52,7 +52,7 @@ class IntervalBounds {
   // Prefix sums over layers of the least of each number.
   std::vector<int64_t> forward_, backward_, weight_, update_, begin_;
   std::vector<int64_t> bytes_[kTiers];
-  std::vector<LinkCost> link_;
+  std::vector<std::vector<LinkCost>> link_;  // by class
 };
 
 /// Bounds of what lies before and after stage i starting at layer a. Sizes (stages + 1)(layers + 1).

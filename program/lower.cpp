@@ -39,8 +39,8 @@ struct Chosen {
   const EdgeCost& edge(const std::vector<std::vector<EdgeCost>>& edges, int u) const {
     return edges[u][a.strategy[u] * in.cost[u + 1].size() + a.strategy[u + 1]];
   }
-  const EdgeCost& within(int u) const { return edge(in.within, u); }  // between u and u + 1
-  const EdgeCost& across(int u) const { return edge(in.across, u); }
+  const EdgeCost& within(int u) const { return edge(in.within, u); }                            // between u and u + 1
+  const EdgeCost& behind(int s) const { return edge(links_behind(in, s), ranges[s].end - 1); }  // the link
 };
 
 PipelineTimes times_of(const Chosen& c) {
@@ -72,8 +72,8 @@ PipelineTimes times_of(const Chosen& c) {
   }
   for (int d = 0; d < devices; ++d) t.tail[d] += update[d];
   for (int s = 0; s + 1 < stages; ++s) {
-    t.send_forward.push_back(c.across(c.ranges[s].end - 1).forward);
-    t.send_backward.push_back(c.across(c.ranges[s].end - 1).backward);
+    t.send_forward.push_back(c.behind(s).forward);
+    t.send_backward.push_back(c.behind(s).backward);
   }
   return t;
 }
@@ -210,7 +210,7 @@ struct Lowerer {
         if (i.op == Opcode::forward && i.unit == a) i.reads = i.frees = {x};
     if (stage + 1 < c.shape.num_stages()) compute.back().allocates.push_back({y, 0});
     issue(stage > 0 ? &x : nullptr, stage > 0 ? device_of(c.shape, stage - 1) : -1);
-    if (stage + 1 < c.shape.num_stages()) send(y, device_of(c.shape, stage + 1), c.across(e - 1).forward);
+    if (stage + 1 < c.shape.num_stages()) send(y, device_of(c.shape, stage + 1), c.behind(stage).forward);
   }
 
   void backward() {
@@ -232,7 +232,7 @@ struct Lowerer {
     compute.front().allocates.insert(compute.front().allocates.end(), left.begin(), left.end());
     free_if(compute.back(), held, [](BufferKind k) { return k == BufferKind::held; });
     issue(last_stage ? nullptr : &dy, last_stage ? -1 : device_of(c.shape, stage + 1));
-    if (stage > 0) send(dx, device_of(c.shape, stage - 1), c.across(a - 1).backward);
+    if (stage > 0) send(dx, device_of(c.shape, stage - 1), c.behind(stage - 1).backward);
   }
 
   void weight() {
