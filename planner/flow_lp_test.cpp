@@ -49,7 +49,7 @@ TEST(FlowProgrammeSlow, SearchUnderTheSimpleObjectiveEqualsTheSolver) {
   GTEST_SKIP() << "built without CBC (coinor-libcbc-dev): the mixed-integer programme was not solved";
 #else
   int feasible = 0, infeasible = 0;
-  for (int seed = 0; seed < 300; ++seed) {
+  for (int seed = 0; seed < 340; ++seed) {
     RandomInstance r{.layers = 3 + seed % 3,
                      .strategies = 2 + seed / 3 % 2,
                      .stages = 1 + seed / 6 % 3,
