@@ -91,6 +91,8 @@ void print_layers(const Plan& p) {
 }
 
 void print_memory(const Plan& p) {
+  const bool mixed =
+      std::any_of(p.ranks.begin(), p.ranks.end(), [&](const auto& r) { return r.node != p.ranks[0].node; });
   print_out(fmt::format("\nmemory per device{:>17} {:>12} {:>12} {:>9}\n", "device", "host", "disk", "busy"));
   for (size_t r = 0; r < p.ranks.size(); ++r) {
     if (p.ranks.size() > 12 && r >= 6 && r + 6 < p.ranks.size()) {
@@ -99,12 +101,17 @@ void print_memory(const Plan& p) {
     }
     const PlannedRank& rank = p.ranks[r];
     print_out(fmt::format(
-        "  rank {:<16} {:>12} {:>12} {:>12} {:>9}\n", r, format_bytes(rank.peak[0]), format_bytes(rank.peak[1]),
-        format_bytes(rank.peak[2]),
+        "  {:<21} {:>12} {:>12} {:>12} {:>9}\n", fmt::format("rank {}{}", r, mixed ? ", " + rank.node : ""),
+        format_bytes(rank.peak[0]), format_bytes(rank.peak[1]), format_bytes(rank.peak[2]),
         fmt::format("{:.1f} %", 100.0 * static_cast<double>(rank.busy_ps) / static_cast<double>(p.step_ps))));
   }
-  print_out(fmt::format("  {:<21} {:>12} {:>12} {:>12}\n", "there is", format_bytes(p.capacity[0]),
-                        format_bytes(p.capacity[1]), format_bytes(p.capacity[2])));
+  std::vector<std::string> told;
+  for (const PlannedRank& r : p.ranks) {
+    if (std::find(told.begin(), told.end(), r.node) != told.end()) continue;
+    told.push_back(r.node);
+    print_out(fmt::format("  {:<21} {:>12} {:>12} {:>12}\n", mixed ? "there is, " + r.node : "there is",
+                          format_bytes(r.capacity[0]), format_bytes(r.capacity[1]), format_bytes(r.capacity[2])));
+  }
 }
 
 void print_plan(const PlanAnswer& a, const Cluster& cluster) {
@@ -117,6 +124,7 @@ void print_plan(const PlanAnswer& a, const Cluster& cluster) {
                                format_with_commas(cluster.num_devices()),
                                p.idle_devices ? fmt::format(", {} idle", format_with_commas(p.idle_devices)) : ""));
   line("plan", to_string(p.choice));
+  if (cluster.groups.size() > 1) line("", "on " + p.node);
   line("step", fmt::format("{}, {} tokens/s, {} of the devices' peak for the model's own work", seconds(p.step_ps),
                            format_count(p.tokens_per_second()), percent(p.flops_share)));
   if (p.price_per_hour > 0)

@@ -203,8 +203,12 @@ std::string plan_json(const Plan& p) {
   Json layers = Json::array(), ranks = Json::array(), families = Json::array();
   for (const PlannedLayers& l : p.layers) layers.push_back(layers_json(l));
   for (const PlannedRank& r : p.ranks)
-    ranks.push_back(
-        {{"peak_bytes", tiers_json(r.peak)}, {"busy_ps", r.busy_ps}, {"begin_ps", r.begin_ps}, {"tail_ps", r.tail_ps}});
+    ranks.push_back({{"node", r.node},
+                     {"peak_bytes", tiers_json(r.peak)},
+                     {"capacity_bytes", tiers_json(r.capacity)},
+                     {"busy_ps", r.busy_ps},
+                     {"begin_ps", r.begin_ps},
+                     {"tail_ps", r.tail_ps}});
   for (const PlannedFamily& f : p.families) families.push_back(family_json(f));
   const Json json = {{"version", 1},
                      {"model", p.model},
@@ -219,7 +223,6 @@ std::string plan_json(const Plan& p) {
                       {{"step_ps", p.step_ps},
                        {"flops_share", p.flops_share},
                        {"price_per_hour", p.price_per_hour},
-                       {"capacity_bytes", tiers_json(p.capacity)},
                        {"ranks", ranks},
                        {"binds", p.binds}}},
                      {"proof",
@@ -253,12 +256,13 @@ Plan parse_plan(std::string_view text, std::string_view where) {
   Fields predicted(f.object("predicted"), place, "predicted.");
   p.step_ps = predicted.integer("step_ps", 0);
   p.flops_share = predicted.number("flops_share"), p.price_per_hour = predicted.number("price_per_hour");
-  p.capacity = read_tiers(predicted.object("capacity_bytes"), place, "predicted.capacity_bytes.");
   for (const Json& row : predicted.array("ranks")) {
     const std::string prefix = "predicted.ranks[" + std::to_string(p.ranks.size()) + "].";
     Fields r(row, place, prefix);
     PlannedRank rank;
+    rank.node = r.text("node");
     rank.peak = read_tiers(r.object("peak_bytes"), place, prefix + "peak_bytes.");
+    rank.capacity = read_tiers(r.object("capacity_bytes"), place, prefix + "capacity_bytes.");
     rank.busy_ps = r.integer("busy_ps", 0), rank.begin_ps = r.integer("begin_ps", 0);
     rank.tail_ps = r.integer("tail_ps", 0);
     r.finish();

@@ -22,7 +22,8 @@ struct PlannedLayers {
 
 /// One pipeline rank; all its devices are alike.
 struct PlannedRank {
-  TierBytes peak{};                                // bytes per device
+  std::string node;                                // its type, in the cluster file
+  TierBytes peak{}, capacity{};                    // bytes per device: used at most, there
   int64_t busy_ps = 0, begin_ps = 0, tail_ps = 0;  // compute of a step; before its first, after its last operation
   friend bool operator==(const PlannedRank&, const PlannedRank&) = default;
 };
@@ -48,7 +49,7 @@ struct ChoiceCounts {
 };
 
 struct Plan {
-  std::string model, hardware, node;  // as asked for; name in the cluster file; its nodes' type
+  std::string model, hardware, node;  // as asked for; name in the cluster file; its nodes' types, in words
   int64_t parameters = 0;
   TrainJob job;
   OuterChoice choice;
@@ -57,7 +58,6 @@ struct Plan {
 
   int64_t step_ps = 0;  // simulated makespan
   std::vector<PlannedRank> ranks;
-  TierBytes capacity{};  // per device
   double price_per_hour = 0;
   double flops_share = 0;  // the model's FLOPs over the used devices' peak
   std::string binds;       // what keeps it from being faster, in words

@@ -23,8 +23,8 @@ Plan example() {
               {18, 16, 1, {2, Recompute::attention, Tier::host, Tier::device}}};
   p.step_ps = 4'000'000'000'000, p.bound_ps = 3'000'000'000'000, p.model_ps = 3'500'000'000'000;
   p.model_bound_ps = 3'500'000'000'000;
-  p.ranks = {{{70'000'000'000, 5, 0}, 3, 2, 1}, {{60'000'000'000, 0, 7}, 4, 5, 6}};
-  p.capacity = {77'000'000'000, 200'000'000'000, 1};
+  const TierBytes capacity{77'000'000'000, 200'000'000'000, 1};
+  p.ranks = {{"dgx", {70'000'000'000, 5, 0}, capacity, 3, 2, 1}, {"desk", {60'000'000'000, 0, 7}, {1, 2, 3}, 4, 5, 6}};
   p.price_per_hour = 20.5, p.flops_share = 0.41, p.binds = "device memory on stage 0";
   p.counts = {100, 80, 20, 0};
   p.restrictions = {"interleaved: equal chunks"};

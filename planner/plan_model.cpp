@@ -28,8 +28,9 @@ constexpr Effort kEfforts[] = {{100'000, 0}, {2'000'000, 2000}};
 
 class OuterSearch {
  public:
-  OuterSearch(const SpaceOfChoices& space, const PlanRequest& request, OuterOutcome& out)
-      : space_(space), request_(request), out_(out), start_(std::chrono::steady_clock::now()) {}
+  OuterSearch(const SpaceOfChoices& space, const PlanRequest& request, std::chrono::steady_clock::time_point start,
+              OuterOutcome& out)
+      : space_(space), request_(request), out_(out), start_(start) {}
 
   void run() {
     for (const Candidate& c : space_.candidates) out_.bounds.push_back(c.bound);
@@ -78,7 +79,8 @@ class OuterSearch {
       const Candidate& c = space_.candidates[static_cast<size_t>(i)];
       return space_.tables[static_cast<size_t>(c.tables)].least_bytes[form_of(c)] / c.num_stages;
     };
-    for (size_t i = 0; i < space_.candidates.size(); ++i) order.push_back(static_cast<int>(i));
+    for (size_t i = 0; i < space_.candidates.size(); ++i)
+      if (!any_order(space_, space_.candidates[i])) order.push_back(static_cast<int>(i));
     std::sort(order.begin(), order.end(),
               [&](int a, int b) { return std::pair(bytes(a), a) < std::pair(bytes(b), b); });
     for (size_t i = 0; i < order.size() && !out_.found && !late(); ++i) {
@@ -104,7 +106,9 @@ class OuterSearch {
       const Candidate& c = space_.candidates[static_cast<size_t>(i)];
       const Mesh& mesh = space_.tables[static_cast<size_t>(c.tables)].mesh;
       if (out_.bounds[static_cast<size_t>(i)] >= upper()) break;
-      if (++tried[{c.num_stages == 1 ? -1 : c.schedule, mesh.tensor}] > kTriedOfEach) continue;
+      if (any_order(space_, c)) continue;
+      if (++tried[{c.num_stages == 1 ? -1 : c.schedule, c.order < 0 ? mesh.tensor : -mesh.tensor}] > kTriedOfEach)
+        continue;
       if (late()) return;
       build_instance(space_, c, built_);
       const UniformPlan plan = uniform_plan(space_, c, built_);
@@ -141,6 +145,7 @@ class OuterSearch {
   // The search, over the strategies with which the relaxation leaves room for a better plan.
   void search_one(int index, const Effort& effort) {
     const size_t at = static_cast<size_t>(index);
+    if (any_order(space_, space_.candidates[at])) return;
     int64_t& bound = out_.bounds[at];
     build_instance(space_, space_.candidates[at], built_);
     SearchOptions options{.upper_bound = upper(),
@@ -176,10 +181,17 @@ class OuterSearch {
 
   void finish() {
     out_.bound = upper();
-    out_.counts.legal = static_cast<int64_t>(out_.bounds.size()) + space_.no_room;
+    out_.counts.legal = space_.no_room;
     out_.counts.by_bound = space_.no_room;
     for (size_t i = 0; i < out_.bounds.size(); ++i) {
       out_.bound = std::min(out_.bound, out_.bounds[i]);
+      if (any_order(space_, space_.candidates[i])) {
+        if (out_.bounds[i] >= upper()) continue;
+        ++out_.orders_open;
+        out_.model_bound = std::min(out_.model_bound, out_.bounds[i]);
+        continue;
+      }
+      ++out_.counts.legal;
       if (out_.bounds[i] >= upper()) {
         ++(searched_[i] ? out_.counts.by_search : out_.counts.by_bound);
         continue;
@@ -188,6 +200,7 @@ class OuterSearch {
       out_.restricted_open += restricted_[i];
       out_.model_bound = std::min(out_.model_bound, searched_[i] ? model_bound_[i] : out_.bounds[i]);
     }
+    if (space_.cut) out_.bound = out_.model_bound = 0, out_.interrupted = true;
     out_.seconds = elapsed();
   }
 
@@ -213,7 +226,7 @@ PlanAnswer plan_model(const ModelSpec& spec, const Cluster& cluster, const PlanR
     throw Error(ErrorKind::usage, "plan: no mesh is legal for --batch {} --seq {} on '{}': {}", request.job.batch,
                 request.job.seq, cluster.name, space.rules.empty() ? "the space is empty" : join(space.rules, "; "));
   OuterOutcome outcome;
-  OuterSearch(space, request, outcome).run();
+  OuterSearch(space, request, start, outcome).run();
   PlanAnswer answer;
   answer.found = outcome.found;
   answer.searches = outcome.searches, answer.simulated = outcome.simulated;

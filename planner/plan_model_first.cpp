@@ -91,6 +91,7 @@ std::vector<int> even_split(const SpaceOfChoices& space, const std::vector<const
 
 UniformPlan uniform_plan(const SpaceOfChoices& space, const Candidate& c, const BuiltInstance& built) {
   const ChoiceTables& t = space.tables[static_cast<size_t>(c.tables)];
+  if (t.group == kMixed) return mixed_plan(space, c, built);
   const int form = form_of(c);
   const auto widest = std::max_element(t.kinds.begin(), t.kinds.end(), [](const auto& a, const auto& b) {
     return a.layers < b.layers;  // the kind with most layers names the strategies
@@ -123,6 +124,7 @@ UniformPlan uniform_plan(const SpaceOfChoices& space, const Candidate& c, const 
 UniformPlan repaired_plan(const SpaceOfChoices& space, const Candidate& c, const BuiltInstance& built,
                           int64_t upper_bound) {
   const ChoiceTables& t = space.tables[static_cast<size_t>(c.tables)];
+  if (t.group == kMixed) return mixed_plan(space, c, built);
   const int form = form_of(c), L = static_cast<int>(space.layers.size());
   const double micro = static_cast<double>(c.num_micro);
   std::vector<Ladder> ladders;

@@ -10,18 +10,26 @@
 
 namespace tern {
 
-/// Cost rows of one (node group, mesh, micro-batch): per kind of layer the strategies that are not dominated.
+/// In place of a machine: stages on devices of several types.
+inline constexpr int kMixed = -1;
+
+/// Cost rows of one (type of node, mesh, micro-batch): per kind of layer the strategies that are not dominated. Mixed:
+/// the rows of each type that can hold the mesh, side by side.
 struct ChoiceTables {
-  int group = 0;
+  int group = 0;  // index of SpaceOfChoices::machines, or kMixed
   Mesh mesh;
   int64_t micro_batch = 1;
   struct Rows {
     int layers = 0;                          // of this kind
     std::vector<CostVector> cost[3];         // by form
     std::vector<LayerStrategy> strategy[3];  // of each
+    std::vector<int> machine[3];             // of each, if mixed
   };
   std::vector<Rows> kinds;
   std::vector<EdgeCost> edge[2];  // per kind, to the next stage: [0] in another node, [1] in the same
+  // Mixed: per kind, from machine a to machine b at [a · machines + b]; within a node of machine a at [a].
+  std::vector<std::vector<EdgeCost>> between, inside;
+  std::vector<int64_t> boundary_bytes;  // per kind, of one micro-batch
   // By form: sums over the layers of the least of each; bytes: persistent ones of all tiers.
   int64_t compute[3]{}, forward[3]{}, gradient[3]{};
   int64_t least_bytes[3]{}, least_device[3]{};  // persistent and one micro-batch's: of all tiers, of the device
@@ -35,6 +43,7 @@ struct Candidate {
   int64_t bound = 0;   // ps
   int32_t tables = 0;  // index
   int32_t num_stages = 1, chunks = 1, schedule = 1;
+  int32_t order = -1;  // mixed: index of SpaceOfChoices::orders
   int64_t num_micro = 1;
 };
 
@@ -47,14 +56,28 @@ struct SpaceOfChoices {
   std::vector<Layer> layers;
   std::vector<ChoiceTables> tables;
   std::vector<Candidate> candidates;                   // legal, in the order of enumeration
+  std::vector<std::vector<int>> orders;                // of mixed pipelines: each stage's machine, or kAnyType
   int64_t no_room = 0;                                 // of them, that cannot hold the least bytes: not in candidates
   std::vector<std::pair<int64_t, Candidate>> nearest;  // of those, the few that lack least, with how much per device
+  bool cut = false;                                    // by request.seconds, with some candidates enumerated
   std::vector<std::string> rules;  // some of those that were broken, for the message when nothing is legal
 };
 
 SpaceOfChoices enumerate_choices(const ModelSpec&, const Cluster&, const PlanRequest&);
 OuterChoice choice_of(const SpaceOfChoices&, const Candidate&);
-const Machine& machine_of_tables(const SpaceOfChoices&, const ChoiceTables&);
+const Machine& machine_of_stage(const SpaceOfChoices&, const Candidate&, int stage);
+/// Mixed pipelines of every order of stages that is no candidate: a bound for all of them, not to be planned.
+bool any_order(const SpaceOfChoices&, const Candidate&);
+/// By stage whether it and the next lie in one node: stages fill the nodes of their type one after another.
+std::vector<bool> in_one_node(const SpaceOfChoices&, const Candidate&);
+TierBytes most_capacity(const SpaceOfChoices&, const ChoiceTables&);  // of any stage
+/// Sequences of machines for P stages over several of them, at most room[m] on machine m: all, or if there are more
+/// than `most`, those whose stages of one machine stand together, as many as may be on the first machines named. The
+/// second: whether it is all.
+std::pair<std::vector<std::vector<int>>, bool> orders_of(int stages, const std::vector<int64_t>& room, size_t most);
+/// Tables of several machines side by side; nullptr: of a machine that cannot hold the mesh.
+ChoiceTables join_tables(const Cluster&, const std::vector<Machine>&, const std::vector<const ChoiceTables*>&);
+inline TierBytes capacity_of(const Machine& m) { return {m.device_capacity(), m.host_capacity(), m.disk_capacity()}; }
 
 /// The Instance of a candidate; `previous` may hold another one's and is overwritten (same tables: cheaply).
 struct BuiltInstance {
@@ -75,6 +98,8 @@ struct UniformPlan {
   int64_t makespan = 0;
 };
 UniformPlan uniform_plan(const SpaceOfChoices&, const Candidate&, const BuiltInstance&);
+/// The same over unlike devices: each stage takes layers until its time is up or its memory full.
+UniformPlan mixed_plan(const SpaceOfChoices&, const Candidate&, const BuiltInstance&);
 /// Every layer as fast as it can be; where a device lacks bytes, its layers one after the other take smaller
 /// strategies. Layers evenly by time, and chunk by chunk in equal numbers. Nothing: none fits below `upper_bound`.
 UniformPlan repaired_plan(const SpaceOfChoices&, const Candidate&, const BuiltInstance&, int64_t upper_bound);
@@ -92,6 +117,7 @@ struct OuterOutcome {
   int no_fit_index = -1;
   NoFit no_fit;
   int64_t searches = 0, simulated = 0, restricted_open = 0;
+  int64_t orders_open = 0;  // families of orders of unlike stages that only their bound stands for
   double seconds = 0;
 };
 Plan make_plan(const SpaceOfChoices&, const Cluster&, const PlanRequest&, const OuterOutcome&);

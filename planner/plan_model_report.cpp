@@ -2,10 +2,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <functional>
 #include <map>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "base/units.h"
 #include "planner/plan_model_impl.h"
 #include "planner/price.h"
@@ -16,31 +18,57 @@ namespace {
 
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 constexpr size_t kValuesPerFeature = 8;
+constexpr double kLateSeconds = 0.3;
+
+// "rtx3090 × 2, rtx4080m × 1": stages by type of node, in the order of the first of each.
+std::string nodes_of(const SpaceOfChoices& space, const Candidate& c) {
+  if (c.order < 0) return machine_of_stage(space, c, 0).node.name;
+  std::vector<std::pair<std::string, int>> counts;
+  for (int s = 0; s < c.num_stages; ++s) {
+    const std::string& name = machine_of_stage(space, c, s).node.name;
+    const auto at = std::find_if(counts.begin(), counts.end(), [&](const auto& x) { return x.first == name; });
+    if (at == counts.end())
+      counts.emplace_back(name, 1);
+    else
+      ++at->second;
+  }
+  if (counts.size() == 1) return counts.front().first;
+  std::vector<std::string> words;
+  for (const auto& [name, n] : counts) words.push_back(fmt::format("{} × {}", name, n));
+  return join(words, ", ");
+}
 
 struct Feature {
   std::string_view name;
-  std::function<std::string(const OuterChoice&)> value;
+  std::function<std::string(const SpaceOfChoices&, const Candidate&, const OuterChoice&)> value;
 };
 
 const std::vector<Feature>& features() {
   static const std::vector<Feature> all{
+      {"nodes", [](const SpaceOfChoices& space, const Candidate& c, const OuterChoice&) { return nodes_of(space, c); }},
       {"schedule",
-       [](const OuterChoice& c) {
+       [](const auto&, const auto&, const OuterChoice& c) {
          if (c.num_stages == 1) return std::string("none");
          return c.schedule == Schedule::interleaved ? fmt::format("interleaved × {}", c.chunks_per_stage)
                                                     : std::string(schedule_name(c.schedule));
        }},
-      {"stages", [](const OuterChoice& c) { return fmt::format("{}", c.num_stages); }},
-      {"tensor", [](const OuterChoice& c) { return fmt::format("{}", c.mesh.tensor); }},
+      {"stages", [](const auto&, const auto&, const OuterChoice& c) { return fmt::format("{}", c.num_stages); }},
+      {"tensor", [](const auto&, const auto&, const OuterChoice& c) { return fmt::format("{}", c.mesh.tensor); }},
       {"context",
-       [](const OuterChoice& c) {
+       [](const auto&, const auto&, const OuterChoice& c) {
          return fmt::format("{}{}", c.mesh.context, c.mesh.context == 1 ? "" : c.mesh.ulysses ? " ulysses" : " ring");
        }},
-      {"data", [](const OuterChoice& c) { return fmt::format("{}", c.mesh.data); }},
-      {"expert", [](const OuterChoice& c) { return fmt::format("{} × {}", c.mesh.expert, c.mesh.expert_tensor); }},
-      {"micro-batch", [](const OuterChoice& c) { return fmt::format("{}", c.micro_batch); }},
+      {"data", [](const auto&, const auto&, const OuterChoice& c) { return fmt::format("{}", c.mesh.data); }},
+      {"expert", [](const auto&, const auto&,
+                    const OuterChoice& c) { return fmt::format("{} × {}", c.mesh.expert, c.mesh.expert_tensor); }},
+      {"micro-batch", [](const auto&, const auto&, const OuterChoice& c) { return fmt::format("{}", c.micro_batch); }},
   };
   return all;
+}
+
+std::string value_of(const SpaceOfChoices& space, const Feature& feature, size_t candidate) {
+  const Candidate& c = space.candidates[candidate];
+  return feature.value(space, c, choice_of(space, c));
 }
 
 struct Family {
@@ -51,15 +79,16 @@ struct Family {
 // Families of one feature that the best plan does not belong to, those with the least bounds first.
 std::vector<Family> families_of(const SpaceOfChoices& space, const OuterOutcome& out, const Feature& feature) {
   std::map<std::string, Family> by_value;
-  const std::string chosen = feature.value(choice_of(space, space.candidates[static_cast<size_t>(out.best)]));
+  const std::string chosen = value_of(space, feature, static_cast<size_t>(out.best));
   for (size_t i = 0; i < space.candidates.size(); ++i) {
-    const std::string value = feature.value(choice_of(space, space.candidates[i]));
+    if (any_order(space, space.candidates[i])) continue;
+    const std::string value = value_of(space, feature, i);
     if (value == chosen) continue;
     Family& f = by_value[value];
     if (f.cheapest < 0 || out.bounds[i] < out.bounds[static_cast<size_t>(f.cheapest)]) f.cheapest = static_cast<int>(i);
   }
   for (const auto& [index, makespan] : out.plans) {
-    const std::string value = feature.value(choice_of(space, space.candidates[static_cast<size_t>(index)]));
+    const std::string value = value_of(space, feature, static_cast<size_t>(index));
     if (value == chosen) continue;
     Family& f = by_value[value];
     if (f.plan >= 0 && f.told.step_ps <= makespan) continue;
@@ -95,10 +124,12 @@ void give_example(const SpaceOfChoices& space, Family& f) {
 std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
 
 // What keeps this choice from being faster: with all the memory in the world, or only the clock.
-std::string binding(const BuiltInstance& built, const Priced& priced, const PipelineRun& run, const OuterOutcome& out) {
+std::string binding(const BuiltInstance& built, const Priced& priced, const PipelineRun& run, const OuterOutcome& out,
+                    double seconds) {
   Instance roomy = built.instance;
   for (TierBytes& tier : roomy.capacity) tier.fill(int64_t{1} << 60);
-  const SearchResult r = search(roomy, {.upper_bound = out.makespan, .simulations = 100, .labels = 30'000});
+  const SearchResult r =
+      search(roomy, {.upper_bound = out.makespan, .seconds = seconds, .simulations = 100, .labels = 30'000});
   if (r.found && r.makespan_ps < out.makespan)
     return fmt::format("{} memory of rank {} ({} to spare): with room for everything this mesh would take {} less",
                        name_of(priced.tier), priced.device, format_bytes(-priced.missing_bytes),
@@ -114,8 +145,6 @@ std::string binding(const BuiltInstance& built, const Priced& priced, const Pipe
 Plan make_plan(const SpaceOfChoices& space, const Cluster& cluster, const PlanRequest& request,
                const OuterOutcome& out) {
   const Candidate& c = space.candidates[static_cast<size_t>(out.best)];
-  const ChoiceTables& t = space.tables[static_cast<size_t>(c.tables)];
-  const Machine& machine = machine_of_tables(space, t);
   BuiltInstance built;
   build_instance(space, c, built);
   const Priced priced = price(built.instance, out.assignment);
@@ -124,36 +153,47 @@ Plan make_plan(const SpaceOfChoices& space, const Cluster& cluster, const PlanRe
   const PipelineRun run = run_pipeline(priced.shape, pipeline_order(priced.shape, priced.times), priced.times);
 
   Plan p;
-  p.model = request.model, p.hardware = cluster.name, p.node = machine.node.name;
+  p.model = request.model, p.hardware = cluster.name, p.node = nodes_of(space, c);
   p.parameters = num_parameters(*space.spec);
   p.job = request.job;
   p.choice = choice_of(space, c);
   p.idle_devices = cluster.num_devices() - p.choice.devices();
   p.layers = planned_layers(space, c, out.assignment);
   p.step_ps = out.makespan;
+  double peak = 0;
   for (int d = 0; d < c.num_stages; ++d) {
     const size_t at = static_cast<size_t>(d);
-    p.ranks.push_back({priced.peak[at], run.busy[at], priced.times.begin[at], priced.times.tail[at]});
+    const Machine& machine = machine_of_stage(space, c, d);
+    p.ranks.push_back({machine.node.name, priced.peak[at], capacity_of(machine), run.busy[at], priced.times.begin[at],
+                       priced.times.tail[at]});
+    p.price_per_hour += machine.price_per_hour(p.choice.mesh.devices());
+    peak += static_cast<double>(p.choice.mesh.devices()) * peak_flops(machine.device, p.job.dtype);
   }
-  p.capacity = {machine.device_capacity(), machine.host_capacity(), machine.disk_capacity()};
-  p.price_per_hour = machine.price_per_hour(p.choice.devices());
-  p.flops_share = training_flops_per_token(*space.spec, p.job.seq) * p.tokens_per_second() /
-                  (static_cast<double>(p.choice.devices()) * peak_flops(machine.device, p.job.dtype));
+  p.flops_share = training_flops_per_token(*space.spec, p.job.seq) * p.tokens_per_second() / peak;
   p.bound_ps = out.bound, p.model_ps = out.model, p.model_bound_ps = out.model_bound;
   p.counts = out.counts;
   if (space.machines.size() > 1)
     p.restrictions.push_back(
-        "unlike nodes: each type of node is planned on its own; plans over several types are neither "
-        "made nor covered by the bound");
+        "unlike nodes: a pipeline's stages may lie on nodes of several types, all with one mesh, and fill the nodes of "
+        "a type in order; the bound covers these, not meshes that differ from stage to stage");
+  if (out.orders_open)
+    p.restrictions.push_back(
+        fmt::format("{} numbers of stages and schedules over unlike nodes: only orders with the stages of a type "
+                    "together were searched; the gap covers the rest",
+                    out.orders_open));
   if (out.restricted_open)
     p.restrictions.push_back(
         fmt::format("{} choices with several chunks per stage: the best of a restricted family of "
                     "splits; the gap covers the rest",
                     out.restricted_open));
-  p.binds = binding(built, priced, run, out);
+  // Of a search that was cut short the explanation is, too.
+  const double seconds = out.interrupted ? kLateSeconds : std::numeric_limits<double>::infinity();
+  const auto start = std::chrono::steady_clock::now();
+  p.binds = binding(built, priced, run, out, seconds);
   for (const Feature& feature : features())
     for (Family& f : families_of(space, out, feature)) {
-      give_example(space, f);
+      if (std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() < seconds)
+        give_example(space, f);
       p.families.push_back(f.told);
     }
   return p;
@@ -172,12 +212,9 @@ NoFit make_no_fit(const SpaceOfChoices& space, const OuterOutcome& out) {
     c = &candidate, n.missing_bytes = r.missing_bytes, n.tier = r.tier, n.rank = r.device;
   }
   if (!c) return n;
-  const ChoiceTables& t = space.tables[static_cast<size_t>(c->tables)];
-  const Machine& m = machine_of_tables(space, t);
+  const Machine& m = machine_of_stage(space, *c, n.rank);
   n.choice = to_string(choice_of(space, *c)), n.node = m.node.name;
-  n.capacity_bytes = n.tier == Tier::device ? m.device_capacity()
-                     : n.tier == Tier::host ? m.host_capacity()
-                                            : m.disk_capacity();
+  n.capacity_bytes = capacity_of(m)[static_cast<size_t>(n.tier)];
   return n;
 }
 

@@ -2,8 +2,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <map>
+#include <numeric>
 
 #include "base/error.h"
 #include "plan/legality.h"
@@ -71,7 +73,13 @@ ChoiceTables make_tables(const ModelSpec& spec, const TrainJob& job, const Searc
     }
     t.kinds.push_back(std::move(rows));
     for (const int inside : {0, 1}) t.edge[inside].push_back(costs.edge(layer, inside != 0));
+    t.boundary_bytes.push_back(costs.units()[static_cast<size_t>(layer.first + layer.count - 1)].output_bytes);
   }
+  return t;
+}
+
+// Sums over the layers of the least of each number.
+void sum_up(ChoiceTables& t, const std::vector<Layer>& layers) {
   for (const Layer& layer : layers) {
     ++t.kinds[static_cast<size_t>(layer.kind)].layers;
     for (const int form : {kWhole, kStaged, kChunked}) {
@@ -94,7 +102,6 @@ ChoiceTables make_tables(const ModelSpec& spec, const TrainJob& job, const Searc
     for (const EdgeCost& e : t.edge[inside])
       t.least_edge[inside] = std::min(t.least_edge[inside], e.forward + e.backward);
   }
-  return t;
 }
 
 // Bounds that hold whatever the stages. Summed over the devices, P·T is at least
@@ -139,10 +146,20 @@ int64_t cheap_bound(const ChoiceTables& t, const Candidate& c, double capacity, 
   return static_cast<int64_t>(bound * (1 - 1e-12));
 }
 
+int64_t least_edge(const SpaceOfChoices& space, const Candidate& c) {
+  const std::vector<bool> near = in_one_node(space, c);
+  return space.tables[static_cast<size_t>(c.tables)]
+      .least_edge[std::find(near.begin(), near.end(), true) != near.end()];
+}
+
+constexpr size_t kMostOrders = 64;  // of stages over unlike nodes, of one mesh and number of stages
+constexpr int64_t kManyNodes = 1 << 24;
+constexpr int64_t kMostOperations = 8'000'000;  // of a pipeline that is simulated
+
 class Enumeration {
  public:
   Enumeration(const ModelSpec& spec, const Cluster& cluster, const PlanRequest& request)
-      : spec_(spec), job_(request.job), space_(request.space) {
+      : spec_(spec), cluster_(cluster), request_(request), job_(request.job), space_(request.space) {
     out_.spec = &spec, out_.job = request.job, out_.layers = layers_of(spec);
     std::map<int, int64_t> counts;  // equal nodes are one machine wherever they stand in the file
     for (const NodeGroup& g : cluster.groups) counts[g.node] += g.count;
@@ -156,21 +173,33 @@ class Enumeration {
   }
 
   SpaceOfChoices run() {
-    for (int g = 0; g < static_cast<int>(out_.machines.size()); ++g) {
-      const int64_t devices = out_.machines[static_cast<size_t>(g)].num_devices();
-      for (int64_t tensor = 1; tensor <= std::min(space_.max_tensor, devices); ++tensor)
-        for (int64_t context = 1; context <= std::min(space_.max_context, devices / tensor); ++context)
-          for (const bool ulysses : {false, true})
-            if (!ulysses || (space_.ulysses && context > 1)) over_data(g, {tensor, context, 1, 1, 1, ulysses});
-    }
+    for (int g = 0; g < static_cast<int>(out_.machines.size()); ++g) over_meshes(g);
+    if (out_.machines.size() > 1 && !cluster_.network.empty() && space_.max_stages > 1) over_meshes(kMixed);
     return std::move(out_);
   }
 
  private:
+  // Of a machine, or for mixed pipelines of all of them.
+  template <class Value>
+  int64_t most_of(int g, const Value& value) const {
+    if (g != kMixed) return value(out_.machines[static_cast<size_t>(g)]);
+    int64_t most = 0;
+    for (const Machine& m : out_.machines) most = std::max<int64_t>(most, value(m));
+    return most;
+  }
+
+  void over_meshes(int g) {
+    const int64_t devices = most_of(g, [](const Machine& m) { return m.num_devices(); });
+    for (int64_t tensor = 1; tensor <= std::min(space_.max_tensor, devices); ++tensor)
+      for (int64_t context = 1; context <= std::min(space_.max_context, devices / tensor); ++context)
+        for (const bool ulysses : {false, true})
+          if (!ulysses || (space_.ulysses && context > 1)) over_data(g, {tensor, context, 1, 1, 1, ulysses});
+  }
+
   void over_data(int g, Mesh mesh) {
-    const Machine& m = out_.machines[static_cast<size_t>(g)];
-    if (!legal(m, mesh, 1)) return;
-    const int64_t most = std::min(job_.batch, usable_devices(m, mesh) / (mesh.tensor * mesh.context));
+    if (!legal(g, mesh, 1)) return;
+    const int64_t most = std::min(job_.batch, most_of(g, [&](const Machine& m) { return usable_devices(m, mesh); }) /
+                                                  (mesh.tensor * mesh.context));
     for (mesh.data = 1; mesh.data <= most; ++mesh.data) {
       if (job_.batch % mesh.data) continue;
       for (int64_t b = 1; b <= std::min(space_.max_micro_batch, job_.batch / mesh.data); ++b)
@@ -179,31 +208,70 @@ class Enumeration {
   }
 
   void over_experts(int g, Mesh mesh, int64_t micro_batch) {
-    const Machine& m = out_.machines[static_cast<size_t>(g)];
     if (!experts_) return over_pipelines(g, mesh, micro_batch);
     for (mesh.expert = 1; mesh.expert <= std::min(space_.max_expert, experts_); ++mesh.expert)
       for (const int64_t split : {int64_t{1}, mesh.tensor}) {
         mesh.expert_tensor = split;
-        if (legal(m, mesh, micro_batch)) over_pipelines(g, mesh, micro_batch);
+        if (legal(g, mesh, micro_batch)) over_pipelines(g, mesh, micro_batch);
         if (mesh.tensor == 1) break;
       }
   }
 
   void over_pipelines(int g, const Mesh& mesh, int64_t micro_batch) {
+    if (late()) return;
+    if (g == kMixed) return over_orders(mesh, micro_batch);
     const Machine& m = out_.machines[static_cast<size_t>(g)];
     const int num_layers = static_cast<int>(out_.layers.size());
     const int64_t room = usable_devices(m, mesh) / mesh.devices();
     const int most = static_cast<int>(std::min<int64_t>({room, num_layers, space_.max_stages}));
     if (most < 1) return;
     out_.tables.push_back(make_tables(spec_, job_, space_, out_.layers, out_.machines, g, mesh, micro_batch));
+    sum_up(out_.tables.back(), out_.layers);
     Candidate c{.tables = static_cast<int32_t>(out_.tables.size()) - 1};
     c.num_micro = job_.batch / (mesh.data * micro_batch);
     for (c.num_stages = 1; c.num_stages <= most; ++c.num_stages)
-      for (const Schedule s : space_.schedules) over_chunks(m, c, s);
+      for (const Schedule s : space_.schedules) over_chunks(c, s);
     if (c.num_stages == 1) out_.tables.pop_back();
   }
 
-  void over_chunks(const Machine& m, Candidate c, Schedule schedule) {
+  // Pipelines over several machines: every order of stages where they are few, else those with the stages of a machine
+  // together, and one candidate that stands for the rest.
+  void over_orders(const Mesh& mesh, int64_t micro_batch) {
+    std::vector<int64_t> room;
+    std::vector<ChoiceTables> made(out_.machines.size());
+    std::vector<const ChoiceTables*> of(out_.machines.size(), nullptr);
+    const int num_layers = static_cast<int>(out_.layers.size());
+    for (size_t m = 0; m < out_.machines.size(); ++m) {
+      const bool fits = why_illegal(spec_, job_, out_.machines[m], mesh, micro_batch).empty();
+      room.push_back(fits ? std::min<int64_t>(num_layers, usable_devices(out_.machines[m], mesh) / mesh.devices()) : 0);
+    }
+    if (std::count(room.begin(), room.end(), 0) + 1 >= static_cast<int64_t>(room.size())) return;
+    for (size_t m = 0; m < room.size(); ++m) {
+      if (room[m] == 0) continue;
+      made[m] = make_tables(spec_, job_, space_, out_.layers, out_.machines, static_cast<int>(m), mesh, micro_batch);
+      of[m] = &made[m];
+    }
+    out_.tables.push_back(join_tables(cluster_, out_.machines, of));
+    sum_up(out_.tables.back(), out_.layers);
+    const int64_t all = std::accumulate(room.begin(), room.end(), int64_t{0});
+    const int most = static_cast<int>(std::min<int64_t>({all, num_layers, space_.max_stages}));
+    Candidate c{.tables = static_cast<int32_t>(out_.tables.size()) - 1};
+    c.num_micro = job_.batch / (mesh.data * micro_batch);
+    for (c.num_stages = 2; c.num_stages <= most; ++c.num_stages) {
+      auto [orders, complete] = orders_of(c.num_stages, room, kMostOrders);
+      if (!complete) orders.emplace_back(static_cast<size_t>(c.num_stages), kAnyType);
+      for (const auto& order : orders) {
+        c.order = static_cast<int32_t>(out_.orders.size());
+        out_.orders.push_back(order);
+        for (const Schedule s : space_.schedules) over_chunks(c, s);
+      }
+    }
+  }
+
+  void over_chunks(Candidate c, Schedule schedule) {
+    const ChoiceTables& t = out_.tables.back();
+    Machine m = out_.machines[t.group == kMixed ? 0 : static_cast<size_t>(t.group)];
+    if (t.group == kMixed) m.num_nodes = kManyNodes;                        // the orders keep to the devices there are
     if (c.num_stages == 1 && schedule != space_.schedules.front()) return;  // one stage: they are all the same
     c.schedule = static_cast<int32_t>(c.num_stages == 1 ? Schedule::one_f_one_b : schedule);
     const bool v_shape = schedule == Schedule::zb_v || schedule == Schedule::v_half;
@@ -214,19 +282,25 @@ class Enumeration {
       if (out_.tables.back().kinds.front().cost[form_of(c)].empty()) return;
       const OuterChoice choice = choice_of(out_, c);
       if (!why_illegal_pipeline(m, choice, static_cast<int>(out_.layers.size())).empty()) continue;
-      add(m, c);
+      if (int64_t{3} * c.num_stages * c.chunks * c.num_micro > kMostOperations) {
+        note(fmt::format("{} micro-batches in {} stages: more than {} operations are not simulated", c.num_micro,
+                         c.num_stages * c.chunks, kMostOperations));
+        continue;
+      }
+      add(c);
     }
   }
 
-  void add(const Machine& m, Candidate c) {
+  void add(Candidate c) {
     const ChoiceTables& t = out_.tables[static_cast<size_t>(c.tables)];
-    const int64_t room = m.device_capacity() + m.host_capacity() + m.disk_capacity();
-    c.bound = cheap_bound(t, c, static_cast<double>(m.device_capacity()),
-                          t.least_edge[t.mesh.devices() * c.num_stages <= m.node.num_devices]);
+    const TierBytes capacity = most_capacity(out_, t);
+    const int64_t room = capacity[0] + capacity[1] + capacity[2];
+    c.bound = cheap_bound(t, c, static_cast<double>(capacity[0]), least_edge(out_, c));
     const int form = form_of(c);
-    const int64_t of_device = t.least_device[form] / c.num_stages - m.device_capacity();
+    const int64_t of_device = t.least_device[form] / c.num_stages - capacity[0];
     const int64_t missing = std::max(of_device, t.least_bytes[form] / c.num_stages - room);
     if (missing <= 0) return out_.candidates.push_back(c);
+    if (any_order(out_, c)) return;
     ++out_.no_room;
     constexpr size_t kNearest = 16;
     if (out_.nearest.size() == kNearest && missing >= out_.nearest.back().first) return;
@@ -236,15 +310,30 @@ class Enumeration {
     if (out_.nearest.size() > kNearest) out_.nearest.pop_back();
   }
 
-  bool legal(const Machine& m, const Mesh& mesh, int64_t micro_batch) {
+  bool legal(int g, const Mesh& mesh, int64_t micro_batch) {
+    if (g == kMixed)
+      return std::any_of(out_.machines.begin(), out_.machines.end(),
+                         [&](const Machine& m) { return why_illegal(spec_, job_, m, mesh, micro_batch).empty(); });
+    const Machine& m = out_.machines[static_cast<size_t>(g)];
     const std::string rule = why_illegal(spec_, job_, m, mesh, micro_batch);
-    if (!rule.empty() && out_.rules.size() < 8) out_.rules.push_back(rule);
+    if (!rule.empty()) note(rule);
     return rule.empty();
+  }
+  void note(const std::string& rule) {
+    if (out_.rules.size() < 8) out_.rules.push_back(rule);
+  }
+  // Of what was not looked at no bound is known: the outcome's is 0 then.
+  bool late() {
+    const double spent = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+    return out_.cut |= spent > request_.seconds && !out_.candidates.empty();
   }
 
   const ModelSpec& spec_;
+  const Cluster& cluster_;
+  const PlanRequest& request_;
   const TrainJob& job_;
   const SearchSpace& space_;
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   int64_t experts_ = 0;
   SpaceOfChoices out_;
 };
@@ -265,15 +354,30 @@ OuterChoice choice_of(const SpaceOfChoices& space, const Candidate& c) {
           .num_micro = c.num_micro};
 }
 
-const Machine& machine_of_tables(const SpaceOfChoices& space, const ChoiceTables& t) {
-  return space.machines[static_cast<size_t>(t.group)];
+namespace {
+
+// Links behind layer u, by its strategy and the next layer's.
+std::vector<EdgeCost> links_of(const SpaceOfChoices& space, const ChoiceTables& t, int form, size_t u, bool near) {
+  const size_t kind = static_cast<size_t>(space.layers[u].kind), next = static_cast<size_t>(space.layers[u + 1].kind);
+  const size_t rows = t.kinds[kind].cost[form].size(), columns = t.kinds[next].cost[form].size();
+  if (t.group != kMixed) return std::vector<EdgeCost>(rows * columns, t.edge[near][kind]);
+  std::vector<EdgeCost> links;
+  for (const int a : t.kinds[kind].machine[form])
+    for (const int b : t.kinds[next].machine[form])
+      links.push_back(near && a == b
+                          ? t.inside[kind][static_cast<size_t>(a)]
+                          : t.between[kind][static_cast<size_t>(a) * space.machines.size() + static_cast<size_t>(b)]);
+  return links;
 }
+
+}  // namespace
 
 void build_instance(const SpaceOfChoices& space, const Candidate& c, BuiltInstance& built) {
   const ChoiceTables& t = space.tables[static_cast<size_t>(c.tables)];
-  const Machine& m = machine_of_tables(space, t);
   const int form = form_of(c);
-  const int inside = t.mesh.devices() * c.num_stages <= m.node.num_devices;
+  const std::vector<bool> near = in_one_node(space, c);
+  const auto num_near = std::count(near.begin(), near.end(), true);
+  const int inside = num_near == 0 ? 0 : num_near == static_cast<int64_t>(near.size()) ? 1 : 2;
   Instance& in = built.instance;
   if (built.tables != c.tables || built.form != form || built.inside != inside) {
     in = {};
@@ -281,26 +385,34 @@ void build_instance(const SpaceOfChoices& space, const Candidate& c, BuiltInstan
     for (const Layer& layer : space.layers) {
       in.cost.push_back(t.kinds[static_cast<size_t>(layer.kind)].cost[form]);
       in.layer_class.push_back(layer.kind);
+      if (t.group == kMixed) in.strategy_type.push_back(t.kinds[static_cast<size_t>(layer.kind)].machine[form]);
     }
     for (size_t u = 0; u + 1 < L; ++u) {
-      const size_t pairs = in.cost[u].size() * in.cost[u + 1].size();
-      in.within.emplace_back(pairs);
-      in.across.emplace_back(pairs, t.edge[inside][static_cast<size_t>(space.layers[u].kind)]);
+      in.within.emplace_back(in.cost[u].size() * in.cost[u + 1].size());
+      in.across.push_back(links_of(space, t, form, u, inside == 1));
+      if (inside < 2) continue;
+      if (in.other_across.empty()) in.other_across.emplace_back();
+      in.other_across[0].push_back(links_of(space, t, form, u, true));
     }
     built.tables = c.tables, built.form = form, built.inside = inside;
   }
   in.num_stages = c.num_stages, in.chunks_per_stage = c.chunks, in.num_micro = static_cast<int>(c.num_micro);
   in.schedule = static_cast<Schedule>(c.schedule);
-  in.capacity.assign(static_cast<size_t>(c.num_stages), {m.device_capacity(), m.host_capacity(), m.disk_capacity()});
+  in.link_class.clear();
+  if (inside == 2) in.link_class.assign(near.begin(), near.end());
+  in.capacity.clear(), in.stage_type.clear();
+  const bool any = any_order(space, c);
+  for (int s = 0; s < c.num_stages; ++s)
+    in.capacity.push_back(any ? most_capacity(space, t) : capacity_of(machine_of_stage(space, c, s)));
+  if (t.group == kMixed) in.stage_type = space.orders[static_cast<size_t>(c.order)];
 }
 
 int64_t crowding_bound(const SpaceOfChoices& space, const Candidate& c, double mu) {
   const ChoiceTables& t = space.tables[static_cast<size_t>(c.tables)];
-  const Machine& m = machine_of_tables(space, t);
   const int form = form_of(c), P = c.num_stages;
-  const double room = mu * static_cast<double>(m.device_capacity()), micro = static_cast<double>(c.num_micro);
+  const double room = mu * static_cast<double>(most_capacity(space, t)[0]), micro = static_cast<double>(c.num_micro);
   const bool backwards_last = !splits_backward(static_cast<Schedule>(c.schedule));
-  const int64_t both = P == 1 ? 0 : t.least_edge[t.mesh.devices() * P <= m.node.num_devices];
+  const int64_t both = P == 1 ? 0 : least_edge(space, c);
   const double edge = static_cast<double>(both) / (backwards_last ? 1 : 2);
   // Of each kind what a layer takes from a device at least, memory priced: work alone; with begin, update and the last
   // gradients; with the synchronisation in the place of those. And its time on the way to a stage behind, and back.

@@ -82,6 +82,11 @@ TEST(UnitCost, TrainingFlopsAreSixPerMultipliedParameterPlusAttention) {
   const double table = 100 * 16, all = static_cast<double>(num_parameters(m));
   // 10 tokens see 55 pairs: 5.5 each, in 3 layers of width 16, twice a multiply-add forward and twice that backward
   EXPECT_DOUBLE_EQ(training_flops_per_token(m, 10), 6 * (all - table) + 3 * 12 * 16 * 5.5);
+  // Frozen matrices have no gradients of their own.
+  const ModelSpec adapted = with_adapters(m, 2);
+  const double products = static_cast<double>(num_parameters(adapted)) - all;
+  EXPECT_GT(products, 0);
+  EXPECT_DOUBLE_EQ(training_flops_per_token(adapted, 10), 4 * (all - table) + 6 * products + 3 * 12 * 16 * 5.5);
 }
 
 }  // namespace

@@ -350,18 +350,20 @@ double training_flops_per_token(const ModelSpec& spec, int64_t seq) {
   if (seq <= 0) return 0;
   double flops = 0;
   for (const Unit& unit : spec.units) {
-    double parameters = static_cast<double>(unit_cost(unit, {}).parameters);
+    const UnitCost c = unit_cost(unit, {});
+    double parameters = static_cast<double>(c.parameters), trained = static_cast<double>(c.trained);
     if (std::holds_alternative<EmbedSpec>(unit.spec)) continue;
     if (const auto* e = std::get_if<MoeSpec>(&unit.spec)) {  // a token meets top_k of the experts
-      const double experts = static_cast<double>(unit_cost(unit, {}).expert_parameters);
-      parameters -= experts * (1 - static_cast<double>(e->top_k) / static_cast<double>(e->experts));
+      const double rest = 1 - static_cast<double>(e->top_k) / static_cast<double>(e->experts);
+      parameters -= static_cast<double>(c.expert_parameters) * rest;
+      trained -= static_cast<double>(c.expert_trained) * rest;
     }
-    flops += 6 * parameters;
+    flops += 4 * parameters + 2 * trained;
     if (const AttentionSpec* a = attention_of(unit))
       flops += 12.0 * static_cast<double>(a->heads * a->head_dim) * static_cast<double>(attended_pairs(*a, seq)) /
                static_cast<double>(seq);
     if (const auto* h = std::get_if<HeadSpec>(&unit.spec); h && h->tied)
-      flops += 6.0 * static_cast<double>(h->width) * static_cast<double>(h->vocab);
+      flops += (unit.frozen ? 4.0 : 6.0) * static_cast<double>(h->width) * static_cast<double>(h->vocab);
   }
   return flops;
 }
