@@ -28,6 +28,7 @@ struct Case {
   int64_t width, seq;
   std::vector<int64_t> micro;  // sequences of each micro-batch
   bool embed_norm = false;     // the embedding's rows are normed, so that it keeps something too
+  bool experts = false;        // the second layer has experts, and a gated one for every token
 };
 
 ModelSpec spec_of(const Case& c) {
@@ -44,7 +45,12 @@ ModelSpec spec_of(const Case& c) {
   }
   s.units.push_back({-1, HeadSpec{norm, c.width, vocab, c.gpt2}});
   HfConfig named;
-  named.model_type = s.family;
+  named.model_type = c.experts ? "qwen2_moe" : s.family;
+  if (c.experts) {
+    MoeSpec moe{norm, c.width, 20, 6, 3, 28, ActivationKind::silu, true};
+    moe.shared_gate = true;
+    s.units[4].spec = moe;
+  }
   s.names = hf_names(named);
   if (c.embed_norm) {
     std::get<EmbedSpec>(s.units.front().spec).norm = norm;
@@ -118,6 +124,9 @@ const Case kCases[] = {
     {"gpt2_bf16_exact", DType::bf16, Multiply::exact, true, 32, 9, {2}},
     {"gpt2_f64", DType::f64, Multiply::fast, true, 32, 9, {2}},
     {"embed_norm_bf16_exact", DType::bf16, Multiply::exact, true, 32, 9, {2, 1}, true},
+    {"experts_f32_exact", DType::f32, Multiply::exact, false, 32, 9, {2, 1}, false, true},
+    {"experts_f32_fast", DType::f32, Multiply::fast, false, 32, 9, {2}, false, true},
+    {"experts_bf16_fast", DType::bf16, Multiply::fast, false, 32, 9, {2, 2}, false, true},
 };
 
 class ExecutorBytes : public testing::TestWithParam<Case> {};

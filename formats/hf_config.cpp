@@ -268,6 +268,15 @@ void read_sizes(HfFields& fields, const HfFamily& family, HfConfig& c) {
                                   fields.place(), *length, c.max_position_embeddings));
 }
 
+std::optional<int64_t> read_whole(HfFields& fields, const HfOption& option) {
+  const std::optional<int64_t> value = fields.integer(option.key, Null::absent);
+  if (option.alias.empty()) return value;
+  const std::optional<int64_t> other = fields.integer(option.alias, Null::absent);
+  if (value && other && *value != *other)
+    fields.fail(option.alias, "{}, but {} is {}; keep one of them", *other, option.key, *value);
+  return value ? value : other;
+}
+
 void read_option(HfFields& fields, const HfOption& option, HfConfig& c) {
   const double absent = option.absent.value_or(0);
   if (const auto* flag = std::get_if<bool HfConfig::*>(&option.to))
@@ -275,7 +284,7 @@ void read_option(HfFields& fields, const HfOption& option, HfConfig& c) {
   else if (const auto* number = std::get_if<double HfConfig::*>(&option.to))
     c.*(*number) = fields.number(option.key, Null::absent).value_or(absent);
   else if (const auto* whole = std::get_if<int64_t HfConfig::*>(&option.to))
-    c.*(*whole) = fields.integer(option.key, Null::absent).value_or(static_cast<int64_t>(absent));
+    c.*(*whole) = read_whole(fields, option).value_or(static_cast<int64_t>(absent));
   else
     c.*std::get<std::optional<double> HfConfig::*>(option.to) =
         fields.has(option.key) ? fields.number(option.key, Null::absent) : option.absent;
@@ -305,6 +314,7 @@ void read_family(HfFields& fields, const HfFamily& family, HfConfig& c) {
       fields.number(hf_key(family.name, "attention_dropout"), Null::absent).value_or(d.attention_dropout);
   c.tie_word_embeddings = fields.boolean("tie_word_embeddings").value_or(d.tied);
   read_hf_layers(fields, family, c);
+  read_hf_experts(fields, family, c);
   read_token_ids(fields, d, c);
 }
 

@@ -79,6 +79,16 @@ struct HfConfig {
   bool multi_query = false, new_decoder_architecture = false;  // falcon: where num_key_value_heads comes from
   int64_t parallel_norms = 0;                                  // falcon: 2: attention and MLP have each their own
 
+  // Experts in the place of an MLP; num_experts 0: none.
+  int64_t num_experts = 0, experts_per_token = 0;
+  int64_t expert_size = 0;          // hidden width of one; 0: intermediate_size
+  int64_t shared_expert_size = 0;   // of an MLP that every token takes; 0: none
+  bool normalized_experts = true;   // the chosen probabilities are divided by their sum
+  std::vector<bool> expert_layers;  // the layers that have them; empty: all
+  // Training of the router in the reference, kept as facts: tern adds neither noise nor a loss of balance.
+  double router_jitter = 0, router_loss_coefficient = 0.001;
+  bool router_loss = false;
+
   // What a family multiplies or bounds; the defaults change nothing.
   double embedding_multiplier = 1, residual_multiplier = 1, logits_scaling = 1;  // logits are divided
   std::optional<double> attention_multiplier, query_pre_attn_scalar;  // of scores: itself, or its -1/2th power; else

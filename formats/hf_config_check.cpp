@@ -90,7 +90,9 @@ void check_layers(const Judge& judge, const HfFamily& family) {
       judge.fail(field, "a list of {}, expected one of each of {} layers", layers.size(), c.num_hidden_layers);
   };
   listed("layer_types", c.windowed_layers,
-         c.sliding_window && family.blocks.windows != HfWindows::none && family.blocks.windows != HfWindows::every);
+         c.sliding_window &&
+             (family.blocks.windows == HfWindows::switched || family.blocks.windows == HfWindows::switched_even ||
+              family.blocks.windows == HfWindows::listed));
   listed("no_rope_layers", c.rotary_layers, family.blocks.unturned_every > 0);
 }
 
@@ -118,9 +120,13 @@ void check_hf_values(const HfConfig& c, ErrorKind kind, std::string_view place) 
                c.num_attention_heads);
   if (c.head_dim > INT32_MAX / c.num_attention_heads)
     judge.fail("head_dim", "{} times {} heads, expected a product below 2^31", c.head_dim, c.num_attention_heads);
-  const double per_layer = 2.0 * static_cast<double>(c.hidden_size) *
-                               static_cast<double>(c.head_dim * (c.num_attention_heads + c.num_key_value_heads)) +
-                           3.0 * static_cast<double>(c.hidden_size) * static_cast<double>(c.intermediate_size);
+  const double per_layer =
+      2.0 * static_cast<double>(c.hidden_size) *
+          static_cast<double>(c.head_dim * (c.num_attention_heads + c.num_key_value_heads)) +
+      3.0 * static_cast<double>(c.hidden_size) *
+          (static_cast<double>(c.intermediate_size) +
+           static_cast<double>(c.num_experts) * static_cast<double>(c.expert_size) +
+           static_cast<double>(c.expert_size > 0 ? 0 : c.num_experts) * static_cast<double>(c.intermediate_size));
   const double parameters = per_layer * static_cast<double>(c.num_hidden_layers) +
                             static_cast<double>(c.hidden_size) * (2.0 * static_cast<double>(c.vocab_size) +
                                                                   static_cast<double>(c.max_position_embeddings));
@@ -163,6 +169,7 @@ void check_hf_values(const HfConfig& c, ErrorKind kind, std::string_view place) 
                hf_key(c.model_type, "num_attention_heads"));
   check_options(judge, family);
   check_layers(judge, family);
+  check_hf_experts(c, family, kind, place);
 }
 
 void check_hf_config(const HfConfig& config) { check_hf_values(config, ErrorKind::usage, "model config"); }

@@ -22,8 +22,12 @@ HfRope read_hf_rope(HfFields& top, const HfFamily& family, HfConfig& config);
 /// num_hidden_layers; appends to the notes.
 void read_hf_layers(HfFields& top, const HfFamily& family, HfConfig& config);
 
+/// Which layers have experts, out of the keys around them; appends to the notes what training leaves out.
+void read_hf_experts(HfFields& top, const HfFamily& family, HfConfig& config);
+
 /// Ranges and divisibility of a whole config. `place` opens messages; keys are named as the family spells them.
 void check_hf_values(const HfConfig& config, ErrorKind kind, std::string_view place);
+void check_hf_experts(const HfConfig& config, const HfFamily& family, ErrorKind kind, std::string_view place);
 void check_hf_rope(const HfConfig& config, const HfRope& rope, ErrorKind kind, std::string_view place);
 
 /// How the family's file spells one of HfConfig's fields: "hidden_size" is "n_embd" in gpt2.

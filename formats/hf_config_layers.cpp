@@ -45,9 +45,10 @@ std::vector<bool> usual_windows(HfFields& fields, const HfFamily& family, const 
   if (family.blocks.windows == HfWindows::switched && family.blocks.unturned_every > 0) {
     for (int64_t i = 0; i < c.num_hidden_layers; ++i)
       windowed.push_back(!c.rotary_layers.empty() && !c.rotary_layers[static_cast<size_t>(i)]);
-  } else if (family.blocks.windows == HfWindows::switched) {
+  } else if (family.blocks.windows == HfWindows::switched || family.blocks.windows == HfWindows::switched_even) {
+    const bool even = family.blocks.windows == HfWindows::switched_even;
     const int64_t full = fields.integer("max_window_layers", Null::absent).value_or(28);
-    for (int64_t i = 0; i < c.num_hidden_layers; ++i) windowed.push_back(i >= full);
+    for (int64_t i = 0; i < c.num_hidden_layers; ++i) windowed.push_back(even ? i % 2 == 0 && i < full : i >= full);
   } else {
     const int64_t every = fields.integer("sliding_window_pattern", Null::absent).value_or(family.blocks.full_every);
     if (every < 1) fields.fail("sliding_window_pattern", "{}, expected at least 1", every);
@@ -60,7 +61,8 @@ std::vector<bool> usual_windows(HfFields& fields, const HfFamily& family, const 
 
 void read_hf_layers(HfFields& fields, const HfFamily& family, HfConfig& c) {
   const HfWindows windows = family.blocks.windows;
-  const bool each = windows == HfWindows::switched || windows == HfWindows::listed || family.blocks.unturned_every > 0;
+  const bool listed = windows == HfWindows::switched || windows == HfWindows::switched_even;
+  const bool each = listed || windows == HfWindows::listed || family.blocks.unturned_every > 0;
   if (each && c.num_hidden_layers > kMostListedLayers)
     fields.fail(hf_key(c.model_type, "num_hidden_layers"), "{}, expected at most {} where layers differ",
                 c.num_hidden_layers, kMostListedLayers);
@@ -73,6 +75,11 @@ void read_hf_layers(HfFields& fields, const HfFamily& family, HfConfig& c) {
   } else {
     c.sliding_window = window ? fields.integer("sliding_window", Null::absent) : family.defaults.window;
   }
+  if ((listed || windows == HfWindows::switched_every) &&
+      !fields.boolean("use_sliding_window", Null::absent).value_or(false)) {
+    fields.take("max_window_layers");
+    c.sliding_window = {};
+  }
   const std::optional<std::vector<std::string>> kinds = fields.texts("layer_types", Null::absent);
   if (!each) {
     if (kinds)
@@ -83,10 +90,6 @@ void read_hf_layers(HfFields& fields, const HfFamily& family, HfConfig& c) {
     return;
   }
 
-  if (windows == HfWindows::switched && !fields.boolean("use_sliding_window", Null::absent).value_or(false)) {
-    fields.take("max_window_layers");
-    c.sliding_window = {};
-  }
   if (windows == HfWindows::listed) fields.take("_sliding_window_pattern");
   std::vector<bool> windowed;
   if (kinds) {

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "formats/hf_config_impl.h"
@@ -84,6 +85,8 @@ void write_layers(SortedJson& j, const HfFamily& family, const HfConfig& c) {
   if (windows == HfWindows::none) return;
   j["sliding_window"] = or_null(c.sliding_window);
   if (windows == HfWindows::every) return;
+  if (windows != HfWindows::listed) j["use_sliding_window"] = c.sliding_window.has_value();
+  if (windows == HfWindows::switched_every) return;
   SortedJson kinds = SortedJson::array();
   int64_t first = c.num_hidden_layers;
   for (int64_t i = 0; i < c.num_hidden_layers; ++i) {
@@ -92,10 +95,7 @@ void write_layers(SortedJson& j, const HfFamily& family, const HfConfig& c) {
     kinds.push_back(windowed ? "sliding_attention" : "full_attention");
   }
   j["layer_types"] = kinds;
-  if (windows == HfWindows::switched) {
-    j["use_sliding_window"] = c.sliding_window.has_value();
-    j["max_window_layers"] = first;
-  }
+  if (windows == HfWindows::switched) j["max_window_layers"] = first;
   if (family.blocks.unturned_every == 0) return;
   j.erase("max_window_layers");
   SortedJson turned = SortedJson::array();
@@ -104,12 +104,24 @@ void write_layers(SortedJson& j, const HfFamily& family, const HfConfig& c) {
   j["no_rope_layers"] = turned;
 }
 
+void write_experts(SortedJson& j, const HfFamily& family, const HfConfig& c) {
+  if (family.blocks.experts != HfExperts::stepped) return;
+  j["decoder_sparse_step"] = 1;
+  SortedJson dense = SortedJson::array();
+  for (size_t i = 0; i < c.expert_layers.size(); ++i)
+    if (!c.expert_layers[i]) dense.push_back(i);
+  j["mlp_only_layers"] = dense;
+}
+
 SortedJson option_value(const HfOption& option, const HfConfig& c) {
   return std::visit(
       [&](auto to) {
-        if constexpr (std::is_same_v<decltype(to), std::optional<double> HfConfig::*>)
-          return or_null(c.*to);
-        else
+        if constexpr (std::is_same_v<decltype(to), std::optional<double> HfConfig::*>) {
+          const std::optional<double> value = c.*to;
+          if (option.whole && value && std::abs(*value) < 0x1p53 && *value == std::trunc(*value))
+            return SortedJson(static_cast<int64_t>(*value));
+          return or_null(value);
+        } else
           return option.key == "num_ln_in_parallel_attn" && c.parallel_norms == 0 ? SortedJson(nullptr)
                                                                                   : SortedJson(c.*to);
       },
@@ -159,6 +171,7 @@ std::string hf_config_json(const HfConfig& c, HfForm form) {
   if (c.rope.type == RopeType::longrope && c.model_type == "phi3")
     j["original_max_position_embeddings"] = c.rope.original_max_position_embeddings;
   write_layers(j, family, c);
+  write_experts(j, family, c);
   for (const std::string_view key : family.hidden_again)
     if (key != "n_embed") j[std::string(key)] = c.hidden_size;
   for (const HfOption& option : family.options) j[std::string(option.key)] = option_value(option, c);

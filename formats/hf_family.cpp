@@ -44,6 +44,27 @@ constexpr HfNames with_fused_matrices(HfNames n) {
   return n;
 }
 
+constexpr HfNames with_experts(HfNames n) {
+  n.router = "model.layers.#.mlp.gate";
+  n.expert_up = "model.layers.#.mlp.experts.@.gate_proj,model.layers.#.mlp.experts.@.up_proj";
+  n.expert_down = "model.layers.#.mlp.experts.@.down_proj";
+  return n;
+}
+constexpr HfNames with_shared_expert(HfNames n) {
+  n = with_experts(n);
+  n.shared_up = "model.layers.#.mlp.shared_expert.gate_proj,model.layers.#.mlp.shared_expert.up_proj";
+  n.shared_down = "model.layers.#.mlp.shared_expert.down_proj";
+  n.shared_gate = "model.layers.#.mlp.shared_expert_gate";
+  return n;
+}
+constexpr HfNames with_mixtral_experts(HfNames n) {
+  n.up = n.down = "";
+  n.router = "model.layers.#.block_sparse_moe.gate";
+  n.expert_up = "model.layers.#.block_sparse_moe.experts.@.w1,model.layers.#.block_sparse_moe.experts.@.w3";
+  n.expert_down = "model.layers.#.block_sparse_moe.experts.@.w2";
+  return n;
+}
+
 constexpr HfNames kFalconNames{.tokens = "transformer.word_embeddings",
                                .attention_norm = "transformer.h.#.input_layernorm",
                                .qkv = "%transformer.h.#.self_attention.query_key_value",
@@ -194,6 +215,59 @@ void add_older_families(std::vector<HfFamily>& f) {
                .hidden_again = {"n_embed"},
                .settle = settle_falcon,
                .names = kFalconNames});
+}
+
+// Decoders with experts in the place of MLPs.
+void add_families_of_experts(std::vector<HfFamily>& f) {
+  const HfOption loss{"output_router_logits", &C::router_loss},
+      coefficient{"router_aux_loss_coef", &C::router_loss_coefficient, 0.001};
+  f.push_back(
+      {.name = "mixtral",
+       .architecture = "MixtralForCausalLM",
+       .prefix = "model.",
+       .blocks = {.windows = HfWindows::every, .experts = HfExperts::every},
+       .defaults = {.kv_heads = 8, .context = 131072, .norm_eps = 1e-5, .bos = 1, .eos = 2, .rope_theta = 1000000},
+       .any_width = true,
+       .renamed = {{"norm_eps", "rms_norm_eps"}},
+       .options = {{"num_local_experts", &C::num_experts, 8, "num_experts"},
+                   {"num_experts_per_tok", &C::experts_per_token, 2},
+                   {"router_jitter_noise", &C::router_jitter},
+                   loss,
+                   coefficient},
+       .names = with_mixtral_experts(kLlamaNames)});
+  f.push_back({.name = "qwen2_moe",
+               .architecture = "Qwen2MoeForCausalLM",
+               .prefix = "model.",
+               .blocks = {.out_bias = false, .windows = HfWindows::switched_even, .experts = HfExperts::stepped},
+               .defaults = {.kv_heads = 16, .context = 32768, .attention_bias = true, .window = 4096},
+               .has_head_dim = false,
+               .renamed = {{"norm_eps", "rms_norm_eps"}},
+               .options = {{"qkv_bias", &C::attention_bias, 1},
+                           {"num_experts", &C::num_experts, 60},
+                           {"num_experts_per_tok", &C::experts_per_token, 4},
+                           {"moe_intermediate_size", &C::expert_size, 1408},
+                           {"shared_expert_intermediate_size", &C::shared_expert_size, 5632},
+                           {"norm_topk_prob", &C::normalized_experts},
+                           loss,
+                           coefficient},
+               .names = with_shared_expert(kLlamaNames)});
+  f.push_back(
+      {.name = "qwen3_moe",
+       .architecture = "Qwen3MoeForCausalLM",
+       .prefix = "model.",
+       .blocks = {.head_norm = HfHeadNorm::head, .windows = HfWindows::switched_every, .experts = HfExperts::stepped},
+       .defaults = {.kv_heads = 4, .context = 32768, .window = 4096},
+       .any_width = true,
+       .renamed = {{"norm_eps", "rms_norm_eps"}},
+       .options = {kAttentionBias,
+                   {"num_experts", &C::num_experts, 128, "num_local_experts"},
+                   {"num_experts_per_tok", &C::experts_per_token, 8},
+                   {"moe_intermediate_size", &C::expert_size, 768},
+                   {"norm_topk_prob", &C::normalized_experts},
+                   loss,
+                   coefficient},
+       .harmless = {"max_window_layers"},
+       .names = with_experts(with_head_norms(kLlamaNames))});
 }
 
 std::vector<HfFamily> make_families() {
@@ -363,7 +437,7 @@ std::vector<HfFamily> make_families() {
                .defaults = gemma2_defaults,
                .renamed = {{"norm_eps", "rms_norm_eps"}, {"hidden_act", "hidden_activation"}},
                .options = {kAttentionBias,
-                           {"query_pre_attn_scalar", &C::query_pre_attn_scalar, 256},
+                           {"query_pre_attn_scalar", &C::query_pre_attn_scalar, 256, "", true},
                            {"attn_logit_softcapping", &C::attn_logit_softcapping, 50},
                            {"final_logit_softcapping", &C::final_logit_softcapping, 30}},
                .fixed = {causal},
@@ -380,13 +454,14 @@ std::vector<HfFamily> make_families() {
                .defaults = gemma3_defaults,
                .renamed = {{"norm_eps", "rms_norm_eps"}, {"hidden_act", "hidden_activation"}},
                .options = {kAttentionBias,
-                           {"query_pre_attn_scalar", &C::query_pre_attn_scalar, 256},
+                           {"query_pre_attn_scalar", &C::query_pre_attn_scalar, 256, "", true},
                            {"attn_logit_softcapping", &C::attn_logit_softcapping, {}},
                            {"final_logit_softcapping", &C::final_logit_softcapping, {}}},
                .fixed = {causal},
                .harmless = {"hidden_act"},
                .names = with_norms_around(with_head_norms(kLlamaNames))});
   add_older_families(f);
+  add_families_of_experts(f);
   return f;
 }
 

@@ -23,6 +23,7 @@ struct HfNames {
   std::string_view tokens, positions, embed_norm;
   std::string_view attention_norm, qkv, query_norm, key_norm, attention_out, attention_post_norm;
   std::string_view mlp_norm, up, down, mlp_post_norm;
+  std::string_view router, expert_up, expert_down, shared_up, shared_down, shared_gate;
   std::string_view final_norm, projection;
   friend bool operator==(const HfNames&, const HfNames&) = default;
 };
@@ -40,9 +41,17 @@ enum class HfHeadNorm : uint8_t { none, head, row };  // of queries and keys: ea
 enum class HfPositions : uint8_t { rotary, learned, alibi };
 enum class HfWindows : uint8_t {
   none,
-  every,     // sliding_window is every layer's
-  switched,  // use_sliding_window, then layer_types or max_window_layers
-  listed,    // layer_types, or all but every period-th layer
+  every,           // sliding_window is every layer's
+  switched,        // use_sliding_window, then layer_types or those from max_window_layers on
+  switched_even,   // likewise, or every second layer, from the first on, below max_window_layers
+  switched_every,  // use_sliding_window: every layer's
+  listed,          // layer_types, or all but every period-th layer
+};
+/// Which layers have experts in the place of one MLP.
+enum class HfExperts : uint8_t {
+  none,
+  every,
+  stepped,  // every decoder_sparse_step-th, but those of mlp_only_layers
 };
 
 /// Variants of the units that no key of the file changes.
@@ -59,6 +68,7 @@ struct HfBlocks {
   int64_t position_offset = 0;        // rows of the table of positions before the first
   bool alibi_in_bf16 = false;         // slopes and their products rounded to bf16, then divided by √head_dim
   HfWindows windows = HfWindows::none;
+  HfExperts experts = HfExperts::none;
   int64_t full_every = 0;      // listed: this layer of each period has no window
   int64_t unturned_every = 0;  // this layer of each period does not turn queries and keys; 0: all turn
 };
@@ -90,6 +100,8 @@ struct HfOption {
   std::string_view key;
   std::variant<bool HfConfig::*, double HfConfig::*, int64_t HfConfig::*, std::optional<double> HfConfig::*> to;
   std::optional<double> absent = 0;  // no value: stays empty
+  std::string_view alias = "";       // a second spelling of a whole number that is read
+  bool whole = false;                // a number written without a point where it has none: transformers insists
 };
 /// A switch that must stand as tern computes, and why.
 struct HfFixed {

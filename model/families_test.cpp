@@ -211,6 +211,18 @@ TEST_P(Families, WeightsLoadedToInferGiveTheSameBits) {
   EXPECT_TRUE(same_bits(all_logits(f, inferring, c), all_logits(f, plain, c)));
 }
 
+// Beside an export for dev/golden/check_export.py: what its logits are here.
+void write_logits(const Family& f, const Tensor& logits, const std::string& path) {
+  const auto bytes = [](const void* data, int64_t count) {
+    return std::span(static_cast<const std::byte*>(data), static_cast<size_t>(count));
+  };
+  const auto num = static_cast<int64_t>(f.tokens.size()), sequences = static_cast<int64_t>(f.starts.size()) - 1;
+  const std::vector<TensorToWrite> entries{
+      {"tokens", DType::i32, {sequences, num / sequences}, bytes(f.tokens.data(), 4 * num), {}},
+      {"logits", DType::f32, {num, f.spec.vocab}, bytes(logits.data(), logits.bytes()), {}}};
+  write_safetensors(real_io(), path, entries);
+}
+
 TEST_P(Families, WrittenAndReadAgainNothingChanges) {
   const Family f(GetParam());
   Arena arena;
@@ -219,6 +231,7 @@ TEST_P(Families, WrittenAndReadAgainNothingChanges) {
   const char* given = std::getenv("TERN_EXPORT_DIR");  // for dev/golden/check_export.py
   const std::string out = given ? join_path(given, "family-" + GetParam()) : join_path(f.dir, "out");
   save_model(f.spec, f.config, weights, DType::f32, out, real_io(), 20'000);
+  if (given) write_logits(f, all_logits(f, weights, c), out + ".logits.safetensors");
   HfConfig again = read_hf_config(join_path(out, "config.json")), before = f.config;
   again.notes = before.notes = {}, again.dtype = before.dtype = {};
   again.architectures = before.architectures = {};

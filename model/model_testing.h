@@ -41,7 +41,8 @@ inline HfConfig tiny_config(const std::string& family) {
     c.local_rope->type = RopeType::standard, c.local_rope->theta = 100;
   }
   if (f.blocks.windows != HfWindows::none) c.sliding_window = 5;
-  if (f.blocks.windows == HfWindows::listed || f.blocks.windows == HfWindows::switched)
+  if (f.blocks.windows == HfWindows::listed || f.blocks.windows == HfWindows::switched ||
+      f.blocks.windows == HfWindows::switched_even)
     c.windowed_layers = {true, false};
   if (f.blocks.unturned_every > 0) c.rotary_layers = {false, true};
   c.hidden_act = f.defaults.hidden_act;
@@ -54,6 +55,9 @@ inline HfConfig tiny_config(const std::string& family) {
   if (family == "gpt_neox") c.rope.partial = 0.7;  // 4 elements of 6
   c.attention_bias = f.defaults.attention_bias, c.mlp_bias = f.defaults.mlp_bias;
   c.tie_word_embeddings = f.defaults.tied;
+  if (f.blocks.experts != HfExperts::none) c.num_experts = 4, c.experts_per_token = 2;
+  if (has_option(f, &HfConfig::expert_size)) c.expert_size = 9, c.normalized_experts = false;
+  if (has_option(f, &HfConfig::shared_expert_size)) c.shared_expert_size = 11;
   if (has_option(f, &HfConfig::embedding_multiplier))
     c.embedding_multiplier = 3, c.residual_multiplier = 0.7, c.logits_scaling = 2, c.attention_multiplier = 0.3;
   if (has_option(f, &HfConfig::query_pre_attn_scalar)) c.query_pre_attn_scalar = 9;
@@ -68,6 +72,11 @@ inline void for_each_variant(const std::function<void(const std::string&, const 
   for (const char* family :
        {"qwen3", "olmo2", "gemma3_text", "granite", "smollm3", "gpt_neox", "falcon", "bloom", "opt"})
     f(family, model_spec(tiny_config(family)));
+  for (const char* family : {"mixtral", "qwen2_moe"}) f(family, model_spec(tiny_config(family)));
+  HfConfig mixed = tiny_config("qwen3_moe");
+  mixed.expert_layers = {true, false}, mixed.normalized_experts = true;
+  mixed.num_experts = 3;
+  f("qwen3_moe, a layer without experts", model_spec(mixed));
   HfConfig alibi = tiny_config("falcon");
   alibi.alibi = alibi.attention_bias = true, alibi.parallel_residual = false, alibi.rope = {};
   f("falcon, rounded slopes, one after the other", model_spec(alibi));

@@ -8,16 +8,17 @@ namespace tern {
 
 namespace {
 
-std::string with_layer(std::string_view pattern, int layer) {
+std::string with_numbers(std::string_view pattern, int layer, int64_t expert) {
   std::string name(pattern);
   if (const size_t at = name.find('#'); at != std::string::npos) name.replace(at, 1, std::to_string(layer));
+  if (const size_t at = name.find('@'); at != std::string::npos) name.replace(at, 1, std::to_string(expert));
   return name;
 }
 
 // Rows of each fragment: q, k, v of the attention; gate and up halves; else all.
 std::vector<int64_t> fragment_rows(const ModelSpec& spec, HfPart part, size_t num_fragments, int64_t rows) {
   if (num_fragments == 1) return {rows};
-  if (part == &HfNames::up) return {rows / 2, rows / 2};
+  if (part == &HfNames::up || part == &HfNames::expert_up || part == &HfNames::shared_up) return {rows / 2, rows / 2};
   const AttentionSpec& u = first_attention(spec);
   return {u.heads * u.head_dim, u.kv_heads * u.head_dim, u.kv_heads * u.head_dim};
 }
@@ -43,7 +44,8 @@ std::vector<Fragment> grouped(const AttentionSpec& u, const std::string& name) {
 
 }  // namespace
 
-std::vector<Fragment> file_names(const ModelSpec& spec, int layer, HfPart part, std::string_view suffix, int64_t rows) {
+std::vector<Fragment> file_names(const ModelSpec& spec, int layer, HfPart part, std::string_view suffix, int64_t rows,
+                                 int64_t expert) {
   std::string_view pattern = spec.names.*part;
   TERN_CHECK(!pattern.empty(), "names: {} models have no file name for a {} of {} rows", spec.family, suffix, rows);
   const bool transposed = pattern.starts_with('^') && suffix == "weight", in_groups = pattern.starts_with('%');
@@ -51,7 +53,7 @@ std::vector<Fragment> file_names(const ModelSpec& spec, int layer, HfPart part, 
   std::vector<std::string> names;
   while (!pattern.empty()) {
     const size_t comma = std::min(pattern.find(','), pattern.size());
-    names.push_back(with_layer(pattern.substr(0, comma), layer) + "." + std::string(suffix));
+    names.push_back(with_numbers(pattern.substr(0, comma), layer, expert) + "." + std::string(suffix));
     pattern.remove_prefix(std::min(comma + 1, pattern.size()));
   }
   if (in_groups) return grouped(first_attention(spec), names.front());

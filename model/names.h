@@ -11,7 +11,8 @@
 namespace tern {
 
 /// `suffix`: "weight" or "bias". rows: of our tensor. layer: -1 outside the blocks.
-std::vector<Fragment> file_names(const ModelSpec&, int layer, HfPart, std::string_view suffix, int64_t rows);
+std::vector<Fragment> file_names(const ModelSpec&, int layer, HfPart, std::string_view suffix, int64_t rows,
+                                 int64_t expert = 0);
 /// The prefix that a file saved from the bare model lacks: "model." or "transformer.".
 std::string_view base_prefix(const ModelSpec&);
 /// Tensors that files hold beside parameters and that can be made again: rotary frequencies, causal masks.

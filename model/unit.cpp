@@ -60,6 +60,10 @@ Tensor unit_forward(const ModelSpec& spec, const ModelWeights& weights, int inde
     const size_t at = layer_of(unit);
     return parallel_forward(*u, spec, weights.attention.at(at), weights.mlp.at(at), rows, x, mine, kv, unit.layer, c);
   }
+  if (const MoeSpec* u = moe_of(unit)) {
+    MoeSaved* mine = saved ? &saved->emplace<MoeSaved>() : nullptr;
+    return moe_forward(*u, weights.moe.at(layer_of(unit)), x, mine, c);
+  }
   TERN_CHECK(false, "unit_forward: the head ends in a loss or in logits (head_forward_loss, head_losses, head_logits)");
   return {};
 }
@@ -76,6 +80,8 @@ Tensor unit_backward_input(const ModelSpec& spec, const ModelWeights& weights, i
   if (const auto* u = std::get_if<ParallelSpec>(&unit.spec))
     return parallel_backward_input(*u, spec, weights.attention.at(layer_of(unit)), weights.mlp.at(layer_of(unit)), rows,
                                    dy, std::get<ParallelSaved>(saved), c);
+  if (const MoeSpec* u = moe_of(unit))
+    return moe_backward_input(*u, weights.moe.at(layer_of(unit)), dy, std::get<MoeSaved>(saved), c);
   if (const auto* u = std::get_if<HeadSpec>(&unit.spec))
     return head_backward_input(*u, weights.head, std::get<HeadSaved>(saved), c);
   TERN_CHECK(false, "unit_backward_input: tokens have no gradient");
@@ -100,6 +106,9 @@ void unit_backward_weight(const ModelSpec& spec, const ModelWeights& weights, in
   if (const auto* u = std::get_if<MlpSpec>(&unit.spec))
     return mlp_backward_weight(*u, weights.mlp.at(layer_of(unit)), dy, std::get<MlpSaved>(saved),
                                gradients.mlp.at(layer_of(unit)), c);
+  if (const MoeSpec* u = moe_of(unit))
+    return moe_backward_weight(*u, weights.moe.at(layer_of(unit)), dy, std::get<MoeSaved>(saved),
+                               gradients.moe.at(layer_of(unit)), c);
   head_backward_weight(std::get<HeadSpec>(unit.spec), std::get<HeadSaved>(saved), gradients.head);
 }
 
@@ -108,6 +117,7 @@ UnitSaved nothing_saved(const Unit& unit) {
   if (std::holds_alternative<MlpSpec>(unit.spec)) return MlpSaved{};
   if (std::holds_alternative<HeadSpec>(unit.spec)) return HeadSaved{};
   if (std::holds_alternative<ParallelSpec>(unit.spec)) return ParallelSaved{};
+  if (moe_of(unit)) return MoeSaved{};
   return EmbedSaved{};
 }
 
@@ -116,6 +126,8 @@ void drop_left(UnitSaved& saved) {
   const auto drop_mlp = [](MlpSaved& m) { m.dup_TG = m.dnormed_TD = {}; };
   if (auto* a = std::get_if<AttentionSaved>(&saved)) drop_attention(*a);
   if (auto* m = std::get_if<MlpSaved>(&saved)) drop_mlp(*m);
+  if (auto* m = std::get_if<MoeSaved>(&saved))
+    m->dup_RG = m->dshared_up_TG = m->dshared_gate_T = m->dlogits_TE = m->dnormed_TD = {};
   if (auto* p = std::get_if<ParallelSaved>(&saved)) drop_attention(p->attention), drop_mlp(p->mlp);
 }
 

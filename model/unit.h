@@ -66,10 +66,20 @@ struct ParallelSaved {
   AttentionSaved attention;
   MlpSaved mlp;
 };
+/// What a router decided for T tokens; R = T·K rows, sorted by expert (kernels/cpu/experts.h).
+struct Routing {
+  Tensor scores_TE, weights_TK, chosen_TK, rows_TK, tokens_R, begin_E;
+};
+struct MoeSaved {
+  Tensor x_TD, mean_T, rstd_T;
+  Routing routing;
+  Tensor up_RG, shared_up_TG, shared_gate_T;  // the gate after its sigmoid
+  Tensor dup_RG, dshared_up_TG, dshared_gate_T, dlogits_TE, dnormed_TD;
+};
 struct HeadSaved {
   Tensor x_TD, mean_T, rstd_T, dnormed_TD;
 };
-using UnitSaved = std::variant<EmbedSaved, AttentionSaved, MlpSaved, HeadSaved, ParallelSaved>;
+using UnitSaved = std::variant<EmbedSaved, AttentionSaved, MlpSaved, HeadSaved, ParallelSaved, MoeSaved>;
 /// What is kept before anything ran: empty tensors of the right kind.
 UnitSaved nothing_saved(const Unit&);
 /// Drops what backward_input left for backward_weight.

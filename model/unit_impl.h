@@ -37,6 +37,10 @@ Tensor mlp_forward(const MlpSpec& u, const MlpWeights& w, const Tensor& x_TD, Ml
 Tensor mlp_backward_input(const MlpSpec& u, const MlpWeights& w, const Tensor& dy_TD, MlpSaved& saved, const Compute&);
 void mlp_backward_weight(const MlpSpec& u, const MlpWeights& w, const Tensor& dy_TD, const MlpSaved& saved,
                          MlpWeights& g, const Compute&);
+Tensor moe_forward(const MoeSpec& u, const MoeWeights& w, const Tensor& x_TD, MoeSaved* saved, const Compute&);
+Tensor moe_backward_input(const MoeSpec& u, const MoeWeights& w, const Tensor& dy_TD, MoeSaved& saved, const Compute&);
+void moe_backward_weight(const MoeSpec& u, const MoeWeights& w, const Tensor& dy_TD, const MoeSaved& saved,
+                         MoeWeights& g, const Compute&);
 Tensor parallel_forward(const ParallelSpec& u, const ModelSpec&, const AttentionWeights& a, const MlpWeights& m,
                         const Rows&, const Tensor& x_TD, ParallelSaved* saved, KvView* kv, int layer, const Compute&);
 Tensor parallel_backward_input(const ParallelSpec& u, const ModelSpec&, const AttentionWeights& a, const MlpWeights& m,

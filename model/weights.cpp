@@ -1,5 +1,6 @@
 #include "model/weights.h"
 
+#include <algorithm>
 #include <cmath>
 #include <type_traits>
 
@@ -47,9 +48,9 @@ class UnitVisitor {
     if (n.kind == NormKind::layer)
       visit_({prefix + ".bias", shape, unit_, false, false, 0, names(part, "bias", shape)}, at.bias);
   }
-  void linear(const std::string& prefix, HfPart part, bool has_bias, Linear& at) const {
+  void linear(const std::string& prefix, HfPart part, bool has_bias, Linear& at, int64_t expert = 0) const {
     const Shape weight{at.out, at.in}, bias{at.out};
-    const ParameterInfo info{prefix + ".weight", weight, unit_, true, false, 0, names(part, "weight", weight)};
+    const ParameterInfo info{prefix + ".weight", weight, unit_, true, false, 0, names(part, "weight", weight, expert)};
     visit_linear_(info, at);
     visit_(info, at.weight);
     if (has_bias) visit_({prefix + ".bias", bias, unit_, false, false, 0, names(part, "bias", bias)}, at.bias);
@@ -71,9 +72,23 @@ class UnitVisitor {
     norm(prefix + ".join_norm", &HfNames::mlp_post_norm, u.join.norm, w.join_norm);
   }
 
+  void moe(const std::string& prefix, const MoeSpec& u, MoeWeights& w) const {
+    norm(prefix + ".norm", &HfNames::mlp_norm, u.norm, w.norm);
+    linear(prefix + ".router", &HfNames::router, false, w.router);
+    for (size_t e = 0; e < w.up.size(); ++e) {
+      const std::string expert = prefix + ".experts." + std::to_string(e);
+      linear(expert + ".up", &HfNames::expert_up, false, w.up[e], static_cast<int64_t>(e));
+      linear(expert + ".down", &HfNames::expert_down, false, w.down[e], static_cast<int64_t>(e));
+    }
+    if (u.shared_hidden == 0) return;
+    linear(prefix + ".shared.up", &HfNames::shared_up, false, w.shared_up);
+    linear(prefix + ".shared.down", &HfNames::shared_down, false, w.shared_down);
+    if (u.shared_gate) linear(prefix + ".shared_gate", &HfNames::shared_gate, false, w.shared_gate);
+  }
+
  private:
-  std::vector<Fragment> names(HfPart part, std::string_view suffix, const Shape& shape) const {
-    return file_names(spec_, layer_, part, suffix, shape[0]);
+  std::vector<Fragment> names(HfPart part, std::string_view suffix, const Shape& shape, int64_t expert = 0) const {
+    return file_names(spec_, layer_, part, suffix, shape[0], expert);
   }
   const ModelSpec& spec_;
   const Visit& visit_;
@@ -111,6 +126,7 @@ void visit_units(const ModelSpec& spec, ModelWeights& w, const UnitVisitor::Visi
       const auto* both = std::get_if<ParallelSpec>(&unit.spec);
       if (const AttentionSpec* a = attention_of(unit)) v.attention(layer + ".attention", *a, w.attention.at(at));
       if (const MlpSpec* m = mlp_of(unit)) v.mlp(layer + ".mlp", *m, !both || !both->shared_norm, w.mlp.at(at));
+      if (const MoeSpec* x = moe_of(unit)) v.moe(layer + ".moe", *x, w.moe.at(at));
     }
   }
 }
@@ -119,19 +135,32 @@ void visit_units(const ModelSpec& spec, ModelWeights& w, const UnitVisitor::Visi
 
 ModelWeights empty_weights(const ModelSpec& spec) {
   ModelWeights w;
+  const auto set = [](Linear& linear, int64_t out, int64_t in) { linear.out = out, linear.in = in; };
+  const auto set_mlp = [&](Linear& up, Linear& down, const MlpSpec& m) {
+    set(up, m.gated ? 2 * m.hidden : m.hidden, m.width);
+    set(down, m.width, m.hidden);
+  };
   for (const Unit& unit : spec.units) {
+    const auto layers = static_cast<size_t>(unit.layer + 1), at = static_cast<size_t>(unit.layer);
     if (const AttentionSpec* a = attention_of(unit)) {
-      AttentionWeights& block = w.attention.emplace_back();
-      block.qkv.out = a->qkv_rows(), block.qkv.in = a->width;
-      block.out.out = a->width, block.out.in = a->heads * a->head_dim;
+      w.attention.resize(std::max(w.attention.size(), layers));
+      set(w.attention[at].qkv, a->qkv_rows(), a->width);
+      set(w.attention[at].out, a->width, a->heads * a->head_dim);
     }
     if (const MlpSpec* m = mlp_of(unit)) {
-      MlpWeights& block = w.mlp.emplace_back();
-      block.up.out = m->gated ? 2 * m->hidden : m->hidden, block.up.in = m->width;
-      block.down.out = m->width, block.down.in = m->hidden;
+      w.mlp.resize(std::max(w.mlp.size(), layers));
+      set_mlp(w.mlp[at].up, w.mlp[at].down, *m);
     }
-    if (const auto* h = std::get_if<HeadSpec>(&unit.spec))
-      w.head.projection.out = h->vocab, w.head.projection.in = h->width;
+    if (const MoeSpec* e = moe_of(unit)) {
+      w.moe.resize(std::max(w.moe.size(), layers));
+      MoeWeights& block = w.moe[at];
+      set(block.router, e->experts, e->width);
+      block.up.resize(static_cast<size_t>(e->experts)), block.down.resize(block.up.size());
+      for (size_t i = 0; i < block.up.size(); ++i) set_mlp(block.up[i], block.down[i], e->expert());
+      if (e->shared_hidden > 0) set_mlp(block.shared_up, block.shared_down, e->shared());
+      if (e->shared_hidden > 0 && e->shared_gate) set(block.shared_gate, 1, e->width);
+    }
+    if (const auto* h = std::get_if<HeadSpec>(&unit.spec)) set(w.head.projection, h->vocab, h->width);
   }
   return w;
 }

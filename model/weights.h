@@ -38,6 +38,12 @@ struct MlpWeights {
   NormWeights norm, join_norm;
   Linear up, down;
 };  // up (2F or F, D): gate rows first; down (D, F)
+struct MoeWeights {
+  NormWeights norm;
+  Linear router;                               // (experts, D)
+  std::vector<Linear> up, down;                // per expert, as an MLP's
+  Linear shared_up, shared_down, shared_gate;  // where the spec has them; gate (1, D)
+};
 struct HeadWeights {
   NormWeights norm;
   Linear projection;
@@ -45,8 +51,9 @@ struct HeadWeights {
 
 struct ModelWeights {
   EmbedWeights embed;
-  std::vector<AttentionWeights> attention;  // per layer
-  std::vector<MlpWeights> mlp;              // per layer
+  std::vector<AttentionWeights> attention;  // per layer; what a layer lacks is empty
+  std::vector<MlpWeights> mlp;
+  std::vector<MoeWeights> moe;
   HeadWeights head;
 };
 

@@ -130,6 +130,20 @@ AttentionSpec attention_in(const HfConfig& c, const HfBlocks& blocks, int64_t la
   return a;
 }
 
+MoeSpec experts_of(const HfConfig& c, const MlpSpec& mlp) {
+  MoeSpec e{mlp.norm,
+            mlp.width,
+            c.expert_size > 0 ? c.expert_size : c.intermediate_size,
+            c.num_experts,
+            c.experts_per_token,
+            c.shared_expert_size,
+            mlp.activation,
+            mlp.gated};
+  e.normalized = c.normalized_experts;
+  e.shared_gate = c.shared_expert_size > 0;
+  return e;
+}
+
 }  // namespace
 
 ModelSpec model_spec(const HfConfig& c) {
@@ -173,7 +187,10 @@ ModelSpec model_spec(const HfConfig& c) {
       continue;
     }
     m.units.push_back({layer, attention});
-    m.units.push_back({layer, mlp});
+    if (c.num_experts > 0 && in_layer(c.expert_layers, layer))
+      m.units.push_back({layer, experts_of(c, mlp)});
+    else
+      m.units.push_back({layer, mlp});
   }
   HeadSpec head{norm, m.width, m.vocab, c.tie_word_embeddings};
   head.multiplier = 1 / c.logits_scaling;
@@ -191,6 +208,8 @@ const MlpSpec* mlp_of(const Unit& unit) {
   if (const auto* p = std::get_if<ParallelSpec>(&unit.spec)) return &p->mlp;
   return std::get_if<MlpSpec>(&unit.spec);
 }
+
+const MoeSpec* moe_of(const Unit& unit) { return std::get_if<MoeSpec>(&unit.spec); }
 
 const AttentionSpec& first_attention(const ModelSpec& spec) {
   const AttentionSpec* a = attention_of(spec.units.at(1));

@@ -98,12 +98,17 @@ struct MlpSpec {
   friend bool operator==(const MlpSpec&, const MlpSpec&) = default;
 };
 /// A router sends each token to top_k of `experts` MLPs; shared_hidden: width of an MLP that every token takes, 0
-/// without.
+/// without. f(x) = Σ over the chosen of weight·expert(n) + (gated by a sigmoid or not) shared(n), n = norm(x).
 struct MoeSpec {
   NormSpec norm;
   int64_t width, hidden, experts, top_k, shared_hidden;
   ActivationKind activation;
   bool gated;
+  bool normalized = true;    // the chosen probabilities are divided by their sum
+  bool shared_gate = false;  // the shared MLP's result is multiplied by sigmoid(gate·n)
+  /// One expert, and the MLP of every token, as MLPs without a norm.
+  MlpSpec expert() const { return {{.kind = NormKind::none}, width, hidden, activation, gated, false}; }
+  MlpSpec shared() const { return {{.kind = NormKind::none}, width, shared_hidden, activation, gated, false}; }
   friend bool operator==(const MoeSpec&, const MoeSpec&) = default;
 };
 /// End of an encoder: the norm of its output, which the decoder's cross attention reads, and the decoder's embedding
@@ -140,6 +145,7 @@ struct Unit {
 /// The attention or the MLP of a unit that has one, alone or beside the other; else nullptr.
 const AttentionSpec* attention_of(const Unit&);
 const MlpSpec* mlp_of(const Unit&);
+const MoeSpec* moe_of(const Unit&);
 
 struct ModelSpec {
   std::string family;  // a name of formats/hf_family.h, or of a preset

@@ -34,7 +34,7 @@ constexpr std::array kDecoders{
 ModelSpec decoder(const DecoderRow& row) {
   const bool gpt2 = row.family == "gpt2";
   HfConfig c;
-  c.model_type = row.experts ? "mistral" : std::string(row.family);
+  c.model_type = row.family;
   c.vocab_size = row.vocab, c.hidden_size = row.width, c.intermediate_size = row.hidden;
   c.num_hidden_layers = row.layers, c.num_attention_heads = row.heads, c.num_key_value_heads = row.kv_heads;
   c.head_dim = row.width / row.heads, c.max_position_embeddings = row.context;
@@ -43,13 +43,8 @@ ModelSpec decoder(const DecoderRow& row) {
   c.rope.type = gpt2 ? RopeType::none : RopeType::standard;
   c.attention_bias = c.mlp_bias = gpt2;
   c.tie_word_embeddings = row.tied;
-  ModelSpec m = model_spec(c);
-  m.family = row.family;
-  if (!row.experts) return m;
-  for (Unit& unit : m.units)
-    if (const auto* mlp = std::get_if<MlpSpec>(&unit.spec))
-      unit.spec = MoeSpec{mlp->norm, mlp->width, mlp->hidden, row.experts, row.top_k, 0, mlp->activation, mlp->gated};
-  return m;
+  c.num_experts = row.experts, c.experts_per_token = row.top_k;
+  return model_spec(c);
 }
 
 // T5 1.0: relu, tied; T5 1.1: gated gelu, untied. Source: Raffel et al. 2020, arXiv:1910.10683, and the published

@@ -26,7 +26,7 @@ struct Sizes {
   // Rows that all ranks of a tensor group hold together while a product reads or writes them, beside their own part.
   int64_t gathered(int64_t width) const { return split() ? T * width * s : 0; }
 };
-constexpr int kForward = 0, kInputGradient = 1, kWeightGradient = 2, kHeadLoss = 3;
+constexpr int kForward = 0, kInputGradient = 1, kWeightGradient = 2, kHeadLoss = 3, kExpertForward = 4;
 
 // weight, and the bias of a layer norm; in a row: rstd, and the mean of a layer norm
 int64_t norm_vectors(const NormSpec& n) { return n.kind == NormKind::none ? 0 : n.kind == NormKind::layer ? 2 : 1; }
@@ -199,34 +199,59 @@ UnitCost cost(const ParallelSpec& u, const Sizes& z) {
   return c;
 }
 
-// R rows at this rank's experts, X experts at it, K = top_k.
+// R rows at this rank's experts, X experts at it, K = top_k. The experts' products are the exact multiplier's, whoever
+// multiplies the rest: their rows differ from step to step, which a library that compiles for a shape does not like.
 UnitCost cost(const MoeSpec& u, const Sizes& z) {
   const CostQuery& q = z.query;
-  const int64_t T = z.T, N = z.N, D = u.width, s = z.s, R = expert_rows(u, q), K = u.top_k;
+  const int64_t T = z.T, N = z.N, D = u.width, s = z.s, g = z.g, R = expert_rows(u, q), K = u.top_k, E = u.experts;
   const int64_t X = parts_of(u.experts, q.expert), F = parts_of(u.hidden, q.expert_tensor), G = u.gated ? 2 * F : F;
   const int64_t S = parts_of(u.shared_hidden, q.tensor), Gs = u.gated ? 2 * S : S;
+  const bool gate = S && u.shared_gate;
+  const auto shared = [&](int64_t bytes) { return S ? bytes : 0; };
+  const auto gated = [&](int64_t bytes) { return gate ? bytes : 0; };
   UnitCost c;
   c.expert_parameters = X * (G * D + D * F);
-  c.parameters = norm_parameters(u.norm) + D * u.experts + c.expert_parameters + Gs * D + D * S;
+  c.parameters = norm_parameters(u.norm) + D * E + c.expert_parameters + Gs * D + D * S + (gate ? D : 0);
   c.output_bytes = N * D * s;
-  // rstd, probabilities, places; dispatched rows, up before the activation; returned rows, for the router's gradient;
-  // the shared MLP's up.
-  c.saved_bytes =
-      norm_saved(u.norm, z) + N * u.experts * z.g + N * K * 4 + R * (D + G) * s + N * K * D * s + T * Gs * s;
-  c.left_bytes = R * (G + D) * s + N * D * s + T * Gs * s;  // dup, dy of the rows, dnormed, dup of the shared
-  const int64_t shared = S ? z.gathered(D) + T * S * s : 0;
-  c.forward_workspace = std::max(N * D * s + N * K * D * s, std::max(R * (F + D) * s, N * D * s + shared));
-  c.unsaved_workspace = c.forward_workspace + R * (D + G) * s + T * Gs * s;
-  c.backward_input_workspace = std::max(R * (F + D) * s, shared) + N * K * D * s;
-  c.backward_weight_workspace = std::max(R * F * s, N * D * s + shared);
+  // Probabilities, weights of the chosen; which, where their rows are, whose rows they are, where an expert's begin.
+  const int64_t routing = N * E * g + N * K * (g + 8) + R * 4 + (X + 1) * 4 + gated(T * g);
+  const int64_t sent = q.expert > 1 ? R * D * s : 0;  // rows of other ranks' tokens are kept, own ones gathered again
+  c.saved_bytes = norm_saved(u.norm, z) + routing + sent + R * G * s + T * Gs * s;  // up before the activation
+  const int64_t normed = u.norm.present() ? N * D * s : 0, gathered = shared(z.gathered(D));
+  // dup, dnormed, dlogits; of the shared MLP and its gate
+  c.left_bytes = R * G * s + sent + normed + N * E * s + T * Gs * s + gated(T * s);
+  const int64_t rows = R * D * s, hidden = R * F * s, shared_hidden = T * S * s;
+  const auto experts = [&](int64_t out, int64_t in) { return z(kExpertForward, R, out, in); };
+  const int64_t at_input = std::max({z(kForward, N, E, D), shared(shared_hidden + z(kForward, T, D, S)), rows});
+  c.forward_workspace =
+      std::max({normed + gathered + std::max({at_input, shared(z(kForward, T, Gs, D)), gated(z(kForward, T, 1, D))}),
+                rows + experts(G, D), hidden + rows + experts(D, F)});
+  c.unsaved_workspace =
+      routing + sent +
+      std::max({normed + gathered + at_input,
+                normed + gathered +
+                    shared(T * Gs * s + std::max({z(kForward, T, Gs, D), gated(z(kForward, T, 1, D)), shared_hidden})),
+                rows + R * G * s + experts(G, D), R * G * s + hidden, hidden + rows + experts(D, F)});
+  c.backward_input_workspace =
+      std::max({rows + hidden, 2 * hidden + N * K * g, rows + N * K * g,
+                gathered + shared(shared_hidden + z(kInputGradient, T, D, S)), gated(2 * shared_hidden + T * g),
+                N * D * s + gathered +
+                    std::max({z(kInputGradient, N, E, D), shared(z(kInputGradient, T, Gs, D)),
+                              gated(z(kInputGradient, T, 1, D))})});
+  c.backward_weight_workspace =
+      std::max({hidden + rows, normed + rows,
+                normed + gathered +
+                    std::max({z(kWeightGradient, N, E, D), shared(z(kWeightGradient, T, Gs, D)),
+                              gated(z(kWeightGradient, T, 1, D))}),
+                gathered + shared(shared_hidden + gated(T * D * s) + z(kWeightGradient, T, D, S))});
 
-  const int64_t products = 2 * R * D * (G + F) + 2 * T * D * (Gs + S) + 2 * N * D * u.experts;
+  const int64_t products = 2 * R * D * (G + F) + 2 * T * D * (Gs + S) + 2 * N * D * E + gated(2 * T * D);
   c.forward_flops = c.backward_input_flops = c.backward_weight_flops = products;
   const int64_t weights = c.parameters * s;
-  const int64_t rows = (R * (4 * D + 2 * G + 2 * F) + T * (2 * Gs + 2 * S)) * s + N * 5 * D * s;
-  c.forward_bytes_moved = weights + rows;
-  c.backward_input_bytes_moved = weights + rows + R * G * s;
-  c.backward_weight_bytes_moved = 2 * c.parameters * z.g + rows;
+  const int64_t moved = (R * (4 * D + 2 * G + 2 * F) + T * (2 * Gs + 2 * S)) * s + N * 5 * D * s;
+  c.forward_bytes_moved = weights + moved;
+  c.backward_input_bytes_moved = weights + moved + R * (G + F) * s;
+  c.backward_weight_bytes_moved = 2 * c.parameters * g + moved;
   Adapter a;  // one per expert; each row meets one expert's
   add_adapter(a, z, R, G, D, X);
   add_adapter(a, z, R, D, F, X);
@@ -323,6 +348,7 @@ std::vector<MatrixProduct> unit_products(const Unit& unit, const CostQuery& q) {
       const int64_t S = parts_of(e->shared_hidden, q.tensor);
       add_product(out, unit, T, e->gated ? 2 * S : S, e->width);
       add_product(out, unit, T, e->width, S);
+      if (e->shared_gate) out.push_back({T, 1, e->width, 1, !unit.frozen});
     }
   } else if (const auto* h = std::get_if<HeadSpec>(&unit.spec)) {
     out.push_back({T, parts_of(h->vocab, q.tensor), h->width, 1, !unit.frozen});

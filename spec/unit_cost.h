@@ -19,7 +19,8 @@ bool is_recomputed(const Unit&, Recompute);
 
 /// Scratch bytes that the multiplier of choice needs for one product (kernels know; spec does not). product: 0 forward,
 /// 1 input gradient, 2 weight gradient; m rows, w (n, k). 3: the head's loss with both gradients in one, m rows of a
-/// vocabulary n and a width k; 0 bytes: this multiplier takes it in three products. Empty function: none.
+/// vocabulary n and a width k; 0 bytes: this multiplier takes it in three products. 4: an
+/// expert's forward, exact whoever multiplies, of any number of rows. Empty function: none.
 using ScratchBytes = std::function<int64_t(int product, int64_t m, int64_t n, int64_t k)>;
 
 /// Rows whose logits exist at a time in the head, in training and in evaluation: (kHeadTile, V) numbers, not (T, V).

@@ -50,6 +50,10 @@ void check_countable(const ModelSpec& spec, const TrainSettings& s) {
   for (const Unit& unit : spec.units) {
     elements += 8.0 * static_cast<double>(spec.width);
     if (const MlpSpec* m = mlp_of(unit)) elements += 16.0 * static_cast<double>(m->hidden);
+    if (const MoeSpec* e = moe_of(unit))
+      elements += static_cast<double>(e->top_k) *
+                      (16.0 * static_cast<double>(e->hidden) + 8.0 * static_cast<double>(e->width)) +
+                  16.0 * static_cast<double>(e->shared_hidden) + 4.0 * static_cast<double>(e->experts);
     if (const AttentionSpec* a = attention_of(unit)) {
       elements += 8.0 * static_cast<double>(a->qkv_rows());
       flops = 10.0 * static_cast<double>(a->qkv_rows()) * static_cast<double>(s.seq);

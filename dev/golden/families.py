@@ -141,6 +141,20 @@ CASES = {
     "falcon_11b": lambda: T.FalconConfig(**falcon(new_decoder_architecture=True, num_kv_heads=2, num_ln_in_parallel_attn=1,
                                                   bias=True)),
     "falcon_rw": lambda: T.FalconConfig(**falcon(multi_query=False, alibi=True, parallel_attn=False, bias=True)),
+    "mixtral": lambda: T.MixtralConfig(**small(num_local_experts=4)),
+    "mixtral_window_top3": lambda: T.MixtralConfig(**small(num_local_experts=6, num_experts_per_tok=3, sliding_window=6,
+                                                           head_dim=10, tie_word_embeddings=True, hidden_act="gelu")),
+    "qwen2_moe": lambda: T.Qwen2MoeConfig(**small(num_experts=6, num_experts_per_tok=2, moe_intermediate_size=20,
+                                                  shared_expert_intermediate_size=28)),
+    "qwen2_moe_mixed": lambda: T.Qwen2MoeConfig(**small(
+        num_hidden_layers=4, num_experts=5, num_experts_per_tok=3, moe_intermediate_size=12, norm_topk_prob=True,
+        shared_expert_intermediate_size=16, decoder_sparse_step=2, mlp_only_layers=[3], qkv_bias=False,
+        use_sliding_window=True, sliding_window=5, max_window_layers=3)),
+    "qwen3_moe": lambda: T.Qwen3MoeConfig(**small(num_experts=8, num_experts_per_tok=2, moe_intermediate_size=12,
+                                                  norm_topk_prob=True, head_dim=12)),
+    "qwen3_moe_mixed": lambda: T.Qwen3MoeConfig(**small(
+        num_hidden_layers=3, num_experts=7, num_experts_per_tok=1, moe_intermediate_size=8, mlp_only_layers=[0],
+        head_dim=8, attention_bias=True, use_sliding_window=True, sliding_window=7, tie_word_embeddings=True)),
     "gpt2": lambda: T.GPT2Config(vocab_size=48, n_embd=32, n_layer=2, n_head=4, n_positions=128, n_inner=40, resid_pdrop=0.0,
                                  embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=None, eos_token_id=None),
 }

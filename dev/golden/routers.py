@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+"""What routers of mixtures choose among logits of which many are equal, by transformers + torch on a CPU.
+
+Run from the root of the repository with the oracle's Python. Writes tests/golden/routers.json: of each router its numbers and
+some rows of logits (small whole numbers, as digits), the experts chosen, ascending, and their weights. The router's matrix is the
+identity, so that its input is its logits.
+"""
+import json
+import pathlib
+
+import torch
+import transformers as T
+
+OUT = pathlib.Path(__file__).resolve().parents[2] / "tests" / "golden" / "routers.json"
+ROWS = 10
+
+
+def mixtral(experts, top_k):
+    from transformers.models.mixtral.modeling_mixtral import MixtralTopKRouter
+    return MixtralTopKRouter(T.MixtralConfig(hidden_size=experts, num_local_experts=experts, num_experts_per_tok=top_k))
+
+
+def qwen(experts, top_k, normalized):
+    from transformers.models.qwen3_moe.modeling_qwen3_moe import Qwen3MoeTopKRouter
+    return Qwen3MoeTopKRouter(T.Qwen3MoeConfig(hidden_size=experts, num_experts=experts, num_experts_per_tok=top_k,
+                                               norm_topk_prob=normalized))
+
+
+CASES = {
+    "mixtral": (lambda: mixtral(8, 2), dict(experts=8, top_k=2, normalized=True)),
+    "one of a few": (lambda: mixtral(6, 1), dict(experts=6, top_k=1, normalized=True)),
+    "qwen": (lambda: qwen(60, 4, False), dict(experts=60, top_k=4, normalized=False)),
+    "qwen3": (lambda: qwen(128, 8, True), dict(experts=128, top_k=8, normalized=True)),
+    "few of many": (lambda: qwen(192, 3, True), dict(experts=192, top_k=3, normalized=True)),
+}
+
+
+def main():
+    torch.manual_seed(1)
+    torch.set_num_threads(1)
+    golden = []
+    for name, (make, numbers) in CASES.items():
+        router, experts = make(), numbers["experts"]
+        rows = torch.stack([torch.randint(0, 2 + i, (experts,)) for i in range(ROWS)])
+        rows[0] = 0
+        with torch.no_grad():
+            router.weight.copy_(torch.eye(experts))
+            _, weights, chosen = router(rows.float())
+        order = chosen.argsort(dim=-1)
+        golden.append({"name": name, **numbers,
+                       "logits": ["".join(str(x) if x < 10 else chr(87 + x) for x in row) for row in rows.tolist()],
+                       "chosen": chosen.gather(1, order).tolist(),
+                       "weights": [[float(f"{x:.8g}") for x in row] for row in weights.gather(1, order).tolist()]})
+    OUT.write_text(json.dumps(golden) + "\n")
+    print(OUT, OUT.stat().st_size, "bytes; torch", torch.__version__, "transformers", T.__version__)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,267 @@
+// A mixture of experts: every expert resident, each expert's rows as one product.
+
+#include "kernels/cpu/experts.h"
+
+#include <type_traits>
+
+#include "model/linear.h"
+#include "model/ops.h"
+#include "model/unit_impl.h"
+
+namespace tern {
+
+namespace {
+
+Router router_of(const MoeSpec& u) { return {.experts = u.experts, .top_k = u.top_k, .normalized = u.normalized}; }
+
+// What the router decides for T tokens: kept by a forward that trains.
+Routing allocate_routing(const MoeSpec& u, int64_t T, DType dtype, MemoryClass kept, const Compute& c) {
+  const DType sums = ops::sum_dtype(dtype);
+  return {c.arena.allocate(sums, {T, u.experts}, kept),      c.arena.allocate(sums, {T, u.top_k}, kept),
+          c.arena.allocate(DType::i32, {T, u.top_k}, kept),  c.arena.allocate(DType::i32, {T, u.top_k}, kept),
+          c.arena.allocate(DType::i32, {T * u.top_k}, kept), c.arena.allocate(DType::i32, {u.experts + 1}, kept)};
+}
+
+void route(const MoeSpec& u, const Routing& r) {
+  ops::by_dtype(r.scores_TE.dtype(), [&]<class N>() {
+    if constexpr (!std::is_same_v<N, bf16>)
+      choose_experts<N>(router_of(u), r.scores_TE.span<N>(), r.chosen_TK.span<int32_t>(), r.weights_TK.span<N>());
+  });
+  sort_by_expert(r.chosen_TK.span<int32_t>(), u.top_k, r.begin_E.span<int32_t>(), r.tokens_R.span<int32_t>(),
+                 r.rows_TK.span<int32_t>());
+}
+
+void sigmoid(const Tensor& x) {
+  ops::by_dtype(x.dtype(), [&]<class N>() {
+    if constexpr (!std::is_same_v<N, bf16>) sigmoid_elements<N>(x.span<N>());
+  });
+}
+void scale_by(const Tensor& factors, std::span<const int32_t> rows, const Tensor& x) {
+  ops::by_dtype(x.dtype(),
+                [&]<class T>() { scale_rows<T>(factors.span<RouterNumber<T>>(), x.shape()[1], rows, x.span<T>()); });
+}
+void dots_of(const Tensor& a, const Tensor& b, std::span<const int32_t> rows, const Tensor& dots) {
+  ops::by_dtype(a.dtype(), [&]<class T>() {
+    row_dots<T>(a.span<T>(), b.span<T>(), a.shape()[1], rows, dots.span<RouterNumber<T>>());
+  });
+}
+void combine(const Tensor& x, const Tensor& rows, const Tensor& weights, bool add, const Tensor& y) {
+  ops::by_dtype(x.dtype(), [&]<class T>() {
+    combine_rows<T>(x.span<T>(), x.shape()[1], rows.span<int32_t>(), ops::span_or_none<RouterNumber<T>>(weights), add,
+                    y.span<T>());
+  });
+}
+
+// Calls f(expert, first row, end) for every expert that has rows.
+template <class F>
+void for_each_expert(const Routing& r, F&& f) {
+  const std::span<const int32_t> begin = r.begin_E.span<int32_t>();
+  for (size_t e = 0; e + 1 < begin.size(); ++e)
+    if (begin[e] < begin[e + 1]) f(e, begin[e], begin[e + 1]);
+}
+// Rows differ from call to call: the exact kernels need not be made for a shape.
+Compute for_experts(const Compute& c) { return {c.arena, Multiply::exact}; }
+
+// n of each row's token, or df.
+Tensor sorted_rows(const Tensor& x_TD, const Routing& r, const Compute& c) {
+  const Tensor rows = c.arena.allocate(x_TD.dtype(), {r.tokens_R.rows(), x_TD.shape()[1]}, MemoryClass::workspace);
+  ops::gather_rows(x_TD, r.tokens_R.span<int32_t>(), rows);
+  return rows;
+}
+Tensor hidden_of(const MlpSpec& mlp, const Tensor& up, const Compute& c) {
+  const Tensor hidden = c.arena.allocate(up.dtype(), {up.rows(), mlp.hidden}, MemoryClass::workspace);
+  ops::activation(mlp, up, hidden);
+  return hidden;
+}
+
+}  // namespace
+
+// n = norm(x),  p = softmax(router(n)),  w the K greatest of p (divided by their sum),
+// f = Σ_k w_k·down_k(act(up_k(n)))  + g·shared(n),  g = 1 or sigmoid(gate(n))
+static void forward_branch(const MoeSpec& u, const MoeWeights& w, const Tensor& x, const Tensor& out, MoeSaved* saved,
+                           const Compute& c) {
+  const int64_t T = x.rows(), R = T * u.top_k;
+  const DType dtype = x.dtype();
+  const MemoryClass kept = saved ? MemoryClass::activations : MemoryClass::workspace;
+  const bool shared = u.shared_hidden > 0;
+  NormStatistics stats;
+  if (saved) stats = allocate_statistics(u.norm, T, dtype, c);
+  const Routing routing = allocate_routing(u, T, dtype, kept, c);
+  Tensor up, shared_up, gate;
+  if (shared && u.shared_gate) gate = c.arena.allocate(ops::sum_dtype(dtype), {T, 1}, kept);
+  const auto allocate_up = [&] { up = c.arena.allocate(dtype, {R, w.up.front().out}, kept); };
+  const auto allocate_shared_up = [&] { shared_up = c.arena.allocate(dtype, {T, w.shared_up.out}, kept); };
+  if (saved) {
+    allocate_up();
+    if (shared) allocate_shared_up();
+    *saved = {.x_TD = x, .mean_T = stats.mean_T, .rstd_T = stats.rstd_T, .routing = routing};
+    saved->up_RG = up, saved->shared_up_TG = shared_up, saved->shared_gate_T = gate;
+  }
+
+  Tensor normed = normed_rows(u.norm, w.norm, x, stats.mean_T, stats.rstd_T, c);
+  linear_forward(w.router, normed, routing.scores_TE, c);
+  route(u, routing);
+  if (shared) {
+    if (!saved) allocate_shared_up();
+    linear_forward(w.shared_up, normed, shared_up, c);
+    if (!gate.empty()) {
+      linear_forward(w.shared_gate, normed, gate, c);
+      sigmoid(gate);
+    }
+    const Tensor hidden = hidden_of(u.shared(), shared_up, c);
+    shared_up = {};
+    linear_forward(w.shared_down, hidden, out, c);
+    if (!gate.empty()) scale_by(gate, {}, out);
+  }
+
+  const Compute exact = for_experts(c);
+  Tensor rows = sorted_rows(normed, routing, c);
+  normed = {};
+  if (!saved) allocate_up();
+  for_each_expert(routing, [&](size_t e, int64_t begin, int64_t end) {
+    linear_forward(w.up[e], rows.rows_view(begin, end), up.rows_view(begin, end), exact);
+  });
+  rows = {};
+  const Tensor hidden = hidden_of(u.expert(), up, c);
+  up = {};
+  rows = c.arena.allocate(dtype, {R, u.width}, MemoryClass::workspace);
+  for_each_expert(routing, [&](size_t e, int64_t begin, int64_t end) {
+    linear_forward(w.down[e], hidden.rows_view(begin, end), rows.rows_view(begin, end), exact);
+  });
+  combine(rows, routing.rows_TK, routing.weights_TK, shared, out);
+}
+
+// Of a row at expert k: v = df·W_down,  dw_k = v·h (= df·down_k(h), without keeping its result),  dh = w_k·v,
+// da = dh·act'(a),  dn += Σ_k da·W_up + dlogits·W_router + the shared MLP's; the gate's: dg = (df·W_down)·h·g·(1 - g)
+static void backward_branch(const MoeSpec& u, const MoeWeights& w, const Tensor& df, MoeSaved& saved, const Tensor& dx,
+                            const Compute& c) {
+  const int64_t T = df.rows(), R = T * u.top_k;
+  const DType dtype = df.dtype(), sums = ops::sum_dtype(dtype);
+  const Routing& r = saved.routing;
+  const bool shared = u.shared_hidden > 0, gated = shared && u.shared_gate;
+  const auto kept = [&](Shape shape) { return c.arena.allocate(dtype, shape, MemoryClass::activations); };
+  const auto scratch = [&](Shape shape) { return c.arena.allocate(dtype, shape, MemoryClass::workspace); };
+  saved.dup_RG = kept(saved.up_RG.shape());
+  saved.dlogits_TE = kept(r.scores_TE.shape());
+  if (shared) saved.dshared_up_TG = kept(saved.shared_up_TG.shape());
+  if (gated) saved.dshared_gate_T = kept({T, 1});
+  if (u.norm.present()) saved.dnormed_TD = kept(df.shape());
+  const Tensor dn = u.norm.present() ? saved.dnormed_TD : dx;
+
+  const Compute exact = for_experts(c);
+  const std::span<const int32_t> rows_of = r.rows_TK.span<int32_t>();
+  {
+    Tensor dhidden = scratch({R, u.hidden});
+    {
+      const Tensor rows = sorted_rows(df, r, c);
+      for_each_expert(r, [&](size_t e, int64_t begin, int64_t end) {
+        linear_backward_input(w.down[e], rows.rows_view(begin, end), dhidden.rows_view(begin, end), exact);
+      });
+    }
+    const Tensor dweights = c.arena.allocate(sums, {T, u.top_k}, MemoryClass::workspace);
+    dots_of(dhidden, hidden_of(u.expert(), saved.up_RG, c), rows_of, dweights);
+    scale_by(r.weights_TK, rows_of, dhidden);
+    ops::activation_backward(u.expert(), saved.up_RG, dhidden, saved.dup_RG);
+    dhidden = {};
+    ops::by_dtype(dtype, [&]<class N>() {
+      using M = RouterNumber<N>;
+      choose_experts_backward<N>(router_of(u), r.scores_TE.span<M>(), r.chosen_TK.span<int32_t>(),
+                                 r.weights_TK.span<M>(), dweights.span<M>(), saved.dlogits_TE.span<N>());
+    });
+    const Tensor rows = scratch({R, u.width});
+    for_each_expert(r, [&](size_t e, int64_t begin, int64_t end) {
+      linear_backward_input(w.up[e], saved.dup_RG.rows_view(begin, end), rows.rows_view(begin, end), exact);
+    });
+    combine(rows, r.rows_TK, {}, false, dn);
+  }
+  if (shared) {
+    const Tensor dhidden = scratch({T, u.shared_hidden});
+    linear_backward_input(w.shared_down, df, dhidden, c);
+    if (gated) {
+      const Tensor& g = saved.shared_gate_T;
+      Tensor dgate = c.arena.allocate(sums, {T, 1}, MemoryClass::workspace);
+      dots_of(dhidden, hidden_of(u.shared(), saved.shared_up_TG, c), {}, dgate);
+      scale_by(g, {}, dhidden);
+      ops::by_dtype(dtype, [&]<class N>() {
+        const auto d = dgate.span<RouterNumber<N>>(), s = g.span<RouterNumber<N>>();
+        const std::span<N> to = saved.dshared_gate_T.span<N>();
+        for (size_t t = 0; t < to.size(); ++t) {
+          const RouterNumber<N> slope = d[t] * s[t] * (1 - s[t]);
+          if constexpr (std::is_same_v<N, bf16>)
+            to[t] = to_bf16(slope);
+          else
+            to[t] = slope;
+        }
+      });
+    }
+    ops::activation_backward(u.shared(), saved.shared_up_TG, dhidden, saved.dshared_up_TG);
+  }
+  {
+    const Tensor other = scratch(df.shape());
+    const auto add_part = [&](const Linear& linear, const Tensor& dy) {
+      linear_backward_input(linear, dy, other, c);
+      ops::add(other, dn);
+    };
+    add_part(w.router, saved.dlogits_TE);
+    if (shared) add_part(w.shared_up, saved.dshared_up_TG);
+    if (gated) add_part(w.shared_gate, saved.dshared_gate_T);
+  }
+  if (u.norm.present())
+    ops::norm_backward_input(u.norm, w.norm, saved.dnormed_TD, saved.x_TD, saved.mean_T, saved.rstd_T, dx);
+}
+
+// dW_down += (w_k·df)ᵀ·h,  dW_up += daᵀ·n per expert; router, shared MLP and gate as linears of all rows; h and n are
+// made again, with the bits of the forward
+void moe_backward_weight(const MoeSpec& u, const MoeWeights& w, const Tensor& df, const MoeSaved& saved, MoeWeights& g,
+                         const Compute& c) {
+  const Compute exact = for_experts(c);
+  const Routing& r = saved.routing;
+  const bool shared = u.shared_hidden > 0, gated = shared && u.shared_gate;
+  {
+    const Tensor hidden = hidden_of(u.expert(), saved.up_RG, c), rows = sorted_rows(df, r, c);
+    scale_by(r.weights_TK, r.rows_TK.span<int32_t>(), rows);
+    for_each_expert(r, [&](size_t e, int64_t begin, int64_t end) {
+      linear_backward_weight(rows.rows_view(begin, end), hidden.rows_view(begin, end), g.down[e], exact);
+    });
+  }
+  {
+    const Tensor normed = normed_rows(u.norm, w.norm, saved.x_TD, {}, {}, c);
+    {
+      const Tensor rows = sorted_rows(normed, r, c);
+      for_each_expert(r, [&](size_t e, int64_t begin, int64_t end) {
+        linear_backward_weight(saved.dup_RG.rows_view(begin, end), rows.rows_view(begin, end), g.up[e], exact);
+      });
+    }
+    linear_backward_weight(saved.dlogits_TE, normed, g.router, c);
+    if (shared) linear_backward_weight(saved.dshared_up_TG, normed, g.shared_up, c);
+    if (gated) linear_backward_weight(saved.dshared_gate_T, normed, g.shared_gate, c);
+  }
+  if (shared) {
+    const Tensor hidden = hidden_of(u.shared(), saved.shared_up_TG, c);
+    Tensor from = df;
+    if (gated) {
+      ops::copy(df, from = c.arena.allocate(df.dtype(), df.shape(), MemoryClass::workspace));
+      scale_by(saved.shared_gate_T, {}, from);
+    }
+    linear_backward_weight(from, hidden, g.shared_down, c);
+  }
+  if (u.norm.present())
+    ops::norm_backward_weight(u.norm, saved.dnormed_TD, saved.x_TD, saved.mean_T, saved.rstd_T, g.norm);
+}
+
+// y = x + f(x)
+Tensor moe_forward(const MoeSpec& u, const MoeWeights& w, const Tensor& x, MoeSaved* saved, const Compute& c) {
+  const Tensor y = c.arena.allocate(x.dtype(), x.shape(), MemoryClass::activations);
+  forward_branch(u, w, x, y, saved, c);
+  ops::add(x, y);
+  return y;
+}
+
+Tensor moe_backward_input(const MoeSpec& u, const MoeWeights& w, const Tensor& dy, MoeSaved& saved, const Compute& c) {
+  const Tensor dx = c.arena.allocate(dy.dtype(), dy.shape(), MemoryClass::activations);
+  backward_branch(u, w, dy, saved, dx, c);
+  ops::add(dy, dx);
+  return dx;
+}
+
+}  // namespace tern

@@ -1,0 +1,114 @@
+// A mixture's unit against a plain loop over tokens and their experts, and the router's choice against transformers'.
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "base/json.h"
+#include "formats/hf_fields.h"
+#include "kernels/cpu/experts.h"
+#include "model/model_testing.h"
+
+namespace tern {
+namespace {
+
+double dot(const Tensor& w, int64_t row, const std::vector<double>& x) {
+  double sum = 0;
+  for (size_t i = 0; i < x.size(); ++i)
+    sum += element(w, row * static_cast<int64_t>(x.size()) + static_cast<int64_t>(i)) * x[i];
+  return sum;
+}
+double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+
+// down(silu(gate)·up) of one row.
+std::vector<double> mlp_of_row(const Linear& up, const Linear& down, const std::vector<double>& x) {
+  std::vector<double> hidden, y;
+  for (int64_t f = 0; f < down.in; ++f) {
+    const double gate = dot(up.weight, f, x);
+    hidden.push_back(gate * sigmoid(gate) * dot(up.weight, down.in + f, x));
+  }
+  for (int64_t d = 0; d < down.out; ++d) y.push_back(dot(down.weight, d, hidden));
+  return y;
+}
+
+// The plain twin: one token, its experts one after the other.
+std::vector<double> token_result(const MoeSpec& u, const MoeWeights& w, const std::vector<double>& x) {
+  double squares = 0;
+  for (const double v : x) squares += v * v;
+  std::vector<double> n, y = x;
+  for (size_t i = 0; i < x.size(); ++i)
+    n.push_back(x[i] / std::sqrt(squares / static_cast<double>(x.size()) + u.norm.epsilon) *
+                element(w.norm.weight, static_cast<int64_t>(i)));
+  std::vector<std::pair<double, int64_t>> scores;
+  double all = 0, chosen = 0;
+  for (int64_t e = 0; e < u.experts; ++e) {
+    scores.emplace_back(std::exp(dot(w.router.weight, e, n)), e);
+    all += scores.back().first;
+  }
+  std::sort(scores.rbegin(), scores.rend());
+  scores.resize(static_cast<size_t>(u.top_k));
+  for (const auto& [score, e] : scores) chosen += score;
+  for (const auto& [score, e] : scores) {
+    const std::vector<double> f = mlp_of_row(w.up[static_cast<size_t>(e)], w.down[static_cast<size_t>(e)], n);
+    for (size_t i = 0; i < y.size(); ++i) y[i] += score / (u.normalized ? chosen : all) * f[i];
+  }
+  if (u.shared_hidden == 0) return y;
+  const std::vector<double> f = mlp_of_row(w.shared_up, w.shared_down, n);
+  const double gate = u.shared_gate ? sigmoid(dot(w.shared_gate.weight, 0, n)) : 1;
+  for (size_t i = 0; i < y.size(); ++i) y[i] += gate * f[i];
+  return y;
+}
+
+TEST(Experts, SortedRowsGiveWhatOneTokenAfterTheOtherGives) {
+  for (const char* family : {"mixtral", "qwen2_moe"}) {
+    const ModelSpec spec = model_spec(tiny_config(family));
+    const int unit = 2;
+    const MoeSpec* u = moe_of(spec.units[unit]);
+    ASSERT_TRUE(u);
+    for (const auto& [dtype, bound] : {std::pair{DType::f64, 1e-13}, {DType::f32, 3e-6}, {DType::bf16, 2e-2}}) {
+      Arena arena;
+      arena.set_poison(true);
+      const Compute c{arena};
+      const ModelWeights weights = random_weights(spec, dtype, arena, 3);
+      const std::vector<int32_t> tokens = random_tokens(29, spec.vocab, 4);
+      const Rows rows = make_rows(tokens, {0, 29}, nullptr);
+      const Tensor x = arena.allocate(dtype, {29, spec.width}, MemoryClass::activations);
+      fill_normal(x, 1, 5);
+      const Tensor got = unit_forward(spec, weights, unit, rows, x, nullptr, nullptr, c);
+      const Tensor want = arena.allocate(DType::f64, {29, spec.width}, MemoryClass::staging);
+      for (int64_t t = 0; t < 29; ++t) {
+        std::vector<double> row;
+        for (int64_t i = 0; i < spec.width; ++i) row.push_back(element(x, t * spec.width + i));
+        const std::vector<double> y = token_result(*u, weights.moe[0], row);
+        for (int64_t i = 0; i < spec.width; ++i) set_element(want, t * spec.width + i, y[static_cast<size_t>(i)]);
+      }
+      EXPECT_LE(relative_error(got, want), bound) << family << " " << name_of(dtype);
+    }
+  }
+}
+
+// Many logits are equal: who wins, and what it weighs.
+TEST(Experts, EqualScoresAreChosenAsTheReferenceChooses) {
+  const std::string place = std::string(TERN_SOURCE_DIR) + "/tests/golden/routers.json";
+  const Json golden = parse_json(read_text_file(place, 1 << 20), place, {});
+  ASSERT_GE(golden.size(), 5u);
+  for (const Json& g : golden) {
+    const Router router{g["experts"], g["top_k"], g["normalized"]};
+    std::vector<float> scores, weights;
+    for (const Json& row : g["logits"])
+      for (const char digit : row.get<std::string>())
+        scores.push_back(static_cast<float>(digit < 'a' ? digit - '0' : digit - 'W'));
+    weights.resize(scores.size() / static_cast<size_t>(router.experts) * static_cast<size_t>(router.top_k));
+    std::vector<int32_t> chosen(weights.size());
+    choose_experts<float>(router, scores, chosen, weights);
+    size_t i = 0;
+    for (size_t row = 0; row < g["chosen"].size(); ++row)
+      for (size_t k = 0; k < g["chosen"][row].size(); ++k, ++i) {
+        EXPECT_EQ(chosen[i], g["chosen"][row][k].get<int32_t>()) << g["name"] << ", row " << row;
+        EXPECT_NEAR(weights[i], g["weights"][row][k].get<double>(), 1e-6) << g["name"] << ", row " << row;
+      }
+    EXPECT_EQ(i, chosen.size());
+  }
+}
+
+}  // namespace
+}  // namespace tern
