@@ -23,8 +23,8 @@ struct MemoryNeed {
   int64_t missing = 0;  // ≤ 0: fits
   int stage = 0;
   Tier tier = Tier::device;
-  Assignment assignment;  // one that needs no more
+  Assignment assignment;  // one that needs no more; empty if the budget's time was over before it was known
 };
-MemoryNeed memory_need(const Chain&);
+MemoryNeed memory_need(const Chain&, const Budget&);
 
 }  // namespace tern

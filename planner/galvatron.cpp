@@ -108,13 +108,28 @@ double zero_share(const GalvatronPlan& p, int data, bool zero3) {
   return (zero3 ? share : 7.0 / 8 * share + 1.0 / 8) * more;
 }
 
+// MB of one layer's states, and of what it keeps of one micro-batch.
+double layer_states(const GalvatronPlan& p, const GalvatronLayer& l) {
+  return 4 * kParameters / p.tensor * zero_share(p, data_ranks(p), l.zero3);
+}
+double layer_kept(const GalvatronPlan& p, const GalvatronLayer& l) {
+  return (l.recompute ? kRecomputed : 2088.28955078125) / p.tensor *
+         static_cast<double>(kBatch / p.chunks / data_ranks(p));
+}
+
 // Whole MB of one layer in a stage.
 int layer_memory(const GalvatronPlan& p, const GalvatronLayer& l, int stage) {
-  const int data = data_ranks(p);
-  const double samples = static_cast<double>(kBatch / p.chunks / data) * (p.stages == 1 ? 1 : p.stages - stage);
-  const double kept = (l.recompute ? kRecomputed : 2088.28955078125) / p.tensor * samples;
-  return static_cast<int>(std::ceil(4 * kParameters / p.tensor * zero_share(p, data, l.zero3) + kept));
+  const double in_flight = p.stages == 1 ? 1 : p.stages - stage;
+  return static_cast<int>(std::ceil(layer_states(p, l) + layer_kept(p, l) * in_flight));
 }
+
+constexpr int kContext = 1024;
+// The context, and the gather buffer of the widest tensor parallelism.
+int gather_buffer(const GalvatronPlan& p) {
+  const int wide = std::max(p.tensor, p.vocab_tensor);
+  return static_cast<int>(static_cast<double>(kBatch) / p.chunks / (kDevices / p.stages / wide) * kMessage);
+}
+int fixed_memory(const GalvatronPlan& p) { return kContext + gather_buffer(p); }
 
 int other_memory(const GalvatronPlan& p, int stage) {
   const int data = kDevices / p.stages / p.vocab_tensor;
@@ -126,12 +141,9 @@ int other_memory(const GalvatronPlan& p, int stage) {
     states = 8351.5009765625, kept = 787.1483154296875 * p.stages;
   else if (stage + 1 == p.stages)
     states = 8351.5556640625, kept = 5073.4478759765625;
-  const double context = 1024;
   const int own =
-      static_cast<int>(std::ceil((states * zero_share(p, data, false) + kept * samples) / p.vocab_tensor + context));
-  // The gather buffer of the widest tensor parallelism.
-  const int wide = std::max(p.tensor, p.vocab_tensor);
-  return own + static_cast<int>(static_cast<double>(kBatch) / p.chunks / (kDevices / p.stages / wide) * kMessage);
+      static_cast<int>(std::ceil((states * zero_share(p, data, false) + kept * samples) / p.vocab_tensor + kContext));
+  return own + gather_buffer(p);
 }
 
 // Its pipeline: sees the first stage, the last and the sum; the all-reduce that no later work hides comes on top.
@@ -213,6 +225,78 @@ double galvatron_throughput(const GalvatronPlan& p) {
     }
   }
   return kBatch / pipeline_seconds(p, compute, reduced);
+}
+
+Instance galvatron_instance(const GalvatronPlan& p, Schedule schedule) {
+  const auto ps = [](double ms) { return std::llround(ms * 1e9); };
+  const auto bytes = [](double mb) { return static_cast<int64_t>(std::ceil(mb * 1048576)); };
+  const int data = data_ranks(p), vocab_data = kDevices / p.stages / p.vocab_tensor;
+  const double samples = kBatch / p.chunks / data, vocab_samples = kBatch / p.chunks / vocab_data;
+  const double message = (data - 1) * (kParameters / p.tensor / data), rate = reduce_rate(data, p.tensor == 1);
+  // Of its six gathers of a layer half belong to the forward; another pass with recomputation has them again.
+  const double gathers = p.tensor > 1 ? 3 * gather_time(p.tensor, samples * kMessage) : 0;
+  Instance in{.num_stages = p.stages, .num_micro = p.chunks, .schedule = schedule};
+  std::vector<CostVector> layer;
+  for (int k = 0; k < 4; ++k) {
+    const GalvatronLayer l{k % 2 == 1, k >= 2};
+    const double forward = layer_time() * samples / p.tensor;
+    layer.push_back({.forward = ps(forward + gathers + (l.zero3 ? message / 2 * rate : 0)),
+                     .backward = ps(forward + gathers),
+                     .weight = ps(forward),
+                     .recompute = l.recompute ? ps(forward + gathers) : 0,
+                     .sync = ps(message * rate),
+                     .persistent = {bytes(layer_states(p, l))},
+                     .held = {bytes(layer_kept(p, l))}});
+  }
+  // Half of the vocabulary's work each; memory as its stages of both ends have it, and with one stage in all.
+  const double forward = other_time() / 2 * vocab_samples / p.vocab_tensor;
+  const double vocab_gather = p.vocab_tensor > 1 ? gather_time(p.vocab_tensor, vocab_samples * kMessage) / 2 : 0;
+  const auto end = [&](double states, double kept) {
+    return CostVector{.forward = ps(forward + vocab_gather),
+                      .backward = ps(forward + vocab_gather),
+                      .weight = ps(forward),
+                      .persistent = {bytes(states * zero_share(p, vocab_data, false) / p.vocab_tensor)},
+                      .held = {bytes(kept * vocab_samples / p.vocab_tensor)}};
+  };
+  const bool one = p.stages == 1;
+  in.cost.push_back({end(one ? 16768.54296875 / 2 : 8351.5009765625, one ? 5487.8828125 / 2 : 787.1483154296875)});
+  in.cost.insert(in.cost.end(), kLayers, layer);
+  in.cost.push_back({end(one ? 16768.54296875 / 2 : 8351.5556640625, one ? 5487.8828125 / 2 : 5073.4478759765625)});
+  const int64_t send = p.stages > 1 ? ps(samples * kMessage * transfer_rate(p.stages)) : 0;
+  for (size_t u = 0; u + 1 < in.cost.size(); ++u) {
+    in.within.emplace_back(in.cost[u].size() * in.cost[u + 1].size());
+    in.across.emplace_back(in.within.back().size(), EdgeCost{send, send});
+    in.layer_class.push_back(u == 0 ? 0 : 1);
+  }
+  in.layer_class.push_back(2);
+  // Its context and the gather buffer are in every stage; they are what is left of a stage without layers.
+  for (int s = 0; s < p.stages; ++s) {
+    const bool ends = s == 0 || s + 1 == p.stages;
+    const int room = kGalvatronMemory - static_cast<int>(in.cost.size()) - fixed_memory(p) - (ends ? 1 : 0);
+    in.capacity.push_back({int64_t{std::max(0, room)} * 1048576, 0, 0});
+  }
+  return in;
+}
+
+Assignment galvatron_assignment(const GalvatronPlan& p) {
+  check(p);
+  Assignment a{{0}, {0}};
+  int u = 0;
+  for (int s = 0; s < p.stages; ++s)
+    for (int i = 0; i < even(p.stages)[s]; ++i, ++u) {
+      a.stage.push_back(s);
+      a.strategy.push_back((p.layers[u].zero3 ? 1 : 0) + (p.layers[u].recompute ? 2 : 0));
+    }
+  a.stage.push_back(p.stages - 1), a.strategy.push_back(0);
+  return a;
+}
+
+int galvatron_memory(const GalvatronPlan& p, const Assignment& a) {
+  std::vector<int> used;
+  for (int s = 0; s < p.stages; ++s) used.push_back(other_memory(p, s));
+  for (int u = 1; u <= kLayers; ++u)
+    used[a.stage[u]] += layer_memory(p, {a.strategy[u] % 2 == 1, a.strategy[u] >= 2}, a.stage[u]);
+  return *std::max_element(used.begin(), used.end());
 }
 
 int galvatron_memory(const GalvatronPlan& p) {

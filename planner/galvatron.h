@@ -6,6 +6,8 @@
 
 #include <vector>
 
+#include "plan/instance.h"
+
 namespace tern {
 
 struct GalvatronLayer {
@@ -30,5 +32,14 @@ struct GalvatronAnswer {
   long plans = 0;  // outer choices looked at
 };
 GalvatronAnswer galvatron_search();
+
+/// Its tables for our search and simulator: the embedding, 28 layers of four strategies (zero3 + 2 · recompute) and the
+/// head, stages of any size. Passes and collectives on the compute clock, transfers between stages beside it, an
+/// all-reduce on the gradient link. Bytes as it counts them, unrounded; capacity what it lets a plan use, less a MB for
+/// each layer that it would round up. Of `outer` everything but the layers counts.
+Instance galvatron_instance(const GalvatronPlan& outer, Schedule);
+Assignment galvatron_assignment(const GalvatronPlan&);
+/// Whole MB of the fullest stage, by its rule, of any assignment of galvatron_instance.
+int galvatron_memory(const GalvatronPlan& outer, const Assignment&);
 
 }  // namespace tern

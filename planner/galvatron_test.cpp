@@ -3,8 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <iostream>
 
 #include "base/error.h"
+#include "planner/price.h"
+#include "planner/search.h"
 
 namespace tern {
 namespace {
@@ -38,6 +41,41 @@ TEST(Galvatron, TheSearchInItsSpaceIsNoWorseAndQuick) {
   EXPECT_LE(galvatron_memory(a.plan), kGalvatronMemory);
   EXPECT_GT(a.plans, 30);
   RecordProperty("throughput", std::to_string(a.throughput));
+}
+
+// Its best plan and ours on the simulator, under its tables and its memory rule: all its outer choices, stages uneven.
+TEST(Galvatron, OnTheSimulatorOurPlanIsFasterThanIts) {
+  const GalvatronPlan its{.stages = 2, .chunks = 64, .tensor = 4, .vocab_tensor = 4, .layers = layers(0, 0, 3, 25)};
+  const Instance same = galvatron_instance(its, Schedule::one_f_one_b);
+  const Priced priced = price(same, galvatron_assignment(its));
+  EXPECT_EQ(galvatron_memory(its, galvatron_assignment(its)), galvatron_memory(its));
+  const SearchResult uneven = search(same, {.simulations = 1000});
+  ASSERT_TRUE(uneven.found);
+  EXPECT_LT(uneven.makespan_ps, priced.makespan);
+  EXPECT_LE(galvatron_memory(its, uneven.assignment), kGalvatronMemory);
+  const auto rate = [](int64_t ps) { return 64 / (static_cast<double>(ps) * 1e-12); };
+
+  int64_t best = uneven.makespan_ps;
+  std::string told = "its own outer choice";
+  for (int stages = 1; stages <= 8; stages *= 2)
+    for (int tensor = 1; stages * tensor <= 8; tensor *= 2)
+      for (int vocab = 1; stages * vocab <= 8; vocab *= 2)
+        for (int chunks = 1; chunks <= 64; chunks *= 2)
+          for (const Schedule s : {Schedule::one_f_one_b, Schedule::deep_one_f_one_b}) {
+            const GalvatronPlan p{.stages = stages, .chunks = chunks, .tensor = tensor, .vocab_tensor = vocab};
+            if (64 / chunks % (8 / stages / tensor) || 64 / chunks % (8 / stages / vocab)) continue;
+            const SearchResult r =
+                search(galvatron_instance(p, s), {.upper_bound = best, .simulations = 100, .labels = 100'000});
+            if (!r.found || r.makespan_ps >= best) continue;
+            best = r.makespan_ps;
+            told = std::string(name_of(s)) + ", " + std::to_string(stages) + " stages, tensor " +
+                   std::to_string(tensor) + " (vocabulary " + std::to_string(vocab) + "), " + std::to_string(chunks) +
+                   " micro-batches";
+            if (s == Schedule::one_f_one_b) { EXPECT_LE(galvatron_memory(p, r.assignment), kGalvatronMemory); }
+          }
+  EXPECT_LE(best, uneven.makespan_ps);
+  std::cout << "samples/s on the simulator: its plan " << rate(priced.makespan) << ", uneven stages "
+            << rate(uneven.makespan_ps) << ", best " << rate(best) << " (" << told << ")\n";
 }
 
 TEST(Galvatron, RefusesDegreesThatDoNotDivide) {

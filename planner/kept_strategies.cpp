@@ -51,6 +51,12 @@ Kept strategies_below(const Instance& in, int64_t upper_bound, int rounds) {
     kept.bound = upper_bound;
     return kept;
   }
+  kept.fill(in);
+  return kept;
+}
+
+void Kept::fill(const Instance& in) {
+  Kept& kept = *this;
   kept.instance = in;
   for (size_t u = 0; u < in.cost.size(); ++u) {
     kept.instance.cost[u].clear();
@@ -65,7 +71,6 @@ Kept strategies_below(const Instance& in, int64_t upper_bound, int rounds) {
     for (const int k : kept.strategy[u])
       kept.instance.strategy_type[u].push_back(in.strategy_type[u][static_cast<size_t>(k)]);
   }
-  return kept;
 }
 
 }  // namespace tern

@@ -121,7 +121,8 @@ class DeviceNeed {
 
 class Need {
  public:
-  explicit Need(const Chain& chain) : chain_(chain), best_(chain.stages + 1, std::vector<Best>(chain.layers + 1)) {
+  Need(const Chain& chain, const Budget& budget)
+      : chain_(chain), budget_(budget), best_(chain.stages + 1, std::vector<Best>(chain.layers + 1)) {
     best_[chain.stages][chain.layers].missing = std::numeric_limits<int64_t>::min();
   }
 
@@ -133,6 +134,7 @@ class Need {
         fill_device(i, DeviceNeed(chain_, chain_.rule[i], option));
       else
         fill_tiers(i, option);
+      if (!device_alone && budget_.stopped()) return {};
     }
     const Best& first = best_[0][0];
     MemoryNeed need{.missing = first.missing, .stage = first.stage, .tier = first.tier, .assignment = {}};
@@ -182,6 +184,7 @@ class Need {
   void fill_tiers(int i, const std::vector<std::vector<Bytes>>& option) {
     const StageRule& rule = chain_.rule[i];
     for (int e = chain_.layers - (chain_.stages - 1 - i); e > i; --e) {
+      if (budget_.stopped()) return;
       if (best_[i + 1][e].missing == kNever) continue;
       std::vector<Bytes> now{Bytes{}};
       for (int a = e - 1; a >= i; --a) {
@@ -194,6 +197,7 @@ class Need {
   }
 
   const Chain& chain_;
+  const Budget& budget_;
   std::vector<std::vector<Best>> best_;
 };
 
@@ -201,6 +205,6 @@ class Need {
 
 // A dynamic programme over (stage, first layer), from the last stage, on the largest excess. Resharding costs no
 // memory, so strategies of different layers do not see each other.
-MemoryNeed memory_need(const Chain& chain) { return Need(chain).run(); }
+MemoryNeed memory_need(const Chain& chain, const Budget& budget) { return Need(chain, budget).run(); }
 
 }  // namespace tern

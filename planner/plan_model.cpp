@@ -24,7 +24,7 @@ constexpr int kRounds = 40;  // of the relaxation
 struct Effort {
   int64_t labels, simulations;
 };
-constexpr Effort kEfforts[] = {{100'000, 0}, {2'000'000, 2000}};
+constexpr Effort kEfforts[] = {{2'000'000, 0}, {2'000'000, 2000}};
 
 class OuterSearch {
  public:
@@ -230,12 +230,18 @@ PlanAnswer plan_model(const ModelSpec& spec, const Cluster& cluster, const PlanR
   PlanAnswer answer;
   answer.found = outcome.found;
   answer.searches = outcome.searches, answer.simulated = outcome.simulated;
-  if (answer.found && request.any_fit)
+  if (answer.found && request.any_fit) {
     answer.plan.choice = choice_of(space, space.candidates[static_cast<size_t>(outcome.best)]);
-  else if (answer.found)
+  } else if (answer.found) {
+    const auto late = [&] {
+      return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() >= request.seconds ||
+             (request.stop && *request.stop);
+    };
+    outcome.pool = best_pool(space, cluster, request, outcome.makespan, late);
     answer.plan = make_plan(space, cluster, request, outcome);
-  else if (!request.any_fit)
-    answer.no_fit = make_no_fit(space, outcome);
+  } else if (!request.any_fit) {
+    if (!outcome.interrupted) answer.no_fit = make_no_fit(space, outcome);
+  }
   answer.proven_infeasible = !answer.found && !outcome.interrupted;
   answer.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return answer;

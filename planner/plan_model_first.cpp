@@ -99,6 +99,7 @@ UniformPlan uniform_plan(const SpaceOfChoices& space, const Candidate& c, const 
   UniformPlan best;
   Pricer pricer(built.instance);
   for (const LayerStrategy& s : widest->strategy[form]) {
+    if (space.late()) break;
     Assignment a;
     std::vector<const CostVector*> chosen;
     for (const Layer& layer : space.layers) {
@@ -148,7 +149,7 @@ UniformPlan repaired_plan(const SpaceOfChoices& space, const Candidate& c, const
       a.strategy[at] = ladders[static_cast<size_t>(space.layers[at].kind)].strategy.front();
       of_device[static_cast<size_t>(device_of(shape, a.stage[at]))].push_back(u);
     }
-    for (int step = 0; step < kMostRepairs; ++step) {
+    for (int step = 0; step < kMostRepairs && !space.late(); ++step) {
       const Priced priced = pricer(a);
       const int64_t most = std::min(upper_bound, best.found ? best.makespan : upper_bound);
       if (priced.makespan >= most) return;

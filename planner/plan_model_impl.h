@@ -1,6 +1,8 @@
 #pragma once
 // Between the files of plan_model: tables of one mesh and micro-batch, and the choices that use them.
 
+#include <chrono>
+#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -60,6 +62,10 @@ struct SpaceOfChoices {
   int64_t no_room = 0;                                 // of them, that cannot hold the least bytes: not in candidates
   std::vector<std::pair<int64_t, Candidate>> nearest;  // of those, the few that lack least, with how much per device
   bool cut = false;                                    // by request.seconds, with some candidates enumerated
+  std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
+  bool late() const {
+    return deadline != std::chrono::steady_clock::time_point::max() && std::chrono::steady_clock::now() >= deadline;
+  }
   std::vector<std::string> rules;  // some of those that were broken, for the message when nothing is legal
 };
 
@@ -105,6 +111,22 @@ UniformPlan mixed_plan(const SpaceOfChoices&, const Candidate&, const BuiltInsta
 UniformPlan repaired_plan(const SpaceOfChoices&, const Candidate&, const BuiltInstance&, int64_t upper_bound);
 inline int64_t gradient_ps(const CostVector& c) { return c.recompute + c.backward + c.weight; }
 
+/// Rows of machine `group` of `machines`; sums over layers are not made.
+ChoiceTables make_tables(const ModelSpec&, const TrainJob&, const SearchSpace&, const std::vector<Layer>&,
+                         const std::vector<Machine>& machines, int group, const Mesh&, int64_t micro_batch);
+
+/// The best pipelines of unlike shape side by side (pipeline_pool.h), of one tensor degree and micro-batch, ZeRO 0,
+/// 1F1B; only what is below `upper_bound`.
+struct PoolFamily {
+  bool found = false;
+  bool complete = true;  // no degree was left out, and it was not late
+  std::string choice;
+  int64_t makespan = 0, bound = 0;
+  int64_t columns = 0, searched = 0;
+};
+PoolFamily best_pool(const SpaceOfChoices&, const Cluster&, const PlanRequest&, int64_t upper_bound,
+                     const std::function<bool()>& late);
+
 /// What the outer loop leaves. Bounds: of every candidate; max of int64 if nothing of it fits.
 struct OuterOutcome {
   bool found = false, interrupted = false;
@@ -119,6 +141,7 @@ struct OuterOutcome {
   int64_t searches = 0, simulated = 0, restricted_open = 0;
   int64_t orders_open = 0;  // families of orders of unlike stages that only their bound stands for
   double seconds = 0;
+  PoolFamily pool;
 };
 Plan make_plan(const SpaceOfChoices&, const Cluster&, const PlanRequest&, const OuterOutcome&);
 NoFit make_no_fit(const SpaceOfChoices&, const OuterOutcome&);

@@ -87,8 +87,9 @@ void block_orders(int stages, const std::vector<int64_t>& room, Orders& out) {
       std::vector<int> order;
       for (const int m : sequence) order.insert(order.end(), static_cast<size_t>(taken[static_cast<size_t>(m)]), m);
       out.insert(order);
+      std::reverse(order.begin(), order.end());
+      out.insert(order);
     } while (machines.size() <= 3 && std::next_permutation(sequence.begin(), sequence.end()));
-    if (machines.size() > 3) out.insert({out.begin()->rbegin(), out.begin()->rend()});
   } while (std::next_permutation(first.begin(), first.end()));
 }
 
@@ -201,6 +202,7 @@ UniformPlan mixed_plan(const SpaceOfChoices& space, const Candidate& c, const Bu
   Pricer pricer(built.instance);
   std::vector<LayerStrategy> tried;
   for (const LayerStrategy& s : widest->strategy[form]) {
+    if (space.late()) break;
     if (std::find(tried.begin(), tried.end(), s) != tried.end()) continue;
     tried.push_back(s);
     // By kind and machine that strategy, or where it is dominated one that is as sharded.

@@ -78,7 +78,7 @@ Best loops_over_unlike(const ModelSpec& spec, const Cluster& cluster, const Trai
   return best;
 }
 
-TEST(PlanModel, UnlikeNodesEqualPlainLoopsOverEveryOrder) {
+TEST(PlanModelMixed, UnlikeNodesEqualPlainLoopsOverEveryOrder) {
   int mixed = 0;
   for (const auto& [fast, slow, nodes, slower] :
        {std::tuple{8 * kGB, 8 * kGB, 1, 2.0}, {5 * kGB, 12 * kGB, 1, 1.3}, {4 * kGB, 6 * kGB, 2, 1.5}}) {
@@ -101,7 +101,7 @@ TEST(PlanModel, UnlikeNodesEqualPlainLoopsOverEveryOrder) {
   EXPECT_GT(mixed, 0);
 }
 
-TEST(PlanModel, OrdersAreAllOrHaveTheirStagesOfAMachineTogether) {
+TEST(PlanModelMixed, OrdersAreAllOrHaveTheirStagesOfAMachineTogether) {
   const auto [all, complete] = orders_of(4, {2, 3}, 64);
   EXPECT_TRUE(complete);
   EXPECT_EQ(all.size(), 4u + 6u);  // one or two of the first among four
@@ -116,6 +116,26 @@ TEST(PlanModel, OrdersAreAllOrHaveTheirStagesOfAMachineTogether) {
     for (size_t s = 1; s < order.size(); ++s) changes += order[s] != order[s - 1];
     EXPECT_EQ(changes, 1);
   }
+}
+
+// A quick device and a slow one that hold the model each: unequal shares of the batch beat equal ones and a pipeline.
+TEST(PlanModelMixed, UnlikePipelinesShareTheBatchUnequally) {
+  Cluster cluster = unlike_cluster(60 * kGB, 60 * kGB, 1, 2.0);
+  cluster.nodes[0].network = 200e9, cluster.nodes[1].network = 100e9;
+  PlanRequest request{.model = "x", .job = {.batch = 96, .seq = 1024}};
+  request.space.schedules = {Schedule::one_f_one_b};
+  request.space.states = request.space.activations = {Tier::device};
+  request.space.max_tensor = request.space.max_context = request.space.max_micro_batch = 1;
+  const PlanAnswer a = plan_model(small_model(3), cluster, request);
+  ASSERT_TRUE(a.found);
+  const auto pool = std::find_if(a.plan.families.begin(), a.plan.families.end(),
+                                 [](const PlannedFamily& f) { return f.feature == "unlike pipelines side by side"; });
+  ASSERT_NE(pool, a.plan.families.end());
+  ASSERT_TRUE(pool->found) << a.plan.node << " " << to_string(a.plan.choice);
+  EXPECT_LT(pool->step_ps, a.plan.step_ps);
+  EXPECT_LE(pool->bound_ps, pool->step_ps);
+  EXPECT_GT(pool->bound_ps, pool->step_ps * 9 / 10);
+  EXPECT_NE(pool->choice.find("pipelines: "), std::string::npos) << pool->choice;
 }
 
 }  // namespace

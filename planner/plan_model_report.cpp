@@ -190,6 +190,18 @@ Plan make_plan(const SpaceOfChoices& space, const Cluster& cluster, const PlanRe
   const double seconds = out.interrupted ? kLateSeconds : std::numeric_limits<double>::infinity();
   const auto start = std::chrono::steady_clock::now();
   p.binds = binding(built, priced, run, out, seconds);
+  if (out.pool.columns > 0) {
+    p.families.push_back({.feature = "unlike pipelines side by side",
+                          .found = out.pool.found,
+                          .choice = out.pool.choice,
+                          .step_ps = out.pool.makespan,
+                          .bound_ps = out.pool.bound});
+    if (!out.pool.complete)
+      p.restrictions.push_back(
+          "unlike pipelines side by side: pools of at most 16 groups of devices, 512 micro-batches");
+    if (out.pool.found)
+      p.restrictions.push_back("unlike pipelines side by side would be faster (rivals); nothing here runs them yet");
+  }
   for (const Feature& feature : features())
     for (Family& f : families_of(space, out, feature)) {
       if (std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() < seconds)
@@ -207,6 +219,7 @@ NoFit make_no_fit(const SpaceOfChoices& space, const OuterOutcome& out) {
   for (const auto& [at_least, candidate] : space.nearest) {
     if (c && at_least >= n.missing_bytes) break;
     build_instance(space, candidate, built);
+    if (space.late() && c) break;
     const SearchResult r = search(built.instance, {.simulations = 0, .labels = 1000});
     if (!r.infeasible || (c && r.missing_bytes >= n.missing_bytes)) continue;
     c = &candidate, n.missing_bytes = r.missing_bytes, n.tier = r.tier, n.rank = r.device;

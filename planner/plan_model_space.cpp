@@ -44,40 +44,6 @@ std::vector<LayerStrategy> strategies(const SearchSpace& space, const Machine& m
   return out;
 }
 
-ChoiceTables make_tables(const ModelSpec& spec, const TrainJob& job, const SearchSpace& space,
-                         const std::vector<Layer>& layers, const std::vector<Machine>& machines, int group,
-                         const Mesh& mesh, int64_t micro_batch) {
-  ChoiceTables t{.group = group, .mesh = mesh, .micro_batch = micro_batch};
-  const Machine& machine = machines[static_cast<size_t>(group)];
-  const LayerCosts costs(spec, job, machine, mesh, micro_batch);
-  const std::vector<LayerStrategy> all = strategies(space, machine);
-  for (const Layer& layer : layers) {
-    if (layer.kind != static_cast<int>(t.kinds.size())) continue;  // kinds are numbered as they first occur
-    ChoiceTables::Rows rows;
-    for (const int form : {kWhole, kStaged, kChunked}) {
-      std::vector<CostVector> cost;
-      std::vector<LayerStrategy> of;
-      for (const LayerStrategy& s : all) {
-        if (form == kChunked && !chunked_may(s)) continue;
-        cost.push_back(costs.cost(layer, s, form != kWhole));
-        of.push_back(s);
-      }
-      for (size_t i = 0; i < of.size(); ++i) {
-        bool kept = true;
-        for (size_t j = 0; j < of.size() && kept; ++j)
-          kept = j == i || !dominates(cost[j], cost[i]) || (dominates(cost[i], cost[j]) && i < j);
-        if (!kept) continue;
-        rows.cost[form].push_back(cost[i]);
-        rows.strategy[form].push_back(of[i]);
-      }
-    }
-    t.kinds.push_back(std::move(rows));
-    for (const int inside : {0, 1}) t.edge[inside].push_back(costs.edge(layer, inside != 0));
-    t.boundary_bytes.push_back(costs.units()[static_cast<size_t>(layer.first + layer.count - 1)].output_bytes);
-  }
-  return t;
-}
-
 // Sums over the layers of the least of each number.
 void sum_up(ChoiceTables& t, const std::vector<Layer>& layers) {
   for (const Layer& layer : layers) {
@@ -154,12 +120,16 @@ int64_t least_edge(const SpaceOfChoices& space, const Candidate& c) {
 
 constexpr size_t kMostOrders = 64;  // of stages over unlike nodes, of one mesh and number of stages
 constexpr int64_t kManyNodes = 1 << 24;
-constexpr int64_t kMostOperations = 8'000'000;  // of a pipeline that is simulated
+constexpr int64_t kMostOperations = 4'000'000;  // of a pipeline that is simulated
 
 class Enumeration {
  public:
   Enumeration(const ModelSpec& spec, const Cluster& cluster, const PlanRequest& request)
-      : spec_(spec), cluster_(cluster), request_(request), job_(request.job), space_(request.space) {
+      : spec_(spec), cluster_(cluster), job_(request.job), space_(request.space) {
+    using Clock = std::chrono::steady_clock;
+    if (request.seconds < 1e9)
+      out_.deadline =
+          Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(request.seconds));
     out_.spec = &spec, out_.job = request.job, out_.layers = layers_of(spec);
     std::map<int, int64_t> counts;  // equal nodes are one machine wherever they stand in the file
     for (const NodeGroup& g : cluster.groups) counts[g.node] += g.count;
@@ -323,22 +293,51 @@ class Enumeration {
     if (out_.rules.size() < 8) out_.rules.push_back(rule);
   }
   // Of what was not looked at no bound is known: the outcome's is 0 then.
-  bool late() {
-    const double spent = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-    return out_.cut |= spent > request_.seconds && !out_.candidates.empty();
-  }
+  bool late() { return out_.cut |= out_.late() && !out_.candidates.empty(); }
 
   const ModelSpec& spec_;
   const Cluster& cluster_;
-  const PlanRequest& request_;
   const TrainJob& job_;
   const SearchSpace& space_;
-  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   int64_t experts_ = 0;
   SpaceOfChoices out_;
 };
 
 }  // namespace
+
+ChoiceTables make_tables(const ModelSpec& spec, const TrainJob& job, const SearchSpace& space,
+                         const std::vector<Layer>& layers, const std::vector<Machine>& machines, int group,
+                         const Mesh& mesh, int64_t micro_batch) {
+  ChoiceTables t{.group = group, .mesh = mesh, .micro_batch = micro_batch};
+  const Machine& machine = machines[static_cast<size_t>(group)];
+  const LayerCosts costs(spec, job, machine, mesh, micro_batch);
+  const std::vector<LayerStrategy> all = strategies(space, machine);
+  for (const Layer& layer : layers) {
+    if (layer.kind != static_cast<int>(t.kinds.size())) continue;  // kinds are numbered as they first occur
+    ChoiceTables::Rows rows;
+    for (const int form : {kWhole, kStaged, kChunked}) {
+      std::vector<CostVector> cost;
+      std::vector<LayerStrategy> of;
+      for (const LayerStrategy& s : all) {
+        if (form == kChunked && !chunked_may(s)) continue;
+        cost.push_back(costs.cost(layer, s, form != kWhole));
+        of.push_back(s);
+      }
+      for (size_t i = 0; i < of.size(); ++i) {
+        bool kept = true;
+        for (size_t j = 0; j < of.size() && kept; ++j)
+          kept = j == i || !dominates(cost[j], cost[i]) || (dominates(cost[i], cost[j]) && i < j);
+        if (!kept) continue;
+        rows.cost[form].push_back(cost[i]);
+        rows.strategy[form].push_back(of[i]);
+      }
+    }
+    t.kinds.push_back(std::move(rows));
+    for (const int inside : {0, 1}) t.edge[inside].push_back(costs.edge(layer, inside != 0));
+    t.boundary_bytes.push_back(costs.units()[static_cast<size_t>(layer.first + layer.count - 1)].output_bytes);
+  }
+  return t;
+}
 
 SpaceOfChoices enumerate_choices(const ModelSpec& spec, const Cluster& cluster, const PlanRequest& request) {
   return Enumeration(spec, cluster, request).run();

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "base/rng.h"
 #include "plan/cost_model.h"
 #include "plan/legality.h"
 #include "planner/brute_force_test.h"
@@ -17,6 +18,19 @@
 
 namespace tern {
 namespace {
+
+// A mesh with every split of its ranks over the experts, if there are any.
+std::vector<Mesh> expert_meshes(const ModelSpec& spec, Mesh mesh) {
+  std::vector<Mesh> out;
+  int64_t experts = 1;
+  for (const Unit& u : spec.units)
+    if (const auto* e = std::get_if<MoeSpec>(&u.spec)) experts = e->experts;
+  for (mesh.expert = 1; mesh.expert <= experts; ++mesh.expert)
+    for (mesh.expert_tensor = 1; mesh.expert_tensor <= (experts > 1 ? mesh.tensor : 1);
+         mesh.expert_tensor += std::max<int64_t>(1, mesh.tensor - 1))
+      out.push_back(mesh);
+  return out;
+}
 
 Best loops_over_everything(const ModelSpec& spec, const Cluster& cluster, const TrainJob& job,
                            const SearchSpace& space) {
@@ -29,35 +43,36 @@ Best loops_over_everything(const ModelSpec& spec, const Cluster& cluster, const 
         for (int64_t d = 1; d <= job.batch; ++d)
           for (int64_t b = 1; b <= job.batch; ++b)
             for (int P = 1; P <= m.num_devices(); ++P)
-              for (const Schedule schedule : space.schedules) {
-                const Mesh mesh{.tensor = t, .context = x, .data = d, .ulysses = ulysses};
-                if ((ulysses && x == 1) || !why_illegal(spec, job, m, mesh, b).empty()) continue;
-                OuterChoice c{mesh, P, 1, schedule, b, job.batch / (d * b)};
-                if (schedule == Schedule::interleaved || schedule == Schedule::zb_v) c.chunks_per_stage = 2;
-                if (P == 1 && (schedule != space.schedules.front())) continue;
-                if (P == 1) c.schedule = Schedule::one_f_one_b, c.chunks_per_stage = 1;
-                if (!why_illegal_pipeline(m, c, static_cast<int>(layers.size())).empty()) continue;
-                const LayerCosts costs(spec, job, m, mesh, b);
-                Instance in{.num_stages = P,
-                            .chunks_per_stage = c.chunks_per_stage,
-                            .num_micro = static_cast<int>(c.num_micro),
-                            .schedule = c.schedule};
-                for (const Layer& layer : layers) {
-                  in.cost.emplace_back();
-                  for (const int zero : space.zero)
-                    for (const Recompute r : space.recompute)
-                      for (const Tier states : space.states)
-                        for (const Tier activations : space.activations)
-                          in.cost.back().push_back(costs.cost(layer, {zero, r, states, activations}, P > 1));
+              for (const Mesh& mesh : expert_meshes(spec, {.tensor = t, .context = x, .data = d, .ulysses = ulysses}))
+                for (const Schedule schedule : space.schedules) {
+                  if ((ulysses && x == 1) || !why_illegal(spec, job, m, mesh, b).empty()) continue;
+                  OuterChoice c{mesh, P, 1, schedule, b, job.batch / (d * b)};
+                  if (schedule == Schedule::interleaved || schedule == Schedule::zb_v) c.chunks_per_stage = 2;
+                  if (P == 1 && (schedule != space.schedules.front())) continue;
+                  if (P == 1) c.schedule = Schedule::one_f_one_b, c.chunks_per_stage = 1;
+                  if (!why_illegal_pipeline(m, c, static_cast<int>(layers.size())).empty()) continue;
+                  const LayerCosts costs(spec, job, m, mesh, b);
+                  Instance in{.num_stages = P,
+                              .chunks_per_stage = c.chunks_per_stage,
+                              .num_micro = static_cast<int>(c.num_micro),
+                              .schedule = c.schedule};
+                  for (const Layer& layer : layers) {
+                    in.cost.emplace_back();
+                    for (const int zero : space.zero)
+                      for (const Recompute r : space.recompute)
+                        for (const Tier states : space.states)
+                          for (const Tier activations : space.activations)
+                            in.cost.back().push_back(costs.cost(layer, {zero, r, states, activations}, P > 1));
+                  }
+                  for (size_t u = 0; u + 1 < layers.size(); ++u) {
+                    const size_t pairs = in.cost[u].size() * in.cost[u + 1].size();
+                    in.within.emplace_back(pairs);
+                    in.across.emplace_back(pairs, costs.edge(layers[u], P * mesh.devices() <= m.node.num_devices));
+                  }
+                  in.capacity.assign(static_cast<size_t>(P),
+                                     {m.device_capacity(), m.host_capacity(), m.disk_capacity()});
+                  try_assignments(in, c, best);
                 }
-                for (size_t u = 0; u + 1 < layers.size(); ++u) {
-                  const size_t pairs = in.cost[u].size() * in.cost[u + 1].size();
-                  in.within.emplace_back(pairs);
-                  in.across.emplace_back(pairs, costs.edge(layers[u], P * mesh.devices() <= m.node.num_devices));
-                }
-                in.capacity.assign(static_cast<size_t>(P), {m.device_capacity(), m.host_capacity(), m.disk_capacity()});
-                try_assignments(in, c, best);
-              }
   return best;
 }
 
@@ -155,7 +170,7 @@ TEST(PlanModel, EqualsPlainLoopsOverEverything) {
        {kDevice}},
   };
   for (const Case& c : cases) {
-    const ModelSpec spec = small_model(c.layers, c.tied);
+    const ModelSpec spec = small_model(c.layers, c.tied ? "gpt2" : "llama-2-7b");
     const Cluster cluster = small_cluster(c.devices, c.memory);
     PlanRequest request{.model = c.name, .job = {.batch = c.batch, .seq = c.seq}};
     request.space.schedules = c.schedules, request.space.zero = c.zero, request.space.recompute = c.recompute;
@@ -169,6 +184,38 @@ TEST(PlanModel, EqualsPlainLoopsOverEverything) {
     EXPECT_EQ(got.plan.bound_ps, want.makespan) << c.name;
     EXPECT_EQ(got.plan.counts.open, 0) << c.name;
   }
+}
+
+// Experts with a declared capacity, and a table shared by the first and the last layer, under random jobs and memory.
+TEST(PlanModelSlow, ExpertsAndTiedTablesEqualPlainLoops) {
+  int found[2]{}, none[2]{}, split = 0;
+  for (uint64_t seed = 0; seed < 240; ++seed) {
+    auto draw = [seed, i = uint64_t{0}](int64_t n) mutable {
+      return static_cast<int64_t>(random_u64({17, seed}, i++) % static_cast<uint64_t>(n));
+    };
+    const bool tied = seed % 2 == 0;
+    const ModelSpec spec = small_model(1, tied ? "gpt2" : "mixtral-8x7b");
+    PlanRequest request{.model = "x", .job = {.batch = 2 << draw(2), .seq = 256 << draw(3)}};
+    request.job.capacity_factor = 1 + 0.25 * static_cast<double>(draw(4));
+    request.space.schedules = {draw(2) ? Schedule::one_f_one_b : Schedule::gpipe};
+    request.space.zero = {0, static_cast<int>(1 + draw(3))};
+    request.space.recompute = {Recompute::none, draw(2) ? Recompute::attention : Recompute::full};
+    request.space.states = request.space.activations = {kDevice};
+    const Cluster cluster = small_cluster(2, tied ? kGB * (3 + draw(20)) / 10 : kGB * (6 + draw(30)));
+    const Best want = loops_over_everything(spec, cluster, request.job, request.space);
+    const PlanAnswer got = plan_model(spec, cluster, request);
+    SCOPED_TRACE(testing::Message() << "seed " << seed << (tied ? ", tied" : ", experts"));
+    ASSERT_EQ(got.found, want.makespan < std::numeric_limits<int64_t>::max());
+    ++(got.found ? found : none)[tied];
+    if (!got.found) continue;
+    EXPECT_EQ(got.plan.step_ps, want.makespan) << to_string(got.plan.choice) << ", loops: " << to_string(want.choice);
+    EXPECT_EQ(got.plan.bound_ps, want.makespan);
+    split += got.plan.choice.mesh.expert > 1;
+  }
+  EXPECT_GE(found[0], 60);
+  EXPECT_GE(found[1], 60);
+  EXPECT_GE(std::min(none[0], none[1]), 1);
+  EXPECT_GT(split, 10);
 }
 
 // Every choice, every assignment that fits: none is below the bounds that close choices.

@@ -12,8 +12,8 @@ namespace tern {
 
 constexpr int64_t kGB = 1'000'000'000;
 
-inline ModelSpec small_model(int64_t layers, bool tied = false) {
-  ModelSpec m = *preset_model(tied ? "gpt2" : "llama-2-7b");
+inline ModelSpec small_model(int64_t layers, const char* preset = "llama-2-7b") {
+  ModelSpec m = *preset_model(preset);
   ModelSpec s = m;
   s.units.assign(m.units.begin(), m.units.begin() + 1 + 2 * layers);
   s.units.push_back(m.units.back());

@@ -97,6 +97,8 @@ struct Kept {
   int64_t bound = 0;  // of the whole instance: at least upper_bound if nothing is kept
   Instance instance;
   std::vector<std::vector<int>> strategy;  // (layers): of each that is kept, its number in the whole
+  /// The instance of those strategies.
+  void fill(const Instance& whole);
   /// The same assignment in the whole instance's numbers.
   Assignment whole(const Assignment&) const;
 };

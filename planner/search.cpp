@@ -1,6 +1,7 @@
 #include "planner/search.h"
 
 #include <algorithm>
+#include <chrono>
 #include <tuple>
 
 #include "planner/enumerate_impl.h"
@@ -12,6 +13,8 @@ namespace {
 
 constexpr int64_t kMostLabelsOfEnumeration = 100'000;
 constexpr size_t kMostConsidered = 64;
+constexpr size_t kMostCaps = 128;           // of transient bytes
+constexpr int kRounds = 40;                 // of the relaxation
 constexpr int64_t kMostSteps = 50'000'000;  // operations simulated by the enumeration
 
 // A chain and what is known of it. The tables leave out stages that alone take longer than `reach`.
@@ -129,7 +132,7 @@ class Search {
     const bool tiers = chain_.has_tier[1] || chain_.has_tier[2];
     MemoryNeed need;
     // With the device tier alone the proof is cheap, and its plan may be the better one.
-    if (!best_.found || !tiers) need = memory_need(chain_);
+    if (!best_.found || !tiers) need = memory_need(chain_, budget_);
     if (need.missing > 0) {
       infeasible_ = true;
       need_ = need;
@@ -141,8 +144,8 @@ class Search {
     // The rules are only necessary. The restricted family gives plans that surely fit.
     const Chain family = make_restricted_chain(in_);
     if (!tiers || !best_.found) {
-      const MemoryNeed surely = memory_need(family);
-      if (surely.missing > 0) return;
+      const MemoryNeed surely = memory_need(family, budget_);
+      if (surely.missing > 0 || surely.assignment.stage.empty()) return;
       consider(surely.assignment);
     }
     Budget few = budget_;
@@ -283,10 +286,100 @@ class Search {
   int64_t last_labels_ = 0;  // of the last round of the bound search
 };
 
+// One stage: its transient bytes are the largest of its layers'. A search for each value they may have knows them
+// beforehand, so that they are no number of the labels and the bounds price them.
+std::vector<int64_t> transient_caps(const Instance& in) {
+  std::vector<int64_t> caps;
+  int64_t needed = 0;
+  for (const auto& row : in.cost) {
+    int64_t least = kNever;
+    for (const CostVector& c : row) caps.push_back(c.transient), least = std::min(least, c.transient);
+    needed = std::max(needed, least);
+  }
+  std::sort(caps.begin(), caps.end());
+  caps.erase(std::unique(caps.begin(), caps.end()), caps.end());
+  std::erase_if(caps, [&](int64_t cap) { return cap < needed; });
+  return caps;
+}
+
+Kept under_cap(const Instance& in, int64_t cap) {
+  Kept kept;
+  for (const auto& row : in.cost) {
+    kept.strategy.emplace_back();
+    for (size_t k = 0; k < row.size(); ++k)
+      if (row[k].transient <= cap) kept.strategy.back().push_back(static_cast<int>(k));
+  }
+  kept.fill(in);
+  for (auto& row : kept.instance.cost)
+    for (CostVector& c : row) c.transient = 0;
+  for (TierBytes& c : kept.instance.capacity) c[0] -= cap;
+  return kept;
+}
+
+SearchResult search_caps(const Instance& in, const std::vector<int64_t>& caps, const SearchOptions& options) {
+  const auto start = std::chrono::steady_clock::now();
+  std::vector<std::pair<int64_t, int64_t>> order;  // bound, cap
+  for (const int64_t cap : caps) order.emplace_back(quick_bound(under_cap(in, cap).instance), cap);
+  std::sort(order.begin(), order.end());
+  SearchResult out;
+  out.infeasible = true, out.missing_bytes = kNever;
+  out.value_ps = out.bound_ps = out.model_ps = out.model_bound_ps = std::numeric_limits<int64_t>::max();
+  for (const auto& [bound, cap] : order) {
+    SearchOptions left = options;
+    left.upper_bound = std::min(options.upper_bound, out.value_ps);
+    left.labels = std::max<int64_t>(1000, options.labels - out.counts.labels);
+    left.simulations = std::max<int64_t>(0, options.simulations - out.counts.simulated);
+    left.seconds -= std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    if (bound < kNever && bound >= left.upper_bound) {
+      out.infeasible = false;
+      out.bound_ps = std::min(out.bound_ps, bound), out.model_bound_ps = std::min(out.model_bound_ps, bound);
+      continue;
+    }
+    const Kept whole = under_cap(in, cap);
+    const bool filter = left.upper_bound < kNever;
+    Kept kept;
+    if (filter) kept = strategies_below(whole.instance, left.upper_bound, kRounds);
+    if (filter && kept.bound >= left.upper_bound) {
+      out.infeasible = false;
+      out.bound_ps = std::min(out.bound_ps, kept.bound), out.model_bound_ps = std::min(out.model_bound_ps, kept.bound);
+      continue;
+    }
+    const Instance& part = filter ? kept.instance : whole.instance;
+    const SearchResult r = Search(part, left).run();
+    out.counts.labels += r.counts.labels, out.counts.suffixes += r.counts.suffixes;
+    out.counts.simulated += r.counts.simulated, out.counts.rounds += r.counts.rounds;
+    out.interrupted |= r.interrupted;
+    if (r.infeasible && !filter) {
+      if (r.missing_bytes < out.missing_bytes)
+        out.missing_bytes = r.missing_bytes, out.device = r.device, out.tier = r.tier;
+      continue;
+    }
+    out.infeasible = false;
+    out.bound_ps = std::min(out.bound_ps, r.bound_ps);
+    out.model_ps = std::min(out.model_ps, r.model_ps);
+    out.model_bound_ps = std::min(out.model_bound_ps, r.model_bound_ps);
+    if (!r.found) continue;
+    out.found = true;
+    out.assignment = whole.whole(filter ? kept.whole(r.assignment) : r.assignment);
+    out.value_ps = r.value_ps, out.makespan_ps = r.makespan_ps;
+  }
+  if (out.infeasible) return out;
+  out.missing_bytes = 0;
+  if (!out.found) out.value_ps = 0;
+  if (out.found) out.bound_ps = std::min(out.bound_ps, out.value_ps);
+  out.model_bound_ps = std::min(out.model_bound_ps, out.model_ps);
+  if (out.model_ps == std::numeric_limits<int64_t>::max()) out.model_ps = out.model_bound_ps;
+  return out;
+}
+
 }  // namespace
 
 SearchResult search(const Instance& in, const SearchOptions& options) {
   check_instance(in);
+  if (in.num_stages * in.chunks_per_stage == 1 && options.objective == Objective::simulated) {
+    const std::vector<int64_t> caps = transient_caps(in);
+    if (caps.size() > 1 && caps.size() <= kMostCaps) return search_caps(in, caps, options);
+  }
   return Search(in, options).run();
 }
 
