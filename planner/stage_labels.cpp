@@ -6,6 +6,9 @@
 namespace tern {
 namespace {
 
+constexpr size_t kNeighbours = 4;  // states whose labels are compared with a state's, those with the least spread
+constexpr int kLooks = 2;          // labels of another state that are compared with one, nearest in time first
+
 // As much work as a label: comparisons of a front in many numbers count towards the limit of labels.
 constexpr int64_t kComparisons = 64;
 
@@ -88,6 +91,62 @@ StageLabels::StageLabels(const Chain& chain, int stage, Keep keep)
       }
     }
   }
+  // Rows of sums that all ways on change alike, but for what resharding costs.
+  if (reduced_ && drain_ < 0 && sync_ < 0 && keep != Keep::least_done) fill_spreads();
+}
+
+void StageLabels::fill_spreads() {
+  spread_.resize(static_cast<size_t>(chain_.layers));
+  for (int u = 0; u + 1 < chain_.layers; ++u) {
+    const int n = static_cast<int>(chain_.states[u + 1].size());
+    if (chain_.form[u] != u || n == 1) continue;
+    spread_[u].resize(static_cast<size_t>(n));
+    for (int a = 0; a < n; ++a) {
+      std::vector<Spread>& least = spread_[u][a];
+      for (int b = 0; b < n; ++b) {
+        if (a == b) continue;
+        Spread m{.state = b};
+        for (int s = 0; s < static_cast<int>(chain_.states[u].size()); ++s) {
+          const EdgeCost &x = chain_.within(u, s, a), &y = chain_.within(u, s, b);
+          const int64_t forward = y.forward - x.forward, backward = y.backward - x.backward;
+          m.forward = std::max(m.forward, first_forward_ * forward + first_backward_ * backward);
+          m.backward = std::max(m.backward, alpha_ * forward + beta_ * backward);
+        }
+        least.push_back(m);
+      }
+      const size_t kept = std::min<size_t>(kNeighbours, least.size());
+      std::partial_sort(least.begin(), least.begin() + static_cast<std::ptrdiff_t>(kept), least.end(),
+                        [](const Spread& x, const Spread& y) {
+                          return std::pair(x.forward, x.state) < std::pair(y.forward, y.state);
+                        });
+      least.resize(kept);
+    }
+  }
+}
+
+// Only labels that are not idle themselves make others idle, so each idle one has a label in its place.
+void StageLabels::mark_idle(int u, const std::vector<Front>& fronts, std::vector<std::vector<char>>& idle) const {
+  const size_t n = fronts.size();
+  idle.assign(n, {});
+  for (size_t a = 0; a < n; ++a) idle[a].assign(fronts[a].parent.size(), 0);
+  for (size_t a = 0; a < n; ++a)
+    for (const Spread& more : spread_[chain_.form[u]][a]) {
+      const int b = more.state;
+      if (fronts[a].size() == 0 || fronts[b].size() == 0) continue;
+      int at = 0;  // labels of b that are early enough
+      for (int i = 0; i < fronts[a].size(); ++i) {
+        if (idle[a][i]) continue;
+        const int64_t* x = fronts[a].x.data() + static_cast<size_t>(i) * dims_;
+        while (at < fronts[b].size() && fronts[b].x[static_cast<size_t>(at) * dims_] + more.forward <= x[0]) ++at;
+        for (int k = at - 1; k >= std::max(0, at - kLooks) && !idle[a][i]; --k) {
+          if (idle[b][k]) continue;
+          const int64_t* y = fronts[b].x.data() + static_cast<size_t>(k) * dims_;
+          bool no_worse = true;
+          for (int d = 1; d < dims_ && no_worse; ++d) no_worse = y[d] + (d == backward_ ? more.backward : 0) <= x[d];
+          idle[a][i] = no_worse;
+        }
+      }
+    }
 }
 
 const int64_t* StageLabels::add(int u, int state, int option) const {
@@ -168,9 +227,12 @@ StageRun StageLabels::run(int end, int exit, int length, const Cuts& cuts, int64
   };
 
   int64_t comparisons = 0;
+  std::vector<std::vector<char>> idle;
   for (int j = 0; j < length; ++j) {
     const int u = end - 1 - j, states = static_cast<int>(chain_.states[u].size());
     run.front.emplace_back(states);
+    const bool some_idle = j > 0 && !spread_.empty() && run.front[j - 1].size() > 1;
+    if (some_idle) mark_idle(u, run.front[j - 1], idle);
     int64_t now = 0;
     for (int s = 0; s < states; ++s) {
       x.clear();
@@ -194,6 +256,7 @@ StageRun StageLabels::run(int end, int exit, int length, const Cuts& cuts, int64
           if (from.size() == 0) continue;
           const EdgeCost& edge = chain_.within(u, s, next);
           for (int i = 0; i < from.size(); ++i) {
+            if (some_idle && idle[next][i]) continue;
             std::copy_n(from.x.data() + static_cast<size_t>(i) * dims_, dims_, base.data());
             if (reduced_) {
               base[forward_] += first_forward_ * edge.forward + first_backward_ * edge.backward;

@@ -103,6 +103,14 @@ class StageLabels {
   void filter_three(const std::vector<int>& order, const std::vector<int64_t>& x, std::vector<int>& kept) const;
   int64_t filter_many(const std::vector<int>& order, const std::vector<int64_t>& x, std::vector<int>& kept) const;
   const int64_t* add(int u, int state, int option) const;
+  /// How much more than a label of another state one of `state` can cost on the way to any state of layer u.
+  struct Spread {
+    int64_t forward = -kNever, backward = -kNever;
+    int state = 0;
+  };
+  void fill_spreads();
+  /// Marks labels of layer u + 1 that need no extension: another state's label is no worse on every way on.
+  void mark_idle(int u, const std::vector<Front>& fronts, std::vector<std::vector<char>>& idle) const;
 
   const Chain& chain_;
   const StageRule& rule_;
@@ -120,6 +128,8 @@ class StageLabels {
   int stride_ = 0;
   std::vector<std::vector<size_t>> offset_;  // (layers)(states): into adds_
   std::vector<int64_t> adds_;
+  std::vector<std::vector<std::vector<Spread>>>
+      spread_;  // by form of layer u and state of u + 1: the least; may be empty
 };
 
 }  // namespace tern
