@@ -55,9 +55,9 @@ struct PlanAnswer {
   int64_t searches = 0, simulated = 0;
 };
 
-/// The least simulated makespan over the space; ties by the order of enumeration. Unlike node types are planned each on
-/// its own, and the plan says so. Order: the same bytes whatever `threads`, unless `seconds` or `stop` ended it.
-/// Errors: usage, if no choice is legal, naming rules that were broken.
+/// The least simulated makespan over the space; ties by the order of enumeration. A pipeline's stages may lie on nodes
+/// of several types, with one mesh for all; Plan::restrictions says what was left out. Order: the same bytes whatever
+/// `threads`, unless `seconds` or `stop` ended it. Errors: usage, if no choice is legal, naming rules that were broken.
 PlanAnswer plan_model(const ModelSpec&, const Cluster&, const PlanRequest&);
 
 }  // namespace tern
