@@ -20,8 +20,8 @@ namespace tern {
 namespace {
 
 struct Parts {
-  int64_t embedding = 0, attention = 0, mlp = 0, norms = 0, head = 0;
-  int64_t total() const { return embedding + attention + mlp + norms + head; }
+  int64_t embedding = 0, attention = 0, mlp = 0, experts = 0, norms = 0, head = 0;
+  int64_t total() const { return embedding + attention + mlp + experts + norms + head; }
 };
 
 Parts count_parts(const ModelSpec& spec) {
@@ -32,6 +32,7 @@ Parts count_parts(const ModelSpec& spec) {
                     : std::holds_alternative<EmbedSpec>(unit)                    ? parts.embedding
                     : std::holds_alternative<HeadSpec>(unit)                     ? parts.head
                     : p.name.find(".attention.") != std::string::npos            ? parts.attention
+                    : p.name.find(".experts.") != std::string::npos              ? parts.experts
                                                                                  : parts.mlp;
     part += p.shape.count();
   }
@@ -105,10 +106,13 @@ std::vector<std::pair<std::string, int64_t>> unit_lines(const ModelSpec& spec) {
       add(fmt::format("embedding: a row of {} numbers for each of {} tokens{}", e->width, format_with_commas(e->vocab),
                       e->positions > 0 ? fmt::format(", and for each of {} positions", e->positions) : ""));
     if (a)
-      add(fmt::format("attention: {} heads of {}{}{}: tokens look at those before them{}", a->heads, a->head_dim,
-                      a->kv_heads < a->heads ? fmt::format(", sharing {} of keys and values", a->kv_heads) : "",
-                      a->window > 0 ? fmt::format(", the last {} only", a->window) : "",
-                      m ? ", beside the MLP and not before it" : ""));
+      add(fmt::format(
+          "{}attention: {} heads of {}{}{}{}: tokens look at those before them{}", a->latent.present() ? "latent " : "",
+          a->heads, a->head_dim,
+          a->latent.present() ? fmt::format(", keys and values made from rows of {}", a->latent.kv_rank) : "",
+          a->kv_heads < a->heads ? fmt::format(", sharing {} of keys and values", a->kv_heads) : "",
+          a->window > 0 ? fmt::format(", the last {} only", a->window) : "",
+          m ? ", beside the MLP and not before it" : ""));
     if (m)
       add(fmt::format("{}MLP: {} to {} and back, for each token by itself", m->gated ? "gated " : "", m->width,
                       m->hidden));
@@ -233,6 +237,7 @@ int run_inspect(const Options& options) {
                   {"embedding", parts.embedding},
                   {"attention", parts.attention},
                   {"mlp", parts.mlp},
+                  {"experts", parts.experts},
                   {"norms", parts.norms},
                   {"head", parts.head}}},
                 {"kv_bytes_per_token", kv.bytes_per_token()},
@@ -269,9 +274,10 @@ int run_inspect(const Options& options) {
     key = "";
   }
   line("parameters", fmt::format("{} ({})", format_with_commas(total), format_count(static_cast<double>(total))));
-  line("", fmt::format("attention {}, mlp {}, embedding {}, head {}, norms {}", share(parts.attention),
-                       share(parts.mlp), share(parts.embedding),
-                       spec.head().tied ? "tied to the embedding" : share(parts.head), share(parts.norms)));
+  line("",
+       fmt::format("attention {}, mlp {}, {}embedding {}, head {}, norms {}", share(parts.attention), share(parts.mlp),
+                   parts.experts > 0 ? fmt::format("experts {}, ", share(parts.experts)) : "", share(parts.embedding),
+                   spec.head().tied ? "tied to the embedding" : share(parts.head), share(parts.norms)));
   line("weights", !weights               ? "NONE in this directory"
                   : check.num_files == 0 ? "NOT readable, see below"
                                          : weights_words(check));

@@ -29,6 +29,7 @@ struct Case {
   std::vector<int64_t> micro;  // sequences of each micro-batch
   bool embed_norm = false;     // the embedding's rows are normed, so that it keeps something too
   bool experts = false;        // the second layer has experts, and a gated one for every token
+  bool latent = false;         // latent attention in both layers
 };
 
 ModelSpec spec_of(const Case& c) {
@@ -46,6 +47,16 @@ ModelSpec spec_of(const Case& c) {
   s.units.push_back({-1, HeadSpec{norm, c.width, vocab, c.gpt2}});
   HfConfig named;
   named.model_type = c.experts ? "qwen2_moe" : s.family;
+  if (c.latent) {
+    named.model_type = "deepseek_v2";
+    for (const size_t i : {1, 3}) {
+      auto& a = std::get<AttentionSpec>(s.units[i].spec);
+      a.kv_heads = heads, a.window = 0;
+      a.latent = {
+          .query_rank = i == 1 ? 10 : 0, .kv_rank = 12, .plain = head_dim - 4, .rotary = 4, .value = head_dim - 1};
+    }
+    s.rope.rotary_dim = 4;
+  }
   if (c.experts) {
     MoeSpec moe{norm, c.width, 20, 6, 3, 28, ActivationKind::silu, true};
     moe.shared_gate = true;
@@ -127,6 +138,8 @@ const Case kCases[] = {
     {"experts_f32_exact", DType::f32, Multiply::exact, false, 32, 9, {2, 1}, false, true},
     {"experts_f32_fast", DType::f32, Multiply::fast, false, 32, 9, {2}, false, true},
     {"experts_bf16_fast", DType::bf16, Multiply::fast, false, 32, 9, {2, 2}, false, true},
+    {"latent_f32_exact", DType::f32, Multiply::exact, false, 32, 9, {2, 1}, false, false, true},
+    {"latent_bf16_fast", DType::bf16, Multiply::fast, false, 32, 9, {2}, false, false, true},
 };
 
 class ExecutorBytes : public testing::TestWithParam<Case> {};

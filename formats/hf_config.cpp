@@ -305,6 +305,7 @@ void read_family(HfFields& fields, const HfFamily& family, HfConfig& c) {
     if (const std::string complaint = family.settle(c); !complaint.empty())
       throw Error(ErrorKind::bad_file, "{}: {}", fields.place(), complaint);
   for (const HfFixed& fixed : family.fixed) must_be(fields, fixed.key, fixed.expected, fixed.why);
+  if (family.blocks.latent) read_hf_latent(fields, family, c);
   if (hf_blocks(c).positions == HfPositions::rotary)
     c.rope = read_hf_rope(fields, family, c);
   else

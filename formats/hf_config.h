@@ -85,9 +85,18 @@ struct HfConfig {
   int64_t shared_expert_size = 0;   // of an MLP that every token takes; 0: none
   bool normalized_experts = true;   // the chosen probabilities are divided by their sum
   std::vector<bool> expert_layers;  // the layers that have them; empty: all
+  double expert_scaling = 1;        // of their weights
+  bool grouped_choice = false;      // experts are chosen from the best top_groups of expert_groups
+  int64_t expert_groups = 1, top_groups = 1;
   // Training of the router in the reference, kept as facts: tern adds neither noise nor a loss of balance.
   double router_jitter = 0, router_loss_coefficient = 0.001;
   bool router_loss = false;
+
+  // Latent attention: ranks of queries (0: none), and of keys and values; head_dim is then the part of a head that
+  // turns.
+  int64_t query_rank = 0, kv_rank = 0, plain_head_dim = 0, value_head_dim = 0;
+  bool rope_interleaved = false;  // the files hold turned elements in pairs of neighbours
+  int64_t predicting_layers = 0;  // layers after the last whose weights the files may hold: tern does not run them
 
   // What a family multiplies or bounds; the defaults change nothing.
   double embedding_multiplier = 1, residual_multiplier = 1, logits_scaling = 1;  // logits are divided

@@ -170,6 +170,7 @@ void check_hf_values(const HfConfig& c, ErrorKind kind, std::string_view place) 
   check_options(judge, family);
   check_layers(judge, family);
   check_hf_experts(c, family, kind, place);
+  check_hf_latent(c, family, kind, place);
 }
 
 void check_hf_config(const HfConfig& config) { check_hf_values(config, ErrorKind::usage, "model config"); }

@@ -25,9 +25,13 @@ void read_hf_layers(HfFields& top, const HfFamily& family, HfConfig& config);
 /// Which layers have experts, out of the keys around them; appends to the notes what training leaves out.
 void read_hf_experts(HfFields& top, const HfFamily& family, HfConfig& config);
 
+/// Latent attention's sizes; sets head_dim, which the rotary positions need.
+void read_hf_latent(HfFields& top, const HfFamily& family, HfConfig& config);
+
 /// Ranges and divisibility of a whole config. `place` opens messages; keys are named as the family spells them.
 void check_hf_values(const HfConfig& config, ErrorKind kind, std::string_view place);
 void check_hf_experts(const HfConfig& config, const HfFamily& family, ErrorKind kind, std::string_view place);
+void check_hf_latent(const HfConfig& config, const HfFamily& family, ErrorKind kind, std::string_view place);
 void check_hf_rope(const HfConfig& config, const HfRope& rope, ErrorKind kind, std::string_view place);
 
 /// How the family's file spells one of HfConfig's fields: "hidden_size" is "n_embd" in gpt2.

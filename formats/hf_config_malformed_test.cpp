@@ -32,6 +32,11 @@ std::string file(const Malformed& c) {
             {"num_attention_heads", "4"},
             {"num_key_value_heads", "2"},
             {"max_position_embeddings", "64"}};
+    if (c.family.starts_with("deepseek")) {
+      for (auto& [key, value] : keys)
+        if (key == "num_key_value_heads") value = "4";
+      keys.emplace_back("num_experts_per_tok", "6");
+    }
     if (c.family == "gpt_neox") std::erase_if(keys, [](const auto& k) { return k.first == "num_key_value_heads"; });
   }
   std::string text = "{";
@@ -290,6 +295,28 @@ std::vector<Malformed> cases() {
       {"qwen3_moe", "shared_expert_intermediate_size", "8", "unknown key \"shared_expert_intermediate_size\""},
       {"qwen3_moe", "use_sliding_window", "3", "use_sliding_window: 3, expected true or false"},
       {"qwen3_moe", "num_experts_per_tok", "200", "num_experts_per_tok: 200, expected 1 to 128"},
+      // latent attention and DeepSeek's router
+      {"deepseek_v2", "kv_lora_rank", "0", "kv_lora_rank: 0, expected 1 to 2147483647"},
+      {"deepseek_v2", "q_lora_rank", "-1", "q_lora_rank: -1, expected 1 to 2147483647"},
+      {"deepseek_v2", "qk_rope_head_dim", "7", "head_dim is 7, expected an even number"},
+      {"deepseek_v2", "v_head_dim", "193", "v_head_dim: 193, expected 1 to 192"},
+      {"deepseek_v2", "head_dim", "32", "head_dim: 32, but qk_rope_head_dim is 64"},
+      {"deepseek_v2", "num_key_value_heads", "2", "num_key_value_heads: 2, but each of 4 heads has its own keys"},
+      {"deepseek_v2", "num_experts_per_tok", "null", "num_experts_per_tok: 0, expected 1 to 64"},
+      {"deepseek_v2", "norm_topk_prob", "true", "norm_topk_prob: true, which transformers' model does not follow"},
+      {"deepseek_v2", "topk_method", "\"noaux_tc\"", "topk_method: \"noaux_tc\", expected greedy or"},
+      {"deepseek_v2", "scoring_func", "\"sigmoid\"",
+       "scoring_func: \"sigmoid\", but deepseek_v2's router takes a softmax"},
+      {"deepseek_v2", "moe_layer_freq", "2", "moe_layer_freq: 2, layers without experts"},
+      {"deepseek_v2", "rope_interleave", "true", "unknown key \"rope_interleave\""},
+      {"deepseek_v3", "n_group", "7", "n_group: 7, which does not part 256 experts into equal groups of two or more"},
+      {"deepseek_v3", "topk_group", "9", "topk_group: 9, expected 1 to 8"},
+      {"deepseek_v3", "topk_method", "\"greedy\"", "topk_method: \"greedy\", but deepseek_v3 chooses by noaux_tc"},
+      {"deepseek_v3", "num_experts_per_tok", "200", "num_experts_per_tok: 200, more than the 128 experts of 4 groups"},
+      {"deepseek_v3", "n_shared_experts", "0", "n_shared_experts: 0, expected at least 1"},
+      {"deepseek_v3", "first_k_dense_replace", "-1", "first_k_dense_replace: -1, expected at least 0"},
+      {"deepseek_v3", "num_nextn_predict_layers", "5000", "num_nextn_predict_layers: 5000, expected 0 to 1000"},
+      {"llama", "kv_lora_rank", "512", "unknown key \"kv_lora_rank\""},
       // unknown keys
       {"llama", "hiden_size", "32", "unknown key \"hiden_size\"; did you mean 'hidden_size'?"},
       {"llama", "num_experts", "8", "unknown key \"num_experts\""},

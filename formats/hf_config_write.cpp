@@ -105,6 +105,16 @@ void write_layers(SortedJson& j, const HfFamily& family, const HfConfig& c) {
 }
 
 void write_experts(SortedJson& j, const HfFamily& family, const HfConfig& c) {
+  if (family.blocks.experts == HfExperts::after) {
+    j["first_k_dense_replace"] = std::count(c.expert_layers.begin(), c.expert_layers.end(), false);
+    j["n_shared_experts"] = c.shared_expert_size / c.expert_size;
+    j["topk_method"] = family.blocks.sigmoid_router ? "noaux_tc" : c.grouped_choice ? "group_limited_greedy" : "greedy";
+    j["scoring_func"] = family.blocks.sigmoid_router ? "sigmoid" : "softmax";
+  }
+  if (family.blocks.latent) {
+    j["q_lora_rank"] = c.query_rank > 0 ? SortedJson(c.query_rank) : SortedJson(nullptr);
+    j["qk_rope_head_dim"] = c.head_dim;
+  }
   if (family.blocks.experts != HfExperts::stepped) return;
   j["decoder_sparse_step"] = 1;
   SortedJson dense = SortedJson::array();

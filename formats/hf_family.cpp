@@ -57,6 +57,20 @@ constexpr HfNames with_shared_expert(HfNames n) {
   n.shared_gate = "model.layers.#.mlp.shared_expert_gate";
   return n;
 }
+constexpr HfNames with_latents(HfNames n) {
+  n = with_experts(n);
+  n.qkv = "";
+  n.query = "model.layers.#.self_attn.q_proj";
+  n.query_down = "model.layers.#.self_attn.q_a_proj";
+  n.query_norm = "model.layers.#.self_attn.q_a_layernorm";
+  n.query_up = "model.layers.#.self_attn.q_b_proj";
+  n.kv_down = "model.layers.#.self_attn.kv_a_proj_with_mqa";
+  n.kv_norm = "model.layers.#.self_attn.kv_a_layernorm";
+  n.kv_up = "model.layers.#.self_attn.kv_b_proj";
+  n.shared_up = "model.layers.#.mlp.shared_experts.gate_proj,model.layers.#.mlp.shared_experts.up_proj";
+  n.shared_down = "model.layers.#.mlp.shared_experts.down_proj";
+  return n;
+}
 constexpr HfNames with_mixtral_experts(HfNames n) {
   n.up = n.down = "";
   n.router = "model.layers.#.block_sparse_moe.gate";
@@ -270,6 +284,55 @@ void add_families_of_experts(std::vector<HfFamily>& f) {
        .names = with_experts(with_head_norms(kLlamaNames))});
 }
 
+// Latent attention, experts after some dense layers.
+void add_deepseek(std::vector<HfFamily>& f) {
+  HfFamily v2{.name = "deepseek_v2",
+              .architecture = "DeepseekV2ForCausalLM",
+              .prefix = "model.",
+              .blocks = {.experts = HfExperts::after, .shared_gate = false, .latent = true},
+              .defaults = {.head_dim = 64, .context = 2048, .bos = 1, .eos = 2},
+              .any_width = true,
+              .renamed = {{"norm_eps", "rms_norm_eps"}},
+              .options = {kAttentionBias,
+                          {"n_routed_experts", &C::num_experts, 64},
+                          {"num_experts_per_tok", &C::experts_per_token},
+                          {"moe_intermediate_size", &C::expert_size, 1407},
+                          {"routed_scaling_factor", &C::expert_scaling, 1},
+                          {"n_group", &C::expert_groups, 1},
+                          {"topk_group", &C::top_groups, 1},
+                          {"kv_lora_rank", &C::kv_rank, 512},
+                          {"qk_nope_head_dim", &C::plain_head_dim, 128},
+                          {"v_head_dim", &C::value_head_dim, 128},
+                          {"output_router_logits", &C::router_loss},
+                          {"aux_loss_alpha", &C::router_loss_coefficient, 0.001}},
+              .fixed = {{"norm_topk_prob", false, "which transformers' model does not follow and the original does"},
+                        {"mlp_bias", false, "and deepseek_v2 has no biases there"}},
+              .harmless = {"ep_size", "seq_aux", "qk_head_dim"},
+              .names = with_latents(kLlamaNames)};
+  HfFamily v3 = v2;
+  v3.name = "deepseek_v3", v3.architecture = "DeepseekV3ForCausalLM";
+  v3.blocks.sigmoid_router = true;
+  v3.defaults.context = 4096, v3.defaults.bos = 0, v3.defaults.eos = 1;
+  v3.options = {kAttentionBias,
+                {"n_routed_experts", &C::num_experts, 256},
+                {"num_experts_per_tok", &C::experts_per_token, 8},
+                {"moe_intermediate_size", &C::expert_size, 2048},
+                {"routed_scaling_factor", &C::expert_scaling, 2.5},
+                {"n_group", &C::expert_groups, 8},
+                {"topk_group", &C::top_groups, 4},
+                {"norm_topk_prob", &C::normalized_experts, 1},
+                {"kv_lora_rank", &C::kv_rank, 512},
+                {"qk_nope_head_dim", &C::plain_head_dim, 128},
+                {"v_head_dim", &C::value_head_dim, 128},
+                {"rope_interleave", &C::rope_interleaved, 1},
+                {"num_nextn_predict_layers", &C::predicting_layers, 1, "num_mtp_layers"},
+                {"output_router_logits", &C::router_loss},
+                {"aux_loss_alpha", &C::router_loss_coefficient, 0.001}};
+  v3.fixed = {};
+  f.push_back(std::move(v2));
+  f.push_back(std::move(v3));
+}
+
 std::vector<HfFamily> make_families() {
   std::vector<HfFamily> f;
   f.push_back({.name = "llama",  // also SmolLM and SmolLM2
@@ -462,6 +525,7 @@ std::vector<HfFamily> make_families() {
                .names = with_norms_around(with_head_norms(kLlamaNames))});
   add_older_families(f);
   add_families_of_experts(f);
+  add_deepseek(f);
   return f;
 }
 

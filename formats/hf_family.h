@@ -22,6 +22,7 @@ namespace tern {
 struct HfNames {
   std::string_view tokens, positions, embed_norm;
   std::string_view attention_norm, qkv, query_norm, key_norm, attention_out, attention_post_norm;
+  std::string_view query, query_down, query_up, kv_down, kv_norm, kv_up;  // latent attention; query: without a rank
   std::string_view mlp_norm, up, down, mlp_post_norm;
   std::string_view router, expert_up, expert_down, shared_up, shared_down, shared_gate;
   std::string_view final_norm, projection;
@@ -52,6 +53,7 @@ enum class HfExperts : uint8_t {
   none,
   every,
   stepped,  // every decoder_sparse_step-th, but those of mlp_only_layers
+  after,    // from first_k_dense_replace on
 };
 
 /// Variants of the units that no key of the file changes.
@@ -69,8 +71,11 @@ struct HfBlocks {
   bool alibi_in_bf16 = false;         // slopes and their products rounded to bf16, then divided by √head_dim
   HfWindows windows = HfWindows::none;
   HfExperts experts = HfExperts::none;
-  int64_t full_every = 0;      // listed: this layer of each period has no window
-  int64_t unturned_every = 0;  // this layer of each period does not turn queries and keys; 0: all turn
+  bool shared_gate = true;      // the expert of every token is multiplied by a sigmoid of its own
+  bool sigmoid_router = false;  // scores are sigmoids, with a bias for the choice, and groups are always chosen from
+  bool latent = false;          // queries, keys and values through narrow rows
+  int64_t full_every = 0;       // listed: this layer of each period has no window
+  int64_t unturned_every = 0;   // this layer of each period does not turn queries and keys; 0: all turn
 };
 
 /// What a file may leave out. Absent optionals: the file must say it.

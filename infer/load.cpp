@@ -68,7 +68,7 @@ InferenceFit inference_fit(const ModelSpec& spec, DType dtype, const InferenceNe
   InferenceFit fit;
   const int64_t size = size_of(dtype);
   // Where weights are packed, both copies of the one at hand exist for a moment, and a tied table stays plain.
-  fit.weights = fit.loading_peak = num_parameters(spec) * size;
+  fit.weights = fit.loading_peak = num_parameters(spec) * size + num_fixed_numbers(spec) * std::max<int64_t>(size, 4);
   if (dtype != DType::f64 && !reads_plain_weights(dtype)) {
     ModelWeights shapes = empty_weights(spec);
     for_each_linear(spec, shapes, [&](const ParameterInfo&, const Linear& linear) {

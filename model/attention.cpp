@@ -169,6 +169,7 @@ void attention_forward_branch(const AttentionSpec& u, const ModelSpec& spec, con
   const MemoryClass kept = saved ? MemoryClass::activations : MemoryClass::workspace;
   NormStatistics stats;
   Tensor lse, context, query_rstd, key_rstd;
+  LatentSaved latent;
   if (saved) {
     stats = allocate_statistics(u.norm, T, dtype, c);
     lse = c.arena.allocate(sums, {T, u.heads}, kept);
@@ -177,10 +178,16 @@ void attention_forward_branch(const AttentionSpec& u, const ModelSpec& spec, con
       query_rstd = c.arena.allocate(sums, {T, u.query_norms()}, kept);
       key_rstd = c.arena.allocate(sums, {T, u.key_norms()}, kept);
     }
+    if (u.latent.present()) latent = allocate_latent(u, T, dtype, c);
   }
   Tensor qkv = c.arena.allocate(dtype, {T, u.qkv_rows()}, kept);
-  linear_forward(w.qkv, normed_rows(u.norm, w.norm, x, stats.mean_T, stats.rstd_T, c), qkv, c);
+  if (u.latent.present())
+    latent_forward(u, w.latent, normed_rows(u.norm, w.norm, x, stats.mean_T, stats.rstd_T, c), qkv,
+                   saved ? &latent : nullptr, c);
+  else
+    linear_forward(w.qkv, normed_rows(u.norm, w.norm, x, stats.mean_T, stats.rstd_T, c), qkv, c);
   if (saved) {
+    saved->latent = latent;
     saved->x_TD = x, saved->mean_T = stats.mean_T, saved->rstd_T = stats.rstd_T, saved->qkv_TC = qkv;
     saved->context_TE = context, saved->lse_TH = lse, saved->query_rstd = query_rstd, saved->key_rstd = key_rstd;
     saved->dqkv_TC = saved->dnormed_TD = saved->dquery_norm = saved->dkey_norm = {};
@@ -192,7 +199,7 @@ void attention_forward_branch(const AttentionSpec& u, const ModelSpec& spec, con
     attend_rows<N>(u, rows, qkv, context, lse, c);
   });
   qkv = {};
-  linear_forward(w.out, context, out, c);
+  linear_forward(w.out, latent_values(u, context, c), out, c);
 }
 
 // do = df·W_out,  (dq, dk, dv) by attention_backward (kernels/cpu/attention.h), dq and dk turned back and taken through
@@ -203,6 +210,7 @@ void attention_backward_branch(const AttentionSpec& u, const ModelSpec& spec, co
   const DType dtype = df.dtype();
   saved.dqkv_TC = c.arena.allocate(dtype, saved.qkv_TC.shape(), MemoryClass::activations);
   if (u.norm.present()) saved.dnormed_TD = c.arena.allocate(dtype, df.shape(), MemoryClass::activations);
+  if (u.latent.present()) allocate_latent_gradients(u, saved.latent, c);
   const bool head_norms = u.head_norm != HeadNormKind::none;
   if (head_norms) {
     saved.dquery_norm = c.arena.zeros(ops::sum_dtype(dtype), {u.query_norm_width()}, MemoryClass::activations);
@@ -210,7 +218,7 @@ void attention_backward_branch(const AttentionSpec& u, const ModelSpec& spec, co
   }
   {
     const Tensor dcontext = c.arena.allocate(dtype, saved.context_TE.shape(), MemoryClass::workspace);
-    linear_backward_input(w.out, df, dcontext, c);
+    latent_dcontext(u, w.out, df, dcontext, c);
     const Tensor qkv = head_norms ? prepared(u, spec, w, rows, saved.qkv_TC, {}, {}, true, c) : saved.qkv_TC;
     const std::vector<float> slopes = slopes_of(u);
     ops::by_dtype(dtype, [&]<class T>() {
@@ -239,16 +247,23 @@ void attention_backward_branch(const AttentionSpec& u, const ModelSpec& spec, co
     ops::head_norm_backward(like, w.key_norm, saved.qkv_TC, key_offset(u), u.key_norms(), saved.key_rstd, saved.dqkv_TC,
                             saved.dkey_norm);
   }
-  if (!u.norm.present()) return linear_backward_input(w.qkv, saved.dqkv_TC, dx, c);
-  linear_backward_input(w.qkv, saved.dqkv_TC, saved.dnormed_TD, c);
+  const Tensor dn = u.norm.present() ? saved.dnormed_TD : dx;
+  if (u.latent.present())
+    latent_backward(u, w.latent, saved.dqkv_TC, saved.latent, dn, c);
+  else
+    linear_backward_input(w.qkv, saved.dqkv_TC, dn, c);
+  if (!u.norm.present()) return;
   ops::norm_backward_input(u.norm, w.norm, saved.dnormed_TD, saved.x_TD, saved.mean_T, saved.rstd_T, dx);
 }
 
 // dW_out += dfᵀ·o,  dW_qkv += dqkvᵀ·n, biases their rows' sums; n is made again, with the bits of the forward
 void attention_weight_branch(const AttentionSpec& u, const AttentionWeights& w, const Tensor& df,
                              const AttentionSaved& saved, AttentionWeights& g, const Compute& c) {
-  linear_backward_weight(df, saved.context_TE, g.out, c);
-  linear_backward_weight(saved.dqkv_TC, normed_rows(u.norm, w.norm, saved.x_TD, {}, {}, c), g.qkv, c);
+  linear_backward_weight(df, latent_values(u, saved.context_TE, c), g.out, c);
+  if (u.latent.present())
+    latent_weight(u, w.latent, saved.dqkv_TC, saved.latent, w.norm, saved.x_TD, g.latent, c);
+  else
+    linear_backward_weight(saved.dqkv_TC, normed_rows(u.norm, w.norm, saved.x_TD, {}, {}, c), g.qkv, c);
   if (u.norm.present())
     ops::norm_backward_weight(u.norm, saved.dnormed_TD, saved.x_TD, saved.mean_T, saved.rstd_T, g.norm);
   if (u.head_norm == HeadNormKind::none) return;

@@ -69,7 +69,10 @@ WeightsCheck check_weights(const ModelSpec& spec, const std::string& path) {
 
   const auto problem = [&](const std::string& what) { check.problems.push_back(fmt::format("{}: {}", path, what)); };
   std::unordered_set<std::string> claimed;
-  for (const ParameterInfo& info : parameters(spec))
+  std::vector<ParameterInfo> infos = parameters(spec);
+  ModelWeights none = empty_weights(spec);
+  for_each_fixed(spec, none, [&](const ParameterInfo& info, Tensor&) { infos.push_back(info); });
+  for (const ParameterInfo& info : infos)
     for (const Fragment& f : info.fragments) {
       if (claimed.contains(f.name)) continue;  // other rows of a tensor that was judged
       const auto view = find_parameter(spec, file, f.name);
@@ -90,7 +93,8 @@ WeightsCheck check_weights(const ModelSpec& spec, const std::string& path) {
     if (!head->empty()) problem(*head);
   }
   for (size_t i = 0; i < file.size(); ++i)
-    if (!claimed.contains(std::string(file[i].name)) && !is_harmless_buffer(file[i].name))
+    if (!claimed.contains(std::string(file[i].name)) && !is_harmless_buffer(file[i].name) &&
+        !is_skipped_layer(spec, file[i].name))
       problem(fmt::format("tensor '{}' {} belongs to no parameter of this {} model with {} layers", file[i].name,
                           shape_text(file[i].shape), spec.family, spec.layers));
   return check;

@@ -24,7 +24,9 @@ double as_double(T x) {
 WeightsDifference compare_weights(const ModelSpec& spec, const ModelWeights& a, const ModelWeights& b) {
   WeightsDifference d;
   ModelWeights first = a, second = b;  // the visitor hands out places; storage is shared
-  const std::vector<Tensor*> one = tensors(spec, first), other = tensors(spec, second);
+  std::vector<Tensor*> one = tensors(spec, first), other = tensors(spec, second);
+  for_each_fixed(spec, first, [&](const ParameterInfo&, Tensor& t) { one.push_back(&t); });
+  for_each_fixed(spec, second, [&](const ParameterInfo&, Tensor& t) { other.push_back(&t); });
   for (size_t i = 0; i < one.size(); ++i) {
     const Tensor &x = *one[i], &y = *other[i];
     TERN_CHECK(!x.empty() && x.dtype() == y.dtype() && x.bytes() == y.bytes(), "compare_weights: tensor {}", i);

@@ -12,7 +12,15 @@ namespace tern {
 
 namespace {
 
-Router router_of(const MoeSpec& u) { return {.experts = u.experts, .top_k = u.top_k, .normalized = u.normalized}; }
+Router router_of(const MoeSpec& u) {
+  return {.experts = u.experts,
+          .top_k = u.top_k,
+          .normalized = u.normalized,
+          .score = u.score == RouterScore::softmax ? Score::softmax : Score::sigmoid,
+          .scaling = u.scaling,
+          .groups = u.groups,
+          .top_groups = u.top_groups};
+}
 
 // What the router decides for T tokens: kept by a forward that trains.
 Routing allocate_routing(const MoeSpec& u, int64_t T, DType dtype, MemoryClass kept, const Compute& c) {
@@ -22,10 +30,11 @@ Routing allocate_routing(const MoeSpec& u, int64_t T, DType dtype, MemoryClass k
           c.arena.allocate(DType::i32, {T * u.top_k}, kept), c.arena.allocate(DType::i32, {u.experts + 1}, kept)};
 }
 
-void route(const MoeSpec& u, const Routing& r) {
+void route(const MoeSpec& u, const Tensor& bias, const Routing& r) {
   ops::by_dtype(r.scores_TE.dtype(), [&]<class N>() {
     if constexpr (!std::is_same_v<N, bf16>)
-      choose_experts<N>(router_of(u), r.scores_TE.span<N>(), r.chosen_TK.span<int32_t>(), r.weights_TK.span<N>());
+      choose_experts<N>(router_of(u), ops::span_or_none<N>(bias), r.scores_TE.span<N>(), r.chosen_TK.span<int32_t>(),
+                        r.weights_TK.span<N>());
   });
   sort_by_expert(r.chosen_TK.span<int32_t>(), u.top_k, r.begin_E.span<int32_t>(), r.tokens_R.span<int32_t>(),
                  r.rows_TK.span<int32_t>());
@@ -100,7 +109,7 @@ static void forward_branch(const MoeSpec& u, const MoeWeights& w, const Tensor& 
 
   Tensor normed = normed_rows(u.norm, w.norm, x, stats.mean_T, stats.rstd_T, c);
   linear_forward(w.router, normed, routing.scores_TE, c);
-  route(u, routing);
+  route(u, w.choice_bias, routing);
   if (shared) {
     if (!saved) allocate_shared_up();
     linear_forward(w.shared_up, normed, shared_up, c);

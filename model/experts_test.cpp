@@ -41,15 +41,35 @@ std::vector<double> token_result(const MoeSpec& u, const MoeWeights& w, const st
   std::vector<std::pair<double, int64_t>> scores;
   double all = 0, chosen = 0;
   for (int64_t e = 0; e < u.experts; ++e) {
-    scores.emplace_back(std::exp(dot(w.router.weight, e, n)), e);
+    const double z = dot(w.router.weight, e, n);
+    scores.emplace_back(u.score == RouterScore::sigmoid ? sigmoid(z) : std::exp(z), e);
     all += scores.back().first;
   }
-  std::sort(scores.rbegin(), scores.rend());
-  scores.resize(static_cast<size_t>(u.top_k));
+  if (u.score == RouterScore::sigmoid) all = 1;
+  const auto choice = [&](int64_t e) {
+    return scores[static_cast<size_t>(e)].first + (u.choice_bias ? element(w.choice_bias, e) : 0);
+  };
+  const int64_t size = u.experts / u.groups;
+  std::vector<std::pair<double, int64_t>> groups, by_choice;
+  for (int64_t g = 0; g < u.groups; ++g) {
+    std::vector<double> of_group;
+    for (int64_t e = g * size; e < (g + 1) * size; ++e) of_group.push_back(choice(e));
+    std::sort(of_group.rbegin(), of_group.rend());
+    groups.emplace_back(of_group[0] + (u.score == RouterScore::sigmoid && size > 1 ? of_group[1] : 0), g);
+  }
+  std::sort(groups.rbegin(), groups.rend());
+  groups.resize(static_cast<size_t>(u.top_groups));
+  for (const auto& [score, g] : groups)
+    for (int64_t e = g * size; e < (g + 1) * size; ++e) by_choice.emplace_back(choice(e), e);
+  std::sort(by_choice.rbegin(), by_choice.rend());
+  by_choice.resize(static_cast<size_t>(u.top_k));
+  const std::vector<std::pair<double, int64_t>> of_all = scores;
+  scores.clear();
+  for (const auto& [score, e] : by_choice) scores.push_back(of_all[static_cast<size_t>(e)]);
   for (const auto& [score, e] : scores) chosen += score;
   for (const auto& [score, e] : scores) {
     const std::vector<double> f = mlp_of_row(w.up[static_cast<size_t>(e)], w.down[static_cast<size_t>(e)], n);
-    for (size_t i = 0; i < y.size(); ++i) y[i] += score / (u.normalized ? chosen : all) * f[i];
+    for (size_t i = 0; i < y.size(); ++i) y[i] += u.scaling * score / (u.normalized ? chosen : all) * f[i];
   }
   if (u.shared_hidden == 0) return y;
   const std::vector<double> f = mlp_of_row(w.shared_up, w.shared_down, n);
@@ -59,7 +79,7 @@ std::vector<double> token_result(const MoeSpec& u, const MoeWeights& w, const st
 }
 
 TEST(Experts, SortedRowsGiveWhatOneTokenAfterTheOtherGives) {
-  for (const char* family : {"mixtral", "qwen2_moe"}) {
+  for (const char* family : {"mixtral", "qwen2_moe", "deepseek_v2", "deepseek_v3"}) {
     const ModelSpec spec = model_spec(tiny_config(family));
     const int unit = 2;
     const MoeSpec* u = moe_of(spec.units[unit]);
@@ -90,16 +110,23 @@ TEST(Experts, SortedRowsGiveWhatOneTokenAfterTheOtherGives) {
 TEST(Experts, EqualScoresAreChosenAsTheReferenceChooses) {
   const std::string place = std::string(TERN_SOURCE_DIR) + "/tests/golden/routers.json";
   const Json golden = parse_json(read_text_file(place, 1 << 20), place, {});
-  ASSERT_GE(golden.size(), 5u);
+  ASSERT_GE(golden.size(), 9u);
   for (const Json& g : golden) {
-    const Router router{g["experts"], g["top_k"], g["normalized"]};
+    const Router router{.experts = g["experts"],
+                        .top_k = g["top_k"],
+                        .normalized = g["normalized"],
+                        .score = g.value("sigmoid", false) ? Score::sigmoid : Score::softmax,
+                        .scaling = g.value("scaling", 1.0),
+                        .groups = g.value("groups", int64_t{1}),
+                        .top_groups = g.value("top_groups", int64_t{1})};
+    const auto bias = g["bias"].get<std::vector<float>>();
     std::vector<float> scores, weights;
     for (const Json& row : g["logits"])
       for (const char digit : row.get<std::string>())
         scores.push_back(static_cast<float>(digit < 'a' ? digit - '0' : digit - 'W'));
     weights.resize(scores.size() / static_cast<size_t>(router.experts) * static_cast<size_t>(router.top_k));
     std::vector<int32_t> chosen(weights.size());
-    choose_experts<float>(router, scores, chosen, weights);
+    choose_experts<float>(router, bias, scores, chosen, weights);
     size_t i = 0;
     for (size_t row = 0; row < g["chosen"].size(); ++row)
       for (size_t k = 0; k < g["chosen"][row].size(); ++k, ++i) {

@@ -102,6 +102,7 @@ void expect_invariant(const std::string& family, DType dtype, bool packed,
   HfConfig config = tiny_config(family);
   config.hidden_size = 48, config.head_dim = 12;  // more than one vector wide
   config.intermediate_size = 72, config.vocab_size = 101;
+  if (config.kv_rank) config.head_dim = 8, config.plain_head_dim = 12, config.value_head_dim = 14;
   if (config.expert_size) config.expert_size = 40;
   if (config.sliding_window) config.sliding_window = 21;
   const ModelSpec spec = model_spec(config);
@@ -141,6 +142,8 @@ TEST(RowInvariance, SlopesByDistanceInF32) { expect_invariant("bloom", DType::f3
 TEST(RowInvariance, MistralInF32) { expect_invariant("mistral", DType::f32, true, kFew); }
 TEST(RowInvariance, ExpertsInF32) { expect_invariant("mixtral", DType::f32, true, kFew); }
 TEST(RowInvariance, ExpertsAndASharedOneInBf16) { expect_invariant("qwen2_moe", DType::bf16, false, kFew); }
+TEST(RowInvariance, LatentAttentionInF32) { expect_invariant("deepseek_v3", DType::f32, true, kFew); }
+TEST(RowInvariance, LatentAttentionInBf16) { expect_invariant("deepseek_v2", DType::bf16, false, kFew); }
 TEST(RowInvariance, Gpt2InBf16) { expect_invariant("gpt2", DType::bf16, true, kFew); }
 
 TEST(RowInvarianceSlow, LlamaInF32) { expect_invariant("llama", DType::f32, true, kMany); }

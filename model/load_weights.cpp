@@ -56,7 +56,7 @@ template <class From, class To>
 void copy_rows(const TensorView& view, const Fragment& f, int64_t width, To* to) {
   const std::byte* from = view.bytes.data();
   const int64_t rows = f.row_end - f.row_begin;
-  if (std::is_same_v<From, To> && !f.transposed) {
+  if (std::is_same_v<From, To> && !f.transposed && f.file_step == 1) {
     const auto row_bytes = static_cast<size_t>(width) * sizeof(From);
     std::memcpy(to, from + static_cast<size_t>(f.file_row) * row_bytes, static_cast<size_t>(rows) * row_bytes);
     return;
@@ -64,7 +64,7 @@ void copy_rows(const TensorView& view, const Fragment& f, int64_t width, To* to)
 #pragma omp parallel for
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t k = 0; k < width; ++k) {
-      const int64_t row = f.file_row + r, at = f.transposed ? k * f.file_rows + row : row * width + k;
+      const int64_t row = f.file_row + r * f.file_step, at = f.transposed ? k * f.file_rows + row : row * width + k;
       to[r * width + k] = rounded<To>(load_number<From>(from + at * static_cast<int64_t>(sizeof(From))));
     }
 }
@@ -116,7 +116,7 @@ class Loader {
       const TensorView view = fragment(info, f);
       const auto* data = view.bytes.data() + f.file_row * info.shape[1] * size_of(dtype);
       const bool aligned = reinterpret_cast<uintptr_t>(data) % static_cast<size_t>(size_of(dtype)) == 0;
-      if (view.dtype != dtype || f.transposed || !aligned) return {};
+      if (view.dtype != dtype || f.transposed || f.file_step != 1 || !aligned) return {};
       // Kernels only read it: the file is mapped for reading alone.
       pieces.push_back(arena.adopt(dtype, {f.row_end - f.row_begin, info.shape[1]}, const_cast<std::byte*>(data),
                                    shared_, MemoryClass::weights));
@@ -142,7 +142,7 @@ class Loader {
   void check_all_claimed() const {
     for (size_t i = 0; i < file_.size(); ++i) {
       const std::string_view name = file_[i].name;
-      if (claimed_.contains(std::string(name)) || is_harmless_buffer(name)) continue;
+      if (claimed_.contains(std::string(name)) || is_harmless_buffer(name) || is_skipped_layer(spec_, name)) continue;
       throw Error(ErrorKind::bad_file,
                   "{}: tensor '{}' {} belongs to no parameter of this {} model with {} layers; another config.json?",
                   path_, name, shape_text(file_[i].shape), spec_.family, spec_.layers);
@@ -186,6 +186,7 @@ ModelWeights load_weights(const ModelSpec& spec, const std::string& model_dir, D
   Loader loader(spec, weights_file(model_dir));
   ModelWeights weights = allocate_weights(spec, dtype, MemoryClass::weights, arena);
   for_each_parameter(spec, weights, [&](const ParameterInfo& info, Tensor& t) { loader.load(info, t); });
+  for_each_fixed(spec, weights, [&](const ParameterInfo& info, Tensor& t) { loader.load(info, t); });
   loader.check_tied_head();
   loader.check_all_claimed();
   return weights;
@@ -213,6 +214,10 @@ ModelWeights load_weights_to_infer(const ModelSpec& spec, const std::string& mod
         return;
       }
     t = arena.allocate(dtype, info.shape, MemoryClass::weights);
+    loader.load(info, t);
+  });
+  for_each_fixed(spec, weights, [&](const ParameterInfo& info, Tensor& t) {
+    t = arena.allocate(ops::sum_dtype(dtype), info.shape, MemoryClass::weights);
     loader.load(info, t);
   });
   share_storage(spec, weights);

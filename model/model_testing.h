@@ -57,6 +57,15 @@ inline HfConfig tiny_config(const std::string& family) {
   c.tie_word_embeddings = f.defaults.tied;
   if (f.blocks.experts != HfExperts::none) c.num_experts = 4, c.experts_per_token = 2;
   if (has_option(f, &HfConfig::expert_size)) c.expert_size = 9, c.normalized_experts = false;
+  if (f.blocks.latent) {
+    c.num_key_value_heads = 4, c.head_dim = 4, c.plain_head_dim = 5, c.value_head_dim = 7;
+    c.query_rank = 10, c.kv_rank = 8, c.rope_interleaved = true;
+    c.rope.type = RopeType::yarn, c.rope.factor = 4, c.rope.original_max_position_embeddings = 16;
+    c.rope.mscale = 0.7, c.rope.mscale_all_dim = 0.9;
+    c.num_experts = 6, c.experts_per_token = 3, c.shared_expert_size = 18, c.expert_scaling = 1.3;
+    c.expert_groups = 3, c.top_groups = 2, c.grouped_choice = true;
+    c.normalized_experts = f.blocks.sigmoid_router;
+  }
   if (has_option(f, &HfConfig::shared_expert_size)) c.shared_expert_size = 11;
   if (has_option(f, &HfConfig::embedding_multiplier))
     c.embedding_multiplier = 3, c.residual_multiplier = 0.7, c.logits_scaling = 2, c.attention_multiplier = 0.3;
@@ -73,6 +82,11 @@ inline void for_each_variant(const std::function<void(const std::string&, const 
        {"qwen3", "olmo2", "gemma3_text", "granite", "smollm3", "gpt_neox", "falcon", "bloom", "opt"})
     f(family, model_spec(tiny_config(family)));
   for (const char* family : {"mixtral", "qwen2_moe"}) f(family, model_spec(tiny_config(family)));
+  for (const char* family : {"deepseek_v2", "deepseek_v3"}) f(family, model_spec(tiny_config(family)));
+  HfConfig plain = tiny_config("deepseek_v2");
+  plain.query_rank = 0, plain.value_head_dim = 9, plain.attention_bias = true, plain.expert_layers = {false, true};
+  plain.grouped_choice = false;
+  f("deepseek_v2, queries without a rank, biases", model_spec(plain));
   HfConfig mixed = tiny_config("qwen3_moe");
   mixed.expert_layers = {true, false}, mixed.normalized_experts = true;
   mixed.num_experts = 3;
@@ -142,6 +156,8 @@ inline ModelWeights random_weights(const ModelSpec& spec, DType dtype, Arena& ar
   for_each_parameter(spec, w, [&](const ParameterInfo& info, Tensor& t) {
     fill_normal(t, std, seed ^ hash_name(info.name), info.is_norm_weight ? 1 : 0);
   });
+  for_each_fixed(spec, w,
+                 [&](const ParameterInfo& info, Tensor& t) { fill_normal(t, std / 6, seed ^ hash_name(info.name)); });
   return w;
 }
 inline ModelWeights zero_gradients(const ModelSpec& spec, DType dtype, Arena& arena) {

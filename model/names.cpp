@@ -42,6 +42,39 @@ std::vector<Fragment> grouped(const AttentionSpec& u, const std::string& name) {
   return queries;
 }
 
+// Turned elements in pairs of neighbours: ours in halves.
+void take_turned(std::vector<Fragment>& to, const LatentSpec& l, const std::string& name, int64_t& row, int64_t at,
+                 int64_t rows) {
+  if (!l.interleaved) {
+    to.push_back({name, row, row + l.rotary, false, at, rows});
+  } else {
+    const int64_t half = l.rotary / 2;
+    to.push_back({name, row, row + half, false, at, rows, 2});
+    to.push_back({name, row + half, row + l.rotary, false, at + 1, rows, 2});
+  }
+  row += l.rotary;
+}
+// The file's rows by head, those that do not turn first; ours last.
+std::vector<Fragment> latent_queries(const AttentionSpec& u, const std::string& name) {
+  const LatentSpec& l = u.latent;
+  const int64_t rows = u.heads * u.head_dim;
+  std::vector<Fragment> fragments;
+  int64_t row = 0;
+  for (int64_t at = 0; at < rows; at += u.head_dim) {
+    take_turned(fragments, l, name, row, at + l.plain, rows);
+    fragments.push_back({name, row, row + l.plain, false, at, rows});
+    row += l.plain;
+  }
+  return fragments;
+}
+std::vector<Fragment> latent_keys(const LatentSpec& l, const std::string& name) {
+  const int64_t rows = l.kv_rank + l.rotary;
+  std::vector<Fragment> fragments{{name, 0, l.kv_rank, false, 0, rows}};
+  int64_t row = l.kv_rank;
+  take_turned(fragments, l, name, row, l.kv_rank, rows);
+  return fragments;
+}
+
 }  // namespace
 
 std::vector<Fragment> file_names(const ModelSpec& spec, int layer, HfPart part, std::string_view suffix, int64_t rows,
@@ -56,6 +89,9 @@ std::vector<Fragment> file_names(const ModelSpec& spec, int layer, HfPart part, 
     names.push_back(with_numbers(pattern.substr(0, comma), layer, expert) + "." + std::string(suffix));
     pattern.remove_prefix(std::min(comma + 1, pattern.size()));
   }
+  if (part == &HfNames::query_up || part == &HfNames::query)
+    return latent_queries(first_attention(spec), names.front());
+  if (part == &HfNames::kv_down) return latent_keys(first_attention(spec).latent, names.front());
   if (in_groups) return grouped(first_attention(spec), names.front());
   const std::vector<int64_t> counts = fragment_rows(spec, part, names.size(), rows);
   std::vector<Fragment> fragments;
@@ -69,6 +105,13 @@ std::vector<Fragment> file_names(const ModelSpec& spec, int layer, HfPart part, 
 }
 
 std::string_view base_prefix(const ModelSpec& spec) { return spec.prefix; }
+
+bool is_skipped_layer(const ModelSpec& spec, std::string_view name) {
+  const std::string_view before = spec.names.attention_norm.substr(0, spec.names.attention_norm.find('#'));
+  for (int64_t i = spec.layers; i < spec.layers + spec.skipped_layers; ++i)
+    if (name.starts_with(std::string(before) + std::to_string(i) + ".")) return true;
+  return false;
+}
 
 bool is_harmless_buffer(std::string_view name) {
   for (const std::string_view end :

@@ -17,5 +17,7 @@ std::vector<Fragment> file_names(const ModelSpec&, int layer, HfPart, std::strin
 std::string_view base_prefix(const ModelSpec&);
 /// Tensors that files hold beside parameters and that can be made again: rotary frequencies, causal masks.
 bool is_harmless_buffer(std::string_view name);
+/// Of ModelSpec::skipped_layers.
+bool is_skipped_layer(const ModelSpec&, std::string_view name);
 
 }  // namespace tern

@@ -31,32 +31,45 @@ To number(From x) {
 
 // Elements of a fragment in the order of the file, (rows, width) or transposed.
 template <class From, class To>
-void produce(const Tensor& t, int64_t row_begin, int64_t rows, int64_t width, bool transposed, const ByteSink& sink) {
-  const From* from = t.span<From>().data() + row_begin * width;
-  const int64_t count = rows * width;
+void produce(const Tensor& t, std::span<const int64_t> rows, int64_t width, bool transposed, const ByteSink& sink) {
+  const From* from = t.span<From>().data();
   std::vector<To> piece;
-  for (int64_t begin = 0; begin < count; begin += kPieceElements) {
-    const int64_t end = std::min(begin + kPieceElements, count);
-    piece.clear();
-    for (int64_t i = begin; i < end; ++i)
-      piece.push_back(number<To>(from[transposed ? i % rows * width + i / rows : i]));
+  const auto put = [&](int64_t row, int64_t column) {
+    piece.push_back(number<To>(from[row * width + column]));
+    if (static_cast<int64_t>(piece.size()) < kPieceElements) return;
     sink(std::as_bytes(std::span(piece)));
+    piece.clear();
+  };
+  if (transposed) {
+    for (int64_t column = 0; column < width; ++column)
+      for (const int64_t row : rows) put(row, column);
+  } else {
+    for (const int64_t row : rows)
+      for (int64_t column = 0; column < width; ++column) put(row, column);
   }
+  if (!piece.empty()) sink(std::as_bytes(std::span(piece)));
+}
+
+// Ours of each row of the file.
+std::vector<int64_t> rows_of_file(std::span<const Fragment> fragments) {
+  std::vector<int64_t> rows(static_cast<size_t>(fragments.front().file_rows), -1);
+  for (const Fragment& f : fragments)
+    for (int64_t r = f.row_begin; r < f.row_end; ++r)
+      rows.at(static_cast<size_t>(f.file_row + (r - f.row_begin) * f.file_step)) = r;
+  TERN_CHECK(std::ranges::count(rows, -1) == 0, "save: '{}': rows that no fragment has", fragments.front().name);
+  return rows;
 }
 
 template <class To>
 void produce_any(const Tensor& t, std::span<const Fragment> fragments, int64_t width, const ByteSink& sink) {
   ops::by_dtype(t.dtype(), [&]<class From>() {
-    for (const Fragment& f : fragments)
-      produce<From, To>(t, f.row_begin, f.row_end - f.row_begin, width, f.transposed, sink);
+    produce<From, To>(t, rows_of_file(fragments), width, fragments.front().transposed, sink);
   });
 }
 
-// One tensor of the file: the fragments that name it, in the order of its rows.
+// One tensor of the file: the fragments that name it.
 TensorToWrite entry(const ParameterInfo& info, std::vector<Fragment> fragments, const Tensor& t, DType dtype) {
   const int64_t width = info.shape.rank == 2 ? info.shape[1] : 1;
-  std::sort(fragments.begin(), fragments.end(),
-            [](const Fragment& a, const Fragment& b) { return a.file_row < b.file_row; });
   const Fragment& first = fragments.front();
   TensorToWrite e{.name = first.name, .dtype = dtype, .shape = {first.file_rows}, .bytes = {}, .produce = {}};
   if (info.shape.rank == 2) e.shape.push_back(width);
@@ -84,7 +97,7 @@ void save_model(const ModelSpec& spec, const HfConfig& config, const ModelWeight
                 const std::string& dir, Io& io, int64_t max_shard_bytes) {
   ModelWeights handles = weights;  // the visitor hands out places; storage is shared
   std::vector<TensorToWrite> entries;
-  for_each_parameter(spec, handles, [&](const ParameterInfo& info, Tensor& t) {
+  const auto add = [&](const ParameterInfo& info, Tensor& t, DType stored) {
     TERN_CHECK(!t.empty(), "save: '{}' was packed", info.name);
     for (size_t i = 0; i < info.fragments.size(); ++i) {
       const std::string& name = info.fragments[i].name;
@@ -93,9 +106,11 @@ void save_model(const ModelSpec& spec, const HfConfig& config, const ModelWeight
       if (std::any_of(begin, here, names_it)) continue;  // written with its first
       std::vector<Fragment> mine;
       std::copy_if(here, info.fragments.end(), std::back_inserter(mine), names_it);
-      entries.push_back(entry(info, std::move(mine), t, dtype));
+      entries.push_back(entry(info, std::move(mine), t, stored));
     }
-  });
+  };
+  for_each_parameter(spec, handles, [&](const ParameterInfo& info, Tensor& t) { add(info, t, dtype); });
+  for_each_fixed(spec, handles, [&](const ParameterInfo& info, Tensor& t) { add(info, t, ops::sum_dtype(dtype)); });
   make_dirs(io, dir);
   write_model_weights(io, dir, entries, max_shard_bytes);
   HfConfig written = config;

@@ -122,7 +122,10 @@ UnitSaved nothing_saved(const Unit& unit) {
 }
 
 void drop_left(UnitSaved& saved) {
-  const auto drop_attention = [](AttentionSaved& a) { a.dqkv_TC = a.dnormed_TD = a.dquery_norm = a.dkey_norm = {}; };
+  const auto drop_attention = [](AttentionSaved& a) {
+    a.dqkv_TC = a.dnormed_TD = a.dquery_norm = a.dkey_norm = {};
+    a.latent.dquery_TR = a.latent.dkv_TR = a.latent.dquery_norm = a.latent.dkv_norm = {};
+  };
   const auto drop_mlp = [](MlpSaved& m) { m.dup_TG = m.dnormed_TD = {}; };
   if (auto* a = std::get_if<AttentionSaved>(&saved)) drop_attention(*a);
   if (auto* m = std::get_if<MlpSaved>(&saved)) drop_mlp(*m);

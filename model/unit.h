@@ -50,10 +50,15 @@ struct EmbedSaved {
 /// Kept by forward: x is the unit's own input (a shared handle, not a copy), mean only for a layer norm. Left by
 /// backward_input for backward_weight: what stands after the `;`. The normed rows and the activation are made again
 /// instead of kept.
+struct LatentSaved {
+  Tensor query_TR, query_rstd, kv_TR, kv_rstd;      // narrow rows before their norms; those of keys and values with
+  Tensor dquery_TR, dkv_TR, dquery_norm, dkv_norm;  // the turned key
+};
 struct AttentionSaved {
   Tensor x_TD, mean_T, rstd_T, qkv_TC, context_TE, lse_TH;
   Tensor query_rstd, key_rstd;  // of the norms of queries and keys; qkv is then what they norm, not turned
   JoinSaved join;
+  LatentSaved latent;
   Tensor dqkv_TC, dnormed_TD;
   Tensor dquery_norm, dkey_norm;  // the gradients of those norms' weights
 };

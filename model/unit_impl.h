@@ -19,6 +19,19 @@ void attention_backward_branch(const AttentionSpec& u, const ModelSpec&, const A
 void attention_weight_branch(const AttentionSpec& u, const AttentionWeights& w, const Tensor& df_TD,
                              const AttentionSaved& saved, AttentionWeights& g, const Compute&);
 
+// Latent attention: how the rows that attention sees are made, and their gradients taken back (model/latent.cpp).
+void latent_forward(const AttentionSpec& u, const LatentWeights& w, Tensor normed_TD, const Tensor& qkv_TC,
+                    LatentSaved* saved, const Compute&);
+LatentSaved allocate_latent(const AttentionSpec& u, int64_t rows, DType, const Compute&);
+void allocate_latent_gradients(const AttentionSpec& u, LatentSaved& saved, const Compute&);
+void latent_backward(const AttentionSpec& u, const LatentWeights& w, const Tensor& dqkv_TC, LatentSaved& saved,
+                     const Tensor& dn_TD, const Compute&);
+void latent_weight(const AttentionSpec& u, const LatentWeights& w, const Tensor& dqkv_TC, const LatentSaved& saved,
+                   const NormWeights& norm, const Tensor& x_TD, LatentWeights& g, const Compute&);
+Tensor latent_values(const AttentionSpec& u, const Tensor& context_TE, const Compute&);
+void latent_dcontext(const AttentionSpec& u, const Linear& out, const Tensor& df_TD, const Tensor& dcontext_TE,
+                     const Compute&);
+
 void mlp_forward_branch(const MlpSpec& u, const MlpWeights& w, const Tensor& x_TD, const Tensor& out_TD,
                         MlpSaved* saved, const Compute&);
 void mlp_backward_branch(const MlpSpec& u, const MlpWeights& w, const Tensor& df_TD, MlpSaved& saved,

@@ -30,10 +30,16 @@ class UnitVisitor {
  public:
   using Visit = std::function<void(const ParameterInfo&, Tensor&)>;
   using VisitLinear = std::function<void(const ParameterInfo&, Linear&)>;
-  UnitVisitor(const ModelSpec& spec, const Visit& visit, const VisitLinear& visit_linear, int unit)
+  struct Visits {
+    Visit parameter = [](const ParameterInfo&, Tensor&) {};
+    Visit fixed = [](const ParameterInfo&, Tensor&) {};
+    VisitLinear linear = [](const ParameterInfo&, Linear&) {};
+  };
+  UnitVisitor(const ModelSpec& spec, const Visits& visits, int unit)
       : spec_(spec),
-        visit_(visit),
-        visit_linear_(visit_linear),
+        visit_(visits.parameter),
+        visit_fixed_(visits.fixed),
+        visit_linear_(visits.linear),
         unit_(unit),
         layer_(spec.units[static_cast<size_t>(unit)].layer) {}
 
@@ -57,13 +63,27 @@ class UnitVisitor {
   }
   void attention(const std::string& prefix, const AttentionSpec& u, AttentionWeights& w) const {
     norm(prefix + ".norm", &HfNames::attention_norm, u.norm, w.norm);
-    linear(prefix + ".qkv", &HfNames::qkv, u.qkv_bias, w.qkv);
+    if (u.latent.present())
+      latent(prefix, u, w.latent);
+    else
+      linear(prefix + ".qkv", &HfNames::qkv, u.qkv_bias, w.qkv);
     if (u.head_norm != HeadNormKind::none) {
       norm(prefix + ".query_norm", &HfNames::query_norm, query_norm_of(u), w.query_norm);
       norm(prefix + ".key_norm", &HfNames::key_norm, key_norm_of(u), w.key_norm);
     }
     linear(prefix + ".out", &HfNames::attention_out, u.out_bias, w.out);
     norm(prefix + ".join_norm", &HfNames::attention_post_norm, u.join.norm, w.join_norm);
+  }
+  void latent(const std::string& prefix, const AttentionSpec& u, LatentWeights& w) const {
+    const LatentSpec& l = u.latent;
+    if (l.query_rank > 0) {
+      linear(prefix + ".query_down", &HfNames::query_down, u.qkv_bias, w.query_down);
+      norm(prefix + ".query_norm", &HfNames::query_norm, l.norm(l.query_rank), w.query_norm);
+    }
+    linear(prefix + ".query_up", l.query_rank > 0 ? &HfNames::query_up : &HfNames::query, false, w.query_up);
+    linear(prefix + ".kv_down", &HfNames::kv_down, u.qkv_bias, w.kv_down);
+    norm(prefix + ".kv_norm", &HfNames::kv_norm, l.norm(l.kv_rank), w.kv_norm);
+    linear(prefix + ".kv_up", &HfNames::kv_up, false, w.kv_up);
   }
   void mlp(const std::string& prefix, const MlpSpec& u, bool own_norm, MlpWeights& w) const {
     if (own_norm) norm(prefix + ".norm", &HfNames::mlp_norm, u.norm, w.norm);
@@ -75,6 +95,12 @@ class UnitVisitor {
   void moe(const std::string& prefix, const MoeSpec& u, MoeWeights& w) const {
     norm(prefix + ".norm", &HfNames::mlp_norm, u.norm, w.norm);
     linear(prefix + ".router", &HfNames::router, false, w.router);
+    if (u.choice_bias) {
+      const Shape shape{u.experts};
+      visit_fixed_({prefix + ".choice_bias", shape, unit_, false, false, 0,
+                    names(&HfNames::router, "e_score_correction_bias", shape)},
+                   w.choice_bias);
+    }
     for (size_t e = 0; e < w.up.size(); ++e) {
       const std::string expert = prefix + ".experts." + std::to_string(e);
       linear(expert + ".up", &HfNames::expert_up, false, w.up[e], static_cast<int64_t>(e));
@@ -91,7 +117,7 @@ class UnitVisitor {
     return file_names(spec_, layer_, part, suffix, shape[0], expert);
   }
   const ModelSpec& spec_;
-  const Visit& visit_;
+  const Visit &visit_, &visit_fixed_;
   const VisitLinear& visit_linear_;
   int unit_, layer_;
 };
@@ -108,11 +134,10 @@ void pack(Linear& linear, Arena& arena) {
   linear.weight = {};
 }
 
-void visit_units(const ModelSpec& spec, ModelWeights& w, const UnitVisitor::Visit& visit,
-                 const UnitVisitor::VisitLinear& visit_linear) {
+void visit_units(const ModelSpec& spec, ModelWeights& w, const UnitVisitor::Visits& visits) {
   for (int index = 0; index < static_cast<int>(spec.units.size()); ++index) {
     const Unit& unit = spec.units[static_cast<size_t>(index)];
-    const UnitVisitor v(spec, visit, visit_linear, index);
+    const UnitVisitor v(spec, visits, index);
     const std::string layer = "layers." + std::to_string(unit.layer);
     const auto at = static_cast<size_t>(unit.layer);
     if (const auto* e = std::get_if<EmbedSpec>(&unit.spec)) {
@@ -144,8 +169,16 @@ ModelWeights empty_weights(const ModelSpec& spec) {
     const auto layers = static_cast<size_t>(unit.layer + 1), at = static_cast<size_t>(unit.layer);
     if (const AttentionSpec* a = attention_of(unit)) {
       w.attention.resize(std::max(w.attention.size(), layers));
-      set(w.attention[at].qkv, a->qkv_rows(), a->width);
-      set(w.attention[at].out, a->width, a->heads * a->head_dim);
+      set(w.attention[at].out, a->width, a->value_rows());
+      if (const LatentSpec& l = a->latent; l.present()) {
+        LatentWeights& block = w.attention[at].latent;
+        if (l.query_rank > 0) set(block.query_down, l.query_rank, a->width);
+        set(block.query_up, a->heads * a->head_dim, l.query_rank > 0 ? l.query_rank : a->width);
+        set(block.kv_down, l.kv_rank + l.rotary, a->width);
+        set(block.kv_up, a->heads * (l.plain + l.value), l.kv_rank);
+      } else {
+        set(w.attention[at].qkv, a->qkv_rows(), a->width);
+      }
     }
     if (const MlpSpec* m = mlp_of(unit)) {
       w.mlp.resize(std::max(w.mlp.size(), layers));
@@ -167,13 +200,17 @@ ModelWeights empty_weights(const ModelSpec& spec) {
 
 void for_each_parameter(const ModelSpec& spec, ModelWeights& w,
                         const std::function<void(const ParameterInfo&, Tensor&)>& visit) {
-  visit_units(spec, w, visit, [](const ParameterInfo&, Linear&) {});
+  visit_units(spec, w, {.parameter = visit});
+}
+
+void for_each_fixed(const ModelSpec& spec, ModelWeights& w,
+                    const std::function<void(const ParameterInfo&, Tensor&)>& visit) {
+  visit_units(spec, w, {.fixed = visit});
 }
 
 void for_each_linear(const ModelSpec& spec, ModelWeights& w,
                      const std::function<void(const ParameterInfo&, Linear&)>& visit) {
-  visit_units(
-      spec, w, [](const ParameterInfo&, Tensor&) {}, visit);
+  visit_units(spec, w, {.linear = visit});
   if (!spec.head().tied) return;
   const ParameterInfo table = parameters(spec).front();
   visit(table, w.head.projection);
@@ -196,6 +233,10 @@ ModelWeights allocate_weights(const ModelSpec& spec, DType dtype, MemoryClass me
   ModelWeights w = empty_weights(spec);
   for_each_parameter(spec, w,
                      [&](const ParameterInfo& info, Tensor& t) { t = arena.allocate(dtype, info.shape, memory); });
+  if (memory == MemoryClass::weights)
+    for_each_fixed(spec, w, [&](const ParameterInfo& info, Tensor& t) {
+      t = arena.allocate(ops::sum_dtype(dtype), info.shape, memory);
+    });
   share_storage(spec, w);
   return w;
 }
@@ -210,6 +251,7 @@ void share_storage(const ModelSpec& spec, ModelWeights& w) {
 }
 
 void initialize_weights(const ModelSpec& spec, ModelWeights& weights, uint64_t seed) {
+  for_each_fixed(spec, weights, [](const ParameterInfo&, Tensor& t) { t.fill_zero(); });
   for_each_parameter(spec, weights, [&](const ParameterInfo& info, Tensor& t) {
     // A matrix that ends a residual branch.
     const bool scaled = spec.scaled_residual_init &&

@@ -30,10 +30,16 @@ struct EmbedWeights {
   Tensor tokens, positions;  // (V, D), (positions, D) or empty
   NormWeights norm;
 };
+/// Of latent attention: query_down and its norm where queries have a rank.
+struct LatentWeights {
+  Linear query_down, query_up, kv_down, kv_up;
+  NormWeights query_norm, kv_norm;
+};
 struct AttentionWeights {
   NormWeights norm, query_norm, key_norm, join_norm;  // empty where the spec has none
   Linear qkv, out;
-};  // qkv ((H+2K)·d, D): q rows, k rows, v rows
+  LatentWeights latent;  // in the place of qkv
+};                       // qkv ((H+2K)·d, D): q rows, k rows, v rows
 struct MlpWeights {
   NormWeights norm, join_norm;
   Linear up, down;
@@ -41,6 +47,7 @@ struct MlpWeights {
 struct MoeWeights {
   NormWeights norm;
   Linear router;                               // (experts, D)
+  Tensor choice_bias;                          // (experts), not trained; f32, or f64 of an f64 model
   std::vector<Linear> up, down;                // per expert, as an MLP's
   Linear shared_up, shared_down, shared_gate;  // where the spec has them; gate (1, D)
 };
@@ -64,6 +71,7 @@ struct Fragment {
   int64_t row_begin, row_end;
   bool transposed;
   int64_t file_row, file_rows;  // of the first row in the file's tensor, and how many that has
+  int64_t file_step = 1;        // from one row to the next there
 };
 struct ParameterInfo {
   std::string name;  // ours: "layers.0.attention.qkv.weight"; keys random numbers and checkpoints
@@ -80,6 +88,10 @@ struct ParameterInfo {
 void for_each_parameter(const ModelSpec&, ModelWeights& weights,
                         const std::function<void(const ParameterInfo&, Tensor&)>& visit);
 std::vector<ParameterInfo> parameters(const ModelSpec&);
+/// Calls `visit` for every tensor that is no parameter but belongs to the model: read, written, kept in checkpoints,
+/// never trained. f32, or f64 of an f64 model.
+void for_each_fixed(const ModelSpec&, ModelWeights& weights,
+                    const std::function<void(const ParameterInfo&, Tensor&)>& visit);
 /// The linears of the visit above, each with what describes its weight; a tied projection comes last.
 void for_each_linear(const ModelSpec&, ModelWeights& weights,
                      const std::function<void(const ParameterInfo& weight, Linear&)>& visit);
@@ -91,7 +103,7 @@ ModelWeights empty_weights(const ModelSpec&);
 /// What stands under two names is one storage: a tied projection, a norm of two branches. For weights that were not
 /// made by allocate_weights.
 void share_storage(const ModelSpec&, ModelWeights&);
-/// Uninitialised weights of every parameter, sharing storage as above.
+/// Uninitialised weights of every parameter, sharing storage as above; of MemoryClass::weights also what is fixed.
 ModelWeights allocate_weights(const ModelSpec&, DType, MemoryClass, Arena&);
 /// From scratch, Hugging Face's rule: N(0, initializer_range) for matrices and embeddings, 0 for biases, norms begin as
 /// x̂; GPT-2's residual projections scaled by 1/sqrt(2·layers). Keyed by (seed, name, element): the same for any dtype

@@ -102,6 +102,14 @@ double score_scale(const HfConfig& c) {
   return c.query_pre_attn_scalar ? 1 / std::sqrt(*c.query_pre_attn_scalar) : 0;
 }
 
+// YaRN's factor on cos and sin reaches the turned part alone; the scores get its counterpart of mscale_all_dim.
+double latent_scale(const HfConfig& c, int64_t head_dim) {
+  const double root = 1 / std::sqrt(static_cast<double>(head_dim)), all = c.rope.mscale_all_dim.value_or(0);
+  const double factor = c.rope.factor.value_or(1);
+  const double mscale = all != 0 && factor > 1 ? 0.1 * all * std::log(factor) + 1 : 1;
+  return root * mscale * mscale;
+}
+
 bool in_layer(const std::vector<bool>& layers, int64_t layer) {
   return layers.empty() || layers[static_cast<size_t>(layer)];
 }
@@ -127,10 +135,19 @@ AttentionSpec attention_in(const HfConfig& c, const HfBlocks& blocks, int64_t la
   a.softcap = c.attn_logit_softcapping.value_or(0);
   if (blocks.positions == HfPositions::alibi) a.alibi = blocks.alibi_in_bf16 ? AlibiKind::bf16 : AlibiKind::exact;
   a.join = join;
+  if (!blocks.latent) return a;
+  a.latent = {.query_rank = c.query_rank,
+              .kv_rank = c.kv_rank,
+              .plain = c.plain_head_dim,
+              .rotary = c.head_dim,
+              .value = c.value_head_dim,
+              .interleaved = c.rope_interleaved};
+  a.head_dim = c.plain_head_dim + c.head_dim;
+  a.scale = latent_scale(c, a.head_dim);
   return a;
 }
 
-MoeSpec experts_of(const HfConfig& c, const MlpSpec& mlp) {
+MoeSpec experts_of(const HfConfig& c, const HfBlocks& blocks, const MlpSpec& mlp) {
   MoeSpec e{mlp.norm,
             mlp.width,
             c.expert_size > 0 ? c.expert_size : c.intermediate_size,
@@ -140,7 +157,11 @@ MoeSpec experts_of(const HfConfig& c, const MlpSpec& mlp) {
             mlp.activation,
             mlp.gated};
   e.normalized = c.normalized_experts;
-  e.shared_gate = c.shared_expert_size > 0;
+  e.shared_gate = c.shared_expert_size > 0 && blocks.shared_gate;
+  e.score = blocks.sigmoid_router ? RouterScore::sigmoid : RouterScore::softmax;
+  e.choice_bias = blocks.sigmoid_router;
+  e.scaling = c.expert_scaling;
+  if (c.grouped_choice) e.groups = c.expert_groups, e.top_groups = c.top_groups;
   return e;
 }
 
@@ -166,6 +187,7 @@ ModelSpec model_spec(const HfConfig& c) {
   m.scaled_residual_init = blocks.scaled_residual_init;
   m.names = hf_names(c);
   m.prefix = family.prefix;
+  m.skipped_layers = c.predicting_layers;
 
   const NormSpec norm = norm_of(c, blocks), none{.kind = NormKind::none};
   const bool before = blocks.place == HfNormPlace::before || blocks.place == HfNormPlace::around;
@@ -188,7 +210,7 @@ ModelSpec model_spec(const HfConfig& c) {
     }
     m.units.push_back({layer, attention});
     if (c.num_experts > 0 && in_layer(c.expert_layers, layer))
-      m.units.push_back({layer, experts_of(c, mlp)});
+      m.units.push_back({layer, experts_of(c, blocks, mlp)});
     else
       m.units.push_back({layer, mlp});
   }
@@ -226,6 +248,13 @@ const MlpSpec* first_mlp(const ModelSpec& spec) {
 int64_t num_parameters(const ModelSpec& spec) {
   int64_t n = 0;
   for (const Unit& unit : spec.units) n += unit_cost(unit, {}).parameters;
+  return n;
+}
+
+int64_t num_fixed_numbers(const ModelSpec& spec) {
+  int64_t n = 0;
+  for (const Unit& unit : spec.units)
+    if (const MoeSpec* m = moe_of(unit); m && m->choice_bias) n += m->experts;
   return n;
 }
 

@@ -59,6 +59,16 @@ enum class HeadNormKind : uint8_t { none, head, row };
 /// A bias on scores that falls with the distance, its slopes by the head: exact, or rounded as Falcon's.
 enum class AlibiKind : uint8_t { none, exact, bf16 };
 
+/// Queries (query_rank > 0), keys and values made from narrow rows that are normed; kv_rank 0: not so. A head has
+/// `rotary` elements that turn, the same key for all heads, `plain` ones that do not, and `value` of its values.
+struct LatentSpec {
+  int64_t query_rank = 0, kv_rank = 0, plain = 0, rotary = 0, value = 0;
+  bool interleaved = true;  // the files hold turned elements in pairs of neighbours, not in halves
+  bool present() const { return kv_rank > 0; }
+  static NormSpec norm(int64_t width) { return {.width = width, .epsilon = 1e-6}; }  // whatever the other norms have
+  friend bool operator==(const LatentSpec&, const LatentSpec&) = default;
+};
+
 struct EmbedSpec {
   int64_t vocab, width, positions;  // positions: rows of the learned table, 0 without one
   int64_t position_offset = 0;      // position p is row p + offset
@@ -81,12 +91,15 @@ struct AttentionSpec {
   double softcap = 0;  // scores become softcap·tanh(score/softcap); 0: none
   AlibiKind alibi = AlibiKind::none;
   JoinSpec join = {};
+  LatentSpec latent = {};  // then kv_heads = heads, head_dim = plain + rotary, the turned elements first
   /// Norms of queries, and of keys: how many in a row, and their width.
   int64_t query_norms() const { return head_norm == HeadNormKind::head ? heads : 1; }
   int64_t key_norms() const { return head_norm == HeadNormKind::head ? kv_heads : 1; }
   int64_t query_norm_width() const { return heads * head_dim / query_norms(); }
   int64_t key_norm_width() const { return kv_heads * head_dim / key_norms(); }
   int64_t qkv_rows() const { return (heads + 2 * kv_heads) * head_dim; }
+  /// What the output's matrix reads.
+  int64_t value_rows() const { return heads * (latent.present() ? latent.value : head_dim); }
   friend bool operator==(const AttentionSpec&, const AttentionSpec&) = default;
 };
 struct MlpSpec {
@@ -99,6 +112,7 @@ struct MlpSpec {
 };
 /// A router sends each token to top_k of `experts` MLPs; shared_hidden: width of an MLP that every token takes, 0
 /// without. f(x) = Σ over the chosen of weight·expert(n) + (gated by a sigmoid or not) shared(n), n = norm(x).
+enum class RouterScore : uint8_t { softmax, sigmoid };
 struct MoeSpec {
   NormSpec norm;
   int64_t width, hidden, experts, top_k, shared_hidden;
@@ -106,6 +120,10 @@ struct MoeSpec {
   bool gated;
   bool normalized = true;    // the chosen probabilities are divided by their sum
   bool shared_gate = false;  // the shared MLP's result is multiplied by sigmoid(gate·n)
+  RouterScore score = RouterScore::softmax;
+  double scaling = 1;                  // of the weights
+  int64_t groups = 1, top_groups = 1;  // experts are chosen from the top_groups best of equal groups
+  bool choice_bias = false;            // a number per expert, not trained, added to its score for the choice alone
   /// One expert, and the MLP of every token, as MLPs without a norm.
   MlpSpec expert() const { return {{.kind = NormKind::none}, width, hidden, activation, gated, false}; }
   MlpSpec shared() const { return {{.kind = NormKind::none}, width, shared_hidden, activation, gated, false}; }
@@ -153,6 +171,7 @@ struct ModelSpec {
   RopeSpec rope, local_rope;
   double initializer_range = 0.02;
   bool scaled_residual_init = false;  // matrices that end residual branches start 1/√(2·layers) smaller
+  int64_t skipped_layers = 0;         // whose weights may follow the last layer's in the files and are not read
   HfNames names;                      // what the weight files call the parameters
   std::string_view prefix;            // of these names, lacking where the bare model was saved
   std::vector<Unit> units;  // embed, (attention, mlp or moe; or both in one) × layers, head; with an encoder: embed,
@@ -169,6 +188,8 @@ const MlpSpec* first_mlp(const ModelSpec&);
 /// Errors: bad_file naming the key, for a config whose values do not make a model.
 ModelSpec model_spec(const HfConfig&);
 int64_t num_parameters(const ModelSpec&);  // a tied table counts once
+/// Numbers that are not trained and stay f32 (f64 of an f64 model): biases of routers' choices.
+int64_t num_fixed_numbers(const ModelSpec&);
 
 /// Every unit's own weights frozen, each matrix of a layer with a trained product of rank `rank` (0: none).
 ModelSpec with_adapters(ModelSpec, int64_t rank);

@@ -110,8 +110,65 @@ UnitCost cost(const BridgeSpec& u, const Sizes& z) {
   return c;
 }
 
+// Latent attention: rq and rk the ranks, rr = rk + rotary elements of the narrow row, Q = heads·head_dim, U rows of the
+// matrix that makes keys and values, V of the output's. The narrow rows' matrices are whole on every rank.
+UnitCost latent_cost(const AttentionSpec& u, const Sizes& z) {
+  const LatentSpec& l = u.latent;
+  const int64_t T = z.T, N = z.N, D = u.width, E = u.heads * u.head_dim, C = u.qkv_rows(), s = z.s, g = z.g;
+  const int64_t rq = l.query_rank, rk = l.kv_rank, rr = rk + l.rotary, Q = E, U = u.heads * (l.plain + l.value);
+  const int64_t V = u.value_rows(), in = rq ? rq : D, normed = u.norm.present() ? N * D * s : 0;
+  const int64_t values = V == E ? 0 : T * V * s, gathered = z.gathered(D), row = T * s;
+  const auto with_rank = [&](int64_t bytes) { return rq ? bytes : 0; };
+  const auto without = [&](int64_t bytes) { return rq ? 0 : bytes; };
+  UnitCost c;
+  c.parameters = norm_parameters(u.norm) + with_rank(rq * D + rq + (u.qkv_bias ? rq : 0)) + Q * in + rr * D + rk +
+                 (u.qkv_bias ? rr : 0) + U * rk + D * V + (u.out_bias ? D : 0);
+  c.output_bytes = N * D * s;
+  const int64_t narrow = row * (rr + rq);
+  // rstd, qkv, context, lse; the narrow rows and their norms' statistics
+  c.saved_bytes = norm_saved(u.norm, z) + row * (C + E) + T * u.heads * g + narrow + T * g + with_rank(T * g);
+  c.left_bytes = row * C + normed + narrow + (rk + rq) * g;  // dqkv, dnormed, those of the narrow rows and norms
+  const auto projecting = [&](int64_t kept) {                // kept: 1 if the narrow rows are workspace here
+    return std::max({normed + gathered + kept * row * rr + z(kForward, T, rr, D),
+                     with_rank(normed + gathered + kept * narrow + z(kForward, T, rq, D)),
+                     without(normed + gathered + kept * row * rr + row * Q + z(kForward, T, Q, D)),
+                     with_rank(kept * narrow + row * (rq + Q) + z(kForward, T, Q, rq)),
+                     kept * narrow + row * (rk + U) + z(kForward, T, U, rk)});
+  };
+  c.forward_workspace = std::max(projecting(0), gathered + values + z(kForward, T, D, V));
+  c.unsaved_workspace =
+      std::max({row * C + projecting(1), row * (C + E), gathered + row * E + values + z(kForward, T, D, V)});
+  c.backward_input_workspace =
+      std::max({gathered + row * E + values + z(kInputGradient, T, D, V), row * (U + rk) + z(kInputGradient, T, U, rk),
+                row * 2 * rk, row * Q + z(kInputGradient, T, Q, in), with_rank(z(kInputGradient, T, rq, D)),
+                row * D + gathered + z(kInputGradient, T, rr, D)});
+  c.backward_weight_workspace =
+      std::max({gathered + values + z(kWeightGradient, T, D, V), row * (rk + U) + z(kWeightGradient, T, U, rk),
+                with_rank(row * (rq + Q) + z(kWeightGradient, T, Q, rq)),
+                normed + gathered +
+                    std::max({z(kWeightGradient, T, rr, D), with_rank(z(kWeightGradient, T, rq, D)),
+                              without(row * Q + z(kWeightGradient, T, Q, D))})});
+  const int64_t products = 2 * T * (rq * D + Q * in + rr * D + U * rk + D * V);
+  c.forward_flops = products + 4 * z.P * E;
+  c.backward_input_flops = products + 10 * z.P * E;
+  c.backward_weight_flops = products;
+  const int64_t weights = c.parameters * s, moved = row * (2 * (rq + rr + Q + U) + C + 2 * E + 2 * V + 2 * D);
+  c.forward_bytes_moved = weights + moved + N * 3 * D * s;
+  c.backward_input_bytes_moved = weights + moved + row * (2 * C + E) + N * 3 * D * s;
+  c.backward_weight_bytes_moved = 2 * c.parameters * g + moved + N * 4 * D * s;
+  Adapter a;
+  if (rq) add_adapter(a, z, T, rq, D);
+  add_adapter(a, z, T, Q, in);
+  add_adapter(a, z, T, rr, D);
+  add_adapter(a, z, T, U, rk);
+  add_adapter(a, z, T, D, V);
+  finish(c, a, z);
+  return c;
+}
+
 UnitCost cost(const AttentionSpec& whole, const Sizes& z) {
   const AttentionSpec u = part_of(whole, z.query.tensor);
+  if (u.latent.present()) return latent_cost(u, z);
   const int64_t T = z.T, N = z.N, D = u.width, E = u.heads * u.head_dim, C = u.qkv_rows(), s = z.s;
   const int64_t normed = u.norm.present() ? N * D * s : 0;  // without a norm it is x itself
   const Join join = cost_of(u.join, z, D);
@@ -322,6 +379,7 @@ UnitCost unit_cost(const Unit& unit, const CostQuery& q) {
   const Sizes sizes{q.tokens, split_rows(q), q.attended_pairs, s, g, unit.adapter_rank, unit.frozen, q};
   UnitCost c = std::visit([&](const auto& spec) { return cost(spec, sizes); }, unit.spec);
   c.parameter_bytes = c.parameters * s;
+  if (const MoeSpec* m = moe_of(unit); m && m->choice_bias) c.parameter_bytes += m->experts * g;
   c.gradient_bytes = c.trained * g;
   return c;
 }
@@ -331,8 +389,15 @@ std::vector<MatrixProduct> unit_products(const Unit& unit, const CostQuery& q) {
   const int64_t T = q.tokens, N = split_rows(q);
   if (const AttentionSpec* whole = attention_of(unit)) {
     const AttentionSpec u = part_of(*whole, q.tensor);
-    add_product(out, unit, T, u.qkv_rows(), u.width);
-    add_product(out, unit, T, u.width, u.heads * u.head_dim);
+    if (const LatentSpec& l = u.latent; l.present()) {
+      if (l.query_rank) add_product(out, unit, T, l.query_rank, u.width);
+      add_product(out, unit, T, u.heads * u.head_dim, l.query_rank ? l.query_rank : u.width);
+      add_product(out, unit, T, l.kv_rank + l.rotary, u.width);
+      add_product(out, unit, T, u.heads * (l.plain + l.value), l.kv_rank);
+    } else {
+      add_product(out, unit, T, u.qkv_rows(), u.width);
+    }
+    add_product(out, unit, T, u.width, u.value_rows());
   }
   if (const MlpSpec* m = mlp_of(unit)) {
     const int64_t F = parts_of(m->hidden, q.tensor);
@@ -386,8 +451,8 @@ double training_flops_per_token(const ModelSpec& spec, int64_t seq) {
     }
     flops += 4 * parameters + 2 * trained;
     if (const AttentionSpec* a = attention_of(unit))
-      flops += 12.0 * static_cast<double>(a->heads * a->head_dim) * static_cast<double>(attended_pairs(*a, seq)) /
-               static_cast<double>(seq);
+      flops += 6.0 * static_cast<double>(a->heads * a->head_dim + a->value_rows()) *
+               static_cast<double>(attended_pairs(*a, seq)) / static_cast<double>(seq);
     if (const auto* h = std::get_if<HeadSpec>(&unit.spec); h && h->tied)
       flops += (unit.frozen ? 4.0 : 6.0) * static_cast<double>(h->width) * static_cast<double>(h->vocab);
   }

@@ -77,9 +77,9 @@ int64_t attended_pairs(int64_t queries, int64_t past, int64_t window);
 int64_t attended_pairs(const AttentionSpec&, int64_t seq);
 
 /// FLOPs per token of a training step: 6 per parameter that multiplies (all but the embedding tables; a tied table
-/// counts as the head's projection), 4 if it is frozen + 12·E per attended pair and layer, causal and windowed, for the
-/// "share of peak" figure. Recomputed work does not count. Source: Chowdhery et al. 2022, arXiv:2204.02311, appendix B,
-/// with the pairs that are attended instead of all T².
+/// counts as the head's projection), 4 if it is frozen + 12·E (latent: 6 per element of queries and of values) per
+/// attended pair and layer, causal and windowed, for the "share of peak" figure. Recomputed work does not count.
+/// Source: Chowdhery et al. 2022, arXiv:2204.02311, appendix B, with the pairs that are attended instead of all T².
 double training_flops_per_token(const ModelSpec&, int64_t seq);
 
 }  // namespace tern

@@ -89,10 +89,11 @@ MemoryPlan predict_memory(const ModelSpec& spec, const TrainSettings& s, int64_t
   check_countable(spec, s);
   MemoryPlan plan{.process = process_bytes};
   const int64_t n = num_parameters(spec), wide = s.dtype == DType::f64 ? 8 : 4;
-  plan.weights = n * size_of(s.dtype);
+  const int64_t fixed = num_fixed_numbers(spec) * wide;
+  plan.weights = n * size_of(s.dtype) + fixed;
   plan.gradients = n * wide;
   plan.optimizer = optimizer_bytes(n, s.dtype, s.optimizer);
-  plan.staging = n * wide + (plan.optimizer - (s.dtype == DType::bf16 ? n * wide : 0));  // masters and moments
+  plan.staging = fixed + n * wide + (plan.optimizer - (s.dtype == DType::bf16 ? n * wide : 0));  // masters and moments
 
   plan.staging_during_steps = s.checkpoint_every > 0 && s.checkpoint_every < s.schedule.total_steps;
 
@@ -188,7 +189,8 @@ void require_fit(const ModelSpec& spec, const TrainSettings& s, const MemoryPlan
 }
 
 DiskPlan predict_disk(const ModelSpec& spec, const TrainSettings& s, Io& io) {
-  DiskPlan plan{.checkpoint = predict_memory(spec, s, 0).staging, .model = num_parameters(spec) * size_of(s.dtype)};
+  DiskPlan plan{.checkpoint = predict_memory(spec, s, 0).staging,
+                .model = num_parameters(spec) * size_of(s.dtype) + 4 * num_fixed_numbers(spec)};
   const int64_t every = s.checkpoint_every > 0 ? s.checkpoint_every : s.schedule.total_steps;
   const int64_t written = (s.schedule.total_steps + every - 1) / every;
   plan.num_checkpoints = std::min<int64_t>(written, s.keep_checkpoints + 1);

@@ -55,6 +55,10 @@ TrainState fresh_state(const TrainSettings& s, const TrainInputs& in, Arena& are
     const std::vector<Tensor*> all = tensors(in.spec, exact);
     for (size_t i = 0; i < all.size(); ++i)
       std::memcpy(state.optimizer.master[i].data(), all[i]->data(), static_cast<size_t>(all[i]->bytes()));
+    std::vector<Tensor> fixed;
+    for_each_fixed(in.spec, exact, [&](const ParameterInfo&, Tensor& t) { fixed.push_back(t); });
+    for (size_t i = 0; i < fixed.size(); ++i)
+      std::memcpy(state.optimizer.fixed[i].data(), fixed[i].data(), static_cast<size_t>(fixed[i].bytes()));
     round_masters(in.spec, state.optimizer, state.weights);
   } else {
     state.weights = first_weights(s, in, s.dtype, arena);
@@ -92,6 +96,7 @@ std::vector<NamedTensor> named_tensors(const OptimizerState& o) {
   add("model.", o.master);
   add("first.", o.first);
   add("second.", o.second);
+  for (size_t i = 0; i < o.fixed.size(); ++i) list.push_back({"model." + o.fixed_names[i], o.fixed[i]});
   return list;
 }
 

@@ -104,6 +104,10 @@ OptimizerState make_optimizer_state(const ModelSpec& spec, ModelWeights& weights
     state.first.push_back(has_first(config) ? arena.zeros(type, weight->shape(), MemoryClass::optimizer) : Tensor());
     state.second.push_back(has_second(config) ? arena.zeros(type, weight->shape(), MemoryClass::optimizer) : Tensor());
   }
+  for_each_fixed(spec, weights, [&](const ParameterInfo& info, Tensor& t) {
+    state.fixed_names.push_back(info.name);
+    state.fixed.push_back(t);
+  });
   return state;
 }
 

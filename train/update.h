@@ -3,6 +3,7 @@
 // or SGD.
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -28,6 +29,8 @@ struct OptimizerConfig {
 struct OptimizerState {
   std::vector<ParameterInfo> infos;
   std::vector<Tensor> master, first, second;
+  std::vector<std::string> fixed_names;  // of tensors that no update changes: the very ones of the weights
+  std::vector<Tensor> fixed;
 };
 
 /// Zero moments; masters shared with f32 and f64 weights, widened from bf16 ones. Whoever

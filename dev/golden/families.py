@@ -92,6 +92,16 @@ def falcon(**more):
     return sizes
 
 
+def deepseek(**more):
+    return small(**{**dict(num_key_value_heads=4, num_hidden_layers=3, moe_intermediate_size=12, n_routed_experts=8,
+                           num_experts_per_tok=3, q_lora_rank=10, kv_lora_rank=8, qk_nope_head_dim=6, qk_rope_head_dim=4,
+                           v_head_dim=7), **more})
+
+
+YARN = {"rope_type": "yarn", "rope_theta": 100.0, "factor": 4.0, "original_max_position_embeddings": 16, "beta_fast": 4.0,
+        "beta_slow": 1.0, "mscale": 0.7, "mscale_all_dim": 0.9}
+
+
 CASES = {
     "llama2": lambda: T.LlamaConfig(**small(num_key_value_heads=4)),
     "llama3": lambda: T.LlamaConfig(**small(rope_parameters={
@@ -155,6 +165,15 @@ CASES = {
     "qwen3_moe_mixed": lambda: T.Qwen3MoeConfig(**small(
         num_hidden_layers=3, num_experts=7, num_experts_per_tok=1, moe_intermediate_size=8, mlp_only_layers=[0],
         head_dim=8, attention_bias=True, use_sliding_window=True, sliding_window=7, tie_word_embeddings=True)),
+    "deepseek_v2_lite": lambda: T.DeepseekV2Config(**deepseek(q_lora_rank=None, first_k_dense_replace=1, n_shared_experts=2,
+                                                              rope_parameters=YARN)),
+    "deepseek_v2": lambda: T.DeepseekV2Config(**deepseek(
+        first_k_dense_replace=1, n_shared_experts=1, topk_method="group_limited_greedy", n_group=4, topk_group=2,
+        routed_scaling_factor=3.0, attention_bias=True, v_head_dim=10, rope_parameters={**YARN, "mscale": 1.0, "mscale_all_dim": 1.0})),
+    "deepseek_v3": lambda: T.DeepseekV3Config(**deepseek(n_group=4, topk_group=2, first_k_dense_replace=1, rope_parameters=YARN)),
+    "deepseek_v3_plain": lambda: T.DeepseekV3Config(**deepseek(
+        n_group=1, topk_group=1, first_k_dense_replace=0, norm_topk_prob=False, rope_interleave=False, q_lora_rank=None,
+        num_nextn_predict_layers=0, tie_word_embeddings=True, routed_scaling_factor=1.5, n_shared_experts=2)),
     "gpt2": lambda: T.GPT2Config(vocab_size=48, n_embd=32, n_layer=2, n_head=4, n_positions=128, n_inner=40, resid_pdrop=0.0,
                                  embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=None, eos_token_id=None),
 }
@@ -198,6 +217,8 @@ def make(name):
     with tempfile.TemporaryDirectory() as folder:  # names of the file for the gradients too
         model.save_pretrained(folder)
         gradients = load_file(pathlib.Path(folder) / "model.safetensors")
+        for key in [k for k in gradients if k.endswith("e_score_correction_bias")]:
+            del gradients[key]  # not trained
     with tempfile.TemporaryDirectory() as folder:
         (pathlib.Path(folder) / "config.json").write_text(config_text)
         save_file(tensors, pathlib.Path(folder) / "model.safetensors", metadata={"format": "pt"})

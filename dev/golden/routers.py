@@ -26,11 +26,27 @@ def qwen(experts, top_k, normalized):
                                                norm_topk_prob=normalized))
 
 
+def deepseek(version, experts, top_k, groups, top_groups, **more):
+    from transformers.models.deepseek_v2.modeling_deepseek_v2 import DeepseekV2TopkRouter
+    from transformers.models.deepseek_v3.modeling_deepseek_v3 import DeepseekV3TopkRouter
+    config, router = ((T.DeepseekV2Config, DeepseekV2TopkRouter), (T.DeepseekV3Config, DeepseekV3TopkRouter))[version - 2]
+    return router(config(hidden_size=experts, num_attention_heads=2, n_routed_experts=experts, num_experts_per_tok=top_k,
+                         n_group=groups, topk_group=top_groups, **more))
+
+
 CASES = {
     "mixtral": (lambda: mixtral(8, 2), dict(experts=8, top_k=2, normalized=True)),
     "one of a few": (lambda: mixtral(6, 1), dict(experts=6, top_k=1, normalized=True)),
     "qwen": (lambda: qwen(60, 4, False), dict(experts=60, top_k=4, normalized=False)),
     "qwen3": (lambda: qwen(128, 8, True), dict(experts=128, top_k=8, normalized=True)),
+    "deepseek 2, greedy": (lambda: deepseek(2, 20, 6, None, None, routed_scaling_factor=2.0),
+                           dict(experts=20, top_k=6, normalized=False, scaling=2.0)),
+    "deepseek 2, groups": (lambda: deepseek(2, 24, 5, 6, 2, topk_method="group_limited_greedy"),
+                           dict(experts=24, top_k=5, normalized=False, groups=6, top_groups=2)),
+    "deepseek 3": (lambda: deepseek(3, 64, 8, 8, 4),
+                   dict(experts=64, top_k=8, normalized=True, scaling=2.5, sigmoid=True, groups=8, top_groups=4)),
+    "deepseek 3, one group": (lambda: deepseek(3, 10, 3, 1, 1, norm_topk_prob=False, routed_scaling_factor=1.0),
+                              dict(experts=10, top_k=3, normalized=False, sigmoid=True)),
     "few of many": (lambda: qwen(192, 3, True), dict(experts=192, top_k=3, normalized=True)),
 }
 
@@ -45,9 +61,12 @@ def main():
         rows[0] = 0
         with torch.no_grad():
             router.weight.copy_(torch.eye(experts))
+            bias = torch.randint(0, 3, (experts,)) / 8.0 if numbers.get("sigmoid") else torch.zeros(0)
+            if numbers.get("sigmoid"):
+                router.e_score_correction_bias.copy_(bias)
             _, weights, chosen = router(rows.float())
         order = chosen.argsort(dim=-1)
-        golden.append({"name": name, **numbers,
+        golden.append({"name": name, **numbers, "bias": bias.tolist(),
                        "logits": ["".join(str(x) if x < 10 else chr(87 + x) for x in row) for row in rows.tolist()],
                        "chosen": chosen.gather(1, order).tolist(),
                        "weights": [[float(f"{x:.8g}") for x in row] for row in weights.gather(1, order).tolist()]})

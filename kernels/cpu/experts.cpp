@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -53,6 +54,36 @@ void greatest(std::span<const N> values, std::vector<std::pair<N, int32_t>>& que
   std::sort(places.begin(), places.end());
 }
 
+// What is not in the best groups can not be chosen.
+template <class N>
+void keep_best_groups(const Router& router, std::span<N> choice, std::vector<std::pair<N, int32_t>>& queue) {
+  const auto size = choice.size() / static_cast<size_t>(router.groups);
+  std::vector<N> of_group;
+  for (size_t at = 0; at < choice.size(); at += size) {
+    const std::span<N> group = choice.subspan(at, size);
+    const auto best = std::max_element(group.begin(), group.end());
+    N score = *best;
+    if (router.score == Score::sigmoid) {
+      N second = -std::numeric_limits<N>::infinity();
+      for (auto x = group.begin(); x != group.end(); ++x)
+        if (x != best) second = std::max(second, *x);
+      score += second;
+    }
+    of_group.push_back(score);
+  }
+  std::vector<int32_t> kept(static_cast<size_t>(router.top_groups));
+  greatest<N>(of_group, queue, kept);
+  for (size_t g = 0; g < of_group.size(); ++g)
+    if (!std::binary_search(kept.begin(), kept.end(), static_cast<int32_t>(g)))
+      std::fill_n(choice.begin() + static_cast<std::ptrdiff_t>(g * size), size, -std::numeric_limits<N>::infinity());
+}
+
+// DeepSeek-V3 adds 1e-20 to a sum of sigmoids that may all be 0.
+template <class N>
+N tiniest(const Router& router) {
+  return router.score == Score::sigmoid ? static_cast<N>(1e-20) : N{0};
+}
+
 template <class X>
 std::span<X> part(std::span<X> all, int64_t row, int64_t width) {
   return all.subspan(static_cast<size_t>(row * width), static_cast<size_t>(width));
@@ -61,21 +92,34 @@ std::span<X> part(std::span<X> all, int64_t row, int64_t width) {
 }  // namespace
 
 template <class N>
-void choose_experts(const Router& router, std::span<N> scores, std::span<int32_t> chosen, std::span<N> weights) {
+void choose_experts(const Router& router, std::span<const N> bias, std::span<N> scores, std::span<int32_t> chosen,
+                    std::span<N> weights) {
   const int64_t E = router.experts, K = router.top_k, T = static_cast<int64_t>(scores.size()) / E;
   TERN_CHECK(1 <= K && K <= E && static_cast<int64_t>(chosen.size()) == T * K && weights.size() == chosen.size(),
              "choose_experts: {} of {}, {} scores, {} chosen", K, E, scores.size(), chosen.size());
+  TERN_CHECK(
+      E % router.groups == 0 && router.top_groups <= router.groups && K <= router.top_groups * (E / router.groups),
+      "choose_experts: {} of {} in {} of {} groups", K, E, router.top_groups, router.groups);
+  const N scaling = static_cast<N>(router.scaling);
   parallel_ranges(T, row_grain(E * kOpsPerScore), 1, [&](int64_t begin, int64_t end) {
     std::vector<std::pair<N, int32_t>> queue;
+    std::vector<N> choice(static_cast<size_t>(E));
     for (int64_t t = begin; t < end; ++t) {
       const std::span<N> p = part(scores, t, E), w = part(weights, t, K);
       const std::span<int32_t> ids = part(chosen, t, K);
-      softmax(p);
-      greatest<N>(p, queue, ids);
+      if (router.score == Score::softmax)
+        softmax(p);
+      else
+        sigmoid_elements(p);
+      std::copy(p.begin(), p.end(), choice.begin());
+      for (size_t e = 0; e < bias.size(); ++e) choice[e] += bias[e];
+      if (router.groups > 1) keep_best_groups<N>(router, choice, queue);
+      greatest<N>(choice, queue, ids);
       N sum = 0;
       for (size_t k = 0; k < ids.size(); ++k) sum += w[k] = p[static_cast<size_t>(ids[k])];
-      if (!router.normalized) continue;
-      for (N& x : w) x /= sum;
+      if (router.normalized)
+        for (N& x : w) x /= sum + tiniest<N>(router);
+      for (N& x : w) x *= scaling;
     }
   });
 }
@@ -85,6 +129,7 @@ void choose_experts_backward(const Router& router, std::span<const RouterNumber<
                              std::span<const int32_t> chosen, std::span<const RouterNumber<T>> weights,
                              std::span<const RouterNumber<T>> dweights, std::span<T> dlogits) {
   using N = RouterNumber<T>;
+  const N scaling = static_cast<N>(router.scaling);
   const int64_t E = router.experts, K = router.top_k, rows = static_cast<int64_t>(scores.size()) / E;
   parallel_ranges(rows, row_grain(E * kOpsPerScore), 1, [&](int64_t begin, int64_t end) {
     std::vector<N> dp(static_cast<size_t>(E));
@@ -93,15 +138,17 @@ void choose_experts_backward(const Router& router, std::span<const RouterNumber<
       const auto ids = part(chosen, t, K);
       N inner = 0, sum = 0;
       for (size_t k = 0; k < ids.size(); ++k) inner += du[k] * u[k], sum += p[static_cast<size_t>(ids[k])];
+      sum += tiniest<N>(router);
       std::fill(dp.begin(), dp.end(), N{0});
       N dot = 0;
       for (size_t k = 0; k < ids.size(); ++k) {
         const auto e = static_cast<size_t>(ids[k]);
-        dp[e] = router.normalized ? (du[k] - inner) / sum : du[k];
+        dp[e] = router.normalized ? (scaling * du[k] - inner) / sum : scaling * du[k];
         dot += dp[e] * p[e];
       }
       const auto out = part(dlogits, t, E);
-      for (size_t e = 0; e < out.size(); ++e) out[e] = stored<T>(p[e] * (dp[e] - dot));
+      for (size_t e = 0; e < out.size(); ++e)
+        out[e] = stored<T>(router.score == Score::softmax ? p[e] * (dp[e] - dot) : dp[e] * p[e] * (1 - p[e]));
     }
   });
 }
@@ -183,8 +230,10 @@ void sigmoid_elements(std::span<N> x) {
   for (N& v : x) v = 1 / (1 + std::exp(-v));
 }
 
-template void choose_experts<float>(const Router&, std::span<float>, std::span<int32_t>, std::span<float>);
-template void choose_experts<double>(const Router&, std::span<double>, std::span<int32_t>, std::span<double>);
+template void choose_experts<float>(const Router&, std::span<const float>, std::span<float>, std::span<int32_t>,
+                                    std::span<float>);
+template void choose_experts<double>(const Router&, std::span<const double>, std::span<double>, std::span<int32_t>,
+                                     std::span<double>);
 template void sigmoid_elements<float>(std::span<float>);
 template void sigmoid_elements<double>(std::span<double>);
 #define TERN_EXPERTS(T)                                                                                               \

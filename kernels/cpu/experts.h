@@ -14,22 +14,31 @@ namespace tern {
 template <class T>
 using RouterNumber = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
+enum class Score : uint8_t { softmax, sigmoid };
 struct Router {
   int64_t experts, top_k;
   bool normalized = true;  // the chosen scores are divided by their sum
+  Score score = Score::softmax;
+  double scaling = 1;                  // of the weights
+  int64_t groups = 1, top_groups = 1;  // only experts of the best groups are chosen; groups of equal size. A group's
+                                       // score: softmax, its greatest; sigmoid, the sum of its two greatest
 };
 
-/// Logits (T, E) become probabilities (softmax); chosen (T, K) are the experts of the K greatest, ascending; weights
-/// (T, K) theirs.
+/// Logits (T, E) become scores; chosen (T, K) are the experts of the K greatest, ascending; weights (T, K) theirs. bias
+/// (E) or empty is added to the scores for the choice alone.
 /// Ties     between equal scores those win that the standard library's partial_sort (K·64 <= E) or nth_element leaves
 /// in
 ///          front, as in PyTorch's top-k on a CPU. NaN counts as greatest.
 /// Source   Shazeer et al. 2017, arXiv:1701.06538 (recalled); softmax before the choice as in Mixtral,
-/// arXiv:2401.04088.
+/// arXiv:2401.04088;
+///          groups: DeepSeek-V2, arXiv:2405.04434; sigmoids and a bias: DeepSeek-V3, arXiv:2412.19437 (numbers
+///          recalled).
 template <class N>
-void choose_experts(const Router&, std::span<N> scores, std::span<int32_t> chosen, std::span<N> weights);
+void choose_experts(const Router&, std::span<const N> bias, std::span<N> scores, std::span<int32_t> chosen,
+                    std::span<N> weights);
 /// dlogits (T, E), rounded to T, from the gradients of the weights; the choice itself has none.
-///   u_k = p_k/Σp (or p_k):  dp_k = (du_k - Σ_j du_j·u_j)/Σp (or du_k),  dz = p·(dp - Σ dp·p)
+///   w = s·u,  u_k = p_k/Σp (or p_k):  dp_k = (du_k - Σ_j du_j·u_j)/Σp (or du_k),
+///   softmax: dz = p·(dp - Σ dp·p),  sigmoid: dz = dp·p·(1 - p)
 template <class T>
 void choose_experts_backward(const Router&, std::span<const RouterNumber<T>> scores, std::span<const int32_t> chosen,
                              std::span<const RouterNumber<T>> weights, std::span<const RouterNumber<T>> dweights,

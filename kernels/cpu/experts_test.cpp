@@ -12,7 +12,7 @@ constexpr int64_t kWidths[] = {1, 7, 31, 33, 257, 1000};
 std::vector<int32_t> some_chosen(int64_t tokens, int64_t experts, int64_t top_k) {
   std::vector<float> scores = random_values<float>("scores", tokens * experts), weights(tokens * top_k);
   std::vector<int32_t> chosen(weights.size());
-  choose_experts<float>({experts, top_k}, scores, chosen, weights);
+  choose_experts<float>({experts, top_k}, {}, scores, chosen, weights);
   return chosen;
 }
 
@@ -43,7 +43,7 @@ TEST(Experts, WeightsAreOfTheGreatestScores) {
     std::vector<double> logits = random_values<double>("logits", kTokens * kExperts, 2), scores = logits;
     std::vector<double> weights(kTokens * kTop);
     std::vector<int32_t> chosen(weights.size());
-    choose_experts<double>({kExperts, kTop, normalized}, scores, chosen, weights);
+    choose_experts<double>({kExperts, kTop, normalized}, {}, scores, chosen, weights);
     for (int64_t t = 0; t < kTokens; ++t) {
       const double* z = logits.data() + t * kExperts;
       double sum = 0, of_chosen = 0;
@@ -62,14 +62,16 @@ TEST(Experts, WeightsAreOfTheGreatestScores) {
 
 // The derivation, by central differences of Σ c·w.
 TEST(Experts, GradientsOfLogitsAreTheWeights) {
-  for (const bool normalized : {true, false}) {
-    constexpr int64_t kTokens = 6, kExperts = 7, kTop = 3;
-    const Router router{kExperts, kTop, normalized};
+  constexpr int64_t kTokens = 6, kExperts = 8, kTop = 3;
+  for (const Router& router :
+       {Router{kExperts, kTop, true}, Router{kExperts, kTop, false},
+        Router{kExperts, kTop, true, Score::sigmoid, 2.5, 4, 2}, Router{kExperts, kTop, false, Score::sigmoid, 0.5},
+        Router{kExperts, kTop, false, Score::softmax, 3, 2, 1}}) {
     const std::vector<double> logits = random_values<double>("logits", kTokens * kExperts),
                               c = random_values<double>("c", kTokens * kTop);
     std::vector<double> scores = logits, weights(kTokens * kTop), gradients(logits.size());
     std::vector<int32_t> chosen(weights.size());
-    choose_experts<double>(router, scores, chosen, weights);
+    choose_experts<double>(router, {}, scores, chosen, weights);
     choose_experts_backward<double>(router, scores, chosen, weights, c, gradients);
     for (size_t i = 0; i < logits.size(); ++i) {
       double value[2];
@@ -77,7 +79,7 @@ TEST(Experts, GradientsOfLogitsAreTheWeights) {
         std::vector<double> moved = logits, w(weights.size());
         std::vector<int32_t> ids(w.size());
         moved[i] += side ? 1e-6 : -1e-6;
-        choose_experts<double>(router, moved, ids, w);
+        choose_experts<double>(router, {}, moved, ids, w);
         ASSERT_EQ(ids, chosen) << "a tie: another seed";
         value[side] = std::inner_product(w.begin(), w.end(), c.begin(), 0.0);
       }

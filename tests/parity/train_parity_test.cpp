@@ -1,11 +1,14 @@
 // The same training, arranged otherwise: resumed, recomputed, accumulated.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
 #include "base/io.h"
 #include "base/log.h"
+#include "formats/hf_config.h"
+#include "model/model_files.h"
 #include "tests/e2e/train_process.h"
 #include "train/checkpoint.h"
 #include "train/trainer.h"
@@ -112,6 +115,48 @@ TEST(TrainAccumulation, MicroBatchSizesAgreeInF32) {
   const Final want = run(s);
   s.output = tiny.out(1), s.micro_batch = 1;
   EXPECT_LE(difference<float>(want, run(s), "model."), 1e-4);
+}
+
+// A tiny DeepSeek-V3, whose router has numbers that no gradient reaches.
+std::string write_deepseek(const TinyRun& tiny) {
+  HfConfig c;
+  c.model_type = "deepseek_v3";
+  c.vocab_size = read_hf_config(tiny.root() + "/config.json").vocab_size;
+  c.hidden_size = 16, c.intermediate_size = 24, c.num_hidden_layers = 2, c.max_position_embeddings = 64;
+  c.num_attention_heads = c.num_key_value_heads = 2;
+  c.query_rank = 6, c.kv_rank = 8, c.plain_head_dim = 4, c.head_dim = 4, c.value_head_dim = 6;
+  c.rope.type = RopeType::standard, c.rope_interleaved = true;
+  c.num_experts = 6, c.experts_per_token = 2, c.expert_size = 8, c.shared_expert_size = 8;
+  c.grouped_choice = true, c.expert_groups = 2, c.top_groups = 1, c.expert_layers = {false, true};
+  const ModelSpec spec = model_spec(c);
+  Arena arena;
+  ModelWeights weights = allocate_weights(spec, DType::f32, MemoryClass::weights, arena);
+  initialize_weights(spec, weights, 3);
+  const std::span<float> bias = weights.moe.at(1).choice_bias.span<float>();
+  for (size_t e = 0; e < bias.size(); ++e) bias[e] = 0.1f + 0.01f * static_cast<float>(e);  // no number of bf16
+  const std::string dir = tiny.root() + "/deepseek";
+  save_model(spec, c, weights, DType::f32, dir, real_io());
+  return dir;
+}
+
+TEST(TrainExperts, WhatIsNotTrainedIsKeptToTheBitThroughCheckpointsAndResumption) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const TinyRun tiny;
+    TrainSettings s = settings_of(tiny, 0, dtype);
+    s.model = write_deepseek(tiny), s.from_scratch = false;
+    const TrainResult whole = train(s);
+    EXPECT_EQ(whole.byte_mismatches, 0);
+    EXPECT_EQ(whole.counted_peak_bytes, whole.predicted.tensors());
+    const std::string want = bits({0, whole.checkpoint + "/" + std::string(kRankFile)});
+    remove_all(real_io(), tiny.out(0) + "/checkpoints/step-12");
+    const TrainResult again = train(s);
+    EXPECT_EQ(again.first_step, 10);
+    EXPECT_EQ(bits({0, again.checkpoint + "/" + std::string(kRankFile)}), want);
+    const std::string name = "model.layers.1.mlp.gate.e_score_correction_bias";
+    const Safetensors before(s.model + "/model.safetensors"), after(tiny.out(0) + "/model/model.safetensors");
+    ASSERT_EQ(after.get(name).dtype, DType::f32);
+    EXPECT_TRUE(std::ranges::equal(after.get(name).bytes, before.get(name).bytes));
+  }
 }
 
 TEST(TrainMemory, CountedStateIsWhatThePlanSaid) {
