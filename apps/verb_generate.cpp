@@ -139,7 +139,7 @@ int run_generate(const Options& options) {
         "beyond {} tokens this model turns positions by the length that is declared: {} here (prompt and "
         "--max-tokens), so another --max-tokens is another text; --context fixes it",
         rope_spec.original_context, limits.context);
-  limits.scheduler.chunk = options.integer("chunk");
+  limits.scheduler.chunk = std::clamp<int64_t>(prompt_length, 1, options.integer("chunk"));  // memory for no more
   limits.scheduler.token_budget = limits.scheduler.chunk + request.num_samples;
   limits.scheduler.max_running = request.num_samples;
   limits.stopped = [] { return stop_requested(); };

@@ -116,6 +116,7 @@ int train(const Options& options) {
         return true;
       },
       how);
+  progress.finish();
   refuse_other_tokenizer(directory, tokenizer);
   tokenizer.save(directory);
   if (tokenizer.vocab_size() < how.vocab_size)

@@ -26,11 +26,16 @@ int64_t tile_positions(const AttentionShape& shape) {
   return std::max<int64_t>(1, kTileRows / (shape.heads / shape.kv_heads));
 }
 
-// The floats of the hungriest kernel: two query-side tiles and one of sums, two key tiles and one or two of their sums.
+// The floats of the hungriest kernel. By vectors: two query-side tiles and one of sums, two key tiles and one or two of
+// their sums. On the tile unit everything is padded to 32 rows and columns: queries, keys and values in bf16, weights
+// twice in bf16, scores and sums.
 int64_t scratch_floats(const AttentionShape& shape) {
   const int64_t rows = tile_positions(shape) * (shape.heads / shape.kv_heads), padded = padded_dim(shape.head_dim);
-  return 3 * rows * padded + 2 * shape.head_dim * kKeyBlock + 2 * kKeyBlock * padded + 2 * rows * kKeyBlock + 2 * rows +
-         2 * kMaxLanes;
+  const int64_t tile_rows = (rows + 31) / 32 * 32, tile_dim = (shape.head_dim + 31) / 32 * 32;
+  const int64_t by_vectors =
+      3 * rows * padded + 2 * shape.head_dim * kKeyBlock + 2 * kKeyBlock * padded + 2 * rows * kKeyBlock;
+  const int64_t on_tiles = tile_rows * tile_dim * 3 / 2 + kKeyBlock * tile_dim + 2 * tile_rows * kKeyBlock;
+  return std::max(by_vectors, on_tiles) + 2 * rows + 2 * kMaxLanes;
 }
 
 void check_shape(const AttentionShape& s) {

@@ -1,10 +1,8 @@
 // Attention on one instruction set, in tiles: rows of a query tile are (position, query head of one kv head), so that
-// the query heads share the loaded keys. Every product is small_gemm, whose elements are chains over the summed
-// dimension alone; a masked key contributes an exact zero. So a row's bits depend on its own query and keys, not on the
-// tile it is in.
+// the query heads share the loaded keys. Every element of a product is a chain over the summed dimension alone; a
+// masked key contributes an exact zero. So a row's bits depend on its own query and keys, not on the tile it is in.
 
-#include "kernels/cpu/attention_table.h"
-#include "kernels/cpu/small_gemm_impl.h"
+#include "kernels/cpu/attention_products_impl.h"
 #include "kernels/cpu/vector_math_impl.h"
 
 namespace tern::TERN_ISA_NAMESPACE {
@@ -14,7 +12,6 @@ constexpr float kInfinity = __builtin_inff();
 
 inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 inline int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
-inline int64_t whole_lanes(int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
 
 // The first position that a query at `position` sees; the last is its own, or the sequence's.
 inline int64_t first_seen(const AttentionShape& shape, int64_t position) {
@@ -33,14 +30,6 @@ inline void fill_unseen(float* row, Seen seen, float value) {
   for (int64_t j = larger(seen.to, 0); j < kKeyBlock; ++j) row[j] = value;
 }
 
-struct Scratch {
-  float* next;
-  Rows rows(int64_t count, int64_t stride) {
-    float* begin = next;
-    next += (count * stride + kMaxLanes - 1) / kMaxLanes * kMaxLanes;
-    return {begin, stride};
-  }
-};
 inline void clear(Rows m, int64_t count) {
   for (int64_t i = 0; i < count * m.stride; i += kLanes) store(m.data + i, splat(0.0f));
 }
@@ -128,27 +117,29 @@ inline void fold_block(float* scores, float scale, Running& run, Rows sums, int6
     store(scores + j, p);
     total += p;
   }
+  if (top == run.top) {
+    run.total += sum(total);
+    return;
+  }
   const float shrink = exp(splat(run.top - base))[0];
   run = {top, run.total * shrink + sum(total)};
-  if (shrink == 1.0f) return;
   float* row = sums.data + r * sums.stride;
   for (int64_t d = 0; d < sums.stride; d += kLanes) store(row + d, load(row + d) * shrink);
 }
 
-template <class T>
+template <class T, class Products>
 void forward(const AttentionShape& shape, const AttentionSequence<T>& s, AttentionTile tile, const T* q, T* out,
              float* lse, float* scratch_memory) {
-  const int64_t dim = shape.head_dim, padded = padded_dim(dim), first_position = s.num_keys - s.query_count;
+  const int64_t dim = shape.head_dim, first_position = s.num_keys - s.query_count;
   tile.first += first_position;  // queries are counted, rows are placed, by position from here on
   const QueryRows rows = {shape, tile, shape.heads / shape.kv_heads};
   const int64_t num_rows = rows.count(), shift = s.query_begin - first_position;
   Scratch scratch = {scratch_memory};
-  const Rows query = scratch.rows(num_rows, padded), sums = scratch.rows(num_rows, padded);
-  const Rows keys = scratch.rows(dim, kKeyBlock), values = scratch.rows(kKeyBlock, padded);
-  const Rows scores = scratch.rows(num_rows, kKeyBlock);
+  Products products(scratch, num_rows, dim);
+  const Rows scores = products.scores, sums = products.sums;
   auto* running = reinterpret_cast<Running*>(scratch.rows(num_rows, 2).data);
 
-  load_queries(rows, q + shift * shape.q_stride, shape.q_stride, query);
+  for (int64_t r = 0; r < num_rows; ++r) products.load_query(r, rows.at(q + shift * shape.q_stride, r, shape.q_stride));
   clear(sums, num_rows);
   for (int64_t r = 0; r < num_rows; ++r) running[r] = {-kInfinity, 0.0f};
 
@@ -164,21 +155,20 @@ void forward(const AttentionShape& shape, const AttentionSequence<T>& s, Attenti
       key_rows[i] = j < first ? nullptr : s.key_pages[page] + offset;  // keys before every window may be gone
       value_rows[i] = j < first ? nullptr : s.value_pages[page] + offset;
     }
-    load_transposed(key_rows, count, dim, keys);
-    load_rows(value_rows, count, dim, values);
-    small_gemm(num_rows, whole_lanes(count), dim, {query.data, padded, 1}, keys, scores, false);
+    products.load_block(key_rows, value_rows, count);
+    products.make_scores();
     for (int64_t r = 0; r < num_rows; ++r) {
       float* row = scores.data + r * kKeyBlock;
       if (!is_plain(shape)) shape_scores(shape, rows.head(r), rows.position(r), base, row, nullptr);
       fill_unseen(row, seen_in_block(shape, rows.position(r), base, s.num_keys), -kInfinity);
       fold_block(row, fold_scale, running[r], sums, r);
     }
-    small_gemm(num_rows, padded, count, {scores.data, kKeyBlock, 1}, values, sums, true);
+    products.add_values();
   }
 
   for (int64_t r = 0; r < num_rows; ++r) {
     T* y = rows.at(out + shift * shape.out_stride, r, shape.out_stride);
-    const float* row = sums.data + r * padded;
+    const float* row = sums.data + r * sums.stride;
     // + 0: a sum that vanished may be -0 or +0, by whether masked keys stood behind it in its tile
     for_each_lanes(dim, [&](int64_t d, int64_t n) { store_some(y + d, load(row + d) / running[r].total + 0.0f, n); });
     if (lse)
@@ -314,11 +304,16 @@ void backward_keys(const AttentionShape& shape, const AttentionGradients<T>& g, 
   }
 }
 
-template <class T>
-constexpr AttentionKernels<T> kKernels = {forward<T>, backward_queries<T>, backward_keys<T>};
+#if defined(__AMX_BF16__)
+using HalfProducts = TileProducts;
+#else
+using HalfProducts = VectorProducts<bf16>;
+#endif
 
 }  // namespace
 
-const AttentionTable attention_table = {kKernels<float>, kKernels<bf16>};
+const AttentionTable attention_table = {
+    {forward<float, VectorProducts<float>>, backward_queries<float>, backward_keys<float>},
+    {forward<bf16, HalfProducts>, backward_queries<bf16>, backward_keys<bf16>}};
 
 }  // namespace tern::TERN_ISA_NAMESPACE

@@ -105,7 +105,7 @@ void forward(const HeadLossTask& t, const HeadLossThread& own, int64_t first, in
         tile_block<true>(own.strip, steps * kTileElements, b, steps, z[0]);
       } else {
         Fold f = begin_fold(before);
-        tile_block<true>(own.strip, steps * kTileElements, b, steps, z[made % 2],
+        tile_block<true>(own.strip, steps * kTileElements, b, steps, z[made % 2], kTilePanel,
                          [&](int64_t s) { fold_slice(before, f, kStep32 * s / steps, kStep32 * (s + 1) / steps); });
         end_fold(before, f);
       }

@@ -158,20 +158,29 @@ inline Vec min(Vec a, Vec b) {
 }
 inline Vec abs(Vec a) { return (Vec)((VecInt)a & 0x7fffffff); }
 
-/// Sum over the lanes in one fixed order: halves folded onto each other.
+/// Folds v by halves until lane 0 holds all lanes, in one fixed order.
+template <class Fold>
+inline float fold_lanes(Vec v, Fold fold) {
+#if defined(__AVX512F__)
+  v = fold(v, __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15, 8, 9, 10, 11, 12, 13, 14, 15));
+  v = fold(v, __builtin_shufflevector(v, v, 4, 5, 6, 7, 4, 5, 6, 7, 4, 5, 6, 7, 4, 5, 6, 7));
+  v = fold(v, __builtin_shufflevector(v, v, 2, 3, 2, 3, 2, 3, 2, 3, 2, 3, 2, 3, 2, 3, 2, 3));
+  v = fold(v, __builtin_shufflevector(v, v, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1));
+#elif defined(__AVX2__)
+  v = fold(v, __builtin_shufflevector(v, v, 4, 5, 6, 7, 4, 5, 6, 7));
+  v = fold(v, __builtin_shufflevector(v, v, 2, 3, 2, 3, 2, 3, 2, 3));
+  v = fold(v, __builtin_shufflevector(v, v, 1, 1, 1, 1, 1, 1, 1, 1));
+#else
+  v = fold(v, __builtin_shufflevector(v, v, 2, 3, 2, 3));
+  v = fold(v, __builtin_shufflevector(v, v, 1, 1, 1, 1));
+#endif
+  return v[0];
+}
 inline float sum(Vec v) {
-  float lane[kLanes];
-  __builtin_memcpy(lane, &v, sizeof v);
-  for (int width = kLanes / 2; width > 0; width /= 2)
-    for (int i = 0; i < width; ++i) lane[i] += lane[i + width];
-  return lane[0];
+  return fold_lanes(v, [](Vec a, Vec b) { return a + b; });
 }
 inline float largest(Vec v) {
-  float lane[kLanes];
-  __builtin_memcpy(lane, &v, sizeof v);
-  for (int width = kLanes / 2; width > 0; width /= 2)
-    for (int i = 0; i < width; ++i) lane[i] = lane[i] > lane[i + width] ? lane[i] : lane[i + width];
-  return lane[0];
+  return fold_lanes(v, [](Vec a, Vec b) { return max(a, b); });
 }
 
 }  // namespace

@@ -19,6 +19,10 @@ namespace {
 
 constexpr int64_t kTileElements = kTileRows16 * kTileDepth;  // of bf16
 
+/// What was stored before is in memory from here on. GCC 12's intrinsics do not say that the unit reads it: not the
+/// tiles, and of the configuration only 8 bytes.
+inline __attribute__((always_inline)) void finish_stores() { asm volatile("" ::: "memory"); }
+
 /// The tile state belongs to the thread: configured here for as long as this lives, then given back, so that a switch
 /// of threads has nothing to save.
 struct Tiles {
@@ -31,6 +35,7 @@ struct Tiles {
     } config;
     for (int i = 0; i < 8; ++i) config.row_bytes[i] = 64, config.rows[i] = 16;
     config.row_bytes[0] = config.row_bytes[1] = config.row_bytes[6] = static_cast<uint16_t>(columns * 4);
+    asm volatile("" ::"r"(&config) : "memory");
     _tile_loadconfig(&config);
   }
   ~Tiles() { _tile_release(); }
@@ -38,24 +43,26 @@ struct Tiles {
 
 inline int64_t whole(int64_t count, int64_t unit) { return (count + unit - 1) / unit * unit; }
 
-/// c (32 or 16 rows, 32 columns, stride 32) = or += two strips (or one) times a panel, `steps` tiles deep. Between the
+/// c (32 or 16 rows, 32 columns, c_stride) = or += two strips (or one) times a panel, `steps` tiles deep. Between the
 /// steps `meanwhile(step)` may keep the vector units busy: the tile unit works on its own, and out-of-order execution
 /// does not reach across a whole block.
 /// The factor that streams by leaves the other one in L1: the left one, or if kStreamRight the right one.
 template <bool kTwoStrips, bool kAdd = false, bool kStreamRight = false, class Meanwhile>
 inline __attribute__((always_inline)) void tile_block(const bf16* a, int64_t strip, const bf16* b, int64_t steps,
-                                                      float* c, Meanwhile meanwhile) {
-  constexpr int64_t kHalf = 16, kStride = kTilePanel * 4;
+                                                      float* c, int64_t c_stride, Meanwhile meanwhile) {
+  constexpr int64_t kHalf = 16;
+  const int64_t bytes = c_stride * 4;
+  finish_stores();
   if constexpr (kAdd) {
-    _tile_loadd(0, c, kStride);
-    _tile_loadd(1, c + kHalf, kStride);
+    _tile_loadd(0, c, bytes);
+    _tile_loadd(1, c + kHalf, bytes);
   } else {
     _tile_zero(0);
     _tile_zero(1);
   }
   if constexpr (kTwoStrips && kAdd) {
-    _tile_loadd(2, c + kHalf * kTilePanel, kStride);
-    _tile_loadd(3, c + kHalf * kTilePanel + kHalf, kStride);
+    _tile_loadd(2, c + kHalf * c_stride, bytes);
+    _tile_loadd(3, c + kHalf * c_stride + kHalf, bytes);
   } else if constexpr (kTwoStrips) {
     _tile_zero(2);
     _tile_zero(3);
@@ -83,18 +90,18 @@ inline __attribute__((always_inline)) void tile_block(const bf16* a, int64_t str
     }
     meanwhile(s);
   }
-  _tile_stored(0, c, kStride);
-  _tile_stored(1, c + kHalf, kStride);
+  _tile_stored(0, c, bytes);
+  _tile_stored(1, c + kHalf, bytes);
   if constexpr (kTwoStrips) {
-    _tile_stored(2, c + kHalf * kTilePanel, kStride);
-    _tile_stored(3, c + kHalf * kTilePanel + kHalf, kStride);
+    _tile_stored(2, c + kHalf * c_stride, bytes);
+    _tile_stored(3, c + kHalf * c_stride + kHalf, bytes);
   }
 }
 
 template <bool kTwoStrips, bool kAdd = false>
 inline __attribute__((always_inline)) void tile_block(const bf16* a, int64_t strip, const bf16* b, int64_t steps,
-                                                      float* c) {
-  tile_block<kTwoStrips, kAdd, false>(a, strip, b, steps, c, [](int64_t) {});
+                                                      float* c, int64_t c_stride = kTilePanel) {
+  tile_block<kTwoStrips, kAdd, false>(a, strip, b, steps, c, c_stride, [](int64_t) {});
 }
 
 /// 16 dwords of the first `elements` bf16, zeros behind.
@@ -131,12 +138,23 @@ inline void pack_left(const bf16* x, int64_t stride, int64_t padded, int64_t row
 struct RowPair {
   VecUint low, high;
 };
-inline RowPair load_row_pair(const bf16* y, int64_t stride, int64_t columns, int64_t d, int64_t depth) {
+inline RowPair pair_rows(VecUint a, VecUint b) {
   constexpr __mmask32 kAll = ~__mmask32{0};
+  return {(VecUint)_mm512_maskz_unpacklo_epi16(kAll, (__m512i)a, (__m512i)b),
+          (VecUint)_mm512_maskz_unpackhi_epi16(kAll, (__m512i)a, (__m512i)b)};
+}
+inline RowPair load_row_pair(const bf16* y, int64_t stride, int64_t columns, int64_t d, int64_t depth) {
   const bf16* at = y + d * stride;
-  const __m512i a = d < depth ? (__m512i)load_dwords(at, columns) : __m512i{};
-  const __m512i b = d + 1 < depth ? (__m512i)load_dwords(at + stride, columns) : __m512i{};
-  return {(VecUint)_mm512_maskz_unpacklo_epi16(kAll, a, b), (VecUint)_mm512_maskz_unpackhi_epi16(kAll, a, b)};
+  return pair_rows(d < depth ? load_dwords(at, columns) : VecUint{},
+                   d + 1 < depth ? load_dwords(at + stride, columns) : VecUint{});
+}
+/// As 32 columns of a panel.
+inline void store_row_pair(RowPair rows, bf16* out) {
+  alignas(64) static constexpr uint32_t kOrder[32] = {0, 1, 2,  3,  16, 17, 18, 19, 4,  5,  6,  7,  20, 21, 22, 23,
+                                                      8, 9, 10, 11, 24, 25, 26, 27, 12, 13, 14, 15, 28, 29, 30, 31};
+  const __m512i first = _mm512_load_si512(kOrder), second = _mm512_load_si512(kOrder + 16);
+  store_line(out, (VecUint)_mm512_permutex2var_epi32((__m512i)rows.low, first, (__m512i)rows.high));
+  store_line(out + kTilePanel, (VecUint)_mm512_permutex2var_epi32((__m512i)rows.low, second, (__m512i)rows.high));
 }
 
 /// Columns [0, columns) of y (depth, …; stride), transposed, as a packed left factor.
@@ -164,14 +182,8 @@ inline void pack_left_transposed(const bf16* y, int64_t stride, int64_t columns,
 
 /// One panel of the right factor from w (depth, …; stride): 32 columns, or fewer.
 inline void pack_right(const bf16* w, int64_t stride, int64_t columns, int64_t depth, bf16* out) {
-  alignas(64) static constexpr uint32_t kOrder[32] = {0, 1, 2,  3,  16, 17, 18, 19, 4,  5,  6,  7,  20, 21, 22, 23,
-                                                      8, 9, 10, 11, 24, 25, 26, 27, 12, 13, 14, 15, 28, 29, 30, 31};
-  const __m512i first = _mm512_load_si512(kOrder), second = _mm512_load_si512(kOrder + 16);
-  for (int64_t d = 0; d < whole(depth, kTileDepth); d += 2, out += 2 * kTilePanel) {
-    const RowPair rows = load_row_pair(w, stride, columns, d, depth);
-    store_line(out, (VecUint)_mm512_permutex2var_epi32((__m512i)rows.low, first, (__m512i)rows.high));
-    store_line(out + kTilePanel, (VecUint)_mm512_permutex2var_epi32((__m512i)rows.low, second, (__m512i)rows.high));
-  }
+  for (int64_t d = 0; d < whole(depth, kTileDepth); d += 2, out += 2 * kTilePanel)
+    store_row_pair(load_row_pair(w, stride, columns, d, depth), out);
 }
 
 /// One panel of the right factor from rows of w (columns, depth; stride), that is from wᵀ.
