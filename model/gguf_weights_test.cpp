@@ -196,7 +196,8 @@ TEST(GgufModelMutationsSlow, EveryMutationIsReadOrRefusedWithinItsMemory) {
   }
   EXPECT_GT(fine, 100);
   EXPECT_GT(refusals, 500);
-  if (!reset) GTEST_SKIP() << "peak memory cannot be measured here (sanitizers, or an old kernel)";
+  if (kSanitized) return;  // what is freed is kept there: memory is judged without
+  if (!reset) GTEST_SKIP() << "this kernel does not let a process forget its peak memory";
   EXPECT_LE(read_process_memory().peak_resident_bytes - before, 3 * static_cast<int64_t>(seeds[0].size()) + (64 << 20));
 }
 
