@@ -79,22 +79,4 @@ int64_t complete(const Chain& c, int stage, const Suffix& s, const Prefix& p) {
   return 0;
 }
 
-bool no_worse(const Chain& c, const Suffix& a, const Suffix& b) {
-  if (a.t > b.t) return false;
-  const bool ends = c.has_tail || c.has_begin;
-  switch (c.kind) {
-    case BoundKind::simple:
-      return a.y <= b.y;
-    case BoundKind::gpipe:
-      return a.forward <= b.forward && a.backward <= b.backward && (!ends || (a.z <= b.z && a.g <= b.g));
-    case BoundKind::one_f_one_b:
-      return a.y <= b.y && (!ends || (a.z <= b.z && a.g <= b.g));
-    case BoundKind::zero_bubble:
-      return a.y <= b.y && a.z <= b.z && a.g <= b.g;
-    case BoundKind::chunked:
-      return a.y <= b.y && a.z <= b.z && a.g <= b.g && a.u <= b.u;
-  }
-  return false;
-}
-
 }  // namespace tern

@@ -58,7 +58,23 @@ Suffix extend(const Chain&, int stage, const StageCost&, const LinkCost&, const 
 /// The bound of an assignment whose stages from `stage` on are `s`, given at least `p` before it.
 int64_t complete(const Chain&, int stage, const Suffix& s, const Prefix& p);
 /// Whether a can take b's place: no number that counts for this chain is larger.
-bool no_worse(const Chain&, const Suffix& a, const Suffix& b);
+inline bool no_worse(const Chain& c, const Suffix& a, const Suffix& b) {
+  if (a.t > b.t) return false;
+  const bool ends = c.has_tail || c.has_begin;
+  switch (c.kind) {
+    case BoundKind::simple:
+      return a.y <= b.y;
+    case BoundKind::gpipe:
+      return a.forward <= b.forward && a.backward <= b.backward && (!ends || (a.z <= b.z && a.g <= b.g));
+    case BoundKind::one_f_one_b:
+      return a.y <= b.y && (!ends || (a.z <= b.z && a.g <= b.g));
+    case BoundKind::zero_bubble:
+      return a.y <= b.y && a.z <= b.z && a.g <= b.g;
+    case BoundKind::chunked:
+      return a.y <= b.y && a.z <= b.z && a.g <= b.g && a.u <= b.u;
+  }
+  return false;
+}
 /// What a stage adds to Prefix::u.
 int64_t mean_share(const Chain&, int stage, const StageCost&, const LinkCost&);
 /// What a stage adds to Prefix::most.

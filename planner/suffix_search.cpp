@@ -242,6 +242,7 @@ class StageRound {
 
   void extend_all(Piece& piece, const std::vector<StageElement>& elements, int e, int exit) const {
     const Prefix& before = windows_.before[stage_][piece.begin];
+    std::vector<Suffix> values;  // of piece.suffix, close together
     for (const StageElement& x : elements) {
       bool any = false;
       const auto& ways = joined_[e][exit];
@@ -249,9 +250,16 @@ class StageRound {
         const Suffix s = extend(chain_, stage_, x.cost, j.link, j.next);
         if (complete(chain_, stage_, s, before) > limit_) continue;
         any = true;
-        const auto worse = [&](const SuffixLabel& o) { return no_worse(chain_, o.value, s); };
-        if (std::any_of(piece.suffix.begin(), piece.suffix.end(), worse)) continue;
-        std::erase_if(piece.suffix, [&](const SuffixLabel& o) { return no_worse(chain_, s, o.value); });
+        if (std::any_of(values.rbegin(), values.rend(), [&](const Suffix& o) { return no_worse(chain_, o, s); }))
+          continue;
+        size_t left = 0;
+        for (size_t i = 0; i < values.size(); ++i) {
+          if (no_worse(chain_, s, values[i])) continue;
+          if (left < i) values[left] = values[i], piece.suffix[left] = piece.suffix[i];
+          ++left;
+        }
+        values.resize(left), piece.suffix.resize(left);
+        values.push_back(s);
         piece.suffix.push_back({s, x.cost, e, static_cast<int16_t>(exit), j.next_entry, j.index});
       }
       if (!any || keep_ == StageLabels::Keep::bound) continue;
@@ -265,10 +273,18 @@ class StageRound {
       return std::tuple{a.value.t, a.value.y, a.value.z} < std::tuple{b.value.t, b.value.y, b.value.z};
     });
     std::vector<SuffixLabel> kept;
-    for (const SuffixLabel& x : pool)
-      if (std::none_of(kept.rbegin(), kept.rend(),
-                       [&](const SuffixLabel& o) { return no_worse(chain_, o.value, x.value); }))
-        kept.push_back(x);
+    std::vector<Suffix> values;  // of kept, close together
+    for (const SuffixLabel& x : pool) {
+      const auto better =
+          std::find_if(values.begin(), values.end(), [&](const Suffix& o) { return no_worse(chain_, o, x.value); });
+      if (better != values.end()) {
+        // What is better than one is often better than the next: it moves towards the front.
+        std::iter_swap(better, values.begin() + (better - values.begin()) / 2);
+        continue;
+      }
+      kept.push_back(x);
+      values.push_back(x.value);
+    }
     pool.swap(kept);
   }
 
