@@ -198,7 +198,8 @@ Plan make_plan(const SpaceOfChoices& space, const Cluster& cluster, const PlanRe
                           .bound_ps = out.pool.bound});
     if (!out.pool.complete)
       p.restrictions.push_back(
-          "unlike pipelines side by side: pools of at most 16 groups of devices, 512 micro-batches");
+          "unlike pipelines side by side: not all were looked at (more than 16 groups of devices or 512 "
+          "micro-batches, or the time was over)");
     if (out.pool.found)
       p.restrictions.push_back("unlike pipelines side by side would be faster (rivals); nothing here runs them yet");
   }
