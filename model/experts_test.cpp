@@ -1,11 +1,17 @@
 // A mixture's unit against a plain loop over tokens and their experts, and the router's choice against transformers'.
 
 #include <cmath>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 
+#include "base/io.h"
 #include "base/json.h"
 #include "formats/hf_fields.h"
+#include "formats/safetensors_index.h"
+#include "formats/safetensors_write.h"
 #include "kernels/cpu/experts.h"
+#include "model/check_weights.h"
+#include "model/model_files.h"
 #include "model/model_testing.h"
 
 namespace tern {
@@ -104,6 +110,34 @@ TEST(Experts, SortedRowsGiveWhatOneTokenAfterTheOtherGives) {
       EXPECT_LE(relative_error(got, want), bound) << family << " " << name_of(dtype);
     }
   }
+}
+
+// Files of DeepSeek-V3 may hold a layer more, which says what comes after the next token.
+TEST(Experts, LayersThatPredictFurtherTokensAreNotRead) {
+  std::string dir = testing::TempDir() + "tern-layers-XXXXXX";
+  ASSERT_NE(::mkdtemp(dir.data()), nullptr);
+  HfConfig config = tiny_config("deepseek_v3");
+  Arena arena;
+  const ModelSpec spec = model_spec(config);
+  save_model(spec, config, random_weights(spec, DType::f32, arena, 1), DType::f32, dir, real_io());
+  const std::vector<float> numbers(6, 0.5f);
+  const Weights saved(dir + "/model.safetensors");
+  std::vector<TensorToWrite> all{
+      {"model.layers.2.eh_proj.weight", DType::f32, {2, 3}, std::as_bytes(std::span(numbers)), {}}};
+  for (size_t i = 0; i < saved.size(); ++i)
+    all.push_back({std::string(saved[i].name),
+                   *saved[i].dtype,
+                   {saved[i].shape.begin(), saved[i].shape.end()},
+                   saved[i].bytes,
+                   {}});
+  const std::string more = dir + "/more.safetensors";
+  write_safetensors(real_io(), more, all);
+  EXPECT_THROW(load_weights(spec, more, DType::f32, arena), Error);
+  EXPECT_EQ(check_weights(spec, more).problems.size(), 1u);
+  config.predicting_layers = 1;
+  EXPECT_NO_THROW(load_weights(model_spec(config), more, DType::f32, arena));
+  EXPECT_TRUE(check_weights(model_spec(config), more).problems.empty());
+  remove_all(real_io(), dir);
 }
 
 // Many logits are equal: who wins, and what it weighs.
