@@ -130,6 +130,7 @@ class Enumeration {
     if (request.seconds < 1e9)
       out_.deadline =
           Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(request.seconds));
+    if (request.seconds < 1e9) half_ = out_.deadline - (out_.deadline - Clock::now()) / 2;
     out_.spec = &spec, out_.job = request.job, out_.layers = layers_of(spec);
     std::map<int, int64_t> counts;  // equal nodes are one machine wherever they stand in the file
     for (const NodeGroup& g : cluster.groups) counts[g.node] += g.count;
@@ -293,13 +294,14 @@ class Enumeration {
     if (out_.rules.size() < 8) out_.rules.push_back(rule);
   }
   // Of what was not looked at no bound is known: the outcome's is 0 then.
-  bool late() { return out_.cut |= out_.late() && !out_.candidates.empty(); }
+  bool late() { return out_.cut |= std::chrono::steady_clock::now() >= half_ && !out_.candidates.empty(); }
 
   const ModelSpec& spec_;
   const Cluster& cluster_;
   const TrainJob& job_;
   const SearchSpace& space_;
   int64_t experts_ = 0;
+  std::chrono::steady_clock::time_point half_ = std::chrono::steady_clock::time_point::max();  // the rest is for plans
   SpaceOfChoices out_;
 };
 
