@@ -72,6 +72,16 @@ std::string shell_quoted(const std::string& text) {
   return plain ? text : "'" + replace_all(text, "'", "'\\''") + "'";
 }
 
+void refuse_encoder(const ModelDescription& model, std::string_view verb) {
+  refuse_encoder(model.spec, model.dir.path, verb);
+}
+void refuse_encoder(const ModelSpec& spec, std::string_view path, std::string_view verb) {
+  if (spec.predicts) return;
+  throw Error(ErrorKind::usage,
+              "{}: {} is an encoder ({}), which has no next token; tern embed makes vectors of texts with it", verb,
+              path, spec.family);
+}
+
 void tell_invalid_utf8(std::string_view text) {
   if (const size_t bad = find_invalid_utf8(text); bad != std::string_view::npos)
     log_info("byte {} of the text is not UTF-8; such bytes are read as U+FFFD", bad);

@@ -17,6 +17,7 @@ namespace tern {
 
 class Options;
 struct ModelDescription;
+struct ModelSpec;
 
 /// --threads, or what this process may use. Returns the number.
 int apply_threads(const Options&);
@@ -31,6 +32,9 @@ struct MemoryBudget {
 MemoryBudget memory_budget(const Options&);
 /// Errors: NotFinite, naming file and tensor.
 void require_finite_weights(const ModelDescription&);
+/// Errors  usage: an encoder, where a verb needs a next token.
+void refuse_encoder(const ModelDescription&, std::string_view verb);
+void refuse_encoder(const ModelSpec&, std::string_view path, std::string_view verb);
 /// The notes of a model to standard error, one line each.
 void tell_notes(const ModelDescription&);
 /// What `run` gives. Errors: its own; a NotFinite becomes one that names the tensor of the model's files, if one holds

@@ -28,10 +28,11 @@ struct VerbRun {
   std::string_view name;
   int (*run)(const Options&);
 };
-constexpr VerbRun kRuns[] = {{"demo", run_demo},       {"train", run_train},   {"generate", run_generate},
-                             {"chat", run_chat},       {"eval", run_eval},     {"tokenize", run_tokenize},
-                             {"inspect", run_inspect}, {"export", run_export}, {"plan", run_plan},
-                             {"compare", run_compare}, {"doctor", run_doctor}, {"bench", run_bench}};
+constexpr VerbRun kRuns[] = {{"demo", run_demo},         {"train", run_train},     {"generate", run_generate},
+                             {"chat", run_chat},         {"eval", run_eval},       {"embed", run_embed},
+                             {"tokenize", run_tokenize}, {"inspect", run_inspect}, {"export", run_export},
+                             {"plan", run_plan},         {"compare", run_compare}, {"doctor", run_doctor},
+                             {"bench", run_bench}};
 
 bool wants_help(const Arguments& arguments) {
   for (const std::string& argument : arguments) {

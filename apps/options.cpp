@@ -55,6 +55,19 @@ std::vector<VerbSpec> make_verbs() {
                     {"tern eval MODEL --task questions.jsonl --output results.jsonl",
                      "choices, or answers to write; resumable"}},
        .takes_recipe = true},
+      {.name = "embed",
+       .summary = "Texts as vectors, by an encoder (BERT) or a decoder, pooled as the model says",
+       .positionals = {model},
+       .examples = {{"tern embed MODEL --text 'a sentence'", "its numbers, on one line"},
+                    {"tern embed MODEL --input texts.txt --output vectors.npy",
+                     "a line of the file, a row of the array"},
+                    {"tern embed MODEL --input texts.jsonl --pooling cls --normalize always --json",
+                     "one object with all vectors"}},
+       .takes_recipe = true,
+       .details =
+           "Pooling and normalizing are read from what sentence-transformers writes beside a model (modules.json, "
+           "1_Pooling/config.json); without it an encoder's rows are averaged, and of a decoder the last is taken. "
+           "A text's vector does not depend on --batch or --threads."},
       {.name = "tokenize",
        .summary = "Text to ids and back; pack data files; train a tokenizer",
        .positionals = {{"TOKENIZER", "a model directory or tokenizer file; with --train it is left out", false}},
@@ -162,15 +175,15 @@ std::vector<OptionSpec> make_options() {
 
       // train: how it is computed.
       {.name = "dtype", .verbs = "train", .type = choice, .fallback = "f32", .help = "type of weights and activations in the passes; master weights are f32 or wider", .choices = {"f32", "bf16", "f64"}},
-      {.name = "dtype", .verbs = "generate chat eval", .type = choice, .help = "type to compute in; not given: the one the model was saved in (f16: f32)", .choices = {"f32", "bf16", "f64"}},
+      {.name = "dtype", .verbs = "generate chat eval embed", .type = choice, .help = "type to compute in; not given: the one the model was saved in (f16: f32)", .choices = {"f32", "bf16", "f64"}},
       {.name = "dtype", .verbs = "export", .type = choice, .help = "type of the written weights; not given: the one the model is kept in; q8_0: --format gguf only", .choices = {"f32", "f16", "bf16", "q8_0"}},
       {.name = "recompute", .verbs = "train", .type = choice, .fallback = "none", .help = "recompute activations in the backward pass instead of keeping them", .choices = {"none", "attention", "full"}},
       {.name = "multiply", .verbs = "train", .type = choice, .fallback = "fast", .help = "who multiplies in training: fast library, or tern's own exact kernels", .choices = {"fast", "exact"}},
       {.name = "shuffle", .verbs = "train", .type = toggle, .fallback = "on", .help = "draw sequences in random order, anew each epoch"},
       {.name = "seed", .verbs = "train", .type = integer, .fallback = "1", .unit = "N", .help = "of initial weights and of the order of data", .min = 0},
       {.name = "seed", .verbs = "generate chat", .type = integer, .fallback = "1", .unit = "N", .help = "of the random draws", .min = 0},
-      {.name = "threads", .verbs = "train generate chat eval export plan demo bench", .type = integer, .unit = "N", .help = "compute threads; not given: the cores this process may use", .min = 1, .max = 4096},
-      {.name = "memory", .verbs = "train generate chat eval export bench", .type = bytes, .unit = "SIZE", .help = "most memory to use, such as 4GiB; not given: what the machine has free", .min = 1},
+      {.name = "threads", .verbs = "train generate chat eval embed export plan demo bench", .type = integer, .unit = "N", .help = "compute threads; not given: the cores this process may use", .min = 1, .max = 4096},
+      {.name = "memory", .verbs = "train generate chat eval embed export bench", .type = bytes, .unit = "SIZE", .help = "most memory to use, such as 4GiB; not given: what the machine has free", .min = 1},
 
       // train: state on disk, and what is told.
       {.name = "checkpoint-every", .verbs = "train", .type = integer, .fallback = "100", .unit = "STEPS", .help = "save a checkpoint every so many steps; 0: only at the end", .min = 0, .max = 1e12},
@@ -222,6 +235,16 @@ std::vector<OptionSpec> make_options() {
       {.name = "ignore-case", .verbs = "eval", .type = flag, .help = "of --task: compare written answers without regard to case"},
       {.name = "ignore-punctuation", .verbs = "eval", .type = flag, .help = "of --task: compare written answers without punctuation"},
 
+      // embed.
+      {.name = "text", .verbs = "embed", .type = text, .unit = "TEXT", .help = "one text"},
+      {.name = "input", .verbs = "embed", .type = path, .unit = "FILE", .help = "texts, one per line; .jsonl: {\"text\": …}; -: standard input"},
+      {.name = "output", .verbs = "embed", .type = path, .unit = "FILE.npy", .help = "write the vectors here, as NumPy's array of (texts, width) in f32"},
+      {.name = "pooling", .verbs = "embed", .type = choice, .help = "how a text's rows become one; not given: as the model says, else mean (encoder) or last (decoder)", .choices = {"mean", "cls", "last", "max", "mean-sqrt", "weighted-mean", "pooler"}},
+      {.name = "normalize", .verbs = "embed", .type = choice, .fallback = "auto", .help = "vectors of length 1; auto: as the model says, else not", .choices = {"auto", "always", "never"}},
+      {.name = "prefix", .verbs = "embed", .type = text, .unit = "TEXT", .help = "put before every text, such as 'query: '; not given: what the model says"},
+      {.name = "truncate", .verbs = "embed", .type = flag, .help = "leave out what a text has too much for the model; without it such a text is an error"},
+      {.name = "batch", .verbs = "embed", .type = integer, .fallback = "32", .unit = "TEXTS", .help = "texts at a time; changes speed and memory, not the result", .min = 1, .max = kMaxCount},
+
       // tokenize.
       {.name = "text", .verbs = "tokenize", .type = text, .unit = "TEXT", .help = "the text; of --decode: ids, parted by blanks or commas"},
       {.name = "input", .verbs = "tokenize", .type = path, .unit = "FILE", .help = "read from a file; -: standard input"},
@@ -259,7 +282,7 @@ std::vector<OptionSpec> make_options() {
       {.name = "disk", .verbs = "bench", .type = path, .unit = "DIR", .help = "also read a file of 256 MiB, made and removed under this directory"},
       {.name = "output", .verbs = "bench", .type = path, .unit = "FILE", .help = "write a roofline picture (SVG)"},
 
-      {.name = "json", .verbs = "train generate chat eval tokenize inspect export plan compare doctor demo bench", .type = flag, .help = "machine-readable output on standard output"},
+      {.name = "json", .verbs = "train generate chat eval embed tokenize inspect export plan compare doctor demo bench", .type = flag, .help = "machine-readable output on standard output"},
   };
 }
 // clang-format on

@@ -288,6 +288,7 @@ int run_chat(const Options& options) {
   apply_threads(options);
   const int64_t start_ns = real_clock().now_ns();
   const ModelDescription model = describe_model(options.positional("MODEL"), dtype_option(options));
+  refuse_encoder(model, "chat");
   tell_notes(model);
   if (!model.tokenizer)
     throw Error(ErrorKind::bad_file, "{}: there is no tokenizer; put the model's tokenizer.json beside config.json",

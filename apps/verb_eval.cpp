@@ -242,6 +242,7 @@ int run_eval(const Options& options) {
   apply_threads(options);
   check_eval_flags(options);
   const ModelDescription model = describe_model(options.positional("MODEL"), dtype_option(options));
+  refuse_encoder(model, "eval");
   tell_notes(model);
   if (!model.tokenizer)
     throw Error(ErrorKind::bad_file, "{}: there is no tokenizer; put the model's tokenizer.json beside config.json",

@@ -130,6 +130,9 @@ int run_export(const Options& options) {
   const bool gguf = options.text("format") == "gguf";
   const std::string out = options.text("output");
   ModelDescription model = describe_model(options.positional("MODEL"), std::nullopt);
+  if (!model.spec.predicts)
+    throw Error(ErrorKind::usage, "export: {} is an encoder ({}), whose directory is what other programs read already",
+                model.dir.path, model.spec.family);
   tell_notes(model);
   const std::string type = target_type(options, model, gguf);
   const ChatTemplates templates = read_chat_templates(model.dir.path);

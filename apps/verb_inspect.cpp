@@ -104,22 +104,23 @@ std::vector<std::pair<std::string, int64_t>> unit_lines(const ModelSpec& spec) {
     const MlpSpec* m = mlp_of(unit);
     if (const auto* e = std::get_if<EmbedSpec>(&unit.spec))
       add(fmt::format("embedding: a row of {} numbers for each of {} tokens{}", e->width, format_with_commas(e->vocab),
-                      e->positions > 0 ? fmt::format(", and for each of {} positions", e->positions) : ""));
+                      e->positions > 0 ? fmt::format(", and for each of {} positions", e->positions) : "") +
+          (e->token_types > 0 ? fmt::format(", and of {} kinds of segments", e->token_types) : ""));
     if (a)
       add(fmt::format(
-          "{}attention: {} heads of {}{}{}{}: tokens look at those before them{}", a->latent.present() ? "latent " : "",
-          a->heads, a->head_dim,
+          "{}attention: {} heads of {}{}{}{}: tokens look at {}{}", a->latent.present() ? "latent " : "", a->heads,
+          a->head_dim,
           a->latent.present() ? fmt::format(", keys and values made from rows of {}", a->latent.kv_rank) : "",
           a->kv_heads < a->heads ? fmt::format(", sharing {} of keys and values", a->kv_heads) : "",
           a->window > 0 ? fmt::format(", the last {} only", a->window) : "",
-          m ? ", beside the MLP and not before it" : ""));
+          a->causal ? "those before them" : "all of their text", m ? ", beside the MLP and not before it" : ""));
     if (m)
       add(fmt::format("{}MLP: {} to {} and back, for each token by itself", m->gated ? "gated " : "", m->width,
                       m->hidden));
     if (const auto* x = std::get_if<MoeSpec>(&unit.spec))
       add(fmt::format("experts: {} MLPs of {}, of which each token takes {}{}", x->experts, x->hidden, x->top_k,
                       x->shared_hidden > 0 ? fmt::format(", and one of {} for all", x->shared_hidden) : ""));
-    if (const auto* h = std::get_if<HeadSpec>(&unit.spec))
+    if (const auto* h = std::get_if<HeadSpec>(&unit.spec); h && spec.predicts)
       add(fmt::format("head: a score for each of {} tokens{}", format_with_commas(h->vocab),
                       h->tied ? ", by the embedding's own numbers" : ""));
   }
@@ -134,6 +135,12 @@ struct Room {
 constexpr int64_t kShort = 512;
 
 InferenceFit fit_of(const ModelSpec& spec, DType dtype, int64_t context) {
+  if (!spec.predicts) {  // one text without a cache, and no logits
+    InferenceFit fit =
+        inference_fit(spec, dtype, {.context = 1, .sequences = 0, .iteration_tokens = context, .logit_rows = 0});
+    fit.logits = 0;
+    return fit;
+  }
   return inference_fit(spec, dtype,
                        {.context = context,
                         .sequences = 1,
@@ -231,6 +238,7 @@ int run_inspect(const Options& options) {
                 {"context", spec.context},
                 {"sliding_window", attention.window},
                 {"positions", rope_name(spec.rope.kind)},
+                {"encoder", !spec.predicts},
                 {"tied_head", spec.head().tied},
                 {"parameters",
                  {{"total", total},
@@ -240,7 +248,7 @@ int run_inspect(const Options& options) {
                   {"experts", parts.experts},
                   {"norms", parts.norms},
                   {"head", parts.head}}},
-                {"kv_bytes_per_token", kv.bytes_per_token()},
+                {"kv_bytes_per_token", spec.predicts ? kv.bytes_per_token() : 0},
                 {"inference_peak_bytes", rooms[0].full_bytes},
                 {"memory_available_bytes", available}};
     for (const Room& r : rooms)
@@ -265,8 +273,8 @@ int run_inspect(const Options& options) {
                        100.0 * static_cast<double>(part) / static_cast<double>(total));
   };
   line("model", fmt::format("{}{}", model.dir.path, model.dir.is_gguf() ? " (a GGUF file)" : ""));
-  line("family", fmt::format("{}: reads up to {} tokens and says which comes next", spec.family,
-                             format_with_commas(spec.context)));
+  line("family", fmt::format("{}: reads up to {} tokens and {}", spec.family, format_with_commas(spec.context),
+                             spec.predicts ? "says which comes next" : "turns them into one vector (tern embed)"));
   line("positions", std::string(rope_name(spec.rope.kind)));
   std::string_view key = "units";
   for (const auto& [text, count] : unit_lines(spec)) {
@@ -277,16 +285,20 @@ int run_inspect(const Options& options) {
   line("",
        fmt::format("attention {}, mlp {}, {}embedding {}, head {}, norms {}", share(parts.attention), share(parts.mlp),
                    parts.experts > 0 ? fmt::format("experts {}, ", share(parts.experts)) : "", share(parts.embedding),
-                   spec.head().tied ? "tied to the embedding" : share(parts.head), share(parts.norms)));
+                   !spec.predicts     ? "none (an encoder)"
+                   : spec.head().tied ? "tied to the embedding"
+                                      : share(parts.head),
+                   share(parts.norms)));
   line("weights", !weights               ? "NONE in this directory"
                   : check.num_files == 0 ? "NOT readable, see below"
                                          : weights_words(check));
   line("tokenizer",
        model.tokenizer ? model.tokenizer->describe() : "none: generate, eval and train need one beside config.json");
-  if (templates.empty()) line("chat", "no chat template: it continues texts and does not converse");
+  if (templates.empty() && spec.predicts) line("chat", "no chat template: it continues texts and does not converse");
   for (const std::string& t : templates) line("chat", t);
-  line("cache", fmt::format("{} of keys and values per token, {} at the full context",
-                            format_bytes(kv.bytes_per_token()), format_bytes(kv.bytes_per_token() * spec.context)));
+  if (spec.predicts)
+    line("cache", fmt::format("{} of keys and values per token, {} at the full context",
+                              format_bytes(kv.bytes_per_token()), format_bytes(kv.bytes_per_token() * spec.context)));
   key = "to run it";
   for (const Room& r : rooms) {
     line(key, room_words(r, most, available));

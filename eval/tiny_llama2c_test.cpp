@@ -51,6 +51,27 @@ TEST(TinyLlama, PerplexityIsTheReferenceFrameworks) {
   }
 }
 
+// A model that tern trained and exported (dev/golden/trained.py): what transformers measures with it.
+TEST(TrainedModel, PerplexityIsTheReferenceFrameworks) {
+  const std::string dir = std::string(TERN_SOURCE_DIR) + "/tests/golden/eval/trained";
+  const Json golden = read_json_file(dir + "/expected.json");
+  const ModelDescription model = describe_model(dir, DType::f32);
+  Arena arena;
+  const ModelWeights weights = load_for_inference(model, arena);
+  const std::vector<int32_t> ids = model.tokenizer->encode(read_bytes(dir + "/text.txt"), {.add_special = false});
+  EXPECT_EQ(ids.size(), golden["tokens"].get<size_t>());
+  const auto context = golden["context"].get<int64_t>();
+  for (const int64_t stride : {context - 1, context / 2}) {
+    const Json& want = golden[std::to_string(stride)];
+    const auto windows = stride_windows(ids, context, stride, -1);
+    PerplexityReport report;
+    derive_figures(report, windows, window_losses(model.spec, weights, windows, 8, arena));
+    EXPECT_NEAR(report.perplexity / want["perplexity"].get<double>(), 1, 1e-4) << stride;
+    EXPECT_EQ(report.num_scored, want["scored"].get<int64_t>()) << stride;
+    EXPECT_LT(report.perplexity, 100) << "it has learned something of 320 tokens";
+  }
+}
+
 TEST(TinyLlama, ADistanceFromItselfIsNothingAndOfARoundedCopyLittle) {
   const auto t = tiny(), rounded = tiny(DType::bf16);
   if (!t) GTEST_SKIP() << "TERN_DATA is not set";

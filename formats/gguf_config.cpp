@@ -43,7 +43,8 @@ class ConfigReader {
       fail(key("expert_count"),
            "{}: mixtures of experts are not read from GGUF; take the model's Hugging Face directory", *experts);
     std::string model_type(family_->model_type);
-    const auto window = integer("attention.sliding_window");
+    auto window = integer("attention.sliding_window");
+    if (window == 0) window = {};  // as Phi-4's files say "none"
     if (window && model_type == "llama") model_type = "mistral";
     json_["model_type"] = model_type;
     const auto put = [&](std::string_view field, Json value) {
@@ -128,20 +129,43 @@ class ConfigReader {
     const int64_t head_dim = integer("attention.key_length").value_or(width / heads);
     if (const auto values = integer("attention.value_length"); values && *values != head_dim)
       fail(key("attention.value_length"), "{}, but keys have {}, which tern does not have", *values, head_dim);
-    if (const auto turned = integer("rope.dimension_count"); turned && *turned != head_dim)
-      fail(key("rope.dimension_count"), "{} of a head's {} elements, which {} models do not have", *turned, head_dim,
+    const HfFamily& family = *find_hf_family(model_type);
+    const int64_t turned = integer("rope.dimension_count").value_or(head_dim);
+    if (turned != head_dim && (!family.defaults.partial_rotary || turned < 2 || turned > head_dim))
+      fail(key("rope.dimension_count"), "{} of a head's {} elements, which {} models do not have", turned, head_dim,
            model_type);
     if (head_dim < 2 || head_dim > INT32_MAX) fail(key("attention.key_length"), "{}, expected 2 or more", head_dim);
-    if (model_type != "qwen2") json_["head_dim"] = head_dim;
-    if (model_type == "llama") {
+    if (family.has_head_dim)
+      json_["head_dim"] = head_dim;
+    else if (head_dim * heads != width)
+      fail(key("attention.key_length"), "{}, but {} models have {} / {}", head_dim, model_type, width, heads);
+    if (has_option(family, &HfConfig::attention_bias))
       json_["attention_bias"] = file_.find_tensor("blk.0.attn_q.bias") != nullptr;
-      json_["mlp_bias"] = file_.find_tensor("blk.0.ffn_up.bias") != nullptr;
-    }
-    read_rope(head_dim);
+    if (has_option(family, &HfConfig::mlp_bias)) json_["mlp_bias"] = file_.find_tensor("blk.0.ffn_up.bias") != nullptr;
+    if (model_type == "granite") read_multipliers(head_dim);
+    read_rope(head_dim, turned);
   }
 
-  void read_rope(int64_t head_dim) {
+  // Zero is llama.cpp's word for "none".
+  void read_multipliers(int64_t head_dim) {
+    const auto factor = [&](std::string_view name, double none) {
+      const double x = number(name).value_or(0);
+      return x == 0 ? none : x;
+    };
+    json_["attention_multiplier"] = factor("attention.scale", 1 / std::sqrt(static_cast<double>(head_dim)));
+    json_["embedding_multiplier"] = factor("embedding_scale", 1);
+    json_["residual_multiplier"] = factor("residual_scale", 1);
+    json_["logits_scaling"] = factor("logit_scale", 1);
+  }
+
+  void read_rope(int64_t head_dim, int64_t turned) {
     Json rope = {{"rope_theta", number("rope.freq_base").value_or(10000)}};
+    if (turned != head_dim) rope["partial_rotary_factor"] = static_cast<double>(turned) / static_cast<double>(head_dim);
+    if (file_.find_tensor("rope_factors_long.weight") || file_.find_tensor("rope_factors_short.weight"))
+      throw Error(ErrorKind::bad_file,
+                  "{}: tensors of long and short rotary factors, which tern does not read from GGUF; take the model's "
+                  "Hugging Face directory",
+                  file_.path());
     const auto kind = file_.find(key("rope.scaling.type"));
     const std::string type = kind ? std::string(kind->as_string()) : "none";
     if (const GgufTensor* table = file_.find_tensor("rope_freqs.weight")) {
@@ -289,6 +313,25 @@ std::vector<float> gguf_rope_divisors(const HfConfig& c) {
   return divisors;
 }
 
+namespace {
+
+// What llama.cpp fixes in its code and no key says.
+void refuse_what_it_leaves_out(const HfConfig& c, std::string_view arch) {
+  const auto refuse = [&](std::string_view what) {
+    throw Error(ErrorKind::usage, "GGUF: its {} has {}; export to --format hf", arch, what);
+  };
+  if (c.model_type == "smollm3") {
+    for (int64_t layer = 0; layer < c.num_hidden_layers; ++layer)
+      if ((c.rotary_layers.empty() || c.rotary_layers[static_cast<size_t>(layer)]) != ((layer + 1) % 4 != 0))
+        refuse("every fourth layer without rotary positions, this model others");
+    if (c.sliding_window) refuse("no windows, this model has");
+  }
+  if (c.model_type == "olmo2" && c.tie_word_embeddings) refuse("a head of its own, this model's is tied");
+  if (c.model_type == "olmo2" && c.attention_bias) refuse("no biases, this model has");
+}
+
+}  // namespace
+
 void add_gguf_config(GgufMetadata& m, const HfConfig& c) {
   const GgufFamily* family = gguf_family(c.model_type);
   if (!family)
@@ -319,10 +362,17 @@ void add_gguf_config(GgufMetadata& m, const HfConfig& c) {
   if (c.activation != HfActivation::silu)
     throw Error(ErrorKind::usage, "GGUF: its {} computes silu, this model {}; export to --format hf", arch,
                 c.hidden_act);
+  refuse_what_it_leaves_out(c, arch);
+  if (c.model_type == "granite") {
+    real("attention.scale", c.attention_multiplier.value_or(1 / std::sqrt(static_cast<double>(c.head_dim))));
+    real("embedding_scale", c.embedding_multiplier);
+    real("residual_scale", c.residual_multiplier);
+    real("logit_scale", c.logits_scaling);
+  }
   count("attention.head_count_kv", c.num_key_value_heads);
   count("attention.key_length", c.head_dim);
   count("attention.value_length", c.head_dim);
-  count("rope.dimension_count", c.head_dim);
+  count("rope.dimension_count", rotary_dim(c.rope, c.head_dim));
   real("rope.freq_base", c.rope.theta);
   if (c.sliding_window) count("attention.sliding_window", *c.sliding_window);
   const HfRope& r = c.rope;

@@ -40,12 +40,44 @@ constexpr GgufName kGpt2Names[] = {
     {"lm_head", "output"},
 };
 
+constexpr GgufName kOlmo2Names[] = {
+    {"model.embed_tokens", "token_embd"},
+    {"model.layers.#.self_attn.q_proj", "blk.#.attn_q"},
+    {"model.layers.#.self_attn.k_proj", "blk.#.attn_k"},
+    {"model.layers.#.self_attn.v_proj", "blk.#.attn_v"},
+    {"model.layers.#.self_attn.o_proj", "blk.#.attn_output"},
+    {"model.layers.#.self_attn.q_norm", "blk.#.attn_q_norm"},
+    {"model.layers.#.self_attn.k_norm", "blk.#.attn_k_norm"},
+    {"model.layers.#.post_attention_layernorm", "blk.#.post_attention_norm"},
+    {"model.layers.#.mlp.gate_proj", "blk.#.ffn_gate"},
+    {"model.layers.#.mlp.up_proj", "blk.#.ffn_up"},
+    {"model.layers.#.mlp.down_proj", "blk.#.ffn_down"},
+    {"model.layers.#.post_feedforward_layernorm", "blk.#.post_ffw_norm"},
+    {"model.norm", "output_norm"},
+    {"lm_head", "output"},
+};
+constexpr GgufName kPhi3Names[] = {
+    {"model.embed_tokens", "token_embd"},
+    {"model.layers.#.input_layernorm", "blk.#.attn_norm"},
+    {"model.layers.#.self_attn.qkv_proj", "blk.#.attn_qkv"},
+    {"model.layers.#.self_attn.o_proj", "blk.#.attn_output"},
+    {"model.layers.#.post_attention_layernorm", "blk.#.ffn_norm"},
+    {"model.layers.#.mlp.gate_up_proj", "blk.#.ffn_up"},
+    {"model.layers.#.mlp.down_proj", "blk.#.ffn_down"},
+    {"model.norm", "output_norm"},
+    {"lm_head", "output"},
+};
+
 constexpr GgufFamily kFamilies[] = {
     {.model_type = "llama", .architecture = "llama", .names = kLlamaNames, .interleaved = true},
     {.model_type = "mistral", .architecture = "llama", .names = kLlamaNames, .interleaved = true},
     {.model_type = "gpt2", .architecture = "gpt2", .names = kGpt2Names, .interleaved = false},
     {.model_type = "qwen2", .architecture = "qwen2", .names = kLlamaNames, .interleaved = false},
     {.model_type = "qwen3", .architecture = "qwen3", .names = kLlamaNames, .interleaved = false},
+    {.model_type = "granite", .architecture = "granite", .names = kLlamaNames, .interleaved = true},
+    {.model_type = "smollm3", .architecture = "smollm3", .names = kLlamaNames, .interleaved = true},
+    {.model_type = "olmo2", .architecture = "olmo2", .names = kOlmo2Names, .interleaved = false},
+    {.model_type = "phi3", .architecture = "phi3", .names = kPhi3Names, .interleaved = false},
 };
 
 // The layer's number where `pattern` has '#'; false if the name is another.

@@ -187,10 +187,12 @@ void read_dtype(HfFields& fields, HfConfig& config) {
 }
 
 void read_architectures(HfFields& fields, HfConfig& config) {
+  const bool encoder = !hf_family(config).blocks.causal;
   config.architectures = fields.texts("architectures", Null::absent).value_or(std::vector<std::string>{});
   for (const std::string& name : config.architectures) {
     const auto ends = [&](std::string_view ending) { return name.ends_with(ending); };
     const bool language = ends("ForCausalLM") || ends("LMHeadModel") || ends("Model");
+    if (encoder && (ends("ForMaskedLM") || ends("ForPreTraining") || ends("ForSequenceClassification"))) continue;
     if (!language || ends("DoubleHeadsModel"))
       fields.fail("architectures",
                   "{} is no causal language model; tern reads ...ForCausalLM, ...LMHeadModel and ...Model",
@@ -304,6 +306,9 @@ void read_family(HfFields& fields, const HfFamily& family, HfConfig& c) {
   if (family.settle)
     if (const std::string complaint = family.settle(c); !complaint.empty())
       throw Error(ErrorKind::bad_file, "{}: {}", fields.place(), complaint);
+  if (!family.blocks.causal)
+    if (const auto kind = fields.text("position_embedding_type", Null::absent); kind && *kind != "absolute")
+      fields.fail("position_embedding_type", "'{}', positions tern does not have; expected absolute", *kind);
   for (const HfFixed& fixed : family.fixed) must_be(fields, fixed.key, fixed.expected, fixed.why);
   if (family.blocks.latent) read_hf_latent(fields, family, c);
   if (hf_blocks(c).positions == HfPositions::rotary)

@@ -98,6 +98,8 @@ struct HfConfig {
   bool rope_interleaved = false;  // the files hold turned elements in pairs of neighbours
   int64_t predicting_layers = 0;  // layers after the last whose weights the files may hold: tern does not run them
 
+  int64_t type_vocab_size = 0;  // bert: kinds of segments, a row of the embedding each
+
   // What a family multiplies or bounds; the defaults change nothing.
   double embedding_multiplier = 1, residual_multiplier = 1, logits_scaling = 1;  // logits are divided
   std::optional<double> attention_multiplier, query_pre_attn_scalar;  // of scores: itself, or its -1/2th power; else

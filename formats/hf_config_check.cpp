@@ -73,6 +73,10 @@ void check_options(const Judge& judge, const HfFamily& family) {
   } else if (c.parallel_norms != 0) {
     judge.fail("num_ln_in_parallel_attn", "{}, but {} has none", c.parallel_norms, c.model_type);
   }
+  if (has_option(family, &HfConfig::type_vocab_size))
+    judge.size("type_vocab_size", c.type_vocab_size);
+  else if (c.type_vocab_size != 0)
+    judge.fail("type_vocab_size", "{}, but {} has none", c.type_vocab_size, c.model_type);
   positive("attention_multiplier", c.attention_multiplier, &HfConfig::attention_multiplier);
   positive("query_pre_attn_scalar", c.query_pre_attn_scalar, &HfConfig::query_pre_attn_scalar);
   positive("attn_logit_softcapping", c.attn_logit_softcapping, &HfConfig::attn_logit_softcapping);

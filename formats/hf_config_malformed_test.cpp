@@ -73,7 +73,7 @@ std::vector<Malformed> cases() {
       {"llama", "model_type", "\"Llama\"", "\"Llama\" is not a family tern reads; it reads llama, mistral, gpt2"},
       {"llama", "model_type", "\"qwen\"", "\"qwen\" is not a family tern reads"},
       {"llama", "model_type", "\"t5\"", "\"t5\" is not a family tern reads"},
-      {"llama", "model_type", "\"bert\"", "\"bert\" is not a family tern reads"},
+      {"llama", "model_type", "\"distilbert\"", "\"distilbert\" is not a family tern reads"},
       // quantized weights
       {"llama", "quantization_config", R"({"quant_method":"gptq","bits":4})", "quantized by method \"gptq\""},
       {"llama", "quantization_config", R"({"quant_method":"awq"})", "quantized by method \"awq\""},

@@ -234,7 +234,7 @@ TEST(HfConfig, ValuesMadeByAProgramAreChecked) {
     EXPECT_TRUE(throws(ErrorKind::usage, says, [&] { check_hf_config(changed); }));
     EXPECT_TRUE(throws(ErrorKind::usage, says, [&] { hf_config_json(changed); }));
   };
-  wrong("model_type: 'bert'", [](HfConfig& x) { x.model_type = "bert"; });
+  wrong("model_type: 'distilbert'", [](HfConfig& x) { x.model_type = "distilbert"; });
   wrong("eos_token_id: 100", [](HfConfig& x) { x.eos_token_ids = {100}; });
   wrong("hidden_act: 'gelu' is not the name", [](HfConfig& x) { x.hidden_act = "gelu"; });
   wrong("rope_type: none", [](HfConfig& x) { x.rope = {}; });

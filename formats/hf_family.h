@@ -20,7 +20,7 @@ namespace tern {
 /// one whose rows come in groups of one key-value head: its query heads, its key, its value. Empty: the family has
 /// none.
 struct HfNames {
-  std::string_view tokens, positions, embed_norm;
+  std::string_view tokens, positions, token_types, embed_norm;
   std::string_view attention_norm, qkv, query_norm, key_norm, attention_out, attention_post_norm;
   std::string_view query, query_down, query_up, kv_down, kv_norm, kv_up;  // latent attention; query: without a rank
   std::string_view mlp_norm, up, down, mlp_post_norm;
@@ -67,6 +67,7 @@ struct HfBlocks {
   bool scaled_embedding = false;      // times √hidden_size
   bool shared_norm = false;           // where attention and MLP run beside each other: one norm for both
   bool scaled_residual_init = false;  // ends of residual branches start 1/√(2·layers) smaller
+  bool causal = true;                 // false: an encoder: every token sees all of its text, and no head follows
   int64_t position_offset = 0;        // rows of the table of positions before the first
   bool alibi_in_bf16 = false;         // slopes and their products rounded to bf16, then divided by √head_dim
   HfWindows windows = HfWindows::none;

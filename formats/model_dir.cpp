@@ -31,7 +31,8 @@ constexpr std::string_view kTokenizerFiles[] = {"tokenizer.json",
                                                 "tokenizer.model",
                                                 "chat_template.jinja",
                                                 "spiece.model",
-                                                "sentencepiece.bpe.model"};
+                                                "sentencepiece.bpe.model",
+                                                "vocab.txt"};
 
 bool exists(const std::string& path) { return real_io().stat(path).has_value(); }
 bool is_directory(const std::string& path) {
@@ -307,8 +308,8 @@ std::string cached_snapshot(const std::string& name, const std::string& cache) {
 bool ModelDir::has_tokenizer() const {
   return std::any_of(tokenizer_files.begin(), tokenizer_files.end(), [](const std::string& file) {
     const std::string last = file_name(file);
-    return last == "tokenizer.json" || last == "vocab.json" || last == "tokenizer.model" || last == "spiece.model" ||
-           last == "sentencepiece.bpe.model" || is_gguf_path(last);
+    return last == "tokenizer.json" || last == "vocab.json" || last == "vocab.txt" || last == "tokenizer.model" ||
+           last == "spiece.model" || last == "sentencepiece.bpe.model" || is_gguf_path(last);
   });
 }
 

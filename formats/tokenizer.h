@@ -46,9 +46,9 @@ struct DecodeOptions {
 /// Source  the JSON of Hugging Face tokenizers 0.23, judged by that library's ids (dev/tokenizers/).
 class Tokenizer {
  public:
-  /// From a model directory (tokenizer.json, else vocab.json + merges.txt, else tokenizer.model: SentencePiece or
-  /// tiktoken ranks), or from one of those files, or from the vocabulary of a GGUF file. tokenizer_config.json and
-  /// special_tokens_map.json beside it are honoured.
+  /// From a model directory (tokenizer.json, else vocab.json + merges.txt, else vocab.txt (BERT), else tokenizer.model:
+  /// SentencePiece or tiktoken ranks), or from one of those files, or from the vocabulary of a GGUF file.
+  /// tokenizer_config.json and special_tokens_map.json beside it are honoured.
   static Tokenizer load(const std::filesystem::path& directory_or_file);
   /// From the bytes of a tokenizer.json and (may be empty) a tokenizer_config.json; `place` names them in errors.
   static Tokenizer from_json(std::string_view tokenizer_json, std::string_view tokenizer_config,

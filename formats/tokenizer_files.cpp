@@ -1,10 +1,12 @@
-// The other files a tokenizer may come in: vocab.json + merges.txt, tiktoken ranks, tokenizer_config.json.
+// The other files a tokenizer may come in: vocab.json + merges.txt, BERT's vocab.txt, tiktoken ranks,
+// tokenizer_config.json.
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <charconv>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "formats/tokenizer_impl.h"
 
 namespace tern {
@@ -48,6 +50,75 @@ std::unique_ptr<TokenizerData> read_vocab_and_merges(std::string_view vocab_json
   set_components(*t, {"null", byte_level, "null", byte_level});
   t->flags_decide = true;
   return t;
+}
+
+std::unique_ptr<TokenizerData> read_word_list(std::string_view words, std::string_view config_json,
+                                              const std::string& place) {
+  const std::string at = "tokenizer_config.json beside " + place;
+  const Json config = config_json.empty() ? Json::object() : parse_json(config_json, at);
+  require_object(config, at);
+  const auto flag = [&](const char* key, bool otherwise) { return read_bool(config, key, otherwise, at); };
+  const auto token = [&](const char* key, const char* otherwise) -> std::string {
+    const Json* value = find_member(config, key);
+    if (value && value->is_object()) return read_string(*value, "content", path_in(at, key));
+    return value && !value->is_null() ? read_string(config, key, at) : otherwise;
+  };
+  nlohmann::json vocab = nlohmann::json::object();
+  for (int64_t id = 0; !words.empty(); ++id) {
+    const std::string_view word = next_line(words);
+    if (word.empty() || !is_valid_utf8(word) || !vocab.emplace(std::string(word), id).second)
+      throw Error(ErrorKind::bad_file, "{}: line {}: {}, expected one piece per line", place, id + 1,
+                  word.empty()           ? "empty"
+                  : !is_valid_utf8(word) ? "not UTF-8"
+                                         : fmt::format("'{}' stands there twice", word.substr(0, 80)));
+  }
+  const std::string cls = token("cls_token", "[CLS]"), sep = token("sep_token", "[SEP]"),
+                    unk = token("unk_token", "[UNK]");
+  Json added = Json::array();
+  for (const std::string& text : {token("pad_token", "[PAD]"), unk, cls, sep, token("mask_token", "[MASK]")})
+    if (const auto found = vocab.find(text); found != vocab.end())
+      added.push_back({{"id", *found},
+                       {"content", text},
+                       {"single_word", false},
+                       {"lstrip", false},
+                       {"rstrip", false},
+                       {"normalized", false},
+                       {"special", true}});
+  for (const std::string& text : {cls, sep})
+    if (!vocab.contains(text))
+      throw Error(ErrorKind::bad_file, "{}: no line '{}', which stands around every text", place, text);
+  const auto special = [](const std::string& text, int type) {
+    return Json{{"SpecialToken", {{"id", text}, {"type_id", type}}}};
+  };
+  const auto sequence = [](const char* name, int type) {
+    return Json{{"Sequence", {{"id", name}, {"type_id", type}}}};
+  };
+  Json named = Json::object();
+  for (const std::string& text : {cls, sep})
+    named[text] = {{"id", text}, {"ids", Json::array({vocab[text]})}, {"tokens", Json::array({text})}};
+  const bool lowercase = flag("do_lower_case", true);
+  const Json* accents = find_member(config, "strip_accents");
+  Json json;
+  json["added_tokens"] = added;
+  json["normalizer"] = {
+      {"type", "BertNormalizer"},
+      {"clean_text", true},
+      {"handle_chinese_chars", flag("tokenize_chinese_chars", true)},
+      {"strip_accents", accents && !accents->is_null() ? flag("strip_accents", lowercase) : lowercase},
+      {"lowercase", lowercase}};
+  json["pre_tokenizer"] = {{"type", "BertPreTokenizer"}};
+  json["post_processor"] = {
+      {"type", "TemplateProcessing"},
+      {"single", Json::array({special(cls, 0), sequence("A", 0), special(sep, 0)})},
+      {"pair", Json::array({special(cls, 0), sequence("A", 0), special(sep, 0), sequence("B", 1), special(sep, 1)})},
+      {"special_tokens", named}};
+  json["decoder"] = {{"type", "WordPiece"}, {"prefix", "##"}, {"cleanup", true}};
+  json["model"] = {{"type", "WordPiece"},
+                   {"unk_token", unk},
+                   {"continuing_subword_prefix", "##"},
+                   {"max_input_chars_per_word", 100},
+                   {"vocab", vocab}};
+  return read_tokenizer_json(dump_json(json), place);
 }
 
 std::unique_ptr<TokenizerData> read_tiktoken(std::string_view text, const std::string& place) {

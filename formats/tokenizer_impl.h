@@ -101,6 +101,9 @@ std::unique_ptr<TokenizerData> read_tokenizer_json(std::string_view text, const 
 /// GPT-2's pair of files, with GPT-2's components.
 std::unique_ptr<TokenizerData> read_vocab_and_merges(std::string_view vocab_json, std::string_view merges,
                                                      const std::string& place);
+/// BERT's list of pieces, one per line, with BERT's components as tokenizer_config.json (may be empty) sets them.
+std::unique_ptr<TokenizerData> read_word_list(std::string_view words, std::string_view config_json,
+                                              const std::string& place);
 /// Lines of base64 and rank, with Llama 3's pattern and special tokens.
 std::unique_ptr<TokenizerData> read_tiktoken(std::string_view text, const std::string& place);
 

@@ -188,6 +188,13 @@ Tokenizer load_ranks(const fs::path& path) {
   return finish_tokenizer(read_tiktoken(text, path.string()), read_config_beside(path.parent_path()));
 }
 
+Tokenizer load_word_list(const fs::path& path) {
+  const fs::path config = path.parent_path() / "tokenizer_config.json";
+  return finish_tokenizer(
+      read_word_list(read_text(path), fs::exists(config) ? read_text(config) : std::string(), path.string()),
+      read_config_beside(path.parent_path()));
+}
+
 Tokenizer load_json(const fs::path& path) {
   return finish_tokenizer(read_tokenizer_json(read_text(path), path.string()), read_config_beside(path.parent_path()));
 }
@@ -297,21 +304,23 @@ Tokenizer Tokenizer::load(const fs::path& path) {
     const auto has = [&](const char* name) { return fs::exists(path / name); };
     if (has("tokenizer.json")) return load_json(path / "tokenizer.json");
     if (has("vocab.json") || has("merges.txt")) return load_pair(path / "vocab.json", path / "merges.txt");
+    if (has("vocab.txt")) return load_word_list(path / "vocab.txt");
     for (const char* name : {"tokenizer.model", "spiece.model", "sentencepiece.bpe.model"})
       if (has(name)) return load_ranks(path / name);
     throw Error(
         ErrorKind::bad_file,
-        "{}: no tokenizer in this directory; expected tokenizer.json, vocab.json with merges.txt, or tokenizer.model "
-        "(SentencePiece or tiktoken ranks)",
+        "{}: no tokenizer in this directory; expected tokenizer.json, vocab.json with merges.txt, vocab.txt (BERT), "
+        "or tokenizer.model (SentencePiece or tiktoken ranks)",
         path.string());
   }
   const std::string name = path.filename().string();
   if (name == "vocab.json" || name == "merges.txt")
     return load_pair(path.parent_path() / "vocab.json", path.parent_path() / "merges.txt");
+  if (name == "vocab.txt") return load_word_list(path);
   if (path.extension() == ".json") return load_json(path);
   if (path.extension() == ".model" || path.extension() == ".tiktoken") return load_ranks(path);
   throw Error(ErrorKind::bad_file,
-              "{}: not a tokenizer's name; expected tokenizer.json, vocab.json, merges.txt, *.model, *.gguf",
+              "{}: not a tokenizer's name; expected tokenizer.json, vocab.json, merges.txt, vocab.txt, *.model, *.gguf",
               path.string());
 }
 

@@ -245,6 +245,35 @@ TEST(TokenizerModels, DecodedTextDecodesToItselfAndStreamsInWholeCharacters) {
   }
 }
 
+// BERT's older directories have a list of pieces and no tokenizer.json.
+TEST(WordPiece, AListOfPiecesIsTheSameTokenizer) {
+  const std::filesystem::path source(TERN_SOURCE_DIR);
+  for (const bool lowercase : {true, false}) {
+    std::ifstream file(source / "tests/golden/tokenizers/families" /
+                       (lowercase ? "bert_uncased.json" : "bert_cased.json"));
+    nlohmann::json json = nlohmann::json::parse(file);
+    json["model"]["max_input_chars_per_word"] = 100;  // the list's own, which the cased file lowers
+    const Tokenizer want = Tokenizer::from_json(json.dump(), "");
+    std::vector<std::string> words(json["model"]["vocab"].size());
+    for (const auto& [word, id] : json["model"]["vocab"].items()) words.at(id.get<size_t>()) = word;
+    const std::filesystem::path folder = testing::TempDir() + "tern-word-list";
+    std::filesystem::create_directories(folder);
+    std::ofstream list(folder / "vocab.txt");
+    for (const std::string& word : words) list << word << "\n";
+    list.close();
+    std::ofstream(folder / "tokenizer_config.json") << nlohmann::json{{"do_lower_case", lowercase}}.dump();
+    const Tokenizer got = Tokenizer::load(folder);
+    std::ifstream alphabet_file(source / "tests/golden/tokenizers/alphabet.json");
+    const nlohmann::json alphabet = nlohmann::json::parse(alphabet_file);
+    ParityStrings strings(alphabet);
+    for (int i = 0; i < 2000; ++i) {
+      const std::string text = strings.next();
+      ASSERT_EQ(got.encode(text), want.encode(text)) << text;
+    }
+    std::filesystem::remove_all(folder);
+  }
+}
+
 class TokenizerModelsMutationsSlow : public testing::TestWithParam<const char*> {};
 
 TEST_P(TokenizerModelsMutationsSlow, NeverCrash) {

@@ -25,8 +25,14 @@ bool is_weight_type(const TensorView& view) {
 std::optional<TensorView> find_parameter(const ModelSpec& spec, const Weights& file, const std::string& name) {
   if (auto found = file.find(name)) return found;
   const std::string_view prefix = base_prefix(spec);
-  return !prefix.empty() && name.starts_with(prefix) ? file.find(std::string_view(name).substr(prefix.size()))
-                                                     : std::nullopt;
+  if (!prefix.empty() && name.starts_with(prefix))
+    if (auto found = file.find(std::string_view(name).substr(prefix.size()))) return found;
+  // BERT's first files call a norm's weight gamma and its bias beta.
+  for (const auto& [now, then] :
+       {std::pair("LayerNorm.weight", "LayerNorm.gamma"), {"LayerNorm.bias", "LayerNorm.beta"}})
+    if (name.ends_with(now))
+      return find_parameter(spec, file, name.substr(0, name.size() - std::string_view(now).size()) + then);
+  return {};
 }
 
 std::vector<int64_t> fragment_shape(const ParameterInfo& info, const Fragment& fragment) {
@@ -94,7 +100,7 @@ WeightsCheck check_weights(const ModelSpec& spec, const std::string& path) {
   }
   for (size_t i = 0; i < file.size(); ++i)
     if (!claimed.contains(std::string(file[i].name)) && !is_harmless_buffer(file[i].name) &&
-        !is_skipped_layer(spec, file[i].name))
+        !is_skipped_layer(spec, file[i].name) && !is_beside_encoder(spec, file[i].name))
       problem(fmt::format("tensor '{}' {} belongs to no parameter of this {} model with {} layers", file[i].name,
                           shape_text(file[i].shape), spec.family, spec.layers));
   return check;

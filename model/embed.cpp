@@ -15,9 +15,17 @@ std::vector<int32_t> position_rows(const EmbedSpec& u, const Rows& rows) {
   return at;
 }
 
+std::vector<int32_t> type_rows(const EmbedSpec& u, const Rows& rows) {
+  std::vector<int32_t> types(rows.types.begin(), rows.types.end());
+  types.resize(rows.tokens.size());
+  for (const int32_t t : types)
+    TERN_CHECK(0 <= t && t < u.token_types, "embed: segment kind {} of {}", t, u.token_types);
+  return types;
+}
+
 }  // namespace
 
-// y_t = m·tokens[id_t] (+ positions[p_t]),  normed (or not)
+// y_t = m·tokens[id_t] (+ positions[p_t] + token_types[s_t]),  normed (or not)
 Tensor embed_forward(const EmbedSpec& u, const EmbedWeights& w, const Rows& rows, DType dtype, EmbedSaved* saved,
                      const Compute& c) {
   const auto T = static_cast<int64_t>(rows.tokens.size());
@@ -34,12 +42,13 @@ Tensor embed_forward(const EmbedSpec& u, const EmbedWeights& w, const Rows& rows
   ops::gather_rows(w.tokens, rows.tokens, x);
   if (u.multiplier != 1) ops::scale(u.multiplier, x);
   if (u.positions) ops::gather_rows_add(w.positions, position_rows(u, rows), x);
+  if (u.token_types) ops::gather_rows_add(w.token_types, type_rows(u, rows), x);
   if (u.norm.present())
     ops::norm(u.norm, w.norm, x, y, saved ? saved->mean_T : Tensor{}, saved ? saved->rstd_T : Tensor{});
   return y;
 }
 
-// dx = norm'(dy),  dtokens[id_t] += m·dx_t,  dpositions[p_t] += dx_t
+// dx = norm'(dy),  dtokens[id_t] += m·dx_t,  dpositions[p_t] += dx_t,  dtoken_types[s_t] += dx_t
 void embed_backward_weight(const EmbedSpec& u, const EmbedWeights& w, const Rows& rows, const Tensor& dy,
                            const EmbedSaved& saved, EmbedWeights& g, const Compute& c) {
   Tensor dx = dy;
@@ -53,6 +62,7 @@ void embed_backward_weight(const EmbedSpec& u, const EmbedWeights& w, const Rows
     }
   }
   if (u.positions) ops::scatter_rows_add(dx, position_rows(u, rows), g.positions);
+  if (u.token_types) ops::scatter_rows_add(dx, type_rows(u, rows), g.token_types);
   if (u.multiplier != 1) ops::scale(u.multiplier, dx);
   ops::scatter_rows_add(dx, rows.tokens, g.tokens);
 }

@@ -11,6 +11,7 @@
 #include "formats/gguf_tokenizer.h"
 #include "formats/gguf_vocabulary.h"
 #include "model/compare_weights.h"
+#include "model/golden_weights_testing.h"
 #include "model/model_files.h"
 #include "model/model_testing.h"
 
@@ -57,6 +58,45 @@ TEST(GgufModel, WhatIsExportedIsReadAsTheSameModelToTheBit) {
     EXPECT_EQ(d.num_elements, num_parameters(spec));
     EXPECT_TRUE(check_weights(spec, path).problems.empty());
   }
+}
+
+// Of the families whose golden files hold no weights: the configuration too comes back whole.
+TEST(GgufModel, FurtherFamiliesComeBackToTheBit) {
+  for (const char* name : {"granite", "granite_biases", "olmo2", "phi3", "smollm3", "qwen3"}) {
+    SCOPED_TRACE(name);
+    const TemporaryDirectory dir;
+    const Json given = read_json_file(golden("families/" + std::string(name) + ".json"));
+    write_golden_model(given, dir.path());
+    const HfConfig config = read_hf_config(dir / "config.json");
+    const ModelSpec spec = model_spec(config);
+    Arena arena;
+    const ModelWeights weights = load_weights(spec, dir.path(), DType::f32, arena);
+    GgufMetadata metadata;
+    add_gguf_config(metadata, config);
+    save_gguf(spec, config, weights, GgufType::f32, metadata, dir / "m.gguf", real_io());
+    const HfConfig again = gguf_config(Gguf(dir / "m.gguf"));
+    EXPECT_EQ(again.rope, config.rope);
+    EXPECT_EQ(again.rotary_layers, config.rotary_layers);
+    EXPECT_EQ(model_spec(again).units, spec.units);
+    const WeightsDifference d =
+        compare_weights(spec, weights, load_weights(model_spec(again), dir / "m.gguf", DType::f32, arena));
+    EXPECT_EQ(d.num_different, 0);
+    EXPECT_EQ(d.num_elements, num_parameters(spec));
+  }
+}
+
+TEST(GgufModel, WhatLlamaCppFixesInItsCodeIsRefused) {
+  HfConfig smollm = tiny_config("smollm3");  // two layers, the first unturned
+  EXPECT_TRUE(throws(ErrorKind::usage, "every fourth layer", [&] {
+    GgufMetadata m;
+    add_gguf_config(m, smollm);
+  }));
+  HfConfig olmo = tiny_config("olmo2");
+  olmo.tie_word_embeddings = true;
+  EXPECT_TRUE(throws(ErrorKind::usage, "a head of its own", [&] {
+    GgufMetadata m;
+    add_gguf_config(m, olmo);
+  }));
 }
 
 // Row 2j + s of a head is row s·d/2 + j of transformers': what llama.cpp's converter does by reshape and transpose.

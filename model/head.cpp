@@ -46,7 +46,7 @@ double fused_loss(const HeadSpec& u, const HeadWeights& w, const Tensor& x, std:
     const int64_t end = std::min(begin + rows, T), m = end - begin;
     const Tensor normed = normed_tile.rows_view(0, m);
     ops::norm(u.norm, w.norm, x.rows_view(begin, end), normed, view_or_none(saved.mean_T, begin, end),
-              saved.rstd_T.rows_view(begin, end));
+              view_or_none(saved.rstd_T, begin, end));
     if (u.multiplier != 1) ops::scale(u.multiplier, normed);
     const std::span<float> tile_losses(losses.data(), static_cast<size_t>(m));
     head_loss(u.vocab, u.width, targets.subspan(static_cast<size_t>(begin), static_cast<size_t>(m)),
@@ -99,7 +99,7 @@ double head_forward_loss(const ModelSpec& spec, const ModelWeights& weights, con
     const Tensor normed = normed_tile.rows_view(0, m), logits = logits_tile.rows_view(0, m);
     const Tensor losses = Tensor::borrow(sums, {m}, loss_bytes.data());
     ops::norm(u.norm, w.norm, x.rows_view(begin, end), normed, view_or_none(stats.mean_T, begin, end),
-              stats.rstd_T.rows_view(begin, end));
+              view_or_none(stats.rstd_T, begin, end));
     if (u.multiplier != 1) ops::scale(u.multiplier, normed);
     linear_forward(w.projection, normed, logits, scratch, c);
     Tensor capped;

@@ -142,7 +142,9 @@ class Loader {
   void check_all_claimed() const {
     for (size_t i = 0; i < file_.size(); ++i) {
       const std::string_view name = file_[i].name;
-      if (claimed_.contains(std::string(name)) || is_harmless_buffer(name) || is_skipped_layer(spec_, name)) continue;
+      if (claimed_.contains(std::string(name)) || is_harmless_buffer(name) || is_skipped_layer(spec_, name) ||
+          is_beside_encoder(spec_, name))
+        continue;
       throw Error(ErrorKind::bad_file,
                   "{}: tensor '{}' {} belongs to no parameter of this {} model with {} layers; another config.json?",
                   path_, name, shape_text(file_[i].shape), spec_.family, spec_.layers);
@@ -190,6 +192,23 @@ ModelWeights load_weights(const ModelSpec& spec, const std::string& model_dir, D
   loader.check_tied_head();
   loader.check_all_claimed();
   return weights;
+}
+
+Linear load_pooler(const ModelSpec& spec, const std::string& model_dir, DType dtype, Arena& arena) {
+  const std::string path = weights_file(model_dir), name = std::string(spec.prefix) + "pooler.dense";
+  if (!find_parameter(spec, Weights(path), name + ".weight"))
+    throw Error(ErrorKind::bad_file, "{}: no tensor '{}.weight', so this model has no pooler; take another pooling",
+                path, name);
+  Loader loader(spec, path);
+  const int64_t D = spec.width;
+  Linear pooler{.out = D, .in = D};
+  const auto load = [&](const char* suffix, Shape shape, Tensor& t) {
+    t = arena.allocate(dtype, shape, MemoryClass::weights);
+    loader.load({"pooler", shape, 0, false, false, 0, {{name + suffix, 0, D, false, 0, D}}}, t);
+  };
+  load(".weight", {D, D}, pooler.weight);
+  load(".bias", {D}, pooler.bias);
+  return pooler;
 }
 
 ModelWeights load_weights_to_infer(const ModelSpec& spec, const std::string& model_dir, DType dtype, Arena& arena) {

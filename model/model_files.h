@@ -21,6 +21,9 @@ ModelWeights load_weights(const ModelSpec&, const std::string& model_dir, DType,
 /// are the page cache's, shared by all processes that use the file. They count as weights all the same.
 /// Hazard  the file must not shrink while the weights are in use (formats/safetensors.h).
 ModelWeights load_weights_to_infer(const ModelSpec&, const std::string& model_dir, DType, Arena&);
+/// The matrix and bias of BERT's pooler, which stands beside an encoder's weights. Errors  bad_file: these weights have
+/// none; those of load_weights.
+Linear load_pooler(const ModelSpec&, const std::string& model_dir, DType, Arena&);
 /// Writes config.json and model.safetensors (sharded above max_shard_bytes) in `dtype`: f32, bf16, f16 or f64. The
 /// directory reloads in transformers. Tokenizer files and generation_config.json are the caller's. Errors: those of
 /// write_model_weights and write_file_atomically.

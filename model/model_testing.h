@@ -53,6 +53,7 @@ inline HfConfig tiny_config(const std::string& family) {
   c.parallel_residual = has_option(f, &HfConfig::parallel_residual);
   if (family == "falcon") c.multi_query = true, c.num_key_value_heads = 1;
   if (family == "gpt_neox") c.rope.partial = 0.7;  // 4 elements of 6
+  if (has_option(f, &HfConfig::type_vocab_size)) c.type_vocab_size = 2;
   c.attention_bias = f.defaults.attention_bias, c.mlp_bias = f.defaults.mlp_bias;
   c.tie_word_embeddings = f.defaults.tied;
   if (f.blocks.experts != HfExperts::none) c.num_experts = 4, c.experts_per_token = 2;
@@ -79,7 +80,7 @@ inline void for_each_variant(const std::function<void(const std::string&, const 
   for (const char* family : {"llama", "mistral", "gpt2"}) f(family, model_spec(tiny_config(family)));
   // Each of these has a part of a unit that the others lack; families made of the same parts need no test here.
   for (const char* family :
-       {"qwen3", "olmo2", "gemma3_text", "granite", "smollm3", "gpt_neox", "falcon", "bloom", "opt"})
+       {"qwen3", "olmo2", "gemma3_text", "granite", "smollm3", "gpt_neox", "falcon", "bloom", "opt", "bert"})
     f(family, model_spec(tiny_config(family)));
   for (const char* family : {"mixtral", "qwen2_moe"}) f(family, model_spec(tiny_config(family)));
   for (const char* family : {"deepseek_v2", "deepseek_v3"}) f(family, model_spec(tiny_config(family)));

@@ -114,10 +114,16 @@ bool is_skipped_layer(const ModelSpec& spec, std::string_view name) {
 }
 
 bool is_harmless_buffer(std::string_view name) {
-  for (const std::string_view end :
-       {".rotary_emb.inv_freq", ".rotary_emb.cos_cached", ".rotary_emb.sin_cached", ".attn.bias", ".attn.masked_bias"})
+  for (const std::string_view end : {".rotary_emb.inv_freq", ".rotary_emb.cos_cached", ".rotary_emb.sin_cached",
+                                     ".attn.bias", ".attn.masked_bias", "embeddings.position_ids"})
     if (name.ends_with(end)) return true;
   return false;
+}
+
+bool is_beside_encoder(const ModelSpec& spec, std::string_view name) {
+  if (spec.predicts) return false;
+  if (name.starts_with(spec.prefix)) name.remove_prefix(spec.prefix.size());
+  return name.starts_with("pooler.") || name.starts_with("cls.") || name.starts_with("classifier.");
 }
 
 }  // namespace tern

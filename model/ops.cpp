@@ -41,6 +41,7 @@ Activation kernel_activation(ActivationKind kind) {
 
 void norm(const NormSpec& spec, const NormWeights& w, const Tensor& x, const Tensor& y, const Tensor& mean,
           const Tensor& rstd) {
+  if (!spec.present()) return copy(x, y);
   const auto eps = static_cast<float>(spec.epsilon), offset = static_cast<float>(spec.offset);
   by_dtype(x.dtype(), [&]<class T>() {
     if constexpr (kIsRef<T>) {
@@ -60,6 +61,7 @@ void norm(const NormSpec& spec, const NormWeights& w, const Tensor& x, const Ten
 
 void norm_backward_input(const NormSpec& spec, const NormWeights& w, const Tensor& dy, const Tensor& x,
                          const Tensor& mean, const Tensor& rstd, const Tensor& dx) {
+  if (!spec.present()) return copy(dy, dx);
   by_dtype(x.dtype(), [&]<class T>() {
     if constexpr (kIsRef<T>) {
       if (spec.kind == NormKind::rms)
@@ -79,6 +81,7 @@ void norm_backward_input(const NormSpec& spec, const NormWeights& w, const Tenso
 
 void norm_backward_weight(const NormSpec& spec, const Tensor& dy, const Tensor& x, const Tensor& mean,
                           const Tensor& rstd, const NormWeights& g) {
+  if (!spec.present()) return;
   by_dtype(x.dtype(), [&]<class T>() {
     if constexpr (kIsRef<T>) {
       if (spec.kind == NormKind::rms)

@@ -35,6 +35,7 @@ std::span<T> span_or_none(const Tensor& t) {
 /// Of statistics, logits, losses and gradients of weights: f32, or f64 for f64.
 inline DType sum_dtype(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
 
+/// A norm that is not there copies; its weights get nothing.
 void norm(const NormSpec&, const NormWeights&, const Tensor& x, const Tensor& y, const Tensor& mean,
           const Tensor& rstd);
 void norm_backward_input(const NormSpec&, const NormWeights&, const Tensor& dy, const Tensor& x, const Tensor& mean,

@@ -22,10 +22,11 @@ struct Compute {
 
 /// The rows of one forward: sequences laid end to end. Positions count from the start of each sequence (plus its past).
 struct Rows {
-  std::span<const int32_t> tokens;  // (T), each < vocab (checked where they come in)
-  std::vector<int64_t> starts;      // num_sequences + 1, from 0 to T
-  std::vector<int32_t> positions;   // (T)
-  const RopeTable* rope = nullptr;  // nullptr for learned positions; covers every position
+  std::span<const int32_t> tokens;      // (T), each < vocab (checked where they come in)
+  std::vector<int64_t> starts;          // num_sequences + 1, from 0 to T
+  std::vector<int32_t> positions;       // (T)
+  const RopeTable* rope = nullptr;      // nullptr for learned positions; covers every position
+  std::span<const int32_t> types = {};  // (T) kinds of segments; empty: all the first
 };
 /// Rows whose sequences start from position 0.
 Rows make_rows(std::span<const int32_t> tokens, std::vector<int64_t> starts, const RopeTable*);

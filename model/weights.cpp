@@ -143,6 +143,8 @@ void visit_units(const ModelSpec& spec, ModelWeights& w, const UnitVisitor::Visi
     if (const auto* e = std::get_if<EmbedSpec>(&unit.spec)) {
       v.table("embed.tokens", &HfNames::tokens, {e->vocab, e->width}, w.embed.tokens);
       if (e->positions) v.table("embed.positions", &HfNames::positions, {e->positions, e->width}, w.embed.positions);
+      if (e->token_types)
+        v.table("embed.token_types", &HfNames::token_types, {e->token_types, e->width}, w.embed.token_types);
       v.norm("embed.norm", &HfNames::embed_norm, e->norm, w.embed.norm);
     } else if (const auto* h = std::get_if<HeadSpec>(&unit.spec)) {
       v.norm("head.norm", &HfNames::final_norm, h->norm, w.head.norm);

@@ -27,7 +27,7 @@ struct NormWeights {
   Tensor weight, bias;
 };  // bias only for layer norm
 struct EmbedWeights {
-  Tensor tokens, positions;  // (V, D), (positions, D) or empty
+  Tensor tokens, positions, token_types;  // (V, D); (positions, D) and (types, D) or empty
   NormWeights norm;
 };
 /// Of latent attention: query_down and its norm where queries have a rank.

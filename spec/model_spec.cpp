@@ -125,7 +125,8 @@ AttentionSpec attention_in(const HfConfig& c, const HfBlocks& blocks, int64_t la
                   .head_dim = c.head_dim,
                   .qkv_bias = c.attention_bias,
                   .out_bias = c.attention_bias && blocks.out_bias,
-                  .window = windowed ? *c.sliding_window : 0};
+                  .window = windowed ? *c.sliding_window : 0,
+                  .causal = blocks.causal};
   a.rope = !turned ? RopeUse::none : windowed && c.local_rope ? RopeUse::local : RopeUse::main;
   if (blocks.head_norm != HfHeadNorm::none) {
     a.head_norm = blocks.head_norm == HfHeadNorm::head ? HeadNormKind::head : HeadNormKind::row;
@@ -200,6 +201,7 @@ ModelSpec model_spec(const HfConfig& c) {
   if (blocks.positions == HfPositions::learned)
     embed.positions = m.context + blocks.position_offset, embed.position_offset = blocks.position_offset;
   embed.multiplier = c.embedding_multiplier * (blocks.scaled_embedding ? std::sqrt(static_cast<double>(m.width)) : 1);
+  embed.token_types = c.type_vocab_size;
   if (!m.names.embed_norm.empty()) embed.norm = norm;
   m.units.push_back({-1, embed});
   for (int layer = 0; layer < m.layers; ++layer) {
@@ -214,7 +216,8 @@ ModelSpec model_spec(const HfConfig& c) {
     else
       m.units.push_back({layer, mlp});
   }
-  HeadSpec head{norm, m.width, m.vocab, c.tie_word_embeddings};
+  m.predicts = blocks.causal;
+  HeadSpec head{m.predicts ? norm : none, m.width, m.vocab, c.tie_word_embeddings || !m.predicts};
   head.multiplier = 1 / c.logits_scaling;
   head.softcap = c.final_logit_softcapping.value_or(0);
   m.units.push_back({-1, head});

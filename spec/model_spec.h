@@ -72,6 +72,7 @@ struct LatentSpec {
 struct EmbedSpec {
   int64_t vocab, width, positions;  // positions: rows of the learned table, 0 without one
   int64_t position_offset = 0;      // position p is row p + offset
+  int64_t token_types = 0;          // rows of a table of kinds of segments, 0 without one
   double multiplier = 1;            // of the tokens' rows
   NormSpec norm{.kind = NormKind::none};
   friend bool operator==(const EmbedSpec&, const EmbedSpec&) = default;
@@ -171,9 +172,10 @@ struct ModelSpec {
   RopeSpec rope, local_rope;
   double initializer_range = 0.02;
   bool scaled_residual_init = false;  // matrices that end residual branches start 1/√(2·layers) smaller
-  int64_t skipped_layers = 0;         // whose weights may follow the last layer's in the files and are not read
-  HfNames names;                      // what the weight files call the parameters
-  std::string_view prefix;            // of these names, lacking where the bare model was saved
+  bool predicts = true;  // false: an encoder, which has no next token; its head is the table of its embedding alone
+  int64_t skipped_layers = 0;  // whose weights may follow the last layer's in the files and are not read
+  HfNames names;               // what the weight files call the parameters
+  std::string_view prefix;     // of these names, lacking where the bare model was saved
   std::vector<Unit> units;  // embed, (attention, mlp or moe; or both in one) × layers, head; with an encoder: embed,
                             // its (attention, mlp) × layers, bridge, (attention, cross attention, mlp) × layers, head
   bool turns() const { return rope.kind != RopeKind::none; }

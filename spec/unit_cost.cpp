@@ -85,13 +85,14 @@ void finish(UnitCost& c, const Adapter& a, const Sizes& z) {
 
 UnitCost cost(const EmbedSpec& u, const Sizes& z) {
   UnitCost c;
-  c.parameters = (parts_of(u.vocab, z.query.tensor) + u.positions) * u.width;
+  c.parameters = (parts_of(u.vocab, z.query.tensor) + u.positions + u.token_types) * u.width;
+  const int64_t tables = 1 + (u.positions ? 1 : 0) + (u.token_types ? 1 : 0);
   c.output_bytes = z.N * u.width * z.s;
   if (u.norm.present()) c.parameters += norm_parameters(u.norm), c.saved_bytes = c.output_bytes + norm_saved(u.norm, z);
   c.forward_workspace = c.unsaved_workspace = z.gathered(u.width);  // partial rows before their sum
-  c.forward_bytes_moved = c.output_bytes * (u.positions ? 4 : 2);
+  c.forward_bytes_moved = c.output_bytes * 2 * tables;
   c.backward_weight_workspace = z.gathered(u.width) + (u.norm.present() || u.multiplier != 1 ? z.N * u.width * z.s : 0);
-  c.backward_weight_bytes_moved = z.T * u.width * (z.s + 2 * z.g) * (u.positions ? 2 : 1);
+  c.backward_weight_bytes_moved = z.T * u.width * (z.s + 2 * z.g) * tables;
   finish(c, {}, z);
   return c;
 }

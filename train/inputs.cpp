@@ -115,6 +115,11 @@ TrainInputs load_inputs(const TrainSettings& s) {
     in.config.max_position_embeddings = *s.context;
   }
   in.spec = model_spec(in.config);
+  if (!in.spec.predicts)
+    throw Error(
+        ErrorKind::usage,
+        "train: an encoder ({}); tern trains by the next token, which it has not; masked words are not there yet",
+        in.spec.family);
   in.notes.insert(in.notes.end(), in.dir.notes.begin(), in.dir.notes.end());
   in.notes.insert(in.notes.end(), in.config.notes.begin(), in.config.notes.end());
   in.tokenizer = choose_tokenizer(s, in);

@@ -11,6 +11,7 @@ import json
 import pathlib
 import sys
 import tempfile
+import types
 
 import numpy as np
 import torch
@@ -79,6 +80,11 @@ def opt(**more):
     sizes = old(ffn_dim=40, dropout=0.0, word_embed_proj_dim=32, **more)
     sizes.pop("intermediate_size")
     return sizes
+
+
+def bert(**more):
+    sizes = old(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, **more)
+    return {k: v for k, v in sizes.items() if k not in ("bos_token_id", "eos_token_id")}
 
 
 def bloom(**more):
@@ -179,6 +185,31 @@ CASES = {
 }
 
 
+class Encoder(torch.nn.Module):
+    """BERT has no next token: here its rows meet the table of its embedding, which gives every weight a gradient. No tokens
+    are generated. The second half of each sequence is of the second kind of segment."""
+
+    def __init__(self, bert):
+        super().__init__()
+        self.bert = bert
+
+    def forward(self, tokens, use_cache=False):
+        kinds = torch.zeros_like(tokens)
+        kinds[:, tokens.shape[1] // 2:] = 1
+        rows = self.bert(tokens, token_type_ids=kinds).last_hidden_state
+        out = types.SimpleNamespace()
+        out.logits = rows @ self.bert.embeddings.word_embeddings.weight.T
+        return out
+
+    def save_pretrained(self, folder):
+        self.bert.save_pretrained(folder)
+
+
+ENCODERS = {"bert": lambda: T.BertConfig(**bert()),
+            "bert_three_types": lambda: T.BertConfig(**bert(type_vocab_size=3, hidden_act="gelu_new"))}
+CASES.update(ENCODERS)
+
+
 # Falcon's eager attention of 5.23 adds its bias by distance twice (once in the mask, once itself); its default adds it once.
 IMPLEMENTATION = {"falcon_rw": "sdpa"}
 
@@ -187,7 +218,19 @@ def make(name):
     config = CASES[name]()
     attention = config._attn_implementation = IMPLEMENTATION.get(name, "eager")
     torch.manual_seed(0)
-    model = T.AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
+
+    def from_config():
+        if name in ENCODERS:
+            return Encoder(T.BertModel(config, add_pooling_layer=False).eval())
+        return T.AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
+
+    def from_folder(folder):
+        if name in ENCODERS:
+            return Encoder(T.BertModel.from_pretrained(folder, dtype=torch.float32, attn_implementation=attention,
+                                                       add_pooling_layer=False).eval())
+        return T.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation=attention).eval()
+
+    model = from_config()
     family = config.model_type
     with tempfile.TemporaryDirectory() as folder:
         model.save_pretrained(folder)
@@ -199,7 +242,7 @@ def make(name):
             spreads[key] = [middle, 0.35]
             tensors[key] = values(key, tuple(tensor.shape), middle, 0.35)
         save_file(tensors, pathlib.Path(folder) / "model.safetensors", metadata={"format": "pt"})
-        model = T.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation=attention).eval()
+        model = from_folder(folder)
 
     tokens = torch.from_numpy((mixed(fnv(name), BATCH * SEQ) % config.vocab_size).astype(np.int64).reshape(BATCH, SEQ))
     logits = model(tokens, use_cache=False).logits
@@ -222,11 +265,11 @@ def make(name):
     with tempfile.TemporaryDirectory() as folder:
         (pathlib.Path(folder) / "config.json").write_text(config_text)
         save_file(tensors, pathlib.Path(folder) / "model.safetensors", metadata={"format": "pt"})
-        model = T.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation=attention).eval()
+        model = from_folder(folder)
     prompt = tokens[:1]
     with torch.no_grad():
         sequence, gap = prompt.clone(), 1e9
-        for _ in range(NEW):  # without a cache: the definition
+        for _ in range(0 if name in ENCODERS else NEW):  # without a cache: the definition
             row = model(sequence, use_cache=False).logits[0, -1]
             top = torch.topk(row, 2).values
             gap = min(gap, float(top[0] - top[1]))
@@ -243,6 +286,8 @@ def make(name):
         "greedy": sequence[0, SEQ:].tolist(),
         "smallest_gap": gap,
     }
+    if name in ENCODERS:
+        golden["types"] = [0] * (SEQ // 2) + [1] * (SEQ - SEQ // 2)
     (OUT / f"{name}.json").write_text(json.dumps(golden, sort_keys=True) + "\n")
     print(name, f"loss {loss.item():.5f}", f"gap {gap:.2g}", (OUT / f"{name}.json").stat().st_size, "bytes", flush=True)
 

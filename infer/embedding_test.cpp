@@ -1,0 +1,147 @@
+// Vectors of texts: sentence-transformers' on a tiny BERT, the same bits in every company, NumPy's file.
+#include "infer/embedding.h"
+
+#include <gtest/gtest.h>
+
+#include <omp.h>
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "base/error.h"
+#include "base/io.h"
+#include "base/json.h"
+#include "formats/tokenizer.h"
+#include "infer/load.h"
+#include "infer/npy.h"
+#include "model/golden_weights_testing.h"
+#include "model/model_files.h"
+#include "model/model_testing.h"
+
+namespace tern {
+namespace {
+
+const std::string kGolden = std::string(TERN_SOURCE_DIR) + "/tests/golden/";
+
+// The directory of the golden model, with its tokenizer.
+struct Bert {
+  Json golden = read_json_file(kGolden + "embeddings/bert.json");
+  std::string dir = testing::TempDir() + "tern-embed-XXXXXX";
+  Bert() {
+    EXPECT_NE(::mkdtemp(dir.data()), nullptr);
+    write_golden_model(golden, dir);
+    write_file_atomically(real_io(), dir + "/tokenizer.json",
+                          real_io().read(kGolden + "tokenizers/families/bert_uncased.json"));
+  }
+  ~Bert() { remove_all(real_io(), dir); }
+  Bert(const Bert&) = delete;
+  std::vector<std::vector<int32_t>> ids() const { return golden["ids"].get<std::vector<std::vector<int32_t>>>(); }
+};
+
+void expect_vectors(std::span<const float> got, const Json& want) {
+  const size_t width = want[0].size();
+  ASSERT_EQ(got.size(), want.size() * width);
+  for (size_t i = 0; i < want.size(); ++i) {
+    double difference = 0, norm = 0;
+    for (size_t k = 0; k < width; ++k) {
+      const double w = want[i][k].get<double>();
+      difference += std::pow(got[i * width + k] - w, 2), norm += w * w;
+    }
+    EXPECT_LE(std::sqrt(difference / norm), 1e-5) << "text " << i;
+  }
+}
+
+TEST(Embedding, EveryPoolingIsTheReferences) {
+  const Bert bert;
+  const ModelDescription model = describe_model(bert.dir, DType::f32);
+  ASSERT_FALSE(model.spec.predicts);
+  const auto ids = bert.ids();
+  for (size_t i = 0; i < ids.size(); ++i)
+    EXPECT_EQ(model.tokenizer->encode(bert.golden["texts"][i].get<std::string>()), ids[i]);
+  Arena arena;
+  const ModelWeights weights = load_for_inference(model, arena);
+  for (const Json& wanted : bert.golden["cases"]) {
+    SCOPED_TRACE(wanted["pooling"].get<std::string>());
+    std::filesystem::create_directories(bert.dir + "/1_Pooling");
+    write_file_atomically(real_io(), bert.dir + "/modules.json", wanted["modules"].dump());
+    write_file_atomically(real_io(), bert.dir + "/1_Pooling/config.json", wanted["pooling_config"].dump());
+    const SentenceConfig said = read_sentence_config(bert.dir).value();
+    EXPECT_EQ(name_of(said.pooling), wanted["pooling"].get<std::string>());
+    EXPECT_EQ(said.normalize, wanted["normalize"].get<bool>());
+    expect_vectors(embed_texts(model.spec, weights, nullptr, ids,
+                               {.pooling = said.pooling, .normalize = said.normalize, .batch = 3}, arena),
+                   wanted["vectors"]);
+  }
+  const Linear pooler = load_pooler(model.spec, bert.dir, DType::f32, arena);
+  expect_vectors(embed_texts(model.spec, weights, &pooler, ids, {.pooling = Pooling::pooler, .batch = 5}, arena),
+                 bert.golden["pooler"]);
+}
+
+// Of BERT, and of a decoder whose rotary table depends on the length of a text.
+TEST(Embedding, ATextHasTheSameBitsInEveryBatchAndThreadCount) {
+  HfConfig dynamic = tiny_config("llama");
+  dynamic.rope.type = RopeType::dynamic, dynamic.rope.factor = 4, dynamic.max_position_embeddings = 6;
+  const int threads = omp_get_max_threads();
+  for (const HfConfig& config : {tiny_config("bert"), tiny_config("llama"), dynamic}) {
+    SCOPED_TRACE(config.model_type);
+    const ModelSpec spec = model_spec(config);
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      Arena arena;
+      ModelWeights weights = random_weights(spec, dtype, arena, 5);
+      pack_weights(spec, weights, arena);
+      std::vector<std::vector<int32_t>> texts;
+      for (uint64_t i = 0; i < 9; ++i)
+        texts.push_back(random_tokens(1 + static_cast<int64_t>(i * 7 % 19), spec.vocab, 40 + i));
+      for (const Pooling pooling : {Pooling::mean, Pooling::last, Pooling::weighted_mean}) {
+        const auto all = [&](int64_t batch) {
+          return embed_texts(spec, weights, nullptr, texts, {.pooling = pooling, .normalize = true, .batch = batch},
+                             arena);
+        };
+        omp_set_num_threads(1);
+        const std::vector<float> alone = all(1);
+        omp_set_num_threads(2);
+        for (const int64_t batch : {2, 4, 100}) {
+          const std::vector<float> together = all(batch);
+          ASSERT_EQ(alone.size(), together.size());
+          EXPECT_EQ(std::memcmp(alone.data(), together.data(), alone.size() * sizeof(float)), 0) << batch;
+        }
+      }
+    }
+  }
+  omp_set_num_threads(threads);
+}
+
+TEST(Embedding, WhatDoesNotFitIsRefusedWithWhatWould) {
+  const ModelSpec spec = model_spec(tiny_config("bert"));
+  const std::vector<std::vector<int32_t>> texts(64, std::vector<int32_t>(100, 3));
+  const EmbeddingSettings settings{.batch = 64};
+  check_embedding_fit(spec, DType::f32, texts, settings, 1 << 30, "a test");
+  try {
+    check_embedding_fit(spec, DType::f32, texts, settings, 1 << 20, "a test");
+    ADD_FAILURE() << "it fits";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::does_not_fit);
+    EXPECT_NE(std::string(error.what()).find("--batch 1"), std::string::npos) << error.what();
+  }
+}
+
+TEST(Embedding, TheNumPyFileBeginsAtAMultipleOf64) {
+  const std::string path = testing::TempDir() + "tern-vectors.npy";
+  const std::vector<float> values = {1, 2, 3, 4, 5, 6};
+  write_npy(real_io(), path, values, 3);
+  const std::string bytes = real_io().read(path);
+  EXPECT_EQ(bytes.substr(0, 8), std::string("\x93NUMPY\x01\x00", 8));
+  const size_t header = static_cast<uint8_t>(bytes[8]) + 256 * static_cast<size_t>(static_cast<uint8_t>(bytes[9]));
+  EXPECT_EQ((10 + header) % 64, 0U);
+  EXPECT_EQ(bytes.substr(10, 59), "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }");
+  EXPECT_EQ(bytes[9 + header], '\n');
+  ASSERT_EQ(bytes.size(), 10 + header + 24);
+  EXPECT_EQ(std::memcmp(bytes.data() + 10 + header, values.data(), 24), 0);
+  std::filesystem::remove(path);
+}
+
+}  // namespace
+}  // namespace tern

@@ -1,0 +1,121 @@
+// tern embed as a person meets it, on the tiny BERT of the goldens.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "base/io.h"
+#include "base/json.h"
+#include "model/golden_weights_testing.h"
+#include "tests/run_shell.h"
+
+namespace tern {
+namespace {
+
+class Embed : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    std::string pattern = testing::TempDir() + "tern-embed-program-XXXXXX";
+    root_ = ::mkdtemp(pattern.data());
+    golden_ = read_json_file(TERN_SOURCE_DIR "/tests/golden/embeddings/bert.json");
+    std::filesystem::create_directories(root_ + "/bert/1_Pooling");
+    write_golden_model(golden_, root_ + "/bert");
+    std::filesystem::copy_file(TERN_SOURCE_DIR "/tests/golden/tokenizers/families/bert_uncased.json",
+                               root_ + "/bert/tokenizer.json");
+    write("bert/modules.json", golden_["cases"][0]["modules"].dump());  // mean, normalized
+    write("bert/1_Pooling/config.json", golden_["cases"][0]["pooling_config"].dump());
+    std::string lines, records;
+    for (const Json& text : golden_["texts"]) {
+      lines += text.get<std::string>() + "\n";
+      records += Json{{"text", text}}.dump() + "\n";
+    }
+    write("texts.txt", lines), write("texts.jsonl", records);
+  }
+  static void TearDownTestSuite() { remove_all(real_io(), root_); }
+  static void write(const std::string& name, const std::string& text) {
+    write_file_atomically(real_io(), root_ + "/" + name, text);
+  }
+  static Outcome tern(const std::string& rest) {
+    return run_shell("cd " + root_ + " && XDG_CACHE_HOME=" + root_ + "/cache " TERN_PROGRAM " " + rest);
+  }
+  static void expect_refusal(int code, const std::string& command, const std::vector<std::string>& words) {
+    const Outcome outcome = tern(command + " 2>&1 >/dev/null </dev/null");
+    EXPECT_EQ(outcome.code, code) << command << "\n" << outcome.text;
+    for (const std::string& word : words) EXPECT_NE(outcome.text.find(word), std::string::npos) << outcome.text;
+  }
+  static inline std::string root_;
+  static inline Json golden_;
+};
+
+TEST_F(Embed, VectorsAreSentenceTransformersInEveryFormAndBatch) {
+  const Outcome first = tern("embed bert --input texts.txt --json 2>/dev/null");
+  ASSERT_EQ(first.code, 0);
+  const Json out = parse_json(first.text, "output");
+  EXPECT_EQ(out["pooling"], "mean");
+  EXPECT_EQ(out["normalized"], true);
+  const Json& want = golden_["cases"][0]["vectors"];
+  ASSERT_EQ(out["embeddings"].size(), want.size());
+  for (size_t i = 0; i < want.size(); ++i) {
+    EXPECT_EQ(out["tokens"][i].get<size_t>(), golden_["ids"][i].size());
+    double error = 0;
+    for (size_t k = 0; k < want[i].size(); ++k)
+      error += std::pow(out["embeddings"][i][k].get<double>() - want[i][k].get<double>(), 2);
+    EXPECT_LE(std::sqrt(error), 1e-5) << golden_["texts"][i];
+  }
+  for (const char* how : {"--input texts.jsonl --batch 1", "--input - --batch 3 --threads 2 < texts.txt"})
+    EXPECT_EQ(parse_json(tern(std::string("embed bert --json ") + how + " 2>/dev/null").text, how)["embeddings"],
+              out["embeddings"]);
+  const Outcome lines = tern("embed bert --input texts.txt 2>/dev/null");
+  EXPECT_EQ(std::ranges::count(lines.text, '\n'), static_cast<ptrdiff_t>(want.size()));
+  EXPECT_EQ(lines.text.substr(0, lines.text.find('\n')),
+            tern("embed bert --text 'A cat sat on the mat.' 2>/dev/null").text.substr(0, lines.text.find('\n')));
+  ASSERT_EQ(tern("embed bert --input texts.txt --output v.npy 2>/dev/null").code, 0);
+  const std::string npy = real_io().read(root_ + "/v.npy");
+  EXPECT_EQ(npy.size() % 64, 0U);
+  float number = 0;
+  std::memcpy(&number, npy.data() + 128, sizeof number);
+  EXPECT_EQ(number, out["embeddings"][0][0].get<float>());
+}
+
+TEST_F(Embed, OptionsOverrideWhatTheModelSays) {
+  const Json raw =
+      parse_json(tern("embed bert --input texts.txt --pooling pooler --normalize never --json 2>/dev/null").text, "o");
+  EXPECT_NEAR(raw["embeddings"][0][0].get<double>(), golden_["pooler"][0][0].get<double>(), 1e-5);
+  EXPECT_EQ(raw["normalized"], false);
+  const std::string prefixed = tern("embed bert --text 'the mat.' --prefix 'A cat sat on ' 2>/dev/null").text;
+  EXPECT_EQ(prefixed, tern("embed bert --text 'A cat sat on the mat.' 2>/dev/null").text);
+}
+
+TEST_F(Embed, WhatIsTooLongIsRefusedOrCutAndSaidSo) {
+  std::string text;
+  for (int i = 0; i < 100; ++i) text += "x ";
+  write("long.txt", "x\n" + text + "\n");
+  expect_refusal(2, "embed bert --input long.txt", {"long.txt line 2 has 102 tokens", "takes 64", "--truncate"});
+  const Outcome cut = tern("embed bert --input long.txt --truncate --json 2>errors");
+  ASSERT_EQ(cut.code, 0);
+  EXPECT_EQ(parse_json(cut.text, "o")["tokens"], (Json{3, 64}));
+  EXPECT_NE(real_io().read(root_ + "/errors").find("1 of 2 texts cut to 64 tokens"), std::string::npos);
+}
+
+TEST_F(Embed, PlausibleMistakesAreExplained) {
+  expect_refusal(2, "embed bert", {"--text", "--input"});
+  expect_refusal(2, "embed bert --text a --input texts.txt", {"one of"});
+  expect_refusal(2, "embed bert --text a --output v.txt", {".npy"});
+  expect_refusal(2, "embed bert --text a --pooling median", {"median", "mean"});
+  expect_refusal(4, "embed bert --input missing.txt", {"missing.txt"});
+  expect_refusal(3, "embed bert --text a --memory 1KiB", {"does not fit"});
+  write("chat.jsonl", R"({"messages":[{"role":"user","content":"x"}]})"
+                      "\n");
+  expect_refusal(4, "embed bert --input chat.jsonl", {"chat.jsonl line 1", "text"});
+  for (const char* verb : {"generate bert --prompt a", "chat bert", "eval bert --data texts.txt",
+                           "train bert --data texts.txt --output run", "export bert --output out"})
+    expect_refusal(2, verb, {"an encoder"});
+  EXPECT_NE(tern("embed --help").text.find("--pooling"), std::string::npos);
+  EXPECT_EQ(tern("inspect bert 2>&1").code, 0);
+}
+
+}  // namespace
+}  // namespace tern
