@@ -104,7 +104,8 @@ TEST(SentenceConfigMutationsSlow, LoadOrAreErrorsWithinBoundedMemory) {
   }
   EXPECT_GT(loaded, 100);
   EXPECT_GT(refused, 1000);
-  if (!reset) GTEST_SKIP() << "peak memory cannot be measured here (sanitizers, or an old kernel)";
+  if (kSanitized) return;  // what is freed is kept there
+  if (!reset) GTEST_SKIP() << "this kernel does not let a process forget its peak memory";
   EXPECT_LE(read_process_memory().peak_resident_bytes - before, 64 << 20);
 }
 
