@@ -67,7 +67,7 @@ def make_model(a, folder):
     texts.write_text("".join(p.read_text(errors="replace") for p in sorted((HERE.parent.parent / "docs").glob("*.md"))))
     run(a.tern, "tokenize", "--train", "--input", texts, "--output", folder, "--vocab-size", 4096)
     run(a.tern, "export", folder, "--format", "gguf", "--output", folder.parent / "model.gguf")
-    ids = json.loads(run(a.tern, "tokenize", folder, "--input", texts, "--json"))["ids"][: a.prompt]
+    ids = json.loads(run(a.tern, "tokenize", folder, "--input", texts, "--json"))["token_ids"][: a.prompt]
     prompt = run(a.tern, "tokenize", folder, "--decode", "--text", " ".join(map(str, ids)))
     (folder.parent / "prompt.txt").write_text(prompt)
 
