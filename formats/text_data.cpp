@@ -97,7 +97,13 @@ std::string_view DocumentReader::checked(std::string_view text, std::string& rep
   return replaced = make_valid_utf8(text);
 }
 
-bool DocumentReader::next(TextDocument& document) { return is_json_ ? next_json(document) : next_text(document); }
+bool DocumentReader::next(TextDocument& document) {
+  if (at_ - gone_ >= kPiece) {
+    file_.advise(MappedFile::Advice::dont_need, gone_, at_ - gone_);
+    gone_ = at_;
+  }
+  return is_json_ ? next_json(document) : next_text(document);
+}
 
 bool DocumentReader::next_text(TextDocument& document) {
   while (at_ < all_.size()) {

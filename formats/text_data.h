@@ -51,7 +51,7 @@ class DocumentReader {
   MappedFile file_;
   std::string place_;
   std::string_view all_;
-  size_t at_ = 0;
+  size_t at_ = 0, gone_ = 0;  // documents before `gone_` have left the program's memory
   int64_t line_ = 1, num_replaced_ = 0;
   bool is_json_ = false, replace_invalid_ = false;
   std::string text_, completion_;

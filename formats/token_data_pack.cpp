@@ -153,14 +153,17 @@ class Packer {
 };
 
 void produce_file(Io& io, const std::string& path, const ByteSink& sink) {
-  constexpr size_t kPiece = size_t{8} << 20;
+  constexpr size_t kPiece = size_t{1} << 20;
   if (&io != &real_io()) {
     const std::string bytes = io.read(path);
     return sink(std::as_bytes(std::span(bytes)));
   }
   const MappedFile file(path);
-  for (size_t at = 0; at < file.size(); at += kPiece)
-    sink(file.bytes().subspan(at, std::min(kPiece, file.size() - at)));
+  for (size_t at = 0; at < file.size(); at += kPiece) {
+    const size_t count = std::min(kPiece, file.size() - at);
+    sink(file.bytes().subspan(at, count));
+    file.advise(MappedFile::Advice::dont_need, at, count);
+  }
 }
 
 }  // namespace
