@@ -132,7 +132,7 @@ def main():
         if a.llama_bench:
             runs["llama.cpp"] = []
         for _ in range(a.rounds):
-            reads.append(float(run(a.read_rate, weights, a.threads, 1)))
+            reads.append(float(run(a.read_rate, weights, a.threads, 5)))
             for name, rows in runs.items():
                 rows.append(run_llama(a, work) if name == "llama.cpp" else run_tern(a, work, name.split()[1]))
                 print(name, rows[-1], file=sys.stderr)
