@@ -80,6 +80,15 @@ TEST(Embedding, EveryPoolingIsTheReferences) {
                  bert.golden["pooler"]);
 }
 
+Linear random_pooler(int64_t width, DType dtype, Arena& arena) {
+  Linear pooler{.out = width, .in = width};
+  pooler.weight = arena.allocate(dtype, {width, width}, MemoryClass::weights);
+  pooler.bias = arena.allocate(dtype, {width}, MemoryClass::weights);
+  fill_normal(pooler.weight, 0.3, 7);
+  fill_normal(pooler.bias, 0.3, 8);
+  return pooler;
+}
+
 // Of BERT, and of a decoder whose rotary table depends on the length of a text.
 TEST(Embedding, ATextHasTheSameBitsInEveryBatchAndThreadCount) {
   HfConfig dynamic = tiny_config("llama");
@@ -95,9 +104,13 @@ TEST(Embedding, ATextHasTheSameBitsInEveryBatchAndThreadCount) {
       std::vector<std::vector<int32_t>> texts;
       for (uint64_t i = 0; i < 9; ++i)
         texts.push_back(random_tokens(1 + static_cast<int64_t>(i * 7 % 19), spec.vocab, 40 + i));
-      for (const Pooling pooling : {Pooling::mean, Pooling::last, Pooling::weighted_mean}) {
+      const Linear matrix = random_pooler(spec.width, dtype, arena);
+      for (const Pooling pooling : {Pooling::mean, Pooling::cls, Pooling::last, Pooling::max, Pooling::mean_sqrt,
+                                    Pooling::weighted_mean, Pooling::pooler}) {
+        SCOPED_TRACE(testing::Message() << name_of(dtype) << ", " << name_of(pooling));
+        const Linear* const pooler = pooling == Pooling::pooler ? &matrix : nullptr;
         const auto all = [&](int64_t batch) {
-          return embed_texts(spec, weights, nullptr, texts, {.pooling = pooling, .normalize = true, .batch = batch},
+          return embed_texts(spec, weights, pooler, texts, {.pooling = pooling, .normalize = true, .batch = batch},
                              arena);
         };
         omp_set_num_threads(1);

@@ -4,6 +4,7 @@
 
 #include <type_traits>
 
+#include "kernels/ref/experts_ref.h"
 #include "model/linear.h"
 #include "model/ops.h"
 #include "model/unit_impl.h"
@@ -30,34 +31,64 @@ Routing allocate_routing(const MoeSpec& u, int64_t T, DType dtype, MemoryClass k
           c.arena.allocate(DType::i32, {T * u.top_k}, kept), c.arena.allocate(DType::i32, {u.experts + 1}, kept)};
 }
 
+// The router's arithmetic on tensors, as model/ops.h: f64 on the plain twins. Its own numbers are f32, or f64 beside
+// f64.
 void route(const MoeSpec& u, const Tensor& bias, const Routing& r) {
-  ops::by_dtype(r.scores_TE.dtype(), [&]<class N>() {
-    if constexpr (!std::is_same_v<N, bf16>)
-      choose_experts<N>(router_of(u), ops::span_or_none<N>(bias), r.scores_TE.span<N>(), r.chosen_TK.span<int32_t>(),
-                        r.weights_TK.span<N>());
+  const std::span<int32_t> chosen = r.chosen_TK.span<int32_t>();
+  if (r.scores_TE.dtype() == DType::f64)
+    choose_experts_ref(router_of(u), ops::span_or_none<double>(bias), r.scores_TE.span<double>(), chosen,
+                       r.weights_TK.span<double>());
+  else
+    choose_experts(router_of(u), ops::span_or_none<float>(bias), r.scores_TE.span<float>(), chosen,
+                   r.weights_TK.span<float>());
+  sort_by_expert(chosen, u.top_k, r.begin_E.span<int32_t>(), r.tokens_R.span<int32_t>(), r.rows_TK.span<int32_t>());
+}
+void route_backward(const MoeSpec& u, const Routing& r, const Tensor& dweights, const Tensor& dlogits) {
+  const std::span<const int32_t> chosen = r.chosen_TK.span<int32_t>();
+  ops::by_dtype(dlogits.dtype(), [&]<class T>() {
+    if constexpr (std::is_same_v<T, double>)
+      choose_experts_backward_ref(router_of(u), r.scores_TE.span<T>(), chosen, dweights.span<T>(), dlogits.span<T>());
+    else
+      choose_experts_backward<T>(router_of(u), r.scores_TE.span<float>(), chosen, r.weights_TK.span<float>(),
+                                 dweights.span<float>(), dlogits.span<T>());
   });
-  sort_by_expert(r.chosen_TK.span<int32_t>(), u.top_k, r.begin_E.span<int32_t>(), r.tokens_R.span<int32_t>(),
-                 r.rows_TK.span<int32_t>());
 }
 
 void sigmoid(const Tensor& x) {
-  ops::by_dtype(x.dtype(), [&]<class N>() {
-    if constexpr (!std::is_same_v<N, bf16>) sigmoid_elements<N>(x.span<N>());
+  if (x.dtype() == DType::f64) return sigmoid_ref(x.span<double>());
+  sigmoid_elements(x.span<float>());
+}
+void sigmoid_gradients(const Tensor& dy, const Tensor& y, const Tensor& dx) {
+  ops::by_dtype(dx.dtype(), [&]<class T>() {
+    if constexpr (std::is_same_v<T, double>)
+      sigmoid_backward_ref(dy.span<T>(), y.span<T>(), dx.span<T>());
+    else
+      sigmoid_backward<T>(dy.span<float>(), y.span<float>(), dx.span<T>());
   });
 }
 void scale_by(const Tensor& factors, std::span<const int32_t> rows, const Tensor& x) {
-  ops::by_dtype(x.dtype(),
-                [&]<class T>() { scale_rows<T>(factors.span<RouterNumber<T>>(), x.shape()[1], rows, x.span<T>()); });
+  ops::by_dtype(x.dtype(), [&]<class T>() {
+    if constexpr (std::is_same_v<T, double>)
+      scale_rows_ref(factors.span<T>(), x.shape()[1], rows, x.span<T>());
+    else
+      scale_rows<T>(factors.span<float>(), x.shape()[1], rows, x.span<T>());
+  });
 }
 void dots_of(const Tensor& a, const Tensor& b, std::span<const int32_t> rows, const Tensor& dots) {
   ops::by_dtype(a.dtype(), [&]<class T>() {
-    row_dots<T>(a.span<T>(), b.span<T>(), a.shape()[1], rows, dots.span<RouterNumber<T>>());
+    if constexpr (std::is_same_v<T, double>)
+      row_dots_ref(a.span<T>(), b.span<T>(), a.shape()[1], rows, dots.span<T>());
+    else
+      row_dots<T>(a.span<T>(), b.span<T>(), a.shape()[1], rows, dots.span<float>());
   });
 }
 void combine(const Tensor& x, const Tensor& rows, const Tensor& weights, bool add, const Tensor& y) {
+  const std::span<const int32_t> places = rows.span<int32_t>();
   ops::by_dtype(x.dtype(), [&]<class T>() {
-    combine_rows<T>(x.span<T>(), x.shape()[1], rows.span<int32_t>(), ops::span_or_none<RouterNumber<T>>(weights), add,
-                    y.span<T>());
+    if constexpr (std::is_same_v<T, double>)
+      combine_rows_ref(x.span<T>(), x.shape()[1], places, ops::span_or_none<T>(weights), add, y.span<T>());
+    else
+      combine_rows<T>(x.span<T>(), x.shape()[1], places, ops::span_or_none<float>(weights), add, y.span<T>());
   });
 }
 
@@ -172,11 +203,7 @@ static void backward_branch(const MoeSpec& u, const MoeWeights& w, const Tensor&
     scale_by(r.weights_TK, rows_of, dhidden);
     ops::activation_backward(u.expert(), saved.up_RG, dhidden, saved.dup_RG);
     dhidden = {};
-    ops::by_dtype(dtype, [&]<class N>() {
-      using M = RouterNumber<N>;
-      choose_experts_backward<N>(router_of(u), r.scores_TE.span<M>(), r.chosen_TK.span<int32_t>(),
-                                 r.weights_TK.span<M>(), dweights.span<M>(), saved.dlogits_TE.span<N>());
-    });
+    route_backward(u, r, dweights, saved.dlogits_TE);
     const Tensor rows = scratch({R, u.width});
     for_each_expert(r, [&](size_t e, int64_t begin, int64_t end) {
       linear_backward_input(w.up[e], saved.dup_RG.rows_view(begin, end), rows.rows_view(begin, end), exact);
@@ -191,17 +218,7 @@ static void backward_branch(const MoeSpec& u, const MoeWeights& w, const Tensor&
       Tensor dgate = c.arena.allocate(sums, {T, 1}, MemoryClass::workspace);
       dots_of(dhidden, hidden_of(u.shared(), saved.shared_up_TG, c), {}, dgate);
       scale_by(g, {}, dhidden);
-      ops::by_dtype(dtype, [&]<class N>() {
-        const auto d = dgate.span<RouterNumber<N>>(), s = g.span<RouterNumber<N>>();
-        const std::span<N> to = saved.dshared_gate_T.span<N>();
-        for (size_t t = 0; t < to.size(); ++t) {
-          const RouterNumber<N> slope = d[t] * s[t] * (1 - s[t]);
-          if constexpr (std::is_same_v<N, bf16>)
-            to[t] = to_bf16(slope);
-          else
-            to[t] = slope;
-        }
-      });
+      sigmoid_gradients(dgate, g, saved.dshared_gate_T);
     }
     ops::activation_backward(u.shared(), saved.shared_up_TG, dhidden, saved.dshared_up_TG);
   }

@@ -160,7 +160,7 @@ TEST(Experts, EqualScoresAreChosenAsTheReferenceChooses) {
         scores.push_back(static_cast<float>(digit < 'a' ? digit - '0' : digit - 'W'));
     weights.resize(scores.size() / static_cast<size_t>(router.experts) * static_cast<size_t>(router.top_k));
     std::vector<int32_t> chosen(weights.size());
-    choose_experts<float>(router, bias, scores, chosen, weights);
+    choose_experts(router, bias, scores, chosen, weights);
     size_t i = 0;
     for (size_t row = 0; row < g["chosen"].size(); ++row)
       for (size_t k = 0; k < g["chosen"][row].size(); ++k, ++i) {

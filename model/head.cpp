@@ -29,7 +29,7 @@ int64_t widest_tile(const Linear& projection, int64_t T, DType dtype, Multiply m
   const int64_t tile = std::min(T, kHeadTile), tail = T % kHeadTile;
   const ScratchBytes bytes = scratch_bytes(multiply, dtype);
   if (!bytes || tail == 0 || projection.weight.empty()) return tile;
-  const auto of = [&](int64_t m) { return bytes(0, m, projection.out, projection.in); };
+  const auto of = [&](int64_t m) { return bytes(ProductKind::forward, m, projection.out, projection.in); };
   return of(tail) > of(tile) ? tail : tile;
 }
 
@@ -80,7 +80,7 @@ double head_forward_loss(const ModelSpec& spec, const ModelWeights& weights, con
   if (T == 0) return 0;
   if (const ScratchBytes bytes = scratch_bytes(c.multiply, dtype);
       bytes && !w.projection.weight.empty() && u.softcap == 0)
-    if (const int64_t fused = bytes(kHeadLossProduct, std::min(T, kFusedHeadTile), u.vocab, D); fused > 0)
+    if (const int64_t fused = bytes(ProductKind::head_loss, std::min(T, kFusedHeadTile), u.vocab, D); fused > 0)
       return fused_loss(u, w, x, targets, scale, saved, gradients.head.projection, fused, c);
 
   const int64_t rows = std::min(T, kHeadTile);

@@ -3,8 +3,10 @@
 // turned part first; value heads shorter than d are padded with zeros, which add nothing. Source: DeepSeek-V2,
 // arXiv:2405.04434, §2.1 (number recalled); names and order of rows as in transformers.
 
-#include <cstring>
+#include <type_traits>
 
+#include "kernels/cpu/heads.h"
+#include "kernels/ref/heads_ref.h"
 #include "model/linear.h"
 #include "model/ops.h"
 #include "model/unit_impl.h"
@@ -15,55 +17,42 @@ namespace {
 
 int64_t row_width(const Tensor& t) { return t.rows() ? t.count() / t.rows() : 0; }
 
-// A column range of rows.
+// Pieces of every row of a tensor: the first at column `at`, the next `step` columns on (0: the same piece again).
 struct Columns {
   const Tensor& rows;
-  int64_t at, step = 0;  // step: from one head to the next
-  template <class T>
-  T* row(int64_t r) const {
-    return rows.span<T>().data() + r * row_width(rows) + at;
-  }
+  int64_t at, step = 0;
+  HeadPieces pieces() const { return {row_width(rows), at, step}; }
 };
 
-// `heads` pieces of `width` elements of every row; from's step 0: the same piece for every head.
-void copy_heads(const Columns& from, const Columns& to, int64_t heads, int64_t width) {
+void copy_pieces(const Columns& from, const Columns& to, int64_t heads, int64_t width) {
+  const HeadShape s{from.rows.rows(), heads, width};
   ops::by_dtype(from.rows.dtype(), [&]<class T>() {
-    const int64_t rows = from.rows.rows();
-#pragma omp parallel for schedule(static)
-    for (int64_t r = 0; r < rows; ++r)
-      for (int64_t h = 0; h < heads; ++h)
-        std::memcpy(to.row<T>(r) + h * to.step, from.row<T>(r) + h * from.step, static_cast<size_t>(width) * sizeof(T));
+    if constexpr (std::is_same_v<T, double>)
+      copy_heads_ref(s, from.rows.span<T>(), from.pieces(), to.rows.span<T>(), to.pieces());
+    else
+      copy_heads<T>(s, from.rows.span<T>(), from.pieces(), to.rows.span<T>(), to.pieces());
   });
 }
-void copy_columns(const Columns& from, const Columns& to, int64_t width) { copy_heads(from, to, 1, width); }
+void copy_columns(const Columns& from, const Columns& to, int64_t width) { copy_pieces(from, to, 1, width); }
 
-void zero_heads(const Columns& to, int64_t heads, int64_t width) {
+void zero_pieces(const Columns& to, int64_t heads, int64_t width) {
+  const HeadShape s{to.rows.rows(), heads, width};
   ops::by_dtype(to.rows.dtype(), [&]<class T>() {
-    const int64_t rows = to.rows.rows();
-#pragma omp parallel for schedule(static)
-    for (int64_t r = 0; r < rows; ++r)
-      for (int64_t h = 0; h < heads; ++h)
-        std::memset(to.row<T>(r) + h * to.step, 0, static_cast<size_t>(width) * sizeof(T));
+    if constexpr (std::is_same_v<T, double>)
+      zero_heads_ref(s, to.rows.span<T>(), to.pieces());
+    else
+      zero_heads<T>(s, to.rows.span<T>(), to.pieces());
   });
 }
 
-// to = Σ over heads of from's pieces, heads ascending, rounded once.
-void sum_heads(const Columns& from, const Columns& to, int64_t heads, int64_t width) {
+// to = Σ over heads of from's pieces.
+void sum_pieces(const Columns& from, const Columns& to, int64_t heads, int64_t width) {
+  const HeadShape s{from.rows.rows(), heads, width};
   ops::by_dtype(from.rows.dtype(), [&]<class T>() {
-    const int64_t rows = from.rows.rows();
-#pragma omp parallel for schedule(static)
-    for (int64_t r = 0; r < rows; ++r)
-      for (int64_t i = 0; i < width; ++i) {
-        if constexpr (std::is_same_v<T, bf16>) {
-          float sum = 0;
-          for (int64_t h = 0; h < heads; ++h) sum += to_float(from.row<T>(r)[h * from.step + i]);
-          to.row<T>(r)[i] = to_bf16(sum);
-        } else {
-          T sum = 0;
-          for (int64_t h = 0; h < heads; ++h) sum += from.row<T>(r)[h * from.step + i];
-          to.row<T>(r)[i] = sum;
-        }
-      }
+    if constexpr (std::is_same_v<T, double>)
+      sum_heads_ref(s, from.rows.span<T>(), from.pieces(), to.rows.span<T>(), to.pieces());
+    else
+      sum_heads<T>(s, from.rows.span<T>(), from.pieces(), to.rows.span<T>(), to.pieces());
   });
 }
 
@@ -107,8 +96,8 @@ Tensor dquery_of(const Places& p, const Tensor& dqkv, const Compute& c) {
 }
 Tensor dup_of(const Places& p, const Tensor& dqkv, const Compute& c) {
   const Tensor dup = workspace(dqkv, p.heads * p.up(), c);
-  copy_heads({dqkv, p.keys + p.rotary, p.d}, {dup, 0, p.up()}, p.heads, p.plain);
-  copy_heads({dqkv, p.values, p.d}, {dup, p.plain, p.up()}, p.heads, p.value);
+  copy_pieces({dqkv, p.keys + p.rotary, p.d}, {dup, 0, p.up()}, p.heads, p.plain);
+  copy_pieces({dqkv, p.values, p.d}, {dup, p.plain, p.up()}, p.heads, p.value);
   return dup;
 }
 
@@ -143,10 +132,10 @@ void latent_forward(const AttentionSpec& u, const LatentWeights& w, Tensor norme
   }
   const Tensor narrow = normed_kv(l, w, s.kv_TR, s.kv_rstd, c), up = workspace(qkv, p.heads * p.up(), c);
   linear_forward(w.kv_up, narrow, up, c);
-  copy_heads({s.kv_TR, l.kv_rank}, {qkv, p.keys, p.d}, p.heads, p.rotary);
-  copy_heads({up, 0, p.up()}, {qkv, p.keys + p.rotary, p.d}, p.heads, p.plain);
-  copy_heads({up, p.plain, p.up()}, {qkv, p.values, p.d}, p.heads, p.value);
-  zero_heads({qkv, p.values + p.value, p.d}, p.heads, p.d - p.value);
+  copy_pieces({s.kv_TR, l.kv_rank}, {qkv, p.keys, p.d}, p.heads, p.rotary);
+  copy_pieces({up, 0, p.up()}, {qkv, p.keys + p.rotary, p.d}, p.heads, p.plain);
+  copy_pieces({up, p.plain, p.up()}, {qkv, p.values, p.d}, p.heads, p.value);
+  zero_pieces({qkv, p.values + p.value, p.d}, p.heads, p.d - p.value);
 }
 
 LatentSaved allocate_latent(const AttentionSpec& u, int64_t rows, DType dtype, const Compute& c) {
@@ -187,7 +176,7 @@ void latent_backward(const AttentionSpec& u, const LatentWeights& w, const Tenso
     ops::norm_backward_input(norm, w.kv_norm, dnarrow, narrow, {}, s.kv_rstd, dnarrow);
     copy_columns({dnarrow, 0}, {s.dkv_TR, 0}, l.kv_rank);
   }
-  sum_heads({dqkv, p.keys, p.d}, {s.dkv_TR, l.kv_rank}, p.heads, p.rotary);
+  sum_pieces({dqkv, p.keys, p.d}, {s.dkv_TR, l.kv_rank}, p.heads, p.rotary);
   if (l.query_rank > 0) {
     linear_backward_input(w.query_up, dquery_of(p, dqkv, c), s.dquery_TR, c);
     const NormSpec norm = l.norm(l.query_rank);
@@ -226,7 +215,7 @@ void latent_weight(const AttentionSpec& u, const LatentWeights& w, const Tensor&
 Tensor latent_values(const AttentionSpec& u, const Tensor& context, const Compute& c) {
   if (u.value_rows() == u.heads * u.head_dim) return context;
   const Tensor values = workspace(context, u.value_rows(), c);
-  copy_heads({context, 0, u.head_dim}, {values, 0, u.latent.value}, u.heads, u.latent.value);
+  copy_pieces({context, 0, u.head_dim}, {values, 0, u.latent.value}, u.heads, u.latent.value);
   return values;
 }
 
@@ -236,8 +225,8 @@ void latent_dcontext(const AttentionSpec& u, const Linear& out, const Tensor& df
   if (u.value_rows() == u.heads * u.head_dim) return linear_backward_input(out, df, dcontext, c);
   const Tensor dvalues = workspace(dcontext, u.value_rows(), c);
   linear_backward_input(out, df, dvalues, c);
-  copy_heads({dvalues, 0, u.latent.value}, {dcontext, 0, u.head_dim}, u.heads, u.latent.value);
-  zero_heads({dcontext, u.latent.value, u.head_dim}, u.heads, u.head_dim - u.latent.value);
+  copy_pieces({dvalues, 0, u.latent.value}, {dcontext, 0, u.head_dim}, u.heads, u.latent.value);
+  zero_pieces({dcontext, u.latent.value, u.head_dim}, u.heads, u.head_dim - u.latent.value);
 }
 
 }  // namespace tern

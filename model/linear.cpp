@@ -49,17 +49,22 @@ void check_shapes(const Linear& linear, const Tensor& rows_in, const Tensor& row
 
 ScratchBytes scratch_bytes(Multiply multiply, DType dtype) {
   if (dtype == DType::f64) return {};
-  const auto packed = [dtype](int64_t n, int64_t k) {
-    return reads_plain_weights(dtype) ? 0 : packed_bytes(dtype, n, k);
-  };
-  if (multiply == Multiply::exact)
-    return [packed](int product, int64_t, int64_t n, int64_t k) {
-      return product == 0 || product == kExpertProduct ? packed(n, k) : 0;
-    };
-  return [dtype, packed](int product, int64_t m, int64_t n, int64_t k) {
-    if (product == kExpertProduct) return packed(n, k);
-    if (product == kHeadLossProduct) return dtype == DType::bf16 ? head_loss_scratch_bytes(m, n, k) : 0;
-    return fast_scratch_bytes(static_cast<Product>(product), dtype, m, n, k);
+  return [=](ProductKind product, int64_t m, int64_t n, int64_t k) -> int64_t {
+    const bool fast = multiply == Multiply::fast;
+    switch (product) {
+      case ProductKind::forward:
+        if (fast) return fast_scratch_bytes(Product::forward, dtype, m, n, k);
+        [[fallthrough]];
+      case ProductKind::expert_forward:
+        return reads_plain_weights(dtype) ? 0 : packed_bytes(dtype, n, k);
+      case ProductKind::input_gradient:
+        return fast ? fast_scratch_bytes(Product::input_gradient, dtype, m, n, k) : 0;
+      case ProductKind::weight_gradient:
+        return fast ? fast_scratch_bytes(Product::weight_gradient, dtype, m, n, k) : 0;
+      case ProductKind::head_loss:
+        return fast && dtype == DType::bf16 ? head_loss_scratch_bytes(m, n, k) : 0;
+    }
+    return 0;
   };
 }
 

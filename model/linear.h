@@ -11,10 +11,6 @@
 
 namespace tern {
 
-/// The number of the head's loss with both gradients among the products of ScratchBytes.
-inline constexpr int kHeadLossProduct = 3;
-/// The same of the forward of experts' rows, which is always exact.
-inline constexpr int kExpertProduct = 4;
 /// What the products take from the arena: the function that unit_cost asks. Weights that are already packed need none.
 ScratchBytes scratch_bytes(Multiply, DType);
 

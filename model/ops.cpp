@@ -6,6 +6,7 @@
 #include "kernels/cpu/activation.h"
 #include "kernels/cpu/cross_entropy.h"
 #include "kernels/cpu/norm.h"
+#include "kernels/cpu/parallel.h"
 #include "kernels/cpu/rope.h"
 #include "kernels/cpu/scale.h"
 #include "kernels/cpu/vector.h"
@@ -149,6 +150,14 @@ Parts parts_of(const Tensor& x, int64_t groups, int64_t width) {
   const int64_t rows = x.rows();
   return {rows, rows ? x.count() / rows : 0, width, groups * width};
 }
+// f(r) for every row, on as many threads as the work repays: a decoded token's is done where it is.
+template <class F>
+void for_rows(const Parts& p, F f) {
+  constexpr int64_t kPasses = 4;  // of a norm over its elements, about
+  parallel_ranges(p.rows, row_grain(p.count * kPasses), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) f(r);
+  });
+}
 
 }  // namespace
 
@@ -159,8 +168,7 @@ void head_norm(const NormSpec& spec, const NormWeights& w, const Tensor& x, int6
     using Sum = std::conditional_t<kIsRef<T>, double, float>;
     const std::span<Sum> all = span_or_none<Sum>(rstd);
     const auto num = static_cast<size_t>(groups);
-#pragma omp parallel for schedule(static)
-    for (int64_t r = 0; r < p.rows; ++r) {
+    for_rows(p, [&](int64_t r) {
       const std::span<Sum> kept = all.empty() ? all : all.subspan(static_cast<size_t>(r) * num, num);
       const std::span<const T> from = p.of<T>(x, r, offset), weight = w.weight.span<T>();
       if constexpr (kIsRef<T>)
@@ -168,7 +176,7 @@ void head_norm(const NormSpec& spec, const NormWeights& w, const Tensor& x, int6
       else
         rms_norm<T>(from, weight, static_cast<float>(spec.epsilon), p.of<T>(y, r, offset), kept,
                     static_cast<float>(spec.offset));
-    }
+    });
   });
 }
 
@@ -185,15 +193,14 @@ void head_norm_backward(const NormSpec& spec, const NormWeights& w, const Tensor
       else
         rms_norm_backward_weight<T>(p.of<T>(d, r, offset), p.of<T>(x, r, offset), kept(r), dw.span<float>());
     }
-#pragma omp parallel for schedule(static)
-    for (int64_t r = 0; r < p.rows; ++r) {
+    for_rows(p, [&](int64_t r) {
       const std::span<T> at = p.of<T>(d, r, offset);
       if constexpr (kIsRef<T>)
         rms_norm_backward_input_ref(at, p.of<T>(x, r, offset), w.weight.span<T>(), kept(r), at, false, spec.offset);
       else
         rms_norm_backward_input<T>(at, p.of<T>(x, r, offset), w.weight.span<T>(), kept(r), at, false,
                                    static_cast<float>(spec.offset));
-    }
+    });
   });
 }
 

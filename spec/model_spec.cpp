@@ -149,6 +149,8 @@ AttentionSpec attention_in(const HfConfig& c, const HfBlocks& blocks, int64_t la
 }
 
 MoeSpec experts_of(const HfConfig& c, const HfBlocks& blocks, const MlpSpec& mlp) {
+  TERN_CHECK(mlp.join == JoinSpec{} && !mlp.bias, "model_spec: {}: experts with a joining norm, a multiplier or biases",
+             c.model_type);
   MoeSpec e{mlp.norm,
             mlp.width,
             c.expert_size > 0 ? c.expert_size : c.intermediate_size,

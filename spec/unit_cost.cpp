@@ -19,14 +19,16 @@ struct Sizes {
   bool frozen;
   const CostQuery& query;
   // Products by what they are: scratch(kForward, rows, out, in).
-  int64_t operator()(int product, int64_t m, int64_t n, int64_t k) const {
+  int64_t operator()(ProductKind product, int64_t m, int64_t n, int64_t k) const {
     return query.scratch && m ? query.scratch(product, m, n, k) : 0;
   }
   bool split() const { return query.tensor > 1; }
   // Rows that all ranks of a tensor group hold together while a product reads or writes them, beside their own part.
   int64_t gathered(int64_t width) const { return split() ? T * width * s : 0; }
 };
-constexpr int kForward = 0, kInputGradient = 1, kWeightGradient = 2, kHeadLoss = 3, kExpertForward = 4;
+constexpr ProductKind kForward = ProductKind::forward, kInputGradient = ProductKind::input_gradient,
+                      kWeightGradient = ProductKind::weight_gradient, kHeadLoss = ProductKind::head_loss,
+                      kExpertForward = ProductKind::expert_forward;
 
 // weight, and the bias of a layer norm; in a row: rstd, and the mean of a layer norm
 int64_t norm_vectors(const NormSpec& n) { return n.kind == NormKind::none ? 0 : n.kind == NormKind::layer ? 2 : 1; }
@@ -114,6 +116,8 @@ UnitCost cost(const BridgeSpec& u, const Sizes& z) {
 // Latent attention: rq and rk the ranks, rr = rk + rotary elements of the narrow row, Q = heads·head_dim, U rows of the
 // matrix that makes keys and values, V of the output's. The narrow rows' matrices are whole on every rank.
 UnitCost latent_cost(const AttentionSpec& u, const Sizes& z) {
+  TERN_CHECK(u.join == JoinSpec{} && u.head_norm == HeadNormKind::none && u.relative == 0 && !u.cross,
+             "unit_cost: latent attention has no join, head norms, relative positions or encoder");
   const LatentSpec& l = u.latent;
   const int64_t T = z.T, N = z.N, D = u.width, E = u.heads * u.head_dim, C = u.qkv_rows(), s = z.s, g = z.g;
   const int64_t rq = l.query_rank, rk = l.kv_rank, rr = rk + l.rotary, Q = E, U = u.heads * (l.plain + l.value);
@@ -328,7 +332,7 @@ UnitCost cost(const HeadSpec& u, const Sizes& z) {
   c.parameters = norm_parameters(u.norm) + (u.tied ? 0 : V * D);
   c.output_bytes = 0;
   c.saved_bytes = norm_saved(u.norm, z) + z.N * D * z.s;  // rstd, dnormed
-  const auto widest = [&](int product) { return std::max(z(product, tile, V, D), z(product, tail, V, D)); };
+  const auto widest = [&](ProductKind product) { return std::max(z(product, tile, V, D), z(product, tail, V, D)); };
   // A tile's normed rows and logits; what the forward product needs is held for all tiles (exact: the packed
   // projection). Split over ranks: all normed rows, and the partial sums of their gradients.
   c.unsaved_workspace = tile * D * z.s + tile * V * z.g + widest(kForward) + 2 * z.gathered(D);

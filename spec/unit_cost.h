@@ -17,11 +17,18 @@ std::string_view name_of(Recompute);  // "none", "attention", "full"
 /// Whether a unit's saved values are made again before its backward instead of kept.
 bool is_recomputed(const Unit&, Recompute);
 
-/// Scratch bytes that the multiplier of choice needs for one product (kernels know; spec does not). product: 0 forward,
-/// 1 input gradient, 2 weight gradient; m rows, w (n, k). 3: the head's loss with both gradients in one, m rows of a
-/// vocabulary n and a width k; 0 bytes: this multiplier takes it in three products. 4: an
-/// expert's forward, exact whoever multiplies, of any number of rows. Empty function: none.
-using ScratchBytes = std::function<int64_t(int product, int64_t m, int64_t n, int64_t k)>;
+/// Products that a multiplier may want scratch memory for.
+enum class ProductKind : uint8_t {
+  forward,
+  input_gradient,
+  weight_gradient,
+  head_loss,       // the head's loss with both gradients in one: m rows, a vocabulary n, a width k; 0 bytes: this
+                   // multiplier takes it in three products
+  expert_forward,  // an expert's forward, exact whoever multiplies, of any number of rows
+};
+/// Scratch bytes that the multiplier of choice needs for one product of m rows with w (n, k): kernels know, spec does
+/// not. Empty function: none.
+using ScratchBytes = std::function<int64_t(ProductKind, int64_t m, int64_t n, int64_t k)>;
 
 /// Rows whose logits exist at a time in the head, in training and in evaluation: (kHeadTile, V) numbers, not (T, V).
 inline constexpr int64_t kHeadTile = 128;

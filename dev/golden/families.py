@@ -179,7 +179,8 @@ CASES = {
     "deepseek_v3": lambda: T.DeepseekV3Config(**deepseek(n_group=4, topk_group=2, first_k_dense_replace=1, rope_parameters=YARN)),
     "deepseek_v3_plain": lambda: T.DeepseekV3Config(**deepseek(
         n_group=1, topk_group=1, first_k_dense_replace=0, norm_topk_prob=False, rope_interleave=False, q_lora_rank=None,
-        num_nextn_predict_layers=0, tie_word_embeddings=True, routed_scaling_factor=1.5, n_shared_experts=2)),
+        num_nextn_predict_layers=0, tie_word_embeddings=True, routed_scaling_factor=1.5, n_shared_experts=2, v_head_dim=10,
+        rms_norm_eps=1e-3)),  # not of the narrow rows' norms
     "gpt2": lambda: T.GPT2Config(vocab_size=48, n_embd=32, n_layer=2, n_head=4, n_positions=128, n_inner=40, resid_pdrop=0.0,
                                  embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=None, eos_token_id=None),
 }

@@ -48,7 +48,11 @@ CASES = {
     "deepseek 3, one group": (lambda: deepseek(3, 10, 3, 1, 1, norm_topk_prob=False, routed_scaling_factor=1.0),
                               dict(experts=10, top_k=3, normalized=False, sigmoid=True)),
     "few of many": (lambda: qwen(192, 3, True), dict(experts=192, top_k=3, normalized=True)),
+    # Biases from -2 to 2: experts of open groups fall below 0, and must still come before those of closed ones.
+    "deepseek 3, far biases": (lambda: deepseek(3, 32, 7, 8, 2),
+                               dict(experts=32, top_k=7, normalized=True, scaling=2.5, sigmoid=True, groups=8, top_groups=2)),
 }
+FAR = {"deepseek 3, far biases"}
 
 
 def main():
@@ -61,7 +65,8 @@ def main():
         rows[0] = 0
         with torch.no_grad():
             router.weight.copy_(torch.eye(experts))
-            bias = torch.randint(0, 3, (experts,)) / 8.0 if numbers.get("sigmoid") else torch.zeros(0)
+            low, high = (-16, 17) if name in FAR else (0, 3)
+            bias = torch.randint(low, high, (experts,)) / 8.0 if numbers.get("sigmoid") else torch.zeros(0)
             if numbers.get("sigmoid"):
                 router.e_score_correction_bias.copy_(bias)
             _, weights, chosen = router(rows.float())

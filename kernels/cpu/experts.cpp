@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -15,31 +16,39 @@ namespace tern {
 
 namespace {
 
-double number(double x) { return x; }
+// Which of equal scores wins is what this library's algorithms leave in front, and PyTorch's wheels are built with it.
+// Another library's would choose other experts without a word.
+#ifndef __GLIBCXX__
+#error "kernels/cpu/experts.cpp: ties of a router follow the nth_element and partial_sort of GNU's C++ library"
+#endif
+
 float number(float x) { return x; }
 float number(bf16 x) { return to_float(x); }
 
-template <class T, class N>
-T stored(N x) {
-  if constexpr (std::is_same_v<T, bf16>)
+template <class X>
+X stored(float x) {
+  if constexpr (std::is_same_v<X, bf16>)
     return to_bf16(x);
   else
-    return static_cast<T>(x);
+    return x;
 }
 
 constexpr int64_t kOpsPerScore = 16;  // of a softmax and a choice, about
 
-template <class N>
-void softmax(std::span<N> z) {
-  const N greatest = *std::max_element(z.begin(), z.end());
-  N sum = 0;
-  for (N& x : z) sum += x = std::exp(x - greatest);
-  for (N& x : z) x /= sum;
+void softmax(std::span<float> z) {
+  const float greatest = *std::max_element(z.begin(), z.end());
+  float sum = 0;
+  for (float& x : z) sum += x = std::exp(x - greatest);
+  for (float& x : z) x /= sum;
+}
+void sigmoid(std::span<float> x) {
+  for (float& v : x) v = 1 / (1 + std::exp(-v));
 }
 
+using Queue = std::vector<std::pair<float, int32_t>>;
+
 // The places of the k greatest, ascending. `queue` is scratch.
-template <class N>
-void greatest(std::span<const N> values, std::vector<std::pair<N, int32_t>>& queue, std::span<int32_t> places) {
+void greatest(std::span<const float> values, Queue& queue, std::span<int32_t> places) {
   queue.clear();
   for (size_t i = 0; i < values.size(); ++i) queue.emplace_back(values[i], static_cast<int32_t>(i));
   const auto before = [](const auto& a, const auto& b) {
@@ -54,17 +63,17 @@ void greatest(std::span<const N> values, std::vector<std::pair<N, int32_t>>& que
   std::sort(places.begin(), places.end());
 }
 
-// What is not in the best groups can not be chosen.
-template <class N>
-void keep_best_groups(const Router& router, std::span<N> choice, std::vector<std::pair<N, int32_t>>& queue) {
+// What is not in the best groups can not be chosen: -inf, since a bias may leave an expert of a best group below 0.
+void keep_best_groups(const Router& router, std::span<float> choice, Queue& queue) {
+  constexpr float kNever = -std::numeric_limits<float>::infinity();
   const auto size = choice.size() / static_cast<size_t>(router.groups);
-  std::vector<N> of_group;
+  std::vector<float> of_group;
   for (size_t at = 0; at < choice.size(); at += size) {
-    const std::span<N> group = choice.subspan(at, size);
+    const std::span<float> group = choice.subspan(at, size);
     const auto best = std::max_element(group.begin(), group.end());
-    N score = *best;
+    float score = *best;
     if (router.score == Score::sigmoid) {
-      N second = -std::numeric_limits<N>::infinity();
+      float second = kNever;
       for (auto x = group.begin(); x != group.end(); ++x)
         if (x != best) second = std::max(second, *x);
       score += second;
@@ -72,17 +81,14 @@ void keep_best_groups(const Router& router, std::span<N> choice, std::vector<std
     of_group.push_back(score);
   }
   std::vector<int32_t> kept(static_cast<size_t>(router.top_groups));
-  greatest<N>(of_group, queue, kept);
+  greatest(of_group, queue, kept);
   for (size_t g = 0; g < of_group.size(); ++g)
     if (!std::binary_search(kept.begin(), kept.end(), static_cast<int32_t>(g)))
-      std::fill_n(choice.begin() + static_cast<std::ptrdiff_t>(g * size), size, -std::numeric_limits<N>::infinity());
+      std::fill_n(choice.begin() + static_cast<std::ptrdiff_t>(g * size), size, kNever);
 }
 
 // DeepSeek-V3 adds 1e-20 to a sum of sigmoids that may all be 0.
-template <class N>
-N tiniest(const Router& router) {
-  return router.score == Score::sigmoid ? static_cast<N>(1e-20) : N{0};
-}
+float tiniest(const Router& router) { return router.score == Score::sigmoid ? 1e-20f : 0.0f; }
 
 template <class X>
 std::span<X> part(std::span<X> all, int64_t row, int64_t width) {
@@ -91,56 +97,54 @@ std::span<X> part(std::span<X> all, int64_t row, int64_t width) {
 
 }  // namespace
 
-template <class N>
-void choose_experts(const Router& router, std::span<const N> bias, std::span<N> scores, std::span<int32_t> chosen,
-                    std::span<N> weights) {
+void choose_experts(const Router& router, std::span<const float> bias, std::span<float> scores,
+                    std::span<int32_t> chosen, std::span<float> weights) {
   const int64_t E = router.experts, K = router.top_k, T = static_cast<int64_t>(scores.size()) / E;
   TERN_CHECK(1 <= K && K <= E && static_cast<int64_t>(chosen.size()) == T * K && weights.size() == chosen.size(),
              "choose_experts: {} of {}, {} scores, {} chosen", K, E, scores.size(), chosen.size());
   TERN_CHECK(
       E % router.groups == 0 && router.top_groups <= router.groups && K <= router.top_groups * (E / router.groups),
       "choose_experts: {} of {} in {} of {} groups", K, E, router.top_groups, router.groups);
-  const N scaling = static_cast<N>(router.scaling);
+  TERN_CHECK(bias.empty() || static_cast<int64_t>(bias.size()) == E, "choose_experts: {} biases of {}", bias.size(), E);
+  const auto scaling = static_cast<float>(router.scaling);
   parallel_ranges(T, row_grain(E * kOpsPerScore), 1, [&](int64_t begin, int64_t end) {
-    std::vector<std::pair<N, int32_t>> queue;
-    std::vector<N> choice(static_cast<size_t>(E));
+    Queue queue;
+    std::vector<float> choice(static_cast<size_t>(E));
     for (int64_t t = begin; t < end; ++t) {
-      const std::span<N> p = part(scores, t, E), w = part(weights, t, K);
+      const std::span<float> p = part(scores, t, E), w = part(weights, t, K);
       const std::span<int32_t> ids = part(chosen, t, K);
       if (router.score == Score::softmax)
         softmax(p);
       else
-        sigmoid_elements(p);
+        sigmoid(p);
       std::copy(p.begin(), p.end(), choice.begin());
       for (size_t e = 0; e < bias.size(); ++e) choice[e] += bias[e];
-      if (router.groups > 1) keep_best_groups<N>(router, choice, queue);
-      greatest<N>(choice, queue, ids);
-      N sum = 0;
+      if (router.groups > 1) keep_best_groups(router, choice, queue);
+      greatest(choice, queue, ids);
+      float sum = 0;
       for (size_t k = 0; k < ids.size(); ++k) sum += w[k] = p[static_cast<size_t>(ids[k])];
       if (router.normalized)
-        for (N& x : w) x /= sum + tiniest<N>(router);
-      for (N& x : w) x *= scaling;
+        for (float& x : w) x /= sum + tiniest(router);
+      for (float& x : w) x *= scaling;
     }
   });
 }
 
-template <class T>
-void choose_experts_backward(const Router& router, std::span<const RouterNumber<T>> scores,
-                             std::span<const int32_t> chosen, std::span<const RouterNumber<T>> weights,
-                             std::span<const RouterNumber<T>> dweights, std::span<T> dlogits) {
-  using N = RouterNumber<T>;
-  const N scaling = static_cast<N>(router.scaling);
+template <class X>
+void choose_experts_backward(const Router& router, std::span<const float> scores, std::span<const int32_t> chosen,
+                             std::span<const float> weights, std::span<const float> dweights, std::span<X> dlogits) {
+  const auto scaling = static_cast<float>(router.scaling);
   const int64_t E = router.experts, K = router.top_k, rows = static_cast<int64_t>(scores.size()) / E;
   parallel_ranges(rows, row_grain(E * kOpsPerScore), 1, [&](int64_t begin, int64_t end) {
-    std::vector<N> dp(static_cast<size_t>(E));
+    std::vector<float> dp(static_cast<size_t>(E));
     for (int64_t t = begin; t < end; ++t) {
-      const auto p = part(scores, t, E), u = part(weights, t, K), du = part(dweights, t, K);
+      const auto p = part(scores, t, E), w = part(weights, t, K), du = part(dweights, t, K);
       const auto ids = part(chosen, t, K);
-      N inner = 0, sum = 0;
-      for (size_t k = 0; k < ids.size(); ++k) inner += du[k] * u[k], sum += p[static_cast<size_t>(ids[k])];
-      sum += tiniest<N>(router);
-      std::fill(dp.begin(), dp.end(), N{0});
-      N dot = 0;
+      float inner = 0, sum = 0;
+      for (size_t k = 0; k < ids.size(); ++k) inner += du[k] * w[k], sum += p[static_cast<size_t>(ids[k])];
+      sum += tiniest(router);
+      std::fill(dp.begin(), dp.end(), 0.0f);
+      float dot = 0;
       for (size_t k = 0; k < ids.size(); ++k) {
         const auto e = static_cast<size_t>(ids[k]);
         dp[e] = router.normalized ? (scaling * du[k] - inner) / sum : scaling * du[k];
@@ -148,17 +152,21 @@ void choose_experts_backward(const Router& router, std::span<const RouterNumber<
       }
       const auto out = part(dlogits, t, E);
       for (size_t e = 0; e < out.size(); ++e)
-        out[e] = stored<T>(router.score == Score::softmax ? p[e] * (dp[e] - dot) : dp[e] * p[e] * (1 - p[e]));
+        out[e] = stored<X>(router.score == Score::softmax ? p[e] * (dp[e] - dot) : dp[e] * p[e] * (1 - p[e]));
     }
   });
 }
 
 void sort_by_expert(std::span<const int32_t> chosen, int64_t top_k, std::span<int32_t> begin, std::span<int32_t> tokens,
                     std::span<int32_t> rows) {
-  TERN_CHECK(tokens.size() == chosen.size() && rows.size() == chosen.size(), "sort_by_expert: {} chosen, {} rows",
-             chosen.size(), rows.size());
+  TERN_CHECK(tokens.size() == chosen.size() && rows.size() == chosen.size() && chosen.size() <= INT32_MAX,
+             "sort_by_expert: {} chosen, {} rows", chosen.size(), rows.size());
   std::vector<int32_t> next(begin.size(), 0);
-  for (const int32_t e : chosen) ++next[static_cast<size_t>(e) + 1];
+  for (const int32_t e : chosen) {
+    TERN_CHECK(0 <= e && static_cast<size_t>(e) + 1 < begin.size(), "sort_by_expert: expert {} of {}", e,
+               static_cast<int64_t>(begin.size()) - 1);
+    ++next[static_cast<size_t>(e) + 1];
+  }
   for (size_t e = 0; e < begin.size(); ++e) begin[e] = next[e] += e ? next[e - 1] : 0;
   for (size_t i = 0; i < chosen.size(); ++i) {
     const int32_t row = next[static_cast<size_t>(chosen[i])]++;
@@ -167,10 +175,9 @@ void sort_by_expert(std::span<const int32_t> chosen, int64_t top_k, std::span<in
   }
 }
 
-template <class T>
-void combine_rows(std::span<const T> x, int64_t width, std::span<const int32_t> rows,
-                  std::span<const RouterNumber<T>> weights, bool add, std::span<T> y) {
-  using N = RouterNumber<T>;
+template <class X>
+void combine_rows(std::span<const X> x, int64_t width, std::span<const int32_t> rows, std::span<const float> weights,
+                  bool add, std::span<X> y) {
   constexpr int64_t kBlock = 256;  // sums in registers and L1
   const int64_t num = width ? static_cast<int64_t>(y.size()) / width : 0;
   const int64_t K = num ? static_cast<int64_t>(rows.size()) / num : 0;
@@ -178,76 +185,75 @@ void combine_rows(std::span<const T> x, int64_t width, std::span<const int32_t> 
     for (int64_t t = begin; t < end; ++t)
       for (int64_t at = 0; at < width; at += kBlock) {
         const int64_t count = std::min(kBlock, width - at);
-        std::array<N, kBlock> sum{};
-        T* const to = y.data() + t * width + at;
+        std::array<float, kBlock> sum{};
+        X* const to = y.data() + t * width + at;
         for (int64_t k = 0; k < K; ++k) {
-          const N w = weights.empty() ? N{1} : weights[static_cast<size_t>(t * K + k)];
-          const T* const from = x.data() + rows[static_cast<size_t>(t * K + k)] * width + at;
+          const float w = weights.empty() ? 1.0f : weights[static_cast<size_t>(t * K + k)];
+          const X* const from = x.data() + rows[static_cast<size_t>(t * K + k)] * width + at;
           for (int64_t i = 0; i < count; ++i) sum[static_cast<size_t>(i)] += w * number(from[i]);
         }
         for (int64_t i = 0; i < count; ++i)
-          to[i] = stored<T>(add ? number(to[i]) + sum[static_cast<size_t>(i)] : sum[static_cast<size_t>(i)]);
+          to[i] = stored<X>(add ? number(to[i]) + sum[static_cast<size_t>(i)] : sum[static_cast<size_t>(i)]);
       }
   });
 }
 
-template <class T>
-void row_dots(std::span<const T> a, std::span<const T> b, int64_t width, std::span<const int32_t> rows,
-              std::span<RouterNumber<T>> dots) {
-  using N = RouterNumber<T>;
-  constexpr int64_t kLanes = 16;  // element i to lane i % 16, then the lanes in order
+template <class X>
+void row_dots(std::span<const X> a, std::span<const X> b, int64_t width, std::span<const int32_t> rows,
+              std::span<float> dots) {
+  constexpr int64_t kSums = 16;
   parallel_ranges(static_cast<int64_t>(dots.size()), row_grain(width), 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t row = rows.empty() ? i : rows[static_cast<size_t>(i)];
-      const T *const p = a.data() + row * width, *const q = b.data() + row * width;
-      std::array<N, kLanes> lanes{};
+      const X *const p = a.data() + row * width, *const q = b.data() + row * width;
+      std::array<float, kSums> sums{};
       int64_t at = 0;
-      for (; at + kLanes <= width; at += kLanes)
-        for (int64_t l = 0; l < kLanes; ++l) lanes[static_cast<size_t>(l)] += number(p[at + l]) * number(q[at + l]);
-      for (int64_t l = 0; at + l < width; ++l) lanes[static_cast<size_t>(l)] += number(p[at + l]) * number(q[at + l]);
-      N sum = 0;
-      for (const N lane : lanes) sum += lane;
+      for (; at + kSums <= width; at += kSums)
+        for (int64_t l = 0; l < kSums; ++l) sums[static_cast<size_t>(l)] += number(p[at + l]) * number(q[at + l]);
+      for (int64_t l = 0; at + l < width; ++l) sums[static_cast<size_t>(l)] += number(p[at + l]) * number(q[at + l]);
+      float sum = 0;
+      for (const float one : sums) sum += one;
       dots[static_cast<size_t>(i)] = sum;
     }
   });
 }
 
-template <class T>
-void scale_rows(std::span<const RouterNumber<T>> factors, int64_t width, std::span<const int32_t> rows,
-                std::span<T> x) {
+template <class X>
+void scale_rows(std::span<const float> factors, int64_t width, std::span<const int32_t> rows, std::span<X> x) {
   parallel_ranges(static_cast<int64_t>(factors.size()), row_grain(width), 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t row = rows.empty() ? i : rows[static_cast<size_t>(i)];
-      const RouterNumber<T> f = factors[static_cast<size_t>(i)];
-      T* const at = x.data() + row * width;
-      for (int64_t j = 0; j < width; ++j) at[j] = stored<T>(f * number(at[j]));
+      const float f = factors[static_cast<size_t>(i)];
+      X* const at = x.data() + row * width;
+      for (int64_t j = 0; j < width; ++j) at[j] = stored<X>(f * number(at[j]));
     }
   });
 }
 
-template <class N>
-void sigmoid_elements(std::span<N> x) {
-  for (N& v : x) v = 1 / (1 + std::exp(-v));
+void sigmoid_elements(std::span<float> x) {
+  parallel_ranges(static_cast<int64_t>(x.size()), row_grain(kOpsPerScore), 1, [&](int64_t begin, int64_t end) {
+    sigmoid(x.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin)));
+  });
 }
 
-template void choose_experts<float>(const Router&, std::span<const float>, std::span<float>, std::span<int32_t>,
-                                    std::span<float>);
-template void choose_experts<double>(const Router&, std::span<const double>, std::span<double>, std::span<int32_t>,
-                                     std::span<double>);
-template void sigmoid_elements<float>(std::span<float>);
-template void sigmoid_elements<double>(std::span<double>);
-#define TERN_EXPERTS(T)                                                                                               \
-  template void choose_experts_backward<T>(const Router&, std::span<const RouterNumber<T>>, std::span<const int32_t>, \
-                                           std::span<const RouterNumber<T>>, std::span<const RouterNumber<T>>,        \
-                                           std::span<T>);                                                             \
-  template void combine_rows<T>(std::span<const T>, int64_t, std::span<const int32_t>,                                \
-                                std::span<const RouterNumber<T>>, bool, std::span<T>);                                \
-  template void row_dots<T>(std::span<const T>, std::span<const T>, int64_t, std::span<const int32_t>,                \
-                            std::span<RouterNumber<T>>);                                                              \
-  template void scale_rows<T>(std::span<const RouterNumber<T>>, int64_t, std::span<const int32_t>, std::span<T>);
+template <class X>
+void sigmoid_backward(std::span<const float> dy, std::span<const float> y, std::span<X> dx) {
+  TERN_CHECK(dy.size() == dx.size() && y.size() == dx.size(), "sigmoid_backward: {}, {} and {} elements", dy.size(),
+             y.size(), dx.size());
+  for (size_t i = 0; i < dx.size(); ++i) dx[i] = stored<X>(dy[i] * y[i] * (1 - y[i]));
+}
+
+#define TERN_EXPERTS(X)                                                                                              \
+  template void choose_experts_backward<X>(const Router&, std::span<const float>, std::span<const int32_t>,          \
+                                           std::span<const float>, std::span<const float>, std::span<X>);            \
+  template void combine_rows<X>(std::span<const X>, int64_t, std::span<const int32_t>, std::span<const float>, bool, \
+                                std::span<X>);                                                                       \
+  template void row_dots<X>(std::span<const X>, std::span<const X>, int64_t, std::span<const int32_t>,               \
+                            std::span<float>);                                                                       \
+  template void scale_rows<X>(std::span<const float>, int64_t, std::span<const int32_t>, std::span<X>);              \
+  template void sigmoid_backward<X>(std::span<const float>, std::span<const float>, std::span<X>);
 TERN_EXPERTS(float)
 TERN_EXPERTS(bf16)
-TERN_EXPERTS(double)
 #undef TERN_EXPERTS
 
 }  // namespace tern

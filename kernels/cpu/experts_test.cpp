@@ -2,7 +2,9 @@
 
 #include <numeric>
 
+#include "base/error.h"
 #include "kernels/kernel_testing.h"
+#include "kernels/ref/experts_ref.h"
 
 namespace tern {
 namespace {
@@ -12,7 +14,7 @@ constexpr int64_t kWidths[] = {1, 7, 31, 33, 257, 1000};
 std::vector<int32_t> some_chosen(int64_t tokens, int64_t experts, int64_t top_k) {
   std::vector<float> scores = random_values<float>("scores", tokens * experts), weights(tokens * top_k);
   std::vector<int32_t> chosen(weights.size());
-  choose_experts<float>({experts, top_k}, {}, scores, chosen, weights);
+  choose_experts({experts, top_k}, {}, scores, chosen, weights);
   return chosen;
 }
 
@@ -37,13 +39,14 @@ TEST(Experts, RowsAreSortedByExpertAndWithinOneByToken) {
   }
 }
 
-TEST(Experts, WeightsAreOfTheGreatestScores) {
+// The twin itself, against the definition: no ties, so the chosen are those that fewer than K exceed.
+TEST(Experts, WeightsOfTheTwinAreOfTheGreatestScores) {
   for (const bool normalized : {true, false}) {
     constexpr int64_t kTokens = 50, kExperts = 9, kTop = 3;
     std::vector<double> logits = random_values<double>("logits", kTokens * kExperts, 2), scores = logits;
     std::vector<double> weights(kTokens * kTop);
     std::vector<int32_t> chosen(weights.size());
-    choose_experts<double>({kExperts, kTop, normalized}, {}, scores, chosen, weights);
+    choose_experts_ref({kExperts, kTop, normalized}, {}, scores, chosen, weights);
     for (int64_t t = 0; t < kTokens; ++t) {
       const double* z = logits.data() + t * kExperts;
       double sum = 0, of_chosen = 0;
@@ -60,7 +63,58 @@ TEST(Experts, WeightsAreOfTheGreatestScores) {
   }
 }
 
-// The derivation, by central differences of Σ c·w.
+// Odd numbers of tokens and experts, one of one to all of all; groups of 1 to 13; biases that leave open experts below
+// 0.
+const Router kRouters[] = {
+    {1, 1},
+    {7, 1, false},
+    {31, 7},
+    {33, 33},
+    {130, 2},  // so few of so many: the other algorithm
+    {8, 3, true, Score::sigmoid, 2.5, 4, 2},
+    {33, 5, true, Score::sigmoid, 1.5, 3, 1},
+    {64, 8, false, Score::sigmoid, 1, 8, 3},
+    {20, 4, true, Score::sigmoid, 2.5},
+    {26, 5, false, Score::softmax, 3, 2, 1},
+    {30, 6, true, Score::softmax, 1, 10, 4},
+    {12, 2, false, Score::softmax, 16, 12, 3},
+};
+
+TEST(Experts, ChoiceAndItsGradientsAreTheTwins) {
+  for (const Router& r : kRouters)
+    for (const double bias_size : {0.0, 1.0, 3.0})
+      for (const int64_t tokens : {1, 7, 33, 1000}) {
+        SCOPED_TRACE(testing::Message() << r.top_k << " of " << r.experts << ", " << r.top_groups << " of " << r.groups
+                                        << " groups, bias " << bias_size << ", " << tokens
+                                        << " tokens, TERN_TEST_SEED=" << test_seed());
+        std::vector<float> scores = random_values<float>("logits", tokens * r.experts, 2),
+                           bias = random_values<float>("bias", bias_size == 0 ? 0 : r.experts, bias_size),
+                           c = random_values<float>("c", tokens * r.top_k);
+        std::vector<double> want = doubles(scores), want_weights(static_cast<size_t>(tokens * r.top_k));
+        std::vector<int32_t> ids(want_weights.size());
+        choose_experts_ref(r, doubles(bias), want, ids, want_weights);
+        Guarded<float> got(scores), weights(want_weights.size());
+        Guarded<int32_t> chosen(ids.size());
+        choose_experts(r, bias, got.span(), chosen.span(), weights.span());
+        ASSERT_TRUE(same_bits<int32_t>(chosen.values(), ids));
+        const Tolerance close{.relative = static_cast<double>(r.experts + 16) * kRoundoff<float>};
+        EXPECT_TRUE(is_close(got, want, close));
+        EXPECT_TRUE(is_close(weights, want_weights, close));
+        EXPECT_TRUE(chosen.guards_intact());
+
+        std::vector<double> gradients(want.size());
+        choose_experts_backward_ref(r, doubles<float>(got.values()), ids, doubles(c), gradients);
+        const double bound = 64 * r.scaling * static_cast<double>(r.top_k) * kRoundoff<float>;
+        Guarded<float> d(want.size());
+        choose_experts_backward<float>(r, got.values(), ids, weights.values(), c, d.span());
+        EXPECT_TRUE(is_close(d, gradients, {.absolute = bound}));
+        Guarded<bf16> half(want.size());
+        choose_experts_backward<bf16>(r, got.values(), ids, weights.values(), c, half.span());
+        EXPECT_TRUE(is_close(half, gradients, {.absolute = bound, .relative = kRoundoff<bf16>}));
+      }
+}
+
+// The twin's derivation, by central differences of Σ c·w.
 TEST(Experts, GradientsOfLogitsAreTheWeights) {
   constexpr int64_t kTokens = 6, kExperts = 8, kTop = 3;
   for (const Router& router :
@@ -71,15 +125,15 @@ TEST(Experts, GradientsOfLogitsAreTheWeights) {
                               c = random_values<double>("c", kTokens * kTop);
     std::vector<double> scores = logits, weights(kTokens * kTop), gradients(logits.size());
     std::vector<int32_t> chosen(weights.size());
-    choose_experts<double>(router, {}, scores, chosen, weights);
-    choose_experts_backward<double>(router, scores, chosen, weights, c, gradients);
+    choose_experts_ref(router, {}, scores, chosen, weights);
+    choose_experts_backward_ref(router, scores, chosen, c, gradients);
     for (size_t i = 0; i < logits.size(); ++i) {
       double value[2];
       for (const int side : {0, 1}) {
         std::vector<double> moved = logits, w(weights.size());
         std::vector<int32_t> ids(w.size());
         moved[i] += side ? 1e-6 : -1e-6;
-        choose_experts<double>(router, {}, moved, ids, w);
+        choose_experts_ref(router, {}, moved, ids, w);
         ASSERT_EQ(ids, chosen) << "a tie: another seed";
         value[side] = std::inner_product(w.begin(), w.end(), c.begin(), 0.0);
       }
@@ -89,63 +143,75 @@ TEST(Experts, GradientsOfLogitsAreTheWeights) {
 }
 
 template <class T>
-void expect_rows(int64_t width) {
-  constexpr int64_t kTokens = 13, kExperts = 5, kTop = 3, kRows = kTokens * kTop;
-  const std::vector<int32_t> chosen = some_chosen(kTokens, kExperts, kTop);
-  std::vector<int32_t> begin(kExperts + 1), of(kRows), rows(kRows);
+void expect_rows(int64_t width, int64_t tokens) {
+  constexpr int64_t kExperts = 5, kTop = 3;
+  const int64_t num = tokens * kTop;
+  const std::vector<int32_t> chosen = some_chosen(tokens, kExperts, kTop);
+  std::vector<int32_t> begin(kExperts + 1), of(chosen.size()), rows(chosen.size());
   sort_by_expert(chosen, kTop, begin, of, rows);
-  const auto x = random_values<T>("x", kRows * width), b = random_values<T>("b", kRows * width),
-             old = random_values<T>("old", kTokens * width);
-  const auto w = random_values<float>("w", kRows);
-  const std::vector<double> wide = doubles(x), wide_b = doubles(b);
+  const auto x = random_values<T>("x", num * width), b = random_values<T>("b", num * width),
+             old = random_values<T>("old", tokens * width);
+  const auto w = random_values<float>("w", num);
+  const std::vector<double> wide = doubles(x), wide_w = doubles(w);
   for (const bool add : {true, false})
     for (const bool weighted : {true, false}) {
       Guarded<T> y(old);
+      std::vector<double> want = doubles(old);
       combine_rows<T>(x, width, rows, weighted ? std::span<const float>(w) : std::span<const float>{}, add, y.span());
-      std::vector<double> want = doubles(old), size(want.size());
-      if (!add) std::fill(want.begin(), want.end(), 0.0);
-      for (int64_t i = 0; i < kRows; ++i)
-        for (int64_t j = 0; j < width; ++j) {
-          const double term = (weighted ? static_cast<double>(w[static_cast<size_t>(i)]) : 1.0) *
-                              wide[static_cast<size_t>(rows[static_cast<size_t>(i)] * width + j)];
-          want[static_cast<size_t>(i / kTop * width + j)] += term;
-        }
+      combine_rows_ref(wide, width, rows, weighted ? std::span<const double>(wide_w) : std::span<const double>{}, add,
+                       want);
       EXPECT_TRUE(is_close(y, want, {.absolute = 32 * kRoundoff<float>, .relative = kRoundoff<T>}));
-      EXPECT_TRUE(y.guards_intact());
     }
-  Guarded<float> dots(static_cast<size_t>(kRows));
-  row_dots<T>(x, b, width, rows, dots.span());
-  std::vector<double> want(kRows);
-  for (int64_t i = 0; i < kRows; ++i)
-    for (int64_t j = 0; j < width; ++j) {
-      const auto at = static_cast<size_t>(rows[static_cast<size_t>(i)] * width + j);
-      want[static_cast<size_t>(i)] += wide[at] * wide_b[at];
-    }
-  EXPECT_TRUE(is_close(dots, want, {.absolute = 4 * std::sqrt(width) * static_cast<double>(width) * kRoundoff<float>}));
-  Guarded<T> scaled(x);
-  scale_rows<T>(w, width, rows, scaled.span());
-  std::vector<double> product = wide;
-  for (int64_t i = 0; i < kRows; ++i)
-    for (int64_t j = 0; j < width; ++j)
-      product[static_cast<size_t>(rows[static_cast<size_t>(i)] * width + j)] *= w[static_cast<size_t>(i)];
-  EXPECT_TRUE(is_close(scaled, product, {.relative = kRoundoff<T> + kRoundoff<float>}));
-  EXPECT_TRUE(dots.guards_intact() && scaled.guards_intact());
+  for (const bool placed : {true, false}) {
+    const std::span<const int32_t> places = placed ? std::span<const int32_t>(rows) : std::span<const int32_t>{};
+    Guarded<float> dots(rows.size());
+    std::vector<double> want(rows.size());
+    row_dots<T>(x, b, width, places, dots.span());
+    row_dots_ref(wide, doubles(b), width, places, want);
+    EXPECT_TRUE(
+        is_close(dots, want, {.absolute = 4 * std::sqrt(width) * static_cast<double>(width) * kRoundoff<float>}));
+    Guarded<T> scaled(x);
+    want = wide;
+    scale_rows<T>(w, width, places, scaled.span());
+    scale_rows_ref(wide_w, width, places, want);
+    EXPECT_TRUE(is_close(scaled, want, {.relative = kRoundoff<T> + kRoundoff<float>}));
+  }
+  std::vector<float> gate = random_values<float>("gate", num, 3);
+  std::vector<double> want = doubles(gate), gradients(want.size());
+  sigmoid_ref(want);
+  Guarded<float> got(gate);
+  sigmoid_elements(got.span());
+  EXPECT_TRUE(is_close(got, want, {.relative = 8 * kRoundoff<float>}));
+  sigmoid_backward_ref(wide_w, doubles<float>(got.values()), gradients);
+  Guarded<T> d(gradients.size());
+  sigmoid_backward<T>(w, got.values(), d.span());
+  EXPECT_TRUE(is_close(d, gradients, {.absolute = 4 * kRoundoff<float>, .relative = kRoundoff<T>}));
 }
 
-TEST(Experts, RowsAreAddedScaledAndMultipliedAsInDoubles) {
+TEST(Experts, RowsAreAddedScaledAndMultipliedAsTheTwinDoes) {
   for (const int64_t width : kWidths) {
-    expect_rows<float>(width);
-    expect_rows<bf16>(width);
+    for (const int64_t tokens : {1, 13, 333}) {
+      expect_rows<float>(width, tokens);
+      expect_rows<bf16>(width, tokens);
+    }
   }
 }
 
 TEST(Experts, SigmoidsDoNotOverflow) {
   std::vector<float> x{-1000, -1, 0, 1, 1000};
-  sigmoid_elements<float>(x);
+  sigmoid_elements(x);
   EXPECT_EQ(x[0], 0);
   EXPECT_EQ(x[2], 0.5f);
   EXPECT_EQ(x[4], 1);
   EXPECT_NEAR(x[1], 1 / (1 + std::exp(1.0)), 1e-7);
+}
+
+TEST(Experts, SortingRefusesWhatIsNoExpert) {
+  std::vector<int32_t> begin(5), tokens(2), rows(2);
+  for (const int32_t id : {-1, 4, INT32_MAX}) {
+    const std::vector<int32_t> chosen{0, id};
+    EXPECT_THROW(sort_by_expert(chosen, 2, begin, tokens, rows), Error) << id;
+  }
 }
 
 }  // namespace

@@ -1,0 +1,34 @@
+#pragma once
+// Pieces of rows: what stands between attention, which sees heads of one length side by side, and matrices whose rows
+// hold them otherwise (latent attention). Plain loops over threads, the same for every instruction set; a row is one
+// thread's. kernels/ref/heads_ref.h is the twin.
+
+#include <cstdint>
+#include <span>
+
+namespace tern {
+
+/// Where H pieces of rows stand: row r's piece h begins at element r·stride + at + h·step.
+struct HeadPieces {
+  int64_t stride, at, step = 0;  // step 0: every h is the same piece
+};
+/// T rows of H pieces of `width` elements.
+struct HeadShape {
+  int64_t rows, heads, width;
+};
+
+// Shapes  the pieces of a row lie within it; from and to are not the same memory. T float or bf16.
+// Errors  TERN_CHECK: a piece beyond a span's end.
+
+/// to's pieces = from's.
+template <class T>
+void copy_heads(HeadShape, std::span<const T> from, HeadPieces, std::span<T> to, HeadPieces);
+/// Zeros.
+template <class T>
+void zero_heads(HeadShape, std::span<T> to, HeadPieces);
+/// One piece of to = Σ over h of from's pieces.
+/// Order   h ascending, summed in float, rounded once.
+template <class T>
+void sum_heads(HeadShape, std::span<const T> from, HeadPieces, std::span<T> to, HeadPieces);
+
+}  // namespace tern
