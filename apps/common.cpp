@@ -36,7 +36,8 @@ MemoryBudget memory_budget(const Options& options) {
   if (options.has("memory")) {
     const int64_t given = options.integer("memory");
     return {std::max<int64_t>(0, given - program),
-            fmt::format("--memory {} less {} of the program itself", format_bytes(given), format_bytes(program))};
+            fmt::format("--memory {} less {} of the program itself", format_bytes(given), format_bytes(program)),
+            program};
   }
   return {std::max<int64_t>(0, read_memory_facts().available_bytes - (program - resident)), "free on this machine"};
 }

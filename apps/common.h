@@ -16,6 +16,7 @@
 namespace tern {
 
 class Options;
+struct MemoryBudget;
 struct ModelDescription;
 struct ModelSpec;
 
@@ -23,12 +24,8 @@ struct ModelSpec;
 int apply_threads(const Options&);
 /// --dtype if given.
 std::optional<DType> dtype_option(const Options&);
-/// What tensors may take: --memory or what is free, less the program itself; and where the figure comes from.
-struct MemoryBudget {
-  int64_t bytes;
-  std::string source;
-};
-/// Call before anything large is allocated: what is resident then counts as the program itself.
+/// --memory or what is free, less the program itself. Call before anything large is allocated: what is resident then
+/// counts as the program itself.
 MemoryBudget memory_budget(const Options&);
 /// Errors: NotFinite, naming file and tensor.
 void require_finite_weights(const ModelDescription&);

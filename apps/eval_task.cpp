@@ -52,7 +52,7 @@ std::vector<TaskItem> slice(const Task& task, size_t first, size_t count) {
 
 void check_memory(const TaskRun& run, const InferenceNeeds& needs) {
   const MemoryBudget budget = memory_budget(run.options);
-  check_fit(run.model.spec, run.model.dtype, needs, budget.bytes, budget.source);
+  check_fit(run.model.spec, run.model.dtype, needs, budget);
 }
 
 Json choice_row(const TaskItem& item, const std::vector<ChoiceScore>& scores) {
@@ -102,8 +102,12 @@ void run_choices(TaskRun& run, const std::function<bool(size_t)>& on_done) {
 
 std::vector<int32_t> prompt_of(const TaskRun& run, const TaskItem& item) {
   std::vector<int32_t> tokens;
-  if (run.prefix >= 0) tokens.push_back(run.prefix);
-  run.model.tokenizer->encode_into(item.prompt, {.add_special = false}, tokens);
+  if (run.options.text("bos") == "auto") {
+    tokens = run.model.tokenizer->encode(item.prompt);  // as tern generate reads a prompt
+  } else {
+    if (run.prefix >= 0) tokens.push_back(run.prefix);
+    run.model.tokenizer->encode_into(item.prompt, {.add_special = false}, tokens);
+  }
   if (tokens.empty() && run.prefix_if_empty >= 0) tokens.push_back(run.prefix_if_empty);
   return tokens;
 }
@@ -142,10 +146,19 @@ void run_answers(TaskRun& run, const std::function<bool(size_t)>& on_done) {
       throw Error(ErrorKind::usage, "{}: line {}: the prompt is empty, and this tokenizer has neither BOS nor EOS",
                   run.path, item.line);
     if (length > context)
-      throw Error(ErrorKind::usage,
-                  "{}: line {}: the prompt has {} tokens and the answer may have {}, the model reads {}; shorten one "
-                  "(tern cuts nothing)",
-                  run.path, item.line, r.prompt.size(), r.max_tokens, context);
+      throw Error(
+          ErrorKind::usage,
+          "{}: line {}: the prompt has {} tokens and the answer may have {} ({}), the model reads {}; {} (tern "
+          "cuts nothing)",
+          run.path, item.line, r.prompt.size(), r.max_tokens,
+          item.max_tokens             ? "its max_tokens"
+          : options.has("max-tokens") ? "--max-tokens"
+                                      : "the default of --max-tokens",
+          context,
+          static_cast<int64_t>(r.prompt.size()) >= context
+              ? std::string("shorten the prompt")
+              : fmt::format("{} {} fits, or shorten the prompt", item.max_tokens ? "\"max_tokens\":" : "--max-tokens",
+                            context - static_cast<int64_t>(r.prompt.size())));
     for (const int32_t id : r.prompt)
       if (id >= model.spec.vocab)
         throw Error(ErrorKind::usage, "{}: line {}: token {} is outside the model's vocabulary of {}", run.path,
@@ -277,12 +290,7 @@ Json weights_identity(const ModelDescription& model) { return file_identity(mode
 int run_task(const Options& options, const ModelDescription& model) {
   const Task task = read_task(options.text("task"));
   TaskRun run{.options = options, .model = model, .task = task, .path = options.text("task")};
-  run.prefix = prefix_token(options, *model.tokenizer, run.bos_rule);
-  // EOS parts documents; before a question it stands only where there is nothing else to stand on.
-  if (run.prefix >= 0 && !model.tokenizer->bos()) {
-    run.prefix = -1;
-    run.bos_rule = "none";
-  }
+  run.prefix = bos_in_front(options, *model.tokenizer, run.bos_rule);
   run.prefix_if_empty = model.tokenizer->bos() ? *model.tokenizer->bos() : model.tokenizer->eos().value_or(-1);
   if (task.kind == TaskKind::choice)
     for (const char* flag : {"max-tokens", "extract", "extract-which", "ignore-case", "ignore-punctuation"})

@@ -62,11 +62,14 @@ void check_windows_fit(const Options& options, const PerplexityReport& r, int64_
   const double bytes = stride_window_bytes(r.num_tokens, documents, r.window, r.stride, masked);
   const MemoryBudget budget = memory_budget(options);
   if (bytes <= static_cast<double>(budget.bytes)) return;
+  const auto needed = static_cast<int64_t>(std::min(bytes, 0x1p62));
+  const std::string more = memory_remedy(budget, needed);
+  const std::string fewer = budget.bytes > 0 ? "a larger --stride, or --max-tokens" : "";
   throw Error(ErrorKind::does_not_fit,
-              "windows of {} tokens every {} over {} tokens take {}, there are {} ({}); use a larger --stride, or "
-              "--max-tokens",
-              r.window, r.stride, format_with_commas(r.num_tokens),
-              format_bytes(static_cast<int64_t>(std::min(bytes, 0x1p62))), format_bytes(budget.bytes), budget.source);
+              "windows of {} tokens every {} over {} tokens take {}, there are {} ({}); use {}{}{}", r.window, r.stride,
+              format_with_commas(r.num_tokens), format_bytes(needed), format_bytes(budget.bytes), budget.source, fewer,
+              fewer.empty() || more.empty() ? "" : ", or ",
+              more.empty() ? (fewer.empty() ? "a machine with more memory" : "") : more + " and what the model takes");
 }
 
 // --- one function per convention ---
@@ -79,7 +82,7 @@ EvalWindows stride_work(const Options& options, const ModelDescription& model, c
   if (work.report.stride > work.report.window)
     throw Error(ErrorKind::usage, "--stride {} is above --window {}: tokens between the windows would be left out",
                 work.report.stride, work.report.window);
-  const int32_t prefix = prefix_token(options, tokenizer, work.report.bos_rule);
+  const int32_t prefix = text_prefix(options, tokenizer, work.report.bos_rule);
   const bool all_scored = work.report.stride < work.report.window && prefix >= 0;
   if (!has_documents(data)) {
     const std::string text = read_text(data);
@@ -207,24 +210,26 @@ EvalWindows make_work(const Options& options, const ModelDescription& model, Con
 
 }  // namespace
 
-int32_t prefix_token(const Options& options, const Tokenizer& tokenizer, std::string& rule) {
+int32_t bos_in_front(const Options& options, const Tokenizer& tokenizer, std::string& rule) {
   const std::string& choice = options.text("bos");
-  if (choice == "never") {
-    rule = "none";
-    return -1;
-  }
-  if (tokenizer.bos() && (choice == "always" || tokenizer.adds_bos())) {
-    rule = "BOS in front";
+  rule = "none";
+  if (choice == "always" && !tokenizer.bos())
+    throw Error(ErrorKind::usage, "--bos always: this tokenizer has no BOS token; use --bos auto");
+  if (choice == "never" || (choice == "auto" && !(tokenizer.bos() && tokenizer.adds_bos()))) return -1;
+  rule = "BOS in front";
+  return *tokenizer.bos();
+}
+
+int32_t text_prefix(const Options& options, const Tokenizer& tokenizer, std::string& rule) {
+  if (const int32_t bos = bos_in_front(options, tokenizer, rule); bos >= 0 || options.text("bos") == "never")
+    return bos;
+  if (tokenizer.bos()) {
+    rule = "BOS in front (the tokenizer has one and does not add it)";
     return *tokenizer.bos();
   }
-  if (choice == "always")
-    throw Error(ErrorKind::usage, "--bos always: this tokenizer has no BOS token; use --bos auto");
-  if (tokenizer.eos()) {
-    rule = "EOS in front (there is no BOS to add)";
-    return *tokenizer.eos();
-  }
-  rule = "none";
-  return -1;
+  if (!tokenizer.eos()) return -1;
+  rule = "EOS in front (the tokenizer has no BOS)";
+  return *tokenizer.eos();
 }
 
 EvalWindows eval_windows(const Options& options, const ModelDescription& model) {

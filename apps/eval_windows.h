@@ -21,8 +21,11 @@ struct EvalWindows {
 ///         than the memory.
 EvalWindows eval_windows(const Options&, const ModelDescription&);
 
-/// What stands before the first token by --bos: BOS as the tokenizer does; without one EOS, which parts documents in
-/// training; -1: nothing. `rule`: in words.
-int32_t prefix_token(const Options&, const Tokenizer&, std::string& rule);
+/// What stands before the first token by --bos, -1 for nothing; `rule` says it in words.
+/// Before a question: BOS if the tokenizer adds one (auto), always, never.
+int32_t bos_in_front(const Options&, const Tokenizer&, std::string& rule);
+/// Before a text, so that its first token is scored too: under auto BOS whether the tokenizer adds it or not; of a
+/// tokenizer without one EOS, which parts documents in training.
+int32_t text_prefix(const Options&, const Tokenizer&, std::string& rule);
 
 }  // namespace tern

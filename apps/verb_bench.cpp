@@ -16,6 +16,7 @@
 #include "base/system.h"
 #include "base/threads.h"
 #include "base/units.h"
+#include "infer/load.h"
 #include "kernels/dispatch.h"
 #include "kernels/onednn/fast_matmul.h"
 

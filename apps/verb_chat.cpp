@@ -82,10 +82,12 @@ class Chat {
     if (options.has("system")) history_.system = options.text("system");
   }
 
-  void run() {
+  // Returns the exit code: on a pipe that of the first line that was refused, as nobody may be reading what is said.
+  int run() {
     LineReader reader;
     ChatInput input;
     const bool terminal = ::isatty(STDIN_FILENO) == 1;
+    const auto code = [&] { return interrupted_ == SIGTERM ? 128 + SIGTERM : terminal ? 0 : refused_; };
     for (;;) {
       if (terminal) talk(input.open() ? "... " : ">>> ");
       LineReader::End end;
@@ -99,10 +101,10 @@ class Chat {
       std::optional<std::string> message;
       if (!last || !line.empty()) message = input.push(line);
       if (last && !message) message = input.finish();
-      if (message && !handle(std::move(*message))) return;
+      if (message && !handle(std::move(*message))) return code();
       if (last) {
         if (terminal) talk("\n");
-        return;
+        return code();
       }
     }
   }
@@ -114,19 +116,28 @@ class Chat {
       talk("(bytes that are not UTF-8 are read as U+FFFD)\n");
       message = make_valid_utf8(message);
     }
+    bool is_question = true;
     try {
-      if (const auto command = chat_command(message)) return obey(*command);
+      if (const auto command = chat_command(message)) {
+        is_question = command->name == "retry";
+        return obey(*command);
+      }
       if (history_.waits_for_answer()) history_.undo();  // its answer was refused
       history_.ask(message);
-      answer();
+      return answer();
     } catch (const Error& error) {
       if (error.kind() == ErrorKind::bug) throw;
+      const int kind = static_cast<int>(error.kind());
+      if (refused_ == 0) refused_ = kind;
       talk(fmt::format("{}\n", make_printable(error.what())));
+      if (is_question && options_.flag("json"))
+        print_out(dump_json({{"error", make_valid_utf8(error.what())}, {"exit_code", kind}}) + "\n");
     }
     return true;
   }
 
-  void answer() {
+  // False: leave.
+  bool answer() {
     request_.prompt = prompt_.tokens(history_.messages());
     const auto length = static_cast<int64_t>(request_.prompt.size());
     if (length >= context_) {
@@ -175,7 +186,7 @@ class Chat {
       talk(fmt::format("(cut at --max-tokens {}; /params max_tokens N)\n", request_.max_tokens));
     if (sample.reason == FinishReason::context)
       talk(fmt::format("(the context of {} tokens is full; /undo or /reset makes room)\n", context_));
-    if (interrupted_ == SIGTERM) throw Error(ErrorKind::interrupted, "ended by SIGTERM");
+    return interrupted_ != SIGTERM;
   }
 
   bool obey(const ChatCommand& c) {
@@ -197,7 +208,7 @@ class Chat {
       }
       if (request_.sampling.temperature == 0)
         talk("(temperature 0: the answer will be the same; /params temperature 0.8)\n");
-      answer();
+      return answer();
     } else if (c.name == "save" || c.name == "load") {
       if (c.argument.empty()) throw Error(ErrorKind::usage, "/{} FILE: name the file", c.name);
       if (c.name == "save") {
@@ -279,7 +290,7 @@ class Chat {
   int64_t context_;
   ChatHistory history_;
   Request request_;
-  int interrupted_ = 0;
+  int interrupted_ = 0, refused_ = 0;
 };
 
 }  // namespace
@@ -298,7 +309,7 @@ int run_chat(const Options& options) {
   const SamplingSettings settings = sampling_settings(options, model.generation);
   const MemoryBudget budget = memory_budget(options);
   const int64_t context = choose_context(options, model, budget);
-  check_fit(model.spec, model.dtype, needs_of(context), budget.bytes, budget.source);
+  check_fit(model.spec, model.dtype, needs_of(context), budget);
   Arena arena;
   const ModelWeights weights = load_for_inference(model, arena);
   const bool turned = model.spec.rope.kind != RopeKind::none;
@@ -310,8 +321,7 @@ int run_chat(const Options& options) {
            format_seconds(seconds_between(start_ns, real_clock().now_ns())), format_with_commas(context),
            context < model_context(model) ? fmt::format(" (of {}; --context)", format_with_commas(model_context(model)))
                                           : "");
-  Chat(options, model, prompt, settings, conversation, context).run();
-  return 0;
+  return Chat(options, model, prompt, settings, conversation, context).run();
 }
 
 }  // namespace tern

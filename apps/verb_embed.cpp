@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "apps/common.h"
+#include "apps/embed_settings.h"
 #include "apps/verbs.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -15,6 +16,7 @@
 #include "base/options.h"
 #include "base/progress.h"
 #include "base/signals.h"
+#include "base/system.h"
 #include "base/units.h"
 #include "formats/jsonl.h"
 #include "infer/embedding.h"
@@ -71,26 +73,16 @@ struct Settings {
 };
 
 Settings settings_of(const Options& options, const ModelDescription& model) {
-  Settings s;
-  std::optional<SentenceConfig> said;
-  if (!model.dir.is_gguf()) said = read_sentence_config(model.dir.path);
-  s.embedding.pooling = model.spec.predicts ? Pooling::last : Pooling::mean;
-  s.origin = model.spec.predicts ? "the default of a decoder" : "the default of an encoder";
-  s.max_tokens = model_context(model);
-  if (said) {
-    s.embedding.pooling = said->pooling, s.embedding.normalize = said->normalize;
-    s.prefix = said->prefix, s.origin = "the model's own";
-    s.max_tokens = std::min(s.max_tokens, said->max_tokens.value_or(s.max_tokens));
-    for (const std::string& note : said->notes)
-      if (!options.has("prefix")) log_info("{}", note);
-  }
+  const EmbedDefaults own = embed_defaults(model);
+  if (!options.has("prefix"))
+    for (const std::string& note : own.notes) log_info("{}", note);
+  Settings s{{own.pooling, own.normalize, options.integer("batch")}, own.max_tokens, own.prefix, own.origin};
   if (options.has("pooling")) {
     s.embedding.pooling = pooling_named(options.text("pooling")).value();
     s.origin = "--pooling";
   }
   if (options.text("normalize") != "auto") s.embedding.normalize = options.text("normalize") == "always";
   if (options.has("prefix")) s.prefix = options.text("prefix");
-  s.embedding.batch = options.integer("batch");
   return s;
 }
 
@@ -133,43 +125,82 @@ std::vector<std::vector<int32_t>> tokens_of(const Options& options, const ModelD
   return all;
 }
 
-void print_vectors(std::span<const float> vectors, int64_t width) {
-  for (size_t begin = 0; begin < vectors.size(); begin += static_cast<size_t>(width)) {
-    std::string line;
-    for (const float v : vectors.subspan(begin, static_cast<size_t>(width)))
-      fmt::format_to(std::back_inserter(line), "{}{}", line.empty() ? "" : " ", v);
-    print_out(line + "\n");
-  }
+std::string line_of(std::span<const float> vector, std::string_view between) {
+  return fmt::format("{}", fmt::join(vector, between));
 }
 
-void print_embeddings_json(const Options& options, const ModelDescription& model, const Settings& s,
-                           const std::vector<std::vector<int32_t>>& tokens, std::span<const float> vectors) {
-  Json rows = Json::array(), counts = Json::array();
-  const auto width = static_cast<size_t>(model.spec.width);
-  for (size_t i = 0; i < tokens.size(); ++i) {
-    rows.push_back(std::vector<float>(vectors.begin() + static_cast<ptrdiff_t>(i * width),
-                                      vectors.begin() + static_cast<ptrdiff_t>((i + 1) * width)));
-    counts.push_back(tokens[i].size());
+// Vectors on their way to where they were asked for. JSON is printed at the end, as it is whole or not at all; until
+// then the numbers are kept, as floats.
+class Output {
+ public:
+  Output(const Options& options, int64_t rows, int64_t width) : width_(static_cast<size_t>(width)) {
+    if (options.has("output"))
+      npy_.emplace(real_io(), options.text("output"), rows, width);
+    else
+      keeps_ = options.flag("json");
   }
+  static int64_t kept_bytes(const Options& options, int64_t rows, int64_t width) {
+    return options.flag("json") && !options.has("output") ? rows * width * 4 : 0;
+  }
+  void take(std::span<const float> vectors) {
+    if (npy_) return npy_->append(vectors);
+    if (keeps_) {
+      kept_.insert(kept_.end(), vectors.begin(), vectors.end());
+      return;
+    }
+    for (; !vectors.empty(); vectors = vectors.subspan(width_)) print_out(line_of(vectors.first(width_), " ") + "\n");
+  }
+  void reserve(int64_t numbers) {
+    if (keeps_) kept_.reserve(static_cast<size_t>(numbers));
+  }
+  void finish() {
+    if (npy_) npy_->finish();
+  }
+  // The members of `head`, and the vectors behind them.
+  void print(const Json& head) const {
+    std::string text = dump_json(head, 2);
+    if (!keeps_) return print_out(text + "\n");
+    text.erase(text.rfind('\n'));  // and the brace
+    print_out(text + ",\n  \"embeddings\": [");
+    std::span<const float> rest = kept_;
+    for (const char* before = "\n    ["; !rest.empty(); before = ",\n    [", rest = rest.subspan(width_))
+      print_out(before + line_of(rest.first(width_), ", ") + "]");
+    print_out("\n  ]\n}\n");
+  }
+
+ private:
+  size_t width_;
+  std::optional<NpyWriter> npy_;
+  bool keeps_ = false;
+  std::vector<float> kept_;
+};
+
+Json head_of(const Options& options, const ModelDescription& model, const Settings& s,
+             const std::vector<std::vector<int32_t>>& tokens) {
+  Json counts = Json::array();
+  for (const auto& ids : tokens) counts.push_back(ids.size());
   Json out = {{"model", options.positional("MODEL")},    {"dtype", name_of(model.dtype)},
               {"pooling", name_of(s.embedding.pooling)}, {"normalized", s.embedding.normalize},
               {"dimensions", model.spec.width},          {"tokens", counts}};
-  if (options.has("output"))
-    out["output"] = options.text("output");
-  else
-    out["embeddings"] = rows;
-  print_json(out);
+  if (options.has("output")) out["output"] = options.text("output");
+  return out;
+}
+
+void check_output(const Options& options) {
+  if (!options.has("output")) return;
+  const std::string& path = options.text("output");
+  if (!path.ends_with(".npy"))
+    throw Error(ErrorKind::usage, "embed: --output {}: expected a name that ends in .npy; for text leave it out", path);
+  if (real_io().stat(path))
+    throw Error(ErrorKind::usage, "embed: --output {}: is there already; name a new file, or remove it", path);
 }
 
 }  // namespace
 
 int run_embed(const Options& options) {
-  if (options.has("output") && !options.text("output").ends_with(".npy"))
-    throw Error(ErrorKind::usage, "embed: --output {}: expected a name that ends in .npy; for text leave it out",
-                options.text("output"));
+  check_output(options);
   apply_threads(options);
-  const Texts texts = read_texts(options);
-  const MemoryBudget budget = memory_budget(options);
+  Texts texts = read_texts(options);
   const ModelDescription model = describe_model(options.positional("MODEL"), dtype_option(options));
   tell_notes(model);
   if (!model.tokenizer)
@@ -179,7 +210,10 @@ int run_embed(const Options& options) {
     throw Error(ErrorKind::usage, "embed: --pooling pooler: a {} model has no pooler; take last or mean",
                 model.spec.family);
   const std::vector<std::vector<int32_t>> tokens = tokens_of(options, model, texts, s);
-  check_embedding_fit(model.spec, model.dtype, tokens, s.embedding, budget.bytes, budget.source);
+  texts.texts = {};
+  const auto num = static_cast<int64_t>(tokens.size());
+  const int64_t program = program_bytes(), kept = Output::kept_bytes(options, num, model.spec.width);
+  check_embedding_fit(model.spec, model.dtype, tokens, s.embedding, kept, memory_budget(options));
 
   Arena arena;
   const ModelWeights weights = load_for_inference(model, arena);
@@ -187,22 +221,32 @@ int run_embed(const Options& options) {
   if (s.embedding.pooling == Pooling::pooler) pooler = load_pooler(model.spec, model.dir.path, model.dtype, arena);
   const StopSignals signals;
   const int64_t start_ns = real_clock().now_ns();
-  Progress progress("embed", static_cast<int64_t>(tokens.size()), real_clock(), {}, "texts");
-  const std::vector<float> vectors =
-      embed_texts(model.spec, weights, pooler ? &*pooler : nullptr, tokens, s.embedding, arena, [&](int64_t done) {
-        progress.update(done);
-        return !stop_requested();
-      });
-  progress.finish();
-  if (options.has("output")) write_npy(real_io(), options.text("output"), vectors, model.spec.width);
-  if (options.flag("json"))
-    print_embeddings_json(options, model, s, tokens, vectors);
-  else if (!options.has("output"))
-    print_vectors(vectors, model.spec.width);
-  log_info("{} of {} numbers, pooling {} ({}), {}; {:.1f} texts/s",
-           counted(static_cast<int64_t>(tokens.size()), "vector"), model.spec.width, name_of(s.embedding.pooling),
-           s.origin, s.embedding.normalize ? "normalized" : "not normalized",
-           static_cast<double>(tokens.size()) / std::max(1e-9, seconds_between(start_ns, real_clock().now_ns())));
+  Output output(options, num, model.spec.width);
+  output.reserve(num * model.spec.width);
+  {
+    Progress progress("embed", num, real_clock(), {}, "texts");
+    naming_bad_weights(model, [&] {
+      embed_texts(model.spec, weights, pooler ? &*pooler : nullptr, tokens, s.embedding, arena,
+                  [&](int64_t first, std::span<const float> vectors) {
+                    output.take(vectors);
+                    progress.update(first + static_cast<int64_t>(vectors.size()) / model.spec.width);
+                    return !stop_requested();
+                  });
+    });
+    progress.finish();
+  }
+  output.finish();
+  if (options.flag("json")) {
+    Json head = head_of(options, model, s, tokens);
+    head["memory"] = {{"peak_bytes", arena.peak_total()},
+                      {"predicted_bytes", embedding_peak(model.spec, model.dtype, tokens, s.embedding) + kept},
+                      {"program_bytes", program},
+                      {"peak_resident_bytes", read_process_memory().peak_resident_bytes}};
+    output.print(head);
+  }
+  log_info("{} of {} numbers, pooling {} ({}), {}; {:.1f} texts/s", counted(num, "vector"), model.spec.width,
+           name_of(s.embedding.pooling), s.origin, s.embedding.normalize ? "normalized" : "not normalized",
+           static_cast<double>(num) / std::max(1e-9, seconds_between(start_ns, real_clock().now_ns())));
   return 0;
 }
 

@@ -97,7 +97,7 @@ int run_perplexity(const Options& options, const ModelDescription& model) {
 
   const int64_t batch = std::min(options.integer("batch"), static_cast<int64_t>(work.windows.size()));
   const MemoryBudget budget = memory_budget(options);
-  check_fit(model.spec, model.dtype, needs_of(work, batch), budget.bytes, budget.source);
+  check_fit(model.spec, model.dtype, needs_of(work, batch), budget);
   Arena arena;
   const ModelWeights weights = load_for_inference(model, arena);
   const StopSignals signals;
@@ -180,11 +180,13 @@ int run_compare_models(const Options& options, const ModelDescription& model) {
     throw Error(ErrorKind::bad_file, "--output {}: {} results, there are {} windows", options.text("output"),
                 all.size(), work.windows.size());
   const int64_t batch = std::min(options.integer("batch"), static_cast<int64_t>(work.windows.size()));
-  const MemoryBudget budget = memory_budget(options);
+  MemoryBudget budget = memory_budget(options);
   const int64_t others = inference_fit(reference.spec, reference.dtype, needs_of(work, batch)).peak() +
                          4 * kCompareRows * 2 * model.spec.vocab;
-  check_fit(model.spec, model.dtype, needs_of(work, batch), budget.bytes - others,
-            budget.source + fmt::format(", less {} for the reference", format_bytes(others)));
+  budget.bytes -= others;
+  budget.source += fmt::format(", less {} for the reference", format_bytes(others));
+  if (budget.program >= 0) budget.program += others;
+  check_fit(model.spec, model.dtype, needs_of(work, batch), budget);
   Arena arena;
   const ModelWeights weights = load_for_inference(model, arena);
   const ModelWeights reference_weights = load_for_inference(reference, arena);

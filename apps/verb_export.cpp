@@ -140,10 +140,10 @@ int run_export(const Options& options) {
   // The weights twice: as read, and as read back.
   const MemoryBudget budget = memory_budget(options);
   const int64_t needed = 2 * num_parameters(model.spec) * size_of(model.dtype);
-  if (needed > budget.bytes)
-    throw Error(ErrorKind::does_not_fit,
-                "export: the weights and what is read back need {}, there are {} ({}); use a machine with more memory",
-                format_bytes(needed), format_bytes(budget.bytes), budget.source);
+  if (const std::string more = memory_remedy(budget, needed); needed > budget.bytes)
+    throw Error(ErrorKind::does_not_fit, "export: the weights and what is read back need {}, there are {} ({}); use {}",
+                format_bytes(needed), format_bytes(budget.bytes), budget.source,
+                more.empty() ? "a machine with more memory" : more + " or more");
   const int64_t start_ns = real_clock().now_ns();
   Arena arena;
   const ModelWeights weights = load_weights(model.spec, model.dir.path, model.dtype, arena);

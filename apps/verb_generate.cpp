@@ -157,7 +157,7 @@ int run_generate(const Options& options) {
       .logit_rows = request.num_samples};
   const MemoryBudget budget = memory_budget(options);
   const int64_t program = program_bytes();
-  check_fit(model.spec, model.dtype, needs, budget.bytes, budget.source);
+  check_fit(model.spec, model.dtype, needs, budget);
 
   Arena arena;
   const ModelWeights weights = load_for_inference(model, arena);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <unordered_set>
+#include <utility>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -13,6 +14,17 @@ namespace tern {
 namespace {
 
 constexpr size_t kMaxLine = size_t{16} << 20, kMaxChoices = 1000, kMaxItems = 10'000'000;
+
+// What other files call our keys; else the nearest.
+std::string renamed_to(const std::string& key, const std::vector<std::string_view>& known) {
+  constexpr std::pair<std::string_view, std::string_view> kOthers[] = {
+      {"question", "prompt"},  {"query", "prompt"},  {"context", "prompt"},  {"input", "prompt"},
+      {"text", "prompt"},      {"label", "answer"},  {"gold", "answer"},     {"target", "answer"},
+      {"answerKey", "answer"}, {"output", "answer"}, {"endings", "choices"}, {"options", "choices"}};
+  for (const auto& [theirs, ours] : kOthers)
+    if (key == theirs) return fmt::format("; rename it to '{}'", ours);
+  return key.size() > 60 ? "" : did_you_mean(key, known);
+}
 
 class ItemReader {
  public:
@@ -27,7 +39,7 @@ class ItemReader {
         throw Error(ErrorKind::bad_file,
                     "{}: unknown key '{}'{}; a task has id, prompt, choices, answer, stop and "
                     "max_tokens",
-                    place, make_printable(key.substr(0, 60)), key.size() > 60 ? "" : did_you_mean(key, known));
+                    place, make_printable(key.substr(0, 60)), renamed_to(key, known));
   }
 
   TaskItem read(TaskKind& kind, int64_t line) {

@@ -37,6 +37,8 @@ TEST(TaskFileMalformed, EveryMistakeIsNamedWithItsLine) {
       {R"({"answer": "x"})", "prompt: is missing"},
       {R"({"prompt": 5, "answer": "x"})", "prompt: number, expected a text"},
       {R"({"promt": "x", "answer": "x"})", "unknown key 'promt'; did you mean 'prompt'?"},
+      {R"({"question": "x", "answer": "x"})", "unknown key 'question'; rename it to 'prompt'; a task has id"},
+      {R"({"prompt": "x", "choices": ["a", "b"], "label": 1})", "unknown key 'label'; rename it to 'answer'"},
       {R"({"prompt": "x", "prompt": "y", "answer": "x"})", "line 1"},
       {R"({"prompt": "x", "answer": []})", "an empty list"},
       {R"({"prompt": "x", "answer": [1]})", "holds number"},

@@ -32,22 +32,21 @@ EncodedPair encode_pair(const Tokenizer& tokenizer, std::string_view prompt, std
                         int32_t prefix, int32_t prefix_if_empty, const std::string& place) {
   EncodedPair pair;
   const EncodeOptions plain{.add_special = false};
-  if (prompt.empty()) {
+  const size_t end = end_without_space(prompt);
+  const std::string whole = std::string(prompt) + std::string(continuation);
+  if (end == 0) {
     if (prefix_if_empty < 0)
       throw Error(ErrorKind::usage,
                   "{}: the prompt is empty, and this tokenizer has neither BOS nor EOS to stand before the answer",
                   place);
     pair.tokens = {prefix_if_empty};
     pair.first_scored = 1;
-    tokenizer.encode_into(continuation, plain, pair.tokens);
+    tokenizer.encode_into(whole, plain, pair.tokens);
   } else {
-    const size_t end = end_without_space(prompt);
-    const std::string whole = std::string(prompt) + std::string(continuation);
     const auto in_front = static_cast<int64_t>(prefix >= 0);
     if (prefix >= 0) pair.tokens.push_back(prefix);
     tokenizer.encode_into(whole, plain, pair.tokens);
     pair.first_scored = in_front + static_cast<int64_t>(tokenizer.encode(prompt.substr(0, end), plain).size());
-    if (pair.first_scored == 0) pair.first_scored = 1;  // a prompt of nothing but blanks: the first token has no row
   }
   if (pair.first_scored >= static_cast<int64_t>(pair.tokens.size()))
     throw Error(ErrorKind::usage, "{}: the answer adds no token to the prompt; it must differ from the prompt's end",

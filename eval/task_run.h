@@ -21,7 +21,8 @@ struct EncodedPair {
   std::vector<int32_t> tokens;  // of both
   int64_t first_scored = 0;     // the continuation's first token
 };
-/// `prefix` ≥ 0 stands in front of every prompt; an empty prompt needs one: BOS or EOS.
+/// `prefix` ≥ 0 stands in front of every prompt; one that is empty or all white space needs something to stand on:
+/// `prefix_if_empty`, BOS or EOS.
 /// Errors  usage, naming `place`: an empty prompt and no prefix; a continuation without a token.
 EncodedPair encode_pair(const Tokenizer&, std::string_view prompt, std::string_view continuation, int32_t prefix,
                         int32_t prefix_if_empty, const std::string& place);

@@ -8,7 +8,9 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "infer/load.h"
+#include "kernels/cpu/matmul.h"
 #include "model/linear.h"
+#include "model/not_finite.h"
 #include "model/ops.h"
 
 namespace tern {
@@ -44,7 +46,8 @@ std::vector<double> pooled(const Tensor& x, int64_t begin, int64_t end, Pooling 
   for (int64_t r = begin; r < end; ++r) {
     if (pooling == Pooling::max) {
       const std::vector<double> row = row_of(x, r);
-      for (size_t i = 0; i < row.size(); ++i) result[i] = std::max(result[i], row[i]);
+      for (size_t i = 0; i < row.size(); ++i)
+        if (row[i] > result[i] || std::isnan(row[i])) result[i] = row[i];  // NaN stays, as in torch
     } else {
       add_row(x, r, pooling == Pooling::weighted_mean ? static_cast<double>(r - begin + 1) : 1, result);
     }
@@ -82,11 +85,53 @@ void append(std::vector<double> vector, bool normalize, std::vector<float>& out)
   for (const double v : vector) out.push_back(static_cast<float>(v));
 }
 
+// Frequencies that depend on a sequence's length are each text's own.
+bool has_own_table(const ModelSpec& spec) {
+  return spec.rope.kind == RopeKind::dynamic || spec.rope.kind == RopeKind::longrope;
+}
+int64_t batch_of(const ModelSpec& spec, const EmbeddingSettings& settings) {
+  return has_own_table(spec) ? 1 : settings.batch;
+}
+
+// Tokens of the largest batch.
+int64_t largest_batch(std::span<const std::vector<int32_t>> texts, int64_t batch) {
+  int64_t largest = 0;
+  for (size_t first = 0; first < texts.size(); first += static_cast<size_t>(batch)) {
+    int64_t tokens = 0;
+    for (size_t i = first; i < std::min(texts.size(), first + static_cast<size_t>(batch)); ++i)
+      tokens += static_cast<int64_t>(texts[i].size());
+    largest = std::max(largest, tokens);
+  }
+  return largest;
+}
+
+struct EmbeddingFit {
+  InferenceFit model;
+  int64_t pooler = 0, batch = 0;  // the matrix and its packed copy; the vectors of a batch
+  int64_t peak() const { return std::max(model.loading_peak, model.peak() + pooler + batch); }
+};
+
+EmbeddingFit fit_of(const ModelSpec& spec, DType dtype, std::span<const std::vector<int32_t>> texts,
+                    const EmbeddingSettings& settings) {
+  const int64_t D = spec.width, s = size_of(dtype), batch = batch_of(spec, settings);
+  const int64_t at_once = std::min(batch, static_cast<int64_t>(texts.size()));
+  EmbeddingFit fit;
+  const InferenceNeeds needs{
+      .context = 1, .sequences = 0, .iteration_tokens = largest_batch(texts, batch), .logit_rows = 0};
+  fit.model = inference_fit(spec, dtype, needs);
+  // No logits are made; the rows are normed once more where the model ends in a norm.
+  fit.model.logits = spec.head().norm.present() ? needs.iteration_tokens * D * s : 0;
+  fit.batch = at_once * D * (8 + 4 + 4);  // doubles, floats, and the vector of floats grows by copying
+  if (settings.pooling == Pooling::pooler)
+    fit.pooler = (D * D + D) * s + (dtype == DType::f64 ? 0 : packed_bytes(dtype, D, D)) + 2 * at_once * D * s;
+  return fit;
+}
+
 }  // namespace
 
-std::vector<float> embed_texts(const ModelSpec& spec, const ModelWeights& weights, const Linear* pooler,
-                               std::span<const std::vector<int32_t>> texts, const EmbeddingSettings& settings,
-                               Arena& arena, const std::function<bool(int64_t)>& on_batch) {
+void embed_texts(const ModelSpec& spec, const ModelWeights& weights, const Linear* pooler,
+                 std::span<const std::vector<int32_t>> texts, const EmbeddingSettings& settings, Arena& arena,
+                 const VectorSink& sink) {
   TERN_CHECK((settings.pooling == Pooling::pooler) == (pooler != nullptr),
              "embed: pooler without its pooling, or the other way");
   int64_t longest = 1;
@@ -95,13 +140,10 @@ std::vector<float> embed_texts(const ModelSpec& spec, const ModelWeights& weight
     longest = std::max(longest, static_cast<int64_t>(ids.size()));
   }
   const Compute c{arena, Multiply::exact};
-  // Frequencies that depend on a sequence's length are each text's own.
-  const bool own_table = spec.rope.kind == RopeKind::dynamic || spec.rope.kind == RopeKind::longrope;
+  const bool own_table = has_own_table(spec);
   RopeTable rope;
   if (spec.turns() && !own_table) rope = rope_table(spec, longest, longest);
-  std::vector<float> out;
-  out.reserve(texts.size() * static_cast<size_t>(spec.width));
-  const size_t batch = own_table ? 1 : static_cast<size_t>(settings.batch);
+  const auto batch = static_cast<size_t>(batch_of(spec, settings));
   for (size_t first = 0; first < texts.size(); first += batch) {
     const auto part = texts.subspan(first, std::min(batch, texts.size() - first));
     std::vector<int32_t> tokens, firsts;
@@ -122,51 +164,50 @@ std::vector<float> embed_texts(const ModelSpec& spec, const ModelWeights& weight
     std::vector<std::vector<double>> vectors(part.size());
     for (size_t i = 0; i < part.size(); ++i) vectors[i] = pooled(x, starts[i], starts[i + 1], settings.pooling);
     if (pooler) take_through_pooler(*pooler, firsts, x, c, vectors);
-    for (std::vector<double>& v : vectors) append(std::move(v), settings.normalize, out);
-    const auto done = static_cast<int64_t>(first + part.size());
-    if (on_batch && !on_batch(done))
-      throw Error(ErrorKind::interrupted, "embed: stopped on request after {} of {} texts", done, texts.size());
+    std::vector<float> out;
+    out.reserve(part.size() * static_cast<size_t>(spec.width));
+    for (size_t i = 0; i < part.size(); ++i) {
+      append(std::move(vectors[i]), settings.normalize, out);
+      const auto vector = std::span(out).last(static_cast<size_t>(spec.width));
+      if (!std::ranges::all_of(vector, [](float v) { return std::isfinite(v); }))
+        throw NotFinite(
+            "embed: the vector of text {} of {} holds NaN or infinity; what the model computes leaves the range of {}",
+            first + i + 1, texts.size(), name_of(x.dtype()));
+    }
+    if (!sink(static_cast<int64_t>(first), out))
+      throw Error(ErrorKind::interrupted, "embed: stopped on request after {} of {} texts", first + part.size(),
+                  texts.size());
   }
-  return out;
 }
 
-int64_t largest_batch(std::span<const std::vector<int32_t>> texts, int64_t batch) {
-  int64_t largest = 0;
-  for (size_t first = 0; first < texts.size(); first += static_cast<size_t>(batch)) {
-    int64_t tokens = 0;
-    for (size_t i = first; i < std::min(texts.size(), first + static_cast<size_t>(batch)); ++i)
-      tokens += static_cast<int64_t>(texts[i].size());
-    largest = std::max(largest, tokens);
-  }
-  return largest;
+int64_t embedding_peak(const ModelSpec& spec, DType dtype, std::span<const std::vector<int32_t>> texts,
+                       const EmbeddingSettings& settings) {
+  return fit_of(spec, dtype, texts, settings).peak();
 }
 
 void check_embedding_fit(const ModelSpec& spec, DType dtype, std::span<const std::vector<int32_t>> texts,
-                         const EmbeddingSettings& settings, int64_t memory_bytes, const std::string& memory_source) {
-  const auto fit_of = [&](int64_t batch, DType type) {
-    InferenceNeeds needs{
-        .context = 1, .sequences = 0, .iteration_tokens = largest_batch(texts, batch), .logit_rows = 0};
-    InferenceFit fit = inference_fit(spec, type, needs);
-    // No logits are made; the rows are normed once more where the model ends in a norm.
-    fit.logits = spec.head().norm.present() ? needs.iteration_tokens * spec.width * size_of(type) : 0;
-    return fit;
-  };
-  const InferenceFit fit = fit_of(settings.batch, dtype);
-  const int64_t result = static_cast<int64_t>(texts.size()) * spec.width * 4;
-  if (fit.peak() + result <= memory_bytes) return;
+                         const EmbeddingSettings& settings, int64_t kept, const MemoryBudget& budget) {
+  const EmbeddingFit fit = fit_of(spec, dtype, texts, settings);
+  const int64_t needed = fit.peak() + kept;
+  if (needed <= budget.bytes) return;
+  EmbeddingSettings one = settings;
+  one.batch = 1;
   std::vector<std::string> fits;
-  const auto consider = [&](int64_t batch, DType type, const char* flags) {
-    if (const int64_t peak = fit_of(batch, type).peak() + result; peak <= memory_bytes)
+  const auto consider = [&](const EmbeddingSettings& other, DType type, const char* flags) {
+    if (const int64_t peak = embedding_peak(spec, type, texts, other) + kept; peak <= budget.bytes)
       fits.push_back(fmt::format("  {} ({})", flags, format_bytes(peak)));
   };
-  if (settings.batch > 1) consider(1, dtype, "--batch 1");
-  if (size_of(dtype) > 2) consider(settings.batch, DType::bf16, "--dtype bf16");
-  if (size_of(dtype) > 2 && settings.batch > 1) consider(1, DType::bf16, "--dtype bf16 --batch 1");
+  if (batch_of(spec, settings) > 1) consider(one, dtype, "--batch 1");
+  if (size_of(dtype) > 2) consider(settings, DType::bf16, "--dtype bf16");
+  if (size_of(dtype) > 2 && batch_of(spec, settings) > 1) consider(one, DType::bf16, "--dtype bf16 --batch 1");
+  if (const std::string more = memory_remedy(budget, needed); !more.empty())
+    fits.push_back(fmt::format("  {} or more", more));
   throw Error(ErrorKind::does_not_fit,
               "the model does not fit: it needs {}, there are {} ({})\n  weights {}, activations {}, vectors {}; while "
               "loading {}\n{}",
-              format_bytes(fit.peak() + result), format_bytes(memory_bytes), memory_source, format_bytes(fit.weights),
-              format_bytes(fit.activations + fit.logits), format_bytes(result), format_bytes(fit.loading_peak),
+              format_bytes(needed), format_bytes(budget.bytes), budget.source,
+              format_bytes(fit.model.weights + fit.pooler), format_bytes(fit.model.activations + fit.model.logits),
+              format_bytes(fit.batch + kept), format_bytes(fit.model.loading_peak),
               fits.empty() ? "  no setting of this model fits here; take a smaller model or a machine with more memory"
                            : fmt::format("  what would fit:\n{}", fmt::join(fits, "\n")));
 }

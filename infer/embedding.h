@@ -12,28 +12,34 @@
 
 namespace tern {
 
+struct MemoryBudget;
+
 struct EmbeddingSettings {
   Pooling pooling = Pooling::mean;
   bool normalize = false;  // to length 1; a vector of zeros stays
   int64_t batch = 32;      // texts at a time: changes speed and memory, not the result
 };
 
-/// One vector of the model's width per text, in their order, f32. `texts`: ids with what the tokenizer adds, none
-/// empty, none longer than the model's context, all inside its vocabulary (checked by the caller).
+/// Takes the vectors of texts [first, first + vectors.size() / width), row by row; false stops.
+using VectorSink = std::function<bool(int64_t first, std::span<const float> vectors)>;
+
+/// One vector of the model's width per text, f32, given away batch by batch in their order. `texts`: ids with what the
+/// tokenizer adds, none empty, none longer than the model's context, all inside its vocabulary (checked by the caller).
 /// Order   exact kernels, and sums over the tokens of one text in their order, in doubles: a text's vector has the same
 ///         bits whatever shares its batch and on any number of threads.
-/// `pooler` is for Pooling::pooler only. `on_batch(done)` after each batch; false stops.
-/// Errors  interrupted.
+/// `pooler` is for Pooling::pooler only.
+/// Memory  one batch's; no vector is kept.
+/// Errors  interrupted; NotFinite, naming the text by its number from 1: a vector with NaN or infinity.
 /// Source  the pooling of sentence-transformers 6.2, judged by its output (dev/golden/embeddings.py).
-std::vector<float> embed_texts(const ModelSpec&, const ModelWeights&, const Linear* pooler,
-                               std::span<const std::vector<int32_t>> texts, const EmbeddingSettings&, Arena&,
-                               const std::function<bool(int64_t)>& on_batch = {});
+void embed_texts(const ModelSpec&, const ModelWeights&, const Linear* pooler,
+                 std::span<const std::vector<int32_t>> texts, const EmbeddingSettings&, Arena&, const VectorSink&);
 
-/// Tokens of the largest batch.
-int64_t largest_batch(std::span<const std::vector<int32_t>> texts, int64_t batch);
-
+/// Bytes that embed_texts and loading hold at their most, with the pooler where it is asked for. A model whose rotary
+/// table depends on the length takes one text at a time, whatever settings.batch says.
+int64_t embedding_peak(const ModelSpec&, DType, std::span<const std::vector<int32_t>> texts, const EmbeddingSettings&);
+/// `kept`: bytes that the caller keeps of the vectors.
 /// Errors  does_not_fit (exit 3): what it needs, what there is, and what would fit.
 void check_embedding_fit(const ModelSpec&, DType, std::span<const std::vector<int32_t>> texts, const EmbeddingSettings&,
-                         int64_t memory_bytes, const std::string& memory_source);
+                         int64_t kept, const MemoryBudget&);
 
 }  // namespace tern

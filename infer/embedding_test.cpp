@@ -8,12 +8,14 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "base/error.h"
 #include "base/io.h"
 #include "base/json.h"
+#include "formats/format_test_support.h"
 #include "formats/tokenizer.h"
 #include "infer/load.h"
 #include "infer/npy.h"
@@ -54,6 +56,18 @@ void expect_vectors(std::span<const float> got, const Json& want) {
   }
 }
 
+std::vector<float> all_vectors(const ModelSpec& spec, const ModelWeights& weights, const Linear* pooler,
+                               std::span<const std::vector<int32_t>> texts, const EmbeddingSettings& settings,
+                               Arena& arena) {
+  std::vector<float> all;
+  embed_texts(spec, weights, pooler, texts, settings, arena, [&](int64_t first, std::span<const float> vectors) {
+    EXPECT_EQ(static_cast<int64_t>(all.size()), first * spec.width);
+    all.insert(all.end(), vectors.begin(), vectors.end());
+    return true;
+  });
+  return all;
+}
+
 TEST(Embedding, EveryPoolingIsTheReferences) {
   const Bert bert;
   const ModelDescription model = describe_model(bert.dir, DType::f32);
@@ -71,12 +85,12 @@ TEST(Embedding, EveryPoolingIsTheReferences) {
     const SentenceConfig said = read_sentence_config(bert.dir).value();
     EXPECT_EQ(name_of(said.pooling), wanted["pooling"].get<std::string>());
     EXPECT_EQ(said.normalize, wanted["normalize"].get<bool>());
-    expect_vectors(embed_texts(model.spec, weights, nullptr, ids,
+    expect_vectors(all_vectors(model.spec, weights, nullptr, ids,
                                {.pooling = said.pooling, .normalize = said.normalize, .batch = 3}, arena),
                    wanted["vectors"]);
   }
   const Linear pooler = load_pooler(model.spec, bert.dir, DType::f32, arena);
-  expect_vectors(embed_texts(model.spec, weights, &pooler, ids, {.pooling = Pooling::pooler, .batch = 5}, arena),
+  expect_vectors(all_vectors(model.spec, weights, &pooler, ids, {.pooling = Pooling::pooler, .batch = 5}, arena),
                  bert.golden["pooler"]);
 }
 
@@ -110,7 +124,7 @@ TEST(Embedding, ATextHasTheSameBitsInEveryBatchAndThreadCount) {
         SCOPED_TRACE(testing::Message() << name_of(dtype) << ", " << name_of(pooling));
         const Linear* const pooler = pooling == Pooling::pooler ? &matrix : nullptr;
         const auto all = [&](int64_t batch) {
-          return embed_texts(spec, weights, pooler, texts, {.pooling = pooling, .normalize = true, .batch = batch},
+          return all_vectors(spec, weights, pooler, texts, {.pooling = pooling, .normalize = true, .batch = batch},
                              arena);
         };
         omp_set_num_threads(1);
@@ -131,20 +145,82 @@ TEST(Embedding, WhatDoesNotFitIsRefusedWithWhatWould) {
   const ModelSpec spec = model_spec(tiny_config("bert"));
   const std::vector<std::vector<int32_t>> texts(64, std::vector<int32_t>(100, 3));
   const EmbeddingSettings settings{.batch = 64};
-  check_embedding_fit(spec, DType::f32, texts, settings, 1 << 30, "a test");
-  try {
-    check_embedding_fit(spec, DType::f32, texts, settings, 1 << 20, "a test");
-    ADD_FAILURE() << "it fits";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::does_not_fit);
-    EXPECT_NE(std::string(error.what()).find("--batch 1"), std::string::npos) << error.what();
+  check_embedding_fit(spec, DType::f32, texts, settings, 0, {1 << 30, "a test"});
+  const auto refusal = [&](const MemoryBudget& budget, int64_t kept) -> std::string {
+    try {
+      check_embedding_fit(spec, DType::f32, texts, settings, kept, budget);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::does_not_fit);
+      return error.what();
+    }
+    return "it fits";
+  };
+  EXPECT_NE(refusal({1 << 20, "a test"}, 0).find("--batch 1"), std::string::npos);
+  EXPECT_EQ(refusal({1 << 20, "a test"}, 0).find("--memory"), std::string::npos);
+  EXPECT_NE(refusal({1 << 20, "--memory", 5 << 20}, 0).find("--memory "), std::string::npos);
+  EXPECT_NE(refusal({1 << 30, "a test"}, 1 << 30).find("vectors 1.0"), std::string::npos);
+}
+
+// Of a decoder with a table of its own for each text the batch is one text, and is priced so.
+TEST(Embedding, ThePriceCoversWhatRunsAndNotMuchMore) {
+  HfConfig dynamic = tiny_config("llama");
+  dynamic.rope.type = RopeType::dynamic, dynamic.rope.factor = 4, dynamic.max_position_embeddings = 6;
+  for (const HfConfig& config : {tiny_config("bert"), tiny_config("llama"), dynamic})
+    for (const DType dtype : {DType::f32, DType::bf16})
+      for (const Pooling pooling : {Pooling::mean, Pooling::max, Pooling::pooler}) {
+        const ModelSpec spec = model_spec(config);
+        if (spec.predicts && pooling == Pooling::pooler) continue;
+        SCOPED_TRACE(fmt::format("{} {} {}", config.model_type, name_of(dtype), name_of(pooling)));
+        Arena arena;
+        ModelWeights weights = random_weights(spec, dtype, arena, 5);
+        pack_weights(spec, weights, arena);
+        Linear pooler{.out = spec.width, .in = spec.width};
+        if (pooling == Pooling::pooler) {
+          pooler.weight = arena.allocate(dtype, {spec.width, spec.width}, MemoryClass::weights);
+          pooler.bias = arena.allocate(dtype, {spec.width}, MemoryClass::weights);
+          pooler.weight.fill_zero(), pooler.bias.fill_zero();
+        }
+        const std::vector<std::vector<int32_t>> texts(8, random_tokens(24, spec.vocab, 7));
+        const EmbeddingSettings settings{.pooling = pooling, .batch = 8};
+        const int64_t before = arena.current_total();
+        arena.reset_peak();
+        all_vectors(spec, weights, pooling == Pooling::pooler ? &pooler : nullptr, texts, settings, arena);
+        const int64_t ran = arena.peak_total() - before;
+        const int64_t priced = embedding_peak(spec, dtype, texts, settings);
+        EXPECT_LE(arena.peak_total(), priced);
+        EXPECT_LE(priced, before + 4 * ran + (1 << 16));
+      }
+}
+
+// One weight is infinite: every pooling tells, the largest of a column too.
+TEST(Embedding, AVectorThatIsNotFiniteIsAnErrorThatNamesTheText) {
+  for (const char* family : {"bert", "llama"}) {
+    const ModelSpec spec = model_spec(tiny_config(family));
+    Arena arena;
+    ModelWeights weights = random_weights(spec, DType::f32, arena, 5);
+    Tensor& table = weights.embed.tokens;
+    table.span<float>()[static_cast<size_t>(3 * spec.width)] = std::numeric_limits<float>::infinity();
+    pack_weights(spec, weights, arena);
+    const std::vector<std::vector<int32_t>> texts = {{1, 2}, {2, 3, 2}};
+    for (const Pooling pooling :
+         {Pooling::mean, Pooling::last, Pooling::max, Pooling::mean_sqrt, Pooling::weighted_mean}) {
+      SCOPED_TRACE(fmt::format("{} {}", family, name_of(pooling)));
+      EXPECT_TRUE(throws(ErrorKind::bad_file, "the vector of text 2 of 2 holds NaN or infinity",
+                         [&] { all_vectors(spec, weights, nullptr, texts, {.pooling = pooling}, arena); }));
+    }
   }
 }
 
 TEST(Embedding, TheNumPyFileBeginsAtAMultipleOf64) {
   const std::string path = testing::TempDir() + "tern-vectors.npy";
   const std::vector<float> values = {1, 2, 3, 4, 5, 6};
-  write_npy(real_io(), path, values, 3);
+  {
+    NpyWriter writer(real_io(), path, 2, 3);
+    writer.append(std::span(values).first(3));
+    EXPECT_FALSE(real_io().stat(path));
+    writer.append(std::span(values).last(3));
+    writer.finish();
+  }
   const std::string bytes = real_io().read(path);
   EXPECT_EQ(bytes.substr(0, 8), std::string("\x93NUMPY\x01\x00", 8));
   const size_t header = static_cast<uint8_t>(bytes[8]) + 256 * static_cast<size_t>(static_cast<uint8_t>(bytes[9]));
@@ -154,6 +230,14 @@ TEST(Embedding, TheNumPyFileBeginsAtAMultipleOf64) {
   ASSERT_EQ(bytes.size(), 10 + header + 24);
   EXPECT_EQ(std::memcmp(bytes.data() + 10 + header, values.data(), 24), 0);
   std::filesystem::remove(path);
+}
+
+TEST(Embedding, ANumPyFileThatIsNotFinishedLeavesNothing) {
+  std::string folder = testing::TempDir() + "tern-npy-XXXXXX";
+  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
+  { NpyWriter(real_io(), folder + "/v.npy", 2, 3).append(std::vector<float>{1, 2, 3}); }
+  EXPECT_TRUE(real_io().list(folder).empty());
+  remove_all(real_io(), folder);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "base/system.h"
 #include "base/units.h"
 #include "kernels/cpu/matmul.h"
 #include "model/model_files.h"
@@ -96,8 +97,14 @@ InferenceFit inference_fit(const ModelSpec& spec, DType dtype, const InferenceNe
   return fit;
 }
 
-void check_fit(const ModelSpec& spec, DType dtype, const InferenceNeeds& needs, int64_t memory_bytes,
-               const std::string& memory_source) {
+std::string memory_remedy(const MemoryBudget& budget, int64_t needed) {
+  if (budget.program < 0 || needed > read_memory_facts().available_bytes) return "";
+  constexpr int64_t kMiB = int64_t{1} << 20;  // one more: the program's own share is an estimate
+  return fmt::format("--memory {}MiB", (needed + budget.program) / kMiB + 2);
+}
+
+void check_fit(const ModelSpec& spec, DType dtype, const InferenceNeeds& needs, const MemoryBudget& budget) {
+  const int64_t memory_bytes = budget.bytes;
   // The closed forms are of 64 bits; a configuration or an option may ask for more than they count.
   if (static_cast<double>(kv_pages(needs)) *
           static_cast<double>(kv_shape(spec, needs.page_tokens, dtype).bytes_per_page()) >
@@ -112,7 +119,7 @@ void check_fit(const ModelSpec& spec, DType dtype, const InferenceNeeds& needs, 
       "the model does not fit: it needs {}, there are {} ({})\n  weights {}, key-value cache {} ({} sequences of {} "
       "tokens), "
       "activations {}, logits {}; while loading {}\n",
-      format_bytes(fit.peak()), format_bytes(memory_bytes), memory_source, format_bytes(fit.weights),
+      format_bytes(fit.peak()), format_bytes(memory_bytes), budget.source, format_bytes(fit.weights),
       format_bytes(fit.kv_cache), needs.sequences, needs.context, format_bytes(fit.activations),
       format_bytes(fit.logits), format_bytes(fit.loading_peak));
   std::vector<std::string> fits;
@@ -147,6 +154,8 @@ void check_fit(const ModelSpec& spec, DType dtype, const InferenceNeeds& needs, 
     else if (needs.sequences > 1)
       consider(one, DType::bf16, "--dtype bf16 --samples 1");
   }
+  if (const std::string more = memory_remedy(budget, fit.peak()); !more.empty())
+    fits.push_back(fmt::format("  {} or more", more));
   if (fits.empty())
     what += "  no setting of this model fits here; take a smaller model or a machine with more memory";
   else

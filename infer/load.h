@@ -51,7 +51,16 @@ struct InferenceNeeds {  // sequences 0: evaluation, windows of `context` tokens
 };
 InferenceFit inference_fit(const ModelSpec&, DType, const InferenceNeeds&);
 int64_t kv_pages(const InferenceNeeds&);
+/// What tensors may take, and where the figure comes from.
+struct MemoryBudget {
+  int64_t bytes = 0;
+  std::string source;
+  int64_t program = -1;  // ≥ 0: --memory gave the limit, and so much of it is the program's own
+};
+/// "--memory 39MiB": what would hold `needed` bytes of tensors, where --memory is the limit and the machine has them;
+/// else empty.
+std::string memory_remedy(const MemoryBudget&, int64_t needed);
 /// Errors: does_not_fit (exit 3) with the breakdown and the nearest settings that fit.
-void check_fit(const ModelSpec&, DType, const InferenceNeeds&, int64_t memory_bytes, const std::string& memory_source);
+void check_fit(const ModelSpec&, DType, const InferenceNeeds&, const MemoryBudget&);
 
 }  // namespace tern

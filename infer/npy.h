@@ -2,16 +2,34 @@
 // NumPy's file of one array.
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 
 namespace tern {
 
 class Io;
+class IoFile;
 
-/// A (values.size() / width, width) array of f32, row by row, version 1.0 of the format, written whole or not at all.
-/// Errors  does_not_fit, as write_file_atomically.
+/// A (rows, width) array of f32, version 1.0 of the format, row by row as the rows come. It lies in a temporary file
+/// beside `path` until finish(): `path` is there whole or not at all.
+/// Memory  none of it is held. Errors  as the Io.
 /// Source  numpy.lib.format (recalled), judged by numpy.load (dev/golden/embeddings.py --check).
-void write_npy(Io&, const std::string& path, std::span<const float> values, int64_t width);
+class NpyWriter {
+ public:
+  NpyWriter(Io&, std::string path, int64_t rows, int64_t width);
+  ~NpyWriter();
+  NpyWriter(const NpyWriter&) = delete;
+  NpyWriter& operator=(const NpyWriter&) = delete;
+  void append(std::span<const float> values);
+  /// All rows must have been appended.
+  void finish();
+
+ private:
+  Io& io_;
+  std::string path_, temporary_;
+  std::unique_ptr<IoFile> file_;  // null: finished
+  int64_t missing_;               // numbers still to come
+};
 
 }  // namespace tern

@@ -97,6 +97,7 @@ def check(program):
             (here / "modules.json").write_text(json.dumps(case["modules"]))
             (here / "1_Pooling").mkdir(exist_ok=True)
             (here / "1_Pooling" / "config.json").write_text(json.dumps(case["pooling_config"]))
+            (here / "v.npy").unlink(missing_ok=True)
             subprocess.run([program, "embed", folder, "--input", str(here / "texts.txt"), "--output", str(here / "v.npy"),
                             "--batch", "3"], check=True, stderr=subprocess.DEVNULL)
             got, want = np.load(here / "v.npy"), np.array(case["vectors"])

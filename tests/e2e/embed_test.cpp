@@ -1,4 +1,5 @@
 // tern embed as a person meets it, on the tiny BERT of the goldens.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -74,10 +75,68 @@ TEST_F(Embed, VectorsAreSentenceTransformersInEveryFormAndBatch) {
             tern("embed bert --text 'A cat sat on the mat.' 2>/dev/null").text.substr(0, lines.text.find('\n')));
   ASSERT_EQ(tern("embed bert --input texts.txt --output v.npy 2>/dev/null").code, 0);
   const std::string npy = real_io().read(root_ + "/v.npy");
-  EXPECT_EQ(npy.size() % 64, 0U);
-  float number = 0;
-  std::memcpy(&number, npy.data() + 128, sizeof number);
-  EXPECT_EQ(number, out["embeddings"][0][0].get<float>());
+  const size_t data = 10 + static_cast<uint8_t>(npy[8]) + 256 * static_cast<size_t>(static_cast<uint8_t>(npy[9]));
+  ASSERT_EQ(npy.size(), data + want.size() * want[0].size() * sizeof(float));
+  for (size_t i = 0; i < want.size(); ++i)
+    for (size_t k = 0; k < want[i].size(); ++k) {
+      float number = 0;
+      std::memcpy(&number, npy.data() + data + (i * want[i].size() + k) * sizeof number, sizeof number);
+      EXPECT_EQ(number, out["embeddings"][i][k].get<float>());
+    }
+  expect_refusal(2, "embed bert --input texts.txt --output v.npy", {"v.npy: is there already"});
+  EXPECT_EQ(real_io().read(root_ + "/v.npy"), npy);
+}
+
+// 32 MiB of vectors: one copy more, or a JSON value for each number, would show.
+TEST_F(Embed, MemoryIsWhatWasPredicted) {
+  Json wide = {{"config",
+                {{"model_type", "llama"},
+                 {"architectures", {"LlamaForCausalLM"}},
+                 {"vocab_size", 400},
+                 {"hidden_size", 512},
+                 {"intermediate_size", 8},
+                 {"num_hidden_layers", 1},
+                 {"num_attention_heads", 4},
+                 {"tie_word_embeddings", true}}}};
+  const auto tensor = [&](const std::string& name, const std::vector<int64_t>& shape) {
+    wide["tensors"]["model." + name + ".weight"] = {{"shape", shape}, {"middle", 0}, {"spread", 0.1}};
+  };
+  tensor("embed_tokens", {400, 512}), tensor("norm", {512});
+  for (const char* matrix : {"q", "k", "v", "o"}) tensor(fmt::format("layers.0.self_attn.{}_proj", matrix), {512, 512});
+  tensor("layers.0.mlp.gate_proj", {8, 512}), tensor("layers.0.mlp.up_proj", {8, 512});
+  tensor("layers.0.mlp.down_proj", {512, 8});
+  tensor("layers.0.input_layernorm", {512}), tensor("layers.0.post_attention_layernorm", {512});
+  std::filesystem::create_directories(root_ + "/wide");
+  write_golden_model(wide, root_ + "/wide");
+  std::filesystem::copy_file(root_ + "/bert/tokenizer.json", root_ + "/wide/tokenizer.json");
+  std::string lines;
+  for (int i = 0; i < 16384; ++i) lines += "a\n";
+  write("many.txt", lines);
+  for (const std::string how : {"--json", "--json --output many.npy"}) {
+    ASSERT_EQ(tern("embed wide --input many.txt " + how + " >many.json 2>errors").code, 0)
+        << real_io().read(root_ + "/errors");
+    std::string text = real_io().read(root_ + "/many.json");
+    if (const size_t at = text.find(",\n  \"embeddings\""); at != std::string::npos) text = text.substr(0, at) + "}";
+    const Json memory = parse_json(text, how)["memory"];
+    const auto at = [&](const char* key) { return memory[key].get<int64_t>(); };
+    EXPECT_LE(at("peak_resident_bytes"), at("predicted_bytes") + at("program_bytes")) << how << memory;
+    EXPECT_EQ(at("predicted_bytes") > (32 << 20), how == "--json") << memory;
+  }
+}
+
+TEST_F(Embed, AVectorThatIsNotFiniteIsRefusedInEveryForm) {
+  std::filesystem::copy(root_ + "/bert", root_ + "/infinite", std::filesystem::copy_options::recursive);
+  Json golden = golden_;
+  for (auto& [name, about] : golden["tensors"].items())
+    if (name.ends_with("embeddings.LayerNorm.bias")) about["middle"] = 1e39;  // no float
+  write_golden_model(golden, root_ + "/infinite");
+  for (const char* how : {"", "--json", "--output infinite.npy"}) {
+    const Outcome o = tern(std::string("embed infinite --input texts.txt ") + how + " 2>errors");
+    EXPECT_EQ(o.code, 4) << how;
+    EXPECT_EQ(o.text, "") << how;
+    EXPECT_NE(real_io().read(root_ + "/errors").find("not finite"), std::string::npos);
+  }
+  EXPECT_FALSE(real_io().stat(root_ + "/infinite.npy"));
 }
 
 TEST_F(Embed, OptionsOverrideWhatTheModelSays) {
