@@ -24,15 +24,24 @@ constexpr std::string_view kExitCodes =
 
 constexpr std::string_view kFiles =
     "Files\n\n"
-    "MODEL is a Hugging Face directory (config.json, model.safetensors or its shards, tokenizer.json or vocab.json +\n"
-    "merges.txt or tiktoken ranks), or a name such as org/model found in the local Hugging Face cache (HF_HUB_CACHE,\n"
-    "HF_HOME/hub, ~/.cache/huggingface/hub). tern never downloads.\n\n"
+    "MODEL is a Hugging Face directory (config.json, model.safetensors or its shards, and a tokenizer), a GGUF file\n"
+    "(.gguf), or a name such as org/model found in the local Hugging Face cache (HF_HUB_CACHE, HF_HOME/hub,\n"
+    "~/.cache/huggingface/hub). tern never downloads.\n\n"
+    "A tokenizer is the first that is there of tokenizer.json; vocab.json + merges.txt; vocab.txt (WordPiece);\n"
+    "tokenizer.model, spiece.model, sentencepiece.bpe.model (SentencePiece, or tiktoken ranks). A GGUF file holds its "
+    "own.\n\n"
     "A run directory (tern train --output RUN) holds\n"
     "  checkpoints/step-N   complete and checksummed, or absent\n"
     "  model                a Hugging Face directory, ready for generate and eval\n"
     "  logs                 metrics as JSON lines and for TensorBoard\n\n"
-    "Data is plain text, JSON lines with text or prompt and completion, or a token file written by tern tokenize "
-    "--pack.\n";
+    "Data is plain text, a token file written by tern tokenize --pack, or JSON lines (.jsonl, .ndjson), each one of\n"
+    "  {\"text\": …}                        the loss is taken on everything\n"
+    "  {\"prompt\": …, \"completion\": …}    on the completion\n"
+    "  {\"messages\": [{\"role\": …, \"content\": …}, …]}  on what the role assistant says, in the model's chat "
+    "template\n\n"
+    "tern eval --task reads JSON lines {\"prompt\": …, \"choices\": […], \"answer\": 0} or {\"prompt\": …, \"answer\": "
+    "…}.\n"
+    "tern embed reads a text per line, or JSON lines with text.\n";
 
 constexpr std::string_view kRecipes =
     "Recipes\n\n"

@@ -66,7 +66,8 @@ std::vector<VerbSpec> make_verbs() {
        .takes_recipe = true,
        .details =
            "Pooling and normalizing are read from what sentence-transformers writes beside a model (modules.json, "
-           "1_Pooling/config.json); without it an encoder's rows are averaged, and of a decoder the last is taken. "
+           "1_Pooling/config.json), and shown by tern inspect; without it an encoder's rows are averaged, and of a "
+           "decoder the last is taken. "
            "A text's vector does not depend on --batch or --threads."},
       {.name = "tokenize",
        .summary = "Text to ids and back; pack data files; train a tokenizer",
@@ -225,7 +226,7 @@ std::vector<OptionSpec> make_options() {
       {.name = "convention", .verbs = "eval", .type = choice, .fallback = "stride", .help = "whose way to cut the text into windows and count", .choices = {"stride", "harness", "gptq", "llamacpp"}},
       {.name = "window", .verbs = "eval", .type = integer, .unit = "TOKENS", .help = "length of a window; not given: the convention's (stride 1024, gptq 2048, llamacpp 512), within what the model allows", .min = 2, .max = kMaxCount},
       {.name = "stride", .verbs = "eval", .type = integer, .unit = "TOKENS", .help = "from one window to the next; not given: one less than the window, so each token is scored once", .min = 1, .max = kMaxCount},
-      {.name = "bos", .verbs = "eval", .type = choice, .fallback = "auto", .help = "token before the first: BOS as the tokenizer does (else EOS), always BOS, never", .choices = {"auto", "always", "never"}},
+      {.name = "bos", .verbs = "eval", .type = choice, .fallback = "auto", .help = "token in front; auto: of --task BOS if the tokenizer adds it, of --data BOS, else EOS; or always BOS, or never one", .choices = {"auto", "always", "never"}},
 
       {.name = "task", .verbs = "eval", .type = path, .unit = "FILE", .help = "questions, one JSON object per line: prompt with choices and the index of the answer, or prompt and answer"},
       {.name = "reference", .verbs = "eval", .type = path, .unit = "MODEL", .help = "with --data: how far the model is from this one, by KL divergence and the likeliest token"},
@@ -237,8 +238,8 @@ std::vector<OptionSpec> make_options() {
 
       // embed.
       {.name = "text", .verbs = "embed", .type = text, .unit = "TEXT", .help = "one text"},
-      {.name = "input", .verbs = "embed", .type = path, .unit = "FILE", .help = "texts, one per line; .jsonl: {\"text\": …}; -: standard input"},
-      {.name = "output", .verbs = "embed", .type = path, .unit = "FILE.npy", .help = "write the vectors here, as NumPy's array of (texts, width) in f32"},
+      {.name = "input", .verbs = "embed", .type = path, .unit = "FILE", .help = "texts, one per line; .jsonl: {\"text\": …} (not messages); -: standard input"},
+      {.name = "output", .verbs = "embed", .type = path, .unit = "FILE.npy", .help = "write the vectors here, as NumPy's array of (texts, width) in f32; a file that is there is not written over"},
       {.name = "pooling", .verbs = "embed", .type = choice, .help = "how a text's rows become one; not given: as the model says, else mean (encoder) or last (decoder)", .choices = {"mean", "cls", "last", "max", "mean-sqrt", "weighted-mean", "pooler"}},
       {.name = "normalize", .verbs = "embed", .type = choice, .fallback = "auto", .help = "vectors of length 1; auto: as the model says, else not", .choices = {"auto", "always", "never"}},
       {.name = "prefix", .verbs = "embed", .type = text, .unit = "TEXT", .help = "put before every text, such as 'query: '; not given: what the model says"},
@@ -250,7 +251,7 @@ std::vector<OptionSpec> make_options() {
       {.name = "input", .verbs = "tokenize", .type = path, .unit = "FILE", .help = "read from a file; -: standard input"},
       {.name = "decode", .verbs = "tokenize", .type = flag, .help = "ids to text instead of text to ids"},
       {.name = "add-special", .verbs = "tokenize", .type = flag, .help = "add BOS and EOS where the tokenizer does"},
-      {.name = "pack", .verbs = "tokenize", .type = flag, .help = "write a token file from text or JSONL (text, or prompt and completion)"},
+      {.name = "pack", .verbs = "tokenize", .type = flag, .help = "write a token file from text or JSONL (text, prompt and completion, or messages)"},
       {.name = "train", .verbs = "tokenize", .type = flag, .help = "train a byte-level BPE on the input"},
       {.name = "vocab-size", .verbs = "tokenize", .type = integer, .unit = "N", .help = "of --train: number of tokens, special ones included", .min = 257, .max = 1 << 24},
 

@@ -5,8 +5,11 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/common.h"
+#include "apps/embed_settings.h"
+#include "apps/inspect_words.h"
 #include "apps/verbs.h"
 #include "base/error.h"
+#include "base/io.h"
 #include "base/options.h"
 #include "base/system.h"
 #include "base/text.h"
@@ -14,30 +17,11 @@
 #include "formats/chat_template.h"
 #include "infer/load.h"
 #include "model/check_weights.h"
+#include "model/not_finite.h"
 #include "model/weights.h"
 
 namespace tern {
 namespace {
-
-struct Parts {
-  int64_t embedding = 0, attention = 0, mlp = 0, experts = 0, norms = 0, head = 0;
-  int64_t total() const { return embedding + attention + mlp + experts + norms + head; }
-};
-
-Parts count_parts(const ModelSpec& spec) {
-  Parts parts;
-  for (const ParameterInfo& p : parameters(spec)) {
-    const auto& unit = spec.units[static_cast<size_t>(p.unit)].spec;
-    int64_t& part = p.is_norm_weight || p.name.find("norm") != std::string::npos ? parts.norms
-                    : std::holds_alternative<EmbedSpec>(unit)                    ? parts.embedding
-                    : std::holds_alternative<HeadSpec>(unit)                     ? parts.head
-                    : p.name.find(".attention.") != std::string::npos            ? parts.attention
-                    : p.name.find(".experts.") != std::string::npos              ? parts.experts
-                                                                                 : parts.mlp;
-    part += p.shape.count();
-  }
-  return parts;
-}
 
 // "BF16", or "201 BF16, 2 F32" where a file mixes them.
 std::string dtype_words(const WeightsCheck& check) {
@@ -47,84 +31,76 @@ std::string dtype_words(const WeightsCheck& check) {
   return words;
 }
 
-std::string weights_words(const WeightsCheck& check) {
+std::string weights_words(const WeightsCheck& check, bool is_gguf) {
   std::string words = fmt::format("{} of {} in {} and {}", format_bytes(check.num_bytes), dtype_words(check),
                                   counted(check.num_tensors, "tensor"), counted(check.num_files, "file"));
-  return check.problems.empty() ? words + ": whole, every name and shape as config.json implies" : words;
+  if (!check.problems.empty()) return words;
+  words += fmt::format(": whole, every name and shape as {} implies", is_gguf ? "the file's metadata" : "config.json");
+  return check.num_passed_over == 0
+             ? words
+             : words + fmt::format(", but for {} of layers or heads that tern does not run, which were not looked at",
+                                   counted(check.num_passed_over, "tensor"));
 }
 
 Json weights_json(const WeightsCheck& check) {
-  return {{"files", check.num_files}, {"tensors", check.num_tensors},    {"bytes", check.num_bytes},
-          {"dtypes", check.dtypes},   {"whole", check.problems.empty()}, {"problems", check.problems}};
+  return {{"files", check.num_files},  {"tensors", check.num_tensors},
+          {"bytes", check.num_bytes},  {"passed_over", check.num_passed_over},
+          {"dtypes", check.dtypes},    {"whole", check.problems.empty()},
+          {"problems", check.problems}};
 }
 
 // What is broken ends the verb, after everything else was shown.
-void require_whole(const std::vector<std::string>& problems) {
+void require_whole(const std::vector<std::string>& problems, bool of_weights) {
   if (problems.empty()) return;
   constexpr size_t kMost = 20;
   std::string all;
   for (size_t i = 0; i < std::min(kMost, problems.size()); ++i) all += "\n  " + problems[i];
   if (problems.size() > kMost) all += fmt::format("\n  and {} more (--json lists all)", problems.size() - kMost);
-  throw Error(ErrorKind::bad_file,
-              "the model cannot be used as it is:{}\nfetch the files again, or find the ones they belong with", all);
+  throw Error(ErrorKind::bad_file, "the model cannot be used as it is:{}{}", all,
+              of_weights ? "\nfetch the weights again, or find the config.json they belong with" : "");
 }
 
-std::string_view rope_name(RopeKind kind) {
-  switch (kind) {
-    case RopeKind::none:
-      return "learned positions";
-    case RopeKind::standard:
-      return "rotary";
-    case RopeKind::linear:
-      return "rotary, linear scaling";
-    case RopeKind::dynamic:
-      return "rotary, dynamic NTK scaling";
-    case RopeKind::yarn:
-      return "rotary, YaRN scaling";
-    case RopeKind::llama3:
-      return "rotary, Llama 3 scaling";
-    case RopeKind::longrope:
-      return "rotary, LongRoPE";
-  }
-  return "";
+// Whether every number is one. Larger files are not read for it: the verbs that use them say so when they meet a NaN.
+constexpr int64_t kMostRead = int64_t{1} << 30;
+bool reads_numbers(const ModelDescription& model, const WeightsCheck& check) {
+  return check.problems.empty() && check.num_files > 0 && !model.dir.is_gguf() && check.num_bytes <= kMostRead;
 }
 
-// One line per kind of unit, with how often it comes.
-std::vector<std::pair<std::string, int64_t>> unit_lines(const ModelSpec& spec) {
-  std::vector<std::pair<std::string, int64_t>> lines;
-  const auto add = [&](const std::string& text) {
-    const auto found = std::find_if(lines.begin(), lines.end(), [&](const auto& l) { return l.first == text; });
-    if (found == lines.end())
-      lines.emplace_back(text, 1);
+// What is not there, and which verbs need it.
+std::vector<std::string> missing_parts(const ModelDescription& model) {
+  std::vector<std::string> missing;
+  if (model.dir.weights.empty()) missing.emplace_back("weights: without them a model can only be trained from scratch");
+  if (!model.dir.has_tokenizer())
+    missing.emplace_back("a tokenizer: generate, chat, eval and embed need one beside config.json");
+  return missing;
+}
+
+// What makes vectors of texts; what tern embed refuses is a problem of an encoder, and a note of what also generates.
+std::optional<EmbedDefaults> embedding_of(ModelDescription& model, std::vector<std::string>& problems) {
+  try {
+    const EmbedDefaults defaults = embed_defaults(model);
+    if (defaults.said || !model.spec.predicts) return defaults;
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::bad_file) throw;
+    if (model.spec.predicts)
+      model.notes.push_back(fmt::format("tern embed refuses the model: {}", error.what()));
     else
-      ++found->second;
-  };
-  for (const Unit& unit : spec.units) {
-    const AttentionSpec* a = attention_of(unit);
-    const MlpSpec* m = mlp_of(unit);
-    if (const auto* e = std::get_if<EmbedSpec>(&unit.spec))
-      add(fmt::format("embedding: a row of {} numbers for each of {} tokens{}", e->width, format_with_commas(e->vocab),
-                      e->positions > 0 ? fmt::format(", and for each of {} positions", e->positions) : "") +
-          (e->token_types > 0 ? fmt::format(", and of {} kinds of segments", e->token_types) : ""));
-    if (a)
-      add(fmt::format(
-          "{}attention: {} heads of {}{}{}{}: tokens look at {}{}", a->latent.present() ? "latent " : "", a->heads,
-          a->head_dim,
-          a->latent.present() ? fmt::format(", keys and values made from rows of {}", a->latent.kv_rank) : "",
-          a->kv_heads < a->heads ? fmt::format(", sharing {} of keys and values", a->kv_heads) : "",
-          a->window > 0 ? fmt::format(", the last {} only", a->window) : "",
-          a->causal ? "those before them" : "all of their text", m ? ", beside the MLP and not before it" : ""));
-    if (m)
-      add(fmt::format("{}MLP: {} to {} and back, for each token by itself", m->gated ? "gated " : "", m->width,
-                      m->hidden));
-    if (const auto* x = std::get_if<MoeSpec>(&unit.spec))
-      add(fmt::format("experts: {} MLPs of {}, of which each token takes {}{}", x->experts, x->hidden, x->top_k,
-                      x->shared_hidden > 0 ? fmt::format(", and one of {} for all", x->shared_hidden) : ""));
-    if (const auto* h = std::get_if<HeadSpec>(&unit.spec); h && spec.predicts)
-      add(fmt::format("head: a score for each of {} tokens{}", format_with_commas(h->vocab),
-                      h->tied ? ", by the embedding's own numbers" : ""));
+      problems.emplace_back(error.what());
   }
-  return lines;
+  return {};
+}
+
+// Of the files that hold a tokenizer, those that are not read because another is.
+std::string tokenizer_words(const ModelDescription& model) {
+  if (!model.tokenizer) return model.dir.has_tokenizer() ? "NOT readable, see below" : "none";
+  std::vector<std::string> names;
+  for (const std::string& file : model.dir.tokenizer_files) names.push_back(file_name(file));
+  const auto has = [&](std::string_view name) { return std::ranges::find(names, name) != names.end(); };
+  std::string beside;
+  if (has("tokenizer.json"))
+    for (const char* name : {"tokenizer.model", "spiece.model", "sentencepiece.bpe.model"})
+      if (has(name)) beside = fmt::format("; from tokenizer.json, {} beside it is not read", name);
+  return model.tokenizer->describe() + beside;
 }
 
 // What one sequence of a length takes, and the longest that fits.
@@ -201,7 +177,7 @@ std::vector<std::string> template_lines(const ModelDescription& model, std::vect
 
 int run_inspect(const Options& options) {
   std::vector<std::string> problems;
-  const ModelDescription model =
+  ModelDescription model =
       describe_model(options.positional("MODEL"), std::nullopt, {.need_weights = false, .environment = {}}, &problems);
   const ModelSpec& spec = model.spec;
   const Parts parts = count_parts(spec);
@@ -211,7 +187,20 @@ int run_inspect(const Options& options) {
   const bool weights = !model.dir.weights.empty();
   const WeightsCheck check = weights ? check_weights(spec, model.dir.weights) : WeightsCheck{};
   problems.insert(problems.end(), check.problems.begin(), check.problems.end());
+  const bool read_numbers = weights && reads_numbers(model, check);
+  std::string bad_numbers;
+  if (read_numbers) bad_numbers = find_not_finite(Weights(model.dir.weights));
+  if (!bad_numbers.empty()) problems.push_back(bad_numbers);
+  const std::vector<std::string> missing = missing_parts(model);
+  // A directory is a model's: without weights it cannot be used. A config.json by itself was never more.
+  const auto given = real_io().stat(options.positional("MODEL"));
+  if (!weights && !(given && !given->is_directory))
+    problems.push_back(fmt::format("{}: no weights that tern reads in this directory", model.dir.path));
+  const std::optional<EmbedDefaults> embedding = embedding_of(model, problems);
+  const bool broken_weights = !check.problems.empty() || !bad_numbers.empty();
+  const size_t before_templates = problems.size();
   const std::vector<std::string> templates = template_lines(model, problems);
+  const bool broken_template = problems.size() > before_templates;
   if (model.tokenizer && model.tokenizer->vocab_size() > spec.vocab)
     problems.push_back(fmt::format("the tokenizer knows {} ids, the model {}: they do not belong together",
                                    model.tokenizer->vocab_size(), spec.vocab));
@@ -237,7 +226,7 @@ int run_inspect(const Options& options) {
                 {"vocab", spec.vocab},
                 {"context", spec.context},
                 {"sliding_window", attention.window},
-                {"positions", rope_name(spec.rope.kind)},
+                {"positions", position_words(spec)},
                 {"encoder", !spec.predicts},
                 {"tied_head", spec.head().tied},
                 {"parameters",
@@ -259,10 +248,18 @@ int run_inspect(const Options& options) {
     out["chat_template"] = !templates.empty();
     out["templates"] = templates;
     out["weights"] = weights ? weights_json(check) : Json();
+    if (weights) out["weights"]["finite"] = read_numbers ? Json(bad_numbers.empty()) : Json();
+    if (embedding)
+      out["embedding"] = {{"pooling", name_of(embedding->pooling)},
+                          {"normalize", embedding->normalize},
+                          {"prefix", embedding->prefix},
+                          {"max_tokens", embedding->max_tokens},
+                          {"origin", embedding->origin}};
+    out["missing"] = missing;
     out["notes"] = model.notes;
     out["problems"] = problems;
     print_json(out);
-    require_whole(problems);
+    require_whole(problems, broken_weights);
     return 0;
   }
   const auto line = [](std::string_view key, const std::string& text) {
@@ -275,7 +272,7 @@ int run_inspect(const Options& options) {
   line("model", fmt::format("{}{}", model.dir.path, model.dir.is_gguf() ? " (a GGUF file)" : ""));
   line("family", fmt::format("{}: reads up to {} tokens and {}", spec.family, format_with_commas(spec.context),
                              spec.predicts ? "says which comes next" : "turns them into one vector (tern embed)"));
-  line("positions", std::string(rope_name(spec.rope.kind)));
+  line("positions", position_words(spec));
   std::string_view key = "units";
   for (const auto& [text, count] : unit_lines(spec)) {
     line(key, fmt::format("{:>3} × {}", count, text));
@@ -283,7 +280,8 @@ int run_inspect(const Options& options) {
   }
   line("parameters", fmt::format("{} ({})", format_with_commas(total), format_count(static_cast<double>(total))));
   line("",
-       fmt::format("attention {}, mlp {}, {}embedding {}, head {}, norms {}", share(parts.attention), share(parts.mlp),
+       fmt::format("attention {}, {}{}embedding {}, head {}, norms {}", share(parts.attention),
+                   parts.mlp > 0 ? fmt::format("mlp {}, ", share(parts.mlp)) : "",
                    parts.experts > 0 ? fmt::format("experts {}, ", share(parts.experts)) : "", share(parts.embedding),
                    !spec.predicts     ? "none (an encoder)"
                    : spec.head().tied ? "tied to the embedding"
@@ -291,10 +289,13 @@ int run_inspect(const Options& options) {
                    share(parts.norms)));
   line("weights", !weights               ? "NONE in this directory"
                   : check.num_files == 0 ? "NOT readable, see below"
-                                         : weights_words(check));
-  line("tokenizer",
-       model.tokenizer ? model.tokenizer->describe() : "none: generate, eval and train need one beside config.json");
-  if (templates.empty() && spec.predicts) line("chat", "no chat template: it continues texts and does not converse");
+                                         : weights_words(check, model.dir.is_gguf()));
+  line("tokenizer", tokenizer_words(model));
+  if (embedding) line("embedding", describe(*embedding));
+  if (broken_template)
+    line("chat", "a template that cannot be read, see below");
+  else if (templates.empty() && spec.predicts)
+    line("chat", "no chat template: it continues texts and does not converse");
   for (const std::string& t : templates) line("chat", t);
   if (spec.predicts)
     line("cache", fmt::format("{} of keys and values per token, {} at the full context",
@@ -306,8 +307,13 @@ int run_inspect(const Options& options) {
   }
   for (const std::string& note : model.notes) line("note", note);
   for (const std::string& note : check.notes) line("note", note);
-  if (problems.empty()) line("broken", "nothing that was looked at");
-  require_whole(problems);
+  for (const std::string& part : missing) line("missing", part);
+  if (problems.empty() && missing.empty())
+    line("broken", read_numbers
+                       ? "nothing: names, shapes and numbers of the weights, tokenizer and template were looked at"
+                       : "nothing that was looked at: names and shapes of the weights, tokenizer and template; "
+                         "not their numbers");
+  require_whole(problems, broken_weights);
   return 0;
 }
 

@@ -119,9 +119,11 @@ void find_weights(ModelDir& model, const std::vector<std::string>& names, bool n
                   model.path, old, std::string_view(old) == "quant_config.json" ? "AWQ" : "GPTQ");
   if (const std::string method = need_weights ? quantization_of(model.config) : ""; !method.empty())
     throw Error(ErrorKind::bad_file,
-                "{}: quantization_config: the weights are quantized by method {}, which tern does not read; "
-                "use the model they were made from",
-                model.config, shown(method));
+                "{}: quantization_config: the weights are quantized by method {}, which tern does not read; {}",
+                model.config, shown(method),
+                method == "fp8" ? "make them bf16 once and give that directory (DeepSeek's repositories bring "
+                                  "fp8_cast_bf16.py), or use the model they were made from"
+                                : "use the model they were made from");
 
   if (has(kSingle)) {
     model.weights = join_path(model.path, kSingle);
@@ -131,7 +133,12 @@ void find_weights(ModelDir& model, const std::vector<std::string>& names, bool n
     model.weights = join_path(model.path, kIndex);
     if (need_weights) check_shards(model);
   }
-  if (!model.weights.empty()) return;
+  if (!model.weights.empty()) {
+    if (has("adapter_config.json"))
+      model.notes.push_back(
+          fmt::format("{}: an adapter lies beside the weights (adapter_config.json); it is not applied", model.path));
+    return;
+  }
 
   const auto foreign = find_foreign(names);
   if (!foreign) {
@@ -157,13 +164,18 @@ void find_weights(ModelDir& model, const std::vector<std::string>& names, bool n
   if (has("adapter_config.json"))
     throw Error(ErrorKind::bad_file,
                 "{}: an adapter, not a whole model; give the base model named in adapter_config.json", path);
+  for (const std::string_view weights : {kSingle, kIndex})
+    if (has(weights))
+      throw Error(ErrorKind::bad_file, "{}: no config.json beside {}; fetch config.json of the same model", path,
+                  weights);
   if (const auto foreign = find_foreign(names))
     throw Error(ErrorKind::bad_file, "{}: no config.json; {} is {}; {}", path, foreign->first, foreign->second.what,
                 foreign->second.remedy);
   if (has("params.json"))
     throw Error(ErrorKind::bad_file,
                 "{}: the makers' own format (params.json), expected a Hugging Face directory with config.json", path);
-  throw Error(ErrorKind::bad_file, "{}: no config.json among {} files; expected a Hugging Face model directory", path,
+  throw Error(ErrorKind::bad_file,
+              "{}: no config.json among {} files; expected a Hugging Face model directory, or a GGUF file", path,
               names.size());
 }
 
@@ -192,6 +204,9 @@ ModelDir open_gguf(const std::string& path) {
   ModelDir model;
   model.name = model.path = model.config = model.weights = path;
   const Gguf file(path);
+  if (file.tensors().empty())
+    throw Error(ErrorKind::bad_file,
+                "{}: a GGUF file without weights, such as a vocabulary alone; tern tokenize reads its tokenizer", path);
   const auto vocabulary = file.find("tokenizer.ggml.model");
   if (vocabulary && vocabulary->as_string() != "none" && vocabulary->as_string() != "no_vocab")
     model.tokenizer_files = {path};
@@ -206,7 +221,9 @@ ModelDir open_file(const std::string& path, bool need_weights) {
   if (!name.ends_with(".json")) {
     if (const std::optional<Foreign> foreign = foreign_weights(name))
       throw Error(ErrorKind::bad_file, "{}: {}; {}", path, foreign->what, foreign->remedy);
-    throw Error(ErrorKind::bad_file, "{}: neither a directory nor a config.json; give a Hugging Face model directory",
+    throw Error(ErrorKind::bad_file,
+                "{}: neither a directory nor a config.json nor a GGUF file; give a Hugging Face model directory or a "
+                "GGUF file",
                 path);
   }
   if (need_weights)

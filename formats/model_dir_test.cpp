@@ -5,7 +5,9 @@
 #include <map>
 #include <vector>
 
+#include "base/io.h"
 #include "formats/format_test_support.h"
+#include "formats/gguf_write.h"
 
 namespace tern {
 namespace {
@@ -50,6 +52,28 @@ TEST(ModelDir, ListsWhatADirectoryHas) {
   EXPECT_TRUE(m.notes.empty());
 }
 
+TEST(ModelDir, WeightsWithoutAConfigurationLackJustThat) {
+  EXPECT_TRUE(refuses({{"model.safetensors", kEmpty}}, "no config.json beside model.safetensors; fetch config.json"));
+  EXPECT_TRUE(refuses({{"model.safetensors.index.json", "{}"}}, "no config.json beside model.safetensors.index.json"));
+  EXPECT_TRUE(refuses({{"other.safetensors", kEmpty}}, "other.safetensors is not under a name"));
+}
+
+TEST(ModelDir, AnAdapterBesideTheWeightsIsTold) {
+  const Dir d({{"config.json", kConfig}, {"model.safetensors", kEmpty}, {"adapter_config.json", "{}"}});
+  const ModelDir m = resolve_model(d.dir.path());
+  ASSERT_EQ(m.notes.size(), 1u);
+  EXPECT_NE(m.notes[0].find("it is not applied"), std::string::npos) << m.notes[0];
+}
+
+TEST(ModelDir, AGgufFileOfAVocabularyAloneSaysWhoReadsIt) {
+  const Dir d({});
+  GgufMetadata metadata;
+  metadata.add("general.architecture", std::string("phi3"));
+  write_gguf(real_io(), d.dir / "vocabulary.gguf", metadata, {});
+  EXPECT_TRUE(throws(ErrorKind::bad_file, "without weights, such as a vocabulary alone; tern tokenize",
+                     [&] { resolve_model(d.dir / "vocabulary.gguf"); }));
+}
+
 TEST(ModelDir, ShardsMustAllBeThere) {
   std::map<std::string, std::string> files{
       {"config.json", kConfig},
@@ -91,6 +115,9 @@ TEST(ModelDir, WhatTernDoesNotReadIsRefusedByName) {
     EXPECT_TRUE(refuses({{"config.json", R"({"quantization_config":{"quant_method":")" + std::string(method) + "\"}}"},
                          {"model.safetensors", kEmpty}},
                         "quantized by method \"" + std::string(method) + "\""));
+  EXPECT_TRUE(
+      refuses({{"config.json", R"({"quantization_config":{"quant_method":"fp8"}})"}, {"model.safetensors", kEmpty}},
+              "make them bf16 once"));
   EXPECT_TRUE(
       refuses({{"config.json", R"({"quantization_config":{"load_in_4bit":true}})"}, {"model.safetensors", kEmpty}},
               "bitsandbytes"));

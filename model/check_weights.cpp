@@ -98,11 +98,15 @@ WeightsCheck check_weights(const ModelSpec& spec, const std::string& path) {
     claimed.emplace(kTiedHead);
     if (!head->empty()) problem(*head);
   }
-  for (size_t i = 0; i < file.size(); ++i)
-    if (!claimed.contains(std::string(file[i].name)) && !is_harmless_buffer(file[i].name) &&
-        !is_skipped_layer(spec, file[i].name) && !is_beside_encoder(spec, file[i].name))
+  for (size_t i = 0; i < file.size(); ++i) {
+    if (claimed.contains(std::string(file[i].name)) || is_harmless_buffer(file[i].name)) continue;
+    if (is_skipped_layer(spec, file[i].name) || is_beside_encoder(spec, file[i].name)) {
+      ++check.num_passed_over;
+    } else {
       problem(fmt::format("tensor '{}' {} belongs to no parameter of this {} model with {} layers", file[i].name,
                           shape_text(file[i].shape), spec.family, spec.layers));
+    }
+  }
   return check;
 }
 

@@ -1,6 +1,7 @@
 // tern embed as a person meets it, on the tiny BERT of the goldens.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <cmath>
@@ -112,7 +113,7 @@ TEST_F(Embed, MemoryIsWhatWasPredicted) {
   std::string lines;
   for (int i = 0; i < 16384; ++i) lines += "a\n";
   write("many.txt", lines);
-  for (const std::string how : {"--json", "--json --output many.npy"}) {
+  for (const std::string how : {"--json --output many.npy", "--json"}) {
     ASSERT_EQ(tern("embed wide --input many.txt " + how + " >many.json 2>errors").code, 0)
         << real_io().read(root_ + "/errors");
     std::string text = real_io().read(root_ + "/many.json");
@@ -120,6 +121,9 @@ TEST_F(Embed, MemoryIsWhatWasPredicted) {
     const Json memory = parse_json(text, how)["memory"];
     const auto at = [&](const char* key) { return memory[key].get<int64_t>(); };
     EXPECT_LE(at("peak_resident_bytes"), at("predicted_bytes") + at("program_bytes")) << how << memory;
+    rusage used{};  // of the largest so far, to its end: printing is in it
+    ASSERT_EQ(::getrusage(RUSAGE_CHILDREN, &used), 0);
+    EXPECT_LE(used.ru_maxrss * 1024, at("predicted_bytes") + at("program_bytes")) << how << memory;
     EXPECT_EQ(at("predicted_bytes") > (32 << 20), how == "--json") << memory;
   }
 }
@@ -137,6 +141,19 @@ TEST_F(Embed, AVectorThatIsNotFiniteIsRefusedInEveryForm) {
     EXPECT_NE(real_io().read(root_ + "/errors").find("not finite"), std::string::npos);
   }
   EXPECT_FALSE(real_io().stat(root_ + "/infinite.npy"));
+}
+
+TEST_F(Embed, InspectShowsWhatTheModelSaysAndRefusesWhatEmbedRefuses) {
+  const Json said = parse_json(tern("inspect bert --json").text, "inspect")["embedding"];
+  EXPECT_EQ(said["pooling"], "mean");
+  EXPECT_EQ(said["normalize"], true);
+  EXPECT_EQ(said["max_tokens"], 64);
+  std::filesystem::copy(root_ + "/bert", root_ + "/dense", std::filesystem::copy_options::recursive);
+  write("dense/modules.json", R"([{"type":"sentence_transformers.models.Transformer","path":""},)"
+                              R"({"type":"sentence_transformers.models.Pooling","path":"1_Pooling"},)"
+                              R"({"type":"sentence_transformers.models.Dense","path":"2_Dense"}])");
+  expect_refusal(4, "embed dense --text a", {"\"Dense\" as module 2"});
+  expect_refusal(4, "inspect dense", {"\"Dense\" as module 2"});
 }
 
 TEST_F(Embed, OptionsOverrideWhatTheModelSays) {

@@ -231,6 +231,46 @@ TEST_F(Models, InspectSaysWhatIsBroken) {
   refused(4, "inspect broken", "chat_template.jinja");
   const Outcome o = tern("inspect broken 2>&1");
   EXPECT_NE(o.text.find("temperature"), std::string::npos) << o.text;
+  EXPECT_NE(o.text.find("a template that cannot be read, see below"), std::string::npos) << o.text;
+  EXPECT_EQ(o.text.find("fetch the weights again"), std::string::npos) << o.text;  // of weights only
+}
+
+TEST_F(Models, InspectNamesWhatIsNotThereAndWhatItDidNotLookAt) {
+  const auto copy = [](const std::string& name, const std::string& without) {
+    std::filesystem::copy(root_ + "/m", root_ + "/" + name);
+    if (!without.empty()) std::filesystem::remove(root_ + "/" + name + "/" + without);
+  };
+  EXPECT_EQ(json("inspect m")["weights"]["finite"], true);
+  EXPECT_TRUE(json("inspect m")["missing"].empty());
+  copy("untokenized", "tokenizer.json");
+  EXPECT_EQ(json("inspect untokenized")["missing"].size(), 1u);
+  copy("weightless", "model.safetensors");
+  refused(4, "inspect weightless", "no weights that tern reads");
+  EXPECT_EQ(json("inspect weightless/config.json")["missing"].size(), 1u);  // it never was more
+  copy("nan", "");
+  std::string weights = real_io().read(root_ + "/nan/model.safetensors");
+  for (size_t i = 1; i <= 4; ++i) weights[weights.size() - i] = '\xff';
+  write("nan/model.safetensors", weights);
+  refused(4, "inspect nan", "1 value that is not finite");
+  EXPECT_EQ(parse_json(tern("inspect nan --json 2>/dev/null").text, "nan")["weights"]["finite"], false);
+}
+
+// Families that other tests write as files: where a token stands, the router among the experts, layers not run.
+TEST_F(Models, InspectSaysWhatAFamilyIsMadeOf) {
+  const auto inspected = [](const std::string& name) {
+    std::filesystem::create_directories(root_ + "/family-" + name);
+    write_golden_model(read_json_file(TERN_SOURCE_DIR "/tests/golden/families/" + name + ".json"),
+                       root_ + "/family-" + name);
+    return json("inspect family-" + name);
+  };
+  EXPECT_EQ(inspected("bloom")["positions"], "ALiBi: scores sink with distance");
+  EXPECT_EQ(inspected("gpt2")["positions"], "learned: a row for each of 128");
+  EXPECT_EQ(inspected("llama2")["positions"], "rotary");
+  const Json mixtral = inspected("mixtral");
+  EXPECT_EQ(mixtral["parameters"]["mlp"], 0);
+  EXPECT_EQ(mixtral["parameters"]["experts"], 2 * 4 * (32 + 3 * 32 * 40));  // with a router's row for each
+  const Json v3 = inspected("deepseek_v3");
+  EXPECT_EQ(v3["weights"]["passed_over"], 0);
 }
 
 }  // namespace

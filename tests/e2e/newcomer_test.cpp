@@ -101,7 +101,7 @@ TEST_F(Newcomer, TheMemoryLimitCountsTheProgramItself) {
   expect_refusal(3, "train run/recipe.toml --output other --dry-run --memory " + std::to_string(tensors + (1 << 20)),
                  {"process", "allowed by --memory"});
   expect_refusal(3, "generate run/model --prompt it --memory 8MiB",
-                 {"--memory 8.00 MiB less", "of the program itself"});
+                 {"--memory 8.00 MiB less", "of the program itself", "what would fit:\n  --memory "});
 }
 
 TEST_F(Newcomer, ASecondTokenizerDoesNotReplaceTheFirst) {
@@ -270,8 +270,16 @@ TEST_F(Newcomer, ADivergingRunHasItsOwnExitCode) {
 }
 
 TEST_F(Newcomer, OverlappingWindowsArePricedBeforeTheyAreMade) {
-  expect_refusal(3, "eval run/model --data text.txt --window 256 --stride 1 --memory 20MiB",
-                 {"windows of 256 tokens every 1", "--stride"});
+  const std::string command = "eval run/model --data text.txt --window 256 --stride 1 --memory ";
+  const int64_t program = parse_json(tern("generate run/model --prompt it --max-tokens 1 --json 2>/dev/null").text,
+                                     "generate")["memory"]["program_bytes"];
+  expect_refusal(3, command + std::to_string(program + (4 << 20)),
+                 {"windows of 256 tokens every 1", "--stride", "--memory "});
+  // Where the program itself takes all of it, fewer windows do not help.
+  const Outcome none = tern(command + "1MiB 2>&1");
+  EXPECT_EQ(none.code, 3);
+  EXPECT_NE(none.text.find("there are 0 B"), std::string::npos) << none.text;
+  EXPECT_EQ(none.text.find("a larger --stride"), std::string::npos) << none.text;
 }
 
 TEST_F(Newcomer, ThePeakIsMeasuredOnceAndItsDateTold) {
