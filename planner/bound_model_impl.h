@@ -57,23 +57,25 @@ inline constexpr int64_t kNever = int64_t{1} << 60;
 Suffix extend(const Chain&, int stage, const StageCost&, const LinkCost&, const Suffix& next);
 /// The bound of an assignment whose stages from `stage` on are `s`, given at least `p` before it.
 int64_t complete(const Chain&, int stage, const Suffix& s, const Prefix& p);
-/// Whether a can take b's place: no number that counts for this chain is larger.
-inline bool no_worse(const Chain& c, const Suffix& a, const Suffix& b) {
-  if (a.t > b.t) return false;
-  const bool ends = c.has_tail || c.has_begin;
-  switch (c.kind) {
-    case BoundKind::simple:
-      return a.y <= b.y;
-    case BoundKind::gpipe:
-      return a.forward <= b.forward && a.backward <= b.backward && (!ends || (a.z <= b.z && a.g <= b.g));
-    case BoundKind::one_f_one_b:
-      return a.y <= b.y && (!ends || (a.z <= b.z && a.g <= b.g));
-    case BoundKind::zero_bubble:
-      return a.y <= b.y && a.z <= b.z && a.g <= b.g;
-    case BoundKind::chunked:
-      return a.y <= b.y && a.z <= b.z && a.g <= b.g && a.u <= b.u;
-  }
-  return false;
+/// The numbers of a suffix that count for this chain: a can take b's place if none of a's is larger. At most
+/// kMostNumbers; how many is the same for a whole chain.
+inline constexpr int kMostNumbers = 5;
+inline int numbers_of(const Chain& c, const Suffix& s, int64_t* out) {
+  int n = 0;
+  const auto put = [&](int64_t x) { out[n++] = x; };
+  put(s.t);
+  if (c.kind == BoundKind::gpipe)
+    put(s.forward), put(s.backward);
+  else
+    put(s.y);
+  const bool ends = c.has_tail || c.has_begin || c.kind == BoundKind::zero_bubble || c.kind == BoundKind::chunked;
+  if (ends && c.kind != BoundKind::simple) put(s.z), put(s.g);
+  if (c.kind == BoundKind::chunked) put(s.u);
+  return n;
+}
+inline int count_of_numbers(const Chain& c) {
+  int64_t unused[kMostNumbers];
+  return numbers_of(c, {}, unused);
 }
 /// What a stage adds to Prefix::u.
 int64_t mean_share(const Chain&, int stage, const StageCost&, const LinkCost&);

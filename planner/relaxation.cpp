@@ -143,11 +143,10 @@ Relaxation::Relaxation(const Chain& chain)
   cell_.resize(static_cast<size_t>(layers_));
 }
 
-double Relaxation::cost(const Row& r, int stage, bool first, bool last) const {
+double Relaxation::cost(const Row& r, int stage) const {
   const PathTerms& w = weights_;
   const size_t s = static_cast<size_t>(stage), device = static_cast<size_t>(chain_.rule[s].device);
-  return w.forward[s] * (r.forward + (first ? r.entry_forward : 0)) +
-         w.backward[s] * (r.backward + (last ? r.entry_backward : 0)) + w.weight[s] * r.weight +
+  return w.forward[s] * r.forward + w.backward[s] * r.backward + w.weight[s] * r.weight +
          w.host_forward[s] * r.host_forward + w.host_backward[s] * r.host_backward + w.sync[s] * r.sync +
          w.begin[device] * r.begin + w.update[device] * r.update +
          mu_ * (r.persistent + held_[s] * r.held + held_weight_[s] * r.held_weight);
@@ -167,12 +166,17 @@ double Relaxation::least(const PathTerms& weights, double mu) {
     if (chain_.form[form] != u) continue;
     auto& cells = cell_[form];
     cells.assign(4 * static_cast<size_t>(stages_), kFar);
-    for (int s = 0; s < stages_; ++s)
-      for (int k = 0; k < 4; ++k) {
-        double& x = cells[4 * static_cast<size_t>(s) + static_cast<size_t>(k)];
-        for (const Row& r : rows_[form])
-          if (takes(s, r)) x = std::min(x, cost(r, s, (k & 2) != 0, (k & 1) != 0));
+    for (int s = 0; s < stages_; ++s) {
+      double* x = cells.data() + 4 * static_cast<size_t>(s);
+      for (const Row& r : rows_[form]) {
+        if (!takes(s, r)) continue;
+        const double inside = cost(r, s), first = as_first(r, s), last = as_last(r, s);
+        x[0] = std::min(x[0], inside);
+        x[1] = std::min(x[1], inside + last);
+        x[2] = std::min(x[2], inside + first);
+        x[3] = std::min(x[3], inside + first + last);
       }
+    }
   }
   const auto cell = [&](int u, int s, int first, int last) {
     return cell_[static_cast<size_t>(chain_.form[static_cast<size_t>(u)])]
@@ -206,7 +210,9 @@ Assignment Relaxation::assignment() const {
       double x = kFar;
       int strategy = rows_[form].front().strategy;
       for (const Row& r : rows_[form])
-        if (const double c = cost(r, stage, first, last); takes(stage, r) && c < x) x = c, strategy = r.strategy;
+        if (const double c = cost(r, stage) + (first ? as_first(r, stage) : 0) + (last ? as_last(r, stage) : 0);
+            takes(stage, r) && c < x)
+          x = c, strategy = r.strategy;
       return std::pair(x + after_[last][at(u, stage)], strategy);
     };
     const auto goes_on = least_with(false), ends = least_with(true);
@@ -285,7 +291,8 @@ std::vector<std::vector<double>> Relaxation::with_each_strategy() const {
             for (const Row& r : rows_[form]) {
               if (!takes(s, r)) continue;
               double& x = best[static_cast<size_t>(r.strategy)];
-              x = std::min(x, from + cost(r, s, first, last) - mu_ * room_);
+              x = std::min(x,
+                           from + cost(r, s) + (first ? as_first(r, s) : 0) + (last ? as_last(r, s) : 0) - mu_ * room_);
             }
           if (u + 1 == layers_ || (last && s + 1 == stages_)) continue;
           double& x = before[last][at(u + 1, s + static_cast<int>(last))];

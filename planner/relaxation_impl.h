@@ -53,7 +53,14 @@ class Relaxation {
     double forward, backward, weight, host_forward, host_backward, sync, begin, update, entry_forward, entry_backward;
     double persistent, held, held_weight;
   };
-  double cost(const Row&, int stage, bool first, bool last) const;
+  double cost(const Row&, int stage) const;
+  /// More, if the layer is the first or the last of its stage.
+  double as_first(const Row& r, int stage) const {
+    return weights_.forward[static_cast<size_t>(stage)] * r.entry_forward;
+  }
+  double as_last(const Row& r, int stage) const {
+    return weights_.backward[static_cast<size_t>(stage)] * r.entry_backward;
+  }
   const EdgeCost& least_behind(int u, size_t stage) const {
     const auto& of = chain_.in->link_class;
     return across_[static_cast<size_t>(of.empty() ? 0 : of[stage])][static_cast<size_t>(u)];

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "planner/row_front_impl.h"
+
 namespace tern {
 namespace {
 
@@ -408,19 +410,14 @@ void StageLabels::filter_three(const std::vector<int>& order, const std::vector<
 
 int64_t StageLabels::filter_many(const std::vector<int>& order, const std::vector<int64_t>& x,
                                  std::vector<int>& kept) const {
-  int64_t comparisons = 0;
+  RowFront front(dims_ - 1);  // the first number ascends
   for (const int i : order) {
-    const int64_t* candidate = x.data() + static_cast<size_t>(i) * dims_;
-    const bool worse = std::any_of(kept.begin(), kept.end(), [&](int k) {
-      const int64_t* row = x.data() + static_cast<size_t>(k) * dims_;
-      ++comparisons;
-      for (int d = 1; d < dims_; ++d)
-        if (row[d] > candidate[d]) return false;
-      return true;
-    });
-    if (!worse) kept.push_back(i);
+    const int64_t* candidate = x.data() + static_cast<size_t>(i) * dims_ + 1;
+    if (front.covers(candidate)) continue;
+    front.push(candidate);
+    kept.push_back(i);
   }
-  return comparisons;
+  return front.compared();
 }
 
 }  // namespace tern

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "planner/row_front_impl.h"
 
 namespace tern {
 namespace {
@@ -178,14 +179,14 @@ class StageRound {
       return std::tuple{values[a].first.t, values[a].first.y, a} < std::tuple{values[b].first.t, values[b].first.y, b};
     });
     std::vector<Joined> kept;
-    std::vector<int> kept_index;
+    RowFront front(numbers_ + 1);
+    int64_t row[kMostNumbers + 1];
     for (const int i : order) {
-      const bool worse = std::any_of(kept_index.rbegin(), kept_index.rend(), [&](int k) {
-        return values[k].second <= values[i].second && no_worse(chain_, values[k].first, values[i].first);
-      });
-      if (worse) continue;
+      numbers_of(chain_, values[i].first, row);
+      row[numbers_] = values[i].second;
+      if (front.covers(row)) continue;
       kept.push_back(all[i]);
-      kept_index.push_back(i);
+      front.push(row);
     }
     return kept;
   }
@@ -242,7 +243,8 @@ class StageRound {
 
   void extend_all(Piece& piece, const std::vector<StageElement>& elements, int e, int exit) const {
     const Prefix& before = windows_.before[stage_][piece.begin];
-    std::vector<Suffix> values;  // of piece.suffix, close together
+    RowFront front(numbers_);  // of piece.suffix
+    int64_t row[kMostNumbers];
     for (const StageElement& x : elements) {
       bool any = false;
       const auto& ways = joined_[e][exit];
@@ -250,16 +252,21 @@ class StageRound {
         const Suffix s = extend(chain_, stage_, x.cost, j.link, j.next);
         if (complete(chain_, stage_, s, before) > limit_) continue;
         any = true;
-        if (std::any_of(values.rbegin(), values.rend(), [&](const Suffix& o) { return no_worse(chain_, o, s); }))
-          continue;
-        size_t left = 0;
-        for (size_t i = 0; i < values.size(); ++i) {
-          if (no_worse(chain_, s, values[i])) continue;
-          if (left < i) values[left] = values[i], piece.suffix[left] = piece.suffix[i];
-          ++left;
+        numbers_of(chain_, s, row);
+        if (front.covers(row)) continue;
+        if (front.has_worse(row)) {
+          RowFront one(numbers_);
+          one.push(row);
+          front.clear();
+          std::erase_if(piece.suffix, [&](const SuffixLabel& o) {
+            int64_t other[kMostNumbers];
+            numbers_of(chain_, o.value, other);
+            const bool worse = one.covers(other);
+            if (!worse) front.push(other);
+            return worse;
+          });
         }
-        values.resize(left), piece.suffix.resize(left);
-        values.push_back(s);
+        front.push(row);
         piece.suffix.push_back({s, x.cost, e, static_cast<int16_t>(exit), j.next_entry, j.index});
       }
       if (!any || keep_ == StageLabels::Keep::bound) continue;
@@ -273,17 +280,13 @@ class StageRound {
       return std::tuple{a.value.t, a.value.y, a.value.z} < std::tuple{b.value.t, b.value.y, b.value.z};
     });
     std::vector<SuffixLabel> kept;
-    std::vector<Suffix> values;  // of kept, close together
+    RowFront front(numbers_);
+    int64_t row[kMostNumbers];
     for (const SuffixLabel& x : pool) {
-      const auto better =
-          std::find_if(values.begin(), values.end(), [&](const Suffix& o) { return no_worse(chain_, o, x.value); });
-      if (better != values.end()) {
-        // What is better than one is often better than the next: it moves towards the front.
-        std::iter_swap(better, values.begin() + (better - values.begin()) / 2);
-        continue;
-      }
+      numbers_of(chain_, x.value, row);
+      if (front.covers(row)) continue;
       kept.push_back(x);
-      values.push_back(x.value);
+      front.push(row);
     }
     pool.swap(kept);
   }
@@ -296,6 +299,7 @@ class StageRound {
   const int stage_, threads_;
   const Budget& budget_;
   Round& round_;
+  const int numbers_ = count_of_numbers(chain_);  // of a suffix
   StageLabels labels_;
   std::vector<std::vector<std::vector<Joined>>> joined_;
   std::vector<Suffix> least_;

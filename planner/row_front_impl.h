@@ -1,0 +1,36 @@
+#pragma once
+// Rows of integers, of which none larger is better. The search asks millions of times whether a new row has one among
+// those kept that is nowhere larger; here eight rows lie side by side, number by number, so that one step compares
+// eight.
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace tern {
+
+class RowFront {
+ public:
+  /// `numbers` in a row, at least 1.
+  explicit RowFront(int numbers) : numbers_(numbers) {}
+
+  /// Whether a kept row is nowhere larger than this one. What covered the last one is looked at first.
+  bool covers(const int64_t* row) const;
+  /// Whether this row is nowhere larger than a kept one.
+  bool has_worse(const int64_t* row) const;
+  void push(const int64_t* row);
+  void clear() { size_ = 0, blocks_.clear(), first_ = 0; }
+  int size() const { return size_; }
+  /// Rows that covers() has compared so far. Order: the same for the same calls, whatever the machine.
+  int64_t compared() const { return compared_; }
+
+  static constexpr int kSide = 8;  // rows in a block
+
+ private:
+  int numbers_, size_ = 0;
+  std::vector<int64_t> blocks_;  // (blocks)(numbers)(kSide); places without a row hold the largest number
+  mutable size_t first_ = 0;     // block
+  mutable int64_t compared_ = 0;
+};
+
+}  // namespace tern
