@@ -94,7 +94,9 @@ std::vector<VerbSpec> make_verbs() {
        .examples = {{"tern plan llama-2-7b --hardware examples/hardware/h100-node.toml --batch 64 --seq 4096",
                      "mesh, pipeline, recomputation, time, memory"},
                     {"tern plan MODEL --hardware cluster.toml --batch 2048 --seq 8192 --output plan.json",
-                     "the plan as a file"}},
+                     "the plan as a file"},
+                    {"tern plan MODEL --hardware cluster.toml --batch 2048 --seq 8192 --check plan.json",
+                     "is it what it says? by code that shares nothing with the search"}},
        .takes_recipe = true,
        .details =
            "Searches every mesh (tensor, context, expert, data), pipeline and micro-batch, and for each where the "
@@ -275,6 +277,8 @@ std::vector<OptionSpec> make_options() {
       {.name = "zero", .verbs = "plan", .type = text, .unit = "LIST", .help = "ZeRO stages allowed, of 0,1,2,3; not given: all"},
       {.name = "allow-recompute", .verbs = "plan", .type = text, .unit = "LIST", .help = "per layer, of none,attention,full; not given: all"},
       {.name = "offload", .verbs = "plan", .type = choice, .fallback = "none", .help = "what may live on the host or on disk; more than none takes longer to prove", .choices = {"all", "states", "activations", "none"}},
+      {.name = "certify", .verbs = "plan", .type = flag, .help = "then judge the plan by code that shares nothing with the search, and by a mixed-integer solver (cbc, highs) if one is there and the case is small; the plan then claims no more than that proves"},
+      {.name = "check", .verbs = "plan", .type = path, .unit = "PLAN", .help = "search nothing: judge this plan file for the same MODEL, cluster and space; exit code 4 if it is not what it says"},
       {.name = "ulysses", .verbs = "plan", .type = toggle, .fallback = "on", .help = "context parallelism by all-to-all beside the ring"},
 
       // bench.

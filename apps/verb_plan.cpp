@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/common.h"
+#include "apps/plan_solver.h"
 #include "apps/verbs.h"
 #include "base/error.h"
 #include "base/io.h"
@@ -16,6 +17,7 @@
 #include "base/units.h"
 #include "formats/gguf_model.h"
 #include "formats/hf_config.h"
+#include "planner/audit.h"
 #include "planner/plan_model.h"
 #include "spec/presets.h"
 
@@ -199,6 +201,52 @@ std::vector<std::string> what_fits(const ModelSpec& spec, const Cluster& cluster
               fits.empty() ? "Nothing near it fits." : "What would fit: ", join(fits, "; "));
 }
 
+std::string told(const PlanAudit& a) {
+  const auto count = [&](AuditedBy by) { return format_with_commas(a.by[static_cast<int>(by)]); };
+  return fmt::format("{} choices bounded anew in {}: {} without room, {} by work, {} by paths, {} by labels, {} open{}",
+                     format_with_commas(a.choices), format_seconds(a.seconds), count(AuditedBy::memory),
+                     count(AuditedBy::work), count(AuditedBy::paths), count(AuditedBy::labels), count(AuditedBy::open),
+                     a.unlike_left ? "; pipelines over nodes of several types were not judged" : "");
+}
+
+void print_audit(const PlanAudit& a, const Plan& p) {
+  print_out(fmt::format("\naudit      the plan fits and takes {}; no choice is faster than {} ({:.2f} % below it)\n",
+                        seconds(p.step_ps), seconds(a.proven_ps),
+                        100 * (1 - static_cast<double>(a.proven_ps) / static_cast<double>(p.step_ps))));
+  print_out(fmt::format("           {}\n", told(a)));
+}
+
+// --check: a plan file, judged.
+int check_plan(const ModelSpec& spec, const Cluster& cluster, const PlanRequest& request, const std::string& path,
+               bool json) {
+  const Plan plan = read_plan(path);
+  const PlanAudit a = audit_plan(spec, cluster, request, plan);
+  if (json)
+    print_out(nlohmann::ordered_json{{"accepted", a.accepted},
+                                     {"reason", a.reason},
+                                     {"plan_holds", a.plan_holds},
+                                     {"step_ps", plan.step_ps},
+                                     {"claimed_bound_ps", plan.bound_ps},
+                                     {"proven_bound_ps", a.proven_ps},
+                                     {"choices", a.choices},
+                                     {"by_memory", a.by[static_cast<int>(AuditedBy::memory)]},
+                                     {"by_work", a.by[static_cast<int>(AuditedBy::work)]},
+                                     {"by_paths", a.by[static_cast<int>(AuditedBy::paths)]},
+                                     {"by_labels", a.by[static_cast<int>(AuditedBy::labels)]},
+                                     {"open", a.by[static_cast<int>(AuditedBy::open)]},
+                                     {"unlike_nodes_left", a.unlike_left}}
+                  .dump(2) +
+              "\n");
+  if (!a.judged) throw Error(ErrorKind::usage, "{}: {}", path, a.reason);
+  if (!a.plan_holds) throw Error(ErrorKind::bad_file, "{}: the plan does not hold: {}", path, a.reason);
+  if (!json) print_audit(a, plan);
+  if (!a.accepted)
+    throw Error(ErrorKind::bad_file, "{}: the plan holds, its claim does not: {}; what is proven is {}", path, a.reason,
+                seconds(a.proven_ps));
+  if (!json) print_out("           accepted\n");
+  return 0;
+}
+
 }  // namespace
 
 int run_plan(const Options& options) {
@@ -219,8 +267,27 @@ int run_plan(const Options& options) {
                  .capacity_factor = options.real("capacity-factor")};
   if (options.has("max-seconds")) request.seconds = options.real("max-seconds");
   if (options.has("threads")) request.threads = static_cast<int>(options.integer("threads"));
-  const PlanAnswer answer = plan_model(spec, cluster, request);
+  if (options.has("check")) {
+    if (options.has("output") || options.flag("certify"))
+      throw Error(ErrorKind::usage, "plan: --check searches nothing; it goes with neither --output nor --certify");
+    return check_plan(spec, cluster, request, options.text("check"), options.flag("json"));
+  }
+  PlanAnswer answer = plan_model(spec, cluster, request);
   if (!answer.found) refuse(spec, cluster, request, answer);
+  // What is certified claims no more than the audit proves.
+  std::optional<PlanAudit> audit;
+  std::string solver;
+  if (options.flag("certify")) {
+    audit = audit_plan(spec, cluster, request, answer.plan);
+    TERN_CHECK(audit->plan_holds || !audit->judged, "plan: the audit disagrees with the search: {}", audit->reason);
+    if (audit->judged) {
+      solver = solver_verdict(spec, cluster, request, answer.plan);
+      answer.plan.bound_ps = audit->proven_ps;
+    } else {
+      log_warn("audit: not made: {}", audit->reason);
+      audit.reset();
+    }
+  }
   const std::string text = plan_json(answer.plan);
   if (options.has("output")) {
     const bool replaces = real_io().stat(options.text("output")).has_value();
@@ -231,6 +298,12 @@ int run_plan(const Options& options) {
     print_out(text);
   else
     print_plan(answer, cluster);
+  if (audit && options.flag("json")) {
+    log_info("audit: no choice is faster than {}; {}; solver: {}", seconds(audit->proven_ps), told(*audit), solver);
+  } else if (audit) {
+    print_audit(*audit, answer.plan);
+    print_out(fmt::format("solver     {}\n", solver));
+  }
   return 0;
 }
 

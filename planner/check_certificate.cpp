@@ -196,15 +196,16 @@ void keep(std::vector<T>& front, const T& x) {
 
 class Proof {
  public:
-  Proof(const Instance& in, const Claim& claim)
-      : in_(in), claim_(claim), layers_(in.num_layers()), stages_(in.num_stages) {}
+  Proof(const Instance& in, const Claim& claim, int64_t most_labels)
+      : in_(in), claim_(claim), layers_(in.num_layers()), stages_(in.num_stages), labels_left_(most_labels) {}
 
   /// Whether no assignment is below the bound.
   bool holds(CertificateVerdict& verdict) {
     least_stages();
     least_rest();
     for (int i = stages_ - 1; i >= 0; --i)
-      for (int e = i + 1; e <= layers_ - (stages_ - 1 - i); ++e) labels(i, e, verdict);
+      for (int e = i + 1; e <= layers_ - (stages_ - 1 - i) && labels_left_ > 0; ++e) labels(i, e, verdict);
+    if (labels_left_ <= 0) return false;
     for (const auto& [key, front] : rest_)
       if (std::get<0>(key) == 0 && std::get<1>(key) == 0)
         for (const Rest& r : front)
@@ -305,6 +306,8 @@ class Proof {
             for (const Sum& s : now[l]) grow(s, edge(in_.within, in_, u, k, l));
         }
         now.swap(longer);
+        for (const auto& front : now) labels_left_ -= static_cast<int64_t>(front.size());
+        if (labels_left_ <= 0) return;
         const int64_t limit = most(i, u, e);
         for (int k = 0; k < static_cast<int>(now.size()); ++k)
           for (const Sum& s : now[k]) {
@@ -322,6 +325,7 @@ class Proof {
 
   void join(int i, int u, int k, int e, int exit, const Times& x) {
     auto& front = rest_[std::tuple{i, u, k}];
+    --labels_left_;
     if (i + 1 == stages_) return keep(front, prepend(in_, i, x, {}, {}));
     for (int l = 0; l < static_cast<int>(in_.cost[e].size()); ++l) {
       const auto it = rest_.find(std::tuple{i + 1, e, l});
@@ -334,6 +338,7 @@ class Proof {
   const Instance& in_;
   const Claim& claim_;
   const int layers_, stages_;
+  int64_t labels_left_;
   std::vector<std::vector<std::vector<int64_t>>> least_;  // (stage)(a)(e)
   std::vector<std::vector<int64_t>> before_, after_;
   std::map<std::tuple<int, int, int>, std::vector<Rest>> rest_;  // (stage, first layer, its strategy)
@@ -372,6 +377,14 @@ uint64_t hash_of(const Instance& in) {
   return h;
 }
 
+bool no_assignment_below(const Instance& in, int64_t bound, const std::vector<std::vector<int64_t>>& prices,
+                         int64_t most_labels) {
+  Claim claim;
+  claim.bound = bound, claim.prices = prices;
+  CertificateVerdict counts;
+  return Proof(in, claim, most_labels).holds(counts);
+}
+
 CertificateVerdict check_certificate(const Instance& in, std::string_view certificate) {
   CertificateVerdict verdict;
   Claim claim;
@@ -384,7 +397,7 @@ CertificateVerdict check_certificate(const Instance& in, std::string_view certif
   else
     verdict.reason = check_answer(in, claim);
   if (!verdict.reason.empty()) return verdict;
-  if (claim.bound > claim.makespan || !Proof(in, claim).holds(verdict)) {
+  if (claim.bound > claim.makespan || !Proof(in, claim, kNone).holds(verdict)) {
     verdict.reason = "the bound is not proven: an assignment may be below it";
     return verdict;
   }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "plan/instance.h"
 
@@ -21,6 +22,11 @@ struct CertificateVerdict {
 /// What is checked: the certificate is of this instance; the assignment is one, fits and takes the stated makespan; no
 /// assignment that fits is below the stated bound.
 CertificateVerdict check_certificate(const Instance&, std::string_view certificate);
+
+/// Whether no assignment that fits has a bound below `bound`, by labels of every stage; prices: of a byte, per stage,
+/// as in a certificate. False too if that would take more than `most_labels`. gpipe and 1f1b, one chunk per stage.
+bool no_assignment_below(const Instance&, int64_t bound, const std::vector<std::vector<int64_t>>& prices,
+                         int64_t most_labels);
 
 /// Of every number of the instance.
 uint64_t hash_of(const Instance&);

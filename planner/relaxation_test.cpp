@@ -3,30 +3,11 @@
 #include <map>
 
 #include "planner/brute_force_test.h"
-#include "planner/random_instance.h"
+#include "planner/mixed_instance_test.h"
 #include "planner/relaxation_impl.h"
 
 namespace tern {
 namespace {
-
-RandomInstance some_instance(uint64_t seed) {
-  const Schedule schedules[] = {Schedule::gpipe, Schedule::one_f_one_b, Schedule::deep_one_f_one_b,
-                                Schedule::zb_h1, Schedule::zb_h2,       Schedule::interleaved,
-                                Schedule::zb_v,  Schedule::v_half};
-  RandomInstance r{.schedule = schedules[seed % 8]};
-  r.chunks = seed % 8 < 5 ? 1 : 2;
-  r.stages = 1 + static_cast<int>(seed / 8 % (r.chunks == 2 ? 2 : 3));
-  r.layers = r.stages * r.chunks + static_cast<int>(seed / 3 % 3);
-  r.strategies = 2 + static_cast<int>(seed / 5 % 2);
-  r.micro = r.stages * (1 + static_cast<int>(seed / 7 % 4));
-  r.equal_layers = seed % 3 == 0, r.ends = seed % 2 == 0, r.resharding = seed % 3 != 1;
-  r.tails = seed % 4 != 3, r.begins = seed % 5 < 2, r.entries = seed % 5 > 2, r.transients = seed % 6 == 0;
-  r.host_link = seed % 7 > 3, r.tiers = seed % 7 > 4;
-  r.split = r.schedule >= Schedule::zb_h1, r.link = seed % 9 == 0 ? 300 : 20;
-  r.types = r.link_classes = seed % 11 < 3 ? 2 : 1;
-  r.memory = 0.2 + 0.1 * static_cast<double>(seed % 8);
-  return r;
-}
 
 // Every assignment that fits, through the simulator: none is below the bound, and none that uses a strategy is below
 // what the relaxation says of that strategy.
@@ -34,7 +15,7 @@ TEST(Relaxation, IsBelowEveryAssignmentThatFits) {
   int found = 0, tight = 0;
   double sum = 0;
   for (uint64_t seed = 0; seed < 400; ++seed) {
-    const Instance in = random_instance(some_instance(seed), seed);
+    const Instance in = random_instance(mixed_instance(seed), seed);
     const Chain chain = make_chain(in, Objective::simulated);
     const CutBound cut = cut_bound(chain, kNever, 12);
     Relaxation relaxation(chain);
@@ -78,7 +59,7 @@ TEST(Relaxation, IsBelowEveryAssignmentThatFits) {
 TEST(Relaxation, KeepsTheStrategiesOfTheOptimum) {
   int compared = 0, dropped = 0;
   for (uint64_t seed = 0; seed < 240; ++seed) {
-    RandomInstance r = some_instance(seed);
+    RandomInstance r = mixed_instance(seed);
     r.memory = 0.4 + 0.1 * static_cast<double>(seed % 4);
     const Instance in = random_instance(r, seed);
     const BruteForce want = brute_force(in);

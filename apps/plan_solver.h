@@ -1,0 +1,17 @@
+#pragma once
+// The plan's outer choice as a mixed-integer programme under UniAP's simple objective, for a solver that happens to be
+// there: an independent check of the search's optimum.
+
+#include <string>
+
+#include "hardware/cluster.h"
+#include "plan/plan_file.h"
+#include "planner/plan_model.h"
+#include "spec/model_spec.h"
+
+namespace tern {
+
+/// In words: that solver and search agree, or which check was not made and why. Errors: bug, if they disagree.
+std::string solver_verdict(const ModelSpec&, const Cluster&, const PlanRequest&, const Plan&);
+
+}  // namespace tern
