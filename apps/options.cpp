@@ -164,7 +164,7 @@ std::vector<OptionSpec> make_options() {
       {.name = "learning-rate", .verbs = "train", .type = real, .fallback = "3e-4", .unit = "RATE", .help = "peak learning rate", .min = 0, .max = 1e6},
       {.name = "min-learning-rate", .verbs = "train", .type = real, .unit = "RATE", .help = "where the schedule ends; not given: a tenth of the peak", .min = 0, .max = 1e6},
       {.name = "schedule", .verbs = "train", .type = choice, .fallback = "cosine", .help = "course of the rate after the warm-up", .choices = {"cosine", "linear", "constant", "wsd"}},
-      {.name = "warmup-steps", .verbs = "train", .type = integer, .fallback = "100", .unit = "N", .help = "steps over which the rate rises linearly from 0", .min = 0, .max = 1e12},
+      {.name = "warmup-steps", .verbs = "train", .type = integer, .fallback = "100", .unit = "N", .help = "steps over which the rate rises linearly from 0; of a run shorter than 1,000 steps a tenth of them, if it is not given", .min = 0, .max = 1e12},
       {.name = "decay-steps", .verbs = "train", .type = integer, .unit = "N", .help = "length of the final fall of schedule wsd; not given: a tenth of --steps", .min = 0, .max = 1e12},
 
       // train: the update.

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "apps/common.h"
 #include "apps/verbs.h"
@@ -17,10 +18,13 @@
 #include "formats/chat_template.h"
 #include "formats/gguf_model.h"
 #include "formats/gguf_vocabulary.h"
+#include "formats/gguf_write.h"
 #include "infer/load.h"
+#include "model/check_weights.h"
 #include "model/compare_weights.h"
 #include "model/gguf_weights.h"
 #include "model/model_files.h"
+#include "model/ops.h"
 
 namespace tern {
 namespace {
@@ -76,27 +80,25 @@ void write_companions(const ModelDescription& model, const ChatTemplates& templa
                           io.read(join_path(more, name)));
 }
 
-Written write_hf(const Options& options, const ModelDescription& model, const ChatTemplates& templates,
-                 const ModelWeights& weights, const std::string& type, const std::string& out) {
-  Io& io = real_io();
-  if (io.stat(out) && !io.list(out).empty())
+// Before a weight is read: whether the place is free, and of GGUF whether it can say what the model is.
+void check_hf_output(const std::string& out) {
+  const auto info = real_io().stat(out);
+  if (info && !info->is_directory)
+    throw Error(ErrorKind::usage, "--output {}: is a file; name a new directory (a .gguf file: --format gguf)", out);
+  if (info && !real_io().list(out).empty())
     throw Error(ErrorKind::usage, "--output {}: not empty; name a new directory, tern does not write over a model",
                 out);
-  save_model(model.spec, model.config, weights, dtype_from_name(type), out, io, options.integer("shard-size"));
-  write_companions(model, templates, out, io);
-  Written w{.path = out};
-  for (const std::string& name : io.list(out))
-    if (const auto info = io.stat(join_path(out, name)); info && !info->is_directory) w.bytes += info->size_bytes;
-  return w;
 }
 
-Written write_gguf_file(const ModelDescription& model, const ChatTemplates& templates, const ModelWeights& weights,
-                        const std::string& type, const std::string& out) {
+void check_gguf_output(const std::string& out) {
   if (!is_gguf_path(out))
     throw Error(ErrorKind::usage, "--output {}: a GGUF file's name ends with .gguf, and is known by it", out);
   if (real_io().stat(out))
     throw Error(ErrorKind::usage, "--output {}: is there already; name a new file, tern does not write over a model",
                 out);
+}
+
+GgufMetadata gguf_metadata(const ModelDescription& model, const ChatTemplates& templates) {
   GgufMetadata metadata;
   add_gguf_config(metadata, model.config);
   const std::filesystem::path given(model.dir.path);
@@ -108,6 +110,63 @@ Written write_gguf_file(const ModelDescription& model, const ChatTemplates& temp
     metadata.add("tokenizer.ggml.model", "none");
   for (const auto& [name, source] : templates.by_name)
     metadata.add(name == "default" ? "tokenizer.chat_template" : "tokenizer.chat_template." + name, source.text);
+  for (const ParameterInfo& info : parameters(model.spec))
+    for (const Fragment& f : info.fragments) gguf_place(model.spec.family, f.name);  // throws
+  return metadata;
+}
+
+// What f16 cannot hold, and what no type should: before anything is written.
+void check_range(const ModelDescription& model, const ModelWeights& weights, const std::string& type) {
+  constexpr double kLargestHalf = 65504;
+  double largest = 0;
+  ModelWeights handles = weights;  // the visitor hands out places; storage is shared
+  for_each_parameter(model.spec, handles, [&](const ParameterInfo&, Tensor& t) {
+    ops::by_dtype(t.dtype(), [&]<class T>() {
+      for (const T x : t.span<T>()) {
+        double size = 0;
+        if constexpr (std::is_same_v<T, double>)
+          size = std::abs(x);
+        else
+          size = std::abs(static_cast<double>(to_float(x)));
+        if (!(size <= largest)) largest = size;  // NaN stays
+      }
+    });
+  });
+  if (!std::isfinite(largest)) {
+    require_finite_weights(model);
+    throw Error(ErrorKind::bad_file, "{}: weights that are NaN or infinite; take an earlier state of the model",
+                model.dir.path);
+  }
+  if (type == "f16" && largest > kLargestHalf)
+    throw Error(ErrorKind::usage,
+                "--dtype f16: the weights reach {:.3g}, which it cannot hold (up to 65,504); use bf16 or f32", largest);
+}
+
+// What one of the two forms has no place for.
+void tell_losses(const ModelDescription& model, bool gguf) {
+  if (gguf && !model.dir.is_gguf())
+    log_info("a GGUF file has no place for initializer_range{}: left out",
+             model.dir.generation_config.empty() ? "" : " and generation_config.json");
+  if (!gguf && model.dir.is_gguf())
+    log_info(
+        "the GGUF file says nothing of initializer_range and generation_config.json: the first is written as {}, "
+        "the second is not written",
+        model.spec.initializer_range);
+}
+
+Written write_hf(const Options& options, const ModelDescription& model, const ChatTemplates& templates,
+                 const ModelWeights& weights, const std::string& type, const std::string& out) {
+  Io& io = real_io();
+  save_model(model.spec, model.config, weights, dtype_from_name(type), out, io, options.integer("shard-size"));
+  write_companions(model, templates, out, io);
+  Written w{.path = out};
+  for (const std::string& name : io.list(out))
+    if (const auto info = io.stat(join_path(out, name)); info && !info->is_directory) w.bytes += info->size_bytes;
+  return w;
+}
+
+Written write_gguf_file(const ModelDescription& model, GgufMetadata metadata, const ModelWeights& weights,
+                        const std::string& type, const std::string& out) {
   if (!parent_path(out).empty()) make_dirs(real_io(), parent_path(out));
   const GgufSaved saved =
       save_gguf(model.spec, model.config, weights, gguf_type(type), std::move(metadata), out, real_io());
@@ -131,11 +190,24 @@ int run_export(const Options& options) {
   const std::string out = options.text("output");
   ModelDescription model = describe_model(options.positional("MODEL"), std::nullopt);
   if (!model.spec.predicts)
-    throw Error(ErrorKind::usage, "export: {} is an encoder ({}), whose directory is what other programs read already",
-                model.dir.path, model.spec.family);
+    throw Error(
+        ErrorKind::usage,
+        "export: {} is an encoder ({}), which tern does not write yet, neither as GGUF nor in another type; its "
+        "directory can be used as it is",
+        model.dir.path, model.spec.family);
   tell_notes(model);
   const std::string type = target_type(options, model, gguf);
   const ChatTemplates templates = read_chat_templates(model.dir.path);
+  gguf ? check_gguf_output(out) : check_hf_output(out);
+  std::optional<GgufMetadata> metadata;
+  if (gguf) metadata = gguf_metadata(model, templates);
+  if (model.config.predicting_layers > 0) {
+    const WeightsCheck check = check_weights(model.spec, model.dir.weights);
+    log_info("layers that predict further tokens are left out ({}), and the export says that it has none",
+             counted(check.num_passed_over, "tensor"));
+    model.config.predicting_layers = 0;
+  }
+  tell_losses(model, gguf);
 
   // The weights twice: as read, and as read back.
   const MemoryBudget budget = memory_budget(options);
@@ -147,8 +219,10 @@ int run_export(const Options& options) {
   const int64_t start_ns = real_clock().now_ns();
   Arena arena;
   const ModelWeights weights = load_weights(model.spec, model.dir.path, model.dtype, arena);
-  log_info("read {} parameters from {}", format_with_commas(num_parameters(model.spec)), model.dir.path);
-  const Written written = gguf ? write_gguf_file(model, templates, weights, type, out)
+  log_info("read {} parameters from {}", format_with_commas(num_parameters(model.spec) + num_fixed_numbers(model.spec)),
+           model.dir.path);
+  check_range(model, weights, type);
+  const Written written = gguf ? write_gguf_file(model, std::move(*metadata), weights, type, out)
                                : write_hf(options, model, templates, weights, type, out);
   log_info("wrote {} ({}); reading it back", written.path, format_bytes(written.bytes));
 
@@ -160,9 +234,10 @@ int run_export(const Options& options) {
     throw Error(ErrorKind::bug, "export: {} does not read back as the model it was made from; please report it", out);
   if (std::isinf(difference.largest)) {
     remove_all(real_io(), out);
-    throw Error(ErrorKind::usage,
-                "--dtype {}: the weights reach {:.3g}, which it cannot hold; nothing was written, use bf16 or f32",
-                type, difference.largest_value);
+    throw Error(
+        ErrorKind::usage,
+        "--dtype {}: the weights reach {:.3g}, which it cannot hold; what was written is removed, use bf16 or f32",
+        type, difference.largest_value);
   }
   const bool same_tokenizer =
       !model.tokenizer || (back.tokenizer && back.tokenizer->vocab_size() >= model.tokenizer->vocab_size());

@@ -103,11 +103,6 @@ int run_generate(const Options& options) {
                 "{}: there is no tokenizer; put the model's tokenizer.json (or vocab.json and merges.txt, or "
                 "tokenizer.model) beside config.json",
                 model.dir.path);
-  if (model.tokenizer->has_chat_template())
-    log_info(
-        "this is a chat model; the prompt is continued as plain text, its chat template is not applied ({} chat "
-        "applies it)",
-        program_name());
   const SamplingSettings settings = sampling_settings(options, model.generation);
   if (options.integer("samples") > 1 && settings.sampling.temperature == 0)
     throw Error(ErrorKind::usage,
@@ -165,6 +160,11 @@ int run_generate(const Options& options) {
       model.spec.rope.kind == RopeKind::none ? RopeTable{} : rope_table(model.spec, limits.context, limits.context);
   KvPool pool(kv_shape(model.spec, needs.page_tokens, model.dtype), kv_pages(needs), arena);
   const double load_s = seconds_between(start_ns, clock.now_ns());
+  if (model.tokenizer->has_chat_template())
+    log_info(
+        "this is a chat model; the prompt is continued as plain text, its chat template is not applied ({} chat "
+        "applies it)",
+        program_name());
 
   const bool stream = !json && request.num_samples == 1;
   const StopSignals signals;

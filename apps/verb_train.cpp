@@ -19,8 +19,9 @@ namespace tern {
 namespace {
 
 std::string words(const StepReport& r) {
-  std::string text = fmt::format("loss {:.4f}  norm {:.3f}  lr {:.2e}  {} tok/s  {:.1f} GFLOP/s", r.loss,
-                                 r.gradient_norm, r.learning_rate, format_count(r.tokens_per_s), r.flops_per_s * 1e-9);
+  std::string text = fmt::format("loss {}  norm {:.3f}  lr {:.2e}  {} tok/s  {:.1f} GFLOP/s",
+                                 r.loss ? fmt::format("{:.4f}", *r.loss) : "none", r.gradient_norm, r.learning_rate,
+                                 format_count(r.tokens_per_s), r.flops_per_s * 1e-9);
   if (r.share_of_peak > 0) text += fmt::format(" ({:.0f} % of peak)", 100 * r.share_of_peak);
   return text + "  " + format_bytes(r.memory_bytes);
 }
@@ -49,6 +50,7 @@ Json json_of(const TrainSettings& s, const TrainResult& r) {
                {"predicted_bytes", json_of(r.predicted)}};
   if (r.end == TrainEnd::planned_only) return json;
   json["loss"] = r.loss ? Json(*r.loss) : Json();
+  json["steps_without_loss"] = r.idle_steps;
   json["seconds"] = r.seconds;
   json["tokens_per_s"] = r.tokens_per_s;
   json["flops_per_s"] = r.flops_per_s;
@@ -115,7 +117,12 @@ void tell_end(const TrainResult& r) {
       format_bytes(r.counted_peak_bytes), format_bytes(r.predicted.tensors()), format_bytes(r.peak_resident_bytes),
       format_bytes(r.predicted.total()));
   log_info("checkpoint {}; model {}", r.checkpoint, r.model);
-  if (r.end == TrainEnd::finished)
+  if (r.idle_steps > 0)
+    log_info("{} of {} steps had no token with a loss and made no update", format_with_commas(r.idle_steps),
+             format_with_commas(steps));
+  if (r.end == TrainEnd::finished && r.converses)
+    log_info("try: {} chat {}", program_name(), shell_quoted(r.model));
+  else if (r.end == TrainEnd::finished)
     log_info("try: {} generate {} --prompt 'Once upon a time' --temperature 0.8", program_name(),
              shell_quoted(r.model));
 }

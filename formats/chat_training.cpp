@@ -23,7 +23,37 @@ void check_key(const std::string& key, const std::vector<std::string_view>& know
               key.size() > 60 ? "" : did_you_mean(key, known));
 }
 
-void check_messages(const Json& messages, const std::string& place) {
+// What any of the templates writes between quotes.
+bool names_literal(const ChatTemplates& templates, const std::string& word) {
+  return std::ranges::any_of(templates.by_name, [&](const auto& entry) {
+    const std::string& text = entry.second.text;
+    return text.find('\'' + word + '\'') != std::string::npos || text.find('"' + word + '"') != std::string::npos;
+  });
+}
+
+// A misspelt role would be rendered, and its words left out of the loss, without a sound.
+void check_role(const std::string& role, const ChatTemplates& templates, const std::string& where) {
+  static const std::vector<std::string_view> kRoles = {"system", "developer", "user", "assistant", "tool", "function"};
+  if (std::ranges::find(kRoles, role) != kRoles.end()) return;
+  if (!role.empty() && role.size() <= 60 && names_literal(templates, role)) return;
+  throw Error(ErrorKind::bad_file, "{}: role '{}', expected {} or one that the template names{}", where,
+              make_printable(role.substr(0, 60)), fmt::join(kRoles, ", "),
+              role.size() > 60 ? "" : did_you_mean(role, kRoles));
+}
+
+// A template made for texts writes a list as it stands, brackets and all.
+void check_content(const Json& content, const ChatTemplates& templates, const std::string& where) {
+  const bool reads_parts = std::ranges::any_of(templates.by_name, [](const auto& entry) {
+    const std::string& text = entry.second.text;
+    return text.find(".text") != std::string::npos || text.find("['text']") != std::string::npos ||
+           text.find("[\"text\"]") != std::string::npos;
+  });
+  if (content.is_array() && !reads_parts)
+    throw Error(ErrorKind::bad_file,
+                "{}: content is a list of parts, which this template would write as it stands; give one text", where);
+}
+
+void check_messages(const Json& messages, const ChatTemplates& templates, const std::string& place) {
   if (!messages.is_array())
     throw Error(ErrorKind::bad_file, "{}: messages: {}, expected a list", place, messages.type_name());
   if (messages.size() > kMaxMessages)
@@ -39,6 +69,8 @@ void check_messages(const Json& messages, const std::string& place) {
                 where);
     if (!m.contains("role") || !m["role"].is_string())
       throw Error(ErrorKind::bad_file, "{}: has no text 'role'", where);
+    check_role(m["role"].get<std::string>(), templates, where);
+    if (m.contains("content")) check_content(m["content"], templates, where);
     if (!m.contains("content") && !m.contains("tool_calls"))
       throw Error(ErrorKind::bad_file, "{}: has neither 'content' nor 'tool_calls'", where);
     answered = answered || m["role"] == "assistant";
@@ -91,7 +123,7 @@ TrainingChat ChatTraining::encode(std::string_view text, const std::string& plac
   for (const auto& [key, value] : record.items()) check_key(key, {"messages", "tools"}, place);
   if (!record.contains("messages")) throw Error(ErrorKind::bad_file, "{}: 'messages' is missing", place);
   const Json& messages = record["messages"];
-  check_messages(messages, place);
+  check_messages(messages, templates_, place);
   const Json* tools = record.contains("tools") && !record["tools"].is_null() ? &record["tools"] : nullptr;
   if (tools && !tools->is_array())
     throw Error(ErrorKind::bad_file, "{}: tools: {}, expected a list", place, tools->type_name());

@@ -32,8 +32,9 @@ class ChatTraining {
 
   /// {"messages": [...], "tools": [...]}, the latter may be missing.
   /// Errors  bad_file "PLACE: …": not of that form, an unknown key (with the nearest known one), more than 10,000
-  ///         messages, none by the assistant, a message without role; what the template refuses; a template that writes
-  ///         earlier turns otherwise when later ones follow, so that its answers cannot be told apart.
+  ///         messages, none by the assistant, a message without role or with one that neither custom nor
+  ///         the templates name, a list of parts where the template reads texts; what the template refuses; a template
+  ///         that writes earlier turns otherwise when later ones follow, so that its answers cannot be told apart.
   TrainingChat encode(std::string_view json, const std::string& place) const;
   /// Over everything beside the tokenizer that decides ids: the templates' texts.
   std::string hash() const;

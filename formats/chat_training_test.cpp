@@ -80,6 +80,16 @@ TEST(ChatTraining, ToolsReachTheTemplate) {
   EXPECT_TRUE(byte_tokenizer().decode(chat.ids).starts_with("1 tools "));
 }
 
+TEST(ChatTraining, RolesAndPartsThatATemplateReadsAreTaken) {
+  const ChatTraining t = training(
+      "{% for m in messages %}{% if m.role == 'judge' %}J{% endif %}{% if m.content is string %}{{ m.content }}{% else "
+      "%}{% for p in m.content %}{{ p['text'] }}{% endfor %}{% endif %};{% endfor %}");
+  const TrainingChat chat = t.encode(
+      R"({"messages": [{"role": "judge", "content": [{"type": "text", "text": "u"}]}, {"role": "assistant", "content": "a"}]})",
+      "f");
+  EXPECT_EQ(byte_tokenizer().decode(chat.ids), "Ju;a;");
+}
+
 TEST(ChatTrainingMalformed, EveryMistakeIsNamed) {
   const ChatTraining t = training(kChatMl);
   const std::pair<const char*, const char*> cases[] = {
@@ -91,6 +101,12 @@ TEST(ChatTrainingMalformed, EveryMistakeIsNamed) {
       {R"({"messages": []})", "no message by the assistant"},
       {R"({"messages": [1]})", "message 1: number, expected an object"},
       {R"({"messages": [{"content": "x"}]})", "message 1: has no text 'role'"},
+      {R"({"messages": [{"role": "user", "content": "x"}, {"role": "assitant", "content": "y"}]})",
+       "message 2: role 'assitant', expected system, developer, user, assistant, tool, function or one that the "
+       "template names; did you mean 'assistant'?"},
+      {R"({"messages": [{"role": "usr", "content": "x"}, {"role": "assistant", "content": "y"}]})", "role 'usr'"},
+      {R"({"messages": [{"role": "user", "content": [{"type": "text", "text": "x"}]}, {"role": "assistant", "content": "y"}]})",
+       "message 1: content is a list of parts, which this template would write as it stands; give one text"},
       {R"({"messages": [{"role": "user"}]})", "message 1: has neither 'content'"},
       {R"({"messages": [{"role": "user", "content": "x", "weight": 0}]})", "message 1: unknown key 'weight'"},
       {R"({"messages": [{"role": "user", "content": "x"}]})", "no message by the assistant"},
@@ -124,7 +140,7 @@ TEST(ChatTrainingMutationsSlow, EveryMutationIsMarkedOrRefused) {
       ASSERT_EQ(error.kind(), ErrorKind::bad_file) << error.what();
     }
   }
-  EXPECT_GT(fine, 300);
+  EXPECT_GT(fine, 80);
   EXPECT_GT(refusals, 3000);
 }
 

@@ -19,6 +19,21 @@ Feed::Feed(TokenData data, FeedConfig config, std::string_view place) : data_(st
 
 int64_t Feed::left_over() const { return data_.num_tokens() - 1 - num_windows_ * config_.seq; }
 
+int64_t Feed::num_loss_targets() const {
+  const int64_t end = num_windows_ * config_.seq;  // the last target
+  const std::span<const int64_t> borders = data_.documents();
+  int64_t count = data_.has_loss() ? 0 : end;
+  if (data_.has_loss())
+    for (int64_t i = 1; i <= end; ++i) count += data_.loss(i);
+  int64_t before = 0;  // empty documents share a border
+  for (const int64_t border : borders) {
+    if (border > before && border <= end) count -= data_.loss(border);
+    before = border;
+  }
+  data_.let_go();
+  return count;
+}
+
 int64_t Feed::window_of(uint64_t sample) const {
   const uint64_t n = static_cast<uint64_t>(num_windows_), epoch = sample / n, index = sample % n;
   if (!config_.shuffle) return static_cast<int64_t>(index);

@@ -87,6 +87,21 @@ TEST_F(FeedTest, TheLossMaskIsOfThePredictedToken) {
   EXPECT_EQ(b.targets[5], -1);
 }
 
+TEST_F(FeedTest, LossTargetsOfAllWindowsAreCounted) {
+  const std::vector<std::vector<int64_t>> documents = {{100}, {5, 1, 10, 17}, {16, 16, 1}, {1, 1, 1, 30, 20}};
+  for (const auto& lengths : documents)
+    for (const int every : {0, 1, 2, 7}) {  // 0: no mask
+      int64_t total = 0;
+      for (const int64_t n : lengths) total += n;
+      std::vector<uint8_t> loss(every == 0 ? 0 : static_cast<size_t>(total));
+      for (size_t i = 0; i < loss.size(); ++i) loss[i] = i % static_cast<size_t>(every) == 0;
+      const Feed f = feed(lengths, {.seq = 16, .shuffle = false}, loss);
+      int64_t targets = 0;
+      for (int64_t w = 0; w < f.num_windows(); ++w) targets += f.windows(one(w), nullptr).num_targets();
+      EXPECT_EQ(f.num_loss_targets(), targets) << total << " tokens, mask of every " << every;
+    }
+}
+
 TEST_F(FeedTest, AnEpochIsAPermutationAndEpochsAndSeedsDiffer) {
   const Feed a = feed({1601}, {.seq = 16, .seed = 1}), b = feed({1601}, {.seq = 16, .seed = 2});
   const auto epoch = [](const Feed& f, uint64_t e) {

@@ -42,10 +42,12 @@ void check_lengths(const TrainSettings& s, const TrainInputs& in) {
     throw Error(ErrorKind::usage, "--seq: {} tokens, the model has {} learned positions; choose at most that", s.seq,
                 positions);
   if (s.seq > in.spec.context)
-    throw Error(ErrorKind::usage,
-                "--seq: {} tokens, the model declares {} (max_position_embeddings{}); lower --seq, or say --context {} "
-                "to make it a model for longer sequences",
-                s.seq, in.spec.context, s.context ? " by --context" : fmt::format(" in {}", in.dir.config), s.seq);
+    throw Error(
+        ErrorKind::usage,
+        "--seq: {} tokens, the model declares {} (max_position_embeddings{}); say --seq {} or less, or --context "
+        "{} to make it a model for longer sequences",
+        s.seq, in.spec.context, s.context ? " by --context" : fmt::format(" in {}", in.dir.config), in.spec.context,
+        s.seq);
 }
 
 void tell_dropout(TrainInputs& in) {
@@ -122,6 +124,7 @@ TrainInputs load_inputs(const TrainSettings& s) {
         in.spec.family);
   in.notes.insert(in.notes.end(), in.dir.notes.begin(), in.dir.notes.end());
   in.notes.insert(in.notes.end(), in.config.notes.begin(), in.config.notes.end());
+  in.config.predicting_layers = 0;  // they are not trained, and OUT/model does not have them
   in.tokenizer = choose_tokenizer(s, in);
   if (in.tokenizer && in.tokenizer->vocab_size() > in.spec.vocab)
     throw Error(

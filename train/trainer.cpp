@@ -99,14 +99,32 @@ class Trainer {
     phase("reading the data");
     const FeedConfig config{.seq = s_.seq, .seed = s_.seed, .shuffle = s_.shuffle};
     feed_ = std::make_unique<Feed>(open_feed(s_, in_, s_.data, run_->data(), config, hooks_.pack, io_));
-    note(fmt::format("data: {} in {}: {} of {}; the last {} make{} no window",
-                     counted(feed_->data().num_tokens(), "token"), counted(feed_->data().num_documents(), "document"),
-                     counted(feed_->num_windows(), "window"), s_.seq, counted(feed_->left_over(), "token"),
-                     feed_->left_over() == 1 ? "s" : ""));
+    require_loss();
+    note(fmt::format(
+        "data: {} in {}: {} of {}{}; the last {} make{} no window", counted(feed_->data().num_tokens(), "token"),
+        counted(feed_->data().num_documents(), "document"), counted(feed_->num_windows(), "window"), s_.seq,
+        feed_->data().has_loss()
+            ? fmt::format(", {} of their tokens with a loss", format_with_commas(feed_->num_loss_targets()))
+            : "",
+        counted(feed_->left_over(), "token"), feed_->left_over() == 1 ? "s" : ""));
     if (!s_.valid_data.empty())
       held_out_ = std::make_unique<Feed>(
           open_feed(s_, in_, s_.valid_data, run_->data(), {.seq = s_.seq, .shuffle = false}, hooks_.pack, io_));
     settings_ = settings_facts(s_, identify(s_, in_, *feed_));
+  }
+
+  // A run whose windows have nothing to learn from would end with the weights it began with.
+  void require_loss() const {
+    if (feed_->num_loss_targets() > 0) return;
+    const TokenData& data = feed_->data();
+    int64_t anywhere = 0;
+    for (int64_t i = 0; i < data.num_tokens(); ++i) anywhere += data.loss(i);
+    throw Error(
+        ErrorKind::usage,
+        "{}: none of the tokens in {} of {} has a loss, so nothing would be learnt ({} of {} in the data have one; "
+        "{} make no window); choose another --seq, or more data",
+        s_.data, counted(feed_->num_windows(), "window"), s_.seq, format_with_commas(anywhere),
+        counted(data.num_tokens(), "token"), counted(feed_->left_over(), "token"));
   }
 
   void prepare() {
@@ -199,7 +217,12 @@ class Trainer {
     StepReport report{
         .step = number, .total_steps = s_.schedule.total_steps, .learning_rate = learning_rate(s_.schedule, number)};
     const auto update = [&] {
-      if (targets == 0) return note(fmt::format("step {}: none of its tokens has a loss; no update was made", number));
+      if (targets == 0) {
+        if (result_.idle_steps++ == 0)
+          note(fmt::format("step {}: none of its tokens has a loss; no update was made (said once; counted at the end)",
+                           number));
+        return;
+      }
       report.gradient_norm = apply_update(in_.spec, state_.optimizer, s_.optimizer, state_.weights, state_.gradients,
                                           report.learning_rate, number)
                                  .gradient_norm;
@@ -214,8 +237,7 @@ class Trainer {
                                                  .clock = clock_});
     state_.step = number;
     state_.samples += static_cast<uint64_t>(s_.batch);
-    report.loss = targets > 0 ? run.loss_sum / static_cast<double>(targets) : 0.0;
-    result_.loss = report.loss;
+    if (targets > 0) result_.loss = report.loss = run.loss_sum / static_cast<double>(targets);
     after_step(run, report);
     return report;
   }
@@ -273,12 +295,12 @@ class Trainer {
   MetricRow row_of(const StepReport& r) const {
     MetricRow row{.step = r.step,
                   .time_s = 0,
-                  .values = {{"train/loss", r.loss},
-                             {"train/lr", r.learning_rate},
+                  .values = {{"train/lr", r.learning_rate},
                              {"train/grad_norm", r.gradient_norm},
                              {"perf/tokens_per_s", r.tokens_per_s},
                              {"perf/flops_per_s", r.flops_per_s},
                              {"mem/peak_bytes", static_cast<double>(r.memory_bytes)}}};
+    if (r.loss) row.values.insert(row.values.begin(), {"train/loss", *r.loss});
     if (r.share_of_peak > 0) row.values.emplace_back("perf/mfu", r.share_of_peak);
     return row;
   }
@@ -318,6 +340,7 @@ class Trainer {
     }
     export_model(moved);
     result_.model = run_->model();
+    result_.converses = (in_.tokenizer && in_.tokenizer->has_chat_template()) || !s_.chat_template.empty();
     result_.counted_peak_bytes = std::max(result_.counted_peak_bytes, state_arena_.peak_total());
     result_.peak_resident_bytes = read_process_memory().peak_resident_bytes;
   }

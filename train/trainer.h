@@ -17,7 +17,7 @@ namespace tern {
 
 struct StepReport {
   int64_t step = 0, total_steps = 0;
-  double loss = 0;  // nats per target token
+  std::optional<double> loss;  // nats per target token; absent: no token of the step has one, and no update was made
   double learning_rate = 0, gradient_norm = 0;
   double tokens_per_s = 0, flops_per_s = 0;
   double share_of_peak = 0;  // flops_per_s / the probe's; 0: no probe for this dtype
@@ -39,7 +39,8 @@ enum class TrainEnd : uint8_t { finished, interrupted, planned_only };
 struct TrainResult {
   TrainEnd end = TrainEnd::finished;
   int64_t first_step = 0, last_step = 0;     // steps done when this process began and ended
-  std::optional<double> loss;                // of the last step of this process
+  std::optional<double> loss;                // of the last step of this process that had one
+  int64_t idle_steps = 0;                    // steps none of whose tokens had a loss
   std::optional<Evaluation> evaluation;      // the last one
   double seconds = 0;                        // of training
   double tokens_per_s = 0, flops_per_s = 0;  // over all steps of this process
@@ -49,6 +50,7 @@ struct TrainResult {
   int64_t peak_resident_bytes = 0;
   int64_t num_parameters = 0, byte_mismatches = 0;
   std::string checkpoint, model;  // newest checkpoint and exported directory; empty: none
+  bool converses = false;         // the model has a chat template
 };
 
 /// Order   same binary, machine, threads and settings: the same bits, resumed or not, recomputed or not.

@@ -97,6 +97,38 @@ TEST_F(Models, AnExportIsReadBackToTheBitAndSaysWhatGgufCannot) {
   refused(2, "export m --output x --format gguf", "ends with .gguf");
   refused(2, "export m --output x.gguf --format gguf", "neither byte-level BPE nor BPE with byte fallback");
   EXPECT_FALSE(real_io().stat(root_ + "/x.gguf"));
+  // Refused before a weight is read: of 30 GB that would be minutes.
+  for (const char* command :
+       {"export m --output copy", "export m --output x --format gguf", "export m --output x.gguf --format gguf"})
+    EXPECT_EQ(tern(std::string(command) + " 2>&1").text.find("parameters from"), std::string::npos) << command;
+}
+
+// Layers that predict further tokens are neither run nor written: what was written does not promise them.
+TEST_F(Models, AnExportDoesNotDeclareLayersItDoesNotHave) {
+  std::filesystem::create_directories(root_ + "/v3");
+  write_golden_model(read_json_file(TERN_SOURCE_DIR "/tests/golden/families/deepseek_v3.json"), root_ + "/v3");
+  ASSERT_EQ(read_json_file(root_ + "/v3/config.json").value("num_nextn_predict_layers", -1), 1);
+  const Json out = json("export v3 --output v3-out");
+  const std::string said = real_io().read(root_ + "/errors");
+  EXPECT_EQ(read_json_file(root_ + "/v3-out/config.json").value("num_nextn_predict_layers", -1), 0);
+  EXPECT_NE(said.find("layers that predict further tokens are left out"), std::string::npos) << said;
+  std::string read = std::to_string(out["parameters"].get<int64_t>());
+  read.insert(read.size() - 3, ",");
+  EXPECT_NE(said.find("read " + read + " parameters"), std::string::npos) << "one count of one thing: " << out << said;
+}
+
+TEST_F(Models, WhatATypeCannotHoldIsRefusedBeforeItIsWritten) {
+  std::filesystem::create_directories(root_ + "/large");
+  Json golden = read_json_file(TERN_SOURCE_DIR "/tests/golden/families/llama2.json");
+  golden["tensors"]["model.norm.weight"]["middle"] = 1e5;
+  write_golden_model(golden, root_ + "/large");
+  refused(2, "export large --dtype f16 --output large-out", "--dtype f16: the weights reach 1e+05");
+  EXPECT_FALSE(real_io().stat(root_ + "/large-out"));
+  EXPECT_EQ(json("export large --dtype bf16 --output large-bf16")["dtype"], "bf16");
+  golden["tensors"]["model.norm.weight"]["middle"] = 1e39;
+  write_golden_model(golden, root_ + "/large");
+  refused(4, "export large --output large-out", "tensor 'model.norm.weight' holds");
+  EXPECT_FALSE(real_io().stat(root_ + "/large-out"));
 }
 
 TEST_F(Models, QuestionsAreAnsweredResumedAndRefused) {
@@ -219,6 +251,35 @@ TEST_F(Models, AConversationKeepsItsKeysAndObeysItsCommands) {
   std::filesystem::copy_file(root_ + "/talk.json", root_ + "/talk.jsonl");
   EXPECT_EQ(tern("tokenize m --pack --input talk.jsonl --output x.safetensors 2>&1").code, 0);
   refused(4, "tokenize base --pack --input talk.jsonl --output y.safetensors", "--chat-template");
+}
+
+TEST_F(Models, TrainingOnConversationsSaysWhatIsLearnt) {
+  // A long question, and an answer behind the last whole window; then more of them, of which some windows have none.
+  const std::string ask = R"({"messages": [{"role": "user", "content": ")",
+                    say = R"("}, {"role": "assistant", "content": ")";
+  const std::string line = ask + std::string(40, 'q') + say + "ok\"}]}\n";
+  write("late.jsonl", line);
+  refused(2, "train m --data late.jsonl --seq 32 --steps 1 --output late",
+          "none of the tokens in 1 window of 32 has a loss");
+  write("some.jsonl", line + line + line);
+  const Outcome o =
+      tern("train m --data some.jsonl --seq 8 --batch 1 --steps 12 --shuffle off --json --output some 2>errors");
+  const std::string said = real_io().read(root_ + "/errors");
+  ASSERT_EQ(o.code, 0) << said;
+  const Json result = parse_json(o.text, "train");
+  EXPECT_GE(result["steps_without_loss"], 6) << said;
+  EXPECT_GT(result["loss"], 0.1) << "of the last step that had one";
+  EXPECT_NE(said.find("of their tokens with a loss"), std::string::npos) << said;
+  EXPECT_EQ(said.find("loss 0.0000"), std::string::npos) << said;
+  EXPECT_EQ(said.find("none of its tokens has a loss"), said.rfind("none of its tokens has a loss")) << "said once\n"
+                                                                                                     << said;
+  EXPECT_NE(said.find("try: " TERN_PROGRAM " chat some/model"), std::string::npos) << said;
+  write("role.jsonl", R"({"messages": [{"role": "user", "content": "a"}, {"role": "assitant", "content": "b"}]})");
+  refused(4, "train m --data role.jsonl --seq 8 --steps 1 --output role", "message 2: role 'assitant'");
+  refused(2, "train m --data some.jsonl --steps 1 --output long", "say --seq 64 or less");
+  // What a chat model is told comes when it is there: before an error it would hide it.
+  const Outcome broken = tern("generate m --prompt a --memory 1MiB 2>&1");
+  EXPECT_TRUE(broken.text.starts_with("tern: the model does not fit")) << broken.text;
 }
 
 TEST_F(Models, InspectSaysWhatIsBroken) {
