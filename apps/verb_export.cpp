@@ -1,6 +1,7 @@
 // tern export MODEL: the model in another form, read back and compared before it is called done.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -119,6 +120,7 @@ GgufMetadata gguf_metadata(const ModelDescription& model, const ChatTemplates& t
 void check_range(const ModelDescription& model, const ModelWeights& weights, const std::string& type) {
   constexpr double kLargestHalf = 65504;
   double largest = 0;
+  bool finite = true;
   ModelWeights handles = weights;  // the visitor hands out places; storage is shared
   for_each_parameter(model.spec, handles, [&](const ParameterInfo&, Tensor& t) {
     ops::by_dtype(t.dtype(), [&]<class T>() {
@@ -128,11 +130,12 @@ void check_range(const ModelDescription& model, const ModelWeights& weights, con
           size = std::abs(x);
         else
           size = std::abs(static_cast<double>(to_float(x)));
-        if (!(size <= largest)) largest = size;  // NaN stays
+        finite = finite && std::isfinite(size);
+        largest = std::max(largest, size);
       }
     });
   });
-  if (!std::isfinite(largest)) {
+  if (!finite) {
     require_finite_weights(model);
     throw Error(ErrorKind::bad_file, "{}: weights that are NaN or infinite; take an earlier state of the model",
                 model.dir.path);

@@ -186,6 +186,14 @@ void read_dtype(HfFields& fields, HfConfig& config) {
               shown_value(Json(name)));
 }
 
+// The family of a text model within one that also reads pictures or sound; empty: this is none.
+std::string text_part(const Json& json) {
+  const auto part = json.find("text_config");
+  if (part == json.end() || !part->is_object()) return "";
+  const auto type = part->find("model_type");
+  return type != part->end() && type->is_string() ? shown_value(*type) : "no model_type";
+}
+
 void read_architectures(HfFields& fields, HfConfig& config) {
   const bool encoder = !hf_family(config).blocks.causal;
   config.architectures = fields.texts("architectures", Null::absent).value_or(std::vector<std::string>{});
@@ -383,9 +391,15 @@ HfConfig parse_hf_config(std::string_view text, std::string_view place) {
   c.model_type = *type;
   const HfFamily* family = find_hf_family(*type);
   if (!family) {
-    const std::vector<std::string_view> names(supported_families().begin(), supported_families().end());
-    fields.fail("model_type", "{} is not a family tern reads; it reads {}{}", shown_value(Json(*type)),
-                fmt::join(names, ", "), type->size() > 200 ? "" : did_you_mean(*type, names));
+    // No nearest name: another model_type is another architecture, not a slip of the pen.
+    const std::string part = text_part(json);
+    if (!part.empty())
+      fields.fail("model_type",
+                  "{} is a model of text and other things (text_config: {}), of which tern reads the text part only "
+                  "where that is saved by itself (docs/families.md); it reads {}",
+                  shown_value(Json(*type)), part, fmt::join(supported_families(), ", "));
+    fields.fail("model_type", "{} is not a family tern reads; it reads {}", shown_value(Json(*type)),
+                fmt::join(supported_families(), ", "));
   }
   refuse_quantized(fields);
   read_family(fields, *family, c);

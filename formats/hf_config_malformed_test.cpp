@@ -69,7 +69,7 @@ std::vector<Malformed> cases() {
       {"llama", "model_type", "1", "model_type: 1, expected a string"},
       {"llama", "model_type", "[\"llama\"]", "model_type: a list, expected a string"},
       {"llama", "model_type", "\"\"", "\"\" is not a family tern reads"},
-      {"llama", "model_type", "\"lama\"", "did you mean 'llama'?"},
+      {"llama", "model_type", "\"lama\"", "\"lama\" is not a family tern reads; it reads llama, mistral"},
       {"llama", "model_type", "\"Llama\"", "\"Llama\" is not a family tern reads; it reads llama, mistral, gpt2"},
       {"llama", "model_type", "\"qwen\"", "\"qwen\" is not a family tern reads"},
       {"llama", "model_type", "\"t5\"", "\"t5\" is not a family tern reads"},

@@ -100,13 +100,17 @@ class Trainer {
     const FeedConfig config{.seq = s_.seq, .seed = s_.seed, .shuffle = s_.shuffle};
     feed_ = std::make_unique<Feed>(open_feed(s_, in_, s_.data, run_->data(), config, hooks_.pack, io_));
     require_loss();
+    int64_t dropped = 0;  // answers behind the last window
+    for (int64_t i = feed_->data().num_tokens() - feed_->left_over(); i < feed_->data().num_tokens(); ++i)
+      dropped += feed_->data().loss(i);
     note(fmt::format(
-        "data: {} in {}: {} of {}{}; the last {} make{} no window", counted(feed_->data().num_tokens(), "token"),
+        "data: {} in {}: {} of {}{}; the last {}{} make{} no window", counted(feed_->data().num_tokens(), "token"),
         counted(feed_->data().num_documents(), "document"), counted(feed_->num_windows(), "window"), s_.seq,
         feed_->data().has_loss()
             ? fmt::format(", {} of their tokens with a loss", format_with_commas(feed_->num_loss_targets()))
             : "",
-        counted(feed_->left_over(), "token"), feed_->left_over() == 1 ? "s" : ""));
+        counted(feed_->left_over(), "token"), feed_->data().has_loss() ? fmt::format(" ({} with a loss)", dropped) : "",
+        feed_->left_over() == 1 ? "s" : ""));
     if (!s_.valid_data.empty())
       held_out_ = std::make_unique<Feed>(
           open_feed(s_, in_, s_.valid_data, run_->data(), {.seq = s_.seq, .shuffle = false}, hooks_.pack, io_));

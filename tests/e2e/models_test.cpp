@@ -103,6 +103,15 @@ TEST_F(Models, AnExportIsReadBackToTheBitAndSaysWhatGgufCannot) {
     EXPECT_EQ(tern(std::string(command) + " 2>&1").text.find("parameters from"), std::string::npos) << command;
 }
 
+TEST_F(Models, AnotherArchitectureIsNoSlipOfThePen) {
+  std::filesystem::create_directories(root_ + "/other");
+  write("other/config.json", R"({"model_type": "gemma3", "text_config": {"model_type": "gemma3_text"}})");
+  refused(4, "inspect other", "\"gemma3\" is a model of text and other things (text_config: \"gemma3_text\")");
+  write("other/config.json", R"({"model_type": "phi"})");
+  const Outcome o = tern("inspect other 2>&1");
+  EXPECT_EQ(o.text.find("did you mean"), std::string::npos) << o.text;
+}
+
 // Layers that predict further tokens are neither run nor written: what was written does not promise them.
 TEST_F(Models, AnExportDoesNotDeclareLayersItDoesNotHave) {
   std::filesystem::create_directories(root_ + "/v3");
