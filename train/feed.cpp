@@ -25,11 +25,8 @@ int64_t Feed::num_loss_targets() const {
   int64_t count = data_.has_loss() ? 0 : end;
   if (data_.has_loss())
     for (int64_t i = 1; i <= end; ++i) count += data_.loss(i);
-  int64_t before = 0;  // empty documents share a border
-  for (const int64_t border : borders) {
-    if (border > before && border <= end) count -= data_.loss(border);
-    before = border;
-  }
+  for (const int64_t border : borders)
+    if (border > 0 && border <= end) count -= data_.loss(border);
   data_.let_go();
   return count;
 }

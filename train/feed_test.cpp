@@ -88,8 +88,7 @@ TEST_F(FeedTest, TheLossMaskIsOfThePredictedToken) {
 }
 
 TEST_F(FeedTest, LossTargetsOfAllWindowsAreCounted) {
-  const std::vector<std::vector<int64_t>> documents = {
-      {100}, {5, 1, 10, 17}, {16, 16, 1}, {1, 1, 1, 30, 20}, {10, 0, 0, 30}};
+  const std::vector<std::vector<int64_t>> documents = {{100}, {5, 1, 10, 17}, {16, 16, 1}, {1, 1, 1, 30, 20}};
   for (const auto& lengths : documents)
     for (const int every : {0, 1, 2, 7}) {  // 0: no mask
       int64_t total = 0;
