@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Training speed and memory of tern and PyTorch in one interleaved run: a table on standard output, JSON in a file.
 
-    compare.py [--tern ./tern] [--python python-with-torch] [--cases 15m,7m] [--rounds 3] [--seconds 15] [--threads 2]
+    compare.py [--tern ./tern] [--python python-with-torch] [--cases 15m,7m,7m-8x2,7m-32x4] [--rounds 3] [--seconds 15] [--threads 2]
                [--only tern,compile-bf16,...] [--json result.json]
 
 Round after round every competitor trains once, in turns, so that whatever else the machine does meets all of them. Of each run

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Trains the small Llama of make_case.py with PyTorch for some seconds and prints one JSON line: tokens/s of each step
+"""Trains a small model of make_case.py with PyTorch for some seconds and prints one JSON line: tokens/s of each step
 after the warm-up, peak resident memory, the loss.
 
     peer.py CASE MODE DTYPE SECONDS [THREADS]     MODE: eager or compile; DTYPE: f32 or bf16 (autocast)
 
 The strongest form we know: fused qkv and gate-up, scaled_dot_product_attention, fused AdamW, clipping at 1, gradients set to
-none between steps. Needs torch.
+none between steps. Experts: one stacked tensor each way, a loop over experts with index_add, as transformers does on a CPU. Needs
+torch.
 """
 import json
 import resource
@@ -16,25 +17,55 @@ import torch
 import torch.nn.functional as F
 
 sys.path.insert(0, __file__.rsplit("/", 1)[0])
-from make_case import BATCH, CASES, HEADS, HIDDEN, LAYERS, SEQ, WIDTH, tokens  # noqa: E402
+from make_case import BATCH, CASES, EXPERTS, HEADS, HIDDEN, LAYERS, SEQ, WIDTH, tokens  # noqa: E402
+
+
+class Mlp(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up = torch.nn.Linear(WIDTH, 2 * HIDDEN, bias=False)
+        self.down = torch.nn.Linear(HIDDEN, WIDTH, bias=False)
+
+    def forward(self, x):
+        gate, up = self.up(x).chunk(2, dim=-1)
+        return self.down(F.silu(gate) * up)
+
+
+class Mixture(torch.nn.Module):
+    def __init__(self, experts, top_k):
+        super().__init__()
+        self.top_k, hidden = top_k, HIDDEN // top_k
+        self.router = torch.nn.Linear(WIDTH, experts, bias=False)
+        self.up = torch.nn.Parameter(torch.randn(experts, 2 * hidden, WIDTH) * 0.02)
+        self.down = torch.nn.Parameter(torch.randn(experts, WIDTH, hidden) * 0.02)
+
+    def forward(self, x):
+        rows = x.flatten(0, 1)
+        weights, chosen = self.router(rows).float().softmax(-1).topk(self.top_k)
+        weights = (weights / weights.sum(-1, keepdim=True)).to(x.dtype)
+        out = torch.zeros_like(rows)
+        for e in range(self.up.shape[0]):
+            token, place = (chosen == e).nonzero(as_tuple=True)
+            gate, up = F.linear(rows[token], self.up[e]).chunk(2, dim=-1)
+            result = F.linear(F.silu(gate) * up, self.down[e]) * weights[token, place, None]
+            out = out.index_add(0, token, result.to(out.dtype))
+        return out.view_as(x)
 
 
 class Block(torch.nn.Module):
-    def __init__(self):
+    def __init__(self, case):
         super().__init__()
         self.attention_norm, self.mlp_norm = torch.nn.RMSNorm(WIDTH, 1e-5), torch.nn.RMSNorm(WIDTH, 1e-5)
         self.qkv = torch.nn.Linear(WIDTH, 3 * WIDTH, bias=False)
         self.out = torch.nn.Linear(WIDTH, WIDTH, bias=False)
-        self.up = torch.nn.Linear(WIDTH, 2 * HIDDEN, bias=False)
-        self.down = torch.nn.Linear(HIDDEN, WIDTH, bias=False)
+        self.mlp = Mixture(*EXPERTS[case]) if case in EXPERTS else Mlp()
 
     def forward(self, x, cos, sin):
         B, T, _ = x.shape
         q, k, v = self.qkv(self.attention_norm(x)).view(B, T, 3, HEADS, -1).permute(2, 0, 3, 1, 4)
         o = F.scaled_dot_product_attention(turn(q, cos, sin), turn(k, cos, sin), v, is_causal=True)
         x = x + self.out(o.transpose(1, 2).reshape(B, T, WIDTH))
-        gate, up = self.up(self.mlp_norm(x)).chunk(2, dim=-1)
-        return x + self.down(F.silu(gate) * up)
+        return x + self.mlp(self.mlp_norm(x))
 
 
 def turn(x, cos, sin):
@@ -43,13 +74,14 @@ def turn(x, cos, sin):
 
 
 class Model(torch.nn.Module):
-    def __init__(self, vocab):
+    def __init__(self, case):
         super().__init__()
+        vocab = CASES[case]
         self.embed = torch.nn.Embedding(vocab, WIDTH)
-        self.blocks = torch.nn.ModuleList(Block() for _ in range(LAYERS))
+        self.blocks = torch.nn.ModuleList(Block(case) for _ in range(LAYERS))
         self.norm = torch.nn.RMSNorm(WIDTH, 1e-5)
         for p in self.parameters():
-            if p.dim() == 2:
+            if p.dim() >= 2:
                 torch.nn.init.normal_(p, std=0.02)
         angles = torch.outer(torch.arange(SEQ), 10000.0 ** (-torch.arange(0, WIDTH // HEADS, 2) / (WIDTH // HEADS)))
         self.register_buffer("cos", angles.cos())
@@ -67,10 +99,10 @@ def main(case, mode, dtype, seconds, threads=2):
     torch.manual_seed(1)
     vocab = CASES[case]
     data = torch.tensor(tokens(vocab)[: 80 * (BATCH * SEQ) + 1], dtype=torch.int64)
-    model = Model(vocab)
+    model = Model(case)
     step_model = torch.compile(model) if mode == "compile" else model
-    matrices = [p for p in model.parameters() if p.dim() == 2]
-    others = [p for p in model.parameters() if p.dim() != 2]
+    matrices = [p for p in model.parameters() if p.dim() >= 2]
+    others = [p for p in model.parameters() if p.dim() < 2]
     optimizer = torch.optim.AdamW([{"params": matrices, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}],
                                   lr=3e-4, betas=(0.9, 0.95), fused=True)
     rates, loss, begin, step = [], None, None, 0

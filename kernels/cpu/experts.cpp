@@ -1,7 +1,6 @@
 #include "kernels/cpu/experts.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 #include <type_traits>
@@ -10,7 +9,9 @@
 
 #include "base/dtype.h"
 #include "base/error.h"
+#include "kernels/cpu/experts_table.h"
 #include "kernels/cpu/parallel.h"
+#include "kernels/dispatch.h"
 
 namespace tern {
 
@@ -22,8 +23,14 @@ namespace {
 #error "kernels/cpu/experts.cpp: ties of a router follow the nth_element and partial_sort of GNU's C++ library"
 #endif
 
-float number(float x) { return x; }
-float number(bf16 x) { return to_float(x); }
+template <class X>
+const ExpertKernels<X>& active() {
+  const ExpertTable& table = TERN_TABLE_OF(expert_table, active_isa());
+  if constexpr (std::is_same_v<X, float>)
+    return table.f32;
+  else
+    return table.half;
+}
 
 template <class X>
 X stored(float x) {
@@ -178,55 +185,35 @@ void sort_by_expert(std::span<const int32_t> chosen, int64_t top_k, std::span<in
 template <class X>
 void combine_rows(std::span<const X> x, int64_t width, std::span<const int32_t> rows, std::span<const float> weights,
                   bool add, std::span<X> y) {
-  constexpr int64_t kBlock = 256;  // sums in registers and L1
   const int64_t num = width ? static_cast<int64_t>(y.size()) / width : 0;
   const int64_t K = num ? static_cast<int64_t>(rows.size()) / num : 0;
+  const auto kernel = active<X>().combine;
   parallel_ranges(num, row_grain(width * (K + 1)), 1, [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t)
-      for (int64_t at = 0; at < width; at += kBlock) {
-        const int64_t count = std::min(kBlock, width - at);
-        std::array<float, kBlock> sum{};
-        X* const to = y.data() + t * width + at;
-        for (int64_t k = 0; k < K; ++k) {
-          const float w = weights.empty() ? 1.0f : weights[static_cast<size_t>(t * K + k)];
-          const X* const from = x.data() + rows[static_cast<size_t>(t * K + k)] * width + at;
-          for (int64_t i = 0; i < count; ++i) sum[static_cast<size_t>(i)] += w * number(from[i]);
-        }
-        for (int64_t i = 0; i < count; ++i)
-          to[i] = stored<X>(add ? number(to[i]) + sum[static_cast<size_t>(i)] : sum[static_cast<size_t>(i)]);
-      }
+      kernel(width, K, x.data(), rows.data() + t * K, weights.empty() ? nullptr : weights.data() + t * K, add,
+             y.data() + t * width);
   });
 }
 
 template <class X>
 void row_dots(std::span<const X> a, std::span<const X> b, int64_t width, std::span<const int32_t> rows,
               std::span<float> dots) {
-  constexpr int64_t kSums = 16;
+  const auto kernel = active<X>().dot;
   parallel_ranges(static_cast<int64_t>(dots.size()), row_grain(width), 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t row = rows.empty() ? i : rows[static_cast<size_t>(i)];
-      const X *const p = a.data() + row * width, *const q = b.data() + row * width;
-      std::array<float, kSums> sums{};
-      int64_t at = 0;
-      for (; at + kSums <= width; at += kSums)
-        for (int64_t l = 0; l < kSums; ++l) sums[static_cast<size_t>(l)] += number(p[at + l]) * number(q[at + l]);
-      for (int64_t l = 0; at + l < width; ++l) sums[static_cast<size_t>(l)] += number(p[at + l]) * number(q[at + l]);
-      float sum = 0;
-      for (const float one : sums) sum += one;
-      dots[static_cast<size_t>(i)] = sum;
+      dots[static_cast<size_t>(i)] = kernel(width, a.data() + row * width, b.data() + row * width);
     }
   });
 }
 
 template <class X>
 void scale_rows(std::span<const float> factors, int64_t width, std::span<const int32_t> rows, std::span<X> x) {
+  const auto kernel = active<X>().scale;
   parallel_ranges(static_cast<int64_t>(factors.size()), row_grain(width), 1, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      const int64_t row = rows.empty() ? i : rows[static_cast<size_t>(i)];
-      const float f = factors[static_cast<size_t>(i)];
-      X* const at = x.data() + row * width;
-      for (int64_t j = 0; j < width; ++j) at[j] = stored<X>(f * number(at[j]));
-    }
+    for (int64_t i = begin; i < end; ++i)
+      kernel(width, factors[static_cast<size_t>(i)],
+             x.data() + (rows.empty() ? i : rows[static_cast<size_t>(i)]) * width);
   });
 }
 

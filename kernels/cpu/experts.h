@@ -1,7 +1,7 @@
 #pragma once
 // What a mixture of experts needs around its matrix products: choosing experts, sorting rows by expert, adding their
-// results. Plain loops over threads, the same for every instruction set; a token's results depend on its own row
-// alone. kernels/ref/experts_ref.h is the twin.
+// results. A token's results depend on its own row alone, and are the same bits on every instruction set.
+// kernels/ref/experts_ref.h is the twin.
 //
 // Letters: T tokens, E experts, K chosen for each token, R = T·K rows, sorted by expert, within one by token. Elements
 // of rows are of type X: float or bf16; numbers of the router are floats.
