@@ -13,28 +13,25 @@
 namespace tern {
 namespace {
 
-struct RopeName {
-  std::string_view name;
-  RopeType type;
-};
-constexpr RopeName kRopeNames[] = {{"default", RopeType::standard}, {"linear", RopeType::linear},
-                                   {"dynamic", RopeType::dynamic},  {"yarn", RopeType::yarn},
-                                   {"llama3", RopeType::llama3},    {"longrope", RopeType::longrope}};
+constexpr HfRopeName kRopeNames[] = {{"default", RopeType::standard}, {"linear", RopeType::linear},
+                                     {"dynamic", RopeType::dynamic},  {"yarn", RopeType::yarn},
+                                     {"llama3", RopeType::llama3},    {"longrope", RopeType::longrope}};
 
 bool has_original_length(RopeType type) {
   return type == RopeType::yarn || type == RopeType::llama3 || type == RopeType::longrope;
 }
 
-RopeType read_type(HfFields& fields, std::string_view model_type) {
+RopeType read_type(HfFields& fields, const HfFamily& family) {
   const std::optional<std::string> type = fields.text("type"), rope_type = fields.text("rope_type");
   if (type && rope_type && *type != *rope_type)
     fields.fail("rope_type", "'{}', but type is '{}'; keep one of them", *rope_type, *type);
   if (!type && !rope_type) return RopeType::standard;
   const std::string& name = rope_type ? *rope_type : *type;
-  if (model_type == "phi3" && (name == "su" || name == "yarn")) return RopeType::longrope;  // its first names
+  for (const HfRopeName& r : family.rope_names)
+    if (name == r.name) return r.type;
   std::string known;
   std::vector<std::string_view> names;
-  for (const RopeName& r : kRopeNames) {
+  for (const HfRopeName& r : kRopeNames) {
     if (name == r.name) return r.type;
     known += (known.empty() ? "" : ", ") + std::string(r.name);
     names.push_back(r.name);
@@ -74,7 +71,7 @@ HfRope read_object(const Json& object, const std::string& place, const char* key
                   config.model_type);
 
   HfRope rope;
-  rope.type = read_type(fields, config.model_type);
+  rope.type = read_type(fields, around.family);
   const std::optional<double> theta = fields.number("rope_theta", HfFields::Null::absent);
   if (theta && around.theta && *theta != *around.theta)
     fields.fail("rope_theta", "{}, but rope_theta outside says {}; keep one of them", *theta, *around.theta);
@@ -87,7 +84,7 @@ HfRope read_object(const Json& object, const std::string& place, const char* key
     // The one outside wins: so Phi-3's files mean it, and so transformers reads every family.
     rope.original_max_position_embeddings =
         around.original_length.value_or(inside.value_or(config.max_position_embeddings));
-  } else if ((inside || around.original_length) && config.model_type != "phi3") {  // phi3's files always say it
+  } else if ((inside || around.original_length) && !around.family.states_original_context) {
     config.notes.push_back(
         fmt::format("{}: original_max_position_embeddings is not used by rotary type '{}'", place, name_of(rope.type)));
   }
@@ -146,7 +143,7 @@ HfRope read_object(const Json& object, const std::string& place, const char* key
 
 std::string_view name_of(RopeType type) {
   if (type == RopeType::none) return "none";
-  for (const RopeName& r : kRopeNames)
+  for (const HfRopeName& r : kRopeNames)
     if (r.type == type) return r.name;
   return "?";
 }
@@ -197,7 +194,7 @@ HfRope read_hf_rope(HfFields& top, const HfFamily& family, HfConfig& config) {
     rope->type = RopeType::standard;
     rope->theta = around.theta.value_or(around.default_theta);
     rope->partial = read_partial(top, around.partial, around);
-    if (around.original_length && config.model_type != "phi3")
+    if (around.original_length && !family.states_original_context)
       config.notes.push_back(
           fmt::format("{}: original_max_position_embeddings is not used by rotary type 'default'", top.place()));
   }

@@ -132,8 +132,7 @@ SortedJson option_value(const HfOption& option, const HfConfig& c) {
             return SortedJson(static_cast<int64_t>(*value));
           return or_null(value);
         } else
-          return option.key == "num_ln_in_parallel_attn" && c.parallel_norms == 0 ? SortedJson(nullptr)
-                                                                                  : SortedJson(c.*to);
+          return option.zero_is_null && c.*to == 0 ? SortedJson(nullptr) : SortedJson(c.*to);
       },
       option.to);
 }
@@ -178,12 +177,12 @@ std::string hf_config_json(const HfConfig& c, HfForm form) {
   if (family.has_kv_heads) put("num_key_value_heads", c.num_key_value_heads);
   if (family.has_head_dim) j["head_dim"] = c.head_dim;
   if (hf_blocks(c).positions == HfPositions::rotary) write_rope(j, family, c, form);
-  if (c.rope.type == RopeType::longrope && c.model_type == "phi3")
+  if (c.rope.type == RopeType::longrope && family.states_original_context)
     j["original_max_position_embeddings"] = c.rope.original_max_position_embeddings;
   write_layers(j, family, c);
   write_experts(j, family, c);
-  for (const std::string_view key : family.hidden_again)
-    if (key != "n_embed") j[std::string(key)] = c.hidden_size;
+  if (family.hidden_again_written)
+    for (const std::string_view key : family.hidden_again) j[std::string(key)] = c.hidden_size;
   for (const HfOption& option : family.options) j[std::string(option.key)] = option_value(option, c);
   for (const HfFixed& fixed : family.fixed)
     if (fixed.written) j[std::string(fixed.key)] = fixed.expected;

@@ -63,9 +63,9 @@ struct HfBlocks {
   HfHeadNorm head_norm = HfHeadNorm::none;
   HfPositions positions = HfPositions::rotary;
   bool gated = true;
-  bool out_bias = true;               // attention's output has a bias where q, k and v have one
-  bool scaled_embedding = false;      // times √hidden_size
-  bool shared_norm = false;           // where attention and MLP run beside each other: one norm for both
+  bool out_bias = true;           // attention's output has a bias where q, k and v have one
+  bool scaled_embedding = false;  // times √hidden_size
+  bool shared_norm = false;       // where attention and MLP run beside each other: one norm for both, or two by a key
   bool scaled_residual_init = false;  // ends of residual branches start 1/√(2·layers) smaller
   bool causal = true;                 // false: an encoder: every token sees all of its text, and no head follows
   int64_t position_offset = 0;        // rows of the table of positions before the first
@@ -108,6 +108,7 @@ struct HfOption {
   std::optional<double> absent = 0;  // no value: stays empty
   std::string_view alias = "";       // a second spelling of a whole number that is read
   bool whole = false;                // a number written without a point where it has none: transformers insists
+  bool zero_is_null = false;         // 0 is written as null
 };
 /// A switch that must stand as tern computes, and why.
 struct HfFixed {
@@ -115,6 +116,16 @@ struct HfFixed {
   bool expected;
   std::string_view why;
   bool written = false;  // the writer states it
+};
+
+/// What a family's files call a rotary type.
+struct HfRopeName {
+  std::string_view name;
+  RopeType type;
+};
+/// Names of norms where attention and MLP beside each other have one each.
+struct HfPairOfNorms {
+  std::string_view attention, mlp;
 };
 
 struct HfFamily {
@@ -130,8 +141,12 @@ struct HfFamily {
   std::vector<HfFixed> fixed;
   std::vector<std::string_view> harmless;      // keys of this family that change nothing tern computes
   std::vector<std::string_view> hidden_again;  // keys that must repeat hidden_size
+  bool hidden_again_written = false;           // and the writer states them
+  std::vector<HfRopeName> rope_names;          // of rotary types, beside those all families have
+  bool states_original_context = false;        // its files say original_max_position_embeddings outside, always
   // What follows from several values together: sets it, or says what does not go together.
   std::string (*settle)(HfConfig&) = nullptr;
+  HfPairOfNorms norms_of_two;  // where num_ln_in_parallel_attn is 2
   HfNames names;
 };
 

@@ -3,7 +3,7 @@
 #include <array>
 
 #include "base/text.h"
-#include "formats/hf_config.h"
+#include "formats/hf_family.h"
 
 namespace tern {
 namespace {
@@ -32,16 +32,17 @@ constexpr std::array kDecoders{
 };
 
 ModelSpec decoder(const DecoderRow& row) {
-  const bool gpt2 = row.family == "gpt2";
+  const HfFamily& family = *find_hf_family(row.family);
+  const bool turns = family.blocks.positions == HfPositions::rotary;
   HfConfig c;
   c.model_type = row.family;
   c.vocab_size = row.vocab, c.hidden_size = row.width, c.intermediate_size = row.hidden;
   c.num_hidden_layers = row.layers, c.num_attention_heads = row.heads, c.num_key_value_heads = row.kv_heads;
   c.head_dim = row.width / row.heads, c.max_position_embeddings = row.context;
-  c.activation = gpt2 ? HfActivation::gelu_tanh : HfActivation::silu;
+  c.activation = family.blocks.gated ? HfActivation::silu : HfActivation::gelu_tanh;
   c.norm_eps = 1e-5;
-  c.rope.type = gpt2 ? RopeType::none : RopeType::standard;
-  c.attention_bias = c.mlp_bias = gpt2;
+  c.rope.type = turns ? RopeType::standard : RopeType::none;
+  c.attention_bias = family.defaults.attention_bias, c.mlp_bias = family.defaults.mlp_bias;
   c.tie_word_embeddings = row.tied;
   c.num_experts = row.experts, c.experts_per_token = row.top_k;
   return model_spec(c);
