@@ -44,8 +44,11 @@ std::vector<VerbSpec> make_verbs() {
                     {"tern chat MODEL --system 'Answer in one sentence.' --temperature 0.7", "with a system prompt"},
                     {"echo 'Why is the sky blue?' | tern chat MODEL", "one question from a pipe"}},
        .takes_recipe = true,
-       .details = "The conversation is written in the model's own chat template. Its keys and values are kept between "
-                  "turns: only what is new is computed. Ctrl-C stops an answer, /exit leaves."},
+       .details =
+           "The conversation is written in the model's own chat template. Its keys and values are kept between "
+           "turns: only what is new is computed. Ctrl-C stops an answer, /exit leaves. On a pipe each line is a "
+           "message; "
+           "one that cannot be answered is told (--json: an object with error), and its exit code ends the verb."},
       {.name = "eval",
        .summary = "Perplexity of a text, distance to another model, or the share of questions answered right",
        .positionals = {model},

@@ -216,9 +216,8 @@ void refuse_quantized(HfFields& fields) {
     if (quantized->is_object())
       if (const auto it = quantized->find("quant_method"); it != quantized->end() && it->is_string())
         method = it->get<std::string>();
-    fields.fail(key,
-                "the weights are quantized by method {}, which tern does not read; use the model they were made from",
-                shown_value(Json(method)));
+    fields.fail(key, "the weights are quantized by method {}, which tern does not read; {}", shown_value(Json(method)),
+                quantized_remedy(method));
   }
 }
 
@@ -367,6 +366,12 @@ std::optional<HfActivation> activation_named(std::string_view name) {
   for (const ActivationName& a : kActivations)
     if (name == a.name) return a.activation;
   return {};
+}
+
+std::string_view quantized_remedy(std::string_view method) {
+  return method == "fp8" ? "make them bf16 once and give that directory (DeepSeek's repositories bring "
+                           "fp8_cast_bf16.py), or use the model they were made from"
+                         : "use the model they were made from";
 }
 
 std::string_view hf_key(std::string_view model_type, std::string_view field) {

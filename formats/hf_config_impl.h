@@ -34,6 +34,9 @@ void check_hf_experts(const HfConfig& config, const HfFamily& family, ErrorKind 
 void check_hf_latent(const HfConfig& config, const HfFamily& family, ErrorKind kind, std::string_view place);
 void check_hf_rope(const HfConfig& config, const HfRope& rope, ErrorKind kind, std::string_view place);
 
+/// What to do about weights quantized by `method`, which tern does not read.
+std::string_view quantized_remedy(std::string_view method);
+
 /// How the family's file spells one of HfConfig's fields: "hidden_size" is "n_embd" in gpt2.
 std::string_view hf_key(std::string_view model_type, std::string_view field);
 /// False if the family's file has no such key and its default holds.

@@ -14,6 +14,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "formats/gguf_model.h"
+#include "formats/hf_config_impl.h"
 #include "formats/hf_fields.h"
 #include "formats/safetensors_impl.h"
 #include "formats/safetensors_index.h"
@@ -120,10 +121,7 @@ void find_weights(ModelDir& model, const std::vector<std::string>& names, bool n
   if (const std::string method = need_weights ? quantization_of(model.config) : ""; !method.empty())
     throw Error(ErrorKind::bad_file,
                 "{}: quantization_config: the weights are quantized by method {}, which tern does not read; {}",
-                model.config, shown(method),
-                method == "fp8" ? "make them bf16 once and give that directory (DeepSeek's repositories bring "
-                                  "fp8_cast_bf16.py), or use the model they were made from"
-                                : "use the model they were made from");
+                model.config, shown(method), quantized_remedy(method));
 
   if (has(kSingle)) {
     model.weights = join_path(model.path, kSingle);

@@ -180,8 +180,8 @@ TEST(Embedding, ThePriceCoversWhatRunsAndNotMuchMore) {
           pooler.bias = arena.allocate(dtype, {spec.width}, MemoryClass::weights);
           pooler.weight.fill_zero(), pooler.bias.fill_zero();
         }
-        const std::vector<std::vector<int32_t>> texts(8, random_tokens(24, spec.vocab, 7));
-        const EmbeddingSettings settings{.pooling = pooling, .batch = 8};
+        const std::vector<std::vector<int32_t>> texts(48, random_tokens(24, spec.vocab, 7));
+        const EmbeddingSettings settings{.pooling = pooling, .batch = 48};
         const int64_t before = arena.current_total();
         arena.reset_peak();
         all_vectors(spec, weights, pooling == Pooling::pooler ? &pooler : nullptr, texts, settings, arena);
@@ -189,6 +189,9 @@ TEST(Embedding, ThePriceCoversWhatRunsAndNotMuchMore) {
         const int64_t priced = embedding_peak(spec, dtype, texts, settings);
         EXPECT_LE(arena.peak_total(), priced);
         EXPECT_LE(priced, before + 4 * ran + (1 << 16));
+        if (pooling == Pooling::pooler)
+          EXPECT_GE(priced - embedding_peak(spec, dtype, texts, {.batch = 48}),
+                    (spec.width * spec.width + spec.width) * size_of(dtype));
       }
 }
 
