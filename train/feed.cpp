@@ -24,7 +24,10 @@ int64_t Feed::num_loss_targets() const {
   const std::span<const int64_t> borders = data_.documents();
   int64_t count = data_.has_loss() ? 0 : end;
   if (data_.has_loss())
-    for (int64_t i = 1; i <= end; ++i) count += data_.loss(i);
+    for (int64_t i = 1; i <= end; ++i) {
+      count += data_.loss(i);
+      if (i % (int64_t{1} << 26) == 0) data_.let_go();  // what is mapped must not stay resident
+    }
   for (const int64_t border : borders)
     if (border > 0 && border <= end) count -= data_.loss(border);
   data_.let_go();
