@@ -193,6 +193,14 @@ std::string text_part(const Json& json) {
   const auto type = part->find("model_type");
   return type != part->end() && type->is_string() ? shown_value(*type) : "no model_type";
 }
+constexpr std::string_view kEncoderHeads[] = {"Model",
+                                              "ForMaskedLM",
+                                              "ForPreTraining",
+                                              "ForSequenceClassification",
+                                              "ForTokenClassification",
+                                              "ForQuestionAnswering",
+                                              "ForMultipleChoice",
+                                              "ForNextSentencePrediction"};
 
 void read_architectures(HfFields& fields, HfConfig& config) {
   const bool encoder = !hf_family(config).blocks.causal;
@@ -200,7 +208,11 @@ void read_architectures(HfFields& fields, HfConfig& config) {
   for (const std::string& name : config.architectures) {
     const auto ends = [&](std::string_view ending) { return name.ends_with(ending); };
     const bool language = ends("ForCausalLM") || ends("LMHeadModel") || ends("Model");
-    if (encoder && (ends("ForMaskedLM") || ends("ForPreTraining") || ends("ForSequenceClassification"))) continue;
+    if (encoder) {  // whatever its head: tern reads the layers below
+      if (std::ranges::any_of(kEncoderHeads, ends)) continue;
+      fields.fail("architectures", "{} is no head that tern knows on an encoder; it reads the encoder of ...{}",
+                  shown_value(Json(name)), fmt::join(kEncoderHeads, ", ..."));
+    }
     if (!language || ends("DoubleHeadsModel"))
       fields.fail("architectures",
                   "{} is no causal language model; tern reads ...ForCausalLM, ...LMHeadModel and ...Model",
@@ -227,6 +239,8 @@ void read_sizes(HfFields& fields, const HfFamily& family, HfConfig& c) {
   c.vocab_size = needed(fields, family, "vocab_size");
   c.hidden_size = needed(fields, family, "hidden_size");
   c.num_hidden_layers = needed(fields, family, "num_hidden_layers");
+  if (c.num_hidden_layers > kMostLayers)
+    fields.fail(hf_key(family.name, "num_hidden_layers"), "{}, expected 1 to {}", c.num_hidden_layers, kMostLayers);
   c.num_attention_heads = needed(fields, family, "num_attention_heads");
   if (!d.intermediate_factor)
     c.intermediate_size = needed(fields, family, "intermediate_size");

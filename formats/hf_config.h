@@ -134,6 +134,15 @@ HfConfig parse_hf_config(std::string_view json, std::string_view place);
 /// The checks of the reader on values made by a program. Errors: usage, naming the field.
 void check_hf_config(const HfConfig&);
 
+/// How large the model is, in doubles, which no value of a file overflows. Equal to num_parameters of spec/ where that
+/// counts exactly.
+struct HfSize {
+  double parameters = 0;
+  double row = 0;      // numbers that a token's pass makes, in all layers together
+  double experts = 0;  // in all layers together
+};
+HfSize hf_config_size(const HfConfig&);
+
 /// The file as text: transformers 5 spelling (dtype, rope_parameters), or transformers 4 spelling (torch_dtype,
 /// rope_theta, rope_scaling). Parsing either gives the same values again. Errors: usage, as check_hf_config.
 enum class HfForm : uint8_t { v5, v4 };

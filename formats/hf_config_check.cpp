@@ -111,7 +111,8 @@ void check_hf_values(const HfConfig& c, ErrorKind kind, std::string_view place) 
   judge.size("vocab_size", c.vocab_size);
   judge.size("hidden_size", c.hidden_size);
   judge.size("intermediate_size", c.intermediate_size);
-  judge.size("num_hidden_layers", c.num_hidden_layers);
+  if (c.num_hidden_layers < 1 || c.num_hidden_layers > kMostLayers)
+    judge.fail("num_hidden_layers", "{}, expected 1 to {}", c.num_hidden_layers, kMostLayers);
   judge.size("num_attention_heads", c.num_attention_heads);
   judge.size("num_key_value_heads", c.num_key_value_heads);
   judge.size("head_dim", c.head_dim);
@@ -124,20 +125,6 @@ void check_hf_values(const HfConfig& c, ErrorKind kind, std::string_view place) 
                c.num_attention_heads);
   if (c.head_dim > INT32_MAX / c.num_attention_heads)
     judge.fail("head_dim", "{} times {} heads, expected a product below 2^31", c.head_dim, c.num_attention_heads);
-  const double per_layer =
-      2.0 * static_cast<double>(c.hidden_size) *
-          static_cast<double>(c.head_dim * (c.num_attention_heads + c.num_key_value_heads)) +
-      3.0 * static_cast<double>(c.hidden_size) *
-          (static_cast<double>(c.intermediate_size) +
-           static_cast<double>(c.num_experts) * static_cast<double>(c.expert_size) +
-           static_cast<double>(c.expert_size > 0 ? 0 : c.num_experts) * static_cast<double>(c.intermediate_size));
-  const double parameters = per_layer * static_cast<double>(c.num_hidden_layers) +
-                            static_cast<double>(c.hidden_size) * (2.0 * static_cast<double>(c.vocab_size) +
-                                                                  static_cast<double>(c.max_position_embeddings));
-  if (parameters > 1e17)
-    judge.fail("num_hidden_layers", "{} layers of this size are {:.0e} parameters, more than tern counts (1e17)",
-               c.num_hidden_layers, parameters);
-
   if (activation_named(c.hidden_act) != c.activation)
     judge.fail("hidden_act", "'{}' is not the name of the activation set", c.hidden_act);
   if (!(c.norm_eps > 0 && c.norm_eps <= 1))
@@ -175,6 +162,7 @@ void check_hf_values(const HfConfig& c, ErrorKind kind, std::string_view place) 
   check_layers(judge, family);
   check_hf_experts(c, family, kind, place);
   check_hf_latent(c, family, kind, place);
+  check_hf_size(c, kind, place);
 }
 
 void check_hf_config(const HfConfig& config) { check_hf_values(config, ErrorKind::usage, "model config"); }

@@ -14,9 +14,6 @@ namespace {
 std::vector<bool> stepped_layers(HfFields& fields, const HfConfig& c) {
   const int64_t step = fields.integer("decoder_sparse_step", HfFields::Null::absent).value_or(1);
   if (step < 1) fields.fail("decoder_sparse_step", "{}, expected at least 1", step);
-  if (c.num_hidden_layers > kMostListedLayers)
-    fields.fail("num_hidden_layers", "{}, expected at most {} where layers differ", c.num_hidden_layers,
-                kMostListedLayers);
   std::vector<bool> layers;
   for (int64_t i = 0; i < c.num_hidden_layers; ++i) layers.push_back((i + 1) % step == 0);
   if (const Json* dense = fields.take("mlp_only_layers"); dense && !dense->is_null()) {
@@ -35,9 +32,6 @@ std::vector<bool> later_layers(HfFields& fields, const HfFamily& family, const H
   const int64_t dense =
       fields.integer("first_k_dense_replace", HfFields::Null::absent).value_or(family.blocks.sigmoid_router ? 3 : 0);
   if (dense < 0) fields.fail("first_k_dense_replace", "{}, expected at least 0", dense);
-  if (dense > 0 && c.num_hidden_layers > kMostListedLayers)
-    fields.fail("num_hidden_layers", "{}, expected at most {} where layers differ", c.num_hidden_layers,
-                kMostListedLayers);
   std::vector<bool> layers;
   for (int64_t i = 0; dense > 0 && i < c.num_hidden_layers; ++i) layers.push_back(i >= dense);
   return layers;
@@ -63,8 +57,10 @@ void read_deepseek_router(HfFields& fields, const HfFamily& family, HfConfig& c)
     c.grouped_choice = method == "group_limited_greedy";
     c.normalized_experts = false;
   }
+  if (c.expert_size < 1 || c.expert_size > INT32_MAX)
+    fields.fail("moe_intermediate_size", "{}, expected 1 to 2147483647", c.expert_size);
   const int64_t shared = fields.integer("n_shared_experts", HfFields::Null::absent).value_or(sigmoid ? 1 : 2);
-  if (shared < 1 || shared > INT32_MAX / std::max<int64_t>(c.expert_size, 1))
+  if (shared < 1 || shared > INT32_MAX / c.expert_size)
     fields.fail("n_shared_experts", "{}, expected at least 1, and less than 2^31 numbers together", shared);
   c.shared_expert_size = shared * c.expert_size;
 }

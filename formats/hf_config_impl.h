@@ -11,8 +11,8 @@
 
 namespace tern {
 
-/// Layers that may differ from each other; lists are made of so many at most.
-inline constexpr int64_t kMostListedLayers = 100'000;
+/// A file of a few bytes may ask for this many layers at most: each becomes units in memory.
+inline constexpr int64_t kMostLayers = 10'000;
 
 /// Rotary positions out of rope_parameters, rope_scaling, rope_theta and the keys around them. Needs head_dim and
 /// max_position_embeddings of `config`; appends to its notes.
@@ -32,6 +32,8 @@ void read_hf_latent(HfFields& top, const HfFamily& family, HfConfig& config);
 void check_hf_values(const HfConfig& config, ErrorKind kind, std::string_view place);
 void check_hf_experts(const HfConfig& config, const HfFamily& family, ErrorKind kind, std::string_view place);
 void check_hf_latent(const HfConfig& config, const HfFamily& family, ErrorKind kind, std::string_view place);
+/// Parameters, and what passes through the longest text, within what 64 bits count; all values are in their ranges.
+void check_hf_size(const HfConfig& config, ErrorKind kind, std::string_view place);
 void check_hf_rope(const HfConfig& config, const HfRope& rope, ErrorKind kind, std::string_view place);
 
 /// What to do about weights quantized by `method`, which tern does not read.

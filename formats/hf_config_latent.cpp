@@ -39,8 +39,15 @@ void check_hf_latent(const HfConfig& c, const HfFamily& family, ErrorKind kind, 
   };
   in_range("q_lora_rank", c.query_rank, 0, INT32_MAX);
   in_range("kv_lora_rank", c.kv_rank, 1, INT32_MAX);
-  in_range("qk_nope_head_dim", c.plain_head_dim, 1, INT32_MAX / c.num_attention_heads - c.head_dim);
-  in_range("v_head_dim", c.value_head_dim, 1, c.plain_head_dim + c.head_dim);
+  if (const int64_t most = INT32_MAX / c.num_attention_heads - c.head_dim;
+      c.plain_head_dim < 1 || c.plain_head_dim > most)
+    wrong("qk_nope_head_dim",
+          fmt::format("{}, expected 1 to {}: {} heads of it and qk_rope_head_dim {} stay below 2^31", c.plain_head_dim,
+                      most, c.num_attention_heads, c.head_dim));
+  if (const int64_t key = c.plain_head_dim + c.head_dim; c.value_head_dim < 1 || c.value_head_dim > key)
+    wrong("v_head_dim", fmt::format("{}, expected 1 to {}, the length of a key (qk_nope_head_dim {} and "
+                                    "qk_rope_head_dim {}); tern does not have values longer than keys",
+                                    c.value_head_dim, key, c.plain_head_dim, c.head_dim));
   in_range("num_nextn_predict_layers", c.predicting_layers, 0, 1000);
   if (c.num_key_value_heads != c.num_attention_heads)
     wrong("num_key_value_heads",

@@ -33,7 +33,7 @@ void read_unturned(HfFields& fields, const HfFamily& family, HfConfig& c) {
         fields.fail("no_rope_layers", "holds {}, expected 0 or 1", shown_value(x));
       if (static_cast<int64_t>(turned.size()) < c.num_hidden_layers) turned.push_back(x == 1);
     }
-  } else if (c.num_hidden_layers <= kMostListedLayers) {
+  } else {
     for (int64_t i = 0; i < c.num_hidden_layers; ++i) turned.push_back((i + 1) % every != 0);
   }
   c.rotary_layers = unless_all(std::move(turned));
@@ -63,9 +63,6 @@ void read_hf_layers(HfFields& fields, const HfFamily& family, HfConfig& c) {
   const HfWindows windows = family.blocks.windows;
   const bool listed = windows == HfWindows::switched || windows == HfWindows::switched_even;
   const bool each = listed || windows == HfWindows::listed || family.blocks.unturned_every > 0;
-  if (each && c.num_hidden_layers > kMostListedLayers)
-    fields.fail(hf_key(c.model_type, "num_hidden_layers"), "{}, expected at most {} where layers differ",
-                c.num_hidden_layers, kMostListedLayers);
   read_unturned(fields, family, c);
   const Json* window = fields.take("sliding_window");
   if (windows == HfWindows::none) {

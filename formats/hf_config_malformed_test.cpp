@@ -182,7 +182,11 @@ std::vector<Malformed> cases() {
       {"mistral", "num_key_value_heads", "", "no multiple of num_key_value_heads 8"},
       {"gpt2", "n_head", "5", "n_embd: 32 is no multiple of n_head 5"},
       {"llama", "head_dim", "1073741824", "expected a product below 2^31"},
-      {"llama", "num_hidden_layers", "2147483647", ""},  // filled below: enormous
+      {"llama", "num_hidden_layers", "2147483647", "num_hidden_layers: 2147483647, expected 1 to 10000"},
+      {"mistral", "num_hidden_layers", "10001", "num_hidden_layers: 10001, expected 1 to 10000"},
+      {"gpt2", "n_layer", "2147483647", "n_layer: 2147483647, expected 1 to 10000"},
+      {"mixtral", "num_hidden_layers", "2147483647", "num_hidden_layers: 2147483647, expected 1 to 10000"},
+      {"deepseek_v3", "num_hidden_layers", "2147483647", "num_hidden_layers: 2147483647, expected 1 to 10000"},
       // activations, eps, dropouts
       {"llama", "hidden_act", "\"relu6\"", "\"relu6\" is not an activation tern has; it has silu"},
       {"llama", "hidden_act", "\"sliu\"", "did you mean 'silu'?"},
@@ -239,7 +243,7 @@ std::vector<Malformed> cases() {
       {"qwen2", "head_dim", "9", "head_dim: 9, but qwen2's is hidden_size / num_attention_heads"},
       {"qwen2", "use_sliding_window", "1", "use_sliding_window: 1, expected true or false"},
       {"qwen2", "layer_types", R"(["sliding_attention","full_attention"])", "no sliding_window is set"},
-      {"qwen3", "num_hidden_layers", "2147483647", "expected at most 100000 where layers differ"},
+      {"qwen3", "num_hidden_layers", "2147483647", "num_hidden_layers: 2147483647, expected 1 to 10000"},
       {"smollm3", "no_rope_layers", "[1]", "expected a list of one 0 or 1 for each of 2 layers"},
       {"smollm3", "no_rope_layers", "[1,2]", "no_rope_layers: holds 2, expected 0 or 1"},
       {"smollm3", "no_rope_layer_interval", "0", "no_rope_layer_interval: 0, expected at least 1"},
@@ -273,6 +277,8 @@ std::vector<Malformed> cases() {
        "\"LlamaForSequenceClassification\" is no causal language model"},
       {"llama", "architectures", "[\"LlamaForCausalLMEagle\"]", "is no causal language model"},
       {"gpt2", "architectures", "[\"GPT2DoubleHeadsModel\"]", "is no causal language model"},
+      {"bert", "architectures", "[\"BertForAudio\"]",
+       "\"BertForAudio\" is no head that tern knows on an encoder; it reads the encoder of ...Model, ...ForMaskedLM"},
       {"llama", "architectures", "[1]", "architectures: holds 1, expected strings"},
       {"llama", "architectures", "{}", "architectures: an object, expected a list of strings"},
       // experts
@@ -299,7 +305,11 @@ std::vector<Malformed> cases() {
       {"deepseek_v2", "kv_lora_rank", "0", "kv_lora_rank: 0, expected 1 to 2147483647"},
       {"deepseek_v2", "q_lora_rank", "-1", "q_lora_rank: -1, expected 1 to 2147483647"},
       {"deepseek_v2", "qk_rope_head_dim", "7", "head_dim is 7, expected an even number"},
-      {"deepseek_v2", "v_head_dim", "193", "v_head_dim: 193, expected 1 to 192"},
+      {"deepseek_v2", "v_head_dim", "193",
+       "v_head_dim: 193, expected 1 to 192, the length of a key (qk_nope_head_dim 128 and qk_rope_head_dim 64)"},
+      {"deepseek_v2", "qk_nope_head_dim", "2147483647", "4 heads of it and qk_rope_head_dim 64 stay below 2^31"},
+      {"deepseek_v2", "moe_intermediate_size", "-9223372036854775808", "moe_intermediate_size: -9223372036854775808"},
+      {"deepseek_v2", "n_shared_experts", "9223372036854775807", "n_shared_experts: 9223372036854775807, expected"},
       {"deepseek_v2", "head_dim", "32", "head_dim: 32, but qk_rope_head_dim is 64"},
       {"deepseek_v2", "num_key_value_heads", "2", "num_key_value_heads: 2, but each of 4 heads has its own keys"},
       {"deepseek_v2", "num_experts_per_tok", "null", "num_experts_per_tok: 0, expected 1 to 64"},
@@ -322,7 +332,6 @@ std::vector<Malformed> cases() {
       {"llama", "num_experts", "8", "unknown key \"num_experts\""},
       {"llama", "rope_tetha", "1", "did you mean 'rope_theta'?"},
       {"llama", "Vocab_Size", "100", "did you mean 'vocab_size'?"},
-      {"llama", "", "", ""},  // filled below
       {"llama", "logit_scale", "1", "unknown key \"logit_scale\""},
       {"llama", "embedding_multiplier", "2", "unknown key \"embedding_multiplier\""},
       {"llama", "attn_logit_softcapping", "50", "unknown key \"attn_logit_softcapping\""},
@@ -338,7 +347,6 @@ std::vector<Malformed> cases() {
       {"gpt2", "n_inner", "-128", "n_inner: -128"},
       {"gpt2", "n_inner", "\"4x\"", "n_inner: \"4x\", expected a whole number"},
   };
-  std::erase_if(c, [](const Malformed& m) { return m.says.empty(); });
   // Every size of every family: missing, wrong type, 0, negative, 2^31, 2^63, 2^64, a float, NaN.
   const std::vector<std::pair<std::string, std::vector<std::string>>> sizes{
       {"llama", {"vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads"}},
@@ -423,9 +431,50 @@ TEST(HfConfigMalformed, TwoFormsThatDisagreeAreNotGuessedBetween) {
   EXPECT_TRUE(throws(ErrorKind::bad_file, "more than tern counts", [] {
     parse_hf_config(
         R"({"model_type":"llama","vocab_size":2147483647,"hidden_size":2147483644,"intermediate_size":2147483647,)"
-        R"("num_hidden_layers":2147483647,"num_attention_heads":4,"head_dim":2,"max_position_embeddings":64})",
+        R"("num_hidden_layers":10000,"num_attention_heads":4,"head_dim":2,"max_position_embeddings":64})",
         "c");
   }));
+}
+
+// Sizes that are each in their range and together more than 64 bits count.
+TEST(HfConfigMalformed, EverySizeTakesPartInWhatIsCounted) {
+  const json latent = json::parse(
+      R"({"model_type":"deepseek_v2","vocab_size":9,"hidden_size":2147483647,"intermediate_size":1,)"
+      R"("num_hidden_layers":1,"num_attention_heads":1,"num_key_value_heads":1,"max_position_embeddings":8,)"
+      R"("n_routed_experts":1,"num_experts_per_tok":1,"moe_intermediate_size":1,"n_shared_experts":1,)"
+      R"("first_k_dense_replace":0,"n_group":1,"topk_group":1,"q_lora_rank":null,"kv_lora_rank":1,)"
+      R"("qk_nope_head_dim":2,"qk_rope_head_dim":2,"v_head_dim":2})");
+  const json bert = json::parse(
+      R"({"model_type":"bert","vocab_size":9,"hidden_size":2147483647,"intermediate_size":1,"num_hidden_layers":1,)"
+      R"("num_attention_heads":1,"max_position_embeddings":1,"type_vocab_size":1})");
+  const json mixture = json::parse(
+      R"({"model_type":"mixtral","vocab_size":9,"hidden_size":8,"intermediate_size":1,"num_hidden_layers":2,)"
+      R"("num_attention_heads":1,"num_key_value_heads":1,"max_position_embeddings":8,"num_experts_per_tok":1})");
+  EXPECT_NO_THROW(parse_hf_config(latent.dump(), "c"));
+  EXPECT_NO_THROW(parse_hf_config(mixture.dump(), "c"));
+  const auto refused = [](json file, const json& change, const char* says) {
+    file.update(change);
+    return throws(ErrorKind::bad_file, says, [&] { parse_hf_config(file.dump(), "c"); });
+  };
+  constexpr int64_t kMost = 2147483647;
+  const char* more = "more than tern counts";
+  EXPECT_TRUE(refused(latent, {{"kv_lora_rank", kMost}}, more));
+  EXPECT_TRUE(refused(latent, {{"q_lora_rank", kMost}}, more));
+  EXPECT_TRUE(refused(latent, {{"qk_nope_head_dim", kMost - 2}}, more));
+  EXPECT_TRUE(refused(latent, {{"qk_rope_head_dim", kMost - 3}}, more));
+  EXPECT_TRUE(refused(
+      latent, {{"hidden_size", 8}, {"qk_nope_head_dim", 1 << 30}, {"v_head_dim", 1 << 30}, {"kv_lora_rank", kMost}},
+      more));
+  EXPECT_TRUE(refused(latent, {{"moe_intermediate_size", kMost}}, more));
+  EXPECT_TRUE(refused(latent, {{"n_shared_experts", kMost}}, more));
+  EXPECT_TRUE(refused(latent, {{"intermediate_size", kMost}, {"first_k_dense_replace", 1}}, more));
+  EXPECT_TRUE(refused(latent, {{"vocab_size", kMost}}, more));
+  EXPECT_TRUE(refused(bert, {{"type_vocab_size", kMost}}, more));
+  EXPECT_TRUE(refused(bert, {{"hidden_size", 64}, {"max_position_embeddings", kMost}}, more));
+  EXPECT_TRUE(refused(mixture, {{"max_position_embeddings", kMost}, {"intermediate_size", 1 << 20}},
+                      "max_position_embeddings: 2147483647 positions of a model of this size"));
+  EXPECT_TRUE(refused(mixture, {{"num_local_experts", 65536}, {"num_hidden_layers", 3}},
+                      "3 layers of 65536 experts are 196608 experts, expected at most 131072"));
 }
 
 }  // namespace

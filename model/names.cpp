@@ -123,7 +123,8 @@ bool is_harmless_buffer(std::string_view name) {
 bool is_beside_encoder(const ModelSpec& spec, std::string_view name) {
   if (spec.predicts) return false;
   if (name.starts_with(spec.prefix)) name.remove_prefix(spec.prefix.size());
-  return name.starts_with("pooler.") || name.starts_with("cls.") || name.starts_with("classifier.");
+  return name.starts_with("pooler.") || name.starts_with("cls.") || name.starts_with("classifier.") ||
+         name.starts_with("qa_outputs.");
 }
 
 }  // namespace tern

@@ -2,8 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
 #include "base/error.h"
+#include "base/json.h"
 #include "formats/hf_config.h"
+#include "formats/hf_fields.h"
 #include "spec/unit_cost.h"
 
 namespace tern {
@@ -32,6 +38,64 @@ TEST(ModelSpec, CountsTheParametersOfKnownModels) {
   gpt2.model_type = "gpt2", gpt2.max_position_embeddings = 1024, gpt2.rope = {};
   gpt2.attention_bias = gpt2.mlp_bias = gpt2.tie_word_embeddings = true;
   EXPECT_EQ(num_parameters(model_spec(gpt2)), 124'439'808) << "GPT-2";
+}
+
+std::vector<Json> family_configs() {
+  std::vector<Json> all;
+  for (const auto& entry : std::filesystem::directory_iterator(std::string(TERN_SOURCE_DIR) + "/tests/golden/families"))
+    all.push_back(parse_json(read_text_file(entry.path(), 1 << 20), entry.path().string(), {}).at("config"));
+  return all;
+}
+
+TEST(ModelSpec, TheReadersCountIsTheSpecs) {
+  const std::vector<Json> all = family_configs();
+  ASSERT_GE(all.size(), 40U);
+  for (const Json& file : all) {
+    const HfConfig c = parse_hf_config(dump_json(file), "c");
+    EXPECT_EQ(hf_config_size(c).parameters, static_cast<double>(num_parameters(model_spec(c)))) << dump_json(file);
+  }
+}
+
+// Whatever two sizes of a file say: it is refused, or everything that inspect counts stays far from 2^63.
+TEST(ModelSpec, NoTwoSizesOfAFileOverflowWhatIsCounted) {
+  int accepted = 0, refused = 0;
+  const auto count = [&](const Json& file) {
+    HfConfig c;
+    try {
+      c = parse_hf_config(dump_json(file), "c");
+    } catch (const Error& error) {
+      ASSERT_EQ(error.kind(), ErrorKind::bad_file) << error.what();
+      ++refused;
+      return;
+    }
+    ++accepted;
+    const ModelSpec spec = model_spec(c);
+    const double want = hf_config_size(c).parameters;
+    ASSERT_LE(std::abs(static_cast<double>(num_parameters(spec)) - want), 1e-9 * want) << dump_json(file);
+    for (const Unit& unit : spec.units)
+      for (const int64_t tokens : {int64_t{128}, spec.predicts ? int64_t{128} : spec.context}) {
+        const UnitCost cost = unit_cost(unit, {.tokens = tokens, .dtype = DType::f64});
+        for (const int64_t n : {cost.parameter_bytes, cost.saved_bytes, cost.forward_workspace, cost.unsaved_workspace,
+                                cost.backward_weight_workspace, cost.forward_flops, cost.backward_weight_bytes_moved})
+          ASSERT_GE(n, 0) << dump_json(file);
+      }
+  };
+  for (const Json& file : family_configs()) {
+    std::vector<std::string> sizes;
+    for (const auto& [key, value] : file.items())
+      if (value.is_number_integer() && !key.ends_with("token_id")) sizes.push_back(key);
+    for (size_t i = 0; i < sizes.size(); ++i)
+      for (size_t j = i; j < sizes.size(); ++j)
+        for (const int64_t value : {int64_t{2147483647}, int64_t{1} << 30, int64_t{1} << 16}) {
+          Json changed = file;
+          changed[sizes[i]] = value;
+          changed[sizes[j]] = value;
+          if (changed.contains("hidden_size")) changed["num_hidden_layers"] = 1;
+          count(changed);
+        }
+  }
+  EXPECT_GT(accepted, 1000);
+  EXPECT_GT(refused, 1000);
 }
 
 TEST(ModelSpec, ListsEmbedThenBlocksThenHead) {
