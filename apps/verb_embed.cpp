@@ -83,6 +83,13 @@ Settings settings_of(const Options& options, const ModelDescription& model) {
   }
   if (options.text("normalize") != "auto") s.embedding.normalize = options.text("normalize") == "always";
   if (options.has("prefix")) s.prefix = options.text("prefix");
+  if (said && !said->include_prompt && !s.prefix.empty())
+    throw Error(
+        ErrorKind::bad_file,
+        "{}: include_prompt: false, and {} puts a prompt before every text; tern does not leave its rows out of "
+        "the vector{}",
+        model.dir.path, options.has("prefix") ? "--prefix" : "the model itself",
+        options.has("prefix") ? "; leave --prefix out" : "; --prefix \"\" leaves the prompt out");
   return s;
 }
 

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "formats/format_test_support.h"
+#include "formats/mutations_testing.h"
 
 namespace tern {
 namespace {
@@ -64,23 +65,8 @@ TEST(TaskFileMalformed, EveryMistakeIsNamedWithItsLine) {
 }
 
 TEST(TaskFileMutationsSlow, EveryMutationIsReadOrRefused) {
-  const uint64_t seed = test_seed();
-  SCOPED_TRACE("TERN_TEST_SEED=" + std::to_string(seed));
-  std::mt19937_64 random(seed);
-  const std::string seeds[] = {std::string(kChoice) + "\n" + kChoice, std::string(kAnswer)};
-  int fine = 0, refusals = 0;
-  for (int i = 0; i < 10'000; ++i) {
-    try {
-      parse_task(mutate(seeds[i % 2], random), "mutated");
-      ++fine;
-    } catch (const Error& error) {
-      ++refusals;
-      ASSERT_EQ(error.kind(), ErrorKind::bad_file) << error.what();
-      ASSERT_LT(std::string_view(error.what()).size(), 2000u);
-    }
-  }
-  EXPECT_GT(fine, 100);
-  EXPECT_GT(refusals, 3000);
+  survive_mutations({std::string(kChoice) + "\n" + kChoice, kAnswer},
+                    [](const std::string& text) { parse_task(text, "mutated"); }, {.least_refused = 3000});
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "formats/format_test_support.h"
+#include "formats/mutations_testing.h"
 
 namespace tern {
 namespace {
@@ -125,23 +126,13 @@ TEST(ChatTrainingMalformed, EveryMistakeIsNamed) {
 }
 
 TEST(ChatTrainingMutationsSlow, EveryMutationIsMarkedOrRefused) {
-  const uint64_t seed = test_seed();
-  SCOPED_TRACE("TERN_TEST_SEED=" + std::to_string(seed));
-  std::mt19937_64 random(seed);
   const ChatTraining t = training(kChatMl);
-  int fine = 0, refusals = 0;
-  for (int i = 0; i < 10'000; ++i) {
-    try {
-      const TrainingChat chat = t.encode(mutate(kTalk, random), "mutated");
-      ASSERT_EQ(chat.ids.size(), chat.loss.size());
-      ++fine;
-    } catch (const Error& error) {
-      ++refusals;
-      ASSERT_EQ(error.kind(), ErrorKind::bad_file) << error.what();
-    }
-  }
-  EXPECT_GT(fine, 80);
-  EXPECT_GT(refusals, 3000);
+  survive_mutations({kTalk},
+                    [&](const std::string& line) {
+                      const TrainingChat chat = t.encode(line, "mutated");
+                      if (chat.ids.size() != chat.loss.size()) throw std::logic_error("a mark for each token");
+                    },
+                    {.least_fine = 80, .least_refused = 3000});
 }
 
 // Every real template that takes a plain conversation: the answers are learned, the questions are not.

@@ -15,6 +15,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "formats/mutate_testing.h"
 
 namespace tern {
 
@@ -87,51 +88,6 @@ inline testing::AssertionResult throws(ErrorKind kind, std::string_view fragment
     return testing::AssertionFailure() << "threw no Error but: " << error.what();
   }
   return testing::AssertionFailure() << "threw nothing, want \"" << fragment << "\"";
-}
-
-/// The seed of a randomized test: TERN_TEST_SEED, or a fixed one. Print it.
-inline uint64_t test_seed() {
-  const char* text = std::getenv("TERN_TEST_SEED");
-  return text ? std::strtoull(text, nullptr, 10) : 20261121;
-}
-
-/// One seeded mutation of a file: bytes flipped, dropped, doubled, swapped for telling ones, or spliced.
-inline std::string mutate(std::string bytes, std::mt19937_64& random) {
-  static constexpr std::string_view kTelling[] = {"\"",    "{",
-                                                  "}",     "[",
-                                                  "]",     ",",
-                                                  ":",     "-1",
-                                                  "0",     "9223372036854775808",
-                                                  "1e999", "null",
-                                                  "true",  "\\u0000",
-                                                  "\xff",  "18446744073709551615",
-                                                  "NaN",   " ",
-                                                  "[[[[",  "{\"a\":"};
-  const auto below = [&](size_t n) { return n == 0 ? 0 : static_cast<size_t>(random() % n); };
-  for (size_t rounds = 1 + below(4); rounds > 0; --rounds) {
-    const size_t at = below(bytes.size() + 1), count = std::min(bytes.size() - at, 1 + below(16));
-    switch (below(6)) {
-      case 0:
-        if (at < bytes.size()) bytes[at] = static_cast<char>(bytes[at] ^ (1 << below(8)));
-        break;
-      case 1:
-        bytes.erase(at, count);
-        break;
-      case 2:
-        bytes.insert(at, bytes.substr(at, count));
-        break;
-      case 3:
-        bytes.replace(at, count, kTelling[below(std::size(kTelling))]);
-        break;
-      case 4:
-        bytes.insert(at, kTelling[below(std::size(kTelling))]);
-        break;
-      case 5:
-        bytes.insert(at, bytes.substr(below(bytes.size()), 1 + below(64)));
-        break;
-    }
-  }
-  return bytes;
 }
 
 /// The clock of the template goldens (dev/golden/chat_templates.py).

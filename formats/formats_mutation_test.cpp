@@ -2,52 +2,17 @@
 // else escapes, and memory stays within three files and 64 MiB.
 #include <gtest/gtest.h>
 
-#include <random>
 #include <vector>
 
 #include "base/io.h"
-#include "base/system.h"
-#include "formats/format_test_support.h"
 #include "formats/generation_config.h"
 #include "formats/hf_config.h"
+#include "formats/mutations_testing.h"
 #include "formats/safetensors.h"
 #include "formats/safetensors_index.h"
 
 namespace tern {
 namespace {
-
-constexpr int kMutations = 10'000;
-
-void survive(const std::vector<std::string>& seeds, const std::function<void(const std::string&)>& read) {
-  const uint64_t seed = test_seed();
-  SCOPED_TRACE("TERN_TEST_SEED=" + std::to_string(seed));
-  std::mt19937_64 random(seed);
-  size_t largest = 0;
-  for (const std::string& file : seeds) {
-    largest = std::max(largest, file.size());
-    ASSERT_NO_THROW(read(file));  // the seeds are good files
-  }
-  const int64_t before = read_process_memory().resident_bytes;
-  const bool reset = !kSanitized && reset_peak_resident();
-  int fine = 0, refused = 0;
-  for (int i = 0; i < kMutations; ++i) {
-    const std::string file = mutate(seeds[random() % seeds.size()], random);
-    try {
-      read(file);
-      ++fine;
-    } catch (const Error& error) {
-      ++refused;
-      ASSERT_EQ(error.kind(), ErrorKind::bad_file) << error.what() << "\n" << file;
-    } catch (const std::exception& error) {
-      FAIL() << "mutation " << i << " threw no Error: " << error.what() << "\n" << file;
-    }
-  }
-  EXPECT_GT(refused, kMutations / 4);  // the mutations bite
-  EXPECT_GT(fine + refused, 0);
-  if (kSanitized) return;  // what is freed is kept there: memory is judged without
-  if (!reset) GTEST_SKIP() << "this kernel does not let a process forget its peak memory";
-  EXPECT_LE(read_process_memory().peak_resident_bytes - before, 3 * static_cast<int64_t>(largest) + (64 << 20));
-}
 
 std::vector<std::string> files_of(const std::string& directory, std::string_view ending) {
   std::vector<std::string> files;
@@ -59,7 +24,7 @@ std::vector<std::string> files_of(const std::string& directory, std::string_view
 TEST(FormatMutationsSlow, Safetensors) {
   const std::vector<std::string> seeds = files_of(golden("safetensors"), ".safetensors");
   ASSERT_GE(seeds.size(), 3u);
-  survive(seeds, [](const std::string& bytes) {
+  survive_mutations(seeds, [](const std::string& bytes) {
     const Safetensors file = Safetensors::over(std::as_bytes(std::span(bytes)), "mutated");
     size_t sum = 0;
     for (size_t i = 0; i < file.size(); ++i) {
@@ -72,7 +37,7 @@ TEST(FormatMutationsSlow, Safetensors) {
 }
 
 TEST(FormatMutationsSlow, SafetensorsIndex) {
-  survive(
+  survive_mutations(
       {R"({"metadata":{"total_size":180},"weight_map":{"model.embed_tokens.weight":"model-00001-of-00002.safetensors",)"
        R"("lm_head.weight":"model-00002-of-00002.safetensors","a":"model-00001-of-00002.safetensors"}})"},
       [](const std::string& text) {
@@ -84,7 +49,7 @@ TEST(FormatMutationsSlow, SafetensorsIndex) {
 TEST(FormatMutationsSlow, HfConfig) {
   const std::vector<std::string> seeds = files_of(golden("hf_config"), ".json");
   ASSERT_GE(seeds.size(), 20u);
-  survive(seeds, [](const std::string& text) {
+  survive_mutations(seeds, [](const std::string& text) {
     HfConfig config = parse_hf_config(text, "mutated");
     check_hf_config(config);
     for (const HfForm form : {HfForm::v5, HfForm::v4}) {
@@ -96,7 +61,7 @@ TEST(FormatMutationsSlow, HfConfig) {
 }
 
 TEST(FormatMutationsSlow, GenerationConfig) {
-  survive(
+  survive_mutations(
       {R"({"bos_token_id":1,"do_sample":true,"eos_token_id":[2,3],"temperature":0.6,"top_p":0.9,"top_k":40,"min_p":0.1,)"
        R"("repetition_penalty":1.1,"max_new_tokens":100,"stop_strings":["a"],"num_beams":1,"transformers_version":"4.42.3"})"},
       [](const std::string& text) { generation_config_json(parse_generation_config(text, "mutated")); });

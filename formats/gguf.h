@@ -54,9 +54,10 @@ class GgufValue {
   bool as_bool() const;
   std::string_view as_string() const;  // bytes: of single values UTF-8 (checked), of arrays whatever is there
 
-  GgufValueType element_type() const;  // of an array
-  uint64_t size() const;               // of an array
-  std::vector<GgufValue> elements() const;
+  GgufValueType element_type() const;           // of an array
+  uint64_t size() const;                        // of an array
+  std::span<const std::byte> as_bytes() const;  // an array of u8 or i8, where it lies
+  std::vector<GgufValue> elements() const;      // about 50 bytes each: for small arrays, and arrays of arrays
   std::vector<std::string_view> as_strings() const;
   std::vector<double> as_numbers() const;
   std::vector<int64_t> as_i64s() const;
@@ -66,6 +67,8 @@ class GgufValue {
   friend class GgufReader;
   [[noreturn]] void wrong(std::string_view wanted) const;
   void want_array() const;
+  template <class T, class Read>
+  std::vector<T> numbers(const Read& read) const;
   uint64_t bits() const;  // of a single value, zero- or sign-extended
 
   const std::string* place_ = nullptr;

@@ -1,30 +1,21 @@
-// A model's configuration in GGUF's keys: the names are llama.cpp's, as its converter writes and its loader reads them.
+// A model's configuration out of GGUF's keys: the names are llama.cpp's, as its converter writes and its loader reads
+// them.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <nlohmann/json.hpp>
-#include <numbers>
 #include <optional>
 
 #include "base/error.h"
 #include "base/json.h"
 #include "formats/gguf_families.h"
 #include "formats/gguf_model.h"
-#include "formats/gguf_write.h"
 #include "formats/hf_config_impl.h"
 
 namespace tern {
 namespace {
-
-constexpr double kTwoPi = 2 * std::numbers::pi;
-
-// The shortest decimal that gives the f32 again: what somebody once typed.
-double as_typed(const GgufValue& value) {
-  const double number = value.as_number();
-  return value.type() == GgufValueType::f32 ? std::stod(fmt::format("{}", static_cast<float>(number))) : number;
-}
 
 class ConfigReader {
  public:
@@ -63,8 +54,7 @@ class ConfigReader {
     put("num_attention_heads", heads);
     put("max_position_embeddings", needed("context_length"));
     put("intermediate_size", needed("feed_forward_length"));
-    put("norm_eps",
-        as_typed(file_.get(key(gpt2 ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon"))));
+    put("norm_eps", needed_number(gpt2 ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon"));
     json_["tie_word_embeddings"] = is_tied();
     if (gpt2) {
       json_["activation_function"] = "gelu_new";
@@ -90,6 +80,8 @@ class ConfigReader {
     const auto value = file_.find(key(name));
     if (!value) return {};
     if (value->type() != GgufValueType::array) return value->as_i64();
+    if (value->size() > static_cast<uint64_t>(kMostLayers))
+      fail(key(name), "a list of {}, expected one of each layer, at most {}", value->size(), kMostLayers);
     const std::vector<int64_t> all = value->as_i64s();
     if (all.empty() || !std::all_of(all.begin(), all.end(), [&](int64_t n) { return n == all[0]; }))
       fail(key(name), "differs from layer to layer, which tern does not have");
@@ -103,7 +95,15 @@ class ConfigReader {
   }
   std::optional<double> number(std::string_view name) const {
     const auto value = file_.find(key(name));
-    return value ? std::optional(as_typed(*value)) : std::nullopt;
+    if (!value) return {};
+    const double number = value->as_number();
+    if (!std::isfinite(number)) fail(key(name), "{}, expected a number", number);
+    // The shortest decimal that gives the f32 again: what somebody once typed.
+    return value->type() == GgufValueType::f32 ? std::stod(fmt::format("{}", static_cast<float>(number))) : number;
+  }
+  double needed_number(std::string_view name) const {
+    if (const auto value = number(name)) return *value;
+    return file_.get(key(name)).as_number();  // throws, naming the nearest key
   }
   const GgufTensor& tensor(std::string_view name) const {
     if (const GgufTensor* t = file_.find_tensor(name)) return *t;
@@ -172,7 +172,7 @@ class ConfigReader {
       read_divisors(*table, head_dim, rope);
     } else if (type == "linear" || type == "yarn") {
       rope["rope_type"] = type;
-      rope["factor"] = as_typed(file_.get(key("rope.scaling.factor")));
+      rope["factor"] = needed_number("rope.scaling.factor");
       if (type == "yarn") {
         rope["original_max_position_embeddings"] = needed("rope.scaling.original_context_length");
         // llama.cpp's is a factor on yarn's own, transformers' stands for the whole.
@@ -200,21 +200,12 @@ class ConfigReader {
       if (!(x > 0) || !std::isfinite(x))
         throw Error(ErrorKind::bad_file, "{}: tensor 'rope_freqs.weight' holds {}, expected numbers above 0",
                     file_.path(), x);
-    HfConfig c;
-    c.head_dim = head_dim;
-    c.rope.type = RopeType::llama3;
-    c.rope.theta = rope["rope_theta"];
-    for (const HfRope& guess : llama3_guesses(want, c.rope.theta)) {
-      c.rope = guess;
-      const std::vector<float> got = gguf_rope_divisors(c);
-      bool same = true;
-      for (size_t i = 0; i < got.size(); ++i) same = same && std::abs(got[i] - want[i]) <= 2e-6f * want[i];
-      if (!same) continue;
+    if (const std::optional<HfRope> found = llama3_rope_of(want, rope["rope_theta"])) {
       rope["rope_type"] = "llama3";
-      rope["factor"] = *guess.factor;
-      rope["original_max_position_embeddings"] = guess.original_max_position_embeddings;
-      rope["low_freq_factor"] = guess.low_freq_factor;
-      rope["high_freq_factor"] = guess.high_freq_factor;
+      rope["factor"] = *found->factor;
+      rope["original_max_position_embeddings"] = found->original_max_position_embeddings;
+      rope["low_freq_factor"] = found->low_freq_factor;
+      rope["high_freq_factor"] = found->high_freq_factor;
       return;
     }
     rope["rope_type"] = "longrope";
@@ -222,39 +213,6 @@ class ConfigReader {
     rope["factor"] = 1.0;
     rope["original_max_position_embeddings"] = needed("context_length");
     rope["short_factor"] = rope["long_factor"] = want;
-  }
-
-  // The divisors between 1 and the factor lie on a line over the frequencies: 1/divisor = (1-s)/factor + s with
-  // s = (original·f/2π - low)/(high - low). Only ratios of original, low and high show; low is taken as 1.
-  static std::vector<HfRope> llama3_guesses(const std::vector<float>& divisors, double theta) {
-    const double factor = std::stod(fmt::format("{}", *std::max_element(divisors.begin(), divisors.end())));
-    std::vector<HfRope> guesses;
-    const auto add = [&](double original, double high) {
-      if (!(original >= 1) || !(original < 1e9) || !(high > 1)) return;
-      HfRope r{.type = RopeType::llama3, .theta = theta, .factor = factor};
-      r.original_max_position_embeddings = std::llround(original);
-      r.low_freq_factor = 1;
-      r.high_freq_factor = high;
-      guesses.push_back(r);
-    };
-    if (!(factor > 1)) return guesses;
-    std::vector<std::pair<double, double>> points;  // frequency, s
-    for (size_t i = 0; i < divisors.size(); ++i) {
-      const double s = (1.0 / static_cast<double>(divisors[i]) - 1 / factor) / (1 - 1 / factor);
-      if (s > 1e-4 && s < 1 - 1e-4)
-        points.emplace_back(std::pow(theta, -static_cast<double>(i) / static_cast<double>(divisors.size())), s);
-    }
-    if (points.size() >= 2) {
-      const auto [f0, s0] = points.front();
-      const auto [f1, s1] = points.back();
-      const double slope = (s1 - s0) / (f1 - f0), at_zero = s0 - slope * f0, span = -1 / at_zero;
-      const double high = std::round((1 + span) * 1000) / 1000;
-      add(slope * kTwoPi * (high - 1), high);
-    }
-    // One divisor on the line: as Llama 3 has low and high, 1 and 4.
-    if (!points.empty()) add((1 + 3 * points[0].second) * kTwoPi / points[0].first, 4);
-    for (const double original : {8192.0, 4096.0, 2048.0, 16384.0}) add(original, 4);
-    return guesses;
   }
 
   void read_ids() {
@@ -298,105 +256,5 @@ class ConfigReader {
 }  // namespace
 
 HfConfig gguf_config(const Gguf& file) { return ConfigReader(file).read(); }
-
-std::vector<float> gguf_rope_divisors(const HfConfig& c) {
-  std::vector<float> divisors;
-  if (c.rope.type != RopeType::llama3) return divisors;
-  const double factor = c.rope.factor.value_or(1), low = c.rope.low_freq_factor, high = c.rope.high_freq_factor;
-  const auto original = static_cast<double>(c.rope.original_max_position_embeddings);
-  for (int64_t i = 0; i < c.head_dim / 2; ++i) {
-    const double frequency = std::pow(c.rope.theta, -2 * static_cast<double>(i) / static_cast<double>(c.head_dim));
-    const double wave = kTwoPi / frequency;
-    const double s = std::clamp((original / wave - low) / (high - low), 0.0, 1.0);
-    divisors.push_back(static_cast<float>(1 / ((1 - s) / factor + s)));
-  }
-  return divisors;
-}
-
-namespace {
-
-// What llama.cpp fixes in its code and no key says.
-void refuse_what_it_leaves_out(const HfConfig& c, std::string_view arch) {
-  const auto refuse = [&](std::string_view what) {
-    throw Error(ErrorKind::usage, "GGUF: its {} has {}; export to --format hf", arch, what);
-  };
-  if (c.model_type == "smollm3") {
-    for (int64_t layer = 0; layer < c.num_hidden_layers; ++layer)
-      if ((c.rotary_layers.empty() || c.rotary_layers[static_cast<size_t>(layer)]) != ((layer + 1) % 4 != 0))
-        refuse("every fourth layer without rotary positions, this model others");
-    if (c.sliding_window) refuse("no windows, this model has");
-  }
-  if (c.model_type == "olmo2" && c.tie_word_embeddings) refuse("a head of its own, this model's is tied");
-  if (c.model_type == "olmo2" && c.attention_bias) refuse("no biases, this model has");
-}
-
-}  // namespace
-
-void add_gguf_config(GgufMetadata& m, const HfConfig& c) {
-  const GgufFamily* family = gguf_family(c.model_type);
-  if (!family)
-    throw Error(ErrorKind::usage, "GGUF: tern does not write family '{}' there; export to --format hf", c.model_type);
-  const bool gpt2 = c.model_type == "gpt2";
-  const std::string arch(family->architecture);
-  const auto count = [&](std::string_view name, int64_t n) {
-    m.add(fmt::format("{}.{}", arch, name), static_cast<uint32_t>(n));
-  };
-  const auto real = [&](std::string_view name, double x) {
-    m.add(fmt::format("{}.{}", arch, name), static_cast<float>(x));
-  };
-  m.add("general.architecture", arch);
-  m.add("general.type", "model");
-  count("block_count", c.num_hidden_layers);
-  count("context_length", c.max_position_embeddings);
-  count("embedding_length", c.hidden_size);
-  count("feed_forward_length", c.intermediate_size);
-  count("attention.head_count", c.num_attention_heads);
-  count("vocab_size", c.vocab_size);
-  real(gpt2 ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", c.norm_eps);
-  if (gpt2) {
-    if (c.activation != HfActivation::gelu_tanh)
-      throw Error(ErrorKind::usage, "GGUF: its gpt2 computes gelu_new, this model {}; export to --format hf",
-                  c.hidden_act);
-    return;
-  }
-  if (c.activation != HfActivation::silu)
-    throw Error(ErrorKind::usage, "GGUF: its {} computes silu, this model {}; export to --format hf", arch,
-                c.hidden_act);
-  refuse_what_it_leaves_out(c, arch);
-  if (c.model_type == "granite") {
-    real("attention.scale", c.attention_multiplier.value_or(1 / std::sqrt(static_cast<double>(c.head_dim))));
-    real("embedding_scale", c.embedding_multiplier);
-    real("residual_scale", c.residual_multiplier);
-    real("logit_scale", c.logits_scaling);
-  }
-  count("attention.head_count_kv", c.num_key_value_heads);
-  count("attention.key_length", c.head_dim);
-  count("attention.value_length", c.head_dim);
-  count("rope.dimension_count", rotary_dim(c.rope, c.head_dim));
-  real("rope.freq_base", c.rope.theta);
-  if (c.sliding_window) count("attention.sliding_window", *c.sliding_window);
-  const HfRope& r = c.rope;
-  switch (r.type) {
-    case RopeType::standard:
-    case RopeType::llama3:  // as a tensor
-      break;
-    case RopeType::linear:
-    case RopeType::yarn:
-      if (r.mscale || r.mscale_all_dim || !r.truncate || r.attention_factor)
-        throw Error(ErrorKind::usage,
-                    "GGUF: yarn's mscale, mscale_all_dim, truncate and attention_factor have no key of this "
-                    "architecture; export to --format hf");
-      m.add(arch + ".rope.scaling.type", name_of(r.type));
-      real("rope.scaling.factor", r.factor.value_or(1));
-      if (r.type == RopeType::linear) break;
-      count("rope.scaling.original_context_length", r.original_max_position_embeddings);
-      real("rope.scaling.yarn_beta_fast", r.beta_fast);
-      real("rope.scaling.yarn_beta_slow", r.beta_slow);
-      break;
-    default:
-      throw Error(ErrorKind::usage, "GGUF: rotary scaling '{}' has no keys there; export to --format hf",
-                  name_of(r.type));
-  }
-}
 
 }  // namespace tern

@@ -1,8 +1,12 @@
 #pragma once
-// The table of families that GGUF and tern share. Stays in formats/.
+// The table of families that GGUF and tern share, and the rotary table of some. Stays in formats/.
 
+#include <optional>
 #include <span>
 #include <string_view>
+#include <vector>
+
+#include "formats/hf_config.h"
 
 namespace tern {
 
@@ -17,5 +21,8 @@ struct GgufFamily {
 /// Null: not in the table.
 const GgufFamily* gguf_family(std::string_view model_type);
 const GgufFamily* gguf_family_of_architecture(std::string_view architecture);
+
+/// Llama 3's scaling that makes these divisors, one for each pair of a head's elements, to 2e-6; absent: none does.
+std::optional<HfRope> llama3_rope_of(const std::vector<float>& divisors, double theta);
 
 }  // namespace tern

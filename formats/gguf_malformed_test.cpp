@@ -3,10 +3,9 @@
 
 #include <random>
 
-#include "base/system.h"
-#include "formats/format_test_support.h"
 #include "formats/gguf.h"
 #include "formats/gguf_dequantize.h"
+#include "formats/mutations_testing.h"
 
 namespace tern {
 namespace {
@@ -224,45 +223,19 @@ TEST(GgufMalformed, EveryCutOfAGoodFileIsRefused) {
 }
 
 TEST(GgufMutationsSlow, EveryMutationIsReadOrRefused) {
-  const std::vector<std::string> seeds = {read_bytes(golden("gguf/metadata.gguf")),
-                                          read_bytes(golden("gguf/types.gguf"))};
-  const uint64_t seed = test_seed();
-  SCOPED_TRACE("TERN_TEST_SEED=" + std::to_string(seed));
-  std::mt19937_64 random(seed);
-  const int64_t before = read_process_memory().resident_bytes;
-  const bool reset = !kSanitized && reset_peak_resident();
-  int fine = 0, refusals = 0;
-  for (int i = 0; i < 10'000; ++i) {
-    std::string bytes = seeds[random() % seeds.size()];
-    if (i % 2 == 0) {
-      bytes = mutate(bytes, random);
-    } else {  // numbers of the header: what the format is made of
-      const size_t at = random() % std::min<size_t>(bytes.size() - 8, 1200), size = size_t{1} << random() % 4;
-      const uint64_t values[] = {0, 1, kHuge, uint64_t{1} << 63, 0x7fffffff, random(), 8, 9, 255};
-      const uint64_t value = values[random() % std::size(values)];
-      std::memcpy(bytes.data() + at, &value, size);
-    }
-    try {
-      const Gguf file = Gguf::over(std::as_bytes(std::span(bytes)), "mutated");
-      ++fine;
-      std::vector<float> out;
-      for (const GgufTensor& t : file.tensors())
-        if (gguf_can_dequantize(t.type->type)) {
-          out.resize(static_cast<size_t>(t.num_elements()));
-          gguf_dequantize(t.type->type, t.bytes, out);
-        }
-      for (size_t k = 0; k < file.num_keys(); ++k)
-        if (file.value(k).type() == GgufValueType::array) file.value(k).elements();
-    } catch (const Error& error) {
-      ++refusals;
-      ASSERT_EQ(error.kind(), ErrorKind::bad_file) << error.what();
-    }
-  }
-  EXPECT_GT(fine, 500);
-  EXPECT_GT(refusals, 2500);
-  if (kSanitized) return;  // what is freed is kept there: memory is judged without
-  if (!reset) GTEST_SKIP() << "this kernel does not let a process forget its peak memory";
-  EXPECT_LE(read_process_memory().peak_resident_bytes - before, 3 * static_cast<int64_t>(seeds[1].size()) + (64 << 20));
+  survive_mutations({read_bytes(golden("gguf/metadata.gguf")), read_bytes(golden("gguf/types.gguf"))},
+                    [](const std::string& bytes) {
+                      const Gguf file = Gguf::over(std::as_bytes(std::span(bytes)), "mutated");
+                      std::vector<float> out;
+                      for (const GgufTensor& t : file.tensors())
+                        if (gguf_can_dequantize(t.type->type)) {
+                          out.resize(static_cast<size_t>(t.num_elements()));
+                          gguf_dequantize(t.type->type, t.bytes, out);
+                        }
+                      for (size_t k = 0; k < file.num_keys(); ++k)
+                        if (file.value(k).type() == GgufValueType::array) file.value(k).elements();
+                    },
+                    {.least_fine = 500, .least_refused = 2500, .change = MutateNumbers{}});
 }
 
 }  // namespace

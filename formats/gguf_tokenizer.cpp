@@ -1,12 +1,11 @@
-// Written as a tokenizer.json and read by its reader: one road to the ids.
+// One road to the ids each: byte-level BPE and WordPiece are written as a tokenizer.json and read by its reader, pieces
+// with scores become a SentencePiece model.
 #include "formats/gguf_tokenizer.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <tuple>
-#include <unordered_map>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -17,14 +16,16 @@
 namespace tern {
 namespace {
 
-constexpr size_t kLongestPiece = 512;  // of which every cut is tried; longer ones are added tokens in every vocabulary
+constexpr size_t kMostCharsmapBytes = size_t{1} << 27;
 
 class VocabularyReader {
  public:
   explicit VocabularyReader(const Gguf& file) : file_(file) {
     pieces_ = file.get("tokenizer.ggml.tokens").as_strings();
-    if (const auto types = file.find("tokenizer.ggml.token_type")) types_ = types->as_i64s();
-    same_length("tokenizer.ggml.token_type", types_.size());
+    if (const auto types = file.find("tokenizer.ggml.token_type")) {
+      same_length("tokenizer.ggml.token_type", types->size());
+      types_ = types->as_i64s();
+    }
     for (size_t id = 0; id < types_.size(); ++id)
       if (types_[id] < 1 || types_[id] > 6) fail("tokenizer.ggml.token_type", "piece {} has type {}", id, types_[id]);
   }
@@ -33,12 +34,10 @@ class VocabularyReader {
     const std::string kind(file_.get("tokenizer.ggml.model").as_string());
     if (kind == "gpt2")
       read_byte_level();
-    else if (kind == "llama")
-      read_sentence_pieces();
+    else if (kind == "llama" || kind == "t5")
+      return read_sentence_pieces(kind == "t5");
     else if (kind == "bert")
       read_word_pieces();
-    else if (kind == "t5")
-      return read_unigram();
     else
       fail("tokenizer.ggml.model", "'{}', expected gpt2, llama, bert or t5; take the model's Hugging Face directory",
            kind.substr(0, 60));
@@ -93,24 +92,8 @@ class VocabularyReader {
     json_["normalizer"] = nullptr;
     if (rule == "qwen2" || rule == "deepseek-r1-qwen") json_["normalizer"] = {{"type", "NFC"}};
     json_["decoder"] = {{"type", "ByteLevel"}, {"add_prefix_space", true}, {"trim_offsets", true}, {"use_regex", true}};
-    json_["model"] = bpe(gguf_takes_whole_words(rule), false);
+    json_["model"] = bpe(gguf_takes_whole_words(rule));
     json_["model"]["merges"] = merges;
-  }
-
-  void read_sentence_pieces() {
-    const auto prefix = file_.find("tokenizer.ggml.add_space_prefix");
-    const bool adds_space = !prefix || prefix->as_bool();
-    Json normalizers = Json::array();
-    if (adds_space) normalizers.push_back({{"type", "Prepend"}, {"prepend", kMetaspace}});
-    normalizers.push_back({{"type", "Replace"}, {"pattern", Json{{"String", " "}}}, {"content", kMetaspace}});
-    json_["normalizer"] = {{"type", "Sequence"}, {"normalizers", normalizers}};
-    json_["pre_tokenizer"] = nullptr;
-    Json decoders = Json::array({Json{{"type", "Replace"}, {"pattern", Json{{"String", kMetaspace}}}, {"content", " "}},
-                                 Json{{"type", "ByteFallback"}}, Json{{"type", "Fuse"}}});
-    if (adds_space) decoders.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
-    json_["decoder"] = {{"type", "Sequence"}, {"decoders", decoders}};
-    json_["model"] = bpe(false, true);
-    json_["model"]["merges"] = merges_of_scores();
   }
 
   bool flag(const char* key, bool fallback) const {
@@ -147,15 +130,21 @@ class VocabularyReader {
     return text.starts_with(kMetaspace) ? text.substr(kMetaspace.size()) : "##" + text;
   }
 
-  // SentencePiece's Unigram, as its own library searches it; it has no exact tokenizer.json.
-  Tokenizer read_unigram() {
+  // SentencePiece's pieces, by its own rules: of equal scores the leftmost pair goes first, which no tokenizer.json
+  // says.
+  Tokenizer read_sentence_pieces(bool is_unigram) {
     const std::vector<double> scores = scores_of_pieces();
     SentencePieceModel model;
+    model.is_unigram = is_unigram;
     model.user_defined_in_normalized = false;
     model.add_dummy_prefix = flag("tokenizer.ggml.add_space_prefix", true);
-    model.remove_extra_whitespaces = flag("tokenizer.ggml.remove_extra_whitespaces", false);
-    if (const auto rules = file_.find("tokenizer.ggml.precompiled_charsmap"))
-      for (const int64_t byte : rules->as_i64s()) model.charsmap += static_cast<char>(byte);
+    model.remove_extra_whitespaces = is_unigram && flag("tokenizer.ggml.remove_extra_whitespaces", false);
+    if (const auto rules = file_.find("tokenizer.ggml.precompiled_charsmap"); rules && is_unigram) {
+      const std::span<const std::byte> bytes = rules->as_bytes();
+      if (bytes.size() > kMostCharsmapBytes)
+        fail("tokenizer.ggml.precompiled_charsmap", "{} bytes, at most {} are read", bytes.size(), kMostCharsmapBytes);
+      model.charsmap.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    }
     const auto unknown = id("unknown");
     for (size_t i = 0; i < pieces_.size(); ++i) {
       auto what = static_cast<PieceType>(type(i));
@@ -171,57 +160,31 @@ class VocabularyReader {
       return at ? std::optional(checked(*at)) : std::nullopt;
     };
     said.bos = named("bos"), said.eos = named("eos"), said.pad = named("padding");
-    said.add_bos = adds("bos", false), said.add_eos = adds("eos", true);
+    said.add_bos = adds("bos", !is_unigram), said.add_eos = adds("eos", is_unigram);
     return finish_tokenizer(tokenizer_of_sentencepiece(std::move(model), file_.path()), std::move(said));
   }
 
   std::vector<double> scores_of_pieces() const {
-    std::vector<double> scores = file_.get("tokenizer.ggml.scores").as_numbers();
-    if (scores.size() != pieces_.size())
-      fail("tokenizer.ggml.scores", "{} entries, tokenizer.ggml.tokens has {}", scores.size(), pieces_.size());
+    const GgufValue value = file_.get("tokenizer.ggml.scores");
+    if (value.size() != pieces_.size())
+      fail("tokenizer.ggml.scores", "{} entries, tokenizer.ggml.tokens has {}", value.size(), pieces_.size());
+    std::vector<double> scores = value.as_numbers();
     for (size_t id = 0; id < scores.size(); ++id)
       if (!(scores[id] <= 1e30 && scores[id] >= -1e30)) fail("tokenizer.ggml.scores", "piece {}: {}", id, scores[id]);
     return scores;
   }
 
-  Json bpe(bool ignore_merges, bool byte_fallback) const {
-    Json unk = nullptr;
-    if (byte_fallback)
-      for (size_t id = 0; id < pieces_.size() && unk.is_null(); ++id)
-        if (type(id) == 2) unk = checked(id);
+  Json bpe(bool ignore_merges) const {
     return {{"type", "BPE"},
             {"dropout", nullptr},
-            {"unk_token", unk},
+            {"unk_token", nullptr},
             {"continuing_subword_prefix", nullptr},
             {"end_of_word_suffix", nullptr},
-            {"fuse_unk", byte_fallback},
-            {"byte_fallback", byte_fallback},
+            {"fuse_unk", false},
+            {"byte_fallback", false},
             {"ignore_merges", ignore_merges},
             {"vocab", vocabulary()},
             {"merges", nullptr}};
-  }
-
-  Json merges_of_scores() const {
-    const std::vector<double> scores = scores_of_pieces();
-    std::unordered_map<std::string_view, size_t> id_of;
-    for (size_t id = 0; id < pieces_.size(); ++id)
-      if (type(id) == 1 || type(id) == 4) id_of.emplace(pieces_[id], id);
-    std::vector<std::tuple<double, size_t, size_t, size_t>> found;  // minus score, piece, parts
-    for (size_t id = 0; id < pieces_.size(); ++id) {
-      const std::string_view piece = pieces_[id];
-      if (type(id) != 1 || piece.size() > kLongestPiece) continue;
-      for (size_t cut = 1; cut < piece.size(); ++cut) {
-        if ((static_cast<unsigned char>(piece[cut]) & 0xC0) == 0x80) continue;  // within a character
-        const auto left = id_of.find(piece.substr(0, cut)), right = id_of.find(piece.substr(cut));
-        if (left != id_of.end() && right != id_of.end())
-          found.emplace_back(-scores[id], id, left->second, right->second);
-      }
-    }
-    std::sort(found.begin(), found.end());
-    Json merges = Json::array();
-    for (const auto& [score, id, left, right] : found)
-      merges.push_back(Json::array({std::string(pieces_[left]), std::string(pieces_[right])}));
-    return merges;
   }
 
   Json added_tokens() const {
@@ -266,7 +229,7 @@ class VocabularyReader {
 
   Json post_processor() const {
     const std::string_view kind = file_.get("tokenizer.ggml.model").as_string();
-    const bool is_llama = kind == "llama", is_bert = kind == "bert";
+    const bool is_bert = kind == "bert";
     const auto first = id(is_bert && id("cls") ? "cls" : "bos");
     const auto last = id(is_bert && id("seperator") ? "seperator" : "eos");  // the format's spelling
     Json single = Json::array(), special = Json::object();
@@ -275,7 +238,7 @@ class VocabularyReader {
       single.push_back({{"SpecialToken", {{"id", text}, {"type_id", 0}}}});
       special[text] = {{"id", text}, {"ids", Json::array({*at})}, {"tokens", Json::array({text})}};
     };
-    if (first && adds("bos", is_llama || is_bert)) add(first);
+    if (first && adds("bos", is_bert)) add(first);
     single.push_back({{"Sequence", {{"id", "A"}, {"type_id", 0}}}});
     if (last && adds("eos", is_bert)) add(last);
     if (single.size() == 1) return nullptr;

@@ -118,11 +118,29 @@ std::vector<std::string_view> GgufValue::as_strings() const {
   return out;
 }
 
+// The numbers of an array of elements of fixed size, from its bytes.
+template <class T, class Read>
+std::vector<T> GgufValue::numbers(const Read& read) const {
+  std::vector<T> out(static_cast<size_t>(size()));
+  GgufValue element = *this;
+  element.type_ = element_type();
+  const size_t bytes = gguf_value_bytes(element.type_);
+  for (size_t i = 0; i < out.size(); ++i) {
+    element.data_ = data_.subspan(12 + i * bytes, bytes);
+    out[i] = read(element);
+  }
+  return out;
+}
+
+std::span<const std::byte> GgufValue::as_bytes() const {
+  const GgufValueType type = element_type();
+  if (type != GgufValueType::u8 && type != GgufValueType::i8) wrong("an array of bytes");
+  return data_.subspan(12, static_cast<size_t>(size()));
+}
+
 std::vector<double> GgufValue::as_numbers() const {
   if (gguf_value_bytes(element_type()) == 0 || element_type() == GgufValueType::boolean) wrong("an array of numbers");
-  std::vector<double> out;
-  for (const GgufValue& element : elements()) out.push_back(element.as_number());
-  return out;
+  return numbers<double>([](const GgufValue& element) { return element.as_number(); });
 }
 
 std::vector<int64_t> GgufValue::as_i64s() const {
@@ -130,9 +148,7 @@ std::vector<int64_t> GgufValue::as_i64s() const {
   if (gguf_value_bytes(type) == 0 || type == GgufValueType::boolean || type == GgufValueType::f32 ||
       type == GgufValueType::f64)
     wrong("an array of integers");
-  std::vector<int64_t> out;
-  for (const GgufValue& element : elements()) out.push_back(element.as_i64());
-  return out;
+  return numbers<int64_t>([](const GgufValue& element) { return element.as_i64(); });
 }
 
 }  // namespace tern

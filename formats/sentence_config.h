@@ -28,15 +28,16 @@ struct SentenceConfig {
   bool normalize = false;             // to length 1
   std::optional<int64_t> max_tokens;  // of a text, what the tokenizer adds included; longer ones were cut
   std::string prefix;                 // put in front of every text
+  bool include_prompt = true;         // false: the rows of a prefix are no part of the vector
   std::vector<std::string> notes;     // for a person: prompts that the model has by name
 };
 
-/// Reads modules.json and what it names, sentence_bert_config.json, config_sentence_transformers.json, and
-/// model_max_length of tokenizer_config.json. nullopt: the directory has neither modules.json nor
-/// 1_Pooling/config.json. Errors  bad_file "PATH: KEY: …": modules that tern does not have (Dense and the like), two
-/// poolings at once, a prompt
-///         that pooling leaves out, texts made lower case outside the tokenizer, values of the wrong type, a path out
-///         of the directory.
+/// Reads modules.json and what it names, sentence_bert_config.json (or under its older names),
+/// config_sentence_transformers.json, and model_max_length of tokenizer_config.json. nullopt: the directory has neither
+/// modules.json nor 1_Pooling/config.json.
+/// Errors  bad_file "PATH: KEY: …": modules that tern does not have (Dense and the like), two poolings at once, texts
+///         made lower case outside the tokenizer, keys that tern does not know, values of the wrong type, a path out of
+///         the directory.
 /// Source  the files that sentence-transformers 2 to 6.2 writes.
 std::optional<SentenceConfig> read_sentence_config(const std::string& directory);
 /// The same of files that `read` gives by their names in the directory; nullopt where there is none.

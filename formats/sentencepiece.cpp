@@ -15,34 +15,97 @@ namespace tern {
 
 namespace {
 
-constexpr size_t kMaxMergedBytes = 2048;  // merges are found by every cut of a piece
+constexpr size_t kMergesPerPiece = 8, kSpareMerges = 4096;  // Llama 2's vocabulary has two per piece
+
+bool may_merge(PieceType type) { return type == PieceType::normal || type == PieceType::user_defined; }
+
+// Both parts of every cut of a text, each found by one walk over its bytes.
+class PartFinder {
+ public:
+  PartFinder(const SentencePieceModel& model, const std::string& place) {
+    for (size_t id = 0; id < model.pieces.size(); ++id) {
+      const SentencePiece& piece = model.pieces[id];
+      if (!may_merge(piece.type)) continue;
+      const std::string backwards(piece.text.rbegin(), piece.text.rend());
+      forward_.add(piece.text, static_cast<int32_t>(id));
+      backward_.add(backwards, static_cast<int32_t>(id));
+      if (forward_.full() || backward_.full())
+        throw Error(ErrorKind::bad_file, "{}: the pieces up to {} have more than {} different beginnings or endings",
+                    place, id, ByteTrie::kMaxNodes);
+    }
+  }
+  // take(left, right) for every cut into two pieces, the first cut first.
+  template <class Take>
+  void cuts(std::string_view text, const Take& take) {
+    left_.assign(text.size() + 1, -1);
+    walk(
+        forward_, text.size(), [&](size_t k) { return text[k]; }, [&](size_t size, int32_t id) { left_[size] = id; });
+    right_.assign(text.size() + 1, -1);
+    walk(
+        backward_, text.size(), [&](size_t k) { return text[text.size() - 1 - k]; },
+        [&](size_t size, int32_t id) { right_[text.size() - size] = id; });
+    for (size_t cut = 1; cut < text.size(); ++cut)
+      if (left_[cut] >= 0 && right_[cut] >= 0) take(left_[cut], right_[cut]);
+  }
+
+ private:
+  template <class At, class Found>
+  static void walk(const ByteTrie& trie, size_t size, const At& at, const Found& found) {
+    uint32_t node = ByteTrie::kRoot;
+    for (size_t k = 0; k < size; ++k) {
+      node = trie.child(node, static_cast<uint8_t>(at(k)));
+      if (node == ByteTrie::kRoot) return;
+      if (trie.value(node) >= 0) found(k + 1, trie.value(node));
+    }
+  }
+  ByteTrie forward_, backward_;
+  std::vector<int32_t> left_, right_;
+};
 
 // The merges that make each piece, ranked by score: of equal scores the leftmost goes first, as in the reference.
 void add_merges_by_score(const SentencePieceModel& model, const std::string& place, BpeModel& bpe) {
-  const auto may_merge = [](const SentencePiece& p) {
-    return p.type == PieceType::normal || p.type == PieceType::user_defined;
-  };
   std::map<float, uint32_t, std::greater<>> rank_of_score;
   for (const SentencePiece& piece : model.pieces) rank_of_score[piece.score] = 0;
   uint32_t rank = 0;
   for (auto& [score, its_rank] : rank_of_score) its_rank = rank++;
+  PartFinder parts(model, place);
+  const size_t most = kMergesPerPiece * model.pieces.size() + kSpareMerges;
   for (size_t id = 0; id < model.pieces.size(); ++id) {
     const SentencePiece& piece = model.pieces[id];
     if (piece.type != PieceType::normal) continue;
-    const std::string_view text = piece.text;
-    if (text.size() > kMaxMergedBytes)
-      throw Error(ErrorKind::bad_file, "{}: piece {} has {} bytes, at most {} are merged", place, id, text.size(),
-                  kMaxMergedBytes);
-    for (size_t cut = static_cast<size_t>(code_point_at(text, 0).size); cut < text.size();
-         cut += static_cast<size_t>(code_point_at(text, cut).size)) {
-      const auto left = bpe.pieces.find(text.substr(0, cut)), right = bpe.pieces.find(text.substr(cut));
-      if (!left || !right || !may_merge(model.pieces[static_cast<size_t>(*left)]) ||
-          !may_merge(model.pieces[static_cast<size_t>(*right)]))
-        continue;
-      bpe.merge_list.push_back({*left, *right, static_cast<int32_t>(id), rank_of_score[piece.score]});
-    }
+    parts.cuts(piece.text, [&](int32_t left, int32_t right) {
+      bpe.merge_list.push_back({left, right, static_cast<int32_t>(id), rank_of_score[piece.score]});
+    });
+    if (bpe.merge_list.size() > most)
+      throw Error(ErrorKind::bad_file,
+                  "{}: the pieces up to {} are made by {} merges of two others, at most {} are kept for {} pieces; is "
+                  "this a vocabulary that was trained?",
+                  place, id, bpe.merge_list.size(), most, model.pieces.size());
   }
   std::ranges::stable_sort(bpe.merge_list, {}, &Merge::rank);
+}
+
+// Unused pieces never come out. A SentencePiece library merges them and takes them apart again, which is the same only
+// for those that no merge makes and no character is.
+void check_unused(const SentencePieceModel& model, const std::string& place) {
+  std::optional<PartFinder> parts;
+  SentencePieceModel all;
+  for (size_t id = 0; id < model.pieces.size(); ++id) {
+    const SentencePiece& piece = model.pieces[id];
+    if (piece.type != PieceType::unused) continue;
+    if (!parts) {
+      all.pieces = model.pieces;
+      for (SentencePiece& p : all.pieces)
+        if (p.type == PieceType::unused) p.type = PieceType::normal;
+      parts.emplace(all, place);
+    }
+    bool made = static_cast<size_t>(code_point_at(piece.text, 0).size) == piece.text.size();
+    parts->cuts(piece.text, [&](int32_t, int32_t) { made = true; });
+    if (made)
+      throw Error(ErrorKind::bad_file,
+                  "{}: piece {}: '{}' is unused, and merges make it, which tern reads in Unigram models only", place,
+                  id, piece.text);
+  }
 }
 
 void set_scores(const SentencePieceModel& model, UnigramModel& unigram) {
@@ -139,7 +202,9 @@ std::unique_ptr<TokenizerData> tokenizer_of_sentencepiece(SentencePieceModel mod
   for (size_t i = 0; i < model.pieces.size(); ++i) {
     const SentencePiece& piece = model.pieces[i];
     const auto id = static_cast<int32_t>(i);
-    if (!t->model.pieces.add(piece.text, id))
+    // In BPE an unused piece leaves a hole among the ids: its text is not looked up.
+    const bool hole = piece.type == PieceType::unused && !model.is_unigram;
+    if (!hole && !t->model.pieces.add(piece.text, id))
       throw Error(ErrorKind::bad_file, "{}: piece {}: '{}' stands there twice", place, i, piece.text);
     if (piece.type == PieceType::unknown && unknown)
       throw Error(ErrorKind::bad_file, "{}: pieces {} and {} are both the unknown piece", place, *unknown, i);
@@ -147,9 +212,6 @@ std::unique_ptr<TokenizerData> tokenizer_of_sentencepiece(SentencePieceModel mod
     if (piece.type == PieceType::byte && !model.byte_fallback)
       throw Error(ErrorKind::bad_file, "{}: piece {}: '{}' is a byte, and the model has no byte fallback", place, i,
                   piece.text);
-    if (piece.type == PieceType::unused && !model.is_unigram)
-      throw Error(ErrorKind::bad_file, "{}: piece {}: '{}' is unused, which tern reads in Unigram models only", place,
-                  i, piece.text);
     if (piece.type == PieceType::unknown || piece.type == PieceType::control)
       t->added.push_back({id, piece.text, false, false, false, false, true});
     else if (piece.type == PieceType::user_defined && (!model.is_unigram || !model.user_defined_in_normalized))
@@ -167,6 +229,7 @@ std::unique_ptr<TokenizerData> tokenizer_of_sentencepiece(SentencePieceModel mod
     t->model.unk_token = model.pieces[static_cast<size_t>(*unknown)].text;
     t->model.fuse_unk = true;
     t->model.byte_fallback = model.byte_fallback;
+    if (model.user_defined_in_normalized) check_unused(model, place);
     add_merges_by_score(model, place, t->model);
   }
   const auto named = [&](const std::string& name) {

@@ -38,8 +38,7 @@ struct SentencePieceModel {
 
 /// Reads the bytes of a .model file (a protocol buffer).
 /// Errors  bad_file "PLACE: …": broken fields, model types other than Unigram and BPE, rules for decoding, piece types
-/// that
-///         do not exist, sizes beyond what is read. Fields about training alone are passed over.
+///         that do not exist, sizes beyond what is read. Fields about training alone are passed over.
 /// Source  sentencepiece_model.proto of SentencePiece 0.2.
 SentencePieceModel read_sentencepiece(std::string_view bytes, const std::string& place);
 
@@ -47,9 +46,9 @@ SentencePieceModel read_sentencepiece(std::string_view bytes, const std::string&
 std::string write_sentencepiece(const SentencePieceModel&);
 
 /// The tokenizer, for finish_tokenizer. Control and unknown pieces are special added tokens: with allow_special off,
-/// ids are those of SentencePiece, which takes their text for text. Errors  bad_file "PLACE: …": a piece twice, none or
-/// two unknown ones, byte pieces without byte fallback, unused pieces
-///         in BPE.
+/// ids are those of SentencePiece, which takes their text for text. Time and memory follow the pieces' bytes.
+/// Errors  bad_file "PLACE: …": a piece twice, none or two unknown ones, byte pieces without byte fallback, unused
+///         pieces of a .model file's BPE that merges make, more merges than eight per piece and 4,096.
 /// Source  SentencePiece 0.2.3, judged by its ids (dev/tokenizers/make_sentencepiece_goldens.py).
 std::unique_ptr<TokenizerData> tokenizer_of_sentencepiece(SentencePieceModel, const std::string& place);
 

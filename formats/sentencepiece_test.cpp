@@ -11,8 +11,9 @@
 #include <functional>
 
 #include "base/error.h"
-#include "base/rng.h"
+#include "base/system.h"
 #include "formats/format_test_support.h"
+#include "formats/mutations_testing.h"
 #include "formats/sentencepiece.h"
 #include "formats/tokenizer.h"
 #include "formats/tokenizer_impl.h"
@@ -125,6 +126,27 @@ TEST(SentencePiece, MergesByScoreAndFusesTheUnknown) {
   EXPECT_EQ(t.encode("  bab  zz", kAsText), (std::vector<int32_t>{5, 7, 4, 5, 0}));
 }
 
+TEST(SentencePiece, AnUnusedPieceThatNoMergeMakesLeavesAHole) {
+  SentencePieceModel m = small_model();
+  m.pieces.push_back({"[PAD8]", 0, PieceType::unused});
+  m.pieces.push_back({"bb", -7});
+  const Tokenizer t = tokenizer_of(read_sentencepiece(write_sentencepiece(m), "m"));
+  EXPECT_FALSE(t.has(8));
+  EXPECT_EQ(t.encode("bb", kAsText), (std::vector<int32_t>{5, 9}));
+  EXPECT_EQ(t.decode(t.encode("[PAD8]", kAsText)), t.decode(std::vector<int32_t>{5, 0})) << "text, not a piece";
+}
+
+// A mebibyte of pieces that begin alike, each long: time and memory follow the bytes.
+TEST(SentencePiece, LongPiecesTakeTimeByTheirBytes) {
+  SentencePieceModel m = small_model();
+  for (int k = 0; k < 64; ++k) m.pieces.push_back({std::string(16'000, 'b') + std::to_string(100 + k), -6});
+  const int64_t before = read_process_memory().resident_bytes;
+  const bool reset = !kSanitized && reset_peak_resident();
+  const Tokenizer t = tokenizer_of(m);
+  EXPECT_EQ(t.encode("b", kAsText), (std::vector<int32_t>{5, 7}));
+  if (reset) { EXPECT_LE(read_process_memory().peak_resident_bytes - before, 64 << 20); }
+}
+
 TEST(SentencePieceMalformed, SaysWhatIsWrong) {
   const auto message = [](const SentencePieceModel& m) -> std::string {
     try {
@@ -149,9 +171,12 @@ TEST(SentencePieceMalformed, SaysWhatIsWrong) {
   expect("not UTF-8", [](auto& m) { m.pieces[7].text = "\xFF"; });
   expect("not finite", [](auto& m) { m.pieces[7].score = NAN; });
   expect("no byte fallback", [](auto& m) { m.pieces[7].type = PieceType::byte; });
-  expect("unused", [](auto& m) { m.pieces[7].type = PieceType::unused; });
+  expect("unused, and merges make it", [](auto& m) { m.pieces[7].type = PieceType::unused; });
+  expect("unused, and merges make it", [](auto& m) { m.pieces[4].type = PieceType::unused; });
   expect("bytes of rules", [](auto& m) { m.charsmap = "ab"; });
-  expect("at most 2048 are merged", [](auto& m) { m.pieces[7].text = std::string(3000, 'b'); });
+  expect("merges of two others, at most", [](auto& m) {
+    for (int k = 2; k < 105; ++k) m.pieces.push_back({std::string(static_cast<size_t>(k), 'a'), -6});
+  });
   for (const std::string bytes :
        {"\x0A\x7F", "\x0A", "\x0B", "\x12\x02\x18\x03", "\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF",
         "\x2A\x03\x12\x01x", "\x0A\x03\x15\x01\x02"})
@@ -159,35 +184,16 @@ TEST(SentencePieceMalformed, SaysWhatIsWrong) {
 }
 
 class SentencePieceMutationsSlow : public testing::TestWithParam<const char*> {};
-TEST_P(SentencePieceMutationsSlow, NeverCrash) {
-  constexpr uint64_t kSeed = 12;
+TEST_P(SentencePieceMutationsSlow, LoadOrAreErrorsWithinBoundedMemory) {
   const std::string sound = std::string_view(GetParam()) == "small"
                                 ? write_sentencepiece(small_model())
                                 : bytes_of(kGolden / "sentencepiece" / (std::string(GetParam()) + ".model"));
-  ASSERT_FALSE(sound.empty());
-  uint64_t draw = 0;
-  const auto below = [&](uint64_t n) { return random_u64({kSeed, hash_name(GetParam())}, draw++) % n; };
-  int num_loaded = 0;
-  for (int i = 0; i < 10'000; ++i) {
-    std::string bytes = sound;
-    for (uint64_t k = 1 + below(3); k > 0 && !bytes.empty(); --k) {
-      const size_t at = below(bytes.size());
-      if (below(3) == 0)
-        bytes.erase(at, 1 + below(8));
-      else if (below(2) == 0)
-        bytes.insert(at, bytes.substr(below(bytes.size()), 1 + below(8)));
-      else
-        bytes[at] = static_cast<char>(below(256));
-    }
-    try {
-      const Tokenizer t = tokenizer_of(read_sentencepiece(bytes, "m"));
-      ++num_loaded;
-      t.decode(t.encode("ab  ba tern ｆｕｌｌ e\u0301 \U0001F600 <s>"));
-    } catch (const Error& e) {
-      ASSERT_EQ(e.kind(), ErrorKind::bad_file) << "seed " << kSeed << " case " << i << ": " << e.what();
-    }
-  }
-  EXPECT_GT(num_loaded, 20);
+  survive_mutations({sound},
+                    [](const std::string& bytes) {
+                      const Tokenizer t = tokenizer_of(read_sentencepiece(bytes, "m"));
+                      t.decode(t.encode("ab  ba tern ｆｕｌｌ e\u0301 \U0001F600 <s>"));
+                    },
+                    {.least_fine = 20, .change = MutateNumbers{.header = sound.size(), .plain = 4}});
 }
 INSTANTIATE_TEST_SUITE_P(Files, SentencePieceMutationsSlow, testing::Values("small", "unigram_rules", "bpe_user"));
 

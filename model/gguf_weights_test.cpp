@@ -5,11 +5,11 @@
 
 #include "base/error.h"
 #include "base/io.h"
-#include "base/system.h"
 #include "formats/format_test_support.h"
 #include "formats/gguf_model.h"
 #include "formats/gguf_tokenizer.h"
 #include "formats/gguf_vocabulary.h"
+#include "formats/mutations_testing.h"
 #include "model/compare_weights.h"
 #include "model/golden_weights_testing.h"
 #include "model/model_files.h"
@@ -197,9 +197,6 @@ TEST(GgufModelMalformed, WhatDoesNotBelongTogetherIsNamed) {
 
 TEST(GgufModelMutationsSlow, EveryMutationIsReadOrRefusedWithinItsMemory) {
   const TemporaryDirectory dir;
-  const uint64_t seed = test_seed();
-  SCOPED_TRACE("TERN_TEST_SEED=" + std::to_string(seed));
-  std::mt19937_64 random(seed);
   std::vector<std::string> seeds;
   for (const char* name : kModels) {
     Golden g(name);
@@ -210,35 +207,14 @@ TEST(GgufModelMutationsSlow, EveryMutationIsReadOrRefusedWithinItsMemory) {
     save_gguf(g.spec, g.config, g.weights, GgufType::f32, metadata, dir / name, real_io());
     seeds.push_back(read_bytes(dir / name));
   }
-  const int64_t before = read_process_memory().resident_bytes;
-  const bool reset = !kSanitized && reset_peak_resident();
-  int fine = 0, refusals = 0;
-  for (int i = 0; i < (kSanitized ? 1000 : 10'000); ++i) {
-    std::string bytes = seeds[random() % seeds.size()];
-    if (i % 4 == 0) {
-      bytes = mutate(bytes, random);
-    } else {  // numbers of the header: metadata, shapes, types, offsets
-      const size_t at = random() % std::min<size_t>(bytes.size() - 8, 3000), size = size_t{1} << random() % 4;
-      const uint64_t values[] = {0, 1, ~uint64_t{0}, uint64_t{1} << 63, 0x7fffffff, random(), 8, 9, 255, 64};
-      const uint64_t value = values[random() % std::size(values)];
-      std::memcpy(bytes.data() + at, &value, size);
-    }
-    try {
-      const Gguf file = Gguf::over(std::as_bytes(std::span(bytes)), "mutated");
-      Arena arena;
-      load_gguf_weights(model_spec(gguf_config(file)), file, DType::f32, arena);
-      gguf_tokenizer(file);
-      ++fine;
-    } catch (const Error& error) {
-      ++refusals;
-      ASSERT_EQ(error.kind(), ErrorKind::bad_file) << error.what();
-    }
-  }
-  EXPECT_GT(fine, 100);
-  EXPECT_GT(refusals, 500);
-  if (kSanitized) return;  // what is freed is kept there: memory is judged without
-  if (!reset) GTEST_SKIP() << "this kernel does not let a process forget its peak memory";
-  EXPECT_LE(read_process_memory().peak_resident_bytes - before, 3 * static_cast<int64_t>(seeds[0].size()) + (64 << 20));
+  survive_mutations(seeds,
+                    [](const std::string& bytes) {
+                      const Gguf file = Gguf::over(std::as_bytes(std::span(bytes)), "mutated");
+                      Arena arena;
+                      load_gguf_weights(model_spec(gguf_config(file)), file, DType::f32, arena);
+                      gguf_tokenizer(file);
+                    },
+                    {.change = MutateNumbers{.header = 3000, .plain = 4}});
 }
 
 }  // namespace

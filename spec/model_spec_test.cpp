@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "formats/hf_config.h"
 #include "formats/hf_fields.h"
+#include "formats/mutations_testing.h"
 #include "spec/unit_cost.h"
 
 namespace tern {
@@ -96,6 +97,23 @@ TEST(ModelSpec, NoTwoSizesOfAFileOverflowWhatIsCounted) {
   }
   EXPECT_GT(accepted, 1000);
   EXPECT_GT(refused, 1000);
+}
+
+TEST(ModelSpecMutationsSlow, EveryFamilysConfigIsCountedOrRefused) {
+  std::vector<std::string> seeds;
+  for (const Json& file : family_configs()) seeds.push_back(dump_json(file));
+  survive_mutations(seeds, [](const std::string& text) {
+    const HfConfig c = parse_hf_config(text, "mutated");
+    const ModelSpec spec = model_spec(c);
+    const double want = hf_config_size(c).parameters;
+    if (!(std::abs(static_cast<double>(num_parameters(spec)) - want) <= 1e-9 * want))
+      throw std::logic_error("miscounted");
+    for (const HfForm form : {HfForm::v5, HfForm::v4}) {
+      const HfConfig back = parse_hf_config(hf_config_json(c, form), "written");
+      if (back.hidden_size != c.hidden_size || back.rope != c.rope)
+        throw std::logic_error("writing changed the config");
+    }
+  });
 }
 
 TEST(ModelSpec, ListsEmbedThenBlocksThenHead) {

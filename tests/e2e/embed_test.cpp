@@ -52,6 +52,17 @@ class Embed : public testing::Test {
   static inline Json golden_;
 };
 
+TEST_F(Embed, APromptWhoseRowsWouldBeLeftOutIsRefused) {
+  std::filesystem::copy(root_ + "/bert", root_ + "/instruct", std::filesystem::copy_options::recursive);
+  write("instruct/1_Pooling/config.json", R"({"pooling_mode":"mean","include_prompt":false})");
+  write("instruct/config_sentence_transformers.json", R"({"prompts":{"q":"query: "},"default_prompt_name":null})");
+  EXPECT_EQ(tern("embed instruct --text cat 2>/dev/null").code, 0);
+  expect_refusal(4, "embed instruct --text cat --prefix 'query: '", {"include_prompt: false", "leave --prefix out"});
+  write("instruct/config_sentence_transformers.json", R"({"prompts":{"q":"query: "},"default_prompt_name":"q"})");
+  expect_refusal(4, "embed instruct --text cat", {"include_prompt: false", "--prefix \"\" leaves the prompt out"});
+  EXPECT_EQ(tern("embed instruct --text cat --prefix '' 2>/dev/null").code, 0);
+}
+
 TEST_F(Embed, VectorsAreSentenceTransformersInEveryFormAndBatch) {
   const Outcome first = tern("embed bert --input texts.txt --json 2>/dev/null");
   ASSERT_EQ(first.code, 0);
