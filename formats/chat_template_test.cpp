@@ -281,17 +281,18 @@ TEST(ChatTemplateMutationsSlow, EveryMutationRendersOrIsAnError) {
   for (const auto& [name, c] : cases.items())
     if (name != "long") talks.push_back(&c);
   size_t turn = 0;
-  survive_mutations(seeds,
-                    [&](const std::string& source) {
-                      ChatRequest request = request_of(*talks[turn++ % talks.size()]);
-                      request.limits = JinjaLimits{.max_steps = 100'000, .max_work = 1 << 26};
-                      try {
-                        ChatTemplate(source, "mutated", {{"bos_token", "<s>"}}).render(request);
-                      } catch (const JinjaError&) {
-                        if (turn > seeds.size()) throw;  // the seeds: a conversation that the template does not take
-                      }
-                    },
-                    {.least_fine = 500});
+  survive_mutations(
+      seeds,
+      [&](const std::string& source) {
+        ChatRequest request = request_of(*talks[turn++ % talks.size()]);
+        request.limits = JinjaLimits{.max_steps = 100'000, .max_work = 1 << 26};
+        try {
+          ChatTemplate(source, "mutated", {{"bos_token", "<s>"}}).render(request);
+        } catch (const JinjaError& error) {  // of the seeds: a conversation that the template does not take
+          if (turn > seeds.size()) throw Error(ErrorKind::bad_file, "{}", error.what());
+        }
+      },
+      {.least_fine = 500});
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// Any bytes as a GGUF file: an Error, or a file whose values and tensors can all be asked for.
+// Any bytes as a GGUF file: an Error, or a file whose values and tensors can all be asked for; and its vocabulary and
+// its configuration, each an Error or a tokenizer and a model that can be counted.
 #include <cstdint>
 #include <cstdlib>
 #include <span>
@@ -8,6 +9,9 @@
 #include "base/error.h"
 #include "formats/gguf.h"
 #include "formats/gguf_dequantize.h"
+#include "formats/gguf_model.h"
+#include "formats/gguf_tokenizer.h"
+#include "spec/model_spec.h"
 
 namespace {
 
@@ -45,6 +49,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       gguf_dequantize(t.type->type, t.bytes, out);
     }
     if (bytes > size || sum == UINT64_MAX) std::abort();
+    try {
+      const Tokenizer t = gguf_tokenizer(file);
+      for (const int32_t id : t.encode("ab a. \U0001F600 <|end|>"))
+        if (!t.has(id)) std::abort();
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::bad_file) std::abort();
+    }
+    if (num_parameters(model_spec(gguf_config(file))) < 1) std::abort();
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::bad_file) std::abort();
   }

@@ -1,5 +1,6 @@
 // Any bytes as config.json and as generation_config.json: an Error, or values that survive being written and read
-// again.
+// again; of a config also a model whose parameters are as many as the reader counted.
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <string>
@@ -8,6 +9,7 @@
 #include "base/error.h"
 #include "formats/generation_config.h"
 #include "formats/hf_config.h"
+#include "spec/model_spec.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace tern;
@@ -21,10 +23,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (error.kind() != ErrorKind::bad_file) std::abort();
   }
   if (read) {  // an Error from here on is a failure: what was read can be written and read
+    const double want = hf_config_size(config).parameters;
+    if (!(std::abs(static_cast<double>(num_parameters(model_spec(config))) - want) <= 1e-9 * want)) std::abort();
     config.notes.clear();
     for (const HfForm form : {HfForm::v5, HfForm::v4}) {
       HfConfig back = parse_hf_config(hf_config_json(config, form), "written");
       back.architectures = config.architectures;
+      back.notes.clear();
       if (!(back == config)) std::abort();
     }
   }
