@@ -21,7 +21,7 @@ EmbedDefaults embed_defaults(const ModelDescription& model) {
   if (!said) return d;
   d.said = true;
   d.pooling = said->pooling, d.normalize = said->normalize;
-  d.prefix = said->prefix, d.origin = "the model's own", d.notes = said->notes;
+  d.prefix = said->prefix, d.include_prompt = said->include_prompt, d.origin = "the model's own", d.notes = said->notes;
   d.max_tokens = std::min(d.max_tokens, said->max_tokens.value_or(d.max_tokens));
   return d;
 }

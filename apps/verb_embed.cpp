@@ -83,7 +83,7 @@ Settings settings_of(const Options& options, const ModelDescription& model) {
   }
   if (options.text("normalize") != "auto") s.embedding.normalize = options.text("normalize") == "always";
   if (options.has("prefix")) s.prefix = options.text("prefix");
-  if (said && !said->include_prompt && !s.prefix.empty())
+  if (!own.include_prompt && !s.prefix.empty())
     throw Error(
         ErrorKind::bad_file,
         "{}: include_prompt: false, and {} puts a prompt before every text; tern does not leave its rows out of "
