@@ -193,6 +193,7 @@ std::string text_part(const Json& json) {
   const auto type = part->find("model_type");
   return type != part->end() && type->is_string() ? shown_value(*type) : "no model_type";
 }
+
 constexpr std::string_view kEncoderHeads[] = {"Model",
                                               "ForMaskedLM",
                                               "ForPreTraining",
