@@ -7,16 +7,16 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "formats/tokenizer_impl.h"
+#include "formats/tokenizer_bytes.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace tern;
   const std::string_view all(reinterpret_cast<const char*>(data), size);
   const std::string_view first = all.substr(0, all.find('\0')),
                          rest = all.substr(std::min(all.size(), first.size() + 1));
-  const auto use = [](const auto& made) {
+  const auto use = [](const TokenizerBytes& files) {
     try {
-      const Tokenizer t = made();
+      const Tokenizer t = tokenizer_of_bytes(files, "fuzz");
       const auto ids = t.encode("ab abc <s> 12 x_y \U0001F600");
       for (const int32_t id : ids)
         if (!t.has(id)) std::abort();
@@ -25,17 +25,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       if (error.kind() != ErrorKind::bad_file || std::string_view(error.what()).size() > 4000) std::abort();
     }
   };
-  use([&] { return finish_tokenizer(read_vocab_and_merges(first, rest, "vocab.json"), {}); });
-  use([&] { return finish_tokenizer(read_tiktoken(all, "tokenizer.model"), {}); });
-  use([&] { return finish_tokenizer(read_word_list(first, "", "vocab.txt"), {}); });
-  use([&] {
-    TokenizerConfig config = read_tokenizer_config(rest, "tokenizer_config.json");
-    return finish_tokenizer(read_word_list(first, rest, "vocab.txt"), std::move(config));
-  });
-  use([&] {
-    TokenizerConfig config;
-    read_special_tokens_map(rest, "special_tokens_map.json", config);
-    return finish_tokenizer(read_vocab_and_merges(first, "", "vocab.json"), std::move(config));
-  });
+  use({.vocab = first, .merges = rest});
+  use({.ranks = all});
+  use({.words = first});
+  use({.words = first, .config = rest});
+  use({.vocab = first, .special_tokens_map = rest});
   return 0;
 }
