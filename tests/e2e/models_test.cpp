@@ -317,6 +317,11 @@ TEST_F(Models, InspectNamesWhatIsNotThereAndWhatItDidNotLookAt) {
   copy("weightless", "model.safetensors");
   refused(4, "inspect weightless", "no weights that tern reads");
   EXPECT_EQ(json("inspect weightless/config.json")["missing"].size(), 1u);  // it never was more
+  copy("two", "");
+  write("two/tokenizer.model", "x");
+  const std::string two = tern("inspect two 2>&1").text;
+  EXPECT_NE(two.find("from tokenizer.json, tokenizer.model beside it is not read"), std::string::npos) << two;
+  EXPECT_EQ(tern("inspect m 2>&1").text.find("is not read"), std::string::npos);
   copy("nan", "");
   std::string weights = real_io().read(root_ + "/nan/model.safetensors");
   for (size_t i = 1; i <= 4; ++i) weights[weights.size() - i] = '\xff';
