@@ -241,6 +241,24 @@ TEST_P(Families, WrittenAndReadAgainNothingChanges) {
 
 INSTANTIATE_TEST_SUITE_P(Transformers, Families, testing::ValuesIn(names()), [](const auto& row) { return row.param; });
 
+// docs/families.md: a family is a row of a table for Hugging Face's files and one for GGUF's.
+TEST(FamilyTable, NoOtherCodeAsksAModelForItsFamily) {
+  namespace fs = std::filesystem;
+  int files = 0;
+  for (const char* folder : {"apps", "base", "comm", "eval", "exec", "formats", "infer", "kernels", "model", "plan",
+                             "planner", "program", "report", "spec", "train"})
+    for (const fs::directory_entry& entry : fs::recursive_directory_iterator(fs::path(TERN_SOURCE_DIR) / folder)) {
+      const std::string path = entry.path().string();
+      if (!(path.ends_with(".cpp") || path.ends_with(".h")) || path.find("_test") != path.npos) continue;
+      const std::string text = read_text_file(path, 1 << 24);
+      ++files;
+      for (const char* name : {"model_type", "family", "family_", "architecture", "architecture_"})
+        for (const char* compared : {" == \"", " != \""})
+          EXPECT_EQ(text.find(std::string(name) + compared), text.npos) << path << ": " << name << compared;
+    }
+  EXPECT_GT(files, 300);
+}
+
 TEST(FamilyTable, EveryFamilyHasAGoldenFile) {
   std::vector<std::string> seen;
   for (const std::string& name : names())
