@@ -29,14 +29,14 @@ class ConfigReader {
   }
 
   HfConfig read() {
-    const bool gpt2 = architecture_ == "gpt2";
     if (const auto experts = integer("expert_count"); experts.value_or(0) > 0)
       fail(key("expert_count"),
            "{}: mixtures of experts are not read from GGUF; take the model's Hugging Face directory", *experts);
-    std::string model_type(family_->model_type);
     auto window = integer("attention.sliding_window");
     if (window == 0) window = {};  // as Phi-4's files say "none"
-    if (window && model_type == "llama") model_type = "mistral";
+    family_ = gguf_family_of_architecture(architecture_, window.has_value());
+    const std::string model_type(family_->model_type);
+    const HfFamily& family = *find_hf_family(model_type);
     json_["model_type"] = model_type;
     const auto put = [&](std::string_view field, Json value) {
       json_[std::string(hf_key(model_type, field))] = std::move(value);
@@ -54,12 +54,11 @@ class ConfigReader {
     put("num_attention_heads", heads);
     put("max_position_embeddings", needed("context_length"));
     put("intermediate_size", needed("feed_forward_length"));
-    put("norm_eps", needed_number(gpt2 ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon"));
+    put("norm_eps", needed_number(gguf_epsilon_key(family)));
     json_["tie_word_embeddings"] = is_tied();
-    if (gpt2) {
-      json_["activation_function"] = "gelu_new";
-    } else {
-      read_llama_like(model_type, width, heads);
+    put("hidden_act", family_->activation);
+    if (family.blocks.positions == HfPositions::rotary) {
+      read_llama_like(family, width, heads);
       if (window) json_["sliding_window"] = *window;
     }
     read_ids();
@@ -124,25 +123,24 @@ class ConfigReader {
                      std::memcmp(head->bytes.data(), table.bytes.data(), table.bytes.size()) == 0);
   }
 
-  void read_llama_like(const std::string& model_type, int64_t width, int64_t heads) {
+  void read_llama_like(const HfFamily& family, int64_t width, int64_t heads) {
     json_["num_key_value_heads"] = integer("attention.head_count_kv").value_or(heads);
     const int64_t head_dim = integer("attention.key_length").value_or(width / heads);
     if (const auto values = integer("attention.value_length"); values && *values != head_dim)
       fail(key("attention.value_length"), "{}, but keys have {}, which tern does not have", *values, head_dim);
-    const HfFamily& family = *find_hf_family(model_type);
     const int64_t turned = integer("rope.dimension_count").value_or(head_dim);
     if (turned != head_dim && (!family.defaults.partial_rotary || turned < 2 || turned > head_dim))
       fail(key("rope.dimension_count"), "{} of a head's {} elements, which {} models do not have", turned, head_dim,
-           model_type);
+           family.name);
     if (head_dim < 2 || head_dim > INT32_MAX) fail(key("attention.key_length"), "{}, expected 2 or more", head_dim);
     if (family.has_head_dim)
       json_["head_dim"] = head_dim;
     else if (head_dim * heads != width)
-      fail(key("attention.key_length"), "{}, but {} models have {} / {}", head_dim, model_type, width, heads);
+      fail(key("attention.key_length"), "{}, but {} models have {} / {}", head_dim, family.name, width, heads);
     if (has_option(family, &HfConfig::attention_bias))
       json_["attention_bias"] = file_.find_tensor("blk.0.attn_q.bias") != nullptr;
     if (has_option(family, &HfConfig::mlp_bias)) json_["mlp_bias"] = file_.find_tensor("blk.0.ffn_up.bias") != nullptr;
-    if (model_type == "granite") read_multipliers(head_dim);
+    if (family_->multipliers) read_multipliers(head_dim);
     read_rope(head_dim, turned);
   }
 

@@ -8,24 +8,24 @@
 #include "formats/gguf_families.h"
 #include "formats/gguf_model.h"
 #include "formats/gguf_write.h"
+#include "formats/hf_config_impl.h"
 
 namespace tern {
 
 namespace {
 
 // What llama.cpp fixes in its code and no key says.
-void refuse_what_it_leaves_out(const HfConfig& c, std::string_view arch) {
+void refuse_what_it_leaves_out(const HfConfig& c, const GgufFamily& family) {
   const auto refuse = [&](std::string_view what) {
-    throw Error(ErrorKind::usage, "GGUF: its {} has {}; export to --format hf", arch, what);
+    throw Error(ErrorKind::usage, "GGUF: its {} has {}; export to --format hf", family.architecture, what);
   };
-  if (c.model_type == "smollm3") {
+  if (const int64_t period = family.unturned_every; period > 0)
     for (int64_t layer = 0; layer < c.num_hidden_layers; ++layer)
-      if ((c.rotary_layers.empty() || c.rotary_layers[static_cast<size_t>(layer)]) != ((layer + 1) % 4 != 0))
-        refuse("every fourth layer without rotary positions, this model others");
-    if (c.sliding_window) refuse("no windows, this model has");
-  }
-  if (c.model_type == "olmo2" && c.tie_word_embeddings) refuse("a head of its own, this model's is tied");
-  if (c.model_type == "olmo2" && c.attention_bias) refuse("no biases, this model has");
+      if ((c.rotary_layers.empty() || c.rotary_layers[static_cast<size_t>(layer)]) != ((layer + 1) % period != 0))
+        refuse(fmt::format("one layer in {} without rotary positions, this model others", period));
+  if (family.without_windows && c.sliding_window) refuse("no windows, this model has");
+  if (family.untied && c.tie_word_embeddings) refuse("a head of its own, this model's is tied");
+  if (family.without_biases && c.attention_bias) refuse("no biases, this model has");
 }
 
 }  // namespace
@@ -34,7 +34,7 @@ void add_gguf_config(GgufMetadata& m, const HfConfig& c) {
   const GgufFamily* family = gguf_family(c.model_type);
   if (!family)
     throw Error(ErrorKind::usage, "GGUF: tern does not write family '{}' there; export to --format hf", c.model_type);
-  const bool gpt2 = c.model_type == "gpt2";
+  const HfFamily& hf = hf_family(c);
   const std::string arch(family->architecture);
   const auto count = [&](std::string_view name, int64_t n) {
     m.add(fmt::format("{}.{}", arch, name), static_cast<uint32_t>(n));
@@ -50,18 +50,13 @@ void add_gguf_config(GgufMetadata& m, const HfConfig& c) {
   count("feed_forward_length", c.intermediate_size);
   count("attention.head_count", c.num_attention_heads);
   count("vocab_size", c.vocab_size);
-  real(gpt2 ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", c.norm_eps);
-  if (gpt2) {
-    if (c.activation != HfActivation::gelu_tanh)
-      throw Error(ErrorKind::usage, "GGUF: its gpt2 computes gelu_new, this model {}; export to --format hf",
-                  c.hidden_act);
-    return;
-  }
-  if (c.activation != HfActivation::silu)
-    throw Error(ErrorKind::usage, "GGUF: its {} computes silu, this model {}; export to --format hf", arch,
-                c.hidden_act);
-  refuse_what_it_leaves_out(c, arch);
-  if (c.model_type == "granite") {
+  real(gguf_epsilon_key(hf), c.norm_eps);
+  if (c.activation != activation_named(family->activation))
+    throw Error(ErrorKind::usage, "GGUF: its {} computes {}, this model {}; export to --format hf", arch,
+                family->activation, c.hidden_act);
+  refuse_what_it_leaves_out(c, *family);
+  if (hf.blocks.positions != HfPositions::rotary) return;
+  if (family->multipliers) {
     real("attention.scale", c.attention_multiplier.value_or(1 / std::sqrt(static_cast<double>(c.head_dim))));
     real("embedding_scale", c.embedding_multiplier);
     real("residual_scale", c.residual_multiplier);

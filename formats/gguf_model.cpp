@@ -70,14 +70,23 @@ constexpr GgufName kPhi3Names[] = {
 
 constexpr GgufFamily kFamilies[] = {
     {.model_type = "llama", .architecture = "llama", .names = kLlamaNames, .interleaved = true},
-    {.model_type = "mistral", .architecture = "llama", .names = kLlamaNames, .interleaved = true},
-    {.model_type = "gpt2", .architecture = "gpt2", .names = kGpt2Names, .interleaved = false},
-    {.model_type = "qwen2", .architecture = "qwen2", .names = kLlamaNames, .interleaved = false},
-    {.model_type = "qwen3", .architecture = "qwen3", .names = kLlamaNames, .interleaved = false},
-    {.model_type = "granite", .architecture = "granite", .names = kLlamaNames, .interleaved = true},
-    {.model_type = "smollm3", .architecture = "smollm3", .names = kLlamaNames, .interleaved = true},
-    {.model_type = "olmo2", .architecture = "olmo2", .names = kOlmo2Names, .interleaved = false},
-    {.model_type = "phi3", .architecture = "phi3", .names = kPhi3Names, .interleaved = false},
+    {.model_type = "mistral", .architecture = "llama", .names = kLlamaNames, .interleaved = true, .windowed = true},
+    {.model_type = "gpt2", .architecture = "gpt2", .names = kGpt2Names, .activation = "gelu_new"},
+    {.model_type = "qwen2", .architecture = "qwen2", .names = kLlamaNames},
+    {.model_type = "qwen3", .architecture = "qwen3", .names = kLlamaNames},
+    {.model_type = "granite",
+     .architecture = "granite",
+     .names = kLlamaNames,
+     .interleaved = true,
+     .multipliers = true},
+    {.model_type = "smollm3",
+     .architecture = "smollm3",
+     .names = kLlamaNames,
+     .interleaved = true,
+     .unturned_every = 4,
+     .without_windows = true},
+    {.model_type = "olmo2", .architecture = "olmo2", .names = kOlmo2Names, .untied = true, .without_biases = true},
+    {.model_type = "phi3", .architecture = "phi3", .names = kPhi3Names},
 };
 
 // The layer's number where `pattern` has '#'; false if the name is another.
@@ -98,10 +107,18 @@ const GgufFamily* gguf_family(std::string_view model_type) {
   return nullptr;
 }
 
-const GgufFamily* gguf_family_of_architecture(std::string_view architecture) {
-  for (const GgufFamily& f : kFamilies)
-    if (f.architecture == architecture) return &f;
-  return nullptr;
+const GgufFamily* gguf_family_of_architecture(std::string_view architecture, bool windowed) {
+  const GgufFamily* first = nullptr;
+  for (const GgufFamily& f : kFamilies) {
+    if (f.architecture != architecture) continue;
+    if (windowed && f.windowed) return &f;
+    if (!first) first = &f;
+  }
+  return first;
+}
+
+std::string_view gguf_epsilon_key(const HfFamily& family) {
+  return family.blocks.norm == HfNorm::layer ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon";
 }
 
 bool is_gguf_path(std::string_view path) { return path.ends_with(".gguf"); }
