@@ -4,6 +4,7 @@
 #include "apps/options.h"
 #include "base/error.h"
 #include "base/text.h"
+#include "hardware/machines.h"
 
 namespace tern {
 namespace {
@@ -76,15 +77,27 @@ std::string environment_help(const OptionTable& table) {
          "OMP_PROC_BIND and OMP_PLACES (how threads are bound).\n";
 }
 
+std::string machines_help() {
+  std::string out =
+      "Ready machines\n\n"
+      "`tern plan MODEL --hardware NAME [--nodes N]` takes one of these in the place of a cluster file. Every figure "
+      "in "
+      "them\nsays where it comes from; what is assumed waits for a measurement.\n\n";
+  for (const MachineFile& file : machine_files())
+    out += fmt::format("  {:<12}  {}\n", file.name, parse_cluster(file.toml, std::string(file.name)).name);
+  return out;
+}
+
 }  // namespace
 
 std::string help_topic(const OptionTable& table, std::string_view topic) {
   if (topic == "exit-codes") return std::string(kExitCodes);
   if (topic == "files") return std::string(kFiles);
   if (topic == "recipes") return std::string(kRecipes);
+  if (topic == "machines") return machines_help();
   if (topic == "environment") return environment_help(table);
   if (topic == "options") return markdown_table(table);
-  std::vector<std::string_view> known = {"exit-codes", "environment", "files", "recipes", "options"};
+  std::vector<std::string_view> known = {"exit-codes", "environment", "files", "recipes", "machines", "options"};
   for (const VerbSpec& verb : table.verbs) {
     if (verb.name == topic) return help_verb(table, verb);
     known.push_back(verb.name);

@@ -94,7 +94,7 @@ std::vector<VerbSpec> make_verbs() {
        .summary = "The best way to train a model on a cluster, with its proof; nothing is run",
        .positionals = {{"MODEL",
                         "a model directory, a config.json, or a preset such as llama-3-8b, mixtral-8x7b, t5-large"}},
-       .examples = {{"tern plan llama-2-7b --hardware examples/hardware/h100-node.toml --batch 64 --seq 4096",
+       .examples = {{"tern plan llama-2-7b --hardware h100 --batch 64 --seq 4096",
                      "mesh, pipeline, recomputation, time, memory"},
                     {"tern plan MODEL --hardware cluster.toml --batch 2048 --seq 8192 --output plan.json",
                      "the plan as a file"},
@@ -126,7 +126,7 @@ std::vector<VerbSpec> make_verbs() {
        .details = "Every task is timed once a round, in turn, so that a neighbour's load meets all alike. Figures that "
                   "spread by more than 10 % are shown as noise, not as a share."},
       {.name = "help",
-       .summary = "Help on a verb or a topic: exit-codes, environment, files, recipes, options",
+       .summary = "Help on a verb or a topic: exit-codes, environment, files, recipes, machines, options",
        .positionals = {{"TOPIC", "a verb or a topic", false}},
        .examples = {{"tern help train", "all options of a verb"}}},
       {.name = "version", .summary = "The version"},
@@ -261,11 +261,12 @@ std::vector<OptionSpec> make_options() {
       {.name = "vocab-size", .verbs = "tokenize", .type = integer, .unit = "N", .help = "of --train: number of tokens, special ones included", .min = 257, .max = 1 << 24},
 
       // plan: what is asked for, and the space it is looked for in.
-      {.name = "hardware", .verbs = "plan", .type = path, .unit = "FILE", .help = "cluster file: nodes, devices, memory, links, rates (examples/hardware/)"},
+      {.name = "hardware", .verbs = "plan", .type = path, .unit = "FILE", .help = "cluster file: nodes, devices, memory, links, rates; or a ready machine such as h100, a100-80g, rtx4090 (`tern help machines`)"},
+      {.name = "nodes", .verbs = "plan", .type = integer, .unit = "N", .help = "so many of the file's nodes, where all are of one type; not given: as the file says", .min = 1, .max = kMaxCount},
       {.name = "batch", .verbs = "plan", .type = integer, .unit = "SEQUENCES", .help = "sequences per step, over all devices", .min = 1, .max = kMaxCount},
       {.name = "seq", .verbs = "plan", .type = integer, .unit = "TOKENS", .help = "length of a sequence", .min = 1, .max = kMaxCount},
       {.name = "output", .verbs = "plan", .type = path, .unit = "FILE", .help = "write the plan here, as JSON"},
-      {.name = "dtype", .verbs = "plan", .type = choice, .fallback = "bf16", .help = "type of weights and activations", .choices = {"f32", "bf16", "f64"}},
+      {.name = "dtype", .verbs = "plan", .type = choice, .fallback = "bf16", .help = "type of weights and activations", .choices = {"f32", "bf16", "f16", "f64"}},
       {.name = "gradients", .verbs = "plan", .type = choice, .fallback = "f32", .help = "type gradients are kept and reduced in", .choices = {"f32", "bf16", "f64"}},
       {.name = "optimizer", .verbs = "plan", .type = choice, .fallback = "adamw", .help = "update rule, for its states' bytes", .choices = {"adamw", "sgd"}},
       {.name = "adapters", .verbs = "plan", .type = integer, .unit = "RANK", .help = "freeze the model, train low-rank products of this rank in its layers", .min = 1, .max = 65536},

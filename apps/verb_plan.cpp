@@ -17,6 +17,7 @@
 #include "base/units.h"
 #include "formats/gguf_model.h"
 #include "formats/hf_config.h"
+#include "hardware/machines.h"
 #include "planner/audit.h"
 #include "planner/plan_model.h"
 #include "spec/presets.h"
@@ -256,7 +257,8 @@ int run_plan(const Options& options) {
   if (!missing.empty()) throw Error(ErrorKind::usage, "plan: {} must be given; see `tern help plan`", missing);
   if (options.has("output")) refuse_same_file("output", options.text("output"), options.text("hardware"));
   ModelSpec spec = model_of(options.positional("MODEL"));
-  const Cluster cluster = read_cluster(options.text("hardware"));
+  Cluster cluster = find_cluster(options.text("hardware"));
+  if (options.has("nodes")) cluster = with_nodes(std::move(cluster), options.integer("nodes"));
   if (options.has("adapters")) spec = with_adapters(std::move(spec), options.integer("adapters"));
   PlanRequest request{.model = options.positional("MODEL"), .space = space_of(options)};
   request.job = {.batch = options.integer("batch"),

@@ -52,6 +52,16 @@ MatmulTable read_matmul(const TomlValue& value, const std::string& path, const s
   if (tile.size() != 3 || *std::max_element(tile.begin(), tile.end()) > 4096)
     f.fail("tile", "expected three sizes [rows, columns, depth], at most 4096");
   std::copy(tile.begin(), tile.end(), t.tile.begin());
+  if (f.has("curve")) {
+    for (const char* grid : {"rows", "columns", "depth", "share"})
+      if (f.has(grid)) f.fail(grid, "a grid beside a curve; give one of the two");
+    TomlFields curve(f.require("curve", Kind::table), path, prefix + "curve.");
+    t.top = curve.number("top", 0.001, 1);
+    t.half = {curve.number("rows", 0, 1e6), curve.number("columns", 0, 1e6), curve.number("depth", 0, 1e6)};
+    curve.finish();
+    f.finish();
+    return t;
+  }
   t.rows = f.integers("rows"), t.columns = f.integers("columns"), t.depth = f.integers("depth");
   check_rising(f, "rows", t.rows), check_rising(f, "columns", t.columns), check_rising(f, "depth", t.depth);
   t.share = f.numbers("share");
@@ -197,6 +207,12 @@ Place place_of(const std::vector<int64_t>& axis, int64_t x) {
 }
 
 double share_of(const MatmulTable& t, int64_t m, int64_t n, int64_t k) {
+  if (t.top > 0) {
+    const std::array<double, 3> size{static_cast<double>(m), static_cast<double>(n), static_cast<double>(k)};
+    double share = t.top;
+    for (size_t a = 0; a < 3; ++a) share *= size[a] / (size[a] + t.half[a]);
+    return share;
+  }
   const std::array<Place, 3> at{place_of(t.rows, m), place_of(t.columns, n), place_of(t.depth, k)};
   double log_share = 0;
   for (unsigned corner = 0; corner < 8; ++corner) {

@@ -13,11 +13,16 @@
 
 namespace tern {
 
-/// Share of the peak that a matrix product of m rows, n columns and depth k reaches, on a grid of shapes.
-/// Shapes are first rounded up to whole tiles; between grid points log-linear; beyond the grid the edge's share.
+/// Share of the peak that a matrix product of m rows, n columns and depth k reaches: measured on a grid of shapes, or a
+/// curve of four constants. Shapes are first rounded up to whole tiles.
+/// Grid   between points log-linear; beyond the grid the edge's share.
+/// Curve  top · m/(m + half[0]) · n/(n + half[1]) · k/(k + half[2]): a product takes as long at the top as one that is
+///        larger by half[0] rows, half[1] columns and half[2] deep; at half of each alone half the top is reached.
 struct MatmulTable {
   DType dtype = DType::bf16;
-  std::array<int64_t, 3> tile{1, 1, 1};       // m, n, k
+  std::array<int64_t, 3> tile{1, 1, 1};  // m, n, k
+  double top = 0;                        // curve; 0: grid
+  std::array<double, 3> half{};
   std::vector<int64_t> rows, columns, depth;  // rising
   std::vector<double> share;                  // rows × columns × depth, the last fastest
 };

@@ -117,6 +117,37 @@ TEST(Matmul, ALargerProductIsNeverFaster) {
     }
 }
 
+TEST(Matmul, ACurveIsFourConstants) {
+  const std::string good = node_file();
+  const size_t from = good.find("rows = [64, 256"), to = good.find("]\n\n[[device.h100.matmul]]  # assumed, likewise");
+  ASSERT_NE(from, std::string::npos);
+  ASSERT_NE(to, std::string::npos);
+  const auto with = [&](const std::string& curve) { return good.substr(0, from) + curve + good.substr(to + 1); };
+  const Machine m =
+      machine_of(parse_cluster(with("curve = { top = 0.8, rows = 64, columns = 32, depth = 16 }"), "c.toml"), 0);
+  const auto time = [&](int64_t rows, int64_t columns, int64_t depth) {
+    return matmul_ps(m.device, DType::bf16, rows, columns, depth);
+  };
+  EXPECT_NEAR(double(time(256, 512, 64)), 2.0 * (256 + 64) * (512 + 32) * (64 + 16) / (0.8 * 989e12) * 1e12, 2);
+  EXPECT_EQ(time(129, 512, 64), time(256, 512, 64)) << "whole tiles";
+  for (int64_t size = 1; size < 5000; size = size * 5 / 4 + 1) {
+    EXPECT_GE(time(size + 7, 300, 70), time(size, 300, 70));
+    EXPECT_GE(time(300, size + 7, 70), time(300, size, 70));
+    EXPECT_GE(time(300, 70, size + 7), time(300, 70, size));
+  }
+  EXPECT_NE(message_of(with("curve = { top = 1.2, rows = 1, columns = 1, depth = 1 }"))
+                .find("curve.top: 1.2, expected 0.001 to 1"),
+            std::string::npos);
+  EXPECT_NE(message_of(with("curve = { top = 0.8, rows = -1, columns = 1, depth = 1 }")).find("curve.rows"),
+            std::string::npos);
+  EXPECT_NE(message_of(with("curve = { top = 0.8, rows = 1, columns = 1, depth = 1, k = 1 }"))
+                .find("curve.k: is no key here"),
+            std::string::npos);
+  EXPECT_NE(message_of(with("rows = [64]\ncurve = { top = 0.8, rows = 1, columns = 1, depth = 1 }"))
+                .find("a grid beside a curve"),
+            std::string::npos);
+}
+
 TEST(Matmul, TilesAreWholeAndSharesAreTheTables) {
   const Machine m = machine_of(read_cluster(kFolder + "h100-node.toml"), 0);
   const MatmulTable& t = m.device.matmul[0];

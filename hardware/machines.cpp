@@ -1,0 +1,37 @@
+#include "hardware/machines.h"
+
+#include <vector>
+
+#include "base/error.h"
+#include "base/io.h"
+#include "base/text.h"
+
+namespace tern {
+
+Cluster find_cluster(const std::string& path_or_name) {
+  std::vector<std::string_view> names;
+  for (const MachineFile& file : machine_files()) names.push_back(file.name);
+  for (const MachineFile& file : machine_files())
+    if (file.name == path_or_name && !real_io().stat(path_or_name))
+      return parse_cluster(file.toml, "machine " + path_or_name);
+  if (path_or_name.find_first_of("/.") == std::string::npos && !real_io().stat(path_or_name))
+    throw Error(ErrorKind::bad_file, "{}: neither a cluster file nor one of the ready machines ({}){}",
+                make_printable(path_or_name), join({names.begin(), names.end()}, ", "),
+                did_you_mean(path_or_name, names));
+  return read_cluster(path_or_name);
+}
+
+Cluster with_nodes(Cluster cluster, int64_t nodes) {
+  if (cluster.groups.size() != 1)
+    throw Error(ErrorKind::usage, "--nodes {}: '{}' has {} groups of nodes; give their counts in the file", nodes,
+                cluster.name, cluster.groups.size());
+  const int64_t joined = cluster.network.empty() ? 1 : cluster.network.back().nodes;
+  if (nodes > joined)
+    throw Error(ErrorKind::usage, "--nodes {}: the network of '{}' joins {} nodes; add a [[network]] level to its file",
+                nodes, cluster.name, joined);
+  if (nodes != cluster.groups[0].count) cluster.name = fmt::format("{} nodes of: {}", nodes, cluster.name);
+  cluster.groups[0].count = nodes;
+  return cluster;
+}
+
+}  // namespace tern

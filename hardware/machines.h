@@ -1,0 +1,26 @@
+#pragma once
+// Ready cluster files by name: what a person has before anything was measured. Facts with their sources, in
+// machines/*.toml.
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "hardware/cluster.h"
+
+namespace tern {
+
+struct MachineFile {
+  std::string_view name, toml;
+};
+/// Sorted by name.
+std::span<const MachineFile> machine_files();
+
+/// A cluster file's path, or a ready machine's name. Errors: as read_cluster; bad_file for what is neither, with the
+/// nearest name.
+Cluster find_cluster(const std::string& path_or_name);
+
+/// The same with so many nodes. Errors: usage, for nodes of several types, or more than its network joins.
+Cluster with_nodes(Cluster, int64_t nodes);
+
+}  // namespace tern
