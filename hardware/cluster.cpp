@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <optional>
 
 #include "base/error.h"
 #include "base/io.h"
@@ -13,8 +14,22 @@ namespace tern {
 namespace {
 
 using Kind = TomlValue::Kind;
-constexpr double kMaxRate = 1e18;
 constexpr int64_t kMaxDevices = int64_t{1} << 30;
+
+// Rates and times that a mistyped prefix makes are refused here, where file and key are known.
+constexpr double kLeastBandwidth = 1e3, kLeastPeak = 1e6;  // B/s, FLOP/s
+constexpr int64_t kLongest = 3600LL * 1'000'000'000'000;   // ps
+
+double bandwidth(TomlFields& f, std::string_view key, std::optional<double> fallback = {}) {
+  const double x = f.quantity(key, "B/s", fallback);
+  if (x < kLeastBandwidth && (f.has(key) || !fallback)) f.fail(key, "expected 1kB/s at least, such as \"64GB/s\"");
+  return x;
+}
+int64_t latency(TomlFields& f, std::string_view key) {
+  const int64_t ps = f.picoseconds(key);
+  if (ps > kLongest) f.fail(key, "expected an hour at most, such as \"4us\"");
+  return ps;
+}
 
 DType dtype_key(TomlFields& f, std::string_view key, const std::string& name) {
   try {
@@ -82,15 +97,14 @@ DeviceType read_device(const std::string& name, const TomlValue& value, const st
   d.memory_bytes = f.bytes("memory");
   d.reserved_bytes = f.bytes("reserved");
   if (d.reserved_bytes >= d.memory_bytes) f.fail("reserved", "leaves nothing of the device's memory");
-  d.memory_bandwidth = f.quantity("memory_bandwidth", "B/s") * f.number("memory_share", 0.01, 1);
-  if (d.memory_bandwidth <= 0) f.fail("memory_bandwidth", "expected more than nothing");
-  d.launch_ps = f.picoseconds("launch");
+  d.memory_bandwidth = bandwidth(f, "memory_bandwidth") * f.number("memory_share", 0.01, 1);
+  d.launch_ps = latency(f, "launch");
   d.price_per_hour = f.number("price_per_hour", 0, 1e9, 0);
   TomlFields peak(f.require("peak", Kind::table), path, prefix + "peak.");
   for (const auto& [key, unused] : f.require("peak", Kind::table).members) {
     const DType dtype = dtype_key(peak, key, key);
     const double rate = peak.quantity(key, "FLOP/s");
-    if (rate <= 0) peak.fail(key, "expected more than nothing");
+    if (rate < kLeastPeak) peak.fail(key, "expected 1MFLOP/s at least, such as \"989TFLOP/s\"");
     d.peak.emplace_back(dtype, rate);
   }
   if (d.peak.empty()) f.fail("peak", "states no dtype, expected at least one, such as bf16 = \"989TFLOP/s\"");
@@ -128,32 +142,27 @@ NodeType read_node(const std::string& name, const TomlValue& value, const Cluste
   n.host_reserved_bytes = f.bytes("host_reserved");
   if (n.host_reserved_bytes > n.host_bytes) f.fail("host_reserved", "more than the host has");
   n.pinned_bytes = f.bytes("pinned", n.host_bytes - n.host_reserved_bytes);
-  n.host_bandwidth = f.quantity("host_bandwidth", "B/s");
+  n.host_bandwidth = bandwidth(f, "host_bandwidth");
   n.disk_bytes = f.bytes("disk", 0);
   n.disk_reserved_bytes = f.bytes("disk_reserved", 0);
   if (n.disk_reserved_bytes > n.disk_bytes) f.fail("disk_reserved", "more than the disk has");
-  n.disk_read = f.quantity("disk_read", "B/s", 0), n.disk_write = f.quantity("disk_write", "B/s", 0);
+  n.disk_read = bandwidth(f, "disk_read", 0), n.disk_write = bandwidth(f, "disk_write", 0);
   if (n.disk_bytes > 0 && !(n.disk_read > 0 && n.disk_write > 0))
     f.fail("disk", "needs disk_read and disk_write beside it");
   n.price_per_hour = f.number("price_per_hour", 0, 1e9, 0);
 
   TomlFields host(f.require("host_link", Kind::table), path, prefix + "host_link.");
-  n.host_link_bandwidth = host.quantity("bandwidth", "B/s") * host.number("share", 0.01, 1) /
+  n.host_link_bandwidth = bandwidth(host, "bandwidth") * host.number("share", 0.01, 1) /
                           static_cast<double>(host.integer("shared_by", 1, 64, 1));
-  n.host_link_latency_ps = host.picoseconds("latency");
+  n.host_link_latency_ps = latency(host, "latency");
   host.finish();
   TomlFields link(f.require("link", Kind::table), path, prefix + "link.");
-  n.link = {link.text("name"), n.num_devices, link.quantity("bandwidth", "B/s") * link.number("share", 0.01, 1),
-            link.picoseconds("latency")};
+  n.link = {link.text("name"), n.num_devices, bandwidth(link, "bandwidth") * link.number("share", 0.01, 1),
+            latency(link, "latency")};
   link.finish();
   TomlFields network(f.require("network", Kind::table), path, prefix + "network.");
-  n.network = network.quantity("bandwidth", "B/s") * network.number("share", 0.01, 1);
+  n.network = bandwidth(network, "bandwidth") * network.number("share", 0.01, 1);
   network.finish();
-  for (const auto& [key, rate] : {std::pair<std::string_view, double>{"host_bandwidth", n.host_bandwidth},
-                                  {"host_link", n.host_link_bandwidth},
-                                  {"link", n.link.bandwidth},
-                                  {"network", n.network}})
-    if (!(rate > 0 && rate <= kMaxRate)) f.fail(key, "expected a bandwidth above nothing");
   f.finish();
   return n;
 }
@@ -163,7 +172,7 @@ void read_network(TomlFields& f, Cluster& c, const std::string& path) {
   if (!network) return;
   for (const TomlValue& value : network->elements) {
     TomlFields l(value, path, "network.");
-    NetworkLevel level{l.text("name"), l.integer("nodes", 1, kMaxDevices), l.picoseconds("latency"),
+    NetworkLevel level{l.text("name"), l.integer("nodes", 1, kMaxDevices), latency(l, "latency"),
                        l.number("oversubscription", 1, 1000, 1)};
     if (!c.network.empty() && level.nodes <= c.network.back().nodes)
       l.fail("nodes", "{}, expected more than the {} of '{}', the level inside it", level.nodes, c.network.back().nodes,
@@ -302,7 +311,13 @@ int64_t matmul_ps(const DeviceType& d, DType dtype, int64_t m, int64_t n, int64_
   TERN_CHECK(table != d.matmul.end(), "matmul_ps: device '{}' has no table for {}", d.name, name_of(dtype));
   m = round_up(m, table->tile[0]), n = round_up(n, table->tile[1]), k = round_up(k, table->tile[2]);
   const double flops = 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
-  return std::llround(std::ceil(flops / (peak * share_of(*table, m, n, k)) * 1e12));
+  return counted_ps(flops / (peak * share_of(*table, m, n, k)) * 1e12);
 }
+
+int64_t counted_ps(double ps) {
+  if (!(ps < static_cast<double>(kMostPs))) return kMostPs;
+  return ps <= 0 ? 0 : static_cast<int64_t>(std::ceil(ps));
+}
+int64_t counted_ps(int64_t n, int64_t ps) { return ps > 0 && n > kMostPs / ps ? kMostPs : n * ps; }
 
 }  // namespace tern

@@ -104,8 +104,16 @@ struct Machine {
 /// Group `group` alone, with its links. Errors: TERN_CHECK for an index out of range.
 Machine machine_of(const Cluster&, int group);
 
-/// Time of one product in picoseconds: 2·m·n·k / (peak·share) with shapes rounded up to tiles; never falls as m, n or k
-/// grow. Errors: usage, if the device states no peak for the dtype.
+/// The longest time of one operation that is counted, 10 hours; what takes longer is said to take this, so that sums
+/// over a layer stay integers. Whoever meets it knows no more than "at least".
+inline constexpr int64_t kMostPs = int64_t{1} << 55;
+/// Whole picoseconds, rounded up; at most kMostPs.
+int64_t counted_ps(double ps);
+/// n · ps, at most kMostPs.
+int64_t counted_ps(int64_t n, int64_t ps);
+
+/// Time of one product in picoseconds: 2·m·n·k / (peak·share) with shapes rounded up to tiles, at most kMostPs; never
+/// falls as m, n or k grow. Errors: usage, if the device states no peak for the dtype.
 int64_t matmul_ps(const DeviceType&, DType, int64_t m, int64_t n, int64_t k);
 /// FLOP/s. Errors: usage, naming the device and the dtypes it states.
 double peak_flops(const DeviceType&, DType);

@@ -75,6 +75,10 @@ TEST(Cluster, WrongFilesGetMessagesThatTeach) {
             "c.toml:11: device.h100.price_pr_hour: is no key here; did you mean 'device.h100.price_per_hour'?");
   EXPECT_NE(with("\"3.35TB/s\"", "\"3.35TB\"").find("'3.35TB' is no quantity in B/s"), std::string::npos);
   EXPECT_NE(with("\"3.35TB/s\"", "3.35").find("a number, expected a text"), std::string::npos);
+  for (const auto& [from, to] : {std::pair{"\"3.35TB/s\"", "\"3.35B/s\""}, {"\"450GB/s\"", "\"450B/s\""}})
+    EXPECT_NE(with(from, to).find("bandwidth: expected 1kB/s at least"), std::string::npos) << with(from, to);
+  EXPECT_NE(with("\"989TFLOP/s\"", "\"989FLOP/s\"").find("peak.bf16: expected 1MFLOP/s at least"), std::string::npos);
+  EXPECT_NE(with("launch = \"4us\"", "launch = \"4000s\"").find("launch: expected an hour at most"), std::string::npos);
   EXPECT_NE(with("memory_share = 0.88", "memory_share = 1.5").find("1.5, expected 0.01 to 1"), std::string::npos);
   EXPECT_NE(with("device = \"h100\"", "device = \"h10\"").find("'h10' is not defined; did you mean 'h100'?"),
             std::string::npos);

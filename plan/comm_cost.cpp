@@ -1,7 +1,6 @@
 #include "plan/comm_cost.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "base/error.h"
 
@@ -27,22 +26,22 @@ void for_each_level(const Machine& m, const RankGroup& g, const Visit& visit) {
 
 }  // namespace
 
-int64_t ps_of(double amount, double rate) {
-  return amount <= 0 ? 0 : static_cast<int64_t>(std::ceil(amount / rate * 1e12));
-}
+int64_t ps_of(double amount, double rate) { return amount <= 0 ? 0 : counted_ps(amount / rate * 1e12); }
 
 int64_t all_gather_ps(const Machine& m, RankGroup g, int64_t bytes) {
   int64_t latency = 0, slowest = 0;
   for_each_level(m, g, [&](const LinkLevel& level, int64_t inner, int64_t domains, int64_t meeting) {
     const double entering = static_cast<double>(bytes) * (1 - 1 / static_cast<double>(domains));
     slowest = std::max(slowest, ps_of(entering, level.bandwidth * static_cast<double>(inner)));
-    latency += (meeting - 1) * level.latency_ps;
+    latency = std::min(kMostPs, latency + counted_ps(meeting - 1, level.latency_ps));
   });
-  return latency + slowest;
+  return std::min(kMostPs, latency + slowest);
 }
 
 int64_t reduce_scatter_ps(const Machine& m, RankGroup g, int64_t bytes) { return all_gather_ps(m, g, bytes); }
-int64_t all_reduce_ps(const Machine& m, RankGroup g, int64_t bytes) { return 2 * all_gather_ps(m, g, bytes); }
+int64_t all_reduce_ps(const Machine& m, RankGroup g, int64_t bytes) {
+  return counted_ps(2, all_gather_ps(m, g, bytes));
+}
 
 int64_t all_to_all_ps(const Machine& m, RankGroup g, int64_t bytes) {
   int64_t latency = 0, slowest = 0;
@@ -50,10 +49,10 @@ int64_t all_to_all_ps(const Machine& m, RankGroup g, int64_t bytes) {
     // Of what a device sends, the part for other domains leaves through this level.
     const double leaving = static_cast<double>(bytes) * (1 - 1 / static_cast<double>(domains));
     slowest = std::max(slowest, ps_of(leaving, level.bandwidth));
-    latency += level.latency_ps;
+    latency = std::min(kMostPs, latency + level.latency_ps);
     (void)inner;
   });
-  return latency + slowest;
+  return std::min(kMostPs, latency + slowest);
 }
 
 int64_t send_ps(const Machine& m, int64_t distance, bool inside, int64_t bytes) {

@@ -24,7 +24,7 @@ int64_t all_to_all_ps(const Machine&, RankGroup, int64_t bytes);
 /// One device to the one `distance` further; `inside`: whether both are known to lie in one domain of the first level.
 int64_t send_ps(const Machine&, int64_t distance, bool inside, int64_t bytes);
 
-/// ceil(amount / rate) in picoseconds.
+/// ceil(amount / rate) in picoseconds, at most kMostPs, as all times here.
 int64_t ps_of(double amount, double rate);
 
 }  // namespace tern

@@ -1,6 +1,7 @@
 #include "plan/cost_model.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "base/error.h"
 #include "plan/comm_cost.h"
@@ -22,11 +23,11 @@ struct Pricing {
   int64_t N() const { return shard_of(query.tokens, mesh.tensor); }
 
   // Kernels.
-  int64_t launches(int64_t n) const { return n * machine.device.launch_ps; }
+  int64_t launches(int64_t n) const { return counted_ps(n, machine.device.launch_ps); }
   int64_t moved(int64_t bytes) const { return ps_of(static_cast<double>(bytes), machine.device.memory_bandwidth); }
   int64_t product(int64_t m, int64_t n, int64_t k, int64_t count) const {
     const int64_t bytes = (m * k + k * n + m * n) * s();
-    return count * std::max(matmul_ps(machine.device, job.dtype, m, n, k), moved(bytes)) + launches(1);
+    return counted_ps(count, std::max(matmul_ps(machine.device, job.dtype, m, n, k), moved(bytes))) + launches(1);
   }
   int64_t product_bytes(const MatrixProduct& p) const { return (p.m * p.k + p.k * p.n + p.m * p.n) * s() * p.count; }
   int64_t attention(int64_t flops, double share) const {
@@ -90,7 +91,7 @@ void add_context(const Pricing& z, const AttentionSpec& part, int64_t forward, i
   const bool inside = z.mesh.tensor * n <= z.machine.levels.front().devices;
   const auto exposed = [&](int64_t step_bytes, int64_t compute) {
     const int64_t step = send_ps(z.machine, z.mesh.tensor * n, inside, step_bytes);
-    return (n - 1) * std::max<int64_t>(0, step - compute / n);
+    return counted_ps(n - 1, std::max<int64_t>(0, step - compute / n));
   };
   t.forward += exposed(bytes, forward) + z.launches(2 * (n - 1));
   t.backward += exposed(2 * bytes, backward) + z.launches(2 * (n - 1));  // keys, values and their gradients
@@ -337,7 +338,39 @@ CostVector LayerCosts::cost(const Layer& layer, const LayerStrategy& st, bool pi
     transient += 2 * held;  // this layer's, and the next one's on its way
   }
   c.transient = transient;
+  for (int64_t* ps : {&c.forward, &c.backward, &c.weight, &c.recompute, &c.host_forward, &c.host_backward,
+                      &c.entry_forward, &c.entry_backward, &c.begin, &c.sync, &c.update})
+    *ps = std::min(*ps, kMostPs);
   return c;
+}
+
+LongestTimes longest_times(const LayerCosts& costs, const std::vector<Layer>& layers,
+                           const std::vector<LayerStrategy>& strategies, bool pipelined) {
+  LongestTimes all;
+  std::vector<LongestTimes> kinds;  // numbered as they first occur
+  for (const Layer& layer : layers) {
+    if (layer.kind == static_cast<int>(kinds.size())) {
+      LongestTimes& own = kinds.emplace_back();
+      int64_t largest = 0;
+      const auto add = [&](std::initializer_list<int64_t> times) {
+        double sum = 0;
+        for (const int64_t ps : times) sum += static_cast<double>(ps), largest = std::max(largest, ps);
+        return sum;
+      };
+      for (const LayerStrategy& s : strategies) {
+        const CostVector c = costs.cost(layer, s, pipelined);
+        own.micro = std::max(own.micro, add({c.forward, c.backward, c.weight, c.recompute, c.host_forward,
+                                             c.host_backward, c.entry_forward, c.entry_backward}));
+        own.once = std::max(own.once, add({c.begin, c.sync, c.update}));
+      }
+      const EdgeCost far = costs.edge(layer, false), near = costs.edge(layer, true);
+      own.micro += pipelined ? std::max(add({far.forward, far.backward}), add({near.forward, near.backward})) : 0;
+      // Differences of a time that was cut off and another one are not above kMostPs, but near it.
+      if (largest >= kMostPs / 2) own.micro = std::numeric_limits<double>::infinity();
+    }
+    all.micro += kinds[static_cast<size_t>(layer.kind)].micro, all.once += kinds[static_cast<size_t>(layer.kind)].once;
+  }
+  return all;
 }
 
 EdgeCost LayerCosts::edge(const Layer& left, bool inside) const {

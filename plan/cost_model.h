@@ -43,6 +43,18 @@ class LayerCosts {
   int64_t table_parameters_ = 0, table_trained_ = 0;  // of a copy of the embedding
 };
 
+/// ps: all layers one after another, each under its dearest strategy, with its link to another stage, its share of the
+/// host link and what comes once a step. Infinite where a time is so long that it was cut off (kMostPs).
+struct LongestTimes {
+  double micro = 0, once = 0;  // of a micro-batch; of a step
+  /// Whether every step is shorter than is counted. A choice that fails is not planned: only bounds of it are known.
+  bool counted(int64_t num_micro) const {
+    return micro * static_cast<double>(num_micro) + once < kMostStepPs * (1 - 1e-9);
+  }
+};
+LongestTimes longest_times(const LayerCosts&, const std::vector<Layer>&, const std::vector<LayerStrategy>&,
+                           bool pipelined);
+
 /// ceil(n / shards)
 inline int64_t shard_of(int64_t n, int64_t shards) { return (n + shards - 1) / shards; }
 

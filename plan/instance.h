@@ -65,6 +65,9 @@ struct Instance {
   int num_layers() const { return static_cast<int>(cost.size()); }
 };
 
+/// A step that may take longer is not counted: sums and products of its times would leave 63 bits. 13 days.
+inline constexpr double kMostStepPs = 0x1p60;
+
 /// In stage_type: strategies of any type, side by side too. No device is so; for bounds over all orders of stages.
 inline constexpr int kAnyType = -1;
 /// Whether a stage on such devices may run strategy k of layer u.

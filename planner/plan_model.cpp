@@ -2,6 +2,8 @@
 // than the best plan.
 #include "planner/plan_model.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <map>
@@ -9,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "plan/legality.h"
 #include "planner/plan_model_impl.h"
 #include "planner/price.h"
 #include "planner/relaxation_impl.h"
@@ -19,7 +22,8 @@ namespace {
 
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 constexpr int kTriedOfEach = 3;
-constexpr int kRounds = 40;  // of the relaxation
+constexpr int64_t kFewOperations = 100'000;  // of a pipeline
+constexpr int kRounds = 40;                  // of the relaxation
 // Effort of a search in each pass: everywhere first, then where a gap is left. Counts, so the same on every machine.
 struct Effort {
   int64_t labels, simulations;
@@ -41,6 +45,10 @@ class OuterSearch {
     dive();
     pass([&](int index) { relax(index); });
     for (const Effort& effort : kEfforts) pass([&](int index) { search_one(index, effort); });
+    if (rescue()) {
+      pass([&](int index) { relax(index); });
+      for (const Effort& effort : kEfforts) pass([&](int index) { search_one(index, effort); });
+    }
     finish();
   }
 
@@ -95,18 +103,16 @@ class OuterSearch {
   // First plans, so that the first searches have something to beat: for each schedule and tensor degree the choices of
   // least bound, one strategy everywhere.
   void dive() {
-    std::vector<int> order(space_.candidates.size());
-    for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int>(i);
-    const auto by_bound = [&](int a, int b) {
-      return std::pair(out_.bounds[static_cast<size_t>(a)], a) < std::pair(out_.bounds[static_cast<size_t>(b)], b);
-    };
-    std::sort(order.begin(), order.end(), by_bound);
     std::map<std::pair<int, int64_t>, int> tried;
+    // Long pipelines last: where time is short one of them could take all of it.
+    std::vector<int> order = by_rising_bound();
+    std::stable_partition(order.begin(), order.end(), [&](int i) {
+      return operations_of(choice_of(space_, space_.candidates[static_cast<size_t>(i)])) <= kFewOperations;
+    });
     for (const int i : order) {
       const Candidate& c = space_.candidates[static_cast<size_t>(i)];
       const Mesh& mesh = space_.tables[static_cast<size_t>(c.tables)].mesh;
-      if (out_.bounds[static_cast<size_t>(i)] >= upper()) break;
-      if (any_order(space_, c)) continue;
+      if (out_.bounds[static_cast<size_t>(i)] >= upper() || any_order(space_, c)) continue;
       if (++tried[{c.num_stages == 1 ? -1 : c.schedule, c.order < 0 ? mesh.tensor : -mesh.tensor}] > kTriedOfEach)
         continue;
       if (late()) return;
@@ -114,6 +120,32 @@ class OuterSearch {
       const UniformPlan plan = uniform_plan(space_, c, built_);
       if (plan.found) take(i, plan.assignment, plan.makespan, plan.makespan, plan.makespan);
     }
+  }
+
+  // Nothing found, and choices left of which the search does not know whether they fit: one strategy everywhere, by
+  // rising bound, until one does.
+  bool rescue() {
+    for (const int i : by_rising_bound()) {
+      const Candidate& c = space_.candidates[static_cast<size_t>(i)];
+      if (out_.found || out_.bounds[static_cast<size_t>(i)] == kNever || late()) break;
+      if (any_order(space_, c)) continue;
+      build_instance(space_, c, built_);
+      const UniformPlan plan = uniform_plan(space_, c, built_);
+      if (!plan.found) continue;
+      take(i, plan.assignment, plan.makespan, plan.makespan, plan.makespan);
+      return true;
+    }
+    return false;
+  }
+
+  std::vector<int> by_rising_bound() const {
+    std::vector<int> order(space_.candidates.size());
+    for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int>(i);
+    const auto by_bound = [&](int a, int b) {
+      return std::pair(out_.bounds[static_cast<size_t>(a)], a) < std::pair(out_.bounds[static_cast<size_t>(b)], b);
+    };
+    std::sort(order.begin(), order.end(), by_bound);
+    return order;
   }
 
   // The bound of the relaxation; where that leaves room, one strategy everywhere.
@@ -200,7 +232,16 @@ class OuterSearch {
       out_.restricted_open += restricted_[i];
       out_.model_bound = std::min(out_.model_bound, searched_[i] ? model_bound_[i] : out_.bounds[i]);
     }
-    if (space_.cut) out_.bound = out_.model_bound = 0, out_.interrupted = true;
+    for (const Candidate& c : space_.bounded) {
+      const int64_t bound = c.bound < upper() ? std::max(c.bound, crowding_bound(space_, c, 0)) : c.bound;
+      if (bound < upper()) ++out_.bounded_open;
+      out_.bound = std::min(out_.bound, bound), out_.model_bound = std::min(out_.model_bound, bound);
+    }
+    if (space_.cut) {
+      out_.bound = std::min(out_.bound, space_.work_bound);
+      out_.model_bound = std::min(out_.model_bound, space_.work_bound);
+      out_.interrupted = true;
+    }
     out_.seconds = elapsed();
   }
 
@@ -213,6 +254,21 @@ class OuterSearch {
   std::vector<int64_t> model_bound_;  // what an interrupted search leaves open of its bound model
 };
 
+// Every legal choice may take longer than is counted. What the devices do at their peak says whether they are to blame.
+Error too_long(const SpaceOfChoices& space, const Cluster& cluster, const PlanRequest& request) {
+  const double days = static_cast<double>(space.work_bound) / 86400e12, most = kMostStepPs / 86400e12;
+  std::vector<std::string> peaks;
+  for (const DeviceType& d : cluster.devices)
+    peaks.push_back(fmt::format("peak of '{}' for {}: {:.3g} FLOP/s", d.name, name_of(request.job.dtype),
+                                peak_flops(d, request.job.dtype)));
+  return Error(
+      ErrorKind::usage,
+      "plan: on '{}' a step of --batch {} --seq {} may take more than {:.0f} days, which is not counted; the "
+      "products alone take {:.2g} days at least at the peaks. Give a smaller --batch, or mend a rate, bandwidth or "
+      "latency in {} ({})",
+      cluster.name, request.job.batch, request.job.seq, most, days, cluster.path, join(peaks, "; "));
+}
+
 }  // namespace
 
 PlanAnswer plan_model(const ModelSpec& spec, const Cluster& cluster, const PlanRequest& request) {
@@ -222,7 +278,9 @@ PlanAnswer plan_model(const ModelSpec& spec, const Cluster& cluster, const PlanR
       asked.activations.empty())
     throw Error(ErrorKind::usage, "plan: the space is empty: schedules, zero, recompute and homes need one value each");
   const SpaceOfChoices space = enumerate_choices(spec, cluster, request);
-  if (space.candidates.empty() && !space.no_room)
+  if (space.candidates.empty() && !space.no_room && space.too_long && !space.cut)
+    throw too_long(space, cluster, request);
+  if (space.candidates.empty() && !space.no_room && !space.cut)
     throw Error(ErrorKind::usage, "plan: no mesh is legal for --batch {} --seq {} on '{}': {}", request.job.batch,
                 request.job.seq, cluster.name, space.rules.empty() ? "the space is empty" : join(space.rules, "; "));
   OuterOutcome outcome;
@@ -240,9 +298,13 @@ PlanAnswer plan_model(const ModelSpec& spec, const Cluster& cluster, const PlanR
     outcome.pool = best_pool(space, cluster, request, outcome.makespan, late);
     answer.plan = make_plan(space, cluster, request, outcome);
   } else if (!request.any_fit) {
-    if (!outcome.interrupted) answer.no_fit = make_no_fit(space, outcome);
+    const bool closed = outcome.counts.open + outcome.orders_open + outcome.bounded_open == 0;
+    if (!outcome.interrupted && closed) answer.no_fit = make_no_fit(space, outcome);
   }
-  answer.proven_infeasible = !answer.found && !outcome.interrupted;
+  answer.interrupted = outcome.interrupted;
+  answer.choices = outcome.counts.legal + static_cast<int64_t>(space.bounded.size());
+  answer.open = outcome.counts.open + outcome.orders_open + outcome.bounded_open;
+  answer.proven_infeasible = !answer.found && !outcome.interrupted && answer.open == 0;
   answer.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return answer;
 }

@@ -48,16 +48,20 @@ struct NoFit {
 
 struct PlanAnswer {
   bool found = false;
-  Plan plan;                       // if found
-  NoFit no_fit;                    // else
-  bool proven_infeasible = false;  // else: every choice was closed
+  Plan plan;     // if found
+  NoFit no_fit;  // else
+  // Else: every choice was closed by memory; if not, `open` of `choices` were not: a plan may fit, none was found.
+  bool proven_infeasible = false;
+  bool interrupted = false;  // by seconds or stop
+  int64_t choices = 0, open = 0;
   double seconds = 0;
   int64_t searches = 0, simulated = 0;
 };
 
 /// The least simulated makespan over the space; ties by the order of enumeration. A pipeline's stages may lie on nodes
 /// of several types, with one mesh for all; Plan::restrictions says what was left out. Order: the same bytes whatever
-/// `threads`, unless `seconds` or `stop` ended it. Errors: usage, if no choice is legal, naming rules that were broken.
+/// `threads`, unless `seconds` or `stop` ended it. Errors: usage, if no choice is legal, naming rules that were broken,
+/// or if every step is longer than is counted (kMostStepPs), naming the cluster's file.
 PlanAnswer plan_model(const ModelSpec&, const Cluster&, const PlanRequest&);
 
 }  // namespace tern

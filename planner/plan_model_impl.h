@@ -1,6 +1,7 @@
 #pragma once
 // Between the files of plan_model: tables of one mesh and micro-batch, and the choices that use them.
 
+#include <array>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -15,6 +16,12 @@ namespace tern {
 /// In place of a machine: stages on devices of several types.
 inline constexpr int kMixed = -1;
 
+/// How the layers of a choice are cut: not at all; one stage per rank, its order fixed or following the times; several.
+enum Form : int { kWhole, kStaged, kTimed, kChunked };
+inline constexpr std::array<Form, 4> kForms{kWhole, kStaged, kTimed, kChunked};
+/// An assignment that is no worse in any number may then be slower, or hold more.
+inline bool follows_times(Schedule s) { return s == Schedule::zb_h1 || s == Schedule::zb_h2; }
+
 /// Cost rows of one (type of node, mesh, micro-batch): per kind of layer the strategies that are not dominated. Mixed:
 /// the rows of each type that can hold the mesh, side by side.
 struct ChoiceTables {
@@ -22,10 +29,10 @@ struct ChoiceTables {
   Mesh mesh;
   int64_t micro_batch = 1;
   struct Rows {
-    int layers = 0;                          // of this kind
-    std::vector<CostVector> cost[3];         // by form
-    std::vector<LayerStrategy> strategy[3];  // of each
-    std::vector<int> machine[3];             // of each, if mixed
+    int layers = 0;                                      // of this kind
+    std::vector<CostVector> cost[kForms.size()];         // by form
+    std::vector<LayerStrategy> strategy[kForms.size()];  // of each
+    std::vector<int> machine[kForms.size()];             // of each, if mixed
   };
   std::vector<Rows> kinds;
   std::vector<EdgeCost> edge[2];  // per kind, to the next stage: [0] in another node, [1] in the same
@@ -33,13 +40,12 @@ struct ChoiceTables {
   std::vector<std::vector<EdgeCost>> between, inside;
   std::vector<int64_t> boundary_bytes;  // per kind, of one micro-batch
   // By form: sums over the layers of the least of each; bytes: persistent ones of all tiers.
-  int64_t compute[3]{}, forward[3]{}, gradient[3]{};
-  int64_t least_bytes[3]{}, least_device[3]{};  // persistent and one micro-batch's: of all tiers, of the device
-  int64_t least_edge[2]{};                      // both ways; [inside]
+  int64_t compute[kForms.size()]{}, forward[kForms.size()]{}, gradient[kForms.size()]{};
+  // Persistent and one micro-batch's: of all tiers, of the device.
+  int64_t least_bytes[kForms.size()]{}, least_device[kForms.size()]{};
+  LongestTimes longest[kForms.size()];
+  int64_t least_edge[2]{};  // both ways; [inside]
 };
-
-/// How the layers of a choice are cut: not at all, one stage per rank, several.
-enum Form : int { kWhole, kStaged, kChunked };
 
 struct Candidate {
   int64_t bound = 0;   // ps
@@ -49,7 +55,11 @@ struct Candidate {
   int64_t num_micro = 1;
 };
 
-inline int form_of(const Candidate& c) { return c.num_stages == 1 ? kWhole : c.chunks == 1 ? kStaged : kChunked; }
+inline Form form_of(const Candidate& c) {
+  if (c.num_stages == 1) return kWhole;
+  if (c.chunks > 1) return kChunked;
+  return follows_times(static_cast<Schedule>(c.schedule)) ? kTimed : kStaged;
+}
 
 struct SpaceOfChoices {
   const ModelSpec* spec = nullptr;
@@ -58,10 +68,13 @@ struct SpaceOfChoices {
   std::vector<Layer> layers;
   std::vector<ChoiceTables> tables;
   std::vector<Candidate> candidates;                   // legal, in the order of enumeration
+  std::vector<Candidate> bounded;                      // legal, but not to be planned: their bounds alone count
+  int64_t too_many = 0, too_long = 0;                  // of them and of no_room: operations; picoseconds
   std::vector<std::vector<int>> orders;                // of mixed pipelines: each stage's machine, or kAnyType
+  int64_t work_bound = 0;                              // ps: of every choice, enumerated or not
   int64_t no_room = 0;                                 // of them, that cannot hold the least bytes: not in candidates
   std::vector<std::pair<int64_t, Candidate>> nearest;  // of those, the few that lack least, with how much per device
-  bool cut = false;                                    // by request.seconds, with some candidates enumerated
+  bool cut = false;                                    // by request.seconds, or stop, before all were enumerated
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
   bool late() const {
     return deadline != std::chrono::steady_clock::time_point::max() && std::chrono::steady_clock::now() >= deadline;
@@ -127,6 +140,9 @@ struct PoolFamily {
 PoolFamily best_pool(const SpaceOfChoices&, const Cluster&, const PlanRequest&, int64_t upper_bound,
                      const std::function<bool()>& late);
 
+/// No plan is faster, whatever its choice: the model's products shared out over all devices at their peak. ps
+int64_t work_bound(const ModelSpec&, const Cluster&, const TrainJob&);
+
 /// What the outer loop leaves. Bounds: of every candidate; max of int64 if nothing of it fits.
 struct OuterOutcome {
   bool found = false, interrupted = false;
@@ -139,7 +155,8 @@ struct OuterOutcome {
   int no_fit_index = -1;
   NoFit no_fit;
   int64_t searches = 0, simulated = 0, restricted_open = 0;
-  int64_t orders_open = 0;  // families of orders of unlike stages that only their bound stands for
+  int64_t bounded_open = 0;  // of SpaceOfChoices::bounded, that could be faster
+  int64_t orders_open = 0;   // families of orders of unlike stages that only their bound stands for
   double seconds = 0;
   PoolFamily pool;
 };

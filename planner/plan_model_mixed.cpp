@@ -112,13 +112,16 @@ ChoiceTables join_tables(const Cluster& cluster, const std::vector<Machine>& mac
   const auto some = std::find_if(of.begin(), of.end(), [](const ChoiceTables* t) { return t != nullptr; });
   ChoiceTables t{.group = kMixed, .mesh = (*some)->mesh, .micro_batch = (*some)->micro_batch};
   const size_t M = machines.size();
+  for (const ChoiceTables* own : of)  // whichever runs a layer
+    for (size_t form = 0; own && form < kForms.size(); ++form)
+      t.longest[form].micro += own->longest[form].micro, t.longest[form].once += own->longest[form].once;
   for (size_t kind = 0; kind < (*some)->kinds.size(); ++kind) {
     auto& rows = t.kinds.emplace_back();
     std::vector<EdgeCost> between(M * M), inside(M), met;
     for (size_t a = 0; a < M; ++a) {
       if (!of[a]) continue;
       const ChoiceTables::Rows& own = of[a]->kinds[kind];
-      for (const int form : {kWhole, kStaged, kChunked}) {
+      for (const Form form : kForms) {
         rows.cost[form].insert(rows.cost[form].end(), own.cost[form].begin(), own.cost[form].end());
         rows.strategy[form].insert(rows.strategy[form].end(), own.strategy[form].begin(), own.strategy[form].end());
         rows.machine[form].resize(rows.cost[form].size(), static_cast<int>(a));

@@ -89,6 +89,10 @@ class PoolOf {
     if (!complete) best.bound = bound(uses, m);
     for (const auto& order : orders) {
       const Instance in = instance(order, m);
+      if (longest_step(in) >= kMostStepPs) {  // not counted
+        best.bound = 0;
+        continue;
+      }
       SearchOptions options{
           .upper_bound = std::min(upper, best.makespan), .simulations = kSimulations, .labels = kLabels};
       const CutBound cut = cut_bound(make_chain(in, Objective::simulated), options.upper_bound, kRounds);

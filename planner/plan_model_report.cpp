@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "base/units.h"
+#include "plan/legality.h"
 #include "planner/plan_model_impl.h"
 #include "planner/price.h"
 #include "planner/search.h"
@@ -186,6 +187,23 @@ Plan make_plan(const SpaceOfChoices& space, const Cluster& cluster, const PlanRe
         fmt::format("{} choices with several chunks per stage: the best of a restricted family of "
                     "splits; the gap covers the rest",
                     out.restricted_open));
+  const bool chunks = std::any_of(space.candidates.begin(), space.candidates.end(), [&](const Candidate& x) {
+    return x.chunks > 1 && space.tables[static_cast<size_t>(x.tables)].mesh.replicas() > 1;
+  });
+  if (chunks)
+    p.restrictions.push_back(
+        "several chunks per stage with gradients to synchronise: times are an upper bound, and the proof is about "
+        "them; "
+        "the Program of such a choice may be faster (docs/planner.md: up to 7.7 % seen)");
+  if (space.cut)
+    p.restrictions.push_back(
+        "the time was over before every choice was enumerated: the rest are in no count; the bound is that of the "
+        "model's products on all devices at their peak");
+  if (!space.bounded.empty())
+    p.restrictions.push_back(fmt::format(
+        "{} choices of more than {} operations, or with steps of more than 13 days, were bounded and not planned; the "
+        "bounds of {} leave room for a faster plan, and the gap covers them",
+        space.bounded.size(), kMostOperations, out.bounded_open));
   // Of a search that was cut short the explanation is, too.
   const double seconds = out.interrupted ? kLateSeconds : std::numeric_limits<double>::infinity();
   const auto start = std::chrono::steady_clock::now();

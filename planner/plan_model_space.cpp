@@ -15,9 +15,9 @@
 namespace tern {
 namespace {
 
-// a is at most b in every way a plan can feel. Less compute leaves more of a synchronisation in the open, hence the
-// last line.
-bool dominates(const CostVector& a, const CostVector& b) {
+// a is at most b in every way a plan can feel. Less compute leaves more of a synchronisation in the open, a's own and
+// what of the layers behind it is still on its way; `ends_earlier`: the device's work ends earlier by as much.
+bool dominates(const CostVector& a, const CostVector& b, bool ends_earlier) {
   for (size_t t = 0; t < kTiers; ++t)
     if (a.persistent[t] > b.persistent[t] || a.held[t] > b.held[t]) return false;
   const int64_t slack = std::max({int64_t{0}, gradient_ps(b) - gradient_ps(a), b.weight - a.weight});
@@ -25,7 +25,25 @@ bool dominates(const CostVector& a, const CostVector& b) {
          a.host_forward <= b.host_forward && a.host_backward <= b.host_backward && a.entry_forward <= b.entry_forward &&
          a.entry_backward <= b.entry_backward && a.begin <= b.begin && a.update <= b.update &&
          a.held_weight <= b.held_weight && a.transient <= b.transient &&
-         (a.sync + slack <= b.sync || (slack == 0 && a.sync <= b.sync) || (a.sync == 0 && b.sync == 0));
+         (a.sync + slack <= b.sync || (slack == 0 && a.sync <= b.sync) || (ends_earlier && a.sync == 0 && b.sync == 0));
+}
+
+// Of equal numbers the first alone; where orders do not follow the times, none that another is at least as good as.
+void keep_undominated(ChoiceTables::Rows& rows, Form form, bool ends_earlier) {
+  std::vector<CostVector> cost = std::move(rows.cost[form]);
+  std::vector<LayerStrategy> of = std::move(rows.strategy[form]);
+  rows.cost[form].clear(), rows.strategy[form].clear();
+  const auto covers = [&](const CostVector& a, const CostVector& b) {
+    return form == kTimed ? a == b : dominates(a, b, ends_earlier);
+  };
+  for (size_t i = 0; i < of.size(); ++i) {
+    bool kept = true;
+    for (size_t j = 0; j < of.size() && kept; ++j)
+      kept = j == i || !covers(cost[j], cost[i]) || (covers(cost[i], cost[j]) && i < j);
+    if (!kept) continue;
+    rows.cost[form].push_back(cost[i]);
+    rows.strategy[form].push_back(of[i]);
+  }
 }
 
 // Chunked pipelines share a device's memory among stages; with three tiers besides, proofs would take minutes. They
@@ -44,11 +62,21 @@ std::vector<LayerStrategy> strategies(const SearchSpace& space, const Machine& m
   return out;
 }
 
+void add_counted(int64_t& sum, int64_t ps) { sum = std::min(static_cast<int64_t>(kMostStepPs), sum + ps); }
+// A bound in doubles as a number that sums of a few stay countable with.
+int64_t whole_bound(double ps) { return static_cast<int64_t>(std::min(ps, 2 * kMostStepPs)); }
+
 // Sums over the layers of the least of each number.
 void sum_up(ChoiceTables& t, const std::vector<Layer>& layers) {
   for (const Layer& layer : layers) {
     ++t.kinds[static_cast<size_t>(layer.kind)].layers;
-    for (const int form : {kWhole, kStaged, kChunked}) {
+    if (t.group == kMixed) {
+      double link = 0;
+      for (const EdgeCost& e : t.between[static_cast<size_t>(layer.kind)])
+        link = std::max(link, static_cast<double>(e.forward + e.backward));
+      for (LongestTimes& x : t.longest) x.micro += link;
+    }
+    for (const Form form : kForms) {
       const std::vector<CostVector>& rows = t.kinds[static_cast<size_t>(layer.kind)].cost[form];
       if (rows.empty()) continue;  // no strategy may be chunked: over_chunks leaves them out
       int64_t compute = INT64_MAX, forward = INT64_MAX, gradient = INT64_MAX, bytes = INT64_MAX, device = INT64_MAX;
@@ -59,7 +87,8 @@ void sum_up(ChoiceTables& t, const std::vector<Layer>& layers) {
             std::min(bytes, c.persistent[0] + c.persistent[1] + c.persistent[2] + c.held[0] + c.held[1] + c.held[2]);
         device = std::min(device, c.persistent[0] + c.held[0]);
       }
-      t.compute[form] += compute, t.forward[form] += forward, t.gradient[form] += gradient;
+      add_counted(t.compute[form], compute), add_counted(t.forward[form], forward);
+      add_counted(t.gradient[form], gradient);
       t.least_bytes[form] += bytes, t.least_device[form] += device;
     }
   }
@@ -109,7 +138,7 @@ int64_t cheap_bound(const ChoiceTables& t, const Candidate& c, double capacity, 
   const double scale = bound / capacity;  // ps per byte at which all the memory is worth the whole step
   for (const double mu : {0.0625, 0.125, 0.25, 0.5, 1.0, 2.0})
     bound = std::max(bound, shared_bound(t, c, 0, mu * scale, capacity));
-  return static_cast<int64_t>(bound * (1 - 1e-12));
+  return whole_bound(bound * (1 - 1e-12));
 }
 
 int64_t least_edge(const SpaceOfChoices& space, const Candidate& c) {
@@ -120,17 +149,23 @@ int64_t least_edge(const SpaceOfChoices& space, const Candidate& c) {
 
 constexpr size_t kMostOrders = 64;  // of stages over unlike nodes, of one mesh and number of stages
 constexpr int64_t kManyNodes = 1 << 24;
-constexpr int64_t kMostOperations = 4'000'000;  // of a pipeline that is simulated
 
 class Enumeration {
  public:
   Enumeration(const ModelSpec& spec, const Cluster& cluster, const PlanRequest& request)
-      : spec_(spec), cluster_(cluster), job_(request.job), space_(request.space) {
+      : spec_(spec), cluster_(cluster), job_(request.job), space_(request.space), stop_(request.stop) {
     using Clock = std::chrono::steady_clock;
     if (request.seconds < 1e9)
       out_.deadline =
           Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(request.seconds));
     if (request.seconds < 1e9) half_ = out_.deadline - (out_.deadline - Clock::now()) / 2;
+    for (int64_t d = 1; d <= job_.batch / d; ++d)
+      if (job_.batch % d == 0) {
+        divisors_.push_back(d);
+        if (d != job_.batch / d) divisors_.push_back(job_.batch / d);
+      }
+    std::sort(divisors_.begin(), divisors_.end());
+    out_.work_bound = work_bound(spec, cluster, job_);
     out_.spec = &spec, out_.job = request.job, out_.layers = layers_of(spec);
     std::map<int, int64_t> counts;  // equal nodes are one machine wherever they stand in the file
     for (const NodeGroup& g : cluster.groups) counts[g.node] += g.count;
@@ -164,17 +199,23 @@ class Enumeration {
     for (int64_t tensor = 1; tensor <= std::min(space_.max_tensor, devices); ++tensor)
       for (int64_t context = 1; context <= std::min(space_.max_context, devices / tensor); ++context)
         for (const bool ulysses : {false, true})
-          if (!ulysses || (space_.ulysses && context > 1)) over_data(g, {tensor, context, 1, 1, 1, ulysses});
+          if (late())
+            return;
+          else if (!ulysses || (space_.ulysses && context > 1))
+            over_data(g, {tensor, context, 1, 1, 1, ulysses});
   }
 
   void over_data(int g, Mesh mesh) {
     if (!legal(g, mesh, 1)) return;
     const int64_t most = std::min(job_.batch, most_of(g, [&](const Machine& m) { return usable_devices(m, mesh); }) /
                                                   (mesh.tensor * mesh.context));
-    for (mesh.data = 1; mesh.data <= most; ++mesh.data) {
-      if (job_.batch % mesh.data) continue;
-      for (int64_t b = 1; b <= std::min(space_.max_micro_batch, job_.batch / mesh.data); ++b)
-        if (job_.batch / mesh.data % b == 0) over_experts(g, mesh, b);
+    for (const int64_t data : divisors_) {
+      if (data > most) break;
+      mesh.data = data;
+      for (const int64_t b : divisors_) {
+        if (b > space_.max_micro_batch || late()) break;
+        if (job_.batch / data % b == 0) over_experts(g, mesh, b);
+      }
     }
   }
 
@@ -183,6 +224,7 @@ class Enumeration {
     for (mesh.expert = 1; mesh.expert <= std::min(space_.max_expert, experts_); ++mesh.expert)
       for (const int64_t split : {int64_t{1}, mesh.tensor}) {
         mesh.expert_tensor = split;
+        if (late()) return;
         if (legal(g, mesh, micro_batch)) over_pipelines(g, mesh, micro_batch);
         if (mesh.tensor == 1) break;
       }
@@ -253,16 +295,18 @@ class Enumeration {
       if (out_.tables.back().kinds.front().cost[form_of(c)].empty()) return;
       const OuterChoice choice = choice_of(out_, c);
       if (!why_illegal_pipeline(m, choice, static_cast<int>(out_.layers.size())).empty()) continue;
-      if (int64_t{3} * c.num_stages * c.chunks * c.num_micro > kMostOperations) {
+      const bool too_many = operations_of(choice) > kMostOperations;
+      if (too_many && out_.too_many++ == 0)
         note(fmt::format("{} micro-batches in {} stages: more than {} operations are not simulated", c.num_micro,
                          c.num_stages * c.chunks, kMostOperations));
-        continue;
-      }
-      add(c);
+      const bool too_long = !t.longest[form_of(c)].counted(c.num_micro);
+      out_.too_long += !too_many && too_long;
+      add(c, too_many || too_long);
     }
   }
 
-  void add(Candidate c) {
+  // What is not to be planned has its bound alone.
+  void add(Candidate c, bool bound_only) {
     const ChoiceTables& t = out_.tables[static_cast<size_t>(c.tables)];
     const TierBytes capacity = most_capacity(out_, t);
     const int64_t room = capacity[0] + capacity[1] + capacity[2];
@@ -270,8 +314,8 @@ class Enumeration {
     const int form = form_of(c);
     const int64_t of_device = t.least_device[form] / c.num_stages - capacity[0];
     const int64_t missing = std::max(of_device, t.least_bytes[form] / c.num_stages - room);
-    if (missing <= 0) return out_.candidates.push_back(c);
-    if (any_order(out_, c)) return;
+    if (missing <= 0) return (bound_only ? out_.bounded : out_.candidates).push_back(c);
+    if (any_order(out_, c) || bound_only) return;
     ++out_.no_room;
     constexpr size_t kNearest = 16;
     if (out_.nearest.size() == kNearest && missing >= out_.nearest.back().first) return;
@@ -293,14 +337,20 @@ class Enumeration {
   void note(const std::string& rule) {
     if (out_.rules.size() < 8) out_.rules.push_back(rule);
   }
-  // Of what was not looked at no bound is known: the outcome's is 0 then.
-  bool late() { return out_.cut |= std::chrono::steady_clock::now() >= half_ && !out_.candidates.empty(); }
+  // Of what was not looked at only work_bound is known.
+  bool late() {
+    const auto until = out_.candidates.empty() ? out_.deadline : half_;
+    if (until == std::chrono::steady_clock::time_point::max() && !stop_) return false;
+    return out_.cut |= (stop_ && *stop_) || std::chrono::steady_clock::now() >= until;
+  }
 
   const ModelSpec& spec_;
   const Cluster& cluster_;
   const TrainJob& job_;
   const SearchSpace& space_;
+  const std::atomic<bool>* stop_;
   int64_t experts_ = 0;
+  std::vector<int64_t> divisors_;                                                              // of the batch, rising
   std::chrono::steady_clock::time_point half_ = std::chrono::steady_clock::time_point::max();  // the rest is for plans
   SpaceOfChoices out_;
 };
@@ -314,30 +364,30 @@ ChoiceTables make_tables(const ModelSpec& spec, const TrainJob& job, const Searc
   const Machine& machine = machines[static_cast<size_t>(group)];
   const LayerCosts costs(spec, job, machine, mesh, micro_batch);
   const std::vector<LayerStrategy> all = strategies(space, machine);
+  const bool timed = std::any_of(space.schedules.begin(), space.schedules.end(), follows_times);
+  bool syncs[kForms.size()]{}, host = false;
+  std::vector<LayerStrategy> of_form[kForms.size()];
+  for (const LayerStrategy& s : all)
+    for (const Form form : kForms)
+      if (form == kChunked ? chunked_may(s) : form != kTimed || timed) of_form[form].push_back(s);
   for (const Layer& layer : layers) {
     if (layer.kind != static_cast<int>(t.kinds.size())) continue;  // kinds are numbered as they first occur
     ChoiceTables::Rows rows;
-    for (const int form : {kWhole, kStaged, kChunked}) {
-      std::vector<CostVector> cost;
-      std::vector<LayerStrategy> of;
-      for (const LayerStrategy& s : all) {
-        if (form == kChunked && !chunked_may(s)) continue;
-        cost.push_back(costs.cost(layer, s, form != kWhole));
-        of.push_back(s);
+    for (const Form form : kForms)
+      for (const LayerStrategy& s : of_form[form]) {
+        rows.cost[form].push_back(costs.cost(layer, s, form != kWhole));
+        rows.strategy[form].push_back(s);
+        syncs[form] |= rows.cost[form].back().sync > 0;
+        host |= rows.cost[form].back().host_forward + rows.cost[form].back().host_backward > 0;
       }
-      for (size_t i = 0; i < of.size(); ++i) {
-        bool kept = true;
-        for (size_t j = 0; j < of.size() && kept; ++j)
-          kept = j == i || !dominates(cost[j], cost[i]) || (dominates(cost[i], cost[j]) && i < j);
-        if (!kept) continue;
-        rows.cost[form].push_back(cost[i]);
-        rows.strategy[form].push_back(of[i]);
-      }
-    }
     t.kinds.push_back(std::move(rows));
     for (const int inside : {0, 1}) t.edge[inside].push_back(costs.edge(layer, inside != 0));
     t.boundary_bytes.push_back(costs.units()[static_cast<size_t>(layer.first + layer.count - 1)].output_bytes);
   }
+  for (const Form form : kForms) t.longest[form] = longest_times(costs, layers, of_form[form], form != kWhole);
+  // A device's last work ends earlier by what a layer saves if it is one stage's and on no clock but the compute's.
+  for (ChoiceTables::Rows& rows : t.kinds)
+    for (const Form form : kForms) keep_undominated(rows, form, !syncs[form] || (form != kChunked && !host));
   return t;
 }
 
@@ -453,7 +503,7 @@ int64_t crowding_bound(const SpaceOfChoices& space, const Candidate& c, double m
     while (high - low > 1e-7 * high) (too_short((low + high) / 2) ? low : high) = (low + high) / 2;
     bound = low;
   }
-  return static_cast<int64_t>(bound * (1 - 1e-9));
+  return whole_bound(bound * (1 - 1e-9));
 }
 
 std::vector<PlannedLayers> planned_layers(const SpaceOfChoices& space, const Candidate& c, const Assignment& a) {

@@ -140,6 +140,35 @@ void check_instance(const Instance& in) {
   if (!in.layer_class.empty() && in.layer_class.size() != in.cost.size())
     throw Error(ErrorKind::usage, "instance: {} layer classes, expected {} or none", in.layer_class.size(),
                 in.cost.size());
+  if (const double longest = longest_step(in); longest >= kMostStepPs)
+    throw Error(ErrorKind::usage,
+                "instance: a step may take {:.3g} ps, expected less than {:.3g}: longer ones are not counted", longest,
+                kMostStepPs);
+}
+
+double longest_step(const Instance& in) {
+  const auto d = [](int64_t x) { return static_cast<double>(x); };
+  double micro = 0, once = 0;
+  for (const auto& row : in.cost) {
+    double most = 0, most_once = 0;
+    for (const CostVector& c : row) {
+      most = std::max(most, d(c.forward) + d(c.backward) + d(c.weight) + d(c.recompute) + d(c.host_forward) +
+                                d(c.host_backward) + d(c.entry_forward) + d(c.entry_backward));
+      most_once = std::max(most_once, d(c.begin) + d(c.sync) + d(c.update));
+    }
+    micro += most, once += most_once;
+  }
+  const auto most_of = [&](const std::vector<EdgeCost>& row) {
+    double most = 0;
+    for (const EdgeCost& e : row) most = std::max(most, d(e.forward) + d(e.backward));
+    return most;
+  };
+  for (size_t u = 0; u + 1 < in.cost.size(); ++u) {
+    double link = most_of(in.across[u]);
+    for (const auto& other : in.other_across) link = std::max(link, most_of(other[u]));
+    micro += link + most_of(in.within[u]);
+  }
+  return micro * in.num_micro + once;
 }
 
 int64_t simple_objective(const PipelineShape& shape, const PipelineTimes& t) {

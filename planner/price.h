@@ -38,8 +38,13 @@ struct Priced {
 
 PipelineShape shape_of(const Instance&);
 
+/// No step takes longer than this: every layer's dearest strategy, links and share of the host link, one after
+/// another. ps
+double longest_step(const Instance&);
+
 /// Errors: usage, naming the table, for an instance whose tables have the wrong sizes, negative costs, fewer layers
-/// than virtual stages, or a schedule without an order for its shape; never for an instance in which nothing fits.
+/// than virtual stages, a step that may take kMostStepPs, or a schedule without an order for its shape; never for an
+/// instance in which nothing fits.
 void check_instance(const Instance&);
 
 /// Errors: usage, for an assignment that is not of the instance: sizes, an empty or skipped stage, an unknown strategy.

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <numeric>
 
 #include "program/pipeline_order.h"
 
@@ -81,13 +82,12 @@ struct VHalf {
       while (taken[w.device][w.slot]) ++w.slot;
       take(w);
     }
-    for (const Op& o : ops) {
+    for (const Op& o : ops) {  // what changes in each slot; then the sums up to it
       auto& line = held[o.device];
-      if (is_forward(o.kind))
-        for (int t = o.slot; t < horizon; ++t) ++line[t];
-      if (is_weight(o.kind))
-        for (int t = o.slot + 1; t < horizon; ++t) --line[t];
+      if (is_forward(o.kind)) ++line[o.slot];
+      if (is_weight(o.kind) && o.slot + 1 < horizon) --line[o.slot + 1];
     }
+    for (auto& line : held) std::partial_sum(line.begin(), line.end(), line.begin());
     by_slot();
   }
 
