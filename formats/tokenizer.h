@@ -40,9 +40,8 @@ struct DecodeOptions {
   std::optional<bool> clean_up = {};
 };
 
-/// Errors of load: bad_file, naming file, key and what tern reads. A component type tern does not know is an error,
-/// never
-///         skipped; so is BPE dropout.
+/// Errors of load: bad_file, naming file, key and what tern reads. A component type tern does not know is an error and
+/// never skipped; so is BPE dropout.
 /// Source  the JSON of Hugging Face tokenizers 0.23, judged by that library's ids (dev/tokenizers/).
 class Tokenizer {
  public:

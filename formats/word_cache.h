@@ -1,6 +1,7 @@
 #pragma once
 // Ids of words that came before. A word's ids depend on the word alone, and a few thousand words make most of a text.
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <span>
@@ -78,8 +79,8 @@ class WordCache {
     Slot& slot = slots_[hash & (kSlots - 1)];
     slot.num_bytes = static_cast<uint8_t>(word.size());
     slot.num_ids = static_cast<uint8_t>(ids.size());
-    std::memcpy(slot.text, word.data(), word.size());
-    std::memcpy(slot.ids, ids.data(), ids.size() * sizeof(int32_t));
+    std::copy(word.begin(), word.end(), slot.text);
+    std::copy(ids.begin(), ids.end(), slot.ids);  // none, of a word whose bytes have no token
   }
 
  private:
