@@ -142,8 +142,15 @@ class Audit {
   // An order that depends on the times holds one at least.
   void read_moments() {
     held_.assign(stages(), 1), held_weight_.assign(stages(), 0);
-    if (fixed_) {
-      const PipelineOrder order = pipeline_order(shape_, even_times());
+    // A long order holds most where a short one does, which has the same operations up to its drain; GPipe and the V
+    // shapes have none, and hold one at least too.
+    PipelineShape shape = shape_;
+    const bool is_long = int64_t{3} * stages_ * in_.num_micro > kMostOperations;
+    const bool fills = shape.schedule == Schedule::one_f_one_b || shape.schedule == Schedule::deep_one_f_one_b ||
+                       shape.schedule == Schedule::interleaved;
+    if (is_long && fills) shape.num_micro = std::min(shape.num_micro, 4 * devices_);
+    if (fixed_ && (!is_long || fills)) {
+      const PipelineOrder order = pipeline_order(shape, even_times());
       for (size_t device = 0; device < devices(); ++device) {
         std::vector<int> now(stages(), 0), later(stages(), 0), most, most_later;
         int64_t sum = 0, largest = 0;

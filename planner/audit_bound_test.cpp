@@ -31,6 +31,7 @@ TEST(AuditBound, ProvesNothingAboveTheLeastMakespan) {
     ++by[static_cast<int>(asked.by)];
   }
   EXPECT_GT(found, 250);
+  EXPECT_GT(infeasible, 5);
   EXPECT_GT(sum / found, 0.75);
   for (const AuditedBy how : {AuditedBy::work, AuditedBy::paths, AuditedBy::labels})
     EXPECT_GT(by[static_cast<int>(how)], 5) << static_cast<int>(how);

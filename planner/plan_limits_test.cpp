@@ -160,6 +160,18 @@ TEST(PlanLimitsSlow, ChoicesThatWereNotEnumeratedAreBoundedByTheWork) {
   EXPECT_LT(a.plan.simulator_gap(), 0.9);
 }
 
+// What binds is a tier that there is, by bytes that a faster assignment lacks.
+TEST(PlanLimits, WhatBindsIsNoTierThatIsNotThere) {
+  Cluster cluster = small_cluster(2, 5 * kGB);
+  cluster.nodes[0].disk_bytes = cluster.nodes[0].disk_reserved_bytes = 0;
+  PlanRequest request{.model = "x", .job = {.batch = 4, .seq = 2048}};
+  request.space.schedules = {Schedule::one_f_one_b};
+  const PlanAnswer a = plan_model(small_model(4), cluster, request);
+  ASSERT_TRUE(a.found);
+  EXPECT_EQ(a.plan.binds.find("disk"), std::string::npos) << a.plan.binds;
+  EXPECT_NE(a.plan.binds.find("more (rank"), std::string::npos) << a.plan.binds;
+}
+
 // Orders that follow the times may be better with a worse strategy: none is left out of their tables.
 TEST(PlanLimits, ZeroBubbleKeepsEveryStrategy) {
   const ModelSpec spec = small_model(2);

@@ -122,20 +122,39 @@ class OuterSearch {
     }
   }
 
-  // Nothing found, and choices left of which the search does not know whether they fit: one strategy everywhere, by
-  // rising bound, until one does.
+  // Nothing found, and choices left of which the search does not know whether they fit: by rising bound one strategy
+  // everywhere, then every layer as small as it can be, until one does.
   bool rescue() {
     for (const int i : by_rising_bound()) {
       const Candidate& c = space_.candidates[static_cast<size_t>(i)];
       if (out_.found || out_.bounds[static_cast<size_t>(i)] == kNever || late()) break;
       if (any_order(space_, c)) continue;
       build_instance(space_, c, built_);
-      const UniformPlan plan = uniform_plan(space_, c, built_);
+      UniformPlan plan = uniform_plan(space_, c, built_);
+      if (!plan.found) plan = smallest_plan();
       if (!plan.found) continue;
       take(i, plan.assignment, plan.makespan, plan.makespan, plan.makespan);
       return true;
     }
     return false;
+  }
+
+  // Of built_: where stages are cut is searched, each layer has the strategy of least bytes.
+  UniformPlan smallest_plan() {
+    Kept kept;
+    const int64_t in_flight = std::min(built_.instance.num_micro, built_.instance.num_stages);
+    const auto bytes = [&](const CostVector& v) { return v.persistent[0] + in_flight * v.held[0] + v.transient; };
+    for (const auto& row : built_.instance.cost) {
+      const auto least = std::min_element(
+          row.begin(), row.end(), [&](const CostVector& a, const CostVector& b) { return bytes(a) < bytes(b); });
+      kept.strategy.push_back({static_cast<int>(least - row.begin())});
+    }
+    kept.fill(built_.instance);
+    SearchOptions options{.simulations = 100, .labels = 200'000, .threads = request_.threads, .stop = request_.stop};
+    if (request_.seconds < std::numeric_limits<double>::infinity()) options.seconds = request_.seconds - elapsed();
+    const SearchResult r = search(kept.instance, options);
+    if (!r.found) return {};
+    return {true, kept.whole(r.assignment), r.makespan_ps};
   }
 
   std::vector<int> by_rising_bound() const {

@@ -8,7 +8,7 @@
 namespace tern {
 namespace {
 
-constexpr int kMostRepairs = 24;
+constexpr int kMostRepairs = 40;
 
 // Of one kind of layer: strategies from the fastest to the smallest, none better in both.
 struct Ladder {
@@ -69,6 +69,22 @@ std::vector<std::vector<int>> splits_of(const Candidate& c, int layers) {
     if (*std::min_element(sizes.begin(), sizes.end()) >= 1) splits.push_back(std::move(sizes));
   }
   return splits;
+}
+
+// The stage of device d, whose layers are all as small as they can be, gives one to the neighbour with more room.
+bool hand_over(Assignment& a, std::vector<std::vector<int>>& of_device, size_t d, const Priced& priced,
+               const std::vector<TierBytes>& capacity) {
+  const auto room = [&](size_t other) { return capacity[other][0] - priced.peak[other][0]; };
+  const bool left = d > 0, right = d + 1 < of_device.size();
+  if (of_device[d].size() < 2 || (!left && !right)) return false;
+  const size_t to = !right || (left && room(d - 1) > room(d + 1)) ? d - 1 : d + 1;
+  if (room(to) <= 0) return false;
+  auto &from = of_device[d], &list = of_device[to];
+  const auto at = to < d ? from.begin() : from.end() - 1;
+  a.stage[static_cast<size_t>(*at)] = static_cast<int>(to);
+  list.insert(to < d ? list.end() : list.begin(), *at);
+  from.erase(at);
+  return true;
 }
 
 std::vector<int> even_split(const SpaceOfChoices& space, const std::vector<const CostVector*>& rows, int V) {
@@ -167,7 +183,10 @@ UniformPlan repaired_plan(const SpaceOfChoices& space, const Candidate& c, const
               (lowest < 0 || rung[at] < rung[static_cast<size_t>(lowest)]))
             lowest = u;
         }
-        if (lowest < 0) return;
+        if (lowest < 0) {
+          if (form != kTimed || !hand_over(a, of_device, d, priced, built.instance.capacity)) return;
+          break;  // priced anew
+        }
         const size_t at = static_cast<size_t>(lowest);
         a.strategy[at] = ladders[static_cast<size_t>(space.layers[at].kind)].strategy[++rung[at]];
       }

@@ -124,17 +124,20 @@ void give_example(const SpaceOfChoices& space, Family& f) {
 
 std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
 
-// What keeps this choice from being faster: with all the memory in the world, or only the clock.
-std::string binding(const BuiltInstance& built, const Priced& priced, const PipelineRun& run, const OuterOutcome& out,
-                    double seconds) {
+// What keeps this choice from being faster: a faster assignment that lacks bytes here, one that lacks none (the search
+// was not finished), or only the clock.
+std::string binding(const BuiltInstance& built, const PipelineRun& run, const OuterOutcome& out, double seconds) {
   Instance roomy = built.instance;
   for (TierBytes& tier : roomy.capacity) tier.fill(int64_t{1} << 60);
   const SearchResult r =
       search(roomy, {.upper_bound = out.makespan, .seconds = seconds, .simulations = 100, .labels = 30'000});
-  if (r.found && r.makespan_ps < out.makespan)
-    return fmt::format("{} memory of rank {} ({} to spare): with room for everything this mesh would take {} less",
-                       name_of(priced.tier), priced.device, format_bytes(-priced.missing_bytes),
-                       percent(1 - static_cast<double>(r.makespan_ps) / static_cast<double>(out.makespan)));
+  if (r.found && r.makespan_ps < out.makespan) {
+    const std::string less = percent(1 - static_cast<double>(r.makespan_ps) / static_cast<double>(out.makespan));
+    const Priced faster = price(built.instance, r.assignment);
+    if (faster.fits()) return fmt::format("the search, not finished: this mesh has a plan that takes {} less", less);
+    return fmt::format("{} memory: with {} more (rank {}) this mesh would take {} less", name_of(faster.tier),
+                       format_bytes(faster.missing_bytes), faster.device, less);
+  }
   const auto busiest = std::max_element(run.busy.begin(), run.busy.end());
   const double busy = static_cast<double>(*busiest) / static_cast<double>(out.makespan);
   return fmt::format("compute and communication of rank {}, busy {} of the step; memory does not bind",
@@ -207,7 +210,7 @@ Plan make_plan(const SpaceOfChoices& space, const Cluster& cluster, const PlanRe
   // Of a search that was cut short the explanation is, too.
   const double seconds = out.interrupted ? kLateSeconds : std::numeric_limits<double>::infinity();
   const auto start = std::chrono::steady_clock::now();
-  p.binds = binding(built, priced, run, out, seconds);
+  p.binds = binding(built, run, out, seconds);
   if (out.pool.columns > 0) {
     p.families.push_back({.feature = "unlike pipelines side by side",
                           .found = out.pool.found,
