@@ -32,27 +32,28 @@ bool read_some(int descriptor, const ChildOptions& options, ChildResult& result)
 }
 
 // In the child, between fork and exec: only calls that are safe there. Does not return.
-[[noreturn]] void become(char* const* argv, const char* stdin_file, int output, int failure) {
+[[noreturn]] void become(char* const* argv, const char* stdin_file, int output, bool join_stderr, int failure) {
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);  // who started it may be killed: then it stops too (training saves first)
   ::signal(SIGINT, SIG_DFL);
   const int input = ::open(stdin_file, O_RDONLY);
-  if (input >= 0 && ::dup2(input, 0) == 0 && ::dup2(output, 1) == 1) ::execvp(argv[0], argv);
+  if (input >= 0 && ::dup2(input, 0) == 0 && ::dup2(output, 1) == 1 && (!join_stderr || ::dup2(output, 2) == 2))
+    ::execvp(argv[0], argv);
   const int error = errno;
   [[maybe_unused]] const ssize_t told = ::write(failure, &error, sizeof error);
   ::_exit(127);
 }
 
 // Starts the program; returns its number and the reading end of its output.
-std::pair<pid_t, int> start(const std::vector<std::string>& arguments, const std::string& stdin_file) {
+std::pair<pid_t, int> start(const std::vector<std::string>& arguments, const ChildOptions& options) {
   std::vector<char*> argv;
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
-  const char* input = stdin_file.empty() ? "/dev/null" : stdin_file.c_str();
+  const char* input = options.stdin_file.empty() ? "/dev/null" : options.stdin_file.c_str();
   int output[2], failure[2];  // the second stays empty and closes at exec
   if (::pipe2(output, O_CLOEXEC) != 0 || ::pipe2(failure, O_CLOEXEC) != 0)
     throw Error(ErrorKind::bug, "pipe: {}", std::strerror(errno));
   const pid_t pid = ::fork();
-  if (pid == 0) become(argv.data(), input, output[1], failure[1]);
+  if (pid == 0) become(argv.data(), input, output[1], options.join_stderr, failure[1]);
   const int fork_error = errno;
   ::close(output[1]);
   ::close(failure[1]);
@@ -79,7 +80,7 @@ class IgnoreInterrupt {
 ChildResult run_child(const std::vector<std::string>& arguments, const ChildOptions& options) {
   const auto begin = std::chrono::steady_clock::now();
   const IgnoreInterrupt ignore;
-  const auto [pid, output] = start(arguments, options.stdin_file);
+  const auto [pid, output] = start(arguments, options);
   ChildResult result;
   while (read_some(output, options, result)) {
     if (result.killed || !options.kill_when || !options.kill_when()) continue;

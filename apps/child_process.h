@@ -13,11 +13,12 @@ namespace tern {
 struct ChildOptions {
   std::string stdin_file = {};                // empty: nothing to read
   bool count_only = false;                    // count the bytes of its output instead of keeping them
+  bool join_stderr = false;                   // its standard error goes with its output; else it is ours
   std::function<bool()> kill_when = nullptr;  // asked every 20 ms; once true the child gets SIGKILL
 };
 
 struct ChildResult {
-  std::string output;  // its standard output; its standard error is ours
+  std::string output;  // its standard output, and error if joined
   int64_t output_bytes = 0;
   int exit_code = 0;    // 128 + signal if a signal ended it
   bool killed = false;  // by kill_when

@@ -19,6 +19,7 @@ constexpr std::string_view kExitCodes =
     "  5    another process of the job was lost or late\n"
     "  6    --resume must, and no checkpoint verifies\n"
     "  7    training diverged: a loss or gradient is not a finite number; the last checkpoint stands\n"
+    "  8    undecided: time or means ended before an answer was proven; the message says what holds\n"
     "  75   stopped on request after saving; the same command goes on\n"
     "  130  Ctrl-C (in training the second one: the first saves and exits with 75)\n"
     "  143  stopped by SIGTERM, in the same way (129: the terminal was lost)\n";

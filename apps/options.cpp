@@ -96,8 +96,8 @@ std::vector<VerbSpec> make_verbs() {
                         "a model directory, a config.json, or a preset such as llama-3-8b, mixtral-8x7b, t5-large"}},
        .examples = {{"tern plan llama-2-7b --hardware h100 --batch 64 --seq 4096",
                      "mesh, pipeline, recomputation, time, memory"},
-                    {"tern plan MODEL --hardware cluster.toml --batch 2048 --seq 8192 --output plan.json",
-                     "the plan as a file"},
+                    {"tern plan MODEL --hardware cluster.toml --batch 2048 --seq 8192 --certify --output plan.json",
+                     "the plan as a file, its bound as far as the audit proves it"},
                     {"tern plan MODEL --hardware cluster.toml --batch 2048 --seq 8192 --check plan.json",
                      "is it what it says? by code that shares nothing with the search"}},
        .takes_recipe = true,
@@ -105,7 +105,11 @@ std::vector<VerbSpec> make_verbs() {
            "Searches every mesh (tensor, context, expert, data), pipeline and micro-batch, and for each where the "
            "layers lie, what is sharded (ZeRO), recomputed and offloaded. The answer is the least simulated step time, "
            "or "
-           "carries the gap that is left. Exit code 3: nothing fits, with the missing bytes and what would fit."},
+           "carries the gap that is left. Ctrl-C ends the search with the best plan so far and its gap, exit code 130. Exit "
+           "code 3: nothing fits, with the missing bytes and what would fit; 8: undecided, no plan in --max-seconds, or "
+           "a bound that --certify or --check could not prove. --certify and --check do not judge a plan's binds, "
+           "model_ps, model_bound_ps, restrictions and families beyond contradictions. How to write a cluster file: "
+           "docs/cluster-files.md."},
       {.name = "compare",
        .summary = "Two training runs side by side, as a table and as plots",
        .positionals = {{"A", "a run directory (the --output of tern train)"}, {"B", "another one"}},
@@ -264,14 +268,14 @@ std::vector<OptionSpec> make_options() {
       {.name = "hardware", .verbs = "plan", .type = path, .unit = "FILE", .help = "cluster file: nodes, devices, memory, links, rates; or a ready machine such as h100, a100-80g, rtx4090 (`tern help machines`)"},
       {.name = "nodes", .verbs = "plan", .type = integer, .unit = "N", .help = "so many of the file's nodes, where all are of one type; not given: as the file says", .min = 1, .max = kMaxCount},
       {.name = "batch", .verbs = "plan", .type = integer, .unit = "SEQUENCES", .help = "sequences per step, over all devices", .min = 1, .max = kMaxCount},
-      {.name = "seq", .verbs = "plan", .type = integer, .unit = "TOKENS", .help = "length of a sequence", .min = 1, .max = kMaxCount},
+      {.name = "seq", .verbs = "plan", .type = integer, .unit = "TOKENS", .help = "length of a sequence; an encoder reads as many beside its decoder, and tokens/s counts one side", .min = 1, .max = kMaxCount},
       {.name = "output", .verbs = "plan", .type = path, .unit = "FILE", .help = "write the plan here, as JSON"},
       {.name = "dtype", .verbs = "plan", .type = choice, .fallback = "bf16", .help = "type of weights and activations", .choices = {"f32", "bf16", "f16", "f64"}},
       {.name = "gradients", .verbs = "plan", .type = choice, .fallback = "f32", .help = "type gradients are kept and reduced in", .choices = {"f32", "bf16", "f64"}},
       {.name = "optimizer", .verbs = "plan", .type = choice, .fallback = "adamw", .help = "update rule, for its states' bytes", .choices = {"adamw", "sgd"}},
       {.name = "adapters", .verbs = "plan", .type = integer, .unit = "RANK", .help = "freeze the model, train low-rank products of this rank in its layers", .min = 1, .max = 65536},
       {.name = "capacity-factor", .verbs = "plan", .type = real, .fallback = "1.25", .unit = "X", .help = "mixtures of experts: rows an expert's rank makes room for, over an even share", .min = 1, .max = 64},
-      {.name = "max-seconds", .verbs = "plan", .type = seconds, .unit = "TIME", .help = "stop searching after this time and state the gap", .min = 0, .above_min = true},
+      {.name = "max-seconds", .verbs = "plan", .type = seconds, .unit = "TIME", .help = "stop searching after this time and state the gap; --certify may take as long again", .min = 0, .above_min = true},
       {.name = "max-tensor", .verbs = "plan", .type = integer, .unit = "N", .help = "widest tensor parallelism; not given: 64", .min = 1, .max = 65536},
       {.name = "max-context", .verbs = "plan", .type = integer, .unit = "N", .help = "widest context parallelism; not given: 64", .min = 1, .max = 65536},
       {.name = "max-stages", .verbs = "plan", .type = integer, .unit = "N", .help = "most pipeline stages; not given: 1024", .min = 1, .max = 65536},
@@ -282,7 +286,7 @@ std::vector<OptionSpec> make_options() {
       {.name = "allow-recompute", .verbs = "plan", .type = text, .unit = "LIST", .help = "per layer, of none,attention,full; not given: all"},
       {.name = "offload", .verbs = "plan", .type = choice, .fallback = "none", .help = "what may live on the host or on disk; more than none takes longer to prove", .choices = {"all", "states", "activations", "none"}},
       {.name = "certify", .verbs = "plan", .type = flag, .help = "then judge the plan by code that shares nothing with the search, and by a mixed-integer solver (cbc, highs) if one is there and the case is small; the plan then claims no more than that proves"},
-      {.name = "check", .verbs = "plan", .type = path, .unit = "PLAN", .help = "search nothing: judge this plan file for the same MODEL, cluster and space; exit code 4 if it is not what it says"},
+      {.name = "check", .verbs = "plan", .type = path, .unit = "PLAN", .help = "search nothing: judge this plan file for the same MODEL, cluster and space; exit code 4 if it is not what it says, 8 if it is and its bound could not be proven (plan with --certify)"},
       {.name = "ulysses", .verbs = "plan", .type = toggle, .fallback = "on", .help = "context parallelism by all-to-all beside the ring"},
 
       // bench.

@@ -11,7 +11,12 @@
 
 namespace tern {
 
-/// In words: that solver and search agree, or which check was not made and why. Errors: bug, if they disagree.
-std::string solver_verdict(const ModelSpec&, const Cluster&, const PlanRequest&, const Plan&);
+struct SolverVerdict {
+  std::string words;     // that solver and search agree, or which check was not made and why
+  bool differs = false;  // it has another value: one of the two errs
+};
+
+/// The solver is whatever program of that name is on the PATH: what it does is reported, never thrown.
+SolverVerdict solver_verdict(const ModelSpec&, const Cluster&, const PlanRequest&, const Plan&);
 
 }  // namespace tern

@@ -1,11 +1,15 @@
 // tern plan MODEL --hardware F: the best plan, its proof, what it takes, and why its rivals lost.
 #include <fmt/format.h>
 
-#include <chrono>
+#include <array>
 #include <filesystem>
+#include <functional>
+#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "apps/common.h"
+#include "apps/plan_advice.h"
+#include "apps/plan_report.h"
 #include "apps/plan_solver.h"
 #include "apps/verbs.h"
 #include "base/error.h"
@@ -14,7 +18,6 @@
 #include "base/options.h"
 #include "base/signals.h"
 #include "base/text.h"
-#include "base/units.h"
 #include "formats/gguf_model.h"
 #include "formats/hf_config.h"
 #include "hardware/machines.h"
@@ -62,18 +65,24 @@ std::vector<T> subset(const Options& o, std::string_view option, const std::vect
   return out;
 }
 
-SearchSpace space_of(const Options& o) {
+// The options that narrow the space; --offload, which widens it, is apart.
+constexpr std::array<std::string_view, 9> kNarrowing{"schedules",   "zero",       "allow-recompute", "max-tensor",
+                                                     "max-context", "max-stages", "max-chunks",      "max-micro-batch",
+                                                     "ulysses"};
+
+// `heeded`: which of the narrowing options count.
+SearchSpace space_of(const Options& o, const std::function<bool(std::string_view)>& heeded) {
   SearchSpace s;
+  const auto has = [&](std::string_view name) { return o.given(name) && heeded(name); };
   const auto limit = [&](std::string_view name, auto& at) {
-    if (o.has(name)) at = static_cast<std::decay_t<decltype(at)>>(o.integer(name));
+    if (has(name)) at = static_cast<std::decay_t<decltype(at)>>(o.integer(name));
   };
   limit("max-tensor", s.max_tensor), limit("max-context", s.max_context), limit("max-stages", s.max_stages);
   limit("max-chunks", s.max_chunks), limit("max-micro-batch", s.max_micro_batch);
-  s.ulysses = o.flag("ulysses");
-  if (o.has("schedules"))
-    s.schedules = subset(o, "schedules", s.schedules, [](Schedule x) { return schedule_name(x); });
-  if (o.has("zero")) s.zero = subset(o, "zero", s.zero, [](int z) { return std::to_string(z); });
-  if (o.has("allow-recompute"))
+  if (has("ulysses")) s.ulysses = o.flag("ulysses");
+  if (has("schedules")) s.schedules = subset(o, "schedules", s.schedules, [](Schedule x) { return schedule_name(x); });
+  if (has("zero")) s.zero = subset(o, "zero", s.zero, [](int z) { return std::to_string(z); });
+  if (has("allow-recompute"))
     s.recompute = subset(o, "allow-recompute", s.recompute, [](Recompute r) { return name_of(r); });
   const std::string& offload = o.text("offload");
   if (offload == "none" || offload == "activations") s.states = {Tier::device};
@@ -81,186 +90,143 @@ SearchSpace space_of(const Options& o) {
   return s;
 }
 
-std::string seconds(int64_t ps) { return format_seconds(static_cast<double>(ps) * 1e-12); }
-std::string percent(double share) { return fmt::format("{:.2f} %", 100 * share); }
-
-void print_layers(const Plan& p) {
-  print_out("\nlayers\n");
-  for (const PlannedLayers& l : p.layers)
-    print_out(
-        fmt::format("  {:>9}  stage {:<4} {}\n",
-                    l.count == 1 ? fmt::format("{}", l.first) : fmt::format("{}-{}", l.first, l.first + l.count - 1),
-                    l.stage, to_string(l.strategy)));
-}
-
-void print_memory(const Plan& p) {
-  const bool mixed =
-      std::any_of(p.ranks.begin(), p.ranks.end(), [&](const auto& r) { return r.node != p.ranks[0].node; });
-  print_out(fmt::format("\nmemory per device{:>17} {:>12} {:>12} {:>9}\n", "device", "host", "disk", "busy"));
-  for (size_t r = 0; r < p.ranks.size(); ++r) {
-    if (p.ranks.size() > 12 && r >= 6 && r + 6 < p.ranks.size()) {
-      if (r == 6) print_out("  …\n");
-      continue;
-    }
-    const PlannedRank& rank = p.ranks[r];
-    print_out(fmt::format(
-        "  {:<21} {:>12} {:>12} {:>12} {:>9}\n", fmt::format("rank {}{}", r, mixed ? ", " + rank.node : ""),
-        format_bytes(rank.peak[0]), format_bytes(rank.peak[1]), format_bytes(rank.peak[2]),
-        fmt::format("{:.1f} %", 100.0 * static_cast<double>(rank.busy_ps) / static_cast<double>(p.step_ps))));
+// Without each of the restrictions that were given, then without all.
+std::vector<WiderSpace> wider_spaces(const Options& o) {
+  std::vector<WiderSpace> out;
+  std::string all;
+  for (const std::string_view name : kNarrowing) {
+    if (!o.given(name)) continue;
+    out.push_back({fmt::format("without --{}", name), space_of(o, [&](std::string_view n) { return n != name; })});
+    all += fmt::format("{} --{}", all.empty() ? "without" : ",", name);
   }
-  std::vector<std::string> told;
-  for (const PlannedRank& r : p.ranks) {
-    if (std::find(told.begin(), told.end(), r.node) != told.end()) continue;
-    told.push_back(r.node);
-    print_out(fmt::format("  {:<21} {:>12} {:>12} {:>12}\n", mixed ? "there is, " + r.node : "there is",
-                          format_bytes(r.capacity[0]), format_bytes(r.capacity[1]), format_bytes(r.capacity[2])));
-  }
-}
-
-void print_plan(const PlanAnswer& a, const Cluster& cluster) {
-  const Plan& p = a.plan;
-  const auto line = [](std::string_view key, const std::string& text) {
-    print_out(fmt::format("{:<10} {}\n", key, text));
-  };
-  line("model", fmt::format("{}, {} parameters", p.model, format_count(static_cast<double>(p.parameters))));
-  line("hardware", fmt::format("{}: {} of {} devices{}", p.hardware, format_with_commas(p.choice.devices()),
-                               format_with_commas(cluster.num_devices()),
-                               p.idle_devices ? fmt::format(", {} idle", format_with_commas(p.idle_devices)) : ""));
-  line("plan", to_string(p.choice));
-  if (cluster.groups.size() > 1) line("", "on " + p.node);
-  line("step", fmt::format("{}, {} tokens/s, {} of the devices' peak for the model's own work", seconds(p.step_ps),
-                           format_count(p.tokens_per_second()), percent(p.flops_share)));
-  if (p.price_per_hour > 0)
-    line("price", fmt::format("{:.2f} per hour, {:.4f} per million tokens", p.price_per_hour,
-                              p.price_per_hour / 3600 / p.tokens_per_second() * 1e6));
-  line("binds", p.binds);
-  line("proof", fmt::format("model gap {}, simulator gap {}: no choice is faster than {}", percent(p.model_gap()),
-                            percent(p.simulator_gap()), seconds(p.bound_ps)));
-  line("",
-       fmt::format("{} outer choices: {} closed by a bound, {} by search, {} open; {} searches, {} simulations in {}",
-                   format_with_commas(p.counts.legal), format_with_commas(p.counts.by_bound),
-                   format_with_commas(p.counts.by_search), format_with_commas(p.counts.open),
-                   format_with_commas(a.searches), format_with_commas(a.simulated), format_seconds(a.seconds)));
-  for (const std::string& r : p.restrictions) line("within", r);
-  print_layers(p);
-  print_memory(p);
-  print_out("\nrivals     at least   a plan of it\n");
-  for (const PlannedFamily& f : p.families)
-    print_out(fmt::format("  {:<22} {:>10} {:>10}  {}\n", f.feature, f.fits ? seconds(f.bound_ps) : "no room",
-                          f.found ? seconds(f.step_ps) : "", f.choice));
-}
-
-constexpr double kLooking = 1.5;  // seconds that what would fit is looked for
-
-// Settings near the request for which some plan fits, the least intrusive first.
-std::vector<std::string> what_fits(const ModelSpec& spec, const Cluster& cluster, const PlanRequest& request) {
-  std::vector<std::string> out;
-  const auto started = std::chrono::steady_clock::now();
-  const auto attempt = [&](const std::string& words_for, const ModelSpec& model, const Cluster& machines,
-                           PlanRequest r) {
-    const double spent = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
-    if (out.size() >= 3 || spent > kLooking) return false;
-    r.any_fit = true, r.seconds = kLooking - spent;
-    try {
-      if (!plan_model(model, machines, r).found) return false;
-    } catch (const Error&) {
-      return false;  // no legal mesh under it
-    }
-    out.push_back(words_for);
-    return true;
-  };
-  PlanRequest all = request;
-  all.space = {};
-  attempt("--offload all, with every schedule, ZeRO stage and recomputation allowed", spec, cluster, all);
-  for (PlanRequest r = request; r.job.seq >= 256;) {
-    r.job.seq /= 2;
-    if (attempt(fmt::format("--seq {}", r.job.seq), spec, cluster, r)) break;
-  }
-  attempt("--adapters 16 (train low-rank products alone)", with_adapters(spec, 16), cluster, request);
-  Cluster larger = cluster;
-  for (int64_t times = 2; times <= 4096; times *= 2) {
-    for (size_t g = 0; g < larger.groups.size(); ++g) larger.groups[g].count = cluster.groups[g].count * times;
-    if (larger.network.empty()) larger.network.push_back({"assumed", 1, cluster.nodes[0].link.latency_ps, 1});
-    larger.network.back().nodes = std::max<int64_t>(larger.network.back().nodes, times * 4096);
-    if (attempt(fmt::format("{} times the nodes", times), spec, larger, request)) break;
-  }
+  if (out.size() > 1) out.push_back({all, space_of(o, [](std::string_view) { return false; })});
   return out;
 }
 
-[[noreturn]] void refuse(const ModelSpec& spec, const Cluster& cluster, const PlanRequest& request,
-                         const PlanAnswer& a) {
-  const NoFit& n = a.no_fit;
-  if (!a.proven_infeasible)
-    throw Error(ErrorKind::does_not_fit, "plan: no plan was found within {}; give --max-seconds more",
-                format_seconds(request.seconds));
-  const std::vector<std::string> fits = what_fits(spec, cluster, request);
-  throw Error(ErrorKind::does_not_fit,
-              "plan: {} with --batch {} --seq {} does not fit on '{}': the {} memory of each device lacks {} of {} at "
-              "least (nearest: {}). {}{}",
-              request.model, request.job.batch, request.job.seq, cluster.name, name_of(n.tier),
-              format_bytes(n.missing_bytes), format_bytes(n.missing_bytes + n.capacity_bytes), n.choice,
-              fits.empty() ? "Nothing near it fits." : "What would fit: ", join(fits, "; "));
+// Sequences longer than what the model knows of positions; "" if it knows them all.
+std::string beyond_positions(const ModelSpec& spec, int64_t seq) {
+  int64_t learned = 0;
+  for (const Unit& u : spec.units) {
+    if (const auto* e = std::get_if<EmbedSpec>(&u.spec); e && e->positions > 0)
+      learned = e->positions - e->position_offset;
+    if (const auto* a = std::get_if<AttentionSpec>(&u.spec); a && a->relative > 0) return "";  // any distance
+  }
+  if (learned > 0 && seq > learned)
+    return fmt::format("--seq {}: the model has {} learned positions and cannot be trained so", seq, learned);
+  if (spec.context > 0 && seq > spec.context)
+    return fmt::format("--seq {}: the model declares {} positions", seq, spec.context);
+  return "";
 }
 
-std::string told(const PlanAudit& a) {
-  const auto count = [&](AuditedBy by) { return format_with_commas(a.by[static_cast<int>(by)]); };
-  return fmt::format("{} choices bounded anew in {}: {} without room, {} by work, {} by paths, {} by labels, {} open{}",
-                     format_with_commas(a.choices), format_seconds(a.seconds), count(AuditedBy::memory),
-                     count(AuditedBy::work), count(AuditedBy::paths), count(AuditedBy::labels), count(AuditedBy::open),
-                     a.unlike_left ? "; pipelines over nodes of several types were not judged" : "");
+// Where the plan is to go, before a search that may take minutes. Errors: as writing there.
+void require_place(const std::string& path) {
+  if (std::filesystem::is_directory(path))
+    throw Error(ErrorKind::usage, "--output {}: is a directory; name a file in it", path);
+  if (std::filesystem::exists(path)) return;
+  real_io().create(path)->close();
+  std::filesystem::remove(path);
 }
 
-void print_audit(const PlanAudit& a, const Plan& p) {
-  print_out(fmt::format("\naudit      the plan fits and takes {}; no choice is faster than {} ({:.2f} % below it)\n",
-                        seconds(p.step_ps), seconds(a.proven_ps),
-                        100 * (1 - static_cast<double>(a.proven_ps) / static_cast<double>(p.step_ps))));
-  print_out(fmt::format("           {}\n", told(a)));
-}
+// On standard error, once a search takes more than a second.
+class SearchLine {
+ public:
+  void update(int64_t left, int64_t best_ps) {
+    if (real_clock().now_ns() - begin_ns_ < 1'000'000'000) return;
+    if (!line_) line_ = std::make_unique<Progress>("plan", 0, real_clock(), ProgressOptions{}, "choices to look at");
+    line_->update(left, best_ps > 0 ? fmt::format("best so far {}", step_words(best_ps)) : "no plan yet");
+  }
+
+ private:
+  int64_t begin_ns_ = real_clock().now_ns();
+  std::unique_ptr<Progress> line_;
+};
 
 // --check: a plan file, judged.
 int check_plan(const ModelSpec& spec, const Cluster& cluster, const PlanRequest& request, const std::string& path,
                bool json) {
   const Plan plan = read_plan(path);
   const PlanAudit a = audit_plan(spec, cluster, request, plan);
+  const auto unjudged = unjudged_keys();
   if (json)
-    print_out(nlohmann::ordered_json{{"accepted", a.accepted},
-                                     {"reason", a.reason},
-                                     {"plan_holds", a.plan_holds},
-                                     {"step_ps", plan.step_ps},
-                                     {"claimed_bound_ps", plan.bound_ps},
-                                     {"proven_bound_ps", a.proven_ps},
-                                     {"choices", a.choices},
-                                     {"by_memory", a.by[static_cast<int>(AuditedBy::memory)]},
-                                     {"by_work", a.by[static_cast<int>(AuditedBy::work)]},
-                                     {"by_paths", a.by[static_cast<int>(AuditedBy::paths)]},
-                                     {"by_labels", a.by[static_cast<int>(AuditedBy::labels)]},
-                                     {"open", a.by[static_cast<int>(AuditedBy::open)]},
-                                     {"unlike_nodes_left", a.unlike_left}}
-                  .dump(2) +
-              "\n");
-  if (!a.judged) throw Error(ErrorKind::usage, "{}: {}", path, a.reason);
-  if (!a.plan_holds) throw Error(ErrorKind::bad_file, "{}: the plan does not hold: {}", path, a.reason);
-  if (!json) print_audit(a, plan);
-  if (!a.accepted)
-    throw Error(ErrorKind::bad_file, "{}: the plan holds, its claim does not: {}; what is proven is {}", path, a.reason,
-                seconds(a.proven_ps));
-  if (!json) print_out("           accepted\n");
-  return 0;
+    print_json(Json{{"verdict", name_of(a.verdict)},
+                    {"accepted", a.accepted()},
+                    {"reason", a.reason},
+                    {"plan_holds", a.plan_holds()},
+                    {"step_ps", plan.step_ps},
+                    {"claimed_bound_ps", plan.bound_ps},
+                    {"proven_bound_ps", a.proven_ps},
+                    {"choices", a.choices},
+                    {"by_memory", a.count(AuditedBy::memory)},
+                    {"by_work", a.count(AuditedBy::work)},
+                    {"by_paths", a.count(AuditedBy::paths)},
+                    {"by_labels", a.count(AuditedBy::labels)},
+                    {"open", a.count(AuditedBy::open)},
+                    {"unlike_nodes_left", a.unlike_left},
+                    {"not_judged", std::vector<std::string>(unjudged.begin(), unjudged.end())}});
+  else if (a.plan_holds())
+    print_audit(a, plan);
+  switch (a.verdict) {
+    case Verdict::accepted:
+      return 0;
+    case Verdict::in_part:
+      throw Error(kUndecided, "{}: the plan holds, and its bound on nodes of one type; {}", path, a.reason);
+    case Verdict::unproven:
+      if (stop_requested()) return 128 + stop_signal();
+      throw Error(kUndecided,
+                  "{}: the plan holds; its bound claims more than the audit proves: {}; what is proven is {}; {}", path,
+                  a.reason, step_words(a.proven_ps), a.late ? "give --max-seconds more" : "plan again with --certify");
+    case Verdict::not_judged:
+      throw Error(kUndecided, "{}: {}", path, a.reason);
+    case Verdict::rejected:
+      break;
+  }
+  throw Error(ErrorKind::bad_file, "{}: the plan does not hold: {}", path, a.reason);
+}
+
+struct Certificate {
+  std::optional<PlanAudit> audit;
+  std::string solver, doubt;  // doubt: why the plan is not certified; "" if it is
+};
+
+// What is certified claims no more than the audit proves.
+Certificate certify(const ModelSpec& spec, const Cluster& cluster, const PlanRequest& request, Plan& plan) {
+  Certificate c{.audit = audit_plan(spec, cluster, request, plan)};
+  PlanAudit& a = *c.audit;
+  // A search that was cut short may not know every choice.
+  const bool cut = request.seconds < std::numeric_limits<double>::infinity() || stop_requested();
+  TERN_CHECK(a.verdict != Verdict::rejected || cut, "plan: the audit disagrees with the search: {}", a.reason);
+  if (!a.plan_holds() || a.late) {
+    c.doubt = a.late ? "the audit had no time for every choice; give --max-seconds more" : a.reason;
+    return c;
+  }
+  plan.bound_ps = a.proven_ps;
+  a.verdict = a.unlike_left ? Verdict::in_part : Verdict::accepted;
+  if (a.unlike_left) {
+    c.doubt = "certified for nodes of one type alone: " + a.reason;
+    plan.restrictions.push_back(c.doubt);
+  }
+  SolverVerdict solver = solver_verdict(spec, cluster, request, plan);
+  c.solver = std::move(solver.words);
+  if (solver.differs) c.doubt = c.solver;
+  return c;
 }
 
 }  // namespace
 
 int run_plan(const Options& options) {
+  ModelSpec spec = model_of(options.positional("MODEL"));
   std::string missing;
   for (const std::string_view name : {"hardware", "batch", "seq"})
     if (!options.has(name)) missing += fmt::format("{}--{}", missing.empty() ? "" : ", ", name);
   if (!missing.empty()) throw Error(ErrorKind::usage, "plan: {} must be given; see `tern help plan`", missing);
-  if (options.has("output")) refuse_same_file("output", options.text("output"), options.text("hardware"));
-  ModelSpec spec = model_of(options.positional("MODEL"));
+  const std::string& output = options.text("output");
+  if (!output.empty()) refuse_same_file("output", output, options.text("hardware"));
   Cluster cluster = find_cluster(options.text("hardware"));
   if (options.has("nodes")) cluster = with_nodes(std::move(cluster), options.integer("nodes"));
   if (options.has("adapters")) spec = with_adapters(std::move(spec), options.integer("adapters"));
-  PlanRequest request{.model = options.positional("MODEL"), .space = space_of(options)};
+  PlanRequest request{.model = options.positional("MODEL"),
+                      .space = space_of(options, [](std::string_view) { return true; }),
+                      .stop = &stop_flag()};
   request.job = {.batch = options.integer("batch"),
                  .seq = options.integer("seq"),
                  .dtype = dtype_from_name(options.text("dtype")),
@@ -269,43 +235,56 @@ int run_plan(const Options& options) {
                  .capacity_factor = options.real("capacity-factor")};
   if (options.has("max-seconds")) request.seconds = options.real("max-seconds");
   if (options.has("threads")) request.threads = static_cast<int>(options.integer("threads"));
+  const bool json = options.flag("json");
+  const StopSignals signals;
   if (options.has("check")) {
-    if (options.has("output") || options.flag("certify"))
+    if (!output.empty() || options.flag("certify"))
       throw Error(ErrorKind::usage, "plan: --check searches nothing; it goes with neither --output nor --certify");
-    return check_plan(spec, cluster, request, options.text("check"), options.flag("json"));
+    return check_plan(spec, cluster, request, options.text("check"), json);
   }
-  PlanAnswer answer = plan_model(spec, cluster, request);
-  if (!answer.found) refuse(spec, cluster, request, answer);
-  // What is certified claims no more than the audit proves.
-  std::optional<PlanAudit> audit;
-  std::string solver;
-  if (options.flag("certify")) {
-    audit = audit_plan(spec, cluster, request, answer.plan);
-    TERN_CHECK(audit->plan_holds || !audit->judged, "plan: the audit disagrees with the search: {}", audit->reason);
-    if (audit->judged) {
-      solver = solver_verdict(spec, cluster, request, answer.plan);
-      answer.plan.bound_ps = audit->proven_ps;
-    } else {
-      log_warn("audit: not made: {}", audit->reason);
-      audit.reset();
-    }
+  if (!output.empty()) require_place(output);
+  PlanAnswer answer;
+  {
+    SearchLine line;
+    request.progress = [&](int64_t left, int64_t best_ps) { line.update(left, best_ps); };
+    answer = plan_model(spec, cluster, request);
+    request.progress = {};
   }
+  if (!answer.found && stop_requested()) {
+    log_warn("plan: stopped before any plan was found");
+    return 128 + stop_signal();
+  }
+  if (!answer.found) refuse_plan(spec, cluster, request, answer, wider_spaces(options), json);
+  if (std::string beyond = beyond_positions(spec, request.job.seq); !beyond.empty())
+    answer.plan.restrictions.push_back(std::move(beyond));
+  Certificate certificate;
+  if (options.flag("certify")) certificate = certify(spec, cluster, request, answer.plan);
   const std::string text = plan_json(answer.plan);
-  if (options.has("output")) {
-    const bool replaces = real_io().stat(options.text("output")).has_value();
-    write_file_atomically(real_io(), options.text("output"), text);
-    log_info("wrote {}{}", options.text("output"), replaces ? " (in place of the file that was there)" : "");
-  }
-  if (options.flag("json"))
+  if (json)
     print_out(text);
   else
     print_plan(answer, cluster);
-  if (audit && options.flag("json")) {
-    log_info("audit: no choice is faster than {}; {}; solver: {}", seconds(audit->proven_ps), told(*audit), solver);
-  } else if (audit) {
-    print_audit(*audit, answer.plan);
-    print_out(fmt::format("solver     {}\n", solver));
+  if (const auto& audit = certificate.audit; audit && audit->plan_holds()) {
+    const std::string solver = certificate.solver.empty() ? "not asked" : certificate.solver;
+    if (json) {
+      log_info("audit: {}; no judged choice is faster than {}; {}; solver: {}", name_of(audit->verdict),
+               step_words(audit->proven_ps), told(*audit), solver);
+    } else {
+      print_audit(*audit, answer.plan);
+      print_out(fmt::format("solver     {}\n", solver));
+    }
   }
+  if (!output.empty()) {
+    const bool replaces = real_io().stat(output).has_value();
+    write_file_atomically(real_io(), output, text);
+    log_info("wrote {}{}", output, replaces ? " (in place of the file that was there)" : "");
+  }
+  if (stop_requested()) {
+    log_warn("plan: stopped; this is the best plan so far, and its gap is right");
+    return 128 + stop_signal();
+  }
+  if (!certificate.doubt.empty())
+    throw Error(kUndecided, "plan: the plan stands, but is not certified: {}", certificate.doubt);
   return 0;
 }
 

@@ -11,13 +11,16 @@ namespace tern {
 namespace {
 
 std::atomic<int> requested = 0;
-static_assert(std::atomic<int>::is_always_lock_free, "a signal handler may touch it");
+std::atomic<bool> stopping = false;  // requested != 0
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free,
+              "a signal handler may touch them");
 struct sigaction old_interrupt, old_terminate, old_hangup;
 bool installed = false;
 
 void on_signal(int number) {
   int none = 0;
   if (!requested.compare_exchange_strong(none, number)) ::_exit(128 + number);
+  stopping = true;
 }
 
 }  // namespace
@@ -46,8 +49,9 @@ bool stop_requested() { return requested.load() != 0; }
 int stop_signal() { return requested.load(); }
 void request_stop(int signal_number) {
   int none = 0;
-  requested.compare_exchange_strong(none, signal_number);
+  if (requested.compare_exchange_strong(none, signal_number)) stopping = true;
 }
-void clear_stop() { requested = 0; }
+const std::atomic<bool>& stop_flag() { return stopping; }
+void clear_stop() { requested = 0, stopping = false; }
 
 }  // namespace tern

@@ -1,6 +1,8 @@
 #pragma once
 // Ctrl-C and SIGTERM while something worth saving runs: the first asks for a stop, the second insists.
 
+#include <atomic>
+
 namespace tern {
 
 /// While it lives, the first SIGINT or SIGTERM only sets a flag (the verb saves and exits 75); a second one ends the
@@ -15,6 +17,8 @@ class StopSignals {
 
 /// Whether a stop has been asked for; safe from any thread.
 bool stop_requested();
+/// The same, for who must not know of signals.
+const std::atomic<bool>& stop_flag();
 /// The signal that asked first; 0 if none did.
 int stop_signal();
 /// Asks for a stop as a signal would (tests, time limits).

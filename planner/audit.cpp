@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <chrono>
-#include <functional>
+#include <cmath>
 #include <map>
+#include <tuple>
 
 #include "base/error.h"
+#include "base/io.h"
+#include "base/text.h"
 #include "plan/cost_model.h"
 #include "plan/legality.h"
 #include "program/pipeline.h"
@@ -45,30 +48,39 @@ bool near(const Machine& m, const OuterChoice& c, int s) {
   return stages > 0 && device_of(shape, s) / stages == device_of(shape, s + 1) / stages;
 }
 
+bool contains(const auto& list, const auto& x) { return std::find(list.begin(), list.end(), x) != list.end(); }
+
 class PlanJudge {
  public:
   PlanJudge(const ModelSpec& spec, const Cluster& cluster, const PlanRequest& request, const Plan& plan)
-      : spec_(spec), request_(request), plan_(plan), layers_(layers_of(spec)), machines_(machines_of(cluster)) {
+      : spec_(spec),
+        cluster_(cluster),
+        request_(request),
+        plan_(plan),
+        layers_(layers_of(spec)),
+        machines_(machines_of(cluster)) {
     out_.unlike_left = machines_.size() > 1 && !cluster.network.empty() && request.space.max_stages > 1;
   }
 
   PlanAudit run() {
     out_.reason = why_not();
-    out_.plan_holds = out_.reason.empty();
-    if (!out_.plan_holds) return out_;
-    if (plan_.bound_ps > plan_.step_ps) {
-      out_.reason = "its bound is above its own time";
-      return out_;
-    }
+    if (!out_.reason.empty()) return out_;  // rejected, or not judged
     out_.proven_ps = plan_.bound_ps;
     for (const Machine& m : machines_) over_meshes(m);
-    if (!out_.unlike_left && plan_.counts.legal != out_.choices && !late_)
-      out_.reason = fmt::format("it speaks of {} outer choices; there are {}", plan_.counts.legal, out_.choices);
-    else if (out_.by[static_cast<int>(AuditedBy::open)] > 0)
-      out_.reason =
-          fmt::format("its bound is not proven for {} of {} choices{}", out_.by[static_cast<int>(AuditedBy::open)],
-                      out_.choices, late_ ? ", for want of time" : "");
-    out_.accepted = out_.reason.empty();
+    const int64_t legal = plan_.counts.legal, open = out_.count(AuditedBy::open);
+    if (out_.unlike_left ? legal < out_.choices : legal != out_.choices) {
+      out_.reason = fmt::format("it speaks of {} outer choices; there are {}{} (was it made for another space?)", legal,
+                                out_.choices, out_.unlike_left ? " at least" : "");
+    } else if (open > 0) {
+      out_.verdict = Verdict::unproven;
+      out_.reason = fmt::format("its bound is not proven for {} of {} choices{}", open, out_.choices,
+                                out_.late ? ", for want of time" : "");
+    } else if (out_.unlike_left) {
+      out_.verdict = Verdict::in_part;
+      out_.reason = "pipelines over nodes of several types are in the space, and were not judged";
+    } else {
+      out_.verdict = Verdict::accepted;
+    }
     return out_;
   }
 
@@ -96,20 +108,27 @@ class PlanJudge {
   // --- the plan itself --------------------------------------------------------------------------------------------
   std::string why_not() {
     const OuterChoice& c = plan_.choice;
+    if (plan_.hardware != cluster_.name)
+      return fmt::format("it is for '{}', not for '{}'", make_printable(plan_.hardware), cluster_.name);
+    if (last_name(plan_.model) != last_name(request_.model))
+      return fmt::format("it is of the model '{}', not of '{}'", make_printable(plan_.model), request_.model);
     if (!(plan_.job == request_.job)) return "it is of another job (batch, sequence, types or optimizer)";
     if (plan_.parameters != num_parameters(spec_))
       return fmt::format("it is of a model of {} parameters, this one has {}", plan_.parameters, num_parameters(spec_));
+    if (std::string against = contradiction(); !against.empty()) return against;
     if (static_cast<int>(plan_.ranks.size()) != c.num_stages)
       return fmt::format("it names {} ranks for {} stages", plan_.ranks.size(), c.num_stages);
     const Machine* m = machine_of_plan();
     if (!m) {
-      out_.judged = std::any_of(plan_.ranks.begin(), plan_.ranks.end(), [&](const PlannedRank& r) {
-        return std::none_of(machines_.begin(), machines_.end(),
-                            [&](const Machine& x) { return x.node.name == r.node; });
-      });
-      return out_.judged ? "it names a node that the cluster does not have"
-                         : "its stages lie on nodes of several types, and such plans are not judged";
+      for (const PlannedRank& r : plan_.ranks)
+        if (std::none_of(machines_.begin(), machines_.end(), [&](const Machine& x) { return x.node.name == r.node; }))
+          return "it names a node that the cluster does not have";
+      out_.verdict = Verdict::not_judged;
+      return "its stages lie on nodes of several types, and such plans are not judged";
     }
+    if (plan_.node != m->node.name)
+      return fmt::format("it is on '{}', its ranks are on '{}'", make_printable(plan_.node), m->node.name);
+    if (std::string outside = outside_space(c); !outside.empty()) return outside;
     if (std::string rule = why_illegal(spec_, plan_.job, *m, c.mesh, c.micro_batch); !rule.empty()) return rule;
     if (std::string rule = why_illegal_pipeline(*m, c, static_cast<int>(layers_.size())); !rule.empty()) return rule;
     if (c.num_micro * c.micro_batch * c.mesh.data != plan_.job.batch)
@@ -132,14 +151,64 @@ class PlanJudge {
     return priced_otherwise(*m, stage, strategy);
   }
 
+  // Of a model's path only the end: a plan may be judged from another folder.
+  static std::string last_name(const std::string& model) {
+    return file_name(std::string_view(model).substr(0, model.find_last_not_of('/') + 1));
+  }
+
+  // Figures of the plan that cannot stand beside each other.
+  std::string contradiction() const {
+    const ChoiceCounts& n = plan_.counts;
+    if (plan_.bound_ps > plan_.step_ps) return "its bound is above its own time";
+    if (plan_.model_ps > plan_.step_ps || plan_.model_bound_ps > plan_.step_ps)
+      return "its bound model takes longer than the plan";
+    if (n.by_bound > n.legal || n.by_search > n.legal || n.open > n.legal ||
+        n.by_bound + n.by_search + n.open != n.legal)
+      return fmt::format("its counts of choices do not add up to {}", n.legal);
+    if (n.open > 0 && plan_.bound_ps == plan_.step_ps) return "choices are open, and it claims no gap";
+    for (const PlannedFamily& f : plan_.families) {
+      const bool faster =
+          machines_.size() == 1 && ((f.fits && f.bound_ps < plan_.bound_ps) || (f.found && f.step_ps < plan_.step_ps));
+      if (f.found != !f.choice.empty() || (f.found && (!f.fits || f.bound_ps > f.step_ps)) ||
+          (!f.found && f.step_ps != 0) || (!f.fits && f.bound_ps != 0) || faster)
+        return fmt::format("what it says of the rivals with {} contradicts itself", make_printable(f.feature));
+    }
+    return "";
+  }
+
+  /// "" for what over_meshes visits, if it is legal.
+  std::string outside_space(const OuterChoice& c) const {
+    const SearchSpace& space = request_.space;
+    const Mesh& x = c.mesh;
+    const int64_t experts = std::max<int64_t>(1, experts_of(spec_));
+    const auto above = [](std::string_view what, int64_t value, int64_t most) {
+      return value > most ? fmt::format("{} {}: the space that is asked ends at {}", what, value, most) : "";
+    };
+    for (std::string why :
+         {above("tensor", x.tensor, space.max_tensor), above("context", x.context, space.max_context),
+          above("expert", x.expert, std::min(space.max_expert, experts)),
+          above("expert-tensor", x.expert_tensor, experts > 1 ? x.tensor : 1),
+          above("micro-batch", c.micro_batch, space.max_micro_batch), above("stages", c.num_stages, space.max_stages)})
+      if (!why.empty()) return why;
+    if (x.ulysses && (x.context == 1 || !space.ulysses)) return "context by ulysses: not in the space that is asked";
+    const bool many = c.num_stages > 1 && c.schedule == Schedule::interleaved;
+    const int least = many || (c.num_stages > 1 && is_v(c.schedule)) ? 2 : 1;
+    if (c.chunks_per_stage < least || c.chunks_per_stage > (many ? space.max_chunks : least))
+      return fmt::format("{} chunks: not in the space that is asked", c.chunks_per_stage);
+    if (c.num_stages == 1 ? c.schedule != Schedule::one_f_one_b : !contains(space.schedules, c.schedule))
+      return fmt::format("{}: not in the space that is asked", schedule_name(c.schedule));
+    if (static_cast<double>(c.num_stages) * c.chunks_per_stage * static_cast<double>(c.num_micro) * 3 >
+        static_cast<double>(kMostOperations))
+      return fmt::format("{} stages × {} chunks × {} micro-batches: more than {} operations are not simulated",
+                         c.num_stages, c.chunks_per_stage, c.num_micro, kMostOperations);
+    return "";
+  }
+
   bool may(const Machine& m, const LayerStrategy& s, int chunks) const {
     const SearchSpace& space = request_.space;
-    const auto has = [](const auto& list, const auto& x) {
-      return std::find(list.begin(), list.end(), x) != list.end();
-    };
     if (chunks > 1 && (s.states != Tier::device || s.activations != Tier::device)) return false;
-    return has(space.zero, s.zero) && has(space.recompute, s.recompute) && has(space.states, s.states) &&
-           has(space.activations, s.activations) && why_illegal(m, s).empty();
+    return contains(space.zero, s.zero) && contains(space.recompute, s.recompute) && contains(space.states, s.states) &&
+           contains(space.activations, s.activations) && why_illegal(m, s).empty();
   }
 
   std::string priced_otherwise(const Machine& m, const std::vector<int>& stage,
@@ -182,8 +251,8 @@ class PlanJudge {
     }
     for (size_t r = 0; r < ranks; ++r) t.tail[r] = backlog[r] + update[r];
     const PipelineOrder order = pipeline_order(shape, t);
-    if (const int64_t step = run_pipeline(shape, order, t).makespan; step != plan_.step_ps)
-      return fmt::format("its step takes {} ps, not {}", step, plan_.step_ps);
+    const PipelineRun run = run_pipeline(shape, order, t);
+    if (run.makespan != plan_.step_ps) return fmt::format("its step takes {} ps, not {}", run.makespan, plan_.step_ps);
     const TierBytes room{m.device_capacity(), m.host_capacity(), m.disk_capacity()};
     for (size_t tier = 0; tier < kTiers; ++tier) {
       std::vector<int64_t> of;
@@ -200,6 +269,27 @@ class PlanJudge {
                              name_of(static_cast<Tier>(tier)));
       }
     }
+    for (size_t r = 0; r < ranks; ++r)
+      for (const auto& [what, is, said] :
+           {std::tuple<std::string_view, int64_t, int64_t>{"is busy for", run.busy[r], plan_.ranks[r].busy_ps},
+            {"begins with", t.begin[r], plan_.ranks[r].begin_ps},
+            {"ends with", t.tail[r], plan_.ranks[r].tail_ps}})
+        if (is != said) return fmt::format("rank {} {} {} ps, not {}", r, what, is, said);
+    return summed_otherwise(m);
+  }
+
+  // What is worked out from the choice and the step.
+  std::string summed_otherwise(const Machine& m) const {
+    const int64_t used = plan_.choice.devices(), idle = cluster_.num_devices() - used;
+    if (plan_.idle_devices != idle) return fmt::format("{} devices are idle, not {}", idle, plan_.idle_devices);
+    const auto same = [](double a, double b) { return std::abs(a - b) <= 1e-9 * std::max(std::abs(a), std::abs(b)); };
+    const double price = m.price_per_hour(used);
+    if (!same(plan_.price_per_hour, price))
+      return fmt::format("its devices cost {} per hour, not {}", price, plan_.price_per_hour);
+    const double peak = static_cast<double>(used) * peak_flops(m.device, plan_.job.dtype);
+    const double share = training_flops_per_token(spec_, plan_.job.seq) * plan_.tokens_per_second() / peak;
+    if (!same(plan_.flops_share, share))
+      return fmt::format("the model's own work is {} of the devices' peak, not {}", share, plan_.flops_share);
     return "";
   }
 
@@ -240,7 +330,7 @@ class PlanJudge {
           const OuterChoice c{
               mesh, P, v, P == 1 ? Schedule::one_f_one_b : schedule, b, request_.job.batch / (mesh.data * b)};
           if (!why_illegal_pipeline(m, c, static_cast<int>(layers_.size())).empty()) continue;
-          if (int64_t{3} * P * v * c.num_micro > kMostOperations) continue;
+          if (!outside_space(c).empty()) continue;
           Instance& in = P == 1 ? whole : v == 1 ? staged : chunked;
           if (in.cost.empty()) fill(in, m, costs, P > 1, v);
           if (in.cost.front().empty()) continue;
@@ -286,25 +376,36 @@ class PlanJudge {
   void judge(Instance& in, const Machine& m, const OuterChoice& c) {
     ++out_.choices;
     set_choice(in, m, c);
-    late_ = late_ ||
-            std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count() >= request_.seconds ||
-            (request_.stop && *request_.stop);
-    const AuditedBound bound = late_ ? AuditedBound{} : audit_bound(in, plan_.bound_ps);
-    ++out_.by[static_cast<int>(bound.by)];
+    out_.late = out_.late ||
+                std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count() >= request_.seconds ||
+                (request_.stop && *request_.stop);
+    const AuditedBound bound = out_.late ? work_bound(in, plan_.bound_ps) : audit_bound(in, plan_.bound_ps);
+    ++out_.by[static_cast<size_t>(bound.by)];
     if (bound.by == AuditedBy::open) out_.proven_ps = std::min(out_.proven_ps, bound.bound);
   }
 
   const ModelSpec& spec_;
+  const Cluster& cluster_;
   const PlanRequest& request_;
   const Plan& plan_;
   const std::vector<Layer> layers_;
   const std::vector<Machine> machines_;
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-  bool late_ = false;
   PlanAudit out_;
 };
 
 }  // namespace
+
+std::string_view name_of(Verdict v) {
+  constexpr std::array<std::string_view, 5> names{"accepted", "in part", "unproven", "not judged", "rejected"};
+  return names[static_cast<size_t>(v)];
+}
+
+std::span<const std::string_view> unjudged_keys() {
+  static constexpr std::array<std::string_view, 5> keys{"predicted.binds", "proof.model_ps", "proof.model_bound_ps",
+                                                        "proof.restrictions", "proof.families"};
+  return keys;
+}
 
 Instance instance_of(const ModelSpec& spec, const Cluster& cluster, const PlanRequest& request, const Plan& plan) {
   return PlanJudge(spec, cluster, request, plan).instance();

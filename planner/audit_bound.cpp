@@ -496,4 +496,15 @@ AuditedBound audit_bound(const Instance& in, int64_t wanted) {
   return Audit(in).run(wanted);
 }
 
+AuditedBound work_bound(const Instance& in, int64_t wanted) {
+  int64_t work = 0;
+  for (const auto& rows : in.cost) {
+    int64_t least = std::numeric_limits<int64_t>::max();
+    for (const CostVector& c : rows) least = std::min(least, c.forward + c.recompute + c.backward + c.weight);
+    work += least;
+  }
+  const int64_t bound = whole(d(work) * in.num_micro / in.num_stages);
+  return {bound >= wanted ? AuditedBy::work : AuditedBy::open, bound};
+}
+
 }  // namespace tern

@@ -26,5 +26,8 @@ struct AuditedBound {
 /// Stops as soon as `wanted` is proven. Shapes  as Instance; resharding inside a stage, entry costs and the host link
 /// may be there, and only make the bound weaker. Errors: usage, as check_instance.
 AuditedBound audit_bound(const Instance&, int64_t wanted);
+/// The devices' work alone, on average: weaker, and microseconds instead of milliseconds. `work` or `open`; the
+/// instance is not checked.
+AuditedBound work_bound(const Instance&, int64_t wanted);
 
 }  // namespace tern

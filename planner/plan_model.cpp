@@ -75,6 +75,7 @@ class OuterSearch {
     while (!open.empty() && !late()) {
       const Entry next = open.top();
       if (next.bound >= upper()) return;
+      if (request_.progress) request_.progress(static_cast<int64_t>(open.size()), out_.found ? out_.makespan : 0);
       open.pop();
       visit(next.index);
     }

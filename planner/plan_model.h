@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <string>
 #include <vector>
@@ -36,6 +37,8 @@ struct PlanRequest {
   int threads = 1;
   bool any_fit = false;  // stop at the first plan that fits, and tell no more than its choice
   const std::atomic<bool>* stop = nullptr;
+  /// Told now and then: choices still to be looked at in this pass, and the best step so far (0: none yet), ps.
+  std::function<void(int64_t left, int64_t best_ps)> progress = {};
 };
 
 /// Nothing fits: the choice that lacks least.

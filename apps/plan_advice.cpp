@@ -1,0 +1,135 @@
+#include "apps/plan_advice.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+#include "apps/common.h"
+#include "apps/plan_report.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "base/units.h"
+#include "spec/presets.h"
+
+namespace tern {
+namespace {
+
+constexpr double kLooking = 3;  // seconds that what would fit is looked for
+constexpr size_t kMostAdvice = 3;
+
+class Advisor {
+ public:
+  Advisor(const ModelSpec& spec, const Cluster& cluster, const PlanRequest& request)
+      : spec_(spec), cluster_(cluster), request_(request) {}
+
+  // The least intrusive first.
+  std::vector<std::string> run(const std::vector<WiderSpace>& wider) {
+    for (const WiderSpace& w : wider) {
+      PlanRequest r = request_;
+      r.space = w.space;
+      if (attempt(w.words, spec_, cluster_, r)) break;
+    }
+    offload(wider);
+    for (PlanRequest r = request_; r.job.seq >= 256;) {
+      r.job.seq /= 2;
+      if (attempt(fmt::format("--seq {}", r.job.seq), spec_, cluster_, r)) break;
+    }
+    attempt("--adapters 16 (train low-rank products alone)", with_adapters(spec_, 16), cluster_, request_);
+    const bool here = !out_.empty();
+    more_nodes();
+    if (!here) smaller_model();
+    return out_;
+  }
+
+ private:
+  bool attempt(const std::string& words, const ModelSpec& model, const Cluster& machines, PlanRequest r) {
+    const double spent = std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
+    if (out_.size() >= kMostAdvice || spent > kLooking) return false;
+    r.any_fit = true, r.seconds = kLooking - spent, r.progress = {};
+    try {
+      if (!plan_model(model, machines, r).found) return false;
+    } catch (const Error&) {
+      return false;  // no legal mesh under it
+    }
+    out_.push_back(words);
+    return true;
+  }
+
+  void offload(const std::vector<WiderSpace>& wider) {
+    const SearchSpace all;
+    if (request_.space.states == all.states && request_.space.activations == all.activations) return;
+    PlanRequest r = request_;
+    r.space.states = all.states, r.space.activations = all.activations;
+    const std::string slow = "a slower step, and a longer search: --max-seconds";
+    if (attempt(fmt::format("--offload all ({})", slow), spec_, cluster_, r) || wider.empty()) return;
+    r.space = all;
+    attempt(fmt::format("--offload all {} ({})", wider.back().words, slow), spec_, cluster_, r);
+  }
+
+  void more_nodes() {
+    Cluster larger = cluster_;
+    const int64_t joined = cluster_.network.empty() ? 1 : cluster_.network.back().nodes;
+    for (int64_t times = 2; times <= 4096; times *= 2) {
+      for (size_t g = 0; g < larger.groups.size(); ++g) larger.groups[g].count = cluster_.groups[g].count * times;
+      if (larger.network.empty()) larger.network.push_back({"assumed", 1, cluster_.nodes[0].link.latency_ps, 1});
+      larger.network.back().nodes = std::max<int64_t>(larger.network.back().nodes, times * 4096);
+      const int64_t count = larger.groups[0].count;
+      const std::string in_file = "with a [[network]] level that joins them, docs/cluster-files.md";
+      std::string words = fmt::format("{} times the nodes of each type ({})", times, in_file);
+      if (cluster_.groups.size() == 1)
+        words = count <= joined ? fmt::format("--nodes {}", count) : fmt::format("{} nodes ({})", count, in_file);
+      if (attempt(words, spec_, larger, request_)) return;
+    }
+  }
+
+  void smaller_model() {
+    std::vector<std::pair<int64_t, std::string>> presets;
+    for (const std::string_view name : preset_names())
+      if (const int64_t parameters = num_parameters(*preset_model(name)); parameters < num_parameters(spec_))
+        presets.emplace_back(-parameters, name);
+    std::sort(presets.begin(), presets.end());
+    for (const auto& [parameters, name] : presets)
+      if (attempt(fmt::format("on these nodes {} ({} parameters), of the presets", name,
+                              format_count(static_cast<double>(-parameters))),
+                  *preset_model(name), cluster_, request_))
+        return;
+  }
+
+  const ModelSpec& spec_;
+  const Cluster& cluster_;
+  const PlanRequest& request_;
+  const std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
+  std::vector<std::string> out_;
+};
+
+}  // namespace
+
+void refuse_plan(const ModelSpec& spec, const Cluster& cluster, const PlanRequest& request, const PlanAnswer& a,
+                 const std::vector<WiderSpace>& wider, bool json) {
+  if (!a.proven_infeasible) {
+    const bool timed = request.seconds < std::numeric_limits<double>::infinity();
+    throw Error(kUndecided, "plan: no plan was found{}, and it is not proven that none fits; {}",
+                timed ? fmt::format(" within {}", format_seconds(request.seconds)) : "",
+                timed ? "give --max-seconds more" : "try other --schedules, or fewer --max-stages");
+  }
+  const NoFit& n = a.no_fit;
+  const std::vector<std::string> fits = Advisor(spec, cluster, request).run(wider);
+  if (json)
+    print_json(Json{{"fits", false},
+                    {"tier", name_of(n.tier)},
+                    {"missing_bytes", n.missing_bytes},
+                    {"capacity_bytes", n.capacity_bytes},
+                    {"nearest", n.choice},
+                    {"what_would_fit", fits}});
+  throw Error(
+      ErrorKind::does_not_fit,
+      "plan: {} with --batch {} --seq {} does not fit on '{}': the {} memory of each device has {} and lacks {} "
+      "at least (nearest: {}). {}{}",
+      request.model, request.job.batch, request.job.seq, cluster.name, name_of(n.tier), format_bytes(n.capacity_bytes),
+      format_bytes(n.missing_bytes), n.choice,
+      fits.empty() ? "Nothing near it was found to fit." : "What would fit: ", join(fits, "; "));
+}
+
+}  // namespace tern

@@ -1,0 +1,221 @@
+// tern plan as a person meets it: what it prints and writes, and how it ends.
+#include <gtest/gtest.h>
+
+#include <sys/stat.h>
+
+#include <cctype>
+#include <cstdlib>
+#include <string>
+
+#include "base/io.h"
+#include "base/json.h"
+#include "tests/run_shell.h"
+
+#include <nlohmann/json.hpp>
+
+namespace tern {
+namespace {
+
+const std::string kHardware = TERN_SOURCE_DIR "/examples/hardware/";
+const std::string kNode = " --hardware " + kHardware + "h100-node.toml";
+const std::string kJob = " --batch 16 --seq 4096 --schedules 1f1b --max-tensor 2 --max-context 1";
+
+class PlanVerb : public testing::Test {
+ protected:
+  PlanVerb() {
+    std::string pattern = testing::TempDir() + "tern-plan-XXXXXX";
+    folder_ = ::mkdtemp(pattern.data());
+  }
+  ~PlanVerb() override { remove_all(real_io(), folder_); }
+  std::string path(const std::string& name) const { return join_path(folder_, name); }
+  // `before` may limit time or set the environment; standard error comes too, unless it is sent elsewhere.
+  Outcome tern(const std::string& rest, const std::string& before = "") const {
+    return run_shell("cd " + folder_ + "; env -u TERN_DATA " + before + " 2>&1 " TERN_PROGRAM " " + rest);
+  }
+  Json json_of(const std::string& name) const { return parse_json(real_io().read(path(name)), name); }
+  void put(const std::string& name, const std::string& text) const {
+    write_file_atomically(real_io(), path(name), text);
+  }
+  std::string folder_;
+};
+
+bool has(const Outcome& o, std::string_view words) { return o.text.find(words) != std::string::npos; }
+
+TEST_F(PlanVerb, ACertifiedPlanIsAcceptedAndAChangedOneIsNot) {
+  const std::string plan = "plan llama-2-7b" + kNode + kJob;
+  const Outcome made = tern(plan + " --certify --output plan.json");
+  EXPECT_EQ(made.code, 0) << made.text;
+  EXPECT_TRUE(has(made, "audit      accepted")) << made.text;
+  const Outcome accepted = tern(plan + " --check plan.json");
+  EXPECT_EQ(accepted.code, 0) << accepted.text;
+  EXPECT_TRUE(has(accepted, "accepted: the plan fits")) << accepted.text;
+  EXPECT_TRUE(has(accepted, "not judged: predicted.binds")) << accepted.text;
+  const Outcome told = tern(plan + " --check plan.json --json");
+  EXPECT_EQ(told.code, 0);
+  const Json verdict = parse_json(told.text, "verdict");
+  EXPECT_EQ(verdict["verdict"], "accepted");
+  EXPECT_TRUE(verdict["accepted"].get<bool>() && verdict["plan_holds"].get<bool>());
+  EXPECT_EQ(verdict["open"], 0);
+  Json changed = json_of("plan.json");
+  changed["predicted"]["price_per_hour"] = changed["predicted"]["price_per_hour"].get<double>() + 1;
+  put("changed.json", changed.dump());
+  const Outcome rejected = tern(plan + " --check changed.json");
+  EXPECT_EQ(rejected.code, 4) << rejected.text;
+  EXPECT_TRUE(has(rejected, "changed.json: the plan does not hold: its devices cost")) << rejected.text;
+  const Outcome other = tern("plan llama-2-7b --hardware h200" + kJob + " --check plan.json");
+  EXPECT_EQ(other.code, 4);
+  EXPECT_TRUE(has(other, "not for")) << other.text;
+}
+
+// A bound that the search knows and the audit does not prove is no lie.
+TEST_F(PlanVerb, AnHonestPlanWithoutCertificateEndsOtherwiseThanAWrongOne) {
+  const std::string plan = "plan llama-2-7b" + kNode + kJob;
+  ASSERT_EQ(tern(plan + " --output plan.json").code, 0);
+  Json honest = json_of("plan.json");
+  honest["proof"]["bound_ps"] = honest["predicted"]["step_ps"];
+  honest["proof"]["families"] = Json::array();
+  put("honest.json", honest.dump());
+  const Outcome o = tern(plan + " --check honest.json");
+  EXPECT_EQ(o.code, 8) << o.text;
+  EXPECT_TRUE(has(o, "the plan holds; its bound claims more than the audit proves")) << o.text;
+  EXPECT_TRUE(has(o, "plan again with --certify")) << o.text;
+  EXPECT_FALSE(has(o, "accepted")) << o.text;
+}
+
+TEST_F(PlanVerb, OverUnlikeNodesACertificateSaysOfWhatItSpeaks) {
+  const std::string plan =
+      "plan gpt2 --hardware " + kHardware + "mixed-desk.toml --batch 8 --seq 512 --schedules 1f1b --max-micro-batch 2";
+  const Outcome made = tern(plan + " --certify --output plan.json");
+  EXPECT_EQ(made.code, 8) << made.text;
+  EXPECT_FALSE(has(made, "audit      accepted")) << made.text;
+  EXPECT_FALSE(has(made, "no choice is faster than 0")) << made.text;
+  EXPECT_EQ(tern(plan + " --check plan.json").code, 8);
+  const Outcome told = tern(plan + " --check plan.json --json 2>/dev/null");
+  EXPECT_EQ(told.code, 8);
+}
+
+TEST_F(PlanVerb, JsonHasThePlanTimeMemoryGapsBindsAndRivals) {
+  const Outcome o = tern("plan llama-2-7b" + kNode + kJob + " --json --output plan.json 2>/dev/null");
+  ASSERT_EQ(o.code, 0) << o.text;
+  EXPECT_EQ(o.text, real_io().read(path("plan.json"))) << "standard output and the file are the same bytes";
+  const Json p = parse_json(o.text, "plan");
+  for (const char* key :
+       {"/choice/tensor", "/layers/0/zero", "/predicted/step_ps", "/predicted/ranks/0/peak_bytes", "/predicted/binds",
+        "/proof/bound_ps", "/proof/model_ps", "/proof/choices/open", "/proof/families/0/feature"})
+    EXPECT_TRUE(p.contains(Json::json_pointer(key))) << key;
+  EXPECT_GT(p["predicted"]["step_ps"].get<int64_t>(), 0);
+}
+
+TEST_F(PlanVerb, WhatDoesNotFitSaysTierBytesNearestAndWhatWouldFit) {
+  const Outcome o = tern("plan llama-3-70b" + kNode + " --batch 64 --seq 8192 --schedules 1f1b");
+  EXPECT_EQ(o.code, 3) << o.text;
+  for (const char* part :
+       {"the device memory of each device has", " lacks ", "GiB", "(nearest: tp ", "What would fit: "})
+    EXPECT_TRUE(has(o, part)) << part << "\n" << o.text;
+}
+
+// The cheapest change is to take back what was asked.
+TEST_F(PlanVerb, AdviceBeginsWithTheRestrictionsThatWereGiven) {
+  const Outcome o =
+      tern("plan llama-2-7b" + kNode +
+           " --batch 16 --seq 4096 --schedules 1f1b --zero 0 --max-tensor 1 --max-context 1 --max-stages 1");
+  EXPECT_EQ(o.code, 3) << o.text;
+  EXPECT_TRUE(has(o, "What would fit: without --zero")) << o.text;
+}
+
+TEST_F(PlanVerb, WithoutTimeForAPlanItIsUndecidedNotTooLarge) {
+  const Outcome o =
+      tern("plan llama-3-405b --hardware " + kHardware + "h100-16384.toml --batch 2048 --seq 8192 --max-seconds 0.001");
+  EXPECT_EQ(o.code, 8) << o.text;
+  EXPECT_TRUE(has(o, "no plan was found within")) << o.text;
+}
+
+TEST_F(PlanVerb, AnInterruptLeavesThePlanSoFarWithItsGap) {
+  const Outcome o = tern("plan llama-3-70b" + kNode + " --batch 16 --seq 4096 --offload all --output plan.json",
+                         "timeout --preserve-status -s INT 2");
+  EXPECT_EQ(o.code, 130) << o.text;
+  if (has(o, "before any plan was found")) GTEST_SKIP() << "too slow a machine for a plan before the interrupt";
+  EXPECT_TRUE(has(o, "stopped; this is the best plan so far")) << o.text;
+  EXPECT_TRUE(has(o, "proof ")) << o.text;
+  const Json p = json_of("plan.json");
+  EXPECT_GT(p["predicted"]["step_ps"].get<int64_t>(), p["proof"]["bound_ps"].get<int64_t>());
+}
+
+TEST_F(PlanVerb, AnOutputThatCannotBeWrittenIsSaidBeforeTheSearch) {
+  const Outcome o = tern("plan llama-2-7b" + kNode + kJob + " --output nowhere/plan.json");
+  EXPECT_NE(o.code, 0);
+  EXPECT_FALSE(has(o, "proof")) << o.text;
+  EXPECT_EQ(tern("plan llama-2-7b" + kNode + kJob + " --output .").code, 2);
+}
+
+TEST_F(PlanVerb, SequencesBeyondLearnedPositionsAreNoted) {
+  const Outcome o = tern("plan gpt2" + kNode + " --batch 8 --seq 2048 --schedules 1f1b --max-tensor 1 --max-stages 1");
+  EXPECT_EQ(o.code, 0);
+  EXPECT_TRUE(has(o, "within     --seq 2048: the model has 1024 learned positions")) << o.text;
+}
+
+TEST_F(PlanVerb, AWrongNameListsThePresetsWhateverElseIsMissing) {
+  const Outcome o = tern("plan llama");
+  EXPECT_EQ(o.code, 4);
+  EXPECT_TRUE(has(o, "one of the presets (")) << o.text;
+}
+
+// docs/cluster-files.md: its smallest file is one, and with its level of network it is one of several nodes; every key
+// the examples use is in its table.
+TEST_F(PlanVerb, ThePageOnClusterFilesIsTrue) {
+  const std::string page = real_io().read(TERN_SOURCE_DIR "/docs/cluster-files.md");
+  std::string blocks[2];
+  size_t at = 0;
+  for (std::string& block : blocks) {
+    at = page.find("```toml\n", at) + 8;
+    block = page.substr(at, page.find("```", at) - at);
+  }
+  put("one.toml", blocks[0]);
+  const std::string job = " --batch 8 --seq 512 --schedules 1f1b";
+  const Outcome one = tern("plan gpt2 --hardware one.toml" + job);
+  EXPECT_EQ(one.code, 0) << one.text;
+  EXPECT_EQ(tern("plan gpt2 --hardware one.toml --nodes 2" + job).code, 2);
+  put("more.toml", blocks[0] + blocks[1]);
+  const Outcome more = tern("plan gpt2 --hardware more.toml --nodes 2" + job);
+  EXPECT_EQ(more.code, 0) << more.text;
+  // Each line of the smallest file is needed: without it there is a message that names the file.
+  size_t begin = 0;
+  for (size_t end; (end = blocks[0].find('\n', begin)) != std::string::npos; begin = end + 1) {
+    const std::string line = blocks[0].substr(begin, end - begin);
+    if (line.empty()) continue;
+    put("less.toml", blocks[0].substr(0, begin) + blocks[0].substr(end + 1));
+    const Outcome less = tern("plan gpt2 --hardware less.toml" + job);
+    EXPECT_EQ(less.code, 4) << line << "\n" << less.text;
+    EXPECT_TRUE(has(less, "less.toml")) << less.text;
+  }
+  for (const char* example : {"h100-node.toml", "h100-16384.toml", "mixed-desk.toml"}) {
+    const std::string text = real_io().read(kHardware + example);
+    for (size_t line = 0; line < text.size(); line = text.find('\n', line) + 1) {
+      const std::string key = text.substr(line, text.find_first_of(" =\n", line) - line);
+      if (!key.empty() && std::isalpha(static_cast<unsigned char>(key[0])))
+        EXPECT_NE(page.find(key), std::string::npos) << key;
+    }
+  }
+}
+
+// Whatever program is called cbc: what it does is reported, and is no bug of ours.
+TEST_F(PlanVerb, ASolverThatCrashesOrErrsIsReported) {
+  const std::string plan = "plan gpt2" + kNode +
+                           " --batch 8 --seq 512 --schedules 1f1b --max-tensor 1 --max-context 1 "
+                           "--max-micro-batch 1 --max-stages 2 --certify";
+  ASSERT_EQ(tern("version").code, 0);
+  put("cbc", "#!/bin/sh\necho an assertion failed >&2\nkill -ABRT $$\n");
+  ASSERT_EQ(::chmod(path("cbc").c_str(), 0755), 0);
+  const Outcome crashed = tern(plan, "PATH=" + folder_ + ":$PATH");
+  EXPECT_EQ(crashed.code, 0) << crashed.text;
+  EXPECT_TRUE(has(crashed, "cbc crashed (signal 6); nothing was concluded")) << crashed.text;
+  EXPECT_FALSE(has(crashed, "an assertion failed")) << crashed.text;
+  put("cbc", "#!/bin/sh\nfor last; do :; done\necho 'Optimal - objective value 1' > \"$last\"\n");
+  ASSERT_EQ(::chmod(path("cbc").c_str(), 0755), 0);
+  const Outcome differs = tern(plan, "PATH=" + folder_ + ":$PATH");
+  EXPECT_EQ(differs.code, 8) << differs.text;
+  EXPECT_TRUE(has(differs, "cbc finds 1 ps")) << differs.text;
+}
+
+}  // namespace
+}  // namespace tern

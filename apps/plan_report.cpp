@@ -1,0 +1,117 @@
+#include "apps/plan_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "apps/common.h"
+#include "base/text.h"
+#include "base/units.h"
+
+namespace tern {
+namespace {
+
+std::string percent(double share) { return fmt::format("{:.2f} %", 100 * share); }
+
+void print_layers(const Plan& p) {
+  print_out("\nlayers\n");
+  for (const PlannedLayers& l : p.layers)
+    print_out(
+        fmt::format("  {:>9}  stage {:<4} {}\n",
+                    l.count == 1 ? fmt::format("{}", l.first) : fmt::format("{}-{}", l.first, l.first + l.count - 1),
+                    l.stage, to_string(l.strategy)));
+}
+
+void print_memory(const Plan& p) {
+  const bool mixed =
+      std::any_of(p.ranks.begin(), p.ranks.end(), [&](const auto& r) { return r.node != p.ranks[0].node; });
+  print_out(fmt::format("\nmemory per device{:>17} {:>12} {:>12} {:>9}\n", "device", "host", "disk", "busy"));
+  for (size_t r = 0; r < p.ranks.size(); ++r) {
+    if (p.ranks.size() > 12 && r >= 6 && r + 6 < p.ranks.size()) {
+      if (r == 6) print_out("  …\n");
+      continue;
+    }
+    const PlannedRank& rank = p.ranks[r];
+    print_out(fmt::format(
+        "  {:<21} {:>12} {:>12} {:>12} {:>9}\n", fmt::format("rank {}{}", r, mixed ? ", " + rank.node : ""),
+        format_bytes(rank.peak[0]), format_bytes(rank.peak[1]), format_bytes(rank.peak[2]),
+        fmt::format("{:.1f} %", 100.0 * static_cast<double>(rank.busy_ps) / static_cast<double>(p.step_ps))));
+  }
+  std::vector<std::string> told;
+  for (const PlannedRank& r : p.ranks) {
+    if (std::find(told.begin(), told.end(), r.node) != told.end()) continue;
+    told.push_back(r.node);
+    print_out(fmt::format("  {:<21} {:>12} {:>12} {:>12}\n", mixed ? "there is, " + r.node : "there is",
+                          format_bytes(r.capacity[0]), format_bytes(r.capacity[1]), format_bytes(r.capacity[2])));
+  }
+}
+
+}  // namespace
+
+std::string step_words(int64_t ps) {
+  const double s = static_cast<double>(ps) * 1e-12;
+  if (ps == 0) return "0 s";
+  // From here on minutes have as many digits.
+  if (s >= 1000) return format_seconds(s);
+  const auto [unit, scale] = s >= 1 ? std::pair("s", 1.0) : s >= 1e-3 ? std::pair("ms", 1e3) : std::pair("us", 1e6);
+  const double x = s * scale;
+  return fmt::format("{:.{}f} {}", x, x >= 1000 ? 0 : x >= 100 ? 1 : x >= 10 ? 2 : 3, unit);
+}
+
+void print_plan(const PlanAnswer& a, const Cluster& cluster) {
+  const Plan& p = a.plan;
+  const auto line = [](std::string_view key, const std::string& text) {
+    print_out(fmt::format("{:<10} {}\n", key, text));
+  };
+  line("model", fmt::format("{}, {} parameters", p.model, format_count(static_cast<double>(p.parameters))));
+  line("hardware", fmt::format("{}: {} of {} devices{}", p.hardware, format_with_commas(p.choice.devices()),
+                               format_with_commas(cluster.num_devices()),
+                               p.idle_devices ? fmt::format(", {} idle", format_with_commas(p.idle_devices)) : ""));
+  line("plan", to_string(p.choice));
+  line("",
+       "(ranks by tensor, context, data, expert × its tensor; pp stages × chunks on each; micro-batch: sequences × how "
+       "many)");
+  if (cluster.groups.size() > 1) line("", "on " + p.node);
+  line("step", fmt::format("{}, {} tokens/s, {} of the devices' peak for the model's own work", step_words(p.step_ps),
+                           format_count(p.tokens_per_second()), percent(p.flops_share)));
+  if (p.price_per_hour > 0)
+    line("price", fmt::format("{:.2f} per hour, {:.4f} per million tokens", p.price_per_hour,
+                              p.price_per_hour / 3600 / p.tokens_per_second() * 1e6));
+  line("binds", p.binds);
+  line("proof", fmt::format("model gap {}, simulator gap {}: no choice is faster than {}", percent(p.model_gap()),
+                            percent(p.simulator_gap()), step_words(p.bound_ps)));
+  line("",
+       fmt::format("{} outer choices: {} closed by a bound, {} by search, {} open; {} searches, {} simulations in {}",
+                   format_with_commas(p.counts.legal), format_with_commas(p.counts.by_bound),
+                   format_with_commas(p.counts.by_search), format_with_commas(p.counts.open),
+                   format_with_commas(a.searches), format_with_commas(a.simulated), format_seconds(a.seconds)));
+  for (const std::string& r : p.restrictions) line("within", r);
+  print_layers(p);
+  print_memory(p);
+  print_out("\nrivals                       at least  some plan of it (none: closed by its bound)\n");
+  for (const PlannedFamily& f : p.families)
+    print_out(fmt::format("  {:<26} {:>10} {:>10}  {}\n", f.feature, f.fits ? step_words(f.bound_ps) : "no room",
+                          f.found ? step_words(f.step_ps) : "", f.choice));
+}
+
+std::string told(const PlanAudit& a) {
+  const auto count = [&](AuditedBy by) { return format_with_commas(a.count(by)); };
+  return fmt::format("{} choices bounded anew in {}: {} without room, {} by work, {} by paths, {} by labels, {} open{}",
+                     format_with_commas(a.choices), format_seconds(a.seconds), count(AuditedBy::memory),
+                     count(AuditedBy::work), count(AuditedBy::paths), count(AuditedBy::labels), count(AuditedBy::open),
+                     a.unlike_left ? "; pipelines over nodes of several types were not judged" : "");
+}
+
+void print_audit(const PlanAudit& a, const Plan& p) {
+  print_out(fmt::format("\naudit      {}{}: the plan fits and takes {}; {} is faster than {} ({:.2f} % below it)\n",
+                        name_of(a.verdict), a.late ? ", for want of time" : "", step_words(p.step_ps),
+                        a.unlike_left ? "no choice on nodes of one type" : "no choice", step_words(a.proven_ps),
+                        100 * (1 - static_cast<double>(a.proven_ps) / static_cast<double>(p.step_ps))));
+  print_out(fmt::format("           {}\n", told(a)));
+  const auto unjudged = unjudged_keys();
+  print_out(fmt::format("           not judged: {}\n", join({unjudged.begin(), unjudged.end()}, ", ")));
+}
+
+}  // namespace tern
