@@ -105,8 +105,10 @@ std::vector<VerbSpec> make_verbs() {
            "Searches every mesh (tensor, context, expert, data), pipeline and micro-batch, and for each where the "
            "layers lie, what is sharded (ZeRO), recomputed and offloaded. The answer is the least simulated step time, "
            "or "
-           "carries the gap that is left. Ctrl-C ends the search with the best plan so far and its gap, exit code 130. Exit "
-           "code 3: nothing fits, with the missing bytes and what would fit; 8: undecided, no plan in --max-seconds, or "
+           "carries the gap that is left. Ctrl-C ends the search with the best plan so far and its gap, exit code 130. "
+           "Exit "
+           "code 3: nothing fits, with the missing bytes and what would fit; 8: undecided, no plan in --max-seconds, "
+           "or "
            "a bound that --certify or --check could not prove. --certify and --check do not judge a plan's binds, "
            "model_ps, model_bound_ps, restrictions and families beyond contradictions. How to write a cluster file: "
            "docs/cluster-files.md."},
