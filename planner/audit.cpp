@@ -18,8 +18,6 @@
 namespace tern {
 namespace {
 
-constexpr int64_t kMostOperations = 4'000'000;  // a choice with more is not in the space (docs/planner.md)
-
 bool is_v(Schedule s) { return s == Schedule::zb_v || s == Schedule::v_half; }
 
 std::vector<Machine> machines_of(const Cluster& cluster) {
@@ -197,8 +195,7 @@ class PlanJudge {
       return fmt::format("{} chunks: not in the space that is asked", c.chunks_per_stage);
     if (c.num_stages == 1 ? c.schedule != Schedule::one_f_one_b : !contains(space.schedules, c.schedule))
       return fmt::format("{}: not in the space that is asked", schedule_name(c.schedule));
-    if (static_cast<double>(c.num_stages) * c.chunks_per_stage * static_cast<double>(c.num_micro) * 3 >
-        static_cast<double>(kMostOperations))
+    if (operations_of(c) > kMostOperations)
       return fmt::format("{} stages × {} chunks × {} micro-batches: more than {} operations are not simulated",
                          c.num_stages, c.chunks_per_stage, c.num_micro, kMostOperations);
     return "";
@@ -321,6 +318,7 @@ class PlanJudge {
     if (most < 1) return;
     const LayerCosts costs(spec_, request_.job, m, mesh, b);
     Instance whole, staged, chunked;
+    LongestTimes longest[3];
     for (int P = 1; P <= most; ++P)
       for (const Schedule schedule : request_.space.schedules) {
         if (P == 1 && schedule != request_.space.schedules.front()) continue;  // one stage: they are all the same
@@ -332,14 +330,19 @@ class PlanJudge {
           if (!why_illegal_pipeline(m, c, static_cast<int>(layers_.size())).empty()) continue;
           if (!outside_space(c).empty()) continue;
           Instance& in = P == 1 ? whole : v == 1 ? staged : chunked;
-          if (in.cost.empty()) fill(in, m, costs, P > 1, v);
-          if (in.cost.front().empty()) continue;
+          LongestTimes& times = longest[P == 1 ? 0 : v == 1 ? 1 : 2];
+          if (in.cost.empty()) {
+            fill(in, m, costs, P > 1, v);
+            times = longest_times(costs, layers_, strategies_of(m, v), P > 1);
+          }
+          // Bounded and not planned, as those of too many operations are (docs/planner.md): not among what is judged.
+          if (in.cost.front().empty() || !times.counted(c.num_micro)) continue;
           judge(in, m, c);
         }
       }
   }
 
-  void fill(Instance& in, const Machine& m, const LayerCosts& costs, bool pipelined, int chunks) const {
+  std::vector<LayerStrategy> strategies_of(const Machine& m, int chunks) const {
     const SearchSpace& space = request_.space;
     std::vector<LayerStrategy> all;
     for (const int zero : space.zero)
@@ -347,6 +350,11 @@ class PlanJudge {
         for (const Tier states : space.states)
           for (const Tier activations : space.activations)
             if (const LayerStrategy s{zero, r, states, activations}; may(m, s, chunks)) all.push_back(s);
+    return all;
+  }
+
+  void fill(Instance& in, const Machine& m, const LayerCosts& costs, bool pipelined, int chunks) const {
+    const std::vector<LayerStrategy> all = strategies_of(m, chunks);
     std::map<int, std::vector<CostVector>> rows;
     for (const Layer& layer : layers_) {
       auto& of = rows[layer.kind];

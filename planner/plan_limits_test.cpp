@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "plan/legality.h"
+#include "planner/audit.h"
 #include "planner/plan_model_impl.h"
 #include "planner/plan_model_twin_test.h"
 #include "planner/price.h"
@@ -122,6 +123,27 @@ TEST(PlanLimits, LongPipelinesAreBoundedAndSaidSo) {
   request.job.batch = 1 << 24;
   request.space.max_micro_batch = 1, request.space.max_stages = 1;
   EXPECT_THROW(plan_model(small_model(1), small_cluster(1, 60 * kGB), request), Error);
+}
+
+// Choices that are left out are left out by the audit too, or its count would be another.
+TEST(PlanLimits, TheAuditLeavesOutTheSame) {
+  Cluster cluster = small_cluster(4, 60 * kGB);
+  int left_out = 0, judged = 0;
+  for (const double flops : {989e12, 5e9, 2e9, 1e9, 5e8}) {
+    for (auto& p : cluster.devices[0].peak) p.second = flops;
+    PlanRequest request = on_device(Schedule::one_f_one_b, 64, 2048);
+    request.space.max_tensor = 4;
+    const ModelSpec spec = small_model(2);
+    const SpaceOfChoices space = enumerate_choices(spec, cluster, request);
+    left_out += space.too_long > 0 && !space.candidates.empty();
+    if (space.candidates.empty()) continue;
+    const PlanAnswer a = plan_model(spec, cluster, request);
+    ASSERT_TRUE(a.found);
+    EXPECT_EQ(audit_plan(spec, cluster, request, a.plan).choices, a.plan.counts.legal) << flops;
+    ++judged;
+  }
+  EXPECT_GE(left_out, 1);
+  EXPECT_GE(judged, 2);
 }
 
 // The bound that needs no enumeration is below every plan, and says something.
