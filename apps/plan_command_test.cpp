@@ -88,7 +88,7 @@ TEST_F(PlanVerb, OverUnlikeNodesACertificateSaysOfWhatItSpeaks) {
   const Outcome made = tern(plan + " --certify --output plan.json");
   EXPECT_EQ(made.code, 8) << made.text;
   EXPECT_FALSE(has(made, "audit      accepted")) << made.text;
-  EXPECT_FALSE(has(made, "no choice is faster than 0")) << made.text;
+  EXPECT_TRUE(has(made, "not certified")) << made.text;
   EXPECT_EQ(tern(plan + " --check plan.json").code, 8);
   const Outcome told = tern(plan + " --check plan.json --json 2>/dev/null");
   EXPECT_EQ(told.code, 8);
@@ -132,7 +132,7 @@ TEST_F(PlanVerb, WithoutTimeForAPlanItIsUndecidedNotTooLarge) {
 
 TEST_F(PlanVerb, AnInterruptLeavesThePlanSoFarWithItsGap) {
   const Outcome o = tern("plan llama-3-70b" + kNode + " --batch 16 --seq 4096 --offload all --output plan.json",
-                         "timeout --preserve-status -s INT 2");
+                         "timeout --preserve-status -k 30 -s INT 2");
   EXPECT_EQ(o.code, 130) << o.text;
   if (has(o, "before any plan was found")) GTEST_SKIP() << "too slow a machine for a plan before the interrupt";
   EXPECT_TRUE(has(o, "stopped; this is the best plan so far")) << o.text;

@@ -200,9 +200,10 @@ Certificate certify(const ModelSpec& spec, const Cluster& cluster, const PlanReq
     return c;
   }
   plan.bound_ps = a.proven_ps;
-  a.verdict = a.unlike_left ? Verdict::in_part : Verdict::accepted;
+  a.verdict = a.unlike_left ? Verdict::in_part : Verdict::accepted, a.reason.clear();
   if (a.unlike_left) {
-    c.doubt = "certified for nodes of one type alone: " + a.reason;
+    a.reason = "pipelines over nodes of several types were not judged";
+    c.doubt = "its bound is certified for nodes of one type alone; " + a.reason;
     plan.restrictions.push_back(c.doubt);
   }
   SolverVerdict solver = solver_verdict(spec, cluster, request, plan);
@@ -284,7 +285,7 @@ int run_plan(const Options& options) {
     return 128 + stop_signal();
   }
   if (!certificate.doubt.empty())
-    throw Error(kUndecided, "plan: the plan stands, but is not certified: {}", certificate.doubt);
+    throw Error(kUndecided, "plan: the plan stands, but is not certified whole: {}", certificate.doubt);
   return 0;
 }
 
