@@ -28,7 +28,8 @@ struct PlannedRank {
   friend bool operator==(const PlannedRank&, const PlannedRank&) = default;
 };
 
-/// The best of the choices that share a feature, as an answer to "why not".
+/// The choices that share a feature, as an answer to "why not": their bound, and the best plan that a look at the most
+/// promising of them gave.
 struct PlannedFamily {
   std::string feature;   // "tensor 4", "schedule gpipe"
   bool found = false;    // a plan of it was made; else all of it is above bound_ps, or does not fit

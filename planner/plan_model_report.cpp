@@ -18,6 +18,7 @@ namespace tern {
 namespace {
 
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+constexpr size_t kTriedOfFamily = 6;  // choices
 constexpr size_t kValuesPerFeature = 8;
 constexpr double kLateSeconds = 0.3;
 
@@ -74,7 +75,8 @@ std::string value_of(const SpaceOfChoices& space, const Feature& feature, size_t
 
 struct Family {
   PlannedFamily told;
-  int cheapest = -1, plan = -1;  // candidates: least bound; of the best plan seen
+  std::vector<int> members;      // candidates
+  int cheapest = -1, plan = -1;  // of them: least bound; of the best plan seen
 };
 
 // Families of one feature that the best plan does not belong to, those with the least bounds first.
@@ -86,6 +88,7 @@ std::vector<Family> families_of(const SpaceOfChoices& space, const OuterOutcome&
     const std::string value = value_of(space, feature, i);
     if (value == chosen) continue;
     Family& f = by_value[value];
+    f.members.push_back(static_cast<int>(i));
     if (f.cheapest < 0 || out.bounds[i] < out.bounds[static_cast<size_t>(f.cheapest)]) f.cheapest = static_cast<int>(i);
   }
   for (const auto& [index, makespan] : out.plans) {
@@ -110,15 +113,25 @@ std::vector<Family> families_of(const SpaceOfChoices& space, const OuterOutcome&
   return list;
 }
 
-// A plan of a family that the search closed by its bound alone: one strategy everywhere, on its most promising choice.
-void give_example(const SpaceOfChoices& space, Family& f) {
+// The best plan of a family that looking at its most promising choices gives: one strategy everywhere, and every layer
+// as fast as memory lets it be. The family's bound says how much better its very best may be.
+void find_plan(const SpaceOfChoices& space, const OuterOutcome& out, Family& f, const std::function<bool()>& late) {
+  const auto bound = [&](int i) { return out.bounds[static_cast<size_t>(i)]; };
+  const size_t tried = std::min(kTriedOfFamily, f.members.size());
+  std::partial_sort(f.members.begin(), f.members.begin() + static_cast<std::ptrdiff_t>(tried), f.members.end(),
+                    [&](int a, int b) { return std::pair(bound(a), a) < std::pair(bound(b), b); });
   BuiltInstance built;
-  if (f.plan < 0 && f.told.fits) {
-    const Candidate& c = space.candidates[static_cast<size_t>(f.cheapest)];
+  for (size_t i = 0; i < tried && !late(); ++i) {
+    const int index = f.members[i];
+    const int64_t best = f.told.found ? f.told.step_ps : kNever;
+    if (bound(index) >= best) break;
+    const Candidate& c = space.candidates[static_cast<size_t>(index)];
     build_instance(space, c, built);
-    const UniformPlan plan = uniform_plan(space, c, built);
-    if (plan.found) f.plan = f.cheapest, f.told.found = true, f.told.step_ps = plan.makespan;
+    for (const UniformPlan& plan : {uniform_plan(space, c, built), repaired_plan(space, c, built, best)})
+      if (plan.found && (!f.told.found || plan.makespan < f.told.step_ps))
+        f.plan = index, f.told.found = true, f.told.step_ps = plan.makespan;
   }
+  f.members.clear();
   if (f.plan >= 0) f.told.choice = to_string(choice_of(space, space.candidates[static_cast<size_t>(f.plan)]));
 }
 
@@ -226,8 +239,9 @@ Plan make_plan(const SpaceOfChoices& space, const Cluster& cluster, const PlanRe
   }
   for (const Feature& feature : features())
     for (Family& f : families_of(space, out, feature)) {
-      if (std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() < seconds)
-        give_example(space, f);
+      find_plan(space, out, f, [&] {
+        return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() >= seconds;
+      });
       p.families.push_back(f.told);
     }
   return p;
