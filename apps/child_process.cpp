@@ -97,7 +97,7 @@ ChildResult run_child(const std::vector<std::string>& arguments, const ChildOpti
 }
 
 ErrorKind kind_of_exit(int exit_code) {
-  constexpr int kLast = static_cast<int>(ErrorKind::diverged), kInterrupted = static_cast<int>(ErrorKind::interrupted);
+  constexpr int kLast = static_cast<int>(ErrorKind::undecided), kInterrupted = static_cast<int>(ErrorKind::interrupted);
   if (exit_code == kInterrupted || exit_code == 128 + SIGINT || exit_code == 128 + SIGTERM)
     return ErrorKind::interrupted;
   return exit_code >= 1 && exit_code <= kLast ? static_cast<ErrorKind>(exit_code) : ErrorKind::bug;

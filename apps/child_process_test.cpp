@@ -17,11 +17,12 @@ TEST(ChildProcess, GivesOutputAndExitCode) {
 }
 
 TEST(ChildProcess, EveryExitCodeOfAVerbHasItsKindAgain) {
-  for (const ErrorKind kind : {ErrorKind::bug, ErrorKind::usage, ErrorKind::does_not_fit, ErrorKind::bad_file,
-                               ErrorKind::peer, ErrorKind::no_checkpoint, ErrorKind::diverged, ErrorKind::interrupted})
+  for (const ErrorKind kind :
+       {ErrorKind::bug, ErrorKind::usage, ErrorKind::does_not_fit, ErrorKind::bad_file, ErrorKind::peer,
+        ErrorKind::no_checkpoint, ErrorKind::diverged, ErrorKind::undecided, ErrorKind::interrupted})
     EXPECT_EQ(kind_of_exit(static_cast<int>(kind)), kind);
   for (const int stopped : {130, 143}) EXPECT_EQ(kind_of_exit(stopped), ErrorKind::interrupted);
-  for (const int strange : {8, 74, 127, 139}) EXPECT_EQ(kind_of_exit(strange), ErrorKind::bug);
+  for (const int strange : {9, 74, 127, 139}) EXPECT_EQ(kind_of_exit(strange), ErrorKind::bug);
 }
 
 TEST(ChildProcess, CountsLargeOutputWithoutKeepingIt) {

@@ -110,7 +110,7 @@ void refuse_plan(const ModelSpec& spec, const Cluster& cluster, const PlanReques
                  const std::vector<WiderSpace>& wider, bool json) {
   if (!a.proven_infeasible) {
     const bool timed = request.seconds < std::numeric_limits<double>::infinity();
-    throw Error(kUndecided, "plan: no plan was found{}, and it is not proven that none fits; {}",
+    throw Error(ErrorKind::undecided, "plan: no plan was found{}, and it is not proven that none fits; {}",
                 timed ? fmt::format(" within {}", format_seconds(request.seconds)) : "",
                 timed ? "give --max-seconds more" : "try other --schedules, or fewer --max-stages");
   }

@@ -3,14 +3,10 @@
 
 #include <string>
 
-#include "base/error.h"
 #include "planner/audit.h"
 #include "planner/plan_model.h"
 
 namespace tern {
-
-/// Time or means ended before an answer was proven (docs/exit-codes.md); the message says what holds.
-inline constexpr ErrorKind kUndecided = static_cast<ErrorKind>(8);
 
 /// Four significant digits: a plan and its bound often agree in two.
 std::string step_words(int64_t ps);

@@ -169,14 +169,14 @@ int check_plan(const ModelSpec& spec, const Cluster& cluster, const PlanRequest&
     case Verdict::accepted:
       return 0;
     case Verdict::in_part:
-      throw Error(kUndecided, "{}: the plan holds, and its bound on nodes of one type; {}", path, a.reason);
+      throw Error(ErrorKind::undecided, "{}: the plan holds, and its bound on nodes of one type; {}", path, a.reason);
     case Verdict::unproven:
       if (stop_requested()) return 128 + stop_signal();
-      throw Error(kUndecided,
+      throw Error(ErrorKind::undecided,
                   "{}: the plan holds; its bound claims more than the audit proves: {}; what is proven is {}; {}", path,
                   a.reason, step_words(a.proven_ps), a.late ? "give --max-seconds more" : "plan again with --certify");
     case Verdict::not_judged:
-      throw Error(kUndecided, "{}: {}", path, a.reason);
+      throw Error(ErrorKind::undecided, "{}: {}", path, a.reason);
     case Verdict::rejected:
       break;
   }
@@ -285,7 +285,7 @@ int run_plan(const Options& options) {
     return 128 + stop_signal();
   }
   if (!certificate.doubt.empty())
-    throw Error(kUndecided, "plan: the plan stands, but is not certified whole: {}", certificate.doubt);
+    throw Error(ErrorKind::undecided, "plan: the plan stands, but is not certified whole: {}", certificate.doubt);
   return 0;
 }
 

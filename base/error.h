@@ -19,6 +19,7 @@ enum class ErrorKind {
   peer = 5,           // another rank was lost or late
   no_checkpoint = 6,  // resume asked for, and no checkpoint verifies
   diverged = 7,       // training met a number that is not finite; the last checkpoint stands
+  undecided = 8,      // time or means ended before an answer was proven
   interrupted = 75,   // stopped on request; the same command goes on
 };
 
