@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/dtype.h"
 #include "base/json.h"
 
@@ -24,6 +25,22 @@ struct BenchTask {
   std::function<double()> once;
 };
 inline constexpr double kTaskSeconds = 0.1;
+inline constexpr double kPointSeconds = 0.01;  // of one shape among hundreds
+
+/// Calls until `seconds` have passed: `amount` of one call per second.
+template <class Call>
+double rate_of(double amount, double seconds, Call call) {
+  Clock& clock = real_clock();
+  const int64_t begin = clock.now_ns();
+  int64_t now = begin;
+  double done = 0;
+  do {
+    call();
+    done += amount;
+    now = clock.now_ns();
+  } while (seconds_between(begin, now) < seconds);
+  return done / seconds_between(begin, now);
+}
 
 struct BenchSettings {
   int rounds = 7;
@@ -38,6 +55,11 @@ std::vector<BenchTask> limit_tasks(const BenchSettings&);
 /// tern's own work on built-in models with random weights: a training step, a prompt, a decoded token, each in f32 and
 /// bf16. Leaves out, with a note, what would not fit in memory_bytes.
 std::vector<BenchTask> work_tasks(const BenchSettings&, std::vector<std::string>& notes);
+
+/// A decoded token of a model so small that little but the engine's own cost is left. Unit: kernel calls per second, a
+/// layer counted as kCallsPerLayer of them.
+BenchTask engine_calls_task();
+inline constexpr int64_t kCallsPerLayer = 9;
 
 /// Rates of all rounds.
 struct BenchResult {

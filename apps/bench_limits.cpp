@@ -47,21 +47,6 @@ struct Product1024 {
   void exact() { multiply_exact<T, T>(x, packed, {}, kSize, kSize, kSize, false, std::span(y)); }
 };
 
-// Repeats until kTaskSeconds have passed; amount of one call per second.
-template <class Call>
-double rate_of(double amount, Call call) {
-  Clock& clock = real_clock();
-  const int64_t begin = clock.now_ns();
-  int64_t now = begin;
-  double done = 0;
-  do {
-    call();
-    done += amount;
-    now = clock.now_ns();
-  } while (seconds_between(begin, now) < kTaskSeconds);
-  return done / seconds_between(begin, now);
-}
-
 template <class T>
 void add_products(std::vector<BenchTask>& tasks) {
   const auto product = std::make_shared<Product1024<T>>();
@@ -72,7 +57,7 @@ void add_products(std::vector<BenchTask>& tasks) {
                      .unit = "FLOP/s",
                      .against = {},
                      .what = fmt::format("1024 × 1024 × 1024, {}", who),
-                     .once = [=] { return rate_of(flops, [&] { call(*product); }); }});
+                     .once = [=] { return rate_of(flops, kTaskSeconds, [&] { call(*product); }); }});
   };
   add(std::string(fast_matmul_name()), [](Product1024<T>& p) { p.fast(); });
   add("own exact kernels", [](Product1024<T>& p) { p.exact(); });
@@ -112,7 +97,7 @@ void add_cache_reads(std::vector<BenchTask>& tasks, const std::shared_ptr<std::v
                      .unit = "B/s",
                      .what = fmt::format("{} again and again, one thread", format_bytes(bytes)),
                      .once = [buffer, part, times, bytes] {
-                       return rate_of(static_cast<double>(bytes) * times,
+                       return rate_of(static_cast<double>(bytes) * times, kTaskSeconds,
                                       [&] { static_cast<void>(stream_sum_again(part, times)); });
                      }});
   }
@@ -120,20 +105,22 @@ void add_cache_reads(std::vector<BenchTask>& tasks, const std::shared_ptr<std::v
 
 void add_memory_reads(std::vector<BenchTask>& tasks, const std::shared_ptr<std::vector<float>>& buffer) {
   const auto bytes = static_cast<double>(buffer->size() * sizeof(float));
-  tasks.push_back({.name = "memory read, one thread",
-                   .unit = "B/s",
-                   .what = fmt::format("{} from front to back", format_bytes(static_cast<int64_t>(bytes))),
-                   .once = [=] { return rate_of(bytes, [&] { static_cast<void>(stream_sum_again(*buffer, 1)); }); }});
-  tasks.push_back({.name = "memory read",
-                   .unit = "B/s",
-                   .what = fmt::format("{} in {} parts, {} threads", format_bytes(static_cast<int64_t>(bytes)),
-                                       num_compute_threads(), num_compute_threads()),
-                   .once = [=] { return rate_of(bytes, [&] { static_cast<void>(stream_sum(*buffer)); }); }});
+  tasks.push_back(
+      {.name = "memory read, one thread",
+       .unit = "B/s",
+       .what = fmt::format("{} from front to back", format_bytes(static_cast<int64_t>(bytes))),
+       .once = [=] { return rate_of(bytes, kTaskSeconds, [&] { static_cast<void>(stream_sum_again(*buffer, 1)); }); }});
+  tasks.push_back(
+      {.name = "memory read",
+       .unit = "B/s",
+       .what = fmt::format("{} in {} parts, {} threads", format_bytes(static_cast<int64_t>(bytes)),
+                           num_compute_threads(), num_compute_threads()),
+       .once = [=] { return rate_of(bytes, kTaskSeconds, [&] { static_cast<void>(stream_sum(*buffer)); }); }});
 }
 
 // --- the disk: a file of our own, read past the page cache ---
 
-constexpr int64_t kDiskBytes = int64_t{256} << 20, kBlock = int64_t{1} << 20;
+constexpr int64_t kDiskBytes = int64_t{256} << 20, kBlock = int64_t{1} << 20, kWritten = int64_t{32} << 20;
 
 class DiskFile {
  public:
@@ -149,18 +136,27 @@ class DiskFile {
     direct_ = descriptor_ >= 0;
     if (!direct_) descriptor_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
     if (descriptor_ < 0) throw_io_error("open", path_, errno);
+    writer_ = ::open(path_.c_str(), O_WRONLY | (direct_ ? O_DIRECT : 0) | O_CLOEXEC);
+    if (writer_ < 0) throw_io_error("open", path_, errno);
     void* memory = nullptr;
     TERN_CHECK(::posix_memalign(&memory, 4096, kBlock) == 0, "bench: no aligned block");
     block_.reset(memory);
   }
   ~DiskFile() {
     if (descriptor_ >= 0) ::close(descriptor_);
+    if (writer_ >= 0) ::close(writer_);
     ::unlink(path_.c_str());
   }
   DiskFile(const DiskFile&) = delete;
   DiskFile& operator=(const DiskFile&) = delete;
 
   bool direct() const { return direct_; }
+  // kWritten bytes from the start on, and until the disk has them.
+  void write() {
+    for (int64_t at = 0; at < kWritten; at += kBlock)
+      if (::pwrite(writer_, block_.get(), kBlock, at) != kBlock) throw_io_error("write", path_, errno);
+    if (::fdatasync(writer_) != 0) throw_io_error("sync", path_, errno);
+  }
   // The next block, from the start again after the last.
   void read() {
     if (!direct_) ::posix_fadvise(descriptor_, at_, kBlock, POSIX_FADV_DONTNEED);
@@ -170,7 +166,7 @@ class DiskFile {
 
  private:
   std::string path_;
-  int descriptor_ = -1;
+  int descriptor_ = -1, writer_ = -1;
   bool direct_ = false;
   int64_t at_ = 0;
   struct Free {
@@ -181,11 +177,17 @@ class DiskFile {
 
 void add_disk(std::vector<BenchTask>& tasks, const std::string& directory) {
   const auto file = std::make_shared<DiskFile>(directory);
-  tasks.push_back({.name = "disk read",
-                   .unit = "B/s",
-                   .what = fmt::format("{} in blocks of 1 MiB, one thread, {}", directory,
-                                       file->direct() ? "O_DIRECT" : "cache dropped (the file system has no O_DIRECT)"),
-                   .once = [file] { return rate_of(static_cast<double>(kBlock), [&] { file->read(); }); }});
+  tasks.push_back(
+      {.name = "disk read",
+       .unit = "B/s",
+       .what = fmt::format("{} in blocks of 1 MiB, one thread, {}", directory,
+                           file->direct() ? "O_DIRECT" : "cache dropped (the file system has no O_DIRECT)"),
+       .once = [file] { return rate_of(static_cast<double>(kBlock), kTaskSeconds, [&] { file->read(); }); }});
+  tasks.push_back(
+      {.name = "disk write",
+       .unit = "B/s",
+       .what = fmt::format("{} of {} in blocks of 1 MiB, then synced", format_bytes(kWritten), directory),
+       .once = [file] { return rate_of(static_cast<double>(kWritten), kTaskSeconds, [&] { file->write(); }); }});
 }
 
 }  // namespace

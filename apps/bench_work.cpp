@@ -179,7 +179,22 @@ void add_reading(std::vector<BenchTask>& tasks, DType dtype, int64_t memory_byte
                    }});
 }
 
+constexpr int64_t kTinyLayers = 8;
+
 }  // namespace
+
+BenchTask engine_calls_task() {
+  const std::string config = fmt::format(
+      R"({{"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 64, "hidden_size": 64,
+         "intermediate_size": 64, "num_hidden_layers": {}, "num_attention_heads": 2, "num_key_value_heads": 2,
+         "max_position_embeddings": 1024, "rms_norm_eps": 1e-5, "tie_word_embeddings": true, "hidden_act": "silu"}})",
+      kTinyLayers);
+  const auto model = std::make_shared<ReadModel>(model_spec(parse_hf_config(config, "the tiny model")), DType::f32);
+  return {.name = "engine calls", .unit = "calls/s", .once = [model] {
+            const RunTimings t = model->read(8, kDecoded, DType::f32);
+            return static_cast<double>((t.generated_tokens - 1) * (kTinyLayers + 1) * kCallsPerLayer) / t.decode_s;
+          }};
+}
 
 std::vector<BenchTask> work_tasks(const BenchSettings& settings, std::vector<std::string>& notes) {
   std::vector<BenchTask> tasks;

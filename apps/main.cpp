@@ -32,7 +32,7 @@ constexpr VerbRun kRuns[] = {{"demo", run_demo},         {"train", run_train},  
                              {"chat", run_chat},         {"eval", run_eval},       {"embed", run_embed},
                              {"tokenize", run_tokenize}, {"inspect", run_inspect}, {"export", run_export},
                              {"plan", run_plan},         {"compare", run_compare}, {"doctor", run_doctor},
-                             {"bench", run_bench}};
+                             {"bench", run_bench},       {"profile", run_profile}};
 
 bool wants_help(const Arguments& arguments) {
   for (const std::string& argument : arguments) {

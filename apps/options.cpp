@@ -131,6 +131,17 @@ std::vector<VerbSpec> make_verbs() {
                     {"tern bench --limits-only --disk .", "the machine alone, with the disk under this directory"}},
        .details = "Every task is timed once a round, in turn, so that a neighbour's load meets all alike. Figures that "
                   "spread by more than 10 % are shown as noise, not as a share."},
+      {.name = "profile",
+       .summary = "Measure this machine into a cluster file that tern plan reads; or read what nccl-tests measured",
+       .examples = {{"tern profile --output this.toml", "a minute or two; then tern plan MODEL --hardware this.toml …"},
+                    {"tern profile --quick --output this.toml", "seconds: fewer shapes, fewer rounds"},
+                    {"tern profile --import all_reduce.log --import all_gather.log",
+                     "bandwidth and latency of links, from the output of nccl-tests"}},
+       .details =
+           "Matrix products by shape, type and use, attention, norms, memory, disk and loopback, each by the code "
+           "that trains and decodes, once a round. Every figure is written with its spread; figures that spread "
+           "by more than 10 % are counted, and said to be noise where they are many. A model's own step is not "
+           "run: what tern plan says of it is a prediction."},
       {.name = "help",
        .summary = "Help on a verb or a topic: exit-codes, environment, files, recipes, machines, options",
        .positionals = {{"TOPIC", "a verb or a topic", false}},
@@ -194,8 +205,8 @@ std::vector<OptionSpec> make_options() {
       {.name = "shuffle", .verbs = "train", .type = toggle, .fallback = "on", .help = "draw sequences in random order, anew each epoch"},
       {.name = "seed", .verbs = "train", .type = integer, .fallback = "1", .unit = "N", .help = "of initial weights and of the order of data", .min = 0},
       {.name = "seed", .verbs = "generate chat", .type = integer, .fallback = "1", .unit = "N", .help = "of the random draws", .min = 0},
-      {.name = "threads", .verbs = "train generate chat eval embed export plan demo bench", .type = integer, .unit = "N", .help = "compute threads; not given: the cores this process may use", .min = 1, .max = 4096},
-      {.name = "memory", .verbs = "train generate chat eval embed export bench", .type = bytes, .unit = "SIZE", .help = "most memory to use, such as 4GiB; not given: what the machine has free", .min = 1},
+      {.name = "threads", .verbs = "train generate chat eval embed export plan demo bench profile", .type = integer, .unit = "N", .help = "compute threads; not given: the cores this process may use", .min = 1, .max = 4096},
+      {.name = "memory", .verbs = "train generate chat eval embed export bench profile", .type = bytes, .unit = "SIZE", .help = "most memory to use, such as 4GiB; not given: what the machine has free", .min = 1},
 
       // train: state on disk, and what is told.
       {.name = "checkpoint-every", .verbs = "train", .type = integer, .fallback = "100", .unit = "STEPS", .help = "save a checkpoint every so many steps; 0: only at the end", .min = 0, .max = 1e12},
@@ -297,7 +308,14 @@ std::vector<OptionSpec> make_options() {
       {.name = "disk", .verbs = "bench", .type = path, .unit = "DIR", .help = "also read a file of 256 MiB, made and removed under this directory"},
       {.name = "output", .verbs = "bench", .type = path, .unit = "FILE", .help = "write a roofline picture (SVG)"},
 
-      {.name = "json", .verbs = "train generate chat eval embed tokenize inspect export plan compare doctor demo bench", .type = flag, .help = "machine-readable output on standard output"},
+      // profile.
+      {.name = "output", .verbs = "profile", .type = path, .unit = "FILE.toml", .help = "write the cluster file here; not given: standard output"},
+      {.name = "quick", .verbs = "profile", .type = flag, .help = "fewer shapes and rounds"},
+      {.name = "rounds", .verbs = "profile", .type = integer, .unit = "N", .help = "times that every figure is measured; not given: 5, with --quick 3", .min = 1, .max = 10000},
+      {.name = "disk", .verbs = "profile", .type = path, .unit = "DIR", .help = "read and write a file of 256 MiB, made and removed under this directory; not given: that of --output, else this one"},
+      {.name = "import", .verbs = "profile", .type = list, .unit = "FILE", .help = "measure nothing: read the output of nccl-tests (all_reduce_perf, all_gather_perf, …); may be given several times; -: standard input"},
+
+      {.name = "json", .verbs = "train generate chat eval embed tokenize inspect export plan compare doctor demo bench profile", .type = flag, .help = "machine-readable output on standard output"},
   };
 }
 // clang-format on

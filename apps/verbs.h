@@ -19,5 +19,6 @@ int run_plan(const Options&);
 int run_compare(const Options&);
 int run_doctor(const Options&);
 int run_bench(const Options&);
+int run_profile(const Options&);
 
 }  // namespace tern

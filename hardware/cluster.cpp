@@ -15,6 +15,8 @@ namespace {
 
 using Kind = TomlValue::Kind;
 constexpr int64_t kMaxDevices = int64_t{1} << 30;
+constexpr std::array kUses{ProductUse::any, ProductUse::input_gradient, ProductUse::weight_gradient, ProductUse::head,
+                           ProductUse::inference};
 
 // Rates and times that a mistyped prefix makes are refused here, where file and key are known.
 constexpr double kLeastBandwidth = 1e3, kLeastPeak = 1e6;  // B/s, FLOP/s
@@ -63,6 +65,12 @@ MatmulTable read_matmul(const TomlValue& value, const std::string& path, const s
   TomlFields f(value, path, prefix);
   MatmulTable t;
   t.dtype = dtype_key(f, "dtype", f.text("dtype"));
+  const std::string product = f.text("product", "any");
+  const auto use = std::find_if(kUses.begin(), kUses.end(), [&](ProductUse u) { return name_of(u) == product; });
+  if (use == kUses.end())
+    f.fail("product", "'{}', expected input_gradient, weight_gradient, head or inference; left out: all others",
+           make_printable(product));
+  t.use = *use;
   const std::vector<int64_t> tile = f.integers("tile");
   if (tile.size() != 3 || *std::max_element(tile.begin(), tile.end()) > 4096)
     f.fail("tile", "expected three sizes [rows, columns, depth], at most 4096");
@@ -111,7 +119,27 @@ DeviceType read_device(const std::string& name, const TomlValue& value, const st
   TomlFields attention(f.require("attention", Kind::table), path, prefix + "attention.");
   d.attention_forward = attention.number("forward", 0.001, 1);
   d.attention_backward = attention.number("backward", 0.001, 1);
+  for (const auto& peak_of : d.peak) {
+    const std::string key(name_of(peak_of.first));
+    const TomlValue* table = attention.optional(key, Kind::table);
+    if (!table) continue;
+    TomlFields own(*table, path, prefix + "attention." + key + ".");
+    AttentionRates r{own.number("forward", 1e-6, 1), own.number("backward", 1e-6, 1)};
+    r.prefill = own.number("prefill", 1e-6, 1, r.forward);
+    r.decode = own.number("decode", 1e-6, 100, 1);
+    own.finish();
+    d.attention_of.emplace_back(peak_of.first, r);
+  }
   attention.finish();
+  if (const TomlValue* table = f.optional("elementwise", Kind::table)) {
+    TomlFields rates(*table, path, prefix + "elementwise.");
+    for (const TomlMember& m : table->members)
+      d.elementwise.emplace_back(dtype_key(rates, m.key, m.key), bandwidth(rates, m.key));
+    rates.finish();
+  }
+  d.engine = f.text("engine", "");
+  if (!d.engine.empty() && d.engine != "tern")
+    f.fail("engine", "'{}', expected \"tern\", or no such key", make_printable(d.engine));
   for (const TomlValue& table : f.require("matmul", Kind::array).elements) {
     d.matmul.push_back(read_matmul(table, path, prefix + "matmul."));
     const DType dtype = d.matmul.back().dtype;
@@ -120,8 +148,12 @@ DeviceType read_device(const std::string& name, const TomlValue& value, const st
   }
   for (const auto& peak_of : d.peak) {  // not bound by names: clang cannot capture those with OpenMP
     const DType dtype = peak_of.first;
-    if (std::count_if(d.matmul.begin(), d.matmul.end(), [&](const auto& t) { return t.dtype == dtype; }) != 1)
-      f.fail("matmul", "expected one table for {}", name_of(dtype));
+    for (const ProductUse use : kUses) {
+      const auto tables = std::count_if(d.matmul.begin(), d.matmul.end(),
+                                        [&](const auto& t) { return t.dtype == dtype && t.use == use; });
+      if (use == ProductUse::any && tables != 1) f.fail("matmul", "expected one table for {}", name_of(dtype));
+      if (tables > 1) f.fail("matmul", "{} tables for {} and product {}", tables, name_of(dtype), name_of(use));
+    }
   }
   f.finish();
   return d;
@@ -262,6 +294,17 @@ Cluster parse_cluster(std::string_view toml, const std::string& path) {
     c.nodes.push_back(read_node(name, value, c, path));
   read_network(f, c, path);
   read_groups(f, c, path);
+  if (const TomlValue* rows = f.optional("measured", Kind::array))
+    for (const TomlValue& value : rows->elements) {
+      TomlFields m(value, path, "measured.");
+      c.measured.push_back({.name = m.text("name"),
+                            .unit = m.text("unit"),
+                            .median = m.number("median", 0, 1e21),
+                            .low = m.number("low", 0, 1e21),
+                            .high = m.number("high", 0, 1e21),
+                            .rounds = m.integer("rounds", 1, 1 << 20)});
+      m.finish();
+    }
   f.finish();
   return c;
 }
@@ -304,10 +347,33 @@ double peak_flops(const DeviceType& d, DType dtype) {
               d.name, name_of(dtype), stated);
 }
 
-int64_t matmul_ps(const DeviceType& d, DType dtype, int64_t m, int64_t n, int64_t k) {
+std::string_view name_of(ProductUse use) {
+  constexpr std::string_view names[]{"any", "input_gradient", "weight_gradient", "head", "inference"};
+  return names[static_cast<size_t>(use)];
+}
+
+bool has_table(const DeviceType& d, DType dtype, ProductUse use) {
+  return std::any_of(d.matmul.begin(), d.matmul.end(), [&](const auto& t) { return t.dtype == dtype && t.use == use; });
+}
+
+AttentionRates attention_rates(const DeviceType& d, DType dtype) {
+  for (const auto& [of, rates] : d.attention_of)
+    if (of == dtype) return rates;
+  return {d.attention_forward, d.attention_backward, d.attention_forward, 1};
+}
+
+double elementwise_rate(const DeviceType& d, DType dtype) {
+  for (const auto& [of, rate] : d.elementwise)
+    if (of == dtype) return rate;
+  return d.memory_bandwidth;
+}
+
+int64_t matmul_ps(const DeviceType& d, DType dtype, int64_t m, int64_t n, int64_t k, ProductUse use) {
   if (m <= 0 || n <= 0 || k <= 0) return 0;
   const double peak = peak_flops(d, dtype);
-  const auto table = std::find_if(d.matmul.begin(), d.matmul.end(), [&](const auto& t) { return t.dtype == dtype; });
+  if (!has_table(d, dtype, use)) use = ProductUse::any;
+  const auto table =
+      std::find_if(d.matmul.begin(), d.matmul.end(), [&](const auto& t) { return t.dtype == dtype && t.use == use; });
   TERN_CHECK(table != d.matmul.end(), "matmul_ps: device '{}' has no table for {}", d.name, name_of(dtype));
   m = round_up(m, table->tile[0]), n = round_up(n, table->tile[1]), k = round_up(k, table->tile[2]);
   const double flops = 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);

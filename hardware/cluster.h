@@ -18,8 +18,17 @@ namespace tern {
 /// Grid   between points log-linear; beyond the grid the edge's share.
 /// Curve  top · m/(m + half[0]) · n/(n + half[1]) · k/(k + half[2]): a product takes as long at the top as one that is
 ///        larger by half[0] rows, half[1] columns and half[2] deep; at half of each alone half the top is reached.
+/// Product  what of: all products, or those of one use, where a machine was measured at each apart.
+enum class ProductUse : uint8_t {
+  any,
+  input_gradient,   // dx (m, n) = dy (m, k)·w
+  weight_gradient,  // dw (m, n) += dyᵀ·x, k rows of both
+  head,             // the head's loss with both gradients of its projection: time of 6·m·n·k FLOPs
+  inference,        // exact kernels, weights from memory
+};
 struct MatmulTable {
   DType dtype = DType::bf16;
+  ProductUse use = ProductUse::any;
   std::array<int64_t, 3> tile{1, 1, 1};  // m, n, k
   double top = 0;                        // curve; 0: grid
   std::array<double, 3> half{};
@@ -27,14 +36,23 @@ struct MatmulTable {
   std::vector<double> share;                  // rows × columns × depth, the last fastest
 };
 
+/// Shares of the peak of attention with everything in one kernel; of `decode`: bytes of keys and values per byte of the
+/// memory bandwidth.
+struct AttentionRates {
+  double forward = 0, backward = 0, prefill = 0, decode = 1;
+};
+
 struct DeviceType {
   std::string name;
+  std::string engine;  // "tern": rates are this engine's own, as `tern profile` measured them; "" else
   int64_t memory_bytes = 0, reserved_bytes = 0;  // reserved: driver, context, communication buffers
   double memory_bandwidth = 0;                   // bytes/s, reached
   std::vector<std::pair<DType, double>> peak;    // FLOP/s of dense matrix products
   std::vector<MatmulTable> matmul;
-  double attention_forward = 0, attention_backward = 0;  // share of the peak
-  int64_t launch_ps = 0;                                 // per kernel, what the device waits
+  double attention_forward = 0, attention_backward = 0;        // share of the peak
+  std::vector<std::pair<DType, AttentionRates>> attention_of;  // where they differ by type
+  std::vector<std::pair<DType, double>> elementwise;  // bytes/s of norms and the like; not stated: the memory's
+  int64_t launch_ps = 0;                              // per kernel, what the device waits
   double price_per_hour = 0;
 };
 
@@ -74,8 +92,17 @@ struct NodeGroup {
   int64_t count = 0;
 };
 
+/// A figure of a measured machine: what `tern profile` wrote beside the keys.
+struct Measurement {
+  std::string name, unit;
+  double median = 0, low = 0, high = 0;  // quartiles
+  int64_t rounds = 0;
+  double spread() const { return median > 0 ? (high - low) / median : 0; }
+};
+
 struct Cluster {
   std::string name, path;
+  std::vector<Measurement> measured;
   std::vector<DeviceType> devices;
   std::vector<NodeType> nodes;
   std::vector<NetworkLevel> network;  // innermost first
@@ -113,8 +140,14 @@ int64_t counted_ps(double ps);
 int64_t counted_ps(int64_t n, int64_t ps);
 
 /// Time of one product in picoseconds: 2·m·n·k / (peak·share) with shapes rounded up to tiles, at most kMostPs; never
-/// falls as m, n or k grow. Errors: usage, if the device states no peak for the dtype.
-int64_t matmul_ps(const DeviceType&, DType, int64_t m, int64_t n, int64_t k);
+/// falls as m, n or k grow. Of a use without a table of its own: as any product. Errors: usage, if the device states no
+/// peak for the dtype.
+int64_t matmul_ps(const DeviceType&, DType, int64_t m, int64_t n, int64_t k, ProductUse = ProductUse::any);
+/// Whether products of this use have a table of their own.
+bool has_table(const DeviceType&, DType, ProductUse);
+std::string_view name_of(ProductUse);  // "any", "input_gradient", …
+AttentionRates attention_rates(const DeviceType&, DType);
+double elementwise_rate(const DeviceType&, DType);  // bytes/s
 /// FLOP/s. Errors: usage, naming the device and the dtypes it states.
 double peak_flops(const DeviceType&, DType);
 

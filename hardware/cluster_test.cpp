@@ -164,5 +164,37 @@ TEST(Matmul, TilesAreWholeAndSharesAreTheTables) {
   EXPECT_THROW(matmul_ps(m.device, DType::f64, 5, 5, 5), Error);
 }
 
+// What `tern profile` adds to a file: rates by use and type, the engine, quartiles.
+TEST(Cluster, RatesByUseAndTypeAreRead) {
+  std::string file = node_file();
+  const std::string at = "[[device.h100.matmul]]";
+  const auto with = [&](const std::string& more) {
+    std::string text = file;
+    return text.insert(text.find(at), more);
+  };
+  const std::string table =
+      "[[device.h100.matmul]]\ndtype = \"bf16\"\nproduct = \"inference\"\ntile = [1, 1, 1]\n"
+      "curve = { top = 0.01, rows = 0, columns = 0, depth = 0 }\n";
+  const DeviceType d = parse_cluster(with(table), "c.toml").devices[0];
+  EXPECT_TRUE(has_table(d, DType::bf16, ProductUse::inference));
+  EXPECT_FALSE(has_table(d, DType::f32, ProductUse::inference));
+  EXPECT_NEAR(static_cast<double>(matmul_ps(d, DType::bf16, 1, 1000, 1000, ProductUse::inference)),
+              2e6 / 989e12 / 0.01 * 1e12, 1);
+  EXPECT_EQ(matmul_ps(d, DType::bf16, 1, 999, 999, ProductUse::head), matmul_ps(d, DType::bf16, 1, 999, 999));
+  EXPECT_EQ(matmul_ps(d, DType::f32, 1, 999, 999, ProductUse::inference), matmul_ps(d, DType::f32, 1, 999, 999));
+  EXPECT_NE(message_of(with(table + table)).find("2 tables for bf16 and product inference"), std::string::npos);
+  EXPECT_NE(message_of(with("[[device.h100.matmul]]\ndtype = \"bf16\"\nproduct = \"sums\"\n")).find("expected input_"),
+            std::string::npos);
+  EXPECT_NE(message_of(with("[device.h100.attention.bf16]\nforward = 0.5\n")).find("attention.bf16.backward"),
+            std::string::npos);
+  EXPECT_NE(message_of(with("[device.h100.attention.f99]\nforward = 0.5\n")).find("is no key here"), std::string::npos);
+  EXPECT_NE(message_of(with("[device.h100.elementwise]\nbf16 = \"3B/s\"\n")).find("1kB/s at least"), std::string::npos);
+  const std::string measured = "\n[[measured]]\nname = \"memory\"\nunit = \"B/s\"\nmedian = 4\nlow = 3\nhigh = 5\n";
+  const Cluster c = parse_cluster(file + measured + "rounds = 7\n", "c.toml");
+  ASSERT_EQ(c.measured.size(), 1u);
+  EXPECT_DOUBLE_EQ(c.measured[0].spread(), 0.5);
+  EXPECT_NE(message_of(file + measured).find("measured.rounds"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace tern

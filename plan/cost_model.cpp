@@ -24,10 +24,13 @@ struct Pricing {
 
   // Kernels.
   int64_t launches(int64_t n) const { return counted_ps(n, machine.device.launch_ps); }
-  int64_t moved(int64_t bytes) const { return ps_of(static_cast<double>(bytes), machine.device.memory_bandwidth); }
-  int64_t product(int64_t m, int64_t n, int64_t k, int64_t count) const {
-    const int64_t bytes = (m * k + k * n + m * n) * s();
-    return counted_ps(count, std::max(matmul_ps(machine.device, job.dtype, m, n, k), moved(bytes))) + launches(1);
+  int64_t moved(int64_t bytes) const {
+    return ps_of(static_cast<double>(bytes), elementwise_rate(machine.device, job.dtype));
+  }
+  int64_t product(int64_t m, int64_t n, int64_t k, int64_t count, ProductUse use = ProductUse::any) const {
+    const auto bytes = static_cast<double>((m * k + k * n + m * n) * s());
+    const int64_t least = ps_of(bytes, machine.device.memory_bandwidth);
+    return counted_ps(count, std::max(matmul_ps(machine.device, job.dtype, m, n, k, use), least)) + launches(1);
   }
   int64_t product_bytes(const MatrixProduct& p) const { return (p.m * p.k + p.k * p.n + p.m * p.n) * s() * p.count; }
   int64_t attention(int64_t flops, double share) const {
@@ -52,8 +55,8 @@ Times kernel_times(const Pricing& z, const Unit& unit, const UnitCost& cost) {
   int64_t bytes[3]{cost.forward_bytes_moved, cost.backward_input_bytes_moved, cost.backward_weight_bytes_moved};
   for (const MatrixProduct& p : unit_products(unit, z.query)) {
     t.forward += z.product(p.m, p.n, p.k, p.count);
-    t.backward += z.product(p.m, p.k, p.n, p.count);
-    if (p.trained) t.weight += z.product(p.n, p.k, p.m, p.count);
+    t.backward += z.product(p.m, p.k, p.n, p.count, ProductUse::input_gradient);
+    if (p.trained) t.weight += z.product(p.n, p.k, p.m, p.count, ProductUse::weight_gradient);
     for (int64_t& b : bytes) b -= z.product_bytes(p);
   }
   const auto rest = [&](int64_t left) { return left > 0 ? z.moved(left) + z.launches(2) : z.launches(2); };
@@ -68,8 +71,14 @@ Times kernel_times(const Pricing& z, const Unit& unit, const UnitCost& cost) {
 Times head_times(const Pricing& z, const Unit& unit, const HeadSpec& u, const UnitCost& cost) {
   Times t;
   const MatrixProduct p = unit_products(unit, z.query).front();
-  t.forward = z.product(p.m, p.n, p.k, 1) + z.product(p.m, p.k, p.n, 1) + (p.trained ? z.product(p.n, p.k, p.m, 1) : 0);
-  t.forward += z.moved(p.m * p.n * (4 * 4 + 3 * z.s()) + p.m * p.k * 5 * z.s()) + z.launches(6);
+  if (has_table(z.machine.device, z.job.dtype, ProductUse::head)) {
+    t.forward =
+        counted_ps(3, matmul_ps(z.machine.device, z.job.dtype, p.m, p.n, p.k, ProductUse::head)) + z.launches(3);
+  } else {
+    t.forward = z.product(p.m, p.n, p.k, 1) + z.product(p.m, p.k, p.n, 1, ProductUse::input_gradient) +
+                (p.trained ? z.product(p.n, p.k, p.m, 1, ProductUse::weight_gradient) : 0);
+    t.forward += z.moved(p.m * p.n * (4 * 4 + 3 * z.s()) + p.m * p.k * 5 * z.s()) + z.launches(6);
+  }
   t.backward = z.moved(cost.backward_input_bytes_moved) + z.launches(1);
   if (cost.trained) t.weight = z.moved(cost.backward_weight_bytes_moved) + z.launches(1);
   if (z.mesh.tensor > 1)  // rows in, their gradients out; maximum, sum and target of each row
@@ -102,8 +111,9 @@ Times attention_times(const Pricing& z, const Unit& unit, const AttentionSpec& u
   AttentionSpec part = u;
   part.heads = shard_of(u.heads, z.mesh.tensor), part.kv_heads = shard_of(u.kv_heads, z.mesh.tensor);
   const int64_t pairs = z.query.attended_pairs * part.heads * part.head_dim;
-  const int64_t forward = z.attention(4 * pairs, z.machine.device.attention_forward);
-  const int64_t backward = z.attention(10 * pairs, z.machine.device.attention_backward);
+  const AttentionRates rates = attention_rates(z.machine.device, z.job.dtype);
+  const int64_t forward = z.attention(4 * pairs, rates.forward);
+  const int64_t backward = z.attention(10 * pairs, rates.backward);
   t.forward += forward, t.backward += backward;
   add_context(z, part, forward, backward, t);
   if (z.mesh.tensor > 1) {

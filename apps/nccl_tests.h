@@ -1,0 +1,39 @@
+#pragma once
+// What nccl-tests (all_reduce_perf, all_gather_perf, …) printed, as bandwidth and latency of links. Source: the output
+// format of github.com/NVIDIA/nccl-tests (src/common.cu, doc/PERFORMANCE.md for "bus bandwidth"); recalled.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tern {
+
+struct NcclRow {
+  int64_t bytes = 0;                    // of the whole tensor
+  double us = 0, algbw = 0, busbw = 0;  // out of place; GB/s
+};
+struct NcclTest {
+  std::string
+      collective;      // "all_reduce", "all_gather", "reduce_scatter", "alltoall", "sendrecv", "broadcast", "reduce"
+  bool named = false;  // the text says so; else worked out from its columns
+  int64_t ranks = 0, hosts = 0;  // hosts 0: the text does not say
+  std::vector<NcclRow> rows;     // by rising size
+};
+/// The text is not trusted: at most 16 MiB and 65,536 rows. Errors: bad_file "PATH: …": no table, a row that is none,
+/// values that were wrong on the devices, fewer than three sizes, more than one collective.
+NcclTest parse_nccl_tests(std::string_view text, const std::string& path);
+
+/// time = steps · latency + sent / bandwidth, the least squares of relative errors over all sizes, both not negative.
+/// Steps and bytes sent are those of plan/comm_cost.h's rings: n − 1 steps and (1 − 1/n) of the bytes, twice for
+/// all_reduce; one step and all bytes for sendrecv, broadcast and reduce.
+struct LinkFit {
+  double bandwidth = 0;                      // bytes/s per device, each way
+  double latency_s = 0;                      // per step
+  double median_error = 0, worst_error = 0;  // |fit / measured − 1|
+  int64_t worst_bytes = 0;
+  double best_busbw = 0;  // bytes/s, the largest of any row
+};
+LinkFit fit_links(const NcclTest&);
+
+}  // namespace tern

@@ -1,0 +1,87 @@
+#include "apps/profile.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <memory>
+
+#include "base/error.h"
+#include "base/units.h"
+
+namespace tern {
+namespace {
+
+std::string name_of_figure(const ProfileFigure& f) {
+  const std::string dtype(name_of(f.dtype));
+  switch (f.kind) {
+    case FigureKind::product:
+      return fmt::format("product {} {} {}×{}×{}", dtype, f.use == ProductUse::any ? "forward" : name_of(f.use), f.m,
+                         f.n, f.k);
+    case FigureKind::attention_forward:
+      return "attention forward " + dtype;
+    case FigureKind::attention_backward:
+      return "attention backward " + dtype;
+    case FigureKind::prefill:
+      return "attention prompt " + dtype;
+    case FigureKind::decode:
+      return "attention decode " + dtype;
+    case FigureKind::elementwise:
+      return "norm and activation " + dtype;
+    case FigureKind::calls:
+      return "engine calls";
+    case FigureKind::memory_read:
+      return "memory read";
+    case FigureKind::memory_copy:
+      return "memory copy";
+    case FigureKind::disk_read:
+      return "disk read";
+    case FigureKind::disk_write:
+      return "disk write";
+    case FigureKind::loopback:
+      return "loopback";
+    case FigureKind::loopback_calls:
+      return "loopback messages";
+  }
+  return "";
+}
+
+BenchTask copy_task(int64_t bytes) {
+  const auto buffer = std::make_shared<std::vector<char>>(static_cast<size_t>(bytes), 1);
+  return {.unit = "B/s", .once = [=] {
+            return rate_of(static_cast<double>(bytes) / 2, kPointSeconds, [&] {
+              std::memcpy(buffer->data(), buffer->data() + bytes / 2, static_cast<size_t>(bytes / 2));
+            });
+          }};
+}
+
+}  // namespace
+
+void ProfileTasks::add(ProfileFigure figure, BenchTask task) {
+  task.name = name_of_figure(figure);
+  figures.push_back(figure);
+  tasks.push_back(std::move(task));
+}
+
+ProfileTasks profile_tasks(const ProfileSettings& settings) {
+  constexpr int64_t kLeast = int64_t{1} << 30;
+  if (settings.memory_bytes < kLeast)
+    throw Error(ErrorKind::does_not_fit, "profile: {} of memory are to be used, its buffers take {}; raise --memory",
+                format_bytes(settings.memory_bytes), format_bytes(kLeast));
+  ProfileTasks out;
+  add_product_tasks(settings, out);
+  add_kernel_tasks(settings, out);
+  for (BenchTask& task : limit_tasks({.disk = settings.disk, .memory_bytes = settings.memory_bytes / 2})) {
+    if (task.name == "memory read")
+      out.add({.kind = FigureKind::memory_read}, std::move(task));
+    else if (task.name == "disk read")
+      out.add({.kind = FigureKind::disk_read}, std::move(task));
+    else if (task.name == "disk write")
+      out.add({.kind = FigureKind::disk_write}, std::move(task));
+  }
+  out.add({.kind = FigureKind::memory_copy}, copy_task(std::min<int64_t>(kLeast / 4, settings.memory_bytes / 8)));
+  out.add({.kind = FigureKind::loopback}, loopback_bandwidth_task());
+  out.add({.kind = FigureKind::loopback_calls}, loopback_call_task());
+  return out;
+}
+
+}  // namespace tern

@@ -1,0 +1,82 @@
+#pragma once
+// `tern profile`: this machine as a cluster file. Every figure is timed round after round among all others, as `tern
+// bench` does, by the code that trains and decodes here.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "apps/bench.h"
+#include "base/dtype.h"
+#include "hardware/cluster.h"
+
+namespace tern {
+
+struct ProfileSettings {
+  bool quick = false;        // a coarser grid of shapes, each timed more briefly
+  std::string disk;          // directory to measure
+  int64_t memory_bytes = 0;  // what the buffers may take
+};
+
+/// What a task's rate stands for in the file.
+enum class FigureKind : uint8_t {
+  product,  // m × n × k of a use
+  attention_forward,
+  attention_backward,
+  prefill,
+  decode,
+  elementwise,
+  calls,  // kernels per second that do next to nothing
+  memory_read,
+  memory_copy,
+  disk_read,
+  disk_write,
+  loopback,
+  loopback_calls,
+};
+struct ProfileFigure {
+  FigureKind kind = FigureKind::product;
+  DType dtype = DType::f32;
+  ProductUse use = ProductUse::any;
+  int64_t m = 0, n = 0, k = 0;
+};
+struct ProfileTasks {
+  std::vector<BenchTask> tasks;
+  std::vector<ProfileFigure> figures;  // of each task
+  void add(ProfileFigure, BenchTask);
+};
+
+ProfileTasks profile_tasks(const ProfileSettings&);
+void add_product_tasks(const ProfileSettings&, ProfileTasks&);
+void add_kernel_tasks(const ProfileSettings&, ProfileTasks&);
+
+/// The machine, beside its rates.
+struct ProfiledMachine {
+  std::string name, date, tern, isa;
+  int threads = 1;
+  int64_t memory_bytes = 0, reserved_bytes = 0, disk_bytes = 0, disk_reserved_bytes = 0;
+};
+
+/// Figures that spread by more than 10 % over the rounds, by their share of all and the widest.
+struct ProfileNoise {
+  int64_t figures = 0, wide = 0;
+  std::string widest;
+  double spread = 0;
+  /// More than a tenth of the figures: what is predicted from the file may be as far off.
+  bool too_noisy() const { return wide * 10 > figures; }
+};
+ProfileNoise profile_noise(const std::vector<BenchResult>&);
+/// "", or what to tell.
+std::string describe(const ProfileNoise&);
+
+/// The cluster file: one node with one device, this machine. Rates are medians over the rounds; each says how it was
+/// measured, and [[measured]] has the quartiles. Shares that noise lets rise faster than the shape are lowered to what
+/// a reader takes. Order: the same results, the same bytes.
+std::string profile_toml(const ProfileTasks&, const std::vector<BenchResult>&, const ProfiledMachine&);
+
+/// Bytes/s and calls/s over TCP on 127.0.0.1, one connection between two threads.
+BenchTask loopback_bandwidth_task();
+BenchTask loopback_call_task();
+
+}  // namespace tern

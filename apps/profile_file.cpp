@@ -1,0 +1,215 @@
+// Rates as a cluster file.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+
+#include "apps/profile.h"
+#include "base/text.h"
+#include "base/units.h"
+
+namespace tern {
+namespace {
+
+using Points = std::map<std::array<int64_t, 3>, Spread>;
+
+std::string quoted(const std::string& text) {
+  std::string out = "\"";
+  for (const char c : make_printable(text)) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out + "\"";
+}
+std::string rate(double per_second, const char* unit) { return fmt::format("\"{:.5g}G{}\"", per_second / 1e9, unit); }
+std::string comment(const Spread& s, const std::string& how) {
+  const double width = s.median > 0 ? 100 * (s.high - s.low) / s.median : 0;
+  return fmt::format("  # measured, quartiles {:.0f} % apart: {}\n", width, how);
+}
+
+struct Figures {
+  const ProfileTasks& tasks;
+  const std::vector<BenchResult>& results;
+
+  Spread one(FigureKind kind, DType dtype = DType::f32) const {
+    for (size_t i = 0; i < results.size(); ++i)
+      if (tasks.figures[i].kind == kind && tasks.figures[i].dtype == dtype) return spread(results[i].rates);
+    return {};
+  }
+  Points products(DType dtype, ProductUse use) const {
+    Points points;
+    for (size_t i = 0; i < results.size(); ++i) {
+      const ProfileFigure& f = tasks.figures[i];
+      if (f.kind == FigureKind::product && f.dtype == dtype && f.use == use)
+        points[{f.m, f.n, f.k}] = spread(results[i].rates);
+    }
+    return points;
+  }
+};
+
+// Seconds that never fall from a shape to a larger one: noise may have said otherwise.
+std::vector<double> rising_seconds(const std::array<std::vector<int64_t>, 3>& axes, const Points& points) {
+  std::vector<double> seconds;
+  const std::array<size_t, 3> stride{axes[1].size() * axes[2].size(), axes[2].size(), 1};
+  for (const int64_t m : axes[0])
+    for (const int64_t n : axes[1])
+      for (const int64_t k : axes[2]) {
+        const double flops = static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+        double s = flops / std::max(points.at({m, n, k}).median, 1.0);
+        const size_t at = seconds.size();
+        const std::array<size_t, 3> index{at / stride[0], at / stride[1] % axes[1].size(), at % axes[2].size()};
+        for (size_t a = 0; a < 3; ++a)
+          if (index[a] > 0) s = std::max(s, seconds[at - stride[a]] * (1 + 1e-4));
+        seconds.push_back(s);
+      }
+  return seconds;
+}
+
+void add_table(std::string& out, DType dtype, ProductUse use, const Points& points, double peak) {
+  std::array<std::vector<int64_t>, 3> axes;
+  double widest = 0;
+  for (const auto& [shape, s] : points) {
+    for (size_t a = 0; a < 3; ++a)
+      if (std::find(axes[a].begin(), axes[a].end(), shape[a]) == axes[a].end()) axes[a].push_back(shape[a]);
+    if (s.median > 0) widest = std::max(widest, (s.high - s.low) / s.median);
+  }
+  for (auto& axis : axes) std::sort(axis.begin(), axis.end());
+  const std::vector<double> seconds = rising_seconds(axes, points);
+  out +=
+      fmt::format("\n[[device.cpu.matmul]]  # measured: {} shapes, quartiles at most {:.0f} % apart\ndtype = \"{}\"\n",
+                  points.size(), 100 * widest, name_of(dtype));
+  if (use != ProductUse::any) out += fmt::format("product = \"{}\"\n", name_of(use));
+  out += fmt::format("tile = [1, 1, 1]\nrows = [{}]\ncolumns = [{}]\ndepth = [{}]\nshare = [\n",
+                     fmt::join(axes[0], ", "), fmt::join(axes[1], ", "), fmt::join(axes[2], ", "));
+  size_t at = 0;
+  for (const int64_t m : axes[0])
+    for (const int64_t n : axes[1]) {
+      out += " ";
+      for (const int64_t k : axes[2]) {
+        const double flops = static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+        out += fmt::format(" {:.6f},", std::clamp(flops / seconds[at++] / peak, 1e-6, 1.0));
+      }
+      out += fmt::format("  # {} × {}\n", m, n);
+    }
+  out += "]\n";
+}
+
+std::string share(double of, double whole) { return fmt::format("{:.5f}", std::clamp(of / whole, 1e-5, 1.0)); }
+
+}  // namespace
+
+ProfileNoise profile_noise(const std::vector<BenchResult>& results) {
+  ProfileNoise noise;
+  for (const BenchResult& r : results) {
+    const Spread s = spread(r.rates);
+    const double width = s.median > 0 ? (s.high - s.low) / s.median : 0;
+    ++noise.figures;
+    if (!s.conclusive()) ++noise.wide;
+    if (width > noise.spread) noise.spread = width, noise.widest = r.task.name;
+  }
+  return noise;
+}
+
+std::string describe(const ProfileNoise& n) {
+  if (!n.too_noisy()) return "";
+  return fmt::format(
+      "this machine was too noisy: {} of {} figures spread by more than 10 % over the rounds (most: {}, {:.0f} %); "
+      "what "
+      "is predicted from them may be as far off; profile again when it is quiet",
+      n.wide, n.figures, n.widest, 100 * n.spread);
+}
+
+std::string profile_toml(const ProfileTasks& tasks, const std::vector<BenchResult>& results, const ProfiledMachine& m) {
+  const Figures figures{tasks, results};
+  const size_t rounds = results.front().rates.size();
+  constexpr DType kTypes[]{DType::f32, DType::bf16};
+  constexpr ProductUse kUses[]{ProductUse::any, ProductUse::input_gradient, ProductUse::weight_gradient,
+                               ProductUse::head, ProductUse::inference};
+  std::map<DType, double> peak;
+  for (const DType dtype : kTypes)
+    for (const ProductUse use : kUses)
+      for (const auto& [shape, s] : figures.products(dtype, use)) peak[dtype] = std::max(peak[dtype], s.median);
+
+  std::string out = fmt::format(
+      "# {}, {} threads, {}: measured by tern {} on {}, each rate the median of {} rounds over all of them.\n",
+      make_printable(m.name), m.threads, m.isa, m.tern, m.date, rounds);
+  if (const std::string noise = describe(profile_noise(results)); !noise.empty()) out += "# " + noise + "\n";
+  out +=
+      fmt::format("version = 1\nname = {}\n\n[device.cpu]\nengine = \"tern\"  # rates of this engine's own kernels\n",
+                  quoted(fmt::format("{}, {} threads", m.name, m.threads)));
+  const Spread memory = figures.one(FigureKind::memory_read), copy = figures.one(FigureKind::memory_copy);
+  out += fmt::format("memory = \"{}B\"  # of the machine, or of the control group\n", m.memory_bytes);
+  out += fmt::format("reserved = \"{}B\"  # in use when this was measured, and the program itself\n", m.reserved_bytes);
+  out += "memory_bandwidth = " + rate(memory.median, "B/s") + comment(memory, "reads by all threads");
+  out += "memory_share = 1  # the rate above is reached\n";
+  const Spread calls = figures.one(FigureKind::calls);
+  out += fmt::format("launch = \"{:.4g}ns\"", 1e9 / std::max(calls.median, 1.0)) +
+         comment(calls, "a decoded token of a model of 64 columns");
+
+  out += "\n[device.cpu.peak]  # the fastest of the products below\n";
+  for (const DType dtype : kTypes) out += fmt::format("{} = {}\n", name_of(dtype), rate(peak[dtype], "FLOP/s"));
+  out += "\n[device.cpu.elementwise]\n";
+  for (const DType dtype : kTypes) {
+    const Spread s = figures.one(FigureKind::elementwise, dtype);
+    out += fmt::format("{} = {}", name_of(dtype), rate(s.median, "B/s")) +
+           comment(s, "rms norm and gated SiLU, forward and backward");
+  }
+  out += "\n[device.cpu.attention]  # shares of the f32 peak, as below\n";
+  const auto attention = [&](FigureKind kind, DType dtype) { return figures.one(kind, dtype).median; };
+  const auto least = [](double x) { return std::clamp(x, 0.001, 1.0); };
+  out += fmt::format("forward = {:.5f}\nbackward = {:.5f}\n",
+                     least(attention(FigureKind::attention_forward, DType::f32) / peak[DType::f32]),
+                     least(attention(FigureKind::attention_backward, DType::f32) / peak[DType::f32]));
+  for (const DType dtype : kTypes) {
+    out += fmt::format("\n[device.cpu.attention.{}]  # 8 heads of 64\n", name_of(dtype));
+    const auto line = [&](const char* key, FigureKind kind, double whole, const std::string& how) {
+      const Spread s = figures.one(kind, dtype);
+      out += fmt::format("{} = {}", key,
+                         kind == FigureKind::decode ? fmt::format("{:.5f}", std::clamp(s.median / whole, 1e-5, 100.0))
+                                                    : share(s.median, whole)) +
+             comment(s, how);
+    };
+    line("forward", FigureKind::attention_forward, peak[dtype], "4 sequences of 512");
+    line("backward", FigureKind::attention_backward, peak[dtype], "the same");
+    line("prefill", FigureKind::prefill, peak[dtype], "512 queries over pages of a cache");
+    line("decode", FigureKind::decode, memory.median, "one query over 4096 keys and values, of the memory's rate");
+  }
+  for (const DType dtype : kTypes)
+    for (const ProductUse use : kUses)
+      if (const Points points = figures.products(dtype, use); !points.empty())
+        add_table(out, dtype, use, points, peak[dtype]);
+
+  out += "\n[node.this]\ndevice = \"cpu\"\ndevices = 1\n";
+  out +=
+      fmt::format("host_memory = \"{}B\"  # the device's own\nhost_reserved = \"{}B\"  # nothing beside the device's\n",
+                  m.memory_bytes, m.memory_bytes);
+  out += "host_bandwidth = " + rate(memory.median, "B/s") + comment(memory, "as the device's");
+  if (m.disk_bytes > 0) {
+    const Spread read = figures.one(FigureKind::disk_read), write = figures.one(FigureKind::disk_write);
+    out += fmt::format("disk = \"{}B\"\ndisk_reserved = \"{}B\"  # in use when this was measured\n", m.disk_bytes,
+                       m.disk_reserved_bytes);
+    out += "disk_read = " + rate(read.median, "B/s") + comment(read, "blocks of 1 MiB, past the page cache");
+    out += "disk_write = " + rate(write.median, "B/s") + comment(write, "blocks of 1 MiB, synced");
+  }
+  const Spread wire = figures.one(FigureKind::loopback), message = figures.one(FigureKind::loopback_calls);
+  out += "\n[node.this.host_link]  # to itself: a copy in memory\nbandwidth = " + rate(copy.median, "B/s") +
+         comment(copy, "copies by one thread") + "share = 1\nlatency = \"0us\"\n";
+  out += "\n[node.this.link]  # between ranks of this machine\nname = \"loopback\"\nbandwidth = " +
+         rate(wire.median, "B/s") + comment(wire, "one TCP connection on 127.0.0.1") +
+         "share = 1\nlatency = " + fmt::format("\"{:.4g}us\"", 1e6 / std::max(message.median, 1.0)) +
+         comment(message, "one byte, one way");
+  out += "\n[node.this.network]  # none was measured; the loopback's\nbandwidth = " + rate(wire.median, "B/s") +
+         "\nshare = 1\n\n[[nodes]]\nnode = \"this\"\ncount = 1\n";
+  for (const BenchResult& r : results) {
+    const Spread s = spread(r.rates);
+    out += fmt::format(
+        "\n[[measured]]\nname = {}\nunit = \"{}\"\nmedian = {:.5g}\nlow = {:.5g}\nhigh = {:.5g}\nrounds = "
+        "{}\n",
+        quoted(r.task.name), r.task.unit, s.median, s.low, s.high, r.rates.size());
+  }
+  return out;
+}
+
+}  // namespace tern

@@ -1,0 +1,137 @@
+// Matrix products by shape, dtype and use: those of training by the fast multiplier, those of inference by the exact
+// kernels with weights that no cache holds.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "apps/profile.h"
+#include "base/units.h"
+#include "kernels/cpu/matmul.h"
+#include "kernels/onednn/fast_matmul.h"
+
+namespace tern {
+namespace {
+
+struct Shapes {
+  std::vector<int64_t> tokens, widths, decoded;  // rows in training; columns and depths; rows in inference
+};
+Shapes shapes_of(bool quick) {
+  if (quick) return {{256, 2048}, {256, 2048}, {1, 8, 256}};
+  return {{128, 512, 2048}, {256, 1024, 4096}, {1, 4, 16, 128, 512}};
+}
+
+template <class T>
+T number(size_t i) {
+  const float value = static_cast<float>((i * 2654435761u) >> 8 & 0xff) / 256.0f - 0.5f;
+  if constexpr (std::is_same_v<T, float>)
+    return value;
+  else
+    return to_bf16(value);
+}
+
+// The largest shape's tensors, of which others take a part.
+template <class T>
+struct Tensors {
+  std::vector<T> x, dy, w;
+  std::vector<float> dw;
+  std::vector<std::byte> scratch;
+  Tensors(int64_t rows, int64_t width)
+      : x(static_cast<size_t>(rows * width)), dy(x.size()), w(static_cast<size_t>(width * width)), dw(w.size()) {
+    for (size_t i = 0; i < x.size(); ++i) x[i] = dy[i] = number<T>(i);
+    for (size_t i = 0; i < w.size(); ++i) w[i] = number<T>(i);
+  }
+};
+
+template <class T>
+void run_product(Tensors<T>& t, Product product, int64_t m, int64_t n, int64_t k) {
+  const auto part = [](auto& v, int64_t count) { return std::span(v).first(static_cast<size_t>(count)); };
+  const std::span<const T> w = part(t.w, n * k);
+  if (product == Product::forward)
+    multiply_fast<T, T>(part(t.x, m * k), w, {}, m, n, k, part(t.dy, m * n), t.scratch);
+  else if (product == Product::input_gradient)
+    multiply_fast_input_gradient<T>(part(t.dy, m * n), w, m, n, k, false, part(t.x, m * k), t.scratch);
+  else
+    multiply_fast_weight_gradient<T>(part(t.dy, m * n), part(t.x, m * k), m, n, k, part(t.dw, n * k), t.scratch);
+}
+
+template <class T>
+void add_training(const ProfileSettings& settings, ProfileTasks& out) {
+  const Shapes shapes = shapes_of(settings.quick);
+  const auto tensors = std::make_shared<Tensors<T>>(shapes.tokens.back(), shapes.widths.back());
+  constexpr DType dtype = DTypeOf<T>::value;
+  for (const Product product : {Product::forward, Product::input_gradient, Product::weight_gradient})
+    for (const int64_t m : shapes.tokens)
+      for (const int64_t n : shapes.widths)
+        for (const int64_t k : shapes.widths) {
+          const auto scratch = static_cast<size_t>(fast_scratch_bytes(product, dtype, m, n, k));
+          if (tensors->scratch.size() < scratch) tensors->scratch.resize(scratch);
+          ProfileFigure f{FigureKind::product, dtype, ProductUse::any, m, n, k};
+          if (product == Product::input_gradient) f.use = ProductUse::input_gradient, f.n = k, f.k = n;
+          if (product == Product::weight_gradient) f.use = ProductUse::weight_gradient, f.m = n, f.n = k, f.k = m;
+          const double flops = 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+          out.add(f, {.unit = "FLOP/s", .once = [=] {
+                        return rate_of(flops, kPointSeconds, [&] { run_product<T>(*tensors, product, m, n, k); });
+                      }});
+        }
+}
+
+// Weights of several matrices in turn, so that each is read from where a model's weights lie.
+struct ColdWeights {
+  std::vector<std::byte> bytes;
+  size_t at = 0;
+  explicit ColdWeights(int64_t size) : bytes(static_cast<size_t>(size)) {
+    // 0.0078 as f32 and as bf16.
+    for (size_t i = 0; i < bytes.size(); i += 2) bytes[i] = std::byte{0x00}, bytes[i + 1] = std::byte{0x3c};
+  }
+  std::span<const std::byte> next(int64_t size) {
+    const auto count = static_cast<size_t>(size);
+    if (at + count > bytes.size()) at = 0;
+    const std::span<const std::byte> part = std::span<const std::byte>(bytes).subspan(at, count);
+    at += (count + 63) / 64 * 64;
+    return part;
+  }
+};
+
+template <class T>
+void add_inference(const ProfileSettings& settings, const std::shared_ptr<ColdWeights>& weights, ProfileTasks& out) {
+  const Shapes shapes = shapes_of(settings.quick);
+  constexpr DType dtype = DTypeOf<T>::value;
+  const auto x = std::make_shared<std::vector<T>>(static_cast<size_t>(shapes.decoded.back() * shapes.widths.back()));
+  for (size_t i = 0; i < x->size(); ++i) (*x)[i] = number<T>(i);
+  const auto y = std::make_shared<std::vector<T>>(x->size());
+  for (const int64_t m : shapes.decoded)
+    for (const int64_t n : shapes.widths)
+      for (const int64_t k : shapes.widths) {
+        const bool plain = reads_plain_weights(dtype);
+        const int64_t bytes = plain ? n * k * size_of(dtype) : packed_bytes(dtype, n, k);
+        if (bytes > static_cast<int64_t>(weights->bytes.size())) continue;
+        const double flops = 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+        const auto call = [=] {
+          const std::span<const std::byte> w = weights->next(bytes);
+          const std::span<const T> rows = std::span<const T>(*x).first(static_cast<size_t>(m * k));
+          const std::span<T> result = std::span<T>(*y).first(static_cast<size_t>(m * n));
+          if (plain) {
+            const WeightRows<T> all{reinterpret_cast<const T*>(w.data()), n};
+            multiply_plain<T, T>(rows, std::span(&all, 1), {}, m, n, k, false, result);
+          } else {
+            multiply_exact<T, T>(rows, w, {}, m, n, k, false, result);
+          }
+        };
+        out.add({FigureKind::product, dtype, ProductUse::inference, m, n, k},
+                {.unit = "FLOP/s", .once = [=] { return rate_of(flops, kPointSeconds, call); }});
+      }
+}
+
+}  // namespace
+
+void add_product_tasks(const ProfileSettings& settings, ProfileTasks& out) {
+  add_training<float>(settings, out);
+  add_training<bf16>(settings, out);
+  const int64_t bytes = std::min<int64_t>(int64_t{1} << 30, settings.memory_bytes / 4) / 64 * 64;
+  const auto weights = std::make_shared<ColdWeights>(bytes);
+  add_inference<float>(settings, weights, out);
+  add_inference<bf16>(settings, weights, out);
+}
+
+}  // namespace tern

@@ -1,0 +1,159 @@
+#include "apps/profile.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+
+#include "base/error.h"
+#include "plan/cost_model.h"
+#include "spec/presets.h"
+
+namespace tern {
+namespace {
+
+// A machine whose products reach rate(m, n, k), the same in each of three rounds.
+struct Fake {
+  ProfileTasks tasks;
+  std::vector<BenchResult> results;
+  void add(const ProfileFigure& f, double rate, double low = 1, double high = 1) {
+    tasks.add(f, {.unit = "FLOP/s"});
+    results.push_back({.task = tasks.tasks.back(), .rates = {rate * low, rate, rate * high}});
+  }
+};
+using Rate = double (*)(int64_t, int64_t, int64_t);
+Fake fake_machine(Rate rate) {
+  Fake f;
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    for (const ProductUse use : {ProductUse::any, ProductUse::input_gradient, ProductUse::weight_gradient})
+      for (const int64_t m : {256, 2048})
+        for (const int64_t n : {256, 2048})
+          for (const int64_t k : {256, 2048}) f.add({FigureKind::product, dtype, use, m, n, k}, rate(m, n, k));
+    f.add({FigureKind::product, dtype, ProductUse::head, 512, 32768, 512}, 80e9);
+    f.add({FigureKind::product, dtype, ProductUse::inference, 1, 2048, 2048}, 5e9);
+    f.add({.kind = FigureKind::attention_forward, .dtype = dtype}, 20e9);
+    f.add({.kind = FigureKind::attention_backward, .dtype = dtype}, 25e9);
+    f.add({.kind = FigureKind::prefill, .dtype = dtype}, 18e9);
+    f.add({.kind = FigureKind::decode, .dtype = dtype}, 6e9);
+    f.add({.kind = FigureKind::elementwise, .dtype = dtype}, 8e9);
+  }
+  f.add({.kind = FigureKind::calls}, 1e6);
+  f.add({.kind = FigureKind::memory_read}, 12e9);
+  f.add({.kind = FigureKind::memory_copy}, 6e9);
+  f.add({.kind = FigureKind::disk_read}, 2e9);
+  f.add({.kind = FigureKind::disk_write}, 1e9);
+  f.add({.kind = FigureKind::loopback}, 3e9);
+  f.add({.kind = FigureKind::loopback_calls}, 2e5);
+  return f;
+}
+ProfiledMachine machine() {
+  return {.name = "CPU \"X\" \\ 1\n",
+          .date = "2026-11-22",
+          .tern = "0.1.0",
+          .isa = "avx512",
+          .threads = 2,
+          .memory_bytes = int64_t{16} << 30,
+          .reserved_bytes = int64_t{3} << 30,
+          .disk_bytes = int64_t{100} << 30};
+}
+double rate_of(const DeviceType& d, DType dtype, int64_t m, int64_t n, int64_t k, ProductUse use) {
+  return 2e12 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) /
+         static_cast<double>(matmul_ps(d, dtype, m, n, k, use));
+}
+
+TEST(Profile, TheFileGivesBackTheRates) {
+  const Fake f = fake_machine([](int64_t m, int64_t n, int64_t k) { return m + n + k > 2000 ? 100e9 : 40e9; });
+  const Cluster c = parse_cluster(profile_toml(f.tasks, f.results, machine()), "this.toml");
+  EXPECT_EQ(c.name, "CPU \"X\" \\ 1\\x0a, 2 threads");
+  const Machine m = machine_of(c, 0);
+  EXPECT_EQ(m.device.engine, "tern");
+  EXPECT_EQ(m.device_capacity(), int64_t{13} << 30);
+  EXPECT_EQ(m.host_capacity(), 0);  // it is the device's own memory
+  EXPECT_EQ(m.disk_capacity(), int64_t{100} << 30);
+  EXPECT_NEAR(peak_flops(m.device, DType::f32), 100e9, 1e6);
+  for (const ProductUse use : {ProductUse::any, ProductUse::input_gradient, ProductUse::weight_gradient}) {
+    EXPECT_NEAR(rate_of(m.device, DType::bf16, 256, 256, 256, use) / 40e9, 1, 1e-3);
+    EXPECT_NEAR(rate_of(m.device, DType::bf16, 2048, 256, 2048, use) / 100e9, 1, 1e-3);
+  }
+  EXPECT_NEAR(rate_of(m.device, DType::f32, 4096, 32000, 288, ProductUse::head) / 80e9, 1, 1e-3);
+  EXPECT_NEAR(rate_of(m.device, DType::f32, 1, 4096, 4096, ProductUse::inference) / 5e9, 1, 1e-3);
+  const AttentionRates a = attention_rates(m.device, DType::bf16);
+  EXPECT_NEAR(a.forward, 0.2, 1e-4);
+  EXPECT_NEAR(a.backward, 0.25, 1e-4);
+  EXPECT_NEAR(a.prefill, 0.18, 1e-4);
+  EXPECT_NEAR(a.decode, 0.5, 1e-4);
+  EXPECT_NEAR(elementwise_rate(m.device, DType::f32), 8e9, 1e5);
+  EXPECT_EQ(m.device.launch_ps, 1'000'000);
+  EXPECT_EQ(m.node.link.latency_ps, 5'000'000);
+  EXPECT_NEAR(m.node.disk_write, 1e9, 1e4);
+  EXPECT_EQ(c.measured.size(), f.results.size());
+  EXPECT_EQ(c.measured[0].name, "product f32 forward 256×256×256");
+  EXPECT_EQ(c.measured[0].rounds, 3);
+}
+
+// Noise: a shape that seemed slower than one twice its size. A reader refuses such tables.
+TEST(Profile, NoiseDoesNotMakeALargerProductFaster) {
+  const Fake f = fake_machine([](int64_t m, int64_t n, int64_t k) { return m * n * k < 1 << 25 ? 1e9 : 100e9; });
+  const Cluster c = parse_cluster(profile_toml(f.tasks, f.results, machine()), "this.toml");
+  const DeviceType& d = c.devices[0];
+  EXPECT_NEAR(rate_of(d, DType::f32, 256, 256, 256, ProductUse::any) / 1e9, 1, 1e-3);
+  EXPECT_GE(matmul_ps(d, DType::f32, 2048, 256, 256), matmul_ps(d, DType::f32, 256, 256, 256));
+}
+
+TEST(Profile, SaysWhenTheMachineWasTooNoisy) {
+  Fake quiet = fake_machine([](int64_t, int64_t, int64_t) { return 1e11; });
+  EXPECT_EQ(describe(profile_noise(quiet.results)), "");
+  for (size_t i = 0; i < quiet.results.size(); i += 5) quiet.results[i].rates = {1e9, 2e9, 3e9};
+  const ProfileNoise noise = profile_noise(quiet.results);
+  EXPECT_TRUE(noise.too_noisy());
+  EXPECT_NE(describe(noise).find("product f32 forward 256×256×256, 50 %"), std::string::npos) << describe(noise);
+  EXPECT_NE(profile_toml(quiet.tasks, quiet.results, machine()).find("too noisy"), std::string::npos);
+}
+
+// The planner takes each use's own rates: halving one alone makes its pass slower and leaves the others.
+TEST(Profile, EachPassIsPricedByItsOwnProducts) {
+  const auto facts = [](ProductUse slow) {
+    Fake f = fake_machine([](int64_t, int64_t, int64_t) { return 100e9; });
+    for (size_t i = 0; i < f.results.size(); ++i)
+      if (f.tasks.figures[i].use == slow && slow != ProductUse::any) f.results[i].rates = {1e10};
+    const Cluster c = parse_cluster(profile_toml(f.tasks, f.results, machine()), "this.toml");
+    const ModelSpec spec = *preset_model("llama-2-7b");
+    const TrainJob job{.batch = 1, .seq = 2048, .dtype = DType::f32};
+    const Machine m = machine_of(c, 0);
+    return std::pair{LayerCosts(spec, job, m, {}, 1).units()[2], LayerCosts(spec, job, m, {}, 1).units().back()};
+  };
+  const auto [mlp, head] = facts(ProductUse::any);
+  const auto [slow_input, head_1] = facts(ProductUse::input_gradient);
+  const auto [slow_weight, head_2] = facts(ProductUse::weight_gradient);
+  const auto [same, slow_head] = facts(ProductUse::head);
+  EXPECT_EQ(slow_input.forward, mlp.forward);
+  EXPECT_GT(slow_input.backward, 5 * mlp.backward);
+  EXPECT_EQ(slow_input.weight, mlp.weight);
+  EXPECT_EQ(slow_weight.backward, mlp.backward);
+  EXPECT_GT(slow_weight.weight, 5 * mlp.weight);
+  EXPECT_EQ(same.forward, mlp.forward);
+  EXPECT_EQ(head_1.forward, head.forward);
+  EXPECT_GT(slow_head.forward, 5 * head.forward);
+}
+
+TEST(Profile, TooLittleMemoryIsSaid) {
+  EXPECT_THROW(profile_tasks({.quick = true, .memory_bytes = int64_t{64} << 20}), Error);
+}
+
+TEST(ProfileSlow, EveryTaskHasARateAndLeavesNoFile) {
+  const std::string directory = testing::TempDir() + "profile-disk";
+  std::filesystem::create_directories(directory);
+  {
+    const ProfileTasks tasks = profile_tasks({.quick = true, .disk = directory, .memory_bytes = int64_t{1} << 30});
+    ASSERT_EQ(tasks.tasks.size(), tasks.figures.size());
+    EXPECT_GT(tasks.tasks.size(), 80u);
+    const std::vector<BenchResult> results = run_rounds(tasks.tasks, 1, {});
+    for (const BenchResult& r : results) EXPECT_TRUE(std::isfinite(r.rates[0]) && r.rates[0] > 0) << r.task.name;
+    const Cluster c = parse_cluster(profile_toml(tasks, results, machine()), "this.toml");
+    EXPECT_EQ(c.num_devices(), 1);
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(directory));
+}
+
+}  // namespace
+}  // namespace tern

@@ -1,0 +1,194 @@
+// tern profile: this machine, measured, as a cluster file; or what nccl-tests measured, as links of one.
+#include <fmt/format.h>
+
+#include <ctime>
+#include <nlohmann/json.hpp>
+
+#include "apps/common.h"
+#include "apps/nccl_tests.h"
+#include "apps/profile.h"
+#include "apps/verbs.h"
+#include "base/error.h"
+#include "base/io.h"
+#include "base/log.h"
+#include "base/options.h"
+#include "base/progress.h"
+#include "base/signals.h"
+#include "base/system.h"
+#include "base/text.h"
+#include "base/threads.h"
+#include "base/units.h"
+#include "hardware/cluster.h"
+#include "infer/load.h"
+#include "kernels/dispatch.h"
+
+namespace tern {
+namespace {
+
+std::string today() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  char text[16];
+  return std::strftime(text, sizeof text, "%Y-%m-%d", gmtime_r(&now, &parts)) > 0 ? text : "";
+}
+
+ProfiledMachine this_machine(const std::string& disk) {
+  const MemoryFacts memory = read_memory_facts();
+  const DiskFacts disk_facts = read_disk_facts(disk);
+  ProfiledMachine m{.name = read_cpu_facts().model,
+                    .date = today(),
+                    .tern = TERN_VERSION,
+                    .isa = std::string(name_of(active_isa())),
+                    .threads = num_compute_threads()};
+  m.memory_bytes =
+      memory.group_limit_bytes ? std::min(*memory.group_limit_bytes, memory.total_bytes) : memory.total_bytes;
+  m.reserved_bytes = std::max<int64_t>(0, m.memory_bytes - memory.available_bytes) + program_bytes();
+  m.disk_bytes = disk_facts.free_bytes;
+  return m;
+}
+
+// --- --import: links, from what nccl-tests printed ---
+
+struct Imported {
+  std::string path;
+  NcclTest test;
+  LinkFit fit;
+};
+
+// Keys of a cluster file: inside a node if all ranks shared one, else of the network between nodes.
+std::string links_toml(const std::vector<Imported>& all) {
+  std::string out = "# Links as nccl-tests measured them, for a cluster file (docs/cluster-files.md).\n";
+  for (const Imported& one : all)
+    out += fmt::format(
+        "# {}: {}{}, {} ranks{}: {:.1f} GB/s and {:.2f} us a step; off by {:.0f} % in the middle, {:.0f} % at most (at "
+        "{}); largest bus bandwidth {:.1f} GB/s\n",
+        make_printable(one.path), one.test.collective, one.test.named ? "" : " (worked out from its columns)",
+        one.test.ranks, one.test.hosts > 0 ? fmt::format(" on {}", counted(one.test.hosts, "host")) : "",
+        one.fit.bandwidth / 1e9, one.fit.latency_s * 1e6, 100 * one.fit.median_error, 100 * one.fit.worst_error,
+        format_bytes(one.fit.worst_bytes), one.fit.best_busbw / 1e9);
+  for (const bool inside : {true, false}) {
+    // all_reduce counts, as training has most of it; else the first.
+    const Imported* used = nullptr;
+    for (const Imported& one : all)
+      if ((one.test.hosts <= 1) == inside &&
+          (!used || (one.test.collective == "all_reduce" && used->test.collective != "all_reduce")))
+        used = &one;
+    if (!used) continue;
+    const int64_t per_host = used->test.hosts > 0 ? used->test.ranks / used->test.hosts : used->test.ranks;
+    const std::string source = fmt::format("  # measured: {}, {} ranks\n", used->test.collective, used->test.ranks);
+    if (inside)
+      out += fmt::format(
+          "\n[node.NAME.link]\nname = \"nccl\"\nbandwidth = \"{:.5g}GB/s\"{}share = 1\nlatency = "
+          "\"{:.5g}us\"{}",
+          used->fit.bandwidth / 1e9, source, used->fit.latency_s * 1e6, source);
+    else
+      out += fmt::format(
+          "\n[node.NAME.network]  # {} a node\nbandwidth = \"{:.5g}GB/s\"{}share = 1\n\n[[network]]\nname = "
+          "\"nccl\"\nnodes = {}\nlatency = \"{:.5g}us\"{}",
+          counted(per_host, "rank"), used->fit.bandwidth * static_cast<double>(per_host) / 1e9, source,
+          used->test.hosts, used->fit.latency_s * 1e6, source);
+  }
+  return out;
+}
+
+Json links_json(const std::vector<Imported>& all) {
+  Json list = Json::array();
+  for (const Imported& one : all)
+    list.push_back({{"file", one.path},
+                    {"collective", one.test.collective},
+                    {"ranks", one.test.ranks},
+                    {"hosts", one.test.hosts},
+                    {"rows", one.test.rows.size()},
+                    {"bandwidth", one.fit.bandwidth},
+                    {"latency_s", one.fit.latency_s},
+                    {"median_error", one.fit.median_error},
+                    {"worst_error", one.fit.worst_error},
+                    {"best_bus_bandwidth", one.fit.best_busbw}});
+  return list;
+}
+
+int import_links(const Options& options) {
+  std::vector<Imported> all;
+  for (const std::string& path : options.list("import")) {
+    Imported one{.path = path, .test = parse_nccl_tests(read_text(path), path)};
+    one.fit = fit_links(one.test);
+    if (one.fit.median_error > 0.1)
+      log_warn("{}: one bandwidth and one latency are off by {:.0f} % in the middle: the links change with the size",
+               path, 100 * one.fit.median_error);
+    all.push_back(std::move(one));
+  }
+  const std::string toml = links_toml(all);
+  if (const std::string output = options.text("output"); !output.empty()) {
+    write_file_atomically(real_io(), output, toml);
+    log_info("wrote {}", output);
+  } else if (!options.flag("json")) {
+    print_out(toml);
+  }
+  if (options.flag("json")) print_json(links_json(all));
+  return 0;
+}
+
+void print_summary(const Cluster& c, const std::vector<BenchResult>& results, const std::string& output) {
+  const DeviceType& d = c.devices.front();
+  const NodeType& n = c.nodes.front();
+  std::string peaks;
+  for (const auto& [dtype, rate] : d.peak)
+    peaks += fmt::format("{}{} {:.0f} GFLOP/s", peaks.empty() ? "" : ", ", name_of(dtype), rate / 1e9);
+  print_out(fmt::format("{}\nproducts   {} at most\nmemory     {:.1f} GB/s; {} for a program\n", c.name, peaks,
+                        d.memory_bandwidth / 1e9, format_bytes(d.memory_bytes - d.reserved_bytes)));
+  if (n.disk_bytes > 0)
+    print_out(fmt::format("disk       {:.2f} GB/s read, {:.2f} GB/s written\n", n.disk_read / 1e9, n.disk_write / 1e9));
+  print_out(fmt::format("loopback   {:.1f} GB/s, {:.1f} us\n", n.link.bandwidth / 1e9,
+                        static_cast<double>(n.link.latency_ps) / 1e6));
+  const ProfileNoise noise = profile_noise(results);
+  print_out(fmt::format("spread     {} of {} figures by more than 10 % over {} rounds\n", noise.wide, noise.figures,
+                        results.front().rates.size()));
+  if (!output.empty())
+    print_out(fmt::format("\ntry: {} plan MODEL --hardware {} --batch 16 --seq 256 --dtype f32\n", program_name(),
+                          shell_quoted(output)));
+}
+
+}  // namespace
+
+int run_profile(const Options& options) {
+  if (options.has("import")) return import_links(options);
+  apply_threads(options);
+  const std::string& output = options.text("output");
+  std::string disk = options.text("disk");
+  if (disk.empty()) disk = output.empty() ? "." : parent_path(output);
+  if (disk.empty()) disk = ".";
+  const MemoryBudget budget = memory_budget(options);
+  const ProfiledMachine machine = this_machine(disk);
+  const bool quick = options.flag("quick");
+  const int rounds = static_cast<int>(options.has("rounds") ? options.integer("rounds") : quick ? 3 : 5);
+  log_info("preparing: buffers, and a file of 256 MiB under {} that is removed again", disk);
+  const ProfileTasks tasks = profile_tasks({.quick = quick, .disk = disk, .memory_bytes = budget.bytes});
+  const StopSignals signals;
+  std::vector<BenchResult> results;
+  {
+    Progress progress("profile", rounds);
+    results = run_rounds(tasks.tasks, rounds, [&](int round) {
+      progress.update(round, "rounds");
+      return !stop_requested();
+    });
+    progress.update(static_cast<int64_t>(results.front().rates.size()), "rounds");
+    progress.finish();
+  }
+  if (stop_requested()) return 128 + stop_signal();  // a file of fewer rounds than were asked for would look finished
+  const std::string toml = profile_toml(tasks, results, machine);
+  const Cluster cluster = parse_cluster(toml, output.empty() ? "the profile" : output);
+  if (!output.empty()) {
+    write_file_atomically(real_io(), output, toml);
+    log_info("wrote {}", output);
+  }
+  if (options.flag("json"))
+    print_json({{"machine", cluster.name}, {"rounds", rounds}, {"results", bench_json(results)}});
+  else if (output.empty())
+    print_out(toml);
+  else
+    print_summary(cluster, results, output);
+  if (const std::string noise = describe(profile_noise(results)); !noise.empty()) log_warn("{}", noise);
+  return 0;
+}
+
+}  // namespace tern
