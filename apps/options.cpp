@@ -91,13 +91,15 @@ std::vector<VerbSpec> make_verbs() {
                     {"tern export model.gguf --output model", "a GGUF file as a Hugging Face directory"}},
        .takes_recipe = true},
       {.name = "plan",
-       .summary = "The best way to train a model on a cluster, with its proof; nothing is run",
+       .summary = "The best way to train a model on a cluster, with its proof, or to serve it; nothing is run",
        .positionals = {{"MODEL",
                         "a model directory, a config.json, or a preset such as llama-3-8b, mixtral-8x7b, t5-large"}},
        .examples = {{"tern plan llama-2-7b --hardware h100 --batch 64 --seq 4096",
                      "mesh, pipeline, recomputation, time, memory"},
                     {"tern plan MODEL --hardware cluster.toml --batch 2048 --seq 8192 --certify --output plan.json",
                      "the plan as a file, its bound as far as the audit proves it"},
+                    {"tern plan llama-3-70b --inference --hardware h100 --ttft 1s --tpot 40ms",
+                     "how many users at once, on which devices"},
                     {"tern plan MODEL --hardware cluster.toml --batch 2048 --seq 8192 --check plan.json",
                      "is it what it says? by code that shares nothing with the search"}},
        .takes_recipe = true,
@@ -301,6 +303,16 @@ std::vector<OptionSpec> make_options() {
       {.name = "certify", .verbs = "plan", .type = flag, .help = "then judge the plan by code that shares nothing with the search, and by a mixed-integer solver (cbc, highs) if one is there and the case is small; the plan then claims no more than that proves"},
       {.name = "check", .verbs = "plan", .type = path, .unit = "PLAN", .help = "search nothing: judge this plan file for the same MODEL, cluster and space; exit code 4 if it is not what it says, 8 if it is and its bound could not be proven (plan with --certify)"},
       {.name = "ulysses", .verbs = "plan", .type = toggle, .fallback = "on", .help = "context parallelism by all-to-all beside the ring"},
+
+      // plan --inference.
+      {.name = "inference", .verbs = "plan", .type = flag, .help = "plan serving instead of training: what fits where, first token and tokens/s, users at once"},
+      {.name = "prompt-tokens", .verbs = "plan", .type = integer, .fallback = "2048", .unit = "TOKENS", .help = "of --inference: length of a prompt", .min = 1, .max = kMaxCount},
+      {.name = "max-tokens", .verbs = "plan", .type = integer, .fallback = "256", .unit = "TOKENS", .help = "of --inference: length of an answer", .min = 1, .max = kMaxCount},
+      {.name = "users", .verbs = "plan", .type = integer, .unit = "N", .help = "of --inference: sequences at once; not given: one, or with --ttft or --tpot as many as keep them", .min = 1, .max = 65536},
+      {.name = "ttft", .verbs = "plan", .type = seconds, .unit = "TIME", .help = "of --inference: most time to a first token, such as 500ms", .min = 0, .above_min = true},
+      {.name = "tpot", .verbs = "plan", .type = seconds, .unit = "TIME", .help = "of --inference: most time per token after it, such as 40ms", .min = 0, .above_min = true},
+      {.name = "kv-dtype", .verbs = "plan", .type = choice, .help = "of --inference: how keys and values are kept; not given: as --dtype; q8, q4: 8.5 and 4.5 bits", .choices = {"f32", "bf16", "q8", "q4"}},
+      {.name = "weight-dtype", .verbs = "plan", .type = choice, .help = "of --inference: how weights are kept; not given: as --dtype", .choices = {"f32", "bf16", "q8", "q4"}},
 
       // bench.
       {.name = "rounds", .verbs = "bench", .type = integer, .fallback = "7", .unit = "N", .help = "times that every task is measured", .min = 1, .max = 10000},

@@ -9,6 +9,8 @@
 
 #include "apps/common.h"
 #include "apps/plan_advice.h"
+#include "apps/plan_engine.h"
+#include "apps/plan_inference.h"
 #include "apps/plan_report.h"
 #include "apps/plan_solver.h"
 #include "apps/verbs.h"
@@ -217,13 +219,17 @@ Certificate certify(const ModelSpec& spec, const Cluster& cluster, const PlanReq
 int run_plan(const Options& options) {
   ModelSpec spec = model_of(options.positional("MODEL"));
   std::string missing;
+  const bool inference = options.flag("inference");
   for (const std::string_view name : {"hardware", "batch", "seq"})
-    if (!options.has(name)) missing += fmt::format("{}--{}", missing.empty() ? "" : ", ", name);
+    if (!options.has(name) && !(inference && name != "hardware"))
+      missing += fmt::format("{}--{}", missing.empty() ? "" : ", ", name);
   if (!missing.empty()) throw Error(ErrorKind::usage, "plan: {} must be given; see `tern help plan`", missing);
   const std::string& output = options.text("output");
   if (!output.empty()) refuse_same_file("output", output, options.text("hardware"));
   Cluster cluster = find_cluster(options.text("hardware"));
   if (options.has("nodes")) cluster = with_nodes(std::move(cluster), options.integer("nodes"));
+  if (inference) return plan_inference(options, spec, cluster);
+  refuse_inference_options(options);
   if (options.has("adapters")) spec = with_adapters(std::move(spec), options.integer("adapters"));
   PlanRequest request{.model = options.positional("MODEL"),
                       .space = space_of(options, [](std::string_view) { return true; }),
@@ -265,6 +271,7 @@ int run_plan(const Options& options) {
     print_out(text);
   else
     print_plan(answer, cluster);
+  tell_engine(spec, answer.plan, cluster, json);
   if (const auto& audit = certificate.audit; audit && audit->plan_holds()) {
     const std::string solver = certificate.solver.empty() ? "not asked" : certificate.solver;
     if (json) {

@@ -1,0 +1,90 @@
+#include "apps/plan_engine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "apps/common.h"
+#include "base/log.h"
+#include "base/options.h"
+#include "base/units.h"
+#include "hardware/cluster.h"
+#include "plan/layers.h"
+
+namespace tern {
+namespace {
+
+std::string why_not(const Plan& p) {
+  if (p.choice.devices() != 1) return "it runs on one device";
+  if (p.job.gradients != (p.job.dtype == DType::f64 ? DType::f64 : DType::f32))
+    return "its gradients are f32: --gradients f32";
+  const LayerStrategy* block = nullptr;
+  for (const PlannedLayers& l : p.layers) {
+    if (l.strategy.states != Tier::device || l.strategy.activations != Tier::device)
+      return "it keeps states and activations in memory: --offload none";
+    const bool ends =
+        l.count == 1 && (l.first == 0 || &l == &p.layers.back());  // embedding, head: nothing to recompute
+    if (ends) continue;
+    if (block && block->recompute != l.strategy.recompute)
+      return "it recomputes in every layer alike: --allow-recompute none, attention or full";
+    block = &l.strategy;
+  }
+  return "";
+}
+
+Recompute recompute_of(const Plan& p) {
+  // Layers that have nothing to recompute may say anything.
+  for (const PlannedLayers& l : p.layers)
+    if (l.count > 1 || (l.first != 0 && &l != &p.layers.back())) return l.strategy.recompute;
+  return p.layers.empty() ? Recompute::none : p.layers.front().strategy.recompute;
+}
+
+}  // namespace
+
+EngineTraining engine_training(const ModelSpec& spec, const Plan& p) {
+  EngineTraining out{.why_not = why_not(p)};
+  if (!out.why_not.empty()) return out;
+  EngineJob job{.seq = p.job.seq,
+                .batch = p.job.batch,
+                .micro_batch = p.choice.micro_batch,
+                .dtype = p.job.dtype,
+                .recompute = recompute_of(p),
+                .sgd = p.job.optimizer == Optimizer::sgd};
+  out.memory = engine_memory(spec, job);
+  job.saves = true;
+  out.saving = engine_memory(spec, job);
+  out.command =
+      fmt::format("--batch {} --seq {} --micro-batch {} --recompute {} --dtype {} --optimizer {}", job.batch, job.seq,
+                  job.micro_batch, name_of(job.recompute), name_of(job.dtype), name_of(p.job.optimizer));
+  return out;
+}
+
+void tell_engine(const ModelSpec& spec, const Plan& plan, const Cluster& cluster, bool json) {
+  if (cluster.devices.size() != 1 || cluster.devices[0].engine != "tern") return;
+  const EngineTraining e = engine_training(spec, plan);
+  const std::string text = describe(e, machine_of(cluster, 0).device_capacity());
+  if (!json) return print_out(text);
+  if (e.why_not.empty())
+    log_info("{} train {}: {} bytes of tensors at their most, {} with checkpoints", program_name(), e.command,
+             e.memory.tensors, e.saving.tensors);
+}
+
+std::string describe(const EngineTraining& e, int64_t capacity) {
+  if (!e.why_not.empty()) return fmt::format("\n{} train   does not run this plan: {}\n", program_name(), e.why_not);
+  std::string out = fmt::format("\n{} train {}\n", program_name(), e.command);
+  const auto line = [&](std::string_view name, int64_t bytes, const char* what) {
+    out += fmt::format("  {:<24} {:>12} {:>20} bytes{}\n", name, format_bytes(bytes), format_with_commas(bytes), what);
+  };
+  for (const auto& [name, bytes] : e.memory.classes)
+    if (name != "staging") line(name, bytes, "");
+  line("tensors at their most", e.memory.tensors, ", as the trainer predicts and counts them");
+  line("with checkpoints", e.saving.tensors, " where one is saved on the way");
+  if (e.memory.tensors > capacity)
+    out += fmt::format(
+        "  more than the {} that the cluster file leaves to a program: the search does not count this "
+        "machine's scratch\n",
+        format_bytes(capacity));
+  return out;
+}
+
+}  // namespace tern

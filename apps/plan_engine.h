@@ -1,0 +1,29 @@
+#pragma once
+// A plan for this very machine: the `tern train` that runs it, and its memory as the trainer counts it.
+
+#include <string>
+
+#include "apps/engine_memory.h"
+#include "plan/plan_file.h"
+#include "spec/model_spec.h"
+
+namespace tern {
+
+struct Cluster;
+
+struct EngineTraining {
+  std::string why_not;  // "", or why this engine does not run the plan
+  std::string command;  // "--batch 16 --seq 256 --micro-batch 8 --recompute none --dtype f32"
+  EngineMemory memory;  // of a run whose only checkpoint comes after the last step
+  EngineMemory saving;  // of one that saves on the way
+};
+/// What the search does not count and the trainer does: the scratch of this machine's multiplier, the head's tiles as
+/// its kernels want them, the copy a checkpoint is written from. The same function that `tern train` asks before it
+/// allocates.
+EngineTraining engine_training(const ModelSpec&, const Plan&);
+/// Prints that (`json`: to standard error) where the cluster is this engine's own machine.
+void tell_engine(const ModelSpec&, const Plan&, const Cluster&, bool json);
+/// Lines for people; `capacity`: what the cluster file leaves to a program.
+std::string describe(const EngineTraining&, int64_t capacity);
+
+}  // namespace tern

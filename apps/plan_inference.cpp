@@ -1,0 +1,333 @@
+#include "apps/plan_inference.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "apps/common.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/options.h"
+#include "base/text.h"
+#include "base/units.h"
+#include "infer/load.h"
+#include "plan/strategy.h"
+
+namespace tern {
+namespace {
+
+constexpr size_t kMostAdvice = 4;
+
+std::string role_words(const ServingRole& r) {
+  const std::string mesh = fmt::format("tp {}, pp {}", r.layout.tensor, r.layout.stages);
+  return fmt::format("{} of {}", counted(r.copies, r.copies == 1 ? "copy" : "copie"), mesh);
+}
+
+void line(std::string_view key, const std::string& text) { print_out(fmt::format("{:<10} {}\n", key, text)); }
+
+void print_memory(const ServingRole& r, const Machine& m, const std::string& title) {
+  const ServingMemory& x = r.memory;
+  print_out(fmt::format("\n{:<28}{:>12} {:>12} {:>12} {:>12}\n", title, "in all", "device", "host", "disk"));
+  const auto row = [&](std::string_view name, int64_t all, const TierBytes& on) {
+    print_out(fmt::format("  {:<26}{:>12} {:>12} {:>12} {:>12}\n", name, format_bytes(all), format_bytes(on[0]),
+                          format_bytes(on[1]), format_bytes(on[2])));
+  };
+  row("weights", x.weights, x.weights_on);
+  row("keys and values", x.kv, x.kv_on);
+  row("activations", x.activations, {x.activations, 0, 0});
+  row("logits", x.logits, {x.logits, 0, 0});
+  TierBytes used{x.activations + x.logits, 0, 0};
+  for (size_t t = 0; t < kTiers; ++t) used[t] += x.weights_on[t] + x.kv_on[t];
+  row("together", x.total(), used);
+  print_out(fmt::format("  {:<26}{:>12} {:>12} {:>12} {:>12}\n", "room", "", format_bytes(m.device_capacity()),
+                        format_bytes(m.host_capacity()), format_bytes(m.disk_capacity())));
+}
+
+std::string seconds_of(int64_t ps) { return format_seconds(static_cast<double>(ps) * 1e-12); }
+
+Machine machine_named(const Cluster& c, const std::string& node) {
+  for (int g = 0; g < static_cast<int>(c.groups.size()); ++g)
+    if (Machine m = machine_of(c, g); m.node.name == node) return m;
+  return machine_of(c, 0);
+}
+
+std::string summary(const ServingPlan& p) {
+  const std::string where =
+      p.split ? fmt::format("prompts on {}, decoding on {}", role_words(p.prefill), role_words(p.decode))
+              : role_words(p.decode);
+  return fmt::format("{}: {}, first token {}, then {}", where, counted(p.users, "user"), format_seconds(p.ttft_s),
+                     format_seconds(p.tpot_s));
+}
+
+void print_serving(const ServingAnswer& a, const InferenceJob& job, const ModelSpec& spec, const std::string& model,
+                   const Cluster& cluster) {
+  const ServingPlan& p = a.plan;
+  const Machine m = machine_named(cluster, p.node);
+  const int64_t used = p.decode.devices() + (p.split ? p.prefill.devices() : 0);
+  line("model", fmt::format("{}, {} parameters", model, format_count(static_cast<double>(num_parameters(spec)))));
+  line("hardware", fmt::format("{}: {} of {} devices", cluster.name, format_with_commas(used),
+                               format_with_commas(cluster.num_devices())));
+  line("asked", fmt::format("prompts of {}, answers of {} tokens; computed in {}, weights in {}, keys and values in {}",
+                            format_with_commas(job.prompt), format_with_commas(job.answer), name_of(job.dtype),
+                            name_of(job.weights), name_of(job.kv)));
+  if (p.split) {
+    line("plan", fmt::format("prompts on {}", role_words(p.prefill)));
+    line("", fmt::format("decoding on {}, {} each at most", role_words(p.decode), counted(p.decode.users, "user")));
+  } else {
+    line("plan", fmt::format("{}, {} each at most; prompts and decoding in turns", role_words(p.decode),
+                             counted(p.decode.users, "user")));
+  }
+  line("users", fmt::format("{} at once; room for {} with all on the devices", format_with_commas(p.users),
+                            format_with_commas(a.most_users)));
+  line("first", fmt::format("{} to the first token{}; a prompt takes {} ({} tokens/s)", format_seconds(p.ttft_s),
+                            job.ttft_s > 0 ? fmt::format(" (target {})", format_seconds(job.ttft_s)) : "",
+                            seconds_of(p.prefill.times.prefill_ps),
+                            format_count(static_cast<double>(job.prompt) * 1e12 /
+                                         static_cast<double>(std::max<int64_t>(p.prefill.times.prefill_ps, 1)))));
+  line("token", fmt::format("{} each after it{}: {:.3g} tokens/s a user, {} tokens/s in all, {:.3g} requests/s",
+                            format_seconds(p.tpot_s),
+                            job.tpot_s > 0 ? fmt::format(" (target {})", format_seconds(job.tpot_s)) : "", 1 / p.tpot_s,
+                            format_count(p.tokens_per_s()), p.requests_per_s));
+  const ServingTimes& t = p.decode.times;
+  line("binds", fmt::format("{}; a decoding alone {}: products {}, reading weights {}, keys and values {}, links {}{}",
+                            t.binds, seconds_of(t.decode_ps), seconds_of(t.compute_ps), seconds_of(t.weights_ps),
+                            seconds_of(t.kv_ps), seconds_of(t.links_ps),
+                            t.spilled_ps > 0 ? ", beside them other tiers " + seconds_of(t.spilled_ps) : ""));
+  if (m.host_capacity() > 0)
+    line("switch",
+         fmt::format("{} for one user's keys and values to the host, and as long back", seconds_of(t.swap_ps)));
+  if (a.other) line("or", summary(*a.other));
+  print_memory(p.decode, m, p.split ? "memory per decoding device" : "memory per device");
+  if (p.split) print_memory(p.prefill, m, "memory per prompt device");
+}
+
+// Bytes as `tern generate` counts them on this machine: packed weights, the loading's peak.
+InferenceFit engine_fit(const ModelSpec& spec, const InferenceJob& job, int64_t users) {
+  const InferenceNeeds needs{.context = job.context(),
+                             .sequences = users,
+                             .page_tokens = job.page,
+                             .iteration_tokens = std::min(std::min(job.chunk, job.prompt) + users, job.prompt + users),
+                             .logit_rows = users};
+  return inference_fit(spec, job.dtype, needs);
+}
+
+Json json_of(const InferenceFit& f) {
+  return {{"weights", f.weights}, {"kv_cache", f.kv_cache},         {"activations", f.activations},
+          {"logits", f.logits},   {"loading_peak", f.loading_peak}, {"predicted_bytes", f.peak()}};
+}
+
+// What near the request would do, the least intrusive first.
+std::vector<std::string> advice(const ModelSpec& spec, const Cluster& cluster, const InferenceJob& job, bool engine) {
+  std::vector<std::string> out;
+  const auto attempt = [&](const std::string& words, const InferenceJob& changed, const Cluster& machines) {
+    if (out.size() >= kMostAdvice || !plan_serving(spec, machines, changed).found) return false;
+    out.push_back(words);
+    return true;
+  };
+  if (!job.spill && !engine) {
+    InferenceJob j = job;
+    j.spill = true;
+    attempt("--offload all (slower: weights, keys or values from the host or disk)", j, cluster);
+  }
+  for (const StoredType kv : {StoredType::q8, StoredType::q4}) {
+    InferenceJob j = job;
+    j.kv = kv;
+    if (!engine && kv > job.kv && attempt(fmt::format("--kv-dtype {}", name_of(kv)), j, cluster)) break;
+  }
+  for (const StoredType weights : {StoredType::q8, StoredType::q4}) {
+    InferenceJob j = job;
+    j.weights = weights;
+    if (!engine && weights > job.weights && attempt(fmt::format("--weight-dtype {}", name_of(weights)), j, cluster))
+      break;
+  }
+  if (engine && job.dtype == DType::f32) {
+    InferenceJob j = job;
+    j.dtype = DType::bf16, j.weights = j.kv = StoredType::bf16;
+    attempt("--dtype bf16", j, cluster);
+  }
+  for (InferenceJob j = job; j.users > 1;) {
+    j.users /= 2;
+    if (attempt(fmt::format("--users {}", j.users), j, cluster)) break;
+  }
+  for (InferenceJob j = job; j.prompt >= 64;) {
+    j.prompt /= 2;
+    if (attempt(fmt::format("--prompt-tokens {}", j.prompt), j, cluster)) break;
+  }
+  if (cluster.groups.size() == 1 && !engine) {
+    const int64_t joined = cluster.network.empty() ? 1 : cluster.network.back().nodes;
+    for (Cluster larger = cluster; larger.groups[0].count * 2 <= joined;) {
+      larger.groups[0].count *= 2;
+      if (attempt(fmt::format("--nodes {}", larger.groups[0].count), job, larger)) break;
+    }
+  }
+  return out;
+}
+
+[[noreturn]] void refuse(const ServingAnswer& a, const InferenceJob& job, const ModelSpec& spec,
+                         const std::string& model, const Cluster& cluster, bool engine, bool json) {
+  const std::vector<std::string> fits = advice(spec, cluster, job, engine);
+  const std::string what =
+      fits.empty() ? "Nothing near it was found." : "What would do: " + join({fits.begin(), fits.end()}, "; ") + ".";
+  const std::string nearest = fmt::format("tp {}, pp {}", a.nearest_layout.tensor, a.nearest_layout.stages);
+  if (json) {
+    Json out = {{"fits", !a.memory}, {"what_would_do", fits}, {"layouts", a.layouts}};
+    if (a.memory) {
+      out["tier"] = name_of(a.nearest.tier);
+      out["missing_bytes"] = a.nearest.missing_bytes;
+      out["wanted_bytes"] = a.nearest.total();
+      out["nearest"] = nearest;
+    } else {
+      out["best_ttft_s"] = a.best_ttft_s;
+      out["best_tpot_s"] = a.best_tpot_s;
+    }
+    print_json(out);
+  }
+  if (a.memory)
+    throw Error(
+        ErrorKind::does_not_fit,
+        "plan: {} for {} of {} tokens does not fit on '{}': {} of weights, {} of keys and values, {} of working "
+        "memory on each device of the nearest layout ({}); the {} memory lacks {}. {}",
+        model, counted(std::max<int64_t>(job.users, 1), "user"), format_with_commas(job.context()), cluster.name,
+        format_bytes(a.nearest.weights), format_bytes(a.nearest.kv),
+        format_bytes(a.nearest.activations + a.nearest.logits), nearest, name_of(a.nearest.tier),
+        format_bytes(a.nearest.missing_bytes), what);
+  throw Error(ErrorKind::does_not_fit,
+              "plan: {} fits on '{}' and is too slow there: the first token takes {} at best{}, each after it {}{}. {}",
+              model, cluster.name, format_seconds(a.best_ttft_s),
+              job.ttft_s > 0 ? fmt::format(" (--ttft {})", format_seconds(job.ttft_s)) : "",
+              format_seconds(a.best_tpot_s),
+              job.tpot_s > 0 ? fmt::format(" (--tpot {})", format_seconds(job.tpot_s)) : "", what);
+}
+
+StoredType stored_named(const std::string& name) {
+  for (const StoredType t : {StoredType::f32, StoredType::bf16, StoredType::q8, StoredType::q4})
+    if (name_of(t) == name) return t;
+  return StoredType::bf16;
+}
+
+Json json_of(const ServingRole& r) {
+  const ServingMemory& m = r.memory;
+  const ServingTimes& t = r.times;
+  return {{"tensor", r.layout.tensor},
+          {"stages", r.layout.stages},
+          {"copies", r.copies},
+          {"users_per_copy", r.users},
+          {"bytes",
+           {{"weights", m.weights},
+            {"kv", m.kv},
+            {"kv_per_user", m.kv_per_user},
+            {"activations", m.activations},
+            {"logits", m.logits},
+            {"weights_on", m.weights_on},
+            {"kv_on", m.kv_on}}},
+          {"prefill_s", static_cast<double>(t.prefill_ps) * 1e-12},
+          {"decode_s", static_cast<double>(t.decode_ps) * 1e-12},
+          {"decode_parts_s",
+           {{"products", static_cast<double>(t.compute_ps) * 1e-12},
+            {"weights", static_cast<double>(t.weights_ps) * 1e-12},
+            {"kv", static_cast<double>(t.kv_ps) * 1e-12},
+            {"links", static_cast<double>(t.links_ps) * 1e-12},
+            {"other_tiers", static_cast<double>(t.spilled_ps) * 1e-12}}},
+          {"binds", t.binds},
+          {"swap_s", static_cast<double>(t.swap_ps) * 1e-12}};
+}
+
+Json json_of(const ServingPlan& p) {
+  Json out = {{"node", p.node},
+              {"split", p.split},
+              {"users", p.users},
+              {"ttft_s", p.ttft_s},
+              {"tpot_s", p.tpot_s},
+              {"tokens_per_s", p.tokens_per_s()},
+              {"requests_per_s", p.requests_per_s},
+              {"decode", json_of(p.decode)}};
+  if (p.split) out["prefill"] = json_of(p.prefill);
+  return out;
+}
+
+}  // namespace
+
+InferenceJob inference_job(const Options& o, bool engine) {
+  for (const char* training :
+       {"batch", "seq", "gradients", "optimizer", "adapters", "capacity-factor", "schedules", "zero", "allow-recompute",
+        "max-chunks", "max-micro-batch", "max-context", "certify", "check", "output"})
+    if (o.given(training))
+      throw Error(ErrorKind::usage, "plan: --{} is of training and says nothing about --inference; leave it out{}",
+                  training,
+                  std::string_view(training) == "batch" ? " (--users: sequences at once)"
+                  : std::string_view(training) == "seq" ? " (--prompt-tokens and --max-tokens)"
+                                                        : "");
+  InferenceJob job{.prompt = o.integer("prompt-tokens"),
+                   .answer = o.integer("max-tokens"),
+                   .dtype = dtype_from_name(o.text("dtype")),
+                   .spill = !engine && (!o.given("offload") || o.text("offload") != "none"),
+                   .latent_cache = !engine};
+  job.weights = o.has("weight-dtype") ? stored_named(o.text("weight-dtype")) : stored_as(job.dtype);
+  job.kv = o.has("kv-dtype") ? stored_named(o.text("kv-dtype")) : stored_as(job.dtype);
+  if (engine && (job.weights != stored_as(job.dtype) || job.kv != stored_as(job.dtype)))
+    throw Error(
+        ErrorKind::usage,
+        "plan: the cluster file has tern's own rates, and this engine keeps weights, keys and values in the type it "
+        "computes in; leave --{} out, or choose --dtype f32 or bf16",
+        job.weights != stored_as(job.dtype) ? "weight-dtype" : "kv-dtype");
+  if (o.has("ttft")) job.ttft_s = o.real("ttft");
+  if (o.has("tpot")) job.tpot_s = o.real("tpot");
+  if (o.has("users"))
+    job.users = o.integer("users");
+  else if (job.ttft_s == 0 && job.tpot_s == 0)
+    job.users = 1;
+  return job;
+}
+
+void refuse_inference_options(const Options& o) {
+  for (const char* name : {"prompt-tokens", "max-tokens", "users", "ttft", "tpot", "kv-dtype", "weight-dtype"})
+    if (o.given(name)) throw Error(ErrorKind::usage, "plan: --{} is of --inference; add that, or leave it out", name);
+}
+
+Json serving_json(const ServingAnswer& a, const InferenceJob& job) {
+  Json out = json_of(a.plan);
+  out["fits"] = true;
+  out["asked"] = {{"prompt_tokens", job.prompt},
+                  {"max_tokens", job.answer},
+                  {"users", job.users},
+                  {"dtype", name_of(job.dtype)},
+                  {"weight_dtype", name_of(job.weights)},
+                  {"kv_dtype", name_of(job.kv)},
+                  {"ttft_s", job.ttft_s},
+                  {"tpot_s", job.tpot_s}};
+  out["most_users"] = a.most_users;
+  if (a.other) out["other"] = json_of(*a.other);
+  return out;
+}
+
+int plan_inference(const Options& options, const ModelSpec& spec, const Cluster& cluster) {
+  const bool engine = std::any_of(cluster.devices.begin(), cluster.devices.end(),
+                                  [](const DeviceType& d) { return d.engine == "tern"; });
+  const InferenceJob job = inference_job(options, engine);
+  const bool json = options.flag("json");
+  const std::string& model = options.positional("MODEL");
+  const ServingAnswer answer = plan_serving(spec, cluster, job);
+  if (!answer.found) refuse(answer, job, spec, model, cluster, engine, json);
+  if (spec.context > 0 && job.context() > spec.context)
+    log_warn("plan: {} tokens are beyond the {} positions that the model declares", format_with_commas(job.context()),
+             format_with_commas(spec.context));
+  const InferenceFit fit = engine ? engine_fit(spec, job, answer.plan.decode.users) : InferenceFit{};
+  if (json) {
+    Json out = serving_json(answer, job);
+    if (engine) out["engine"] = json_of(fit);
+    print_json(out);
+    return 0;
+  }
+  print_serving(answer, job, spec, model, cluster);
+  if (engine)
+    print_out(
+        fmt::format("\nas `{} generate` counts it here: {} at most (weights {} as its kernels keep them, key-value "
+                    "cache {}, activations "
+                    "{}, logits {}; while loading {})\n",
+                    program_name(), format_bytes(fit.peak()), format_bytes(fit.weights), format_bytes(fit.kv_cache),
+                    format_bytes(fit.activations), format_bytes(fit.logits), format_bytes(fit.loading_peak)));
+  return 0;
+}
+
+}  // namespace tern

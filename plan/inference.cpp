@@ -1,0 +1,325 @@
+#include "plan/inference.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "plan/comm_cost.h"
+#include "spec/unit_cost.h"
+
+namespace tern {
+namespace {
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// Units first … last − 1 of a stage; embedding and head count to the first and last layer.
+struct Stage {
+  size_t first = 0, last = 0;
+};
+std::vector<Stage> stages_of(const ModelSpec& spec, int64_t count) {
+  std::vector<Stage> out(static_cast<size_t>(count));
+  size_t u = 0;
+  for (int64_t s = 0; s < count; ++s) {
+    Stage& stage = out[static_cast<size_t>(s)];
+    stage.first = u;
+    const int64_t end = (s + 1) * spec.layers / count;  // layers before it lie here
+    while (u < spec.units.size() && (spec.units[u].layer < end || s + 1 == count)) ++u;
+    stage.last = u;
+  }
+  return out;
+}
+
+CostQuery query_of(const InferenceJob& job, const ServingLayout& layout, int64_t tokens) {
+  return {.tokens = tokens,
+          .attended_pairs = 0,  // of FLOPs, priced apart
+          .dtype = job.dtype,
+          .scratch = {},
+          .tensor = layout.tensor,
+          .expert = 1,
+          .expert_tensor = layout.tensor};
+}
+
+int64_t kv_numbers(const Unit& unit, bool latent_cache, int64_t tensor) {
+  const AttentionSpec* a = attention_of(unit);
+  if (!a || a->cross) return 0;
+  if (a->latent.present() && latent_cache) return a->latent.kv_rank + a->latent.rotary;
+  return ceil_div(a->kv_heads, tensor) * (2 * a->head_dim);
+}
+
+// What one pass over a stage's units does: `rows` new tokens that attend to `pairs` keys in all (per head), of caches
+// that hold `past` tokens together; logits of so many rows.
+struct Pass {
+  int64_t rows = 0;
+  double pairs = 0, past = 0;
+  int64_t logits = 0;
+};
+struct PassTimes {
+  int64_t compute = 0, weights = 0, kv = 0, links = 0;
+  int64_t all() const { return compute + weights + kv + links; }
+  PassTimes& operator+=(const PassTimes& o) {
+    compute += o.compute, weights += o.weights, kv += o.kv, links += o.links;
+    return *this;
+  }
+};
+
+struct Pricing {
+  const ModelSpec& spec;
+  const InferenceJob& job;
+  const Machine& machine;
+  const ServingLayout& layout;
+
+  const DeviceType& device() const { return machine.device; }
+  int64_t read(int64_t bytes) const { return ps_of(static_cast<double>(bytes), device().memory_bandwidth); }
+
+  // As measured for inference; else the larger of the weights' reading and of FLOPs. Fewer rows than a tile has are
+  // multiplied at a large product's pace: kernels for such products do not fill whole tiles.
+  void product(int64_t m, int64_t n, int64_t k, int64_t count, PassTimes& t) const {
+    if (m <= 0 || count <= 0) return;
+    const int64_t reading = read(stored_bytes(job.weights, n * k) + (m * k + m * n) * size_of(job.dtype));
+    int64_t one = 0;
+    if (has_table(device(), job.dtype, ProductUse::inference)) {
+      one = matmul_ps(device(), job.dtype, m, n, k, ProductUse::inference);
+    } else {
+      const auto table = std::find_if(device().matmul.begin(), device().matmul.end(),
+                                      [&](const MatmulTable& x) { return x.dtype == job.dtype; });
+      constexpr int64_t kMany = 4096;
+      const bool few = table != device().matmul.end() && m < table->tile[0];
+      const int64_t flops = few ? counted_ps(static_cast<double>(matmul_ps(device(), job.dtype, kMany, n, k)) *
+                                             static_cast<double>(m) / kMany)
+                                : matmul_ps(device(), job.dtype, m, n, k);
+      one = std::max(flops, reading);
+    }
+    const int64_t all = counted_ps(count, one) + device().launch_ps;
+    (2 * reading > one ? t.weights : t.compute) += all;
+  }
+
+  void products(const Unit& unit, int64_t rows, PassTimes& t) const {
+    const MoeSpec* moe = moe_of(unit);
+    for (const MatrixProduct& p : unit_products(unit, query_of(job, layout, rows))) {
+      if (!moe || p.count == 1) {
+        product(p.m, p.n, p.k, p.count, t);
+        continue;
+      }
+      // Experts that some row meets, if rows choose evenly: X·(1 − (1 − K/X)^rows).
+      const double experts = static_cast<double>(moe->experts), chosen = static_cast<double>(moe->top_k);
+      const double met = experts * (1 - std::pow(1 - chosen / experts, static_cast<double>(rows)));
+      const auto touched = std::clamp<int64_t>(static_cast<int64_t>(std::ceil(met - 1e-9)), 1, moe->experts);
+      product(ceil_div(rows * moe->top_k, touched), p.n, p.k, touched, t);
+    }
+  }
+
+  void rest(const Unit& unit, int64_t rows, PassTimes& t) const {
+    const CostQuery q = query_of(job, layout, rows);
+    int64_t bytes = unit_cost(unit, q).forward_bytes_moved;
+    for (const MatrixProduct& p : unit_products(unit, q))
+      bytes -= (p.m * p.k + p.k * p.n + p.m * p.n) * p.count * size_of(job.dtype);
+    t.compute += 2 * device().launch_ps +
+                 ps_of(static_cast<double>(std::max<int64_t>(0, bytes)), elementwise_rate(device(), job.dtype));
+  }
+
+  void attention(const Unit& unit, const AttentionSpec& a, const Pass& pass, PassTimes& t) const {
+    const AttentionRates rates = attention_rates(device(), job.dtype);
+    // A window bounds the keys a row meets.
+    const double rows = static_cast<double>(std::max<int64_t>(pass.rows, 1));
+    const double most = a.window > 0 ? static_cast<double>(a.window) * rows : pass.pairs;
+    const double pairs = std::min(pass.pairs, most), past = pass.pairs > 0 ? pass.past * pairs / pass.pairs : 0;
+    const double width =
+        static_cast<double>(ceil_div(a.heads, layout.tensor) * a.head_dim + ceil_div(a.value_rows(), layout.tensor));
+    const int64_t flops = ps_of(2 * pairs * width, peak_flops(device(), job.dtype) * rates.prefill);
+    const int64_t numbers = kv_numbers(unit, job.latent_cache, layout.tensor);
+    const double bytes = past * static_cast<double>(stored_bytes(job.kv, 32 * numbers)) / 32;
+    const int64_t reading = ps_of(bytes, device().memory_bandwidth * rates.decode);
+    (reading > flops ? t.kv : t.compute) += std::max(reading, flops) + device().launch_ps;
+  }
+
+  PassTimes stage(const Stage& s, const Pass& pass) const {
+    PassTimes t;
+    const int64_t rows = pass.rows, bytes = rows * spec.width * size_of(job.dtype);
+    for (size_t u = s.first; u < s.last; ++u) {
+      const Unit& unit = spec.units[u];
+      if (const auto* head = std::get_if<HeadSpec>(&unit.spec)) {
+        if (pass.logits == 0) continue;
+        const int64_t vocab = ceil_div(head->vocab, layout.tensor);
+        product(pass.logits, vocab, head->width, 1, t);
+        // Softmax, filters and the draw go over the logits a few times.
+        t.compute += ps_of(static_cast<double>(pass.logits * vocab * 12), elementwise_rate(device(), job.dtype));
+        if (layout.tensor > 1) t.links += all_gather_ps(machine, {layout.tensor, 1}, pass.logits * head->vocab * 4);
+        continue;
+      }
+      if (std::holds_alternative<EmbedSpec>(unit.spec)) {
+        t.compute +=
+            2 * device().launch_ps + ps_of(2.0 * static_cast<double>(bytes), elementwise_rate(device(), job.dtype));
+        continue;
+      }
+      products(unit, rows, t);
+      rest(unit, rows, t);
+      if (const AttentionSpec* a = attention_of(unit)) attention(unit, *a, pass, t);
+      if (layout.tensor > 1) t.links += all_reduce_ps(machine, {layout.tensor, 1}, bytes);
+    }
+    if (s.last < spec.units.size())
+      t.links += send_ps(machine, layout.tensor, layout.devices() <= machine.node.num_devices, bytes);
+    return t;
+  }
+};
+
+// Bytes per pass that come from other tiers, over the device's share of the links.
+int64_t transfer_ps(const Machine& m, int64_t host_bytes, int64_t disk_bytes) {
+  const double devices = static_cast<double>(m.node.num_devices);
+  const int64_t link = ps_of(static_cast<double>(host_bytes + disk_bytes), m.node.host_link_bandwidth);
+  if (disk_bytes == 0) return link;
+  // Where device and host are one memory, what is read from disk crosses no other link.
+  return std::max(m.host_capacity() > 0 ? link : 0, ps_of(static_cast<double>(disk_bytes), m.node.disk_read / devices));
+}
+
+}  // namespace
+
+std::string_view name_of(StoredType t) {
+  constexpr std::string_view names[]{"f32", "bf16", "q8", "q4"};
+  return names[static_cast<size_t>(t)];
+}
+
+int64_t stored_bytes(StoredType t, int64_t numbers) {
+  if (t == StoredType::f32) return 4 * numbers;
+  if (t == StoredType::bf16) return 2 * numbers;
+  return ceil_div(numbers, 32) * (t == StoredType::q8 ? 34 : 18);
+}
+
+StoredType stored_as(DType dtype) { return size_of(dtype) == 2 ? StoredType::bf16 : StoredType::f32; }
+
+int64_t kv_numbers_per_token(const ModelSpec& spec, bool latent_cache, int64_t tensor) {
+  int64_t numbers = 0;
+  for (const Unit& unit : spec.units) numbers += kv_numbers(unit, latent_cache, tensor);
+  return numbers;
+}
+
+std::string why_illegal(const ModelSpec& spec, const Machine& m, const ServingLayout& l) {
+  const int64_t t = l.tensor, node = m.node.num_devices;
+  if (l.devices() > m.num_devices()) return fmt::format("{} devices of {}", l.devices(), m.num_devices());
+  if (l.stages > spec.layers) return fmt::format("{} stages of {} layers", l.stages, spec.layers);
+  if (t > node && t % node) return fmt::format("tensor {}: does not fill nodes of {} devices", t, node);
+  for (const Unit& unit : spec.units) {
+    if (const AttentionSpec* a = attention_of(unit)) {
+      if (a->heads % t) return fmt::format("tensor {}: does not divide {} heads", t, a->heads);
+      if (a->kv_heads % t && t % a->kv_heads)
+        return fmt::format("tensor {}: {} key-value heads are neither split nor repeated evenly", t, a->kv_heads);
+    }
+    if (const MlpSpec* p = mlp_of(unit); p && p->hidden % t)
+      return fmt::format("tensor {}: does not divide the hidden width {}", t, p->hidden);
+    if (const MoeSpec* e = moe_of(unit); e && (e->hidden % t || e->shared_hidden % t))
+      return fmt::format("tensor {}: does not divide the experts' width {}", t, e->hidden);
+  }
+  return "";
+}
+
+ServingMemory serving_memory(const ModelSpec& spec, const InferenceJob& job, const Machine& m,
+                             const ServingLayout& layout, int64_t users, bool kv_first) {
+  ServingMemory fullest;
+  const int64_t rows = std::min(job.chunk, job.prompt) + users;
+  const int64_t pages = ceil_div(job.context(), job.page) * job.page;
+  const std::vector<Stage> stages = stages_of(spec, layout.stages);
+  for (size_t s = 0; s < stages.size(); ++s) {
+    ServingMemory x;
+    int64_t numbers = 0, fixed = 0;
+    for (size_t u = stages[s].first; u < stages[s].last; ++u) {
+      const Unit& unit = spec.units[u];
+      const UnitCost cost = unit_cost(unit, query_of(job, layout, rows));
+      x.weights += stored_bytes(job.weights, cost.parameters);
+      fixed += cost.parameter_bytes - cost.parameters * size_of(job.dtype);
+      numbers += kv_numbers(unit, job.latent_cache, layout.tensor);
+      if (const auto* head = std::get_if<HeadSpec>(&unit.spec)) {
+        if (head->tied && layout.stages > 1)  // the embedding lies in another stage
+          x.weights += stored_bytes(job.weights, ceil_div(head->vocab, layout.tensor) * head->width);
+        x.logits = users * ceil_div(head->vocab, layout.tensor) * (job.dtype == DType::f64 ? 8 : 4) * 2;
+      } else {
+        x.activations = std::max(x.activations, 2 * cost.output_bytes + cost.unsaved_workspace);
+      }
+    }
+    x.weights += fixed;
+    x.kv_per_user = stored_bytes(job.kv, numbers * pages);
+    x.kv = x.kv_per_user * users;
+    if (s == 0 || x.total() > fullest.total()) fullest = x;
+  }
+  // Working memory stays on the device.
+  TierBytes room{m.device_capacity() - fullest.activations - fullest.logits, 0, 0};
+  if (job.spill) room[1] = m.host_capacity(), room[2] = m.disk_capacity();
+  const auto place = [&](int64_t bytes, TierBytes& on) {
+    for (size_t tier = 0; tier < kTiers; ++tier) {
+      on[tier] = std::clamp<int64_t>(bytes, 0, std::max<int64_t>(room[tier], 0));
+      room[tier] -= on[tier], bytes -= on[tier];
+    }
+    return bytes;
+  };
+  int64_t left = std::max<int64_t>(0, -room[0]);
+  if (kv_first)
+    left += place(fullest.kv, fullest.kv_on), left += place(fullest.weights, fullest.weights_on);
+  else
+    left += place(fullest.weights, fullest.weights_on), left += place(fullest.kv, fullest.kv_on);
+  fullest.fits = left == 0;
+  fullest.missing_bytes = left;
+  fullest.tier = job.spill && m.disk_capacity() > 0   ? Tier::disk
+                 : job.spill && m.host_capacity() > 0 ? Tier::host
+                                                      : Tier::device;
+  if (m.device_capacity() < fullest.activations + fullest.logits) fullest.tier = Tier::device;
+  return fullest;
+}
+
+ServingTimes serving_times(const ModelSpec& spec, const InferenceJob& job, const Machine& m,
+                           const ServingLayout& layout, const ServingMemory& memory, int64_t users) {
+  const Pricing price{spec, job, m, layout};
+  const std::vector<Stage> stages = stages_of(spec, layout.stages);
+  ServingTimes out;
+
+  // A prompt: chunks follow each other through the stages; the last and dearest one passes all of them.
+  const int64_t weights_passed = transfer_ps(m, memory.weights_on[1], memory.weights_on[2]);
+  int64_t passes = 0;
+  for (int64_t at = 0; at < job.prompt; at += job.chunk, ++passes) {
+    const int64_t rows = std::min(job.chunk, job.prompt - at);
+    const bool last = at + rows == job.prompt;
+    const auto pairs = static_cast<double>(attended_pairs(rows, at, 0));
+    const Pass pass{rows, pairs, static_cast<double>(at + rows), last ? 1 : 0};
+    int64_t sum = 0, most = 0;
+    for (const Stage& s : stages) {
+      const int64_t ps = price.stage(s, pass).all();
+      sum += ps, most = std::max(most, ps);
+    }
+    out.prefill_ps = std::min(kMostPs, out.prefill_ps + (last ? sum : most));
+  }
+  out.prefill_ps = std::max(out.prefill_ps, counted_ps(passes, weights_passed));
+
+  // A token of each user, half of the answer written. Groups of users follow each other through the stages.
+  const int64_t groups = std::clamp<int64_t>(users, 1, layout.stages),
+                each = ceil_div(std::max<int64_t>(users, 1), groups);
+  const double context = static_cast<double>(job.prompt) + static_cast<double>(job.answer) / 2;
+  const Pass pass{each, context * static_cast<double>(each), context * static_cast<double>(each), each};
+  PassTimes sum, worst;
+  for (const Stage& s : stages) {
+    const PassTimes t = price.stage(s, pass);
+    sum += t;
+    if (t.all() > worst.all()) worst = t;
+  }
+  const bool round_trip = sum.all() >= counted_ps(groups, worst.all());
+  const int64_t times = round_trip ? 1 : groups;
+  const PassTimes& counts = round_trip ? sum : worst;
+  out.compute_ps = counted_ps(times, counts.compute), out.weights_ps = counted_ps(times, counts.weights);
+  out.kv_ps = counted_ps(times, counts.kv), out.links_ps = counted_ps(times, counts.links);
+  out.spilled_ps =
+      std::min(kMostPs, counted_ps(groups, weights_passed) + transfer_ps(m, memory.kv_on[1], memory.kv_on[2]));
+  const int64_t on_device = std::min(kMostPs, out.compute_ps + out.weights_ps + out.kv_ps + out.links_ps);
+  out.decode_ps = std::max(on_device, out.spilled_ps);
+  if (out.spilled_ps > on_device) {
+    const bool disk = memory.weights_on[2] + memory.kv_on[2] > 0;
+    out.binds = disk ? "disk" : "the host link";
+  } else {
+    const int64_t most = std::max({out.compute_ps, out.weights_ps, out.kv_ps, out.links_ps});
+    out.binds = most == out.weights_ps ? "reading weights"
+                : most == out.kv_ps    ? "reading keys and values"
+                : most == out.links_ps ? "links"
+                                       : "products";
+  }
+  out.swap_ps = ps_of(static_cast<double>(memory.kv_per_user), m.node.host_link_bandwidth);
+  return out;
+}
+
+}  // namespace tern

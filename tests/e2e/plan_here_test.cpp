@@ -1,0 +1,164 @@
+// tern plan for this very engine: its bytes are those that tern train and tern generate count; and how it serves and
+// refuses.
+#include <gtest/gtest.h>
+
+#include <sys/stat.h>
+
+#include <cstdlib>
+#include <regex>
+
+#include "base/io.h"
+#include "base/json.h"
+#include "tests/run_shell.h"
+
+#include <nlohmann/json.hpp>
+
+namespace tern {
+namespace {
+
+constexpr std::string_view kMachine = R"(version = 1
+name = "here"
+[device.cpu]
+engine = "tern"
+memory = "4GB"
+reserved = "1GB"
+memory_bandwidth = "10GB/s"
+memory_share = 1
+launch = "1us"
+peak = { f32 = "100GFLOP/s", bf16 = "200GFLOP/s" }
+attention = { forward = 0.2, backward = 0.2 }
+[[device.cpu.matmul]]
+dtype = "f32"
+tile = [1, 1, 1]
+curve = { top = 0.9, rows = 10, columns = 10, depth = 10 }
+[[device.cpu.matmul]]
+dtype = "bf16"
+tile = [1, 1, 1]
+curve = { top = 0.9, rows = 10, columns = 10, depth = 10 }
+[node.this]
+device = "cpu"
+devices = 1
+host_memory = "4GB"
+host_reserved = "4GB"
+host_bandwidth = "10GB/s"
+host_link = { bandwidth = "5GB/s", share = 1, latency = "0us" }
+link = { name = "loopback", bandwidth = "1GB/s", share = 1, latency = "5us" }
+network = { bandwidth = "1GB/s", share = 1 }
+[[nodes]]
+node = "this"
+count = 1
+)";
+constexpr std::string_view kConfig =
+    R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 512,
+ "hidden_size": 128, "intermediate_size": 384, "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2,
+ "max_position_embeddings": 512, "rms_norm_eps": 1e-5, "tie_word_embeddings": true, "hidden_act": "silu"})";
+
+class PlanHere : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    std::string pattern = testing::TempDir() + "plan-here-XXXXXX";
+    root_ = ::mkdtemp(pattern.data());
+    std::string text;
+    for (int i = 0; i < 1500; ++i) text += "it was line " + std::to_string(i) + ", and the next one is not far.\n";
+    write_file_atomically(real_io(), root_ + "/text.txt", text);
+    write_file_atomically(real_io(), root_ + "/here.toml", kMachine);
+    make_dirs(real_io(), root_ + "/model");
+    write_file_atomically(real_io(), root_ + "/model/config.json", kConfig);
+    ASSERT_EQ(tern("tokenize --train --vocab-size 300 --input text.txt --output tokenizer 2>&1").code, 0);
+  }
+  static void TearDownTestSuite() { remove_all(real_io(), root_); }
+  static Outcome tern(const std::string& rest) {
+    return run_shell("cd " + root_ + " && env -u TERN_DATA XDG_CACHE_HOME=" + root_ + "/cache " TERN_PROGRAM " " +
+                     rest);
+  }
+  static void expect_refusal(int code, const std::string& command, const std::vector<std::string>& words) {
+    const Outcome outcome = tern(command + " 2>&1 >/dev/null");
+    EXPECT_EQ(outcome.code, code) << command << "\n" << outcome.text;
+    for (const std::string& word : words) EXPECT_NE(outcome.text.find(word), std::string::npos) << outcome.text;
+  }
+  static inline std::string root_;
+};
+
+int64_t bytes_after(const std::string& text, const std::string& what) {
+  std::smatch found;
+  if (!std::regex_search(text, found, std::regex(what + R"( .*? ([\d,]+) bytes)"))) return -1;
+  std::string digits = found[1];
+  std::erase(digits, ',');
+  return std::stoll(digits);
+}
+
+// The plan's command is given to the trainer as it stands; what it counts is what the plan said, to the byte.
+TEST_F(PlanHere, TheTrainersBytesAreThePlans) {
+  for (const std::string dtype : {"f32", "bf16"}) {
+    const Outcome plan = tern("plan model --hardware here.toml --batch 8 --seq 64 --dtype " + dtype + " 2>&1");
+    ASSERT_EQ(plan.code, 0) << plan.text;
+    std::smatch command;
+    ASSERT_TRUE(std::regex_search(plan.text, command, std::regex("tern train (--batch .*)"))) << plan.text;
+    const int64_t tensors = bytes_after(plan.text, "tensors at their most");
+    const int64_t saving = bytes_after(plan.text, "with checkpoints");
+    for (const std::string every : {"0", "1"}) {
+      const Outcome trained = tern(
+          "train model/config.json --from-scratch --tokenizer tokenizer --data text.txt --output run --steps 2 "
+          "--warmup-steps 1 --resume never --checkpoint-every " +
+          every + " --json " + command[1].str() + " 2>errors");
+      ASSERT_EQ(trained.code, 0) << real_io().read(root_ + "/errors");
+      EXPECT_EQ(parse_json(trained.text, "train")["counted_peak_bytes"], every == "0" ? tensors : saving) << dtype;
+    }
+  }
+}
+
+TEST_F(PlanHere, TheGeneratorsBytesAreThePlans) {
+  ASSERT_EQ(
+      tern("train model/config.json --from-scratch --tokenizer tokenizer --data text.txt --output run-2 --steps 1 "
+           "--warmup-steps 1 --batch 2 --seq 32 2>&1")
+          .code,
+      0);
+  for (const std::string dtype : {"f32", "bf16"}) {
+    const Json written =
+        parse_json(tern("generate run-2/model --prompt 'it was' --max-tokens 40 --ignore-eos --json --dtype " + dtype +
+                        " 2>/dev/null")
+                       .text,
+                   "generate");
+    const Json plan = parse_json(tern("plan run-2/model --inference --hardware here.toml --prompt-tokens " +
+                                      std::to_string(written["prompt_tokens"].get<int64_t>()) +
+                                      " --max-tokens 40 --users 1 --json --dtype " + dtype + " 2>/dev/null")
+                                     .text,
+                                 "plan");
+    EXPECT_EQ(plan["engine"]["predicted_bytes"], written["memory"]["predicted_bytes"]);
+    EXPECT_EQ(plan["engine"]["kv_cache"], plan["decode"]["bytes"]["kv"]);
+    EXPECT_EQ(plan["engine"]["activations"], plan["decode"]["bytes"]["activations"]);
+    EXPECT_EQ(plan["engine"]["logits"], plan["decode"]["bytes"]["logits"]);
+    EXPECT_GT(plan["ttft_s"].get<double>(), 0);
+  }
+}
+
+TEST_F(PlanHere, ServingIsToldInWordsAndNumbers) {
+  const std::string plan = "plan llama-3-8b --inference --hardware h100 --prompt-tokens 2000 --max-tokens 200";
+  const Outcome words = tern(plan + " --ttft 1s --tpot 20ms --kv-dtype q8 2>&1");
+  EXPECT_EQ(words.code, 0);
+  for (const char* word :
+       {"keys and values in q8", "(target 1.0 s)", "(target 20 ms)", "memory per", "room for", "binds"})
+    EXPECT_NE(words.text.find(word), std::string::npos) << word << "\n" << words.text;
+  const Json json = parse_json(tern(plan + " --users 4 --json 2>/dev/null").text, "plan");
+  EXPECT_EQ(json["users"], 4);
+  EXPECT_EQ(json["asked"]["kv_dtype"], "bf16");
+  EXPECT_NEAR(json["tokens_per_s"].get<double>() * json["tpot_s"].get<double>(), 4, 1e-9);
+}
+
+TEST_F(PlanHere, WhatDoesNotFitOrIsTooSlowIsRefusedWithWhatWould) {
+  const std::string big = "plan llama-3-70b --inference --hardware rtx4090 --users 2 --prompt-tokens 4000";
+  expect_refusal(3, big + " --offload none", {"lacks", "device memory", "What would do", "--offload all"});
+  const Json json = parse_json(tern(big + " --offload none --json 2>/dev/null").text, "plan");
+  EXPECT_EQ(json["fits"], false);
+  EXPECT_EQ(json["tier"], "device");
+  EXPECT_GT(json["missing_bytes"].get<int64_t>(), 1'000'000'000);
+  EXPECT_FALSE(json["what_would_do"].empty());
+  expect_refusal(3, "plan llama-3-8b --inference --hardware rtx4090 --tpot 1ms", {"too slow", "(--tpot 1 ms)"});
+  expect_refusal(2, "plan model --inference --hardware here.toml --kv-dtype q8", {"--kv-dtype", "this engine keeps"});
+  expect_refusal(2, "plan model --inference --hardware here.toml --batch 4", {"--batch", "--users"});
+  expect_refusal(2, "plan model --hardware here.toml --batch 4 --seq 64 --users 3", {"--users is of --inference"});
+  expect_refusal(2, "plan model --inference", {"--hardware must be given"});
+}
+
+}  // namespace
+}  // namespace tern
