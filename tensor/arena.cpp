@@ -1,75 +1,21 @@
 #include "tensor/arena.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
-#include <iterator>
-#include <map>
 #include <mutex>
 
-#if defined(__linux__)
-#include <sys/mman.h>
-#endif
 #if defined(__GLIBC__)
 #include <malloc.h>
 #endif
 
 #include "base/error.h"
+#include "tensor/block_store.h"
 
 namespace tern {
 
 namespace {
 
 constexpr size_t kAlignment = 64;
-constexpr size_t kHuge = size_t{2} << 20;  // a huge page of x86-64 and of most aarch64 systems
-
-// A sanitizer should see every use of memory that was given back.
-#if defined(__SANITIZE_ADDRESS__)
-constexpr bool kKeepFreed = false;
-#else
-constexpr bool kKeepFreed = true;
-#endif
-#if defined(__linux__)
-constexpr bool kOwnPages = kKeepFreed;
-#else
-constexpr bool kOwnPages = false;
-#endif
-
-constexpr size_t kPage = 4096;
-constexpr size_t whole_pages(size_t size) { return (size + kPage - 1) / kPage * kPage; }
-
-/// From the system. Large blocks are mappings of their own, so that giving them back really gives them back (the C
-/// library keeps freed blocks of up to 32 MiB), and ask for huge pages: one fault instead of 512, and far fewer misses
-/// when they are walked.
-void* obtain(size_t size) {
-  if (size < kHuge || !kOwnPages)
-    return std::aligned_alloc(size < kHuge ? kAlignment : kHuge, size < kHuge ? size : whole_pages(size));
-#if defined(__linux__)
-  const size_t wanted = whole_pages(size), taken = wanted + kHuge;
-  void* const mapped = ::mmap(nullptr, taken, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (mapped == MAP_FAILED) return nullptr;
-  auto* const begin = static_cast<char*>(mapped);
-  const size_t before = (kHuge - reinterpret_cast<uintptr_t>(begin) % kHuge) % kHuge;
-  if (before > 0) ::munmap(begin, before);
-  ::munmap(begin + before + wanted, taken - before - wanted);
-#if defined(MADV_HUGEPAGE)
-  ::madvise(begin + before, wanted, MADV_HUGEPAGE);  // advice: where it is refused, small pages serve
-#endif
-  return begin + before;
-#else
-  return nullptr;
-#endif
-}
-
-void give_back(void* data, size_t size) {
-#if defined(__linux__)
-  if (size >= kHuge && kOwnPages) {
-    ::munmap(data, whole_pages(size));
-    return;
-  }
-#endif
-  std::free(data);
-}
 
 #ifdef NDEBUG
 constexpr bool kPoisonByDefault = false;
@@ -105,46 +51,24 @@ struct Arena::Counters {
   int64_t total = 0, peak_total = 0, limit = 0, num_allocations = 0;
   bool poison = kPoisonByDefault;
   int64_t highest = 0;  // of `total`, ever
-  int64_t kept_bytes = 0;
-  std::multimap<size_t, void*> kept;  // freed blocks, by size
+  BlockStore store;
 
-  // An arena that was of some size leaves nothing resident: neither what it kept nor what the C library keeps of freed
-  // small blocks.
-  ~Counters() {
-    drop_kept(0);
 #if defined(__GLIBC__)
+  // An arena that was of some size leaves nothing resident: not what the C library keeps of freed small blocks either.
+  ~Counters() {
     if (highest >= int64_t{8} << 20) ::malloc_trim(0);
+  }
 #endif
-  }
 
-  /// Needs the lock. Gives blocks back to the system until at most `most` bytes are kept.
-  void drop_kept(int64_t most) {
-    while (!kept.empty() && kept_bytes > most) {
-      const auto last = std::prev(kept.end());
-      kept_bytes -= static_cast<int64_t>(last->first);
-      give_back(last->second, last->first);
-      kept.erase(last);
-    }
-  }
-  /// A kept block of exactly this size, or one from the system; null if that has none.
+  /// What may be kept beside what is in use: together no more than was once in use. Needs the lock.
+  size_t spare() const { return static_cast<size_t>(std::max<int64_t>(0, highest - total)); }
   void* block(size_t size) {
     const std::lock_guard lock(mutex);
-    if (const auto found = kept.find(size); found != kept.end()) {
-      void* data = found->second;
-      kept_bytes -= static_cast<int64_t>(size);
-      kept.erase(found);
-      return data;
-    }
-    drop_kept(std::max<int64_t>(0, highest - total));
-    return obtain(size);
+    return store.take(size, spare());
   }
-  /// Keeps the block if what is in use and what is kept stay within what was once in use.
   void give_block(void* data, size_t size) {
     const std::lock_guard lock(mutex);
-    const auto bytes = static_cast<int64_t>(size);
-    if (!kKeepFreed || size < kHuge || total + kept_bytes + bytes > highest) return give_back(data, size);
-    kept.emplace(size, data);
-    kept_bytes += bytes;
+    store.give(data, size, spare());
   }
 
   void take(MemoryClass c, int64_t bytes) {

@@ -7,10 +7,12 @@
 A model with random bf16 weights, of the shape named in shapes.py (a Llama of 1.1B, or a mixture of experts shaped as Mixtral,
 Qwen3-MoE or DeepSeek-V2, which GGUF does not get), is written once, exported by `tern export` to GGUF for llama.cpp, and read
 by everyone from a warm page cache. Round after round every competitor runs once, in turns: tern under each instruction set
-named, another build of tern where two are named, llama.cpp's `llama-bench` (whose own matrix unit is off in a plain build),
-and before them `read_rate` (`ninja read_rate`), a plain streaming read of the model's file by as many threads, the limit of
-decoding. Of the rounds the median, with the least and the most beside it; of the reads the best. Of a mixture a decoded token
-reads the chosen experts alone: the share is of those bytes. --model keeps the model for another time. Needs numpy.
+named, another build of tern where two are named, llama.cpp's `llama-bench` (whose own matrix unit is off in a plain build).
+Before and after each of them `read_rate` (`ninja read_rate`), a plain streaming read of the model's file by as many threads,
+best of five: the limit of decoding. Of the rounds the median, with the least and the most beside it. The share of the read
+rate is of the faster of the two reads around a run, where the memory's own rate moves, and of the best of all reads. Of a
+mixture a decoded token reads the chosen experts alone: the share is of those bytes. --model keeps the model for another time.
+Needs numpy.
 """
 import argparse
 import json
@@ -68,13 +70,13 @@ def table(results, read_rate, shape):
     parameters, of_prompt = read_by_a_token(shape), read_by_a_token(shape, head=False)
     print(f"\nplain read of the weights, best of all rounds: {read_rate:.1f} GB/s\n")
     print(f"one token reads {2 * parameters / 1e6:,.0f} MB\n")
-    print("| | prompt tokens/s (median, least – most) | GFLOP/s of products | decoded tokens/s | GB/s | share of the read rate | first token, s |")
-    print("|---|---|---|---|---|---|---|")
+    print("| | prompt tokens/s (median, least – most) | GFLOP/s of products | decoded tokens/s | GB/s | share of the reads around it | of the best read | first token, s |")
+    print("|---|---|---|---|---|---|---|---|")
     for name, r in results.items():
-        cell = lambda s, digits: "–" if s is None else f"{s['median']:,.{digits}f} ({s['least']:,.{digits}f} – {s['most']:,.{digits}f})"
+        cell = lambda s, digits, unit="": "–" if s is None else f"{s['median']:,.{digits}f}{unit} ({s['least']:,.{digits}f} – {s['most']:,.{digits}f})"
         rate = r["decode"]["median"] * 2 * parameters / 1e9
         print(f"| {name} | {cell(r['prompt'], 0)} | {r['prompt']['median'] * 2 * of_prompt / 1e9:,.0f} | {cell(r['decode'], 2)} | {rate:.1f} "
-              f"| {100 * rate / read_rate:.0f} % | {cell(r['first'], 2)} |")
+              f"| {cell(r['share'], 0, ' %')} | {100 * rate / read_rate:.0f} % | {cell(r['first'], 2)} |")
 
 
 def main():
@@ -103,16 +105,20 @@ def main():
         if a.llama_bench and not (work / "model.gguf").exists():
             run(a.tern, "export", work / "model", "--format", "gguf", "--output", work / "model.gguf")
         weights = work / "model" / "model.safetensors"
-        runs, reads = {(tern, isa): [] for isa in a.isas.split(",") for tern in terns}, []
+        runs = {(tern, isa): [] for isa in a.isas.split(",") for tern in terns}
+        read = lambda: float(run(a.read_rate, weights, a.threads, 5))
+        token_gb = 2 * read_by_a_token(a.shape) / 1e9
         if a.llama_bench:
             runs["llama.cpp", ""] = []
+        reads = [read()]
         for _ in range(a.rounds):
-            reads.append(float(run(a.read_rate, weights, a.threads, 5)))
             for (name, isa), rows in runs.items():
                 rows.append(run_llama(a, work) if name == "llama.cpp" else run_tern(a, work, name, isa))
+                reads.append(read())
+                rows[-1]["share"] = 100 * rows[-1]["decode"] * token_gb / max(reads[-2:])
                 print(name, isa, rows[-1], file=sys.stderr)
     runs = {(name if len(terns) > 1 else name.replace(a.tern, "tern")) + f" {isa}": rows for (name, isa), rows in runs.items()}
-    results = {name: {key: summarize(rows, key) for key in ("prompt", "decode", "first")} for name, rows in runs.items()}
+    results = {name: {key: summarize(rows, key) for key in ("prompt", "decode", "share", "first")} for name, rows in runs.items()}
     table(results, max(reads), a.shape)
     if a.json:
         settings = {key: value for key, value in vars(a).items() if key not in ("tern", "read_rate", "llama_bench", "model", "json")}

@@ -1,0 +1,33 @@
+#pragma once
+// Memory for an arena: blocks from the system, and freed ones kept for the next.
+//
+// Kept memory is one list of stretches by address; neighbours grow together, and a block is cut from the smallest
+// stretch that holds it. So a step that repeats itself finds its memory again, and no page of it is cleared twice.
+
+#include <cstddef>
+#include <map>
+
+namespace tern {
+
+/// Not thread-safe. Keeps nothing under a sanitizer, which should see every use of memory that was given back.
+class BlockStore {
+ public:
+  BlockStore() = default;
+  BlockStore(const BlockStore&) = delete;
+  BlockStore& operator=(const BlockStore&) = delete;
+  ~BlockStore() { drop(0); }
+
+  /// `size` bytes (a multiple of 64, at least 64), aligned to 64; null if the system has none. If no stretch holds it,
+  /// kept memory goes back to the system first, until at most `most_kept` bytes are kept.
+  void* take(size_t size, size_t most_kept);
+  /// `size` as taken. Kept if no more than `most_kept` bytes are kept then, and if it is large enough to be worth it.
+  void give(void* block, size_t size, size_t most_kept);
+  size_t kept_bytes() const { return kept_bytes_; }
+
+ private:
+  void drop(size_t most_kept);
+  std::map<char*, size_t> kept_;  // begin and bytes: whole pages, no two touch
+  size_t kept_bytes_ = 0;
+};
+
+}  // namespace tern
