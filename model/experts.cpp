@@ -201,7 +201,7 @@ static void backward_branch(const MoeSpec& u, const MoeWeights& w, const Tensor&
     const Tensor dweights = c.arena.allocate(sums, {T, u.top_k}, MemoryClass::workspace);
     dots_of(dhidden, hidden_of(u.expert(), saved.up_RG, c), rows_of, dweights);
     scale_by(r.weights_TK, rows_of, dhidden);
-    ops::activation_backward(u.expert(), saved.up_RG, dhidden, saved.dup_RG);
+    ops::activation_backward(u.expert(), saved.up_RG, dhidden, {}, saved.dup_RG);
     dhidden = {};
     route_backward(u, r, dweights, saved.dlogits_TE);
     const Tensor rows = scratch({R, u.width});
@@ -220,7 +220,7 @@ static void backward_branch(const MoeSpec& u, const MoeWeights& w, const Tensor&
       scale_by(g, {}, dhidden);
       sigmoid_gradients(dgate, g, saved.dshared_gate_T);
     }
-    ops::activation_backward(u.shared(), saved.shared_up_TG, dhidden, saved.dshared_up_TG);
+    ops::activation_backward(u.shared(), saved.shared_up_TG, dhidden, {}, saved.dshared_up_TG);
   }
   {
     const Tensor other = scratch(df.shape());

@@ -15,7 +15,7 @@ void mlp_forward_branch(const MlpSpec& u, const MlpWeights& w, const Tensor& x, 
   linear_forward(w.up, normed_rows(u.norm, w.norm, x, stats.mean_T, stats.rstd_T, c), up, c);
   if (saved) {
     saved->x_TD = x, saved->mean_T = stats.mean_T, saved->rstd_T = stats.rstd_T, saved->up_TG = up;
-    saved->dup_TG = saved->dnormed_TD = {};
+    saved->dup_TG = saved->hidden_TF = saved->dnormed_TD = {};
   }
   const Tensor hidden = c.arena.allocate(dtype, {T, u.hidden}, MemoryClass::workspace);
   ops::activation(u, up, hidden);
@@ -25,30 +25,26 @@ void mlp_forward_branch(const MlpSpec& u, const MlpWeights& w, const Tensor& x, 
 
 // dh = df·W_down,  da = dh·act'(a) (gated: dgate = dh·up·act'(gate), dup = dh·act(gate)),
 // dn = da·W_up,  dx = norm'(dn)
+// The rows of `up` become those of da, and those of dh the hidden ones, which the weights' gradients need.
 void mlp_backward_branch(const MlpSpec& u, const MlpWeights& w, const Tensor& df, MlpSaved& saved, const Tensor& dx,
                          const Compute& c) {
   const int64_t T = df.rows();
   const DType dtype = df.dtype();
-  saved.dup_TG = c.arena.allocate(dtype, saved.up_TG.shape(), MemoryClass::activations);
+  saved.hidden_TF = c.arena.allocate(dtype, {T, u.hidden}, MemoryClass::activations);
   if (u.norm.present()) saved.dnormed_TD = c.arena.allocate(dtype, df.shape(), MemoryClass::activations);
-  {
-    const Tensor dhidden = c.arena.allocate(dtype, {T, u.hidden}, MemoryClass::workspace);
-    linear_backward_input(w.down, df, dhidden, c);
-    ops::activation_backward(u, saved.up_TG, dhidden, saved.dup_TG);
-  }
+  linear_backward_input(w.down, df, saved.hidden_TF, c);
+  ops::activation_backward(u, saved.up_TG, saved.hidden_TF, saved.hidden_TF, saved.up_TG);
+  saved.dup_TG = std::move(saved.up_TG);
   if (!u.norm.present()) return linear_backward_input(w.up, saved.dup_TG, dx, c);
   linear_backward_input(w.up, saved.dup_TG, saved.dnormed_TD, c);
   ops::norm_backward_input(u.norm, w.norm, saved.dnormed_TD, saved.x_TD, saved.mean_T, saved.rstd_T, dx);
 }
 
-// dW_down += dfᵀ·h,  dW_up += daᵀ·n, biases their rows' sums; h and n are made again, with the bits of the forward
+// dW_down += dfᵀ·h,  dW_up += daᵀ·n, biases their rows' sums; h and n are made again, with the bits of the forward,
+// h by the backward of the rows
 void mlp_weight_branch(const MlpSpec& u, const MlpWeights& w, const Tensor& df, const MlpSaved& saved, MlpWeights& g,
                        const Compute& c) {
-  {
-    const Tensor hidden = c.arena.allocate(df.dtype(), {df.rows(), u.hidden}, MemoryClass::workspace);
-    ops::activation(u, saved.up_TG, hidden);
-    linear_backward_weight(df, hidden, g.down, c);
-  }
+  linear_backward_weight(df, saved.hidden_TF, g.down, c);
   linear_backward_weight(saved.dup_TG, normed_rows(u.norm, w.norm, saved.x_TD, {}, {}, c), g.up, c);
   if (u.norm.present())
     ops::norm_backward_weight(u.norm, saved.dnormed_TD, saved.x_TD, saved.mean_T, saved.rstd_T, g.norm);

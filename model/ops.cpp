@@ -111,15 +111,18 @@ void activation(const MlpSpec& spec, const Tensor& up, const Tensor& y) {
   });
 }
 
-void activation_backward(const MlpSpec& spec, const Tensor& up, const Tensor& dy, const Tensor& dup) {
+void activation_backward(const MlpSpec& spec, const Tensor& up, const Tensor& dy, const Tensor& y, const Tensor& dup) {
   const Activation act = kernel_activation(spec.activation);
   by_dtype(up.dtype(), [&]<class T>() {
+    const std::span<T> forward = y.empty() ? std::span<T>{} : y.span<T>();
     if constexpr (kIsRef<T>) {
-      if (spec.gated) return gated_activation_backward_ref(act, spec.hidden, up.span<T>(), dy.span<T>(), dup.span<T>());
-      activation_backward_ref(act, up.span<T>(), dy.span<T>(), dup.span<T>());
+      if (spec.gated)
+        return gated_activation_backward_ref(act, spec.hidden, up.span<T>(), dy.span<T>(), forward, dup.span<T>());
+      activation_backward_ref(act, up.span<T>(), dy.span<T>(), forward, dup.span<T>());
     } else {
-      if (spec.gated) return gated_activation_backward<T>(act, spec.hidden, up.span<T>(), dy.span<T>(), dup.span<T>());
-      tern::activation_backward<T>(act, up.span<T>(), dy.span<T>(), dup.span<T>());
+      if (spec.gated)
+        return gated_activation_backward<T>(act, spec.hidden, up.span<T>(), dy.span<T>(), forward, dup.span<T>());
+      tern::activation_backward<T>(act, up.span<T>(), dy.span<T>(), forward, dup.span<T>());
     }
   });
 }

@@ -43,9 +43,11 @@ void norm_backward_input(const NormSpec&, const NormWeights&, const Tensor& dy, 
 void norm_backward_weight(const NormSpec&, const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& rstd,
                           const NormWeights& gradient);
 
-/// y = act(up), or act(gate)·up of a gated unit; and dup from dy.
+/// y = act(up), or act(gate)·up of a gated unit; and dup from dy. In the backward y, where it is not empty, is made
+/// again; it may be dy, and dup may be up.
 void activation(const MlpSpec&, const Tensor& up_TG, const Tensor& y_TF);
-void activation_backward(const MlpSpec&, const Tensor& up_TG, const Tensor& dy_TF, const Tensor& dup_TG);
+void activation_backward(const MlpSpec&, const Tensor& up_TG, const Tensor& dy_TF, const Tensor& y_TF,
+                         const Tensor& dup_TG);
 
 /// Turns the first `heads` heads of every row of x (rows, row_stride).
 void rope(const RopeSpec&, const RopeTable&, std::span<const int32_t> positions, int64_t heads, int64_t head_dim,

@@ -126,7 +126,7 @@ void drop_left(UnitSaved& saved) {
     a.dqkv_TC = a.dnormed_TD = a.dquery_norm = a.dkey_norm = {};
     a.latent.dquery_TR = a.latent.dkv_TR = a.latent.dquery_norm = a.latent.dkv_norm = {};
   };
-  const auto drop_mlp = [](MlpSaved& m) { m.dup_TG = m.dnormed_TD = {}; };
+  const auto drop_mlp = [](MlpSaved& m) { m.dup_TG = m.hidden_TF = m.dnormed_TD = {}; };
   if (auto* a = std::get_if<AttentionSaved>(&saved)) drop_attention(*a);
   if (auto* m = std::get_if<MlpSaved>(&saved)) drop_mlp(*m);
   if (auto* m = std::get_if<MoeSaved>(&saved))

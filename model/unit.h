@@ -66,7 +66,7 @@ struct AttentionSaved {
 struct MlpSaved {
   Tensor x_TD, mean_T, rstd_T, up_TG;
   JoinSaved join;
-  Tensor dup_TG, dnormed_TD;
+  Tensor dup_TG, hidden_TF, dnormed_TD;  // dup in the place of up
 };
 struct ParallelSaved {
   AttentionSaved attention;

@@ -218,22 +218,22 @@ UnitCost cost(const MlpSpec& u, const Sizes& z) {
   UnitCost c;
   c.parameters = norm_parameters(u.norm) + G * D + D * F + (u.bias ? G + D : 0) + join.parameters;
   c.output_bytes = N * D * s;
-  c.saved_bytes = norm_saved(u.norm, z) + T * G * s + join.saved;  // rstd, up before the activation
-  c.left_bytes = T * G * s + normed;                               // dup, dnormed
+  c.saved_bytes = norm_saved(u.norm, z) + T * G * s + join.saved;  // rstd, up before the activation, then dup
+  c.left_bytes = T * F * s + normed;                               // hidden, dnormed
   const int64_t gathered = z.gathered(D);
   c.forward_workspace = std::max(normed + gathered + z(kForward, T, G, D), gathered + T * F * s + z(kForward, T, D, F));
   c.unsaved_workspace = std::max({normed + gathered + T * G * s + z(kForward, T, G, D), T * (G + F) * s,
                                   gathered + T * F * s + z(kForward, T, D, F)});
-  c.backward_input_workspace = join.workspace + std::max(gathered + T * F * s + z(kInputGradient, T, D, F),
-                                                         gathered + z(kInputGradient, T, G, D));
-  c.backward_weight_workspace = join.workspace + std::max(gathered + T * F * s + z(kWeightGradient, T, D, F),
-                                                          normed + gathered + z(kWeightGradient, T, G, D));
+  c.backward_input_workspace =
+      join.workspace + gathered + std::max(z(kInputGradient, T, D, F), z(kInputGradient, T, G, D));
+  c.backward_weight_workspace =
+      join.workspace + gathered + std::max(z(kWeightGradient, T, D, F), normed + z(kWeightGradient, T, G, D));
 
   c.forward_flops = c.backward_input_flops = c.backward_weight_flops = 2 * T * D * (G + F);
   const int64_t weights = c.parameters * s, rows = T * s, own = N * s;
   c.forward_bytes_moved = weights + rows * (2 * D + 2 * G + 2 * F) + own * 3 * D;
-  c.backward_input_bytes_moved = weights + rows * (2 * D + 3 * G + 2 * F) + own * 3 * D;
-  c.backward_weight_bytes_moved = 2 * c.parameters * z.g + rows * (2 * D + 2 * G + 2 * F) + own * 4 * D;
+  c.backward_input_bytes_moved = weights + rows * (2 * D + 3 * G + 3 * F) + own * 3 * D;
+  c.backward_weight_bytes_moved = 2 * c.parameters * z.g + rows * (2 * D + G + F) + own * 4 * D;
   Adapter a;
   add_adapter(a, z, T, G, D);
   add_adapter(a, z, T, D, F);

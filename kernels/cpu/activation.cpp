@@ -36,15 +36,16 @@ void gated_activation(Activation act, int64_t hidden, std::span<const T> gate_up
 
 template <class T>
 void gated_activation_backward(Activation act, int64_t hidden, std::span<const T> gate_up, std::span<const T> dy,
-                               std::span<T> dgate_up) {
+                               std::span<T> y, std::span<T> dgate_up) {
   TERN_CHECK(hidden > 0 && dy.size() % static_cast<size_t>(hidden) == 0 && gate_up.size() == 2 * dy.size() &&
-                 dgate_up.size() == gate_up.size(),
-             "gated_activation_backward: {} elements from {} and {}, hidden {}", dgate_up.size(), gate_up.size(),
-             dy.size(), hidden);
+                 dgate_up.size() == gate_up.size() && (y.empty() || y.size() == dy.size()),
+             "gated_activation_backward: {} elements from {} and {}, {} of the forward, hidden {}", dgate_up.size(),
+             gate_up.size(), dy.size(), y.size(), hidden);
   const auto kernel = active<T>().gated_backward;
   parallel_ranges(static_cast<int64_t>(dy.size()) / hidden, row_grain(4 * hidden), 1, [&](int64_t begin, int64_t end) {
     const int64_t from = begin * hidden;
-    kernel(act, hidden, end - begin, gate_up.data() + 2 * from, dy.data() + from, dgate_up.data() + 2 * from);
+    kernel(act, hidden, end - begin, gate_up.data() + 2 * from, dy.data() + from, y.empty() ? nullptr : y.data() + from,
+           dgate_up.data() + 2 * from);
   });
 }
 
@@ -57,21 +58,23 @@ void activation(Activation act, std::span<const T> x, std::span<T> y) {
 }
 
 template <class T>
-void activation_backward(Activation act, std::span<const T> x, std::span<const T> dy, std::span<T> dx) {
-  TERN_CHECK(x.size() == dy.size() && x.size() == dx.size(), "activation_backward: {} elements, {} and {}", x.size(),
-             dy.size(), dx.size());
+void activation_backward(Activation act, std::span<const T> x, std::span<const T> dy, std::span<T> y, std::span<T> dx) {
+  TERN_CHECK(x.size() == dy.size() && x.size() == dx.size() && (y.empty() || y.size() == x.size()),
+             "activation_backward: {} elements, {} and {}, {} of the forward", x.size(), dy.size(), dx.size(),
+             y.size());
   const auto kernel = active<T>().plain_backward;
   parallel_ranges(static_cast<int64_t>(x.size()), kGrain, kUnit, [&](int64_t begin, int64_t end) {
-    kernel(act, end - begin, x.data() + begin, dy.data() + begin, dx.data() + begin);
+    kernel(act, end - begin, x.data() + begin, dy.data() + begin, y.empty() ? nullptr : y.data() + begin,
+           dx.data() + begin);
   });
 }
 
 #define TERN_INSTANTIATE(T)                                                                               \
   template void gated_activation<T>(Activation, int64_t, std::span<const T>, std::span<T>);               \
   template void gated_activation_backward<T>(Activation, int64_t, std::span<const T>, std::span<const T>, \
-                                             std::span<T>);                                               \
+                                             std::span<T>, std::span<T>);                                 \
   template void activation<T>(Activation, std::span<const T>, std::span<T>);                              \
-  template void activation_backward<T>(Activation, std::span<const T>, std::span<const T>, std::span<T>);
+  template void activation_backward<T>(Activation, std::span<const T>, std::span<const T>, std::span<T>, std::span<T>);
 TERN_INSTANTIATE(float)
 TERN_INSTANTIATE(bf16)
 

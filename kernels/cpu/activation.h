@@ -12,15 +12,16 @@ enum class Activation : uint8_t { silu, gelu_erf, gelu_tanh, relu };
 /// Source  SwiGLU, GeGLU: Shazeer 2020, arXiv:2002.05202.
 template <class T>
 void gated_activation(Activation, int64_t hidden, std::span<const T> gate_up, std::span<T> y);
-/// dgate = dy·up·act'(gate), dup = dy·act(gate); dgate_up may not be gate_up.
+/// dgate = dy·up·act'(gate), dup = dy·act(gate); dgate_up may be gate_up. y, where it is not empty, becomes the
+/// forward's with its bits, and may be dy.
 template <class T>
 void gated_activation_backward(Activation, int64_t hidden, std::span<const T> gate_up, std::span<const T> dy,
-                               std::span<T> dgate_up);
+                               std::span<T> y, std::span<T> dgate_up);
 
-/// y = act(x), and dx = dy·act'(x); dx may be dy.
+/// y = act(x), and dx = dy·act'(x); dx may be dy, or x where y is dy or empty.
 template <class T>
 void activation(Activation, std::span<const T> x, std::span<T> y);
 template <class T>
-void activation_backward(Activation, std::span<const T> x, std::span<const T> dy, std::span<T> dx);
+void activation_backward(Activation, std::span<const T> x, std::span<const T> dy, std::span<T> y, std::span<T> dx);
 
 }  // namespace tern

@@ -44,13 +44,15 @@ void gated(int64_t hidden, int64_t rows, const T* gate_up, T* y) {
 }
 
 template <Activation act, class T>
-void gated_backward(int64_t hidden, int64_t rows, const T* gate_up, const T* dy, T* dgate_up) {
-  for (int64_t row = 0; row < rows; ++row, gate_up += 2 * hidden, dy += hidden, dgate_up += 2 * hidden)
+void gated_backward(int64_t hidden, int64_t rows, const T* gate_up, const T* dy, T* y, T* dgate_up) {
+  for (int64_t row = 0; row < rows; ++row)
     for_each_lanes(hidden, [&](int64_t i, int64_t n) {
-      const ValueAndSlope gate = evaluate<act>(load_some(gate_up + i, n));
-      const Vec d = load_some(dy + i, n);
-      store_some(dgate_up + i, d * load_some(gate_up + hidden + i, n) * gate.slope, n);
-      store_some(dgate_up + hidden + i, d * gate.value, n);
+      const int64_t at = row * hidden + i, gate_at = at + row * hidden, up_at = gate_at + hidden;
+      const ValueAndSlope gate = evaluate<act>(load_some(gate_up + gate_at, n));
+      const Vec d = load_some(dy + at, n), up = load_some(gate_up + up_at, n);
+      if (y) store_some(y + at, gate.value * up, n);
+      store_some(dgate_up + gate_at, d * up * gate.slope, n);
+      store_some(dgate_up + up_at, d * gate.value, n);
     });
 }
 
@@ -60,9 +62,12 @@ void plain(int64_t count, const T* x, T* y) {
 }
 
 template <Activation act, class T>
-void plain_backward(int64_t count, const T* x, const T* dy, T* dx) {
+void plain_backward(int64_t count, const T* x, const T* dy, T* y, T* dx) {
   for_each_lanes(count, [&](int64_t i, int64_t n) {
-    store_some(dx + i, load_some(dy + i, n) * evaluate<act>(load_some(x + i, n)).slope, n);
+    const ValueAndSlope at = evaluate<act>(load_some(x + i, n));
+    const Vec d = load_some(dy + i, n);
+    if (y) store_some(y + i, at.value, n);
+    store_some(dx + i, d * at.slope, n);
   });
 }
 
@@ -84,16 +89,17 @@ void any_gated(Activation act, int64_t hidden, int64_t rows, const T* gate_up, T
   TERN_FOR_ACTIVATION(gated, hidden, rows, gate_up, y)
 }
 template <class T>
-void any_gated_backward(Activation act, int64_t hidden, int64_t rows, const T* gate_up, const T* dy, T* dgate_up) {
-  TERN_FOR_ACTIVATION(gated_backward, hidden, rows, gate_up, dy, dgate_up)
+void any_gated_backward(Activation act, int64_t hidden, int64_t rows, const T* gate_up, const T* dy, T* y,
+                        T* dgate_up) {
+  TERN_FOR_ACTIVATION(gated_backward, hidden, rows, gate_up, dy, y, dgate_up)
 }
 template <class T>
 void any_plain(Activation act, int64_t count, const T* x, T* y) {
   TERN_FOR_ACTIVATION(plain, count, x, y)
 }
 template <class T>
-void any_plain_backward(Activation act, int64_t count, const T* x, const T* dy, T* dx) {
-  TERN_FOR_ACTIVATION(plain_backward, count, x, dy, dx)
+void any_plain_backward(Activation act, int64_t count, const T* x, const T* dy, T* y, T* dx) {
+  TERN_FOR_ACTIVATION(plain_backward, count, x, dy, y, dx)
 }
 
 template <class T>

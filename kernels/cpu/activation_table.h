@@ -10,11 +10,11 @@
 namespace tern {
 
 template <class T>
-struct ActivationKernels {
+struct ActivationKernels {  // y of a backward: null where it is not wanted
   void (*gated)(Activation, int64_t hidden, int64_t rows, const T* gate_up, T* y);
-  void (*gated_backward)(Activation, int64_t hidden, int64_t rows, const T* gate_up, const T* dy, T* dgate_up);
+  void (*gated_backward)(Activation, int64_t hidden, int64_t rows, const T* gate_up, const T* dy, T* y, T* dgate_up);
   void (*plain)(Activation, int64_t count, const T* x, T* y);
-  void (*plain_backward)(Activation, int64_t count, const T* x, const T* dy, T* dx);
+  void (*plain_backward)(Activation, int64_t count, const T* x, const T* dy, T* y, T* dx);
 };
 struct ActivationTable {
   ActivationKernels<float> f32;

@@ -28,10 +28,10 @@ void matches(Activation act, int64_t rows, int64_t hidden) {
   const auto wide = doubles(x), wide_dy = doubles(dy);
   std::vector<double> y(wide.size()), dx(wide.size());
   activation_ref(act, wide, y);
-  activation_backward_ref(act, wide, wide_dy, dx);
+  activation_backward_ref(act, wide, wide_dy, {}, dx);
   Guarded<T> got(x.size()), got_dx(dy);
   activation<T>(act, x, got.span());
-  activation_backward<T>(act, x, got_dx.values(), got_dx.span());
+  activation_backward<T>(act, x, got_dx.values(), {}, got_dx.span());
   const Tolerance tolerance = {.absolute = kUnits, .relative = kUnits + kRoundoff<T>};
   EXPECT_TRUE(is_close(got, y, tolerance));
   EXPECT_TRUE(is_close(got_dx, dx, {.absolute = 5 * kUnits, .relative = kUnits + kRoundoff<T>}));
@@ -40,12 +40,23 @@ void matches(Activation act, int64_t rows, int64_t hidden) {
   const std::vector<T> half(dy.begin(), dy.begin() + n);
   const auto gate_up = random_values<T>("gate", 2 * n, 2);
   gated_activation_ref(act, hidden, doubles(gate_up), gated);
-  gated_activation_backward_ref(act, hidden, doubles(gate_up), doubles(half), dgated);
+  gated_activation_backward_ref(act, hidden, doubles(gate_up), doubles(half), {}, dgated);
   Guarded<T> got_gated(gated.size()), got_dgated(wide.size());
   gated_activation<T>(act, hidden, gate_up, got_gated.span());
-  gated_activation_backward<T>(act, hidden, gate_up, half, got_dgated.span());
+  gated_activation_backward<T>(act, hidden, gate_up, half, {}, got_dgated.span());
   EXPECT_TRUE(is_close(got_gated, gated, {.absolute = 10 * kUnits, .relative = kUnits + kRoundoff<T>}));
   EXPECT_TRUE(is_close(got_dgated, dgated, {.absolute = 50 * kUnits, .relative = kUnits + kRoundoff<T>}));
+
+  // In the places of what they are made from, and the forward with its bits.
+  Guarded<T> in_place(gate_up), forward(half);
+  gated_activation_backward<T>(act, hidden, in_place.values(), forward.values(), forward.span(), in_place.span());
+  EXPECT_TRUE(same_bits(in_place.values(), got_dgated.values()));
+  EXPECT_TRUE(same_bits(forward.values(), got_gated.values()));
+  Guarded<T> plain_in_place(x), plain_forward(dy);
+  activation_backward<T>(act, plain_in_place.values(), plain_forward.values(), plain_forward.span(),
+                         plain_in_place.span());
+  EXPECT_TRUE(same_bits(plain_in_place.values(), got_dx.values()));
+  EXPECT_TRUE(same_bits(plain_forward.values(), got.values()));
 }
 
 TEST(Activation, MatchesRefOnAwkwardSizes) {
@@ -63,7 +74,7 @@ TEST(Activation, NanStaysNanAndLargeInputsAreFinite) {
     for (const Activation act : kAll) {
       Guarded<float> y(3), dx(3);
       activation<float>(act, x, y.span());
-      activation_backward<float>(act, x, ones, dx.span());
+      activation_backward<float>(act, x, ones, {}, dx.span());
       EXPECT_TRUE(std::isnan(y.values()[0]));
       EXPECT_EQ(y.values()[1], 3e38f);
       EXPECT_EQ(y.values()[2], 0.0f);
@@ -82,12 +93,12 @@ TEST(Activation, ThreadsAndPlaceInARangeChangeNoBit) {
           plain_two(x.size());
       with_threads(1, [&] {
         gated_activation<float>(act, kHidden, x, one.span());
-        gated_activation_backward<float>(act, kHidden, x, dy, back_one.span());
+        gated_activation_backward<float>(act, kHidden, x, dy, {}, back_one.span());
         activation<float>(act, x, plain_one.span());
       });
       with_threads(2, [&] {
         gated_activation<float>(act, kHidden, x, two.span());
-        gated_activation_backward<float>(act, kHidden, x, dy, back_two.span());
+        gated_activation_backward<float>(act, kHidden, x, dy, {}, back_two.span());
         activation<float>(act, x, plain_two.span());
       });
       EXPECT_TRUE(same_bits(two.values(), one.values()));
@@ -115,7 +126,7 @@ TEST(ActivationRef, GatedGradientsMatchFiniteDifferences) {
   const auto dy = random_values<double>("dy", kHidden * kRows);
   for (const Activation act : {Activation::silu, Activation::gelu_erf, Activation::gelu_tanh}) {
     std::vector<double> dx(x.size());
-    gated_activation_backward_ref(act, kHidden, x, dy, dx);
+    gated_activation_backward_ref(act, kHidden, x, dy, {}, dx);
     double want = 0;
     for (size_t i = 0; i < x.size(); ++i) want += dx[i] * e[i];
     const auto f = [&](double t) {

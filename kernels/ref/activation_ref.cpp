@@ -54,12 +54,14 @@ void gated_activation_ref(Activation act, int64_t hidden, std::span<const double
 }
 
 void gated_activation_backward_ref(Activation act, int64_t hidden, std::span<const double> gate_up,
-                                   std::span<const double> dy, std::span<double> dgate_up) {
+                                   std::span<const double> dy, std::span<double> y, std::span<double> dgate_up) {
   const auto h = static_cast<size_t>(hidden);
   for (size_t i = 0; i < dy.size(); ++i) {
     const size_t gate = i / h * 2 * h + i % h, up = gate + h;
-    dgate_up[gate] = dy[i] * gate_up[up] * activation_slope_ref(act, gate_up[gate]);
-    dgate_up[up] = dy[i] * activation_value_ref(act, gate_up[gate]);
+    const double d = dy[i], x = gate_up[gate], factor = gate_up[up];  // the results may lie where these do
+    if (!y.empty()) y[i] = activation_value_ref(act, x) * factor;
+    dgate_up[gate] = d * factor * activation_slope_ref(act, x);
+    dgate_up[up] = d * activation_value_ref(act, x);
   }
 }
 
@@ -67,9 +69,13 @@ void activation_ref(Activation act, std::span<const double> x, std::span<double>
   for (size_t i = 0; i < x.size(); ++i) y[i] = activation_value_ref(act, x[i]);
 }
 
-void activation_backward_ref(Activation act, std::span<const double> x, std::span<const double> dy,
+void activation_backward_ref(Activation act, std::span<const double> x, std::span<const double> dy, std::span<double> y,
                              std::span<double> dx) {
-  for (size_t i = 0; i < x.size(); ++i) dx[i] = dy[i] * activation_slope_ref(act, x[i]);
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double at = x[i], d = dy[i];
+    if (!y.empty()) y[i] = activation_value_ref(act, at);
+    dx[i] = d * activation_slope_ref(act, at);
+  }
 }
 
 }  // namespace tern
