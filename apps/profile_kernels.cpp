@@ -129,10 +129,10 @@ struct Rowwise {
   void run() {
     rms_norm<T>(x, w, 1e-5f, y, rstd);
     gated_activation<T>(Activation::silu, kHidden, up, act);
-    gated_activation_backward<T>(Activation::silu, kHidden, up, act, dup);
+    gated_activation_backward<T>(Activation::silu, kHidden, up, act, act, dup);
     rms_norm_backward_input<T>(y, x, w, rstd, dx, true);
   }
-  static double bytes() { return static_cast<double>(sizeof(T)) * kRows * (kNormed * (2 + 4) + kHidden * (3 + 5)); }
+  static double bytes() { return static_cast<double>(sizeof(T)) * kRows * (kNormed * (2 + 4) + kHidden * (3 + 6)); }
 };
 
 template <class T>
