@@ -300,6 +300,7 @@ std::vector<OptionSpec> make_options() {
       {.name = "zero", .verbs = "plan", .type = text, .unit = "LIST", .help = "ZeRO stages allowed, of 0,1,2,3; not given: all"},
       {.name = "allow-recompute", .verbs = "plan", .type = text, .unit = "LIST", .help = "per layer, of none,attention,full; not given: all"},
       {.name = "offload", .verbs = "plan", .type = choice, .fallback = "none", .help = "what may live on the host or on disk; more than none takes longer to prove", .choices = {"all", "states", "activations", "none"}},
+      {.name = "fix", .verbs = "plan", .type = text, .unit = "LIST", .help = "give some axes and search the rest: tp=8,pp=4,dp=2,schedule=1f1b …; axes: tp cp cp-by dp ep etp pp chunks schedule micro-batch micro-batches zero recompute states activations layers (even: equal blocks per stage, one strategy); all given: one configuration is priced"},
       {.name = "certify", .verbs = "plan", .type = flag, .help = "then judge the plan by code that shares nothing with the search, and by a mixed-integer solver (cbc, highs) if one is there and the case is small; the plan then claims no more than that proves"},
       {.name = "check", .verbs = "plan", .type = path, .unit = "PLAN", .help = "search nothing: judge this plan file for the same MODEL, cluster and space; exit code 4 if it is not what it says, 8 if it is and its bound could not be proven (plan with --certify)"},
       {.name = "ulysses", .verbs = "plan", .type = toggle, .fallback = "on", .help = "context parallelism by all-to-all beside the ring"},

@@ -114,6 +114,29 @@ TEST_F(PlanVerb, WhatDoesNotFitSaysTierBytesNearestAndWhatWouldFit) {
     EXPECT_TRUE(has(o, part)) << part << "\n" << o.text;
 }
 
+TEST_F(PlanVerb, GivenAxesAreKeptAndImpossibleOnesNameTheirLimit) {
+  const std::string job = "plan llama-2-7b" + kNode + " --batch 16 --seq 4096";
+  const Outcome one = tern(job +
+                           " --fix tp=2,cp=1,dp=4,pp=1,micro-batch=1,zero=1,recompute=full,layers=even --certify "
+                           "--output plan.json");
+  EXPECT_EQ(one.code, 0) << one.text;
+  EXPECT_TRUE(has(one, "tp 2, dp 4, pp 1, micro-batch 1 × 4")) << one.text;
+  EXPECT_TRUE(has(one, "1 outer choices")) << one.text;
+  EXPECT_TRUE(has(one, "0-33  stage 0    zero 1, recompute full")) << one.text;
+  const Outcome elsewhere = tern(job + " --fix tp=4 --check plan.json");
+  EXPECT_EQ(elsewhere.code, 4) << "a plan of another space";
+  EXPECT_TRUE(has(elsewhere, "tensor 2: 4 is asked")) << elsewhere.text;
+  const Outcome odd = tern(job + " --fix tp=3");
+  EXPECT_EQ(odd.code, 2) << odd.text;
+  EXPECT_TRUE(has(odd, "tensor 3: does not divide 32 heads")) << odd.text;
+  const Outcome odds = tern(job + " --fix tp=8 --max-tensor 4");
+  EXPECT_EQ(odds.code, 2) << odds.text;
+  EXPECT_TRUE(has(odds, "at odds with --max-tensor 4")) << odds.text;
+  const Outcome full = tern(job + " --fix tp=1,dp=8,zero=0,recompute=none,layers=even");
+  EXPECT_EQ(full.code, 3) << full.text;
+  EXPECT_TRUE(has(full, "without --fix")) << full.text;
+}
+
 // The cheapest change is to take back what was asked.
 TEST_F(PlanVerb, AdviceBeginsWithTheRestrictionsThatWereGiven) {
   const Outcome o =

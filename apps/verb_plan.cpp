@@ -1,9 +1,7 @@
 // tern plan MODEL --hardware F: the best plan, its proof, what it takes, and why its rivals lost.
 #include <fmt/format.h>
 
-#include <array>
 #include <filesystem>
-#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -13,6 +11,7 @@
 #include "apps/plan_inference.h"
 #include "apps/plan_report.h"
 #include "apps/plan_solver.h"
+#include "apps/plan_space.h"
 #include "apps/verbs.h"
 #include "base/error.h"
 #include "base/io.h"
@@ -40,69 +39,6 @@ ModelSpec model_of(const std::string& name) {
   const std::vector<std::string_view> presets = preset_names();
   throw Error(ErrorKind::bad_file, "{}: neither a model directory, nor a config.json, nor one of the presets ({}){}",
               name, join({presets.begin(), presets.end()}, ", "), did_you_mean(name, presets));
-}
-
-std::vector<std::string_view> words(const Options& o, std::string_view name) {
-  std::vector<std::string_view> out;
-  for (const std::string_view w : split(o.text(name), ',')) out.push_back(trim(w));
-  return out;
-}
-
-// "0,1,3" as a subset of `all`, in its order.
-template <class T, class Name>
-std::vector<T> subset(const Options& o, std::string_view option, const std::vector<T>& all, const Name& name) {
-  std::vector<std::string> names;
-  for (const T& t : all) names.push_back(std::string(name(t)));
-  std::vector<bool> wanted(all.size(), false);
-  for (const std::string_view w : words(o, option)) {
-    const auto at = std::find(names.begin(), names.end(), w);
-    if (at == names.end())
-      throw Error(ErrorKind::usage, "--{}: '{}' is none of {}{}", option, make_printable(w), join(names, ", "),
-                  did_you_mean(w, {names.begin(), names.end()}));
-    wanted[static_cast<size_t>(at - names.begin())] = true;
-  }
-  std::vector<T> out;
-  for (size_t i = 0; i < all.size(); ++i)
-    if (wanted[i]) out.push_back(all[i]);
-  return out;
-}
-
-// The options that narrow the space; --offload, which widens it, is apart.
-constexpr std::array<std::string_view, 9> kNarrowing{"schedules",   "zero",       "allow-recompute", "max-tensor",
-                                                     "max-context", "max-stages", "max-chunks",      "max-micro-batch",
-                                                     "ulysses"};
-
-// `heeded`: which of the narrowing options count.
-SearchSpace space_of(const Options& o, const std::function<bool(std::string_view)>& heeded) {
-  SearchSpace s;
-  const auto has = [&](std::string_view name) { return o.given(name) && heeded(name); };
-  const auto limit = [&](std::string_view name, auto& at) {
-    if (has(name)) at = static_cast<std::decay_t<decltype(at)>>(o.integer(name));
-  };
-  limit("max-tensor", s.max_tensor), limit("max-context", s.max_context), limit("max-stages", s.max_stages);
-  limit("max-chunks", s.max_chunks), limit("max-micro-batch", s.max_micro_batch);
-  if (has("ulysses")) s.ulysses = o.flag("ulysses");
-  if (has("schedules")) s.schedules = subset(o, "schedules", s.schedules, [](Schedule x) { return schedule_name(x); });
-  if (has("zero")) s.zero = subset(o, "zero", s.zero, [](int z) { return std::to_string(z); });
-  if (has("allow-recompute"))
-    s.recompute = subset(o, "allow-recompute", s.recompute, [](Recompute r) { return name_of(r); });
-  const std::string& offload = o.text("offload");
-  if (offload == "none" || offload == "activations") s.states = {Tier::device};
-  if (offload == "none" || offload == "states") s.activations = {Tier::device};
-  return s;
-}
-
-// Without each of the restrictions that were given, then without all.
-std::vector<WiderSpace> wider_spaces(const Options& o) {
-  std::vector<WiderSpace> out;
-  std::string all;
-  for (const std::string_view name : kNarrowing) {
-    if (!o.given(name)) continue;
-    out.push_back({fmt::format("without --{}", name), space_of(o, [&](std::string_view n) { return n != name; })});
-    all += fmt::format("{} --{}", all.empty() ? "without" : ",", name);
-  }
-  if (out.size() > 1) out.push_back({all, space_of(o, [](std::string_view) { return false; })});
-  return out;
 }
 
 // Sequences longer than what the model knows of positions; "" if it knows them all.
@@ -231,9 +167,7 @@ int run_plan(const Options& options) {
   if (inference) return plan_inference(options, spec, cluster);
   refuse_inference_options(options);
   if (options.has("adapters")) spec = with_adapters(std::move(spec), options.integer("adapters"));
-  PlanRequest request{.model = options.positional("MODEL"),
-                      .space = space_of(options, [](std::string_view) { return true; }),
-                      .stop = &stop_flag()};
+  PlanRequest request{.model = options.positional("MODEL"), .space = space_of(options), .stop = &stop_flag()};
   request.job = {.batch = options.integer("batch"),
                  .seq = options.integer("seq"),
                  .dtype = dtype_from_name(options.text("dtype")),

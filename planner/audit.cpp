@@ -57,7 +57,8 @@ class PlanJudge {
         plan_(plan),
         layers_(layers_of(spec)),
         machines_(machines_of(cluster)) {
-    out_.unlike_left = machines_.size() > 1 && !cluster.network.empty() && request.space.max_stages > 1;
+    out_.unlike_left =
+        machines_.size() > 1 && !cluster.network.empty() && request.space.max_stages > 1 && !request.space.pinned.even;
   }
 
   PlanAudit run() {
@@ -126,7 +127,7 @@ class PlanJudge {
     }
     if (plan_.node != m->node.name)
       return fmt::format("it is on '{}', its ranks are on '{}'", make_printable(plan_.node), m->node.name);
-    if (std::string outside = outside_space(c); !outside.empty()) return outside;
+    if (std::string outside = outside_space(*m, c); !outside.empty()) return outside;
     if (std::string rule = why_illegal(spec_, plan_.job, *m, c.mesh, c.micro_batch); !rule.empty()) return rule;
     if (std::string rule = why_illegal_pipeline(*m, c, static_cast<int>(layers_.size())); !rule.empty()) return rule;
     if (c.num_micro * c.micro_batch * c.mesh.data != plan_.job.batch)
@@ -137,6 +138,8 @@ class PlanJudge {
     for (const PlannedLayers& l : plan_.layers) {
       if (l.first != static_cast<int>(stage.size()) || l.count < 1 || l.count > static_cast<int>(layers_.size()))
         return "its layers leave holes or overlap";
+      if (const auto f = request_.space.pinned.framework; f && !why_not_run(*f, c, l.strategy).empty())
+        return why_not_run(*f, c, l.strategy);
       if (!may(*m, l.strategy, c.chunks_per_stage)) return fmt::format("{}: not in the space", to_string(l.strategy));
       stage.insert(stage.end(), static_cast<size_t>(l.count), l.stage);
       strategy.insert(strategy.end(), static_cast<size_t>(l.count), l.strategy);
@@ -146,6 +149,8 @@ class PlanJudge {
       if (const int step = u == 0 ? stage[0] : stage[u] - stage[u - 1]; step < 0 || step > (u == 0 ? 0 : 1))
         return "its stages do not follow one another";
     if (stage.back() + 1 != c.num_stages * c.chunks_per_stage) return "it leaves stages without layers";
+    if (request_.space.pinned.even && !is_even(stage, strategy))
+      return "its layers do not lie evenly under one strategy, as the space that is asked wants";
     return priced_otherwise(*m, stage, strategy);
   }
 
@@ -175,7 +180,7 @@ class PlanJudge {
   }
 
   /// "" for what over_meshes visits, if it is legal.
-  std::string outside_space(const OuterChoice& c) const {
+  std::string outside_space(const Machine& m, const OuterChoice& c) const {
     const SearchSpace& space = request_.space;
     const Mesh& x = c.mesh;
     const int64_t experts = std::max<int64_t>(1, experts_of(spec_));
@@ -195,10 +200,23 @@ class PlanJudge {
       return fmt::format("{} chunks: not in the space that is asked", c.chunks_per_stage);
     if (c.num_stages == 1 ? c.schedule != Schedule::one_f_one_b : !contains(space.schedules, c.schedule))
       return fmt::format("{}: not in the space that is asked", schedule_name(c.schedule));
+    if (std::string why = why_not_pinned(space.pinned, c, layers_, spec_, m.node.num_devices); !why.empty()) return why;
     if (operations_of(c) > kMostOperations)
       return fmt::format("{} stages × {} chunks × {} micro-batches: more than {} operations are not simulated",
                          c.num_stages, c.chunks_per_stage, c.num_micro, kMostOperations);
     return "";
+  }
+
+  // Equal numbers of blocks on every virtual stage; ends belong to the first and the last.
+  bool is_even(const std::vector<int>& stage, const std::vector<LayerStrategy>& strategy) const {
+    std::vector<int> blocks(static_cast<size_t>(stage.back()) + 1, 0);
+    bool even = true;
+    for (size_t u = 0; u < stage.size(); ++u) {
+      const bool block = spec_.units[static_cast<size_t>(layers_[u].first)].layer >= 0;
+      even &= strategy[u] == strategy[0];
+      if (block) ++blocks[static_cast<size_t>(stage[u])];
+    }
+    return even && std::all_of(blocks.begin(), blocks.end(), [&](int n) { return n == blocks[0]; });
   }
 
   bool may(const Machine& m, const LayerStrategy& s, int chunks) const {
@@ -313,6 +331,7 @@ class PlanJudge {
   }
 
   void over_pipelines(const Machine& m, const Mesh& mesh, int64_t b) {
+    if (!may_be_pinned(request_.space.pinned, mesh, b)) return;
     const int most = static_cast<int>(std::min<int64_t>(
         {usable_devices(m, mesh) / mesh.devices(), static_cast<int64_t>(layers_.size()), request_.space.max_stages}));
     if (most < 1) return;
@@ -328,7 +347,7 @@ class PlanJudge {
           const OuterChoice c{
               mesh, P, v, P == 1 ? Schedule::one_f_one_b : schedule, b, request_.job.batch / (mesh.data * b)};
           if (!why_illegal_pipeline(m, c, static_cast<int>(layers_.size())).empty()) continue;
-          if (!outside_space(c).empty()) continue;
+          if (!outside_space(m, c).empty()) continue;
           Instance& in = P == 1 ? whole : v == 1 ? staged : chunked;
           LongestTimes& times = longest[P == 1 ? 0 : v == 1 ? 1 : 2];
           if (in.cost.empty()) {

@@ -41,6 +41,10 @@ class OuterSearch {
     const size_t n = space_.candidates.size();
     searched_.assign(n, false), restricted_.assign(n, false);
     model_bound_.assign(n, kNever);
+    if (space_.pinned.even) {
+      pass([&](int index) { price_even(index); });
+      return finish();
+    }
     if (request_.any_fit) return find_any();
     dive();
     pass([&](int index) { relax(index); });
@@ -99,6 +103,26 @@ class OuterSearch {
       if (plan.found) take(order[i], plan.assignment, plan.makespan, plan.makespan, plan.makespan);
     }
     finish();
+  }
+
+  // All assignments of an even choice.
+  void price_even(int index) {
+    const size_t at = static_cast<size_t>(index);
+    int64_t& bound = out_.bounds[at];
+    bound = std::max(bound, crowding_bound(space_, space_.candidates[at], 0));
+    if (bound >= upper()) return;
+    build_instance(space_, space_.candidates[at], built_);
+    const EvenPlan even = even_plan(space_, space_.candidates[at], built_.instance);
+    if (space_.late()) return;
+    ++out_.searches;
+    searched_[at] = true;
+    const UniformPlan& p = even.plan;
+    bound = model_bound_[at] = p.found ? p.makespan : kNever;
+    if (p.found) return take(index, p.assignment, p.makespan, p.makespan, p.makespan);
+    if (even.missing_bytes == kNever) return void(++out_.not_run);
+    if (out_.found || (out_.no_fit_index >= 0 && even.missing_bytes >= out_.no_fit.missing_bytes)) return;
+    out_.no_fit_index = index;
+    out_.no_fit.missing_bytes = even.missing_bytes, out_.no_fit.tier = even.tier, out_.no_fit.rank = even.rank;
   }
 
   // First plans, so that the first searches have something to beat: for each schedule and tensor degree the choices of
@@ -298,6 +322,10 @@ PlanAnswer plan_model(const ModelSpec& spec, const Cluster& cluster, const PlanR
       asked.activations.empty())
     throw Error(ErrorKind::usage, "plan: the space is empty: schedules, zero, recompute and homes need one value each");
   const SpaceOfChoices space = enumerate_choices(spec, cluster, request);
+  if (asked.pinned.any() && space.candidates.empty() && !space.no_room && !space.cut && !space.too_long)
+    if (const std::vector<std::string> broken = broken_pins(space, asked); !broken.empty())
+      throw Error(ErrorKind::usage, "plan: --fix {}: not on '{}' with --batch {} --seq {}: {}", to_string(asked.pinned),
+                  cluster.name, request.job.batch, request.job.seq, join(broken, "; "));
   if (space.candidates.empty() && !space.no_room && space.too_long && !space.cut)
     throw too_long(space, cluster, request);
   if (space.candidates.empty() && !space.no_room && !space.cut)
@@ -305,6 +333,9 @@ PlanAnswer plan_model(const ModelSpec& spec, const Cluster& cluster, const PlanR
                 request.job.seq, cluster.name, space.rules.empty() ? "the space is empty" : join(space.rules, "; "));
   OuterOutcome outcome;
   OuterSearch(space, request, start, outcome).run();
+  if (!outcome.found && outcome.not_run > 0 && outcome.not_run == std::ssize(space.candidates))
+    throw Error(ErrorKind::usage, "plan: --fix {}: of what is asked there is {}", to_string(asked.pinned),
+                limits_in_words(*asked.pinned.framework));
   PlanAnswer answer;
   answer.found = outcome.found;
   answer.searches = outcome.searches, answer.simulated = outcome.simulated;
@@ -315,7 +346,7 @@ PlanAnswer plan_model(const ModelSpec& spec, const Cluster& cluster, const PlanR
       return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() >= request.seconds ||
              (request.stop && *request.stop);
     };
-    outcome.pool = best_pool(space, cluster, request, outcome.makespan, late);
+    if (!asked.pinned.any()) outcome.pool = best_pool(space, cluster, request, outcome.makespan, late);
     answer.plan = make_plan(space, cluster, request, outcome);
   } else if (!request.any_fit) {
     const bool closed = outcome.counts.open + outcome.orders_open + outcome.bounded_open == 0;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "hardware/cluster.h"
+#include "plan/pinned.h"
 #include "plan/plan_file.h"
 #include "spec/model_spec.h"
 
@@ -27,7 +28,15 @@ struct SearchSpace {
   /// Homes of optimizer states and of activations. Pipelines with several chunks per stage keep both on the device.
   std::vector<Tier> states{Tier::device, Tier::host, Tier::disk};
   std::vector<Tier> activations{Tier::device, Tier::host, Tier::disk};
+  /// Of the outer choice what is given, and whether layers lie evenly; the rest of `pinned` (what is sharded,
+  /// recomputed, offloaded) is in the lists above. `pin` fills both.
+  PinnedAxes pinned;
 };
+
+/// The space in which only choices with these axes are left; limits that a pin is beyond are raised.
+SearchSpace pin(SearchSpace, const PinnedAxes&);
+/// Only what this framework runs: layers=even, its schedules, strategies and numbers of devices.
+SearchSpace for_framework(SearchSpace, Framework);
 
 struct PlanRequest {
   std::string model;  // its name in the plan
@@ -64,6 +73,8 @@ struct PlanAnswer {
 /// The least simulated makespan over the space; ties by the order of enumeration. A pipeline's stages may lie on nodes
 /// of several types, with one mesh for all; Plan::restrictions says what was left out. Order: the same bytes whatever
 /// `threads`, unless `seconds` or `stop` ended it. Errors: usage, if no choice is legal, naming rules that were broken,
+/// what is pinned and cannot be,
+/// no strategy of the space that its framework runs,
 /// or if every step is longer than is counted (kMostStepPs), naming the cluster's file.
 PlanAnswer plan_model(const ModelSpec&, const Cluster&, const PlanRequest&);
 

@@ -64,6 +64,7 @@ inline Form form_of(const Candidate& c) {
 struct SpaceOfChoices {
   const ModelSpec* spec = nullptr;
   TrainJob job;
+  PinnedAxes pinned;
   std::vector<Machine> machines;  // one per type of node
   std::vector<Layer> layers;
   std::vector<ChoiceTables> tables;
@@ -122,6 +123,20 @@ UniformPlan mixed_plan(const SpaceOfChoices&, const Candidate&, const BuiltInsta
 /// Every layer as fast as it can be; where a device lacks bytes, its layers one after the other take smaller
 /// strategies. Layers evenly by time, and chunk by chunk in equal numbers. Nothing: none fits below `upper_bound`.
 UniformPlan repaired_plan(const SpaceOfChoices&, const Candidate&, const BuiltInstance&, int64_t upper_bound);
+/// Of a space with PinnedAxes::even: the best of its assignments, of which there is one to a strategy, and all of them
+/// are priced. If none fits, the one that lacks least (max of int64:
+/// its framework runs none).
+struct EvenPlan {
+  UniformPlan plan;
+  int64_t missing_bytes = 0;  // if none fits
+  Tier tier = Tier::device;
+  int rank = 0;
+};
+EvenPlan even_plan(const SpaceOfChoices&, const Candidate&, const Instance&);
+/// What is pinned and cannot be, in words: the rule or limit that each axis, or several together, break. For spaces in
+/// which nothing is legal; may be empty.
+std::vector<std::string> broken_pins(const SpaceOfChoices&, const SearchSpace&);
+
 inline int64_t gradient_ps(const CostVector& c) { return c.recompute + c.backward + c.weight; }
 
 /// Rows of machine `group` of `machines`; sums over layers are not made.
@@ -156,6 +171,7 @@ struct OuterOutcome {
   NoFit no_fit;
   int64_t searches = 0, simulated = 0, restricted_open = 0;
   int64_t bounded_open = 0;  // of SpaceOfChoices::bounded, that could be faster
+  int64_t not_run = 0;       // choices of which the framework runs no strategy
   int64_t orders_open = 0;   // families of orders of unlike stages that only their bound stands for
   double seconds = 0;
   PoolFamily pool;

@@ -127,7 +127,12 @@ void find_plan(const SpaceOfChoices& space, const OuterOutcome& out, Family& f, 
     if (bound(index) >= best) break;
     const Candidate& c = space.candidates[static_cast<size_t>(index)];
     build_instance(space, c, built);
-    for (const UniformPlan& plan : {uniform_plan(space, c, built), repaired_plan(space, c, built, best)})
+    std::vector<UniformPlan> plans;
+    if (space.pinned.even)
+      plans = {even_plan(space, c, built.instance).plan};
+    else
+      plans = {uniform_plan(space, c, built), repaired_plan(space, c, built, best)};
+    for (const UniformPlan& plan : plans)
       if (plan.found && (!f.told.found || plan.makespan < f.told.step_ps))
         f.plan = index, f.told.found = true, f.told.step_ps = plan.makespan;
   }
@@ -139,13 +144,20 @@ std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share);
 
 // What keeps this choice from being faster: a faster assignment that lacks bytes here, one that lacks none (the search
 // was not finished), or only the clock.
-std::string binding(const BuiltInstance& built, const PipelineRun& run, const OuterOutcome& out, double seconds) {
+std::string binding(const SpaceOfChoices& space, const BuiltInstance& built, const PipelineRun& run,
+                    const OuterOutcome& out, double seconds) {
   Instance roomy = built.instance;
   for (TierBytes& tier : roomy.capacity) tier.fill(int64_t{1} << 60);
-  const SearchResult r =
-      search(roomy, {.upper_bound = out.makespan, .seconds = seconds, .simulations = 100, .labels = 30'000});
-  if (r.found && r.makespan_ps < out.makespan) {
-    const std::string less = percent(1 - static_cast<double>(r.makespan_ps) / static_cast<double>(out.makespan));
+  UniformPlan r;
+  if (space.pinned.even) {
+    r = even_plan(space, space.candidates[static_cast<size_t>(out.best)], roomy).plan;
+  } else {
+    const SearchResult s =
+        search(roomy, {.upper_bound = out.makespan, .seconds = seconds, .simulations = 100, .labels = 30'000});
+    r = {s.found, s.assignment, s.makespan_ps};
+  }
+  if (r.found && r.makespan < out.makespan) {
+    const std::string less = percent(1 - static_cast<double>(r.makespan) / static_cast<double>(out.makespan));
     const Priced faster = price(built.instance, r.assignment);
     if (faster.fits()) return fmt::format("the search, not finished: this mesh has a plan that takes {} less", less);
     return fmt::format("{} memory: with {} more (rank {}) this mesh would take {} less", name_of(faster.tier),
@@ -189,7 +201,12 @@ Plan make_plan(const SpaceOfChoices& space, const Cluster& cluster, const PlanRe
   p.flops_share = training_flops_per_token(*space.spec, p.job.seq) * p.tokens_per_second() / peak;
   p.bound_ps = out.bound, p.model_ps = out.model, p.model_bound_ps = out.model_bound;
   p.counts = out.counts;
-  if (space.machines.size() > 1)
+  if (request.space.pinned.any())
+    p.restrictions.push_back("given: " + to_string(request.space.pinned) + "; the proof is about choices with these");
+  if (space.pinned.framework) p.restrictions.emplace_back(limits_in_words(*space.pinned.framework));
+  if (space.machines.size() > 1 && space.pinned.even)
+    p.restrictions.push_back("unlike nodes: layers=even, so all stages lie on nodes of one type");
+  else if (space.machines.size() > 1)
     p.restrictions.push_back(
         "unlike nodes: a pipeline's stages may lie on nodes of several types, all with one mesh, and fill the nodes of "
         "a type in order; the bound covers these, not meshes that differ from stage to stage");
@@ -223,7 +240,7 @@ Plan make_plan(const SpaceOfChoices& space, const Cluster& cluster, const PlanRe
   // Of a search that was cut short the explanation is, too.
   const double seconds = out.interrupted ? kLateSeconds : std::numeric_limits<double>::infinity();
   const auto start = std::chrono::steady_clock::now();
-  p.binds = binding(built, run, out, seconds);
+  p.binds = binding(space, built, run, out, seconds);
   if (out.pool.columns > 0) {
     p.families.push_back({.feature = "unlike pipelines side by side",
                           .found = out.pool.found,
@@ -256,9 +273,15 @@ NoFit make_no_fit(const SpaceOfChoices& space, const OuterOutcome& out) {
     if (c && at_least >= n.missing_bytes) break;
     build_instance(space, candidate, built);
     if (space.late() && c) break;
-    const SearchResult r = search(built.instance, {.simulations = 0, .labels = 1000});
-    if (!r.infeasible || (c && r.missing_bytes >= n.missing_bytes)) continue;
-    c = &candidate, n.missing_bytes = r.missing_bytes, n.tier = r.tier, n.rank = r.device;
+    EvenPlan lacks;
+    if (space.pinned.even) {
+      lacks = even_plan(space, candidate, built.instance);
+    } else {
+      const SearchResult r = search(built.instance, {.simulations = 0, .labels = 1000});
+      lacks = {.plan = {.found = !r.infeasible}, .missing_bytes = r.missing_bytes, .tier = r.tier, .rank = r.device};
+    }
+    if (lacks.plan.found || (c && lacks.missing_bytes >= n.missing_bytes)) continue;
+    c = &candidate, n.missing_bytes = lacks.missing_bytes, n.tier = lacks.tier, n.rank = lacks.rank;
   }
   if (!c) return n;
   const Machine& m = machine_of_stage(space, *c, n.rank);

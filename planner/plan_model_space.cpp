@@ -166,7 +166,7 @@ class Enumeration {
       }
     std::sort(divisors_.begin(), divisors_.end());
     out_.work_bound = work_bound(spec, cluster, job_);
-    out_.spec = &spec, out_.job = request.job, out_.layers = layers_of(spec);
+    out_.spec = &spec, out_.job = request.job, out_.layers = layers_of(spec), out_.pinned = request.space.pinned;
     std::map<int, int64_t> counts;  // equal nodes are one machine wherever they stand in the file
     for (const NodeGroup& g : cluster.groups) counts[g.node] += g.count;
     for (const auto& [node, count] : counts) {
@@ -180,7 +180,8 @@ class Enumeration {
 
   SpaceOfChoices run() {
     for (int g = 0; g < static_cast<int>(out_.machines.size()); ++g) over_meshes(g);
-    if (out_.machines.size() > 1 && !cluster_.network.empty() && space_.max_stages > 1) over_meshes(kMixed);
+    const bool mixed = out_.machines.size() > 1 && !cluster_.network.empty() && space_.max_stages > 1;
+    if (mixed && !space_.pinned.even) over_meshes(kMixed);
     return std::move(out_);
   }
 
@@ -196,11 +197,14 @@ class Enumeration {
 
   void over_meshes(int g) {
     const int64_t devices = most_of(g, [](const Machine& m) { return m.num_devices(); });
+    const PinnedAxes& pinned = space_.pinned;
     for (int64_t tensor = 1; tensor <= std::min(space_.max_tensor, devices); ++tensor)
       for (int64_t context = 1; context <= std::min(space_.max_context, devices / tensor); ++context)
         for (const bool ulysses : {false, true})
           if (late())
             return;
+          else if (tensor != pinned.tensor.value_or(tensor) || context != pinned.context.value_or(context))
+            continue;
           else if (!ulysses || (space_.ulysses && context > 1))
             over_data(g, {tensor, context, 1, 1, 1, ulysses});
   }
@@ -211,6 +215,7 @@ class Enumeration {
                                                   (mesh.tensor * mesh.context));
     for (const int64_t data : divisors_) {
       if (data > most) break;
+      if (data != space_.pinned.data.value_or(data)) continue;
       mesh.data = data;
       for (const int64_t b : divisors_) {
         if (b > space_.max_micro_batch || late()) break;
@@ -231,7 +236,7 @@ class Enumeration {
   }
 
   void over_pipelines(int g, const Mesh& mesh, int64_t micro_batch) {
-    if (late()) return;
+    if (late() || !may_be_pinned(space_.pinned, mesh, micro_batch)) return;
     if (g == kMixed) return over_orders(mesh, micro_batch);
     const Machine& m = out_.machines[static_cast<size_t>(g)];
     const int num_layers = static_cast<int>(out_.layers.size());
@@ -295,6 +300,7 @@ class Enumeration {
       if (out_.tables.back().kinds.front().cost[form_of(c)].empty()) return;
       const OuterChoice choice = choice_of(out_, c);
       if (!why_illegal_pipeline(m, choice, static_cast<int>(out_.layers.size())).empty()) continue;
+      if (!why_not_pinned(space_.pinned, choice, out_.layers, spec_, m.node.num_devices).empty()) continue;
       const bool too_many = operations_of(choice) > kMostOperations;
       if (too_many && out_.too_many++ == 0)
         note(fmt::format("{} micro-batches in {} stages: more than {} operations are not simulated", c.num_micro,
@@ -386,6 +392,8 @@ ChoiceTables make_tables(const ModelSpec& spec, const TrainJob& job, const Searc
   }
   for (const Form form : kForms) t.longest[form] = longest_times(costs, layers, of_form[form], form != kWhole);
   // A device's last work ends earlier by what a layer saves if it is one stage's and on no clock but the compute's.
+  // Even layers: the same row of every kind is the same strategy.
+  if (space.pinned.even) return t;
   for (ChoiceTables::Rows& rows : t.kinds)
     for (const Form form : kForms) keep_undominated(rows, form, !syncs[form] || (form != kChunked && !host));
   return t;

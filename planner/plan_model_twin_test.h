@@ -1,10 +1,14 @@
 #pragma once
 // Small models and machines, and the judge of plan_model: assignments priced one by one.
 
+#include <algorithm>
 #include <functional>
 #include <limits>
+#include <vector>
 
 #include "plan/cost_model.h"
+#include "plan/legality.h"
+#include "planner/plan_model.h"
 #include "planner/price.h"
 #include "spec/presets.h"
 
@@ -56,6 +60,71 @@ inline void try_assignments(const Instance& in, const OuterChoice& choice, Best&
       }
   };
   choose(0);
+}
+
+// A mesh with every split of its ranks over the experts, if there are any.
+inline std::vector<Mesh> expert_meshes(const ModelSpec& spec, Mesh mesh) {
+  std::vector<Mesh> out;
+  int64_t experts = 1;
+  for (const Unit& u : spec.units)
+    if (const auto* e = std::get_if<MoeSpec>(&u.spec)) experts = e->experts;
+  for (mesh.expert = 1; mesh.expert <= experts; ++mesh.expert)
+    for (mesh.expert_tensor = 1; mesh.expert_tensor <= (experts > 1 ? mesh.tensor : 1);
+         mesh.expert_tensor += std::max<int64_t>(1, mesh.tensor - 1))
+      out.push_back(mesh);
+  return out;
+}
+
+// Every legal choice of equal nodes with its tables: each layer's rows are the strategies of the space, in one order.
+inline void for_each_choice(const ModelSpec& spec, const Cluster& cluster, const TrainJob& job,
+                            const SearchSpace& space,
+                            const std::function<void(const Instance&, const OuterChoice&)>& visit) {
+  const Machine m = machine_of(cluster, 0);
+  const std::vector<Layer> layers = layers_of(spec);
+  for (int64_t t = 1; t <= m.num_devices(); ++t)
+    for (int64_t x = 1; x <= m.num_devices(); ++x)
+      for (const bool ulysses : {false, true})
+        for (int64_t d = 1; d <= job.batch; ++d)
+          for (int64_t b = 1; b <= job.batch; ++b)
+            for (int P = 1; P <= m.num_devices(); ++P)
+              for (const Mesh& mesh : expert_meshes(spec, {.tensor = t, .context = x, .data = d, .ulysses = ulysses}))
+                for (const Schedule schedule : space.schedules) {
+                  if ((ulysses && x == 1) || !why_illegal(spec, job, m, mesh, b).empty()) continue;
+                  OuterChoice c{mesh, P, 1, schedule, b, job.batch / (d * b)};
+                  if (schedule == Schedule::interleaved || schedule == Schedule::zb_v) c.chunks_per_stage = 2;
+                  if (P == 1 && (schedule != space.schedules.front())) continue;
+                  if (P == 1) c.schedule = Schedule::one_f_one_b, c.chunks_per_stage = 1;
+                  if (!why_illegal_pipeline(m, c, static_cast<int>(layers.size())).empty()) continue;
+                  const LayerCosts costs(spec, job, m, mesh, b);
+                  Instance in{.num_stages = P,
+                              .chunks_per_stage = c.chunks_per_stage,
+                              .num_micro = static_cast<int>(c.num_micro),
+                              .schedule = c.schedule};
+                  for (const Layer& layer : layers) {
+                    in.cost.emplace_back();
+                    for (const int zero : space.zero)
+                      for (const Recompute r : space.recompute)
+                        for (const Tier states : space.states)
+                          for (const Tier activations : space.activations)
+                            in.cost.back().push_back(costs.cost(layer, {zero, r, states, activations}, P > 1));
+                  }
+                  for (size_t u = 0; u + 1 < layers.size(); ++u) {
+                    const size_t pairs = in.cost[u].size() * in.cost[u + 1].size();
+                    in.within.emplace_back(pairs);
+                    in.across.emplace_back(pairs, costs.edge(layers[u], P * mesh.devices() <= m.node.num_devices));
+                  }
+                  in.capacity.assign(static_cast<size_t>(P),
+                                     {m.device_capacity(), m.host_capacity(), m.disk_capacity()});
+                  visit(in, c);
+                }
+}
+
+inline Best loops_over_everything(const ModelSpec& spec, const Cluster& cluster, const TrainJob& job,
+                                  const SearchSpace& space) {
+  Best best;
+  for_each_choice(spec, cluster, job, space,
+                  [&](const Instance& in, const OuterChoice& c) { try_assignments(in, c, best); });
+  return best;
 }
 
 }  // namespace tern

@@ -1,0 +1,17 @@
+#pragma once
+// The options of `tern plan` that say which choices are looked at.
+
+#include <vector>
+
+#include "apps/plan_advice.h"
+#include "base/options.h"
+#include "planner/plan_model.h"
+
+namespace tern {
+
+/// Errors: usage, for an unknown name in a list, and for what --fix gives and another option excludes.
+SearchSpace space_of(const Options&);
+/// Without each of the restrictions that were given, then without all.
+std::vector<WiderSpace> wider_spaces(const Options&);
+
+}  // namespace tern

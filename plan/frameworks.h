@@ -1,0 +1,32 @@
+#pragma once
+// What other frameworks can run of a choice: restrictions of the space, so that a plan made under them can be written
+// down as their command line or file (plan/emit.h). Facts of versions that dev/emit/ checks.
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "hardware/cluster.h"
+#include "plan/strategy.h"
+#include "spec/model_spec.h"
+
+namespace tern {
+
+enum class Framework : uint8_t { megatron, torchtitan, deepspeed };
+inline constexpr std::array kFrameworks{Framework::megatron, Framework::torchtitan, Framework::deepspeed};
+std::string_view name_of(Framework);  // "megatron", …
+
+/// "" where the framework trains this model for this job, else what it has not: its parts, numbers or types.
+std::string why_no_model(Framework, const ModelSpec&, const TrainJob&);
+/// "" for a mesh and pipeline that it runs on nodes of so many devices; each node is used alike.
+std::string why_not_run(Framework, const OuterChoice&, int64_t devices_of_node);
+/// The same for one strategy of every layer, under a choice that it runs.
+std::string why_not_run(Framework, const OuterChoice&, const LayerStrategy&);
+/// "--module llama3 --config llama3_8b" for a model of torchtitan's registry with these numbers, else "".
+std::string torchtitan_model(const ModelSpec&);
+/// What is left of the space, in words, for the plan's restrictions.
+std::string_view limits_in_words(Framework);
+
+}  // namespace tern

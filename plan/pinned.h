@@ -1,0 +1,53 @@
+#pragma once
+// Axes of a choice that are given; the rest is searched. A sub-space of the outer choices, as plain data and one rule.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "plan/frameworks.h"
+#include "plan/layers.h"
+#include "plan/strategy.h"
+#include "spec/model_spec.h"
+
+namespace tern {
+
+struct PinnedAxes {
+  std::optional<int64_t> tensor, context, data, expert, expert_tensor;
+  std::optional<bool> ulysses;  // of choices with context > 1
+  std::optional<int64_t> stages, chunks;
+  std::optional<Schedule> schedule;  // of choices with several stages
+  std::optional<int64_t> micro_batch, micro_batches;
+  // Of every layer.
+  std::optional<int> zero;
+  std::optional<Recompute> recompute;
+  std::optional<Tier> states, activations;
+  /// Blocks in equal numbers on every virtual stage, what comes before them on the first, what after on the last, and
+  /// one strategy for all layers; stages on nodes of one type. As most frameworks have it.
+  bool even = false;
+  /// Only what this framework can run; not an axis of --fix.
+  std::optional<Framework> framework;
+
+  bool any() const;
+  friend bool operator==(const PinnedAxes&, const PinnedAxes&) = default;
+};
+
+/// "tp=8,pp=4,schedule=1f1b,layers=even". Errors: usage "--fix: …" for an unknown axis (with the nearest), a value that
+/// is none of its kind, an axis given twice.
+PinnedAxes parse_pinned(std::string_view text);
+/// The same form, in a fixed order: parse_pinned(to_string(x)) == x.
+std::string to_string(const PinnedAxes&);
+
+/// "" for a choice that has what is pinned (the strategies of its layers apart), on nodes of so many devices; else the
+/// axis and both values, or what the framework has not.
+std::string why_not_pinned(const PinnedAxes&, const OuterChoice&, const std::vector<Layer>&, const ModelSpec&,
+                           int64_t devices_of_node);
+/// The mesh and micro-batch alone: the same, before stages are known.
+bool may_be_pinned(const PinnedAxes&, const Mesh&, int64_t micro_batch);
+
+/// The even cut: of each layer its virtual stage; empty where there is none (why_not_pinned says why).
+std::vector<int> even_stages(const ModelSpec&, const std::vector<Layer>&, int virtual_stages);
+
+}  // namespace tern
