@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "base/units.h"
+#include "planner/questions.h"
 #include "spec/presets.h"
 
 namespace tern {
@@ -18,6 +19,8 @@ namespace {
 
 constexpr double kLooking = 3;  // seconds that what would fit is looked for
 constexpr size_t kMostAdvice = 3;
+constexpr double kChanging = 20;  // seconds that the smallest change is looked for
+constexpr size_t kMostChanges = 4;
 
 class Advisor {
  public:
@@ -104,10 +107,28 @@ class Advisor {
   std::vector<std::string> out_;
 };
 
+// Where axes are given: which to let go of.
+std::vector<SmallestChange> changes_that_fit(const ModelSpec& spec, const Cluster& cluster, const PlanRequest& request,
+                                             const SearchSpace& base) {
+  if (axes_given(request.space.pinned).empty()) return {};
+  PlanRequest r = request;
+  r.seconds = std::min(r.seconds, kChanging);
+  std::vector<SmallestChange> all = smallest_changes(spec, cluster, r, base, request.space.pinned);
+  if (all.size() > kMostChanges) all.resize(kMostChanges);
+  return all;
+}
+
+std::string changes_in_words(const std::vector<SmallestChange>& changes) {
+  std::vector<std::string> words;
+  for (const SmallestChange& c : changes)
+    words.push_back(fmt::format("{} ({} a step)", c.words, step_words(c.step_ps)));
+  return words.empty() ? "" : "Smallest changes that fit, fastest first: " + join(words, "; ") + ". ";
+}
+
 }  // namespace
 
 void refuse_plan(const ModelSpec& spec, const Cluster& cluster, const PlanRequest& request, const PlanAnswer& a,
-                 const std::vector<WiderSpace>& wider, bool json) {
+                 const SearchSpace& base, const std::vector<WiderSpace>& wider, bool json) {
   if (!a.proven_infeasible) {
     const bool timed = request.seconds < std::numeric_limits<double>::infinity();
     throw Error(ErrorKind::undecided, "plan: no plan was found{}, and it is not proven that none fits; {}",
@@ -116,19 +137,24 @@ void refuse_plan(const ModelSpec& spec, const Cluster& cluster, const PlanReques
   }
   const NoFit& n = a.no_fit;
   const std::vector<std::string> fits = Advisor(spec, cluster, request).run(wider);
+  const std::vector<SmallestChange> changes = changes_that_fit(spec, cluster, request, base);
+  Json told = Json::array();
+  for (const SmallestChange& c : changes)
+    told.push_back({{"axes", c.axes}, {"change", c.words}, {"fix", c.pins}, {"step_ps", c.step_ps}});
   if (json)
     print_json(Json{{"fits", false},
                     {"tier", name_of(n.tier)},
                     {"missing_bytes", n.missing_bytes},
                     {"capacity_bytes", n.capacity_bytes},
                     {"nearest", n.choice},
-                    {"what_would_fit", fits}});
+                    {"what_would_fit", fits},
+                    {"smallest_changes", told}});
   throw Error(
       ErrorKind::does_not_fit,
       "plan: {} with --batch {} --seq {} does not fit on '{}': the {} memory of each device has {} and lacks {} "
-      "at least (nearest: {}). {}{}",
+      "at least (nearest: {}). {}{}{}",
       request.model, request.job.batch, request.job.seq, cluster.name, name_of(n.tier), format_bytes(n.capacity_bytes),
-      format_bytes(n.missing_bytes), n.choice,
+      format_bytes(n.missing_bytes), n.choice, changes_in_words(changes),
       fits.empty() ? "Nothing near it was found to fit." : "What would fit: ", join(fits, "; "));
 }
 

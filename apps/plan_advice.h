@@ -16,7 +16,8 @@ struct WiderSpace {
 
 /// Throws what run_plan ends with: does_not_fit where every choice is closed, undecided else. `json`: prints the
 /// figures beforehand, where nothing fits.
+/// `base`: the space without the axes of --fix, for the smallest change that fits where there are some.
 [[noreturn]] void refuse_plan(const ModelSpec&, const Cluster&, const PlanRequest&, const PlanAnswer&,
-                              const std::vector<WiderSpace>& wider, bool json);
+                              const SearchSpace& base, const std::vector<WiderSpace>& wider, bool json);
 
 }  // namespace tern

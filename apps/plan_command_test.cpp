@@ -137,6 +137,94 @@ TEST_F(PlanVerb, GivenAxesAreKeptAndImpossibleOnesNameTheirLimit) {
   EXPECT_TRUE(has(full, "without --fix")) << full.text;
 }
 
+// What follows from a plan: in words and in the JSON, which stays a plan that can be checked.
+TEST_F(PlanVerb, TheReportHasMfuRunTiesWorthAndNodes) {
+  const std::string ask = "plan llama-2-7b" + kNode + kJob + " --tokens 1e12 --mtbf 20000h --explain --pareto";
+  const Outcome words = tern(ask + " --output plan.json");
+  ASSERT_EQ(words.code, 0) << words.text;
+  for (const char* part : {"MFU        ", "GFLOP a token", "recomputed work does not count", "run        1.0T tokens",
+                           "Daly 2006", "cost       ", "measure    1. ", "worth      1 GB more memory per device",
+                           "how many nodes", "(fewest devices, lowest cost, fastest)"})
+    EXPECT_TRUE(has(words, part)) << part << "\n" << words.text;
+  const Json j = json_of("plan.json"), &r = j["report"];
+  const double share = r["flops_per_token"].get<double>() * r["tokens_per_second"].get<double>() /
+                       r["peak_flops_of_used_devices"].get<double>();
+  EXPECT_NEAR(r["mfu"].get<double>(), share, 1e-12) << "the formula that is named";
+  EXPECT_EQ(r["shadow_prices"].size(), 4u);
+  EXPECT_EQ(r["node_counts"].size(), 1u);
+  EXPECT_EQ(r["measure_first"][0]["step_ps"], j["predicted"]["step_ps"]);
+  EXPECT_GT(r["run"]["wall_seconds"].get<double>(), r["run"]["steps_seconds"].get<double>());
+  EXPECT_EQ(tern("plan llama-2-7b" + kNode + kJob + " --certify --tokens 1e12 --output plan.json").code, 0);
+  EXPECT_EQ(tern("plan llama-2-7b" + kNode + kJob + " --check plan.json").code, 0) << "a plan with its report";
+  const Outcome alone = tern("plan llama-2-7b" + kNode + kJob + " --mtbf 1000h");
+  EXPECT_EQ(alone.code, 2);
+  EXPECT_TRUE(has(alone, "--mtbf is of a whole run")) << alone.text;
+}
+
+TEST_F(PlanVerb, ARangeOfBatchesTakesTheOneWithMostTokens) {
+  const std::string plan = "plan llama-2-7b" + kNode + " --seq 4096 --schedules 1f1b --max-tensor 2 --max-context 1";
+  const Outcome o = tern(plan + " --batches 8:32 --json 2>/dev/null");
+  ASSERT_EQ(o.code, 0) << o.text;
+  const Json j = parse_json(o.text, "plan"), &points = j["report"]["batches"];
+  ASSERT_EQ(points.size(), 3u);
+  for (const Json& p : points)
+    EXPECT_LE(p["tokens_per_second"].get<double>(), j["report"]["tokens_per_second"].get<double>() * (1 + 1e-12));
+  for (const char* wrong : {"8:4", "8", "8:", "8:16:0", "8:16:2:1", "1:1000:1", "a"})
+    EXPECT_EQ(tern(plan + " --batches " + wrong).code, 2) << wrong;
+}
+
+TEST_F(PlanVerb, AConfigurationThatDoesNotFitIsToldTheSmallestChange) {
+  const std::string ask =
+      "plan llama-2-7b" + kNode + " --batch 16 --seq 4096 --fix tp=1,dp=8,zero=0,recompute=none,layers=even";
+  const Outcome o = tern(ask);
+  EXPECT_EQ(o.code, 3) << o.text;
+  EXPECT_TRUE(has(o, "Smallest changes that fit, fastest first: zero=0 → 3 (")) << o.text;
+  const Json j = parse_json(tern(ask + " --json 2>/dev/null").text, "refusal");
+  const std::string fix = j["smallest_changes"][0]["fix"].get<std::string>();
+  const Outcome changed =
+      tern("plan llama-2-7b" + kNode + " --batch 16 --seq 4096 --json --fix " + fix + " 2>/dev/null");
+  ASSERT_EQ(changed.code, 0) << changed.text;
+  EXPECT_EQ(parse_json(changed.text, "plan")["predicted"]["step_ps"], j["smallest_changes"][0]["step_ps"]);
+}
+
+TEST_F(PlanVerb, EmitWritesWhatOnlyThatFrameworkRunsAndRefusesWhatItHasNot) {
+  const std::string job = " --batch 32 --seq 4096";
+  const Outcome o = tern("plan llama-3-8b" + kNode + job + " --emit megatron --emit-output run.sh --output plan.json");
+  ASSERT_EQ(o.code, 0) << o.text;
+  EXPECT_TRUE(has(o, "within     what Megatron-LM runs")) << o.text;
+  const std::string script = real_io().read(path("run.sh"));
+  EXPECT_EQ(script, json_of("plan.json")["report"]["emit"]["text"].get<std::string>());
+  EXPECT_EQ(run_shell("sh -n " + path("run.sh") + " 2>&1").text, "") << "a script that a shell can read";
+  EXPECT_TRUE(has(o, script)) << "what is written is what was shown";
+  EXPECT_TRUE(has(o, "ranks      rank = tensor + ")) << o.text;
+  for (const auto& [words, why] : std::vector<std::pair<const char*, const char*>>{
+           {"t5-large --emit megatron", "an encoder beside its decoder"},
+           {"gpt2 --emit torchtitan", "this model"},
+           {"llama-3-8b --emit deepspeed --adapters 8", "adapters"},
+           {"llama-3-8b --emit torchtitan --fix schedule=zb-h1,pp=2", "no schedule zb-h1"},
+           {"llama-3-8b --emit torchtitan --fix zero=1", "ZeRO 0, 2 or 3"},
+           {"llama-3-8b --emit-output x.sh", "--emit-output without --emit"}}) {
+    const Outcome no = tern(std::string("plan ") + words + kNode + job);
+    EXPECT_EQ(no.code, 2) << words << "\n" << no.text;
+    EXPECT_TRUE(has(no, why)) << no.text;
+  }
+}
+
+TEST_F(PlanVerb, ThePageAndThePictureStandAlone) {
+  const std::string ask = "plan llama-2-7b" + kNode + kJob + " --fix pp=2";
+  const Outcome o = tern(ask + " --html plan.html --picture plan.svg");
+  ASSERT_EQ(o.code, 0) << o.text;
+  const std::string page = real_io().read(path("plan.html")), picture = real_io().read(path("plan.svg"));
+  EXPECT_EQ(page.rfind("<!doctype html>", 0), 0u) << page.substr(0, 40);
+  for (const char* part : {"One step, ", "stage 1", "Most that a device holds", "Rivals", "MFU"})
+    EXPECT_NE(page.find(part), std::string::npos) << part;
+  for (const std::string& text : {page, picture})
+    for (const char* part : {"<script", "src=", "href=", "@import", "url("})
+      EXPECT_EQ(text.find(part), std::string::npos) << "nothing is fetched: " << part;
+  EXPECT_EQ(picture.rfind("<svg ", 0), 0u);
+  EXPECT_EQ(tern(ask + " --html plan.html --output plan.html").code, 2) << "one file for two things";
+}
+
 // The cheapest change is to take back what was asked.
 TEST_F(PlanVerb, AdviceBeginsWithTheRestrictionsThatWereGiven) {
   const Outcome o =

@@ -4,14 +4,17 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "apps/common.h"
 #include "base/error.h"
+#include "base/io.h"
 #include "base/log.h"
 #include "base/options.h"
 #include "base/text.h"
 #include "base/units.h"
 #include "infer/load.h"
+#include "plan/emit.h"
 #include "plan/strategy.h"
 
 namespace tern {
@@ -246,12 +249,50 @@ Json json_of(const ServingPlan& p) {
   return out;
 }
 
+EmittedPlan emit_for_vllm(const Options& o, const Cluster& cluster, const InferenceJob& job, const ServingPlan& plan) {
+  for (const NodeType& n : cluster.nodes) {
+    if (n.name != plan.node) continue;
+    EmittedPlan e =
+        emit_serving(o.positional("MODEL"), job, plan, cluster.devices[static_cast<size_t>(n.device)], n.num_devices);
+    if (const std::string& path = o.text("emit-output"); !path.empty()) {
+      write_file_atomically(real_io(), path, e.text);
+      log_info("wrote {}", path);
+    }
+    return e;
+  }
+  TERN_CHECK(false, "plan: no node '{}'", plan.node);
+  return {};
+}
+
 }  // namespace
 
 InferenceJob inference_job(const Options& o, bool engine) {
-  for (const char* training :
-       {"batch", "seq", "gradients", "optimizer", "adapters", "capacity-factor", "schedules", "zero", "allow-recompute",
-        "max-chunks", "max-micro-batch", "max-context", "certify", "check", "output"})
+  for (const char* training : {"fix",
+                               "tokens",
+                               "price-per-hour",
+                               "mtbf",
+                               "checkpoint-time",
+                               "restart-time",
+                               "explain",
+                               "pareto",
+                               "html",
+                               "picture",
+                               "batch",
+                               "batches",
+                               "seq",
+                               "gradients",
+                               "optimizer",
+                               "adapters",
+                               "capacity-factor",
+                               "schedules",
+                               "zero",
+                               "allow-recompute",
+                               "max-chunks",
+                               "max-micro-batch",
+                               "max-context",
+                               "certify",
+                               "check",
+                               "output"})
     if (o.given(training))
       throw Error(ErrorKind::usage, "plan: --{} is of training and says nothing about --inference; leave it out{}",
                   training,
@@ -307,19 +348,34 @@ int plan_inference(const Options& options, const ModelSpec& spec, const Cluster&
   const InferenceJob job = inference_job(options, engine);
   const bool json = options.flag("json");
   const std::string& model = options.positional("MODEL");
+  if (options.has("emit") && options.text("emit") != "vllm")
+    throw Error(ErrorKind::usage, "--emit {}: it trains; with --inference there is vllm", options.text("emit"));
   const ServingAnswer answer = plan_serving(spec, cluster, job);
   if (!answer.found) refuse(answer, job, spec, model, cluster, engine, json);
   if (spec.context > 0 && job.context() > spec.context)
     log_warn("plan: {} tokens are beyond the {} positions that the model declares", format_with_commas(job.context()),
              format_with_commas(spec.context));
   const InferenceFit fit = engine ? engine_fit(spec, job, answer.plan.decode.users) : InferenceFit{};
+  std::optional<EmittedPlan> emitted;
+  if (options.has("emit")) emitted = emit_for_vllm(options, cluster, job, answer.plan);
   if (json) {
     Json out = serving_json(answer, job);
+    if (emitted)
+      out["emit"] = {{"framework", "vllm"},
+                     {"file", emitted->file},
+                     {"text", emitted->text},
+                     {"command", emitted->command},
+                     {"rank_order", emitted->rank_order},
+                     {"notes", emitted->notes}};
     if (engine) out["engine"] = json_of(fit);
     print_json(out);
     return 0;
   }
   print_serving(answer, job, spec, model, cluster);
+  if (emitted) {
+    print_out(fmt::format("\nvllm: {}\n{}ranks      {}\n", emitted->file, emitted->text, emitted->rank_order));
+    for (const std::string& n : emitted->notes) print_out(fmt::format("note       {}\n", n));
+  }
   if (engine)
     print_out(
         fmt::format("\nas `{} generate` counts it here: {} at most (weights {} as its kernels keep them, key-value "

@@ -81,16 +81,24 @@ SearchSpace space_with(const Options& o, const std::function<bool(std::string_vi
   const std::string& offload = o.text("offload");
   if (offload == "none" || offload == "activations") s.states = {Tier::device};
   if (offload == "none" || offload == "states") s.activations = {Tier::device};
-  if (!has("fix")) return s;
-  const PinnedAxes pinned = parse_pinned(o.text("fix"));
-  refuse_at_odds(o, heeded, s, pinned);
-  return pin(s, pinned);
+  if (has("fix")) {
+    const PinnedAxes pinned = parse_pinned(o.text("fix"));
+    refuse_at_odds(o, heeded, s, pinned);
+    s = pin(s, pinned);
+  }
+  for (const Framework f : kFrameworks)
+    if (o.text("emit") == name_of(f)) s = for_framework(s, f);
+  return s;
 }
 
 }  // namespace
 
 SearchSpace space_of(const Options& o) {
   return space_with(o, [](std::string_view) { return true; });
+}
+
+SearchSpace space_without_pins(const Options& o) {
+  return space_with(o, [](std::string_view name) { return name != "fix"; });
 }
 
 std::vector<WiderSpace> wider_spaces(const Options& o) {

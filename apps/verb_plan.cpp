@@ -1,12 +1,14 @@
 // tern plan MODEL --hardware F: the best plan, its proof, what it takes, and why its rivals lost.
 #include <fmt/format.h>
 
+#include <array>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "apps/common.h"
 #include "apps/plan_advice.h"
+#include "apps/plan_ask.h"
 #include "apps/plan_engine.h"
 #include "apps/plan_inference.h"
 #include "apps/plan_report.h"
@@ -54,15 +56,6 @@ std::string beyond_positions(const ModelSpec& spec, int64_t seq) {
   if (spec.context > 0 && seq > spec.context)
     return fmt::format("--seq {}: the model declares {} positions", seq, spec.context);
   return "";
-}
-
-// Where the plan is to go, before a search that may take minutes. Errors: as writing there.
-void require_place(const std::string& path) {
-  if (std::filesystem::is_directory(path))
-    throw Error(ErrorKind::usage, "--output {}: is a directory; name a file in it", path);
-  if (std::filesystem::exists(path)) return;
-  real_io().create(path)->close();
-  std::filesystem::remove(path);
 }
 
 // On standard error, once a search takes more than a second.
@@ -121,6 +114,22 @@ int check_plan(const ModelSpec& spec, const Cluster& cluster, const PlanRequest&
   throw Error(ErrorKind::bad_file, "{}: the plan does not hold: {}", path, a.reason);
 }
 
+// Options that ask for a search, or for what follows from its plan.
+constexpr std::array<std::string_view, 11> kOfASearch{"output",  "certify",        "emit",           "emit-output",
+                                                      "tokens",  "explain",        "pareto",         "html",
+                                                      "picture", "price-per-hour", "checkpoint-time"};
+
+// Of several batches the one with most tokens/s is planned; all are told.
+std::vector<PlannedPoint> plan_range(const ModelSpec& spec, const Cluster& cluster, PlanRequest& request,
+                                     const std::vector<int64_t>& batches) {
+  if (batches.size() < 2) return {};
+  std::vector<PlannedPoint> points = plan_batches(spec, cluster, request, batches);
+  double most = 0;
+  for (const PlannedPoint& p : points)
+    if (p.found && p.tokens_per_second > most) most = p.tokens_per_second, request.job.batch = p.asked;
+  return points;
+}
+
 struct Certificate {
   std::optional<PlanAudit> audit;
   std::string solver, doubt;  // doubt: why the plan is not certified; "" if it is
@@ -157,18 +166,18 @@ int run_plan(const Options& options) {
   std::string missing;
   const bool inference = options.flag("inference");
   for (const std::string_view name : {"hardware", "batch", "seq"})
-    if (!options.has(name) && !(inference && name != "hardware"))
+    if (!options.has(name) && !(inference && name != "hardware") && !(name == "batch" && options.has("batches")))
       missing += fmt::format("{}--{}", missing.empty() ? "" : ", ", name);
   if (!missing.empty()) throw Error(ErrorKind::usage, "plan: {} must be given; see `tern help plan`", missing);
   const std::string& output = options.text("output");
-  if (!output.empty()) refuse_same_file("output", output, options.text("hardware"));
   Cluster cluster = find_cluster(options.text("hardware"));
   if (options.has("nodes")) cluster = with_nodes(std::move(cluster), options.integer("nodes"));
   if (inference) return plan_inference(options, spec, cluster);
   refuse_inference_options(options);
+  const std::vector<int64_t> batches = batches_of(options);
   if (options.has("adapters")) spec = with_adapters(std::move(spec), options.integer("adapters"));
   PlanRequest request{.model = options.positional("MODEL"), .space = space_of(options), .stop = &stop_flag()};
-  request.job = {.batch = options.integer("batch"),
+  request.job = {.batch = batches.back(),
                  .seq = options.integer("seq"),
                  .dtype = dtype_from_name(options.text("dtype")),
                  .gradients = dtype_from_name(options.text("gradients")),
@@ -179,11 +188,15 @@ int run_plan(const Options& options) {
   const bool json = options.flag("json");
   const StopSignals signals;
   if (options.has("check")) {
-    if (!output.empty() || options.flag("certify"))
-      throw Error(ErrorKind::usage, "plan: --check searches nothing; it goes with neither --output nor --certify");
+    for (const std::string_view other : kOfASearch)
+      if (options.given(other))
+        throw Error(ErrorKind::usage, "plan: --check searches nothing; it does not go with --{}", other);
+    if (batches.size() > 1) throw Error(ErrorKind::usage, "plan: --check judges one plan: give --batch");
     return check_plan(spec, cluster, request, options.text("check"), json);
   }
-  if (!output.empty()) require_place(output);
+  require_places(options);
+  refuse_other_models(options, spec, request.job);
+  const std::vector<PlannedPoint> points = plan_range(spec, cluster, request, batches);
   PlanAnswer answer;
   {
     SearchLine line;
@@ -195,16 +208,21 @@ int run_plan(const Options& options) {
     log_warn("plan: stopped before any plan was found");
     return 128 + stop_signal();
   }
-  if (!answer.found) refuse_plan(spec, cluster, request, answer, wider_spaces(options), json);
+  if (!answer.found)
+    refuse_plan(spec, cluster, request, answer, space_without_pins(options), wider_spaces(options), json);
   if (std::string beyond = beyond_positions(spec, request.job.seq); !beyond.empty())
     answer.plan.restrictions.push_back(std::move(beyond));
   Certificate certificate;
   if (options.flag("certify")) certificate = certify(spec, cluster, request, answer.plan);
-  const std::string text = plan_json(answer.plan);
-  if (json)
+  PlanStory story = tell_story(options, spec, cluster, request, answer.plan);
+  story.batches = points;
+  const std::string text = plan_json(answer.plan, story_json(spec, cluster, answer.plan, story));
+  if (json) {
     print_out(text);
-  else
+  } else {
     print_plan(answer, cluster);
+    print_out("\n" + story_words(spec, cluster, answer.plan, story));
+  }
   tell_engine(spec, answer.plan, cluster, json);
   if (const auto& audit = certificate.audit; audit && audit->plan_holds()) {
     const std::string solver = certificate.solver.empty() ? "not asked" : certificate.solver;
@@ -221,6 +239,7 @@ int run_plan(const Options& options) {
     write_file_atomically(real_io(), output, text);
     log_info("wrote {}{}", output, replaces ? " (in place of the file that was there)" : "");
   }
+  write_story(options, spec, cluster, answer, story);
   if (stop_requested()) {
     log_warn("plan: stopped; this is the best plan so far, and its gap is right");
     return 128 + stop_signal();

@@ -8,8 +8,9 @@ namespace tern {
 namespace {
 
 std::string no_model_words(const ModelSpec& spec) {
-  for (const Unit& u : spec.units) {
+  for (const Unit& u : spec.units)
     if (std::holds_alternative<BridgeSpec>(u.spec)) return "an encoder beside its decoder";
+  for (const Unit& u : spec.units) {
     if (std::holds_alternative<ParallelSpec>(u.spec)) return "attention and MLP beside each other";
     if (u.frozen || u.adapter_rank) return "adapters";
     const AttentionSpec* a = attention_of(u);

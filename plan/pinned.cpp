@@ -24,6 +24,7 @@ struct Axis {
   std::string_view name;
   std::function<void(PinnedAxes&, std::string_view)> read;
   std::function<std::string(const PinnedAxes&)> told;  // "" where it is free
+  std::function<void(PinnedAxes&, const PinnedAxes&)> copy;
 };
 
 [[noreturn]] void refuse(std::string_view name, std::string_view value, const std::string& expected) {
@@ -41,7 +42,8 @@ int64_t whole_number(std::string_view name, std::string_view value, int64_t leas
 template <class T>
 Axis number(std::string_view name, std::optional<T> PinnedAxes::*at, int64_t least = 1, int64_t most = kMostDegree) {
   return {name, [=](PinnedAxes& p, std::string_view v) { p.*at = static_cast<T>(whole_number(name, v, least, most)); },
-          [=](const PinnedAxes& p) { return p.*at ? fmt::format("{}", *(p.*at)) : std::string(); }};
+          [=](const PinnedAxes& p) { return p.*at ? fmt::format("{}", *(p.*at)) : std::string(); },
+          [=](PinnedAxes& to, const PinnedAxes& from) { to.*at = from.*at; }};
 }
 
 template <class T, size_t N, class Name>
@@ -56,7 +58,8 @@ Axis word(std::string_view name, std::optional<T> PinnedAxes::*at, const std::ar
             }
             refuse(name, v, "one of " + join(names, ", ") + did_you_mean(v, {names.begin(), names.end()}));
           },
-          [=](const PinnedAxes& p) { return p.*at ? std::string(name_of(*(p.*at))) : std::string(); }};
+          [=](const PinnedAxes& p) { return p.*at ? std::string(name_of(*(p.*at))) : std::string(); },
+          [=](PinnedAxes& to, const PinnedAxes& from) { to.*at = from.*at; }};
 }
 
 const std::vector<Axis>& axes() {
@@ -81,7 +84,8 @@ const std::vector<Axis>& axes() {
          if (v != "even") refuse("layers", v, "even");
          p.even = true;
        },
-       [](const PinnedAxes& p) { return std::string(p.even ? "even" : ""); }},
+       [](const PinnedAxes& p) { return std::string(p.even ? "even" : ""); },
+       [](PinnedAxes& to, const PinnedAxes& from) { to.even = from.even; }},
   };
   return all;
 }
@@ -90,6 +94,14 @@ std::vector<std::string_view> axis_names() {
   std::vector<std::string_view> names;
   for (const Axis& a : axes()) names.push_back(a.name);
   return names;
+}
+
+const Axis& axis_named(std::string_view name) {
+  const auto axis = std::find_if(axes().begin(), axes().end(), [&](const Axis& a) { return a.name == name; });
+  if (axis != axes().end()) return *axis;
+  const auto names = axis_names();
+  throw Error(ErrorKind::usage, "--fix: '{}' is no axis; there are {}{}", make_printable(name),
+              join({names.begin(), names.end()}, ", "), did_you_mean(name, names));
 }
 
 bool is(const auto& pin, auto value) { return !pin || static_cast<int64_t>(*pin) == static_cast<int64_t>(value); }
@@ -119,16 +131,11 @@ PinnedAxes parse_pinned(std::string_view text) {
     if (at == std::string_view::npos)
       throw Error(ErrorKind::usage, "--fix: '{}': expected AXIS=VALUE, such as tp=8,pp=4", make_printable(pin));
     const std::string_view name = trim(pin.substr(0, at));
-    const auto axis = std::find_if(axes().begin(), axes().end(), [&](const Axis& a) { return a.name == name; });
-    if (axis == axes().end()) {
-      const auto names = axis_names();
-      throw Error(ErrorKind::usage, "--fix: '{}' is no axis; there are {}{}", make_printable(name),
-                  join({names.begin(), names.end()}, ", "), did_you_mean(name, names));
-    }
+    const Axis& axis = axis_named(name);
     if (std::find(seen.begin(), seen.end(), name) != seen.end())
       throw Error(ErrorKind::usage, "--fix: {} is given twice", name);
-    seen.push_back(axis->name);
-    axis->read(p, trim(pin.substr(at + 1)));
+    seen.push_back(axis.name);
+    axis.read(p, trim(pin.substr(at + 1)));
   }
   return p;
 }
@@ -138,6 +145,42 @@ std::string to_string(const PinnedAxes& p) {
   for (const Axis& a : axes())
     if (const std::string value = a.told(p); !value.empty()) words.push_back(fmt::format("{}={}", a.name, value));
   return join(words, ",");
+}
+
+std::vector<std::string> axes_given(const PinnedAxes& p) {
+  std::vector<std::string> names;
+  for (const Axis& a : axes())
+    if (!a.told(p).empty()) names.emplace_back(a.name);
+  return names;
+}
+
+std::string axis_value(const PinnedAxes& p, std::string_view axis) { return axis_named(axis).told(p); }
+
+PinnedAxes without_axis(const PinnedAxes& p, std::string_view axis) { return with_axis(p, {}, axis); }
+
+PinnedAxes with_axis(const PinnedAxes& p, const PinnedAxes& from, std::string_view axis) {
+  PinnedAxes out = p;
+  axis_named(axis).copy(out, from);
+  return out;
+}
+
+PinnedAxes axes_of(const OuterChoice& c, const std::vector<PlannedLayers>& layers) {
+  const Mesh& m = c.mesh;
+  PinnedAxes p{.tensor = m.tensor, .context = m.context, .data = m.data, .expert = m.expert};
+  p.expert_tensor = m.expert_tensor, p.stages = c.num_stages, p.chunks = c.chunks_per_stage;
+  p.micro_batch = c.micro_batch, p.micro_batches = c.num_micro;
+  if (m.context > 1) p.ulysses = m.ulysses;
+  if (c.num_stages > 1) p.schedule = c.schedule;
+  if (layers.empty()) return p;
+  const LayerStrategy& s = layers.front().strategy;
+  const auto all = [&](auto LayerStrategy::*part) {
+    return std::all_of(layers.begin(), layers.end(), [&](const auto& l) { return l.strategy.*part == s.*part; });
+  };
+  if (all(&LayerStrategy::zero)) p.zero = s.zero;
+  if (all(&LayerStrategy::recompute)) p.recompute = s.recompute;
+  if (all(&LayerStrategy::states)) p.states = s.states;
+  if (all(&LayerStrategy::activations)) p.activations = s.activations;
+  return p;
 }
 
 bool may_be_pinned(const PinnedAxes& p, const Mesh& m, int64_t micro_batch) {

@@ -9,6 +9,7 @@
 
 #include "plan/frameworks.h"
 #include "plan/layers.h"
+#include "plan/plan_file.h"
 #include "plan/strategy.h"
 #include "spec/model_spec.h"
 
@@ -39,6 +40,15 @@ struct PinnedAxes {
 PinnedAxes parse_pinned(std::string_view text);
 /// The same form, in a fixed order: parse_pinned(to_string(x)) == x.
 std::string to_string(const PinnedAxes&);
+
+/// Names of the axes that are given, in the order of to_string; the value of one ("" where it is free).
+std::vector<std::string> axes_given(const PinnedAxes&);
+std::string axis_value(const PinnedAxes&, std::string_view axis);
+/// The same with one axis free, or as `from` has it. Errors: as parse_pinned, for an unknown axis.
+PinnedAxes without_axis(const PinnedAxes&, std::string_view axis);
+PinnedAxes with_axis(const PinnedAxes&, const PinnedAxes& from, std::string_view axis);
+/// Every axis of a plan; of the layers' strategies what they all share.
+PinnedAxes axes_of(const OuterChoice&, const std::vector<PlannedLayers>&);
 
 /// "" for a choice that has what is pinned (the strategies of its layers apart), on nodes of so many devices; else the
 /// axis and both values, or what the framework has not.

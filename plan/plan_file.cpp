@@ -96,6 +96,7 @@ class Fields {
   }
   const Json& object(std::string_view key) { return member(key, &Json::is_object, "an object"); }
   const Json& array(std::string_view key) { return member(key, &Json::is_array, "an array"); }
+  void skip(std::string_view key) { f_.take(key); }
   void finish() { f_.finish({}); }
   const HfFields& raw() const { return f_; }
 
@@ -199,7 +200,9 @@ double Plan::tokens_per_second() const {
   return step_ps > 0 ? static_cast<double>(job.batch * job.seq) / (static_cast<double>(step_ps) * 1e-12) : 0;
 }
 
-std::string plan_json(const Plan& p) {
+std::string plan_json(const Plan& p) { return plan_json(p, Json()); }
+
+std::string plan_json(const Plan& p, const Json& report) {
   Json layers = Json::array(), ranks = Json::array(), families = Json::array();
   for (const PlannedLayers& l : p.layers) layers.push_back(layers_json(l));
   for (const PlannedRank& r : p.ranks)
@@ -210,32 +213,33 @@ std::string plan_json(const Plan& p) {
                      {"begin_ps", r.begin_ps},
                      {"tail_ps", r.tail_ps}});
   for (const PlannedFamily& f : p.families) families.push_back(family_json(f));
-  const Json json = {{"version", 1},
-                     {"model", p.model},
-                     {"parameters", p.parameters},
-                     {"hardware", p.hardware},
-                     {"node", p.node},
-                     {"job", job_json(p.job)},
-                     {"choice", choice_json(p.choice)},
-                     {"idle_devices", p.idle_devices},
-                     {"layers", layers},
-                     {"predicted",
-                      {{"step_ps", p.step_ps},
-                       {"flops_share", p.flops_share},
-                       {"price_per_hour", p.price_per_hour},
-                       {"ranks", ranks},
-                       {"binds", p.binds}}},
-                     {"proof",
-                      {{"bound_ps", p.bound_ps},
-                       {"model_ps", p.model_ps},
-                       {"model_bound_ps", p.model_bound_ps},
-                       {"choices",
-                        {{"legal", p.counts.legal},
-                         {"by_bound", p.counts.by_bound},
-                         {"by_search", p.counts.by_search},
-                         {"open", p.counts.open}}},
-                       {"restrictions", p.restrictions},
-                       {"families", families}}}};
+  Json json = {{"version", 1},
+               {"model", p.model},
+               {"parameters", p.parameters},
+               {"hardware", p.hardware},
+               {"node", p.node},
+               {"job", job_json(p.job)},
+               {"choice", choice_json(p.choice)},
+               {"idle_devices", p.idle_devices},
+               {"layers", layers},
+               {"predicted",
+                {{"step_ps", p.step_ps},
+                 {"flops_share", p.flops_share},
+                 {"price_per_hour", p.price_per_hour},
+                 {"ranks", ranks},
+                 {"binds", p.binds}}},
+               {"proof",
+                {{"bound_ps", p.bound_ps},
+                 {"model_ps", p.model_ps},
+                 {"model_bound_ps", p.model_bound_ps},
+                 {"choices",
+                  {{"legal", p.counts.legal},
+                   {"by_bound", p.counts.by_bound},
+                   {"by_search", p.counts.by_search},
+                   {"open", p.counts.open}}},
+                 {"restrictions", p.restrictions},
+                 {"families", families}}}};
+  if (!report.is_null()) json["report"] = report;
   return dump_json(json, 2) + "\n";
 }
 
@@ -294,6 +298,7 @@ Plan parse_plan(std::string_view text, std::string_view where) {
     p.families.push_back(family);
   }
   proof.finish();
+  f.skip("report");
   f.finish();
   return p;
 }

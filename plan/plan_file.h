@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/json.h"
 #include "plan/instance.h"
 #include "plan/strategy.h"
 
@@ -75,8 +76,10 @@ struct Plan {
   friend bool operator==(const Plan&, const Plan&) = default;
 };
 
-/// Version 1. Errors: none; numbers are finite by construction.
+/// Version 1. Errors: none; numbers are finite by construction. `report`: what follows from the plan, under the key
+/// "report"; it is for readers, and is not read back.
 std::string plan_json(const Plan&);
+std::string plan_json(const Plan&, const Json& report);
 /// Errors: bad_file "PLACE: KEY: …" for what is no plan of this version: unknown or missing keys, wrong types, layers
 /// that leave holes, stages out of order, degrees below one.
 Plan parse_plan(std::string_view json, std::string_view place);

@@ -429,8 +429,8 @@ std::string_view name_of(Verdict v) {
 }
 
 std::span<const std::string_view> unjudged_keys() {
-  static constexpr std::array<std::string_view, 5> keys{"predicted.binds", "proof.model_ps", "proof.model_bound_ps",
-                                                        "proof.restrictions", "proof.families"};
+  static constexpr std::array<std::string_view, 6> keys{"predicted.binds",    "proof.model_ps", "proof.model_bound_ps",
+                                                        "proof.restrictions", "proof.families", "report"};
   return keys;
 }
 

@@ -347,7 +347,7 @@ PlanAnswer plan_model(const ModelSpec& spec, const Cluster& cluster, const PlanR
              (request.stop && *request.stop);
     };
     if (!asked.pinned.any()) outcome.pool = best_pool(space, cluster, request, outcome.makespan, late);
-    answer.plan = make_plan(space, cluster, request, outcome);
+    make_plan(space, cluster, request, outcome, answer);
   } else if (!request.any_fit) {
     const bool closed = outcome.counts.open + outcome.orders_open + outcome.bounded_open == 0;
     if (!outcome.interrupted && closed) answer.no_fit = make_no_fit(space, outcome);

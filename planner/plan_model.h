@@ -12,6 +12,7 @@
 #include "hardware/cluster.h"
 #include "plan/pinned.h"
 #include "plan/plan_file.h"
+#include "program/pipeline.h"
 #include "spec/model_spec.h"
 
 namespace tern {
@@ -60,7 +61,10 @@ struct NoFit {
 
 struct PlanAnswer {
   bool found = false;
-  Plan plan;     // if found
+  Plan plan;  // if found
+  // If found: the stages' times, as simulated.
+  PipelineShape shape;
+  PipelineTimes times;
   NoFit no_fit;  // else
   // Else: every choice was closed by memory; if not, `open` of `choices` were not: a plan may fit, none was found.
   bool proven_infeasible = false;

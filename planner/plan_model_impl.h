@@ -176,7 +176,8 @@ struct OuterOutcome {
   double seconds = 0;
   PoolFamily pool;
 };
-Plan make_plan(const SpaceOfChoices&, const Cluster&, const PlanRequest&, const OuterOutcome&);
+/// Fills the answer's plan, shape and times.
+void make_plan(const SpaceOfChoices&, const Cluster&, const PlanRequest&, const OuterOutcome&, PlanAnswer&);
 NoFit make_no_fit(const SpaceOfChoices&, const OuterOutcome&);
 
 /// A strategy of each layer, by index into the tables' rows.

@@ -171,8 +171,8 @@ std::string binding(const SpaceOfChoices& space, const BuiltInstance& built, con
 
 }  // namespace
 
-Plan make_plan(const SpaceOfChoices& space, const Cluster& cluster, const PlanRequest& request,
-               const OuterOutcome& out) {
+void make_plan(const SpaceOfChoices& space, const Cluster& cluster, const PlanRequest& request, const OuterOutcome& out,
+               PlanAnswer& answer) {
   const Candidate& c = space.candidates[static_cast<size_t>(out.best)];
   BuiltInstance built;
   build_instance(space, c, built);
@@ -181,7 +181,8 @@ Plan make_plan(const SpaceOfChoices& space, const Cluster& cluster, const PlanRe
              priced.makespan, out.makespan);
   const PipelineRun run = run_pipeline(priced.shape, pipeline_order(priced.shape, priced.times), priced.times);
 
-  Plan p;
+  answer.shape = priced.shape, answer.times = priced.times;
+  Plan& p = answer.plan;
   p.model = request.model, p.hardware = cluster.name, p.node = nodes_of(space, c);
   p.parameters = num_parameters(*space.spec);
   p.job = request.job;
@@ -261,7 +262,6 @@ Plan make_plan(const SpaceOfChoices& space, const Cluster& cluster, const PlanRe
       });
       p.families.push_back(f.told);
     }
-  return p;
 }
 
 // The search knows exactly what a choice lacks; the screen before it only at least how much.

@@ -10,58 +10,11 @@
 
 #include "base/error.h"
 #include "report/html.h"
+#include "report/svg_impl.h"
 #include "report/ticks.h"
 
 namespace tern {
 namespace {
-
-// After Okabe & Ito: colours that the colour-blind can tell apart, darker on white and lighter on black. Plain rules
-// and no CSS variables, which viewers other than browsers do not know.
-struct Palette {
-  const char *ink, *soft, *grid, *back;
-  std::array<const char*, 6> series;
-};
-constexpr Palette kLight = {
-    "#1d2228", "#5b6670", "#e3e7ea", "#ffffff", {"#0072b2", "#d55e00", "#009e73", "#b0508a", "#a87800", "#56799e"}};
-constexpr Palette kDark = {
-    "#e4e8ec", "#9aa6b1", "#2b333b", "#14181c", {"#56b4e9", "#f08a4b", "#3fc79b", "#e08cc0", "#e0b83d", "#9dbbdc"}};
-constexpr size_t kColours = kLight.series.size();
-
-std::string rules(const Palette& p) {
-  std::string css = fmt::format(
-      ".tern-plot text {{ fill: {0}; }} .tern-plot .soft {{ fill: {1}; }} .tern-plot .axis {{ stroke: {1}; }}\n"
-      ".tern-plot .grid {{ stroke: {2}; }} .tern-plot .back {{ fill: {3}; }}\n",
-      p.ink, p.soft, p.grid, p.back);
-  for (size_t i = 0; i < kColours; ++i)
-    css += fmt::format(".tern-plot .s{0} {{ stroke: {1}; }} .tern-plot .f{0} {{ fill: {1}; }}\n", i, p.series[i]);
-  return css;
-}
-
-std::string style() {
-  return "<style>\n.tern-plot { font: 12px system-ui, sans-serif; }\n"
-         ".tern-plot .title { font-weight: 600; font-size: 14px; }\n"
-         ".tern-plot .line { fill: none; stroke-width: 1.8; stroke-linejoin: round; }\n" +
-         rules(kLight) + "@media (prefers-color-scheme: dark) {\n" + rules(kDark) + "}\n</style>\n";
-}
-
-std::string open_svg(int width, int height, std::string_view title) {
-  return fmt::format(
-             "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"tern-plot\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 "
-             "{0} "
-             "{1}\" role=\"img\" aria-label=\"{2}\">\n",
-             width, height, html_escape(title)) +
-         style() + fmt::format("<rect class=\"back\" width=\"{}\" height=\"{}\"/>\n", width, height);
-}
-
-std::string text_at(double x, double y, const char* anchor, const char* css, std::string_view text) {
-  return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\" class=\"{}\">{}</text>\n", x, y, anchor, css,
-                     html_escape(text));
-}
-
-std::string line_from(double x1, double y1, double x2, double y2, const char* css) {
-  return fmt::format("<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" class=\"{}\"/>\n", x1, y1, x2, y2,
-                     css);
-}
 
 bool showable(double value, Scale scale) { return std::isfinite(value) && (scale == Scale::linear || value > 0); }
 
@@ -104,15 +57,15 @@ std::string axes(const LinePlot& plot, const Plane& plane) {
   std::string out;
   for (const Tick& tick : plane.y.ticks) {
     const double y = plane.py(tick.value);
-    out += line_from(plane.left, y, plane.right, y, "grid") + text_at(plane.left - 6, y + 4, "end", "soft", tick.label);
+    out += svg_line(plane.left, y, plane.right, y, "grid") + svg_text(plane.left - 6, y + 4, "end", "soft", tick.label);
   }
   for (const Tick& tick : plane.x.ticks) {
     const double x = plane.px(tick.value);
-    out += line_from(x, plane.bottom, x, plane.bottom + 4, "axis") +
-           text_at(x, plane.bottom + 17, "middle", "soft", tick.label);
+    out += svg_line(x, plane.bottom, x, plane.bottom + 4, "axis") +
+           svg_text(x, plane.bottom + 17, "middle", "soft", tick.label);
   }
-  out += line_from(plane.left, plane.bottom, plane.right, plane.bottom, "axis");
-  out += text_at((plane.left + plane.right) / 2, plane.bottom + 36, "middle", "soft", plot.x.label);
+  out += svg_line(plane.left, plane.bottom, plane.right, plane.bottom, "axis");
+  out += svg_text((plane.left + plane.right) / 2, plane.bottom + 36, "middle", "soft", plot.x.label);
   const double middle = (plane.top + plane.bottom) / 2;
   return out +
          fmt::format(
@@ -124,7 +77,7 @@ std::string axes(const LinePlot& plot, const Plane& plane) {
 std::string curve(const LinePlot& plot, const Plane& plane, const Series& series, size_t index) {
   std::string out, points;
   size_t length = 0;
-  const size_t colour = index % kColours;
+  const size_t colour = index % kSvgColours;
   const auto dot = [&](size_t i) {
     return fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\" class=\"f{}\"/>\n", plane.px(series.x[i]),
                        plane.py(series.y[i]), colour);
@@ -203,11 +156,12 @@ std::string legend(const LinePlot& plot, const std::vector<LegendPlace>& places)
     const Series& series = plot.series[s];
     const double x = places[s].x, y = 42 + kLegendRow * places[s].row;
     if (series.points && series.x.size() == 1)
-      out += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\" class=\"f{}\"/>\n", x + 10, y - 4, s % kColours);
+      out +=
+          fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\" class=\"f{}\"/>\n", x + 10, y - 4, s % kSvgColours);
     else
       out += fmt::format("<line x1=\"{0:.1f}\" y1=\"{1:.1f}\" x2=\"{2:.1f}\" y2=\"{1:.1f}\" class=\"line s{3}\"{4}/>\n",
-                         x, y - 4, x + 20, s % kColours, series.dashed ? " stroke-dasharray=\"6 4\"" : "");
-    out += text_at(x + 26, y, "start", "ink", series.name);
+                         x, y - 4, x + 20, s % kSvgColours, series.dashed ? " stroke-dasharray=\"6 4\"" : "");
+    out += svg_text(x + 26, y, "start", "ink", series.name);
   }
   return out;
 }
@@ -244,14 +198,14 @@ std::string svg(const LinePlot& plot) {
                     plot.x.scale,
                     plot.y.scale};
   std::string out = open_svg(plot.width, plot.height, plot.title);
-  out += text_at(plane.left, 20, "start", "title", plot.title);
+  out += svg_text(plane.left, 20, "start", "title", plot.title);
   out += legend(plot, places) + axes(plot, plane);
   for (size_t s = 0; s < plot.series.size(); ++s) {
     const Series& series = plot.series[s];
     out += curve(plot, plane, wants_thinning(plot, series) ? thinned(plot, plane, series) : series, s);
   }
   const std::string note = notes(plot);
-  if (!note.empty()) out += text_at(plane.right, plot.height - 6, "end", "soft", note);
+  if (!note.empty()) out += svg_text(plane.right, plot.height - 6, "end", "soft", note);
   return out + "</svg>\n";
 }
 
@@ -267,16 +221,16 @@ std::string svg(const BarChart& chart) {
   const int height = 44 + 30 * static_cast<int>(chart.bars.size());
   const double left = std::min(16 + 7.0 * static_cast<double>(longest), chart.width * 0.5);
   const double room = chart.width - left - 200;  // 200: the value and its note, to the right of the longest bar
-  std::string out = open_svg(chart.width, height, chart.title) + text_at(8, 20, "start", "title", chart.title);
+  std::string out = open_svg(chart.width, height, chart.title) + svg_text(8, 20, "start", "title", chart.title);
   for (size_t b = 0; b < chart.bars.size(); ++b) {
     const Bar& bar = chart.bars[b];
     const double y = 36 + 30.0 * static_cast<double>(b), length = highest > 0 ? room * bar.value / highest : 0;
-    out += text_at(left - 6, y + 15, "end", "ink", bar.name);
+    out += svg_text(left - 6, y + 15, "end", "ink", bar.name);
     out += fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"20\" class=\"f{}\"/>\n", left, y,
-                       length, b % kColours);
-    out += text_at(left + length + 6, y + 15, "start", "soft",
-                   fmt::format("{:.4g}{}{}{}{}", bar.value, chart.unit.empty() ? "" : " ", chart.unit,
-                               bar.note.empty() ? "" : ", ", bar.note));
+                       length, b % kSvgColours);
+    out += svg_text(left + length + 6, y + 15, "start", "soft",
+                    fmt::format("{:.4g}{}{}{}{}", bar.value, chart.unit.empty() ? "" : " ", chart.unit,
+                                bar.note.empty() ? "" : ", ", bar.note));
   }
   return out + "</svg>\n";
 }

@@ -1,0 +1,223 @@
+#include "apps/plan_story.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "apps/plan_report.h"
+#include "base/text.h"
+#include "base/units.h"
+#include "spec/unit_cost.h"
+
+namespace tern {
+namespace {
+
+constexpr double kTied = 0.02;
+constexpr std::string_view kMfu =
+    "FLOPs of a token's forward and backward (6 per parameter that multiplies + 12 per attended pair, head width and "
+    "layer; recomputed work does not count) × tokens/s ÷ (used devices × peak of the dtype)";
+constexpr std::string_view kRunFormula =
+    "interval √(2δM)·(1 + √(δ/2M)/3 + δ/18M) − δ, time M·e^(R/M)·(e^((τ+δ)/M) − 1)·T/τ (Daly 2006; Young 1974 is "
+    "√(2δM)): "
+    "δ pause for a checkpoint, R restart, M mean time between failures of the job, T steps alone";
+
+double peak_of_used(const Cluster& cluster, const Plan& p) {
+  double peak = 0;
+  for (const PlannedRank& r : p.ranks)
+    for (const NodeType& n : cluster.nodes)
+      if (n.name == r.node)
+        peak += static_cast<double>(p.choice.mesh.devices()) *
+                peak_flops(cluster.devices[static_cast<size_t>(n.device)], p.job.dtype);
+  return peak;
+}
+
+std::string words(const std::vector<std::string>& command) {
+  std::string text;
+  for (const std::string& w : command) text += (text.empty() ? "" : " ") + w;
+  return text;
+}
+
+// Lines under a key of ten letters, as those of the plan itself.
+struct Words {
+  std::string text;
+  void line(std::string_view key, const std::string& words) { text += fmt::format("{:<10} {}\n", key, words); }
+};
+std::string days(double s) { return s >= 2 * 86400 ? fmt::format("{:.1f} days", s / 86400) : format_seconds(s); }
+std::string more(int64_t step, int64_t best) {
+  return fmt::format("+{:.1f} %", 100.0 * (static_cast<double>(step) / static_cast<double>(best) - 1));
+}
+
+void tell_run(Words& w, const PlanStory& story) {
+  const RunCost& r = *story.run;
+  w.line("run",
+         fmt::format("{} tokens: {} steps, {} without interruptions; {} with checkpoints and failures",
+                     format_count(story.terms.tokens), format_with_commas(r.steps), days(r.steps_s), days(r.wall_s)));
+  w.line("", fmt::format("a failure every {} ({} per device), {:.1f} in all; a checkpoint of {} every {} ({} each), a "
+                         "restart {}",
+                         days(r.mtbf_s), days(story.terms.mtbf_s), r.failures, format_bytes(r.checkpoint_bytes),
+                         days(r.interval_s), format_seconds(r.checkpoint_s), format_seconds(r.restart_s)));
+  w.line("", std::string(kRunFormula));
+  const std::string hours = fmt::format("{} device-hours", format_count(r.device_hours));
+  w.line("cost", r.has_price ? fmt::format("{:.2f} for {}", r.cost, hours)
+                             : hours + "; no price in the cluster's file: --price-per-hour");
+}
+
+void tell_points(Words& w, std::string_view title, std::string_view asked, const std::vector<PlannedPoint>& points,
+                 bool nodes) {
+  w.text += fmt::format("\n{}\n  {:>10} {:>10} {:>10} {:>10} {:>14}\n", title, asked, "devices", "step", "tokens/s",
+                        "per M tokens");
+  const auto least = [&](const auto& number) {
+    const PlannedPoint* best = nullptr;
+    for (const PlannedPoint& p : points)
+      if (p.found && (!best || number(p) < number(*best))) best = &p;
+    return best;
+  };
+  const PlannedPoint* fewest = least([](const auto& p) { return static_cast<double>(p.devices); });
+  const PlannedPoint* cheapest = least([](const auto& p) { return p.price_per_million_tokens(); });
+  const PlannedPoint* fastest = least([](const auto& p) { return -p.tokens_per_second; });
+  for (const PlannedPoint& p : points) {
+    if (!p.found) {
+      w.text += fmt::format("  {:>10} nothing fits, or no choice is legal\n", p.asked);
+      continue;
+    }
+    std::vector<std::string> marks;
+    if (nodes && &p == fewest) marks.emplace_back("fewest devices");
+    if (&p == cheapest && p.price_per_hour > 0) marks.emplace_back("lowest cost");
+    if (&p == fastest) marks.emplace_back("fastest");
+    if (nodes && !p.front) marks.emplace_back("another is better in all three");
+    w.text += fmt::format("  {:>10} {:>10} {:>10} {:>10} {:>14}  {}{}\n", p.asked, p.devices, step_words(p.step_ps),
+                          format_count(p.tokens_per_second), fmt::format("{:.4f}", p.price_per_million_tokens()),
+                          p.choice, marks.empty() ? "" : " (" + join(marks, ", ") + ")");
+  }
+}
+
+Json points_json(const std::vector<PlannedPoint>& points, std::string_view asked) {
+  Json out = Json::array();
+  for (const PlannedPoint& p : points)
+    out.push_back({{std::string(asked), p.asked},
+                   {"found", p.found},
+                   {"devices", p.devices},
+                   {"step_ps", p.step_ps},
+                   {"tokens_per_second", p.tokens_per_second},
+                   {"price_per_million_tokens", p.price_per_million_tokens()},
+                   {"front", p.front},
+                   {"choice", p.choice}});
+  return out;
+}
+
+Json rivals_json(const std::vector<Rival>& rivals) {
+  Json out = Json::array();
+  for (const Rival& r : rivals) out.push_back({{"choice", r.choice}, {"step_ps", r.step_ps}});
+  return out;
+}
+
+std::vector<Rival> rivals_of(const Plan& p) {
+  std::vector<Rival> out;
+  const std::string own = to_string(p.choice);
+  for (const PlannedFamily& f : p.families) {
+    const bool known = std::any_of(out.begin(), out.end(), [&](const Rival& r) { return r.choice == f.choice; });
+    if (f.found && f.choice != own && !known) out.push_back({f.choice, f.step_ps});
+  }
+  std::stable_sort(out.begin(), out.end(), [](const Rival& a, const Rival& b) { return a.step_ps < b.step_ps; });
+  return out;
+}
+
+}  // namespace
+
+std::vector<Rival> ties_of(const Plan& p, double share) {
+  std::vector<Rival> out = rivals_of(p);
+  std::erase_if(out, [&](const Rival& r) {
+    return static_cast<double>(r.step_ps) > (1 + share) * static_cast<double>(p.step_ps);
+  });
+  return out;
+}
+
+std::vector<Rival> measure_first(const Plan& p) {
+  std::vector<Rival> out{{to_string(p.choice), p.step_ps}};
+  for (const Rival& r : rivals_of(p))
+    if (out.size() < 3) out.push_back(r);
+  return out;
+}
+
+Json story_json(const ModelSpec& spec, const Cluster& cluster, const Plan& p, const PlanStory& story) {
+  Json j{{"tokens_per_second", p.tokens_per_second()},
+         {"mfu", p.flops_share},
+         {"mfu_formula", kMfu},
+         {"flops_per_token", training_flops_per_token(spec, p.job.seq)},
+         {"peak_flops_of_used_devices", peak_of_used(cluster, p)},
+         {"tied_within", kTied},
+         {"tied", rivals_json(ties_of(p, kTied))},
+         {"measure_first", rivals_json(measure_first(p))}};
+  if (const auto& r = story.run)
+    j["run"] = {{"tokens", story.terms.tokens},
+                {"steps", r->steps},
+                {"steps_seconds", r->steps_s},
+                {"mtbf_of_device_seconds", story.terms.mtbf_s},
+                {"mtbf_of_job_seconds", r->mtbf_s},
+                {"checkpoint_bytes", r->checkpoint_bytes},
+                {"checkpoint_seconds", r->checkpoint_s},
+                {"checkpoint_interval_seconds", r->interval_s},
+                {"restart_seconds", r->restart_s},
+                {"failures", r->failures},
+                {"wall_seconds", r->wall_s},
+                {"device_hours", r->device_hours},
+                {"cost", r->has_price ? Json(r->cost) : Json()},
+                {"formula", kRunFormula}};
+  if (!story.shadow.empty()) {
+    Json& rows = j["shadow_prices"] = Json::array();
+    for (const ShadowPrice& s : story.shadow)
+      rows.push_back(
+          {{"what", s.what}, {"step_ps", s.step_ps}, {"gained_ps", p.step_ps - s.step_ps}, {"choice", s.choice}});
+  }
+  if (!story.nodes.empty()) j["node_counts"] = points_json(story.nodes, "nodes");
+  if (!story.batches.empty()) j["batches"] = points_json(story.batches, "batch");
+  if (story.framework)
+    j["emit"] = {{"framework", name_of(*story.framework)},
+                 {"file", story.emitted.file},
+                 {"text", story.emitted.text},
+                 {"command", story.emitted.command},
+                 {"rank_order", story.emitted.rank_order},
+                 {"notes", story.emitted.notes}};
+  return j;
+}
+
+std::string story_words(const ModelSpec& spec, const Cluster& cluster, const Plan& p, const PlanStory& story) {
+  Words w;
+  w.line("MFU", fmt::format("{:.2f} % = {} a token × {} tokens/s ÷ {} of {} devices", 100 * p.flops_share,
+                            fmt::format("{:.3g} GFLOP", training_flops_per_token(spec, p.job.seq) * 1e-9),
+                            format_count(p.tokens_per_second()),
+                            fmt::format("{:.4g} TFLOP/s", peak_of_used(cluster, p) * 1e-12), p.choice.devices()));
+  w.line("", std::string(kMfu));
+  if (story.run) tell_run(w, story);
+  const std::vector<Rival> ties = ties_of(p, kTied);
+  w.line("tied", ties.empty() ? fmt::format("no rival seen within {:.0f} %", 100 * kTied)
+                              : fmt::format("{} within {:.0f} % (a prediction cannot tell them apart)", ties.size(),
+                                            100 * kTied));
+  const std::vector<Rival> first = measure_first(p);
+  for (size_t i = 0; i < first.size(); ++i)
+    w.line(i == 0 ? "measure" : "",
+           fmt::format("{}. {}{}", i + 1, first[i].choice,
+                       i == 0 ? " (this plan)" : fmt::format(" ({})", more(first[i].step_ps, p.step_ps))));
+  for (size_t i = 0; i < story.shadow.size(); ++i) {
+    const ShadowPrice& s = story.shadow[i];
+    const double gain = 100 * (1 - static_cast<double>(s.step_ps) / static_cast<double>(p.step_ps));
+    w.line(i == 0 ? "worth" : "", fmt::format("{}: {}", s.what,
+                                              s.step_ps == p.step_ps ? "nothing found that is faster"
+                                              : s.choice == to_string(p.choice)
+                                                  ? fmt::format("{:.2f} % less per step", gain)
+                                                  : fmt::format("{:.2f} % less per step, by {}", gain, s.choice)));
+  }
+  if (!story.nodes.empty()) tell_points(w, "how many nodes", "nodes", story.nodes, true);
+  if (!story.batches.empty())
+    tell_points(w, "batches (most tokens/s are planned above)", "batch", story.batches, false);
+  if (!story.framework) return w.text;
+  const EmittedPlan& e = story.emitted;
+  w.text += fmt::format("\n{}: {}\n{}", name_of(*story.framework), e.file, e.text);
+  if (e.file.ends_with(".json")) w.text += words(e.command) + "\n";
+  w.line("ranks", e.rank_order);
+  for (const std::string& n : e.notes) w.line("note", n);
+  return w.text;
+}
+
+}  // namespace tern

@@ -1,0 +1,40 @@
+#pragma once
+// What follows from a plan and is no part of it: share of the peak with its formula, the whole run's time and money,
+// what little more would gain, what to measure first, other frameworks' words. In words, and as "report" in the JSON.
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "plan/emit.h"
+#include "plan/run_cost.h"
+#include "planner/plan_model.h"
+#include "planner/questions.h"
+
+namespace tern {
+
+struct PlanStory {
+  RunTerms terms;
+  std::optional<RunCost> run;
+  std::vector<ShadowPrice> shadow;
+  std::vector<PlannedPoint> nodes, batches;
+  std::optional<Framework> framework;
+  EmittedPlan emitted;  // of the framework
+};
+
+/// A rival plan of the table of families, each choice once, the fastest first.
+struct Rival {
+  std::string choice;
+  int64_t step_ps = 0;
+};
+/// Within so much of the plan's step.
+std::vector<Rival> ties_of(const Plan&, double share);
+/// The plan and the fastest rivals, at most three: of plans as close as this a measurement decides.
+std::vector<Rival> measure_first(const Plan&);
+
+Json story_json(const ModelSpec&, const Cluster&, const Plan&, const PlanStory&);
+/// Lines as `tern plan` prints them.
+std::string story_words(const ModelSpec&, const Cluster&, const Plan&, const PlanStory&);
+
+}  // namespace tern

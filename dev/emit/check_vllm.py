@@ -1,0 +1,45 @@
+"""vLLM's own parser reads what `tern plan --inference --emit vllm` writes.
+
+  pip install --no-deps --target packages vllm     (and what importing vllm.engine.arg_utils asks for)
+  python dev/emit/check_vllm.py --path packages
+Only the parser runs: no model is read, no device is needed.
+"""
+import importlib.metadata
+import json
+import subprocess
+import sys
+
+import emitted
+
+given = emitted.arguments(__doc__)
+from vllm.engine.arg_utils import AsyncEngineArgs  # noqa: E402
+
+try:
+    from vllm.utils.argparse_utils import FlexibleArgumentParser  # noqa: E402
+except ImportError:
+    from vllm.utils import FlexibleArgumentParser  # noqa: E402
+
+CASES = [
+    ("llama-3-8b", "h100", 1, ["--users", "32"]),
+    ("llama-3-8b", "h100", 1, ["--users", "200", "--dtype", "f16", "--prompt-tokens", "4000", "--max-tokens", "500"]),
+    ("llama-3-70b", "h100", 2, ["--users", "64"]),
+    ("llama-3-70b", "a100-80g", 1, ["--tpot", "100ms"]),
+    ("mixtral-8x7b", "h100", 1, ["--users", "16"]),
+]
+for model, machine, nodes, more in CASES:
+    words = [given.tern, "plan", model, "--hardware", machine, "--nodes", str(nodes), "--inference", "--emit", "vllm",
+             "--offload", "none", "--json"] + more
+    done = subprocess.run(words, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"{' '.join(words)}: exit code {done.returncode}\n{done.stderr}")
+    plan = json.loads(done.stdout)
+    command, role, asked = plan["emit"]["command"], plan["decode"], plan["asked"]
+    a = AsyncEngineArgs.add_cli_args(FlexibleArgumentParser()).parse_args(["--model", command[2]] + command[3:])
+    emitted.check("tensor", a.tensor_parallel_size, role["tensor"])
+    emitted.check("stages", a.pipeline_parallel_size, role["stages"])
+    emitted.check("copies", a.data_parallel_size, role["copies"])
+    emitted.check("users", a.max_num_seqs, role["users_per_copy"])
+    emitted.check("length", a.max_model_len, asked["prompt_tokens"] + asked["max_tokens"])
+    emitted.check("dtype", a.dtype, {"bf16": "bfloat16", "f16": "float16", "f32": "float32"}[asked["dtype"]])
+    print(f"accepted: {' '.join(words[2:])}")
+print(f"vLLM {importlib.metadata.version('vllm')}: every command line is accepted and read as the plan says")

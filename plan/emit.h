@@ -1,0 +1,33 @@
+#pragma once
+// A plan as the command line or file of another framework, with its order of ranks.
+
+#include <string>
+#include <vector>
+
+#include "plan/frameworks.h"
+#include "plan/inference.h"
+#include "plan/plan_file.h"
+#include "spec/model_spec.h"
+
+namespace tern {
+
+struct EmittedPlan {
+  std::string file;                  // its usual name: "train.sh", "ds_config.json"
+  std::string text;                  // a shell script, or JSON: what to save under that name
+  std::vector<std::string> command;  // what runs it, word by word; what only the user knows is in capitals
+  /// Where each axis lies in a global rank, innermost first: rank = tensor + tp·(context + cp·(data + dp·stage)).
+  std::string rank_order;
+  std::vector<std::string> notes;  // what the framework does otherwise than the plan counts
+};
+
+/// `devices_of_node`: of the nodes that the plan lies on.
+/// Errors: usage, naming what the framework has not: the model's parts, the mesh, layers that differ.
+EmittedPlan emit_plan(Framework, const ModelSpec&, const Plan&, int64_t devices_of_node);
+
+/// vLLM's command line for serving so: prompts and decoding in turns on the same devices, everything on them, each in
+/// the type that is computed in. `device`, `devices_of_node`: of the nodes that the plan lies on.
+/// Errors: usage, naming what vLLM has not.
+EmittedPlan emit_serving(const std::string& model, const InferenceJob&, const ServingPlan&, const DeviceType& device,
+                         int64_t devices_of_node);
+
+}  // namespace tern

@@ -1,0 +1,70 @@
+#include "plan/run_cost.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "spec/unit_cost.h"
+
+namespace tern {
+namespace {
+
+// A tied table counts once; with adapters they alone.
+int64_t trained_parameters(const ModelSpec& spec) {
+  int64_t trained = 0;
+  bool frozen = false;
+  for (const Unit& u : spec.units) {
+    trained += unit_cost(u, {.tokens = 1, .attended_pairs = 1}).trained;
+    frozen |= u.frozen;
+  }
+  return frozen ? trained : num_parameters(spec);
+}
+
+}  // namespace
+
+double best_interval_s(double delta, double M) {
+  if (delta >= 2 * M) return M;
+  const double x = delta / (2 * M);
+  return std::sqrt(2 * delta * M) * (1 + std::sqrt(x) / 3 + x / 9) - delta;
+}
+
+double expected_wall_s(double T, double tau, double delta, double R, double M) {
+  // expm1: with rare failures the exponent is tiny.
+  return M * std::exp(R / M) * std::expm1((tau + delta) / M) * T / tau;
+}
+
+RunCost run_cost(const ModelSpec& spec, const Cluster& cluster, const Plan& p, const RunTerms& terms) {
+  RunCost out;
+  const double step_s = static_cast<double>(p.step_ps) * 1e-12, devices = static_cast<double>(p.choice.devices());
+  out.steps = static_cast<int64_t>(std::ceil(terms.tokens / static_cast<double>(p.job.batch * p.job.seq)));
+  out.steps_s = static_cast<double>(out.steps) * step_s;
+  out.mtbf_s = terms.mtbf_s / devices;
+  const int64_t trained = trained_parameters(spec);
+  out.checkpoint_bytes = trained * (static_cast<int64_t>(size_of(p.job.dtype)) + state_bytes(p.job));
+  // Every node writes and reads its share, all at once.
+  double write = 0, read = 0;
+  for (const PlannedRank& r : p.ranks)
+    for (const NodeType& n : cluster.nodes)
+      if (n.name == r.node) {
+        const double nodes = static_cast<double>(p.choice.mesh.devices()) / static_cast<double>(n.num_devices);
+        write += nodes * n.disk_write, read += nodes * n.disk_read;
+      }
+  const double bytes = static_cast<double>(out.checkpoint_bytes);
+  if (terms.checkpoint_s < 0 && write <= 0)
+    throw Error(ErrorKind::usage,
+                "--tokens: the nodes of '{}' have no disk to write checkpoints of {} bytes to; give --checkpoint-time",
+                cluster.name, out.checkpoint_bytes);
+  out.checkpoint_s = terms.checkpoint_s >= 0 ? terms.checkpoint_s : bytes / write;
+  out.restart_s = terms.restart_s + (read > 0 ? bytes / read : out.checkpoint_s);
+  out.interval_s = std::max(step_s, best_interval_s(out.checkpoint_s, out.mtbf_s));
+  out.interval_s = std::min(out.interval_s, out.steps_s);
+  out.wall_s = expected_wall_s(out.steps_s, out.interval_s, out.checkpoint_s, out.restart_s, out.mtbf_s);
+  out.failures = out.wall_s / out.mtbf_s;
+  out.device_hours = out.wall_s / 3600 * devices;
+  out.has_price = terms.price_per_device_hour >= 0 || p.price_per_hour > 0;
+  out.cost = terms.price_per_device_hour >= 0 ? out.device_hours * terms.price_per_device_hour
+                                              : out.wall_s / 3600 * p.price_per_hour;
+  return out;
+}
+
+}  // namespace tern

@@ -1,0 +1,43 @@
+#pragma once
+// What a whole run takes: time and money for so many tokens, with checkpoints and failures counted.
+
+#include <cstdint>
+
+#include "hardware/cluster.h"
+#include "plan/plan_file.h"
+#include "spec/model_spec.h"
+
+namespace tern {
+
+struct RunTerms {
+  double tokens = 0;                  // of the whole run
+  double price_per_device_hour = -1;  // below 0: the cluster's own prices
+  double mtbf_s = 50'000.0 * 3600;    // mean time between failures of one device, with its share of all else
+  double checkpoint_s = -1;           // that training stands still for one; below 0: written to the nodes' disks
+  double restart_s = 300;             // from a failure to the first new step, without reading the checkpoint
+};
+
+/// δ: a checkpoint's pause, R: a restart with the checkpoint's reading, M = mtbf / devices, T: the steps alone.
+/// Interval  τ = √(2δM)·(1 + ⅓·√(δ/2M) + ⅑·δ/2M) − δ below δ = 2M, else M.
+/// Wall      M·e^(R/M)·(e^((τ+δ)/M) − 1)·T/τ, exponential failures, also during checkpoints and restarts.
+/// Source    Daly 2006, doi:10.1016/j.future.2004.11.016, eqs. 37 and 20 (formulas recalled, numbers of equations not
+///           checked); √(2δM) alone is Young 1974, doi:10.1145/361147.361115.
+struct RunCost {
+  int64_t steps = 0;
+  double steps_s = 0;                                      // T
+  double mtbf_s = 0;                                       // M, of the whole job
+  int64_t checkpoint_bytes = 0;                            // weights and states, once
+  double checkpoint_s = 0, restart_s = 0, interval_s = 0;  // δ, R, τ
+  double failures = 0;                                     // expected during the run
+  double wall_s = 0;
+  double device_hours = 0, cost = 0;
+  bool has_price = false;
+};
+
+double best_interval_s(double checkpoint_s, double mtbf_s);
+double expected_wall_s(double steps_s, double interval_s, double checkpoint_s, double restart_s, double mtbf_s);
+
+/// Errors: usage, where the nodes have no disk and terms.checkpoint_s is not given.
+RunCost run_cost(const ModelSpec&, const Cluster&, const Plan&, const RunTerms&);
+
+}  // namespace tern

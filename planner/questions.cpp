@@ -1,0 +1,184 @@
+#include "planner/questions.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <optional>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace tern {
+namespace {
+
+constexpr double kMore = 1.1;
+constexpr int64_t kMoreBytes = 1'000'000'000;
+constexpr int kMostSearches = 120;
+
+// Nothing: not legal, does not fit, or was not found.
+std::optional<Plan> planned(const ModelSpec& spec, const Cluster& cluster, const PlanRequest& request) {
+  try {
+    PlanAnswer a = plan_model(spec, cluster, request);
+    if (a.found) return std::move(a.plan);
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::usage) throw;
+  }
+  return std::nullopt;
+}
+
+PlannedPoint point(int64_t asked, const std::optional<Plan>& p) {
+  PlannedPoint out{.asked = asked};
+  if (!p) return out;
+  out.found = true;
+  out.devices = p->choice.devices(), out.step_ps = p->step_ps, out.tokens_per_second = p->tokens_per_second();
+  out.price_per_hour = p->price_per_hour, out.choice = to_string(p->choice);
+  return out;
+}
+
+// front: no other found point is at least as good in every number, and better in one.
+template <class Numbers>
+void mark_front(std::vector<PlannedPoint>& points, const Numbers& numbers) {
+  for (PlannedPoint& a : points)
+    a.front = a.found && std::none_of(points.begin(), points.end(), [&](const PlannedPoint& b) {
+                if (!b.found || &a == &b) return false;
+                const auto x = numbers(a), y = numbers(b);
+                bool no_worse = true, better = false;
+                for (size_t i = 0; i < x.size(); ++i) no_worse &= y[i] <= x[i], better |= y[i] < x[i];
+                return no_worse && better;
+              });
+}
+
+}  // namespace
+
+std::vector<ShadowPrice> shadow_prices(const ModelSpec& spec, const Cluster& cluster, const PlanRequest& request,
+                                       const Plan& plan) {
+  std::vector<ShadowPrice> out;
+  const auto ask = [&](std::string what, const auto& change) {
+    Cluster more = cluster;
+    change(more);
+    ShadowPrice price{std::move(what), plan.step_ps, to_string(plan.choice)};
+    if (request.stop && *request.stop) return;
+    if (const auto p = planned(spec, more, request); p && p->step_ps < plan.step_ps)
+      price.step_ps = p->step_ps, price.choice = to_string(p->choice);
+    out.push_back(std::move(price));
+  };
+  ask("1 GB more memory per device", [](Cluster& c) {
+    for (DeviceType& d : c.devices) d.memory_bytes += kMoreBytes;
+  });
+  ask("links inside a node 10 % faster", [](Cluster& c) {
+    for (NodeType& n : c.nodes) n.link.bandwidth *= kMore;
+  });
+  int64_t nodes = 0;
+  for (const NodeGroup& g : cluster.groups) nodes += g.count;
+  if (nodes > 1)
+    ask("network between nodes 10 % faster", [](Cluster& c) {
+      for (NodeType& n : c.nodes) n.network *= kMore;
+    });
+  ask("products 10 % faster", [](Cluster& c) {
+    for (DeviceType& d : c.devices)
+      for (auto& [dtype, flops] : d.peak) flops *= kMore;
+  });
+  ask("memory of the device 10 % faster", [](Cluster& c) {
+    for (DeviceType& d : c.devices) d.memory_bandwidth *= kMore;
+  });
+  if (request.space.states.size() + request.space.activations.size() > 2)
+    ask("links to the host 10 % faster", [](Cluster& c) {
+      for (NodeType& n : c.nodes) n.host_link_bandwidth *= kMore;
+    });
+  return out;
+}
+
+std::vector<int64_t> doubling(int64_t first, int64_t last) {
+  std::vector<int64_t> out;
+  for (int64_t n = first; n < last; n *= 2) out.push_back(n);
+  out.push_back(last);
+  return out;
+}
+
+std::vector<PlannedPoint> plan_node_counts(const ModelSpec& spec, const Cluster& cluster, const PlanRequest& request) {
+  if (cluster.groups.size() != 1)
+    throw Error(ErrorKind::usage, "plan: --pareto takes fewer and fewer nodes of one type; '{}' has several",
+                cluster.name);
+  std::vector<PlannedPoint> points;
+  for (const int64_t nodes : doubling(1, cluster.groups[0].count)) {
+    if (request.stop && *request.stop) break;
+    Cluster fewer = cluster;
+    fewer.groups[0].count = nodes;
+    points.push_back(point(nodes, planned(spec, fewer, request)));
+  }
+  mark_front(points, [](const PlannedPoint& p) {
+    return std::array{static_cast<double>(p.devices), static_cast<double>(p.step_ps), p.price_per_million_tokens()};
+  });
+  return points;
+}
+
+std::vector<PlannedPoint> plan_batches(const ModelSpec& spec, const Cluster& cluster, const PlanRequest& request,
+                                       const std::vector<int64_t>& batches) {
+  std::vector<PlannedPoint> points;
+  for (const int64_t batch : batches) {
+    if (request.stop && *request.stop) break;
+    PlanRequest r = request;
+    r.job.batch = batch;
+    points.push_back(point(batch, planned(spec, cluster, r)));
+  }
+  mark_front(points, [](const PlannedPoint& p) {
+    return std::array{static_cast<double>(p.step_ps), -p.tokens_per_second};
+  });
+  return points;
+}
+
+std::vector<SmallestChange> smallest_changes(const ModelSpec& spec, const Cluster& cluster, const PlanRequest& request,
+                                             const SearchSpace& base, const PinnedAxes& pinned) {
+  const auto start = std::chrono::steady_clock::now();
+  PinnedAxes all = pinned;
+  if (!all.states) all.states = Tier::device;
+  if (!all.activations) all.activations = Tier::device;
+  SearchSpace wide = base;
+  const SearchSpace homes;
+  wide.states = homes.states, wide.activations = homes.activations;
+  int searches = 0;
+  const auto attempt = [&](const std::vector<std::string>& freed) -> std::optional<SmallestChange> {
+    const double spent = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    if (++searches > kMostSearches || spent > request.seconds || (request.stop && *request.stop)) return std::nullopt;
+    PinnedAxes kept = all;
+    for (const std::string& axis : freed) kept = without_axis(kept, axis);
+    PlanRequest r = request;
+    r.space = pin(wide, kept);
+    if (pinned.framework) r.space = for_framework(std::move(r.space), *pinned.framework);
+    r.seconds = request.seconds - spent, r.progress = {};
+    const std::optional<Plan> p = planned(spec, cluster, r);
+    if (!p) return std::nullopt;
+    const PinnedAxes now = axes_of(p->choice, p->layers);
+    SmallestChange change{.axes = static_cast<int>(freed.size()), .step_ps = p->step_ps};
+    std::vector<std::string> words;
+    for (const std::string& axis : freed) {
+      const std::string before = axis_value(all, axis), after = axis_value(now, axis);
+      if (before == after) return std::nullopt;  // one axis fewer was enough
+      words.push_back(fmt::format("{}={} → {}", axis, before,
+                                  !after.empty()     ? after
+                                  : axis == "layers" ? "uneven"
+                                                     : "layer by layer"));
+      kept = with_axis(kept, now, axis);
+    }
+    change.words = join(words, ", ");
+    change.pins = to_string(kept);
+    return change;
+  };
+  const std::vector<std::string> axes = axes_given(all);
+  std::vector<SmallestChange> singles, pairs;
+  for (const std::string& axis : axes)
+    if (auto c = attempt({axis})) singles.push_back(std::move(*c));
+  const auto faster = [](const SmallestChange& a, const SmallestChange& b) { return a.step_ps < b.step_ps; };
+  std::stable_sort(singles.begin(), singles.end(), faster);
+  for (size_t i = 0; i < axes.size(); ++i)
+    for (size_t j = i + 1; j < axes.size(); ++j)
+      if (auto c = attempt({axes[i], axes[j]}); c && (singles.empty() || c->step_ps < singles.front().step_ps))
+        pairs.push_back(std::move(*c));
+  std::stable_sort(pairs.begin(), pairs.end(), faster);
+  singles.insert(singles.end(), pairs.begin(), pairs.end());
+  return singles;
+}
+
+}  // namespace tern

@@ -1,0 +1,58 @@
+#pragma once
+// Questions around a plan, each answered by planning again: what a little more memory or link would gain, how many
+// nodes to take, which batch, and the smallest change that makes a given configuration fit.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "planner/plan_model.h"
+
+namespace tern {
+
+/// The best step on a machine with a little more of one thing.
+struct ShadowPrice {
+  std::string what;     // "1 GB more memory per device"
+  int64_t step_ps = 0;  // never above the plan's own: the plan itself stays possible
+  std::string choice;   // the mesh and pipeline it takes
+};
+/// +1 GB of memory per device, +10 % of the links inside a node, of the network between nodes (more than one), of the
+/// devices' products, and of host links where the space offloads. Each is a search with the request's limits.
+std::vector<ShadowPrice> shadow_prices(const ModelSpec&, const Cluster&, const PlanRequest&, const Plan&);
+
+/// One answer of a row of questions; found: false, nothing fits or none was found.
+struct PlannedPoint {
+  int64_t asked = 0;  // nodes, or sequences of a step
+  bool found = false;
+  int64_t devices = 0, step_ps = 0;
+  double tokens_per_second = 0, price_per_hour = 0;
+  std::string choice;
+  bool front = false;  // no other point is at least as good in both numbers that are asked for
+  double price_per_million_tokens() const {
+    return tokens_per_second > 0 ? price_per_hour / 3.6e-3 / tokens_per_second : 0;
+  }
+};
+/// 1, 2, 4, … and all nodes of a cluster of one type; front: of devices, step and price per token.
+/// Errors: usage, for nodes of several types.
+std::vector<PlannedPoint> plan_node_counts(const ModelSpec&, const Cluster&, const PlanRequest&);
+/// Each batch; front: of step and tokens/s. Order: as given.
+std::vector<PlannedPoint> plan_batches(const ModelSpec&, const Cluster&, const PlanRequest&,
+                                       const std::vector<int64_t>& batches);
+/// `first`, then doubled as long as it stays below `last`, then `last`.
+std::vector<int64_t> doubling(int64_t first, int64_t last);
+
+/// What to let go of a configuration that does not fit.
+struct SmallestChange {
+  int axes = 1;       // changed
+  std::string words;  // "recompute=none → full"
+  std::string pins;   // for --fix
+  int64_t step_ps = 0;
+};
+/// One axis at a time, then two: the others stay as `pinned` has them, the changed ones take any value with which a
+/// plan fits, the fastest of them. `base`: the space without pins. Homes of states and activations count as pinned to
+/// the device where they are free. Fastest first; those of two axes only where they beat every single one.
+/// Counts end it: at most 120 searches, each until its bound is proven or its effort spent; `stop` and seconds too.
+std::vector<SmallestChange> smallest_changes(const ModelSpec&, const Cluster&, const PlanRequest&,
+                                             const SearchSpace& base, const PinnedAxes& pinned);
+
+}  // namespace tern

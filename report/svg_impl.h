@@ -1,0 +1,16 @@
+#pragma once
+// What all pictures of report/ share: the style of light and dark, texts and lines.
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace tern {
+
+constexpr size_t kSvgColours = 6;  // classes f0 … f5 (fill) and s0 … s5 (stroke)
+
+std::string open_svg(int width, int height, std::string_view title);
+std::string svg_text(double x, double y, const char* anchor, const char* css, std::string_view text);
+std::string svg_line(double x1, double y1, double x2, double y2, const char* css);
+
+}  // namespace tern
