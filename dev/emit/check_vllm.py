@@ -4,14 +4,42 @@
   python dev/emit/check_vllm.py --path packages
 Only the parser runs: no model is read, no device is needed.
 """
+import importlib.machinery
 import importlib.metadata
 import json
 import subprocess
 import sys
+import unittest.mock
 
 import emitted
 
 given = emitted.arguments(__doc__)
+
+
+class StandIn:
+    """Of packages that the parser imports and does not use, where they are not installed."""
+
+    packages = "xgrammar opentelemetry llguidance".split()
+
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] not in self.packages:
+            return None
+        return importlib.machinery.ModuleSpec(name, self, is_package=True)
+
+    def create_module(self, spec):
+        module = unittest.mock.MagicMock(name=spec.name)
+        module.__path__, module.__spec__ = [], spec
+        return module
+
+    def exec_module(self, module):
+        pass
+
+
+sys.meta_path.append(StandIn())
+import vllm.platforms  # noqa: E402
+from vllm.platforms.cpu import CpuPlatform  # noqa: E402
+
+vllm.platforms._current_platform = CpuPlatform()  # which devices are here does not matter to the parser
 from vllm.engine.arg_utils import AsyncEngineArgs  # noqa: E402
 
 try:
@@ -42,4 +70,6 @@ for model, machine, nodes, more in CASES:
     emitted.check("length", a.max_model_len, asked["prompt_tokens"] + asked["max_tokens"])
     emitted.check("dtype", a.dtype, {"bf16": "bfloat16", "f16": "float16", "f32": "float32"}[asked["dtype"]])
     print(f"accepted: {' '.join(words[2:])}")
+stood_in = [name for name in StandIn.packages if isinstance(sys.modules.get(name), unittest.mock.MagicMock)]
+print(f"not installed, a stand-in in their place: {', '.join(stood_in) or 'none'}")
 print(f"vLLM {importlib.metadata.version('vllm')}: every command line is accepted and read as the plan says")
