@@ -16,6 +16,8 @@
 namespace tern {
 
 class Options;
+enum class WeightsIn : uint8_t;
+struct InferenceFit;
 struct MemoryBudget;
 struct ModelDescription;
 struct ModelSpec;
@@ -27,6 +29,9 @@ std::optional<DType> dtype_option(const Options&);
 /// --memory or what is free, less the program itself. Call before anything large is allocated: what is resident then
 /// counts as the program itself.
 MemoryBudget memory_budget(const Options&);
+/// --weights; auto: own memory where `tokens` to be written are many enough to pay for the copy, and the machine has
+/// room for it beside the page cache's, and huge pages.
+WeightsIn weights_in(const Options&, const InferenceFit&, int64_t tokens);
 /// Errors: NotFinite, naming file and tensor.
 void require_finite_weights(const ModelDescription&);
 /// Errors  usage: an encoder, where a verb needs a next token.

@@ -311,7 +311,8 @@ int run_chat(const Options& options) {
   const int64_t context = choose_context(options, model, budget);
   check_fit(model.spec, model.dtype, needs_of(context), budget);
   Arena arena;
-  const ModelWeights weights = load_for_inference(model, arena);
+  const ModelWeights weights = load_for_inference(
+      model, arena, weights_in(options, inference_fit(model.spec, model.dtype, needs_of(context)), context));
   const bool turned = model.spec.rope.kind != RopeKind::none;
   const RopeTable rope = turned ? rope_table(model.spec, context, context) : RopeTable{};
   KvPool pool(kv_shape(model.spec, kPage, model.dtype), kv_pages(needs_of(context)), arena);

@@ -155,7 +155,9 @@ int run_generate(const Options& options) {
   check_fit(model.spec, model.dtype, needs, budget);
 
   Arena arena;
-  const ModelWeights weights = load_for_inference(model, arena);
+  const ModelWeights weights = load_for_inference(
+      model, arena,
+      weights_in(options, inference_fit(model.spec, model.dtype, needs), request.max_tokens * request.num_samples));
   const RopeTable rope =
       model.spec.rope.kind == RopeKind::none ? RopeTable{} : rope_table(model.spec, limits.context, limits.context);
   KvPool pool(kv_shape(model.spec, needs.page_tokens, model.dtype), kv_pages(needs), arena);

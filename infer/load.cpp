@@ -42,9 +42,9 @@ ModelDescription describe_model(const std::string& model, std::optional<DType> d
   return d;
 }
 
-ModelWeights load_for_inference(const ModelDescription& d, Arena& arena) {
+ModelWeights load_for_inference(const ModelDescription& d, Arena& arena, WeightsIn in) {
   if (d.dtype == DType::f64) return load_weights(d.spec, d.dir.path, d.dtype, arena);
-  return load_weights_to_infer(d.spec, d.dir.path, d.dtype, arena);
+  return load_weights_to_infer(d.spec, d.dir.path, d.dtype, arena, in);
 }
 
 std::vector<int32_t> end_tokens(const ModelDescription& d) {

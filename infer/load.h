@@ -12,6 +12,7 @@
 #include "formats/model_dir.h"
 #include "formats/tokenizer.h"
 #include "infer/kv_cache.h"
+#include "model/model_files.h"
 #include "model/weights.h"
 
 namespace tern {
@@ -32,7 +33,7 @@ ModelDescription describe_model(const std::string& model, std::optional<DType> d
                                 std::vector<std::string>* problems = nullptr);
 
 /// Weights in the exact kernels' layout (f64: plain).
-ModelWeights load_for_inference(const ModelDescription&, Arena&);
+ModelWeights load_for_inference(const ModelDescription&, Arena&, WeightsIn = WeightsIn::mapped_file);
 
 /// Ids that end a sample: generation_config.json's, else config.json's, else the tokenizer's.
 std::vector<int32_t> end_tokens(const ModelDescription&);

@@ -200,8 +200,10 @@ TEST_P(Families, WeightsLoadedToInferGiveTheSameBits) {
   const std::string out = join_path(f.dir, "bf16");
   save_model(f.spec, f.config, load_weights(f.spec, f.dir, DType::f32, arena), DType::bf16, out, real_io(), 1 << 20);
   const ModelWeights plain = load_weights(f.spec, out, DType::bf16, arena);
-  const ModelWeights inferring = load_weights_to_infer(f.spec, out, DType::bf16, arena);
-  EXPECT_TRUE(same_bits(all_logits(f, inferring, c), all_logits(f, plain, c)));
+  for (const WeightsIn in : {WeightsIn::mapped_file, WeightsIn::own_memory}) {
+    const ModelWeights inferring = load_weights_to_infer(f.spec, out, DType::bf16, arena, in);
+    EXPECT_TRUE(same_bits(all_logits(f, inferring, c), all_logits(f, plain, c)));
+  }
 }
 
 // Beside an export for dev/golden/check_export.py: what its logits are here.

@@ -90,8 +90,8 @@ void copy_any(const TensorView& view, const std::string& path, const Fragment& f
 
 class Loader {
  public:
-  Loader(const ModelSpec& spec, const std::string& path)
-      : spec_(spec), path_(path), shared_(std::make_shared<Weights>(path)), file_(*shared_) {
+  Loader(const ModelSpec& spec, const std::string& path, WeightsIn in = WeightsIn::mapped_file)
+      : spec_(spec), path_(path), in_(in), shared_(std::make_shared<Weights>(path)), file_(*shared_) {
     for (const std::string& note : file_.notes()) log_info("{}", note);
   }
 
@@ -108,27 +108,37 @@ class Loader {
   }
 
   // The rows of a matrix where they lie in the file, a tensor for each fragment; empty unless all of them lie there as
-  // a computation in `dtype` reads them.
+  // a computation in `dtype` reads them. With WeightsIn::own_memory tensors for them, which finish() fills.
   std::vector<Tensor> in_place(const ParameterInfo& info, DType dtype, Arena& arena) {
     std::vector<Tensor> pieces;
-    std::vector<std::string> names;
+    std::vector<Use> uses;
     for (const Fragment& f : info.fragments) {
       const TensorView view = fragment(info, f);
       const auto* data = view.bytes.data() + f.file_row * info.shape[1] * size_of(dtype);
       const bool aligned = reinterpret_cast<uintptr_t>(data) % static_cast<size_t>(size_of(dtype)) == 0;
       if (view.dtype != dtype || f.transposed || f.file_step != 1 || !aligned) return {};
+      const Shape shape = {f.row_end - f.row_begin, info.shape[1]};
+      const bool copies = in_ == WeightsIn::own_memory;
       // Kernels only read it: the file is mapped for reading alone.
-      pieces.push_back(arena.adopt(dtype, {f.row_end - f.row_begin, info.shape[1]}, const_cast<std::byte*>(data),
-                                   shared_, MemoryClass::weights));
-      names.emplace_back(view.name);
+      pieces.push_back(copies ? arena.allocate(dtype, shape, MemoryClass::weights)
+                              : arena.adopt(dtype, shape, const_cast<std::byte*>(data), shared_, MemoryClass::weights));
+      uses.push_back({std::string(view.name), data, copies ? pieces.back() : Tensor{}});
     }
-    used_in_place_.insert(used_in_place_.end(), names.begin(), names.end());
+    uses_.insert(uses_.end(), uses.begin(), uses.end());
     return pieces;
   }
-  // Pages of what is used where it lies, by all threads.
-  void populate() const {
+  // By all threads: maps the pages of what is used where it lies, or copies them. Large ones first, as a thread takes
+  // one at a time.
+  void finish() {
+    std::ranges::stable_sort(uses_, [](const Use& a, const Use& b) { return a.copy.bytes() > b.copy.bytes(); });
 #pragma omp parallel for schedule(dynamic, 1)
-    for (size_t i = 0; i < used_in_place_.size(); ++i) file_.populate(used_in_place_[i]);
+    for (size_t i = 0; i < uses_.size(); ++i) {
+      const Use& use = uses_[i];
+      file_.populate(use.name);
+      if (use.copy.empty()) continue;
+      std::memcpy(use.copy.data(), use.data, static_cast<size_t>(use.copy.bytes()));
+      file_.dont_need(use.name);  // else the mapped file would count beside its copy, as resident
+    }
   }
 
   // A file may hold a tied head beside the table; then both must be the same numbers.
@@ -173,12 +183,18 @@ class Loader {
     return view;
   }
 
+  struct Use {
+    std::string name;
+    const std::byte* data;  // in the file
+    Tensor copy;            // empty: used where it lies
+  };
   const ModelSpec& spec_;
   std::string path_;
+  WeightsIn in_;
   std::shared_ptr<Weights> shared_;  // with every tensor that lies in it
   const Weights& file_;
   std::unordered_set<std::string> claimed_;
-  std::vector<std::string> used_in_place_;
+  std::vector<Use> uses_;
 };
 
 }  // namespace
@@ -211,13 +227,14 @@ Linear load_pooler(const ModelSpec& spec, const std::string& model_dir, DType dt
   return pooler;
 }
 
-ModelWeights load_weights_to_infer(const ModelSpec& spec, const std::string& model_dir, DType dtype, Arena& arena) {
+ModelWeights load_weights_to_infer(const ModelSpec& spec, const std::string& model_dir, DType dtype, Arena& arena,
+                                   WeightsIn in) {
   if (!reads_plain_weights(dtype) || is_gguf_path(model_dir)) {
     ModelWeights weights = load_weights(spec, model_dir, dtype, arena);
     pack_weights(spec, weights, arena);
     return weights;
   }
-  Loader loader(spec, weights_file(model_dir));
+  Loader loader(spec, weights_file(model_dir), in);
   ModelWeights weights = empty_weights(spec);
   std::unordered_set<std::string> done;
   for_each_linear(spec, weights, [&](const ParameterInfo& info, Linear& linear) {
@@ -242,7 +259,7 @@ ModelWeights load_weights_to_infer(const ModelSpec& spec, const std::string& mod
   share_storage(spec, weights);
   loader.check_tied_head();
   loader.check_all_claimed();
-  loader.populate();
+  loader.finish();
   return weights;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 // Between ModelWeights and Hugging Face directories.
 
+#include <cstdint>
 #include <string>
 
 #include "model/weights.h"
@@ -17,10 +18,14 @@ class Io;
 /// skipped).
 ModelWeights load_weights(const ModelSpec&, const std::string& model_dir, DType, Arena&);
 /// The same for a program that only infers: packed for the exact kernels, or, where those read weights as they lie
-/// (reads_plain_weights) and the file holds them in `dtype`, left in the mapped file. Nothing is copied then: the pages
-/// are the page cache's, shared by all processes that use the file. They count as weights all the same.
-/// Hazard  the file must not shrink while the weights are in use (formats/safetensors.h).
-ModelWeights load_weights_to_infer(const ModelSpec&, const std::string& model_dir, DType, Arena&);
+/// (reads_plain_weights) and the file holds them in `dtype`, as `WeightsIn` says. They count as weights either way.
+/// Hazard  a mapped file must not shrink while the weights are in use (formats/safetensors.h).
+enum class WeightsIn : uint8_t {
+  mapped_file,  // nothing is copied: the pages are the page cache's, shared by all processes that use the file
+  own_memory,   // copied to huge pages: a decoded token, which reads them all, takes a fifth less time (dev/LOG.md)
+};
+ModelWeights load_weights_to_infer(const ModelSpec&, const std::string& model_dir, DType, Arena&,
+                                   WeightsIn = WeightsIn::mapped_file);
 /// The matrix and bias of BERT's pooler, which stands beside an encoder's weights. Errors  bad_file: these weights have
 /// none; those of load_weights.
 Linear load_pooler(const ModelSpec&, const std::string& model_dir, DType, Arena&);

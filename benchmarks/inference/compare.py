@@ -2,17 +2,17 @@
 """Prompt and decode speed of tern and llama.cpp in one interleaved run: a table on standard output, JSON in a file.
 
     compare.py --read-rate PATH [--llama-bench PATH] [--tern ./tern[,OTHER]] [--shape 1b] [--prompt 512] [--tokens 32] [--rounds 5]
-               [--threads 2] [--isas amx_bf16,avx512_bf16] [--model FOLDER] [--json result.json]
+               [--threads 2] [--isas amx_bf16,amx_bf16+copied,avx512_bf16] [--model FOLDER] [--json result.json]
 
 A model with random bf16 weights, of the shape named in shapes.py (a Llama of 1.1B, or a mixture of experts shaped as Mixtral,
 Qwen3-MoE or DeepSeek-V2, which GGUF does not get), is written once, exported by `tern export` to GGUF for llama.cpp, and read
 by everyone from a warm page cache. Round after round every competitor runs once, in turns: tern under each instruction set
-named, another build of tern where two are named, llama.cpp's `llama-bench` (whose own matrix unit is off in a plain build).
-Before and after each of them `read_rate` (`ninja read_rate`), a plain streaming read of the model's file by as many threads,
-best of five: the limit of decoding. Of the rounds the median, with the least and the most beside it. The share of the read
-rate is of the faster of the two reads around a run, where the memory's own rate moves, and of the best of all reads. Of a
-mixture a decoded token reads the chosen experts alone: the share is of those bytes. --model keeps the model for another time.
-Needs numpy.
+named (`+copied`: its weights in memory of its own, `--weights copied`), another build of tern where two are named,
+llama.cpp's `llama-bench` (whose own matrix unit is off in a plain build). Before and after each of them `read_rate`
+(`ninja read_rate`), a plain streaming read of the model's file by as many threads, best of five: the limit of decoding. Of
+the rounds the median, with the least and the most beside it. The share of the read rate is of the faster of the two reads
+around a run, where the memory's own rate moves, and of the best of all reads. Of a mixture a decoded token reads the chosen
+experts alone: the share is of those bytes. --model keeps the model for another time. Needs numpy.
 """
 import argparse
 import json
@@ -48,8 +48,9 @@ def run(*command, isa=None):
 
 
 def run_tern(a, work, tern, isa):
+    isa, _, weights = isa.partition("+")
     out = json.loads(run(tern, "generate", work / "model", "--prompt-file", work / "prompt.txt", "--max-tokens", a.tokens + 1,
-                         "--temperature", 0, "--ignore-eos", "--threads", a.threads, "--json", isa=isa))
+                         "--temperature", 0, "--ignore-eos", "--weights", weights or "mapped", "--threads", a.threads, "--json", isa=isa))
     t = out["timings"]
     return {"prompt": t["prefill_tokens_per_s"], "decode": t["decode_tokens_per_s"], "first": t["load_s"] + t["first_token_s"],
             "tokens": out["prompt_tokens"]}
@@ -89,7 +90,7 @@ def main():
     parser.add_argument("--tokens", type=int, default=32)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--isas", default="amx_bf16,avx512_bf16")
+    parser.add_argument("--isas", default="amx_bf16,amx_bf16+copied,avx512_bf16")
     parser.add_argument("--model")
     parser.add_argument("--json")
     a = parser.parse_args()

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kLeftElements = 1 << 19;  // of a task's packed rows: 1 MiB, half of a 2 MiB L2
 constexpr int64_t kMostRows = 256;
-constexpr int64_t kThinTasks = 4;           // a thread's, so that one that was held up leaves work to the others
+constexpr int64_t kThinTasks = 16;          // a thread's, so that one that was held up leaves work to the others
 constexpr int64_t kParallelFrom = 1 << 18;  // multiply-adds: below, waking a thread costs more than it gives
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
