@@ -1,0 +1,62 @@
+// The reference model that lies in examples/: it loads, writes words, and knows English prose from its letters
+// shuffled.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <sstream>
+
+#include "base/io.h"
+#include "base/json.h"
+#include "tests/run_shell.h"
+
+namespace tern {
+namespace {
+
+const std::string kModel = TERN_SOURCE_DIR "/examples/novels-6m";
+
+// Mary Shelley, Frankenstein, chapter 5 (1818): not among the books that the model was trained on.
+constexpr std::string_view kPassage =
+    "It was on a dreary night of November that I beheld the accomplishment of my toils. With an anxiety that almost "
+    "amounted to agony, I collected the instruments of life around me, that I might infuse a spark of being into the "
+    "lifeless thing that lay at my feet. It was already one in the morning; the rain pattered dismally against the "
+    "panes, and my candle was nearly burnt out, when, by the glimmer of the half-extinguished light, I saw the dull "
+    "yellow eye of the creature open; it breathed hard, and a convulsive motion agitated its limbs.";
+
+double bits_per_byte(const std::string& text) {
+  const std::string file = testing::TempDir() + "tern-passage.txt";
+  write_file_atomically(real_io(), file, text);
+  const Outcome out = run_shell(TERN_PROGRAM " eval " + kModel + " --data " + file + " --json 2>/dev/null");
+  std::filesystem::remove(file);
+  EXPECT_EQ(out.code, 0) << out.text;
+  return parse_json(out.text, "eval")["bits_per_byte"].get<double>();
+}
+
+TEST(ReferenceModel, KnowsProseFromItsLettersShuffled) {
+  const double prose = bits_per_byte(std::string(kPassage));
+  std::string shuffled(kPassage);
+  std::mt19937_64 random(1);
+  std::shuffle(shuffled.begin(), shuffled.end(), random);
+  std::printf("bits per byte: %.3f of the passage, %.3f of its letters shuffled\n", prose, bits_per_byte(shuffled));
+  EXPECT_LT(prose, 2.2);  // xz takes 2.47 of the test books
+  EXPECT_GT(bits_per_byte(shuffled), 4.0);
+}
+
+TEST(ReferenceModel, WritesWordsThatABookHas) {
+  const Outcome out =
+      run_shell(TERN_PROGRAM " generate " + kModel +
+                " --prompt 'The old man looked at the sea, and' --max-tokens 80 --temperature 0 2>/dev/null");
+  ASSERT_EQ(out.code, 0) << out.text;
+  std::istringstream words(out.text);
+  int count = 0, common = 0;
+  for (std::string word; words >> word; ++count)
+    for (const char* known : {"the", "of", "and", "to", "a", "in", "was", "his", "he", "that", "had", "with"})
+      common += word == known;
+  EXPECT_GE(count, 40) << out.text;
+  EXPECT_GE(common * 5, count) << out.text;
+}
+
+}  // namespace
+}  // namespace tern
