@@ -39,6 +39,15 @@ Recompute recompute_of(const Plan& p) {
   return p.layers.empty() ? Recompute::none : p.layers.front().strategy.recompute;
 }
 
+// What the file's own spreads say of its rates, where they are wide.
+std::string noise_of(const Cluster& cluster) {
+  const auto wide = std::count_if(cluster.measured.begin(), cluster.measured.end(),
+                                  [](const Measurement& m) { return m.spread() > 0.1; });
+  if (wide * 10 <= static_cast<int64_t>(cluster.measured.size())) return "";
+  return fmt::format("  the times are as good as the file: {} of its {} figures spread by more than 10 % when measured\n",
+                     wide, cluster.measured.size());
+}
+
 }  // namespace
 
 EngineTraining engine_training(const ModelSpec& spec, const Plan& p) {
@@ -62,7 +71,7 @@ EngineTraining engine_training(const ModelSpec& spec, const Plan& p) {
 void tell_engine(const ModelSpec& spec, const Plan& plan, const Cluster& cluster, bool json) {
   if (cluster.devices.size() != 1 || cluster.devices[0].engine != "tern") return;
   const EngineTraining e = engine_training(spec, plan);
-  const std::string text = describe(e, machine_of(cluster, 0).device_capacity());
+  const std::string text = describe(e, machine_of(cluster, 0).device_capacity()) + noise_of(cluster);
   if (!json) return print_out(text);
   if (e.why_not.empty())
     log_info("{} train {}: {} bytes of tensors at their most, {} with checkpoints", program_name(), e.command,

@@ -18,13 +18,13 @@ std::string name_of_figure(const ProfileFigure& f) {
       return fmt::format("product {} {} {}×{}×{}", dtype, f.use == ProductUse::any ? "forward" : name_of(f.use), f.m,
                          f.n, f.k);
     case FigureKind::attention_forward:
-      return "attention forward " + dtype;
+      return fmt::format("attention forward {} of {}", dtype, f.m);
     case FigureKind::attention_backward:
-      return "attention backward " + dtype;
+      return fmt::format("attention backward {} of {}", dtype, f.m);
     case FigureKind::prefill:
-      return "attention prompt " + dtype;
+      return fmt::format("attention prompt {} of {}", dtype, f.m);
     case FigureKind::decode:
-      return "attention decode " + dtype;
+      return fmt::format("attention decode {} of {}", dtype, f.m);
     case FigureKind::elementwise:
       return "norm and activation " + dtype;
     case FigureKind::calls:

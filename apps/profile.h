@@ -39,8 +39,11 @@ struct ProfileFigure {
   FigureKind kind = FigureKind::product;
   DType dtype = DType::f32;
   ProductUse use = ProductUse::any;
-  int64_t m = 0, n = 0, k = 0;
+  int64_t m = 0, n = 0, k = 0;  // of a product; of attention m keys
 };
+/// Attention is timed at two lengths, between and beyond which it is taken to cost so much per pair and so much per
+/// query.
+inline constexpr int64_t kShortSequence = 128, kLongSequence = 1024;
 struct ProfileTasks {
   std::vector<BenchTask> tasks;
   std::vector<ProfileFigure> figures;  // of each task

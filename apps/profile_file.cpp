@@ -33,9 +33,11 @@ struct Figures {
   const ProfileTasks& tasks;
   const std::vector<BenchResult>& results;
 
-  Spread one(FigureKind kind, DType dtype = DType::f32) const {
-    for (size_t i = 0; i < results.size(); ++i)
-      if (tasks.figures[i].kind == kind && tasks.figures[i].dtype == dtype) return spread(results[i].rates);
+  Spread one(FigureKind kind, DType dtype = DType::f32, int64_t length = 0) const {
+    for (size_t i = 0; i < results.size(); ++i) {
+      const ProfileFigure& f = tasks.figures[i];
+      if (f.kind == kind && f.dtype == dtype && (length == 0 || f.m == length)) return spread(results[i].rates);
+    }
     return {};
   }
   Points products(DType dtype, ProductUse use) const {
@@ -89,11 +91,24 @@ void add_table(std::string& out, DType dtype, ProductUse use, const Points& poin
       out += " ";
       for (const int64_t k : axes[2]) {
         const double flops = static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
-        out += fmt::format(" {:.6f},", std::clamp(flops / seconds[at++] / peak, 1e-6, 1.0));
+        out += fmt::format(" {:.6g},", std::clamp(flops / seconds[at++] / peak, 1e-6, 1.0));
       }
       out += fmt::format("  # {} × {}\n", m, n);
     }
   out += "]\n";
+}
+
+// rate(n) = top · n / (n + half) through both lengths; a rate that falls with the length is constant.
+struct Saturation {
+  double top = 0, half = 0;
+};
+Saturation saturation(double at_few, double at_many) {
+  const double few = kShortSequence, many = kLongSequence;
+  if (!(at_many > at_few)) return {at_many, 0};
+  // n / rate = (n + half) / top, linear in n; what grows faster than the length has no such curve.
+  const double slope = (many / at_many - few / at_few) / (many - few);
+  if (!(slope > 0)) return {at_many, 0};
+  return {1 / slope, std::min(std::max(0.0, few / at_few / slope - few), 1e6)};
 }
 
 std::string share(double of, double whole) { return fmt::format("{:.5f}", std::clamp(of / whole, 1e-5, 1.0)); }
@@ -156,26 +171,31 @@ std::string profile_toml(const ProfileTasks& tasks, const std::vector<BenchResul
     out += fmt::format("{} = {}", name_of(dtype), rate(s.median, "B/s")) +
            comment(s, "rms norm and gated SiLU, forward and backward");
   }
-  out += "\n[device.cpu.attention]  # shares of the f32 peak, as below\n";
-  const auto attention = [&](FigureKind kind, DType dtype) { return figures.one(kind, dtype).median; };
-  const auto least = [](double x) { return std::clamp(x, 0.001, 1.0); };
-  out += fmt::format("forward = {:.5f}\nbackward = {:.5f}\n",
-                     least(attention(FigureKind::attention_forward, DType::f32) / peak[DType::f32]),
-                     least(attention(FigureKind::attention_backward, DType::f32) / peak[DType::f32]));
+  std::string by_type;
+  double f32_shares[2]{};
   for (const DType dtype : kTypes) {
-    out += fmt::format("\n[device.cpu.attention.{}]  # 8 heads of 64\n", name_of(dtype));
-    const auto line = [&](const char* key, FigureKind kind, double whole, const std::string& how) {
-      const Spread s = figures.one(kind, dtype);
-      out += fmt::format("{} = {}", key,
-                         kind == FigureKind::decode ? fmt::format("{:.5f}", std::clamp(s.median / whole, 1e-5, 100.0))
-                                                    : share(s.median, whole)) +
-             comment(s, how);
+    by_type += fmt::format("\n[device.cpu.attention.{}]  # 8 heads of 64\n", name_of(dtype));
+    const auto line = [&](const char* key, FigureKind kind) {
+      const Spread few = figures.one(kind, dtype, kShortSequence), many = figures.one(kind, dtype, kLongSequence);
+      const Saturation fit = saturation(few.median, many.median);
+      const std::string how = fmt::format("{:.0f} and {:.0f} GFLOP/s over {} and {} keys", few.median / 1e9,
+                                          many.median / 1e9, kShortSequence, kLongSequence);
+      by_type += fmt::format("{} = {}", key, share(fit.top, peak[dtype])) + comment(many, how);
+      by_type += fmt::format("{}_half = {:.1f}\n", key, fit.half);
+      if (dtype == DType::f32 && kind != FigureKind::prefill)
+        f32_shares[kind == FigureKind::attention_backward] = std::clamp(fit.top / peak[dtype], 0.001, 1.0);
     };
-    line("forward", FigureKind::attention_forward, peak[dtype], "4 sequences of 512");
-    line("backward", FigureKind::attention_backward, peak[dtype], "the same");
-    line("prefill", FigureKind::prefill, peak[dtype], "512 queries over pages of a cache");
-    line("decode", FigureKind::decode, memory.median, "one query over 4096 keys and values, of the memory's rate");
+    line("forward", FigureKind::attention_forward);
+    line("backward", FigureKind::attention_backward);
+    line("prefill", FigureKind::prefill);
+    const Spread decode = figures.one(FigureKind::decode, dtype);
+    by_type += fmt::format("decode = {:.5f}", std::clamp(decode.median / memory.median, 1e-5, 100.0)) +
+               comment(decode, "one query over 4096 keys and values, of the memory's rate");
   }
+  out +=
+      fmt::format("\n[device.cpu.attention]  # shares of the f32 peak, as below\nforward = {:.5f}\nbackward = {:.5f}\n",
+                  f32_shares[0], f32_shares[1]);
+  out += by_type;
   for (const DType dtype : kTypes)
     for (const ProductUse use : kUses)
       if (const Points points = figures.products(dtype, use); !points.empty())

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "apps/profile.h"
+#include "apps/profile_buffers.h"
 #include "base/system.h"
 #include "formats/hf_config.h"
 #include "kernels/cpu/activation.h"
@@ -17,23 +18,9 @@
 namespace tern {
 namespace {
 
-template <class T>
-std::vector<T> numbers(int64_t count) {
-  std::vector<T> out(static_cast<size_t>(count));
-  for (size_t i = 0; i < out.size(); ++i) {
-    const float value = static_cast<float>((i * 2654435761u) >> 8 & 0xff) / 256.0f - 0.5f;
-    if constexpr (std::is_same_v<T, float>)
-      out[i] = value;
-    else
-      out[i] = to_bf16(value);
-  }
-  return out;
-}
+// --- attention: 8 heads of 64, 2048 tokens in short and in long sequences; pages of a cache in inference ---
 
-// --- attention: 8 heads of 64, sequences of 512 tokens in training, 16 pages of a cache else ---
-
-constexpr int64_t kHeads = 8, kHeadDim = 64, kWidth = kHeads * kHeadDim, kSeq = 512, kSequences = 4, kPage = 16,
-                  kPast = 4096;
+constexpr int64_t kHeads = 8, kHeadDim = 64, kWidth = kHeads * kHeadDim, kRows = 2048, kPage = 16, kPast = 4096;
 
 template <class T>
 struct Attended {
@@ -45,27 +32,29 @@ struct Attended {
                        .q_stride = 3 * kWidth,
                        .kv_stride = 3 * kWidth,
                        .out_stride = kWidth};
+  ProfileBuffers buffers;
+  std::span<T> qkv, out, dout, dqkv, cache;
+  std::span<float> lse;
   std::vector<int64_t> starts;
-  std::vector<T> qkv, out, dout, dqkv, cache;
-  std::vector<float> lse;
   std::vector<const T*> keys, values, key_pages, value_pages;
   std::vector<AttentionSequence<T>> sequences;
   bool tiles = std::is_same_v<T, bf16> && has_tile_attention();
 
-  Attended()
-      : qkv(numbers<T>(kSequences * kSeq * 3 * kWidth)),
-        out(static_cast<size_t>(kSequences * kSeq * kWidth)),
-        dout(numbers<T>(kSequences * kSeq * kWidth)),
-        dqkv(qkv.size()),
-        cache(numbers<T>(2 * kPast * kWidth)),
-        lse(static_cast<size_t>(kSequences * kSeq * kHeads)),
-        keys(kSequences),
-        values(kSequences) {
-    for (int64_t s = 0; s <= kSequences; ++s) starts.push_back(s * kSeq);
-    for (size_t s = 0; s < kSequences; ++s) {
-      const T* rows = qkv.data() + static_cast<int64_t>(s) * kSeq * 3 * kWidth;
+  // Sequences of `seq` tokens, kRows in all.
+  explicit Attended(int64_t seq)
+      : qkv(buffers.numbers<T>(kRows * 3 * kWidth)),
+        out(buffers.room<T>(kRows * kWidth)),
+        dout(buffers.numbers<T>(kRows * kWidth)),
+        dqkv(buffers.room<T>(kRows * 3 * kWidth)),
+        cache(buffers.numbers<T>(2 * kPast * kWidth)),
+        lse(buffers.room<float>(kRows * kHeads)),
+        keys(static_cast<size_t>(kRows / seq)),
+        values(keys.size()) {
+    for (int64_t row = 0; row <= kRows; row += seq) starts.push_back(row);
+    for (size_t s = 0; s < keys.size(); ++s) {
+      const T* rows = qkv.data() + starts[s] * 3 * kWidth;
       keys[s] = rows + kWidth, values[s] = rows + 2 * kWidth;
-      sequences.push_back({static_cast<int64_t>(s) * kSeq, kSeq, kSeq, &keys[s], &values[s], kSeq});
+      sequences.push_back({starts[s], seq, seq, &keys[s], &values[s], seq});
     }
     for (int64_t page = 0; page < kPast / kPage; ++page) {
       key_pages.push_back(cache.data() + page * kPage * kWidth);
@@ -86,7 +75,7 @@ struct Attended {
       if (tiles) return tile_attention_backward(shape, starts, q, k, v, out.data(), dout.data(), lse, dq, dk, dv);
     attention_backward<T>(shape, starts, q, k, v, out.data(), dout.data(), lse, dq, dk, dv);
   }
-  // `queries` new positions, the last of kPast (decode) or of their own number (a prompt).
+  // `queries` new positions, the last of `num_keys`.
   void read(int64_t queries, int64_t num_keys) {
     AttentionShape paged = shape;
     paged.kv_stride = kWidth;
@@ -97,35 +86,35 @@ struct Attended {
 
 template <class T>
 void add_attention(ProfileTasks& out) {
-  const auto a = std::make_shared<Attended<T>>();
   constexpr DType dtype = DTypeOf<T>::value;
-  const double pairs = kSeq * (kSeq + 1) / 2.0, flops = 4 * pairs * kWidth;
-  const auto add = [&](FigureKind kind, const char* unit, double amount, auto call) {
-    out.add({.kind = kind, .dtype = dtype},
+  const auto add = [&](FigureKind kind, int64_t length, const char* unit, double amount, const auto& a, auto call) {
+    out.add({.kind = kind, .dtype = dtype, .m = length},
             {.unit = unit, .once = [=] { return rate_of(amount, kPointSeconds, [&] { call(*a); }); }});
   };
-  add(FigureKind::attention_forward, "FLOP/s", kSequences * flops, [](Attended<T>& x) { x.forward(); });
-  add(FigureKind::attention_backward, "FLOP/s", kSequences * flops * 2.5, [](Attended<T>& x) { x.backward(); });
-  add(FigureKind::prefill, "FLOP/s", flops, [](Attended<T>& x) { x.read(kSeq, kSeq); });
-  add(FigureKind::decode, "B/s", 2.0 * kPast * kWidth * sizeof(T), [](Attended<T>& x) { x.read(1, kPast); });
+  for (const int64_t seq : {kShortSequence, kLongSequence}) {
+    const auto a = std::make_shared<Attended<T>>(seq);
+    const double flops = 4 * static_cast<double>(seq * (seq + 1) / 2 * kWidth) * static_cast<double>(kRows / seq);
+    add(FigureKind::attention_forward, seq, "FLOP/s", flops, a, [](Attended<T>& x) { x.forward(); });
+    add(FigureKind::attention_backward, seq, "FLOP/s", flops * 2.5, a, [](Attended<T>& x) { x.backward(); });
+  }
+  const auto a = std::make_shared<Attended<T>>(kRows);
+  for (const int64_t seq : {kShortSequence, kLongSequence})
+    add(FigureKind::prefill, seq, "FLOP/s", 4 * static_cast<double>(seq * (seq + 1) / 2 * kWidth), a,
+        [seq](Attended<T>& x) { x.read(seq, seq); });
+  add(FigureKind::decode, kPast, "B/s", 2.0 * kPast * kWidth * sizeof(T), a, [](Attended<T>& x) { x.read(1, kPast); });
 }
 
 // --- norms and activations, forward and backward; bytes as unit_cost counts them ---
 
 template <class T>
 struct Rowwise {
-  static constexpr int64_t kRows = 2048, kNormed = 512, kHidden = 1536;
-  std::vector<T> x, y, dx, w, up, act, dup;
-  std::vector<float> rstd;
-  Rowwise()
-      : x(numbers<T>(kRows * kNormed)),
-        y(x.size()),
-        dx(x.size()),
-        w(numbers<T>(kNormed)),
-        up(numbers<T>(kRows * 2 * kHidden)),
-        act(static_cast<size_t>(kRows * kHidden)),
-        dup(up.size()),
-        rstd(kRows) {}
+  static constexpr int64_t kNormed = 512, kHidden = 1536;
+  ProfileBuffers buffers;
+  std::span<T> x = buffers.numbers<T>(kRows * kNormed), y = buffers.room<T>(kRows * kNormed),
+               dx = buffers.room<T>(kRows * kNormed), w = buffers.numbers<T>(kNormed),
+               up = buffers.numbers<T>(kRows * 2 * kHidden), act = buffers.room<T>(kRows * kHidden),
+               dup = buffers.room<T>(kRows * 2 * kHidden);
+  std::span<float> rstd = buffers.room<float>(kRows);
   void run() {
     rms_norm<T>(x, w, 1e-5f, y, rstd);
     gated_activation<T>(Activation::silu, kHidden, up, act);
@@ -145,7 +134,7 @@ void add_rowwise(ProfileTasks& out) {
 // --- the head's loss with both gradients, as the trainer calls it ---
 
 struct Head {
-  static constexpr int64_t kRows = 512;
+  static constexpr int64_t kTile = 512;
   ModelSpec spec;
   Arena arena;
   ModelWeights weights, gradients;
@@ -163,9 +152,9 @@ struct Head {
     initialize_weights(spec, weights, 1);
     gradients = allocate_weights(spec, DType::f32, MemoryClass::gradients, arena);
     zero_gradients(spec, gradients);
-    x = arena.zeros(dtype, {kRows, width}, MemoryClass::activations);
-    for (int64_t i = 0; i < kRows; ++i) tokens.push_back(0), targets.push_back(static_cast<int32_t>(i * 7 % vocab));
-    rows = make_rows(tokens, {0, kRows}, nullptr);
+    x = arena.zeros(dtype, {kTile, width}, MemoryClass::activations);
+    for (int64_t i = 0; i < kTile; ++i) tokens.push_back(0), targets.push_back(static_cast<int32_t>(i * 7 % vocab));
+    rows = make_rows(tokens, {0, kTile}, nullptr);
   }
   void run() {
     HeadSaved saved;
@@ -179,8 +168,8 @@ void add_heads(const ProfileSettings& settings, DType dtype, ProfileTasks& out) 
     for (const int64_t width : widths) {
       if (vocab * width * 12 > settings.memory_bytes / 8) continue;
       const auto head = std::make_shared<Head>(vocab, width, dtype);
-      const double flops = 6.0 * Head::kRows * static_cast<double>(vocab) * static_cast<double>(width);
-      out.add({FigureKind::product, dtype, ProductUse::head, Head::kRows, vocab, width},
+      const double flops = 6.0 * Head::kTile * static_cast<double>(vocab) * static_cast<double>(width);
+      out.add({FigureKind::product, dtype, ProductUse::head, Head::kTile, vocab, width},
               {.unit = "FLOP/s", .once = [=] { return rate_of(flops, kPointSeconds, [&] { head->run(); }); }});
     }
 }

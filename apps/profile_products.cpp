@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "apps/profile.h"
-#include "base/units.h"
+#include "apps/profile_buffers.h"
 #include "kernels/cpu/matmul.h"
 #include "kernels/onednn/fast_matmul.h"
 
@@ -21,31 +21,23 @@ Shapes shapes_of(bool quick) {
   return {{128, 512, 2048}, {256, 1024, 4096}, {1, 4, 16, 128, 512}};
 }
 
-template <class T>
-T number(size_t i) {
-  const float value = static_cast<float>((i * 2654435761u) >> 8 & 0xff) / 256.0f - 0.5f;
-  if constexpr (std::is_same_v<T, float>)
-    return value;
-  else
-    return to_bf16(value);
-}
-
 // The largest shape's tensors, of which others take a part.
 template <class T>
 struct Tensors {
-  std::vector<T> x, dy, w;
-  std::vector<float> dw;
+  ProfileBuffers buffers;
+  std::span<T> x, dy, w;
+  std::span<float> dw;
   std::vector<std::byte> scratch;
   Tensors(int64_t rows, int64_t width)
-      : x(static_cast<size_t>(rows * width)), dy(x.size()), w(static_cast<size_t>(width * width)), dw(w.size()) {
-    for (size_t i = 0; i < x.size(); ++i) x[i] = dy[i] = number<T>(i);
-    for (size_t i = 0; i < w.size(); ++i) w[i] = number<T>(i);
-  }
+      : x(buffers.numbers<T>(rows * width)),
+        dy(buffers.numbers<T>(rows * width)),
+        w(buffers.numbers<T>(width * width)),
+        dw(buffers.room<float>(width * width)) {}
 };
 
 template <class T>
 void run_product(Tensors<T>& t, Product product, int64_t m, int64_t n, int64_t k) {
-  const auto part = [](auto& v, int64_t count) { return std::span(v).first(static_cast<size_t>(count)); };
+  const auto part = [](auto v, int64_t count) { return v.first(static_cast<size_t>(count)); };
   const std::span<const T> w = part(t.w, n * k);
   if (product == Product::forward)
     multiply_fast<T, T>(part(t.x, m * k), w, {}, m, n, k, part(t.dy, m * n), t.scratch);
@@ -78,16 +70,17 @@ void add_training(const ProfileSettings& settings, ProfileTasks& out) {
 
 // Weights of several matrices in turn, so that each is read from where a model's weights lie.
 struct ColdWeights {
-  std::vector<std::byte> bytes;
+  ProfileBuffers buffers;
+  std::span<uint16_t> bytes;
   size_t at = 0;
-  explicit ColdWeights(int64_t size) : bytes(static_cast<size_t>(size)) {
-    // 0.0078 as f32 and as bf16.
-    for (size_t i = 0; i < bytes.size(); i += 2) bytes[i] = std::byte{0x00}, bytes[i + 1] = std::byte{0x3c};
+  explicit ColdWeights(int64_t size) : bytes(buffers.room<uint16_t>(size / 2)) {
+    std::fill(bytes.begin(), bytes.end(), uint16_t{0x3c00});  // 0.0078 as f32 and as bf16
   }
   std::span<const std::byte> next(int64_t size) {
     const auto count = static_cast<size_t>(size);
-    if (at + count > bytes.size()) at = 0;
-    const std::span<const std::byte> part = std::span<const std::byte>(bytes).subspan(at, count);
+    const std::span<const std::byte> all = std::as_bytes(std::span<const uint16_t>(bytes));
+    if (at + count > all.size()) at = 0;
+    const std::span<const std::byte> part = all.subspan(at, count);
     at += (count + 63) / 64 * 64;
     return part;
   }
@@ -97,20 +90,21 @@ template <class T>
 void add_inference(const ProfileSettings& settings, const std::shared_ptr<ColdWeights>& weights, ProfileTasks& out) {
   const Shapes shapes = shapes_of(settings.quick);
   constexpr DType dtype = DTypeOf<T>::value;
-  const auto x = std::make_shared<std::vector<T>>(static_cast<size_t>(shapes.decoded.back() * shapes.widths.back()));
-  for (size_t i = 0; i < x->size(); ++i) (*x)[i] = number<T>(i);
-  const auto y = std::make_shared<std::vector<T>>(x->size());
+  const auto buffers = std::make_shared<ProfileBuffers>();
+  const int64_t most = shapes.decoded.back() * shapes.widths.back();
+  const std::span<const T> x = buffers->numbers<T>(most);
+  const std::span<T> y = buffers->room<T>(most);
   for (const int64_t m : shapes.decoded)
     for (const int64_t n : shapes.widths)
       for (const int64_t k : shapes.widths) {
         const bool plain = reads_plain_weights(dtype);
         const int64_t bytes = plain ? n * k * size_of(dtype) : packed_bytes(dtype, n, k);
-        if (bytes > static_cast<int64_t>(weights->bytes.size())) continue;
+        if (bytes > 2 * static_cast<int64_t>(weights->bytes.size())) continue;
         const double flops = 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
-        const auto call = [=] {
+        const auto call = [=, held = buffers] {
           const std::span<const std::byte> w = weights->next(bytes);
-          const std::span<const T> rows = std::span<const T>(*x).first(static_cast<size_t>(m * k));
-          const std::span<T> result = std::span<T>(*y).first(static_cast<size_t>(m * n));
+          const std::span<const T> rows = x.first(static_cast<size_t>(m * k));
+          const std::span<T> result = y.first(static_cast<size_t>(m * n));
           if (plain) {
             const WeightRows<T> all{reinterpret_cast<const T*>(w.data()), n};
             multiply_plain<T, T>(rows, std::span(&all, 1), {}, m, n, k, false, result);

@@ -31,9 +31,13 @@ Fake fake_machine(Rate rate) {
           for (const int64_t k : {256, 2048}) f.add({FigureKind::product, dtype, use, m, n, k}, rate(m, n, k));
     f.add({FigureKind::product, dtype, ProductUse::head, 512, 32768, 512}, 80e9);
     f.add({FigureKind::product, dtype, ProductUse::inference, 1, 2048, 2048}, 5e9);
-    f.add({.kind = FigureKind::attention_forward, .dtype = dtype}, 20e9);
-    f.add({.kind = FigureKind::attention_backward, .dtype = dtype}, 25e9);
-    f.add({.kind = FigureKind::prefill, .dtype = dtype}, 18e9);
+    // 20 · n / (n + 128) GFLOP/s; constant; falling with the length
+    f.add({.kind = FigureKind::attention_forward, .dtype = dtype, .m = kShortSequence}, 10e9);
+    f.add({.kind = FigureKind::attention_forward, .dtype = dtype, .m = kLongSequence}, 20e9 * 1024 / 1152);
+    for (const int64_t length : {kShortSequence, kLongSequence})
+      f.add({.kind = FigureKind::attention_backward, .dtype = dtype, .m = length}, 25e9);
+    f.add({.kind = FigureKind::prefill, .dtype = dtype, .m = kShortSequence}, 30e9);
+    f.add({.kind = FigureKind::prefill, .dtype = dtype, .m = kLongSequence}, 18e9);
     f.add({.kind = FigureKind::decode, .dtype = dtype}, 6e9);
     f.add({.kind = FigureKind::elementwise, .dtype = dtype}, 8e9);
   }
@@ -79,7 +83,10 @@ TEST(Profile, TheFileGivesBackTheRates) {
   EXPECT_NEAR(rate_of(m.device, DType::f32, 1, 4096, 4096, ProductUse::inference) / 5e9, 1, 1e-3);
   const AttentionRates a = attention_rates(m.device, DType::bf16);
   EXPECT_NEAR(a.forward, 0.2, 1e-4);
+  EXPECT_NEAR(a.forward_half, 128, 0.2);
   EXPECT_NEAR(a.backward, 0.25, 1e-4);
+  EXPECT_EQ(a.backward_half, 0);
+  EXPECT_EQ(a.prefill_half, 0);
   EXPECT_NEAR(a.prefill, 0.18, 1e-4);
   EXPECT_NEAR(a.decode, 0.5, 1e-4);
   EXPECT_NEAR(elementwise_rate(m.device, DType::f32), 8e9, 1e5);

@@ -127,6 +127,9 @@ DeviceType read_device(const std::string& name, const TomlValue& value, const st
     AttentionRates r{own.number("forward", 1e-6, 1), own.number("backward", 1e-6, 1)};
     r.prefill = own.number("prefill", 1e-6, 1, r.forward);
     r.decode = own.number("decode", 1e-6, 100, 1);
+    r.forward_half = own.number("forward_half", 0, 1e6, 0);
+    r.backward_half = own.number("backward_half", 0, 1e6, 0);
+    r.prefill_half = own.number("prefill_half", 0, 1e6, 0);
     own.finish();
     d.attention_of.emplace_back(peak_of.first, r);
   }

@@ -36,10 +36,11 @@ struct MatmulTable {
   std::vector<double> share;                  // rows × columns × depth, the last fastest
 };
 
-/// Shares of the peak of attention with everything in one kernel; of `decode`: bytes of keys and values per byte of the
-/// memory bandwidth.
+/// Shares of the peak of attention with everything in one kernel; over n keys share · n / (n + half). `decode`: bytes
+/// of keys and values per byte of the memory bandwidth.
 struct AttentionRates {
   double forward = 0, backward = 0, prefill = 0, decode = 1;
+  double forward_half = 0, backward_half = 0, prefill_half = 0;
 };
 
 struct DeviceType {

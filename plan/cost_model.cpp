@@ -33,8 +33,12 @@ struct Pricing {
     return counted_ps(count, std::max(matmul_ps(machine.device, job.dtype, m, n, k, use), least)) + launches(1);
   }
   int64_t product_bytes(const MatrixProduct& p) const { return (p.m * p.k + p.k * p.n + p.m * p.n) * s() * p.count; }
-  int64_t attention(int64_t flops, double share) const {
-    return ps_of(static_cast<double>(flops), peak_flops(machine.device, job.dtype) * share) + launches(1);
+  // Over `half` keys half of the share is reached.
+  int64_t attention(int64_t flops, double share, double half) const {
+    const double keys =
+        2.0 * static_cast<double>(query.attended_pairs) / static_cast<double>(std::max<int64_t>(T(), 1));
+    const double time = static_cast<double>(flops) * (1 + half / std::max(keys, 1.0));
+    return ps_of(time, peak_flops(machine.device, job.dtype) * share) + launches(1);
   }
 
   // Groups of ranks.
@@ -112,8 +116,8 @@ Times attention_times(const Pricing& z, const Unit& unit, const AttentionSpec& u
   part.heads = shard_of(u.heads, z.mesh.tensor), part.kv_heads = shard_of(u.kv_heads, z.mesh.tensor);
   const int64_t pairs = z.query.attended_pairs * part.heads * part.head_dim;
   const AttentionRates rates = attention_rates(z.machine.device, z.job.dtype);
-  const int64_t forward = z.attention(4 * pairs, rates.forward);
-  const int64_t backward = z.attention(10 * pairs, rates.backward);
+  const int64_t forward = z.attention(4 * pairs, rates.forward, rates.forward_half);
+  const int64_t backward = z.attention(10 * pairs, rates.backward, rates.backward_half);
   t.forward += forward, t.backward += backward;
   add_context(z, part, forward, backward, t);
   if (z.mesh.tensor > 1) {

@@ -127,7 +127,9 @@ struct Pricing {
     const double pairs = std::min(pass.pairs, most), past = pass.pairs > 0 ? pass.past * pairs / pass.pairs : 0;
     const double width =
         static_cast<double>(ceil_div(a.heads, layout.tensor) * a.head_dim + ceil_div(a.value_rows(), layout.tensor));
-    const int64_t flops = ps_of(2 * pairs * width, peak_flops(device(), job.dtype) * rates.prefill);
+    // A decoded row has no neighbours to share its keys with: `decode` speaks of it.
+    const double half = pass.rows > 1 && pass.pairs > pass.past ? rates.prefill_half * rows / (2 * pairs) : 0;
+    const int64_t flops = ps_of(2 * pairs * width * (1 + half), peak_flops(device(), job.dtype) * rates.prefill);
     const int64_t numbers = kv_numbers(unit, job.latent_cache, layout.tensor);
     const double bytes = past * static_cast<double>(stored_bytes(job.kv, 32 * numbers)) / 32;
     const int64_t reading = ps_of(bytes, device().memory_bandwidth * rates.decode);
