@@ -63,7 +63,7 @@ void ProfileTasks::add(ProfileFigure figure, BenchTask task) {
 }
 
 ProfileTasks profile_tasks(const ProfileSettings& settings) {
-  constexpr int64_t kLeast = int64_t{1} << 30;
+  constexpr int64_t kLeast = int64_t{2} << 30;
   if (settings.memory_bytes < kLeast)
     throw Error(ErrorKind::does_not_fit, "profile: {} of memory are to be used, its buffers take {}; raise --memory",
                 format_bytes(settings.memory_bytes), format_bytes(kLeast));
@@ -78,7 +78,7 @@ ProfileTasks profile_tasks(const ProfileSettings& settings) {
     else if (task.name == "disk write")
       out.add({.kind = FigureKind::disk_write}, std::move(task));
   }
-  out.add({.kind = FigureKind::memory_copy}, copy_task(std::min<int64_t>(kLeast / 4, settings.memory_bytes / 8)));
+  out.add({.kind = FigureKind::memory_copy}, copy_task(int64_t{256} << 20));
   out.add({.kind = FigureKind::loopback}, loopback_bandwidth_task());
   out.add({.kind = FigureKind::loopback_calls}, loopback_call_task());
   return out;

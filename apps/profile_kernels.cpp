@@ -164,9 +164,13 @@ struct Head {
 
 void add_heads(const ProfileSettings& settings, DType dtype, ProfileTasks& out) {
   const std::vector<int64_t> widths = settings.quick ? std::vector<int64_t>{512} : std::vector<int64_t>{256, 1024};
-  for (const int64_t vocab : {int64_t{4096}, int64_t{32768}})
+  // A whole grid: the largest vocabulary whose head has room at every width.
+  std::vector<int64_t> vocabularies{4096};
+  for (const int64_t vocab : {32768, 16384, 8192})
+    if (vocabularies.size() == 1 && vocab * widths.back() * 12 <= settings.memory_bytes / 16)
+      vocabularies.push_back(vocab);
+  for (const int64_t vocab : vocabularies)
     for (const int64_t width : widths) {
-      if (vocab * width * 12 > settings.memory_bytes / 8) continue;
       const auto head = std::make_shared<Head>(vocab, width, dtype);
       const double flops = 6.0 * Head::kTile * static_cast<double>(vocab) * static_cast<double>(width);
       out.add({FigureKind::product, dtype, ProductUse::head, Head::kTile, vocab, width},

@@ -147,11 +147,22 @@ TEST(Profile, TooLittleMemoryIsSaid) {
   EXPECT_THROW(profile_tasks({.quick = true, .memory_bytes = int64_t{64} << 20}), Error);
 }
 
+// Where memory is short the grid is smaller, and whole: a table with holes is none.
+TEST(ProfileSlow, TheLeastMemoryStillGivesWholeTables) {
+  const ProfileTasks tasks = profile_tasks({.quick = false, .disk = "", .memory_bytes = int64_t{2} << 30});
+  std::vector<BenchResult> results;
+  for (const BenchTask& task : tasks.tasks) results.push_back({.task = task, .rates = {1e9}});
+  ProfiledMachine without_disk = machine();
+  without_disk.disk_bytes = 0;
+  const Cluster c = parse_cluster(profile_toml(tasks, results, without_disk), "this.toml");
+  EXPECT_TRUE(has_table(c.devices[0], DType::f32, ProductUse::head));
+}
+
 TEST(ProfileSlow, EveryTaskHasARateAndLeavesNoFile) {
   const std::string directory = testing::TempDir() + "profile-disk";
   std::filesystem::create_directories(directory);
   {
-    const ProfileTasks tasks = profile_tasks({.quick = true, .disk = directory, .memory_bytes = int64_t{1} << 30});
+    const ProfileTasks tasks = profile_tasks({.quick = true, .disk = directory, .memory_bytes = int64_t{2} << 30});
     ASSERT_EQ(tasks.tasks.size(), tasks.figures.size());
     EXPECT_GT(tasks.tasks.size(), 80u);
     const std::vector<BenchResult> results = run_rounds(tasks.tasks, 1, {});
