@@ -44,8 +44,9 @@ std::string noise_of(const Cluster& cluster) {
   const auto wide = std::count_if(cluster.measured.begin(), cluster.measured.end(),
                                   [](const Measurement& m) { return m.spread() > 0.1; });
   if (wide * 10 <= static_cast<int64_t>(cluster.measured.size())) return "";
-  return fmt::format("  the times are as good as the file: {} of its {} figures spread by more than 10 % when measured\n",
-                     wide, cluster.measured.size());
+  return fmt::format(
+      "  the times are as good as the file: {} of its {} figures spread by more than 10 % when measured\n", wide,
+      cluster.measured.size());
 }
 
 }  // namespace

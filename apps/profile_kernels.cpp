@@ -163,7 +163,7 @@ struct Head {
 };
 
 void add_heads(const ProfileSettings& settings, DType dtype, ProfileTasks& out) {
-  const std::vector<int64_t> widths = settings.quick ? std::vector<int64_t>{512} : std::vector<int64_t>{256, 1024};
+  const std::vector<int64_t> widths{256, 1024};
   // A whole grid: the largest vocabulary whose head has room at every width.
   std::vector<int64_t> vocabularies{4096};
   for (const int64_t vocab : {32768, 16384, 8192})

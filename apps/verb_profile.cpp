@@ -141,8 +141,10 @@ void print_summary(const Cluster& c, const std::vector<BenchResult>& results, co
   print_out(fmt::format("loopback   {:.1f} GB/s, {:.1f} us\n", n.link.bandwidth / 1e9,
                         static_cast<double>(n.link.latency_ps) / 1e6));
   const ProfileNoise noise = profile_noise(results);
-  print_out(fmt::format("spread     {} of {} figures by more than 10 % over {} rounds\n", noise.wide, noise.figures,
-                        results.front().rates.size()));
+  const size_t rounds = results.front().rates.size();
+  print_out(rounds < 2 ? "spread     not known from one round\n"
+                       : fmt::format("spread     {} of {} figures by more than 10 % over {} rounds\n", noise.wide,
+                                     noise.figures, rounds));
   if (!output.empty())
     print_out(fmt::format("\ntry: {} plan MODEL --hardware {} --batch 16 --seq 256 --dtype f32\n", program_name(),
                           shell_quoted(output)));

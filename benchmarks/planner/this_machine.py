@@ -47,13 +47,14 @@ def main():
     parser.add_argument("--tokenizer", required=True, help="a model directory or tokenizer file")
     parser.add_argument("--data", required=True, help="a text of 1 MB or so")
     parser.add_argument("--vocab", type=int, default=32000, help="ids of the models")
+    parser.add_argument("--models", default=",".join(MODELS), help="of " + ", ".join(MODELS))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--full", action="store_true", help="the whole profile instead of --quick")
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--seq", type=int, default=256)
     parser.add_argument("--batch", type=int, default=8)
     args = parser.parse_args()
-    tern = args.tern
+    tern, models = args.tern, args.models.split(",")
     rows = {}  # name → [(predicted, measured)]
     exact = []
 
@@ -61,13 +62,13 @@ def main():
         here = pathlib.Path(folder)
         text = here / "prompt.txt"
         text.write_text(open(args.data, encoding="utf-8").read()[:1200])
-        for name, shape in MODELS.items():
+        for name in models:
             (here / name).mkdir()
-            (here / name / "config.json").write_text(json.dumps(config(shape, args.vocab)))
+            (here / name / "config.json").write_text(json.dumps(config(MODELS[name], args.vocab)))
         for _ in range(args.rounds):
             profile = here / "this.toml"
             run(tern, "profile", "--output", profile, *([] if args.full else ["--quick"]))
-            for name in MODELS:
+            for name in models:
                 for dtype in ("f32", "bf16"):
                     model, out = here / name, here / f"run-{name}-{dtype}"
                     plan = run(tern, "plan", model, "--hardware", profile, "--batch", args.batch, "--seq", args.seq,
