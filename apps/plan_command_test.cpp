@@ -243,7 +243,7 @@ TEST_F(PlanVerb, WithoutTimeForAPlanItIsUndecidedNotTooLarge) {
 
 TEST_F(PlanVerb, AnInterruptLeavesThePlanSoFarWithItsGap) {
   const Outcome o = tern("plan llama-3-70b" + kNode + " --batch 16 --seq 4096 --offload all --output plan.json",
-                         "timeout --preserve-status -k 30 -s INT 2");
+                         "env --default-signal=INT timeout --preserve-status -k 30 -s INT 2");
   EXPECT_EQ(o.code, 130) << o.text;
   if (has(o, "before any plan was found")) GTEST_SKIP() << "too slow a machine for a plan before the interrupt";
   EXPECT_TRUE(has(o, "stopped; this is the best plan so far")) << o.text;
