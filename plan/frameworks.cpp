@@ -157,7 +157,7 @@ std::string_view limits_in_words(Framework f) {
 // Published sizes of torchtitan's registry.
 std::string torchtitan_model(const ModelSpec& spec) {
   struct Row {
-    std::string_view family, name;
+    std::string_view module, name;  // of torchtitan
     int64_t vocab, width, layers, heads, kv_heads, hidden;
   };
   constexpr std::array kRows{
@@ -179,8 +179,8 @@ std::string torchtitan_model(const ModelSpec& spec) {
     return "";
   for (const Row& r : kRows)
     if (spec.vocab == r.vocab && spec.width == r.width && spec.layers == r.layers && a.heads == r.heads &&
-        a.kv_heads == r.kv_heads && mlp->hidden == r.hidden && qwen == (r.family == "qwen3"))
-      return fmt::format("--module {} --config {}", r.family, r.name);
+        a.kv_heads == r.kv_heads && mlp->hidden == r.hidden && qwen == (r.module == "qwen3"))
+      return fmt::format("--module {} --config {}", r.module, r.name);
   return "";
 }
 
