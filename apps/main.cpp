@@ -28,11 +28,22 @@ struct VerbRun {
   std::string_view name;
   int (*run)(const Options&);
 };
-constexpr VerbRun kRuns[] = {{"demo", run_demo},         {"train", run_train},     {"generate", run_generate},
-                             {"chat", run_chat},         {"eval", run_eval},       {"embed", run_embed},
-                             {"tokenize", run_tokenize}, {"inspect", run_inspect}, {"export", run_export},
-                             {"plan", run_plan},         {"compare", run_compare}, {"doctor", run_doctor},
-                             {"bench", run_bench},       {"profile", run_profile}};
+constexpr VerbRun kRuns[] = {{"demo", run_demo},
+                             {"train", run_train},
+                             {"generate", run_generate},
+                             {"chat", run_chat},
+                             {"eval", run_eval},
+                             {"embed", run_embed},
+                             {"tokenize", run_tokenize},
+                             {"inspect", run_inspect},
+                             {"export", run_export},
+                             {"plan", run_plan},
+                             {"compare", run_compare},
+                             {"doctor", run_doctor},
+                             {"bench", run_bench},
+                             {"profile", run_profile},
+                             {"plan-calibrate", run_plan_calibrate},
+                             {"plan-table", run_plan_table}};
 
 bool wants_help(const Arguments& arguments) {
   for (const std::string& argument : arguments) {
@@ -66,8 +77,12 @@ int run(const Arguments& arguments) {
   std::string name = arguments.front();
   if (name == "--help" || name == "-h") name = "help";
   if (name == "--version" || name == "-V") name = "version";
+  // `tern plan table …` is the verb plan-table: what goes with a plan stands beside it, with options of its own.
+  const bool of_plan =
+      name == "plan" && arguments.size() > 1 && (arguments[1] == "calibrate" || arguments[1] == "table");
+  if (of_plan) name += "-" + arguments[1];
   const VerbSpec& verb = find_verb(table, name);
-  const Arguments rest(arguments.begin() + 1, arguments.end());
+  const Arguments rest(arguments.begin() + (of_plan ? 2 : 1), arguments.end());
   if (wants_help(rest)) {
     print_out(help_verb(table, verb));
     return 0;

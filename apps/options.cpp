@@ -114,6 +114,20 @@ std::vector<VerbSpec> make_verbs() {
            "a bound that --certify or --check could not prove. --certify and --check do not judge a plan's binds, "
            "model_ps, model_bound_ps, restrictions and families beyond contradictions. How to write a cluster file: "
            "docs/cluster-files.md."},
+      {.name = "plan-calibrate",
+       .summary = "Fit the cost model's constants to measured runs (typed: tern plan calibrate)",
+       .positionals = {{"DATA", "a table of runs (CSV): sizes, degrees, what a step took"}},
+       .examples = {{"tern plan calibrate runs.csv --hardware a100-80g --software Megatron --output a100.toml",
+                     "constants with their errors on rows left out"},
+                    {"tern plan MODEL --hardware a100-80g --dtype f16 --calibration a100.toml --batch 64 --seq 2048",
+                     "a plan with an error bar"}},
+       .details = "A dozen constants with a meaning each (docs/calibration.md) are fitted, robust against rows that "
+                  "nothing explains; rows whose column \"use\" says score are left out of the fit and reported."},
+      {.name = "plan-table",
+       .summary = "Price the runs of a table, beside what they took (typed: tern plan table)",
+       .positionals = {{"FILE", "a table of runs (CSV), as tern plan calibrate reads"}},
+       .examples = {{"tern plan table runs.csv --calibration a100.toml", "predicted and measured, row by row"}},
+       .details = "Each row is priced as tern plan prices a plan; docs/calibration.md names the columns."},
       {.name = "compare",
        .summary = "Two training runs side by side, as a table and as plots",
        .positionals = {{"A", "a run directory (the --output of tern train)"}, {"B", "another one"}},
@@ -328,6 +342,18 @@ std::vector<OptionSpec> make_options() {
       {.name = "kv-dtype", .verbs = "plan", .type = choice, .help = "of --inference: how keys and values are kept; not given: as --dtype; q8, q4: 8.5 and 4.5 bits", .choices = {"f32", "bf16", "q8", "q4"}},
       {.name = "weight-dtype", .verbs = "plan", .type = choice, .help = "of --inference: how weights are kept; not given: as --dtype", .choices = {"f32", "bf16", "q8", "q4"}},
 
+      // plan calibrate, plan table.
+      {.name = "calibration", .verbs = "plan plan-table", .type = path, .unit = "FILE", .help = "constants that tern plan calibrate fitted; predictions then carry an error bar"},
+      {.name = "hardware", .verbs = "plan-calibrate", .type = path, .unit = "FILE", .help = "cluster file of the runs, or a ready machine; as many nodes are taken as a run has"},
+      {.name = "hardware", .verbs = "plan-table", .type = path, .unit = "FILE", .help = "another cluster file than the calibration's, or none: the file's own rates"},
+      {.name = "software", .verbs = "plan-calibrate", .type = text, .fallback = "not stated", .unit = "NAME", .help = "the framework whose runs these are"},
+      {.name = "folds", .verbs = "plan-calibrate", .type = choice, .fallback = "layout", .help = "rows that are left out together: those of one layout of parallel degrees, of one model, or a fifth at random", .choices = {"layout", "model", "rows"}},
+      {.name = "vocabulary", .verbs = "plan-calibrate plan-table", .type = integer, .fallback = "51200", .unit = "N", .help = "where the table has no such column", .min = 1, .max = 67108864},
+      {.name = "schedule", .verbs = "plan-calibrate plan-table", .type = choice, .fallback = "1f1b", .help = "where the table has no such column", .choices = {"gpipe", "1f1b", "1f1b-deep", "zb-h1", "zb-h2"}},
+      {.name = "dtype", .verbs = "plan-calibrate plan-table", .type = choice, .fallback = "f16", .help = "where the table has no such column", .choices = {"f16", "bf16", "f32"}},
+      {.name = "recompute", .verbs = "plan-calibrate plan-table", .type = choice, .fallback = "full", .help = "where the table has no such column", .choices = {"none", "attention", "full"}},
+      {.name = "output", .verbs = "plan-calibrate", .type = path, .unit = "FILE", .help = "write the calibration here, as TOML"},
+
       // bench.
       {.name = "rounds", .verbs = "bench", .type = integer, .fallback = "7", .unit = "N", .help = "times that every task is measured", .min = 1, .max = 10000},
       {.name = "limits-only", .verbs = "bench", .type = flag, .help = "measure the machine, not tern's work on it"},
@@ -341,7 +367,7 @@ std::vector<OptionSpec> make_options() {
       {.name = "disk", .verbs = "profile", .type = path, .unit = "DIR", .help = "read and write a file of 256 MiB, made and removed under this directory; not given: that of --output, else this one"},
       {.name = "import", .verbs = "profile", .type = list, .unit = "FILE", .help = "measure nothing: read the output of nccl-tests (all_reduce_perf, all_gather_perf, …); may be given several times; -: standard input"},
 
-      {.name = "json", .verbs = "train generate chat eval embed tokenize inspect export plan compare doctor demo bench profile", .type = flag, .help = "machine-readable output on standard output"},
+      {.name = "json", .verbs = "train generate chat eval embed tokenize inspect export plan plan-calibrate plan-table compare doctor demo bench profile", .type = flag, .help = "machine-readable output on standard output"},
   };
 }
 // clang-format on

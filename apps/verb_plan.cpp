@@ -6,6 +6,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "apps/calibration_report.h"
 #include "apps/common.h"
 #include "apps/plan_advice.h"
 #include "apps/plan_ask.h"
@@ -172,9 +173,16 @@ int run_plan(const Options& options) {
   const std::string& output = options.text("output");
   Cluster cluster = find_cluster(options.text("hardware"));
   if (options.has("nodes")) cluster = with_nodes(std::move(cluster), options.integer("nodes"));
+  if (inference && options.has("calibration"))
+    throw Error(ErrorKind::usage, "plan: --calibration is of training runs; it does not go with --inference");
   if (inference) return plan_inference(options, spec, cluster);
   refuse_inference_options(options);
   const std::vector<int64_t> batches = batches_of(options);
+  std::optional<Calibration> calibration;
+  if (options.has("calibration")) {
+    calibration = read_calibration(options.text("calibration"));
+    cluster = calibrated(cluster, *calibration, dtype_from_name(options.text("dtype")));
+  }
   if (options.has("adapters")) spec = with_adapters(std::move(spec), options.integer("adapters"));
   PlanRequest request{.model = options.positional("MODEL"), .space = space_of(options), .stop = &stop_flag()};
   request.job = {.batch = batches.back(),
@@ -212,6 +220,7 @@ int run_plan(const Options& options) {
     refuse_plan(spec, cluster, request, answer, space_without_pins(options), wider_spaces(options), json);
   if (std::string beyond = beyond_positions(spec, request.job.seq); !beyond.empty())
     answer.plan.restrictions.push_back(std::move(beyond));
+  if (calibration) answer.plan.error = planned_error(*calibration, answer.plan.step_ps);
   Certificate certificate;
   if (options.flag("certify")) certificate = certify(spec, cluster, request, answer.plan);
   PlanStory story = tell_story(options, spec, cluster, request, answer.plan);
@@ -224,6 +233,8 @@ int run_plan(const Options& options) {
     print_out("\n" + story_words(spec, cluster, answer.plan, story));
   }
   tell_engine(spec, answer.plan, cluster, json);
+  if (calibration && !answer.plan.error)
+    log_warn("plan: {} was not tried on rows left out, so there is no error bar", options.text("calibration"));
   if (const auto& audit = certificate.audit; audit && audit->plan_holds()) {
     const std::string solver = certificate.solver.empty() ? "not asked" : certificate.solver;
     if (json) {

@@ -16,6 +16,8 @@ int run_tokenize(const Options&);
 int run_inspect(const Options&);
 int run_export(const Options&);
 int run_plan(const Options&);
+int run_plan_calibrate(const Options&);
+int run_plan_table(const Options&);
 int run_compare(const Options&);
 int run_doctor(const Options&);
 int run_bench(const Options&);

@@ -105,7 +105,8 @@ DeviceType read_device(const std::string& name, const TomlValue& value, const st
   d.memory_bytes = f.bytes("memory");
   d.reserved_bytes = f.bytes("reserved");
   if (d.reserved_bytes >= d.memory_bytes) f.fail("reserved", "leaves nothing of the device's memory");
-  d.memory_bandwidth = bandwidth(f, "memory_bandwidth") * f.number("memory_share", 0.01, 1);
+  d.memory_nominal = bandwidth(f, "memory_bandwidth");
+  d.memory_bandwidth = d.memory_nominal * f.number("memory_share", 0.01, 1);
   d.launch_ps = latency(f, "launch");
   d.price_per_hour = f.number("price_per_hour", 0, 1e9, 0);
   TomlFields peak(f.require("peak", Kind::table), path, prefix + "peak.");
@@ -192,11 +193,13 @@ NodeType read_node(const std::string& name, const TomlValue& value, const Cluste
   n.host_link_latency_ps = latency(host, "latency");
   host.finish();
   TomlFields link(f.require("link", Kind::table), path, prefix + "link.");
-  n.link = {link.text("name"), n.num_devices, bandwidth(link, "bandwidth") * link.number("share", 0.01, 1),
-            latency(link, "latency")};
+  const double link_nominal = bandwidth(link, "bandwidth");
+  n.link = {link.text("name"), n.num_devices, link_nominal * link.number("share", 0.01, 1), latency(link, "latency"),
+            link_nominal};
   link.finish();
   TomlFields network(f.require("network", Kind::table), path, prefix + "network.");
-  n.network = bandwidth(network, "bandwidth") * network.number("share", 0.01, 1);
+  n.network_nominal = bandwidth(network, "bandwidth");
+  n.network = n.network_nominal * network.number("share", 0.01, 1);
   network.finish();
   f.finish();
   return n;

@@ -43,11 +43,25 @@ struct AttentionRates {
   double forward_half = 0, backward_half = 0, prefill_half = 0;
 };
 
+/// What a framework adds to its devices' work. These values add nothing; a calibration (calibrate/) sets them.
+struct FrameworkCosts {
+  double product_rate = 1;  // products run at so many times the dtype's peak: 2 where they multiply in 8 bits
+  double score_bytes = 0;   // moved per attended pair and head forward, twice that backward; 0: attention is one kernel
+  double passes = 1;        // bytes of elementwise work over those of fused kernels
+  double whole_head = 1;    // products of a head that is not split take so many times as long
+  double send_share = 1;    // of the link's bandwidth, between stages
+  double sync_hidden = 1;   // share of a gradient's reduction that may run beside the backward; the rest comes after
+  int64_t issue_ps = 0;     // the host's time to issue a kernel: no unit takes less than this for each of its own
+  int64_t step_ps = 0;      // once a step
+  friend bool operator==(const FrameworkCosts&, const FrameworkCosts&) = default;
+};
+
 struct DeviceType {
   std::string name;
   std::string engine;  // "tern": rates are this engine's own, as `tern profile` measured them; "" else
   int64_t memory_bytes = 0, reserved_bytes = 0;  // reserved: driver, context, communication buffers
   double memory_bandwidth = 0;                   // bytes/s, reached
+  double memory_nominal = 0;                     // of the data sheet
   std::vector<std::pair<DType, double>> peak;    // FLOP/s of dense matrix products
   std::vector<MatmulTable> matmul;
   double attention_forward = 0, attention_backward = 0;        // share of the peak
@@ -55,6 +69,7 @@ struct DeviceType {
   std::vector<std::pair<DType, double>> elementwise;  // bytes/s of norms and the like; not stated: the memory's
   int64_t launch_ps = 0;                              // per kernel, what the device waits
   double price_per_hour = 0;
+  FrameworkCosts framework = {};
 };
 
 /// What one domain's links give each device, each way, when all devices use them at once.
@@ -63,6 +78,7 @@ struct LinkLevel {
   int64_t devices = 1;   // in one domain of this level
   double bandwidth = 0;  // bytes/s per device, reached
   int64_t latency_ps = 0;
+  double nominal = 0;  // bytes/s of the data sheet; 0: not stated
 };
 
 struct NodeType {
@@ -78,6 +94,7 @@ struct NodeType {
   int64_t host_link_latency_ps = 0;
   LinkLevel link;      // inside a node
   double network = 0;  // bytes/s of a node each way, all its cards together, reached
+  double network_nominal = 0;
   double price_per_hour = 0;
 };
 

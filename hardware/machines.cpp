@@ -8,17 +8,21 @@
 
 namespace tern {
 
-Cluster find_cluster(const std::string& path_or_name) {
+std::string cluster_text(const std::string& path_or_name) {
   std::vector<std::string_view> names;
   for (const MachineFile& file : machine_files()) names.push_back(file.name);
   for (const MachineFile& file : machine_files())
-    if (file.name == path_or_name && !real_io().stat(path_or_name))
-      return parse_cluster(file.toml, "machine " + path_or_name);
+    if (file.name == path_or_name && !real_io().stat(path_or_name)) return std::string(file.toml);
   if (path_or_name.find_first_of("/.") == std::string::npos && !real_io().stat(path_or_name))
     throw Error(ErrorKind::bad_file, "{}: neither a cluster file nor one of the ready machines ({}){}",
                 make_printable(path_or_name), join({names.begin(), names.end()}, ", "),
                 did_you_mean(path_or_name, names));
-  return read_cluster(path_or_name);
+  return real_io().read(path_or_name);
+}
+
+Cluster find_cluster(const std::string& path_or_name) {
+  const bool is_file = real_io().stat(path_or_name).has_value();
+  return parse_cluster(cluster_text(path_or_name), is_file ? path_or_name : "machine " + path_or_name);
 }
 
 Cluster with_nodes(Cluster cluster, int64_t nodes) {

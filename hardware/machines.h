@@ -19,6 +19,8 @@ std::span<const MachineFile> machine_files();
 /// A cluster file's path, or a ready machine's name. Errors: as read_cluster; bad_file for what is neither, with the
 /// nearest name.
 Cluster find_cluster(const std::string& path_or_name);
+/// The text behind it. Errors: as find_cluster's for what is neither.
+std::string cluster_text(const std::string& path_or_name);
 
 /// The same with so many nodes. Errors: usage, for nodes of several types, or more than its network joins.
 Cluster with_nodes(Cluster, int64_t nodes);

@@ -1,6 +1,7 @@
 #include "plan/cost_model.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "base/error.h"
@@ -27,10 +28,21 @@ struct Pricing {
   int64_t moved(int64_t bytes) const {
     return ps_of(static_cast<double>(bytes), elementwise_rate(machine.device, job.dtype));
   }
-  int64_t product(int64_t m, int64_t n, int64_t k, int64_t count, ProductUse use = ProductUse::any) const {
+  // Elementwise work, in as many passes as the framework makes of it.
+  int64_t passed(int64_t bytes) const {
+    return ps_of(static_cast<double>(bytes) * framework().passes, elementwise_rate(machine.device, job.dtype));
+  }
+  const FrameworkCosts& framework() const { return machine.device.framework; }
+  int64_t multiplied(int64_t m, int64_t n, int64_t k, ProductUse use, double times = 1) const {
+    const int64_t ps = matmul_ps(machine.device, job.dtype, m, n, k, use);
+    const double slower = times / framework().product_rate;
+    return slower == 1 ? ps : counted_ps(static_cast<double>(ps) * slower);
+  }
+  int64_t product(int64_t m, int64_t n, int64_t k, int64_t count, ProductUse use = ProductUse::any,
+                  double times = 1) const {
     const auto bytes = static_cast<double>((m * k + k * n + m * n) * s());
     const int64_t least = ps_of(bytes, machine.device.memory_bandwidth);
-    return counted_ps(count, std::max(matmul_ps(machine.device, job.dtype, m, n, k, use), least)) + launches(1);
+    return counted_ps(count, std::max(multiplied(m, n, k, use, times), least)) + launches(1);
   }
   int64_t product_bytes(const MatrixProduct& p) const { return (p.m * p.k + p.k * p.n + p.m * p.n) * s() * p.count; }
   // Over `half` keys half of the share is reached.
@@ -63,7 +75,7 @@ Times kernel_times(const Pricing& z, const Unit& unit, const UnitCost& cost) {
     if (p.trained) t.weight += z.product(p.n, p.k, p.m, p.count, ProductUse::weight_gradient);
     for (int64_t& b : bytes) b -= z.product_bytes(p);
   }
-  const auto rest = [&](int64_t left) { return left > 0 ? z.moved(left) + z.launches(2) : z.launches(2); };
+  const auto rest = [&](int64_t left) { return left > 0 ? z.passed(left) + z.launches(2) : z.launches(2); };
   t.forward += rest(bytes[0]);
   t.backward += rest(bytes[1]);
   if (cost.trained) t.weight += rest(bytes[2]);
@@ -75,16 +87,17 @@ Times kernel_times(const Pricing& z, const Unit& unit, const UnitCost& cost) {
 Times head_times(const Pricing& z, const Unit& unit, const HeadSpec& u, const UnitCost& cost) {
   Times t;
   const MatrixProduct p = unit_products(unit, z.query).front();
+  const double times = z.mesh.tensor == 1 ? z.framework().whole_head : 1;
   if (has_table(z.machine.device, z.job.dtype, ProductUse::head)) {
-    t.forward =
-        counted_ps(3, matmul_ps(z.machine.device, z.job.dtype, p.m, p.n, p.k, ProductUse::head)) + z.launches(3);
+    t.forward = counted_ps(3, z.multiplied(p.m, p.n, p.k, ProductUse::head, times)) + z.launches(3);
   } else {
-    t.forward = z.product(p.m, p.n, p.k, 1) + z.product(p.m, p.k, p.n, 1, ProductUse::input_gradient) +
-                (p.trained ? z.product(p.n, p.k, p.m, 1, ProductUse::weight_gradient) : 0);
-    t.forward += z.moved(p.m * p.n * (4 * 4 + 3 * z.s()) + p.m * p.k * 5 * z.s()) + z.launches(6);
+    t.forward = z.product(p.m, p.n, p.k, 1, ProductUse::any, times) +
+                z.product(p.m, p.k, p.n, 1, ProductUse::input_gradient, times) +
+                (p.trained ? z.product(p.n, p.k, p.m, 1, ProductUse::weight_gradient, times) : 0);
+    t.forward += z.passed(p.m * p.n * (4 * 4 + 3 * z.s()) + p.m * p.k * 5 * z.s()) + z.launches(6);
   }
-  t.backward = z.moved(cost.backward_input_bytes_moved) + z.launches(1);
-  if (cost.trained) t.weight = z.moved(cost.backward_weight_bytes_moved) + z.launches(1);
+  t.backward = z.passed(cost.backward_input_bytes_moved) + z.launches(1);
+  if (cost.trained) t.weight = z.passed(cost.backward_weight_bytes_moved) + z.launches(1);
   if (z.mesh.tensor > 1)  // rows in, their gradients out; maximum, sum and target of each row
     t.forward += z.gather_rows(u.width) + z.scatter_rows(u.width) + 3 * all_reduce_ps(z.machine, z.tensor(), z.T() * 4);
   return t;
@@ -116,8 +129,12 @@ Times attention_times(const Pricing& z, const Unit& unit, const AttentionSpec& u
   part.heads = shard_of(u.heads, z.mesh.tensor), part.kv_heads = shard_of(u.kv_heads, z.mesh.tensor);
   const int64_t pairs = z.query.attended_pairs * part.heads * part.head_dim;
   const AttentionRates rates = attention_rates(z.machine.device, z.job.dtype);
-  const int64_t forward = z.attention(4 * pairs, rates.forward, rates.forward_half);
-  const int64_t backward = z.attention(10 * pairs, rates.backward, rates.backward_half);
+  const auto scores = [&](double times) {
+    const double bytes = static_cast<double>(z.query.attended_pairs * part.heads) * z.framework().score_bytes;
+    return ps_of(times * bytes, z.machine.device.memory_bandwidth);
+  };
+  const int64_t forward = z.attention(4 * pairs, rates.forward, rates.forward_half) + scores(1);
+  const int64_t backward = z.attention(10 * pairs, rates.backward, rates.backward_half) + scores(2);
   t.forward += forward, t.backward += backward;
   add_context(z, part, forward, backward, t);
   if (z.mesh.tensor > 1) {
@@ -164,9 +181,9 @@ Times moe_times(const Pricing& z, const Unit& unit, const MoeSpec& u, const Unit
 
 Times table_times(const Pricing& z, int64_t width, const UnitCost& cost) {
   Times t;
-  t.forward = z.moved(cost.forward_bytes_moved) + z.launches(2);
-  t.backward = cost.backward_input_bytes_moved ? z.moved(cost.backward_input_bytes_moved) + z.launches(2) : 0;
-  if (cost.trained) t.weight = z.moved(cost.backward_weight_bytes_moved) + z.launches(2);
+  t.forward = z.passed(cost.forward_bytes_moved) + z.launches(2);
+  t.backward = cost.backward_input_bytes_moved ? z.passed(cost.backward_input_bytes_moved) + z.launches(2) : 0;
+  if (cost.trained) t.weight = z.passed(cost.backward_weight_bytes_moved) + z.launches(2);
   if (z.mesh.tensor > 1) {
     t.forward += z.scatter_rows(width);
     if (cost.trained) t.weight += z.gather_rows(width);
@@ -184,9 +201,28 @@ Times unit_times(const Pricing& z, const Unit& unit, const UnitCost& cost) {
   return table_times(z, std::get<BridgeSpec>(unit.spec).width, cost);
 }
 
+// No unit is faster than its kernels are issued: its products, attention, two for what is elementwise, a collective
+// of the tensor axis.
+void wait_for_issue(const Pricing& z, const Unit& unit, const UnitCost& cost, Times& t) {
+  const int64_t each = z.framework().issue_ps;
+  if (each == 0) return;
+  int64_t products = 0, trained = 0;
+  for (const MatrixProduct& p : unit_products(unit, z.query)) products += p.count, trained += p.trained ? p.count : 0;
+  const auto at_least = [&](int64_t& ps, int64_t kernels) { ps = std::max(ps, counted_ps(kernels, each)); };
+  if (std::holds_alternative<HeadSpec>(unit.spec)) {  // its forward has all three products
+    at_least(t.forward, 2 * products + trained + 6);
+    return;
+  }
+  const int64_t more = (attention_of(unit) ? 3 : 2) + (z.mesh.tensor > 1 ? 1 : 0);
+  at_least(t.forward, products + more);
+  if (t.backward > 0) at_least(t.backward, products + more);
+  if (cost.trained) at_least(t.weight, trained + 2);
+}
+
 UnitFacts facts_of(const Pricing& z, const Unit& unit, int64_t input_bytes) {
   const UnitCost c = unit_cost(unit, z.query);
-  const Times t = unit_times(z, unit, c);
+  Times t = unit_times(z, unit, c);
+  wait_for_issue(z, unit, c, t);
   UnitFacts f;
   f.forward = t.forward, f.backward = t.backward, f.weight = t.weight;
   f.parameters[0] = c.parameters - c.expert_parameters, f.parameters[1] = c.expert_parameters;
@@ -326,6 +362,7 @@ CostVector LayerCosts::cost(const Layer& layer, const LayerStrategy& st, bool pi
   if (st.zero == 0) c.sync = share.all_reduce;
   if (st.zero == 1) c.sync = share.reduce;
   if (st.zero == 1 || st.zero == 2) c.begin = share.gather_trained;
+  if (layer.first == 0) c.begin += machine_.device.framework.step_ps;
   if (st.zero >= 2) {
     const bool gathers = st.zero == 3;
     const int64_t link = share.reduce + (gathers ? share.gather : 0);
@@ -338,6 +375,10 @@ CostVector LayerCosts::cost(const Layer& layer, const LayerStrategy& st, bool pi
       c.entry_backward = std::min(share.gather, compute);
       c.forward = std::max(c.forward, share.gather);
     }
+  }
+  if (const double hidden = machine_.device.framework.sync_hidden; hidden < 1) {
+    const int64_t open = counted_ps(static_cast<double>(c.sync) * (1 - hidden));
+    c.sync -= std::min(c.sync, open), c.update += open;
   }
   c.sync += table_sync;
 
@@ -389,7 +430,9 @@ LongestTimes longest_times(const LayerCosts& costs, const std::vector<Layer>& la
 
 EdgeCost LayerCosts::edge(const Layer& left, bool inside) const {
   const int64_t bytes = units_[static_cast<size_t>(left.first + left.count - 1)].output_bytes;
-  const int64_t ps = send_ps(machine_, mesh_.devices(), inside, bytes);
+  const double share = machine_.device.framework.send_share;
+  const int64_t whole = share == 1 ? bytes : static_cast<int64_t>(std::ceil(static_cast<double>(bytes) / share));
+  const int64_t ps = send_ps(machine_, mesh_.devices(), inside, whole);
   return {ps, ps};
 }
 

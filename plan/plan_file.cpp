@@ -97,6 +97,7 @@ class Fields {
   const Json& object(std::string_view key) { return member(key, &Json::is_object, "an object"); }
   const Json& array(std::string_view key) { return member(key, &Json::is_array, "an array"); }
   void skip(std::string_view key) { f_.take(key); }
+  const Json* optional(std::string_view key) { return f_.take(key); }
   void finish() { f_.finish({}); }
   const HfFields& raw() const { return f_; }
 
@@ -240,6 +241,12 @@ std::string plan_json(const Plan& p, const Json& report) {
                  {"restrictions", p.restrictions},
                  {"families", families}}}};
   if (!report.is_null()) json["report"] = report;
+  if (p.error)
+    json["predicted"]["error"] = {{"software", p.error->software},
+                                  {"rows", p.error->rows},
+                                  {"low_ps", p.error->low_ps},
+                                  {"high_ps", p.error->high_ps},
+                                  {"median", p.error->median}};
   return dump_json(json, 2) + "\n";
 }
 
@@ -275,6 +282,15 @@ Plan parse_plan(std::string_view text, std::string_view where) {
   if (static_cast<int>(p.ranks.size()) != p.choice.num_stages)
     predicted.raw().fail("ranks", "{}, expected one per stage ({})", p.ranks.size(), p.choice.num_stages);
   p.binds = predicted.text("binds");
+  if (const Json* error = predicted.optional("error")) {
+    Fields e(*error, place, "predicted.error.");
+    p.error = {.software = e.text("software"),
+               .rows = e.integer("rows", 1),
+               .low_ps = e.integer("low_ps", 0, p.step_ps),
+               .high_ps = e.integer("high_ps", p.step_ps),
+               .median = e.number("median")};
+    e.finish();
+  }
   predicted.finish();
 
   Fields proof(f.object("proof"), place, "proof.");

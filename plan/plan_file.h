@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -50,6 +51,15 @@ struct ChoiceCounts {
   friend bool operator==(const ChoiceCounts&, const ChoiceCounts&) = default;
 };
 
+/// How far the predicted step may be off, from runs that were measured and left out of a fit.
+struct PlannedError {
+  std::string software;             // whose runs
+  int64_t rows = 0;                 // left out and predicted
+  int64_t low_ps = 0, high_ps = 0;  // 18 of 20 lay between
+  double median = 0;                // of |predicted/measured − 1|
+  friend bool operator==(const PlannedError&, const PlannedError&) = default;
+};
+
 struct Plan {
   std::string model, hardware, node;  // as asked for; name in the cluster file; its nodes' types, in words
   int64_t parameters = 0;
@@ -58,7 +68,8 @@ struct Plan {
   int64_t idle_devices = 0;
   std::vector<PlannedLayers> layers;
 
-  int64_t step_ps = 0;  // simulated makespan
+  int64_t step_ps = 0;                // simulated makespan
+  std::optional<PlannedError> error;  // of a calibrated cluster
   std::vector<PlannedRank> ranks;
   double price_per_hour = 0;
   double flops_share = 0;  // the model's FLOPs over the used devices' peak

@@ -429,8 +429,9 @@ std::string_view name_of(Verdict v) {
 }
 
 std::span<const std::string_view> unjudged_keys() {
-  static constexpr std::array<std::string_view, 6> keys{"predicted.binds",    "proof.model_ps", "proof.model_bound_ps",
-                                                        "proof.restrictions", "proof.families", "report"};
+  static constexpr std::array<std::string_view, 7> keys{
+      "predicted.binds",    "predicted.error", "proof.model_ps", "proof.model_bound_ps",
+      "proof.restrictions", "proof.families",  "report"};
   return keys;
 }
 

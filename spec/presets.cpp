@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "base/error.h"
 #include "base/text.h"
 #include "formats/hf_family.h"
 
@@ -32,6 +33,8 @@ constexpr std::array kDecoders{
 };
 
 ModelSpec decoder(const DecoderRow& row) {
+  if (row.heads < 1 || row.width % row.heads)
+    throw Error(ErrorKind::bad_file, "a model of width {}: {} heads do not divide it", row.width, row.heads);
   const HfFamily& family = *find_hf_family(row.family);
   const bool turns = family.blocks.positions == HfPositions::rotary;
   HfConfig c;
@@ -106,6 +109,12 @@ std::optional<ModelSpec> preset_model(std::string_view name) {
   for (const T5Row& row : kT5)
     if (row.name == wanted) return t5(row);
   return std::nullopt;
+}
+
+ModelSpec decoder_of(const DecoderSizes& z) {
+  TERN_CHECK(find_hf_family(z.family), "decoder_of: no family '{}'", z.family);
+  return decoder({"", z.family, z.vocab, z.width, z.hidden ? z.hidden : 4 * z.width, z.layers, z.heads,
+                  z.kv_heads ? z.kv_heads : z.heads, z.context, z.family == "gpt2"});
 }
 
 std::vector<std::string_view> preset_names() {

@@ -1,0 +1,147 @@
+#include "apps/calibration_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+#include "base/units.h"
+#include "report/table.h"
+
+namespace tern {
+namespace {
+
+std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
+std::string seconds_words(double s) {
+  return s >= 10 ? fmt::format("{:.2f} s", s) : s >= 1 ? fmt::format("{:.3f} s", s) : fmt::format("{:.2f} ms", 1e3 * s);
+}
+
+// Rows with a measured time, and what was predicted for them.
+struct Measured {
+  std::vector<size_t> rows;
+  std::vector<double> predicted;
+};
+Measured measured_of(const PricedTable& t, bool scored_only) {
+  Measured m;
+  for (size_t k = 0; k < t.rows.size(); ++k) {
+    const PublishedRun& r = t.runs.run(t.rows[k]);
+    if (r.seconds > 0 && !(scored_only && r.fitted)) m.rows.push_back(t.rows[k]), m.predicted.push_back(t.predicted[k]);
+  }
+  return m;
+}
+
+}  // namespace
+
+std::optional<PlannedError> planned_error(const Calibration& c, int64_t step_ps) {
+  if (c.left_out.rows == 0) return std::nullopt;
+  const ErrorBar bar = error_bar(c, static_cast<double>(step_ps));
+  const auto whole = [](double ps) { return static_cast<int64_t>(std::min(std::round(ps), 0x1p62)); };
+  return PlannedError{.software = make_printable(c.software),
+                      .rows = static_cast<int64_t>(c.left_out.rows),
+                      .low_ps = std::min(step_ps, whole(bar.low)),
+                      .high_ps = std::max(step_ps, whole(bar.high)),
+                      .median = c.left_out.median};
+}
+
+Json errors_json(const Errors& e) {
+  return {{"rows", e.rows},
+          {"median", e.median},
+          {"mean", e.mean},
+          {"ninth", e.ninth},
+          {"most", e.most},
+          {"least_ratio", e.least_ratio},
+          {"most_ratio", e.most_ratio}};
+}
+std::string errors_words(const Errors& e) {
+  return fmt::format("median {}, mean {}, nine in ten below {}, most {} ({} rows)", percent(e.median), percent(e.mean),
+                     percent(e.ninth), percent(e.most), e.rows);
+}
+
+std::string constants_text(const Constants& c) {
+  Table t{
+      {{"constant"}, {"value", Align::right}, {"unit"}, {"before", Align::right}, {"bounds", Align::right}, {"what"}},
+      {}};
+  for (size_t k = 0; k < kNumConstants; ++k) {
+    const ConstantSpec& s = constant_specs()[k];
+    t.rows.push_back({std::string(s.name), fmt::format("{:.4g}", c[k]), std::string(s.unit),
+                      fmt::format("{:g}", s.nominal), fmt::format("{:g} to {:g}", s.least, s.most),
+                      std::string(s.meaning)});
+  }
+  return table_text(t);
+}
+Json constants_json(const Constants& c) {
+  Json out = Json::object();
+  for (size_t k = 0; k < kNumConstants; ++k) {
+    const ConstantSpec& s = constant_specs()[k];
+    out[std::string(s.name)] = {
+        {"value", c[k]}, {"unit", std::string(s.unit)}, {"nominal", s.nominal}, {"least", s.least}, {"most", s.most}};
+  }
+  return out;
+}
+
+std::string table_report(const PricedTable& t) {
+  Table out{{{"line", Align::right},
+             {"model"},
+             {"run"},
+             {"predicted", Align::right},
+             {"measured", Align::right},
+             {"error", Align::right},
+             {""}},
+            {}};
+  for (size_t k = 0; k < t.rows.size(); ++k) {
+    const PublishedRun& r = t.runs.run(t.rows[k]);
+    out.rows.push_back({fmt::format("{}", r.line), make_printable(model_words(r)), to_string(r.choice),
+                        seconds_words(t.predicted[k]), r.seconds > 0 ? seconds_words(r.seconds) : "",
+                        r.seconds > 0 ? fmt::format("{:+.1f} %", 100 * (t.predicted[k] / r.seconds - 1)) : "",
+                        r.fitted ? "" : "score"});
+  }
+  std::string text = table_text(out);
+  const Measured all = measured_of(t, false), scored = measured_of(t, true);
+  if (!all.rows.empty())
+    text += fmt::format("\nerrors     {}\n", errors_words(errors_of(t.runs, all.rows, all.predicted)));
+  if (!scored.rows.empty() && scored.rows.size() < all.rows.size())
+    text += fmt::format("to score   {}\n", errors_words(errors_of(t.runs, scored.rows, scored.predicted)));
+  const Ordered o = ordered(t.runs, all.rows, all.predicted);
+  if (o.pairs)
+    text += fmt::format("in order   {} of {} pairs of one model, more than 5 % apart ({:.3f})\n", o.right, o.pairs,
+                        o.share());
+  if (t.calibration && t.calibration->left_out.rows)
+    text += fmt::format("calibrated by {} runs of {}; on rows left out by {}: {}\n", t.calibration->rows,
+                        make_printable(t.calibration->software), name_of(t.calibration->folds),
+                        errors_words(t.calibration->left_out));
+  return text;
+}
+
+Json table_json(const PricedTable& t) {
+  Json rows = Json::array();
+  for (size_t k = 0; k < t.rows.size(); ++k) {
+    const PublishedRun& r = t.runs.run(t.rows[k]);
+    Json row{{"line", r.line},
+             {"model", make_printable(model_words(r))},
+             {"run", to_string(r.choice)},
+             {"predicted", 1e3 * t.predicted[k]}};
+    if (t.calibration && t.calibration->left_out.rows) {
+      const ErrorBar bar = error_bar(*t.calibration, t.predicted[k]);
+      row["low"] = 1e3 * bar.low, row["high"] = 1e3 * bar.high;
+    }
+    row["measured"] = r.seconds > 0 ? Json(1e3 * r.seconds) : Json(nullptr);
+    if (r.seconds > 0) row["error"] = t.predicted[k] / r.seconds - 1;
+    row["use"] = r.fitted ? "fit" : "score";
+    rows.push_back(std::move(row));
+  }
+  Json out{{"unit", "ms"}, {"rows", std::move(rows)}};
+  const Measured all = measured_of(t, false), scored = measured_of(t, true);
+  if (!all.rows.empty()) {
+    out["errors"] = errors_json(errors_of(t.runs, all.rows, all.predicted));
+    const Ordered o = ordered(t.runs, all.rows, all.predicted);
+    out["pairs"] = {{"pairs", o.pairs}, {"in_order", o.right}};
+  }
+  if (!scored.rows.empty()) out["scored_errors"] = errors_json(errors_of(t.runs, scored.rows, scored.predicted));
+  if (t.calibration) out["left_out"] = errors_json(t.calibration->left_out);
+  return out;
+}
+
+}  // namespace tern

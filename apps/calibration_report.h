@@ -1,0 +1,36 @@
+#pragma once
+// A calibration and priced tables in words and as JSON, as `tern plan calibrate` and `tern plan table` print them.
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "calibrate/calibration_file.h"
+#include "calibrate/folds.h"
+#include "plan/plan_file.h"
+
+namespace tern {
+
+/// A plan's error bar; nothing if no error is known.
+std::optional<PlannedError> planned_error(const Calibration&, int64_t step_ps);
+Json errors_json(const Errors&);
+std::string errors_words(const Errors&);
+/// Constants beside their nominal values and bounds, one a line.
+std::string constants_text(const Constants&);
+Json constants_json(const Constants&);
+
+/// A priced table. `predicted`: seconds, as `rows`.
+struct PricedTable {
+  const RunSet& runs;
+  std::vector<size_t> rows;
+  std::vector<double> predicted;
+  std::optional<Calibration> calibration;
+};
+std::string table_report(const PricedTable&);
+/// {"rows": [{"line", "choice", "predicted", "low", "high", "measured", "error", …}], "unit": "ms", "errors": …}: times
+/// in milliseconds, as the tables' own.
+Json table_json(const PricedTable&);
+
+}  // namespace tern

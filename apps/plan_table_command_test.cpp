@@ -1,0 +1,89 @@
+// tern plan calibrate and tern plan table as a person meets them.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "base/io.h"
+#include "base/json.h"
+#include "tests/run_shell.h"
+
+#include <nlohmann/json.hpp>
+
+namespace tern {
+namespace {
+
+// Times that no machine took: they follow no rule but the order of sizes.
+constexpr const char* kRuns =
+    "# GPUs,global batch,micro batch,hidden size,attention heads,# layers,sequence length,tensor parallelism,data "
+    "parallelism,pipeline parallelism,iteration time (ms)\n"
+    "8,16,1,1024,16,8,1024,1,8,1,90\n8,16,1,1024,16,8,1024,2,4,1,120\n8,16,1,1024,16,8,1024,2,2,2,150\n"
+    "8,16,2,1024,16,8,1024,8,1,1,230\n8,32,2,2048,16,8,1024,4,2,1,400\n8,32,2,2048,16,8,1024,1,8,1,300\n";
+
+class PlanTableVerb : public testing::Test {
+ protected:
+  PlanTableVerb() {
+    std::string pattern = testing::TempDir() + "tern-table-XXXXXX";
+    folder_ = ::mkdtemp(pattern.data());
+    write_file_atomically(real_io(), join_path(folder_, "runs.csv"), kRuns);
+  }
+  ~PlanTableVerb() override { remove_all(real_io(), folder_); }
+  Outcome tern(const std::string& rest, const std::string& errors = "2>&1") const {
+    return run_shell("cd " + folder_ + "; env -u TERN_DATA " TERN_PROGRAM " " + rest + " " + errors);
+  }
+  std::string folder_;
+};
+
+TEST_F(PlanTableVerb, CalibratesThenPricesRowsAndPlansWithAnErrorBar) {
+  const Outcome fit = tern("plan calibrate runs.csv --hardware a100-80g --software some --output c.toml");
+  ASSERT_EQ(fit.code, 0) << fit.text;
+  EXPECT_NE(fit.text.find("left out   by layout"), std::string::npos) << fit.text;
+  EXPECT_NE(fit.text.find("wrote c.toml"), std::string::npos);
+
+  const Outcome table = tern("plan table runs.csv --calibration c.toml --json", "2>/dev/null");
+  ASSERT_EQ(table.code, 0);
+  const Json json = parse_json(table.text, "table");
+  ASSERT_EQ(json["rows"].size(), 6u);
+  EXPECT_EQ(json["unit"], "ms");
+  EXPECT_EQ(json["rows"][1]["measured"], 120);
+  const double predicted = json["rows"][1]["predicted"];
+  EXPECT_NEAR(json["rows"][1]["error"].get<double>(), predicted / 120 - 1, 1e-12);
+  EXPECT_LE(json["rows"][1]["low"].get<double>(), predicted);
+  EXPECT_GE(json["rows"][1]["high"].get<double>(), predicted);
+
+  const std::string plan =
+      "plan gpt2 --hardware a100-80g --dtype f16 --batch 16 --seq 512 --calibration c.toml "
+      "--schedules 1f1b --max-context 1";
+  const Outcome words = tern(plan);
+  ASSERT_EQ(words.code, 0) << words.text;
+  EXPECT_NE(words.text.find("error bar  "), std::string::npos) << words.text;
+  ASSERT_EQ(tern(plan + " --certify --output plan.json").code, 0);
+  const Json file = parse_json(real_io().read(join_path(folder_, "plan.json")), "plan");
+  const Json& error = file["predicted"]["error"];
+  EXPECT_EQ(error["software"], "some");
+  EXPECT_LE(error["low_ps"], file["predicted"]["step_ps"]);
+  EXPECT_GE(error["high_ps"], file["predicted"]["step_ps"]);
+  EXPECT_EQ(tern(plan + " --check plan.json").code, 0);
+  // Without the calibration it is a plan for another machine.
+  const Outcome other = tern("plan gpt2 --hardware a100-80g --dtype f16 --batch 16 --seq 512 --check plan.json");
+  EXPECT_EQ(other.code, 4) << other.text;
+  EXPECT_NE(other.text.find("calibrated by 6 runs of some"), std::string::npos) << other.text;
+}
+
+TEST_F(PlanTableVerb, RefusesWhatItCannotUse) {
+  EXPECT_EQ(tern("plan calibrate runs.csv").code, 2);
+  EXPECT_EQ(tern("plan table runs.csv").code, 2);
+  EXPECT_EQ(tern("plan calibrate none.csv --hardware a100-80g").code, 4);
+  EXPECT_EQ(tern("plan calibrate runs.csv --hardware a100-80g --output runs.csv").code, 2);
+  EXPECT_EQ(tern("plan table runs.csv --hardware a100-80g").code, 0);  // on the machine's own rates
+  ASSERT_EQ(tern("plan calibrate runs.csv --hardware a100-80g --output c.toml").code, 0);
+  const Outcome other = tern("plan gpt2 --hardware h100 --dtype f16 --batch 16 --seq 512 --calibration c.toml");
+  EXPECT_EQ(other.code, 2);
+  EXPECT_NE(other.text.find("calibration of device 'a100'"), std::string::npos) << other.text;
+  const Outcome dtype = tern("plan gpt2 --hardware a100-80g --batch 16 --seq 512 --calibration c.toml");
+  EXPECT_EQ(dtype.code, 2);
+  EXPECT_NE(dtype.text.find("--dtype f16"), std::string::npos) << dtype.text;
+}
+
+}  // namespace
+}  // namespace tern

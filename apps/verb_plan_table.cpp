@@ -1,0 +1,143 @@
+// tern plan calibrate DATA, tern plan table FILE: the cost model's constants from measured runs, and runs priced with
+// them.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "apps/calibration_report.h"
+#include "apps/common.h"
+#include "apps/verbs.h"
+#include "base/error.h"
+#include "base/io.h"
+#include "base/log.h"
+#include "base/options.h"
+#include "base/text.h"
+#include "hardware/machines.h"
+
+namespace tern {
+namespace {
+
+RunDefaults defaults_of(const Options& o) {
+  RunDefaults d{.vocabulary = o.integer("vocabulary"), .dtype = dtype_from_name(o.text("dtype"))};
+  for (const Schedule s : kSchedules)
+    if (schedule_name(s) == o.text("schedule")) d.schedule = s;
+  for (const Recompute r : {Recompute::none, Recompute::attention, Recompute::full})
+    if (name_of(r) == o.text("recompute")) d.recompute = r;
+  return d;
+}
+
+// What is left out together, or by rows where that would leave a single fold.
+std::vector<std::vector<size_t>> folds_for(const RunSet& runs, std::span<const size_t> rows, FoldBy& by) {
+  if (rows.size() < 2) return {};
+  auto folds = folds_of(runs, rows, by, 1, 5);
+  if (folds.size() < 2) by = FoldBy::rows, folds = folds_of(runs, rows, by, 1, 5);
+  return folds;
+}
+
+// The rows that the constants explain least.
+std::string worst_rows(const RunSet& runs, std::span<const size_t> rows, std::span<const double> predicted) {
+  std::vector<size_t> order(rows.size());
+  for (size_t k = 0; k < order.size(); ++k) order[k] = k;
+  const auto off = [&](size_t k) { return std::abs(predicted[k] / runs.run(rows[k]).seconds - 1); };
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return off(a) > off(b); });
+  order.resize(std::min<size_t>(order.size(), 10));
+  PricedTable t{runs, {}, {}, {}};
+  for (const size_t k : order) t.rows.push_back(rows[k]), t.predicted.push_back(predicted[k]);
+  const std::string text = table_report(t);
+  return text.substr(0, text.find("\nerrors"));  // the rows alone
+}
+
+}  // namespace
+
+int run_plan_calibrate(const Options& o) {
+  if (!o.has("hardware"))
+    throw Error(ErrorKind::usage, "plan calibrate: --hardware must be given; see `tern help plan-calibrate`");
+  const std::string &path = o.positional("DATA"), &output = o.text("output");
+  if (!output.empty()) refuse_same_file("output", output, path);
+  const Cluster cluster = find_cluster(o.text("hardware"));
+  const RunSet runs(read_runs(path, defaults_of(o)), cluster, path);
+  const std::vector<size_t> rows = runs.fitted();
+  const Fit fit = fit_constants(runs, rows);
+  Calibration c{.hardware = cluster.name,
+                .device = cluster.devices[static_cast<size_t>(cluster.nodes[0].device)].name,
+                .precision = runs.dtype(),
+                .software = o.text("software"),
+                .data = file_name(path),
+                .rows = static_cast<int64_t>(rows.size()),
+                .constants = fit.constants};
+  c.peak = peak_flops(cluster.devices[static_cast<size_t>(cluster.nodes[0].device)], runs.dtype());
+  c.cluster = cluster_text(o.text("hardware"));
+  for (const FoldBy by : {FoldBy::rows, FoldBy::layout, FoldBy::model})
+    if (name_of(by) == o.text("folds")) c.folds = by;
+  std::vector<double> unseen;
+  if (const auto folds = folds_for(runs, rows, c.folds); !folds.empty()) {
+    unseen = left_out(runs, rows, folds);
+    c.left_out = errors_of(runs, rows, unseen);
+  }
+  PricedTable scored{runs, {}, {}, c};
+  for (size_t i = 0; i < runs.size(); ++i)
+    if (runs.run(i).seconds > 0 && !runs.run(i).fitted) scored.rows.push_back(i);
+  scored.predicted = runs.seconds(scored.rows, c.constants);
+  const std::vector<double> fitted = runs.seconds(rows, c.constants);
+
+  if (o.flag("json")) {
+    Json out{{"hardware", c.hardware},
+             {"device", c.device},
+             {"precision", std::string(name_of(c.precision))},
+             {"software", c.software},
+             {"rows", c.rows},
+             {"constants", constants_json(c.constants)},
+             {"fitted", errors_json(errors_of(runs, rows, fitted))}};
+    if (!unseen.empty()) {
+      out["folds"] = std::string(name_of(c.folds));
+      out["left_out"] = errors_json(c.left_out);
+      const Ordered pairs = ordered(runs, rows, unseen);
+      out["pairs"] = {{"pairs", pairs.pairs}, {"in_order", pairs.right}};
+    }
+    if (!scored.rows.empty()) out["scored"] = table_json(scored);
+    print_json(out);
+  } else {
+    print_out(fmt::format("{} rows of {} for {}, {}, {}\n\n", c.rows, path, c.hardware, name_of(c.precision),
+                          make_printable(c.software)));
+    print_out(constants_text(c.constants));
+    print_out(fmt::format("\nfitted     {}\n", errors_words(errors_of(runs, rows, fitted))));
+    if (unseen.empty())
+      print_out("left out   one row leaves none out: no error is known\n");
+    else
+      print_out(fmt::format("left out   by {}: {}\n", name_of(c.folds), errors_words(c.left_out)));
+    if (const Ordered pairs = ordered(runs, rows, unseen.empty() ? fitted : unseen); pairs.pairs)
+      print_out(fmt::format("in order   {} of {} pairs of one model, more than 5 % apart ({:.3f})\n", pairs.right,
+                            pairs.pairs, pairs.share()));
+    print_out("\nfarthest off\n" + worst_rows(runs, rows, unseen.empty() ? fitted : unseen));
+    if (!scored.rows.empty()) print_out("\nrows to score\n" + table_report(scored));
+  }
+  if (!output.empty()) {
+    write_file_atomically(real_io(), output, calibration_toml(c));
+    log_info("wrote {}", output);
+  }
+  return 0;
+}
+
+int run_plan_table(const Options& o) {
+  const std::string& path = o.positional("FILE");
+  std::optional<Calibration> c;
+  if (o.has("calibration")) c = read_calibration(o.text("calibration"));
+  if (!c && !o.has("hardware"))
+    throw Error(ErrorKind::usage, "plan table: --calibration must be given, or --hardware for a machine's own rates");
+  Cluster cluster = o.has("hardware") ? find_cluster(o.text("hardware"))
+                                      : parse_cluster(c->cluster, o.text("calibration") + ": cluster.toml");
+  const RunSet runs(read_runs(path, defaults_of(o)), cluster, path);
+  if (c) cluster = calibrated(cluster, *c, runs.dtype());
+  PricedTable t{runs, runs.all(), {}, c};
+  t.predicted = c ? runs.seconds(t.rows, c->constants) : runs.seconds_on(t.rows, cluster);
+  if (o.flag("json"))
+    print_json(table_json(t));
+  else
+    print_out(table_report(t));
+  return 0;
+}
+
+}  // namespace tern

@@ -1,0 +1,120 @@
+#include "calibrate/calibration_file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/io.h"
+#include "base/text.h"
+#include "base/toml.h"
+
+namespace tern {
+namespace {
+
+std::string escaped(const std::string& text) { return replace_all(replace_all(text, "\\", "\\\\"), "\"", "\\\""); }
+// A basic string of TOML.
+std::string quoted(const std::string& text) { return '"' + escaped(make_printable(text)) + '"'; }
+
+std::string number(double x) {
+  std::string text = fmt::format("{}", x);
+  return text.find_first_of(".en") == std::string::npos ? text + ".0" : text;
+}
+
+}  // namespace
+
+std::string calibration_toml(const Calibration& c) {
+  std::string out = "# Constants of tern's cost model, fitted to measured runs. docs/calibration.md explains each.\n";
+  out += "version = 1\n";
+  out += fmt::format("hardware = {}\ndevice = {}\n", quoted(c.hardware), quoted(c.device));
+  out +=
+      fmt::format("precision = \"{}\"\npeak = {}  # FLOP/s, of the data sheet\n", name_of(c.precision), number(c.peak));
+  out += fmt::format("software = {}\ndata = {}\nrows = {}\n", quoted(c.software), quoted(c.data), c.rows);
+  out += "\n[constants]\n";
+  for (size_t k = 0; k < kNumConstants; ++k) {
+    const ConstantSpec& s = constant_specs()[k];
+    out += fmt::format("{} = {}  # {}, {} to {}: {}\n", s.name, number(c.constants[k]), s.unit, s.least, s.most,
+                       s.meaning);
+  }
+  const Errors& e = c.left_out;
+  const std::string cluster = "\n[cluster]\ntoml = \"\"\"\n" + escaped(c.cluster) + "\"\"\"\n";
+  if (e.rows == 0) return out + cluster;
+  out += fmt::format("\n[left_out]  # errors on rows the constants were not fitted to\nfolds = \"{}\"\nrows = {}\n",
+                     name_of(c.folds), e.rows);
+  out += fmt::format("median = {}\nmean = {}\nninth = {}  # nine in ten are below\nmost = {}\n", number(e.median),
+                     number(e.mean), number(e.ninth), number(e.most));
+  out += fmt::format("least_ratio = {}  # measured / predicted: 19 in 20 are above\nmost_ratio = {}\n",
+                     number(e.least_ratio), number(e.most_ratio));
+  return out + cluster;
+}
+
+Calibration parse_calibration(std::string_view toml, const std::string& path) {
+  const TomlValue root = parse_toml(toml, path);
+  TomlFields f(root, path);
+  if (const int64_t version = f.integer("version", 1, 1 << 20); version != 1)
+    f.fail("version", "{}, this tern reads 1", version);
+  Calibration c;
+  c.hardware = f.text("hardware"), c.device = f.text("device");
+  try {
+    c.precision = dtype_from_name(f.text("precision"));
+  } catch (const Error& e) { f.fail("precision", "{}", e.what()); }
+  c.peak = f.number("peak", 1e6, 1e18);
+  c.software = f.text("software"), c.data = f.text("data");
+  c.rows = f.integer("rows", 1, int64_t{1} << 40);
+  TomlFields k(f.require("constants", TomlValue::Kind::table), path, "constants.");
+  for (size_t i = 0; i < kNumConstants; ++i) {
+    const ConstantSpec& s = constant_specs()[i];
+    c.constants[i] = k.number(s.name, s.least, s.most);
+  }
+  k.finish();
+  if (const TomlValue* table = f.optional("left_out", TomlValue::Kind::table)) {
+    TomlFields e(*table, path, "left_out.");
+    const std::string folds = e.text("folds");
+    const std::array all{FoldBy::rows, FoldBy::layout, FoldBy::model};
+    const auto at = std::find_if(all.begin(), all.end(), [&](FoldBy by) { return name_of(by) == folds; });
+    if (at == all.end()) e.fail("folds", "'{}' is none of rows, layout, model", make_printable(folds));
+    c.folds = *at;
+    c.left_out.rows = static_cast<size_t>(e.integer("rows", 1, int64_t{1} << 40));
+    c.left_out.median = e.number("median", 0, 1e6), c.left_out.mean = e.number("mean", 0, 1e6);
+    c.left_out.ninth = e.number("ninth", 0, 1e6), c.left_out.most = e.number("most", 0, 1e6);
+    c.left_out.least_ratio = e.number("least_ratio", 1e-6, 1e6);
+    c.left_out.most_ratio = e.number("most_ratio", 1e-6, 1e6);
+    if (c.left_out.median > c.left_out.ninth || c.left_out.ninth > c.left_out.most)
+      e.fail("ninth", "{}, expected between median {} and most {}", c.left_out.ninth, c.left_out.median,
+             c.left_out.most);
+    if (c.left_out.least_ratio > c.left_out.most_ratio)
+      e.fail("least_ratio", "{}, expected at most most_ratio {}", c.left_out.least_ratio, c.left_out.most_ratio);
+    e.finish();
+  }
+  TomlFields cluster(f.require("cluster", TomlValue::Kind::table), path, "cluster.");
+  c.cluster = cluster.text("toml");
+  cluster.finish();
+  parse_cluster(c.cluster, path + ": cluster.toml");
+  f.finish();
+  return c;
+}
+
+Calibration read_calibration(const std::string& path) { return parse_calibration(real_io().read(path), path); }
+
+Cluster calibrated(const Cluster& cluster, const Calibration& c, DType dtype) {
+  if (dtype != c.precision)
+    throw Error(ErrorKind::usage, "calibration of {} for runs in {}: give --dtype {}, or calibrate runs in {}",
+                name_of(c.precision), name_of(dtype), name_of(c.precision), name_of(dtype));
+  for (const DeviceType& d : cluster.devices) {
+    const auto peak = std::find_if(d.peak.begin(), d.peak.end(), [&](const auto& p) { return p.first == dtype; });
+    if (d.name != c.device || peak == d.peak.end() || std::abs(peak->second / c.peak - 1) > 1e-6)
+      throw Error(ErrorKind::usage,
+                  "calibration of device '{}' ({:.4g} FLOP/s in {}): '{}' has '{}'; calibrate that one",
+                  make_printable(c.device), c.peak, name_of(dtype), cluster.name, d.name);
+  }
+  Cluster out = with_constants(cluster, dtype, c.constants);
+  out.name += fmt::format(", calibrated by {} runs of {}", c.rows, make_printable(c.software));
+  return out;
+}
+
+ErrorBar error_bar(const Calibration& c, double predicted) {
+  return {predicted * std::min(1.0, c.left_out.least_ratio), predicted * std::max(1.0, c.left_out.most_ratio)};
+}
+
+}  // namespace tern

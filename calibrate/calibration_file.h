@@ -1,0 +1,44 @@
+#pragma once
+// The calibration file: constants for one (hardware, precision, software), what they were fitted to, and how far off
+// they are on rows they had not seen. TOML, version 1.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "calibrate/constants.h"
+#include "calibrate/folds.h"
+
+namespace tern {
+
+struct Calibration {
+  std::string hardware, device;  // the cluster's name; its type of device
+  double peak = 0;               // FLOP/s of that device for `precision`: a file for another device is refused
+  DType precision = DType::f16;
+  std::string software;  // as told: the framework whose runs these were
+  std::string data;      // the table's name
+  std::string cluster;   // the cluster file's text, so that tables can be priced without it
+  int64_t rows = 0;      // fitted
+  Constants constants{};
+  FoldBy folds = FoldBy::layout;
+  Errors left_out;  // on rows left out by `folds`; rows 0: not known
+};
+
+/// The same calibration is the same bytes; what is read back is the same.
+std::string calibration_toml(const Calibration&);
+/// Errors  bad_file "PATH:LINE: KEY: fact, expectation": unknown or missing keys, another version, constants outside
+/// their bounds, errors that do not rise.
+Calibration parse_calibration(std::string_view toml, const std::string& path);
+Calibration read_calibration(const std::string& path);
+
+/// The cluster with the calibration's rates. Its name says so, and a plan made for it is for that name alone.
+/// Errors  usage, if no device of the cluster is the calibration's, or the dtype is another.
+Cluster calibrated(const Cluster&, const Calibration&, DType);
+
+/// Seconds between which 18 of 20 left-out rows with this prediction lay.
+struct ErrorBar {
+  double low = 0, high = 0;
+};
+ErrorBar error_bar(const Calibration&, double predicted);
+
+}  // namespace tern

@@ -1,0 +1,92 @@
+#include "calibrate/calibration_file.h"
+
+#include "formats/mutations_testing.h"
+#include "hardware/machines.h"
+
+namespace tern {
+namespace {
+
+Calibration some() {
+  Calibration c{.hardware = "8 x A100 \"quoted\" \\",
+                .device = "a100",
+                .peak = 312e12,
+                .precision = DType::f16,
+                .software = "Megatron",
+                .data = "runs.csv",
+                .cluster = cluster_text("a100-80g"),
+                .rows = 63,
+                .constants = nominal_constants(),
+                .folds = FoldBy::model};
+  c.constants[0] = 0.1 + 0.2;  // a number without a short decimal
+  c.left_out = {
+      .rows = 60, .median = 0.02, .mean = 0.07, .ninth = 0.2, .most = 0.5, .least_ratio = 0.9, .most_ratio = 1.3};
+  return c;
+}
+
+std::string failure(const std::string& text) {
+  try {
+    parse_calibration(text, "c.toml");
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::bad_file);
+    return e.what();
+  }
+  return "read";
+}
+std::string changed(const std::string& from, const std::string& to) {
+  std::string text = calibration_toml(some());
+  const size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return text.replace(at, from.size(), to);
+}
+
+TEST(CalibrationFile, IsReadBackAsItWas) {
+  const Calibration c = some(), back = parse_calibration(calibration_toml(c), "c.toml");
+  EXPECT_EQ(back.constants, c.constants);
+  EXPECT_EQ(back.hardware, c.hardware);
+  EXPECT_EQ(back.cluster, c.cluster);
+  EXPECT_EQ(back.folds, c.folds);
+  EXPECT_EQ(back.left_out.most_ratio, c.left_out.most_ratio);
+  EXPECT_EQ(calibration_toml(back), calibration_toml(c));
+  Calibration unknown = c;
+  unknown.left_out = {};
+  EXPECT_EQ(parse_calibration(calibration_toml(unknown), "c.toml").left_out.rows, 0u);
+}
+
+TEST(CalibrationFile, RefusesWhatIsNone) {
+  EXPECT_EQ(failure(calibration_toml(some())), "read");
+  EXPECT_NE(failure(changed("version = 1", "version = 2")).find("this tern reads 1"), std::string::npos);
+  EXPECT_NE(failure(changed("link_share = 0.8", "link_share = 1.2")).find("constants.link_share"), std::string::npos);
+  EXPECT_NE(failure(changed("top = ", "topp = ")).find("top"), std::string::npos);
+  EXPECT_NE(failure(changed("folds = \"model\"", "folds = \"moon\"")).find("none of rows"), std::string::npos);
+  EXPECT_NE(failure(changed("median = 0.02", "median = 0.3")).find("ninth"), std::string::npos);
+  EXPECT_NE(failure(changed("least_ratio = 0.9", "least_ratio = 1.9")).find("least_ratio"), std::string::npos);
+  EXPECT_NE(failure(changed("memory = \\\"80GB\\\"", "memory = 3")).find("cluster.toml"), std::string::npos);
+}
+
+TEST(CalibrationFile, IsForItsDeviceAndPrecisionAlone) {
+  const Cluster a100 = find_cluster("a100-80g");
+  const Cluster fitted = calibrated(a100, some(), DType::f16);
+  EXPECT_NE(fitted.name, a100.name);
+  EXPECT_EQ(fitted.devices[0].matmul.back().top, some().constants[0]);
+  EXPECT_THROW(calibrated(a100, some(), DType::bf16), Error);
+  EXPECT_THROW(calibrated(find_cluster("h100"), some(), DType::f16), Error);
+  Cluster faster = a100;
+  for (auto& [dtype, rate] : faster.devices[0].peak) rate *= 1.1;
+  EXPECT_THROW(calibrated(faster, some(), DType::f16), Error);
+}
+
+TEST(CalibrationFile, ErrorBarHoldsThePrediction) {
+  Calibration c = some();
+  EXPECT_DOUBLE_EQ(error_bar(c, 10).low, 9);
+  EXPECT_DOUBLE_EQ(error_bar(c, 10).high, 13);
+  c.left_out.least_ratio = 1.1;  // all took longer
+  EXPECT_DOUBLE_EQ(error_bar(c, 10).low, 10);
+}
+
+TEST(CalibrationFile, MutatedFilesAreReadOrRefused) {
+  survive_mutations_of_sets({{calibration_toml(some())}},
+                            [](const std::vector<std::string>& files) { parse_calibration(files[0], "mutated.toml"); });
+}
+
+}  // namespace
+}  // namespace tern

@@ -1,0 +1,31 @@
+#pragma once
+// The constants that a calibration fits: inputs of the cost model (hardware/cluster.h), each with a meaning, a value
+// before any run is seen, and bounds that the data sheet or sense gives.
+
+#include <array>
+#include <string_view>
+#include <vector>
+
+#include "base/dtype.h"
+#include "hardware/cluster.h"
+
+namespace tern {
+
+inline constexpr size_t kNumConstants = 14;
+using Constants = std::array<double, kNumConstants>;
+
+/// `spread`: how far a value is expected from `nominal`: its logarithm if `ratio`, else itself. The fit pulls a
+/// constant back by one residual of weight for each spread, so that few rows move only what they speak of.
+struct ConstantSpec {
+  std::string_view name, unit, meaning;
+  double nominal, spread, least, most;
+  bool ratio;
+};
+const std::array<ConstantSpec, kNumConstants>& constant_specs();
+Constants nominal_constants();
+
+/// The cluster with its rates set from the constants: products of `dtype` as a curve, links as shares of the data
+/// sheet's bandwidth, and the framework's costs. All device and node types take the same ones.
+Cluster with_constants(Cluster, DType, const Constants&);
+
+}  // namespace tern

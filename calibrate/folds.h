@@ -1,0 +1,51 @@
+#pragma once
+// How well a fit predicts what it has not seen: folds, errors, pairs in order, regret of the best pick.
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "calibrate/fit.h"
+
+namespace tern {
+
+/// How rows are left out together.
+enum class FoldBy : uint8_t { rows, layout, model };
+std::string_view name_of(FoldBy);  // "rows", "layout", "model"
+std::vector<std::vector<size_t>> folds_of(const RunSet&, std::span<const size_t> rows, FoldBy, uint64_t seed,
+                                          int parts);
+// by rows: `parts` parts of a shuffle of that seed; by layout: one for each (tensor, context, data, pipeline); by
+// model: one for each (model, width)
+
+/// Seconds of each of `rows`, by constants fitted to the other folds. Shapes: as rows.
+std::vector<double> left_out(const RunSet&, std::span<const size_t> rows, const std::vector<std::vector<size_t>>& folds,
+                             const FitOptions& = {});
+
+struct Errors {
+  size_t rows = 0;
+  double median = 0, mean = 0, ninth = 0, most = 0;  // of |predicted/measured − 1|; ninth: nine in ten are below
+  double least_ratio = 1, most_ratio = 1;            // of measured/predicted: 19 in 20 above, 19 in 20 below
+};
+Errors errors_of(const RunSet&, std::span<const size_t> rows, std::span<const double> predicted);
+
+/// Pairs of runs of one model whose times are more than `apart` apart, and how many of them are predicted in order.
+struct Ordered {
+  int64_t pairs = 0, right = 0;
+  std::vector<std::pair<size_t, size_t>> wrong;  // rows
+  double share() const { return pairs ? static_cast<double>(right) / static_cast<double>(pairs) : 1; }
+};
+Ordered ordered(const RunSet&, std::span<const size_t> rows, std::span<const double> predicted, double apart = 0.05);
+
+/// Measured time of the run predicted fastest over the least measured, − 1, of each model with two rows or more.
+struct Regret {
+  std::string model;
+  double regret = 0;
+};
+std::vector<Regret> regrets(const RunSet&, std::span<const size_t> rows, std::span<const double> predicted);
+
+/// "h 8192, 48 layers" or the preset's name, for groups of runs of one model.
+std::string model_words(const PublishedRun&);
+
+}  // namespace tern

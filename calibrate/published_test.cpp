@@ -1,0 +1,43 @@
+// Published configurations (benchmarks/planner/published, with their sources): one calibration per hardware, precision
+// and software, one fitted row for three scored at most.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "calibrate/folds.h"
+#include "hardware/machines.h"
+
+namespace tern {
+namespace {
+
+struct Table {
+  const char *file, *machine;
+};
+constexpr Table kTables[] = {
+    {"megatron_a100_f16.csv", "a100-80g"}, {"torchtitan_h100_fp8.csv", "h100"}, {"megatron_core_h100_fp8.csv", "h100"}};
+
+TEST(Published, ScoredRowsAreWithinEightPercentAndNineInTenWithinTwenty) {
+  std::vector<double> off;
+  for (const Table& t : kTables) {
+    const std::string path = std::string(TERN_SOURCE_DIR "/benchmarks/planner/published/") + t.file;
+    const RunSet runs(read_runs(path), find_cluster(t.machine), path);
+    const Constants c = fit_constants(runs, runs.fitted()).constants;
+    std::vector<size_t> scored;
+    for (const size_t i : runs.all())
+      if (!runs.run(i).fitted) scored.push_back(i);
+    EXPECT_GE(scored.size(), 3 * runs.fitted().size()) << path;
+    const std::vector<double> predicted = runs.seconds(scored, c);
+    for (size_t k = 0; k < scored.size(); ++k) {
+      off.push_back(std::abs(predicted[k] / runs.run(scored[k]).seconds - 1));
+      EXPECT_FALSE(runs.run(scored[k]).source.empty());
+    }
+  }
+  ASSERT_EQ(off.size(), 19u);
+  std::sort(off.begin(), off.end());
+  EXPECT_LE(off[9], 0.08);   // the median
+  EXPECT_LE(off[17], 0.20);  // 18 of 19
+}
+
+}  // namespace
+}  // namespace tern

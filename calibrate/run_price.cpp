@@ -1,0 +1,193 @@
+#include "calibrate/run_price.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "hardware/machines.h"
+#include "plan/cost_model.h"
+#include "plan/legality.h"
+#include "spec/presets.h"
+
+namespace tern {
+namespace {
+
+ModelSpec model_of(const PublishedRun& run, const std::string& path) {
+  if (run.model.empty())
+    return decoder_of({.vocab = run.vocabulary,
+                       .width = run.width,
+                       .layers = run.layers,
+                       .heads = run.heads,
+                       .context = run.job.seq});
+  if (std::optional<ModelSpec> preset = preset_model(run.model)) return *std::move(preset);
+  std::vector<std::string_view> names = preset_names();
+  throw Error(ErrorKind::bad_file, "{}:{}: model: '{}' is no preset ({}){}", path, run.line, run.model,
+              join({names.begin(), names.end()}, ", "), did_you_mean(run.model, names));
+}
+
+}  // namespace
+
+RunPricer::RunPricer(const PublishedRun& run, const Cluster& cluster, const std::string& path)
+    : run_(run), spec_(model_of(run, path)) {
+  const auto fail = [&](const std::string& what) {
+    throw Error(ErrorKind::bad_file, "{}:{}: {}", path, run_.line, what);
+  };
+  const std::vector<Layer> layers = layers_of(spec_);
+  const OuterChoice& c = run_.choice;
+  TERN_CHECK(layers.size() >= 2, "RunPricer: a model of {} layers", layers.size());
+  const auto blocks = static_cast<int>(layers.size()) - 2;
+  if (blocks < c.num_stages * c.chunks_per_stage)
+    fail(fmt::format("{} blocks for {} stages of {} chunks; each holds at least one", blocks, c.num_stages,
+                     c.chunks_per_stage));
+  for (int u = 1; u <= blocks; ++u)
+    if (layers[static_cast<size_t>(u)].kind != layers[1].kind)
+      fail(fmt::format("'{}' has blocks of several kinds; a table's rows are of models whose blocks are alike",
+                       make_printable(run_.model)));
+  // Elements and multiply-adds of a unit are counted in 63 bits.
+  const auto d = [](int64_t x) { return static_cast<double>(x); };
+  const double tokens = d(c.micro_batch) * d(run_.job.seq), width = d(spec_.width);
+  if (tokens * (10 * d(run_.job.seq) * width + 32 * width * width + 32 * d(spec_.vocab)) > 0x1p60 ||
+      32 * width * (d(spec_.vocab) + width) > 0x1p60)
+    fail("a micro-batch of more work than is counted");
+  if (run_.model.size()) run_.layers = blocks, run_.width = spec_.width;
+  if (cluster.groups.size() != 1)
+    throw Error(ErrorKind::usage, "{}: has {} groups of nodes; rows of a table are runs on nodes of one type",
+                cluster.path, cluster.groups.size());
+  const int64_t each = cluster.nodes[static_cast<size_t>(cluster.groups[0].node)].num_devices;
+  num_nodes_ = (run_.devices() + each - 1) / each;
+  const Machine machine = machine_of(with_nodes(cluster, num_nodes_), 0);
+  if (std::string why = why_illegal(spec_, run_.job, machine, c.mesh, c.micro_batch); !why.empty()) fail(why);
+  if (std::string why = why_illegal_pipeline(machine, c, static_cast<int>(layers.size())); !why.empty()) fail(why);
+  if (operations_of(c) > kMostOperations)
+    fail(fmt::format("{} stages × {} chunks × {} micro-batches: more than {} operations are not simulated",
+                     c.num_stages, c.chunks_per_stage, c.num_micro, kMostOperations));
+  few_ = spec_;
+  few_.units.erase(few_.units.begin() + layers[2].first, few_.units.begin() + layers.back().first);
+  few_layers_ = layers_of(few_), num_blocks_ = blocks;
+  shape_ = {c.schedule, c.num_stages, c.chunks_per_stage, static_cast<int>(c.num_micro)};
+  if (c.schedule != Schedule::zb_h1 && c.schedule != Schedule::zb_h2) {
+    ready_ = std::make_shared<Ready>();
+    ready_->prepared = prepare_pipeline(shape_, pipeline_order(shape_, times_on(machine, prices_on(machine))));
+  }
+}
+
+// Where blocks do not divide, the last and the first stage have one less, then their neighbours: head and embedding
+// weigh too. Source: Llama 3 (arXiv:2407.21783, recalled) takes a layer off its first and its last stage for that.
+int RunPricer::blocks_of(int s) const {
+  const int stages = shape_.num_stages(), most = (num_blocks_ + stages - 1) / stages;
+  const int lacking = most * stages - num_blocks_, from_end = stages - 1 - s;
+  const int turn = from_end < s ? 2 * from_end : 2 * s + 1;
+  return most - (turn < lacking ? 1 : 0);
+}
+
+// Whether stage s and the next lie in one node: stages fill nodes one after another.
+bool RunPricer::inside(const Machine& m, int s) const {
+  const Mesh& x = run_.choice.mesh;
+  const int64_t group = x.tensor * x.context, node = m.node.num_devices;
+  const int64_t stages = group > node ? 0 : node / group * group / x.devices();
+  return stages > 0 && device_of(shape_, s) / stages == device_of(shape_, s + 1) / stages;
+}
+
+Machine RunPricer::with_products(const Machine& machine) const {
+  Machine m = machine;
+  m.device.framework.product_rate = run_.product_rate;
+  return m;
+}
+
+LayerPrices RunPricer::prices_on(const Machine& any) const {
+  const Machine machine = with_products(any);
+  const OuterChoice& c = run_.choice;
+  const LayerCosts costs(few_, run_.job, machine, c.mesh, c.micro_batch);
+  const auto cost = [&](size_t i) { return costs.cost(few_layers_[i], run_.strategy, c.num_stages > 1); };
+  return {{cost(0), cost(1), cost(2)}, costs.edge(few_layers_[1], false), costs.edge(few_layers_[1], true)};
+}
+
+bool RunPricer::shares_prices_with(const RunPricer& other) const {
+  const PublishedRun &a = run_, &b = other.run_;
+  TrainJob job = a.job;
+  job.batch = b.job.batch;
+  return job == b.job && a.choice.mesh == b.choice.mesh && a.choice.micro_batch == b.choice.micro_batch &&
+         (a.choice.num_stages > 1) == (b.choice.num_stages > 1) && a.strategy == b.strategy &&
+         a.product_rate == b.product_rate && num_nodes_ == other.num_nodes_ && few_.units == other.few_.units;
+}
+
+// What planner/price.h says of an assignment, for blocks that are alike.
+PipelineTimes RunPricer::times_on(const Machine& machine, const LayerPrices& prices) const {
+  const bool split = splits_backward(run_.choice.schedule);
+  const std::array<CostVector, 3>& of = prices.layers;
+  const int stages = shape_.num_stages();
+  const auto devices = static_cast<size_t>(shape_.num_devices);
+  PipelineTimes t;
+  for (auto* x : {&t.forward, &t.backward, &t.weight}) x->assign(static_cast<size_t>(stages), 0);
+  t.begin.assign(devices, 0), t.tail.assign(devices, 0);
+  std::vector<int64_t> update(devices, 0);
+  for (int stage = stages - 1; stage >= 0; --stage) {
+    const auto s = static_cast<size_t>(stage), d = static_cast<size_t>(device_of(shape_, stage));
+    const auto add = [&](const CostVector& x) {
+      t.forward[s] += x.forward, t.backward[s] += x.recompute + x.backward, t.weight[s] += x.weight;
+      t.begin[d] += x.begin, update[d] += x.update;
+      const int64_t meanwhile = split ? x.weight : x.recompute + x.backward + x.weight;
+      t.tail[d] = std::max<int64_t>(t.tail[d] - meanwhile, 0) + x.sync;
+    };
+    if (stage == stages - 1) add(of[2]);
+    for (int i = blocks_of(stage); i > 0; --i) add(of[1]);
+    if (stage == 0) add(of[0]);
+    t.forward[s] += of[stage == 0 ? 0 : 1].entry_forward;
+    t.backward[s] += of[stage == stages - 1 ? 2 : 1].entry_backward;
+  }
+  for (size_t d = 0; d < devices; ++d) t.tail[d] += update[d];
+  for (int s = 0; s + 1 < stages; ++s) {
+    const EdgeCost& e = inside(machine, s) ? prices.near : prices.far;
+    t.send_forward.push_back(e.forward), t.send_backward.push_back(e.backward);
+  }
+  return t;
+}
+
+int64_t RunPricer::step_ps(const Machine& machine, const LayerPrices& prices) const {
+  TERN_CHECK(machine.num_nodes == num_nodes_, "RunPricer: {} nodes, the run has {}", machine.num_nodes, num_nodes_);
+  const PipelineTimes t = times_on(machine, prices);
+  if (!ready_) return run_pipeline(shape_, pipeline_order(shape_, t), t).makespan;
+  run_pipeline(ready_->prepared, t, ready_->scratch, ready_->run);
+  return ready_->run.makespan;
+}
+
+Instance RunPricer::full_instance(const Machine& any) const {
+  const Machine machine = with_products(any);
+  const OuterChoice& c = run_.choice;
+  const LayerCosts costs(spec_, run_.job, machine, c.mesh, c.micro_batch);
+  Instance in{.num_stages = c.num_stages,
+              .chunks_per_stage = c.chunks_per_stage,
+              .num_micro = static_cast<int>(c.num_micro),
+              .schedule = c.schedule};
+  const std::vector<Layer> layers = layers_of(spec_);
+  std::vector<EdgeCost> far, near;
+  for (const Layer& layer : layers) {
+    in.cost.push_back({costs.cost(layer, run_.strategy, c.num_stages > 1)});
+    far.push_back(costs.edge(layer, false)), near.push_back(costs.edge(layer, true));
+  }
+  in.other_across.resize(1);
+  for (size_t u = 0; u + 1 < layers.size(); ++u) {
+    in.within.push_back({EdgeCost{}});
+    in.across.push_back({far[u]}), in.other_across[0].push_back({near[u]});
+  }
+  for (int s = 0; s + 1 < shape_.num_stages(); ++s) in.link_class.push_back(inside(machine, s) ? 1 : 0);
+  if (in.link_class.empty()) in.other_across.clear();
+  in.capacity.assign(static_cast<size_t>(c.num_stages),
+                     TierBytes{machine.device_capacity(), machine.host_capacity(), machine.disk_capacity()});
+  return in;
+}
+
+Assignment RunPricer::full_assignment() const {
+  Assignment a;
+  const int stages = shape_.num_stages();
+  for (int s = 0; s < stages; ++s) {
+    const int layers = blocks_of(s) + (s == 0 ? 1 : 0) + (s == stages - 1 ? 1 : 0);
+    a.stage.insert(a.stage.end(), static_cast<size_t>(layers), s);
+  }
+  a.strategy.assign(a.stage.size(), 0);
+  return a;
+}
+
+}  // namespace tern

@@ -1,0 +1,69 @@
+#pragma once
+// The time of one run, as `tern plan` prices it: the cost model's layers in equal stages, on the pipeline's clock.
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "calibrate/run_table.h"
+#include "hardware/cluster.h"
+#include "plan/instance.h"
+#include "plan/layers.h"
+#include "program/pipeline.h"
+#include "spec/model_spec.h"
+
+namespace tern {
+
+/// Costs of embedding, a block and head, and of what a block sends to a stage in another node, or in its own.
+struct LayerPrices {
+  std::array<CostVector, 3> layers;
+  EdgeCost far, near;
+};
+
+/// Makes a run ready to be priced many times under other rates. Blocks are equal, so three layers (embedding, a block,
+/// head) are priced and counted; full_instance and full_assignment are the same with every layer, for lower() and
+/// price(): equal to the picosecond (calibrate_test.RunPricer.*).
+/// Errors  bad_file "PATH:LINE: …", for a model that is none, whose blocks are not alike (encoders beside decoders), a
+/// plan that is not legal on such nodes, fewer blocks than stages, or more than kMostOperations.
+class RunPricer {
+ public:
+  RunPricer(const PublishedRun&, const Cluster&, const std::string& path);
+
+  int64_t num_nodes() const { return num_nodes_; }
+  const ModelSpec& spec() const { return spec_; }
+  const PublishedRun& run() const { return run_; }
+
+  /// `machine`: num_nodes() nodes of the cluster, with whatever rates. One thread at a time, copies included.
+  int64_t step_ps(const Machine& machine) const { return step_ps(machine, prices_on(machine)); }
+
+  /// The part that runs which differ in blocks and micro-batches alone have in common.
+  LayerPrices prices_on(const Machine& machine) const;
+  bool shares_prices_with(const RunPricer&) const;
+  int64_t step_ps(const Machine& machine, const LayerPrices&) const;
+
+  Instance full_instance(const Machine&) const;
+  Assignment full_assignment() const;
+
+ private:
+  PipelineTimes times_on(const Machine&, const LayerPrices&) const;
+  bool inside(const Machine&, int stage) const;
+  int blocks_of(int stage) const;
+  Machine with_products(const Machine&) const;
+
+  PublishedRun run_;
+  ModelSpec spec_, few_;  // few_: one block
+  std::vector<Layer> few_layers_;
+  int num_blocks_ = 0;
+  int64_t num_nodes_ = 1;
+  PipelineShape shape_;
+  struct Ready {
+    PreparedPipeline prepared;
+    PipelineScratch scratch;
+    PipelineRun run;
+  };
+  std::shared_ptr<Ready> ready_;  // nothing for schedules whose order follows the times
+};
+
+}  // namespace tern

@@ -1,0 +1,240 @@
+#include "calibrate/run_table.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <optional>
+
+#include "base/error.h"
+#include "base/io.h"
+#include "base/text.h"
+
+namespace tern {
+namespace {
+
+constexpr size_t kMostBytes = size_t{64} << 20;
+constexpr size_t kMostColumns = 64;
+
+// Names of columns, and what published tables call them.
+struct Column {
+  std::string_view name;
+  std::array<std::string_view, 2> others{};
+};
+constexpr std::array kColumns{
+    Column{"gpus", {"# gpus", "devices"}},
+    Column{"global batch"},
+    Column{"micro batch"},
+    Column{"hidden size"},
+    Column{"attention heads"},
+    Column{"layers", {"# layers"}},
+    Column{"sequence length"},
+    Column{"model"},
+    Column{"tensor parallelism"},
+    Column{"data parallelism"},
+    Column{"pipeline parallelism"},
+    Column{"context parallelism"},
+    Column{"virtual stages"},
+    Column{"schedule"},
+    Column{"recompute"},
+    Column{"zero"},
+    Column{"dtype"},
+    Column{"vocabulary"},
+    Column{"products"},
+    Column{"iteration time (ms)"},
+    Column{"tokens/s/gpu"},
+    Column{"parameters (billion)"},
+    Column{"source"},
+    Column{"use"},
+};
+
+// The cells of one line; a cell may stand in double quotes, with "" for a quote.
+std::vector<std::string> cells_of(std::string_view line, const std::string& path, int number) {
+  std::vector<std::string> cells(1);
+  bool quoted = false, closed = false;
+  for (size_t i = 0; i < line.size(); ++i) {
+    const char c = line[i];
+    if (quoted && c == '"' && i + 1 < line.size() && line[i + 1] == '"') {
+      cells.back() += '"', ++i;
+    } else if (c == '"' && (quoted || (trim(cells.back()).empty() && !closed))) {
+      if (!quoted) cells.back().clear();
+      closed = quoted, quoted = !quoted;
+    } else if (c == ',' && !quoted) {
+      if (cells.size() == kMostColumns)
+        throw Error(ErrorKind::bad_file, "{}:{}: more than {} cells", path, number, kMostColumns);
+      cells.emplace_back(), closed = false;
+    } else {
+      cells.back() += c;
+    }
+  }
+  if (quoted) throw Error(ErrorKind::bad_file, "{}:{}: a quote that does not end on its line", path, number);
+  for (std::string& cell : cells) cell = std::string(trim(cell));
+  return cells;
+}
+
+// Which column stands where.
+std::vector<size_t> header_of(const std::vector<std::string>& names, const std::string& path, int line) {
+  std::vector<std::string_view> known;
+  for (const Column& c : kColumns) known.push_back(c.name);
+  std::vector<size_t> out;
+  for (const std::string& name : names) {
+    const std::string lower = lowercase(name);
+    const auto at = std::find_if(kColumns.begin(), kColumns.end(), [&](const Column& c) {
+      return c.name == lower || (!lower.empty() && (c.others[0] == lower || c.others[1] == lower));
+    });
+    if (at == kColumns.end())
+      throw Error(ErrorKind::bad_file, "{}:{}: no column is called '{}'{}; columns are {}", path, line,
+                  make_printable(name), did_you_mean(lower, known), join({known.begin(), known.end()}, ", "));
+    const auto index = static_cast<size_t>(at - kColumns.begin());
+    if (std::find(out.begin(), out.end(), index) != out.end())
+      throw Error(ErrorKind::bad_file, "{}:{}: two columns '{}'", path, line, at->name);
+    out.push_back(index);
+  }
+  return out;
+}
+
+// One row, read by the names of its columns.
+class Row {
+ public:
+  Row(const std::vector<size_t>& header, const std::vector<std::string>& cells, const std::string& path, int line)
+      : header_(header), cells_(cells), path_(path), line_(line) {}
+
+  template <class... Args>
+  [[noreturn]] void fail(std::string_view column, fmt::format_string<Args...> format, Args&&... args) const {
+    throw Error(ErrorKind::bad_file, "{}:{}: {}: {}", path_, line_, column,
+                fmt::format(format, std::forward<Args>(args)...));
+  }
+  /// "" if the table has no such column or the cell is empty.
+  const std::string& text(std::string_view column) const {
+    static const std::string none;
+    for (size_t i = 0; i < header_.size(); ++i)
+      if (kColumns[header_[i]].name == column) return cells_[i];
+    return none;
+  }
+  double real(std::string_view column, double least, double most) const {
+    const std::string& cell = text(column);
+    if (cell.empty()) fail(column, "missing");
+    double x = 0;
+    const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), x);
+    if (error != std::errc() || end != cell.data() + cell.size() || !std::isfinite(x))
+      fail(column, "'{}' is no number", make_printable(cell));
+    if (x < least || x > most) fail(column, "{}, expected {} to {}", x, least, most);
+    return x;
+  }
+  int64_t integer(std::string_view column, int64_t most, std::optional<int64_t> fallback = {}) const {
+    if (fallback && text(column).empty()) return *fallback;
+    const double x = real(column, 1, static_cast<double>(most));
+    if (x != std::floor(x)) fail(column, "{} is not whole", x);
+    return static_cast<int64_t>(x);
+  }
+  /// The index of the cell among `names`.
+  size_t choice(std::string_view column, const std::vector<std::string_view>& names, size_t fallback) const {
+    const std::string cell = lowercase(text(column));
+    if (cell.empty()) return fallback;
+    const auto at = std::find(names.begin(), names.end(), cell);
+    if (at == names.end())
+      fail(column, "'{}' is none of {}{}", make_printable(cell), join({names.begin(), names.end()}, ", "),
+           did_you_mean(cell, names));
+    return static_cast<size_t>(at - names.begin());
+  }
+
+ private:
+  const std::vector<size_t>& header_;
+  const std::vector<std::string>& cells_;
+  const std::string& path_;
+  int line_;
+};
+
+// Limits keep a mistyped table from asking for more memory than there is; no published run is near them.
+PublishedRun run_of(const Row& row, int line, const RunDefaults& defaults) {
+  PublishedRun run{.line = line, .model = row.text("model"), .source = row.text("source")};
+  if (run.model.empty()) {
+    run.width = row.integer("hidden size", 1 << 20);
+    run.heads = row.integer("attention heads", 1 << 16);
+    run.layers = row.integer("layers", 4096);
+    run.vocabulary = row.integer("vocabulary", 1 << 26, defaults.vocabulary);
+    if (run.width % run.heads) row.fail("attention heads", "{} do not divide a width of {}", run.heads, run.width);
+  }
+  run.job.seq = row.integer("sequence length", 1 << 24);
+  run.job.batch = row.integer("global batch", 1 << 26);
+  const std::vector<std::string_view> dtypes{"f16", "bf16", "f32"};
+  const std::array types{DType::f16, DType::bf16, DType::f32};
+  const auto usual = static_cast<size_t>(std::find(types.begin(), types.end(), defaults.dtype) - types.begin());
+  TERN_CHECK(usual < types.size(), "parse_runs: dtype {}", name_of(defaults.dtype));
+  run.job.dtype = types[row.choice("dtype", dtypes, usual)];
+  run.job.gradients = run.job.dtype == DType::f16 ? DType::f16 : DType::f32;
+  run.product_rate = row.choice("products", {"16-bit", "8-bit"}, 0) == 1 ? 2 : 1;
+
+  OuterChoice& c = run.choice;
+  const int64_t gpus = row.integer("gpus", 1 << 22);
+  c.mesh.tensor = row.integer("tensor parallelism", 1 << 16, 1);
+  c.mesh.context = row.integer("context parallelism", 1 << 16, 1);
+  c.num_stages = static_cast<int>(row.integer("pipeline parallelism", 4096, 1));
+  const int64_t rest = c.mesh.tensor * c.mesh.context * c.num_stages;
+  if (rest > gpus)
+    row.fail("gpus", "{}, but tensor {} × context {} × pipeline {} are {}", gpus, c.mesh.tensor, c.mesh.context,
+             c.num_stages, rest);
+  c.mesh.data = row.integer("data parallelism", 1 << 22, gpus / rest);
+  if (c.devices() != gpus)
+    row.fail("gpus", "{}, but tensor {} × context {} × data {} × pipeline {} are {}", gpus, c.mesh.tensor,
+             c.mesh.context, c.mesh.data, c.num_stages, c.devices());
+  c.micro_batch = row.integer("micro batch", 1 << 20, 1);
+  if (run.job.batch % (c.micro_batch * c.mesh.data))
+    row.fail("global batch", "{} is no multiple of {} data ranks × a micro-batch of {}", run.job.batch, c.mesh.data,
+             c.micro_batch);
+  c.num_micro = run.job.batch / (c.micro_batch * c.mesh.data);
+  c.chunks_per_stage = static_cast<int>(row.integer("virtual stages", 1024, 1));
+  std::vector<std::string_view> schedules;
+  for (const Schedule s : kSchedules) schedules.push_back(schedule_name(s));
+  const Schedule schedule = c.chunks_per_stage > 1 ? Schedule::interleaved : defaults.schedule;
+  const auto at = std::find(kSchedules.begin(), kSchedules.end(), schedule);
+  c.schedule = kSchedules[row.choice("schedule", schedules, static_cast<size_t>(at - kSchedules.begin()))];
+  if (c.num_stages == 1) c.schedule = Schedule::one_f_one_b, c.chunks_per_stage = 1;
+  run.strategy.recompute = static_cast<Recompute>(
+      row.choice("recompute", {"none", "attention", "full"}, static_cast<size_t>(defaults.recompute)));
+  run.strategy.zero = static_cast<int>(row.choice("zero", {"0", "1", "2", "3"}, static_cast<size_t>(defaults.zero)));
+
+  const std::string &ms = row.text("iteration time (ms)"), &rate = row.text("tokens/s/gpu");
+  if (!ms.empty() && !rate.empty()) row.fail("tokens/s/gpu", "given beside the iteration time; give one of the two");
+  if (!ms.empty()) run.seconds = row.real("iteration time (ms)", 1e-3, 1e9) / 1e3;
+  if (!rate.empty())
+    run.seconds = static_cast<double>(run.job.batch) * static_cast<double>(run.job.seq) /
+                  (row.real("tokens/s/gpu", 1e-3, 1e9) * static_cast<double>(gpus));
+  run.fitted = row.choice("use", {"fit", "score"}, 0) == 0;
+  return run;
+}
+
+}  // namespace
+
+std::vector<PublishedRun> parse_runs(std::string_view csv, const std::string& path, const RunDefaults& defaults) {
+  if (csv.size() > kMostBytes)
+    throw Error(ErrorKind::bad_file, "{}: {} bytes, a table has {} at most", path, csv.size(), kMostBytes);
+  std::vector<PublishedRun> runs;
+  std::vector<size_t> header;
+  int number = 0;
+  while (!csv.empty()) {
+    const size_t end = std::min(csv.find('\n'), csv.size());
+    const std::string_view line = trim(csv.substr(0, end));
+    csv.remove_prefix(std::min(end + 1, csv.size()));
+    ++number;
+    if (line.empty()) continue;
+    const std::vector<std::string> cells = cells_of(line, path, number);
+    if (header.empty()) {
+      header = header_of(cells, path, number);
+      continue;
+    }
+    if (cells.size() != header.size())
+      throw Error(ErrorKind::bad_file, "{}:{}: {} cells, the header names {}", path, number, cells.size(),
+                  header.size());
+    runs.push_back(run_of(Row(header, cells, path, number), number, defaults));
+  }
+  if (runs.empty())
+    throw Error(ErrorKind::bad_file, "{}: no rows; expected a line of column names and a row for each run", path);
+  return runs;
+}
+
+std::vector<PublishedRun> read_runs(const std::string& path, const RunDefaults& defaults) {
+  return parse_runs(real_io().read(path), path, defaults);
+}
+
+}  // namespace tern

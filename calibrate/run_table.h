@@ -1,0 +1,50 @@
+#pragma once
+// Tables of runs as people publish them: one configuration a row, with the time it took. Comma-separated values with a
+// line of column names.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "plan/strategy.h"
+
+namespace tern {
+
+/// A row. Sizes of a decoder, or a preset's name; how it was run; what was measured.
+struct PublishedRun {
+  int line = 0;        // of the table
+  std::string model;   // a preset's name; "": gpt2's blocks of the sizes below
+  std::string source;  // column "source", for the reader
+  int64_t vocabulary = 0, width = 0, heads = 0, layers = 0;
+  TrainJob job;
+  OuterChoice choice;  // every stage with an equal share of the blocks; num_micro from the batch
+  LayerStrategy strategy;
+  double product_rate = 1;  // column "products": "8-bit" 2, else 1
+  double seconds = 0;       // measured, of one step; 0: not stated
+  bool fitted = true;       // column "use": "score" rows are never fitted
+  int64_t devices() const { return choice.devices(); }
+};
+
+/// What a table may leave out.
+struct RunDefaults {
+  int64_t vocabulary = 51200;
+  Schedule schedule = Schedule::one_f_one_b;
+  DType dtype = DType::f16;
+  Recompute recompute = Recompute::full;
+  int zero = 0;
+};
+
+/// Columns  by name, whatever case and order. Of the shape: "gpus", "global batch", "micro batch", "hidden size",
+///          "attention heads", "layers", "sequence length", or "model" in place of the three sizes. Parallel degrees:
+///          "tensor parallelism", "data parallelism", "pipeline parallelism", "context parallelism", "virtual stages"
+///          (chunks of blocks on each stage); a degree left out is 1, data what is left of the gpus. How: "schedule",
+///          "recompute", "zero", "dtype", "vocabulary", "products" (16-bit, 8-bit). Measured: "iteration time (ms)" or
+///          "tokens/s/gpu". "parameters (billion)" and "source" are for the reader; "use" says fit or score.
+/// Gradients are kept in f16 where weights are, in f32 otherwise.
+/// Errors   bad_file "PATH:LINE: COLUMN: fact, expectation" for unknown or missing columns, cells that are no number or
+/// out of range, degrees that do not multiply to the gpus, batches that do not divide. 64 MiB at most.
+std::vector<PublishedRun> parse_runs(std::string_view csv, const std::string& path, const RunDefaults& = {});
+std::vector<PublishedRun> read_runs(const std::string& path, const RunDefaults& = {});
+
+}  // namespace tern

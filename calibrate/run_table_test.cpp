@@ -1,0 +1,92 @@
+#include "calibrate/run_table.h"
+
+#include "formats/mutations_testing.h"
+
+namespace tern {
+namespace {
+
+// Columns as vTrain's tables name them; sizes and times are made up.
+constexpr const char* kTable =
+    "Parameters (billion),# GPUs,global batch,micro batch,hidden size,attention heads,# layers,sequence length,"
+    "tensor parallelism,data parallelism,pipeline parallelism,iteration time (ms)\n"
+    "3.6,64,512,8,3072,32,30,2048,1,64,1,1234.5\n"
+    "39.1,512,1536,4,8192,64,48,2048,8,16,4,14000\n";
+constexpr const char* kNamed =
+    "source,model,gpus,global batch,micro batch,sequence length,tensor parallelism,context parallelism,"
+    "pipeline parallelism,virtual stages,recompute,zero,dtype,products,tokens/s/gpu,use\r\n"
+    "\"a page, \"\"quoted\"\"\",llama-3-70b,64,256,1,8192,4,1,8,5,none,1,bf16,8-bit,1639,score\r\n\r\n";
+
+std::string failure_of(const std::string& csv) {
+  try {
+    parse_runs(csv, "t.csv");
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::bad_file);
+    return e.what();
+  }
+  return "read";
+}
+
+TEST(RunTable, ReadsThePublishedColumns) {
+  const auto runs = parse_runs(kTable, "t.csv");
+  ASSERT_EQ(runs.size(), 2u);
+  const PublishedRun& r = runs[1];
+  EXPECT_EQ(r.line, 3);
+  EXPECT_EQ(r.width, 8192);
+  EXPECT_EQ(r.heads, 64);
+  EXPECT_EQ(r.layers, 48);
+  EXPECT_EQ(r.vocabulary, 51200);
+  EXPECT_EQ(to_string(r.choice), "tp 8, dp 16, pp 4 1f1b, micro-batch 4 × 24");
+  EXPECT_EQ(r.strategy.recompute, Recompute::full);
+  EXPECT_EQ(r.job.dtype, DType::f16);
+  EXPECT_EQ(r.job.gradients, DType::f16);
+  EXPECT_DOUBLE_EQ(r.seconds, 14.0);
+  EXPECT_DOUBLE_EQ(runs[0].seconds, 1.2345);
+  EXPECT_EQ(runs[0].devices(), 64);
+}
+
+TEST(RunTable, ReadsNamedModelsQuotesAndTokensPerSecond) {
+  const auto runs = parse_runs(kNamed, "t.csv", {.vocabulary = 7, .dtype = DType::f16});
+  ASSERT_EQ(runs.size(), 1u);
+  const PublishedRun& r = runs[0];
+  EXPECT_EQ(r.source, "a page, \"quoted\"");
+  EXPECT_EQ(r.model, "llama-3-70b");
+  EXPECT_EQ(r.choice.mesh.data, 2);  // what is left of 64
+  EXPECT_EQ(r.choice.schedule, Schedule::interleaved);
+  EXPECT_EQ(r.choice.chunks_per_stage, 5);
+  EXPECT_EQ(r.choice.num_micro, 128);
+  EXPECT_EQ(r.strategy, (LayerStrategy{.zero = 1}));
+  EXPECT_EQ(r.job.dtype, DType::bf16);
+  EXPECT_EQ(r.job.gradients, DType::f32);
+  EXPECT_EQ(r.product_rate, 2);
+  EXPECT_FALSE(r.fitted);
+  EXPECT_NEAR(r.seconds, 256.0 * 8192 / (1639.0 * 64), 1e-9);
+}
+
+TEST(RunTable, SaysWhatIsWrongAndWhere) {
+  const std::string header =
+      "gpus,global batch,micro batch,hidden size,attention heads,layers,sequence length,tensor parallelism,iteration "
+      "time (ms)\n";
+  const auto row = [&](const std::string& cells) { return failure_of(header + cells + "\n"); };
+  EXPECT_EQ(row("8,16,1,1024,16,2,1024,2,5"), "read");
+  EXPECT_NE(row("8,16,1,1024,16,2,1024,x,5").find("t.csv:2: tensor parallelism: 'x' is no number"), std::string::npos);
+  EXPECT_NE(row("8,16,1,1024,16,2,1024,3,5").find("t.csv:2: gpus: 8, but tensor 3"), std::string::npos);
+  EXPECT_NE(row("8,17,1,1024,16,2,1024,2,5").find("global batch: 17 is no multiple"), std::string::npos);
+  EXPECT_NE(row("8,16,1,1000,16,2,1024,2,5").find("attention heads: 16 do not divide"), std::string::npos);
+  EXPECT_NE(row("8,16,1,1024,16,2,1024,2").find("8 cells, the header names 9"), std::string::npos);
+  EXPECT_NE(row("8,16,1,1024,16,2,1024,2,nan").find("is no number"), std::string::npos);
+  EXPECT_NE(row("8,16,1.5,1024,16,2,1024,2,5").find("1.5 is not whole"), std::string::npos);
+  EXPECT_NE(row("8,16,1,1024,16,100000,1024,2,5").find("layers: 100000, expected 1 to 4096"), std::string::npos);
+  EXPECT_NE(row("8,16,1,1024,16,2,1024,2,\"5").find("a quote that does not end"), std::string::npos);
+  EXPECT_NE(failure_of("gpus,globl batch\n1,2\n").find("did you mean 'global batch'"), std::string::npos);
+  EXPECT_NE(failure_of("gpus,gpus\n1,2\n").find("two columns 'gpus'"), std::string::npos);
+  EXPECT_NE(failure_of("").find("no rows"), std::string::npos);
+  EXPECT_NE(failure_of(header).find("no rows"), std::string::npos);
+}
+
+TEST(RunTable, MutatedTablesAreReadOrRefused) {
+  survive_mutations_of_sets({{kTable}, {kNamed}},
+                            [](const std::vector<std::string>& files) { parse_runs(files[0], "mutated.csv"); });
+}
+
+}  // namespace
+}  // namespace tern
