@@ -112,9 +112,10 @@ std::optional<ModelSpec> preset_model(std::string_view name) {
 }
 
 ModelSpec decoder_of(const DecoderSizes& z) {
-  TERN_CHECK(find_hf_family(z.family), "decoder_of: no family '{}'", z.family);
+  const HfFamily* family = find_hf_family(z.family);
+  TERN_CHECK(family, "decoder_of: no family '{}'", z.family);
   return decoder({"", z.family, z.vocab, z.width, z.hidden ? z.hidden : 4 * z.width, z.layers, z.heads,
-                  z.kv_heads ? z.kv_heads : z.heads, z.context, z.family == "gpt2"});
+                  z.kv_heads ? z.kv_heads : z.heads, z.context, family->defaults.tied});
 }
 
 std::vector<std::string_view> preset_names() {
