@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -21,6 +22,13 @@
 #include "infer/load.h"
 
 namespace tern {
+
+std::string today() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  char text[16];
+  return std::strftime(text, sizeof text, "%Y-%m-%d", gmtime_r(&now, &parts)) > 0 ? text : "";
+}
 
 int apply_threads(const Options& options) {
   return set_compute_threads(options.has("threads") ? static_cast<int>(options.integer("threads")) : 0);

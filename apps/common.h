@@ -22,6 +22,8 @@ struct MemoryBudget;
 struct ModelDescription;
 struct ModelSpec;
 
+/// The day in UTC, as 2026-11-22.
+std::string today();
 /// --threads, or what this process may use. Returns the number.
 int apply_threads(const Options&);
 /// --dtype if given.

@@ -1,7 +1,6 @@
 // tern bench: this machine's limits, and how close tern comes, as a table, JSON and a picture.
 #include <fmt/format.h>
 
-#include <ctime>
 #include <nlohmann/json.hpp>
 
 #include "apps/bench.h"
@@ -22,13 +21,6 @@
 
 namespace tern {
 namespace {
-
-std::string today() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  char text[16];
-  return std::strftime(text, sizeof text, "%Y-%m-%d", gmtime_r(&now, &parts)) > 0 ? text : "";
-}
 
 Json machine_json() {
   const CpuFacts cpu = read_cpu_facts();

@@ -1,7 +1,6 @@
 // tern profile: this machine, measured, as a cluster file; or what nccl-tests measured, as links of one.
 #include <fmt/format.h>
 
-#include <ctime>
 #include <nlohmann/json.hpp>
 
 #include "apps/common.h"
@@ -24,13 +23,6 @@
 
 namespace tern {
 namespace {
-
-std::string today() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  char text[16];
-  return std::strftime(text, sizeof text, "%Y-%m-%d", gmtime_r(&now, &parts)) > 0 ? text : "";
-}
 
 ProfiledMachine this_machine(const std::string& disk) {
   const MemoryFacts memory = read_memory_facts();
