@@ -102,11 +102,11 @@ struct Reference {
   std::vector<double> out, lse;
 };
 template <class T>
-Reference reference_forward(const AttentionCase<T>& c) {
+Reference reference_forward(const AttentionCase<T>& c, const std::vector<int64_t>& starts = kStarts) {
   Reference r{std::vector<double>(static_cast<size_t>(c.rows * c.shape.out_stride), std::nan("")),
               std::vector<double>(static_cast<size_t>(c.rows * c.shape.heads))};
   const auto q = doubles(c.q), k = doubles(c.k), v = doubles(c.v);
-  const PlainSequences<double> sequences(c.shape, kStarts, k.data(), v.data());
+  const PlainSequences<double> sequences(c.shape, starts, k.data(), v.data());
   attention_forward_ref(c.shape, sequences.list, q.data(), r.out.data(), r.lse);
   return r;
 }

@@ -29,11 +29,8 @@ void check(const AttentionShape& s, std::span<const int64_t> starts, bool sums, 
 /// Every key head of every sequence, on whichever thread is free.
 template <class Run>
 void for_each_head(const AttentionShape& shape, std::span<const int64_t> starts, bool backward, Run run) {
-  if (starts.size() < 2) return;
-  int64_t longest = 0;
-  for (size_t s = 0; s + 1 < starts.size(); ++s) longest = std::max(longest, starts[s + 1] - starts[s]);
-  if (longest == 0) return;
-  const int64_t bytes = table().scratch_bytes(shape, longest, backward);
+  const int64_t bytes = tile_attention_scratch_bytes(shape, starts, backward);
+  if (bytes == 0) return;
   const auto tasks = static_cast<int64_t>(starts.size() - 1) * shape.kv_heads;
 #pragma omp parallel if (tasks > 1)
   {
@@ -49,6 +46,14 @@ void for_each_head(const AttentionShape& shape, std::span<const int64_t> starts,
 }  // namespace
 
 bool has_tile_attention() { return table().present; }
+
+int64_t tile_attention_scratch_bytes(const AttentionShape& shape, std::span<const int64_t> starts, bool backward) {
+  int64_t most = 0;
+  for (size_t s = 0; s + 1 < starts.size(); ++s)
+    if (const int64_t length = starts[s + 1] - starts[s]; length > 0)
+      most = std::max(most, table().scratch_bytes(shape, length, backward));
+  return most;
+}
 
 void tile_attention_forward(const AttentionShape& shape, std::span<const int64_t> starts, const bf16* q, const bf16* k,
                             const bf16* v, bf16* out, std::span<float> lse) {

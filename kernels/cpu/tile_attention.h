@@ -13,6 +13,9 @@ namespace tern {
 
 /// Whether the active instruction set has it.
 bool has_tile_attention();
+/// Scratch that a thread takes and keeps: the most that one of these sequences wants. Not the longest's, as a backward
+/// takes fewer queries at a time the longer a sequence is.
+int64_t tile_attention_scratch_bytes(const AttentionShape&, std::span<const int64_t> starts, bool backward);
 /// Sequence s is rows [starts[s], starts[s + 1]). lse (rows, heads), or empty.
 /// Order   a sequence's head is one thread's work; nothing depends on neighbours or on the number of threads.
 /// Errors  TERN_CHECK: shape, sizes, a set without tiles.

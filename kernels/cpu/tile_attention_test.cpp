@@ -1,6 +1,7 @@
 #include "kernels/cpu/tile_attention.h"
 
 #include <algorithm>
+#include <thread>
 
 #include "kernels/attention_testing.h"
 #include "kernels/ref/attention_ref.h"
@@ -13,7 +14,7 @@ namespace {
 struct Terms {
   std::vector<double> out, dq, dk, dv;
 };
-Terms terms_of(const AttentionCase<bf16>& c, const Reference& forward) {
+Terms terms_of(const AttentionCase<bf16>& c, const std::vector<int64_t>& starts, const Reference& forward) {
   const AttentionShape& s = c.shape;
   const auto q = doubles(c.q), k = doubles(c.k), v = doubles(c.v), dout = doubles(c.dout);
   Terms t{std::vector<double>(forward.out.size(), std::nan("")), std::vector<double>(q.size(), std::nan("")),
@@ -25,14 +26,14 @@ Terms terms_of(const AttentionCase<bf16>& c, const Reference& forward) {
   zero(t.out, c.q_used, s.out_stride), zero(t.dq, c.q_used, s.q_stride);
   zero(t.dk, c.kv_used, s.kv_stride), zero(t.dv, c.kv_used, s.kv_stride);
   const double scale = static_cast<double>(s.scale);
-  for (size_t sequence = 0; sequence + 1 < kStarts.size(); ++sequence)
-    for (int64_t i = kStarts[sequence]; i < kStarts[sequence + 1]; ++i)
+  for (size_t sequence = 0; sequence + 1 < starts.size(); ++sequence)
+    for (int64_t i = starts[sequence]; i < starts[sequence + 1]; ++i)
       for (int64_t h = 0; h < s.heads; ++h) {
         const int64_t kv = h / (s.heads / s.kv_heads) * s.head_dim, qi = i * s.q_stride + h * s.head_dim,
                       oi = i * s.out_stride + h * s.head_dim;
         double delta = 0;
         for (int64_t d = 0; d < s.head_dim; ++d) delta += std::abs(dout[oi + d] * forward.out[oi + d]);
-        const int64_t first = s.window > 0 ? std::max(kStarts[sequence], i - s.window + 1) : kStarts[sequence];
+        const int64_t first = s.window > 0 ? std::max(starts[sequence], i - s.window + 1) : starts[sequence];
         for (int64_t j = first; j <= i; ++j) {
           const int64_t kj = j * s.kv_stride + kv;
           double score = 0, slope = delta;
@@ -69,17 +70,17 @@ testing::AssertionResult within_terms(Guarded<bf16>& got, const std::vector<doub
 /// A factor's rounding to bf16, and what f32 adds to it (scores of up to some tens, so exp errs by a few 1e-6).
 constexpr double kShare = kRoundoff<bf16> + 2e-5;
 
-void matches(const AttentionCase<bf16>& c) {
+void matches(const AttentionCase<bf16>& c, const std::vector<int64_t>& starts) {
   const AttentionShape& s = c.shape;
-  const Reference want = reference_forward(c);
-  const Terms terms = terms_of(c, want);
+  const Reference want = reference_forward(c, starts);
+  const Terms terms = terms_of(c, starts, want);
   Guarded<bf16> out(want.out.size());
   Guarded<float> lse(want.lse.size());
-  tile_attention_forward(s, kStarts, c.q.data(), c.k.data(), c.v.data(), out.data(), lse.span());
+  tile_attention_forward(s, starts, c.q.data(), c.k.data(), c.v.data(), out.data(), lse.span());
   EXPECT_TRUE(within_terms(out, want.out, terms.out, c.q_used, s.out_stride, kShare)) << "out";
   EXPECT_TRUE(is_close(lse, want.lse, {.absolute = 2e-5, .relative = 4 * kRoundoff<float>}));
   Guarded<bf16> again(want.out.size());
-  tile_attention_forward(s, kStarts, c.q.data(), c.k.data(), c.v.data(), again.data(), {});
+  tile_attention_forward(s, starts, c.q.data(), c.k.data(), c.v.data(), again.data(), {});
   EXPECT_TRUE(same_bits(again.values(), out.values())) << "without sums";
 
   std::vector<bf16> rounded_out;
@@ -88,10 +89,10 @@ void matches(const AttentionCase<bf16>& c) {
   for (const double x : want.lse) lse32.push_back(static_cast<float>(x));
   const auto q = doubles(c.q), k = doubles(c.k), v = doubles(c.v), dout = doubles(c.dout);
   std::vector<double> dq(q.size(), std::nan("")), dk(k.size(), std::nan("")), dv(v.size(), std::nan(""));
-  attention_backward_ref(s, kStarts, q.data(), k.data(), v.data(), doubles(rounded_out).data(), dout.data(),
+  attention_backward_ref(s, starts, q.data(), k.data(), v.data(), doubles(rounded_out).data(), dout.data(),
                          doubles(lse32), dq.data(), dk.data(), dv.data());
   Guarded<bf16> got_dq(dq.size()), got_dk(dk.size()), got_dv(dv.size());
-  tile_attention_backward(s, kStarts, c.q.data(), c.k.data(), c.v.data(), rounded_out.data(), c.dout.data(), lse32,
+  tile_attention_backward(s, starts, c.q.data(), c.k.data(), c.v.data(), rounded_out.data(), c.dout.data(), lse32,
                           got_dq.data(), got_dk.data(), got_dv.data());
   EXPECT_TRUE(within_terms(got_dq, dq, terms.dq, c.q_used, s.q_stride, kShare)) << "dq";
   EXPECT_TRUE(within_terms(got_dk, dk, terms.dk, c.kv_used, s.kv_stride, kShare)) << "dk";
@@ -103,8 +104,43 @@ TEST(TileAttention, MatchesRefOnRaggedBatches) {
     if (!has_tile_attention()) return;
     for (const AttentionShape& s : kShapes) {
       SCOPED_TRACE(testing::Message() << s.heads << " heads of " << s.head_dim << ", window " << s.window);
-      matches(AttentionCase<bf16>(s));
+      matches(AttentionCase<bf16>(s), kStarts);
     }
+  });
+}
+
+/// Several chunks of queries in the backward, whose sums of keys go on from chunk to chunk, with windows that end in
+/// another chunk than the key's.
+TEST(TileAttention, MatchesRefOverManyChunks) {
+  for_each_isa([] {
+    if (!has_tile_attention()) return;
+    for (const int64_t window : {0, 70}) {
+      SCOPED_TRACE(testing::Message() << "window " << window);
+      const std::vector<int64_t> starts = {0, 300, 1000};
+      matches(AttentionCase<bf16>(shape_of(2, 1, 32, window), starts.back()), starts);
+    }
+  });
+}
+
+/// Lengths whose backward wants more scratch than a longer neighbour's: a chunk holds fewer queries the longer the
+/// sequence is. On a thread that holds no scratch yet.
+TEST(TileAttention, ScratchIsEnoughForEverySequenceNotTheLongestAlone) {
+  for_each_isa([] {
+    if (!has_tile_attention()) return;
+    for (const int64_t dim : {32, 64})
+      for (const std::vector<int64_t>& starts : {std::vector<int64_t>{0, 768, 1440, 1536}, {0, 544, 1056}}) {
+        SCOPED_TRACE(testing::Message() << "heads of " << dim << ", up to row " << starts.back());
+        const AttentionShape s = shape_of(1, 1, dim, 0);
+        const int64_t all = tile_attention_scratch_bytes(s, starts, true);
+        for (size_t i = 0; i + 1 < starts.size(); ++i) {
+          const std::vector<int64_t> alone = {0, starts[i + 1] - starts[i]};
+          EXPECT_GE(all, tile_attention_scratch_bytes(s, alone, true)) << "sequence " << i;
+        }
+        std::thread([&] {
+          omp_set_num_threads(1);
+          matches(AttentionCase<bf16>(s, starts.back()), starts);
+        }).join();
+      }
   });
 }
 
