@@ -209,6 +209,12 @@ int run_generate(const Options& options) {
                       {"generated_tokens", timings.generated_tokens},
                       {"prefill_tokens_per_s", rate(timings.prompt_tokens, timings.prefill_s)},
                       {"decode_tokens_per_s", rate(timings.decode_tokens, timings.decode_s)}};
+    if (!timings.decode_iterations_s.empty()) {
+      std::vector<double> each = timings.decode_iterations_s;
+      std::sort(each.begin(), each.end());
+      const auto at = [&](size_t percent) { return each[(each.size() - 1) * percent / 100]; };
+      out["timings"]["decode_step_s"] = {{"least", at(0)}, {"median", at(50)}, {"p99", at(99)}, {"most", at(100)}};
+    }
     out["memory"] = {{"peak_bytes", arena.peak_total()},
                      {"predicted_bytes", inference_fit(model.spec, model.dtype, needs).peak()},
                      {"program_bytes", program},

@@ -102,6 +102,7 @@ std::vector<std::vector<Sample>> run_requests(std::span<const Request> requests,
     const bool only_decode =
         std::all_of(batch.begin(), batch.end(), [](const Work& w) { return w.kind == WorkKind::decode; });
     (only_decode ? t.decode_s : t.prefill_s) += seconds;
+    if (only_decode) t.decode_iterations_s.push_back(seconds);
     ++t.iterations;
     t.most_running = std::max(t.most_running, scheduler.num_running());
     size_t row = 0;

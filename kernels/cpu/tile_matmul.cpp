@@ -3,6 +3,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <type_traits>
 
@@ -14,7 +15,8 @@ namespace {
 
 constexpr int64_t kLeftElements = 1 << 19;  // of a task's packed rows: 1 MiB, half of a 2 MiB L2
 constexpr int64_t kMostRows = 256;
-constexpr int64_t kThinTasks = 16;          // a thread's, so that one that was held up leaves work to the others
+constexpr int64_t kThinElements = 1 << 15;  // of a weight, taken at a time: 64 KiB, a few microseconds of memory
+constexpr int64_t kShares = 64;
 constexpr int64_t kParallelFrom = 1 << 18;  // multiply-adds: below, waking a thread costs more than it gives
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -35,6 +37,36 @@ void run_tasks(int64_t threads, int64_t tasks, void* mine, int64_t bytes, Task t
     void* const scratch = omp_get_thread_num() == 0 ? mine : thread_scratch(bytes);
 #pragma omp for schedule(dynamic, 1)
     for (int64_t i = 0; i < tasks; ++i) task(i, tasks, scratch);
+  }
+}
+
+/// task(begin, end, scratch) on ranges of at most `step` that cover [0, count): a thread takes them in order from its own
+/// share, so that memory is read on from where it was, then from what is left of the others'. Scratch as in run_tasks.
+template <class Task>
+void run_shares(int64_t threads, int64_t count, int64_t step, void* mine, int64_t bytes, Task task) {
+  if (threads == 1 || count <= step) return task(int64_t{0}, count, mine);
+  struct alignas(64) Share {
+    std::atomic<int64_t> next;
+    int64_t end;
+  };
+  const int64_t parts = std::min({threads, kShares, ceil_div(count, step)});
+  Share shares[kShares];
+  for (int64_t i = 0; i < parts; ++i) {
+    shares[i].next.store(count * i / parts, std::memory_order_relaxed);
+    shares[i].end = count * (i + 1) / parts;
+  }
+#pragma omp parallel num_threads(static_cast <int>(threads))
+  {
+    const int64_t member = omp_get_thread_num();
+    void* const scratch = member == 0 ? mine : thread_scratch(bytes);
+    for (int64_t i = 0; i < parts; ++i) {
+      Share& share = shares[(member + i) % parts];
+      for (;;) {
+        const int64_t begin = share.next.fetch_add(step, std::memory_order_relaxed);
+        if (begin >= share.end) break;
+        task(begin, std::min(begin + step, share.end), scratch);
+      }
+    }
   }
 }
 
@@ -89,10 +121,10 @@ void tile_forward(Isa isa, const bf16* x, std::span<const WeightRows<bf16>> w, c
     std::memset(static_cast<void*>(shared), 0, static_cast<size_t>(right) * 2);
     for (int64_t j = 0; j < m; ++j)
       for (int64_t i = 0; i < k; ++i) shared[(i / 2 * m + j) * 2 + i % 2] = x[j * k + i];
-    return run_tasks(threads, std::min(strips, threads * kThinTasks), shared + right, own * 2,
-                     [&](int64_t i, int64_t tasks, void* scratch) {
-                       kernels.thin(product, {strips * i / tasks, strips * (i + 1) / tasks, 0, m, shared, scratch});
-                     });
+    const int64_t step = std::max<int64_t>(1, kThinElements / (kTileStrip * depth));
+    return run_shares(threads, strips, step, shared + right, own * 2, [&](int64_t begin, int64_t end, void* scratch) {
+      kernels.thin(product, {begin, end, 0, m, shared, scratch});
+    });
   }
 
   const auto pack = [&](int64_t token, int64_t tokens, bf16* to) {
