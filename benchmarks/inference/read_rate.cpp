@@ -1,5 +1,5 @@
-// GB/s of a plain streaming read of a file's bytes, twice: from the page cache, and from a copy in anonymous memory that
-// asks for huge pages. The limits of decoding weights that lie there. It shares no code with tern.
+// GB/s of a plain streaming read of a file's bytes, twice: from the page cache, and from a copy in anonymous memory
+// that asks for huge pages. The limits of decoding weights that lie there. It shares no code with tern.
 //
 //   read_rate FILE [THREADS] [ROUNDS]      prints the best and the median round of each
 #include <fcntl.h>
