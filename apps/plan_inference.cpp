@@ -110,14 +110,15 @@ InferenceFit engine_fit(const ModelSpec& spec, const InferenceJob& job, int64_t 
   const InferenceNeeds needs{.context = job.context(),
                              .sequences = users,
                              .page_tokens = job.page,
-                             .iteration_tokens = std::min(std::min(job.chunk, job.prompt) + users, job.prompt + users),
+                             .iteration_tokens = iteration_tokens(job.prompt, job.chunk, users),
                              .logit_rows = users};
   return inference_fit(spec, job.dtype, needs);
 }
 
 Json json_of(const InferenceFit& f) {
-  return {{"weights", f.weights}, {"kv_cache", f.kv_cache},         {"activations", f.activations},
-          {"logits", f.logits},   {"loading_peak", f.loading_peak}, {"predicted_bytes", f.peak()}};
+  return {
+      {"weights", f.weights},           {"kv_cache", f.kv_cache}, {"activations", f.activations},  {"logits", f.logits},
+      {"loading_peak", f.loading_peak}, {"sampler", f.sampler},   {"predicted_bytes", f.tensors()}};
 }
 
 // What near the request would do, the least intrusive first.
@@ -379,10 +380,9 @@ int plan_inference(const Options& options, const ModelSpec& spec, const Cluster&
   if (engine)
     print_out(
         fmt::format("\nas `{} generate` counts it here: {} at most (weights {} as its kernels keep them, key-value "
-                    "cache {}, activations "
-                    "{}, logits {}; while loading {})\n",
-                    program_name(), format_bytes(fit.peak()), format_bytes(fit.weights), format_bytes(fit.kv_cache),
-                    format_bytes(fit.activations), format_bytes(fit.logits), format_bytes(fit.loading_peak)));
+                    "cache {}, activations and logits {}; while loading {}), and {} for the sampler\n",
+                    program_name(), format_bytes(fit.tensors()), format_bytes(fit.weights), format_bytes(fit.kv_cache),
+                    format_bytes(fit.running()), format_bytes(fit.loading_peak), format_bytes(fit.sampler)));
   return 0;
 }
 

@@ -134,14 +134,13 @@ void add_rowwise(ProfileTasks& out) {
 // --- the head's loss with both gradients, as the trainer calls it ---
 
 struct Head {
-  static constexpr int64_t kTile = 512;
   ModelSpec spec;
   Arena arena;
   ModelWeights weights, gradients;
   Tensor x;
   std::vector<int32_t> tokens, targets;
   Rows rows;
-  Head(int64_t vocab, int64_t width, DType dtype) {
+  Head(int64_t count, int64_t vocab, int64_t width, DType dtype) {
     const std::string config = fmt::format(
         R"({{"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": {}, "hidden_size": {},
            "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 4,
@@ -152,9 +151,9 @@ struct Head {
     initialize_weights(spec, weights, 1);
     gradients = allocate_weights(spec, DType::f32, MemoryClass::gradients, arena);
     zero_gradients(spec, gradients);
-    x = arena.zeros(dtype, {kTile, width}, MemoryClass::activations);
-    for (int64_t i = 0; i < kTile; ++i) tokens.push_back(0), targets.push_back(static_cast<int32_t>(i * 7 % vocab));
-    rows = make_rows(tokens, {0, kTile}, nullptr);
+    x = arena.zeros(dtype, {count, width}, MemoryClass::activations);
+    for (int64_t i = 0; i < count; ++i) tokens.push_back(0), targets.push_back(static_cast<int32_t>(i * 7 % vocab));
+    rows = make_rows(tokens, {0, count}, nullptr);
   }
   void run() {
     HeadSaved saved;
@@ -163,19 +162,22 @@ struct Head {
 };
 
 void add_heads(const ProfileSettings& settings, DType dtype, ProfileTasks& out) {
+  // Rows: each pass over the table's gradient is shared by all of a micro-batch.
+  const std::vector<int64_t> counts = settings.quick ? std::vector<int64_t>{1024} : std::vector<int64_t>{512, 2048};
   const std::vector<int64_t> widths{256, 1024};
   // A whole grid: the largest vocabulary whose head has room at every width.
   std::vector<int64_t> vocabularies{4096};
   for (const int64_t vocab : {32768, 16384, 8192})
     if (vocabularies.size() == 1 && vocab * widths.back() * 12 <= settings.memory_bytes / 16)
       vocabularies.push_back(vocab);
-  for (const int64_t vocab : vocabularies)
-    for (const int64_t width : widths) {
-      const auto head = std::make_shared<Head>(vocab, width, dtype);
-      const double flops = 6.0 * Head::kTile * static_cast<double>(vocab) * static_cast<double>(width);
-      out.add({FigureKind::product, dtype, ProductUse::head, Head::kTile, vocab, width},
-              {.unit = "FLOP/s", .once = [=] { return rate_of(flops, kPointSeconds, [&] { head->run(); }); }});
-    }
+  for (const int64_t count : counts)
+    for (const int64_t vocab : vocabularies)
+      for (const int64_t width : widths) {
+        const auto head = std::make_shared<Head>(count, vocab, width, dtype);
+        const double flops = 6.0 * static_cast<double>(count) * static_cast<double>(vocab) * static_cast<double>(width);
+        out.add({FigureKind::product, dtype, ProductUse::head, count, vocab, width},
+                {.unit = "FLOP/s", .once = [=] { return rate_of(flops, kPointSeconds, [&] { head->run(); }); }});
+      }
 }
 
 }  // namespace

@@ -148,7 +148,7 @@ int run_generate(const Options& options) {
       .context = limits.context,
       .sequences = request.num_samples,
       .page_tokens = options.integer("page"),
-      .iteration_tokens = std::min(limits.scheduler.token_budget, prompt_length + request.num_samples),
+      .iteration_tokens = iteration_tokens(prompt_length, limits.scheduler.chunk, request.num_samples),
       .logit_rows = request.num_samples};
   const MemoryBudget budget = memory_budget(options);
   const int64_t program = program_bytes();
@@ -216,7 +216,7 @@ int run_generate(const Options& options) {
       out["timings"]["decode_step_s"] = {{"least", at(0)}, {"median", at(50)}, {"p99", at(99)}, {"most", at(100)}};
     }
     out["memory"] = {{"peak_bytes", arena.peak_total()},
-                     {"predicted_bytes", inference_fit(model.spec, model.dtype, needs).peak()},
+                     {"predicted_bytes", inference_fit(model.spec, model.dtype, needs).tensors()},
                      {"program_bytes", program},
                      {"peak_resident_bytes", read_process_memory().peak_resident_bytes}};
     print_json(out);

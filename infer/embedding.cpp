@@ -206,7 +206,7 @@ void check_embedding_fit(const ModelSpec& spec, DType dtype, std::span<const std
               "the model does not fit: it needs {}, there are {} ({})\n  weights {}, activations {}, vectors {}; while "
               "loading {}\n{}",
               format_bytes(needed), format_bytes(budget.bytes), budget.source,
-              format_bytes(fit.model.weights + fit.pooler), format_bytes(fit.model.activations + fit.model.logits),
+              format_bytes(fit.model.weights + fit.pooler), format_bytes(fit.model.running()),
               format_bytes(fit.batch + kept), format_bytes(fit.model.loading_peak),
               fits.empty() ? "  no setting of this model fits here; take a smaller model or a machine with more memory"
                            : fmt::format("  what would fit:\n{}", fmt::join(fits, "\n")));

@@ -65,6 +65,10 @@ int64_t kv_pages(const InferenceNeeds& needs) {
   return needs.sequences * ((needs.context + needs.page_tokens - 1) / needs.page_tokens);
 }
 
+int64_t iteration_tokens(int64_t prompt, int64_t chunk, int64_t sequences) {
+  return std::min(prompt, chunk) + (sequences == 1 ? 0 : sequences);
+}
+
 InferenceFit inference_fit(const ModelSpec& spec, DType dtype, const InferenceNeeds& needs) {
   InferenceFit fit;
   const int64_t size = size_of(dtype);
@@ -81,19 +85,24 @@ InferenceFit inference_fit(const ModelSpec& spec, DType dtype, const InferenceNe
   }
   fit.kv_cache = kv_shape(spec, needs.page_tokens, dtype).bytes_per_page() * kv_pages(needs);
   const bool evaluates = needs.sequences == 0;
+  int64_t input = 0;
   for (const Unit& unit : spec.units) {
     const UnitCost cost = unit_cost(unit, {.tokens = needs.iteration_tokens,
                                            .attended_pairs = 0,  // of FLOPs, not of bytes
                                            .dtype = dtype,
                                            .scratch = {}});
-    if (!std::holds_alternative<HeadSpec>(unit.spec))
-      fit.activations = std::max(fit.activations, 2 * cost.output_bytes + cost.unsaved_workspace);
-    else if (evaluates)
-      fit.logits = cost.unsaved_workspace;  // a tile of them at a time, while the last unit's output is alive
+    if (!std::holds_alternative<HeadSpec>(unit.spec)) {
+      fit.activations = std::max(fit.activations, input + cost.output_bytes + cost.unsaved_workspace);
+      fit.last = input = cost.output_bytes;
+    } else if (evaluates) {
+      fit.logits = cost.unsaved_workspace;  // a tile of them at a time
+    }
   }
-  if (!evaluates)
-    fit.logits =
-        needs.logit_rows * spec.vocab * (dtype == DType::f64 ? 8 : 4) * 2;  // the tensor, and the sampler's rows
+  if (!evaluates) {
+    fit.logits = needs.logit_rows * spec.vocab * (dtype == DType::f64 ? 8 : 4);
+    fit.last += 2 * needs.logit_rows * spec.head().width * size;  // gathered, and normed (head_logits)
+    fit.sampler = fit.logits;
+  }
   return fit;
 }
 
@@ -118,10 +127,10 @@ void check_fit(const ModelSpec& spec, DType dtype, const InferenceNeeds& needs, 
   std::string what = fmt::format(
       "the model does not fit: it needs {}, there are {} ({})\n  weights {}, key-value cache {} ({} sequences of {} "
       "tokens), "
-      "activations {}, logits {}; while loading {}\n",
+      "activations and logits {}; while loading {}\n",
       format_bytes(fit.peak()), format_bytes(memory_bytes), budget.source, format_bytes(fit.weights),
-      format_bytes(fit.kv_cache), needs.sequences, needs.context, format_bytes(fit.activations),
-      format_bytes(fit.logits), format_bytes(fit.loading_peak));
+      format_bytes(fit.kv_cache), needs.sequences, needs.context, format_bytes(fit.running() + fit.sampler),
+      format_bytes(fit.loading_peak));
   std::vector<std::string> fits;
   const auto consider = [&](const InferenceNeeds& other, DType type, const std::string& flags) {
     const InferenceFit f = inference_fit(spec, type, other);

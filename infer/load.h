@@ -42,14 +42,21 @@ std::vector<int32_t> end_tokens(const ModelDescription&);
 int64_t model_context(const ModelDescription&);
 
 /// Bytes that inference will hold, predicted before it allocates. Peaks: loading holds the plain weights and the
-/// largest packed matrix; running holds packed weights, the KV pages, one iteration's activations and the logits.
+/// largest packed matrix; running holds packed weights, the KV pages, and one iteration's largest unit, or the last
+/// unit's output with the logits. `tensors` is what an arena counts: exact where an iteration has `iteration_tokens`.
 struct InferenceFit {
-  int64_t weights = 0, kv_cache = 0, activations = 0, logits = 0, loading_peak = 0;
-  int64_t peak() const { return std::max(loading_peak, weights + kv_cache + activations + logits); }
+  int64_t weights = 0, kv_cache = 0, loading_peak = 0;
+  int64_t activations = 0, last = 0, logits = 0;  // the largest unit's; rows of the last one, and their logits
+  int64_t sampler = 0;                            // rows of the sampler, outside of the arena
+  int64_t running() const { return std::max(activations, last + logits); }
+  int64_t tensors() const { return std::max(loading_peak, weights + kv_cache + running()); }
+  int64_t peak() const { return std::max(loading_peak, weights + kv_cache + running() + sampler); }
 };
 struct InferenceNeeds {  // sequences 0: evaluation, windows of `context` tokens without a cache
   int64_t context = 0, sequences = 1, page_tokens = 16, iteration_tokens = 1, logit_rows = 1;
 };
+/// The most tokens of an iteration: a chunk of the prompt; beside other sequences the scheduler's budget.
+int64_t iteration_tokens(int64_t prompt, int64_t chunk, int64_t sequences);
 InferenceFit inference_fit(const ModelSpec&, DType, const InferenceNeeds&);
 int64_t kv_pages(const InferenceNeeds&);
 /// What tensors may take, and where the figure comes from.
