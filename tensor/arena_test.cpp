@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/system.h"
+#include "tensor/block_store.h"
 
 namespace tern {
 namespace {
@@ -130,9 +131,9 @@ TEST(Tensor, BrokenPromisesAreCaught) {
 }
 
 TEST(Arena, LargeBlocksAreKeptForTheNextTensorOfTheirSizeAndCountNothing) {
-#if !defined(__SANITIZE_ADDRESS__)
-  Arena arena;
   constexpr int64_t kBytes = int64_t{3} << 20;
+  if (!BlockStore::keeps(kBytes)) GTEST_SKIP() << "nothing is kept under a sanitizer";
+  Arena arena;
   Tensor first = arena.bytes(kBytes, MemoryClass::workspace);
   const void* place = first.data();
   first = {};
@@ -142,12 +143,11 @@ TEST(Arena, LargeBlocksAreKeptForTheNextTensorOfTheirSizeAndCountNothing) {
   const Tensor other = arena.bytes(kBytes, MemoryClass::activations);
   EXPECT_NE(other.data(), place);
   EXPECT_EQ(arena.current_total(), 2 * kBytes);
-#endif
 }
 
 // Blocks of 2 MiB and more by the dozen, and small ones that the C library would keep.
 TEST(Arena, WhatItKeptIsNotResidentAfterItsEnd) {
-#if defined(__linux__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  if (!BlockStore::keeps(int64_t{3} << 20)) GTEST_SKIP() << "a sanitizer keeps what was freed";
   for (const int64_t bytes : {int64_t{5} << 20, int64_t{3} << 20, int64_t{96} << 10}) {
     const int64_t count = (int64_t{60} << 20) / bytes, before = read_process_memory().resident_bytes;
     Arena arena;
@@ -162,7 +162,6 @@ TEST(Arena, WhatItKeptIsNotResidentAfterItsEnd) {
     arena = Arena();
     EXPECT_LE(read_process_memory().resident_bytes - before, int64_t{8} << 20) << bytes;
   }
-#endif
 }
 
 }  // namespace

@@ -1,33 +1,55 @@
 #include "tensor/block_store.h"
 
 #include <algorithm>
+#include <bit>
+#include <cerrno>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <iterator>
 
 #if defined(__linux__)
 #include <sys/mman.h>
+#include <unistd.h>
 #endif
+
+#include "base/error.h"
 
 namespace tern {
 
 namespace {
 
-constexpr size_t kAlignment = 64, kPage = 4096;
+constexpr size_t kAlignment = 64;
 constexpr size_t kHuge = size_t{2} << 20;  // a huge page of x86-64 and of most aarch64 systems
-constexpr size_t whole_pages(size_t size) { return (size + kPage - 1) / kPage * kPage; }
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define TERN_SANITIZED 1  // g++
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
+#define TERN_SANITIZED 1  // clang
+#endif
+#endif
 
 // Blocks from here on are mappings of their own, so that giving them back really gives them back (the C library keeps
 // freed blocks of up to 32 MiB).
-#if defined(__linux__) && !defined(__SANITIZE_ADDRESS__)
+#if defined(__linux__) && !defined(TERN_SANITIZED)
 constexpr size_t kOwnFrom = size_t{128} << 10;
 #else
 constexpr size_t kOwnFrom = SIZE_MAX;
 #endif
 
+void unmap_pages([[maybe_unused]] void* begin, [[maybe_unused]] size_t bytes) {
+#if defined(__linux__)
+  if (bytes == 0 || ::munmap(begin, bytes) == 0) return;
+  // A hole splits a mapping, and the system counts mappings. The pages go back all the same; the addresses stay ours.
+  const bool too_many = errno == ENOMEM && ::madvise(begin, bytes, MADV_DONTNEED) == 0;
+  TERN_CHECK(too_many, "block store: {} bytes at {} cannot be given back: {}", bytes, begin, std::strerror(errno));
+#endif
+}
+
 /// Whole pages from the system. Large ones start on a huge page and ask for such: one fault instead of 512, and far
 /// fewer misses when they are walked.
-void* map_pages(size_t bytes) {
+void* map_pages([[maybe_unused]] size_t bytes) {
 #if defined(__linux__)
   const size_t spare = bytes >= kHuge ? kHuge : 0;
   void* const mapped = ::mmap(nullptr, bytes + spare, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -35,9 +57,9 @@ void* map_pages(size_t bytes) {
   auto* begin = static_cast<char*>(mapped);
   if (spare == 0) return begin;
   const size_t before = (kHuge - reinterpret_cast<uintptr_t>(begin) % kHuge) % kHuge;
-  if (before > 0) ::munmap(begin, before);
+  unmap_pages(begin, before);
   begin += before;
-  ::munmap(begin + bytes, spare - before);
+  unmap_pages(begin + bytes, spare - before);
 #if defined(MADV_HUGEPAGE)
   ::madvise(begin, bytes, MADV_HUGEPAGE);  // advice: where it is refused, small pages serve
 #endif
@@ -47,13 +69,22 @@ void* map_pages(size_t bytes) {
 #endif
 }
 
-void unmap_pages([[maybe_unused]] void* begin, [[maybe_unused]] size_t bytes) {
+size_t system_page() {
 #if defined(__linux__)
-  ::munmap(begin, bytes);
+  static const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  return page;
+#else
+  return 4096;
 #endif
 }
 
 }  // namespace
+
+BlockStore::BlockStore(size_t page_bytes) : page_(page_bytes > 0 ? page_bytes : system_page()) {
+  TERN_CHECK(std::has_single_bit(page_) && page_ % system_page() == 0, "block store: pages of {} bytes", page_);
+}
+
+bool BlockStore::keeps(size_t size) { return size >= kOwnFrom; }
 
 void* BlockStore::take(size_t size, size_t most_kept) {
   if (size < kOwnFrom) {
@@ -66,6 +97,8 @@ void* BlockStore::take(size_t size, size_t most_kept) {
     if (at->second >= size && (best == kept_.end() || at->second < best->second)) best = at;
   if (best == kept_.end()) {
     drop(most_kept);
+    if (void* const mapped = map_pages(size)) return mapped;
+    drop(0);  // what is kept may be what is missing
     return map_pages(size);
   }
   const auto [begin, bytes] = *best;

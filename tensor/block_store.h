@@ -12,7 +12,9 @@ namespace tern {
 /// Not thread-safe. Keeps nothing under a sanitizer, which should see every use of memory that was given back.
 class BlockStore {
  public:
-  BlockStore() = default;
+  /// Blocks are cut at multiples of `page_bytes`, a power of two: the system gives back whole pages of its own, so
+  /// anything smaller would take a neighbour's. 0: what the system's pages are.
+  explicit BlockStore(size_t page_bytes = 0);
   BlockStore(const BlockStore&) = delete;
   BlockStore& operator=(const BlockStore&) = delete;
   ~BlockStore() { drop(0); }
@@ -23,9 +25,13 @@ class BlockStore {
   /// `size` as taken. Kept if no more than `most_kept` bytes are kept then, and if it is large enough to be worth it.
   void give(void* block, size_t size, size_t most_kept);
   size_t kept_bytes() const { return kept_bytes_; }
+  /// Whether blocks of `size` bytes are pages of their own here, which may be kept.
+  static bool keeps(size_t size);
 
  private:
   void drop(size_t most_kept);
+  size_t whole_pages(size_t size) const { return (size + page_ - 1) / page_ * page_; }
+  size_t page_;
   std::map<char*, size_t> kept_;  // begin and bytes: whole pages, no two touch
   size_t kept_bytes_ = 0;
 };

@@ -1,10 +1,18 @@
 #include "tensor/block_store.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
+#include <cinttypes>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <random>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/kernel_testing.h"
@@ -14,9 +22,39 @@ namespace {
 
 constexpr size_t kMiB = size_t{1} << 20, kAll = SIZE_MAX / 2;
 
-#if defined(__linux__) && !defined(__SANITIZE_ADDRESS__)
+/// Whether the mapping that begins at or before `at` has asked for huge pages; true where the system has none.
+bool asks_for_huge_pages(const void* at) {
+  std::ifstream maps("/proc/self/smaps");
+  const auto place = reinterpret_cast<uintptr_t>(at);
+  bool inside = false, any = false;
+  for (std::string line; std::getline(maps, line);) {
+    uintptr_t begin = 0, end = 0;
+    if (std::sscanf(line.c_str(), "%" SCNxPTR "-%" SCNxPTR " ", &begin, &end) == 2)
+      inside = begin <= place && place < end;
+    else if (line.starts_with("VmFlags:")) {
+      any = true;
+      if (inside) return line.find(" hg") != std::string::npos;
+    }
+  }
+  return !any;
+}
 
-TEST(BlockStore, CutsBlocksFromWhatItKeptAndJoinsNeighbours) {
+/// Bytes of address space that this process has.
+size_t address_space() {
+  size_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  return pages * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+}
+
+/// Tests of what is kept, where something is.
+class KeptBlocks : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!BlockStore::keeps(kMiB)) GTEST_SKIP() << "nothing is kept under a sanitizer";
+  }
+};
+
+TEST_F(KeptBlocks, CutsBlocksFromWhatItKeptAndJoinsNeighbours) {
   BlockStore store;
   auto* const whole = static_cast<char*>(store.take(8 * kMiB, 0));
   store.give(whole, 8 * kMiB, kAll);
@@ -35,7 +73,7 @@ TEST(BlockStore, CutsBlocksFromWhatItKeptAndJoinsNeighbours) {
   store.give(whole, 8 * kMiB, 0);
 }
 
-TEST(BlockStore, TakesTheSmallestStretchThatHoldsTheBlock) {
+TEST_F(KeptBlocks, TakesTheSmallestStretchThatHoldsTheBlock) {
   BlockStore store;
   auto* const whole = static_cast<char*>(store.take(12 * kMiB, 0));  // kept: 5 MiB at 0, 2 MiB at 6, 4 MiB at 8
   store.give(whole, 5 * kMiB, kAll);
@@ -48,7 +86,65 @@ TEST(BlockStore, TakesTheSmallestStretchThatHoldsTheBlock) {
     if (at != 1) store.give(whole + at * kMiB, kMiB, kAll);
 }
 
-#endif
+// Kernels for aarch64 may have pages of 64 KiB: munmap takes them whole, so a block cut at 4 KiB would take a living
+// neighbour's bytes with it, or be refused.
+TEST_F(KeptBlocks, AreCutAtWholePagesOfTheSystem) {
+  constexpr size_t kPage = size_t{64} << 10;
+  BlockStore store(kPage);
+  auto* const whole = static_cast<char*>(store.take(4 * kMiB, 0));
+  store.give(whole, 4 * kMiB, kAll);
+  const size_t odd = 2 * kPage + 4096;  // three pages
+  auto* const first = static_cast<char*>(store.take(odd, 0));
+  auto* const second = static_cast<char*>(store.take(odd, 0));
+  EXPECT_EQ(first, whole);
+  EXPECT_EQ(second, whole + 3 * kPage);
+  EXPECT_EQ(store.kept_bytes(), 4 * kMiB - 6 * kPage);
+  store.give(first, odd, kMiB + 4096);  // keeps at most 17 pages
+  EXPECT_EQ(store.kept_bytes() % kPage, 0U);
+  std::memset(second, 1, odd);
+  store.give(second, odd, 0);
+}
+
+TEST_F(KeptBlocks, GoBackWhenWhatRemainsIsTooMuch) {
+  constexpr size_t kPage = size_t{64} << 10;
+  BlockStore store(kPage);
+  auto* const whole = static_cast<char*>(store.take(4 * kMiB, 0));
+  store.give(whole, 4 * kMiB, kAll);
+  auto* const larger = static_cast<char*>(store.take(5 * kMiB, kMiB + 4096));  // held by no stretch
+  EXPECT_LE(store.kept_bytes(), kMiB + 4096);
+  EXPECT_EQ(store.kept_bytes() % kPage, 0U);
+  store.give(larger, 5 * kMiB, 0);
+}
+
+// One fault instead of 512: a large block starts on a huge page and asks for such.
+TEST_F(KeptBlocks, LargeOnesStartOnAHugePageAndAskForSuch) {
+  constexpr size_t kHuge = 2 * kMiB;
+  BlockStore store;
+  std::vector<std::pair<void*, size_t>> blocks;
+  for (const size_t size : {kHuge, kHuge + 64, 3 * kMiB, 2 * kHuge + 4096, 9 * kMiB}) {
+    blocks.emplace_back(store.take(size, 0), size);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(blocks.back().first) % kHuge, 0U) << size;
+    EXPECT_TRUE(asks_for_huge_pages(blocks.back().first)) << size;
+  }
+  for (const auto& [at, size] : blocks) store.give(at, size, 0);
+}
+
+// Address space that is kept may be what is missing.
+TEST_F(KeptBlocks, AreDroppedWhereTheSystemHasNoMore) {
+  EXPECT_EXIT(
+      {
+        BlockStore store;
+        constexpr size_t kSize = size_t{256} << 20;
+        void* const kept = store.take(kSize, 0);
+        store.give(kept, kSize, kAll);
+        rlimit limit{};
+        getrlimit(RLIMIT_AS, &limit);
+        limit.rlim_cur = address_space() + kSize / 2;
+        setrlimit(RLIMIT_AS, &limit);
+        std::_Exit(store.take(kSize + 4096, kAll) && store.kept_bytes() == 0 ? 0 : 1);
+      },
+      testing::ExitedWithCode(0), "");
+}
 
 // As a step of training takes and gives back: no two blocks overlap, and no more is kept than may be.
 TEST(BlockStore, RandomBlocksNeverOverlapAndLittleEnoughIsKept) {
