@@ -79,19 +79,6 @@ std::string read_text(const std::string& path) {
   return text;
 }
 
-void refuse_same_file(const char* option, const std::string& output, const std::string& input) {
-  std::error_code ignored;
-  if (!output.empty() && !input.empty() && std::filesystem::equivalent(output, input, ignored))
-    throw Error(ErrorKind::usage, "--{} {}: is the file that is read ({}); choose another", option, output, input);
-}
-
-std::string shell_quoted(const std::string& text) {
-  const bool plain = !text.empty() && text.find_first_not_of(
-                                          "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./=+,:@") ==
-                                          std::string::npos;
-  return plain ? text : "'" + replace_all(text, "'", "'\\''") + "'";
-}
-
 void refuse_encoder(const ModelDescription& model, std::string_view verb) {
   refuse_encoder(model.spec, model.dir.path, verb);
 }

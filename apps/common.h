@@ -56,10 +56,6 @@ auto naming_bad_weights(const ModelDescription& model, const Run& run) {
 std::string read_text(const std::string& path);
 /// Tells where the first byte is that is not UTF-8 and that the tokenizer therefore reads as U+FFFD.
 void tell_invalid_utf8(std::string_view text);
-/// Errors: usage: the two are one file, under whatever names.
-void refuse_same_file(const char* option, const std::string& output, const std::string& input);
-/// As one word of a shell's command line.
-std::string shell_quoted(const std::string& text);
 /// The progress line of packing a text, for a PackOptions; it appears only if packing takes a second. Packing stops
 /// when a stop is requested.
 class PackLine {

@@ -14,6 +14,7 @@
 
 #include "apps/common.h"
 #include "apps/options.h"
+#include "apps/outputs.h"
 #include "apps/verbs.h"
 #include "base/error.h"
 #include "base/options.h"
@@ -87,8 +88,12 @@ int run(const Arguments& arguments) {
     print_out(help_verb(table, verb));
     return 0;
   }
-  for (const VerbRun& entry : kRuns)
-    if (entry.name == name) return entry.run(resolve_options(table, name, rest, process_environment()));
+  for (const VerbRun& entry : kRuns) {
+    if (entry.name != name) continue;
+    const Options options = resolve_options(table, name, rest, process_environment());
+    refuse_overwrites(options);
+    return entry.run(options);
+  }
   return run_table_verb(table, name, rest);
 }
 

@@ -1,9 +1,7 @@
 #include "apps/plan_ask.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
-#include <filesystem>
 
 #include "apps/common.h"
 #include "apps/plan_page.h"
@@ -17,7 +15,6 @@ namespace {
 
 constexpr size_t kMostBatches = 64;
 constexpr int64_t kMostBatch = int64_t{1} << 31;
-constexpr std::array<const char*, 4> kPlaces{"output", "emit-output", "html", "picture"};
 
 int64_t sequences(std::string_view text, std::string_view whole) {
   int64_t n = 0;
@@ -86,22 +83,6 @@ PlanStory tell_story(const Options& o, const ModelSpec& spec, const Cluster& clu
     story.emitted = emit_plan(*f, spec, plan, node->num_devices);
   }
   return story;
-}
-
-void require_places(const Options& o) {
-  for (size_t i = 0; i < kPlaces.size(); ++i) {
-    const std::string& path = o.text(kPlaces[i]);
-    if (path.empty()) continue;
-    refuse_same_file(kPlaces[i], path, o.text("hardware"));
-    for (size_t j = 0; j < i; ++j)
-      if (o.text(kPlaces[j]) == path)
-        throw Error(ErrorKind::usage, "plan: --{} and --{} name the same file, {}", kPlaces[j], kPlaces[i], path);
-    if (std::filesystem::is_directory(path))
-      throw Error(ErrorKind::usage, "--{} {}: is a directory; name a file in it", kPlaces[i], path);
-    if (std::filesystem::exists(path)) continue;
-    real_io().create(path)->close();
-    std::filesystem::remove(path);
-  }
 }
 
 void write_story(const Options& o, const ModelSpec& spec, const Cluster& cluster, const PlanAnswer& answer,

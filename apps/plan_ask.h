@@ -19,8 +19,6 @@ void refuse_other_models(const Options&, const ModelSpec&, const TrainJob&);
 /// without --tokens.
 PlanStory tell_story(const Options&, const ModelSpec&, const Cluster&, const PlanRequest&, const Plan&);
 
-/// The names of `files` that an option may write, checked before a search that may take minutes.
-void require_places(const Options&);
 /// --emit-output, --html, --picture. Tells on standard error what was written.
 void write_story(const Options&, const ModelSpec&, const Cluster&, const PlanAnswer&, const PlanStory&);
 

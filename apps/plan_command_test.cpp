@@ -203,8 +203,10 @@ TEST_F(PlanVerb, EmitWritesWhatOnlyThatFrameworkRunsAndRefusesWhatItHasNot) {
            {"llama-3-8b --emit deepspeed --adapters 8", "adapters"},
            {"llama-3-8b --emit torchtitan --fix schedule=zb-h1,pp=2", "no schedule zb-h1"},
            {"llama-3-8b --emit torchtitan --fix zero=1", "ZeRO 0, 2 or 3"},
+           {"llama-3-8b --emit megatron --fix tp=2 --seq 4095", "--seq 4095 is no multiple of 2"},
            {"llama-3-8b --emit-output x.sh", "--emit-output without --emit"}}) {
-    const Outcome no = tern(std::string("plan ") + words + kNode + job);
+    const bool sequence = std::string_view(words).find("--seq") != std::string_view::npos;
+    const Outcome no = tern(std::string("plan ") + words + kNode + (sequence ? " --batch 32" : job));
     EXPECT_EQ(no.code, 2) << words << "\n" << no.text;
     EXPECT_TRUE(has(no, why)) << no.text;
   }
@@ -257,6 +259,23 @@ TEST_F(PlanVerb, AnOutputThatCannotBeWrittenIsSaidBeforeTheSearch) {
   EXPECT_NE(o.code, 0);
   EXPECT_FALSE(has(o, "proof")) << o.text;
   EXPECT_EQ(tern("plan llama-2-7b" + kNode + kJob + " --output .").code, 2);
+}
+
+// outputs_test.cpp has the pairs; here that the command asks before it works, and that the file is as it was.
+TEST_F(PlanVerb, AnInputIsNotWrittenOver) {
+  const std::string node = real_io().read(kHardware + "h100-node.toml");
+  put("my.toml", node);
+  for (const char* words : {"plan gpt2 --hardware my.toml --batch 8 --seq 512 --output my.toml",
+                            "plan gpt2 --hardware my.toml --inference --emit vllm --emit-output ./my.toml",
+                            "profile --import my.toml --output my.toml"}) {
+    const Outcome o = tern(words);
+    EXPECT_EQ(o.code, 2) << words << "\n" << o.text;
+    EXPECT_TRUE(has(o, "is the file that is read")) << o.text;
+    EXPECT_EQ(real_io().read(path("my.toml")), node);
+  }
+  const Outcome nowhere = tern("plan gpt2" + kNode + " --inference --emit vllm --emit-output nowhere/serve.sh");
+  EXPECT_NE(nowhere.code, 0);
+  EXPECT_FALSE(has(nowhere, "tokens/s")) << "said before anything is planned\n" << nowhere.text;
 }
 
 TEST_F(PlanVerb, SequencesBeyondLearnedPositionsAreNoted) {

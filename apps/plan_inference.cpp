@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "apps/common.h"
+#include "apps/outputs.h"
 #include "base/error.h"
 #include "base/io.h"
 #include "base/log.h"
@@ -351,6 +352,7 @@ int plan_inference(const Options& options, const ModelSpec& spec, const Cluster&
   const std::string& model = options.positional("MODEL");
   if (options.has("emit") && options.text("emit") != "vllm")
     throw Error(ErrorKind::usage, "--emit {}: it trains; with --inference there is vllm", options.text("emit"));
+  require_writable(options);
   const ServingAnswer answer = plan_serving(spec, cluster, job);
   if (!answer.found) refuse(answer, job, spec, model, cluster, engine, json);
   if (spec.context > 0 && job.context() > spec.context)

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/plan_report.h"
+#include "base/shell.h"
 #include "base/text.h"
 #include "base/units.h"
 #include "spec/unit_cost.h"
@@ -34,7 +35,7 @@ double peak_of_used(const Cluster& cluster, const Plan& p) {
 
 std::string words(const std::vector<std::string>& command) {
   std::string text;
-  for (const std::string& w : command) text += (text.empty() ? "" : " ") + w;
+  for (const std::string& w : command) text += (text.empty() ? "" : " ") + shell_quoted(w);
   return text;
 }
 

@@ -15,6 +15,7 @@
 #include "base/io.h"
 #include "base/json.h"
 #include "base/options.h"
+#include "base/shell.h"
 #include "base/system.h"
 #include "base/text.h"
 #include "base/threads.h"

@@ -8,6 +8,7 @@
 
 #include "apps/calibration_report.h"
 #include "apps/common.h"
+#include "apps/outputs.h"
 #include "apps/plan_advice.h"
 #include "apps/plan_ask.h"
 #include "apps/plan_engine.h"
@@ -202,7 +203,7 @@ int run_plan(const Options& options) {
     if (batches.size() > 1) throw Error(ErrorKind::usage, "plan: --check judges one plan: give --batch");
     return check_plan(spec, cluster, request, options.text("check"), json);
   }
-  require_places(options);
+  require_writable(options);
   refuse_other_models(options, spec, request.job);
   const std::vector<PlannedPoint> points = plan_range(spec, cluster, request, batches);
   PlanAnswer answer;

@@ -56,7 +56,6 @@ int run_plan_calibrate(const Options& o) {
   if (!o.has("hardware"))
     throw Error(ErrorKind::usage, "plan calibrate: --hardware must be given; see `tern help plan-calibrate`");
   const std::string &path = o.positional("DATA"), &output = o.text("output");
-  if (!output.empty()) refuse_same_file("output", output, path);
   const Cluster cluster = find_cluster(o.text("hardware"));
   const RunSet runs(read_runs(path, defaults_of(o)), cluster, path);
   const std::vector<size_t> rows = runs.fitted();

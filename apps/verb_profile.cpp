@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "base/progress.h"
+#include "base/shell.h"
 #include "base/signals.h"
 #include "base/system.h"
 #include "base/text.h"

@@ -46,7 +46,6 @@ const std::string& output_path(const Options& options, const char* what) {
 void write_result(const Options& options, std::string_view text) {
   if (!options.has("output")) return print_out(text);
   const std::string& output = options.text("output");
-  refuse_same_file("output", output, options.text("input"));
   if (is_token_file(output))
     throw Error(ErrorKind::usage, "tokenize --output {}: holds packed tokens; choose another, or remove it first",
                 output);
@@ -135,7 +134,6 @@ int train(const Options& options) {
 int pack_file(const Options& options) {
   const Tokenizer tokenizer = the_tokenizer(options);
   const std::string& output = output_path(options, "--pack");
-  refuse_same_file("output", output, options.text("input"));
   const bool replaces = real_io().stat(output).has_value();
   if (replaces && !is_token_file(output) && real_io().stat(output)->size_bytes > 0)
     throw Error(ErrorKind::usage,

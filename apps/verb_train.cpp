@@ -12,6 +12,7 @@
 #include "base/options.h"
 #include "base/progress.h"
 #include "base/signals.h"
+#include "base/shell.h"
 #include "base/units.h"
 #include "train/trainer.h"
 

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/shell.h"
 #include "base/text.h"
 #include "plan/layers.h"
 #include "plan/pinned.h"
@@ -39,18 +40,6 @@ std::vector<std::string> torchrun(const Nodes& n) {
                              fmt::format("{}", n.devices)};
   if (n.count > 1) w.insert(w.end(), {"--rdzv-backend", "c10d", "--rdzv-endpoint", "FIRST_NODE:29500"});
   return w;
-}
-
-// A script with the command over several lines: a flag and its values to a line.
-std::string script_of(const std::vector<std::string>& environment, const std::vector<std::string>& command) {
-  std::string text = "#!/bin/sh\nset -e\n";
-  for (const std::string& e : environment) text += e + "\n";
-  for (size_t i = 0; i < command.size(); ++i) {
-    const bool flag = command[i].rfind("--", 0) == 0 || command[i].find(':') != std::string::npos;
-    if (i > 0) text += flag && i > 1 ? " \\\n  " : " ";
-    text += command[i];
-  }
-  return text + "\n";
 }
 
 void megatron_model(Flags& f, const ModelSpec& spec) {
@@ -123,7 +112,7 @@ EmittedPlan megatron(const ModelSpec& spec, const Plan& p, const LayerStrategy& 
   if (p.job.dtype != DType::f32) f.add(p.job.dtype == DType::bf16 ? "bf16" : "fp16");
   if (p.job.gradients == DType::bf16)
     f.add("grad-reduce-in-bf16");
-  else if (p.job.dtype == DType::bf16)
+  else if (size_of(p.job.dtype) == 2)
     f.add("accumulate-allreduce-grads-in-fp32");
   f.add("optimizer", p.job.optimizer == Optimizer::adamw ? "adam" : "sgd");
   f.add("use-mcore-models"), f.add("transformer-impl", "transformer_engine");
@@ -213,10 +202,21 @@ EmittedPlan deepspeed(const ModelSpec&, const Plan& p, const LayerStrategy& s, c
 
 }  // namespace
 
+std::string script_of(const std::vector<std::string>& environment, const std::vector<std::string>& command) {
+  std::string text = "#!/bin/sh\nset -e\n";
+  for (const std::string& e : environment) text += e + "\n";
+  for (size_t i = 0; i < command.size(); ++i) {
+    const bool flag = command[i].starts_with("--") || command[i].starts_with("activation-checkpoint:");
+    if (i > 0) text += flag && i > 1 ? " \\\n  " : " ";
+    text += shell_quoted(command[i]);
+  }
+  return text + "\n";
+}
+
 EmittedPlan emit_plan(Framework f, const ModelSpec& spec, const Plan& p, int64_t devices_of_node) {
   const auto refuse = [&](const std::string& why) { throw Error(ErrorKind::usage, "--emit {}", why); };
   if (std::string why = why_no_model(f, spec, p.job); !why.empty()) refuse(why);
-  if (std::string why = why_not_run(f, p.choice, devices_of_node); !why.empty()) refuse(why);
+  if (std::string why = why_not_run(f, p.job, p.choice, devices_of_node); !why.empty()) refuse(why);
   const LayerStrategy& s = p.layers.front().strategy;
   std::vector<int> stages;
   for (const PlannedLayers& l : p.layers) {

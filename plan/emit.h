@@ -20,6 +20,10 @@ struct EmittedPlan {
   std::vector<std::string> notes;  // what the framework does otherwise than the plan counts
 };
 
+/// A shell's script: lines that set its environment, then the command, a flag and its values to a line, each word
+/// quoted where a shell would read it otherwise.
+std::string script_of(const std::vector<std::string>& environment, const std::vector<std::string>& command);
+
 /// `devices_of_node`: of the nodes that the plan lies on.
 /// Errors: usage, naming what the framework has not: the model's parts, the mesh, layers that differ.
 EmittedPlan emit_plan(Framework, const ModelSpec&, const Plan&, int64_t devices_of_node);

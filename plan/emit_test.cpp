@@ -6,12 +6,14 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "base/error.h"
 #include "base/json.h"
 #include "plan/layers.h"
 #include "plan/pinned.h"
 #include "spec/presets.h"
+#include "tests/run_shell.h"
 
 namespace tern {
 namespace {
@@ -79,6 +81,21 @@ TEST(EmitMegatron, EveryAxisHasItsFlag) {
   EXPECT_EQ(e.text.rfind("#!/bin/sh\n", 0), 0u);
 }
 
+// f32 gradients of 16-bit weights are asked for by name: f16 keeps its own without.
+TEST(EmitMegatron, GradientsAreKeptAsThePlanCountsThem) {
+  Plan p = even_plan_of(llama(), {.mesh = {.data = 8}, .num_micro = 2}, {.zero = 1});
+  for (const auto& [dtype, gradients, f32, bf16] :
+       std::vector<std::tuple<DType, DType, bool, bool>>{{DType::bf16, DType::f32, true, false},
+                                                         {DType::bf16, DType::bf16, false, true},
+                                                         {DType::f16, DType::f32, true, false},
+                                                         {DType::f32, DType::f32, false, false}}) {
+    p.job.dtype = dtype, p.job.gradients = gradients;
+    const EmittedPlan e = emit_plan(Framework::megatron, llama(), p, 8);
+    EXPECT_EQ(value_of(e, "accumulate-allreduce-grads-in-fp32") != "(none)", f32) << name_of(dtype);
+    EXPECT_EQ(value_of(e, "grad-reduce-in-bf16") != "(none)", bf16) << name_of(dtype);
+  }
+}
+
 TEST(EmitTorchtitan, LocalBatchIsAMicroBatchOrThePipelines) {
   const Plan whole =
       even_plan_of(llama(), {.mesh = {.tensor = 2, .data = 4}, .micro_batch = 2, .num_micro = 4}, {.zero = 3});
@@ -122,7 +139,6 @@ TEST(EmitVllm, TheLayoutUsersAndLengthsAreItsFlagsAndTheRestIsRefused) {
                                                                                     {"dtype", "bfloat16"}})
     EXPECT_EQ(value_of(e, flag), value) << flag;
   EXPECT_EQ(value_of(e, "distributed-executor-backend"), "(none)") << "a copy lies within a node";
-  EXPECT_EQ(value_of(emit_serving("model", job, p, device, 4), "distributed-executor-backend"), "ray");
   InferenceJob quantized = job;
   quantized.kv = StoredType::q8;
   EXPECT_THROW(emit_serving("model", quantized, p, device, 8), Error);
@@ -130,6 +146,70 @@ TEST(EmitVllm, TheLayoutUsersAndLengthsAreItsFlagsAndTheRestIsRefused) {
   EXPECT_THROW(emit_serving("model", job, p, device, 8), Error);
   p.split = false, p.decode.memory.weights_on = {0, 1, 0};
   EXPECT_THROW(emit_serving("model", job, p, device, 8), Error);
+}
+
+// Copies of four devices on nodes of eight; then copies of eight on nodes of four.
+TEST(EmitVllm, CopiesOnSeveralNodesAreStartedNodeByNodeOrByRay) {
+  const InferenceJob job{.prompt = 1000, .answer = 24};
+  ServingPlan p;
+  p.decode.layout = {.tensor = 4}, p.decode.copies = 2, p.decode.users = 17;
+  const DeviceType device{.memory_bytes = 80'000'000'000, .reserved_bytes = 3'000'000'000};
+  const auto on = [&](int64_t devices) { return emit_serving("model", job, p, device, devices); };
+  const auto notes = [](const EmittedPlan& e) {
+    std::string all;
+    for (const std::string& n : e.notes) all += n + "\n";
+    return all;
+  };
+  EXPECT_EQ(value_of(on(8), "data-parallel-size-local"), "(none)") << "both on one node";
+  p.decode.copies = 5;
+  const EmittedPlan e = on(8);
+  EXPECT_EQ(value_of(e, "data-parallel-size"), "5");
+  EXPECT_EQ(value_of(e, "data-parallel-size-local"), "2");
+  EXPECT_EQ(value_of(e, "data-parallel-address"), "FIRST_NODE");
+  EXPECT_EQ(value_of(e, "data-parallel-backend"), "(none)");
+  EXPECT_NE(notes(e).find("the first of 3 nodes; on node K = 1 … 2"), std::string::npos) << notes(e);
+  EXPECT_NE(notes(e).find("--data-parallel-start-rank 2·K, on the last --data-parallel-size-local 1"),
+            std::string::npos)
+      << notes(e);
+  p.decode.layout = {.tensor = 4, .stages = 2}, p.decode.copies = 1;
+  EXPECT_EQ(value_of(on(4), "distributed-executor-backend"), "ray");
+  EXPECT_EQ(value_of(on(4), "data-parallel-backend"), "(none)") << "one copy";
+  p.decode.copies = 3;
+  EXPECT_EQ(value_of(on(4), "data-parallel-backend"), "ray");
+  EXPECT_EQ(value_of(on(4), "data-parallel-size-local"), "(none)");
+  EXPECT_NE(on(4).text.find("export VLLM_RAY_DP_PACK_STRATEGY=span\n"), std::string::npos) << on(4).text;
+  EXPECT_THROW(on(6), Error) << "copies of eight on nodes of six";
+}
+
+// What a shell reads of a script is what was asked, word by word.
+TEST(EmitPlan, EachWordOfAScriptIsOneWordOfTheShell) {
+  const std::vector<std::string> words{"printf", "%s|", "my model; touch PWNED", "--flag", "[0,1]", "it's", "$HOME",
+                                       "",       "a\nb"};
+  const Outcome o = run_shell(script_of({}, words));
+  EXPECT_EQ(o.code, 0);
+  EXPECT_EQ(o.text, "my model; touch PWNED|--flag|[0,1]|it's|$HOME||a\nb|");
+  ServingPlan p;
+  p.decode.copies = 1;
+  const EmittedPlan e = emit_serving("my model; touch PWNED", {}, p, {.memory_bytes = 2, .reserved_bytes = 1}, 8);
+  EXPECT_NE(e.text.find("\nvllm serve 'my model; touch PWNED' \\\n"), std::string::npos) << e.text;
+}
+
+// Twin: every length up to twice the least that both axes divide.
+TEST(EmitPlan, SequencesThatTheGroupsDoNotDivideAreRefused) {
+  for (const Framework f : {Framework::megatron, Framework::torchtitan})
+    for (const int64_t tensor : {1, 2, 3, 8})
+      for (const int64_t context : {1, 2, 3, 4})
+        for (int64_t seq = 1; seq <= 128; ++seq) {
+          const bool ring = context == 1 || seq % (2 * context) == 0;  // two pieces for each rank
+          const int64_t part = f == Framework::torchtitan && context > 1 ? seq / (2 * context) : seq / context;
+          const bool runs = seq % context == 0 && ring && part % tensor == 0;
+          const OuterChoice c{.mesh = {.tensor = tensor, .context = context}};
+          ASSERT_EQ(why_not_run(f, {.seq = seq}, c, 64).empty(), runs)
+              << name_of(f) << " tp " << tensor << " cp " << context << " seq " << seq;
+        }
+  EXPECT_EQ(why_not_run(Framework::megatron, {.seq = 4095}, {.mesh = {.tensor = 2}}, 8),
+            "megatron: --seq 4095 is no multiple of 2, which it asks with tp 2 and cp 1");
+  EXPECT_EQ(why_not_run(Framework::deepspeed, {.seq = 4095}, {.mesh = {.tensor = 2}}, 8), "") << "whole sequences";
 }
 
 TEST(EmitPlan, WhatAFrameworkHasNotIsRefusedByName) {

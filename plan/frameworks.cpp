@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 namespace tern {
 namespace {
@@ -70,6 +71,23 @@ std::string wrong_types(Framework f, const TrainJob& job) {
   return "";
 }
 
+// What a sequence must be a multiple of: two pieces for each rank of the context axis, whose part is then cut by tensor
+// rank for the norms.
+// Source  Megatron-LM training/arguments.py (2·cp, by all-to-all too) and core/tensor_parallel/mappings.py (tp);
+//         torchtitan trainer.py, seq_len_divisor.
+int64_t parts_of_sequence(Framework f, const Mesh& m) {
+  const int64_t ring = m.context > 1 ? 2 * m.context : 1;
+  switch (f) {
+    case Framework::megatron:
+      return std::lcm(ring, m.tensor * m.context);
+    case Framework::torchtitan:
+      return ring * m.tensor;
+    case Framework::deepspeed:
+      break;
+  }
+  return 1;
+}
+
 }  // namespace
 
 std::string_view name_of(Framework f) {
@@ -86,13 +104,16 @@ std::string why_no_model(Framework f, const ModelSpec& spec, const TrainJob& job
   return why.empty() ? "" : fmt::format("{}: what is emitted has not {}", name_of(f), why);
 }
 
-std::string why_not_run(Framework f, const OuterChoice& c, int64_t devices_of_node) {
+std::string why_not_run(Framework f, const TrainJob& job, const OuterChoice& c, int64_t devices_of_node) {
   const auto none = [&](std::string_view what) { return fmt::format("{}: no {}", name_of(f), what); };
   const Mesh& m = c.mesh;
   const int64_t group = m.tensor * m.context, D = c.devices();
   const int64_t of_node = group <= devices_of_node ? devices_of_node / group * group : devices_of_node;
   if (D > of_node && D % of_node)
     return fmt::format("{}: {} devices are no multiple of {} in a node", name_of(f), D, of_node);
+  if (const int64_t parts = parts_of_sequence(f, m); job.seq % parts)
+    return fmt::format("{}: --seq {} is no multiple of {}, which it asks with tp {} and cp {}", name_of(f), job.seq,
+                       parts, m.tensor, m.context);
   const bool many = c.num_stages > 1;
   switch (f) {
     case Framework::megatron:

@@ -189,8 +189,8 @@ bool may_be_pinned(const PinnedAxes& p, const Mesh& m, int64_t micro_batch) {
          is(p.micro_batch, micro_batch);
 }
 
-std::string why_not_pinned(const PinnedAxes& p, const OuterChoice& c, const std::vector<Layer>& layers,
-                           const ModelSpec& spec, int64_t devices_of_node) {
+std::string why_not_pinned(const PinnedAxes& p, const TrainJob& job, const OuterChoice& c,
+                           const std::vector<Layer>& layers, const ModelSpec& spec, int64_t devices_of_node) {
   const Mesh& m = c.mesh;
   const auto other = [](std::string_view name, const auto& pin, int64_t value) {
     return is(pin, value) ? std::string() : fmt::format("{} {}: {} is asked", name, value, *pin);
@@ -206,7 +206,7 @@ std::string why_not_pinned(const PinnedAxes& p, const OuterChoice& c, const std:
   if (c.num_stages > 1 && !is(p.schedule, c.schedule))
     return fmt::format("schedule {}: {} is asked", schedule_name(c.schedule), schedule_name(*p.schedule));
   if (p.framework)
-    if (std::string why = why_not_run(*p.framework, c, devices_of_node); !why.empty()) return why;
+    if (std::string why = why_not_run(*p.framework, job, c, devices_of_node); !why.empty()) return why;
   if (!p.even) return "";
   const auto blocks = blocks_of(spec, layers);
   if (!blocks) return "layers=even: the model has more than one row of blocks";

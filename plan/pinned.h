@@ -52,8 +52,8 @@ PinnedAxes axes_of(const OuterChoice&, const std::vector<PlannedLayers>&);
 
 /// "" for a choice that has what is pinned (the strategies of its layers apart), on nodes of so many devices; else the
 /// axis and both values, or what the framework has not.
-std::string why_not_pinned(const PinnedAxes&, const OuterChoice&, const std::vector<Layer>&, const ModelSpec&,
-                           int64_t devices_of_node);
+std::string why_not_pinned(const PinnedAxes&, const TrainJob&, const OuterChoice&, const std::vector<Layer>&,
+                           const ModelSpec&, int64_t devices_of_node);
 /// The mesh and micro-batch alone: the same, before stages are known.
 bool may_be_pinned(const PinnedAxes&, const Mesh&, int64_t micro_batch);
 

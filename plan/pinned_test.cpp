@@ -45,7 +45,9 @@ TEST(PinnedAxes, AChoiceThatDiffersNamesTheAxisAndBothValues) {
   const ModelSpec spec = *preset_model("llama-2-7b");
   const std::vector<Layer> layers = layers_of(spec);
   OuterChoice c{.mesh = {.tensor = 2, .data = 4}, .num_stages = 4, .micro_batch = 1, .num_micro = 8};
-  const auto why = [&](const char* pins) { return why_not_pinned(parse_pinned(pins), c, layers, spec, 8); };
+  const auto why = [&](const char* pins) {
+    return why_not_pinned(parse_pinned(pins), {.seq = 4096}, c, layers, spec, 8);
+  };
   EXPECT_EQ(why("tp=2,dp=4,pp=4,chunks=1,schedule=1f1b,micro-batch=1,micro-batches=8,layers=even"), "");
   EXPECT_EQ(why("tp=4"), "tensor 2: 4 is asked");
   EXPECT_EQ(why("schedule=gpipe"), "schedule 1f1b: gpipe is asked");

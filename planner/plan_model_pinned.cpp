@@ -123,12 +123,12 @@ std::vector<std::string> broken_pins(const SpaceOfChoices& space, const SearchSp
                         .chunks_per_stage = static_cast<int>(p.chunks.value_or(1))};
     PinnedAxes even;
     even.even = true;
-    add(why_not_pinned(even, c, space.layers, spec, 1));
+    add(why_not_pinned(even, space.job, c, space.layers, spec, 1));
   }
   if (p.framework && out.empty()) {
     OuterChoice c{
         .mesh = mesh, .num_stages = static_cast<int>(stages), .schedule = p.schedule.value_or(Schedule::one_f_one_b)};
-    for (const Machine& m : space.machines) add(why_not_run(*p.framework, c, m.node.num_devices));
+    for (const Machine& m : space.machines) add(why_not_run(*p.framework, space.job, c, m.node.num_devices));
   }
   if (out.empty() && p.schedule == Schedule::interleaved && p.micro_batches && p.stages && *p.micro_batches % stages)
     add(fmt::format("schedule=interleaved: {} micro-batches are no multiple of {} stages", *p.micro_batches, stages));

@@ -300,7 +300,7 @@ class Enumeration {
       if (out_.tables.back().kinds.front().cost[form_of(c)].empty()) return;
       const OuterChoice choice = choice_of(out_, c);
       if (!why_illegal_pipeline(m, choice, static_cast<int>(out_.layers.size())).empty()) continue;
-      if (!why_not_pinned(space_.pinned, choice, out_.layers, spec_, m.node.num_devices).empty()) continue;
+      if (!why_not_pinned(space_.pinned, job_, choice, out_.layers, spec_, m.node.num_devices).empty()) continue;
       const bool too_many = operations_of(choice) > kMostOperations;
       if (too_many && out_.too_many++ == 0)
         note(fmt::format("{} micro-batches in {} stages: more than {} operations are not simulated", c.num_micro,

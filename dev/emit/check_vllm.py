@@ -52,6 +52,8 @@ CASES = [
     ("llama-3-8b", "h100", 1, ["--users", "200", "--dtype", "f16", "--prompt-tokens", "4000", "--max-tokens", "500"]),
     ("llama-3-70b", "h100", 2, ["--users", "64"]),
     ("llama-3-70b", "a100-80g", 1, ["--tpot", "100ms"]),
+    ("llama-3-70b", "h100", 4, ["--users", "256"]),
+    ("llama-3-405b", "h100", 4, ["--users", "64"]),
     ("mixtral-8x7b", "h100", 1, ["--users", "16"]),
 ]
 for model, machine, nodes, more in CASES:
@@ -66,6 +68,10 @@ for model, machine, nodes, more in CASES:
     emitted.check("tensor", a.tensor_parallel_size, role["tensor"])
     emitted.check("stages", a.pipeline_parallel_size, role["stages"])
     emitted.check("copies", a.data_parallel_size, role["copies"])
+    if "data-parallel-backend" not in " ".join(command):  # Ray finds the nodes itself
+        copies = max(1, 8 // (role["tensor"] * role["stages"]))  # of a node of eight devices
+        emitted.check("copies here", a.data_parallel_size_local or a.data_parallel_size, min(copies, role["copies"]))
+        emitted.check("address", a.data_parallel_address, "FIRST_NODE" if role["copies"] > copies else None)
     emitted.check("users", a.max_num_seqs, role["users_per_copy"])
     emitted.check("length", a.max_model_len, asked["prompt_tokens"] + asked["max_tokens"])
     emitted.check("dtype", a.dtype, {"bf16": "bfloat16", "f16": "float16", "f32": "float32"}[asked["dtype"]])
