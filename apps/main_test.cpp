@@ -7,7 +7,7 @@
 #include "apps/options.h"
 #include "base/io.h"
 #include "base/json.h"
-#include "tests/run_shell.h"
+#include "base/shell_testing.h"
 
 #include <nlohmann/json.hpp>
 

@@ -11,8 +11,8 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "base/progress.h"
-#include "base/signals.h"
 #include "base/shell.h"
+#include "base/signals.h"
 #include "base/units.h"
 #include "train/trainer.h"
 

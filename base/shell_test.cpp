@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/run_shell.h"
+#include "base/shell_testing.h"
 
 namespace tern {
 namespace {

@@ -188,9 +188,7 @@ TEST(InferenceFit, CoversARunningRequestAndNotMuchMore) {
       l.arena.reset_peak();
       run(l, prompt, 6, s, 0.9);
       EXPECT_LE(l.arena.peak_total(), fit.tensors());
-      if (s.samples == 1) {
-        EXPECT_EQ(l.arena.peak_total(), fit.weights + fit.kv_cache + fit.running());
-      }
+      if (s.samples == 1) { EXPECT_EQ(l.arena.peak_total(), fit.weights + fit.kv_cache + fit.running()); }
       EXPECT_GE(4 * (l.arena.peak_total() - fit.weights - fit.kv_cache), fit.running());
       EXPECT_GT(l.arena.peak_total(), fit.weights + fit.kv_cache);
     }

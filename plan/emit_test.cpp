@@ -10,10 +10,10 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/shell_testing.h"
 #include "plan/layers.h"
 #include "plan/pinned.h"
 #include "spec/presets.h"
-#include "tests/run_shell.h"
 
 namespace tern {
 namespace {

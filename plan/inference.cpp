@@ -218,7 +218,7 @@ std::string why_illegal(const ModelSpec& spec, const Machine& m, const ServingLa
 ServingMemory serving_memory(const ModelSpec& spec, const InferenceJob& job, const Machine& m,
                              const ServingLayout& layout, int64_t users, bool kv_first) {
   ServingMemory fullest;
-  const int64_t rows = std::min(job.chunk, job.prompt) + users;
+  const int64_t rows = std::min(job.chunk, job.prompt) + (users > 1 ? users : 0);  // as the engine's iteration_tokens
   const int64_t pages = ceil_div(job.context(), job.page) * job.page;
   const std::vector<Stage> stages = stages_of(spec, layout.stages);
   for (size_t s = 0; s < stages.size(); ++s) {
@@ -233,7 +233,7 @@ ServingMemory serving_memory(const ModelSpec& spec, const InferenceJob& job, con
       if (const auto* head = std::get_if<HeadSpec>(&unit.spec)) {
         if (head->tied && layout.stages > 1)  // the embedding lies in another stage
           x.weights += stored_bytes(job.weights, ceil_div(head->vocab, layout.tensor) * head->width);
-        x.logits = users * ceil_div(head->vocab, layout.tensor) * (job.dtype == DType::f64 ? 8 : 4) * 2;
+        x.logits = users * ceil_div(head->vocab, layout.tensor) * (job.dtype == DType::f64 ? 8 : 4);
       } else {
         x.activations = std::max(x.activations, 2 * cost.output_bytes + cost.unsaved_workspace);
       }

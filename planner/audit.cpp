@@ -200,7 +200,8 @@ class PlanJudge {
       return fmt::format("{} chunks: not in the space that is asked", c.chunks_per_stage);
     if (c.num_stages == 1 ? c.schedule != Schedule::one_f_one_b : !contains(space.schedules, c.schedule))
       return fmt::format("{}: not in the space that is asked", schedule_name(c.schedule));
-    if (std::string why = why_not_pinned(space.pinned, request_.job, c, layers_, spec_, m.node.num_devices); !why.empty())
+    if (std::string why = why_not_pinned(space.pinned, request_.job, c, layers_, spec_, m.node.num_devices);
+        !why.empty())
       return why;
     if (operations_of(c) > kMostOperations)
       return fmt::format("{} stages × {} chunks × {} micro-batches: more than {} operations are not simulated",

@@ -7,8 +7,8 @@
 
 #include "base/io.h"
 #include "base/json.h"
+#include "base/shell_testing.h"
 #include "model/golden_weights_testing.h"
-#include "tests/run_shell.h"
 
 namespace tern {
 namespace {

@@ -11,8 +11,8 @@
 #include "base/io.h"
 #include "base/json.h"
 #include "base/rng.h"
+#include "base/shell_testing.h"
 #include "formats/safetensors.h"
-#include "tests/run_shell.h"
 
 namespace tern {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "base/io.h"
 #include "base/json.h"
-#include "tests/run_shell.h"
+#include "base/shell_testing.h"
 
 #include <nlohmann/json.hpp>
 

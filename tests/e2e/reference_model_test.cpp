@@ -10,7 +10,7 @@
 
 #include "base/io.h"
 #include "base/json.h"
-#include "tests/run_shell.h"
+#include "base/shell_testing.h"
 
 namespace tern {
 namespace {
