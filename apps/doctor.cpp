@@ -52,7 +52,7 @@ void check_isa(std::vector<Finding>& out) {
                      fmt::format("{}{}", status.reason, status.isa == active ? "; in use" : ""),
                      failed ? "this set computes wrongly here and is not used: please report the CPU" : ""});
     }
-    for (const std::string& choice : fast_matmul_choices()) out.push_back({"training products", choice, ""});
+    for (const MatmulChoice& choice : fast_matmul_choices()) out.push_back({"training products", choice.text, ""});
   } catch (const Error& error) { out.push_back({"kernels", error.what(), "unset TERN_ISA"}); }
 }
 

@@ -73,7 +73,9 @@ bool machine_has(Isa isa) { return isa == Isa::portable; }
 std::string ask_for_tiles() { return ""; }
 #endif
 
-IsaStatus examine(Isa isa) {
+}  // namespace
+
+IsaStatus examine_isa(Isa isa, const IsaKernels& kernels) {
   IsaStatus s{.isa = isa,
               .compiled = isa == Isa::portable || kX86,
               .supported = false,
@@ -94,17 +96,19 @@ IsaStatus examine(Isa isa) {
       s.reason = refusal;
       return s;
     }
-  const std::string failure = self_test(isa);
+  const std::string failure = self_test(kernels);
   s.self_test_passed = failure.empty();
   s.reason = failure.empty() ? "passed its self-test in every thread" : "failed its self-test: " + failure;
   return s;
 }
 
+namespace {
+
 /// Examined once, on first use; the initialization of a local static is thread-safe.
 const std::vector<IsaStatus>& statuses() {
   static const std::vector<IsaStatus> all = [] {
     std::vector<IsaStatus> v;
-    for (const Isa isa : kAll) v.push_back(examine(isa));
+    for (const Isa isa : kAll) v.push_back(examine_isa(isa, kernels_of(isa)));
     return v;
   }();
   return all;
@@ -112,12 +116,14 @@ const std::vector<IsaStatus>& statuses() {
 
 bool runs(const IsaStatus& s) { return s.compiled && s.supported && s.self_test_passed; }
 
-/// The set TERN_ISA names, or the last that runs.
-Isa choose() {
-  const char* wanted = std::getenv("TERN_ISA");
-  if (wanted && *wanted) {
+std::atomic<int> active{-1};  // hidden global: every kernel call asks for it, and it cannot change while they run
+
+}  // namespace
+
+Isa choose_isa(std::span<const IsaStatus> all, std::string_view wanted) {
+  if (!wanted.empty()) {
     std::string known;
-    for (const IsaStatus& s : statuses()) {
+    for (const IsaStatus& s : all) {
       if (name_of(s.isa) == wanted) {
         if (runs(s)) return s.isa;
         throw Error(ErrorKind::usage, "TERN_ISA={}: cannot run here: {}; unset it to let tern choose", wanted,
@@ -127,16 +133,19 @@ Isa choose() {
     }
     throw Error(ErrorKind::usage, "TERN_ISA={}: no such instruction set; known are {}", wanted, known);
   }
-  const std::vector<Isa> available = available_isas();
-  if (available.empty())
-    throw Error(ErrorKind::bug, "kernels: even the portable kernels fail their self-test ({}); please report it",
-                statuses().front().reason);
-  return available.back();
+  for (size_t i = all.size(); i-- > 0;)
+    if (runs(all[i])) return all[i].isa;
+  throw Error(ErrorKind::bug, "kernels: even the portable kernels fail their self-test ({}); please report it",
+              all.front().reason);
 }
 
-std::atomic<int> active{-1};  // hidden global: every kernel call asks for it, and it cannot change while they run
-
-}  // namespace
+Isa chosen_isa() {
+  static const Isa chosen = [] {
+    const char* wanted = std::getenv("TERN_ISA");
+    return choose_isa(statuses(), wanted ? wanted : "");
+  }();
+  return chosen;
+}
 
 std::string_view name_of(Isa isa) {
   switch (isa) {
@@ -157,9 +166,8 @@ std::string_view name_of(Isa isa) {
 Isa active_isa() {
   const int now = active.load(std::memory_order_relaxed);
   if (now >= 0) return static_cast<Isa>(now);
-  const Isa chosen = choose();
-  active.store(static_cast<int>(chosen), std::memory_order_relaxed);  // all threads choose the same
-  return chosen;
+  active.store(static_cast<int>(chosen_isa()), std::memory_order_relaxed);
+  return chosen_isa();
 }
 
 std::vector<IsaStatus> isa_report() { return statuses(); }

@@ -3,6 +3,7 @@
 // set; the table of one set is chosen at start: the best that the machine has, that passes its self-test against the
 // plain twins, or the one TERN_ISA names. Bits may differ between sets, never within one (DESIGN §4.1).
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,11 +22,19 @@ std::string_view name_of(Isa);
 /// The set in use. Chosen on first call (thread-safe). Errors: usage if TERN_ISA names a set that is unknown or cannot
 /// run here.
 Isa active_isa();
+/// The set that was chosen at start, whatever force_isa made of it since. Errors: as active_isa.
+Isa chosen_isa();
 /// Every set this binary knows, for `tern doctor`.
 std::vector<IsaStatus> isa_report();
 /// The sets that may run here, portable first: tests run each in turn.
 std::vector<Isa> available_isas();
-/// Switches the set for what follows. For tests and TERN_ISA; not while kernels run.
+/// Switches the set for what follows. For tests; not while kernels run.
 void force_isa(Isa);
+
+/// The two steps of the choice, apart so that tests can fail them: what one set's kernels are worth here, and of all
+/// sets (in order of preference) the one named `wanted` or, if that is empty, the last that runs.
+struct IsaKernels;
+IsaStatus examine_isa(Isa, const IsaKernels&);
+Isa choose_isa(std::span<const IsaStatus>, std::string_view wanted);
 
 }  // namespace tern

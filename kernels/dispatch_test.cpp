@@ -1,5 +1,7 @@
 #include "kernels/dispatch.h"
 
+#include <algorithm>
+#include <csignal>
 #include <cstdlib>
 
 #include "base/error.h"
@@ -35,7 +37,136 @@ TEST(Dispatch, ForceIsaSwitchesAndSwitchesBack) {
   }
 }
 
-/// choose() reads the environment once, so each case is a process of its own.
+/// The kernels of the best set with one of them replaced. The right ones are where the replacement can call them.
+IsaKernels right;
+template <class Member>
+IsaKernels with(Member IsaKernels::*table, auto Member::*kernel, auto replacement) {
+  IsaKernels wrong = right;
+  (wrong.*table).*kernel = replacement;
+  return wrong;
+}
+
+int threads_of_a_team() {
+  int threads = 0;
+#pragma omp parallel num_threads(2)
+#pragma omp single
+  threads = omp_get_num_threads();
+  return threads;
+}
+
+TEST(IsaSelfTest, NamesTheElementThatAWrongKernelGetsWrong) {
+  right = kernels_of(active_isa());
+  EXPECT_EQ(self_test(right), "");
+  const auto says = [](const IsaKernels& wrong, const char* what) {
+    EXPECT_NE(self_test(wrong).find(what), std::string::npos) << self_test(wrong);
+  };
+  using M = MatmulTable;
+  says(with(&IsaKernels::matmul, &M::exact_f32,
+            [](const float* x, const float* w, const float* b, int64_t m, int64_t n, int64_t k, bool add, float* y) {
+              right.matmul.exact_f32(x, w, b, m, n, k, add, y);
+              y[m * n - 1] = std::nextafter(y[m * n - 1], 1e9f);
+            }),
+       "f32 product of 40 rows, element 2799: got");
+  says(with(&IsaKernels::matmul, &M::nn_f32,
+            [](const float* dy, const float* w, int64_t m, int64_t n, int64_t k, bool add, float* dx) {
+              if (n < 500) return right.matmul.nn_f32(dy, w, m, n, k, add, dx);
+              right.matmul.nn_f32(dy, w, m, n / 2, k, add, dx);  // right for short sums only
+            }),
+       "f32 input gradient, element");
+  says(with(&IsaKernels::matmul, &M::tn_f32, [](const float*, const float*, int64_t, int64_t, int64_t, float*) {}),
+       "f32 weight gradient, element 0: got -0.25");
+  says(with(&IsaKernels::attention, &AttentionTable::half,
+            [] {
+              AttentionKernels<bf16> k = right.attention.half;
+              k.forward = [](const AttentionShape& s, const AttentionSequence<bf16>& all, AttentionTile t,
+                             const bf16* q, bf16* out, float* lse, float* scratch) {
+                right.attention.half.forward(s, all, t, q, out, lse, scratch);
+                if (t.first > 0) out[t.first * s.out_stride] = to_bf16(3);
+              };
+              return k;
+            }()),
+       "bf16 attention, element");
+}
+
+TEST(IsaSelfTest, LooksAtEveryKernelOfTheTileUnit) {
+  const auto all = available_isas();
+  if (std::find(all.begin(), all.end(), Isa::amx_bf16) == all.end()) GTEST_SKIP() << "no tile unit here";
+  right = kernels_of(Isa::amx_bf16);
+  const auto says = [](const IsaKernels& wrong, const char* what) {
+    EXPECT_NE(self_test(wrong).find(what), std::string::npos) << self_test(wrong);
+  };
+  using T = TileMatmulTable;
+  constexpr auto kSilent = [](const auto&, const StripTask&) {};
+  says(with(&IsaKernels::tiles, &T::to_f32, TileForward<float>{right.tiles.to_f32.thin, kSilent}),
+       "bf16 product of 40 rows, element 0: got 0.5");
+  says(with(&IsaKernels::tiles, &T::to_f32, TileForward<float>{kSilent, right.tiles.to_f32.wide}),
+       "bf16 product of 1 rows, element 0: got 0.5");
+  says(with(&IsaKernels::tiles, &T::to_bf16, TileForward<bf16>{right.tiles.to_bf16.thin, kSilent}),
+       "bf16 to bf16 product of 40 rows");
+  says(with(&IsaKernels::tiles, &T::nn,
+            [](const TileTask& t, const bf16* dy, const bf16* w, int64_t n, int64_t k, bool add, bf16* dx) {
+              right.tiles.nn(t, dy, w, n, k, add, dx);
+              if (n > 500) dx[t.row * k] = to_bf16(0);
+            }),
+       "bf16 input gradient");
+  says(with(&IsaKernels::tiles, &T::tn,
+            [](const TileTask&, const bf16*, const bf16*, int64_t, int64_t, int64_t, float*) {}),
+       "bf16 weight gradient, element 0: got -0.25");
+  says(with(&IsaKernels::head_loss, &HeadLossTable::finish,
+            [](const HeadLossTask&, const HeadLossThread*, int64_t, int64_t) {}),
+       "input gradient of the head");
+  says(with(&IsaKernels::tile_attention, &TileAttentionTable::backward,
+            [](const AttentionShape& s, const TileAttentionTask& t, void* scratch) {
+              right.tile_attention.backward(s, t, scratch);
+              t.dv[t.length * s.kv_stride - 1] = to_bf16(9);
+            }),
+       "attention of training dv, element");
+}
+
+#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+/// Inside a team, as the products of sets without tiles are: what is left behind must not be an OpenMP thread's.
+template <bool kIllegal>
+void faults(const float*, const float*, const float*, int64_t, int64_t, int64_t, bool, float*) {
+#pragma omp parallel for if (false)
+  for (int i = 0; i < 2; ++i)
+    if (kIllegal)
+      asm volatile("ud2");
+    else
+      asm volatile("movq (%0), %%rax" ::"r"(uint64_t{1} << 63) : "rax");  // a general protection fault, as of ldtilecfg
+}
+
+TEST(IsaSelfTest, AFaultIsAnAnswerAndLeavesTheThreadsAsTheyWere) {
+  right = kernels_of(Isa::portable);
+  ASSERT_EQ(threads_of_a_team(), 2);
+  EXPECT_EQ(self_test(with(&IsaKernels::matmul, &MatmulTable::exact_f32, faults<true>)),
+            "thread 0: illegal instruction");
+  EXPECT_EQ(threads_of_a_team(), 2);
+  EXPECT_EQ(self_test(with(&IsaKernels::matmul, &MatmulTable::exact_f32, faults<false>)),
+            "thread 0: an instruction that the system forbids (SIGSEGV)");
+  EXPECT_EQ(threads_of_a_team(), 2);
+  EXPECT_EQ(self_test(right), "");
+  EXPECT_EXIT(asm volatile("ud2"), testing::KilledBySignal(SIGILL), "") << "caught beyond the test";
+}
+
+TEST(Dispatch, ASetWhoseKernelsFaultIsLeftOutAndSaysWhy) {
+  right = kernels_of(Isa::portable);
+  std::vector<IsaStatus> all = isa_report();
+  all.push_back(examine_isa(Isa::portable, with(&IsaKernels::matmul, &MatmulTable::exact_f32, faults<true>)));
+  EXPECT_FALSE(all.back().self_test_passed);
+  EXPECT_EQ(all.back().reason, "failed its self-test: thread 0: illegal instruction");
+  EXPECT_EQ(choose_isa(all, ""), available_isas().back()) << "the last that runs, not the last";
+  try {
+    choose_isa({&all.back(), 1}, "portable");
+    ADD_FAILURE() << "a set that failed was chosen";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::usage);
+    EXPECT_NE(std::string(e.what()).find("illegal instruction"), std::string::npos) << e.what();
+  }
+  EXPECT_THROW(choose_isa({&all.back(), 1}, ""), Error) << "nothing runs";
+}
+#endif
+
+/// chosen_isa() reads the environment once, so each case is a process of its own.
 TEST(DispatchDeathTest, TernIsaNamesTheSetOrSaysWhatIsKnown) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";  // a fresh process: OpenMP does not survive a fork
   EXPECT_EXIT(

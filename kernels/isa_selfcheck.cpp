@@ -2,128 +2,388 @@
 
 #include <fmt/format.h>
 #include <omp.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <csetjmp>
 #include <csignal>
+#include <latch>
+#include <memory>
+#include <thread>
+#include <type_traits>
 #include <vector>
 
 #include "base/dtype.h"
-#include "kernels/cpu/matmul_table.h"
+#include "kernels/cpu/attention.h"
+#include "kernels/cpu/head_loss.h"
+#include "kernels/cpu/thread_scratch.h"
 #include "kernels/cpu/tile_matmul.h"
+#include "kernels/ref/attention_ref.h"
+#include "kernels/ref/head_loss_ref.h"
 #include "kernels/ref/matmul_ref.h"
 
 namespace tern {
 namespace {
 
-constexpr int64_t kM = 40, kN = 70, kK = 37;  // full and partial tiles, a partial panel, an odd pair
-
-/// Small whole numbers over 8: products and sums are exact in f32 and in bf16 inputs, so any order gives the same bits.
-double value(int64_t i, int64_t salt) { return static_cast<double>((i * 7 + salt * 5) % 23 - 11) / 8; }
-
+/// Small whole numbers over 8: in bf16 they are themselves, and sums of products are exact in f32, so that any order
+/// gives the same bits.
+std::vector<double> values(int64_t count, int64_t salt) {
+  std::vector<double> v(static_cast<size_t>(count));
+  for (int64_t i = 0; i < count; ++i) v[static_cast<size_t>(i)] = static_cast<double>((i * 7 + salt * 5) % 23 - 11) / 8;
+  return v;
+}
 template <class T>
-T make(double x);
-template <>
-float make(double x) {
-  return static_cast<float>(x);
+T make(double x) {
+  if constexpr (std::is_same_v<T, bf16>)
+    return to_bf16(static_cast<float>(x));
+  else
+    return static_cast<T>(x);
 }
-template <>
-bf16 make(double x) {
-  return to_bf16(static_cast<float>(x));
+template <class T>
+std::vector<T> cast(const std::vector<double>& v) {
+  std::vector<T> out;
+  out.reserve(v.size());
+  for (const double x : v) out.push_back(make<T>(x));
+  return out;
 }
+double value_of(float x) { return static_cast<double>(x); }
+double value_of(bf16 x) { return static_cast<double>(to_float(x)); }
 
-/// padding: elements to which the rows and columns of a packed weight are padded at most.
-template <class T, class Pack, class Exact, class Tn>
-std::string compare(int64_t padding, Pack pack, Exact exact, Tn tn, const char* name) {
-  std::vector<double> x(kM * kK), w(kN * kK), want(kM * kN, 0.5);
-  std::vector<T> x_T(x.size()), w_T(w.size());
-  for (size_t i = 0; i < x.size(); ++i) x_T[i] = make<T>(x[i] = value(static_cast<int64_t>(i), 1));
-  for (size_t i = 0; i < w.size(); ++i) w_T[i] = make<T>(w[i] = value(static_cast<int64_t>(i), 2));
-  multiply_ref(x, w, {}, kM, kN, kK, true, want);
-  std::vector<T> packed((kN + padding) * (kK + padding));
-  pack(w_T.data(), kN, kK, packed.data());
-  const T* no_bias = nullptr;
-  for (const int64_t rows : {kM, int64_t{1}}) {  // few rows may have a kernel of their own
-    std::vector<float> got(static_cast<size_t>(rows * kN), 0.5f);
-    exact(x_T.data(), packed.data(), no_bias, rows, kN, kK, true, got.data());
-    for (size_t i = 0; i < got.size(); ++i)
-      if (!(got[i] == want[i])) return fmt::format("{} product, element {}: got {}, want {}", name, i, got[i], want[i]);
+/// Within `share` of the largest wanted value; 0: the bits of the wanted value in T.
+template <class T>
+std::string differs(std::string_view what, const std::vector<T>& got, const std::vector<double>& want, double share) {
+  double largest = 0;
+  for (const double x : want) largest = std::max(largest, std::abs(x));
+  for (size_t i = 0; i < got.size(); ++i) {
+    const double target = share > 0 ? want[i] : value_of(make<T>(want[i]));
+    if (!(std::abs(value_of(got[i]) - target) <= share * largest))
+      return fmt::format("{}, element {}: got {}, want {}", what, i, value_of(got[i]), target);
   }
-
-  std::vector<double> dw(kK * kK, -0.25);
-  std::vector<float> dw_got(dw.size(), -0.25f);
-  multiply_tn_ref(x, x, kM, kK, kK, dw);
-  tn(x_T.data(), x_T.data(), kM, kK, kK, dw_got.data());
-  for (size_t i = 0; i < dw.size(); ++i)
-    if (!(dw_got[i] == dw[i]))
-      return fmt::format("{} weight gradient, element {}: got {}, want {}", name, i, dw_got[i], dw[i]);
   return "";
 }
 
-std::string compare_all(Isa isa) {
-  const MatmulTable& t = TERN_TABLE_OF(matmul_table, isa);
-  std::string failure = compare<float>(t.panel, t.pack_f32, t.exact_f32, t.tn_f32, "f32");
-  if (!failure.empty()) return failure;
-  if (!has_tiles(isa)) return compare<bf16>(t.panel, t.pack_bf16, t.exact_bf16_to_f32, t.tn_bf16, "bf16");
-  const auto keep = [](const bf16* w, int64_t n, int64_t k, bf16* packed) { std::copy_n(w, n * k, packed); };
-  const auto exact = [isa](const bf16* x, const bf16* w, const bf16* bias, int64_t m, int64_t n, int64_t k, bool add,
-                           float* y) {
+// --- products: y += x·wᵀ, dx += dy·w, dw += dyᵀ·x from starts that are not zero
+// ----------------------------------------
+
+struct ProductCase {
+  int64_t m, n, k;
+  std::vector<double> x, w, dy, y, dx, dw;
+  ProductCase(int64_t rows, int64_t outputs, int64_t inputs)
+      : m(rows),
+        n(outputs),
+        k(inputs),
+        x(values(m * k, 1)),
+        w(values(n * k, 2)),
+        dy(values(m * n, 3)),
+        y(static_cast<size_t>(m * n), 0.5),
+        dx(static_cast<size_t>(m * k), -0.5),
+        dw(static_cast<size_t>(n * k), -0.25) {
+    multiply_ref(x, w, {}, m, n, k, true, y);
+    multiply_nn_ref(dy, w, m, n, k, true, dx);
+    multiply_tn_ref(dy, x, m, n, k, dw);
+  }
+};
+
+struct VectorProducts {
+  const MatmulTable& t;
+  int64_t padding() const { return t.panel; }  // elements to which rows and columns of a packed weight are padded
+  void pack(const float* w, int64_t n, int64_t k, float* to) const { t.pack_f32(w, n, k, to); }
+  void pack(const bf16* w, int64_t n, int64_t k, bf16* to) const { t.pack_bf16(w, n, k, to); }
+  void forward(const float* x, const float* w, int64_t m, int64_t n, int64_t k, float* y) const {
+    t.exact_f32(x, w, nullptr, m, n, k, true, y);
+  }
+  void forward(const bf16* x, const bf16* w, int64_t m, int64_t n, int64_t k, float* y) const {
+    t.exact_bf16_to_f32(x, w, nullptr, m, n, k, true, y);
+  }
+  void forward(const bf16* x, const bf16* w, int64_t m, int64_t n, int64_t k, bf16* y) const {
+    t.exact_bf16(x, w, nullptr, m, n, k, true, y);
+  }
+  void nn(const float* dy, const float* w, int64_t m, int64_t n, int64_t k, float* dx) const {
+    t.nn_f32(dy, w, m, n, k, true, dx);
+  }
+  void nn(const bf16* dy, const bf16* w, int64_t m, int64_t n, int64_t k, bf16* dx) const {
+    t.nn_bf16(dy, w, m, n, k, true, dx);
+  }
+  void tn(const float* dy, const float* x, int64_t m, int64_t n, int64_t k, float* dw) const {
+    t.tn_f32(dy, x, m, n, k, dw);
+  }
+  void tn(const bf16* dy, const bf16* x, int64_t m, int64_t n, int64_t k, float* dw) const {
+    t.tn_bf16(dy, x, m, n, k, dw);
+  }
+};
+struct TileProducts {
+  const TileMatmulTable& t;
+  int64_t padding() const { return 0; }
+  void pack(const bf16* w, int64_t n, int64_t k, bf16* to) const { std::copy_n(w, n * k, to); }
+  template <class Out>
+  void forward(const bf16* x, const bf16* w, int64_t m, int64_t n, int64_t k, Out* y) const {
     const WeightRows<bf16> rows{w, n};
-    tile_forward<float>(isa, x, {&rows, 1}, bias, m, n, k, add, y);
-  };
-  const auto tn = [isa](auto... a) { tile_tn(isa, a...); };
-  return compare<bf16>(0, keep, exact, tn, "bf16");
+    tile_forward<Out>(t, x, {&rows, 1}, nullptr, m, n, k, true, y);
+  }
+  void nn(const bf16* dy, const bf16* w, int64_t m, int64_t n, int64_t k, bf16* dx) const {
+    tile_nn(t, dy, w, m, n, k, true, dx);
+  }
+  void tn(const bf16* dy, const bf16* x, int64_t m, int64_t n, int64_t k, float* dw) const {
+    tile_tn(t, dy, x, m, n, k, dw);
+  }
+};
+
+template <class T, class Out, class Set>
+std::string compare_forward(const Set& set, const ProductCase& c, std::string_view name) {
+  const auto x = cast<T>(c.x), w = cast<T>(c.w);
+  std::vector<T> packed(static_cast<size_t>((c.n + set.padding()) * (c.k + set.padding())));
+  set.pack(w.data(), c.n, c.k, packed.data());
+  for (const int64_t rows : {c.m, int64_t{1}}) {  // few rows may have a kernel of their own
+    std::vector<Out> y(static_cast<size_t>(rows * c.n), make<Out>(0.5));
+    set.forward(x.data(), packed.data(), rows, c.n, c.k, y.data());
+    if (auto failure = differs(fmt::format("{} product of {} rows", name, rows), y, c.y, 0); !failure.empty())
+      return failure;
+  }
+  return "";
+}
+template <class T, class Set>
+std::string compare_gradients(const Set& set, const ProductCase& c, std::string_view name) {
+  const auto x = cast<T>(c.x), w = cast<T>(c.w), dy = cast<T>(c.dy);
+  std::vector<T> dx(c.dx.size(), make<T>(-0.5));
+  std::vector<float> dw(c.dw.size(), -0.25f);
+  set.nn(dy.data(), w.data(), c.m, c.n, c.k, dx.data());
+  set.tn(dy.data(), x.data(), c.m, c.n, c.k, dw.data());
+  if (auto failure = differs(fmt::format("{} input gradient", name), dx, c.dx, 0); !failure.empty()) return failure;
+  return differs(fmt::format("{} weight gradient", name), dw, c.dw, 0);
+}
+template <class T, class Set>
+std::string compare_products(const Set& set, const std::vector<ProductCase>& cases, std::string_view name) {
+  for (const ProductCase& c : cases) {
+    std::string failure = compare_forward<T, float>(set, c, name);
+    if constexpr (!std::is_same_v<T, float>)
+      if (failure.empty()) failure = compare_forward<T, T>(set, c, fmt::format("{} to {}", name, name));
+    if (failure.empty()) failure = compare_gradients<T>(set, c, name);
+    if (!failure.empty()) return failure;
+  }
+  return "";
 }
 
-// An instruction that is announced and missing ends a thread with SIGILL: during the test that is an answer.
+// --- attention of one sequence, two heads of one key head
+// ---------------------------------------------------------------
+
+constexpr int64_t kLength = 70, kDim = 40;  // more than one block of keys, with tails
+constexpr double kFactorShare = 1.0 / 32;   // factors rounded to bf16 on the way
+
+struct AttentionCase {
+  AttentionShape shape = {.heads = 2,
+                          .kv_heads = 1,
+                          .head_dim = kDim,
+                          .scale = 0.15f,
+                          .window = 0,
+                          .q_stride = 2 * kDim,
+                          .kv_stride = kDim,
+                          .out_stride = 2 * kDim};
+  std::vector<double> q = values(kLength * 2 * kDim, 1), k = values(kLength * kDim, 2), v = values(kLength * kDim, 3),
+                      dout = values(kLength * 2 * kDim, 4), out = q, lse = std::vector<double>(kLength * 2), dq = q,
+                      dk = k, dv = v;
+  AttentionCase() {
+    const double *keys = k.data(), *rows = v.data();
+    const AttentionSequence<double> all = {0, kLength, kLength, &keys, &rows, kLength};
+    const int64_t starts[] = {0, kLength};
+    attention_forward_ref(shape, {&all, 1}, q.data(), out.data(), lse);
+    attention_backward_ref(shape, starts, q.data(), k.data(), v.data(), out.data(), dout.data(), lse, dq.data(),
+                           dk.data(), dv.data());
+  }
+};
+
+template <class T>
+std::string compare_gradients_of(const AttentionCase& c, std::string_view name, double share, const std::vector<T>& dq,
+                                 const std::vector<T>& dk, const std::vector<T>& dv) {
+  std::string failure = differs(fmt::format("{} dq", name), dq, c.dq, share);
+  if (failure.empty()) failure = differs(fmt::format("{} dk", name), dk, c.dk, share);
+  return failure.empty() ? differs(fmt::format("{} dv", name), dv, c.dv, share) : failure;
+}
+
+template <class T>
+std::string compare_attention(const AttentionKernels<T>& kernels, const AttentionCase& c, std::string_view name,
+                              double share) {
+  const auto q = cast<T>(c.q), k = cast<T>(c.k), v = cast<T>(c.v), dout = cast<T>(c.dout);
+  std::vector<T> out(q.size()), dq(q.size()), dk(k.size()), dv(v.size());
+  std::vector<float> lse(c.lse.size());
+  const T *keys = k.data(), *rows = v.data();
+  const AttentionSequence<T> all = {0, kLength, kLength, &keys, &rows, kLength};
+  const AttentionGradients<T> gradients = {q.data(),   k.data(),  v.data(),  out.data(), dout.data(),
+                                           lse.data(), dq.data(), dk.data(), dv.data(),  kLength};
+  auto* const scratch = static_cast<float*>(thread_scratch(attention_scratch_bytes(c.shape)));
+  const int64_t positions = kTileRows / c.shape.heads;
+  for (int64_t i = 0; i < kLength; i += positions)
+    kernels.forward(c.shape, all, {0, i, std::min(positions, kLength - i)}, q.data(), out.data(), lse.data(), scratch);
+  for (int64_t i = 0; i < kLength; i += positions)
+    kernels.backward_queries(c.shape, gradients, {0, i, std::min(positions, kLength - i)}, scratch);
+  for (int64_t i = 0; i < kLength; i += kKeyBlock)
+    kernels.backward_keys(c.shape, gradients, {0, i, std::min(kKeyBlock, kLength - i)}, scratch);
+  std::string failure = differs(name, out, c.out, share);
+  return failure.empty() ? compare_gradients_of(c, name, share, dq, dk, dv) : failure;
+}
+
+std::string compare_tile_attention(const TileAttentionTable& kernels, const AttentionCase& c) {
+  constexpr std::string_view kName = "attention of training";
+  const auto q = cast<bf16>(c.q), k = cast<bf16>(c.k), v = cast<bf16>(c.v), dout = cast<bf16>(c.dout);
+  std::vector<bf16> out(q.size()), dq(q.size()), dk(k.size()), dv(v.size());
+  std::vector<float> lse(c.lse.size());
+  const TileAttentionTask task = {.kv_head = 0,
+                                  .length = kLength,
+                                  .first_query = 0,
+                                  .num_keys = kLength,
+                                  .q = q.data(),
+                                  .k = k.data(),
+                                  .v = v.data(),
+                                  .new_out = out.data(),
+                                  .new_lse = lse.data(),
+                                  .out = out.data(),
+                                  .dout = dout.data(),
+                                  .lse = lse.data(),
+                                  .dq = dq.data(),
+                                  .dk = dk.data(),
+                                  .dv = dv.data()};
+  kernels.forward(c.shape, task, thread_scratch(kernels.scratch_bytes(c.shape, kLength, false)));
+  kernels.backward(c.shape, task, thread_scratch(kernels.scratch_bytes(c.shape, kLength, true)));
+  std::string failure = differs(kName, out, c.out, kFactorShare);
+  return failure.empty() ? compare_gradients_of(c, kName, kFactorShare, dq, dk, dv) : failure;
+}
+
+// --- the fused head
+// -----------------------------------------------------------------------------------------------------
+
+struct HeadCase {
+  static constexpr int64_t kRows = 20, kVocab = 300, kWidth = 40;
+  std::vector<double> x = values(kRows * kWidth, 1), w = values(kVocab * kWidth, 2),
+                      losses = std::vector<double>(kRows), dx = x, dw = std::vector<double>(kVocab * kWidth, 0.5);
+  std::vector<int32_t> targets;
+  HeadCase() {
+    for (int32_t r = 0; r < kRows; ++r) targets.push_back(r % 5 == 4 ? -1 : r * 37 % static_cast<int32_t>(kVocab));
+    head_loss_ref(kVocab, kWidth, targets, 0.5, x, w, losses, dx, dw);
+  }
+};
+
+std::string compare_head(const HeadLossTable& kernels, const HeadCase& c) {
+  const auto x = cast<bf16>(c.x), w = cast<bf16>(c.w);
+  std::vector<float> losses(c.losses.size()), dw(c.dw.size(), 0.5f);
+  std::vector<bf16> dx(c.dx.size());
+  std::vector<std::byte> scratch(
+      static_cast<size_t>(head_loss_scratch_bytes(kernels, HeadCase::kRows, HeadCase::kVocab, HeadCase::kWidth)));
+  head_loss(kernels, HeadCase::kVocab, HeadCase::kWidth, c.targets, 0.5f, x, w, losses, dx, dw, scratch);
+  std::string failure = differs("loss of the head", losses, c.losses, 1e-4);
+  if (failure.empty()) failure = differs("input gradient of the head", dx, c.dx, kFactorShare);
+  return failure.empty() ? differs("weight gradient of the head", dw, c.dw, kFactorShare) : failure;
+}
+
+// --- all of it, in every thread
+// -----------------------------------------------------------------------------------------
+
+struct Cases {
+  // Full and partial tiles, a partial panel, an odd pair; then a long sum for each of the three products, as those are
+  // taken in blocks.
+  std::vector<ProductCase> products = {{40, 70, 37}, {18, 20, 1057}, {18, 530, 20}, {530, 33, 35}};
+  AttentionCase attention;
+  HeadCase head;
+};
+
+std::string compare_all(const IsaKernels& kernels, const Cases& c) {
+  std::string failure = compare_products<float>(VectorProducts{kernels.matmul}, c.products, "f32");
+  if (failure.empty())
+    failure = kernels.tiles.present ? compare_products<bf16>(TileProducts{kernels.tiles}, c.products, "bf16")
+                                    : compare_products<bf16>(VectorProducts{kernels.matmul}, c.products, "bf16");
+  if (failure.empty()) failure = compare_attention<float>(kernels.attention.f32, c.attention, "f32 attention", 1e-4);
+  if (failure.empty())
+    failure = compare_attention<bf16>(kernels.attention.half, c.attention, "bf16 attention", kFactorShare);
+  if (failure.empty() && kernels.tile_attention.present)
+    failure = compare_tile_attention(kernels.tile_attention, c.attention);
+  if (failure.empty() && kernels.head_loss.present) failure = compare_head(kernels.head_loss, c.head);
+  return failure;
+}
+
+// An instruction that is announced and missing ends a thread with SIGILL, one that the system forbids (a configuration
+// of tiles, say) with SIGSEGV: during the test that is an answer.
 thread_local sigjmp_buf back;
 thread_local volatile std::sig_atomic_t in_test = 0;
-void on_illegal_instruction(int signal) {
-  if (in_test) siglongjmp(back, 1);
+void on_fault(int signal) {
+  if (in_test) siglongjmp(back, signal);
   std::signal(signal, SIG_DFL);  // not ours: the instruction comes again and ends the program as ever
 }
 
-/// Holds the handler for as long as it lives.
-class CatchIllegalInstruction {
+/// Holds the handlers for as long as it lives.
+class CatchFaults {
  public:
-  CatchIllegalInstruction() {
+  CatchFaults() {
     struct sigaction catching = {};
-    catching.sa_handler = on_illegal_instruction;
+    catching.sa_handler = on_fault;
     catching.sa_flags = SA_NODEFER;  // the signal mask is not restored by the jump
-    sigaction(SIGILL, &catching, &before_);
+    sigaction(SIGILL, &catching, &illegal_);
+    sigaction(SIGSEGV, &catching, &memory_);
   }
-  ~CatchIllegalInstruction() { sigaction(SIGILL, &before_, nullptr); }
-  CatchIllegalInstruction(const CatchIllegalInstruction&) = delete;
-  CatchIllegalInstruction& operator=(const CatchIllegalInstruction&) = delete;
+  ~CatchFaults() {
+    sigaction(SIGILL, &illegal_, nullptr);
+    sigaction(SIGSEGV, &memory_, nullptr);
+  }
+  CatchFaults(const CatchFaults&) = delete;
+  CatchFaults& operator=(const CatchFaults&) = delete;
 
  private:
-  struct sigaction before_ = {};
+  struct sigaction illegal_ = {}, memory_ = {};
 };
 
-/// On this thread. What a jump skips is lost, a few kilobytes once.
-void compare_on_this_thread(Isa isa, std::string* failure) {
-  if (sigsetjmp(back, 0) == 0) {
+/// What the threads of one test share; a thread that waits for ever keeps it.
+struct Run {
+  IsaKernels kernels;
+  std::vector<std::string> failures;
+  std::vector<char> faulted;
+  std::latch done;
+  Run(const IsaKernels& k, size_t threads) : kernels(k), failures(threads), faulted(threads), done(threads) {}
+};
+
+/// On this thread. After a fault it neither computes again nor ends: the jump left it inside a team, as OpenMP
+/// believes, and OpenMP's own clean-up at the end of such a thread frees what it must not. A few kilobytes are lost.
+void compare_on_this_thread(const Cases& cases, const std::shared_ptr<Run>& run, size_t thread) {
+  omp_set_num_threads(1);  // of this thread's teams: no others are started, which no jump could end
+  const int signal = sigsetjmp(back, 0);
+  if (signal == 0) {
     in_test = 1;
-    *failure = compare_all(isa);
-  } else {
-    *failure = "illegal instruction";
+    run->failures[thread] = compare_all(run->kernels, cases);
+    in_test = 0;
+    run->done.count_down();
+    return;
   }
   in_test = 0;
+  run->failures[thread] = signal == SIGILL ? "illegal instruction" : "an instruction that the system forbids (SIGSEGV)";
+  run->faulted[thread] = true;
+  run->done.count_down();
+  for (;;) pause();
 }
 
 }  // namespace
 
-std::string self_test(Isa isa) {
-  const CatchIllegalInstruction guard;
-  std::vector<std::string> failures(omp_get_max_threads());
-#pragma omp parallel
+IsaKernels kernels_of(Isa isa) {
+  return {.matmul = TERN_TABLE_OF(matmul_table, isa),
+          .tiles = TERN_TABLE_OF(tile_matmul_table, isa),
+          .head_loss = TERN_TABLE_OF(head_loss_table, isa),
+          .attention = TERN_TABLE_OF(attention_table, isa),
+          .tile_attention = TERN_TABLE_OF(tile_attention_table, isa)};
+}
+
+std::string self_test(const IsaKernels& kernels) {
+  static const Cases cases;
+  const auto num_threads = static_cast<size_t>(omp_get_max_threads());
+  const auto run = std::make_shared<Run>(kernels, num_threads);
   {
-    std::string failure;
-    compare_on_this_thread(isa, &failure);
-    if (!failure.empty()) failures[omp_get_thread_num()] = fmt::format("thread {}: {}", omp_get_thread_num(), failure);
+    const CatchFaults guard;
+    std::vector<std::thread> threads;  // not OpenMP's own: a fault would leave one of those unfit for work
+    for (size_t i = 0; i < num_threads; ++i) threads.emplace_back([run, i] { compare_on_this_thread(cases, run, i); });
+    run->done.wait();
+    for (size_t i = 0; i < num_threads; ++i)
+      if (run->faulted[i])
+        threads[i].detach();
+      else
+        threads[i].join();
   }
-  for (const std::string& f : failures)
-    if (!f.empty()) return f;
+  for (size_t i = 0; i < num_threads; ++i)
+    if (!run->failures[i].empty()) return fmt::format("thread {}: {}", i, run->failures[i]);
   return "";
 }
 

@@ -1,14 +1,30 @@
 #pragma once
-// Before an instruction set is chosen, its matrix products are compared with the plain twin, in every OpenMP thread: on
-// some virtual machines an instruction is announced and works in the first thread only.
+// Before an instruction set is chosen, its kernels are compared with the plain twins, in as many threads as OpenMP will
+// have: on some virtual machines an instruction is announced and works in the first thread only.
 
 #include <string>
 
+#include "kernels/cpu/attention_table.h"
+#include "kernels/cpu/head_loss_table.h"
+#include "kernels/cpu/matmul_table.h"
+#include "kernels/cpu/tile_attention_table.h"
+#include "kernels/cpu/tile_matmul_table.h"
 #include "kernels/dispatch.h"
 
 namespace tern {
 
-/// Empty if the set's kernels agree with the twins, else what differed. The set must be supported by the machine.
-std::string self_test(Isa);
+/// What one set multiplies with: where instructions differ between sets.
+struct IsaKernels {
+  MatmulTable matmul;
+  TileMatmulTable tiles;
+  HeadLossTable head_loss;
+  AttentionTable attention;
+  TileAttentionTable tile_attention;
+};
+IsaKernels kernels_of(Isa);
+
+/// Empty if the kernels agree with the twins, else what differed first; an instruction that is missing, or one that
+/// the system forbids, is an answer too. Call it from one thread at a time.
+std::string self_test(const IsaKernels&);
 
 }  // namespace tern

@@ -139,6 +139,17 @@ void for_each_isa(Check check) {
   }
   force_isa(before);
 }
+/// On those that have something of their own; a machine without any skips, as nothing was shown there.
+template <class Has, class Check>
+void for_each_isa_that(Has has, const char* what, Check check) {
+  int sets = 0;
+  for_each_isa([&] {
+    if (!has()) return;
+    ++sets;
+    check();
+  });
+  if (!sets) GTEST_SKIP() << "no instruction set here " << what;
+}
 /// Runs with this many OpenMP threads, then restores the number.
 template <class Run>
 void with_threads(int threads, Run run) {

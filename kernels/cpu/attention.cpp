@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "kernels/cpu/attention_table.h"
 #include "kernels/cpu/parallel.h"
+#include "kernels/cpu/rounding.h"
 #include "kernels/cpu/thread_scratch.h"
 #include "kernels/dispatch.h"
 
@@ -74,7 +75,6 @@ struct TaskList {
   }
 };
 
-int64_t tiles_of(int64_t count, int64_t positions) { return (count + positions - 1) / positions; }
 AttentionTile tile_at(const AttentionShape& shape, int64_t task, int64_t positions, int64_t length) {
   const int64_t first = task / shape.kv_heads * positions;
   return {task % shape.kv_heads, first, std::min(positions, length - first)};
@@ -98,7 +98,7 @@ void attention_forward(const AttentionShape& shape, std::span<const AttentionSeq
                    (lse.empty() || lse.size() >= static_cast<size_t>((s.query_begin + s.query_count) * shape.heads)),
                "attention_forward: {} queries from row {} of {} keys in pages of {}, {} sums kept", s.query_count,
                s.query_begin, s.num_keys, s.page_tokens, lse.size());
-    tasks.add_sequence(tiles_of(s.query_count, positions) * shape.kv_heads);
+    tasks.add_sequence(ceil_div(s.query_count, positions) * shape.kv_heads);
     multiplications += s.query_count * s.num_keys * shape.heads * shape.head_dim;
   }
   const auto kernel = active<T>().forward;
@@ -124,8 +124,8 @@ void attention_backward(const AttentionShape& shape, std::span<const int64_t> st
   for (size_t s = 0; s + 1 < starts.size(); ++s) {
     const int64_t length = starts[s + 1] - starts[s];
     TERN_CHECK(length >= 0, "attention_backward: sequence {} begins at {} and ends at {}", s, starts[s], starts[s + 1]);
-    queries.add_sequence(tiles_of(length, positions) * shape.kv_heads);
-    keys.add_sequence(tiles_of(length, kKeyBlock) * shape.kv_heads);
+    queries.add_sequence(ceil_div(length, positions) * shape.kv_heads);
+    keys.add_sequence(ceil_div(length, kKeyBlock) * shape.kv_heads);
     multiplications += length * length * shape.heads * shape.head_dim;
   }
   const auto sequence = [&](size_t s) {

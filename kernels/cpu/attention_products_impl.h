@@ -56,15 +56,15 @@ struct VectorProducts {
 struct TileProducts {
   TileProducts(Scratch& scratch, int64_t rows, int64_t head_dim)
       : num_rows(rows),
-        strips(whole(rows, kTileRows16) / kTileRows16),
+        strips(round_up(rows, kTileRows16) / kTileRows16),
         dim(head_dim),
-        steps(whole(head_dim, kTileDepth) / kTileDepth),
+        steps(round_up(head_dim, kTileDepth) / kTileDepth),
         query(halves(scratch, strips * kTileRows16 * steps * kTileDepth)),
         keys(halves(scratch, kKeyBlock * steps * kTileDepth)),
-        values(halves(scratch, kKeyBlock * whole(head_dim, kTilePanel))),
+        values(halves(scratch, kKeyBlock * round_up(head_dim, kTilePanel))),
         weights(halves(scratch, strips * kStripWeights)),
-        scores(scratch.rows(whole(rows, 2 * kTileRows16), kKeyBlock)),
-        sums(scratch.rows(whole(rows, 2 * kTileRows16), whole(head_dim, kTilePanel))) {
+        scores(scratch.rows(round_up(rows, 2 * kTileRows16), kKeyBlock)),
+        sums(scratch.rows(round_up(rows, 2 * kTileRows16), round_up(head_dim, kTilePanel))) {
     for (int64_t r = rows; r < strips * kTileRows16; ++r) {
       for (int64_t s = 0; s < steps; ++s) store_line(query_line(r, s), VecUint{});
       for (int64_t s = 0; s < 2 * kWeightSteps; ++s) store_line(weight_line(r, s), VecUint{});
@@ -76,7 +76,7 @@ struct TileProducts {
       store_line(query_line(r, s), load_dwords(row + s * kTileDepth, dim - s * kTileDepth));
   }
   void load_block(const bf16* const* key_rows, const bf16* const* value_rows, int64_t count) {
-    panels = whole(count, kTilePanel) / kTilePanel;
+    panels = round_up(count, kTilePanel) / kTilePanel;
     const auto dwords = [&](const bf16* const* rows, int64_t key, int64_t column) {
       return key < count && rows[key] ? load_dwords(rows[key] + column, dim - column) : VecUint{};
     };

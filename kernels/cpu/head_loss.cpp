@@ -7,14 +7,13 @@
 
 #include "base/error.h"
 #include "kernels/cpu/head_loss_table.h"
+#include "kernels/cpu/rounding.h"
 #include "kernels/dispatch.h"
 
 namespace tern {
 namespace {
 
 const HeadLossTable& table() { return TERN_TABLE_OF(head_loss_table, active_isa()); }
-
-int64_t round_up(int64_t a, int64_t b) { return (a + b - 1) / b * b; }
 
 /// Hands out pieces of the scratch, each on a cache line; with no memory behind it, it counts.
 struct Pieces {
@@ -56,8 +55,8 @@ int64_t num_parts(int64_t vocab) {
 
 bool has_head_loss() { return table().present; }
 
-int64_t head_loss_scratch_bytes(int64_t rows, int64_t vocab, int64_t width) {
-  if (!has_head_loss() || rows == 0 || vocab == 0 || width == 0) return 0;
+int64_t head_loss_scratch_bytes(const HeadLossTable& kernels, int64_t rows, int64_t vocab, int64_t width) {
+  if (!kernels.present || rows == 0 || vocab == 0 || width == 0) return 0;
   HeadLossTask t{.rows = std::min(rows, kHeadLossRows), .vocab = vocab, .width = width};
   std::vector<HeadLossThread> threads(static_cast<size_t>(num_parts(vocab)));
   Pieces pieces{nullptr};
@@ -65,15 +64,19 @@ int64_t head_loss_scratch_bytes(int64_t rows, int64_t vocab, int64_t width) {
   return pieces.taken + 64;  // to begin on a line
 }
 
-void head_loss(int64_t vocab, int64_t width, std::span<const int32_t> targets, float scale, std::span<const bf16> x,
-               std::span<const bf16> w, std::span<float> losses, std::span<bf16> dx, std::span<float> dw,
-               std::span<std::byte> scratch) {
+int64_t head_loss_scratch_bytes(int64_t rows, int64_t vocab, int64_t width) {
+  return head_loss_scratch_bytes(table(), rows, vocab, width);
+}
+
+void head_loss(const HeadLossTable& kernels, int64_t vocab, int64_t width, std::span<const int32_t> targets,
+               float scale, std::span<const bf16> x, std::span<const bf16> w, std::span<float> losses,
+               std::span<bf16> dx, std::span<float> dw, std::span<std::byte> scratch) {
   const auto rows = static_cast<int64_t>(targets.size());
   const auto size = [](auto s) { return static_cast<int64_t>(s.size()); };
-  TERN_CHECK(has_head_loss(), "head_loss: {} has no fused head", name_of(active_isa()));
+  TERN_CHECK(kernels.present, "head_loss: this instruction set has no fused head");
   TERN_CHECK(rows <= kHeadLossRows && size(losses) == rows && size(x) == rows * width && size(dx) == rows * width &&
                  size(w) == vocab * width && size(dw) == vocab * width &&
-                 size(scratch) >= head_loss_scratch_bytes(rows, vocab, width),
+                 size(scratch) >= head_loss_scratch_bytes(kernels, rows, vocab, width),
              "head_loss: {} rows, {} losses, x {}, dx {}, w {}, dw {} of {} × {}, {} bytes of scratch", rows,
              losses.size(), x.size(), dx.size(), w.size(), dw.size(), vocab, width, scratch.size());
   if (rows == 0 || vocab == 0 || width == 0) return;
@@ -94,8 +97,7 @@ void head_loss(int64_t vocab, int64_t width, std::span<const int32_t> targets, f
   Pieces pieces{scratch.data() + (round_up(static_cast<int64_t>(start), 64) - static_cast<int64_t>(start))};
   place(pieces, task, own);
 
-  const HeadLossTable& kernels = table();
-  const int64_t blocks = (vocab + kHeadBlock - 1) / kHeadBlock;
+  const int64_t blocks = ceil_div(vocab, kHeadBlock);
   const auto begin = [&](int64_t part) { return std::min(vocab, blocks * part / parts * kHeadBlock); };
 #pragma omp parallel num_threads(static_cast <int>(parts)) if (parts > 1)
   {
@@ -114,6 +116,12 @@ void head_loss(int64_t vocab, int64_t width, std::span<const int32_t> targets, f
 #pragma omp barrier
     for_parts([&](int64_t part) { kernels.finish(task, own.data(), part, parts); });
   }
+}
+
+void head_loss(int64_t vocab, int64_t width, std::span<const int32_t> targets, float scale, std::span<const bf16> x,
+               std::span<const bf16> w, std::span<float> losses, std::span<bf16> dx, std::span<float> dw,
+               std::span<std::byte> scratch) {
+  head_loss(table(), vocab, width, targets, scale, x, w, losses, dx, dw, scratch);
 }
 
 }  // namespace tern

@@ -32,4 +32,11 @@ void head_loss(int64_t vocab, int64_t width, std::span<const int32_t> targets, f
                std::span<const bf16> w, std::span<float> losses, std::span<bf16> dx, std::span<float> dw,
                std::span<std::byte> scratch);
 
+/// The same on the kernels of one set: for its self-test.
+struct HeadLossTable;
+int64_t head_loss_scratch_bytes(const HeadLossTable&, int64_t rows, int64_t vocab, int64_t width);
+void head_loss(const HeadLossTable&, int64_t vocab, int64_t width, std::span<const int32_t> targets, float scale,
+               std::span<const bf16> x, std::span<const bf16> w, std::span<float> losses, std::span<bf16> dx,
+               std::span<float> dw, std::span<std::byte> scratch);
+
 }  // namespace tern

@@ -191,7 +191,7 @@ void backward(const HeadLossTask& t, const HeadLossThread& own, int64_t first, i
   const int64_t panels = t.padded_rows / kStep32, row_steps = t.padded_rows / kTileDepth;
   for (int64_t i = 0; i < t.padded_rows * t.padded_width; i += kLanes) store(own.dx_columns + i, splat(0.0f));
   for (int64_t v = first; v < last; v += kHeadBlock) {
-    const int64_t count = smaller(kHeadBlock, smaller(last, t.vocab) - v), padded = whole(count, kStep32);
+    const int64_t count = smaller(kHeadBlock, smaller(last, t.vocab) - v), padded = round_up(count, kStep32);
     make_dz(t, own, v, padded);
     for (int64_t i = 0; i < count; i += kStep32) {  // dw += dzᵀ·x
       const bf16* a = own.dz_left + i / kTileRows16 * row_steps * kTileElements;

@@ -44,9 +44,7 @@ struct Result {
 
 template <class Check>
 void for_each_isa_with_a_fused_head(Check check) {
-  for_each_isa([&] {
-    if (has_head_loss()) check();
-  });
+  for_each_isa_that(has_head_loss, "has a fused head", check);
 }
 
 std::vector<double> magnitudes(std::vector<double> v) {

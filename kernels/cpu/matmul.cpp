@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "kernels/cpu/matmul_table.h"
+#include "kernels/cpu/rounding.h"
 #include "kernels/cpu/tile_matmul.h"
 #include "kernels/dispatch.h"
 
@@ -15,7 +16,7 @@ const MatmulTable& table() {
   return TERN_TABLE_OF(matmul_table, isa);
 }
 
-int64_t round_up(int64_t a, int64_t b) { return (a + b - 1) / b * b; }
+const TileMatmulTable& tiles() { return tile_matmul_of(active_isa()); }
 
 template <class T>
 constexpr int64_t kStep = 4 / static_cast<int64_t>(sizeof(T));  // f32 singly, bf16 in pairs
@@ -77,7 +78,7 @@ void multiply_exact(std::span<const T> x, std::span<const std::byte> packed, std
     table().exact_f32(x.data(), as<T>(packed), b, m, n, k, add, y.data());
   } else if (reads_plain_weights(DType::bf16)) {
     const WeightRows<T> rows{as<T>(packed), n};
-    tile_forward<Out>(active_isa(), x.data(), {&rows, 1}, b, m, n, k, add, y.data());
+    tile_forward<Out>(tiles(), x.data(), {&rows, 1}, b, m, n, k, add, y.data());
   } else if constexpr (sizeof(Out) == 4) {
     table().exact_bf16_to_f32(x.data(), as<T>(packed), b, m, n, k, add, y.data());
   } else {
@@ -99,7 +100,7 @@ void multiply_plain(std::span<const T> x, std::span<const WeightRows<T>> w, std:
   check("multiply_plain: y", y.size(), m, n);
   if (!bias.empty()) check("multiply_plain: bias", bias.size(), 1, n);
   if constexpr (sizeof(T) == 2)
-    tile_forward<Out>(active_isa(), x.data(), w, bias.empty() ? nullptr : bias.data(), m, n, k, add, y.data());
+    tile_forward<Out>(tiles(), x.data(), w, bias.empty() ? nullptr : bias.data(), m, n, k, add, y.data());
 }
 
 template <class T>
@@ -111,7 +112,7 @@ void multiply_nn(std::span<const T> dy, std::span<const T> w, int64_t m, int64_t
   if constexpr (sizeof(T) == 4)
     table().nn_f32(dy.data(), w.data(), m, n, k, add, dx.data());
   else if (has_tiles(active_isa()))
-    tile_nn(active_isa(), dy.data(), w.data(), m, n, k, add, dx.data());
+    tile_nn(tiles(), dy.data(), w.data(), m, n, k, add, dx.data());
   else
     table().nn_bf16(dy.data(), w.data(), m, n, k, add, dx.data());
 }
@@ -124,7 +125,7 @@ void multiply_tn(std::span<const T> dy, std::span<const T> x, int64_t m, int64_t
   if constexpr (sizeof(T) == 4)
     table().tn_f32(dy.data(), x.data(), m, n, k, dw.data());
   else if (has_tiles(active_isa()))
-    tile_tn(active_isa(), dy.data(), x.data(), m, n, k, dw.data());
+    tile_tn(tiles(), dy.data(), x.data(), m, n, k, dw.data());
   else
     table().tn_bf16(dy.data(), x.data(), m, n, k, dw.data());
 }

@@ -3,8 +3,9 @@
 // interrupted only to pass through f32 memory between blocks, which changes no bit; it does not depend on which tile,
 // block or thread an element falls into. That is the whole of the row-invariance argument (DESIGN §4.1).
 
-#include "kernels/cpu/lanes_impl.h"
 #include "kernels/cpu/matmul_table.h"
+#include "kernels/cpu/rounding.h"
+#include "kernels/cpu/small_gemm_impl.h"
 
 namespace tern::TERN_ISA_NAMESPACE {
 namespace {
@@ -26,7 +27,6 @@ template <class T>
 constexpr int64_t kStep = 4 / static_cast<int64_t>(sizeof(T));
 
 constexpr int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // --- one step of a chain -------------------------------------------------------------------------------------------
 
@@ -191,20 +191,31 @@ void pack_rows(const bf16* src, int64_t stride, int64_t count, int64_t columns, 
   }
 }
 
-/// Weight w (n, k) to panels; within a panel step-major, kPanel rows side by side (pairs of them for bf16).
+/// Weight w (n, k) to panels; within a panel step-major, kPanel rows side by side (pairs of them for bf16): squares of
+/// kLanes rows by kLanes steps of 4 bytes are transposed in registers.
 template <class T>
 void pack(const T* w, int64_t n, int64_t k, T* packed) {
-  constexpr int64_t kAt = kStep<T>;
+  constexpr int64_t kAt = kStep<T>, kSquare = kAt * kLanes;
   const int64_t padded = ceil_div(k, kAt) * kAt, panels = ceil_div(n, kPanel);
 #pragma omp parallel for schedule(static) if (n * k >= kParallelFrom)
   for (int64_t p = 0; p < panels; ++p) {
     T* panel = packed + p * kPanel * padded;
-    for (int64_t k0 = 0; k0 < padded; k0 += 16)  // a line of each row at a time
-      for (int64_t r = 0; r < kPanel; ++r) {
-        const int64_t row = p * kPanel + r;
-        for (int64_t i = k0; i < smaller(k0 + 16, padded); ++i)
-          panel[(i / kAt * kPanel + r) * kAt + i % kAt] = row < n && i < k ? w[row * k + i] : T{};
+    const T* from = w + p * kPanel * k;
+    const int64_t rows = smaller(kPanel, n - p * kPanel), squares = k / kSquare * kSquare;
+    for (int64_t k0 = 0; k0 < squares; k0 += kSquare)  // a line of each row at a time
+      for (int64_t r = 0; r < kPanel; r += kLanes) {
+        Vec v[kLanes];
+        for (int64_t i = 0; i < kLanes; ++i) {
+          v[i] = splat(0.0f);
+          if (r + i < rows) __builtin_memcpy(&v[i], from + (r + i) * k + k0, sizeof v[i]);
+        }
+        transpose(v);
+        for (int64_t i = 0; i < kLanes; ++i)
+          __builtin_memcpy(panel + ((k0 / kAt + i) * kPanel + r) * kAt, &v[i], sizeof v[i]);
       }
+    for (int64_t i = squares; i < padded; ++i)
+      for (int64_t r = 0; r < kPanel; ++r)
+        panel[(i / kAt * kPanel + r) * kAt + i % kAt] = r < rows && i < k ? from[r * k + i] : T{};
   }
 }
 

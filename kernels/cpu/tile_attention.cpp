@@ -1,14 +1,21 @@
 #include "kernels/cpu/tile_attention.h"
 
+#include <omp.h>
+
 #include <algorithm>
+#include <cmath>
+#include <vector>
 
 #include "base/error.h"
+#include "kernels/cpu/rounding.h"
 #include "kernels/cpu/thread_scratch.h"
 #include "kernels/cpu/tile_attention_table.h"
 #include "kernels/dispatch.h"
 
 namespace tern {
 namespace {
+
+constexpr int64_t kLeastRows = 128;  // of a part: below, packing the keys anew costs a fourth of what it saves
 
 const TileAttentionTable& table() { return TERN_TABLE_OF(tile_attention_table, active_isa()); }
 
@@ -26,20 +33,83 @@ void check(const AttentionShape& s, std::span<const int64_t> starts, bool sums, 
              lse);
 }
 
-/// Every key head of every sequence, on whichever thread is free.
+/// A head of a sequence, or a part of it: queries [first, last), or keys if `of_keys`; both, if it is the whole.
+struct Task {
+  int64_t row, length, kv_head, first, last;
+  bool whole, of_keys;
+  double work() const { return static_cast<double>(last - first) * static_cast<double>(length); }
+};
+
+/// A task as a sequence of its own: from the first key that its queries see to its last query, or from its first key to
+/// the last query that sees one.
+struct View {
+  int64_t start, length, first_query, num_keys;
+};
+View view_of(const AttentionShape& shape, const Task& t) {
+  if (t.whole) return {0, t.length, 0, t.length};
+  if (t.of_keys) {
+    const int64_t seen = shape.window > 0 ? t.last + shape.window - 1 : t.length;
+    return {t.first, std::min(t.length, round_up(seen, kTileAttentionBlock)) - t.first, 0, t.last - t.first};
+  }
+  const int64_t first_key = shape.window > 0 ? std::max<int64_t>(0, t.first - shape.window + 1) : 0;
+  const int64_t start = first_key / kTileAttentionBlock * kTileAttentionBlock;
+  return {start, t.last - start, t.first - start, t.last - start};
+}
+
+/// Heads whole, but those that would keep one thread busy when the others have nothing left: they go in parts. Parts
+/// pack keys anew, and of the backward's five products two are made twice, by queries for dq and by keys for dk and dv.
+/// No bit depends on it: a query's results are sums over its keys alone, and a key's over queries in their order.
+std::vector<Task> deal(const AttentionShape& shape, std::span<const int64_t> starts, bool backward) {
+  const double threads = omp_get_max_threads(), extra = backward ? 1.6 : 1.1;
+  double all = 0;
+  for (size_t s = 0; s + 1 < starts.size(); ++s) {
+    const auto length = static_cast<double>(starts[s + 1] - starts[s]);
+    all += length * length * static_cast<double>(shape.kv_heads);
+  }
+  std::vector<Task> tasks;
+  for (size_t s = 0; s + 1 < starts.size(); ++s) {
+    const int64_t row = starts[s], length = starts[s + 1] - row;
+    if (length == 0) continue;
+    const double shares = static_cast<double>(length) * static_cast<double>(length) * threads / all;
+    const auto wanted = static_cast<int64_t>(std::ceil(backward ? shares : 2 * shares));
+    const int64_t parts = std::min(wanted, length / kLeastRows);
+    const int64_t each = round_up(ceil_div(length, std::max<int64_t>(parts, 1)), kTileAttentionBlock);
+    for (int64_t head = 0; head < shape.kv_heads; ++head) {
+      if (shares <= extra || parts < 2) {
+        tasks.push_back({row, length, head, 0, length, true, false});
+        continue;
+      }
+      for (int64_t first = 0; first < length; first += each)
+        for (const bool of_keys : {false, true})
+          if (backward || !of_keys)
+            tasks.push_back({row, length, head, first, std::min(length, first + each), false, of_keys});
+    }
+  }
+  std::stable_sort(tasks.begin(), tasks.end(), [](const Task& a, const Task& b) { return a.work() > b.work(); });
+  return tasks;
+}
+
+/// The most of any task. Not the longest's: a backward takes fewer queries at a time the more keys there are.
+int64_t scratch_of(const AttentionShape& shape, const std::vector<Task>& tasks, bool backward) {
+  int64_t most = 0, last = -1;
+  for (const Task& t : tasks) {
+    const int64_t keys = view_of(shape, t).num_keys;
+    if (keys != last) most = std::max(most, table().scratch_bytes(shape, keys, backward));
+    last = keys;
+  }
+  return most;
+}
+
+/// Every task, on whichever thread is free.
 template <class Run>
-void for_each_head(const AttentionShape& shape, std::span<const int64_t> starts, bool backward, Run run) {
-  const int64_t bytes = tile_attention_scratch_bytes(shape, starts, backward);
-  if (bytes == 0) return;
-  const auto tasks = static_cast<int64_t>(starts.size() - 1) * shape.kv_heads;
-#pragma omp parallel if (tasks > 1)
+void for_each_task(const AttentionShape& shape, std::span<const int64_t> starts, bool backward, Run run) {
+  const std::vector<Task> tasks = deal(shape, starts, backward);
+  const int64_t bytes = scratch_of(shape, tasks, backward);
+#pragma omp parallel if (tasks.size() > 1)
   {
     void* scratch = thread_scratch(bytes);
 #pragma omp for schedule(dynamic, 1)
-    for (int64_t i = 0; i < tasks; ++i) {
-      const int64_t row = starts[i / shape.kv_heads], length = starts[i / shape.kv_heads + 1] - row;
-      if (length > 0) run(i % shape.kv_heads, row, length, scratch);
-    }
+    for (size_t i = 0; i < tasks.size(); ++i) run(tasks[i], view_of(shape, tasks[i]), scratch);
   }
 }
 
@@ -48,21 +118,24 @@ void for_each_head(const AttentionShape& shape, std::span<const int64_t> starts,
 bool has_tile_attention() { return table().present; }
 
 int64_t tile_attention_scratch_bytes(const AttentionShape& shape, std::span<const int64_t> starts, bool backward) {
-  int64_t most = 0;
-  for (size_t s = 0; s + 1 < starts.size(); ++s)
-    if (const int64_t length = starts[s + 1] - starts[s]; length > 0)
-      most = std::max(most, table().scratch_bytes(shape, length, backward));
-  return most;
+  return scratch_of(shape, deal(shape, starts, backward), backward);
+}
+
+int64_t tile_attention_tasks(const AttentionShape& shape, std::span<const int64_t> starts, bool backward) {
+  return static_cast<int64_t>(deal(shape, starts, backward).size());
 }
 
 void tile_attention_forward(const AttentionShape& shape, std::span<const int64_t> starts, const bf16* q, const bf16* k,
                             const bf16* v, bf16* out, std::span<float> lse) {
   check(shape, starts, !lse.empty(), lse.size());
   const auto forward = table().forward;
-  for_each_head(shape, starts, false, [&](int64_t kv_head, int64_t row, int64_t length, void* scratch) {
+  for_each_task(shape, starts, false, [&](const Task& t, const View& view, void* scratch) {
+    const int64_t row = t.row + view.start;
     forward(shape,
-            {.kv_head = kv_head,
-             .length = length,
+            {.kv_head = t.kv_head,
+             .length = view.length,
+             .first_query = view.first_query,
+             .num_keys = view.num_keys,
              .q = q + row * shape.q_stride,
              .k = k + row * shape.kv_stride,
              .v = v + row * shape.kv_stride,
@@ -77,19 +150,23 @@ void tile_attention_backward(const AttentionShape& shape, std::span<const int64_
                              bf16* dk, bf16* dv) {
   check(shape, starts, true, lse.size());
   const auto backward = table().backward;
-  for_each_head(shape, starts, true, [&](int64_t kv_head, int64_t row, int64_t length, void* scratch) {
+  for_each_task(shape, starts, true, [&](const Task& t, const View& view, void* scratch) {
+    const int64_t row = t.row + view.start;
+    const bool queries = t.whole || !t.of_keys, keys = t.whole || t.of_keys;
     backward(shape,
-             {.kv_head = kv_head,
-              .length = length,
+             {.kv_head = t.kv_head,
+              .length = view.length,
+              .first_query = view.first_query,
+              .num_keys = view.num_keys,
               .q = q + row * shape.q_stride,
               .k = k + row * shape.kv_stride,
               .v = v + row * shape.kv_stride,
               .out = out + row * shape.out_stride,
               .dout = dout + row * shape.out_stride,
               .lse = lse.data() + row * shape.heads,
-              .dq = dq + row * shape.q_stride,
-              .dk = dk + row * shape.kv_stride,
-              .dv = dv + row * shape.kv_stride},
+              .dq = queries ? dq + row * shape.q_stride : nullptr,
+              .dk = keys ? dk + row * shape.kv_stride : nullptr,
+              .dv = keys ? dv + row * shape.kv_stride : nullptr},
              scratch);
   });
 }

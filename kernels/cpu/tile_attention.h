@@ -13,11 +13,13 @@ namespace tern {
 
 /// Whether the active instruction set has it.
 bool has_tile_attention();
-/// Scratch that a thread takes and keeps: the most that one of these sequences wants. Not the longest's, as a backward
-/// takes fewer queries at a time the longer a sequence is.
+/// Scratch that each thread takes and keeps for these sequences, with the present number of threads.
 int64_t tile_attention_scratch_bytes(const AttentionShape&, std::span<const int64_t> starts, bool backward);
+/// Pieces of work that threads take: a head of a sequence each, or parts of those that would leave threads idle.
+int64_t tile_attention_tasks(const AttentionShape&, std::span<const int64_t> starts, bool backward);
 /// Sequence s is rows [starts[s], starts[s + 1]). lse (rows, heads), or empty.
-/// Order   a sequence's head is one thread's work; nothing depends on neighbours or on the number of threads.
+/// Order   a query's sums are over its keys, a key's over its queries head by head, ascending: nothing depends on
+///         neighbours or on the number of threads.
 /// Errors  TERN_CHECK: shape, sizes, a set without tiles.
 void tile_attention_forward(const AttentionShape&, std::span<const int64_t> starts, const bf16* q, const bf16* k,
                             const bf16* v, bf16* out, std::span<float> lse);

@@ -16,7 +16,7 @@ namespace {
 
 #if defined(__AMX_BF16__)
 
-constexpr int64_t kBlock = 32;  // queries of a panel, keys of a block
+constexpr int64_t kBlock = kTileAttentionBlock;
 constexpr int64_t kBlockElements = kBlock * kBlock;
 constexpr int64_t kScoreElements = 1 << 16;  // of a chunk of panels in the backward, while that is 32 queries or more
 constexpr int64_t kMostQueries = 256;
@@ -32,7 +32,7 @@ struct Pieces {
   template <class T>
   T* take(int64_t count) {
     T* piece = reinterpret_cast<T*>(at + taken);
-    taken += whole(count * static_cast<int64_t>(sizeof(T)), 64);
+    taken += round_up(count * static_cast<int64_t>(sizeof(T)), 64);
     return piece;
   }
 };
@@ -104,8 +104,8 @@ struct Forward {
 /// O of one panel of queries of one head; lse where kept.
 void forward_panel(const AttentionShape& shape, const TileAttentionTask& t, const Forward& f, int64_t head,
                    int64_t query) {
-  const int64_t dim = shape.head_dim, steps = whole(dim, kTileDepth) / kTileDepth;
-  const int64_t rows = smaller(kBlock, t.length - query), key_steps = whole(t.length, kBlock) / kBlock;
+  const int64_t dim = shape.head_dim, steps = round_up(dim, kTileDepth) / kTileDepth;
+  const int64_t rows = smaller(kBlock, t.length - query), key_steps = round_up(t.length, kBlock) / kBlock;
   const KeyBlocks seen = blocks_seen(shape, query, t.length);
   pack_right_transposed(t.q + query * shape.q_stride + head * dim, shape.q_stride, rows, dim, f.query);
   Vec top[2] = {splat(-kInfinity), splat(-kInfinity)};
@@ -144,11 +144,11 @@ void forward(const AttentionShape& shape, const TileAttentionTask& t, void* scra
   const Tiles tiles;
   Pieces pieces = {static_cast<char*>(scratch)};
   const int64_t dim = shape.head_dim, group = shape.heads / shape.kv_heads;
-  const Forward f(pieces, whole(t.length, kBlock), whole(dim, kBlock));
-  pack_left(t.k + t.kv_head * dim, shape.kv_stride, whole(t.length, kBlock), t.length, dim, f.keys);
+  const Forward f(pieces, round_up(t.length, kBlock), round_up(dim, kBlock));
+  pack_left(t.k + t.kv_head * dim, shape.kv_stride, round_up(t.length, kBlock), t.length, dim, f.keys);
   pack_left_transposed(t.v + t.kv_head * dim, shape.kv_stride, dim, t.length, f.values);
   for (int64_t h = t.kv_head * group; h < (t.kv_head + 1) * group; ++h)
-    for (int64_t query = 0; query < t.length; query += kBlock) forward_panel(shape, t, f, h, query);
+    for (int64_t query = t.first_query; query < t.length; query += kBlock) forward_panel(shape, t, f, h, query);
 }
 
 struct Backward {
@@ -179,7 +179,7 @@ struct Backward {
 /// What a chunk of queries [first, first + count) brings; beyond the last lse is infinite, so that P is zero.
 void load_chunk(const AttentionShape& shape, const TileAttentionTask& t, const Backward& b, int64_t head, int64_t first,
                 int64_t count) {
-  const int64_t dim = shape.head_dim, padded = whole(dim, kBlock), panels = whole(count, kBlock) / kBlock;
+  const int64_t dim = shape.head_dim, padded = round_up(dim, kBlock), panels = round_up(count, kBlock) / kBlock;
   const bf16 *q = t.q + first * shape.q_stride + head * dim, *dout = t.dout + first * shape.out_stride + head * dim;
   const bf16* out = t.out + first * shape.out_stride + head * dim;
   for (int64_t p = 0; p < panels; ++p) {
@@ -207,7 +207,7 @@ void load_chunk(const AttentionShape& shape, const TileAttentionTask& t, const B
 /// P and dS of panel p of the chunk against one block of keys.
 void score_block(const AttentionShape& shape, const Backward& b, int64_t query, int64_t panels, int64_t p,
                  int64_t block, int64_t keys) {
-  const int64_t padded = whole(shape.head_dim, kBlock), steps = padded / kTileDepth, strip = steps * kTileElements;
+  const int64_t padded = round_up(shape.head_dim, kBlock), steps = padded / kTileDepth, strip = steps * kTileElements;
   alignas(64) float s[kBlockElements], dp[kBlockElements];
   tile_block<true>(strips_of(b.keys, block, steps), strip, b.query + p * kBlock * padded, steps, s);
   tile_block<true>(strips_of(b.values, block, steps), strip, b.dout + p * kBlock * padded, steps, dp);
@@ -246,21 +246,23 @@ inline Panels panels_seeing(const AttentionShape& shape, int64_t chunk, int64_t 
   const int64_t key = block * kBlock;
   const int64_t first = larger(0, key - chunk) / kBlock;
   const int64_t end = shape.window > 0 ? key + kBlock - 1 + shape.window - chunk : panels * kBlock;
-  return {first, smaller(panels, whole(larger(end, 0), kBlock) / kBlock)};
+  return {first, smaller(panels, round_up(larger(end, 0), kBlock) / kBlock)};
 }
 
-/// One chunk of queries of one head: dq of it, and its part of dk and dv.
+/// One chunk of queries of one head: dq of it, and its part of dk and dv, where they are made.
 void backward_chunk(const AttentionShape& shape, const TileAttentionTask& t, const Backward& b, int64_t head,
                     int64_t first, int64_t count) {
-  const int64_t dim = shape.head_dim, padded = whole(dim, kBlock), panels = whole(count, kBlock) / kBlock;
-  const int64_t keys = whole(t.length, kBlock), key_steps = keys / kBlock;
+  const int64_t dim = shape.head_dim, padded = round_up(dim, kBlock), panels = round_up(count, kBlock) / kBlock;
+  const int64_t keys = round_up(t.num_keys, kBlock), key_steps = keys / kBlock;
   load_chunk(shape, t, b, head, first, count);
   int64_t first_block = key_steps, last_block = 0;
   for (int64_t p = 0; p < panels; ++p) {
-    const KeyBlocks seen = blocks_seen(shape, first + p * kBlock, t.length);
+    KeyBlocks seen = blocks_seen(shape, first + p * kBlock, t.length);
+    seen.last = smaller(seen.last, key_steps);
     first_block = smaller(first_block, seen.first), last_block = larger(last_block, seen.last);
     for (int64_t block = seen.first; block < seen.last; ++block)
       score_block(shape, b, first + p * kBlock, panels, p, block, keys);
+    if (!t.dq) continue;
     alignas(64) float c[kBlockElements];
     for (int64_t d = 0; d < dim; d += kBlock) {  // dQᵀ = Kᵀ·dSᵀ
       const bf16* a = b.key_columns + (d / kTileRows16 * key_steps + seen.first) * kTileElements;
@@ -271,6 +273,7 @@ void backward_chunk(const AttentionShape& shape, const TileAttentionTask& t, con
                        t.dq + (first + p * kBlock) * shape.q_stride + head * dim + d, shape.q_stride);
     }
   }
+  if (!t.dk) return;
   for (int64_t block = first_block; block < last_block; ++block) {
     const Panels seeing = panels_seeing(shape, first, panels, block);
     if (seeing.first >= seeing.last) continue;
@@ -287,7 +290,7 @@ void backward_chunk(const AttentionShape& shape, const TileAttentionTask& t, con
 
 /// Sums in blocks of 32 keys × 32 d's, times a factor, to rows.
 inline void store_sums(const float* sums, int64_t length, int64_t dim, float factor, bf16* to, int64_t stride) {
-  const int64_t padded = whole(dim, kBlock);
+  const int64_t padded = round_up(dim, kBlock);
   for (int64_t j = 0; j < length; ++j)
     for (int64_t d = 0; d < dim; d += kLanes) {
       const float* from = sums + (j / kBlock * padded + d / kBlock * kBlock) * kBlock + j % kBlock * kBlock;
@@ -298,26 +301,27 @@ inline void store_sums(const float* sums, int64_t length, int64_t dim, float fac
 void backward(const AttentionShape& shape, const TileAttentionTask& t, void* scratch) {
   const Tiles tiles;
   Pieces pieces = {static_cast<char*>(scratch)};
-  const int64_t dim = shape.head_dim, padded = whole(dim, kBlock), keys = whole(t.length, kBlock);
+  const int64_t dim = shape.head_dim, padded = round_up(dim, kBlock), keys = round_up(t.num_keys, kBlock);
   const int64_t group = shape.heads / shape.kv_heads, offset = t.kv_head * dim;
   const Backward b(pieces, keys, padded);
-  pack_left(t.k + offset, shape.kv_stride, keys, t.length, dim, b.keys);
-  pack_left(t.v + offset, shape.kv_stride, keys, t.length, dim, b.values);
-  pack_left_transposed(t.k + offset, shape.kv_stride, dim, t.length, b.key_columns);
-  for (int64_t i = 0; i < keys * padded; i += kLanes) {
+  pack_left(t.k + offset, shape.kv_stride, keys, t.num_keys, dim, b.keys);
+  pack_left(t.v + offset, shape.kv_stride, keys, t.num_keys, dim, b.values);
+  if (t.dq) pack_left_transposed(t.k + offset, shape.kv_stride, dim, t.num_keys, b.key_columns);
+  for (int64_t i = 0; t.dk && i < keys * padded; i += kLanes) {
     store(b.dkeys + i, splat(0.0f));
     store(b.dvalues + i, splat(0.0f));
   }
   for (int64_t h = t.kv_head * group; h < (t.kv_head + 1) * group; ++h)
-    for (int64_t first = 0; first < t.length; first += b.chunk)
+    for (int64_t first = t.first_query; first < t.length; first += b.chunk)
       backward_chunk(shape, t, b, h, first, smaller(b.chunk, t.length - first));
-  store_sums(b.dkeys, t.length, dim, shape.scale, t.dk + offset, shape.kv_stride);
-  store_sums(b.dvalues, t.length, dim, 1.0f, t.dv + offset, shape.kv_stride);
+  if (!t.dk) return;
+  store_sums(b.dkeys, t.num_keys, dim, shape.scale, t.dk + offset, shape.kv_stride);
+  store_sums(b.dvalues, t.num_keys, dim, 1.0f, t.dv + offset, shape.kv_stride);
 }
 
-int64_t scratch_bytes(const AttentionShape& shape, int64_t length, bool is_backward) {
+int64_t scratch_bytes(const AttentionShape& shape, int64_t num_keys, bool is_backward) {
   Pieces pieces = {nullptr};
-  const int64_t keys = whole(length, kBlock), dim = whole(shape.head_dim, kBlock);
+  const int64_t keys = round_up(num_keys, kBlock), dim = round_up(shape.head_dim, kBlock);
   if (is_backward)
     static_cast<void>(Backward(pieces, keys, dim));
   else

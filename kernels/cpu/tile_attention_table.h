@@ -1,5 +1,6 @@
 #pragma once
-// Attention on tiles of one instruction set: one key head of one sequence on one thread. tile_attention.cpp deals them.
+// Attention on tiles of one instruction set: one key head of one sequence, or a part of it, on one thread.
+// tile_attention.cpp deals them.
 
 #include <cstdint>
 
@@ -9,20 +10,26 @@
 
 namespace tern {
 
-/// Pointers at the first row of the sequence; lse (length, heads).
+/// Pointers at the first row of the sequence; lse (length, heads). A part is a sequence of its own, as positions count
+/// by their distance alone: queries from first_query on, which see no key behind the last of them, or keys up to
+/// num_keys, which no query before the first of them sees.
 struct TileAttentionTask {
   int64_t kv_head, length;
+  int64_t first_query;  // outputs and dq are of queries [first_query, length); a multiple of kTileAttentionBlock
+  int64_t num_keys;     // dk and dv are of keys [0, num_keys); for outputs and dq the length
   const bf16 *q, *k, *v;
   bf16* new_out;  // forward: what it makes
   float* new_lse;
   const bf16 *out, *dout;  // backward: what it starts from
   const float* lse;
-  bf16 *dq, *dk, *dv;
+  bf16 *dq, *dk, *dv;  // dq, or dk and dv, may be null: not made
 };
+constexpr int64_t kTileAttentionBlock = 32;  // queries of a panel, keys of a block
 
 struct TileAttentionTable {
   bool present;
-  int64_t (*scratch_bytes)(const AttentionShape&, int64_t length, bool backward);
+  /// Not monotone in the number of keys.
+  int64_t (*scratch_bytes)(const AttentionShape&, int64_t num_keys, bool backward);
   void (*forward)(const AttentionShape&, const TileAttentionTask&, void* scratch);
   void (*backward)(const AttentionShape&, const TileAttentionTask&, void* scratch);
 };

@@ -100,8 +100,7 @@ void matches(const AttentionCase<bf16>& c, const std::vector<int64_t>& starts) {
 }
 
 TEST(TileAttention, MatchesRefOnRaggedBatches) {
-  for_each_isa([] {
-    if (!has_tile_attention()) return;
+  for_each_isa_that(has_tile_attention, "has attention on tiles", [] {
     for (const AttentionShape& s : kShapes) {
       SCOPED_TRACE(testing::Message() << s.heads << " heads of " << s.head_dim << ", window " << s.window);
       matches(AttentionCase<bf16>(s), kStarts);
@@ -110,14 +109,18 @@ TEST(TileAttention, MatchesRefOnRaggedBatches) {
 }
 
 /// Several chunks of queries in the backward, whose sums of keys go on from chunk to chunk, with windows that end in
-/// another chunk than the key's.
+/// another chunk than the key's; whole on one thread, in parts for many.
 TEST(TileAttention, MatchesRefOverManyChunks) {
-  for_each_isa([] {
-    if (!has_tile_attention()) return;
+  for_each_isa_that(has_tile_attention, "has attention on tiles", [] {
     for (const int64_t window : {0, 70}) {
       SCOPED_TRACE(testing::Message() << "window " << window);
       const std::vector<int64_t> starts = {0, 300, 1000};
-      matches(AttentionCase<bf16>(shape_of(2, 1, 32, window), starts.back()), starts);
+      const AttentionCase<bf16> c(shape_of(2, 1, 32, window), starts.back());
+      for (const int threads : {1, 8})
+        with_threads(threads, [&] {
+          EXPECT_EQ(tile_attention_tasks(c.shape, starts, true) == 2, threads == 1);
+          matches(c, starts);
+        });
     }
   });
 }
@@ -125,54 +128,60 @@ TEST(TileAttention, MatchesRefOverManyChunks) {
 /// Lengths whose backward wants more scratch than a longer neighbour's: a chunk holds fewer queries the longer the
 /// sequence is. On a thread that holds no scratch yet.
 TEST(TileAttention, ScratchIsEnoughForEverySequenceNotTheLongestAlone) {
-  for_each_isa([] {
-    if (!has_tile_attention()) return;
+  for_each_isa_that(has_tile_attention, "has attention on tiles", [] {
     for (const int64_t dim : {32, 64})
       for (const std::vector<int64_t>& starts : {std::vector<int64_t>{0, 768, 1440, 1536}, {0, 544, 1056}}) {
         SCOPED_TRACE(testing::Message() << "heads of " << dim << ", up to row " << starts.back());
         const AttentionShape s = shape_of(1, 1, dim, 0);
-        const int64_t all = tile_attention_scratch_bytes(s, starts, true);
-        for (size_t i = 0; i + 1 < starts.size(); ++i) {
-          const std::vector<int64_t> alone = {0, starts[i + 1] - starts[i]};
-          EXPECT_GE(all, tile_attention_scratch_bytes(s, alone, true)) << "sequence " << i;
-        }
         std::thread([&] {
           omp_set_num_threads(1);
+          const int64_t all = tile_attention_scratch_bytes(s, starts, true);
+          for (size_t i = 0; i + 1 < starts.size(); ++i) {
+            const std::vector<int64_t> alone = {0, starts[i + 1] - starts[i]};
+            EXPECT_GE(all, tile_attention_scratch_bytes(s, alone, true)) << "sequence " << i;
+          }
           matches(AttentionCase<bf16>(s, starts.back()), starts);
         }).join();
       }
   });
 }
 
-/// A sequence longer than one chunk of the backward, beside others and alone, on one thread and on two: the same bits.
+/// A sequence longer than one chunk of the backward, beside others and alone, whole or in parts: the same bits.
 TEST(TileAttention, NeitherNeighboursNorThreadsChangeABit) {
-  for_each_isa([] {
-    if (!has_tile_attention()) return;
-    const AttentionShape s = shape_of(2, 1, 48, 0);
-    const AttentionCase<bf16> c(s, 420);
-    struct Result {
-      std::vector<bf16> out, dq, dk, dv;
-      std::vector<float> lse;
-    };
-    const auto run = [&](std::vector<int64_t> starts, int64_t from) {
-      const size_t rows = static_cast<size_t>(starts.back());
-      Result r{std::vector<bf16>(rows * s.out_stride), std::vector<bf16>(rows * s.q_stride),
-               std::vector<bf16>(rows * s.kv_stride), std::vector<bf16>(rows * s.kv_stride),
-               std::vector<float>(rows * s.heads)};
-      const bf16 *q = c.q.data() + from * s.q_stride, *k = c.k.data() + from * s.kv_stride,
-                 *v = c.v.data() + from * s.kv_stride, *dout = c.dout.data() + from * s.out_stride;
-      tile_attention_forward(s, starts, q, k, v, r.out.data(), r.lse);
-      tile_attention_backward(s, starts, q, k, v, r.out.data(), dout, r.lse, r.dq.data(), r.dk.data(), r.dv.data());
-      return r;
-    };
-    Result both, other, alone;
-    with_threads(1, [&] { both = run({0, 100, 420}, 0); });
-    with_threads(2, [&] { other = run({0, 100, 420}, 0); });
-    with_threads(2, [&] { alone = run({0, 320}, 100); });
-    const auto tail = [](const std::vector<bf16>& x, size_t count) { return std::span(x).last(count); };
-    for (const auto member : {&Result::out, &Result::dq, &Result::dk, &Result::dv}) {
-      EXPECT_TRUE(same_bits<bf16>(other.*member, both.*member));
-      EXPECT_TRUE(same_bits<bf16>(alone.*member, tail(both.*member, (alone.*member).size())));
+  for_each_isa_that(has_tile_attention, "has attention on tiles", [] {
+    for (const int64_t window : {0, 100}) {
+      const AttentionShape s = shape_of(4, 2, 48, window);
+      const AttentionCase<bf16> c(s, 1000);
+      struct Result {
+        std::vector<bf16> out, dq, dk, dv;
+        std::vector<float> lse;
+      };
+      const auto run = [&](std::vector<int64_t> starts, int64_t from) {
+        const size_t rows = static_cast<size_t>(starts.back());
+        Result r{std::vector<bf16>(rows * s.out_stride), std::vector<bf16>(rows * s.q_stride),
+                 std::vector<bf16>(rows * s.kv_stride), std::vector<bf16>(rows * s.kv_stride),
+                 std::vector<float>(rows * s.heads)};
+        const bf16 *q = c.q.data() + from * s.q_stride, *k = c.k.data() + from * s.kv_stride,
+                   *v = c.v.data() + from * s.kv_stride, *dout = c.dout.data() + from * s.out_stride;
+        tile_attention_forward(s, starts, q, k, v, r.out.data(), r.lse);
+        tile_attention_backward(s, starts, q, k, v, r.out.data(), dout, r.lse, r.dq.data(), r.dk.data(), r.dv.data());
+        return r;
+      };
+      Result both, other, alone;
+      with_threads(1, [&] { both = run({0, 100, 1000}, 0); });
+      with_threads(16, [&] {
+        const std::vector<int64_t> starts = {0, 100, 1000};
+        EXPECT_EQ(tile_attention_tasks(s, starts, false), 2 + 2 * 6) << "a short sequence whole, a long one in parts";
+        EXPECT_EQ(tile_attention_tasks(s, starts, true), 2 + 2 * 12);
+        other = run(starts, 0);
+      });
+      with_threads(3, [&] { alone = run({0, 900}, 100); });
+      const auto tail = [](const std::vector<bf16>& x, size_t count) { return std::span(x).last(count); };
+      for (const auto member : {&Result::out, &Result::dq, &Result::dk, &Result::dv}) {
+        EXPECT_TRUE(same_bits<bf16>(other.*member, both.*member));
+        EXPECT_TRUE(same_bits<bf16>(alone.*member, tail(both.*member, (alone.*member).size())));
+      }
+      EXPECT_TRUE(same_bits<float>(other.lse, both.lse));
     }
   });
 }

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "kernels/cpu/rounding.h"
 #include "kernels/cpu/thread_scratch.h"
 #include "kernels/cpu/tile_matmul_table.h"
 
@@ -19,16 +20,11 @@ constexpr int64_t kThinElements = 1 << 17;  // of a weight, taken at a time: 256
 constexpr int64_t kShares = 64;             // of one product, each with a counter of its own
 constexpr int64_t kParallelFrom = 1 << 18;  // multiply-adds: below, waking a thread costs more than it gives
 
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
-
-const TileMatmulTable& table(Isa isa) { return TERN_TABLE_OF(tile_matmul_table, isa); }
-
 /// task(i, tasks, scratch) for each i, on whichever thread is free. The calling thread's scratch is `mine`, of `bytes`,
 /// as it may hold more behind it that all tasks read.
 template <class Task>
 void run_tasks(int64_t threads, int64_t tasks, void* mine, int64_t bytes, Task task) {
-  if (threads == 1 || tasks == 1) {  // the self-test relies on it: no team to leave behind if an instruction is missing
+  if (threads == 1 || tasks == 1) {
     for (int64_t i = 0; i < tasks; ++i) task(i, tasks, mine);
     return;
   }
@@ -93,22 +89,24 @@ void deal(int64_t rows, int64_t columns, int64_t depth, int64_t packed_depth, bo
 }
 
 template <class Out>
-const TileForward<Out>& forward_of(Isa isa) {
+const TileForward<Out>& forward_of(const TileMatmulTable& set) {
   if constexpr (std::is_same_v<Out, float>)
-    return table(isa).to_f32;
+    return set.to_f32;
   else
-    return table(isa).to_bf16;
+    return set.to_bf16;
 }
 
 }  // namespace
 
-bool has_tiles(Isa isa) { return table(isa).present; }
+const TileMatmulTable& tile_matmul_of(Isa isa) { return TERN_TABLE_OF(tile_matmul_table, isa); }
+
+bool has_tiles(Isa isa) { return tile_matmul_of(isa).present; }
 
 template <class Out>
-void tile_forward(Isa isa, const bf16* x, std::span<const WeightRows<bf16>> w, const bf16* bias, int64_t m, int64_t n,
-                  int64_t k, bool add, Out* y) {
+void tile_forward(const TileMatmulTable& set, const bf16* x, std::span<const WeightRows<bf16>> w, const bf16* bias,
+                  int64_t m, int64_t n, int64_t k, bool add, Out* y) {
   if (m == 0 || n == 0) return;
-  const TileForward<Out>& kernels = forward_of<Out>(isa);
+  const TileForward<Out>& kernels = forward_of<Out>(set);
   const TileProduct<Out> product{w.data(), static_cast<int64_t>(w.size()), bias, m, n, k, add, y};
   int64_t strips = 0;
   for (const WeightRows<bf16>& piece : w) strips += ceil_div(piece.count, kTileStrip);
@@ -130,7 +128,7 @@ void tile_forward(Isa isa, const bf16* x, std::span<const WeightRows<bf16>> w, c
 
   const auto pack = [&](int64_t token, int64_t tokens, bf16* to) {
     for (int64_t t = 0; t < tokens; t += kTilePanel)
-      table(isa).pack_panel(x + (token + t) * k, std::min(kTilePanel, tokens - t), k, to + t * depth);
+      set.pack_panel(x + (token + t) * k, std::min(kTilePanel, tokens - t), k, to + t * depth);
   };
   const int64_t most = std::min(round_up(m, kTilePanel), kWideTokens), blocks = ceil_div(m, most);
   const int64_t own = kTileStrip * kWideDepth * 2 + most * kWideStrips * kTileStrip * 4;
@@ -158,18 +156,19 @@ void tile_forward(Isa isa, const bf16* x, std::span<const WeightRows<bf16>> w, c
     });
   }
 }
-template void tile_forward<float>(Isa, const bf16*, std::span<const WeightRows<bf16>>, const bf16*, int64_t, int64_t,
-                                  int64_t, bool, float*);
-template void tile_forward<bf16>(Isa, const bf16*, std::span<const WeightRows<bf16>>, const bf16*, int64_t, int64_t,
-                                 int64_t, bool, bf16*);
+template void tile_forward<float>(const TileMatmulTable&, const bf16*, std::span<const WeightRows<bf16>>, const bf16*,
+                                  int64_t, int64_t, int64_t, bool, float*);
+template void tile_forward<bf16>(const TileMatmulTable&, const bf16*, std::span<const WeightRows<bf16>>, const bf16*,
+                                 int64_t, int64_t, int64_t, bool, bf16*);
 
-void tile_nn(Isa isa, const bf16* dy, const bf16* w, int64_t m, int64_t n, int64_t k, bool add, bf16* dx) {
-  const auto kernel = table(isa).nn;
+void tile_nn(const TileMatmulTable& set, const bf16* dy, const bf16* w, int64_t m, int64_t n, int64_t k, bool add,
+             bf16* dx) {
+  const auto kernel = set.nn;
   deal(m, k, n, n, true, [&](const TileTask& t) { kernel(t, dy, w, n, k, add, dx); });
 }
 
-void tile_tn(Isa isa, const bf16* dy, const bf16* x, int64_t m, int64_t n, int64_t k, float* dw) {
-  const auto kernel = table(isa).tn;
+void tile_tn(const TileMatmulTable& set, const bf16* dy, const bf16* x, int64_t m, int64_t n, int64_t k, float* dw) {
+  const auto kernel = set.tn;
   deal(n, k, m, std::min(m, kTileSumBlock), true, [&](const TileTask& t) { kernel(t, dy, x, m, n, k, dw); });
 }
 

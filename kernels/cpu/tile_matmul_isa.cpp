@@ -6,8 +6,8 @@
 // Gradients: a task packs its rows of the left factor once (they stay in L2), then takes panel after panel of the right
 // one (a panel stays in L1 while the rows pass by).
 //
-// An element is one chain over the whole summed dimension: it depends on its row, its column and K alone (DESIGN
-// §4.1).
+// An element is one chain over the whole summed dimension; one of a weight gradient adds a chain of kTileSumBlock rows
+// to dw, then the next. Both depend on row, column and length alone (DESIGN §4.1).
 
 #include "kernels/cpu/tile_matmul_table.h"
 #include "kernels/cpu/tiles_impl.h"
@@ -42,7 +42,7 @@ template <class Out>
 inline void times_panel(const TileTask& t, const bf16* panel, int64_t depth, int64_t columns, bool add, Out* y,
                         int64_t stride) {
   alignas(64) float c[2 * kTileRows16 * kTilePanel];
-  const int64_t steps = whole(depth, kTileDepth) / kTileDepth, strip = steps * kTileElements;
+  const int64_t steps = round_up(depth, kTileDepth) / kTileDepth, strip = steps * kTileElements;
   for (int64_t r = 0; r < t.rows; r += 2 * kTileRows16) {
     const bf16* a = t.left + r / kTileRows16 * strip;
     const int64_t rows = t.rows - r < 2 * kTileRows16 ? t.rows - r : 2 * kTileRows16;
@@ -68,7 +68,8 @@ template <class Out>
 inline Strip strip_at(const TileProduct<Out>& p, int64_t index) {
   const WeightRows<bf16>* piece = p.pieces;
   int64_t n = 0, row = index * kTileStrip;
-  for (; row >= whole(piece->count, kTileStrip); ++piece) row -= whole(piece->count, kTileStrip), n += piece->count;
+  for (; row >= round_up(piece->count, kTileStrip); ++piece)
+    row -= round_up(piece->count, kTileStrip), n += piece->count;
   const int64_t left = piece->count - row;
   return {piece->rows + row * p.k, left < kTileStrip ? left : kTileStrip, n + row};
 }
@@ -108,7 +109,7 @@ void thin(const TileProduct<Out>& p, const StripTask& t) {
     const bf16* w = strip.w;
     int64_t step = p.k;
     if (strip.rows < kTileStrip) {  // rows beyond the last are another's, or nobody's
-      step = whole(p.k, kTileDepth);
+      step = round_up(p.k, kTileDepth);
       for (int64_t i = 0; i < kTileStrip * step; i += kTileDepth) store_line(rows + i, VecUint{});
       for (int64_t r = 0; r < strip.rows; ++r) __builtin_memcpy(rows + r * step, w + r * p.k, p.k * sizeof(bf16));
       w = rows;
@@ -163,15 +164,15 @@ void pack_panel(const bf16* x, int64_t rows, int64_t k, bf16* panel) { pack_righ
 template <class Out>
 void wide(const TileProduct<Out>& p, const StripTask& t) {
   const Tiles tiles;
-  const int64_t depth = whole(p.k, kTileDepth), panels = whole(t.tokens, kTilePanel) / kTilePanel;
+  const int64_t depth = round_up(p.k, kTileDepth), panels = round_up(t.tokens, kTilePanel) / kTilePanel;
   const int64_t block = kTileStrip * kTilePanel;
   auto* const left = static_cast<bf16*>(t.scratch);
   auto* const sums = reinterpret_cast<float*>(left + kTileStrip * kWideDepth);
   const bool single = depth <= kWideDepth;
   for (int64_t group = t.begin; group < t.end; group += kWideStrips) {
     const int64_t strips = t.end - group < kWideStrips ? t.end - group : kWideStrips;
-    for (int64_t d = 0; d < p.k; d += kWideDepth) {
-      const int64_t span = p.k - d < kWideDepth ? p.k - d : kWideDepth, steps = whole(span, kTileDepth) / kTileDepth;
+    for (int64_t d = 0; d == 0 || d < p.k; d += kWideDepth) {  // once for an empty sum too: y is the bias
+      const int64_t span = p.k - d < kWideDepth ? p.k - d : kWideDepth, steps = round_up(span, kTileDepth) / kTileDepth;
       for (int64_t s = 0; s < strips; ++s) {
         const Strip strip = strip_at(p, group + s);
         const bool last = s + 1 == strips;
@@ -179,7 +180,7 @@ void wide(const TileProduct<Out>& p, const StripTask& t) {
         const bool more = next_d < p.k;
         const Strip next = more ? strip_at(p, group + (last ? 0 : s + 1)) : strip;
         Ahead ahead = {reinterpret_cast<const char*>(next.w + next_d), p.k * 2, more ? next.rows : 0,
-                       kWideDepth / (panels * steps) + 1, 0};
+                       steps > 0 ? kWideDepth / (panels * steps) + 1 : 0, 0};
         pack_left(strip.w + d, p.k, kTileStrip, strip.rows, span, left);
         for (int64_t panel = 0; panel < panels; ++panel) {
           float* c = sums + (single ? 0 : (s * panels + panel) * block);

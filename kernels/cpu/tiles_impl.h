@@ -11,6 +11,7 @@
 
 #if defined(__AMX_BF16__)
 
+#include "kernels/cpu/rounding.h"
 #include "kernels/cpu/small_gemm_impl.h"
 #include "kernels/cpu/tile_matmul_table.h"
 
@@ -40,8 +41,6 @@ struct Tiles {
   }
   ~Tiles() { _tile_release(); }
 };
-
-inline int64_t whole(int64_t count, int64_t unit) { return (count + unit - 1) / unit * unit; }
 
 /// c (32 or 16 rows, 32 columns, c_stride) = or += two strips (or one) times a panel, `steps` tiles deep. Between the
 /// steps `meanwhile(step)` may keep the vector units busy: the tile unit works on its own, and out-of-order execution
@@ -159,7 +158,7 @@ inline void store_row_pair(RowPair rows, bf16* out) {
 
 /// Columns [0, columns) of y (depth, …; stride), transposed, as a packed left factor.
 inline void pack_left_transposed(const bf16* y, int64_t stride, int64_t columns, int64_t depth, bf16* out) {
-  const int64_t strip = whole(depth, kTileDepth) * kTileRows16;
+  const int64_t strip = round_up(depth, kTileDepth) * kTileRows16;
   for (int64_t c = 0; c < columns; c += 2 * kTileRows16, out += 2 * strip)
     for (int64_t d = 0; d < depth; d += kTileDepth) {
       Vec low[16], high[16];
@@ -182,7 +181,7 @@ inline void pack_left_transposed(const bf16* y, int64_t stride, int64_t columns,
 
 /// One panel of the right factor from w (depth, …; stride): 32 columns, or fewer.
 inline void pack_right(const bf16* w, int64_t stride, int64_t columns, int64_t depth, bf16* out) {
-  for (int64_t d = 0; d < whole(depth, kTileDepth); d += 2, out += 2 * kTilePanel)
+  for (int64_t d = 0; d < round_up(depth, kTileDepth); d += 2, out += 2 * kTilePanel)
     store_row_pair(load_row_pair(w, stride, columns, d, depth), out);
 }
 

@@ -39,16 +39,37 @@ double own_to_onednn(DType dtype, Product product) {
 
 bool onednn_multiplies(DType dtype, Product product) { return own_to_onednn(dtype, product) < 1 && onednn_can(dtype); }
 
+constexpr Product kProducts[] = {Product::forward, Product::input_gradient, Product::weight_gradient};
+constexpr const char* kNames[] = {"outputs", "input gradients", "weight gradients"};
+
+std::string library_name() { return fmt::format("oneDNN {}", onednn_version()); }
+std::string own_name(DType dtype) {
+  return has_tiles(active_isa()) && dtype == DType::bf16 ? "own kernels on tiles" : "own kernels";
+}
+
+/// Who multiplies in this type; where the products part, who which.
+std::string multipliers(DType dtype) {
+  std::string library, own;
+  for (const Product product : kProducts) {
+    std::string& of = onednn_multiplies(dtype, product) ? library : own;
+    of += fmt::format("{}{}", of.empty() ? "" : " and ", kNames[static_cast<int>(product)]);
+  }
+  if (own.empty()) return library_name();
+  if (library.empty()) return own_name(dtype);
+  return fmt::format("{} ({}), {} ({})", library_name(), library, own_name(dtype), own);
+}
+
 std::string describe() {
   if (onednn_version().empty()) return "own kernels";
-  const bool f32 = onednn_can(DType::f32), half = onednn_can(DType::bf16);
-  if (f32 && has_tiles(active_isa()))
-    return fmt::format("oneDNN {} for f32; own kernels on tiles for bf16", onednn_version());
-  if (f32 && half) return fmt::format("oneDNN {}", onednn_version());
-  if (f32)
-    return fmt::format("oneDNN {} for f32; own kernels for bf16, which oneDNN does not have on this processor",
-                       onednn_version());
-  return fmt::format("own kernels: oneDNN {} has none for this processor", onednn_version());
+  if (!onednn_can(DType::f32) && !onednn_can(DType::bf16))
+    return fmt::format(
+        "own kernels: {} {}", library_name(),
+        onednn_is_held() ? "has none for this processor" : fmt::format("cannot be held to {}", name_of(active_isa())));
+  const std::string f32 = multipliers(DType::f32), half = multipliers(DType::bf16);
+  if (f32 == half) return f32;
+  return fmt::format(
+      "{} for f32; {} for bf16{}", f32, half,
+      onednn_can(DType::bf16) ? "" : fmt::format(", which oneDNN does not have on {}", name_of(active_isa())));
 }
 
 template <class T>
@@ -71,23 +92,23 @@ std::string_view fast_matmul_name() {
 }
 
 std::string fast_matmul_name(DType dtype) {
-  if (onednn_multiplies(dtype, Product::forward)) return fmt::format("oneDNN {}", onednn_version());
-  return has_tiles(active_isa()) && dtype == DType::bf16 ? "own kernels on tiles" : "own kernels";
+  return onednn_multiplies(dtype, Product::forward) ? library_name() : own_name(dtype);
 }
 
-std::vector<std::string> fast_matmul_choices() {
-  constexpr const char* kNames[] = {"outputs", "input gradients", "weight gradients"};
-  std::vector<std::string> lines;
+std::vector<MatmulChoice> fast_matmul_choices() {
+  std::vector<MatmulChoice> choices;
   for (const DType dtype : {DType::f32, DType::bf16})
-    for (const Product product : {Product::forward, Product::input_gradient, Product::weight_gradient}) {
+    for (const Product product : kProducts) {
       const double ratio = own_to_onednn(dtype, product);
-      lines.push_back(fmt::format("{} {}: {}{}", name_of(dtype), kNames[static_cast<int>(product)],
-                                  onednn_multiplies(dtype, product) ? "oneDNN" : "own kernels",
-                                  !onednn_can(dtype) ? ""
-                                  : ratio > 0        ? fmt::format(" (own : oneDNN measured as {:.2f})", ratio)
-                                                     : " (not measured against own kernels)"));
+      const bool library = onednn_multiplies(dtype, product);
+      const std::string reason = !onednn_can(dtype) ? ""
+                                 : ratio > 0        ? fmt::format(" (own : oneDNN measured as {:.2f})", ratio)
+                                                    : " (not measured against own kernels)";
+      choices.push_back({dtype, product, library, ratio,
+                         fmt::format("{} {}: {}{}", name_of(dtype), kNames[static_cast<int>(product)],
+                                     library ? "oneDNN" : "own kernels", reason)});
     }
-  return lines;
+  return choices;
 }
 
 int64_t fast_scratch_bytes(Product product, DType dtype, int64_t m, int64_t n, int64_t k) {

@@ -1,7 +1,8 @@
 #pragma once
 // Matrix products for training, by oneDNN where it is built in, else by our own exact kernels (fast_matmul_name() says
-// which). Not row-invariant: oneDNN picks kernels by shape. Deterministic for equal shapes, threads and machine. Its
-// scratch memory is the caller's, so that it is counted.
+// which). oneDNN never uses instructions beyond the chosen set's (kernels/dispatch.h): where it cannot be held to them,
+// own kernels multiply. Not row-invariant: oneDNN picks kernels by shape. Deterministic for equal shapes, threads and
+// machine. Its scratch memory is the caller's, so that it is counted.
 
 #include <cstdint>
 #include <span>
@@ -19,8 +20,15 @@ enum class Product : uint8_t { forward, input_gradient, weight_gradient };
 std::string_view fast_matmul_name();  // "oneDNN 2.6.3" or "own kernels"; where they part the work, both
 std::string fast_matmul_name(DType);  // who multiplies what goes forward in this type
 
-/// Who multiplies each product of each type, and the measured ratio behind it: for `tern doctor`.
-std::vector<std::string> fast_matmul_choices();
+/// Who multiplies a product of a type, and why.
+struct MatmulChoice {
+  DType dtype;
+  Product product;
+  bool by_onednn;
+  double own_to_onednn;  // measured ratio of rates; 0: not measured, then oneDNN multiplies if it can
+  std::string text;      // for `tern doctor`
+};
+std::vector<MatmulChoice> fast_matmul_choices();
 
 /// Scratch bytes a product of this shape needs with the present number of OpenMP threads: the most over its variants
 /// (bias, add, output type). m rows, w (n, k). f32 and bf16.

@@ -1,7 +1,11 @@
 #include "kernels/onednn/fast_matmul.h"
 
 #include <algorithm>
+#include <cstdio>
+#include <map>
+#include <set>
 
+#include "kernels/cpu/matmul.h"
 #include "kernels/kernel_testing.h"
 #include "kernels/onednn/onednn_matmul.h"
 #include "kernels/ref/matmul_ref.h"
@@ -100,10 +104,66 @@ TEST(FastMatmul, MatchesRefOnOddTailsAndRepeatsItsBits) {
 }
 
 TEST(FastMatmul, SaysWhoMultipliesWhat) {
-  const auto choices = fast_matmul_choices();
-  ASSERT_EQ(choices.size(), 6u);
-  for (const std::string& line : choices)
-    EXPECT_TRUE(line.find("oneDNN") != std::string::npos || line.find("own kernels") != std::string::npos) << line;
+  for_each_isa([] {
+    const auto choices = fast_matmul_choices();
+    ASSERT_EQ(choices.size(), 6u);
+    for (const MatmulChoice& c : choices) {
+      const bool faster = c.own_to_onednn == 0 || c.own_to_onednn < 1;
+      EXPECT_EQ(c.by_onednn, onednn_can(c.dtype) && faster) << c.text;
+      EXPECT_EQ(c.text.find("s: oneDNN") != std::string::npos, c.by_onednn) << c.text;
+      EXPECT_EQ(c.text.find("s: own kernels") != std::string::npos, !c.by_onednn) << c.text;
+      if (c.product != Product::forward) continue;
+      EXPECT_EQ(fast_matmul_name(c.dtype).starts_with("oneDNN"), c.by_onednn) << c.text;
+      EXPECT_EQ(fast_matmul_name(c.dtype).starts_with("own kernels"), !c.by_onednn) << c.text;
+    }
+    const std::string name(fast_matmul_name());
+    const bool any = std::any_of(choices.begin(), choices.end(), [](const auto& c) { return c.by_onednn; });
+    const bool all = std::all_of(choices.begin(), choices.end(), [](const auto& c) { return c.by_onednn; });
+    EXPECT_EQ(name.starts_with("own kernels"), !any) << name;
+    EXPECT_EQ(name.find("own kernels") == std::string::npos, all) << name;
+  });
+}
+
+/// Where own kernels are said to multiply, the bits are theirs.
+TEST(FastMatmul, AForcedSetIsNotLeftByTheLibrary) {
+  constexpr Size kSize = {33, 70, 515};
+  const auto x = random_values<float>("x", kSize.m * kSize.k), w = random_values<float>("w", kSize.n * kSize.k);
+  for_each_isa([&] {
+    if (active_isa() >= chosen_isa() && active_isa() != Isa::portable) return;
+    EXPECT_EQ(fast_matmul_name(DType::f32), "own kernels");
+    Scratch scratch(Product::forward, DType::f32, kSize);
+    std::vector<float> y(static_cast<size_t>(kSize.m * kSize.n)), want(y.size());
+    multiply_fast<float, float>(x, w, {}, kSize.m, kSize.n, kSize.k, y, scratch.span());
+    std::vector<std::byte> packed(static_cast<size_t>(packed_bytes(DType::f32, kSize.n, kSize.k)));
+    pack_weight<float>(w, kSize.n, kSize.k, packed);
+    multiply_exact<float, float>(x, packed, {}, kSize.m, kSize.n, kSize.k, false, want);
+    EXPECT_TRUE(same_bits<float>(y, want));
+  });
+}
+
+/// After a product of each type: what oneDNN may use at most is within the set that TERN_ISA names.
+[[noreturn]] void multiply_under(Isa isa) {
+  setenv("TERN_ISA", std::string(name_of(isa)).c_str(), 1);
+  forward_matches<float, float>({33, 70, 515});
+  gradients_match<bf16>({33, 70, 515});
+  const std::map<Isa, std::set<std::string_view>> allowed = {
+      {Isa::avx2, {"sse41", "avx", "avx2"}},
+      {Isa::avx512, {"sse41", "avx", "avx2", "avx512_core"}},
+      {Isa::avx512_bf16, {"sse41", "avx", "avx2", "avx512_core", "avx512_core_vnni", "avx512_core_bf16"}}};
+  const auto few = allowed.find(isa);
+  const bool within = few == allowed.end() || few->second.contains(onednn_instructions());
+  const std::string name(fast_matmul_name());
+  const bool own_alone = name.starts_with("own kernels: ");
+  std::fprintf(stderr, "%s; oneDNN on %s", name.c_str(), std::string(onednn_instructions()).c_str());
+  std::exit(within && own_alone == (isa == Isa::portable) && !testing::Test::HasFailure() ? 0 : 1);
+}
+
+/// oneDNN is told once, so each set is a process of its own.
+TEST(FastMatmulDeathTest, TernIsaHoldsTheLibraryToo) {
+  if (onednn_version().empty()) GTEST_SKIP() << "built without oneDNN";
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  for (const Isa isa : available_isas())
+    EXPECT_EXIT(multiply_under(isa), testing::ExitedWithCode(0), "oneDNN on") << name_of(isa);
 }
 
 TEST(FastMatmul, EmptyProductsAreLegal) {

@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include "base/error.h"
+#include "kernels/dispatch.h"
 
 namespace tern {
 namespace {
@@ -28,7 +29,37 @@ template <class Handle, dnnl_status_t (*Destroy)(Handle)>
 using Owned = std::unique_ptr<Handle, Destroyer<Handle, Destroy>>;
 using Memory = Owned<dnnl_memory_t, dnnl_memory_destroy>;
 
+/// Tells oneDNN its limit, once, before anything that it makes.
+bool keeps_to_chosen_isa() {
+#if defined(__x86_64__)
+  static const bool keeps = [] {
+    dnnl_cpu_isa_t most = dnnl_cpu_isa_all;
+    switch (chosen_isa()) {
+      case Isa::portable:
+        return false;
+      case Isa::avx2:
+        most = dnnl_cpu_isa_avx2;
+        break;
+      case Isa::avx512:
+        most = dnnl_cpu_isa_avx512_core;
+        break;
+      case Isa::avx512_bf16:
+        most = dnnl_cpu_isa_avx512_core_bf16;
+        break;
+      case Isa::amx_bf16:
+        return true;
+    }
+    static_cast<void>(dnnl_set_max_cpu_isa(most));  // a library built without the switch refuses: so ask what holds
+    return (dnnl_get_effective_cpu_isa() & ~most) == 0;
+  }();
+  return keeps;
+#else
+  return true;
+#endif
+}
+
 dnnl_engine_t engine() {
+  keeps_to_chosen_isa();
   static const Owned<dnnl_engine_t, dnnl_engine_destroy> e = [] {
     dnnl_engine_t raw = nullptr;
     require(dnnl_engine_create(&raw, dnnl_cpu, 0), "creating the engine");
@@ -138,7 +169,34 @@ std::string_view onednn_version() {
   return version;
 }
 
+bool onednn_is_held() { return active_isa() >= chosen_isa() && keeps_to_chosen_isa(); }
+
+std::string_view onednn_instructions() {
+  keeps_to_chosen_isa();
+  switch (dnnl_get_effective_cpu_isa()) {
+    case dnnl_cpu_isa_sse41:
+      return "sse41";
+    case dnnl_cpu_isa_avx:
+      return "avx";
+    case dnnl_cpu_isa_avx2:
+      return "avx2";
+    case dnnl_cpu_isa_avx2_vnni:
+      return "avx2_vnni";
+    case dnnl_cpu_isa_avx512_core:
+      return "avx512_core";
+    case dnnl_cpu_isa_avx512_core_vnni:
+      return "avx512_core_vnni";
+    case dnnl_cpu_isa_avx512_core_bf16:
+      return "avx512_core_bf16";
+    case dnnl_cpu_isa_avx512_core_amx:
+      return "avx512_core_amx";
+    default:
+      return "another";
+  }
+}
+
 bool onednn_can(DType dtype) {
+  if (!onednn_is_held()) return false;
   const auto can = [](DType t) {
     return create({Product::forward, t, t, true, false, 8, 8, 8})->primitive != nullptr &&
            create({Product::weight_gradient, t, DType::f32, false, true, 8, 8, 8})->primitive != nullptr;

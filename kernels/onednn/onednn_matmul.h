@@ -24,8 +24,13 @@ struct OnednnProduct {
 
 /// "2.6.3", or empty if not built in.
 std::string_view onednn_version();
-/// Whether it multiplies this type on this machine (bf16 wants AVX-512).
+/// Whether it keeps to the active instruction set. It can be told once, before its first kernel is made, and is told
+/// the set chosen at start; there is no limit as low as `portable`, nor a lower one for tests that force a set.
+bool onednn_is_held();
+/// Whether it multiplies this type on this machine, within the active set (bf16 wants AVX-512).
 bool onednn_can(DType);
+/// The instructions that it may use at most, in its own words ("avx2", "avx512_core" …), or empty.
+std::string_view onednn_instructions();
 int64_t onednn_scratch_bytes(const OnednnProduct&);
 /// result = a·b (+ bias) (+ result), with a, b: forward x, w; input gradient dy, w; weight gradient dy, x.
 void onednn_multiply(const OnednnProduct&, const void* a, const void* b, const void* bias, void* result,
