@@ -208,28 +208,27 @@ TEST(Matmul, WeightsInPiecesAsTheyLieGiveTheBitsOfThePackedOne) {
 }
 
 TEST(Matmul, FewRowsHaveTheSameBitsForAnyThreadCount) {  // threads that take from each other's share of a weight
-  int sets = 0;
-  for_each_isa([&] {
-    if (!reads_plain_weights(DType::bf16)) return;
-    ++sets;
-    constexpr int64_t n = 32 * 133 + 5, k = 160;
-    const auto w = random_values<bf16>("w", n * k), x = random_values<bf16>("x", 3 * k);
-    const WeightRows<bf16> whole{w.data(), n};
-    for (const int64_t m : {2, 3}) {
-      std::vector<float> want(m * n);
-      with_threads(1, [&] {
-        multiply_plain<bf16, float>(std::span(x).first(m * k), {&whole, 1}, {}, m, n, k, false, want);
+  for_each_isa_that(
+      [] { return reads_plain_weights(DType::bf16); }, "reads plain weights",
+      [] {
+        constexpr int64_t n = 32 * 133 + 5, k = 160;
+        const auto w = random_values<bf16>("w", n * k), x = random_values<bf16>("x", 3 * k);
+        const WeightRows<bf16> whole{w.data(), n};
+        for (const int64_t m : {2, 3}) {
+          std::vector<float> want(m * n);
+          with_threads(1, [&] {
+            multiply_plain<bf16, float>(std::span(x).first(m * k), {&whole, 1}, {}, m, n, k, false, want);
+          });
+          for (const int threads : {2, 3, 5, 100}) {
+            Guarded<float> y(static_cast<size_t>(m * n));
+            with_threads(threads, [&] {
+              multiply_plain<bf16, float>(std::span(x).first(m * k), {&whole, 1}, {}, m, n, k, false, y.span());
+            });
+            EXPECT_TRUE(y.guards_intact() && same_bits<float>(y.values(), want))
+                << "m " << m << ", threads " << threads;
+          }
+        }
       });
-      for (const int threads : {2, 3, 5, 100}) {
-        Guarded<float> y(static_cast<size_t>(m * n));
-        with_threads(threads, [&] {
-          multiply_plain<bf16, float>(std::span(x).first(m * k), {&whole, 1}, {}, m, n, k, false, y.span());
-        });
-        EXPECT_TRUE(y.guards_intact() && same_bits<float>(y.values(), want)) << "m " << m << ", threads " << threads;
-      }
-    }
-  });
-  if (!sets) GTEST_SKIP() << "no instruction set here reads plain weights";
 }
 
 TEST(Matmul, UnpackedRowsAreThePackedOnes) {

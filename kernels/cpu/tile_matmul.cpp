@@ -120,7 +120,7 @@ void tile_forward(const TileMatmulTable& set, const bf16* x, std::span<const Wei
     std::memset(static_cast<void*>(shared), 0, static_cast<size_t>(right) * 2);
     for (int64_t j = 0; j < m; ++j)
       for (int64_t i = 0; i < k; ++i) shared[(i / 2 * m + j) * 2 + i % 2] = x[j * k + i];
-    const int64_t step = std::max<int64_t>(1, kThinElements / (kTileStrip * depth));
+    const int64_t step = std::max<int64_t>(1, kThinElements / (kTileStrip * std::max(depth, kTileDepth)));
     return run_shares(threads, strips, step, shared + right, own * 2, [&](int64_t begin, int64_t end, void* scratch) {
       kernels.thin(product, {begin, end, 0, m, shared, scratch});
     });
