@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "formats/gguf_model.h"
 #include "kernels/cpu/matmul.h"
+#include "kernels/cpu/parallel.h"
 #include "model/gguf_weights.h"
 #include "model/model_files.h"
 #include "model/names.h"
@@ -57,8 +58,12 @@ void copy_rows(const TensorView& view, const Fragment& f, int64_t width, To* to)
   const std::byte* from = view.bytes.data();
   const int64_t rows = f.row_end - f.row_begin;
   if (std::is_same_v<From, To> && !f.transposed && f.file_step == 1) {
-    const auto row_bytes = static_cast<size_t>(width) * sizeof(From);
-    std::memcpy(to, from + static_cast<size_t>(f.file_row) * row_bytes, static_cast<size_t>(rows) * row_bytes);
+    const int64_t row_bytes = width * static_cast<int64_t>(sizeof(From));
+    from += f.file_row * row_bytes;
+    // Touching memory for the first time costs more than copying: by all threads.
+    parallel_ranges(rows * row_bytes, int64_t{1} << 20, 64, [&](int64_t begin, int64_t end) {
+      std::memcpy(reinterpret_cast<std::byte*>(to) + begin, from + begin, static_cast<size_t>(end - begin));
+    });
     return;
   }
 #pragma omp parallel for
