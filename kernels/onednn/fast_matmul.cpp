@@ -104,9 +104,10 @@ std::vector<MatmulChoice> fast_matmul_choices() {
       const std::string reason = !onednn_can(dtype) ? ""
                                  : ratio > 0        ? fmt::format(" (own : oneDNN measured as {:.2f})", ratio)
                                                     : " (not measured against own kernels)";
-      choices.push_back({dtype, product, library, ratio,
-                         fmt::format("{} {}: {}{}", name_of(dtype), kNames[static_cast<int>(product)],
-                                     library ? "oneDNN" : "own kernels", reason)});
+      choices.push_back(
+          {dtype, product, library, ratio,
+           fmt::format("{} {}: {}{}", name_of(dtype), kNames[static_cast<int>(product)],
+                       library ? fmt::format("oneDNN on {}", onednn_instructions()) : "own kernels", reason)});
     }
   return choices;
 }
