@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "apps/plan_report.h"
 #include "base/text.h"
 #include "base/units.h"
 #include "report/table.h"
@@ -19,18 +20,29 @@ std::string seconds_words(double s) {
   return s >= 10 ? fmt::format("{:.2f} s", s) : s >= 1 ? fmt::format("{:.3f} s", s) : fmt::format("{:.2f} ms", 1e3 * s);
 }
 
-// Rows with a measured time, and what was predicted for them.
+// Rows with a measured time that `counts`, and what was predicted for them.
 struct Measured {
   std::vector<size_t> rows;
   std::vector<double> predicted;
 };
-Measured measured_of(const PricedTable& t, bool scored_only) {
+template <class Counts>
+Measured measured_of(const PricedTable& t, const Counts& counts) {
   Measured m;
   for (size_t k = 0; k < t.rows.size(); ++k) {
     const PublishedRun& r = t.runs.run(t.rows[k]);
-    if (r.seconds > 0 && !(scored_only && r.fitted)) m.rows.push_back(t.rows[k]), m.predicted.push_back(t.predicted[k]);
+    if (r.seconds > 0 && counts(r.use)) m.rows.push_back(t.rows[k]), m.predicted.push_back(t.predicted[k]);
   }
   return m;
+}
+Measured with_error(const PricedTable& t) {
+  return measured_of(t, [](RunUse use) { return use != RunUse::pair; });
+}
+Measured to_score(const PricedTable& t) {
+  return measured_of(t, [](RunUse use) { return use == RunUse::score; });
+}
+Ordered pairs_of(const PricedTable& t) {
+  const Measured all = measured_of(t, [](RunUse) { return true; });
+  return ordered(t.runs, all.rows, all.predicted);
 }
 
 }  // namespace
@@ -44,6 +56,22 @@ std::optional<PlannedError> planned_error(const Calibration& c, int64_t step_ps)
                       .low_ps = std::min(step_ps, whole(bar.low)),
                       .high_ps = std::max(step_ps, whole(bar.high)),
                       .median = c.left_out.median};
+}
+
+std::string error_bar_words(const PlannedError& e) {
+  const std::string span = fmt::format("{} to {}", step_words(e.low_ps), step_words(e.high_ps));
+  const std::string half = fmt::format("half within {:.2f} %", 100 * e.median);
+  if (e.rows >= 20)
+    return fmt::format("{} in 18 of 20 of {} runs of {} that were left out; {}", span, e.rows, e.software, half);
+  if (e.rows == 1) return fmt::format("{}, where the only run of {} that was left out lay", span, e.software);
+  return fmt::format("{}, where all {} runs of {} that were left out lay; {}", span, e.rows, e.software, half);
+}
+
+std::string few_words(const Calibration& c) {
+  constexpr size_t kFew = 5;
+  if (c.left_out.rows == 0 || c.left_out.rows >= kFew) return "";
+  return fmt::format("the error bar rests on {} left out: it says little of others; calibrate with more runs",
+                     counted(static_cast<int64_t>(c.left_out.rows), "run"));
 }
 
 Json errors_json(const Errors& e) {
@@ -82,7 +110,7 @@ Json constants_json(const Constants& c) {
   return out;
 }
 
-std::string table_report(const PricedTable& t) {
+std::string table_rows_text(const PricedTable& t) {
   Table out{{{"line", Align::right},
              {"model"},
              {"run"},
@@ -96,17 +124,21 @@ std::string table_report(const PricedTable& t) {
     out.rows.push_back({fmt::format("{}", r.line), make_printable(model_words(r)), to_string(r.choice),
                         seconds_words(t.predicted[k]), r.seconds > 0 ? seconds_words(r.seconds) : "",
                         r.seconds > 0 ? fmt::format("{:+.1f} %", 100 * (t.predicted[k] / r.seconds - 1)) : "",
-                        r.fitted ? "" : "score"});
+                        r.use == RunUse::fit ? "" : std::string(name_of(r.use))});
   }
-  std::string text = table_text(out);
-  const Measured all = measured_of(t, false), scored = measured_of(t, true);
+  return table_text(out);
+}
+
+std::string table_report(const PricedTable& t) {
+  std::string text = table_rows_text(t);
+  const Measured all = with_error(t), scored = to_score(t);
   if (!all.rows.empty())
     text += fmt::format("\nerrors     {}\n", errors_words(errors_of(t.runs, all.rows, all.predicted)));
   if (!scored.rows.empty() && scored.rows.size() < all.rows.size())
     text += fmt::format("to score   {}\n", errors_words(errors_of(t.runs, scored.rows, scored.predicted)));
-  const Ordered o = ordered(t.runs, all.rows, all.predicted);
+  const Ordered o = pairs_of(t);
   if (o.pairs)
-    text += fmt::format("in order   {} of {} pairs of one model, more than 5 % apart ({:.3f})\n", o.right, o.pairs,
+    text += fmt::format("in order   {} of {} pairs of one job, more than 5 % apart ({:.3f})\n", o.right, o.pairs,
                         o.share());
   if (t.calibration && t.calibration->left_out.rows)
     text += fmt::format("calibrated by {} runs of {}; on rows left out by {}: {}\n", t.calibration->rows,
@@ -129,16 +161,14 @@ Json table_json(const PricedTable& t) {
     }
     row["measured"] = r.seconds > 0 ? Json(1e3 * r.seconds) : Json(nullptr);
     if (r.seconds > 0) row["error"] = t.predicted[k] / r.seconds - 1;
-    row["use"] = r.fitted ? "fit" : "score";
+    row["use"] = std::string(name_of(r.use));
     rows.push_back(std::move(row));
   }
   Json out{{"unit", "ms"}, {"rows", std::move(rows)}};
-  const Measured all = measured_of(t, false), scored = measured_of(t, true);
-  if (!all.rows.empty()) {
-    out["errors"] = errors_json(errors_of(t.runs, all.rows, all.predicted));
-    const Ordered o = ordered(t.runs, all.rows, all.predicted);
-    out["pairs"] = {{"pairs", o.pairs}, {"in_order", o.right}};
-  }
+  const Measured all = with_error(t), scored = to_score(t);
+  if (!all.rows.empty()) out["errors"] = errors_json(errors_of(t.runs, all.rows, all.predicted));
+  const Ordered o = pairs_of(t);
+  out["pairs"] = {{"pairs", o.pairs}, {"in_order", o.right}};
   if (!scored.rows.empty()) out["scored_errors"] = errors_json(errors_of(t.runs, scored.rows, scored.predicted));
   if (t.calibration) out["left_out"] = errors_json(t.calibration->left_out);
   return out;

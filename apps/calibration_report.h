@@ -15,6 +15,10 @@ namespace tern {
 
 /// A plan's error bar; nothing if no error is known.
 std::optional<PlannedError> planned_error(const Calibration&, int64_t step_ps);
+/// "3.1 s to 4.2 s in 18 of 20 of 63 runs of X that were left out; half within 2.60 %"; of fewer than 20 runs all.
+std::string error_bar_words(const PlannedError&);
+/// Why a calibration's errors say little; "" if they do not.
+std::string few_words(const Calibration&);
 Json errors_json(const Errors&);
 std::string errors_words(const Errors&);
 /// Constants beside their nominal values and bounds, one a line.
@@ -28,9 +32,10 @@ struct PricedTable {
   std::vector<double> predicted;
   std::optional<Calibration> calibration;
 };
-std::string table_report(const PricedTable&);
-/// {"rows": [{"line", "choice", "predicted", "low", "high", "measured", "error", …}], "unit": "ms", "errors": …}: times
-/// in milliseconds, as the tables' own.
+std::string table_rows_text(const PricedTable&);  // the rows alone
+std::string table_report(const PricedTable&);     // with their errors
+/// {"rows": [{"line", "model", "run", "predicted", "low", "high", "measured", "error", …}], "unit": "ms", "errors": …}:
+/// times in milliseconds, as the tables' own.
 Json table_json(const PricedTable&);
 
 }  // namespace tern

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <optional>
-#include <set>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -99,6 +99,7 @@ struct Sent {
 Sent sent(const NcclTest& t, int64_t bytes) {
   const double n = static_cast<double>(t.ranks), b = static_cast<double>(bytes);
   if (t.collective == "sendrecv" || t.collective == "broadcast" || t.collective == "reduce") return {1, b};
+  if (t.collective == "alltoall") return {1, b * (1 - 1 / n)};
   const double times = t.collective == "all_reduce" ? 2 : 1;
   return {times * (n - 1), times * b * (1 - 1 / n)};
 }
@@ -110,7 +111,7 @@ NcclTest parse_nccl_tests(std::string_view text, const std::string& path) {
     throw Error(ErrorKind::bad_file, "{}: {} bytes are no output of nccl-tests; at most 16 MiB", path, text.size());
   NcclTest t;
   std::optional<Columns> columns;
-  std::set<std::string, std::less<>> hosts;
+  std::map<std::string, int64_t, std::less<>> hosts;  // and their ranks
   bool reduces = false;
   int line_number = 0;
   for (std::string_view rest = text; !rest.empty();) {
@@ -132,7 +133,7 @@ NcclTest parse_nccl_tests(std::string_view text, const std::string& path) {
       if (words.size() > 2 && words[0] == "Rank" && number(words[1])) {
         if (++t.ranks > 1 << 20) throw Error(ErrorKind::bad_file, "{}: more than a million ranks", path);
         const auto on = std::find(words.begin(), words.end(), "on");
-        if (on != words.end() && on + 1 != words.end()) hosts.emplace(on[1]);
+        if (on != words.end() && on + 1 != words.end()) ++hosts[std::string(on[1])];
       }
       if (line.find("Out of bounds values") != std::string_view::npos && line.find("FAILED") != std::string_view::npos)
         throw Error(ErrorKind::bad_file, "{}:{}: the test says that values were wrong: {}; mend the machine first",
@@ -166,6 +167,13 @@ NcclTest parse_nccl_tests(std::string_view text, const std::string& path) {
                 "bandwidth (such as -b 8 -e 1G -f 2)",
                 path, t.rows.size());
   t.hosts = static_cast<int64_t>(hosts.size());
+  for (const auto& [host, ranks] : hosts)
+    if (ranks * t.hosts != t.ranks)
+      throw Error(
+          ErrorKind::bad_file,
+          "{}: {} of {} ranks are on '{}', one of {} hosts; a cluster file has as many devices on each: run the "
+          "test with equal nodes",
+          path, ranks, t.ranks, make_printable(host), t.hosts);
   work_out(t, reduces, path);
   if (t.ranks < 2) throw Error(ErrorKind::bad_file, "{}: {} rank sends nothing over a link", path, t.ranks);
   return t;

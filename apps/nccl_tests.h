@@ -21,14 +21,17 @@ struct NcclTest {
   std::vector<NcclRow> rows;     // by rising size
 };
 /// The text is not trusted: at most 16 MiB and 65,536 rows. Errors: bad_file "PATH: …": no table, a row that is none,
-/// values that were wrong on the devices, fewer than three sizes, more than one collective.
+/// values that were wrong on the devices, fewer than three sizes, more than one collective, hosts with unlike numbers
+/// of ranks.
 NcclTest parse_nccl_tests(std::string_view text, const std::string& path);
 
 /// time = steps · latency + sent / bandwidth, the least squares of relative errors over all sizes, both not negative.
-/// Steps and bytes sent are those of plan/comm_cost.h's rings: n − 1 steps and (1 − 1/n) of the bytes, twice for
-/// all_reduce; one step and all bytes for sendrecv, broadcast and reduce.
+/// Steps and bytes sent are those of plan/comm_cost.h: n − 1 steps and (1 − 1/n) of the bytes in a ring, twice for
+/// all_reduce; one step of as many bytes in an alltoall; one step and all bytes for sendrecv, broadcast and reduce.
+/// Over several hosts a ring's bytes are what enters each of them: links_of (apps/nccl_links.h) says what that makes of
+/// a node's network.
 struct LinkFit {
-  double bandwidth = 0;                      // bytes/s per device, each way
+  double bandwidth = 0;                      // bytes/s through each rank, each way
   double latency_s = 0;                      // per step
   double median_error = 0, worst_error = 0;  // |fit / measured − 1|
   int64_t worst_bytes = 0;

@@ -27,7 +27,8 @@ std::string output_of(const std::string& collective, int ranks, double latency_u
   const double n = ranks, times = collective == "all_reduce" || collective.empty() ? 2 : 1;
   for (int64_t bytes = 1024; bytes <= int64_t{1} << 30; bytes *= 4) {
     const double b = static_cast<double>(bytes), moved = times * b * (1 - 1 / n);
-    const double us = times * (n - 1) * latency_us + moved / (gb * 1e3), alg = b / us / 1e3, bus = moved / us / 1e3;
+    const double steps = collective == "alltoall" ? 1 : times * (n - 1);
+    const double us = steps * latency_us + moved / (gb * 1e3), alg = b / us / 1e3, bus = moved / us / 1e3;
     out += fmt::format("{:12} {:12} {:>9} {:>7} {:>7} {:8.2f} {:7.2f} {:7.2f} {:>6} {:8.2f} {:7.2f} {:7.2f} {:>6}\n",
                        bytes, bytes / 4, "float", reduces ? "sum" : "none", -1, us, alg, bus, 0, us, alg, bus, "N/A");
   }
@@ -88,6 +89,9 @@ TEST(NcclTests, RefusesWhatIsNoResult) {
   std::string cut = good;
   cut.replace(cut.find("float"), 5, "     ");
   EXPECT_NE(refused(cut).find("is no row"), std::string::npos);
+  std::string uneven = good;
+  uneven.replace(uneven.find("on node00 device  7"), 9, "on node01");
+  EXPECT_NE(refused(uneven).find("7 of 8 ranks are on 'node00', one of 2 hosts"), std::string::npos);
   EXPECT_NE(refused("#  Rank  0 on a device 0\n" + output_of("all_reduce", 8, 3, 100, false)).find("1 rank"),
             std::string::npos);
 }

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "apps/calibration_report.h"
 #include "apps/common.h"
 #include "base/text.h"
 #include "base/units.h"
@@ -76,10 +77,7 @@ void print_plan(const PlanAnswer& a, const Cluster& cluster) {
   if (cluster.groups.size() > 1) line("", "on " + p.node);
   line("step", fmt::format("{}, {} tokens/s, {} of the devices' peak for the model's own work", step_words(p.step_ps),
                            format_count(p.tokens_per_second()), percent(p.flops_share)));
-  if (p.error)
-    line("error bar", fmt::format("{} to {} in 18 of 20 of {} runs of {} that were left out; half within {}",
-                                  step_words(p.error->low_ps), step_words(p.error->high_ps), p.error->rows,
-                                  p.error->software, percent(p.error->median)));
+  if (p.error) line("error bar", error_bar_words(*p.error));
   if (p.price_per_hour > 0)
     line("price", fmt::format("{:.2f} per hour, {:.4f} per million tokens", p.price_per_hour,
                               p.price_per_hour / 3600 / p.tokens_per_second() * 1e6));

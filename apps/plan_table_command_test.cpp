@@ -7,6 +7,7 @@
 #include "base/io.h"
 #include "base/json.h"
 #include "base/shell_testing.h"
+#include "hardware/machines.h"
 
 #include <nlohmann/json.hpp>
 
@@ -68,6 +69,21 @@ TEST_F(PlanTableVerb, CalibratesThenPricesRowsAndPlansWithAnErrorBar) {
   const Outcome other = tern("plan gpt2 --hardware a100-80g --dtype f16 --batch 16 --seq 512 --check plan.json");
   EXPECT_EQ(other.code, 4) << other.text;
   EXPECT_NE(other.text.find("calibrated by 6 runs of some"), std::string::npos) << other.text;
+}
+
+// The device is that of the nodes there are, not the first that the file defines.
+TEST_F(PlanTableVerb, CalibratesTheDeviceThatItsRowsArePricedOn) {
+  std::string two = cluster_text("v100");
+  const std::string a100 = cluster_text("a100-80g");
+  const size_t from = a100.find("[device.a100]"), to = a100.find("[[network]]"), at = two.find("[device.v100]");
+  two.insert(at, a100.substr(from, to - from));
+  write_file_atomically(real_io(), join_path(folder_, "two.toml"), two);
+  const Outcome fit = tern("plan calibrate runs.csv --hardware two.toml --output c.toml");
+  ASSERT_EQ(fit.code, 0) << fit.text;
+  const std::string file = real_io().read(join_path(folder_, "c.toml"));
+  EXPECT_NE(file.find("device = \"v100\""), std::string::npos) << file.substr(0, 300);
+  EXPECT_NE(file.find("peak = 125000000000000"), std::string::npos) << file.substr(0, 300);
+  EXPECT_EQ(tern("plan table runs.csv --calibration c.toml").code, 0);
 }
 
 TEST_F(PlanTableVerb, RefusesWhatItCannotUse) {

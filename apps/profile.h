@@ -58,7 +58,7 @@ void add_kernel_tasks(const ProfileSettings&, ProfileTasks&);
 struct ProfiledMachine {
   std::string name, date, tern, isa;
   int threads = 1;
-  int64_t memory_bytes = 0, reserved_bytes = 0, disk_bytes = 0, disk_reserved_bytes = 0;
+  int64_t memory_bytes = 0, reserved_bytes = 0, disk_bytes = 0;
 };
 
 /// Figures that spread by more than 10 % over the rounds, by their share of all and the widest.

@@ -8,6 +8,7 @@
 
 #include "apps/profile.h"
 #include "base/text.h"
+#include "base/toml.h"
 #include "base/units.h"
 
 namespace tern {
@@ -15,14 +16,6 @@ namespace {
 
 using Points = std::map<std::array<int64_t, 3>, Spread>;
 
-std::string quoted(const std::string& text) {
-  std::string out = "\"";
-  for (const char c : make_printable(text)) {
-    if (c == '"' || c == '\\') out += '\\';
-    out += c;
-  }
-  return out + "\"";
-}
 std::string rate(double per_second, const char* unit) { return fmt::format("\"{:.5g}G{}\"", per_second / 1e9, unit); }
 std::string comment(const Spread& s, const std::string& how) {
   const double width = s.median > 0 ? 100 * (s.high - s.low) / s.median : 0;
@@ -153,7 +146,7 @@ std::string profile_toml(const ProfileTasks& tasks, const std::vector<BenchResul
   if (const std::string noise = describe(profile_noise(results)); !noise.empty()) out += "# " + noise + "\n";
   out +=
       fmt::format("version = 1\nname = {}\n\n[device.cpu]\nengine = \"tern\"  # rates of this engine's own kernels\n",
-                  quoted(fmt::format("{}, {} threads", m.name, m.threads)));
+                  toml_text(fmt::format("{}, {} threads", m.name, m.threads)));
   const Spread memory = figures.one(FigureKind::memory_read), copy = figures.one(FigureKind::memory_copy);
   out += fmt::format("memory = \"{}B\"  # of the machine, or of the control group\n", m.memory_bytes);
   out += fmt::format("reserved = \"{}B\"  # in use when this was measured, and the program itself\n", m.reserved_bytes);
@@ -208,8 +201,7 @@ std::string profile_toml(const ProfileTasks& tasks, const std::vector<BenchResul
   out += "host_bandwidth = " + rate(memory.median, "B/s") + comment(memory, "as the device's");
   if (m.disk_bytes > 0) {
     const Spread read = figures.one(FigureKind::disk_read), write = figures.one(FigureKind::disk_write);
-    out += fmt::format("disk = \"{}B\"\ndisk_reserved = \"{}B\"  # in use when this was measured\n", m.disk_bytes,
-                       m.disk_reserved_bytes);
+    out += fmt::format("disk = \"{}B\"  # free when this was measured\n", m.disk_bytes);
     out += "disk_read = " + rate(read.median, "B/s") + comment(read, "blocks of 1 MiB, past the page cache");
     out += "disk_write = " + rate(write.median, "B/s") + comment(write, "blocks of 1 MiB, synced");
   }
@@ -227,7 +219,7 @@ std::string profile_toml(const ProfileTasks& tasks, const std::vector<BenchResul
     out += fmt::format(
         "\n[[measured]]\nname = {}\nunit = \"{}\"\nmedian = {:.5g}\nlow = {:.5g}\nhigh = {:.5g}\nrounds = "
         "{}\n",
-        quoted(r.task.name), r.task.unit, s.median, s.low, s.high, r.rates.size());
+        toml_text(r.task.name), r.task.unit, s.median, s.low, s.high, r.rates.size());
   }
   return out;
 }

@@ -183,6 +183,7 @@ int run_plan(const Options& options) {
   if (options.has("calibration")) {
     calibration = read_calibration(options.text("calibration"));
     cluster = calibrated(cluster, *calibration, dtype_from_name(options.text("dtype")));
+    if (const std::string few = few_words(*calibration); !few.empty()) log_warn("{}", few);
   }
   if (options.has("adapters")) spec = with_adapters(std::move(spec), options.integer("adapters"));
   PlanRequest request{.model = options.positional("MODEL"), .space = space_of(options), .stop = &stop_flag()};

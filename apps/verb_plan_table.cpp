@@ -46,8 +46,7 @@ std::string worst_rows(const RunSet& runs, std::span<const size_t> rows, std::sp
   order.resize(std::min<size_t>(order.size(), 10));
   PricedTable t{runs, {}, {}, {}};
   for (const size_t k : order) t.rows.push_back(rows[k]), t.predicted.push_back(predicted[k]);
-  const std::string text = table_report(t);
-  return text.substr(0, text.find("\nerrors"));  // the rows alone
+  return table_rows_text(t);
 }
 
 }  // namespace
@@ -58,16 +57,17 @@ int run_plan_calibrate(const Options& o) {
   const std::string &path = o.positional("DATA"), &output = o.text("output");
   const Cluster cluster = find_cluster(o.text("hardware"));
   const RunSet runs(read_runs(path, defaults_of(o)), cluster, path);
+  const DeviceType device = machine_of(cluster, 0).device;  // that the rows were priced on
   const std::vector<size_t> rows = runs.fitted();
   const Fit fit = fit_constants(runs, rows);
   Calibration c{.hardware = cluster.name,
-                .device = cluster.devices[static_cast<size_t>(cluster.nodes[0].device)].name,
+                .device = device.name,
+                .peak = peak_flops(device, runs.dtype()),
                 .precision = runs.dtype(),
                 .software = o.text("software"),
                 .data = file_name(path),
                 .rows = static_cast<int64_t>(rows.size()),
                 .constants = fit.constants};
-  c.peak = peak_flops(cluster.devices[static_cast<size_t>(cluster.nodes[0].device)], runs.dtype());
   c.cluster = cluster_text(o.text("hardware"));
   for (const FoldBy by : {FoldBy::rows, FoldBy::layout, FoldBy::model})
     if (name_of(by) == o.text("folds")) c.folds = by;
@@ -78,7 +78,7 @@ int run_plan_calibrate(const Options& o) {
   }
   PricedTable scored{runs, {}, {}, c};
   for (size_t i = 0; i < runs.size(); ++i)
-    if (runs.run(i).seconds > 0 && !runs.run(i).fitted) scored.rows.push_back(i);
+    if (runs.run(i).seconds > 0 && runs.run(i).use != RunUse::fit) scored.rows.push_back(i);
   scored.predicted = runs.seconds(scored.rows, c.constants);
   const std::vector<double> fitted = runs.seconds(rows, c.constants);
 
@@ -108,11 +108,12 @@ int run_plan_calibrate(const Options& o) {
     else
       print_out(fmt::format("left out   by {}: {}\n", name_of(c.folds), errors_words(c.left_out)));
     if (const Ordered pairs = ordered(runs, rows, unseen.empty() ? fitted : unseen); pairs.pairs)
-      print_out(fmt::format("in order   {} of {} pairs of one model, more than 5 % apart ({:.3f})\n", pairs.right,
+      print_out(fmt::format("in order   {} of {} pairs of one job, more than 5 % apart ({:.3f})\n", pairs.right,
                             pairs.pairs, pairs.share()));
     print_out("\nfarthest off\n" + worst_rows(runs, rows, unseen.empty() ? fitted : unseen));
     if (!scored.rows.empty()) print_out("\nrows to score\n" + table_report(scored));
   }
+  if (const std::string few = few_words(c); !few.empty()) log_warn("{}", few);
   if (!output.empty()) {
     write_file_atomically(real_io(), output, calibration_toml(c));
     log_info("wrote {}", output);
@@ -130,6 +131,7 @@ int run_plan_table(const Options& o) {
                                       : parse_cluster(c->cluster, o.text("calibration") + ": cluster.toml");
   const RunSet runs(read_runs(path, defaults_of(o)), cluster, path);
   if (c) cluster = calibrated(cluster, *c, runs.dtype());
+  if (const std::string few = c ? few_words(*c) : ""; !few.empty()) log_warn("{}", few);
   PricedTable t{runs, runs.all(), {}, c};
   t.predicted = c ? runs.seconds(t.rows, c->constants) : runs.seconds_on(t.rows, cluster);
   if (o.flag("json"))

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/common.h"
-#include "apps/nccl_tests.h"
+#include "apps/nccl_links.h"
 #include "apps/profile.h"
 #include "apps/verbs.h"
 #include "base/error.h"
@@ -42,51 +42,9 @@ ProfiledMachine this_machine(const std::string& disk) {
 
 // --- --import: links, from what nccl-tests printed ---
 
-struct Imported {
-  std::string path;
-  NcclTest test;
-  LinkFit fit;
-};
-
-// Keys of a cluster file: inside a node if all ranks shared one, else of the network between nodes.
-std::string links_toml(const std::vector<Imported>& all) {
-  std::string out = "# Links as nccl-tests measured them, for a cluster file (docs/cluster-files.md).\n";
-  for (const Imported& one : all)
-    out += fmt::format(
-        "# {}: {}{}, {} ranks{}: {:.1f} GB/s and {:.2f} us a step; off by {:.0f} % in the middle, {:.0f} % at most (at "
-        "{}); largest bus bandwidth {:.1f} GB/s\n",
-        make_printable(one.path), one.test.collective, one.test.named ? "" : " (worked out from its columns)",
-        one.test.ranks, one.test.hosts > 0 ? fmt::format(" on {}", counted(one.test.hosts, "host")) : "",
-        one.fit.bandwidth / 1e9, one.fit.latency_s * 1e6, 100 * one.fit.median_error, 100 * one.fit.worst_error,
-        format_bytes(one.fit.worst_bytes), one.fit.best_busbw / 1e9);
-  for (const bool inside : {true, false}) {
-    // all_reduce counts, as training has most of it; else the first.
-    const Imported* used = nullptr;
-    for (const Imported& one : all)
-      if ((one.test.hosts <= 1) == inside &&
-          (!used || (one.test.collective == "all_reduce" && used->test.collective != "all_reduce")))
-        used = &one;
-    if (!used) continue;
-    const int64_t per_host = used->test.hosts > 0 ? used->test.ranks / used->test.hosts : used->test.ranks;
-    const std::string source = fmt::format("  # measured: {}, {} ranks\n", used->test.collective, used->test.ranks);
-    if (inside)
-      out += fmt::format(
-          "\n[node.NAME.link]\nname = \"nccl\"\nbandwidth = \"{:.5g}GB/s\"{}share = 1\nlatency = "
-          "\"{:.5g}us\"{}",
-          used->fit.bandwidth / 1e9, source, used->fit.latency_s * 1e6, source);
-    else
-      out += fmt::format(
-          "\n[node.NAME.network]  # {} a node\nbandwidth = \"{:.5g}GB/s\"{}share = 1\n\n[[network]]\nname = "
-          "\"nccl\"\nnodes = {}\nlatency = \"{:.5g}us\"{}",
-          counted(per_host, "rank"), used->fit.bandwidth * static_cast<double>(per_host) / 1e9, source,
-          used->test.hosts, used->fit.latency_s * 1e6, source);
-  }
-  return out;
-}
-
-Json links_json(const std::vector<Imported>& all) {
+Json links_json(const std::vector<ImportedTest>& all) {
   Json list = Json::array();
-  for (const Imported& one : all)
+  for (const ImportedTest& one : all)
     list.push_back({{"file", one.path},
                     {"collective", one.test.collective},
                     {"ranks", one.test.ranks},
@@ -101,13 +59,11 @@ Json links_json(const std::vector<Imported>& all) {
 }
 
 int import_links(const Options& options) {
-  std::vector<Imported> all;
+  std::vector<ImportedTest> all;
   for (const std::string& path : options.list("import")) {
-    Imported one{.path = path, .test = parse_nccl_tests(read_text(path), path)};
+    ImportedTest one{.path = path, .test = parse_nccl_tests(read_text(path), path)};
     one.fit = fit_links(one.test);
-    if (one.fit.median_error > 0.1)
-      log_warn("{}: one bandwidth and one latency are off by {:.0f} % in the middle: the links change with the size",
-               path, 100 * one.fit.median_error);
+    if (const std::string doubt = doubt_of(one); !doubt.empty()) log_warn("{}: {}", path, doubt);
     all.push_back(std::move(one));
   }
   const std::string toml = links_toml(all);

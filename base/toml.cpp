@@ -87,6 +87,10 @@ TomlValue parse_toml(std::string_view text, const std::string& path) {
 
 TomlValue read_toml_file(const std::string& path) { return parse_toml(real_io().read(path), path); }
 
+std::string toml_text(std::string_view text) {
+  return '"' + replace_all(replace_all(make_printable(text), "\\", "\\\\"), "\"", "\\\"") + '"';
+}
+
 TomlFields::TomlFields(const TomlValue& table, std::string path, std::string prefix)
     : table_(table), path_(std::move(path)), prefix_(std::move(prefix)) {
   if (table.kind != Kind::table)

@@ -38,6 +38,8 @@ struct TomlMember {  // not a pair: clang cannot ask a pair of an incomplete typ
 /// than 4 MiB.
 TomlValue parse_toml(std::string_view text, const std::string& path);
 TomlValue read_toml_file(const std::string& path);
+/// A basic string of TOML, in quotes; control characters made printable.
+std::string toml_text(std::string_view);
 
 /// Reads one table. Every error is bad_file "PATH:LINE: KEY: fact, expectation". The table must outlive the reader.
 class TomlFields {

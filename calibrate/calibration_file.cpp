@@ -14,8 +14,6 @@ namespace tern {
 namespace {
 
 std::string escaped(const std::string& text) { return replace_all(replace_all(text, "\\", "\\\\"), "\"", "\\\""); }
-// A basic string of TOML.
-std::string quoted(const std::string& text) { return '"' + escaped(make_printable(text)) + '"'; }
 
 std::string number(double x) {
   std::string text = fmt::format("{}", x);
@@ -27,10 +25,10 @@ std::string number(double x) {
 std::string calibration_toml(const Calibration& c) {
   std::string out = "# Constants of tern's cost model, fitted to measured runs. docs/calibration.md explains each.\n";
   out += "version = 1\n";
-  out += fmt::format("hardware = {}\ndevice = {}\n", quoted(c.hardware), quoted(c.device));
+  out += fmt::format("hardware = {}\ndevice = {}\n", toml_text(c.hardware), toml_text(c.device));
   out +=
       fmt::format("precision = \"{}\"\npeak = {}  # FLOP/s, of the data sheet\n", name_of(c.precision), number(c.peak));
-  out += fmt::format("software = {}\ndata = {}\nrows = {}\n", quoted(c.software), quoted(c.data), c.rows);
+  out += fmt::format("software = {}\ndata = {}\nrows = {}\n", toml_text(c.software), toml_text(c.data), c.rows);
   out += "\n[constants]\n";
   for (size_t k = 0; k < kNumConstants; ++k) {
     const ConstantSpec& s = constant_specs()[k];
@@ -101,7 +99,9 @@ Cluster calibrated(const Cluster& cluster, const Calibration& c, DType dtype) {
   if (dtype != c.precision)
     throw Error(ErrorKind::usage, "calibration of {} for runs in {}: give --dtype {}, or calibrate runs in {}",
                 name_of(c.precision), name_of(dtype), name_of(c.precision), name_of(dtype));
-  for (const DeviceType& d : cluster.devices) {
+  for (size_t i = 0; i < cluster.devices.size(); ++i) {
+    if (!cluster.has_nodes_of(static_cast<int>(i))) continue;
+    const DeviceType& d = cluster.devices[i];
     const auto peak = std::find_if(d.peak.begin(), d.peak.end(), [&](const auto& p) { return p.first == dtype; });
     if (d.name != c.device || peak == d.peak.end() || std::abs(peak->second / c.peak - 1) > 1e-6)
       throw Error(ErrorKind::usage,

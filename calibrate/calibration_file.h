@@ -32,10 +32,11 @@ Calibration parse_calibration(std::string_view toml, const std::string& path);
 Calibration read_calibration(const std::string& path);
 
 /// The cluster with the calibration's rates. Its name says so, and a plan made for it is for that name alone.
-/// Errors  usage, if no device of the cluster is the calibration's, or the dtype is another.
+/// Errors  usage, if a device of the cluster's groups is not the calibration's, or the dtype is another.
 Cluster calibrated(const Cluster&, const Calibration&, DType);
 
-/// Seconds between which 18 of 20 left-out rows with this prediction lay.
+/// Seconds between which nine in ten of the left-out rows would have lain at this prediction: 18 of 20; all of them
+/// where there are fewer than 20.
 struct ErrorBar {
   double low = 0, high = 0;
 };

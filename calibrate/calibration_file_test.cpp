@@ -75,6 +75,20 @@ TEST(CalibrationFile, IsForItsDeviceAndPrecisionAlone) {
   EXPECT_THROW(calibrated(faster, some(), DType::f16), Error);
 }
 
+// A file may define device and node types that no [[nodes]] names.
+TEST(CalibrationFile, DevicesThatNoGroupHoldsDoNotCount) {
+  Cluster c = find_cluster("a100-80g");
+  const Cluster v100 = find_cluster("v100");
+  c.devices.insert(c.devices.begin(), v100.devices[0]), c.nodes.insert(c.nodes.begin(), v100.nodes[0]);
+  c.devices[0].peak.erase(c.devices[0].peak.begin()), c.devices[0].matmul.erase(c.devices[0].matmul.begin());  // f16
+  c.nodes[1].device = 1, c.groups[0].node = 1;
+  const Cluster fitted = calibrated(c, some(), DType::f16);
+  EXPECT_EQ(fitted.devices[1].matmul.back().top, some().constants[0]);
+  EXPECT_EQ(fitted.devices[0].attention_forward, v100.devices[0].attention_forward);
+  c.groups.push_back({0, 1});  // now one does
+  EXPECT_THROW(calibrated(c, some(), DType::f16), Error);
+}
+
 TEST(CalibrationFile, ErrorBarHoldsThePrediction) {
   Calibration c = some();
   EXPECT_DOUBLE_EQ(error_bar(c, 10).low, 9);

@@ -58,7 +58,9 @@ Constants nominal_constants() {
 }
 
 Cluster with_constants(Cluster cluster, DType dtype, const Constants& c) {
-  for (DeviceType& d : cluster.devices) {
+  for (size_t i = 0; i < cluster.devices.size(); ++i) {
+    if (!cluster.has_nodes_of(static_cast<int>(i))) continue;
+    DeviceType& d = cluster.devices[i];
     const auto of_dtype = [&](const MatmulTable& t) { return t.dtype == dtype; };
     const auto table = std::find_if(d.matmul.begin(), d.matmul.end(), of_dtype);
     if (table == d.matmul.end()) peak_flops(d, dtype);  // says which dtypes there are

@@ -25,7 +25,8 @@ const std::array<ConstantSpec, kNumConstants>& constant_specs();
 Constants nominal_constants();
 
 /// The cluster with its rates set from the constants: products of `dtype` as a curve, links as shares of the data
-/// sheet's bandwidth, and the framework's costs. All device and node types take the same ones.
+/// sheet's bandwidth, and the framework's costs. All node types, and all device types that
+/// some group's nodes hold, take the same ones. Errors: usage, for such a device without a peak for the dtype.
 Cluster with_constants(Cluster, DType, const Constants&);
 
 }  // namespace tern

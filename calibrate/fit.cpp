@@ -1,6 +1,7 @@
 #include "calibrate/fit.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <numeric>
@@ -153,14 +154,23 @@ RunSet::RunSet(const std::vector<PublishedRun>& runs, const Cluster& cluster, co
     : cluster_(cluster) {
   TERN_CHECK(!runs.empty(), "RunSet: no runs");
   dtype_ = runs.front().job.dtype;
+  ReadyPipelines pipelines;
+  // Rows whose prices may be alike, and the first of each that are.
+  using Key = std::array<int64_t, 10>;
+  std::map<Key, std::vector<size_t>> firsts;
   for (const PublishedRun& run : runs) {
     if (run.job.dtype != dtype_)
       throw Error(ErrorKind::bad_file, "{}:{}: dtype: {}, the rows before have {}; a calibration is of one dtype", path,
                   run.line, name_of(run.job.dtype), name_of(dtype_));
-    runs_.emplace_back(run, cluster, path);
-    size_t first = 0;
-    while (!runs_[first].shares_prices_with(runs_.back())) ++first;  // itself at the latest
-    like_.push_back(first);
+    runs_.emplace_back(run, cluster, path, pipelines);
+    const PublishedRun& r = runs_.back().run();
+    const Mesh& m = r.choice.mesh;
+    std::vector<size_t>& near = firsts[{m.tensor, m.context, m.data, r.choice.micro_batch, r.choice.num_stages > 1,
+                                        r.job.seq, r.vocabulary, r.width, r.heads, runs_.back().num_nodes()}];
+    const auto like =
+        std::find_if(near.begin(), near.end(), [&](size_t i) { return runs_[i].shares_prices_with(runs_.back()); });
+    like_.push_back(like == near.end() ? runs_.size() - 1 : *like);
+    if (like == near.end()) near.push_back(runs_.size() - 1);
   }
 }
 
@@ -173,7 +183,7 @@ std::vector<size_t> RunSet::all() const {
 std::vector<size_t> RunSet::fitted() const {
   std::vector<size_t> rows;
   for (size_t i = 0; i < size(); ++i)
-    if (run(i).seconds > 0 && run(i).fitted) rows.push_back(i);
+    if (run(i).seconds > 0 && run(i).use == RunUse::fit) rows.push_back(i);
   return rows;
 }
 

@@ -14,7 +14,7 @@ namespace tern {
 /// Runs made ready, all of one dtype.
 class RunSet {
  public:
-  /// Errors: as RunPricer's; bad_file, for rows of several dtypes.
+  /// Errors: as RunPricer's and ReadyPipelines'; bad_file, for rows of several dtypes.
   RunSet(const std::vector<PublishedRun>&, const Cluster&, const std::string& path);
 
   size_t size() const { return runs_.size(); }

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
@@ -131,8 +132,8 @@ TEST(Folds, LeaveOutEachRowOnceAndTogetherWhatBelongsTogether) {
 
 TEST(Folds, ErrorsPairsAndRegretAreWhatTheyAreCalled) {
   std::vector<PublishedRun> made = grid();
-  made.resize(4);
-  for (size_t i = 0; i < 4; ++i) made[i].seconds = static_cast<double>(i) + 1, made[i].width = 2048;
+  made.assign(4, made[0]);
+  for (size_t i = 0; i < 4; ++i) made[i].seconds = static_cast<double>(i) + 1;
   const RunSet runs(made, a100(), "made");
   const std::vector<double> predicted{1.1, 1.0, 3.0, 5.0};  // +10 %, −50 %, right, +25 %
   const Errors e = errors_of(runs, runs.all(), predicted);
@@ -150,6 +151,44 @@ TEST(Folds, ErrorsPairsAndRegretAreWhatTheyAreCalled) {
   const auto r = regrets(runs, runs.all(), predicted);
   ASSERT_EQ(r.size(), 1u);
   EXPECT_NEAR(r[0].regret, 1.0, 1e-12);  // the second is picked, which takes twice the first's time
+}
+
+TEST(Folds, ATieIsNotInOrderHoweverTheRowsLie) {
+  std::vector<PublishedRun> made = grid();
+  made.assign(3, made[0]);
+  for (size_t i = 0; i < 3; ++i) made[i].seconds = static_cast<double>(i) + 1;
+  const std::vector<double> predicted{2.0, 2.0, 2.0};
+  for (int turn = 0; turn < 2; ++turn) {
+    const RunSet runs(made, a100(), "made");
+    const Ordered o = ordered(runs, runs.all(), predicted);
+    EXPECT_EQ(o.pairs, 3);
+    EXPECT_EQ(o.right, 0);
+    ASSERT_EQ(regrets(runs, runs.all(), predicted).size(), 1u);
+    EXPECT_NEAR(regrets(runs, runs.all(), predicted)[0].regret, 2.0, 1e-12);  // any of them may be the pick
+    std::reverse(made.begin(), made.end());
+  }
+}
+
+// Rows of another depth, sequence, batch, number of devices or precision of products answer another question.
+TEST(Folds, PairsAndRegretAreOfOneJob) {
+  const auto make = [](const auto& change) {
+    std::vector<PublishedRun> made = grid();
+    made.resize(2);
+    made[0].seconds = 1, made[1].seconds = 2;
+    change(made[1]);
+    const RunSet runs(made, a100(), "made");
+    const std::vector<double> predicted{2.0, 1.0};
+    EXPECT_EQ(regrets(runs, runs.all(), predicted).size(), ordered(runs, runs.all(), predicted).pairs ? 1u : 0u);
+    return ordered(runs, runs.all(), predicted).pairs;
+  };
+  EXPECT_EQ(make([](PublishedRun&) {}), 1);
+  EXPECT_EQ(make([](PublishedRun& r) { r.choice.schedule = Schedule::gpipe, r.strategy.zero = 1; }), 1);
+  EXPECT_EQ(make([](PublishedRun& r) { r.layers = 24; }), 0);
+  EXPECT_EQ(make([](PublishedRun& r) { r.heads = 64; }), 0);
+  EXPECT_EQ(make([](PublishedRun& r) { r.job.seq = 1024; }), 0);
+  EXPECT_EQ(make([](PublishedRun& r) { r.job.batch *= 2, r.choice.num_micro *= 2; }), 0);
+  EXPECT_EQ(make([](PublishedRun& r) { r.choice.mesh.data /= 2, r.choice.num_micro *= 2; }), 0);
+  EXPECT_EQ(make([](PublishedRun& r) { r.product_rate = 2; }), 0);
 }
 
 }  // namespace

@@ -11,12 +11,26 @@
 #include "base/rng.h"
 
 namespace tern {
+namespace {
+
+// Everything of a run that is not a planner's choice.
+auto job_of(const PublishedRun& r) {
+  return std::tuple(r.model, r.vocabulary, r.width, r.heads, r.layers, r.job.seq, r.job.batch, r.devices(),
+                    r.product_rate);
+}
+
+}  // namespace
 
 std::string_view name_of(FoldBy by) { return by == FoldBy::rows ? "rows" : by == FoldBy::layout ? "layout" : "model"; }
 
 std::string model_words(const PublishedRun& r) {
   if (!r.model.empty()) return r.model;
-  return fmt::format("width {}", r.width);
+  return fmt::format("width {}, {} layers", r.width, r.layers);
+}
+
+std::string job_words(const PublishedRun& r) {
+  return fmt::format("{}, {} of {} tokens on {} devices{}", model_words(r), r.job.batch, r.job.seq, r.devices(),
+                     r.product_rate > 1 ? " in 8 bits" : "");
 }
 
 std::vector<std::vector<size_t>> folds_of(const RunSet& runs, std::span<const size_t> rows, FoldBy by, uint64_t seed,
@@ -89,10 +103,10 @@ Ordered ordered(const RunSet& runs, std::span<const size_t> rows, std::span<cons
   for (size_t i = 0; i < rows.size(); ++i)
     for (size_t k = 0; k < i; ++k) {
       const PublishedRun &a = runs.run(rows[i]), &b = runs.run(rows[k]);
-      if (model_words(a) != model_words(b)) continue;
+      if (job_of(a) != job_of(b)) continue;
       if (std::max(a.seconds, b.seconds) <= (1 + apart) * std::min(a.seconds, b.seconds)) continue;
       ++o.pairs;
-      if ((predicted[i] > predicted[k]) == (a.seconds > b.seconds))
+      if ((predicted[i] - predicted[k]) * (a.seconds - b.seconds) > 0)
         ++o.right;
       else
         o.wrong.emplace_back(rows[k], rows[i]);
@@ -104,19 +118,21 @@ std::vector<Regret> regrets(const RunSet& runs, std::span<const size_t> rows, st
   struct Best {
     double predicted, measured, least;
     int count;
+    std::string job;
   };
-  std::map<std::string, Best> best;
+  std::map<decltype(job_of(runs.run(0))), Best> best;
   for (size_t k = 0; k < rows.size(); ++k) {
     const PublishedRun& r = runs.run(rows[k]);
-    const auto [at, is_new] = best.try_emplace(model_words(r), Best{predicted[k], r.seconds, r.seconds, 0});
-    Best& b = at->second;
-    if (predicted[k] < b.predicted) b.predicted = predicted[k], b.measured = r.seconds;
+    Best& b = best.try_emplace(job_of(r), Best{predicted[k], r.seconds, r.seconds, 0, job_words(r)}).first->second;
+    if (predicted[k] < b.predicted || (predicted[k] == b.predicted && r.seconds > b.measured))
+      b.predicted = predicted[k], b.measured = r.seconds;
     b.least = std::min(b.least, r.seconds), ++b.count;
-    (void)is_new;
   }
   std::vector<Regret> out;
-  for (const auto& [model, b] : best)
-    if (b.count > 1) out.push_back({model, b.measured / b.least - 1});
+  for (const auto& group : best) {
+    const Best& b = group.second;
+    if (b.count > 1) out.push_back({b.job, b.measured / b.least - 1});
+  }
   return out;
 }
 

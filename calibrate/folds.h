@@ -26,11 +26,13 @@ std::vector<double> left_out(const RunSet&, std::span<const size_t> rows, const 
 struct Errors {
   size_t rows = 0;
   double median = 0, mean = 0, ninth = 0, most = 0;  // of |predicted/measured − 1|; ninth: nine in ten are below
-  double least_ratio = 1, most_ratio = 1;            // of measured/predicted: 19 in 20 above, 19 in 20 below
+  double least_ratio = 1,
+         most_ratio = 1;  // of measured/predicted: 19 in 20 are at least, at most that; below 20 rows all
 };
 Errors errors_of(const RunSet&, std::span<const size_t> rows, std::span<const double> predicted);
 
-/// Pairs of runs of one model whose times are more than `apart` apart, and how many of them are predicted in order.
+/// Pairs of runs of one job (job_words) whose times are more than `apart` apart, and how many of them are predicted in
+/// order; a tie is not. Order: the counts do not depend on that of the rows.
 struct Ordered {
   int64_t pairs = 0, right = 0;
   std::vector<std::pair<size_t, size_t>> wrong;  // rows
@@ -38,14 +40,18 @@ struct Ordered {
 };
 Ordered ordered(const RunSet&, std::span<const size_t> rows, std::span<const double> predicted, double apart = 0.05);
 
-/// Measured time of the run predicted fastest over the least measured, − 1, of each model with two rows or more.
+/// Measured time of the run predicted fastest over the least measured, − 1, of each job with two rows or more; of runs
+/// predicted alike the slowest counts.
 struct Regret {
-  std::string model;
+  std::string job;
   double regret = 0;
 };
 std::vector<Regret> regrets(const RunSet&, std::span<const size_t> rows, std::span<const double> predicted);
 
-/// "h 8192, 48 layers" or the preset's name, for groups of runs of one model.
+/// "width 8192, 48 layers" or the preset's name.
 std::string model_words(const PublishedRun&);
+/// What may be compared, as it is what a planner chooses among: model, sequence, batch, devices, products.
+/// "width 8192, 48 layers, 1536 of 2048 tokens on 512 devices".
+std::string job_words(const PublishedRun&);
 
 }  // namespace tern

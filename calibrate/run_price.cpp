@@ -8,7 +8,6 @@
 #include "base/text.h"
 #include "hardware/machines.h"
 #include "plan/cost_model.h"
-#include "plan/legality.h"
 #include "spec/presets.h"
 
 namespace tern {
@@ -29,12 +28,31 @@ ModelSpec model_of(const PublishedRun& run, const std::string& path) {
 
 }  // namespace
 
-RunPricer::RunPricer(const PublishedRun& run, const Cluster& cluster, const std::string& path)
-    : run_(run), spec_(model_of(run, path)) {
+std::shared_ptr<ReadyPipelines::Ready> ReadyPipelines::of(const PipelineShape& shape, const PipelineTimes& times,
+                                                          const std::string& where) {
+  std::shared_ptr<Ready>& ready = ready_[{shape.schedule, shape.num_devices, shape.chunks_per_device, shape.num_micro}];
+  if (ready) return ready;
+  const int64_t more = int64_t{3} * shape.num_stages() * shape.num_micro;
+  if (operations_ + more > most_)
+    throw Error(
+        ErrorKind::bad_file,
+        "{}: with the rows before it, pipelines of {} operations, a table may have {}; price such rows in tables "
+        "of their own",
+        where, operations_ + more, most_);
+  operations_ += more;
+  ready = std::make_shared<Ready>();
+  ready->prepared = prepare_pipeline(shape, pipeline_order(shape, times));
+  return ready;
+}
+
+RunPricer::RunPricer(const PublishedRun& run, const Cluster& cluster, const std::string& path,
+                     ReadyPipelines& pipelines)
+    : run_(run) {
+  const ModelSpec spec = model_of(run, path);
   const auto fail = [&](const std::string& what) {
     throw Error(ErrorKind::bad_file, "{}:{}: {}", path, run_.line, what);
   };
-  const std::vector<Layer> layers = layers_of(spec_);
+  const std::vector<Layer> layers = layers_of(spec);
   const OuterChoice& c = run_.choice;
   TERN_CHECK(layers.size() >= 2, "RunPricer: a model of {} layers", layers.size());
   const auto blocks = static_cast<int>(layers.size()) - 2;
@@ -47,29 +65,28 @@ RunPricer::RunPricer(const PublishedRun& run, const Cluster& cluster, const std:
                        make_printable(run_.model)));
   // Elements and multiply-adds of a unit are counted in 63 bits.
   const auto d = [](int64_t x) { return static_cast<double>(x); };
-  const double tokens = d(c.micro_batch) * d(run_.job.seq), width = d(spec_.width);
-  if (tokens * (10 * d(run_.job.seq) * width + 32 * width * width + 32 * d(spec_.vocab)) > 0x1p60 ||
-      32 * width * (d(spec_.vocab) + width) > 0x1p60)
+  const double tokens = d(c.micro_batch) * d(run_.job.seq), width = d(spec.width);
+  if (tokens * (10 * d(run_.job.seq) * width + 32 * width * width + 32 * d(spec.vocab)) > 0x1p60 ||
+      32 * width * (d(spec.vocab) + width) > 0x1p60)
     fail("a micro-batch of more work than is counted");
-  if (run_.model.size()) run_.layers = blocks, run_.width = spec_.width;
+  if (run_.model.size()) run_.layers = blocks, run_.width = spec.width;
   if (cluster.groups.size() != 1)
     throw Error(ErrorKind::usage, "{}: has {} groups of nodes; rows of a table are runs on nodes of one type",
                 cluster.path, cluster.groups.size());
   const int64_t each = cluster.nodes[static_cast<size_t>(cluster.groups[0].node)].num_devices;
   num_nodes_ = (run_.devices() + each - 1) / each;
   const Machine machine = machine_of(with_nodes(cluster, num_nodes_), 0);
-  if (std::string why = why_illegal(spec_, run_.job, machine, c.mesh, c.micro_batch); !why.empty()) fail(why);
+  if (std::string why = why_illegal(spec, run_.job, machine, c.mesh, c.micro_batch); !why.empty()) fail(why);
   if (std::string why = why_illegal_pipeline(machine, c, static_cast<int>(layers.size())); !why.empty()) fail(why);
   if (operations_of(c) > kMostOperations)
     fail(fmt::format("{} stages × {} chunks × {} micro-batches: more than {} operations are not simulated",
                      c.num_stages, c.chunks_per_stage, c.num_micro, kMostOperations));
-  few_ = spec_;
+  few_ = spec;
   few_.units.erase(few_.units.begin() + layers[2].first, few_.units.begin() + layers.back().first);
   few_layers_ = layers_of(few_), num_blocks_ = blocks;
   shape_ = {c.schedule, c.num_stages, c.chunks_per_stage, static_cast<int>(c.num_micro)};
   if (c.schedule != Schedule::zb_h1 && c.schedule != Schedule::zb_h2) {
-    ready_ = std::make_shared<Ready>();
-    ready_->prepared = prepare_pipeline(shape_, pipeline_order(shape_, times_on(machine, prices_on(machine))));
+    ready_ = pipelines.of(shape_, times_on(machine, prices_on(machine)), fmt::format("{}:{}", path, run_.line));
   }
 }
 
@@ -156,12 +173,13 @@ int64_t RunPricer::step_ps(const Machine& machine, const LayerPrices& prices) co
 Instance RunPricer::full_instance(const Machine& any) const {
   const Machine machine = with_products(any);
   const OuterChoice& c = run_.choice;
-  const LayerCosts costs(spec_, run_.job, machine, c.mesh, c.micro_batch);
+  const ModelSpec spec = model_of(run_, "");
+  const LayerCosts costs(spec, run_.job, machine, c.mesh, c.micro_batch);
   Instance in{.num_stages = c.num_stages,
               .chunks_per_stage = c.chunks_per_stage,
               .num_micro = static_cast<int>(c.num_micro),
               .schedule = c.schedule};
-  const std::vector<Layer> layers = layers_of(spec_);
+  const std::vector<Layer> layers = layers_of(spec);
   std::vector<EdgeCost> far, near;
   for (const Layer& layer : layers) {
     in.cost.push_back({costs.cost(layer, run_.strategy, c.num_stages > 1)});

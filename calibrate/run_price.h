@@ -3,14 +3,17 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "calibrate/run_table.h"
 #include "hardware/cluster.h"
 #include "plan/instance.h"
 #include "plan/layers.h"
+#include "plan/legality.h"
 #include "program/pipeline.h"
 #include "spec/model_spec.h"
 
@@ -22,17 +25,36 @@ struct LayerPrices {
   EdgeCost far, near;
 };
 
+/// Pipelines made ready to run, one of each shape, whichever rows have it. Errors: bad_file, for shapes of more
+/// operations together than `most_operations`: they are what a table's memory goes into.
+class ReadyPipelines {
+ public:
+  static constexpr int64_t kMostReady = 4 * kMostOperations;
+  explicit ReadyPipelines(int64_t most_operations = kMostReady) : most_(most_operations) {}
+  struct Ready {
+    PreparedPipeline prepared;
+    PipelineScratch scratch;
+    PipelineRun run;
+  };
+  /// `where`: "PATH:LINE", for the error. The times do not matter: only schedules that ignore them are kept.
+  std::shared_ptr<Ready> of(const PipelineShape&, const PipelineTimes&, const std::string& where);
+  int64_t operations() const { return operations_; }
+
+ private:
+  std::map<std::tuple<Schedule, int, int, int>, std::shared_ptr<Ready>> ready_;
+  int64_t most_, operations_ = 0;
+};
+
 /// Makes a run ready to be priced many times under other rates. Blocks are equal, so three layers (embedding, a block,
 /// head) are priced and counted; full_instance and full_assignment are the same with every layer, for lower() and
 /// price(): equal to the picosecond (calibrate_test.RunPricer.*).
 /// Errors  bad_file "PATH:LINE: …", for a model that is none, whose blocks are not alike (encoders beside decoders), a
-/// plan that is not legal on such nodes, fewer blocks than stages, or more than kMostOperations.
+/// plan that is not legal on such nodes, fewer blocks than stages, or more than kMostOperations; as ReadyPipelines.
 class RunPricer {
  public:
-  RunPricer(const PublishedRun&, const Cluster&, const std::string& path);
+  RunPricer(const PublishedRun&, const Cluster&, const std::string& path, ReadyPipelines&);
 
   int64_t num_nodes() const { return num_nodes_; }
-  const ModelSpec& spec() const { return spec_; }
   const PublishedRun& run() const { return run_; }
 
   /// `machine`: num_nodes() nodes of the cluster, with whatever rates. One thread at a time, copies included.
@@ -53,17 +75,12 @@ class RunPricer {
   Machine with_products(const Machine&) const;
 
   PublishedRun run_;
-  ModelSpec spec_, few_;  // few_: one block
+  ModelSpec few_;  // one block of the model; the others are like it
   std::vector<Layer> few_layers_;
   int num_blocks_ = 0;
   int64_t num_nodes_ = 1;
   PipelineShape shape_;
-  struct Ready {
-    PreparedPipeline prepared;
-    PipelineScratch scratch;
-    PipelineRun run;
-  };
-  std::shared_ptr<Ready> ready_;  // nothing for schedules whose order follows the times
+  std::shared_ptr<ReadyPipelines::Ready> ready_;  // nothing for schedules whose order follows the times
 };
 
 }  // namespace tern

@@ -19,6 +19,10 @@ const Cluster& a100() {
   static const Cluster c = find_cluster("a100-80g");
   return c;
 }
+ReadyPipelines& kept() {
+  static ReadyPipelines pipelines;
+  return pipelines;
+}
 Machine machine(const Cluster& c, const RunPricer& p) { return machine_of(with_nodes(c, p.num_nodes()), 0); }
 
 PublishedRun run(int64_t t, int64_t d, int p, int64_t b, int64_t batch, int64_t layers = 8, int64_t width = 1024) {
@@ -63,7 +67,7 @@ std::vector<PublishedRun> runs_of_all_kinds() {
 TEST(RunPricer, EqualsTheProgramsPrice) {
   uint64_t seed = 0;
   for (const PublishedRun& r : runs_of_all_kinds()) {
-    const RunPricer pricer(r, a100(), "t.csv");
+    const RunPricer pricer(r, a100(), "t.csv", kept());
     const Machine m = machine(with_constants(a100(), r.job.dtype, some_constants(++seed)), pricer);
     const Instance in = pricer.full_instance(m);
     const Assignment a = pricer.full_assignment();
@@ -80,7 +84,7 @@ TEST(RunPricer, EqualsTheProgramsPrice) {
 }
 
 TEST(RunPricer, BlocksLieEvenlyFewerBesideEmbeddingAndHead) {
-  const RunPricer pricer(run(1, 1, 4, 1, 8, 10), a100(), "t.csv");
+  const RunPricer pricer(run(1, 1, 4, 1, 8, 10), a100(), "t.csv", kept());
   EXPECT_EQ(pricer.full_assignment().stage, (std::vector<int>{0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3}));
 }
 
@@ -88,7 +92,7 @@ TEST(RunPricer, TimeNeverFallsWithMoreWork) {
   for (uint64_t seed = 1; seed <= 30; ++seed) {
     const Cluster c = with_constants(a100(), DType::f16, some_constants(seed));
     const auto time = [&](const PublishedRun& r) {
-      const RunPricer p(r, a100(), "t.csv");
+      const RunPricer p(r, a100(), "t.csv", kept());
       return p.step_ps(machine(c, p));
     };
     for (const PublishedRun& base : {run(2, 2, 2, 2, 16), run(8, 1, 1, 1, 4), run(1, 8, 1, 2, 32)}) {
@@ -112,7 +116,7 @@ TEST(RunPricer, TimeNeverRisesWithMoreBandwidthOrRate) {
     const Cluster c = with_constants(a100(), DType::f16, some_constants(seed));
     for (const PublishedRun& r : {run(2, 2, 2, 2, 16), run(8, 2, 2, 1, 16), run(16, 2, 1, 2, 32)}) {
       SCOPED_TRACE("seed " + std::to_string(seed) + ": " + to_string(r.choice));
-      const RunPricer p(r, a100(), "t.csv");
+      const RunPricer p(r, a100(), "t.csv", kept());
       const int64_t before = p.step_ps(machine(c, p));
       const auto faster = [&](const auto& change) {
         Cluster other = c;
@@ -128,10 +132,37 @@ TEST(RunPricer, TimeNeverRisesWithMoreBandwidthOrRate) {
   }
 }
 
+// What a table keeps ready grows with its shapes of pipeline, not with its rows, and ends with an error.
+TEST(RunPricer, RowsOfOneShapeShareAPipelineAndTheirOperationsAreBounded) {
+  const PublishedRun one = run(1, 1, 4, 1, 8), wider = run(2, 1, 4, 1, 8, 12, 2048), longer = run(1, 1, 4, 1, 16);
+  ReadyPipelines pipelines(3 * 4 * (8 + 16));
+  const RunPricer a(one, a100(), "t.csv", pipelines);
+  EXPECT_EQ(pipelines.operations(), 3 * 4 * 8);
+  const RunPricer b(wider, a100(), "t.csv", pipelines);
+  EXPECT_EQ(pipelines.operations(), 3 * 4 * 8);
+  const Machine m = machine(a100(), a);
+  const int64_t alone = a.step_ps(m);
+  b.step_ps(m);
+  EXPECT_EQ(a.step_ps(m), alone);  // whatever ran on the pipeline in between
+  const RunPricer c(longer, a100(), "t.csv", pipelines);
+  EXPECT_EQ(pipelines.operations(), 3 * 4 * (8 + 16));
+  PublishedRun last = run(1, 1, 2, 1, 8);
+  last.line = 9;
+  try {
+    RunPricer(last, a100(), "t.csv", pipelines);
+    ADD_FAILURE() << "one pipeline too many is kept";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::bad_file);
+    EXPECT_NE(std::string(e.what()).find("t.csv:9: with the rows before it, pipelines of 336 operations"),
+              std::string::npos)
+        << e.what();
+  }
+}
+
 TEST(RunPricer, RefusesWhatCannotBeRun) {
   const auto failure = [](const PublishedRun& r) {
     try {
-      RunPricer(r, a100(), "t.csv");
+      RunPricer(r, a100(), "t.csv", kept());
     } catch (const Error& e) {
       EXPECT_EQ(e.kind(), ErrorKind::bad_file);
       return std::string(e.what());

@@ -14,7 +14,7 @@ namespace tern {
 namespace {
 
 constexpr size_t kMostBytes = size_t{64} << 20;
-constexpr size_t kMostColumns = 64;
+constexpr size_t kMostColumns = 64, kMostRows = 16384;
 
 // Names of columns, and what published tables call them.
 struct Column {
@@ -154,6 +154,10 @@ PublishedRun run_of(const Row& row, int line, const RunDefaults& defaults) {
     run.layers = row.integer("layers", 4096);
     run.vocabulary = row.integer("vocabulary", 1 << 26, defaults.vocabulary);
     if (run.width % run.heads) row.fail("attention heads", "{} do not divide a width of {}", run.heads, run.width);
+  } else {
+    for (const char* size : {"hidden size", "attention heads", "layers", "vocabulary"})
+      if (!row.text(size).empty())
+        row.fail(size, "given beside model '{}', which says it; give one of the two", make_printable(run.model));
   }
   run.job.seq = row.integer("sequence length", 1 << 24);
   run.job.batch = row.integer("global batch", 1 << 26);
@@ -184,12 +188,14 @@ PublishedRun run_of(const Row& row, int line, const RunDefaults& defaults) {
              c.micro_batch);
   c.num_micro = run.job.batch / (c.micro_batch * c.mesh.data);
   c.chunks_per_stage = static_cast<int>(row.integer("virtual stages", 1024, 1));
+  if (c.num_stages == 1 && c.chunks_per_stage > 1)
+    row.fail("virtual stages", "{} chunks on each stage of a pipeline of one; expected 1", c.chunks_per_stage);
   std::vector<std::string_view> schedules;
   for (const Schedule s : kSchedules) schedules.push_back(schedule_name(s));
   const Schedule schedule = c.chunks_per_stage > 1 ? Schedule::interleaved : defaults.schedule;
   const auto at = std::find(kSchedules.begin(), kSchedules.end(), schedule);
   c.schedule = kSchedules[row.choice("schedule", schedules, static_cast<size_t>(at - kSchedules.begin()))];
-  if (c.num_stages == 1) c.schedule = Schedule::one_f_one_b, c.chunks_per_stage = 1;
+  if (c.num_stages == 1) c.schedule = Schedule::one_f_one_b;  // one stage has one order of forwards and backwards
   run.strategy.recompute = static_cast<Recompute>(
       row.choice("recompute", {"none", "attention", "full"}, static_cast<size_t>(defaults.recompute)));
   run.strategy.zero = static_cast<int>(row.choice("zero", {"0", "1", "2", "3"}, static_cast<size_t>(defaults.zero)));
@@ -200,15 +206,19 @@ PublishedRun run_of(const Row& row, int line, const RunDefaults& defaults) {
   if (!rate.empty())
     run.seconds = static_cast<double>(run.job.batch) * static_cast<double>(run.job.seq) /
                   (row.real("tokens/s/gpu", 1e-3, 1e9) * static_cast<double>(gpus));
-  run.fitted = row.choice("use", {"fit", "score"}, 0) == 0;
+  run.use = static_cast<RunUse>(row.choice("use", {"fit", "score", "pair"}, 0));
   return run;
 }
 
 }  // namespace
 
+std::string_view name_of(RunUse use) { return use == RunUse::fit ? "fit" : use == RunUse::score ? "score" : "pair"; }
+
 std::vector<PublishedRun> parse_runs(std::string_view csv, const std::string& path, const RunDefaults& defaults) {
   if (csv.size() > kMostBytes)
     throw Error(ErrorKind::bad_file, "{}: {} bytes, a table has {} at most", path, csv.size(), kMostBytes);
+  constexpr std::string_view kMark = "\xEF\xBB\xBF";  // of UTF-8, as spreadsheets write it
+  if (csv.starts_with(kMark)) csv.remove_prefix(kMark.size());
   std::vector<PublishedRun> runs;
   std::vector<size_t> header;
   int number = 0;
@@ -226,6 +236,8 @@ std::vector<PublishedRun> parse_runs(std::string_view csv, const std::string& pa
     if (cells.size() != header.size())
       throw Error(ErrorKind::bad_file, "{}:{}: {} cells, the header names {}", path, number, cells.size(),
                   header.size());
+    if (runs.size() == kMostRows)
+      throw Error(ErrorKind::bad_file, "{}:{}: more than {} rows; split the table", path, number, kMostRows);
     runs.push_back(run_of(Row(header, cells, path, number), number, defaults));
   }
   if (runs.empty())

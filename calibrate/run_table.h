@@ -11,6 +11,11 @@
 
 namespace tern {
 
+/// fit: the constants may be fitted to it; score: they are not, its error is reported; pair: of a run whose plan is not
+/// stated whole, so that only its order among the runs of its job counts.
+enum class RunUse : uint8_t { fit, score, pair };
+std::string_view name_of(RunUse);
+
 /// A row. Sizes of a decoder, or a preset's name; how it was run; what was measured.
 struct PublishedRun {
   int line = 0;        // of the table
@@ -22,7 +27,7 @@ struct PublishedRun {
   LayerStrategy strategy;
   double product_rate = 1;  // column "products": "8-bit" 2, else 1
   double seconds = 0;       // measured, of one step; 0: not stated
-  bool fitted = true;       // column "use": "score" rows are never fitted
+  RunUse use = RunUse::fit;
   int64_t devices() const { return choice.devices(); }
 };
 
@@ -40,10 +45,12 @@ struct RunDefaults {
 ///          "tensor parallelism", "data parallelism", "pipeline parallelism", "context parallelism", "virtual stages"
 ///          (chunks of blocks on each stage); a degree left out is 1, data what is left of the gpus. How: "schedule",
 ///          "recompute", "zero", "dtype", "vocabulary", "products" (16-bit, 8-bit). Measured: "iteration time (ms)" or
-///          "tokens/s/gpu". "parameters (billion)" and "source" are for the reader; "use" says fit or score.
+///          "tokens/s/gpu". "parameters (billion)" and "source" are for the reader; "use" says fit, score or
+///          pair.
 /// Gradients are kept in f16 where weights are, in f32 otherwise.
 /// Errors   bad_file "PATH:LINE: COLUMN: fact, expectation" for unknown or missing columns, cells that are no number or
-/// out of range, degrees that do not multiply to the gpus, batches that do not divide. 64 MiB at most.
+/// out of range, degrees that do not multiply to the gpus, batches that do not divide, sizes beside a model, chunks on
+/// a single stage. 64 MiB and 16,384 rows at most.
 std::vector<PublishedRun> parse_runs(std::string_view csv, const std::string& path, const RunDefaults& = {});
 std::vector<PublishedRun> read_runs(const std::string& path, const RunDefaults& = {});
 

@@ -58,7 +58,7 @@ TEST(RunTable, ReadsNamedModelsQuotesAndTokensPerSecond) {
   EXPECT_EQ(r.job.dtype, DType::bf16);
   EXPECT_EQ(r.job.gradients, DType::f32);
   EXPECT_EQ(r.product_rate, 2);
-  EXPECT_FALSE(r.fitted);
+  EXPECT_EQ(r.use, RunUse::score);
   EXPECT_NEAR(r.seconds, 256.0 * 8192 / (1639.0 * 64), 1e-9);
 }
 
@@ -79,6 +79,22 @@ TEST(RunTable, SaysWhatIsWrongAndWhere) {
   EXPECT_NE(row("8,16,1,1024,16,2,1024,2,\"5").find("a quote that does not end"), std::string::npos);
   EXPECT_NE(failure_of("gpus,globl batch\n1,2\n").find("did you mean 'global batch'"), std::string::npos);
   EXPECT_NE(failure_of("gpus,gpus\n1,2\n").find("two columns 'gpus'"), std::string::npos);
+  EXPECT_EQ(failure_of("\xEF\xBB\xBF" + header + "8,16,1,1024,16,2,1024,2,5\n"), "read");  // a byte-order mark
+  const std::string columns = "gpus,global batch,model,sequence length,pipeline parallelism,schedule,";
+  const auto model = [&](const std::string& column, const std::string& cells) {
+    return failure_of(columns + column + "\n8,16,llama-2-7b,1024," + cells + "\n");
+  };
+  EXPECT_EQ(model("virtual stages", "2,,4"), "read");
+  EXPECT_EQ(model("virtual stages", "1,gpipe,1"), "read");
+  EXPECT_NE(model("virtual stages", "1,,4").find("virtual stages: 4 chunks on each stage of a pipeline of one"),
+            std::string::npos);
+  EXPECT_EQ(model("hidden size", "1,,"), "read");
+  for (const char* size : {"hidden size", "attention heads", "layers", "vocabulary"})
+    EXPECT_NE(model(size, "1,,64").find(std::string(size) + ": given beside model 'llama-2-7b'"), std::string::npos)
+        << size;
+  std::string many = header;
+  for (int i = 0; i < 16385; ++i) many += "8,16,1,1024,16,2,1024,2,5\n";
+  EXPECT_NE(failure_of(many).find("t.csv:16386: more than 16384 rows"), std::string::npos);
   EXPECT_NE(failure_of("").find("no rows"), std::string::npos);
   EXPECT_NE(failure_of(header).find("no rows"), std::string::npos);
 }

@@ -57,7 +57,7 @@ TEST(TargetsSlow, AModelLeftOut) {
     for (const size_t i : fold) part.push_back(predicted[i]);
     EXPECT_LE(errors_of(runs, fold, part).mean, runs.run(fold[0]).width == 3072 ? 0.155 : 0.13);
   }
-  for (const Regret& r : regrets(runs, rows, predicted)) EXPECT_LE(r.regret, 0.04) << r.model;
+  for (const Regret& r : regrets(runs, rows, predicted)) EXPECT_LE(r.regret, 0.04) << r.job;
 }
 
 TEST(TargetsSlow, LayoutsLeftOutOnOneNode) {

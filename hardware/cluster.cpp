@@ -99,7 +99,7 @@ MatmulTable read_matmul(const TomlValue& value, const std::string& path, const s
 }
 
 DeviceType read_device(const std::string& name, const TomlValue& value, const std::string& path) {
-  const std::string prefix = "device." + name + ".";
+  const std::string prefix = "device." + make_printable(name) + ".";
   TomlFields f(value, path, prefix);
   DeviceType d{.name = name};
   d.memory_bytes = f.bytes("memory");
@@ -164,7 +164,7 @@ DeviceType read_device(const std::string& name, const TomlValue& value, const st
 }
 
 NodeType read_node(const std::string& name, const TomlValue& value, const Cluster& cluster, const std::string& path) {
-  const std::string prefix = "node." + name + ".";
+  const std::string prefix = "node." + make_printable(name) + ".";
   TomlFields f(value, path, prefix);
   NodeType n{.name = name};
   const std::string device = f.text("device");
@@ -240,6 +240,15 @@ void read_groups(TomlFields& f, Cluster& c, const std::string& path) {
     f.fail("network", "joins {} nodes, there are {}; the outermost [[network]] level must hold all", reach, nodes);
 }
 
+// Names go into plans, reports and messages: no control character of an untrusted file reaches a terminal.
+void make_names_printable(Cluster& c) {
+  c.name = make_printable(c.name);
+  for (DeviceType& d : c.devices) d.name = make_printable(d.name), d.engine = make_printable(d.engine);
+  for (NodeType& n : c.nodes) n.name = make_printable(n.name), n.link.name = make_printable(n.link.name);
+  for (NetworkLevel& level : c.network) level.name = make_printable(level.name);
+  for (Measurement& m : c.measured) m.name = make_printable(m.name), m.unit = make_printable(m.unit);
+}
+
 // Position of x on an axis: index of the grid point at or below it and the share of the way to the next, by logarithm.
 struct Place {
   size_t index;
@@ -286,6 +295,11 @@ int64_t Cluster::num_devices() const {
   return n;
 }
 
+bool Cluster::has_nodes_of(int device) const {
+  return std::any_of(groups.begin(), groups.end(),
+                     [&](const NodeGroup& g) { return nodes[static_cast<size_t>(g.node)].device == device; });
+}
+
 Cluster parse_cluster(std::string_view toml, const std::string& path) {
   const TomlValue root = parse_toml(toml, path);
   TomlFields f(root, path);
@@ -312,6 +326,7 @@ Cluster parse_cluster(std::string_view toml, const std::string& path) {
       m.finish();
     }
   f.finish();
+  make_names_printable(c);
   return c;
 }
 

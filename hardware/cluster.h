@@ -126,6 +126,7 @@ struct Cluster {
   std::vector<NetworkLevel> network;  // innermost first
   std::vector<NodeGroup> groups;
   int64_t num_devices() const;
+  bool has_nodes_of(int device) const;  // some group's nodes hold this type; a file may define others
 };
 
 /// Errors  bad_file "PATH:LINE: KEY: fact, expectation", for unknown keys with the nearest known one, missing keys,

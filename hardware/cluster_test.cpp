@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/io.h"
 #include "base/text.h"
+#include "hardware/machines.h"
 
 namespace tern {
 namespace {
@@ -194,6 +195,37 @@ TEST(Cluster, RatesByUseAndTypeAreRead) {
   ASSERT_EQ(c.measured.size(), 1u);
   EXPECT_DOUBLE_EQ(c.measured[0].spread(), 0.5);
   EXPECT_NE(message_of(file + measured).find("measured.rounds"), std::string::npos);
+}
+
+// A file is not trusted: what reports print of it holds no escape sequence and no line of its own.
+TEST(Cluster, NamesHoldNoControlCharacters) {
+  std::string text = cluster_text("a100-80g");
+  const auto put = [&](const std::string& from, const std::string& to) {
+    size_t count = 0;
+    for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size(), ++count)
+      text.replace(at, from.size(), to);
+    EXPECT_GT(count, 0U) << from;
+  };
+  const std::string evil = "a\\u001b[31m\\nb";
+  put("name = \"8 x A100 SXM4 80GB (DGX A100)\"", "name = \"" + evil + "\"");
+  put("device.a100", "device.\"" + evil + "\"");
+  put("device = \"a100\"", "device = \"" + evil + "\"");
+  put("node.dgx", "node.\"" + evil + "\"");
+  put("node = \"dgx\"", "node = \"" + evil + "\"");
+  put("\"nvlink\"", "\"" + evil + "\"");
+  put("\"infiniband\"", "\"" + evil + "\"");
+  const Cluster c = parse_cluster(text, "evil.toml");
+  for (const std::string& name :
+       {c.name, c.devices[0].name, c.nodes[0].name, c.nodes[0].link.name, c.network[0].name}) {
+    EXPECT_EQ(name.find_first_of("\x1b\n"), std::string::npos);
+    EXPECT_EQ(name.front(), 'a');
+    EXPECT_EQ(name.back(), 'b');
+  }
+  try {
+    put("memory = \"80GB\"", "memory = 3");
+    parse_cluster(text, "evil.toml");
+    ADD_FAILURE();
+  } catch (const Error& e) { EXPECT_EQ(std::string(e.what()).find_first_of("\x1b\n"), std::string::npos) << e.what(); }
 }
 
 }  // namespace

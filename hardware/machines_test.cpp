@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
 
 #include "base/error.h"
@@ -31,7 +32,16 @@ TEST(Machines, EveryFileOfTheFolderIsInTheProgramAndReads) {
     EXPECT_NE(std::find(names.begin(), names.end(), wanted), names.end()) << wanted;
 }
 
+// Words that say where a figure is from, or the formula that it follows from.
+bool says_a_source(std::string_view comment) {
+  for (const char* word : {"data sheet", "assumed", "specification", "public reports", "measured"})
+    if (comment.find(word) != std::string_view::npos) return true;
+  return comment.find(" per cycle at ") != std::string_view::npos;
+}
+
 TEST(Machines, EveryFigureSaysItsSource) {
+  EXPECT_FALSE(says_a_source("# f32 accumulation"));
+  int figures = 0;
   for (const MachineFile& file : machine_files()) {
     std::string table;
     for (const std::string_view line : split(file.toml, '\n')) {
@@ -40,12 +50,37 @@ TEST(Machines, EveryFigureSaysItsSource) {
       if (equals == std::string_view::npos || line.starts_with("#")) continue;
       const std::string_view key = line.substr(0, equals);
       static constexpr std::string_view kNoFigure[] = {"version", "name", "device", "devices", "dtype",
-                                                       "tile",    "node", "nodes",  "count",   "latency"};
+                                                       "tile",    "node", "nodes",  "count"};
       if (std::find(std::begin(kNoFigure), std::end(kNoFigure), key) != std::end(kNoFigure)) continue;
-      EXPECT_TRUE(line.find('#') != std::string_view::npos || table.find('#') != std::string::npos)
-          << file.name << ": " << line;
+      ++figures;
+      const auto comment = [](std::string_view text) { return text.substr(std::min(text.find('#'), text.size())); };
+      EXPECT_TRUE(says_a_source(comment(line)) || says_a_source(comment(table))) << file.name << ": " << line;
     }
   }
+  EXPECT_GT(figures, 400);
+}
+
+// Where a peak states how it comes about, it is that: cores × operations of a cycle × clock.
+TEST(Machines, PeaksAreWhatTheirFormulasSay) {
+  int formulas = 0;
+  for (const MachineFile& file : machine_files())
+    for (const std::string_view line : split(file.toml, '\n')) {
+      long long sockets = 0, cores = 0, thousands = 0, units = 0;
+      double rate = 0, clock = 0;
+      char dtype[8] = "";
+      const std::string text(line);
+      if (std::sscanf(text.c_str(), "%7s = \"%lfTFLOP/s\"  # %lld x %lld cores x %lld,%lld per cycle at %lf GHz", dtype,
+                      &rate, &sockets, &cores, &thousands, &units, &clock) == 7)
+        units += 1000 * thousands;
+      else if (std::sscanf(text.c_str(), "%7s = \"%lfTFLOP/s\"  # %lld x %lld cores x %lld per cycle at %lf GHz", dtype,
+                           &rate, &sockets, &cores, &units, &clock) != 6)
+        continue;
+      ++formulas;
+      EXPECT_NEAR(rate * 1e3 / (static_cast<double>(sockets * cores * units) * clock), 1, 0.005) << file.name << line;
+      // A core does at most 64 f32, 64 bf16 without tiles, 1,024 bf16 with them; 2,048 is of 8-bit integers.
+      EXPECT_LE(units, std::string_view(dtype) == "f32" ? 64 : 1024) << file.name << line;
+    }
+  EXPECT_EQ(formulas, 4);
 }
 
 TEST(Machines, NamesAndNodesThatAreNoneAreRefused) {

@@ -51,14 +51,6 @@ void tell(const RunSet& runs, bool single) {
   print_constants(fit);
   const auto fitted = runs.seconds(rows, fit.constants);
   print_errors("rows fitted to", errors_of(runs, rows, fitted));
-  if (std::getenv("ONLY")) {
-    for (size_t k = 0; k < rows.size(); ++k) {
-      const PublishedRun& r = runs.run(rows[k]);
-      std::printf("%5d width %lld %-60s %.3f s fitted %+.1f %%\n", r.line, static_cast<long long>(r.width),
-                  to_string(r.choice).c_str(), r.seconds, 100 * (fitted[k] / r.seconds - 1));
-    }
-    return;
-  }
   if (!single) {
     by_seeds(runs, rows, 2);
     by_seeds(runs, rows, 5);
@@ -71,12 +63,13 @@ void tell(const RunSet& runs, bool single) {
     std::vector<double> part;
     for (const size_t i : fold)
       part.push_back(by_model[static_cast<size_t>(std::find(rows.begin(), rows.end(), i) - rows.begin())]);
-    print_errors(("without " + model_words(runs.run(fold.front()))).c_str(), errors_of(runs, fold, part));
+    print_errors(("without width " + std::to_string(runs.run(fold.front()).width)).c_str(),
+                 errors_of(runs, fold, part));
   }
   const Ordered o = ordered(runs, rows, by_model);
   std::printf("a model left out: pairs in order %.3f of %lld\n", o.share(), static_cast<long long>(o.pairs));
   for (const Regret& r : regrets(runs, rows, by_model))
-    std::printf("  regret %s %.2f %%\n", r.model.c_str(), 100 * r.regret);
+    std::printf("  regret %s %.2f %%\n", r.job.c_str(), 100 * r.regret);
   if (single) return;
   for (size_t k = 0; k < rows.size(); ++k) {
     const PublishedRun& r = runs.run(rows[k]);

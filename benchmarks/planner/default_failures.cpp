@@ -5,7 +5,8 @@
 //
 // The space: tensor × pipeline × data = all devices, every factorisation; micro-batches of 1, 2, 4, 8 sequences; GPipe
 // or 1F1B (one stage: once); ZeRO 0 to 3; recompute none or everything; equal blocks per stage.
-// invalid: a rule of the model or of the batch is broken; out of memory; slow: above 1.5 times the best of the space.
+// invalid: a rule of the model or of the batch is broken; out of memory: proven, else undecided (none of these prices
+// leaves any: all axes are given, and the exit code is 1 if one does); slow: above 1.5 times the best of the space.
 
 #include <algorithm>
 #include <cstdio>
@@ -24,7 +25,7 @@ using namespace tern;
 
 constexpr double kSlow = 1.5;
 struct Counts {
-  int64_t all = 0, invalid = 0, out_of_memory = 0, slow = 0, fine = 0;
+  int64_t all = 0, invalid = 0, out_of_memory = 0, undecided = 0, slow = 0, fine = 0;
   std::vector<int64_t> steps;
   std::string best;
 };
@@ -60,7 +61,7 @@ Counts count(const ModelSpec& spec, const Cluster& cluster, const PlanRequest& r
     try {
       const PlanAnswer a = plan_model(spec, cluster, one);
       if (!a.found) {
-        ++c.out_of_memory;
+        ++(a.proven_infeasible ? c.out_of_memory : c.undecided);
         continue;
       }
       c.steps.push_back(a.plan.step_ps);
@@ -109,6 +110,12 @@ int main(int argc, char** argv) {
                     best ? std::to_string(static_cast<double>(best) * 1e-12).c_str() : "none fits",
                     ours.found ? std::to_string(static_cast<double>(ours.plan.step_ps) * 1e-12).c_str() : "none");
         std::fflush(stdout);
+        if (c.undecided > 0) {
+          std::fprintf(stderr,
+                       "default_failures: %lld configurations of %s on %s are neither priced nor proven to lack room\n",
+                       static_cast<long long>(c.undecided), model, machine);
+          return 1;
+        }
       }
   } catch (const tern::Error& e) {
     std::fprintf(stderr, "default_failures: %s\n", e.what());

@@ -1,0 +1,43 @@
+#pragma once
+// Links of a cluster file from what nccl-tests measured.
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "apps/nccl_tests.h"
+
+namespace tern {
+
+struct ImportedTest {
+  std::string path;
+  NcclTest test;
+  LinkFit fit;
+};
+
+struct MeasuredLink {
+  size_t test = 0;       // which one says so
+  double bandwidth = 0;  // bytes/s each way: per device of node.link, per node, all its cards together, of node.network
+  double latency_s = 0;  // of a step
+};
+struct MeasuredLinks {
+  std::optional<MeasuredLink> link, network;  // from tests on one host; on several
+};
+/// An all_reduce counts, as training has most of it; else the first test of each kind. Of the network:
+///   bandwidth  a ring enters each node once, so what it sends in all enters a node: the ring's own bandwidth. In an
+///              alltoall the devices of a node send at once, (1 − 1/hosts) of their bytes out of it. A sendrecv has one
+///              pair a node: taken to be one of as many cards as devices.
+///   latency    of a ring's n − 1 steps, hosts − 1 are between nodes, the others on the link (0 if no test measured
+///   it).
+/// So plan/comm_cost.h gives back what was measured wherever what enters a node is (1 − 1/hosts) of the bytes or the
+/// link is what binds.
+MeasuredLinks links_of(std::span<const ImportedTest>);
+
+/// The same as keys of a cluster file, with a line on each test.
+std::string links_toml(std::span<const ImportedTest>);
+
+/// What a reader should know before using a test; "" if nothing.
+std::string doubt_of(const ImportedTest&);
+
+}  // namespace tern
