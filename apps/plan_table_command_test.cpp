@@ -86,6 +86,11 @@ TEST_F(PlanTableVerb, CalibratesTheDeviceThatItsRowsArePricedOn) {
   EXPECT_EQ(tern("plan table runs.csv --calibration c.toml").code, 0);
 }
 
+TEST_F(PlanTableVerb, WritesItsFileWhoeverReadsWhatItPrints) {
+  tern("plan calibrate runs.csv --hardware a100-80g --output c.toml 2>/dev/null | head -c 1", "");
+  EXPECT_EQ(tern("plan table runs.csv --calibration c.toml").code, 0);
+}
+
 TEST_F(PlanTableVerb, RefusesWhatItCannotUse) {
   EXPECT_EQ(tern("plan calibrate runs.csv").code, 2);
   EXPECT_EQ(tern("plan table runs.csv").code, 2);

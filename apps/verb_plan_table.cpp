@@ -81,6 +81,10 @@ int run_plan_calibrate(const Options& o) {
     if (runs.run(i).seconds > 0 && runs.run(i).use != RunUse::fit) scored.rows.push_back(i);
   scored.predicted = runs.seconds(scored.rows, c.constants);
   const std::vector<double> fitted = runs.seconds(rows, c.constants);
+  if (!output.empty()) {  // before anything is printed: a reader may close its end early
+    write_file_atomically(real_io(), output, calibration_toml(c));
+    log_info("wrote {}", output);
+  }
 
   if (o.flag("json")) {
     Json out{{"hardware", c.hardware},
@@ -114,10 +118,6 @@ int run_plan_calibrate(const Options& o) {
     if (!scored.rows.empty()) print_out("\nrows to score\n" + table_report(scored));
   }
   if (const std::string few = few_words(c); !few.empty()) log_warn("{}", few);
-  if (!output.empty()) {
-    write_file_atomically(real_io(), output, calibration_toml(c));
-    log_info("wrote {}", output);
-  }
   return 0;
 }
 

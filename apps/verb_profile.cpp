@@ -5,6 +5,7 @@
 
 #include "apps/common.h"
 #include "apps/nccl_links.h"
+#include "apps/nccl_tests.h"
 #include "apps/profile.h"
 #include "apps/verbs.h"
 #include "base/error.h"
