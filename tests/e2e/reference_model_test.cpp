@@ -58,5 +58,21 @@ TEST(ReferenceModel, WritesWordsThatABookHas) {
   EXPECT_GE(common * 5, count) << out.text;
 }
 
+TEST(ReferenceModel, TheRecipeOfTheLargerOneTrains) {
+  const std::filesystem::path dir = testing::TempDir() + "tern-novels-15m";
+  std::filesystem::remove_all(dir);
+  std::filesystem::create_directories(dir);
+  std::string text;
+  for (int i = 0; i < 20; ++i) text += std::string(kPassage) + "\n";
+  write_file_atomically(real_io(), dir / "text.txt", text);
+  const Outcome out =
+      run_shell(TERN_PROGRAM " train " TERN_SOURCE_DIR "/examples/novels-15m/recipe.toml --data " +
+                (dir / "text.txt").string() + " --valid-data " + (dir / "text.txt").string() + " --output " +
+                (dir / "run").string() + " --steps 1 --warmup-steps 1 --batch 1 --seq 64 --eval-batches 1 2>&1");
+  EXPECT_EQ(out.code, 0) << out.text;
+  EXPECT_NE(out.text.find("15.3M parameters"), std::string::npos) << out.text;
+  std::filesystem::remove_all(dir);
+}
+
 }  // namespace
 }  // namespace tern
