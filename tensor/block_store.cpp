@@ -14,6 +14,7 @@
 #endif
 
 #include "base/error.h"
+#include "base/sanitized.h"
 
 namespace tern {
 
@@ -21,14 +22,6 @@ namespace {
 
 constexpr size_t kAlignment = 64;
 constexpr size_t kHuge = size_t{2} << 20;  // a huge page of x86-64 and of most aarch64 systems
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define TERN_SANITIZED 1  // g++
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
-#define TERN_SANITIZED 1  // clang
-#endif
-#endif
 
 // Blocks from here on are mappings of their own, so that giving them back really gives them back (the C library keeps
 // freed blocks of up to 32 MiB).
