@@ -302,7 +302,7 @@ std::vector<OptionSpec> make_options() {
       {.name = "seq", .verbs = "plan", .type = integer, .unit = "TOKENS", .help = "length of a sequence; an encoder reads as many beside its decoder, and tokens/s counts one side", .min = 1, .max = kMaxCount},
       {.name = "output", .verbs = "plan", .type = path, .unit = "FILE", .help = "write the plan here, as JSON"},
       {.name = "dtype", .verbs = "plan", .type = choice, .fallback = "bf16", .help = "type of weights and activations", .choices = {"f32", "bf16", "f16", "f64"}},
-      {.name = "gradients", .verbs = "plan", .type = choice, .fallback = "f32", .help = "type gradients are kept and reduced in", .choices = {"f32", "bf16", "f64"}},
+      {.name = "gradients", .verbs = "plan", .type = choice, .fallback = "f32", .help = "type gradients are kept and reduced in; f16: with --dtype f16 alone, and the default under a calibration in f16, whose runs kept them so", .choices = {"f32", "bf16", "f64", "f16"}},
       {.name = "optimizer", .verbs = "plan", .type = choice, .fallback = "adamw", .help = "update rule, for its states' bytes", .choices = {"adamw", "sgd"}},
       {.name = "adapters", .verbs = "plan", .type = integer, .unit = "RANK", .help = "freeze the model, train low-rank products of this rank in its layers", .min = 1, .max = 65536},
       {.name = "capacity-factor", .verbs = "plan", .type = real, .fallback = "1.25", .unit = "X", .help = "mixtures of experts: rows an expert's rank makes room for, over an even share", .min = 1, .max = 64},

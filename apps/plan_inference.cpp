@@ -72,9 +72,12 @@ void print_serving(const ServingAnswer& a, const InferenceJob& job, const ModelS
   line("model", fmt::format("{}, {} parameters", model, format_count(static_cast<double>(num_parameters(spec)))));
   line("hardware", fmt::format("{}: {} of {} devices", cluster.name, format_with_commas(used),
                                format_with_commas(cluster.num_devices())));
+  const auto stored = [&](StoredType type) {  // bf16 stands for any 16 bits
+    return type == StoredType::bf16 && job.dtype == DType::f16 ? "16 bits" : name_of(type);
+  };
   line("asked", fmt::format("prompts of {}, answers of {} tokens; computed in {}, weights in {}, keys and values in {}",
                             format_with_commas(job.prompt), format_with_commas(job.answer), name_of(job.dtype),
-                            name_of(job.weights), name_of(job.kv)));
+                            stored(job.weights), stored(job.kv)));
   if (p.split) {
     line("plan", fmt::format("prompts on {}", role_words(p.prefill)));
     line("", fmt::format("decoding on {}, {} each at most", role_words(p.decode), counted(p.decode.users, "user")));

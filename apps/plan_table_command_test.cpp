@@ -71,6 +71,32 @@ TEST_F(PlanTableVerb, CalibratesThenPricesRowsAndPlansWithAnErrorBar) {
   EXPECT_NE(other.text.find("calibrated by 6 runs of some"), std::string::npos) << other.text;
 }
 
+// One configuration is one figure, whether a table or a plan prices it; a table's runs in f16 keep f16 gradients.
+TEST_F(PlanTableVerb, APlanUnderACalibrationIsWhatItsTableSays) {
+  write_file_atomically(real_io(), join_path(folder_, "one.csv"),
+                        "gpus,global batch,micro batch,model,sequence length,tensor parallelism,data parallelism\n"
+                        "8,16,2,gpt2,512,2,4\n");
+  ASSERT_EQ(tern("plan calibrate runs.csv --hardware a100-80g --output c.toml").code, 0);
+  const Outcome table = tern("plan table one.csv --calibration c.toml --json", "2>/dev/null");
+  ASSERT_EQ(table.code, 0);
+  const std::string plan =
+      "plan gpt2 --hardware a100-80g --dtype f16 --batch 16 --seq 512 --calibration c.toml --output p.json --fix "
+      "tp=2,cp=1,dp=4,ep=1,etp=1,pp=1,chunks=1,schedule=1f1b,micro-batch=2,zero=0,recompute=full,states=device,"
+      "activations=device,layers=even";
+  const auto step = [&](const std::string& more) {
+    const Outcome out = tern(plan + more);
+    EXPECT_EQ(out.code, 0) << out.text;
+    EXPECT_EQ(out.text.find("as in the runs of the calibration") != std::string::npos, more.empty()) << out.text;
+    return parse_json(real_io().read(join_path(folder_, "p.json")), "plan")["predicted"]["step_ps"].get<double>() / 1e9;
+  };
+  const double wanted = parse_json(table.text, "table")["rows"][0]["predicted"];
+  EXPECT_NEAR(step("") / wanted, 1, 1e-9);
+  EXPECT_GT(step(" --gradients f32") / wanted, 1 + 1e-6);  // more to reduce
+  const Outcome bf16 = tern("plan gpt2 --hardware a100-80g --batch 16 --seq 512 --gradients f16");
+  EXPECT_EQ(bf16.code, 2);
+  EXPECT_NE(bf16.text.find("--gradients f16 goes with --dtype f16 alone"), std::string::npos) << bf16.text;
+}
+
 // The device is that of the nodes there are, not the first that the file defines.
 TEST_F(PlanTableVerb, CalibratesTheDeviceThatItsRowsArePricedOn) {
   std::string two = cluster_text("v100");

@@ -161,6 +161,18 @@ Certificate certify(const ModelSpec& spec, const Cluster& cluster, const PlanReq
   return c;
 }
 
+// Runs of a table in f16 keep f16 gradients (calibrate/run_table.h): what their calibration is asked about does too.
+DType gradients_of(const Options& options, bool calibrated_runs) {
+  const bool f16 = dtype_from_name(options.text("dtype")) == DType::f16;
+  const DType asked = dtype_from_name(options.text("gradients"));
+  if (asked == DType::f16 && !f16)
+    throw Error(ErrorKind::usage, "plan: --gradients f16 goes with --dtype f16 alone, here it is {}",
+                options.text("dtype"));
+  if (!calibrated_runs || !f16 || options.given("gradients")) return asked;
+  log_info("gradients are kept in f16, as in the runs of the calibration; --gradients f32 asks for others");
+  return DType::f16;
+}
+
 }  // namespace
 
 int run_plan(const Options& options) {
@@ -190,7 +202,7 @@ int run_plan(const Options& options) {
   request.job = {.batch = batches.back(),
                  .seq = options.integer("seq"),
                  .dtype = dtype_from_name(options.text("dtype")),
-                 .gradients = dtype_from_name(options.text("gradients")),
+                 .gradients = gradients_of(options, calibration.has_value()),
                  .optimizer = options.text("optimizer") == "sgd" ? Optimizer::sgd : Optimizer::adamw,
                  .capacity_factor = options.real("capacity-factor")};
   if (options.has("max-seconds")) request.seconds = options.real("max-seconds");
