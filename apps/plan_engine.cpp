@@ -15,6 +15,8 @@ namespace tern {
 namespace {
 
 std::string why_not(const Plan& p) {
+  if (p.job.lengths.given() && p.job.lengths.batching == Batching::padded)
+    return "it lays sequences end to end and pads none: --batching packed";
   if (p.choice.devices() != 1) return "it runs on one device";
   if (p.job.gradients != (p.job.dtype == DType::f64 ? DType::f64 : DType::f32))
     return "its gradients are f32: --gradients f32";
@@ -52,7 +54,7 @@ std::string noise_of(const Cluster& cluster) {
 }  // namespace
 
 EngineTraining engine_training(const ModelSpec& spec, const Plan& p) {
-  EngineTraining out{.why_not = why_not(p)};
+  EngineTraining out{.why_not = why_not(p), .packs = p.job.lengths.given()};
   if (!out.why_not.empty()) return out;
   EngineJob job{.seq = p.job.seq,
                 .batch = p.job.batch,
@@ -82,6 +84,7 @@ void tell_engine(const ModelSpec& spec, const Plan& plan, const Cluster& cluster
 std::string describe(const EngineTraining& e, int64_t capacity) {
   if (!e.why_not.empty()) return fmt::format("\n{} train   does not run this plan: {}\n", program_name(), e.why_not);
   std::string out = fmt::format("\n{} train {}\n", program_name(), e.command);
+  if (e.packs) out += "  its windows are packed as this plan's: documents end to end, attention inside each alone\n";
   const auto line = [&](std::string_view name, int64_t bytes, const char* what) {
     out += fmt::format("  {:<24} {:>12} {:>20} bytes{}\n", name, format_bytes(bytes), format_with_commas(bytes), what);
   };

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -64,6 +65,29 @@ std::string summary(const ServingPlan& p) {
                      format_seconds(p.tpot_s));
 }
 
+std::string lengths_of(const SequenceLengths& l) {
+  return l.rows.size() == 1
+             ? format_with_commas(l.longest())
+             : fmt::format("{:.4g} on average (99 of 100 up to {}, longest {})", l.mean(),
+                           format_with_commas(l.quantile(RequestLengths::kHigh)), format_with_commas(l.longest()));
+}
+
+// What the users of a copy keep, against its mean and the longest.
+void tell_room(const ServingPlan& p, const InferenceJob& job) {
+  const RequestLengths& l = *job.lengths;
+  const int64_t users = p.decode.users, room = l.room(users, job.page);
+  line("room", fmt::format("{} tokens of keys and values for {} of a copy: at 99 of 100 moments at least they need no "
+                           "more, answers written whole",
+                           format_with_commas(room), counted(users, "user")));
+  line("", fmt::format("on average {} ({:.4g} each: who writes long answers is there longer); {} if all were longest",
+                       format_with_commas(std::llround(l.mean_context() * static_cast<double>(users))),
+                       l.mean_context(), format_with_commas(users * job.context())));
+  line("",
+       fmt::format("throughput is by means (a token is decoded after {:.4g} others), prompts and answers taken to be "
+                   "independent",
+                   l.decode_context()));
+}
+
 void print_serving(const ServingAnswer& a, const InferenceJob& job, const ModelSpec& spec, const std::string& model,
                    const Cluster& cluster) {
   const ServingPlan& p = a.plan;
@@ -75,9 +99,10 @@ void print_serving(const ServingAnswer& a, const InferenceJob& job, const ModelS
   const auto stored = [&](StoredType type) {  // bf16 stands for any 16 bits
     return type == StoredType::bf16 && job.dtype == DType::f16 ? "16 bits" : name_of(type);
   };
+  const std::string prompts = job.lengths ? lengths_of(job.lengths->prompts()) : format_with_commas(job.prompt);
+  const std::string answers = job.lengths ? lengths_of(job.lengths->answers()) : format_with_commas(job.answer);
   line("asked", fmt::format("prompts of {}, answers of {} tokens; computed in {}, weights in {}, keys and values in {}",
-                            format_with_commas(job.prompt), format_with_commas(job.answer), name_of(job.dtype),
-                            stored(job.weights), stored(job.kv)));
+                            prompts, answers, name_of(job.dtype), stored(job.weights), stored(job.kv)));
   if (p.split) {
     line("plan", fmt::format("prompts on {}", role_words(p.prefill)));
     line("", fmt::format("decoding on {}, {} each at most", role_words(p.decode), counted(p.decode.users, "user")));
@@ -87,11 +112,16 @@ void print_serving(const ServingAnswer& a, const InferenceJob& job, const ModelS
   }
   line("users", fmt::format("{} at once; room for {} with all on the devices", format_with_commas(p.users),
                             format_with_commas(a.most_users)));
-  line("first", fmt::format("{} to the first token{}; a prompt takes {} ({} tokens/s)", format_seconds(p.ttft_s),
-                            job.ttft_s > 0 ? fmt::format(" (target {})", format_seconds(job.ttft_s)) : "",
-                            seconds_of(p.prefill.times.prefill_ps),
-                            format_count(static_cast<double>(job.prompt) * 1e12 /
-                                         static_cast<double>(std::max<int64_t>(p.prefill.times.prefill_ps, 1)))));
+  if (job.lengths) tell_room(p, job);
+  line("first",
+       fmt::format("{} to the first token{}{}; a prompt takes {}{} ({} tokens/s)", format_seconds(p.ttft_s),
+                   job.lengths ? fmt::format(" of a prompt of {} (99 of 100 take no longer), {} on average",
+                                             format_with_commas(job.high_prompt()), format_seconds(p.mean_ttft_s))
+                               : "",
+                   job.ttft_s > 0 ? fmt::format(" (target {})", format_seconds(job.ttft_s)) : "",
+                   seconds_of(p.prefill.times.prefill_ps), job.lengths ? " on average" : "",
+                   format_count(job.mean_prompt() * 1e12 /
+                                static_cast<double>(std::max<int64_t>(p.prefill.times.prefill_ps, 1)))));
   line("token", fmt::format("{} each after it{}: {:.3g} tokens/s a user, {} tokens/s in all, {:.3g} requests/s",
                             format_seconds(p.tpot_s),
                             job.tpot_s > 0 ? fmt::format(" (target {})", format_seconds(job.tpot_s)) : "", 1 / p.tpot_s,
@@ -158,7 +188,7 @@ std::vector<std::string> advice(const ModelSpec& spec, const Cluster& cluster, c
     j.users /= 2;
     if (attempt(fmt::format("--users {}", j.users), j, cluster)) break;
   }
-  for (InferenceJob j = job; j.prompt >= 64;) {
+  for (InferenceJob j = job; !j.lengths && j.prompt >= 64;) {
     j.prompt /= 2;
     if (attempt(fmt::format("--prompt-tokens {}", j.prompt), j, cluster)) break;
   }
@@ -194,10 +224,10 @@ std::vector<std::string> advice(const ModelSpec& spec, const Cluster& cluster, c
   if (a.memory)
     throw Error(
         ErrorKind::does_not_fit,
-        "plan: {} for {} of {} tokens does not fit on '{}': {} of weights, {} of keys and values, {} of working "
+        "plan: {} for {} of {}{} tokens does not fit on '{}': {} of weights, {} of keys and values, {} of working "
         "memory on each device of the nearest layout ({}); the {} memory lacks {}. {}",
-        model, counted(std::max<int64_t>(job.users, 1), "user"), format_with_commas(job.context()), cluster.name,
-        format_bytes(a.nearest.weights), format_bytes(a.nearest.kv),
+        model, counted(std::max<int64_t>(job.users, 1), "user"), job.lengths ? "up to " : "",
+        format_with_commas(job.context()), cluster.name, format_bytes(a.nearest.weights), format_bytes(a.nearest.kv),
         format_bytes(a.nearest.activations + a.nearest.logits), nearest, name_of(a.nearest.tier),
         format_bytes(a.nearest.missing_bytes), what);
   throw Error(ErrorKind::does_not_fit,
@@ -206,6 +236,26 @@ std::vector<std::string> advice(const ModelSpec& spec, const Cluster& cluster, c
               job.ttft_s > 0 ? fmt::format(" (--ttft {})", format_seconds(job.ttft_s)) : "",
               format_seconds(a.best_tpot_s),
               job.tpot_s > 0 ? fmt::format(" (--tpot {})", format_seconds(job.tpot_s)) : "", what);
+}
+
+// --prompt-lengths and --output-lengths; what is not given as a file has one length.
+std::shared_ptr<const RequestLengths> request_lengths(const Options& o) {
+  if (!o.has("prompt-lengths") && !o.has("output-lengths")) return nullptr;
+  const auto lengths = [&](std::string_view file, std::string_view number) {
+    if (!o.has(file)) return sequence_lengths({{o.integer(number), 1}});
+    if (o.given(number)) throw Error(ErrorKind::usage, "plan: --{} and --{}: give one of them", file, number);
+    return read_sequence_lengths(o.text(file));
+  };
+  return std::make_shared<RequestLengths>(lengths("prompt-lengths", "prompt-tokens"),
+                                          lengths("output-lengths", "max-tokens"));
+}
+
+Json json_of(const SequenceLengths& l) {
+  return {{"sequences", l.sequences},
+          {"mean", l.mean()},
+          {"quantile_length", l.quantile(RequestLengths::kHigh)},
+          {"longest", l.longest()},
+          {"crc32c", l.crc()}};
 }
 
 StoredType stored_named(const std::string& name) {
@@ -285,6 +335,8 @@ InferenceJob inference_job(const Options& o, bool engine) {
                                "batch",
                                "batches",
                                "seq",
+                               "lengths",
+                               "batching",
                                "gradients",
                                "optimizer",
                                "adapters",
@@ -301,14 +353,17 @@ InferenceJob inference_job(const Options& o, bool engine) {
     if (o.given(training))
       throw Error(ErrorKind::usage, "plan: --{} is of training and says nothing about --inference; leave it out{}",
                   training,
-                  std::string_view(training) == "batch" ? " (--users: sequences at once)"
-                  : std::string_view(training) == "seq" ? " (--prompt-tokens and --max-tokens)"
-                                                        : "");
-  InferenceJob job{.prompt = o.integer("prompt-tokens"),
-                   .answer = o.integer("max-tokens"),
+                  std::string_view(training) == "batch"     ? " (--users: sequences at once)"
+                  : std::string_view(training) == "seq"     ? " (--prompt-tokens and --max-tokens)"
+                  : std::string_view(training) == "lengths" ? " (--prompt-lengths and --output-lengths)"
+                                                            : "");
+  const std::shared_ptr<const RequestLengths> lengths = request_lengths(o);
+  InferenceJob job{.prompt = lengths ? lengths->prompts().longest() : o.integer("prompt-tokens"),
+                   .answer = lengths ? lengths->answers().longest() : o.integer("max-tokens"),
                    .dtype = dtype_from_name(o.text("dtype")),
                    .spill = !engine && (!o.given("offload") || o.text("offload") != "none"),
-                   .latent_cache = !engine};
+                   .latent_cache = !engine,
+                   .lengths = lengths};
   job.weights = o.has("weight-dtype") ? stored_named(o.text("weight-dtype")) : stored_as(job.dtype);
   job.kv = o.has("kv-dtype") ? stored_named(o.text("kv-dtype")) : stored_as(job.dtype);
   if (engine && (job.weights != stored_as(job.dtype) || job.kv != stored_as(job.dtype)))
@@ -327,7 +382,8 @@ InferenceJob inference_job(const Options& o, bool engine) {
 }
 
 void refuse_inference_options(const Options& o) {
-  for (const char* name : {"prompt-tokens", "max-tokens", "users", "ttft", "tpot", "kv-dtype", "weight-dtype"})
+  for (const char* name : {"prompt-tokens", "max-tokens", "prompt-lengths", "output-lengths", "users", "ttft", "tpot",
+                           "kv-dtype", "weight-dtype"})
     if (o.given(name)) throw Error(ErrorKind::usage, "plan: --{} is of --inference; add that, or leave it out", name);
 }
 
@@ -342,6 +398,17 @@ Json serving_json(const ServingAnswer& a, const InferenceJob& job) {
                   {"kv_dtype", name_of(job.kv)},
                   {"ttft_s", job.ttft_s},
                   {"tpot_s", job.tpot_s}};
+  if (const auto& l = job.lengths)
+    out["lengths"] = {{"prompts", json_of(l->prompts())},
+                      {"answers", json_of(l->answers())},
+                      {"quantile", RequestLengths::kHigh},
+                      {"mean_context_in_flight", l->mean_context()},
+                      {"context_of_a_decoded_token", l->decode_context()},
+                      {"room_tokens_per_copy", l->room(a.plan.decode.users, job.page)},
+                      {"longest_tokens_per_copy", a.plan.decode.users * job.context()},
+                      {"high_prompt", l->high_prompt()},
+                      {"high_prefill_s", static_cast<double>(a.plan.prefill.times.high_prefill_ps) * 1e-12},
+                      {"mean_ttft_s", a.plan.mean_ttft_s}};
   out["most_users"] = a.most_users;
   if (a.other) out["other"] = json_of(*a.other);
   return out;
@@ -384,9 +451,10 @@ int plan_inference(const Options& options, const ModelSpec& spec, const Cluster&
   }
   if (engine)
     print_out(
-        fmt::format("\nas `{} generate` counts it here: {} at most (weights {} as its kernels keep them, key-value "
+        fmt::format("\nas `{} generate` counts it here{}: {} at most (weights {} as its kernels keep them, key-value "
                     "cache {}, activations and logits {}; while loading {}), and {} for the sampler\n",
-                    program_name(), format_bytes(fit.tensors()), format_bytes(fit.weights), format_bytes(fit.kv_cache),
+                    program_name(), job.lengths ? ", every request as long as the longest" : "",
+                    format_bytes(fit.tensors()), format_bytes(fit.weights), format_bytes(fit.kv_cache),
                     format_bytes(fit.running()), format_bytes(fit.loading_peak), format_bytes(fit.sampler)));
   return 0;
 }

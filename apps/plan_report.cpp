@@ -75,8 +75,9 @@ void print_plan(const PlanAnswer& a, const Cluster& cluster) {
        "(ranks by tensor, context, data, expert × its tensor; pp stages × chunks on each; micro-batch: sequences × how "
        "many)");
   if (cluster.groups.size() > 1) line("", "on " + p.node);
-  line("step", fmt::format("{}, {} tokens/s, {} of the devices' peak for the model's own work", step_words(p.step_ps),
-                           format_count(p.tokens_per_second()), percent(p.flops_share)));
+  line("step",
+       fmt::format("{}, {} {}tokens/s, {} of the devices' peak for the model's own work", step_words(p.step_ps),
+                   format_count(p.tokens_per_second()), p.job.lengths.given() ? "real " : "", percent(p.flops_share)));
   if (p.error) line("error bar", error_bar_words(*p.error));
   if (p.price_per_hour > 0)
     line("price", fmt::format("{:.2f} per hour, {:.4f} per million tokens", p.price_per_hour,

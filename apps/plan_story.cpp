@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "apps/plan_lengths.h"
 #include "apps/plan_report.h"
 #include "base/shell.h"
 #include "base/text.h"
 #include "base/units.h"
+#include "plan/window_mix.h"
 #include "spec/unit_cost.h"
 
 namespace tern {
@@ -18,6 +20,9 @@ constexpr double kTied = 0.02;
 constexpr std::string_view kMfu =
     "FLOPs of a token's forward and backward (6 per parameter that multiplies + 12 per attended pair, head width and "
     "layer; recomputed work does not count) × tokens/s ÷ (used devices × peak of the dtype)";
+// Of sequences of unlike length.
+constexpr std::string_view kRealMfu =
+    "; tokens and pairs are real ones: padding, and what lies between sequences, counts as nothing";
 constexpr std::string_view kRunFormula =
     "interval √(2δM)·(1 + √(δ/2M)/3 + δ/18M) − δ, time M·e^(R/M)·(e^((τ+δ)/M) − 1)·T/τ (Daly 2006; Young 1974 is "
     "√(2δM)): "
@@ -31,6 +36,10 @@ double peak_of_used(const Cluster& cluster, const Plan& p) {
         peak += static_cast<double>(p.choice.mesh.devices()) *
                 peak_flops(cluster.devices[static_cast<size_t>(n.device)], p.job.dtype);
   return peak;
+}
+
+std::string mfu_formula(const Plan& p) {
+  return std::string(kMfu) + (p.job.lengths.given() ? std::string(kRealMfu) : "");
 }
 
 std::string words(const std::vector<std::string>& command) {
@@ -49,11 +58,11 @@ std::string more(int64_t step, int64_t best) {
   return fmt::format("+{:.1f} %", 100.0 * (static_cast<double>(step) / static_cast<double>(best) - 1));
 }
 
-void tell_run(Words& w, const PlanStory& story) {
+void tell_run(Words& w, const PlanStory& story, bool real) {
   const RunCost& r = *story.run;
-  w.line("run",
-         fmt::format("{} tokens: {} steps, {} without interruptions; {} with checkpoints and failures",
-                     format_count(story.terms.tokens), format_with_commas(r.steps), days(r.steps_s), days(r.wall_s)));
+  w.line("run", fmt::format("{} {}tokens: {} steps, {} without interruptions; {} with checkpoints and failures",
+                            format_count(story.terms.tokens), real ? "real " : "", format_with_commas(r.steps),
+                            days(r.steps_s), days(r.wall_s)));
   w.line("", fmt::format("a failure every {} ({} per device), {:.1f} in all; a checkpoint of {} every {} ({} each), a "
                          "restart {}",
                          days(r.mtbf_s), days(story.terms.mtbf_s), r.failures, format_bytes(r.checkpoint_bytes),
@@ -144,12 +153,13 @@ std::vector<Rival> measure_first(const Plan& p) {
 Json story_json(const ModelSpec& spec, const Cluster& cluster, const Plan& p, const PlanStory& story) {
   Json j{{"tokens_per_second", p.tokens_per_second()},
          {"mfu", p.flops_share},
-         {"mfu_formula", kMfu},
-         {"flops_per_token", training_flops_per_token(spec, p.job.seq)},
+         {"mfu_formula", mfu_formula(p)},
+         {"flops_per_token", training_flops_per_token(spec, p.job)},
          {"peak_flops_of_used_devices", peak_of_used(cluster, p)},
          {"tied_within", kTied},
          {"tied", rivals_json(ties_of(p, kTied))},
          {"measure_first", rivals_json(measure_first(p))}};
+  if (p.job.lengths.given()) j["lengths"] = lengths_json(spec, p);
   if (const auto& r = story.run)
     j["run"] = {{"tokens", story.terms.tokens},
                 {"steps", r->steps},
@@ -186,11 +196,12 @@ Json story_json(const ModelSpec& spec, const Cluster& cluster, const Plan& p, co
 std::string story_words(const ModelSpec& spec, const Cluster& cluster, const Plan& p, const PlanStory& story) {
   Words w;
   w.line("MFU", fmt::format("{:.2f} % = {} a token × {} tokens/s ÷ {} of {} devices", 100 * p.flops_share,
-                            fmt::format("{:.3g} GFLOP", training_flops_per_token(spec, p.job.seq) * 1e-9),
+                            fmt::format("{:.3g} GFLOP", training_flops_per_token(spec, p.job) * 1e-9),
                             format_count(p.tokens_per_second()),
                             fmt::format("{:.4g} TFLOP/s", peak_of_used(cluster, p) * 1e-12), p.choice.devices()));
-  w.line("", std::string(kMfu));
-  if (story.run) tell_run(w, story);
+  w.line("", mfu_formula(p));
+  w.text += lengths_words(spec, p);
+  if (story.run) tell_run(w, story, p.job.lengths.given());
   const std::vector<Rival> ties = ties_of(p, kTied);
   w.line("tied", ties.empty() ? fmt::format("no rival seen within {:.0f} %", 100 * kTied)
                               : fmt::format("{} within {:.0f} % (a prediction cannot tell them apart)", ties.size(),

@@ -13,6 +13,7 @@
 #include "apps/plan_ask.h"
 #include "apps/plan_engine.h"
 #include "apps/plan_inference.h"
+#include "apps/plan_lengths.h"
 #include "apps/plan_report.h"
 #include "apps/plan_solver.h"
 #include "apps/plan_space.h"
@@ -204,7 +205,8 @@ int run_plan(const Options& options) {
                  .dtype = dtype_from_name(options.text("dtype")),
                  .gradients = gradients_of(options, calibration.has_value()),
                  .optimizer = options.text("optimizer") == "sgd" ? Optimizer::sgd : Optimizer::adamw,
-                 .capacity_factor = options.real("capacity-factor")};
+                 .capacity_factor = options.real("capacity-factor"),
+                 .lengths = job_lengths(options, spec)};
   if (options.has("max-seconds")) request.seconds = options.real("max-seconds");
   if (options.has("threads")) request.threads = static_cast<int>(options.integer("threads"));
   const bool json = options.flag("json");
@@ -235,6 +237,7 @@ int run_plan(const Options& options) {
   if (std::string beyond = beyond_positions(spec, request.job.seq); !beyond.empty())
     answer.plan.restrictions.push_back(std::move(beyond));
   if (calibration) answer.plan.error = planned_error(*calibration, answer.plan.step_ps);
+  for (std::string& assumed : lengths_assumed(answer.plan)) answer.plan.restrictions.push_back(std::move(assumed));
   Certificate certificate;
   if (options.flag("certify")) certificate = certify(spec, cluster, request, answer.plan);
   PlanStory story = tell_story(options, spec, cluster, request, answer.plan);

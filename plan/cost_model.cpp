@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "plan/comm_cost.h"
+#include "plan/window_mix.h"
 #include "spec/unit_cost.h"
 
 namespace tern {
@@ -295,13 +296,21 @@ int64_t update_ps(const TrainJob& job, const Machine& m, int64_t shard, Tier sta
 LayerCosts::LayerCosts(const ModelSpec& spec, const TrainJob& job, const Machine& machine, const Mesh& mesh,
                        int64_t micro_batch)
     : job_(job), machine_(machine), mesh_(mesh) {
-  Pricing z{job, machine, mesh_, {}};
-  z.query = {.tokens = micro_batch * shard_of(job.seq, mesh.context),
-             .dtype = job.dtype,
-             .tensor = mesh.tensor,
-             .expert = mesh.expert,
-             .expert_tensor = mesh.expert_tensor,
-             .capacity_factor = job.capacity_factor};
+  // Experts on several ranks exchange rows in each layer, so that ranks wait for each other there.
+  const bool waits = mesh.expert > 1;
+  units_ = facts_for(spec, micro_batch, waits ? micro_batch : std::max<int64_t>(1, job.batch / mesh.data));
+  if (job.lengths.given() && mesh.data > 1 && !waits) waiting_ = facts_for(spec, micro_batch, micro_batch);
+}
+
+std::vector<UnitFacts> LayerCosts::facts_for(const ModelSpec& spec, int64_t micro_batch, int64_t windows) {
+  Pricing z{job_, machine_, mesh_, {}};
+  z.query = {.tokens = micro_batch * shard_of(job_.seq, mesh_.context),
+             .dtype = job_.dtype,
+             .tensor = mesh_.tensor,
+             .expert = mesh_.expert,
+             .expert_tensor = mesh_.expert_tensor,
+             .capacity_factor = job_.capacity_factor};
+  std::vector<UnitFacts> units;
   int64_t input = 0;
   for (size_t u = 0; u < spec.units.size(); ++u) {
     const Unit& unit = spec.units[u];
@@ -310,31 +319,33 @@ LayerCosts::LayerCosts(const ModelSpec& spec, const TrainJob& job, const Machine
     for (size_t back = 1; back <= 3 && back <= u && same == u; ++back) {
       Unit before = spec.units[u - back];
       before.layer = unit.layer;
-      if (before == unit && units_[u - back].input_bytes == input) same = u - back;
+      if (before == unit && units[u - back].input_bytes == input) same = u - back;
     }
     if (same != u) {
-      units_.push_back(units_[same]);
+      units.push_back(units[same]);
     } else {
       z.query.attended_pairs = 0;
       if (const AttentionSpec* a = attention_of(unit))
-        z.query.attended_pairs = shard_of(micro_batch * attended_pairs(*a, job.seq), mesh.context);
-      units_.push_back(facts_of(z, unit, input));
-      if (units_.back().shares_table) {
+        z.query.attended_pairs = shard_of(micro_batch_pairs(job_, *a, micro_batch, mesh_.data, windows), mesh_.context);
+      units.push_back(facts_of(z, unit, input));
+      if (units.back().shares_table) {
         const auto* h = std::get_if<HeadSpec>(&unit.spec);
         const int64_t vocab = h ? h->vocab : std::get<BridgeSpec>(unit.spec).vocab;
-        table_parameters_ = shard_of(vocab, mesh.tensor) * spec.width;
+        table_parameters_ = shard_of(vocab, mesh_.tensor) * spec.width;
         table_trained_ = unit.frozen ? 0 : table_parameters_;
       }
     }
-    input = units_.back().output_bytes;
+    input = units.back().output_bytes;
   }
+  return units;
 }
 
 CostVector LayerCosts::cost(const Layer& layer, const LayerStrategy& st, bool pipelined) const {
   CostVector c;
   int64_t parameters[2]{}, trained[2]{}, held = 0, transient = 0, table_sync = 0;
+  const std::vector<UnitFacts>& units = st.zero >= 2 && !waiting_.empty() ? waiting_ : units_;
   for (int i = 0; i < layer.count; ++i) {
-    const UnitFacts& u = units_[static_cast<size_t>(layer.first + i)];
+    const UnitFacts& u = units[static_cast<size_t>(layer.first + i)];
     const bool remade = is_remade(u, st.recompute);
     c.forward += u.forward, c.backward += u.backward, c.weight += u.weight;
     if (remade) c.recompute += u.forward;

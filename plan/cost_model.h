@@ -36,10 +36,14 @@ class LayerCosts {
   const std::vector<UnitFacts>& units() const { return units_; }
 
  private:
+  /// Of ranks of the data axis that wait for each other once in so many windows of each.
+  std::vector<UnitFacts> facts_for(const ModelSpec&, int64_t micro_batch, int64_t windows);
+
   const TrainJob& job_;
   const Machine& machine_;
   Mesh mesh_;
   std::vector<UnitFacts> units_;
+  std::vector<UnitFacts> waiting_;  // where gradients are reduced with each micro-batch; empty: no other times
   int64_t table_parameters_ = 0, table_trained_ = 0;  // of a copy of the embedding
 };
 

@@ -166,6 +166,35 @@ struct Pricing {
   }
 };
 
+// A prompt: chunks follow each other through the stages; the last and dearest one passes all of them. Prompts share
+// their first chunks.
+struct PromptTimes {
+  const Pricing& price;
+  const std::vector<Stage>& stages;
+  int64_t weights_passed;             // ps, with each chunk
+  std::vector<int64_t> before = {0};  // ps, of so many whole chunks that others follow
+
+  int64_t pass(int64_t at, int64_t rows, bool last) const {
+    const auto pairs = static_cast<double>(attended_pairs(rows, at, 0));
+    const Pass pass{rows, pairs, static_cast<double>(at + rows), last ? 1 : 0};
+    int64_t sum = 0, most = 0;
+    for (const Stage& s : stages) {
+      const int64_t ps = price.stage(s, pass).all();
+      sum += ps, most = std::max(most, ps);
+    }
+    return last ? sum : most;
+  }
+  int64_t of(int64_t prompt) {
+    const int64_t chunk = price.job.chunk, whole = (prompt - 1) / chunk;
+    while (static_cast<int64_t>(before.size()) <= whole)
+      before.push_back(
+          std::min(kMostPs, before.back() + pass((static_cast<int64_t>(before.size()) - 1) * chunk, chunk, false)));
+    const int64_t last = pass(whole * chunk, prompt - whole * chunk, true);
+    return std::max(std::min(kMostPs, before[static_cast<size_t>(whole)] + last),
+                    counted_ps(whole + 1, weights_passed));
+  }
+};
+
 // Bytes per pass that come from other tiers, over the device's share of the links.
 int64_t transfer_ps(const Machine& m, int64_t host_bytes, int64_t disk_bytes) {
   const double devices = static_cast<double>(m.node.num_devices);
@@ -239,8 +268,14 @@ ServingMemory serving_memory(const ModelSpec& spec, const InferenceJob& job, con
       }
     }
     x.weights += fixed;
-    x.kv_per_user = stored_bytes(job.kv, numbers * pages);
-    x.kv = x.kv_per_user * users;
+    if (job.lengths) {
+      x.kv_per_user =
+          stored_bytes(job.kv, numbers * ceil_div(std::llround(job.lengths->mean_context()), job.page) * job.page);
+      x.kv = stored_bytes(job.kv, numbers * job.lengths->room(users, job.page));
+    } else {
+      x.kv_per_user = stored_bytes(job.kv, numbers * pages);
+      x.kv = x.kv_per_user * users;
+    }
     if (s == 0 || x.total() > fullest.total()) fullest = x;
   }
   // Working memory stays on the device.
@@ -273,27 +308,23 @@ ServingTimes serving_times(const ModelSpec& spec, const InferenceJob& job, const
   const std::vector<Stage> stages = stages_of(spec, layout.stages);
   ServingTimes out;
 
-  // A prompt: chunks follow each other through the stages; the last and dearest one passes all of them.
   const int64_t weights_passed = transfer_ps(m, memory.weights_on[1], memory.weights_on[2]);
-  int64_t passes = 0;
-  for (int64_t at = 0; at < job.prompt; at += job.chunk, ++passes) {
-    const int64_t rows = std::min(job.chunk, job.prompt - at);
-    const bool last = at + rows == job.prompt;
-    const auto pairs = static_cast<double>(attended_pairs(rows, at, 0));
-    const Pass pass{rows, pairs, static_cast<double>(at + rows), last ? 1 : 0};
-    int64_t sum = 0, most = 0;
-    for (const Stage& s : stages) {
-      const int64_t ps = price.stage(s, pass).all();
-      sum += ps, most = std::max(most, ps);
-    }
-    out.prefill_ps = std::min(kMostPs, out.prefill_ps + (last ? sum : most));
+  PromptTimes prompts{price, stages, weights_passed};
+  if (job.lengths) {
+    double mean = 0;
+    for (const PromptGroup& g : job.lengths->prompt_groups())
+      mean += g.share * static_cast<double>(prompts.of(g.tokens));
+    out.prefill_ps = std::llround(std::min(mean, static_cast<double>(kMostPs)));
+    out.high_prefill_ps = prompts.of(job.lengths->high_prompt());
+  } else {
+    out.prefill_ps = out.high_prefill_ps = prompts.of(job.prompt);
   }
-  out.prefill_ps = std::max(out.prefill_ps, counted_ps(passes, weights_passed));
 
   // A token of each user, half of the answer written. Groups of users follow each other through the stages.
   const int64_t groups = std::clamp<int64_t>(users, 1, layout.stages),
                 each = ceil_div(std::max<int64_t>(users, 1), groups);
-  const double context = static_cast<double>(job.prompt) + static_cast<double>(job.answer) / 2;
+  const double context = job.lengths ? job.lengths->decode_context()
+                                     : static_cast<double>(job.prompt) + static_cast<double>(job.answer) / 2;
   const Pass pass{each, context * static_cast<double>(each), context * static_cast<double>(each), each};
   PassTimes sum, worst;
   for (const Stage& s : stages) {

@@ -3,6 +3,7 @@
 // token take, how many users a cluster serves within targets. Closed forms; plan/README.md has the formulas.
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -10,6 +11,7 @@
 
 #include "base/dtype.h"
 #include "hardware/cluster.h"
+#include "plan/request_lengths.h"
 #include "plan/tier.h"
 #include "spec/model_spec.h"
 
@@ -32,7 +34,12 @@ struct InferenceJob {
   int64_t page = 16;              // tokens in a page of the cache
   bool spill = true;              // weights, keys and values may go to the host and to disk
   bool latent_cache = true;       // of latent attention the narrow rows are kept; false: whole heads
+  /// Requests of unlike length: `prompt` and `answer` are then the longest ones. nullptr: all requests are these.
+  std::shared_ptr<const RequestLengths> lengths = {};
   int64_t context() const { return prompt + answer; }
+  double mean_prompt() const { return lengths ? lengths->prompts().mean() : static_cast<double>(prompt); }
+  double mean_answer() const { return lengths ? lengths->answers().mean() : static_cast<double>(answer); }
+  int64_t high_prompt() const { return lengths ? lengths->high_prompt() : prompt; }  // of 99 in 100
 };
 
 /// Numbers kept per token: keys and values of all layers, on one of `tensor` ranks.
@@ -50,8 +57,8 @@ std::string why_illegal(const ModelSpec&, const Machine&, const ServingLayout&);
 /// Bytes on the fullest device of a copy, and what of them went to the host and to disk.
 struct ServingMemory {
   int64_t weights = 0, kv = 0, activations = 0, logits = 0;  // in all, wherever
-  int64_t kv_per_user = 0;
-  TierBytes weights_on{}, kv_on{};  // device, host, disk
+  int64_t kv_per_user = 0;                                   // of unlike requests: of one in flight, on average
+  TierBytes weights_on{}, kv_on{};                           // device, host, disk
   bool fits = false;
   Tier tier = Tier::device;   // where it does not fit: the last tier that may be used,
   int64_t missing_bytes = 0;  // and what it lacks there
@@ -64,8 +71,9 @@ ServingMemory serving_memory(const ModelSpec&, const InferenceJob&, const Machin
 
 /// ps. Of a copy alone, nothing else on its devices.
 struct ServingTimes {
-  int64_t prefill_ps = 0;  // a whole prompt, chunk by chunk, to its first token
-  int64_t decode_ps = 0;   // one token of each user
+  int64_t prefill_ps = 0;       // a whole prompt, chunk by chunk, to its first token; of unlike ones on average
+  int64_t high_prefill_ps = 0;  // of the prompt that 99 of 100 do not exceed
+  int64_t decode_ps = 0;        // one token of each user
   int64_t compute_ps = 0, weights_ps = 0, kv_ps = 0, links_ps = 0;  // parts of decode_ps: products as measured or by
                                                                     // FLOPs, reading weights, keys and values, ranks
   int64_t spilled_ps = 0;  // a decoded token's transfer of what is not on the device; it runs beside the rest
@@ -90,7 +98,8 @@ struct ServingPlan {
   bool split = false;             // prompts and decoding on devices of their own
   ServingRole decode, prefill;    // prefill: as decode where they share devices
   int64_t users = 0;              // at once
-  double ttft_s = 0, tpot_s = 0;  // as a user sees them
+  double ttft_s = 0, tpot_s = 0;  // as a user sees them; ttft of unlike prompts: of all but one in 100
+  double mean_ttft_s = 0;
   double requests_per_s = 0;
   double tokens_per_s() const { return tpot_s > 0 ? static_cast<double>(users) / tpot_s : 0; }
 };

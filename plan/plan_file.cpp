@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "formats/hf_fields.h"
+#include "plan/window_mix.h"
 
 namespace tern {
 namespace {
@@ -20,12 +21,16 @@ constexpr JsonLimits kLimits{.max_bytes = size_t{64} << 20, .max_depth = 16};
 Json tiers_json(const TierBytes& b) { return {{"device", b[0]}, {"host", b[1]}, {"disk", b[2]}}; }
 
 Json job_json(const TrainJob& j) {
-  return {{"batch", j.batch},
-          {"seq", j.seq},
-          {"dtype", name_of(j.dtype)},
-          {"gradients", name_of(j.gradients)},
-          {"optimizer", name_of(j.optimizer)},
-          {"capacity_factor", j.capacity_factor}};
+  Json json = {{"batch", j.batch},
+               {"seq", j.seq},
+               {"dtype", name_of(j.dtype)},
+               {"gradients", name_of(j.gradients)},
+               {"optimizer", name_of(j.optimizer)},
+               {"capacity_factor", j.capacity_factor}};
+  if (const JobLengths& l = j.lengths; l.given())
+    json["lengths"] = {
+        {"batching", name_of(l.batching)}, {"sequences", l.sequences}, {"tokens", l.tokens}, {"crc32c", l.crc}};
+  return json;
 }
 
 Json choice_json(const OuterChoice& c) {
@@ -141,6 +146,14 @@ TrainJob read_job(const Json& json, const std::string& place) {
   j.dtype = f.choice("dtype", kDTypes), j.gradients = f.choice("gradients", kDTypes);
   j.optimizer = f.choice("optimizer", kOptimizers);
   j.capacity_factor = f.number("capacity_factor");
+  if (const Json* lengths = f.optional("lengths")) {
+    Fields l(*lengths, place, "job.lengths.");
+    j.lengths = {.batching = l.choice("batching", std::array{Batching::packed, Batching::padded}),
+                 .sequences = l.integer("sequences", 1),
+                 .tokens = l.integer("tokens", 1),
+                 .crc = static_cast<uint32_t>(l.integer("crc32c", 0, 0xffffffff))};
+    l.finish();
+  }
   f.finish();
   return j;
 }
@@ -198,6 +211,9 @@ double gap(int64_t value, int64_t bound) {
 double Plan::model_gap() const { return gap(model_ps, model_bound_ps); }
 double Plan::simulator_gap() const { return gap(step_ps, bound_ps); }
 double Plan::tokens_per_second() const {
+  return step_ps > 0 ? step_tokens(job) / (static_cast<double>(step_ps) * 1e-12) : 0;
+}
+double Plan::window_tokens_per_second() const {
   return step_ps > 0 ? static_cast<double>(job.batch * job.seq) / (static_cast<double>(step_ps) * 1e-12) : 0;
 }
 

@@ -83,7 +83,8 @@ struct Plan {
 
   double model_gap() const;
   double simulator_gap() const;
-  double tokens_per_second() const;
+  double tokens_per_second() const;         // real ones: padding left out
+  double window_tokens_per_second() const;  // with padding
   friend bool operator==(const Plan&, const Plan&) = default;
 };
 

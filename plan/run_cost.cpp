@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "plan/window_mix.h"
 #include "spec/unit_cost.h"
 
 namespace tern {
@@ -36,7 +37,7 @@ double expected_wall_s(double T, double tau, double delta, double R, double M) {
 RunCost run_cost(const ModelSpec& spec, const Cluster& cluster, const Plan& p, const RunTerms& terms) {
   RunCost out;
   const double step_s = static_cast<double>(p.step_ps) * 1e-12, devices = static_cast<double>(p.choice.devices());
-  out.steps = static_cast<int64_t>(std::ceil(terms.tokens / static_cast<double>(p.job.batch * p.job.seq)));
+  out.steps = static_cast<int64_t>(std::ceil(terms.tokens / step_tokens(p.job)));
   out.steps_s = static_cast<double>(out.steps) * step_s;
   out.mtbf_s = terms.mtbf_s / devices;
   const int64_t trained = trained_parameters(spec);

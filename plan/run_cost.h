@@ -10,7 +10,7 @@
 namespace tern {
 
 struct RunTerms {
-  double tokens = 0;                  // of the whole run
+  double tokens = 0;                  // of the whole run, real ones
   double price_per_device_hour = -1;  // below 0: the cluster's own prices
   double mtbf_s = 50'000.0 * 3600;    // mean time between failures of one device, with its share of all else
   double checkpoint_s = -1;           // that training stands still for one; below 0: written to the nodes' disks

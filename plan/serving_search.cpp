@@ -45,22 +45,26 @@ struct Problem {
     const int64_t each = (users + copies - 1) / copies;
     p.decode = p.prefill = role(layout, copies, each);
     const double prompt = seconds(p.decode.times.prefill_ps), token = seconds(p.decode.times.decode_ps);
+    const double between = each > 1 ? token : 0;  // a decoding that is under way
     p.users = users;
-    p.ttft_s = prompt + (each > 1 ? token : 0);
-    p.tpot_s = token + static_cast<double>(each - 1) * prompt / static_cast<double>(std::max<int64_t>(job.answer, 1));
+    p.ttft_s = seconds(p.decode.times.high_prefill_ps) + between, p.mean_ttft_s = prompt + between;
+    p.tpot_s = token + static_cast<double>(each - 1) * prompt / std::max(job.mean_answer(), 1.0);
     finish(p);
     return p;
   }
   ServingPlan apart(const ServingRole& prefill, const ServingRole& decode, int64_t users) const {
     ServingPlan p{.node = machine.node.name, .split = true, .decode = decode, .prefill = prefill, .users = users};
-    p.ttft_s = seconds(prefill.times.prefill_ps), p.tpot_s = seconds(decode.times.decode_ps);
+    p.ttft_s = seconds(prefill.times.high_prefill_ps), p.tpot_s = seconds(decode.times.decode_ps);
+    p.mean_ttft_s = seconds(prefill.times.prefill_ps);
     finish(p);
     return p;
   }
-  void finish(ServingPlan& p) const { p.requests_per_s = static_cast<double>(p.users) / cycle(p.ttft_s, p.tpot_s); }
+  void finish(ServingPlan& p) const {
+    p.requests_per_s = static_cast<double>(p.users) / cycle(p.mean_ttft_s, p.tpot_s);
+  }
   // From a user's request to the next one.
   double cycle(double ttft_s, double tpot_s) const {
-    return std::max(1e-12, ttft_s + static_cast<double>(std::max<int64_t>(job.answer - 1, 0)) * tpot_s);
+    return std::max(1e-12, ttft_s + std::max(job.mean_answer() - 1, 0.0) * tpot_s);
   }
   // The most users of a copy for which `good` holds, which more users never make better; 0: none.
   template <class Good>
@@ -115,7 +119,7 @@ struct Search {
     const InferenceJob& job = problem.job;
     const int64_t devices = problem.machine.num_devices();
     const double prompt = seconds(reader.times.prefill_ps);
-    if (job.ttft_s > 0 && prompt > job.ttft_s) return;
+    if (job.ttft_s > 0 && seconds(reader.times.high_prefill_ps) > job.ttft_s) return;
     const auto fits = [&](int64_t users) {
       const ServingRole r = problem.role(layout, 1, users);
       return r.memory.fits && (job.tpot_s == 0 || seconds(r.times.decode_ps) <= job.tpot_s);
@@ -190,7 +194,7 @@ ServingAnswer plan_serving(const ModelSpec& spec, const Cluster& cluster, const 
       any_fits |= wanted.fits;
       search.look_at_shared(layout, problem.most_copies(layout));
       // The reader that spends the least device time on a prompt, of those in time.
-      if (job.ttft_s > 0 && seconds(one.times.prefill_ps) > job.ttft_s) continue;
+      if (job.ttft_s > 0 && seconds(one.times.high_prefill_ps) > job.ttft_s) continue;
       const auto spent = [](const ServingRole& r) {
         return static_cast<double>(r.times.prefill_ps) * static_cast<double>(r.layout.devices());
       };

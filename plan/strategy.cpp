@@ -9,6 +9,7 @@ std::string_view schedule_name(Schedule s) {
                                                    "zb-h1", "zb-h2", "zb-v",      "v-half"};
   return kNames[static_cast<size_t>(s)];
 }
+std::string_view name_of(Batching b) { return b == Batching::packed ? "packed" : "padded"; }
 std::string_view name_of(Optimizer o) { return o == Optimizer::adamw ? "adamw" : "sgd"; }
 std::string_view name_of(Tier t) { return t == Tier::device ? "device" : t == Tier::host ? "host" : "disk"; }
 

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,13 +17,30 @@ namespace tern {
 
 enum class Optimizer : uint8_t { adamw, sgd };
 
+/// How sequences that are not all `seq` long fill windows of `seq` tokens.
+enum class Batching : uint8_t { packed, padded };
+class WindowMix;  // plan/window_mix.h
+
+/// The lengths of a job's sequences. What tells them from others is compared and kept in files, the distribution not.
+struct JobLengths {
+  Batching batching = Batching::packed;
+  int64_t sequences = 0, tokens = 0;
+  uint32_t crc = 0;                      // SequenceLengths::crc
+  std::shared_ptr<const WindowMix> mix;  // nullptr: of a job that was read from a file
+  bool given() const { return sequences > 0; }
+  friend bool operator==(const JobLengths& a, const JobLengths& b) {
+    return a.batching == b.batching && a.sequences == b.sequences && a.tokens == b.tokens && a.crc == b.crc;
+  }
+};
+
 /// What is asked for.
 struct TrainJob {
-  int64_t batch = 1, seq = 1;  // sequences of one step, tokens of each; an encoder sees as many as its decoder
+  int64_t batch = 1, seq = 1;  // windows of one step, tokens of each; an encoder sees as many as its decoder
   DType dtype = DType::bf16;   // of weights and activations
   DType gradients = DType::f32;
   Optimizer optimizer = Optimizer::adamw;  // states in f32, with master weights where dtype is narrower
   double capacity_factor = 1.25;           // of mixtures of experts: rows an expert's rank makes room for
+  JobLengths lengths = {};                 // not given: one sequence of `seq` tokens to a window
   friend bool operator==(const TrainJob&, const TrainJob&) = default;
 };
 
@@ -64,7 +82,8 @@ inline constexpr std::array kSchedules{Schedule::gpipe,       Schedule::one_f_on
                                        Schedule::zb_v,        Schedule::v_half};
 std::string_view schedule_name(Schedule);  // the same as name_of of program/pipeline.h
 std::string_view name_of(Optimizer);
-std::string_view name_of(Tier);  // "device", "host", "disk"
+std::string_view name_of(Batching);  // "packed", "padded"
+std::string_view name_of(Tier);      // "device", "host", "disk"
 /// "zero 1, recompute attention, states on host".
 std::string to_string(const LayerStrategy&);
 /// "tp 8, cp 2 (ring), dp 64, pp 16 × 2 interleaved, micro-batch 1 × 128".

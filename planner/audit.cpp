@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "plan/cost_model.h"
 #include "plan/legality.h"
+#include "plan/window_mix.h"
 #include "program/pipeline.h"
 
 namespace tern {
@@ -87,7 +88,7 @@ class PlanJudge {
     const Machine* m = machine_of_plan();
     TERN_CHECK(m, "audit: the plan's node '{}' is not in the cluster", plan_.node);
     Instance in;
-    fill(in, *m, LayerCosts(spec_, plan_.job, *m, plan_.choice.mesh, plan_.choice.micro_batch),
+    fill(in, *m, LayerCosts(spec_, request_.job, *m, plan_.choice.mesh, plan_.choice.micro_batch),
          plan_.choice.num_stages > 1, plan_.choice.chunks_per_stage);
     set_choice(in, *m, plan_.choice);
     return in;
@@ -111,6 +112,7 @@ class PlanJudge {
       return fmt::format("it is for '{}', not for '{}'", make_printable(plan_.hardware), cluster_.name);
     if (last_name(plan_.model) != last_name(request_.model))
       return fmt::format("it is of the model '{}', not of '{}'", make_printable(plan_.model), request_.model);
+    if (plan_.job.lengths != request_.job.lengths) return "it is for sequences of other lengths, or batched otherwise";
     if (!(plan_.job == request_.job)) return "it is of another job (batch, sequence, types or optimizer)";
     if (plan_.parameters != num_parameters(spec_))
       return fmt::format("it is of a model of {} parameters, this one has {}", plan_.parameters, num_parameters(spec_));
@@ -231,7 +233,7 @@ class PlanJudge {
   std::string priced_otherwise(const Machine& m, const std::vector<int>& stage,
                                const std::vector<LayerStrategy>& strategy) const {
     const OuterChoice& c = plan_.choice;
-    const LayerCosts costs(spec_, plan_.job, m, c.mesh, c.micro_batch);
+    const LayerCosts costs(spec_, request_.job, m, c.mesh, c.micro_batch);
     const PipelineShape shape{c.schedule, c.num_stages, c.chunks_per_stage, static_cast<int>(c.num_micro)};
     const auto stages = static_cast<size_t>(shape.num_stages()), ranks = static_cast<size_t>(c.num_stages);
     const bool split = splits_backward(c.schedule);
@@ -304,7 +306,9 @@ class PlanJudge {
     if (!same(plan_.price_per_hour, price))
       return fmt::format("its devices cost {} per hour, not {}", price, plan_.price_per_hour);
     const double peak = static_cast<double>(used) * peak_flops(m.device, plan_.job.dtype);
-    const double share = training_flops_per_token(spec_, plan_.job.seq) * plan_.tokens_per_second() / peak;
+    const double tokens_per_second =
+        plan_.step_ps > 0 ? step_tokens(request_.job) / (static_cast<double>(plan_.step_ps) * 1e-12) : 0;
+    const double share = training_flops_per_token(spec_, request_.job) * tokens_per_second / peak;
     if (!same(plan_.flops_share, share))
       return fmt::format("the model's own work is {} of the devices' peak, not {}", share, plan_.flops_share);
     return "";

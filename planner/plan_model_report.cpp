@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "base/units.h"
 #include "plan/legality.h"
+#include "plan/window_mix.h"
 #include "planner/plan_model_impl.h"
 #include "planner/price.h"
 #include "planner/search.h"
@@ -199,7 +200,7 @@ void make_plan(const SpaceOfChoices& space, const Cluster& cluster, const PlanRe
     p.price_per_hour += machine.price_per_hour(p.choice.mesh.devices());
     peak += static_cast<double>(p.choice.mesh.devices()) * peak_flops(machine.device, p.job.dtype);
   }
-  p.flops_share = training_flops_per_token(*space.spec, p.job.seq) * p.tokens_per_second() / peak;
+  p.flops_share = training_flops_per_token(*space.spec, p.job) * p.tokens_per_second() / peak;
   p.bound_ps = out.bound, p.model_ps = out.model, p.model_bound_ps = out.model_bound;
   p.counts = out.counts;
   if (request.space.pinned.any())

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "plan/window_mix.h"
 #include "planner/plan_model_impl.h"
 #include "spec/unit_cost.h"
 
@@ -21,7 +22,7 @@ double flops_of(const Unit& unit, const TrainJob& job) {
     flops += 2.0 * rows * static_cast<double>(p.n) * static_cast<double>(p.k) * (p.trained ? 3 : 2);
   }
   if (const AttentionSpec* a = attention_of(unit))
-    flops += 14.0 * static_cast<double>(attended_pairs(*a, job.seq)) * static_cast<double>(a->heads * a->head_dim);
+    flops += 14.0 * window_pairs(job, *a) * static_cast<double>(a->heads * a->head_dim);
   return flops;
 }
 

@@ -444,6 +444,12 @@ int64_t attended_pairs(const AttentionSpec& u, int64_t seq) {
 
 double training_flops_per_token(const ModelSpec& spec, int64_t seq) {
   if (seq <= 0) return 0;
+  const auto pairs = [&](const AttentionSpec& a) { return static_cast<double>(attended_pairs(a, seq)); };
+  return training_flops_per_token(spec, pairs, static_cast<double>(seq));
+}
+
+double training_flops_per_token(const ModelSpec& spec, const std::function<double(const AttentionSpec&)>& pairs,
+                                double tokens) {
   double flops = 0;
   for (const Unit& unit : spec.units) {
     const UnitCost c = unit_cost(unit, {});
@@ -456,8 +462,7 @@ double training_flops_per_token(const ModelSpec& spec, int64_t seq) {
     }
     flops += 4 * parameters + 2 * trained;
     if (const AttentionSpec* a = attention_of(unit))
-      flops += 6.0 * static_cast<double>(a->heads * a->head_dim + a->value_rows()) *
-               static_cast<double>(attended_pairs(*a, seq)) / static_cast<double>(seq);
+      flops += 6.0 * static_cast<double>(a->heads * a->head_dim + a->value_rows()) * pairs(*a) / tokens;
     if (const auto* h = std::get_if<HeadSpec>(&unit.spec); h && h->tied)
       flops += (unit.frozen ? 4.0 : 6.0) * static_cast<double>(h->width) * static_cast<double>(h->vocab);
   }

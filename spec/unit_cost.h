@@ -88,5 +88,8 @@ int64_t attended_pairs(const AttentionSpec&, int64_t seq);
 /// attended pair and layer, causal and windowed, for the "share of peak" figure. Recomputed work does not count.
 /// Source: Chowdhery et al. 2022, arXiv:2204.02311, appendix B, with the pairs that are attended instead of all T².
 double training_flops_per_token(const ModelSpec&, int64_t seq);
+/// The same where `tokens` attend to so many pairs together, by kind of attention.
+double training_flops_per_token(const ModelSpec&, const std::function<double(const AttentionSpec&)>& pairs,
+                                double tokens);
 
 }  // namespace tern

@@ -1,0 +1,50 @@
+#pragma once
+// Requests of unlike length to a server: what they are on average, and what nearly all of them together keep.
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "plan/sequence_lengths.h"
+
+namespace tern {
+
+/// Of `share` of the requests (rounded: groups are of neighbouring lengths, four to a doubling, by their mean).
+struct PromptGroup {
+  int64_t tokens = 0;
+  double share = 0;
+};
+
+/// Prompts and answers drawn independently of each other. A server always has one request of each user, so of those in
+/// flight at a moment an answer twice as long is there twice as often.
+class RequestLengths {
+ public:
+  /// Of 100 moments, or prompts, at least 99.
+  static constexpr double kHigh = 0.99;
+  RequestLengths(SequenceLengths prompts, SequenceLengths answers);
+  const SequenceLengths& prompts() const { return prompts_; }
+  const SequenceLengths& answers() const { return answers_; }
+
+  int64_t high_prompt() const { return prompts_.quantile(kHigh); }
+  const std::vector<PromptGroup>& prompt_groups() const { return groups_; }
+  /// Tokens that a decoded one follows, prompt and what is written, on average over decoded tokens: E[p] + E[a²]/2E[a].
+  double decode_context() const;
+  /// Of a request in flight, whole: E[p] + E[a²]/E[a].
+  double mean_context() const;
+
+  /// Tokens of keys and values, in whole pages, that so many requests in flight do not exceed with their whole contexts
+  /// at kHigh of all moments: the lesser of two that both hold, users · what one of them exceeds with (1 − kHigh)/users
+  /// (Boole; users rounded up to a power of two); min over t > 0 of (users · ln E[e^(t·l)] − ln(1 − kHigh))/t
+  /// (Chernoff), l a context and the rest of its last page. Lengths within a hundredth of each other count as the
+  /// longer one. Rises with users.
+  int64_t room(int64_t users, int64_t page) const;
+
+ private:
+  SequenceLengths prompts_, answers_;
+  std::vector<PromptGroup> groups_;
+  std::vector<int64_t> exceeded_;                    // a context, by one of 2^i users
+  std::vector<std::pair<double, double>> exponent_;  // t, ln E[e^(t·context)]
+  double mean_answer_in_flight_ = 0;
+};
+
+}  // namespace tern
