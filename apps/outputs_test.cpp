@@ -30,8 +30,9 @@ class Outputs : public testing::Test {
 
   // @ stands for the folder: "plan-calibrate @/a --hardware h100 --output @/a". "" if nothing is refused.
   std::string refusal(const std::string& line) const {
+    const std::string typed = replace_all(line, "@", folder_);
     std::vector<std::string> words;
-    for (const std::string_view w : split_words(replace_all(line, "@", folder_))) words.emplace_back(w);
+    for (const std::string_view w : split_words(typed)) words.emplace_back(w);
     const std::string verb = words.front();
     words.erase(words.begin());
     try {

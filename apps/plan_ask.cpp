@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "apps/common.h"
+#include "apps/given_options.h"
 #include "apps/plan_page.h"
 #include "base/error.h"
 #include "base/io.h"
@@ -28,8 +29,9 @@ int64_t sequences(std::string_view text, std::string_view whole) {
 void write(const Options& o, std::string_view option, const std::string& text) {
   const std::string& path = o.text(option);
   if (path.empty()) return;
+  const bool replaces = real_io().stat(path).has_value();
   write_file_atomically(real_io(), path, text);
-  log_info("wrote {}", path);
+  log_info("wrote {}{}", path, replaces ? " (in place of the file that was there)" : "");
 }
 
 }  // namespace
@@ -60,18 +62,69 @@ void refuse_other_models(const Options& o, const ModelSpec& spec, const TrainJob
       throw Error(ErrorKind::usage, "--emit {}", why);
 }
 
+Cluster priced_as_asked(const Options& o, Cluster cluster) {
+  if (!o.has("price-per-hour")) return cluster;
+  for (DeviceType& d : cluster.devices) d.price_per_hour = o.real("price-per-hour");
+  for (NodeType& n : cluster.nodes) n.price_per_hour = 0;
+  return cluster;
+}
+
+void require_terms(const Options& o, const Cluster& cluster) {
+  if (!o.has("tokens"))
+    for (const std::string_view name : {"checkpoint-time", "mtbf", "restart-time"})
+      if (o.given(name)) throw Error(ErrorKind::usage, "plan: --{} is of a whole run: give --tokens too", name);
+  if (o.has("tokens") && !o.has("checkpoint-time"))
+    for (const NodeGroup& g : cluster.groups)
+      if (const NodeType& n = cluster.nodes[static_cast<size_t>(g.node)]; n.disk_write <= 0)
+        throw Error(ErrorKind::usage,
+                    "--tokens: the nodes '{}' of '{}' have no disk to write checkpoints to; give --checkpoint-time",
+                    n.name, cluster.name);
+  if (o.flag("pareto") && cluster.groups.size() != 1)
+    throw Error(ErrorKind::usage, "plan: --pareto takes fewer and fewer nodes of one type; '{}' has several",
+                cluster.name);
+}
+
+void refuse_beside_check(const Options& o) {
+  constexpr std::string_view kJudged[]{"check",
+                                       "hardware",
+                                       "nodes",
+                                       "batch",
+                                       "batches",
+                                       "seq",
+                                       "dtype",
+                                       "gradients",
+                                       "optimizer",
+                                       "fix",
+                                       "adapters",
+                                       "schedules",
+                                       "zero",
+                                       "allow-recompute",
+                                       "capacity-factor",
+                                       "max-micro-batch",
+                                       "offload",
+                                       "max-tensor",
+                                       "max-context",
+                                       "max-stages",
+                                       "max-chunks",
+                                       "ulysses",
+                                       "calibration",
+                                       "threads",
+                                       "json",
+                                       "max-seconds",
+                                       "price-per-hour",
+                                       "lengths",
+                                       "batching"};
+  refuse_given_but(o, kJudged, "does not go with --check, which judges a plan and searches nothing; leave it out");
+}
+
 PlanStory tell_story(const Options& o, const ModelSpec& spec, const Cluster& cluster, const PlanRequest& request,
                      const Plan& plan) {
   PlanStory story;
   if (o.has("tokens")) {
     story.terms.tokens = o.real("tokens"), story.terms.mtbf_s = o.real("mtbf");
     story.terms.restart_s = o.real("restart-time");
-    if (o.has("price-per-hour")) story.terms.price_per_device_hour = o.real("price-per-hour");
     if (o.has("checkpoint-time")) story.terms.checkpoint_s = o.real("checkpoint-time");
     story.run = run_cost(spec, cluster, plan, story.terms);
-  } else {
-    for (const std::string_view name : {"price-per-hour", "checkpoint-time", "mtbf", "restart-time"})
-      if (o.given(name)) throw Error(ErrorKind::usage, "plan: --{} is of a whole run: give --tokens too", name);
   }
   if (o.flag("explain")) story.shadow = shadow_prices(spec, cluster, request, plan);
   if (o.flag("pareto")) story.nodes = plan_node_counts(spec, cluster, request);
@@ -85,8 +138,9 @@ PlanStory tell_story(const Options& o, const ModelSpec& spec, const Cluster& clu
   return story;
 }
 
-void write_story(const Options& o, const ModelSpec& spec, const Cluster& cluster, const PlanAnswer& answer,
-                 const PlanStory& story) {
+void write_answer(const Options& o, const std::string& plan, const ModelSpec& spec, const Cluster& cluster,
+                  const PlanAnswer& answer, const PlanStory& story) {
+  write(o, "output", plan);
   write(o, "emit-output", story.emitted.text);
   if (!o.text("html").empty()) write(o, "html", plan_page(spec, cluster, answer, story));
   if (!o.text("picture").empty()) write(o, "picture", plan_picture(answer));

@@ -10,6 +10,7 @@
 #include "base/io.h"
 #include "base/json.h"
 #include "base/shell_testing.h"
+#include "base/text.h"
 
 #include <nlohmann/json.hpp>
 
@@ -156,9 +157,61 @@ TEST_F(PlanVerb, TheReportHasMfuRunTiesWorthAndNodes) {
   EXPECT_GT(r["run"]["wall_seconds"].get<double>(), r["run"]["steps_seconds"].get<double>());
   EXPECT_EQ(tern("plan llama-2-7b" + kNode + kJob + " --certify --tokens 1e12 --output plan.json").code, 0);
   EXPECT_EQ(tern("plan llama-2-7b" + kNode + kJob + " --check plan.json").code, 0) << "a plan with its report";
-  const Outcome alone = tern("plan llama-2-7b" + kNode + kJob + " --mtbf 1000h");
-  EXPECT_EQ(alone.code, 2);
-  EXPECT_TRUE(has(alone, "--mtbf is of a whole run")) << alone.text;
+}
+
+// A search may take minutes: what the options ask beside it is looked at before.
+TEST_F(PlanVerb, TermsThatCannotBeAreSaidBeforeTheSearch) {
+  const std::string node = real_io().read(kHardware + "h100-node.toml");
+  std::string diskless;
+  for (const std::string_view line : split(node, '\n'))
+    if (!line.starts_with("disk")) diskless += std::string(line) + "\n";
+  put("diskless.toml", diskless);
+  const std::string job = " --batch 16 --seq 4096";
+  for (const auto& [words, why] : std::vector<std::pair<std::string, const char*>>{
+           {"llama-2-7b" + kNode + " --mtbf 1000h", "--mtbf is of a whole run"},
+           {"llama-2-7b --hardware diskless.toml --tokens 1e9", "give --checkpoint-time"},
+           {"gpt2 --hardware " + kHardware + "mixed-desk.toml --pareto", "has several"}}) {
+    const Outcome o = tern("plan " + words + job, "timeout 20");
+    EXPECT_EQ(o.code, 2) << o.text;
+    EXPECT_TRUE(has(o, why)) << o.text;
+  }
+  EXPECT_EQ(tern("plan llama-2-7b --hardware diskless.toml --tokens 1e9 --checkpoint-time 60" + kJob).code, 0);
+}
+
+// The reader of standard output may be gone after a line.
+TEST_F(PlanVerb, FilesAreWrittenBeforeAnythingIsPrinted) {
+  const Outcome o = run_shell("cd " + folder_ + "; " TERN_PROGRAM " plan llama-2-7b" + kNode + kJob +
+                              " --output kept.json --html kept.html 2>errors | true; wc -c < kept.json");
+  EXPECT_EQ(o.code, 0) << real_io().read(path("errors"));
+  EXPECT_GT(json_of("kept.json")["predicted"]["step_ps"].get<int64_t>(), 0);
+  EXPECT_TRUE(real_io().stat(path("kept.html")).has_value());
+}
+
+TEST_F(PlanVerb, AGivenPriceIsThatOfEveryLineAndOfTheFile) {
+  const std::string plan = "plan llama-2-7b" + kNode + kJob + " --price-per-hour 7";
+  const Outcome words = tern(plan + " --tokens 1e9 --pareto --certify --output plan.json");
+  ASSERT_EQ(words.code, 0) << words.text;
+  const Json j = json_of("plan.json");
+  EXPECT_EQ(j["predicted"]["price_per_hour"], 7 * 8);
+  const Json& run = j["report"]["run"];
+  EXPECT_NEAR(run["cost"].get<double>(), 7 * run["device_hours"].get<double>(), 1e-6);
+  const Json& point = j["report"]["node_counts"][0];
+  const double an_hour = point["tokens_per_second"].get<double>() * 3600 / 1e6;
+  EXPECT_NEAR(point["price_per_million_tokens"].get<double>() * an_hour, 7.0 * point["devices"].get<double>(), 1e-6);
+  EXPECT_TRUE(has(words, "price      56.00 per hour")) << words.text;
+  EXPECT_EQ(tern(plan + " --check plan.json").code, 0) << "judged at the price it was made at";
+}
+
+TEST_F(PlanVerb, ARunThatNeverFinishesIsSaidSo) {
+  const std::string plan = "plan llama-2-7b" + kNode + kJob + " --tokens 1e12 --mtbf 10s";
+  const Outcome words = tern(plan);
+  EXPECT_EQ(words.code, 0) << words.text;
+  EXPECT_TRUE(has(words, "never finishes with checkpoints and failures")) << words.text;
+  const Outcome json = tern(plan + " --json 2>/dev/null");
+  ASSERT_EQ(json.code, 0);
+  const Json run = parse_json(json.text, "plan")["report"]["run"];
+  EXPECT_FALSE(run["ends"].get<bool>());
+  for (const char* key : {"wall_seconds", "failures", "device_hours", "cost"}) EXPECT_TRUE(run[key].is_null()) << key;
 }
 
 TEST_F(PlanVerb, ARangeOfBatchesTakesTheOneWithMostTokens) {
@@ -322,8 +375,9 @@ TEST_F(PlanVerb, ThePageOnClusterFilesIsTrue) {
     const std::string text = real_io().read(kHardware + example);
     for (size_t line = 0; line < text.size(); line = text.find('\n', line) + 1) {
       const std::string key = text.substr(line, text.find_first_of(" =\n", line) - line);
-      if (!key.empty() && std::isalpha(static_cast<unsigned char>(key[0])))
+      if (!key.empty() && std::isalpha(static_cast<unsigned char>(key[0]))) {
         EXPECT_NE(page.find(key), std::string::npos) << key;
+      }
     }
   }
 }

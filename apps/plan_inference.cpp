@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "apps/common.h"
+#include "apps/given_options.h"
 #include "apps/outputs.h"
 #include "base/error.h"
 #include "base/io.h"
@@ -322,48 +323,37 @@ EmittedPlan emit_for_vllm(const Options& o, const Cluster& cluster, const Infere
 }  // namespace
 
 InferenceJob inference_job(const Options& o, bool engine) {
-  for (const char* training : {"fix",
-                               "tokens",
-                               "price-per-hour",
-                               "mtbf",
-                               "checkpoint-time",
-                               "restart-time",
-                               "explain",
-                               "pareto",
-                               "html",
-                               "picture",
-                               "batch",
-                               "batches",
-                               "seq",
-                               "lengths",
-                               "batching",
-                               "gradients",
-                               "optimizer",
-                               "adapters",
-                               "capacity-factor",
-                               "schedules",
-                               "zero",
-                               "allow-recompute",
-                               "max-chunks",
-                               "max-micro-batch",
-                               "max-context",
-                               "certify",
-                               "check",
-                               "output"})
+  constexpr std::string_view kAllowed[]{"inference",    "hardware",   "nodes",          "prompt-tokens", "max-tokens",
+                                        "users",        "ttft",       "tpot",           "dtype",         "kv-dtype",
+                                        "weight-dtype", "max-tensor", "max-stages",     "offload",       "emit",
+                                        "emit-output",  "json",       "prompt-lengths", "output-lengths"};
+  for (const auto& [training, instead] :
+       {std::pair{"batch", "--users: sequences at once"}, std::pair{"seq", "--prompt-tokens and --max-tokens"},
+        std::pair{"lengths", "--prompt-lengths and --output-lengths"}})
     if (o.given(training))
-      throw Error(ErrorKind::usage, "plan: --{} is of training and says nothing about --inference; leave it out{}",
-                  training,
-                  std::string_view(training) == "batch"     ? " (--users: sequences at once)"
-                  : std::string_view(training) == "seq"     ? " (--prompt-tokens and --max-tokens)"
-                  : std::string_view(training) == "lengths" ? " (--prompt-lengths and --output-lengths)"
-                                                            : "");
+      throw Error(ErrorKind::usage, "plan: --{} is of training and says nothing about --inference; leave it out ({})",
+                  training, instead);
+  refuse_given_but(o, kAllowed, "is of training and says nothing about --inference; leave it out");
+  if (!o.has("emit") && o.has("emit-output"))
+    throw Error(ErrorKind::usage, "plan: --emit-output without --emit says nothing to write");
+  const std::string offload = o.given("offload") ? o.text("offload") : engine ? "none" : "all";
+  if (engine && offload != "none")
+    throw Error(
+        ErrorKind::usage,
+        "plan: the cluster file has tern's own rates, and this engine keeps weights, keys and values in memory; "
+        "leave --offload out");
+  if (offload != "none" && offload != "all")
+    throw Error(ErrorKind::usage, "--offload {}: of training; with --inference all (weights, keys and values) or none",
+                offload);
   const std::shared_ptr<const RequestLengths> lengths = request_lengths(o);
   InferenceJob job{.prompt = lengths ? lengths->prompts().longest() : o.integer("prompt-tokens"),
                    .answer = lengths ? lengths->answers().longest() : o.integer("max-tokens"),
                    .dtype = dtype_from_name(o.text("dtype")),
-                   .spill = !engine && (!o.given("offload") || o.text("offload") != "none"),
+                   .spill = offload == "all",
                    .latent_cache = !engine,
                    .lengths = lengths};
+  if (o.given("max-tensor")) job.most_tensor = o.integer("max-tensor");
+  if (o.given("max-stages")) job.most_stages = o.integer("max-stages");
   job.weights = o.has("weight-dtype") ? stored_named(o.text("weight-dtype")) : stored_as(job.dtype);
   job.kv = o.has("kv-dtype") ? stored_named(o.text("kv-dtype")) : stored_as(job.dtype);
   if (engine && (job.weights != stored_as(job.dtype) || job.kv != stored_as(job.dtype)))

@@ -62,12 +62,14 @@ void tell_run(Words& w, const PlanStory& story, bool real) {
   const RunCost& r = *story.run;
   w.line("run", fmt::format("{} {}tokens: {} steps, {} without interruptions; {} with checkpoints and failures",
                             format_count(story.terms.tokens), real ? "real " : "", format_with_commas(r.steps),
-                            days(r.steps_s), days(r.wall_s)));
-  w.line("", fmt::format("a failure every {} ({} per device), {:.1f} in all; a checkpoint of {} every {} ({} each), a "
+                            days(r.steps_s), r.ends ? days(r.wall_s) : "never finishes"));
+  const std::string failures = r.ends ? fmt::format("{:.1f} in all", r.failures) : "so that it never ends";
+  w.line("", fmt::format("a failure every {} ({} per device), {}; a checkpoint of {} every {} ({} each), a "
                          "restart {}",
-                         days(r.mtbf_s), days(story.terms.mtbf_s), r.failures, format_bytes(r.checkpoint_bytes),
+                         days(r.mtbf_s), days(story.terms.mtbf_s), failures, format_bytes(r.checkpoint_bytes),
                          days(r.interval_s), format_seconds(r.checkpoint_s), format_seconds(r.restart_s)));
   w.line("", std::string(kRunFormula));
+  if (!r.ends) return;
   const std::string hours = fmt::format("{} device-hours", format_count(r.device_hours));
   w.line("cost", r.has_price ? fmt::format("{:.2f} for {}", r.cost, hours)
                              : hours + "; no price in the cluster's file: --price-per-hour");
@@ -160,6 +162,7 @@ Json story_json(const ModelSpec& spec, const Cluster& cluster, const Plan& p, co
          {"tied", rivals_json(ties_of(p, kTied))},
          {"measure_first", rivals_json(measure_first(p))}};
   if (p.job.lengths.given()) j["lengths"] = lengths_json(spec, p);
+  const auto of_an_end = [&](double x) { return story.run->ends ? Json(x) : Json(); };
   if (const auto& r = story.run)
     j["run"] = {{"tokens", story.terms.tokens},
                 {"steps", r->steps},
@@ -170,10 +173,11 @@ Json story_json(const ModelSpec& spec, const Cluster& cluster, const Plan& p, co
                 {"checkpoint_seconds", r->checkpoint_s},
                 {"checkpoint_interval_seconds", r->interval_s},
                 {"restart_seconds", r->restart_s},
-                {"failures", r->failures},
-                {"wall_seconds", r->wall_s},
-                {"device_hours", r->device_hours},
-                {"cost", r->has_price ? Json(r->cost) : Json()},
+                {"ends", r->ends},
+                {"failures", of_an_end(r->failures)},
+                {"wall_seconds", of_an_end(r->wall_s)},
+                {"device_hours", of_an_end(r->device_hours)},
+                {"cost", r->has_price ? of_an_end(r->cost) : Json()},
                 {"formula", kRunFormula}};
   if (!story.shadow.empty()) {
     Json& rows = j["shadow_prices"] = Json::array();

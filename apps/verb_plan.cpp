@@ -1,7 +1,6 @@
 // tern plan MODEL --hardware F: the best plan, its proof, what it takes, and why its rivals lost.
 #include <fmt/format.h>
 
-#include <array>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -19,7 +18,6 @@
 #include "apps/plan_space.h"
 #include "apps/verbs.h"
 #include "base/error.h"
-#include "base/io.h"
 #include "base/log.h"
 #include "base/options.h"
 #include "base/signals.h"
@@ -117,11 +115,6 @@ int check_plan(const ModelSpec& spec, const Cluster& cluster, const PlanRequest&
   throw Error(ErrorKind::bad_file, "{}: the plan does not hold: {}", path, a.reason);
 }
 
-// Options that ask for a search, or for what follows from its plan.
-constexpr std::array<std::string_view, 11> kOfASearch{"output",  "certify",        "emit",           "emit-output",
-                                                      "tokens",  "explain",        "pareto",         "html",
-                                                      "picture", "price-per-hour", "checkpoint-time"};
-
 // Of several batches the one with most tokens/s is planned; all are told.
 std::vector<PlannedPoint> plan_range(const ModelSpec& spec, const Cluster& cluster, PlanRequest& request,
                                      const std::vector<int64_t>& batches) {
@@ -174,100 +167,122 @@ DType gradients_of(const Options& options, bool calibrated_runs) {
   return DType::f16;
 }
 
+void require_question(const Options& o) {
+  std::string missing;
+  const bool inference = o.flag("inference");
+  for (const std::string_view name : {"hardware", "batch", "seq"})
+    if (!o.has(name) && !(inference && name != "hardware") && !(name == "batch" && o.has("batches")))
+      missing += fmt::format("{}--{}", missing.empty() ? "" : ", ", name);
+  if (!missing.empty()) throw Error(ErrorKind::usage, "plan: {} must be given; see `tern help plan`", missing);
+}
+
+// What is to be planned.
+struct Question {
+  ModelSpec spec;
+  Cluster cluster;
+  std::vector<int64_t> batches;
+  std::optional<Calibration> calibration;
+  PlanRequest request;
+};
+
+Question question_of(const Options& o, ModelSpec spec, Cluster cluster) {
+  refuse_inference_options(o);
+  Question q{.spec = std::move(spec), .cluster = priced_as_asked(o, std::move(cluster)), .batches = batches_of(o)};
+  if (o.has("calibration")) {
+    q.calibration = read_calibration(o.text("calibration"));
+    q.cluster = calibrated(q.cluster, *q.calibration, dtype_from_name(o.text("dtype")));
+    if (const std::string few = few_words(*q.calibration); !few.empty()) log_warn("{}", few);
+  }
+  if (o.has("adapters")) q.spec = with_adapters(std::move(q.spec), o.integer("adapters"));
+  q.request = {.model = o.positional("MODEL"), .space = space_of(o), .stop = &stop_flag()};
+  q.request.job = {.batch = q.batches.back(),
+                   .seq = o.integer("seq"),
+                   .dtype = dtype_from_name(o.text("dtype")),
+                   .gradients = gradients_of(o, q.calibration.has_value()),
+                   .optimizer = o.text("optimizer") == "sgd" ? Optimizer::sgd : Optimizer::adamw,
+                   .capacity_factor = o.real("capacity-factor"),
+                   .lengths = job_lengths(o, q.spec)};
+  if (o.has("max-seconds")) q.request.seconds = o.real("max-seconds");
+  if (o.has("threads")) q.request.threads = static_cast<int>(o.integer("threads"));
+  return q;
+}
+
+PlanAnswer search(const Options& o, Question& q) {
+  SearchLine line;
+  q.request.progress = [&](int64_t left, int64_t best_ps) { line.update(left, best_ps); };
+  PlanAnswer answer = plan_model(q.spec, q.cluster, q.request);
+  q.request.progress = {};
+  if (!answer.found && !stop_requested())
+    refuse_plan(q.spec, q.cluster, q.request, answer, space_without_pins(o), wider_spaces(o), o.flag("json"));
+  return answer;
+}
+
+void print_answer(const Question& q, const PlanAnswer& answer, const PlanStory& story, const std::string& text,
+                  bool json) {
+  if (json) {
+    print_out(text);
+  } else {
+    print_plan(answer, q.cluster);
+    print_out("\n" + story_words(q.spec, q.cluster, answer.plan, story));
+  }
+  tell_engine(q.spec, answer.plan, q.cluster, json);
+}
+
+void print_certificate(const Certificate& c, const Plan& plan, bool json) {
+  if (!c.audit || !c.audit->plan_holds()) return;
+  const std::string solver = c.solver.empty() ? "not asked" : c.solver;
+  if (json) {
+    log_info("audit: {}; no judged choice is faster than {}; {}; solver: {}", name_of(c.audit->verdict),
+             step_words(c.audit->proven_ps), told(*c.audit), solver);
+  } else {
+    print_audit(*c.audit, plan);
+    print_out(fmt::format("solver     {}\n", solver));
+  }
+}
+
 }  // namespace
 
 int run_plan(const Options& options) {
   ModelSpec spec = model_of(options.positional("MODEL"));
-  std::string missing;
-  const bool inference = options.flag("inference");
-  for (const std::string_view name : {"hardware", "batch", "seq"})
-    if (!options.has(name) && !(inference && name != "hardware") && !(name == "batch" && options.has("batches")))
-      missing += fmt::format("{}--{}", missing.empty() ? "" : ", ", name);
-  if (!missing.empty()) throw Error(ErrorKind::usage, "plan: {} must be given; see `tern help plan`", missing);
-  const std::string& output = options.text("output");
+  require_question(options);
   Cluster cluster = find_cluster(options.text("hardware"));
   if (options.has("nodes")) cluster = with_nodes(std::move(cluster), options.integer("nodes"));
-  if (inference && options.has("calibration"))
-    throw Error(ErrorKind::usage, "plan: --calibration is of training runs; it does not go with --inference");
-  if (inference) return plan_inference(options, spec, cluster);
-  refuse_inference_options(options);
-  const std::vector<int64_t> batches = batches_of(options);
-  std::optional<Calibration> calibration;
-  if (options.has("calibration")) {
-    calibration = read_calibration(options.text("calibration"));
-    cluster = calibrated(cluster, *calibration, dtype_from_name(options.text("dtype")));
-    if (const std::string few = few_words(*calibration); !few.empty()) log_warn("{}", few);
-  }
-  if (options.has("adapters")) spec = with_adapters(std::move(spec), options.integer("adapters"));
-  PlanRequest request{.model = options.positional("MODEL"), .space = space_of(options), .stop = &stop_flag()};
-  request.job = {.batch = batches.back(),
-                 .seq = options.integer("seq"),
-                 .dtype = dtype_from_name(options.text("dtype")),
-                 .gradients = gradients_of(options, calibration.has_value()),
-                 .optimizer = options.text("optimizer") == "sgd" ? Optimizer::sgd : Optimizer::adamw,
-                 .capacity_factor = options.real("capacity-factor"),
-                 .lengths = job_lengths(options, spec)};
-  if (options.has("max-seconds")) request.seconds = options.real("max-seconds");
-  if (options.has("threads")) request.threads = static_cast<int>(options.integer("threads"));
+  if (options.flag("inference")) return plan_inference(options, spec, cluster);
+
+  Question q = question_of(options, std::move(spec), std::move(cluster));
   const bool json = options.flag("json");
   const StopSignals signals;
   if (options.has("check")) {
-    for (const std::string_view other : kOfASearch)
-      if (options.given(other))
-        throw Error(ErrorKind::usage, "plan: --check searches nothing; it does not go with --{}", other);
-    if (batches.size() > 1) throw Error(ErrorKind::usage, "plan: --check judges one plan: give --batch");
-    return check_plan(spec, cluster, request, options.text("check"), json);
+    refuse_beside_check(options);
+    if (q.batches.size() > 1) throw Error(ErrorKind::usage, "plan: --check judges one plan: give --batch");
+    return check_plan(q.spec, q.cluster, q.request, options.text("check"), json);
   }
   require_writable(options);
-  refuse_other_models(options, spec, request.job);
-  const std::vector<PlannedPoint> points = plan_range(spec, cluster, request, batches);
-  PlanAnswer answer;
-  {
-    SearchLine line;
-    request.progress = [&](int64_t left, int64_t best_ps) { line.update(left, best_ps); };
-    answer = plan_model(spec, cluster, request);
-    request.progress = {};
-  }
-  if (!answer.found && stop_requested()) {
+  require_terms(options, q.cluster);
+  refuse_other_models(options, q.spec, q.request.job);
+
+  const std::vector<PlannedPoint> points = plan_range(q.spec, q.cluster, q.request, q.batches);
+  PlanAnswer answer = search(options, q);
+  if (!answer.found) {
     log_warn("plan: stopped before any plan was found");
     return 128 + stop_signal();
   }
-  if (!answer.found)
-    refuse_plan(spec, cluster, request, answer, space_without_pins(options), wider_spaces(options), json);
-  if (std::string beyond = beyond_positions(spec, request.job.seq); !beyond.empty())
+  if (std::string beyond = beyond_positions(q.spec, q.request.job.seq); !beyond.empty())
     answer.plan.restrictions.push_back(std::move(beyond));
-  if (calibration) answer.plan.error = planned_error(*calibration, answer.plan.step_ps);
+  if (q.calibration) answer.plan.error = planned_error(*q.calibration, answer.plan.step_ps);
   for (std::string& assumed : lengths_assumed(answer.plan)) answer.plan.restrictions.push_back(std::move(assumed));
   Certificate certificate;
-  if (options.flag("certify")) certificate = certify(spec, cluster, request, answer.plan);
-  PlanStory story = tell_story(options, spec, cluster, request, answer.plan);
+  if (options.flag("certify")) certificate = certify(q.spec, q.cluster, q.request, answer.plan);
+  PlanStory story = tell_story(options, q.spec, q.cluster, q.request, answer.plan);
   story.batches = points;
-  const std::string text = plan_json(answer.plan, story_json(spec, cluster, answer.plan, story));
-  if (json) {
-    print_out(text);
-  } else {
-    print_plan(answer, cluster);
-    print_out("\n" + story_words(spec, cluster, answer.plan, story));
-  }
-  tell_engine(spec, answer.plan, cluster, json);
-  if (calibration && !answer.plan.error)
+
+  // Files first: who reads the output may stop early.
+  const std::string text = plan_json(answer.plan, story_json(q.spec, q.cluster, answer.plan, story));
+  write_answer(options, text, q.spec, q.cluster, answer, story);
+  print_answer(q, answer, story, text, json);
+  print_certificate(certificate, answer.plan, json);
+  if (q.calibration && !answer.plan.error)
     log_warn("plan: {} was not tried on rows left out, so there is no error bar", options.text("calibration"));
-  if (const auto& audit = certificate.audit; audit && audit->plan_holds()) {
-    const std::string solver = certificate.solver.empty() ? "not asked" : certificate.solver;
-    if (json) {
-      log_info("audit: {}; no judged choice is faster than {}; {}; solver: {}", name_of(audit->verdict),
-               step_words(audit->proven_ps), told(*audit), solver);
-    } else {
-      print_audit(*audit, answer.plan);
-      print_out(fmt::format("solver     {}\n", solver));
-    }
-  }
-  if (!output.empty()) {
-    const bool replaces = real_io().stat(output).has_value();
-    write_file_atomically(real_io(), output, text);
-    log_info("wrote {}{}", output, replaces ? " (in place of the file that was there)" : "");
-  }
-  write_story(options, spec, cluster, answer, story);
   if (stop_requested()) {
     log_warn("plan: stopped; this is the best plan so far, and its gap is right");
     return 128 + stop_signal();

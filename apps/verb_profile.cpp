@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/common.h"
+#include "apps/given_options.h"
 #include "apps/nccl_links.h"
 #include "apps/nccl_tests.h"
 #include "apps/profile.h"
@@ -60,6 +61,8 @@ Json links_json(const std::vector<ImportedTest>& all) {
 }
 
 int import_links(const Options& options) {
+  constexpr std::string_view kRead[]{"import", "output", "json"};
+  refuse_given_but(options, kRead, "is of measuring, and --import measures nothing; leave it out");
   std::vector<ImportedTest> all;
   for (const std::string& path : options.list("import")) {
     ImportedTest one{.path = path, .test = parse_nccl_tests(read_text(path), path)};

@@ -3,11 +3,10 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "plan/ceil_div.h"
 
 namespace tern {
 namespace {
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Visits the levels a group's traffic uses: (level, domains outside which bytes come, of which groups of `inner` ranks
 // share the links).

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "hardware/cluster.h"
+#include "plan/ceil_div.h"
 #include "plan/instance.h"
 #include "plan/layers.h"
 #include "plan/strategy.h"
@@ -60,6 +61,6 @@ LongestTimes longest_times(const LayerCosts&, const std::vector<Layer>&, const s
                            bool pipelined);
 
 /// ceil(n / shards)
-inline int64_t shard_of(int64_t n, int64_t shards) { return (n + shards - 1) / shards; }
+inline int64_t shard_of(int64_t n, int64_t shards) { return ceil_div(n, shards); }
 
 }  // namespace tern

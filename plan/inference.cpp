@@ -4,15 +4,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "base/error.h"
+#include "plan/ceil_div.h"
 #include "plan/comm_cost.h"
 #include "spec/unit_cost.h"
 
 namespace tern {
 namespace {
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Units first … last − 1 of a stage; embedding and head count to the first and last layer.
 struct Stage {
@@ -73,26 +73,37 @@ struct Pricing {
   const DeviceType& device() const { return machine.device; }
   int64_t read(int64_t bytes) const { return ps_of(static_cast<double>(bytes), device().memory_bandwidth); }
 
-  // As measured for inference; else the larger of the weights' reading and of FLOPs. Fewer rows than a tile has are
-  // multiplied at a large product's pace: kernels for such products do not fill whole tiles.
+  // By FLOPs: whole tiles of rows as they are, and what is left at a large product's pace, as kernels for few rows do
+  // not fill whole tiles. Never falls as m grows.
+  int64_t multiplied(int64_t m, int64_t n, int64_t k) const {
+    const int64_t whole = matmul_ps(device(), job.dtype, m, n, k);
+    const auto table = std::find_if(device().matmul.begin(), device().matmul.end(),
+                                    [&](const MatmulTable& x) { return x.dtype == job.dtype; });
+    if (table == device().matmul.end() || m % table->tile[0] == 0) return whole;
+    constexpr int64_t kMany = 4096;
+    const int64_t left = m % table->tile[0];
+    const int64_t rest = counted_ps(static_cast<double>(matmul_ps(device(), job.dtype, kMany, n, k)) *
+                                    static_cast<double>(left) / kMany);
+    return std::min(whole, matmul_ps(device(), job.dtype, m - left, n, k) + rest);
+  }
+
+  // As measured for inference; else the larger of reading and of FLOPs. It is the weights' where their reading decides:
+  // of a measured time, where it is half of it.
   void product(int64_t m, int64_t n, int64_t k, int64_t count, PassTimes& t) const {
     if (m <= 0 || count <= 0) return;
-    const int64_t reading = read(stored_bytes(job.weights, n * k) + (m * k + m * n) * size_of(job.dtype));
-    int64_t one = 0;
+    const int64_t stored = stored_bytes(job.weights, n * k);
+    const int64_t reading = read(stored + (m * k + m * n) * size_of(job.dtype));
+    int64_t one = 0, weights = 0;
     if (has_table(device(), job.dtype, ProductUse::inference)) {
       one = matmul_ps(device(), job.dtype, m, n, k, ProductUse::inference);
+      weights = 2 * reading >= one ? one : 0;
     } else {
-      const auto table = std::find_if(device().matmul.begin(), device().matmul.end(),
-                                      [&](const MatmulTable& x) { return x.dtype == job.dtype; });
-      constexpr int64_t kMany = 4096;
-      const bool few = table != device().matmul.end() && m < table->tile[0];
-      const int64_t flops = few ? counted_ps(static_cast<double>(matmul_ps(device(), job.dtype, kMany, n, k)) *
-                                             static_cast<double>(m) / kMany)
-                                : matmul_ps(device(), job.dtype, m, n, k);
+      const int64_t flops = multiplied(m, n, k);
       one = std::max(flops, reading);
+      weights = reading >= flops ? read(stored) : 0;  // beside them rows are read and written
     }
-    const int64_t all = counted_ps(count, one) + device().launch_ps;
-    (2 * reading > one ? t.weights : t.compute) += all;
+    t.weights += counted_ps(count, weights);
+    t.compute += counted_ps(count, one) - counted_ps(count, weights) + device().launch_ps;
   }
 
   void products(const Unit& unit, int64_t rows, PassTimes& t) const {
@@ -166,13 +177,70 @@ struct Pricing {
   }
 };
 
-// A prompt: chunks follow each other through the stages; the last and dearest one passes all of them. Prompts share
-// their first chunks.
+// Σ f(i), first ≤ i ≤ last, of an f that is linear but for a few corners: a stretch whose inner points lie on the line
+// between its ends counts as that line, another is halved. Short ones are added up.
+template <class F>
+double sum_of_line(const F& f, int64_t first, int64_t last) {
+  const int64_t n = last - first + 1;
+  double sum = 0;
+  if (n <= 64) {
+    for (int64_t i = first; i <= last; ++i) sum += f(i);
+    return sum;
+  }
+  const double from = f(first), to = f(last);
+  const auto on_line = [&](int64_t i) {
+    const double line = from + (to - from) * static_cast<double>(i - first) / static_cast<double>(n - 1);
+    return std::abs(f(i) - line) <= 2 + 1e-6 * line;
+  };
+  if (on_line(first + n / 4) && on_line(first + n / 2) && on_line(first + n / 4 * 3))
+    return (from + to) / 2 * static_cast<double>(n);
+  return sum_of_line(f, first, first + n / 2 - 1) + sum_of_line(f, first + n / 2, last);
+}
+
+// Bytes per pass that come from other tiers, over the device's share of the links. `disk_rate`: of a node, to read or
+// to write.
+int64_t transfer_ps(const Machine& m, double host_bytes, double disk_bytes, double disk_rate) {
+  const double devices = static_cast<double>(m.node.num_devices);
+  const int64_t link = ps_of(host_bytes + disk_bytes, m.node.host_link_bandwidth);
+  if (disk_bytes == 0) return link;
+  // Where device and host are one memory, what is read from disk crosses no other link.
+  return std::max(m.host_capacity() > 0 ? link : 0, ps_of(disk_bytes, disk_rate / devices));
+}
+int64_t transfer_ps(const Machine& m, int64_t host_bytes, int64_t disk_bytes) {
+  return transfer_ps(m, static_cast<double>(host_bytes), static_cast<double>(disk_bytes), m.node.disk_read);
+}
+
+// Of one prompt's keys and values what lies on other tiers is written once, and read by each chunk after it; weights
+// pass with each chunk.
+int64_t prompt_moved_ps(const Machine& m, const InferenceJob& job, const ServingMemory& memory, int64_t prompt) {
+  const int64_t chunks = ceil_div(prompt, job.chunk);
+  const int64_t weights = counted_ps(chunks, transfer_ps(m, memory.weights_on[1], memory.weights_on[2]));
+  if (memory.kv == 0 || memory.kv_on[1] + memory.kv_on[2] == 0) return weights;
+  const double context = job.lengths ? job.lengths->mean_context() : static_cast<double>(job.context());
+  const double token = static_cast<double>(memory.kv_per_user) / context;
+  const double host = token * static_cast<double>(memory.kv_on[1]) / static_cast<double>(memory.kv);
+  const double disk = token * static_cast<double>(memory.kv_on[2]) / static_cast<double>(memory.kv);
+  const double written = static_cast<double>(prompt);
+  const double read =
+      static_cast<double>(job.chunk) * static_cast<double>(chunks) * static_cast<double>(chunks - 1) / 2;
+  return std::min(kMostPs, weights + transfer_ps(m, host * read, disk * read, m.node.disk_read) +
+                               transfer_ps(m, host * written, disk * written, m.node.disk_write));
+}
+
+// The lengths that count, as prompt_compute_ps has them.
+std::vector<PromptGroup> prompts_of(const InferenceJob& job) {
+  if (!job.lengths) return {{job.prompt, 1}};
+  std::vector<PromptGroup> out = job.lengths->prompt_groups();
+  out.push_back({job.lengths->high_prompt(), 0});
+  return out;
+}
+
+// Chunks follow each other through the stages; the last and dearest one passes all of them. Prompts share their first
+// chunks.
 struct PromptTimes {
   const Pricing& price;
   const std::vector<Stage>& stages;
-  int64_t weights_passed;             // ps, with each chunk
-  std::vector<int64_t> before = {0};  // ps, of so many whole chunks that others follow
+  std::map<int64_t, int64_t> known = {};  // ps, of whole chunks that others follow
 
   int64_t pass(int64_t at, int64_t rows, bool last) const {
     const auto pairs = static_cast<double>(attended_pairs(rows, at, 0));
@@ -184,25 +252,17 @@ struct PromptTimes {
     }
     return last ? sum : most;
   }
+  double chunk(int64_t i) {
+    const auto [at, fresh] = known.try_emplace(i, 0);
+    if (fresh) at->second = pass(i * price.job.chunk, price.job.chunk, false);
+    return static_cast<double>(at->second);
+  }
   int64_t of(int64_t prompt) {
-    const int64_t chunk = price.job.chunk, whole = (prompt - 1) / chunk;
-    while (static_cast<int64_t>(before.size()) <= whole)
-      before.push_back(
-          std::min(kMostPs, before.back() + pass((static_cast<int64_t>(before.size()) - 1) * chunk, chunk, false)));
-    const int64_t last = pass(whole * chunk, prompt - whole * chunk, true);
-    return std::max(std::min(kMostPs, before[static_cast<size_t>(whole)] + last),
-                    counted_ps(whole + 1, weights_passed));
+    const int64_t whole = (prompt - 1) / price.job.chunk, at = whole * price.job.chunk;
+    const double before = sum_of_line([&](int64_t i) { return chunk(i); }, 0, whole - 1);
+    return counted_ps(before + static_cast<double>(pass(at, prompt - at, true)));
   }
 };
-
-// Bytes per pass that come from other tiers, over the device's share of the links.
-int64_t transfer_ps(const Machine& m, int64_t host_bytes, int64_t disk_bytes) {
-  const double devices = static_cast<double>(m.node.num_devices);
-  const int64_t link = ps_of(static_cast<double>(host_bytes + disk_bytes), m.node.host_link_bandwidth);
-  if (disk_bytes == 0) return link;
-  // Where device and host are one memory, what is read from disk crosses no other link.
-  return std::max(m.host_capacity() > 0 ? link : 0, ps_of(static_cast<double>(disk_bytes), m.node.disk_read / devices));
-}
 
 }  // namespace
 
@@ -304,21 +364,33 @@ ServingMemory serving_memory(const ModelSpec& spec, const InferenceJob& job, con
 
 ServingTimes serving_times(const ModelSpec& spec, const InferenceJob& job, const Machine& m,
                            const ServingLayout& layout, const ServingMemory& memory, int64_t users) {
+  return serving_times(spec, job, m, layout, memory, users, prompt_compute_ps(spec, job, m, layout));
+}
+
+std::vector<int64_t> prompt_compute_ps(const ModelSpec& spec, const InferenceJob& job, const Machine& m,
+                                       const ServingLayout& layout) {
+  const Pricing price{spec, job, m, layout};
+  const std::vector<Stage> stages = stages_of(spec, layout.stages);
+  PromptTimes times{price, stages};
+  std::vector<int64_t> out;
+  for (const PromptGroup& g : prompts_of(job)) out.push_back(times.of(g.tokens));
+  return out;
+}
+
+ServingTimes serving_times(const ModelSpec& spec, const InferenceJob& job, const Machine& m,
+                           const ServingLayout& layout, const ServingMemory& memory, int64_t users,
+                           const std::vector<int64_t>& prompt_ps) {
   const Pricing price{spec, job, m, layout};
   const std::vector<Stage> stages = stages_of(spec, layout.stages);
   ServingTimes out;
 
-  const int64_t weights_passed = transfer_ps(m, memory.weights_on[1], memory.weights_on[2]);
-  PromptTimes prompts{price, stages, weights_passed};
-  if (job.lengths) {
-    double mean = 0;
-    for (const PromptGroup& g : job.lengths->prompt_groups())
-      mean += g.share * static_cast<double>(prompts.of(g.tokens));
-    out.prefill_ps = std::llround(std::min(mean, static_cast<double>(kMostPs)));
-    out.high_prefill_ps = prompts.of(job.lengths->high_prompt());
-  } else {
-    out.prefill_ps = out.high_prefill_ps = prompts.of(job.prompt);
+  double mean = 0;
+  const std::vector<PromptGroup> prompts = prompts_of(job);
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    out.high_prefill_ps = std::max(prompt_ps[i], prompt_moved_ps(m, job, memory, prompts[i].tokens));
+    mean += prompts[i].share * static_cast<double>(out.high_prefill_ps);
   }
+  out.prefill_ps = job.lengths ? std::llround(std::min(mean, static_cast<double>(kMostPs))) : out.high_prefill_ps;
 
   // A token of each user, half of the answer written. Groups of users follow each other through the stages.
   const int64_t groups = std::clamp<int64_t>(users, 1, layout.stages),
@@ -337,6 +409,7 @@ ServingTimes serving_times(const ModelSpec& spec, const InferenceJob& job, const
   const PassTimes& counts = round_trip ? sum : worst;
   out.compute_ps = counted_ps(times, counts.compute), out.weights_ps = counted_ps(times, counts.weights);
   out.kv_ps = counted_ps(times, counts.kv), out.links_ps = counted_ps(times, counts.links);
+  const int64_t weights_passed = transfer_ps(m, memory.weights_on[1], memory.weights_on[2]);
   out.spilled_ps =
       std::min(kMostPs, counted_ps(groups, weights_passed) + transfer_ps(m, memory.kv_on[1], memory.kv_on[2]));
   const int64_t on_device = std::min(kMostPs, out.compute_ps + out.weights_ps + out.kv_ps + out.links_ps);

@@ -29,11 +29,12 @@ struct InferenceJob {
   int64_t users = 0;                    // sequences at once; 0: as many as there is room and time for
   DType dtype = DType::bf16;            // computed in
   StoredType weights = StoredType::bf16, kv = StoredType::bf16;
-  double ttft_s = 0, tpot_s = 0;  // targets: to the first token, per token after it; 0: none
-  int64_t chunk = 512;            // prompt tokens read at a time
-  int64_t page = 16;              // tokens in a page of the cache
-  bool spill = true;              // weights, keys and values may go to the host and to disk
-  bool latent_cache = true;       // of latent attention the narrow rows are kept; false: whole heads
+  double ttft_s = 0, tpot_s = 0;               // targets: to the first token, per token after it; 0: none
+  int64_t chunk = 512;                         // prompt tokens read at a time
+  int64_t page = 16;                           // tokens in a page of the cache
+  bool spill = true;                           // weights, keys and values may go to the host and to disk
+  bool latent_cache = true;                    // of latent attention the narrow rows are kept; false: whole heads
+  int64_t most_tensor = 64, most_stages = 16;  // of a copy
   /// Requests of unlike length: `prompt` and `answer` are then the longest ones. nullptr: all requests are these.
   std::shared_ptr<const RequestLengths> lengths = {};
   int64_t context() const { return prompt + answer; }
@@ -71,9 +72,10 @@ ServingMemory serving_memory(const ModelSpec&, const InferenceJob&, const Machin
 
 /// ps. Of a copy alone, nothing else on its devices.
 struct ServingTimes {
-  int64_t prefill_ps = 0;       // a whole prompt, chunk by chunk, to its first token; of unlike ones on average
-  int64_t high_prefill_ps = 0;  // of the prompt that 99 of 100 do not exceed
-  int64_t decode_ps = 0;        // one token of each user
+  int64_t prefill_ps = 0;  // a whole prompt, chunk by chunk, to its first token; of unlike ones on average. What is
+                           // not on the device moves beside
+  int64_t high_prefill_ps = 0;                                      // of the prompt that 99 of 100 do not exceed
+  int64_t decode_ps = 0;                                            // one token of each user
   int64_t compute_ps = 0, weights_ps = 0, kv_ps = 0, links_ps = 0;  // parts of decode_ps: products as measured or by
                                                                     // FLOPs, reading weights, keys and values, ranks
   int64_t spilled_ps = 0;  // a decoded token's transfer of what is not on the device; it runs beside the rest
@@ -82,6 +84,13 @@ struct ServingTimes {
 };
 ServingTimes serving_times(const ModelSpec&, const InferenceJob&, const Machine&, const ServingLayout&,
                            const ServingMemory&, int64_t users);
+/// ps of whole prompts with all on the device: the part of serving_times that neither users nor tiers change, so that
+/// it need not be made again for each. Of the job's prompt; of unlike requests of each of prompt_groups(), then of
+/// high_prompt(). Chunks beyond the first 64 are summed as the stretches of a line that they are: long prompts cost no
+/// more.
+std::vector<int64_t> prompt_compute_ps(const ModelSpec&, const InferenceJob&, const Machine&, const ServingLayout&);
+ServingTimes serving_times(const ModelSpec&, const InferenceJob&, const Machine&, const ServingLayout&,
+                           const ServingMemory&, int64_t users, const std::vector<int64_t>& prompt_ps);
 
 /// One role of the devices: copies of a layout with so many users each.
 struct ServingRole {

@@ -217,6 +217,18 @@ TEST(Inference, TheMostUsersWithinTargetsIsThatOfPlainLoops) {
   EXPECT_GT(no.best_tpot_s, 1e-6);
 }
 
+TEST(Inference, TheWidestCopyIsAsAsked) {
+  const ModelSpec spec = *preset_model("llama-2-7b");
+  const Cluster cluster = ideal("80GB", 8);
+  InferenceJob job{.prompt = 500, .answer = 50, .users = 4};
+  EXPECT_GT(plan_serving(spec, cluster, job).plan.decode.layout.tensor, 1);
+  job.most_tensor = 1;
+  EXPECT_EQ(plan_serving(spec, cluster, job).plan.decode.layout.tensor, 1);
+  job.most_stages = 1;
+  EXPECT_EQ(plan_serving(spec, cluster, job).plan.decode.layout, (ServingLayout{1, 1}));
+  EXPECT_EQ(plan_serving(spec, cluster, job).layouts, 1);
+}
+
 // Prompts on devices of their own keep up with the users' requests, and leave decoding undisturbed.
 TEST(Inference, SplitReadersKeepUp) {
   const ModelSpec spec = *preset_model("llama-2-7b");
@@ -228,6 +240,84 @@ TEST(Inference, SplitReadersKeepUp) {
   EXPECT_LE(p.decode.devices() + p.prefill.devices(), 8);
   EXPECT_GE(static_cast<double>(p.prefill.copies) / seconds(p.prefill.times.prefill_ps), p.requests_per_s * (1 - 1e-9));
   EXPECT_DOUBLE_EQ(p.tpot_s, seconds(p.decode.times.decode_ps));
+}
+
+// Twin: chunk by chunk, what of the weights and of the prompt's keys and values lies elsewhere is brought, and its new
+// rows are taken there. A device that multiplies in no time.
+TEST(Inference, APromptMovesItsKeysAndValuesToo) {
+  const ModelSpec spec = *preset_model("llama-3-8b");
+  const InferenceJob job{.prompt = 200'000, .answer = 100};
+  const auto of = [&](const Cluster& c, bool kv_first) {
+    const Machine m = machine_of(c, 0);
+    const ServingMemory memory = serving_memory(spec, job, m, {}, 1, kv_first);
+    return std::pair{memory, serving_times(spec, job, m, {}, memory, 1)};
+  };
+  for (const bool kv_first : {false, true}) {
+    const auto [memory, times] = of(ideal("24GB", 1, "900PFLOP/s", "1PB/s", "30GB", "100GB"), kv_first);
+    ASSERT_TRUE(memory.fits);
+    if (kv_first)
+      EXPECT_GT(memory.kv_on[1], 0) << "the cache alone is larger than the device";
+    else
+      EXPECT_GT(memory.kv_on[1], 10'000'000'000);
+    double want = 0;
+    const double token = static_cast<double>(memory.kv_per_user) / 200'100, all = static_cast<double>(memory.kv);
+    for (int64_t at = 0; at < job.prompt; at += job.chunk) {
+      const double rows = static_cast<double>(std::min(job.chunk, job.prompt - at));
+      const double moved = token * (static_cast<double>(at) + rows);  // past keys here, new ones there
+      want += (static_cast<double>(memory.weights_on[1]) + moved * static_cast<double>(memory.kv_on[1]) / all) / 20e9;
+    }
+    EXPECT_NEAR(seconds(times.prefill_ps) / want, 1, 1e-6) << kv_first;
+    const auto [roomy, resident] = of(ideal("80GB", 1, "900PFLOP/s", "1PB/s"), kv_first);
+    EXPECT_LT(resident.prefill_ps * 10, times.prefill_ps) << "the same with room for all";
+  }
+  // Written to disk slower than read from it: writing counts.
+  Cluster slow = ideal("24GB", 1, "900PFLOP/s", "1PB/s", "1GB", "100GB");
+  const int64_t even = of(slow, false).second.prefill_ps;
+  slow.nodes[0].disk_write /= 100;
+  EXPECT_GT(of(slow, false).second.prefill_ps, even);
+}
+
+// On tiles of 128 rows, users one by one: reading the weights takes as long for all, a user more costs little.
+TEST(Inference, PartsOfDecodingSayWhatBinds) {
+  const ModelSpec spec = *preset_model("llama-3-8b");
+  const Machine m = machine_of(find_cluster("h100"), 0);
+  const InferenceJob job{.prompt = 128, .answer = 16};
+  const double weights = 2.0 * static_cast<double>(num_parameters(spec) - 128256 * 4096) / m.device.memory_bandwidth;
+  ServingTimes before;
+  for (int64_t users = 1; users <= 600; ++users) {
+    const ServingTimes t = serving_times(spec, job, m, {}, serving_memory(spec, job, m, {}, users), users);
+    EXPECT_LE(seconds(t.weights_ps), weights * 1.001) << users;
+    EXPECT_GE(t.decode_ps, before.decode_ps) << users;
+    if (users > 1) {
+      EXPECT_LT(static_cast<double>(t.decode_ps), 1.03 * static_cast<double>(before.decode_ps)) << users;
+    }
+    before = t;
+  }
+  EXPECT_EQ(before.binds, "products") << "600 users";
+  EXPECT_LT(before.weights_ps, before.compute_ps);
+}
+
+// Beyond 64 chunks the sum is that of the line that chunks lie on. With every key attended to it is a quadratic of the
+// number of chunks, with a window a straight line once the window is full: both known from short prompts.
+TEST(Inference, LongPromptsAreWhatShortOnesLeadTo) {
+  const Machine m = machine_of(find_cluster("h100"), 0);
+  ModelSpec spec = *preset_model("llama-2-7b");
+  const auto at = [&](int64_t chunks) {
+    const InferenceJob job{.prompt = 512 * chunks, .answer = 16};
+    return seconds(prompt_compute_ps(spec, job, m, {}).front());
+  };
+  for (const int64_t n : {65, 66, 200, 1000, 10'000}) {
+    const double x = static_cast<double>(n), a = at(20), b = at(40), c = at(60);
+    const double want = a * (x - 40) * (x - 60) / 800 - b * (x - 20) * (x - 60) / 400 + c * (x - 20) * (x - 40) / 800;
+    EXPECT_NEAR(at(n) / want, 1, 1e-5) << n;
+  }
+  for (Unit& u : spec.units)
+    if (auto* a = std::get_if<AttentionSpec>(&u.spec)) a->window = 4096 + 300;
+  for (const int64_t n : {65, 66, 200, 1000, 10'000}) {
+    const double x = static_cast<double>(n), a = at(30), b = at(60);
+    EXPECT_NEAR(at(n) / (a + (b - a) * (x - 30) / 30), 1, 1e-5) << n << " windows";
+  }
+  EXPECT_EQ(at(int64_t{1} << 22), seconds(kMostPs)) << "as long as the option allows, at once: at least 10 hours";
 }
 
 TEST(Inference, MoreOfEverythingIsNeverSlower) {

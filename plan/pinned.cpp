@@ -9,14 +9,13 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "plan/strategy_values.h"
 
 namespace tern {
 namespace {
 
 constexpr int64_t kMostDegree = int64_t{1} << 24;
 constexpr std::array kHow{false, true};
-constexpr std::array kRecomputes{Recompute::none, Recompute::attention, Recompute::full};
-constexpr std::array kTierValues{Tier::device, Tier::host, Tier::disk};
 std::string_view ring_or_ulysses(bool ulysses) { return ulysses ? "ulysses" : "ring"; }
 
 // One axis: how its value is read into the pins, and told.

@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "formats/hf_fields.h"
+#include "plan/strategy_values.h"
 #include "plan/window_mix.h"
 
 namespace tern {
@@ -129,8 +130,6 @@ class Fields {
 
 constexpr std::array kDTypes{DType::f64, DType::f32, DType::bf16, DType::f16};
 constexpr std::array kOptimizers{Optimizer::adamw, Optimizer::sgd};
-constexpr std::array kTierValues{Tier::device, Tier::host, Tier::disk};
-constexpr std::array kRecomputes{Recompute::none, Recompute::attention, Recompute::full};
 
 TierBytes read_tiers(const Json& json, const std::string& place, const std::string& prefix) {
   Fields f(json, place, prefix);

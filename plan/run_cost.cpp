@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "base/error.h"
 #include "plan/window_mix.h"
@@ -9,6 +10,8 @@
 
 namespace tern {
 namespace {
+
+constexpr double kMostFailuresInAStretch = 30;
 
 // A tied table counts once; with adapters they alone.
 int64_t trained_parameters(const ModelSpec& spec) {
@@ -60,11 +63,13 @@ RunCost run_cost(const ModelSpec& spec, const Cluster& cluster, const Plan& p, c
   out.interval_s = std::max(step_s, best_interval_s(out.checkpoint_s, out.mtbf_s));
   out.interval_s = std::min(out.interval_s, out.steps_s);
   out.wall_s = expected_wall_s(out.steps_s, out.interval_s, out.checkpoint_s, out.restart_s, out.mtbf_s);
+  out.ends = std::isfinite(out.wall_s) &&
+             (out.restart_s + out.interval_s + out.checkpoint_s) / out.mtbf_s <= kMostFailuresInAStretch;
+  if (!out.ends) out.wall_s = std::numeric_limits<double>::quiet_NaN();
   out.failures = out.wall_s / out.mtbf_s;
   out.device_hours = out.wall_s / 3600 * devices;
-  out.has_price = terms.price_per_device_hour >= 0 || p.price_per_hour > 0;
-  out.cost = terms.price_per_device_hour >= 0 ? out.device_hours * terms.price_per_device_hour
-                                              : out.wall_s / 3600 * p.price_per_hour;
+  out.has_price = p.price_per_hour > 0;
+  out.cost = out.wall_s / 3600 * p.price_per_hour;
   return out;
 }
 

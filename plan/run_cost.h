@@ -10,16 +10,17 @@
 namespace tern {
 
 struct RunTerms {
-  double tokens = 0;                  // of the whole run, real ones
-  double price_per_device_hour = -1;  // below 0: the cluster's own prices
-  double mtbf_s = 50'000.0 * 3600;    // mean time between failures of one device, with its share of all else
-  double checkpoint_s = -1;           // that training stands still for one; below 0: written to the nodes' disks
-  double restart_s = 300;             // from a failure to the first new step, without reading the checkpoint
+  double tokens = 0;                // of the whole run, real ones
+  double mtbf_s = 50'000.0 * 3600;  // mean time between failures of one device, with its share of all else
+  double checkpoint_s = -1;         // that training stands still for one; below 0: written to the nodes' disks
+  double restart_s = 300;           // from a failure to the first new step, without reading the checkpoint
 };
 
 /// δ: a checkpoint's pause, R: a restart with the checkpoint's reading, M = mtbf / devices, T: the steps alone.
 /// Interval  τ = √(2δM)·(1 + ⅓·√(δ/2M) + ⅑·δ/2M) − δ below δ = 2M, else M.
 /// Wall      M·e^(R/M)·(e^((τ+δ)/M) − 1)·T/τ, exponential failures, also during checkpoints and restarts.
+/// No end    where (R + τ + δ)/M is above 30, a stretch between checkpoints is tried e³⁰ times: such a run never ends,
+///           and what depends on its end is not a number.
 /// Source    Daly 2006, doi:10.1016/j.future.2004.11.016, eqs. 37 and 20 (formulas recalled, numbers of equations not
 ///           checked); √(2δM) alone is Young 1974, doi:10.1145/361147.361115.
 struct RunCost {
@@ -28,6 +29,7 @@ struct RunCost {
   double mtbf_s = 0;                                       // M, of the whole job
   int64_t checkpoint_bytes = 0;                            // weights and states, once
   double checkpoint_s = 0, restart_s = 0, interval_s = 0;  // δ, R, τ
+  bool ends = true;                                        // false: failures come faster than progress
   double failures = 0;                                     // expected during the run
   double wall_s = 0;
   double device_hours = 0, cost = 0;

@@ -48,8 +48,7 @@ TEST(RunCost, StepsFailuresAndMoneyFollowFromTheTerms) {
   EXPECT_GT(r.wall_s, r.steps_s * (1 + 20 / r.interval_s));
   EXPECT_DOUBLE_EQ(r.cost, r.wall_s / 3600 * 20);
   EXPECT_DOUBLE_EQ(r.device_hours, r.wall_s / 3600 * 8);
-  terms.price_per_device_hour = 4;
-  EXPECT_DOUBLE_EQ(run_cost(spec, cluster, p, terms).cost, r.device_hours * 4);
+  EXPECT_TRUE(r.ends && r.has_price);
   // On its disks: the bytes over what the node writes.
   terms.checkpoint_s = -1;
   EXPECT_DOUBLE_EQ(run_cost(spec, cluster, p, terms).checkpoint_s,
@@ -57,6 +56,33 @@ TEST(RunCost, StepsFailuresAndMoneyFollowFromTheTerms) {
   Cluster diskless = cluster;
   diskless.nodes[0].disk_write = 0;
   EXPECT_THROW(run_cost(spec, diskless, p, terms), Error);
+}
+
+// Restarts of ten minutes: with failures further apart the run ends, ever later; with failures every few seconds never.
+TEST(RunCost, ARunThatFailsFasterThanItRestartsNeverEnds) {
+  const ModelSpec spec = *preset_model("llama-2-7b");
+  const Cluster cluster = find_cluster("h100");
+  Plan p;
+  p.job = {.batch = 64, .seq = 4096};
+  p.choice = {.mesh = {.data = 8}, .micro_batch = 2, .num_micro = 4};
+  p.step_ps = 2'000'000'000'000;
+  p.price_per_hour = 20;
+  p.ranks.push_back({.node = cluster.nodes[0].name});
+  double before = 0;
+  for (const double mtbf_s : {1e9, 1e6, 1e5, 1e4}) {
+    const RunCost r =
+        run_cost(spec, cluster, p, {.tokens = 1e9, .mtbf_s = mtbf_s, .checkpoint_s = 20, .restart_s = 600});
+    EXPECT_TRUE(r.ends) << mtbf_s;
+    EXPECT_GT(r.wall_s, before);
+    before = r.wall_s;
+  }
+  for (const double mtbf_s : {150.0, 10.0, 1e-3, 1e-300}) {
+    const RunCost r =
+        run_cost(spec, cluster, p, {.tokens = 1e9, .mtbf_s = mtbf_s, .checkpoint_s = 20, .restart_s = 600});
+    EXPECT_FALSE(r.ends) << mtbf_s;
+    EXPECT_TRUE(std::isnan(r.wall_s) && std::isnan(r.cost) && std::isnan(r.failures) && std::isnan(r.device_hours));
+    EXPECT_GT(r.interval_s, 0) << "what does not depend on the end is told";
+  }
 }
 
 }  // namespace

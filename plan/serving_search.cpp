@@ -1,6 +1,7 @@
 // Which layout, how many copies, how many users: every legal tensor × stages, with closed forms for the rest.
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "base/error.h"
 #include "plan/inference.h"
@@ -8,7 +9,6 @@
 namespace tern {
 namespace {
 
-constexpr int64_t kMostTensor = 64, kMostStages = 16;
 // More sequences than any engine schedules at once.
 constexpr int64_t kMostUsers = 1 << 16;
 
@@ -18,13 +18,20 @@ struct Problem {
   const ModelSpec& spec;
   const InferenceJob& job;
   const Machine& machine;
+  mutable std::map<std::pair<int64_t, int64_t>, std::vector<int64_t>> prompts = {};
 
+  // Made once for each layout: users and what lies where do not change it.
+  const std::vector<int64_t>& prompt_ps(const ServingLayout& layout) const {
+    const auto [at, fresh] = prompts.try_emplace({layout.tensor, layout.stages});
+    if (fresh) at->second = prompt_compute_ps(spec, job, machine, layout);
+    return at->second;
+  }
   // Weights or keys and values first on the device, whichever decodes faster.
   ServingRole role(const ServingLayout& layout, int64_t copies, int64_t users) const {
     ServingRole best;
     for (const bool kv_first : {false, true}) {
       ServingRole r{layout, copies, users, serving_memory(spec, job, machine, layout, users, kv_first), {}};
-      if (r.memory.fits) r.times = serving_times(spec, job, machine, layout, r.memory, users);
+      if (r.memory.fits) r.times = serving_times(spec, job, machine, layout, r.memory, users, prompt_ps(layout));
       const bool spilled = r.memory.weights_on[0] + r.memory.kv_on[0] < r.memory.weights + r.memory.kv;
       if (!kv_first || (r.memory.fits && r.times.decode_ps < best.times.decode_ps)) best = r;
       if (!spilled || !r.memory.fits) break;
@@ -176,8 +183,8 @@ ServingAnswer plan_serving(const ModelSpec& spec, const Cluster& cluster, const 
     const Problem problem{spec, job, machine};
     Search search{problem, answer, {}, {}};
     std::vector<ServingLayout> layouts;
-    for (int64_t t = 1; t <= std::min(kMostTensor, machine.num_devices()); ++t)
-      for (int64_t p = 1; p <= std::min(kMostStages, machine.num_devices() / t); ++p)
+    for (int64_t t = 1; t <= std::min(job.most_tensor, machine.num_devices()); ++t)
+      for (int64_t p = 1; p <= std::min(job.most_stages, machine.num_devices() / t); ++p)
         if (const ServingLayout l{t, p}; why_illegal(spec, machine, l).empty() && problem.most_copies(l) > 0)
           layouts.push_back(l);
     std::optional<ServingRole> reader;

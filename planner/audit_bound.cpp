@@ -5,6 +5,7 @@
 #include <limits>
 #include <vector>
 
+#include "planner/audit_paths.h"
 #include "planner/check_certificate.h"
 #include "planner/price.h"
 #include "program/pipeline.h"
@@ -27,22 +28,6 @@ struct Row {
   double begin, update, sync;        // sync: less its own last gradient, so that sums are below the backlog
   double bytes, held, held_weight;   // of the device tier
 };
-
-/// How often a path passes each stage and device on average. Any path is a lower bound, so is any mixture of them.
-struct Passes {
-  std::vector<double> forward, gradient, weight, sync;  // virtual stages
-  std::vector<double> over, back;                       // links behind them
-  std::vector<double> begin, update;                    // devices
-};
-
-void mix(std::vector<double>& a, const std::vector<double>& b, double share) {
-  for (size_t i = 0; i < a.size(); ++i) a[i] += share * (b[i] - a[i]);
-}
-void mix(Passes& a, const Passes& b, double share) {
-  mix(a.forward, b.forward, share), mix(a.gradient, b.gradient, share), mix(a.weight, b.weight, share);
-  mix(a.sync, b.sync, share), mix(a.over, b.over, share), mix(a.back, b.back, share);
-  mix(a.begin, b.begin, share), mix(a.update, b.update, share);
-}
 
 class Audit {
  public:
@@ -293,10 +278,7 @@ class Audit {
     return way + after_[(u + 1) * stages() + s + 1];
   }
 
-  /// Stage times on average, of assignments that attained least().
-  struct Amounts {
-    std::vector<double> forward, gradient, weight, sync, over, back, begin, update;
-  };
+  // Of an assignment that attained least().
   Amounts follow() const {
     Amounts a;
     for (auto* x : {&a.forward, &a.gradient, &a.weight, &a.sync}) x->assign(stages(), 0);
@@ -316,78 +298,10 @@ class Audit {
     return a;
   }
 
-  // The longest path through the operations at those times, counted by stage and device.
-  Passes longest(const PreparedPipeline& ready, const Amounts& a) const {
-    struct Event {
-      int32_t before = -1, step = -1;  // the event before it; the operation, or the transfer of it
-      bool transfer = false;
-    };
-    std::vector<Event> events;
-    std::vector<double> clock(devices()), link_free(static_cast<size_t>(ready.num_links), 0);
-    std::vector<double> arrived(static_cast<size_t>(ready.num_arrivals), 0);
-    std::vector<int32_t> last(devices(), -1), on_link(static_cast<size_t>(ready.num_links), -1);
-    std::vector<int32_t> arrival(static_cast<size_t>(ready.num_arrivals), -1);
-    for (size_t i = 0; i < devices(); ++i) clock[i] = a.begin[i];
-    const auto time_of = [&](const PreparedPipeline::Step& x) {
-      const size_t phase = static_cast<size_t>(x.cost) / stages(), s = static_cast<size_t>(x.cost) % stages();
-      return phase == 0 ? a.forward[s] : phase == 1 ? a.gradient[s] : a.weight[s];
-    };
-    const auto send_of = [&](const PreparedPipeline::Step& x) {
-      const auto i = static_cast<size_t>(x.send);
-      return i + 1 < stages() ? a.over[i] : a.back[i - (stages() - 1)];
-    };
-    for (size_t i = 0; i < ready.steps.size(); ++i) {
-      const PreparedPipeline::Step& x = ready.steps[i];
-      const auto device = static_cast<size_t>(x.device);
-      const bool waits = x.wait >= 0 && arrived[static_cast<size_t>(x.wait)] > clock[device];
-      events.push_back({waits ? arrival[static_cast<size_t>(x.wait)] : last[device], static_cast<int32_t>(i), false});
-      clock[device] = (waits ? arrived[static_cast<size_t>(x.wait)] : clock[device]) + time_of(x);
-      last[device] = static_cast<int32_t>(events.size()) - 1;
-      if (x.send >= 2 * (stages_ - 1)) continue;  // sends nothing
-      const auto out = static_cast<size_t>(x.out);
-      const auto l = static_cast<size_t>(x.link);
-      const bool queues = link_free[l] > clock[device];
-      events.push_back({queues ? on_link[l] : last[device], static_cast<int32_t>(i), true});
-      link_free[l] = (queues ? link_free[l] : clock[device]) + send_of(x);
-      on_link[l] = static_cast<int32_t>(events.size()) - 1;
-      arrived[out] = link_free[l], arrival[out] = on_link[l];
-    }
-    size_t end = 0;
-    std::vector<double> backlog(devices(), 0);
-    for (size_t s = 0; s < stages(); ++s)
-      backlog[static_cast<size_t>(device_of(shape_, static_cast<int>(s)))] += a.sync[s];
-    const auto tail = [&](size_t i) { return a.update[i] + std::max(0.0, backlog[i]); };
-    for (size_t i = 1; i < devices(); ++i)
-      if (clock[i] + tail(i) > clock[end] + tail(end)) end = i;
-    Passes p = none();
-    p.update[end] = 1;
-    for (size_t s = 0; s < stages(); ++s)
-      if (device_of(shape_, static_cast<int>(s)) == static_cast<int>(end) && backlog[end] > 0) p.sync[s] = 1;
-    size_t device = end;
-    for (int32_t e = last[end]; e >= 0; e = events[static_cast<size_t>(e)].before) {
-      const Event& event = events[static_cast<size_t>(e)];
-      const PreparedPipeline::Step& x = ready.steps[static_cast<size_t>(event.step)];
-      if (event.transfer) {
-        const auto i = static_cast<size_t>(x.send);
-        ++(i + 1 < stages() ? p.over[i] : p.back[i - (stages() - 1)]);
-        continue;
-      }
-      const size_t phase = static_cast<size_t>(x.cost) / stages(), s = static_cast<size_t>(x.cost) % stages();
-      ++(phase == 0 ? p.forward[s] : phase == 1 ? p.gradient[s] : p.weight[s]);
-      device = static_cast<size_t>(x.device);
-    }
-    p.begin[device] = 1;
-    return p;
-  }
-
-  Passes none() const {
-    const std::vector<double> s(stages(), 0), l(stages() - 1, 0), n(devices(), 0);
-    return {s, s, s, s, l, l, n, n};
-  }
   // The average device; with the first micro-batch's way to it; the first micro-batch's way there and back.
   std::vector<Passes> first_mixtures() const {
     const double share = 1.0 / devices_;
-    Passes own = none();
+    Passes own = no_passes(stages(), devices());
     for (auto* x : {&own.forward, &own.gradient, &own.weight}) x->assign(stages(), share * micro_);
     Passes led = own;
     own.begin.assign(devices(), share), own.update.assign(devices(), share);
@@ -398,7 +312,7 @@ class Audit {
       const double behind = share * d(devices_ - 1 - static_cast<int64_t>(s));
       led.forward[s] += behind, led.over[s] += behind;
     }
-    Passes trip = none();
+    Passes trip = no_passes(stages(), devices());
     trip.begin[0] = trip.update[0] = 1;
     for (auto* x : {&trip.forward, &trip.gradient, &trip.over, &trip.back}) std::fill(x->begin(), x->end(), 1);
     Passes half = synced;
@@ -449,16 +363,12 @@ class Audit {
     Amounts average = follow();
     for (int round = 0; round < kRounds; ++round) {
       const double share = 2.0 / (round + 3);
-      mix(mixture, longest(ready, average), share);
+      mix(mixture, longest_path(shape_, ready, average), share);
       double x = round % 8 == 7 ? priced(mixture, mu) : least(mixture, mu);
       if (x > best) best = x, best_mu_ = mu;
       if (whole(best) >= wanted) break;
       least(mixture, mu);
-      const Amounts next = follow();
-      mix(average.forward, next.forward, share), mix(average.gradient, next.gradient, share);
-      mix(average.weight, next.weight, share), mix(average.sync, next.sync, share);
-      mix(average.over, next.over, share), mix(average.back, next.back, share);
-      mix(average.begin, next.begin, share), mix(average.update, next.update, share);
+      mix(average, follow(), share);
     }
     return whole(best);
   }

@@ -142,6 +142,8 @@ inline int64_t gradient_ps(const CostVector& c) { return c.recompute + c.backwar
 /// Rows of machine `group` of `machines`; sums over layers are not made.
 ChoiceTables make_tables(const ModelSpec&, const TrainJob&, const SearchSpace&, const std::vector<Layer>&,
                          const std::vector<Machine>& machines, int group, const Mesh&, int64_t micro_batch);
+/// Counts the layers of each kind, and sums the least of each number over them.
+void sum_up(ChoiceTables&, const std::vector<Layer>&);
 
 /// The best pipelines of unlike shape side by side (pipeline_pool.h), of one tensor degree and micro-batch, ZeRO 0,
 /// 1F1B; only what is below `upper_bound`.

@@ -154,7 +154,8 @@ TEST_F(Newcomer, WhatNoRunMadeIsNotReplaced) {
   expect_refusal(2, "tokenize tokenizer --pack --input text.txt --output notes", {"something else than packed tokens"});
   ASSERT_EQ(tern("tokenize tokenizer --pack --input text.txt --output ids 2>/dev/null").code, 0);
   expect_refusal(2, "tokenize tokenizer --text a --output ids", {"holds packed tokens"});
-  expect_refusal(2, train + "traced --trace text.txt", {"something else than a trace"});
+  expect_refusal(2, train + "traced --trace notes", {"something else than a trace"});
+  expect_refusal(2, train + "traced --trace text.txt", {"is the file that is read"});
   EXPECT_EQ(real_io().read(root_ + "/text.txt"), text);
 }
 

@@ -1,0 +1,31 @@
+#pragma once
+// Paths through a pipeline's operations, for the audit's bounds.
+
+#include <cstddef>
+#include <vector>
+
+#include "program/pipeline.h"
+
+namespace tern {
+
+/// How often a path passes each stage and device on average. Any path is a lower bound, so is any mixture of them.
+struct Passes {
+  std::vector<double> forward, gradient, weight, sync;  // virtual stages
+  std::vector<double> over, back;                       // links behind them
+  std::vector<double> begin, update;                    // devices
+};
+Passes no_passes(size_t stages, size_t devices);
+
+/// Times of the same places, on average, of assignments.
+struct Amounts {
+  std::vector<double> forward, gradient, weight, sync, over, back, begin, update;
+};
+
+/// a + share · (b − a), number by number.
+void mix(Passes& a, const Passes& b, double share);
+void mix(Amounts& a, const Amounts& b, double share);
+
+/// The longest path through the operations at those times, counted by stage and device.
+Passes longest_path(const PipelineShape&, const PreparedPipeline&, const Amounts&);
+
+}  // namespace tern
