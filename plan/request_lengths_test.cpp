@@ -107,7 +107,8 @@ TEST(RequestLengths, MeanPromptTimesAreThoseOfAllPrompts) {
   std::vector<LengthCount> rows;
   for (int i = 0; i < 60; ++i)
     rows.push_back({static_cast<int64_t>(std::exp(std::uniform_real_distribution<>(0, 10)(random))) + 1,
-                    static_cast<int64_t>(random() % 9 + 1)});
+                    static_cast<int64_t>(random() % 9 + 1) * 10});
+  rows.push_back({40000, 1});
   const SequenceLengths prompts = sequence_lengths(rows);
   InferenceJob job{.prompt = prompts.longest(), .answer = 10};
   job.lengths = std::make_shared<RequestLengths>(prompts, one(10));
@@ -122,6 +123,7 @@ TEST(RequestLengths, MeanPromptTimesAreThoseOfAllPrompts) {
   }
   const ServingTimes got = times(job);
   EXPECT_NEAR(static_cast<double>(got.prefill_ps) / want, 1, 0.01) << "seed " << seed;
+  ASSERT_LT(prompts.quantile(0.99), prompts.longest());
   InferenceJob high{.prompt = prompts.quantile(0.99), .answer = 10};
   EXPECT_EQ(got.high_prefill_ps, times(high).prefill_ps);
 }

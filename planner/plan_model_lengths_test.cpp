@@ -106,6 +106,7 @@ TEST(PlanModelLengths, TheFileIsJudgedWithTheSameLengthsAndNoOthers) {
   c.set_lengths(kMixed);
   Plan plan = c.plan();
   EXPECT_LE(work_bound(c.spec, c.cluster, c.request.job), plan.step_ps);
+  EXPECT_LT(work_bound(c.spec, c.cluster, c.request.job), work_bound(c.spec, c.cluster, Case().request.job));
   plan.bound_ps = audit_plan(c.spec, c.cluster, c.request, plan).proven_ps;
   const Plan read = parse_plan(plan_json(plan), "p");
   EXPECT_EQ(read, plan);
