@@ -28,6 +28,7 @@ std::string rate_text(double rate, const std::string& unit) {
 }
 
 std::string share_text(const Spread& share) {
+  if (!share.tells()) return fmt::format("{:.0f} %?", 100 * share.median);
   if (!share.conclusive()) return fmt::format("noise: {:.0f}–{:.0f} %", 100 * share.low, 100 * share.high);
   return fmt::format("{:.0f} %", 100 * share.median);
 }
@@ -37,7 +38,7 @@ std::string share_text(const Spread& share) {
 Spread spread(std::vector<double> values) {
   if (values.empty()) return {};
   std::sort(values.begin(), values.end());
-  return {quantile(values, 0.25), quantile(values, 0.5), quantile(values, 0.75), values.back()};
+  return {quantile(values, 0.25), quantile(values, 0.5), quantile(values, 0.75), values.back(), values.size()};
 }
 
 std::vector<BenchResult> run_rounds(const std::vector<BenchTask>& tasks, int rounds,
@@ -74,6 +75,7 @@ Json bench_json(const std::vector<BenchResult>& results) {
                 {"median", rate.median},
                 {"quartiles", {rate.low, rate.high}},
                 {"best", rate.best},
+                {"rounds", rate.count},
                 {"rates", r.rates},
                 {"conclusive", rate.conclusive()}};
     if (!r.task.natural.empty()) { one[r.task.natural] = rate.median * r.task.per_second; }
@@ -101,29 +103,36 @@ std::string bench_text(const std::vector<BenchResult>& results) {
               {"of", Align::left},
               {"what", Align::left}},
              {}};
-  bool noisy = false;
+  bool noisy = false, few = false;
   for (const BenchResult& r : results) {
     const Spread rate = spread(r.rates);
     if (r.task.against.empty()) {
-      noisy |= !rate.conclusive();
+      few |= !rate.tells();
+      noisy |= rate.tells() && !rate.conclusive();
       limits.rows.push_back({r.task.name, rate_text(rate.median, r.task.unit), rate_text(rate.best, r.task.unit),
-                             r.rates.size() < 2 || rate.median <= 0
+                             !rate.tells() || rate.median <= 0
                                  ? "-"
                                  : fmt::format("{:.0f} %", 100 * (rate.high - rate.low) / rate.median),
                              r.task.what});
     } else {
       const Spread share = spread(r.shares);
-      noisy |= !share.conclusive();
+      few |= !share.tells();
+      noisy |= share.tells() && !share.conclusive();
       work.rows.push_back({r.task.name,
-                           fmt::format("{} {}", format_count(rate.median * r.task.per_second), r.task.natural),
+                           r.task.natural.empty()
+                               ? "-"
+                               : fmt::format("{} {}", format_count(rate.median * r.task.per_second), r.task.natural),
                            rate_text(rate.median, r.task.unit), share_text(share), r.task.against, r.task.what});
     }
   }
   std::string text = table_text(limits);
   if (!work.rows.empty()) text += "\n" + table_text(work);
   text +=
-      "\nspread: distance of the quartiles. A share is the median over rounds of rate / limit in the same round; the\n"
-      "limit of a matrix product is the best multiplier's.\n";
+      "\nspread: distance of the quartiles. A share is the median over rounds of rate / limit in the same round. The\n"
+      "matrix units' limit is of multiply-adds in registers: no memory, no cache, no packing.\n";
+  if (few)
+    text += fmt::format("{} or fewer rounds tell no spread: no conclusion is drawn; give --rounds {} or more.\n",
+                        Spread::kLeastRounds - 1, Spread::kLeastRounds);
   if (noisy)
     text +=
         "Some figures spread by more than 10 %: something else uses this machine. No conclusion is drawn from them; "

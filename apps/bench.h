@@ -21,7 +21,7 @@ struct BenchTask {
   std::string what;       // one line: sizes, and what is counted
   double intensity = 0;   // FLOPs per byte of memory traffic, for the roofline; 0: not in it
   double per_second = 0;  // work only: natural units per unit of rate (tokens/s per FLOP/s); 0: none
-  std::string natural;    // "tokens/s"
+  std::string natural;    // "tokens/s"; empty: none
   std::function<double()> once;
 };
 inline constexpr double kTaskSeconds = 0.1;
@@ -49,12 +49,25 @@ struct BenchSettings {
   bool work = true;          // false: limits alone
 };
 
-/// Limits: matrix products per dtype and multiplier, reads from each cache level, from memory by one and by all
-/// threads, and from the disk. Tasks share one buffer. Errors: bad_file if the disk's directory cannot be written.
-std::vector<BenchTask> limit_tasks(const BenchSettings&);
+/// A data cache of the first CPU, as the kernel describes it.
+struct Cache {
+  int level;
+  int64_t bytes;
+};
+std::vector<Cache> read_caches();
+/// Bytes that a read must pass to come from memory and not from a cache: four times the largest.
+int64_t beyond_caches();
+
+/// Limits: the matrix units per dtype (registers only), and beside them products of 1024³ by our own kernels and by
+/// oneDNN; reads from each cache level, from memory by one and by all threads, and from the disk. The reads' buffer
+/// lies on huge pages where there are any, as the engine's own tensors do. `notes`: what a figure may not be taken
+/// for. Errors: bad_file if the disk's directory cannot be written.
+std::vector<BenchTask> limit_tasks(const BenchSettings&, std::vector<std::string>& notes);
 /// tern's own work on built-in models with random weights: a training step, a prompt, a decoded token, each in f32 and
-/// bf16. Leaves out, with a note, what would not fit in memory_bytes.
+/// bf16. Leaves out, with a note, what would not fit in memory_bytes beside the others and the limits' buffer.
 std::vector<BenchTask> work_tasks(const BenchSettings&, std::vector<std::string>& notes);
+/// Errors: usage: there is no folder to write `path` in, or it is a folder itself. Asked before anything is measured.
+void check_writable(const std::string& path, const char* option);
 
 /// A decoded token of a model so small that little but the engine's own cost is left. Unit: kernel calls per second, a
 /// layer counted as kCallsPerLayer of them.
@@ -70,13 +83,16 @@ struct BenchResult {
 /// Middle value and the quartiles around it.
 struct Spread {
   double low = 0, median = 0, high = 0, best = 0;
+  size_t count = 0;
+  bool tells() const { return count >= kLeastRounds; }  // fewer values have no spread to speak of
   /// Whether half of the values lie within 10 % of each other: else a figure is noise and no conclusion.
-  bool conclusive() const { return median > 0 && (high - low) / median <= 0.1; }
+  bool conclusive() const { return tells() && median > 0 && (high - low) / median <= 0.1; }
+  static constexpr size_t kLeastRounds = 3;
 };
 Spread spread(std::vector<double>);
 
 /// Runs every task once per round, in turn, after one warm-up each. `told` is called before each round; false stops
-/// after it (the rounds so far count). A group "matrix product DTYPE" is the best of its multipliers in that round.
+/// after it (the rounds so far count). Of limits with the same name the best of the round counts.
 std::vector<BenchResult> run_rounds(const std::vector<BenchTask>&, int rounds,
                                     const std::function<bool(int round)>& told);
 

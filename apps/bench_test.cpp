@@ -1,9 +1,20 @@
 #include "apps/bench.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <algorithm>
+#include <cinttypes>
+#include <csignal>
+#include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/system.h"
+#include "kernels/onednn/onednn_matmul.h"
 
 namespace tern {
 namespace {
@@ -22,6 +33,22 @@ BenchTask fake(const std::string& name, const std::string& against, std::vector<
             order += name.substr(0, 1);
             return rates[(*next)++ % rates.size()];
           }};
+}
+
+// Whether a mapping of at least so many bytes has asked for huge pages; true where the system has none.
+bool asked_for_huge_pages(int64_t bytes) {
+  std::ifstream maps("/proc/self/smaps");
+  bool large = false, any = false;
+  for (std::string line; std::getline(maps, line);) {
+    uintptr_t begin = 0, end = 0;
+    if (std::sscanf(line.c_str(), "%" SCNxPTR "-%" SCNxPTR " ", &begin, &end) == 2)
+      large = static_cast<int64_t>(end - begin) >= bytes;
+    else if (line.starts_with("VmFlags:")) {
+      any = true;
+      if (large && line.find(" hg") != std::string::npos) return true;
+    }
+  }
+  return !any;
 }
 
 TEST(Bench, TasksTakeTurnsAndASharesRoundIsOneRound) {
@@ -70,6 +97,32 @@ TEST(Bench, NoiseIsNotTurnedIntoAShare) {
   EXPECT_NE(text.find("No conclusion is drawn"), std::string::npos) << text;
 }
 
+// One figure has no spread, and two have none to speak of.
+TEST(Bench, FewRoundsConcludeNothing) {
+  for (const int rounds : {1, 2, 3}) {
+    std::string order;
+    const std::vector<BenchTask> tasks = {fake("limit", "", {1, 100, 100, 100}, order),
+                                          fake("work", "limit", {1, 80, 80, 80}, order)};
+    const auto results = run_rounds(tasks, rounds, {});
+    const Json json = bench_json(results);
+    EXPECT_EQ(json[0]["conclusive"], rounds >= 3);
+    EXPECT_EQ(json[1]["share"].is_null(), rounds < 3);
+    EXPECT_EQ(json[0]["rounds"], rounds);
+    const std::string text = bench_text(results);
+    EXPECT_EQ(text.find("tell no spread") != std::string::npos, rounds < 3) << text;
+    EXPECT_EQ(text.find(" 80 % ") != std::string::npos, rounds >= 3) << text;
+  }
+}
+
+TEST(Bench, WhereResultsCannotBeWrittenIsSaidBeforeMeasuring) {
+  const std::string directory = testing::TempDir();
+  EXPECT_THROW(check_writable(directory + "no-such-folder/x.svg", "output"), Error);
+  EXPECT_THROW(check_writable(directory, "output"), Error);
+  check_writable(directory + "x.svg", "output");
+  check_writable("x.svg", "output");
+  check_writable("", "output");
+}
+
 TEST(Bench, TheRooflineHasARoofPerProductAndAPointPerWork) {
   std::string order;
   std::vector<BenchTask> tasks = {fake("matrix product f32", "", {1, 100e9}, order),
@@ -91,11 +144,67 @@ TEST(Bench, LimitsArePositiveAndTheDiskFileIsRemoved) {
   const std::string directory = testing::TempDir() + "bench-disk";
   std::filesystem::create_directories(directory);
   {
-    const auto tasks = limit_tasks({.disk = directory, .memory_bytes = int64_t{512} << 20});
+    std::vector<std::string> notes;
+    const auto tasks = limit_tasks({.disk = directory, .memory_bytes = int64_t{512} << 20}, notes);
     ASSERT_GE(tasks.size(), 7u);
+    EXPECT_TRUE(asked_for_huge_pages(int64_t{128} << 20)) << "reads of small pages are no limit of the engine's";
+    // A limit in registers for each type, and under it our product and oneDNN's where that has the type.
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      int limits = 0, own = 0, others = 0;
+      for (const BenchTask& task : tasks) {
+        const std::string units = fmt::format("matrix units {}", name_of(dtype));
+        limits += task.name == units && task.against.empty();
+        own += task.against == units && task.name.find("own kernels") != std::string::npos;
+        others += task.against == units && task.name.find("oneDNN") != std::string::npos;
+      }
+      EXPECT_EQ(limits, 1);
+      EXPECT_EQ(own, 1);
+      EXPECT_EQ(others, onednn_can(dtype));
+    }
     for (const BenchTask& task : tasks) EXPECT_GT(task.once(), 0) << task.name;
   }
   EXPECT_TRUE(std::filesystem::is_empty(directory));
+}
+
+// No product is faster than the units it is made of: what loops in memory, or leaves half of the ports idle, is no
+// limit. The best of five turns, as a neighbour can only slow either down.
+TEST(Bench, NoProductIsFasterThanTheUnits) {
+  std::vector<std::string> notes;
+  auto tasks = limit_tasks({.memory_bytes = int64_t{256} << 20}, notes);
+  std::erase_if(tasks, [](const BenchTask& t) { return t.unit != "FLOP/s"; });
+  const auto results = run_rounds(tasks, 5, {});
+  for (const BenchResult& r : results)
+    for (const BenchResult& limit : results)
+      if (limit.task.name == r.task.against) {
+        EXPECT_LT(spread(r.rates).best, 1.15 * spread(limit.rates).best) << r.task.name;
+      }
+}
+
+TEST(Bench, AFullDiskLeavesNoFile) {
+  const std::string directory = testing::TempDir() + "tern-bench-full-disk";
+  std::filesystem::create_directories(directory);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  rlimit small = before;
+  small.rlim_cur = 20 << 20;
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  std::vector<std::string> notes;
+  EXPECT_THROW(limit_tasks({.disk = directory, .memory_bytes = int64_t{512} << 20}, notes), Error);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_TRUE(std::filesystem::is_empty(directory));
+}
+
+TEST(Bench, MemoryThatLooksLikeADiskIsToldAsMemory) {
+  if (!std::filesystem::exists("/dev/shm") || read_disk_facts("/dev/shm").file_system != "tmpfs")
+    GTEST_SKIP() << "no tmpfs at /dev/shm";
+  std::vector<std::string> notes;
+  const auto tasks = limit_tasks({.disk = "/dev/shm", .memory_bytes = int64_t{512} << 20}, notes);
+  for (const BenchTask& task : tasks)
+    if (task.name.starts_with("disk")) { EXPECT_NE(task.what.find("memory, no disk"), std::string::npos) << task.what; }
+  EXPECT_TRUE(std::any_of(notes.begin(), notes.end(),
+                          [](const std::string& n) { return n.find("tmpfs") != std::string::npos; }));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
@@ -20,6 +21,7 @@
 #include "base/units.h"
 #include "base/utf8.h"
 #include "infer/load.h"
+#include "kernels/dispatch.h"
 
 namespace tern {
 
@@ -31,7 +33,12 @@ std::string today() {
 }
 
 int apply_threads(const Options& options) {
-  return set_compute_threads(options.has("threads") ? static_cast<int>(options.integer("threads")) : 0);
+  const int threads = set_compute_threads(options.has("threads") ? static_cast<int>(options.integer("threads")) : 0);
+  const Isa isa = active_isa();
+  const char* wanted = std::getenv("TERN_ISA");
+  if (!wanted || !*wanted)
+    for (const std::string& text : describe_fallbacks(isa_report(), isa)) log_warn("{}", text);
+  return threads;
 }
 
 std::optional<DType> dtype_option(const Options& options) {
@@ -50,15 +57,25 @@ MemoryBudget memory_budget(const Options& options) {
   return {std::max<int64_t>(0, read_memory_facts().available_bytes - (program - resident)), "free on this machine"};
 }
 
-WeightsIn weights_in(const Options& options, const InferenceFit& fit, int64_t tokens) {
+WeightsPlace weights_in(const Options& options, const ModelDescription& model, const InferenceFit& fit,
+                        int64_t tokens) {
+  constexpr WeightsPlace kMapped{WeightsIn::mapped_file, "mapped"}, kCopied{WeightsIn::own_memory, "copied"};
   const std::string how = options.text("weights");
-  if (how != "auto") return how == "mapped" ? WeightsIn::mapped_file : WeightsIn::own_memory;
-  // A token takes a sixth less time; the copy takes that of four to forty tokens.
+  if (!reads_in_place(model.spec, model.dir.path, model.dtype)) {
+    if (how != "auto")
+      throw Error(ErrorKind::usage,
+                  "--weights {}: the weights are packed here: only bf16 kernels on tiles (amx_bf16) read them as they "
+                  "lie, from safetensors in bf16; computed in {} by {}; leave --weights out",
+                  how, name_of(model.dtype), name_of(active_isa()));
+    return {WeightsIn::own_memory, "packed"};
+  }
+  if (how != "auto") return how == "mapped" ? kMapped : kCopied;
+  // What the copy costs and gains: --weights in benchmarks/reports/inference_xeon2_2026-11-22.md.
   constexpr int64_t kManyTokens = 256;
-  if (tokens < kManyTokens) return WeightsIn::mapped_file;
+  if (tokens < kManyTokens) return kMapped;
   const MemoryFacts memory = read_memory_facts();
   const bool pages = memory.transparent_huge_pages == "always" || memory.transparent_huge_pages == "madvise";
-  return pages && memory.available_bytes - fit.peak() >= fit.weights ? WeightsIn::own_memory : WeightsIn::mapped_file;
+  return pages && memory.available_bytes - fit.total() >= fit.weights ? kCopied : kMapped;
 }
 
 void require_finite_weights(const ModelDescription& model) { require_finite(model.dir.weights); }

@@ -24,16 +24,23 @@ struct ModelSpec;
 
 /// The day in UTC, as 2026-11-22.
 std::string today();
-/// --threads, or what this process may use. Returns the number.
+/// --threads, or what this process may use. Returns the number. Warns where the kernels are slower ones than the
+/// processor has, unless TERN_ISA asked for them. Errors: usage, of TERN_ISA.
 int apply_threads(const Options&);
 /// --dtype if given.
 std::optional<DType> dtype_option(const Options&);
 /// --memory or what is free, less the program itself. Call before anything large is allocated: what is resident then
 /// counts as the program itself.
 MemoryBudget memory_budget(const Options&);
+/// Where weights are read from, and its name: "mapped", "copied", or "packed" where the kernels of this machine, or the
+/// type in the file, want them in another layout.
+struct WeightsPlace {
+  WeightsIn in;
+  std::string_view name;
+};
 /// --weights; auto: own memory where `tokens` to be written are many enough to pay for the copy, and the machine has
-/// room for it beside the page cache's, and huge pages.
-WeightsIn weights_in(const Options&, const InferenceFit&, int64_t tokens);
+/// room for it beside the page cache's, and huge pages. Errors: usage: --weights says what packed weights cannot do.
+WeightsPlace weights_in(const Options&, const ModelDescription&, const InferenceFit&, int64_t tokens);
 /// Errors: NotFinite, naming file and tensor.
 void require_finite_weights(const ModelDescription&);
 /// Errors  usage: an encoder, where a verb needs a next token.

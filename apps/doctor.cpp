@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "apps/common.h"
 #include "apps/options.h"
@@ -44,16 +45,21 @@ void check_cpu(std::vector<Finding>& out) {
 }
 
 void check_isa(std::vector<Finding>& out) {
+  std::optional<Isa> active;
+  std::string wrong;
   try {
-    const Isa active = active_isa();
-    for (const IsaStatus& status : isa_report()) {
-      const bool failed = status.compiled && status.supported && !status.self_test_passed;
-      out.push_back({fmt::format("kernels {}", name_of(status.isa)),
-                     fmt::format("{}{}", status.reason, status.isa == active ? "; in use" : ""),
-                     failed ? "this set computes wrongly here and is not used: please report the CPU" : ""});
-    }
-    for (const MatmulChoice& choice : fast_matmul_choices()) out.push_back({"training products", choice.text, ""});
-  } catch (const Error& error) { out.push_back({"kernels", error.what(), "unset TERN_ISA"}); }
+    active = active_isa();
+  } catch (const Error& error) { wrong = error.what(); }
+  for (const IsaStatus& status : isa_report()) {
+    const bool failed = status.compiled && status.supported && !status.self_test_passed;
+    out.push_back({fmt::format("kernels {}", name_of(status.isa)),
+                   fmt::format("{}{}", status.reason, active == status.isa ? "; in use" : ""),
+                   failed           ? "this set computes wrongly here and is not used: please report the CPU"
+                   : status.refused ? "the processor has it: ask whoever runs this system or container to allow it"
+                                    : ""});
+  }
+  if (!active) return out.push_back({"kernels", wrong, "unset TERN_ISA"});
+  for (const MatmulChoice& choice : fast_matmul_choices()) out.push_back({"training products", choice.text, ""});
 }
 
 void check_memory(std::vector<Finding>& out) {
@@ -72,9 +78,17 @@ void check_memory(std::vector<Finding>& out) {
   out.push_back({"huge pages",
                  fmt::format("transparent: {}; reserved: {}", thp.empty() ? "unknown" : thp,
                              format_bytes(memory.huge_page_total_bytes)),
-                 thp == "never" ? "large weights read a few percent faster with: echo madvise | sudo tee "
-                                  "/sys/kernel/mm/transparent_hugepage/enabled"
-                                : ""});
+                 thp == "never"
+                     ? "copied weights (--weights, chat) and training lie on small pages; for huge ones: echo "
+                       "madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled"
+                     : ""});
+  if (const int nodes = num_memory_nodes(); nodes > 1)
+    out.push_back({"memory nodes",
+                   fmt::format("{}: a page lies on the node of the thread that first wrote it, and tern neither binds "
+                               "threads nor places tensors",
+                               nodes),
+                   "numactl --interleave=all tern … spreads pages over the nodes; numactl --cpunodebind=0 --membind=0 "
+                   "tern … keeps to one"});
 }
 
 void check_limits(std::vector<Finding>& out) {

@@ -14,7 +14,7 @@ EngineMemory engine_memory(const ModelSpec& spec, const EngineJob& job) {
   const MemoryPlan plan = predict_memory(spec, s, 0);
   EngineMemory out{.tensors = plan.tensors()};
   for (const auto& [name, bytes] : plan.classes())
-    if (name != "data" && name != "process") out.classes.emplace_back(name, bytes);
+    if (name != "scratch" && name != "data" && name != "process") out.classes.emplace_back(name, bytes);
   return out;
 }
 

@@ -20,6 +20,7 @@
 #include "eval/task_run.h"
 #include "formats/regex.h"
 #include "infer/load.h"
+#include "kernels/dispatch.h"
 
 namespace tern {
 namespace {
@@ -245,7 +246,8 @@ void report(const TaskRun& run, double seconds) {
                 {"kind", kind},
                 {"items", run.rows.size()},
                 {"bos", run.bos_rule},
-                {"dtype", name_of(run.model.dtype)}};
+                {"dtype", name_of(run.model.dtype)},
+                {"instruction_set", name_of(active_isa())}};
     for (const Figure& f : figures)
       out["metrics"][f.name] = {{"value", f.value.mean}, {"stderr", f.value.standard_error}};
     out["seconds"] = seconds;

@@ -136,6 +136,21 @@ TEST(Command, DoctorTellsTheSameInTextAndJson) {
   }
 }
 
+// A wrong TERN_ISA is when one wants to see which sets there are.
+TEST(Command, DoctorShowsEverySetWhateverTernIsaSays) {
+  const Outcome right = run_shell("env -u TERN_ISA " TERN_PROGRAM " doctor"),
+                wrong = run_shell("env TERN_ISA=sse9 " TERN_PROGRAM " doctor");
+  EXPECT_EQ(wrong.code, 0);
+  for (const char* set :
+       {"kernels portable", "kernels avx2", "kernels avx512 ", "kernels avx512_bf16", "kernels amx_bf16"}) {
+    EXPECT_NE(right.text.find(set), std::string::npos) << right.text;
+    EXPECT_NE(wrong.text.find(set), std::string::npos) << wrong.text;
+  }
+  EXPECT_NE(wrong.text.find("unset TERN_ISA"), std::string::npos) << wrong.text;
+  EXPECT_NE(right.text.find("; in use"), std::string::npos);
+  EXPECT_EQ(wrong.text.find("; in use"), std::string::npos);
+}
+
 // OMP_DISPLAY_ENV makes libgomp print what it read when it was loaded.
 TEST(Command, ThreadsSpinShortlyUnlessTheEnvironmentSaysOtherwise) {
   const auto shown = [](const std::string& settings) {

@@ -151,9 +151,10 @@ InferenceFit engine_fit(const ModelSpec& spec, const InferenceJob& job, int64_t 
 }
 
 Json json_of(const InferenceFit& f) {
-  return {
-      {"weights", f.weights},           {"kv_cache", f.kv_cache}, {"activations", f.activations},  {"logits", f.logits},
-      {"loading_peak", f.loading_peak}, {"sampler", f.sampler},   {"predicted_bytes", f.tensors()}};
+  return {{"weights", f.weights},           {"kv_cache", f.kv_cache},
+          {"activations", f.activations},   {"logits", f.logits},
+          {"loading_peak", f.loading_peak}, {"sampler", f.sampler},
+          {"predicted_bytes", f.tensors()}, {"beside_bytes", f.beside}};
 }
 
 // What near the request would do, the least intrusive first.

@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 
+#include "apps/profile_buffers.h"
 #include "base/error.h"
 #include "base/units.h"
 
@@ -45,12 +47,14 @@ std::string name_of_figure(const ProfileFigure& f) {
   return "";
 }
 
-BenchTask copy_task(int64_t bytes) {
-  const auto buffer = std::make_shared<std::vector<char>>(static_cast<size_t>(bytes), 1);
+// In memory as an arena gives it, and so much of it as caches do not hold, if there may be as much.
+BenchTask copy_task(int64_t most) {
+  const int64_t half = std::clamp<int64_t>(beyond_caches() / 2, int64_t{128} << 20, most / 2);
+  const auto buffers = std::make_shared<ProfileBuffers>();
+  const std::span<float> from = buffers->numbers<float>(half / 4), to = buffers->room<float>(half / 4);
   return {.unit = "B/s", .once = [=] {
-            return rate_of(static_cast<double>(bytes) / 2, kPointSeconds, [&] {
-              std::memcpy(buffer->data(), buffer->data() + bytes / 2, static_cast<size_t>(bytes / 2));
-            });
+            return rate_of(static_cast<double>(half), kPointSeconds,
+                           [&] { std::memcpy(to.data(), from.data(), static_cast<size_t>(half)); });
           }};
 }
 
@@ -70,7 +74,8 @@ ProfileTasks profile_tasks(const ProfileSettings& settings) {
   ProfileTasks out;
   add_product_tasks(settings, out);
   add_kernel_tasks(settings, out);
-  for (BenchTask& task : limit_tasks({.disk = settings.disk, .memory_bytes = settings.memory_bytes / 2})) {
+  for (BenchTask& task :
+       limit_tasks({.disk = settings.disk, .memory_bytes = settings.memory_bytes - kLeast / 2}, out.notes)) {
     if (task.name == "memory read")
       out.add({.kind = FigureKind::memory_read}, std::move(task));
     else if (task.name == "disk read")
@@ -78,7 +83,7 @@ ProfileTasks profile_tasks(const ProfileSettings& settings) {
     else if (task.name == "disk write")
       out.add({.kind = FigureKind::disk_write}, std::move(task));
   }
-  out.add({.kind = FigureKind::memory_copy}, copy_task(int64_t{256} << 20));
+  out.add({.kind = FigureKind::memory_copy}, copy_task((settings.memory_bytes - kLeast / 2) / 4));
   out.add({.kind = FigureKind::loopback}, loopback_bandwidth_task());
   out.add({.kind = FigureKind::loopback_calls}, loopback_call_task());
   return out;

@@ -47,6 +47,7 @@ inline constexpr int64_t kShortSequence = 128, kLongSequence = 1024;
 struct ProfileTasks {
   std::vector<BenchTask> tasks;
   std::vector<ProfileFigure> figures;  // of each task
+  std::vector<std::string> notes;      // what a figure may not be taken for
   void add(ProfileFigure, BenchTask);
 };
 

@@ -4,12 +4,11 @@
 #include <algorithm>
 #include <cstdint>
 #include <span>
-#include <type_traits>
 #include <vector>
 
-#include "base/dtype.h"
 #include "tensor/arena.h"
 #include "tensor/tensor.h"
+#include "train/product_probe.h"
 
 namespace tern {
 
@@ -19,13 +18,7 @@ class ProfileBuffers {
   template <class T>
   std::span<T> numbers(int64_t count) {
     const std::span<T> out = room<T>(count);
-    for (size_t i = 0; i < out.size(); ++i) {
-      const float value = static_cast<float>((i * 2654435761u) >> 8 & 0xff) / 256.0f - 0.5f;
-      if constexpr (std::is_same_v<T, bf16>)
-        out[i] = to_bf16(value);
-      else
-        out[i] = value;
-    }
+    fill_probe(out);
     return out;
   }
   /// `count` zeros.

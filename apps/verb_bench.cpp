@@ -45,9 +45,10 @@ int run_bench(const Options& options) {
                                .memory_bytes = budget.bytes,
                                .work = !options.flag("limits-only")};
   const std::string picture = options.text("output");
+  check_writable(picture, "output");
   log_info("preparing: buffers and models within {} ({})", format_bytes(budget.bytes), budget.source);
-  std::vector<BenchTask> tasks = limit_tasks(settings);
   std::vector<std::string> notes;
+  std::vector<BenchTask> tasks = limit_tasks(settings, notes);
   if (settings.work)
     for (BenchTask& task : work_tasks(settings, notes)) tasks.push_back(std::move(task));
   for (const std::string& note : notes) log_info("{}", note);
@@ -65,17 +66,20 @@ int run_bench(const Options& options) {
   }
   if (results.front().rates.empty()) return 128 + stop_signal();
   const Json machine = machine_json();
-  if (!picture.empty()) {
-    write_file_atomically(real_io(), picture, bench_roofline(results));
-    log_info("roofline written to {}", picture);
-  }
   if (options.flag("json")) {
-    print_json({{"machine", machine}, {"rounds", results.front().rates.size()}, {"results", bench_json(results)}});
+    print_json({{"machine", machine},
+                {"rounds", results.front().rates.size()},
+                {"notes", notes},
+                {"results", bench_json(results)}});
   } else {
     print_out(fmt::format("{}, {} threads, {}, {}; {} rounds, {}\n\n", machine["cpu"].get<std::string>(),
                           num_compute_threads(), name_of(active_isa()), fast_matmul_name(),
                           results.front().rates.size(), today()));
     print_out(bench_text(results));
+  }
+  if (!picture.empty()) {  // after the figures, which a disk that is full now must not take along
+    write_file_atomically(real_io(), picture, bench_roofline(results));
+    log_info("roofline written to {}", picture);
   }
   return stop_requested() ? 128 + stop_signal() : 0;
 }

@@ -64,7 +64,8 @@ int64_t choose_context(const Options& options, const ModelDescription& model, co
     return options.integer("context");
   }
   int64_t context = std::min(most, kUsualContext);
-  while (context > 512 && inference_fit(model.spec, model.dtype, needs_of(context)).peak() > budget.bytes) context /= 2;
+  while (context > 512 && inference_fit(model.spec, model.dtype, needs_of(context)).total() > budget.bytes)
+    context /= 2;
   return context;
 }
 
@@ -311,15 +312,16 @@ int run_chat(const Options& options) {
   const int64_t context = choose_context(options, model, budget);
   check_fit(model.spec, model.dtype, needs_of(context), budget);
   Arena arena;
-  const ModelWeights weights = load_for_inference(
-      model, arena, weights_in(options, inference_fit(model.spec, model.dtype, needs_of(context)), context));
+  const WeightsPlace place =
+      weights_in(options, model, inference_fit(model.spec, model.dtype, needs_of(context)), context);
+  const ModelWeights weights = load_for_inference(model, arena, place.in);
   const bool turned = model.spec.rope.kind != RopeKind::none;
   const RopeTable rope = turned ? rope_table(model.spec, context, context) : RopeTable{};
   KvPool pool(kv_shape(model.spec, kPage, model.dtype), kv_pages(needs_of(context)), arena);
   Conversation conversation(pool, model_executor(model.spec, weights, turned ? &rope : nullptr, arena), context,
                             kChunk);
-  log_info("{} in {}, context {}{}; /help lists the commands", model.dir.path,
-           format_seconds(seconds_between(start_ns, real_clock().now_ns())), format_with_commas(context),
+  log_info("{} in {}, weights {}, context {}{}; /help lists the commands", model.dir.path,
+           format_seconds(seconds_between(start_ns, real_clock().now_ns())), place.name, format_with_commas(context),
            context < model_context(model) ? fmt::format(" (of {}; --context)", format_with_commas(model_context(model)))
                                           : "");
   return Chat(options, model, prompt, settings, conversation, context).run();

@@ -247,7 +247,7 @@ int run_embed(const Options& options) {
     Json head = head_of(options, model, s, tokens);
     head["memory"] = {{"peak_bytes", arena.peak_total()},
                       {"predicted_bytes", embedding_peak(model.spec, model.dtype, tokens, s.embedding) + kept},
-                      {"program_bytes", program},
+                      {"program_bytes", program + embedding_beside(model.spec, model.dtype, tokens, s.embedding)},
                       {"peak_resident_bytes", read_process_memory().peak_resident_bytes}};
     output.print(head);
   }

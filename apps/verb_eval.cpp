@@ -19,6 +19,7 @@
 #include "eval/compare_models.h"
 #include "eval/result_log.h"
 #include "infer/load.h"
+#include "kernels/dispatch.h"
 
 namespace tern {
 namespace {
@@ -79,6 +80,7 @@ void finish_json(const Options& options, const ModelDescription& model, Json out
   out["model"] = options.positional("MODEL");
   out["data"] = options.text("data");
   out["dtype"] = name_of(model.dtype);
+  out["instruction_set"] = name_of(active_isa());
   out["seconds"] = seconds;
   print_json(out);
 }
@@ -181,7 +183,7 @@ int run_compare_models(const Options& options, const ModelDescription& model) {
                 all.size(), work.windows.size());
   const int64_t batch = std::min(options.integer("batch"), static_cast<int64_t>(work.windows.size()));
   MemoryBudget budget = memory_budget(options);
-  const int64_t others = inference_fit(reference.spec, reference.dtype, needs_of(work, batch)).peak() +
+  const int64_t others = inference_fit(reference.spec, reference.dtype, needs_of(work, batch)).total() +
                          4 * kCompareRows * 2 * model.spec.vocab;
   budget.bytes -= others;
   budget.source += fmt::format(", less {} for the reference", format_bytes(others));

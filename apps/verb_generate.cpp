@@ -16,6 +16,7 @@
 #include "base/units.h"
 #include "infer/load.h"
 #include "infer/session.h"
+#include "kernels/dispatch.h"
 
 namespace tern {
 namespace {
@@ -153,11 +154,11 @@ int run_generate(const Options& options) {
   const MemoryBudget budget = memory_budget(options);
   const int64_t program = program_bytes();
   check_fit(model.spec, model.dtype, needs, budget);
+  const InferenceFit fit = inference_fit(model.spec, model.dtype, needs);
+  const WeightsPlace place = weights_in(options, model, fit, request.max_tokens * request.num_samples);
 
   Arena arena;
-  const ModelWeights weights = load_for_inference(
-      model, arena,
-      weights_in(options, inference_fit(model.spec, model.dtype, needs), request.max_tokens * request.num_samples));
+  const ModelWeights weights = load_for_inference(model, arena, place.in);
   const RopeTable rope =
       model.spec.rope.kind == RopeKind::none ? RopeTable{} : rope_table(model.spec, limits.context, limits.context);
   KvPool pool(kv_shape(model.spec, needs.page_tokens, model.dtype), kv_pages(needs), arena);
@@ -201,6 +202,8 @@ int run_generate(const Options& options) {
     out["settings"]["dtype"] = name_of(model.dtype);
     out["settings"]["context"] = limits.context;
     out["settings"]["threads"] = threads;
+    out["settings"]["instruction_set"] = name_of(active_isa());
+    out["settings"]["weights"] = place.name;
     out["timings"] = {{"load_s", load_s},
                       {"first_token_s", timings.first_token_s},
                       {"prefill_s", timings.prefill_s},
@@ -216,8 +219,8 @@ int run_generate(const Options& options) {
       out["timings"]["decode_step_s"] = {{"least", at(0)}, {"median", at(50)}, {"p99", at(99)}, {"most", at(100)}};
     }
     out["memory"] = {{"peak_bytes", arena.peak_total()},
-                     {"predicted_bytes", inference_fit(model.spec, model.dtype, needs).tensors()},
-                     {"program_bytes", program},
+                     {"predicted_bytes", fit.tensors()},
+                     {"program_bytes", program + fit.sampler + fit.beside},
                      {"peak_resident_bytes", read_process_memory().peak_resident_bytes}};
     print_json(out);
   } else if (stream) {

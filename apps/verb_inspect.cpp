@@ -126,7 +126,7 @@ InferenceFit fit_of(const ModelSpec& spec, DType dtype, int64_t context) {
 }
 
 Room room_of(const ModelSpec& spec, DType dtype, int64_t most, int64_t available) {
-  const auto peak = [&](int64_t context) { return fit_of(spec, dtype, context).peak(); };
+  const auto peak = [&](int64_t context) { return fit_of(spec, dtype, context).total(); };
   Room room{dtype, peak(std::min(kShort, most)), peak(most), 0};
   if (room.full_bytes <= available) {
     room.longest = most;

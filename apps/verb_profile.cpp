@@ -112,12 +112,14 @@ int run_profile(const Options& options) {
   std::string disk = options.text("disk");
   if (disk.empty()) disk = output.empty() ? "." : parent_path(output);
   if (disk.empty()) disk = ".";
+  check_writable(output, "output");
   const MemoryBudget budget = memory_budget(options);
   const ProfiledMachine machine = this_machine(disk);
   const bool quick = options.flag("quick");
   const int rounds = static_cast<int>(options.has("rounds") ? options.integer("rounds") : quick ? 3 : 5);
   log_info("preparing: buffers, and a file of 256 MiB under {} that is removed again", disk);
   const ProfileTasks tasks = profile_tasks({.quick = quick, .disk = disk, .memory_bytes = budget.bytes});
+  for (const std::string& note : tasks.notes) log_warn("{}", note);
   const StopSignals signals;
   std::vector<BenchResult> results;
   {

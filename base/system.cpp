@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -116,6 +117,18 @@ MemoryFacts read_memory_facts(const std::string& root) {
     facts.available_bytes = std::min(facts.available_bytes, left);
   }
   return facts;
+}
+
+int num_memory_nodes(const std::string& root) {
+  int nodes = 0;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(root + "/sys/devices/system/node", ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with("node") || name.find_first_not_of("0123456789", 4) != std::string::npos) continue;
+    const std::string cpus(trim(slurp(entry.path().string() + "/cpulist")));
+    nodes += name.size() > 4 && !cpus.empty();
+  }
+  return std::max(1, nodes);
 }
 
 ProcessMemory read_process_memory() {

@@ -18,6 +18,8 @@ struct MemoryFacts {
 };
 /// Reads /proc and /sys below `root` (tests give a directory of their own).
 MemoryFacts read_memory_facts(const std::string& root = "");
+/// Nodes of memory with their own cores (NUMA), at least 1.
+int num_memory_nodes(const std::string& root = "");
 
 struct ProcessMemory {
   int64_t resident_bytes = 0;

@@ -49,6 +49,16 @@ TEST_F(FakeRoot, WithoutAControlGroupTheMachineCounts) {
   EXPECT_FALSE(facts.group_limit_bytes.has_value());
 }
 
+TEST_F(FakeRoot, NodesOfMemoryAreThoseWithCores) {
+  EXPECT_EQ(num_memory_nodes(root_), 1) << "nothing is told";
+  put("/sys/devices/system/node/node0/cpulist", "0-3\n");
+  put("/sys/devices/system/node/possible", "0-1\n");
+  EXPECT_EQ(num_memory_nodes(root_), 1);
+  put("/sys/devices/system/node/node1/cpulist", "4-7\n");
+  put("/sys/devices/system/node/node2/cpulist", "\n");  // memory alone, such as an expander's
+  EXPECT_EQ(num_memory_nodes(root_), 2);
+}
+
 TEST_F(FakeRoot, TheTightestLimitOfVersion2OnTheWayUpCounts) {
   put("/proc/self/cgroup", "0::/user/job\n");
   put("/sys/fs/cgroup/user/job/memory.max", "max\n");

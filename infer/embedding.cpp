@@ -116,8 +116,9 @@ EmbeddingFit fit_of(const ModelSpec& spec, DType dtype, std::span<const std::vec
   const int64_t D = spec.width, s = size_of(dtype), batch = batch_of(spec, settings);
   const int64_t at_once = std::min(batch, static_cast<int64_t>(texts.size()));
   EmbeddingFit fit;
+  const int64_t rows = largest_batch(texts, batch);
   const InferenceNeeds needs{
-      .context = 1, .sequences = 0, .iteration_tokens = largest_batch(texts, batch), .logit_rows = 0};
+      .context = 1, .sequences = 0, .iteration_tokens = rows, .logit_rows = 0, .positions = rows};
   fit.model = inference_fit(spec, dtype, needs);
   // No logits are made; the rows are normed once more where the model ends in a norm.
   fit.model.logits = spec.head().norm.present() ? needs.iteration_tokens * D * s : 0;
@@ -185,16 +186,22 @@ int64_t embedding_peak(const ModelSpec& spec, DType dtype, std::span<const std::
   return fit_of(spec, dtype, texts, settings).peak();
 }
 
+int64_t embedding_beside(const ModelSpec& spec, DType dtype, std::span<const std::vector<int32_t>> texts,
+                         const EmbeddingSettings& settings) {
+  return fit_of(spec, dtype, texts, settings).model.beside;
+}
+
 void check_embedding_fit(const ModelSpec& spec, DType dtype, std::span<const std::vector<int32_t>> texts,
                          const EmbeddingSettings& settings, int64_t kept, const MemoryBudget& budget) {
   const EmbeddingFit fit = fit_of(spec, dtype, texts, settings);
-  const int64_t needed = fit.peak() + kept;
+  const int64_t needed = fit.peak() + fit.model.beside + kept;
   if (needed <= budget.bytes) return;
   EmbeddingSettings one = settings;
   one.batch = 1;
   std::vector<std::string> fits;
   const auto consider = [&](const EmbeddingSettings& other, DType type, const char* flags) {
-    if (const int64_t peak = embedding_peak(spec, type, texts, other) + kept; peak <= budget.bytes)
+    const EmbeddingFit changed = fit_of(spec, type, texts, other);
+    if (const int64_t peak = changed.peak() + changed.model.beside + kept; peak <= budget.bytes)
       fits.push_back(fmt::format("  {} ({})", flags, format_bytes(peak)));
   };
   if (batch_of(spec, settings) > 1) consider(one, dtype, "--batch 1");

@@ -37,6 +37,9 @@ void embed_texts(const ModelSpec&, const ModelWeights&, const Linear* pooler,
 /// Bytes that embed_texts and loading hold at their most, with the pooler where it is asked for. A model whose rotary
 /// table depends on the length takes one text at a time, whatever settings.batch says.
 int64_t embedding_peak(const ModelSpec&, DType, std::span<const std::vector<int32_t>> texts, const EmbeddingSettings&);
+/// No tensors, but resident beside them: what compute threads keep between calls, and tables of rotations.
+int64_t embedding_beside(const ModelSpec&, DType, std::span<const std::vector<int32_t>> texts,
+                         const EmbeddingSettings&);
 /// `kept`: bytes that the caller keeps of the vectors.
 /// Errors  does_not_fit (exit 3): what it needs, what there is, and what would fit.
 void check_embedding_fit(const ModelSpec&, DType, std::span<const std::vector<int32_t>> texts, const EmbeddingSettings&,

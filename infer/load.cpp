@@ -10,6 +10,8 @@
 #include "base/units.h"
 #include "kernels/cpu/matmul.h"
 #include "model/model_files.h"
+#include "model/rope_table.h"
+#include "model/thread_memory.h"
 #include "spec/unit_cost.h"
 
 namespace tern {
@@ -103,6 +105,8 @@ InferenceFit inference_fit(const ModelSpec& spec, DType dtype, const InferenceNe
     fit.last += 2 * needs.logit_rows * spec.head().width * size;  // gathered, and normed (head_logits)
     fit.sampler = fit.logits;
   }
+  fit.beside = thread_memory(spec, {.dtype = dtype, .tokens = needs.iteration_tokens, .sequence = needs.context}) +
+               rope_table_bytes(spec, needs.positions > 0 ? needs.positions : needs.context);
   return fit;
 }
 
@@ -123,19 +127,19 @@ void check_fit(const ModelSpec& spec, DType dtype, const InferenceNeeds& needs, 
                 "or --context",
                 needs.sequences, needs.context);
   const InferenceFit fit = inference_fit(spec, dtype, needs);
-  if (fit.peak() <= memory_bytes) return;
+  if (fit.total() <= memory_bytes) return;
   std::string what = fmt::format(
       "the model does not fit: it needs {}, there are {} ({})\n  weights {}, key-value cache {} ({} sequences of {} "
       "tokens), "
-      "activations and logits {}; while loading {}\n",
-      format_bytes(fit.peak()), format_bytes(memory_bytes), budget.source, format_bytes(fit.weights),
+      "activations and logits {}; while loading {}; threads and tables {}\n",
+      format_bytes(fit.total()), format_bytes(memory_bytes), budget.source, format_bytes(fit.weights),
       format_bytes(fit.kv_cache), needs.sequences, needs.context, format_bytes(fit.running() + fit.sampler),
-      format_bytes(fit.loading_peak));
+      format_bytes(fit.loading_peak), format_bytes(fit.beside));
   std::vector<std::string> fits;
   const auto consider = [&](const InferenceNeeds& other, DType type, const std::string& flags) {
     const InferenceFit f = inference_fit(spec, type, other);
-    if (f.peak() <= memory_bytes && fits.size() < 3)
-      fits.push_back(fmt::format("  {} ({})", flags, format_bytes(f.peak())));
+    if (f.total() <= memory_bytes && fits.size() < 3)
+      fits.push_back(fmt::format("  {} ({})", flags, format_bytes(f.total())));
   };
   const bool evaluates = needs.sequences == 0;  // windows without a cache: --batch of them at a time
   InferenceNeeds one = needs;
@@ -149,7 +153,7 @@ void check_fit(const ModelSpec& spec, DType dtype, const InferenceNeeds& needs, 
   for (InferenceNeeds shorter = one; shorter.context > 64;) {
     shorter.context /= 2;
     if (evaluates) shorter.iteration_tokens = shorter.context;
-    if (inference_fit(spec, dtype, shorter).peak() > memory_bytes) continue;
+    if (inference_fit(spec, dtype, shorter).total() > memory_bytes) continue;
     consider(shorter, dtype,
              evaluates ? fmt::format("--batch 1 --window {}: another measure, not comparable", shorter.context)
                        : fmt::format("--context {}{} (shorter prompt and --max-tokens)", shorter.context,
@@ -163,7 +167,7 @@ void check_fit(const ModelSpec& spec, DType dtype, const InferenceNeeds& needs, 
     else if (needs.sequences > 1)
       consider(one, DType::bf16, "--dtype bf16 --samples 1");
   }
-  if (const std::string more = memory_remedy(budget, fit.peak()); !more.empty())
+  if (const std::string more = memory_remedy(budget, fit.total()); !more.empty())
     fits.push_back(fmt::format("  {} or more", more));
   if (fits.empty())
     what += "  no setting of this model fits here; take a smaller model or a machine with more memory";

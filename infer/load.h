@@ -48,12 +48,15 @@ struct InferenceFit {
   int64_t weights = 0, kv_cache = 0, loading_peak = 0;
   int64_t activations = 0, last = 0, logits = 0;  // the largest unit's; rows of the last one, and their logits
   int64_t sampler = 0;                            // rows of the sampler, outside of the arena
+  int64_t beside = 0;                             // what compute threads keep between calls, and tables of rotations
   int64_t running() const { return std::max(activations, last + logits); }
   int64_t tensors() const { return std::max(loading_peak, weights + kv_cache + running()); }
   int64_t peak() const { return std::max(loading_peak, weights + kv_cache + running() + sampler); }
+  int64_t total() const { return peak() + beside; }
 };
 struct InferenceNeeds {  // sequences 0: evaluation, windows of `context` tokens without a cache
   int64_t context = 0, sequences = 1, page_tokens = 16, iteration_tokens = 1, logit_rows = 1;
+  int64_t positions = 0;  // that the tables of rotations hold; 0: as many as the context
 };
 /// The most tokens of an iteration: a chunk of the prompt; beside other sequences the scheduler's budget.
 int64_t iteration_tokens(int64_t prompt, int64_t chunk, int64_t sequences);

@@ -93,6 +93,7 @@ IsaStatus examine_isa(Isa isa, const IsaKernels& kernels) {
   if (isa == Isa::amx_bf16)
     if (const std::string refusal = ask_for_tiles(); !refusal.empty()) {
       s.supported = false;
+      s.refused = true;
       s.reason = refusal;
       return s;
     }
@@ -171,6 +172,15 @@ Isa active_isa() {
 }
 
 std::vector<IsaStatus> isa_report() { return statuses(); }
+
+std::vector<std::string> describe_fallbacks(const std::vector<IsaStatus>& report, Isa in_use) {
+  std::vector<std::string> told;
+  for (const IsaStatus& s : report)
+    if (s.compiled && s.isa > in_use && (s.refused || (s.supported && !s.self_test_passed)))
+      told.push_back(fmt::format("kernels {}: {}; {} is used, which is slower ({} says more)", name_of(s.isa), s.reason,
+                                 name_of(in_use), "tern doctor"));
+  return told;
+}
 
 std::vector<Isa> available_isas() {
   std::vector<Isa> v;

@@ -15,7 +15,8 @@ enum class Isa { portable, avx2, avx512, avx512_bf16, amx_bf16 };  // in order o
 struct IsaStatus {
   Isa isa;
   bool compiled, supported, self_test_passed;
-  std::string reason;  // why it runs or does not
+  bool refused = false;  // the processor has it, the system does not let this process use it; then not `supported`
+  std::string reason;    // why it runs or does not
 };
 
 std::string_view name_of(Isa);
@@ -26,6 +27,9 @@ Isa active_isa();
 Isa chosen_isa();
 /// Every set this binary knows, for `tern doctor`.
 std::vector<IsaStatus> isa_report();
+/// What a person should hear who gets `in_use`: each better set that the processor has and that cannot be used, one
+/// sentence each. Empty: nothing was fallen back from.
+std::vector<std::string> describe_fallbacks(const std::vector<IsaStatus>&, Isa in_use);
 /// The sets that may run here, portable first: tests run each in turn.
 std::vector<Isa> available_isas();
 /// Switches the set for what follows. For tests; not while kernels run.

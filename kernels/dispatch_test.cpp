@@ -38,6 +38,28 @@ TEST(Dispatch, ForceIsaSwitchesAndSwitchesBack) {
   }
 }
 
+TEST(Dispatch, ABetterSetThatCannotBeUsedIsTold) {
+  const auto row = [](Isa isa, bool supported, bool passed, bool refused, const char* reason) {
+    return IsaStatus{.isa = isa,
+                     .compiled = true,
+                     .supported = supported,
+                     .self_test_passed = passed,
+                     .refused = refused,
+                     .reason = reason};
+  };
+  std::vector<IsaStatus> report = {row(Isa::portable, true, true, false, ""), row(Isa::avx2, true, true, false, ""),
+                                   row(Isa::avx512, true, false, false, "failed its self-test: element 3"),
+                                   row(Isa::avx512_bf16, false, false, false, "this processor does not have it"),
+                                   row(Isa::amx_bf16, false, false, true, "the system refuses tile state")};
+  const std::vector<std::string> told = describe_fallbacks(report, Isa::avx2);
+  ASSERT_EQ(told.size(), 2U);
+  EXPECT_NE(told[0].find("avx512: failed its self-test: element 3; avx2 is used"), std::string::npos) << told[0];
+  EXPECT_NE(told[1].find("amx_bf16: the system refuses tile state; avx2 is used"), std::string::npos) << told[1];
+  report[1].self_test_passed = false;  // worse than what is used: nobody's loss
+  report[2].self_test_passed = true;
+  EXPECT_EQ(describe_fallbacks(report, Isa::avx512).size(), 1U);
+}
+
 /// The kernels of the best set with one of them replaced. The right ones are where the replacement can call them.
 IsaKernels right;
 template <class Member>

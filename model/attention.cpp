@@ -87,8 +87,8 @@ void run_attention(const AttentionShape& shape, std::span<const AttentionSequenc
 }
 
 // Training in bf16 with the fast multiplier has its own attention where the processor has tiles, for plain scores.
-bool on_tiles(const AttentionSpec& u, DType dtype, const Compute& c) {
-  return dtype == DType::bf16 && c.multiply == Multiply::fast && u.causal && u.softcap == 0 &&
+bool on_tiles(const AttentionSpec& u, DType dtype, Multiply multiply) {
+  return dtype == DType::bf16 && multiply == Multiply::fast && u.causal && u.softcap == 0 &&
          u.alibi == AlibiKind::none && has_tile_attention();
 }
 
@@ -99,7 +99,7 @@ void attend_rows(const AttentionSpec& u, const Rows& rows, const Tensor& qkv, co
   const std::vector<float> slopes = slopes_of(u);
   const AttentionShape shape = kernel_shape(u, u.qkv_rows(), slopes);
   if constexpr (std::is_same_v<T, bf16>)
-    if (on_tiles(u, qkv.dtype(), c)) {
+    if (on_tiles(u, qkv.dtype(), c.multiply)) {
       const bf16* at = qkv.span<bf16>().data();
       return tile_attention_forward(shape, rows.starts, at, at + key_offset(u), at + value_offset(u),
                                     context.span<bf16>().data(), ops::span_or_none<float>(lse));
@@ -156,6 +156,15 @@ void attend_cache(const AttentionSpec& u, const Rows& rows, const Tensor& qkv, K
 }
 
 }  // namespace
+
+ThreadBytes attention_thread_bytes(const AttentionSpec& u, const ThreadWork& work) {
+  const AttentionShape shape = kernel_shape(u, u.qkv_rows(), {});
+  int64_t bytes = attention_scratch_bytes(shape);  // a cache's rows go this way also where training's do not
+  if (work.gradients && on_tiles(u, work.dtype, work.multiply))
+    bytes = std::max(tile_attention_scratch_bytes(shape, work.sequence, false),
+                     tile_attention_scratch_bytes(shape, work.sequence, true));
+  return {bytes, bytes};
+}
 
 // n = norm(x),  (q, k, v) = qkv(n),  q and k normed by heads (or not) and turned by their positions,
 // o_h = Σ_j softmax_j(score_hj) v_j over the keys seen,  score = q_h·k_j/√d, capped and biased (or not),  f = out(o)
@@ -228,7 +237,7 @@ void attention_backward_branch(const AttentionSpec& u, const ModelSpec& spec, co
       const T *out = saved.context_TE.span<T>().data(), *dout = dcontext.span<T>().data();
       const int64_t k = key_offset(u), v = value_offset(u);
       if constexpr (std::is_same_v<T, bf16>)
-        if (on_tiles(u, dtype, c))
+        if (on_tiles(u, dtype, c.multiply))
           return tile_attention_backward(shape, rows.starts, q, q + k, q + v, out, dout, saved.lse_TH.span<float>(), dq,
                                          dq + k, dq + v);
       if constexpr (std::is_same_v<T, double>)

@@ -68,6 +68,25 @@ ScratchBytes scratch_bytes(Multiply multiply, DType dtype) {
   };
 }
 
+ThreadBytes thread_bytes(Multiply multiply, DType dtype, ProductKind product, int64_t m, int64_t n, int64_t k) {
+  if (dtype == DType::f64) return {};
+  const bool fast = multiply == Multiply::fast;
+  switch (product) {
+    case ProductKind::forward:
+      return fast ? fast_thread_bytes(Product::forward, dtype, m, n, k) : forward_thread_bytes(dtype, m, n, k);
+    case ProductKind::input_gradient:
+      return fast ? fast_thread_bytes(Product::input_gradient, dtype, m, n, k) : nn_thread_bytes(dtype, m, n, k);
+    case ProductKind::weight_gradient:
+      return fast ? fast_thread_bytes(Product::weight_gradient, dtype, m, n, k) : tn_thread_bytes(dtype, m, n, k);
+    case ProductKind::expert_forward:  // and its gradients, for which unit_cost has no workspace to ask about
+      return most(forward_thread_bytes(dtype, m, n, k),
+                  most(nn_thread_bytes(dtype, m, n, k), tn_thread_bytes(dtype, m, n, k)));
+    case ProductKind::head_loss:
+      return {};  // its scratch is the arena's
+  }
+  return {};
+}
+
 Tensor forward_scratch(const Linear& linear, int64_t rows, DType dtype, const Compute& c) {
   if (dtype == DType::f64 || !linear.packed.empty() || rows == 0) return {};
   if (is_fast(linear, c)) {

@@ -6,6 +6,7 @@
 // What a product needs beside its operands (oneDNN's scratch, or the weight packed on the fly for an exact forward)
 // comes from the arena as workspace, so that it is counted.
 
+#include "kernels/cpu/thread_scratch.h"
 #include "model/unit.h"
 #include "spec/unit_cost.h"
 
@@ -13,6 +14,8 @@ namespace tern {
 
 /// What the products take from the arena: the function that unit_cost asks. Weights that are already packed need none.
 ScratchBytes scratch_bytes(Multiply, DType);
+/// What compute threads keep beside it (kernels/cpu/thread_scratch.h) of one kind of product of up to m rows.
+ThreadBytes thread_bytes(Multiply, DType, ProductKind, int64_t m, int64_t n, int64_t k);
 
 /// What linear_forward needs for up to `rows` rows; made once where many calls share it (the head's tiles).
 Tensor forward_scratch(const Linear&, int64_t rows, DType, const Compute&);

@@ -232,6 +232,21 @@ Linear load_pooler(const ModelSpec& spec, const std::string& model_dir, DType dt
   return pooler;
 }
 
+bool reads_in_place(const ModelSpec& spec, const std::string& model_dir, DType dtype) {
+  if (!reads_plain_weights(dtype) || is_gguf_path(model_dir)) return false;
+  const Weights file(weights_file(model_dir));
+  ModelWeights shapes = empty_weights(spec);
+  bool any = false;
+  for_each_parameter(spec, shapes, [&](const ParameterInfo& info, const Tensor&) {
+    if (any || info.shape.rank != 2) return;
+    any = std::ranges::all_of(info.fragments, [&](const Fragment& f) {
+      const auto view = find_parameter(spec, file, f.name);
+      return view && view->dtype == dtype && !f.transposed && f.file_step == 1;
+    });
+  });
+  return any;
+}
+
 ModelWeights load_weights_to_infer(const ModelSpec& spec, const std::string& model_dir, DType dtype, Arena& arena,
                                    WeightsIn in) {
   if (!reads_plain_weights(dtype) || is_gguf_path(model_dir)) {

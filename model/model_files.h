@@ -22,8 +22,12 @@ ModelWeights load_weights(const ModelSpec&, const std::string& model_dir, DType,
 /// Hazard  a mapped file must not shrink while the weights are in use (formats/safetensors.h).
 enum class WeightsIn : uint8_t {
   mapped_file,  // nothing is copied: the pages are the page cache's, shared by all processes that use the file
-  own_memory,   // copied to huge pages: a decoded token, which reads them all, takes a fifth less time (dev/LOG.md)
+  own_memory,   // copied to huge pages: a decoded token, which reads them all, takes less time, measured in
+                // benchmarks/reports/inference_xeon2_2026-11-22.md
 };
+/// Whether load_weights_to_infer leaves any matrix of these files as it lies, so that WeightsIn has a meaning. Errors:
+/// bad_file: no weights.
+bool reads_in_place(const ModelSpec&, const std::string& model_dir, DType);
 ModelWeights load_weights_to_infer(const ModelSpec&, const std::string& model_dir, DType, Arena&,
                                    WeightsIn = WeightsIn::mapped_file);
 /// The matrix and bias of BERT's pooler, which stands beside an encoder's weights. Errors  bad_file: these weights have

@@ -120,6 +120,13 @@ RopeTable rope_table(const RopeSpec& r, int64_t num_positions, int64_t declared)
   return table;
 }
 
+int64_t rope_table_bytes(const ModelSpec& spec, int64_t num_positions) {
+  int64_t per_position = 0;
+  for (const RopeSpec* rope : {&spec.rope, &spec.local_rope})
+    if (rope->kind != RopeKind::none) per_position += 12 * rope->rotary_dim;
+  return num_positions * per_position;
+}
+
 RopeTable rope_table(const ModelSpec& spec, int64_t num_positions, int64_t declared) {
   RopeTable table = rope_table(spec.rope, num_positions, declared);
   if (spec.local_rope.kind != RopeKind::none)

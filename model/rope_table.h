@@ -27,5 +27,7 @@ RopeFrequencies rope_frequencies(const RopeSpec&, int64_t declared_context);
 RopeTable rope_table(const RopeSpec&, int64_t num_positions, int64_t declared_context);
 /// All that a model's layers turn by.
 RopeTable rope_table(const ModelSpec&, int64_t num_positions, int64_t declared_context);
+/// Its bytes, which no arena counts.
+int64_t rope_table_bytes(const ModelSpec&, int64_t num_positions);
 
 }  // namespace tern

@@ -1,6 +1,8 @@
 #pragma once
 // The units behind model/unit.h, one file each. u: the unit's spec, w: its weights, g: its gradients.
 
+#include "kernels/cpu/thread_scratch.h"
+#include "model/thread_memory.h"
 #include "model/unit.h"
 
 namespace tern {
@@ -18,6 +20,9 @@ void attention_backward_branch(const AttentionSpec& u, const ModelSpec&, const A
                                const Tensor& df_TD, AttentionSaved& saved, const Tensor& dx_TD, const Compute&);
 void attention_weight_branch(const AttentionSpec& u, const AttentionWeights& w, const Tensor& df_TD,
                              const AttentionSaved& saved, AttentionWeights& g, const Compute&);
+
+/// Attention's part of thread_memory.
+ThreadBytes attention_thread_bytes(const AttentionSpec&, const ThreadWork&);
 
 // Latent attention: how the rows that attention sees are made, and their gradients taken back (model/latent.cpp).
 void latent_forward(const AttentionSpec& u, const LatentWeights& w, Tensor normed_TD, const Tensor& qkv_TC,

@@ -7,6 +7,8 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "model/linear.h"
+#include "model/rope_table.h"
+#include "model/thread_memory.h"
 #include "program/generate.h"
 #include "program/simulate.h"
 #include "train/checkpoint.h"
@@ -69,8 +71,9 @@ void check_countable(const ModelSpec& spec, const TrainSettings& s) {
 }  // namespace
 
 std::vector<std::pair<std::string_view, int64_t>> MemoryPlan::classes() const {
-  return {{"weights", weights},     {"gradients", gradients}, {"optimizer", optimizer}, {"activations", activations},
-          {"workspace", workspace}, {"staging", staging},     {"data", data},           {"process", process}};
+  return {{"weights", weights},         {"gradients", gradients}, {"optimizer", optimizer},
+          {"activations", activations}, {"workspace", workspace}, {"staging", staging},
+          {"scratch", scratch},         {"data", data},           {"process", process}};
 }
 
 int64_t MemoryPlan::tensors() const {
@@ -107,7 +110,15 @@ MemoryPlan predict_memory(const ModelSpec& spec, const TrainSettings& s, int64_t
   }
   plan.activations = peak.buffers_at_peak;
   plan.workspace = peak.workspace_at_peak;
-  plan.data = s.batch * s.seq * 3 * static_cast<int64_t>(sizeof(int32_t));  // token, target, position
+  const auto threads = [&](Multiply multiply, bool gradients) {
+    return thread_memory(
+        spec,
+        {.dtype = s.dtype, .multiply = multiply, .tokens = largest.tokens, .sequence = s.seq, .gradients = gradients});
+  };
+  plan.scratch = threads(s.multiply, true);
+  if (!s.valid_data.empty()) plan.scratch = std::max(plan.scratch, threads(Multiply::exact, false));
+  plan.data = s.batch * s.seq * 3 * static_cast<int64_t>(sizeof(int32_t))  // token, target, position
+              + rope_table_bytes(spec, s.seq);
   return plan;
 }
 

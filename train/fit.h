@@ -14,17 +14,18 @@
 
 namespace tern {
 
-/// Predicted bytes by class. weights…staging are exact (what the Arena will count); data and process are what lies
-/// beside it. The classes are not all there at one moment: tensors() is their highest sum.
+/// Predicted bytes by class. weights…staging are exact (what the Arena will count); scratch, data and process are
+/// what lies beside it. The classes are not all there at one moment: tensors() is their highest sum.
 struct MemoryPlan {
   int64_t weights = 0, gradients = 0, optimizer = 0;
   int64_t activations = 0, workspace = 0;  // at the moment of the highest sum, training or evaluation
   int64_t staging = 0;                     // the copy a checkpoint is written from
   bool staging_during_steps = true;  // false: the only checkpoint comes after the last step's activations are gone
-  int64_t data = 0;                  // one step's tokens and targets
+  int64_t scratch = 0;               // what compute threads keep: factors packed, tiles of scores
+  int64_t data = 0;                  // one step's tokens and targets, tables of rotations
   int64_t process = 0;               // the program itself: code, libraries, thread stacks
   int64_t tensors() const;           // what the Arena will have counted at its peak
-  int64_t total() const { return tensors() + data + process; }
+  int64_t total() const { return tensors() + scratch + data + process; }
   /// In the order above, with their names.
   std::vector<std::pair<std::string_view, int64_t>> classes() const;
 };

@@ -6,7 +6,6 @@
 #include <cstdlib>
 #include <ctime>
 #include <nlohmann/json.hpp>
-#include <vector>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -15,28 +14,14 @@
 #include "base/log.h"
 #include "base/system.h"
 #include "base/threads.h"
-#include "kernels/cpu/matmul.h"
 #include "kernels/dispatch.h"
 #include "kernels/onednn/fast_matmul.h"
+#include "train/product_probe.h"
 
 namespace tern {
 namespace {
 
-constexpr int64_t kSize = 1024;
 constexpr double kProbeSeconds = 0.2;
-
-template <class T>
-std::vector<T> some_values(int64_t count) {
-  std::vector<T> values(static_cast<size_t>(count));
-  for (size_t i = 0; i < values.size(); ++i) {
-    const float x = static_cast<float>((i * 2654435761u) >> 8 & 0xff) / 256.0f - 0.5f;
-    if constexpr (std::is_same_v<T, float>)
-      values[i] = x;
-    else
-      values[i] = to_bf16(x);
-  }
-  return values;
-}
 
 // The best rate, not the mean: a neighbour on the machine can only slow a product down.
 template <class Product>
@@ -48,25 +33,16 @@ double best_rate(Product product) {
   while (seconds_between(begin, clock.now_ns()) < kProbeSeconds) {
     const int64_t start = clock.now_ns();
     product();
-    best = std::max(best, 2.0 * kSize * kSize * kSize / seconds_between(start, clock.now_ns()));
+    best = std::max(best, kProbeFlops / seconds_between(start, clock.now_ns()));
   }
   return best;
 }
 
 template <class T>
 double probe(Multiply multiply) {
-  const std::vector<T> x = some_values<T>(kSize * kSize), w = some_values<T>(kSize * kSize);
-  std::vector<T> y(x.size());
-  const std::span<const T> xs = x, ws = w, no_bias;
-  if (multiply == Multiply::fast) {
-    const DType dtype = DTypeOf<T>::value;
-    std::vector<std::byte> scratch(
-        static_cast<size_t>(fast_scratch_bytes(Product::forward, dtype, kSize, kSize, kSize)));
-    return best_rate([&] { multiply_fast<T, T>(xs, ws, no_bias, kSize, kSize, kSize, y, scratch); });
-  }
-  std::vector<std::byte> packed(static_cast<size_t>(packed_bytes(DTypeOf<T>::value, kSize, kSize)));
-  pack_weight<T>(ws, kSize, kSize, packed);
-  return best_rate([&] { multiply_exact<T, T>(xs, packed, no_bias, kSize, kSize, kSize, false, y); });
+  using Probe = ProductProbe<T>;
+  Probe product(multiply == Multiply::fast ? Probe::Who::fast : Probe::Who::exact);
+  return best_rate([&] { product.run(); });
 }
 
 Json read_cache(const std::string& path) {

@@ -88,6 +88,16 @@ void multiply_exact(std::span<const T> x, std::span<const std::byte> packed, std
 
 bool reads_plain_weights(DType dtype) { return dtype == DType::bf16 && has_tiles(active_isa()); }
 
+ThreadBytes forward_thread_bytes(DType dtype, int64_t m, int64_t n, int64_t k) {
+  return reads_plain_weights(dtype) ? tile_forward_scratch(m, n, k) : ThreadBytes{};
+}
+ThreadBytes nn_thread_bytes(DType dtype, int64_t m, int64_t n, int64_t k) {
+  return reads_plain_weights(dtype) ? tile_nn_scratch(m, n, k) : ThreadBytes{};
+}
+ThreadBytes tn_thread_bytes(DType dtype, int64_t m, int64_t n, int64_t k) {
+  return reads_plain_weights(dtype) ? tile_tn_scratch(m, n, k) : ThreadBytes{};
+}
+
 template <class T, class Out>
 void multiply_plain(std::span<const T> x, std::span<const WeightRows<T>> w, std::span<const T> bias, int64_t m,
                     int64_t n, int64_t k, bool add, std::span<Out> y) {

@@ -1,7 +1,9 @@
 #pragma once
 // Memory that a thread keeps between calls: packed factors, tiles of scores. One buffer per thread for all kernels, as
-// none of them calls another while it holds it; it grows to the largest size asked for.
+// none of them calls another while it holds it; it grows to the largest size asked for. What a kernel asks for is a
+// function beside it, so that it can be counted before it is taken.
 
+#include <algorithm>
 #include <cstdint>
 
 namespace tern {
@@ -9,5 +11,19 @@ namespace tern {
 /// At least `bytes` bytes on a cache line; contents undefined. Valid until this thread asks again.
 /// Errors: std::bad_alloc.
 void* thread_scratch(int64_t bytes);
+/// Bytes that all threads hold.
+int64_t thread_scratch_held();
+/// Gives this thread's back, so that what the next kernels take can be seen.
+void drop_thread_scratch();
+
+/// What a kernel asks for: in the buffer of the thread that calls it, and in that of each other thread of its team.
+struct ThreadBytes {
+  int64_t caller = 0, worker = 0;
+  int64_t total(int threads) const { return caller + (threads - 1) * worker; }
+};
+/// Of kernels that are called one after the other.
+inline ThreadBytes most(ThreadBytes a, ThreadBytes b) {
+  return {std::max(a.caller, b.caller), std::max(a.worker, b.worker)};
+}
 
 }  // namespace tern

@@ -125,6 +125,16 @@ int64_t tile_attention_tasks(const AttentionShape& shape, std::span<const int64_
   return static_cast<int64_t>(deal(shape, starts, backward).size());
 }
 
+int64_t tile_attention_scratch_bytes(const AttentionShape& shape, int64_t longest, bool backward) {
+  if (!table().present || longest <= 0) return 0;
+  // Short sequences take larger chunks of queries, so a longer one may want less: up to here each length is asked.
+  constexpr int64_t kStep = 32, kAsked = 8192;
+  int64_t most = table().scratch_bytes(shape, longest, backward);
+  for (int64_t length = kStep; length < std::min(longest, kAsked); length += kStep)
+    most = std::max(most, table().scratch_bytes(shape, length, backward));
+  return most;
+}
+
 void tile_attention_forward(const AttentionShape& shape, std::span<const int64_t> starts, const bf16* q, const bf16* k,
                             const bf16* v, bf16* out, std::span<float> lse) {
   check(shape, starts, !lse.empty(), lse.size());

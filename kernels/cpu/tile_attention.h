@@ -15,6 +15,8 @@ namespace tern {
 bool has_tile_attention();
 /// Scratch that each thread takes and keeps for these sequences, with the present number of threads.
 int64_t tile_attention_scratch_bytes(const AttentionShape&, std::span<const int64_t> starts, bool backward);
+/// The same of sequences of up to `longest` rows, whatever their lengths; 0 where the active set has no tiles.
+int64_t tile_attention_scratch_bytes(const AttentionShape&, int64_t longest, bool backward);
 /// Pieces of work that threads take: a head of a sequence each, or parts of those that would leave threads idle.
 int64_t tile_attention_tasks(const AttentionShape&, std::span<const int64_t> starts, bool backward);
 /// Sequence s is rows [starts[s], starts[s + 1]). lse (rows, heads), or empty.

@@ -67,25 +67,61 @@ void run_shares(int64_t threads, int64_t count, int64_t step, void* mine, int64_
   }
 }
 
+int64_t num_threads(int64_t multiplications) { return multiplications >= kParallelFrom ? omp_get_max_threads() : 1; }
+
+/// Rows that a task of a gradient takes: of its left factor, packed with a depth of `padded`.
+int64_t rows_of_task(int64_t rows, int64_t padded, int64_t threads) {
+  const int64_t most = std::clamp(kLeftElements / std::max<int64_t>(padded, 1) / 32 * 32, int64_t{32}, kMostRows);
+  return std::min(most, round_up(ceil_div(rows, threads), 32));
+}
+
+/// Of gradients with up to so many rows. The caller's is what it takes alone, as it does where the product is small.
+ThreadBytes gradient_scratch(int64_t rows, int64_t packed_depth) {
+  const int64_t padded = round_up(packed_depth, kTileDepth);
+  const auto bytes = [&](int64_t threads) { return (rows_of_task(rows, padded, threads) + kTilePanel) * padded * 2; };
+  return {bytes(1), bytes(omp_get_max_threads())};
+}
+
 /// Deals blocks of rows and groups of panels to threads. No element depends on the dealing. packed_depth: of the summed
 /// dimension, what a task holds packed at a time.
 template <class Task>
-void deal(int64_t rows, int64_t columns, int64_t depth, int64_t packed_depth, bool packs_right, Task task) {
+void deal(int64_t rows, int64_t columns, int64_t depth, int64_t packed_depth, Task task) {
   if (rows == 0 || columns == 0) return;
   const int64_t padded = round_up(packed_depth, kTileDepth), panels = ceil_div(columns, kTilePanel);
-  const int64_t threads = rows * columns * depth >= kParallelFrom ? omp_get_max_threads() : 1;
-  const int64_t most = std::clamp(kLeftElements / std::max<int64_t>(padded, 1) / 32 * 32, int64_t{32}, kMostRows);
-  const int64_t each = std::min(most, round_up(ceil_div(rows, threads), 32));  // rows of a block
-  const int64_t blocks = ceil_div(rows, each);
+  const int64_t threads = num_threads(rows * columns * depth);
+  const int64_t each = rows_of_task(rows, padded, threads), blocks = ceil_div(rows, each);
   const int64_t groups = blocks >= threads ? 1 : std::min(panels, ceil_div(threads, blocks));
-  const int64_t left = each * padded, right = packs_right ? kTilePanel * padded : 0;
+  const int64_t left = each * padded;
+  const ThreadBytes bytes = gradient_scratch(rows, packed_depth);
   const auto run = [&](int64_t i, bf16* scratch) {
     const int64_t row = i / groups * each, group = i % groups;
     const int64_t panel = panels * group / groups, end = panels * (group + 1) / groups;
     task(TileTask{row, std::min(each, rows - row), panel, end - panel, scratch, scratch + left});
   };
-  run_tasks(threads, blocks * groups, thread_scratch((left + right) * 2), (left + right) * 2,
+  run_tasks(threads, blocks * groups, thread_scratch(bytes.caller), bytes.worker,
             [&](int64_t i, int64_t, void* scratch) { run(i, static_cast<bf16*>(scratch)); });
+}
+
+/// How `wide` cuts m rows of x, and the bytes of its pieces.
+struct WideSizes {
+  int64_t rows;  // of a block
+  int64_t blocks;
+  int64_t packed;  // a block of x
+  int64_t own;     // a task's strips and sums
+};
+WideSizes wide_sizes(int64_t m, int64_t k) {
+  const int64_t rows = std::min(round_up(m, kTilePanel), kWideTokens);
+  return {rows, ceil_div(m, rows), round_up(rows * round_up(k, kTileDepth) * 2, 64),
+          kTileStrip * kWideDepth * 2 + rows * kWideStrips * kTileStrip * 4};
+}
+
+/// The same of `thin`.
+struct ThinSizes {
+  int64_t shared, own;
+};
+ThinSizes thin_sizes(int64_t m, int64_t k) {
+  const int64_t depth = round_up(k, kTileDepth);
+  return {round_up(depth * m, 64) * 2, kTileStrip * depth * 2};
 }
 
 template <class Out>
@@ -102,6 +138,24 @@ const TileMatmulTable& tile_matmul_of(Isa isa) { return TERN_TABLE_OF(tile_matmu
 
 bool has_tiles(Isa isa) { return tile_matmul_of(isa).present; }
 
+ThreadBytes tile_forward_scratch(int64_t m, int64_t n, int64_t k) {
+  if (m == 0 || n == 0) return {};
+  const ThinSizes thin = thin_sizes(std::min(m, kThinTokens), k);
+  const ThreadBytes bytes{thin.shared + thin.own, thin.own};
+  if (m <= kThinTokens) return bytes;
+  const WideSizes wide = wide_sizes(m, k);
+  const int64_t whole = wide.packed + wide.own;  // of a task that packs its block itself
+  return most(bytes, {whole, wide.blocks >= omp_get_max_threads() ? whole : wide.own});
+}
+
+ThreadBytes tile_nn_scratch(int64_t m, int64_t n, int64_t k) {
+  return m == 0 || k == 0 ? ThreadBytes{} : gradient_scratch(m, n);
+}
+
+ThreadBytes tile_tn_scratch(int64_t m, int64_t n, int64_t k) {
+  return n == 0 || k == 0 ? ThreadBytes{} : gradient_scratch(n, std::min(m, kTileSumBlock));
+}
+
 template <class Out>
 void tile_forward(const TileMatmulTable& set, const bf16* x, std::span<const WeightRows<bf16>> w, const bf16* bias,
                   int64_t m, int64_t n, int64_t k, bool add, Out* y) {
@@ -110,48 +164,45 @@ void tile_forward(const TileMatmulTable& set, const bf16* x, std::span<const Wei
   const TileProduct<Out> product{w.data(), static_cast<int64_t>(w.size()), bias, m, n, k, add, y};
   int64_t strips = 0;
   for (const WeightRows<bf16>& piece : w) strips += ceil_div(piece.count, kTileStrip);
-  const int64_t depth = round_up(k, kTileDepth);
-  const int threads = m * n * k >= kParallelFrom ? omp_get_max_threads() : 1;
+  const int64_t depth = round_up(k, kTileDepth), threads = num_threads(m * n * k);
+  const ThreadBytes bytes = tile_forward_scratch(m, n, k);
+  auto* const mine = static_cast<std::byte*>(thread_scratch(bytes.caller));
+  auto* const shared = reinterpret_cast<bf16*>(mine);
 
   if (m <= kThinTokens) {
     // Columns of one tile: pairs of the summed dimension, row of x by row of x.
-    const int64_t right = round_up(depth * m, 64), own = kTileStrip * depth;
-    auto* const shared = static_cast<bf16*>(thread_scratch((right + own) * 2));
-    std::memset(static_cast<void*>(shared), 0, static_cast<size_t>(right) * 2);
+    const ThinSizes sizes = thin_sizes(m, k);
+    std::memset(mine, 0, static_cast<size_t>(sizes.shared));
     for (int64_t j = 0; j < m; ++j)
       for (int64_t i = 0; i < k; ++i) shared[(i / 2 * m + j) * 2 + i % 2] = x[j * k + i];
     const int64_t step = std::max<int64_t>(1, kThinElements / (kTileStrip * std::max(depth, kTileDepth)));
-    return run_shares(threads, strips, step, shared + right, own * 2, [&](int64_t begin, int64_t end, void* scratch) {
-      kernels.thin(product, {begin, end, 0, m, shared, scratch});
-    });
+    return run_shares(threads, strips, step, mine + sizes.shared, bytes.worker,
+                      [&](int64_t begin, int64_t end, void* scratch) {
+                        kernels.thin(product, {begin, end, 0, m, shared, scratch});
+                      });
   }
 
   const auto pack = [&](int64_t token, int64_t tokens, bf16* to) {
     for (int64_t t = 0; t < tokens; t += kTilePanel)
       set.pack_panel(x + (token + t) * k, std::min(kTilePanel, tokens - t), k, to + t * depth);
   };
-  const int64_t most = std::min(round_up(m, kTilePanel), kWideTokens), blocks = ceil_div(m, most);
-  const int64_t own = kTileStrip * kWideDepth * 2 + most * kWideStrips * kTileStrip * 4;
-  if (blocks >= threads) {  // a block of x is one task, packed by it
-    const int64_t right = round_up(most * depth * 2, 64);
-    return run_tasks(threads, blocks, thread_scratch(right + own), right + own, [&](int64_t i, int64_t, void* scratch) {
+  const WideSizes sizes = wide_sizes(m, k);
+  if (sizes.blocks >= threads)  // a block of x is one task, packed by it
+    return run_tasks(threads, sizes.blocks, mine, bytes.worker, [&](int64_t i, int64_t, void* scratch) {
       auto* const packed = static_cast<bf16*>(scratch);
-      const int64_t token = i * most, tokens = std::min(most, m - token);
+      const int64_t token = i * sizes.rows, tokens = std::min(sizes.rows, m - token);
       pack(token, tokens, packed);
-      kernels.wide(product, {0, strips, token, tokens, packed, packed + right / 2});
+      kernels.wide(product, {0, strips, token, tokens, packed, packed + sizes.packed / 2});
     });
-  }
   // Blocks one after the other: their panels are packed together, then their strips are dealt.
-  const int64_t right = round_up(most * depth, 32);
-  auto* const shared = static_cast<bf16*>(thread_scratch(right * 2 + own));
-  for (int64_t token = 0; token < m; token += most) {
-    const int64_t tokens = std::min(most, m - token), panels = ceil_div(tokens, kTilePanel);
-    run_tasks(threads, panels, shared + right, own, [&](int64_t i, int64_t, void*) {
+  for (int64_t token = 0; token < m; token += sizes.rows) {
+    const int64_t tokens = std::min(sizes.rows, m - token), panels = ceil_div(tokens, kTilePanel);
+    run_tasks(threads, panels, mine + sizes.packed, bytes.worker, [&](int64_t i, int64_t, void*) {
       const int64_t first = i * kTilePanel;
       pack(token + first, std::min(kTilePanel, tokens - first), shared + first * depth);
     });
     const int64_t groups = std::min(strips, round_up(ceil_div(strips, kWideStrips), threads));
-    run_tasks(threads, groups, shared + right, own, [&](int64_t i, int64_t tasks, void* scratch) {
+    run_tasks(threads, groups, mine + sizes.packed, bytes.worker, [&](int64_t i, int64_t tasks, void* scratch) {
       kernels.wide(product, {strips * i / tasks, strips * (i + 1) / tasks, token, tokens, shared, scratch});
     });
   }
@@ -164,12 +215,12 @@ template void tile_forward<bf16>(const TileMatmulTable&, const bf16*, std::span<
 void tile_nn(const TileMatmulTable& set, const bf16* dy, const bf16* w, int64_t m, int64_t n, int64_t k, bool add,
              bf16* dx) {
   const auto kernel = set.nn;
-  deal(m, k, n, n, true, [&](const TileTask& t) { kernel(t, dy, w, n, k, add, dx); });
+  deal(m, k, n, n, [&](const TileTask& t) { kernel(t, dy, w, n, k, add, dx); });
 }
 
 void tile_tn(const TileMatmulTable& set, const bf16* dy, const bf16* x, int64_t m, int64_t n, int64_t k, float* dw) {
   const auto kernel = set.tn;
-  deal(n, k, m, std::min(m, kTileSumBlock), true, [&](const TileTask& t) { kernel(t, dy, x, m, n, k, dw); });
+  deal(n, k, m, std::min(m, kTileSumBlock), [&](const TileTask& t) { kernel(t, dy, x, m, n, k, dw); });
 }
 
 }  // namespace tern

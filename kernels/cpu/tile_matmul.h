@@ -1,11 +1,13 @@
 #pragma once
 // Products of bf16 on the tile unit: what kernels/cpu/matmul.cpp calls where the instruction set has one. Shapes, order
-// and errors as there. Each thread keeps scratch for what it packs, as much as the largest product so far took.
+// and errors as there. Each thread keeps scratch for what it packs, as much as the largest product so far took;
+// tile_*_scratch say how much, with the present number of threads and never less for more rows m.
 
 #include <cstdint>
 #include <span>
 
 #include "base/dtype.h"
+#include "kernels/cpu/thread_scratch.h"
 #include "kernels/cpu/weight_rows.h"
 #include "kernels/dispatch.h"
 
@@ -22,5 +24,9 @@ void tile_forward(const TileMatmulTable&, const bf16* x, std::span<const WeightR
 void tile_nn(const TileMatmulTable&, const bf16* dy, const bf16* w, int64_t m, int64_t n, int64_t k, bool add,
              bf16* dx);
 void tile_tn(const TileMatmulTable&, const bf16* dy, const bf16* x, int64_t m, int64_t n, int64_t k, float* dw);
+
+ThreadBytes tile_forward_scratch(int64_t m, int64_t n, int64_t k);
+ThreadBytes tile_nn_scratch(int64_t m, int64_t n, int64_t k);
+ThreadBytes tile_tn_scratch(int64_t m, int64_t n, int64_t k);
 
 }  // namespace tern

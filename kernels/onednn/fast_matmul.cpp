@@ -137,6 +137,19 @@ int64_t fast_scratch_bytes(Product product, DType dtype, int64_t m, int64_t n, i
   return most;
 }
 
+ThreadBytes fast_thread_bytes(Product product, DType dtype, int64_t m, int64_t n, int64_t k) {
+  if (onednn_multiplies(dtype, product)) return {};
+  switch (product) {
+    case Product::forward:
+      return forward_thread_bytes(dtype, m, n, k);
+    case Product::input_gradient:
+      return nn_thread_bytes(dtype, m, n, k);
+    case Product::weight_gradient:
+      return tn_thread_bytes(dtype, m, n, k);
+  }
+  return {};
+}
+
 template <class T, class Out>
 void multiply_fast(std::span<const T> x, std::span<const T> w, std::span<const T> bias, int64_t m, int64_t n, int64_t k,
                    std::span<Out> y, std::span<std::byte> scratch) {

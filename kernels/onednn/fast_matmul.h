@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "kernels/cpu/thread_scratch.h"
 
 namespace tern {
 
@@ -33,6 +34,8 @@ std::vector<MatmulChoice> fast_matmul_choices();
 /// Scratch bytes a product of this shape needs with the present number of OpenMP threads: the most over its variants
 /// (bias, add, output type). m rows, w (n, k). f32 and bf16.
 int64_t fast_scratch_bytes(Product, DType, int64_t m, int64_t n, int64_t k);
+/// What threads keep beside it, of products of up to m rows.
+ThreadBytes fast_thread_bytes(Product, DType, int64_t m, int64_t n, int64_t k);
 
 /// y (m, n) = x (m, k)·wᵀ + bias (bias (n) or empty); Out is T or float.
 template <class T, class Out>

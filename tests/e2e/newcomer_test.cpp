@@ -71,6 +71,25 @@ TEST_F(Newcomer, TheWholeProgramStaysWithinThePrediction) {
             written["memory"]["predicted_bytes"].get<int64_t>() + written["memory"]["program_bytes"].get<int64_t>());
 }
 
+// Which kernels ran and where weights were read is in the record; what cannot be had is refused.
+TEST_F(Newcomer, TheRecordNamesTheKernelsAndTheWeightsPlace) {
+  const auto settings = [](const std::string& before, const std::string& flags) {
+    const Outcome out = run_shell("cd " + root_ + " && env " + before +
+                                  " " TERN_PROGRAM " generate run/model --prompt 'it was' --max-tokens 2 --json " +
+                                  flags + " 2>/dev/null");
+    return parse_json(out.text, "generate")["settings"];
+  };
+  EXPECT_EQ(settings("TERN_ISA=portable", "--dtype bf16")["instruction_set"], "portable");
+  EXPECT_EQ(settings("TERN_ISA=portable", "--dtype bf16")["weights"], "packed");
+  EXPECT_EQ(settings("-u TERN_ISA", "--dtype f32")["weights"], "packed");
+  const Outcome evaluated = run_shell(
+      "cd " + root_ + " && env TERN_ISA=portable " TERN_PROGRAM " eval run/model --data text.txt --json 2>errors");
+  EXPECT_EQ(parse_json(evaluated.text, "eval")["instruction_set"], "portable");
+  for (const std::string where : {"mapped", "copied"})
+    expect_refusal(2, "generate run/model --prompt it --dtype f32 --weights " + where,
+                   {"--weights " + where, "packed here", "leave --weights out"});
+}
+
 // The same with a model of a few million parameters, where what the arenas keep outweighs the program's own slack.
 TEST_F(Newcomer, AModelOfMillionsStaysWithinThePredictionToo) {
   make_dirs(real_io(), root_ + "/of-millions");
@@ -91,6 +110,37 @@ TEST_F(Newcomer, AModelOfMillionsStaysWithinThePredictionToo) {
     EXPECT_LE(json["peak_resident_bytes"], json["predicted_bytes"]["total"]) << "--checkpoint-every " << every;
   }
   remove_all(real_io(), root_ + "/millions");
+}
+
+// Where rows are wide, what each thread keeps of packed factors outweighs the program's own slack: with eight threads a
+// hundred MiB. Tensors stay exact, and what is resident within "at most".
+TEST_F(Newcomer, ThreadsKeepNoMoreThanThePrediction) {
+  make_dirs(real_io(), root_ + "/wide");
+  write_file_atomically(real_io(), root_ + "/wide/config.json", std::string_view(R"({"model_type": "llama",
+ "architectures": ["LlamaForCausalLM"], "vocab_size": 300, "hidden_size": 64, "intermediate_size": 16384,
+ "num_hidden_layers": 1, "num_attention_heads": 1, "num_key_value_heads": 1, "max_position_embeddings": 8192,
+ "rms_norm_eps": 1e-5, "tie_word_embeddings": true, "hidden_act": "silu"})"));
+  for (const std::string threads : {"2", "8"}) {
+    const Outcome trained = tern(
+        "train wide/config.json --from-scratch --tokenizer tokenizer --data text.txt --output wide/run --seq 4096 "
+        "--batch 1 --dtype bf16 --steps 1 --warmup-steps 0 --resume never --json --threads " +
+        threads + " 2>errors");
+    ASSERT_EQ(trained.code, 0) << real_io().read(root_ + "/errors");
+    const Json json = parse_json(trained.text, "train --json");
+    EXPECT_EQ(json["counted_peak_bytes"], json["predicted_bytes"]["tensors"]);
+    EXPECT_LE(json["peak_resident_bytes"], json["predicted_bytes"]["total"]) << threads << " threads";
+
+    const Outcome written =
+        tern("generate wide/run/model --prompt-file text.txt --max-tokens 2 --chunk 4096 --json --threads " + threads +
+             " 2>errors");
+    ASSERT_EQ(written.code, 0) << real_io().read(root_ + "/errors");
+    const Json memory = parse_json(written.text, "generate --json")["memory"];
+    EXPECT_LE(memory["peak_bytes"], memory["predicted_bytes"]);
+    EXPECT_LE(memory["peak_resident_bytes"].get<int64_t>(),
+              memory["predicted_bytes"].get<int64_t>() + memory["program_bytes"].get<int64_t>())
+        << threads << " threads";
+  }
+  remove_all(real_io(), root_ + "/wide");
 }
 
 TEST_F(Newcomer, TheMemoryLimitCountsTheProgramItself) {

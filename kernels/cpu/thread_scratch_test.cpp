@@ -1,0 +1,151 @@
+#include "kernels/cpu/thread_scratch.h"
+
+#include <fmt/format.h>
+#include <omp.h>
+
+#include <functional>
+
+#include "base/pages.h"
+#include "kernels/attention_testing.h"
+#include "kernels/cpu/attention.h"
+#include "kernels/cpu/matmul.h"
+#include "kernels/cpu/tile_attention.h"
+
+namespace tern {
+namespace {
+
+constexpr int kMostThreads = 8;
+
+/// What all threads hold after `run` that they did not before.
+int64_t held_by(const std::function<void()>& run) {
+#pragma omp parallel num_threads(kMostThreads)  // all that there may be: those of no use to `run` end in their own time
+  drop_thread_scratch();
+  const int64_t before = thread_scratch_held();
+  run();
+  return thread_scratch_held() - before;
+}
+
+/// A kernel holds no more than it says, and what it says is no multiple of it. `run` with each number of threads.
+void expect_said(const std::string& what, const std::function<ThreadBytes()>& said, const std::function<void()>& run) {
+  for (const int threads : {1, 2, kMostThreads})
+    with_threads(threads, [&] {
+      const int64_t most = said().total(threads), held = held_by(run);
+      EXPECT_LE(held, most + threads * static_cast<int64_t>(page_bytes())) << what << ", " << threads << " threads";
+      EXPECT_GE(held, said().caller) << what << ", " << threads << " threads";
+    });
+}
+
+TEST(ThreadScratch, ProductsHoldWhatTheySay) {
+  int sets = 0;
+  for_each_isa([&] {
+    if (!reads_plain_weights(DType::bf16)) return;
+    ++sets;
+    for (const int64_t n : {70})
+      for (const int64_t k : {64, 2049}) {
+        const auto w = random_values<bf16>("w", n * k);
+        const WeightRows<bf16> rows{w.data(), n};
+        for (const int64_t m : {1, 17, 1100}) {
+          const auto x = random_values<bf16>("x", m * k), dy = random_values<bf16>("dy", m * n);
+          std::vector<bf16> y(static_cast<size_t>(m * n)), dx(static_cast<size_t>(m * k));
+          std::vector<float> dw(static_cast<size_t>(n * k));
+          const std::string size = fmt::format("{} × {} × {}", m, n, k);
+          expect_said(
+              "forward " + size, [&] { return forward_thread_bytes(DType::bf16, m, n, k); },
+              [&] {
+                multiply_plain<bf16, bf16>(x, {&rows, 1}, {}, m, n, k, false, std::span(y));
+              });
+          expect_said(
+              "input gradient " + size, [&] { return nn_thread_bytes(DType::bf16, m, n, k); },
+              [&] { multiply_nn<bf16>(dy, w, m, n, k, false, std::span(dx)); });
+          expect_said(
+              "weight gradient " + size, [&] { return tn_thread_bytes(DType::bf16, m, n, k); },
+              [&] { multiply_tn<bf16>(dy, x, m, n, k, std::span(dw)); });
+        }
+      }
+  });
+  if (!sets) GTEST_SKIP() << "no instruction set here packs on the way";
+}
+
+// A step has fewer rows than the one it was counted for: the last micro-batch, an expert's rows, a token.
+TEST(ThreadScratch, FewerRowsNeverTakeMore) {
+  int sets = 0;
+  for_each_isa([&] {
+    if (!reads_plain_weights(DType::bf16)) return;
+    ++sets;
+    for (const int threads : {1, 2, 3, kMostThreads})
+      with_threads(threads, [&] {
+        for (const int64_t k : {64, 515, 24576}) {
+          ThreadBytes forward, nn, tn;
+          for (int64_t m = 1; m < 5000; m += m < 100 ? 1 : 97) {
+            const ThreadBytes now[] = {forward_thread_bytes(DType::bf16, m, 96, k),
+                                       nn_thread_bytes(DType::bf16, m, k, 96), tn_thread_bytes(DType::bf16, m, k, 96)};
+            const ThreadBytes* before[] = {&forward, &nn, &tn};
+            for (int i = 0; i < 3; ++i) {
+              EXPECT_GE(now[i].caller, before[i]->caller) << i << ", " << m << " rows, " << k;
+              EXPECT_GE(now[i].worker, before[i]->worker) << i << ", " << m << " rows, " << k;
+            }
+            forward = now[0], nn = now[1], tn = now[2];
+          }
+        }
+      });
+  });
+  if (!sets) GTEST_SKIP() << "no instruction set here packs on the way";
+}
+
+TEST(ThreadScratch, AttentionHoldsWhatItSays) {
+  const std::vector<int64_t> starts = {0, 336, 720};
+  const AttentionShape shape = shape_of(4, 2, 64, 0);
+  const auto q = random_values<bf16>("q", 720 * shape.q_stride), kv = random_values<bf16>("k", 720 * shape.kv_stride);
+  for_each_isa([&] {
+    std::vector<bf16> out(q.size()), dq(q.size()), dk(kv.size()), dv(kv.size());
+    std::vector<float> lse(static_cast<size_t>(720 * shape.heads));
+    const PlainSequences<bf16> sequences(shape, starts, kv.data(), kv.data());
+    const int64_t plain = attention_scratch_bytes(shape);
+    expect_said(
+        "attention",
+        [&] {
+          return ThreadBytes{plain, plain};
+        },
+        [&] { attention_forward<bf16>(shape, sequences.list, q.data(), out.data(), lse); });
+    if (!has_tile_attention()) return;
+    for (const bool backward : {false, true}) {
+      int64_t before = 0;
+      for (int64_t longest = 1; longest < 1500; longest += 31) {
+        const int64_t now = tile_attention_scratch_bytes(shape, longest, backward);
+        EXPECT_GE(now, before) << longest << " rows, of which shorter sequences may want more";
+        before = now;
+      }
+      const int64_t tiles = tile_attention_scratch_bytes(shape, starts, backward);
+      EXPECT_LE(tiles, tile_attention_scratch_bytes(shape, int64_t{384}, backward));
+      expect_said(
+          "attention on tiles",
+          [&] {
+            return ThreadBytes{tiles, tiles};
+          },
+          [&] {
+            if (!backward)
+              return tile_attention_forward(shape, starts, q.data(), kv.data(), kv.data(), out.data(), lse);
+            tile_attention_backward(shape, starts, q.data(), kv.data(), kv.data(), out.data(), q.data(), lse, dq.data(),
+                                    dk.data(), dv.data());
+          });
+    }
+  });
+}
+
+// What a growing buffer leaves behind is given back: only the largest is held.
+TEST(ThreadScratch, GrowsToTheLargestAsked) {
+  drop_thread_scratch();
+  const int64_t before = thread_scratch_held();
+  for (const int64_t bytes : {int64_t{64}, int64_t{100} << 10, int64_t{1} << 20, int64_t{3} << 20}) {
+    auto* const at = static_cast<char*>(thread_scratch(bytes));
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(at) % 64, 0U);
+    at[0] = at[bytes - 1] = 1;
+    EXPECT_EQ(thread_scratch_held() - before, bytes);
+    EXPECT_EQ(thread_scratch(bytes / 2), at);
+  }
+  drop_thread_scratch();
+  EXPECT_EQ(thread_scratch_held(), before);
+}
+
+}  // namespace
+}  // namespace tern

@@ -1,0 +1,23 @@
+#pragma once
+// What the compute threads keep between calls (kernels/cpu/thread_scratch.h): no tensors, so nothing that an arena
+// counts, but resident, and more of it the more threads there are.
+
+#include <cstdint>
+
+#include "model/unit.h"
+
+namespace tern {
+
+/// Passes through a model.
+struct ThreadWork {
+  DType dtype = DType::f32;
+  Multiply multiply = Multiply::exact;
+  int64_t tokens = 0;    // rows of a pass, at most
+  int64_t sequence = 0;  // of one sequence, at most
+  bool gradients = false;
+};
+/// Bytes of all compute threads together after any passes of that kind, at most: each kernel's own figure, the most of
+/// any unit, times the present number of threads. f64 runs on plain loops: none.
+int64_t thread_memory(const ModelSpec&, const ThreadWork&);
+
+}  // namespace tern
