@@ -52,7 +52,7 @@ BenchTask copy_task(int64_t most) {
   const int64_t half = std::clamp<int64_t>(beyond_caches() / 2, int64_t{128} << 20, most / 2);
   const auto buffers = std::make_shared<ProfileBuffers>();
   const std::span<float> from = buffers->numbers<float>(half / 4), to = buffers->room<float>(half / 4);
-  return {.unit = "B/s", .once = [=] {
+  return {.unit = "B/s", .once = [=, held = buffers] {
             return rate_of(static_cast<double>(half), kPointSeconds,
                            [&] { std::memcpy(to.data(), from.data(), static_cast<size_t>(half)); });
           }};
@@ -74,8 +74,9 @@ ProfileTasks profile_tasks(const ProfileSettings& settings) {
   ProfileTasks out;
   add_product_tasks(settings, out);
   add_kernel_tasks(settings, out);
-  for (BenchTask& task :
-       limit_tasks({.disk = settings.disk, .memory_bytes = settings.memory_bytes - kLeast / 2}, out.notes)) {
+  // A quick profile does not wait for more memory than this to be filled.
+  const int64_t free = std::min(settings.memory_bytes - kLeast / 2, settings.quick ? 2 * kLeast : INT64_MAX);
+  for (BenchTask& task : limit_tasks({.disk = settings.disk, .memory_bytes = free}, out.notes)) {
     if (task.name == "memory read")
       out.add({.kind = FigureKind::memory_read}, std::move(task));
     else if (task.name == "disk read")
@@ -83,7 +84,7 @@ ProfileTasks profile_tasks(const ProfileSettings& settings) {
     else if (task.name == "disk write")
       out.add({.kind = FigureKind::disk_write}, std::move(task));
   }
-  out.add({.kind = FigureKind::memory_copy}, copy_task((settings.memory_bytes - kLeast / 2) / 4));
+  out.add({.kind = FigureKind::memory_copy}, copy_task(settings.quick ? kLeast / 8 : free / 4));
   out.add({.kind = FigureKind::loopback}, loopback_bandwidth_task());
   out.add({.kind = FigureKind::loopback_calls}, loopback_call_task());
   return out;
