@@ -10,6 +10,7 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "base/units.h"
 
 namespace tern {
 namespace {
@@ -60,6 +61,14 @@ void refuse_other_models(const Options& o, const ModelSpec& spec, const TrainJob
   for (const Framework f : kFrameworks)
     if (const std::string why = o.text("emit") == name_of(f) ? why_no_model(f, spec, job) : ""; !why.empty())
       throw Error(ErrorKind::usage, "--emit {}", why);
+}
+
+void require_positions(const ModelSpec& spec, int64_t tokens, std::string_view what) {
+  for (const Unit& u : spec.units)
+    if (const auto* e = std::get_if<EmbedSpec>(&u.spec); e && e->positions > 0)
+      if (const int64_t learned = e->positions - e->position_offset; tokens > learned)
+        throw Error(ErrorKind::usage, "plan: {}: {} tokens, the model has {} learned positions; give at most that",
+                    what, format_with_commas(tokens), format_with_commas(learned));
 }
 
 Cluster priced_as_asked(const Options& o, Cluster cluster) {

@@ -2,6 +2,7 @@
 // The options of `tern plan` that ask for more than the plan.
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "apps/plan_story.h"
@@ -15,6 +16,10 @@ std::vector<int64_t> batches_of(const Options&);
 
 /// --emit. Errors: usage, naming what the framework has not of this model and job; --emit-output without --emit.
 void refuse_other_models(const Options&, const ModelSpec&, const TrainJob&);
+
+/// Learned positions are rows of a table: beyond them there is no model. `what`: the options that say so many tokens.
+/// Errors: usage, with how many there are. Rotary and relative positions pass.
+void require_positions(const ModelSpec&, int64_t tokens, std::string_view what);
 
 /// The cluster with --price-per-hour for each of its devices, if that was given.
 Cluster priced_as_asked(const Options&, Cluster);

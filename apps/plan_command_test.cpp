@@ -331,10 +331,41 @@ TEST_F(PlanVerb, AnInputIsNotWrittenOver) {
   EXPECT_FALSE(has(nowhere, "tokens/s")) << "said before anything is planned\n" << nowhere.text;
 }
 
-TEST_F(PlanVerb, SequencesBeyondLearnedPositionsAreNoted) {
-  const Outcome o = tern("plan gpt2" + kNode + " --batch 8 --seq 2048 --schedules 1f1b --max-tensor 1 --max-stages 1");
-  EXPECT_EQ(o.code, 0);
-  EXPECT_TRUE(has(o, "within     --seq 2048: the model has 1024 learned positions")) << o.text;
+TEST_F(PlanVerb, SequencesBeyondLearnedPositionsAreRefusedAndBeyondDeclaredOnesNoted) {
+  const std::string small = " --batch 8 --schedules 1f1b --max-tensor 1 --max-stages 1";
+  for (const char* more :
+       {" --seq 1025", " --seq 1025 --emit megatron --emit-output not.sh", " --seq 1025 --check x"}) {
+    const Outcome o = tern("plan gpt2" + kNode + small + more);
+    EXPECT_EQ(o.code, 2) << more;
+    EXPECT_TRUE(has(o, "--seq: 1,025 tokens, the model has 1,024 learned positions; give at most that")) << o.text;
+  }
+  EXPECT_FALSE(real_io().stat(path("not.sh")).has_value());
+  EXPECT_EQ(tern("plan gpt2" + kNode + small + " --seq 1024").code, 0);
+  const Outcome serving = tern("plan gpt2" + kNode + " --inference --prompt-tokens 1000 --max-tokens 25");
+  EXPECT_EQ(serving.code, 2);
+  EXPECT_TRUE(has(serving, "1,025 tokens, the model has 1,024 learned positions")) << serving.text;
+  const Outcome rotary = tern("plan llama-2-7b" + kNode + " --batch 8 --seq 8192 --schedules 1f1b --max-stages 1");
+  EXPECT_EQ(rotary.code, 0) << rotary.text;
+  EXPECT_TRUE(has(rotary, "within     --seq 8192: the model declares 4096 positions")) << rotary.text;
+}
+
+TEST_F(PlanVerb, AStepWithoutACalibrationSaysSo) {
+  const std::string job =
+      "plan gpt2 --batch 8 --seq 512 --schedules 1f1b --max-tensor 1 --max-stages 1 --output p.json";
+  const Outcome o = tern(job + kNode);
+  ASSERT_EQ(o.code, 0) << o.text;
+  EXPECT_TRUE(has(o, "uncalibrated: rates of data sheets; published runs took 0.74 to 2.65 times as long")) << o.text;
+  EXPECT_TRUE(json_of("p.json")["report"].contains("uncalibrated"));
+}
+
+// Whatever a refusal under --emit vllm names is planned with it.
+TEST_F(PlanVerb, WhatWouldDoForVllmIsWhatItRuns) {
+  const std::string plan = "plan llama-3-405b --inference --hardware h100 --emit vllm";
+  const Outcome o = tern(plan);
+  EXPECT_EQ(o.code, 3) << o.text;
+  EXPECT_TRUE(has(o, "What would do: ") && has(o, "--nodes 2")) << o.text;
+  for (const char* none : {"--offload all", "--kv-dtype", "--weight-dtype"}) EXPECT_FALSE(has(o, none)) << o.text;
+  EXPECT_EQ(tern(plan + " --nodes 2").code, 0);
 }
 
 TEST_F(PlanVerb, AWrongNameListsThePresetsWhateverElseIsMissing) {

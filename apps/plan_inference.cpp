@@ -10,6 +10,7 @@
 #include "apps/common.h"
 #include "apps/given_options.h"
 #include "apps/outputs.h"
+#include "apps/plan_ask.h"
 #include "base/error.h"
 #include "base/io.h"
 #include "base/log.h"
@@ -158,14 +159,20 @@ Json json_of(const InferenceFit& f) {
 }
 
 // What near the request would do, the least intrusive first.
-std::vector<std::string> advice(const ModelSpec& spec, const Cluster& cluster, const InferenceJob& job, bool engine) {
+// What is to serve: tern at its measured rates, or vLLM; neither has anything off the devices or in blocks.
+struct Engine {
+  bool tern = false, vllm = false;
+  bool any() const { return tern || vllm; }
+};
+
+std::vector<std::string> advice(const ModelSpec& spec, const Cluster& cluster, const InferenceJob& job, Engine engine) {
   std::vector<std::string> out;
   const auto attempt = [&](const std::string& words, const InferenceJob& changed, const Cluster& machines) {
     if (out.size() >= kMostAdvice || !plan_serving(spec, machines, changed).found) return false;
     out.push_back(words);
     return true;
   };
-  if (!job.spill && !engine) {
+  if (!job.spill && !engine.any()) {
     InferenceJob j = job;
     j.spill = true;
     attempt("--offload all (slower: weights, keys or values from the host or disk)", j, cluster);
@@ -173,15 +180,16 @@ std::vector<std::string> advice(const ModelSpec& spec, const Cluster& cluster, c
   for (const StoredType kv : {StoredType::q8, StoredType::q4}) {
     InferenceJob j = job;
     j.kv = kv;
-    if (!engine && kv > job.kv && attempt(fmt::format("--kv-dtype {}", name_of(kv)), j, cluster)) break;
+    if (!engine.any() && kv > job.kv && attempt(fmt::format("--kv-dtype {}", name_of(kv)), j, cluster)) break;
   }
   for (const StoredType weights : {StoredType::q8, StoredType::q4}) {
     InferenceJob j = job;
     j.weights = weights;
-    if (!engine && weights > job.weights && attempt(fmt::format("--weight-dtype {}", name_of(weights)), j, cluster))
+    if (!engine.any() && weights > job.weights &&
+        attempt(fmt::format("--weight-dtype {}", name_of(weights)), j, cluster))
       break;
   }
-  if (engine && job.dtype == DType::f32) {
+  if (engine.any() && job.dtype == DType::f32) {
     InferenceJob j = job;
     j.dtype = DType::bf16, j.weights = j.kv = StoredType::bf16;
     attempt("--dtype bf16", j, cluster);
@@ -194,7 +202,7 @@ std::vector<std::string> advice(const ModelSpec& spec, const Cluster& cluster, c
     j.prompt /= 2;
     if (attempt(fmt::format("--prompt-tokens {}", j.prompt), j, cluster)) break;
   }
-  if (cluster.groups.size() == 1 && !engine) {
+  if (cluster.groups.size() == 1 && !engine.tern) {
     const int64_t joined = cluster.network.empty() ? 1 : cluster.network.back().nodes;
     for (Cluster larger = cluster; larger.groups[0].count * 2 <= joined;) {
       larger.groups[0].count *= 2;
@@ -205,7 +213,7 @@ std::vector<std::string> advice(const ModelSpec& spec, const Cluster& cluster, c
 }
 
 [[noreturn]] void refuse(const ServingAnswer& a, const InferenceJob& job, const ModelSpec& spec,
-                         const std::string& model, const Cluster& cluster, bool engine, bool json) {
+                         const std::string& model, const Cluster& cluster, Engine engine, bool json) {
   const std::vector<std::string> fits = advice(spec, cluster, job, engine);
   const std::string what =
       fits.empty() ? "Nothing near it was found." : "What would do: " + join({fits.begin(), fits.end()}, "; ") + ".";
@@ -337,7 +345,8 @@ InferenceJob inference_job(const Options& o, bool engine) {
   refuse_given_but(o, kAllowed, "is of training and says nothing about --inference; leave it out");
   if (!o.has("emit") && o.has("emit-output"))
     throw Error(ErrorKind::usage, "plan: --emit-output without --emit says nothing to write");
-  const std::string offload = o.given("offload") ? o.text("offload") : engine ? "none" : "all";
+  const bool all_on_device = engine || o.text("emit") == "vllm";
+  const std::string offload = o.given("offload") ? o.text("offload") : all_on_device ? "none" : "all";
   if (engine && offload != "none")
     throw Error(
         ErrorKind::usage,
@@ -414,8 +423,10 @@ int plan_inference(const Options& options, const ModelSpec& spec, const Cluster&
   if (options.has("emit") && options.text("emit") != "vllm")
     throw Error(ErrorKind::usage, "--emit {}: it trains; with --inference there is vllm", options.text("emit"));
   require_writable(options);
+  require_positions(spec, job.context(),
+                    job.lengths ? "the longest prompt and answer" : "--prompt-tokens and --max-tokens together");
   const ServingAnswer answer = plan_serving(spec, cluster, job);
-  if (!answer.found) refuse(answer, job, spec, model, cluster, engine, json);
+  if (!answer.found) refuse(answer, job, spec, model, cluster, {engine, options.has("emit")}, json);
   if (spec.context > 0 && job.context() > spec.context)
     log_warn("plan: {} tokens are beyond the {} positions that the model declares", format_with_commas(job.context()),
              format_with_commas(spec.context));

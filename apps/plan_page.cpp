@@ -124,6 +124,7 @@ std::string plan_page(const ModelSpec& spec, const Cluster& cluster, const PlanA
     for (const std::string& r : p.restrictions) page.paragraph(r);
   }
   page.paragraph("Times are a prediction from the cluster's file; bytes are those of tern's own engine.");
+  if (!story.uncalibrated.empty()) page.paragraph("Times are " + story.uncalibrated + ".");
   return page.str();
 }
 

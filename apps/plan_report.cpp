@@ -61,7 +61,16 @@ std::string step_words(int64_t ps) {
   return fmt::format("{:.{}f} {}", x, x >= 1000 ? 0 : x >= 100 ? 1 : x >= 10 ? 2 : 3, unit);
 }
 
-void print_plan(const PlanAnswer& a, const Cluster& cluster) {
+// The span is that of docs/calibration.md: rows of benchmarks/planner/published/ without a calibration.
+std::string uncalibrated_words(const Cluster& cluster) {
+  const bool measured = std::any_of(cluster.devices.begin(), cluster.devices.end(),
+                                    [](const DeviceType& d) { return d.engine == "tern"; });
+  return measured ? ""
+                  : "uncalibrated: rates of data sheets; published runs took 0.74 to 2.65 times as long "
+                    "(docs/calibration.md)";
+}
+
+void print_plan(const PlanAnswer& a, const Cluster& cluster, const std::string& uncalibrated) {
   const Plan& p = a.plan;
   const auto line = [](std::string_view key, const std::string& text) {
     print_out(fmt::format("{:<10} {}\n", key, text));
@@ -78,10 +87,12 @@ void print_plan(const PlanAnswer& a, const Cluster& cluster) {
   line("step",
        fmt::format("{}, {} {}tokens/s, {} of the devices' peak for the model's own work", step_words(p.step_ps),
                    format_count(p.tokens_per_second()), p.job.lengths.given() ? "real " : "", percent(p.flops_share)));
+  if (!uncalibrated.empty()) line("", uncalibrated);
   if (p.error) line("error bar", error_bar_words(*p.error));
   if (p.price_per_hour > 0)
-    line("price", fmt::format("{:.2f} per hour, {:.4f} per million tokens", p.price_per_hour,
-                              p.price_per_hour / 3600 / p.tokens_per_second() * 1e6));
+    line("price", fmt::format("{:.2f} per hour, {:.4f} per million tokens{}", p.price_per_hour,
+                              p.price_per_hour / 3600 / p.tokens_per_second() * 1e6,
+                              " (US dollars in the machines that come with tern; else as the prices were given)"));
   line("binds", p.binds);
   line("proof", fmt::format("model gap {}, simulator gap {}: no choice is faster than {}", percent(p.model_gap()),
                             percent(p.simulator_gap()), step_words(p.bound_ps)));

@@ -10,7 +10,10 @@ namespace tern {
 
 /// Four significant digits: a plan and its bound often agree in two.
 std::string step_words(int64_t ps);
-void print_plan(const PlanAnswer&, const Cluster&);
+/// What a step that no run was held against is worth; "" where the rates are tern's own, measured here.
+std::string uncalibrated_words(const Cluster&);
+/// `uncalibrated`: a line under the step, "" for none.
+void print_plan(const PlanAnswer&, const Cluster&, const std::string& uncalibrated);
 /// "1,792 choices bounded anew in 0.4 s: …".
 std::string told(const PlanAudit&);
 /// The verdict, what is proven, and what was not judged.

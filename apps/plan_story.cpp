@@ -161,6 +161,7 @@ Json story_json(const ModelSpec& spec, const Cluster& cluster, const Plan& p, co
          {"tied_within", kTied},
          {"tied", rivals_json(ties_of(p, kTied))},
          {"measure_first", rivals_json(measure_first(p))}};
+  if (!story.uncalibrated.empty()) j["uncalibrated"] = story.uncalibrated;
   if (p.job.lengths.given()) j["lengths"] = lengths_json(spec, p);
   const auto of_an_end = [&](double x) { return story.run->ends ? Json(x) : Json(); };
   if (const auto& r = story.run)

@@ -44,16 +44,10 @@ ModelSpec model_of(const std::string& name) {
               name, join({presets.begin(), presets.end()}, ", "), did_you_mean(name, presets));
 }
 
-// Sequences longer than what the model knows of positions; "" if it knows them all.
+// Sequences longer than what the model declares; "" if it knows them all.
 std::string beyond_positions(const ModelSpec& spec, int64_t seq) {
-  int64_t learned = 0;
-  for (const Unit& u : spec.units) {
-    if (const auto* e = std::get_if<EmbedSpec>(&u.spec); e && e->positions > 0)
-      learned = e->positions - e->position_offset;
+  for (const Unit& u : spec.units)
     if (const auto* a = std::get_if<AttentionSpec>(&u.spec); a && a->relative > 0) return "";  // any distance
-  }
-  if (learned > 0 && seq > learned)
-    return fmt::format("--seq {}: the model has {} learned positions and cannot be trained so", seq, learned);
   if (spec.context > 0 && seq > spec.context)
     return fmt::format("--seq {}: the model declares {} positions", seq, spec.context);
   return "";
@@ -222,7 +216,7 @@ void print_answer(const Question& q, const PlanAnswer& answer, const PlanStory& 
   if (json) {
     print_out(text);
   } else {
-    print_plan(answer, q.cluster);
+    print_plan(answer, q.cluster, story.uncalibrated);
     print_out("\n" + story_words(q.spec, q.cluster, answer.plan, story));
   }
   tell_engine(q.spec, answer.plan, q.cluster, json);
@@ -255,11 +249,13 @@ int run_plan(const Options& options) {
   if (options.has("check")) {
     refuse_beside_check(options);
     if (q.batches.size() > 1) throw Error(ErrorKind::usage, "plan: --check judges one plan: give --batch");
+    require_positions(q.spec, q.request.job.seq, "--seq");
     return check_plan(q.spec, q.cluster, q.request, options.text("check"), json);
   }
   require_writable(options);
   require_terms(options, q.cluster);
   refuse_other_models(options, q.spec, q.request.job);
+  require_positions(q.spec, q.request.job.seq, "--seq");
 
   const std::vector<PlannedPoint> points = plan_range(q.spec, q.cluster, q.request, q.batches);
   PlanAnswer answer = search(options, q);
@@ -274,6 +270,7 @@ int run_plan(const Options& options) {
   Certificate certificate;
   if (options.flag("certify")) certificate = certify(q.spec, q.cluster, q.request, answer.plan);
   PlanStory story = tell_story(options, q.spec, q.cluster, q.request, answer.plan);
+  if (!q.calibration) story.uncalibrated = uncalibrated_words(q.cluster);
   story.batches = points;
 
   // Files first: who reads the output may stop early.

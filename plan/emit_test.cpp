@@ -49,6 +49,21 @@ const ModelSpec& llama() {
   return spec;
 }
 
+TEST(EmitMegatron, RotaryPositionsArePresetsOwn) {
+  EXPECT_EQ(value_of(emit_plan(Framework::megatron, llama(),
+                               even_plan_of(llama(), {.mesh = {.data = 8}, .num_micro = 2}, {.zero = 1}), 8),
+                     "rotary-base"),
+            "500000");
+}
+
+TEST(Emit, EveryFrameworkIsSaidToKeepMoreThanThePlanCounts) {
+  for (const Framework f : kFrameworks) {
+    const EmittedPlan e =
+        emit_plan(f, llama(), even_plan_of(llama(), {.mesh = {.data = 8}, .num_micro = 2}, {.zero = 2}), 8);
+    EXPECT_NE(e.notes.front().find("1.7 times as many bytes"), std::string::npos) << name_of(f);
+  }
+}
+
 TEST(EmitMegatron, EveryAxisHasItsFlag) {
   const OuterChoice c{.mesh = {.tensor = 4, .context = 2, .data = 2},
                       .num_stages = 2,

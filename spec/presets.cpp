@@ -14,7 +14,9 @@ struct DecoderRow {
   std::string_view name, family;
   int64_t vocab, width, hidden, layers, heads, kv_heads, context;
   bool tied;
+  double theta = 10000;            // of rotary positions
   int64_t experts = 0, top_k = 0;  // of mixtures
+  bool scaled = false;             // rotary positions stretched 8 times from 8,192, as Llama 3.1's
 };
 constexpr std::array kDecoders{
     DecoderRow{"gpt2", "gpt2", 50257, 768, 3072, 12, 12, 12, 1024, true},
@@ -24,12 +26,12 @@ constexpr std::array kDecoders{
     DecoderRow{"llama-2-7b", "llama", 32000, 4096, 11008, 32, 32, 32, 4096, false},
     DecoderRow{"llama-2-13b", "llama", 32000, 5120, 13824, 40, 40, 40, 4096, false},
     DecoderRow{"llama-2-70b", "llama", 32000, 8192, 28672, 80, 64, 8, 4096, false},
-    DecoderRow{"llama-3-8b", "llama", 128256, 4096, 14336, 32, 32, 8, 8192, false},
-    DecoderRow{"llama-3-70b", "llama", 128256, 8192, 28672, 80, 64, 8, 8192, false},
-    DecoderRow{"llama-3-405b", "llama", 128256, 16384, 53248, 126, 128, 8, 131072, false},
-    DecoderRow{"mistral-7b", "mistral", 32000, 4096, 14336, 32, 32, 8, 32768, false},
-    DecoderRow{"mixtral-8x7b", "mixtral", 32000, 4096, 14336, 32, 32, 8, 32768, false, 8, 2},
-    DecoderRow{"mixtral-8x22b", "mixtral", 32768, 6144, 16384, 56, 48, 8, 65536, false, 8, 2},
+    DecoderRow{"llama-3-8b", "llama", 128256, 4096, 14336, 32, 32, 8, 8192, false, 500000},
+    DecoderRow{"llama-3-70b", "llama", 128256, 8192, 28672, 80, 64, 8, 8192, false, 500000},
+    DecoderRow{"llama-3-405b", "llama", 128256, 16384, 53248, 126, 128, 8, 131072, false, 500000, 0, 0, true},
+    DecoderRow{"mistral-7b", "mistral", 32000, 4096, 14336, 32, 32, 8, 32768, false, 1e6},
+    DecoderRow{"mixtral-8x7b", "mixtral", 32000, 4096, 14336, 32, 32, 8, 32768, false, 1e6, 8, 2},
+    DecoderRow{"mixtral-8x22b", "mixtral", 32768, 6144, 16384, 56, 48, 8, 65536, false, 1e6, 8, 2},
 };
 
 ModelSpec decoder(const DecoderRow& row) {
@@ -44,7 +46,9 @@ ModelSpec decoder(const DecoderRow& row) {
   c.head_dim = row.width / row.heads, c.max_position_embeddings = row.context;
   c.activation = family.blocks.gated ? HfActivation::silu : HfActivation::gelu_tanh;
   c.norm_eps = 1e-5;
-  c.rope.type = turns ? RopeType::standard : RopeType::none;
+  c.rope.type = !turns ? RopeType::none : row.scaled ? RopeType::llama3 : RopeType::standard;
+  if (turns) c.rope.theta = row.theta;
+  if (row.scaled) c.rope.factor = 8, c.rope.high_freq_factor = 4, c.rope.original_max_position_embeddings = 8192;
   c.attention_bias = family.defaults.attention_bias, c.mlp_bias = family.defaults.mlp_bias;
   c.tie_word_embeddings = row.tied;
   c.num_experts = row.experts, c.experts_per_token = row.top_k;

@@ -32,6 +32,26 @@ TEST(Presets, NamesIgnoreCaseAndUnknownOnesAreNone) {
   EXPECT_FALSE(preset_model("llama-2-8b"));
 }
 
+// Source: rope_theta and rope_scaling of the published config.json; Mistral's of the model without a window.
+TEST(Presets, RotaryBasesAreThePublishedOnes) {
+  for (const auto& [name, theta] : std::vector<std::pair<std::string_view, double>>{{"llama-2-7b", 10000},
+                                                                                    {"llama-2-13b", 10000},
+                                                                                    {"llama-2-70b", 10000},
+                                                                                    {"llama-3-8b", 500000},
+                                                                                    {"llama-3-70b", 500000},
+                                                                                    {"llama-3-405b", 500000},
+                                                                                    {"mistral-7b", 1000000},
+                                                                                    {"mixtral-8x7b", 1000000},
+                                                                                    {"mixtral-8x22b", 1000000}})
+    EXPECT_EQ(preset_model(name)->rope.theta, theta) << name;
+  const RopeSpec scaled = preset_model("llama-3-405b")->rope;
+  EXPECT_EQ(scaled.kind, RopeKind::llama3);
+  EXPECT_EQ(scaled.factor, 8);
+  EXPECT_EQ(scaled.original_context, 8192);
+  EXPECT_EQ(preset_model("llama-3-8b")->rope.kind, RopeKind::standard);
+  EXPECT_FALSE(preset_model("gpt2")->turns());
+}
+
 TEST(TensorSplit, OneRankIsTheWholeAndRanksTogetherHoldIt) {
   for (const char* name : {"llama-3-8b", "gpt2-xl", "t5-large"}) {
     const ModelSpec m = *preset_model(name);
