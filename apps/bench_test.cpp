@@ -8,6 +8,7 @@
 #include <cinttypes>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -181,8 +182,8 @@ TEST(Bench, NoProductIsFasterThanTheUnits) {
 }
 
 TEST(Bench, AFullDiskLeavesNoFile) {
-  const std::string directory = testing::TempDir() + "tern-bench-full-disk";
-  std::filesystem::create_directories(directory);
+  std::string directory = testing::TempDir() + "tern-bench-full-disk-XXXXXX";
+  ASSERT_NE(::mkdtemp(directory.data()), nullptr);
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
   rlimit small = before;
@@ -194,6 +195,7 @@ TEST(Bench, AFullDiskLeavesNoFile) {
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
   std::signal(SIGXFSZ, handler);
   EXPECT_TRUE(std::filesystem::is_empty(directory));
+  std::filesystem::remove_all(directory);
 }
 
 TEST(Bench, MemoryThatLooksLikeADiskIsToldAsMemory) {
