@@ -173,7 +173,7 @@ TEST(PlanLimitsSlow, ChoicesThatWereNotEnumeratedAreBoundedByTheWork) {
   const ModelSpec spec = *preset_model("llama-2-7b");
   const Cluster cluster = read_cluster(TERN_SOURCE_DIR "/examples/hardware/h100-16384.toml");
   PlanRequest request{.model = "x", .job = {.batch = 2048, .seq = 4096}};
-  request.seconds = 1;
+  request.seconds = 2;  // a busy machine too finds a plan within the gap below
   const PlanAnswer a = plan_model(spec, cluster, request);
   ASSERT_TRUE(a.found);
   EXPECT_TRUE(a.interrupted);
