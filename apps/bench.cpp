@@ -150,12 +150,19 @@ std::string bench_roofline(const std::vector<BenchResult>& results) {
     if (r.task.name == "memory read") memory = median;
     if (r.task.unit == "FLOP/s") roofs[r.task.name] = std::max(roofs[r.task.name], median);
   }
-  LinePlot plot{.title = "This machine's roofs, and tern's work under them",
+  const bool work = std::any_of(results.begin(), results.end(),
+                                [](const BenchResult& r) { return r.task.intensity > 0 && !r.rates.empty(); });
+  LinePlot plot{.title = work ? "This machine's roofs, and tern's work under them" : "This machine's roofs",
                 .x = {"FLOPs per byte of memory traffic", Scale::log},
                 .y = {"GFLOP/s", Scale::log}};
   for (const auto& [name, roof] : roofs) {
     Series s{.name = name};
-    for (double x = 0.25; x <= 8192; x *= 2) {
+    std::vector<double> xs;
+    for (double x = 0.25; x <= 8192; x *= 2) xs.push_back(x);
+    // The corner itself, or the line between its neighbours would cut it off.
+    if (const double ridge = memory > 0 ? roof / memory : 0; ridge > xs.front() && ridge < xs.back())
+      xs.insert(std::upper_bound(xs.begin(), xs.end(), ridge), ridge);
+    for (const double x : xs) {
       s.x.push_back(x);
       s.y.push_back(std::min(roof, memory * x) / 1e9);
     }

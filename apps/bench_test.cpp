@@ -133,6 +133,9 @@ TEST(Bench, TheRooflineHasARoofPerProductAndAPointPerWork) {
   const std::string picture = bench_roofline(run_rounds(tasks, 1, {}));
   for (const char* want : {"<svg", "matrix product f32", "train step f32", "FLOPs per byte"})
     EXPECT_NE(picture.find(want), std::string::npos) << want;
+  tasks.pop_back();
+  const std::string limits = bench_roofline(run_rounds(tasks, 1, {}));
+  EXPECT_EQ(limits.find("work under them"), std::string::npos) << "there is none";
 }
 
 TEST(Bench, WorkThatDoesNotFitIsLeftOutAndSaid) {

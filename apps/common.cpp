@@ -33,7 +33,11 @@ std::string today() {
 }
 
 int apply_threads(const Options& options) {
-  const int threads = set_compute_threads(options.has("threads") ? static_cast<int>(options.integer("threads")) : 0);
+  const int64_t wished = options.has("threads") ? options.integer("threads") : 0;
+  if (const int usable = read_cpu_facts().num_usable; wished > usable)
+    log_warn("{}: {} threads on the {} this process may use take turns, which is slower than {}",
+             options.value("threads").where, wished, counted(usable, "CPU"), usable);
+  const int threads = set_compute_threads(static_cast<int>(wished));
   const Isa isa = active_isa();
   const char* wanted = std::getenv("TERN_ISA");
   if (!wanted || !*wanted)

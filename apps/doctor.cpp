@@ -147,6 +147,7 @@ void check_environment(std::vector<Finding>& out) {
   std::string fix;
   try {
     for (const char* verb : {"doctor", "bench"}) resolve_options(table, verb, {}, process_environment());
+    static_cast<void>(active_isa());  // reads TERN_ISA
   } catch (const Error& error) { fix = error.what(); }
   out.push_back({"environment", set.empty() ? "no TERN_ variable is set" : join(set, " "), fix});
   for (const char* name : {"OMP_NUM_THREADS", "OMP_PROC_BIND", "OMP_PLACES"})

@@ -69,6 +69,14 @@ int run_table_verb(const OptionTable& table, std::string_view verb, const Argume
   return 0;
 }
 
+// The doctor looks at the environment, so no variable in it may keep the doctor away.
+Options options_of(const OptionTable& table, std::string_view verb, const Arguments& arguments) {
+  if (verb == "doctor") try {
+      return resolve_options(table, verb, arguments, process_environment());
+    } catch (const Error&) { return resolve_options(table, verb, arguments, {}); }
+  return resolve_options(table, verb, arguments, process_environment());
+}
+
 int run(const Arguments& arguments) {
   const OptionTable& table = tern_options();
   if (arguments.empty()) {
@@ -90,7 +98,7 @@ int run(const Arguments& arguments) {
   }
   for (const VerbRun& entry : kRuns) {
     if (entry.name != name) continue;
-    const Options options = resolve_options(table, name, rest, process_environment());
+    const Options options = options_of(table, name, rest);
     refuse_overwrites(options);
     return entry.run(options);
   }

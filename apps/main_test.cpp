@@ -151,6 +151,20 @@ TEST(Command, DoctorShowsEverySetWhateverTernIsaSays) {
   EXPECT_EQ(wrong.text.find("; in use"), std::string::npos);
 }
 
+TEST(Command, DoctorLooksAtAnEnvironmentThatEveryOtherVerbRefuses) {
+  for (const char* variable : {"TERN_FOO=1", "TERN_ISA=foo", "TERN_THREADS=x"}) {
+    const Outcome outcome = run_shell("env -u TERN_DATA " + std::string(variable) + " " TERN_PROGRAM " doctor --json");
+    ASSERT_EQ(outcome.code, 0) << outcome.text;
+    bool told = false;
+    const Json report = parse_json(outcome.text, "doctor");
+    for (const Json& finding : report["findings"])
+      told |= finding["topic"] == "environment" && finding["status"] == "warn" &&
+              finding["fact"].get<std::string>().find(variable) != std::string::npos;
+    EXPECT_TRUE(told) << outcome.text;
+  }
+  EXPECT_EQ(run_shell("TERN_FOO=1 " TERN_PROGRAM " doctor --what 2>/dev/null").code, 2) << "its own arguments count";
+}
+
 // OMP_DISPLAY_ENV makes libgomp print what it read when it was loaded.
 TEST(Command, ThreadsSpinShortlyUnlessTheEnvironmentSaysOtherwise) {
   const auto shown = [](const std::string& settings) {

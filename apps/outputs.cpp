@@ -67,6 +67,11 @@ void refuse_overwrites(const Options& o) {
           fs::weakly_canonical(outputs[j].path, ignored) == fs::weakly_canonical(path, ignored))
         throw Error(ErrorKind::usage, "{} and {} name the same file, {}; choose another", outputs[j].name, option,
                     make_printable(path));
+    const bool picture = option == "--picture" || (option == "--output" && o.value("output").spec->verbs == "bench");
+    if (const std::string end = lowercase(fs::path(path).extension().string());
+        picture && (end == ".png" || end == ".jpg" || end == ".jpeg" || end == ".pdf"))
+      throw Error(ErrorKind::usage, "{} {}: the picture is an SVG; let its name end in .svg", option,
+                  make_printable(path));
     if (!fs::exists(path, ignored) || fs::is_directory(path, ignored)) continue;
     const fs::path folder = fs::path(path).has_parent_path() ? fs::path(path).parent_path() : fs::path(".");
     for (const Named& in : inputs_of(o))

@@ -8,6 +8,7 @@ namespace tern {
 /// Every file that the options name to be written (--output, --emit-output, --html, --picture, --trace) against every
 /// file that they name to be read: the other paths, the positionals, the recipe, and of a model's directory the model's
 /// files; under whatever names. And against each other.
+/// A picture must not bear the name of another format.
 /// Errors: usage, naming both.
 void refuse_overwrites(const Options&);
 

@@ -67,6 +67,12 @@ TEST_F(Outputs, OneFileForTwoThingsIsRefused) {
   EXPECT_EQ(refusal(plan + "--html @/new.html"), "");
 }
 
+TEST_F(Outputs, APictureIsAnSvgAndIsNotCalledOtherwise) {
+  for (const char* line : {"plan gpt2 --hardware h100 --picture @/new.png", "bench --output @/roofline.PDF"})
+    EXPECT_NE(refusal(line).find("is an SVG"), std::string::npos) << line;
+  EXPECT_EQ(refusal("bench --output @/roofline.svg"), "");
+}
+
 TEST_F(Outputs, OtherFilesMayBeReplaced) {
   for (const char* line : {"plan @/m --hardware @/a --output @/b", "plan @/m --hardware h100 --output @/m/notes.txt",
                            "plan @/m --hardware h100 --output @/m/plan.json", "train @/m --data @/a --output @/m",

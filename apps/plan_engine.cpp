@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "apps/common.h"
 #include "base/log.h"
 #include "base/options.h"
+#include "base/shell.h"
 #include "base/units.h"
 #include "hardware/cluster.h"
 #include "plan/layers.h"
@@ -51,10 +53,17 @@ std::string noise_of(const Cluster& cluster) {
       cluster.measured.size());
 }
 
+// MODEL as `tern train` takes it: not a preset's name, nor a GGUF file.
+std::string trainable(const std::string& model) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(model, ignored) || model.ends_with(".gguf")) return "";
+  return shell_quoted(model) + (model.ends_with(".json") ? " --from-scratch" : "");
+}
+
 }  // namespace
 
 EngineTraining engine_training(const ModelSpec& spec, const Plan& p) {
-  EngineTraining out{.why_not = why_not(p), .packs = p.job.lengths.given()};
+  EngineTraining out{.why_not = why_not(p), .packs = p.job.lengths.given(), .model = trainable(p.model)};
   if (!out.why_not.empty()) return out;
   EngineJob job{.seq = p.job.seq,
                 .batch = p.job.batch,
@@ -83,7 +92,10 @@ void tell_engine(const ModelSpec& spec, const Plan& plan, const Cluster& cluster
 
 std::string describe(const EngineTraining& e, int64_t capacity) {
   if (!e.why_not.empty()) return fmt::format("\n{} train   does not run this plan: {}\n", program_name(), e.why_not);
-  std::string out = fmt::format("\n{} train {}\n", program_name(), e.command);
+  std::string out = fmt::format("\n{} train {} --data DATA --output RUN {}\n", program_name(),
+                                e.model.empty() ? "MODEL" : e.model, e.command) +
+                    fmt::format("  {}DATA is the text to train on, RUN a folder for the run\n",
+                                e.model.empty() ? "MODEL is a folder or config.json of this shape, " : "");
   if (e.packs) out += "  its windows are packed as this plan's: documents end to end, attention inside each alone\n";
   const auto line = [&](std::string_view name, int64_t bytes, const char* what) {
     out += fmt::format("  {:<24} {:>12} {:>20} bytes{}\n", name, format_bytes(bytes), format_with_commas(bytes), what);

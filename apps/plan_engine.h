@@ -14,6 +14,7 @@ struct Cluster;
 struct EngineTraining {
   std::string why_not;  // "", or why this engine does not run the plan
   bool packs = false;   // said of a plan for sequences of unlike length
+  std::string model;    // MODEL of that command, quoted; "" where it takes no such model (presets, GGUF)
   std::string command;  // "--batch 16 --seq 256 --micro-batch 8 --recompute none --dtype f32"
   EngineMemory memory;  // of a run whose only checkpoint comes after the last step
   EngineMemory saving;  // of one that saves on the way

@@ -96,11 +96,11 @@ void print_plan(const PlanAnswer& a, const Cluster& cluster, const std::string& 
   line("binds", p.binds);
   line("proof", fmt::format("model gap {}, simulator gap {}: no choice is faster than {}", percent(p.model_gap()),
                             percent(p.simulator_gap()), step_words(p.bound_ps)));
-  line("",
-       fmt::format("{} outer choices: {} closed by a bound, {} by search, {} open; {} searches, {} simulations in {}",
-                   format_with_commas(p.counts.legal), format_with_commas(p.counts.by_bound),
-                   format_with_commas(p.counts.by_search), format_with_commas(p.counts.open),
-                   format_with_commas(a.searches), format_with_commas(a.simulated), format_seconds(a.seconds)));
+  line("", fmt::format("{} outer choices: {} closed by a bound, {} by search, {} open; {} {}, {} in {}",
+                       format_with_commas(p.counts.legal), format_with_commas(p.counts.by_bound),
+                       format_with_commas(p.counts.by_search), format_with_commas(p.counts.open),
+                       format_with_commas(a.searches), a.searches == 1 ? "search" : "searches",
+                       counted(a.simulated, "simulation"), format_seconds(a.seconds)));
   for (const std::string& r : p.restrictions) line("within", r);
   print_layers(p);
   print_memory(p);

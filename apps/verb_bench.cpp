@@ -72,9 +72,9 @@ int run_bench(const Options& options) {
                 {"notes", notes},
                 {"results", bench_json(results)}});
   } else {
-    print_out(fmt::format("{}, {} threads, {}, {}; {} rounds, {}\n\n", machine["cpu"].get<std::string>(),
+    print_out(fmt::format("{}, {} threads, {}, {}; {}, {}\n\n", machine["cpu"].get<std::string>(),
                           num_compute_threads(), name_of(active_isa()), fast_matmul_name(),
-                          results.front().rates.size(), today()));
+                          counted(static_cast<int64_t>(results.front().rates.size()), "round"), today()));
     print_out(bench_text(results));
   }
   if (!picture.empty()) {  // after the figures, which a disk that is full now must not take along

@@ -85,8 +85,12 @@ void print_summary(const Cluster& c, const std::vector<BenchResult>& results, co
   const DeviceType& d = c.devices.front();
   const NodeType& n = c.nodes.front();
   std::string peaks;
-  for (const auto& [dtype, rate] : d.peak)
+  DType fastest = DType::f32;
+  double most = 0;
+  for (const auto& [dtype, rate] : d.peak) {
     peaks += fmt::format("{}{} {:.0f} GFLOP/s", peaks.empty() ? "" : ", ", name_of(dtype), rate / 1e9);
+    if (rate > most && (dtype == DType::f32 || dtype == DType::bf16)) most = rate, fastest = dtype;
+  }
   print_out(fmt::format("{}\nproducts   {} at most\nmemory     {:.1f} GB/s; {} for a program\n", c.name, peaks,
                         d.memory_bandwidth / 1e9, format_bytes(d.memory_bytes - d.reserved_bytes)));
   if (n.disk_bytes > 0)
@@ -96,11 +100,13 @@ void print_summary(const Cluster& c, const std::vector<BenchResult>& results, co
   const ProfileNoise noise = profile_noise(results);
   const size_t rounds = results.front().rates.size();
   print_out(rounds < 2 ? "spread     not known from one round\n"
-                       : fmt::format("spread     {} of {} figures by more than 10 % over {} rounds\n", noise.wide,
-                                     noise.figures, rounds));
+                       : fmt::format("spread     {} of {} figures by more than 10 % over {}\n", noise.wide,
+                                     noise.figures, counted(static_cast<int64_t>(rounds), "round")));
   if (!output.empty())
-    print_out(fmt::format("\ntry: {} plan MODEL --hardware {} --batch 16 --seq 256 --dtype f32\n", program_name(),
-                          shell_quoted(output)));
+    print_out(
+        fmt::format("\ntry: {} plan MODEL --hardware {} --batch 16 --seq 256 --dtype {}\n"
+                    "  MODEL is a preset such as gpt2, or a model's folder\n",
+                    program_name(), shell_quoted(output), name_of(fastest)));
 }
 
 }  // namespace

@@ -53,6 +53,7 @@ Json json_of(const TrainSettings& s, const TrainResult& r) {
   json["loss"] = r.loss ? Json(*r.loss) : Json();
   json["steps_without_loss"] = r.idle_steps;
   json["seconds"] = r.seconds;
+  json["evaluation_seconds"] = r.evaluation_seconds;
   json["tokens_per_s"] = r.tokens_per_s;
   json["flops_per_s"] = r.flops_per_s;
   json["peak_flops_per_s"] = r.peak.flops_per_s;
@@ -105,14 +106,16 @@ void tell_end(const TrainResult& r) {
   const int64_t steps = r.last_step - r.first_step;
   if (steps > 0)
     log_info(
-        "{} steps in {}: {} tok/s, {:.1f} GFLOP/s{}", format_with_commas(steps), format_seconds(r.seconds),
+        "{} in {}: {} tok/s, {:.1f} GFLOP/s{}{}{}", counted(steps, "step"), format_seconds(r.seconds),
         format_count(r.tokens_per_s), r.flops_per_s * 1e-9,
         r.peak.flops_per_s > 0
             ? fmt::format(
                   ", {:.0f} % of the {:.0f} GFLOP/s that {} reached here on 1024³ products{}",
                   100 * r.flops_per_s / r.peak.flops_per_s, r.peak.flops_per_s * 1e-9, r.peak.multiplier,
                   r.peak.measured.empty() ? "" : fmt::format(" ({}, kept in {})", r.peak.measured, peak_rate_path()))
-            : "");
+            : "",
+        r.evaluation_seconds > 0 ? fmt::format("; evaluation {} more", format_seconds(r.evaluation_seconds)) : "",
+        r.loss ? fmt::format("; the last loss {:.4f}", *r.loss) : "");
   log_info(
       "memory: tensors {} at their most (predicted {}); with the program itself {} resident (predicted at most {})",
       format_bytes(r.counted_peak_bytes), format_bytes(r.predicted.tensors()), format_bytes(r.peak_resident_bytes),

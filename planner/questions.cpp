@@ -156,10 +156,10 @@ std::vector<SmallestChange> smallest_changes(const ModelSpec& spec, const Cluste
     for (const std::string& axis : freed) {
       const std::string before = axis_value(all, axis), after = axis_value(now, axis);
       if (before == after) return std::nullopt;  // one axis fewer was enough
-      words.push_back(fmt::format("{}={} → {}", axis, before,
-                                  !after.empty()     ? after
-                                  : axis == "layers" ? "uneven"
-                                                     : "layer by layer"));
+      // Layers that differ have no value that could be pinned.
+      words.push_back(after.empty() && axis != "layers"
+                          ? fmt::format("drop {}={}", axis, before)
+                          : fmt::format("{}={} → {}", axis, before, after.empty() ? "uneven" : after));
       kept = with_axis(kept, now, axis);
     }
     change.words = join(words, ", ");

@@ -10,11 +10,16 @@
 namespace tern {
 
 Evaluation evaluate(const ModelSpec& spec, const ModelWeights& weights, const Feed& feed, int64_t seq,
-                    int64_t max_windows, int64_t micro, DType dtype, const RopeTable* rope, Arena& arena) {
+                    int64_t max_windows, int64_t micro, DType dtype, const RopeTable* rope, Arena& arena,
+                    const std::function<bool()>& stopped) {
   Evaluation result;
   double sum = 0;
   const int64_t count = std::min(feed.num_windows(), max_windows);
   for (int64_t begin = 0; begin < count; begin += micro) {
+    if (stopped && stopped()) {
+      result.whole = false;
+      return result;
+    }
     std::vector<int64_t> chosen;
     for (int64_t i = begin; i < std::min(begin + micro, count); ++i)
       chosen.push_back(static_cast<int64_t>(static_cast<__int128>(feed.num_windows()) * i / count));

@@ -2,6 +2,7 @@
 // Evaluation during training: the loss on held-out windows, by exact kernels, whatever the training multiplies with.
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 
 #include "train/feed.h"
@@ -16,14 +17,16 @@ struct Evaluation {
   std::optional<double> bits_per_byte;
   int64_t peak_bytes = 0;                // counted, activations and temporaries
   std::vector<ByteMismatch> mismatches;  // counted against predicted
+  bool whole = true;                     // false: `stopped` ended it, and its loss says nothing
 };
 
 /// The mean loss over min(num_windows, max_windows) windows, evenly spaced over the data, `micro` at a time.
 /// Order  windows ascending; the loss does not depend on `micro` (exact kernels; sums in doubles, window by window in
 /// order)
 ///        beyond the rounding of the double sum.
+/// Stops  `stopped` is asked before each `micro` windows.
 /// Errors bad_file: no target token among the windows.
 Evaluation evaluate(const ModelSpec&, const ModelWeights&, const Feed&, int64_t seq, int64_t max_windows, int64_t micro,
-                    DType, const RopeTable*, Arena&);
+                    DType, const RopeTable*, Arena&, const std::function<bool()>& stopped = {});
 
 }  // namespace tern

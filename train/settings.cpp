@@ -193,9 +193,12 @@ TrainSettings train_settings(const Options& o) {
   if (s.batch > (int64_t{1} << 40) / s.seq)
     throw Error(ErrorKind::usage, "--batch: {} sequences of --seq {} are more than 2^40 tokens a step; lower one",
                 s.batch, s.seq);
+  const bool no_evaluation = o.given("eval-every") && s.eval_every == 0;
   for (const char* name : {"eval-every", "eval-batches"})
-    if (s.valid_data.empty() && o.given(name))
-      throw Error(ErrorKind::usage, "--{}: there is nothing to evaluate on; give --valid-data, or leave it out", name);
+    if (s.valid_data.empty() && o.given(name) && !no_evaluation)
+      throw Error(ErrorKind::usage,
+                  "{}: there is nothing to evaluate on; give --valid-data, or --eval-every 0 for no evaluation",
+                  o.value(name).where);
   if (s.dry_run) return s;
   if (s.data.empty())
     throw Error(

@@ -195,12 +195,16 @@ class Trainer {
       const bool evaluates = held_out_ && (last || (s_.eval_every > 0 && state_.step % s_.eval_every == 0));
       MetricRow row;
       if (last || state_.step % s_.log_every == 0) row = row_of(report);
-      if (evaluates) add_evaluation(row);
+      const bool cut = evaluates && !add_evaluation(row);
       if (!row.values.empty()) log_->append(std::move(row));
       if (s_.checkpoint_every > 0 && state_.step % s_.checkpoint_every == 0 && !last) save();
       writer_->poll();
+      if (cut) result_.end = TrainEnd::interrupted;
     }
-    result_.seconds = seconds_between(begin_ns_, clock_.now_ns());
+    result_.seconds = seconds_between(begin_ns_, clock_.now_ns()) - result_.evaluation_seconds;
+    result_.tokens_per_s =
+        rate(static_cast<double>(s_.batch * s_.seq * (state_.step - result_.first_step)), result_.seconds);
+    result_.flops_per_s = result_.tokens_per_s * training_flops_per_token(in_.spec, s_.seq);
     if (state_.step < total) result_.end = TrainEnd::interrupted;
     if (!s_.trace.empty() && !traced_)
       note(fmt::format(
@@ -262,9 +266,6 @@ class Trainer {
     report.memory_bytes = state_arena_.peak_total() + run.bytes.peak_bytes;
     result_.counted_peak_bytes = std::max(result_.counted_peak_bytes, report.memory_bytes);
     result_.last_step = state_.step;
-    result_.tokens_per_s =
-        rate(tokens * static_cast<double>(state_.step - result_.first_step), seconds_between(begin_ns_, now));
-    result_.flops_per_s = result_.tokens_per_s * training_flops_per_token(in_.spec, s_.seq);
     if (hooks_.step) hooks_.step(report);
     // The second step is warm: kernels are made, pages are there.
     const bool trace_now = state_.step == std::min(result_.first_step + 2, s_.schedule.total_steps);
@@ -309,17 +310,26 @@ class Trainer {
     return row;
   }
 
-  void add_evaluation(MetricRow& row) {
-    const Evaluation e = evaluate(in_.spec, state_.weights, *held_out_, s_.seq, s_.eval_batches * s_.batch,
-                                  s_.micro_batch, s_.dtype, rope_ ? &*rope_ : nullptr, work_arena_);
+  // Whether it was done: a batch may take seconds, and who asked for a stop does not wait for all of them.
+  bool add_evaluation(MetricRow& row) {
+    const int64_t begin = clock_.now_ns();
+    const Evaluation e =
+        evaluate(in_.spec, state_.weights, *held_out_, s_.seq, s_.eval_batches * s_.batch, s_.micro_batch, s_.dtype,
+                 rope_ ? &*rope_ : nullptr, work_arena_, [] { return stop_requested(); });
+    last_ns_ = clock_.now_ns();  // not part of the next step's time
+    result_.evaluation_seconds += seconds_between(begin, last_ns_);
+    result_.counted_peak_bytes = std::max(result_.counted_peak_bytes, state_arena_.peak_total() + e.peak_bytes);
+    if (!e.whole) {
+      note(fmt::format("stopping: the evaluation of step {} is left unfinished and not logged", state_.step));
+      return false;
+    }
     row.step = state_.step;
     row.values.emplace_back("eval/held-out/loss", e.loss);
     if (e.bits_per_byte) row.values.emplace_back("eval/held-out/bits_per_byte", *e.bits_per_byte);
     result_.evaluation = e;
     result_.byte_mismatches += static_cast<int64_t>(e.mismatches.size());
-    result_.counted_peak_bytes = std::max(result_.counted_peak_bytes, state_arena_.peak_total() + e.peak_bytes);
     if (hooks_.evaluated) hooks_.evaluated(state_.step, e);
-    last_ns_ = clock_.now_ns();  // not part of the next step's time
+    return true;
   }
 
   // The log first: a resume at this checkpoint relies on the rows up to it.

@@ -42,8 +42,9 @@ struct TrainResult {
   std::optional<double> loss;                // of the last step of this process that had one
   int64_t idle_steps = 0;                    // steps none of whose tokens had a loss
   std::optional<Evaluation> evaluation;      // the last one
-  double seconds = 0;                        // of training
-  double tokens_per_s = 0, flops_per_s = 0;  // over all steps of this process
+  double seconds = 0;                        // of training, evaluations apart
+  double evaluation_seconds = 0;             // of those
+  double tokens_per_s = 0, flops_per_s = 0;  // over all steps of this process: their tokens in `seconds`
   PeakRate peak;
   MemoryPlan predicted;
   int64_t counted_peak_bytes = 0;  // state + highest step, as Arena counted
@@ -54,8 +55,9 @@ struct TrainResult {
 };
 
 /// Order   same binary, machine, threads and settings: the same bits, resumed or not, recomputed or not.
-/// Stops   on stop_requested() (base/signals.h) or after max_seconds: the step is finished, a checkpoint and OUT/model
-/// written.
+/// Stops   on stop_requested() (base/signals.h) or after max_seconds: the step is finished (a signal leaves an
+/// evaluation at its next batch, told by a note; after the last step too, the end is interrupted), a checkpoint and
+/// OUT/model written.
 /// Seams   all that is written in OUT goes through the Io (what is read from elsewhere, and the machine's cache of peak
 /// rates, is real); `clock` is what max_seconds, rates, the log's times and the trace go by (the probe of the machine's
 /// peak is real).

@@ -6,12 +6,14 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 
 #include "base/error.h"
 #include "base/fault_io.h"
 #include "base/memory_io.h"
+#include "base/signals.h"
 #include "formats/hf_config.h"
 #include "formats/safetensors.h"
 #include "formats/token_data_testing.h"
@@ -213,11 +215,46 @@ TEST(Train, MaxSecondsGoesByTheClockItIsGiven) {
   EXPECT_EQ(r.end, TrainEnd::interrupted);
   EXPECT_EQ(r.last_step, 4);
   EXPECT_DOUBLE_EQ(r.seconds, 40);
-  EXPECT_DOUBLE_EQ(r.tokens_per_s, 4 * 16 / 30.0) << "up to the fourth step's end, before the hook";
+  EXPECT_DOUBLE_EQ(r.tokens_per_s, 4 * 16 / 40.0) << "the tokens of those seconds";
   const std::vector<MetricRow> rows = logged(io);
   ASSERT_EQ(rows.size(), 4u);
   EXPECT_EQ(rows[3].time_s - rows[0].time_s, 30);
   EXPECT_EQ(rows[0].time_s, 1'700'000'010);
+}
+
+TEST(Train, EvaluationIsToldApartFromTheStepsAndTheirRate) {
+  TextRun run;
+  run.settings.valid_data = run.settings.data;
+  run.settings.eval_every = 2, run.settings.eval_batches = 3;
+  MemoryIo io;
+  const TrainResult r = train(run.settings, {}, io);
+  EXPECT_GT(r.evaluation_seconds, 0);
+  EXPECT_DOUBLE_EQ(r.tokens_per_s * r.seconds, 4 * 16);
+  ASSERT_TRUE(r.evaluation);
+}
+
+TEST(Train, ASignalDuringTheLastEvaluationLeavesItAtItsNextBatchAndSavesAllSteps) {
+  TextRun run;
+  run.settings.valid_data = run.settings.data;
+  run.settings.eval_every = 0, run.settings.eval_batches = 3;
+  MemoryIo io;
+  std::string notes;
+  const TrainResult r = train(run.settings,
+                              {.note = [&](const std::string& text) { notes += text + "\n"; },
+                               .step =
+                                   [&](const StepReport& s) {
+                                     if (s.step == 4) request_stop(SIGTERM);
+                                   }},
+                              io);
+  clear_stop();
+  EXPECT_EQ(r.end, TrainEnd::interrupted);
+  EXPECT_EQ(r.last_step, 4);
+  EXPECT_FALSE(r.evaluation);
+  EXPECT_EQ(r.checkpoint, "run/checkpoints/step-4");
+  EXPECT_NE(notes.find("stopping: the evaluation of step 4"), std::string::npos) << notes;
+  const std::vector<MetricRow> rows = logged(io);
+  ASSERT_EQ(rows.size(), 4u);
+  EXPECT_TRUE(std::isnan(value_of(rows[3], "eval/held-out/loss")));
 }
 
 // A kill between the commit of a checkpoint and the export of its model leaves the model of an earlier step.

@@ -73,7 +73,7 @@ def main():
                     model, out = here / name, here / f"run-{name}-{dtype}"
                     plan = run(tern, "plan", model, "--hardware", profile, "--batch", args.batch, "--seq", args.seq,
                                "--dtype", dtype, "--allow-recompute", "none", "--max-micro-batch", args.batch)
-                    command = re.search(r"^\S+ train (--batch .*)$", plan, re.M).group(1).split()
+                    command = re.search(r"^\S+ train .*(--batch .*)$", plan, re.M).group(1).split()
                     bytes_planned = int(re.search(r"tensors at their most .*?([\d,]+) bytes", plan).group(1).replace(",", ""))
                     planned = json.loads(run(tern, "plan", model, "--hardware", profile, "--batch", args.batch, "--seq",
                                              args.seq, "--dtype", dtype, "--allow-recompute", "none", "--max-micro-batch",

@@ -18,16 +18,18 @@ import time
 
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ["RAYON_NUM_THREADS"] = "1"
+
+GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+LLAMA3 = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser.add_argument("time_encode"), parser.add_argument("data"), parser.add_argument("work")
+parser.add_argument("--rounds", type=int, default=5), parser.add_argument("--only", nargs="*", default=["gpt2", "llama3", "llama2", "unigram", "word_piece"])
+args = parser.parse_args()
+# After the options: --help answers without them.
 import tiktoken
 from tiktoken.load import load_tiktoken_bpe
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
-GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
-LLAMA3 = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-parser = argparse.ArgumentParser()
-parser.add_argument("time_encode"), parser.add_argument("data"), parser.add_argument("work")
-parser.add_argument("--rounds", type=int, default=5), parser.add_argument("--only", nargs="*", default=["gpt2", "llama3", "llama2", "unigram", "word_piece"])
-args = parser.parse_args()
 TOKENIZERS = args.data + "/tokenizers"
 
 

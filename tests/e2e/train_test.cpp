@@ -59,6 +59,18 @@ TEST(TrainProcess, RefusesAnotherRunInTheSameDirectoryByName) {
   EXPECT_EQ(run_to_end(tiny.command(tiny.out(0), {"--steps", "70"}), tiny.root(), &errors), 0) << errors;
 }
 
+TEST(TrainProcess, EvaluationWithoutDataIsRefusedByNameAndEvalEvery0SwitchesItOff) {
+  const TinyRun tiny;
+  std::string errors;
+  EXPECT_EQ(run_to_end(tiny.command(tiny.out(0), {"--eval-batches", "3"}), tiny.root(), &errors), 2);
+  EXPECT_NE(errors.find("--eval-batches: there is nothing to evaluate on"), std::string::npos) << errors;
+  EXPECT_NE(errors.find("--eval-every 0"), std::string::npos) << errors;
+  EXPECT_EQ(run_to_end(tiny.command(tiny.out(0), {"--eval-batches", "3", "--eval-every", "0", "--steps", "2"}),
+                       tiny.root(), &errors),
+            0)
+      << errors;
+}
+
 TEST(TrainProcess, TwoJobsOnOneDirectoryTheSecondIsRefused) {
   const TinyRun tiny;
   Child first(tiny.command(tiny.out(0), {"--steps", "1000000"}), tiny.root() + "/errors");
