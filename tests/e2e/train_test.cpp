@@ -61,14 +61,14 @@ TEST(TrainProcess, RefusesAnotherRunInTheSameDirectoryByName) {
 
 TEST(TrainProcess, EvaluationWithoutDataIsRefusedByNameAndEvalEvery0SwitchesItOff) {
   const TinyRun tiny;
+  std::vector<std::string> command = {
+      TERN_PROGRAM, "train", tiny.root() + "/config.json", "--from-scratch", "--dry-run", "--eval-batches", "3"};
   std::string errors;
-  EXPECT_EQ(run_to_end(tiny.command(tiny.out(0), {"--eval-batches", "3"}), tiny.root(), &errors), 2);
+  EXPECT_EQ(run_to_end(command, tiny.root(), &errors), 2);
   EXPECT_NE(errors.find("--eval-batches: there is nothing to evaluate on"), std::string::npos) << errors;
   EXPECT_NE(errors.find("--eval-every 0"), std::string::npos) << errors;
-  EXPECT_EQ(run_to_end(tiny.command(tiny.out(0), {"--eval-batches", "3", "--eval-every", "0", "--steps", "2"}),
-                       tiny.root(), &errors),
-            0)
-      << errors;
+  command.insert(command.end(), {"--eval-every", "0"});
+  EXPECT_EQ(run_to_end(command, tiny.root(), &errors), 0) << errors;
 }
 
 TEST(TrainProcess, TwoJobsOnOneDirectoryTheSecondIsRefused) {
