@@ -62,7 +62,8 @@ TEST(TrainProcess, RefusesAnotherRunInTheSameDirectoryByName) {
 TEST(TrainProcess, EvaluationWithoutDataIsRefusedByNameAndEvalEvery0SwitchesItOff) {
   const TinyRun tiny;
   std::vector<std::string> command = {
-      TERN_PROGRAM, "train", tiny.root() + "/config.json", "--from-scratch", "--dry-run", "--eval-batches", "3"};
+      TERN_PROGRAM,     "train", tiny.root() + "/config.json", "--from-scratch", "--dry-run", "--seq", "16",
+      "--eval-batches", "3"};
   std::string errors;
   EXPECT_EQ(run_to_end(command, tiny.root(), &errors), 2);
   EXPECT_NE(errors.find("--eval-batches: there is nothing to evaluate on"), std::string::npos) << errors;
