@@ -29,15 +29,21 @@ TEST(RunCost, WithoutFailuresOnlyTheCheckpointsAreAdded) {
   EXPECT_GT(expected_wall_s(1000, 100, 10, 5, 1e4), expected_wall_s(1000, 100, 10, 5, 1e5));
 }
 
-TEST(RunCost, StepsFailuresAndMoneyFollowFromTheTerms) {
-  const ModelSpec spec = *preset_model("llama-2-7b");
-  const Cluster cluster = find_cluster("h100");
+// Two seconds a step on eight devices at 20 an hour.
+Plan two_second_plan(const Cluster& cluster) {
   Plan p;
   p.job = {.batch = 64, .seq = 4096};
   p.choice = {.mesh = {.data = 8}, .micro_batch = 2, .num_micro = 4};
   p.step_ps = 2'000'000'000'000;
   p.price_per_hour = 20;
   p.ranks.push_back({.node = cluster.nodes[0].name});
+  return p;
+}
+
+TEST(RunCost, StepsFailuresAndMoneyFollowFromTheTerms) {
+  const ModelSpec spec = *preset_model("llama-2-7b");
+  const Cluster cluster = find_cluster("h100");
+  const Plan p = two_second_plan(cluster);
   RunTerms terms{.tokens = 1e9, .mtbf_s = 8e6, .checkpoint_s = 20, .restart_s = 100};
   const RunCost r = run_cost(spec, cluster, p, terms);
   EXPECT_EQ(r.steps, 3815) << "1e9 / (64 · 4096), rounded up";
@@ -62,12 +68,7 @@ TEST(RunCost, StepsFailuresAndMoneyFollowFromTheTerms) {
 TEST(RunCost, ARunThatFailsFasterThanItRestartsNeverEnds) {
   const ModelSpec spec = *preset_model("llama-2-7b");
   const Cluster cluster = find_cluster("h100");
-  Plan p;
-  p.job = {.batch = 64, .seq = 4096};
-  p.choice = {.mesh = {.data = 8}, .micro_batch = 2, .num_micro = 4};
-  p.step_ps = 2'000'000'000'000;
-  p.price_per_hour = 20;
-  p.ranks.push_back({.node = cluster.nodes[0].name});
+  const Plan p = two_second_plan(cluster);
   double before = 0;
   for (const double mtbf_s : {1e9, 1e6, 1e5, 1e4}) {
     const RunCost r =
