@@ -77,10 +77,9 @@ struct Attended {
   }
   // `queries` new positions, the last of `num_keys`.
   void read(int64_t queries, int64_t num_keys) {
-    AttentionShape paged = shape;
-    paged.kv_stride = kWidth;
-    const AttentionSequence<T> one{0, queries, num_keys, key_pages.data(), value_pages.data(), kPage};
-    attention_forward<T>(paged, std::span(&one, 1), qkv.data(), out.data(), {});
+    const AttentionSequence<T> one{0,     queries,  num_keys,        key_pages.data(), value_pages.data(),
+                                   kPage, kHeadDim, kPage * kHeadDim};
+    attention_forward<T>(shape, std::span(&one, 1), qkv.data(), out.data(), {});
   }
 };
 

@@ -25,7 +25,7 @@ KvShape kv_shape(const ModelSpec& spec, int64_t page_tokens, DType dtype) {
 
 KvPool::KvPool(const KvShape& shape, int64_t num_pages, Arena& arena) : shape_(shape) {
   TERN_CHECK(shape.page_tokens >= 1 && num_pages >= 1, "KvPool: {} pages of {} tokens", num_pages, shape.page_tokens);
-  const Shape storage{num_pages, shape.page_tokens, shape.kv_heads, shape.head_dim};
+  const Shape storage{num_pages, shape.kv_heads, shape.page_tokens, shape.head_dim};
   for (int64_t layer = 0; layer < shape.layers; ++layer) {
     keys_.push_back(arena.allocate(shape.dtype, storage, MemoryClass::kv_cache));
     values_.push_back(arena.allocate(shape.dtype, storage, MemoryClass::kv_cache));

@@ -48,7 +48,7 @@ class KvPool {
 
  private:
   KvShape shape_;
-  std::vector<Tensor> keys_, values_;  // per layer (num_pages, page_tokens, kv_heads, head_dim)
+  std::vector<Tensor> keys_, values_;  // per layer (num_pages, kv_heads, page_tokens, head_dim)
   std::vector<int32_t> references_;    // per page
   std::vector<int32_t> free_;          // a stack, lowest page on top at first
   int64_t num_copied_ = 0;

@@ -122,7 +122,8 @@ template <class T>
 void attend_cache(const AttentionSpec& u, const Rows& rows, const Tensor& qkv, KvView& kv, int layer,
                   const Tensor& context) {
   const size_t num = rows.starts.size() - 1;
-  const int64_t row = u.kv_heads * u.head_dim, C = u.qkv_rows(), page_tokens = kv.page_tokens;
+  const int64_t d = u.head_dim, row = u.kv_heads * d, C = u.qkv_rows(), page_tokens = kv.page_tokens;
+  const int64_t head_stride = page_tokens * d;  // in a page the rows of a head lie together
   TERN_CHECK(page_tokens > 0 && kv.past.size() == num && kv.pages.size() == num,
              "KvView: {} sequences, {} pasts, {} page lists", num, kv.past.size(), kv.pages.size());
   const Tensor &keys = kv.keys.at(layer), &values = kv.values.at(layer);
@@ -143,13 +144,15 @@ void attend_cache(const AttentionSpec& u, const Rows& rows, const Tensor& qkv, K
       value_pages[i].push_back(v_store + pages[p] * page_tokens * row);
     }
     for (int64_t t = 0; t < count; ++t) {
-      const int64_t at =
-          (pages[static_cast<size_t>((past + t) / page_tokens)] * page_tokens + (past + t) % page_tokens) * row;
+      const int64_t page = pages[static_cast<size_t>((past + t) / page_tokens)], slot = (past + t) % page_tokens;
       const T* from = q + (begin + t) * C;
-      std::memcpy(k_store + at, from + key_offset(u), static_cast<size_t>(row) * sizeof(T));
-      std::memcpy(v_store + at, from + value_offset(u), static_cast<size_t>(row) * sizeof(T));
+      for (int64_t h = 0; h < u.kv_heads; ++h) {
+        const int64_t at = page * page_tokens * row + h * head_stride + slot * d;
+        std::memcpy(k_store + at, from + key_offset(u) + h * d, static_cast<size_t>(d) * sizeof(T));
+        std::memcpy(v_store + at, from + value_offset(u) + h * d, static_cast<size_t>(d) * sizeof(T));
+      }
     }
-    sequences[i] = {begin, count, total, key_pages[i].data(), value_pages[i].data(), page_tokens};
+    sequences[i] = {begin, count, total, key_pages[i].data(), value_pages[i].data(), page_tokens, d, head_stride};
   }
   const std::vector<float> slopes = slopes_of(u);
   run_attention<T>(kernel_shape(u, row, slopes), sequences, q, context.span<T>().data(), {});

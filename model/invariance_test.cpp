@@ -54,7 +54,7 @@ Tensor cached_logits(const ModelSpec& spec, const ModelWeights& weights, const R
   for (int64_t layer = 0; layer < spec.layers; ++layer)
     for (auto* store : {&kv.keys, &kv.values})
       store->push_back(
-          c.arena.allocate(dtype, {num_pages, how.page_tokens, u.kv_heads, u.head_dim}, MemoryClass::kv_cache));
+          c.arena.allocate(dtype, {num_pages, u.kv_heads, how.page_tokens, u.head_dim}, MemoryClass::kv_cache));
   std::vector<std::vector<int32_t>> prompts(static_cast<size_t>(how.batch));
   kv.past.assign(static_cast<size_t>(how.batch), 0);
   kv.pages.resize(static_cast<size_t>(how.batch));

@@ -32,7 +32,7 @@ struct Rows {
 Rows make_rows(std::span<const int32_t> tokens, std::vector<int64_t> starts, const RopeTable*);
 
 /// What a forward sees of a paged KV cache; sequence i of the Rows is sequence i here. The new keys and values are
-/// written to their pages first, then attended. Layer storage: (num_pages, page_tokens, kv_heads, head_dim).
+/// written to their pages first, then attended. Layer storage: (num_pages, kv_heads, page_tokens, head_dim).
 struct KvView {
   int64_t page_tokens = 0;
   std::vector<int64_t> past;                // keys already stored, per sequence

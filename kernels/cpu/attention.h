@@ -29,6 +29,9 @@ struct AttentionSequence {
   const T* const* key_pages;
   const T* const* value_pages;
   int64_t page_tokens;  // plain rows: one page of num_keys tokens
+  /// Elements from one key of a page to the next of its head, and from one head to the next; 0: the shape's kv_stride
+  /// and head_dim. A cache keeps the keys of a head together: each thread then reads on from where it was.
+  int64_t key_stride = 0, head_stride = 0;
 };
 
 /// out row = Σ_j softmax_j(scale·q·k_j) v_j; lse (rows, heads) = log Σ_j exp(scale·q·k_j), may be empty.

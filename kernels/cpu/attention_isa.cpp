@@ -127,6 +127,19 @@ inline void fold_block(float* scores, float scale, Running& run, Rows sums, int6
   for (int64_t d = 0; d < sums.stride; d += kLanes) store(row + d, load(row + d) * shrink);
 }
 
+/// Where the rows of `count` keys of a head from `first` on begin, and of their values.
+template <class T>
+inline void point_at_pages(const AttentionShape& shape, const AttentionSequence<T>& s, int64_t head, int64_t first,
+                           int64_t count, const T** keys, const T** values) {
+  const int64_t stride = s.key_stride > 0 ? s.key_stride : shape.kv_stride;
+  const int64_t column = head * (s.head_stride > 0 ? s.head_stride : shape.head_dim);
+  int64_t page = first / s.page_tokens, row = first % s.page_tokens;
+  for (int64_t i = 0; i < count; ++i) {
+    keys[i] = s.key_pages[page] + row * stride + column;
+    values[i] = s.value_pages[page] + row * stride + column;
+    if (++row == s.page_tokens) row = 0, ++page;
+  }
+}
 template <class T, class Products>
 void forward(const AttentionShape& shape, const AttentionSequence<T>& s, AttentionTile tile, const T* q, T* out,
              float* lse, float* scratch_memory) {
@@ -146,18 +159,22 @@ void forward(const AttentionShape& shape, const AttentionSequence<T>& s, Attenti
   const int64_t first = first_seen(shape, tile.first);
   const int64_t last = shape.causal ? tile.first + tile.count - 1 : s.num_keys - 1;
   const float fold_scale = is_plain(shape) ? shape.scale : 1.0f;
+  const bool streaming = tile.count == 1;  // a decoded token: its keys and values come from memory, once
   for (int64_t base = first / kKeyBlock * kKeyBlock; base <= last; base += kKeyBlock) {
     const int64_t count = smaller(kKeyBlock, last + 1 - base);
     const T *key_rows[kKeyBlock], *value_rows[kKeyBlock];
-    for (int64_t i = 0; i < count; ++i) {
-      const int64_t j = base + i, page = j / s.page_tokens;
-      const int64_t offset = j % s.page_tokens * shape.kv_stride + tile.kv_head * dim;
-      key_rows[i] = j < first ? nullptr : s.key_pages[page] + offset;  // keys before every window may be gone
-      value_rows[i] = j < first ? nullptr : s.value_pages[page] + offset;
+    point_at_pages(shape, s, tile.kv_head, base, count, key_rows, value_rows);
+    for (int64_t j = base; j < first; ++j) key_rows[j - base] = value_rows[j - base] = nullptr;  // may be gone
+    NextBlock<T> next = {};
+    if (streaming && base + kKeyBlock <= last) {
+      next.count = smaller(kKeyBlock, last + 1 - base - kKeyBlock), next.dim = dim;
+      point_at_pages(shape, s, tile.kv_head, base + kKeyBlock, next.count, next.rows, next.rows + next.count);
+      next.count *= 2;
     }
-    products.load_block(key_rows, value_rows, count);
+    products.load_block(key_rows, value_rows, count, next);
     products.make_scores();
     for (int64_t r = 0; r < num_rows; ++r) {
+      next.fetch(kKeyBlock / num_rows + 1);
       float* row = scores.data + r * kKeyBlock;
       if (!is_plain(shape)) shape_scores(shape, rows.head(r), rows.position(r), base, row, nullptr);
       fill_unseen(row, seen_in_block(shape, rows.position(r), base, s.num_keys), -kInfinity);

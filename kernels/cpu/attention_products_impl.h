@@ -22,6 +22,19 @@ struct Scratch {
 };
 inline int64_t whole_lanes(int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
 
+/// The rows of keys, then of values, that the next block will load: asked for a few at a time, as the processor has but
+/// some sixteen requests of its own under way.
+template <class T>
+struct NextBlock {
+  const T* rows[2 * kKeyBlock];
+  int64_t count, dim, fetched;  // rows
+  void fetch(int64_t num) {
+    for (const int64_t end = fetched + num < count ? fetched + num : count; fetched < end; ++fetched)
+      for (int64_t d = 0; d < dim; d += 64 / static_cast<int64_t>(sizeof(T)))
+        __builtin_prefetch(rows[fetched] + d, 0, 2);
+  }
+};
+
 template <class T>
 struct VectorProducts {
   VectorProducts(Scratch& scratch, int64_t rows, int64_t head_dim)
@@ -34,10 +47,12 @@ struct VectorProducts {
         sums(scratch.rows(rows, padded_dim(head_dim))) {}
 
   void load_query(int64_t r, const T* row) { load_rows(&row, 1, dim, {query.data + r * query.stride, query.stride}); }
-  void load_block(const T* const* key_rows, const T* const* value_rows, int64_t keys_in_block) {
+  void load_block(const T* const* key_rows, const T* const* value_rows, int64_t keys_in_block, NextBlock<T>& next) {
     count = keys_in_block;
     load_transposed(key_rows, count, dim, keys);
+    next.fetch(kKeyBlock / 2);
     load_rows(value_rows, count, dim, values);
+    next.fetch(kKeyBlock / 2);
   }
   void make_scores() {
     small_gemm(num_rows, whole_lanes(count), dim, {query.data, query.stride, 1}, keys, scores, false);
@@ -75,7 +90,7 @@ struct TileProducts {
     for (int64_t s = 0; s < steps; ++s)
       store_line(query_line(r, s), load_dwords(row + s * kTileDepth, dim - s * kTileDepth));
   }
-  void load_block(const bf16* const* key_rows, const bf16* const* value_rows, int64_t count) {
+  void load_block(const bf16* const* key_rows, const bf16* const* value_rows, int64_t count, NextBlock<bf16>& next) {
     panels = round_up(count, kTilePanel) / kTilePanel;
     const auto dwords = [&](const bf16* const* rows, int64_t key, int64_t column) {
       return key < count && rows[key] ? load_dwords(rows[key] + column, dim - column) : VecUint{};
@@ -87,6 +102,7 @@ struct TileProducts {
           for (int64_t r = 0; r < 16; ++r)
             v[r] = (Vec)dwords(key_rows, panel * kTilePanel + half * 16 + r, s * kTileDepth);
           transpose(v);
+          next.fetch(kKeyBlock / (4 * steps));
           bf16* out = keys + (panel * steps + s) * 2 * kTileElements + half * kTilePanel;
           for (int64_t p = 0; p < 16; ++p) store_line(out + p * 2 * kTilePanel, (VecUint)v[p]);
         }

@@ -105,8 +105,9 @@ template <class T>
 struct Paged {
   std::vector<std::vector<T>> storage;
   std::vector<const T*> keys, values;
-  Paged(const AttentionCase<T>& c, int64_t first_row, int64_t num_keys, int64_t page_tokens, int64_t first_query) {
-    const int64_t stride = c.shape.kv_stride;
+  Paged(const AttentionCase<T>& c, int64_t first_row, int64_t num_keys, int64_t page_tokens, int64_t first_query,
+        bool by_heads) {
+    const int64_t stride = c.shape.kv_stride, dim = c.shape.head_dim;
     const int64_t first_seen = c.shape.window > 0 ? std::max<int64_t>(0, first_query - c.shape.window + 1) : 0;
     for (const auto* from : {&c.k, &c.v})
       for (int64_t token = 0; token < num_keys; token += page_tokens) {
@@ -116,8 +117,12 @@ struct Paged {
           continue;
         }
         std::vector<T> page(static_cast<size_t>(page_tokens * stride), rounded<T>(std::nan("")));
-        std::copy_n(from->begin() + (first_row + token) * stride, std::min(page_tokens, num_keys - token) * stride,
-                    page.begin());
+        const int64_t count = std::min(page_tokens, num_keys - token);
+        const auto begin = from->begin() + (first_row + token) * stride;
+        if (!by_heads) std::copy_n(begin, count * stride, page.begin());
+        for (int64_t h = 0; by_heads && h < c.shape.kv_heads; ++h)
+          for (int64_t i = 0; i < count; ++i)
+            std::copy_n(begin + i * stride + h * dim, dim, page.begin() + (h * page_tokens + i) * dim);
         storage.push_back(std::move(page));
         pages.push_back(storage.back().data());
       }
@@ -136,16 +141,17 @@ void arrangement_changes_no_bit(const AttentionShape& shape) {
     std::vector<T> rows;
     std::vector<float> lse;  // in its own type: bf16 would hide a last bit
   };
-  const auto run = [&](int64_t chunk, int64_t page_tokens, bool neighbours) {
+  const auto run = [&](int64_t chunk, int64_t page_tokens, bool neighbours, bool by_heads) {
     Guarded<T> out(static_cast<size_t>(out_size));
     Guarded<float> lse(static_cast<size_t>(lse_size));
     const T *neighbour_keys = c.k.data(), *neighbour_values = c.v.data();
     for (int64_t done = 0; done < kLength; done += chunk) {
       const int64_t count = std::min(chunk, kLength - done);
-      const Paged<T> pages(c, kFirst, done + count, page_tokens, done);
+      const Paged<T> pages(c, kFirst, done + count, page_tokens, done, by_heads);
       std::vector<AttentionSequence<T>> batch;
       if (neighbours) batch.push_back({0, 3, 60, &neighbour_keys, &neighbour_values, 60});
       batch.push_back({kFirst + done, count, done + count, pages.keys.data(), pages.values.data(), page_tokens});
+      if (by_heads) batch.back().key_stride = shape.head_dim, batch.back().head_stride = page_tokens * shape.head_dim;
       if (neighbours) batch.push_back({10, 60, 65, &neighbour_keys, &neighbour_values, 65});
       attention_forward<T>(shape, batch, c.q.data(), out.data(), lse.span());
     }
@@ -155,15 +161,16 @@ void arrangement_changes_no_bit(const AttentionShape& shape) {
         rows_only(out.values().subspan(static_cast<size_t>(kFirst * shape.out_stride)), c.q_used, shape.out_stride),
         {ours.begin(), ours.end()}};
   };
-  const Result want = run(kLength, kLength, false);
+  const Result want = run(kLength, kLength, false, false);
   for (const T x : want.rows) ASSERT_TRUE(std::isfinite(value_of(x)));
   for (const float x : want.lse) ASSERT_TRUE(std::isfinite(x));
   for (const int64_t chunk : {int64_t{1}, int64_t{16}, int64_t{128}, kLength})
     for (const int64_t page_tokens : {int64_t{1}, int64_t{16}, int64_t{64}, kLength})
       for (const bool neighbours : {false, true}) {
+        const bool by_heads = !neighbours;  // neighbours keep plain rows
         SCOPED_TRACE(testing::Message() << "chunk " << chunk << ", pages of " << page_tokens << ", neighbours "
                                         << neighbours);
-        const Result got = run(chunk, page_tokens, neighbours);
+        const Result got = run(chunk, page_tokens, neighbours, by_heads);
         ASSERT_TRUE(same_bits(std::span<const T>(got.rows), std::span<const T>(want.rows)));
         ASSERT_TRUE(same_bits(std::span<const float>(got.lse), std::span<const float>(want.lse)));
       }

@@ -36,17 +36,19 @@ void run_tasks(int64_t threads, int64_t tasks, void* mine, int64_t bytes, Task t
   }
 }
 
+/// What is left of a thread's share of [0, count).
+struct alignas(64) Share {
+  std::atomic<int64_t> next;
+  int64_t end;
+};
+
 /// task(begin, end, scratch) on ranges of at most `step` that cover [0, count): a thread takes them in order from its
-/// own share, so that memory is read on from where it was, then from what is left of the others'. Scratch as in
-/// run_tasks.
+/// own share, so that memory is read on from where it was, then from what is left of the others'; ever less towards a
+/// share's end, so that all end together. Scratch as in run_tasks.
 template <class Task>
 void run_shares(int64_t threads, int64_t count, int64_t step, void* mine, int64_t bytes, Task task) {
-  if (threads == 1 || count <= step) return task(int64_t{0}, count, mine);
-  struct alignas(64) Share {
-    std::atomic<int64_t> next;
-    int64_t end;
-  };
-  const int64_t parts = std::min({threads, kShares, ceil_div(count, step)});
+  if (threads == 1 || count <= 1) return task(int64_t{0}, count, mine);
+  const int64_t parts = std::min({threads, kShares, count});
   Share shares[kShares];
   for (int64_t i = 0; i < parts; ++i) {
     shares[i].next.store(count * i / parts, std::memory_order_relaxed);
@@ -58,10 +60,12 @@ void run_shares(int64_t threads, int64_t count, int64_t step, void* mine, int64_
     void* const scratch = member == 0 ? mine : thread_scratch(bytes);
     for (int64_t i = 0; i < parts; ++i) {
       Share& share = shares[(member + i) % parts];
-      for (;;) {
-        const int64_t begin = share.next.fetch_add(step, std::memory_order_relaxed);
-        if (begin >= share.end) break;
-        task(begin, std::min(begin + step, share.end), scratch);
+      int64_t begin = share.next.load(std::memory_order_relaxed);
+      while (begin < share.end) {
+        const int64_t end = begin + std::clamp((share.end - begin) / 4, int64_t{1}, step);
+        if (!share.next.compare_exchange_weak(begin, end, std::memory_order_relaxed)) continue;
+        task(begin, end, scratch);
+        begin = share.next.load(std::memory_order_relaxed);
       }
     }
   }
@@ -121,7 +125,7 @@ struct ThinSizes {
 };
 ThinSizes thin_sizes(int64_t m, int64_t k) {
   const int64_t depth = round_up(k, kTileDepth);
-  return {round_up(depth * m, 64) * 2, kTileStrip * depth * 2};
+  return {round_up(depth * m, 64) * 2, kTileRows16 * depth * 2};
 }
 
 template <class Out>
@@ -162,8 +166,11 @@ void tile_forward(const TileMatmulTable& set, const bf16* x, std::span<const Wei
   if (m == 0 || n == 0) return;
   const TileForward<Out>& kernels = forward_of<Out>(set);
   const TileProduct<Out> product{w.data(), static_cast<int64_t>(w.size()), bias, m, n, k, add, y};
-  int64_t strips = 0;
-  for (const WeightRows<bf16>& piece : w) strips += ceil_div(piece.count, kTileStrip);
+  const auto strips_of = [&](int64_t height) {
+    int64_t strips = 0;
+    for (const WeightRows<bf16>& piece : w) strips += ceil_div(piece.count, height);
+    return strips;
+  };
   const int64_t depth = round_up(k, kTileDepth), threads = num_threads(m * n * k);
   const ThreadBytes bytes = tile_forward_scratch(m, n, k);
   auto* const mine = static_cast<std::byte*>(thread_scratch(bytes.caller));
@@ -172,11 +179,17 @@ void tile_forward(const TileMatmulTable& set, const bf16* x, std::span<const Wei
   if (m <= kThinTokens) {
     // Columns of one tile: pairs of the summed dimension, row of x by row of x.
     const ThinSizes sizes = thin_sizes(m, k);
-    std::memset(mine, 0, static_cast<size_t>(sizes.shared));
-    for (int64_t j = 0; j < m; ++j)
-      for (int64_t i = 0; i < k; ++i) shared[(i / 2 * m + j) * 2 + i % 2] = x[j * k + i];
-    const int64_t step = std::max<int64_t>(1, kThinElements / (kTileStrip * std::max(depth, kTileDepth)));
-    return run_shares(threads, strips, step, mine + sizes.shared, bytes.worker,
+    if (m == 1) {
+      std::memcpy(shared, x, static_cast<size_t>(k) * sizeof(bf16));
+      std::memset(static_cast<void*>(shared + k), 0,
+                  static_cast<size_t>(sizes.shared) - static_cast<size_t>(k) * sizeof(bf16));
+    } else {
+      std::memset(mine, 0, static_cast<size_t>(sizes.shared));
+      for (int64_t j = 0; j < m; ++j)
+        for (int64_t i = 0; i < k; ++i) shared[(i / 2 * m + j) * 2 + i % 2] = x[j * k + i];
+    }
+    const int64_t step = std::max<int64_t>(1, kThinElements / (kTileRows16 * std::max(depth, kTileDepth)));
+    return run_shares(threads, strips_of(kTileRows16), step, mine + sizes.shared, bytes.worker,
                       [&](int64_t begin, int64_t end, void* scratch) {
                         kernels.thin(product, {begin, end, 0, m, shared, scratch});
                       });
@@ -187,6 +200,7 @@ void tile_forward(const TileMatmulTable& set, const bf16* x, std::span<const Wei
       set.pack_panel(x + (token + t) * k, std::min(kTilePanel, tokens - t), k, to + t * depth);
   };
   const WideSizes sizes = wide_sizes(m, k);
+  const int64_t strips = strips_of(kTileStrip);
   if (sizes.blocks >= threads)  // a block of x is one task, packed by it
     return run_tasks(threads, sizes.blocks, mine, bytes.worker, [&](int64_t i, int64_t, void* scratch) {
       auto* const packed = static_cast<bf16*>(scratch);

@@ -25,7 +25,7 @@ struct TileTask {
   bf16 *left, *right;
 };
 
-constexpr int64_t kTileStrip = 32;    // rows of the weight that a step takes: two tiles
+constexpr int64_t kTileStrip = 32;    // rows of the weight that a step of `wide` takes: two tiles; `thin` takes one
 constexpr int64_t kThinTokens = 16;   // up to here rows of x are the columns of one tile, and no weight is packed
 constexpr int64_t kWideDepth = 512;   // of the summed dimension at a time: a strip of weights is then 32 KiB, for L1
 constexpr int64_t kWideTokens = 512;  // rows of x at a time: 512 KiB of kWideDepth, for L2
@@ -41,12 +41,13 @@ struct TileProduct {
   bool add;
   Out* y;
 };
-/// What one task does of it: strips [begin, end) of 32 rows, counted over the pieces (a strip stays in one), by rows
-/// [token, token + tokens) of x, which lie in `right`: for `thin` pairs of k by m, else panels of 32 rows of x.
+/// What one task does of it: strips [begin, end) of 32 rows (`thin`: 16), counted over the pieces (a strip stays in
+/// one), by rows [token, token + tokens) of x, which lie in `right`: for `thin` pairs of k by m, else panels of 32 rows
+/// of x.
 struct StripTask {
   int64_t begin, end, token, tokens;
   const bf16* right;
-  void* scratch;  // `thin`: kTileStrip · (k rounded up to 32) bf16; `wide`: wide_scratch_bytes
+  void* scratch;  // `thin`: 16 · (k rounded up to 32) bf16; `wide`: wide_scratch_bytes
 };
 template <class Out>
 struct TileForward {

@@ -53,9 +53,11 @@ void attention_forward_ref(const AttentionShape& shape, std::span<const Attentio
     for (int64_t i = 0; i < s.query_count; ++i)
       for (int64_t h = 0; h < shape.heads; ++h) {
         const int64_t row = s.query_begin + i, position = s.num_keys - s.query_count + i;
-        const int64_t first = first_visible(shape, position), offset = h / group * dim;
+        const int64_t first = first_visible(shape, position);
+        const int64_t stride = s.key_stride > 0 ? s.key_stride : shape.kv_stride;
+        const int64_t offset = h / group * (s.head_stride > 0 ? s.head_stride : dim);
         const auto row_of = [&](const double* const* pages, int64_t j) {
-          return pages[j / s.page_tokens] + j % s.page_tokens * shape.kv_stride + offset;
+          return pages[j / s.page_tokens] + j % s.page_tokens * stride + offset;
         };
         scores.clear();
         const int64_t last = last_visible(shape, position, s.num_keys);
