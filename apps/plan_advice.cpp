@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "apps/common.h"
@@ -17,7 +17,8 @@
 namespace tern {
 namespace {
 
-constexpr double kLooking = 3;  // seconds that what would fit is looked for
+// What would fit is looked for by counted work, so that the answer is the same on every machine: 3 seconds or less.
+constexpr int64_t kMostWork = 40'000'000, kMostWorkOfOne = kMostWork / 4;
 constexpr size_t kMostAdvice = 3;
 constexpr double kChanging = 20;  // seconds that the smallest change is looked for
 constexpr size_t kMostChanges = 4;
@@ -48,13 +49,16 @@ class Advisor {
 
  private:
   bool attempt(const std::string& words, const ModelSpec& model, const Cluster& machines, PlanRequest r) {
-    const double spent = std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
-    if (out_.size() >= kMostAdvice || spent > kLooking) return false;
-    r.any_fit = true, r.seconds = kLooking - spent, r.progress = {};
+    if (out_.size() >= kMostAdvice || left_ <= 0) return false;
+    r.any_fit_within = std::min(left_, kMostWorkOfOne), r.progress = {};
+    r.seconds = std::numeric_limits<double>::infinity();
     try {
-      if (!plan_model(model, machines, r).found) return false;
-    } catch (const Error&) {
-      return false;  // no legal mesh under it
+      const PlanAnswer a = plan_model(model, machines, r);
+      left_ -= a.work;
+      if (!a.found) return false;
+    } catch (const Error&) {  // no legal mesh under it: what it took is not told
+      left_ -= kMostWorkOfOne / 16;
+      return false;
     }
     out_.push_back(words);
     return true;
@@ -103,7 +107,7 @@ class Advisor {
   const ModelSpec& spec_;
   const Cluster& cluster_;
   const PlanRequest& request_;
-  const std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
+  int64_t left_ = kMostWork;
   std::vector<std::string> out_;
 };
 

@@ -127,8 +127,10 @@ void refuse_beside_check(const Options& o) {
 }
 
 PlanStory tell_story(const Options& o, const ModelSpec& spec, const Cluster& cluster, const PlanRequest& request,
-                     const Plan& plan) {
+                     const PlanAnswer& answer) {
+  const Plan& plan = answer.plan;
   PlanStory story;
+  story.memory = answer.memory;
   if (o.has("tokens")) {
     story.terms.tokens = o.real("tokens"), story.terms.mtbf_s = o.real("mtbf");
     story.terms.restart_s = o.real("restart-time");
@@ -136,7 +138,7 @@ PlanStory tell_story(const Options& o, const ModelSpec& spec, const Cluster& clu
     story.run = run_cost(spec, cluster, plan, story.terms);
   }
   if (o.flag("explain")) story.shadow = shadow_prices(spec, cluster, request, plan);
-  if (o.flag("pareto")) story.nodes = plan_node_counts(spec, cluster, request);
+  if (o.flag("pareto")) story.nodes = plan_node_counts(spec, cluster, request, answer);
   if (const auto f = request.space.pinned.framework) {
     story.framework = f;
     const auto node = std::find_if(cluster.nodes.begin(), cluster.nodes.end(),

@@ -30,7 +30,7 @@ void require_terms(const Options&, const Cluster&);
 void refuse_beside_check(const Options&);
 
 /// What the options ask for about a plan: --tokens and its terms, --explain, --pareto, --emit.
-PlanStory tell_story(const Options&, const ModelSpec&, const Cluster&, const PlanRequest&, const Plan&);
+PlanStory tell_story(const Options&, const ModelSpec&, const Cluster&, const PlanRequest&, const PlanAnswer&);
 
 /// --output (`plan`: its text), --emit-output, --html, --picture. Tells on standard error what was written.
 void write_answer(const Options&, const std::string& plan, const ModelSpec&, const Cluster&, const PlanAnswer&,

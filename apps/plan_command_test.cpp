@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/shell_testing.h"
 #include "base/text.h"
+#include "base/units.h"
 
 #include <nlohmann/json.hpp>
 
@@ -113,6 +114,39 @@ TEST_F(PlanVerb, WhatDoesNotFitSaysTierBytesNearestAndWhatWouldFit) {
   for (const char* part :
        {"the device memory of each device has", " lacks ", "GiB", "(nearest: tp ", "What would fit: "})
     EXPECT_TRUE(has(o, part)) << part << "\n" << o.text;
+}
+
+// Three seconds of looking gave what a machine had time for: now it is the same everywhere.
+TEST_F(PlanVerb, WhatWouldFitIsTheSameOnEveryMachine) {
+  const Outcome o = tern("plan llama-3-405b --hardware h100 --nodes 2 --batch 64 --seq 8192");
+  EXPECT_EQ(o.code, 3) << o.text;
+  EXPECT_TRUE(has(o, "What would fit: --adapters 16 (train low-rank products alone); --nodes 16")) << o.text;
+}
+
+// To the byte, in the JSON, the words and the page.
+TEST_F(PlanVerb, MemoryIsToldByWhatItIsForAndAddsUp) {
+  const Outcome o = tern("plan llama-2-13b" + kNode + " --batch 16 --seq 4096 --schedules 1f1b --max-context 1" +
+                         " --fix pp=2,states=host --offload all --output plan.json --html plan.html");
+  ASSERT_EQ(o.code, 0) << o.text;
+  const Json p = json_of("plan.json");
+  const std::string page = real_io().read(path("plan.html"));
+  ASSERT_EQ(p["report"]["memory"].size(), 2u);
+  for (size_t r = 0; r < 2; ++r)
+    for (const char* tier : {"device", "host", "disk"}) {
+      const Json& m = p["report"]["memory"][r][tier];
+      int64_t sum = 0;
+      for (const char* name : {"weights", "gradients", "optimizer", "activations", "buffers"}) {
+        const int64_t bytes = m[name];
+        sum += bytes;
+        if (bytes == 0) continue;
+        EXPECT_NE(page.find(">" + format_with_commas(bytes) + "<"), std::string::npos) << name;
+        EXPECT_TRUE(has(o, format_bytes(bytes))) << name << "\n" << o.text;
+      }
+      EXPECT_EQ(sum, p["predicted"]["ranks"][r]["peak_bytes"][tier].get<int64_t>());
+      EXPECT_EQ(m["total"], sum);
+    }
+  EXPECT_EQ(p["report"]["memory"][0]["device"]["optimizer"], 0) << "on the host";
+  EXPECT_GT(p["report"]["memory"][0]["host"]["optimizer"], 0);
 }
 
 TEST_F(PlanVerb, GivenAxesAreKeptAndImpossibleOnesNameTheirLimit) {

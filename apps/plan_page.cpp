@@ -43,6 +43,29 @@ void keep_seen_kinds(Timeline& t) {
   t.kinds = std::move(kinds);
 }
 
+std::vector<double> parts_of(const PlanAnswer& a, size_t rank, Tier tier) {
+  std::vector<double> parts;
+  for (const int64_t bytes : memory_parts(a.memory[rank][static_cast<size_t>(tier)]))
+    parts.push_back(static_cast<double>(bytes));
+  return parts;
+}
+
+// The same numbers in full, for those who add them up.
+Table memory_table(const PlanAnswer& a) {
+  Table t{{{"rank"}, {"tier"}, {"bytes at most", Align::right}}, {}};
+  for (const std::string_view title : kMemoryTitles) t.columns.push_back({std::string(title), Align::right});
+  for (size_t r = 0; r < a.memory.size(); ++r)
+    for (const Tier tier : {Tier::device, Tier::host, Tier::disk}) {
+      const int64_t used = a.plan.ranks[r].peak[static_cast<size_t>(tier)];
+      if ((tier != Tier::device && used == 0) || !is_shown(r, a.memory.size())) continue;
+      std::vector<std::string> row{fmt::format("{}", r), std::string(name_of(tier)), format_with_commas(used)};
+      for (const int64_t bytes : memory_parts(a.memory[r][static_cast<size_t>(tier)]))
+        row.push_back(format_with_commas(bytes));
+      t.rows.push_back(std::move(row));
+    }
+  return t;
+}
+
 std::string headline(const Plan& p) { return fmt::format("{} on {}: {}", p.model, p.hardware, to_string(p.choice)); }
 
 }  // namespace
@@ -68,7 +91,8 @@ std::string plan_timeline(const PlanAnswer& a) {
 
 std::string plan_memory(const PlanAnswer& a) {
   const std::vector<PlannedRank>& ranks = a.plan.ranks;
-  CapacityChart chart{.title = "Most that a device holds, of what there is" + left_out(ranks.size())};
+  CapacityChart chart{.title = "Most that a device holds, of what there is" + left_out(ranks.size()),
+                      .kinds = {kMemoryTitles.begin(), kMemoryTitles.end()}};
   for (size_t r = 0; r < ranks.size(); ++r) {
     if (!is_shown(r, ranks.size())) continue;
     for (const Tier tier : {Tier::device, Tier::host, Tier::disk}) {
@@ -78,7 +102,7 @@ std::string plan_memory(const PlanAnswer& a) {
       const std::string of = ranks.size() == 1 ? "every rank" : fmt::format("stage {}", r);
       chart.bars.push_back({tier == Tier::device ? of : fmt::format("{}, {}", of, name_of(tier)),
                             static_cast<double>(used), static_cast<double>(there),
-                            fmt::format("{} of {}", format_bytes(used), format_bytes(there))});
+                            fmt::format("{} of {}", format_bytes(used), format_bytes(there)), parts_of(a, r, tier)});
     }
   }
   return svg(chart);
@@ -105,6 +129,8 @@ std::string plan_page(const ModelSpec& spec, const Cluster& cluster, const PlanA
   page.svg(plan_timeline(a), "Predicted by the simulator, operation by operation; white is waiting.");
   page.heading("Memory");
   page.svg(plan_memory(a), "The mark is the capacity less what is reserved.");
+  page.table(memory_table(a));
+  page.paragraph(fmt::format("In the table {}.", kMemoryWords));
   page.heading("Layers");
   Table layers{{{"layers"}, {"stage"}, {"strategy"}}, {}};
   for (const PlannedLayers& l : p.layers)

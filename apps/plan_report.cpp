@@ -25,31 +25,39 @@ void print_layers(const Plan& p) {
                     l.stage, to_string(l.strategy)));
 }
 
-void print_memory(const Plan& p) {
+// A row of each rank's device, and of the host and disk where something lies there: all, what there is, by class.
+void print_memory(const Plan& p, const std::vector<MemoryByTier>& memory) {
   const bool mixed =
       std::any_of(p.ranks.begin(), p.ranks.end(), [&](const auto& r) { return r.node != p.ranks[0].node; });
-  print_out(fmt::format("\nmemory per device{:>17} {:>12} {:>12} {:>9}\n", "device", "host", "disk", "busy"));
+  std::string titles;
+  for (const std::string_view title : kMemoryTitles) titles += fmt::format(" {:>11}", title);
+  print_out(fmt::format("\n{:<21} {:>11} {:>11}{} {:>8}\n", "memory per device", "at most", "of", titles, "busy"));
   for (size_t r = 0; r < p.ranks.size(); ++r) {
     if (p.ranks.size() > 12 && r >= 6 && r + 6 < p.ranks.size()) {
       if (r == 6) print_out("  …\n");
       continue;
     }
     const PlannedRank& rank = p.ranks[r];
-    print_out(fmt::format(
-        "  {:<21} {:>12} {:>12} {:>12} {:>9}\n", fmt::format("rank {}{}", r, mixed ? ", " + rank.node : ""),
-        format_bytes(rank.peak[0]), format_bytes(rank.peak[1]), format_bytes(rank.peak[2]),
-        fmt::format("{:.1f} %", 100.0 * static_cast<double>(rank.busy_ps) / static_cast<double>(p.step_ps))));
+    for (const Tier tier : {Tier::device, Tier::host, Tier::disk}) {
+      const size_t at = static_cast<size_t>(tier);
+      if (tier != Tier::device && rank.peak[at] == 0) continue;
+      std::string line = tier != Tier::device ? fmt::format("    {}", name_of(tier))
+                                              : fmt::format("  rank {}{}", r, mixed ? ", " + rank.node : "");
+      line = fmt::format("{:<21} {:>11} {:>11}", line, format_bytes(rank.peak[at]), format_bytes(rank.capacity[at]));
+      for (const int64_t bytes : memory_parts(memory[r][at])) line += fmt::format(" {:>11}", format_bytes(bytes));
+      if (tier == Tier::device)
+        line += fmt::format(" {:>6.1f} %", 100.0 * static_cast<double>(rank.busy_ps) / static_cast<double>(p.step_ps));
+      print_out(line + "\n");
+    }
   }
-  std::vector<std::string> told;
-  for (const PlannedRank& r : p.ranks) {
-    if (std::find(told.begin(), told.end(), r.node) != told.end()) continue;
-    told.push_back(r.node);
-    print_out(fmt::format("  {:<21} {:>12} {:>12} {:>12}\n", mixed ? "there is, " + r.node : "there is",
-                          format_bytes(r.capacity[0]), format_bytes(r.capacity[1]), format_bytes(r.capacity[2])));
-  }
+  print_out(fmt::format("  ({})\n", kMemoryWords));
 }
 
 }  // namespace
+
+std::array<int64_t, 5> memory_parts(const MemoryClasses& m) {
+  return {m.weights, m.gradients, m.optimizer, m.activations, m.buffers};
+}
 
 std::string step_words(int64_t ps) {
   const double s = static_cast<double>(ps) * 1e-12;
@@ -103,7 +111,7 @@ void print_plan(const PlanAnswer& a, const Cluster& cluster, const std::string& 
                        counted(a.simulated, "simulation"), format_seconds(a.seconds)));
   for (const std::string& r : p.restrictions) line("within", r);
   print_layers(p);
-  print_memory(p);
+  print_memory(p, a.memory);
   print_out("\nrivals                       at least  some plan of it (none: closed by its bound)\n");
   for (const PlannedFamily& f : p.families)
     print_out(fmt::format("  {:<26} {:>10} {:>10}  {}\n", f.feature, f.fits ? step_words(f.bound_ps) : "no room",

@@ -1,12 +1,22 @@
 #pragma once
 // A plan and its audit in words, as `tern plan` prints them.
 
+#include <array>
 #include <string>
+#include <string_view>
 
 #include "planner/audit.h"
 #include "planner/plan_model.h"
 
 namespace tern {
+
+/// What a rank's bytes are for, in the order of kMemoryTitles.
+std::array<int64_t, 5> memory_parts(const MemoryClasses&);
+inline constexpr std::array<std::string_view, 5> kMemoryTitles{"weights", "gradients", "optimizer", "activations",
+                                                               "buffers"};
+inline constexpr std::string_view kMemoryWords =
+    "activations and buffers: at the moment when a device holds most; buffers: what the layer at work takes, gathered "
+    "weights, transfers under way";
 
 /// Four significant digits: a plan and its bound often agree in two.
 std::string step_words(int64_t ps);

@@ -80,8 +80,10 @@ void tell_points(Words& w, std::string_view title, std::string_view asked, const
                  bool nodes) {
   w.text += fmt::format("\n{}\n  {:>10} {:>10} {:>10} {:>10} {:>14}\n", title, asked, "devices", "step", "tokens/s",
                         "per M tokens");
+  const bool all = all_searched(points);  // else one that was cut might beat the one that is marked
   const auto least = [&](const auto& number) {
     const PlannedPoint* best = nullptr;
+    if (!all) return best;
     for (const PlannedPoint& p : points)
       if (p.found && (!best || number(p) < number(*best))) best = &p;
     return best;
@@ -91,31 +93,57 @@ void tell_points(Words& w, std::string_view title, std::string_view asked, const
   const PlannedPoint* fastest = least([](const auto& p) { return -p.tokens_per_second; });
   for (const PlannedPoint& p : points) {
     if (!p.found) {
-      w.text += fmt::format("  {:>10} nothing fits, or no choice is legal\n", p.asked);
+      w.text += fmt::format("  {:>10} {}\n", p.asked,
+                            !p.searched ? "not searched: stopped before"
+                            : p.cut     ? "no plan found before its search was cut"
+                                        : "nothing fits, or no choice is legal");
       continue;
     }
     std::vector<std::string> marks;
     if (nodes && &p == fewest) marks.emplace_back("fewest devices");
     if (&p == cheapest && p.price_per_hour > 0) marks.emplace_back("lowest cost");
     if (&p == fastest) marks.emplace_back("fastest");
-    if (nodes && !p.front) marks.emplace_back("another is better in all three");
+    if (nodes && all && !p.front) marks.emplace_back("another is better in all three");
+    if (p.cut) marks.emplace_back("search cut: there may be a better one");
     w.text += fmt::format("  {:>10} {:>10} {:>10} {:>10} {:>14}  {}{}\n", p.asked, p.devices, step_words(p.step_ps),
                           format_count(p.tokens_per_second), fmt::format("{:.4f}", p.price_per_million_tokens()),
                           p.choice, marks.empty() ? "" : " (" + join(marks, ", ") + ")");
   }
+  const auto ended = std::count_if(points.begin(), points.end(), [](const PlannedPoint& p) { return !p.cut; });
+  if (!all)
+    w.text += fmt::format("  {} of {} were searched to their end: which is best is not known, so none is marked\n",
+                          ended, points.size());
 }
 
 Json points_json(const std::vector<PlannedPoint>& points, std::string_view asked) {
   Json out = Json::array();
+  const bool all = all_searched(points);
   for (const PlannedPoint& p : points)
     out.push_back({{std::string(asked), p.asked},
                    {"found", p.found},
+                   {"searched", p.searched},
+                   {"cut", p.cut},
                    {"devices", p.devices},
                    {"step_ps", p.step_ps},
                    {"tokens_per_second", p.tokens_per_second},
                    {"price_per_million_tokens", p.price_per_million_tokens()},
-                   {"front", p.front},
+                   {"front", all ? Json(p.front) : Json()},
                    {"choice", p.choice}});
+  return out;
+}
+
+// Of each rank its tiers, of each what its bytes are for; "total" is the rank's peak_bytes.
+Json memory_json(const std::vector<MemoryByTier>& ranks) {
+  Json out = Json::array();
+  for (const MemoryByTier& rank : ranks) {
+    Json& row = out.emplace_back();
+    for (const Tier tier : {Tier::device, Tier::host, Tier::disk}) {
+      const MemoryClasses& m = rank[static_cast<size_t>(tier)];
+      row[std::string(name_of(tier))] = {{"weights", m.weights},     {"gradients", m.gradients},
+                                         {"optimizer", m.optimizer}, {"activations", m.activations},
+                                         {"buffers", m.buffers},     {"total", m.total()}};
+    }
+  }
   return out;
 }
 
@@ -161,7 +189,8 @@ Json story_json(const ModelSpec& spec, const Cluster& cluster, const Plan& p, co
          {"peak_flops_of_used_devices", peak_of_used(cluster, p)},
          {"tied_within", kTied},
          {"tied", rivals_json(ties_of(p, kTied))},
-         {"measure_first", rivals_json(measure_first(p))}};
+         {"measure_first", rivals_json(measure_first(p))},
+         {"memory", memory_json(story.memory)}};
   if (!story.uncalibrated.empty()) j["uncalibrated"] = story.uncalibrated;
   if (p.job.lengths.given()) j["lengths"] = lengths_json(spec, p);
   const auto of_an_end = [&](double x) { return story.run->ends ? Json(x) : Json(); };
@@ -184,8 +213,11 @@ Json story_json(const ModelSpec& spec, const Cluster& cluster, const Plan& p, co
   if (!story.shadow.empty()) {
     Json& rows = j["shadow_prices"] = Json::array();
     for (const ShadowPrice& s : story.shadow)
-      rows.push_back(
-          {{"what", s.what}, {"step_ps", s.step_ps}, {"gained_ps", p.step_ps - s.step_ps}, {"choice", s.choice}});
+      rows.push_back({{"what", s.what},
+                      {"step_ps", s.step_ps},
+                      {"gained_ps", p.step_ps - s.step_ps},
+                      {"choice", s.choice},
+                      {"cut", s.cut}});
   }
   if (!story.nodes.empty()) j["node_counts"] = points_json(story.nodes, "nodes");
   if (!story.batches.empty()) j["batches"] = points_json(story.batches, "batch");
@@ -220,11 +252,12 @@ std::string story_words(const ModelSpec& spec, const Cluster& cluster, const Pla
   for (size_t i = 0; i < story.shadow.size(); ++i) {
     const ShadowPrice& s = story.shadow[i];
     const double gain = 100 * (1 - static_cast<double>(s.step_ps) / static_cast<double>(p.step_ps));
-    w.line(i == 0 ? "worth" : "", fmt::format("{}: {}", s.what,
-                                              s.step_ps == p.step_ps ? "nothing found that is faster"
-                                              : s.choice == to_string(p.choice)
-                                                  ? fmt::format("{:.2f} % less per step", gain)
-                                                  : fmt::format("{:.2f} % less per step, by {}", gain, s.choice)));
+    w.line(i == 0 ? "worth" : "",
+           fmt::format("{}: {}{}", s.what,
+                       s.step_ps == p.step_ps            ? "nothing found that is faster"
+                       : s.choice == to_string(p.choice) ? fmt::format("{:.2f} % less per step", gain)
+                                                         : fmt::format("{:.2f} % less per step, by {}", gain, s.choice),
+                       s.cut ? " (search cut: it may be worth more)" : ""));
   }
   if (!story.nodes.empty()) tell_points(w, "how many nodes", "nodes", story.nodes, true);
   if (!story.batches.empty())

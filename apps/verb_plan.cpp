@@ -269,7 +269,7 @@ int run_plan(const Options& options) {
   for (std::string& assumed : lengths_assumed(answer.plan)) answer.plan.restrictions.push_back(std::move(assumed));
   Certificate certificate;
   if (options.flag("certify")) certificate = certify(q.spec, q.cluster, q.request, answer.plan);
-  PlanStory story = tell_story(options, q.spec, q.cluster, q.request, answer.plan);
+  PlanStory story = tell_story(options, q.spec, q.cluster, q.request, answer);
   if (!q.calibration) story.uncalibrated = uncalibrated_words(q.cluster);
   story.batches = points;
 

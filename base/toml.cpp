@@ -118,7 +118,19 @@ const TomlValue* TomlFields::optional(std::string_view key, Kind kind) {
 
 const TomlValue& TomlFields::require(std::string_view key, Kind kind) {
   if (const TomlValue* v = optional(key, kind)) return *v;
-  fail_at(table_.line, key, fmt::format("is missing, expected {}", word_for(kind)));
+  fail_at(table_.line, key, fmt::format("is missing, expected {}{}", word_for(kind), misspelt(key, kind)));
+}
+
+// Nearer than "did you mean" asks for, and of the same kind: keys that are asked for later are not known yet, and some
+// are alike (median, mean).
+std::string TomlFields::misspelt(std::string_view key, Kind kind) const {
+  std::vector<std::string_view> names;
+  for (const auto& [name, value] : table_.members)
+    if (!known_.contains(name) && (value.kind == kind || (kind == Kind::real && value.kind == Kind::integer)))
+      names.push_back(name);
+  const std::string_view name = nearest_name(key, names);
+  if (name.empty() || edit_distance(name, key) > 1 + static_cast<int>(key.size()) / 8) return "";
+  return fmt::format("; line {} has '{}': is that meant?", line_of(name), make_printable(name));
 }
 
 std::string TomlFields::text(std::string_view key) { return require(key, Kind::text).text; }
@@ -162,6 +174,17 @@ int64_t TomlFields::bytes(std::string_view key, std::optional<int64_t> fallback)
 int64_t TomlFields::picoseconds(std::string_view key, std::optional<int64_t> fallback) {
   if (fallback && !has(key)) return take(key), *fallback;
   return std::llround(quantity(key, "s"));
+}
+
+DType TomlFields::dtype(std::string_view key) {
+  const std::string name = text(key);
+  try {
+    return dtype_from_name(name);
+  } catch (const Error& e) { fail(key, "{}", e.what()); }
+}
+
+void TomlFields::version(int64_t known) {
+  if (const int64_t x = integer("version", 1, 1 << 20); x != known) fail("version", "{}, this tern reads {}", x, known);
 }
 
 std::vector<int64_t> TomlFields::integers(std::string_view key) {

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/dtype.h"
 #include "base/error.h"
 
 namespace tern {
@@ -63,10 +64,13 @@ class TomlFields {
   double quantity(std::string_view key, std::string_view unit, std::optional<double> fallback = {});
   int64_t bytes(std::string_view key, std::optional<int64_t> fallback = {});        // whole bytes
   int64_t picoseconds(std::string_view key, std::optional<int64_t> fallback = {});  // whole picoseconds
-  std::vector<int64_t> integers(std::string_view key);                              // at least 1 each
+  DType dtype(std::string_view key);                                                // "bf16"
+  void version(int64_t known);                          // the key of that name: another one is refused
+  std::vector<int64_t> integers(std::string_view key);  // at least 1 each
   std::vector<double> numbers(std::string_view key);
 
-  /// Throws for the first key nobody took, with the nearest of those asked for.
+  /// Throws for the first key nobody took, with the nearest of those asked for. (A required key that is missing names
+  /// the one that looks like it.)
   void finish() const;
 
   template <class... Args>
@@ -77,6 +81,7 @@ class TomlFields {
 
  private:
   int line_of(std::string_view key) const;
+  std::string misspelt(std::string_view key, TomlValue::Kind) const;
   [[noreturn]] void fail_at(int line, std::string_view key, const std::string& what) const;
 
   const TomlValue& table_;

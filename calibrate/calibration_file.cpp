@@ -50,13 +50,10 @@ std::string calibration_toml(const Calibration& c) {
 Calibration parse_calibration(std::string_view toml, const std::string& path) {
   const TomlValue root = parse_toml(toml, path);
   TomlFields f(root, path);
-  if (const int64_t version = f.integer("version", 1, 1 << 20); version != 1)
-    f.fail("version", "{}, this tern reads 1", version);
+  f.version(1);
   Calibration c;
   c.hardware = f.text("hardware"), c.device = f.text("device");
-  try {
-    c.precision = dtype_from_name(f.text("precision"));
-  } catch (const Error& e) { f.fail("precision", "{}", e.what()); }
+  c.precision = f.dtype("precision");
   c.peak = f.number("peak", 1e6, 1e18);
   c.software = f.text("software"), c.data = f.text("data");
   c.rows = f.integer("rows", 1, int64_t{1} << 40);

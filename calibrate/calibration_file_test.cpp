@@ -56,7 +56,14 @@ TEST(CalibrationFile, RefusesWhatIsNone) {
   EXPECT_EQ(failure(calibration_toml(some())), "read");
   EXPECT_NE(failure(changed("version = 1", "version = 2")).find("this tern reads 1"), std::string::npos);
   EXPECT_NE(failure(changed("link_share = 0.8", "link_share = 1.2")).find("constants.link_share"), std::string::npos);
-  EXPECT_NE(failure(changed("top = ", "topp = ")).find("top"), std::string::npos);
+  EXPECT_NE(failure(changed("top = ", "topp = ")).find("has 'topp': is that meant?"), std::string::npos);
+  EXPECT_NE(failure(changed("precision = ", "precison = ")).find("has 'precison': is that meant?"), std::string::npos);
+  EXPECT_NE(failure(changed("precision = \"f16\"", "precision = \"f61\"")).find("c.toml:5: precision: "),
+            std::string::npos);
+  // Without the median the mean is not taken for it.
+  EXPECT_NE(failure(changed("median = 0.02\n", "")).find("left_out.median: is missing, expected a number"),
+            std::string::npos);
+  EXPECT_EQ(failure(changed("median = 0.02\n", "")).find("is that meant"), std::string::npos);
   EXPECT_NE(failure(changed("folds = \"model\"", "folds = \"moon\"")).find("none of rows"), std::string::npos);
   EXPECT_NE(failure(changed("median = 0.02", "median = 0.3")).find("ninth"), std::string::npos);
   EXPECT_NE(failure(changed("least_ratio = 0.9", "least_ratio = 1.9")).find("least_ratio"), std::string::npos);

@@ -33,9 +33,10 @@ int64_t latency(TomlFields& f, std::string_view key) {
   return ps;
 }
 
-DType dtype_key(TomlFields& f, std::string_view key, const std::string& name) {
+// A key that is a dtype's name.
+DType dtype_of_key(TomlFields& f, const std::string& key) {
   try {
-    return dtype_from_name(name);
+    return dtype_from_name(key);
   } catch (const Error& e) { f.fail(key, "{}", e.what()); }
 }
 
@@ -64,7 +65,7 @@ void check_monotone(TomlFields& f, const MatmulTable& t) {
 MatmulTable read_matmul(const TomlValue& value, const std::string& path, const std::string& prefix) {
   TomlFields f(value, path, prefix);
   MatmulTable t;
-  t.dtype = dtype_key(f, "dtype", f.text("dtype"));
+  t.dtype = f.dtype("dtype");
   const std::string product = f.text("product", "any");
   const auto use = std::find_if(kUses.begin(), kUses.end(), [&](ProductUse u) { return name_of(u) == product; });
   if (use == kUses.end())
@@ -111,7 +112,7 @@ DeviceType read_device(const std::string& name, const TomlValue& value, const st
   d.price_per_hour = f.number("price_per_hour", 0, 1e9, 0);
   TomlFields peak(f.require("peak", Kind::table), path, prefix + "peak.");
   for (const auto& [key, unused] : f.require("peak", Kind::table).members) {
-    const DType dtype = dtype_key(peak, key, key);
+    const DType dtype = dtype_of_key(peak, key);
     const double rate = peak.quantity(key, "FLOP/s");
     if (rate < kLeastPeak) peak.fail(key, "expected 1MFLOP/s at least, such as \"989TFLOP/s\"");
     d.peak.emplace_back(dtype, rate);
@@ -138,7 +139,7 @@ DeviceType read_device(const std::string& name, const TomlValue& value, const st
   if (const TomlValue* table = f.optional("elementwise", Kind::table)) {
     TomlFields rates(*table, path, prefix + "elementwise.");
     for (const TomlMember& m : table->members)
-      d.elementwise.emplace_back(dtype_key(rates, m.key, m.key), bandwidth(rates, m.key));
+      d.elementwise.emplace_back(dtype_of_key(rates, m.key), bandwidth(rates, m.key));
     rates.finish();
   }
   d.engine = f.text("engine", "");
@@ -303,8 +304,7 @@ bool Cluster::has_nodes_of(int device) const {
 Cluster parse_cluster(std::string_view toml, const std::string& path) {
   const TomlValue root = parse_toml(toml, path);
   TomlFields f(root, path);
-  if (const int64_t version = f.integer("version", 1, 1 << 20); version != 1)
-    f.fail("version", "{}, this tern reads 1", version);
+  f.version(1);
   Cluster c;
   c.path = path;
   c.name = f.text("name");

@@ -69,7 +69,13 @@ TEST(Cluster, WrongFilesGetMessagesThatTeach) {
     EXPECT_NE(good.find(from), std::string::npos) << from;
     return message_of(replace_all(good, from, to));
   };
-  EXPECT_EQ(with("memory_share", "memory_shair"), "c.toml:5: device.h100.memory_share: is missing, expected a number");
+  EXPECT_EQ(
+      with("memory_share", "memory_shair"),
+      "c.toml:5: device.h100.memory_share: is missing, expected a number; line 9 has 'memory_shair': is that meant?");
+  EXPECT_EQ(with("memory_share = 0.88", ""), "c.toml:5: device.h100.memory_share: is missing, expected a number");
+  EXPECT_NE(with("[device.h100", "[devices.h100").find("'devices': is that meant?"), std::string::npos);
+  // The number of devices stands where the kind is asked for: not what is meant.
+  EXPECT_EQ(with("device = \"h100\"", "").find("is that meant"), std::string::npos);
   EXPECT_EQ(with("launch = \"4us\"", "launch = \"4us\"\nprice = 3"),
             "c.toml:11: device.h100.price: is no key here; did you mean 'device.h100.price_per_hour'?");
   EXPECT_EQ(with("price_per_hour", "price_pr_hour"),

@@ -340,21 +340,36 @@ std::vector<UnitFacts> LayerCosts::facts_for(const ModelSpec& spec, int64_t micr
   return units;
 }
 
+LayerCosts::Parameters LayerCosts::parameters_of(const Layer& layer, bool pipelined) const {
+  Parameters n;
+  for (int i = 0; i < layer.count; ++i) {
+    const UnitFacts& u = units_[static_cast<size_t>(layer.first + i)];
+    for (int part = 0; part < 2; ++part) n.all[part] += u.parameters[part], n.trained[part] += u.trained[part];
+    if (!pipelined || !u.shares_table) continue;
+    n.all[0] += table_parameters_, n.trained[0] += table_trained_;
+    ++n.tables;
+  }
+  return n;
+}
+
+MemoryByTier LayerCosts::persistent(const Layer& layer, const LayerStrategy& st, bool pipelined) const {
+  const Parameters n = parameters_of(layer, pipelined);
+  const Sharing share = sharing_of(job_, machine_, mesh_, n.all, n.trained, st.zero);
+  MemoryByTier m;
+  m[0].weights = share.persistent_weights, m[0].gradients = share.persistent_gradients;
+  m[static_cast<size_t>(st.states)].optimizer = share.persistent_states;
+  return m;
+}
+
 CostVector LayerCosts::cost(const Layer& layer, const LayerStrategy& st, bool pipelined) const {
   CostVector c;
-  int64_t parameters[2]{}, trained[2]{}, held = 0, transient = 0, table_sync = 0;
+  int64_t held = 0, transient = 0;
   const std::vector<UnitFacts>& units = st.zero >= 2 && !waiting_.empty() ? waiting_ : units_;
   for (int i = 0; i < layer.count; ++i) {
     const UnitFacts& u = units[static_cast<size_t>(layer.first + i)];
     const bool remade = is_remade(u, st.recompute);
     c.forward += u.forward, c.backward += u.backward, c.weight += u.weight;
     if (remade) c.recompute += u.forward;
-    for (int part = 0; part < 2; ++part) parameters[part] += u.parameters[part], trained[part] += u.trained[part];
-    if (pipelined && u.shares_table) {
-      parameters[0] += table_parameters_, trained[0] += table_trained_;
-      const int64_t bytes = table_trained_ * size_of(job_.gradients);
-      table_sync += 2 * send_ps(machine_, mesh_.devices(), false, bytes);
-    }
     held += u.input_bytes + (remade ? 0 : u.saved_bytes);
     c.held_weight += u.input_bytes + u.saved_bytes + u.left_bytes + u.output_bytes;  // x, saved, left, dy
     const int64_t forward = u.output_bytes + (remade ? u.unsaved_workspace : u.forward_workspace);
@@ -364,7 +379,8 @@ CostVector LayerCosts::cost(const Layer& layer, const LayerStrategy& st, bool pi
     transient = std::max({transient, forward, again, backward});
   }
 
-  const Sharing share = sharing_of(job_, machine_, mesh_, parameters, trained, st.zero);
+  const Parameters n = parameters_of(layer, pipelined);
+  const Sharing share = sharing_of(job_, machine_, mesh_, n.all, n.trained, st.zero);
   c.persistent[0] = share.persistent_weights + share.persistent_gradients;
   c.persistent[static_cast<size_t>(st.states)] += share.persistent_states;
   c.update = update_ps(job_, machine_, share.shard, st.states);
@@ -391,7 +407,8 @@ CostVector LayerCosts::cost(const Layer& layer, const LayerStrategy& st, bool pi
     const int64_t open = counted_ps(static_cast<double>(c.sync) * (1 - hidden));
     c.sync -= std::min(c.sync, open), c.update += open;
   }
-  c.sync += table_sync;
+  if (n.tables > 0)
+    c.sync += n.tables * 2 * send_ps(machine_, mesh_.devices(), false, table_trained_ * size_of(job_.gradients));
 
   c.held[static_cast<size_t>(st.activations)] = held;
   if (st.activations != Tier::device && held > 0) {

@@ -31,12 +31,19 @@ class LayerCosts {
 
   /// `pipelined`: more than one stage, so a tied head and an encoder's bridge hold tables of their own.
   CostVector cost(const Layer&, const LayerStrategy&, bool pipelined) const;
+  /// Of cost().persistent what is what; activations and buffers are 0.
+  MemoryByTier persistent(const Layer&, const LayerStrategy&, bool pipelined) const;
   /// Between a layer and the next one in another stage. `inside`: neighbouring stages lie in one node.
   EdgeCost edge(const Layer&, bool inside) const;
 
   const std::vector<UnitFacts>& units() const { return units_; }
 
  private:
+  struct Parameters {
+    int64_t all[2]{}, trained[2]{};  // of the dense part, of experts; copies of the embedding with the first
+    int64_t tables = 0;              // such copies
+  };
+  Parameters parameters_of(const Layer&, bool pipelined) const;
   /// Of ranks of the data axis that wait for each other once in so many windows of each.
   std::vector<UnitFacts> facts_for(const ModelSpec&, int64_t micro_batch, int64_t windows);
 

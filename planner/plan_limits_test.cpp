@@ -90,6 +90,30 @@ TEST(PlanLimits, AnInstanceOfALongerStepIsRefused) {
   EXPECT_THROW(check_instance(in), Error);
 }
 
+// "Any plan that fits" is looked for by counted work: where that is too little nothing is found, and no clock decides.
+TEST(PlanLimits, AnyFitEndsByCountedWork) {
+  PlanRequest request{.model = "x", .job = {.batch = 64, .seq = 2048}};
+  const auto within = [&](int64_t work, int64_t memory) {
+    request.any_fit_within = work;
+    return plan_model(small_model(8), small_cluster(8, memory), request);
+  };
+  const PlanAnswer found = within(10'000'000, 8 * kGB);
+  ASSERT_TRUE(found.found);
+  EXPECT_EQ(found.plan.choice.micro_batch, 1) << "where memory is least";
+  EXPECT_LT(found.work, 10'000'000);
+  // Exactly so much is enough, and less is not.
+  EXPECT_TRUE(within(found.work, 8 * kGB).found);
+  const PlanAnswer less = within(found.work / 2, 8 * kGB);
+  EXPECT_FALSE(less.found);
+  EXPECT_TRUE(less.interrupted);
+  EXPECT_FALSE(less.proven_infeasible);
+  // A choice that is taken fits: with its axes alone there is a plan.
+  request.any_fit_within = 0;
+  const OuterChoice& c = found.plan.choice;
+  request.space = pin(request.space, axes_of(c, {}));
+  EXPECT_TRUE(plan_model(small_model(8), small_cluster(8, 8 * kGB), request).found);
+}
+
 TEST(PlanLimits, ManyMicroBatchesAreNoReasonToBeLate) {
   PlanRequest request{.model = "x", .job = {.batch = 720720, .seq = 2048}};
   request.space.states = request.space.activations = {Tier::device};

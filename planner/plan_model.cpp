@@ -41,11 +41,11 @@ class OuterSearch {
     const size_t n = space_.candidates.size();
     searched_.assign(n, false), restricted_.assign(n, false);
     model_bound_.assign(n, kNever);
+    if (request_.any_fit_within > 0) return find_any();
     if (space_.pinned.even) {
       pass([&](int index) { price_even(index); });
       return finish();
     }
-    if (request_.any_fit) return find_any();
     dive();
     pass([&](int index) { relax(index); });
     for (const Effort& effort : kEfforts) pass([&](int index) { search_one(index, effort); });
@@ -96,12 +96,13 @@ class OuterSearch {
       if (!any_order(space_, space_.candidates[i])) order.push_back(static_cast<int>(i));
     std::sort(order.begin(), order.end(),
               [&](int a, int b) { return std::pair(bytes(a), a) < std::pair(bytes(b), b); });
+    int64_t left = request_.any_fit_within - space_.work;
     for (size_t i = 0; i < order.size() && !out_.found && !late(); ++i) {
-      const Candidate& c = space_.candidates[static_cast<size_t>(order[i])];
-      build_instance(space_, c, built_);
-      const UniformPlan plan = uniform_plan(space_, c, built_);
+      if (left <= 0) break;
+      const UniformPlan plan = first_fit(space_, space_.candidates[static_cast<size_t>(order[i])], built_, left);
       if (plan.found) take(order[i], plan.assignment, plan.makespan, plan.makespan, plan.makespan);
     }
+    out_.work = request_.any_fit_within - left;
     finish();
   }
 
@@ -298,6 +299,18 @@ class OuterSearch {
   std::vector<int64_t> model_bound_;  // what an interrupted search leaves open of its bound model
 };
 
+// Where a plan fits first: micro-batches as small as they may be; of schedules the one of least memory without chunks,
+// and of those with.
+SearchSpace of_least_memory(SearchSpace s) {
+  const PinnedAxes& p = s.pinned;
+  if (!p.micro_batch && !p.micro_batches) s.max_micro_batch = 1;
+  if (!p.ulysses) s.ulysses = false;
+  const bool plain = std::find(s.schedules.begin(), s.schedules.end(), Schedule::one_f_one_b) != s.schedules.end();
+  if (plain && !p.schedule && !p.chunks)
+    std::erase_if(s.schedules, [](Schedule x) { return x != Schedule::one_f_one_b && x != Schedule::v_half; });
+  return s;
+}
+
 // Every legal choice may take longer than is counted. What the devices do at their peak says whether they are to blame.
 Error too_long(const SpaceOfChoices& space, const Cluster& cluster, const PlanRequest& request) {
   const double days = static_cast<double>(space.work_bound) / 86400e12, most = kMostStepPs / 86400e12;
@@ -321,7 +334,9 @@ PlanAnswer plan_model(const ModelSpec& spec, const Cluster& cluster, const PlanR
   if (asked.schedules.empty() || asked.zero.empty() || asked.recompute.empty() || asked.states.empty() ||
       asked.activations.empty())
     throw Error(ErrorKind::usage, "plan: the space is empty: schedules, zero, recompute and homes need one value each");
-  const SpaceOfChoices space = enumerate_choices(spec, cluster, request);
+  PlanRequest lean = request;
+  if (request.any_fit_within > 0) lean.space = of_least_memory(lean.space);
+  const SpaceOfChoices space = enumerate_choices(spec, cluster, lean);
   if (asked.pinned.any() && space.candidates.empty() && !space.no_room && !space.cut && !space.too_long)
     if (const std::vector<std::string> broken = broken_pins(space, asked); !broken.empty())
       throw Error(ErrorKind::usage, "plan: --fix {}: not on '{}' with --batch {} --seq {}: {}", to_string(asked.pinned),
@@ -339,7 +354,8 @@ PlanAnswer plan_model(const ModelSpec& spec, const Cluster& cluster, const PlanR
   PlanAnswer answer;
   answer.found = outcome.found;
   answer.searches = outcome.searches, answer.simulated = outcome.simulated;
-  if (answer.found && request.any_fit) {
+  answer.work = outcome.work;
+  if (answer.found && request.any_fit_within > 0) {
     answer.plan.choice = choice_of(space, space.candidates[static_cast<size_t>(outcome.best)]);
   } else if (answer.found) {
     const auto late = [&] {
@@ -348,7 +364,7 @@ PlanAnswer plan_model(const ModelSpec& spec, const Cluster& cluster, const PlanR
     };
     if (!asked.pinned.any()) outcome.pool = best_pool(space, cluster, request, outcome.makespan, late);
     make_plan(space, cluster, request, outcome, answer);
-  } else if (!request.any_fit) {
+  } else if (request.any_fit_within == 0) {
     const bool closed = outcome.counts.open + outcome.orders_open + outcome.bounded_open == 0;
     if (!outcome.interrupted && closed) answer.no_fit = make_no_fit(space, outcome);
   }

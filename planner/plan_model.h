@@ -45,7 +45,10 @@ struct PlanRequest {
   SearchSpace space;
   double seconds = std::numeric_limits<double>::infinity();  // then the best so far, with its gap
   int threads = 1;
-  bool any_fit = false;  // stop at the first plan that fits, and tell no more than its choice
+  /// Above 0: any plan that fits will do, and no more than its choice is told. It is looked for where memory is least
+  /// (the smallest micro-batches; 1F1B and V-Half, where 1F1B is allowed), by so much work at most: operations
+  /// simulated, and what else takes as long. Counted, so that the answer is the same on every machine.
+  int64_t any_fit_within = 0;
   const std::atomic<bool>* stop = nullptr;
   /// Told now and then: choices still to be looked at in this pass, and the best step so far (0: none yet), ps.
   std::function<void(int64_t left, int64_t best_ps)> progress = {};
@@ -65,13 +68,15 @@ struct PlanAnswer {
   // If found: the stages' times, as simulated.
   PipelineShape shape;
   PipelineTimes times;
-  NoFit no_fit;  // else
+  std::vector<MemoryByTier> memory;  // by rank: what is in PlannedRank::peak
+  NoFit no_fit;                      // else
   // Else: every choice was closed by memory; if not, `open` of `choices` were not: a plan may fit, none was found.
   bool proven_infeasible = false;
   bool interrupted = false;  // by seconds or stop
   int64_t choices = 0, open = 0;
   double seconds = 0;
   int64_t searches = 0, simulated = 0;
+  int64_t work = 0;  // of PlanRequest::any_fit_within
 };
 
 /// The least simulated makespan over the space; ties by the order of enumeration. A pipeline's stages may lie on nodes

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "plan/legality.h"
 #include "planner/plan_model_impl.h"
 #include "planner/price.h"
 
@@ -103,39 +104,103 @@ std::vector<int> even_split(const SpaceOfChoices& space, const std::vector<const
   return stages;
 }
 
+// The kind with most layers names the strategies that are tried everywhere.
+const std::vector<LayerStrategy>& strategies_of(const ChoiceTables& t, int form) {
+  const auto widest = std::max_element(t.kinds.begin(), t.kinds.end(),
+                                       [](const auto& a, const auto& b) { return a.layers < b.layers; });
+  return widest->strategy[form];
+}
+
+// The row of a kind of layer for this strategy; where it is dominated, the nearest that is as sharded.
+size_t row_of(const ChoiceTables::Rows& rows, int form, const LayerStrategy& s) {
+  const auto& list = rows.strategy[form];
+  const size_t k = static_cast<size_t>(std::find(list.begin(), list.end(), s) - list.begin());
+  if (k < list.size()) return k;
+  size_t nearest = 0;
+  for (size_t i = 0; i < list.size(); ++i)
+    if (list[i].zero == s.zero && list[i].states == s.states) nearest = i;
+  return nearest;
+}
+
+Assignment one_strategy(const SpaceOfChoices& space, const Candidate& c, const LayerStrategy& s) {
+  const ChoiceTables& t = space.tables[static_cast<size_t>(c.tables)];
+  const int form = form_of(c);
+  Assignment a;
+  std::vector<const CostVector*> chosen;
+  for (const Layer& layer : space.layers) {
+    const auto& rows = t.kinds[static_cast<size_t>(layer.kind)];
+    const size_t k = row_of(rows, form, s);
+    chosen.push_back(&rows.cost[form][k]);
+    a.strategy.push_back(static_cast<int>(k));
+  }
+  a.stage = even_split(space, chosen, c.num_stages * c.chunks);
+  return a;
+}
+
+// Strategies that could fit if all stages held as much, those of least device bytes first.
+std::vector<LayerStrategy> roomy_strategies(const SpaceOfChoices& space, const Candidate& c) {
+  const ChoiceTables& t = space.tables[static_cast<size_t>(c.tables)];
+  const int form = form_of(c);
+  const TierBytes room = most_capacity(space, t);
+  std::vector<std::pair<int64_t, LayerStrategy>> all;
+  for (const LayerStrategy& s : strategies_of(t, form)) {
+    TierBytes bytes{};
+    for (const ChoiceTables::Rows& rows : t.kinds) {
+      const CostVector& v = rows.cost[form][row_of(rows, form, s)];
+      for (size_t tier = 0; tier < kTiers; ++tier) bytes[tier] += rows.layers * (v.persistent[tier] + v.held[tier]);
+    }
+    bool fits = true;
+    for (size_t tier = 0; tier < kTiers; ++tier) fits &= bytes[tier] / c.num_stages <= room[tier];
+    if (fits) all.emplace_back(bytes[0], s);
+  }
+  std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<LayerStrategy> out;
+  for (const auto& [bytes, s] : all) out.push_back(s);
+  return out;
+}
+
 }  // namespace
 
 UniformPlan uniform_plan(const SpaceOfChoices& space, const Candidate& c, const BuiltInstance& built) {
   const ChoiceTables& t = space.tables[static_cast<size_t>(c.tables)];
   if (t.group == kMixed) return mixed_plan(space, c, built);
-  const int form = form_of(c);
-  const auto widest = std::max_element(t.kinds.begin(), t.kinds.end(), [](const auto& a, const auto& b) {
-    return a.layers < b.layers;  // the kind with most layers names the strategies
-  });
   UniformPlan best;
   Pricer pricer(built.instance);
-  for (const LayerStrategy& s : widest->strategy[form]) {
+  for (const LayerStrategy& s : strategies_of(t, form_of(c))) {
     if (space.late()) break;
-    Assignment a;
-    std::vector<const CostVector*> chosen;
-    for (const Layer& layer : space.layers) {
-      const auto& rows = t.kinds[static_cast<size_t>(layer.kind)];
-      const auto& list = rows.strategy[form];
-      size_t k = static_cast<size_t>(std::find(list.begin(), list.end(), s) - list.begin());
-      if (k == list.size()) {  // dominated there: the nearest that is as sharded
-        k = 0;
-        for (size_t i = 0; i < list.size(); ++i)
-          if (list[i].zero == s.zero && list[i].states == s.states) k = i;
-      }
-      chosen.push_back(&rows.cost[form][k]);
-      a.strategy.push_back(static_cast<int>(k));
-    }
-    a.stage = even_split(space, chosen, c.num_stages * c.chunks);
+    const Assignment a = one_strategy(space, c, s);
     const Priced priced = pricer(a);
     if (!priced.fits() || (best.found && priced.makespan >= best.makespan)) continue;
     best = {true, a, priced.makespan};
   }
   return best;
+}
+
+UniformPlan first_fit(const SpaceOfChoices& space, const Candidate& c, BuiltInstance& built, int64_t& left) {
+  const ChoiceTables& t = space.tables[static_cast<size_t>(c.tables)];
+  const int64_t operations = operations_of(choice_of(space, c)), L = std::ssize(space.layers);
+  const bool mixed = t.group == kMixed;
+  const std::vector<LayerStrategy> tried = mixed ? std::vector<LayerStrategy>(1) : roomy_strategies(space, c);
+  left -= 10 * L;
+  if (tried.empty()) return {};
+  if (built.tables != c.tables || built.form != form_of(c)) {
+    const int64_t rows = std::ssize(strategies_of(t, form_of(c)));
+    left -= L * rows * rows;
+  }
+  build_instance(space, c, built);
+  if (mixed || space.pinned.even) {
+    left -= operations * std::ssize(tried);
+    return mixed ? mixed_plan(space, c, built) : even_plan(space, c, built.instance).plan;
+  }
+  Pricer pricer(built.instance);
+  for (const LayerStrategy& s : tried) {
+    if (left <= 0) break;
+    left -= operations;
+    Assignment a = one_strategy(space, c, s);
+    const Priced priced = pricer(a);
+    if (priced.fits()) return {true, std::move(a), priced.makespan};
+  }
+  return {};
 }
 
 UniformPlan repaired_plan(const SpaceOfChoices& space, const Candidate& c, const BuiltInstance& built,

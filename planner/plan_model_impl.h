@@ -13,6 +13,8 @@
 
 namespace tern {
 
+struct Priced;  // price.h
+
 /// In place of a machine: stages on devices of several types.
 inline constexpr int kMixed = -1;
 
@@ -75,7 +77,8 @@ struct SpaceOfChoices {
   int64_t work_bound = 0;                              // ps: of every choice, enumerated or not
   int64_t no_room = 0;                                 // of them, that cannot hold the least bytes: not in candidates
   std::vector<std::pair<int64_t, Candidate>> nearest;  // of those, the few that lack least, with how much per device
-  bool cut = false;                                    // by request.seconds, or stop, before all were enumerated
+  bool cut = false;                                    // by time, work or stop, before all were enumerated
+  int64_t work = 0;                                    // of PlanRequest::any_fit_within
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
   bool late() const {
     return deadline != std::chrono::steady_clock::time_point::max() && std::chrono::steady_clock::now() >= deadline;
@@ -118,6 +121,8 @@ struct UniformPlan {
   int64_t makespan = 0;
 };
 UniformPlan uniform_plan(const SpaceOfChoices&, const Candidate&, const BuiltInstance&);
+/// The first that fits, strategies of least bytes before others. `left`: of PlanRequest::any_fit_within; falls.
+UniformPlan first_fit(const SpaceOfChoices&, const Candidate&, BuiltInstance&, int64_t& left);
 /// The same over unlike devices: each stage takes layers until its time is up or its memory full.
 UniformPlan mixed_plan(const SpaceOfChoices&, const Candidate&, const BuiltInstance&);
 /// Every layer as fast as it can be; where a device lacks bytes, its layers one after the other take smaller
@@ -171,7 +176,7 @@ struct OuterOutcome {
   ChoiceCounts counts;
   int no_fit_index = -1;
   NoFit no_fit;
-  int64_t searches = 0, simulated = 0, restricted_open = 0;
+  int64_t searches = 0, simulated = 0, restricted_open = 0, work = 0;
   int64_t bounded_open = 0;  // of SpaceOfChoices::bounded, that could be faster
   int64_t not_run = 0;       // choices of which the framework runs no strategy
   int64_t orders_open = 0;   // families of orders of unlike stages that only their bound stands for
@@ -181,6 +186,9 @@ struct OuterOutcome {
 /// Fills the answer's plan, shape and times.
 void make_plan(const SpaceOfChoices&, const Cluster&, const PlanRequest&, const OuterOutcome&, PlanAnswer&);
 NoFit make_no_fit(const SpaceOfChoices&, const OuterOutcome&);
+/// By rank and tier; their sums are `priced`'s peaks.
+std::vector<MemoryByTier> memory_classes(const SpaceOfChoices&, const Candidate&, const Instance&, const Assignment&,
+                                         const Priced&);
 
 /// A strategy of each layer, by index into the tables' rows.
 std::vector<PlannedLayers> planned_layers(const SpaceOfChoices&, const Candidate&, const Assignment&);

@@ -183,6 +183,7 @@ void make_plan(const SpaceOfChoices& space, const Cluster& cluster, const PlanRe
   const PipelineRun run = run_pipeline(priced.shape, pipeline_order(priced.shape, priced.times), priced.times);
 
   answer.shape = priced.shape, answer.times = priced.times;
+  answer.memory = memory_classes(space, c, built.instance, out.assignment, priced);
   Plan& p = answer.plan;
   p.model = request.model, p.hardware = cluster.name, p.node = nodes_of(space, c);
   p.parameters = num_parameters(*space.spec);

@@ -68,11 +68,18 @@ int64_t least_edge(const SpaceOfChoices& space, const Candidate& c) {
 
 constexpr size_t kMostOrders = 64;  // of stages over unlike nodes, of one mesh and number of stages
 constexpr int64_t kManyNodes = 1 << 24;
+// What takes about as long as so many operations of a pipeline.
+constexpr int64_t kWorkOfTable = 10'000, kWorkOfChoice = 100;
 
 class Enumeration {
  public:
   Enumeration(const ModelSpec& spec, const Cluster& cluster, const PlanRequest& request)
-      : spec_(spec), cluster_(cluster), job_(request.job), space_(request.space), stop_(request.stop) {
+      : spec_(spec),
+        cluster_(cluster),
+        job_(request.job),
+        space_(request.space),
+        most_work_(request.any_fit_within),
+        stop_(request.stop) {
     using Clock = std::chrono::steady_clock;
     if (request.seconds < 1e9)
       out_.deadline =
@@ -162,6 +169,7 @@ class Enumeration {
     const int64_t room = usable_devices(m, mesh) / mesh.devices();
     const int most = static_cast<int>(std::min<int64_t>({room, num_layers, space_.max_stages}));
     if (most < 1) return;
+    out_.work += kWorkOfTable;
     out_.tables.push_back(make_tables(spec_, job_, space_, out_.layers, out_.machines, g, mesh, micro_batch));
     sum_up(out_.tables.back(), out_.layers);
     Candidate c{.tables = static_cast<int32_t>(out_.tables.size()) - 1};
@@ -185,6 +193,7 @@ class Enumeration {
     if (std::count(room.begin(), room.end(), 0) + 1 >= static_cast<int64_t>(room.size())) return;
     for (size_t m = 0; m < room.size(); ++m) {
       if (room[m] == 0) continue;
+      out_.work += 2 * kWorkOfTable;  // and joined
       made[m] = make_tables(spec_, job_, space_, out_.layers, out_.machines, static_cast<int>(m), mesh, micro_batch);
       of[m] = &made[m];
     }
@@ -235,7 +244,8 @@ class Enumeration {
     const ChoiceTables& t = out_.tables[static_cast<size_t>(c.tables)];
     const TierBytes capacity = most_capacity(out_, t);
     const int64_t room = capacity[0] + capacity[1] + capacity[2];
-    c.bound = cheap_bound(t, c, static_cast<double>(capacity[0]), least_edge(out_, c));
+    out_.work += kWorkOfChoice;
+    if (most_work_ == 0) c.bound = cheap_bound(t, c, static_cast<double>(capacity[0]), least_edge(out_, c));
     const int form = form_of(c);
     const int64_t of_device = t.least_device[form] / c.num_stages - capacity[0];
     const int64_t missing = std::max(of_device, t.least_bytes[form] / c.num_stages - room);
@@ -264,6 +274,7 @@ class Enumeration {
   }
   // Of what was not looked at only work_bound is known.
   bool late() {
+    if (most_work_ > 0 && out_.work >= most_work_) return out_.cut = true;
     const auto until = out_.candidates.empty() ? out_.deadline : half_;
     if (until == std::chrono::steady_clock::time_point::max() && !stop_) return false;
     return out_.cut |= (stop_ && *stop_) || std::chrono::steady_clock::now() >= until;
@@ -273,6 +284,7 @@ class Enumeration {
   const Cluster& cluster_;
   const TrainJob& job_;
   const SearchSpace& space_;
+  const int64_t most_work_;  // 0: not counted
   const std::atomic<bool>* stop_;
   int64_t experts_ = 0;
   std::vector<int64_t> divisors_;                                                              // of the batch, rising

@@ -17,29 +17,32 @@ constexpr double kMore = 1.1;
 constexpr int64_t kMoreBytes = 1'000'000'000;
 constexpr int kMostSearches = 120;
 
-// Nothing: not legal, does not fit, or was not found.
-std::optional<Plan> planned(const ModelSpec& spec, const Cluster& cluster, const PlanRequest& request) {
+// found: false where it is not legal, does not fit, or was not found.
+PlanAnswer planned(const ModelSpec& spec, const Cluster& cluster, const PlanRequest& request) {
   try {
-    PlanAnswer a = plan_model(spec, cluster, request);
-    if (a.found) return std::move(a.plan);
+    return plan_model(spec, cluster, request);
   } catch (const Error& e) {
     if (e.kind() != ErrorKind::usage) throw;
   }
-  return std::nullopt;
+  return {};
 }
 
-PlannedPoint point(int64_t asked, const std::optional<Plan>& p) {
-  PlannedPoint out{.asked = asked};
-  if (!p) return out;
-  out.found = true;
-  out.devices = p->choice.devices(), out.step_ps = p->step_ps, out.tokens_per_second = p->tokens_per_second();
-  out.price_per_hour = p->price_per_hour, out.choice = to_string(p->choice);
+bool stopped(const PlanRequest& r) { return r.stop && *r.stop; }
+
+PlannedPoint point(int64_t asked, const PlanAnswer& a) {
+  PlannedPoint out{.asked = asked, .found = a.found, .cut = a.interrupted};
+  if (!a.found) return out;
+  out.devices = a.plan.choice.devices(), out.step_ps = a.plan.step_ps;
+  out.tokens_per_second = a.plan.tokens_per_second();
+  out.price_per_hour = a.plan.price_per_hour, out.choice = to_string(a.plan.choice);
   return out;
 }
+PlannedPoint not_searched(int64_t asked) { return {.asked = asked, .searched = false, .cut = true}; }
 
 // front: no other found point is at least as good in every number, and better in one.
 template <class Numbers>
 void mark_front(std::vector<PlannedPoint>& points, const Numbers& numbers) {
+  if (!all_searched(points)) return;
   for (PlannedPoint& a : points)
     a.front = a.found && std::none_of(points.begin(), points.end(), [&](const PlannedPoint& b) {
                 if (!b.found || &a == &b) return false;
@@ -59,9 +62,13 @@ std::vector<ShadowPrice> shadow_prices(const ModelSpec& spec, const Cluster& clu
     Cluster more = cluster;
     change(more);
     ShadowPrice price{std::move(what), plan.step_ps, to_string(plan.choice)};
-    if (request.stop && *request.stop) return;
-    if (const auto p = planned(spec, more, request); p && p->step_ps < plan.step_ps)
-      price.step_ps = p->step_ps, price.choice = to_string(p->choice);
+    price.cut = stopped(request);
+    if (!price.cut) {
+      const PlanAnswer a = planned(spec, more, request);
+      price.cut = a.interrupted;
+      if (a.found && a.plan.step_ps < plan.step_ps)
+        price.step_ps = a.plan.step_ps, price.choice = to_string(a.plan.choice);
+    }
     out.push_back(std::move(price));
   };
   ask("1 GB more memory per device", [](Cluster& c) {
@@ -97,16 +104,24 @@ std::vector<int64_t> doubling(int64_t first, int64_t last) {
   return out;
 }
 
-std::vector<PlannedPoint> plan_node_counts(const ModelSpec& spec, const Cluster& cluster, const PlanRequest& request) {
+bool all_searched(const std::vector<PlannedPoint>& points) {
+  return std::none_of(points.begin(), points.end(), [](const PlannedPoint& p) { return p.cut; });
+}
+
+std::vector<PlannedPoint> plan_node_counts(const ModelSpec& spec, const Cluster& cluster, const PlanRequest& request,
+                                           const PlanAnswer& whole) {
   if (cluster.groups.size() != 1)
     throw Error(ErrorKind::usage, "plan: --pareto takes fewer and fewer nodes of one type; '{}' has several",
                 cluster.name);
   std::vector<PlannedPoint> points;
-  for (const int64_t nodes : doubling(1, cluster.groups[0].count)) {
-    if (request.stop && *request.stop) break;
+  const int64_t all = cluster.groups[0].count;
+  for (const int64_t nodes : doubling(1, all)) {
     Cluster fewer = cluster;
     fewer.groups[0].count = nodes;
-    points.push_back(point(nodes, planned(spec, fewer, request)));
+    if (nodes == all)
+      points.push_back(point(nodes, whole));
+    else
+      points.push_back(stopped(request) ? not_searched(nodes) : point(nodes, planned(spec, fewer, request)));
   }
   mark_front(points, [](const PlannedPoint& p) {
     return std::array{static_cast<double>(p.devices), static_cast<double>(p.step_ps), p.price_per_million_tokens()};
@@ -118,10 +133,9 @@ std::vector<PlannedPoint> plan_batches(const ModelSpec& spec, const Cluster& clu
                                        const std::vector<int64_t>& batches) {
   std::vector<PlannedPoint> points;
   for (const int64_t batch : batches) {
-    if (request.stop && *request.stop) break;
     PlanRequest r = request;
     r.job.batch = batch;
-    points.push_back(point(batch, planned(spec, cluster, r)));
+    points.push_back(stopped(request) ? not_searched(batch) : point(batch, planned(spec, cluster, r)));
   }
   mark_front(points, [](const PlannedPoint& p) {
     return std::array{static_cast<double>(p.step_ps), -p.tokens_per_second};
@@ -141,17 +155,17 @@ std::vector<SmallestChange> smallest_changes(const ModelSpec& spec, const Cluste
   int searches = 0;
   const auto attempt = [&](const std::vector<std::string>& freed) -> std::optional<SmallestChange> {
     const double spent = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    if (++searches > kMostSearches || spent > request.seconds || (request.stop && *request.stop)) return std::nullopt;
+    if (++searches > kMostSearches || spent > request.seconds || stopped(request)) return std::nullopt;
     PinnedAxes kept = all;
     for (const std::string& axis : freed) kept = without_axis(kept, axis);
     PlanRequest r = request;
     r.space = pin(wide, kept);
     if (pinned.framework) r.space = for_framework(std::move(r.space), *pinned.framework);
     r.seconds = request.seconds - spent, r.progress = {};
-    const std::optional<Plan> p = planned(spec, cluster, r);
-    if (!p) return std::nullopt;
-    const PinnedAxes now = axes_of(p->choice, p->layers);
-    SmallestChange change{.axes = static_cast<int>(freed.size()), .step_ps = p->step_ps};
+    const PlanAnswer a = planned(spec, cluster, r);
+    if (!a.found) return std::nullopt;
+    const PinnedAxes now = axes_of(a.plan.choice, a.plan.layers);
+    SmallestChange change{.axes = static_cast<int>(freed.size()), .step_ps = a.plan.step_ps};
     std::vector<std::string> words;
     for (const std::string& axis : freed) {
       const std::string before = axis_value(all, axis), after = axis_value(now, axis);

@@ -41,8 +41,11 @@ TEST(PlanQuestions, NodeCountsAreDoubledAndTheFrontHasNoBetterPoint) {
   Cluster cluster = small_cluster(2, 9 * kGB);
   cluster.groups[0].count = 3;
   cluster.network = {{"net", 8, 5'000'000, 1}};
-  const auto points = plan_node_counts(spec, cluster, request_of(12));
+  const PlanRequest r = request_of(12);
+  const PlanAnswer whole = plan_model(spec, cluster, r);
+  const auto points = plan_node_counts(spec, cluster, r, whole);
   ASSERT_EQ(points.size(), 3u);
+  EXPECT_EQ(points[2].step_ps, whole.plan.step_ps);
   for (int64_t i = 0; i < 3; ++i) EXPECT_EQ(points[static_cast<size_t>(i)].asked, i + 1);
   for (const PlannedPoint& p : points) {
     ASSERT_TRUE(p.found);
@@ -66,6 +69,31 @@ TEST(PlanQuestions, BatchesArePlannedOneByOne) {
     EXPECT_EQ(p.step_ps, plan_model(spec, cluster, request_of(p.asked)).plan.step_ps);
   EXPECT_EQ(doubling(3, 20), (std::vector<int64_t>{3, 6, 12, 20}));
   EXPECT_EQ(doubling(4, 4), (std::vector<int64_t>{4}));
+}
+
+// A stop, or too little time: what was not searched to its end is told, and no point is said to beat another.
+TEST(PlanQuestions, AfterACutNothingIsMarked) {
+  const ModelSpec spec = small_model(2);
+  Cluster cluster = small_cluster(2, 9 * kGB);
+  cluster.groups[0].count = 3;
+  cluster.network = {{"net", 8, 5'000'000, 1}};
+  PlanRequest r = request_of(12);
+  PlanAnswer whole = plan_model(spec, cluster, r);
+  EXPECT_TRUE(all_searched(plan_node_counts(spec, cluster, r, whole)));
+  const std::atomic<bool> stop = true;
+  r.stop = &stop;
+  for (const auto& points : {plan_node_counts(spec, cluster, r, whole), plan_batches(spec, cluster, r, {4, 8, 12})}) {
+    ASSERT_EQ(points.size(), 3u) << "each is told";
+    EXPECT_FALSE(all_searched(points));
+    EXPECT_FALSE(points[0].searched || points[1].searched);
+    for (const PlannedPoint& p : points) EXPECT_FALSE(p.front);
+  }
+  for (const ShadowPrice& s : shadow_prices(spec, cluster, r, whole.plan)) EXPECT_TRUE(s.cut) << s.what;
+  r.stop = nullptr;
+  whole.interrupted = true;
+  const auto points = plan_node_counts(spec, cluster, r, whole);
+  EXPECT_TRUE(points[0].searched && points[1].found && points[2].cut);
+  EXPECT_FALSE(points[0].front) << "the whole may be cheaper";
 }
 
 // The twin: every other value of every pinned axis alone, then of two, priced; the fastest that fits.

@@ -105,5 +105,12 @@ void run_pipeline(const PreparedPipeline&, const PipelineTimes&, PipelineScratch
 /// held before and after it. Shapes  held, held_weight, transient (virtual stages), result (devices).
 std::vector<int64_t> pipeline_peaks(const PipelineShape&, const PipelineOrder&, std::span<const int64_t> held,
                                     std::span<const int64_t> held_weight, std::span<const int64_t> transient);
+/// The same peaks in their two parts, at the first operation that reaches each.
+struct PipelinePeak {
+  int64_t held = 0, transient = 0;
+};
+std::vector<PipelinePeak> pipeline_peak_moments(const PipelineShape&, const PipelineOrder&,
+                                                std::span<const int64_t> held, std::span<const int64_t> held_weight,
+                                                std::span<const int64_t> transient);
 
 }  // namespace tern
