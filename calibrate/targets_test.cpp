@@ -2,6 +2,7 @@
 // stops to hold. docs/calibration.md has the figures, and the targets that are missed with the reason.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 
@@ -25,26 +26,30 @@ RunSet runs_of(const std::string& path) {
   return RunSet(read_runs(path), find_cluster(TERN_SOURCE_DIR "/examples/hardware/a100-80g-4hdr.toml"), path);
 }
 
-// Wanted: median ≤ 4 %, mean ≤ 7 %, regret ≤ 4 %; pairs ≥ 0.9 are missed, 0.836 is held.
+// Wanted: median ≤ 4 %, mean ≤ 7 %, mean regret ≤ 4 %. Missed and held: pairs ≥ 0.9, worst regret ≤ 10 %.
 TEST(TargetsSlow, HalvesOfTheRunsOnManyNodes) {
   TERN_NEED_RUNS();
   const RunSet runs = runs_of(folder + "measured_multi.csv");
   const auto rows = runs.all();
-  double median = 0, mean = 0, pairs = 0, regret = 0;
+  double median = 0, mean = 0, pairs = 0, regret = 0, worst = 0;
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     const auto predicted = left_out(runs, rows, folds_of(runs, rows, FoldBy::rows, seed, 2));
     const Errors e = errors_of(runs, rows, predicted);
     median += e.median / 20, mean += e.mean / 20, pairs += ordered(runs, rows, predicted).share() / 20;
     const auto picks = regrets(runs, rows, predicted);
-    for (const Regret& r : picks) regret += r.regret / 20 / static_cast<double>(picks.size());
+    for (const Regret& r : picks) {
+      regret += r.regret / 20 / static_cast<double>(picks.size());
+      worst = std::max(worst, r.regret);
+    }
   }
   EXPECT_LE(median, 0.04);
   EXPECT_LE(mean, 0.07);
   EXPECT_LE(regret, 0.04);
-  EXPECT_GE(pairs, 0.82);
+  EXPECT_GE(pairs, 0.83);   // 0.836
+  EXPECT_LE(worst, 0.116);  // 0.1146
 }
 
-// Wanted: each ≤ 13 %; width 3072 is at 14.6 %.
+// Wanted: ≤ 13 % over all rows left out; by itself width 3072 is at 14.6 %.
 TEST(TargetsSlow, AModelLeftOut) {
   TERN_NEED_RUNS();
   const RunSet runs = runs_of(folder + "measured_multi.csv");
