@@ -84,8 +84,9 @@ std::string show_config(const OptionTable& table, const std::vector<std::string>
   const bool is_path =
       !rest.empty() && (rest.front().find_first_of("./") != std::string::npos || rest.front().starts_with('-'));
   if (!rest.empty() && !is_path) {
-    verb = find_verb(table, rest.front()).name;
-    rest.erase(rest.begin());
+    const size_t words = words_of_verb(table, rest);
+    verb = find_verb(table, words == 2 ? rest[0] + " " + rest[1] : rest[0]).name;
+    rest.erase(rest.begin(), rest.begin() + static_cast<std::ptrdiff_t>(words));
   }
   const Options options = resolve_options(table, verb, rest, environment, false);
 

@@ -100,7 +100,7 @@ std::string help_topic(const OptionTable& table, std::string_view topic) {
   if (topic == "options") return markdown_table(table);
   std::vector<std::string_view> known = {"exit-codes", "environment", "files", "recipes", "machines", "options"};
   for (const VerbSpec& verb : table.verbs) {
-    if (verb.name == topic) return help_verb(table, verb);
+    if (verb.name == topic || verb_key(verb.name) == topic) return help_verb(table, verb);
     known.push_back(verb.name);
   }
   throw Error(ErrorKind::usage, "no help on '{}'{} `{} help` lists verbs and topics", topic,

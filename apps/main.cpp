@@ -43,8 +43,8 @@ constexpr VerbRun kRuns[] = {{"demo", run_demo},
                              {"doctor", run_doctor},
                              {"bench", run_bench},
                              {"profile", run_profile},
-                             {"plan-calibrate", run_plan_calibrate},
-                             {"plan-table", run_plan_table}};
+                             {"plan calibrate", run_plan_calibrate},
+                             {"plan table", run_plan_table}};
 
 bool wants_help(const Arguments& arguments) {
   for (const std::string& argument : arguments) {
@@ -60,7 +60,9 @@ int run_table_verb(const OptionTable& table, std::string_view verb, const Argume
     print_out(show_config(table, arguments, process_environment()));
     return 0;
   }
-  const Options options = resolve_options(table, verb, arguments, {});  // help must work whatever the environment says
+  Arguments given = arguments;
+  if (verb == "help" && words_of_verb(table, given) == 2) given = {given[0] + " " + given[1]};
+  const Options options = resolve_options(table, verb, given, {});  // help must work whatever the environment says
   if (verb == "help")
     print_out(options.has_positional("TOPIC") ? help_topic(table, options.positional("TOPIC")) : help_overview(table));
   if (verb == "version") print_out(fmt::format("tern {}\n", TERN_VERSION));
@@ -86,12 +88,12 @@ int run(const Arguments& arguments) {
   std::string name = arguments.front();
   if (name == "--help" || name == "-h") name = "help";
   if (name == "--version" || name == "-V") name = "version";
-  // `tern plan table …` is the verb plan-table: what goes with a plan stands beside it, with options of its own.
-  const bool of_plan =
-      name == "plan" && arguments.size() > 1 && (arguments[1] == "calibrate" || arguments[1] == "table");
-  if (of_plan) name += "-" + arguments[1];
+  // `tern plan table …`: what goes with a plan stands beside it, with options of its own.
+  const size_t words = words_of_verb(table, arguments);
+  if (words == 2) name += " " + arguments[1];
   const VerbSpec& verb = find_verb(table, name);
-  const Arguments rest(arguments.begin() + (of_plan ? 2 : 1), arguments.end());
+  name = verb.name;
+  const Arguments rest(arguments.begin() + static_cast<std::ptrdiff_t>(words), arguments.end());
   if (wants_help(rest)) {
     print_out(help_verb(table, verb));
     return 0;

@@ -41,6 +41,39 @@ TEST(Command, HelpWorksByEveryRoad) {
     EXPECT_EQ(tern(std::string(verb.name) + " --help").code, 0) << verb.name;
 }
 
+// A verb of two words is shown as it is typed, by every road.
+TEST(Command, VerbsOfTwoWordsAreShownAsTheyAreTyped) {
+  EXPECT_EQ(tern("help plan calibrate").text, tern("plan calibrate --help").text);
+  EXPECT_EQ(tern("help plan calibrate").text.rfind("tern plan calibrate: Fit", 0), 0u);
+  EXPECT_EQ(tern("plan-calibrate --help").text, tern("plan calibrate --help").text) << "its key is understood too";
+  EXPECT_NE(tern("help").text.find("\n  plan table      Price the runs"), std::string::npos) << tern("help").text;
+  EXPECT_EQ(tern("config show plan table").text.rfind("# tern plan table\n", 0), 0u);
+  for (const char* words : {"help", "man", "help options", "help plan", "help plan table"})
+    for (const char* key : {"plan-table", "plan\\-table", "plan-calibrate", "plan\\-calibrate"})
+      EXPECT_EQ(tern(words).text.find(key), std::string::npos) << words;
+  const Outcome wrong = tern("plan table runs.csv --calibratoin x 2>&1 >/dev/null");
+  EXPECT_NE(wrong.text.find("plan table has no option --calibratoin; did you mean '--calibration'? `" TERN_PROGRAM
+                            " help plan table`"),
+            std::string::npos)
+      << wrong.text;
+}
+
+// What bash offers behind the words, the last of them half typed.
+TEST(Command, BashCompletesVerbsOfTwoWords) {
+  const auto offered = [](const std::string& words) {
+    return run_shell("bash -c 'source <(" TERN_PROGRAM " completion bash); COMP_WORDS=(" + words +
+                     "); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _tern; echo ${COMPREPLY[@]}'")
+        .text;
+  };
+  EXPECT_EQ(offered("tern pla"), "plan\n");
+  EXPECT_EQ(offered("tern plan cal"), "calibrate\n");
+  EXPECT_EQ(offered("tern plan table --cal"), "--calibration\n");
+  EXPECT_EQ(offered("tern plan table --pare"), "\n") << "of plan alone";
+  EXPECT_EQ(offered("tern plan MODEL --pare"), "--pareto\n");
+  EXPECT_EQ(offered("tern plan calibrate --folds la"), "layout\n");
+  EXPECT_EQ(offered("tern plan --offload st"), "states\n");
+}
+
 TEST(Command, VersionManAndCompletionPrint) {
   EXPECT_EQ(tern("--version").text, "tern " TERN_VERSION "\n");
   EXPECT_EQ(tern("version").code, 0);

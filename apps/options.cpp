@@ -114,8 +114,8 @@ std::vector<VerbSpec> make_verbs() {
            "a bound that --certify or --check could not prove. --certify and --check do not judge a plan's binds, "
            "model_ps, model_bound_ps, restrictions and families beyond contradictions. How to write a cluster file: "
            "docs/cluster-files.md."},
-      {.name = "plan-calibrate",
-       .summary = "Fit the cost model's constants to measured runs (typed: tern plan calibrate)",
+      {.name = "plan calibrate",
+       .summary = "Fit the cost model's constants to measured runs",
        .positionals = {{"DATA", "a table of runs (CSV): sizes, degrees, what a step took"}},
        .examples = {{"tern plan calibrate runs.csv --hardware a100-80g --software Megatron --output a100.toml",
                      "constants with their errors on rows left out"},
@@ -123,8 +123,8 @@ std::vector<VerbSpec> make_verbs() {
                      "a plan with an error bar"}},
        .details = "A dozen constants with a meaning each (docs/calibration.md) are fitted, robust against rows that "
                   "nothing explains; rows whose column \"use\" says score are left out of the fit and reported."},
-      {.name = "plan-table",
-       .summary = "Price the runs of a table, beside what they took (typed: tern plan table)",
+      {.name = "plan table",
+       .summary = "Price the runs of a table, beside what they took",
        .positionals = {{"FILE", "a table of runs (CSV), as tern plan calibrate reads"}},
        .examples = {{"tern plan table runs.csv --calibration a100.toml", "predicted and measured, row by row"}},
        .details = "Each row is priced as tern plan prices a plan; docs/calibration.md names the columns."},

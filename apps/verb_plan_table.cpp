@@ -53,7 +53,7 @@ std::string worst_rows(const RunSet& runs, std::span<const size_t> rows, std::sp
 
 int run_plan_calibrate(const Options& o) {
   if (!o.has("hardware"))
-    throw Error(ErrorKind::usage, "plan calibrate: --hardware must be given; see `tern help plan-calibrate`");
+    throw Error(ErrorKind::usage, "plan calibrate: --hardware must be given; see `tern help plan calibrate`");
   const std::string &path = o.positional("DATA"), &output = o.text("output");
   const Cluster cluster = find_cluster(o.text("hardware"));
   const RunSet runs(read_runs(path, defaults_of(o)), cluster, path);

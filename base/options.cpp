@@ -166,10 +166,18 @@ Environment process_environment() {
   return environment;
 }
 
+std::string verb_key(std::string_view name) { return replace_all(std::string(name), " ", "-"); }
+
+size_t words_of_verb(const OptionTable& table, std::span<const std::string> words) {
+  if (words.size() < 2) return words.size();
+  const std::string two = words[0] + " " + words[1];
+  return std::any_of(table.verbs.begin(), table.verbs.end(), [&](const VerbSpec& v) { return v.name == two; }) ? 2 : 1;
+}
+
 const VerbSpec& find_verb(const OptionTable& table, std::string_view name) {
   std::vector<std::string_view> names;
   for (const VerbSpec& verb : table.verbs) {
-    if (verb.name == name) return verb;
+    if (verb.name == name || verb_key(verb.name) == name) return verb;
     names.push_back(verb.name);
   }
   throw Error(ErrorKind::usage, "no verb '{}'{} `{} help` lists all verbs", name,
@@ -178,9 +186,10 @@ const VerbSpec& find_verb(const OptionTable& table, std::string_view name) {
 
 std::vector<const OptionSpec*> options_of(const OptionTable& table, std::string_view verb) {
   std::vector<const OptionSpec*> rows;
+  const std::string key = verb_key(verb);
   for (const OptionSpec& option : table.options)
     for (const std::string_view word : split_words(option.verbs))
-      if (word == verb) rows.push_back(&option);
+      if (word == key) rows.push_back(&option);
   return rows;
 }
 

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -28,7 +29,8 @@ enum class OptionType {
 struct OptionSpec {
   std::string_view
       name;  // "learning-rate": --learning-rate, TERN_LEARNING_RATE, recipe key learning-rate or learning_rate
-  std::string_view verbs;  // "train eval": the verbs that take it. Another row may have the same name for other verbs.
+  std::string_view
+      verbs;  // "train eval": the verbs that take it, by verb_key. Another row may have the same name for other verbs.
   OptionType type = OptionType::text;
   std::string_view fallback = {};  // default as one would type it; empty: not set unless given
   std::string_view unit = {};      // "tokens", "FILE": what stands after the flag in the help
@@ -46,7 +48,7 @@ struct PositionalSpec {
 };
 
 struct VerbSpec {
-  std::string_view name, summary;
+  std::string_view name, summary;  // name: as typed, of one word or two ("plan table")
   std::vector<PositionalSpec> positionals = {};
   std::vector<std::pair<std::string_view, std::string_view>> examples = {};  // command line, what it does
   bool takes_recipe = false;      // the first positional may be a recipe (.toml, or .json other than config.json)
@@ -131,8 +133,12 @@ Environment process_environment();
 Options resolve_options(const OptionTable&, std::string_view verb, const std::vector<std::string>& arguments,
                         const Environment&, bool require_positionals = true);
 
-/// Errors: usage "no verb 'trian'; did you mean 'train'?".
+/// A verb's name as one word: "plan-table".
+std::string verb_key(std::string_view name);
+/// By its name or key. Errors: usage "no verb 'trian'; did you mean 'train'?".
 const VerbSpec& find_verb(const OptionTable&, std::string_view name);
+/// How many of the words name a verb of two words ("plan table …"): 2, else 1; 0 of none.
+size_t words_of_verb(const OptionTable&, std::span<const std::string> words);
 /// The rows a verb takes, in the order of the table.
 std::vector<const OptionSpec*> options_of(const OptionTable&, std::string_view verb);
 std::string env_name(const OptionSpec&);  // TERN_LEARNING_RATE

@@ -66,7 +66,7 @@ std::string help_overview(const OptionTable& table) {
   std::string out =
       "tern: train, measure and run transformer models on the hardware you have\n\n"
       "Usage: tern VERB [arguments] [options]\n\nVerbs\n";
-  for (const VerbSpec& verb : table.verbs) append_row(out, verb.name, verb.summary, 14, 100);
+  for (const VerbSpec& verb : table.verbs) append_row(out, verb.name, verb.summary, 18, 100);
   out +=
       "\n`tern help VERB` or `tern VERB --help` shows a verb's options, `tern help TOPIC` explains exit-codes,\n"
       "environment, files or recipes. Start with `tern demo`: two minutes, no GPU, no download.\n";

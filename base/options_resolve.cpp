@@ -108,14 +108,14 @@ class OptionReader {
     std::vector<std::string> verbs;
     for (const OptionSpec& option : table_.options)
       if (option.name == name)
-        for (const std::string_view word : split_words(option.verbs)) verbs.emplace_back(word);
+        for (const std::string_view word : split_words(option.verbs)) verbs.emplace_back(find_verb(table_, word).name);
     return join(verbs, ", ");
   }
 
   void apply_recipe(const std::vector<RecipeEntry>& entries) {
     std::vector<std::string> seen;
     for (const RecipeEntry& entry : entries) {
-      if (!entry.table.empty() && entry.table != verb_.name) {
+      if (!entry.table.empty() && entry.table != verb_key(verb_.name)) {
         check_foreign_table(entry);
         continue;
       }
@@ -151,10 +151,10 @@ class OptionReader {
 
   // Other verbs' tables in a shared recipe are theirs, but their keys must exist.
   void check_foreign_table(const RecipeEntry& entry) const {
-    std::vector<std::string_view> verbs;
+    std::vector<std::string> verbs;
     for (const VerbSpec& verb : table_.verbs) {
-      verbs.push_back(verb.name);
-      if (verb.name != entry.table) continue;
+      verbs.push_back(verb_key(verb.name));
+      if (verbs.back() != entry.table) continue;
       const std::string name = replace_all(entry.key, "_", "-");
       for (const OptionSpec* spec : options_of(table_, verb.name))
         if (spec->name == name) return;
@@ -163,7 +163,7 @@ class OptionReader {
       unknown_key(entry, name, verb);
     }
     throw Error(ErrorKind::usage, "{}: no verb has the name of this table, '{}'{}", entry.where, entry.table,
-                did_you_mean(entry.table, verbs));
+                did_you_mean(entry.table, {verbs.begin(), verbs.end()}));
   }
 
   [[noreturn]] void unknown_key(const RecipeEntry& entry, const std::string& name, const VerbSpec& verb) const {

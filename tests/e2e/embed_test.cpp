@@ -9,19 +9,16 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "base/io.h"
-#include "base/json.h"
-#include "base/shell_testing.h"
 #include "model/golden_weights_testing.h"
+#include "tests/e2e/in_folder_testing.h"
 
 namespace tern {
 namespace {
 
-class Embed : public testing::Test {
+class Embed : public InFolder<Embed> {
  protected:
   static void SetUpTestSuite() {
-    std::string pattern = testing::TempDir() + "tern-embed-program-XXXXXX";
-    root_ = ::mkdtemp(pattern.data());
+    make_root("embed-program");
     golden_ = read_json_file(TERN_SOURCE_DIR "/tests/golden/embeddings/bert.json");
     std::filesystem::create_directories(root_ + "/bert/1_Pooling");
     write_golden_model(golden_, root_ + "/bert");
@@ -36,19 +33,6 @@ class Embed : public testing::Test {
     }
     write("texts.txt", lines), write("texts.jsonl", records);
   }
-  static void TearDownTestSuite() { remove_all(real_io(), root_); }
-  static void write(const std::string& name, const std::string& text) {
-    write_file_atomically(real_io(), root_ + "/" + name, text);
-  }
-  static Outcome tern(const std::string& rest) {
-    return run_shell("cd " + root_ + " && XDG_CACHE_HOME=" + root_ + "/cache " TERN_PROGRAM " " + rest);
-  }
-  static void expect_refusal(int code, const std::string& command, const std::vector<std::string>& words) {
-    const Outcome outcome = tern(command + " 2>&1 >/dev/null </dev/null");
-    EXPECT_EQ(outcome.code, code) << command << "\n" << outcome.text;
-    for (const std::string& word : words) EXPECT_NE(outcome.text.find(word), std::string::npos) << outcome.text;
-  }
-  static inline std::string root_;
   static inline Json golden_;
 };
 

@@ -5,19 +5,16 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "base/io.h"
-#include "base/json.h"
-#include "base/shell_testing.h"
 #include "model/golden_weights_testing.h"
+#include "tests/e2e/in_folder_testing.h"
 
 namespace tern {
 namespace {
 
-class Models : public testing::Test {
+class Models : public InFolder<Models> {
  protected:
   static void SetUpTestSuite() {
-    std::string pattern = testing::TempDir() + "tern-models-XXXXXX";
-    root_ = ::mkdtemp(pattern.data());
+    make_root("models");
     const std::string golden = TERN_SOURCE_DIR "/tests/golden/models/llama/";
     std::filesystem::create_directories(root_ + "/m");
     for (const char* name : {"config.json", "model.safetensors"})
@@ -65,26 +62,15 @@ class Models : public testing::Test {
           "{\"prompt\": \"\", \"choices\": [\"b\", \"cc\", \"d\"], \"answer\": 2}\n");
     write("t.txt", std::string(40, 'a') + " the quick brown fox, 42!\n");
   }
-  static void TearDownTestSuite() { remove_all(real_io(), root_); }
 
-  static void write(const std::string& name, const std::string& text) {
-    write_file_atomically(real_io(), root_ + "/" + name, text);
-  }
-  static Outcome tern(const std::string& rest) {
-    return run_shell("cd " + root_ + " && env -u TERN_DATA XDG_CACHE_HOME=" + root_ + "/cache " TERN_PROGRAM " " +
-                     rest);
-  }
   static Json json(const std::string& rest) {
     const Outcome o = tern(rest + " --json 2>errors");
     EXPECT_EQ(o.code, 0) << rest << "\n" << real_io().read(root_ + "/errors");
     return o.code == 0 ? parse_json(o.text, "out") : Json::object();
   }
   static void refused(int code, const std::string& command, const std::string& words) {
-    const Outcome o = tern(command + " 2>&1 >/dev/null");
-    EXPECT_EQ(o.code, code) << command << "\n" << o.text;
-    EXPECT_NE(o.text.find(words), std::string::npos) << command << "\n" << o.text;
+    expect_refusal(code, command, {words});
   }
-  static inline std::string root_;
 };
 
 TEST_F(Models, AnExportIsReadBackToTheBitAndSaysWhatGgufCannot) {

@@ -8,26 +8,23 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
-#include "base/io.h"
-#include "base/json.h"
 #include "base/rng.h"
-#include "base/shell_testing.h"
 #include "formats/safetensors.h"
+#include "tests/e2e/in_folder_testing.h"
 
 namespace tern {
 namespace {
 
 // A folder with text.txt, tokenizer/ and run/: the example of the README, six steps of it.
-class Newcomer : public testing::Test {
+class Newcomer : public InFolder<Newcomer> {
  protected:
   static void SetUpTestSuite() {
-    std::string pattern = testing::TempDir() + "tern-newcomer-XXXXXX";
-    root_ = ::mkdtemp(pattern.data());
+    make_root("newcomer");
     std::string text;
     const std::array<const char*, 8> words = {"it", "was", "a", "bright", "cold", "day", "in", "April"};
     for (uint64_t i = 0; i < 6000; ++i)
       text += std::string(words[random_u64({5, 5}, i) % words.size()]) + (i % 11 == 10 ? ".\n" : " ");
-    write_file_atomically(real_io(), root_ + "/text.txt", text);
+    write("text.txt", text);
     ASSERT_EQ(tern("tokenize --train --vocab-size 300 --input text.txt --output tokenizer 2>&1").code, 0);
     const Outcome trained = tern("train " TERN_SOURCE_DIR
                                  "/examples/tiny/recipe.toml --data text.txt --tokenizer tokenizer --steps 6 "
@@ -35,21 +32,38 @@ class Newcomer : public testing::Test {
     ASSERT_EQ(trained.code, 0) << real_io().read(root_ + "/errors");
     trained_ = trained.text;
   }
-  static void TearDownTestSuite() { remove_all(real_io(), root_); }
 
-  // In the folder, by the shell; `rest` may redirect.
-  static Outcome tern(const std::string& rest) {
-    return run_shell("cd " + root_ + " && env -u TERN_DATA XDG_CACHE_HOME=" + root_ + "/cache " TERN_PROGRAM " " +
-                     rest);
+  struct Sizes {
+    int vocab, width, hidden, layers, heads, positions;
+  };
+  static void write_llama(const std::string& folder, const Sizes& s) {
+    make_dirs(real_io(), root_ + "/" + folder);
+    write(folder + "/config.json", dump_json(Json{{"model_type", "llama"},
+                                                  {"architectures", {"LlamaForCausalLM"}},
+                                                  {"vocab_size", s.vocab},
+                                                  {"hidden_size", s.width},
+                                                  {"intermediate_size", s.hidden},
+                                                  {"num_hidden_layers", s.layers},
+                                                  {"num_attention_heads", s.heads},
+                                                  {"num_key_value_heads", s.heads},
+                                                  {"max_position_embeddings", s.positions},
+                                                  {"rms_norm_eps", 1e-5},
+                                                  {"tie_word_embeddings", true},
+                                                  {"hidden_act", "silu"}}));
+  }
+  // From scratch: tensors as predicted to the byte, and what is resident within "at most".
+  static void expect_training_within_prediction(const std::string& model, const std::string& flags) {
+    const Outcome trained = tern("train " + model +
+                                 "/config.json --from-scratch --tokenizer tokenizer --data text.txt --resume never "
+                                 "--json --output " +
+                                 model + "/run " + flags + " 2>errors");
+    ASSERT_EQ(trained.code, 0) << real_io().read(root_ + "/errors");
+    const Json json = parse_json(trained.text, "train --json");
+    EXPECT_EQ(json["counted_peak_bytes"], json["predicted_bytes"]["tensors"]) << flags;
+    EXPECT_LE(json["peak_resident_bytes"], json["predicted_bytes"]["total"]) << flags;
   }
 
-  static void expect_refusal(int code, const std::string& command, const std::vector<std::string>& words) {
-    const Outcome outcome = tern(command + " 2>&1 >/dev/null");
-    EXPECT_EQ(outcome.code, code) << command << "\n" << outcome.text;
-    for (const std::string& word : words) EXPECT_NE(outcome.text.find(word), std::string::npos) << outcome.text;
-  }
-
-  static inline std::string root_, trained_;
+  static inline std::string trained_;
 };
 
 TEST_F(Newcomer, TheExampleWorksFromAnyFolder) {
@@ -92,44 +106,20 @@ TEST_F(Newcomer, TheRecordNamesTheKernelsAndTheWeightsPlace) {
 
 // The same with a model of a few million parameters, where what the arenas keep outweighs the program's own slack.
 TEST_F(Newcomer, AModelOfMillionsStaysWithinThePredictionToo) {
-  make_dirs(real_io(), root_ + "/of-millions");
-  write_file_atomically(real_io(), root_ + "/of-millions/config.json", std::string_view(R"({"model_type": "llama",
- "architectures": ["LlamaForCausalLM"], "vocab_size": 4096, "hidden_size": 256, "intermediate_size": 768,
- "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 4, "max_position_embeddings": 512,
- "rms_norm_eps": 1e-5, "tie_word_embeddings": true, "hidden_act": "silu"})"));
-  for (const std::string every : {"0", "1"}) {
-    const Outcome trained = tern(
-        "train of-millions/config.json --from-scratch --tokenizer tokenizer --data text.txt --output millions --seq "
-        "256 --batch "
-        "4 "
-        "--steps 2 --warmup-steps 1 --resume never --checkpoint-every " +
-        every + " --json 2>errors");
-    ASSERT_EQ(trained.code, 0) << real_io().read(root_ + "/errors");
-    const Json json = parse_json(trained.text, "train --json");
-    EXPECT_EQ(json["counted_peak_bytes"], json["predicted_bytes"]["tensors"]);
-    EXPECT_LE(json["peak_resident_bytes"], json["predicted_bytes"]["total"]) << "--checkpoint-every " << every;
-  }
-  remove_all(real_io(), root_ + "/millions");
+  write_llama("of-millions", {.vocab = 4096, .width = 256, .hidden = 768, .layers = 4, .heads = 4, .positions = 512});
+  for (const std::string every : {"0", "1"})
+    expect_training_within_prediction("of-millions",
+                                      "--seq 256 --batch 4 --steps 2 --warmup-steps 1 --checkpoint-every " + every);
+  remove_all(real_io(), root_ + "/of-millions");
 }
 
 // Where rows are wide, what each thread keeps of packed factors outweighs the program's own slack: with eight threads a
 // hundred MiB. Tensors stay exact, and what is resident within "at most".
 TEST_F(Newcomer, ThreadsKeepNoMoreThanThePrediction) {
-  make_dirs(real_io(), root_ + "/wide");
-  write_file_atomically(real_io(), root_ + "/wide/config.json", std::string_view(R"({"model_type": "llama",
- "architectures": ["LlamaForCausalLM"], "vocab_size": 300, "hidden_size": 64, "intermediate_size": 16384,
- "num_hidden_layers": 1, "num_attention_heads": 1, "num_key_value_heads": 1, "max_position_embeddings": 8192,
- "rms_norm_eps": 1e-5, "tie_word_embeddings": true, "hidden_act": "silu"})"));
+  write_llama("wide", {.vocab = 300, .width = 64, .hidden = 16384, .layers = 1, .heads = 1, .positions = 8192});
   for (const std::string threads : {"2", "8"}) {
-    const Outcome trained = tern(
-        "train wide/config.json --from-scratch --tokenizer tokenizer --data text.txt --output wide/run --seq 4096 "
-        "--batch 1 --dtype bf16 --steps 1 --warmup-steps 0 --resume never --json --threads " +
-        threads + " 2>errors");
-    ASSERT_EQ(trained.code, 0) << real_io().read(root_ + "/errors");
-    const Json json = parse_json(trained.text, "train --json");
-    EXPECT_EQ(json["counted_peak_bytes"], json["predicted_bytes"]["tensors"]);
-    EXPECT_LE(json["peak_resident_bytes"], json["predicted_bytes"]["total"]) << threads << " threads";
-
+    expect_training_within_prediction(
+        "wide", "--seq 4096 --batch 1 --dtype bf16 --steps 1 --warmup-steps 0 --threads " + threads);
     const Outcome written =
         tern("generate wide/run/model --prompt-file text.txt --max-tokens 2 --chunk 4096 --json --threads " + threads +
              " 2>errors");

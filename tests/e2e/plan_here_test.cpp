@@ -7,9 +7,7 @@
 #include <cstdlib>
 #include <regex>
 
-#include "base/io.h"
-#include "base/json.h"
-#include "base/shell_testing.h"
+#include "tests/e2e/in_folder_testing.h"
 
 #include <nlohmann/json.hpp>
 
@@ -53,30 +51,18 @@ constexpr std::string_view kConfig =
  "hidden_size": 128, "intermediate_size": 384, "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2,
  "max_position_embeddings": 512, "rms_norm_eps": 1e-5, "tie_word_embeddings": true, "hidden_act": "silu"})";
 
-class PlanHere : public testing::Test {
+class PlanHere : public InFolder<PlanHere> {
  protected:
   static void SetUpTestSuite() {
-    std::string pattern = testing::TempDir() + "plan-here-XXXXXX";
-    root_ = ::mkdtemp(pattern.data());
+    make_root("plan-here");
     std::string text;
     for (int i = 0; i < 1500; ++i) text += "it was line " + std::to_string(i) + ", and the next one is not far.\n";
-    write_file_atomically(real_io(), root_ + "/text.txt", text);
-    write_file_atomically(real_io(), root_ + "/here.toml", kMachine);
+    write("text.txt", text);
+    write("here.toml", kMachine);
     make_dirs(real_io(), root_ + "/model");
-    write_file_atomically(real_io(), root_ + "/model/config.json", kConfig);
+    write("model/config.json", kConfig);
     ASSERT_EQ(tern("tokenize --train --vocab-size 300 --input text.txt --output tokenizer 2>&1").code, 0);
   }
-  static void TearDownTestSuite() { remove_all(real_io(), root_); }
-  static Outcome tern(const std::string& rest) {
-    return run_shell("cd " + root_ + " && env -u TERN_DATA XDG_CACHE_HOME=" + root_ + "/cache " TERN_PROGRAM " " +
-                     rest);
-  }
-  static void expect_refusal(int code, const std::string& command, const std::vector<std::string>& words) {
-    const Outcome outcome = tern(command + " 2>&1 >/dev/null");
-    EXPECT_EQ(outcome.code, code) << command << "\n" << outcome.text;
-    for (const std::string& word : words) EXPECT_NE(outcome.text.find(word), std::string::npos) << outcome.text;
-  }
-  static inline std::string root_;
 };
 
 int64_t bytes_after(const std::string& text, const std::string& what) {
