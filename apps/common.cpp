@@ -75,8 +75,7 @@ WeightsPlace weights_in(const Options& options, const ModelDescription& model, c
   }
   if (how != "auto") return how == "mapped" ? kMapped : kCopied;
   // What the copy costs and gains: --weights in benchmarks/reports/inference_xeon2_2026-11-22.md.
-  constexpr int64_t kManyTokens = 256;
-  if (tokens < kManyTokens) return kMapped;
+  if (tokens < kTokensToCopyFor) return kMapped;
   const MemoryFacts memory = read_memory_facts();
   const bool pages = memory.transparent_huge_pages == "always" || memory.transparent_huge_pages == "madvise";
   return pages && memory.available_bytes - fit.total() >= fit.weights ? kCopied : kMapped;

@@ -38,6 +38,8 @@ struct WeightsPlace {
   WeightsIn in;
   std::string_view name;
 };
+/// Tokens to be written from which on `--weights auto` copies what could be read in place.
+inline constexpr int64_t kTokensToCopyFor = 256;
 /// --weights; auto: own memory where `tokens` to be written are many enough to pay for the copy, and the machine has
 /// room for it beside the page cache's, and huge pages. Errors: usage: --weights says what packed weights cannot do.
 WeightsPlace weights_in(const Options&, const ModelDescription&, const InferenceFit&, int64_t tokens);

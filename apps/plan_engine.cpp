@@ -11,6 +11,7 @@
 #include "base/shell.h"
 #include "base/units.h"
 #include "hardware/cluster.h"
+#include "plan/cost_model.h"
 #include "plan/layers.h"
 
 namespace tern {
@@ -53,6 +54,14 @@ std::string noise_of(const Cluster& cluster) {
       cluster.measured.size());
 }
 
+std::string_view kind_of(const Unit& unit) {
+  if (std::holds_alternative<EmbedSpec>(unit.spec)) return "embedding";
+  if (std::holds_alternative<HeadSpec>(unit.spec)) return "head";
+  if (std::holds_alternative<BridgeSpec>(unit.spec)) return "bridge";
+  if (std::holds_alternative<ParallelSpec>(unit.spec)) return "block";
+  return attention_of(unit) ? "attention" : moe_of(unit) ? "experts" : "mlp";
+}
+
 // MODEL as `tern train` takes it: not a preset's name, nor a GGUF file.
 std::string trainable(const std::string& model) {
   std::error_code ignored;
@@ -80,10 +89,39 @@ EngineTraining engine_training(const ModelSpec& spec, const Plan& p) {
   return out;
 }
 
+std::string describe_times(const ModelSpec& spec, const Plan& p, const Machine& m) {
+  const LayerCosts costs(spec, p.job, m, p.choice.mesh, p.choice.micro_batch);
+  const Recompute recompute = recompute_of(p);
+  struct Row {
+    std::string_view kind;
+    int64_t forward = 0, backward = 0, weight = 0;
+  };
+  std::vector<Row> rows;
+  for (size_t u = 0; u < spec.units.size(); ++u) {
+    const std::string_view kind = kind_of(spec.units[u]);
+    auto row = std::find_if(rows.begin(), rows.end(), [&](const Row& r) { return r.kind == kind; });
+    if (row == rows.end()) row = rows.insert(rows.end(), Row{kind});
+    const UnitFacts& facts = costs.units()[u];
+    row->forward += facts.forward, row->weight += facts.weight;
+    row->backward += facts.backward + (is_recomputed(spec.units[u], recompute) ? facts.forward : 0);
+  }
+  const auto ms = [](int64_t ps) { return static_cast<double>(ps) * 1e-9; };
+  const int64_t times = p.choice.num_micro;
+  std::string out = fmt::format("  {:<12} {:>12} {:>12} {:>12}\n", "ms a step", "forward", "backward", "weights'");
+  for (const Row& r : rows)
+    out += fmt::format("  {:<12} {:>12.3f} {:>12.3f} {:>12.3f}\n", r.kind, ms(counted_ps(times, r.forward)),
+                       ms(counted_ps(times, r.backward)), ms(counted_ps(times, r.weight)));
+  int64_t update = 0;
+  for (const Layer& layer : layers_of(spec)) update += costs.cost(layer, LayerStrategy{}, false).update;
+  return out + fmt::format("  {:<12} {:>12.3f}\n", "update", ms(update));
+}
+
 void tell_engine(const ModelSpec& spec, const Plan& plan, const Cluster& cluster, bool json) {
   if (cluster.devices.size() != 1 || cluster.devices[0].engine != "tern") return;
   const EngineTraining e = engine_training(spec, plan);
-  const std::string text = describe(e, machine_of(cluster, 0).device_capacity()) + noise_of(cluster);
+  const Machine machine = machine_of(cluster, 0);
+  const std::string times = e.why_not.empty() ? describe_times(spec, plan, machine) : "";
+  const std::string text = describe(e, machine.device_capacity()) + times + noise_of(cluster);
   if (!json) return print_out(text);
   if (e.why_not.empty())
     log_info("{} train {}: {} bytes of tensors at their most, {} with checkpoints", program_name(), e.command,

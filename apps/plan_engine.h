@@ -10,6 +10,7 @@
 namespace tern {
 
 struct Cluster;
+struct Machine;
 
 struct EngineTraining {
   std::string why_not;  // "", or why this engine does not run the plan
@@ -23,7 +24,10 @@ struct EngineTraining {
 /// its kernels want them, the copy a checkpoint is written from. The same function that `tern train` asks before it
 /// allocates.
 EngineTraining engine_training(const ModelSpec&, const Plan&);
-/// Prints that (`json`: to standard error) where the cluster is this engine's own machine.
+/// Milliseconds of a step by kind of unit and pass, as the plan prices them on one device: what lies beside the spans
+/// of `tern train --trace`. A unit that is made again counts so in its backward.
+std::string describe_times(const ModelSpec&, const Plan&, const Machine&);
+/// Prints both (`json`: to standard error) where the cluster is this engine's own machine.
 void tell_engine(const ModelSpec&, const Plan&, const Cluster&, bool json);
 /// Lines for people; `capacity`: what the cluster file leaves to a program.
 std::string describe(const EngineTraining&, int64_t capacity);

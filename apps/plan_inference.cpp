@@ -18,6 +18,8 @@
 #include "base/text.h"
 #include "base/units.h"
 #include "infer/load.h"
+#include "kernels/cpu/matmul.h"
+#include "model/model_files.h"
 #include "plan/emit.h"
 #include "plan/strategy.h"
 
@@ -329,6 +331,16 @@ EmittedPlan emit_for_vllm(const Options& o, const Cluster& cluster, const Infere
   return {};
 }
 
+// Whether `tern generate` reads the model's weights from its file, as `--weights auto` has it: not where they are
+// packed, nor of another type, nor copied because the tokens pay for it.
+bool reads_mapped(const ModelSpec& spec, const std::string& model, const InferenceJob& job) {
+  if (!reads_plain_weights(job.dtype) || job.answer * std::max<int64_t>(job.users, 1) >= kTokensToCopyFor) return false;
+  const auto holds = [&](const char* name) { return real_io().stat(join_path(model, name)).has_value(); };
+  if (holds("model.safetensors") || holds("model.safetensors.index.json"))
+    return reads_in_place(spec, model, job.dtype);
+  return !model.ends_with(".gguf");
+}
+
 }  // namespace
 
 InferenceJob inference_job(const Options& o, bool engine) {
@@ -417,11 +429,12 @@ Json serving_json(const ServingAnswer& a, const InferenceJob& job) {
 int plan_inference(const Options& options, const ModelSpec& spec, const Cluster& cluster) {
   const bool engine = std::any_of(cluster.devices.begin(), cluster.devices.end(),
                                   [](const DeviceType& d) { return d.engine == "tern"; });
-  const InferenceJob job = inference_job(options, engine);
+  InferenceJob job = inference_job(options, engine);
   const bool json = options.flag("json");
   const std::string& model = options.positional("MODEL");
   if (options.has("emit") && options.text("emit") != "vllm")
     throw Error(ErrorKind::usage, "--emit {}: it trains; with --inference there is vllm", options.text("emit"));
+  job.mapped_weights = engine && reads_mapped(spec, model, job);
   require_writable(options);
   require_positions(spec, job.context(),
                     job.lengths ? "the longest prompt and answer" : "--prompt-tokens and --max-tokens together");
@@ -442,7 +455,7 @@ int plan_inference(const Options& options, const ModelSpec& spec, const Cluster&
                      {"command", emitted->command},
                      {"rank_order", emitted->rank_order},
                      {"notes", emitted->notes}};
-    if (engine) out["engine"] = json_of(fit);
+    if (engine) out["engine"] = json_of(fit), out["engine"]["mapped_weights"] = job.mapped_weights;
     print_json(out);
     return 0;
   }

@@ -20,17 +20,23 @@ std::string name_of_figure(const ProfileFigure& f) {
       return fmt::format("product {} {} {}×{}×{}", dtype, f.use == ProductUse::any ? "forward" : name_of(f.use), f.m,
                          f.n, f.k);
     case FigureKind::attention_forward:
-      return fmt::format("attention forward {} of {}", dtype, f.m);
+      return fmt::format("attention forward {} of {}, heads of {}", dtype, f.m, f.n);
     case FigureKind::attention_backward:
-      return fmt::format("attention backward {} of {}", dtype, f.m);
+      return fmt::format("attention backward {} of {}, heads of {}", dtype, f.m, f.n);
     case FigureKind::prefill:
-      return fmt::format("attention prompt {} of {}", dtype, f.m);
+      return fmt::format("attention prompt {} of {}, heads of {}", dtype, f.m, f.n);
     case FigureKind::decode:
-      return fmt::format("attention decode {} of {}", dtype, f.m);
+      return fmt::format("attention decode {} of {}, heads of {}", dtype, f.m, f.n);
     case FigureKind::elementwise:
       return "norm and activation " + dtype;
     case FigureKind::calls:
       return "engine calls";
+    case FigureKind::update:
+      return "optimizer step " + dtype;
+    case FigureKind::weight_read:
+      return fmt::format("weights {} read from {}", dtype, format_bytes(f.m));
+    case FigureKind::mapped_read:
+      return fmt::format("weights {} read from {} on small pages", dtype, format_bytes(f.m));
     case FigureKind::memory_read:
       return "memory read";
     case FigureKind::memory_copy:

@@ -27,7 +27,10 @@ enum class FigureKind : uint8_t {
   prefill,
   decode,
   elementwise,
-  calls,  // kernels per second that do next to nothing
+  calls,        // kernels per second that do next to nothing
+  update,       // an optimizer's step, bytes as the planner counts them
+  weight_read,  // of a decoded token's products, again and again from m bytes of weights
+  mapped_read,  // the same from small pages, as a file's
   memory_read,
   memory_copy,
   disk_read,
@@ -39,11 +42,13 @@ struct ProfileFigure {
   FigureKind kind = FigureKind::product;
   DType dtype = DType::f32;
   ProductUse use = ProductUse::any;
-  int64_t m = 0, n = 0, k = 0;  // of a product; of attention m keys
+  int64_t m = 0, n = 0, k = 0;  // of a product; of attention m keys, heads of n
 };
 /// Attention is timed at two lengths, between and beyond which it is taken to cost so much per pair and so much per
 /// query.
 inline constexpr int64_t kShortSequence = 128, kLongSequence = 1024;
+/// Optimizer states in f32 beside a gradient and a weight, as plan/'s update counts them; in bf16 a master weight too.
+constexpr int64_t update_bytes(DType dtype) { return dtype == DType::bf16 ? 2 * 12 + 4 + 2 : 2 * 8 + 4 + 4; }
 struct ProfileTasks {
   std::vector<BenchTask> tasks;
   std::vector<ProfileFigure> figures;  // of each task

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 #include <map>
@@ -26,12 +27,21 @@ struct Figures {
   const ProfileTasks& tasks;
   const std::vector<BenchResult>& results;
 
-  Spread one(FigureKind kind, DType dtype = DType::f32, int64_t length = 0) const {
+  Spread one(FigureKind kind, DType dtype = DType::f32, int64_t length = 0, int64_t head = 0) const {
     for (size_t i = 0; i < results.size(); ++i) {
       const ProfileFigure& f = tasks.figures[i];
-      if (f.kind == kind && f.dtype == dtype && (length == 0 || f.m == length)) return spread(results[i].rates);
+      if (f.kind == kind && f.dtype == dtype && (length == 0 || f.m == length) && (head == 0 || f.n == head))
+        return spread(results[i].rates);
     }
     return {};
+  }
+  // Of a kind and type, as they were measured: of attention the heads, of reads the bytes.
+  std::vector<int64_t> sizes(FigureKind kind, DType dtype, int64_t ProfileFigure::*size) const {
+    std::vector<int64_t> out;
+    for (const ProfileFigure& f : tasks.figures)
+      if (f.kind == kind && f.dtype == dtype && std::find(out.begin(), out.end(), f.*size) == out.end())
+        out.push_back(f.*size);
+    return out;
   }
   Points products(DType dtype, ProductUse use) const {
     Points points;
@@ -76,7 +86,7 @@ void add_table(std::string& out, DType dtype, ProductUse use, const Points& poin
       fmt::format("\n[[device.cpu.matmul]]  # measured: {} shapes, quartiles at most {:.0f} % apart\ndtype = \"{}\"\n",
                   points.size(), 100 * widest, name_of(dtype));
   if (use != ProductUse::any) out += fmt::format("product = \"{}\"\n", name_of(use));
-  out += fmt::format("tile = [1, 1, 1]\nrows = [{}]\ncolumns = [{}]\ndepth = [{}]\nshare = [\n",
+  out += fmt::format("between = \"time\"\ntile = [1, 1, 1]\nrows = [{}]\ncolumns = [{}]\ndepth = [{}]\nshare = [\n",
                      fmt::join(axes[0], ", "), fmt::join(axes[1], ", "), fmt::join(axes[2], ", "));
   size_t at = 0;
   for (const int64_t m : axes[0])
@@ -105,6 +115,40 @@ Saturation saturation(double at_few, double at_many) {
 }
 
 std::string share(double of, double whole) { return fmt::format("{:.5f}", std::clamp(of / whole, 1e-5, 1.0)); }
+
+void add_attention(std::string& out, const Figures& figures, DType dtype, int64_t head, double peak, double memory,
+                   std::array<double, 2>& f32_shares) {
+  out += fmt::format("\n[[device.cpu.attention.{}.heads]]\nhead = {}  # 8 of them\n", name_of(dtype), head);
+  const auto line = [&](const char* key, FigureKind kind) {
+    const Spread few = figures.one(kind, dtype, kShortSequence, head);
+    const Spread many = figures.one(kind, dtype, kLongSequence, head);
+    const Saturation fit = saturation(few.median, many.median);
+    const std::string how = fmt::format("{:.0f} and {:.0f} GFLOP/s over {} and {} keys", few.median / 1e9,
+                                        many.median / 1e9, kShortSequence, kLongSequence);
+    out += fmt::format("{} = {}", key, share(fit.top, peak)) + comment(many, how);
+    out += fmt::format("{}_half = {:.1f}\n", key, fit.half);
+    if (dtype == DType::f32 && kind != FigureKind::prefill && (head == 64 || f32_shares.back() == 0))
+      f32_shares[kind == FigureKind::attention_backward] = std::clamp(fit.top / peak, 0.001, 1.0);
+  };
+  line("forward", FigureKind::attention_forward);
+  line("backward", FigureKind::attention_backward);
+  line("prefill", FigureKind::prefill);
+  const Spread decode = figures.one(FigureKind::decode, dtype, 0, head);
+  out += fmt::format("decode = {:.5f}", std::clamp(decode.median / memory, 1e-5, 100.0)) +
+         comment(decode, "one query over 4096 keys and values, of the memory's rate");
+}
+
+void add_reads(std::string& out, const Figures& figures, DType dtype) {
+  for (const int64_t bytes : figures.sizes(FigureKind::weight_read, dtype, &ProfileFigure::m)) {
+    const Spread read = figures.one(FigureKind::weight_read, dtype, bytes);
+    const Spread mapped = figures.one(FigureKind::mapped_read, dtype, bytes);
+    out += fmt::format("\n[[device.cpu.read]]\ndtype = \"{}\"\nbytes = \"{}B\"\nrate = {}", name_of(dtype), bytes,
+                       rate(read.median, "B/s")) +
+           comment(read, "products of one row, 1024 × 1024, from so many bytes again and again");
+    if (mapped.median > 0)
+      out += "mapped = " + rate(mapped.median, "B/s") + comment(mapped, "the same on small pages, as a file's");
+  }
+}
 
 }  // namespace
 
@@ -164,31 +208,22 @@ std::string profile_toml(const ProfileTasks& tasks, const std::vector<BenchResul
     out += fmt::format("{} = {}", name_of(dtype), rate(s.median, "B/s")) +
            comment(s, "rms norm and gated SiLU, forward and backward");
   }
-  std::string by_type;
-  double f32_shares[2]{};
+  out += "\n[device.cpu.update]  # 2·states + gradient + weight, by the time\n";
   for (const DType dtype : kTypes) {
-    by_type += fmt::format("\n[device.cpu.attention.{}]  # 8 heads of 64\n", name_of(dtype));
-    const auto line = [&](const char* key, FigureKind kind) {
-      const Spread few = figures.one(kind, dtype, kShortSequence), many = figures.one(kind, dtype, kLongSequence);
-      const Saturation fit = saturation(few.median, many.median);
-      const std::string how = fmt::format("{:.0f} and {:.0f} GFLOP/s over {} and {} keys", few.median / 1e9,
-                                          many.median / 1e9, kShortSequence, kLongSequence);
-      by_type += fmt::format("{} = {}", key, share(fit.top, peak[dtype])) + comment(many, how);
-      by_type += fmt::format("{}_half = {:.1f}\n", key, fit.half);
-      if (dtype == DType::f32 && kind != FigureKind::prefill)
-        f32_shares[kind == FigureKind::attention_backward] = std::clamp(fit.top / peak[dtype], 0.001, 1.0);
-    };
-    line("forward", FigureKind::attention_forward);
-    line("backward", FigureKind::attention_backward);
-    line("prefill", FigureKind::prefill);
-    const Spread decode = figures.one(FigureKind::decode, dtype);
-    by_type += fmt::format("decode = {:.5f}", std::clamp(decode.median / memory.median, 1e-5, 100.0)) +
-               comment(decode, "one query over 4096 keys and values, of the memory's rate");
+    const Spread s = figures.one(FigureKind::update, dtype);
+    out += fmt::format("{} = {}", name_of(dtype), rate(s.median, "B/s")) +
+           comment(s, "the gradients' norm, AdamW, gradients cleared");
   }
+  std::string by_type;
+  std::array<double, 2> f32_shares{};
+  for (const DType dtype : kTypes)
+    for (const int64_t head : figures.sizes(FigureKind::decode, dtype, &ProfileFigure::n))
+      add_attention(by_type, figures, dtype, head, peak[dtype], memory.median, f32_shares);
   out +=
       fmt::format("\n[device.cpu.attention]  # shares of the f32 peak, as below\nforward = {:.5f}\nbackward = {:.5f}\n",
                   f32_shares[0], f32_shares[1]);
   out += by_type;
+  for (const DType dtype : kTypes) add_reads(out, figures, dtype);
   for (const DType dtype : kTypes)
     for (const ProductUse use : kUses)
       if (const Points points = figures.products(dtype, use); !points.empty())

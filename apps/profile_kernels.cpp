@@ -11,27 +11,27 @@
 #include "kernels/cpu/activation.h"
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/norm.h"
+#include "kernels/cpu/optimizer.h"
 #include "kernels/cpu/tile_attention.h"
+#include "kernels/cpu/vector.h"
 #include "model/unit.h"
 #include "train/update.h"
 
 namespace tern {
 namespace {
 
-// --- attention: 8 heads of 64, 2048 tokens in short and in long sequences; pages of a cache in inference ---
+// --- attention: 8 heads, 2048 tokens in short and in long sequences; pages of a cache in inference ---
 
-constexpr int64_t kHeads = 8, kHeadDim = 64, kWidth = kHeads * kHeadDim, kRows = 2048, kPage = 16, kPast = 4096;
+constexpr int64_t kHeads = 8, kRows = 2048, kPage = 16, kPast = 4096;
+// A pair costs what does not depend on the head's size, and tiles or vectors that the size does not fill.
+std::vector<int64_t> head_sizes(bool quick) {
+  return quick ? std::vector<int64_t>{32, 64, 128} : std::vector<int64_t>{32, 48, 64, 80, 96, 128};
+}
 
 template <class T>
 struct Attended {
-  AttentionShape shape{.heads = kHeads,
-                       .kv_heads = kHeads,
-                       .head_dim = kHeadDim,
-                       .scale = 0.125f,
-                       .window = 0,
-                       .q_stride = 3 * kWidth,
-                       .kv_stride = 3 * kWidth,
-                       .out_stride = kWidth};
+  int64_t width;
+  AttentionShape shape;
   ProfileBuffers buffers;
   std::span<T> qkv, out, dout, dqkv, cache;
   std::span<float> lse;
@@ -41,66 +41,77 @@ struct Attended {
   bool tiles = std::is_same_v<T, bf16> && has_tile_attention();
 
   // Sequences of `seq` tokens, kRows in all.
-  explicit Attended(int64_t seq)
-      : qkv(buffers.numbers<T>(kRows * 3 * kWidth)),
-        out(buffers.room<T>(kRows * kWidth)),
-        dout(buffers.numbers<T>(kRows * kWidth)),
-        dqkv(buffers.room<T>(kRows * 3 * kWidth)),
-        cache(buffers.numbers<T>(2 * kPast * kWidth)),
+  Attended(int64_t seq, int64_t head)
+      : width(kHeads * head),
+        shape{.heads = kHeads,
+              .kv_heads = kHeads,
+              .head_dim = head,
+              .scale = 0.125f,
+              .window = 0,
+              .q_stride = 3 * width,
+              .kv_stride = 3 * width,
+              .out_stride = width},
+        qkv(buffers.numbers<T>(kRows * 3 * width)),
+        out(buffers.room<T>(kRows * width)),
+        dout(buffers.numbers<T>(kRows * width)),
+        dqkv(buffers.room<T>(kRows * 3 * width)),
+        cache(buffers.numbers<T>(2 * kPast * width)),
         lse(buffers.room<float>(kRows * kHeads)),
         keys(static_cast<size_t>(kRows / seq)),
         values(keys.size()) {
     for (int64_t row = 0; row <= kRows; row += seq) starts.push_back(row);
     for (size_t s = 0; s < keys.size(); ++s) {
-      const T* rows = qkv.data() + starts[s] * 3 * kWidth;
-      keys[s] = rows + kWidth, values[s] = rows + 2 * kWidth;
+      const T* rows = qkv.data() + starts[s] * 3 * width;
+      keys[s] = rows + width, values[s] = rows + 2 * width;
       sequences.push_back({starts[s], seq, seq, &keys[s], &values[s], seq});
     }
     for (int64_t page = 0; page < kPast / kPage; ++page) {
-      key_pages.push_back(cache.data() + page * kPage * kWidth);
-      value_pages.push_back(cache.data() + (kPast + page * kPage) * kWidth);
+      key_pages.push_back(cache.data() + page * kPage * width);
+      value_pages.push_back(cache.data() + (kPast + page * kPage) * width);
     }
   }
   void forward() {
     if constexpr (std::is_same_v<T, bf16>)
       if (tiles)
-        return tile_attention_forward(shape, starts, qkv.data(), qkv.data() + kWidth, qkv.data() + 2 * kWidth,
-                                      out.data(), lse);
+        return tile_attention_forward(shape, starts, qkv.data(), qkv.data() + width, qkv.data() + 2 * width, out.data(),
+                                      lse);
     attention_forward<T>(shape, sequences, qkv.data(), out.data(), lse);
   }
   void backward() {
-    const T *q = qkv.data(), *k = q + kWidth, *v = k + kWidth;
-    T *dq = dqkv.data(), *dk = dq + kWidth, *dv = dk + kWidth;
+    const T *q = qkv.data(), *k = q + width, *v = k + width;
+    T *dq = dqkv.data(), *dk = dq + width, *dv = dk + width;
     if constexpr (std::is_same_v<T, bf16>)
       if (tiles) return tile_attention_backward(shape, starts, q, k, v, out.data(), dout.data(), lse, dq, dk, dv);
     attention_backward<T>(shape, starts, q, k, v, out.data(), dout.data(), lse, dq, dk, dv);
   }
   // `queries` new positions, the last of `num_keys`.
   void read(int64_t queries, int64_t num_keys) {
-    const AttentionSequence<T> one{0,     queries,  num_keys,        key_pages.data(), value_pages.data(),
-                                   kPage, kHeadDim, kPage * kHeadDim};
+    const int64_t head = shape.head_dim;
+    const AttentionSequence<T> one{0,     queries, num_keys,    key_pages.data(), value_pages.data(),
+                                   kPage, head,    kPage * head};
     attention_forward<T>(shape, std::span(&one, 1), qkv.data(), out.data(), {});
   }
 };
 
 template <class T>
-void add_attention(ProfileTasks& out) {
+void add_attention(int64_t head, ProfileTasks& out) {
   constexpr DType dtype = DTypeOf<T>::value;
+  const auto width = static_cast<double>(kHeads * head);
   const auto add = [&](FigureKind kind, int64_t length, const char* unit, double amount, const auto& a, auto call) {
-    out.add({.kind = kind, .dtype = dtype, .m = length},
+    out.add({.kind = kind, .dtype = dtype, .m = length, .n = head},
             {.unit = unit, .once = [=] { return rate_of(amount, kPointSeconds, [&] { call(*a); }); }});
   };
   for (const int64_t seq : {kShortSequence, kLongSequence}) {
-    const auto a = std::make_shared<Attended<T>>(seq);
-    const double flops = 4 * static_cast<double>(seq * (seq + 1) / 2 * kWidth) * static_cast<double>(kRows / seq);
+    const auto a = std::make_shared<Attended<T>>(seq, head);
+    const double flops = 4 * width * static_cast<double>(seq * (seq + 1) / 2) * static_cast<double>(kRows / seq);
     add(FigureKind::attention_forward, seq, "FLOP/s", flops, a, [](Attended<T>& x) { x.forward(); });
     add(FigureKind::attention_backward, seq, "FLOP/s", flops * 2.5, a, [](Attended<T>& x) { x.backward(); });
   }
-  const auto a = std::make_shared<Attended<T>>(kRows);
+  const auto a = std::make_shared<Attended<T>>(kRows, head);
   for (const int64_t seq : {kShortSequence, kLongSequence})
-    add(FigureKind::prefill, seq, "FLOP/s", 4 * static_cast<double>(seq * (seq + 1) / 2 * kWidth), a,
+    add(FigureKind::prefill, seq, "FLOP/s", 4 * width * static_cast<double>(seq * (seq + 1) / 2), a,
         [seq](Attended<T>& x) { x.read(seq, seq); });
-  add(FigureKind::decode, kPast, "B/s", 2.0 * kPast * kWidth * sizeof(T), a, [](Attended<T>& x) { x.read(1, kPast); });
+  add(FigureKind::decode, kPast, "B/s", 2 * width * kPast * sizeof(T), a, [](Attended<T>& x) { x.read(1, kPast); });
 }
 
 // --- norms and activations, forward and backward; bytes as unit_cost counts them ---
@@ -130,6 +141,41 @@ void add_rowwise(ProfileTasks& out) {
           {.unit = "B/s", .once = [=] { return rate_of(Rowwise<T>::bytes(), kPointSeconds, [&] { rows->run(); }); }});
 }
 
+// --- AdamW's step with the gradients' norm before it, over tensors that no cache holds ---
+
+struct Update {
+  ProfileBuffers buffers;
+  std::span<float> gradient, weight, first, second;
+  std::span<bf16> rounded;
+  explicit Update(int64_t count)
+      : gradient(buffers.numbers<float>(count)),
+        weight(buffers.numbers<float>(count)),
+        first(buffers.room<float>(count)),
+        second(buffers.room<float>(count)),
+        rounded(buffers.room<bf16>(count)) {}
+  void run(DType dtype) {
+    const AdamwStep step{.learning_rate = 1e-4,
+                         .beta1 = 0.9,
+                         .beta2 = 0.95,
+                         .epsilon = 1e-8,
+                         .weight_decay = 0.1,
+                         .step = 1,
+                         .gradient_scale = 1 / (1 + sum_of_squares(std::span<const float>(gradient)))};
+    adamw_step_and_clear(step, gradient, weight, first, second, dtype == DType::bf16 ? rounded : std::span<bf16>{});
+  }
+};
+
+void add_updates(const ProfileSettings& settings, ProfileTasks& out) {
+  const int64_t count = std::min<int64_t>(int64_t{1} << 24, settings.memory_bytes / 256);
+  const auto update = std::make_shared<Update>(count);
+  for (const DType dtype : {DType::f32, DType::bf16})
+    out.add({.kind = FigureKind::update, .dtype = dtype}, {.unit = "B/s", .once = [=] {
+                                                             return rate_of(
+                                                                 static_cast<double>(count * update_bytes(dtype)),
+                                                                 kPointSeconds, [&] { update->run(dtype); });
+                                                           }});
+}
+
 // --- the head's loss with both gradients, as the trainer calls it ---
 
 struct Head {
@@ -150,7 +196,12 @@ struct Head {
     initialize_weights(spec, weights, 1);
     gradients = allocate_weights(spec, DType::f32, MemoryClass::gradients, arena);
     zero_gradients(spec, gradients);
-    x = arena.zeros(dtype, {count, width}, MemoryClass::activations);
+    // Numbers, not zeros: of zeros matrix units draw less power and run faster.
+    x = arena.allocate(dtype, {count, width}, MemoryClass::activations);
+    if (dtype == DType::bf16)
+      fill_probe(x.span<bf16>());
+    else
+      fill_probe(x.span<float>());
     for (int64_t i = 0; i < count; ++i) tokens.push_back(0), targets.push_back(static_cast<int32_t>(i * 7 % vocab));
     rows = make_rows(tokens, {0, count}, nullptr);
   }
@@ -182,10 +233,13 @@ void add_heads(const ProfileSettings& settings, DType dtype, ProfileTasks& out) 
 }  // namespace
 
 void add_kernel_tasks(const ProfileSettings& settings, ProfileTasks& out) {
-  add_attention<float>(out);
-  add_attention<bf16>(out);
+  for (const int64_t head : head_sizes(settings.quick)) {
+    add_attention<float>(head, out);
+    add_attention<bf16>(head, out);
+  }
   add_rowwise<float>(out);
   add_rowwise<bf16>(out);
+  add_updates(settings, out);
   add_heads(settings, DType::f32, out);
   add_heads(settings, DType::bf16, out);
   out.add({.kind = FigureKind::calls}, engine_calls_task());

@@ -1,12 +1,15 @@
 // Matrix products by shape, dtype and use: those of training by the fast multiplier, those of inference by the exact
 // kernels with weights that no cache holds.
 #include <fmt/format.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <memory>
 
 #include "apps/profile.h"
 #include "apps/profile_buffers.h"
+#include "base/error.h"
+#include "base/units.h"
 #include "kernels/cpu/matmul.h"
 #include "kernels/onednn/fast_matmul.h"
 
@@ -117,6 +120,61 @@ void add_inference(const ProfileSettings& settings, const std::shared_ptr<ColdWe
       }
 }
 
+// --- a decoded token's weights, again and again from so many bytes: of caches, of memory, on large and small pages ---
+
+/// Pages as those of a file that is mapped.
+class SmallPages {
+ public:
+  explicit SmallPages(int64_t size) : size_(static_cast<size_t>(size)) {
+    void* at = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (at == MAP_FAILED)
+      throw Error(ErrorKind::does_not_fit, "profile: no {} of memory for weights on small pages", format_bytes(size));
+    ::madvise(at, size_, MADV_NOHUGEPAGE);  // a system that has no huge pages refuses
+    at_ = static_cast<uint16_t*>(at);
+    std::fill(at_, at_ + size_ / 2, uint16_t{0x3c00});
+  }
+  SmallPages(const SmallPages&) = delete;
+  SmallPages& operator=(const SmallPages&) = delete;
+  ~SmallPages() { ::munmap(at_, size_); }
+  std::span<const std::byte> bytes() const { return std::as_bytes(std::span<const uint16_t>(at_, size_ / 2)); }
+
+ private:
+  size_t size_;
+  uint16_t* at_;
+};
+
+constexpr int64_t kReadWidth = 1024;
+
+template <class T>
+void add_weight_reads(FigureKind kind, std::span<const std::byte> all, const std::shared_ptr<const void>& held,
+                      ProfileTasks& out) {
+  constexpr DType dtype = DTypeOf<T>::value;
+  const bool plain = reads_plain_weights(dtype);
+  const int64_t one = plain ? kReadWidth * kReadWidth * size_of(dtype) : packed_bytes(dtype, kReadWidth, kReadWidth);
+  const auto rows = std::make_shared<std::vector<T>>(2 * kReadWidth);
+  for (const int64_t mib : {4, 16, 64, 128, 256, 1024}) {
+    const int64_t count = (mib << 20) / one;
+    if (count < 1 || count * one > static_cast<int64_t>(all.size())) continue;
+    const auto pass = [=, kept = held] {
+      const std::span<T> x(rows->data(), kReadWidth), y(rows->data() + kReadWidth, kReadWidth);
+      for (int64_t i = 0; i < count; ++i) {
+        const std::span<const std::byte> w = all.subspan(static_cast<size_t>(i * one), static_cast<size_t>(one));
+        if (plain) {
+          const WeightRows<T> piece{reinterpret_cast<const T*>(w.data()), kReadWidth};
+          multiply_plain<T, T>(x, std::span(&piece, 1), {}, 1, kReadWidth, kReadWidth, false, y);
+        } else {
+          multiply_exact<T, T>(x, w, {}, 1, kReadWidth, kReadWidth, false, y);
+        }
+      }
+    };
+    out.add({.kind = kind, .dtype = dtype, .m = mib << 20}, {.unit = "B/s", .once = [=] {
+                                                               pass();  // what was read before it is another task's
+                                                               return rate_of(static_cast<double>(count * one),
+                                                                              kPointSeconds, pass);
+                                                             }});
+  }
+}
+
 }  // namespace
 
 void add_product_tasks(const ProfileSettings& settings, ProfileTasks& out) {
@@ -126,6 +184,12 @@ void add_product_tasks(const ProfileSettings& settings, ProfileTasks& out) {
   const auto weights = std::make_shared<ColdWeights>(bytes);
   add_inference<float>(settings, weights, out);
   add_inference<bf16>(settings, weights, out);
+  const std::span<const std::byte> all = std::as_bytes(std::span<const uint16_t>(weights->bytes));
+  add_weight_reads<float>(FigureKind::weight_read, all, weights, out);
+  add_weight_reads<bf16>(FigureKind::weight_read, all, weights, out);
+  if (!reads_plain_weights(DType::bf16)) return;  // weights are packed: no file's pages are read
+  const auto small = std::make_shared<SmallPages>(std::min<int64_t>(bytes, settings.memory_bytes / 8 / 64 * 64));
+  add_weight_reads<bf16>(FigureKind::mapped_read, small->bytes(), small, out);
 }
 
 }  // namespace tern

@@ -32,14 +32,23 @@ Fake fake_machine(Rate rate) {
     f.add({FigureKind::product, dtype, ProductUse::head, 512, 32768, 512}, 80e9);
     f.add({FigureKind::product, dtype, ProductUse::inference, 1, 2048, 2048}, 5e9);
     // 20 · n / (n + 128) GFLOP/s; constant; falling with the length
-    f.add({.kind = FigureKind::attention_forward, .dtype = dtype, .m = kShortSequence}, 10e9);
-    f.add({.kind = FigureKind::attention_forward, .dtype = dtype, .m = kLongSequence}, 20e9 * 1024 / 1152);
-    for (const int64_t length : {kShortSequence, kLongSequence})
-      f.add({.kind = FigureKind::attention_backward, .dtype = dtype, .m = length}, 25e9);
-    f.add({.kind = FigureKind::prefill, .dtype = dtype, .m = kShortSequence}, 30e9);
-    f.add({.kind = FigureKind::prefill, .dtype = dtype, .m = kLongSequence}, 18e9);
-    f.add({.kind = FigureKind::decode, .dtype = dtype}, 6e9);
+    for (const int64_t head : {64, 128}) {
+      f.add({.kind = FigureKind::attention_forward, .dtype = dtype, .m = kShortSequence, .n = head}, 10e9);
+      f.add({.kind = FigureKind::attention_forward, .dtype = dtype, .m = kLongSequence, .n = head}, 20e9 * 1024 / 1152);
+      for (const int64_t length : {kShortSequence, kLongSequence})
+        f.add({.kind = FigureKind::attention_backward, .dtype = dtype, .m = length, .n = head},
+              head == 64 ? 25e9 : 50e9);
+      f.add({.kind = FigureKind::prefill, .dtype = dtype, .m = kShortSequence, .n = head}, 30e9);
+      f.add({.kind = FigureKind::prefill, .dtype = dtype, .m = kLongSequence, .n = head}, 18e9);
+      f.add({.kind = FigureKind::decode, .dtype = dtype, .n = head}, 6e9);
+    }
     f.add({.kind = FigureKind::elementwise, .dtype = dtype}, 8e9);
+    f.add({.kind = FigureKind::update, .dtype = dtype}, 9e9);
+    for (const int64_t mib : {4, 256}) {
+      f.add({.kind = FigureKind::weight_read, .dtype = dtype, .m = mib << 20}, mib == 4 ? 60e9 : 15e9);
+      if (dtype == DType::bf16)
+        f.add({.kind = FigureKind::mapped_read, .dtype = dtype, .m = mib << 20}, mib == 4 ? 50e9 : 10e9);
+    }
   }
   f.add({.kind = FigureKind::calls}, 1e6);
   f.add({.kind = FigureKind::memory_read}, 12e9);
@@ -81,7 +90,7 @@ TEST(Profile, TheFileGivesBackTheRates) {
   }
   EXPECT_NEAR(rate_of(m.device, DType::f32, 4096, 32000, 288, ProductUse::head) / 80e9, 1, 1e-3);
   EXPECT_NEAR(rate_of(m.device, DType::f32, 1, 4096, 4096, ProductUse::inference) / 5e9, 1, 1e-3);
-  const AttentionRates a = attention_rates(m.device, DType::bf16);
+  const AttentionRates a = attention_rates(m.device, DType::bf16, 64);
   EXPECT_NEAR(a.forward, 0.2, 1e-4);
   EXPECT_NEAR(a.forward_half, 128, 0.2);
   EXPECT_NEAR(a.backward, 0.25, 1e-4);
@@ -89,7 +98,15 @@ TEST(Profile, TheFileGivesBackTheRates) {
   EXPECT_EQ(a.prefill_half, 0);
   EXPECT_NEAR(a.prefill, 0.18, 1e-4);
   EXPECT_NEAR(a.decode, 0.5, 1e-4);
+  EXPECT_NEAR(attention_rates(m.device, DType::bf16, 128).backward, 0.5, 1e-4);
+  EXPECT_NEAR(attention_rates(m.device, DType::bf16, 96).backward, 96 / (64 / 0.25 / 2 + 128 / 0.5 / 2), 1e-4);
   EXPECT_NEAR(elementwise_rate(m.device, DType::f32), 8e9, 1e5);
+  EXPECT_NEAR(update_rate(m.device, DType::bf16), 9e9, 1e5);
+  constexpr int64_t kMiB = 1 << 20;
+  EXPECT_NEAR(read_rate(m.device, DType::bf16, 4 * kMiB, false), 60e9, 1e6);
+  EXPECT_NEAR(read_rate(m.device, DType::bf16, 4 * kMiB, true), 50e9, 1e6);
+  EXPECT_NEAR(read_rate(m.device, DType::bf16, 1024 * kMiB, true), 10e9, 1e6);
+  EXPECT_NEAR(read_rate(m.device, DType::f32, 32 * kMiB, true), 2 / (1 / 60e9 + 1 / 15e9), 1e6);
   EXPECT_EQ(m.device.launch_ps, 1'000'000);
   EXPECT_EQ(m.node.link.latency_ps, 5'000'000);
   EXPECT_NEAR(m.node.disk_write, 1e9, 1e4);

@@ -95,8 +95,72 @@ MatmulTable read_matmul(const TomlValue& value, const std::string& path, const s
   for (const double x : t.share)
     if (!(x > 0 && x <= 1)) f.fail("share", "{}, expected above 0, at most 1", x);
   check_monotone(f, t);
+  if (const std::string between = f.text("between", "share"); between == "time")
+    t.linear_time = true;
+  else if (between != "share")
+    f.fail("between", "'{}', expected share or time: what is interpolated", make_printable(between));
   f.finish();
   return t;
+}
+
+AttentionRates read_attention(TomlFields& f) {
+  AttentionRates r{f.number("forward", 1e-6, 1), f.number("backward", 1e-6, 1)};
+  r.prefill = f.number("prefill", 1e-6, 1, r.forward);
+  r.decode = f.number("decode", 1e-6, 100, 1);
+  r.forward_half = f.number("forward_half", 0, 1e6, 0);
+  r.backward_half = f.number("backward_half", 0, 1e6, 0);
+  r.prefill_half = f.number("prefill_half", 0, 1e6, 0);
+  return r;
+}
+
+// One row for heads of any size, or several for rising ones.
+void read_attention_of(DType dtype, const TomlValue& table, const std::string& path, const std::string& prefix,
+                       std::vector<AttentionTable>& out) {
+  TomlFields own(table, path, prefix);
+  const TomlValue* heads = own.optional("heads", Kind::array);
+  if (!heads) {
+    out.push_back({dtype, 0, read_attention(own)});
+    return own.finish();
+  }
+  int64_t last = 0;
+  for (const TomlValue& value : heads->elements) {
+    TomlFields row(value, path, prefix + "heads.");
+    const int64_t head = row.integer("head", 1, 1 << 16);
+    if (head <= last) row.fail("head", "{}, expected rising sizes, after {}", head, last);
+    out.push_back({dtype, last = head, read_attention(row)});
+    row.finish();
+  }
+  if (last == 0) own.fail("heads", "no sizes, expected at least one");
+  own.finish();
+}
+
+std::vector<std::pair<DType, double>> read_rates(TomlFields& f, std::string_view key, const std::string& path,
+                                                 const std::string& prefix) {
+  std::vector<std::pair<DType, double>> out;
+  const TomlValue* table = f.optional(key, Kind::table);
+  if (!table) return out;
+  TomlFields rates(*table, path, prefix + std::string(key) + ".");
+  for (const TomlMember& m : table->members) out.emplace_back(dtype_of_key(rates, m.key), bandwidth(rates, m.key));
+  rates.finish();
+  return out;
+}
+
+std::vector<ReadRate> read_reads(TomlFields& f, const std::string& path, const std::string& prefix) {
+  std::vector<ReadRate> out;
+  const TomlValue* rows = f.optional("read", Kind::array);
+  if (!rows) return out;
+  for (const TomlValue& value : rows->elements) {
+    TomlFields row(value, path, prefix + "read.");
+    ReadRate r{row.dtype("dtype"), row.bytes("bytes"), bandwidth(row, "rate")};
+    r.mapped = bandwidth(row, "mapped", 0);
+    int64_t last = 0;
+    for (const ReadRate& before : out)
+      if (before.dtype == r.dtype) last = before.bytes;
+    if (r.bytes <= last) row.fail("bytes", "{}, expected rising sizes, after {}", r.bytes, last);
+    out.push_back(r);
+    row.finish();
+  }
+  return out;
 }
 
 DeviceType read_device(const std::string& name, const TomlValue& value, const std::string& path) {
@@ -125,23 +189,12 @@ DeviceType read_device(const std::string& name, const TomlValue& value, const st
     const std::string key(name_of(peak_of.first));
     const TomlValue* table = attention.optional(key, Kind::table);
     if (!table) continue;
-    TomlFields own(*table, path, prefix + "attention." + key + ".");
-    AttentionRates r{own.number("forward", 1e-6, 1), own.number("backward", 1e-6, 1)};
-    r.prefill = own.number("prefill", 1e-6, 1, r.forward);
-    r.decode = own.number("decode", 1e-6, 100, 1);
-    r.forward_half = own.number("forward_half", 0, 1e6, 0);
-    r.backward_half = own.number("backward_half", 0, 1e6, 0);
-    r.prefill_half = own.number("prefill_half", 0, 1e6, 0);
-    own.finish();
-    d.attention_of.emplace_back(peak_of.first, r);
+    read_attention_of(peak_of.first, *table, path, prefix + "attention." + key + ".", d.attention_of);
   }
   attention.finish();
-  if (const TomlValue* table = f.optional("elementwise", Kind::table)) {
-    TomlFields rates(*table, path, prefix + "elementwise.");
-    for (const TomlMember& m : table->members)
-      d.elementwise.emplace_back(dtype_of_key(rates, m.key), bandwidth(rates, m.key));
-    rates.finish();
-  }
+  d.elementwise = read_rates(f, "elementwise", path, prefix);
+  d.update = read_rates(f, "update", path, prefix);
+  d.reads = read_reads(f, path, prefix);
   d.engine = f.text("engine", "");
   if (!d.engine.empty() && d.engine != "tern")
     f.fail("engine", "'{}', expected \"tern\", or no such key", make_printable(d.engine));
@@ -250,17 +303,19 @@ void make_names_printable(Cluster& c) {
   for (Measurement& m : c.measured) m.name = make_printable(m.name), m.unit = make_printable(m.unit);
 }
 
-// Position of x on an axis: index of the grid point at or below it and the share of the way to the next, by logarithm.
+// Position of x on an axis: index of the grid point at or below it and the share of the way to the next, by logarithm
+// or not.
 struct Place {
   size_t index;
   double part;
 };
-Place place_of(const std::vector<int64_t>& axis, int64_t x) {
+Place place_of(const std::vector<int64_t>& axis, int64_t x, bool linear) {
   if (x <= axis.front()) return {0, 0};
   if (x >= axis.back()) return {axis.size() - 1, 0};
   const size_t i = static_cast<size_t>(std::upper_bound(axis.begin(), axis.end(), x) - axis.begin()) - 1;
-  const double low = std::log(static_cast<double>(axis[i])), high = std::log(static_cast<double>(axis[i + 1]));
-  return {i, (std::log(static_cast<double>(x)) - low) / (high - low)};
+  double low = static_cast<double>(axis[i]), high = static_cast<double>(axis[i + 1]), at = static_cast<double>(x);
+  if (!linear) low = std::log(low), high = std::log(high), at = std::log(at);
+  return {i, (at - low) / (high - low)};
 }
 
 double share_of(const MatmulTable& t, int64_t m, int64_t n, int64_t k) {
@@ -270,20 +325,29 @@ double share_of(const MatmulTable& t, int64_t m, int64_t n, int64_t k) {
     for (size_t a = 0; a < 3; ++a) share *= size[a] / (size[a] + t.half[a]);
     return share;
   }
-  const std::array<Place, 3> at{place_of(t.rows, m), place_of(t.columns, n), place_of(t.depth, k)};
-  double log_share = 0;
+  const std::array<int64_t, 3> size{m, n, k};
+  const std::array<const std::vector<int64_t>*, 3> axes{&t.rows, &t.columns, &t.depth};
+  std::array<Place, 3> at{};
+  double inside = 1;  // the size within the grid
+  for (size_t a = 0; a < 3; ++a) {
+    at[a] = place_of(*axes[a], size[a], t.linear_time);
+    inside *= static_cast<double>(std::clamp(size[a], axes[a]->front(), axes[a]->back()));
+  }
+  double sum = 0;  // of the logarithms of shares, or of times at the peak
   for (unsigned corner = 0; corner < 8; ++corner) {
-    double weight = 1;
+    double weight = 1, product = 1;
     std::array<size_t, 3> index{};
     for (unsigned a = 0; a < 3; ++a) {
       const bool upper = corner >> a & 1U;
       weight *= upper ? at[a].part : 1 - at[a].part;
       index[a] = at[a].index + (upper ? 1 : 0);
+      if (weight > 0) product *= static_cast<double>((*axes[a])[index[a]]);
     }
-    if (weight > 0)
-      log_share += weight * std::log(t.share[(index[0] * t.columns.size() + index[1]) * t.depth.size() + index[2]]);
+    if (weight <= 0) continue;
+    const double share = t.share[(index[0] * t.columns.size() + index[1]) * t.depth.size() + index[2]];
+    sum += weight * (t.linear_time ? product / share : std::log(share));
   }
-  return std::exp(log_share);
+  return t.linear_time ? inside / sum : std::exp(sum);
 }
 
 int64_t round_up(int64_t x, int64_t tile) { return (x + tile - 1) / tile * tile; }
@@ -377,16 +441,58 @@ bool has_table(const DeviceType& d, DType dtype, ProductUse use) {
   return std::any_of(d.matmul.begin(), d.matmul.end(), [&](const auto& t) { return t.dtype == dtype && t.use == use; });
 }
 
-AttentionRates attention_rates(const DeviceType& d, DType dtype) {
-  for (const auto& [of, rates] : d.attention_of)
-    if (of == dtype) return rates;
-  return {d.attention_forward, d.attention_backward, d.attention_forward, 1};
+AttentionRates attention_rates(const DeviceType& d, DType dtype, int64_t head_dim) {
+  const AttentionTable *below = nullptr, *above = nullptr;
+  for (const AttentionTable& t : d.attention_of) {
+    if (t.dtype != dtype) continue;
+    if (t.head <= head_dim || !below) below = &t;
+    if (t.head >= head_dim && !above) above = &t;
+  }
+  if (!below) return {d.attention_forward, d.attention_backward, d.attention_forward, 1};
+  AttentionRates r = below->rates;
+  if (below->head == 0 || below->head == head_dim || !above) return r;  // of any size, measured, or the largest
+  const auto low = static_cast<double>(below->head), high = static_cast<double>(above->head);
+  const auto head = static_cast<double>(head_dim);
+  const double part = above == below ? 0 : (head - low) / (high - low);
+  // Times of a pair and what it has more over few keys: head·(1 + half/n) / share.
+  const auto between = [&](double AttentionRates::*share, double AttentionRates::*half) {
+    const auto mixed = [&](double at_low, double at_high) { return at_low + part * (at_high - at_low); };
+    const double from = low / below->rates.*share, to = high / above->rates.*share;
+    const double time = mixed(from, to);
+    if (half) r.*half = mixed(from * (below->rates.*half), to * (above->rates.*half)) / time;
+    r.*share = head / time;
+  };
+  between(&AttentionRates::forward, &AttentionRates::forward_half);
+  between(&AttentionRates::backward, &AttentionRates::backward_half);
+  between(&AttentionRates::prefill, &AttentionRates::prefill_half);
+  between(&AttentionRates::decode, nullptr);
+  return r;
 }
 
-double elementwise_rate(const DeviceType& d, DType dtype) {
-  for (const auto& [of, rate] : d.elementwise)
+namespace {
+double rate_or_memory(const std::vector<std::pair<DType, double>>& rates, const DeviceType& d, DType dtype) {
+  for (const auto& [of, rate] : rates)
     if (of == dtype) return rate;
   return d.memory_bandwidth;
+}
+}  // namespace
+
+double elementwise_rate(const DeviceType& d, DType dtype) { return rate_or_memory(d.elementwise, d, dtype); }
+double update_rate(const DeviceType& d, DType dtype) { return rate_or_memory(d.update, d, dtype); }
+
+double read_rate(const DeviceType& d, DType dtype, int64_t working_set, bool mapped) {
+  const ReadRate *below = nullptr, *above = nullptr;
+  for (const ReadRate& r : d.reads) {
+    if (r.dtype != dtype || (mapped && r.mapped == 0)) continue;
+    if (r.bytes <= working_set || !below) below = &r;
+    if (r.bytes >= working_set && !above) above = &r;
+  }
+  if (!below) return mapped ? read_rate(d, dtype, working_set, false) : d.memory_bandwidth;
+  const auto rate = [&](const ReadRate& r) { return mapped ? r.mapped : r.rate; };
+  if (!above || above == below || below->bytes >= working_set) return rate(*below);
+  const double low = std::log(static_cast<double>(below->bytes)), high = std::log(static_cast<double>(above->bytes));
+  const double part = (std::log(static_cast<double>(working_set)) - low) / (high - low);
+  return 1 / ((1 - part) / rate(*below) + part / rate(*above));
 }
 
 int64_t matmul_ps(const DeviceType& d, DType dtype, int64_t m, int64_t n, int64_t k, ProductUse use) {

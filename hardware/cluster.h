@@ -15,7 +15,9 @@ namespace tern {
 
 /// Share of the peak that a matrix product of m rows, n columns and depth k reaches: measured on a grid of shapes, or a
 /// curve of four constants. Shapes are first rounded up to whole tiles.
-/// Grid   between points log-linear; beyond the grid the edge's share.
+/// Grid   between points the logarithm of the share is linear in those of the sizes, or, by `linear_time`, the time is
+/// linear in each size, as of a constant part, parts by row and column and a part by element; beyond the grid the
+/// edge's share.
 /// Curve  top · m/(m + half[0]) · n/(n + half[1]) · k/(k + half[2]): a product takes as long at the top as one that is
 ///        larger by half[0] rows, half[1] columns and half[2] deep; at half of each alone half the top is reached.
 /// Product  what of: all products, or those of one use, where a machine was measured at each apart.
@@ -34,6 +36,7 @@ struct MatmulTable {
   std::array<double, 3> half{};
   std::vector<int64_t> rows, columns, depth;  // rising
   std::vector<double> share;                  // rows × columns × depth, the last fastest
+  bool linear_time = false;
 };
 
 /// Shares of the peak of attention with everything in one kernel; over n keys share · n / (n + half). `decode`: bytes
@@ -41,6 +44,20 @@ struct MatmulTable {
 struct AttentionRates {
   double forward = 0, backward = 0, prefill = 0, decode = 1;
   double forward_half = 0, backward_half = 0, prefill_half = 0;
+};
+/// Of one type, and of heads of one size where a machine was measured at several.
+struct AttentionTable {
+  DType dtype = DType::bf16;
+  int64_t head = 0;  // elements; 0: of any size
+  AttentionRates rates;
+};
+
+/// Bytes/s of weights of one type that a decoded token's products read again and again from `bytes` of them: a small
+/// model's stay in a cache from one token to the next. `mapped`: from a file's small pages; 0: not measured.
+struct ReadRate {
+  DType dtype = DType::bf16;
+  int64_t bytes = 0;
+  double rate = 0, mapped = 0;
 };
 
 /// What a framework adds to its devices' work. These values add nothing; a calibration (calibrate/) sets them.
@@ -64,10 +81,12 @@ struct DeviceType {
   double memory_nominal = 0;                     // of the data sheet
   std::vector<std::pair<DType, double>> peak;    // FLOP/s of dense matrix products
   std::vector<MatmulTable> matmul;
-  double attention_forward = 0, attention_backward = 0;        // share of the peak
-  std::vector<std::pair<DType, AttentionRates>> attention_of;  // where they differ by type
-  std::vector<std::pair<DType, double>> elementwise;  // bytes/s of norms and the like; not stated: the memory's
-  int64_t launch_ps = 0;                              // per kernel, what the device waits
+  double attention_forward = 0, attention_backward = 0;  // share of the peak
+  std::vector<AttentionTable> attention_of;              // where they differ by type; heads rising
+  std::vector<std::pair<DType, double>> elementwise;     // bytes/s of norms and the like; not stated: the memory's
+  std::vector<std::pair<DType, double>> update;          // bytes/s of the optimizer; not stated: the memory's
+  std::vector<ReadRate> reads;                           // bytes rising within a type; none: the memory's rate
+  int64_t launch_ps = 0;                                 // per kernel, what the device waits
   double price_per_hour = 0;
   FrameworkCosts framework = {};
 };
@@ -165,8 +184,16 @@ int64_t matmul_ps(const DeviceType&, DType, int64_t m, int64_t n, int64_t k, Pro
 /// Whether products of this use have a table of their own.
 bool has_table(const DeviceType&, DType, ProductUse);
 std::string_view name_of(ProductUse);  // "any", "input_gradient", …
-AttentionRates attention_rates(const DeviceType&, DType);
+/// Of heads of so many elements. Between measured sizes the time of a pair of a query and a key is linear in the head's
+/// size; below the smallest it is the smallest's, above the largest the share is the largest's.
+AttentionRates attention_rates(const DeviceType&, DType, int64_t head_dim);
 double elementwise_rate(const DeviceType&, DType);  // bytes/s
+/// bytes/s of an optimizer's step, of 2·states + gradient + weight.
+double update_rate(const DeviceType&, DType);
+/// bytes/s of reading `working_set` bytes of weights again and again: between measured sizes the time of a byte is
+/// linear in the logarithm of the size; outside of them the nearest one's. Where no file's pages were measured they are
+/// memory.
+double read_rate(const DeviceType&, DType, int64_t working_set, bool mapped);
 /// FLOP/s. Errors: usage, naming the device and the dtypes it states.
 double peak_flops(const DeviceType&, DType);
 

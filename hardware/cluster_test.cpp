@@ -203,6 +203,89 @@ TEST(Cluster, RatesByUseAndTypeAreRead) {
   EXPECT_NE(message_of(file + measured).find("measured.rounds"), std::string::npos);
 }
 
+// A constant part, a part by row and one by element: a grid of times gives back every size between its points.
+TEST(Matmul, AGridOfTimesIsLinearInEachSize) {
+  const auto seconds = [](double m, double n, double k) { return 5e-6 + 1e-9 * m * n + 2e-12 * m * n * k; };
+  std::string shares;
+  for (const double m : {1.0, 64.0})
+    for (const double n : {256.0, 1024.0})
+      for (const double k : {256.0, 4096.0}) shares += std::to_string(2 * m * n * k / (1e14 * seconds(m, n, k))) + ", ";
+  const std::string table =
+      "[[device.h100.matmul]]\ndtype = \"bf16\"\nproduct = \"inference\"\ntile = [1, 1, 1]\nrows = [1, 64]\n"
+      "columns = [256, 1024]\ndepth = [256, 4096]\nshare = [" +
+      shares + "]\nbetween = \"time\"\n";
+  std::string text = replace_all(node_file(), "\"989TFLOP/s\"", "\"100TFLOP/s\"");
+  text.insert(text.find("[[device.h100.matmul]]"), table);
+  const DeviceType d = parse_cluster(text, "c.toml").devices[0];
+  const auto got = [&](int64_t m, int64_t n, int64_t k) {
+    return static_cast<double>(matmul_ps(d, DType::bf16, m, n, k, ProductUse::inference)) * 1e-12;
+  };
+  for (const int64_t m : {1, 7, 64})
+    for (const int64_t n : {256, 300, 1024})
+      for (const int64_t k : {256, 1000, 4096})
+        EXPECT_NEAR(got(m, n, k) / seconds(double(m), double(n), double(k)), 1, 2e-3) << m << " " << n << " " << k;
+  EXPECT_NEAR(got(1, 2048, 256) / got(1, 1024, 256), 2, 1e-6) << "beyond the grid the edge's share";
+  EXPECT_NEAR(got(1, 256, 128) / got(1, 256, 256), 0.5, 1e-6);
+  EXPECT_NE(message_of(replace_all(text, "\"time\"", "\"times\"")).find("between: 'times', expected share or time"),
+            std::string::npos);
+}
+
+std::string with_rates(const std::string& more) {
+  std::string text = node_file();
+  return text.insert(text.find("[[device.h100.matmul]]"), more);
+}
+
+// A pair of a query and a key takes 1 + head/64 at the peak's pace, and half of that more over 100 keys.
+TEST(Cluster, AttentionBetweenMeasuredHeadsTakesTheirTimes) {
+  const auto row = [](int64_t head, double slower) {
+    const double share = static_cast<double>(head) / (1 + static_cast<double>(head) / 64) / 100;
+    return "[[device.h100.attention.bf16.heads]]\nhead = " + std::to_string(head) +
+           "\nforward = " + std::to_string(share) + "\nbackward = " + std::to_string(share / slower) +
+           "\nforward_half = 50\ndecode = " + std::to_string(share) + "\n";
+  };
+  const DeviceType d = parse_cluster(with_rates(row(32, 2) + row(64, 2) + row(128, 4)), "c.toml").devices[0];
+  const auto rates = [&](int64_t head) { return attention_rates(d, DType::bf16, head); };
+  for (const int64_t head : {32, 48, 64, 96, 128})
+    EXPECT_NEAR(static_cast<double>(head) / rates(head).forward, 100 + 100 * static_cast<double>(head) / 64, 0.1)
+        << head;
+  EXPECT_NEAR(rates(48).backward, rates(48).forward / 2, 1e-5);
+  EXPECT_NEAR(96 / rates(96).backward, (2 * 200 + 4 * 300) / 2, 0.1);
+  EXPECT_NEAR(rates(48).forward_half, 50, 1e-9);
+  EXPECT_NEAR(rates(96).decode, rates(96).forward, 1e-5);
+  EXPECT_NEAR(16 / rates(16).forward, 32 / rates(32).forward, 1e-6) << "as dear as the smallest";
+  EXPECT_EQ(rates(256).forward, rates(128).forward);
+  EXPECT_EQ(attention_rates(d, DType::f32, 48).forward, d.attention_forward) << "of a type without heads";
+  EXPECT_NE(message_of(with_rates(row(64, 2) + row(64, 2))).find("heads.head: 64, expected rising sizes, after 64"),
+            std::string::npos);
+  EXPECT_NE(message_of(with_rates("[device.h100.attention.bf16]\nheads = []\n")).find("no sizes"), std::string::npos);
+  EXPECT_NE(message_of(with_rates(row(64, 2) + "k = 1\n")).find("heads.k: is no key here"), std::string::npos);
+}
+
+TEST(Cluster, ReadsAreACurveOverTheWorkingSet) {
+  const auto row = [](const char* dtype, const char* bytes, const char* rates) {
+    return std::string("[[device.h100.read]]\ndtype = \"") + dtype + "\"\nbytes = \"" + bytes + "\"\n" + rates + "\n";
+  };
+  const std::string rows = row("bf16", "16MiB", "rate = \"60GB/s\"\nmapped = \"40GB/s\"") +
+                           row("bf16", "256MiB", "rate = \"20GB/s\"\nmapped = \"10GB/s\"") +
+                           row("bf16", "1GiB", "rate = \"15GB/s\"") + row("f32", "16MiB", "rate = \"50GB/s\"");
+  const DeviceType d = parse_cluster(with_rates(rows), "c.toml").devices[0];
+  constexpr int64_t kMiB = 1 << 20;
+  const auto rate = [&](int64_t mib, bool mapped) { return read_rate(d, DType::bf16, mib * kMiB, mapped) / 1e9; };
+  EXPECT_NEAR(rate(1, false), 60, 1e-9);
+  EXPECT_NEAR(rate(16, false), 60, 1e-9);
+  EXPECT_NEAR(rate(64, false), 2 / (1.0 / 60 + 1.0 / 20), 1e-9) << "half of the way, by time";
+  EXPECT_NEAR(rate(256, false), 20, 1e-9);
+  EXPECT_NEAR(rate(100'000, false), 15, 1e-9);
+  EXPECT_NEAR(rate(16, true), 40, 1e-9);
+  EXPECT_NEAR(rate(100'000, true), 10, 1e-9) << "the last that was measured so";
+  EXPECT_NEAR(read_rate(d, DType::f32, 999 * kMiB, true) / 1e9, 50, 1e-9) << "as memory";
+  EXPECT_EQ(read_rate(d, DType::f64, kMiB, false), d.memory_bandwidth) << "not measured";
+  EXPECT_NE(message_of(with_rates(row("bf16", "2MiB", "rate = \"1GB/s\"") + row("bf16", "1MiB", "rate = \"1GB/s\"")))
+                .find("read.bytes: 1048576, expected rising sizes"),
+            std::string::npos);
+  EXPECT_NE(message_of(with_rates(row("bf16", "2MiB", "rate = \"1B/s\""))).find("1kB/s at least"), std::string::npos);
+}
+
 // A file is not trusted: what reports print of it holds no escape sequence and no line of its own.
 TEST(Cluster, NamesHoldNoControlCharacters) {
   std::string text = cluster_text("a100-80g");

@@ -129,7 +129,7 @@ Times attention_times(const Pricing& z, const Unit& unit, const AttentionSpec& u
   AttentionSpec part = u;
   part.heads = shard_of(u.heads, z.mesh.tensor), part.kv_heads = shard_of(u.kv_heads, z.mesh.tensor);
   const int64_t pairs = z.query.attended_pairs * part.heads * part.head_dim;
-  const AttentionRates rates = attention_rates(z.machine.device, z.job.dtype);
+  const AttentionRates rates = attention_rates(z.machine.device, z.job.dtype, u.head_dim);
   const auto scores = [&](double times) {
     const double bytes = static_cast<double>(z.query.attended_pairs * part.heads) * z.framework().score_bytes;
     return ps_of(times * bytes, z.machine.device.memory_bandwidth);
@@ -282,7 +282,7 @@ int64_t update_ps(const TrainJob& job, const Machine& m, int64_t shard, Tier sta
   const double s = static_cast<double>(size_of(job.dtype)), g = static_cast<double>(size_of(job.gradients));
   const double o = static_cast<double>(state_bytes(job));
   const double touched = n * (2 * o + g + s);
-  if (states == Tier::device) return ps_of(touched, m.device.memory_bandwidth) + m.device.launch_ps;
+  if (states == Tier::device) return ps_of(touched, update_rate(m.device, job.dtype)) + m.device.launch_ps;
   // Gradients out, weights back and the host's arithmetic run beside each other; the slowest counts.
   int64_t slowest = std::max({ps_of(n * g, m.node.host_link_bandwidth), ps_of(n * s, m.node.host_link_bandwidth),
                               ps_of(touched, m.node.host_bandwidth / devices)});

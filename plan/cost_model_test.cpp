@@ -165,6 +165,34 @@ TEST(Time, IsNearTheModelsFlops) {
   EXPECT_LT(flops / seconds, 0.76 * 989e12);
 }
 
+// Twin: 2·12 bytes of states, 4 of the gradient, 2 of the weight.
+TEST(Time, AnUpdateMovesItsBytesAtItsOwnRate) {
+  Case c;
+  c.machine.device.update = {{DType::f32, 1e9}, {DType::bf16, 3e9}};
+  const auto bytes = static_cast<double>(block_parameters(c.spec)) * (2 * 12 + 4 + 2);
+  EXPECT_EQ(c.cost({}).update, ps_of(bytes, 3e9) + c.machine.device.launch_ps);
+}
+
+// Heads of 64 at half of the pace of those of 128: what a block takes more is its attention's.
+TEST(Time, AttentionIsThatOfTheModelsHeads) {
+  Case c;
+  const auto forward = [&](double at_64, double at_128) {
+    AttentionRates r{at_64, at_64};
+    c.machine.device.attention_of = {{DType::bf16, 64, r}};
+    r.forward = r.backward = at_128;
+    c.machine.device.attention_of.push_back({DType::bf16, 128, r});
+    return static_cast<double>(c.cost({}).forward);
+  };
+  const double slow = forward(0.5, 0.1), fast = forward(0.5, 0.2), same = forward(0.1, 0.2);
+  EXPECT_EQ(fast, same) << "heads of 128";
+  const AttentionSpec& a = *attention_of(c.spec.units[1]);
+  ASSERT_EQ(a.head_dim, 128);
+  const double pairs = 0.5 * static_cast<double>(c.job.seq) * static_cast<double>(c.job.seq + 1);
+  const double peak = peak_flops(c.machine.device, DType::bf16);
+  EXPECT_NEAR((slow - fast) * 1e-12, 4 * pairs * static_cast<double>(a.heads * a.head_dim) / peak * (1 / 0.1 - 1 / 0.2),
+              1e-9);
+}
+
 TEST(Time, MoreBandwidthIsNeverSlowerAndLongerIsNeverFaster) {
   const auto sum = [](const CostVector& v) {
     return v.forward + v.backward + v.weight + v.recompute + v.host_forward + v.host_backward + v.begin + v.sync +

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 
 #include "base/error.h"
@@ -17,6 +18,7 @@ namespace {
 // Units first … last − 1 of a stage; embedding and head count to the first and last layer.
 struct Stage {
   size_t first = 0, last = 0;
+  int64_t read_bytes = 0;  // of weights, by a pass with logits
 };
 std::vector<Stage> stages_of(const ModelSpec& spec, int64_t count) {
   std::vector<Stage> out(static_cast<size_t>(count));
@@ -54,6 +56,7 @@ struct Pass {
   int64_t rows = 0;
   double pairs = 0, past = 0;
   int64_t logits = 0;
+  bool again = false;  // its weights were read by the pass before it
 };
 struct PassTimes {
   int64_t compute = 0, weights = 0, kv = 0, links = 0;
@@ -64,6 +67,8 @@ struct PassTimes {
   }
 };
 
+constexpr int64_t kBeyondCaches = std::numeric_limits<int64_t>::max();
+
 struct Pricing {
   const ModelSpec& spec;
   const InferenceJob& job;
@@ -71,7 +76,16 @@ struct Pricing {
   const ServingLayout& layout;
 
   const DeviceType& device() const { return machine.device; }
+  // Weights that each pass reads stay in a cache from one to the next as far as they fit it; rows are written anew.
+  int64_t read_weights(int64_t bytes, int64_t working_set) const {
+    return ps_of(static_cast<double>(bytes), read_rate(device(), job.dtype, working_set, job.mapped_weights));
+  }
   int64_t read(int64_t bytes) const { return ps_of(static_cast<double>(bytes), device().memory_bandwidth); }
+  // Of a product that was measured with weights that no cache holds: what their place saves, or costs.
+  int64_t saved_by_place(int64_t bytes, int64_t working_set) const {
+    const double rate = read_rate(device(), job.dtype, kBeyondCaches, false);
+    return ps_of(static_cast<double>(bytes), rate) - read_weights(bytes, working_set);
+  }
 
   // By FLOPs: whole tiles of rows as they are, and what is left at a large product's pace, as kernels for few rows do
   // not fill whole tiles. Never falls as m grows.
@@ -87,37 +101,40 @@ struct Pricing {
     return std::min(whole, matmul_ps(device(), job.dtype, m - left, n, k) + rest);
   }
 
-  // As measured for inference; else the larger of reading and of FLOPs. It is the weights' where their reading decides:
-  // of a measured time, where it is half of it.
-  void product(int64_t m, int64_t n, int64_t k, int64_t count, PassTimes& t) const {
+  // As measured for inference, with weights that no cache holds, less what reading them takes less where they lie; else
+  // the larger of reading and of FLOPs. It is the weights' where their reading decides: of a measured time, where it is
+  // half of it. What is measured holds the wait for the threads.
+  void product(int64_t m, int64_t n, int64_t k, int64_t count, int64_t working_set, PassTimes& t) const {
     if (m <= 0 || count <= 0) return;
-    const int64_t stored = stored_bytes(job.weights, n * k);
-    const int64_t reading = read(stored + (m * k + m * n) * size_of(job.dtype));
-    int64_t one = 0, weights = 0;
+    const int64_t stored = stored_bytes(job.weights, n * k), in_place = read_weights(stored, working_set);
+    const int64_t reading = in_place + read((m * k + m * n) * size_of(job.dtype));
+    int64_t one = 0, weights = 0, launch = device().launch_ps;
     if (has_table(device(), job.dtype, ProductUse::inference)) {
-      one = matmul_ps(device(), job.dtype, m, n, k, ProductUse::inference);
+      const int64_t measured = matmul_ps(device(), job.dtype, m, n, k, ProductUse::inference);
+      one = std::max(read_weights(stored, 1), measured - saved_by_place(stored, working_set));
       weights = 2 * reading >= one ? one : 0;
+      launch = 0;
     } else {
       const int64_t flops = multiplied(m, n, k);
       one = std::max(flops, reading);
-      weights = reading >= flops ? read(stored) : 0;  // beside them rows are read and written
+      weights = reading >= flops ? in_place : 0;  // beside them rows are read and written
     }
     t.weights += counted_ps(count, weights);
-    t.compute += counted_ps(count, one) - counted_ps(count, weights) + device().launch_ps;
+    t.compute += counted_ps(count, one) - counted_ps(count, weights) + launch;
   }
 
-  void products(const Unit& unit, int64_t rows, PassTimes& t) const {
+  void products(const Unit& unit, int64_t rows, int64_t working_set, PassTimes& t) const {
     const MoeSpec* moe = moe_of(unit);
     for (const MatrixProduct& p : unit_products(unit, query_of(job, layout, rows))) {
       if (!moe || p.count == 1) {
-        product(p.m, p.n, p.k, p.count, t);
+        product(p.m, p.n, p.k, p.count, working_set, t);
         continue;
       }
       // Experts that some row meets, if rows choose evenly: X·(1 − (1 − K/X)^rows).
       const double experts = static_cast<double>(moe->experts), chosen = static_cast<double>(moe->top_k);
       const double met = experts * (1 - std::pow(1 - chosen / experts, static_cast<double>(rows)));
       const auto touched = std::clamp<int64_t>(static_cast<int64_t>(std::ceil(met - 1e-9)), 1, moe->experts);
-      product(ceil_div(rows * moe->top_k, touched), p.n, p.k, touched, t);
+      product(ceil_div(rows * moe->top_k, touched), p.n, p.k, touched, working_set, t);
     }
   }
 
@@ -131,7 +148,7 @@ struct Pricing {
   }
 
   void attention(const Unit& unit, const AttentionSpec& a, const Pass& pass, PassTimes& t) const {
-    const AttentionRates rates = attention_rates(device(), job.dtype);
+    const AttentionRates rates = attention_rates(device(), job.dtype, a.head_dim);
     // A window bounds the keys a row meets.
     const double rows = static_cast<double>(std::max<int64_t>(pass.rows, 1));
     const double most = a.window > 0 ? static_cast<double>(a.window) * rows : pass.pairs;
@@ -150,12 +167,13 @@ struct Pricing {
   PassTimes stage(const Stage& s, const Pass& pass) const {
     PassTimes t;
     const int64_t rows = pass.rows, bytes = rows * spec.width * size_of(job.dtype);
+    const int64_t working_set = pass.again ? s.read_bytes : kBeyondCaches;
     for (size_t u = s.first; u < s.last; ++u) {
       const Unit& unit = spec.units[u];
       if (const auto* head = std::get_if<HeadSpec>(&unit.spec)) {
         if (pass.logits == 0) continue;
         const int64_t vocab = ceil_div(head->vocab, layout.tensor);
-        product(pass.logits, vocab, head->width, 1, t);
+        product(pass.logits, vocab, head->width, 1, working_set, t);
         // Softmax, filters and the draw go over the logits a few times.
         t.compute += ps_of(static_cast<double>(pass.logits * vocab * 12), elementwise_rate(device(), job.dtype));
         if (layout.tensor > 1) t.links += all_gather_ps(machine, {layout.tensor, 1}, pass.logits * head->vocab * 4);
@@ -166,7 +184,7 @@ struct Pricing {
             2 * device().launch_ps + ps_of(2.0 * static_cast<double>(bytes), elementwise_rate(device(), job.dtype));
         continue;
       }
-      products(unit, rows, t);
+      products(unit, rows, working_set, t);
       rest(unit, rows, t);
       if (const AttentionSpec* a = attention_of(unit)) attention(unit, *a, pass, t);
       if (layout.tensor > 1) t.links += all_reduce_ps(machine, {layout.tensor, 1}, bytes);
@@ -176,6 +194,21 @@ struct Pricing {
     return t;
   }
 };
+
+// With what a pass reads of weights: of tables of rows to look up, nothing.
+std::vector<Stage> priced_stages(const ModelSpec& spec, const InferenceJob& job, const ServingLayout& layout) {
+  std::vector<Stage> stages = stages_of(spec, layout.stages);
+  for (Stage& s : stages)
+    for (size_t u = s.first; u < s.last; ++u) {
+      const Unit& unit = spec.units[u];
+      if (std::holds_alternative<EmbedSpec>(unit.spec)) continue;
+      int64_t numbers = unit_cost(unit, query_of(job, layout, 1)).parameters;
+      if (const auto* head = std::get_if<HeadSpec>(&unit.spec); head && head->tied)
+        numbers += ceil_div(head->vocab, layout.tensor) * head->width;
+      s.read_bytes += stored_bytes(job.weights, numbers);
+    }
+  return stages;
+}
 
 // Σ f(i), first ≤ i ≤ last, of an f that is linear but for a few corners: a stretch whose inner points lie on the line
 // between its ends counts as that line, another is halved. Short ones are added up.
@@ -370,7 +403,7 @@ ServingTimes serving_times(const ModelSpec& spec, const InferenceJob& job, const
 std::vector<int64_t> prompt_compute_ps(const ModelSpec& spec, const InferenceJob& job, const Machine& m,
                                        const ServingLayout& layout) {
   const Pricing price{spec, job, m, layout};
-  const std::vector<Stage> stages = stages_of(spec, layout.stages);
+  const std::vector<Stage> stages = priced_stages(spec, job, layout);
   PromptTimes times{price, stages};
   std::vector<int64_t> out;
   for (const PromptGroup& g : prompts_of(job)) out.push_back(times.of(g.tokens));
@@ -381,7 +414,7 @@ ServingTimes serving_times(const ModelSpec& spec, const InferenceJob& job, const
                            const ServingLayout& layout, const ServingMemory& memory, int64_t users,
                            const std::vector<int64_t>& prompt_ps) {
   const Pricing price{spec, job, m, layout};
-  const std::vector<Stage> stages = stages_of(spec, layout.stages);
+  const std::vector<Stage> stages = priced_stages(spec, job, layout);
   ServingTimes out;
 
   double mean = 0;
@@ -397,7 +430,7 @@ ServingTimes serving_times(const ModelSpec& spec, const InferenceJob& job, const
                 each = ceil_div(std::max<int64_t>(users, 1), groups);
   const double context = job.lengths ? job.lengths->decode_context()
                                      : static_cast<double>(job.prompt) + static_cast<double>(job.answer) / 2;
-  const Pass pass{each, context * static_cast<double>(each), context * static_cast<double>(each), each};
+  const Pass pass{each, context * static_cast<double>(each), context * static_cast<double>(each), each, true};
   PassTimes sum, worst;
   for (const Stage& s : stages) {
     const PassTimes t = price.stage(s, pass);

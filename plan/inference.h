@@ -32,6 +32,7 @@ struct InferenceJob {
   double ttft_s = 0, tpot_s = 0;               // targets: to the first token, per token after it; 0: none
   int64_t chunk = 512;                         // prompt tokens read at a time
   int64_t page = 16;                           // tokens in a page of the cache
+  bool mapped_weights = false;                 // read from a file's pages, not copied to memory of their own
   bool spill = true;                           // weights, keys and values may go to the host and to disk
   bool latent_cache = true;                    // of latent attention the narrow rows are kept; false: whole heads
   int64_t most_tensor = 64, most_stages = 16;  // of a copy

@@ -112,6 +112,41 @@ TEST(Inference, TensorAndStagesShareTheBytes) {
   EXPECT_EQ(why_illegal(spec, m, {2, 4}), "");
 }
 
+// Twin: weights of 7B in bf16 that a decoded token reads from memory, from a cache, from a file's pages; a product was
+// measured at the memory's rate and a constant beside it.
+TEST(Inference, DecodingReadsWeightsWhereTheyLie) {
+  const ModelSpec spec = *preset_model("llama-2-7b");
+  Machine m = machine_of(ideal("80GB", 1), 0);
+  const double bytes = 2.0 * static_cast<double>(num_parameters(spec) - spec.vocab * spec.width);
+  MatmulTable table{.dtype = DType::bf16, .use = ProductUse::inference, .rows = {1, 64}, .linear_time = true};
+  table.columns = table.depth = {4096, 65536};
+  for (const double rows : {1.0, 64.0})
+    for (const double n : {4096.0, 65536.0})
+      for (const double k : {4096.0, 65536.0})
+        table.share.push_back(2 * rows * n * k / (rows * 1e-6 + 2 * n * k / 2e12) / 312e12);
+  m.device.matmul.push_back(table);
+  const auto decode = [&](bool mapped) {
+    const InferenceJob job{.prompt = 1, .answer = 2, .mapped_weights = mapped};
+    return seconds(serving_times(spec, job, m, {}, serving_memory(spec, job, m, {}, 1), 1).decode_ps);
+  };
+  const double products = 4 * 32 + 1, in_memory = decode(false);
+  EXPECT_NEAR(in_memory / (bytes / 2e12 + products * 1e-6), 1, 0.02);
+  const int64_t gib = int64_t{1} << 30;
+  m.device.reads = {{DType::bf16, gib, 8e12, 4e12}, {DType::bf16, 20 * gib, 2e12, 1e12}};
+  const double rate = read_rate(m.device, DType::bf16, static_cast<int64_t>(bytes), false);
+  EXPECT_GT(rate, 2.1e12);
+  EXPECT_NEAR(decode(false) / (in_memory - bytes / 2e12 + bytes / rate), 1, 1e-3);
+  EXPECT_NEAR(decode(true) / (in_memory - bytes / 2e12 + 2 * bytes / rate), 1, 1e-3);
+  // A prompt reads them for the first time.
+  const InferenceJob prompt{.prompt = 64, .answer = 1};
+  const auto prefill = [&] {
+    return serving_times(spec, prompt, m, {}, serving_memory(spec, prompt, m, {}, 1), 1).prefill_ps;
+  };
+  const int64_t with_curve = prefill();
+  m.device.reads.clear();
+  EXPECT_EQ(with_curve, prefill());
+}
+
 // Twin: a decoded token reads every weight but the embedding's rows, and the keys and values, at the memory's rate.
 TEST(Inference, DecodingReadsWeightsAndCacheOnce) {
   const ModelSpec spec = *preset_model("llama-2-7b");

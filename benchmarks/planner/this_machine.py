@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Predicted beside measured on this machine: tern profile, then tern plan of training and of inference, tern train and
 tern generate, as a person would call them. Each round profiles anew, so that a prediction and what it is held against
-met the same neighbours; the last column is the median over the rounds of predicted / measured.
+met the same neighbours; the last column is the median over the rounds of predicted / measured. Then the last round's
+step, kind by kind: what tern plan predicts beside the spans of tern train --trace (its third step).
 
   benchmarks/planner/this_machine.py --tokenizer DIR --data TEXT [--tern PROGRAM] [--rounds 3] [--full]
 """
@@ -16,6 +17,8 @@ import tempfile
 MODELS = {  # width, hidden, layers, heads, kv heads
     "15m": (288, 768, 6, 6, 6),
     "60m": (640, 1728, 8, 10, 5),
+    "42m": (512, 1408, 8, 8, 8),
+    "100m": (768, 2048, 12, 12, 4),
 }
 
 
@@ -41,6 +44,33 @@ def step_seconds(run_dir, tokens):
     return statistics.median(tokens / rate for rate in rates[2:])
 
 
+def planned_kinds(plan):
+    """(kind, pass) → ms, of the table that `tern plan` prints."""
+    kinds = {}
+    table = plan[plan.index("ms a step"):].splitlines()[1:]
+    for row in table:
+        words = row.split()
+        for name, ms in zip(("forward", "backward", "weights'"), words[1:]):
+            kinds[words[0], name] = float(ms)
+        if words[0] == "update":
+            return kinds
+    raise SystemExit("tern plan printed no times by kind")
+
+
+def traced_kinds(trace):
+    """The same of the measured spans: units of a decoder are an embedding, attention and MLP in turn, a head."""
+    names = {"FORWARD": "forward", "BACKWARD_INPUT": "backward", "BACKWARD_WEIGHT": "weights'"}
+    spans = [e for e in json.load(open(trace))["traceEvents"] if e["ph"] == "X" and e["pid"] == 1]
+    last = max(e["args"]["unit"] for e in spans)
+    kinds = {}
+    for e in spans:
+        operation, unit = e["name"].split()[0], e["args"]["unit"]
+        kind = "embedding" if unit == 0 else "head" if unit == last else ("mlp", "attention")[unit % 2]
+        key = ("update", "forward") if operation == "UPDATE" else (kind, names[operation])
+        kinds[key] = kinds.get(key, 0) + e["dur"] / 1e3
+    return kinds
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tern", default="build/release/bin/tern")
@@ -56,7 +86,7 @@ def main():
     args = parser.parse_args()
     tern, models = args.tern, args.models.split(",")
     rows = {}  # name → [(predicted, measured)]
-    exact = []
+    exact, kinds = [], {}
 
     with tempfile.TemporaryDirectory() as folder:
         here = pathlib.Path(folder)
@@ -81,7 +111,8 @@ def main():
                     trained = json.loads(run(
                         tern, "train", model / "config.json", "--from-scratch", "--tokenizer", args.tokenizer, "--data",
                         args.data, "--output", out, "--steps", args.steps, "--checkpoint-every", 0, "--log-every", 1,
-                        "--resume", "never", "--json", *command))
+                        "--resume", "never", "--trace", here / "trace.json", "--json", *command))
+                    kinds[f"train {name} {dtype}"] = planned_kinds(plan), traced_kinds(here / "trace.json")
                     rows.setdefault(f"train {name} {dtype}, s a step", []).append(
                         (planned["predicted"]["step_ps"] * 1e-12, step_seconds(out, args.batch * args.seq)))
                     exact.append((f"train {name} {dtype}, bytes", bytes_planned, trained["counted_peak_bytes"]))
@@ -105,6 +136,13 @@ def main():
               f"{min(ratios):.2f} to {max(ratios):.2f}")
     for name, predicted, measured in dict((e[0], e) for e in exact).values():
         print(f"{name:34}{predicted:12}{measured:12}{predicted / measured:8.4f}")
+    for name, (planned, traced) in kinds.items():
+        print(f"\n{name + ', ms of one step':34}{'predicted':>12}{'measured':>12}{'ratio':>8}")
+        for kind, ms in planned.items():
+            measured = traced.get(kind, 0)
+            if ms + measured > 0.002 * sum(traced.values()):
+                label = kind[0] if kind[0] == "update" else " ".join(kind)
+                print(f"  {label:32}{ms:12.2f}{measured:12.2f}{ms / measured if measured else 0:8.2f}")
 
 
 main()
