@@ -33,6 +33,7 @@ std::string today() {
 }
 
 int apply_threads(const Options& options) {
+  return_freed_blocks();
   const int64_t wished = options.has("threads") ? options.integer("threads") : 0;
   if (const int usable = read_cpu_facts().num_usable; wished > usable)
     log_warn("{}: {} threads on the {} this process may use take turns, which is slower than {}",
@@ -61,6 +62,12 @@ MemoryBudget memory_budget(const Options& options) {
   return {std::max<int64_t>(0, read_memory_facts().available_bytes - (program - resident)), "free on this machine"};
 }
 
+bool copy_pays(int64_t tokens, const MemoryFacts& memory, const InferenceFit& fit) {
+  // What the copy costs and gains: --weights in benchmarks/reports/inference_xeon2_2026-11-22.md.
+  const bool pages = memory.transparent_huge_pages == "always" || memory.transparent_huge_pages == "madvise";
+  return tokens >= kTokensToCopyFor && pages && memory.available_bytes - fit.total() >= fit.weights;
+}
+
 WeightsPlace weights_in(const Options& options, const ModelDescription& model, const InferenceFit& fit,
                         int64_t tokens) {
   constexpr WeightsPlace kMapped{WeightsIn::mapped_file, "mapped"}, kCopied{WeightsIn::own_memory, "copied"};
@@ -74,11 +81,7 @@ WeightsPlace weights_in(const Options& options, const ModelDescription& model, c
     return {WeightsIn::own_memory, "packed"};
   }
   if (how != "auto") return how == "mapped" ? kMapped : kCopied;
-  // What the copy costs and gains: --weights in benchmarks/reports/inference_xeon2_2026-11-22.md.
-  if (tokens < kTokensToCopyFor) return kMapped;
-  const MemoryFacts memory = read_memory_facts();
-  const bool pages = memory.transparent_huge_pages == "always" || memory.transparent_huge_pages == "madvise";
-  return pages && memory.available_bytes - fit.total() >= fit.weights ? kCopied : kMapped;
+  return copy_pays(tokens, read_memory_facts(), fit) ? kCopied : kMapped;
 }
 
 void require_finite_weights(const ModelDescription& model) { require_finite(model.dir.weights); }

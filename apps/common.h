@@ -19,6 +19,7 @@ class Options;
 enum class WeightsIn : uint8_t;
 struct InferenceFit;
 struct MemoryBudget;
+struct MemoryFacts;
 struct ModelDescription;
 struct ModelSpec;
 
@@ -40,8 +41,11 @@ struct WeightsPlace {
 };
 /// Tokens to be written from which on `--weights auto` copies what could be read in place.
 inline constexpr int64_t kTokensToCopyFor = 256;
-/// --weights; auto: own memory where `tokens` to be written are many enough to pay for the copy, and the machine has
-/// room for it beside the page cache's, and huge pages. Errors: usage: --weights says what packed weights cannot do.
+/// Whether a copy of the weights in own memory is worth its start: kTokensToCopyFor to be written (measured: see
+/// --weights), huge pages, and room for it beside the page cache's.
+bool copy_pays(int64_t tokens, const MemoryFacts&, const InferenceFit&);
+/// --weights; auto: what copy_pays says, a chat's tokens being its context. Errors: usage: --weights says what packed
+/// weights cannot do.
 WeightsPlace weights_in(const Options&, const ModelDescription&, const InferenceFit&, int64_t tokens);
 /// Errors: NotFinite, naming file and tensor.
 void require_finite_weights(const ModelDescription&);

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 #include <sched.h>
+#if defined(__GLIBC__)
+#include <malloc.h>
+#endif
 #include <sys/statfs.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -134,6 +137,12 @@ int num_memory_nodes(const std::string& root) {
 ProcessMemory read_process_memory() {
   const std::string status = slurp("/proc/self/status");
   return {field_bytes(status, "VmRSS"), field_bytes(status, "VmHWM")};
+}
+
+void return_freed_blocks() {
+#if defined(__GLIBC__)
+  ::mallopt(M_MMAP_THRESHOLD, 128 << 10);
+#endif
 }
 
 bool reset_peak_resident() {

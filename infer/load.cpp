@@ -105,8 +105,9 @@ InferenceFit inference_fit(const ModelSpec& spec, DType dtype, const InferenceNe
     fit.last += 2 * needs.logit_rows * spec.head().width * size;  // gathered, and normed (head_logits)
     fit.sampler = fit.logits;
   }
-  fit.beside = thread_memory(spec, {.dtype = dtype, .tokens = needs.iteration_tokens, .sequence = needs.context}) +
-               rope_table_bytes(spec, needs.positions > 0 ? needs.positions : needs.context);
+  const ThreadWork work{.dtype = dtype, .tokens = needs.iteration_tokens, .sequence = needs.context};
+  fit.beside =
+      thread_memory(spec, work).total() + rope_table_bytes(spec, needs.positions > 0 ? needs.positions : needs.context);
   return fit;
 }
 

@@ -22,8 +22,7 @@ bool is_fast(const Linear& linear, const Compute& c) { return c.multiply == Mult
 /// The exact product with weights as they lie: one piece, or several from a file.
 template <class T, class Out>
 void forward_plain(const Linear& linear, const Tensor& x, std::span<const T> bias, const Tensor& y) {
-  std::vector<WeightRows<T>> rows;
-  for (const Tensor& piece : linear.pieces) rows.push_back({piece.span<T>().data(), piece.rows()});
+  std::vector<WeightRows<T>> rows = ops::weight_rows<T>(linear.pieces);
   if (rows.empty()) rows.push_back({linear.weight.span<T>().data(), linear.out});
   multiply_plain<T, Out>(x.span<T>(), rows, bias, x.rows(), linear.out, linear.in, false, y.span<Out>());
 }
@@ -85,6 +84,22 @@ ThreadBytes thread_bytes(Multiply multiply, DType dtype, ProductKind product, in
       return {};  // its scratch is the arena's
   }
   return {};
+}
+
+int64_t library_bytes(Multiply multiply, DType dtype, ProductKind product, int64_t m, int64_t n, int64_t k) {
+  if (dtype == DType::f64 || multiply != Multiply::fast) return 0;
+  switch (product) {
+    case ProductKind::forward:
+      return fast_library_bytes(Product::forward, dtype, m, n, k);
+    case ProductKind::input_gradient:
+      return fast_library_bytes(Product::input_gradient, dtype, m, n, k);
+    case ProductKind::weight_gradient:
+      return fast_library_bytes(Product::weight_gradient, dtype, m, n, k);
+    case ProductKind::expert_forward:
+    case ProductKind::head_loss:
+      return 0;  // own kernels
+  }
+  return 0;
 }
 
 Tensor forward_scratch(const Linear& linear, int64_t rows, DType dtype, const Compute& c) {

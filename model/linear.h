@@ -16,6 +16,8 @@ namespace tern {
 ScratchBytes scratch_bytes(Multiply, DType);
 /// What compute threads keep beside it (kernels/cpu/thread_scratch.h) of one kind of product of up to m rows.
 ThreadBytes thread_bytes(Multiply, DType, ProductKind, int64_t m, int64_t n, int64_t k);
+/// What a library takes and gives back during one of those products, all threads together.
+int64_t library_bytes(Multiply, DType, ProductKind, int64_t m, int64_t n, int64_t k);
 
 /// What linear_forward needs for up to `rows` rows; made once where many calls share it (the head's tiles).
 Tensor forward_scratch(const Linear&, int64_t rows, DType, const Compute&);

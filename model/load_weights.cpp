@@ -132,6 +132,18 @@ class Loader {
     uses_.insert(uses_.end(), uses.begin(), uses.end());
     return pieces;
   }
+  // The packed form of a matrix from its rows as they lie in the file; false where they lie otherwise. Never more than
+  // one matrix has pages of the file and of its own.
+  bool pack(const ParameterInfo& info, DType dtype, Linear& linear, Arena& arena) {
+    const size_t before = uses_.size();
+    const std::vector<Tensor> rows = in_place(info, dtype, arena);
+    uses_.resize(before);
+    if (rows.empty()) return false;
+    pack_pieces(linear, rows, arena);
+    for (const Fragment& f : info.fragments) file_.dont_need(fragment(info, f).name);
+    return true;
+  }
+
   // By all threads: maps the pages of what is used where it lies, or copies them. Large ones first, as a thread takes
   // one at a time.
   void finish() {
@@ -249,22 +261,25 @@ bool reads_in_place(const ModelSpec& spec, const std::string& model_dir, DType d
 
 ModelWeights load_weights_to_infer(const ModelSpec& spec, const std::string& model_dir, DType dtype, Arena& arena,
                                    WeightsIn in) {
-  if (!reads_plain_weights(dtype) || is_gguf_path(model_dir)) {
+  if (is_gguf_path(model_dir)) {
     ModelWeights weights = load_weights(spec, model_dir, dtype, arena);
     pack_weights(spec, weights, arena);
     return weights;
   }
-  Loader loader(spec, weights_file(model_dir), in);
+  const bool packs = !reads_plain_weights(dtype);
+  Loader loader(spec, weights_file(model_dir), packs ? WeightsIn::mapped_file : in);
   ModelWeights weights = empty_weights(spec);
   std::unordered_set<std::string> done;
   for_each_linear(spec, weights, [&](const ParameterInfo& info, Linear& linear) {
-    if (info.fragments.size() < 2) return;
+    const bool is_tied_head = spec.head().tied && &linear == &weights.head.projection;
+    if (packs && !is_tied_head && loader.pack(info, dtype, linear, arena)) done.insert(info.name);
+    if (packs || info.fragments.size() < 2) return;
     linear.pieces = loader.in_place(info, dtype, arena);
     if (!linear.pieces.empty()) done.insert(info.name);
   });
   for_each_parameter(spec, weights, [&](const ParameterInfo& info, Tensor& t) {
     if (done.contains(info.name)) return;
-    if (info.shape.rank == 2 && info.fragments.size() == 1)
+    if (!packs && info.shape.rank == 2 && info.fragments.size() == 1)
       if (const std::vector<Tensor> whole = loader.in_place(info, dtype, arena); !whole.empty()) {
         t = whole.front();
         return;
@@ -280,6 +295,7 @@ ModelWeights load_weights_to_infer(const ModelSpec& spec, const std::string& mod
   loader.check_tied_head();
   loader.check_all_claimed();
   loader.finish();
+  if (packs) pack_weights(spec, weights, arena);
   return weights;
 }
 

@@ -1,4 +1,5 @@
 #include "model/model_files.h"
+#include "kernels/cpu/matmul.h"
 
 #include <stdlib.h>
 
@@ -8,6 +9,7 @@
 #include "base/io.h"
 #include "formats/safetensors_index.h"
 #include "formats/safetensors_write.h"
+#include "kernels/cpu/matmul.h"
 #include "kernels/dispatch.h"
 #include "model/check_weights.h"
 #include "model/model_testing.h"
@@ -191,6 +193,31 @@ TEST(Weights, PackingKeepsTheNumbersAndFreesThePlainCopies) {
   EXPECT_TRUE(w.attention[1].qkv.weight.empty());
   EXPECT_FALSE(w.embed.tokens.empty());
   EXPECT_TRUE(same_bits(model_forward(spec, w, rows, nullptr, c), want));
+}
+
+// A file in the type to be computed in is packed from where it lies; another is converted first. Never more memory for
+// the one than for the other.
+TEST(Weights, PackedFromTheFileIsPackedFromACopy) {
+  for (const char* family : {"llama", "gemma2", "mixtral", "gpt2", "phi3", "qwen3_moe"})
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      SCOPED_TRACE(std::string(family) + " " + std::string(name_of(dtype)));
+      const Saved s(tiny_config(family), dtype, 4096);
+      Arena of_copy, of_file;
+      ModelWeights copied = load_weights(s.spec, s.dir.path, dtype, of_copy);
+      pack_weights(s.spec, copied, of_copy);
+      ModelWeights direct = load_weights_to_infer(s.spec, s.dir.path, dtype, of_file);
+      if (reads_plain_weights(dtype)) continue;
+      std::vector<Linear> want, got;
+      for_each_linear(s.spec, copied, [&](const ParameterInfo&, Linear& l) { want.push_back(l); });
+      for_each_linear(s.spec, direct, [&](const ParameterInfo&, Linear& l) { got.push_back(l); });
+      ASSERT_EQ(got.size(), want.size());
+      for (size_t i = 0; i < got.size(); ++i) {
+        EXPECT_TRUE(got[i].weight.empty() && got[i].pieces.empty()) << i;
+        EXPECT_TRUE(same_bits(got[i].packed, want[i].packed)) << i;
+      }
+      EXPECT_EQ(of_file.current_total(), of_copy.current_total());
+      EXPECT_LE(of_file.peak_total(), of_copy.peak_total());
+    }
 }
 
 TEST(CheckWeights, WholeWeightsHaveNoProblem) {

@@ -4,8 +4,10 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "base/error.h"
+#include "kernels/cpu/weight_rows.h"
 #include "model/rope_table.h"
 #include "model/weights.h"
 
@@ -30,6 +32,14 @@ void by_dtype(DType dtype, F&& f) {
 template <class T>
 std::span<T> span_or_none(const Tensor& t) {
   return t.empty() ? std::span<T>{} : t.span<T>();
+}
+
+/// Matrices one below the other, as kernels take the rows of a weight.
+template <class T>
+std::vector<WeightRows<T>> weight_rows(std::span<const Tensor> pieces) {
+  std::vector<WeightRows<T>> rows;
+  for (const Tensor& piece : pieces) rows.push_back({piece.span<T>().data(), piece.rows()});
+  return rows;
 }
 
 /// Of statistics, logits, losses and gradients of weights: f32, or f64 for f64.

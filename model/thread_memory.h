@@ -1,6 +1,6 @@
 #pragma once
-// What the compute threads keep between calls (kernels/cpu/thread_scratch.h): no tensors, so nothing that an arena
-// counts, but resident, and more of it the more threads there are.
+// What the compute threads keep between calls (kernels/cpu/thread_scratch.h), and what a library takes while they
+// multiply: no tensors, so nothing that an arena counts, but resident, and more of it the more threads there are.
 
 #include <cstdint>
 
@@ -16,8 +16,13 @@ struct ThreadWork {
   int64_t sequence = 0;  // of one sequence, at most
   bool gradients = false;
 };
-/// Bytes of all compute threads together after any passes of that kind, at most: each kernel's own figure, the most of
-/// any unit, times the present number of threads. f64 runs on plain loops: none.
-int64_t thread_memory(const ModelSpec&, const ThreadWork&);
+struct ThreadMemory {
+  int64_t kept = 0;     // between calls
+  int64_t library = 0;  // during a product, beside it
+  int64_t total() const { return kept + library; }
+};
+/// Bytes of all compute threads together after and during any passes of that kind, at most: each kernel's own figure,
+/// the most of any unit, for the present number of threads. f64 runs on plain loops: none.
+ThreadMemory thread_memory(const ModelSpec&, const ThreadWork&);
 
 }  // namespace tern

@@ -123,14 +123,9 @@ class UnitVisitor {
 };
 
 void pack(Linear& linear, Arena& arena) {
-  TERN_CHECK(!linear.weight.empty(), "pack_weights: linear ({}, {}) is packed already", linear.out, linear.in);
-  const DType dtype = linear.weight.dtype();
-  linear.packed = arena.bytes(packed_bytes(dtype, linear.out, linear.in), MemoryClass::weights);
-  const std::span<std::byte> to{static_cast<std::byte*>(linear.packed.data()),
-                                static_cast<size_t>(linear.packed.bytes())};
-  ops::by_dtype(dtype, [&]<class T>() {
-    if constexpr (!std::is_same_v<T, double>) pack_weight<T>(linear.weight.span<T>(), linear.out, linear.in, to);
-  });
+  if (!linear.packed.empty()) return;
+  TERN_CHECK(!linear.weight.empty(), "pack_weights: linear ({}, {}) has no weight", linear.out, linear.in);
+  pack_pieces(linear, {&linear.weight, 1}, arena);
   linear.weight = {};
 }
 
@@ -274,6 +269,19 @@ void initialize_weights(const ModelSpec& spec, ModelWeights& weights, uint64_t s
           w[static_cast<size_t>(i)] = static_cast<T>(value);
       }
     });
+  });
+}
+
+void pack_pieces(Linear& linear, std::span<const Tensor> pieces, Arena& arena) {
+  const DType dtype = pieces.front().dtype();
+  linear.packed = arena.bytes(packed_bytes(dtype, linear.out, linear.in), MemoryClass::weights);
+  const std::span<std::byte> to{static_cast<std::byte*>(linear.packed.data()),
+                                static_cast<size_t>(linear.packed.bytes())};
+  ops::by_dtype(dtype, [&]<class T>() {
+    if constexpr (!std::is_same_v<T, double>) {
+      const std::vector<WeightRows<T>> rows = ops::weight_rows<T>(pieces);
+      pack_weight<T>(std::span<const WeightRows<T>>(rows), linear.out, linear.in, to);
+    }
   });
 }
 

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -110,9 +111,11 @@ ModelWeights allocate_weights(const ModelSpec&, DType, MemoryClass, Arena&);
 /// up to rounding.
 void initialize_weights(const ModelSpec&, ModelWeights&, uint64_t seed);
 
-/// Packs every linear for the exact kernels, layer by layer, and frees the plain copy. The embedding table stays plain,
-/// so a tied projection is held twice. f64 has no packed form and is left as it is, and so are weights that the kernels
-/// read as they lie. The layout belongs to the active instruction set (kernels/dispatch.h).
+/// The packed form of a linear from its rows, one piece below the other, f32 or bf16.
+void pack_pieces(Linear&, std::span<const Tensor> pieces, Arena&);
+/// Packs every linear that is not yet, for the exact kernels, layer by layer, and frees the plain copy. The embedding
+/// table stays plain, so a tied projection is held twice. f64 has no packed form and is left as it is, and so are
+/// weights that the kernels read as they lie. The layout belongs to the active instruction set (kernels/dispatch.h).
 void pack_weights(const ModelSpec&, ModelWeights&, Arena&);
 
 }  // namespace tern

@@ -111,9 +111,9 @@ MemoryPlan predict_memory(const ModelSpec& spec, const TrainSettings& s, int64_t
   plan.activations = peak.buffers_at_peak;
   plan.workspace = peak.workspace_at_peak;
   const auto threads = [&](Multiply multiply, bool gradients) {
-    return thread_memory(
-        spec,
-        {.dtype = s.dtype, .multiply = multiply, .tokens = largest.tokens, .sequence = s.seq, .gradients = gradients});
+    const ThreadWork work{
+        .dtype = s.dtype, .multiply = multiply, .tokens = largest.tokens, .sequence = s.seq, .gradients = gradients};
+    return thread_memory(spec, work).total();
   };
   plan.scratch = threads(s.multiply, true);
   if (!s.valid_data.empty()) plan.scratch = std::max(plan.scratch, threads(Multiply::exact, false));

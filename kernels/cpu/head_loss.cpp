@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "kernels/cpu/head_loss_table.h"
-#include "kernels/cpu/rounding.h"
+#include "kernels/cpu/pieces_impl.h"
 #include "kernels/dispatch.h"
 
 namespace tern {
@@ -15,34 +15,23 @@ namespace {
 
 const HeadLossTable& table() { return TERN_TABLE_OF(head_loss_table, active_isa()); }
 
-/// Hands out pieces of the scratch, each on a cache line; with no memory behind it, it counts.
-struct Pieces {
-  std::byte* at;
-  int64_t taken = 0;
-  template <class T>
-  void take(T*& piece, int64_t count) {
-    piece = at ? reinterpret_cast<T*>(at + taken) : nullptr;
-    taken += round_up(count * static_cast<int64_t>(sizeof(T)), 64);
-  }
-};
-
 void place(Pieces& pieces, HeadLossTask& t, std::vector<HeadLossThread>& threads) {
   const int64_t rows = t.padded_rows = round_up(t.rows, 32), width = t.padded_width = round_up(t.width, 32);
   const int64_t vocab = round_up(t.vocab, 32);
-  pieces.take(t.x_columns, rows * width);
-  pieces.take(t.x_rows, rows * width);
-  pieces.take(t.kept, rows * vocab);
-  pieces.take(t.tops, vocab / 32 * rows);
-  pieces.take(t.lse, rows);
+  t.x_columns = pieces.take<bf16>(rows * width);
+  t.x_rows = pieces.take<bf16>(rows * width);
+  t.kept = pieces.take<bf16>(rows * vocab);
+  t.tops = pieces.take<float>(vocab / 32 * rows);
+  t.lse = pieces.take<float>(rows);
   for (HeadLossThread& own : threads) {
-    pieces.take(own.top, rows);
-    pieces.take(own.sum, rows);
-    pieces.take(own.factor, rows);
-    pieces.take(own.dx_columns, rows * width);
-    pieces.take(own.strip, 32 * width);
-    pieces.take(own.w_columns, kHeadBlock * width);
-    pieces.take(own.dz_left, kHeadBlock * rows);
-    pieces.take(own.dz_rows, kHeadBlock * rows);
+    own.top = pieces.take<float>(rows);
+    own.sum = pieces.take<float>(rows);
+    own.factor = pieces.take<float>(rows);
+    own.dx_columns = pieces.take<float>(rows * width);
+    own.strip = pieces.take<bf16>(32 * width);
+    own.w_columns = pieces.take<bf16>(kHeadBlock * width);
+    own.dz_left = pieces.take<bf16>(kHeadBlock * rows);
+    own.dz_rows = pieces.take<bf16>(kHeadBlock * rows);
   }
 }
 

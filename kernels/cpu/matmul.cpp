@@ -1,6 +1,7 @@
 #include "kernels/cpu/matmul.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "base/error.h"
 #include "kernels/cpu/matmul_table.h"
@@ -27,6 +28,13 @@ void check(const char* what, size_t have, int64_t a, int64_t b) {
 }
 
 template <class T>
+int64_t count_rows(std::span<const WeightRows<T>> w) {
+  int64_t rows = 0;
+  for (const WeightRows<T>& piece : w) rows += piece.count;
+  return rows;
+}
+
+template <class T>
 const T* as(std::span<const std::byte> packed) {
   return reinterpret_cast<const T*>(packed.data());
 }
@@ -42,14 +50,51 @@ int64_t packed_bytes(DType dtype, int64_t n, int64_t k) {
 template <class T>
 void pack_weight(std::span<const T> w, int64_t n, int64_t k, std::span<std::byte> packed) {
   check("pack_weight: w", w.size(), n, k);
+  const WeightRows<T> rows{w.data(), n};
+  pack_weight<T>(std::span<const WeightRows<T>>(&rows, 1), n, k, packed);
+}
+
+template <class T>
+void pack_weight(std::span<const WeightRows<T>> w, int64_t n, int64_t k, std::span<std::byte> packed) {
   check("pack_weight: packed", packed.size(), 1, packed_bytes(DTypeOf<T>::value, n, k));
+  TERN_CHECK(count_rows(w) == n, "pack_weight: {} rows of w for {}", count_rows(w), n);
   T* out = reinterpret_cast<T*>(packed.data());
-  if constexpr (sizeof(T) == 4)
-    table().pack_f32(w.data(), n, k, out);
-  else if (reads_plain_weights(DType::bf16))
-    std::copy(w.begin(), w.end(), out);
-  else
-    table().pack_bf16(w.data(), n, k, out);
+  if (reads_plain_weights(DTypeOf<T>::value)) {
+    for (const WeightRows<T>& piece : w) out = std::copy_n(piece.rows, piece.count * k, out);
+    return;
+  }
+  const auto pack = [&](const T* rows, int64_t count, int64_t row) {  // rows of whole panels, but the last
+    T* const to = out + row * round_up(k, kStep<T>);
+    if constexpr (sizeof(T) == 4)
+      table().pack_f32(rows, count, k, to);
+    else
+      table().pack_bf16(rows, count, k, to);
+  };
+  if (n == 0 || k == 0) return;
+  const int64_t panel = table().panel;
+  std::vector<T> joined;  // rows of a panel that does not lie in one piece
+  int64_t row = 0;        // packed so far
+  for (const WeightRows<T>& piece : w) {
+    const T* from = piece.rows;
+    for (int64_t left = piece.count; left > 0;) {
+      const int64_t waiting = static_cast<int64_t>(joined.size()) / k, end = row + waiting + left;
+      int64_t taken = end == n ? left : left / panel * panel;
+      if (waiting == 0 && taken > 0) {
+        pack(from, taken, row);
+        row += taken;
+      } else {
+        taken = std::min(panel - waiting, left);
+        joined.insert(joined.end(), from, from + taken * k);
+        if (const int64_t count = waiting + taken; count == panel || row + count == n) {
+          pack(joined.data(), count, row);
+          row += count;
+          joined.clear();
+        }
+      }
+      from += taken * k;
+      left -= taken;
+    }
+  }
 }
 
 template <class T>
@@ -103,9 +148,7 @@ void multiply_plain(std::span<const T> x, std::span<const WeightRows<T>> w, std:
                     int64_t n, int64_t k, bool add, std::span<Out> y) {
   TERN_CHECK(reads_plain_weights(DTypeOf<T>::value), "multiply_plain: {} on {}", name_of(DTypeOf<T>::value),
              name_of(active_isa()));
-  int64_t rows = 0;
-  for (const WeightRows<T>& piece : w) rows += piece.count;
-  TERN_CHECK(rows == n, "multiply_plain: {} rows of w for {}", rows, n);
+  TERN_CHECK(count_rows(w) == n, "multiply_plain: {} rows of w for {}", count_rows(w), n);
   check("multiply_plain: x", x.size(), m, k);
   check("multiply_plain: y", y.size(), m, n);
   if (!bias.empty()) check("multiply_plain: bias", bias.size(), 1, n);
@@ -142,6 +185,7 @@ void multiply_tn(std::span<const T> dy, std::span<const T> x, int64_t m, int64_t
 
 #define TERN_INSTANTIATE(T)                                                                                            \
   template void pack_weight<T>(std::span<const T>, int64_t, int64_t, std::span<std::byte>);                            \
+  template void pack_weight<T>(std::span<const WeightRows<T>>, int64_t, int64_t, std::span<std::byte>);                \
   template void unpack_row<T>(std::span<const std::byte>, int64_t, int64_t, int64_t, std::span<T>);                    \
   template void multiply_nn<T>(std::span<const T>, std::span<const T>, int64_t, int64_t, int64_t, bool, std::span<T>); \
   template void multiply_tn<T>(std::span<const T>, std::span<const T>, int64_t, int64_t, int64_t, std::span<float>);   \

@@ -19,6 +19,9 @@ int64_t packed_bytes(DType, int64_t n, int64_t k);
 /// (kernels/dispatch.h).
 template <class T>
 void pack_weight(std::span<const T> w, int64_t n, int64_t k, std::span<std::byte> packed);
+/// The same with the rows of w in pieces, one below the other (n rows together).
+template <class T>
+void pack_weight(std::span<const WeightRows<T>> w, int64_t n, int64_t k, std::span<std::byte> packed);
 /// Row `row` of the packed weight, as it was before packing: (k).
 template <class T>
 void unpack_row(std::span<const std::byte> packed, int64_t n, int64_t k, int64_t row, std::span<T> out);

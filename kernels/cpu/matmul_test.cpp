@@ -207,6 +207,35 @@ TEST(Matmul, WeightsInPiecesAsTheyLieGiveTheBitsOfThePackedOne) {
   });
 }
 
+TEST(Matmul, PackingPiecesIsPackingTheWhole) {  // panels of 8 to 64 rows that begin, end or lie within pieces
+  const auto packs_the_same = []<class T>(std::initializer_list<int64_t> counts, int64_t k) {
+    int64_t n = 0;
+    for (const int64_t count : counts) n += count;
+    const auto w = random_values<T>("w", n * k);
+    std::vector<WeightRows<T>> rows;
+    const T* at = w.data();
+    for (const int64_t count : counts) rows.push_back({at, count}), at += count * k;
+    const auto bytes = static_cast<size_t>(packed_bytes(DTypeOf<T>::value, n, k));
+    std::vector<std::byte> got(bytes, std::byte{0x5a}), want(bytes, std::byte{0xa5});
+    pack_weight<T>(std::span<const WeightRows<T>>(rows), n, k, got);
+    pack_weight<T>(std::span<const T>(w), n, k, want);
+    EXPECT_EQ(got, want) << counts.size() << " pieces, k " << k;
+  };
+  for_each_isa([&] {
+    for (const int64_t k : {1, 33, 130})
+      for (const auto& counts : {std::initializer_list<int64_t>{64, 128, 64},
+                                 {5},
+                                 {3, 4, 5},
+                                 {70, 1, 57, 200},
+                                 {64, 1},
+                                 {1, 127, 0, 300},
+                                 {130, 130}}) {
+        packs_the_same.operator()<float>(counts, k);
+        packs_the_same.operator()<bf16>(counts, k);
+      }
+  });
+}
+
 TEST(Matmul, FewRowsHaveTheSameBitsForAnyThreadCount) {  // threads that take from each other's share of a weight
   for_each_isa_that(
       [] { return reads_plain_weights(DType::bf16); }, "reads plain weights",

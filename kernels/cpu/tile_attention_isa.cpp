@@ -7,6 +7,7 @@
 //
 // Panels of 32 queries see blocks of 32 keys; blocks that no query of the panel sees are not made.
 
+#include "kernels/cpu/pieces_impl.h"
 #include "kernels/cpu/tile_attention_table.h"
 #include "kernels/cpu/tiles_impl.h"
 #include "kernels/cpu/vector_math_impl.h"
@@ -24,18 +25,6 @@ constexpr float kInfinity = __builtin_inff();
 
 inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 inline int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
-
-/// Takes pieces from a thread's scratch, each on a cache line; with no memory behind it, it counts.
-struct Pieces {
-  char* at;
-  int64_t taken = 0;
-  template <class T>
-  T* take(int64_t count) {
-    T* piece = reinterpret_cast<T*>(at + taken);
-    taken += round_up(count * static_cast<int64_t>(sizeof(T)), 64);
-    return piece;
-  }
-};
 
 /// Blocks of keys [first, last) that a panel of queries from position `query` sees.
 struct KeyBlocks {
@@ -142,7 +131,7 @@ void forward_panel(const AttentionShape& shape, const TileAttentionTask& t, cons
 
 void forward(const AttentionShape& shape, const TileAttentionTask& t, void* scratch) {
   const Tiles tiles;
-  Pieces pieces = {static_cast<char*>(scratch)};
+  Pieces pieces = {scratch};
   const int64_t dim = shape.head_dim, group = shape.heads / shape.kv_heads;
   const Forward f(pieces, round_up(t.length, kBlock), round_up(dim, kBlock));
   pack_left(t.k + t.kv_head * dim, shape.kv_stride, round_up(t.length, kBlock), t.length, dim, f.keys);
@@ -300,7 +289,7 @@ inline void store_sums(const float* sums, int64_t length, int64_t dim, float fac
 
 void backward(const AttentionShape& shape, const TileAttentionTask& t, void* scratch) {
   const Tiles tiles;
-  Pieces pieces = {static_cast<char*>(scratch)};
+  Pieces pieces = {scratch};
   const int64_t dim = shape.head_dim, padded = round_up(dim, kBlock), keys = round_up(t.num_keys, kBlock);
   const int64_t group = shape.heads / shape.kv_heads, offset = t.kv_head * dim;
   const Backward b(pieces, keys, padded);

@@ -17,23 +17,33 @@ namespace {
 
 /// How our products compare with oneDNN 2.6.3's, as measured: the ratio of rates, the middle one of four shapes of a
 /// small model with 4,096 rows and of 512 × 2,048 × 2,048, one thread of a Sapphire Rapids class core (dev/LOG.md,
-/// 2026-11-21). The choice is data and not a stopwatch at start, because the bits of a training run hang on it.
+/// 2026-11-21 and 22). The choice is data and not a stopwatch at start, because the bits of a training run hang on it.
 struct Measured {
   DType dtype;
-  bool tiles;  // whether our set multiplies on tiles
+  Isa isa;
   Product product;
   double own_to_onednn;
 };
 constexpr Measured kMeasured[] = {
-    {DType::bf16, true, Product::forward, 1.26},         {DType::bf16, true, Product::input_gradient, 1.14},
-    {DType::bf16, true, Product::weight_gradient, 1.29}, {DType::f32, true, Product::forward, 0.59},
-    {DType::f32, true, Product::input_gradient, 0.77},   {DType::f32, true, Product::weight_gradient, 0.72},
+    {DType::bf16, Isa::amx_bf16, Product::forward, 1.26},
+    {DType::bf16, Isa::amx_bf16, Product::input_gradient, 1.14},
+    {DType::bf16, Isa::amx_bf16, Product::weight_gradient, 1.29},
+    {DType::f32, Isa::amx_bf16, Product::forward, 0.59},
+    {DType::f32, Isa::amx_bf16, Product::input_gradient, 0.77},
+    {DType::f32, Isa::amx_bf16, Product::weight_gradient, 0.72},
+    // Without vdpbf16ps that library emulates it.
+    {DType::bf16, Isa::avx512, Product::forward, 3.6},
+    {DType::bf16, Isa::avx512, Product::input_gradient, 3.7},
+    {DType::bf16, Isa::avx512, Product::weight_gradient, 2.4},
+    {DType::f32, Isa::avx2, Product::forward, 0.59},
+    {DType::f32, Isa::avx2, Product::input_gradient, 0.58},
+    {DType::f32, Isa::avx2, Product::weight_gradient, 0.55},
 };
 
 /// 0 where nothing was measured: then oneDNN multiplies.
 double own_to_onednn(DType dtype, Product product) {
   for (const Measured& m : kMeasured)
-    if (m.dtype == dtype && m.tiles == has_tiles(active_isa()) && m.product == product) return m.own_to_onednn;
+    if (m.dtype == dtype && m.isa == active_isa() && m.product == product) return m.own_to_onednn;
   return 0;
 }
 
@@ -80,6 +90,30 @@ void check(const char* what, size_t have, int64_t rows, int64_t columns) {
              what, have, rows, columns);
 }
 
+/// The most that `bytes_of` says of what the calls below may ask for.
+int64_t most_of_variants(Product product, DType dtype, int64_t m, int64_t n, int64_t k,
+                         int64_t (*bytes_of)(const OnednnProduct&)) {
+  int64_t most = 0;
+  const auto ask = [&](DType out, bool bias, bool add) {
+    most = std::max(most, bytes_of({product, dtype, out, bias, add, m, n, k}));
+  };
+  switch (product) {
+    case Product::forward:
+      for (const bool bias : {false, true}) {
+        ask(dtype, bias, false);
+        if (dtype != DType::f32) ask(DType::f32, bias, false);
+      }
+      break;
+    case Product::input_gradient:
+      for (const bool add : {false, true}) ask(dtype, false, add);
+      break;
+    case Product::weight_gradient:
+      ask(DType::f32, false, true);
+      break;
+  }
+  return most;
+}
+
 }  // namespace
 
 std::string_view fast_matmul_name() {
@@ -116,25 +150,12 @@ int64_t fast_scratch_bytes(Product product, DType dtype, int64_t m, int64_t n, i
   if (m == 0 || n == 0 || k == 0) return 0;
   if (!onednn_multiplies(dtype, product))
     return product == Product::forward && !reads_plain_weights(dtype) ? packed_bytes(dtype, n, k) : 0;
-  int64_t most = 0;
-  const auto ask = [&](DType out, bool bias, bool add) {
-    most = std::max(most, onednn_scratch_bytes({product, dtype, out, bias, add, m, n, k}));
-  };
-  switch (product) {  // the most of what the calls below may ask for
-    case Product::forward:
-      for (const bool bias : {false, true}) {
-        ask(dtype, bias, false);
-        if (dtype != DType::f32) ask(DType::f32, bias, false);
-      }
-      break;
-    case Product::input_gradient:
-      for (const bool add : {false, true}) ask(dtype, false, add);
-      break;
-    case Product::weight_gradient:
-      ask(DType::f32, false, true);
-      break;
-  }
-  return most;
+  return most_of_variants(product, dtype, m, n, k, onednn_scratch_bytes);
+}
+
+int64_t fast_library_bytes(Product product, DType dtype, int64_t m, int64_t n, int64_t k) {
+  if (m == 0 || n == 0 || k == 0 || !onednn_multiplies(dtype, product)) return 0;
+  return most_of_variants(product, dtype, m, n, k, onednn_hidden_bytes);
 }
 
 ThreadBytes fast_thread_bytes(Product product, DType dtype, int64_t m, int64_t n, int64_t k) {

@@ -36,6 +36,8 @@ std::vector<MatmulChoice> fast_matmul_choices();
 int64_t fast_scratch_bytes(Product, DType, int64_t m, int64_t n, int64_t k);
 /// What threads keep beside it, of products of up to m rows.
 ThreadBytes fast_thread_bytes(Product, DType, int64_t m, int64_t n, int64_t k);
+/// What the library takes and gives back during such a product, in all threads together, at most.
+int64_t fast_library_bytes(Product, DType, int64_t m, int64_t n, int64_t k);
 
 /// y (m, n) = x (m, k)·wᵀ + bias (bias (n) or empty); Out is T or float.
 template <class T, class Out>

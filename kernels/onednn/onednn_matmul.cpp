@@ -79,6 +79,7 @@ dnnl_memory_desc_t matrix(int64_t rows, int64_t columns, DType dtype, int64_t ro
 
 struct Primitive {
   dnnl_memory_desc_t a, b, bias, result, scratch;
+  bool general = false;                                       // one of its "gemm" kernels
   Owned<dnnl_primitive_t, dnnl_primitive_destroy> primitive;  // null: oneDNN has none for this type here
 };
 
@@ -123,6 +124,9 @@ std::shared_ptr<const Primitive> create(const OnednnProduct& p) {
   const dnnl_memory_desc_t* scratch = dnnl_primitive_desc_query_md(desc.get(), dnnl_query_scratchpad_md, 0);
   TERN_CHECK(scratch, "oneDNN: no scratch description");
   made->scratch = *scratch;
+  const char* kernel = nullptr;
+  require(dnnl_primitive_desc_query(desc.get(), dnnl_query_impl_info_str, 0, &kernel), "asking for a kernel's name");
+  made->general = kernel && std::string_view(kernel).starts_with("gemm");
   dnnl_primitive_t primitive = nullptr;
   require(dnnl_primitive_create(&primitive, desc.get()), "creating a kernel");
   made->primitive.reset(primitive);
@@ -207,6 +211,12 @@ bool onednn_can(DType dtype) {
 
 int64_t onednn_scratch_bytes(const OnednnProduct& p) {
   return static_cast<int64_t>(dnnl_memory_desc_get_size(&primitive_for(p)->scratch));
+}
+
+int64_t onednn_hidden_bytes(const OnednnProduct& p) {
+  if (!primitive_for(p)->general) return 0;
+  const bool avx512 = (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core;
+  return onednn_general_bytes(p, avx512, omp_get_max_threads());
 }
 
 void onednn_multiply(const OnednnProduct& p, const void* a, const void* b, const void* bias, void* result,

@@ -32,6 +32,12 @@ bool onednn_can(DType);
 /// The instructions that it may use at most, in its own words ("avx2", "avx512_core" …), or empty.
 std::string_view onednn_instructions();
 int64_t onednn_scratch_bytes(const OnednnProduct&);
+/// What a call takes from the C library and gives back, all threads together: nothing, but where oneDNN has none but
+/// its general kernels ("gemm": f32 on avx2), which copy blocks of both factors. At most, with the present number of
+/// threads; never less for more rows m.
+int64_t onednn_hidden_bytes(const OnednnProduct&);
+/// The closed form of it for the general kernels.
+int64_t onednn_general_bytes(const OnednnProduct&, bool avx512, int threads);
 /// result = a·b (+ bias) (+ result), with a, b: forward x, w; input gradient dy, w; weight gradient dy, x.
 void onednn_multiply(const OnednnProduct&, const void* a, const void* b, const void* bias, void* result,
                      std::span<std::byte> scratch);

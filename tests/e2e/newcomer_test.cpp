@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/rng.h"
+#include "base/system.h"
 #include "formats/safetensors.h"
 #include "tests/e2e/in_folder_testing.h"
 
@@ -102,6 +103,38 @@ TEST_F(Newcomer, TheRecordNamesTheKernelsAndTheWeightsPlace) {
   for (const std::string where : {"mapped", "copied"})
     expect_refusal(2, "generate run/model --prompt it --dtype f32 --weights " + where,
                    {"--weights " + where, "packed here", "leave --weights out"});
+}
+
+// --weights auto: from the mapped file for a short answer, from a copy where 256 tokens or a conversation pay for it.
+TEST_F(Newcomer, WeightsAreCopiedWhereTokensPayForIt) {
+  write_llama("half", {.vocab = 300, .width = 32, .hidden = 64, .layers = 1, .heads = 2, .positions = 512});
+  const Outcome trained = tern(
+      "train half/config.json --from-scratch --tokenizer tokenizer --data text.txt --output half/run --seq 64 --batch "
+      "2 --dtype bf16 --steps 1 --warmup-steps 0 --resume never 2>&1");
+  ASSERT_EQ(trained.code, 0) << trained.text;
+  const auto settings = [](const std::string& flags) {
+    const Outcome out = tern("generate half/run/model --prompt 'it was' --json " + flags + " 2>errors");
+    EXPECT_EQ(out.code, 0) << real_io().read(root_ + "/errors");
+    return parse_json(out.text, "generate")["settings"];
+  };
+  if (settings("--max-tokens 2")["instruction_set"] != "amx_bf16")
+    GTEST_SKIP() << "without a tile unit weights are packed";
+  const std::string pages = read_memory_facts().transparent_huge_pages;
+  const std::string many = pages == "always" || pages == "madvise" ? "copied" : "mapped";
+  EXPECT_EQ(settings("--max-tokens 255")["weights"], "mapped");
+  EXPECT_EQ(settings("--max-tokens 256")["weights"], many);
+  EXPECT_EQ(settings("--max-tokens 64 --samples 4 --temperature 1")["weights"], many);
+  EXPECT_EQ(settings("--max-tokens 2 --weights copied")["weights"], "copied");
+  EXPECT_EQ(settings("--max-tokens 256 --weights mapped")["weights"], "mapped");
+  const auto chat = [](const std::string& flags) {
+    return tern("chat half/run/model --chat-template chat.jinja " + flags + " </dev/null 2>&1").text;
+  };
+  write_file_atomically(real_io(), root_ + "/chat.jinja",
+                        std::string_view("{% for m in messages %}{{ m['content'] }}\n{% endfor %}"));
+  EXPECT_NE(chat("").find("weights " + many), std::string::npos) << chat("");
+  EXPECT_NE(chat("--weights mapped").find("weights mapped"), std::string::npos) << chat("--weights mapped");
+  EXPECT_NE(chat("--context 255").find("weights mapped"), std::string::npos) << "it cannot write as many";
+  remove_all(real_io(), root_ + "/half");
 }
 
 // The same with a model of a few million parameters, where what the arenas keep outweighs the program's own slack.
