@@ -252,7 +252,7 @@ std::vector<OptionSpec> make_options() {
       {.name = "ignore-eos", .verbs = "generate", .type = flag, .help = "go on after an end-of-sequence token"},
       {.name = "context", .verbs = "generate", .type = integer, .unit = "TOKENS", .help = "longest sequence; not given: prompt and --max-tokens, within what the model allows", .min = 1, .max = kMaxCount},
       {.name = "chunk", .verbs = "generate", .type = integer, .fallback = "512", .unit = "TOKENS", .help = "prompt tokens read at a time; changes speed and memory, not the result", .min = 1, .max = kMaxCount},
-      {.name = "weights", .verbs = "generate chat", .type = choice, .fallback = "auto", .help = "where bf16 weights are read from, on tiles alone: the mapped file, or a copy in huge pages (a token takes 15 to 32 % less time, the start of 1.1B weights 0.4 to 5 s more); auto: a copy from 256 tokens on, a chat counting its context, where memory has room for both", .choices = {"auto", "mapped", "copied"}},
+      {.name = "weights", .verbs = "generate chat", .type = choice, .fallback = "auto", .help = "where bf16 weights are read from, on tiles alone (other kernels pack them at the start, 0.4 s and more for 1.1B): the mapped file, or a copy in huge pages (a token takes 15 to 32 % less time, the start of 1.1B weights 0.4 to 5 s more); auto: a copy from 256 tokens on, a chat counting its context, where memory has room for both", .choices = {"auto", "mapped", "copied"}},
       {.name = "page", .verbs = "generate", .type = integer, .fallback = "16", .unit = "TOKENS", .help = "tokens per page of the key-value cache; does not change the result", .min = 1, .max = 65536},
 
       // chat.
