@@ -31,6 +31,8 @@ std::string name_of_figure(const ProfileFigure& f) {
       return "norm and activation " + dtype;
     case FigureKind::calls:
       return "engine calls";
+    case FigureKind::sampling:
+      return "token from its logits";
     case FigureKind::update:
       return "optimizer step " + dtype;
     case FigureKind::weight_read:

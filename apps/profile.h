@@ -28,6 +28,7 @@ enum class FigureKind : uint8_t {
   decode,
   elementwise,
   calls,        // kernels per second that do next to nothing
+  sampling,     // a token from its logits
   update,       // an optimizer's step, bytes as the planner counts them
   weight_read,  // of a decoded token's products, again and again from m bytes of weights
   mapped_read,  // the same from small pages, as a file's

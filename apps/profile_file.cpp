@@ -133,9 +133,13 @@ void add_attention(std::string& out, const Figures& figures, DType dtype, int64_
   line("forward", FigureKind::attention_forward);
   line("backward", FigureKind::attention_backward);
   line("prefill", FigureKind::prefill);
-  const Spread decode = figures.one(FigureKind::decode, dtype, 0, head);
-  out += fmt::format("decode = {:.5f}", std::clamp(decode.median / memory, 1e-5, 100.0)) +
-         comment(decode, "one query over 4096 keys and values, of the memory's rate");
+  const Spread few = figures.one(FigureKind::decode, dtype, kShortSequence, head);
+  const Spread many = figures.one(FigureKind::decode, dtype, kLongSequence, head);
+  const Saturation decode = saturation(few.median, many.median);
+  out += fmt::format("decode = {:.5f}", std::clamp(decode.top / memory, 1e-5, 100.0)) +
+         comment(many, fmt::format("one query, {:.1f} and {:.1f} GB/s of keys and values that no cache holds",
+                                   few.median / 1e9, many.median / 1e9)) +
+         fmt::format("decode_half = {:.1f}\n", decode.half);
 }
 
 void add_reads(std::string& out, const Figures& figures, DType dtype) {
@@ -199,6 +203,10 @@ std::string profile_toml(const ProfileTasks& tasks, const std::vector<BenchResul
   const Spread calls = figures.one(FigureKind::calls);
   out += fmt::format("launch = \"{:.4g}ns\"", 1e9 / std::max(calls.median, 1.0)) +
          comment(calls, "a decoded token of a model of 64 columns");
+
+  const Spread sampling = figures.one(FigureKind::sampling);
+  out +=
+      "sampling = " + rate(sampling.median, "B/s") + comment(sampling, "the likeliest of 32,000 and its probability");
 
   out += "\n[device.cpu.peak]  # the fastest of the products below\n";
   for (const DType dtype : kTypes) out += fmt::format("{} = {}\n", name_of(dtype), rate(peak[dtype], "FLOP/s"));

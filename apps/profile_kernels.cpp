@@ -8,6 +8,7 @@
 #include "apps/profile_buffers.h"
 #include "base/system.h"
 #include "formats/hf_config.h"
+#include "infer/sampling.h"
 #include "kernels/cpu/activation.h"
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/norm.h"
@@ -20,9 +21,9 @@
 namespace tern {
 namespace {
 
-// --- attention: 8 heads, 2048 tokens in short and in long sequences; pages of a cache in inference ---
+// --- attention: 8 heads, 2048 tokens in short and in long sequences; in inference pages of a cache ---
 
-constexpr int64_t kHeads = 8, kRows = 2048, kPage = 16, kPast = 4096;
+constexpr int64_t kHeads = 8, kRows = 2048, kPage = 16;
 // A pair costs what does not depend on the head's size, and tiles or vectors that the size does not fill.
 std::vector<int64_t> head_sizes(bool quick) {
   return quick ? std::vector<int64_t>{32, 64, 128} : std::vector<int64_t>{32, 48, 64, 80, 96, 128};
@@ -55,7 +56,7 @@ struct Attended {
         out(buffers.room<T>(kRows * width)),
         dout(buffers.numbers<T>(kRows * width)),
         dqkv(buffers.room<T>(kRows * 3 * width)),
-        cache(buffers.numbers<T>(2 * kPast * width)),
+        cache(buffers.numbers<T>(2 * kLongSequence * width)),
         lse(buffers.room<float>(kRows * kHeads)),
         keys(static_cast<size_t>(kRows / seq)),
         values(keys.size()) {
@@ -65,9 +66,14 @@ struct Attended {
       keys[s] = rows + width, values[s] = rows + 2 * width;
       sequences.push_back({starts[s], seq, seq, &keys[s], &values[s], seq});
     }
-    for (int64_t page = 0; page < kPast / kPage; ++page) {
-      key_pages.push_back(cache.data() + page * kPage * width);
-      value_pages.push_back(cache.data() + (kPast + page * kPage) * width);
+    lay_cache(cache.data(), kLongSequence);
+  }
+  // Keys and values of so many tokens from `at` on.
+  void lay_cache(const T* at, int64_t tokens) {
+    key_pages.clear(), value_pages.clear();
+    for (int64_t page = 0; page < tokens / kPage; ++page) {
+      key_pages.push_back(at + page * kPage * width);
+      value_pages.push_back(at + (tokens + page * kPage) * width);
     }
   }
   void forward() {
@@ -93,8 +99,26 @@ struct Attended {
   }
 };
 
+// A decoded token's keys and values: its model's weights were read since the token before.
+struct ColdCache {
+  ProfileBuffers buffers;
+  std::span<uint16_t> numbers;
+  size_t at = 0;
+  explicit ColdCache(int64_t bytes) : numbers(buffers.room<uint16_t>(bytes / 2)) {
+    std::fill(numbers.begin(), numbers.end(), uint16_t{0x3c00});  // 0.0078 as f32 and as bf16
+  }
+  template <class T>
+  const T* next(int64_t count) {
+    const size_t halves = static_cast<size_t>(count) * sizeof(T) / 2;
+    if (at + halves > numbers.size()) at = 0;
+    const T* from = reinterpret_cast<const T*>(numbers.data() + at);
+    at += halves;
+    return from;
+  }
+};
+
 template <class T>
-void add_attention(int64_t head, ProfileTasks& out) {
+void add_attention(int64_t head, const std::shared_ptr<ColdCache>& cold, ProfileTasks& out) {
   constexpr DType dtype = DTypeOf<T>::value;
   const auto width = static_cast<double>(kHeads * head);
   const auto add = [&](FigureKind kind, int64_t length, const char* unit, double amount, const auto& a, auto call) {
@@ -111,7 +135,12 @@ void add_attention(int64_t head, ProfileTasks& out) {
   for (const int64_t seq : {kShortSequence, kLongSequence})
     add(FigureKind::prefill, seq, "FLOP/s", 4 * width * static_cast<double>(seq * (seq + 1) / 2), a,
         [seq](Attended<T>& x) { x.read(seq, seq); });
-  add(FigureKind::decode, kPast, "B/s", 2 * width * kPast * sizeof(T), a, [](Attended<T>& x) { x.read(1, kPast); });
+  for (const int64_t keys : {kShortSequence, kLongSequence})
+    add(FigureKind::decode, keys, "B/s", 2 * width * static_cast<double>(keys) * sizeof(T), a,
+        [keys, cold](Attended<T>& x) {
+          x.lay_cache(cold->next<T>(2 * keys * x.width), keys);
+          x.read(1, keys);
+        });
 }
 
 // --- norms and activations, forward and backward; bytes as unit_cost counts them ---
@@ -164,6 +193,18 @@ struct Update {
     adamw_step_and_clear(step, gradient, weight, first, second, dtype == DType::bf16 ? rounded : std::span<bf16>{});
   }
 };
+
+void add_sampling(ProfileTasks& out) {
+  constexpr int64_t kVocab = 32000;
+  const auto logits = std::make_shared<std::vector<float>>(kVocab);
+  fill_probe(std::span<float>(*logits));
+  out.add({.kind = FigureKind::sampling}, {.unit = "B/s", .once = [=] {
+                                             return rate_of(4.0 * kVocab, kPointSeconds, [&] {
+                                               const int32_t token = sample_token({}, {}, 0, 0, 0, *logits);
+                                               static_cast<void>(log_probability(*logits, token));
+                                             });
+                                           }});
+}
 
 void add_updates(const ProfileSettings& settings, ProfileTasks& out) {
   const int64_t count = std::min<int64_t>(int64_t{1} << 24, settings.memory_bytes / 256);
@@ -233,13 +274,16 @@ void add_heads(const ProfileSettings& settings, DType dtype, ProfileTasks& out) 
 }  // namespace
 
 void add_kernel_tasks(const ProfileSettings& settings, ProfileTasks& out) {
+  const auto cold =
+      std::make_shared<ColdCache>(std::min<int64_t>(int64_t{1} << 29, settings.memory_bytes / 8) / 64 * 64);
   for (const int64_t head : head_sizes(settings.quick)) {
-    add_attention<float>(head, out);
-    add_attention<bf16>(head, out);
+    add_attention<float>(head, cold, out);
+    add_attention<bf16>(head, cold, out);
   }
   add_rowwise<float>(out);
   add_rowwise<bf16>(out);
   add_updates(settings, out);
+  add_sampling(out);
   add_heads(settings, DType::f32, out);
   add_heads(settings, DType::bf16, out);
   out.add({.kind = FigureKind::calls}, engine_calls_task());

@@ -40,7 +40,8 @@ Fake fake_machine(Rate rate) {
               head == 64 ? 25e9 : 50e9);
       f.add({.kind = FigureKind::prefill, .dtype = dtype, .m = kShortSequence, .n = head}, 30e9);
       f.add({.kind = FigureKind::prefill, .dtype = dtype, .m = kLongSequence, .n = head}, 18e9);
-      f.add({.kind = FigureKind::decode, .dtype = dtype, .n = head}, 6e9);
+      f.add({.kind = FigureKind::decode, .dtype = dtype, .m = kShortSequence, .n = head}, 3e9);  // 6 · n / (n + 128)
+      f.add({.kind = FigureKind::decode, .dtype = dtype, .m = kLongSequence, .n = head}, 6e9 * 1024 / 1152);
     }
     f.add({.kind = FigureKind::elementwise, .dtype = dtype}, 8e9);
     f.add({.kind = FigureKind::update, .dtype = dtype}, 9e9);
@@ -51,6 +52,7 @@ Fake fake_machine(Rate rate) {
     }
   }
   f.add({.kind = FigureKind::calls}, 1e6);
+  f.add({.kind = FigureKind::sampling}, 700e6);
   f.add({.kind = FigureKind::memory_read}, 12e9);
   f.add({.kind = FigureKind::memory_copy}, 6e9);
   f.add({.kind = FigureKind::disk_read}, 2e9);
@@ -98,6 +100,8 @@ TEST(Profile, TheFileGivesBackTheRates) {
   EXPECT_EQ(a.prefill_half, 0);
   EXPECT_NEAR(a.prefill, 0.18, 1e-4);
   EXPECT_NEAR(a.decode, 0.5, 1e-4);
+  EXPECT_NEAR(a.decode_half, 128, 0.2);
+  EXPECT_NEAR(m.device.sampling, 700e6, 1e5);
   EXPECT_NEAR(attention_rates(m.device, DType::bf16, 128).backward, 0.5, 1e-4);
   EXPECT_NEAR(attention_rates(m.device, DType::bf16, 96).backward, 96 / (64 / 0.25 / 2 + 128 / 0.5 / 2), 1e-4);
   EXPECT_NEAR(elementwise_rate(m.device, DType::f32), 8e9, 1e5);

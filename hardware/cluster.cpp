@@ -110,6 +110,7 @@ AttentionRates read_attention(TomlFields& f) {
   r.forward_half = f.number("forward_half", 0, 1e6, 0);
   r.backward_half = f.number("backward_half", 0, 1e6, 0);
   r.prefill_half = f.number("prefill_half", 0, 1e6, 0);
+  r.decode_half = f.number("decode_half", 0, 1e6, 0);
   return r;
 }
 
@@ -195,6 +196,7 @@ DeviceType read_device(const std::string& name, const TomlValue& value, const st
   d.elementwise = read_rates(f, "elementwise", path, prefix);
   d.update = read_rates(f, "update", path, prefix);
   d.reads = read_reads(f, path, prefix);
+  d.sampling = bandwidth(f, "sampling", 0);
   d.engine = f.text("engine", "");
   if (!d.engine.empty() && d.engine != "tern")
     f.fail("engine", "'{}', expected \"tern\", or no such key", make_printable(d.engine));
@@ -459,13 +461,13 @@ AttentionRates attention_rates(const DeviceType& d, DType dtype, int64_t head_di
     const auto mixed = [&](double at_low, double at_high) { return at_low + part * (at_high - at_low); };
     const double from = low / below->rates.*share, to = high / above->rates.*share;
     const double time = mixed(from, to);
-    if (half) r.*half = mixed(from * (below->rates.*half), to * (above->rates.*half)) / time;
+    r.*half = mixed(from * (below->rates.*half), to * (above->rates.*half)) / time;
     r.*share = head / time;
   };
   between(&AttentionRates::forward, &AttentionRates::forward_half);
   between(&AttentionRates::backward, &AttentionRates::backward_half);
   between(&AttentionRates::prefill, &AttentionRates::prefill_half);
-  between(&AttentionRates::decode, nullptr);
+  between(&AttentionRates::decode, &AttentionRates::decode_half);
   return r;
 }
 

@@ -43,7 +43,7 @@ struct MatmulTable {
 /// of keys and values per byte of the memory bandwidth.
 struct AttentionRates {
   double forward = 0, backward = 0, prefill = 0, decode = 1;
-  double forward_half = 0, backward_half = 0, prefill_half = 0;
+  double forward_half = 0, backward_half = 0, prefill_half = 0, decode_half = 0;
 };
 /// Of one type, and of heads of one size where a machine was measured at several.
 struct AttentionTable {
@@ -86,7 +86,8 @@ struct DeviceType {
   std::vector<std::pair<DType, double>> elementwise;     // bytes/s of norms and the like; not stated: the memory's
   std::vector<std::pair<DType, double>> update;          // bytes/s of the optimizer; not stated: the memory's
   std::vector<ReadRate> reads;                           // bytes rising within a type; none: the memory's rate
-  int64_t launch_ps = 0;                                 // per kernel, what the device waits
+  double sampling = 0;    // bytes/s of f32 logits from which a token is chosen; 0: three times over them
+  int64_t launch_ps = 0;  // per kernel, what the device waits
   double price_per_hour = 0;
   FrameworkCosts framework = {};
 };

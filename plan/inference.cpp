@@ -81,10 +81,11 @@ struct Pricing {
     return ps_of(static_cast<double>(bytes), read_rate(device(), job.dtype, working_set, job.mapped_weights));
   }
   int64_t read(int64_t bytes) const { return ps_of(static_cast<double>(bytes), device().memory_bandwidth); }
-  // Of a product that was measured with weights that no cache holds: what their place saves, or costs.
-  int64_t saved_by_place(int64_t bytes, int64_t working_set) const {
-    const double rate = read_rate(device(), job.dtype, kBeyondCaches, false);
-    return ps_of(static_cast<double>(bytes), rate) - read_weights(bytes, working_set);
+  // Of what was measured where no cache holds what is read: what its place saves, or costs.
+  int64_t saved_by_place(int64_t bytes, int64_t working_set, bool mapped) const {
+    const double cold = read_rate(device(), job.dtype, kBeyondCaches, false);
+    const double here = read_rate(device(), job.dtype, working_set, mapped);
+    return ps_of(static_cast<double>(bytes), cold) - ps_of(static_cast<double>(bytes), here);
   }
 
   // By FLOPs: whole tiles of rows as they are, and what is left at a large product's pace, as kernels for few rows do
@@ -111,7 +112,7 @@ struct Pricing {
     int64_t one = 0, weights = 0, launch = device().launch_ps;
     if (has_table(device(), job.dtype, ProductUse::inference)) {
       const int64_t measured = matmul_ps(device(), job.dtype, m, n, k, ProductUse::inference);
-      one = std::max(read_weights(stored, 1), measured - saved_by_place(stored, working_set));
+      one = std::max(read_weights(stored, 1), measured - saved_by_place(stored, working_set, job.mapped_weights));
       weights = 2 * reading >= one ? one : 0;
       launch = 0;
     } else {
@@ -147,7 +148,7 @@ struct Pricing {
                  ps_of(static_cast<double>(std::max<int64_t>(0, bytes)), elementwise_rate(device(), job.dtype));
   }
 
-  void attention(const Unit& unit, const AttentionSpec& a, const Pass& pass, PassTimes& t) const {
+  void attention(const Unit& unit, const AttentionSpec& a, const Pass& pass, int64_t working_set, PassTimes& t) const {
     const AttentionRates rates = attention_rates(device(), job.dtype, a.head_dim);
     // A window bounds the keys a row meets.
     const double rows = static_cast<double>(std::max<int64_t>(pass.rows, 1));
@@ -160,7 +161,12 @@ struct Pricing {
     const int64_t flops = ps_of(2 * pairs * width * (1 + half), peak_flops(device(), job.dtype) * rates.prefill);
     const int64_t numbers = kv_numbers(unit, job.latent_cache, layout.tensor);
     const double bytes = past * static_cast<double>(stored_bytes(job.kv, 32 * numbers)) / 32;
-    const int64_t reading = ps_of(bytes, device().memory_bandwidth * rates.decode);
+    const int64_t read_ps =
+        ps_of(bytes * (1 + rates.decode_half * rows / std::max(past, 1.0)), device().memory_bandwidth * rates.decode);
+    const auto whole = static_cast<int64_t>(bytes);
+    const int64_t least = ps_of(bytes, read_rate(device(), job.dtype, 1, false));
+    const int64_t saved = saved_by_place(whole, working_set, false);
+    const int64_t reading = saved == 0 ? read_ps : std::max(std::min(read_ps, least), read_ps - saved);
     (reading > flops ? t.kv : t.compute) += std::max(reading, flops) + device().launch_ps;
   }
 
@@ -175,7 +181,9 @@ struct Pricing {
         const int64_t vocab = ceil_div(head->vocab, layout.tensor);
         product(pass.logits, vocab, head->width, 1, working_set, t);
         // Softmax, filters and the draw go over the logits a few times.
-        t.compute += ps_of(static_cast<double>(pass.logits * vocab * 12), elementwise_rate(device(), job.dtype));
+        const auto logits = static_cast<double>(pass.logits * vocab * 4);
+        t.compute += device().sampling > 0 ? ps_of(logits, device().sampling)
+                                           : ps_of(3 * logits, elementwise_rate(device(), job.dtype));
         if (layout.tensor > 1) t.links += all_gather_ps(machine, {layout.tensor, 1}, pass.logits * head->vocab * 4);
         continue;
       }
@@ -186,7 +194,7 @@ struct Pricing {
       }
       products(unit, rows, working_set, t);
       rest(unit, rows, t);
-      if (const AttentionSpec* a = attention_of(unit)) attention(unit, *a, pass, t);
+      if (const AttentionSpec* a = attention_of(unit)) attention(unit, *a, pass, working_set, t);
       if (layout.tensor > 1) t.links += all_reduce_ps(machine, {layout.tensor, 1}, bytes);
     }
     if (s.last < spec.units.size())

@@ -147,6 +147,27 @@ TEST(Inference, DecodingReadsWeightsWhereTheyLie) {
   EXPECT_EQ(with_curve, prefill());
 }
 
+// Twin: keys and values at their own pace, half of it over 500 of them; from a cache they save what weights save there.
+TEST(Inference, DecodingReadsKeysWhereTheyLieAndDrawsFromLogits) {
+  const ModelSpec spec = *preset_model("llama-2-7b");
+  Machine m = machine_of(ideal("80GB", 1), 0);
+  const InferenceJob job{.prompt = 999, .answer = 2};
+  const auto times = [&] { return serving_times(spec, job, m, {}, serving_memory(spec, job, m, {}, 1), 1); };
+  const double kv = 1000.0 * 2 * static_cast<double>(kv_numbers_per_token(spec, true));
+  EXPECT_NEAR(seconds(times().kv_ps), kv / 2e12, 1e-9);
+  m.device.attention_of = {
+      {DType::bf16, 0, {.forward = 1, .backward = 1, .prefill = 1, .decode = 0.5, .decode_half = 500}}};
+  EXPECT_NEAR(seconds(times().kv_ps), 1.5 * kv / 1e12, 1e-9);
+  const int64_t gib = int64_t{1} << 30;
+  m.device.reads = {{DType::bf16, gib, 8e12}, {DType::bf16, 100 * gib, 2e12}};
+  const double weights = 2.0 * static_cast<double>(num_parameters(spec) - spec.vocab * spec.width);
+  const double rate = read_rate(m.device, DType::bf16, static_cast<int64_t>(weights), false);
+  EXPECT_NEAR(seconds(times().kv_ps), 1.5 * kv / 1e12 - kv / 2e12 + kv / rate, 1e-8);
+  const int64_t without = times().compute_ps;
+  m.device.sampling = 1e6;
+  EXPECT_NEAR(seconds(times().compute_ps - without), 4 * 32000 / 1e6, 1e-6);
+}
+
 // Twin: a decoded token reads every weight but the embedding's rows, and the keys and values, at the memory's rate.
 TEST(Inference, DecodingReadsWeightsAndCacheOnce) {
   const ModelSpec spec = *preset_model("llama-2-7b");

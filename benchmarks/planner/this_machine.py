@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Predicted beside measured on this machine: tern profile, then tern plan of training and of inference, tern train and
 tern generate, as a person would call them. Each round profiles anew, so that a prediction and what it is held against
-met the same neighbours; the last column is the median over the rounds of predicted / measured. Then the last round's
+met the same neighbours; the last column is the median over the rounds of predicted / measured. Steps and decoded tokens
+are medians of a run's. Then the last round's
 step, kind by kind: what tern plan predicts beside the spans of tern train --trace (its third step).
 
   benchmarks/planner/this_machine.py --tokenizer DIR --data TEXT [--tern PROGRAM] [--rounds 3] [--full]
@@ -125,7 +126,7 @@ def main():
                     rows.setdefault(f"prompt {name} {dtype}, s", []).append(
                         (serving["decode"]["prefill_s"], times["prefill_s"]))
                     rows.setdefault(f"decode {name} {dtype}, s a token", []).append(
-                        (serving["decode"]["decode_s"], 1 / times["decode_tokens_per_s"]))
+                        (serving["decode"]["decode_s"], times["decode_step_s"]["median"]))
                     exact.append((f"generate {name} {dtype}, bytes", serving["engine"]["predicted_bytes"],
                                   written["memory"]["peak_bytes"]))
     print(f"{'':34}{'predicted':>12}{'measured':>12}{'ratio':>8}  over {args.rounds} rounds")
