@@ -161,8 +161,9 @@ struct Pricing {
     const int64_t flops = ps_of(2 * pairs * width * (1 + half), peak_flops(device(), job.dtype) * rates.prefill);
     const int64_t numbers = kv_numbers(unit, job.latent_cache, layout.tensor);
     const double bytes = past * static_cast<double>(stored_bytes(job.kv, 32 * numbers)) / 32;
-    const int64_t read_ps =
-        ps_of(bytes * (1 + rates.decode_half * rows / std::max(past, 1.0)), device().memory_bandwidth * rates.decode);
+    const double sequences = pass.again ? rows : 1;  // a prompt's rows are of one
+    const int64_t read_ps = ps_of(bytes * (1 + rates.decode_half * sequences / std::max(past, 1.0)),
+                                  device().memory_bandwidth * rates.decode);
     const auto whole = static_cast<int64_t>(bytes);
     const int64_t least = ps_of(bytes, read_rate(device(), job.dtype, 1, false));
     const int64_t saved = saved_by_place(whole, working_set, false);

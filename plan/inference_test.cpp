@@ -155,9 +155,12 @@ TEST(Inference, DecodingReadsKeysWhereTheyLieAndDrawsFromLogits) {
   const auto times = [&] { return serving_times(spec, job, m, {}, serving_memory(spec, job, m, {}, 1), 1); };
   const double kv = 1000.0 * 2 * static_cast<double>(kv_numbers_per_token(spec, true));
   EXPECT_NEAR(seconds(times().kv_ps), kv / 2e12, 1e-9);
+  const int64_t prompt = times().prefill_ps;
   m.device.attention_of = {
       {DType::bf16, 0, {.forward = 1, .backward = 1, .prefill = 1, .decode = 0.5, .decode_half = 500}}};
   EXPECT_NEAR(seconds(times().kv_ps), 1.5 * kv / 1e12, 1e-9);
+  EXPECT_NEAR(static_cast<double>(times().prefill_ps) / static_cast<double>(prompt), 1, 0.1)
+      << "a prompt's keys are read once for all of its rows";
   const int64_t gib = int64_t{1} << 30;
   m.device.reads = {{DType::bf16, gib, 8e12}, {DType::bf16, 100 * gib, 2e12}};
   const double weights = 2.0 * static_cast<double>(num_parameters(spec) - spec.vocab * spec.width);
