@@ -31,7 +31,7 @@ Disk look(const std::string& out) {
 
 TEST(KillSlow, TwoHundredKillsAtRandomMomentsChangeNoBitOfTheFinalWeights) {
   constexpr uint64_t kSeed = 20261121;
-  constexpr int kKills = 200, kAimed = 40;
+  constexpr int kKills = 200, kAimed = 40, kAfterCommit = 100;
   fmt::print("seed {}\n", kSeed);
   const TinyRun tiny;
   Clock& clock = real_clock();
@@ -44,7 +44,8 @@ TEST(KillSlow, TwoHundredKillsAtRandomMomentsChangeNoBitOfTheFinalWeights) {
 
   int kills = 0, after_commit = 0, during_commit = 0, ends = 0, run = 2;
   uint64_t draw = 0;
-  while (kills < kKills) {
+  // On a busy machine a run is slower than the one that was timed, and kills come early: then more of them.
+  while (kills < kKills || (after_commit < kAfterCommit && kills < 2 * kKills)) {
     const std::string out = tiny.out(run);
     Child child(tiny.command(out), tiny.root() + "/errors");
     const bool aimed = kills % (kKills / kAimed) == 0;
@@ -80,7 +81,7 @@ TEST(KillSlow, TwoHundredKillsAtRandomMomentsChangeNoBitOfTheFinalWeights) {
       "{} kills, {} after the first commit, {} during one; {} runs reached their end; an undisturbed run takes {:.2f} "
       "s\n",
       kills, after_commit, during_commit, ends + 1, whole_s);
-  EXPECT_GE(after_commit, 100);
+  EXPECT_GE(after_commit, kAfterCommit);
   EXPECT_GE(during_commit, 20);
 }
 
