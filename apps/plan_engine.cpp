@@ -6,10 +6,12 @@
 #include <filesystem>
 
 #include "apps/common.h"
+#include "base/error.h"
 #include "base/log.h"
 #include "base/options.h"
 #include "base/shell.h"
 #include "base/units.h"
+#include "formats/model_dir.h"
 #include "hardware/cluster.h"
 #include "plan/cost_model.h"
 #include "plan/layers.h"
@@ -62,11 +64,16 @@ std::string_view kind_of(const Unit& unit) {
   return attention_of(unit) ? "attention" : moe_of(unit) ? "experts" : "mlp";
 }
 
-// MODEL as `tern train` takes it: not a preset's name, nor a GGUF file.
+// MODEL as `tern train` takes it, with what it asks for where files are missing: not a preset's name, nor a GGUF file.
 std::string trainable(const std::string& model) {
   std::error_code ignored;
   if (!std::filesystem::exists(model, ignored) || model.ends_with(".gguf")) return "";
-  return shell_quoted(model) + (model.ends_with(".json") ? " --from-scratch" : "");
+  ModelDir dir;
+  try {
+    dir = resolve_model(model, {.need_weights = false, .environment = {}});
+  } catch (const Error&) { return ""; }  // tern train does not read it either
+  return shell_quoted(model) + (dir.weights.empty() ? " --from-scratch" : "") +
+         (dir.has_tokenizer() ? "" : " --tokenizer TOKENIZER");
 }
 
 }  // namespace
@@ -134,6 +141,7 @@ std::string describe(const EngineTraining& e, int64_t capacity) {
                                 e.model.empty() ? "MODEL" : e.model, e.command) +
                     fmt::format("  {}DATA is the text to train on, RUN a folder for the run\n",
                                 e.model.empty() ? "MODEL is a folder or config.json of this shape, " : "");
+  if (e.model.ends_with(" TOKENIZER")) out += "  TOKENIZER is a folder with one, such as tern tokenize --train makes\n";
   if (e.packs) out += "  its windows are packed as this plan's: documents end to end, attention inside each alone\n";
   const auto line = [&](std::string_view name, int64_t bytes, const char* what) {
     out += fmt::format("  {:<24} {:>12} {:>20} bytes{}\n", name, format_bytes(bytes), format_with_commas(bytes), what);

@@ -222,15 +222,30 @@ TEST(Train, MaxSecondsGoesByTheClockItIsGiven) {
   EXPECT_EQ(rows[0].time_s, 1'700'000'010);
 }
 
+// A second passes whenever it is asked.
+class AskedClock : public VirtualClock {
+ public:
+  int64_t now_ns() const override { return 1'000'000'000 * ++asked_; }
+
+ private:
+  mutable std::atomic<int64_t> asked_ = 0;
+};
+
 TEST(Train, EvaluationIsToldApartFromTheStepsAndTheirRate) {
-  TextRun run;
-  run.settings.valid_data = run.settings.data;
-  run.settings.eval_every = 2, run.settings.eval_batches = 3;
-  MemoryIo io;
-  const TrainResult r = train(run.settings, {}, io);
-  EXPECT_GT(r.evaluation_seconds, 0);
-  EXPECT_DOUBLE_EQ(r.tokens_per_s * r.seconds, 4 * 16);
+  const auto run_once = [](bool evaluates) {
+    TextRun run;
+    if (evaluates) run.settings.valid_data = run.settings.data;
+    run.settings.eval_every = evaluates ? 2 : 0, run.settings.eval_batches = 3;
+    MemoryIo io;
+    AskedClock clock;
+    return train(run.settings, {}, io, clock);
+  };
+  const TrainResult alone = run_once(false), r = run_once(true);
   ASSERT_TRUE(r.evaluation);
+  EXPECT_DOUBLE_EQ(alone.evaluation_seconds, 0);
+  EXPECT_DOUBLE_EQ(r.evaluation_seconds, 2) << "after steps 2 and 4, asked at the beginning and at the end of each";
+  EXPECT_DOUBLE_EQ(r.seconds, alone.seconds + 2) << "what passes until each begins is the steps'";
+  EXPECT_DOUBLE_EQ(r.tokens_per_s * r.seconds, 4 * 16);
 }
 
 TEST(Train, ASignalDuringTheLastEvaluationLeavesItAtItsNextBatchAndSavesAllSteps) {
