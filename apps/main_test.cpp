@@ -56,6 +56,8 @@ TEST(Command, VerbsOfTwoWordsAreShownAsTheyAreTyped) {
                             " help plan table`"),
             std::string::npos)
       << wrong.text;
+  const Outcome other = tern("train --folds rows 2>&1 >/dev/null");
+  EXPECT_NE(other.text.find("--folds: it belongs to plan calibrate; "), std::string::npos) << other.text;
 }
 
 // What bash offers behind the words, the last of them half typed.

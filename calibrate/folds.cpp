@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <tuple>
@@ -45,14 +46,14 @@ std::vector<std::vector<size_t>> folds_of(const RunSet& runs, std::span<const si
     for (auto& fold : out) std::sort(fold.begin(), fold.end());
     return out;
   }
-  std::map<std::tuple<std::string, int64_t, int64_t, int64_t, int64_t>, std::vector<size_t>> groups;
+  std::map<std::tuple<std::string, std::array<int64_t, 6>>, std::vector<size_t>> groups;
   for (const size_t i : rows) {
     const PublishedRun& r = runs.run(i);
     const Mesh& m = r.choice.mesh;
     if (by == FoldBy::layout)
-      groups[{"", m.tensor, m.context, m.data, r.choice.num_stages}].push_back(i);
+      groups[{"", {m.tensor, m.context, m.data, m.expert, m.expert_tensor, r.choice.num_stages}}].push_back(i);
     else
-      groups[{r.model, r.width, 0, 0, 0}].push_back(i);
+      groups[{r.model, {r.width}}].push_back(i);
   }
   for (auto& group : groups) out.push_back(std::move(group.second));
   return out;

@@ -63,6 +63,16 @@ RunPricer::RunPricer(const PublishedRun& run, const Cluster& cluster, const std:
     if (layers[static_cast<size_t>(u)].kind != layers[1].kind)
       fail(fmt::format("'{}' has blocks of several kinds; a table's rows are of models whose blocks are alike",
                        make_printable(run_.model)));
+  int64_t experts = 0;
+  for (const Unit& u : spec.units)
+    if (const auto* e = std::get_if<MoeSpec>(&u.spec)) experts = e->experts;
+  if (experts > 0 && !run_.experts_stated)
+    fail(
+        fmt::format("expert parallelism: missing; '{}' has {} experts to a block: over how many ranks are they spread "
+                    "(1: each rank has all)?",
+                    make_printable(run_.model), experts));
+  if (experts == 0 && (c.mesh.expert > 1 || c.mesh.expert_tensor > 1))
+    fail("expert parallelism: the model has no experts; leave it out, or 1");
   // Elements and multiply-adds of a unit are counted in 63 bits.
   const auto d = [](int64_t x) { return static_cast<double>(x); };
   const double tokens = d(c.micro_batch) * d(run_.job.seq), width = d(spec.width);

@@ -60,6 +60,9 @@ std::vector<PublishedRun> runs_of_all_kinds() {
   PublishedRun llama = run(4, 1, 4, 1, 8);
   llama.model = "llama-3-8b", llama.choice.mesh.context = 2, llama.job.dtype = DType::bf16, llama.product_rate = 2;
   runs.push_back(llama);
+  PublishedRun mixture = run(2, 4, 2, 1, 8);
+  mixture.model = "mixtral-8x7b", mixture.choice.mesh.expert = 4, mixture.job.dtype = DType::bf16;
+  runs.push_back(mixture);
   return runs;
 }
 
@@ -177,6 +180,14 @@ TEST(RunPricer, RefusesWhatCannotBeRun) {
   EXPECT_NE(failure(r).find("did you mean 'llama-3-8b'"), std::string::npos);
   r.model = "t5-large";
   EXPECT_NE(failure(r).find("blocks of several kinds"), std::string::npos);
+  r.model = "mixtral-8x7b", r.experts_stated = false;
+  EXPECT_NE(failure(r).find("expert parallelism: missing; 'mixtral-8x7b' has 8 experts"), std::string::npos);
+  r.experts_stated = true;
+  EXPECT_EQ(failure(r), "priced");
+  r.choice.mesh.expert = r.choice.mesh.data = 3, r.job.batch = 6, r.choice.num_micro = 2;
+  EXPECT_NE(failure(r).find("expert 3: does not divide 8 experts"), std::string::npos);
+  r = run(2, 1, 1, 1, 4), r.choice.mesh.expert = 2;
+  EXPECT_NE(failure(r).find("the model has no experts"), std::string::npos);
   r = run(1, 1, 1, 1 << 20, 1 << 20), r.job.seq = 1 << 24;
   EXPECT_NE(failure(r).find("more work than is counted"), std::string::npos);
 }

@@ -34,6 +34,8 @@ constexpr std::array kColumns{
     Column{"data parallelism"},
     Column{"pipeline parallelism"},
     Column{"context parallelism"},
+    Column{"expert parallelism"},
+    Column{"expert tensor parallelism"},
     Column{"virtual stages"},
     Column{"schedule"},
     Column{"recompute"},
@@ -173,6 +175,9 @@ PublishedRun run_of(const Row& row, int line, const RunDefaults& defaults) {
   const int64_t gpus = row.integer("gpus", 1 << 22);
   c.mesh.tensor = row.integer("tensor parallelism", 1 << 16, 1);
   c.mesh.context = row.integer("context parallelism", 1 << 16, 1);
+  run.experts_stated = !row.text("expert parallelism").empty();
+  c.mesh.expert = row.integer("expert parallelism", 1 << 16, 1);
+  c.mesh.expert_tensor = row.integer("expert tensor parallelism", 1 << 16, 1);
   c.num_stages = static_cast<int>(row.integer("pipeline parallelism", 4096, 1));
   const int64_t rest = c.mesh.tensor * c.mesh.context * c.num_stages;
   if (rest > gpus)

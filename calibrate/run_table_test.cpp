@@ -62,6 +62,18 @@ TEST(RunTable, ReadsNamedModelsQuotesAndTokensPerSecond) {
   EXPECT_NEAR(r.seconds, 256.0 * 8192 / (1639.0 * 64), 1e-9);
 }
 
+TEST(RunTable, ReadsHowExpertsAreSpread) {
+  const std::string header = "model,gpus,global batch,sequence length,tensor parallelism,expert parallelism,";
+  const auto runs = parse_runs(header +
+                                   "expert tensor parallelism\nmixtral-8x7b,16,16,1024,2,8,\n"
+                                   "mixtral-8x7b,16,16,1024,2,4,2\nllama-2-7b,16,16,1024,2,,\n",
+                               "t.csv");
+  EXPECT_EQ(to_string(runs[0].choice), "tp 2, ep 8 × 1, dp 8, pp 1, micro-batch 1 × 2");
+  EXPECT_EQ(runs[1].choice.mesh.expert_tensor, 2);
+  EXPECT_TRUE(runs[0].experts_stated && runs[1].experts_stated);
+  EXPECT_FALSE(runs[2].experts_stated);
+}
+
 TEST(RunTable, SaysWhatIsWrongAndWhere) {
   const std::string header =
       "gpus,global batch,micro batch,hidden size,attention heads,layers,sequence length,tensor parallelism,iteration "
