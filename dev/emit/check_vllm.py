@@ -71,7 +71,18 @@ for model, machine, nodes, more in CASES:
     if "data-parallel-backend" not in " ".join(command):  # Ray finds the nodes itself
         copies = max(1, 8 // (role["tensor"] * role["stages"]))  # of a node of eight devices
         emitted.check("copies here", a.data_parallel_size_local or a.data_parallel_size, min(copies, role["copies"]))
-        emitted.check("address", a.data_parallel_address, "FIRST_NODE" if role["copies"] > copies else None)
+        over_nodes = role["copies"] > copies
+        emitted.check("address", a.data_parallel_address, "FIRST_NODE" if over_nodes else None)
+        # On the other nodes, as the note says: the same command, headless, its copies behind those before it.
+        notes = " ".join(plan["emit"]["notes"])
+        emitted.check("note on nodes", f"--headless and --data-parallel-start-rank {copies}·K" in notes, over_nodes)
+        for node in range(1, -(-role["copies"] // copies)):
+            more = ["--headless", "--data-parallel-start-rank", str(copies * node)]
+            parser = AsyncEngineArgs.add_cli_args(FlexibleArgumentParser())
+            parser.add_argument("--headless", action="store_true")  # of the server, not of the engine
+            there = parser.parse_args(["--model", command[2]] + command[3:] + more)
+            emitted.check("first copy there", there.data_parallel_start_rank, copies * node)
+            emitted.check("copies there", there.data_parallel_size_local, copies)
     emitted.check("users", a.max_num_seqs, role["users_per_copy"])
     emitted.check("length", a.max_model_len, asked["prompt_tokens"] + asked["max_tokens"])
     emitted.check("dtype", a.dtype, {"bf16": "bfloat16", "f16": "float16", "f32": "float32"}[asked["dtype"]])
