@@ -368,7 +368,7 @@ std::vector<OptionSpec> make_options() {
       {.name = "output", .verbs = "profile", .type = path, .unit = "FILE.toml", .help = "write the cluster file here; not given: standard output"},
       {.name = "quick", .verbs = "profile", .type = flag, .help = "fewer shapes and rounds"},
       {.name = "rounds", .verbs = "profile", .type = integer, .unit = "N", .help = "times that every figure is measured; not given: 5, with --quick 3", .min = 1, .max = 10000},
-      {.name = "disk", .verbs = "profile", .type = path, .unit = "DIR", .help = "read and write a file of 256 MiB, made and removed under this directory; not given: that of --output, else this one"},
+      {.name = "disk", .verbs = "profile", .type = path, .unit = "DIR", .help = "read and write two files of 256 MiB, made and removed under this directory; not given: that of --output, else this one"},
       {.name = "import", .verbs = "profile", .type = list, .unit = "FILE", .help = "measure nothing: read the output of nccl-tests (all_reduce_perf, all_gather_perf, …); may be given several times; -: standard input"},
 
       {.name = "json", .verbs = "train generate chat eval embed tokenize inspect export plan plan-calibrate plan-table compare doctor demo bench profile", .type = flag, .help = "machine-readable output on standard output"},

@@ -38,7 +38,7 @@ std::string name_of_figure(const ProfileFigure& f) {
     case FigureKind::weight_read:
       return fmt::format("weights {} read from {}", dtype, format_bytes(f.m));
     case FigureKind::mapped_read:
-      return fmt::format("weights {} read from {} on small pages", dtype, format_bytes(f.m));
+      return fmt::format("weights {} read from {} of a file", dtype, format_bytes(f.m));
     case FigureKind::memory_read:
       return "memory read";
     case FigureKind::memory_copy:

@@ -31,7 +31,7 @@ enum class FigureKind : uint8_t {
   sampling,     // a token from its logits
   update,       // an optimizer's step, bytes as the planner counts them
   weight_read,  // of a decoded token's products, again and again from m bytes of weights
-  mapped_read,  // the same from small pages, as a file's
+  mapped_read,  // the same from a file that is mapped
   memory_read,
   memory_copy,
   disk_read,

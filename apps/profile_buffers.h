@@ -35,4 +35,24 @@ class ProfileBuffers {
   std::vector<Tensor> held_;
 };
 
+/// Numbers in turn from more than caches hold, of both types from one room: pairs of bf16 numbers without zeros are
+/// normal numbers of f32 too, where a zero would make a denormal one, which some processors multiply far more slowly.
+struct ColdNumbers {
+  ProfileBuffers buffers;
+  std::span<bf16> numbers;
+  size_t at = 0;
+  explicit ColdNumbers(int64_t bytes) : numbers(buffers.numbers<bf16>(bytes / 2)) {
+    for (bf16& x : numbers) x = to_bf16(to_float(x) + 1.0f / 512);  // odd multiples of 1/512
+  }
+  /// `count` numbers after those of the call before; from the start again where the rest is too small.
+  template <class T>
+  std::span<T> next(int64_t count) {
+    const size_t halves = static_cast<size_t>(count) * sizeof(T) / 2;
+    if (at + halves > numbers.size()) at = 0;
+    const std::span<bf16> part = numbers.subspan(at, halves);
+    at += (halves + 31) / 32 * 32;
+    return {reinterpret_cast<T*>(part.data()), static_cast<size_t>(count)};
+  }
+};
+
 }  // namespace tern

@@ -150,7 +150,7 @@ void add_reads(std::string& out, const Figures& figures, DType dtype) {
                        rate(read.median, "B/s")) +
            comment(read, "products of one row, 1024 × 1024, from so many bytes again and again");
     if (mapped.median > 0)
-      out += "mapped = " + rate(mapped.median, "B/s") + comment(mapped, "the same on small pages, as a file's");
+      out += "mapped = " + rate(mapped.median, "B/s") + comment(mapped, "the same from a file that is mapped");
   }
 }
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "apps/profile_buffers.h"
 #include "base/error.h"
 #include "plan/cost_model.h"
 #include "spec/presets.h"
@@ -162,6 +163,28 @@ TEST(Profile, EachPassIsPricedByItsOwnProducts) {
   EXPECT_EQ(same.forward, mlp.forward);
   EXPECT_EQ(head_1.forward, head.forward);
   EXPECT_GT(slow_head.forward, 5 * head.forward);
+}
+
+// Numbers of either type in one room: none is zero, denormal or not a number whichever type reads it.
+TEST(ProfileBuffers, ColdNumbersAreNormalInBothTypes) {
+  ColdNumbers cold(1 << 16);
+  for (int i = 0; i < 3; ++i) {
+    for (const float x : cold.next<float>(5000)) ASSERT_TRUE(std::isnormal(x) && std::abs(x) < 1) << x;
+    for (const bf16 x : cold.next<bf16>(5000)) ASSERT_TRUE(std::isnormal(to_float(x)) && std::abs(to_float(x)) < 1);
+  }
+}
+
+// Nothing is given twice before all of the room was passed through, whatever the types.
+TEST(ProfileBuffers, ColdNumbersComeInTurn) {
+  ColdNumbers cold(4 << 10);  // of 64 lines
+  const float* first = cold.next<float>(16).data();
+  const void* last = first;
+  for (int lines = 1; lines < 63; lines += 2) {
+    const bf16* next = cold.next<bf16>(40).data();  // 80 bytes: two lines
+    EXPECT_GT(static_cast<const void*>(next), last);
+    last = next;
+  }
+  EXPECT_EQ(cold.next<float>(17).data(), first);  // one line is left
 }
 
 TEST(Profile, TooLittleMemoryIsSaid) {

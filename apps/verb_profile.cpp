@@ -123,7 +123,7 @@ int run_profile(const Options& options) {
   const ProfiledMachine machine = this_machine(disk);
   const bool quick = options.flag("quick");
   const int rounds = static_cast<int>(options.has("rounds") ? options.integer("rounds") : quick ? 3 : 5);
-  log_info("preparing: buffers, and a file of 256 MiB under {} that is removed again", disk);
+  log_info("preparing: buffers, and two files of 256 MiB under {} that are removed again", disk);
   const ProfileTasks tasks = profile_tasks({.quick = quick, .disk = disk, .memory_bytes = budget.bytes});
   for (const std::string& note : tasks.notes) log_warn("{}", note);
   const StopSignals signals;

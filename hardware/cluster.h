@@ -53,7 +53,7 @@ struct AttentionTable {
 };
 
 /// Bytes/s of weights of one type that a decoded token's products read again and again from `bytes` of them: a small
-/// model's stay in a cache from one token to the next. `mapped`: from a file's small pages; 0: not measured.
+/// model's stay in a cache from one token to the next. `mapped`: from a mapped file; 0: not measured.
 struct ReadRate {
   DType dtype = DType::bf16;
   int64_t bytes = 0;
