@@ -33,7 +33,6 @@ std::string today() {
 }
 
 int apply_threads(const Options& options) {
-  return_freed_blocks();
   const int64_t wished = options.has("threads") ? options.integer("threads") : 0;
   if (const int usable = read_cpu_facts().num_usable; wished > usable)
     log_warn("{}: {} threads on the {} this process may use take turns, which is slower than {}",

@@ -39,6 +39,7 @@ Json machine_json() {
 
 int run_bench(const Options& options) {
   apply_threads(options);
+  return_freed_blocks();  // oneDNN's kernels take blocks and free them
   const MemoryBudget budget = memory_budget(options);
   const BenchSettings settings{.rounds = static_cast<int>(options.integer("rounds")),
                                .disk = options.text("disk"),

@@ -114,6 +114,7 @@ void print_summary(const Cluster& c, const std::vector<BenchResult>& results, co
 int run_profile(const Options& options) {
   if (options.has("import")) return import_links(options);
   apply_threads(options);
+  return_freed_blocks();  // oneDNN's kernels take blocks and free them
   const std::string& output = options.text("output");
   std::string disk = options.text("disk");
   if (disk.empty()) disk = output.empty() ? "." : parent_path(output);

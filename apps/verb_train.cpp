@@ -13,6 +13,7 @@
 #include "base/progress.h"
 #include "base/shell.h"
 #include "base/signals.h"
+#include "base/system.h"
 #include "base/units.h"
 #include "train/trainer.h"
 
@@ -135,6 +136,7 @@ void tell_end(const TrainResult& r) {
 
 int run_train(const Options& options) {
   apply_threads(options);
+  return_freed_blocks();  // oneDNN's kernels take blocks and free them
   const TrainSettings settings = train_settings(options);
   Talk talk;
   const TrainResult result = train(settings, talk.hooks(settings));

@@ -112,7 +112,8 @@ struct Pricing {
     int64_t one = 0, weights = 0, launch = device().launch_ps;
     if (has_table(device(), job.dtype, ProductUse::inference)) {
       const int64_t measured = matmul_ps(device(), job.dtype, m, n, k, ProductUse::inference);
-      one = std::max(read_weights(stored, 1), measured - saved_by_place(stored, working_set, job.mapped_weights));
+      const bool mapped = job.mapped_weights && working_set != kBeyondCaches;  // many rows hide what small pages cost
+      one = std::max(read_weights(stored, 1), measured - saved_by_place(stored, working_set, mapped));
       weights = 2 * reading >= one ? one : 0;
       launch = 0;
     } else {

@@ -138,13 +138,17 @@ TEST(Inference, DecodingReadsWeightsWhereTheyLie) {
   EXPECT_NEAR(decode(false) / (in_memory - bytes / 2e12 + bytes / rate), 1, 1e-3);
   EXPECT_NEAR(decode(true) / (in_memory - bytes / 2e12 + 2 * bytes / rate), 1, 1e-3);
   // A prompt reads them for the first time.
-  const InferenceJob prompt{.prompt = 64, .answer = 1};
-  const auto prefill = [&] {
-    return serving_times(spec, prompt, m, {}, serving_memory(spec, prompt, m, {}, 1), 1).prefill_ps;
-  };
-  const int64_t with_curve = prefill();
-  m.device.reads.clear();
-  EXPECT_EQ(with_curve, prefill());
+  for (const bool mapped : {false, true}) {
+    const InferenceJob prompt{.prompt = 64, .answer = 1, .mapped_weights = mapped};
+    const auto prefill = [&] {
+      return serving_times(spec, prompt, m, {}, serving_memory(spec, prompt, m, {}, 1), 1).prefill_ps;
+    };
+    const std::vector<ReadRate> reads = m.device.reads;
+    const int64_t with_curve = prefill();
+    m.device.reads.clear();
+    EXPECT_EQ(with_curve, prefill()) << mapped;
+    m.device.reads = reads;
+  }
 }
 
 // Twin: keys and values at their own pace, half of it over 500 of them; from a cache they save what weights save there.

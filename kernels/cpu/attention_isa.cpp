@@ -163,9 +163,11 @@ void forward(const AttentionShape& shape, const AttentionSequence<T>& s, Attenti
   for (int64_t base = first / kKeyBlock * kKeyBlock; base <= last; base += kKeyBlock) {
     const int64_t count = smaller(kKeyBlock, last + 1 - base);
     const T *key_rows[kKeyBlock], *value_rows[kKeyBlock];
-    point_at_pages(shape, s, tile.kv_head, base, count, key_rows, value_rows);
-    for (int64_t j = base; j < first; ++j) key_rows[j - base] = value_rows[j - base] = nullptr;  // may be gone
-    NextBlock<T> next = {};
+    const int64_t gone = larger(0, first - base);  // keys before every window, whose pages may be
+    for (int64_t i = 0; i < gone; ++i) key_rows[i] = value_rows[i] = nullptr;
+    point_at_pages(shape, s, tile.kv_head, base + gone, count - gone, key_rows + gone, value_rows + gone);
+    NextBlock<T> next;
+    next.count = next.fetched = 0;
     if (streaming && base + kKeyBlock <= last) {
       next.count = smaller(kKeyBlock, last + 1 - base - kKeyBlock), next.dim = dim;
       point_at_pages(shape, s, tile.kv_head, base + kKeyBlock, next.count, next.rows, next.rows + next.count);

@@ -16,9 +16,8 @@ namespace {
 
 constexpr int64_t kLeftElements = 1 << 19;  // of a task's packed rows: 1 MiB, half of a 2 MiB L2
 constexpr int64_t kMostRows = 256;
-constexpr int64_t kThinElements =
-    1 << 20;                     // of a weight, at most taken at a time: 2 MiB, some 150 microseconds of memory
-constexpr int64_t kShares = 64;  // of one product, each with a counter of its own
+constexpr int64_t kThinElements = 1 << 20;  // of a weight, taken at a time: at most 2 MiB
+constexpr int64_t kShares = 64;             // of one product, each with a counter of its own
 constexpr int64_t kParallelFrom = 1 << 18;  // multiply-adds: below, waking a thread costs more than it gives
 
 /// task(i, tasks, scratch) for each i, on whichever thread is free. The calling thread's scratch is `mine`, of `bytes`,

@@ -47,7 +47,7 @@ struct TileProduct {
 struct StripTask {
   int64_t begin, end, token, tokens;
   const bf16* right;
-  void* scratch;  // `thin`: 16 · (k rounded up to 32) bf16; `wide`: wide_scratch_bytes
+  void* scratch;  // `thin`: 16 · (k rounded up to 32) bf16; `wide`: its packed strips and its sums
 };
 template <class Out>
 struct TileForward {

@@ -22,13 +22,16 @@ int64_t onednn_general_bytes(const OnednnProduct& p, bool avx512, int threads) {
   constexpr int64_t kFloat = 4, kPages = 4 * 4096;
   const int64_t copies = (wide + high) * deep_bytes + (std::min(columns, 10 * most_columns) + high + unit) * kFloat;
   // Products that it does not copy for: the kernel's own strip, and on avx2 a tile of at most 80 × 48 where threads
-  // part the sum; a vector by a matrix keeps a result for each thread.
+  // part the sum; a vector by a matrix keeps a result for each thread. Fewer rows may come too, so what only they take
+  // stays counted.
   constexpr int64_t kStrip = (256 * 16 + 64 + 80 * 48) * kFloat;
-  const int64_t vector = std::min(rows, columns) == 1 ? std::max(rows, columns) * kFloat : 0;
+  const bool fewer = p.product != Product::weight_gradient;
+  const int64_t vector = (columns == 1 || rows == 1 || fewer ? std::max(columns == 1 ? rows : 1, columns) : 0) * kFloat;
   int64_t bytes = threads * (copies + kPages + kStrip + vector);
   // Where the result is small and the sum long, avx512 gives up to a quarter of the threads a result of their own.
-  if (avx512 && rows <= 128 && columns <= 64 * threads && sum > std::max(rows, columns))
-    bytes += threads / 4 * round_up(columns, 16) * rows * kFloat;
+  const int64_t most_rows = fewer ? std::min({rows, int64_t{128}, sum - 1}) : rows;
+  if (avx512 && most_rows <= 128 && columns <= 64 * threads && sum > std::max(most_rows, columns))
+    bytes += threads / 4 * round_up(columns, 16) * most_rows * kFloat;
   return bytes;
 }
 
