@@ -29,11 +29,26 @@ std::vector<int64_t> head_sizes(bool quick) {
   return quick ? std::vector<int64_t>{32, 64, 128} : std::vector<int64_t>{32, 48, 64, 80, 96, 128};
 }
 
+/// What attention of any size of head reads and writes, one after the other.
+template <class T>
+struct AttentionRoom {
+  ProfileBuffers buffers;
+  std::span<T> qkv, out, dout, dqkv, cache;
+  std::span<float> lse;
+  explicit AttentionRoom(int64_t width)
+      : qkv(buffers.numbers<T>(kRows * 3 * width)),
+        out(buffers.room<T>(kRows * width)),
+        dout(buffers.numbers<T>(kRows * width)),
+        dqkv(buffers.room<T>(kRows * 3 * width)),
+        cache(buffers.numbers<T>(2 * kLongSequence * width)),
+        lse(buffers.room<float>(kRows * kHeads)) {}
+};
+
 template <class T>
 struct Attended {
   int64_t width;
   AttentionShape shape;
-  ProfileBuffers buffers;
+  std::shared_ptr<AttentionRoom<T>> room;
   std::span<T> qkv, out, dout, dqkv, cache;
   std::span<float> lse;
   std::vector<int64_t> starts;
@@ -42,7 +57,7 @@ struct Attended {
   bool tiles = std::is_same_v<T, bf16> && has_tile_attention();
 
   // Sequences of `seq` tokens, kRows in all.
-  Attended(int64_t seq, int64_t head)
+  Attended(int64_t seq, int64_t head, const std::shared_ptr<AttentionRoom<T>>& all)
       : width(kHeads * head),
         shape{.heads = kHeads,
               .kv_heads = kHeads,
@@ -52,12 +67,13 @@ struct Attended {
               .q_stride = 3 * width,
               .kv_stride = 3 * width,
               .out_stride = width},
-        qkv(buffers.numbers<T>(kRows * 3 * width)),
-        out(buffers.room<T>(kRows * width)),
-        dout(buffers.numbers<T>(kRows * width)),
-        dqkv(buffers.room<T>(kRows * 3 * width)),
-        cache(buffers.numbers<T>(2 * kLongSequence * width)),
-        lse(buffers.room<float>(kRows * kHeads)),
+        room(all),
+        qkv(room->qkv.first(static_cast<size_t>(kRows * 3 * width))),
+        out(room->out.first(static_cast<size_t>(kRows * width))),
+        dout(room->dout.first(static_cast<size_t>(kRows * width))),
+        dqkv(room->dqkv.first(static_cast<size_t>(kRows * 3 * width))),
+        cache(room->cache.first(static_cast<size_t>(2 * kLongSequence * width))),
+        lse(room->lse),
         keys(static_cast<size_t>(kRows / seq)),
         values(keys.size()) {
     for (int64_t row = 0; row <= kRows; row += seq) starts.push_back(row);
@@ -118,7 +134,8 @@ struct ColdCache {
 };
 
 template <class T>
-void add_attention(int64_t head, const std::shared_ptr<ColdCache>& cold, ProfileTasks& out) {
+void add_attention(int64_t head, const std::shared_ptr<AttentionRoom<T>>& room, const std::shared_ptr<ColdCache>& cold,
+                   ProfileTasks& out) {
   constexpr DType dtype = DTypeOf<T>::value;
   const auto width = static_cast<double>(kHeads * head);
   const auto add = [&](FigureKind kind, int64_t length, const char* unit, double amount, const auto& a, auto call) {
@@ -126,12 +143,12 @@ void add_attention(int64_t head, const std::shared_ptr<ColdCache>& cold, Profile
             {.unit = unit, .once = [=] { return rate_of(amount, kPointSeconds, [&] { call(*a); }); }});
   };
   for (const int64_t seq : {kShortSequence, kLongSequence}) {
-    const auto a = std::make_shared<Attended<T>>(seq, head);
+    const auto a = std::make_shared<Attended<T>>(seq, head, room);
     const double flops = 4 * width * static_cast<double>(seq * (seq + 1) / 2) * static_cast<double>(kRows / seq);
     add(FigureKind::attention_forward, seq, "FLOP/s", flops, a, [](Attended<T>& x) { x.forward(); });
     add(FigureKind::attention_backward, seq, "FLOP/s", flops * 2.5, a, [](Attended<T>& x) { x.backward(); });
   }
-  const auto a = std::make_shared<Attended<T>>(kRows, head);
+  const auto a = std::make_shared<Attended<T>>(kRows, head, room);
   for (const int64_t seq : {kShortSequence, kLongSequence})
     add(FigureKind::prefill, seq, "FLOP/s", 4 * width * static_cast<double>(seq * (seq + 1) / 2), a,
         [seq](Attended<T>& x) { x.read(seq, seq); });
@@ -299,9 +316,13 @@ void add_heads(const ProfileSettings& settings, DType dtype, const std::shared_p
 void add_kernel_tasks(const ProfileSettings& settings, ProfileTasks& out) {
   const auto cold =
       std::make_shared<ColdCache>(std::min<int64_t>(int64_t{1} << 29, settings.memory_bytes / 8) / 64 * 64);
-  for (const int64_t head : head_sizes(settings.quick)) {
-    add_attention<float>(head, cold, out);
-    add_attention<bf16>(head, cold, out);
+  const std::vector<int64_t> heads = head_sizes(settings.quick);
+  const int64_t width = kHeads * *std::ranges::max_element(heads);
+  const auto f32_room = std::make_shared<AttentionRoom<float>>(width);
+  const auto bf16_room = std::make_shared<AttentionRoom<bf16>>(width);
+  for (const int64_t head : heads) {
+    add_attention<float>(head, f32_room, cold, out);
+    add_attention<bf16>(head, bf16_room, cold, out);
   }
   add_rowwise<float>(settings, out);
   add_rowwise<bf16>(settings, out);
