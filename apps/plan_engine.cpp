@@ -13,6 +13,7 @@
 #include "base/units.h"
 #include "formats/model_dir.h"
 #include "hardware/cluster.h"
+#include "hardware/rates.h"
 #include "plan/cost_model.h"
 #include "plan/layers.h"
 

@@ -10,6 +10,7 @@
 #include "base/shell.h"
 #include "base/text.h"
 #include "base/units.h"
+#include "hardware/rates.h"
 #include "plan/window_mix.h"
 #include "spec/unit_cost.h"
 

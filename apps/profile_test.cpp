@@ -7,6 +7,7 @@
 
 #include "apps/profile_buffers.h"
 #include "base/error.h"
+#include "hardware/rates.h"
 #include "plan/cost_model.h"
 #include "spec/presets.h"
 

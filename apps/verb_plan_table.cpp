@@ -16,6 +16,7 @@
 #include "base/options.h"
 #include "base/text.h"
 #include "hardware/machines.h"
+#include "hardware/rates.h"
 
 namespace tern {
 namespace {

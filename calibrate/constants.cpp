@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "hardware/rates.h"
 
 namespace tern {
 namespace {

@@ -6,6 +6,7 @@
 #include "base/io.h"
 #include "base/text.h"
 #include "hardware/machines.h"
+#include "hardware/rates.h"
 
 namespace tern {
 namespace {

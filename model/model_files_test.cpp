@@ -1,5 +1,4 @@
 #include "model/model_files.h"
-#include "kernels/cpu/matmul.h"
 
 #include <stdlib.h>
 

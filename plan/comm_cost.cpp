@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "hardware/rates.h"
 #include "plan/ceil_div.h"
 
 namespace tern {

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "hardware/rates.h"
 #include "plan/comm_cost.h"
 #include "plan/window_mix.h"
 #include "spec/unit_cost.h"

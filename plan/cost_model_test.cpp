@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "hardware/rates.h"
 #include "plan/comm_cost.h"
 #include "plan/legality.h"
 #include "spec/presets.h"

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "hardware/rates.h"
 #include "plan/ceil_div.h"
 #include "plan/comm_cost.h"
 #include "spec/unit_cost.h"

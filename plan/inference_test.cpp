@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "formats/hf_config.h"
 #include "hardware/machines.h"
+#include "hardware/rates.h"
 #include "spec/presets.h"
 
 namespace tern {

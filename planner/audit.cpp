@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/io.h"
 #include "base/text.h"
+#include "hardware/rates.h"
 #include "plan/cost_model.h"
 #include "plan/legality.h"
 #include "plan/window_mix.h"

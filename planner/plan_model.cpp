@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "hardware/rates.h"
 #include "plan/legality.h"
 #include "planner/plan_model_impl.h"
 #include "planner/price.h"

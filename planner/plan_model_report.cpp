@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "base/units.h"
+#include "hardware/rates.h"
 #include "plan/legality.h"
 #include "plan/window_mix.h"
 #include "planner/plan_model_impl.h"

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "hardware/rates.h"
 #include "plan/window_mix.h"
 #include "planner/plan_model_impl.h"
 #include "spec/unit_cost.h"

@@ -6,28 +6,25 @@
 
 #include "base/io.h"
 #include "base/json.h"
-#include "base/shell_testing.h"
 #include "base/text.h"
+#include "tests/e2e/in_folder_testing.h"
 
 namespace tern {
 namespace {
 
-class MemorySlow : public testing::Test {
+class MemorySlow : public InFolder<MemorySlow> {
  protected:
-  void SetUp() override {
-    std::string pattern = testing::TempDir() + "tern-memory-XXXXXX";
-    root_ = ::mkdtemp(pattern.data());
+  static void SetUpTestSuite() {
+    make_root("memory");
     std::string text;
     for (int i = 0; i < 3000; ++i) text += i % 11 == 10 ? "day.\n" : i % 3 == 0 ? "it was " : "a bright ";
-    write_file_atomically(real_io(), root_ + "/text.txt", text);
-    write_file_atomically(real_io(), root_ + "/prompt.txt", std::string_view(text).substr(0, 600));
-    ASSERT_EQ(tern("", "tokenize --train --vocab-size 300 --input text.txt --output tokenizer 2>&1").code, 0);
+    write("text.txt", text);
+    write("prompt.txt", std::string_view(text).substr(0, 600));
+    ASSERT_EQ(tern("tokenize --train --vocab-size 300 --input text.txt --output tokenizer 2>&1").code, 0);
   }
-  void TearDown() override { remove_all(real_io(), root_); }
 
-  Outcome tern(const std::string& set, const std::string& rest) {
-    return run_shell("cd " + root_ + " && env " + (set.empty() ? "" : "TERN_ISA=" + set + " ") + TERN_PROGRAM + " " +
-                     rest);
+  static Outcome tern_with(const std::string& set, const std::string& rest) {
+    return run_shell("cd " + root_ + " && env TERN_ISA=" + set + " " TERN_PROGRAM " " + rest);
   }
   std::vector<std::string> sets() {
     std::vector<std::string> found;
@@ -54,9 +51,8 @@ class MemorySlow : public testing::Test {
                          {"rms_norm_eps", 1e-5},
                          {"tie_word_embeddings", true},
                          {"hidden_act", "silu"}};
-    write_file_atomically(real_io(), root_ + "/model/config.json", config.dump());
+    write("model/config.json", config.dump());
   }
-  std::string root_;
 };
 
 TEST_F(MemorySlow, WhatIsResidentIsPredictedUnderEverySet) {
@@ -74,15 +70,16 @@ TEST_F(MemorySlow, WhatIsResidentIsPredictedUnderEverySet) {
     write_config(c.vocab, c.width, c.hidden, c.layers);
     for (const std::string& set : known) {
       SCOPED_TRACE(set + ": " + c.flags);
-      const Outcome trained = tern(set,
-                                   "train model/config.json --from-scratch --tokenizer tokenizer --data text.txt "
-                                   "--output run --warmup-steps 0 --resume never --json " +
-                                       c.flags + " 2>errors");
+      const Outcome trained = tern_with(set,
+                                        "train model/config.json --from-scratch --tokenizer tokenizer --data text.txt "
+                                        "--output run --warmup-steps 0 --resume never --json " +
+                                            c.flags + " 2>errors");
       ASSERT_EQ(trained.code, 0) << real_io().read(root_ + "/errors");
       const Json json = parse_json(trained.text, "train --json");
       EXPECT_EQ(json["counted_peak_bytes"], json["predicted_bytes"]["tensors"]);
       EXPECT_LE(json["peak_resident_bytes"], json["predicted_bytes"]["total"]);
-      const Outcome written = tern(set, "generate run/model --prompt-file prompt.txt --max-tokens 2 --json 2>errors");
+      const Outcome written =
+          tern_with(set, "generate run/model --prompt-file prompt.txt --max-tokens 2 --json 2>errors");
       ASSERT_EQ(written.code, 0) << real_io().read(root_ + "/errors");
       const Json memory = parse_json(written.text, "generate --json")["memory"];
       EXPECT_LE(memory["peak_bytes"], memory["predicted_bytes"]);

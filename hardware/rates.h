@@ -1,0 +1,38 @@
+#pragma once
+// What a device of a cluster file reaches: times of products, rates of reading, attention and elementwise work, between
+// the measured points of its tables.
+
+#include <cstdint>
+
+#include "hardware/cluster.h"
+
+namespace tern {
+
+/// The longest time of one operation that is counted, 10 hours; what takes longer is said to take this, so that sums
+/// over a layer stay integers. Whoever meets it knows no more than "at least".
+inline constexpr int64_t kMostPs = int64_t{1} << 55;
+/// Whole picoseconds, rounded up; at most kMostPs.
+int64_t counted_ps(double ps);
+/// n · ps, at most kMostPs.
+int64_t counted_ps(int64_t n, int64_t ps);
+
+/// Time of one product in picoseconds: 2·m·n·k / (peak·share) with shapes rounded up to tiles, at most kMostPs; never
+/// falls as m, n or k grow. Of a use without a table of its own: as any product. Errors: usage, if the device states no
+/// peak for the dtype.
+int64_t matmul_ps(const DeviceType&, DType, int64_t m, int64_t n, int64_t k, ProductUse = ProductUse::any);
+/// Whether products of this use have a table of their own.
+bool has_table(const DeviceType&, DType, ProductUse);
+/// Of heads of so many elements. Between measured sizes the time of a pair of a query and a key is linear in the head's
+/// size; below the smallest it is the smallest's, above the largest the share is the largest's.
+AttentionRates attention_rates(const DeviceType&, DType, int64_t head_dim);
+double elementwise_rate(const DeviceType&, DType);  // bytes/s
+/// bytes/s of an optimizer's step, of 2·states + gradient + weight.
+double update_rate(const DeviceType&, DType);
+/// bytes/s of reading `working_set` bytes of weights again and again: between measured sizes the time of a byte is
+/// linear in the logarithm of the size; outside of them the nearest one's. Where no file's pages were measured they are
+/// memory.
+double read_rate(const DeviceType&, DType, int64_t working_set, bool mapped);
+/// FLOP/s. Errors: usage, naming the device and the dtypes it states.
+double peak_flops(const DeviceType&, DType);
+
+}  // namespace tern
