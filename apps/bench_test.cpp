@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -176,12 +177,18 @@ TEST(Bench, NoProductIsFasterThanTheUnits) {
   std::vector<std::string> notes;
   auto tasks = limit_tasks({.memory_bytes = int64_t{256} << 20}, notes);
   std::erase_if(tasks, [](const BenchTask& t) { return t.unit != "FLOP/s"; });
-  const auto results = run_rounds(tasks, 5, {});
-  for (const BenchResult& r : results)
-    for (const BenchResult& limit : results)
-      if (limit.task.name == r.task.against) {
-        EXPECT_LT(spread(r.rates).best, 1.15 * spread(limit.rates).best) << r.task.name;
-      }
+  // The best of all rounds: where a neighbour took a core from the units alone, more rounds follow.
+  std::map<std::string, double> best;
+  std::string faster = "nothing was measured";
+  for (int attempt = 0; attempt < 4 && !faster.empty(); ++attempt) {
+    const auto results = run_rounds(tasks, 5, {});
+    for (const BenchResult& r : results) best[r.task.name] = std::max(best[r.task.name], spread(r.rates).best);
+    faster.clear();
+    for (const BenchResult& r : results)
+      if (best.contains(r.task.against) && best[r.task.name] >= 1.15 * best[r.task.against])
+        faster += r.task.name + "; ";
+  }
+  EXPECT_EQ(faster, "");
 }
 
 TEST(Bench, AFullDiskLeavesNoFile) {
