@@ -65,22 +65,26 @@ std::string_view kind_of(const Unit& unit) {
   return attention_of(unit) ? "attention" : moe_of(unit) ? "experts" : "mlp";
 }
 
-// MODEL as `tern train` takes it, with what it asks for where files are missing: not a preset's name, nor a GGUF file.
-std::string trainable(const std::string& model) {
+constexpr std::string_view kAsksForTokenizer = " --tokenizer TOKENIZER";
+
+// MODEL as `tern train` takes it, and what it asks for where files are missing: not a preset's name, nor a GGUF file.
+void name_model(const std::string& model, EngineTraining& out) {
   std::error_code ignored;
-  if (!std::filesystem::exists(model, ignored) || model.ends_with(".gguf")) return "";
+  if (!std::filesystem::exists(model, ignored) || model.ends_with(".gguf")) return;
   ModelDir dir;
   try {
     dir = resolve_model(model, {.need_weights = false, .environment = {}});
-  } catch (const Error&) { return ""; }  // tern train does not read it either
-  return shell_quoted(model) + (dir.weights.empty() ? " --from-scratch" : "") +
-         (dir.has_tokenizer() ? "" : " --tokenizer TOKENIZER");
+  } catch (const Error&) { return; }  // tern train does not read it either
+  out.model = shell_quoted(model);
+  if (dir.weights.empty()) out.asks += " --from-scratch";
+  if (!dir.has_tokenizer()) out.asks += kAsksForTokenizer;
 }
 
 }  // namespace
 
 EngineTraining engine_training(const ModelSpec& spec, const Plan& p) {
-  EngineTraining out{.why_not = why_not(p), .packs = p.job.lengths.given(), .model = trainable(p.model)};
+  EngineTraining out{.why_not = why_not(p), .packs = p.job.lengths.given()};
+  name_model(p.model, out);
   if (!out.why_not.empty()) return out;
   EngineJob job{.seq = p.job.seq,
                 .batch = p.job.batch,
@@ -139,10 +143,11 @@ void tell_engine(const ModelSpec& spec, const Plan& plan, const Cluster& cluster
 std::string describe(const EngineTraining& e, int64_t capacity) {
   if (!e.why_not.empty()) return fmt::format("\n{} train   does not run this plan: {}\n", program_name(), e.why_not);
   std::string out = fmt::format("\n{} train {} --data DATA --output RUN {}\n", program_name(),
-                                e.model.empty() ? "MODEL" : e.model, e.command) +
+                                e.model.empty() ? "MODEL" : e.model + e.asks, e.command) +
                     fmt::format("  {}DATA is the text to train on, RUN a folder for the run\n",
                                 e.model.empty() ? "MODEL is a folder or config.json of this shape, " : "");
-  if (e.model.ends_with(" TOKENIZER")) out += "  TOKENIZER is a folder with one, such as tern tokenize --train makes\n";
+  if (e.asks.ends_with(kAsksForTokenizer))
+    out += "  TOKENIZER is a folder with one, such as tern tokenize --train makes\n";
   if (e.packs) out += "  its windows are packed as this plan's: documents end to end, attention inside each alone\n";
   const auto line = [&](std::string_view name, int64_t bytes, const char* what) {
     out += fmt::format("  {:<24} {:>12} {:>20} bytes{}\n", name, format_bytes(bytes), format_with_commas(bytes), what);

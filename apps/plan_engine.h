@@ -16,6 +16,7 @@ struct EngineTraining {
   std::string why_not;  // "", or why this engine does not run the plan
   bool packs = false;   // said of a plan for sequences of unlike length
   std::string model;    // MODEL of that command, quoted; "" where it takes no such model (presets, GGUF)
+  std::string asks;     // what it wants besides: " --from-scratch --tokenizer TOKENIZER"
   std::string command;  // "--batch 16 --seq 256 --micro-batch 8 --recompute none --dtype f32"
   EngineMemory memory;  // of a run whose only checkpoint comes after the last step
   EngineMemory saving;  // of one that saves on the way

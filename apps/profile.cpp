@@ -8,6 +8,7 @@
 
 #include "apps/profile_buffers.h"
 #include "base/error.h"
+#include "base/system.h"
 #include "base/units.h"
 
 namespace tern {
@@ -57,7 +58,7 @@ std::string name_of_figure(const ProfileFigure& f) {
 
 // In memory as an arena gives it, and so much of it as caches do not hold, if there may be as much.
 BenchTask copy_task(int64_t most) {
-  const int64_t half = std::clamp<int64_t>(beyond_caches() / 2, int64_t{128} << 20, most / 2);
+  const int64_t half = std::min(std::max<int64_t>(beyond_caches() / 2, int64_t{128} << 20), most / 2);
   const auto buffers = std::make_shared<ProfileBuffers>();
   const std::span<float> from = buffers->numbers<float>(half / 4), to = buffers->room<float>(half / 4);
   return {.unit = "B/s", .once = [=, held = buffers] {
@@ -75,16 +76,24 @@ void ProfileTasks::add(ProfileFigure figure, BenchTask task) {
 }
 
 ProfileTasks profile_tasks(const ProfileSettings& settings) {
-  constexpr int64_t kLeast = int64_t{2} << 30;
+  constexpr int64_t kLeast = int64_t{2816} << 20;
+  constexpr int64_t kAtWork = int64_t{256} << 20;  // what products and heads take besides while they run
   if (settings.memory_bytes < kLeast)
     throw Error(ErrorKind::does_not_fit, "profile: {} of memory are to be used, its buffers take {}; raise --memory",
                 format_bytes(settings.memory_bytes), format_bytes(kLeast));
   ProfileTasks out;
+  const int64_t before = read_process_memory().resident_bytes;
   add_product_tasks(settings, out);
   add_kernel_tasks(settings, out);
   // A quick profile does not wait for more memory than this to be filled.
-  const int64_t free = std::min(settings.memory_bytes - kLeast / 2, settings.quick ? 2 * kLeast : INT64_MAX);
-  for (BenchTask& task : limit_tasks({.disk = settings.disk, .memory_bytes = free}, out.notes)) {
+  const int64_t held = read_process_memory().resident_bytes - before;
+  const int64_t left = std::min(settings.memory_bytes - held - kAtWork, settings.quick ? int64_t{3} << 30 : INT64_MAX);
+  constexpr int64_t kReads = int64_t{256} << 20;  // the least for what is read and copied
+  if (left < kReads)
+    throw Error(ErrorKind::does_not_fit,
+                "profile: {} of {} are left for reads and copies, which take {}; raise --memory", format_bytes(left),
+                format_bytes(settings.memory_bytes), format_bytes(kReads));
+  for (BenchTask& task : limit_tasks({.disk = settings.disk, .memory_bytes = 2 * left}, out.notes)) {
     if (task.name == "memory read")
       out.add({.kind = FigureKind::memory_read}, std::move(task));
     else if (task.name == "disk read")
@@ -92,7 +101,7 @@ ProfileTasks profile_tasks(const ProfileSettings& settings) {
     else if (task.name == "disk write")
       out.add({.kind = FigureKind::disk_write}, std::move(task));
   }
-  out.add({.kind = FigureKind::memory_copy}, copy_task(settings.quick ? kLeast / 8 : free / 4));
+  out.add({.kind = FigureKind::memory_copy}, copy_task(settings.quick ? kReads : left / 2));
   out.add({.kind = FigureKind::loopback}, loopback_bandwidth_task());
   out.add({.kind = FigureKind::loopback_calls}, loopback_call_task());
   return out;

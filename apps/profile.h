@@ -70,11 +70,12 @@ struct ProfiledMachine {
 
 /// Figures that spread by more than 10 % over the rounds, by their share of all and the widest.
 struct ProfileNoise {
+  bool told = true;  // false: measured in fewer rounds than have a spread
   int64_t figures = 0, wide = 0;
   std::string widest;
   double spread = 0;
   /// More than a tenth of the figures: what is predicted from the file may be as far off.
-  bool too_noisy() const { return wide * 10 > figures; }
+  bool too_noisy() const { return told && wide * 10 > figures; }
 };
 ProfileNoise profile_noise(const std::vector<BenchResult>&);
 /// "", or what to tell.

@@ -162,6 +162,7 @@ ProfileNoise profile_noise(const std::vector<BenchResult>& results) {
     const Spread s = spread(r.rates);
     const double width = s.median > 0 ? (s.high - s.low) / s.median : 0;
     ++noise.figures;
+    noise.told = noise.told && s.tells();
     if (!s.conclusive()) ++noise.wide;
     if (width > noise.spread) noise.spread = width, noise.widest = r.task.name;
   }
@@ -169,6 +170,9 @@ ProfileNoise profile_noise(const std::vector<BenchResult>& results) {
 }
 
 std::string describe(const ProfileNoise& n) {
+  if (!n.told)
+    return fmt::format("measured in fewer than {} rounds: how far the figures spread is not known",
+                       Spread::kLeastRounds);
   if (!n.too_noisy()) return "";
   return fmt::format(
       "this machine was too noisy: {} of {} figures spread by more than 10 % over the rounds (most: {}, {:.0f} %); "

@@ -249,8 +249,7 @@ struct Head {
   ModelWeights weights, gradients;
   Tensor x;
   std::vector<int32_t> tokens, targets;
-  Rows rows;
-  Head(int64_t count, int64_t vocab, int64_t width, DType dtype) {
+  Head(int64_t most_rows, int64_t vocab, int64_t width, DType dtype) {
     const std::string config = fmt::format(
         R"({{"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": {}, "hidden_size": {},
            "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 4,
@@ -262,30 +261,33 @@ struct Head {
     gradients = allocate_weights(spec, DType::f32, MemoryClass::gradients, arena);
     zero_gradients(spec, gradients);
     // Numbers, not zeros: of zeros matrix units draw less power and run faster.
-    x = arena.allocate(dtype, {count, width}, MemoryClass::activations);
+    x = arena.allocate(dtype, {most_rows, width}, MemoryClass::activations);
     if (dtype == DType::bf16)
       fill_probe(x.span<bf16>());
     else
       fill_probe(x.span<float>());
-    for (int64_t i = 0; i < count; ++i) tokens.push_back(0), targets.push_back(static_cast<int32_t>(i * 7 % vocab));
-    rows = make_rows(tokens, {0, count}, nullptr);
+    tokens.assign(static_cast<size_t>(most_rows), 0);
+    for (int64_t i = 0; i < most_rows; ++i) targets.push_back(static_cast<int32_t>(i * 7 % vocab));
   }
-  void run() {
+  void run(int64_t count) {
     HeadSaved saved;
-    head_forward_loss(spec, weights, rows, x, targets, 1e-6, saved, gradients, {arena, Multiply::fast});
+    const auto first = static_cast<size_t>(count);
+    const Rows rows = make_rows(std::span(tokens).first(first), {0, count}, nullptr);
+    head_forward_loss(spec, weights, rows, x.rows_view(0, count), std::span(targets).first(first), 1e-6, saved,
+                      gradients, {arena, Multiply::fast});
   }
 };
 
 // A head's table and its gradient were last touched a step ago: before each run all of `cold` passes through the
 // caches, outside the time.
-double rate_after(const ColdCache& cold, double flops, Head& head) {
+double rate_after(const ColdCache& cold, double flops, Head& head, int64_t count) {
   Clock& clock = real_clock();
   double seconds = 0, done = 0;
   for (; seconds < kPointSeconds; done += flops) {
     const std::span<const float> all(reinterpret_cast<const float*>(cold.numbers.data()), cold.numbers.size() / 2);
     TERN_CHECK(sum_of_squares(all) > 0, "profile: numbers between two heads are zeros");
     const int64_t begin = clock.now_ns();
-    head.run();
+    head.run(count);
     seconds += seconds_between(begin, clock.now_ns());
   }
   return done / seconds;
@@ -301,21 +303,22 @@ void add_heads(const ProfileSettings& settings, DType dtype, const std::shared_p
   for (const int64_t vocab : {32768, 16384, 8192})
     if (vocabularies.size() == 1 && vocab * widths.back() * 12 <= settings.memory_bytes / 16)
       vocabularies.push_back(vocab);
-  for (const int64_t count : counts)
-    for (const int64_t vocab : vocabularies)
-      for (const int64_t width : widths) {
-        const auto head = std::make_shared<Head>(count, vocab, width, dtype);
+  for (const int64_t vocab : vocabularies)
+    for (const int64_t width : widths) {
+      const auto head = std::make_shared<Head>(counts.back(), vocab, width, dtype);
+      for (const int64_t count : counts) {
         const double flops = 6.0 * static_cast<double>(count) * static_cast<double>(vocab) * static_cast<double>(width);
         out.add({FigureKind::product, dtype, ProductUse::head, count, vocab, width},
-                {.unit = "FLOP/s", .once = [=] { return rate_after(*cold, flops, *head); }});
+                {.unit = "FLOP/s", .once = [=] { return rate_after(*cold, flops, *head, count); }});
       }
+    }
 }
 
 }  // namespace
 
 void add_kernel_tasks(const ProfileSettings& settings, ProfileTasks& out) {
   const auto cold =
-      std::make_shared<ColdCache>(std::min<int64_t>(int64_t{1} << 29, settings.memory_bytes / 8) / 64 * 64);
+      std::make_shared<ColdCache>(std::min<int64_t>(int64_t{1} << 29, settings.memory_bytes / 16) / 64 * 64);
   const std::vector<int64_t> heads = head_sizes(settings.quick);
   const int64_t width = kHeads * *std::ranges::max_element(heads);
   const auto f32_room = std::make_shared<AttentionRoom<float>>(width);

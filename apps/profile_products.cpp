@@ -195,7 +195,7 @@ void add_weight_reads(FigureKind kind, std::span<const std::byte> all, const std
 
 void add_product_tasks(const ProfileSettings& settings, ProfileTasks& out) {
   const Shapes shapes = shapes_of(settings.quick);
-  const int64_t bytes = std::min<int64_t>(int64_t{1} << 30, settings.memory_bytes / 4) / 64 * 64;
+  const int64_t bytes = std::min<int64_t>(int64_t{1} << 30, settings.memory_bytes / 6) / 64 * 64;
   const auto weights = std::make_shared<ColdNumbers>(bytes);
   // Of results: two of the largest at least.
   const int64_t rows = shapes.tokens.back() * shapes.widths.back();

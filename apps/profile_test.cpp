@@ -7,6 +7,7 @@
 
 #include "apps/profile_buffers.h"
 #include "base/error.h"
+#include "base/system.h"
 #include "hardware/rates.h"
 #include "plan/cost_model.h"
 #include "spec/presets.h"
@@ -138,6 +139,9 @@ TEST(Profile, SaysWhenTheMachineWasTooNoisy) {
   EXPECT_TRUE(noise.too_noisy());
   EXPECT_NE(describe(noise).find("product f32 forward 256×256×256, 50 %"), std::string::npos) << describe(noise);
   EXPECT_NE(profile_toml(quiet.tasks, quiet.results, machine()).find("too noisy"), std::string::npos);
+  for (BenchResult& r : quiet.results) r.rates.resize(2);
+  EXPECT_FALSE(profile_noise(quiet.results).too_noisy());
+  EXPECT_NE(describe(profile_noise(quiet.results)).find("fewer than 3 rounds"), std::string::npos);
 }
 
 // The planner takes each use's own rates: halving one alone makes its pass slower and leaves the others.
@@ -192,9 +196,21 @@ TEST(Profile, TooLittleMemoryIsSaid) {
   EXPECT_THROW(profile_tasks({.quick = true, .memory_bytes = int64_t{64} << 20}), Error);
 }
 
+// What the process takes while every figure is measured once stays within what it may, where that is least.
+TEST(ProfileSlow, MemoryIsKept) {
+  constexpr int64_t kMay = int64_t{2816} << 20, kSlack = int64_t{64} << 20;  // code, stacks, results
+  const int64_t before = read_process_memory().resident_bytes;
+  ASSERT_TRUE(reset_peak_resident());
+  const ProfileTasks tasks = profile_tasks({.quick = false, .disk = "", .memory_bytes = kMay});
+  run_rounds(tasks.tasks, 1, {});
+  const int64_t taken = read_process_memory().peak_resident_bytes - before;
+  EXPECT_LE(taken, kMay + kSlack);
+  EXPECT_GE(taken, kMay / 2);
+}
+
 // Where memory is short the grid is smaller, and whole: a table with holes is none.
 TEST(ProfileSlow, TheLeastMemoryStillGivesWholeTables) {
-  const ProfileTasks tasks = profile_tasks({.quick = false, .disk = "", .memory_bytes = int64_t{2} << 30});
+  const ProfileTasks tasks = profile_tasks({.quick = false, .disk = "", .memory_bytes = int64_t{2816} << 20});
   std::vector<BenchResult> results;
   for (const BenchTask& task : tasks.tasks) results.push_back({.task = task, .rates = {1e9}});
   ProfiledMachine without_disk = machine();
@@ -207,7 +223,7 @@ TEST(ProfileSlow, EveryTaskHasARateAndLeavesNoFile) {
   const std::string directory = testing::TempDir() + "profile-disk";
   std::filesystem::create_directories(directory);
   {
-    const ProfileTasks tasks = profile_tasks({.quick = true, .disk = directory, .memory_bytes = int64_t{2} << 30});
+    const ProfileTasks tasks = profile_tasks({.quick = true, .disk = directory, .memory_bytes = int64_t{2816} << 20});
     ASSERT_EQ(tasks.tasks.size(), tasks.figures.size());
     EXPECT_GT(tasks.tasks.size(), 80u);
     const std::vector<BenchResult> results = run_rounds(tasks.tasks, 1, {});

@@ -99,9 +99,9 @@ void print_summary(const Cluster& c, const std::vector<BenchResult>& results, co
                         static_cast<double>(n.link.latency_ps) / 1e6));
   const ProfileNoise noise = profile_noise(results);
   const size_t rounds = results.front().rates.size();
-  print_out(rounds < 2 ? "spread     not known from one round\n"
-                       : fmt::format("spread     {} of {} figures by more than 10 % over {}\n", noise.wide,
-                                     noise.figures, counted(static_cast<int64_t>(rounds), "round")));
+  print_out(!noise.told ? fmt::format("spread     not known from {}\n", counted(static_cast<int64_t>(rounds), "round"))
+                        : fmt::format("spread     {} of {} figures by more than 10 % over {}\n", noise.wide,
+                                      noise.figures, counted(static_cast<int64_t>(rounds), "round")));
   if (!output.empty())
     print_out(
         fmt::format("\ntry: {} plan MODEL --hardware {} --batch 16 --seq 256 --dtype {}\n"

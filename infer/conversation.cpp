@@ -46,12 +46,12 @@ Sample Conversation::answer(const Request& request, const Tokenizer* tokenizer, 
     const int64_t begin_ns = clock.now_ns();
     std::vector<std::vector<float>> logits = execute_(batch, pool_);
     sequence.kv.length += count;
-    (decodes ? t.decode_s : t.prefill_s) += seconds_between(begin_ns, clock.now_ns());
     if (!decodes) t.prompt_tokens += count;
     if (batch[0].wants_logits) {
       advance(run, request.first_sequence, logits[0], context_, on_text);
       ++t.generated_tokens;
     }
+    (decodes ? t.decode_s : t.prefill_s) += seconds_between(begin_ns, clock.now_ns());
     if (run.sample.reason == FinishReason::none && (run.cancelled || (stopped && stopped()))) {
       flush_text(run, on_text);
       run.sample.reason = FinishReason::cancelled;

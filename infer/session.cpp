@@ -98,11 +98,8 @@ std::vector<std::vector<Sample>> run_requests(std::span<const Request> requests,
     const int64_t begin_ns = clock.now_ns();
     std::vector<std::vector<float>> logits = execute(batch, pool);
     scheduler.computed(batch);
-    const double seconds = seconds_between(begin_ns, clock.now_ns());
     const bool only_decode =
         std::all_of(batch.begin(), batch.end(), [](const Work& w) { return w.kind == WorkKind::decode; });
-    (only_decode ? t.decode_s : t.prefill_s) += seconds;
-    if (only_decode) t.decode_iterations_s.push_back(seconds);
     ++t.iterations;
     t.most_running = std::max(t.most_running, scheduler.num_running());
     size_t row = 0;
@@ -117,6 +114,9 @@ std::vector<std::vector<Sample>> run_requests(std::span<const Request> requests,
       if (run.sample.reason != FinishReason::none) scheduler.finish(run.sequence);
       cancelled = cancelled || run.cancelled;
     }
+    const double seconds = seconds_between(begin_ns, clock.now_ns());
+    (only_decode ? t.decode_s : t.prefill_s) += seconds;
+    if (only_decode) t.decode_iterations_s.push_back(seconds);
     cancelled = cancelled || (limits.stopped && limits.stopped());
   }
   std::vector<std::vector<Sample>> samples(requests.size());

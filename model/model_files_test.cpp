@@ -197,6 +197,8 @@ TEST(Weights, PackingKeepsTheNumbersAndFreesThePlainCopies) {
 // A file in the type to be computed in is packed from where it lies; another is converted first. Never more memory for
 // the one than for the other.
 TEST(Weights, PackedFromTheFileIsPackedFromACopy) {
+  const Isa before = active_isa();
+  if (reads_plain_weights(DType::bf16)) force_isa(Isa::avx512);  // with tiles nothing is packed
   for (const char* family : {"llama", "gemma2", "mixtral", "gpt2", "phi3", "qwen3_moe"})
     for (const DType dtype : {DType::f32, DType::bf16}) {
       SCOPED_TRACE(std::string(family) + " " + std::string(name_of(dtype)));
@@ -205,7 +207,6 @@ TEST(Weights, PackedFromTheFileIsPackedFromACopy) {
       ModelWeights copied = load_weights(s.spec, s.dir.path, dtype, of_copy);
       pack_weights(s.spec, copied, of_copy);
       ModelWeights direct = load_weights_to_infer(s.spec, s.dir.path, dtype, of_file);
-      if (reads_plain_weights(dtype)) continue;
       std::vector<Linear> want, got;
       for_each_linear(s.spec, copied, [&](const ParameterInfo&, Linear& l) { want.push_back(l); });
       for_each_linear(s.spec, direct, [&](const ParameterInfo&, Linear& l) { got.push_back(l); });
@@ -217,6 +218,7 @@ TEST(Weights, PackedFromTheFileIsPackedFromACopy) {
       EXPECT_EQ(of_file.current_total(), of_copy.current_total());
       EXPECT_LE(of_file.peak_total(), of_copy.peak_total());
     }
+  force_isa(before);
 }
 
 TEST(CheckWeights, WholeWeightsHaveNoProblem) {

@@ -47,11 +47,22 @@ void check_shape(const AttentionShape& s) {
              s.head_dim, s.scale, s.window, s.q_stride, s.kv_stride, s.out_stride);
 }
 
+// Of a pass: the products, and the elements of keys and values that its tiles load, transpose or copy. With one query a
+// key is loaded for a single product, which takes the smaller part of the time.
+struct Work {
+  int64_t multiplications = 0, loaded = 0;
+  void add(const AttentionShape& shape, int64_t queries, int64_t keys, int64_t tiles) {
+    multiplications += queries * keys * shape.heads * shape.head_dim;
+    loaded += 2 * tiles * keys * shape.head_dim;
+  }
+  bool repays_threads() const { return multiplications / 8 + loaded >= kParallelGrain; }
+};
+
 // Runs task(i, scratch) for i = count-1 … 0 on whichever thread is free: the last tile of a causal sequence is the
 // heaviest.
 template <class Task>
-void for_each_task(const AttentionShape& shape, int64_t count, int64_t multiplications, Task task) {
-  const bool alone = count == 1 || multiplications < kParallelGrain * 8;
+void for_each_task(const AttentionShape& shape, int64_t count, const Work& work, Task task) {
+  const bool alone = count == 1 || !work.repays_threads();
 #pragma omp parallel if (!alone)
   {
     float* scratch = static_cast<float*>(thread_scratch(attention_scratch_bytes(shape)));
@@ -92,17 +103,18 @@ void attention_forward(const AttentionShape& shape, std::span<const AttentionSeq
   check_shape(shape);
   const int64_t positions = tile_positions(shape);
   TaskList tasks;
-  int64_t multiplications = 0;
+  Work work;
   for (const AttentionSequence<T>& s : sequences) {
     TERN_CHECK(s.query_count >= 0 && s.num_keys >= s.query_count && s.page_tokens > 0 &&
                    (lse.empty() || lse.size() >= static_cast<size_t>((s.query_begin + s.query_count) * shape.heads)),
                "attention_forward: {} queries from row {} of {} keys in pages of {}, {} sums kept", s.query_count,
                s.query_begin, s.num_keys, s.page_tokens, lse.size());
-    tasks.add_sequence(ceil_div(s.query_count, positions) * shape.kv_heads);
-    multiplications += s.query_count * s.num_keys * shape.heads * shape.head_dim;
+    const int64_t tiles = ceil_div(s.query_count, positions) * shape.kv_heads;
+    tasks.add_sequence(tiles);
+    work.add(shape, s.query_count, s.num_keys, tiles);
   }
   const auto kernel = active<T>().forward;
-  for_each_task(shape, tasks.count(), multiplications, [&](int64_t i, float* scratch) {
+  for_each_task(shape, tasks.count(), work, [&](int64_t i, float* scratch) {
     const auto [s, task] = tasks.place(i);
     kernel(shape, sequences[s], tile_at(shape, task, positions, sequences[s].query_count), q, out,
            lse.empty() ? nullptr : lse.data(), scratch);
@@ -120,13 +132,14 @@ void attention_backward(const AttentionShape& shape, std::span<const int64_t> st
              "attention_backward: {} rows of {} heads, {} sums", starts.back(), shape.heads, lse.size());
   const int64_t positions = tile_positions(shape);
   TaskList queries, keys;
-  int64_t multiplications = 0;
+  Work work;
   for (size_t s = 0; s + 1 < starts.size(); ++s) {
     const int64_t length = starts[s + 1] - starts[s];
     TERN_CHECK(length >= 0, "attention_backward: sequence {} begins at {} and ends at {}", s, starts[s], starts[s + 1]);
-    queries.add_sequence(ceil_div(length, positions) * shape.kv_heads);
+    const int64_t tiles = ceil_div(length, positions) * shape.kv_heads;
+    queries.add_sequence(tiles);
     keys.add_sequence(ceil_div(length, kKeyBlock) * shape.kv_heads);
-    multiplications += length * length * shape.heads * shape.head_dim;
+    work.add(shape, length, length, tiles);
   }
   const auto sequence = [&](size_t s) {
     const int64_t row = starts[s], q_row = row * shape.q_stride, kv_row = row * shape.kv_stride,
@@ -137,7 +150,7 @@ void attention_backward(const AttentionShape& shape, std::span<const int64_t> st
   };
   const AttentionKernels<T>& kernels = active<T>();
   const int64_t query_tasks = queries.count();
-  for_each_task(shape, query_tasks + keys.count(), multiplications, [&](int64_t i, float* scratch) {
+  for_each_task(shape, query_tasks + keys.count(), work, [&](int64_t i, float* scratch) {
     if (i < query_tasks) {
       const auto [s, task] = queries.place(i);
       kernels.backward_queries(shape, sequence(s), tile_at(shape, task, positions, starts[s + 1] - starts[s]), scratch);
