@@ -224,8 +224,9 @@ void add_sampling(ProfileTasks& out) {
   fill_probe(std::span<float>(*logits));
   out.add({.kind = FigureKind::sampling}, {.unit = "B/s", .once = [=] {
                                              return rate_of(4.0 * kVocab, kPointSeconds, [&] {
-                                               const int32_t token = sample_token({}, {}, 0, 0, 0, *logits);
-                                               static_cast<void>(log_probability(*logits, token));
+                                               std::vector<float> own = *logits;  // as the executor hands them on
+                                               const int32_t token = sample_token({}, {}, 0, 0, 0, own);
+                                               static_cast<void>(log_probability(own, token));
                                              });
                                            }});
 }

@@ -47,11 +47,13 @@ void flush_text(Running& run, const OnText& on_text) {
 void advance(Running& run, uint64_t stream, std::vector<float>& logits, int64_t context, const OnText& on_text) {
   const Request& request = *run.request;
   Sequence& sequence = run.sequence;
-  const std::vector<float> plain = logits;  // the sampler's penalties change its own copy
+  std::vector<float> penalized;
+  if (has_penalties(request.sampling)) penalized = logits;
+  const std::span<float> scores = penalized.empty() ? std::span(logits) : std::span(penalized);
   const auto num_generated = static_cast<int64_t>(run.sample.token_ids.size());
   const int32_t token =
-      sample_token(request.sampling, sequence.tokens, num_generated, stream, sequence.tokens.size(), logits);
-  run.sample.sum_log_probability += log_probability(plain, token);
+      sample_token(request.sampling, sequence.tokens, num_generated, stream, sequence.tokens.size(), scores);
+  run.sample.sum_log_probability += log_probability(logits, token);
   if (std::find(request.eos.begin(), request.eos.end(), token) != request.eos.end()) {
     run.sample.reason = FinishReason::eos;
   } else {

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/rng.h"
+#include "kernels/cpu/cross_entropy.h"
 #include "model/not_finite.h"
 
 namespace tern {
@@ -65,6 +66,10 @@ void check_sampling(const SamplingOptions& options) {
               "above 0; 1 is off");
   check_range("presence-penalty", options.presence_penalty, -kMax, kMax, "a finite number");
   check_range("frequency-penalty", options.frequency_penalty, -kMax, kMax, "a finite number");
+}
+
+bool has_penalties(const SamplingOptions& o) {
+  return o.repetition_penalty != 1.0 || o.presence_penalty != 0.0 || o.frequency_penalty != 0.0;
 }
 
 void apply_penalties(const SamplingOptions& options, std::span<const int32_t> history, int64_t num_generated,
@@ -138,10 +143,9 @@ int32_t sample_token(const SamplingOptions& options, std::span<const int32_t> hi
 }
 
 double log_probability(std::span<const float> logits, int32_t token) {
-  const double highest = *std::max_element(logits.begin(), logits.end());
-  double sum = 0;
-  for (const float logit : logits) sum += std::exp(logit - highest);
-  return logits[static_cast<size_t>(token)] - highest - std::log(sum);
+  float loss = 0;
+  cross_entropy(static_cast<int64_t>(logits.size()), std::span(&token, 1), logits, std::span(&loss, 1));
+  return -static_cast<double>(loss);
 }
 
 }  // namespace tern

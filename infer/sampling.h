@@ -22,6 +22,9 @@ struct SamplingOptions {
 /// Errors: usage, naming the flag and its range.
 void check_sampling(const SamplingOptions&);
 
+/// Whether any of the three below changes a logit.
+bool has_penalties(const SamplingOptions&);
+
 /// Penalties in place. `history`: prompt and generated; the last `num_generated` of it were generated.
 /// repetition: logit > 0 → logit/p, else logit·p, once per distinct token (Keskar et al. 2019, arXiv:1909.05858; as
 /// transformers). presence, frequency: logit -= presence + count·frequency (OpenAI's definition).
@@ -38,7 +41,7 @@ std::vector<std::pair<int32_t, double>> candidates(const SamplingOptions&, std::
 int32_t sample_token(const SamplingOptions&, std::span<const int32_t> history, int64_t num_generated, uint64_t sequence,
                      uint64_t position, std::span<float> logits);
 
-/// log softmax(logits)[token], in doubles.
+/// log softmax(logits)[token], as the loss's kernel has it in f32: within 1e-6 of its size of the sum in doubles.
 double log_probability(std::span<const float> logits, int32_t token);
 
 }  // namespace tern

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "base/rng.h"
 
 namespace tern {
 namespace {
@@ -112,7 +113,21 @@ TEST(Sampling, RangesAreNamed) {
 
 TEST(Sampling, LogProbabilityIsLogSoftmax) {
   const std::vector<float> logits = {std::log(0.1f), std::log(0.4f), std::log(0.2f), std::log(0.3f)};
-  EXPECT_NEAR(log_probability(logits, 1), std::log(0.4), 1e-7);
+  EXPECT_NEAR(log_probability(logits, 1), std::log(0.4), 1e-6);
+}
+
+TEST(Sampling, LogProbabilityOfALargeVocabularyIsThatInDoubles) {
+  for (const size_t vocab : {1, 15, 17, 32000, 151936}) {
+    const RngKey key{7, vocab};
+    std::vector<float> logits(vocab);
+    for (size_t i = 0; i < vocab; ++i) logits[i] = static_cast<float>(24 * random_uniform(key, i) - 12);
+    double sum = 0;
+    for (const float x : logits) sum += std::exp(static_cast<double>(x));
+    for (const size_t token : {size_t{0}, vocab / 2, vocab - 1}) {
+      const double want = static_cast<double>(logits[token]) - std::log(sum);
+      EXPECT_NEAR(log_probability(logits, static_cast<int32_t>(token)), want, 1e-6 * std::max(1.0, -want)) << vocab;
+    }
+  }
 }
 
 }  // namespace
