@@ -30,8 +30,9 @@ void print_memory(const Plan& p, const std::vector<MemoryByTier>& memory) {
   const bool mixed =
       std::any_of(p.ranks.begin(), p.ranks.end(), [&](const auto& r) { return r.node != p.ranks[0].node; });
   std::string titles;
-  for (const std::string_view title : kMemoryTitles) titles += fmt::format(" {:>11}", title);
-  print_out(fmt::format("\n{:<21} {:>11} {:>11}{} {:>8}\n", "memory per device", "at most", "of", titles, "busy"));
+  const auto width = [](std::string_view title) { return std::max<size_t>(title.size(), 9); };
+  for (const std::string_view title : kMemoryTitles) titles += fmt::format(" {:>{}}", title, width(title));
+  print_out(fmt::format("\n{:<18} {:>9} {:>9}{} {:>8}\n", "memory per device", "at most", "of", titles, "busy"));
   for (size_t r = 0; r < p.ranks.size(); ++r) {
     if (p.ranks.size() > 12 && r >= 6 && r + 6 < p.ranks.size()) {
       if (r == 6) print_out("  …\n");
@@ -43,8 +44,10 @@ void print_memory(const Plan& p, const std::vector<MemoryByTier>& memory) {
       if (tier != Tier::device && rank.peak[at] == 0) continue;
       std::string line = tier != Tier::device ? fmt::format("    {}", name_of(tier))
                                               : fmt::format("  rank {}{}", r, mixed ? ", " + rank.node : "");
-      line = fmt::format("{:<21} {:>11} {:>11}", line, format_bytes(rank.peak[at]), format_bytes(rank.capacity[at]));
-      for (const int64_t bytes : memory_parts(memory[r][at])) line += fmt::format(" {:>11}", format_bytes(bytes));
+      line = fmt::format("{:<18} {:>9} {:>9}", line, format_bytes(rank.peak[at]), format_bytes(rank.capacity[at]));
+      const std::array<int64_t, 5> parts = memory_parts(memory[r][at]);
+      for (size_t i = 0; i < parts.size(); ++i)
+        line += fmt::format(" {:>{}}", format_bytes(parts[i]), width(kMemoryTitles[i]));
       if (tier == Tier::device)
         line += fmt::format(" {:>6.1f} %", 100.0 * static_cast<double>(rank.busy_ps) / static_cast<double>(p.step_ps));
       print_out(line + "\n");
