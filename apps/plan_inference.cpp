@@ -18,7 +18,6 @@
 #include "base/text.h"
 #include "base/units.h"
 #include "infer/load.h"
-#include "kernels/cpu/matmul.h"
 #include "model/model_files.h"
 #include "plan/emit.h"
 #include "plan/strategy.h"
@@ -331,10 +330,13 @@ EmittedPlan emit_for_vllm(const Options& o, const Cluster& cluster, const Infere
   return {};
 }
 
-// Whether `tern generate` reads the model's weights from its file, as `--weights auto` has it: not where they are
-// packed, nor of another type, nor copied because the tokens pay for it.
-bool reads_mapped(const ModelSpec& spec, const std::string& model, const InferenceJob& job) {
-  if (!reads_plain_weights(job.dtype) || job.answer * std::max<int64_t>(job.users, 1) >= kTokensToCopyFor) return false;
+// Whether `tern generate` reads the model's weights from its file there, as `--weights auto` has it: not where they are
+// packed (a profile then has no rate of mapped ones), nor of another type, nor copied because the tokens pay for it.
+bool reads_mapped(const ModelSpec& spec, const std::string& model, const Cluster& cluster, const InferenceJob& job) {
+  const auto mapped = [&](const ReadRate& r) { return r.dtype == job.dtype && r.mapped > 0; };
+  if (std::ranges::none_of(cluster.devices, [&](const DeviceType& d) { return std::ranges::any_of(d.reads, mapped); }))
+    return false;
+  if (job.answer * std::max<int64_t>(job.users, 1) >= kTokensToCopyFor) return false;
   const auto holds = [&](const char* name) { return real_io().stat(join_path(model, name)).has_value(); };
   if (holds("model.safetensors") || holds("model.safetensors.index.json"))
     return reads_in_place(spec, model, job.dtype);
@@ -434,7 +436,7 @@ int plan_inference(const Options& options, const ModelSpec& spec, const Cluster&
   const std::string& model = options.positional("MODEL");
   if (options.has("emit") && options.text("emit") != "vllm")
     throw Error(ErrorKind::usage, "--emit {}: it trains; with --inference there is vllm", options.text("emit"));
-  job.mapped_weights = engine && reads_mapped(spec, model, job);
+  job.mapped_weights = engine && reads_mapped(spec, model, cluster, job);
   require_writable(options);
   require_positions(spec, job.context(),
                     job.lengths ? "the longest prompt and answer" : "--prompt-tokens and --max-tokens together");
