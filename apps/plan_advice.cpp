@@ -94,9 +94,12 @@ class Advisor {
 
   void smaller_model() {
     std::vector<std::pair<int64_t, std::string>> presets;
-    for (const std::string_view name : preset_names())
-      if (const int64_t parameters = num_parameters(*preset_model(name)); parameters < num_parameters(spec_))
-        presets.emplace_back(-parameters, name);
+    for (const std::string_view name : preset_names()) {
+      const ModelSpec preset = *preset_model(name);
+      const int64_t learned = learned_positions(preset), parameters = num_parameters(preset);
+      if (learned > 0 && request_.job.seq > learned) continue;
+      if (parameters < num_parameters(spec_)) presets.emplace_back(-parameters, name);
+    }
     std::sort(presets.begin(), presets.end());
     for (const auto& [parameters, name] : presets)
       if (attempt(fmt::format("on these nodes {} ({} parameters), of the presets", name,
@@ -145,7 +148,11 @@ void refuse_plan(const ModelSpec& spec, const Cluster& cluster, const PlanReques
   const std::vector<SmallestChange> changes = changes_that_fit(spec, cluster, request, base);
   Json told = Json::array();
   for (const SmallestChange& c : changes)
-    told.push_back({{"axes", c.axes}, {"change", c.words}, {"fix", c.pins}, {"step_ps", c.step_ps}});
+    told.push_back({{"axes", c.axes},
+                    {"change", c.words},
+                    {"fix", c.pins},
+                    {"offload", c.offload.empty() ? Json(nullptr) : Json(c.offload)},
+                    {"step_ps", c.step_ps}});
   if (json)
     print_json(Json{{"fits", false},
                     {"tier", name_of(n.tier)},

@@ -64,11 +64,9 @@ void refuse_other_models(const Options& o, const ModelSpec& spec, const TrainJob
 }
 
 void require_positions(const ModelSpec& spec, int64_t tokens, std::string_view what) {
-  for (const Unit& u : spec.units)
-    if (const auto* e = std::get_if<EmbedSpec>(&u.spec); e && e->positions > 0)
-      if (const int64_t learned = e->positions - e->position_offset; tokens > learned)
-        throw Error(ErrorKind::usage, "plan: {}: {} tokens, the model has {} learned positions; give at most that",
-                    what, format_with_commas(tokens), format_with_commas(learned));
+  if (const int64_t learned = learned_positions(spec); learned > 0 && tokens > learned)
+    throw Error(ErrorKind::usage, "plan: {}: {} tokens, the model has {} learned positions; give at most that", what,
+                format_with_commas(tokens), format_with_commas(learned));
 }
 
 Cluster priced_as_asked(const Options& o, Cluster cluster) {

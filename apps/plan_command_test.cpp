@@ -274,6 +274,26 @@ TEST_F(PlanVerb, AConfigurationThatDoesNotFitIsToldTheSmallestChange) {
   EXPECT_EQ(parse_json(changed.text, "plan")["predicted"]["step_ps"], j["smallest_changes"][0]["step_ps"]);
 }
 
+TEST_F(PlanVerb, AChangeThatOffloadsSaysSoAndFits) {
+  const std::string job = "plan llama-3-70b --hardware v100 --nodes 4 --batch 128 --seq 2048 --dtype f16";
+  const Outcome o = tern(job + " --fix tp=8,pp=4");
+  EXPECT_EQ(o.code, 3) << o.text;
+  EXPECT_TRUE(has(o, "Smallest changes that fit, fastest first: --offload states (")) << o.text;
+  const Json change =
+      parse_json(tern(job + " --fix tp=8,pp=4 --json 2>/dev/null").text, "refusal")["smallest_changes"][0];
+  EXPECT_EQ(change["fix"], "tp=8,pp=4");
+  ASSERT_EQ(change["offload"], "states");
+  const Outcome changed = tern(job + " --fix tp=8,pp=4 --offload states --json 2>/dev/null");
+  ASSERT_EQ(changed.code, 0) << changed.text;
+  EXPECT_EQ(parse_json(changed.text, "plan")["predicted"]["step_ps"], change["step_ps"]);
+}
+
+TEST_F(PlanVerb, SmallerModelsThatAreNamedHaveSoManyPositions) {
+  const Outcome o = tern("plan llama-3-70b --hardware rtx3060 --batch 8 --seq 2048");
+  EXPECT_EQ(o.code, 3) << o.text;
+  EXPECT_FALSE(has(o, "gpt2")) << "1,024 learned positions: " << o.text;
+}
+
 TEST_F(PlanVerb, EmitWritesWhatOnlyThatFrameworkRunsAndRefusesWhatItHasNot) {
   const std::string job = " --batch 32 --seq 4096";
   const Outcome o = tern("plan llama-3-8b" + kNode + job + " --emit megatron --emit-output run.sh --output plan.json");

@@ -125,10 +125,10 @@ void print_serving(const ServingAnswer& a, const InferenceJob& job, const ModelS
                    seconds_of(p.prefill.times.prefill_ps), job.lengths ? " on average" : "",
                    format_count(job.mean_prompt() * 1e12 /
                                 static_cast<double>(std::max<int64_t>(p.prefill.times.prefill_ps, 1)))));
-  line("token", fmt::format("{} each after it{}: {:.3g} tokens/s a user, {} tokens/s in all, {:.3g} requests/s",
+  line("token", fmt::format("{} each after it{}: {} tokens/s a user, {} tokens/s in all, {:.3g} requests/s",
                             format_seconds(p.tpot_s),
-                            job.tpot_s > 0 ? fmt::format(" (target {})", format_seconds(job.tpot_s)) : "", 1 / p.tpot_s,
-                            format_count(p.tokens_per_s()), p.requests_per_s));
+                            job.tpot_s > 0 ? fmt::format(" (target {})", format_seconds(job.tpot_s)) : "",
+                            format_count(1 / p.tpot_s), format_count(p.tokens_per_s()), p.requests_per_s));
   const ServingTimes& t = p.decode.times;
   line("binds", fmt::format("{}; a decoding alone {}: products {}, reading weights {}, keys and values {}, links {}{}",
                             t.binds, seconds_of(t.decode_ps), seconds_of(t.compute_ps), seconds_of(t.weights_ps),

@@ -79,7 +79,8 @@ ProfileTasks profile_tasks(const ProfileSettings& settings) {
   constexpr int64_t kLeast = int64_t{2816} << 20;
   constexpr int64_t kAtWork = int64_t{256} << 20;  // what products and heads take besides while they run
   if (settings.memory_bytes < kLeast)
-    throw Error(ErrorKind::does_not_fit, "profile: {} of memory are to be used, its buffers take {}; raise --memory",
+    throw Error(ErrorKind::does_not_fit,
+                "profile: {} of memory are left to its buffers, which take {}; give --memory 3GiB",
                 format_bytes(settings.memory_bytes), format_bytes(kLeast));
   ProfileTasks out;
   const int64_t before = read_process_memory().resident_bytes;

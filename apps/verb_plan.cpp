@@ -187,6 +187,9 @@ Question question_of(const Options& o, ModelSpec spec, Cluster cluster) {
     q.cluster = calibrated(q.cluster, *q.calibration, dtype_from_name(o.text("dtype")));
     if (const std::string few = few_words(*q.calibration); !few.empty()) log_warn("{}", few);
   }
+  if (o.given("capacity-factor") && std::ranges::none_of(q.spec.units, [](const Unit& u) { return moe_of(u); }))
+    throw Error(ErrorKind::usage,
+                "plan: --capacity-factor is of mixtures of experts; the model has none, leave it out");
   if (o.has("adapters")) q.spec = with_adapters(std::move(q.spec), o.integer("adapters"));
   q.request = {.model = o.positional("MODEL"), .space = space_of(o), .stop = &stop_flag()};
   q.request.job = {.batch = q.batches.back(),

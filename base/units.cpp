@@ -116,7 +116,8 @@ double parse_seconds(std::string_view text, std::string_view place) {
       scale = 86400;
   }
   if (scale == 0 || number < 0)
-    throw Error(ErrorKind::usage, "{}: '{}' is no duration; write for example 90, 90s, 10m or 1.5h", place, text);
+    throw Error(ErrorKind::usage, "{}: '{}' is no duration; write for example 90, 90s, 10m, 1.5h or 250ms", place,
+                text);
   return number * scale;
 }
 

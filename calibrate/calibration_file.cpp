@@ -73,8 +73,8 @@ Calibration parse_calibration(std::string_view toml, const std::string& path) {
     c.left_out.rows = static_cast<size_t>(e.integer("rows", 1, int64_t{1} << 40));
     c.left_out.median = e.number("median", 0, 1e6), c.left_out.mean = e.number("mean", 0, 1e6);
     c.left_out.ninth = e.number("ninth", 0, 1e6), c.left_out.most = e.number("most", 0, 1e6);
-    c.left_out.least_ratio = e.number("least_ratio", 1e-6, 1e6);
-    c.left_out.most_ratio = e.number("most_ratio", 1e-6, 1e6);
+    c.left_out.least_ratio = e.number("least_ratio", 1e-30, 1e30);
+    c.left_out.most_ratio = e.number("most_ratio", 1e-30, 1e30);
     if (c.left_out.median > c.left_out.ninth || c.left_out.ninth > c.left_out.most)
       e.fail("ninth", "{}, expected between median {} and most {}", c.left_out.ninth, c.left_out.median,
              c.left_out.most);
@@ -96,6 +96,7 @@ Cluster calibrated(const Cluster& cluster, const Calibration& c, DType dtype) {
   if (dtype != c.precision)
     throw Error(ErrorKind::usage, "calibration of {} for runs in {}: give --dtype {}, or calibrate runs in {}",
                 name_of(c.precision), name_of(dtype), name_of(c.precision), name_of(dtype));
+  const Cluster fitted = parse_cluster(c.cluster, "the calibration's cluster");
   for (size_t i = 0; i < cluster.devices.size(); ++i) {
     if (!cluster.has_nodes_of(static_cast<int>(i))) continue;
     const DeviceType& d = cluster.devices[i];
@@ -104,6 +105,12 @@ Cluster calibrated(const Cluster& cluster, const Calibration& c, DType dtype) {
       throw Error(ErrorKind::usage,
                   "calibration of device '{}' ({:.4g} FLOP/s in {}): '{}' has '{}'; calibrate that one",
                   make_printable(c.device), c.peak, name_of(dtype), cluster.name, d.name);
+    // What passes through memory was fitted at its rate.
+    for (const DeviceType& own : fitted.devices)
+      if (own.name == d.name && std::abs(own.memory_bandwidth / d.memory_bandwidth - 1) > 1e-6)
+        throw Error(ErrorKind::usage,
+                    "calibration of '{}' with {:.4g} bytes/s of memory: that of '{}' has {:.4g}; calibrate that one",
+                    make_printable(c.device), own.memory_bandwidth, cluster.name, d.memory_bandwidth);
   }
   Cluster out = with_constants(cluster, dtype, c.constants);
   out.name += fmt::format(", calibrated by {} runs of {}", c.rows, make_printable(c.software));

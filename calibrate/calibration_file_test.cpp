@@ -80,6 +80,7 @@ TEST(CalibrationFile, IsForItsDeviceAndPrecisionAlone) {
   Cluster faster = a100;
   for (auto& [dtype, rate] : faster.devices[0].peak) rate *= 1.1;
   EXPECT_THROW(calibrated(faster, some(), DType::f16), Error);
+  EXPECT_THROW(calibrated(find_cluster("a100-40g"), some(), DType::f16), Error) << "the same chip, slower memory";
 }
 
 // A file may define device and node types that no [[nodes]] names.

@@ -63,6 +63,9 @@ RunPricer::RunPricer(const PublishedRun& run, const Cluster& cluster, const std:
     if (layers[static_cast<size_t>(u)].kind != layers[1].kind)
       fail(fmt::format("'{}' has blocks of several kinds; a table's rows are of models whose blocks are alike",
                        make_printable(run_.model)));
+  if (const int64_t learned = learned_positions(spec); learned > 0 && run_.model.size() && run_.job.seq > learned)
+    fail(fmt::format("sequence length: {} tokens, '{}' has {} learned positions", run_.job.seq,
+                     make_printable(run_.model), learned));
   int64_t experts = 0;
   for (const Unit& u : spec.units)
     if (const auto* e = std::get_if<MoeSpec>(&u.spec)) experts = e->experts;
@@ -85,6 +88,9 @@ RunPricer::RunPricer(const PublishedRun& run, const Cluster& cluster, const std:
                 cluster.path, cluster.groups.size());
   const int64_t each = cluster.nodes[static_cast<size_t>(cluster.groups[0].node)].num_devices;
   num_nodes_ = (run_.devices() + each - 1) / each;
+  if (const int64_t joined = cluster.network.empty() ? 1 : cluster.network.back().nodes; num_nodes_ > joined)
+    fail(fmt::format("# GPUs: {} are {} nodes, the network of '{}' joins {}", run_.devices(), num_nodes_, cluster.name,
+                     joined));
   const Machine machine = machine_of(with_nodes(cluster, num_nodes_), 0);
   if (std::string why = why_illegal(spec, run_.job, machine, c.mesh, c.micro_batch); !why.empty()) fail(why);
   if (std::string why = why_illegal_pipeline(machine, c, static_cast<int>(layers.size())); !why.empty()) fail(why);

@@ -10,7 +10,7 @@ namespace tern {
 
 struct TurnTimings {
   int64_t reused_tokens = 0, prompt_tokens = 0, generated_tokens = 0;  // prompt_tokens: computed, not reused
-  double prefill_s = 0, decode_s = 0;
+  double prefill_s = 0, decode_s = 0;                                  // with the choice of the tokens and their text
 };
 
 class Conversation {

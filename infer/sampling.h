@@ -41,7 +41,8 @@ std::vector<std::pair<int32_t, double>> candidates(const SamplingOptions&, std::
 int32_t sample_token(const SamplingOptions&, std::span<const int32_t> history, int64_t num_generated, uint64_t sequence,
                      uint64_t position, std::span<float> logits);
 
-/// log softmax(logits)[token], as the loss's kernel has it in f32: within 1e-6 of its size of the sum in doubles.
+/// log softmax(logits)[token], as the loss's kernel has it in f32: within 1e-6 of the sum in doubles, or of its size
+/// where that is more.
 double log_probability(std::span<const float> logits, int32_t token);
 
 }  // namespace tern

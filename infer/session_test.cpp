@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "infer/fake_model_testing.h"
+#include "infer/sampling.h"
 
 namespace tern {
 namespace {
@@ -89,6 +90,28 @@ TEST(Session, DecodedTokensAreThoseOfIterationsThatOnlyDecode) {
   EXPECT_EQ(t.decode_s, static_cast<double>(iterations));
   EXPECT_LE(static_cast<double>(t.decode_tokens) / t.decode_s, 5);
   EXPECT_LE(t.decode_tokens, 145);
+}
+
+// Penalties choose the token and leave its probability alone.
+TEST(Session, LogProbabilitiesAreOfTheModelWithoutPenalties) {
+  Arena arena;
+  KvPool pool(kFakeShape, 200, arena);
+  VirtualClock clock;
+  std::vector<std::vector<float>> seen;
+  const BatchExecutor keeping = [&](const Batch& batch, const KvPool& p) {
+    auto logits = fake_model(batch, p);
+    seen.insert(seen.end(), logits.begin(), logits.end());
+    return logits;
+  };
+  Request r = request(1, 0.0);
+  r.sampling.repetition_penalty = 1.7, r.sampling.presence_penalty = 0.5, r.sampling.frequency_penalty = 0.25;
+  const Sample s =
+      run_request(r, nullptr, pool, keeping, {{.token_budget = 64, .chunk = 64}, 120}, clock, {}, nullptr)[0];
+  EXPECT_NE(s.token_ids, run(request(1, 0.0), {})[0].token_ids) << "the penalties do something";
+  ASSERT_EQ(seen.size(), s.token_ids.size());
+  double sum = 0;
+  for (size_t i = 0; i < seen.size(); ++i) sum += log_probability(seen[i], s.token_ids[i]);
+  EXPECT_EQ(s.sum_log_probability, sum);
 }
 
 TEST(Session, ScoresThatAreNoNumbersAreTheFilesFault) {

@@ -197,7 +197,10 @@ TEST(Weights, PackingKeepsTheNumbersAndFreesThePlainCopies) {
 // A file in the type to be computed in is packed from where it lies; another is converted first. Never more memory for
 // the one than for the other.
 TEST(Weights, PackedFromTheFileIsPackedFromACopy) {
-  const Isa before = active_isa();
+  const struct Restored {
+    Isa isa = active_isa();
+    ~Restored() { force_isa(isa); }
+  } before;
   if (reads_plain_weights(DType::bf16)) force_isa(Isa::avx512);  // with tiles nothing is packed
   for (const char* family : {"llama", "gemma2", "mixtral", "gpt2", "phi3", "qwen3_moe"})
     for (const DType dtype : {DType::f32, DType::bf16}) {
@@ -218,7 +221,6 @@ TEST(Weights, PackedFromTheFileIsPackedFromACopy) {
       EXPECT_EQ(of_file.current_total(), of_copy.current_total());
       EXPECT_LE(of_file.peak_total(), of_copy.peak_total());
     }
-  force_isa(before);
 }
 
 TEST(CheckWeights, WholeWeightsHaveNoProblem) {

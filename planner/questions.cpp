@@ -146,12 +146,16 @@ std::vector<PlannedPoint> plan_batches(const ModelSpec& spec, const Cluster& clu
 std::vector<SmallestChange> smallest_changes(const ModelSpec& spec, const Cluster& cluster, const PlanRequest& request,
                                              const SearchSpace& base, const PinnedAxes& pinned) {
   const auto start = std::chrono::steady_clock::now();
+  // Homes that nobody pinned and --offload keeps on the device.
+  const bool states_at_home = !pinned.states && base.states == std::vector{Tier::device};
+  const bool activations_at_home = !pinned.activations && base.activations == std::vector{Tier::device};
   PinnedAxes all = pinned;
-  if (!all.states) all.states = Tier::device;
-  if (!all.activations) all.activations = Tier::device;
+  if (states_at_home) all.states = Tier::device;
+  if (activations_at_home) all.activations = Tier::device;
   SearchSpace wide = base;
   const SearchSpace homes;
-  wide.states = homes.states, wide.activations = homes.activations;
+  if (all.states) wide.states = homes.states;
+  if (all.activations) wide.activations = homes.activations;
   int searches = 0;
   const auto attempt = [&](const std::vector<std::string>& freed) -> std::optional<SmallestChange> {
     const double spent = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -165,9 +169,18 @@ std::vector<SmallestChange> smallest_changes(const ModelSpec& spec, const Cluste
     const PlanAnswer a = planned(spec, cluster, r);
     if (!a.found) return std::nullopt;
     const PinnedAxes now = axes_of(a.plan.choice, a.plan.layers);
-    SmallestChange change{.axes = static_cast<int>(freed.size()), .step_ps = a.plan.step_ps};
+    SmallestChange change{
+        .axes = static_cast<int>(freed.size()), .words = {}, .pins = {}, .offload = {}, .step_ps = a.plan.step_ps};
     std::vector<std::string> words;
+    bool moves_states = !states_at_home && !pinned.states,
+         moves_activations = !activations_at_home && !pinned.activations;
     for (const std::string& axis : freed) {
+      if ((axis == "states" && states_at_home) || (axis == "activations" && activations_at_home)) {
+        if (axis_value(now, axis) == axis_value(all, axis)) return std::nullopt;
+        (axis == "states" ? moves_states : moves_activations) = true;
+        change.offload = moves_states && moves_activations ? "all" : axis;
+        continue;
+      }
       const std::string before = axis_value(all, axis), after = axis_value(now, axis);
       if (before == after) return std::nullopt;  // one axis fewer was enough
       // Layers that differ have no value that could be pinned.
@@ -176,7 +189,10 @@ std::vector<SmallestChange> smallest_changes(const ModelSpec& spec, const Cluste
                           : fmt::format("{}={} → {}", axis, before, after.empty() ? "uneven" : after));
       kept = with_axis(kept, now, axis);
     }
+    if (!change.offload.empty()) words.push_back("--offload " + change.offload);
     change.words = join(words, ", ");
+    if (states_at_home) kept = without_axis(kept, "states");
+    if (activations_at_home) kept = without_axis(kept, "activations");
     change.pins = to_string(kept);
     return change;
   };

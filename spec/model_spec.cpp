@@ -226,6 +226,14 @@ ModelSpec model_spec(const HfConfig& c) {
   return m;
 }
 
+int64_t learned_positions(const ModelSpec& spec) {
+  int64_t least = 0;
+  for (const Unit& u : spec.units)
+    if (const auto* e = std::get_if<EmbedSpec>(&u.spec); e && e->positions > 0)
+      least = least == 0 ? e->positions - e->position_offset : std::min(least, e->positions - e->position_offset);
+  return least;
+}
+
 const AttentionSpec* attention_of(const Unit& unit) {
   if (const auto* p = std::get_if<ParallelSpec>(&unit.spec)) return &p->attention;
   return std::get_if<AttentionSpec>(&unit.spec);

@@ -189,6 +189,8 @@ const MlpSpec* first_mlp(const ModelSpec&);
 
 /// Errors: bad_file naming the key, for a config whose values do not make a model.
 ModelSpec model_spec(const HfConfig&);
+/// Rows of the table of learned positions, beyond which there is no model; 0: positions are rotary or relative.
+int64_t learned_positions(const ModelSpec&);
 int64_t num_parameters(const ModelSpec&);  // a tied table counts once
 /// Numbers that are not trained and stay f32 (f64 of an f64 model): biases of routers' choices.
 int64_t num_fixed_numbers(const ModelSpec&);

@@ -80,7 +80,8 @@ Counts count(const ModelSpec& spec, const Cluster& cluster, const PlanRequest& r
 
 int main(int argc, char** argv) {
   PlanRequest request;
-  request.job = {.batch = argc > 1 ? std::atol(argv[1]) : 128, .seq = argc > 2 ? std::atol(argv[2]) : 2048};
+  const int64_t seq = argc > 2 ? std::atol(argv[2]) : 2048;
+  request.job.batch = argc > 1 ? std::atol(argv[1]) : 128;
   try {
     std::printf(
         "| model | cluster | configurations | invalid | out of memory | slow | fine | fail | best of them | tern plan "
@@ -91,6 +92,8 @@ int main(int argc, char** argv) {
         const ModelSpec spec = *preset_model(model);
         const Cluster cluster = with_nodes(find_cluster(machine), 4);
         request.model = model;
+        const int64_t learned = learned_positions(spec);
+        request.job.seq = learned > 0 ? std::min(seq, learned) : seq;
         const auto& peaks = cluster.devices.front().peak;
         const bool narrow =
             std::any_of(peaks.begin(), peaks.end(), [](const auto& p) { return p.first == DType::bf16; });

@@ -59,7 +59,7 @@ void scale_row(float* x, int64_t count, float factor) {
 
 void forward_backward(int64_t vocab, int64_t rows, const int32_t* targets, const float* weights, float scale,
                       float* logits, float* losses) {
-#pragma omp parallel for schedule(static) if (rows * vocab >= kParallelFrom)
+#pragma omp parallel for schedule(static) if (rows > 1 && rows * vocab >= kParallelFrom)
   for (int64_t r = 0; r < rows; ++r) {
     float* x = logits + r * vocab;
     if (targets[r] < 0) {
@@ -78,7 +78,7 @@ void forward_backward(int64_t vocab, int64_t rows, const int32_t* targets, const
 }
 
 void losses_only(int64_t vocab, int64_t rows, const int32_t* targets, const float* logits, float* losses) {
-#pragma omp parallel for schedule(static) if (rows * vocab >= kParallelFrom)
+#pragma omp parallel for schedule(static) if (rows > 1 && rows * vocab >= kParallelFrom)
   for (int64_t r = 0; r < rows; ++r) {
     const float* x = logits + r * vocab;
     if (targets[r] < 0) {
