@@ -41,26 +41,50 @@ class Advisor {
       r.job.seq /= 2;
       if (attempt(fmt::format("--seq {}", r.job.seq), spec_, cluster_, r)) break;
     }
-    attempt("--adapters 16 (train low-rank products alone)", with_adapters(spec_, 16), cluster_, request_);
+    if (!request_.space.pinned.framework)  // what is emitted has none
+      attempt("--adapters 16 (train low-rank products alone)", with_adapters(spec_, 16), cluster_, request_);
     const bool here = !out_.empty();
     more_nodes();
     if (!here) smaller_model();
     return out_;
   }
 
+  // Bytes more on each device with which a plan was found, within a 32nd of the least; 0: none was.
+  int64_t more_memory() {
+    int64_t most = 0;
+    for (const DeviceType& d : cluster_.devices) most = std::max(most, d.memory_bytes);
+    left_ = kMostWork;
+    const auto fits = [&](int64_t more) {
+      Cluster larger = cluster_;
+      for (DeviceType& d : larger.devices) d.memory_bytes += more;
+      return fit(spec_, larger, request_);
+    };
+    int64_t low = 0, high = std::max<int64_t>(most / 64, 1);
+    for (; !fits(high); high *= 2)
+      if (low = high; high > 64 * most || left_ <= 0) return 0;
+    while (left_ > 0 && high - low > high / 32) {
+      const int64_t middle = low + (high - low) / 2;
+      (fits(middle) ? high : low) = middle;
+    }
+    return high;
+  }
+
  private:
-  bool attempt(const std::string& words, const ModelSpec& model, const Cluster& machines, PlanRequest r) {
-    if (out_.size() >= kMostAdvice || left_ <= 0) return false;
+  bool fit(const ModelSpec& model, const Cluster& machines, PlanRequest r) {
+    if (left_ <= 0) return false;
     r.any_fit_within = std::min(left_, kMostWorkOfOne), r.progress = {};
     r.seconds = std::numeric_limits<double>::infinity();
     try {
       const PlanAnswer a = plan_model(model, machines, r);
       left_ -= a.work;
-      if (!a.found) return false;
+      return a.found;
     } catch (const Error&) {  // no legal mesh under it: what it took is not told
       left_ -= kMostWorkOfOne / 16;
       return false;
     }
+  }
+  bool attempt(const std::string& words, const ModelSpec& model, const Cluster& machines, const PlanRequest& r) {
+    if (out_.size() >= kMostAdvice || !fit(model, machines, r)) return false;
     out_.push_back(words);
     return true;
   }
@@ -70,6 +94,10 @@ class Advisor {
     if (request_.space.states == all.states && request_.space.activations == all.activations) return;
     PlanRequest r = request_;
     r.space.states = all.states, r.space.activations = all.activations;
+    if (const auto framework = request_.space.pinned.framework) {
+      r.space = for_framework(std::move(r.space), *framework);
+      if (r.space.states == request_.space.states && r.space.activations == request_.space.activations) return;
+    }
     const std::string slow = "a slower step, and a longer search: --max-seconds";
     if (attempt(fmt::format("--offload all ({})", slow), spec_, cluster_, r) || wider.empty()) return;
     r.space = all;
@@ -79,17 +107,41 @@ class Advisor {
   void more_nodes() {
     Cluster larger = cluster_;
     const int64_t joined = cluster_.network.empty() ? 1 : cluster_.network.back().nodes;
+    if (cluster_.groups.size() == 1) {
+      if (const int64_t count = enough_nodes(joined); count > 0) {
+        out_.push_back(fmt::format("--nodes {}", count));
+        return;
+      }
+    }
     for (int64_t times = 2; times <= 4096; times *= 2) {
       for (size_t g = 0; g < larger.groups.size(); ++g) larger.groups[g].count = cluster_.groups[g].count * times;
       if (larger.network.empty()) larger.network.push_back({"assumed", 1, cluster_.nodes[0].link.latency_ps, 1});
       larger.network.back().nodes = std::max<int64_t>(larger.network.back().nodes, times * 4096);
       const int64_t count = larger.groups[0].count;
+      if (cluster_.groups.size() == 1 && count <= joined) continue;  // tried
       const std::string in_file = "with a [[network]] level that joins them, docs/cluster-files.md";
       std::string words = fmt::format("{} times the nodes of each type ({})", times, in_file);
-      if (cluster_.groups.size() == 1)
-        words = count <= joined ? fmt::format("--nodes {}", count) : fmt::format("{} nodes ({})", count, in_file);
+      if (cluster_.groups.size() == 1) words = fmt::format("{} nodes ({})", count, in_file);
       if (attempt(words, spec_, larger, request_)) return;
     }
+  }
+
+  // The fewest nodes, of those that the network joins, with which a plan is found; 0: none.
+  int64_t enough_nodes(int64_t joined) {
+    const auto fits = [&](int64_t count) {
+      Cluster larger = cluster_;
+      larger.groups[0].count = count;
+      return fit(spec_, larger, request_);
+    };
+    if (out_.size() >= kMostAdvice) return 0;
+    int64_t few = cluster_.groups[0].count, enough = 2 * few;
+    for (; enough <= joined && !fits(enough); enough *= 2) few = enough;
+    if (enough > joined) return 0;
+    while (left_ > 0 && enough - few > 1) {
+      const int64_t middle = few + (enough - few) / 2;
+      (fits(middle) ? enough : few) = middle;
+    }
+    return enough;
   }
 
   void smaller_model() {
@@ -144,7 +196,9 @@ void refuse_plan(const ModelSpec& spec, const Cluster& cluster, const PlanReques
                 timed ? "give --max-seconds more" : "try other --schedules, or fewer --max-stages");
   }
   const NoFit& n = a.no_fit;
-  const std::vector<std::string> fits = Advisor(spec, cluster, request).run(wider);
+  Advisor advisor(spec, cluster, request);
+  const std::vector<std::string> fits = advisor.run(wider);
+  const int64_t more = n.tier == Tier::device ? advisor.more_memory() : 0;
   const std::vector<SmallestChange> changes = changes_that_fit(spec, cluster, request, base);
   Json told = Json::array();
   for (const SmallestChange& c : changes)
@@ -158,16 +212,17 @@ void refuse_plan(const ModelSpec& spec, const Cluster& cluster, const PlanReques
                     {"tier", name_of(n.tier)},
                     {"missing_bytes", n.missing_bytes},
                     {"capacity_bytes", n.capacity_bytes},
+                    {"more_device_bytes", more > 0 ? Json(more) : Json(nullptr)},
                     {"nearest", n.choice},
                     {"what_would_fit", fits},
                     {"smallest_changes", told}});
-  throw Error(
-      ErrorKind::does_not_fit,
-      "plan: {} with --batch {} --seq {} does not fit on '{}': the {} memory of each device has {} and lacks {} "
-      "at least (nearest: {}). {}{}{}",
-      request.model, request.job.batch, request.job.seq, cluster.name, name_of(n.tier), format_bytes(n.capacity_bytes),
-      format_bytes(n.missing_bytes), n.choice, changes_in_words(changes),
-      fits.empty() ? "Nothing near it was found to fit." : "What would fit: ", join(fits, "; "));
+  throw Error(ErrorKind::does_not_fit,
+              "plan: {} with --batch {} --seq {} does not fit on '{}': the {} memory of each device has {}{}; the "
+              "nearest choice that was looked at lacks {} ({}). {}{}{}",
+              request.model, request.job.batch, request.job.seq, cluster.name, name_of(n.tier),
+              format_bytes(n.capacity_bytes), more > 0 ? fmt::format(", {} more would do", format_bytes(more)) : "",
+              format_bytes(n.missing_bytes), n.choice, changes_in_words(changes),
+              fits.empty() ? "Nothing near it was found to fit." : "What would fit: ", join(fits, "; "));
 }
 
 }  // namespace tern

@@ -1,8 +1,10 @@
 // tern plan as a person meets it: what it prints and writes, and how it ends.
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cctype>
 #include <cstdlib>
 #include <string>
@@ -112,7 +114,7 @@ TEST_F(PlanVerb, WhatDoesNotFitSaysTierBytesNearestAndWhatWouldFit) {
   const Outcome o = tern("plan llama-3-70b" + kNode + " --batch 64 --seq 8192 --schedules 1f1b");
   EXPECT_EQ(o.code, 3) << o.text;
   for (const char* part :
-       {"the device memory of each device has", " lacks ", "GiB", "(nearest: tp ", "What would fit: "})
+       {"the device memory of each device has", " more would do", " lacks ", "GiB (tp ", "What would fit: "})
     EXPECT_TRUE(has(o, part)) << part << "\n" << o.text;
 }
 
@@ -120,7 +122,22 @@ TEST_F(PlanVerb, WhatDoesNotFitSaysTierBytesNearestAndWhatWouldFit) {
 TEST_F(PlanVerb, WhatWouldFitIsTheSameOnEveryMachine) {
   const Outcome o = tern("plan llama-3-405b --hardware h100 --nodes 2 --batch 64 --seq 8192");
   EXPECT_EQ(o.code, 3) << o.text;
-  EXPECT_TRUE(has(o, "What would fit: --adapters 16 (train low-rank products alone); --nodes 16")) << o.text;
+  EXPECT_TRUE(has(o, "What would fit: --adapters 16 (train low-rank products alone); --nodes 14")) << o.text;
+}
+
+TEST_F(PlanVerb, SoMuchMoreMemoryAsIsNamedIsEnough) {
+  const std::string file = real_io().read(kHardware + "h100-node.toml"),
+                    job = " --batch 64 --seq 8192 --max-seconds 5 --json 2>/dev/null";
+  ASSERT_NE(file.find("\"80GB\""), std::string::npos);
+  for (const int64_t gb : {110, 164}) {
+    put("node.toml", replace_all(file, "\"80GB\"", fmt::format("\"{}GB\"", gb)));
+    const Outcome no = tern("plan llama-3-70b --hardware node.toml" + job);
+    ASSERT_EQ(no.code, 3) << gb;
+    const int64_t more = parse_json(no.text, "refusal")["more_device_bytes"];
+    EXPECT_LT(gb * 1'000'000'000 + more, 170'000'000'000) << "166 GB are enough";
+    put("node.toml", replace_all(file, "\"80GB\"", fmt::format("\"{}B\"", gb * 1'000'000'000 + more)));
+    EXPECT_EQ(tern("plan llama-3-70b --hardware node.toml" + job).code, 0) << gb;
+  }
 }
 
 // To the byte, in the JSON, the words and the page.
@@ -275,17 +292,17 @@ TEST_F(PlanVerb, AConfigurationThatDoesNotFitIsToldTheSmallestChange) {
 }
 
 TEST_F(PlanVerb, AChangeThatOffloadsSaysSoAndFits) {
-  const std::string job = "plan llama-3-70b --hardware v100 --nodes 4 --batch 128 --seq 2048 --dtype f16";
-  const Outcome o = tern(job + " --fix tp=8,pp=4");
-  EXPECT_EQ(o.code, 3) << o.text;
-  EXPECT_TRUE(has(o, "Smallest changes that fit, fastest first: --offload states (")) << o.text;
-  const Json change =
-      parse_json(tern(job + " --fix tp=8,pp=4 --json 2>/dev/null").text, "refusal")["smallest_changes"][0];
-  EXPECT_EQ(change["fix"], "tp=8,pp=4");
-  ASSERT_EQ(change["offload"], "states");
-  const Outcome changed = tern(job + " --fix tp=8,pp=4 --offload states --json 2>/dev/null");
+  const std::string axes = "tp=1,dp=8,zero=0,recompute=full,layers=even";
+  const std::string job = "plan llama-2-7b" + kNode + " --batch 16 --seq 4096 --json --fix ";
+  const Json changes = parse_json(tern(job + axes + " 2>/dev/null").text, "refusal")["smallest_changes"];
+  const auto offloads =
+      std::find_if(changes.begin(), changes.end(), [](const Json& c) { return c["offload"] == "states"; });
+  ASSERT_NE(offloads, changes.end()) << changes;
+  EXPECT_EQ((*offloads)["change"], "--offload states");
+  EXPECT_EQ((*offloads)["fix"], axes);
+  const Outcome changed = tern(job + axes + " --offload states 2>/dev/null");
   ASSERT_EQ(changed.code, 0) << changed.text;
-  EXPECT_EQ(parse_json(changed.text, "plan")["predicted"]["step_ps"], change["step_ps"]);
+  EXPECT_EQ(parse_json(changed.text, "plan")["predicted"]["step_ps"], (*offloads)["step_ps"]);
 }
 
 TEST_F(PlanVerb, SmallerModelsThatAreNamedHaveSoManyPositions) {

@@ -47,16 +47,6 @@ Recompute recompute_of(const Plan& p) {
   return p.layers.empty() ? Recompute::none : p.layers.front().strategy.recompute;
 }
 
-// What the file's own spreads say of its rates, where they are wide.
-std::string noise_of(const Cluster& cluster) {
-  const auto wide = std::count_if(cluster.measured.begin(), cluster.measured.end(),
-                                  [](const Measurement& m) { return m.spread() > 0.1; });
-  if (wide * 10 <= static_cast<int64_t>(cluster.measured.size())) return "";
-  return fmt::format(
-      "  the times are as good as the file: {} of its {} figures spread by more than 10 % when measured\n", wide,
-      cluster.measured.size());
-}
-
 std::string_view kind_of(const Unit& unit) {
   if (std::holds_alternative<EmbedSpec>(unit.spec)) return "embedding";
   if (std::holds_alternative<HeadSpec>(unit.spec)) return "head";
@@ -81,6 +71,15 @@ void name_model(const std::string& model, EngineTraining& out) {
 }
 
 }  // namespace
+
+std::string noise_of(const Cluster& cluster) {
+  const auto wide = std::count_if(cluster.measured.begin(), cluster.measured.end(),
+                                  [](const Measurement& m) { return m.spread() > 0.1; });
+  if (wide * 10 <= static_cast<int64_t>(cluster.measured.size())) return "";
+  return fmt::format(
+      "  the times are as good as the file: {} of its {} figures spread by more than 10 % when measured\n", wide,
+      cluster.measured.size());
+}
 
 EngineTraining engine_training(const ModelSpec& spec, const Plan& p) {
   EngineTraining out{.why_not = why_not(p), .packs = p.job.lengths.given()};

@@ -30,6 +30,8 @@ EngineTraining engine_training(const ModelSpec&, const Plan&);
 std::string describe_times(const ModelSpec&, const Plan&, const Machine&);
 /// Prints both (`json`: to standard error) where the cluster is this engine's own machine.
 void tell_engine(const ModelSpec&, const Plan&, const Cluster&, bool json);
+/// A line on what the file's own spreads say of its rates, where they are wide; "" where they are not.
+std::string noise_of(const Cluster&);
 /// Lines for people; `capacity`: what the cluster file leaves to a program.
 std::string describe(const EngineTraining&, int64_t capacity);
 

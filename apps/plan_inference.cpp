@@ -6,11 +6,13 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <utility>
 
 #include "apps/common.h"
 #include "apps/given_options.h"
 #include "apps/outputs.h"
 #include "apps/plan_ask.h"
+#include "apps/plan_engine.h"
 #include "base/error.h"
 #include "base/io.h"
 #include "base/log.h"
@@ -159,13 +161,13 @@ Json json_of(const InferenceFit& f) {
           {"predicted_bytes", f.tensors()}, {"beside_bytes", f.beside}};
 }
 
-// What near the request would do, the least intrusive first.
 // What is to serve: tern at its measured rates, or vLLM; neither has anything off the devices or in blocks.
 struct Engine {
   bool tern = false, vllm = false;
   bool any() const { return tern || vllm; }
 };
 
+// What near the request would do, the least intrusive first.
 std::vector<std::string> advice(const ModelSpec& spec, const Cluster& cluster, const InferenceJob& job, Engine engine) {
   std::vector<std::string> out;
   const auto attempt = [&](const std::string& words, const InferenceJob& changed, const Cluster& machines) {
@@ -195,10 +197,19 @@ std::vector<std::string> advice(const ModelSpec& spec, const Cluster& cluster, c
     j.dtype = DType::bf16, j.weights = j.kv = StoredType::bf16;
     attempt("--dtype bf16", j, cluster);
   }
-  for (InferenceJob j = job; j.users > 1;) {
-    j.users /= 2;
-    if (attempt(fmt::format("--users {}", j.users), j, cluster)) break;
+  // The most that serve: more than half of a number that does not.
+  const auto serves = [&](int64_t users) {
+    InferenceJob j = job;
+    j.users = users;
+    return plan_serving(spec, cluster, j).found;
+  };
+  int64_t some = job.users / 2, too_many = job.users;
+  while (some > 0 && !serves(some)) too_many = some, some /= 2;
+  while (some > 0 && too_many - some > 1) {
+    const int64_t middle = some + (too_many - some) / 2;
+    (serves(middle) ? some : too_many) = middle;
   }
+  if (some > 0 && out.size() < kMostAdvice) out.push_back(fmt::format("--users {}", some));
   for (InferenceJob j = job; !j.lengths && j.prompt >= 64;) {
     j.prompt /= 2;
     if (attempt(fmt::format("--prompt-tokens {}", j.prompt), j, cluster)) break;
@@ -440,11 +451,15 @@ int plan_inference(const Options& options, const ModelSpec& spec, const Cluster&
   require_writable(options);
   require_positions(spec, job.context(),
                     job.lengths ? "the longest prompt and answer" : "--prompt-tokens and --max-tokens together");
-  const ServingAnswer answer = plan_serving(spec, cluster, job);
+  ServingAnswer answer = plan_serving(spec, cluster, job);
+  if (options.has("emit") && answer.plan.split && answer.other) std::swap(answer.plan, *answer.other);  // one command
   if (!answer.found) refuse(answer, job, spec, model, cluster, {engine, options.has("emit")}, json);
   if (spec.context > 0 && job.context() > spec.context)
     log_warn("plan: {} tokens are beyond the {} positions that the model declares", format_with_commas(job.context()),
              format_with_commas(spec.context));
+  if (job.ttft_s > 0 && job.tpot_s == 0 && answer.plan.tpot_s > 1)
+    log_warn("plan: without --tpot as many users are taken as memory holds, and each waits {} for a token; give --tpot",
+             format_seconds(answer.plan.tpot_s));
   const InferenceFit fit = engine ? engine_fit(spec, job, answer.plan.decode.users) : InferenceFit{};
   std::optional<EmittedPlan> emitted;
   if (options.has("emit")) emitted = emit_for_vllm(options, cluster, job, answer.plan);
@@ -462,6 +477,7 @@ int plan_inference(const Options& options, const ModelSpec& spec, const Cluster&
     return 0;
   }
   print_serving(answer, job, spec, model, cluster);
+  print_out(noise_of(cluster));
   if (emitted) {
     print_out(fmt::format("\nvllm: {}\n{}ranks      {}\n", emitted->file, emitted->text, emitted->rank_order));
     for (const std::string& n : emitted->notes) print_out(fmt::format("note       {}\n", n));

@@ -19,7 +19,8 @@ namespace {
 
 constexpr double kTied = 0.02;
 constexpr std::string_view kMfu =
-    "FLOPs of a token's forward and backward (6 per parameter that multiplies + 12 per attended pair, head width and "
+    "FLOPs of a token's forward and backward (6 per parameter that multiplies, 4 where it is frozen, + 12 per attended "
+    "pair, head width and "
     "layer; a token attends to itself and to earlier ones; recomputed work does not count) × tokens/s ÷ (used "
     "devices × peak of the dtype)";
 // Of sequences of unlike length.

@@ -119,6 +119,11 @@ int run_plan_calibrate(const Options& o) {
     if (!scored.rows.empty()) print_out("\nrows to score\n" + table_report(scored));
   }
   if (const std::string few = few_words(c); !few.empty()) log_warn("{}", few);
+  if (const double off = errors_of(runs, rows, fitted).median; off > 0.5)
+    log_warn(
+        "calibrate: the fitted times are off by {:.0f} % (median): no constants within their bounds explain these "
+        "runs; are the times in milliseconds, the devices and dtype those of '{}'?",
+        100 * off, c.hardware);
   return 0;
 }
 

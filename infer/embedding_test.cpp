@@ -189,9 +189,10 @@ TEST(Embedding, ThePriceCoversWhatRunsAndNotMuchMore) {
         const int64_t priced = embedding_peak(spec, dtype, texts, settings);
         EXPECT_LE(arena.peak_total(), priced);
         EXPECT_LE(priced, before + 4 * ran + (1 << 16));
-        if (pooling == Pooling::pooler)
+        if (pooling == Pooling::pooler) {
           EXPECT_GE(priced - embedding_peak(spec, dtype, texts, {.batch = 48}),
                     (spec.width * spec.width + spec.width) * size_of(dtype));
+        }
       }
 }
 
