@@ -59,14 +59,7 @@ class Advisor {
       for (DeviceType& d : larger.devices) d.memory_bytes += more;
       return fit(spec_, larger, request_);
     };
-    int64_t low = 0, high = std::max<int64_t>(most / 64, 1);
-    for (; !fits(high); high *= 2)
-      if (low = high; high > 64 * most || left_ <= 0) return 0;
-    while (left_ > 0 && high - low > high / 32) {
-      const int64_t middle = low + (high - low) / 2;
-      (fits(middle) ? high : low) = middle;
-    }
-    return high;
+    return least(0, std::max<int64_t>(most / 64, 1), 128 * most, 32, fits);
   }
 
  private:
@@ -82,6 +75,18 @@ class Advisor {
       left_ -= kMostWorkOfOne / 16;
       return false;
     }
+  }
+  // A number that fits, above `low`, which does not: doubled from `high` on, then halved between until it is
+  // known to one in `part`, or no work is left. 0: none up to `most`.
+  template <class Fits>
+  int64_t least(int64_t low, int64_t high, int64_t most, int64_t part, const Fits& fits) {
+    for (; high <= most && !fits(high); high *= 2) low = high;
+    if (high > most) return 0;
+    while (left_ > 0 && high - low > std::max<int64_t>(1, high / part)) {
+      const int64_t middle = low + (high - low) / 2;
+      (fits(middle) ? high : low) = middle;
+    }
+    return high;
   }
   bool attempt(const std::string& words, const ModelSpec& model, const Cluster& machines, const PlanRequest& r) {
     if (out_.size() >= kMostAdvice || !fit(model, machines, r)) return false;
@@ -134,14 +139,8 @@ class Advisor {
       return fit(spec_, larger, request_);
     };
     if (out_.size() >= kMostAdvice) return 0;
-    int64_t few = cluster_.groups[0].count, enough = 2 * few;
-    for (; enough <= joined && !fits(enough); enough *= 2) few = enough;
-    if (enough > joined) return 0;
-    while (left_ > 0 && enough - few > 1) {
-      const int64_t middle = few + (enough - few) / 2;
-      (fits(middle) ? enough : few) = middle;
-    }
-    return enough;
+    const int64_t here = cluster_.groups[0].count;
+    return least(here, 2 * here, joined, joined, fits);
   }
 
   void smaller_model() {

@@ -1,49 +1,19 @@
 // tern plan as a person meets it: what it prints and writes, and how it ends.
 #include <gtest/gtest.h>
 
-#include <fmt/format.h>
 #include <sys/stat.h>
 
-#include <algorithm>
 #include <cctype>
-#include <cstdlib>
 #include <string>
 
+#include "apps/plan_verb_testing.h"
 #include "base/io.h"
 #include "base/json.h"
-#include "base/shell_testing.h"
 #include "base/text.h"
 #include "base/units.h"
 
-#include <nlohmann/json.hpp>
-
 namespace tern {
 namespace {
-
-const std::string kHardware = TERN_SOURCE_DIR "/examples/hardware/";
-const std::string kNode = " --hardware " + kHardware + "h100-node.toml";
-const std::string kJob = " --batch 16 --seq 4096 --schedules 1f1b --max-tensor 2 --max-context 1";
-
-class PlanVerb : public testing::Test {
- protected:
-  PlanVerb() {
-    std::string pattern = testing::TempDir() + "tern-plan-XXXXXX";
-    folder_ = ::mkdtemp(pattern.data());
-  }
-  ~PlanVerb() override { remove_all(real_io(), folder_); }
-  std::string path(const std::string& name) const { return join_path(folder_, name); }
-  // `before` may limit time or set the environment; standard error comes too, unless it is sent elsewhere.
-  Outcome tern(const std::string& rest, const std::string& before = "") const {
-    return run_shell("cd " + folder_ + "; env -u TERN_DATA " + before + " 2>&1 " TERN_PROGRAM " " + rest);
-  }
-  Json json_of(const std::string& name) const { return parse_json(real_io().read(path(name)), name); }
-  void put(const std::string& name, const std::string& text) const {
-    write_file_atomically(real_io(), path(name), text);
-  }
-  std::string folder_;
-};
-
-bool has(const Outcome& o, std::string_view words) { return o.text.find(words) != std::string::npos; }
 
 TEST_F(PlanVerb, ACertifiedPlanIsAcceptedAndAChangedOneIsNot) {
   const std::string plan = "plan llama-2-7b" + kNode + kJob;
@@ -108,36 +78,6 @@ TEST_F(PlanVerb, JsonHasThePlanTimeMemoryGapsBindsAndRivals) {
         "/proof/bound_ps", "/proof/model_ps", "/proof/choices/open", "/proof/families/0/feature"})
     EXPECT_TRUE(p.contains(Json::json_pointer(key))) << key;
   EXPECT_GT(p["predicted"]["step_ps"].get<int64_t>(), 0);
-}
-
-TEST_F(PlanVerb, WhatDoesNotFitSaysTierBytesNearestAndWhatWouldFit) {
-  const Outcome o = tern("plan llama-3-70b" + kNode + " --batch 64 --seq 8192 --schedules 1f1b");
-  EXPECT_EQ(o.code, 3) << o.text;
-  for (const char* part :
-       {"the device memory of each device has", " more would do", " lacks ", "GiB (tp ", "What would fit: "})
-    EXPECT_TRUE(has(o, part)) << part << "\n" << o.text;
-}
-
-// Three seconds of looking gave what a machine had time for: now it is the same everywhere.
-TEST_F(PlanVerb, WhatWouldFitIsTheSameOnEveryMachine) {
-  const Outcome o = tern("plan llama-3-405b --hardware h100 --nodes 2 --batch 64 --seq 8192");
-  EXPECT_EQ(o.code, 3) << o.text;
-  EXPECT_TRUE(has(o, "What would fit: --adapters 16 (train low-rank products alone); --nodes 14")) << o.text;
-}
-
-TEST_F(PlanVerb, SoMuchMoreMemoryAsIsNamedIsEnough) {
-  const std::string file = real_io().read(kHardware + "h100-node.toml"),
-                    job = " --batch 64 --seq 8192 --max-seconds 5 --json 2>/dev/null";
-  ASSERT_NE(file.find("\"80GB\""), std::string::npos);
-  for (const int64_t gb : {110, 164}) {
-    put("node.toml", replace_all(file, "\"80GB\"", fmt::format("\"{}GB\"", gb)));
-    const Outcome no = tern("plan llama-3-70b --hardware node.toml" + job);
-    ASSERT_EQ(no.code, 3) << gb;
-    const int64_t more = parse_json(no.text, "refusal")["more_device_bytes"];
-    EXPECT_LT(gb * 1'000'000'000 + more, 170'000'000'000) << "166 GB are enough";
-    put("node.toml", replace_all(file, "\"80GB\"", fmt::format("\"{}B\"", gb * 1'000'000'000 + more)));
-    EXPECT_EQ(tern("plan llama-3-70b --hardware node.toml" + job).code, 0) << gb;
-  }
 }
 
 // To the byte, in the JSON, the words and the page.
@@ -277,40 +217,6 @@ TEST_F(PlanVerb, ARangeOfBatchesTakesTheOneWithMostTokens) {
     EXPECT_EQ(tern(plan + " --batches " + wrong).code, 2) << wrong;
 }
 
-TEST_F(PlanVerb, AConfigurationThatDoesNotFitIsToldTheSmallestChange) {
-  const std::string ask =
-      "plan llama-2-7b" + kNode + " --batch 16 --seq 4096 --fix tp=1,dp=8,zero=0,recompute=none,layers=even";
-  const Outcome o = tern(ask);
-  EXPECT_EQ(o.code, 3) << o.text;
-  EXPECT_TRUE(has(o, "Smallest changes that fit, fastest first: zero=0 → 3 (")) << o.text;
-  const Json j = parse_json(tern(ask + " --json 2>/dev/null").text, "refusal");
-  const std::string fix = j["smallest_changes"][0]["fix"].get<std::string>();
-  const Outcome changed =
-      tern("plan llama-2-7b" + kNode + " --batch 16 --seq 4096 --json --fix " + fix + " 2>/dev/null");
-  ASSERT_EQ(changed.code, 0) << changed.text;
-  EXPECT_EQ(parse_json(changed.text, "plan")["predicted"]["step_ps"], j["smallest_changes"][0]["step_ps"]);
-}
-
-TEST_F(PlanVerb, AChangeThatOffloadsSaysSoAndFits) {
-  const std::string axes = "tp=1,dp=8,zero=0,recompute=full,layers=even";
-  const std::string job = "plan llama-2-7b" + kNode + " --batch 16 --seq 4096 --json --fix ";
-  const Json changes = parse_json(tern(job + axes + " 2>/dev/null").text, "refusal")["smallest_changes"];
-  const auto offloads =
-      std::find_if(changes.begin(), changes.end(), [](const Json& c) { return c["offload"] == "states"; });
-  ASSERT_NE(offloads, changes.end()) << changes;
-  EXPECT_EQ((*offloads)["change"], "--offload states");
-  EXPECT_EQ((*offloads)["fix"], axes);
-  const Outcome changed = tern(job + axes + " --offload states 2>/dev/null");
-  ASSERT_EQ(changed.code, 0) << changed.text;
-  EXPECT_EQ(parse_json(changed.text, "plan")["predicted"]["step_ps"], (*offloads)["step_ps"]);
-}
-
-TEST_F(PlanVerb, SmallerModelsThatAreNamedHaveSoManyPositions) {
-  const Outcome o = tern("plan llama-3-70b --hardware rtx3060 --batch 8 --seq 2048");
-  EXPECT_EQ(o.code, 3) << o.text;
-  EXPECT_FALSE(has(o, "gpt2")) << "1,024 learned positions: " << o.text;
-}
-
 TEST_F(PlanVerb, EmitWritesWhatOnlyThatFrameworkRunsAndRefusesWhatItHasNot) {
   const std::string job = " --batch 32 --seq 4096";
   const Outcome o = tern("plan llama-3-8b" + kNode + job + " --emit megatron --emit-output run.sh --output plan.json");
@@ -349,22 +255,6 @@ TEST_F(PlanVerb, ThePageAndThePictureStandAlone) {
       EXPECT_EQ(text.find(part), std::string::npos) << "nothing is fetched: " << part;
   EXPECT_EQ(picture.rfind("<svg ", 0), 0u);
   EXPECT_EQ(tern(ask + " --html plan.html --output plan.html").code, 2) << "one file for two things";
-}
-
-// The cheapest change is to take back what was asked.
-TEST_F(PlanVerb, AdviceBeginsWithTheRestrictionsThatWereGiven) {
-  const Outcome o =
-      tern("plan llama-2-7b" + kNode +
-           " --batch 16 --seq 4096 --schedules 1f1b --zero 0 --max-tensor 1 --max-context 1 --max-stages 1");
-  EXPECT_EQ(o.code, 3) << o.text;
-  EXPECT_TRUE(has(o, "What would fit: without --zero")) << o.text;
-}
-
-TEST_F(PlanVerb, WithoutTimeForAPlanItIsUndecidedNotTooLarge) {
-  const Outcome o =
-      tern("plan llama-3-405b --hardware " + kHardware + "h100-16384.toml --batch 2048 --seq 8192 --max-seconds 0.001");
-  EXPECT_EQ(o.code, 8) << o.text;
-  EXPECT_TRUE(has(o, "no plan was found within")) << o.text;
 }
 
 TEST_F(PlanVerb, AnInterruptLeavesThePlanSoFarWithItsGap) {
@@ -427,16 +317,6 @@ TEST_F(PlanVerb, AStepWithoutACalibrationSaysSo) {
   ASSERT_EQ(o.code, 0) << o.text;
   EXPECT_TRUE(has(o, "uncalibrated: rates of data sheets; published runs took 0.74 to 2.65 times as long")) << o.text;
   EXPECT_TRUE(json_of("p.json")["report"].contains("uncalibrated"));
-}
-
-// Whatever a refusal under --emit vllm names is planned with it.
-TEST_F(PlanVerb, WhatWouldDoForVllmIsWhatItRuns) {
-  const std::string plan = "plan llama-3-405b --inference --hardware h100 --emit vllm";
-  const Outcome o = tern(plan);
-  EXPECT_EQ(o.code, 3) << o.text;
-  EXPECT_TRUE(has(o, "What would do: ") && has(o, "--nodes 2")) << o.text;
-  for (const char* none : {"--offload all", "--kv-dtype", "--weight-dtype"}) EXPECT_FALSE(has(o, none)) << o.text;
-  EXPECT_EQ(tern(plan + " --nodes 2").code, 0);
 }
 
 TEST_F(PlanVerb, AWrongNameListsThePresetsWhateverElseIsMissing) {

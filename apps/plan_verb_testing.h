@@ -1,0 +1,43 @@
+#pragma once
+// A folder of its own for tests that call `tern plan` as a person does, and the job they ask for.
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "base/io.h"
+#include "base/json.h"
+#include "base/shell_testing.h"
+#include "base/text.h"
+
+namespace tern {
+
+inline const std::string kHardware = TERN_SOURCE_DIR "/examples/hardware/";
+inline const std::string kNode = " --hardware " + kHardware + "h100-node.toml";
+inline const std::string kJob = " --batch 16 --seq 4096 --schedules 1f1b --max-tensor 2 --max-context 1";
+
+class PlanVerb : public testing::Test {
+ protected:
+  PlanVerb() {
+    std::string pattern = testing::TempDir() + "tern-plan-XXXXXX";
+    folder_ = ::mkdtemp(pattern.data());
+  }
+  ~PlanVerb() override { remove_all(real_io(), folder_); }
+  std::string path(const std::string& name) const { return join_path(folder_, name); }
+  // `before` may limit time or set the environment; standard error comes too, unless it is sent elsewhere.
+  Outcome tern(const std::string& rest, const std::string& before = "") const {
+    return run_shell("cd " + folder_ + "; env -u TERN_DATA " + before + " 2>&1 " TERN_PROGRAM " " + rest);
+  }
+  Json json_of(const std::string& name) const { return parse_json(real_io().read(path(name)), name); }
+  void put(const std::string& name, const std::string& text) const {
+    write_file_atomically(real_io(), path(name), text);
+  }
+  std::string folder_;
+};
+
+inline bool has(const Outcome& o, std::string_view words) { return o.text.find(words) != std::string::npos; }
+
+}  // namespace tern
