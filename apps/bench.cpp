@@ -27,10 +27,13 @@ std::string rate_text(double rate, const std::string& unit) {
   return fmt::format("{:.1f} G{}", rate / 1e9, unit);
 }
 
+// Nothing is faster than its limit: what measures more of it, beyond noise, shows that the limit was measured too low.
+constexpr double kAboveLimit = 1.05;
+
 std::string share_text(const Spread& share) {
   if (!share.tells()) return fmt::format("{:.0f} %?", 100 * share.median);
   if (!share.conclusive()) return fmt::format("noise: {:.0f}–{:.0f} %", 100 * share.low, 100 * share.high);
-  return fmt::format("{:.0f} %", 100 * share.median);
+  return fmt::format("{}{:.0f} %", share.median > kAboveLimit ? "above: " : "", 100 * share.median);
 }
 
 }  // namespace
@@ -103,7 +106,7 @@ std::string bench_text(const std::vector<BenchResult>& results) {
               {"of", Align::left},
               {"what", Align::left}},
              {}};
-  bool noisy = false, few = false;
+  bool noisy = false, few = false, above = false;
   for (const BenchResult& r : results) {
     const Spread rate = spread(r.rates);
     if (r.task.against.empty()) {
@@ -118,6 +121,7 @@ std::string bench_text(const std::vector<BenchResult>& results) {
       const Spread share = spread(r.shares);
       few |= !share.tells();
       noisy |= share.tells() && !share.conclusive();
+      above |= share.conclusive() && share.median > kAboveLimit;
       work.rows.push_back({r.task.name,
                            r.task.natural.empty()
                                ? "-"
@@ -138,6 +142,11 @@ std::string bench_text(const std::vector<BenchResult>& results) {
         "Some figures spread by more than 10 %: something else uses this machine. No conclusion is drawn from them; "
         "try\n"
         "again when it is quiet, or with more --rounds.\n";
+  if (above)
+    text +=
+        "Work above its limit: the limit was measured too low, as where another program held a core meanwhile. Its "
+        "shares\n"
+        "say nothing; try again when the machine is quiet.\n";
   return text;
 }
 

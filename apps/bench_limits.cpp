@@ -29,9 +29,10 @@ namespace {
 // --- matrix units, and products of 1024³ under them: by our kernels, and by oneDNN with weights as training has them
 // ---
 
-/// The rate of the units, in calls long enough that waking the threads is nothing.
+/// The rate of the units, in calls long enough that waking the threads, or a time slice that one of them loses, is
+/// little.
 double unit_rate(DType dtype) {
-  constexpr double kCallSeconds = 0.005;
+  constexpr double kCallSeconds = 0.025;
   Clock& clock = real_clock();
   int64_t steps = 10000, begin = 0;
   do {

@@ -13,8 +13,8 @@ struct UnitWork {
   double multiply_adds = 0;
   double sum = 0;  // of all results: each multiply-add brings 1, so it says what was done, while below 2^24 a register
 };
-/// `steps` rounds of the loop on every compute thread. f32, or bf16 summed in f32 by the set's own instruction for it;
-/// a set without one multiplies bf16 as f32.
+/// `steps` rounds of the loop for every compute thread, taken in blocks. f32, or bf16 summed in f32 by the set's own
+/// instruction for it; a set without one multiplies bf16 as f32.
 UnitWork work_units(DType, int64_t steps);
 /// What it runs: "tdpbf16ps on tiles", "vdpbf16ps, 16 sums", "fused multiply-add, 16 lanes".
 std::string_view units_name(DType);
