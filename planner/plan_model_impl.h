@@ -185,6 +185,12 @@ struct OuterOutcome {
 };
 /// Fills the answer's plan, shape and times.
 void make_plan(const SpaceOfChoices&, const Cluster&, const PlanRequest&, const OuterOutcome&, PlanAnswer&);
+/// "rtx3090 × 2, rtx4080m × 1": stages by type of node, in the order of the first of each.
+std::string nodes_of(const SpaceOfChoices&, const Candidate&);
+/// Plan::families: for each feature, the values that the best plan has not, those with the least bounds first; then the
+/// choices one step from the plan (micro-batch halved or doubled, another schedule, a factor of two between two axes)
+/// that come within 5 % of its step. Looks for no more plans once it is `late`.
+std::vector<PlannedFamily> families_of(const SpaceOfChoices&, const OuterOutcome&, const std::function<bool()>& late);
 NoFit make_no_fit(const SpaceOfChoices&, const OuterOutcome&);
 /// By rank and tier; their sums are `priced`'s peaks.
 std::vector<MemoryByTier> memory_classes(const SpaceOfChoices&, const Candidate&, const Instance&, const Assignment&,

@@ -19,128 +19,7 @@
 namespace tern {
 namespace {
 
-constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
-constexpr size_t kTriedOfFamily = 6;  // choices
-constexpr size_t kValuesPerFeature = 8;
 constexpr double kLateSeconds = 0.3;
-
-// "rtx3090 × 2, rtx4080m × 1": stages by type of node, in the order of the first of each.
-std::string nodes_of(const SpaceOfChoices& space, const Candidate& c) {
-  if (c.order < 0) return machine_of_stage(space, c, 0).node.name;
-  std::vector<std::pair<std::string, int>> counts;
-  for (int s = 0; s < c.num_stages; ++s) {
-    const std::string& name = machine_of_stage(space, c, s).node.name;
-    const auto at = std::find_if(counts.begin(), counts.end(), [&](const auto& x) { return x.first == name; });
-    if (at == counts.end())
-      counts.emplace_back(name, 1);
-    else
-      ++at->second;
-  }
-  if (counts.size() == 1) return counts.front().first;
-  std::vector<std::string> words;
-  for (const auto& [name, n] : counts) words.push_back(fmt::format("{} × {}", name, n));
-  return join(words, ", ");
-}
-
-struct Feature {
-  std::string_view name;
-  std::function<std::string(const SpaceOfChoices&, const Candidate&, const OuterChoice&)> value;
-};
-
-const std::vector<Feature>& features() {
-  static const std::vector<Feature> all{
-      {"nodes", [](const SpaceOfChoices& space, const Candidate& c, const OuterChoice&) { return nodes_of(space, c); }},
-      {"schedule",
-       [](const auto&, const auto&, const OuterChoice& c) {
-         if (c.num_stages == 1) return std::string("none");
-         return c.schedule == Schedule::interleaved ? fmt::format("interleaved × {}", c.chunks_per_stage)
-                                                    : std::string(schedule_name(c.schedule));
-       }},
-      {"stages", [](const auto&, const auto&, const OuterChoice& c) { return fmt::format("{}", c.num_stages); }},
-      {"tensor", [](const auto&, const auto&, const OuterChoice& c) { return fmt::format("{}", c.mesh.tensor); }},
-      {"context",
-       [](const auto&, const auto&, const OuterChoice& c) {
-         return fmt::format("{}{}", c.mesh.context, c.mesh.context == 1 ? "" : c.mesh.ulysses ? " ulysses" : " ring");
-       }},
-      {"data", [](const auto&, const auto&, const OuterChoice& c) { return fmt::format("{}", c.mesh.data); }},
-      {"expert", [](const auto&, const auto&,
-                    const OuterChoice& c) { return fmt::format("{} × {}", c.mesh.expert, c.mesh.expert_tensor); }},
-      {"micro-batch", [](const auto&, const auto&, const OuterChoice& c) { return fmt::format("{}", c.micro_batch); }},
-  };
-  return all;
-}
-
-std::string value_of(const SpaceOfChoices& space, const Feature& feature, size_t candidate) {
-  const Candidate& c = space.candidates[candidate];
-  return feature.value(space, c, choice_of(space, c));
-}
-
-struct Family {
-  PlannedFamily told;
-  std::vector<int> members;      // candidates
-  int cheapest = -1, plan = -1;  // of them: least bound; of the best plan seen
-};
-
-// Families of one feature that the best plan does not belong to, those with the least bounds first.
-std::vector<Family> families_of(const SpaceOfChoices& space, const OuterOutcome& out, const Feature& feature) {
-  std::map<std::string, Family> by_value;
-  const std::string chosen = value_of(space, feature, static_cast<size_t>(out.best));
-  for (size_t i = 0; i < space.candidates.size(); ++i) {
-    if (any_order(space, space.candidates[i])) continue;
-    const std::string value = value_of(space, feature, i);
-    if (value == chosen) continue;
-    Family& f = by_value[value];
-    f.members.push_back(static_cast<int>(i));
-    if (f.cheapest < 0 || out.bounds[i] < out.bounds[static_cast<size_t>(f.cheapest)]) f.cheapest = static_cast<int>(i);
-  }
-  for (const auto& [index, makespan] : out.plans) {
-    const std::string value = value_of(space, feature, static_cast<size_t>(index));
-    if (value == chosen) continue;
-    Family& f = by_value[value];
-    if (f.plan >= 0 && f.told.step_ps <= makespan) continue;
-    f.plan = index, f.told.step_ps = makespan, f.told.found = true;
-  }
-  std::vector<Family> list;
-  for (auto& [value, f] : by_value) {
-    f.told.feature = fmt::format("{} {}", feature.name, value);
-    f.told.bound_ps = out.bounds[static_cast<size_t>(f.cheapest)];
-    f.told.fits = f.told.bound_ps < kNever;
-    if (!f.told.fits) f.told.bound_ps = 0;
-    list.push_back(std::move(f));
-  }
-  std::stable_sort(list.begin(), list.end(), [](const Family& a, const Family& b) {
-    return std::pair(!a.told.fits, a.told.bound_ps) < std::pair(!b.told.fits, b.told.bound_ps);
-  });
-  if (list.size() > kValuesPerFeature) list.resize(kValuesPerFeature);
-  return list;
-}
-
-// The best plan of a family that looking at its most promising choices gives: one strategy everywhere, and every layer
-// as fast as memory lets it be. The family's bound says how much better its very best may be.
-void find_plan(const SpaceOfChoices& space, const OuterOutcome& out, Family& f, const std::function<bool()>& late) {
-  const auto bound = [&](int i) { return out.bounds[static_cast<size_t>(i)]; };
-  const size_t tried = std::min(kTriedOfFamily, f.members.size());
-  std::partial_sort(f.members.begin(), f.members.begin() + static_cast<std::ptrdiff_t>(tried), f.members.end(),
-                    [&](int a, int b) { return std::pair(bound(a), a) < std::pair(bound(b), b); });
-  BuiltInstance built;
-  for (size_t i = 0; i < tried && !late(); ++i) {
-    const int index = f.members[i];
-    const int64_t best = f.told.found ? f.told.step_ps : kNever;
-    if (bound(index) >= best) break;
-    const Candidate& c = space.candidates[static_cast<size_t>(index)];
-    build_instance(space, c, built);
-    std::vector<UniformPlan> plans;
-    if (space.pinned.even)
-      plans = {even_plan(space, c, built.instance).plan};
-    else
-      plans = {uniform_plan(space, c, built), repaired_plan(space, c, built, best)};
-    for (const UniformPlan& plan : plans)
-      if (plan.found && (!f.told.found || plan.makespan < f.told.step_ps))
-        f.plan = index, f.told.found = true, f.told.step_ps = plan.makespan;
-  }
-  f.members.clear();
-  if (f.plan >= 0) f.told.choice = to_string(choice_of(space, space.candidates[static_cast<size_t>(f.plan)]));
-}
 
 std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
 
@@ -208,6 +87,12 @@ void make_plan(const SpaceOfChoices& space, const Cluster& cluster, const PlanRe
   if (request.space.pinned.any())
     p.restrictions.push_back("given: " + to_string(request.space.pinned) + "; the proof is about choices with these");
   if (space.pinned.framework) p.restrictions.emplace_back(limits_in_words(*space.pinned.framework));
+  if (p.choice.micro_batch == request.space.max_micro_batch && p.choice.num_micro % 2 == 0 &&
+      !request.space.pinned.micro_batch && !request.space.pinned.micro_batches)
+    p.restrictions.push_back(
+        fmt::format("the plan takes the largest micro-batch that was looked at, {}: a larger one may be faster "
+                    "(--max-micro-batch)",
+                    p.choice.micro_batch));
   if (space.machines.size() > 1 && space.pinned.even)
     p.restrictions.push_back("unlike nodes: layers=even, so all stages lie on nodes of one type");
   else if (space.machines.size() > 1)
@@ -258,13 +143,10 @@ void make_plan(const SpaceOfChoices& space, const Cluster& cluster, const PlanRe
     if (out.pool.found)
       p.restrictions.push_back("unlike pipelines side by side would be faster (rivals); nothing here runs them yet");
   }
-  for (const Feature& feature : features())
-    for (Family& f : families_of(space, out, feature)) {
-      find_plan(space, out, f, [&] {
-        return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() >= seconds;
-      });
-      p.families.push_back(f.told);
-    }
+  for (PlannedFamily& f : families_of(space, out, [&] {
+         return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() >= seconds;
+       }))
+    p.families.push_back(std::move(f));
 }
 
 // The search knows exactly what a choice lacks; the screen before it only at least how much.
