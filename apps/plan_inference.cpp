@@ -34,7 +34,7 @@ std::string role_words(const ServingRole& r) {
   return fmt::format("{} of {}", counted(r.copies, r.copies == 1 ? "copy" : "copie"), mesh);
 }
 
-void line(std::string_view key, const std::string& text) { print_out(fmt::format("{:<10} {}\n", key, text)); }
+void line(std::string_view key, const std::string& text) { print_out(labelled(key, text)); }
 
 void print_memory(const ServingRole& r, const Machine& m, const std::string& title) {
   const ServingMemory& x = r.memory;

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/options.h"
+#include "base/text.h"
 #include "base/units.h"
 #include "plan/window_mix.h"
 #include "spec/unit_cost.h"
@@ -139,9 +140,7 @@ std::string lengths_words(const ModelSpec& spec, const Plan& p) {
   const int64_t seq = p.job.seq;
   const bool packed = mix.batching() == Batching::packed;
   std::string text;
-  const auto line = [&](std::string_view key, const std::string& words) {
-    text += fmt::format("{:<10} {}\n", key, words);
-  };
+  const auto line = [&](std::string_view key, const std::string& words) { text += labelled(key, words); };
   line("lengths", fmt::format("{} of {:.4g} tokens on average (99 of 100 up to {}, longest {}) in windows of {}",
                               counted(l.sequences, "sequence"), l.mean(), format_with_commas(l.quantile(kMost)),
                               format_with_commas(l.longest()), format_with_commas(seq)));

@@ -53,7 +53,7 @@ void print_memory(const Plan& p, const std::vector<MemoryByTier>& memory) {
       print_out(line + "\n");
     }
   }
-  print_out(fmt::format("  ({})\n", kMemoryWords));
+  print_out(labelled("", fmt::format("({})", kMemoryWords)));
 }
 
 }  // namespace
@@ -83,9 +83,7 @@ std::string uncalibrated_words(const Cluster& cluster) {
 
 void print_plan(const PlanAnswer& a, const Cluster& cluster, const std::string& uncalibrated) {
   const Plan& p = a.plan;
-  const auto line = [](std::string_view key, const std::string& text) {
-    print_out(fmt::format("{:<10} {}\n", key, text));
-  };
+  const auto line = [](std::string_view key, const std::string& text) { print_out(labelled(key, text)); };
   line("model", fmt::format("{}, {} parameters", p.model, format_count(static_cast<double>(p.parameters))));
   line("hardware", fmt::format("{}: {} of {} devices{}", p.hardware, format_with_commas(p.choice.devices()),
                                format_with_commas(cluster.num_devices()),

@@ -54,7 +54,7 @@ std::string words(const std::vector<std::string>& command) {
 // Lines under a key of ten letters, as those of the plan itself.
 struct Words {
   std::string text;
-  void line(std::string_view key, const std::string& words) { text += fmt::format("{:<10} {}\n", key, words); }
+  void line(std::string_view key, const std::string& words) { text += labelled(key, words); }
 };
 std::string days(double s) { return s >= 2 * 86400 ? fmt::format("{:.1f} days", s / 86400) : format_seconds(s); }
 std::string more(int64_t step, int64_t best) {

@@ -94,6 +94,16 @@ std::vector<std::string> wrap_text(std::string_view text, size_t width) {
   return lines;
 }
 
+std::string labelled(std::string_view label, std::string_view text) {
+  constexpr size_t kLabel = 10, kColumns = 120;
+  std::string out;
+  for (const std::string& line : wrap_text(text, kColumns - kLabel - 1)) {
+    const std::string_view word = out.empty() ? label : std::string_view();
+    out.append(word).append(kLabel - std::min(kLabel, word.size()) + 1, ' ').append(line) += '\n';
+  }
+  return out;
+}
+
 // Source: optimal string alignment (Damerau 1964, restricted form), three rows.
 int edit_distance(std::string_view a, std::string_view b) {
   std::vector<int> before(b.size() + 1), above(b.size() + 1), row(b.size() + 1);

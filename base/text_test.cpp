@@ -14,6 +14,10 @@ TEST(Text, SplitsWrapsAndReplaces) {
   EXPECT_EQ(replace_all("aaa", "a", "aa"), "aaaaaa");
   EXPECT_EQ(wrap_text("one two three", 7), (std::vector<std::string>{"one two", "three"}));
   EXPECT_EQ(wrap_text("abcdefghij k", 4), (std::vector<std::string>{"abcdefghij", "k"}));
+  EXPECT_EQ(labelled("tied", "none"), "tied       none\n");
+  EXPECT_EQ(labelled("", ""), "           \n");
+  const std::string wide(100, 'x');
+  EXPECT_EQ(labelled("run", wide + " " + wide), "run        " + wide + "\n           " + wide + "\n");
   EXPECT_EQ(make_printable("a\x1b[1m\xff"), "a\\x1b[1m\xEF\xBF\xBD");
 }
 

@@ -1,6 +1,13 @@
 // What a plan's bytes are for: sums that are the priced peaks, and each class by its own closed form.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
+#include <random>
+#include <set>
+#include <string>
+
+#include "base/error.h"
 #include "planner/plan_model.h"
 #include "planner/plan_model_twin_test.h"
 
@@ -74,6 +81,59 @@ TEST(MemoryClasses, SumUpOverUnlikeNodesToo) {
   const PlanAnswer a = plan_model(*preset_model("gpt2"), desk, r);
   ASSERT_TRUE(a.found);
   expect_sums(a);
+}
+
+// Every kind of plan there is: schedules, sharding, homes, recomputation, experts, encoders, tied heads, dtypes, and
+// memory that forces some of them.
+TEST(MemoryClasses, SumUpInRandomQuestions) {
+  std::set<std::string> seen;
+  int found = 0;
+  for (uint32_t seed = 0; seed < 240; ++seed) {
+    std::mt19937 random(seed);
+    const auto below = [&](size_t n) { return static_cast<size_t>(random() % n); };
+    const char* preset = std::array{"llama-2-7b", "gpt2-xl", "mixtral-8x7b", "t5-small"}[below(4)];
+    const ModelSpec spec = preset[0] == 't' ? *preset_model(preset) : small_model(2 + below(3), preset);
+    PlanRequest r = request_of(kSchedules[below(kSchedules.size())], int64_t{4} << below(3));
+    r.job.seq = 256 << below(3);
+    r.job.dtype = std::array{DType::bf16, DType::f16, DType::f32}[below(3)];
+    r.job.gradients = r.job.dtype != DType::f32 && below(2) ? r.job.dtype : DType::f32;
+    r.job.optimizer = below(3) ? Optimizer::adamw : Optimizer::sgd;
+    r.space.zero = {static_cast<int>(below(4))};
+    r.space.recompute = {std::array{Recompute::none, Recompute::attention, Recompute::full}[below(3)]};
+    r.space.states = {std::array{Tier::device, Tier::host, Tier::disk}[below(3)], Tier::device};
+    r.space.activations = {std::array{Tier::device, Tier::host, Tier::disk}[below(3)], Tier::device};
+    r.space.max_micro_batch = 2;
+    const int64_t devices = int64_t{1} << below(3);
+    const std::string pins = fmt::format("pp={}", std::min<int64_t>(devices, int64_t{1} << below(3)));
+    r.space = pin(r.space, parse_pinned(pins));
+    PlanAnswer a;
+    try {
+      const int64_t memory = (preset[0] == 'm' ? 8 : 1) * static_cast<int64_t>(1 + below(8)) * kGB;
+      a = plan_model(spec, small_cluster(devices, memory), r);
+    } catch (const Error& e) {
+      ASSERT_EQ(e.kind(), ErrorKind::usage) << "seed " << seed << ": " << e.what();  // no legal choice
+      continue;
+    }
+    if (!a.found) continue;
+    ++found;
+    SCOPED_TRACE(fmt::format("seed {}, {}, {}", seed, preset, to_string(a.plan.choice)));
+    expect_sums(a);
+    for (const MemoryByTier& rank : a.memory)
+      for (size_t tier = 0; tier < kTiers; ++tier)
+        for (const int64_t bytes : {rank[tier].weights, rank[tier].gradients, rank[tier].optimizer,
+                                    rank[tier].activations, rank[tier].buffers}) {
+          EXPECT_GE(bytes, 0);
+          if (bytes > 0) seen.insert(std::string(name_of(static_cast<Tier>(tier))));
+        }
+    seen.insert(preset);
+    if (a.plan.choice.num_stages > 1) seen.insert(std::string(schedule_name(a.plan.choice.schedule)));
+    for (const PlannedLayers& l : a.plan.layers)
+      seen.insert(
+          {fmt::format("zero {}", l.strategy.zero), fmt::format("recompute {}", name_of(l.strategy.recompute))});
+  }
+  // 4 models, 3 tiers, 4 levels of sharding, 3 of recomputation, all schedules.
+  EXPECT_EQ(seen.size(), 14 + kSchedules.size()) << fmt::format("{}", fmt::join(seen, ", "));
+  EXPECT_GE(found, 80);
 }
 
 }  // namespace

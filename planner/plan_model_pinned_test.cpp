@@ -47,6 +47,22 @@ void try_even(const Question& q, const Instance& in, const OuterChoice& c, Best&
   }
 }
 
+TEST(PinnedSearch, APinThatSaysNothingOfThePlanIsSaid) {
+  const auto said = [](const char* pins) {
+    Question q;
+    q.request.space = pin(q.request.space, parse_pinned(pins));
+    const PlanAnswer a = plan_model(q.spec, q.cluster, q.request);
+    EXPECT_TRUE(a.found) << pins;
+    return std::any_of(a.plan.restrictions.begin(), a.plan.restrictions.end(),
+                       [](const std::string& r) { return r.find("says nothing") != std::string::npos; });
+  };
+  EXPECT_TRUE(said("pp=1,schedule=gpipe"));
+  EXPECT_TRUE(said("cp=1,cp-by=ring"));
+  EXPECT_FALSE(said("pp=2,schedule=gpipe"));
+  EXPECT_FALSE(said("cp=2,cp-by=ring"));
+  EXPECT_FALSE(said("pp=1"));
+}
+
 TEST(PinnedSearch, EqualsPlainLoopsOverTheChoicesThatAreLeft) {
   const Question q;
   const int64_t free = plan_model(q.spec, q.cluster, q.request).plan.step_ps;

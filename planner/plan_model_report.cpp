@@ -25,8 +25,8 @@ std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share);
 
 // What keeps this choice from being faster: a faster assignment that lacks bytes here, one that lacks none (the search
 // was not finished), or only the clock.
-std::string binding(const SpaceOfChoices& space, const BuiltInstance& built, const PipelineRun& run,
-                    const OuterOutcome& out, double seconds) {
+std::string binding(const SpaceOfChoices& space, const BuiltInstance& built, const Priced& priced,
+                    const PipelineRun& run, const OuterOutcome& out, double seconds) {
   Instance roomy = built.instance;
   for (TierBytes& tier : roomy.capacity) tier.fill(int64_t{1} << 60);
   UniformPlan r;
@@ -46,8 +46,14 @@ std::string binding(const SpaceOfChoices& space, const BuiltInstance& built, con
   }
   const auto busiest = std::max_element(run.busy.begin(), run.busy.end());
   const double busy = static_cast<double>(*busiest) / static_cast<double>(out.makespan);
-  return fmt::format("compute and communication of rank {}, busy {} of the step; memory does not bind",
-                     busiest - run.busy.begin(), percent(busy));
+  const bool offloads = std::any_of(priced.peak.begin(), priced.peak.end(), [](const TierBytes& peak) {
+    return peak[static_cast<size_t>(Tier::host)] + peak[static_cast<size_t>(Tier::disk)] > 0;
+  });
+  return fmt::format("compute and communication of rank {}, busy {} of the step; {}", busiest - run.busy.begin(),
+                     percent(busy),
+                     offloads ? "memory does not bind: with all the room there is, no faster plan was found than this "
+                                "one, which offloads"
+                              : "memory does not bind");
 }
 
 }  // namespace
@@ -86,6 +92,10 @@ void make_plan(const SpaceOfChoices& space, const Cluster& cluster, const PlanRe
   p.counts = out.counts;
   if (request.space.pinned.any())
     p.restrictions.push_back("given: " + to_string(request.space.pinned) + "; the proof is about choices with these");
+  if (request.space.pinned.schedule && p.choice.num_stages == 1)
+    p.restrictions.emplace_back("the given schedule says nothing of a plan with one stage, which has none");
+  if (request.space.pinned.ulysses && p.choice.mesh.context == 1)
+    p.restrictions.emplace_back("the given way of sharing the context says nothing of a plan with one context rank");
   if (space.pinned.framework) p.restrictions.emplace_back(limits_in_words(*space.pinned.framework));
   if (p.choice.micro_batch == request.space.max_micro_batch && p.choice.num_micro % 2 == 0 &&
       !request.space.pinned.micro_batch && !request.space.pinned.micro_batches)
@@ -129,7 +139,7 @@ void make_plan(const SpaceOfChoices& space, const Cluster& cluster, const PlanRe
   // Of a search that was cut short the explanation is, too.
   const double seconds = out.interrupted ? kLateSeconds : std::numeric_limits<double>::infinity();
   const auto start = std::chrono::steady_clock::now();
-  p.binds = binding(space, built, run, out, seconds);
+  p.binds = binding(space, built, priced, run, out, seconds);
   if (out.pool.columns > 0) {
     p.families.push_back({.feature = "unlike pipelines side by side",
                           .found = out.pool.found,
