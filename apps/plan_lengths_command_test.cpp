@@ -40,8 +40,6 @@ class PlanLengths : public testing::Test {
   std::string folder_;
 };
 
-bool has(const Outcome& o, std::string_view words) { return o.text.find(words) != std::string::npos; }
-
 TEST_F(PlanLengths, TheReportSaysRealTokensPaddingPairsAndTheSlowestRank) {
   const Outcome packed = tern(kPlan + " --lengths mixed.csv --tokens 1e10 --fix dp=8");
   ASSERT_EQ(packed.code, 0) << packed.text;

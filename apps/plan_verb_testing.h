@@ -38,6 +38,4 @@ class PlanVerb : public testing::Test {
   std::string folder_;
 };
 
-inline bool has(const Outcome& o, std::string_view words) { return o.text.find(words) != std::string::npos; }
-
 }  // namespace tern

@@ -6,6 +6,9 @@
 #include <array>
 #include <cstdio>
 #include <string>
+#include <string_view>
+
+#include "base/text.h"
 
 namespace tern {
 
@@ -22,6 +25,12 @@ inline Outcome run_shell(const std::string& command) {
   const int status = ::pclose(pipe);
   outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   return outcome;
+}
+
+/// Whether it printed these words, also where labelled() breaks a line between them.
+inline bool has(const Outcome& o, std::string_view words) {
+  return o.text.find(words) != std::string::npos ||
+         replace_all(o.text, "\n" + std::string(11, ' '), " ").find(words) != std::string::npos;
 }
 
 }  // namespace tern
