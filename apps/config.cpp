@@ -37,6 +37,7 @@ Json json_value(const Options::Value& value) {
     case OptionType::bytes:
       return value.integer;
     case OptionType::real:
+    case OptionType::count:
     case OptionType::seconds:
       return value.real;
     case OptionType::list:

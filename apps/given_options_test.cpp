@@ -28,6 +28,7 @@ std::vector<std::string> typed(const OptionSpec& spec) {
       return {flag, std::string(spec.choices.front())};
     case OptionType::integer:
     case OptionType::real:
+    case OptionType::count:
     case OptionType::bytes:
       return {flag, "2"};
     case OptionType::seconds:

@@ -77,6 +77,10 @@ void set_option_value(Options::Value& value, std::string_view text, Origin origi
       value.real = parse_real(text, where);
       check_range(spec, value.real, text, where);
       break;
+    case OptionType::count:
+      value.real = parse_count(text, where);
+      check_range(spec, value.real, text, where);
+      break;
     case OptionType::seconds:
       value.real = parse_seconds(text, where);
       check_range(spec, value.real, text, where);
@@ -129,7 +133,9 @@ int64_t Options::integer(std::string_view name) const {
 
 double Options::real(std::string_view name) const {
   const Value& v = value(name);
-  TERN_CHECK(v.spec->type == OptionType::real || v.spec->type == OptionType::seconds, "option '{}' is no number", name);
+  const OptionType type = v.spec->type;
+  TERN_CHECK(type == OptionType::real || type == OptionType::count || type == OptionType::seconds,
+             "option '{}' is no number", name);
   TERN_CHECK(v.set, "option '{}' has no value", name);
   return v.real;
 }

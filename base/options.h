@@ -18,6 +18,7 @@ enum class OptionType {
   toggle,   // --name on|off
   integer,  // whole number
   real,     // finite number
+  count,    // finite number, also as 300B, 1.5T
   bytes,    // 2GiB, 512MB, 1048576
   seconds,  // 90, 90s, 10m, 2h
   text,

@@ -26,6 +26,8 @@ std::string value_name(const OptionSpec& spec) {
       return "N";
     case OptionType::real:
       return "X";
+    case OptionType::count:
+      return "N";
     case OptionType::bytes:
       return "SIZE";
     case OptionType::seconds:

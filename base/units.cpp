@@ -121,6 +121,19 @@ double parse_seconds(std::string_view text, std::string_view place) {
   return number * scale;
 }
 
+double parse_count(std::string_view text, std::string_view place) {
+  text = trim(text);
+  double number = 0;
+  const auto read = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (read.ec == std::errc() && std::isfinite(number)) {
+    const std::string unit = lowercase(trim(text.substr(static_cast<size_t>(read.ptr - text.data()))));
+    if (unit.empty()) return number;
+    if (const size_t power = std::string_view("kmbt").find(unit); power != std::string_view::npos && unit.size() == 1)
+      return number * std::pow(1000.0, static_cast<double>(power + 1));
+  }
+  throw Error(ErrorKind::usage, "{}: '{}' is no count; write for example 2e12, 300B or 1.5T", place, text);
+}
+
 int64_t parse_integer(std::string_view text, std::string_view place) {
   std::string digits(trim(text));
   for (size_t i = 1; i + 1 < digits.size(); ++i)

@@ -18,6 +18,8 @@ std::string counted(int64_t number, std::string_view noun);  // "1 document", "1
 int64_t parse_bytes(std::string_view text, std::string_view place);
 /// "90", "90s", "250ms", "10m", "1.5h", "2d". Errors: usage, naming `place`.
 double parse_seconds(std::string_view text, std::string_view place);
+/// "300B", "1.5T", "2e12", "40k", "7M": as format_count writes it; case does not matter. Errors: usage, naming `place`.
+double parse_count(std::string_view text, std::string_view place);
 /// A whole number, with "_" between digits if liked. Errors: usage, naming `place`.
 int64_t parse_integer(std::string_view text, std::string_view place);
 /// A finite number. Errors: usage, naming `place`.

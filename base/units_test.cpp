@@ -45,6 +45,11 @@ TEST(Units, ParseTakesWhatPeopleWrite) {
   EXPECT_DOUBLE_EQ(parse_seconds("250ms", "x"), 0.25);
   EXPECT_EQ(parse_integer("-12", "x"), -12);
   EXPECT_EQ(parse_integer("1_000_000", "x"), 1000000);
+  for (const auto& [text, want] :
+       {std::pair{"2e12", 2e12}, {"300B", 3e11}, {"1.5t", 1.5e12}, {"7 M", 7e6}, {"40k", 4e4}})
+    EXPECT_DOUBLE_EQ(parse_count(text, "x"), want) << text;
+  for (const char* text : {"", "B", "3 BB", "2x", "nan", "inf", "1e999", "3GiB"})
+    EXPECT_THROW(parse_count(text, "--tokens"), Error) << text;
   EXPECT_DOUBLE_EQ(parse_real("3e-4", "x"), 3e-4);
 }
 
