@@ -49,8 +49,8 @@ class Advisor {
     return out_;
   }
 
-  // Bytes more on each device with which a plan was found, within a 32nd of the least; 0: none was.
-  int64_t more_memory() {
+  // Bytes more on each device with which a plan was found, within a 32nd of the least, and its choice; 0: none was.
+  std::pair<int64_t, std::string> more_memory() {
     int64_t most = 0;
     for (const DeviceType& d : cluster_.devices) most = std::max(most, d.memory_bytes);
     left_ = kMostWork;
@@ -59,7 +59,8 @@ class Advisor {
       for (DeviceType& d : larger.devices) d.memory_bytes += more;
       return fit(spec_, larger, request_);
     };
-    return least(0, std::max<int64_t>(most / 64, 1), 128 * most, 32, fits);
+    const int64_t more = least(0, std::max<int64_t>(most / 64, 1), 128 * most, 32, fits);
+    return {more, more > 0 ? found_ : ""};
   }
 
  private:
@@ -70,6 +71,7 @@ class Advisor {
     try {
       const PlanAnswer a = plan_model(model, machines, r);
       left_ -= a.work;
+      if (a.found) found_ = to_string(a.plan.choice);
       return a.found;
     } catch (const Error&) {  // no legal mesh under it: what it took is not told
       left_ -= kMostWorkOfOne / 16;
@@ -163,6 +165,7 @@ class Advisor {
   const Cluster& cluster_;
   const PlanRequest& request_;
   int64_t left_ = kMostWork;
+  std::string found_;  // the choice of the last plan that was found
   std::vector<std::string> out_;
 };
 
@@ -197,7 +200,11 @@ void refuse_plan(const ModelSpec& spec, const Cluster& cluster, const PlanReques
   const NoFit& n = a.no_fit;
   Advisor advisor(spec, cluster, request);
   const std::vector<std::string> fits = advisor.run(wider);
-  const int64_t more = n.tier == Tier::device ? advisor.more_memory() : 0;
+  const auto [more, with_more] = n.tier == Tier::device ? advisor.more_memory() : std::pair(int64_t{0}, std::string());
+  // A choice that was seen to fit says more than one that lacks least of the few that were looked at.
+  const std::string lacks = more > 0 ? fmt::format("with {} more there is a plan ({})", format_bytes(more), with_more)
+                                     : fmt::format("the nearest choice that was looked at lacks {} at least ({})",
+                                                   format_bytes(n.missing_bytes), n.choice);
   const std::vector<SmallestChange> changes = changes_that_fit(spec, cluster, request, base);
   Json told = Json::array();
   for (const SmallestChange& c : changes)
@@ -209,18 +216,17 @@ void refuse_plan(const ModelSpec& spec, const Cluster& cluster, const PlanReques
   if (json)
     print_json(Json{{"fits", false},
                     {"tier", name_of(n.tier)},
-                    {"missing_bytes", n.missing_bytes},
+                    {"missing_bytes", more > 0 ? more : n.missing_bytes},
                     {"capacity_bytes", n.capacity_bytes},
                     {"more_device_bytes", more > 0 ? Json(more) : Json(nullptr)},
-                    {"nearest", n.choice},
+                    {"nearest", more > 0 ? with_more : n.choice},
                     {"what_would_fit", fits},
                     {"smallest_changes", told}});
   throw Error(ErrorKind::does_not_fit,
-              "plan: {} with --batch {} --seq {} does not fit on '{}': the {} memory of each device has {}{}; the "
-              "nearest choice that was looked at lacks {} ({}). {}{}{}",
+              "plan: {} with --batch {} --seq {} does not fit on '{}': the {} memory of each device has {}; {}. "
+              "{}{}{}",
               request.model, request.job.batch, request.job.seq, cluster.name, name_of(n.tier),
-              format_bytes(n.capacity_bytes), more > 0 ? fmt::format(", {} more would do", format_bytes(more)) : "",
-              format_bytes(n.missing_bytes), n.choice, changes_in_words(changes),
+              format_bytes(n.capacity_bytes), lacks, changes_in_words(changes),
               fits.empty() ? "Nothing near it was found to fit." : "What would fit: ", join(fits, "; "));
 }
 

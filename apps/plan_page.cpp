@@ -140,8 +140,8 @@ std::string plan_page(const ModelSpec& spec, const Cluster& cluster, const PlanA
   page.heading("Rivals");
   Table rivals{{{"with"}, {"at least"}, {"some plan of it"}, {"choice"}}, {}};
   for (const PlannedFamily& f : p.families)
-    rivals.rows.push_back(
-        {f.feature, f.fits ? step_words(f.bound_ps) : "no room", f.found ? step_words(f.step_ps) : "", f.choice});
+    rivals.rows.push_back({f.feature, f.fits ? step_words(f.bound_ps) : "no room", f.found ? step_words(f.step_ps) : "",
+                           rival_words(p, f)});
   page.table(rivals);
   page.heading("What follows");
   page.preformatted(story_words(spec, cluster, p, story));

@@ -81,6 +81,11 @@ std::string uncalibrated_words(const Cluster& cluster) {
                     "(docs/calibration.md)";
 }
 
+std::string rival_words(const Plan& p, const PlannedFamily& f) {
+  if (f.found || !f.fits) return f.choice;
+  return f.bound_ps >= p.step_ps ? "none: closed by its bound" : "none seen; the bound leaves it open";
+}
+
 void print_plan(const PlanAnswer& a, const Cluster& cluster, const std::string& uncalibrated) {
   const Plan& p = a.plan;
   const auto line = [](std::string_view key, const std::string& text) { print_out(labelled(key, text)); };
@@ -99,9 +104,12 @@ void print_plan(const PlanAnswer& a, const Cluster& cluster, const std::string& 
   if (!uncalibrated.empty()) line("", uncalibrated);
   if (p.error) line("error bar", error_bar_words(*p.error));
   if (p.price_per_hour > 0)
-    line("price", fmt::format("{:.2f} per hour, {:.4f} per million tokens{}", p.price_per_hour,
-                              p.price_per_hour / 3600 / p.tokens_per_second() * 1e6,
-                              " (US dollars in the machines that come with tern; else as the prices were given)"));
+    line(
+        "price",
+        fmt::format(
+            "{:.2f} per hour, {:.4f} per million tokens{}", p.price_per_hour,
+            p.price_per_hour / 3600 / p.tokens_per_second() * 1e6,
+            " (of the devices in use; US dollars in the machines that come with tern, else as the prices were given)"));
   line("binds", p.binds);
   line("proof", fmt::format("model gap {}, simulator gap {}: no choice is faster than {}", percent(p.model_gap()),
                             percent(p.simulator_gap()), step_words(p.bound_ps)));
@@ -113,10 +121,14 @@ void print_plan(const PlanAnswer& a, const Cluster& cluster, const std::string& 
   for (const std::string& r : p.restrictions) line("within", r);
   print_layers(p);
   print_memory(p, a.memory);
-  print_out("\nrivals                       at least  some plan of it (none: closed by its bound)\n");
+  if (p.families.empty()) return;
+  size_t width = 26;
+  for (const PlannedFamily& f : p.families) width = std::max(width, display_width(f.feature));
+  print_out(fmt::format("\n{:<{}} {:>10} {:>10}  choice\n", "rivals", width + 2, "at least", "seen"));
   for (const PlannedFamily& f : p.families)
-    print_out(fmt::format("  {:<26} {:>10} {:>10}  {}\n", f.feature, f.fits ? step_words(f.bound_ps) : "no room",
-                          f.found ? step_words(f.step_ps) : "", f.choice));
+    print_out(fmt::format("  {}{} {:>10} {:>10}  {}\n", f.feature, std::string(width - display_width(f.feature), ' '),
+                          f.fits ? step_words(f.bound_ps) : "no room", f.found ? step_words(f.step_ps) : "",
+                          rival_words(p, f)));
 }
 
 std::string told(const PlanAudit& a) {
@@ -132,9 +144,9 @@ void print_audit(const PlanAudit& a, const Plan& p) {
                         name_of(a.verdict), a.late ? ", for want of time" : "", step_words(p.step_ps),
                         a.unlike_left ? "no choice on nodes of one type" : "no choice", step_words(a.proven_ps),
                         100 * (1 - static_cast<double>(a.proven_ps) / static_cast<double>(p.step_ps))));
-  print_out(fmt::format("           {}\n", told(a)));
+  print_out(labelled("", told(a)));
   const auto unjudged = unjudged_keys();
-  print_out(fmt::format("           not judged: {}\n", join({unjudged.begin(), unjudged.end()}, ", ")));
+  print_out(labelled("", "not judged: " + join({unjudged.begin(), unjudged.end()}, ", ")));
 }
 
 }  // namespace tern

@@ -18,6 +18,8 @@ inline constexpr std::string_view kMemoryWords =
     "activations and buffers: at the moment when a device holds most; buffers: what the layer at work takes, gathered "
     "weights, transfers under way";
 
+/// The choice of a family's plan; where none was seen, whether its bound closes it.
+std::string rival_words(const Plan&, const PlannedFamily&);
 /// Four significant digits: a plan and its bound often agree in two.
 std::string step_words(int64_t ps);
 /// What a step that no run was held against is worth; "" where the rates are tern's own, measured here.

@@ -58,7 +58,7 @@ struct Words {
 };
 std::string days(double s) { return s >= 2 * 86400 ? fmt::format("{:.1f} days", s / 86400) : format_seconds(s); }
 std::string more(int64_t step, int64_t best) {
-  return fmt::format("+{:.1f} %", 100.0 * (static_cast<double>(step) / static_cast<double>(best) - 1));
+  return fmt::format("{:+.1f} %", 100.0 * (static_cast<double>(step) / static_cast<double>(best) - 1));
 }
 
 void tell_run(Words& w, const PlanStory& story, bool real) {
@@ -235,17 +235,19 @@ Json story_json(const ModelSpec& spec, const Cluster& cluster, const Plan& p, co
 
 std::string story_words(const ModelSpec& spec, const Cluster& cluster, const Plan& p, const PlanStory& story) {
   Words w;
-  w.line("MFU", fmt::format("{:.2f} % = {} a token × {} tokens/s ÷ {} of {} devices", 100 * p.flops_share,
-                            fmt::format("{:.3g} GFLOP", training_flops_per_token(spec, p.job) * 1e-9),
-                            format_count(p.tokens_per_second()),
-                            fmt::format("{:.4g} TFLOP/s", peak_of_used(cluster, p) * 1e-12), p.choice.devices()));
+  w.line("MFU",
+         fmt::format("{:.2f} % = {} a token × {} tokens/s ÷ {} of {}", 100 * p.flops_share,
+                     fmt::format("{:.3g} GFLOP", training_flops_per_token(spec, p.job) * 1e-9),
+                     format_count(p.tokens_per_second()),
+                     fmt::format("{} TFLOP/s", format_with_commas(std::llround(peak_of_used(cluster, p) * 1e-12))),
+                     counted(p.choice.devices(), "device")));
   w.line("", mfu_formula(p));
   w.text += lengths_words(spec, p);
   if (story.run) tell_run(w, story, p.job.lengths.given());
   const std::vector<Rival> ties = ties_of(p, kTied);
   w.line("tied", ties.empty() ? fmt::format("no rival seen within {:.0f} %", 100 * kTied)
-                              : fmt::format("{} within {:.0f} % (a prediction cannot tell them apart)", ties.size(),
-                                            100 * kTied));
+                              : fmt::format("{} within {:.0f} % of this plan (a prediction cannot tell them apart)",
+                                            counted(static_cast<int64_t>(ties.size()), "rival"), 100 * kTied));
   const std::vector<Rival> first = measure_first(p);
   for (size_t i = 0; i < first.size(); ++i)
     w.line(i == 0 ? "measure" : "",

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 
 #include "base/utf8.h"
@@ -82,11 +83,17 @@ std::string make_printable(std::string_view s) {
   return out;
 }
 
+size_t display_width(std::string_view text) {
+  return static_cast<size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<uint8_t>(c) & 0xc0) != 0x80; }));
+}
+
 std::vector<std::string> wrap_text(std::string_view text, size_t width) {
   std::vector<std::string> lines;
   std::string line;
   for (const std::string_view word : split_words(text)) {
-    if (!line.empty() && line.size() + 1 + word.size() > width) lines.push_back(std::exchange(line, {}));
+    if (!line.empty() && display_width(line) + 1 + display_width(word) > width)
+      lines.push_back(std::exchange(line, {}));
     if (!line.empty()) line += ' ';
     line += word;
   }

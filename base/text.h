@@ -17,7 +17,9 @@ std::string join(const std::vector<std::string>& parts, std::string_view separat
 std::string replace_all(std::string text, std::string_view from, std::string_view to);
 /// Control characters and invalid UTF-8 made harmless for a terminal or a message.
 std::string make_printable(std::string_view);
-/// Breaks at blanks into lines of at most `width` bytes; longer words stand alone.
+/// Columns that valid UTF-8 takes on a terminal: its code points.
+size_t display_width(std::string_view);
+/// Breaks at blanks into lines of at most `width` columns; longer words stand alone.
 std::vector<std::string> wrap_text(std::string_view, size_t width);
 /// "tied       2 within 2 %", wrapped for a terminal of 120 columns: the text stands in a column of its own, right of
 /// the label's (10 wide); an empty label goes on with the one before. Ends with a new line.

@@ -146,7 +146,8 @@ int64_t parse_integer(std::string_view text, std::string_view place) {
   if (result.ec == std::errc::result_out_of_range)
     throw Error(ErrorKind::usage, "{}: {} is beyond the range of 64-bit integers", place, text);
   if (result.ec != std::errc() || result.ptr != end)
-    throw Error(ErrorKind::usage, "{}: '{}' is not a whole number", place, text);
+    throw Error(ErrorKind::usage, "{}: '{}' is not a whole number{}", place, text,
+                result.ptr > digits.data() && *result.ptr != '.' ? "; write its digits, for example 8192" : "");
   return value;
 }
 

@@ -60,6 +60,12 @@ TEST(Units, ParseRefusesTheRestAndNamesThePlace) {
     EXPECT_THROW(parse_seconds(text, "--max-seconds"), Error) << text;
   for (const char* text : {"", "1.5", "12x", "0x10", "1e3", "9223372036854775808", "_1", "1__0", "+5"})
     EXPECT_THROW(parse_integer(text, "--steps"), Error) << text;
+  for (const auto& [text, hint] : {std::pair{"8k", true}, {"1e9", true}, {"2.5", false}, {"many", false}}) try {
+      parse_integer(text, "--seq");
+      ADD_FAILURE() << text;
+    } catch (const Error& e) {
+      EXPECT_EQ(std::string_view(e.what()).find("write its digits") != std::string_view::npos, hint) << e.what();
+    }
   for (const char* text : {"", "nan", "inf", "1.5x", "1,5"}) EXPECT_THROW(parse_real(text, "--clip"), Error) << text;
   try {
     parse_bytes("many", "--memory");

@@ -234,8 +234,9 @@ EmittedPlan emit_plan(Framework f, const ModelSpec& spec, const Plan& p, int64_t
   // M30 of docs/memory-figures.md: 106.95 of 63.02 MB.
   out.notes.insert(out.notes.begin(),
                    "that it fits is by tern's own activations, and frameworks keep more: Megatron-LM as published 1.7 "
-                   "times as many bytes (docs/memory-figures.md, M30); where memory runs out, plan with "
-                   "--max-micro-batch 1, or --allow-recompute full");
+                   "times as many bytes (docs/memory-figures.md, M30); where memory runs out, plan with " +
+                       std::string(f == Framework::deepspeed ? "--max-micro-batch 1, or --fix zero=3"
+                                                             : "--max-micro-batch 1, or --allow-recompute full"));
   const Mesh& m = p.choice.mesh;
   out.rank_order =
       fmt::format("rank = tensor + {}·(context + {}·(data + {}·stage)), nodes of {} devices filled one after another",

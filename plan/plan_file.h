@@ -31,7 +31,7 @@ struct PlannedRank {
 };
 
 /// The choices that share a feature, as an answer to "why not": their bound, and the best plan that a look at the most
-/// promising of them gave.
+/// promising of them gave. A "neighbour: …" is one choice, one step from the plan.
 struct PlannedFamily {
   std::string feature;   // "tensor 4", "schedule gpipe"
   bool found = false;    // a plan of it was made; else all of it is above bound_ps, or does not fit

@@ -2,6 +2,7 @@
 // Between the files of plan_model: tables of one mesh and micro-batch, and the choices that use them.
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -183,14 +184,27 @@ struct OuterOutcome {
   double seconds = 0;
   PoolFamily pool;
 };
-/// Fills the answer's plan, shape and times.
-void make_plan(const SpaceOfChoices&, const Cluster&, const PlanRequest&, const OuterOutcome&, PlanAnswer&);
+/// Fills the answer's plan, shape and times. Where looking around the best plan finds a faster one, that is the plan.
+void make_plan(const SpaceOfChoices&, const Cluster&, const PlanRequest&, OuterOutcome, PlanAnswer&);
 /// "rtx3090 × 2, rtx4080m × 1": stages by type of node, in the order of the first of each.
 std::string nodes_of(const SpaceOfChoices&, const Candidate&);
-/// Plan::families: for each feature, the values that the best plan has not, those with the least bounds first; then the
-/// choices one step from the plan (micro-batch halved or doubled, another schedule, a factor of two between two axes)
-/// that come within 5 % of its step. Looks for no more plans once it is `late`.
-std::vector<PlannedFamily> families_of(const SpaceOfChoices&, const OuterOutcome&, const std::function<bool()>& late);
+/// What a look around the best plan gives. families, of Plan: for each feature, the values that the plan has not, those
+/// with the least bounds first, and the best plan of each that was seen; then the choices one step from the plan
+/// (micro-batch halved or doubled, another schedule, a factor of two between two axes) that come within 5 % of its
+/// step.
+struct FasterPlan {
+  int candidate = -1;  // none
+  Assignment assignment;
+  int64_t makespan = 0;
+};
+struct AroundPlan {
+  std::vector<PlannedFamily> families;
+  FasterPlan faster;  // than the plan: its search was cut short, or its effort spent
+  bool late = false;  // plans were left out
+};
+/// Makes no more plans once nothing is `left`, in seconds, or it is told to stop.
+AroundPlan look_around(const SpaceOfChoices&, const OuterOutcome&, const std::function<double()>& left,
+                       const std::atomic<bool>* stop);
 NoFit make_no_fit(const SpaceOfChoices&, const OuterOutcome&);
 /// By rank and tier; their sums are `priced`'s peaks.
 std::vector<MemoryByTier> memory_classes(const SpaceOfChoices&, const Candidate&, const Instance&, const Assignment&,

@@ -1,6 +1,9 @@
 // Given axes: the search over what is left equals plain loops that leave out every other choice.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <string>
+
 #include "base/error.h"
 #include "planner/audit.h"
 #include "planner/plan_model.h"

@@ -2,9 +2,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
-#include <functional>
-#include <map>
+#include <limits>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -19,47 +19,74 @@
 namespace tern {
 namespace {
 
-constexpr double kLateSeconds = 0.3;
-
 std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
 
-// What keeps this choice from being faster: a faster assignment that lacks bytes here, one that lacks none (the search
-// was not finished), or only the clock.
-std::string binding(const SpaceOfChoices& space, const BuiltInstance& built, const Priced& priced,
-                    const PipelineRun& run, const OuterOutcome& out, double seconds) {
-  Instance roomy = built.instance;
+// The best plan of the outcome's choice if memory had no end.
+UniformPlan plan_with_room(const SpaceOfChoices& space, const Instance& instance, const OuterOutcome& out,
+                           double seconds) {
+  Instance roomy = instance;
   for (TierBytes& tier : roomy.capacity) tier.fill(int64_t{1} << 60);
-  UniformPlan r;
-  if (space.pinned.even) {
-    r = even_plan(space, space.candidates[static_cast<size_t>(out.best)], roomy).plan;
-  } else {
-    const SearchResult s =
-        search(roomy, {.upper_bound = out.makespan, .seconds = seconds, .simulations = 100, .labels = 30'000});
-    r = {s.found, s.assignment, s.makespan_ps};
-  }
-  if (r.found && r.makespan < out.makespan) {
-    const std::string less = percent(1 - static_cast<double>(r.makespan) / static_cast<double>(out.makespan));
-    const Priced faster = price(built.instance, r.assignment);
-    if (faster.fits()) return fmt::format("the search, not finished: this mesh has a plan that takes {} less", less);
+  if (space.pinned.even) return even_plan(space, space.candidates[static_cast<size_t>(out.best)], roomy).plan;
+  const SearchResult s =
+      search(roomy, {.upper_bound = out.makespan, .seconds = seconds, .simulations = 100, .labels = 30'000});
+  return {s.found, s.assignment, s.makespan_ps};
+}
+
+// What keeps this choice from being faster: memory, or only the clock.
+std::string binding(const Instance& instance, const UniformPlan& with_room, const PipelineRun& run,
+                    const OuterOutcome& out) {
+  if (with_room.found && with_room.makespan < out.makespan) {
+    const Priced faster = price(instance, with_room.assignment);
     return fmt::format("{} memory: with {} more (rank {}) this mesh would take {} less", name_of(faster.tier),
-                       format_bytes(faster.missing_bytes), faster.device, less);
+                       format_bytes(faster.missing_bytes), faster.device,
+                       percent(1 - static_cast<double>(with_room.makespan) / static_cast<double>(out.makespan)));
   }
   const auto busiest = std::max_element(run.busy.begin(), run.busy.end());
   const double busy = static_cast<double>(*busiest) / static_cast<double>(out.makespan);
-  const bool offloads = std::any_of(priced.peak.begin(), priced.peak.end(), [](const TierBytes& peak) {
-    return peak[static_cast<size_t>(Tier::host)] + peak[static_cast<size_t>(Tier::disk)] > 0;
-  });
-  return fmt::format("compute and communication of rank {}, busy {} of the step; {}", busiest - run.busy.begin(),
-                     percent(busy),
-                     offloads ? "memory does not bind: with all the room there is, no faster plan was found than this "
-                                "one, which offloads"
-                              : "memory does not bind");
+  return fmt::format(
+      "compute and communication of rank {}, busy {} of the step; with more memory no faster plan of this mesh was "
+      "found",
+      busiest - run.busy.begin(), percent(busy));
+}
+
+// What looking around the best plan gives. Whatever is found that is faster is the plan then, and is looked around.
+AroundPlan settle(const SpaceOfChoices& space, const std::atomic<bool>* stop, OuterOutcome& out,
+                  UniformPlan& with_room) {
+  // Of a search that was cut short the explanation is, too; one that ends within its time may use what is left of it.
+  using Clock = std::chrono::steady_clock;
+  const auto least = Clock::now() + std::chrono::milliseconds(300);
+  const auto end = out.interrupted ? least : std::max(space.deadline, least);
+  const auto left = [&] {
+    return end == Clock::time_point::max() ? std::numeric_limits<double>::infinity()
+                                           : std::chrono::duration<double>(end - Clock::now()).count();
+  };
+  if (out.interrupted) stop = nullptr;  // it was heard
+  const auto take = [&](const FasterPlan& f) {
+    TERN_CHECK(f.makespan >= out.bound, "plan_model: a plan of {} ps, and none is below {}", f.makespan, out.bound);
+    out.best = f.candidate, out.assignment = f.assignment, out.makespan = f.makespan;
+    out.plans.emplace_back(f.candidate, f.makespan);
+    out.model = std::min(out.model, f.makespan);
+  };
+  BuiltInstance built;
+  for (;;) {
+    build_instance(space, space.candidates[static_cast<size_t>(out.best)], built);
+    with_room = plan_with_room(space, built.instance, out, std::max(left(), 0.05));
+    if (with_room.found && with_room.makespan < out.makespan && price(built.instance, with_room.assignment).fits()) {
+      take({out.best, with_room.assignment, with_room.makespan});
+      continue;
+    }
+    AroundPlan around = look_around(space, out, left, stop);
+    if (around.faster.candidate < 0) return around;
+    take(around.faster);
+  }
 }
 
 }  // namespace
 
-void make_plan(const SpaceOfChoices& space, const Cluster& cluster, const PlanRequest& request, const OuterOutcome& out,
+void make_plan(const SpaceOfChoices& space, const Cluster& cluster, const PlanRequest& request, OuterOutcome out,
                PlanAnswer& answer) {
+  UniformPlan with_room;
+  AroundPlan around = settle(space, request.stop, out, with_room);
   const Candidate& c = space.candidates[static_cast<size_t>(out.best)];
   BuiltInstance built;
   build_instance(space, c, built);
@@ -90,8 +117,10 @@ void make_plan(const SpaceOfChoices& space, const Cluster& cluster, const PlanRe
   p.flops_share = training_flops_per_token(*space.spec, p.job) * p.tokens_per_second() / peak;
   p.bound_ps = out.bound, p.model_ps = out.model, p.model_bound_ps = out.model_bound;
   p.counts = out.counts;
-  if (request.space.pinned.any())
-    p.restrictions.push_back("given: " + to_string(request.space.pinned) + "; the proof is about choices with these");
+  PinnedAxes given = request.space.pinned;
+  if (given.framework) given.even = false;  // its own, told with its limits
+  if (!to_string(given).empty())
+    p.restrictions.push_back("given: " + to_string(given) + "; the proof is about choices with these");
   if (request.space.pinned.schedule && p.choice.num_stages == 1)
     p.restrictions.emplace_back("the given schedule says nothing of a plan with one stage, which has none");
   if (request.space.pinned.ulysses && p.choice.mesh.context == 1)
@@ -136,10 +165,9 @@ void make_plan(const SpaceOfChoices& space, const Cluster& cluster, const PlanRe
         "{} choices of more than {} operations, or with steps of more than 13 days, were bounded and not planned; the "
         "bounds of {} leave room for a faster plan, and the gap covers them",
         space.bounded.size(), kMostOperations, out.bounded_open));
-  // Of a search that was cut short the explanation is, too.
-  const double seconds = out.interrupted ? kLateSeconds : std::numeric_limits<double>::infinity();
-  const auto start = std::chrono::steady_clock::now();
-  p.binds = binding(space, built, priced, run, out, seconds);
+  p.binds = binding(built.instance, with_room, run, out);
+  if (out.pool.found && out.pool.makespan >= out.makespan)
+    out.pool.found = false, out.pool.choice = "", out.pool.makespan = 0;
   if (out.pool.columns > 0) {
     p.families.push_back({.feature = "unlike pipelines side by side",
                           .found = out.pool.found,
@@ -153,10 +181,10 @@ void make_plan(const SpaceOfChoices& space, const Cluster& cluster, const PlanRe
     if (out.pool.found)
       p.restrictions.push_back("unlike pipelines side by side would be faster (rivals); nothing here runs them yet");
   }
-  for (PlannedFamily& f : families_of(space, out, [&] {
-         return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() >= seconds;
-       }))
-    p.families.push_back(std::move(f));
+  if (around.late)
+    p.restrictions.emplace_back(
+        "the time was over before all rivals were looked at: their plans may be faster than told");
+  for (PlannedFamily& f : around.families) p.families.push_back(std::move(f));
 }
 
 // The search knows exactly what a choice lacks; the screen before it only at least how much.
@@ -178,6 +206,8 @@ NoFit make_no_fit(const SpaceOfChoices& space, const OuterOutcome& out) {
     if (lacks.plan.found || (c && lacks.missing_bytes >= n.missing_bytes)) continue;
     c = &candidate, n.missing_bytes = lacks.missing_bytes, n.tier = lacks.tier, n.rank = lacks.rank;
   }
+  if (!c && !space.nearest.empty())  // at least
+    c = &space.nearest.front().second, n.missing_bytes = space.nearest.front().first;
   if (!c) return n;
   const Machine& m = machine_of_stage(space, *c, n.rank);
   n.choice = to_string(choice_of(space, *c)), n.node = m.node.name;

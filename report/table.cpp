@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "report/html.h"
 
 namespace tern {
@@ -16,21 +17,16 @@ void check_shape(const Table& table) {
                table.columns.size());
 }
 
-// Code points, which is what a terminal shows for the texts we print (no wide or combining characters).
-size_t width(std::string_view text) {
-  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
-}
-
 std::vector<size_t> column_widths(const Table& table, size_t least) {
   std::vector<size_t> widths;
-  for (const Column& column : table.columns) widths.push_back(std::max(width(column.title), least));
+  for (const Column& column : table.columns) widths.push_back(std::max(display_width(column.title), least));
   for (const auto& row : table.rows)
-    for (size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], width(row[c]));
+    for (size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], display_width(row[c]));
   return widths;
 }
 
 std::string padded(std::string_view cell, size_t to, Align align) {
-  const std::string space(to - std::min(to, width(cell)), ' ');
+  const std::string space(to - std::min(to, display_width(cell)), ' ');
   return align == Align::right ? space + std::string(cell) : std::string(cell) + space;
 }
 
