@@ -130,6 +130,7 @@ int edit_distance(std::string_view a, std::string_view b) {
 std::string_view nearest_name(std::string_view word, const std::vector<std::string_view>& candidates) {
   const auto plain = [](std::string_view s) { return replace_all(lowercase(s), "_", "-"); };
   const std::string wanted = plain(word);
+  if (wanted.find_first_not_of("0123456789") == std::string::npos) return {};  // a number is no mistyped other one
   std::string_view best;
   // Ties go to the candidate that shares the longer beginning, then to the one of the same length: people mistype late.
   auto best_key = std::pair(1 << 30, std::pair(0, 0));

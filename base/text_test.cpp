@@ -38,6 +38,7 @@ TEST(NearestName, SuggestsOnlyWhatIsNear) {
   EXPECT_EQ(nearest_name("bacth", names), "batch");
   EXPECT_EQ(nearest_name("learning", names), "learning-rate") << "an unfinished name";
   EXPECT_EQ(nearest_name("zzzzz", names), "");
+  EXPECT_EQ(nearest_name("4", {"0", "1", "2"}), "") << "a number is no mistyped other one";
   EXPECT_EQ(did_you_mean("bacth", names, "--"), "; did you mean '--batch'?");
   EXPECT_EQ(did_you_mean("zzzzz", names), "");
 }

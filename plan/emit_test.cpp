@@ -186,6 +186,10 @@ TEST(EmitVllm, CopiesOnSeveralNodesAreStartedNodeByNodeOrByRay) {
   EXPECT_NE(notes(e).find("--data-parallel-start-rank 2·K, on the last --data-parallel-size-local 1"),
             std::string::npos)
       << notes(e);
+  p.decode.copies = 4;
+  EXPECT_NE(notes(on(8)).find("on the second the same command with --headless and --data-parallel-start-rank 2\n"),
+            std::string::npos)
+      << notes(on(8));
   p.decode.layout = {.tensor = 4, .stages = 2}, p.decode.copies = 1;
   EXPECT_EQ(value_of(on(4), "distributed-executor-backend"), "ray");
   EXPECT_EQ(value_of(on(4), "data-parallel-backend"), "(none)") << "one copy";

@@ -56,11 +56,17 @@ EmittedPlan emit_serving(const std::string& model, const InferenceJob& job, cons
                "MODEL is as it was given here: a preset's name is none of vLLM's, give the directory"};
   if (spread) {
     const int64_t nodes = (r.copies + of_node - 1) / of_node, last = r.copies - (nodes - 1) * of_node;
-    out.notes.push_back(
-        fmt::format("so on the first of {} nodes; on node K = 1 … {} the same command with --headless and "
-                    "--data-parallel-start-rank {}·K{}",
-                    nodes, nodes - 1, of_node,
-                    last == of_node ? "" : fmt::format(", on the last --data-parallel-size-local {}", last)));
+    const std::string local = last == of_node ? "" : fmt::format("--data-parallel-size-local {}", last);
+    if (nodes == 2)
+      out.notes.push_back(
+          fmt::format("so on the first of 2 nodes; on the second the same command with --headless and "
+                      "--data-parallel-start-rank {}{}",
+                      of_node, local.empty() ? "" : ", and " + local));
+    else
+      out.notes.push_back(
+          fmt::format("so on the first of {} nodes; on node K = 1 … {} the same command with --headless and "
+                      "--data-parallel-start-rank {}·K{}",
+                      nodes, nodes - 1, of_node, local.empty() ? "" : ", on the last " + local));
   }
   return out;
 }
