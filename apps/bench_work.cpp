@@ -8,7 +8,7 @@
 #include "base/rng.h"
 #include "base/units.h"
 #include "exec/executor.h"
-#include "formats/hf_config.h"
+#include "formats/hf/config.h"
 #include "infer/load.h"
 #include "infer/session.h"
 #include "program/generate.h"

@@ -6,7 +6,7 @@
 #include "base/io.h"
 #include "base/options.h"
 #include "base/text.h"
-#include "formats/chat_encode.h"
+#include "formats/chat/encode.h"
 
 namespace tern {
 namespace {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "base/json.h"
-#include "formats/chat_template.h"
-#include "formats/tokenizer.h"
+#include "formats/chat/template.h"
+#include "formats/tokenizer/tokenizer.h"
 
 namespace tern {
 

@@ -10,7 +10,7 @@
 #include "base/dtype.h"
 #include "base/json.h"
 #include "base/progress.h"
-#include "formats/token_data.h"
+#include "formats/data/token_data.h"
 #include "model/not_finite.h"
 
 namespace tern {

@@ -6,7 +6,7 @@
 
 #include "base/json.h"
 #include "base/units.h"
-#include "formats/sentence_config.h"
+#include "formats/hf/sentence_config.h"
 #include "infer/load.h"
 
 namespace tern {

@@ -18,7 +18,7 @@
 #include "base/units.h"
 #include "eval/result_log.h"
 #include "eval/task_run.h"
-#include "formats/regex.h"
+#include "formats/tokenizer/regex.h"
 #include "infer/load.h"
 #include "kernels/dispatch.h"
 

@@ -11,8 +11,8 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "base/units.h"
-#include "formats/text_data.h"
-#include "formats/token_data.h"
+#include "formats/data/text_data.h"
+#include "formats/data/token_data.h"
 #include "infer/load.h"
 
 namespace tern {

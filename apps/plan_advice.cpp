@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "base/units.h"
-#include "planner/questions.h"
+#include "planner/words/questions.h"
 #include "spec/presets.h"
 
 namespace tern {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "apps/plan_story.h"
-#include "planner/plan_model.h"
+#include "planner/outer/plan_model.h"
 
 namespace tern {
 

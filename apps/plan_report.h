@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
-#include "planner/audit.h"
-#include "planner/plan_model.h"
+#include "planner/judges/audit.h"
+#include "planner/outer/plan_model.h"
 
 namespace tern {
 

@@ -15,9 +15,9 @@
 #include "base/io.h"
 #include "base/text.h"
 #include "base/units.h"
-#include "planner/audit.h"
-#include "planner/flow_lp.h"
-#include "planner/search.h"
+#include "planner/instance/search.h"
+#include "planner/judges/audit.h"
+#include "planner/judges/flow_lp.h"
 
 namespace tern {
 namespace {

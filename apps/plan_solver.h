@@ -6,7 +6,7 @@
 
 #include "hardware/cluster.h"
 #include "plan/plan_file.h"
-#include "planner/plan_model.h"
+#include "planner/outer/plan_model.h"
 #include "spec/model_spec.h"
 
 namespace tern {

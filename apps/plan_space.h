@@ -5,7 +5,7 @@
 
 #include "apps/plan_advice.h"
 #include "base/options.h"
-#include "planner/plan_model.h"
+#include "planner/outer/plan_model.h"
 
 namespace tern {
 

@@ -9,8 +9,8 @@
 #include "base/json.h"
 #include "plan/emit.h"
 #include "plan/run_cost.h"
-#include "planner/plan_model.h"
-#include "planner/questions.h"
+#include "planner/outer/plan_model.h"
+#include "planner/words/questions.h"
 
 namespace tern {
 

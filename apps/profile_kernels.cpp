@@ -7,7 +7,7 @@
 #include "apps/profile.h"
 #include "apps/profile_buffers.h"
 #include "base/system.h"
-#include "formats/hf_config.h"
+#include "formats/hf/config.h"
 #include "infer/sampling.h"
 #include "kernels/cpu/activation.h"
 #include "kernels/cpu/attention.h"

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "formats/generation_config.h"
+#include "formats/hf/generation_config.h"
 #include "infer/sampling.h"
 
 namespace tern {

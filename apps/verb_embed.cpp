@@ -18,7 +18,7 @@
 #include "base/signals.h"
 #include "base/system.h"
 #include "base/units.h"
-#include "formats/jsonl.h"
+#include "formats/data/jsonl.h"
 #include "infer/embedding.h"
 #include "infer/load.h"
 #include "infer/npy.h"

@@ -14,7 +14,7 @@
 #include "base/system.h"
 #include "base/text.h"
 #include "base/units.h"
-#include "formats/chat_template.h"
+#include "formats/chat/template.h"
 #include "infer/load.h"
 #include "model/check_weights.h"
 #include "model/not_finite.h"

@@ -22,11 +22,11 @@
 #include "base/options.h"
 #include "base/signals.h"
 #include "base/text.h"
-#include "formats/gguf_model.h"
-#include "formats/hf_config.h"
+#include "formats/gguf/model.h"
+#include "formats/hf/config.h"
 #include "hardware/machines.h"
-#include "planner/audit.h"
-#include "planner/plan_model.h"
+#include "planner/judges/audit.h"
+#include "planner/outer/plan_model.h"
 #include "spec/presets.h"
 
 namespace tern {

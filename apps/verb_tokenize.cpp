@@ -13,11 +13,11 @@
 #include "base/progress.h"
 #include "base/signals.h"
 #include "base/units.h"
-#include "formats/bpe_train.h"
-#include "formats/chat_training.h"
-#include "formats/text_data.h"
-#include "formats/token_data.h"
-#include "formats/tokenizer.h"
+#include "formats/chat/training.h"
+#include "formats/data/text_data.h"
+#include "formats/data/token_data.h"
+#include "formats/tokenizer/bpe_train.h"
+#include "formats/tokenizer/tokenizer.h"
 
 namespace tern {
 namespace {

@@ -146,7 +146,7 @@ bool RunPricer::shares_prices_with(const RunPricer& other) const {
          a.product_rate == b.product_rate && num_nodes_ == other.num_nodes_ && few_.units == other.few_.units;
 }
 
-// What planner/price.h says of an assignment, for blocks that are alike.
+// What planner/instance/price.h says of an assignment, for blocks that are alike.
 PipelineTimes RunPricer::times_on(const Machine& machine, const LayerPrices& prices) const {
   const bool split = splits_backward(run_.choice.schedule);
   const std::array<CostVector, 3>& of = prices.layers;

@@ -1,13 +1,14 @@
 # One static library per folder, named tern_FOLDER, made of every .cpp in it; one test program per folder, FOLDER_test,
-# made of every *_test.cpp. A folder's CMakeLists.txt states only what it may include (DESIGN §5), so the direction of
+# made of every *_test.cpp; SUBFOLDERS belong to it. A folder's CMakeLists.txt states only what it may include (DESIGN §5), so the direction of
 # includes stands twice: here and in dev/check_includes.
 
 find_package(Threads REQUIRED)
 find_package(OpenMP REQUIRED)
 find_package(fmt REQUIRED)
 find_program(TERN_CCACHE ccache)
-if(TERN_CCACHE)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${TERN_CCACHE})
+if(TERN_CCACHE)  # paths relative to the tree: another clone of the same commit finds what this one compiled
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=true
+    ${TERN_CCACHE})
 endif()
 find_program(TERN_MOLD mold)
 if(TERN_MOLD AND NOT TERN_SANITIZE)
@@ -31,10 +32,18 @@ if(TERN_SANITIZE)
 endif()
 target_link_libraries(tern_flags INTERFACE fmt::fmt OpenMP::OpenMP_CXX Threads::Threads)
 
-# tern_folder(NAME [DEPENDS folder...] [LIBRARIES target...] [SOURCES extra.cpp...] [TESTS extra_test.cpp...])
+# tern_folder(NAME [SUBFOLDERS folder...] [DEPENDS folder...] [LIBRARIES target...] [SOURCES extra.cpp...]
+#             [TESTS extra_test.cpp...])
 function(tern_folder name)
-  cmake_parse_arguments(A "" "" "DEPENDS;LIBRARIES;SOURCES;TESTS" ${ARGN})
-  file(GLOB sources CONFIGURE_DEPENDS *.cpp)
+  cmake_parse_arguments(A "" "" "SUBFOLDERS;DEPENDS;LIBRARIES;SOURCES;TESTS" ${ARGN})
+  list(TRANSFORM A_SUBFOLDERS APPEND /)
+  set(all_sources *.cpp)
+  set(all_tests *_test.cpp)
+  foreach(subfolder ${A_SUBFOLDERS})
+    list(APPEND all_sources ${subfolder}*.cpp)
+    list(APPEND all_tests ${subfolder}*_test.cpp)
+  endforeach()
+  file(GLOB sources CONFIGURE_DEPENDS ${all_sources})
   list(FILTER sources EXCLUDE REGEX "_(test|bench|fuzz)\\.cpp$")
   list(APPEND sources ${A_SOURCES})
   list(TRANSFORM A_DEPENDS PREPEND tern_)
@@ -45,7 +54,7 @@ function(tern_folder name)
     add_library(tern_${name} INTERFACE)
     target_link_libraries(tern_${name} INTERFACE tern_flags ${A_DEPENDS})
   endif()
-  file(GLOB tests CONFIGURE_DEPENDS *_test.cpp)
+  file(GLOB tests CONFIGURE_DEPENDS ${all_tests})
   list(APPEND tests ${A_TESTS})
   if(TERN_TESTS AND tests)
     tern_test(${name}_test ${tests})
@@ -61,7 +70,13 @@ function(tern_test target)
   add_executable(${target} ${ARGN} ${PROJECT_SOURCE_DIR}/tests/test_main.cpp)
   target_link_libraries(${target} PRIVATE tern_flags GTest::gtest)
   target_compile_options(${target} PRIVATE -O1)  # long tables of cases: seconds instead of minutes to compile
-  target_compile_definitions(${target} PRIVATE TERN_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  # Only where it is used, by itself or by a header for tests: an absolute path keeps a source out of ccache's reach.
+  foreach(source ${ARGN})
+    file(STRINGS ${source} uses LIMIT_COUNT 1 REGEX "TERN_SOURCE_DIR|(_testing|_test|_support)\\.h\"")
+    if(uses)
+      set_property(SOURCE ${source} APPEND PROPERTY COMPILE_DEFINITIONS TERN_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+    endif()
+  endforeach()
   gtest_discover_tests(${target} TEST_PREFIX "${target}." NO_PRETTY_VALUES DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
     PROPERTIES TIMEOUT 900)
 endfunction()

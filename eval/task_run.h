@@ -10,7 +10,7 @@
 #include "eval/scores.h"
 #include "eval/task_file.h"
 #include "eval/windows.h"
-#include "formats/tokenizer.h"
+#include "formats/tokenizer/tokenizer.h"
 #include "infer/session.h"
 
 namespace tern {

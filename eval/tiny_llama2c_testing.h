@@ -9,7 +9,7 @@
 #include "base/io.h"
 #include "base/mapped_file.h"
 #include "base/text.h"
-#include "formats/gguf_write.h"
+#include "formats/gguf/write.h"
 
 namespace tern {
 

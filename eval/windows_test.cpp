@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "base/rng.h"
-#include "formats/tokenizer.h"
+#include "formats/tokenizer/tokenizer.h"
 
 namespace tern {
 namespace {

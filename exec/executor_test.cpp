@@ -11,8 +11,8 @@
 #include <optional>
 
 #include "base/rng.h"
-#include "formats/hf_config.h"
-#include "formats/hf_family.h"
+#include "formats/hf/config.h"
+#include "formats/hf/family.h"
 #include "model/linear.h"
 #include "program/generate.h"
 #include "program/validate.h"

@@ -5,11 +5,11 @@
 #include <vector>
 
 #include "base/io.h"
-#include "formats/generation_config.h"
-#include "formats/hf_config.h"
+#include "formats/hf/config.h"
+#include "formats/hf/generation_config.h"
 #include "formats/mutations_testing.h"
-#include "formats/safetensors.h"
-#include "formats/safetensors_index.h"
+#include "formats/safetensors/index.h"
+#include "formats/safetensors/safetensors.h"
 
 namespace tern {
 namespace {

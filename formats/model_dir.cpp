@@ -13,11 +13,11 @@
 #include "base/io.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "formats/gguf_model.h"
-#include "formats/hf_config_impl.h"
-#include "formats/hf_fields.h"
-#include "formats/safetensors_impl.h"
-#include "formats/safetensors_index.h"
+#include "formats/gguf/model.h"
+#include "formats/hf/config_impl.h"
+#include "formats/hf/fields.h"
+#include "formats/safetensors/index.h"
+#include "formats/safetensors/safetensors_impl.h"
 
 namespace tern {
 namespace {

@@ -19,9 +19,8 @@ struct ModelDir {
   std::string config;             // config.json, or the bare file; of GGUF the file: read with read_model_config
   std::string generation_config;  // generation_config.json
   std::string weights;            // model.safetensors or model.safetensors.index.json: open with Weights; a GGUF file
-  std::vector<std::string>
-      tokenizer_files;       // tokenizer.json, tokenizer_config.json, special_tokens_map.json,
-                             // added_tokens.json, vocab.json, merges.txt, tokenizer.model, chat_template.jinja
+  std::vector<std::string> tokenizer_files;  // tokenizer.json, tokenizer_config.json, special_tokens_map.json,
+      // added_tokens.json, vocab.json, merges.txt, tokenizer.model, chat_template.jinja
   bool bare_config = false;  // MODEL was a config file, or a directory with nothing but a config
   std::vector<std::string> notes;
 

@@ -7,7 +7,7 @@
 
 #include "base/io.h"
 #include "formats/format_test_support.h"
-#include "formats/gguf_write.h"
+#include "formats/gguf/write.h"
 
 namespace tern {
 namespace {

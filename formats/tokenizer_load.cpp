@@ -8,9 +8,9 @@
 #include "base/error.h"
 #include "base/mapped_file.h"
 #include "base/rng.h"
-#include "formats/gguf_model.h"
-#include "formats/gguf_tokenizer.h"
-#include "formats/tokenizer_impl.h"
+#include "formats/gguf/model.h"
+#include "formats/gguf/tokenizer.h"
+#include "formats/tokenizer/tokenizer_impl.h"
 
 namespace tern {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "formats/sentence_config.h"
+#include "formats/hf/sentence_config.h"
 #include "model/unit.h"
 
 namespace tern {

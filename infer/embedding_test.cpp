@@ -16,7 +16,7 @@
 #include "base/io.h"
 #include "base/json.h"
 #include "formats/format_test_support.h"
-#include "formats/tokenizer.h"
+#include "formats/tokenizer/tokenizer.h"
 #include "infer/load.h"
 #include "infer/npy.h"
 #include "model/golden_weights_testing.h"

@@ -7,10 +7,10 @@
 #include <optional>
 #include <string>
 
-#include "formats/generation_config.h"
-#include "formats/hf_config.h"
+#include "formats/hf/config.h"
+#include "formats/hf/generation_config.h"
 #include "formats/model_dir.h"
-#include "formats/tokenizer.h"
+#include "formats/tokenizer/tokenizer.h"
 #include "infer/kv_cache.h"
 #include "model/model_files.h"
 #include "model/weights.h"

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "formats/tokenizer.h"
+#include "formats/tokenizer/tokenizer.h"
 #include "infer/sampling.h"
 #include "infer/scheduler.h"
 #include "infer/stop.h"

@@ -7,7 +7,7 @@
 #include <unordered_set>
 
 #include "base/error.h"
-#include "formats/gguf_model.h"
+#include "formats/gguf/model.h"
 #include "model/gguf_weights.h"
 #include "model/names.h"
 #include "model/weights_file.h"

@@ -6,9 +6,9 @@
 
 #include "base/io.h"
 #include "base/json.h"
-#include "formats/hf_fields.h"
-#include "formats/safetensors_index.h"
-#include "formats/safetensors_write.h"
+#include "formats/hf/fields.h"
+#include "formats/safetensors/index.h"
+#include "formats/safetensors/write.h"
 #include "kernels/cpu/experts.h"
 #include "model/check_weights.h"
 #include "model/model_files.h"

@@ -10,7 +10,7 @@
 
 #include "base/io.h"
 #include "base/json.h"
-#include "formats/hf_fields.h"
+#include "formats/hf/fields.h"
 #include "model/golden_weights_testing.h"
 #include "model/model_files.h"
 #include "model/model_testing.h"

@@ -6,10 +6,10 @@
 #include <unordered_set>
 
 #include "base/error.h"
-#include "formats/gguf_dequantize.h"
-#include "formats/gguf_model.h"
-#include "formats/hf_config.h"
-#include "formats/safetensors.h"
+#include "formats/gguf/dequantize.h"
+#include "formats/gguf/model.h"
+#include "formats/hf/config.h"
+#include "formats/safetensors/safetensors.h"
 #include "model/ops.h"
 
 namespace tern {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "formats/gguf_write.h"
+#include "formats/gguf/write.h"
 #include "model/check_weights.h"
 #include "model/weights.h"
 

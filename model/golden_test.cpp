@@ -6,9 +6,9 @@
 #include <filesystem>
 
 #include "base/io.h"
-#include "formats/safetensors.h"
-#include "formats/safetensors_index.h"
-#include "formats/safetensors_write.h"
+#include "formats/safetensors/index.h"
+#include "formats/safetensors/safetensors.h"
+#include "formats/safetensors/write.h"
 #include "kernels/cpu/optimizer.h"
 #include "kernels/cpu/vector.h"
 #include "model/model_files.h"

@@ -10,7 +10,7 @@
 
 #include "base/io.h"
 #include "base/json.h"
-#include "formats/safetensors_write.h"
+#include "formats/safetensors/write.h"
 
 namespace tern {
 

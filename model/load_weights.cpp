@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "formats/gguf_model.h"
+#include "formats/gguf/model.h"
 #include "kernels/cpu/matmul.h"
 #include "kernels/cpu/parallel.h"
 #include "model/gguf_weights.h"

@@ -19,7 +19,7 @@ class Io;
 ModelWeights load_weights(const ModelSpec&, const std::string& model_dir, DType, Arena&);
 /// The same for a program that only infers: packed for the exact kernels, or, where those read weights as they lie
 /// (reads_plain_weights) and the file holds them in `dtype`, as `WeightsIn` says. They count as weights either way.
-/// Hazard  a mapped file must not shrink while the weights are in use (formats/safetensors.h).
+/// Hazard  a mapped file must not shrink while the weights are in use (formats/safetensors/safetensors.h).
 enum class WeightsIn : uint8_t {
   mapped_file,  // nothing is copied: the pages are the page cache's, shared by all processes that use the file
   own_memory,   // copied to huge pages: a decoded token, which reads them all, takes less time, measured in

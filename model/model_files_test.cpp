@@ -6,8 +6,8 @@
 
 #include "base/error.h"
 #include "base/io.h"
-#include "formats/safetensors_index.h"
-#include "formats/safetensors_write.h"
+#include "formats/safetensors/index.h"
+#include "formats/safetensors/write.h"
 #include "kernels/cpu/matmul.h"
 #include "kernels/dispatch.h"
 #include "model/check_weights.h"

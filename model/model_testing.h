@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "formats/hf_family.h"
+#include "formats/hf/family.h"
 #include "model/linear.h"
 #include "model/unit.h"
 #include "spec/unit_cost.h"

@@ -1,6 +1,6 @@
 #pragma once
 // What Hugging Face's files call a parameter of ours: ModelSpec::names, filled in (the patterns are explained in
-// formats/hf_family.h).
+// formats/hf/family.h).
 
 #include <string>
 #include <string_view>

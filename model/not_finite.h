@@ -4,7 +4,7 @@
 #include <string>
 
 #include "base/error.h"
-#include "formats/safetensors_index.h"
+#include "formats/safetensors/index.h"
 
 namespace tern {
 

@@ -7,7 +7,7 @@
 
 #include "base/dtype.h"
 #include "base/io.h"
-#include "formats/safetensors_write.h"
+#include "formats/safetensors/write.h"
 
 namespace tern {
 namespace {

@@ -7,8 +7,8 @@
 #include <cstring>
 #include <string>
 
-#include "formats/hf_config.h"
-#include "formats/safetensors.h"
+#include "formats/hf/config.h"
+#include "formats/safetensors/safetensors.h"
 
 namespace tern {
 namespace {

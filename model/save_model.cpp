@@ -4,8 +4,8 @@
 
 #include "base/error.h"
 #include "base/io.h"
-#include "formats/hf_config.h"
-#include "formats/safetensors_write.h"
+#include "formats/hf/config.h"
+#include "formats/safetensors/write.h"
 #include "model/model_files.h"
 #include "model/ops.h"
 

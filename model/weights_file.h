@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "formats/safetensors_index.h"
+#include "formats/safetensors/index.h"
 #include "model/weights.h"
 
 namespace tern {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "formats/hf_config.h"
+#include "formats/hf/config.h"
 #include "hardware/machines.h"
 #include "hardware/rates.h"
 #include "spec/presets.h"

@@ -8,7 +8,7 @@
 #include "base/io.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "formats/hf_fields.h"
+#include "formats/hf/fields.h"
 #include "plan/strategy_values.h"
 #include "plan/window_mix.h"
 

@@ -6,7 +6,7 @@
 
 #include "base/io.h"
 #include "base/text.h"
-#include "formats/hf_config.h"
+#include "formats/hf/config.h"
 #include "hardware/machines.h"
 #include "plan/cost_model.h"
 #include "plan/inference.h"

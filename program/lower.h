@@ -7,7 +7,7 @@
 
 namespace tern {
 
-/// Stage times of an assignment, as planner/price.h defines them: a stage takes the larger of its compute and its share
+/// Stage times of an assignment, as planner/instance/price.h defines them: a stage takes the larger of its compute and its share
 /// of the host link; begin is Σ begin, tail the gradient link's backlog after the device's last operation, then Σ
 /// update. Errors: TERN_CHECK: stages that do not follow one another, strategies that are not there.
 PipelineTimes stage_times(const Instance&, const Assignment&);

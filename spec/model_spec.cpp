@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "formats/hf_config.h"
+#include "formats/hf/config.h"
 #include "spec/unit_cost.h"
 
 namespace tern {

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/dtype.h"
-#include "formats/hf_family.h"
+#include "formats/hf/family.h"
 
 namespace tern {
 
@@ -167,7 +167,7 @@ const MlpSpec* mlp_of(const Unit&);
 const MoeSpec* moe_of(const Unit&);
 
 struct ModelSpec {
-  std::string family;  // a name of formats/hf_family.h, or of a preset
+  std::string family;  // a name of formats/hf/family.h, or of a preset
   int64_t vocab, width, layers, context;
   RopeSpec rope, local_rope;
   double initializer_range = 0.02;

@@ -8,8 +8,8 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "formats/hf_config.h"
-#include "formats/hf_fields.h"
+#include "formats/hf/config.h"
+#include "formats/hf/fields.h"
 #include "formats/mutations_testing.h"
 #include "spec/unit_cost.h"
 

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "formats/hf_family.h"
+#include "formats/hf/family.h"
 
 namespace tern {
 namespace {

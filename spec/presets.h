@@ -14,7 +14,7 @@ std::optional<ModelSpec> preset_model(std::string_view name);
 std::vector<std::string_view> preset_names();
 
 /// A decoder by its sizes, as tables of published runs give them: gpt2's blocks (learned positions, biases, tied head),
-/// or another family's of formats/hf_family.h with a hidden width and key/value heads of its own. 0 hidden: 4·width;
+/// or another family's of formats/hf/family.h with a hidden width and key/value heads of its own. 0 hidden: 4·width;
 /// 0 kv_heads: heads. Errors: bad_file, for sizes that make no model (heads that do not divide the width).
 struct DecoderSizes {
   std::string_view family = "gpt2";

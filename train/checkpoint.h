@@ -18,8 +18,8 @@
 
 #include "base/error.h"
 #include "base/io.h"
-#include "formats/safetensors.h"
-#include "formats/safetensors_write.h"
+#include "formats/safetensors/safetensors.h"
+#include "formats/safetensors/write.h"
 #include "train/manifest.h"
 
 namespace tern {

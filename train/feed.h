@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "exec/executor.h"
-#include "formats/token_data.h"
+#include "formats/data/token_data.h"
 #include "model/rope_table.h"
 
 namespace tern {

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/io.h"
-#include "formats/token_data_testing.h"
+#include "formats/data/token_data_testing.h"
 
 namespace tern {
 namespace {

@@ -10,8 +10,8 @@
 #include "base/error.h"
 #include "base/io.h"
 #include "base/mapped_file.h"
-#include "formats/chat_training.h"
-#include "formats/safetensors_index.h"
+#include "formats/chat/training.h"
+#include "formats/safetensors/index.h"
 
 namespace tern {
 namespace {

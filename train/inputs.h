@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "formats/hf_config.h"
+#include "formats/hf/config.h"
 #include "formats/model_dir.h"
-#include "formats/tokenizer.h"
+#include "formats/tokenizer/tokenizer.h"
 #include "train/feed.h"
 #include "train/settings.h"
 

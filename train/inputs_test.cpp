@@ -9,9 +9,9 @@
 
 #include "base/error.h"
 #include "base/io.h"
-#include "formats/safetensors_index.h"
-#include "formats/safetensors_write.h"
-#include "formats/token_data_testing.h"
+#include "formats/data/token_data_testing.h"
+#include "formats/safetensors/index.h"
+#include "formats/safetensors/write.h"
 
 namespace tern {
 namespace {

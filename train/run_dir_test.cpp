@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "base/fault_io.h"
 #include "base/memory_io.h"
-#include "formats/safetensors.h"
+#include "formats/safetensors/safetensors.h"
 
 namespace tern {
 namespace {

@@ -14,9 +14,9 @@
 #include "base/fault_io.h"
 #include "base/memory_io.h"
 #include "base/signals.h"
-#include "formats/hf_config.h"
-#include "formats/safetensors.h"
-#include "formats/token_data_testing.h"
+#include "formats/data/token_data_testing.h"
+#include "formats/hf/config.h"
+#include "formats/safetensors/safetensors.h"
 #include "report/metrics_log.h"
 #include "train/checkpoint.h"
 

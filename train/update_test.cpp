@@ -7,8 +7,8 @@
 
 #include "base/error.h"
 #include "base/rng.h"
-#include "formats/hf_config.h"
-#include "formats/hf_family.h"
+#include "formats/hf/config.h"
+#include "formats/hf/family.h"
 #include "kernels/cpu/vector.h"
 
 namespace tern {

@@ -16,7 +16,7 @@
 
 #include "base/error.h"
 #include "hardware/machines.h"
-#include "planner/plan_model.h"
+#include "planner/outer/plan_model.h"
 #include "spec/presets.h"
 
 namespace {

@@ -6,7 +6,7 @@
 #include <cstdlib>
 
 #include "base/error.h"
-#include "planner/rules.h"
+#include "planner/baselines/rules.h"
 #include "spec/presets.h"
 
 int main(int argc, char** argv) {

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "planner/random_instance.h"
-#include "planner/search.h"
+#include "planner/instance/random_instance.h"
+#include "planner/instance/search.h"
 
 namespace {
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "formats/tokenizer.h"
+#include "formats/tokenizer/tokenizer.h"
 
 namespace {
 

@@ -50,7 +50,7 @@ def tokens(vocab):
 
 
 def write_token_file(path, vocab):
-    """The format of formats/token_data.h: one safetensors file, one document."""
+    """The format of formats/data/token_data.h: one safetensors file, one document."""
     ids, documents = tokens(vocab).tobytes(), struct.pack("<qq", 0, NUM_TOKENS)
     header = {
         "__metadata__": {"format": "tern-tokens-1", "vocab_size": str(vocab), "text_bytes": str(4 * NUM_TOKENS)},

@@ -39,7 +39,7 @@ def fnv1a(data):
 
 
 def fault(error):
-    """The class of an error, as formats/jinja.h names it, and its words where they are Jinja's own."""
+    """The class of an error, as formats/jinja/jinja.h names it, and its words where they are Jinja's own."""
     if isinstance(error, (jinja2.TemplateSyntaxError, SyntaxError)):
         return {"error": "load"}
     if isinstance(error, jinja2.exceptions.SecurityError):

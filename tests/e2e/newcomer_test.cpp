@@ -10,7 +10,7 @@
 
 #include "base/rng.h"
 #include "base/system.h"
-#include "formats/safetensors.h"
+#include "formats/safetensors/safetensors.h"
 #include "tests/e2e/in_folder_testing.h"
 
 namespace tern {

@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "base/io.h"
 #include "base/rng.h"
-#include "formats/token_data_testing.h"
+#include "formats/data/token_data_testing.h"
 
 namespace tern {
 namespace {

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "base/error.h"
-#include "formats/gguf.h"
-#include "formats/gguf_dequantize.h"
-#include "formats/gguf_model.h"
-#include "formats/gguf_tokenizer.h"
+#include "formats/gguf/dequantize.h"
+#include "formats/gguf/gguf.h"
+#include "formats/gguf/model.h"
+#include "formats/gguf/tokenizer.h"
 #include "spec/model_spec.h"
 
 namespace {

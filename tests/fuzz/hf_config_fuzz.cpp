@@ -7,8 +7,8 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "formats/generation_config.h"
-#include "formats/hf_config.h"
+#include "formats/hf/config.h"
+#include "formats/hf/generation_config.h"
 #include "spec/model_spec.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/utf8.h"
-#include "formats/chat_template.h"
+#include "formats/chat/template.h"
 
 namespace {
 

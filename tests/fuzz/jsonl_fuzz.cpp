@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "eval/task_file.h"
-#include "formats/jsonl.h"
+#include "formats/data/jsonl.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace tern;

@@ -5,8 +5,8 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "formats/safetensors.h"
-#include "formats/safetensors_index.h"
+#include "formats/safetensors/index.h"
+#include "formats/safetensors/safetensors.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace tern;

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "formats/sentence_config.h"
+#include "formats/hf/sentence_config.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace tern;

@@ -6,9 +6,9 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "formats/charsmap.h"
-#include "formats/sentencepiece.h"
-#include "formats/tokenizer_bytes.h"
+#include "formats/tokenizer/bytes.h"
+#include "formats/tokenizer/charsmap.h"
+#include "formats/tokenizer/sentencepiece.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace tern;

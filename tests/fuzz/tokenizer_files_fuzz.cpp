@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "formats/tokenizer_bytes.h"
+#include "formats/tokenizer/bytes.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace tern;

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
-#include "formats/tokenizer.h"
+#include "formats/tokenizer/tokenizer.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace tern;

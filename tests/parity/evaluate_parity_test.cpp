@@ -5,7 +5,7 @@
 
 #include "base/rng.h"
 #include "eval/perplexity.h"
-#include "formats/token_data_testing.h"
+#include "formats/data/token_data_testing.h"
 #include "model/linear.h"
 #include "tests/e2e/train_process.h"
 #include "train/evaluate.h"

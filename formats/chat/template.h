@@ -1,0 +1,82 @@
+#pragma once
+// Conversations as a model wants to read them: which template a model directory means, what it is given, and which
+// bytes of the result a user wrote.
+
+#include <ctime>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "formats/jinja/jinja.h"
+#include "formats/jinja/marked_text.h"
+
+namespace tern {
+
+/// What a model directory says about templates.
+struct ChatTemplates {
+  struct Source {
+    std::string text;
+    std::string place;  // the file, for messages
+  };
+  std::map<std::string, Source> by_name;              // "default", "tool_use", …
+  std::map<std::string, std::string> special_tokens;  // bos_token, eos_token, …: variables of the templates
+  std::vector<std::string> notes;                     // what was seen and not followed
+
+  bool empty() const { return by_name.empty(); }
+};
+
+/// Reads chat_template.jinja ("default") and additional_chat_templates/NAME.jinja; only if there is neither,
+/// `chat_template` of tokenizer_config.json: a text ("default") or a list of {name, template}. Special tokens from
+/// tokenizer_config.json, those missing there from special_tokens_map.json.
+/// Errors  bad_file: a file that is no UTF-8, a template over 1 MiB, a chat_template of another form. No template at
+///         all is no error here.
+/// Source  transformers 5.23.
+ChatTemplates read_chat_templates(const std::filesystem::path& directory);
+
+/// Borrows its values for the call.
+struct ChatRequest {
+  const Json* messages = nullptr;   // a list of objects
+  const Json* tools = nullptr;      // null: none
+  const Json* documents = nullptr;  // null: none
+  const Json* variables = nullptr;  // an object: what chat_template_kwargs add, e.g. enable_thinking; null: nothing
+  bool add_generation_prompt = false;
+  std::optional<std::tm> now;         // absent: the clock
+  std::optional<JinjaLimits> limits;  // absent: the default, more steps for long conversations
+};
+
+struct RenderedChat {
+  std::string text;
+  /// Bytes that came from messages, tools, documents or variables. A control token that lies wholly in one of these
+  /// was typed by somebody: encode it as plain text. One that only touches them is the template's own.
+  std::vector<TextSpan> user;
+  /// What stands between {% generation %} and {% endgeneration %}: the assistant's part, for training.
+  std::vector<TextSpan> assistant;
+};
+
+class ChatTemplate {
+ public:
+  /// Errors  JinjaError.
+  ChatTemplate(std::string_view source, const std::string& place, std::map<std::string, std::string> special_tokens);
+  /// The template of a directory for a request: `name` if given, else "tool_use" if there are tools and such a
+  /// template, else "default", else the only one. Errors: bad_file, naming what there is.
+  static ChatTemplate choose(const ChatTemplates&, const std::string& name = "", bool has_tools = false);
+
+  /// As transformers' apply_chat_template(tokenize=False): reasoning_content, thinking and reasoning of a message stand
+  /// in for each other, tools and documents are None if absent.
+  /// Errors  JinjaError; usage, if a message is no object or a variable takes the name of a part of the request.
+  RenderedChat render(const ChatRequest&) const;
+
+  /// False: no assistant spans can come out; training on the assistant's turns only needs another template.
+  bool marks_assistant() const { return template_.has_generation_tag(); }
+  const JinjaTemplate& jinja() const { return template_; }
+
+ private:
+  JinjaTemplate template_;
+  std::map<std::string, std::string> special_tokens_;
+};
+
+}  // namespace tern

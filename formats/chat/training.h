@@ -1,0 +1,55 @@
+#pragma once
+// Conversations as training data: tokens, and which of them the assistant wrote.
+
+#include <cstdint>
+#include <ctime>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "formats/chat/template.h"
+#include "formats/tokenizer/tokenizer.h"
+
+namespace tern {
+
+struct TrainingChat {
+  std::vector<int32_t> ids;
+  std::vector<uint8_t> loss;  // 1: written by the assistant
+};
+
+/// Renders and marks conversations by one model's templates.
+///
+/// What the assistant wrote is what stands between {% generation %} and {% endgeneration %}. A template without these
+/// is asked twice a turn: what the conversation before it looks like with the words that invite an answer, and what it
+/// looks like with the answer. The answer begins where the two part, and ends where the second ends (at its last
+/// special token, if only white space is behind). A token that belongs to both sides is the assistant's.
+class ChatTraining {
+ public:
+  /// `now`: what templates that write a date see; absent: the clock, once.
+  /// Errors  bad_file: no template; JinjaError.
+  ChatTraining(ChatTemplates, Tokenizer, std::optional<std::tm> now = {});
+
+  /// {"messages": [...], "tools": [...]}, the latter may be missing.
+  /// Errors  bad_file "PLACE: …": not of that form, an unknown key (with the nearest known one), more than 10,000
+  ///         messages, none by the assistant, a message without role or with one that neither custom nor
+  ///         the templates name, a list of parts where the template reads texts; what the template refuses; a template
+  ///         that writes earlier turns otherwise when later ones follow, so that its answers cannot be told apart.
+  TrainingChat encode(std::string_view json, const std::string& place) const;
+  /// Over everything beside the tokenizer that decides ids: the templates' texts.
+  std::string hash() const;
+
+ private:
+  struct Side {
+    ChatTemplate jinja;
+    std::vector<int32_t> control;
+  };
+  Side side(bool tools) const;
+
+  ChatTemplates templates_;
+  Tokenizer tokenizer_;
+  std::tm now_;
+  Side plain_, with_tools_;
+};
+
+}  // namespace tern

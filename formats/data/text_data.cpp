@@ -1,0 +1,162 @@
+#include "formats/data/text_data.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/utf8.h"
+#include "formats/data/jsonl.h"
+
+namespace tern {
+
+namespace {
+
+constexpr size_t kPiece = size_t{4} << 20;
+
+// Compressed text would be read as invalid UTF-8 or nonsense: say what it is instead.
+const char* compression_of(std::string_view head) {
+  if (head.starts_with(std::string_view("\xFD"
+                                        "7zXZ\0",
+                                        6)))
+    return "xz (xz -d FILE)";
+  if (head.starts_with("\x1F\x8B")) return "gzip (gzip -d FILE)";
+  if (head.starts_with("\x28\xB5\x2F\xFD")) return "zstd (zstd -d FILE)";
+  if (head.starts_with("BZh")) return "bzip2 (bzip2 -d FILE)";
+  if (head.starts_with(std::string_view("PK\x03\x04", 4))) return "zip (unzip FILE)";
+  return nullptr;
+}
+
+std::string_view without_line_end(std::string_view line) {
+  if (line.ends_with('\n')) line.remove_suffix(1);
+  if (line.ends_with('\r')) line.remove_suffix(1);
+  return line;
+}
+
+void refuse_compressed(std::string_view text, const std::string& place) {
+  if (const char* kind = compression_of(text))
+    throw Error(ErrorKind::bad_file, "{}: compressed with {}; unpack it first", place, kind);
+}
+
+}  // namespace
+
+void check_text(std::string_view text, const std::string& place) {
+  refuse_compressed(text, place);
+  if (const size_t bad = find_invalid_utf8(text); bad != text.npos)
+    throw Error(ErrorKind::bad_file, "{}: byte {} is not UTF-8; convert the file (iconv -t UTF-8)", place, bad);
+}
+
+DocumentReader::DocumentReader(const std::filesystem::path& path, bool replace_invalid)
+    : file_(path.string()), place_(path.string()), replace_invalid_(replace_invalid) {
+  const auto bytes = file_.bytes();
+  all_ = {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+  is_json_ = path.extension() == ".jsonl" || path.extension() == ".ndjson";
+  if (all_.empty()) throw Error(ErrorKind::bad_file, "{}: the file is empty; expected text", place_);
+  refuse_compressed(all_, place_);
+  if (path.extension() == ".json")
+    throw Error(ErrorKind::bad_file,
+                "{}: a .json file is neither text nor JSONL; one JSON object per line in a .jsonl file is read",
+                place_);
+  if (all_.starts_with("\xEF\xBB\xBF")) at_ = 3;  // a byte order mark is no text
+}
+
+void DocumentReader::let_go(std::string_view part) const {
+  const auto inside = [&](const char* p) { return p >= all_.data() && p <= all_.data() + all_.size(); };
+  if (!inside(part.data()) || !inside(part.data() + part.size())) return;  // what was replaced or unpacked
+  file_.advise(MappedFile::Advice::dont_need, static_cast<size_t>(part.data() - all_.data()), part.size());
+}
+
+size_t DocumentReader::find_from(size_t begin, std::string_view wanted) const {
+  for (size_t at = begin; at < all_.size(); at += kPiece) {
+    const std::string_view piece = all_.substr(at, kPiece + wanted.size() - 1);
+    if (const size_t found = piece.find(wanted); found != piece.npos) return at + found;
+    let_go(piece);
+  }
+  return all_.npos;
+}
+
+size_t DocumentReader::find_invalid(std::string_view text) const {
+  const auto continues = [&](size_t at) { return (static_cast<unsigned char>(text[at]) & 0xc0) == 0x80; };
+  for (size_t begin = 0; begin < text.size();) {
+    size_t end = std::min(begin + kPiece, text.size());
+    for (int i = 0; i < 3 && end < text.size() && continues(end); ++i) --end;  // not within a character
+    const std::string_view piece = text.substr(begin, end - begin);
+    if (const size_t bad = find_invalid_utf8(piece); bad != piece.npos) return begin + bad;
+    if (text.size() > kPiece) let_go(piece);
+    begin = end;
+  }
+  return text.npos;
+}
+
+std::string_view DocumentReader::checked(std::string_view text, std::string& replaced) {
+  const size_t bad = find_invalid(text);
+  if (bad == text.npos) return text;
+  if (!replace_invalid_)
+    throw Error(ErrorKind::bad_file,
+                "{}: byte {} of the document that begins in line {} is not UTF-8; convert the file (iconv -t UTF-8)",
+                place_, bad, line_);
+  ++num_replaced_;
+  return replaced = make_valid_utf8(text);
+}
+
+bool DocumentReader::next(TextDocument& document) {
+  if (at_ - gone_ >= kPiece) {
+    file_.advise(MappedFile::Advice::dont_need, gone_, at_ - gone_);
+    gone_ = at_;
+  }
+  return is_json_ ? next_json(document) : next_text(document);
+}
+
+bool DocumentReader::next_text(TextDocument& document) {
+  while (at_ < all_.size()) {
+    const size_t begin = at_;
+    const int64_t first_line = line_;
+    size_t end = all_.size();
+    int64_t next_line = line_;
+    // The next line that is the separator; candidates are found by its text, so long documents are not walked line by
+    // line.
+    at_ = all_.size();
+    for (size_t found = find_from(begin, kDocumentLine); found != all_.npos;
+         found = find_from(found + 1, kDocumentLine)) {
+      if (found != begin && all_[found - 1] != '\n') continue;
+      const size_t line_end = std::min(all_.find('\n', found), all_.size() - 1) + 1;
+      if (without_line_end(all_.substr(found, line_end - found)) != kDocumentLine) continue;
+      end = found;
+      at_ = line_end;
+      break;
+    }
+    for (size_t i = begin; i < at_; i += kPiece) {
+      const std::string_view piece = all_.substr(i, std::min(kPiece, at_ - i));
+      next_line += std::count(piece.begin(), piece.end(), '\n');
+      if (piece.size() == kPiece) let_go(piece);
+    }
+    if (end > begin) {
+      document = {checked(all_.substr(begin, end - begin), text_), {}, false, false, first_line};
+      line_ = next_line;
+      return true;
+    }
+    line_ = next_line;
+  }
+  return false;
+}
+
+bool DocumentReader::next_json(TextDocument& document) {
+  while (at_ < all_.size()) {
+    const size_t end = std::min(all_.find('\n', at_), all_.size() - 1) + 1;
+    const std::string_view line = without_line_end(all_.substr(at_, end - at_));
+    at_ = end;
+    const int64_t number = line_++;
+    if (line.find_first_not_of(" \t") == line.npos) continue;
+    JsonlRecord record = parse_jsonl_record(line, place_ + ": line " + std::to_string(number));
+    if (record.is_chat) {
+      document = {line, {}, false, true, number};
+      return true;
+    }
+    if (record.text.empty() && record.completion.empty()) continue;
+    text_ = std::move(record.text);
+    completion_ = std::move(record.completion);
+    document = {text_, completion_, record.has_completion, false, number};
+    return true;
+  }
+  return false;
+}
+
+}  // namespace tern

@@ -1,0 +1,60 @@
+#pragma once
+// Documents out of text and JSONL files, one at a time, without reading a file whole.
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "base/mapped_file.h"
+
+namespace tern {
+
+struct TextDocument {
+  std::string_view text;        // or the prompt
+  std::string_view completion;  // only with has_completion: loss on this part
+  bool has_completion = false;
+  bool is_chat = false;  // `text` is a line of JSON with messages (formats/chat/training.h)
+  int64_t line = 1;      // where it begins
+};
+
+/// The line that parts documents of a text file.
+inline constexpr std::string_view kDocumentLine = "<|endoftext|>";
+
+/// Errors: bad_file: compressed (by its first bytes), or not UTF-8; `place` names it.
+void check_text(std::string_view text, const std::string& place);
+
+/// Files are mapped and walked in pieces that are let go, so that a long document is never resident as a whole.
+class DocumentReader {
+ public:
+  /// `.jsonl` and `.ndjson` are JSONL, any other name is text. Invalid UTF-8 is an error, or with `replace_invalid`
+  /// read as U+FFFD (num_replaced counts documents). Errors  bad_file: missing; empty; compressed (by its first bytes);
+  /// a directory.
+  explicit DocumentReader(const std::filesystem::path&, bool replace_invalid = false);
+  /// False at the end. Views live until the next call. Empty documents are left out.
+  /// Errors  bad_file "PATH: line N: …".
+  bool next(TextDocument&);
+  /// `part`, of a document of plain text, has been read for the last time: its pages leave the program's resident
+  /// memory.
+  void let_go(std::string_view part) const;
+  int64_t bytes_done() const { return static_cast<int64_t>(at_); }
+  int64_t bytes_total() const { return static_cast<int64_t>(file_.size()); }
+  int64_t num_replaced() const { return num_replaced_; }
+
+ private:
+  bool next_text(TextDocument&);
+  bool next_json(TextDocument&);
+  size_t find_from(size_t begin, std::string_view wanted) const;
+  size_t find_invalid(std::string_view text) const;
+  std::string_view checked(std::string_view text, std::string& replaced);
+
+  MappedFile file_;
+  std::string place_;
+  std::string_view all_;
+  size_t at_ = 0, gone_ = 0;  // documents before `gone_` have left the program's memory
+  int64_t line_ = 1, num_replaced_ = 0;
+  bool is_json_ = false, replace_invalid_ = false;
+  std::string text_, completion_;
+};
+
+}  // namespace tern

@@ -1,0 +1,259 @@
+// Packing text into a token file, and finding packed text again.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+
+#include "base/error.h"
+#include "base/io.h"
+#include "base/mapped_file.h"
+#include "base/rng.h"
+#include "formats/chat/training.h"
+#include "formats/data/text_data.h"
+#include "formats/data/token_data.h"
+#include "formats/safetensors/write.h"
+
+namespace tern {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kPartBytes = size_t{1} << 20, kMaxWholeBytes = size_t{256} << 20;
+
+// Ids and mask on their way to the output: appended to files beside it, which go away with this object.
+class PackFiles {
+ public:
+  PackFiles(const fs::path& output, bool wide, Io& io)
+      : io_(io),
+        wide_(wide),
+        tokens_path_(output.string() + ".tokens.tmp"),
+        loss_path_(output.string() + ".loss.tmp"),
+        tokens_(io.create(tokens_path_)),
+        loss_(io.create(loss_path_)) {}
+  ~PackFiles() {
+    tokens_.reset();
+    loss_.reset();
+    for (const std::string& path : {tokens_path_, loss_path_}) {
+      try {
+        if (io_.stat(path)) io_.remove(path);
+      } catch (...) {  // what is left is small and is written over next time; also what is no Error: a simulated kill
+      }
+    }
+  }
+  PackFiles(const PackFiles&) = delete;
+  PackFiles& operator=(const PackFiles&) = delete;
+
+  void add(std::span<const int32_t> ids, bool loss) {
+    for (const int32_t id : ids) {
+      if (wide_)
+        push(id);
+      else
+        push(static_cast<uint16_t>(id));
+    }
+    mask_.insert(mask_.end(), ids.size(), static_cast<std::byte>(loss));
+    num_tokens_ += static_cast<int64_t>(ids.size());
+    masked_ |= !loss && !ids.empty();
+    if (bytes_.size() > (size_t{1} << 20)) flush();
+  }
+  void flush() {
+    tokens_->append(std::span<const std::byte>(bytes_));
+    loss_->append(std::span<const std::byte>(mask_));
+    bytes_.clear();
+    mask_.clear();
+  }
+  int64_t num_tokens() const { return num_tokens_; }
+  bool masked() const { return masked_; }
+  const std::string& tokens_path() const { return tokens_path_; }
+  const std::string& loss_path() const { return loss_path_; }
+
+ private:
+  template <class T>
+  void push(T value) {
+    const auto* p = reinterpret_cast<const std::byte*>(&value);
+    bytes_.insert(bytes_.end(), p, p + sizeof value);
+  }
+
+  Io& io_;
+  bool wide_, masked_ = false;
+  std::string tokens_path_, loss_path_;
+  std::unique_ptr<IoFile> tokens_, loss_;
+  std::vector<std::byte> bytes_, mask_;
+  int64_t num_tokens_ = 0;
+};
+
+class Packer {
+ public:
+  /// `done` is called with each part of a long text and where it ends in it.
+  using Done = std::function<void(std::string_view part, int64_t end)>;
+  Packer(const Tokenizer& tokenizer, PackFiles& files, const ChatTraining* chat, Done done)
+      : tokenizer_(tokenizer), files_(files), chat_(chat), done_(std::move(done)) {}
+
+  void add(const TextDocument& d, const std::string& place) {
+    if (d.is_chat) return add_chat(d, place);
+    const int64_t before = files_.num_tokens();
+    const std::optional<int32_t> bos = tokenizer_.bos(), eos = tokenizer_.eos();
+    if (bos && tokenizer_.adds_bos()) files_.add(std::span(&*bos, 1), !d.has_completion);
+    add_text(d.text, !d.has_completion, place, d.line);
+    if (d.has_completion) add_text(d.completion, true, place, d.line);
+    if (eos) files_.add(std::span(&*eos, 1), true);
+    text_bytes += static_cast<int64_t>(d.text.size() + d.completion.size());
+    if (files_.num_tokens() > before) documents.push_back(files_.num_tokens());
+  }
+
+  std::vector<int64_t> documents{0};
+  int64_t text_bytes = 0;
+
+ private:
+  void add_chat(const TextDocument& d, const std::string& place) {
+    const std::string where = fmt::format("{}: line {}", place, d.line);
+    if (!chat_)
+      throw Error(ErrorKind::bad_file,
+                  "{}: messages, which need a chat template to become text, and there is none; give --chat-template "
+                  "FILE, or a model or tokenizer directory that has one",
+                  where);
+    const TrainingChat chat = chat_->encode(d.text, where);
+    for (size_t begin = 0; begin < chat.ids.size();) {
+      size_t end = begin;
+      while (end < chat.ids.size() && chat.loss[end] == chat.loss[begin]) ++end;
+      files_.add(std::span(chat.ids).subspan(begin, end - begin), chat.loss[begin] != 0);
+      begin = end;
+    }
+    text_bytes += static_cast<int64_t>(d.text.size());
+    documents.push_back(files_.num_tokens());
+  }
+
+  void add_text(std::string_view text, bool loss, const std::string& place, int64_t line) {
+    const size_t whole = text.size();
+    while (!text.empty()) {
+      TextCut cut{text.size(), text.size()};
+      if (text.size() > kPartBytes) {
+        if (const TextCut found = tokenizer_.find_cut(text, kPartBytes); found.end > 0) cut = found;
+        if (cut.end > kMaxWholeBytes)
+          throw Error(ErrorKind::bad_file,
+                      "{}: line {}: a document of {} bytes; this tokenizer encodes at most {} at once: part the text "
+                      "by lines {}",
+                      place, line, text.size(), kMaxWholeBytes, kDocumentLine);
+      }
+      ids_.clear();
+      tokenizer_.encode_into(text.substr(0, cut.end), {.add_special = false, .allow_special = false}, ids_);
+      files_.add(ids_, loss);
+      const std::string_view encoded = text.substr(0, cut.next);
+      text.remove_prefix(cut.next);
+      if (whole > kPartBytes) done_(encoded, static_cast<int64_t>(whole - text.size()));
+    }
+  }
+
+  const Tokenizer& tokenizer_;
+  PackFiles& files_;
+  const ChatTraining* chat_;
+  Done done_;
+  std::vector<int32_t> ids_;
+};
+
+void produce_file(Io& io, const std::string& path, const ByteSink& sink) {
+  constexpr size_t kPiece = size_t{1} << 20;
+  if (&io != &real_io()) {
+    const std::string bytes = io.read(path);
+    return sink(std::as_bytes(std::span(bytes)));
+  }
+  const MappedFile file(path);
+  for (size_t at = 0; at < file.size(); at += kPiece) {
+    const size_t count = std::min(kPiece, file.size() - at);
+    sink(file.bytes().subspan(at, count));
+    file.advise(MappedFile::Advice::dont_need, at, count);
+  }
+}
+
+}  // namespace
+
+TokenFileInfo pack(const std::vector<fs::path>& inputs, const Tokenizer& tokenizer, const fs::path& output,
+                   PackOptions options, Io& io) {
+  const bool wide = tokenizer.vocab_size() > 65536;
+  PackFiles files(output, wide, io);
+  std::string source;
+  int64_t total = 0, done = 0;
+  fs::path current;
+  const auto tell = [&](int64_t bytes) {
+    if (options.progress && !options.progress(options.context, bytes, total))
+      throw Error(ErrorKind::interrupted, "{}: packing was interrupted; the same command starts it anew",
+                  current.string());
+  };
+  int64_t before = 0;  // bytes before the document at hand
+  const DocumentReader* reading = nullptr;
+  Packer packer(tokenizer, files, options.chat, [&](std::string_view part, int64_t end) {
+    reading->let_go(part);
+    tell(before + end);
+  });
+  for (const fs::path& input : inputs)
+    if (const auto info = real_io().stat(input.string())) total += info->size_bytes;
+  for (const fs::path& input : inputs) {
+    DocumentReader reader(input, options.replace_invalid_utf8);
+    source += (source.empty() ? "" : ", ") + input.filename().string();
+    current = input;
+    reading = &reader;
+    before = done;
+    for (TextDocument document; reader.next(document);) {
+      packer.add(document, input.string());
+      tell(before = done + reader.bytes_done());
+    }
+    done += reader.bytes_total();
+  }
+  files.flush();
+  if (files.num_tokens() == 0) throw Error(ErrorKind::bad_file, "{}: no text to pack; every document is empty", source);
+
+  const TokenFileInfo info{files.num_tokens(),     static_cast<int64_t>(packer.documents.size()) - 1,
+                           tokenizer.vocab_size(), packer.text_bytes,
+                           tokenizer.hash(),       source};
+  std::vector<TensorToWrite> tensors(2);
+  tensors[0] = {"tokens", wide ? DType::i32 : DType::u16, {info.num_tokens}, {}, [&](const ByteSink& sink) {
+                  produce_file(io, files.tokens_path(), sink);
+                }};
+  tensors[1] = {"documents", DType::i64, {info.num_documents + 1}, std::as_bytes(std::span(packer.documents)), {}};
+  if (files.masked())
+    tensors.push_back({"loss", DType::u8, {info.num_tokens}, {}, [&](const ByteSink& sink) {
+                         produce_file(io, files.loss_path(), sink);
+                       }});
+  write_safetensors(io, output.string(), tensors,
+                    {{"format", "tern-tokens-1"},
+                     {"tokenizer", info.tokenizer_hash},
+                     {"source", info.source},
+                     {"vocab_size", std::to_string(info.vocab_size)},
+                     {"text_bytes", std::to_string(info.text_bytes)}});
+  return info;
+}
+
+TokenData load_or_pack(const fs::path& data, const Tokenizer& tokenizer, const fs::path& cache_dir, PackOptions options,
+                       Io& io) {
+  if (!fs::exists(data))
+    throw Error(ErrorKind::bad_file, "{}: no such file; expected text, JSONL or a token file", data.string());
+  if (data.extension() == ".safetensors" || is_token_file(data)) {
+    TokenData tokens = TokenData::open(data);
+    if (tokens.info().tokenizer_hash != tokenizer.hash())
+      throw Error(ErrorKind::bad_file,
+                  "{}: packed with another tokenizer (hash {}, this one has {}); pack the text again", data.string(),
+                  tokens.info().tokenizer_hash, tokenizer.hash());
+    return tokens;
+  }
+  if (fs::is_directory(data))
+    throw Error(ErrorKind::bad_file, "{}: a directory; expected a file of text", data.string());
+  const auto stat = real_io().stat(data.string());
+  const std::string key = fmt::format("{}\n{}\n{}\n{}\n{}", fs::canonical(data).string(), stat ? stat->size_bytes : 0,
+                                      stat ? stat->modified_ns : 0, tokenizer.hash(), options.replace_invalid_utf8) +
+                          (options.chat ? "\n" + options.chat->hash() : "");
+  make_dirs(io, cache_dir.string());
+  const fs::path packed =
+      cache_dir / fmt::format("{}-{:016x}.tokens.safetensors", data.stem().string(), hash_name(key));
+  if (io.stat(packed.string())) {
+    try {
+      return TokenData::open(packed, io);
+    } catch (const Error&) {
+      // A damaged cache is rebuilt from the text, which is at hand.
+    }
+  }
+  pack({data}, tokenizer, packed, options, io);
+  return TokenData::open(packed, io);
+}
+
+}  // namespace tern

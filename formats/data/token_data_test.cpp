@@ -1,0 +1,229 @@
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "base/error.h"
+#include "base/io.h"
+#include "base/memory_io.h"
+#include "base/system.h"
+#include "formats/data/text_data.h"
+#include "formats/data/token_data.h"
+#include "formats/safetensors/write.h"
+
+namespace tern {
+namespace {
+
+class TokenDataTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = std::filesystem::temp_directory_path() / ("tern_token_data_test." + std::to_string(::getpid()));
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  std::filesystem::path write(const std::string& name, const std::string& text) {
+    std::ofstream(folder_ / name, std::ios::binary) << text;
+    return folder_ / name;
+  }
+  std::string message_of(const std::filesystem::path& input) {
+    try {
+      pack({input}, tokenizer_, folder_ / "out.safetensors");
+    } catch (const Error& e) {
+      EXPECT_EQ(e.kind(), ErrorKind::bad_file);
+      return e.what();
+    }
+    return "no error";
+  }
+  std::vector<int32_t> all(const TokenData& d) {
+    std::vector<int32_t> ids(static_cast<size_t>(d.num_tokens()));
+    d.read(0, ids);
+    return ids;
+  }
+  std::filesystem::path folder_;
+  Tokenizer tokenizer_ =
+      Tokenizer::load(std::filesystem::path(TERN_SOURCE_DIR) / "tests/golden/tokenizers/llama3_like");
+};
+
+TEST_F(TokenDataTest, DocumentsArePartedByTheLineAndEndWithEos) {
+  const auto input =
+      write("a.txt", "one\n<|endoftext|>\ntwo <|endoftext|> more\r\n<|endoftext|>\r\n<|endoftext|>\nthree");
+  const TokenFileInfo info = pack({input}, tokenizer_, folder_ / "a.safetensors");
+  const TokenData d = TokenData::open(folder_ / "a.safetensors");
+  EXPECT_EQ(info.num_documents, 3);
+  EXPECT_EQ(d.num_documents(), 3);
+  EXPECT_EQ(d.info().tokenizer_hash, tokenizer_.hash());
+  EXPECT_EQ(d.info().text_bytes, 4 + 24 + 5);
+  EXPECT_FALSE(d.has_loss());
+  const std::vector<std::string> texts = {"one\n", "two <|endoftext|> more\r\n", "three"};
+  for (size_t k = 0; k < 3; ++k) {
+    std::vector<int32_t> want = {tokenizer_.bos().value()};
+    tokenizer_.encode_into(texts[k], {.add_special = false, .allow_special = false}, want);
+    if (tokenizer_.eos()) want.push_back(*tokenizer_.eos());
+    std::vector<int32_t> got(static_cast<size_t>(d.documents()[k + 1] - d.documents()[k]));
+    d.read(d.documents()[k], got);
+    EXPECT_EQ(got, want) << texts[k];
+    EXPECT_EQ(d.document_of(d.documents()[k]), static_cast<int64_t>(k));
+    EXPECT_EQ(d.document_of(d.documents()[k + 1] - 1), static_cast<int64_t>(k));
+  }
+}
+
+TEST_F(TokenDataTest, OnlyAWholeLinePartsDocuments) {
+  const auto input = write("a.txt", "one <|endoftext|>\n<|endoftext|> two\n");
+  EXPECT_EQ(pack({input}, tokenizer_, folder_ / "a.safetensors").num_documents, 1);
+}
+
+TEST_F(TokenDataTest, LossFallsOnTheCompletionOnly) {
+  const auto input = write("a.jsonl", "{\"prompt\": \"Q: x\", \"completion\": \" A\"}\n\n{\"text\": \"plain\"}\n");
+  pack({input}, tokenizer_, folder_ / "a.safetensors");
+  const TokenData d = TokenData::open(folder_ / "a.safetensors");
+  ASSERT_TRUE(d.has_loss());
+  const auto prompt = tokenizer_.encode("Q: x", {.add_special = false}),
+             answer = tokenizer_.encode(" A", {.add_special = false});
+  const int64_t first = 1 + static_cast<int64_t>(prompt.size());
+  for (int64_t i = 0; i < d.num_tokens(); ++i) EXPECT_EQ(d.loss(i), i >= first) << i;
+  EXPECT_EQ(all(d)[static_cast<size_t>(first)], answer[0]);
+}
+
+TEST_F(TokenDataTest, SaysWhatIsWrongAndWhere) {
+  EXPECT_NE(message_of(write("a.jsonl", "{\"text\": \"x\"}\n{\"txt\": \"x\"}\n")).find("line 2: unknown key 'txt'"),
+            std::string::npos);
+  EXPECT_NE(message_of(write("b.jsonl", "{\"prompt\": \"x\"}\n")).find("both 'prompt' and 'completion'"),
+            std::string::npos);
+  EXPECT_NE(message_of(write("c.jsonl", "{\"text\": 3}\n")).find("line 1"), std::string::npos);
+  EXPECT_NE(message_of(write("d.jsonl", "[1]\n")).find("instead of an object"), std::string::npos);
+  EXPECT_NE(message_of(write("e.txt", "")).find("empty"), std::string::npos);
+  EXPECT_NE(message_of(write("f.txt", "a\nb\xFF")).find("not UTF-8"), std::string::npos);
+  EXPECT_NE(message_of(write("g.txt", "\x1F\x8B\x08")).find("gzip"), std::string::npos);
+  EXPECT_NE(message_of(write("h.txt", "<|endoftext|>\n")).find("no text to pack"), std::string::npos);
+  EXPECT_NE(message_of(folder_ / "none.txt").find("none.txt"), std::string::npos);
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "out.safetensors"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "out.safetensors.tokens.tmp"));
+}
+
+TEST_F(TokenDataTest, RefusesDamagedTokenFiles) {
+  const auto path = (folder_ / "t.safetensors").string();
+  const auto refuse = [&](std::vector<uint16_t> tokens, std::vector<int64_t> documents, SafetensorsMetadata metadata) {
+    const std::vector<TensorToWrite> tensors = {
+        {"tokens", DType::u16, {static_cast<int64_t>(tokens.size())}, std::as_bytes(std::span(tokens)), {}},
+        {"documents", DType::i64, {static_cast<int64_t>(documents.size())}, std::as_bytes(std::span(documents)), {}}};
+    write_safetensors(real_io(), path, tensors, metadata);
+    try {
+      TokenData::open(path);
+    } catch (const Error& e) { return std::string(e.what()); }
+    return std::string("no error");
+  };
+  const SafetensorsMetadata good = {{"format", "tern-tokens-1"}, {"vocab_size", "10"}, {"text_bytes", "3"}};
+  EXPECT_EQ(refuse({1, 2, 3}, {0, 1, 3}, good), "no error");
+  EXPECT_NE(refuse({1, 2, 3}, {0, 1, 3}, {{"format", "pt"}}).find("not a token file"), std::string::npos);
+  EXPECT_NE(refuse({1, 10, 3}, {0, 1, 3}, good).find("token 1 is 10"), std::string::npos);
+  EXPECT_NE(refuse({1, 2, 3}, {0, 2, 2, 3}, good).find("do not rise"), std::string::npos);
+  EXPECT_NE(refuse({1, 2, 3}, {0, 2}, good).find("end at 3"), std::string::npos);
+  EXPECT_NE(refuse({1, 2, 3}, {1, 3}, good).find("begin at 0"), std::string::npos);
+  EXPECT_NE(refuse({1, 2, 3}, {0, 3}, {{"format", "tern-tokens-1"}, {"vocab_size", "x"}}).find("vocab_size"),
+            std::string::npos);
+}
+
+TEST_F(TokenDataTest, PacksOnceAndFindsItAgain) {
+  const auto input = write("a.txt", "some text\n");
+  const TokenData first = load_or_pack(input, tokenizer_, folder_ / "cache");
+  int files = 0;
+  std::filesystem::file_time_type stamp;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_ / "cache"))
+    ++files, stamp = entry.last_write_time();
+  EXPECT_EQ(files, 1);
+  const TokenData second = load_or_pack(input, tokenizer_, folder_ / "cache");
+  for (const auto& entry : std::filesystem::directory_iterator(folder_ / "cache"))
+    EXPECT_EQ(entry.last_write_time(), stamp);
+  EXPECT_EQ(all(first), all(second));
+  const Tokenizer other =
+      Tokenizer::load(std::filesystem::path(TERN_SOURCE_DIR) / "tests/golden/tokenizers/byte_level");
+  pack({input}, tokenizer_, folder_ / "a.safetensors");
+  EXPECT_THROW(load_or_pack(folder_ / "a.safetensors", other, folder_ / "cache"), Error);
+}
+
+// A tokenizer whose EOS is another one ends documents otherwise: what was packed with the first is not taken for it.
+TEST_F(TokenDataTest, AnotherEndTokenOrBosRuleIsAnotherTokenizer) {
+  const std::string json = tokenizer_.to_json();
+  const auto with = [&](const std::string& config) { return Tokenizer::from_json(json, config, "test"); };
+  const std::string eos(tokenizer_.piece(34)), bos(tokenizer_.piece(35));  // letters will do
+  ASSERT_NE(eos, bos);
+  const Tokenizer a = with(R"({"bos_token": ")" + bos + R"(", "eos_token": ")" + eos + R"("})"),
+                  b = with(R"({"bos_token": ")" + bos + R"(", "eos_token": ")" + bos + R"("})"),
+                  c = with(R"({"bos_token": ")" + eos + R"(", "eos_token": ")" + eos + R"("})");
+  EXPECT_NE(a.hash(), b.hash());
+  EXPECT_NE(a.hash(), c.hash());
+  const auto input = write("a.txt", "some text\n");
+  const auto last = [&](const Tokenizer& t) {
+    const TokenData d = load_or_pack(input, t, folder_ / "cache");
+    return d.token(d.num_tokens() - 1);
+  };
+  EXPECT_EQ(last(a), a.eos());
+  EXPECT_EQ(last(b), b.eos());
+}
+
+TEST_F(TokenDataTest, ATokenFileIsKnownByItsContentAndNotByItsName) {
+  const auto input = write("a.txt", "some text\n");
+  pack({input}, tokenizer_, folder_ / "data.tokens");
+  pack({input}, tokenizer_, folder_ / "data.bin");
+  EXPECT_EQ(all(load_or_pack(folder_ / "data.tokens", tokenizer_, folder_ / "cache")),
+            all(load_or_pack(folder_ / "data.bin", tokenizer_, folder_ / "cache")));
+  EXPECT_TRUE(is_token_file(folder_ / "data.bin"));
+  EXPECT_FALSE(is_token_file(input));
+  EXPECT_FALSE(is_token_file(folder_));
+  EXPECT_FALSE(is_token_file(folder_ / "none"));
+  EXPECT_FALSE(is_token_file(write("a.tokens", "text that says \"tern-tokens-1\"\n")));
+  EXPECT_FALSE(is_token_file(write("b.tokens", "")));
+  const Tokenizer other =
+      Tokenizer::load(std::filesystem::path(TERN_SOURCE_DIR) / "tests/golden/tokenizers/byte_level");
+  EXPECT_THROW(load_or_pack(folder_ / "data.tokens", other, folder_ / "cache"), Error);
+}
+
+// 48 MiB in one document and in many: neither the text nor what became of it is resident as a whole, while packing,
+// while writing, when opened.
+TEST_F(TokenDataTest, LongTextsArePackedInBoundedMemory) {
+#if defined(__linux__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  std::string line;
+  for (int i = 0; i < 100; ++i) line += "word" + std::string(1 + i % 5, static_cast<char>('a' + i * 7 % 26)) + " ";
+  line += "\n";
+  const auto write_text = [&](const char* name, int lines_of_a_document) {
+    std::string text;
+    for (int i = 1; text.size() < size_t{48} << 20; ++i) {
+      text += line;
+      if (lines_of_a_document > 0 && i % lines_of_a_document == 0) text += std::string(kDocumentLine) + "\n";
+    }
+    return write(name, text);
+  };
+  for (const auto& input : {write_text("one.txt", 0), write_text("many.txt", 100)}) {
+    SCOPED_TRACE(input);
+    int64_t calls = 0;
+    const PackOptions options{
+        .progress = [](void* count, int64_t, int64_t) { return ++*static_cast<int64_t*>(count) > 0; },
+        .context = &calls};
+    const int64_t before = read_process_memory().resident_bytes;
+    if (!reset_peak_resident()) GTEST_SKIP() << "this kernel does not let a process forget its peak memory";
+    const TokenData d = load_or_pack(input, tokenizer_, folder_ / "cache", options);
+    EXPECT_LE(read_process_memory().peak_resident_bytes - before, int64_t{20} << 20);
+    EXPECT_GE(calls, 20) << "told on the way";
+    d.let_go();  // what opening checked is mapped, and the page cache's
+    EXPECT_LE(read_process_memory().resident_bytes - before, int64_t{20} << 20);
+    EXPECT_GT(d.num_tokens(), 1 << 20);
+  }
+#endif
+}
+
+// Nothing is written but through the Io.
+TEST_F(TokenDataTest, PacksIntoAnotherIo) {
+  const auto input = write("a.jsonl", R"({"prompt": "a b", "completion": "c d"})"
+                                      "\n");
+  MemoryIo io;
+  const TokenData packed = load_or_pack(input, tokenizer_, "cache", {}, io);
+  EXPECT_EQ(io.list("cache").size(), 1u) << "and the temporary files are gone";
+  EXPECT_EQ(all(packed), all(load_or_pack(input, tokenizer_, folder_ / "cache")));
+  EXPECT_TRUE(packed.has_loss());
+  EXPECT_EQ(all(load_or_pack(input, tokenizer_, "cache", {}, io)), all(packed));
+}
+
+}  // namespace
+}  // namespace tern

@@ -1,0 +1,39 @@
+#pragma once
+// The table of families that GGUF and tern share, and the rotary table of some. Stays in formats/.
+
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "formats/hf/family.h"
+
+namespace tern {
+
+struct GgufName {
+  std::string_view hf, gguf;  // without ".weight" or ".bias"; '#': the layer
+};
+/// One row for each family. What the columns after `names` say is what llama.cpp fixes for the architecture in its code
+/// and no key of a file tells.
+struct GgufFamily {
+  // Of several families of one architecture the first is read, or the one with windows where the file has them.
+  std::string_view model_type, architecture;
+  std::span<const GgufName> names;
+  bool interleaved = false;              // GgufPlace::Heads
+  std::string_view activation = "silu";  // as config.json says it
+  bool windowed = false;
+  bool multipliers = false;      // keys for Granite's factors
+  int64_t unturned_every = 0;    // this layer of each period does not turn; 0: all turn
+  bool without_windows = false;  // even where config.json has them
+  bool untied = false, without_biases = false;
+};
+/// Null: not in the table.
+const GgufFamily* gguf_family(std::string_view model_type);
+const GgufFamily* gguf_family_of_architecture(std::string_view architecture, bool windowed = false);
+/// The name of the norms' epsilon, without the architecture.
+std::string_view gguf_epsilon_key(const HfFamily&);
+
+/// Llama 3's scaling that makes these divisors, one for each pair of a head's elements, to 2e-6; absent: none does.
+std::optional<HfRope> llama3_rope_of(const std::vector<float>& divisors, double theta);
+
+}  // namespace tern

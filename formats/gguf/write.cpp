@@ -1,0 +1,265 @@
+#include "formats/gguf/write.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <set>
+
+#include "base/dtype.h"
+#include "base/error.h"
+#include "base/io.h"
+#include "base/text.h"
+#include "base/utf8.h"
+#include "formats/gguf/gguf_impl.h"
+
+namespace tern {
+namespace {
+
+constexpr int64_t kAlignment = 32, kQ8Block = 32;
+
+template <class T>
+void put(std::string& out, T value) {
+  out.append(reinterpret_cast<const char*>(&value), sizeof value);
+}
+void put_text(std::string& out, std::string_view text) {
+  put(out, static_cast<uint64_t>(text.size()));
+  out += text;
+}
+void put_type(std::string& out, GgufValueType type) { put(out, static_cast<uint32_t>(type)); }
+void put_array(std::string& out, GgufValueType type, size_t count) {
+  put_type(out, type);
+  put(out, static_cast<uint64_t>(count));
+}
+
+template <class... Args>
+[[noreturn]] void misuse(fmt::format_string<Args...> format, Args&&... args) {
+  throw Error(ErrorKind::usage, "write_gguf: {}", fmt::format(format, std::forward<Args>(args)...));
+}
+
+void check_text(const std::string& key, std::string_view text) {
+  if (text.size() > kGgufMaxStringBytes) misuse("key '{}': a string of {} bytes, at most 1 MiB", key, text.size());
+  if (!is_valid_utf8(text)) misuse("key '{}': not UTF-8", key);
+}
+
+struct Plan {
+  const GgufTypeRow* row = nullptr;
+  int64_t elements = 1, bytes = 0;
+};
+
+Plan plan_of(const GgufTensorToWrite& t) {
+  const auto wrong = [&](const std::string& what) {
+    misuse("tensor '{}': {}", make_printable(t.name.substr(0, 100)), what);
+  };
+  if (t.name.empty() || t.name.size() > kGgufMaxNameBytes || !is_valid_utf8(t.name))
+    wrong(fmt::format("a name of {} bytes; 1 to {} of UTF-8 fit", t.name.size(), kGgufMaxNameBytes));
+  if (t.type != GgufType::f32 && t.type != GgufType::f16 && t.type != GgufType::bf16 && t.type != GgufType::q8_0)
+    wrong("tern writes F32, F16, BF16 and Q8_0");
+  if (t.shape.size() > 4) wrong(fmt::format("{} dimensions, at most 4", t.shape.size()));
+  Plan plan;
+  plan.row = gguf_type_row(static_cast<uint32_t>(t.type));
+  for (const int64_t size : t.shape)
+    if (size < 1 || __builtin_mul_overflow(plan.elements, size, &plan.elements) || plan.elements > int64_t{1} << 60)
+      wrong(fmt::format("shape [{}]", fmt::join(t.shape, ", ")));
+  const int64_t width = t.shape.empty() ? 1 : t.shape.back();
+  if (width % plan.row->block_elements != 0)
+    wrong(
+        fmt::format("rows of {} elements, {} comes in blocks of {}", width, plan.row->name, plan.row->block_elements));
+  plan.bytes = plan.elements / plan.row->block_elements * plan.row->block_bytes;
+  return plan;
+}
+
+// Half away from zero, as C's roundf.
+int8_t q8_quant(float x, float inverse) { return static_cast<int8_t>(std::round(x * inverse)); }
+
+void append_q8_0(std::string& out, std::span<const float> x, const std::string& name) {
+  float most = 0;
+  for (const float v : x) {
+    if (!std::isfinite(v))
+      throw Error(ErrorKind::bad_file, "write_gguf: tensor '{}' holds {}, which Q8_0 cannot; write it as f32", name, v);
+    most = std::max(most, std::fabs(v));
+  }
+  const float d = most / 127.0f, inverse = d == 0 ? 0.0f : 1.0f / d;
+  const f16 stored = to_f16(d);
+  if (!std::isfinite(to_float(stored)))
+    throw Error(ErrorKind::bad_file, "write_gguf: tensor '{}' holds {}, beyond Q8_0's range; write it as f32", name,
+                most);
+  if (!std::isfinite(inverse)) {  // a block of the smallest subnormals: 0 in any case
+    put(out, stored.bits);
+    out.append(x.size(), '\0');
+    return;
+  }
+  put(out, stored.bits);
+  for (const float v : x) put(out, q8_quant(v, inverse));
+}
+
+// Turns the producer's pieces into the tensor's bytes.
+class Encoder {
+ public:
+  Encoder(const GgufTensorToWrite& tensor, const Plan& plan, IoFile& file)
+      : tensor_(tensor), plan_(plan), file_(file) {}
+
+  void take(std::span<const float> values) {
+    count_ += static_cast<int64_t>(values.size());
+    if (count_ > plan_.elements) short_or_long();
+    const auto block = static_cast<size_t>(plan_.row->block_elements);
+    while (!values.empty()) {
+      if (block > 1 && (!carry_.empty() || values.size() < block)) {
+        const size_t part = std::min(block - carry_.size(), values.size());
+        carry_.insert(carry_.end(), values.begin(), values.begin() + static_cast<ptrdiff_t>(part));
+        values = values.subspan(part);
+        if (carry_.size() == block) {
+          encode(carry_);
+          carry_.clear();
+        }
+        continue;
+      }
+      encode(values.subspan(0, block));
+      values = values.subspan(block);
+    }
+  }
+  void finish() {
+    if (count_ != plan_.elements) short_or_long();
+    flush();
+  }
+
+ private:
+  [[noreturn]] void short_or_long() const {
+    misuse("tensor '{}': the producer gave {}{} values, its shape takes {}", tensor_.name,
+           count_ > plan_.elements ? "at least " : "", count_, plan_.elements);
+  }
+  void encode(std::span<const float> x) {
+    switch (tensor_.type) {
+      case GgufType::f32:
+        for (const float v : x) put(buffer_, v);
+        break;
+      case GgufType::f16:
+        for (const float v : x) put(buffer_, to_f16(v).bits);
+        break;
+      case GgufType::bf16:
+        for (const float v : x) put(buffer_, to_bf16(v).bits);
+        break;
+      default:
+        append_q8_0(buffer_, x, tensor_.name);
+    }
+    if (buffer_.size() >= size_t{1} << 20) flush();
+  }
+  void flush() {
+    if (!buffer_.empty()) file_.append(buffer_);
+    buffer_.clear();
+  }
+
+  const GgufTensorToWrite& tensor_;
+  const Plan& plan_;
+  IoFile& file_;
+  int64_t count_ = 0;
+  std::vector<float> carry_;
+  std::string buffer_;
+};
+
+}  // namespace
+
+void GgufMetadata::begin(const std::string& key, GgufValueType type) {
+  if (key.empty() || key.size() > kGgufMaxKeyBytes ||
+      !std::all_of(key.begin(), key.end(), [](char c) { return c > 0x20 && c < 0x7f; }))
+    misuse("key '{}' is no printable ASCII", make_printable(key.substr(0, 100)));
+  if (std::find(keys_.begin(), keys_.end(), key) != keys_.end()) misuse("key '{}' is given twice", key);
+  if (key == "general.alignment") misuse("the alignment is fixed");
+  if (keys_.size() >= kGgufMaxKeys) misuse("more than {} keys", kGgufMaxKeys);
+  keys_.push_back(key);
+  put_text(bytes_, key);
+  put_type(bytes_, type);
+}
+void GgufMetadata::add(const std::string& key, std::string_view value) {
+  check_text(key, value);
+  begin(key, GgufValueType::string);
+  put_text(bytes_, value);
+}
+void GgufMetadata::add(const std::string& key, bool value) {
+  begin(key, GgufValueType::boolean);
+  put(bytes_, static_cast<uint8_t>(value ? 1 : 0));
+}
+void GgufMetadata::add(const std::string& key, uint32_t value) {
+  begin(key, GgufValueType::u32);
+  put(bytes_, value);
+}
+void GgufMetadata::add(const std::string& key, int32_t value) {
+  begin(key, GgufValueType::i32);
+  put(bytes_, value);
+}
+void GgufMetadata::add(const std::string& key, uint64_t value) {
+  begin(key, GgufValueType::u64);
+  put(bytes_, value);
+}
+void GgufMetadata::add(const std::string& key, float value) {
+  begin(key, GgufValueType::f32);
+  put(bytes_, value);
+}
+void GgufMetadata::add(const std::string& key, std::span<const std::string> values) {
+  for (const std::string& v : values) check_text(key, v);
+  begin(key, GgufValueType::array);
+  put_array(bytes_, GgufValueType::string, values.size());
+  for (const std::string& v : values) put_text(bytes_, v);
+}
+void GgufMetadata::add(const std::string& key, std::span<const float> values) {
+  begin(key, GgufValueType::array);
+  put_array(bytes_, GgufValueType::f32, values.size());
+  for (const float v : values) put(bytes_, v);
+}
+void GgufMetadata::add(const std::string& key, std::span<const int32_t> values) {
+  begin(key, GgufValueType::array);
+  put_array(bytes_, GgufValueType::i32, values.size());
+  for (const int32_t v : values) put(bytes_, v);
+}
+
+int64_t write_gguf(Io& io, const std::string& path, const GgufMetadata& metadata,
+                   std::span<const GgufTensorToWrite> tensors) {
+  if (tensors.size() > kGgufMaxTensors) misuse("{} tensors, at most {}", tensors.size(), kGgufMaxTensors);
+  std::string header = "GGUF";
+  put(header, uint32_t{3});
+  put(header, static_cast<uint64_t>(tensors.size()));
+  put(header, metadata.count());
+  header += metadata.bytes();
+  std::vector<Plan> plans;
+  std::set<std::string_view> names;
+  const auto aligned = [](int64_t n) { return (n + kAlignment - 1) / kAlignment * kAlignment; };
+  int64_t offset = 0;
+  for (const GgufTensorToWrite& t : tensors) {
+    plans.push_back(plan_of(t));
+    if (!names.insert(t.name).second) misuse("tensor '{}' is given twice", t.name);
+    put_text(header, t.name);
+    put(header, static_cast<uint32_t>(t.shape.size()));
+    for (size_t d = t.shape.size(); d > 0; --d) put(header, static_cast<uint64_t>(t.shape[d - 1]));
+    put(header, static_cast<uint32_t>(t.type));
+    put(header, static_cast<uint64_t>(offset));
+    offset = aligned(offset + plans.back().bytes);
+  }
+  header.resize(static_cast<size_t>(aligned(static_cast<int64_t>(header.size()))), '\0');
+
+  const std::string temporary = path + ".tmp";
+  try {
+    const std::unique_ptr<IoFile> file = io.create(temporary);
+    file->append(header);
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      Encoder encoder(tensors[i], plans[i], *file);
+      tensors[i].produce([&](std::span<const float> values) { encoder.take(values); });
+      encoder.finish();
+      const auto padding = static_cast<size_t>(aligned(plans[i].bytes) - plans[i].bytes);
+      if (padding > 0) file->append(std::string(padding, '\0'));
+    }
+    file->sync();
+    file->close();
+    io.rename(temporary, path);
+  } catch (...) {
+    try {
+      if (io.stat(temporary)) io.remove(temporary);
+    } catch (const Error&) {  // the first error is the one worth telling
+    }
+    throw;
+  }
+  io.sync_dir(parent_path(path));
+  return static_cast<int64_t>(header.size()) + offset;
+}
+
+}  // namespace tern

@@ -1,0 +1,64 @@
+#pragma once
+// Writing GGUF, version 3: streamed, and the same input always gives the same bytes.
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "formats/gguf/gguf.h"
+
+namespace tern {
+
+class Io;
+
+/// Metadata in the order it is added.
+/// Errors  usage: a key that is no printable ASCII or stands there already, a string over 1 MiB or not UTF-8, more
+///         than the reader would accept.
+class GgufMetadata {
+ public:
+  void add(const std::string& key, std::string_view value);
+  void add(const std::string& key, const char* value) { add(key, std::string_view(value)); }
+  void add(const std::string& key, bool value);
+  void add(const std::string& key, uint32_t value);
+  void add(const std::string& key, int32_t value);
+  void add(const std::string& key, uint64_t value);
+  void add(const std::string& key, float value);
+  void add(const std::string& key, std::span<const std::string> values);
+  void add(const std::string& key, std::span<const float> values);
+  void add(const std::string& key, std::span<const int32_t> values);
+
+  uint64_t count() const { return keys_.size(); }
+  const std::string& bytes() const { return bytes_; }
+
+ private:
+  void begin(const std::string& key, GgufValueType type);
+  std::vector<std::string> keys_;
+  std::string bytes_;
+};
+
+/// Takes the next values of a tensor, any number at a time.
+using FloatSink = std::function<void(std::span<const float>)>;
+
+struct GgufTensorToWrite {
+  std::string name;
+  GgufType type = GgufType::f32;  // f32, f16, bf16, q8_0
+  std::vector<int64_t> shape;     // row-major: the fastest dimension last
+  std::function<void(const FloatSink&)> produce;
+};
+
+/// Writes `path` through a temporary file beside it, sync, rename. `general.alignment` is 32 and not written.
+/// f16 and bf16 round to nearest, ties to even. Q8_0: blocks of 32; d = max|x| / 127 in f32, q = x · (1/d) rounded half
+/// away from zero, d stored as f16: the bits of the format's reference.
+/// Returns the file's size. Order  tensors as given.
+/// Errors  usage: a name twice, empty or over 64 bytes, a rank over 4, a size below 1, rows that are no multiple of the
+///         block, a producer of too few or too many values, another type; bad_file: a value that Q8_0 cannot hold (NaN,
+///         infinite, or a block beyond f16's range); io.h's.
+/// Source  gguf 0.19, which reads what this writes (dev/golden/gguf_files.py --check).
+int64_t write_gguf(Io&, const std::string& path, const GgufMetadata& metadata,
+                   std::span<const GgufTensorToWrite> tensors);
+
+}  // namespace tern

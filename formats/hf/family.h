@@ -1,0 +1,170 @@
+#pragma once
+// The families of models tern reads, as one table: what a family's config.json calls its values, what it leaves to
+// defaults, which variants of tern's units its blocks are made of, and what its weight files call the parameters. The
+// reader and the writer of config.json, spec/, model/ (names) and other formats' readers all read it; nothing else
+// asks a model for its family. docs/families.md adds one as a worked example.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "formats/hf/config.h"
+
+namespace tern {
+
+/// What the weight files call a parameter, without ".weight" or ".bias". '#' stands for the layer's number, '@' for an
+/// expert's; ',' parts the matrices that stand one below the other in tern's; '^' marks a matrix held as (in, out); '%'
+/// one whose rows come in groups of one key-value head: its query heads, its key, its value. Empty: the family has
+/// none.
+struct HfNames {
+  std::string_view tokens, positions, token_types, embed_norm;
+  std::string_view attention_norm, qkv, query_norm, key_norm, attention_out, attention_post_norm;
+  std::string_view query, query_down, query_up, kv_down, kv_norm, kv_up;  // latent attention; query: without a rank
+  std::string_view mlp_norm, up, down, mlp_post_norm;
+  std::string_view router, expert_up, expert_down, shared_up, shared_down, shared_gate;
+  std::string_view final_norm, projection;
+  friend bool operator==(const HfNames&, const HfNames&) = default;
+};
+/// A parameter of a family: &HfNames::qkv.
+using HfPart = std::string_view HfNames::*;
+
+enum class HfNorm : uint8_t { rms, rms_plus_one, layer };  // rms_plus_one: x̂·(1 + w), the file holds w
+enum class HfNormPlace : uint8_t {
+  before,  // x + f(norm(x))
+  after,   // x + norm(f(x))
+  around,  // x + norm(f(norm(x)))
+  sum,     // norm(x + f(x))
+};
+enum class HfHeadNorm : uint8_t { none, head, row };  // of queries and keys: each head by itself, all of a row together
+enum class HfPositions : uint8_t { rotary, learned, alibi };
+enum class HfWindows : uint8_t {
+  none,
+  every,           // sliding_window is every layer's
+  switched,        // use_sliding_window, then layer_types or those from max_window_layers on
+  switched_even,   // likewise, or every second layer, from the first on, below max_window_layers
+  switched_every,  // use_sliding_window: every layer's
+  listed,          // layer_types, or all but every period-th layer
+};
+/// Which layers have experts in the place of one MLP.
+enum class HfExperts : uint8_t {
+  none,
+  every,
+  stepped,  // every decoder_sparse_step-th, but those of mlp_only_layers
+  after,    // from first_k_dense_replace on
+};
+
+/// Variants of the units that no key of the file changes.
+struct HfBlocks {
+  HfNorm norm = HfNorm::rms;
+  HfNormPlace place = HfNormPlace::before;
+  HfHeadNorm head_norm = HfHeadNorm::none;
+  HfPositions positions = HfPositions::rotary;
+  bool gated = true;
+  bool out_bias = true;           // attention's output has a bias where q, k and v have one
+  bool scaled_embedding = false;  // times √hidden_size
+  bool shared_norm = false;       // where attention and MLP run beside each other: one norm for both, or two by a key
+  bool scaled_residual_init = false;  // ends of residual branches start 1/√(2·layers) smaller
+  bool causal = true;                 // false: an encoder: every token sees all of its text, and no head follows
+  int64_t position_offset = 0;        // rows of the table of positions before the first
+  bool alibi_in_bf16 = false;         // slopes and their products rounded to bf16, then divided by √head_dim
+  HfWindows windows = HfWindows::none;
+  HfExperts experts = HfExperts::none;
+  bool shared_gate = true;      // the expert of every token is multiplied by a sigmoid of its own
+  bool sigmoid_router = false;  // scores are sigmoids, with a bias for the choice, and groups are always chosen from
+  bool latent = false;          // queries, keys and values through narrow rows
+  int64_t full_every = 0;       // listed: this layer of each period has no window
+  int64_t unturned_every = 0;   // this layer of each period does not turn queries and keys; 0: all turn
+};
+
+/// What a file may leave out. Absent optionals: the file must say it.
+struct HfDefaults {
+  std::optional<int64_t> intermediate_factor;  // times hidden_size
+  std::optional<int64_t> kv_heads;             // absent: as many as heads
+  std::optional<int64_t> head_dim;             // absent: hidden_size / heads
+  std::optional<int64_t> context;
+  double norm_eps = 1e-6;
+  std::string_view hidden_act = "silu";
+  double attention_dropout = 0;
+  bool attention_bias = false, mlp_bias = false;  // where no key says it
+  bool tied = false;
+  std::optional<int64_t> bos, eos, pad;
+  double rope_theta = 10000, local_rope_theta = 0;  // local: of windowed layers; 0: they have none of their own
+  std::optional<double> partial_rotary;             // absent: whole heads turn, and no key says otherwise
+  std::optional<int64_t> window;
+};
+
+/// A value of HfConfig under another name: `field` as in llama's file. key "": the file has no such key, the default
+/// holds. alias: a second spelling that is read.
+struct HfRename {
+  std::string_view field, key, alias = "";
+};
+/// A further key and the value it sets.
+struct HfOption {
+  std::string_view key;
+  std::variant<bool HfConfig::*, double HfConfig::*, int64_t HfConfig::*, std::optional<double> HfConfig::*> to;
+  std::optional<double> absent = 0;  // no value: stays empty
+  std::string_view alias = "";       // a second spelling of a whole number that is read
+  bool whole = false;                // a number written without a point where it has none: transformers insists
+  bool zero_is_null = false;         // 0 is written as null
+};
+/// A switch that must stand as tern computes, and why.
+struct HfFixed {
+  std::string_view key;
+  bool expected;
+  std::string_view why;
+  bool written = false;  // the writer states it
+};
+
+/// What a family's files call a rotary type.
+struct HfRopeName {
+  std::string_view name;
+  RopeType type;
+};
+/// Names of norms where attention and MLP beside each other have one each.
+struct HfPairOfNorms {
+  std::string_view attention, mlp;
+};
+
+struct HfFamily {
+  std::string_view name;          // model_type
+  std::string_view architecture;  // of a causal language model
+  std::string_view prefix;        // of names, lacking where the bare model was saved
+  HfBlocks blocks;
+  HfDefaults defaults;
+  bool any_width = false;                         // hidden_size need not be a multiple of the heads
+  bool has_kv_heads = true, has_head_dim = true;  // keys num_key_value_heads, head_dim
+  std::vector<HfRename> renamed;
+  std::vector<HfOption> options;
+  std::vector<HfFixed> fixed;
+  std::vector<std::string_view> harmless;      // keys of this family that change nothing tern computes
+  std::vector<std::string_view> hidden_again;  // keys that must repeat hidden_size
+  bool hidden_again_written = false;           // and the writer states them
+  std::vector<HfRopeName> rope_names;          // of rotary types, beside those all families have
+  bool states_original_context = false;        // its files say original_max_position_embeddings outside, always
+  // What follows from several values together: sets it, or says what does not go together.
+  std::string (*settle)(HfConfig&) = nullptr;
+  HfPairOfNorms norms_of_two;  // where num_ln_in_parallel_attn is 2
+  HfNames names;
+};
+
+const std::vector<HfFamily>& hf_families();
+/// nullptr: no such family.
+const HfFamily* find_hf_family(std::string_view model_type);
+/// Errors: usage, naming model_type.
+const HfFamily& hf_family(const HfConfig&);
+/// The blocks of this configuration: the family's, or those of a variant of it.
+HfBlocks hf_blocks(const HfConfig&);
+/// The names of its weights, likewise.
+HfNames hf_names(const HfConfig&);
+/// True if a row of the family sets this value.
+template <class T>
+bool has_option(const HfFamily& family, T HfConfig::*field) {
+  for (const HfOption& o : family.options)
+    if (const auto* to = std::get_if<T HfConfig::*>(&o.to); to && *to == field) return true;
+  return false;
+}
+
+}  // namespace tern

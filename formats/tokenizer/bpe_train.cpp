@@ -1,0 +1,226 @@
+#include "formats/tokenizer/bpe_train.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <queue>
+#include <unordered_map>
+#include <vector>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/utf8.h"
+#include "formats/tokenizer/added.h"
+#include "formats/tokenizer/bpe.h"
+#include "formats/tokenizer/regex.h"
+#include "formats/tokenizer/tokenizer_impl.h"
+
+namespace tern {
+
+namespace {
+
+// A distinct word of the text: its pieces so far, and how often it occurs.
+struct TrainWord {
+  std::vector<int32_t> pieces;
+  int64_t count;
+};
+
+using Pair = uint64_t;  // left id << 32 | right id: the order of pairs is the order of these numbers
+Pair pair_of(int32_t left, int32_t right) { return static_cast<uint64_t>(left) << 32 | static_cast<uint32_t>(right); }
+
+struct PairState {
+  int64_t count = 0;
+  std::vector<uint32_t> words;  // that held the pair when noted; may name a word twice or one that lost the pair
+};
+
+struct Candidate {
+  int64_t count;
+  Pair pair;
+  bool operator<(const Candidate& other) const {  // top of the queue: most frequent, then smallest pair
+    return count != other.count ? count < other.count : pair > other.pair;
+  }
+};
+
+// Sorted, so that nothing depends on the order of a hash table.
+std::vector<std::pair<std::string, int64_t>> count_words(const TextSource& next, const BpeTrainOptions& options) {
+  AddedMatcher specials;
+  std::vector<AddedToken> tokens;
+  for (const std::string& content : options.special_tokens) {
+    specials.add(content, static_cast<uint32_t>(tokens.size()));
+    tokens.push_back({static_cast<int32_t>(tokens.size()), content, false, false, false, false, true});
+  }
+  specials.seal();
+  const ScanKind kind = options.pattern == SplitPattern::gpt2 ? ScanKind::gpt2 : ScanKind::llama3;
+  std::unordered_map<std::string, int64_t> counts;
+  std::string key;
+  std::vector<AddedMatcher::Part> parts;
+  for (std::string_view text; next(text);) {
+    std::string valid;
+    if (!is_valid_utf8(text)) text = valid = make_valid_utf8(text);
+    parts.clear();
+    specials.split(text, tokens, true, parts);
+    for (const AddedMatcher::Part& part : parts) {
+      if (part.token >= 0) continue;
+      const std::string_view between = text.substr(part.begin, part.end - part.begin);
+      for (size_t begin = 0; begin < between.size();) {
+        const size_t end = scan_piece(kind, between, begin);
+        key.assign(between.substr(begin, end - begin));
+        ++counts[key];
+        begin = end;
+      }
+    }
+  }
+  std::vector<std::pair<std::string, int64_t>> words(counts.begin(), counts.end());
+  std::ranges::sort(words);
+  return words;
+}
+
+class Trainer {
+ public:
+  explicit Trainer(std::vector<TrainWord> words) : words_(std::move(words)) {
+    for (uint32_t w = 0; w < words_.size(); ++w)
+      for (size_t i = 0; i + 1 < words_[w].pieces.size(); ++i)
+        add(words_[w].pieces[i], words_[w].pieces[i + 1], words_[w].count, w);
+    for (const auto& [pair, state] : pairs_) queue_.push({state.count, pair});
+    touched_.clear();
+  }
+
+  /// The next merge, or nothing when no pair is frequent enough.
+  std::optional<Pair> best(int64_t min_frequency) {
+    while (!queue_.empty()) {
+      const Candidate top = queue_.top();
+      queue_.pop();
+      const int64_t now = pairs_[top.pair].count;
+      if (now == top.count) {
+        if (now < std::max<int64_t>(1, min_frequency)) return std::nullopt;
+        return top.pair;
+      }
+      if (now > 0 && now < top.count) queue_.push({now, top.pair});  // it only lost: put it where it belongs now
+    }
+    return std::nullopt;
+  }
+
+  void merge(Pair pair, int32_t result) {
+    const auto left = static_cast<int32_t>(pair >> 32), right = static_cast<int32_t>(pair & 0xFFFFFFFF);
+    const std::vector<uint32_t> where = std::move(pairs_[pair].words);
+    for (const uint32_t w : where) merge_in(w, left, right, result);
+    pairs_[pair] = {};
+    std::ranges::sort(touched_);
+    touched_.erase(std::ranges::unique(touched_).begin(), touched_.end());
+    for (const Pair changed : touched_)
+      if (const int64_t count = pairs_[changed].count; count > 0) queue_.push({count, changed});
+    touched_.clear();
+  }
+
+ private:
+  void add(int32_t left, int32_t right, int64_t count, uint32_t word) {
+    const Pair pair = pair_of(left, right);
+    PairState& state = pairs_[pair];
+    state.count += count;
+    if (count > 0) {
+      if (state.words.empty() || state.words.back() != word) state.words.push_back(word);
+      touched_.push_back(pair);
+    }
+  }
+
+  // Every (left, right) of the word, left to right, becomes `result`; counts of the neighbours follow.
+  void merge_in(uint32_t w, int32_t left, int32_t right, int32_t result) {
+    std::vector<int32_t>& p = words_[w].pieces;
+    const int64_t count = words_[w].count;
+    size_t out = 0;
+    for (size_t i = 0; i < p.size();) {
+      if (i + 1 >= p.size() || p[i] != left || p[i + 1] != right) {
+        p[out++] = p[i++];
+        continue;
+      }
+      add(left, right, -count, w);
+      if (out > 0) {
+        add(p[out - 1], left, -count, w);
+        add(p[out - 1], result, count, w);
+      }
+      if (i + 2 < p.size()) {
+        add(right, p[i + 2], -count, w);
+        add(result, p[i + 2], count, w);
+      }
+      p[out++] = result;
+      i += 2;
+    }
+    p.resize(out);
+  }
+
+  std::vector<TrainWord> words_;
+  std::unordered_map<Pair, PairState> pairs_;
+  std::vector<Pair> touched_;
+  std::priority_queue<Candidate> queue_;
+};
+
+}  // namespace
+
+Tokenizer train_bpe(const TextSource& next, const BpeTrainOptions& options) {
+  const auto num_specials = static_cast<int64_t>(options.special_tokens.size());
+  if (options.vocab_size < 256 + num_specials)
+    throw Error(ErrorKind::usage,
+                "train a tokenizer: --vocab-size {} leaves no room; at least {}: 256 bytes and {} special tokens",
+                options.vocab_size, 256 + num_specials, num_specials);
+  auto t = std::make_unique<TokenizerData>();
+  t->place = "trained tokenizer";
+
+  // Ids: special tokens, then the bytes in the order of their characters, then a piece per merge.
+  BpeModel& m = t->model;
+  for (const std::string& content : options.special_tokens) {
+    const auto id = static_cast<int32_t>(t->added.size());
+    if (content.empty() || !m.pieces.add(content, id))
+      throw Error(ErrorKind::usage, "train a tokenizer: special token '{}' is empty or given twice", content);
+    t->added.push_back({id, content, false, false, false, false, true});
+  }
+  std::array<int32_t, 256> id_of_byte{};
+  for (uint32_t c = 0; c < 0x144; ++c) {
+    const int byte = byte_of_character(c);
+    if (byte < 0) continue;
+    std::string spelled;
+    append_byte_level(std::string(1, static_cast<char>(byte)), spelled);
+    const auto id = static_cast<int32_t>(m.pieces.num_ids());
+    if (!m.pieces.add(spelled, id))
+      throw Error(ErrorKind::usage, "train a tokenizer: special token '{}' is also a byte's piece; use a longer one",
+                  spelled);
+    id_of_byte[static_cast<size_t>(byte)] = id;
+  }
+
+  std::vector<TrainWord> words;
+  for (const auto& [text, count] : count_words(next, options)) {
+    words.push_back({{}, count});
+    for (const char b : text) words.back().pieces.push_back(id_of_byte[static_cast<uint8_t>(b)]);
+  }
+  Trainer trainer(std::move(words));
+  while (m.pieces.num_ids() < options.vocab_size) {
+    const auto pair = trainer.best(options.min_frequency);
+    if (!pair) break;
+    const auto left = static_cast<int32_t>(*pair >> 32), right = static_cast<int32_t>(*pair & 0xFFFFFFFF);
+    const std::string spelled = std::string(m.pieces.text(left)) + std::string(m.pieces.text(right));
+    int32_t id = m.pieces.find(spelled).value_or(-1);  // two ways to one piece are two merges
+    if (id < 0) {
+      id = static_cast<int32_t>(m.pieces.num_ids());
+      m.pieces.add(spelled, id);
+    }
+    m.merge_list.push_back({left, right, id, static_cast<uint32_t>(m.merge_list.size())});
+    trainer.merge(*pair, id);
+  }
+
+  const std::string byte_level =
+      R"({"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":true})";
+  std::string split = byte_level;
+  if (options.pattern == SplitPattern::llama3)
+    split =
+        R"({"type":"Sequence","pretokenizers":[{"type":"Split","pattern":{"Regex":)" +
+        quote_json(pattern_of(ScanKind::llama3)) +
+        R"(},"behavior":"Isolated","invert":false},{"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,)"
+        R"("use_regex":false}]})";
+  set_components(*t, {"null", split, "null", byte_level});
+  TokenizerConfig config;
+  if (!options.special_tokens.empty()) config.bos = config.eos = options.special_tokens[0];
+  return finish_tokenizer(std::move(t), std::move(config));
+}
+
+}  // namespace tern

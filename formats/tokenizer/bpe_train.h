@@ -1,0 +1,37 @@
+#pragma once
+// Learns a byte-level BPE tokenizer from text.
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "formats/tokenizer/tokenizer.h"
+
+namespace tern {
+
+enum class SplitPattern { gpt2, llama3 };
+
+struct BpeTrainOptions {
+  int64_t vocab_size = 8192;  // special tokens and the 256 bytes included
+  SplitPattern pattern = SplitPattern::gpt2;
+  std::vector<std::string> special_tokens = {"<|endoftext|>"};  // take ids 0, 1, …; the first one is BOS and EOS
+  int64_t min_frequency = 2;                                    // a pair seen less often is never merged
+};
+
+/// `next(text)` fills in the next piece of text (a document, a line, a whole file) and says whether there was one.
+/// Words never cross pieces.
+using TextSource = std::function<bool(std::string_view& text)>;
+
+/// Order   the most frequent pair first, ties by the smaller left id, then the smaller right id: the result depends on
+/// the
+///         text alone, not on threads or hash seeds. The same ties as the reference's BpeTrainer, and the same merges
+///         but for two things: special tokens in the text are left out here (there they are learned from like words),
+///         and where two merges make the same piece, a pair with it is merged everywhere at once (there, at times,
+///         twice).
+/// Errors  usage: vocab_size below 256 + special tokens. Text that gives out early gives fewer pieces; callers compare
+///         vocab_size() with what they asked for.
+Tokenizer train_bpe(const TextSource& next, const BpeTrainOptions&);
+
+}  // namespace tern

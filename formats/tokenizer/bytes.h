@@ -1,0 +1,24 @@
+#pragma once
+// Tokenizers of files that are bytes in memory.
+
+#include <string>
+#include <string_view>
+
+#include "formats/tokenizer/tokenizer.h"
+
+namespace tern {
+
+/// The files of one tokenizer; empty: there is none. One of the first four says which kind it is, the first that is
+/// there.
+struct TokenizerBytes {
+  std::string_view sentencepiece;  // tokenizer.model
+  std::string_view vocab, merges;  // vocab.json and merges.txt
+  std::string_view ranks;          // tiktoken's lines
+  std::string_view words;          // vocab.txt
+  std::string_view config, special_tokens_map;
+};
+/// The tokenizer that Tokenizer::load makes of a directory with these files.
+/// Errors  bad_file, as it.
+Tokenizer tokenizer_of_bytes(const TokenizerBytes&, const std::string& place);
+
+}  // namespace tern

@@ -1,0 +1,292 @@
+// Decode steps as a chain of stages. A step of the reference sees the whole list of pieces; a stage sees them one by
+// one and keeps only what the next piece could still change. Behind Fuse or ByteLevel there is one piece, which arrives
+// in parts.
+#include <algorithm>
+
+#include "base/utf8.h"
+#include "formats/tokenizer/bpe.h"
+#include "formats/tokenizer/steps.h"
+
+namespace tern {
+
+struct DecodePipeline::Stage {
+  const DecodeStep* step = nullptr;
+  bool in_parts = false;  // what arrives are parts of one piece
+  std::string waiting;
+  std::string previous;  // CtcDecode: the piece before this one
+  int64_t num_seen = 0;  // pieces; in StripDecode in parts: leading characters looked at
+  bool leading_done = false;
+
+  void reset() {
+    waiting.clear();
+    previous.clear();
+    num_seen = 0;
+    leading_done = false;
+  }
+};
+
+namespace {
+
+std::string_view kReplacementCharacter = "\xEF\xBF\xBD";
+
+// "<0xNN>"; as the reference parses it, a sign before one digit passes for a number.
+int byte_of_piece(std::string_view piece) {
+  if (piece.size() != 6 || !piece.starts_with("<0x") || piece[5] != '>') return -1;
+  const auto digit = [](char c) {
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                  : -1;
+  };
+  if (piece[3] == '+') return digit(piece[4]);
+  const int high = digit(piece[3]), low = digit(piece[4]);
+  return high < 0 || low < 0 ? -1 : high * 16 + low;
+}
+
+std::string decoded_bytes(std::string_view bytes) {
+  if (is_valid_utf8(bytes)) return std::string(bytes);
+  std::string out;
+  for (size_t i = 0; i < bytes.size(); ++i) out += kReplacementCharacter;
+  return out;
+}
+
+std::string stripped(const StripDecode& s, std::string_view piece) {
+  std::vector<size_t> begins;  // of the characters, and the end
+  for (size_t i = 0; i < piece.size(); i += static_cast<size_t>(code_point_at(piece, i).size)) begins.push_back(i);
+  size_t first = 0, last = begins.size();
+  begins.push_back(piece.size());
+  const auto is_content = [&](size_t k) { return code_point_at(piece, begins[k]).value == s.content; };
+  while (first < last && static_cast<int64_t>(first) < s.start && is_content(first)) ++first;
+  const size_t all = last;
+  while (last > first && static_cast<int64_t>(all - last) < s.stop && is_content(last - 1)) --last;
+  return std::string(piece.substr(begins[first], begins[last] - begins[first]));
+}
+
+std::string replaced(const Regex& pattern, std::string_view text, std::string_view content) {
+  std::vector<TextSpan> matches;
+  pattern.find_all(text, matches);
+  std::string out;
+  size_t done = 0;
+  for (const TextSpan m : matches) {
+    out.append(text.substr(done, m.begin - done)).append(content);
+    done = m.end;
+  }
+  return out.append(text.substr(done));
+}
+
+std::string byte_level_bytes(std::string_view piece) {
+  std::string out;
+  for (size_t i = 0; i < piece.size();) {
+    const CodePoint c = code_point_at(piece, i);
+    const int byte = byte_of_character(c.value);
+    if (byte < 0) return std::string(piece);  // not of the alphabet: the piece stands for itself
+    out += static_cast<char>(byte);
+    i += static_cast<size_t>(c.size);
+  }
+  return out;
+}
+
+std::string metaspace_text(const MetaspaceDecode& s, std::string_view piece, bool first) {
+  std::string out;
+  for (size_t i = 0; i < piece.size();) {
+    if (piece.substr(i).starts_with(s.replacement)) {
+      if (!(first && s.drop_first)) out += ' ';
+      i += s.replacement.size();
+    } else {
+      out += piece[i++];
+    }
+  }
+  return out;
+}
+
+std::string literally_replaced(std::string_view text, std::string_view literal, std::string_view content) {
+  return replaced(Regex::from_literal(literal), text, content);
+}
+
+// The reference's clean-up of WordPiece and CTC, piece by piece.
+std::string cleaned_up(std::string text) {
+  if (text.find(' ') == text.npos) return text;
+  for (const auto& [from, to] : {std::pair{" .", "."},
+                                 {" ?", "?"},
+                                 {" !", "!"},
+                                 {" ,", ","},
+                                 {" ' ", "'"},
+                                 {" n't", "n't"},
+                                 {" 'm", "'m"},
+                                 {" do not", " don't"},
+                                 {" 's", "'s"},
+                                 {" 've", "'ve"},
+                                 {" 're", "'re"}})
+    text = literally_replaced(text, from, to);
+  return text;
+}
+
+std::string word_piece_text(const WordPieceDecode& s, std::string_view piece, bool first) {
+  std::string text(piece);
+  if (!first && piece.starts_with(s.prefix))
+    text.erase(0, s.prefix.size());
+  else if (!first)
+    text.insert(0, " ");
+  return s.clean_up ? cleaned_up(std::move(text)) : text;
+}
+
+std::string ctc_text(const CtcDecode& s, std::string_view piece) {
+  const std::string text = literally_replaced(piece, s.pad, "");
+  return s.clean_up ? literally_replaced(cleaned_up(text), s.delimiter, " ") : text;
+}
+
+// How many bytes at the end of `text` may be the beginning of `literal`.
+size_t overlap(std::string_view text, std::string_view literal) {
+  for (size_t n = std::min(text.size(), literal.size() - 1); n > 0; --n)
+    if (literal.starts_with(text.substr(text.size() - n))) return n;
+  return 0;
+}
+
+}  // namespace
+
+DecodePipeline::DecodePipeline(const std::vector<DecodeStep>& steps) {
+  bool in_parts = false;
+  for (const DecodeStep& step : steps) {
+    stages_.push_back({&step, in_parts, {}, {}, 0, false});
+    in_parts |= std::holds_alternative<FuseDecode>(step) || std::holds_alternative<ByteLevelDecode>(step);
+  }
+}
+DecodePipeline::~DecodePipeline() = default;
+DecodePipeline::DecodePipeline(DecodePipeline&&) noexcept = default;
+
+void DecodePipeline::push(std::string_view piece, std::string& out) { feed(0, piece, out); }
+
+void DecodePipeline::feed(size_t index, std::string_view piece, std::string& out) {
+  if (index == stages_.size()) {
+    out += piece;
+    return;
+  }
+  Stage& stage = stages_[index];
+  const auto pass = [&](std::string_view text) { feed(index + 1, text, out); };
+  const auto pass_waiting = [&](size_t count) {
+    const std::string ready = stage.waiting.substr(0, count);
+    stage.waiting.erase(0, count);
+    if (!ready.empty()) pass(ready);
+  };
+
+  if (std::holds_alternative<FuseDecode>(*stage.step)) {
+    pass(piece);
+  } else if (std::holds_alternative<JoinDecode>(*stage.step)) {
+    if (stage.num_seen++ > 0) pass(" ");
+    pass(piece);
+  } else if (std::holds_alternative<ByteLevelDecode>(*stage.step)) {
+    if (stage.in_parts) {  // the alphabet test needs the whole piece
+      stage.waiting += piece;
+      return;
+    }
+    stage.waiting += byte_level_bytes(piece);
+    const size_t whole = stage.waiting.size() - incomplete_utf8_tail(stage.waiting);
+    const std::string text = make_valid_utf8(std::string_view(stage.waiting).substr(0, whole));
+    stage.waiting.erase(0, whole);
+    if (!text.empty()) pass(text);
+  } else if (std::holds_alternative<ByteFallbackDecode>(*stage.step)) {
+    if (stage.in_parts) {
+      stage.waiting += piece;
+      return;
+    }
+    if (const int byte = byte_of_piece(piece); byte >= 0) {
+      stage.waiting += static_cast<char>(byte);
+      return;
+    }
+    if (!stage.waiting.empty()) {
+      const std::string text = decoded_bytes(stage.waiting);
+      stage.waiting.clear();
+      pass(text);
+    }
+    pass(piece);
+  } else if (const auto* strip = std::get_if<StripDecode>(stage.step)) {
+    if (!stage.in_parts) {
+      pass(stripped(*strip, piece));
+      return;
+    }
+    stage.waiting += piece;
+    while (!stage.leading_done && !stage.waiting.empty()) {
+      const CodePoint c = code_point_at(stage.waiting, 0);
+      if (stage.num_seen >= strip->start || c.value != strip->content)
+        stage.leading_done = true;
+      else
+        stage.waiting.erase(0, static_cast<size_t>(c.size)), ++stage.num_seen;
+    }
+    size_t keep = stage.waiting.size();  // up to `stop` trailing characters may still go
+    for (int64_t k = 0; k < strip->stop && keep > 0; ++k) {
+      const size_t before = code_point_before(stage.waiting, keep);
+      if (code_point_at(stage.waiting, before).value != strip->content) break;
+      keep = before;
+    }
+    pass_waiting(keep);
+  } else if (const auto* replace = std::get_if<ReplaceDecode>(stage.step)) {
+    if (!stage.in_parts) {
+      pass(replaced(replace->pattern, piece, replace->content));
+      return;
+    }
+    stage.waiting += piece;
+    if (!replace->pattern.is_literal()) return;  // a match may need all of the text
+    const std::string& literal = replace->pattern.pattern();
+    if (literal.empty()) return pass_waiting(stage.waiting.size());
+    for (size_t at = stage.waiting.find(literal); at != std::string::npos; at = stage.waiting.find(literal)) {
+      pass_waiting(at);
+      stage.waiting.erase(0, literal.size());
+      pass(replace->content);
+    }
+    pass_waiting(stage.waiting.size() - overlap(stage.waiting, literal));
+  } else if (const auto* metaspace = std::get_if<MetaspaceDecode>(stage.step)) {
+    pass(metaspace_text(*metaspace, piece, stage.in_parts || stage.num_seen++ == 0));
+  } else if (const auto* word_piece = std::get_if<WordPieceDecode>(stage.step)) {
+    if (stage.in_parts && word_piece->clean_up)
+      stage.waiting += piece;
+    else
+      pass(word_piece_text(*word_piece, piece, stage.in_parts || stage.num_seen++ == 0));
+  } else if (const auto* ctc = std::get_if<CtcDecode>(stage.step)) {
+    if (stage.in_parts) {
+      stage.waiting += piece;
+      return;
+    }
+    if (stage.num_seen++ > 0 && stage.previous == piece) return;
+    stage.previous = piece;
+    if (const std::string text = ctc_text(*ctc, piece); !text.empty()) pass(text);
+  } else if (const auto* suffix = std::get_if<SuffixDecode>(stage.step)) {
+    if (stage.in_parts) {
+      stage.waiting += piece;
+      return;
+    }
+    if (stage.num_seen++ > 0) pass(literally_replaced(stage.waiting, suffix->suffix, " "));
+    stage.waiting = piece;  // the last piece is treated otherwise: this one waits for the next
+  }
+}
+
+void DecodePipeline::finish(std::string& out) {
+  for (size_t i = 0; i < stages_.size(); ++i) {
+    Stage& stage = stages_[i];
+    std::string waiting = std::move(stage.waiting);
+    stage.waiting.clear();
+    if (!waiting.empty()) {
+      if (std::holds_alternative<ByteLevelDecode>(*stage.step)) {
+        waiting = make_valid_utf8(stage.in_parts ? byte_level_bytes(waiting) : waiting);
+      } else if (std::holds_alternative<ByteFallbackDecode>(*stage.step)) {
+        if (!stage.in_parts)
+          waiting = decoded_bytes(waiting);
+        else if (const int byte = byte_of_piece(waiting); byte >= 0)
+          waiting = decoded_bytes(std::string(1, static_cast<char>(byte)));
+      } else if (std::holds_alternative<StripDecode>(*stage.step)) {
+        waiting.clear();  // only content that may go waits here
+      } else if (const auto* replace = std::get_if<ReplaceDecode>(stage.step)) {
+        waiting = replaced(replace->pattern, waiting, replace->content);
+      } else if (const auto* suffix = std::get_if<SuffixDecode>(stage.step)) {
+        waiting = literally_replaced(waiting, suffix->suffix, "");
+      } else if (const auto* word_piece = std::get_if<WordPieceDecode>(stage.step)) {
+        waiting = word_piece_text(*word_piece, waiting, true);
+      } else if (const auto* ctc = std::get_if<CtcDecode>(stage.step)) {
+        waiting = ctc_text(*ctc, waiting);
+      }
+      if (!waiting.empty()) feed(i + 1, waiting, out);
+    }
+    stage.reset();
+  }
+}
+
+}  // namespace tern

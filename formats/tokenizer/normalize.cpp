@@ -1,0 +1,168 @@
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/utf8.h"
+#include "formats/tokenizer/bpe.h"
+#include "formats/tokenizer/sentencepiece.h"
+#include "formats/tokenizer/steps.h"
+
+namespace tern {
+
+namespace {
+
+// A stranger's steps may double a text again and again; no known normalizer makes even 20 times as much of it.
+constexpr size_t kMaxGrowth = 64, kAlwaysAllowedBytes = 1 << 20;
+
+std::string replace_all(const Regex& pattern, std::string_view text, std::string_view content, size_t max_bytes) {
+  std::vector<TextSpan> matches;
+  pattern.find_all(text, matches);
+  std::string out;
+  size_t done = 0;
+  for (const TextSpan m : matches) {
+    out.append(text.substr(done, m.begin - done)).append(content);
+    done = m.end;
+    if (out.size() > max_bytes)
+      throw Error(ErrorKind::bad_file,
+                  "normalizer: Replace makes more than {} bytes of the text; is tokenizer.json to be trusted?",
+                  max_bytes);
+  }
+  return out.append(text.substr(done));
+}
+
+struct Normalizing {
+  std::string text;
+  size_t max_bytes;
+  // How many characters in front come from the text's first one: when all of them are gone, the front is.
+  size_t num_front = 1;
+  bool front_removed = false;
+
+  void remove_front(size_t num_characters) {
+    front_removed |= num_characters >= num_front && num_characters > 0;
+    num_front -= std::min(num_front, num_characters);
+  }
+  // `rewrite`: text -> text, character by character or nearly so.
+  template <class Rewrite>
+  void rewrite_text(const Rewrite& rewrite) {
+    size_t front = 0;
+    for (size_t k = 0; k < num_front && front < text.size(); ++k)
+      front += static_cast<size_t>(code_point_at(text, front).size);
+    if (num_front > 0) num_front = std::max<size_t>(1, count_utf8(rewrite(std::string_view(text).substr(0, front))));
+    text = rewrite(text);
+  }
+
+  void operator()(const PrependStep& s) {
+    if (text.empty() || s.text.empty()) return;
+    text.insert(0, s.text);
+    front_removed = false;  // what is put in front counts as the front
+    num_front = count_utf8(s.text);
+  }
+  void operator()(const ReplaceStep& s) {
+    if (s.content.empty()) {
+      std::vector<TextSpan> matches;
+      s.pattern.find_all(text, matches);
+      size_t end = 0;
+      for (const TextSpan m : matches)
+        if (m.begin == end) end = m.end;
+      remove_front(count_utf8(std::string_view(text).substr(0, end)));
+    }
+    text = replace_all(s.pattern, text, s.content, max_bytes);
+  }
+  void operator()(const UnicodeStep& s) {
+    rewrite_text([&](std::string_view t) { return normalize_unicode(t, s.form); });
+  }
+  void operator()(const LowercaseStep&) { rewrite_text(lowercase_unicode); }
+  void operator()(const StripAccentsStep&) {
+    rewrite_characters([](std::string& out, std::string_view character, uint32_t c) {
+      if (!in_class(CharClass::accent, c)) out += character;
+    });
+  }
+  void operator()(const StripSpacesStep& s) {
+    size_t begin = 0, end = text.size();
+    while (s.left && begin < end && is_space(code_point_at(text, begin).value))
+      begin += static_cast<size_t>(code_point_at(text, begin).size);
+    while (s.right && end > begin && is_space(code_point_at(text, code_point_before(text, end)).value))
+      end = code_point_before(text, end);
+    remove_front(count_utf8(std::string_view(text).substr(0, begin)));
+    text = text.substr(begin, end - begin);
+  }
+  // Each character as `rewrite(out, c)` writes it.
+  template <class Rewrite>
+  void rewrite_characters(const Rewrite& rewrite) {
+    std::string out;
+    out.reserve(text.size());
+    size_t num_gone = 0;
+    for (size_t i = 0; i < text.size();) {
+      const CodePoint c = code_point_at(text, i);
+      const size_t before = out.size();
+      rewrite(out, std::string_view(text).substr(i, static_cast<size_t>(c.size)), c.value);
+      num_gone += before == 0 && out.empty();
+      i += static_cast<size_t>(c.size);
+    }
+    remove_front(num_gone);
+    text = std::move(out);
+  }
+  void operator()(const BertStep& s) {
+    if (s.clean_text)
+      rewrite_characters([](std::string& out, std::string_view character, uint32_t c) {
+        if (in_class(CharClass::bert_space, c))
+          out += ' ';
+        else if (!in_class(CharClass::bert_removed, c))
+          out += character;
+      });
+    if (s.chinese_alone)
+      rewrite_characters([](std::string& out, std::string_view character, uint32_t c) {
+        const bool alone = in_class(CharClass::bert_alone, c);
+        if (alone) out += ' ';
+        out += character;
+        if (alone) out += ' ';
+      });
+    if (s.strip_accents) {
+      rewrite_text([](std::string_view t) { return normalize_unicode(t, NormalForm::nfd); });
+      rewrite_characters([](std::string& out, std::string_view character, uint32_t c) {
+        if (!in_class(CharClass::bert_accent, c)) out += character;
+      });
+    }
+    if (s.lowercase) rewrite_text(lowercase_unicode);
+  }
+  void operator()(const NmtStep&) {
+    rewrite_characters([](std::string& out, std::string_view character, uint32_t c) {
+      const bool removed =
+          (c >= 1 && c <= 8) || c == 0xB || (c >= 0xE && c <= 0x1F) || c == 0x7F || c == 0x8F || c == 0x9F;
+      const bool space = c == 9 || c == 0xA || c == 0xC || c == 0xD || c == 0x1680 || (c >= 0x200B && c <= 0x200F) ||
+                         c == 0x2028 || c == 0x2029 || c == 0x2581 || c == 0xFEFF || c == 0xFFFD;
+      if (space)
+        out += ' ';
+      else if (!removed)
+        out += character;
+    });
+  }
+  void operator()(const CharsmapStep& s) {
+    if (s.map) text = apply_by_clusters(*s.map, text);
+    if (text.size() > max_bytes)
+      throw Error(ErrorKind::bad_file,
+                  "normalizer: Precompiled makes more than {} bytes of the text; is tokenizer.json to be trusted?",
+                  max_bytes);
+  }
+  void operator()(const SentencePieceStep& s) {
+    text = normalize_by_sentencepiece(s, text);
+    if (text.size() > max_bytes)
+      throw Error(ErrorKind::bad_file,
+                  "normalizer: the rules make more than {} bytes of the text; are they to be trusted?", max_bytes);
+  }
+  void operator()(const ByteLevelTextStep&) {
+    std::string out;
+    append_byte_level(text, out);
+    text = std::move(out);
+  }
+};
+
+}  // namespace
+
+std::string normalize(const std::vector<NormalizeStep>& steps, std::string_view text, bool& front_removed) {
+  Normalizing state{std::string(text), kMaxGrowth * text.size() + kAlwaysAllowedBytes};
+  for (const NormalizeStep& step : steps) std::visit(state, step);
+  front_removed = state.front_removed;
+  return std::move(state.text);
+}
+
+}  // namespace tern

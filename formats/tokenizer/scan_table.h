@@ -1,0 +1,34 @@
+#pragma once
+// What the scanners of split patterns ask of a character: one byte of flags, two look-ups.
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "formats/tokenizer/unicode.h"
+
+namespace tern {
+
+// Exactly one of the first four holds. `upper` and `lower` are the pattern o200k's halves of a word: both hold letters
+// without case and marks.
+enum ScanFlag : uint8_t {
+  kScanLetter = 1,
+  kScanNumber = 2,
+  kScanSpace = 4,
+  kScanOther = 8,
+  kScanUpper = 16,
+  kScanLower = 32,
+  kScanMark = 64,
+  kScanSign = 128,  // punctuation and symbols
+};
+
+struct ScanTable {
+  std::array<uint8_t, 256> of_byte{};  // 0 from 0x80 on: part of a longer character
+  std::array<uint16_t, 0x1100> page_of{};
+  std::vector<std::array<uint8_t, 256>> pages;
+  uint8_t of(uint32_t c) const { return pages[page_of[c >> 8]][c & 255]; }
+};
+const ScanTable& scan_table();
+
+}  // namespace tern

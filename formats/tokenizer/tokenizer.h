@@ -1,0 +1,127 @@
+#pragma once
+// Text to token ids and back, exactly as the reference libraries do it. A Tokenizer is a value: immutable, cheap to
+// copy (it shares its tables), safe to use from many threads at once.
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/io.h"
+
+#include "formats/text_span.h"
+
+namespace tern {
+
+struct TokenizerData;  // formats/tokenizer/tokenizer_impl.h
+
+/// Where a long text is parted: [0, end) and [next, …). Equal but where the tokenizer itself adds the space between.
+struct TextCut {
+  size_t end = 0, next = 0;
+};
+
+struct EncodeOptions {
+  bool add_special = true;    // what the post-processor adds: BOS and the like
+  bool allow_special = true;  // "<|endoftext|>" in the text is that token; false: it is plain text (untrusted input)
+  // Ranges of bytes, in order and apart, that somebody else wrote: a special token that lies wholly in one of them is
+  // plain text. (One that is looked for in normalized text is so wherever its piece touches a range.)
+  std::span<const TextSpan> plain = {};
+  std::span<const int32_t> plain_tokens = {};  // further added tokens to be treated so, special or not
+};
+
+struct DecodeOptions {
+  bool skip_special = false;  // leave out special tokens
+  // " ." -> "." and the like. Absent: off, unless tokenizer_config.json insists (clean_up_tokenization_spaces alone is
+  // ignored for BPE, as in transformers 5).
+  std::optional<bool> clean_up = {};
+};
+
+/// Errors of load: bad_file, naming file, key and what tern reads. A component type tern does not know is an error and
+/// never skipped; so is BPE dropout.
+/// Source  the JSON of Hugging Face tokenizers 0.23, judged by that library's ids (dev/tokenizers/).
+class Tokenizer {
+ public:
+  /// From a model directory (tokenizer.json, else vocab.json + merges.txt, else vocab.txt (BERT), else tokenizer.model:
+  /// SentencePiece or tiktoken ranks), or from one of those files, or from the vocabulary of a GGUF file.
+  /// tokenizer_config.json and special_tokens_map.json beside it are honoured.
+  static Tokenizer load(const std::filesystem::path& directory_or_file);
+  /// From the bytes of a tokenizer.json and (may be empty) a tokenizer_config.json; `place` names them in errors.
+  static Tokenizer from_json(std::string_view tokenizer_json, std::string_view tokenizer_config,
+                             const std::string& place = "tokenizer.json");
+
+  /// Ids of the text. Invalid UTF-8 is read as U+FFFD, one per maximal ill-formed part (as Python's errors="replace");
+  /// callers that must not lose bytes check first with base/utf8.h.
+  /// A character without a piece, byte pieces or unknown token gives no id, as in the reference; byte-level
+  /// vocabularies have all 256 bytes and never come to that. Errors  bad_file: a Split pattern that needs more than a
+  /// bounded number of steps.
+  std::vector<int32_t> encode(std::string_view text, EncodeOptions = {}) const;
+  /// The same, appended to `ids`.
+  void encode_into(std::string_view text, EncodeOptions, std::vector<int32_t>& ids) const;
+
+  /// A place in (near / 2, near] where the text may be cut so that the ids of both parts, one behind the other, are
+  /// those of the whole (specials aside); {0, 0} if this tokenizer or this text has none. For texts too long to encode
+  /// at once.
+  TextCut find_cut(std::string_view text, size_t near) const;
+
+  /// Text of the ids. Bytes that are no UTF-8 become U+FFFD as in the reference. Ids without a piece (`has(id)` is
+  /// false) give no text, as in the reference: models often have more rows than the tokenizer has pieces.
+  std::string decode(std::span<const int32_t> ids, DecodeOptions = {}) const;
+
+  int64_t vocab_size() const;  // largest id + 1, added tokens included
+  bool has(int64_t id) const;
+  /// The piece as the file spells it ("Ġthe", "▁the", "<0x0A>"); empty if there is none.
+  std::string_view piece(int64_t id) const;
+  std::optional<int32_t> id_of(std::string_view piece) const;
+  bool is_special(int64_t id) const;
+
+  std::optional<int32_t> bos()
+      const;  // from tokenizer_config.json, else by the usual names ("<s>", "<|endoftext|>", …)
+  std::optional<int32_t> eos() const;
+  std::optional<int32_t> unk() const;
+  std::optional<int32_t> pad() const;
+  bool adds_bos() const;  // encode(…, add_special) puts BOS in front
+  bool adds_eos() const;  // … and EOS behind
+  bool has_chat_template() const;
+
+  /// Sixteen hex digits over everything that decides ids: pieces, merges, components. Token files carry it.
+  std::string hash() const;
+  /// One line for people: "byte-level BPE, 50257 pieces, 50000 merges".
+  std::string describe() const;
+
+  /// Write tokenizer.json (of a SentencePiece model tokenizer.model) and tokenizer_config.json that tern and
+  /// transformers read back to the same ids.
+  void save(const std::filesystem::path& directory, Io& io = real_io()) const;
+  /// The bytes of these two files. Errors of to_json: bad_file, made of a SentencePiece model.
+  std::string to_json() const;
+  std::string config_json() const;
+
+  explicit Tokenizer(std::shared_ptr<const TokenizerData> data) : data_(std::move(data)) {}
+  const TokenizerData& data() const { return *data_; }
+
+ private:
+  std::shared_ptr<const TokenizerData> data_;
+};
+
+/// Decodes a stream of ids to text as it arrives. The parts concatenate to the whole decode, and no part ends inside a
+/// code point: bytes wait until their character is complete.
+class StreamingDecoder {
+ public:
+  explicit StreamingDecoder(Tokenizer, DecodeOptions = {});
+  ~StreamingDecoder();
+  StreamingDecoder(StreamingDecoder&&) noexcept;
+  StreamingDecoder& operator=(StreamingDecoder&&) noexcept;
+  /// Text that is certain now; may be empty.
+  std::string push(int32_t id);
+  /// What still waits; incomplete characters come out as U+FFFD. The decoder is as new afterwards.
+  std::string finish();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace tern

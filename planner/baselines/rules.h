@@ -1,0 +1,30 @@
+#pragma once
+// What people do without a planner, under the same costs and judged by the same simulator: rules of thumb for the whole
+// question of plan_model.h.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "planner/outer/plan_model.h"
+
+namespace tern {
+
+struct RulePlan {
+  std::string rule;  // "Megatron's rule"
+  bool found = false;
+  OuterChoice choice;
+  int64_t makespan_ps = 0;
+};
+
+/// On the type of node that has most devices, in the request's space; layers evenly over the stages by time, one
+/// strategy everywhere (the fastest that fits, first plans of plan_model):
+///   Megatron's rule    tensor parallelism as wide as a node, then as few stages as fit, the rest data parallel; 1F1B
+///                      (interleaved if the space has it), the micro-batch that is fastest; ZeRO up to 1
+///   sharded data       ZeRO 3 over all devices, one stage
+///   data parallel      ZeRO 0, one stage
+///   a random choice    the median of those that fit among `draws` drawn from all choices
+/// Source: Narayanan et al. 2021, arXiv:2104.04473, takeaways 1 to 3 (recalled), as the first.
+std::vector<RulePlan> rules_of_thumb(const ModelSpec&, const Cluster&, const PlanRequest&, int draws, uint64_t seed);
+
+}  // namespace tern

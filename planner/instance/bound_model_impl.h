@@ -1,0 +1,85 @@
+#pragma once
+// The lower bound of the makespan, built from the last stage to the first. Every term grows with every argument, so
+// that labels compare number by number.
+//
+// Stage i: forward f, backward b, weight gradient w; p = f + b + w; r = f + b; link to the next stage: of, ob.
+//   t  a micro-batch's round trip from its forward at i to its backward at i:  r + of + ob + t'
+//   y  from the first forward at i to the end of the last backward at i:
+//        one forward, one backward, with W forwards before the first backward:  max(
+//          y' + r + of + ob,                        the stages below, and the way there and back
+//          c·p,                                     the device is never done sooner
+//          t + (c − W)·f + (c − 1)·b,               first round trip; after it the device still owes these
+//          ((c − 1) div W + 1)·t,                   a forward waits for the backward W before it
+//          t + (c − 1)·max(of, ob))                 the link serves one transfer after another
+//   z  from the first forward at i to the end of all devices from i on, tails included: max(z' + f + of, y + tail,
+//     c·p + tail)
+//   g  from the step's begin: max(g', begin + z)
+// GPipe is a flow shop of equal jobs there and another back: Σ + (c − 1)·(max(f, of) + max(b, ob)) is exact. Zero
+// bubble: y without the third and fourth term, z ≥ c·p + tail. Chunks: the same for each virtual stage, and u, the mean
+// over the devices of way in + c·work (+ way out where backwards end the order): no makespan is below the mean. Proof
+// of each term: docs/planner.md; the tests hold all against the simulator.
+
+#include "planner/instance/chain_impl.h"
+
+namespace tern {
+
+struct StageCost {
+  int64_t p = 0, r = 0, f = 0, b = 0, w = 0;
+  int64_t q = 0;  // (c − W)·f + (c − 1)·b
+  int64_t tail = 0, begin = 0;
+  int64_t done = 0;  // c·p + tail, or below it where that is what is known
+  friend bool operator==(const StageCost&, const StageCost&) = default;
+};
+
+struct LinkCost {
+  int64_t forward = 0, backward = 0;
+};
+
+/// What is known of the stages from one on.
+struct Suffix {
+  int64_t t = 0, y = 0, z = 0, g = 0;
+  int64_t forward = 0, backward = 0;  // GPipe: max(f, of), max(b, ob)
+  int64_t u = 0;                      // chunks: devices times the mean
+  friend bool operator==(const Suffix&, const Suffix&) = default;
+};
+
+/// Componentwise least of what the stages before one can be.
+struct Prefix {
+  int64_t sum = 0;      // Σ (r + of + ob)
+  int64_t forward = 0;  // Σ (f + of)
+  int64_t most = 0;     // what the largest of them adds: q (one forward, one backward), p (GPipe, simple), c·p
+  int64_t u = 0;
+  bool reachable = false;
+};
+
+inline constexpr int64_t kNever = int64_t{1} << 60;
+
+Suffix extend(const Chain&, int stage, const StageCost&, const LinkCost&, const Suffix& next);
+/// The bound of an assignment whose stages from `stage` on are `s`, given at least `p` before it.
+int64_t complete(const Chain&, int stage, const Suffix& s, const Prefix& p);
+/// The numbers of a suffix that count for this chain: a can take b's place if none of a's is larger. At most
+/// kMostNumbers; how many is the same for a whole chain.
+inline constexpr int kMostNumbers = 5;
+inline int numbers_of(const Chain& c, const Suffix& s, int64_t* out) {
+  int n = 0;
+  const auto put = [&](int64_t x) { out[n++] = x; };
+  put(s.t);
+  if (c.kind == BoundKind::gpipe)
+    put(s.forward), put(s.backward);
+  else
+    put(s.y);
+  const bool ends = c.has_tail || c.has_begin || c.kind == BoundKind::zero_bubble || c.kind == BoundKind::chunked;
+  if (ends && c.kind != BoundKind::simple) put(s.z), put(s.g);
+  if (c.kind == BoundKind::chunked) put(s.u);
+  return n;
+}
+inline int count_of_numbers(const Chain& c) {
+  int64_t unused[kMostNumbers];
+  return numbers_of(c, {}, unused);
+}
+/// What a stage adds to Prefix::u.
+int64_t mean_share(const Chain&, int stage, const StageCost&, const LinkCost&);
+/// What a stage adds to Prefix::most.
+int64_t most_share(const Chain&, const StageCost&);
+
+}  // namespace tern

@@ -1,0 +1,117 @@
+#pragma once
+// One relaxation for every schedule. The makespan is the length of the longest path through a pipeline's operations, so
+// any mixture of paths is a lower bound: a sum over stages of passes · time. Memory gets a price: mu · (bytes at one
+// moment of each device's order − all the room there is) is at most 0 for what fits. What is left falls apart into
+// layers, and the least of it over all ways to lay layers into stages is a walk over (layer, stage). The best mixture
+// of paths is looked for as in Benders' decomposition: the walk's answer is simulated, its longest path joins the
+// mixture. docs/planner-proofs.md, "The relaxation".
+
+#include <vector>
+
+#include "planner/instance/bound_model_impl.h"
+#include "planner/instance/price.h"
+
+namespace tern {
+
+/// Of a mixture of paths the average passes; of assignments what they pass, in ps. Virtual stages, links behind them,
+/// devices.
+struct PathTerms {
+  std::vector<double> forward, backward, weight, host_forward, host_backward;  // stages; the last two in their place
+  std::vector<double> sync;  // stages: of Σ (sync − last gradient operation), a lower bound of the backlog
+  std::vector<double> send_forward, send_backward;
+  std::vector<double> begin, update;  // devices
+};
+/// a += share·(b − a)
+void mix_in(PathTerms& a, const PathTerms& b, double share);
+
+/// The mean over the devices of: the lead-in to each, all its work, and the lead-out or its tail; each variant a bound.
+std::vector<PathTerms> mean_paths(const Chain&);
+
+class Relaxation {
+ public:
+  explicit Relaxation(const Chain&);
+
+  /// Least of Σ weights · times + mu · (bytes − room) over all assignments: ps, at most the makespan of any that fits.
+  /// Keeps what the next two need.
+  double least(const PathTerms&, double mu);
+  /// An assignment that attains the last least(), and what its paths pass.
+  Assignment assignment() const;
+  PathTerms amounts(const Assignment&) const;
+  /// The least of each number, spread evenly over stages and devices.
+  PathTerms even_amounts() const;
+  /// By form (chain.form) and strategy: the last least() if one layer of that form must take that strategy. A strategy
+  /// above an upper bound is in no assignment below it.
+  std::vector<std::vector<double>> with_each_strategy() const;
+
+  /// The best of some prices: a search on mu's exponent, about the last best one. Returns the bound; mu() is the price.
+  double price_memory(const PathTerms&, int steps);
+  double mu() const { return mu_; }
+
+ private:
+  struct Row {  // a layer's strategy
+    int strategy, type;
+    double forward, backward, weight, host_forward, host_backward, sync, begin, update, entry_forward, entry_backward;
+    double persistent, held, held_weight;
+  };
+  double cost(const Row&, int stage) const;
+  /// More, if the layer is the first or the last of its stage.
+  double as_first(const Row& r, int stage) const {
+    return weights_.forward[static_cast<size_t>(stage)] * r.entry_forward;
+  }
+  double as_last(const Row& r, int stage) const {
+    return weights_.backward[static_cast<size_t>(stage)] * r.entry_backward;
+  }
+  const EdgeCost& least_behind(int u, size_t stage) const {
+    const auto& of = chain_.in->link_class;
+    return across_[static_cast<size_t>(of.empty() ? 0 : of[stage])][static_cast<size_t>(u)];
+  }
+  bool takes(int stage, const Row& r) const {
+    const int type = chain_.rule[static_cast<size_t>(stage)].type;
+    return type == kAnyType || r.type == type;
+  }
+  double link(int u, int stage) const;
+  size_t at(int u, int stage) const {
+    return static_cast<size_t>(u) * static_cast<size_t>(stages_) + static_cast<size_t>(stage);
+  }
+  int lowest(int u) const { return std::max(0, stages_ - (layers_ - u)); }
+  int highest(int u) const { return std::min(u, stages_ - 1); }
+
+  const Chain& chain_;
+  int layers_, stages_;
+  std::vector<std::vector<Row>> rows_;         // by form; empty elsewhere
+  std::vector<std::vector<EdgeCost>> across_;  // by class of link: least, after each layer
+  std::vector<double> held_, held_weight_;     // micro-batches at the moment, per stage
+  double room_ = 0, scale_ = 0;                // device bytes of all devices; time over bytes
+  double mu_ = 0;
+  PathTerms weights_;
+  // By form, stage and (first, last): least cost. By layer, stage and whether the stage ends there: least of what
+  // follows.
+  std::vector<std::vector<double>> cell_;
+  std::vector<double> after_[2];
+};
+
+/// The best bound found, and the mixture and price it holds for.
+struct CutBound {
+  int64_t bound = 0;  // ps; kNever: nothing fits
+  PathTerms weights;
+  double mu = 0;
+};
+/// At most `rounds` paths; ends early once the bound reaches `upper_bound` or no longer rises.
+CutBound cut_bound(const Chain&, int64_t upper_bound, int rounds);
+/// The instance with those strategies alone that may be part of an assignment below `upper_bound`; a strategy is kept
+/// for all layers of a class or for none.
+struct Kept {
+  int64_t bound = 0;  // of the whole instance: at least upper_bound if nothing is kept
+  Instance instance;
+  std::vector<std::vector<int>> strategy;  // (layers): of each that is kept, its number in the whole
+  /// The instance of those strategies.
+  void fill(const Instance& whole);
+  /// The same assignment in the whole instance's numbers.
+  Assignment whole(const Assignment&) const;
+};
+Kept strategies_below(const Instance&, int64_t upper_bound, int rounds);
+
+/// Its start alone: the mean paths. Milliseconds.
+int64_t mean_bound(const Chain&);
+
+}  // namespace tern

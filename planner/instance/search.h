@@ -1,0 +1,75 @@
+#pragma once
+// Exact search in one Instance: layers into stages, a strategy for each, so that the simulated makespan
+// (planner/instance/price.h) is least and every device's bytes fit. docs/planner.md says what is exact and what is not.
+
+#include <atomic>
+#include <cstdint>
+#include <limits>
+
+#include "plan/instance.h"
+
+namespace tern {
+
+enum class Objective : uint8_t {
+  simulated,  // the makespan
+  simple,     // simple_objective of price.h
+};
+
+struct SearchOptions {
+  Objective objective = Objective::simulated;
+  /// Only a value below this is wanted, e.g. the best of another θ: the search stops as soon as none can exist.
+  int64_t upper_bound = std::numeric_limits<int64_t>::max();
+  double seconds = std::numeric_limits<double>::infinity();  // wall clock; the answer then keeps its gap
+  int64_t simulations = 20000;                               // at most, after the bound search; a count, so the
+                                                             // same on every machine
+  int64_t labels = 20'000'000;  // partial stages at most in a round: a count too. Above it the answer keeps its gap
+  int threads = 1;              // changes no byte of the answer
+  const std::atomic<bool>* stop = nullptr;  // set by another thread: the answer then keeps its gap
+};
+
+struct SearchCounts {
+  int64_t labels = 0;     // partial stages kept
+  int64_t suffixes = 0;   // partial pipelines kept
+  int64_t simulated = 0;  // assignments priced
+  int64_t rounds = 0;     // of rising bound
+};
+
+/// Times in ps. Order: the same bytes for any number of threads, unless `seconds` or `stop` ended the search.
+struct SearchResult {
+  bool found = false;  // an assignment that fits, with value_ps < upper_bound
+  Assignment assignment;
+  int64_t value_ps = 0;     // its objective: the makespan, or the simple objective
+  int64_t makespan_ps = 0;  // simulated
+
+  /// No assignment that fits has a smaller objective than this (max of int64 if none fits). simulator_gap below.
+  int64_t bound_ps = 0;
+  /// The bound model: a lower bound of the objective computed from the stages' times. model_ps is its least value over
+  /// the assignments seen, model_bound_ps proven to be below all; equal once the bound search is finished.
+  int64_t model_ps = 0, model_bound_ps = 0;
+
+  bool interrupted = false;  // by seconds, stop or labels before the bound search was finished
+  bool restricted = false;   // the assignment is the best of a restricted family; bound_ps holds for the whole space
+
+  /// Nothing fits. The least bytes that, added to every tier of every device, let some assignment fit, and where they
+  /// bind in that assignment; for schedules whose devices hold several stages at least that many.
+  bool infeasible = false;
+  int device = 0;
+  Tier tier = Tier::device;
+  int64_t missing_bytes = 0;
+
+  SearchCounts counts;
+
+  double model_gap() const { return gap(model_ps, model_bound_ps); }
+  double simulator_gap() const { return gap(value_ps, bound_ps); }
+  static double gap(int64_t value, int64_t bound) {
+    return bound >= value ? 0 : static_cast<double>(value - bound) / static_cast<double>(value);
+  }
+};
+
+/// Errors: usage, as check_instance.
+SearchResult search(const Instance&, const SearchOptions& = {});
+
+/// A bound that costs milliseconds: no assignment that fits has a smaller makespan. For ordering outer choices.
+int64_t quick_bound(const Instance&);
+
+}  // namespace tern

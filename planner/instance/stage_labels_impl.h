@@ -1,0 +1,135 @@
+#pragma once
+// Labels of one stage: all that layers [u, e) can cost as the end of a stage, with u under one state and e − 1 under
+// another. They grow from the last layer to the first, because the gradient link's backlog does. A label is a short row
+// of integers, each of which no worse is better; per layer and state the Pareto front stays.
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <vector>
+
+#include "planner/instance/bound_model_impl.h"
+
+namespace tern {
+
+/// What ends a search early. Time and flag are looked at, the labels are counted: only the count is the same
+/// everywhere.
+struct Budget {
+  std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
+  const std::atomic<bool>* stop = nullptr;
+  int64_t labels = int64_t{1} << 62;
+  bool stopped() const {
+    return (stop && stop->load(std::memory_order_relaxed)) ||
+           (deadline != std::chrono::steady_clock::time_point::max() && std::chrono::steady_clock::now() >= deadline);
+  }
+};
+
+/// What a cut limits: p, p + q, or c·p + backlog and update (which no further layer makes less).
+enum class CutOn : uint8_t { p, pq, done };
+
+/// A linear cut: a label of layer u, state s survives if that + lambda·bytes ≤ limit[j][s], j = layers in the label
+/// − 1. It is the completion bound of a Lagrangian: time limit less the cheapest way on, memory priced at lambda.
+struct Cut {
+  double lambda = 0;
+  CutOn on = CutOn::p;
+  std::vector<double> limit;  // (length · width)
+};
+struct Cuts {
+  int width = 1;  // states per row of limit
+  std::vector<Cut> cuts;
+};
+
+/// Most time that a stage may take, for each cut. kNoLimit: no stage begins there.
+inline constexpr double kNoLimit = -1e300;
+struct TimeLimit {
+  double p = kNoLimit, pq = kNoLimit, done = kNoLimit;
+  double of(CutOn on) const { return on == CutOn::p ? p : on == CutOn::pq ? pq : done; }
+};
+
+class StageCuts {
+ public:
+  StageCuts(const Chain&, int stage, const std::vector<double>& lambdas);
+  /// limit[j]: of a stage over layers [end − 1 − j, end).
+  Cuts make(int end, int length, const std::vector<TimeLimit>& limit) const;
+
+ private:
+  const Chain& chain_;
+  const int stage_;
+  std::vector<Cut> kinds_;                 // without limits
+  std::vector<std::vector<double>> unit_;  // (layers)(states · kinds): least of time + lambda·bytes
+};
+
+struct LabelParent {
+  int32_t index = -1;
+  int16_t state = 0, option = 0;
+};
+
+struct Front {
+  std::vector<int64_t> x;  // (labels · dims)
+  std::vector<LabelParent> parent;
+  int size() const { return static_cast<int>(parent.size()); }
+};
+
+struct StageRun {
+  int end = 0, exit = 0;
+  std::vector<std::vector<Front>> front;  // (length)(states of layer end − 1 − j)
+  int64_t labels = 0;                     // and comparisons, at so many for one
+  bool too_many = false;
+};
+
+class StageLabels {
+ public:
+  enum class Keep { least, least_pq, least_done, bound, times, all };
+  /// Keep  least…: only what finds the least of p, p + q, or c·p + tail (then in place of p); bound: a lower bound
+  /// of all that the chain's bound model needs (times that
+  ///       the model hardly feels, as the least any strategy takes); times: all that the simulator sees; all: every
+  ///       label.
+  StageLabels(const Chain&, int stage, Keep);
+
+  /// Labels of up to `length` layers before `end`; exit −1: any state. Stops early (too_many) above `most` labels, or
+  /// when the budget's time is over.
+  StageRun run(int end, int exit, int length, const Cuts&, int64_t most, const Budget&) const;
+  /// What the stage costs if it begins at the label's layer.
+  StageCost cost(const StageRun&, int j, int state, int index) const;
+  /// The strategies of layers [end − 1 − j, end).
+  std::vector<int> strategies(const StageRun&, int j, int state, int index) const;
+  /// Whether a stage of cost a can take the place of b.
+  bool no_worse(const StageCost& a, const StageCost& b) const;
+
+ private:
+  struct Row;
+  int64_t filter(std::vector<int64_t>& x, std::vector<LabelParent>& parent, Front&) const;
+  void filter_two(const std::vector<int>& order, const std::vector<int64_t>& x, std::vector<int>& kept) const;
+  void filter_three(const std::vector<int>& order, const std::vector<int64_t>& x, std::vector<int>& kept) const;
+  int64_t filter_many(const std::vector<int>& order, const std::vector<int64_t>& x, std::vector<int>& kept) const;
+  const int64_t* add(int u, int state, int option) const;
+  /// How much more than a label of another state one of `state` can cost on the way to any state of layer u.
+  struct Spread {
+    int64_t forward = -kNever, backward = -kNever;
+    int state = 0;
+  };
+  void fill_spreads();
+  /// Marks labels of layer u + 1 that need no extension: another state's label is no worse on every way on.
+  void mark_idle(int u, const std::vector<Front>& fronts, std::vector<std::vector<char>>& idle) const;
+
+  const Chain& chain_;
+  const StageRule& rule_;
+  Keep keep_;
+  bool reduced_ = false;                                               // p and q stand for forward and backward
+  int64_t alpha_ = 0, beta_ = 0;                                       // q = alpha·f + beta·b
+  int64_t first_forward_ = 1, first_backward_ = 1, first_weight_ = 1;  // weights of the first number of a reduced row
+  // Places in a row; −1: not carried. Sums come first, then the two that are no sums.
+  int dims_ = 0, sums_ = 0;
+  int forward_ = -1, backward_ = -1, weight_ = -1, host_forward_ = -1, host_backward_ = -1, update_ = -1, begin_ = -1;
+  int bytes_[kTiers] = {-1, -1, -1};
+  int transient_ = -1, sync_ = -1, drain_ = -1;
+  std::vector<int64_t> least_forward_, least_update_, least_begin_;  // prefix sums over layers
+  // What a unit adds: its sums, then transient, sync and the time of its last gradient operation.
+  int stride_ = 0;
+  std::vector<std::vector<size_t>> offset_;  // (layers)(states): into adds_
+  std::vector<int64_t> adds_;
+  std::vector<std::vector<std::vector<Spread>>>
+      spread_;  // by form of layer u and state of u + 1: the least; may be empty
+};
+
+}  // namespace tern

@@ -1,0 +1,65 @@
+#pragma once
+// One round of the search: every partial pipeline, from the last stage to the first, whose bound can stay at or below a
+// limit. Of those that begin at the same stage, layer and state the Pareto front is kept, so the least bound found is
+// the least of all assignments, if it is at or below the limit.
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <vector>
+
+#include "planner/instance/stage_labels_impl.h"
+#include "planner/instance/windows_impl.h"
+
+namespace tern {
+
+enum class Outcome : uint8_t { done, stopped, too_many };
+
+/// A stage chosen, and the best known way on.
+struct SuffixLabel {
+  Suffix value;
+  StageCost cost;
+  int32_t end = 0;
+  int16_t exit = 0, next_entry = 0;  // states of layers end − 1 and end
+  int32_t next = -1;                 // index among those at (stage + 1, end, next_entry)
+};
+
+/// What may follow a stage that ends before `end` in state `exit`.
+struct Joined {
+  LinkCost link;
+  Suffix next;
+  int16_t next_entry = 0;
+  int32_t index = -1;
+};
+
+/// A stage that begins at a layer in a state: one label of a run (kept only if asked for).
+struct StageElement {
+  StageCost cost;
+  int32_t end = 0;
+  int16_t exit = 0;
+  int32_t run = -1, depth = 0, index = 0;
+};
+
+struct Round {
+  Outcome outcome = Outcome::done;
+  int64_t labels = 0, suffixes = 0;
+  // (stages + 1)(layers + 1)(states)
+  std::vector<std::vector<std::vector<std::vector<SuffixLabel>>>> suffix;
+  // For the enumeration: (stages)(layers)(states) what a stage there can be; (stages)(layers + 1)(states) what may
+  // follow.
+  std::vector<std::vector<std::vector<std::vector<StageElement>>>> element;
+  std::vector<std::vector<std::vector<std::vector<Joined>>>> joined;
+  std::vector<std::vector<StageRun>> runs;  // (stages): Keep::all
+};
+
+/// The limit of a round, and which labels it keeps. With Keep::bound elements and joins are not kept.
+Round search_suffixes(const Chain&, const IntervalBounds&, const Windows&, int64_t limit, StageLabels::Keep,
+                      int threads, const Budget&);
+
+/// Strategies of layers [begin, end) that make a stage of cost no worse than `cost`.
+std::vector<int> recover_stage(const Chain&, const std::vector<double>& lambdas, StageLabels::Keep, int stage,
+                               int begin, int entry, int end, int exit, const StageCost& cost);
+/// The assignment behind a label at stage 0.
+Assignment recover(const Chain&, const IntervalBounds&, const Round&, int entry, int index);
+
+}  // namespace tern

@@ -1,0 +1,317 @@
+#include "planner/instance/windows_impl.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tern {
+namespace {
+
+int64_t unit_time(const OptionCost& c) { return c.forward + c.backward + c.weight; }
+
+// What a unit takes of a micro-batch, its share of the step's end included: for choosing prices, which may be any.
+double time_with_end(const Chain& chain, const OptionCost& c) {
+  const double end = chain.has_tail ? static_cast<double>(c.sync + c.update - c.last_gradient) : 0;
+  return static_cast<double>(unit_time(c)) + std::max(0.0, end) / static_cast<double>(chain.micro);
+}
+
+// Doubles carry sums of integers below 2^60 to about 1e-13; a bound gives up more than that.
+int64_t floor_safely(double x) { return x <= 0 ? 0 : static_cast<int64_t>(x * (1 - 1e-11)) - 1; }
+
+}  // namespace
+
+IntervalBounds::IntervalBounds(const Chain& chain, int64_t limit) : chain_(chain) {
+  const int layers = chain.layers;
+  for (auto* sums : {&forward_, &backward_, &weight_, &update_, &begin_}) sums->assign(layers + 1, 0);
+  for (int u = 0; u < layers; ++u) {
+    OptionCost least{.forward = kNever, .backward = kNever, .weight = kNever, .begin = kNever, .update = kNever};
+    for (const UnitState& s : chain.states[u])
+      for (const OptionCost& c : s.options) {
+        least.forward = std::min(least.forward, c.forward);
+        least.backward = std::min(least.backward, c.backward);
+        least.weight = std::min(least.weight, c.weight);
+        least.begin = std::min(least.begin, c.begin);
+        least.update = std::min(least.update, c.update);
+      }
+    forward_[u + 1] = forward_[u] + least.forward;
+    backward_[u + 1] = backward_[u] + least.backward;
+    weight_[u + 1] = weight_[u] + least.weight;
+    update_[u + 1] = update_[u] + least.update;
+    begin_[u + 1] = begin_[u] + least.begin;
+  }
+  const auto fill_links = [&](const std::vector<std::vector<EdgeCost>>& across) {
+    auto& least = link_.emplace_back(layers + 1);
+    for (int u = 0; u + 1 < layers; ++u) {
+      LinkCost l{kNever, kNever};
+      for (const EdgeCost& e : across[u]) l = {std::min(l.forward, e.forward), std::min(l.backward, e.backward)};
+      least[u + 1] = l;
+    }
+  };
+  fill_links(chain.in->across);
+  for (const auto& other : chain.in->other_across) fill_links(other);
+  for (int stage = 0; stage < chain.stages; ++stage) {
+    int same = 0;
+    const auto equal = [&](const StageRule& a, const StageRule& b) {
+      return a.held == b.held && a.held_weight == b.held_weight && a.capacity == b.capacity && a.type == b.type;
+    };
+    while (same < stage && !equal(chain.rule[same], chain.rule[stage])) ++same;
+    if (same < stage) {
+      table_of_.push_back(table_of_[same]);
+      continue;
+    }
+    table_of_.push_back(static_cast<int>(tables_.size()));
+    tables_.emplace_back();
+    choose_lambdas(tables_.back(), stage);
+    fill(tables_.back(), stage, limit);
+  }
+}
+
+LinkCost IntervalBounds::least_link(int stage, int e) const {
+  if (stage + 1 >= chain_.stages || !chain_.linked(stage)) return {};
+  const auto& of = chain_.in->link_class;
+  return link_[of.empty() ? 0 : of[stage]][e];
+}
+
+StageCost IntervalBounds::least(int stage, int a, int e) const {
+  StageCost c;
+  c.p = tables_[table_of_[stage]].p[e][e - a - 1];
+  if (c.p == kNever) return c;
+  c.f = forward_[e] - forward_[a];
+  c.b = backward_[e] - backward_[a];
+  c.w = weight_[e] - weight_[a];
+  c.tail = update_[e] - update_[a];
+  c.begin = begin_[e] - begin_[a];
+  c.r = chain_.split ? c.f + c.b : c.p;
+  const int64_t in_flight = chain_.rule[stage].in_flight;
+  c.q = chain_.split ? (chain_.micro - in_flight) * c.f + (chain_.micro - 1) * c.b
+                     : (chain_.micro - in_flight) * c.p + (in_flight - 1) * c.b;
+  c.done = chain_.micro * c.p + c.tail;
+  if (const auto& done = tables_[table_of_[stage]].done; !done.empty()) c.done = std::max(c.done, done[e][e - a - 1]);
+  if (const auto& pq = tables_[table_of_[stage]].pq; !pq.empty()) c.q = std::max(c.q, pq[e][e - a - 1] - c.p);
+  return c;
+}
+
+// The relaxation's value for one run of layers and one lambda.
+double IntervalBounds::relaxed(int stage, double lambda, int a, int e) const {
+  const StageRule& rule = chain_.rule[stage];
+  std::vector<double> now, next;
+  for (int u = e - 1; u >= a; --u) {
+    const auto& states = chain_.states[u];
+    now.assign(states.size(), 1e300);
+    for (size_t s = 0; s < states.size(); ++s) {
+      if (!rule.takes(states[s])) continue;
+      double unit = 1e300, way = u == e - 1 ? static_cast<double>(states[s].entry_backward) : 1e300;
+      for (const OptionCost& c : states[s].options)
+        unit = std::min(unit, time_with_end(chain_, c) + lambda * static_cast<double>(chain_.stage_bytes(c, rule, 0)));
+      if (u < e - 1)
+        for (size_t n = 0; n < next.size(); ++n) {
+          const EdgeCost& edge = chain_.within(u, static_cast<int>(s), static_cast<int>(n));
+          way = std::min(way, next[n] + static_cast<double>(edge.forward + edge.backward));
+        }
+      now[s] = unit + way + (u == a ? static_cast<double>(states[s].entry_forward) : 0);
+    }
+    now.swap(next);
+  }
+  return *std::min_element(next.begin(), next.end()) - lambda * static_cast<double>(rule.capacity[0]);
+}
+
+// The dual is concave in lambda: a search on the exponent for the stage's share of the layers, then a few values about
+// it.
+void IntervalBounds::choose_lambdas(Table& table, int stage) const {
+  const StageRule& rule = chain_.rule[stage];
+  double time = 0, bytes = 0;
+  for (const auto& states : chain_.states) {
+    double t0 = 1e300, t1 = 0;
+    int64_t m0 = kNever, m1 = 0;
+    for (const UnitState& s : states)
+      for (const OptionCost& c : s.options) {
+        if (!rule.takes(s)) continue;
+        const double t = time_with_end(chain_, c);
+        const int64_t m = chain_.stage_bytes(c, rule, 0);
+        t0 = std::min(t0, t), t1 = std::max(t1, t), m0 = std::min(m0, m), m1 = std::max(m1, m);
+      }
+    time += t1 - t0, bytes += static_cast<double>(m1 - m0);
+  }
+  table.lambdas = {0};
+  if (time <= 0 || bytes <= 0) return;
+  const int share = (chain_.layers + chain_.stages - 1) / chain_.stages;
+  const int a =
+      static_cast<int>(static_cast<int64_t>(stage) * (chain_.layers - share) / std::max(1, chain_.stages - 1));
+  const int e = std::min(chain_.layers, a + share);
+  double low = std::log2(time / bytes) - 10, high = low + 20;
+  for (int step = 0; step < 14; ++step) {
+    const double m1 = low + (high - low) / 3, m2 = high - (high - low) / 3;
+    if (relaxed(stage, std::exp2(m1), a, e) < relaxed(stage, std::exp2(m2), a, e))
+      low = m1;
+    else
+      high = m2;
+  }
+  const double best = std::exp2((low + high) / 2);
+  for (const double factor : {0.4, 0.7, 0.88, 1.0, 1.14, 1.4, 2.5}) table.lambdas.push_back(best * factor);
+}
+
+void IntervalBounds::fill(Table& table, int stage, int64_t limit) const {
+  const StageRule& rule = chain_.rule[stage];
+  const int layers = chain_.layers, num = static_cast<int>(table.lambdas.size());
+  table.p.assign(layers + 1, {});
+  // Per layer and state the least of time + lambda·bytes, and per layer the least bytes of each tier.
+  std::vector<std::vector<double>> unit(layers);
+  std::vector<TierBytes> least(layers);
+  std::vector<int64_t> least_transient(layers, kNever);
+  for (int u = 0; u < layers; ++u) {
+    const auto& states = chain_.states[u];
+    unit[u].assign(states.size() * num, 1e300);
+    least[u].fill(kNever);
+    for (size_t s = 0; s < states.size(); ++s)
+      for (const OptionCost& c : states[s].options) {
+        if (!rule.takes(states[s])) continue;
+        const int64_t bytes = chain_.stage_bytes(c, rule, 0);
+        for (int m = 0; m < num; ++m) {
+          double& x = unit[u][s * num + m];
+          x = std::min(x, static_cast<double>(unit_time(c)) + table.lambdas[m] * static_cast<double>(bytes));
+        }
+        for (int t = 0; t < kTiers; ++t) least[u][t] = std::min(least[u][t], chain_.stage_bytes(c, rule, t));
+        least_transient[u] = std::min(least_transient[u], c.transient);
+      }
+  }
+  // Ends whose layers to the left are of the same classes share their values: `kin[e]` is the end to copy from, over
+  // `match[e]` layers; the values at the first layer not shared are computed from the state kept there.
+  struct Kept {
+    std::vector<std::vector<double>> value;  // (layers − 1)(states · lambdas)
+    std::vector<TierBytes> bytes;
+    std::vector<int64_t> transient;
+  };
+  std::vector<Kept> kept(layers + 1);
+  std::vector<int> originals;
+  for (int e = layers; e > 0; --e) {
+    int kin = -1, match = 0;
+    for (const int o : originals) {
+      int m = 0;
+      const int most = std::min(e, static_cast<int>(kept[o].value.size()));
+      while (m < most && chain_.form[e - 1 - m] == chain_.form[o - 1 - m]) ++m;
+      if (m > match) match = m, kin = o;
+    }
+    auto& out = table.p[e];
+    const bool original = match == 0;
+    std::vector<double> value, next;
+    TierBytes bytes{};
+    int64_t transient = 0;
+    int j = 0;
+    if (!original) {
+      const auto& known = table.p[kin];
+      out.assign(known.begin(), known.begin() + std::min<size_t>(match, known.size()));
+      // All shared, or as far as the end to copy from found anything below the limit.
+      if (match == e || static_cast<size_t>(match) > known.size()) continue;
+      next = kept[kin].value[match - 1];
+      bytes = kept[kin].bytes[match - 1];
+      transient = kept[kin].transient[match - 1];
+      j = match;
+    }
+    if (original && !chain_.in->layer_class.empty()) originals.push_back(e);
+    for (; j < e; ++j) {
+      const int u = e - 1 - j;
+      const auto& states = chain_.states[u];
+      value.assign(states.size() * num, 1e300);
+      std::vector<double> best(num, 1e300), bare(num, 1e300);  // with what entering the stage costs, and without
+      for (size_t s = 0; s < states.size(); ++s) {
+        double* way = value.data() + s * num;
+        if (j == 0) {
+          for (int m = 0; m < num; ++m) way[m] = static_cast<double>(states[s].entry_backward);
+        } else {
+          for (size_t n = 0; n < chain_.states[u + 1].size(); ++n) {
+            const EdgeCost& edge = chain_.within(u, static_cast<int>(s), static_cast<int>(n));
+            const double both = static_cast<double>(edge.forward + edge.backward);
+            for (int m = 0; m < num; ++m) way[m] = std::min(way[m], next[n * num + m] + both);
+          }
+        }
+        for (int m = 0; m < num; ++m) {
+          way[m] += unit[u][s * num + m];
+          bare[m] = std::min(bare[m], way[m]);
+          best[m] = std::min(best[m], way[m] + static_cast<double>(states[s].entry_forward));
+        }
+      }
+      for (int t = 0; t < kTiers; ++t) bytes[t] += least[u][t];
+      transient = std::max(transient, least_transient[u]);
+      if (original && !chain_.in->layer_class.empty()) {
+        kept[e].value.push_back(value);
+        kept[e].bytes.push_back(bytes);
+        kept[e].transient.push_back(transient);
+      }
+      bool fits = bytes[0] + transient <= rule.capacity[0];
+      for (int t = 1; t < kTiers; ++t) fits &= bytes[t] <= rule.capacity[t];
+      const auto dual = [&](const std::vector<double>& of) {
+        double p = 0;
+        for (int m = 0; m < num; ++m)
+          p = std::max(p, of[m] - table.lambdas[m] * static_cast<double>(rule.capacity[0] - transient));
+        return floor_safely(p);
+      };
+      // Bytes and bare time only grow to the left.
+      if (!fits || dual(bare) > limit / chain_.micro) break;
+      out.push_back(dual(best));
+      next.swap(value);
+    }
+  }
+}
+
+Windows::Windows(const Chain& chain, const IntervalBounds& bounds) {
+  const int layers = chain.layers, stages = chain.stages;
+  after.assign(stages + 1, std::vector<Suffix>(layers + 1));
+  after_reachable.assign(stages + 1, std::vector<char>(layers + 1, 0));
+  before.assign(stages + 1, std::vector<Prefix>(layers + 1));
+  after_reachable[stages][layers] = 1;
+  for (int i = stages - 1; i >= 0; --i)
+    for (int e = layers - (stages - 1 - i); e > i; --e) {
+      if (!after_reachable[i + 1][e]) continue;
+      const LinkCost link = bounds.least_link(i, e);
+      const int longest = std::min(bounds.longest(i, e), e - i);
+      for (int a = e - 1; a >= e - longest; --a) {
+        const StageCost least = bounds.least(i, a, e);
+        if (least.p >= kNever) continue;
+        const Suffix s = extend(chain, i, least, link, after[i + 1][e]);
+        if (!after_reachable[i][a]) {
+          after[i][a] = s;
+          after_reachable[i][a] = 1;
+        } else {
+          Suffix& o = after[i][a];
+          o = {std::min(o.t, s.t),
+               std::min(o.y, s.y),
+               std::min(o.z, s.z),
+               std::min(o.g, s.g),
+               std::min(o.forward, s.forward),
+               std::min(o.backward, s.backward),
+               std::min(o.u, s.u)};
+        }
+      }
+    }
+  bound = after_reachable[0][0] ? complete(chain, 0, after[0][0], {}) : kNever;
+}
+
+void Windows::restrict(const Chain& chain, const IntervalBounds& bounds, int64_t limit) {
+  for (auto& row : before) std::fill(row.begin(), row.end(), Prefix{});
+  before[0][0].reachable = after_reachable[0][0] && complete(chain, 0, after[0][0], {}) <= limit;
+  for (int i = 0; i < chain.stages; ++i)
+    for (int e = i + 1; e <= chain.layers - (chain.stages - 1 - i); ++e) {
+      if (!after_reachable[i + 1][e]) continue;
+      const LinkCost link = bounds.least_link(i, e);
+      const int longest = std::min(bounds.longest(i, e), e - i);
+      Prefix& to = before[i + 1][e];
+      for (int a = e - 1; a >= e - longest; --a) {
+        const Prefix& from = before[i][a];
+        if (!from.reachable) continue;
+        const StageCost least = bounds.least(i, a, e);
+        if (least.p >= kNever || complete(chain, i, extend(chain, i, least, link, after[i + 1][e]), from) > limit)
+          continue;
+        const Prefix p{
+            .sum = from.sum + (chain.kind == BoundKind::simple ? least.p : least.r) + link.forward + link.backward,
+            .forward = from.forward + least.f + link.forward,
+            .most = std::max(from.most, most_share(chain, least)),
+            .u = from.u + mean_share(chain, i, least, link),
+            .reachable = true};
+        if (complete(chain, i + 1, after[i + 1][e], p) > limit) continue;
+        to = to.reachable ? Prefix{std::min(to.sum, p.sum), std::min(to.forward, p.forward), std::min(to.most, p.most),
+                                   std::min(to.u, p.u), true}
+                          : p;
+      }
+    }
+}
+
+}  // namespace tern

@@ -1,0 +1,79 @@
+#pragma once
+// Which stages can start where. A stage's least time over layers [a, e), memory respected, is bounded by Lagrangian
+// relaxation: shortest path under time + lambda·bytes, less lambda·capacity, best of several lambdas. From these bounds
+// of single stages follow bounds of everything before and after each (stage, layer).
+
+#include <cstdint>
+#include <vector>
+
+#include "planner/instance/stage_labels_impl.h"
+
+namespace tern {
+
+struct Windows;
+
+/// Ends of a stage whose layers to the left are of the same forms: their labels are the same.
+struct EndGroup {
+  int sample = 0, length = 0;
+  std::vector<int> ends;
+  std::vector<TimeLimit> limit;  // (length): the largest of its ends
+};
+/// Lagrangian bounds of single stages; a table for each distinct rule.
+class IntervalBounds {
+ public:
+  /// Stages whose c·p is above `limit` are left out: longer runs of layers are not looked at.
+  IntervalBounds(const Chain&, int64_t limit);
+
+  /// Componentwise least cost of a stage over layers [a, e), but for q: p + q is least where q is added to p. p ==
+  /// kNever: none fits, or above the limit.
+  StageCost least(int stage, int a, int e) const;
+  /// Layers before e that a stage may hold at most.
+  int longest(int stage, int e) const { return static_cast<int>(tables_[table_of_[stage]].p[e].size()); }
+  const std::vector<double>& lambdas(int stage) const { return tables_[table_of_[stage]].lambdas; }
+  LinkCost least_link(int stage, int e) const;  // after layer e − 1, which ends the stage
+  /// Replaces bounds by the true least p (or "above what the limit leaves") wherever `w`, restricted to `limit`, lets a
+  /// stage lie: labels of time and bytes alone.
+  void tighten(const Windows& w, int64_t limit, int threads, const Budget&);
+
+ private:
+  struct Table {
+    std::vector<double> lambdas;
+    std::vector<std::vector<int64_t>> p;         // (end)(layers − 1)
+    std::vector<std::vector<int64_t>> pq, done;  // the same of p + q and of c·p + tail, once tightened
+  };
+  void fill(Table&, int stage, int64_t limit) const;
+  void choose_lambdas(Table&, int stage) const;
+  void tighten_stage(Table&, int stage, StageLabels::Keep, const std::vector<EndGroup>&, const Budget&) const;
+  double relaxed(int stage, double lambda, int a, int e) const;
+
+  const Chain& chain_;
+  std::vector<int> table_of_;
+  std::vector<Table> tables_;
+  // Prefix sums over layers of the least of each number.
+  std::vector<int64_t> forward_, backward_, weight_, update_, begin_;
+  std::vector<int64_t> bytes_[kTiers];
+  std::vector<std::vector<LinkCost>> link_;  // by class
+};
+
+/// Bounds of what lies before and after stage i starting at layer a. Sizes (stages + 1)(layers + 1).
+struct Windows {
+  std::vector<std::vector<Suffix>> after;
+  std::vector<std::vector<char>> after_reachable;
+  std::vector<std::vector<Prefix>> before;
+  int64_t bound = 0;  // no assignment that fits is below; kNever if none can fit
+
+  Windows(const Chain&, const IntervalBounds&);
+  /// Prefixes of assignments that may have a value of at most `limit`.
+  void restrict(const Chain&, const IntervalBounds&, int64_t limit);
+};
+
+/// Most time a stage over [a, e) may take for the whole to stay at or below `limit`. n: least of what may follow, its
+/// link in t and, for one forward, one backward, in y.
+TimeLimit time_limit(const Chain&, int stage, const Prefix& before, const Suffix& n, int64_t limit);
+
+/// Groups of the ends that `next` knows (next[e] is read where next_reachable[e]), for stages that `w` lets begin.
+std::vector<EndGroup> group_ends(const Chain&, const IntervalBounds&, const Windows& w, int stage,
+                                 const std::vector<char>& next_reachable, const std::vector<Suffix>& next,
+                                 int64_t limit);
+
+}  // namespace tern

@@ -1,0 +1,67 @@
+// A plan's bytes by what they are for: what lies there all the time, layer by layer, and what is held at the moment of
+// each device's peak.
+#include <algorithm>
+#include <map>
+
+#include "base/error.h"
+#include "planner/instance/price.h"
+#include "planner/outer/plan_model_impl.h"
+
+namespace tern {
+namespace {
+
+// What a virtual stage's operations hold and work in.
+struct StageBytes {
+  std::vector<int64_t> held, held_weight, transient;
+  explicit StageBytes(size_t stages) : held(stages), held_weight(stages), transient(stages) {}
+};
+
+StageBytes stage_bytes(const Instance& in, const Assignment& a, const PipelineShape& shape, size_t tier) {
+  StageBytes b(static_cast<size_t>(shape.num_stages()));
+  for (size_t u = 0; u < a.stage.size(); ++u) {
+    const CostVector& c = in.cost[u][static_cast<size_t>(a.strategy[u])];
+    const size_t s = static_cast<size_t>(a.stage[u]);
+    b.held[s] += c.held[tier];
+    if (tier != static_cast<size_t>(Tier::device)) continue;
+    b.transient[s] = std::max(b.transient[s], c.transient);
+    if (splits_backward(shape.schedule)) b.held_weight[s] += c.held_weight;
+  }
+  return b;
+}
+
+}  // namespace
+
+std::vector<MemoryByTier> memory_classes(const SpaceOfChoices& space, const Candidate& c, const Instance& in,
+                                         const Assignment& a, const Priced& priced) {
+  const ChoiceTables& t = space.tables[static_cast<size_t>(c.tables)];
+  std::vector<MemoryByTier> ranks(static_cast<size_t>(c.num_stages));
+  std::map<const Machine*, LayerCosts> costs;
+  for (size_t u = 0; u < a.stage.size(); ++u) {
+    const int d = device_of(priced.shape, a.stage[u]);
+    const Machine& machine = machine_of_stage(space, c, d);
+    const auto [of, made] = costs.try_emplace(&machine, *space.spec, space.job, machine, t.mesh, t.micro_batch);
+    const Layer& layer = space.layers[u];
+    const auto& rows = t.kinds[static_cast<size_t>(layer.kind)];
+    const LayerStrategy& strategy = rows.strategy[form_of(c)][static_cast<size_t>(a.strategy[u])];
+    const MemoryByTier own = of->second.persistent(layer, strategy, form_of(c) != kWhole);
+    for (size_t tier = 0; tier < kTiers; ++tier) {
+      MemoryClasses& all = ranks[static_cast<size_t>(d)][tier];
+      all.weights += own[tier].weights, all.gradients += own[tier].gradients, all.optimizer += own[tier].optimizer;
+    }
+  }
+  const PipelineOrder order = pipeline_order(priced.shape, priced.times);
+  for (size_t tier = 0; tier < kTiers; ++tier) {
+    const StageBytes b = stage_bytes(in, a, priced.shape, tier);
+    const std::vector<PipelinePeak> peaks =
+        pipeline_peak_moments(priced.shape, order, b.held, b.held_weight, b.transient);
+    for (size_t d = 0; d < ranks.size(); ++d) {
+      MemoryClasses& all = ranks[d][tier];
+      all.activations = peaks[d].held, all.buffers = peaks[d].transient;
+      TERN_CHECK(all.total() == priced.peak[d][tier], "memory_classes: {} bytes on rank {}, priced {}", all.total(), d,
+                 priced.peak[d][tier]);
+    }
+  }
+  return ranks;
+}
+
+}  // namespace tern
