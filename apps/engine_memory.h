@@ -1,5 +1,5 @@
 #pragma once
-// What `tern train` of this very program takes, in types that a plan's files know (both sides have a Schedule).
+// What `tern train` of this very program takes, in types that a plan's files know.
 
 #include <cstdint>
 #include <string>

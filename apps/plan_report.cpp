@@ -26,7 +26,7 @@ void print_layers(const Plan& p) {
 }
 
 // A row of each rank's device, and of the host and disk where something lies there: all, what there is, by class.
-void print_memory(const Plan& p, const std::vector<MemoryByTier>& memory) {
+void print_memory(const Plan& p, const std::vector<PlannedMemoryByTier>& memory) {
   const bool mixed =
       std::any_of(p.ranks.begin(), p.ranks.end(), [&](const auto& r) { return r.node != p.ranks[0].node; });
   std::string titles;
@@ -58,7 +58,7 @@ void print_memory(const Plan& p, const std::vector<MemoryByTier>& memory) {
 
 }  // namespace
 
-std::array<int64_t, 5> memory_parts(const MemoryClasses& m) {
+std::array<int64_t, 5> memory_parts(const PlannedMemory& m) {
   return {m.weights, m.gradients, m.optimizer, m.activations, m.buffers};
 }
 

@@ -11,7 +11,7 @@
 namespace tern {
 
 /// What a rank's bytes are for, in the order of kMemoryTitles.
-std::array<int64_t, 5> memory_parts(const MemoryClasses&);
+std::array<int64_t, 5> memory_parts(const PlannedMemory&);
 inline constexpr std::array<std::string_view, 5> kMemoryTitles{"weights", "gradients", "optimizer", "activations",
                                                                "buffers"};
 inline constexpr std::string_view kMemoryWords =

@@ -57,9 +57,9 @@ SolverVerdict solver_verdict(const ModelSpec& spec, const Cluster& cluster, cons
                              const Plan& plan) {
   const std::string solver = found_program("cbc") ? "cbc" : found_program("highs") ? "highs" : "";
   if (solver.empty()) return {"not asked: neither cbc nor highs is on the PATH"};
-  const Schedule schedule = plan.choice.schedule;
-  if (schedule != Schedule::gpipe && schedule != Schedule::one_f_one_b)
-    return {fmt::format("not asked: its encoding knows gpipe and 1f1b, not {}", schedule_name(schedule))};
+  const PipelineSchedule schedule = plan.choice.schedule;
+  if (schedule != PipelineSchedule::gpipe && schedule != PipelineSchedule::one_f_one_b)
+    return {fmt::format("not asked: its encoding knows gpipe and 1f1b, not {}", name_of(schedule))};
   const Instance in = instance_of(spec, cluster, request, plan);
   int64_t binaries = 0;
   for (size_t u = 0; u < in.within.size(); ++u)

@@ -74,7 +74,8 @@ SearchSpace space_with(const Options& o, const std::function<bool(std::string_vi
   limit("max-tensor", s.max_tensor), limit("max-context", s.max_context), limit("max-stages", s.max_stages);
   limit("max-chunks", s.max_chunks), limit("max-micro-batch", s.max_micro_batch);
   if (has("ulysses")) s.ulysses = o.flag("ulysses");
-  if (has("schedules")) s.schedules = subset(o, "schedules", s.schedules, [](Schedule x) { return schedule_name(x); });
+  if (has("schedules"))
+    s.schedules = subset(o, "schedules", s.schedules, [](PipelineSchedule x) { return name_of(x); });
   if (has("zero")) s.zero = subset(o, "zero", s.zero, [](int z) { return std::to_string(z); });
   if (has("allow-recompute"))
     s.recompute = subset(o, "allow-recompute", s.recompute, [](Recompute r) { return name_of(r); });

@@ -135,12 +135,12 @@ Json points_json(const std::vector<PlannedPoint>& points, std::string_view asked
 }
 
 // Of each rank its tiers, of each what its bytes are for; "total" is the rank's peak_bytes.
-Json memory_json(const std::vector<MemoryByTier>& ranks) {
+Json memory_json(const std::vector<PlannedMemoryByTier>& ranks) {
   Json out = Json::array();
-  for (const MemoryByTier& rank : ranks) {
+  for (const PlannedMemoryByTier& rank : ranks) {
     Json& row = out.emplace_back();
     for (const Tier tier : {Tier::device, Tier::host, Tier::disk}) {
-      const MemoryClasses& m = rank[static_cast<size_t>(tier)];
+      const PlannedMemory& m = rank[static_cast<size_t>(tier)];
       row[std::string(name_of(tier))] = {{"weights", m.weights},     {"gradients", m.gradients},
                                          {"optimizer", m.optimizer}, {"activations", m.activations},
                                          {"buffers", m.buffers},     {"total", m.total()}};

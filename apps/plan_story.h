@@ -20,9 +20,9 @@ struct PlanStory {
   std::vector<ShadowPrice> shadow;
   std::vector<PlannedPoint> nodes, batches;
   std::optional<Framework> framework;
-  EmittedPlan emitted;               // of the framework
-  std::vector<MemoryByTier> memory;  // of the plan's ranks
-  std::string uncalibrated;          // what the step is worth without a calibration; "" with one
+  EmittedPlan emitted;                      // of the framework
+  std::vector<PlannedMemoryByTier> memory;  // of the plan's ranks
+  std::string uncalibrated;                 // what the step is worth without a calibration; "" with one
 };
 
 /// A rival plan of the table of families, each choice once, the fastest first.

@@ -23,8 +23,8 @@ namespace {
 
 RunDefaults defaults_of(const Options& o) {
   RunDefaults d{.vocabulary = o.integer("vocabulary"), .dtype = dtype_from_name(o.text("dtype"))};
-  for (const Schedule s : kSchedules)
-    if (schedule_name(s) == o.text("schedule")) d.schedule = s;
+  for (const PipelineSchedule s : kPipelineSchedules)
+    if (name_of(s) == o.text("schedule")) d.schedule = s;
   for (const Recompute r : {Recompute::none, Recompute::attention, Recompute::full})
     if (name_of(r) == o.text("recompute")) d.recompute = r;
   return d;

@@ -182,7 +182,7 @@ TEST(Folds, PairsAndRegretAreOfOneJob) {
     return ordered(runs, runs.all(), predicted).pairs;
   };
   EXPECT_EQ(make([](PublishedRun&) {}), 1);
-  EXPECT_EQ(make([](PublishedRun& r) { r.choice.schedule = Schedule::gpipe, r.strategy.zero = 1; }), 1);
+  EXPECT_EQ(make([](PublishedRun& r) { r.choice.schedule = PipelineSchedule::gpipe, r.strategy.zero = 1; }), 1);
   EXPECT_EQ(make([](PublishedRun& r) { r.layers = 24; }), 0);
   EXPECT_EQ(make([](PublishedRun& r) { r.heads = 64; }), 0);
   EXPECT_EQ(make([](PublishedRun& r) { r.job.seq = 1024; }), 0);

@@ -101,7 +101,7 @@ RunPricer::RunPricer(const PublishedRun& run, const Cluster& cluster, const std:
   few_.units.erase(few_.units.begin() + layers[2].first, few_.units.begin() + layers.back().first);
   few_layers_ = layers_of(few_), num_blocks_ = blocks;
   shape_ = {c.schedule, c.num_stages, c.chunks_per_stage, static_cast<int>(c.num_micro)};
-  if (c.schedule != Schedule::zb_h1 && c.schedule != Schedule::zb_h2) {
+  if (c.schedule != PipelineSchedule::zb_h1 && c.schedule != PipelineSchedule::zb_h2) {
     ready_ = pipelines.of(shape_, times_on(machine, prices_on(machine)), fmt::format("{}:{}", path, run_.line));
   }
 }

@@ -41,7 +41,7 @@ class ReadyPipelines {
   int64_t operations() const { return operations_; }
 
  private:
-  std::map<std::tuple<Schedule, int, int, int>, std::shared_ptr<Ready>> ready_;
+  std::map<std::tuple<PipelineSchedule, int, int, int>, std::shared_ptr<Ready>> ready_;
   int64_t most_, operations_ = 0;
 };
 

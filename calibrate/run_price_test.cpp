@@ -47,10 +47,10 @@ Constants some_constants(uint64_t seed) {
 std::vector<PublishedRun> runs_of_all_kinds() {
   std::vector<PublishedRun> runs{run(1, 1, 1, 1, 4),     run(2, 4, 1, 2, 16),   run(8, 2, 4, 2, 32),
                                  run(4, 2, 2, 1, 16, 7), run(2, 2, 4, 1, 8, 9), run(16, 1, 2, 1, 4)};
-  for (const Schedule s : kSchedules) {
+  for (const PipelineSchedule s : kPipelineSchedules) {
     PublishedRun r = run(2, 2, 4, 1, 16, 9);
     r.choice.schedule = s;
-    r.choice.chunks_per_stage = s == Schedule::interleaved || s == Schedule::zb_v || s == Schedule::v_half ? 2 : 1;
+    r.choice.chunks_per_stage = least_chunks(s);
     runs.push_back(r);
   }
   for (const int zero : {1, 2, 3}) {

@@ -196,11 +196,13 @@ PublishedRun run_of(const Row& row, int line, const RunDefaults& defaults) {
   if (c.num_stages == 1 && c.chunks_per_stage > 1)
     row.fail("virtual stages", "{} chunks on each stage of a pipeline of one; expected 1", c.chunks_per_stage);
   std::vector<std::string_view> schedules;
-  for (const Schedule s : kSchedules) schedules.push_back(schedule_name(s));
-  const Schedule schedule = c.chunks_per_stage > 1 ? Schedule::interleaved : defaults.schedule;
-  const auto at = std::find(kSchedules.begin(), kSchedules.end(), schedule);
-  c.schedule = kSchedules[row.choice("schedule", schedules, static_cast<size_t>(at - kSchedules.begin()))];
-  if (c.num_stages == 1) c.schedule = Schedule::one_f_one_b;  // one stage has one order of forwards and backwards
+  for (const PipelineSchedule s : kPipelineSchedules) schedules.push_back(name_of(s));
+  const PipelineSchedule schedule = c.chunks_per_stage > 1 ? PipelineSchedule::interleaved : defaults.schedule;
+  const auto at = std::find(kPipelineSchedules.begin(), kPipelineSchedules.end(), schedule);
+  c.schedule =
+      kPipelineSchedules[row.choice("schedule", schedules, static_cast<size_t>(at - kPipelineSchedules.begin()))];
+  if (c.num_stages == 1)
+    c.schedule = PipelineSchedule::one_f_one_b;  // one stage has one order of forwards and backwards
   run.strategy.recompute = static_cast<Recompute>(
       row.choice("recompute", {"none", "attention", "full"}, static_cast<size_t>(defaults.recompute)));
   run.strategy.zero = static_cast<int>(row.choice("zero", {"0", "1", "2", "3"}, static_cast<size_t>(defaults.zero)));

@@ -35,7 +35,7 @@ struct PublishedRun {
 /// What a table may leave out.
 struct RunDefaults {
   int64_t vocabulary = 51200;
-  Schedule schedule = Schedule::one_f_one_b;
+  PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
   DType dtype = DType::f16;
   Recompute recompute = Recompute::full;
   int zero = 0;

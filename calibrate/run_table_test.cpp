@@ -51,7 +51,7 @@ TEST(RunTable, ReadsNamedModelsQuotesAndTokensPerSecond) {
   EXPECT_EQ(r.source, "a page, \"quoted\"");
   EXPECT_EQ(r.model, "llama-3-70b");
   EXPECT_EQ(r.choice.mesh.data, 2);  // what is left of 64
-  EXPECT_EQ(r.choice.schedule, Schedule::interleaved);
+  EXPECT_EQ(r.choice.schedule, PipelineSchedule::interleaved);
   EXPECT_EQ(r.choice.chunks_per_stage, 5);
   EXPECT_EQ(r.choice.num_micro, 128);
   EXPECT_EQ(r.strategy, (LayerStrategy{.zero = 1}));

@@ -353,10 +353,10 @@ LayerCosts::Parameters LayerCosts::parameters_of(const Layer& layer, bool pipeli
   return n;
 }
 
-MemoryByTier LayerCosts::persistent(const Layer& layer, const LayerStrategy& st, bool pipelined) const {
+PlannedMemoryByTier LayerCosts::persistent(const Layer& layer, const LayerStrategy& st, bool pipelined) const {
   const Parameters n = parameters_of(layer, pipelined);
   const Sharing share = sharing_of(job_, machine_, mesh_, n.all, n.trained, st.zero);
-  MemoryByTier m;
+  PlannedMemoryByTier m;
   m[0].weights = share.persistent_weights, m[0].gradients = share.persistent_gradients;
   m[static_cast<size_t>(st.states)].optimizer = share.persistent_states;
   return m;

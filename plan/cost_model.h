@@ -9,6 +9,7 @@
 #include "plan/ceil_div.h"
 #include "plan/instance.h"
 #include "plan/layers.h"
+#include "plan/planned_memory.h"
 #include "plan/strategy.h"
 #include "spec/model_spec.h"
 
@@ -32,7 +33,7 @@ class LayerCosts {
   /// `pipelined`: more than one stage, so a tied head and an encoder's bridge hold tables of their own.
   CostVector cost(const Layer&, const LayerStrategy&, bool pipelined) const;
   /// Of cost().persistent what is what; activations and buffers are 0.
-  MemoryByTier persistent(const Layer&, const LayerStrategy&, bool pipelined) const;
+  PlannedMemoryByTier persistent(const Layer&, const LayerStrategy&, bool pipelined) const;
   /// Between a layer and the next one in another stage. `inside`: neighbouring stages lie in one node.
   EdgeCost edge(const Layer&, bool inside) const;
 

@@ -320,7 +320,7 @@ TEST(Legality, SaysTheRule) {
   EXPECT_EQ(usable_devices(c.machine, {.tensor = 3}), 6);
   EXPECT_EQ(usable_devices(c.machine, {.tensor = 5}), 5);
   EXPECT_EQ(usable_devices(c.machine, {.tensor = 12}), 0);
-  OuterChoice o{.num_stages = 4, .chunks_per_stage = 2, .schedule = Schedule::interleaved, .num_micro = 6};
+  OuterChoice o{.num_stages = 4, .chunks_per_stage = 2, .schedule = PipelineSchedule::interleaved, .num_micro = 6};
   EXPECT_EQ(why_illegal_pipeline(c.machine, o, 34), "interleaved: 6 micro-batches are no multiple of 4 stages");
   o.num_micro = 8;
   EXPECT_EQ(why_illegal_pipeline(c.machine, o, 34), "");

@@ -114,7 +114,7 @@ EmittedPlan megatron(const ModelSpec& spec, const Plan& p, const LayerStrategy& 
     f.add("grad-reduce-in-bf16");
   else if (size_of(p.job.dtype) == 2)
     f.add("accumulate-allreduce-grads-in-fp32");
-  f.add("optimizer", p.job.optimizer == Optimizer::adamw ? "adam" : "sgd");
+  f.add("optimizer", p.job.optimizer == UpdateRule::adamw ? "adam" : "sgd");
   f.add("use-mcore-models"), f.add("transformer-impl", "transformer_engine");
   f.add("attention-dropout", 0), f.add("hidden-dropout", 0), f.add("lr", "1e-4"), f.add("train-iters", 20);
   f.add("mock-data"), f.add("tokenizer-type", "NullTokenizer");
@@ -147,10 +147,10 @@ EmittedPlan torchtitan(const ModelSpec& spec, const Plan& p, const LayerStrategy
   if (s.zero > 0) f.add("parallelism.fsdp-reshard-after-forward", s.zero == 3 ? "always" : "never");
   f.add("parallelism.pipeline-parallel-degree", c.num_stages);
   if (many) {
-    const std::string_view schedule = c.schedule == Schedule::gpipe         ? "GPipe"
-                                      : c.schedule == Schedule::interleaved ? "Interleaved1F1B"
-                                      : c.schedule == Schedule::zb_v        ? "ZBVZeroBubble"
-                                                                            : "1F1B";
+    const std::string_view schedule = c.schedule == PipelineSchedule::gpipe         ? "GPipe"
+                                      : c.schedule == PipelineSchedule::interleaved ? "Interleaved1F1B"
+                                      : c.schedule == PipelineSchedule::zb_v        ? "ZBVZeroBubble"
+                                                                                    : "1F1B";
     f.add("training.disable-cuda-graphs");  // it has none in a pipeline
     f.add("parallelism.pipeline-parallel-schedule", schedule);
     f.add("parallelism.pipeline-parallel-microbatch-size", c.micro_batch);

@@ -68,7 +68,7 @@ TEST(EmitMegatron, EveryAxisHasItsFlag) {
   const OuterChoice c{.mesh = {.tensor = 4, .context = 2, .data = 2},
                       .num_stages = 2,
                       .chunks_per_stage = 4,
-                      .schedule = Schedule::interleaved,
+                      .schedule = PipelineSchedule::interleaved,
                       .micro_batch = 3,
                       .num_micro = 8};
   const EmittedPlan e = emit_plan(Framework::megatron, llama(),
@@ -237,7 +237,7 @@ TEST(EmitPlan, WhatAFrameworkHasNotIsRefusedByName) {
     const std::string said = refusal(f, spec, p);
     EXPECT_NE(said.find(words), std::string::npos) << words << ": " << said;
   };
-  const OuterChoice pipeline{.mesh = {.data = 2}, .num_stages = 4, .schedule = Schedule::zb_h1, .num_micro = 8};
+  const OuterChoice pipeline{.mesh = {.data = 2}, .num_stages = 4, .schedule = PipelineSchedule::zb_h1, .num_micro = 8};
   says(Framework::megatron, llama(), even_plan_of(llama(), pipeline, {}), "no schedule zb-h1");
   says(Framework::torchtitan, llama(), even_plan_of(llama(), pipeline, {}), "no schedule zb-h1");
   says(Framework::deepspeed, llama(), even_plan_of(llama(), pipeline, {}), "no pipeline in its file");

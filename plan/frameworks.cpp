@@ -67,7 +67,7 @@ std::string wrong_types(Framework f, const TrainJob& job) {
   if (f == Framework::torchtitan && job.dtype == DType::f16) return "f16";
   if (f != Framework::megatron && job.gradients != DType::f32) return "gradients other than f32";
   if (job.gradients == DType::bf16 && job.dtype != DType::bf16) return "bf16 gradients of other weights";
-  if (f != Framework::megatron && job.optimizer != Optimizer::adamw) return "sgd";
+  if (f != Framework::megatron && job.optimizer != UpdateRule::adamw) return "sgd";
   return "";
 }
 
@@ -117,13 +117,13 @@ std::string why_not_run(Framework f, const TrainJob& job, const OuterChoice& c, 
   const bool many = c.num_stages > 1;
   switch (f) {
     case Framework::megatron:
-      if (many && c.schedule != Schedule::one_f_one_b && c.schedule != Schedule::interleaved)
-        return none(fmt::format("schedule {}", schedule_name(c.schedule)));
+      if (many && c.schedule != PipelineSchedule::one_f_one_b && c.schedule != PipelineSchedule::interleaved)
+        return none(fmt::format("schedule {}", name_of(c.schedule)));
       return "";
     case Framework::torchtitan:
-      if (many && c.schedule != Schedule::gpipe && c.schedule != Schedule::one_f_one_b &&
-          c.schedule != Schedule::interleaved && c.schedule != Schedule::zb_v)
-        return none(fmt::format("schedule {}", schedule_name(c.schedule)));
+      if (many && c.schedule != PipelineSchedule::gpipe && c.schedule != PipelineSchedule::one_f_one_b &&
+          c.schedule != PipelineSchedule::interleaved && c.schedule != PipelineSchedule::zb_v)
+        return none(fmt::format("schedule {}", name_of(c.schedule)));
       if (m.context > 1 && m.ulysses) return none("context by ulysses");
       return "";
     case Framework::deepspeed:

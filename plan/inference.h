@@ -12,8 +12,8 @@
 #include "base/dtype.h"
 #include "hardware/cluster.h"
 #include "plan/request_lengths.h"
-#include "plan/tier.h"
 #include "spec/model_spec.h"
+#include "spec/tier.h"
 
 namespace tern {
 

@@ -8,7 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "plan/tier.h"
+#include "spec/pipeline_schedule.h"
+#include "spec/tier.h"
 
 namespace tern {
 
@@ -39,15 +40,13 @@ struct EdgeCost {
   friend bool operator==(const EdgeCost&, const EdgeCost&) = default;
 };
 
-enum class Schedule : uint8_t { gpipe, one_f_one_b, deep_one_f_one_b, interleaved, zb_h1, zb_h2, zb_v, v_half };
-
 /// Chain of layers; layer u has strategies 0 … cost[u].size() − 1.
 /// Shapes  cost (L)(S_u); within, across (L − 1)(S_u · S_{u+1}), row-major (k of u, l of u + 1).
 struct Instance {
   int num_stages = 1;        // P, in pipeline order; every stage holds at least one layer per chunk
   int chunks_per_stage = 1;  // v: virtual stages on each; 2 for the V shapes
   int num_micro = 1;         // c
-  Schedule schedule = Schedule::one_f_one_b;
+  PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
   std::vector<std::vector<CostVector>> cost;
   std::vector<std::vector<EdgeCost>> within;  // inside a stage: on the compute clock (resharding)
   std::vector<std::vector<EdgeCost>> across;  // between stages: on the link, one way each

@@ -65,9 +65,9 @@ std::string why_illegal_pipeline(const Machine& m, const OuterChoice& c, int num
     return fmt::format("{} devices: only {} can be used in groups of {}", c.devices(), usable_devices(m, c.mesh),
                        c.mesh.tensor * c.mesh.context);
   if (P * v > num_layers) return fmt::format("{} stages × {} chunks: more than {} layers", P, v, num_layers);
-  const bool v_shape = c.schedule == Schedule::zb_v || c.schedule == Schedule::v_half;
+  const bool v_shape = is_v_shaped(c.schedule);
   if (v_shape && v != 2) return "a V-shaped schedule has two chunks per stage";
-  if (c.schedule == Schedule::interleaved) {
+  if (c.schedule == PipelineSchedule::interleaved) {
     if (v < 2) return "an interleaved schedule has at least two chunks per stage";
     if (c.num_micro % P)
       return fmt::format("interleaved: {} micro-batches are no multiple of {} stages", c.num_micro, P);

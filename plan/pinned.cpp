@@ -9,7 +9,6 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "plan/strategy_values.h"
 
 namespace tern {
 namespace {
@@ -71,7 +70,7 @@ const std::vector<Axis>& axes() {
       number("etp", &PinnedAxes::expert_tensor),
       number("pp", &PinnedAxes::stages),
       number("chunks", &PinnedAxes::chunks),
-      word("schedule", &PinnedAxes::schedule, kSchedules, [](Schedule s) { return schedule_name(s); }),
+      word("schedule", &PinnedAxes::schedule, kPipelineSchedules, [](PipelineSchedule s) { return name_of(s); }),
       number("micro-batch", &PinnedAxes::micro_batch),
       number("micro-batches", &PinnedAxes::micro_batches),
       number("zero", &PinnedAxes::zero, 0, 3),
@@ -203,7 +202,7 @@ std::string why_not_pinned(const PinnedAxes& p, const TrainJob& job, const Outer
   if (m.context > 1 && !is(p.ulysses, m.ulysses))
     return fmt::format("context by {}: {} is asked", ring_or_ulysses(m.ulysses), ring_or_ulysses(*p.ulysses));
   if (c.num_stages > 1 && !is(p.schedule, c.schedule))
-    return fmt::format("schedule {}: {} is asked", schedule_name(c.schedule), schedule_name(*p.schedule));
+    return fmt::format("schedule {}: {} is asked", name_of(c.schedule), name_of(*p.schedule));
   if (p.framework)
     if (std::string why = why_not_run(*p.framework, job, c, devices_of_node); !why.empty()) return why;
   if (!p.even) return "";

@@ -19,7 +19,7 @@ struct PinnedAxes {
   std::optional<int64_t> tensor, context, data, expert, expert_tensor;
   std::optional<bool> ulysses;  // of choices with context > 1
   std::optional<int64_t> stages, chunks;
-  std::optional<Schedule> schedule;  // of choices with several stages
+  std::optional<PipelineSchedule> schedule;  // of choices with several stages
   std::optional<int64_t> micro_batch, micro_batches;
   // Of every layer.
   std::optional<int> zero;

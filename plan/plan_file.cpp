@@ -9,7 +9,6 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "formats/hf/fields.h"
-#include "plan/strategy_values.h"
 #include "plan/window_mix.h"
 
 namespace tern {
@@ -43,7 +42,7 @@ Json choice_json(const OuterChoice& c) {
           {"expert_tensor", c.mesh.expert_tensor},
           {"stages", c.num_stages},
           {"chunks", c.chunks_per_stage},
-          {"schedule", schedule_name(c.schedule)},
+          {"schedule", name_of(c.schedule)},
           {"micro_batch", c.micro_batch},
           {"micro_batches", c.num_micro}};
 }
@@ -95,8 +94,8 @@ class Fields {
     const std::string name = text(key);
     std::vector<std::string_view> names;
     for (const E v : values) {
-      if (label(v) == name) return v;
-      names.push_back(label(v));
+      if (name_of(v) == name) return v;
+      names.push_back(name_of(v));
     }
     f_.fail(key, "'{}' is none of these{}", make_printable(name), did_you_mean(name, names));
   }
@@ -118,18 +117,10 @@ class Fields {
     if (!(value->*is)()) f_.fail(key, "expected {}", word);
     return *value;
   }
-  template <class E>
-  static std::string_view label(E v) {
-    if constexpr (std::is_same_v<E, Schedule>)
-      return schedule_name(v);
-    else
-      return name_of(v);
-  }
   HfFields f_;
 };
 
 constexpr std::array kDTypes{DType::f64, DType::f32, DType::bf16, DType::f16};
-constexpr std::array kOptimizers{Optimizer::adamw, Optimizer::sgd};
 
 TierBytes read_tiers(const Json& json, const std::string& place, const std::string& prefix) {
   Fields f(json, place, prefix);
@@ -143,7 +134,7 @@ TrainJob read_job(const Json& json, const std::string& place) {
   TrainJob j;
   j.batch = f.integer("batch", 1, kMaxDegree), j.seq = f.integer("seq", 1, kMaxDegree);
   j.dtype = f.choice("dtype", kDTypes), j.gradients = f.choice("gradients", kDTypes);
-  j.optimizer = f.choice("optimizer", kOptimizers);
+  j.optimizer = f.choice("optimizer", kUpdateRules);
   j.capacity_factor = f.number("capacity_factor");
   if (const Json* lengths = f.optional("lengths")) {
     Fields l(*lengths, place, "job.lengths.");
@@ -169,7 +160,7 @@ OuterChoice read_choice(const Json& json, const std::string& place) {
   c.mesh.expert_tensor = f.integer("expert_tensor", 1, kMaxDegree);
   c.num_stages = static_cast<int>(f.integer("stages", 1, kMaxLayers));
   c.chunks_per_stage = static_cast<int>(f.integer("chunks", 1, kMaxLayers));
-  c.schedule = f.choice("schedule", kSchedules);
+  c.schedule = f.choice("schedule", kPipelineSchedules);
   c.micro_batch = f.integer("micro_batch", 1, kMaxDegree), c.num_micro = f.integer("micro_batches", 1, kMaxDegree);
   f.finish();
   return c;

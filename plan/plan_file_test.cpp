@@ -15,7 +15,7 @@ Plan example() {
   p.job = {.batch = 64, .seq = 4096, .capacity_factor = 1.1};
   p.choice = {.mesh = {.tensor = 2, .context = 1, .data = 2},
               .num_stages = 2,
-              .schedule = Schedule::zb_h1,
+              .schedule = PipelineSchedule::zb_h1,
               .micro_batch = 1,
               .num_micro = 32};
   p.layers = {{0, 17, 0, {1, Recompute::none, Tier::device, Tier::host}},

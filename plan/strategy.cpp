@@ -4,14 +4,7 @@
 
 namespace tern {
 
-std::string_view schedule_name(Schedule s) {
-  constexpr std::array<std::string_view, 8> kNames{"gpipe", "1f1b",  "1f1b-deep", "interleaved",
-                                                   "zb-h1", "zb-h2", "zb-v",      "v-half"};
-  return kNames[static_cast<size_t>(s)];
-}
 std::string_view name_of(Batching b) { return b == Batching::packed ? "packed" : "padded"; }
-std::string_view name_of(Optimizer o) { return o == Optimizer::adamw ? "adamw" : "sgd"; }
-std::string_view name_of(Tier t) { return t == Tier::device ? "device" : t == Tier::host ? "host" : "disk"; }
 
 std::string to_string(const LayerStrategy& s) {
   std::string text = fmt::format("zero {}, recompute {}", s.zero, name_of(s.recompute));
@@ -27,15 +20,15 @@ std::string to_string(const OuterChoice& c) {
   if (m.expert > 1) text += fmt::format(", ep {} × {}", m.expert, m.expert_tensor);
   text += fmt::format(", dp {}, pp {}", m.data, c.num_stages);
   if (c.num_stages > 1)
-    text += c.chunks_per_stage > 1 ? fmt::format(" × {} {}", c.chunks_per_stage, schedule_name(c.schedule))
-                                   : fmt::format(" {}", schedule_name(c.schedule));
+    text += c.chunks_per_stage > 1 ? fmt::format(" × {} {}", c.chunks_per_stage, name_of(c.schedule))
+                                   : fmt::format(" {}", name_of(c.schedule));
   return text + fmt::format(", micro-batch {} × {}", c.micro_batch, c.num_micro);
 }
 
 int64_t state_bytes(const TrainJob& job) {
   const int64_t wide = job.dtype == DType::f64 ? 8 : 4;
   const int64_t master = size_of(job.dtype) < wide ? wide : 0;
-  return master + (job.optimizer == Optimizer::adamw ? 2 : 1) * wide;
+  return master + (job.optimizer == UpdateRule::adamw ? 2 : 1) * wide;
 }
 
 }  // namespace tern

@@ -11,11 +11,11 @@
 
 #include "base/dtype.h"
 #include "plan/instance.h"
+#include "spec/mesh.h"
 #include "spec/unit_cost.h"
+#include "spec/update_rule.h"
 
 namespace tern {
-
-enum class Optimizer : uint8_t { adamw, sgd };
 
 /// How sequences that are not all `seq` long fill windows of `seq` tokens.
 enum class Batching : uint8_t { packed, padded };
@@ -38,22 +38,10 @@ struct TrainJob {
   int64_t batch = 1, seq = 1;  // windows of one step, tokens of each; an encoder sees as many as its decoder
   DType dtype = DType::bf16;   // of weights and activations
   DType gradients = DType::f32;
-  Optimizer optimizer = Optimizer::adamw;  // states in f32, with master weights where dtype is narrower
-  double capacity_factor = 1.25;           // of mixtures of experts: rows an expert's rank makes room for
-  JobLengths lengths = {};                 // not given: one sequence of `seq` tokens to a window
+  UpdateRule optimizer = UpdateRule::adamw;  // states in f32, with master weights where dtype is narrower
+  double capacity_factor = 1.25;             // of mixtures of experts: rows an expert's rank makes room for
+  JobLengths lengths = {};                   // not given: one sequence of `seq` tokens to a window
   friend bool operator==(const TrainJob&, const TrainJob&) = default;
-};
-
-/// Ranks of one stage, the tensor axis innermost, then context, then data. The experts' view of the same ranks:
-/// expert_tensor innermost, then expert, the rest replicas.
-struct Mesh {
-  int64_t tensor = 1, context = 1, data = 1;
-  int64_t expert = 1, expert_tensor = 1;
-  bool ulysses = false;  // context by all-to-all over heads; false: a ring of keys and values
-  int64_t devices() const { return tensor * context * data; }
-  int64_t replicas() const { return context * data; }  // that share a dense parameter
-  int64_t expert_replicas() const { return devices() / (expert * expert_tensor); }
-  friend bool operator==(const Mesh&, const Mesh&) = default;
 };
 
 /// How a layer is kept. zero: 0 nothing is sharded over replicas; 1 optimizer states; 2 gradients too, reduced with
@@ -70,20 +58,14 @@ struct LayerStrategy {
 struct OuterChoice {
   Mesh mesh;
   int num_stages = 1, chunks_per_stage = 1;
-  Schedule schedule = Schedule::one_f_one_b;
+  PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
   int64_t micro_batch = 1;  // sequences per data rank
   int64_t num_micro = 1;
   int64_t devices() const { return mesh.devices() * num_stages; }
   friend bool operator==(const OuterChoice&, const OuterChoice&) = default;
 };
 
-inline constexpr std::array kSchedules{Schedule::gpipe,       Schedule::one_f_one_b, Schedule::deep_one_f_one_b,
-                                       Schedule::interleaved, Schedule::zb_h1,       Schedule::zb_h2,
-                                       Schedule::zb_v,        Schedule::v_half};
-std::string_view schedule_name(Schedule);  // the same as name_of of program/pipeline.h
-std::string_view name_of(Optimizer);
 std::string_view name_of(Batching);  // "packed", "padded"
-std::string_view name_of(Tier);      // "device", "host", "disk"
 /// "zero 1, recompute attention, states on host".
 std::string to_string(const LayerStrategy&);
 /// "tp 8, cp 2 (ring), dp 64, pp 16 × 2 interleaved, micro-batch 1 × 128".

@@ -17,9 +17,10 @@ namespace {
 using Int = int64_t;
 using Ints = std::vector<int64_t>;
 
-constexpr Schedule kAll[] = {Schedule::gpipe,       Schedule::one_f_one_b, Schedule::deep_one_f_one_b,
-                             Schedule::interleaved, Schedule::zb_h1,       Schedule::zb_h2,
-                             Schedule::zb_v,        Schedule::v_half};
+constexpr PipelineSchedule kAll[] = {
+    PipelineSchedule::gpipe,       PipelineSchedule::one_f_one_b, PipelineSchedule::deep_one_f_one_b,
+    PipelineSchedule::interleaved, PipelineSchedule::zb_h1,       PipelineSchedule::zb_h2,
+    PipelineSchedule::zb_v,        PipelineSchedule::v_half};
 
 // Which parts of a cost vector a random instance has.
 struct Parts {
@@ -59,15 +60,13 @@ struct Draw {
     return all;
   }
 
-  std::pair<Instance, Assignment> instance(Schedule s, const Parts& parts) {
+  std::pair<Instance, Assignment> instance(PipelineSchedule s, const Parts& parts) {
     Instance in;
     in.schedule = s;
     in.num_stages = 1 + static_cast<int>(up_to(4));
-    in.chunks_per_stage = s == Schedule::interleaved                     ? 1 + static_cast<int>(up_to(2))
-                          : s == Schedule::zb_v || s == Schedule::v_half ? 2
-                                                                         : 1;
-    in.num_micro =
-        s == Schedule::interleaved ? in.num_stages * (1 + static_cast<int>(up_to(2))) : 1 + static_cast<int>(up_to(9));
+    in.chunks_per_stage = s == PipelineSchedule::interleaved ? 1 + static_cast<int>(up_to(2)) : is_v_shaped(s) ? 2 : 1;
+    in.num_micro = s == PipelineSchedule::interleaved ? in.num_stages * (1 + static_cast<int>(up_to(2)))
+                                                      : 1 + static_cast<int>(up_to(9));
     const int stages = in.num_stages * in.chunks_per_stage;
     Assignment a;
     for (int stage = 0; stage < stages; ++stage)
@@ -176,7 +175,7 @@ TEST(Lower, ReplayedBytesEqualTheClosedFormOnEveryRankAndTier) {
 TEST(Lower, EqualStagesHoldWhatTheSheetSays) {
   // 1F1B, one layer a stage: persistent + in flight·held + transient, by hand.
   const int p = 4, m = 9;
-  Instance in{.num_stages = p, .num_micro = m, .schedule = Schedule::one_f_one_b};
+  Instance in{.num_stages = p, .num_micro = m, .schedule = PipelineSchedule::one_f_one_b};
   const CostVector c{
       .forward = 3, .backward = 4, .weight = 2, .persistent = {1000, 50, 7}, .held = {10, 3, 0}, .transient = 5};
   in.cost.assign(p, {c});
@@ -188,7 +187,7 @@ TEST(Lower, EqualStagesHoldWhatTheSheetSays) {
 
 // By hand: two stages, one micro-batch, everything once.
 Instance small_instance() {
-  Instance in{.num_stages = 2, .num_micro = 2, .schedule = Schedule::one_f_one_b};
+  Instance in{.num_stages = 2, .num_micro = 2, .schedule = PipelineSchedule::one_f_one_b};
   const CostVector c{.forward = 10,
                      .backward = 20,
                      .weight = 5,

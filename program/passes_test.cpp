@@ -13,14 +13,15 @@
 namespace tern {
 namespace {
 
-constexpr Schedule kAll[] = {Schedule::gpipe,       Schedule::one_f_one_b, Schedule::deep_one_f_one_b,
-                             Schedule::interleaved, Schedule::zb_h1,       Schedule::zb_h2,
-                             Schedule::zb_v,        Schedule::v_half};
+constexpr PipelineSchedule kAll[] = {
+    PipelineSchedule::gpipe,       PipelineSchedule::one_f_one_b, PipelineSchedule::deep_one_f_one_b,
+    PipelineSchedule::interleaved, PipelineSchedule::zb_h1,       PipelineSchedule::zb_h2,
+    PipelineSchedule::zb_v,        PipelineSchedule::v_half};
 
 // Equal layers, `per_stage` to a virtual stage; every number of a layer is given.
-Program lowered(Schedule s, int stages, int micros, int per_stage, const CostVector& cost, int64_t send) {
+Program lowered(PipelineSchedule s, int stages, int micros, int per_stage, const CostVector& cost, int64_t send) {
   Instance in{.num_stages = stages, .num_micro = micros, .schedule = s};
-  in.chunks_per_stage = s == Schedule::interleaved || s == Schedule::zb_v || s == Schedule::v_half ? 2 : 1;
+  in.chunks_per_stage = least_chunks(s);
   const int layers = stages * in.chunks_per_stage * per_stage;
   in.cost.assign(layers, {cost});
   in.within.assign(layers - 1, {EdgeCost{}});
@@ -43,7 +44,7 @@ std::map<std::tuple<Opcode, int, int>, int> work_of(const Program& p) {
 TEST(RecomputeEarly, ShortensOneForwardOneBackward) {
   const CostVector c{.forward = 10, .backward = 10, .weight = 10, .recompute = 10};
   for (const int p : {2, 4, 8}) {
-    const Program plain = lowered(Schedule::one_f_one_b, p, 4 * p, 1, c, 0);
+    const Program plain = lowered(PipelineSchedule::one_f_one_b, p, 4 * p, 1, c, 0);
     const int64_t before = simulate_ranks(plain).makespan, after = simulate_ranks(recompute_early(plain, 0)).makespan;
     EXPECT_EQ(before, (4 * p + p - 1) * 40);
     // The gradient's way through the stages no longer waits for a recomputation at each: one is hidden per stage of the
@@ -89,7 +90,7 @@ TEST(RecomputeEarly, IsSoundNeverSlowerAndWithinItsBytes) {
 
 TEST(RecomputeEarly, MovesWhatOthersWaitForWithIt) {
   const CostVector c{.forward = 5, .backward = 6, .weight = 4, .recompute = 5, .held = {8, 0, 0}, .transient = 3};
-  Program plain = lowered(Schedule::one_f_one_b, 2, 4, 3, c, 2);
+  Program plain = lowered(PipelineSchedule::one_f_one_b, 2, 4, 3, c, 2);
   const auto is_moved = [](const Instruction& i) {
     return i.op == Opcode::recompute && i.rank == 0 && i.unit == 0 && i.micro == 1;
   };
@@ -103,7 +104,7 @@ TEST(RecomputeEarly, MovesWhatOthersWaitForWithIt) {
 
 TEST(RecomputeEarly, LeavesAProgramWithoutRecomputationAsItIs) {
   const Program plain =
-      lowered(Schedule::zb_h1, 3, 6, 2, {.forward = 5, .backward = 6, .weight = 4, .held = {8, 0, 0}}, 2);
+      lowered(PipelineSchedule::zb_h1, 3, 6, 2, {.forward = 5, .backward = 6, .weight = 4, .held = {8, 0, 0}}, 2);
   const Program early = recompute_early(plain, 1000);
   ASSERT_EQ(early.instructions.size(), plain.instructions.size());
   for (size_t k = 0; k < plain.instructions.size(); ++k) {

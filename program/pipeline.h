@@ -31,7 +31,7 @@ struct PipelineOp {
 using PipelineOrder = std::vector<std::vector<PipelineOp>>;  // per device, in order of issue
 
 struct PipelineShape {
-  Schedule schedule = Schedule::one_f_one_b;
+  PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
   int num_devices = 1, chunks_per_device = 1, num_micro = 1;
   int num_stages() const { return num_devices * chunks_per_device; }
 };
@@ -46,9 +46,6 @@ struct PipelineTimes {
 
 /// Device of a virtual stage: round robin for interleaved, there and back for the V shapes, itself otherwise.
 int device_of(const PipelineShape&, int stage);
-/// Whether backward and weight gradient are operations of their own.
-bool splits_backward(Schedule);
-std::string_view name_of(Schedule);  // "gpipe", "1f1b", "1f1b-deep", "interleaved", "zb-h1", "zb-h2", "zb-v", "v-half"
 
 /// The order of operations. Zero-bubble orders (H1, H2) depend on the times; the others ignore them. A stage's weight
 /// gradients come in order of micro-batches, whatever the schedule: same bits.

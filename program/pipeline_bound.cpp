@@ -22,9 +22,9 @@ struct Leads {
 // forward): 1 where the order does not say.
 int certain_fill(const PipelineShape& shape, int stage) {
   switch (shape.schedule) {
-    case Schedule::gpipe:
-    case Schedule::one_f_one_b:
-    case Schedule::deep_one_f_one_b:
+    case PipelineSchedule::gpipe:
+    case PipelineSchedule::one_f_one_b:
+    case PipelineSchedule::deep_one_f_one_b:
       return max_in_flight(shape, stage);
     default:
       return 1;
@@ -85,18 +85,18 @@ struct Certain {
 Certain certain(const PipelineShape& shape, int stage) {
   const int m = shape.num_micro, p = shape.num_devices, v = shape.chunks_per_device;
   switch (shape.schedule) {
-    case Schedule::gpipe:
-    case Schedule::one_f_one_b:
-    case Schedule::deep_one_f_one_b: {
+    case PipelineSchedule::gpipe:
+    case PipelineSchedule::one_f_one_b:
+    case PipelineSchedule::deep_one_f_one_b: {
       const int rest = m - max_in_flight(shape, stage);
       return {rest, rest, 0};
     }
-    case Schedule::zb_h1:
-    case Schedule::zb_h2: {
+    case PipelineSchedule::zb_h1:
+    case PipelineSchedule::zb_h2: {
       const int rest = m - max_in_flight(shape, stage);
       return {rest, rest, std::max(0, m - zero_bubble_caps(shape.schedule, p, stage).total)};
     }
-    case Schedule::interleaved: {
+    case PipelineSchedule::interleaved: {
       const int fill = std::min(v * m, 2 * (p - stage % p - 1) + (v - 1) * p + 1), chunk = stage / p;
       return {m - turns_of(fill, chunk, p, v), turns_of(v * m - fill, v - 1 - chunk, p, v), 0};
     }
@@ -192,13 +192,13 @@ int64_t longest_round_trips(const PipelineShape& shape, const Leads& l) {
 int max_in_flight(const PipelineShape& shape, int stage) {
   const int p = shape.num_devices, m = shape.num_micro;
   switch (shape.schedule) {
-    case Schedule::gpipe:
+    case PipelineSchedule::gpipe:
       return m;
-    case Schedule::one_f_one_b:
-    case Schedule::zb_h1:
+    case PipelineSchedule::one_f_one_b:
+    case PipelineSchedule::zb_h1:
       return std::min(m, p - stage);
-    case Schedule::deep_one_f_one_b:
-    case Schedule::zb_h2:
+    case PipelineSchedule::deep_one_f_one_b:
+    case PipelineSchedule::zb_h2:
       return std::min(m, 2 * (p - stage) - 1);
     default:
       TERN_CHECK(false, "max_in_flight: {} has several chunks per device", name_of(shape.schedule));
@@ -209,9 +209,9 @@ int max_in_flight(const PipelineShape& shape, int stage) {
 int64_t pipeline_lower_bound(const PipelineShape& shape, const PipelineTimes& times) {
   const Leads l = leads_of(shape, times);
   int64_t bound = std::max(busiest_device(shape, times, l), busiest_link(shape, l));
-  if (shape.schedule == Schedule::one_f_one_b || shape.schedule == Schedule::deep_one_f_one_b)
+  if (shape.schedule == PipelineSchedule::one_f_one_b || shape.schedule == PipelineSchedule::deep_one_f_one_b)
     bound = std::max(bound, longest_cycles(shape, l));
-  if (shape.schedule == Schedule::zb_h1 || shape.schedule == Schedule::zb_h2)
+  if (shape.schedule == PipelineSchedule::zb_h1 || shape.schedule == PipelineSchedule::zb_h2)
     bound = std::max(bound, longest_round_trips(shape, l));
   return bound;
 }

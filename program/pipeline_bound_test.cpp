@@ -13,9 +13,10 @@ namespace {
 using Int = int64_t;
 using Ints = std::vector<int64_t>;
 
-constexpr Schedule kAll[] = {Schedule::gpipe,       Schedule::one_f_one_b, Schedule::deep_one_f_one_b,
-                             Schedule::interleaved, Schedule::zb_h1,       Schedule::zb_h2,
-                             Schedule::zb_v,        Schedule::v_half};
+constexpr PipelineSchedule kAll[] = {
+    PipelineSchedule::gpipe,       PipelineSchedule::one_f_one_b, PipelineSchedule::deep_one_f_one_b,
+    PipelineSchedule::interleaved, PipelineSchedule::zb_h1,       PipelineSchedule::zb_h2,
+    PipelineSchedule::zb_v,        PipelineSchedule::v_half};
 
 struct Draw {
   std::mt19937_64 random;
@@ -25,10 +26,11 @@ struct Draw {
     for (Int& x : v) x = between(low, high);
     return v;
   }
-  PipelineShape shape(Schedule s) {
+  PipelineShape shape(PipelineSchedule s) {
     const int p = static_cast<int>(between(1, 8)), m = static_cast<int>(between(1, 32));
-    if (s == Schedule::interleaved) return {s, p, static_cast<int>(between(1, 3)), p * static_cast<int>(between(1, 5))};
-    return {s, p, s == Schedule::zb_v || s == Schedule::v_half ? 2 : 1, m};
+    if (s == PipelineSchedule::interleaved)
+      return {s, p, static_cast<int>(between(1, 3)), p * static_cast<int>(between(1, 5))};
+    return {s, p, is_v_shaped(s) ? 2 : 1, m};
   }
   // Transfers none, light or heavy; every third with pauses before and after the step; some operations take no time.
   PipelineTimes times(const PipelineShape& shape, int kind) {
@@ -44,7 +46,7 @@ struct Tightness {
   int instances = 0, equal = 0;
   double worst = 0;
 };
-Tightness never_above(Schedule s, int instances) {
+Tightness never_above(PipelineSchedule s, int instances) {
   Draw draw{std::mt19937_64{40 + static_cast<uint64_t>(s)}};
   Tightness t;
   for (; t.instances < instances; ++t.instances) {
@@ -62,13 +64,14 @@ Tightness never_above(Schedule s, int instances) {
 }
 
 TEST(PipelineBound, IsNeverAboveTheSimulator) {
-  for (const Schedule s : kAll) never_above(s, 1800);
+  for (const PipelineSchedule s : kAll) never_above(s, 1800);
 }
 
 // So that it does not rot: the shares and the looseness that the README gives, with some room.
 TEST(PipelineBound, StaysAsTightAsItWas) {
-  EXPECT_EQ(never_above(Schedule::gpipe, 900).worst, 0);
-  const Tightness plain = never_above(Schedule::one_f_one_b, 1800), deep = never_above(Schedule::deep_one_f_one_b, 900);
+  EXPECT_EQ(never_above(PipelineSchedule::gpipe, 900).worst, 0);
+  const Tightness plain = never_above(PipelineSchedule::one_f_one_b, 1800),
+                  deep = never_above(PipelineSchedule::deep_one_f_one_b, 900);
   EXPECT_GE(plain.equal, plain.instances * 40 / 100);
   EXPECT_LE(plain.worst, 0.12);
   EXPECT_GE(deep.equal, deep.instances * 80 / 100);
@@ -93,7 +96,7 @@ TEST(PipelineBound, IsAtLeastTheOneWithoutCycles) {
   Draw draw{std::mt19937_64{78}};
   int tighter = 0;
   for (int k = 0; k < 1800; ++k) {
-    const PipelineShape shape = draw.shape(Schedule::one_f_one_b);
+    const PipelineShape shape = draw.shape(PipelineSchedule::one_f_one_b);
     PipelineTimes t = draw.times(shape, k);
     std::fill(t.begin.begin(), t.begin.end(), 0);
     std::fill(t.tail.begin(), t.tail.end(), 0);
@@ -117,7 +120,7 @@ TEST(PipelineBound, IsAtLeastTheOneWithoutCycles) {
 
 TEST(PipelineBound, SeesWhatTransfersCostBalancedStages) {
   for (const int p : {2, 4, 8}) {
-    const PipelineShape shape{Schedule::one_f_one_b, p, 1, 8 * p};
+    const PipelineShape shape{PipelineSchedule::one_f_one_b, p, 1, 8 * p};
     const PipelineTimes t{Ints(p, 1000),    Ints(p, 2000), Ints(p, 0), Ints(p - 1, 300),
                           Ints(p - 1, 300), Ints(p, 0),    Ints(p, 0)};
     const Int makespan = run_pipeline(shape, pipeline_order(shape, t), t).makespan;
@@ -147,7 +150,7 @@ TEST(PipelineCut, IsTheMakespanWhereItWasTakenAndABoundElsewhere) {
 }
 
 TEST(PipelineCut, OfABalancedPipelinePassesEveryMicroBatchOfOneStage) {
-  const PipelineShape shape{Schedule::one_f_one_b, 3, 1, 10};
+  const PipelineShape shape{PipelineSchedule::one_f_one_b, 3, 1, 10};
   const PipelineTimes t{{1, 5, 1}, {1, 5, 1}, {0, 0, 0}, {0, 0}, {0, 0}, {0, 0, 0}, {2, 0, 0}};
   const PipelineCut cut = pipeline_cut(prepare_pipeline(shape, pipeline_order(shape, t)), t);
   EXPECT_EQ(cut.forward[1] + cut.backward[1], 20);  // the slow stage, all of it

@@ -56,8 +56,6 @@ PipelineOrder interleaved(int num_devices, int chunks, int num_micro) {
   return order;
 }
 
-bool is_v(Schedule s) { return s == Schedule::zb_v || s == Schedule::v_half; }
-
 void check_shape(const PipelineShape& shape) {
   const std::string_view name = name_of(shape.schedule);
   if (shape.num_devices < 1 || shape.chunks_per_device < 1 || shape.num_micro < 1)
@@ -65,11 +63,11 @@ void check_shape(const PipelineShape& shape) {
         ErrorKind::usage,
         "pipeline: {} stages, {} chunks on each, {} micro-batches; each is at least 1: ask for one of each or more",
         shape.num_devices, shape.chunks_per_device, shape.num_micro);
-  if (is_v(shape.schedule)) {
+  if (is_v_shaped(shape.schedule)) {
     if (shape.chunks_per_device != 2)
       throw Error(ErrorKind::usage, "pipeline: {} with {} chunks per device; a V has two: set them to 2", name,
                   shape.chunks_per_device);
-  } else if (shape.schedule == Schedule::interleaved) {
+  } else if (shape.schedule == PipelineSchedule::interleaved) {
     if (shape.num_micro % shape.num_devices != 0)
       throw Error(
           ErrorKind::usage,
@@ -85,54 +83,28 @@ void check_shape(const PipelineShape& shape) {
 }  // namespace
 
 int device_of(const PipelineShape& shape, int stage) {
-  if (is_v(shape.schedule)) return stage < shape.num_devices ? stage : 2 * shape.num_devices - 1 - stage;
+  if (is_v_shaped(shape.schedule)) return stage < shape.num_devices ? stage : 2 * shape.num_devices - 1 - stage;
   return stage % shape.num_devices;
-}
-
-bool splits_backward(Schedule s) {
-  return s == Schedule::zb_h1 || s == Schedule::zb_h2 || s == Schedule::zb_v || s == Schedule::v_half;
-}
-
-std::string_view name_of(Schedule s) {
-  switch (s) {
-    case Schedule::gpipe:
-      return "gpipe";
-    case Schedule::one_f_one_b:
-      return "1f1b";
-    case Schedule::deep_one_f_one_b:
-      return "1f1b-deep";
-    case Schedule::interleaved:
-      return "interleaved";
-    case Schedule::zb_h1:
-      return "zb-h1";
-    case Schedule::zb_h2:
-      return "zb-h2";
-    case Schedule::zb_v:
-      return "zb-v";
-    case Schedule::v_half:
-      return "v-half";
-  }
-  return "?";
 }
 
 PipelineOrder pipeline_order(const PipelineShape& shape, const PipelineTimes& times) {
   check_shape(shape);
   const int p = shape.num_devices, m = shape.num_micro;
   switch (shape.schedule) {
-    case Schedule::gpipe:
+    case PipelineSchedule::gpipe:
       return gpipe(p, m);
-    case Schedule::one_f_one_b:
+    case PipelineSchedule::one_f_one_b:
       return one_f_one_b(p, m, [p](int s) { return p - s; });
-    case Schedule::deep_one_f_one_b:
+    case PipelineSchedule::deep_one_f_one_b:
       return one_f_one_b(p, m, [p](int s) { return 2 * (p - s) - 1; });
-    case Schedule::interleaved:
+    case PipelineSchedule::interleaved:
       return interleaved(p, shape.chunks_per_device, m);
-    case Schedule::zb_h1:
-    case Schedule::zb_h2:
+    case PipelineSchedule::zb_h1:
+    case PipelineSchedule::zb_h2:
       return zero_bubble_order(shape, times);
-    case Schedule::zb_v:
+    case PipelineSchedule::zb_v:
       return zero_bubble_v_order(shape);
-    case Schedule::v_half:
+    case PipelineSchedule::v_half:
       return v_half_order(shape);
   }
   TERN_CHECK(false, "pipeline: schedule {}", static_cast<int>(shape.schedule));

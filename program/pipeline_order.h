@@ -11,7 +11,7 @@ namespace tern {
 struct ZeroBubbleCaps {
   int in_flight, total;
 };
-ZeroBubbleCaps zero_bubble_caps(Schedule, int num_stages, int stage);
+ZeroBubbleCaps zero_bubble_caps(PipelineSchedule, int num_stages, int stage);
 
 /// ZB-H1 and ZB-H2 by the greedy of Qi et al.: eight settings, the least makespan, then the least bubble.
 PipelineOrder zero_bubble_order(const PipelineShape&, const PipelineTimes&);

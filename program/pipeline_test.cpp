@@ -16,11 +16,12 @@ namespace {
 using Int = int64_t;
 using Ints = std::vector<int64_t>;
 
-constexpr Schedule kAll[] = {Schedule::gpipe,       Schedule::one_f_one_b, Schedule::deep_one_f_one_b,
-                             Schedule::interleaved, Schedule::zb_h1,       Schedule::zb_h2,
-                             Schedule::zb_v,        Schedule::v_half};
+constexpr PipelineSchedule kAll[] = {
+    PipelineSchedule::gpipe,       PipelineSchedule::one_f_one_b, PipelineSchedule::deep_one_f_one_b,
+    PipelineSchedule::interleaved, PipelineSchedule::zb_h1,       PipelineSchedule::zb_h2,
+    PipelineSchedule::zb_v,        PipelineSchedule::v_half};
 
-int chunks_of(Schedule s) { return s == Schedule::interleaved || s == Schedule::zb_v || s == Schedule::v_half ? 2 : 1; }
+int chunks_of(PipelineSchedule s) { return least_chunks(s); }
 
 PipelineTimes equal_times(const PipelineShape& shape, Int f, Int b, Int w, Int send = 0) {
   const int s = shape.num_stages(), d = shape.num_devices;
@@ -43,7 +44,7 @@ Ran run_equal(const PipelineShape& shape, Int f, Int b, Int w, Int send = 0) {
 
 // The cases of the formulas: p in {2, 4, 8}, m in {2p, 4p}; where a schedule's formula holds for fewer, also 1 and p.
 template <class Check>
-void for_shapes(Schedule schedule, int chunks, bool few, Check check) {
+void for_shapes(PipelineSchedule schedule, int chunks, bool few, Check check) {
   for (const int p : {2, 4, 8})
     for (const int m : few ? std::vector{1, p, 2 * p, 4 * p} : std::vector{2 * p, 4 * p}) {
       SCOPED_TRACE(std::string(name_of(schedule)) + " p " + std::to_string(p) + " m " + std::to_string(m) + " v " +
@@ -53,7 +54,8 @@ void for_shapes(Schedule schedule, int chunks, bool few, Check check) {
 }
 
 TEST(PipelineFormulas, GpipeAnd1F1B) {
-  for (const Schedule s : {Schedule::gpipe, Schedule::one_f_one_b, Schedule::deep_one_f_one_b})
+  for (const PipelineSchedule s :
+       {PipelineSchedule::gpipe, PipelineSchedule::one_f_one_b, PipelineSchedule::deep_one_f_one_b})
     for_shapes(s, 1, true, [](const PipelineShape& shape, int p, int m) {
       const Int f = 7, b = 11, w = 5;
       const Ran r = run_equal(shape, f, b, w);
@@ -64,7 +66,7 @@ TEST(PipelineFormulas, GpipeAnd1F1B) {
 
 TEST(PipelineFormulas, Interleaved) {
   for (const int v : {1, 2, 3, 4})
-    for_shapes(Schedule::interleaved, v, false, [v](const PipelineShape& shape, int p, int m) {
+    for_shapes(PipelineSchedule::interleaved, v, false, [v](const PipelineShape& shape, int p, int m) {
       const Int f = 7, b = 11, w = 5;  // of a chunk
       const Ran r = run_equal(shape, f, b, w);
       EXPECT_EQ(r.run.makespan, m * v * (f + b + w) + (p - 1) * (f + b + w));  // (p − 1)/(v·m) of the ideal m·v·(f+b+w)
@@ -73,19 +75,19 @@ TEST(PipelineFormulas, Interleaved) {
 }
 
 TEST(PipelineFormulas, ZeroBubble) {
-  for_shapes(Schedule::zb_h1, 1, false, [](const PipelineShape& shape, int p, int m) {
+  for_shapes(PipelineSchedule::zb_h1, 1, false, [](const PipelineShape& shape, int p, int m) {
     for (const auto& [f, b, w] : {std::array<Int, 3>{1, 1, 1}, {10, 10, 10}, {10, 11, 9}, {10, 12, 10}}) {
       const Ran r = run_equal(shape, f, b, w);
       EXPECT_EQ(r.worst_bubble, (p - 1) * (f + b - w)) << f << " " << b << " " << w;
       EXPECT_EQ(r.run.makespan, m * (f + b + w) + (p - 1) * (f + b - w)) << f << " " << b << " " << w;
     }
   });
-  for_shapes(Schedule::zb_h2, 1, false, [](const PipelineShape& shape, int p, int m) {
+  for_shapes(PipelineSchedule::zb_h2, 1, false, [](const PipelineShape& shape, int p, int m) {
     const Ran r = run_equal(shape, 1, 1, 1);
     EXPECT_EQ(r.worst_bubble, 0);
     EXPECT_EQ(r.run.makespan, 3 * m + p - 1);  // stage i begins at i: a parallelogram
   });
-  for_shapes(Schedule::zb_v, 2, false, [](const PipelineShape& shape, int p, int m) {
+  for_shapes(PipelineSchedule::zb_v, 2, false, [](const PipelineShape& shape, int p, int m) {
     const Ran r = run_equal(shape, 1, 1, 1);
     EXPECT_EQ(r.worst_bubble, 0);
     EXPECT_EQ(r.run.makespan, 6 * m + p - 1);
@@ -97,7 +99,7 @@ TEST(PipelineFormulas, ZeroBubble) {
 TEST(PipelineFormulas, ZeroBubbleVWithFewMicroBatches) {
   for (const int p : {2, 4, 8, 16})
     for (int m = 1; m < 2 * p - 1; ++m) {
-      const PipelineShape shape{Schedule::zb_v, p, 2, m};
+      const PipelineShape shape{PipelineSchedule::zb_v, p, 2, m};
       const Ran r = run_equal(shape, 10, 13, 9);
       const Int bound = pipeline_lower_bound(shape, equal_times(shape, 10, 13, 9));
       EXPECT_LE(r.run.makespan * 100, bound * 107) << p << " " << m;
@@ -109,7 +111,7 @@ TEST(PipelineFormulas, ZeroBubbleVWithFewMicroBatches) {
 TEST(PipelineFormulas, VHalfSlots) {
   for (const auto& [p, slots] : {std::pair{2, 1}, {4, 5}, {8, 17}, {16, 41}})
     for (const int m : {2 * p, 4 * p})
-      EXPECT_EQ(run_equal({Schedule::v_half, p, 2, m}, 1, 1, 1).run.makespan - 6 * m, slots) << p << " " << m;
+      EXPECT_EQ(run_equal({PipelineSchedule::v_half, p, 2, m}, 1, 1, 1).run.makespan - 6 * m, slots) << p << " " << m;
 }
 
 // Peaks. A micro-batch holds M_B bytes from its forward, M_W from its backward to its weight gradient.
@@ -120,31 +122,31 @@ TEST(PipelinePeaks, EqualTheClosedFormsOnEveryDevice) {
     return pipeline_peaks(shape, pipeline_order(shape, equal_times(shape, 1, 1, 1)), Ints(s, held),
                           Ints(s, held_weight), Ints(s, transient));
   };
-  for_shapes(Schedule::gpipe, 1, true, [&](const PipelineShape& shape, int, int m) {
+  for_shapes(PipelineSchedule::gpipe, 1, true, [&](const PipelineShape& shape, int, int m) {
     for (const Int peak : peaks(shape)) EXPECT_EQ(peak, m * held + transient);
   });
-  for_shapes(Schedule::one_f_one_b, 1, true, [&](const PipelineShape& shape, int p, int m) {
+  for_shapes(PipelineSchedule::one_f_one_b, 1, true, [&](const PipelineShape& shape, int p, int m) {
     for (int i = 0; i < p; ++i) EXPECT_EQ(peaks(shape)[i], std::min(m, p - i) * held + transient);
   });
-  for_shapes(Schedule::deep_one_f_one_b, 1, true, [&](const PipelineShape& shape, int p, int m) {
+  for_shapes(PipelineSchedule::deep_one_f_one_b, 1, true, [&](const PipelineShape& shape, int p, int m) {
     for (int i = 0; i < p; ++i) EXPECT_EQ(peaks(shape)[i], std::min(m, 2 * (p - i) - 1) * held + transient);
   });
   for (const int v : {1, 2, 3, 4})
-    for_shapes(Schedule::interleaved, v, false, [&](const PipelineShape& shape, int p, int m) {
+    for_shapes(PipelineSchedule::interleaved, v, false, [&](const PipelineShape& shape, int p, int m) {
       for (int r = 0; r < p; ++r)
         EXPECT_EQ(peaks(shape)[r], std::min(2 * (p - r - 1) + (v - 1) * p + 1, v * m) * held + transient);
     });
-  for_shapes(Schedule::zb_h1, 1, false, [&](const PipelineShape& shape, int p, int) {
+  for_shapes(PipelineSchedule::zb_h1, 1, false, [&](const PipelineShape& shape, int p, int) {
     for (int i = 0; i < p; ++i) EXPECT_EQ(peaks(shape)[i], (p - i) * held + i * held_weight + transient);
   });
-  for_shapes(Schedule::zb_h2, 1, false, [&](const PipelineShape& shape, int p, int) {
+  for_shapes(PipelineSchedule::zb_h2, 1, false, [&](const PipelineShape& shape, int p, int) {
     for (int i = 0; i < p; ++i)
       EXPECT_EQ(peaks(shape)[i], (2 * p - 2 * i - 1) * held + 2 * i * held_weight + transient);
   });
-  for_shapes(Schedule::zb_v, 2, false, [&](const PipelineShape& shape, int p, int) {
+  for_shapes(PipelineSchedule::zb_v, 2, false, [&](const PipelineShape& shape, int p, int) {
     for (const Int peak : peaks(shape)) EXPECT_EQ(peak, 2 * p * held + transient);  // chunks: half a stage each
   });
-  for_shapes(Schedule::v_half, 2, false, [&](const PipelineShape& shape, int p, int) {
+  for_shapes(PipelineSchedule::v_half, 2, false, [&](const PipelineShape& shape, int p, int) {
     const Ints all = peaks(shape);
     EXPECT_EQ(*std::max_element(all.begin(), all.end()), (p + 2) * held + transient);
   });
@@ -152,7 +154,7 @@ TEST(PipelinePeaks, EqualTheClosedFormsOnEveryDevice) {
 
 TEST(PipelinePeaks, CountTheOperationThatRuns) {
   // One stage, two micro-batches, unlike sizes: F holds 10 from its start, B turns 10 into 30 at its end, W lets go.
-  const PipelineShape shape{Schedule::zb_h1, 1, 1, 2};
+  const PipelineShape shape{PipelineSchedule::zb_h1, 1, 1, 2};
   const PipelineOrder order{{{Phase::forward, 0, 0},
                              {Phase::backward, 0, 0},
                              {Phase::forward, 0, 1},
@@ -171,10 +173,10 @@ struct Draw {
     for (Int& x : v) x = low + up_to(high - low);
     return v;
   }
-  PipelineShape shape(Schedule s) {
+  PipelineShape shape(PipelineSchedule s) {
     const int p = 1 + static_cast<int>(up_to(5)), m = 1 + static_cast<int>(up_to(13));
-    const int v = s == Schedule::interleaved ? 1 + static_cast<int>(up_to(2)) : chunks_of(s);
-    return {s, p, v, s == Schedule::interleaved ? p * (1 + m % 3) : m};
+    const int v = s == PipelineSchedule::interleaved ? 1 + static_cast<int>(up_to(2)) : chunks_of(s);
+    return {s, p, v, s == PipelineSchedule::interleaved ? p * (1 + m % 3) : m};
   }
   PipelineTimes times(const PipelineShape& shape) {
     const int s = shape.num_stages(), d = shape.num_devices;
@@ -185,10 +187,10 @@ struct Draw {
 };
 
 TEST(PipelineOrders, HoldEveryOperationInOrderOfMicroBatchesForAllShapes) {
-  for (const Schedule s : kAll)
+  for (const PipelineSchedule s : kAll)
     for (int p = 1; p <= 9; ++p)
       for (int m = 1; m <= 20; ++m) {
-        if (s == Schedule::interleaved && m % p != 0) continue;
+        if (s == PipelineSchedule::interleaved && m % p != 0) continue;
         const PipelineShape shape{s, p, chunks_of(s), m};
         const PipelineOrder order = pipeline_order(shape, equal_times(shape, 3, 4, 2, 1));
         ASSERT_NO_THROW(prepare_pipeline(shape, order)) << name_of(s) << " " << p << " " << m;
@@ -203,7 +205,7 @@ TEST(PipelineOrders, HoldEveryOperationInOrderOfMicroBatchesForAllShapes) {
 TEST(PipelineOrders, ZeroBubbleKeepsItsCapsWhateverTheTimes) {
   Draw draw{std::mt19937_64{20261121}};
   for (int k = 0; k < 2000; ++k) {
-    const Schedule s = k % 2 == 0 ? Schedule::zb_h1 : Schedule::zb_h2;
+    const PipelineSchedule s = k % 2 == 0 ? PipelineSchedule::zb_h1 : PipelineSchedule::zb_h2;
     const PipelineShape shape = draw.shape(s);
     const PipelineOrder order = pipeline_order(shape, draw.times(shape));
     ASSERT_NO_THROW(prepare_pipeline(shape, order));
@@ -293,7 +295,7 @@ TEST(PipelineRunTest, EqualsThePlainTwinOnRandomInstances) {
 }
 
 TEST(PipelineRunTest, PreparedRunsReuseTheirMemory) {
-  const PipelineShape shape{Schedule::one_f_one_b, 4, 1, 16};
+  const PipelineShape shape{PipelineSchedule::one_f_one_b, 4, 1, 16};
   const PipelineTimes times = equal_times(shape, 3, 5, 2, 1);
   const PreparedPipeline prepared = prepare_pipeline(shape, pipeline_order(shape, times));
   PipelineScratch scratch;
@@ -310,7 +312,7 @@ TEST(PipelineRunTest, SkippedRoundsChangeNoTime) {
   Draw draw{std::mt19937_64{8}};
   PipelineScratch scratch;
   PipelineRun walked, skipped;
-  std::map<Schedule, int> ran, jumped;
+  std::map<PipelineSchedule, int> ran, jumped;
   for (int k = 0; k < 1600; ++k) {
     PipelineShape shape = draw.shape(kAll[k % 8]);
     shape.num_micro = shape.num_devices * static_cast<int>(1 + draw.up_to(30));
@@ -329,11 +331,12 @@ TEST(PipelineRunTest, SkippedRoundsChangeNoTime) {
     ASSERT_EQ(skipped.busy, walked.busy) << k;
   }
   for (const auto& [schedule, n] : ran)
-    if (schedule != Schedule::gpipe) EXPECT_GE(jumped[schedule], n / 4) << name_of(schedule) << " of " << n;
+    if (schedule != PipelineSchedule::gpipe) EXPECT_GE(jumped[schedule], n / 4) << name_of(schedule) << " of " << n;
 }
 
 TEST(PipelineRunTest, ALongStepCostsLittleMoreThanAShortOne) {
-  for (const Schedule s : {Schedule::one_f_one_b, Schedule::deep_one_f_one_b, Schedule::interleaved}) {
+  for (const PipelineSchedule s :
+       {PipelineSchedule::one_f_one_b, PipelineSchedule::deep_one_f_one_b, PipelineSchedule::interleaved}) {
     const PipelineShape shape{s, 8, chunks_of(s), 4096};
     Draw draw{std::mt19937_64{9}};
     PipelineTimes times = draw.times(shape);
@@ -347,7 +350,7 @@ TEST(PipelineRunTest, ALongStepCostsLittleMoreThanAShortOne) {
 }
 
 TEST(PipelineRunTest, BeginAndTailBelongToTheStep) {
-  const PipelineShape shape{Schedule::one_f_one_b, 2, 1, 2};
+  const PipelineShape shape{PipelineSchedule::one_f_one_b, 2, 1, 2};
   PipelineTimes times = equal_times(shape, 1, 1, 1);
   times.begin = {5, 100};
   times.tail = {7, 0};
@@ -357,7 +360,7 @@ TEST(PipelineRunTest, BeginAndTailBelongToTheStep) {
 
 TEST(PipelineRunTest, ChunksBetweenTheSameDevicesShareTheirLink) {
   // Two devices, two chunks each: the second forward of chunk 0 and the first of chunk 2 leave device 0 close together.
-  const PipelineShape shape{Schedule::interleaved, 2, 2, 2};
+  const PipelineShape shape{PipelineSchedule::interleaved, 2, 2, 2};
   PipelineTimes times = equal_times(shape, 1, 1, 0);
   const Int alone = run_pipeline(shape, pipeline_order(shape, times), times).makespan;
   times.send_forward = {10, 0, 10};
@@ -373,8 +376,8 @@ TEST(PipelineRunTest, DeepWarmUpHidesTransfers) {
     for (const int percent : {3, 10}) {  // of a stage's forward and backward, each way
       const int m = 16 * p;
       const Int f = 1000, b = 2000, send = 3000 * percent / 100;
-      const Int plain = run_equal({Schedule::one_f_one_b, p, 1, m}, f, b, 0, send).run.makespan;
-      const Int deep = run_equal({Schedule::deep_one_f_one_b, p, 1, m}, f, b, 0, send).run.makespan;
+      const Int plain = run_equal({PipelineSchedule::one_f_one_b, p, 1, m}, f, b, 0, send).run.makespan;
+      const Int deep = run_equal({PipelineSchedule::deep_one_f_one_b, p, 1, m}, f, b, 0, send).run.makespan;
       const Int floor = (m + p - 1) * (f + b) + 2 * (p - 1) * send;  // every transfer of the lead-in and lead-out
       EXPECT_EQ(deep, floor) << p << " " << percent;
       EXPECT_GT(plain, deep + deep * percent / 200) << p << " " << percent;  // they cost plain 1F1B far more
@@ -390,7 +393,7 @@ void expect_throw_saying(Work work, const std::string& part) {
 }
 
 TEST(PipelineRunTest, FindsDeadlocksAndBrokenOrders) {
-  const PipelineShape shape{Schedule::one_f_one_b, 2, 1, 2};
+  const PipelineShape shape{PipelineSchedule::one_f_one_b, 2, 1, 2};
   const PipelineTimes times = equal_times(shape, 1, 1, 1);
   const PipelineOrder good = pipeline_order(shape, times);
   const auto broken = [&](auto change, const std::string& part) {
@@ -413,21 +416,22 @@ TEST(PipelineRunTest, FindsDeadlocksAndBrokenOrders) {
   broken([](PipelineOrder& o) { o.pop_back(); }, "an order of 1 devices, expected 2");
   expect_throw_saying(
       [&] {
-        run_pipeline(shape, good, equal_times({Schedule::one_f_one_b, 3, 1, 2}, 1, 1, 1));
+        run_pipeline(shape, good, equal_times({PipelineSchedule::one_f_one_b, 3, 1, 2}, 1, 1, 1));
       },
       "times that are not of 2 stages on 2 devices");
 }
 
 TEST(PipelineOrders, RefuseShapesTheyHaveNoOrderFor) {
-  const auto order = [](Schedule s, int p, int v, int m) {
+  const auto order = [](PipelineSchedule s, int p, int v, int m) {
     const PipelineShape shape{s, p, v, m};
     pipeline_order(shape, p > 0 && v > 0 ? equal_times(shape, 1, 1, 1) : PipelineTimes{});
   };
-  expect_throw_saying([&] { order(Schedule::interleaved, 4, 2, 6); }, "take a multiple of 4");
-  expect_throw_saying([&] { order(Schedule::v_half, 4, 3, 8); }, "a V has two");
-  expect_throw_saying([&] { order(Schedule::zb_v, 4, 1, 8); }, "a V has two");
-  expect_throw_saying([&] { order(Schedule::one_f_one_b, 4, 2, 8); }, "1f1b with 2 chunks per device; it has one");
-  expect_throw_saying([&] { order(Schedule::gpipe, 4, 1, 0); }, "0 micro-batches");
+  expect_throw_saying([&] { order(PipelineSchedule::interleaved, 4, 2, 6); }, "take a multiple of 4");
+  expect_throw_saying([&] { order(PipelineSchedule::v_half, 4, 3, 8); }, "a V has two");
+  expect_throw_saying([&] { order(PipelineSchedule::zb_v, 4, 1, 8); }, "a V has two");
+  expect_throw_saying([&] { order(PipelineSchedule::one_f_one_b, 4, 2, 8); },
+                      "1f1b with 2 chunks per device; it has one");
+  expect_throw_saying([&] { order(PipelineSchedule::gpipe, 4, 1, 0); }, "0 micro-batches");
 }
 
 }  // namespace

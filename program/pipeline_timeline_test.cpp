@@ -10,10 +10,11 @@ namespace {
 // The order's own operations, one after another on each device, and the step that run_pipeline gives.
 TEST(PipelineTimeline, HasEveryOperationOfTheOrderAndEndsWithTheStep) {
   std::mt19937_64 random(7);
-  for (const Schedule schedule :
-       {Schedule::gpipe, Schedule::one_f_one_b, Schedule::deep_one_f_one_b, Schedule::interleaved, Schedule::zb_h1,
-        Schedule::zb_h2, Schedule::zb_v, Schedule::v_half}) {
-    const bool two = schedule == Schedule::interleaved || schedule == Schedule::zb_v || schedule == Schedule::v_half;
+  for (const PipelineSchedule schedule :
+       {PipelineSchedule::gpipe, PipelineSchedule::one_f_one_b, PipelineSchedule::deep_one_f_one_b,
+        PipelineSchedule::interleaved, PipelineSchedule::zb_h1, PipelineSchedule::zb_h2, PipelineSchedule::zb_v,
+        PipelineSchedule::v_half}) {
+    const bool two = least_chunks(schedule) == 2;
     const PipelineShape shape{schedule, 3, two ? 2 : 1, 9};
     const auto stages = static_cast<size_t>(shape.num_stages());
     PipelineTimes t;

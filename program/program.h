@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "plan/tier.h"
+#include "spec/tier.h"
 
 namespace tern {
 
@@ -77,7 +77,6 @@ struct Program {
 std::string_view name_of(Opcode);      // "FORWARD", …
 std::string_view name_of(BufferKind);  // "output", …
 std::string_view name_of(Resource);    // "compute", …
-std::string_view name_of(Tier);        // "device", "host", "disk"
 /// "saved(unit 3, micro 0)"; with ", host" or ", disk" before the parenthesis closes, off the device.
 std::string to_string(const Buffer&);
 /// "BACKWARD_INPUT unit 3 micro 0"; SEND and RECV name what travels, "SEND output(unit 3, micro 0) to rank 1".

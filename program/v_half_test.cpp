@@ -10,7 +10,7 @@ namespace {
 // As long as the planner asks for: four million operations. Seconds, where passes over all slots took minutes.
 TEST(VHalf, AnOrderTakesTimeInProportionToItsOperations) {
   const PipelineShape shape{
-      .schedule = Schedule::v_half, .num_devices = 8, .chunks_per_device = 2, .num_micro = 83'000};
+      .schedule = PipelineSchedule::v_half, .num_devices = 8, .chunks_per_device = 2, .num_micro = 83'000};
   const auto start = std::chrono::steady_clock::now();
   const PipelineOrder order = v_half_order(shape);
   size_t operations = 0;

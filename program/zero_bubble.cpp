@@ -149,8 +149,8 @@ struct Greedy {
 
 }  // namespace
 
-ZeroBubbleCaps zero_bubble_caps(Schedule schedule, int num_stages, int stage) {
-  if (schedule == Schedule::zb_h1) return {num_stages - stage, num_stages};
+ZeroBubbleCaps zero_bubble_caps(PipelineSchedule schedule, int num_stages, int stage) {
+  if (schedule == PipelineSchedule::zb_h1) return {num_stages - stage, num_stages};
   return {2 * (num_stages - stage) - 1, 2 * num_stages - 1};
 }
 

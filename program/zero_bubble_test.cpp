@@ -87,7 +87,7 @@ TEST(ZeroBubbleGreedy, FindsTheBestOrderOfNearlyAllSmallCases) {
     return v;
   };
   int cases = 0, best = 0;
-  for (const Schedule s : {Schedule::zb_h1, Schedule::zb_h2})
+  for (const PipelineSchedule s : {PipelineSchedule::zb_h1, PipelineSchedule::zb_h2})
     for (const auto& [p, m, times] : {std::array{2, 2, 60}, {2, 3, 60}, {3, 2, 60}, {2, 4, 10}, {3, 3, 10}})
       for (int k = 0; k < times; ++k, ++cases) {
         const PipelineShape shape{s, p, 1, m};

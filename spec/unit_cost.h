@@ -3,6 +3,7 @@
 // T tokens of one micro-batch; P attended (query, key) pairs per head, causal and windowed: Σ over queries of keys
 // seen.
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <string_view>
@@ -13,6 +14,7 @@
 namespace tern {
 
 enum class Recompute : uint8_t { none, attention, full };
+inline constexpr std::array kRecomputes{Recompute::none, Recompute::attention, Recompute::full};
 std::string_view name_of(Recompute);  // "none", "attention", "full"
 /// Whether a unit's saved values are made again before its backward instead of kept.
 bool is_recomputed(const Unit&, Recompute);

@@ -28,17 +28,17 @@ int64_t warmup_steps(const Options& o) {
   return o.given("warmup-steps") ? steps : std::min(steps, o.integer("steps") / 10);
 }
 
-Schedule schedule_from(const Options& o) {
-  Schedule s;
-  s.kind = schedule_from_name(o.text("schedule"));
+LearningRateSchedule schedule_from(const Options& o) {
+  LearningRateSchedule s;
+  s.kind = learning_rate_kind_from_name(o.text("schedule"));
   s.total_steps = o.integer("steps");
   s.peak = o.real("learning-rate");
   s.minimum = o.has("min-learning-rate") ? o.real("min-learning-rate") : tenth(s.peak);
-  if (s.kind == ScheduleKind::constant && o.given("min-learning-rate"))
+  if (s.kind == LearningRateKind::constant && o.given("min-learning-rate"))
     throw Error(ErrorKind::usage, "--min-learning-rate: --schedule constant has no lower end; leave it out");
   s.warmup_steps = warmup_steps(o);
   s.decay_steps = o.has("decay-steps") ? o.integer("decay-steps") : s.total_steps / 10;
-  if (s.kind != ScheduleKind::wsd) {
+  if (s.kind != LearningRateKind::wsd) {
     if (o.given("decay-steps"))
       throw Error(ErrorKind::usage, "--decay-steps: only --schedule wsd has a decay of its own, this run is {}",
                   name_of(s.kind));
@@ -49,7 +49,7 @@ Schedule schedule_from(const Options& o) {
 }
 
 OptimizerConfig optimizer_from(const Options& o) {
-  OptimizerConfig c{.kind = optimizer_from_name(o.text("optimizer")),
+  OptimizerConfig c{.kind = update_rule_from_name(o.text("optimizer")),
                     .beta1 = o.real("beta1"),
                     .beta2 = o.real("beta2"),
                     .epsilon = o.real("epsilon"),
@@ -59,7 +59,7 @@ OptimizerConfig optimizer_from(const Options& o) {
   for (const char* name : {"beta1", "beta2"})
     if (!(o.real(name) < 1))
       throw Error(ErrorKind::usage, "--{}: {}; expected 0 up to, but not, 1", name, o.real(name));
-  const bool adamw = c.kind == OptimizerKind::adamw;
+  const bool adamw = c.kind == UpdateRule::adamw;
   for (const char* name : adamw ? std::vector{"momentum"} : std::vector{"beta1", "beta2", "epsilon"})
     if (o.given(name))
       throw Error(ErrorKind::usage, "--{}: --optimizer {} has none; leave it out", name, name_of(c.kind));
@@ -93,13 +93,13 @@ std::string value_text(const Options::Value& v) {
 // key = value  # origin: a recipe that `tern train` reads back. Values that the run derives stand as derived; options
 // that this optimizer or schedule does not have are left out, as giving them is an error.
 std::string recipe_text(const Options& o, const TrainSettings& s) {
-  const bool adamw = s.optimizer.kind == OptimizerKind::adamw, wsd = s.schedule.kind == ScheduleKind::wsd;
+  const bool adamw = s.optimizer.kind == UpdateRule::adamw, wsd = s.schedule.kind == LearningRateKind::wsd;
   const auto absent = [&](std::string_view name) {
     if (name == "momentum") return adamw;
     if (name == "beta1" || name == "beta2" || name == "epsilon") return !adamw;
     if (name == "eval-every" || name == "eval-batches") return s.valid_data.empty();
     if (name == "max-seconds") return true;  // of one sitting, not of the job
-    if (name == "min-learning-rate") return s.schedule.kind == ScheduleKind::constant;
+    if (name == "min-learning-rate") return s.schedule.kind == LearningRateKind::constant;
     return name == "decay-steps" && !wsd;
   };
   const std::vector<DerivedValue> all_derived = derived_values(o);
@@ -211,7 +211,7 @@ TrainSettings train_settings(const Options& o) {
 
 Facts settings_facts(const TrainSettings& s, const RunIdentity& id) {
   const auto number = [](auto x) { return fmt::format("{}", x); };
-  const bool adamw = s.optimizer.kind == OptimizerKind::adamw;
+  const bool adamw = s.optimizer.kind == UpdateRule::adamw;
   Facts f = {{"model", id.model},
              {"tokenizer", id.tokenizer},
              {"data", id.data},
@@ -254,7 +254,7 @@ SettingsChange compare_settings(const Manifest& checkpoint, const Facts& setting
   };
   const bool rate_depends_on_steps = [&] {
     const std::string* kind = find(settings, "schedule");
-    return kind && *kind != name_of(ScheduleKind::constant);
+    return kind && *kind != name_of(LearningRateKind::constant);
   }();
 
   for (const auto& [key, now] : settings) {

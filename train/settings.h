@@ -9,8 +9,8 @@
 #include "base/dtype.h"
 #include "model/unit.h"
 #include "spec/unit_cost.h"
+#include "train/learning_rate.h"
 #include "train/manifest.h"
-#include "train/schedule.h"
 #include "train/update.h"
 
 namespace tern {
@@ -24,7 +24,7 @@ struct TrainSettings {
   bool from_scratch = false;
   int64_t seq = 256, batch = 32, micro_batch = 32;  // batch and micro_batch in sequences
   std::optional<int64_t> context;                   // --context: what the model declares from now on
-  Schedule schedule;                                // total_steps: --steps
+  LearningRateSchedule schedule;                    // total_steps: --steps
   OptimizerConfig optimizer;
   DType dtype = DType::f32;
   Recompute recompute = Recompute::none;

@@ -7,7 +7,7 @@ namespace {
 
 TrainSettings sample() {
   TrainSettings s;
-  s.schedule = {.kind = ScheduleKind::cosine,
+  s.schedule = {.kind = LearningRateKind::cosine,
                 .peak = 1e-3,
                 .minimum = 1e-4,
                 .warmup_steps = 10,
@@ -45,7 +45,7 @@ TEST(CompareSettings, RefusesByNameWhatMakesAnotherRun) {
   refuses([](TrainSettings& s) { s.shuffle = false; }, "shuffle");
   refuses([](TrainSettings& s) { s.dtype = DType::bf16; }, "dtype");
   refuses([](TrainSettings& s) { s.schedule.peak = 2e-3; }, "learning-rate");
-  refuses([](TrainSettings& s) { s.schedule.kind = ScheduleKind::linear; }, "schedule");
+  refuses([](TrainSettings& s) { s.schedule.kind = LearningRateKind::linear; }, "schedule");
   refuses([](TrainSettings& s) { s.optimizer.weight_decay = 0; }, "weight-decay");
   refuses([](TrainSettings& s) { s.optimizer.beta2 = 0.99; }, "beta2");
   refuses([](TrainSettings& s) { s.optimizer.clip = 0; }, "clip");

@@ -55,7 +55,7 @@ struct TextRun {
     settings.output = "run";
     settings.from_scratch = true;
     settings.seq = 8, settings.batch = settings.micro_batch = 2;
-    settings.schedule = {.kind = ScheduleKind::cosine,
+    settings.schedule = {.kind = LearningRateKind::cosine,
                          .peak = 1e-2,
                          .minimum = 1e-3,
                          .warmup_steps = 2,
@@ -135,7 +135,7 @@ TEST_P(TrainGolden, TenStepsOfTheLoopAreTheReferenceFrameworks) {
   TrainSettings s;
   s.model = dir, s.data = folder.path + "/data.tokens", s.output = "run";
   s.seq = seq, s.batch = sequences, s.micro_batch = 1, s.shuffle = false;
-  s.schedule = {.kind = ScheduleKind::constant,
+  s.schedule = {.kind = LearningRateKind::constant,
                 .peak = 3e-3,
                 .minimum = 3e-4,
                 .warmup_steps = 0,
@@ -172,7 +172,7 @@ TEST(Train, EachStepMovesTheWeightsByItsRateTimesTheClippedNorm) {
   TextRun run;
   TrainSettings& s = run.settings;
   s.dtype = DType::f64;
-  s.optimizer = {.kind = OptimizerKind::sgd, .weight_decay = 0, .momentum = 0, .clip = 0.5};
+  s.optimizer = {.kind = UpdateRule::sgd, .weight_decay = 0, .momentum = 0, .clip = 0.5};
   s.checkpoint_every = 1, s.keep_checkpoints = 100, s.schedule.total_steps = 5;
   MemoryIo io;
   {

@@ -11,8 +11,8 @@
 namespace tern {
 namespace {
 
-bool has_first(const OptimizerConfig& c) { return c.kind == OptimizerKind::adamw || c.momentum != 0; }
-bool has_second(const OptimizerConfig& c) { return c.kind == OptimizerKind::adamw; }
+bool has_first(const OptimizerConfig& c) { return c.kind == UpdateRule::adamw || c.momentum != 0; }
+bool has_second(const OptimizerConfig& c) { return c.kind == UpdateRule::adamw; }
 
 double squares_of(const Tensor& t) {
   if (t.dtype() == DType::f32) return sum_of_squares(std::span<const float>(t.span<float>()));
@@ -67,7 +67,7 @@ void step_tensor(const Step& s, const ParameterInfo& info, const Tensor& gradien
   const Tensor &master = state.master[i], &m = state.first[i], &v = state.second[i];
   if (master.dtype() == DType::f64) {
     const std::span<const double> g = gradient.span<double>();
-    if (s.config.kind == OptimizerKind::adamw)
+    if (s.config.kind == UpdateRule::adamw)
       adamw_step_ref(s.adamw(info.decay), g, master.span<double>(), m.span<double>(), v.span<double>());
     else
       sgd_step_ref(s.sgd(info.decay), g, master.span<double>(), span_or_empty<double>(m));
@@ -75,7 +75,7 @@ void step_tensor(const Step& s, const ParameterInfo& info, const Tensor& gradien
   }
   const std::span<bf16> rounded = weight.dtype() == DType::bf16 ? weight.span<bf16>() : std::span<bf16>();
   const std::span<float> g = gradient.span<float>();
-  if (s.config.kind == OptimizerKind::adamw)
+  if (s.config.kind == UpdateRule::adamw)
     return adamw_step_and_clear(s.adamw(info.decay), g, master.span<float>(), m.span<float>(), v.span<float>(),
                                 rounded);
   sgd_step(s.sgd(info.decay), g, master.span<float>(), span_or_empty<float>(m), rounded);
@@ -84,10 +84,8 @@ void step_tensor(const Step& s, const ParameterInfo& info, const Tensor& gradien
 
 }  // namespace
 
-std::string_view name_of(OptimizerKind kind) { return kind == OptimizerKind::adamw ? "adamw" : "sgd"; }
-
-OptimizerKind optimizer_from_name(std::string_view name) {
-  for (const OptimizerKind kind : {OptimizerKind::adamw, OptimizerKind::sgd})
+UpdateRule update_rule_from_name(std::string_view name) {
+  for (const UpdateRule kind : kUpdateRules)
     if (name == name_of(kind)) return kind;
   throw Error(ErrorKind::usage, "--optimizer: '{}' is none of adamw, sgd", name);
 }

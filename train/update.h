@@ -8,16 +8,16 @@
 #include <vector>
 
 #include "model/weights.h"
+#include "spec/update_rule.h"
 #include "tensor/arena.h"
 
 namespace tern {
 
-enum class OptimizerKind : uint8_t { adamw, sgd };
-std::string_view name_of(OptimizerKind);
-OptimizerKind optimizer_from_name(std::string_view);  // Errors: usage
+/// Errors: usage, naming what is known.
+UpdateRule update_rule_from_name(std::string_view);
 
 struct OptimizerConfig {
-  OptimizerKind kind = OptimizerKind::adamw;
+  UpdateRule kind = UpdateRule::adamw;
   double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8,
          weight_decay = 0.1;  // weight decay of matrices only (ParameterInfo::decay)
   double momentum = 0.0;      // sgd

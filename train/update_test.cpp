@@ -68,9 +68,8 @@ std::vector<float> values(const Tensor& t) { return {t.span<float>().begin(), t.
 
 TEST(Update, BytesAreAsPredicted) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f64})
-    for (const OptimizerConfig& config :
-         {OptimizerConfig{}, OptimizerConfig{.kind = OptimizerKind::sgd, .momentum = 0.9},
-          OptimizerConfig{.kind = OptimizerKind::sgd}}) {
+    for (const OptimizerConfig& config : {OptimizerConfig{}, OptimizerConfig{.kind = UpdateRule::sgd, .momentum = 0.9},
+                                          OptimizerConfig{.kind = UpdateRule::sgd}}) {
       const Fixture f(dtype, config);
       EXPECT_EQ(f.arena.current()[static_cast<size_t>(MemoryClass::optimizer)],
                 optimizer_bytes(num_parameters(f.spec), dtype, config));
@@ -133,7 +132,7 @@ TEST(Update, Bf16WeightsAreTheRoundedMasters) {
 }
 
 TEST(Update, SgdWithMomentumByHand) {
-  Fixture f(DType::f64, {.kind = OptimizerKind::sgd, .weight_decay = 0, .momentum = 0.5, .clip = 0});
+  Fixture f(DType::f64, {.kind = UpdateRule::sgd, .weight_decay = 0, .momentum = 0.5, .clip = 0});
   Tensor* w = tensors(f.spec, f.weights)[0];
   const double before = w->span<double>()[0];
   for (int64_t step = 1; step <= 2; ++step) {

@@ -36,10 +36,10 @@ std::vector<PinnedAxes> configurations(int64_t devices) {
     for (int64_t stages = 1; stages <= devices; ++stages) {
       if (devices % (tensor * stages)) continue;
       for (const int64_t micro : {1, 2, 4, 8})
-        for (const Schedule schedule : {Schedule::gpipe, Schedule::one_f_one_b})
+        for (const PipelineSchedule schedule : {PipelineSchedule::gpipe, PipelineSchedule::one_f_one_b})
           for (const int zero : {0, 1, 2, 3})
             for (const Recompute recompute : {Recompute::none, Recompute::full}) {
-              if (stages == 1 && schedule == Schedule::gpipe) continue;
+              if (stages == 1 && schedule == PipelineSchedule::gpipe) continue;
               PinnedAxes p{.tensor = tensor, .context = 1, .data = devices / (tensor * stages), .expert = 1};
               p.expert_tensor = 1, p.stages = stages, p.chunks = 1, p.micro_batch = micro;
               p.schedule = schedule, p.zero = zero, p.recompute = recompute;

@@ -14,7 +14,7 @@ RandomInstance case_of(int seed) {
           .strategies = 3,
           .stages = 1 + seed % 3,
           .micro = 2 + seed % 5,
-          .schedule = seed % 2 == 0 ? Schedule::one_f_one_b : Schedule::gpipe,
+          .schedule = seed % 2 == 0 ? PipelineSchedule::one_f_one_b : PipelineSchedule::gpipe,
           .tails = seed % 3 == 0,
           .memory = 0.9};
 }

@@ -227,7 +227,7 @@ double galvatron_throughput(const GalvatronPlan& p) {
   return kBatch / pipeline_seconds(p, compute, reduced);
 }
 
-Instance galvatron_instance(const GalvatronPlan& p, Schedule schedule) {
+Instance galvatron_instance(const GalvatronPlan& p, PipelineSchedule schedule) {
   const auto ps = [](double ms) { return std::llround(ms * 1e9); };
   const auto bytes = [](double mb) { return static_cast<int64_t>(std::ceil(mb * 1048576)); };
   const int data = data_ranks(p), vocab_data = kDevices / p.stages / p.vocab_tensor;

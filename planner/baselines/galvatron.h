@@ -37,7 +37,7 @@ GalvatronAnswer galvatron_search();
 /// head, stages of any size. Passes and collectives on the compute clock, transfers between stages beside it, an
 /// all-reduce on the gradient link. Bytes as it counts them, unrounded; capacity what it lets a plan use, less a MB for
 /// each layer that it would round up. Of `outer` everything but the layers counts.
-Instance galvatron_instance(const GalvatronPlan& outer, Schedule);
+Instance galvatron_instance(const GalvatronPlan& outer, PipelineSchedule);
 Assignment galvatron_assignment(const GalvatronPlan&);
 /// Whole MB of the fullest stage, by its rule, of any assignment of galvatron_instance.
 int galvatron_memory(const GalvatronPlan& outer, const Assignment&);

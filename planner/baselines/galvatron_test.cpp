@@ -46,7 +46,7 @@ TEST(Galvatron, TheSearchInItsSpaceIsNoWorseAndQuick) {
 // Its best plan and ours on the simulator, under its tables and its memory rule: all its outer choices, stages uneven.
 TEST(Galvatron, OnTheSimulatorOurPlanIsFasterThanIts) {
   const GalvatronPlan its{.stages = 2, .chunks = 64, .tensor = 4, .vocab_tensor = 4, .layers = layers(0, 0, 3, 25)};
-  const Instance same = galvatron_instance(its, Schedule::one_f_one_b);
+  const Instance same = galvatron_instance(its, PipelineSchedule::one_f_one_b);
   const Priced priced = price(same, galvatron_assignment(its));
   EXPECT_EQ(galvatron_memory(its, galvatron_assignment(its)), galvatron_memory(its));
   const SearchResult uneven = search(same, {.simulations = 1000});
@@ -61,7 +61,7 @@ TEST(Galvatron, OnTheSimulatorOurPlanIsFasterThanIts) {
     for (int tensor = 1; stages * tensor <= 8; tensor *= 2)
       for (int vocab = 1; stages * vocab <= 8; vocab *= 2)
         for (int chunks = 1; chunks <= 64; chunks *= 2)
-          for (const Schedule s : {Schedule::one_f_one_b, Schedule::deep_one_f_one_b}) {
+          for (const PipelineSchedule s : {PipelineSchedule::one_f_one_b, PipelineSchedule::deep_one_f_one_b}) {
             const GalvatronPlan p{.stages = stages, .chunks = chunks, .tensor = tensor, .vocab_tensor = vocab};
             if (64 / chunks % (8 / stages / tensor) || 64 / chunks % (8 / stages / vocab)) continue;
             const SearchResult r =
@@ -71,7 +71,7 @@ TEST(Galvatron, OnTheSimulatorOurPlanIsFasterThanIts) {
             told = std::string(name_of(s)) + ", " + std::to_string(stages) + " stages, tensor " +
                    std::to_string(tensor) + " (vocabulary " + std::to_string(vocab) + "), " + std::to_string(chunks) +
                    " micro-batches";
-            if (s == Schedule::one_f_one_b) { EXPECT_LE(galvatron_memory(p, r.assignment), kGalvatronMemory); }
+            if (s == PipelineSchedule::one_f_one_b) { EXPECT_LE(galvatron_memory(p, r.assignment), kGalvatronMemory); }
           }
   EXPECT_LE(best, uneven.makespan_ps);
   std::cout << "samples/s on the simulator: its plan " << rate(priced.makespan) << ", uneven stages "

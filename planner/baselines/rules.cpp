@@ -60,7 +60,8 @@ std::vector<int> fullest(const SpaceOfChoices& space, const Keep& keep) {
 RulePlan megatron(const ModelSpec& spec, const Cluster& cluster, const PlanRequest& request) {
   const SpaceOfChoices space = space_with(spec, cluster, request, {0, 1}, false);
   const auto plain = [](const OuterChoice& c) {
-    return c.num_stages == 1 || c.schedule == Schedule::one_f_one_b || c.schedule == Schedule::interleaved;
+    return c.num_stages == 1 || c.schedule == PipelineSchedule::one_f_one_b ||
+           c.schedule == PipelineSchedule::interleaved;
   };
   int64_t tensor = 0;
   for (const Candidate& c : space.candidates) {

@@ -13,7 +13,7 @@ TEST(Rules, NoneIsBetterThanThePlanAndMostAreWorse) {
     for (const char* model : {"gpt2", "llama-2-7b"}) {
       const ModelSpec spec = *preset_model(model);
       PlanRequest request{.model = model, .job = {.batch = 32, .seq = 1024}};
-      request.space.schedules = {Schedule::one_f_one_b, Schedule::interleaved};
+      request.space.schedules = {PipelineSchedule::one_f_one_b, PipelineSchedule::interleaved};
       request.space.states = request.space.activations = {Tier::device};
       request.space.max_context = 1, request.seconds = 1;
       const Cluster cluster = small_cluster(4, memory);

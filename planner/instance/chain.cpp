@@ -13,13 +13,13 @@ namespace {
 BoundKind kind_of(const Instance& in, Objective objective) {
   if (objective == Objective::simple) return BoundKind::simple;
   switch (in.schedule) {
-    case Schedule::gpipe:
+    case PipelineSchedule::gpipe:
       return BoundKind::gpipe;
-    case Schedule::one_f_one_b:
-    case Schedule::deep_one_f_one_b:
+    case PipelineSchedule::one_f_one_b:
+    case PipelineSchedule::deep_one_f_one_b:
       return BoundKind::one_f_one_b;
-    case Schedule::zb_h1:
-    case Schedule::zb_h2:
+    case PipelineSchedule::zb_h1:
+    case PipelineSchedule::zb_h2:
       return BoundKind::zero_bubble;
     default:
       return BoundKind::chunked;
@@ -170,10 +170,10 @@ Counts counts_of(const PipelineShape& shape, const LeastHeld& bytes) {
 int64_t in_flight(const Instance& in, int i) {
   const int64_t left = in.num_stages - i;
   switch (in.schedule) {
-    case Schedule::gpipe:
+    case PipelineSchedule::gpipe:
       return in.num_micro;
-    case Schedule::deep_one_f_one_b:
-    case Schedule::zb_h2:
+    case PipelineSchedule::deep_one_f_one_b:
+    case PipelineSchedule::zb_h2:
       return std::min<int64_t>(in.num_micro, 2 * left - 1);
     default:
       return std::min<int64_t>(in.num_micro, left);
@@ -196,8 +196,8 @@ bool may_bind(const Instance& in, int tier) {
 Chain common(const Instance& in, Objective objective) {
   Chain c{.in = &in, .kind = kind_of(in, objective), .states = {}, .rule = {}, .form = {}};
   c.split = splits_backward(in.schedule);
-  c.order_fixed = in.schedule != Schedule::zb_h1 && in.schedule != Schedule::zb_h2;
-  c.interleaved = in.schedule == Schedule::interleaved;
+  c.order_fixed = in.schedule != PipelineSchedule::zb_h1 && in.schedule != PipelineSchedule::zb_h2;
+  c.interleaved = in.schedule == PipelineSchedule::interleaved;
   c.layers = in.num_layers();
   c.devices = in.num_stages;
   c.stages = in.num_stages * in.chunks_per_stage;
@@ -272,7 +272,7 @@ Chain make_restricted_chain(const Instance& in) {
       r.held_weight = counts.held_weight[s];
     } else {
       // Zero bubble: so many between forward and backward, and so many until the weight gradient.
-      const int64_t total = in.schedule == Schedule::zb_h1 ? in.num_stages : 2 * in.num_stages - 1;
+      const int64_t total = in.schedule == PipelineSchedule::zb_h1 ? in.num_stages : 2 * in.num_stages - 1;
       r.held = in_flight(in, s);
       r.held_weight = std::min<int64_t>(in.num_micro, total) - r.held + 1;
     }

@@ -112,12 +112,12 @@ void check_instance(const Instance& in) {
   if (in.num_stages < 1 || in.chunks_per_stage < 1 || in.num_micro < 1)
     throw Error(ErrorKind::usage, "instance: {} stages, {} chunks on each, {} micro-batches; each is at least 1",
                 in.num_stages, in.chunks_per_stage, in.num_micro);
-  const bool v = in.schedule == Schedule::zb_v || in.schedule == Schedule::v_half;
+  const bool v = is_v_shaped(in.schedule);
   const int chunks = in.chunks_per_stage;
-  if (v ? chunks != 2 : in.schedule != Schedule::interleaved && chunks != 1)
+  if (v ? chunks != 2 : in.schedule != PipelineSchedule::interleaved && chunks != 1)
     throw Error(ErrorKind::usage, "instance: {} with {} chunks on each stage, expected {}", name_of(in.schedule),
                 chunks, v ? 2 : 1);
-  if (in.schedule == Schedule::interleaved && in.num_micro % in.num_stages != 0)
+  if (in.schedule == PipelineSchedule::interleaved && in.num_micro % in.num_stages != 0)
     throw Error(ErrorKind::usage, "instance: interleaved with {} micro-batches on {} stages, expected a multiple",
                 in.num_micro, in.num_stages);
   if (in.num_layers() < in.num_stages * chunks)
@@ -193,7 +193,7 @@ struct Pricer::Cache {
 
 Pricer::Pricer(const Instance& in) : instance_(in), cache_(std::make_unique<Cache>()) {
   check_instance(in);
-  cache_->fixed = in.schedule != Schedule::zb_h1 && in.schedule != Schedule::zb_h2;
+  cache_->fixed = in.schedule != PipelineSchedule::zb_h1 && in.schedule != PipelineSchedule::zb_h2;
 }
 Pricer::~Pricer() = default;
 

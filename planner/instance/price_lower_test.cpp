@@ -15,23 +15,22 @@
 namespace tern {
 namespace {
 
-constexpr Schedule kAll[] = {Schedule::gpipe,       Schedule::one_f_one_b, Schedule::deep_one_f_one_b,
-                             Schedule::interleaved, Schedule::zb_h1,       Schedule::zb_h2,
-                             Schedule::zb_v,        Schedule::v_half};
+constexpr PipelineSchedule kAll[] = {
+    PipelineSchedule::gpipe,       PipelineSchedule::one_f_one_b, PipelineSchedule::deep_one_f_one_b,
+    PipelineSchedule::interleaved, PipelineSchedule::zb_h1,       PipelineSchedule::zb_h2,
+    PipelineSchedule::zb_v,        PipelineSchedule::v_half};
 
 struct Case {
   Instance instance;
   Assignment assignment;
 };
 
-Case random_case(Schedule schedule, bool tails, bool host_link, uint64_t seed) {
+Case random_case(PipelineSchedule schedule, bool tails, bool host_link, uint64_t seed) {
   std::mt19937_64 random(seed);
   const auto between = [&](int low, int high) { return low + static_cast<int>(random() % uint64_t(high - low + 1)); };
   RandomInstance r{.strategies = between(1, 4), .stages = between(1, 5), .schedule = schedule};
-  r.chunks = schedule == Schedule::interleaved                            ? between(1, 3)
-             : schedule == Schedule::zb_v || schedule == Schedule::v_half ? 2
-                                                                          : 1;
-  r.micro = schedule == Schedule::interleaved ? r.stages * between(1, 3) : between(1, 12);
+  r.chunks = schedule == PipelineSchedule::interleaved ? between(1, 3) : is_v_shaped(schedule) ? 2 : 1;
+  r.micro = schedule == PipelineSchedule::interleaved ? r.stages * between(1, 3) : between(1, 12);
   r.layers = r.stages * r.chunks + between(0, 8);
   r.tails = tails;
   r.host_link = host_link;

@@ -10,7 +10,8 @@
 namespace tern {
 namespace {
 
-const Schedule kPlain[] = {Schedule::gpipe, Schedule::one_f_one_b, Schedule::deep_one_f_one_b};
+const PipelineSchedule kPlain[] = {PipelineSchedule::gpipe, PipelineSchedule::one_f_one_b,
+                                   PipelineSchedule::deep_one_f_one_b};
 
 RandomInstance case_of(int seed) {
   return {.layers = 5 + seed % 4,

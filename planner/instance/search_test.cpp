@@ -47,7 +47,8 @@ void expect_equals_brute_force(const RandomInstance& r, uint64_t seed, Tally& ta
   EXPECT_EQ(got.simulator_gap(), 0);
 }
 
-const Schedule kPlain[] = {Schedule::gpipe, Schedule::one_f_one_b, Schedule::deep_one_f_one_b};
+const PipelineSchedule kPlain[] = {PipelineSchedule::gpipe, PipelineSchedule::one_f_one_b,
+                                   PipelineSchedule::deep_one_f_one_b};
 constexpr int kShown = 100;  // of each feature: optima of several stages that show it
 constexpr uint64_t kMost = 800;
 
@@ -186,7 +187,7 @@ TEST(SearchAgainstBruteForce, SingleLayerStages) {
 }
 
 TEST(SearchAgainstBruteForce, ZeroBubble) {
-  for (const Schedule schedule : {Schedule::zb_h1, Schedule::zb_h2}) {
+  for (const PipelineSchedule schedule : {PipelineSchedule::zb_h1, PipelineSchedule::zb_h2}) {
     Tally tally;
     for (uint64_t seed = 0; tally.shown < kShown && seed < kMost; ++seed)
       expect_equals_brute_force({.layers = 3 + static_cast<int>(seed % 2),
@@ -213,7 +214,7 @@ TEST(SearchAgainstBruteForce, Interleaved) {
                                .stages = stages,
                                .chunks = chunks,
                                .micro = stages * (1 + static_cast<int>(seed % 3)),
-                               .schedule = Schedule::interleaved,
+                               .schedule = PipelineSchedule::interleaved,
                                .tails = seed % 3 == 0,
                                .begins = seed % 4 == 0,
                                .transients = seed % 5 == 0,
@@ -226,7 +227,7 @@ TEST(SearchAgainstBruteForce, Interleaved) {
 }
 
 TEST(SearchAgainstBruteForce, VShapes) {
-  for (const Schedule schedule : {Schedule::zb_v, Schedule::v_half}) {
+  for (const PipelineSchedule schedule : {PipelineSchedule::zb_v, PipelineSchedule::v_half}) {
     Tally tally;
     for (uint64_t seed = 0; tally.shown < kShown && seed < kMost; ++seed) {
       const int stages = seed % 8 == 7 ? 1 : 2;

@@ -39,7 +39,7 @@ class Audit {
         layers_(in.num_layers()),
         micro_(in.num_micro),
         split_(splits_backward(in.schedule)),
-        fixed_(in.schedule != Schedule::zb_h1 && in.schedule != Schedule::zb_h2) {
+        fixed_(in.schedule != PipelineSchedule::zb_h1 && in.schedule != PipelineSchedule::zb_h2) {
     read_rows();
     read_links();
     int64_t transient = std::numeric_limits<int64_t>::max();
@@ -56,7 +56,7 @@ class Audit {
     read_moments();
     best = std::max(best, along_paths(wanted));
     if (best >= wanted) return {AuditedBy::paths, best};
-    const bool plain = in_.schedule == Schedule::gpipe || in_.schedule == Schedule::one_f_one_b;
+    const bool plain = in_.schedule == PipelineSchedule::gpipe || in_.schedule == PipelineSchedule::one_f_one_b;
     if (plain && no_assignment_below(in_, wanted, prices(), kMostLabels)) return {AuditedBy::labels, wanted};
     return {AuditedBy::open, best};
   }
@@ -131,8 +131,9 @@ class Audit {
     // shapes have none, and hold one at least too.
     PipelineShape shape = shape_;
     const bool is_long = int64_t{3} * stages_ * in_.num_micro > kMostOperations;
-    const bool fills = shape.schedule == Schedule::one_f_one_b || shape.schedule == Schedule::deep_one_f_one_b ||
-                       shape.schedule == Schedule::interleaved;
+    const bool fills = shape.schedule == PipelineSchedule::one_f_one_b ||
+                       shape.schedule == PipelineSchedule::deep_one_f_one_b ||
+                       shape.schedule == PipelineSchedule::interleaved;
     if (is_long && fills) shape.num_micro = std::min(shape.num_micro, 4 * devices_);
     if (fixed_ && (!is_long || fills)) {
       const PipelineOrder order = pipeline_order(shape, even_times());

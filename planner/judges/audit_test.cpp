@@ -62,7 +62,7 @@ TEST(Audit, RejectsWhatWasChanged) {
       {"more memory than there is", [](Plan& p) { ++p.ranks[0].capacity[0]; }},
       {"another node", [](Plan& p) { p.ranks[0].node = "other"; }},
       {"another batch", [](Plan& p) { p.job.batch *= 2; }},
-      {"another optimizer", [](Plan& p) { p.job.optimizer = Optimizer::sgd; }},
+      {"another optimizer", [](Plan& p) { p.job.optimizer = UpdateRule::sgd; }},
       {"more micro-batches", [](Plan& p) { p.choice.num_micro *= 2; }},
       {"a wider mesh", [](Plan& p) { p.choice.mesh.tensor *= 2; }},
       {"a mesh that divides nothing", [](Plan& p) { p.choice.mesh.tensor = 3; }},
@@ -89,7 +89,7 @@ TEST(Audit, RejectsWhatWasChanged) {
 TEST(Audit, EveryKeyOfThePlanIsJudgedOrSaidNotToBe) {
   Case c = small_case();
   c.request.space.max_tensor = 2, c.request.space.max_context = 1;
-  c.request.space.schedules = {Schedule::one_f_one_b, Schedule::interleaved};
+  c.request.space.schedules = {PipelineSchedule::one_f_one_b, PipelineSchedule::interleaved};
   for (const int least_stages : {1, 2}) {
     if (least_stages == 2) c.request.space.zero = {0};  // then one stage does not do
     Plan plan = plan_model(c.spec, c.cluster, c.request).plan;
@@ -167,18 +167,18 @@ TEST(Audit, JudgesTheSpaceThatIsAsked) {
   Case c = small_case();
   c.request.space.zero = {0};
   c.request.space.max_tensor = 2, c.request.space.max_context = 1;
-  c.request.space.schedules = {Schedule::one_f_one_b, Schedule::interleaved};
+  c.request.space.schedules = {PipelineSchedule::one_f_one_b, PipelineSchedule::interleaved};
   const Plan plan = plan_model(c.spec, c.cluster, c.request).plan;
   ASSERT_GT(plan.choice.num_stages, 1);
   const std::pair<const char*, std::function<void(SearchSpace&, Plan&)>> narrower[] = {
       {"zero", [&](SearchSpace& s, Plan& p) { s.zero = {p.layers.front().strategy.zero == 0 ? 1 : 0}; }},
-      {"schedules", [&](SearchSpace& s, Plan&) { s.schedules = {Schedule::gpipe}; }},
+      {"schedules", [&](SearchSpace& s, Plan&) { s.schedules = {PipelineSchedule::gpipe}; }},
       {"stages", [&](SearchSpace& s, Plan& p) { s.max_stages = p.choice.num_stages - 1; }},
       {"micro-batch", [&](SearchSpace& s, Plan& p) { s.max_micro_batch = p.choice.micro_batch - 1; }},
       {"tensor", [&](SearchSpace& s, Plan& p) { s.max_tensor = p.choice.mesh.tensor - 1; }},
       {"chunks",
        [](SearchSpace& s, Plan& p) {
-         s.max_chunks = 2, p.choice.schedule = Schedule::interleaved, p.choice.chunks_per_stage = 3;
+         s.max_chunks = 2, p.choice.schedule = PipelineSchedule::interleaved, p.choice.chunks_per_stage = 3;
        }},
       {"ulysses", [](SearchSpace& s, Plan& p) { s.ulysses = false, p.choice.mesh.ulysses = true; }},
       {"experts", [](SearchSpace&, Plan& p) { p.choice.mesh.expert = 2; }},
@@ -202,7 +202,7 @@ TEST(Audit, OverUnlikeNodesItNeverAccepts) {
          .request = {.model = "llama-2-7b"}};
   c.request.job = {.batch = 8, .seq = 1024};
   c.request.space.max_tensor = c.request.space.max_context = 2, c.request.space.max_micro_batch = 1;
-  c.request.space.schedules = {Schedule::one_f_one_b};
+  c.request.space.schedules = {PipelineSchedule::one_f_one_b};
   c.request.space.activations = {Tier::device};
   Cluster alone = c.cluster;
   alone.groups.resize(1);

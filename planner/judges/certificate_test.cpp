@@ -15,7 +15,7 @@ RandomInstance case_of(int seed) {
           .strategies = 2 + seed % 3,
           .stages = 1 + seed % 4,
           .micro = 1 + seed % 9,
-          .schedule = seed % 2 == 0 ? Schedule::gpipe : Schedule::one_f_one_b,
+          .schedule = seed % 2 == 0 ? PipelineSchedule::gpipe : PipelineSchedule::one_f_one_b,
           .tails = seed % 3 == 0,
           .begins = seed % 5 == 0,
           .entries = seed % 4 == 0,
@@ -126,7 +126,7 @@ TEST(Certificate, PricesOnlyHelp) {
 
 TEST(Certificate, SaysWhatItCannotCertify) {
   const Instance in = random_instance(
-      {.layers = 4, .stages = 2, .micro = 4, .schedule = Schedule::zb_h1, .split = true, .memory = 1}, 3);
+      {.layers = 4, .stages = 2, .micro = 4, .schedule = PipelineSchedule::zb_h1, .split = true, .memory = 1}, 3);
   const SearchResult r = search(in);
   ASSERT_TRUE(r.found);
   EXPECT_THROW(write_certificate(in, r), Error);

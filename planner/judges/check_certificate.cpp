@@ -58,7 +58,7 @@ const std::vector<std::vector<EdgeCost>>& link_table(const Instance& in, int i) 
 }
 
 int64_t most_in_flight(const Instance& in, int i) {
-  return in.schedule == Schedule::gpipe ? in.num_micro : std::min(in.num_micro, in.num_stages - i);
+  return in.schedule == PipelineSchedule::gpipe ? in.num_micro : std::min(in.num_micro, in.num_stages - i);
 }
 
 // Layers of a stage, added from the last to the first. No number worse is better.
@@ -174,7 +174,7 @@ Rest prepend(const Instance& in, int i, const Times& x, const EdgeCost& link, co
   r.mb = std::max({n.mb, x.b, link.backward});
   r.y = std::max({n.y + p + both, c * p, r.t + (c - w) * x.f + (c - 1) * x.b, ((c - 1) / w + 1) * r.t,
                   r.t + (c - 1) * std::max(link.forward, link.backward)});
-  if (in.schedule == Schedule::gpipe) r.y = std::max(r.y, r.t + (c - 1) * (r.mf + r.mb));
+  if (in.schedule == PipelineSchedule::gpipe) r.y = std::max(r.y, r.t + (c - 1) * (r.mf + r.mb));
   r.z = std::max(n.z + x.f + link.forward, r.y + x.tail);
   r.g = std::max(n.g, x.begin + r.z);
   return r;
@@ -388,7 +388,8 @@ bool no_assignment_below(const Instance& in, int64_t bound, const std::vector<st
 CertificateVerdict check_certificate(const Instance& in, std::string_view certificate) {
   CertificateVerdict verdict;
   Claim claim;
-  if (in.chunks_per_stage != 1 || (in.schedule != Schedule::gpipe && in.schedule != Schedule::one_f_one_b))
+  if (in.chunks_per_stage != 1 ||
+      (in.schedule != PipelineSchedule::gpipe && in.schedule != PipelineSchedule::one_f_one_b))
     verdict.reason = "the checker knows gpipe and 1f1b only";
   else if (!read(certificate, in, claim))
     verdict.reason = "not a certificate of this form";

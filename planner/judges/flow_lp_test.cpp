@@ -54,7 +54,7 @@ TEST(FlowProgrammeSlow, SearchUnderTheSimpleObjectiveEqualsTheSolver) {
                      .strategies = 2 + seed / 3 % 2,
                      .stages = 1 + seed / 6 % 3,
                      .micro = 1 + seed % 6,
-                     .schedule = seed % 2 == 0 ? Schedule::gpipe : Schedule::one_f_one_b,
+                     .schedule = seed % 2 == 0 ? PipelineSchedule::gpipe : PipelineSchedule::one_f_one_b,
                      .entries = seed % 5 == 0,
                      .transients = seed % 4 == 0,
                      .host_link = seed % 7 == 0,
@@ -85,7 +85,8 @@ TEST(FlowProgrammeSlow, SearchUnderTheSimpleObjectiveEqualsTheSolver) {
 }
 
 TEST(FlowProgramme, RefusesWhatTheEncodingDoesNotKnow) {
-  const Instance in = random_instance({.layers = 4, .stages = 2, .chunks = 2, .schedule = Schedule::interleaved}, 1);
+  const Instance in =
+      random_instance({.layers = 4, .stages = 2, .chunks = 2, .schedule = PipelineSchedule::interleaved}, 1);
   EXPECT_THROW(flow_lp(in), Error);
 }
 

@@ -19,7 +19,7 @@ struct Case {
   Case() {
     request.space.states = request.space.activations = {Tier::device};
     request.space.max_tensor = 2, request.space.max_context = 1;
-    request.space.schedules = {Schedule::one_f_one_b};
+    request.space.schedules = {PipelineSchedule::one_f_one_b};
   }
   void set_lengths(std::vector<LengthCount> rows, Batching batching = Batching::packed) {
     SequenceLengths l = sequence_lengths(std::move(rows));

@@ -31,10 +31,10 @@ StageBytes stage_bytes(const Instance& in, const Assignment& a, const PipelineSh
 
 }  // namespace
 
-std::vector<MemoryByTier> memory_classes(const SpaceOfChoices& space, const Candidate& c, const Instance& in,
-                                         const Assignment& a, const Priced& priced) {
+std::vector<PlannedMemoryByTier> memory_classes(const SpaceOfChoices& space, const Candidate& c, const Instance& in,
+                                                const Assignment& a, const Priced& priced) {
   const ChoiceTables& t = space.tables[static_cast<size_t>(c.tables)];
-  std::vector<MemoryByTier> ranks(static_cast<size_t>(c.num_stages));
+  std::vector<PlannedMemoryByTier> ranks(static_cast<size_t>(c.num_stages));
   std::map<const Machine*, LayerCosts> costs;
   for (size_t u = 0; u < a.stage.size(); ++u) {
     const int d = device_of(priced.shape, a.stage[u]);
@@ -43,9 +43,9 @@ std::vector<MemoryByTier> memory_classes(const SpaceOfChoices& space, const Cand
     const Layer& layer = space.layers[u];
     const auto& rows = t.kinds[static_cast<size_t>(layer.kind)];
     const LayerStrategy& strategy = rows.strategy[form_of(c)][static_cast<size_t>(a.strategy[u])];
-    const MemoryByTier own = of->second.persistent(layer, strategy, form_of(c) != kWhole);
+    const PlannedMemoryByTier own = of->second.persistent(layer, strategy, form_of(c) != kWhole);
     for (size_t tier = 0; tier < kTiers; ++tier) {
-      MemoryClasses& all = ranks[static_cast<size_t>(d)][tier];
+      PlannedMemory& all = ranks[static_cast<size_t>(d)][tier];
       all.weights += own[tier].weights, all.gradients += own[tier].gradients, all.optimizer += own[tier].optimizer;
     }
   }
@@ -55,7 +55,7 @@ std::vector<MemoryByTier> memory_classes(const SpaceOfChoices& space, const Cand
     const std::vector<PipelinePeak> peaks =
         pipeline_peak_moments(priced.shape, order, b.held, b.held_weight, b.transient);
     for (size_t d = 0; d < ranks.size(); ++d) {
-      MemoryClasses& all = ranks[d][tier];
+      PlannedMemory& all = ranks[d][tier];
       all.activations = peaks[d].held, all.buffers = peaks[d].transient;
       TERN_CHECK(all.total() == priced.peak[d][tier], "memory_classes: {} bytes on rank {}, priced {}", all.total(), d,
                  priced.peak[d][tier]);

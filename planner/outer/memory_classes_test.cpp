@@ -15,7 +15,7 @@
 namespace tern {
 namespace {
 
-PlanRequest request_of(Schedule schedule, int64_t batch) {
+PlanRequest request_of(PipelineSchedule schedule, int64_t batch) {
   PlanRequest r{.model = "small", .job = {.batch = batch, .seq = 2048}};
   r.space.schedules = {schedule};
   return r;
@@ -29,40 +29,41 @@ void expect_sums(const PlanAnswer& a) {
 }
 
 // 16-bit weights, f32 gradients, 12 bytes of AdamW: over all ranks every parameter once, whatever the cut.
-TEST(MemoryClasses, WithoutShardingAreTheParametersTimesTheirBytes) {
+TEST(PlannedMemory, WithoutShardingAreTheParametersTimesTheirBytes) {
   const ModelSpec spec = small_model(6);
-  for (const Schedule schedule : {Schedule::one_f_one_b, Schedule::zb_h1, Schedule::interleaved}) {
+  for (const PipelineSchedule schedule :
+       {PipelineSchedule::one_f_one_b, PipelineSchedule::zb_h1, PipelineSchedule::interleaved}) {
     PlanRequest r = request_of(schedule, 8);
     r.space.zero = {0}, r.space.states = r.space.activations = {Tier::device};
     r.space = pin(r.space, parse_pinned("tp=1,cp=1,dp=1,pp=2"));
     const PlanAnswer a = plan_model(spec, small_cluster(2, 60 * kGB), r);
     ASSERT_TRUE(a.found);
     expect_sums(a);
-    MemoryClasses all;
-    for (const MemoryByTier& rank : a.memory) {
+    PlannedMemory all;
+    for (const PlannedMemoryByTier& rank : a.memory) {
       all.weights += rank[0].weights, all.gradients += rank[0].gradients, all.optimizer += rank[0].optimizer;
       EXPECT_GT(rank[0].activations, 0);
       EXPECT_GT(rank[0].buffers, 0);
       EXPECT_EQ(rank[1].total() + rank[2].total(), 0);
     }
     const int64_t n = num_parameters(spec);
-    EXPECT_EQ(all.weights, 2 * n) << schedule_name(schedule);
+    EXPECT_EQ(all.weights, 2 * n) << name_of(schedule);
     EXPECT_EQ(all.gradients, 4 * n);
     EXPECT_EQ(all.optimizer, 12 * n);
   }
 }
 
-TEST(MemoryClasses, WhatIsOffloadedLiesOnItsTierAndShardsDivide) {
+TEST(PlannedMemory, WhatIsOffloadedLiesOnItsTierAndShardsDivide) {
   const ModelSpec spec = small_model(4);
   const int64_t n = num_parameters(spec);
   for (const Tier home : {Tier::device, Tier::host}) {
-    PlanRequest r = request_of(Schedule::one_f_one_b, 8);
+    PlanRequest r = request_of(PipelineSchedule::one_f_one_b, 8);
     r.space.zero = {1}, r.space.states = {home}, r.space.activations = {home};
     r.space = pin(r.space, parse_pinned("tp=1,cp=1,dp=4,pp=1"));
     const PlanAnswer a = plan_model(spec, small_cluster(4, 60 * kGB), r);
     ASSERT_TRUE(a.found);
     expect_sums(a);
-    const MemoryByTier& m = a.memory[0];
+    const PlannedMemoryByTier& m = a.memory[0];
     const size_t at = static_cast<size_t>(home), other = 1 - at;
     EXPECT_EQ(m[0].weights, 2 * n);
     EXPECT_EQ(m[0].gradients, 4 * n);
@@ -75,9 +76,9 @@ TEST(MemoryClasses, WhatIsOffloadedLiesOnItsTierAndShardsDivide) {
 }
 
 // Where stages lie on unlike nodes each has the costs of its own type.
-TEST(MemoryClasses, SumUpOverUnlikeNodesToo) {
+TEST(PlannedMemory, SumUpOverUnlikeNodesToo) {
   const Cluster desk = read_cluster(TERN_SOURCE_DIR "/examples/hardware/mixed-desk.toml");
-  PlanRequest r = request_of(Schedule::one_f_one_b, 8);
+  PlanRequest r = request_of(PipelineSchedule::one_f_one_b, 8);
   r.job.seq = 512, r.space.max_micro_batch = 2;
   const PlanAnswer a = plan_model(*preset_model("gpt2"), desk, r);
   ASSERT_TRUE(a.found);
@@ -86,7 +87,7 @@ TEST(MemoryClasses, SumUpOverUnlikeNodesToo) {
 
 // Every kind of plan there is: schedules, sharding, homes, recomputation, experts, encoders, tied heads, dtypes, and
 // memory that forces some of them.
-TEST(MemoryClasses, SumUpInRandomQuestions) {
+TEST(PlannedMemory, SumUpInRandomQuestions) {
   std::set<std::string> seen;
   int found = 0;
   for (uint32_t seed = 0; seed < 240; ++seed) {
@@ -94,11 +95,11 @@ TEST(MemoryClasses, SumUpInRandomQuestions) {
     const auto below = [&](size_t n) { return static_cast<size_t>(random() % n); };
     const char* preset = std::array{"llama-2-7b", "gpt2-xl", "mixtral-8x7b", "t5-small"}[below(4)];
     const ModelSpec spec = preset[0] == 't' ? *preset_model(preset) : small_model(2 + below(3), preset);
-    PlanRequest r = request_of(kSchedules[below(kSchedules.size())], int64_t{4} << below(3));
+    PlanRequest r = request_of(kPipelineSchedules[below(kPipelineSchedules.size())], int64_t{4} << below(3));
     r.job.seq = 256 << below(3);
     r.job.dtype = std::array{DType::bf16, DType::f16, DType::f32}[below(3)];
     r.job.gradients = r.job.dtype != DType::f32 && below(2) ? r.job.dtype : DType::f32;
-    r.job.optimizer = below(3) ? Optimizer::adamw : Optimizer::sgd;
+    r.job.optimizer = below(3) ? UpdateRule::adamw : UpdateRule::sgd;
     r.space.zero = {static_cast<int>(below(4))};
     r.space.recompute = {std::array{Recompute::none, Recompute::attention, Recompute::full}[below(3)]};
     r.space.states = {std::array{Tier::device, Tier::host, Tier::disk}[below(3)], Tier::device};
@@ -119,7 +120,7 @@ TEST(MemoryClasses, SumUpInRandomQuestions) {
     ++found;
     SCOPED_TRACE(fmt::format("seed {}, {}, {}", seed, preset, to_string(a.plan.choice)));
     expect_sums(a);
-    for (const MemoryByTier& rank : a.memory)
+    for (const PlannedMemoryByTier& rank : a.memory)
       for (size_t tier = 0; tier < kTiers; ++tier)
         for (const int64_t bytes : {rank[tier].weights, rank[tier].gradients, rank[tier].optimizer,
                                     rank[tier].activations, rank[tier].buffers}) {
@@ -127,13 +128,13 @@ TEST(MemoryClasses, SumUpInRandomQuestions) {
           if (bytes > 0) seen.insert(std::string(name_of(static_cast<Tier>(tier))));
         }
     seen.insert(preset);
-    if (a.plan.choice.num_stages > 1) seen.insert(std::string(schedule_name(a.plan.choice.schedule)));
+    if (a.plan.choice.num_stages > 1) seen.insert(std::string(name_of(a.plan.choice.schedule)));
     for (const PlannedLayers& l : a.plan.layers)
       seen.insert(
           {fmt::format("zero {}", l.strategy.zero), fmt::format("recompute {}", name_of(l.strategy.recompute))});
   }
   // 4 models, 3 tiers, 4 levels of sharding, 3 of recomputation, all schedules.
-  EXPECT_EQ(seen.size(), 14 + kSchedules.size()) << fmt::format("{}", fmt::join(seen, ", "));
+  EXPECT_EQ(seen.size(), 14 + kPipelineSchedules.size()) << fmt::format("{}", fmt::join(seen, ", "));
   EXPECT_GE(found, 80);
 }
 

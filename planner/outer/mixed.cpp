@@ -170,7 +170,7 @@ std::vector<bool> in_one_node(const SpaceOfChoices& space, const Candidate& c) {
     const int64_t group = t.mesh.tensor * t.mesh.context;
     return group > m.node.num_devices ? 0 : m.node.num_devices / group * group / t.mesh.devices();
   };
-  const PipelineShape shape{.schedule = static_cast<Schedule>(c.schedule),
+  const PipelineShape shape{.schedule = static_cast<PipelineSchedule>(c.schedule),
                             .num_devices = c.num_stages,
                             .chunks_per_device = c.chunks,
                             .num_micro = static_cast<int>(c.num_micro)};
@@ -227,7 +227,7 @@ UniformPlan mixed_plan(const SpaceOfChoices& space, const Candidate& c, const Bu
         const int device = device_of(shape, v);
         const size_t machine = static_cast<size_t>(order[static_cast<size_t>(device)]);
         const double room = static_cast<double>(built.instance.capacity[static_cast<size_t>(device)][0]) / c.chunks;
-        const double in_flight = static_cast<double>(shape.schedule == Schedule::one_f_one_b
+        const double in_flight = static_cast<double>(shape.schedule == PipelineSchedule::one_f_one_b
                                                          ? std::min<int64_t>(c.num_micro, c.num_stages - device)
                                                          : std::min<int64_t>(c.num_micro, c.num_stages));
         double time = 0, bytes = 0, transient = 0;

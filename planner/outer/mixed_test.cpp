@@ -33,7 +33,7 @@ Best loops_over_unlike(const ModelSpec& spec, const Cluster& cluster, const Trai
     for (int64_t b = 1; b * d <= job.batch; ++b)
       for (int P = 1; P <= 4; ++P)
         for (int order = 0; order < 1 << P; ++order)
-          for (const Schedule schedule : space.schedules) {
+          for (const PipelineSchedule schedule : space.schedules) {
             const Mesh mesh{.data = d};
             if (job.batch % (d * b) || (P == 1 && schedule != space.schedules.front())) continue;
             Instance in{.num_stages = P, .num_micro = static_cast<int>(job.batch / (d * b)), .schedule = schedule};
@@ -85,7 +85,7 @@ TEST(PlanModelMixed, UnlikeNodesEqualPlainLoopsOverEveryOrder) {
     const Cluster cluster = unlike_cluster(fast, slow, nodes, slower);
     const ModelSpec spec = small_model(2);
     PlanRequest request{.model = "x", .job = {.batch = 4, .seq = 1024}};
-    request.space.schedules = {Schedule::one_f_one_b, Schedule::gpipe};
+    request.space.schedules = {PipelineSchedule::one_f_one_b, PipelineSchedule::gpipe};
     request.space.zero = {0}, request.space.recompute = {Recompute::none, Recompute::full};
     request.space.states = request.space.activations = {Tier::device};
     request.space.max_tensor = request.space.max_context = 1;
@@ -123,7 +123,7 @@ TEST(PlanModelMixed, UnlikePipelinesShareTheBatchUnequally) {
   Cluster cluster = unlike_cluster(60 * kGB, 60 * kGB, 1, 2.0);
   cluster.nodes[0].network = 200e9, cluster.nodes[1].network = 100e9;
   PlanRequest request{.model = "x", .job = {.batch = 96, .seq = 1024}};
-  request.space.schedules = {Schedule::one_f_one_b};
+  request.space.schedules = {PipelineSchedule::one_f_one_b};
   request.space.states = request.space.activations = {Tier::device};
   request.space.max_tensor = request.space.max_context = request.space.max_micro_batch = 1;
   const PlanAnswer a = plan_model(small_model(3), cluster, request);

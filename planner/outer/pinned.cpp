@@ -20,18 +20,17 @@ void keep(std::vector<T>& list, const std::optional<T>& one) {
   if (one) list = {*one};
 }
 
-bool is_v(Schedule s) { return s == Schedule::zb_v || s == Schedule::v_half; }
-
 // Chunks and schedule as they are pinned, where the pins alone are at odds.
 std::string broken_pipeline(const PinnedAxes& p, bool many_stages) {
   if (!p.chunks) return "";
   const int64_t v = *p.chunks;
   if (p.stages == int64_t{1} && v != 1) return fmt::format("chunks={}: one stage has one chunk", v);
   if (!p.schedule || !many_stages) return "";
-  const std::string_view name = schedule_name(*p.schedule);
-  if (is_v(*p.schedule) && v != 2) return fmt::format("chunks={}: a V-shaped schedule ({}) has two", v, name);
-  if (*p.schedule == Schedule::interleaved && v < 2) return "chunks=1: an interleaved schedule has at least two";
-  if (*p.schedule != Schedule::interleaved && !is_v(*p.schedule) && v != 1)
+  const std::string_view name = name_of(*p.schedule);
+  if (is_v_shaped(*p.schedule) && v != 2) return fmt::format("chunks={}: a V-shaped schedule ({}) has two", v, name);
+  if (*p.schedule == PipelineSchedule::interleaved && v < 2)
+    return "chunks=1: an interleaved schedule has at least two";
+  if (*p.schedule != PipelineSchedule::interleaved && !is_v_shaped(*p.schedule) && v != 1)
     return fmt::format("chunks={}: schedule {} has one chunk per stage", v, name);
   return "";
 }
@@ -126,11 +125,13 @@ std::vector<std::string> broken_pins(const SpaceOfChoices& space, const SearchSp
     add(why_not_pinned(even, space.job, c, space.layers, spec, 1));
   }
   if (p.framework && out.empty()) {
-    OuterChoice c{
-        .mesh = mesh, .num_stages = static_cast<int>(stages), .schedule = p.schedule.value_or(Schedule::one_f_one_b)};
+    OuterChoice c{.mesh = mesh,
+                  .num_stages = static_cast<int>(stages),
+                  .schedule = p.schedule.value_or(PipelineSchedule::one_f_one_b)};
     for (const Machine& m : space.machines) add(why_not_run(*p.framework, space.job, c, m.node.num_devices));
   }
-  if (out.empty() && p.schedule == Schedule::interleaved && p.micro_batches && p.stages && *p.micro_batches % stages)
+  if (out.empty() && p.schedule == PipelineSchedule::interleaved && p.micro_batches && p.stages &&
+      *p.micro_batches % stages)
     add(fmt::format("schedule=interleaved: {} micro-batches are no multiple of {} stages", *p.micro_batches, stages));
   if (out.empty() && p.micro_batches && stages > 1 &&
       int64_t{3} * stages * p.chunks.value_or(1) * *p.micro_batches > kMostOperations)

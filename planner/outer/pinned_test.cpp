@@ -18,7 +18,7 @@ struct Question {
   PlanRequest request{.model = "small"};
   Question() {
     request.job = {.batch = 4, .seq = 4096};
-    request.space.schedules = {Schedule::one_f_one_b, Schedule::gpipe, Schedule::interleaved};
+    request.space.schedules = {PipelineSchedule::one_f_one_b, PipelineSchedule::gpipe, PipelineSchedule::interleaved};
     request.space.max_chunks = 2;
     request.space.zero = {0, 3};
     request.space.recompute = {Recompute::none, Recompute::full};

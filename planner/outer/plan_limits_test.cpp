@@ -24,7 +24,7 @@ bool says(const Plan& p, std::string_view words) {
                      [&](const std::string& r) { return r.find(words) != std::string::npos; });
 }
 
-PlanRequest on_device(Schedule schedule, int64_t batch, int64_t seq) {
+PlanRequest on_device(PipelineSchedule schedule, int64_t batch, int64_t seq) {
   PlanRequest r{.model = "x", .job = {.batch = batch, .seq = seq}};
   r.space.schedules = {schedule};
   r.space.states = r.space.activations = {Tier::device};
@@ -37,7 +37,7 @@ TEST(PlanLimits, NothingFoundIsNotNothingFits) {
   int proven = 0, undecided = 0, found = 0;
   int64_t least_that_fits = INT64_MAX, most_proven = 0;
   for (int64_t memory = 12; memory <= 26; ++memory) {
-    PlanRequest request = on_device(Schedule::zb_h2, 16, 2048);
+    PlanRequest request = on_device(PipelineSchedule::zb_h2, 16, 2048);
     request.space.zero = {0};
     const PlanAnswer a = plan_model(small_model(5), small_cluster(4, memory * kGB / 2), request);
     if (a.found) least_that_fits = std::min(least_that_fits, memory);
@@ -53,7 +53,7 @@ TEST(PlanLimits, NothingFoundIsNotNothingFits) {
 // A step beyond what 63 bits of picoseconds hold is refused, with the file; one of days is counted.
 TEST(PlanLimits, StepsBeyondWhatIsCountedAreRefused) {
   Cluster cluster = small_cluster(4, 60 * kGB);
-  PlanRequest request = on_device(Schedule::one_f_one_b, 64, 2048);
+  PlanRequest request = on_device(PipelineSchedule::one_f_one_b, 64, 2048);
   const auto message = [&] {
     try {
       const PlanAnswer a = plan_model(small_model(2), cluster, request);
@@ -132,7 +132,7 @@ TEST(PlanLimits, ManyMicroBatchesAreNoReasonToBeLate) {
 
 // Pipelines of more operations than are simulated are bounded: what is said of the rest says so.
 TEST(PlanLimits, LongPipelinesAreBoundedAndSaidSo) {
-  PlanRequest request = on_device(Schedule::one_f_one_b, 1 << 20, 256);
+  PlanRequest request = on_device(PipelineSchedule::one_f_one_b, 1 << 20, 256);
   request.space.max_micro_batch = 2;
   const Cluster cluster = small_cluster(2, 60 * kGB);
   const SpaceOfChoices space = enumerate_choices(small_model(1), cluster, request);
@@ -155,7 +155,7 @@ TEST(PlanLimits, TheAuditLeavesOutTheSame) {
   int left_out = 0, judged = 0;
   for (const double flops : {989e12, 5e9, 2e9, 1e9, 5e8}) {
     for (auto& p : cluster.devices[0].peak) p.second = flops;
-    PlanRequest request = on_device(Schedule::one_f_one_b, 64, 2048);
+    PlanRequest request = on_device(PipelineSchedule::one_f_one_b, 64, 2048);
     request.space.max_tensor = 4;
     const ModelSpec spec = small_model(2);
     const SpaceOfChoices space = enumerate_choices(spec, cluster, request);
@@ -180,7 +180,7 @@ TEST(PlanLimitsSlow, WorkAtThePeakIsBelowEveryPlan) {
         PlanRequest request{.model = preset, .job = {.batch = 8, .seq = 1024, .capacity_factor = capacity}};
         request.space.max_stages = 2, request.space.zero = {3}, request.space.recompute = {Recompute::none};
         request.space.states = request.space.activations = {Tier::device};
-        request.space.schedules = {Schedule::one_f_one_b};
+        request.space.schedules = {PipelineSchedule::one_f_one_b};
         Cluster cluster = small_cluster(4, 400 * kGB);
         for (MatmulTable& t : cluster.devices[0].matmul) std::fill(t.share.begin(), t.share.end(), 1.0);
         cluster.devices[0].attention_forward = cluster.devices[0].attention_backward = 1;
@@ -211,7 +211,7 @@ TEST(PlanLimits, WhatBindsIsNoTierThatIsNotThere) {
   Cluster cluster = small_cluster(2, 5 * kGB);
   cluster.nodes[0].disk_bytes = cluster.nodes[0].disk_reserved_bytes = 0;
   PlanRequest request{.model = "x", .job = {.batch = 4, .seq = 2048}};
-  request.space.schedules = {Schedule::one_f_one_b};
+  request.space.schedules = {PipelineSchedule::one_f_one_b};
   const PlanAnswer a = plan_model(small_model(4), cluster, request);
   ASSERT_TRUE(a.found);
   EXPECT_EQ(a.plan.binds.find("disk"), std::string::npos) << a.plan.binds;
@@ -240,8 +240,8 @@ TEST(PlanLimits, ZeroBubbleKeepsEveryStrategy) {
                 << to_string(s);
           }
   }
-  EXPECT_EQ(form_of({.num_stages = 2, .schedule = static_cast<int>(Schedule::zb_h1)}), kTimed);
-  EXPECT_EQ(form_of({.num_stages = 2, .schedule = static_cast<int>(Schedule::gpipe)}), kStaged);
+  EXPECT_EQ(form_of({.num_stages = 2, .schedule = static_cast<int>(PipelineSchedule::zb_h1)}), kTimed);
+  EXPECT_EQ(form_of({.num_stages = 2, .schedule = static_cast<int>(PipelineSchedule::gpipe)}), kStaged);
 }
 
 }  // namespace

@@ -306,9 +306,12 @@ SearchSpace of_least_memory(SearchSpace s) {
   const PinnedAxes& p = s.pinned;
   if (!p.micro_batch && !p.micro_batches) s.max_micro_batch = 1;
   if (!p.ulysses) s.ulysses = false;
-  const bool plain = std::find(s.schedules.begin(), s.schedules.end(), Schedule::one_f_one_b) != s.schedules.end();
+  const bool plain =
+      std::find(s.schedules.begin(), s.schedules.end(), PipelineSchedule::one_f_one_b) != s.schedules.end();
   if (plain && !p.schedule && !p.chunks)
-    std::erase_if(s.schedules, [](Schedule x) { return x != Schedule::one_f_one_b && x != Schedule::v_half; });
+    std::erase_if(s.schedules, [](PipelineSchedule x) {
+      return x != PipelineSchedule::one_f_one_b && x != PipelineSchedule::v_half;
+    });
   return s;
 }
 

@@ -12,6 +12,7 @@
 #include "hardware/cluster.h"
 #include "plan/pinned.h"
 #include "plan/plan_file.h"
+#include "plan/planned_memory.h"
 #include "program/pipeline.h"
 #include "spec/model_spec.h"
 
@@ -23,7 +24,7 @@ struct SearchSpace {
   bool ulysses = true;
   int max_stages = 1024, max_chunks = 8;
   int64_t max_micro_batch = 16;
-  std::vector<Schedule> schedules{kSchedules.begin(), kSchedules.end()};
+  std::vector<PipelineSchedule> schedules{kPipelineSchedules.begin(), kPipelineSchedules.end()};
   std::vector<int> zero{0, 1, 2, 3};
   std::vector<Recompute> recompute{Recompute::none, Recompute::attention, Recompute::full};
   /// Homes of optimizer states and of activations. Pipelines with several chunks per stage keep both on the device.
@@ -68,8 +69,8 @@ struct PlanAnswer {
   // If found: the stages' times, as simulated.
   PipelineShape shape;
   PipelineTimes times;
-  std::vector<MemoryByTier> memory;  // by rank: what is in PlannedRank::peak
-  NoFit no_fit;                      // else
+  std::vector<PlannedMemoryByTier> memory;  // by rank: what is in PlannedRank::peak
+  NoFit no_fit;                             // else
   // Else: every choice was closed by memory; if not, `open` of `choices` were not: a plan may fit, none was found.
   bool proven_infeasible = false;
   bool interrupted = false;  // by seconds or stop

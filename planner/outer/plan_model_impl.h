@@ -22,8 +22,6 @@ inline constexpr int kMixed = -1;
 /// How the layers of a choice are cut: not at all; one stage per rank, its order fixed or following the times; several.
 enum Form : int { kWhole, kStaged, kTimed, kChunked };
 inline constexpr std::array<Form, 4> kForms{kWhole, kStaged, kTimed, kChunked};
-/// An assignment that is no worse in any number may then be slower, or hold more.
-inline bool follows_times(Schedule s) { return s == Schedule::zb_h1 || s == Schedule::zb_h2; }
 
 /// Cost rows of one (type of node, mesh, micro-batch): per kind of layer the strategies that are not dominated. Mixed:
 /// the rows of each type that can hold the mesh, side by side.
@@ -61,7 +59,7 @@ struct Candidate {
 inline Form form_of(const Candidate& c) {
   if (c.num_stages == 1) return kWhole;
   if (c.chunks > 1) return kChunked;
-  return follows_times(static_cast<Schedule>(c.schedule)) ? kTimed : kStaged;
+  return order_follows_times(static_cast<PipelineSchedule>(c.schedule)) ? kTimed : kStaged;
 }
 
 struct SpaceOfChoices {
@@ -207,8 +205,8 @@ AroundPlan look_around(const SpaceOfChoices&, const OuterOutcome&, const std::fu
                        const std::atomic<bool>* stop);
 NoFit make_no_fit(const SpaceOfChoices&, const OuterOutcome&);
 /// By rank and tier; their sums are `priced`'s peaks.
-std::vector<MemoryByTier> memory_classes(const SpaceOfChoices&, const Candidate&, const Instance&, const Assignment&,
-                                         const Priced&);
+std::vector<PlannedMemoryByTier> memory_classes(const SpaceOfChoices&, const Candidate&, const Instance&,
+                                                const Assignment&, const Priced&);
 
 /// A strategy of each layer, by index into the tables' rows.
 std::vector<PlannedLayers> planned_layers(const SpaceOfChoices&, const Candidate&, const Assignment&);

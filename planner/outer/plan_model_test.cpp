@@ -22,7 +22,7 @@ namespace {
 struct Case {
   const char* name;
   int64_t layers, devices, batch, seq, memory;
-  std::vector<Schedule> schedules;
+  std::vector<PipelineSchedule> schedules;
   std::vector<int> zero;
   std::vector<Recompute> recompute;
   std::vector<Tier> states, activations;
@@ -39,7 +39,7 @@ TEST(PlanModel, EqualsPlainLoopsOverEverything) {
        4,
        1024,
        70 * kGB,
-       {Schedule::one_f_one_b, Schedule::gpipe},
+       {PipelineSchedule::one_f_one_b, PipelineSchedule::gpipe},
        {0, 1},
        {Recompute::none},
        {kDevice},
@@ -50,7 +50,7 @@ TEST(PlanModel, EqualsPlainLoopsOverEverything) {
        4,
        4096,
        12 * kGB,
-       {Schedule::one_f_one_b},
+       {PipelineSchedule::one_f_one_b},
        {0, 3},
        {Recompute::none, Recompute::full},
        {kDevice},
@@ -61,7 +61,7 @@ TEST(PlanModel, EqualsPlainLoopsOverEverything) {
        4,
        4096,
        6 * kGB,
-       {Schedule::gpipe, Schedule::one_f_one_b},
+       {PipelineSchedule::gpipe, PipelineSchedule::one_f_one_b},
        {1, 3},
        {Recompute::none, Recompute::full},
        {kDevice},
@@ -72,7 +72,7 @@ TEST(PlanModel, EqualsPlainLoopsOverEverything) {
        2,
        4096,
        8 * kGB,
-       {Schedule::one_f_one_b},
+       {PipelineSchedule::one_f_one_b},
        {0, 2},
        {Recompute::none},
        {kDevice, kHost},
@@ -83,7 +83,7 @@ TEST(PlanModel, EqualsPlainLoopsOverEverything) {
        4,
        1024,
        3 * kGB,
-       {Schedule::one_f_one_b, Schedule::deep_one_f_one_b},
+       {PipelineSchedule::one_f_one_b, PipelineSchedule::deep_one_f_one_b},
        {0, 1},
        {Recompute::none, Recompute::attention},
        {kDevice},
@@ -95,7 +95,7 @@ TEST(PlanModel, EqualsPlainLoopsOverEverything) {
        4,
        2048,
        14 * kGB,
-       {Schedule::zb_h1, Schedule::zb_h2},
+       {PipelineSchedule::zb_h1, PipelineSchedule::zb_h2},
        {0, 1},
        {Recompute::none, Recompute::full},
        {kDevice},
@@ -106,7 +106,7 @@ TEST(PlanModel, EqualsPlainLoopsOverEverything) {
        6,
        1024,
        20 * kGB,
-       {Schedule::one_f_one_b},
+       {PipelineSchedule::one_f_one_b},
        {0, 1, 2},
        {Recompute::none},
        {kDevice},
@@ -140,7 +140,7 @@ TEST(PlanModelSlow, ExpertsAndTiedTablesEqualPlainLoops) {
     const ModelSpec spec = small_model(1, tied ? "gpt2" : "mixtral-8x7b");
     PlanRequest request{.model = "x", .job = {.batch = 2 << draw(2), .seq = 256 << draw(3)}};
     request.job.capacity_factor = 1 + 0.25 * static_cast<double>(draw(4));
-    request.space.schedules = {draw(2) ? Schedule::one_f_one_b : Schedule::gpipe};
+    request.space.schedules = {draw(2) ? PipelineSchedule::one_f_one_b : PipelineSchedule::gpipe};
     request.space.zero = {0, static_cast<int>(1 + draw(3))};
     request.space.recompute = {Recompute::none, draw(2) ? Recompute::attention : Recompute::full};
     request.space.states = request.space.activations = {kDevice};
@@ -196,7 +196,7 @@ TEST(PlanModel, BoundsOfChoicesAreBelowEveryAssignment) {
 
 PlanRequest seven_b() {
   PlanRequest r{.model = "llama-2-7b", .job = {.batch = 32, .seq = 2048}};
-  r.space.schedules = {Schedule::one_f_one_b, Schedule::gpipe};
+  r.space.schedules = {PipelineSchedule::one_f_one_b, PipelineSchedule::gpipe};
   r.space.states = r.space.activations = {Tier::device};
   r.space.ulysses = false;
   return r;
@@ -243,7 +243,7 @@ TEST(PlanModel, MemoryOfAPlanIsTheSumOfItsLayers) {
   const ModelSpec spec = *preset_model("llama-2-7b");
   const Cluster cluster = small_cluster(8, 22 * kGB);
   PlanRequest request = seven_b();
-  request.space.schedules = {Schedule::one_f_one_b};
+  request.space.schedules = {PipelineSchedule::one_f_one_b};
   request.space.zero = {1};
   request.job.batch = 8, request.job.seq = 8192;
   const PlanAnswer answer = plan_model(spec, cluster, request);
@@ -327,7 +327,7 @@ TEST(PlanModelSlow, RivalsAreNeverFasterThanTheirBounds) {
 
 TEST(PlanModelSlow, MixturesAndEncodersHavePlans) {
   PlanRequest request{.model = "mixtral-8x7b", .job = {.batch = 32, .seq = 2048}};
-  request.space.schedules = {Schedule::one_f_one_b};
+  request.space.schedules = {PipelineSchedule::one_f_one_b};
   request.space.states = request.space.activations = {Tier::device};
   request.space.ulysses = false, request.space.max_stages = 4, request.seconds = 5;
   Cluster cluster = read_cluster(TERN_SOURCE_DIR "/examples/hardware/h100-16384.toml");

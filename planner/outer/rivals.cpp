@@ -35,8 +35,8 @@ const std::vector<Feature>& features() {
       {"schedule",
        [](const auto&, const auto&, const OuterChoice& c) {
          if (c.num_stages == 1) return std::string("none");
-         return c.schedule == Schedule::interleaved ? fmt::format("interleaved × {}", c.chunks_per_stage)
-                                                    : std::string(schedule_name(c.schedule));
+         return c.schedule == PipelineSchedule::interleaved ? fmt::format("interleaved × {}", c.chunks_per_stage)
+                                                            : std::string(name_of(c.schedule));
        }},
       {"stages", [](const auto&, const auto&, const OuterChoice& c) { return fmt::format("{}", c.num_stages); }},
       {"tensor", [](const auto&, const auto&, const OuterChoice& c) { return fmt::format("{}", c.mesh.tensor); }},
@@ -188,9 +188,9 @@ std::string step_between(const OuterChoice& from, const OuterChoice& to) {
   const Mesh &a = from.mesh, &b = to.mesh;
   const auto twice = [](int64_t x, int64_t y) { return x == 2 * y || y == 2 * x; };
   const std::string way = b.context > 1 ? b.ulysses ? " (ulysses)" : " (ring)" : "";
-  const std::string schedule = to.schedule == Schedule::interleaved
+  const std::string schedule = to.schedule == PipelineSchedule::interleaved
                                    ? fmt::format("interleaved × {}", to.chunks_per_stage)
-                                   : std::string(schedule_name(to.schedule));
+                                   : std::string(name_of(to.schedule));
   std::vector<std::string> steps;
   const char *gives = nullptr, *takes = nullptr;
   int moved = 0;

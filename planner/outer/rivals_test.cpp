@@ -15,14 +15,14 @@ namespace tern {
 namespace {
 
 // One step from a plan's axes, as a person would take it with --fix.
-std::vector<PinnedAxes> steps_from(const PinnedAxes& plan, const std::vector<Schedule>& schedules) {
+std::vector<PinnedAxes> steps_from(const PinnedAxes& plan, const std::vector<PipelineSchedule>& schedules) {
   std::vector<PinnedAxes> list;
   for (const bool doubled : {false, true}) {
     if (!doubled && *plan.micro_batch % 2) continue;
     list.push_back(plan);
     list.back().micro_batch = doubled ? *plan.micro_batch * 2 : *plan.micro_batch / 2;
   }
-  for (const Schedule schedule : schedules) {
+  for (const PipelineSchedule schedule : schedules) {
     if (schedule == plan.schedule || plan.stages == 1) continue;
     list.push_back(plan);
     list.back().schedule = schedule, list.back().chunks.reset();
@@ -53,7 +53,8 @@ TEST(Rivals, EveryChoiceNextToThePlanThatIsCloseIsNamed) {
       const ModelSpec spec = small_model(3);
       const Cluster cluster = small_cluster(devices, memory);
       PlanRequest request{.model = "small", .job = {.batch = batch, .seq = 1024}};
-      request.space.schedules = {Schedule::one_f_one_b, Schedule::gpipe, Schedule::zb_h1, Schedule::interleaved};
+      request.space.schedules = {PipelineSchedule::one_f_one_b, PipelineSchedule::gpipe, PipelineSchedule::zb_h1,
+                                 PipelineSchedule::interleaved};
       request.space.max_chunks = 2;
       request.space.states = request.space.activations = {Tier::device};
       const PlanAnswer a = plan_model(spec, cluster, request);

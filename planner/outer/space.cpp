@@ -43,15 +43,17 @@ double shared_bound(const ChoiceTables& t, const Candidate& c, double alpha, dou
 int64_t cheap_bound(const ChoiceTables& t, const Candidate& c, double capacity, int64_t edge) {
   double bound = 0;
   for (const double alpha : {0.0, 0.5, 1.0}) bound = std::max(bound, shared_bound(t, c, alpha, 0, capacity));
-  const Schedule s = static_cast<Schedule>(c.schedule);
-  const bool plain = s == Schedule::gpipe || s == Schedule::one_f_one_b || s == Schedule::deep_one_f_one_b;
+  const PipelineSchedule s = static_cast<PipelineSchedule>(c.schedule);
+  const bool plain =
+      s == PipelineSchedule::gpipe || s == PipelineSchedule::one_f_one_b || s == PipelineSchedule::deep_one_f_one_b;
   if (plain && c.num_stages > 1) {
     const double S = static_cast<double>(t.compute[1]), m = static_cast<double>(c.num_micro);
     bound = std::max(bound, S / -std::expm1(c.num_stages * std::log1p(-1 / m)));
     // The first micro-batch's way there and back; then, on the average stage, the other backwards, and the forwards
     // that are not in flight by then.
     const double P = static_cast<double>(c.num_stages), F = static_cast<double>(t.forward[1]);
-    const double B = static_cast<double>(t.gradient[1]), late = s == Schedule::one_f_one_b ? std::max(0.0, m - P) : 0;
+    const double B = static_cast<double>(t.gradient[1]),
+                 late = s == PipelineSchedule::one_f_one_b ? std::max(0.0, m - P) : 0;
     bound = std::max(bound, F + B + (P - 1) * static_cast<double>(edge) + ((m - 1) * B + late * F) / P);
   }
   const double scale = bound / capacity;  // ps per byte at which all the memory is worth the whole step
@@ -175,7 +177,7 @@ class Enumeration {
     Candidate c{.tables = static_cast<int32_t>(out_.tables.size()) - 1};
     c.num_micro = job_.batch / (mesh.data * micro_batch);
     for (c.num_stages = 1; c.num_stages <= most; ++c.num_stages)
-      for (const Schedule s : space_.schedules) over_chunks(c, s);
+      for (const PipelineSchedule s : space_.schedules) over_chunks(c, s);
     if (c.num_stages == 1) out_.tables.pop_back();
   }
 
@@ -209,19 +211,19 @@ class Enumeration {
       for (const auto& order : orders) {
         c.order = static_cast<int32_t>(out_.orders.size());
         out_.orders.push_back(order);
-        for (const Schedule s : space_.schedules) over_chunks(c, s);
+        for (const PipelineSchedule s : space_.schedules) over_chunks(c, s);
       }
     }
   }
 
-  void over_chunks(Candidate c, Schedule schedule) {
+  void over_chunks(Candidate c, PipelineSchedule schedule) {
     const ChoiceTables& t = out_.tables.back();
     Machine m = out_.machines[t.group == kMixed ? 0 : static_cast<size_t>(t.group)];
     if (t.group == kMixed) m.num_nodes = kManyNodes;                        // the orders keep to the devices there are
     if (c.num_stages == 1 && schedule != space_.schedules.front()) return;  // one stage: they are all the same
-    c.schedule = static_cast<int32_t>(c.num_stages == 1 ? Schedule::one_f_one_b : schedule);
-    const bool v_shape = schedule == Schedule::zb_v || schedule == Schedule::v_half;
-    const bool many = schedule == Schedule::interleaved;
+    c.schedule = static_cast<int32_t>(c.num_stages == 1 ? PipelineSchedule::one_f_one_b : schedule);
+    const bool v_shape = is_v_shaped(schedule);
+    const bool many = schedule == PipelineSchedule::interleaved;
     const int first = c.num_stages == 1 ? 1 : v_shape || many ? 2 : 1;
     const int last = c.num_stages == 1 || !many ? first : space_.max_chunks;
     for (c.chunks = first; c.chunks <= last; ++c.chunks) {
@@ -303,7 +305,7 @@ OuterChoice choice_of(const SpaceOfChoices& space, const Candidate& c) {
   return {.mesh = t.mesh,
           .num_stages = c.num_stages,
           .chunks_per_stage = c.chunks,
-          .schedule = static_cast<Schedule>(c.schedule),
+          .schedule = static_cast<PipelineSchedule>(c.schedule),
           .micro_batch = t.micro_batch,
           .num_micro = c.num_micro};
 }
@@ -351,7 +353,7 @@ void build_instance(const SpaceOfChoices& space, const Candidate& c, BuiltInstan
     built.tables = c.tables, built.form = form, built.inside = inside;
   }
   in.num_stages = c.num_stages, in.chunks_per_stage = c.chunks, in.num_micro = static_cast<int>(c.num_micro);
-  in.schedule = static_cast<Schedule>(c.schedule);
+  in.schedule = static_cast<PipelineSchedule>(c.schedule);
   in.link_class.clear();
   if (inside == 2) in.link_class.assign(near.begin(), near.end());
   in.capacity.clear(), in.stage_type.clear();
@@ -365,7 +367,7 @@ int64_t crowding_bound(const SpaceOfChoices& space, const Candidate& c, double m
   const ChoiceTables& t = space.tables[static_cast<size_t>(c.tables)];
   const int form = form_of(c), P = c.num_stages;
   const double room = mu * static_cast<double>(most_capacity(space, t)[0]), micro = static_cast<double>(c.num_micro);
-  const bool backwards_last = !splits_backward(static_cast<Schedule>(c.schedule));
+  const bool backwards_last = !splits_backward(static_cast<PipelineSchedule>(c.schedule));
   const int64_t both = P == 1 ? 0 : least_edge(space, c);
   const double edge = static_cast<double>(both) / (backwards_last ? 1 : 2);
   // Of each kind what a layer takes from a device at least, memory priced: work alone; with begin, update and the last

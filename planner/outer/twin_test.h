@@ -88,12 +88,13 @@ inline void for_each_choice(const ModelSpec& spec, const Cluster& cluster, const
           for (int64_t b = 1; b <= job.batch; ++b)
             for (int P = 1; P <= m.num_devices(); ++P)
               for (const Mesh& mesh : expert_meshes(spec, {.tensor = t, .context = x, .data = d, .ulysses = ulysses}))
-                for (const Schedule schedule : space.schedules) {
+                for (const PipelineSchedule schedule : space.schedules) {
                   if ((ulysses && x == 1) || !why_illegal(spec, job, m, mesh, b).empty()) continue;
                   OuterChoice c{mesh, P, 1, schedule, b, job.batch / (d * b)};
-                  if (schedule == Schedule::interleaved || schedule == Schedule::zb_v) c.chunks_per_stage = 2;
+                  if (schedule == PipelineSchedule::interleaved || schedule == PipelineSchedule::zb_v)
+                    c.chunks_per_stage = 2;
                   if (P == 1 && (schedule != space.schedules.front())) continue;
-                  if (P == 1) c.schedule = Schedule::one_f_one_b, c.chunks_per_stage = 1;
+                  if (P == 1) c.schedule = PipelineSchedule::one_f_one_b, c.chunks_per_stage = 1;
                   if (!why_illegal_pipeline(m, c, static_cast<int>(layers.size())).empty()) continue;
                   const LayerCosts costs(spec, job, m, mesh, b);
                   Instance in{.num_stages = P,

@@ -11,7 +11,7 @@ namespace {
 PlanRequest request_of(int64_t batch) {
   PlanRequest r{.model = "small"};
   r.job = {.batch = batch, .seq = 4096};
-  r.space.schedules = {Schedule::one_f_one_b};
+  r.space.schedules = {PipelineSchedule::one_f_one_b};
   r.space.zero = {0, 3};
   r.space.recompute = {Recompute::none, Recompute::full};
   r.space.states = r.space.activations = {Tier::device};

@@ -21,7 +21,7 @@ TrainSettings settings_of(const TinyRun& tiny, int out, DType dtype) {
   s.model = tiny.root() + "/config.json", s.from_scratch = true;
   s.data = tiny.root() + "/data.tokens", s.output = tiny.out(out);
   s.seq = 16, s.batch = 6, s.micro_batch = 6;
-  s.schedule = {.kind = ScheduleKind::cosine,
+  s.schedule = {.kind = LearningRateKind::cosine,
                 .peak = 1e-2,
                 .minimum = 1e-3,
                 .warmup_steps = 3,
@@ -101,7 +101,7 @@ INSTANTIATE_TEST_SUITE_P(DTypes, TrainParity, testing::Values(DType::f32, DType:
 TEST(TrainAccumulation, MicroBatchSizesAgreeTo1e12InF64) {
   const TinyRun tiny;
   TrainSettings s = settings_of(tiny, 0, DType::f64);
-  s.optimizer = {.kind = OptimizerKind::sgd, .momentum = 0.9};
+  s.optimizer = {.kind = UpdateRule::sgd, .momentum = 0.9};
   const Final want = run(s);
   for (const int64_t micro : {1, 2, 4}) {
     s.output = tiny.out(static_cast<int>(micro)), s.micro_batch = micro;

@@ -6,13 +6,13 @@
 
 namespace tern {
 
-enum class ScheduleKind : uint8_t { cosine, linear, constant, wsd };
-std::string_view name_of(ScheduleKind);
+enum class LearningRateKind : uint8_t { cosine, linear, constant, wsd };
+std::string_view name_of(LearningRateKind);
 /// Errors: usage, naming what is known.
-ScheduleKind schedule_from_name(std::string_view);
+LearningRateKind learning_rate_kind_from_name(std::string_view);
 
-struct Schedule {
-  ScheduleKind kind = ScheduleKind::cosine;
+struct LearningRateSchedule {
+  LearningRateKind kind = LearningRateKind::cosine;
   double peak = 1e-3, minimum = 1e-4;         // learning rates
   int64_t warmup_steps = 0, decay_steps = 0;  // decay_steps: wsd only
   int64_t total_steps = 1;
@@ -28,9 +28,9 @@ struct Schedule {
 /// Source  cosine: Loshchilov & Hutter 2017, arXiv:1608.03983, without restarts; wsd (warm-up, stable, decay): Hu et
 /// al. 2024,
 ///         arXiv:2404.06395 (recalled), here with a linear decay.
-double learning_rate(const Schedule&, int64_t step);
+double learning_rate(const LearningRateSchedule&, int64_t step);
 
 /// Errors: usage, naming the option: warm-up or decay longer than the run, minimum above the peak, …
-void check_schedule(const Schedule&);
+void check_schedule(const LearningRateSchedule&);
 
 }  // namespace tern

@@ -1,0 +1,17 @@
+#pragma once
+// Where bytes lie.
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+namespace tern {
+
+enum class Tier : uint8_t { device, host, disk };
+inline constexpr int kTiers = 3;
+inline constexpr std::array kTierValues{Tier::device, Tier::host, Tier::disk};
+using TierBytes = std::array<int64_t, kTiers>;
+
+constexpr std::string_view name_of(Tier t) { return t == Tier::device ? "device" : t == Tier::host ? "host" : "disk"; }
+
+}  // namespace tern
