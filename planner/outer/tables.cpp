@@ -98,7 +98,7 @@ ChoiceTables make_tables(const ModelSpec& spec, const TrainJob& job, const Searc
   const Machine& machine = machines[static_cast<size_t>(group)];
   const LayerCosts costs(spec, job, machine, mesh, micro_batch);
   const std::vector<LayerStrategy> all = strategies(space, machine);
-  const bool timed = std::any_of(space.schedules.begin(), space.schedules.end(), follows_times);
+  const bool timed = std::any_of(space.schedules.begin(), space.schedules.end(), order_follows_times);
   bool syncs[kForms.size()]{}, host = false;
   std::vector<LayerStrategy> of_form[kForms.size()];
   for (const LayerStrategy& s : all)
