@@ -101,7 +101,7 @@ RunPricer::RunPricer(const PublishedRun& run, const Cluster& cluster, const std:
   few_.units.erase(few_.units.begin() + layers[2].first, few_.units.begin() + layers.back().first);
   few_layers_ = layers_of(few_), num_blocks_ = blocks;
   shape_ = {c.schedule, c.num_stages, c.chunks_per_stage, static_cast<int>(c.num_micro)};
-  if (c.schedule != PipelineSchedule::zb_h1 && c.schedule != PipelineSchedule::zb_h2) {
+  if (!order_follows_times(c.schedule)) {
     ready_ = pipelines.of(shape_, times_on(machine, prices_on(machine)), fmt::format("{}:{}", path, run_.line));
   }
 }
@@ -146,31 +146,19 @@ bool RunPricer::shares_prices_with(const RunPricer& other) const {
          a.product_rate == b.product_rate && num_nodes_ == other.num_nodes_ && few_.units == other.few_.units;
 }
 
-// What planner/instance/price.h says of an assignment, for blocks that are alike.
+// stage_times of full_instance, without making that: blocks are alike.
 PipelineTimes RunPricer::times_on(const Machine& machine, const LayerPrices& prices) const {
-  const bool split = splits_backward(run_.choice.schedule);
-  const std::array<CostVector, 3>& of = prices.layers;
+  const auto& [embedding, block, head] = prices.layers;
   const int stages = shape_.num_stages();
-  const auto devices = static_cast<size_t>(shape_.num_devices);
-  PipelineTimes t;
-  for (auto* x : {&t.forward, &t.backward, &t.weight}) x->assign(static_cast<size_t>(stages), 0);
-  t.begin.assign(devices, 0), t.tail.assign(devices, 0);
-  std::vector<int64_t> update(devices, 0);
-  for (int stage = stages - 1; stage >= 0; --stage) {
-    const auto s = static_cast<size_t>(stage), d = static_cast<size_t>(device_of(shape_, stage));
-    const auto add = [&](const CostVector& x) {
-      t.forward[s] += x.forward, t.backward[s] += x.recompute + x.backward, t.weight[s] += x.weight;
-      t.begin[d] += x.begin, update[d] += x.update;
-      const int64_t meanwhile = split ? x.weight : x.recompute + x.backward + x.weight;
-      t.tail[d] = std::max<int64_t>(t.tail[d] - meanwhile, 0) + x.sync;
-    };
-    if (stage == stages - 1) add(of[2]);
-    for (int i = blocks_of(stage); i > 0; --i) add(of[1]);
-    if (stage == 0) add(of[0]);
-    t.forward[s] += of[stage == 0 ? 0 : 1].entry_forward;
-    t.backward[s] += of[stage == stages - 1 ? 2 : 1].entry_backward;
+  StageTimes sum(shape_);
+  for (int s = stages - 1; s >= 0; --s) {
+    const bool begins = s == 0, ends = s + 1 == stages;
+    if (ends) sum.add(s, head, {}, false, true);
+    for (int left = blocks_of(s); left > 0; --left)
+      sum.add(s, block, {}, left == 1 && !begins, left == blocks_of(s) && !ends);
+    if (begins) sum.add(s, embedding, {}, true, false);
   }
-  for (size_t d = 0; d < devices; ++d) t.tail[d] += update[d];
+  PipelineTimes t = sum.finish();
   for (int s = 0; s + 1 < stages; ++s) {
     const EdgeCost& e = inside(machine, s) ? prices.near : prices.far;
     t.send_forward.push_back(e.forward), t.send_backward.push_back(e.backward);

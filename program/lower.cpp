@@ -2,14 +2,8 @@
 
 #include <algorithm>
 
-#include "base/error.h"
-
 namespace tern {
 namespace {
-
-struct Range {
-  int begin, end;  // layers of a virtual stage
-};
 
 // An assignment with its instance: what the lowering and the stage times ask.
 struct Chosen {
@@ -17,23 +11,7 @@ struct Chosen {
   const Assignment& a;
   PipelineShape shape{in.schedule, in.num_stages, in.chunks_per_stage, in.num_micro};
   bool split = splits_backward(in.schedule);
-  std::vector<Range> ranges;
-
-  Chosen(const Instance& instance, const Assignment& assignment) : in(instance), a(assignment) {
-    const int layers = in.num_layers(), stages = shape.num_stages();
-    TERN_CHECK(static_cast<int>(a.stage.size()) == layers && static_cast<int>(a.strategy.size()) == layers,
-               "lower: {} stages and {} strategies for {} layers", a.stage.size(), a.strategy.size(), layers);
-    for (int u = 0; u < layers; ++u) {
-      const int before = u == 0 ? -1 : a.stage[u - 1];
-      TERN_CHECK(a.stage[u] == before + 1 || (u > 0 && a.stage[u] == before),
-                 "lower: layer {} in stage {} after stage {}; stages follow one another", u, a.stage[u], before);
-      TERN_CHECK(a.strategy[u] >= 0 && a.strategy[u] < static_cast<int>(in.cost[u].size()),
-                 "lower: layer {} has no strategy {}", u, a.strategy[u]);
-      if (a.stage[u] != before) ranges.push_back({u, u});
-      ranges.back().end = u + 1;
-    }
-    TERN_CHECK(static_cast<int>(ranges.size()) == stages, "lower: {} stages of {}", ranges.size(), stages);
-  }
+  std::vector<StageRange> ranges = stage_ranges(in, a);
 
   const CostVector& cost(int u) const { return in.cost[u][a.strategy[u]]; }
   const EdgeCost& edge(const std::vector<std::vector<EdgeCost>>& edges, int u) const {
@@ -42,41 +20,6 @@ struct Chosen {
   const EdgeCost& within(int u) const { return edge(in.within, u); }                            // between u and u + 1
   const EdgeCost& behind(int s) const { return edge(links_behind(in, s), ranges[s].end - 1); }  // the link
 };
-
-PipelineTimes times_of(const Chosen& c) {
-  const int stages = c.shape.num_stages(), devices = c.shape.num_devices;
-  const std::vector<int64_t> none(stages, 0), idle(devices, 0);
-  PipelineTimes t{none, none, none, {}, {}, idle, idle};
-  std::vector<int64_t> update = idle;
-  for (int s = stages - 1; s >= 0; --s) {
-    const auto [begin, end] = c.ranges[s];
-    const int d = device_of(c.shape, s);
-    int64_t host_forward = 0, host_backward = 0;
-    t.forward[s] = c.cost(begin).entry_forward;
-    t.backward[s] = c.cost(end - 1).entry_backward;
-    for (int u = end - 1; u >= begin; --u) {
-      const CostVector& x = c.cost(u);
-      const EdgeCost between = u + 1 < end ? c.within(u) : EdgeCost{};
-      t.forward[s] += x.forward + between.forward;
-      t.backward[s] += between.backward + x.recompute + x.backward;
-      t.weight[s] += x.weight;
-      host_forward += x.host_forward;
-      host_backward += x.host_backward;
-      t.begin[d] += x.begin;
-      update[d] += x.update;
-      const int64_t meanwhile = c.split ? x.weight : between.backward + x.recompute + x.backward + x.weight;
-      t.tail[d] = std::max<int64_t>(t.tail[d] - meanwhile, 0) + x.sync;
-    }
-    t.forward[s] = std::max(t.forward[s], host_forward);
-    t.backward[s] = std::max(t.backward[s], host_backward - (c.split ? 0 : t.weight[s]));
-  }
-  for (int d = 0; d < devices; ++d) t.tail[d] += update[d];
-  for (int s = 0; s + 1 < stages; ++s) {
-    t.send_forward.push_back(c.behind(s).forward);
-    t.send_backward.push_back(c.behind(s).backward);
-  }
-  return t;
-}
 
 struct Lowerer {
   const Chosen& c;
@@ -273,11 +216,9 @@ struct Lowerer {
 
 }  // namespace
 
-PipelineTimes stage_times(const Instance& in, const Assignment& a) { return times_of(Chosen(in, a)); }
-
 Program lower(const Instance& in, const Assignment& a) {
-  const Chosen chosen(in, a);
-  const PipelineOrder order = pipeline_order(chosen.shape, times_of(chosen));
+  const Chosen chosen{in, a};
+  const PipelineOrder order = pipeline_order(chosen.shape, stage_times(in, a));
   Lowerer l{chosen, {.num_ranks = in.num_stages, .num_units = in.num_layers(), .num_micro = in.num_micro}};
   l.program.resident.resize(in.num_stages);
   for (l.rank = 0; l.rank < in.num_stages; ++l.rank) l.lower_rank(order[l.rank]);

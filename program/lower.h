@@ -2,15 +2,10 @@
 // Lowering: from an assignment of layers to stages and strategies to a Program for many ranks, at the grain of units
 // (the Instance's layers). A rank stands for the devices of one stage: they all do the same.
 
-#include "program/pipeline.h"
 #include "program/program.h"
+#include "program/stage_model.h"
 
 namespace tern {
-
-/// Stage times of an assignment, as planner/instance/price.h defines them: a stage takes the larger of its compute and its share
-/// of the host link; begin is Σ begin, tail the gradient link's backlog after the device's last operation, then Σ
-/// update. Errors: TERN_CHECK: stages that do not follow one another, strategies that are not there.
-PipelineTimes stage_times(const Instance&, const Assignment&);
 
 /// The Program of one step, rank by rank in order of issue.
 ///

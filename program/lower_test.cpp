@@ -84,8 +84,6 @@ struct Draw {
   }
 };
 
-PipelineShape shape_of(const Instance& in) { return {in.schedule, in.num_stages, in.chunks_per_stage, in.num_micro}; }
-
 // The closed form: per device and tier, what persists and the order's peak.
 std::vector<TierBytes> priced_peaks(const Instance& in, const Assignment& a) {
   const PipelineShape shape = shape_of(in);

@@ -53,60 +53,7 @@ int64_t least(const CostVector& c) {
   return m;
 }
 
-struct StageRange {
-  int begin, end;
-};
-
-std::vector<StageRange> ranges_of(const Instance& in, const Assignment& a) {
-  const int stages = in.num_stages * in.chunks_per_stage, layers = in.num_layers();
-  if (static_cast<int>(a.stage.size()) != layers || static_cast<int>(a.strategy.size()) != layers)
-    throw Error(ErrorKind::usage, "assignment: {} stages and {} strategies, expected {}: one for each layer",
-                a.stage.size(), a.strategy.size(), layers);
-  std::vector<StageRange> ranges;
-  for (int u = 0; u < layers; ++u) {
-    if (a.strategy[u] < 0 || a.strategy[u] >= static_cast<int>(in.cost[u].size()))
-      throw Error(ErrorKind::usage, "assignment: layer {} has strategy {}, it has {}", u, a.strategy[u],
-                  in.cost[u].size());
-    const int previous = u == 0 ? -1 : a.stage[u - 1];
-    if (a.stage[u] == previous + 1)
-      ranges.push_back({u, u + 1});
-    else if (u > 0 && a.stage[u] == previous)
-      ranges.back().end = u + 1;
-    else
-      throw Error(ErrorKind::usage, "assignment: layer {} in stage {} after stage {}; stages follow one another", u,
-                  a.stage[u], previous);
-  }
-  if (static_cast<int>(ranges.size()) != stages)
-    throw Error(ErrorKind::usage, "assignment: {} stages, expected {}", ranges.size(), stages);
-  return ranges;
-}
-
-const EdgeCost& edge(const std::vector<std::vector<EdgeCost>>& edges, const Instance& in, const Assignment& a, int u) {
-  return edges[u][a.strategy[u] * in.cost[u + 1].size() + a.strategy[u + 1]];
-}
-
-// One device's gradient link and update, over its virtual stages.
-struct Tail {
-  int64_t backlog = 0, update = 0;
-  void unit(const CostVector& c, int64_t time) {
-    backlog = std::max<int64_t>(backlog - time, 0) + c.sync;
-    update += c.update;
-  }
-};
-
-struct StageBytes {
-  TierBytes held{};
-  int64_t held_weight = 0, transient = 0;
-};
-
 }  // namespace
-
-PipelineShape shape_of(const Instance& in) {
-  return {.schedule = in.schedule,
-          .num_devices = in.num_stages,
-          .chunks_per_device = in.chunks_per_stage,
-          .num_micro = in.num_micro};
-}
 
 void check_instance(const Instance& in) {
   if (in.num_stages < 1 || in.chunks_per_stage < 1 || in.num_micro < 1)
@@ -193,80 +140,24 @@ struct Pricer::Cache {
 
 Pricer::Pricer(const Instance& in) : instance_(in), cache_(std::make_unique<Cache>()) {
   check_instance(in);
-  cache_->fixed = in.schedule != PipelineSchedule::zb_h1 && in.schedule != PipelineSchedule::zb_h2;
+  cache_->fixed = !order_follows_times(in.schedule);
 }
 Pricer::~Pricer() = default;
 
 Priced Pricer::operator()(const Assignment& a) {
   const Instance& in = instance_;
-  const auto ranges = ranges_of(in, a);
-  const bool split = splits_backward(in.schedule);
-  Priced p{.shape = shape_of(in), .times = {}, .peak = {}};
-  const int stages = p.shape.num_stages(), devices = p.shape.num_devices;
-  PipelineTimes& t = p.times;
-  t.begin.assign(devices, 0);
-  std::vector<StageBytes> bytes(stages);
-  std::vector<TierBytes> persistent(devices, TierBytes{});
-  std::vector<Tail> tails(devices);
-  t.forward.resize(stages);
-  t.backward.resize(stages);
-  t.weight.resize(stages);
-
-  for (int s = stages - 1; s >= 0; --s) {
-    const auto [begin, end] = ranges[s];
-    const int d = device_of(p.shape, s);
-    int64_t forward = 0, backward = 0, weight = 0, host_forward = 0, host_backward = 0;
-    for (int u = end - 1; u >= begin; --u) {
-      const CostVector& c = in.cost[u][a.strategy[u]];
-      const EdgeCost link = u + 1 < end ? edge(in.within, in, a, u) : EdgeCost{};
-      forward += c.forward + link.forward;
-      backward += c.backward + c.recompute + link.backward;
-      weight += c.weight;
-      host_forward += c.host_forward;
-      host_backward += c.host_backward;
-      if (u == begin) forward += c.entry_forward;
-      if (u == end - 1) backward += c.entry_backward;
-      t.begin[d] += c.begin;
-      tails[d].unit(c, split ? c.weight : c.backward + c.recompute + c.weight + link.backward);
-      for (int tier = 0; tier < kTiers; ++tier) {
-        persistent[d][tier] += c.persistent[tier];
-        bytes[s].held[tier] += c.held[tier];
-      }
-      bytes[s].held_weight += c.held_weight;
-      bytes[s].transient = std::max(bytes[s].transient, c.transient);
-    }
-    t.forward[s] = std::max(forward, host_forward);
-    t.backward[s] = std::max(backward, host_backward - (split ? 0 : weight));
-    t.weight[s] = weight;
-  }
-  for (const Tail& x : tails) t.tail.push_back(x.backlog + x.update);
-  for (int s = 0; s + 1 < stages; ++s) {
-    const EdgeCost& e = edge(links_behind(in, s), in, a, ranges[s].end - 1);
-    t.send_forward.push_back(e.forward);
-    t.send_backward.push_back(e.backward);
-  }
-
+  Priced p{.shape = shape_of(in), .times = stage_times(in, a), .peak = {}};
   if (!cache_->ready || !cache_->fixed) {
-    cache_->order = pipeline_order(p.shape, t);
+    cache_->order = pipeline_order(p.shape, p.times);
     cache_->prepared = prepare_pipeline(p.shape, cache_->order);
     cache_->ready = true;
   }
-  run_pipeline(cache_->prepared, t, cache_->scratch, cache_->run);
+  run_pipeline(cache_->prepared, p.times, cache_->scratch, cache_->run);
   p.makespan = cache_->run.makespan;
 
-  p.peak = persistent;
-  std::vector<int64_t> held(stages), held_weight(stages), transient(stages);
-  for (int tier = 0; tier < kTiers; ++tier) {
-    for (int s = 0; s < stages; ++s) {
-      held[s] = bytes[s].held[tier];
-      held_weight[s] = tier == 0 && split ? bytes[s].held_weight : 0;
-      transient[s] = tier == 0 ? bytes[s].transient : 0;
-    }
-    const auto peaks = pipeline_peaks(p.shape, cache_->order, held, held_weight, transient);
-    for (int d = 0; d < devices; ++d) p.peak[d][tier] += peaks[d];
-  }
+  p.peak = peak_bytes(p.shape, cache_->order, stage_bytes(in, a));
   p.missing_bytes = std::numeric_limits<int64_t>::min();
-  for (int d = 0; d < devices; ++d)
+  for (int d = 0; d < p.shape.num_devices; ++d)
     for (int tier = 0; tier < kTiers; ++tier)
       if (const int64_t missing = p.peak[d][tier] - in.capacity[d][tier]; missing > p.missing_bytes) {
         p.missing_bytes = missing;

@@ -1,26 +1,11 @@
 #pragma once
-// What an assignment costs: the one place that says how layers' cost vectors become stage times and bytes. The search,
-// its tests, the baselines and the Plan's tables all ask here.
-//
-// Virtual stage s holds layers [a, e) under their strategies:
-//   forward   max(Σ forward + Σ within.forward + entry_forward of a, Σ host_forward)
-//   operation backward, and weight gradient where the schedule does not split them:
-//             max(Σ (backward + recompute + weight) + Σ within.backward + entry_backward of e − 1, Σ host_backward);
-//             where it splits them, the same without weight, and Σ weight an operation of its own
-//   sends     across.forward and across.backward of the edge (e − 1, e)
-//   begin     Σ begin over the device's stages
-//   tail      the gradient link's backlog after the last operation, then Σ update. The backlog walks the device's
-//   layers
-//             in the order of their last weight gradients, last virtual stage first and last layer of a stage first:
-//             backlog = max(backlog − t_u, 0) + sync_u, where t_u is the time of u's last gradient operation
-//             (recompute + backward + weight, with the resharding behind it; weight alone where the schedule splits)
-//   bytes     per device and tier: Σ persistent + the order's peak of Σ held·micro-batches (and, on the device tier,
-//             Σ held_weight·micro-batches + the largest transient of the running stage's units: pipeline_peaks)
+// What an assignment costs by the stage model (program/stage_model.h), and whether it fits. The search, its tests, the
+// baselines and the Plan's tables all ask here.
 
 #include <memory>
 
 #include "plan/instance.h"
-#include "program/pipeline.h"
+#include "program/stage_model.h"
 
 namespace tern {
 
@@ -35,8 +20,6 @@ struct Priced {
   int64_t missing_bytes = 0;
   bool fits() const { return missing_bytes <= 0; }
 };
-
-PipelineShape shape_of(const Instance&);
 
 /// No step takes longer than this: every layer's dearest strategy, links and share of the host link, one after
 /// another. ps

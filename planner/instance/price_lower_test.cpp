@@ -73,19 +73,5 @@ TEST(PriceAndProgram, AgreeOnTimeAndBytesOfEverySchedule) {
   EXPECT_GE(faster, 1);
 }
 
-TEST(PriceAndProgram, AgreeOnStageTimes) {
-  for (uint64_t seed = 0; seed < 160; ++seed) {
-    const auto [in, a] = random_case(kAll[seed % 8], true, true, seed);
-    const PipelineTimes want = price(in, a).times, got = stage_times(in, a);
-    EXPECT_EQ(got.forward, want.forward) << seed;
-    EXPECT_EQ(got.backward, want.backward) << seed;
-    EXPECT_EQ(got.weight, want.weight) << seed;
-    EXPECT_EQ(got.send_forward, want.send_forward) << seed;
-    EXPECT_EQ(got.send_backward, want.send_backward) << seed;
-    EXPECT_EQ(got.begin, want.begin) << seed;
-    EXPECT_EQ(got.tail, want.tail) << seed;
-  }
-}
-
 }  // namespace
 }  // namespace tern

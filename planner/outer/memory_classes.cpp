@@ -1,6 +1,5 @@
 // A plan's bytes by what they are for: what lies there all the time, layer by layer, and what is held at the moment of
 // each device's peak.
-#include <algorithm>
 #include <map>
 
 #include "base/error.h"
@@ -8,29 +7,6 @@
 #include "planner/outer/plan_model_impl.h"
 
 namespace tern {
-namespace {
-
-// What a virtual stage's operations hold and work in.
-struct StageBytes {
-  std::vector<int64_t> held, held_weight, transient;
-  explicit StageBytes(size_t stages) : held(stages), held_weight(stages), transient(stages) {}
-};
-
-StageBytes stage_bytes(const Instance& in, const Assignment& a, const PipelineShape& shape, size_t tier) {
-  StageBytes b(static_cast<size_t>(shape.num_stages()));
-  for (size_t u = 0; u < a.stage.size(); ++u) {
-    const CostVector& c = in.cost[u][static_cast<size_t>(a.strategy[u])];
-    const size_t s = static_cast<size_t>(a.stage[u]);
-    b.held[s] += c.held[tier];
-    if (tier != static_cast<size_t>(Tier::device)) continue;
-    b.transient[s] = std::max(b.transient[s], c.transient);
-    if (splits_backward(shape.schedule)) b.held_weight[s] += c.held_weight;
-  }
-  return b;
-}
-
-}  // namespace
-
 std::vector<PlannedMemoryByTier> memory_classes(const SpaceOfChoices& space, const Candidate& c, const Instance& in,
                                                 const Assignment& a, const Priced& priced) {
   const ChoiceTables& t = space.tables[static_cast<size_t>(c.tables)];
@@ -50,10 +26,9 @@ std::vector<PlannedMemoryByTier> memory_classes(const SpaceOfChoices& space, con
     }
   }
   const PipelineOrder order = pipeline_order(priced.shape, priced.times);
+  const AssignmentBytes bytes = stage_bytes(in, a);
   for (size_t tier = 0; tier < kTiers; ++tier) {
-    const StageBytes b = stage_bytes(in, a, priced.shape, tier);
-    const std::vector<PipelinePeak> peaks =
-        pipeline_peak_moments(priced.shape, order, b.held, b.held_weight, b.transient);
+    const std::vector<PipelinePeak> peaks = peak_moments(priced.shape, order, bytes, static_cast<Tier>(tier));
     for (size_t d = 0; d < ranks.size(); ++d) {
       PlannedMemory& all = ranks[d][tier];
       all.activations = peaks[d].held, all.buffers = peaks[d].transient;

@@ -1,0 +1,71 @@
+#pragma once
+// The stage model: the step of an assignment at the grain of stages, as the search minimizes it. The one formula of
+// stage times; the search, its baselines, tables of measured runs and the tests of Programs all ask here.
+//
+// Virtual stage s holds layers [a, e) under their strategies:
+//   forward   max(Σ forward + Σ within.forward + entry_forward of a, Σ host_forward)
+//   operation backward, and weight gradient where the schedule does not split them:
+//             max(Σ (backward + recompute + weight) + Σ within.backward + entry_backward of e − 1, Σ host_backward);
+//             where it splits them, the same without weight, and Σ weight an operation of its own
+//   sends     across.forward and across.backward of the edge (e − 1, e)
+//   begin     Σ begin over the device's stages
+//   tail      the gradient link's backlog after the last operation, then Σ update. The backlog walks the device's
+//             layers in the order of their last weight gradients, last virtual stage first and last layer of a stage
+//             first: backlog = max(backlog − t_u, 0) + sync_u, where t_u is the time of u's last gradient operation
+//             (recompute + backward + weight, with the resharding behind it; weight alone where the schedule splits)
+//   bytes     per device and tier: Σ persistent + the order's peak of Σ held·micro-batches (and, on the device tier,
+//             Σ held_weight·micro-batches + the largest transient of the running stage's layers: pipeline_peaks)
+
+#include <vector>
+
+#include "program/pipeline.h"
+
+namespace tern {
+
+PipelineShape shape_of(const Instance&);
+
+struct StageRange {
+  int begin = 0, end = 0;  // layers
+};
+/// The layers of each virtual stage. Errors: usage, for an assignment that is not of the instance: sizes, an empty or
+/// skipped stage, an unknown strategy.
+std::vector<StageRange> stage_ranges(const Instance&, const Assignment&);
+
+/// Adds layers up to the times of their stages. Order: every virtual stage from the last to the first, and in each its
+/// layers from the last to the first.
+class StageTimes {
+ public:
+  explicit StageTimes(const PipelineShape&);
+  /// `within`: the edge to the next layer, if that lies in the same stage; `first`, `last`: of its stage.
+  void add(int stage, const CostVector&, const EdgeCost& within, bool first, bool last);
+  /// Once, after all layers. Without the sends: the caller knows the links.
+  PipelineTimes finish();
+
+ private:
+  bool split_;
+  std::vector<int> device_;  // of a stage
+  PipelineTimes times_;
+  std::vector<int64_t> host_forward_, host_backward_;  // of a stage
+  std::vector<int64_t> update_;                        // of a device
+};
+
+/// The times of an assignment. Errors: as stage_ranges.
+PipelineTimes stage_times(const Instance&, const Assignment&);
+
+/// Bytes of an assignment's stages.
+struct StageBytes {
+  TierBytes held{};
+  int64_t held_weight = 0, transient = 0;
+};
+struct AssignmentBytes {
+  std::vector<TierBytes> persistent;  // per device
+  std::vector<StageBytes> stages;
+};
+/// Errors: as stage_ranges.
+AssignmentBytes stage_bytes(const Instance&, const Assignment&);
+/// Per device: persistent bytes and the order's peak.
+std::vector<TierBytes> peak_bytes(const PipelineShape&, const PipelineOrder&, const AssignmentBytes&);
+/// Per device: what the order's peak in a tier is made of. peak_bytes = persistent + held + transient.
+std::vector<PipelinePeak> peak_moments(const PipelineShape&, const PipelineOrder&, const AssignmentBytes&, Tier);
+
+}  // namespace tern
