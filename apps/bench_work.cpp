@@ -13,7 +13,7 @@
 #include "infer/session.h"
 #include "program/generate.h"
 #include "train/fit.h"
-#include "train/update.h"
+#include "update/state.h"
 
 namespace tern {
 namespace {
@@ -44,35 +44,36 @@ struct TrainedModel {
   DType dtype;
   Arena state, work;
   ModelWeights weights, gradients;
-  OptimizerConfig config;
+  UpdateConfig config = update_config(UpdateRule::adamw);
   OptimizerState optimizer;
   RopeTable rope;
+  std::optional<UpdatePass> update;
   Program program;
   std::vector<MicroBatch> batches;
-  int64_t step = 0;
 
   TrainedModel(ModelSpec s, DType type, const TrainSettings& settings) : spec(std::move(s)), dtype(type) {
     weights = allocate_weights(spec, dtype, MemoryClass::weights, state);
     initialize_weights(spec, weights, 1);
-    gradients = allocate_weights(spec, DType::f32, MemoryClass::gradients, state);
-    zero_gradients(spec, gradients);
+    gradients = allocate_gradients(spec, dtype, state);
     optimizer = make_optimizer_state(spec, weights, config, state);
+    update.emplace(make_update_pass(spec, optimizer, config, weights, gradients));
+    update->learning_rate = 1e-4;
     rope = rope_table(spec, kSeq, kSeq);
-    program = training_program(spec, step_costs(spec, settings, kBatch), Recompute::none);
+    program = training_program(spec, step_costs(spec, settings, kBatch), Recompute::none, config);
     std::vector<int64_t> starts;
     for (int64_t i = 0; i <= kBatch; ++i) starts.push_back(i * kSeq);
     batches.emplace_back(random_tokens(kBatch * kSeq, spec.vocab, 2), starts,
                          random_tokens(kBatch * kSeq, spec.vocab, 3), &rope);
   }
   void run() {
-    ++step;
+    ++update->step;
     execute(program, {.spec = spec,
                       .weights = weights,
                       .gradients = &gradients,
                       .micro_batches = batches,
                       .loss_scale = 1.0 / static_cast<double>(kBatch * kSeq),
                       .compute = {work, Multiply::fast},
-                      .update = [&] { apply_update(spec, optimizer, config, weights, gradients, 1e-4, step); }});
+                      .update = &*update});
   }
 };
 

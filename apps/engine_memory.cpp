@@ -8,7 +8,7 @@ EngineMemory engine_memory(const ModelSpec& spec, const EngineJob& job) {
   TrainSettings s;
   s.seq = job.seq, s.batch = job.batch, s.micro_batch = job.micro_batch;
   s.dtype = job.dtype, s.recompute = job.recompute;
-  if (job.sgd) s.optimizer.kind = UpdateRule::sgd, s.optimizer.momentum = 0.9;  // as the option's default
+  s.optimizer = update_config(job.optimizer);
   s.schedule.total_steps = 2;
   s.checkpoint_every = job.saves ? 1 : 0;
   const MemoryPlan plan = predict_memory(spec, s, 0);

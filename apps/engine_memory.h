@@ -8,6 +8,7 @@
 
 #include "base/dtype.h"
 #include "spec/unit_cost.h"
+#include "spec/update_rule.h"
 
 namespace tern {
 
@@ -15,8 +16,8 @@ struct EngineJob {
   int64_t seq = 0, batch = 0, micro_batch = 0;
   DType dtype = DType::f32;
   Recompute recompute = Recompute::none;
-  bool sgd = false;    // else AdamW
-  bool saves = false;  // a checkpoint on the way, not only after the last step
+  UpdateRule optimizer = UpdateRule::adamw;  // with its options' defaults
+  bool saves = false;                        // a checkpoint on the way, not only after the last step
 };
 struct EngineMemory {
   std::vector<std::pair<std::string, int64_t>> classes;  // bytes: weights, gradients, …

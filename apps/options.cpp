@@ -3,6 +3,10 @@
 // apps/options_frozen.txt.
 #include "apps/options.h"
 
+#include <algorithm>
+
+#include "spec/update_rule.h"
+
 namespace tern {
 namespace {
 
@@ -171,10 +175,34 @@ std::vector<VerbSpec> make_verbs() {
   };
 }
 
+std::vector<std::string_view> rule_names() {
+  std::vector<std::string_view> names;
+  for (const UpdateRule rule : kUpdateRules) names.push_back(name_of(rule));
+  return names;
+}
+
+// What the update rules read, each name once, behind --optimizer.
+void add_rule_options(std::vector<OptionSpec>& all) {
+  std::vector<OptionSpec> found;
+  for (const UpdateRule rule : kUpdateRules)
+    for (const RuleOption& o : row_of(rule).options)
+      if (std::ranges::count(found, o.name, &OptionSpec::name) == 0)
+        found.push_back({.name = o.name,
+                         .verbs = "train",
+                         .type = OptionType::real,
+                         .fallback = o.fallback,
+                         .unit = "X",
+                         .help = o.help,
+                         .min = 0,
+                         .max = o.max});
+  const auto optimizer = std::ranges::find(all, std::string_view("optimizer"), &OptionSpec::name);
+  all.insert(optimizer + 1, found.begin(), found.end());
+}
+
 // One row, one line.
 // clang-format off
 std::vector<OptionSpec> make_options() {
-  return {
+  std::vector<OptionSpec> all = {
       // What goes in and out.
       {.name = "data", .verbs = "train", .type = path, .unit = "FILE", .help = "training data: text, JSONL or a token file", .env = "TERN_DATA_FILE"},
       {.name = "data", .verbs = "eval", .type = path, .unit = "FILE", .help = "text, JSONL or token file to measure on", .env = "TERN_DATA_FILE"},
@@ -204,12 +232,7 @@ std::vector<OptionSpec> make_options() {
       {.name = "decay-steps", .verbs = "train", .type = integer, .unit = "N", .help = "length of the final fall of schedule wsd; not given: a tenth of --steps", .min = 0, .max = 1e12},
 
       // train: the update.
-      {.name = "optimizer", .verbs = "train", .type = choice, .fallback = "adamw", .help = "update rule", .choices = {"adamw", "sgd"}},
-      {.name = "beta1", .verbs = "train", .type = real, .fallback = "0.9", .unit = "X", .help = "AdamW: decay of the first moment", .min = 0, .max = 1},
-      {.name = "beta2", .verbs = "train", .type = real, .fallback = "0.95", .unit = "X", .help = "AdamW: decay of the second moment", .min = 0, .max = 1},
-      {.name = "epsilon", .verbs = "train", .type = real, .fallback = "1e-8", .unit = "X", .help = "AdamW: added to the root of the second moment", .min = 0, .max = 1},
-      {.name = "weight-decay", .verbs = "train", .type = real, .fallback = "0.1", .unit = "X", .help = "decoupled decay of matrices; norms and biases are left out", .min = 0, .max = 1e6},
-      {.name = "momentum", .verbs = "train", .type = real, .fallback = "0.9", .unit = "X", .help = "SGD: momentum", .min = 0, .max = 1},
+      {.name = "optimizer", .verbs = "train", .type = choice, .fallback = "adamw", .help = "update rule", .choices = rule_names()},
       {.name = "clip", .verbs = "train", .type = real, .fallback = "1.0", .unit = "NORM", .help = "largest gradient norm; 0: no clipping", .min = 0, .max = 1e30},
 
       // train: how it is computed.
@@ -305,7 +328,7 @@ std::vector<OptionSpec> make_options() {
       {.name = "output", .verbs = "plan", .type = path, .unit = "FILE", .help = "write the plan here, as JSON"},
       {.name = "dtype", .verbs = "plan", .type = choice, .fallback = "bf16", .help = "type of weights and activations", .choices = {"f32", "bf16", "f16", "f64"}},
       {.name = "gradients", .verbs = "plan", .type = choice, .fallback = "f32", .help = "type gradients are kept and reduced in; f16: with --dtype f16 alone, and the default under a calibration in f16, whose runs kept them so", .choices = {"f32", "bf16", "f64", "f16"}},
-      {.name = "optimizer", .verbs = "plan", .type = choice, .fallback = "adamw", .help = "update rule, for its states' bytes", .choices = {"adamw", "sgd"}},
+      {.name = "optimizer", .verbs = "plan", .type = choice, .fallback = "adamw", .help = "update rule, for its states' bytes", .choices = rule_names()},
       {.name = "adapters", .verbs = "plan", .type = integer, .unit = "RANK", .help = "freeze the model, train low-rank products of this rank in its layers", .min = 1, .max = 65536},
       {.name = "capacity-factor", .verbs = "plan", .type = real, .fallback = "1.25", .unit = "X", .help = "mixtures of experts: rows an expert's rank makes room for, over an even share", .min = 1, .max = 64},
       {.name = "max-seconds", .verbs = "plan", .type = seconds, .unit = "TIME", .help = "stop searching after this time and state the gap; --certify may take as long again", .min = 0, .above_min = true},
@@ -373,6 +396,8 @@ std::vector<OptionSpec> make_options() {
 
       {.name = "json", .verbs = "train generate chat eval embed tokenize inspect export plan plan-calibrate plan-table compare doctor demo bench profile", .type = flag, .help = "machine-readable output on standard output"},
   };
+  add_rule_options(all);
+  return all;
 }
 // clang-format on
 

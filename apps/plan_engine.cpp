@@ -90,7 +90,7 @@ EngineTraining engine_training(const ModelSpec& spec, const Plan& p) {
                 .micro_batch = p.choice.micro_batch,
                 .dtype = p.job.dtype,
                 .recompute = recompute_of(p),
-                .sgd = p.job.optimizer == UpdateRule::sgd};
+                .optimizer = p.job.optimizer};
   out.memory = engine_memory(spec, job);
   job.saves = true;
   out.saving = engine_memory(spec, job);

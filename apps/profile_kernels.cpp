@@ -16,7 +16,6 @@
 #include "kernels/cpu/tile_attention.h"
 #include "kernels/cpu/vector.h"
 #include "model/unit.h"
-#include "train/update.h"
 
 namespace tern {
 namespace {
@@ -259,8 +258,7 @@ struct Head {
     spec = model_spec(parse_hf_config(config, "the profile's head"));
     weights = allocate_weights(spec, dtype, MemoryClass::weights, arena);
     initialize_weights(spec, weights, 1);
-    gradients = allocate_weights(spec, DType::f32, MemoryClass::gradients, arena);
-    zero_gradients(spec, gradients);
+    gradients = allocate_gradients(spec, dtype, arena);
     // Numbers, not zeros: of zeros matrix units draw less power and run faster.
     x = arena.allocate(dtype, {most_rows, width}, MemoryClass::activations);
     if (dtype == DType::bf16)

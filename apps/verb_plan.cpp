@@ -196,7 +196,7 @@ Question question_of(const Options& o, ModelSpec spec, Cluster cluster) {
                    .seq = o.integer("seq"),
                    .dtype = dtype_from_name(o.text("dtype")),
                    .gradients = gradients_of(o, q.calibration.has_value()),
-                   .optimizer = o.text("optimizer") == "sgd" ? UpdateRule::sgd : UpdateRule::adamw,
+                   .optimizer = update_rule_from_name(o.text("optimizer")),
                    .capacity_factor = o.real("capacity-factor"),
                    .lengths = job_lengths(o, q.spec)};
   if (o.has("max-seconds")) q.request.seconds = o.real("max-seconds");

@@ -98,8 +98,14 @@ struct Runner {
         return backward_input(i);
       case Opcode::backward_weight:
         return backward_weight(i);
+      case Opcode::reduce:
+        return join_tied_gradients(in.spec, *in.gradients);
+      case Opcode::norm:
+        if (result.num_targets > 0) result.update = gradient_norm(*in.update);
+        return;
       case Opcode::update:
-        return in.update();
+        if (result.update) update_unit(*in.update, *result.update, i.unit);
+        return;
       default:
         TERN_CHECK(false, "execute: {}: of a Program for many ranks", to_string(i));
     }
@@ -122,7 +128,9 @@ struct Runner {
   }
 
   void run() {
-    const Simulation simulated = simulate(program);
+    std::vector<InstructionBytes> simulated;
+    if (in.predicted.empty()) simulated = simulate(program).replay;
+    const std::span<const InstructionBytes> predicted = in.predicted.empty() ? simulated : in.predicted;
     const int64_t before_run = now(MemoryClass::activations);
     const Clock& clock = in.clock;
     const int64_t start = clock.now_ns();
@@ -139,7 +147,7 @@ struct Runner {
       b.workspace = peak[static_cast<size_t>(MemoryClass::workspace)] - workspace_before;
       free(i);
       b.after = now(MemoryClass::activations) - before_run;
-      compare(place, b, simulated.replay[place]);
+      compare(place, b, predicted[place]);
       record(place, b);
       result.trace.push_back(
           trace_event(i, seconds_between(start, begin), seconds_between(begin, end), b.peak_buffers, b.peak()));
@@ -172,14 +180,22 @@ int64_t MicroBatch::num_targets() const {
 }
 
 ExecuteResult execute(const Program& program, const ExecuteInput& in) {
-  const bool training = std::any_of(program.instructions.begin(), program.instructions.end(),
-                                    [](const Instruction& i) { return i.op == Opcode::update; });
+  const auto has = [&](Opcode op) {
+    return std::any_of(program.instructions.begin(), program.instructions.end(),
+                       [op](const Instruction& i) { return i.op == op; });
+  };
+  const bool training = has(Opcode::backward_weight), updates = has(Opcode::norm);
   TERN_CHECK(program.num_ranks == 1, "execute: {} ranks; this executor runs one", program.num_ranks);
   TERN_CHECK(program.num_units == static_cast<int>(in.spec.units.size()), "execute: {} units, the model has {}",
              program.num_units, in.spec.units.size());
   TERN_CHECK(program.num_micro == static_cast<int>(in.micro_batches.size()),
              "execute: {} micro-batches given, the Program takes {}", in.micro_batches.size(), program.num_micro);
-  TERN_CHECK(!training || (in.gradients && in.update), "execute: a training program needs gradients and an update");
+  TERN_CHECK(!training || in.gradients, "execute: a training program needs gradients");
+  TERN_CHECK(!updates || in.update, "execute: NORM and UPDATE need an update");
+  TERN_CHECK(!updates || !in.spec.head().tied || has(Opcode::reduce), "execute: a tied table, and no REDUCE joins it");
+  TERN_CHECK(in.predicted.empty() || in.predicted.size() == program.instructions.size(),
+             "execute: predicted bytes of {} instructions, the Program has {}", in.predicted.size(),
+             program.instructions.size());
   Runner runner{program, in, Buffers(in.spec, program), {}, training};
   runner.run();
 #ifndef NDEBUG

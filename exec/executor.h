@@ -4,7 +4,7 @@
 // every instruction and keeps time: the measured twin of program/simulate.h.
 
 #include <cstdint>
-#include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,6 +14,7 @@
 #include "program/program.h"
 #include "program/simulate.h"
 #include "program/trace.h"
+#include "update/step.h"
 
 namespace tern {
 
@@ -41,15 +42,17 @@ struct ExecuteInput {
   const ModelWeights& weights;
   ModelWeights* gradients = nullptr;  // added to; nullptr for a forward program
   std::span<const MicroBatch> micro_batches;
-  double loss_scale = 1.0;       // gradients are those of loss_scale · Σ -log p
-  Compute compute;               // its arena gives the buffers; nothing else may use the arena's activations meanwhile
-  std::function<void()> update;  // UPDATE
-  Clock& clock = real_clock();   // of the trace
+  double loss_scale = 1.0;  // gradients are those of loss_scale · Σ -log p
+  Compute compute;          // its arena gives the buffers; nothing else may use the arena's activations meanwhile
+  const UpdatePass* update = nullptr;                // NORM and UPDATE, of the same gradients
+  std::span<const InstructionBytes> predicted = {};  // simulate(program).replay; empty: simulated here
+  Clock& clock = real_clock();                       // of the trace
 };
 
 struct ExecuteResult {
   double loss_sum = 0;  // Σ -log p over targets, micro-batches in order
   int64_t num_targets = 0;
+  std::optional<UpdateNorm> update;       // of NORM; none if no token had a loss: then NORM and UPDATE change nothing
   std::vector<InstructionBytes> counted;  // as Program::instructions
   RankBytes bytes;                        // counted peaks
   std::vector<ByteMismatch> mismatches;   // empty: counted bytes equal the Program's, instruction by instruction
@@ -57,13 +60,13 @@ struct ExecuteResult {
   double seconds = 0;
 };
 
-/// Runs the Program once. A forward program (no BACKWARD, no UPDATE) takes the losses without gradients.
+/// Runs the Program once. A forward program (no BACKWARD) takes the losses without gradients.
 /// Counting  `counted` holds the most of the arena's activations and of its workspace during an instruction, beside
 /// what was
 ///           there before the call; the arena's own peak counters are reset by every instruction.
-/// Errors    TERN_CHECK: micro-batches, gradients or update that the Program needs and are not given; in debug builds
-/// also
-///           any mismatch. What the model's functions throw passes through, buffers freed.
+/// Errors    TERN_CHECK: micro-batches, gradients or update that the Program needs and are not given, a tied table
+///           that no REDUCE joins before NORM; in debug builds also any mismatch. diverged: gradient_norm's. What the
+///           model's functions throw passes through, buffers freed.
 ExecuteResult execute(const Program&, const ExecuteInput&);
 
 /// The sentence for people about result.mismatches; empty if there are none.

@@ -82,6 +82,7 @@ TEST(UnitGradients, AgreeWithFiniteDifferencesInEveryVariant) {
       }
       if (unit > 0) dx = unit_backward_input(spec, weights, unit, rows, unit == head ? Tensor{} : dy, saved, c);
       unit_backward_weight(spec, weights, unit, rows, dy, saved, gradients, c);
+      join_tied_gradients(spec, gradients);
 
       if (unit > 0) expect_gradient("input of unit " + std::to_string(unit), x, dx, f);
       std::vector<Tensor*> w = tensors(spec, weights), g = tensors(spec, gradients);
@@ -109,6 +110,7 @@ TEST(UnitGradients, OfTheWholeModelAgreeWithFiniteDifferences) {
     ModelWeights weights = random_weights(spec, DType::f64, arena, kSeed + 11),
                  gradients = zero_gradients(spec, DType::f64, arena);
     add_gradients(spec, weights, rows, targets, 0.1, gradients, c);
+    join_tied_gradients(spec, gradients);
     const auto f = [&] {
       double sum = 0;
       for (const double loss : head_losses(spec, weights, model_forward(spec, weights, rows, nullptr, c), targets, c))

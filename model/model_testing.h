@@ -162,9 +162,7 @@ inline ModelWeights random_weights(const ModelSpec& spec, DType dtype, Arena& ar
   return w;
 }
 inline ModelWeights zero_gradients(const ModelSpec& spec, DType dtype, Arena& arena) {
-  ModelWeights g = allocate_weights(spec, dtype == DType::f64 ? DType::f64 : DType::f32, MemoryClass::gradients, arena);
-  for (Tensor* t : tensors(spec, g)) t->fill_zero();
-  return g;
+  return allocate_gradients(spec, dtype, arena);
 }
 
 /// Loss (a sum) of the rows, gradients of scale·loss added to `gradients`: one micro-batch, every unit's three passes.

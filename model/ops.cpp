@@ -235,6 +235,12 @@ void add(const Tensor& x, const Tensor& y) {
   });
 }
 
+void add_and_clear(const Tensor& x, const Tensor& y) {
+  if (x.dtype() == DType::f32) return tern::add_and_clear(x.span<float>(), y.span<float>());
+  add(x, y);
+  x.fill_zero();
+}
+
 void gather_rows(const Tensor& table, std::span<const int32_t> ids, const Tensor& y) {
   by_dtype(y.dtype(), [&]<class T>() {
     if constexpr (kIsRef<T>)

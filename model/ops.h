@@ -71,7 +71,8 @@ void head_norm(const NormSpec&, const NormWeights& w, const Tensor& x, int64_t o
 void head_norm_backward(const NormSpec&, const NormWeights& w, const Tensor& x, int64_t offset, int64_t groups,
                         const Tensor& rstd, const Tensor& d, const Tensor& dw);
 
-void add(const Tensor& x, const Tensor& y);  // y += x
+void add(const Tensor& x, const Tensor& y);            // y += x
+void add_and_clear(const Tensor& x, const Tensor& y);  // y += x, x = 0; f32 or f64
 void copy(const Tensor& x, const Tensor& y);
 void scale(double factor, const Tensor& y);  // y *= factor
 void softcap(double cap, const Tensor& y);   // y = cap·tanh(y/cap), of f32 or f64

@@ -238,6 +238,19 @@ ModelWeights allocate_weights(const ModelSpec& spec, DType dtype, MemoryClass me
   return w;
 }
 
+ModelWeights allocate_gradients(const ModelSpec& spec, DType dtype, Arena& arena) {
+  const DType type = ops::sum_dtype(dtype);
+  ModelWeights g = allocate_weights(spec, type, MemoryClass::gradients, arena);
+  for (const Tensor* t : tensors(spec, g)) t->fill_zero();
+  const HeadSpec& head = spec.head();
+  if (head.tied) g.head.projection.weight = arena.zeros(type, {head.vocab, head.width}, MemoryClass::gradients);
+  return g;
+}
+
+void join_tied_gradients(const ModelSpec& spec, const ModelWeights& g) {
+  if (spec.head().tied) ops::add_and_clear(g.head.projection.weight, g.embed.tokens);
+}
+
 void share_storage(const ModelSpec& spec, ModelWeights& w) {
   if (spec.head().tied) w.head.projection.weight = w.embed.tokens;
   for (const Unit& unit : spec.units)

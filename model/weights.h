@@ -55,7 +55,7 @@ struct MoeWeights {
 struct HeadWeights {
   NormWeights norm;
   Linear projection;
-};  // (V, D); tied: shares embed.tokens' storage
+};  // (V, D); tied: the weight shares embed.tokens' storage, its gradient does not
 
 struct ModelWeights {
   EmbedWeights embed;
@@ -106,6 +106,13 @@ ModelWeights empty_weights(const ModelSpec&);
 void share_storage(const ModelSpec&, ModelWeights&);
 /// Uninitialised weights of every parameter, sharing storage as above; of MemoryClass::weights also what is fixed.
 ModelWeights allocate_weights(const ModelSpec&, DType, MemoryClass, Arena&);
+/// Zero gradients for weights of `dtype`: f32, or f64 of an f64 model; storage is shared as in the weights, but a tied
+/// projection has a gradient of its own beside the embedding table's (V·D elements more). Either unit adds to its own
+/// in the order of micro-batches, so no schedule changes their bits. MemoryClass::gradients.
+ModelWeights allocate_gradients(const ModelSpec&, DType dtype, Arena&);
+/// Of a tied model: embed.tokens += head.projection, and head.projection = 0. After the last BACKWARD_WEIGHT of a step
+/// embed.tokens then holds the table's whole gradient. Of other models: nothing.
+void join_tied_gradients(const ModelSpec&, const ModelWeights& gradients);
 /// From scratch, Hugging Face's rule: N(0, initializer_range) for matrices and embeddings, 0 for biases, norms begin as
 /// x̂; GPT-2's residual projections scaled by 1/sqrt(2·layers). Keyed by (seed, name, element): the same for any dtype
 /// up to rounding.

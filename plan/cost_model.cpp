@@ -19,6 +19,7 @@ struct Pricing {
   const TrainJob& job;
   const Machine& machine;
   const Mesh& mesh;
+  UpdateConfig update;
   CostQuery query;
 
   int64_t s() const { return size_of(job.dtype); }
@@ -229,6 +230,8 @@ UnitFacts facts_of(const Pricing& z, const Unit& unit, int64_t input_bytes) {
   f.forward = t.forward, f.backward = t.backward, f.weight = t.weight;
   f.parameters[0] = c.parameters - c.expert_parameters, f.parameters[1] = c.expert_parameters;
   f.trained[0] = c.trained - c.expert_trained, f.trained[1] = c.expert_trained;
+  for (const CountedForm& form : trained_forms(unit, z.query, c))
+    f.state_bytes[form.expert] += form.count * state_bytes(z.update, z.job.dtype, form.form);
   f.input_bytes = input_bytes, f.output_bytes = c.output_bytes;
   f.saved_bytes = c.saved_bytes, f.left_bytes = c.left_bytes;
   f.forward_workspace = c.forward_workspace, f.unsaved_workspace = c.unsaved_workspace;
@@ -236,6 +239,7 @@ UnitFacts facts_of(const Pricing& z, const Unit& unit, int64_t input_bytes) {
   f.remade_by_attention = is_recomputed(unit, Recompute::attention);
   f.remade_by_full = is_recomputed(unit, Recompute::full);
   if (const auto* h = std::get_if<HeadSpec>(&unit.spec)) f.shares_table = h->tied;
+  f.own_table_gradient = own_table_gradient(unit, z.query);
   if (std::holds_alternative<BridgeSpec>(unit.spec)) f.shares_table = true;
   return f;
 }
@@ -252,43 +256,49 @@ struct Sharing {
   int64_t gathered_bytes = 0, gradient_bytes = 0;                      // of the whole layer
 };
 
-Sharing sharing_of(const TrainJob& job, const Machine& machine, const Mesh& mesh, const int64_t parameters[2],
-                   const int64_t trained[2], int zero) {
-  const int64_t s = size_of(job.dtype), g = size_of(job.gradients), o = state_bytes(job);
+// The state of `part` of a layer's trained elements, rounded up.
+int64_t state_share(int64_t state_bytes, int64_t part, int64_t trained) {
+  if (part == trained) return state_bytes;
+  return static_cast<int64_t>((static_cast<__int128>(state_bytes) * part + trained - 1) / trained);
+}
+
+Sharing sharing_of(const TrainJob& job, const Machine& machine, const Mesh& mesh, const LayerParameters& n, int zero) {
+  const int64_t s = size_of(job.dtype), g = size_of(job.gradients);
   const RankGroup groups[2]{{mesh.replicas(), mesh.tensor}, {mesh.expert_replicas(), mesh.expert * mesh.expert_tensor}};
   Sharing r;
   for (int i = 0; i < 2; ++i) {
-    const int64_t ranks = groups[i].ranks;
-    r.persistent_weights += (zero >= 3 ? shard_of(parameters[i], ranks) : parameters[i]) * s;
-    r.persistent_gradients += (zero >= 2 ? shard_of(trained[i], ranks) : trained[i]) * g;
-    const int64_t shard = zero >= 1 ? shard_of(trained[i], ranks) : trained[i];
+    const int64_t ranks = groups[i].ranks, parameters = n.all[i], trained = n.trained[i];
+    const int64_t gradients = trained + (i == 0 ? n.own_gradients : 0);
+    r.persistent_weights += (zero >= 3 ? shard_of(parameters, ranks) : parameters) * s;
+    r.persistent_gradients += (zero >= 2 ? shard_of(gradients, ranks) : gradients) * g;
+    const int64_t shard = zero >= 1 ? shard_of(trained, ranks) : trained;
     r.shard += shard;
-    r.persistent_states += shard * o;
+    r.persistent_states += state_share(n.state_bytes[i], shard, trained);
     if (ranks == 1) continue;
-    if (parameters[i]) r.gather += all_gather_ps(machine, groups[i], parameters[i] * s);
-    if (!trained[i]) continue;
-    r.gather_trained += all_gather_ps(machine, groups[i], trained[i] * s);
-    r.reduce += reduce_scatter_ps(machine, groups[i], trained[i] * g);
-    r.all_reduce += all_reduce_ps(machine, groups[i], trained[i] * g);
+    if (parameters) r.gather += all_gather_ps(machine, groups[i], parameters * s);
+    if (!trained) continue;
+    r.gather_trained += all_gather_ps(machine, groups[i], trained * s);
+    r.reduce += reduce_scatter_ps(machine, groups[i], trained * g);
+    r.all_reduce += all_reduce_ps(machine, groups[i], trained * g);
   }
-  r.gathered_bytes = (parameters[0] + parameters[1]) * s;
-  r.gradient_bytes = (trained[0] + trained[1]) * g;
+  r.gathered_bytes = (n.all[0] + n.all[1]) * s;
+  r.gradient_bytes = (n.trained[0] + n.trained[1] + n.own_gradients) * g;
   return r;
 }
 
-// One step's update of `shard` trained elements, its states on a tier.
-int64_t update_ps(const TrainJob& job, const Machine& m, int64_t shard, Tier states) {
-  if (shard == 0) return 0;
-  const double n = static_cast<double>(shard), devices = static_cast<double>(m.node.num_devices);
+// One step's update of the shard's trained elements, its states on a tier.
+int64_t update_ps(const TrainJob& job, const Machine& m, const Sharing& share, Tier states) {
+  if (share.shard == 0) return 0;
+  const double n = static_cast<double>(share.shard), devices = static_cast<double>(m.node.num_devices);
   const double s = static_cast<double>(size_of(job.dtype)), g = static_cast<double>(size_of(job.gradients));
-  const double o = static_cast<double>(state_bytes(job));
-  const double touched = n * (2 * o + g + s);
+  const double state = static_cast<double>(share.persistent_states);
+  const double touched = 2 * state + n * (g + s);
   if (states == Tier::device) return ps_of(touched, update_rate(m.device, job.dtype)) + m.device.launch_ps;
   // Gradients out, weights back and the host's arithmetic run beside each other; the slowest counts.
   int64_t slowest = std::max({ps_of(n * g, m.node.host_link_bandwidth), ps_of(n * s, m.node.host_link_bandwidth),
                               ps_of(touched, m.node.host_bandwidth / devices)});
   if (states == Tier::disk)
-    slowest = std::max({slowest, ps_of(n * o, m.node.disk_read / devices), ps_of(n * o, m.node.disk_write / devices)});
+    slowest = std::max({slowest, ps_of(state, m.node.disk_read / devices), ps_of(state, m.node.disk_write / devices)});
   return slowest + 2 * m.node.host_link_latency_ps;
 }
 
@@ -304,7 +314,7 @@ LayerCosts::LayerCosts(const ModelSpec& spec, const TrainJob& job, const Machine
 }
 
 std::vector<UnitFacts> LayerCosts::facts_for(const ModelSpec& spec, int64_t micro_batch, int64_t windows) {
-  Pricing z{job_, machine_, mesh_, {}};
+  Pricing z{job_, machine_, mesh_, update_config(job_.optimizer), {}};
   z.query = {.tokens = micro_batch * shard_of(job_.seq, mesh_.context),
              .dtype = job_.dtype,
              .tensor = mesh_.tensor,
@@ -334,6 +344,9 @@ std::vector<UnitFacts> LayerCosts::facts_for(const ModelSpec& spec, int64_t micr
         const int64_t vocab = h ? h->vocab : std::get<BridgeSpec>(unit.spec).vocab;
         table_parameters_ = shard_of(vocab, mesh_.tensor) * spec.width;
         table_trained_ = unit.frozen ? 0 : table_parameters_;
+        if (table_trained_ > 0)
+          table_state_bytes_ = state_bytes(
+              z.update, job_.dtype, ParameterForm{ParameterKind::table, table_trained_ / spec.width, spec.width});
       }
     }
     input = units.back().output_bytes;
@@ -341,21 +354,25 @@ std::vector<UnitFacts> LayerCosts::facts_for(const ModelSpec& spec, int64_t micr
   return units;
 }
 
-LayerCosts::Parameters LayerCosts::parameters_of(const Layer& layer, bool pipelined) const {
-  Parameters n;
+LayerParameters LayerCosts::parameters_of(const Layer& layer, bool pipelined) const {
+  LayerParameters n;
   for (int i = 0; i < layer.count; ++i) {
     const UnitFacts& u = units_[static_cast<size_t>(layer.first + i)];
-    for (int part = 0; part < 2; ++part) n.all[part] += u.parameters[part], n.trained[part] += u.trained[part];
+    for (int part = 0; part < 2; ++part) {
+      n.all[part] += u.parameters[part], n.trained[part] += u.trained[part];
+      n.state_bytes[part] += u.state_bytes[part];
+    }
+    if (!pipelined) n.own_gradients += u.own_table_gradient;
     if (!pipelined || !u.shares_table) continue;
-    n.all[0] += table_parameters_, n.trained[0] += table_trained_;
+    n.all[0] += table_parameters_, n.trained[0] += table_trained_, n.state_bytes[0] += table_state_bytes_;
     ++n.tables;
   }
   return n;
 }
 
 PlannedMemoryByTier LayerCosts::persistent(const Layer& layer, const LayerStrategy& st, bool pipelined) const {
-  const Parameters n = parameters_of(layer, pipelined);
-  const Sharing share = sharing_of(job_, machine_, mesh_, n.all, n.trained, st.zero);
+  const LayerParameters n = parameters_of(layer, pipelined);
+  const Sharing share = sharing_of(job_, machine_, mesh_, n, st.zero);
   PlannedMemoryByTier m;
   m[0].weights = share.persistent_weights, m[0].gradients = share.persistent_gradients;
   m[static_cast<size_t>(st.states)].optimizer = share.persistent_states;
@@ -380,11 +397,11 @@ CostVector LayerCosts::cost(const Layer& layer, const LayerStrategy& st, bool pi
     transient = std::max({transient, forward, again, backward});
   }
 
-  const Parameters n = parameters_of(layer, pipelined);
-  const Sharing share = sharing_of(job_, machine_, mesh_, n.all, n.trained, st.zero);
+  const LayerParameters n = parameters_of(layer, pipelined);
+  const Sharing share = sharing_of(job_, machine_, mesh_, n, st.zero);
   c.persistent[0] = share.persistent_weights + share.persistent_gradients;
   c.persistent[static_cast<size_t>(st.states)] += share.persistent_states;
-  c.update = update_ps(job_, machine_, share.shard, st.states);
+  c.update = update_ps(job_, machine_, share, st.states);
 
   const int64_t compute = c.backward + c.weight + c.recompute;
   if (st.zero == 0) c.sync = share.all_reduce;

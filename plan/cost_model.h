@@ -19,10 +19,20 @@ namespace tern {
 struct UnitFacts {
   int64_t forward = 0, backward = 0, weight = 0;  // ps, communication of the tensor, context and expert axes included
   int64_t parameters[2]{}, trained[2]{};          // of the dense part, of experts
+  int64_t state_bytes[2]{};                       // of the update rule, for what is trained
   int64_t input_bytes = 0, output_bytes = 0, saved_bytes = 0, left_bytes = 0;
   int64_t forward_workspace = 0, unsaved_workspace = 0, backward_workspace = 0;
   bool remade_by_attention = false, remade_by_full = false;  // Recompute::attention, ::full
-  bool shares_table = false;  // holds a copy of the embedding where the embedding lies in another stage
+  bool shares_table = false;       // holds a copy of the embedding where the embedding lies in another stage
+  int64_t own_table_gradient = 0;  // elements: of a tied head beside the embedding
+};
+
+/// Elements of a layer on one rank, and bytes of the update rule's state: of the dense part, of experts. Copies of the
+/// embedding count with the first.
+struct LayerParameters {
+  int64_t all[2]{}, trained[2]{}, state_bytes[2]{};
+  int64_t tables = 0;         // copies of the embedding
+  int64_t own_gradients = 0;  // elements of gradients that have no parameters of their own (a tied head's)
 };
 
 /// Costs of a model's layers under one mesh and micro-batch size. The references must outlive it.
@@ -40,11 +50,7 @@ class LayerCosts {
   const std::vector<UnitFacts>& units() const { return units_; }
 
  private:
-  struct Parameters {
-    int64_t all[2]{}, trained[2]{};  // of the dense part, of experts; copies of the embedding with the first
-    int64_t tables = 0;              // such copies
-  };
-  Parameters parameters_of(const Layer&, bool pipelined) const;
+  LayerParameters parameters_of(const Layer&, bool pipelined) const;
   /// Of ranks of the data axis that wait for each other once in so many windows of each.
   std::vector<UnitFacts> facts_for(const ModelSpec&, int64_t micro_batch, int64_t windows);
 
@@ -53,7 +59,7 @@ class LayerCosts {
   Mesh mesh_;
   std::vector<UnitFacts> units_;
   std::vector<UnitFacts> waiting_;  // where gradients are reduced with each micro-batch; empty: no other times
-  int64_t table_parameters_ = 0, table_trained_ = 0;  // of a copy of the embedding
+  int64_t table_parameters_ = 0, table_trained_ = 0, table_state_bytes_ = 0;  // of a copy of the embedding
 };
 
 /// ps: all layers one after another, each under its dearest strategy, with its link to another stage, its share of the

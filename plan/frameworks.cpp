@@ -67,7 +67,9 @@ std::string wrong_types(Framework f, const TrainJob& job) {
   if (f == Framework::torchtitan && job.dtype == DType::f16) return "f16";
   if (f != Framework::megatron && job.gradients != DType::f32) return "gradients other than f32";
   if (job.gradients == DType::bf16 && job.dtype != DType::bf16) return "bf16 gradients of other weights";
-  if (f != Framework::megatron && job.optimizer != UpdateRule::adamw) return "sgd";
+  const bool knows_rule =
+      job.optimizer == UpdateRule::adamw || (f == Framework::megatron && job.optimizer == UpdateRule::sgd);
+  if (!knows_rule) return std::string(name_of(job.optimizer));
   return "";
 }
 

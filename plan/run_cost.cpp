@@ -14,14 +14,18 @@ namespace {
 constexpr double kMostFailuresInAStretch = 30;
 
 // A tied table counts once; with adapters they alone.
-int64_t trained_parameters(const ModelSpec& spec) {
-  int64_t trained = 0;
-  bool frozen = false;
-  for (const Unit& u : spec.units) {
-    trained += unit_cost(u, {.tokens = 1, .attended_pairs = 1}).trained;
-    frozen |= u.frozen;
-  }
-  return frozen ? trained : num_parameters(spec);
+struct Trained {
+  int64_t parameters = 0, state_bytes = 0;
+};
+Trained trained_of(const ModelSpec& spec, const TrainJob& job) {
+  const UpdateConfig config = update_config(job.optimizer);
+  Trained t;
+  for (const Unit& u : spec.units)
+    for (const CountedForm& f : trained_forms(u, {.tokens = 1, .attended_pairs = 1})) {
+      t.parameters += f.count * f.form.elements();
+      t.state_bytes += f.count * state_bytes(config, job.dtype, f.form);
+    }
+  return t;
 }
 
 }  // namespace
@@ -43,8 +47,8 @@ RunCost run_cost(const ModelSpec& spec, const Cluster& cluster, const Plan& p, c
   out.steps = static_cast<int64_t>(std::ceil(terms.tokens / step_tokens(p.job)));
   out.steps_s = static_cast<double>(out.steps) * step_s;
   out.mtbf_s = terms.mtbf_s / devices;
-  const int64_t trained = trained_parameters(spec);
-  out.checkpoint_bytes = trained * (static_cast<int64_t>(size_of(p.job.dtype)) + state_bytes(p.job));
+  const Trained trained = trained_of(spec, p.job);
+  out.checkpoint_bytes = trained.parameters * static_cast<int64_t>(size_of(p.job.dtype)) + trained.state_bytes;
   // Every node writes and reads its share, all at once.
   double write = 0, read = 0;
   for (const PlannedRank& r : p.ranks)

@@ -25,10 +25,4 @@ std::string to_string(const OuterChoice& c) {
   return text + fmt::format(", micro-batch {} × {}", c.micro_batch, c.num_micro);
 }
 
-int64_t state_bytes(const TrainJob& job) {
-  const int64_t wide = job.dtype == DType::f64 ? 8 : 4;
-  const int64_t master = size_of(job.dtype) < wide ? wide : 0;
-  return master + (job.optimizer == UpdateRule::adamw ? 2 : 1) * wide;
-}
-
 }  // namespace tern

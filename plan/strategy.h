@@ -38,7 +38,7 @@ struct TrainJob {
   int64_t batch = 1, seq = 1;  // windows of one step, tokens of each; an encoder sees as many as its decoder
   DType dtype = DType::bf16;   // of weights and activations
   DType gradients = DType::f32;
-  UpdateRule optimizer = UpdateRule::adamw;  // states in f32, with master weights where dtype is narrower
+  UpdateRule optimizer = UpdateRule::adamw;  // with its options' defaults
   double capacity_factor = 1.25;             // of mixtures of experts: rows an expert's rank makes room for
   JobLengths lengths = {};                   // not given: one sequence of `seq` tokens to a window
   friend bool operator==(const TrainJob&, const TrainJob&) = default;
@@ -70,8 +70,5 @@ std::string_view name_of(Batching);  // "packed", "padded"
 std::string to_string(const LayerStrategy&);
 /// "tp 8, cp 2 (ring), dp 64, pp 16 × 2 interleaved, micro-batch 1 × 128".
 std::string to_string(const OuterChoice&);
-
-/// Bytes of optimizer state per trained parameter.
-int64_t state_bytes(const TrainJob&);
 
 }  // namespace tern

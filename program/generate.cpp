@@ -79,9 +79,18 @@ struct Emitter {
     emit(std::move(i));
   }
 
-  void update() {
-    const int64_t n = num_parameters(spec);
-    emit({.op = Opcode::update, .unit = -1, .micro = -1, .flops = 12 * n, .bytes_moved = 28 * n});
+  // REDUCE reads two gradients, writes one and clears the other; NORM reads each gradient.
+  void end_of_step(const CostQuery& query, const UpdateConfig& config) {
+    const int64_t wide = query.dtype == DType::f64 ? 8 : 4;
+    int64_t trained = 0;
+    for (const UnitCost& c : costs) trained += c.trained;
+    if (const int64_t n = own_table_gradient(spec.units.back(), query); n > 0)
+      emit({.op = Opcode::reduce, .unit = 0, .micro = -1, .flops = n, .bytes_moved = 4 * n * wide});
+    emit({.op = Opcode::norm, .unit = -1, .micro = -1, .flops = 2 * trained, .bytes_moved = trained * wide});
+    for (int u = 0; u <= last(); ++u) {
+      const UpdateCost c = update_cost(config, query.dtype, trained_forms(spec.units[u], query, costs[u]));
+      emit({.op = Opcode::update, .unit = u, .micro = -1, .flops = c.flops, .bytes_moved = c.bytes_moved});
+    }
   }
 };
 
@@ -102,7 +111,8 @@ std::vector<UnitCost> costs_of(const ModelSpec& spec, const CostQuery& query) {
 
 }  // namespace
 
-Program training_program(const ModelSpec& spec, std::span<const CostQuery> micro_batches, Recompute recompute) {
+Program training_program(const ModelSpec& spec, std::span<const CostQuery> micro_batches, Recompute recompute,
+                         const UpdateConfig& update) {
   Emitter e = start(spec, micro_batches, recompute);
   for (int m = 0; m < e.program.num_micro; ++m) {
     e.costs = costs_of(spec, micro_batches[m]);
@@ -114,7 +124,7 @@ Program training_program(const ModelSpec& spec, std::span<const CostQuery> micro
     }
     e.backward_weight(0, m);
   }
-  e.update();
+  e.end_of_step(micro_batches.back(), update);
   return std::move(e.program);
 }
 

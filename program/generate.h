@@ -7,11 +7,13 @@
 #include "program/program.h"
 #include "spec/model_spec.h"
 #include "spec/unit_cost.h"
+#include "spec/update_rule.h"
 
 namespace tern {
 
 /// One optimizer step with gradient accumulation: per micro-batch every FORWARD, then from the head down BACKWARD_INPUT
-/// and BACKWARD_WEIGHT of each unit; at the end one UPDATE.
+/// and BACKWARD_WEIGHT of each unit. At the end of the step REDUCE(0), only where the head is tied to the embedding; NORM;
+/// and UPDATE of each unit.
 ///
 /// Buffers  output(u) lives from FORWARD(u) to BACKWARD_WEIGHT(u+1), which reads it as x; saved(u) from FORWARD(u) (or,
 /// for a
@@ -23,14 +25,15 @@ namespace tern {
 /// so for
 ///          attention units, `full` for attention and mlp units; unit inputs are kept, so each unit recomputes alone.
 /// Order    weight gradients of a unit are added in micro-batch order, whatever the recomputation: same bits.
-/// Costs    one CostQuery per micro-batch; bytes are spec/unit_cost.h's to the byte. UPDATE is priced as AdamW: 12
-/// flops and
-///          28 bytes a parameter (read g, w, m, v; write w, m, v), in 4-byte elements.
+/// Costs    one CostQuery per micro-batch; bytes are spec/unit_cost.h's to the byte. Per element, in words of 4 bytes (8
+///          of an f64 model): REDUCE 1 flop and 4 words, NORM 2 flops and 1 word; UPDATE as spec/update_rule.h's
+///          update_cost.
 /// Errors   TERN_CHECK: no units, no micro-batches.
-Program training_program(const ModelSpec&, std::span<const CostQuery> micro_batches, Recompute);
+Program training_program(const ModelSpec&, std::span<const CostQuery> micro_batches, Recompute,
+                         const UpdateConfig& = update_config(UpdateRule::adamw));
 
-/// The forward alone, as evaluation runs it: nothing is kept for a backward, no output outlives the next unit, no
-/// UPDATE.
+/// The forward alone, as evaluation runs it: nothing is kept for a backward, no output outlives the next unit, and the
+/// step ends with the loss.
 Program forward_program(const ModelSpec&, std::span<const CostQuery> micro_batches);
 
 }  // namespace tern

@@ -5,9 +5,9 @@
 namespace tern {
 
 std::string_view name_of(Opcode op) {
-  constexpr std::string_view names[] = {"FORWARD", "BACKWARD_INPUT", "BACKWARD_WEIGHT", "RECOMPUTE", "UPDATE",
-                                        "SEND",    "RECV",           "GATHER",          "SCATTER",   "LOAD",
-                                        "STORE",   "RESHARD"};
+  constexpr std::string_view names[] = {
+      "FORWARD", "BACKWARD_INPUT", "BACKWARD_WEIGHT", "RECOMPUTE", "REDUCE", "NORM",  "UPDATE",
+      "SEND",    "RECV",           "GATHER",          "SCATTER",   "LOAD",   "STORE", "RESHARD"};
   return names[static_cast<size_t>(op)];
 }
 
@@ -27,7 +27,8 @@ std::string to_string(const Buffer& b) {
 }
 
 std::string to_string(const Instruction& i) {
-  if (i.op == Opcode::update) return "UPDATE";
+  if (i.op == Opcode::norm || (i.op == Opcode::update && i.unit < 0)) return std::string(name_of(i.op));
+  if (i.op == Opcode::reduce || i.op == Opcode::update) return fmt::format("{} unit {}", name_of(i.op), i.unit);
   if (i.op == Opcode::send && !i.reads.empty()) return fmt::format("SEND {} to rank {}", to_string(i.reads[0]), i.peer);
   if (i.op == Opcode::recv && !i.allocates.empty())
     return fmt::format("RECV {} from rank {}", to_string(i.allocates[0].buffer), i.peer);

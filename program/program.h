@@ -17,7 +17,11 @@ enum class Opcode : uint8_t {
   backward_input,
   backward_weight,
   recompute,
-  update,
+  reduce,   // at the end of a step: what different instructions added up apart becomes one gradient of the unit's
+            // parameters (micro −1); of one rank: the two gradients of a tied table
+  norm,     // the global norm of all gradients, and the refusal of what is not finite (unit −1, micro −1)
+  update,   // the optimizer's step of a unit's parameters (micro −1); of Programs for many ranks: of all of a rank's
+            // (unit −1)
   send,     // a stage's output or input gradient to the rank `peer`
   recv,     // its arrival; takes as long as the matching SEND
   gather,   // parameters together: before the first forward (micro −1), or where nothing hides it
@@ -55,7 +59,7 @@ struct BufferBytes {
 
 struct Instruction {
   Opcode op = Opcode::forward;
-  int rank = 0, unit = 0, micro = 0;  // unit: index in ModelSpec::units; UPDATE: unit -1, micro -1
+  int rank = 0, unit = 0, micro = 0;  // unit: index in ModelSpec::units
   Resource resource = Resource::compute;
   std::vector<Buffer> reads;           // alive before
   std::vector<BufferBytes> allocates;  // alive from here

@@ -12,7 +12,7 @@
 namespace tern {
 namespace {
 
-ModelSpec small_spec(int64_t layers = 2, bool gated = true) {
+ModelSpec small_spec(int64_t layers = 2, bool gated = true, bool tied = false) {
   const NormSpec norm{.kind = NormKind::rms, .width = 16};
   ModelSpec s{.family = "llama", .vocab = 40, .width = 16, .layers = layers, .context = 64};
   s.units.push_back({-1, EmbedSpec{40, 16, 0}});
@@ -20,7 +20,7 @@ ModelSpec small_spec(int64_t layers = 2, bool gated = true) {
     s.units.push_back({layer, AttentionSpec{norm, 16, 4, 2, 4, false, false, 0}});
     s.units.push_back({layer, MlpSpec{norm, 16, 24, ActivationKind::silu, gated, false}});
   }
-  s.units.push_back({-1, HeadSpec{norm, 16, 40, false}});
+  s.units.push_back({-1, HeadSpec{norm, 16, 40, tied}});
   return s;
 }
 
@@ -139,13 +139,51 @@ TEST(Validate, FindsSwappedOrder) {
             p.instructions[find(p, Opcode::backward_input, 2, 0)]);
   expect_fault(p, "comes before BACKWARD_INPUT unit 3 micro 0");
 }
-TEST(Validate, FindsAnUpdateThatIsNotLastOrNotThere) {
+TEST(Validate, FindsTheHeadsForwardsOutOfMicroOrder) {
+  Program p = sample(Recompute::none);
+  std::swap(p.instructions[find(p, Opcode::forward, 5, 0)], p.instructions[find(p, Opcode::forward, 5, 1)]);
+  expect_fault(p, "FORWARD unit 5 micro 1: comes before FORWARD unit 5 micro 0");
+}
+TEST(Validate, FindsAnEndOfStepOutOfOrderOrNotThere) {
+  const auto swapped = [](Opcode a, int unit_a, Opcode b, int unit_b, int micro_b) {
+    Program p = training_program(small_spec(2, true, true), micros(2), Recompute::none);
+    EXPECT_EQ(validate(p), std::vector<std::string>{});
+    std::swap(p.instructions[find(p, a, unit_a, -1)], p.instructions[find(p, b, unit_b, micro_b)]);
+    return p;
+  };
+  expect_fault(swapped(Opcode::update, 3, Opcode::norm, -1, -1), "UPDATE unit 3: comes before NORM");
+  expect_fault(swapped(Opcode::reduce, 0, Opcode::norm, -1, -1), "REDUCE unit 0: comes after NORM");
+  expect_fault(swapped(Opcode::reduce, 0, Opcode::backward_weight, 0, 1),
+               "comes before BACKWARD_WEIGHT unit 0 micro 1");
+  expect_fault(swapped(Opcode::norm, -1, Opcode::backward_weight, 4, 1), "comes before BACKWARD_WEIGHT unit 4 micro 1");
   Program p = sample();
-  std::swap(p.instructions[p.instructions.size() - 1], p.instructions[p.instructions.size() - 2]);
-  expect_fault(p, "is not the last instruction");
-  p = sample();
   p.instructions.pop_back();
-  expect_fault(p, "no UPDATE");
+  expect_fault(p, "no UPDATE unit 5");
+  p.instructions.push_back(p.instructions.back());
+  expect_fault(p, "UPDATE unit 4: a second time");
+  p = sample();
+  p.instructions.erase(p.instructions.begin() + find(p, Opcode::norm, -1, -1));
+  expect_fault(p, "no NORM");
+}
+TEST(TrainingProgram, JoinsATiedTableOnceAndUpdatesEachUnitOnce) {
+  const auto count = [](const Program& p, Opcode op) {
+    return std::count_if(p.instructions.begin(), p.instructions.end(),
+                         [&](const Instruction& i) { return i.op == op; });
+  };
+  for (const bool tied : {false, true})
+    for (const DType dtype : {DType::bf16, DType::f32, DType::f64}) {
+      const ModelSpec spec = small_spec(2, true, tied);
+      const Program p = training_program(spec, micros(3, 8, dtype), Recompute::none);
+      const int64_t wide = dtype == DType::f64 ? 8 : 4;
+      EXPECT_EQ(count(p, Opcode::reduce), tied);
+      EXPECT_EQ(count(p, Opcode::norm), 1);
+      EXPECT_EQ(count(p, Opcode::update), 6);
+      EXPECT_EQ(p.instructions[find(p, Opcode::norm, -1, -1)].bytes_moved, wide * num_parameters(spec));
+      if (tied) { EXPECT_EQ(p.instructions[find(p, Opcode::reduce, 0, -1)].bytes_moved, wide * 4 * 40 * 16); }
+      int64_t flops = 0;
+      for (const Instruction& i : p.instructions) flops += i.op == Opcode::update ? i.flops : 0;
+      EXPECT_EQ(flops, 12 * num_parameters(spec));
+    }
 }
 TEST(Validate, FindsFieldsOutOfRange) {
   Program p = sample();
@@ -181,7 +219,8 @@ TEST(Simulate, CountsAHandMadeProgram) {
                             .workspace_bytes = 2});
   p.instructions.push_back(
       {.op = Opcode::backward_weight, .unit = 0, .reads = {dy}, .frees = {dy}, .workspace_bytes = 1000});
-  p.instructions.push_back({.op = Opcode::update, .unit = -1, .micro = -1});
+  p.instructions.push_back({.op = Opcode::norm, .unit = -1, .micro = -1});
+  for (const int unit : {0, 1}) p.instructions.push_back({.op = Opcode::update, .unit = unit, .micro = -1});
   ASSERT_EQ(validate(p), std::vector<std::string>{});
   const Simulation s = simulate(p);
   EXPECT_EQ(s.ranks[0].peak_buffers, 233);

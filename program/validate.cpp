@@ -31,12 +31,12 @@ struct Checker {
   bool done(Opcode op, int unit, int micro) const { return at.contains({op, unit, micro}); }
 
   bool fields(const Instruction& i) {
-    const bool update = i.op == Opcode::update;
+    const bool once = i.op == Opcode::reduce || i.op == Opcode::norm || i.op == Opcode::update;  // a step
     const size_t before = faults.size();
     if (i.rank < 0 || i.rank >= program.num_ranks) fault("rank {} of {}", i.rank, program.num_ranks);
-    if (update ? i.unit != -1 : i.unit < 0 || i.unit >= program.num_units)
+    if (i.op == Opcode::norm ? i.unit != -1 : i.unit < 0 || i.unit >= program.num_units)
       fault("unit {} of {}", i.unit, program.num_units);
-    if (update ? i.micro != -1 : i.micro < 0 || i.micro >= program.num_micro)
+    if (once ? i.micro != -1 : i.micro < 0 || i.micro >= program.num_micro)
       fault("micro-batch {} of {}", i.micro, program.num_micro);
     if (i.workspace_bytes < 0 || i.flops < 0 || i.bytes_moved < 0) fault("a negative cost");
     for (const BufferBytes& b : i.allocates)
@@ -100,6 +100,7 @@ struct Checker {
     switch (i.op) {
       case Opcode::forward:
         if (u > 0) after(Opcode::forward, u - 1, m);
+        if (u == last() && m > 0) after(Opcode::forward, u, m - 1);
         needs(i, {}, true);
         break;
       case Opcode::recompute:
@@ -120,8 +121,15 @@ struct Checker {
         if (m > 0) after(Opcode::backward_weight, u, m - 1);
         needs(i, {BufferKind::saved, BufferKind::gradient, BufferKind::left}, true);
         break;
+      case Opcode::reduce:
+        after(Opcode::backward_weight, u, program.num_micro - 1);
+        if (done(Opcode::norm, -1, -1)) fault("comes after NORM");
+        break;
+      case Opcode::norm:
+        for (int unit = 0; unit <= last(); ++unit) after(Opcode::backward_weight, unit, program.num_micro - 1);
+        break;
       case Opcode::update:
-        if (place + 1 != program.instructions.size()) fault("is not the last instruction");
+        if (!done(Opcode::norm, -1, -1)) fault("comes before NORM");
         break;
       default:
         fault("is for many ranks (validate_ranks)");
@@ -141,7 +149,9 @@ struct Checker {
         if (u > 0) missing(Opcode::backward_input, u, m);
         missing(Opcode::backward_weight, u, m);
       }
-    if (training && !done(Opcode::update, -1, -1)) faults.push_back("no UPDATE");
+    if (training && !done(Opcode::norm, -1, -1)) faults.push_back("no NORM");
+    for (int u = 0; training && u < program.num_units; ++u)
+      if (!done(Opcode::update, u, -1)) faults.push_back(fmt::format("no UPDATE unit {}", u));
     for (const auto& [key, is_alive] : alive)
       if (is_alive)
         faults.push_back(fmt::format("{} is still alive at the end (rank {})",

@@ -358,16 +358,21 @@ UnitCost cost(const HeadSpec& u, const Sizes& z) {
 int64_t split_rows(const CostQuery& q) { return parts_of(q.tokens, q.tensor); }
 
 // Attention and MLPs: the two products around the middle, and their adapters'.
-void add_product(std::vector<MatrixProduct>& out, const Unit& unit, int64_t m, int64_t n, int64_t k,
-                 int64_t count = 1) {
-  out.push_back({m, n, k, count, !unit.frozen});
+void add_product(std::vector<MatrixProduct>& out, const Unit& unit, int64_t m, int64_t n, int64_t k, int64_t count = 1,
+                 bool is_expert = false) {
+  out.push_back({m, n, k, count, !unit.frozen, is_expert});
   if (const int64_t r = unit.adapter_rank) {
-    out.push_back({m, r, k, count, true});
-    out.push_back({m, n, r, count, true});
+    out.push_back({m, r, k, count, true, is_expert});
+    out.push_back({m, n, r, count, true, is_expert});
   }
 }
 
 }  // namespace
+
+int64_t own_table_gradient(const Unit& unit, const CostQuery& q) {
+  const auto* head = std::get_if<HeadSpec>(&unit.spec);
+  return head && head->tied && !unit.frozen ? parts_of(head->vocab, q.tensor) * head->width : 0;
+}
 
 std::string_view name_of(Recompute r) {
   return r == Recompute::full ? "full" : r == Recompute::attention ? "attention" : "none";
@@ -385,7 +390,7 @@ UnitCost unit_cost(const Unit& unit, const CostQuery& q) {
   UnitCost c = std::visit([&](const auto& spec) { return cost(spec, sizes); }, unit.spec);
   c.parameter_bytes = c.parameters * s;
   if (const MoeSpec* m = moe_of(unit); m && m->choice_bias) c.parameter_bytes += m->experts * g;
-  c.gradient_bytes = c.trained * g;
+  c.gradient_bytes = (c.trained + own_table_gradient(unit, q)) * g;
   return c;
 }
 
@@ -412,8 +417,8 @@ std::vector<MatrixProduct> unit_products(const Unit& unit, const CostQuery& q) {
     const int64_t F = parts_of(e->hidden, q.expert_tensor), X = parts_of(e->experts, q.expert);
     const int64_t rows = parts_of(expert_rows(*e, q), X);
     out.push_back({N, e->experts, e->width, 1, !unit.frozen});
-    add_product(out, unit, rows, e->gated ? 2 * F : F, e->width, X);
-    add_product(out, unit, rows, e->width, F, X);
+    add_product(out, unit, rows, e->gated ? 2 * F : F, e->width, X, true);
+    add_product(out, unit, rows, e->width, F, X, true);
     if (e->shared_hidden) {
       const int64_t S = parts_of(e->shared_hidden, q.tensor);
       add_product(out, unit, T, e->gated ? 2 * S : S, e->width);

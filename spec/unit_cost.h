@@ -54,7 +54,8 @@ struct CostQuery {
 /// projection, so its backward_weight has nothing but the norm's.
 struct UnitCost {
   int64_t parameters = 0, parameter_bytes = 0;        // adapters included
-  int64_t trained = 0, gradient_bytes = 0;            // parameters that have a gradient
+  int64_t trained = 0;                                // parameters that have a gradient
+  int64_t gradient_bytes = 0;                         // of these, and own_table_gradient
   int64_t expert_parameters = 0, expert_trained = 0;  // of these: those of experts, which fewer ranks share
   int64_t output_bytes = 0;                           // y, the next unit's x (0 for the head: it ends in a loss)
   int64_t saved_bytes = 0;                            // kept by FORWARD for the backward, beside the input x
@@ -66,12 +67,16 @@ struct UnitCost {
   int64_t forward_bytes_moved = 0, backward_input_bytes_moved = 0, backward_weight_bytes_moved = 0;
 };
 UnitCost unit_cost(const Unit&, const CostQuery&);
+/// Elements of the gradient that a tied head keeps apart from the embedding table's until the end of a step, V·D: the
+/// two are added in one fixed order, whatever the schedule. 0 of other units, and of a frozen head.
+int64_t own_table_gradient(const Unit&, const CostQuery&);
 
 /// One matrix product of a unit's forward, as one kernel: `count` products of m rows, n columns, depth k. The backward
 /// has two of each: (m, k, n) for the input and (n, k, m) for the weights.
 struct MatrixProduct {
   int64_t m, n, k, count;
-  bool trained;  // has a weight gradient
+  bool trained;            // has a weight gradient
+  bool is_expert = false;  // of an expert, `count` of them
 };
 /// The products behind forward_flops, attention's own left out. Σ 2·m·n·k·count of a MoE uses whole rows per expert.
 std::vector<MatrixProduct> unit_products(const Unit&, const CostQuery&);

@@ -28,11 +28,9 @@ Evaluation evaluate(const ModelSpec& spec, const ModelWeights& weights, const Fe
                           .attended_pairs = attended_pairs_of(batch, 0),
                           .dtype = dtype,
                           .scratch = scratch_bytes(Multiply::exact, dtype)};
-    const ExecuteResult run = execute(forward_program(spec, {&query, 1}), {.spec = spec,
-                                                                           .weights = weights,
-                                                                           .micro_batches = {&batch, 1},
-                                                                           .compute = {arena, Multiply::exact},
-                                                                           .update = {}});
+    const ExecuteResult run =
+        execute(forward_program(spec, {&query, 1}),
+                {.spec = spec, .weights = weights, .micro_batches = {&batch, 1}, .compute = {arena, Multiply::exact}});
     sum += run.loss_sum;
     result.num_targets += run.num_targets;
     result.peak_bytes = std::max(result.peak_bytes, run.bytes.peak_bytes);

@@ -94,15 +94,17 @@ MemoryPlan predict_memory(const ModelSpec& spec, const TrainSettings& s, int64_t
   const int64_t n = num_parameters(spec), wide = s.dtype == DType::f64 ? 8 : 4;
   const int64_t fixed = num_fixed_numbers(spec) * wide;
   plan.weights = n * size_of(s.dtype) + fixed;
-  plan.gradients = n * wide;
-  plan.optimizer = optimizer_bytes(n, s.dtype, s.optimizer);
+  for (const Unit& unit : spec.units) {
+    plan.gradients += unit_cost(unit, {.dtype = s.dtype}).gradient_bytes;
+    plan.optimizer += state_bytes(s.optimizer, s.dtype, trained_forms(unit, {}));
+  }
   plan.staging = fixed + n * wide + (plan.optimizer - (s.dtype == DType::bf16 ? n * wide : 0));  // masters and moments
 
   plan.staging_during_steps = s.checkpoint_every > 0 && s.checkpoint_every < s.schedule.total_steps;
 
   // One micro-batch's Program has the same peak as many in turn; the first is the largest.
   const CostQuery largest = cost_query(spec, s, std::min(s.micro_batch, s.batch), s.multiply);
-  RankBytes peak = simulate(training_program(spec, {&largest, 1}, s.recompute)).ranks[0];
+  RankBytes peak = simulate(training_program(spec, {&largest, 1}, s.recompute, s.optimizer)).ranks[0];
   if (!s.valid_data.empty()) {
     const CostQuery exact = cost_query(spec, s, std::min(s.micro_batch, s.batch), Multiply::exact);
     const RankBytes evaluation = simulate(forward_program(spec, {&exact, 1})).ranks[0];

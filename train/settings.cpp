@@ -48,22 +48,28 @@ LearningRateSchedule schedule_from(const Options& o) {
   return s;
 }
 
-OptimizerConfig optimizer_from(const Options& o) {
-  OptimizerConfig c{.kind = update_rule_from_name(o.text("optimizer")),
-                    .beta1 = o.real("beta1"),
-                    .beta2 = o.real("beta2"),
-                    .epsilon = o.real("epsilon"),
-                    .weight_decay = o.real("weight-decay"),
-                    .momentum = o.real("momentum"),
-                    .clip = o.real("clip")};
-  for (const char* name : {"beta1", "beta2"})
-    if (!(o.real(name) < 1))
-      throw Error(ErrorKind::usage, "--{}: {}; expected 0 up to, but not, 1", name, o.real(name));
-  const bool adamw = c.kind == UpdateRule::adamw;
-  for (const char* name : adamw ? std::vector{"momentum"} : std::vector{"beta1", "beta2", "epsilon"})
-    if (o.given(name))
-      throw Error(ErrorKind::usage, "--{}: --optimizer {} has none; leave it out", name, name_of(c.kind));
-  if (adamw) c.momentum = 0;
+bool has_option(UpdateRule rule, std::string_view name) {
+  return std::ranges::count(row_of(rule).options, name, &RuleOption::name) > 0;
+}
+
+// Whether it is an option of update rules, and of none that this run has.
+bool is_of_other_rules(UpdateRule rule, std::string_view name) {
+  return !has_option(rule, name) &&
+         std::ranges::any_of(kUpdateRules, [&](UpdateRule other) { return has_option(other, name); });
+}
+
+UpdateConfig optimizer_from(const Options& o) {
+  UpdateConfig c = update_config(update_rule_from_name(o.text("optimizer")));
+  c.clip = o.real("clip");
+  for (const RuleOption& option : row_of(c.rule).options) {
+    const double value = o.real(option.name);
+    if (option.below_max && !(value < option.max))
+      throw Error(ErrorKind::usage, "--{}: {}; expected 0 up to, but not, {}", option.name, value, option.max);
+    c.set_option(option.name, value);
+  }
+  for (const auto& [name, value] : o.values())
+    if (o.given(name) && is_of_other_rules(c.rule, name))
+      throw Error(ErrorKind::usage, "--{}: --optimizer {} has none; leave it out", name, name_of(c.rule));
   return c;
 }
 
@@ -93,10 +99,9 @@ std::string value_text(const Options::Value& v) {
 // key = value  # origin: a recipe that `tern train` reads back. Values that the run derives stand as derived; options
 // that this optimizer or schedule does not have are left out, as giving them is an error.
 std::string recipe_text(const Options& o, const TrainSettings& s) {
-  const bool adamw = s.optimizer.kind == UpdateRule::adamw, wsd = s.schedule.kind == LearningRateKind::wsd;
+  const bool wsd = s.schedule.kind == LearningRateKind::wsd;
   const auto absent = [&](std::string_view name) {
-    if (name == "momentum") return adamw;
-    if (name == "beta1" || name == "beta2" || name == "epsilon") return !adamw;
+    if (is_of_other_rules(s.optimizer.rule, name)) return true;
     if (name == "eval-every" || name == "eval-batches") return s.valid_data.empty();
     if (name == "max-seconds") return true;  // of one sitting, not of the job
     if (name == "min-learning-rate") return s.schedule.kind == LearningRateKind::constant;
@@ -211,7 +216,6 @@ TrainSettings train_settings(const Options& o) {
 
 Facts settings_facts(const TrainSettings& s, const RunIdentity& id) {
   const auto number = [](auto x) { return fmt::format("{}", x); };
-  const bool adamw = s.optimizer.kind == UpdateRule::adamw;
   Facts f = {{"model", id.model},
              {"tokenizer", id.tokenizer},
              {"data", id.data},
@@ -224,20 +228,14 @@ Facts settings_facts(const TrainSettings& s, const RunIdentity& id) {
              {"schedule", std::string(name_of(s.schedule.kind))},
              {"warmup-steps", number(s.schedule.warmup_steps)},
              {"decay-steps", number(s.schedule.decay_steps)},
-             {"optimizer", std::string(name_of(s.optimizer.kind))},
-             {"weight-decay", number(s.optimizer.weight_decay)},
+             {"optimizer", std::string(name_of(s.optimizer.rule))},
              {"clip", number(s.optimizer.clip)},
              {"dtype", std::string(name_of(s.dtype))},
              {"multiply", std::string(name_of(s.multiply))},
              {"shuffle", s.shuffle ? "on" : "off"},
              {"seed", number(s.seed)}};
-  if (adamw) {
-    f.insert(f.end(), {{"beta1", number(s.optimizer.beta1)},
-                       {"beta2", number(s.optimizer.beta2)},
-                       {"epsilon", number(s.optimizer.epsilon)}});
-  } else {
-    f.emplace_back("momentum", number(s.optimizer.momentum));
-  }
+  for (const RuleOption& option : row_of(s.optimizer.rule).options)
+    f.emplace_back(option.name, number(s.optimizer.option(option.name)));
   return f;
 }
 

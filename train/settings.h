@@ -9,9 +9,9 @@
 #include "base/dtype.h"
 #include "model/unit.h"
 #include "spec/unit_cost.h"
+#include "spec/update_rule.h"
 #include "train/learning_rate.h"
 #include "train/manifest.h"
-#include "train/update.h"
 
 namespace tern {
 
@@ -25,7 +25,7 @@ struct TrainSettings {
   int64_t seq = 256, batch = 32, micro_batch = 32;  // batch and micro_batch in sequences
   std::optional<int64_t> context;                   // --context: what the model declares from now on
   LearningRateSchedule schedule;                    // total_steps: --steps
-  OptimizerConfig optimizer;
+  UpdateConfig optimizer = update_config(UpdateRule::adamw);
   DType dtype = DType::f32;
   Recompute recompute = Recompute::none;
   Multiply multiply = Multiply::fast;

@@ -46,8 +46,8 @@ TEST(CompareSettings, RefusesByNameWhatMakesAnotherRun) {
   refuses([](TrainSettings& s) { s.dtype = DType::bf16; }, "dtype");
   refuses([](TrainSettings& s) { s.schedule.peak = 2e-3; }, "learning-rate");
   refuses([](TrainSettings& s) { s.schedule.kind = LearningRateKind::linear; }, "schedule");
-  refuses([](TrainSettings& s) { s.optimizer.weight_decay = 0; }, "weight-decay");
-  refuses([](TrainSettings& s) { s.optimizer.beta2 = 0.99; }, "beta2");
+  refuses([](TrainSettings& s) { s.optimizer.set_option("weight-decay", 0); }, "weight-decay");
+  refuses([](TrainSettings& s) { s.optimizer.set_option("beta2", 0.99); }, "beta2");
   refuses([](TrainSettings& s) { s.optimizer.clip = 0; }, "clip");
   refuses([](TrainSettings& s) { s.schedule.total_steps = 39; }, "steps");
 }

@@ -11,8 +11,6 @@
 namespace tern {
 namespace {
 
-DType wide_type(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
-
 ModelWeights first_weights(const TrainSettings& s, const TrainInputs& in, DType dtype, Arena& arena) {
   if (!s.from_scratch) {
     require_finite(in.dir.weights);
@@ -21,12 +19,6 @@ ModelWeights first_weights(const TrainSettings& s, const TrainInputs& in, DType 
   ModelWeights weights = allocate_weights(in.spec, dtype, MemoryClass::weights, arena);
   initialize_weights(in.spec, weights, s.seed);
   return weights;
-}
-
-ModelWeights zero_like(const ModelSpec& spec, DType dtype, Arena& arena) {
-  ModelWeights gradients = allocate_weights(spec, dtype, MemoryClass::gradients, arena);
-  zero_gradients(spec, gradients);
-  return gradients;
 }
 
 void read_tensor(const Safetensors& file, const NamedTensor& want) {
@@ -64,7 +56,7 @@ TrainState fresh_state(const TrainSettings& s, const TrainInputs& in, Arena& are
     state.weights = first_weights(s, in, s.dtype, arena);
     state.optimizer = make_optimizer_state(in.spec, state.weights, s.optimizer, arena);
   }
-  state.gradients = zero_like(in.spec, wide_type(s.dtype), arena);
+  state.gradients = allocate_gradients(in.spec, s.dtype, arena);
   return state;
 }
 
@@ -75,27 +67,26 @@ TrainState load_state(const TrainSettings& s, const TrainInputs& in, Io& io, con
   for (const Tensor* weight : tensors(in.spec, state.weights)) weight->fill_zero();
   state.optimizer = make_optimizer_state(in.spec, state.weights, s.optimizer, arena);
   const CheckpointData data(io, checkpoint);
-  const std::vector<NamedTensor> wanted = named_tensors(state.optimizer);
+  const std::vector<NamedTensor> wanted = named_tensors(s.optimizer.rule, state.optimizer);
   if (data.tensors().size() != wanted.size())
     throw Error(ErrorKind::bad_file, "{}: {} tensors, this run has {}; another model or optimizer?",
                 data.tensors().path(), data.tensors().size(), wanted.size());
   for (const NamedTensor& want : wanted) read_tensor(data.tensors(), want);
   round_masters(in.spec, state.optimizer, state.weights);
-  state.gradients = zero_like(in.spec, wide_type(s.dtype), arena);
+  state.gradients = allocate_gradients(in.spec, s.dtype, arena);
   state.step = manifest.step;
   state.samples = manifest.samples;
   return state;
 }
 
-std::vector<NamedTensor> named_tensors(const OptimizerState& o) {
+std::vector<NamedTensor> named_tensors(UpdateRule rule, const OptimizerState& o) {
   std::vector<NamedTensor> list;
-  const auto add = [&](const char* prefix, const std::vector<Tensor>& all) {
+  const auto add = [&](std::string_view prefix, const std::vector<Tensor>& all) {
     for (size_t i = 0; i < all.size(); ++i)
-      if (!all[i].empty()) list.push_back({prefix + o.infos[i].name, all[i]});
+      if (!all[i].empty()) list.push_back({std::string(prefix) + "." + o.infos[i].name, all[i]});
   };
-  add("model.", o.master);
-  add("first.", o.first);
-  add("second.", o.second);
+  add("model", o.master);
+  for (size_t s = 0; s < o.slots.size(); ++s) add(row_of(rule).slots[s].name, o.slots[s]);
   for (size_t i = 0; i < o.fixed.size(); ++i) list.push_back({"model." + o.fixed_names[i], o.fixed[i]});
   return list;
 }

@@ -6,7 +6,7 @@
 
 #include "train/checkpoint_writer.h"
 #include "train/inputs.h"
-#include "train/update.h"
+#include "update/state.h"
 
 namespace tern {
 
@@ -26,7 +26,7 @@ TrainState fresh_state(const TrainSettings&, const TrainInputs&, Arena&);
 TrainState load_state(const TrainSettings&, const TrainInputs&, Io&, const std::string& checkpoint, const Manifest&,
                       Arena&);
 
-/// What a checkpoint holds: "model.NAME" (masters), "first.NAME", "second.NAME" (as far as the optimizer has them).
-std::vector<NamedTensor> named_tensors(const OptimizerState&);
+/// What a checkpoint holds: "model.NAME" (masters), then "SLOT.NAME" of what the rule keeps (spec/update_rules.def).
+std::vector<NamedTensor> named_tensors(UpdateRule, const OptimizerState&);
 
 }  // namespace tern

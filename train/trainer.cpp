@@ -144,8 +144,10 @@ class Trainer {
       state_ = fresh_state(s_, in_, state_arena_);
     }
     if (in_.spec.rope.kind != RopeKind::none) rope_ = rope_table(in_.spec, s_.seq, s_.seq);
-    program_ = training_program(in_.spec, step_costs(in_.spec, s_, s_.batch), s_.recompute);
+    program_ = training_program(in_.spec, step_costs(in_.spec, s_, s_.batch), s_.recompute, s_.optimizer);
     check_valid(program_);
+    predicted_ = simulate(program_).replay;
+    update_.emplace(make_update_pass(in_.spec, state_.optimizer, s_.optimizer, state_.weights, state_.gradients));
     result_.peak = peak_rate(s_.dtype, s_.multiply, [&] { phase("measuring the machine's peak"); });
     run_->write_recipe(s_.recipe_toml);
     log_ = std::make_unique<MetricsLog>(io_, run_->logs(), search.newest ? state_.step : -1, clock_);
@@ -224,25 +226,22 @@ class Trainer {
     for (const MicroBatch& b : batches) targets += b.num_targets();
     StepReport report{
         .step = number, .total_steps = s_.schedule.total_steps, .learning_rate = learning_rate(s_.schedule, number)};
-    const auto update = [&] {
-      if (targets == 0) {
-        if (result_.idle_steps++ == 0)
-          note(fmt::format("step {}: none of its tokens has a loss; no update was made (said once; counted at the end)",
-                           number));
-        return;
-      }
-      report.gradient_norm = apply_update(in_.spec, state_.optimizer, s_.optimizer, state_.weights, state_.gradients,
-                                          report.learning_rate, number)
-                                 .gradient_norm;
-    };
+    update_->learning_rate = report.learning_rate;
+    update_->step = number;
     const ExecuteResult run = execute(program_, {.spec = in_.spec,
                                                  .weights = state_.weights,
                                                  .gradients = &state_.gradients,
                                                  .micro_batches = batches,
                                                  .loss_scale = targets > 0 ? 1.0 / static_cast<double>(targets) : 0.0,
                                                  .compute = {work_arena_, s_.multiply},
-                                                 .update = update,
+                                                 .update = &*update_,
+                                                 .predicted = predicted_,
                                                  .clock = clock_});
+    if (run.update)
+      report.gradient_norm = run.update->gradient_norm;
+    else if (result_.idle_steps++ == 0)
+      note(fmt::format("step {}: none of its tokens has a loss; no update was made (said once; counted at the end)",
+                       number));
     state_.step = number;
     state_.samples += static_cast<uint64_t>(s_.batch);
     if (targets > 0) result_.loss = report.loss = run.loss_sum / static_cast<double>(targets);
@@ -337,7 +336,7 @@ class Trainer {
     log_->sync();
     writer_->save(
         {.step = state_.step, .samples = state_.samples, .settings = settings_, .made_by = made_by(s_), .files = {}},
-        named_tensors(state_.optimizer));
+        named_tensors(s_.optimizer.rule, state_.optimizer));
   }
 
   // A run that was complete before has nothing to save again, but its model may be missing or of an earlier step: a
@@ -385,7 +384,9 @@ class Trainer {
   Arena state_arena_, work_arena_;  // apart, so that the writer's staging does not disturb the executor's counts
   TrainState state_;
   std::optional<RopeTable> rope_;
+  std::optional<UpdatePass> update_;
   Program program_;
+  std::vector<InstructionBytes> predicted_;  // of the Program
   std::unique_ptr<MetricsLog> log_;
   std::unique_ptr<CheckpointWriter> writer_;
   int64_t begin_ns_ = 0, last_ns_ = 0;

@@ -172,7 +172,8 @@ TEST(Train, EachStepMovesTheWeightsByItsRateTimesTheClippedNorm) {
   TextRun run;
   TrainSettings& s = run.settings;
   s.dtype = DType::f64;
-  s.optimizer = {.kind = UpdateRule::sgd, .weight_decay = 0, .momentum = 0, .clip = 0.5};
+  s.optimizer = update_config(UpdateRule::sgd, {{"weight-decay", 0}, {"momentum", 0}});
+  s.optimizer.clip = 0.5;
   s.checkpoint_every = 1, s.keep_checkpoints = 100, s.schedule.total_steps = 5;
   MemoryIo io;
   {

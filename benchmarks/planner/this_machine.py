@@ -66,8 +66,11 @@ def traced_kinds(trace):
     kinds = {}
     for e in spans:
         operation, unit = e["name"].split()[0], e["args"]["unit"]
+        if operation in ("REDUCE", "NORM", "UPDATE"):
+            kinds["update", "forward"] = kinds.get(("update", "forward"), 0) + e["dur"] / 1e3
+            continue
         kind = "embedding" if unit == 0 else "head" if unit == last else ("mlp", "attention")[unit % 2]
-        key = ("update", "forward") if operation == "UPDATE" else (kind, names[operation])
+        key = kind, names[operation]
         kinds[key] = kinds.get(key, 0) + e["dur"] / 1e3
     return kinds
 

@@ -72,6 +72,19 @@ void add(std::span<const T> x, std::span<T> y) {
                   [&](int64_t begin, int64_t end) { kernel(end - begin, x.data() + begin, y.data() + begin); });
 }
 
+void add_and_clear(std::span<float> x, std::span<float> y) {
+  TERN_CHECK(x.size() == y.size(), "add_and_clear: {} elements to {}", x.size(), y.size());
+  constexpr int64_t kPiece = 2048;  // stays in the first cache between the sum and the zeros
+  const auto kernel = active<float>().add;
+  parallel_ranges(size_of_span(x), kParallelGrain, kUnit, [&](int64_t begin, int64_t end) {
+    for (int64_t at = begin; at < end; at += kPiece) {
+      const int64_t count = std::min(kPiece, end - at);
+      kernel(count, x.data() + at, y.data() + at);
+      std::fill_n(x.data() + at, count, 0.0f);
+    }
+  });
+}
+
 template <class T>
 void add_bias(std::span<const T> bias, std::span<T> y) {
   check_rows("add_bias", y.size(), bias.size());

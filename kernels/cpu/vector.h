@@ -14,6 +14,8 @@ void convert(std::span<const From> x, std::span<To> y);
 /// y += x.
 template <class T>
 void add(std::span<const T> x, std::span<T> y);
+/// y += x, then x = 0, in one pass over memory.
+void add_and_clear(std::span<float> x, std::span<float> y);
 /// Each row of y (rows, width) += bias (width).
 template <class T>
 void add_bias(std::span<const T> bias, std::span<T> y);

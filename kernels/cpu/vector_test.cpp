@@ -113,6 +113,20 @@ TEST(Vector, ElementWiseMatchesRef) {
     for (const int64_t n : kCounts) element_wise_matches<float>(n), element_wise_matches<bf16>(n);
   });
 }
+TEST(Vector, AddAndClearIsAddAndLeavesZeros) {
+  for_each_isa([] {
+    for (const int64_t n : {1, 7, 33, 1000, 2048, 2049, 150001}) {
+      const auto x = random_values<float>("x", n), y = random_values<float>("y", n);
+      Guarded<float> want(y), got(y), cleared(x), zeros(std::vector<float>(static_cast<size_t>(n), 0.0f));
+      add<float>(x, want.span());
+      add_and_clear(cleared.span(), got.span());
+      EXPECT_TRUE(same_bits(got.values(), want.values())) << n;
+      EXPECT_TRUE(same_bits(cleared.values(), zeros.values())) << n;
+      EXPECT_TRUE(got.guards_intact() && cleared.guards_intact()) << n;
+    }
+  });
+}
+
 TEST(Vector, GatheringAndScatteringMatchRefAndAccumulate) {
   for_each_isa([] {
     for (const int64_t n : kCounts) gathering_matches<float>(n), gathering_matches<bf16>(n);

@@ -101,7 +101,7 @@ INSTANTIATE_TEST_SUITE_P(DTypes, TrainParity, testing::Values(DType::f32, DType:
 TEST(TrainAccumulation, MicroBatchSizesAgreeTo1e12InF64) {
   const TinyRun tiny;
   TrainSettings s = settings_of(tiny, 0, DType::f64);
-  s.optimizer = {.kind = UpdateRule::sgd, .momentum = 0.9};
+  s.optimizer = update_config(UpdateRule::sgd, {{"momentum", 0.9}});
   const Final want = run(s);
   for (const int64_t micro : {1, 2, 4}) {
     s.output = tiny.out(static_cast<int>(micro)), s.micro_batch = micro;

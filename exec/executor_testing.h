@@ -1,0 +1,148 @@
+#pragma once
+// Small models of many kinds with their micro-batches, ready to run a Program on, for the tests of exec/.
+
+#include <cstring>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/rng.h"
+#include "exec/executor.h"
+#include "formats/hf/config.h"
+#include "formats/hf/family.h"
+#include "model/linear.h"
+
+namespace tern {
+
+struct Case {
+  const char* name;
+  DType dtype;
+  Multiply multiply;
+  bool gpt2;  // learned positions, layer norms, biases, tied head, plain mlp; else rotary, grouped queries, gated
+  int64_t width, seq;
+  std::vector<int64_t> micro;  // sequences of each micro-batch
+  bool embed_norm = false;     // the embedding's rows are normed, so that it keeps something too
+  bool experts = false;        // the second layer has experts, and a gated one for every token
+  bool latent = false;         // latent attention in both layers
+};
+
+inline ModelSpec spec_of(const Case& c) {
+  const int64_t heads = 4, head_dim = c.width / heads, vocab = 67;
+  const NormSpec norm{.kind = c.gpt2 ? NormKind::layer : NormKind::rms, .width = c.width};
+  ModelSpec s{.family = c.gpt2 ? "gpt2" : "llama", .vocab = vocab, .width = c.width, .layers = 2, .context = 64};
+  if (!c.gpt2) s.rope = {.kind = RopeKind::standard, .rotary_dim = head_dim};
+  s.units.push_back({-1, EmbedSpec{vocab, c.width, c.gpt2 ? 64 : 0}});
+  for (int layer = 0; layer < 2; ++layer) {
+    s.units.push_back(
+        {layer, AttentionSpec{norm, c.width, heads, c.gpt2 ? heads : 2, head_dim, c.gpt2, c.gpt2, c.gpt2 ? 0 : 5}});
+    s.units.push_back({layer, MlpSpec{norm, c.width, 2 * c.width + 4,
+                                      c.gpt2 ? ActivationKind::gelu_tanh : ActivationKind::silu, !c.gpt2, c.gpt2}});
+  }
+  s.units.push_back({-1, HeadSpec{norm, c.width, vocab, c.gpt2}});
+  HfConfig named;
+  named.model_type = c.experts ? "qwen2_moe" : s.family;
+  if (c.latent) {
+    named.model_type = "deepseek_v2";
+    for (const size_t i : {1, 3}) {
+      auto& a = std::get<AttentionSpec>(s.units[i].spec);
+      a.kv_heads = heads, a.window = 0;
+      a.latent = {
+          .query_rank = i == 1 ? 10 : 0, .kv_rank = 12, .plain = head_dim - 4, .rotary = 4, .value = head_dim - 1};
+    }
+    s.rope.rotary_dim = 4;
+  }
+  if (c.experts) {
+    MoeSpec moe{norm, c.width, 20, 6, 3, 28, ActivationKind::silu, true};
+    moe.shared_gate = true;
+    s.units[4].spec = moe;
+  }
+  s.names = hf_names(named);
+  if (c.embed_norm) {
+    std::get<EmbedSpec>(s.units.front().spec).norm = norm;
+    s.names.embed_norm = "transformer.word_embeddings_layernorm";
+  }
+  return s;
+}
+
+struct Bench {
+  ModelSpec spec;
+  Arena arena;
+  ModelWeights weights, gradients;
+  std::optional<RopeTable> rope;
+  std::vector<MicroBatch> batches;
+  std::vector<CostQuery> costs;
+  UpdateConfig config = update_config(UpdateRule::adamw);
+  OptimizerState state;
+  std::optional<UpdatePass> update;
+
+  explicit Bench(const Case& c) : spec(spec_of(c)) {
+    weights = allocate_weights(spec, c.dtype, MemoryClass::weights, arena);
+    initialize_weights(spec, weights, 5);
+    gradients = allocate_gradients(spec, c.dtype, arena);
+    state = make_optimizer_state(spec, weights, config, arena);
+    update.emplace(make_update_pass(spec, state, config, weights, gradients));
+    update->learning_rate = 1e-2, update->step = 1;
+    if (!c.gpt2) rope = rope_table(spec.rope, c.seq, c.seq);
+    uint64_t next = 0;
+    for (const int64_t sequences : c.micro) {
+      std::vector<int32_t> tokens, targets;
+      std::vector<int64_t> starts;
+      for (int64_t i = 0; i < sequences * c.seq; ++i, ++next) {
+        if (i % c.seq == 0 || i % c.seq == 3) starts.push_back(i);  // two documents in each window
+        tokens.push_back(static_cast<int32_t>(random_u64({9, 1}, next) % 67));
+        targets.push_back(i % c.seq == 2 ? -1 : static_cast<int32_t>(random_u64({9, 2}, next) % 67));
+      }
+      starts.push_back(sequences * c.seq);
+      batches.emplace_back(std::move(tokens), std::move(starts), std::move(targets), rope ? &*rope : nullptr);
+      costs.push_back({.tokens = sequences * c.seq,
+                       .attended_pairs = 0,
+                       .dtype = c.dtype,
+                       .scratch = scratch_bytes(c.multiply, c.dtype)});
+    }
+  }
+
+  ExecuteResult execute_with(const Program& p, Multiply multiply, double scale = 1.0) {
+    return execute(p, {.spec = spec,
+                       .weights = weights,
+                       .gradients = &gradients,
+                       .micro_batches = batches,
+                       .loss_scale = scale,
+                       .compute = {arena, multiply},
+                       .update = &*update});
+  }
+  /// Without NORM and UPDATE, which clear the gradients.
+  ExecuteResult add_gradients(Program p, Multiply multiply, double scale = 1.0) {
+    std::erase_if(p.instructions, [](const Instruction& i) { return i.op == Opcode::norm || i.op == Opcode::update; });
+    return execute_with(p, multiply, scale);
+  }
+};
+
+inline std::vector<std::byte> bits(const ModelSpec& spec, ModelWeights& weights) {
+  std::vector<std::byte> all;
+  for (const Tensor* t : tensors(spec, weights)) {
+    const auto* begin = static_cast<const std::byte*>(t->data());
+    all.insert(all.end(), begin, begin + t->bytes());
+  }
+  return all;
+}
+
+inline const Case kCases[] = {
+    {"llama_f32_fast", DType::f32, Multiply::fast, false, 32, 9, {2}},
+    {"llama_f32_exact", DType::f32, Multiply::exact, false, 32, 9, {2, 2, 1}},
+    {"llama_bf16_fast", DType::bf16, Multiply::fast, false, 32, 16, {3, 1}},
+    {"llama_bf16_exact", DType::bf16, Multiply::exact, false, 64, 7, {1}},
+    {"llama_f64", DType::f64, Multiply::exact, false, 32, 9, {2, 1}},
+    {"gpt2_f32_fast", DType::f32, Multiply::fast, true, 32, 33, {4, 4}},
+    {"gpt2_f32_exact", DType::f32, Multiply::exact, true, 40, 5, {1, 1, 1, 1}},
+    {"gpt2_bf16_fast", DType::bf16, Multiply::fast, true, 64, 50, {3}},  // 150 rows: more than one tile of the head
+    {"gpt2_bf16_exact", DType::bf16, Multiply::exact, true, 32, 9, {2}},
+    {"gpt2_f64", DType::f64, Multiply::fast, true, 32, 9, {2}},
+    {"embed_norm_bf16_exact", DType::bf16, Multiply::exact, true, 32, 9, {2, 1}, true},
+    {"experts_f32_exact", DType::f32, Multiply::exact, false, 32, 9, {2, 1}, false, true},
+    {"experts_f32_fast", DType::f32, Multiply::fast, false, 32, 9, {2}, false, true},
+    {"experts_bf16_fast", DType::bf16, Multiply::fast, false, 32, 9, {2, 2}, false, true},
+    {"latent_f32_exact", DType::f32, Multiply::exact, false, 32, 9, {2, 1}, false, false, true},
+    {"latent_bf16_fast", DType::bf16, Multiply::fast, false, 32, 9, {2}, false, false, true},
+};
+
+}  // namespace tern

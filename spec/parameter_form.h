@@ -1,0 +1,33 @@
+#pragma once
+// Parameters as an update rule sees them: their kinds and sizes, without the model around them.
+
+#include <cstdint>
+#include <vector>
+
+#include "spec/unit_cost.h"
+
+namespace tern {
+
+/// matrix: multiplies rows; table: an embedding, or the head's projection; vector: norms and biases.
+enum class ParameterKind : uint8_t { matrix, table, vector };
+
+/// (rows, columns) as the parameter's tensor; a vector has one row.
+struct ParameterForm {
+  ParameterKind kind = ParameterKind::vector;
+  int64_t rows = 1, columns = 0;
+  int64_t elements() const { return rows * columns; }
+  friend bool operator==(const ParameterForm&, const ParameterForm&) = default;
+};
+
+struct CountedForm {
+  ParameterForm form;
+  int64_t count = 1;
+  bool expert = false;  // of an expert, which fewer ranks share
+};
+/// The trained parameters of a unit on one rank: its matrices and tables; all else counts as one vector.
+/// Their elements add up to unit_cost's `trained`, those of experts to `expert_trained`.
+std::vector<CountedForm> trained_forms(const Unit&, const CostQuery&);
+/// The same for who has the unit's cost already.
+std::vector<CountedForm> trained_forms(const Unit&, const CostQuery&, const UnitCost&);
+
+}  // namespace tern

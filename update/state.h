@@ -1,0 +1,33 @@
+#pragma once
+// The optimizer's state over a model's parameters: master weights, and what the update rule keeps of each.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "model/weights.h"
+#include "spec/update_rule.h"
+#include "tensor/arena.h"
+
+namespace tern {
+
+/// One entry per parameters(spec), in their order. master: f32 (f64 for f64 models), the very tensors of the weights
+/// unless these are bf16. slots: per slot of the rule's row one tensor per parameter, empty where nothing is kept.
+struct OptimizerState {
+  std::vector<ParameterInfo> infos;
+  std::vector<ParameterForm> forms;
+  std::vector<Tensor> master;
+  std::vector<std::vector<Tensor>> slots;
+  std::vector<std::string> fixed_names;  // of tensors that no update changes: the very ones of the weights
+  std::vector<Tensor> fixed;
+};
+
+/// As the update rule sees the parameter.
+ParameterForm form_of(const ModelSpec&, const ParameterInfo&);
+/// Zero slots; masters shared with f32 and f64 weights, widened from bf16 ones. Whoever has f32 values writes them into
+/// the masters and calls round_masters. Bytes: MemoryClass::optimizer, as many as spec/update_rule.h's state_bytes.
+OptimizerState make_optimizer_state(const ModelSpec&, ModelWeights&, const UpdateConfig&, Arena&);
+/// Rounds the masters into bf16 compute weights; nothing to do for other dtypes.
+void round_masters(const ModelSpec&, const OptimizerState&, ModelWeights&);
+
+}  // namespace tern
