@@ -272,8 +272,8 @@ struct Head {
     HeadSaved saved;
     const auto first = static_cast<size_t>(count);
     const Rows rows = make_rows(std::span(tokens).first(first), {0, count}, nullptr);
-    head_forward_loss(spec, weights, rows, x.rows_view(0, count), std::span(targets).first(first), 1e-6, saved,
-                      gradients, {arena, Multiply::fast});
+    head_forward_loss(spec, head_of(weights), rows, x.rows_view(0, count), std::span(targets).first(first), 1e-6, saved,
+                      head_of(gradients), {arena, Multiply::fast});
   }
 };
 

@@ -159,7 +159,7 @@ void embed_texts(const ModelSpec& spec, const ModelWeights& weights, const Linea
     Tensor x = model_forward(spec, weights, rows, nullptr, c);
     if (const NormSpec& norm = spec.head().norm; norm.present()) {
       const Tensor normed = arena.allocate(x.dtype(), x.shape(), MemoryClass::workspace);
-      ops::norm(norm, weights.head.norm, x, normed, {}, {});
+      ops::norm(norm, head_of(weights).norm, x, normed, {}, {});
       x = normed;
     }
     std::vector<std::vector<double>> vectors(part.size());

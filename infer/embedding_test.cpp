@@ -202,7 +202,7 @@ TEST(Embedding, AVectorThatIsNotFiniteIsAnErrorThatNamesTheText) {
     const ModelSpec spec = model_spec(tiny_config(family));
     Arena arena;
     ModelWeights weights = random_weights(spec, DType::f32, arena, 5);
-    Tensor& table = weights.embed.tokens;
+    Tensor& table = embed_of(weights).tokens;
     table.span<float>()[static_cast<size_t>(3 * spec.width)] = std::numeric_limits<float>::infinity();
     pack_weights(spec, weights, arena);
     const std::vector<std::vector<int32_t>> texts = {{1, 2}, {2, 3, 2}};

@@ -80,7 +80,7 @@ InferenceFit inference_fit(const ModelSpec& spec, DType dtype, const InferenceNe
     ModelWeights shapes = empty_weights(spec);
     for_each_linear(spec, shapes, [&](const ParameterInfo&, const Linear& linear) {
       const int64_t packed = packed_bytes(dtype, linear.out, linear.in);
-      const bool stays = spec.head().tied && &linear == &shapes.head.projection;
+      const bool stays = spec.head().tied && &linear == &head_of(shapes).projection;
       fit.loading_peak = std::max(fit.loading_peak, fit.weights + packed);
       fit.weights += packed - (stays ? 0 : linear.out * linear.in * size);
     });

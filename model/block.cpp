@@ -108,35 +108,34 @@ void mlp_backward_weight(const MlpSpec& u, const MlpWeights& w, const Tensor& dy
 }
 
 // y = x + attention(norm(x)) + mlp(norm(x))
-Tensor parallel_forward(const ParallelSpec& u, const ModelSpec& spec, const AttentionWeights& a, const MlpWeights& m,
-                        const Rows& rows, const Tensor& x, ParallelSaved* saved, KvView* kv, int layer,
-                        const Compute& c) {
+Tensor parallel_forward(const ParallelSpec& u, const ModelSpec& spec, const ParallelWeights& w, const Rows& rows,
+                        const Tensor& x, ParallelSaved* saved, KvView* kv, int layer, const Compute& c) {
   const Tensor y = c.arena.allocate(x.dtype(), x.shape(), MemoryClass::activations);
-  attention_forward_branch(u.attention, spec, a, rows, x, y, saved ? &saved->attention : nullptr, kv, layer, c);
+  attention_forward_branch(u.attention, spec, w.attention, rows, x, y, saved ? &saved->attention : nullptr, kv, layer,
+                           c);
   const Tensor other = c.arena.allocate(x.dtype(), x.shape(), MemoryClass::workspace);
-  mlp_forward_branch(u.mlp, m, x, other, saved ? &saved->mlp : nullptr, c);
+  mlp_forward_branch(u.mlp, w.mlp, x, other, saved ? &saved->mlp : nullptr, c);
   ops::add(other, y);
   ops::add(x, y);
   return y;
 }
 
-Tensor parallel_backward_input(const ParallelSpec& u, const ModelSpec& spec, const AttentionWeights& a,
-                               const MlpWeights& m, const Rows& rows, const Tensor& dy, ParallelSaved& saved,
-                               const Compute& c) {
+Tensor parallel_backward_input(const ParallelSpec& u, const ModelSpec& spec, const ParallelWeights& w, const Rows& rows,
+                               const Tensor& dy, ParallelSaved& saved, const Compute& c) {
   const Tensor dx = c.arena.allocate(dy.dtype(), dy.shape(), MemoryClass::activations);
-  attention_backward_branch(u.attention, spec, a, rows, dy, saved.attention, dx, c);
+  attention_backward_branch(u.attention, spec, w.attention, rows, dy, saved.attention, dx, c);
   const Tensor other = c.arena.allocate(dy.dtype(), dy.shape(), MemoryClass::workspace);
-  mlp_backward_branch(u.mlp, m, dy, saved.mlp, other, c);
+  mlp_backward_branch(u.mlp, w.mlp, dy, saved.mlp, other, c);
   ops::add(other, dx);
   ops::add(dy, dx);
   return dx;
 }
 
 // A shared norm is one storage under two names: both parts of its gradient are added to it.
-void parallel_backward_weight(const ParallelSpec& u, const AttentionWeights& a, const MlpWeights& m, const Tensor& dy,
-                              const ParallelSaved& saved, AttentionWeights& ga, MlpWeights& gm, const Compute& c) {
-  attention_weight_branch(u.attention, a, dy, saved.attention, ga, c);
-  mlp_weight_branch(u.mlp, m, dy, saved.mlp, gm, c);
+void parallel_backward_weight(const ParallelSpec& u, const ParallelWeights& w, const Tensor& dy,
+                              const ParallelSaved& saved, ParallelWeights& g, const Compute& c) {
+  attention_weight_branch(u.attention, w.attention, dy, saved.attention, g.attention, c);
+  mlp_weight_branch(u.mlp, w.mlp, dy, saved.mlp, g.mlp, c);
 }
 
 }  // namespace tern

@@ -28,6 +28,8 @@ void expect_unit(const ModelSpec& spec, int index, const Rows& rows, DType dtype
       unit_cost(unit, {.tokens = T, .attended_pairs = 0, .dtype = dtype, .scratch = scratch_bytes(multiply, dtype)});
   const ModelWeights weights = random_weights(spec, dtype, arena, 1);
   ModelWeights gradients = zero_gradients(spec, dtype, arena);
+  const auto at = static_cast<size_t>(index);
+  const UnitWeights& mine = weights.units[at];
   const Tensor x = arena.zeros(dtype, {T, spec.width}, MemoryClass::activations);
   const Tensor dy = arena.zeros(dtype, {T, spec.width}, MemoryClass::activations);
   const std::vector<int32_t> targets = random_tokens(T, spec.vocab, 5);
@@ -41,7 +43,7 @@ void expect_unit(const ModelSpec& spec, int index, const Rows& rows, DType dtype
     if (is_head)
       head_losses(spec, weights, x, targets, c);
     else
-      y = unit_forward(spec, weights, index, rows, x, nullptr, nullptr, c);
+      y = unit_forward(spec, index, mine, rows, x, nullptr, nullptr, c);
   });
   EXPECT_EQ(unsaved.kept, cost.output_bytes) << "forward without saving";
   EXPECT_EQ(unsaved.peak, cost.output_bytes + cost.unsaved_workspace) << "forward without saving";
@@ -49,20 +51,20 @@ void expect_unit(const ModelSpec& spec, int index, const Rows& rows, DType dtype
 
   const Counted forward = count(arena, [&] {
     if (is_head)
-      head_forward_loss(spec, weights, rows, x, targets, 1, saved.emplace<HeadSaved>(), gradients, c);
+      head_forward_loss(spec, head_of(weights), rows, x, targets, 1, saved.emplace<HeadSaved>(), head_of(gradients), c);
     else
-      y = unit_forward(spec, weights, index, rows, x, &saved, nullptr, c);
+      y = unit_forward(spec, index, mine, rows, x, &saved, nullptr, c);
   });
   EXPECT_EQ(forward.kept, cost.output_bytes + cost.saved_bytes) << "forward";
   EXPECT_EQ(forward.peak, forward.kept + cost.forward_workspace) << "forward";
 
   if (!is_embed) {
-    const Counted input = count(arena, [&] { dx = unit_backward_input(spec, weights, index, rows, dy, saved, c); });
+    const Counted input = count(arena, [&] { dx = unit_backward_input(spec, index, mine, rows, dy, saved, c); });
     EXPECT_EQ(input.kept, dx.bytes() + cost.left_bytes) << "backward_input";
     EXPECT_EQ(input.peak, input.kept + cost.backward_input_workspace) << "backward_input";
   }
   const Counted weight =
-      count(arena, [&] { unit_backward_weight(spec, weights, index, rows, dy, saved, gradients, c); });
+      count(arena, [&] { unit_backward_weight(spec, index, mine, rows, dy, saved, gradients.units[at], c); });
   EXPECT_EQ(weight.kept, 0) << "backward_weight";
   EXPECT_EQ(weight.peak, cost.backward_weight_workspace) << "backward_weight";
 }

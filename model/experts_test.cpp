@@ -99,12 +99,12 @@ TEST(Experts, SortedRowsGiveWhatOneTokenAfterTheOtherGives) {
       const Rows rows = make_rows(tokens, {0, 29}, nullptr);
       const Tensor x = arena.allocate(dtype, {29, spec.width}, MemoryClass::activations);
       fill_normal(x, 1, 5);
-      const Tensor got = unit_forward(spec, weights, unit, rows, x, nullptr, nullptr, c);
+      const Tensor got = unit_forward(spec, unit, weights.units[unit], rows, x, nullptr, nullptr, c);
       const Tensor want = arena.allocate(DType::f64, {29, spec.width}, MemoryClass::staging);
       for (int64_t t = 0; t < 29; ++t) {
         std::vector<double> row;
         for (int64_t i = 0; i < spec.width; ++i) row.push_back(element(x, t * spec.width + i));
-        const std::vector<double> y = token_result(*u, weights.moe[0], row);
+        const std::vector<double> y = token_result(*u, std::get<MoeWeights>(weights.units[unit]), row);
         for (int64_t i = 0; i < spec.width; ++i) set_element(want, t * spec.width + i, y[static_cast<size_t>(i)]);
       }
       EXPECT_LE(relative_error(got, want), bound) << family << " " << name_of(dtype);

@@ -64,6 +64,7 @@ TEST(UnitGradients, AgreeWithFiniteDifferencesInEveryVariant) {
 
     for (int unit = 0; unit <= head; ++unit) {
       ModelWeights gradients = zero_gradients(spec, DType::f64, arena);
+      const UnitWeights& mine = weights.units[static_cast<size_t>(unit)];
       UnitSaved saved;
       Tensor dx;
       std::function<double()> f;
@@ -73,15 +74,15 @@ TEST(UnitGradients, AgreeWithFiniteDifferencesInEveryVariant) {
           for (const double loss : head_losses(spec, weights, x, targets, c)) sum += loss;
           return 0.7 * sum;
         };
-        const double loss =
-            head_forward_loss(spec, weights, rows, x, targets, 0.7, saved.emplace<HeadSaved>(), gradients, c);
+        const double loss = head_forward_loss(spec, head_of(weights), rows, x, targets, 0.7, saved.emplace<HeadSaved>(),
+                                              head_of(gradients), c);
         EXPECT_NEAR(0.7 * loss, f(), 1e-12 * std::abs(loss));
       } else {
-        f = [&, unit] { return dot(unit_forward(spec, weights, unit, rows, x, nullptr, nullptr, c), dy); };
-        unit_forward(spec, weights, unit, rows, x, &saved, nullptr, c);
+        f = [&, unit] { return dot(unit_forward(spec, unit, mine, rows, x, nullptr, nullptr, c), dy); };
+        unit_forward(spec, unit, mine, rows, x, &saved, nullptr, c);
       }
-      if (unit > 0) dx = unit_backward_input(spec, weights, unit, rows, unit == head ? Tensor{} : dy, saved, c);
-      unit_backward_weight(spec, weights, unit, rows, dy, saved, gradients, c);
+      if (unit > 0) dx = unit_backward_input(spec, unit, mine, rows, unit == head ? Tensor{} : dy, saved, c);
+      unit_backward_weight(spec, unit, mine, rows, dy, saved, gradients.units[static_cast<size_t>(unit)], c);
       join_tied_gradients(spec, gradients);
 
       if (unit > 0) expect_gradient("input of unit " + std::to_string(unit), x, dx, f);

@@ -64,11 +64,10 @@ double fused_loss(const HeadSpec& u, const HeadWeights& w, const Tensor& x, std:
 // n = norm(x),  z = m·n·Wᵀ (m falls on n),  under a cap z' = c·tanh(z/c) and dz = dz'·(1 - (z'/c)²),  L = Σ_t (log Σ_v
 // exp z_tv - z_t,target) dz = scale·(softmax(z) - onehot(target)),  dn = dz·W,  dW += dzᵀ·n, tile by tile of rows in
 // ascending order
-double head_forward_loss(const ModelSpec& spec, const ModelWeights& weights, const Rows&, const Tensor& x,
-                         std::span<const int32_t> targets, double scale, HeadSaved& saved, ModelWeights& gradients,
+double head_forward_loss(const ModelSpec& spec, const HeadWeights& w, const Rows&, const Tensor& x,
+                         std::span<const int32_t> targets, double scale, HeadSaved& saved, HeadWeights& gradients,
                          const Compute& c) {
   const HeadSpec& u = spec.head();
-  const HeadWeights& w = weights.head;
   const int64_t T = x.rows(), D = u.width;
   const DType dtype = x.dtype(), sums = ops::sum_dtype(dtype);
   TERN_CHECK(static_cast<int64_t>(targets.size()) == T, "head: {} targets for {} rows", targets.size(), T);
@@ -81,7 +80,7 @@ double head_forward_loss(const ModelSpec& spec, const ModelWeights& weights, con
   if (const ScratchBytes bytes = scratch_bytes(c.multiply, dtype);
       bytes && !w.projection.weight.empty() && u.softcap == 0)
     if (const int64_t fused = bytes(ProductKind::head_loss, std::min(T, kFusedHeadTile), u.vocab, D); fused > 0)
-      return fused_loss(u, w, x, targets, scale, saved, gradients.head.projection, fused, c);
+      return fused_loss(u, w, x, targets, scale, saved, gradients.projection, fused, c);
 
   const int64_t rows = std::min(T, kHeadTile);
   const Tensor normed_tile = c.arena.allocate(dtype, {rows, D}, MemoryClass::workspace);
@@ -115,7 +114,7 @@ double head_forward_loss(const ModelSpec& spec, const ModelWeights& weights, con
     if (!rounded_tile.empty()) ops::round_to(logits, dlogits = rounded_tile.rows_view(0, m));
     linear_backward_input(w.projection, dlogits, saved.dnormed_TD.rows_view(begin, end), c);
     if (u.multiplier != 1) ops::scale(u.multiplier, saved.dnormed_TD.rows_view(begin, end));
-    linear_backward_weight(dlogits, normed, gradients.head.projection, c);
+    linear_backward_weight(dlogits, normed, gradients.projection, c);
   }
   return loss;
 }
@@ -134,7 +133,7 @@ void head_backward_weight(const HeadSpec& u, const HeadSaved& saved, HeadWeights
 std::vector<double> head_losses(const ModelSpec& spec, const ModelWeights& weights, const Tensor& x,
                                 std::span<const int32_t> targets, const Compute& c) {
   const HeadSpec& u = spec.head();
-  const HeadWeights& w = weights.head;
+  const HeadWeights& w = head_of(weights);
   const int64_t T = x.rows();
   TERN_CHECK(static_cast<int64_t>(targets.size()) == T, "head: {} targets for {} rows", targets.size(), T);
   std::vector<double> result(static_cast<size_t>(T));
@@ -166,15 +165,16 @@ std::vector<double> head_losses(const ModelSpec& spec, const ModelWeights& weigh
 Tensor head_logits(const ModelSpec& spec, const ModelWeights& weights, const Tensor& x, std::span<const int32_t> rows,
                    const Compute& c) {
   const HeadSpec& u = spec.head();
+  const HeadWeights& w = head_of(weights);
   const auto num = static_cast<int64_t>(rows.size());
   for (const int32_t r : rows) TERN_CHECK(0 <= r && r < x.rows(), "head: row {} of {}", r, x.rows());
   const Tensor logits = c.arena.allocate(ops::sum_dtype(x.dtype()), {num, u.vocab}, MemoryClass::activations);
   const Tensor picked = c.arena.allocate(x.dtype(), {num, u.width}, MemoryClass::workspace);
   const Tensor normed = c.arena.allocate(x.dtype(), {num, u.width}, MemoryClass::workspace);
   ops::gather_rows(x, rows, picked);
-  ops::norm(u.norm, weights.head.norm, picked, normed, {}, {});
+  ops::norm(u.norm, w.norm, picked, normed, {}, {});
   if (u.multiplier != 1) ops::scale(u.multiplier, normed);
-  linear_forward(weights.head.projection, normed, logits, c);
+  linear_forward(w.projection, normed, logits, c);
   if (u.softcap != 0) ops::softcap(u.softcap, logits);
   return logits;
 }

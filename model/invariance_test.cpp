@@ -46,7 +46,7 @@ struct Arrangement {
 Tensor cached_logits(const ModelSpec& spec, const ModelWeights& weights, const RopeTable& rope,
                      const std::vector<int32_t>& prompt, const Arrangement& how, const Compute& c) {
   const AttentionSpec& u = first_attention(spec);
-  const DType dtype = weights.embed.tokens.dtype();
+  const DType dtype = embed_of(weights).tokens.dtype();
   const auto length = static_cast<int64_t>(prompt.size());
   const int64_t mine = how.batch / 2, pages_each = (length + how.page_tokens - 1) / how.page_tokens,
                 num_pages = pages_each * how.batch;

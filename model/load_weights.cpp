@@ -271,7 +271,7 @@ ModelWeights load_weights_to_infer(const ModelSpec& spec, const std::string& mod
   ModelWeights weights = empty_weights(spec);
   std::unordered_set<std::string> done;
   for_each_linear(spec, weights, [&](const ParameterInfo& info, Linear& linear) {
-    const bool is_tied_head = spec.head().tied && &linear == &weights.head.projection;
+    const bool is_tied_head = spec.head().tied && &linear == &head_of(weights).projection;
     if (packs && !is_tied_head && loader.pack(info, dtype, linear, arena)) done.insert(info.name);
     if (packs || info.fragments.size() < 2) return;
     linear.pieces = loader.in_place(info, dtype, arena);

@@ -145,8 +145,39 @@ TEST(Weights, TiedHeadsShareStorageAndComeOnce) {
   Arena arena;
   const ModelSpec spec = model_spec(tiny_config("gpt2"));
   ModelWeights w = random_weights(spec, DType::f32, arena, 1);
-  EXPECT_EQ(w.head.projection.weight.data(), w.embed.tokens.data());
+  EXPECT_EQ(head_of(w).projection.weight.data(), embed_of(w).tokens.data());
   for (const ParameterInfo& info : parameters(spec)) EXPECT_NE(info.name, "head.projection.weight");
+}
+
+TEST(Weights, StandBesideTheUnitsAndTheVisitsOfTheUnitsAreThatOfTheModel) {
+  for_each_variant([](const std::string& variant, const ModelSpec& spec) {
+    SCOPED_TRACE(variant);
+    Arena arena;
+    ModelWeights w = random_weights(spec, DType::f32, arena, 1);
+    ASSERT_EQ(w.units.size(), spec.units.size());
+    std::vector<Tensor*> by_unit;
+    for (size_t i = 0; i < w.units.size(); ++i)
+      for_each_parameter(spec, static_cast<int>(i), w.units[i], [&](const ParameterInfo& info, Tensor& t) {
+        EXPECT_EQ(info.unit, static_cast<int>(i));
+        by_unit.push_back(&t);
+      });
+    EXPECT_EQ(by_unit, tensors(spec, w));
+  });
+}
+
+TEST(Weights, ABridgeHasNoneAndIsRefusedByItsName) {
+  ModelSpec spec = model_spec(tiny_config("llama"));
+  spec.units.insert(spec.units.begin() + 3, {-1, BridgeSpec{std::get<MlpSpec>(spec.units[2].spec).norm, 37, 24}});
+  const ModelWeights w = empty_weights(spec);
+  EXPECT_TRUE(std::holds_alternative<std::monostate>(w.units[3]));
+  Arena arena;
+  const std::vector<int32_t> tokens{1, 2};
+  try {
+    unit_forward(spec, 3, w.units[3], make_rows(tokens, {0, 2}, nullptr), {}, nullptr, nullptr, {arena});
+    FAIL() << "it ran";
+  } catch (const std::exception& e) {
+    EXPECT_NE(std::string(e.what()).find("unit 3: a bridge"), std::string::npos) << e.what();
+  }
 }
 
 TEST(Weights, InitialisationFollowsTheRuleAndIsTheSameForAnyDtypeUpToRounding) {
@@ -175,8 +206,8 @@ TEST(Weights, InitialisationFollowsTheRuleAndIsTheSameForAnyDtypeUpToRounding) {
   }
   ModelWeights other = allocate_weights(spec, DType::f32, MemoryClass::weights, arena);
   initialize_weights(spec, other, 12);
-  EXPECT_FALSE(same_bits(other.embed.tokens, a.embed.tokens));
-  EXPECT_FALSE(same_bits(a.mlp[0].up.weight, a.mlp[1].up.weight));
+  EXPECT_FALSE(same_bits(embed_of(other).tokens, embed_of(a).tokens));
+  EXPECT_FALSE(same_bits(std::get<MlpWeights>(a.units[2]).up.weight, std::get<MlpWeights>(a.units[4]).up.weight));
 }
 
 TEST(Weights, PackingKeepsTheNumbersAndFreesThePlainCopies) {
@@ -189,8 +220,8 @@ TEST(Weights, PackingKeepsTheNumbersAndFreesThePlainCopies) {
   const Rows rows = make_rows(tokens, {0, 9}, &rope);
   const Tensor want = model_forward(spec, w, rows, nullptr, c);
   pack_weights(spec, w, arena);
-  EXPECT_TRUE(w.attention[1].qkv.weight.empty());
-  EXPECT_FALSE(w.embed.tokens.empty());
+  EXPECT_TRUE(std::get<AttentionWeights>(w.units[3]).qkv.weight.empty());
+  EXPECT_FALSE(embed_of(w).tokens.empty());
   EXPECT_TRUE(same_bits(model_forward(spec, w, rows, nullptr, c), want));
 }
 

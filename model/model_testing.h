@@ -171,15 +171,15 @@ inline double add_gradients(const ModelSpec& spec, const ModelWeights& weights, 
   const int head = static_cast<int>(spec.units.size()) - 1;
   std::vector<UnitSaved> saved(spec.units.size());
   Tensor x;
-  for (int u = 0; u < head; ++u)
-    x = unit_forward(spec, weights, u, rows, x, &saved[static_cast<size_t>(u)], nullptr, c);
-  HeadSaved& last = saved[static_cast<size_t>(head)].emplace<HeadSaved>();
-  const double loss = head_forward_loss(spec, weights, rows, x, targets, scale, last, gradients, c);
+  const auto at = [](int u) { return static_cast<size_t>(u); };
+  for (int u = 0; u < head; ++u) x = unit_forward(spec, u, weights.units[at(u)], rows, x, &saved[at(u)], nullptr, c);
+  HeadSaved& last = saved[at(head)].emplace<HeadSaved>();
+  const double loss = head_forward_loss(spec, head_of(weights), rows, x, targets, scale, last, head_of(gradients), c);
   Tensor dy;
   for (int u = head; u >= 0; --u) {
     Tensor dx;
-    if (u > 0) dx = unit_backward_input(spec, weights, u, rows, dy, saved[static_cast<size_t>(u)], c);
-    unit_backward_weight(spec, weights, u, rows, dy, saved[static_cast<size_t>(u)], gradients, c);
+    if (u > 0) dx = unit_backward_input(spec, u, weights.units[at(u)], rows, dy, saved[at(u)], c);
+    unit_backward_weight(spec, u, weights.units[at(u)], rows, dy, saved[at(u)], gradients.units[at(u)], c);
     dy = dx;
   }
   return loss;

@@ -33,22 +33,25 @@ void delayed_weights(const ModelSpec& spec, const ModelWeights& weights, const s
   std::vector<std::vector<Tensor>> x(micros.size(), std::vector<Tensor>(spec.units.size() + 1)), dy = x;
   for (size_t m = 0; m < micros.size(); ++m) {
     for (int u = 0; u < head; ++u)
-      x[m][at(u + 1)] = unit_forward(spec, weights, u, micros[m].rows, x[m][at(u)],
+      x[m][at(u + 1)] = unit_forward(spec, u, weights.units[at(u)], micros[m].rows, x[m][at(u)],
                                      recompute && u > 0 ? nullptr : &saved[m][at(u)], nullptr, c);
-    head_forward_loss(spec, weights, micros[m].rows, x[m][at(head)], micros[m].targets, 0.25,
-                      saved[m][at(head)].emplace<HeadSaved>(), gradients, c);
+    head_forward_loss(spec, head_of(weights), micros[m].rows, x[m][at(head)], micros[m].targets, 0.25,
+                      saved[m][at(head)].emplace<HeadSaved>(), head_of(gradients), c);
   }
   for (size_t m = 0; m < micros.size(); ++m)
     for (int u = head; u > 0; --u) {
       if (recompute && u < head) {
-        const Tensor again = unit_forward(spec, weights, u, micros[m].rows, x[m][at(u)], &saved[m][at(u)], nullptr, c);
+        const Tensor again =
+            unit_forward(spec, u, weights.units[at(u)], micros[m].rows, x[m][at(u)], &saved[m][at(u)], nullptr, c);
         EXPECT_TRUE(same_bits(again, x[m][at(u + 1)])) << "recomputed unit " << u;
       }
-      dy[m][at(u - 1)] = unit_backward_input(spec, weights, u, micros[m].rows, dy[m][at(u)], saved[m][at(u)], c);
+      dy[m][at(u - 1)] =
+          unit_backward_input(spec, u, weights.units[at(u)], micros[m].rows, dy[m][at(u)], saved[m][at(u)], c);
     }
   for (size_t m = 0; m < micros.size(); ++m)
     for (int u = head; u >= 0; --u)
-      unit_backward_weight(spec, weights, u, micros[m].rows, dy[m][at(u)], saved[m][at(u)], gradients, c);
+      unit_backward_weight(spec, u, weights.units[at(u)], micros[m].rows, dy[m][at(u)], saved[m][at(u)],
+                           gradients.units[at(u)], c);
 }
 
 TEST(SplitBackward, AnyScheduleAndRecomputationGiveTheSameBits) {
@@ -126,10 +129,10 @@ TEST(SplitBackward, TheHeadsTilesAddUp) {
     };
     const Rows rows = make_rows(slice(tokens), {0, end - begin}, nullptr);
     UnitSaved saved;
-    loss += head_forward_loss(spec, weights, rows, x.rows_view(begin, end), slice(targets), 0.5,
-                              saved.emplace<HeadSaved>(), gradients, c);
-    const Tensor dx = unit_backward_input(spec, weights, head, rows, {}, saved, c);
-    unit_backward_weight(spec, weights, head, rows, {}, saved, gradients, c);
+    loss += head_forward_loss(spec, head_of(weights), rows, x.rows_view(begin, end), slice(targets), 0.5,
+                              saved.emplace<HeadSaved>(), head_of(gradients), c);
+    const Tensor dx = unit_backward_input(spec, head, weights.units.back(), rows, {}, saved, c);
+    unit_backward_weight(spec, head, weights.units.back(), rows, {}, saved, gradients.units.back(), c);
     return dx;
   };
   double loss_one = 0, loss_parts = 0;
@@ -139,8 +142,8 @@ TEST(SplitBackward, TheHeadsTilesAddUp) {
     EXPECT_LE(relative_error(dx.rows_view(begin, begin + 100), part), 1e-12);
   }
   EXPECT_NEAR(loss_one, loss_parts, 1e-12 * loss_parts);
-  EXPECT_LE(relative_error(one.head.projection.weight, parts.head.projection.weight), 1e-12);
-  EXPECT_LE(relative_error(one.head.norm.weight, parts.head.norm.weight), 1e-12);
+  EXPECT_LE(relative_error(head_of(one).projection.weight, head_of(parts).projection.weight), 1e-12);
+  EXPECT_LE(relative_error(head_of(one).norm.weight, head_of(parts).norm.weight), 1e-12);
   double sum = 0;
   for (const double l : head_losses(spec, weights, x, targets, c)) sum += l;
   EXPECT_NEAR(sum, loss_one, 1e-12 * loss_one);

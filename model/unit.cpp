@@ -14,7 +14,19 @@ void check_rows(const Rows& rows) {
              "Rows: {} tokens, {} positions, {} starts", T, rows.positions.size(), rows.starts.size());
 }
 
-size_t layer_of(const Unit& unit) { return static_cast<size_t>(unit.layer); }
+// The unit that a pass is asked to run on these rows.
+const Unit& unit_to_run(const ModelSpec& spec, int index, const Rows& rows) {
+  check_rows(rows);
+  const Unit& unit = spec.units.at(static_cast<size_t>(index));
+  TERN_CHECK(!std::holds_alternative<BridgeSpec>(unit.spec),
+             "unit {}: a bridge between an encoder and a decoder is planned and not run", index);
+  return unit;
+}
+
+template <class Saved>
+Saved* begin(UnitSaved* saved) {
+  return saved ? &saved->emplace<Saved>() : nullptr;
+}
 
 }  // namespace
 
@@ -39,77 +51,65 @@ NormStatistics allocate_statistics(const NormSpec& norm, int64_t rows, DType dty
   return s;
 }
 
-Tensor unit_forward(const ModelSpec& spec, const ModelWeights& weights, int index, const Rows& rows, const Tensor& x,
+Tensor unit_forward(const ModelSpec& spec, int index, const UnitWeights& weights, const Rows& rows, const Tensor& x,
                     UnitSaved* saved, KvView* kv, const Compute& c) {
-  check_rows(rows);
-  const Unit& unit = spec.units.at(static_cast<size_t>(index));
+  const Unit& unit = unit_to_run(spec, index, rows);
   if (const auto* u = std::get_if<EmbedSpec>(&unit.spec)) {
-    EmbedSaved* mine = saved ? &saved->emplace<EmbedSaved>() : nullptr;
-    return embed_forward(*u, weights.embed, rows, weights.embed.tokens.dtype(), mine, c);
+    const auto& w = std::get<EmbedWeights>(weights);
+    return embed_forward(*u, w, rows, w.tokens.dtype(), begin<EmbedSaved>(saved), c);
   }
-  if (const auto* u = std::get_if<AttentionSpec>(&unit.spec)) {
-    AttentionSaved* mine = saved ? &saved->emplace<AttentionSaved>() : nullptr;
-    return attention_unit_forward(*u, spec, weights.attention.at(layer_of(unit)), rows, x, mine, kv, unit.layer, c);
-  }
-  if (const auto* u = std::get_if<MlpSpec>(&unit.spec)) {
-    MlpSaved* mine = saved ? &saved->emplace<MlpSaved>() : nullptr;
-    return mlp_forward(*u, weights.mlp.at(layer_of(unit)), x, mine, c);
-  }
-  if (const auto* u = std::get_if<ParallelSpec>(&unit.spec)) {
-    ParallelSaved* mine = saved ? &saved->emplace<ParallelSaved>() : nullptr;
-    const size_t at = layer_of(unit);
-    return parallel_forward(*u, spec, weights.attention.at(at), weights.mlp.at(at), rows, x, mine, kv, unit.layer, c);
-  }
-  if (const MoeSpec* u = moe_of(unit)) {
-    MoeSaved* mine = saved ? &saved->emplace<MoeSaved>() : nullptr;
-    return moe_forward(*u, weights.moe.at(layer_of(unit)), x, mine, c);
-  }
+  if (const auto* u = std::get_if<AttentionSpec>(&unit.spec))
+    return attention_unit_forward(*u, spec, std::get<AttentionWeights>(weights), rows, x, begin<AttentionSaved>(saved),
+                                  kv, unit.layer, c);
+  if (const auto* u = std::get_if<MlpSpec>(&unit.spec))
+    return mlp_forward(*u, std::get<MlpWeights>(weights), x, begin<MlpSaved>(saved), c);
+  if (const auto* u = std::get_if<ParallelSpec>(&unit.spec))
+    return parallel_forward(*u, spec, std::get<ParallelWeights>(weights), rows, x, begin<ParallelSaved>(saved), kv,
+                            unit.layer, c);
+  if (const auto* u = std::get_if<MoeSpec>(&unit.spec))
+    return moe_forward(*u, std::get<MoeWeights>(weights), x, begin<MoeSaved>(saved), c);
   TERN_CHECK(false, "unit_forward: the head ends in a loss or in logits (head_forward_loss, head_losses, head_logits)");
   return {};
 }
 
-Tensor unit_backward_input(const ModelSpec& spec, const ModelWeights& weights, int index, const Rows& rows,
+Tensor unit_backward_input(const ModelSpec& spec, int index, const UnitWeights& weights, const Rows& rows,
                            const Tensor& dy, UnitSaved& saved, const Compute& c) {
-  check_rows(rows);
-  const Unit& unit = spec.units.at(static_cast<size_t>(index));
+  const Unit& unit = unit_to_run(spec, index, rows);
   if (const auto* u = std::get_if<AttentionSpec>(&unit.spec))
-    return attention_unit_backward_input(*u, spec, weights.attention.at(layer_of(unit)), rows, dy,
+    return attention_unit_backward_input(*u, spec, std::get<AttentionWeights>(weights), rows, dy,
                                          std::get<AttentionSaved>(saved), c);
   if (const auto* u = std::get_if<MlpSpec>(&unit.spec))
-    return mlp_backward_input(*u, weights.mlp.at(layer_of(unit)), dy, std::get<MlpSaved>(saved), c);
+    return mlp_backward_input(*u, std::get<MlpWeights>(weights), dy, std::get<MlpSaved>(saved), c);
   if (const auto* u = std::get_if<ParallelSpec>(&unit.spec))
-    return parallel_backward_input(*u, spec, weights.attention.at(layer_of(unit)), weights.mlp.at(layer_of(unit)), rows,
-                                   dy, std::get<ParallelSaved>(saved), c);
-  if (const MoeSpec* u = moe_of(unit))
-    return moe_backward_input(*u, weights.moe.at(layer_of(unit)), dy, std::get<MoeSaved>(saved), c);
+    return parallel_backward_input(*u, spec, std::get<ParallelWeights>(weights), rows, dy,
+                                   std::get<ParallelSaved>(saved), c);
+  if (const auto* u = std::get_if<MoeSpec>(&unit.spec))
+    return moe_backward_input(*u, std::get<MoeWeights>(weights), dy, std::get<MoeSaved>(saved), c);
   if (const auto* u = std::get_if<HeadSpec>(&unit.spec))
-    return head_backward_input(*u, weights.head, std::get<HeadSaved>(saved), c);
+    return head_backward_input(*u, std::get<HeadWeights>(weights), std::get<HeadSaved>(saved), c);
   TERN_CHECK(false, "unit_backward_input: tokens have no gradient");
   return {};
 }
 
-void unit_backward_weight(const ModelSpec& spec, const ModelWeights& weights, int index, const Rows& rows,
-                          const Tensor& dy, UnitSaved& saved, ModelWeights& gradients, const Compute& c) {
-  check_rows(rows);
-  const Unit& unit = spec.units.at(static_cast<size_t>(index));
+void unit_backward_weight(const ModelSpec& spec, int index, const UnitWeights& weights, const Rows& rows,
+                          const Tensor& dy, UnitSaved& saved, UnitWeights& gradients, const Compute& c) {
+  const Unit& unit = unit_to_run(spec, index, rows);
   if (const auto* u = std::get_if<EmbedSpec>(&unit.spec))
-    return embed_backward_weight(*u, weights.embed, rows, dy, std::get<EmbedSaved>(saved), gradients.embed, c);
-  if (const auto* u = std::get_if<ParallelSpec>(&unit.spec)) {
-    const size_t at = layer_of(unit);
-    return parallel_backward_weight(*u, weights.attention.at(at), weights.mlp.at(at), dy,
-                                    std::get<ParallelSaved>(saved), gradients.attention.at(at), gradients.mlp.at(at),
-                                    c);
-  }
+    return embed_backward_weight(*u, std::get<EmbedWeights>(weights), rows, dy, std::get<EmbedSaved>(saved),
+                                 std::get<EmbedWeights>(gradients), c);
+  if (const auto* u = std::get_if<ParallelSpec>(&unit.spec))
+    return parallel_backward_weight(*u, std::get<ParallelWeights>(weights), dy, std::get<ParallelSaved>(saved),
+                                    std::get<ParallelWeights>(gradients), c);
   if (const auto* u = std::get_if<AttentionSpec>(&unit.spec))
-    return attention_unit_backward_weight(*u, weights.attention.at(layer_of(unit)), dy, std::get<AttentionSaved>(saved),
-                                          gradients.attention.at(layer_of(unit)), c);
+    return attention_unit_backward_weight(*u, std::get<AttentionWeights>(weights), dy, std::get<AttentionSaved>(saved),
+                                          std::get<AttentionWeights>(gradients), c);
   if (const auto* u = std::get_if<MlpSpec>(&unit.spec))
-    return mlp_backward_weight(*u, weights.mlp.at(layer_of(unit)), dy, std::get<MlpSaved>(saved),
-                               gradients.mlp.at(layer_of(unit)), c);
-  if (const MoeSpec* u = moe_of(unit))
-    return moe_backward_weight(*u, weights.moe.at(layer_of(unit)), dy, std::get<MoeSaved>(saved),
-                               gradients.moe.at(layer_of(unit)), c);
-  head_backward_weight(std::get<HeadSpec>(unit.spec), std::get<HeadSaved>(saved), gradients.head);
+    return mlp_backward_weight(*u, std::get<MlpWeights>(weights), dy, std::get<MlpSaved>(saved),
+                               std::get<MlpWeights>(gradients), c);
+  if (const auto* u = std::get_if<MoeSpec>(&unit.spec))
+    return moe_backward_weight(*u, std::get<MoeWeights>(weights), dy, std::get<MoeSaved>(saved),
+                               std::get<MoeWeights>(gradients), c);
+  head_backward_weight(std::get<HeadSpec>(unit.spec), std::get<HeadSaved>(saved), std::get<HeadWeights>(gradients));
 }
 
 UnitSaved nothing_saved(const Unit& unit) {
@@ -138,7 +138,7 @@ Tensor model_forward(const ModelSpec& spec, const ModelWeights& weights, const R
                      const Compute& c) {
   Tensor x;
   for (int unit = 0; unit + 1 < static_cast<int>(spec.units.size()); ++unit)
-    x = unit_forward(spec, weights, unit, rows, x, nullptr, kv, c);
+    x = unit_forward(spec, unit, weights.units[static_cast<size_t>(unit)], rows, x, nullptr, kv, c);
   return x;
 }
 

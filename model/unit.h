@@ -93,22 +93,22 @@ void drop_left(UnitSaved&);
 
 /// y = unit(x), for all but the head. `x` is empty for embed. y is allocated here (activations).
 /// saved == nullptr: inference, nothing is kept. kv != nullptr: attention goes over the cache.
-Tensor unit_forward(const ModelSpec&, const ModelWeights&, int unit, const Rows&, const Tensor& x_TD, UnitSaved* saved,
+Tensor unit_forward(const ModelSpec&, int unit, const UnitWeights&, const Rows&, const Tensor& x_TD, UnitSaved* saved,
                     KvView* kv, const Compute&);
 /// dx from dy, leaving in `saved` what the weight part needs. Not for embed. For the head dy is empty: the loss has
 /// given saved.dnormed_TD.
-Tensor unit_backward_input(const ModelSpec&, const ModelWeights&, int unit, const Rows&, const Tensor& dy_TD,
+Tensor unit_backward_input(const ModelSpec&, int unit, const UnitWeights&, const Rows&, const Tensor& dy_TD,
                            UnitSaved& saved, const Compute&);
 /// Adds this micro-batch's weight gradients; never overwrites. Gradients are f32 (f64 of an f64 model), made by
 /// allocate_weights. For embed dy is the gradient of its output.
-void unit_backward_weight(const ModelSpec&, const ModelWeights&, int unit, const Rows&, const Tensor& dy_TD,
-                          UnitSaved& saved, ModelWeights& gradients, const Compute&);
+void unit_backward_weight(const ModelSpec&, int unit, const UnitWeights&, const Rows&, const Tensor& dy_TD,
+                          UnitSaved& saved, UnitWeights& gradients, const Compute&);
 
 /// The head in training: final norm, logits tile by tile, loss and both gradients in one pass, so that all logits never
 /// exist. The gradient of the projection is added here; BACKWARD_INPUT of the head is then only the norm's.
 /// targets (T), < 0: no loss. Returns Σ over targets of -log p. Gradients are those of `scale`·Σ.
-double head_forward_loss(const ModelSpec&, const ModelWeights&, const Rows&, const Tensor& x_TD,
-                         std::span<const int32_t> targets, double scale, HeadSaved& saved, ModelWeights& gradients,
+double head_forward_loss(const ModelSpec&, const HeadWeights&, const Rows&, const Tensor& x_TD,
+                         std::span<const int32_t> targets, double scale, HeadSaved& saved, HeadWeights& gradients,
                          const Compute&);
 /// -log p(target) per row (0 where target < 0), by tiles, without gradients: evaluation.
 std::vector<double> head_losses(const ModelSpec&, const ModelWeights&, const Tensor& x_TD,

@@ -59,13 +59,12 @@ Tensor moe_forward(const MoeSpec& u, const MoeWeights& w, const Tensor& x_TD, Mo
 Tensor moe_backward_input(const MoeSpec& u, const MoeWeights& w, const Tensor& dy_TD, MoeSaved& saved, const Compute&);
 void moe_backward_weight(const MoeSpec& u, const MoeWeights& w, const Tensor& dy_TD, const MoeSaved& saved,
                          MoeWeights& g, const Compute&);
-Tensor parallel_forward(const ParallelSpec& u, const ModelSpec&, const AttentionWeights& a, const MlpWeights& m,
-                        const Rows&, const Tensor& x_TD, ParallelSaved* saved, KvView* kv, int layer, const Compute&);
-Tensor parallel_backward_input(const ParallelSpec& u, const ModelSpec&, const AttentionWeights& a, const MlpWeights& m,
-                               const Rows&, const Tensor& dy_TD, ParallelSaved& saved, const Compute&);
-void parallel_backward_weight(const ParallelSpec& u, const AttentionWeights& a, const MlpWeights& m,
-                              const Tensor& dy_TD, const ParallelSaved& saved, AttentionWeights& ga, MlpWeights& gm,
-                              const Compute&);
+Tensor parallel_forward(const ParallelSpec& u, const ModelSpec&, const ParallelWeights& w, const Rows&,
+                        const Tensor& x_TD, ParallelSaved* saved, KvView* kv, int layer, const Compute&);
+Tensor parallel_backward_input(const ParallelSpec& u, const ModelSpec&, const ParallelWeights& w, const Rows&,
+                               const Tensor& dy_TD, ParallelSaved& saved, const Compute&);
+void parallel_backward_weight(const ParallelSpec& u, const ParallelWeights& w, const Tensor& dy_TD,
+                              const ParallelSaved& saved, ParallelWeights& g, const Compute&);
 
 Tensor head_backward_input(const HeadSpec& u, const HeadWeights& w, const HeadSaved& saved, const Compute&);
 void head_backward_weight(const HeadSpec& u, const HeadSaved& saved, HeadWeights& g);

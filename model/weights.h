@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "spec/model_spec.h"
@@ -55,15 +56,24 @@ struct MoeWeights {
 struct HeadWeights {
   NormWeights norm;
   Linear projection;
-};  // (V, D); tied: the weight shares embed.tokens' storage, its gradient does not
-
-struct ModelWeights {
-  EmbedWeights embed;
-  std::vector<AttentionWeights> attention;  // per layer; what a layer lacks is empty
-  std::vector<MlpWeights> mlp;
-  std::vector<MoeWeights> moe;
-  HeadWeights head;
+};  // (V, D); tied: the weight shares the storage of the embedding's tokens, its gradient does not
+/// Attention and MLP beside each other. Where they share a norm, both hold the same tensors.
+struct ParallelWeights {
+  AttentionWeights attention;
+  MlpWeights mlp;
 };
+
+/// What one unit runs on, by its kind. Of a bridge, which is planned and not run: nothing.
+using UnitWeights =
+    std::variant<std::monostate, EmbedWeights, AttentionWeights, MlpWeights, HeadWeights, ParallelWeights, MoeWeights>;
+/// Beside ModelSpec::units: unit i runs on units[i].
+struct ModelWeights {
+  std::vector<UnitWeights> units;
+};
+EmbedWeights& embed_of(ModelWeights&);
+const EmbedWeights& embed_of(const ModelWeights&);
+HeadWeights& head_of(ModelWeights&);
+const HeadWeights& head_of(const ModelWeights&);
 
 /// Where rows of a tensor of ours stand in a Hugging Face file. `transposed`: the file holds (in, out) (GPT-2's
 /// Conv1D). Several fragments may name one tensor of the file, each its own rows of it.
@@ -87,6 +97,9 @@ struct ParameterInfo {
 /// be empty tensors: then only the info is of use). A tied head does not come again. The order is fixed: updates and
 /// norms sum in it.
 void for_each_parameter(const ModelSpec&, ModelWeights& weights,
+                        const std::function<void(const ParameterInfo&, Tensor&)>& visit);
+/// The same of one unit alone.
+void for_each_parameter(const ModelSpec&, int unit, UnitWeights& weights,
                         const std::function<void(const ParameterInfo&, Tensor&)>& visit);
 std::vector<ParameterInfo> parameters(const ModelSpec&);
 /// Calls `visit` for every tensor that is no parameter but belongs to the model: read, written, kept in checkpoints,

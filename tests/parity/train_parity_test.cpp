@@ -132,7 +132,7 @@ std::string write_deepseek(const TinyRun& tiny) {
   Arena arena;
   ModelWeights weights = allocate_weights(spec, DType::f32, MemoryClass::weights, arena);
   initialize_weights(spec, weights, 3);
-  const std::span<float> bias = weights.moe.at(1).choice_bias.span<float>();
+  const std::span<float> bias = std::get<MoeWeights>(weights.units.at(4)).choice_bias.span<float>();
   for (size_t e = 0; e < bias.size(); ++e) bias[e] = 0.1f + 0.01f * static_cast<float>(e);  // no number of bf16
   const std::string dir = tiny.root() + "/deepseek";
   save_model(spec, c, weights, DType::f32, dir, real_io());
