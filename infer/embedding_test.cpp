@@ -96,9 +96,9 @@ TEST(Embedding, EveryPoolingIsTheReferences) {
 
 Linear random_pooler(int64_t width, DType dtype, Arena& arena) {
   Linear pooler{.out = width, .in = width};
-  pooler.weight = arena.allocate(dtype, {width, width}, MemoryClass::weights);
+  pooler.weight = DenseWeight{arena.allocate(dtype, {width, width}, MemoryClass::weights)};
   pooler.bias = arena.allocate(dtype, {width}, MemoryClass::weights);
-  fill_normal(pooler.weight, 0.3, 7);
+  fill_normal(dense_rows(pooler), 0.3, 7);
   fill_normal(pooler.bias, 0.3, 8);
   return pooler;
 }
@@ -176,9 +176,9 @@ TEST(Embedding, ThePriceCoversWhatRunsAndNotMuchMore) {
         pack_weights(spec, weights, arena);
         Linear pooler{.out = spec.width, .in = spec.width};
         if (pooling == Pooling::pooler) {
-          pooler.weight = arena.allocate(dtype, {spec.width, spec.width}, MemoryClass::weights);
+          pooler.weight = DenseWeight{arena.allocate(dtype, {spec.width, spec.width}, MemoryClass::weights)};
           pooler.bias = arena.allocate(dtype, {spec.width}, MemoryClass::weights);
-          pooler.weight.fill_zero(), pooler.bias.fill_zero();
+          dense_rows(pooler).fill_zero(), pooler.bias.fill_zero();
         }
         const std::vector<std::vector<int32_t>> texts(48, random_tokens(24, spec.vocab, 7));
         const EmbeddingSettings settings{.pooling = pooling, .batch = 48};

@@ -29,10 +29,10 @@ double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 std::vector<double> mlp_of_row(const Linear& up, const Linear& down, const std::vector<double>& x) {
   std::vector<double> hidden, y;
   for (int64_t f = 0; f < down.in; ++f) {
-    const double gate = dot(up.weight, f, x);
-    hidden.push_back(gate * sigmoid(gate) * dot(up.weight, down.in + f, x));
+    const double gate = dot(dense_rows(up), f, x);
+    hidden.push_back(gate * sigmoid(gate) * dot(dense_rows(up), down.in + f, x));
   }
-  for (int64_t d = 0; d < down.out; ++d) y.push_back(dot(down.weight, d, hidden));
+  for (int64_t d = 0; d < down.out; ++d) y.push_back(dot(dense_rows(down), d, hidden));
   return y;
 }
 
@@ -47,7 +47,7 @@ std::vector<double> token_result(const MoeSpec& u, const MoeWeights& w, const st
   std::vector<std::pair<double, int64_t>> scores;
   double all = 0, chosen = 0;
   for (int64_t e = 0; e < u.experts; ++e) {
-    const double z = dot(w.router.weight, e, n);
+    const double z = dot(dense_rows(w.router), e, n);
     scores.emplace_back(u.score == RouterScore::sigmoid ? sigmoid(z) : std::exp(z), e);
     all += scores.back().first;
   }
@@ -79,7 +79,7 @@ std::vector<double> token_result(const MoeSpec& u, const MoeWeights& w, const st
   }
   if (u.shared_hidden == 0) return y;
   const std::vector<double> f = mlp_of_row(w.shared_up, w.shared_down, n);
-  const double gate = u.shared_gate ? sigmoid(dot(w.shared_gate.weight, 0, n)) : 1;
+  const double gate = u.shared_gate ? sigmoid(dot(dense_rows(w.shared_gate), 0, n)) : 1;
   for (size_t i = 0; i < y.size(); ++i) y[i] += gate * f[i];
   return y;
 }

@@ -111,7 +111,7 @@ TEST(GgufModel, RowsOfQueriesAndKeysOfLlamaAreInterleavedInTheFile) {
     const GgufTensor* t = file.find_tensor(llama ? "blk.0.attn_q.weight" : "blk.0.attn_qkv.weight");
     ASSERT_NE(t, nullptr);
     const int64_t width = g.spec.width, head_dim = g.config.head_dim;
-    const auto ours = std::get<AttentionWeights>(g.weights.units[1]).qkv.weight.span<float>();
+    const auto ours = dense_rows(std::get<AttentionWeights>(g.weights.units[1]).qkv).span<float>();
     for (int64_t r = 0; r < g.config.num_attention_heads * head_dim; ++r) {
       const int64_t head = r / head_dim, j = r % head_dim / 2, s = r % 2;
       const int64_t row = llama ? head * head_dim + s * (head_dim / 2) + j : r;

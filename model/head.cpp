@@ -27,9 +27,7 @@ double sum_of(const Tensor& losses) {
 // A whole tile and the last one may need different scratch.
 int64_t widest_tile(const Linear& projection, int64_t T, DType dtype, Multiply multiply) {
   const int64_t tile = std::min(T, kHeadTile), tail = T % kHeadTile;
-  const ScratchBytes bytes = scratch_bytes(multiply, dtype);
-  if (!bytes || tail == 0 || projection.weight.empty()) return tile;
-  const auto of = [&](int64_t m) { return bytes(ProductKind::forward, m, projection.out, projection.in); };
+  const auto of = [&](int64_t m) { return forward_scratch_bytes(projection, m, dtype, multiply); };
   return of(tail) > of(tile) ? tail : tile;
 }
 
@@ -50,8 +48,8 @@ double fused_loss(const HeadSpec& u, const HeadWeights& w, const Tensor& x, std:
     if (u.multiplier != 1) ops::scale(u.multiplier, normed);
     const std::span<float> tile_losses(losses.data(), static_cast<size_t>(m));
     head_loss(u.vocab, u.width, targets.subspan(static_cast<size_t>(begin), static_cast<size_t>(m)),
-              static_cast<float>(scale), normed.span<bf16>(), w.projection.weight.span<bf16>(), tile_losses,
-              saved.dnormed_TD.rows_view(begin, end).span<bf16>(), gradient.weight.span<float>(),
+              static_cast<float>(scale), normed.span<bf16>(), dense_rows(w.projection).span<bf16>(), tile_losses,
+              saved.dnormed_TD.rows_view(begin, end).span<bf16>(), dense_rows(gradient).span<float>(),
               {static_cast<std::byte*>(scratch.data()), static_cast<size_t>(scratch.bytes())});
     if (u.multiplier != 1) ops::scale(u.multiplier, saved.dnormed_TD.rows_view(begin, end));
     for (const float one : tile_losses) loss += one;
@@ -77,8 +75,7 @@ double head_forward_loss(const ModelSpec& spec, const HeadWeights& w, const Rows
            .rstd_T = stats.rstd_T,
            .dnormed_TD = c.arena.allocate(dtype, {T, D}, MemoryClass::activations)};
   if (T == 0) return 0;
-  if (const ScratchBytes bytes = scratch_bytes(c.multiply, dtype);
-      bytes && !w.projection.weight.empty() && u.softcap == 0)
+  if (const ScratchBytes bytes = scratch_bytes(c.multiply, dtype); bytes && u.softcap == 0)
     if (const int64_t fused = bytes(ProductKind::head_loss, std::min(T, kFusedHeadTile), u.vocab, D); fused > 0)
       return fused_loss(u, w, x, targets, scale, saved, gradients.projection, fused, c);
 

@@ -17,25 +17,23 @@ std::span<std::byte> raw(const Tensor& bytes) {
   return {static_cast<std::byte*>(bytes.data()), static_cast<size_t>(bytes.bytes())};
 }
 
-bool is_fast(const Linear& linear, const Compute& c) { return c.multiply == Multiply::fast && !linear.weight.empty(); }
-
-/// The exact product with weights as they lie: one piece, or several from a file.
-template <class T, class Out>
-void forward_plain(const Linear& linear, const Tensor& x, std::span<const T> bias, const Tensor& y) {
-  std::vector<WeightRows<T>> rows = ops::weight_rows<T>(linear.pieces);
-  if (rows.empty()) rows.push_back({linear.weight.span<T>().data(), linear.out});
-  multiply_plain<T, Out>(x.span<T>(), rows, bias, x.rows(), linear.out, linear.in, false, y.span<Out>());
-}
-
+// The forward product of each form of a weight.
 template <class T, class Out>
 void forward(const Linear& linear, const Tensor& x, const Tensor& y, const Tensor& scratch, const Compute& c) {
-  const auto bias = ops::span_or_none<T>(linear.bias);
-  if (is_fast(linear, c))
-    return multiply_fast<T, Out>(x.span<T>(), linear.weight.span<T>(), bias, x.rows(), linear.out, linear.in,
-                                 y.span<Out>(), raw(scratch));
-  if (linear.packed.empty() && reads_plain_weights(x.dtype())) return forward_plain<T, Out>(linear, x, bias, y);
-  const Tensor& packed = linear.packed.empty() ? scratch : linear.packed;
-  multiply_exact<T, Out>(x.span<T>(), raw(packed), bias, x.rows(), linear.out, linear.in, false, y.span<Out>());
+  const int64_t m = x.rows(), n = linear.out, k = linear.in;
+  const std::span<const T> from = x.span<T>(), bias = ops::span_or_none<T>(linear.bias);
+  const std::span<Out> to = y.span<Out>();
+  if (const auto* dense = std::get_if<DenseWeight>(&linear.weight)) {
+    const std::span<const T> w = dense->rows.span<T>();
+    if (c.multiply == Multiply::fast) return multiply_fast<T, Out>(from, w, bias, m, n, k, to, raw(scratch));
+    if (!reads_plain_weights(x.dtype())) return multiply_exact<T, Out>(from, raw(scratch), bias, m, n, k, false, to);
+    const WeightRows<T> rows{w.data(), n};
+    return multiply_plain<T, Out>(from, {&rows, 1}, bias, m, n, k, false, to);
+  }
+  if (const auto* packed = std::get_if<PackedWeight>(&linear.weight))
+    return multiply_exact<T, Out>(from, raw(packed->bytes), bias, m, n, k, false, to);
+  const std::vector<WeightRows<T>> rows = ops::weight_rows<T>(std::get<RowPieces>(linear.weight).pieces);
+  multiply_plain<T, Out>(from, rows, bias, m, n, k, false, to);
 }
 
 void check_shapes(const Linear& linear, const Tensor& rows_in, const Tensor& rows_out) {
@@ -45,6 +43,13 @@ void check_shapes(const Linear& linear, const Tensor& rows_in, const Tensor& row
 }
 
 }  // namespace
+
+const Tensor& dense_rows(const Linear& linear) {
+  const auto* dense = std::get_if<DenseWeight>(&linear.weight);
+  TERN_CHECK(dense, "linear ({}, {}): its weights stand in a form that serves the forward only", linear.out, linear.in);
+  return dense->rows;
+}
+Tensor& dense_rows(Linear& linear) { return const_cast<Tensor&>(dense_rows(std::as_const(linear))); }
 
 ScratchBytes scratch_bytes(Multiply multiply, DType dtype) {
   if (dtype == DType::f64) return {};
@@ -102,19 +107,22 @@ int64_t library_bytes(Multiply multiply, DType dtype, ProductKind product, int64
   return 0;
 }
 
+int64_t forward_scratch_bytes(const Linear& linear, int64_t rows, DType dtype, Multiply multiply) {
+  if (!std::holds_alternative<DenseWeight>(linear.weight) || dtype == DType::f64 || rows == 0) return 0;
+  if (multiply == Multiply::fast) return fast_scratch_bytes(Product::forward, dtype, rows, linear.out, linear.in);
+  return reads_plain_weights(dtype) ? 0 : packed_bytes(dtype, linear.out, linear.in);
+}
+
 Tensor forward_scratch(const Linear& linear, int64_t rows, DType dtype, const Compute& c) {
-  if (dtype == DType::f64 || !linear.packed.empty() || rows == 0) return {};
-  if (is_fast(linear, c)) {
-    const int64_t bytes = fast_scratch_bytes(Product::forward, dtype, rows, linear.out, linear.in);
-    return bytes ? c.arena.bytes(bytes, MemoryClass::workspace) : Tensor{};
-  }
-  if (reads_plain_weights(dtype)) return {};
-  Tensor packed = c.arena.bytes(packed_bytes(dtype, linear.out, linear.in), MemoryClass::workspace);
+  const int64_t bytes = forward_scratch_bytes(linear, rows, dtype, c.multiply);
+  if (bytes == 0) return {};
+  Tensor scratch = c.arena.bytes(bytes, MemoryClass::workspace);
+  if (c.multiply == Multiply::fast) return scratch;
   ops::by_dtype(dtype, [&]<class T>() {
     if constexpr (!std::is_same_v<T, double>)
-      pack_weight<T>(linear.weight.span<T>(), linear.out, linear.in, raw(packed));
+      pack_weight<T>(dense_rows(linear).span<T>(), linear.out, linear.in, raw(scratch));
   });
-  return packed;
+  return scratch;
 }
 
 void linear_forward(const Linear& linear, const Tensor& x, const Tensor& y, const Tensor& scratch, const Compute& c) {
@@ -122,7 +130,7 @@ void linear_forward(const Linear& linear, const Tensor& x, const Tensor& y, cons
   if (x.count() == 0) return;
   ops::by_dtype(x.dtype(), [&]<class T>() {
     if constexpr (std::is_same_v<T, double>) {
-      multiply_ref(x.span<T>(), linear.weight.span<T>(), ops::span_or_none<T>(linear.bias), x.rows(), linear.out,
+      multiply_ref(x.span<T>(), dense_rows(linear).span<T>(), ops::span_or_none<T>(linear.bias), x.rows(), linear.out,
                    linear.in, false, y.span<T>());
     } else {
       if (y.dtype() == x.dtype()) return forward<T, T>(linear, x, y, scratch, c);
@@ -138,10 +146,10 @@ void linear_forward(const Linear& linear, const Tensor& x, const Tensor& y, cons
 void linear_backward_input(const Linear& linear, const Tensor& dy, const Tensor& dx, const Compute& c) {
   check_shapes(linear, dx, dy);
   if (dx.count() == 0) return;
-  TERN_CHECK(!linear.weight.empty(), "linear ({}, {}): its weights serve the forward only", linear.out, linear.in);
+  const Tensor& rows = dense_rows(linear);
   const int64_t m = dy.rows(), n = linear.out, k = linear.in;
   ops::by_dtype(dy.dtype(), [&]<class T>() {
-    const std::span<const T> w = linear.weight.span<T>();
+    const std::span<const T> w = rows.span<T>();
     if constexpr (std::is_same_v<T, double>) {
       multiply_nn_ref(dy.span<T>(), w, m, n, k, false, dx.span<T>());
     } else {
@@ -156,12 +164,13 @@ void linear_backward_input(const Linear& linear, const Tensor& dy, const Tensor&
 void linear_backward_weight(const Tensor& dy, const Tensor& x, const Linear& gradient, const Compute& c) {
   check_shapes(gradient, x, dy);
   if (x.count() == 0) return;
+  const Tensor& rows = dense_rows(gradient);
   const int64_t m = dy.rows(), n = gradient.out, k = gradient.in;
   ops::by_dtype(dy.dtype(), [&]<class T>() {
     if constexpr (std::is_same_v<T, double>) {
-      multiply_tn_ref(dy.span<T>(), x.span<T>(), m, n, k, gradient.weight.span<double>());
+      multiply_tn_ref(dy.span<T>(), x.span<T>(), m, n, k, rows.span<double>());
     } else {
-      const std::span<float> dw = gradient.weight.span<float>();
+      const std::span<float> dw = rows.span<float>();
       if (c.multiply == Multiply::exact) return multiply_tn<T>(dy.span<T>(), x.span<T>(), m, n, k, dw);
       const int64_t bytes = fast_scratch_bytes(Product::weight_gradient, dy.dtype(), m, n, k);
       const Tensor scratch = bytes ? c.arena.bytes(bytes, MemoryClass::workspace) : Tensor{};

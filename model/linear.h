@@ -19,12 +19,14 @@ ThreadBytes thread_bytes(Multiply, DType, ProductKind, int64_t m, int64_t n, int
 /// What a library takes and gives back during one of those products, all threads together.
 int64_t library_bytes(Multiply, DType, ProductKind, int64_t m, int64_t n, int64_t k);
 
-/// What linear_forward needs for up to `rows` rows; made once where many calls share it (the head's tiles).
+/// What linear_forward needs for `rows` rows beside its operands, by the form of the weight; made once where many calls
+/// share it (the head's tiles).
+int64_t forward_scratch_bytes(const Linear&, int64_t rows, DType, Multiply);
 Tensor forward_scratch(const Linear&, int64_t rows, DType, const Compute&);
 /// y may be of x's dtype, or f32 for bf16 x.
 void linear_forward(const Linear&, const Tensor& x, const Tensor& y, const Tensor& scratch, const Compute&);
 void linear_forward(const Linear&, const Tensor& x, const Tensor& y, const Compute&);
-/// Errors: TERN_CHECK if the plain weight has been dropped by pack_weights.
+/// Errors: TERN_CHECK if the weight is not dense; of the gradient too.
 void linear_backward_input(const Linear&, const Tensor& dy, const Tensor& dx, const Compute&);
 void linear_backward_weight(const Tensor& dy, const Tensor& x, const Linear& gradient, const Compute&);
 

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "base/error.h"
@@ -132,16 +133,16 @@ class Loader {
     uses_.insert(uses_.end(), uses.begin(), uses.end());
     return pieces;
   }
-  // The packed form of a matrix from its rows as they lie in the file; false where they lie otherwise. Never more than
-  // one matrix has pages of the file and of its own.
-  bool pack(const ParameterInfo& info, DType dtype, Linear& linear, Arena& arena) {
+  // The packed form of a matrix from its rows as they lie in the file; nothing where they lie otherwise. Never more
+  // than one matrix has pages of the file and of its own.
+  std::optional<Weight> pack(const ParameterInfo& info, DType dtype, const Linear& linear, Arena& arena) {
     const size_t before = uses_.size();
     const std::vector<Tensor> rows = in_place(info, dtype, arena);
     uses_.resize(before);
-    if (rows.empty()) return false;
-    pack_pieces(linear, rows, arena);
+    if (rows.empty()) return {};
+    Weight packed = packed_weight(linear, rows, arena);
     for (const Fragment& f : info.fragments) file_.dont_need(fragment(info, f).name);
-    return true;
+    return packed;
   }
 
   // By all threads: maps the pages of what is used where it lies, or copies them. Large ones first, as a thread takes
@@ -239,7 +240,7 @@ Linear load_pooler(const ModelSpec& spec, const std::string& model_dir, DType dt
     t = arena.allocate(dtype, shape, MemoryClass::weights);
     loader.load({"pooler", shape, 0, false, false, 0, {{name + suffix, 0, D, false, 0, D}}}, t);
   };
-  load(".weight", {D, D}, pooler.weight);
+  load(".weight", {D, D}, dense_rows(pooler));
   load(".bias", {D}, pooler.bias);
   return pooler;
 }
@@ -269,16 +270,17 @@ ModelWeights load_weights_to_infer(const ModelSpec& spec, const std::string& mod
   const bool packs = !reads_plain_weights(dtype);
   Loader loader(spec, weights_file(model_dir), packs ? WeightsIn::mapped_file : in);
   ModelWeights weights = empty_weights(spec);
-  std::unordered_set<std::string> done;
+  std::unordered_map<std::string, Weight> forms;  // of the matrices that do not stand as dense rows
   for_each_linear(spec, weights, [&](const ParameterInfo& info, Linear& linear) {
     const bool is_tied_head = spec.head().tied && &linear == &head_of(weights).projection;
-    if (packs && !is_tied_head && loader.pack(info, dtype, linear, arena)) done.insert(info.name);
+    if (packs && !is_tied_head)
+      if (auto packed = loader.pack(info, dtype, linear, arena)) forms.emplace(info.name, std::move(*packed));
     if (packs || info.fragments.size() < 2) return;
-    linear.pieces = loader.in_place(info, dtype, arena);
-    if (!linear.pieces.empty()) done.insert(info.name);
+    if (std::vector<Tensor> pieces = loader.in_place(info, dtype, arena); !pieces.empty())
+      forms.emplace(info.name, RowPieces{std::move(pieces)});
   });
   for_each_parameter(spec, weights, [&](const ParameterInfo& info, Tensor& t) {
-    if (done.contains(info.name)) return;
+    if (forms.contains(info.name)) return;
     if (!packs && info.shape.rank == 2 && info.fragments.size() == 1)
       if (const std::vector<Tensor> whole = loader.in_place(info, dtype, arena); !whole.empty()) {
         t = whole.front();
@@ -292,6 +294,9 @@ ModelWeights load_weights_to_infer(const ModelSpec& spec, const std::string& mod
     loader.load(info, t);
   });
   share_storage(spec, weights);
+  for_each_linear(spec, weights, [&](const ParameterInfo& info, Linear& linear) {
+    if (const auto form = forms.find(info.name); form != forms.end()) linear.weight = std::move(form->second);
+  });
   loader.check_tied_head();
   loader.check_all_claimed();
   loader.finish();

@@ -25,7 +25,7 @@ class UnitVisitor {
   using Visit = std::function<void(const ParameterInfo&, Tensor&)>;
   using VisitLinear = std::function<void(const ParameterInfo&, Linear&)>;
   struct Visits {
-    Visit parameter = [](const ParameterInfo&, Tensor&) {};
+    Visit parameter = {};  // none: linears may stand in any form
     Visit fixed = [](const ParameterInfo&, Tensor&) {};
     VisitLinear linear = [](const ParameterInfo&, Linear&) {};
   };
@@ -50,10 +50,10 @@ class UnitVisitor {
 
   void table(const std::string& name, HfPart part, Shape shape, Tensor& at) const {
     // Tables decay like matrices, as in PyTorch's usual grouping by rank.
-    visit_({name, shape, unit_, true, false, 0, names(part, "weight", shape)}, at);
+    if (visit_) visit_({name, shape, unit_, true, false, 0, names(part, "weight", shape)}, at);
   }
   void norm(const std::string& prefix, HfPart part, const NormSpec& n, NormWeights& at) const {
-    if (!n.present()) return;
+    if (!n.present() || !visit_) return;
     const Shape shape{n.width};
     visit_({prefix + ".weight", shape, unit_, false, true, 1 - n.offset, names(part, "weight", shape)}, at.weight);
     if (n.kind == NormKind::layer)
@@ -63,8 +63,9 @@ class UnitVisitor {
     const Shape weight{at.out, at.in}, bias{at.out};
     const ParameterInfo info{prefix + ".weight", weight, unit_, true, false, 0, names(part, "weight", weight, expert)};
     visit_linear_(info, at);
-    visit_(info, at.weight);
-    if (has_bias) visit_({prefix + ".bias", bias, unit_, false, false, 0, names(part, "bias", bias)}, at.bias);
+    if (visit_) visit_(info, dense_rows(at));
+    if (has_bias && visit_)
+      visit_({prefix + ".bias", bias, unit_, false, false, 0, names(part, "bias", bias)}, at.bias);
   }
   void attention(const std::string& prefix, const AttentionSpec& u, AttentionWeights& w) const {
     norm(prefix + ".norm", &HfNames::attention_norm, u.norm, w.norm);

@@ -5,7 +5,6 @@
 
 #include "base/error.h"
 #include "base/rng.h"
-#include "kernels/cpu/matmul.h"
 #include "model/ops.h"
 
 namespace tern {
@@ -56,13 +55,6 @@ MoeWeights empty(const MoeSpec& u) {
   return w;
 }
 
-void pack(Linear& linear, Arena& arena) {
-  if (!linear.packed.empty()) return;
-  TERN_CHECK(!linear.weight.empty(), "pack_weights: linear ({}, {}) has no weight", linear.out, linear.in);
-  pack_pieces(linear, {&linear.weight, 1}, arena);
-  linear.weight = {};
-}
-
 }  // namespace
 
 EmbedWeights& embed_of(ModelWeights& w) { return std::get<EmbedWeights>(w.units.front()); }
@@ -94,16 +86,17 @@ ModelWeights allocate_gradients(const ModelSpec& spec, DType dtype, Arena& arena
   ModelWeights g = allocate_weights(spec, type, MemoryClass::gradients, arena);
   for (const Tensor* t : tensors(spec, g)) t->fill_zero();
   const HeadSpec& head = spec.head();
-  if (head.tied) head_of(g).projection.weight = arena.zeros(type, {head.vocab, head.width}, MemoryClass::gradients);
+  if (head.tied)
+    dense_rows(head_of(g).projection) = arena.zeros(type, {head.vocab, head.width}, MemoryClass::gradients);
   return g;
 }
 
 void join_tied_gradients(const ModelSpec& spec, const ModelWeights& g) {
-  if (spec.head().tied) ops::add_and_clear(head_of(g).projection.weight, embed_of(g).tokens);
+  if (spec.head().tied) ops::add_and_clear(dense_rows(head_of(g).projection), embed_of(g).tokens);
 }
 
 void share_storage(const ModelSpec& spec, ModelWeights& w) {
-  if (spec.head().tied) head_of(w).projection.weight = embed_of(w).tokens;
+  if (spec.head().tied) dense_rows(head_of(w).projection) = embed_of(w).tokens;
   for (size_t i = 0; i < w.units.size(); ++i)
     if (const auto* u = std::get_if<ParallelSpec>(&spec.units[i].spec); u && u->shared_norm) {
       auto& both = std::get<ParallelWeights>(w.units[i]);
@@ -134,26 +127,6 @@ void initialize_weights(const ModelSpec& spec, ModelWeights& weights, uint64_t s
       }
     });
   });
-}
-
-void pack_pieces(Linear& linear, std::span<const Tensor> pieces, Arena& arena) {
-  const DType dtype = pieces.front().dtype();
-  linear.packed = arena.bytes(packed_bytes(dtype, linear.out, linear.in), MemoryClass::weights);
-  const std::span<std::byte> to{static_cast<std::byte*>(linear.packed.data()),
-                                static_cast<size_t>(linear.packed.bytes())};
-  ops::by_dtype(dtype, [&]<class T>() {
-    if constexpr (!std::is_same_v<T, double>) {
-      const std::vector<WeightRows<T>> rows = ops::weight_rows<T>(pieces);
-      pack_weight<T>(std::span<const WeightRows<T>>(rows), linear.out, linear.in, to);
-    }
-  });
-}
-
-void pack_weights(const ModelSpec& spec, ModelWeights& weights, Arena& arena) {
-  const DType dtype = embed_of(weights).tokens.dtype();
-  if (dtype == DType::f64 || reads_plain_weights(dtype)) return;
-  for_each_linear(spec, weights, [&](const ParameterInfo&, Linear& linear) { pack(linear, arena); });
-  TERN_CHECK(!spec.head().tied || !embed_of(weights).tokens.empty(), "pack_weights: the embedding table stays plain");
 }
 
 }  // namespace tern

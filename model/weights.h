@@ -10,21 +10,13 @@
 #include <variant>
 #include <vector>
 
+#include "model/linear_weight.h"
 #include "spec/model_spec.h"
 #include "tensor/arena.h"
 #include "tensor/tensor.h"
 
 namespace tern {
 
-/// y = x·weightᵀ + bias. For inference the weight may stand in another form, and `weight` is empty then: packed for the
-/// exact kernels, or in pieces of rows where its file has them.
-struct Linear {
-  Tensor weight;               // (out, in)
-  Tensor bias;                 // (out), may be empty
-  Tensor packed;               // bytes, may be empty
-  std::vector<Tensor> pieces;  // (rows, in) each, one below the other: for kernels that read plain weights
-  int64_t out = 0, in = 0;
-};
 struct NormWeights {
   Tensor weight, bias;
 };  // bias only for layer norm
@@ -95,7 +87,7 @@ struct ParameterInfo {
 };
 /// Calls `visit` for every trained parameter once, in file order of the units, with its place in `weights` (which may
 /// be empty tensors: then only the info is of use). A tied head does not come again. The order is fixed: updates and
-/// norms sum in it.
+/// norms sum in it. Errors: TERN_CHECK for a linear whose weight is not dense.
 void for_each_parameter(const ModelSpec&, ModelWeights& weights,
                         const std::function<void(const ParameterInfo&, Tensor&)>& visit);
 /// The same of one unit alone.
@@ -131,8 +123,6 @@ void join_tied_gradients(const ModelSpec&, const ModelWeights& gradients);
 /// up to rounding.
 void initialize_weights(const ModelSpec&, ModelWeights&, uint64_t seed);
 
-/// The packed form of a linear from its rows, one piece below the other, f32 or bf16.
-void pack_pieces(Linear&, std::span<const Tensor> pieces, Arena&);
 /// Packs every linear that is not yet, for the exact kernels, layer by layer, and frees the plain copy. The embedding
 /// table stays plain, so a tied projection is held twice. f64 has no packed form and is left as it is, and so are
 /// weights that the kernels read as they lie. The layout belongs to the active instruction set (kernels/dispatch.h).
