@@ -64,15 +64,17 @@ struct Runner {
     const Tensor x = i.unit > 0 ? buffers.output[at - 1] : Tensor();
     if (i.unit == last()) return head(batch, x, buffers.saved[at]);
     UnitSaved* saved = allocates(i, BufferKind::saved) ? &buffers.saved[at] : nullptr;
-    buffers.output[at] =
-        unit_forward(in.spec, i.unit, in.weights.units[i.unit], batch.rows, x, saved, nullptr, in.compute);
+    const WeightLease weights = in.weights.acquire(i.unit);
+    buffers.output[at] = unit_forward(in.spec, i.unit, *weights, batch.rows, x, saved, nullptr, in.compute);
   }
 
   void head(const MicroBatch& batch, const Tensor& x, UnitSaved& saved) {
     result.num_targets += batch.num_targets();
     if (training) {
-      result.loss_sum += head_forward_loss(in.spec, head_of(in.weights), batch.rows, x, batch.targets, in.loss_scale,
-                                           std::get<HeadSaved>(saved), head_of(*in.gradients), in.compute);
+      const WeightLease weights = in.weights.acquire(last());
+      result.loss_sum +=
+          head_forward_loss(in.spec, std::get<HeadWeights>(*weights), batch.rows, x, batch.targets, in.loss_scale,
+                            std::get<HeadSaved>(saved), head_of(*in.gradients), in.compute);
       return;
     }
     for (const double loss : head_losses(in.spec, in.weights, x, batch.targets, in.compute)) result.loss_sum += loss;
@@ -80,15 +82,16 @@ struct Runner {
 
   void backward_input(const Instruction& i) {
     const size_t at = buffers.at(i.unit, i.micro);
-    buffers.gradient[at - 1] =
-        unit_backward_input(in.spec, i.unit, in.weights.units[i.unit], in.micro_batches[i.micro].rows,
-                            buffers.gradient[at], buffers.saved[at], in.compute);
+    const WeightLease weights = in.weights.acquire(i.unit);
+    buffers.gradient[at - 1] = unit_backward_input(in.spec, i.unit, *weights, in.micro_batches[i.micro].rows,
+                                                   buffers.gradient[at], buffers.saved[at], in.compute);
   }
 
   void backward_weight(const Instruction& i) {
     const size_t at = buffers.at(i.unit, i.micro);
-    unit_backward_weight(in.spec, i.unit, in.weights.units[i.unit], in.micro_batches[i.micro].rows,
-                         buffers.gradient[at], buffers.saved[at], in.gradients->units[i.unit], in.compute);
+    const WeightLease weights = in.weights.acquire(i.unit);
+    unit_backward_weight(in.spec, i.unit, *weights, in.micro_batches[i.micro].rows, buffers.gradient[at],
+                         buffers.saved[at], in.gradients->units[i.unit], in.compute);
   }
 
   void run_one(const Instruction& i) {

@@ -39,7 +39,7 @@ struct ByteMismatch {
 
 struct ExecuteInput {
   const ModelSpec& spec;
-  const ModelWeights& weights;
+  WeightSource weights;
   ModelWeights* gradients = nullptr;  // added to; nullptr for a forward program
   std::span<const MicroBatch> micro_batches;
   double loss_scale = 1.0;  // gradients are those of loss_scale · Σ -log p

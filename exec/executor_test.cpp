@@ -9,11 +9,34 @@
 
 #include "base/error.h"
 #include "exec/executor_testing.h"
+#include "model/weight_lender_testing.h"
 #include "program/generate.h"
 #include "program/validate.h"
 
 namespace tern {
 namespace {
+
+// Every instruction leases the weights of its unit and gives them back.
+TEST(ExecutorWeights, ThatExistWhileTheyAreLeasedGiveTheBitsOfResidentOnes) {
+  for (const Case& c : kCases) {
+    if (c.dtype != DType::f32 || c.multiply != Multiply::exact) continue;
+    SCOPED_TRACE(c.name);
+    Bench resident(c), leased(c);
+    const Program p = training_program(resident.spec, resident.costs, Recompute::attention);
+    const double want = resident.add_gradients(p, c.multiply).loss_sum;
+    CopyLender lender(leased.spec, leased.weights);
+    leased.source = lender;
+    EXPECT_EQ(leased.add_gradients(p, c.multiply).loss_sum, want);
+    EXPECT_EQ(bits(leased.spec, leased.gradients), bits(resident.spec, resident.gradients));
+    const auto has_lease = [](const Instruction& i) {
+      return i.op == Opcode::forward || i.op == Opcode::recompute || i.op == Opcode::backward_input ||
+             i.op == Opcode::backward_weight;
+    };
+    EXPECT_EQ(lender.num_leases, std::ranges::count_if(p.instructions, has_lease));
+    EXPECT_EQ(lender.most_units, 1);
+    EXPECT_TRUE(lender.all_released());
+  }
+}
 
 class ExecutorBytes : public testing::TestWithParam<Case> {};
 

@@ -74,6 +74,7 @@ struct Bench {
   UpdateConfig config = update_config(UpdateRule::adamw);
   OptimizerState state;
   std::optional<UpdatePass> update;
+  WeightSource source = weights;
 
   explicit Bench(const Case& c) : spec(spec_of(c)) {
     weights = allocate_weights(spec, c.dtype, MemoryClass::weights, arena);
@@ -103,7 +104,7 @@ struct Bench {
 
   ExecuteResult execute_with(const Program& p, Multiply multiply, double scale = 1.0) {
     return execute(p, {.spec = spec,
-                       .weights = weights,
+                       .weights = source,
                        .gradients = &gradients,
                        .micro_batches = batches,
                        .loss_scale = scale,

@@ -127,10 +127,11 @@ void head_backward_weight(const HeadSpec& u, const HeadSaved& saved, HeadWeights
   ops::norm_backward_weight(u.norm, saved.dnormed_TD, saved.x_TD, saved.mean_T, saved.rstd_T, g.norm);
 }
 
-std::vector<double> head_losses(const ModelSpec& spec, const ModelWeights& weights, const Tensor& x,
+std::vector<double> head_losses(const ModelSpec& spec, WeightSource weights, const Tensor& x,
                                 std::span<const int32_t> targets, const Compute& c) {
   const HeadSpec& u = spec.head();
-  const HeadWeights& w = head_of(weights);
+  const WeightLease lease = weights.acquire(static_cast<int>(spec.units.size()) - 1);
+  const auto& w = std::get<HeadWeights>(*lease);
   const int64_t T = x.rows();
   TERN_CHECK(static_cast<int64_t>(targets.size()) == T, "head: {} targets for {} rows", targets.size(), T);
   std::vector<double> result(static_cast<size_t>(T));
@@ -159,10 +160,11 @@ std::vector<double> head_losses(const ModelSpec& spec, const ModelWeights& weigh
   return result;
 }
 
-Tensor head_logits(const ModelSpec& spec, const ModelWeights& weights, const Tensor& x, std::span<const int32_t> rows,
+Tensor head_logits(const ModelSpec& spec, WeightSource weights, const Tensor& x, std::span<const int32_t> rows,
                    const Compute& c) {
   const HeadSpec& u = spec.head();
-  const HeadWeights& w = head_of(weights);
+  const WeightLease lease = weights.acquire(static_cast<int>(spec.units.size()) - 1);
+  const auto& w = std::get<HeadWeights>(*lease);
   const auto num = static_cast<int64_t>(rows.size());
   for (const int32_t r : rows) TERN_CHECK(0 <= r && r < x.rows(), "head: row {} of {}", r, x.rows());
   const Tensor logits = c.arena.allocate(ops::sum_dtype(x.dtype()), {num, u.vocab}, MemoryClass::activations);

@@ -134,11 +134,12 @@ void drop_left(UnitSaved& saved) {
   if (auto* p = std::get_if<ParallelSaved>(&saved)) drop_attention(p->attention), drop_mlp(p->mlp);
 }
 
-Tensor model_forward(const ModelSpec& spec, const ModelWeights& weights, const Rows& rows, KvView* kv,
-                     const Compute& c) {
+Tensor model_forward(const ModelSpec& spec, WeightSource weights, const Rows& rows, KvView* kv, const Compute& c) {
   Tensor x;
-  for (int unit = 0; unit + 1 < static_cast<int>(spec.units.size()); ++unit)
-    x = unit_forward(spec, unit, weights.units[static_cast<size_t>(unit)], rows, x, nullptr, kv, c);
+  for (int unit = 0; unit + 1 < static_cast<int>(spec.units.size()); ++unit) {
+    const WeightLease lease = weights.acquire(unit);
+    x = unit_forward(spec, unit, *lease, rows, x, nullptr, kv, c);
+  }
   return x;
 }
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "model/rope_table.h"
-#include "model/weights.h"
+#include "model/weight_source.h"
 
 namespace tern {
 
@@ -111,13 +111,13 @@ double head_forward_loss(const ModelSpec&, const HeadWeights&, const Rows&, cons
                          std::span<const int32_t> targets, double scale, HeadSaved& saved, HeadWeights& gradients,
                          const Compute&);
 /// -log p(target) per row (0 where target < 0), by tiles, without gradients: evaluation.
-std::vector<double> head_losses(const ModelSpec&, const ModelWeights&, const Tensor& x_TD,
-                                std::span<const int32_t> targets, const Compute&);
+std::vector<double> head_losses(const ModelSpec&, WeightSource, const Tensor& x_TD, std::span<const int32_t> targets,
+                                const Compute&);
 /// Logits (rows.size(), V) in f32 (f64 if f64) of the named rows of x.
-Tensor head_logits(const ModelSpec&, const ModelWeights&, const Tensor& x_TD, std::span<const int32_t> rows,
-                   const Compute&);
+Tensor head_logits(const ModelSpec&, WeightSource, const Tensor& x_TD, std::span<const int32_t> rows, const Compute&);
 
-/// The whole forward without saving: what evaluation and inference call. Returns the last block's output (T, D).
-Tensor model_forward(const ModelSpec&, const ModelWeights&, const Rows&, KvView* kv, const Compute&);
+/// The whole forward without saving: what evaluation and inference call. Leases one unit's weights at a time. Returns
+/// the last block's output (T, D).
+Tensor model_forward(const ModelSpec&, WeightSource, const Rows&, KvView* kv, const Compute&);
 
 }  // namespace tern
