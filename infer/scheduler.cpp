@@ -5,6 +5,17 @@
 #include "base/error.h"
 
 namespace tern {
+namespace {
+
+// Where a sequence stands in a list by arrival; the end if it does not.
+template <class List>
+auto place_of(List& list, const Sequence& sequence) {
+  const auto at = std::lower_bound(list.begin(), list.end(), sequence.arrival,
+                                   [](const Sequence* s, int64_t arrival) { return s->arrival < arrival; });
+  return at != list.end() && *at == &sequence ? at : list.end();
+}
+
+}  // namespace
 
 void Scheduler::submit(Sequence& sequence, int64_t max_tokens) {
   TERN_CHECK(sequence.prompt_tokens >= 1 && sequence.pending() >= 1,
@@ -16,34 +27,38 @@ void Scheduler::submit(Sequence& sequence, int64_t max_tokens) {
                 "KV cache: a sequence of up to {} tokens needs {} pages of {}, the cache has {}; lower "
                 "--max-tokens or raise --context",
                 max_tokens, needed, page_tokens, pool_.num_pages());
+  TERN_CHECK(live_.emplace(sequence.id, &sequence).second, "Scheduler::submit: two sequences {}", sequence.id);
   sequence.arrival = next_arrival_++;
   waiting_.push_back(&sequence);
 }
 
-Sequence* Scheduler::find(uint64_t id) {
-  for (Sequence* s : running_)
-    if (s->id == id) return s;
-  for (Sequence* s : waiting_)
-    if (s->id == id) return s;
-  return nullptr;
-}
-
-void Scheduler::preempt(Sequence& victim) {
+// The victim is the last in arrival of those that run, so it comes before all that wait.
+void Scheduler::preempt_tail(Draft& draft) {
+  Sequence& victim = *running_.back();
+  running_.pop_back();
   pool_.release(victim.kv);
+  victim.running = false;
   ++victim.num_preemptions;
-  std::erase(running_, &victim);
-  const auto later =
-      std::find_if(waiting_.begin(), waiting_.end(), [&](const Sequence* s) { return s->arrival > victim.arrival; });
-  waiting_.insert(later, &victim);
+  waiting_.push_front(&victim);
+  if (draft.decodes.empty() || draft.decodes.back().sequence != &victim) return;
+  draft.decodes.pop_back();
+  ++draft.budget;
 }
 
-// Frees pages from the tail until `count` more tokens of `sequence` fit. False if the sequence itself is the tail.
-bool Scheduler::reserve_or_preempt(Sequence& sequence, int64_t count) {
-  while (!pool_.reserve(sequence.kv, count)) {
-    Sequence* tail = running_.back();
-    if (tail == &sequence) return false;
-    preempt(*tail);
+// Puts the next tokens of a running sequence into the draft. Where pages are short, sequences that came later are
+// preempted; a sequence that comes last itself is preempted, and false is returned.
+bool Scheduler::schedule(Sequence& s, Draft& draft) {
+  const bool decodes = s.decoding();
+  const int64_t count = decodes ? 1 : std::min({s.pending(), draft.budget, limits_.chunk});
+  TERN_CHECK(count > 0, "Scheduler::step: sequence {} runs and has no token to run", s.id);
+  while (!pool_.reserve(s.kv, count)) {
+    const bool is_tail = running_.back() == &s;
+    preempt_tail(draft);
+    if (is_tail) return false;
   }
+  const Work work{&s, s.kv.length, count, decodes ? WorkKind::decode : WorkKind::prefill, count == s.pending()};
+  (decodes ? draft.decodes : draft.prompts).push_back(work);
+  draft.budget -= count;
   return true;
 }
 
@@ -53,11 +68,11 @@ bool Scheduler::admit(int64_t budget) {
   if (waiting_.empty() || budget == 0 || num_running() >= limits_.max_running) return false;
   Sequence* next = waiting_.front();
   if (next->shares_prompt_of != Sequence::kNone && next->kv.length == 0) {
-    if (Sequence* owner = find(next->shares_prompt_of)) {
-      const int64_t shared = std::min(owner->prompt_tokens, next->prompt_tokens) - 1;
-      const bool owner_runs = std::find(running_.begin(), running_.end(), owner) != running_.end();
-      if (owner_runs && owner->kv.length < shared) return false;  // wait for its prefill
-      if (owner_runs && shared > 0) next->kv = pool_.fork(owner->kv, shared);
+    const auto owner = live_.find(next->shares_prompt_of);
+    if (owner != live_.end() && owner->second->running) {
+      const int64_t shared = std::min(owner->second->prompt_tokens, next->prompt_tokens) - 1;
+      if (owner->second->kv.length < shared) return false;  // wait for its prefill
+      if (shared > 0) next->kv = pool_.fork(owner->second->kv, shared);
     }
   }
   if (!pool_.reserve(next->kv, std::min({next->pending(), limits_.chunk, budget}))) {
@@ -65,43 +80,26 @@ bool Scheduler::admit(int64_t budget) {
     return false;
   }
   waiting_.pop_front();
+  next->running = true;
   running_.push_back(next);
   return true;
 }
 
 Batch Scheduler::step() {
-  Batch batch;
-  int64_t budget = limits_.token_budget;
-  const auto num_running_before = running_.size();
-  const auto schedule = [&](Sequence& s) {
-    const int64_t count = std::min({s.pending(), budget, s.decoding() ? int64_t{1} : limits_.chunk});
-    if (count == 0 || !reserve_or_preempt(s, count)) return false;
-    batch.push_back(
-        {&s, s.kv.length, count, s.decoding() ? WorkKind::decode : WorkKind::prefill, count == s.pending()});
-    budget -= count;
-    return true;
-  };
-  // Decoding sequences first (one token each), then prefills in order of arrival. Preemption only takes from the tail,
-  // which comes after the one that asks; one that was scheduled already must leave the batch again.
-  for (const bool decoding : {true, false}) {
-    const std::vector<Sequence*> order = running_;
-    for (Sequence* s : order) {
-      const bool runs = std::find(running_.begin(), running_.end(), s) != running_.end();
-      if (!runs || s->finished || s->decoding() != decoding || budget == 0) continue;
-      if (!schedule(*s) && budget > 0) preempt(*s);
-      std::erase_if(batch, [&](const Work& w) {
-        const bool gone = std::find(running_.begin(), running_.end(), w.sequence) == running_.end();
-        if (gone) budget += w.count;
-        return gone;
-      });
-    }
-  }
-  // Nobody joins in an iteration that had to send somebody away, unless nobody is left.
-  if (running_.size() == num_running_before || running_.empty())
-    while (admit(budget)) schedule(*running_.back());
-  TERN_CHECK(!batch.empty() || idle(), "Scheduler::step: {} running and {} waiting sequences, none can run",
+  Draft draft{.decodes = {}, .prompts = {}, .budget = limits_.token_budget};
+  const size_t num_before = running_.size();
+  // Sequences that decode come first (one token each), then prompts, both by arrival. Who is preempted stands behind
+  // the one that asks, so that the lists only lose their ends.
+  for (const bool decoding : {true, false})
+    for (size_t i = 0; i < running_.size() && draft.budget > 0; ++i)
+      if (running_[i]->decoding() == decoding) schedule(*running_[i], draft);
+  // Nobody joins in a step that had to send somebody away, unless nobody is left.
+  if (running_.size() == num_before || running_.empty())
+    while (admit(draft.budget)) schedule(*running_.back(), draft);
+  draft.decodes.insert(draft.decodes.end(), draft.prompts.begin(), draft.prompts.end());
+  TERN_CHECK(!draft.decodes.empty() || idle(), "Scheduler::step: {} running and {} waiting sequences, none can run",
              num_running(), num_waiting());
-  return batch;
+  return std::move(draft.decodes);
 }
 
 void Scheduler::computed(const Batch& batch) {
@@ -109,10 +107,11 @@ void Scheduler::computed(const Batch& batch) {
 }
 
 void Scheduler::finish(Sequence& sequence) {
-  sequence.finished = true;
   pool_.release(sequence.kv);
-  std::erase(running_, &sequence);
-  std::erase(waiting_, &sequence);
+  if (const auto at = place_of(running_, sequence); at != running_.end()) running_.erase(at);
+  if (const auto at = place_of(waiting_, sequence); at != waiting_.end()) waiting_.erase(at);
+  sequence.running = false;
+  live_.erase(sequence.id);
 }
 
 }  // namespace tern

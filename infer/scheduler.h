@@ -5,7 +5,7 @@
 
 #include <cstdint>
 #include <deque>
-#include <memory>
+#include <unordered_map>
 #include <vector>
 
 #include "infer/kv_cache.h"
@@ -20,10 +20,10 @@ struct Sequence {
   std::vector<int32_t> tokens;
   int64_t prompt_tokens = 0;
   KvPages kv;           // kv.length tokens have keys
-  int64_t arrival = 0;  // order of submission; the tail is preempted first
+  int64_t arrival = 0;  // order of submission; who came last is preempted first
   /// A sibling whose prompt this one shares: while the sibling prefills, this one waits, then forks its pages.
   uint64_t shares_prompt_of = kNone;
-  bool finished = false;
+  bool running = false;  // the scheduler's: it has pages
   int64_t num_preemptions = 0;
 
   static constexpr uint64_t kNone = ~uint64_t{0};
@@ -45,11 +45,12 @@ struct SchedulerLimits {
   int64_t max_running = 256;
 };
 
+/// A step takes time linear in the running sequences, and in those it admits.
 class Scheduler {
  public:
   Scheduler(KvPool& pool, SchedulerLimits limits) : pool_(pool), limits_(limits) {}
-  /// The sequence must outlive its run here. Errors: does_not_fit if it can never fit: num_tokens it may grow to, pages
-  /// there are.
+  /// Lines up a sequence that may grow to max_tokens. Its id is its own among those not finished; it must live until it
+  /// is finished. Errors: does_not_fit if it can never fit, with the pages it needs and those there are.
   void submit(Sequence&, int64_t max_tokens);
   /// The next batch; empty only when nothing is left. Pages are reserved; the caller runs it, then calls `computed`.
   Batch step();
@@ -62,15 +63,20 @@ class Scheduler {
   int64_t num_waiting() const { return static_cast<int64_t>(waiting_.size()); }
 
  private:
+  /// A step on its way.
+  struct Draft {
+    Batch decodes, prompts;
+    int64_t budget;
+  };
   bool admit(int64_t budget);
-  bool reserve_or_preempt(Sequence&, int64_t count);
-  void preempt(Sequence&);
-  Sequence* find(uint64_t id);
+  bool schedule(Sequence&, Draft&);
+  void preempt_tail(Draft&);
 
   KvPool& pool_;
   SchedulerLimits limits_;
-  std::deque<Sequence*> waiting_;   // by arrival
   std::vector<Sequence*> running_;  // by arrival
+  std::deque<Sequence*> waiting_;   // by arrival: all of them after those that run
+  std::unordered_map<uint64_t, Sequence*> live_;
   int64_t next_arrival_ = 0;
 };
 
