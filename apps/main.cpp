@@ -140,7 +140,7 @@ int main(int argc, char** argv) {
   } catch (const std::filesystem::filesystem_error& error) {
     return fail(static_cast<int>(ErrorKind::bad_file),
                 fmt::format("{}; is the path right, and may you read it?", error.what()));
-  } catch (const std::exception& error) {
+  } catch (const std::exception& error) {  // a Bug, or an exception of a library that nobody expected
     return fail(static_cast<int>(ErrorKind::bug),
                 fmt::format("{}; this is a bug in tern, please report it", error.what()));
   }

@@ -73,7 +73,8 @@ class Advisor {
       left_ -= a.work;
       if (a.found) found_ = to_string(a.plan.choice);
       return a.found;
-    } catch (const Error&) {  // no legal mesh under it: what it took is not told
+    } catch (const Error& e) {  // no legal mesh under it: how much work that took is not known
+      if (e.kind() != ErrorKind::usage) throw;
       left_ -= kMostWorkOfOne / 16;
       return false;
     }

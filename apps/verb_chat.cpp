@@ -127,7 +127,6 @@ class Chat {
       history_.ask(message);
       return answer();
     } catch (const Error& error) {
-      if (error.kind() == ErrorKind::bug) throw;
       const int kind = static_cast<int>(error.kind());
       if (refused_ == 0) refused_ = kind;
       talk(fmt::format("{}\n", make_printable(error.what())));

@@ -9,6 +9,7 @@
 
 #include "apps/common.h"
 #include "apps/verbs.h"
+#include "base/bug.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/io.h"
@@ -234,7 +235,7 @@ int run_export(const Options& options) {
   const WeightsDifference difference = compare_weights(model.spec, weights, again);
   const bool lossless = holds_everything(type, model.dtype) && written.as_f16 == 0;
   if (back.spec.units != model.spec.units || (lossless && difference.num_different > 0))
-    throw Error(ErrorKind::bug, "export: {} does not read back as the model it was made from; please report it", out);
+    throw Bug("export: {} does not read back as the model it was made from", out);
   if (std::isinf(difference.largest)) {
     remove_all(real_io(), out);
     throw Error(

@@ -2,12 +2,13 @@
 
 #include <cstring>
 
+#include "base/bug.h"
+
 namespace tern {
 
 void check_failed(const char* file, int line, const char* condition, const std::string& message) {
   const char* slash = std::strrchr(file, '/');
-  throw Error(ErrorKind::bug, "{}:{}: broken promise: {} ({}); this is a bug in tern, please report it",
-              slash ? slash + 1 : file, line, message, condition);
+  throw Bug("{}:{}: broken promise: {} ({})", slash ? slash + 1 : file, line, message, condition);
 }
 
 }  // namespace tern

@@ -1,8 +1,10 @@
 #include "base/error.h"
+#include "base/bug.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
+#include <type_traits>
 
 namespace tern {
 namespace {
@@ -30,15 +32,17 @@ TEST(TernCheck, ThrowsABugThatNamesFileConditionAndFacts) {
   try {
     TERN_CHECK(evaluated == 2, "lower: {} stages", evaluated);
     FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::bug);
-    const std::string text = error.what();
+  } catch (const Bug& bug) {
+    const std::string text = bug.what();
     EXPECT_NE(text.find("error_test.cpp:"), std::string::npos) << text;
     EXPECT_NE(text.find("lower: 1 stages"), std::string::npos) << text;
     EXPECT_NE(text.find("evaluated == 2"), std::string::npos) << text;
     EXPECT_EQ(text.find('/'), std::string::npos) << "no machine paths in messages: " << text;
   }
 }
+
+// Who catches bad input must not take a bug for it.
+static_assert(!std::is_base_of_v<Error, Bug> && !std::is_base_of_v<Bug, Error>);
 
 }  // namespace
 }  // namespace tern

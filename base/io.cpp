@@ -242,7 +242,7 @@ void write_file_atomically(Io& io, const std::string& path, std::span<const std:
     file->sync();
     file->close();
     io.rename(temporary, path);
-  } catch (const Error&) {
+  } catch (const std::exception&) {  // an Error or a Bug, not a test's simulated kill
     try {
       if (io.stat(temporary)) io.remove(temporary);
     } catch (const Error&) {  // the first failure is the one to report

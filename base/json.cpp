@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/bug.h"
 #include "base/error.h"
 #include "base/io.h"
 #include "base/utf8.h"
@@ -264,7 +265,7 @@ class Parser {
 
 void check_finite(const Json& value) {
   if (value.is_number_float() && !std::isfinite(value.get<double>()))
-    throw Error(ErrorKind::bug, "writing JSON: a number is {}, which JSON cannot hold", value.get<double>());
+    throw Bug("writing JSON: a number is {}, which JSON cannot hold", value.get<double>());
   if (value.is_structured())
     for (const auto& element : value) check_finite(element);
 }
@@ -287,9 +288,7 @@ std::string dump_json(const Json& value, int indent) {
   check_finite(value);
   try {
     return value.dump(indent);
-  } catch (const nlohmann::json::exception&) {
-    throw Error(ErrorKind::bug, "writing JSON: a string is not valid UTF-8");
-  }
+  } catch (const nlohmann::json::exception&) { throw Bug("writing JSON: a string is not valid UTF-8"); }
 }
 
 std::string quote_json(std::string_view text) {

@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/bug.h"
 #include "base/error.h"
 
 namespace tern {
@@ -103,9 +104,9 @@ TEST(Json, ReadsAHugeObjectInLinearTime) {
 
 TEST(DumpJson, RefusesWhatJsonCannotHold) {
   EXPECT_EQ(dump_json({{"a", 1.5}}), R"({"a":1.5})");
-  EXPECT_THROW(dump_json({{"a", {{"b", NAN}}}}), Error);
-  EXPECT_THROW(dump_json(Json::array({INFINITY})), Error);
-  EXPECT_THROW(dump_json({{"a", "\xff"}}), Error);
+  EXPECT_THROW(dump_json({{"a", {{"b", NAN}}}}), Bug);
+  EXPECT_THROW(dump_json(Json::array({INFINITY})), Bug);
+  EXPECT_THROW(dump_json({{"a", "\xff"}}), Bug);
 }
 
 TEST(QuoteJson, EscapesAndStaysReadable) {

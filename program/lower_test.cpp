@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "base/bug.h"
 #include "base/json.h"
 #include "program/simulate_ranks.h"
 #include "program/trace.h"
@@ -425,7 +426,7 @@ TEST(SimulateRanks, CountsWhatAnInstructionFreesUntilItsEnd) {
 TEST(SimulateRanks, RefusesWhatCannotRun) {
   Program p = small();
   p.instructions[0].waits.push_back(static_cast<int>(p.instructions.size()) - 1);
-  EXPECT_THROW(simulate_ranks(p), std::exception);
+  EXPECT_THROW(simulate_ranks(p), Bug);
 }
 
 }  // namespace

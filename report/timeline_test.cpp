@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "base/error.h"
+#include "base/bug.h"
 
 namespace tern {
 namespace {
@@ -44,13 +44,13 @@ TEST(TimelineSvg, ThousandsOfThinSpansStaySmallAndNoneIsInvisible) {
 TEST(TimelineSvg, WhatIsNoTimelineIsABug) {
   Timeline t = two_rows();
   t.rows[0].spans[0].kind = 2;
-  EXPECT_THROW(svg(t), Error);
+  EXPECT_THROW(svg(t), Bug);
   t = two_rows();
   t.rows[0].spans[1].end = 5;
-  EXPECT_THROW(svg(t), Error);
+  EXPECT_THROW(svg(t), Bug);
   t = two_rows();
   t.rows.clear();
-  EXPECT_THROW(svg(t), Error);
+  EXPECT_THROW(svg(t), Bug);
 }
 
 TEST(CapacitySvg, BarsAreAgainstTheirOwnCapacityAndWhatIsOverSaysSo) {
@@ -59,15 +59,15 @@ TEST(CapacitySvg, BarsAreAgainstTheirOwnCapacityAndWhatIsOverSaysSo) {
   EXPECT_EQ(count(text, "(over)"), 1);
   EXPECT_EQ(count(text, "class=\"f1\""), 1);
   EXPECT_NE(text.find("width=\"335.6\""), std::string::npos) << "50 of the most, 90, over 604 pixels: " << text;
-  EXPECT_THROW(svg(CapacityChart{}), Error);
+  EXPECT_THROW(svg(CapacityChart{}), Bug);
   CapacityChart parts{.bars = {{"rank 0", 50, 80, "", {20, 0, 30}}}, .kinds = {"a", "b", "c"}};
   const std::string stacked = svg(parts);  // 80 over 604 pixels from 96 on
   EXPECT_NE(stacked.find("class=\"f0\" x=\"96.0\" y=\"56\" width=\"151.0\""), std::string::npos) << stacked;
   EXPECT_NE(stacked.find("class=\"f2\" x=\"247.0\" y=\"56\" width=\"226.5\""), std::string::npos) << stacked;
   EXPECT_EQ(count(stacked, "class=\"f1\""), 1) << "in the legend alone";
   parts.bars[0].parts = {20, 0, 29};
-  EXPECT_THROW(svg(parts), Error) << "parts that are not the whole";
-  EXPECT_THROW(svg(CapacityChart{.bars = {{"x", -1, 1, ""}}}), Error);
+  EXPECT_THROW(svg(parts), Bug) << "parts that are not the whole";
+  EXPECT_THROW(svg(CapacityChart{.bars = {{"x", -1, 1, ""}}}), Bug);
 }
 
 }  // namespace

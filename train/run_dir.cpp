@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -125,9 +126,14 @@ std::optional<ExportOf> RunDirectory::exported() const {
   if (!io_.stat(path)) return {};
   try {
     const Json record = parse_json(io_.read(path), path);
-    const std::string& crc = record.at("checkpoint_crc32c").get_ref<const std::string&>();
-    return ExportOf{record.at("step").get<int64_t>(), static_cast<uint32_t>(std::stoul(crc, nullptr, 16))};
-  } catch (const std::exception&) { return {}; }  // not as it was written, or unreadable: the model is exported anew
+    const auto& crc = record.at("checkpoint_crc32c").get_ref<const std::string&>();
+    ExportOf of{record.at("step").get<int64_t>(), 0};
+    const auto [end, error] = std::from_chars(crc.data(), crc.data() + crc.size(), of.crc32c, 16);
+    if (error != std::errc() || end != crc.data() + crc.size()) return {};
+    return of;
+  } catch (const Error&) {             // unreadable or no JSON: the model is exported anew
+  } catch (const Json::exception&) {}  // not as it was written: the same
+  return {};
 }
 
 }  // namespace tern

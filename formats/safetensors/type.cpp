@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 
+#include "base/bug.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/text.h"
@@ -52,7 +53,7 @@ int safetensors_type_row(std::string_view name) {
 int safetensors_type_row(DType dtype) {
   for (size_t i = 0; i < kTypes.size(); ++i)
     if (kTypes[i].dtype == dtype) return static_cast<int>(i);
-  throw Error(ErrorKind::bug, "safetensors: no name for dtype {}", name_of(dtype));
+  throw Bug("safetensors: no name for dtype {}", name_of(dtype));
 }
 
 std::string_view safetensors_name(DType dtype) { return kTypes[static_cast<size_t>(safetensors_type_row(dtype))].name; }

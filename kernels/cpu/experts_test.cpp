@@ -2,7 +2,7 @@
 
 #include <numeric>
 
-#include "base/error.h"
+#include "base/bug.h"
 #include "kernels/kernel_testing.h"
 #include "kernels/ref/experts_ref.h"
 
@@ -233,7 +233,7 @@ TEST(Experts, SortingRefusesWhatIsNoExpert) {
   std::vector<int32_t> begin(5), tokens(2), rows(2);
   for (const int32_t id : {-1, 4, INT32_MAX}) {
     const std::vector<int32_t> chosen{0, id};
-    EXPECT_THROW(sort_by_expert(chosen, 2, begin, tokens, rows), Error) << id;
+    EXPECT_THROW(sort_by_expert(chosen, 2, begin, tokens, rows), Bug) << id;
   }
 }
 
