@@ -7,7 +7,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "apps/plan_report.h"
 #include "base/text.h"
 #include "base/units.h"
 #include "report/table.h"
@@ -56,15 +55,6 @@ std::optional<PlannedError> planned_error(const Calibration& c, int64_t step_ps)
                       .low_ps = std::min(step_ps, whole(bar.low)),
                       .high_ps = std::max(step_ps, whole(bar.high)),
                       .median = c.left_out.median};
-}
-
-std::string error_bar_words(const PlannedError& e) {
-  const std::string span = fmt::format("{} to {}", step_words(e.low_ps), step_words(e.high_ps));
-  const std::string half = fmt::format("half within {:.2f} %", 100 * e.median);
-  if (e.rows >= 20)
-    return fmt::format("{} in 18 of 20 of {} runs of {} that were left out; {}", span, e.rows, e.software, half);
-  if (e.rows == 1) return fmt::format("{}, where the only run of {} that was left out lay", span, e.software);
-  return fmt::format("{}, where all {} runs of {} that were left out lay; {}", span, e.rows, e.software, half);
 }
 
 std::string few_words(const Calibration& c) {

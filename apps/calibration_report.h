@@ -15,8 +15,6 @@ namespace tern {
 
 /// A plan's error bar; nothing if no error is known.
 std::optional<PlannedError> planned_error(const Calibration&, int64_t step_ps);
-/// "3.1 s to 4.2 s in 18 of 20 of 63 runs of X that were left out; half within 2.60 %"; of fewer than 20 runs all.
-std::string error_bar_words(const PlannedError&);
 /// Why a calibration's errors say little; "" if they do not.
 std::string few_words(const Calibration&);
 Json errors_json(const Errors&);

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "apps/options.h"
-#include "apps/plan_ask.h"
 #include "apps/plan_inference.h"
+#include "apps/plan_question.h"
 #include "base/error.h"
 #include "base/io.h"
 

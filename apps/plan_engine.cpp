@@ -47,6 +47,17 @@ Recompute recompute_of(const Plan& p) {
   return p.layers.empty() ? Recompute::none : p.layers.front().strategy.recompute;
 }
 
+// What of `tern train` says how much memory it takes: a run without a checkpoint on the way.
+TrainSettings settings_of(const Plan& p) {
+  TrainSettings s;
+  s.seq = p.job.seq, s.batch = p.job.batch, s.micro_batch = p.choice.micro_batch;
+  s.dtype = p.job.dtype, s.recompute = recompute_of(p);
+  s.optimizer = update_config(p.job.optimizer);
+  s.schedule.total_steps = 2;
+  s.checkpoint_every = 0;
+  return s;
+}
+
 std::string_view kind_of(const Unit& unit) {
   if (std::holds_alternative<EmbedSpec>(unit.spec)) return "embedding";
   if (std::holds_alternative<HeadSpec>(unit.spec)) return "head";
@@ -85,18 +96,12 @@ EngineTraining engine_training(const ModelSpec& spec, const Plan& p) {
   EngineTraining out{.why_not = why_not(p), .packs = p.job.lengths.given()};
   name_model(p.model, out);
   if (!out.why_not.empty()) return out;
-  EngineJob job{.seq = p.job.seq,
-                .batch = p.job.batch,
-                .micro_batch = p.choice.micro_batch,
-                .dtype = p.job.dtype,
-                .recompute = recompute_of(p),
-                .optimizer = p.job.optimizer};
-  out.memory = engine_memory(spec, job);
-  job.saves = true;
-  out.saving = engine_memory(spec, job);
-  out.command =
-      fmt::format("--batch {} --seq {} --micro-batch {} --recompute {} --dtype {} --optimizer {}", job.batch, job.seq,
-                  job.micro_batch, name_of(job.recompute), name_of(job.dtype), name_of(p.job.optimizer));
+  TrainSettings s = settings_of(p);
+  out.memory = predict_memory(spec, s, 0);
+  s.checkpoint_every = 1;
+  out.saving = predict_memory(spec, s, 0);
+  out.command = fmt::format("--batch {} --seq {} --micro-batch {} --recompute {} --dtype {} --optimizer {}", s.batch,
+                            s.seq, s.micro_batch, name_of(s.recompute), name_of(s.dtype), name_of(p.job.optimizer));
   return out;
 }
 
@@ -136,7 +141,7 @@ void tell_engine(const ModelSpec& spec, const Plan& plan, const Cluster& cluster
   if (!json) return print_out(text);
   if (e.why_not.empty())
     log_info("{} train {}: {} bytes of tensors at their most, {} with checkpoints", program_name(), e.command,
-             e.memory.tensors, e.saving.tensors);
+             e.memory.tensors(), e.saving.tensors());
 }
 
 std::string describe(const EngineTraining& e, int64_t capacity) {
@@ -151,11 +156,11 @@ std::string describe(const EngineTraining& e, int64_t capacity) {
   const auto line = [&](std::string_view name, int64_t bytes, const char* what) {
     out += fmt::format("  {:<24} {:>12} {:>20} bytes{}\n", name, format_bytes(bytes), format_with_commas(bytes), what);
   };
-  for (const auto& [name, bytes] : e.memory.classes)
-    if (name != "staging") line(name, bytes, "");
-  line("tensors at their most", e.memory.tensors, ", as the trainer predicts and counts them");
-  line("with checkpoints", e.saving.tensors, " where one is saved on the way");
-  if (e.memory.tensors > capacity)
+  for (const auto& [name, bytes] : e.memory.classes())
+    if (name != "staging" && name != "scratch" && name != "data" && name != "process") line(name, bytes, "");
+  line("tensors at their most", e.memory.tensors(), ", as the trainer predicts and counts them");
+  line("with checkpoints", e.saving.tensors(), " where one is saved on the way");
+  if (e.memory.tensors() > capacity)
     out += fmt::format(
         "  more than the {} that the cluster file leaves to a program: the search does not count this "
         "machine's scratch\n",

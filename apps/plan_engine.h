@@ -3,9 +3,9 @@
 
 #include <string>
 
-#include "apps/engine_memory.h"
 #include "plan/plan_file.h"
 #include "spec/model_spec.h"
+#include "train/fit.h"
 
 namespace tern {
 
@@ -18,8 +18,8 @@ struct EngineTraining {
   std::string model;    // MODEL of that command, quoted; "" where it takes no such model (presets, GGUF)
   std::string asks;     // what it wants besides: " --from-scratch --tokenizer TOKENIZER"
   std::string command;  // "--batch 16 --seq 256 --micro-batch 8 --recompute none --dtype f32"
-  EngineMemory memory;  // of a run whose only checkpoint comes after the last step
-  EngineMemory saving;  // of one that saves on the way
+  MemoryPlan memory;    // of a run whose only checkpoint comes after the last step
+  MemoryPlan saving;    // of one that saves on the way
 };
 /// What the search does not count and the trainer does: the scratch of this machine's multiplier, the head's tiles as
 /// its kernels want them, the copy a checkpoint is written from. The same function that `tern train` asks before it

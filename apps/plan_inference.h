@@ -1,22 +1,28 @@
 #pragma once
-// `tern plan --inference`: how a cluster serves a model, in words and as JSON.
+// `tern plan --inference`: the options, the answer on standard output, and what the engine here counts for it.
 
-#include "base/json.h"
-#include "plan/inference.h"
+#include <string>
+
+#include "planner/words/serving.h"
 
 namespace tern {
 
 class Options;
 
-/// The options of --inference. Errors: usage, for what tern's own engine does not keep (`engine`: its rates are in the
-/// cluster file), and for options of training beside it.
+struct ServingCommand {
+  ServingQuestion question;
+  std::string emit_output;  // where the command of vLLM is written; "": nowhere
+  bool json = false;
+};
+/// Errors: usage, for options that contradict each other, the model or the cluster.
+ServingCommand serving_command(const Options&, ModelSpec, Cluster);
+/// Plans, prints, and returns the exit code. Errors: does_not_fit (serving_refusal).
+int plan_inference(const ServingCommand&);
+
+/// The job alone. Errors: usage, for what tern's own engine does not keep (`engine`: its rates are in the cluster
+/// file), and for options of training beside it.
 InferenceJob inference_job(const Options&, bool engine);
 /// Errors: usage, for options of --inference without it.
 void refuse_inference_options(const Options&);
-/// Plans, prints, and returns the exit code. Errors: does_not_fit, with the tier that binds, the missing bytes and what
-/// would fit, or with the times that the targets lack.
-int plan_inference(const Options&, const ModelSpec&, const Cluster&);
-
-Json serving_json(const ServingAnswer&, const InferenceJob&);
 
 }  // namespace tern

@@ -53,21 +53,21 @@ struct PrivateFolder {
 
 }  // namespace
 
-SolverVerdict solver_verdict(const ModelSpec& spec, const Cluster& cluster, const PlanRequest& request,
-                             const Plan& plan) {
+SolverVerdict solver_verdict(const PlanQuestion& q, const Plan& plan) {
   const std::string solver = found_program("cbc") ? "cbc" : found_program("highs") ? "highs" : "";
   if (solver.empty()) return {"not asked: neither cbc nor highs is on the PATH"};
   const PipelineSchedule schedule = plan.choice.schedule;
   if (schedule != PipelineSchedule::gpipe && schedule != PipelineSchedule::one_f_one_b)
     return {fmt::format("not asked: its encoding knows gpipe and 1f1b, not {}", name_of(schedule))};
-  const Instance in = instance_of(spec, cluster, request, plan);
+  const Instance in = instance_of(q.spec, q.cluster, q.request, plan);
   int64_t binaries = 0;
   for (size_t u = 0; u < in.within.size(); ++u)
     binaries += static_cast<int64_t>(in.within[u].size()) * (2 * in.num_stages - 1);
   if (binaries > kMostBinaries)
     return {fmt::format("not asked: {} binaries, more than the {} of a small case", format_with_commas(binaries),
                         format_with_commas(kMostBinaries))};
-  const SearchResult want = search(in, {.objective = Objective::simple, .seconds = kMostSeconds, .stop = request.stop});
+  const SearchResult want =
+      search(in, {.objective = Objective::simple, .seconds = kMostSeconds, .stop = q.request.stop});
   if (!want.found || want.interrupted) return {"not asked: the search over the simple objective was not finished"};
   const PrivateFolder folder;
   const std::string lp = join_path(folder.path, "plan.lp"), solution = join_path(folder.path, "plan.sol");
@@ -78,7 +78,7 @@ SolverVerdict solver_verdict(const ModelSpec& spec, const Cluster& cluster, cons
       solver == "cbc" ? std::vector<std::string>{"cbc", lp, "-ratioGap", "0", "-solve", "-solution", solution}
                       : std::vector<std::string>{"highs", lp, "--solution_file", solution};
   const ChildResult ran = run_child(command, {.join_stderr = true, .kill_when = [&] {
-                                                return spent() > kMostSeconds || (request.stop && *request.stop);
+                                                return spent() > kMostSeconds || (q.request.stop && *q.request.stop);
                                               }});
   if (ran.killed) return {fmt::format("{} had no answer within {}", solver, format_seconds(spent()))};
   if (ran.exit_code > 128)

@@ -4,10 +4,8 @@
 
 #include <string>
 
-#include "hardware/cluster.h"
 #include "plan/plan_file.h"
-#include "planner/outer/plan_model.h"
-#include "spec/model_spec.h"
+#include "planner/outer/plan_question.h"
 
 namespace tern {
 
@@ -17,6 +15,6 @@ struct SolverVerdict {
 };
 
 /// The solver is whatever program of that name is on the PATH: what it does is reported, never thrown.
-SolverVerdict solver_verdict(const ModelSpec&, const Cluster&, const PlanRequest&, const Plan&);
+SolverVerdict solver_verdict(const PlanQuestion&, const Plan&);
 
 }  // namespace tern

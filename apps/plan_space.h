@@ -3,9 +3,8 @@
 
 #include <vector>
 
-#include "apps/plan_advice.h"
 #include "base/options.h"
-#include "planner/outer/plan_model.h"
+#include "planner/outer/plan_question.h"
 
 namespace tern {
 

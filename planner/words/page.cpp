@@ -1,12 +1,12 @@
-#include "apps/plan_page.h"
+#include "planner/words/page.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "apps/plan_report.h"
 #include "base/text.h"
 #include "base/units.h"
+#include "planner/words/plan_text.h"
 #include "program/pipeline_timeline.h"
 #include "report/html.h"
 #include "report/table.h"

@@ -24,11 +24,13 @@ std::string rival_words(const Plan&, const PlannedFamily&);
 std::string step_words(int64_t ps);
 /// What a step that no run was held against is worth; "" where the rates are tern's own, measured here.
 std::string uncalibrated_words(const Cluster&);
-/// `uncalibrated`: a line under the step, "" for none.
-void print_plan(const PlanAnswer&, const Cluster&, const std::string& uncalibrated);
+/// "3.1 s to 4.2 s in 18 of 20 of 63 runs of X that were left out; half within 2.60 %"; of fewer than 20 runs all.
+std::string error_bar_words(const PlannedError&);
+/// The plan: choice, step, proof, layers, memory, rivals. `uncalibrated`: a line under the step, "" for none.
+std::string plan_text(const PlanAnswer&, const Cluster&, const std::string& uncalibrated);
 /// "1,792 choices bounded anew in 0.4 s: …".
-std::string told(const PlanAudit&);
+std::string audit_counts(const PlanAudit&);
 /// The verdict, what is proven, and what was not judged.
-void print_audit(const PlanAudit&, const Plan&);
+std::string audit_text(const PlanAudit&, const Plan&);
 
 }  // namespace tern

@@ -1,4 +1,4 @@
-#include "apps/plan_advice.h"
+#include "planner/words/refusal.h"
 
 #include <fmt/format.h>
 
@@ -6,11 +6,9 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "apps/common.h"
-#include "apps/plan_report.h"
-#include "base/error.h"
 #include "base/text.h"
 #include "base/units.h"
+#include "planner/words/plan_text.h"
 #include "planner/words/questions.h"
 #include "spec/presets.h"
 
@@ -26,17 +24,17 @@ constexpr size_t kMostChanges = 4;
 
 class Advisor {
  public:
-  Advisor(const ModelSpec& spec, const Cluster& cluster, const PlanRequest& request)
-      : spec_(spec), cluster_(cluster), request_(request) {}
+  explicit Advisor(const PlanQuestion& question)
+      : spec_(question.spec), cluster_(question.cluster), request_(question.request), wider_(question.wider) {}
 
   // The least intrusive first.
-  std::vector<std::string> run(const std::vector<WiderSpace>& wider) {
-    for (const WiderSpace& w : wider) {
+  std::vector<std::string> run() {
+    for (const WiderSpace& w : wider_) {
       PlanRequest r = request_;
       r.space = w.space;
       if (attempt(w.words, spec_, cluster_, r)) break;
     }
-    offload(wider);
+    offload();
     for (PlanRequest r = request_; r.job.seq >= 256;) {
       r.job.seq /= 2;
       if (attempt(fmt::format("--seq {}", r.job.seq), spec_, cluster_, r)) break;
@@ -97,7 +95,7 @@ class Advisor {
     return true;
   }
 
-  void offload(const std::vector<WiderSpace>& wider) {
+  void offload() {
     const SearchSpace all;
     if (request_.space.states == all.states && request_.space.activations == all.activations) return;
     PlanRequest r = request_;
@@ -107,9 +105,9 @@ class Advisor {
       if (r.space.states == request_.space.states && r.space.activations == request_.space.activations) return;
     }
     const std::string slow = "a slower step, and a longer search: --max-seconds";
-    if (attempt(fmt::format("--offload all ({})", slow), spec_, cluster_, r) || wider.empty()) return;
+    if (attempt(fmt::format("--offload all ({})", slow), spec_, cluster_, r) || wider_.empty()) return;
     r.space = all;
-    attempt(fmt::format("--offload all {} ({})", wider.back().words, slow), spec_, cluster_, r);
+    attempt(fmt::format("--offload all {} ({})", wider_.back().words, slow), spec_, cluster_, r);
   }
 
   void more_nodes() {
@@ -165,18 +163,19 @@ class Advisor {
   const ModelSpec& spec_;
   const Cluster& cluster_;
   const PlanRequest& request_;
+  const std::vector<WiderSpace>& wider_;
   int64_t left_ = kMostWork;
   std::string found_;  // the choice of the last plan that was found
   std::vector<std::string> out_;
 };
 
 // Where axes are given: which to let go of.
-std::vector<SmallestChange> changes_that_fit(const ModelSpec& spec, const Cluster& cluster, const PlanRequest& request,
-                                             const SearchSpace& base) {
-  if (axes_given(request.space.pinned).empty()) return {};
-  PlanRequest r = request;
+std::vector<SmallestChange> changes_that_fit(const PlanQuestion& q) {
+  const PinnedAxes& pinned = q.request.space.pinned;
+  if (axes_given(pinned).empty()) return {};
+  PlanRequest r = q.request;
   r.seconds = std::min(r.seconds, kChanging);
-  std::vector<SmallestChange> all = smallest_changes(spec, cluster, r, base, request.space.pinned);
+  std::vector<SmallestChange> all = smallest_changes(q.spec, q.cluster, r, q.unpinned, pinned);
   if (all.size() > kMostChanges) all.resize(kMostChanges);
   return all;
 }
@@ -188,47 +187,52 @@ std::string changes_in_words(const std::vector<SmallestChange>& changes) {
   return words.empty() ? "" : "Smallest changes that fit, fastest first: " + join(words, "; ") + ". ";
 }
 
+Json changes_json(const std::vector<SmallestChange>& changes) {
+  Json out = Json::array();
+  for (const SmallestChange& c : changes)
+    out.push_back({{"axes", c.axes},
+                   {"change", c.words},
+                   {"fix", c.pins},
+                   {"offload", c.offload.empty() ? Json(nullptr) : Json(c.offload)},
+                   {"step_ps", c.step_ps}});
+  return out;
+}
+
+Error undecided(const PlanRequest& request) {
+  const bool timed = request.seconds < std::numeric_limits<double>::infinity();
+  return Error(ErrorKind::undecided, "plan: no plan was found{}, and it is not proven that none fits; {}",
+               timed ? fmt::format(" within {}", format_seconds(request.seconds)) : "",
+               timed ? "give --max-seconds more" : "try other --schedules, or fewer --max-stages");
+}
+
 }  // namespace
 
-void refuse_plan(const ModelSpec& spec, const Cluster& cluster, const PlanRequest& request, const PlanAnswer& a,
-                 const SearchSpace& base, const std::vector<WiderSpace>& wider, bool json) {
-  if (!a.proven_infeasible) {
-    const bool timed = request.seconds < std::numeric_limits<double>::infinity();
-    throw Error(ErrorKind::undecided, "plan: no plan was found{}, and it is not proven that none fits; {}",
-                timed ? fmt::format(" within {}", format_seconds(request.seconds)) : "",
-                timed ? "give --max-seconds more" : "try other --schedules, or fewer --max-stages");
-  }
+Refusal refusal_of(const PlanQuestion& q, const PlanAnswer& a) {
+  if (!a.proven_infeasible) return {undecided(q.request), ""};
   const NoFit& n = a.no_fit;
-  Advisor advisor(spec, cluster, request);
-  const std::vector<std::string> fits = advisor.run(wider);
+  Advisor advisor(q);
+  const std::vector<std::string> fits = advisor.run();
   const auto [more, with_more] = n.tier == Tier::device ? advisor.more_memory() : std::pair(int64_t{0}, std::string());
   // A choice that was seen to fit says more than one that lacks least of the few that were looked at.
   const std::string lacks = more > 0 ? fmt::format("with {} more there is a plan ({})", format_bytes(more), with_more)
                                      : fmt::format("the nearest choice that was looked at lacks {} at least ({})",
                                                    format_bytes(n.missing_bytes), n.choice);
-  const std::vector<SmallestChange> changes = changes_that_fit(spec, cluster, request, base);
-  Json told = Json::array();
-  for (const SmallestChange& c : changes)
-    told.push_back({{"axes", c.axes},
-                    {"change", c.words},
-                    {"fix", c.pins},
-                    {"offload", c.offload.empty() ? Json(nullptr) : Json(c.offload)},
-                    {"step_ps", c.step_ps}});
-  if (json)
-    print_json(Json{{"fits", false},
-                    {"tier", name_of(n.tier)},
-                    {"missing_bytes", more > 0 ? more : n.missing_bytes},
-                    {"capacity_bytes", n.capacity_bytes},
-                    {"more_device_bytes", more > 0 ? Json(more) : Json(nullptr)},
-                    {"nearest", more > 0 ? with_more : n.choice},
-                    {"what_would_fit", fits},
-                    {"smallest_changes", told}});
-  throw Error(ErrorKind::does_not_fit,
-              "plan: {} with --batch {} --seq {} does not fit on '{}': the {} memory of each device has {}; {}. "
-              "{}{}{}",
-              request.model, request.job.batch, request.job.seq, cluster.name, name_of(n.tier),
-              format_bytes(n.capacity_bytes), lacks, changes_in_words(changes),
-              fits.empty() ? "Nothing near it was found to fit." : "What would fit: ", join(fits, "; "));
+  const std::vector<SmallestChange> changes = changes_that_fit(q);
+  const Json figures{{"fits", false},
+                     {"tier", name_of(n.tier)},
+                     {"missing_bytes", more > 0 ? more : n.missing_bytes},
+                     {"capacity_bytes", n.capacity_bytes},
+                     {"more_device_bytes", more > 0 ? Json(more) : Json(nullptr)},
+                     {"nearest", more > 0 ? with_more : n.choice},
+                     {"what_would_fit", fits},
+                     {"smallest_changes", changes_json(changes)}};
+  return {Error(ErrorKind::does_not_fit,
+                "plan: {} with --batch {} --seq {} does not fit on '{}': the {} memory of each device has {}; {}. "
+                "{}{}{}",
+                q.request.model, q.request.job.batch, q.request.job.seq, q.cluster.name, name_of(n.tier),
+                format_bytes(n.capacity_bytes), lacks, changes_in_words(changes),
+                fits.empty() ? "Nothing near it was found to fit." : "What would fit: ", join(fits, "; ")),
+          dump_json(figures, 2) + "\n"};
 }
 
 }  // namespace tern

@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "apps/plan_story.h"
 #include "planner/outer/plan_model.h"
+#include "planner/words/story.h"
 
 namespace tern {
 

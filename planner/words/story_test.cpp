@@ -1,5 +1,5 @@
 // What is said of a plan: points of a row of questions, marked only where all of them were searched to their end.
-#include "apps/plan_story.h"
+#include "planner/words/story.h"
 
 #include <gtest/gtest.h>
 

@@ -1,16 +1,20 @@
-#include "apps/plan_ask.h"
+#include "apps/plan_question.h"
 
 #include <algorithm>
 #include <charconv>
 
-#include "apps/common.h"
+#include "apps/calibration_report.h"
 #include "apps/given_options.h"
-#include "apps/plan_page.h"
+#include "apps/outputs.h"
+#include "apps/plan_inference.h"
+#include "apps/plan_lengths.h"
+#include "apps/plan_space.h"
 #include "base/error.h"
-#include "base/io.h"
 #include "base/log.h"
+#include "base/signals.h"
 #include "base/text.h"
 #include "base/units.h"
+#include "planner/words/questions.h"
 
 namespace tern {
 namespace {
@@ -27,16 +31,7 @@ int64_t sequences(std::string_view text, std::string_view whole) {
   return n;
 }
 
-void write(const Options& o, std::string_view option, const std::string& text) {
-  const std::string& path = o.text(option);
-  if (path.empty()) return;
-  const bool replaces = real_io().stat(path).has_value();
-  write_file_atomically(real_io(), path, text);
-  log_info("wrote {}{}", path, replaces ? " (in place of the file that was there)" : "");
-}
-
-}  // namespace
-
+// --batch alone; --batches A:B (A, 2A, 4A, … and B) or A:B:STEP. Rising.
 std::vector<int64_t> batches_of(const Options& o) {
   if (!o.has("batches")) return {o.integer("batch")};
   if (o.has("batch")) throw Error(ErrorKind::usage, "plan: --batch and --batches: give one of them");
@@ -53,6 +48,7 @@ std::vector<int64_t> batches_of(const Options& o) {
   return out;
 }
 
+// --emit: what the framework has not of this model and job is named.
 void refuse_other_models(const Options& o, const ModelSpec& spec, const TrainJob& job) {
   if (!o.has("emit") && o.has("emit-output"))
     throw Error(ErrorKind::usage, "plan: --emit-output without --emit says nothing to write");
@@ -63,12 +59,7 @@ void refuse_other_models(const Options& o, const ModelSpec& spec, const TrainJob
       throw Error(ErrorKind::usage, "--emit {}", why);
 }
 
-void require_positions(const ModelSpec& spec, int64_t tokens, std::string_view what) {
-  if (const int64_t learned = learned_positions(spec); learned > 0 && tokens > learned)
-    throw Error(ErrorKind::usage, "plan: {}: {} tokens, the model has {} learned positions; give at most that", what,
-                format_with_commas(tokens), format_with_commas(learned));
-}
-
+// The cluster with --price-per-hour for each of its devices, if that was given.
 Cluster priced_as_asked(const Options& o, Cluster cluster) {
   if (!o.has("price-per-hour")) return cluster;
   for (DeviceType& d : cluster.devices) d.price_per_hour = o.real("price-per-hour");
@@ -76,6 +67,7 @@ Cluster priced_as_asked(const Options& o, Cluster cluster) {
   return cluster;
 }
 
+// Terms of a run want --tokens; --tokens wants a disk on every node, or --checkpoint-time; --pareto one type of node.
 void require_terms(const Options& o, const Cluster& cluster) {
   if (!o.has("tokens"))
     for (const std::string_view name : {"checkpoint-time", "mtbf", "restart-time"})
@@ -89,6 +81,90 @@ void require_terms(const Options& o, const Cluster& cluster) {
   if (o.flag("pareto") && cluster.groups.size() != 1)
     throw Error(ErrorKind::usage, "plan: --pareto takes fewer and fewer nodes of one type; '{}' has several",
                 cluster.name);
+}
+
+// Runs of a table in f16 keep f16 gradients (calibrate/run_table.h): what their calibration is asked about does too.
+DType gradients_of(const Options& options, bool calibrated_runs) {
+  const bool f16 = dtype_from_name(options.text("dtype")) == DType::f16;
+  const DType asked = dtype_from_name(options.text("gradients"));
+  if (asked == DType::f16 && !f16)
+    throw Error(ErrorKind::usage, "plan: --gradients f16 goes with --dtype f16 alone, here it is {}",
+                options.text("dtype"));
+  if (!calibrated_runs || !f16 || options.given("gradients")) return asked;
+  log_info("gradients are kept in f16, as in the runs of the calibration; --gradients f32 asks for others");
+  return DType::f16;
+}
+
+std::optional<RunTerms> terms_of(const Options& o) {
+  if (!o.has("tokens")) return std::nullopt;
+  RunTerms terms{.tokens = o.real("tokens"), .mtbf_s = o.real("mtbf"), .restart_s = o.real("restart-time")};
+  if (o.has("checkpoint-time")) terms.checkpoint_s = o.real("checkpoint-time");
+  return terms;
+}
+
+TrainJob job_of(const Options& o, const ModelSpec& spec, int64_t batch, bool calibrated) {
+  return {.batch = batch,
+          .seq = o.integer("seq"),
+          .dtype = dtype_from_name(o.text("dtype")),
+          .gradients = gradients_of(o, calibrated),
+          .optimizer = update_rule_from_name(o.text("optimizer")),
+          .capacity_factor = o.real("capacity-factor"),
+          .lengths = job_lengths(o, spec)};
+}
+
+PlanQuestion question_of(const Options& o, ModelSpec spec, Cluster cluster, std::vector<int64_t> batches,
+                         bool calibrated) {
+  PlanQuestion q{.spec = std::move(spec), .cluster = std::move(cluster)};
+  q.batches = std::move(batches);
+  q.request = {.model = o.positional("MODEL"), .space = space_of(o), .stop = &stop_flag()};
+  q.request.job = job_of(o, q.spec, q.batches.back(), calibrated);
+  if (o.has("max-seconds")) q.request.seconds = o.real("max-seconds");
+  if (o.has("threads")) q.request.threads = static_cast<int>(o.integer("threads"));
+  q.run = terms_of(o), q.what_if = o.flag("explain"), q.node_counts = o.flag("pareto");
+  q.unpinned = space_without_pins(o), q.wider = wider_spaces(o);
+  return q;
+}
+
+}  // namespace
+
+PlanCommand plan_command(const Options& o, ModelSpec spec, Cluster cluster) {
+  refuse_inference_options(o);
+  cluster = priced_as_asked(o, std::move(cluster));
+  std::vector<int64_t> batches = batches_of(o);
+  PlanCommand c;
+  if (o.has("calibration")) {
+    c.calibration_path = o.text("calibration");
+    c.calibration = read_calibration(c.calibration_path);
+    cluster = calibrated(cluster, *c.calibration, dtype_from_name(o.text("dtype")));
+    if (const std::string few = few_words(*c.calibration); !few.empty()) log_warn("{}", few);
+  }
+  if (o.given("capacity-factor") && std::ranges::none_of(spec.units, [](const Unit& u) { return moe_of(u); }))
+    throw Error(ErrorKind::usage,
+                "plan: --capacity-factor is of mixtures of experts; the model has none, leave it out");
+  if (o.has("adapters")) spec = with_adapters(std::move(spec), o.integer("adapters"));
+  c.question = question_of(o, std::move(spec), std::move(cluster), std::move(batches), c.calibration.has_value());
+  const PlanQuestion& q = c.question;
+  c.outputs.json = o.flag("json");
+  if (o.has("check")) {
+    refuse_beside_check(o);
+    if (q.batches.size() > 1) throw Error(ErrorKind::usage, "plan: --check judges one plan: give --batch");
+    c.check = o.text("check");
+  } else {
+    require_writable(o);
+    require_terms(o, q.cluster);
+    refuse_other_models(o, q.spec, q.request.job);
+    c.certify = o.flag("certify");
+    c.outputs.plan = o.text("output"), c.outputs.emitted = o.text("emit-output");
+    c.outputs.html = o.text("html"), c.outputs.picture = o.text("picture");
+  }
+  require_positions(q.spec, q.request.job.seq, "--seq");
+  return c;
+}
+
+void require_positions(const ModelSpec& spec, int64_t tokens, std::string_view what) {
+  if (const int64_t learned = learned_positions(spec); learned > 0 && tokens > learned)
+    throw Error(ErrorKind::usage, "plan: {}: {} tokens, the model has {} learned positions; give at most that", what,
+                format_with_commas(tokens), format_with_commas(learned));
 }
 
 void refuse_beside_check(const Options& o) {
@@ -122,37 +198,6 @@ void refuse_beside_check(const Options& o) {
                                        "lengths",
                                        "batching"};
   refuse_given_but(o, kJudged, "does not go with --check, which judges a plan and searches nothing; leave it out");
-}
-
-PlanStory tell_story(const Options& o, const ModelSpec& spec, const Cluster& cluster, const PlanRequest& request,
-                     const PlanAnswer& answer) {
-  const Plan& plan = answer.plan;
-  PlanStory story;
-  story.memory = answer.memory;
-  if (o.has("tokens")) {
-    story.terms.tokens = o.real("tokens"), story.terms.mtbf_s = o.real("mtbf");
-    story.terms.restart_s = o.real("restart-time");
-    if (o.has("checkpoint-time")) story.terms.checkpoint_s = o.real("checkpoint-time");
-    story.run = run_cost(spec, cluster, plan, story.terms);
-  }
-  if (o.flag("explain")) story.shadow = shadow_prices(spec, cluster, request, plan);
-  if (o.flag("pareto")) story.nodes = plan_node_counts(spec, cluster, request, answer);
-  if (const auto f = request.space.pinned.framework) {
-    story.framework = f;
-    const auto node = std::find_if(cluster.nodes.begin(), cluster.nodes.end(),
-                                   [&](const NodeType& n) { return n.name == plan.ranks.front().node; });
-    TERN_CHECK(node != cluster.nodes.end(), "plan: no node '{}'", plan.ranks.front().node);
-    story.emitted = emit_plan(*f, spec, plan, node->num_devices);
-  }
-  return story;
-}
-
-void write_answer(const Options& o, const std::string& plan, const ModelSpec& spec, const Cluster& cluster,
-                  const PlanAnswer& answer, const PlanStory& story) {
-  write(o, "output", plan);
-  write(o, "emit-output", story.emitted.text);
-  if (!o.text("html").empty()) write(o, "html", plan_page(spec, cluster, answer, story));
-  if (!o.text("picture").empty()) write(o, "picture", plan_picture(answer));
 }
 
 }  // namespace tern

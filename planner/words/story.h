@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "plan/emit.h"
 #include "plan/run_cost.h"
-#include "planner/outer/plan_model.h"
+#include "planner/outer/plan_question.h"
 #include "planner/words/questions.h"
 
 namespace tern {
@@ -24,6 +24,10 @@ struct PlanStory {
   std::vector<PlannedMemoryByTier> memory;  // of the plan's ranks
   std::string uncalibrated;                 // what the step is worth without a calibration; "" with one
 };
+
+/// What the question asks about a found plan: the run and its terms, what-if, node counts, the framework's files. A search
+/// for each what-if and number of nodes. `batches` and `uncalibrated` are left to the caller.
+PlanStory story_of(const PlanQuestion&, const PlanAnswer&);
 
 /// A rival plan of the table of families, each choice once, the fastest first.
 struct Rival {

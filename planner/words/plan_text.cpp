@@ -1,4 +1,4 @@
-#include "apps/plan_report.h"
+#include "planner/words/plan_text.h"
 
 #include <fmt/format.h>
 
@@ -6,8 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "apps/calibration_report.h"
-#include "apps/common.h"
 #include "base/text.h"
 #include "base/units.h"
 
@@ -16,26 +14,28 @@ namespace {
 
 std::string percent(double share) { return fmt::format("{:.2f} %", 100 * share); }
 
-void print_layers(const Plan& p) {
-  print_out("\nlayers\n");
+std::string layers_text(const Plan& p) {
+  std::string text = "\nlayers\n";
   for (const PlannedLayers& l : p.layers)
-    print_out(
+    text +=
         fmt::format("  {:>9}  stage {:<4} {}\n",
                     l.count == 1 ? fmt::format("{}", l.first) : fmt::format("{}-{}", l.first, l.first + l.count - 1),
-                    l.stage, to_string(l.strategy)));
+                    l.stage, to_string(l.strategy));
+  return text;
 }
 
 // A row of each rank's device, and of the host and disk where something lies there: all, what there is, by class.
-void print_memory(const Plan& p, const std::vector<PlannedMemoryByTier>& memory) {
+std::string memory_text(const Plan& p, const std::vector<PlannedMemoryByTier>& memory) {
   const bool mixed =
       std::any_of(p.ranks.begin(), p.ranks.end(), [&](const auto& r) { return r.node != p.ranks[0].node; });
   std::string titles;
   const auto width = [](std::string_view title) { return std::max<size_t>(title.size(), 9); };
   for (const std::string_view title : kMemoryTitles) titles += fmt::format(" {:>{}}", title, width(title));
-  print_out(fmt::format("\n{:<18} {:>9} {:>9}{} {:>8}\n", "memory per device", "at most", "of", titles, "busy"));
+  std::string text =
+      fmt::format("\n{:<18} {:>9} {:>9}{} {:>8}\n", "memory per device", "at most", "of", titles, "busy");
   for (size_t r = 0; r < p.ranks.size(); ++r) {
     if (p.ranks.size() > 12 && r >= 6 && r + 6 < p.ranks.size()) {
-      if (r == 6) print_out("  …\n");
+      if (r == 6) text += "  …\n";
       continue;
     }
     const PlannedRank& rank = p.ranks[r];
@@ -50,10 +50,60 @@ void print_memory(const Plan& p, const std::vector<PlannedMemoryByTier>& memory)
         line += fmt::format(" {:>{}}", format_bytes(parts[i]), width(kMemoryTitles[i]));
       if (tier == Tier::device)
         line += fmt::format(" {:>6.1f} %", 100.0 * static_cast<double>(rank.busy_ps) / static_cast<double>(p.step_ps));
-      print_out(line + "\n");
+      text += line + "\n";
     }
   }
-  print_out(labelled("", fmt::format("({})", kMemoryWords)));
+  return text + labelled("", fmt::format("({})", kMemoryWords));
+}
+
+// What the plan is and what it takes, one line under each key.
+std::string facts_text(const PlanAnswer& a, const Cluster& cluster, const std::string& uncalibrated) {
+  const Plan& p = a.plan;
+  std::string text;
+  const auto line = [&](std::string_view key, const std::string& words) { text += labelled(key, words); };
+  line("model", fmt::format("{}, {} parameters", p.model, format_count(static_cast<double>(p.parameters))));
+  line("hardware", fmt::format("{}: {} of {} devices{}", p.hardware, format_with_commas(p.choice.devices()),
+                               format_with_commas(cluster.num_devices()),
+                               p.idle_devices ? fmt::format(", {} idle", format_with_commas(p.idle_devices)) : ""));
+  line("plan", to_string(p.choice));
+  line("",
+       "(ranks by tensor, context, data, expert × its tensor; pp stages × chunks on each; micro-batch: sequences × how "
+       "many)");
+  if (cluster.groups.size() > 1) line("", "on " + p.node);
+  line("step",
+       fmt::format("{}, {} {}tokens/s, {} of the devices' peak for the model's own work", step_words(p.step_ps),
+                   format_count(p.tokens_per_second()), p.job.lengths.given() ? "real " : "", percent(p.flops_share)));
+  if (!uncalibrated.empty()) line("", uncalibrated);
+  if (p.error) line("error bar", error_bar_words(*p.error));
+  if (p.price_per_hour > 0)
+    line(
+        "price",
+        fmt::format(
+            "{:.2f} per hour, {:.4f} per million tokens{}", p.price_per_hour,
+            p.price_per_hour / 3600 / p.tokens_per_second() * 1e6,
+            " (of the devices in use; US dollars in the machines that come with tern, else as the prices were given)"));
+  line("binds", p.binds);
+  line("proof", fmt::format("model gap {}, simulator gap {}: no choice is faster than {}", percent(p.model_gap()),
+                            percent(p.simulator_gap()), step_words(p.bound_ps)));
+  line("", fmt::format("{} outer choices: {} closed by a bound, {} by search, {} open; {} {}, {} in {}",
+                       format_with_commas(p.counts.legal), format_with_commas(p.counts.by_bound),
+                       format_with_commas(p.counts.by_search), format_with_commas(p.counts.open),
+                       format_with_commas(a.searches), a.searches == 1 ? "search" : "searches",
+                       counted(a.simulated, "simulation"), format_seconds(a.seconds)));
+  for (const std::string& r : p.restrictions) line("within", r);
+  return text;
+}
+
+std::string rivals_text(const Plan& p) {
+  if (p.families.empty()) return "";
+  size_t width = 26;
+  for (const PlannedFamily& f : p.families) width = std::max(width, display_width(f.feature));
+  std::string text = fmt::format("\n{:<{}} {:>10} {:>10}  choice\n", "rivals", width + 2, "at least", "seen");
+  for (const PlannedFamily& f : p.families)
+    text += fmt::format("  {}{} {:>10} {:>10}  {}\n", f.feature, std::string(width - display_width(f.feature), ' '),
+                        f.fits ? step_words(f.bound_ps) : "no room", f.found ? step_words(f.step_ps) : "",
+                        rival_words(p, f));
+  return text;
 }
 
 }  // namespace
@@ -86,52 +136,21 @@ std::string rival_words(const Plan& p, const PlannedFamily& f) {
   return f.bound_ps >= p.step_ps ? "none: closed by its bound" : "none seen; the bound leaves it open";
 }
 
-void print_plan(const PlanAnswer& a, const Cluster& cluster, const std::string& uncalibrated) {
-  const Plan& p = a.plan;
-  const auto line = [](std::string_view key, const std::string& text) { print_out(labelled(key, text)); };
-  line("model", fmt::format("{}, {} parameters", p.model, format_count(static_cast<double>(p.parameters))));
-  line("hardware", fmt::format("{}: {} of {} devices{}", p.hardware, format_with_commas(p.choice.devices()),
-                               format_with_commas(cluster.num_devices()),
-                               p.idle_devices ? fmt::format(", {} idle", format_with_commas(p.idle_devices)) : ""));
-  line("plan", to_string(p.choice));
-  line("",
-       "(ranks by tensor, context, data, expert × its tensor; pp stages × chunks on each; micro-batch: sequences × how "
-       "many)");
-  if (cluster.groups.size() > 1) line("", "on " + p.node);
-  line("step",
-       fmt::format("{}, {} {}tokens/s, {} of the devices' peak for the model's own work", step_words(p.step_ps),
-                   format_count(p.tokens_per_second()), p.job.lengths.given() ? "real " : "", percent(p.flops_share)));
-  if (!uncalibrated.empty()) line("", uncalibrated);
-  if (p.error) line("error bar", error_bar_words(*p.error));
-  if (p.price_per_hour > 0)
-    line(
-        "price",
-        fmt::format(
-            "{:.2f} per hour, {:.4f} per million tokens{}", p.price_per_hour,
-            p.price_per_hour / 3600 / p.tokens_per_second() * 1e6,
-            " (of the devices in use; US dollars in the machines that come with tern, else as the prices were given)"));
-  line("binds", p.binds);
-  line("proof", fmt::format("model gap {}, simulator gap {}: no choice is faster than {}", percent(p.model_gap()),
-                            percent(p.simulator_gap()), step_words(p.bound_ps)));
-  line("", fmt::format("{} outer choices: {} closed by a bound, {} by search, {} open; {} {}, {} in {}",
-                       format_with_commas(p.counts.legal), format_with_commas(p.counts.by_bound),
-                       format_with_commas(p.counts.by_search), format_with_commas(p.counts.open),
-                       format_with_commas(a.searches), a.searches == 1 ? "search" : "searches",
-                       counted(a.simulated, "simulation"), format_seconds(a.seconds)));
-  for (const std::string& r : p.restrictions) line("within", r);
-  print_layers(p);
-  print_memory(p, a.memory);
-  if (p.families.empty()) return;
-  size_t width = 26;
-  for (const PlannedFamily& f : p.families) width = std::max(width, display_width(f.feature));
-  print_out(fmt::format("\n{:<{}} {:>10} {:>10}  choice\n", "rivals", width + 2, "at least", "seen"));
-  for (const PlannedFamily& f : p.families)
-    print_out(fmt::format("  {}{} {:>10} {:>10}  {}\n", f.feature, std::string(width - display_width(f.feature), ' '),
-                          f.fits ? step_words(f.bound_ps) : "no room", f.found ? step_words(f.step_ps) : "",
-                          rival_words(p, f)));
+std::string error_bar_words(const PlannedError& e) {
+  const std::string span = fmt::format("{} to {}", step_words(e.low_ps), step_words(e.high_ps));
+  const std::string half = fmt::format("half within {:.2f} %", 100 * e.median);
+  if (e.rows >= 20)
+    return fmt::format("{} in 18 of 20 of {} runs of {} that were left out; {}", span, e.rows, e.software, half);
+  if (e.rows == 1) return fmt::format("{}, where the only run of {} that was left out lay", span, e.software);
+  return fmt::format("{}, where all {} runs of {} that were left out lay; {}", span, e.rows, e.software, half);
 }
 
-std::string told(const PlanAudit& a) {
+std::string plan_text(const PlanAnswer& a, const Cluster& cluster, const std::string& uncalibrated) {
+  return facts_text(a, cluster, uncalibrated) + layers_text(a.plan) + memory_text(a.plan, a.memory) +
+         rivals_text(a.plan);
+}
+
+std::string audit_counts(const PlanAudit& a) {
   const auto count = [&](AuditedBy by) { return format_with_commas(a.count(by)); };
   return fmt::format("{} choices bounded anew in {}: {} without room, {} by work, {} by paths, {} by labels, {} open{}",
                      format_with_commas(a.choices), format_seconds(a.seconds), count(AuditedBy::memory),
@@ -139,14 +158,13 @@ std::string told(const PlanAudit& a) {
                      a.unlike_left ? "; pipelines over nodes of several types were not judged" : "");
 }
 
-void print_audit(const PlanAudit& a, const Plan& p) {
-  print_out(fmt::format("\naudit      {}{}: the plan fits and takes {}; {} is faster than {} ({:.2f} % below it)\n",
-                        name_of(a.verdict), a.late ? ", for want of time" : "", step_words(p.step_ps),
-                        a.unlike_left ? "no choice on nodes of one type" : "no choice", step_words(a.proven_ps),
-                        100 * (1 - static_cast<double>(a.proven_ps) / static_cast<double>(p.step_ps))));
-  print_out(labelled("", told(a)));
+std::string audit_text(const PlanAudit& a, const Plan& p) {
   const auto unjudged = unjudged_keys();
-  print_out(labelled("", "not judged: " + join({unjudged.begin(), unjudged.end()}, ", ")));
+  return fmt::format("\naudit      {}{}: the plan fits and takes {}; {} is faster than {} ({:.2f} % below it)\n",
+                     name_of(a.verdict), a.late ? ", for want of time" : "", step_words(p.step_ps),
+                     a.unlike_left ? "no choice on nodes of one type" : "no choice", step_words(a.proven_ps),
+                     100 * (1 - static_cast<double>(a.proven_ps) / static_cast<double>(p.step_ps))) +
+         labelled("", audit_counts(a)) + labelled("", "not judged: " + join({unjudged.begin(), unjudged.end()}, ", "));
 }
 
 }  // namespace tern

@@ -1,17 +1,18 @@
-#include "apps/plan_story.h"
+#include "planner/words/story.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "apps/plan_lengths.h"
-#include "apps/plan_report.h"
+#include "base/error.h"
 #include "base/shell.h"
 #include "base/text.h"
 #include "base/units.h"
 #include "hardware/rates.h"
 #include "plan/window_mix.h"
+#include "planner/words/lengths_text.h"
+#include "planner/words/plan_text.h"
 #include "spec/unit_cost.h"
 
 namespace tern {
@@ -181,6 +182,22 @@ std::vector<Rival> measure_first(const Plan& p) {
   for (const Rival& r : rivals_of(p))
     if (out.size() < 3) out.push_back(r);
   return out;
+}
+
+PlanStory story_of(const PlanQuestion& q, const PlanAnswer& answer) {
+  const Plan& plan = answer.plan;
+  PlanStory story;
+  story.memory = answer.memory;
+  if (q.run) story.terms = *q.run, story.run = run_cost(q.spec, q.cluster, plan, *q.run);
+  if (q.what_if) story.shadow = shadow_prices(q.spec, q.cluster, q.request, plan);
+  if (q.node_counts) story.nodes = plan_node_counts(q.spec, q.cluster, q.request, answer);
+  if (const auto f = q.request.space.pinned.framework) {
+    const auto node = std::find_if(q.cluster.nodes.begin(), q.cluster.nodes.end(),
+                                   [&](const NodeType& n) { return n.name == plan.ranks.front().node; });
+    TERN_CHECK(node != q.cluster.nodes.end(), "plan: no node '{}'", plan.ranks.front().node);
+    story.framework = f, story.emitted = emit_plan(*f, q.spec, plan, node->num_devices);
+  }
+  return story;
 }
 
 Json story_json(const ModelSpec& spec, const Cluster& cluster, const Plan& p, const PlanStory& story) {

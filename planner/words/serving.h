@@ -1,0 +1,35 @@
+#pragma once
+// How a cluster serves a model: the question, and its answer in words and as JSON.
+
+#include <string>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "hardware/cluster.h"
+#include "plan/inference.h"
+#include "spec/model_spec.h"
+
+namespace tern {
+
+struct ServingQuestion {
+  ModelSpec spec;
+  Cluster cluster;
+  std::string model;  // its name in the answer
+  InferenceJob job;
+  bool tern = false;                                   // served by tern's own engine, at its measured rates
+  bool vllm = false;                                   // written down as a command of vLLM
+  bool all_on_device() const { return tern || vllm; }  // and nothing in blocks
+};
+
+/// The plan, its times and its memory.
+std::string serving_text(const ServingQuestion&, const ServingAnswer&);
+Json serving_json(const ServingQuestion&, const ServingAnswer&);
+
+struct ServingRefusal {
+  Error error;       // does_not_fit, with the tier that binds and what it lacks, or the times that the targets lack
+  std::string json;  // the figures
+};
+/// Of an answer without a plan: what near the question would do, the least intrusive first.
+ServingRefusal serving_refusal(const ServingQuestion&, const ServingAnswer&);
+
+}  // namespace tern
