@@ -3,8 +3,11 @@
 // apps/options_frozen.txt.
 #include "apps/options.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
+#include "plan/plan_axes.h"
 #include "spec/update_rule.h"
 
 namespace tern {
@@ -199,6 +202,32 @@ void add_rule_options(std::vector<OptionSpec>& all) {
   all.insert(optimizer + 1, found.begin(), found.end());
 }
 
+// The help of lists that tables elsewhere hold.
+std::string_view schedules_help() {
+  static const std::string help = [] {
+    std::string text;
+    for (const PipelineSchedule s : kPipelineSchedules) text += fmt::format("{}{}", text.empty() ? "of " : ",", name_of(s));
+    return text + "; not given: all";
+  }();
+  return help;
+}
+
+std::string_view fix_help() {
+  static const std::string help = [] {
+    std::string text = "give some axes and search the rest: tp=8,pp=4,dp=2,schedule=1f1b …; axes:";
+    for (const PlanAxis& a : plan_axes()) text += fmt::format(" {}", a.name);
+    return text + " layers (even: equal blocks per stage, one strategy); all given: one configuration is priced";
+  }();
+  return help;
+}
+
+std::vector<std::string_view> schedules_without_chunks() {
+  std::vector<std::string_view> names;
+  for (const PipelineScheduleTraits& t : kPipelineScheduleTable)
+    if (t.chunks == ChunkRule::one) names.push_back(t.name);
+  return names;
+}
+
 // One row, one line.
 // clang-format off
 std::vector<OptionSpec> make_options() {
@@ -337,11 +366,11 @@ std::vector<OptionSpec> make_options() {
       {.name = "max-stages", .verbs = "plan", .type = integer, .unit = "N", .help = "most pipeline stages; not given: 1024, with --inference 16", .min = 1, .max = 65536},
       {.name = "max-chunks", .verbs = "plan", .type = integer, .unit = "N", .help = "most chunks per stage of interleaved pipelines; not given: 8", .min = 1, .max = 1024},
       {.name = "max-micro-batch", .verbs = "plan", .type = integer, .unit = "N", .help = "most sequences per micro-batch and data rank; not given: 16", .min = 1, .max = 65536},
-      {.name = "schedules", .verbs = "plan", .type = text, .unit = "LIST", .help = "of gpipe,1f1b,1f1b-deep,interleaved,zb-h1,zb-h2,zb-v,v-half; not given: all"},
+      {.name = "schedules", .verbs = "plan", .type = text, .unit = "LIST", .help = schedules_help()},
       {.name = "zero", .verbs = "plan", .type = text, .unit = "LIST", .help = "ZeRO stages allowed, of 0,1,2,3; not given: all"},
       {.name = "allow-recompute", .verbs = "plan", .type = text, .unit = "LIST", .help = "per layer, of none,attention,full; not given: all"},
       {.name = "offload", .verbs = "plan", .type = choice, .fallback = "none", .help = "what may live on the host or on disk; more than none takes longer to prove; with --inference all unless given, of weights, keys and values", .choices = {"all", "states", "activations", "none"}},
-      {.name = "fix", .verbs = "plan", .type = text, .unit = "LIST", .help = "give some axes and search the rest: tp=8,pp=4,dp=2,schedule=1f1b …; axes: tp cp cp-by dp ep etp pp chunks schedule micro-batch micro-batches zero recompute states activations layers (even: equal blocks per stage, one strategy); all given: one configuration is priced"},
+      {.name = "fix", .verbs = "plan", .type = text, .unit = "LIST", .help = fix_help()},
       {.name = "emit", .verbs = "plan", .type = choice, .help = "search only what this framework runs, and print its command line or file; vllm: with --inference", .choices = {"megatron", "torchtitan", "deepspeed", "vllm"}},
       {.name = "emit-output", .verbs = "plan", .type = path, .unit = "FILE", .help = "write what --emit prints here: a shell script, or DeepSpeed's JSON"},
       {.name = "tokens", .verbs = "plan", .type = count, .unit = "N", .help = "days and cost of a run over so many tokens (300B, 2e12), checkpoints and failures counted", .min = 1, .max = 1e18},
@@ -376,7 +405,7 @@ std::vector<OptionSpec> make_options() {
       {.name = "software", .verbs = "plan-calibrate", .type = text, .fallback = "not stated", .unit = "NAME", .help = "the framework whose runs these are"},
       {.name = "folds", .verbs = "plan-calibrate", .type = choice, .fallback = "layout", .help = "rows that are left out together: those of one layout of parallel degrees, of one model, or a fifth at random", .choices = {"layout", "model", "rows"}},
       {.name = "vocabulary", .verbs = "plan-calibrate plan-table", .type = integer, .fallback = "51200", .unit = "N", .help = "where the table has no such column", .min = 1, .max = 67108864},
-      {.name = "schedule", .verbs = "plan-calibrate plan-table", .type = choice, .fallback = "1f1b", .help = "where the table has no such column", .choices = {"gpipe", "1f1b", "1f1b-deep", "zb-h1", "zb-h2"}},
+      {.name = "schedule", .verbs = "plan-calibrate plan-table", .type = choice, .fallback = "1f1b", .help = "where the table has no such column", .choices = schedules_without_chunks()},
       {.name = "dtype", .verbs = "plan-calibrate plan-table", .type = choice, .fallback = "f16", .help = "where the table has no such column", .choices = {"f16", "bf16", "f32"}},
       {.name = "recompute", .verbs = "plan-calibrate plan-table", .type = choice, .fallback = "full", .help = "where the table has no such column", .choices = {"none", "attention", "full"}},
       {.name = "output", .verbs = "plan-calibrate", .type = path, .unit = "FILE", .help = "write the calibration here, as TOML"},

@@ -57,7 +57,7 @@ SolverVerdict solver_verdict(const PlanQuestion& q, const Plan& plan) {
   const std::string solver = found_program("cbc") ? "cbc" : found_program("highs") ? "highs" : "";
   if (solver.empty()) return {"not asked: neither cbc nor highs is on the PATH"};
   const PipelineSchedule schedule = plan.choice.schedule;
-  if (schedule != PipelineSchedule::gpipe && schedule != PipelineSchedule::one_f_one_b)
+  if (!traits_of(schedule).certified)
     return {fmt::format("not asked: its encoding knows gpipe and 1f1b, not {}", name_of(schedule))};
   const Instance in = instance_of(q.spec, q.cluster, q.request, plan);
   int64_t binaries = 0;

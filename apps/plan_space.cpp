@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "base/error.h"
@@ -38,54 +39,74 @@ std::vector<T> subset(const Options& o, std::string_view option, const std::vect
   return out;
 }
 
-// The options that narrow the space; --offload, which widens it, is apart.
-constexpr std::array<std::string_view, 10> kNarrowing{"schedules",   "zero",       "allow-recompute", "max-tensor",
-                                                      "max-context", "max-stages", "max-chunks",      "max-micro-batch",
-                                                      "ulysses",     "fix"};
-
-// What --fix gives and another option excludes.
-void refuse_at_odds(const Options& o, const std::function<bool(std::string_view)>& heeded, const SearchSpace& s,
-                    const PinnedAxes& p) {
-  const auto at_odds = [&](std::string_view option, bool odds) {
-    if (odds && o.given(option) && heeded(option))
-      throw Error(ErrorKind::usage, "--fix {} is at odds with --{} {}", to_string(p), option, o.value(option).text);
-  };
-  const auto lacks = [](const auto& list, const auto& one) {
-    return one && std::find(list.begin(), list.end(), *one) == list.end();
-  };
-  at_odds("max-tensor", p.tensor.value_or(1) > s.max_tensor),
-      at_odds("max-context", p.context.value_or(1) > s.max_context);
-  at_odds("max-stages", p.stages.value_or(1) > s.max_stages),
-      at_odds("max-chunks", p.chunks.value_or(1) > s.max_chunks);
-  at_odds("max-micro-batch", p.micro_batch.value_or(1) > s.max_micro_batch);
-  at_odds("schedules", lacks(s.schedules, p.schedule)), at_odds("zero", lacks(s.zero, p.zero));
-  at_odds("allow-recompute", lacks(s.recompute, p.recompute));
-  at_odds("offload", lacks(s.states, p.states) || lacks(s.activations, p.activations));
-  at_odds("ulysses", p.ulysses.value_or(false) && !s.ulysses);
+template <class T>
+bool lacks(const std::vector<T>& list, const std::optional<T>& one) {
+  return one && std::find(list.begin(), list.end(), *one) == list.end();
 }
 
-// `heeded`: which of the narrowing options count.
-SearchSpace space_with(const Options& o, const std::function<bool(std::string_view)>& heeded) {
-  SearchSpace s;
-  const auto has = [&](std::string_view name) { return o.given(name) && heeded(name); };
-  const auto limit = [&](std::string_view name, auto& at) {
-    if (has(name)) at = static_cast<std::decay_t<decltype(at)>>(o.integer(name));
-  };
-  limit("max-tensor", s.max_tensor), limit("max-context", s.max_context), limit("max-stages", s.max_stages);
-  limit("max-chunks", s.max_chunks), limit("max-micro-batch", s.max_micro_batch);
-  if (has("ulysses")) s.ulysses = o.flag("ulysses");
-  if (has("schedules"))
-    s.schedules = subset(o, "schedules", s.schedules, [](PipelineSchedule x) { return name_of(x); });
-  if (has("zero")) s.zero = subset(o, "zero", s.zero, [](int z) { return std::to_string(z); });
-  if (has("allow-recompute"))
-    s.recompute = subset(o, "allow-recompute", s.recompute, [](Recompute r) { return name_of(r); });
+// An option that narrows the space: how it is read, and whether what is pinned is outside what it leaves.
+struct Narrowing {
+  std::string_view option;
+  void (*read)(const Options&, SearchSpace&);
+  bool (*at_odds)(const SearchSpace&, const PinnedAxes&);
+};
+
+// Of an option --max-AXIS, the member of SearchSpace and the pin.
+#define TERN_MOST(option, most, axis)                                                                            \
+  Narrowing {                                                                                                    \
+    option, [](const Options& o, SearchSpace& s) { s.most = static_cast<decltype(s.most)>(o.integer(option)); }, \
+        [](const SearchSpace& s, const PinnedAxes& p) { return p.axis.value_or(1) > s.most; }                    \
+  }
+
+constexpr std::array kNarrowing{
+    Narrowing{"schedules",
+              [](const Options& o, SearchSpace& s) {
+                s.schedules = subset(o, "schedules", s.schedules, [](PipelineSchedule x) { return name_of(x); });
+              },
+              [](const SearchSpace& s, const PinnedAxes& p) { return lacks(s.schedules, p.schedule); }},
+    Narrowing{"zero",
+              [](const Options& o, SearchSpace& s) {
+                s.zero = subset(o, "zero", s.zero, [](int z) { return std::to_string(z); });
+              },
+              [](const SearchSpace& s, const PinnedAxes& p) { return lacks(s.zero, p.zero); }},
+    Narrowing{"allow-recompute",
+              [](const Options& o, SearchSpace& s) {
+                s.recompute = subset(o, "allow-recompute", s.recompute, [](Recompute r) { return name_of(r); });
+              },
+              [](const SearchSpace& s, const PinnedAxes& p) { return lacks(s.recompute, p.recompute); }},
+    TERN_MOST("max-tensor", max_tensor, tensor),
+    TERN_MOST("max-context", max_context, context),
+    TERN_MOST("max-stages", max_stages, stages),
+    TERN_MOST("max-chunks", max_chunks, chunks),
+    TERN_MOST("max-micro-batch", max_micro_batch, micro_batch),
+    Narrowing{"ulysses", [](const Options& o, SearchSpace& s) { s.ulysses = o.flag("ulysses"); },
+              [](const SearchSpace& s, const PinnedAxes& p) { return p.ulysses.value_or(false) && !s.ulysses; }},
+};
+#undef TERN_MOST
+
+// --offload, which widens the space where it is given.
+void read_offload(const Options& o, SearchSpace& s) {
   const std::string& offload = o.text("offload");
   if (offload == "none" || offload == "activations") s.states = {Tier::device};
   if (offload == "none" || offload == "states") s.activations = {Tier::device};
+}
+
+// `heeded`: which of the narrowing options count; --fix is one of them.
+SearchSpace space_with(const Options& o, const std::function<bool(std::string_view)>& heeded) {
+  SearchSpace s;
+  const auto has = [&](std::string_view name) { return o.given(name) && heeded(name); };
+  for (const Narrowing& n : kNarrowing)
+    if (has(n.option)) n.read(o, s);
+  read_offload(o, s);
   if (has("fix")) {
-    const PinnedAxes pinned = parse_pinned(o.text("fix"));
-    refuse_at_odds(o, heeded, s, pinned);
-    s = pin(s, pinned);
+    const PinnedAxes p = parse_pinned(o.text("fix"));
+    const auto refuse = [&](std::string_view option) {
+      throw Error(ErrorKind::usage, "--fix {} is at odds with --{} {}", to_string(p), option, o.value(option).text);
+    };
+    for (const Narrowing& n : kNarrowing)
+      if (has(n.option) && n.at_odds(s, p)) refuse(n.option);
+    if (has("offload") && (lacks(s.states, p.states) || lacks(s.activations, p.activations))) refuse("offload");
+    s = pin(s, p);
   }
   for (const Framework f : kFrameworks)
     if (o.text("emit") == name_of(f)) s = for_framework(s, f);
@@ -105,7 +126,10 @@ SearchSpace space_without_pins(const Options& o) {
 std::vector<WiderSpace> wider_spaces(const Options& o) {
   std::vector<WiderSpace> out;
   std::string all;
-  for (const std::string_view name : kNarrowing) {
+  std::vector<std::string_view> narrowing;
+  for (const Narrowing& n : kNarrowing) narrowing.push_back(n.option);
+  narrowing.push_back("fix");
+  for (const std::string_view name : narrowing) {
     if (!o.given(name)) continue;
     out.push_back({fmt::format("without --{}", name), space_with(o, [&](std::string_view n) { return n != name; })});
     all += fmt::format("{} --{}", all.empty() ? "without" : ",", name);

@@ -25,7 +25,7 @@ RunDefaults defaults_of(const Options& o) {
   RunDefaults d{.vocabulary = o.integer("vocabulary"), .dtype = dtype_from_name(o.text("dtype"))};
   for (const PipelineSchedule s : kPipelineSchedules)
     if (name_of(s) == o.text("schedule")) d.schedule = s;
-  for (const Recompute r : {Recompute::none, Recompute::attention, Recompute::full})
+  for (const Recompute r : kRecomputes)
     if (name_of(r) == o.text("recompute")) d.recompute = r;
   return d;
 }

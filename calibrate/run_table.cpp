@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/io.h"
 #include "base/text.h"
+#include "plan/plan_axes.h"
 
 namespace tern {
 namespace {
@@ -21,25 +22,14 @@ struct Column {
   std::string_view name;
   std::array<std::string_view, 2> others{};
 };
-constexpr std::array kColumns{
+constexpr std::array kJobColumns{
     Column{"gpus", {"# gpus", "devices"}},
     Column{"global batch"},
-    Column{"micro batch"},
     Column{"hidden size"},
     Column{"attention heads"},
     Column{"layers", {"# layers"}},
     Column{"sequence length"},
     Column{"model"},
-    Column{"tensor parallelism"},
-    Column{"data parallelism"},
-    Column{"pipeline parallelism"},
-    Column{"context parallelism"},
-    Column{"expert parallelism"},
-    Column{"expert tensor parallelism"},
-    Column{"virtual stages"},
-    Column{"schedule"},
-    Column{"recompute"},
-    Column{"zero"},
     Column{"dtype"},
     Column{"vocabulary"},
     Column{"products"},
@@ -49,6 +39,17 @@ constexpr std::array kColumns{
     Column{"source"},
     Column{"use"},
 };
+
+// Those of the job, and a column for each axis of a plan that tables have.
+const std::vector<Column>& columns() {
+  static const std::vector<Column> all = [] {
+    std::vector<Column> list(kJobColumns.begin(), kJobColumns.end());
+    for (const PlanAxis& a : plan_axes())
+      if (!a.column.empty()) list.push_back({a.column});
+    return list;
+  }();
+  return all;
+}
 
 // The cells of one line; a cell may stand in double quotes, with "" for a quote.
 std::vector<std::string> cells_of(std::string_view line, const std::string& path, int number) {
@@ -77,17 +78,17 @@ std::vector<std::string> cells_of(std::string_view line, const std::string& path
 // Which column stands where.
 std::vector<size_t> header_of(const std::vector<std::string>& names, const std::string& path, int line) {
   std::vector<std::string_view> known;
-  for (const Column& c : kColumns) known.push_back(c.name);
+  for (const Column& c : columns()) known.push_back(c.name);
   std::vector<size_t> out;
   for (const std::string& name : names) {
     const std::string lower = lowercase(name);
-    const auto at = std::find_if(kColumns.begin(), kColumns.end(), [&](const Column& c) {
+    const auto at = std::find_if(columns().begin(), columns().end(), [&](const Column& c) {
       return c.name == lower || (!lower.empty() && (c.others[0] == lower || c.others[1] == lower));
     });
-    if (at == kColumns.end())
+    if (at == columns().end())
       throw Error(ErrorKind::bad_file, "{}:{}: no column is called '{}'{}; columns are {}", path, line,
                   make_printable(name), did_you_mean(lower, known), join({known.begin(), known.end()}, ", "));
-    const auto index = static_cast<size_t>(at - kColumns.begin());
+    const auto index = static_cast<size_t>(at - columns().begin());
     if (std::find(out.begin(), out.end(), index) != out.end())
       throw Error(ErrorKind::bad_file, "{}:{}: two columns '{}'", path, line, at->name);
     out.push_back(index);
@@ -110,7 +111,7 @@ class Row {
   const std::string& text(std::string_view column) const {
     static const std::string none;
     for (size_t i = 0; i < header_.size(); ++i)
-      if (kColumns[header_[i]].name == column) return cells_[i];
+      if (columns()[header_[i]].name == column) return cells_[i];
     return none;
   }
   double real(std::string_view column, double least, double most) const {
@@ -123,9 +124,10 @@ class Row {
     if (x < least || x > most) fail(column, "{}, expected {} to {}", x, least, most);
     return x;
   }
-  int64_t integer(std::string_view column, int64_t most, std::optional<int64_t> fallback = {}) const {
+  int64_t integer(std::string_view column, int64_t most, std::optional<int64_t> fallback = {},
+                  int64_t least = 1) const {
     if (fallback && text(column).empty()) return *fallback;
-    const double x = real(column, 1, static_cast<double>(most));
+    const double x = real(column, static_cast<double>(least), static_cast<double>(most));
     if (x != std::floor(x)) fail(column, "{} is not whole", x);
     return static_cast<int64_t>(x);
   }
@@ -146,6 +148,48 @@ class Row {
   const std::string& path_;
   int line_;
 };
+
+// One axis of the row; `fallback`: where the cell is empty.
+void read_axis(const Row& row, const PlanAxis& a, PlanPoint& point, int64_t fallback) {
+  if (!a.values.empty())
+    return a.set(point, static_cast<int64_t>(row.choice(a.column, a.values, static_cast<size_t>(fallback))));
+  a.set(point, row.integer(a.column, a.most_in_table, fallback, a.least));
+}
+
+// The axes of the row, of which data ranks are what is left of the devices.
+void read_axes(const Row& row, PublishedRun& run, const RunDefaults& defaults) {
+  PlanPoint point{.choice = {.schedule = defaults.schedule},
+                  .strategy = {.zero = defaults.zero, .recompute = defaults.recompute}};
+  const OuterChoice& c = point.choice;
+  const int64_t gpus = row.integer("gpus", 1 << 22);
+  const PlanAxis* data = nullptr;
+  for (const PlanAxis& a : plan_axes()) {
+    if (a.column.empty()) continue;
+    if (a.key == "data") {
+      data = &a;
+      continue;
+    }
+    if (a.key == "schedule" && c.chunks_per_stage > 1) point.choice.schedule = PipelineSchedule::interleaved;
+    read_axis(row, a, point, a.get(point));
+  }
+  const int64_t rest = c.mesh.tensor * c.mesh.context * c.num_stages;
+  if (rest > gpus)
+    row.fail("gpus", "{}, but tensor {} × context {} × pipeline {} are {}", gpus, c.mesh.tensor, c.mesh.context,
+             c.num_stages, rest);
+  read_axis(row, *data, point, gpus / rest);
+  if (c.devices() != gpus)
+    row.fail("gpus", "{}, but tensor {} × context {} × data {} × pipeline {} are {}", gpus, c.mesh.tensor,
+             c.mesh.context, c.mesh.data, c.num_stages, c.devices());
+  if (run.job.batch % (c.micro_batch * c.mesh.data))
+    row.fail("global batch", "{} is no multiple of {} data ranks × a micro-batch of {}", run.job.batch, c.mesh.data,
+             c.micro_batch);
+  if (c.num_stages == 1 && c.chunks_per_stage > 1)
+    row.fail("virtual stages", "{} chunks on each stage of a pipeline of one; expected 1", c.chunks_per_stage);
+  if (c.num_stages == 1) point.choice.schedule = kOneStageSchedule;
+  point.choice.num_micro = run.job.batch / (c.micro_batch * c.mesh.data);
+  run.choice = point.choice, run.strategy = point.strategy;
+  run.experts_stated = !row.text("expert parallelism").empty();
+}
 
 // Limits keep a mistyped table from asking for more memory than there is; no published run is near them.
 PublishedRun run_of(const Row& row, int line, const RunDefaults& defaults) {
@@ -171,48 +215,14 @@ PublishedRun run_of(const Row& row, int line, const RunDefaults& defaults) {
   run.job.gradients = run.job.dtype == DType::f16 ? DType::f16 : DType::f32;
   run.product_rate = row.choice("products", {"16-bit", "8-bit"}, 0) == 1 ? 2 : 1;
 
-  OuterChoice& c = run.choice;
-  const int64_t gpus = row.integer("gpus", 1 << 22);
-  c.mesh.tensor = row.integer("tensor parallelism", 1 << 16, 1);
-  c.mesh.context = row.integer("context parallelism", 1 << 16, 1);
-  run.experts_stated = !row.text("expert parallelism").empty();
-  c.mesh.expert = row.integer("expert parallelism", 1 << 16, 1);
-  c.mesh.expert_tensor = row.integer("expert tensor parallelism", 1 << 16, 1);
-  c.num_stages = static_cast<int>(row.integer("pipeline parallelism", 4096, 1));
-  const int64_t rest = c.mesh.tensor * c.mesh.context * c.num_stages;
-  if (rest > gpus)
-    row.fail("gpus", "{}, but tensor {} × context {} × pipeline {} are {}", gpus, c.mesh.tensor, c.mesh.context,
-             c.num_stages, rest);
-  c.mesh.data = row.integer("data parallelism", 1 << 22, gpus / rest);
-  if (c.devices() != gpus)
-    row.fail("gpus", "{}, but tensor {} × context {} × data {} × pipeline {} are {}", gpus, c.mesh.tensor,
-             c.mesh.context, c.mesh.data, c.num_stages, c.devices());
-  c.micro_batch = row.integer("micro batch", 1 << 20, 1);
-  if (run.job.batch % (c.micro_batch * c.mesh.data))
-    row.fail("global batch", "{} is no multiple of {} data ranks × a micro-batch of {}", run.job.batch, c.mesh.data,
-             c.micro_batch);
-  c.num_micro = run.job.batch / (c.micro_batch * c.mesh.data);
-  c.chunks_per_stage = static_cast<int>(row.integer("virtual stages", 1024, 1));
-  if (c.num_stages == 1 && c.chunks_per_stage > 1)
-    row.fail("virtual stages", "{} chunks on each stage of a pipeline of one; expected 1", c.chunks_per_stage);
-  std::vector<std::string_view> schedules;
-  for (const PipelineSchedule s : kPipelineSchedules) schedules.push_back(name_of(s));
-  const PipelineSchedule schedule = c.chunks_per_stage > 1 ? PipelineSchedule::interleaved : defaults.schedule;
-  const auto at = std::find(kPipelineSchedules.begin(), kPipelineSchedules.end(), schedule);
-  c.schedule =
-      kPipelineSchedules[row.choice("schedule", schedules, static_cast<size_t>(at - kPipelineSchedules.begin()))];
-  if (c.num_stages == 1)
-    c.schedule = PipelineSchedule::one_f_one_b;  // one stage has one order of forwards and backwards
-  run.strategy.recompute = static_cast<Recompute>(
-      row.choice("recompute", {"none", "attention", "full"}, static_cast<size_t>(defaults.recompute)));
-  run.strategy.zero = static_cast<int>(row.choice("zero", {"0", "1", "2", "3"}, static_cast<size_t>(defaults.zero)));
-
+  read_axes(row, run, defaults);
+  const OuterChoice& c = run.choice;
   const std::string &ms = row.text("iteration time (ms)"), &rate = row.text("tokens/s/gpu");
   if (!ms.empty() && !rate.empty()) row.fail("tokens/s/gpu", "given beside the iteration time; give one of the two");
   if (!ms.empty()) run.seconds = row.real("iteration time (ms)", 1e-3, 1e9) / 1e3;
   if (!rate.empty())
     run.seconds = static_cast<double>(run.job.batch) * static_cast<double>(run.job.seq) /
-                  (row.real("tokens/s/gpu", 1e-3, 1e9) * static_cast<double>(gpus));
+                  (row.real("tokens/s/gpu", 1e-3, 1e9) * static_cast<double>(c.devices()));
   run.use = static_cast<RunUse>(row.choice("use", {"fit", "score", "pair"}, 0));
   return run;
 }

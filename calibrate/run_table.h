@@ -35,7 +35,7 @@ struct PublishedRun {
 /// What a table may leave out.
 struct RunDefaults {
   int64_t vocabulary = 51200;
-  PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
+  PipelineSchedule schedule = kOneStageSchedule;
   DType dtype = DType::f16;
   Recompute recompute = Recompute::full;
   int zero = 0;

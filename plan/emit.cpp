@@ -147,12 +147,8 @@ EmittedPlan torchtitan(const ModelSpec& spec, const Plan& p, const LayerStrategy
   if (s.zero > 0) f.add("parallelism.fsdp-reshard-after-forward", s.zero == 3 ? "always" : "never");
   f.add("parallelism.pipeline-parallel-degree", c.num_stages);
   if (many) {
-    const std::string_view schedule = c.schedule == PipelineSchedule::gpipe         ? "GPipe"
-                                      : c.schedule == PipelineSchedule::interleaved ? "Interleaved1F1B"
-                                      : c.schedule == PipelineSchedule::zb_v        ? "ZBVZeroBubble"
-                                                                                    : "1F1B";
     f.add("training.disable-cuda-graphs");  // it has none in a pipeline
-    f.add("parallelism.pipeline-parallel-schedule", schedule);
+    f.add("parallelism.pipeline-parallel-schedule", traits_of(c.schedule).torchtitan);
     f.add("parallelism.pipeline-parallel-microbatch-size", c.micro_batch);
     f.add("parallelism.pipeline-parallel-first-stage-less-layers", 0);
     f.add("parallelism.pipeline-parallel-last-stage-less-layers", 0);

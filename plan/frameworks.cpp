@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <numeric>
+#include <vector>
+
+#include "base/text.h"
 
 namespace tern {
 namespace {
@@ -119,12 +122,10 @@ std::string why_not_run(Framework f, const TrainJob& job, const OuterChoice& c, 
   const bool many = c.num_stages > 1;
   switch (f) {
     case Framework::megatron:
-      if (many && c.schedule != PipelineSchedule::one_f_one_b && c.schedule != PipelineSchedule::interleaved)
-        return none(fmt::format("schedule {}", name_of(c.schedule)));
+      if (many && !traits_of(c.schedule).megatron) return none(fmt::format("schedule {}", name_of(c.schedule)));
       return "";
     case Framework::torchtitan:
-      if (many && c.schedule != PipelineSchedule::gpipe && c.schedule != PipelineSchedule::one_f_one_b &&
-          c.schedule != PipelineSchedule::interleaved && c.schedule != PipelineSchedule::zb_v)
+      if (many && traits_of(c.schedule).torchtitan.empty())
         return none(fmt::format("schedule {}", name_of(c.schedule)));
       if (m.context > 1 && m.ulysses) return none("context by ulysses");
       return "";
@@ -160,15 +161,26 @@ std::string why_not_run(Framework f, const OuterChoice& c, const LayerStrategy& 
   return "";
 }
 
-std::string_view limits_in_words(Framework f) {
+std::string limits_in_words(Framework f) {
+  const auto schedules = [](const auto& runs) {
+    std::vector<std::string> names;
+    for (const PipelineScheduleTraits& t : kPipelineScheduleTable)
+      if (runs(t)) names.emplace_back(t.name);
+    const std::string last = names.back();
+    names.pop_back();
+    return fmt::format("{} or {}", join(names, ", "), last);
+  };
   switch (f) {
     case Framework::megatron:
-      return "what Megatron-LM runs: equal blocks per stage and one strategy, 1f1b or interleaved, ZeRO 2 and 3 only "
-             "without a pipeline, nothing off the device";
+      return fmt::format(
+          "what Megatron-LM runs: equal blocks per stage and one strategy, {}, ZeRO 2 and 3 only "
+          "without a pipeline, nothing off the device",
+          schedules([](const PipelineScheduleTraits& t) { return t.megatron; }));
     case Framework::torchtitan:
-      return "what torchtitan runs: equal blocks per stage and one strategy, gpipe, 1f1b, interleaved or zb-v, ZeRO 0, "
-             "2 "
-             "or 3, context in a ring, recompute none or full, nothing off the device";
+      return fmt::format(
+          "what torchtitan runs: equal blocks per stage and one strategy, {}, ZeRO 0, 2 or 3, context in a ring, "
+          "recompute none or full, nothing off the device",
+          schedules([](const PipelineScheduleTraits& t) { return !t.torchtitan.empty(); }));
     case Framework::deepspeed:
       return "what DeepSpeed's file alone says: data and tensor parallelism, ZeRO 0 to 3 (3 without tensor "
              "parallelism), "

@@ -28,6 +28,6 @@ std::string why_not_run(Framework, const OuterChoice&, const LayerStrategy&);
 /// "--module llama3 --config llama3_8b" for a model of torchtitan's registry with these numbers, else "".
 std::string torchtitan_model(const ModelSpec&);
 /// What is left of the space, in words, for the plan's restrictions.
-std::string_view limits_in_words(Framework);
+std::string limits_in_words(Framework);
 
 }  // namespace tern

@@ -46,7 +46,7 @@ struct Instance {
   int num_stages = 1;        // P, in pipeline order; every stage holds at least one layer per chunk
   int chunks_per_stage = 1;  // v: virtual stages on each; 2 for the V shapes
   int num_micro = 1;         // c
-  PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
+  PipelineSchedule schedule = kOneStageSchedule;
   std::vector<std::vector<CostVector>> cost;
   std::vector<std::vector<EdgeCost>> within;  // inside a stage: on the compute clock (resharding)
   std::vector<std::vector<EdgeCost>> across;  // between stages: on the link, one way each
@@ -66,6 +66,8 @@ struct Instance {
 
 /// A step that may take longer is not counted: sums and products of its times would leave 63 bits. 13 days.
 inline constexpr double kMostStepPs = 0x1p60;
+/// ps or bytes: more than any step takes and any tier holds. As a bound: nothing fits. Sums of a few stay countable.
+inline constexpr int64_t kNever = int64_t{1} << 60;
 
 /// In stage_type: strategies of any type, side by side too. No device is so; for bounds over all orders of stages.
 inline constexpr int kAnyType = -1;

@@ -65,15 +65,17 @@ std::string why_illegal_pipeline(const Machine& m, const OuterChoice& c, int num
     return fmt::format("{} devices: only {} can be used in groups of {}", c.devices(), usable_devices(m, c.mesh),
                        c.mesh.tensor * c.mesh.context);
   if (P * v > num_layers) return fmt::format("{} stages × {} chunks: more than {} layers", P, v, num_layers);
-  const bool v_shape = is_v_shaped(c.schedule);
-  if (v_shape && v != 2) return "a V-shaped schedule has two chunks per stage";
-  if (c.schedule == PipelineSchedule::interleaved) {
-    if (v < 2) return "an interleaved schedule has at least two chunks per stage";
-    if (c.num_micro % P)
-      return fmt::format("interleaved: {} micro-batches are no multiple of {} stages", c.num_micro, P);
-  } else if (!v_shape && v != 1) {
-    return "this schedule has one chunk per stage";
-  }
+  if (v < least_chunks(c.schedule)) return fmt::format("{}: at least two chunks per stage", name_of(c.schedule));
+  return why_illegal_schedule(c.schedule, P, v, c.num_micro);
+}
+
+std::string why_illegal_schedule(PipelineSchedule s, int64_t num_stages, int64_t chunks, int64_t num_micro) {
+  const PipelineScheduleTraits& t = traits_of(s);
+  if (t.chunks != ChunkRule::several && chunks != least_chunks(s))
+    return fmt::format("{} chunks: schedule {} has {} per stage", chunks, t.name,
+                       t.chunks == ChunkRule::one ? "one" : "two");
+  if (t.micro_divides_by_stages && num_micro % num_stages)
+    return fmt::format("{}: {} micro-batches are no multiple of {} stages", t.name, num_micro, num_stages);
   return "";
 }
 

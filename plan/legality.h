@@ -25,6 +25,8 @@ int64_t usable_devices(const Machine&, const Mesh&);
 std::string why_illegal(const ModelSpec&, const TrainJob&, const Machine&, const Mesh&, int64_t micro_batch);
 /// The pipeline around a legal mesh: stages, schedule, chunks, devices. `num_layers`: of layers_of.
 std::string why_illegal_pipeline(const Machine&, const OuterChoice&, int num_layers);
+/// "" if the schedule has an order of this shape: chunks per stage, and what must divide the micro-batches.
+std::string why_illegal_schedule(PipelineSchedule, int64_t num_stages, int64_t chunks, int64_t num_micro);
 /// A layer's strategy. Sharding over a single replica is legal and changes nothing.
 std::string why_illegal(const Machine&, const LayerStrategy&);
 

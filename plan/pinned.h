@@ -1,39 +1,17 @@
 #pragma once
-// Axes of a choice that are given; the rest is searched. A sub-space of the outer choices, as plain data and one rule.
+// Pinned axes as text, and the sub-space of the outer choices that they leave, as one rule.
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "plan/frameworks.h"
 #include "plan/layers.h"
+#include "plan/plan_axes.h"
 #include "plan/plan_file.h"
-#include "plan/strategy.h"
 #include "spec/model_spec.h"
 
 namespace tern {
-
-struct PinnedAxes {
-  std::optional<int64_t> tensor, context, data, expert, expert_tensor;
-  std::optional<bool> ulysses;  // of choices with context > 1
-  std::optional<int64_t> stages, chunks;
-  std::optional<PipelineSchedule> schedule;  // of choices with several stages
-  std::optional<int64_t> micro_batch, micro_batches;
-  // Of every layer.
-  std::optional<int> zero;
-  std::optional<Recompute> recompute;
-  std::optional<Tier> states, activations;
-  /// Blocks in equal numbers on every virtual stage, what comes before them on the first, what after on the last, and
-  /// one strategy for all layers; stages on nodes of one type. As most frameworks have it.
-  bool even = false;
-  /// Only what this framework can run; not an axis of --fix.
-  std::optional<Framework> framework;
-
-  bool any() const;
-  friend bool operator==(const PinnedAxes&, const PinnedAxes&) = default;
-};
 
 /// "tp=8,pp=4,schedule=1f1b,layers=even". Errors: usage "--fix: …" for an unknown axis (with the nearest), a value that
 /// is none of its kind, an axis given twice.

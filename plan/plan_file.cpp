@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "formats/hf/fields.h"
+#include "plan/plan_axes.h"
 #include "plan/window_mix.h"
 
 namespace tern {
@@ -33,28 +34,25 @@ Json job_json(const TrainJob& j) {
   return json;
 }
 
+// The axes of the choice, or those of a layer.
+void put_axes(Json& json, const PlanPoint& point, bool of_layer) {
+  for (const PlanAxis& a : plan_axes()) {
+    if ((a.part == PlanAxis::Part::layer) != of_layer) continue;
+    const int64_t value = a.get(point);
+    json[std::string(a.key)] = a.values.empty() ? Json(value) : Json(a.text(value));
+  }
+}
+
 Json choice_json(const OuterChoice& c) {
-  return {{"tensor", c.mesh.tensor},
-          {"context", c.mesh.context},
-          {"context_by", c.mesh.ulysses ? "ulysses" : "ring"},
-          {"data", c.mesh.data},
-          {"expert", c.mesh.expert},
-          {"expert_tensor", c.mesh.expert_tensor},
-          {"stages", c.num_stages},
-          {"chunks", c.chunks_per_stage},
-          {"schedule", name_of(c.schedule)},
-          {"micro_batch", c.micro_batch},
-          {"micro_batches", c.num_micro}};
+  Json json;
+  put_axes(json, {c, {}}, false);
+  return json;
 }
 
 Json layers_json(const PlannedLayers& l) {
-  return {{"first", l.first},
-          {"count", l.count},
-          {"stage", l.stage},
-          {"zero", l.strategy.zero},
-          {"recompute", name_of(l.strategy.recompute)},
-          {"states", name_of(l.strategy.states)},
-          {"activations", name_of(l.strategy.activations)}};
+  Json json{{"first", l.first}, {"count", l.count}, {"stage", l.stage}};
+  put_axes(json, {{}, l.strategy}, true);
+  return json;
 }
 
 Json family_json(const PlannedFamily& f) {
@@ -91,13 +89,24 @@ class Fields {
   }
   template <class E, size_t N>
   E choice(std::string_view key, const std::array<E, N>& values) {
-    const std::string name = text(key);
     std::vector<std::string_view> names;
-    for (const E v : values) {
-      if (name_of(v) == name) return v;
-      names.push_back(name_of(v));
-    }
-    f_.fail(key, "'{}' is none of these{}", make_printable(name), did_you_mean(name, names));
+    for (const E v : values) names.push_back(name_of(v));
+    return values[word(key, names)];
+  }
+  /// The place of the text among `words`.
+  size_t word(std::string_view key, const std::vector<std::string_view>& words) {
+    const std::string name = text(key);
+    const auto at = std::find(words.begin(), words.end(), name);
+    if (at == words.end()) f_.fail(key, "'{}' is none of these{}", make_printable(name), did_you_mean(name, words));
+    return static_cast<size_t>(at - words.begin());
+  }
+  /// The axes of the choice, or those of a layer.
+  PlanPoint axes(bool of_layer) {
+    PlanPoint point;
+    for (const PlanAxis& a : plan_axes())
+      if ((a.part == PlanAxis::Part::layer) == of_layer)
+        a.set(point, a.values.empty() ? integer(a.key, a.least, a.most) : static_cast<int64_t>(word(a.key, a.values)));
+    return point;
   }
   const Json& object(std::string_view key) { return member(key, &Json::is_object, "an object"); }
   const Json& array(std::string_view key) { return member(key, &Json::is_array, "an array"); }
@@ -150,18 +159,7 @@ TrainJob read_job(const Json& json, const std::string& place) {
 
 OuterChoice read_choice(const Json& json, const std::string& place) {
   Fields f(json, place, "choice.");
-  OuterChoice c;
-  c.mesh.tensor = f.integer("tensor", 1, kMaxDegree), c.mesh.context = f.integer("context", 1, kMaxDegree);
-  const std::string by = f.text("context_by");
-  if (by != "ring" && by != "ulysses") f.raw().fail("context_by", "'{}', expected ring or ulysses", make_printable(by));
-  c.mesh.ulysses = by == "ulysses";
-  c.mesh.data = f.integer("data", 1, kMaxDegree);
-  c.mesh.expert = f.integer("expert", 1, kMaxDegree);
-  c.mesh.expert_tensor = f.integer("expert_tensor", 1, kMaxDegree);
-  c.num_stages = static_cast<int>(f.integer("stages", 1, kMaxLayers));
-  c.chunks_per_stage = static_cast<int>(f.integer("chunks", 1, kMaxLayers));
-  c.schedule = f.choice("schedule", kPipelineSchedules);
-  c.micro_batch = f.integer("micro_batch", 1, kMaxDegree), c.num_micro = f.integer("micro_batches", 1, kMaxDegree);
+  const OuterChoice c = f.axes(false).choice;
   f.finish();
   return c;
 }
@@ -176,9 +174,7 @@ std::vector<PlannedLayers> read_layers(const Json& json, const std::string& plac
     l.first = static_cast<int>(f.integer("first", 0, kMaxLayers));
     l.count = static_cast<int>(f.integer("count", 1, kMaxLayers));
     l.stage = static_cast<int>(f.integer("stage", 0, kMaxLayers));
-    l.strategy.zero = static_cast<int>(f.integer("zero", 0, 3));
-    l.strategy.recompute = f.choice("recompute", kRecomputes);
-    l.strategy.states = f.choice("states", kTierValues), l.strategy.activations = f.choice("activations", kTierValues);
+    l.strategy = f.axes(true).strategy;
     f.finish();
     if (l.first != next) f.raw().fail("first", "{}, expected {}: layers follow each other", l.first, next);
     if (l.stage < stage || l.stage > stage + 1)

@@ -58,7 +58,7 @@ struct LayerStrategy {
 struct OuterChoice {
   Mesh mesh;
   int num_stages = 1, chunks_per_stage = 1;
-  PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
+  PipelineSchedule schedule = kOneStageSchedule;
   int64_t micro_batch = 1;  // sequences per data rank
   int64_t num_micro = 1;
   int64_t devices() const { return mesh.devices() * num_stages; }

@@ -18,10 +18,7 @@ namespace {
 using Int = int64_t;
 using Ints = std::vector<int64_t>;
 
-constexpr PipelineSchedule kAll[] = {
-    PipelineSchedule::gpipe,       PipelineSchedule::one_f_one_b, PipelineSchedule::deep_one_f_one_b,
-    PipelineSchedule::interleaved, PipelineSchedule::zb_h1,       PipelineSchedule::zb_h2,
-    PipelineSchedule::zb_v,        PipelineSchedule::v_half};
+constexpr auto& kAll = kPipelineSchedules;
 
 // Which parts of a cost vector a random instance has.
 struct Parts {

@@ -13,10 +13,7 @@
 namespace tern {
 namespace {
 
-constexpr PipelineSchedule kAll[] = {
-    PipelineSchedule::gpipe,       PipelineSchedule::one_f_one_b, PipelineSchedule::deep_one_f_one_b,
-    PipelineSchedule::interleaved, PipelineSchedule::zb_h1,       PipelineSchedule::zb_h2,
-    PipelineSchedule::zb_v,        PipelineSchedule::v_half};
+constexpr auto& kAll = kPipelineSchedules;
 
 // Equal layers, `per_stage` to a virtual stage; every number of a layer is given.
 Program lowered(PipelineSchedule s, int stages, int micros, int per_stage, const CostVector& cost, int64_t send) {

@@ -21,14 +21,7 @@ struct Leads {
 // Micro-batches that a stage certainly forwards before its first backward (it has as many backwards after its last
 // forward): 1 where the order does not say.
 int certain_fill(const PipelineShape& shape, int stage) {
-  switch (shape.schedule) {
-    case PipelineSchedule::gpipe:
-    case PipelineSchedule::one_f_one_b:
-    case PipelineSchedule::deep_one_f_one_b:
-      return max_in_flight(shape, stage);
-    default:
-      return 1;
-  }
+  return fills_first(shape.schedule) ? max_in_flight(shape, stage) : 1;
 }
 
 Leads leads_of(const PipelineShape& shape, const PipelineTimes& t) {
@@ -84,25 +77,17 @@ struct Certain {
 };
 Certain certain(const PipelineShape& shape, int stage) {
   const int m = shape.num_micro, p = shape.num_devices, v = shape.chunks_per_device;
-  switch (shape.schedule) {
-    case PipelineSchedule::gpipe:
-    case PipelineSchedule::one_f_one_b:
-    case PipelineSchedule::deep_one_f_one_b: {
-      const int rest = m - max_in_flight(shape, stage);
-      return {rest, rest, 0};
-    }
-    case PipelineSchedule::zb_h1:
-    case PipelineSchedule::zb_h2: {
-      const int rest = m - max_in_flight(shape, stage);
-      return {rest, rest, std::max(0, m - zero_bubble_caps(shape.schedule, p, stage).total)};
-    }
-    case PipelineSchedule::interleaved: {
-      const int fill = std::min(v * m, 2 * (p - stage % p - 1) + (v - 1) * p + 1), chunk = stage / p;
-      return {m - turns_of(fill, chunk, p, v), turns_of(v * m - fill, v - 1 - chunk, p, v), 0};
-    }
-    default:
-      return {0, 0, 0};
+  const PipelineScheduleTraits& t = traits_of(shape.schedule);
+  if (t.in_flight != InFlight::by_order) {
+    const int rest = m - max_in_flight(shape, stage);
+    const int kept = t.order_follows_times ? zero_bubble_caps(shape.schedule, p, stage).total : m;
+    return {rest, rest, std::max(0, m - kept)};
   }
+  if (t.chunks == ChunkRule::several) {
+    const int fill = std::min(v * m, 2 * (p - stage % p - 1) + (v - 1) * p + 1), chunk = stage / p;
+    return {m - turns_of(fill, chunk, p, v), turns_of(v * m - fill, v - 1 - chunk, p, v), 0};
+  }
+  return {0, 0, 0};
 }
 
 int64_t busiest_device(const PipelineShape& shape, const PipelineTimes& t, const Leads& l) {
@@ -190,29 +175,18 @@ int64_t longest_round_trips(const PipelineShape& shape, const Leads& l) {
 }  // namespace
 
 int max_in_flight(const PipelineShape& shape, int stage) {
-  const int p = shape.num_devices, m = shape.num_micro;
-  switch (shape.schedule) {
-    case PipelineSchedule::gpipe:
-      return m;
-    case PipelineSchedule::one_f_one_b:
-    case PipelineSchedule::zb_h1:
-      return std::min(m, p - stage);
-    case PipelineSchedule::deep_one_f_one_b:
-    case PipelineSchedule::zb_h2:
-      return std::min(m, 2 * (p - stage) - 1);
-    default:
-      TERN_CHECK(false, "max_in_flight: {} has several chunks per device", name_of(shape.schedule));
-      return 0;
-  }
+  TERN_CHECK(traits_of(shape.schedule).in_flight != InFlight::by_order, "max_in_flight: {} has no rule",
+             name_of(shape.schedule));
+  return static_cast<int>(most_in_flight(shape.schedule, stage, shape.num_devices, shape.num_micro));
 }
 
 int64_t pipeline_lower_bound(const PipelineShape& shape, const PipelineTimes& times) {
   const Leads l = leads_of(shape, times);
   int64_t bound = std::max(busiest_device(shape, times, l), busiest_link(shape, l));
-  if (shape.schedule == PipelineSchedule::one_f_one_b || shape.schedule == PipelineSchedule::deep_one_f_one_b)
-    bound = std::max(bound, longest_cycles(shape, l));
-  if (shape.schedule == PipelineSchedule::zb_h1 || shape.schedule == PipelineSchedule::zb_h2)
-    bound = std::max(bound, longest_round_trips(shape, l));
+  const PipelineScheduleTraits& t = traits_of(shape.schedule);
+  if (t.in_flight == InFlight::by_order) return bound;
+  if (t.steady) bound = std::max(bound, longest_cycles(shape, l));
+  if (t.order_follows_times) bound = std::max(bound, longest_round_trips(shape, l));
   return bound;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "plan/legality.h"
 
 namespace tern {
 namespace {
@@ -57,27 +58,15 @@ PipelineOrder interleaved(int num_devices, int chunks, int num_micro) {
 }
 
 void check_shape(const PipelineShape& shape) {
-  const std::string_view name = name_of(shape.schedule);
   if (shape.num_devices < 1 || shape.chunks_per_device < 1 || shape.num_micro < 1)
     throw Error(
         ErrorKind::usage,
         "pipeline: {} stages, {} chunks on each, {} micro-batches; each is at least 1: ask for one of each or more",
         shape.num_devices, shape.chunks_per_device, shape.num_micro);
-  if (is_v_shaped(shape.schedule)) {
-    if (shape.chunks_per_device != 2)
-      throw Error(ErrorKind::usage, "pipeline: {} with {} chunks per device; a V has two: set them to 2", name,
-                  shape.chunks_per_device);
-  } else if (shape.schedule == PipelineSchedule::interleaved) {
-    if (shape.num_micro % shape.num_devices != 0)
-      throw Error(
-          ErrorKind::usage,
-          "pipeline: interleaved with {} micro-batches on {} devices; they go in groups of one per device: take "
-          "a multiple of {}",
-          shape.num_micro, shape.num_devices, shape.num_devices);
-  } else if (shape.chunks_per_device != 1) {
-    throw Error(ErrorKind::usage, "pipeline: {} with {} chunks per device; it has one: use interleaved, zb-v or v-half",
-                name, shape.chunks_per_device);
-  }
+  if (const std::string why =
+          why_illegal_schedule(shape.schedule, shape.num_devices, shape.chunks_per_device, shape.num_micro);
+      !why.empty())
+    throw Error(ErrorKind::usage, "pipeline: {}", why);
 }
 
 }  // namespace

@@ -16,10 +16,7 @@ namespace {
 using Int = int64_t;
 using Ints = std::vector<int64_t>;
 
-constexpr PipelineSchedule kAll[] = {
-    PipelineSchedule::gpipe,       PipelineSchedule::one_f_one_b, PipelineSchedule::deep_one_f_one_b,
-    PipelineSchedule::interleaved, PipelineSchedule::zb_h1,       PipelineSchedule::zb_h2,
-    PipelineSchedule::zb_v,        PipelineSchedule::v_half};
+constexpr auto& kAll = kPipelineSchedules;
 
 int chunks_of(PipelineSchedule s) { return least_chunks(s); }
 
@@ -426,11 +423,11 @@ TEST(PipelineOrders, RefuseShapesTheyHaveNoOrderFor) {
     const PipelineShape shape{s, p, v, m};
     pipeline_order(shape, p > 0 && v > 0 ? equal_times(shape, 1, 1, 1) : PipelineTimes{});
   };
-  expect_throw_saying([&] { order(PipelineSchedule::interleaved, 4, 2, 6); }, "take a multiple of 4");
-  expect_throw_saying([&] { order(PipelineSchedule::v_half, 4, 3, 8); }, "a V has two");
-  expect_throw_saying([&] { order(PipelineSchedule::zb_v, 4, 1, 8); }, "a V has two");
-  expect_throw_saying([&] { order(PipelineSchedule::one_f_one_b, 4, 2, 8); },
-                      "1f1b with 2 chunks per device; it has one");
+  expect_throw_saying([&] { order(PipelineSchedule::interleaved, 4, 2, 6); },
+                      "6 micro-batches are no multiple of 4 stages");
+  expect_throw_saying([&] { order(PipelineSchedule::v_half, 4, 3, 8); }, "has two per stage");
+  expect_throw_saying([&] { order(PipelineSchedule::zb_v, 4, 1, 8); }, "has two per stage");
+  expect_throw_saying([&] { order(PipelineSchedule::one_f_one_b, 4, 2, 8); }, "schedule 1f1b has one per stage");
   expect_throw_saying([&] { order(PipelineSchedule::gpipe, 4, 1, 0); }, "0 micro-batches");
 }
 

@@ -10,10 +10,7 @@ namespace {
 // The order's own operations, one after another on each device, and the step that run_pipeline gives.
 TEST(PipelineTimeline, HasEveryOperationOfTheOrderAndEndsWithTheStep) {
   std::mt19937_64 random(7);
-  for (const PipelineSchedule schedule :
-       {PipelineSchedule::gpipe, PipelineSchedule::one_f_one_b, PipelineSchedule::deep_one_f_one_b,
-        PipelineSchedule::interleaved, PipelineSchedule::zb_h1, PipelineSchedule::zb_h2, PipelineSchedule::zb_v,
-        PipelineSchedule::v_half}) {
+  for (const PipelineSchedule schedule : kPipelineSchedules) {
     const bool two = least_chunks(schedule) == 2;
     const PipelineShape shape{schedule, 3, two ? 2 : 1, 9};
     const auto stages = static_cast<size_t>(shape.num_stages());

@@ -4,7 +4,7 @@
 #include <numeric>
 #include <random>
 
-#include "planner/outer/plan_model_impl.h"
+#include "planner/outer/first_plans_impl.h"
 
 namespace tern {
 namespace {
@@ -59,10 +59,7 @@ std::vector<int> fullest(const SpaceOfChoices& space, const Keep& keep) {
 
 RulePlan megatron(const ModelSpec& spec, const Cluster& cluster, const PlanRequest& request) {
   const SpaceOfChoices space = space_with(spec, cluster, request, {0, 1}, false);
-  const auto plain = [](const OuterChoice& c) {
-    return c.num_stages == 1 || c.schedule == PipelineSchedule::one_f_one_b ||
-           c.schedule == PipelineSchedule::interleaved;
-  };
+  const auto plain = [](const OuterChoice& c) { return c.num_stages == 1 || traits_of(c.schedule).megatron; };
   int64_t tensor = 0;
   for (const Candidate& c : space.candidates) {
     const int64_t t = space.tables[static_cast<size_t>(c.tables)].mesh.tensor;

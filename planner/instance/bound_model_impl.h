@@ -23,9 +23,10 @@
 
 namespace tern {
 
+/// ps. Of one micro-batch: forward (f), backward (b), weight (w), pass = f + b (r), work = f + b + w (p).
 struct StageCost {
-  int64_t p = 0, r = 0, f = 0, b = 0, w = 0;
-  int64_t q = 0;  // (c − W)·f + (c − 1)·b
+  int64_t work = 0, pass = 0, forward = 0, backward = 0, weight = 0;
+  int64_t rest = 0;  // (c − W)·f + (c − 1)·b: what the stage owes after its first round trip
   int64_t tail = 0, begin = 0;
   int64_t done = 0;  // c·p + tail, or below it where that is what is known
   friend bool operator==(const StageCost&, const StageCost&) = default;
@@ -35,11 +36,14 @@ struct LinkCost {
   int64_t forward = 0, backward = 0;
 };
 
-/// What is known of the stages from one on.
+/// What is known of the stages from one on, ps.
 struct Suffix {
-  int64_t t = 0, y = 0, z = 0, g = 0;
+  int64_t round_trip = 0;             // t
+  int64_t span = 0;                   // y: to the end of the last backward
+  int64_t finish = 0;                 // z: to the end of all devices
+  int64_t step = 0;                   // g: from the step's begin
   int64_t forward = 0, backward = 0;  // GPipe: max(f, of), max(b, ob)
-  int64_t u = 0;                      // chunks: devices times the mean
+  int64_t mean = 0;                   // u, chunks: devices times the mean
   friend bool operator==(const Suffix&, const Suffix&) = default;
 };
 
@@ -47,12 +51,10 @@ struct Suffix {
 struct Prefix {
   int64_t sum = 0;      // Σ (r + of + ob)
   int64_t forward = 0;  // Σ (f + of)
-  int64_t most = 0;     // what the largest of them adds: q (one forward, one backward), p (GPipe, simple), c·p
-  int64_t u = 0;
+  int64_t most = 0;  // what the largest of them adds: rest (one forward, one backward), work (GPipe, simple), c·work
+  int64_t mean = 0;  // Σ mean_share
   bool reachable = false;
 };
-
-inline constexpr int64_t kNever = int64_t{1} << 60;
 
 Suffix extend(const Chain&, int stage, const StageCost&, const LinkCost&, const Suffix& next);
 /// The bound of an assignment whose stages from `stage` on are `s`, given at least `p` before it.
@@ -63,21 +65,21 @@ inline constexpr int kMostNumbers = 5;
 inline int numbers_of(const Chain& c, const Suffix& s, int64_t* out) {
   int n = 0;
   const auto put = [&](int64_t x) { out[n++] = x; };
-  put(s.t);
+  put(s.round_trip);
   if (c.kind == BoundKind::gpipe)
     put(s.forward), put(s.backward);
   else
-    put(s.y);
+    put(s.span);
   const bool ends = c.has_tail || c.has_begin || c.kind == BoundKind::zero_bubble || c.kind == BoundKind::chunked;
-  if (ends && c.kind != BoundKind::simple) put(s.z), put(s.g);
-  if (c.kind == BoundKind::chunked) put(s.u);
+  if (ends && c.kind != BoundKind::simple) put(s.finish), put(s.step);
+  if (c.kind == BoundKind::chunked) put(s.mean);
   return n;
 }
 inline int count_of_numbers(const Chain& c) {
   int64_t unused[kMostNumbers];
   return numbers_of(c, {}, unused);
 }
-/// What a stage adds to Prefix::u.
+/// What a stage adds to Prefix::mean.
 int64_t mean_share(const Chain&, int stage, const StageCost&, const LinkCost&);
 /// What a stage adds to Prefix::most.
 int64_t most_share(const Chain&, const StageCost&);

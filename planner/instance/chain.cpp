@@ -12,18 +12,11 @@ namespace {
 
 BoundKind kind_of(const Instance& in, Objective objective) {
   if (objective == Objective::simple) return BoundKind::simple;
-  switch (in.schedule) {
-    case PipelineSchedule::gpipe:
-      return BoundKind::gpipe;
-    case PipelineSchedule::one_f_one_b:
-    case PipelineSchedule::deep_one_f_one_b:
-      return BoundKind::one_f_one_b;
-    case PipelineSchedule::zb_h1:
-    case PipelineSchedule::zb_h2:
-      return BoundKind::zero_bubble;
-    default:
-      return BoundKind::chunked;
-  }
+  const PipelineScheduleTraits& t = traits_of(in.schedule);
+  if (t.chunks != ChunkRule::one) return BoundKind::chunked;
+  if (t.in_flight == InFlight::all) return BoundKind::gpipe;
+  if (t.order_follows_times) return BoundKind::zero_bubble;
+  return fills_first(in.schedule) && t.steady ? BoundKind::one_f_one_b : BoundKind::chunked;
 }
 
 OptionCost unit_cost(const CostVector& c, int strategy, bool split, bool one_stage, const bool* has_tier) {
@@ -167,18 +160,7 @@ Counts counts_of(const PipelineShape& shape, const LeastHeld& bytes) {
 }
 
 // Forwards before the first backward of stage i, one stage to a device.
-int64_t in_flight(const Instance& in, int i) {
-  const int64_t left = in.num_stages - i;
-  switch (in.schedule) {
-    case PipelineSchedule::gpipe:
-      return in.num_micro;
-    case PipelineSchedule::deep_one_f_one_b:
-    case PipelineSchedule::zb_h2:
-      return std::min<int64_t>(in.num_micro, 2 * left - 1);
-    default:
-      return std::min<int64_t>(in.num_micro, left);
-  }
-}
+int64_t in_flight(const Instance& in, int i) { return most_in_flight(in.schedule, i, in.num_stages, in.num_micro); }
 
 // Whether any stage could run out of a tier, all layers on it and every micro-batch in flight. Bytes of a tier that is
 // always large enough are of no interest.
@@ -196,8 +178,8 @@ bool may_bind(const Instance& in, int tier) {
 Chain common(const Instance& in, Objective objective) {
   Chain c{.in = &in, .kind = kind_of(in, objective), .states = {}, .rule = {}, .form = {}};
   c.split = splits_backward(in.schedule);
-  c.order_fixed = in.schedule != PipelineSchedule::zb_h1 && in.schedule != PipelineSchedule::zb_h2;
-  c.interleaved = in.schedule == PipelineSchedule::interleaved;
+  c.order_fixed = !order_follows_times(in.schedule);
+  c.backwards_end = traits_of(in.schedule).chunks == ChunkRule::several;
   c.layers = in.num_layers();
   c.devices = in.num_stages;
   c.stages = in.num_stages * in.chunks_per_stage;
@@ -239,11 +221,12 @@ void fill_states(Chain& c, bool drop_worse) {
 Chain make_chain(const Instance& in, Objective objective) {
   Chain c = common(in, objective);
   const bool one_stage_each = in.chunks_per_stage == 1;
-  c.exact_memory = one_stage_each && c.order_fixed;
+  const bool has_rule = traits_of(in.schedule).in_flight != InFlight::by_order;
+  c.exact_memory = one_stage_each && has_rule && c.order_fixed;
   // Where the order follows the times, or a device's stages share its memory, a strategy that is worse in every number
   // may still be part of the best assignment's order, or of the only one that brute force and search agree on.
-  fill_states(c, one_stage_each && c.order_fixed);
-  if (one_stage_each) {
+  fill_states(c, c.exact_memory);
+  if (one_stage_each && has_rule) {
     for (int s = 0; s < c.stages; ++s) {
       c.rule[s].in_flight = in_flight(in, s);
       c.rule[s].held = c.order_fixed ? c.rule[s].in_flight : 1;
@@ -251,6 +234,7 @@ Chain make_chain(const Instance& in, Objective objective) {
   } else {
     const Counts counts = counts_of(shape_of(in), least_held(in));
     for (int s = 0; s < c.stages; ++s) {
+      if (one_stage_each) c.rule[s].in_flight = in.num_micro;  // no rule: maybe all
       c.rule[s].held = counts.held[s];
       c.rule[s].joint_held = counts.joint_held[s];
       c.rule[s].joint_held_weight = counts.joint_held_weight[s];
@@ -272,9 +256,8 @@ Chain make_restricted_chain(const Instance& in) {
       r.held_weight = counts.held_weight[s];
     } else {
       // Zero bubble: so many between forward and backward, and so many until the weight gradient.
-      const int64_t total = in.schedule == PipelineSchedule::zb_h1 ? in.num_stages : 2 * in.num_stages - 1;
       r.held = in_flight(in, s);
-      r.held_weight = std::min<int64_t>(in.num_micro, total) - r.held + 1;
+      r.held_weight = in_flight(in, 0) - r.held + 1;
     }
     for (int64_t& bytes : r.capacity) bytes /= in.chunks_per_stage;
   }

@@ -48,10 +48,10 @@ struct StageRule {
 struct Chain {
   const Instance* in = nullptr;
   BoundKind kind = BoundKind::one_f_one_b;
-  bool split = false;        // weight gradients are operations of their own
-  bool exact_memory = true;  // a stage that keeps its rule fits
-  bool order_fixed = true;   // no worse stage times, no worse makespan
-  bool interleaved = false;
+  bool split = false;          // weight gradients are operations of their own
+  bool exact_memory = true;    // a stage that keeps its rule fits
+  bool order_fixed = true;     // no worse stage times, no worse makespan
+  bool backwards_end = false;  // chunks: a device ends with backwards, which wait for each other on the way out
   int layers = 0, stages = 0, devices = 0;  // virtual stages
   int64_t micro = 1;
   std::vector<std::vector<UnitState>> states;  // (layers)(states)

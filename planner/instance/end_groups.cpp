@@ -13,19 +13,19 @@ TimeLimit time_limit(const Chain& c, int stage, const Prefix& before, const Suff
     case BoundKind::one_f_one_b: {
       const double trips = d((c.micro - 1) / c.rule[stage].in_flight + 1),
                    trips0 = d((c.micro - 1) / c.rule[0].in_flight + 1);
-      return {std::min({(v - sum) / micro, v - sum - d(n.y), v - sum - d(before.most) - d(n.t),
-                        (v - sum) / trips - d(n.t), v / trips0 - sum - d(n.t)}),
-              v - sum - d(n.t), done};
+      return {std::min({(v - sum) / micro, v - sum - d(n.span), v - sum - d(before.most) - d(n.round_trip),
+                        (v - sum) / trips - d(n.round_trip), v / trips0 - sum - d(n.round_trip)}),
+              v - sum - d(n.round_trip), done};
     }
     case BoundKind::gpipe:
     case BoundKind::simple: {
-      const double left = v - sum - d(n.t);
-      return {std::min(left / micro, left - (micro - 1) * d(std::max(n.y, before.most))), 1e300, done};
+      const double left = v - sum - d(n.round_trip);
+      return {std::min(left / micro, left - (micro - 1) * d(std::max(n.span, before.most))), 1e300, done};
     }
     case BoundKind::zero_bubble:
       return {done / micro, 1e300, done};
     case BoundKind::chunked:
-      return {std::min(done / micro, (d(c.devices) * v - d(before.u) - d(n.u)) / micro), 1e300, done};
+      return {std::min(done / micro, (d(c.devices) * v - d(before.mean) - d(n.mean)) / micro), 1e300, done};
   }
   return {};
 }
@@ -46,7 +46,7 @@ std::vector<EndGroup> group_ends(const Chain& chain, const IntervalBounds& bound
       if (!w.before[stage][a].reachable) continue;
       end.limit.back() = time_limit(chain, stage, w.before[stage][a], next[e], limit);
       // No stage there is that fast: the next may be.
-      if (end.limit.back().p < static_cast<double>(bounds.least(stage, a, e).p)) {
+      if (end.limit.back().work < static_cast<double>(bounds.least(stage, a, e).work)) {
         end.limit.back() = {};
         continue;
       }
@@ -74,8 +74,8 @@ std::vector<EndGroup> group_ends(const Chain& chain, const IntervalBounds& bound
     }
     home->ends.push_back(end.e);
     for (int j = 0; j < end.length; ++j) {
-      home->limit[j].p = std::max(home->limit[j].p, end.limit[j].p);
-      home->limit[j].pq = std::max(home->limit[j].pq, end.limit[j].pq);
+      home->limit[j].work = std::max(home->limit[j].work, end.limit[j].work);
+      home->limit[j].work_and_rest = std::max(home->limit[j].work_and_rest, end.limit[j].work_and_rest);
       home->limit[j].done = std::max(home->limit[j].done, end.limit[j].done);
     }
   }
@@ -84,14 +84,16 @@ std::vector<EndGroup> group_ends(const Chain& chain, const IntervalBounds& bound
 
 void IntervalBounds::tighten_stage(Table& table, int stage, StageLabels::Keep keep, const std::vector<EndGroup>& groups,
                                    const Budget& budget) const {
-  const CutOn on = keep == StageLabels::Keep::least      ? CutOn::p
-                   : keep == StageLabels::Keep::least_pq ? CutOn::pq
-                                                         : CutOn::done;
-  std::vector<std::vector<int64_t>>& least_of = on == CutOn::p ? table.p : on == CutOn::pq ? table.pq : table.done;
+  const CutOn on = keep == StageLabels::Keep::least                 ? CutOn::work
+                   : keep == StageLabels::Keep::least_work_and_rest ? CutOn::work_and_rest
+                                                                    : CutOn::done;
+  std::vector<std::vector<int64_t>>& least_of = on == CutOn::work            ? table.work
+                                                : on == CutOn::work_and_rest ? table.work_and_rest
+                                                                             : table.done;
   const StageLabels labels(chain_, stage, keep);
   const StageCuts cuts(chain_, stage, table.lambdas);
   if (least_of.empty()) {
-    least_of = table.p;
+    least_of = table.work;
     for (auto& row : least_of) std::fill(row.begin(), row.end(), 0);
   }
   for (const EndGroup& g : groups) {
@@ -100,12 +102,12 @@ void IntervalBounds::tighten_stage(Table& table, int stage, StageLabels::Keep ke
         labels.run(g.sample, -1, g.length, cuts.make(g.sample, g.length, times), budget.labels / 16, budget);
     if (run.too_many) continue;
     for (int j = 0; j < g.length; ++j) {
-      if (times[j].p == kNoLimit) continue;
+      if (times[j].work == kNoLimit) continue;
       const double most = std::min(times[j].of(on), static_cast<double>(kNever));
       int64_t least = static_cast<int64_t>(most) + 1;  // what no label found is above
       if (j < static_cast<int>(run.front.size()))
         for (int s = 0; s < static_cast<int>(run.front[j].size()); ++s)
-          for (int i = 0; i < run.front[j][s].size(); ++i) least = std::min(least, labels.cost(run, j, s, i).p);
+          for (int i = 0; i < run.front[j][s].size(); ++i) least = std::min(least, labels.cost(run, j, s, i).work);
       for (const int e : g.ends) {
         auto& row = least_of[e];
         if (j < static_cast<int>(row.size()) && row[j] < kNever) row[j] = std::max(row[j], least);
@@ -124,13 +126,13 @@ void IntervalBounds::tighten(const Windows& w, int64_t limit, int threads, const
     for (int e = 0; e <= chain_.layers; ++e) {
       const LinkCost link = e > 0 ? least_link(stage, e) : LinkCost{};
       next[e] = w.after[stage + 1][e];
-      next[e].t += link.forward + link.backward;
-      if (chain_.kind == BoundKind::one_f_one_b) next[e].y += link.forward + link.backward;
+      next[e].round_trip += link.forward + link.backward;
+      if (chain_.kind == BoundKind::one_f_one_b) next[e].span += link.forward + link.backward;
     }
     const auto groups = group_ends(chain_, *this, w, stage, w.after_reachable[stage + 1], next, limit);
     tighten_stage(tighter[stage], stage, StageLabels::Keep::least, groups, budget);
     if (chain_.kind == BoundKind::one_f_one_b && chain_.rule[stage].in_flight > 1)
-      tighten_stage(tighter[stage], stage, StageLabels::Keep::least_pq, groups, budget);
+      tighten_stage(tighter[stage], stage, StageLabels::Keep::least_work_and_rest, groups, budget);
     if (chain_.has_tail && chain_.kind != BoundKind::simple && chain_.kind != BoundKind::chunked)
       tighten_stage(tighter[stage], stage, StageLabels::Keep::least_done, groups, budget);
   }

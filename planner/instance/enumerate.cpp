@@ -105,8 +105,8 @@ class Walk {
     if (!prepared_.steps.empty()) {
       for (int i = 0; i < chain_.stages; ++i) {
         const StageCost& c = chosen_[i].element->cost;
-        times_.forward[i] = c.f;
-        times_.backward[i] = c.b;
+        times_.forward[i] = c.forward;
+        times_.backward[i] = c.backward;
         times_.begin[i] = c.begin;
         times_.tail[i] = c.tail;
         if (i + 1 == chain_.stages) break;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "plan/legality.h"
 
 namespace tern {
 namespace {
@@ -59,14 +60,9 @@ void check_instance(const Instance& in) {
   if (in.num_stages < 1 || in.chunks_per_stage < 1 || in.num_micro < 1)
     throw Error(ErrorKind::usage, "instance: {} stages, {} chunks on each, {} micro-batches; each is at least 1",
                 in.num_stages, in.chunks_per_stage, in.num_micro);
-  const bool v = is_v_shaped(in.schedule);
   const int chunks = in.chunks_per_stage;
-  if (v ? chunks != 2 : in.schedule != PipelineSchedule::interleaved && chunks != 1)
-    throw Error(ErrorKind::usage, "instance: {} with {} chunks on each stage, expected {}", name_of(in.schedule),
-                chunks, v ? 2 : 1);
-  if (in.schedule == PipelineSchedule::interleaved && in.num_micro % in.num_stages != 0)
-    throw Error(ErrorKind::usage, "instance: interleaved with {} micro-batches on {} stages, expected a multiple",
-                in.num_micro, in.num_stages);
+  if (const std::string why = why_illegal_schedule(in.schedule, in.num_stages, chunks, in.num_micro); !why.empty())
+    throw Error(ErrorKind::usage, "instance: {}", why);
   if (in.num_layers() < in.num_stages * chunks)
     throw Error(ErrorKind::usage,
                 "instance: {} layers for {} stages; every stage holds at least one: take fewer stages", in.num_layers(),

@@ -10,7 +10,7 @@ namespace tern {
 
 struct RandomInstance {
   int layers = 6, strategies = 3, stages = 2, chunks = 1, micro = 4;
-  PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
+  PipelineSchedule schedule = kOneStageSchedule;
   bool equal_layers = false;  // all of one class, but for the first and the last if `ends`
   bool ends = false;          // an embedding and a head of their own
   bool resharding = true;     // costs between unlike layouts, not the same both ways

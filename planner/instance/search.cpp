@@ -256,7 +256,7 @@ class Search {
       r.device = chain_.rule[need_.stage].device;
       r.tier = need_.tier;
       r.missing_bytes = need_.missing;
-      r.bound_ps = r.model_bound_ps = r.model_ps = std::numeric_limits<int64_t>::max();
+      r.bound_ps = r.model_bound_ps = r.model_ps = kNever;
       return r;
     }
     r.found = best_.found && best_.value < options_.upper_bound;
@@ -323,7 +323,7 @@ SearchResult search_caps(const Instance& in, const std::vector<int64_t>& caps, c
   std::sort(order.begin(), order.end());
   SearchResult out;
   out.infeasible = true, out.missing_bytes = kNever;
-  out.value_ps = out.bound_ps = out.model_ps = out.model_bound_ps = std::numeric_limits<int64_t>::max();
+  out.value_ps = out.bound_ps = out.model_ps = out.model_bound_ps = kNever;
   for (const auto& [bound, cap] : order) {
     SearchOptions left = options;
     left.upper_bound = std::min(options.upper_bound, out.value_ps);
@@ -368,7 +368,7 @@ SearchResult search_caps(const Instance& in, const std::vector<int64_t>& caps, c
   if (!out.found) out.value_ps = 0;
   if (out.found) out.bound_ps = std::min(out.bound_ps, out.value_ps);
   out.model_bound_ps = std::min(out.model_bound_ps, out.model_ps);
-  if (out.model_ps == std::numeric_limits<int64_t>::max()) out.model_ps = out.model_bound_ps;
+  if (out.model_ps == kNever) out.model_ps = out.model_bound_ps;
   return out;
 }
 

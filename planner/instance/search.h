@@ -18,7 +18,7 @@ enum class Objective : uint8_t {
 struct SearchOptions {
   Objective objective = Objective::simulated;
   /// Only a value below this is wanted, e.g. the best of another θ: the search stops as soon as none can exist.
-  int64_t upper_bound = std::numeric_limits<int64_t>::max();
+  int64_t upper_bound = kNever;
   double seconds = std::numeric_limits<double>::infinity();  // wall clock; the answer then keeps its gap
   int64_t simulations = 20000;                               // at most, after the bound search; a count, so the
                                                              // same on every machine
@@ -41,7 +41,7 @@ struct SearchResult {
   int64_t value_ps = 0;     // its objective: the makespan, or the simple objective
   int64_t makespan_ps = 0;  // simulated
 
-  /// No assignment that fits has a smaller objective than this (max of int64 if none fits). simulator_gap below.
+  /// No assignment that fits has a smaller objective than this (kNever if none fits). simulator_gap below.
   int64_t bound_ps = 0;
   /// The bound model: a lower bound of the objective computed from the stages' times. model_ps is its least value over
   /// the assignments seen, model_bound_ps proven to be below all; equal once the bound search is finished.

@@ -205,6 +205,29 @@ TEST(SearchAgainstBruteForce, ZeroBubble) {
   }
 }
 
+// Every row of the table, by its traits alone: what a new schedule is held against.
+TEST(SearchAgainstBruteForce, EverySchedule) {
+  for (const PipelineSchedule schedule : kPipelineSchedules) {
+    Tally tally;
+    const PipelineScheduleTraits& t = traits_of(schedule);
+    for (uint64_t seed = 0; tally.shown < kShown / 2 && seed < kMost; ++seed) {
+      const int stages = 2, chunks = least_chunks(schedule);
+      expect_equals_brute_force({.layers = stages * chunks + static_cast<int>(seed / 2 % 2),
+                                 .strategies = 2,
+                                 .stages = stages,
+                                 .chunks = chunks,
+                                 .micro = (t.micro_divides_by_stages ? stages : 1) * (1 + static_cast<int>(seed % 4)),
+                                 .schedule = schedule,
+                                 .tails = seed % 3 == 0,
+                                 .transients = seed % 5 == 0,
+                                 .split = t.splits_backward,
+                                 .memory = 0.7},
+                                seed, tally);
+    }
+    EXPECT_GE(tally.shown, kShown / 2) << t.name;
+  }
+}
+
 TEST(SearchAgainstBruteForce, Interleaved) {
   Tally tally;
   for (uint64_t seed = 0; tally.shown < kShown && seed < kMost; ++seed) {

@@ -13,7 +13,7 @@ struct Weights {
 };
 Weights weights_of(const Chain& chain, const StageRule& rule, CutOn on) {
   const double c = static_cast<double>(chain.micro);
-  if (on == CutOn::pq) return {1 + c - static_cast<double>(rule.in_flight), c, 1, 0};
+  if (on == CutOn::work_and_rest) return {1 + c - static_cast<double>(rule.in_flight), c, 1, 0};
   if (on == CutOn::done) return {c, c, c, 1};
   return {};
 }
@@ -22,11 +22,12 @@ Weights weights_of(const Chain& chain, const StageRule& rule, CutOn on) {
 
 StageCuts::StageCuts(const Chain& chain, int stage, const std::vector<double>& lambdas) : chain_(chain), stage_(stage) {
   const StageRule& rule = chain.rule[stage];
-  for (const double lambda : lambdas) kinds_.push_back({lambda, CutOn::p, {}});
+  for (const double lambda : lambdas) kinds_.push_back({lambda, CutOn::work, {}});
   // With one micro-batch in flight q is a multiple of p.
   if (chain.kind == BoundKind::one_f_one_b && rule.in_flight > 1) {
-    const Weights w = weights_of(chain, rule, CutOn::pq);
-    for (const double lambda : lambdas) kinds_.push_back({lambda * (w.forward + 2 * w.backward) / 3, CutOn::pq, {}});
+    const Weights w = weights_of(chain, rule, CutOn::work_and_rest);
+    for (const double lambda : lambdas)
+      kinds_.push_back({lambda * (w.forward + 2 * w.backward) / 3, CutOn::work_and_rest, {}});
   }
   if (chain.has_tail && chain.kind != BoundKind::simple && chain.kind != BoundKind::chunked)
     for (const double lambda : lambdas) kinds_.push_back({lambda * static_cast<double>(chain.micro), CutOn::done, {}});
@@ -65,7 +66,7 @@ Cuts StageCuts::make(int end, int length, const std::vector<TimeLimit>& limit) c
       const double time = limit[j].of(cut.on);
       for (size_t s = 0; s < chain_.states[u].size(); ++s) {
         double best = kNoLimit;
-        if (limit[j].p > kNoLimit)
+        if (limit[j].work > kNoLimit)
           best = time + cut.lambda * static_cast<double>(rule.capacity[0]) -
                  w.forward * static_cast<double>(chain_.states[u][s].entry_forward);
         if (j + 1 < length) {

@@ -19,7 +19,7 @@ constexpr int64_t kComparisons = 64;
 StageLabels::StageLabels(const Chain& chain, int stage, Keep keep)
     : chain_(chain), rule_(chain.rule[stage]), keep_(keep) {
   const bool simple = chain.kind == BoundKind::simple,
-             least = keep == Keep::least || keep == Keep::least_pq || keep == Keep::least_done,
+             least = keep == Keep::least || keep == Keep::least_work_and_rest || keep == Keep::least_done,
              bound = keep == Keep::bound;
   const bool tail = !simple && !least && chain.has_tail;
   // A lower bound of backlog and update in one number; chunks count the update alone.
@@ -28,7 +28,7 @@ StageLabels::StageLabels(const Chain& chain, int stage, Keep keep)
   reduced_ = least || (bound && !host && (simple || chain.kind == BoundKind::one_f_one_b));
   alpha_ = chain.micro - rule_.in_flight;
   beta_ = chain.micro - 1;
-  if (keep == Keep::least_pq) first_forward_ = 1 + alpha_, first_backward_ = 1 + beta_;
+  if (keep == Keep::least_work_and_rest) first_forward_ = 1 + alpha_, first_backward_ = 1 + beta_;
   if (keep == Keep::least_done) first_forward_ = first_backward_ = first_weight_ = chain.micro;
   const auto place = [&](bool wanted) { return wanted ? dims_++ : -1; };
   forward_ = place(true);
@@ -161,8 +161,8 @@ StageRun StageLabels::run(int end, int exit, int length, const Cuts& cuts, int64
   std::vector<LabelParent> parent;
   // The cuts side by side for each layer and state, the strongest (lambdas in the middle) first.
   std::optional<CutOn> one;  // rows that know one number only
-  if (keep_ == Keep::least) one = CutOn::p;
-  if (keep_ == Keep::least_pq) one = CutOn::pq;
+  if (keep_ == Keep::least) one = CutOn::work;
+  if (keep_ == Keep::least_work_and_rest) one = CutOn::work_and_rest;
   if (keep_ == Keep::least_done) one = CutOn::done;
   std::vector<const Cut*> used;
   for (const Cut& c : cuts.cuts)
@@ -303,24 +303,24 @@ StageCost StageLabels::cost(const StageRun& run, int j, int state, int index) co
   StageCost c;
   c.begin = begin_ >= 0 ? x[begin_] : least_begin_[run.end] - least_begin_[u];
   if (reduced_) {
-    c.p = c.r = x[forward_] + first_forward_ * entry.entry_forward;
-    c.q = backward_ >= 0 ? x[backward_] + alpha_ * entry.entry_forward : alpha_ * c.p;
-    c.f = least_forward_[run.end] - least_forward_[u];
+    c.work = c.pass = x[forward_] + first_forward_ * entry.entry_forward;
+    c.rest = backward_ >= 0 ? x[backward_] + alpha_ * entry.entry_forward : alpha_ * c.work;
+    c.forward = least_forward_[run.end] - least_forward_[u];
     c.tail = at(drain_);
-    c.done = chain_.micro * c.p + c.tail;
+    c.done = chain_.micro * c.work + c.tail;
     return c;
   }
   const int64_t compute = x[backward_];
-  c.f = std::max(x[forward_] + entry.entry_forward, at(host_forward_));
-  c.b = std::max(compute, at(host_backward_));
-  c.w = at(weight_);
-  c.r = c.f + c.b;
-  c.p = c.r + c.w;
-  c.q = alpha_ * c.f + beta_ * c.b;
-  const int64_t clock = chain_.split ? c.w : compute;
+  c.forward = std::max(x[forward_] + entry.entry_forward, at(host_forward_));
+  c.backward = std::max(compute, at(host_backward_));
+  c.weight = at(weight_);
+  c.pass = c.forward + c.backward;
+  c.work = c.pass + c.weight;
+  c.rest = alpha_ * c.forward + beta_ * c.backward;
+  const int64_t clock = chain_.split ? c.weight : compute;
   const int64_t backlog = sync_ < 0 ? 0 : chain_.has_host_link ? x[sync_] : std::max<int64_t>(x[sync_] - clock, 0);
   c.tail = drain_ >= 0 ? x[drain_] : backlog + at(update_);
-  c.done = chain_.micro * c.p + c.tail;
+  c.done = chain_.micro * c.work + c.tail;
   return c;
 }
 
@@ -337,10 +337,10 @@ std::vector<int> StageLabels::strategies(const StageRun& run, int j, int state, 
 
 bool StageLabels::no_worse(const StageCost& a, const StageCost& b) const {
   if (keep_ == Keep::all) return false;
-  if (reduced_) return a.p <= b.p && a.q <= b.q && a.tail <= b.tail;
-  const bool tail =
-      a.tail <= b.tail || (sync_ >= 0 && !chain_.has_host_link && !chain_.split && a.b + a.tail <= b.b + b.tail);
-  return a.f <= b.f && a.b <= b.b && a.w <= b.w && tail && a.begin <= b.begin;
+  if (reduced_) return a.work <= b.work && a.rest <= b.rest && a.tail <= b.tail;
+  const bool tail = a.tail <= b.tail || (sync_ >= 0 && !chain_.has_host_link && !chain_.split &&
+                                         a.backward + a.tail <= b.backward + b.tail);
+  return a.forward <= b.forward && a.backward <= b.backward && a.weight <= b.weight && tail && a.begin <= b.begin;
 }
 
 int64_t StageLabels::filter(std::vector<int64_t>& x, std::vector<LabelParent>& parent, Front& front) const {

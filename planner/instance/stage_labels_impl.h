@@ -25,13 +25,13 @@ struct Budget {
 };
 
 /// What a cut limits: p, p + q, or c·p + backlog and update (which no further layer makes less).
-enum class CutOn : uint8_t { p, pq, done };
+enum class CutOn : uint8_t { work, work_and_rest, done };
 
 /// A linear cut: a label of layer u, state s survives if that + lambda·bytes ≤ limit[j][s], j = layers in the label
 /// − 1. It is the completion bound of a Lagrangian: time limit less the cheapest way on, memory priced at lambda.
 struct Cut {
   double lambda = 0;
-  CutOn on = CutOn::p;
+  CutOn on = CutOn::work;
   std::vector<double> limit;  // (length · width)
 };
 struct Cuts {
@@ -42,8 +42,8 @@ struct Cuts {
 /// Most time that a stage may take, for each cut. kNoLimit: no stage begins there.
 inline constexpr double kNoLimit = -1e300;
 struct TimeLimit {
-  double p = kNoLimit, pq = kNoLimit, done = kNoLimit;
-  double of(CutOn on) const { return on == CutOn::p ? p : on == CutOn::pq ? pq : done; }
+  double work = kNoLimit, work_and_rest = kNoLimit, done = kNoLimit;
+  double of(CutOn on) const { return on == CutOn::work ? work : on == CutOn::work_and_rest ? work_and_rest : done; }
 };
 
 class StageCuts {
@@ -79,7 +79,7 @@ struct StageRun {
 
 class StageLabels {
  public:
-  enum class Keep { least, least_pq, least_done, bound, times, all };
+  enum class Keep { least, least_work_and_rest, least_done, bound, times, all };
   /// Keep  least…: only what finds the least of p, p + q, or c·p + tail (then in place of p); bound: a lower bound
   /// of all that the chain's bound model needs (times that
   ///       the model hardly feels, as the least any strategy takes); times: all that the simulator sees; all: every

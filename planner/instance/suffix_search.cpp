@@ -9,13 +9,13 @@ namespace tern {
 namespace {
 
 Suffix least_of(const Suffix& a, const Suffix& b) {
-  return {std::min(a.t, b.t),
-          std::min(a.y, b.y),
-          std::min(a.z, b.z),
-          std::min(a.g, b.g),
+  return {std::min(a.round_trip, b.round_trip),
+          std::min(a.span, b.span),
+          std::min(a.finish, b.finish),
+          std::min(a.step, b.step),
           std::min(a.forward, b.forward),
           std::min(a.backward, b.backward),
-          std::min(a.u, b.u)};
+          std::min(a.mean, b.mean)};
 }
 
 class StageRound {
@@ -128,8 +128,8 @@ class StageRound {
         if (keep_ == StageLabels::Keep::bound) all = best_ways(all, e);
         for (const Joined& j : all) {
           Suffix n = j.next;
-          n.t += j.link.forward + j.link.backward;
-          if (chain_.kind == BoundKind::one_f_one_b) n.y += j.link.forward + j.link.backward;
+          n.round_trip += j.link.forward + j.link.backward;
+          if (chain_.kind == BoundKind::one_f_one_b) n.span += j.link.forward + j.link.backward;
           least_[e] = first ? n : least_of(least_[e], n);
           first = false;
         }
@@ -143,11 +143,11 @@ class StageRound {
   std::pair<Suffix, int64_t> with_link(const Joined& j, int e) const {
     const int64_t both = j.link.forward + j.link.backward;
     Suffix s = j.next;
-    s.t += both;
-    s.z += j.link.forward;
+    s.round_trip += both;
+    s.finish += j.link.forward;
     switch (chain_.kind) {
       case BoundKind::simple:
-        s.y = std::max(s.y, both);
+        s.span = std::max(s.span, both);
         return {s, 0};
       case BoundKind::gpipe:
         s.forward = std::max(s.forward, j.link.forward);
@@ -156,15 +156,15 @@ class StageRound {
       default:
         break;
     }
-    s.y += both;
-    s.u += mean_share(chain_, stage_, {}, j.link);
+    s.span += both;
+    s.mean += mean_share(chain_, stage_, {}, j.link);
     const int64_t wide = std::max(j.link.forward, j.link.backward);
     return {s, chain_.kind == BoundKind::one_f_one_b && wide <= slowest_link_that_hides(e) ? 0 : wide};
   }
 
   // A link no wider than the stage's backward adds nothing to the bound.
   int64_t slowest_link_that_hides(int e) const {
-    return bounds_.longest(stage_, e) > 0 ? bounds_.least(stage_, e - 1, e).b : 0;
+    return bounds_.longest(stage_, e) > 0 ? bounds_.least(stage_, e - 1, e).backward : 0;
   }
 
   // Keeps those no other is at least as good as, whatever the stage before them.
@@ -176,7 +176,8 @@ class StageRound {
       values.push_back(with_link(all[i], e));
     }
     std::sort(order.begin(), order.end(), [&](int a, int b) {
-      return std::tuple{values[a].first.t, values[a].first.y, a} < std::tuple{values[b].first.t, values[b].first.y, b};
+      return std::tuple{values[a].first.round_trip, values[a].first.span, a} <
+             std::tuple{values[b].first.round_trip, values[b].first.span, b};
     });
     std::vector<Joined> kept;
     RowFront front(numbers_ + 1);
@@ -199,7 +200,7 @@ class StageRound {
     // Per depth and entry state what the stage can cost, memory forgotten.
     std::vector<Piece> pieces;
     for (int j = 0; j < static_cast<int>(run.front.size()); ++j) {
-      if (g.limit[j].p == kNoLimit) continue;
+      if (g.limit[j].work == kNoLimit) continue;
       for (int k = 0; k < static_cast<int>(run.front[j].size()); ++k) {
         const std::vector<StageElement> elements = elements_of(run, j, k, run_index);
         if (elements.empty()) continue;
@@ -277,7 +278,8 @@ class StageRound {
 
   void pareto(std::vector<SuffixLabel>& pool) const {
     std::stable_sort(pool.begin(), pool.end(), [](const SuffixLabel& a, const SuffixLabel& b) {
-      return std::tuple{a.value.t, a.value.y, a.value.z} < std::tuple{b.value.t, b.value.y, b.value.z};
+      return std::tuple{a.value.round_trip, a.value.span, a.value.finish} <
+             std::tuple{b.value.round_trip, b.value.span, b.value.finish};
     });
     std::vector<SuffixLabel> kept;
     RowFront front(numbers_);
@@ -335,7 +337,8 @@ std::vector<int> recover_stage(const Chain& chain, const std::vector<double>& la
   const StageLabels labels(chain, stage, keep);
   // The only end of the run is `begin`, and the only limit the stage's own time.
   std::vector<TimeLimit> limit(end - begin);
-  limit.back() = {static_cast<double>(cost.p), static_cast<double>(cost.p + cost.q), static_cast<double>(cost.done)};
+  limit.back() = {static_cast<double>(cost.work), static_cast<double>(cost.work + cost.rest),
+                  static_cast<double>(cost.done)};
   const Cuts cuts = StageCuts(chain, stage, lambdas).make(end, end - begin, limit);
   const StageRun run = labels.run(end, exit, end - begin, cuts, int64_t{1} << 62, {});
   const int j = end - begin - 1;
@@ -344,7 +347,7 @@ std::vector<int> recover_stage(const Chain& chain, const std::vector<double>& la
     const StageCost c = labels.cost(run, j, entry, i);
     if (c == cost || labels.no_worse(c, cost)) return labels.strategies(run, j, entry, i);
   }
-  TERN_CHECK(false, "recover: stage {} over [{}, {}): no label costs {}", stage, begin, end, cost.p);
+  TERN_CHECK(false, "recover: stage {} over [{}, {}): no label costs {}", stage, begin, end, cost.work);
   return {};
 }
 

@@ -73,20 +73,21 @@ LinkCost IntervalBounds::least_link(int stage, int e) const {
 
 StageCost IntervalBounds::least(int stage, int a, int e) const {
   StageCost c;
-  c.p = tables_[table_of_[stage]].p[e][e - a - 1];
-  if (c.p == kNever) return c;
-  c.f = forward_[e] - forward_[a];
-  c.b = backward_[e] - backward_[a];
-  c.w = weight_[e] - weight_[a];
+  c.work = tables_[table_of_[stage]].work[e][e - a - 1];
+  if (c.work == kNever) return c;
+  c.forward = forward_[e] - forward_[a];
+  c.backward = backward_[e] - backward_[a];
+  c.weight = weight_[e] - weight_[a];
   c.tail = update_[e] - update_[a];
   c.begin = begin_[e] - begin_[a];
-  c.r = chain_.split ? c.f + c.b : c.p;
+  c.pass = chain_.split ? c.forward + c.backward : c.work;
   const int64_t in_flight = chain_.rule[stage].in_flight;
-  c.q = chain_.split ? (chain_.micro - in_flight) * c.f + (chain_.micro - 1) * c.b
-                     : (chain_.micro - in_flight) * c.p + (in_flight - 1) * c.b;
-  c.done = chain_.micro * c.p + c.tail;
+  c.rest = chain_.split ? (chain_.micro - in_flight) * c.forward + (chain_.micro - 1) * c.backward
+                        : (chain_.micro - in_flight) * c.work + (in_flight - 1) * c.backward;
+  c.done = chain_.micro * c.work + c.tail;
   if (const auto& done = tables_[table_of_[stage]].done; !done.empty()) c.done = std::max(c.done, done[e][e - a - 1]);
-  if (const auto& pq = tables_[table_of_[stage]].pq; !pq.empty()) c.q = std::max(c.q, pq[e][e - a - 1] - c.p);
+  if (const auto& work_and_rest = tables_[table_of_[stage]].work_and_rest; !work_and_rest.empty())
+    c.rest = std::max(c.rest, work_and_rest[e][e - a - 1] - c.work);
   return c;
 }
 
@@ -152,7 +153,7 @@ void IntervalBounds::choose_lambdas(Table& table, int stage) const {
 void IntervalBounds::fill(Table& table, int stage, int64_t limit) const {
   const StageRule& rule = chain_.rule[stage];
   const int layers = chain_.layers, num = static_cast<int>(table.lambdas.size());
-  table.p.assign(layers + 1, {});
+  table.work.assign(layers + 1, {});
   // Per layer and state the least of time + lambda·bytes, and per layer the least bytes of each tier.
   std::vector<std::vector<double>> unit(layers);
   std::vector<TierBytes> least(layers);
@@ -190,14 +191,14 @@ void IntervalBounds::fill(Table& table, int stage, int64_t limit) const {
       while (m < most && chain_.form[e - 1 - m] == chain_.form[o - 1 - m]) ++m;
       if (m > match) match = m, kin = o;
     }
-    auto& out = table.p[e];
+    auto& out = table.work[e];
     const bool original = match == 0;
     std::vector<double> value, next;
     TierBytes bytes{};
     int64_t transient = 0;
     int j = 0;
     if (!original) {
-      const auto& known = table.p[kin];
+      const auto& known = table.work[kin];
       out.assign(known.begin(), known.begin() + std::min<size_t>(match, known.size()));
       // All shared, or as far as the end to copy from found anything below the limit.
       if (match == e || static_cast<size_t>(match) > known.size()) continue;
@@ -265,20 +266,20 @@ Windows::Windows(const Chain& chain, const IntervalBounds& bounds) {
       const int longest = std::min(bounds.longest(i, e), e - i);
       for (int a = e - 1; a >= e - longest; --a) {
         const StageCost least = bounds.least(i, a, e);
-        if (least.p >= kNever) continue;
+        if (least.work >= kNever) continue;
         const Suffix s = extend(chain, i, least, link, after[i + 1][e]);
         if (!after_reachable[i][a]) {
           after[i][a] = s;
           after_reachable[i][a] = 1;
         } else {
           Suffix& o = after[i][a];
-          o = {std::min(o.t, s.t),
-               std::min(o.y, s.y),
-               std::min(o.z, s.z),
-               std::min(o.g, s.g),
+          o = {std::min(o.round_trip, s.round_trip),
+               std::min(o.span, s.span),
+               std::min(o.finish, s.finish),
+               std::min(o.step, s.step),
                std::min(o.forward, s.forward),
                std::min(o.backward, s.backward),
-               std::min(o.u, s.u)};
+               std::min(o.mean, s.mean)};
         }
       }
     }
@@ -298,17 +299,17 @@ void Windows::restrict(const Chain& chain, const IntervalBounds& bounds, int64_t
         const Prefix& from = before[i][a];
         if (!from.reachable) continue;
         const StageCost least = bounds.least(i, a, e);
-        if (least.p >= kNever || complete(chain, i, extend(chain, i, least, link, after[i + 1][e]), from) > limit)
+        if (least.work >= kNever || complete(chain, i, extend(chain, i, least, link, after[i + 1][e]), from) > limit)
           continue;
-        const Prefix p{
-            .sum = from.sum + (chain.kind == BoundKind::simple ? least.p : least.r) + link.forward + link.backward,
-            .forward = from.forward + least.f + link.forward,
-            .most = std::max(from.most, most_share(chain, least)),
-            .u = from.u + mean_share(chain, i, least, link),
-            .reachable = true};
+        const Prefix p{.sum = from.sum + (chain.kind == BoundKind::simple ? least.work : least.pass) + link.forward +
+                              link.backward,
+                       .forward = from.forward + least.forward + link.forward,
+                       .most = std::max(from.most, most_share(chain, least)),
+                       .mean = from.mean + mean_share(chain, i, least, link),
+                       .reachable = true};
         if (complete(chain, i + 1, after[i + 1][e], p) > limit) continue;
         to = to.reachable ? Prefix{std::min(to.sum, p.sum), std::min(to.forward, p.forward), std::min(to.most, p.most),
-                                   std::min(to.u, p.u), true}
+                                   std::min(to.mean, p.mean), true}
                           : p;
       }
     }

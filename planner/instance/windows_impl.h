@@ -28,7 +28,7 @@ class IntervalBounds {
   /// kNever: none fits, or above the limit.
   StageCost least(int stage, int a, int e) const;
   /// Layers before e that a stage may hold at most.
-  int longest(int stage, int e) const { return static_cast<int>(tables_[table_of_[stage]].p[e].size()); }
+  int longest(int stage, int e) const { return static_cast<int>(tables_[table_of_[stage]].work[e].size()); }
   const std::vector<double>& lambdas(int stage) const { return tables_[table_of_[stage]].lambdas; }
   LinkCost least_link(int stage, int e) const;  // after layer e − 1, which ends the stage
   /// Replaces bounds by the true least p (or "above what the limit leaves") wherever `w`, restricted to `limit`, lets a
@@ -38,8 +38,8 @@ class IntervalBounds {
  private:
   struct Table {
     std::vector<double> lambdas;
-    std::vector<std::vector<int64_t>> p;         // (end)(layers − 1)
-    std::vector<std::vector<int64_t>> pq, done;  // the same of p + q and of c·p + tail, once tightened
+    std::vector<std::vector<int64_t>> work;                 // (end)(layers − 1)
+    std::vector<std::vector<int64_t>> work_and_rest, done;  // once tightened
   };
   void fill(Table&, int stage, int64_t limit) const;
   void choose_lambdas(Table&, int stage) const;

@@ -195,11 +195,11 @@ class PlanJudge {
           above("micro-batch", c.micro_batch, space.max_micro_batch), above("stages", c.num_stages, space.max_stages)})
       if (!why.empty()) return why;
     if (x.ulysses && (x.context == 1 || !space.ulysses)) return "context by ulysses: not in the space that is asked";
-    const bool many = c.num_stages > 1 && c.schedule == PipelineSchedule::interleaved;
-    const int least = many || (c.num_stages > 1 && is_v_shaped(c.schedule)) ? 2 : 1;
-    if (c.chunks_per_stage < least || c.chunks_per_stage > (many ? space.max_chunks : least))
+    const bool many = c.num_stages > 1;
+    const int least = many ? least_chunks(c.schedule) : 1;
+    if (c.chunks_per_stage < least || c.chunks_per_stage > (many ? most_chunks(c.schedule, space.max_chunks) : least))
       return fmt::format("{} chunks: not in the space that is asked", c.chunks_per_stage);
-    if (c.num_stages == 1 ? c.schedule != PipelineSchedule::one_f_one_b : !contains(space.schedules, c.schedule))
+    if (c.num_stages == 1 ? c.schedule != kOneStageSchedule : !contains(space.schedules, c.schedule))
       return fmt::format("{}: not in the space that is asked", name_of(c.schedule));
     if (std::string why = why_not_pinned(space.pinned, request_.job, c, layers_, spec_, m.node.num_devices);
         !why.empty())
@@ -346,11 +346,11 @@ class PlanJudge {
     for (int P = 1; P <= most; ++P)
       for (const PipelineSchedule schedule : request_.space.schedules) {
         if (P == 1 && schedule != request_.space.schedules.front()) continue;  // one stage: they are all the same
-        const int first = P > 1 && (is_v_shaped(schedule) || schedule == PipelineSchedule::interleaved) ? 2 : 1;
-        const int last = P > 1 && schedule == PipelineSchedule::interleaved ? request_.space.max_chunks : first;
+        const int first = P > 1 ? least_chunks(schedule) : 1;
+        const int last = P > 1 ? most_chunks(schedule, request_.space.max_chunks) : 1;
         for (int v = first; v <= last; ++v) {
           const OuterChoice c{
-              mesh, P, v, P == 1 ? PipelineSchedule::one_f_one_b : schedule, b, request_.job.batch / (mesh.data * b)};
+              mesh, P, v, P == 1 ? kOneStageSchedule : schedule, b, request_.job.batch / (mesh.data * b)};
           if (!why_illegal_pipeline(m, c, static_cast<int>(layers_.size())).empty()) continue;
           if (!outside_space(m, c).empty()) continue;
           Instance& in = P == 1 ? whole : v == 1 ? staged : chunked;

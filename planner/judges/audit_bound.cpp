@@ -39,7 +39,7 @@ class Audit {
         layers_(in.num_layers()),
         micro_(in.num_micro),
         split_(splits_backward(in.schedule)),
-        fixed_(in.schedule != PipelineSchedule::zb_h1 && in.schedule != PipelineSchedule::zb_h2) {
+        fixed_(!order_follows_times(in.schedule)) {
     read_rows();
     read_links();
     int64_t transient = std::numeric_limits<int64_t>::max();
@@ -56,8 +56,8 @@ class Audit {
     read_moments();
     best = std::max(best, along_paths(wanted));
     if (best >= wanted) return {AuditedBy::paths, best};
-    const bool plain = in_.schedule == PipelineSchedule::gpipe || in_.schedule == PipelineSchedule::one_f_one_b;
-    if (plain && no_assignment_below(in_, wanted, prices(), kMostLabels)) return {AuditedBy::labels, wanted};
+    if (traits_of(in_.schedule).certified && no_assignment_below(in_, wanted, prices(), kMostLabels))
+      return {AuditedBy::labels, wanted};
     return {AuditedBy::open, best};
   }
 
@@ -131,11 +131,9 @@ class Audit {
     // shapes have none, and hold one at least too.
     PipelineShape shape = shape_;
     const bool is_long = int64_t{3} * stages_ * in_.num_micro > kMostOperations;
-    const bool fills = shape.schedule == PipelineSchedule::one_f_one_b ||
-                       shape.schedule == PipelineSchedule::deep_one_f_one_b ||
-                       shape.schedule == PipelineSchedule::interleaved;
-    if (is_long && fills) shape.num_micro = std::min(shape.num_micro, 4 * devices_);
-    if (fixed_ && (!is_long || fills)) {
+    const bool steady = traits_of(shape.schedule).steady;
+    if (is_long && steady) shape.num_micro = std::min(shape.num_micro, 4 * devices_);
+    if (fixed_ && (!is_long || steady)) {
       const PipelineOrder order = pipeline_order(shape, even_times());
       for (size_t device = 0; device < devices(); ++device) {
         std::vector<int> now(stages(), 0), later(stages(), 0), most, most_later;

@@ -13,9 +13,8 @@ namespace tern {
 
 std::string write_certificate(const Instance& in, const SearchResult& result) {
   if (!result.found) throw Error(ErrorKind::usage, "certificate: the search found no assignment to certify");
-  if (in.schedule != PipelineSchedule::gpipe && in.schedule != PipelineSchedule::one_f_one_b)
-    throw Error(ErrorKind::usage, "certificate: schedule {}; the checker knows gpipe and 1f1b",
-                static_cast<int>(in.schedule));
+  if (!traits_of(in.schedule).certified)
+    throw Error(ErrorKind::usage, "certificate: schedule {}; the checker knows gpipe and 1f1b", name_of(in.schedule));
   std::string text = fmt::format("tern-certificate 1\ninstance {:016x}\nmakespan {}\nbound {}\nstage", hash_of(in),
                                  result.makespan_ps, std::min(result.model_bound_ps, result.makespan_ps));
   for (const int s : result.assignment.stage) text += fmt::format(" {}", s);

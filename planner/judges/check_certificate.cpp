@@ -57,9 +57,7 @@ const std::vector<std::vector<EdgeCost>>& link_table(const Instance& in, int i) 
   return in.link_class.empty() || in.link_class[i] == 0 ? in.across : in.other_across[in.link_class[i] - 1];
 }
 
-int64_t most_in_flight(const Instance& in, int i) {
-  return in.schedule == PipelineSchedule::gpipe ? in.num_micro : std::min(in.num_micro, in.num_stages - i);
-}
+int64_t held_by(const Instance& in, int i) { return most_in_flight(in.schedule, i, in.num_stages, in.num_micro); }
 
 // Layers of a stage, added from the last to the first. No number worse is better.
 struct Sum {
@@ -81,7 +79,7 @@ void add(Sum& s, const Instance& in, int stage, int u, int k, const EdgeCost& be
   s.update += c.update;
   s.begin += c.begin;
   s.transient = std::max(s.transient, c.transient);
-  for (int t = 0; t < kTiers; ++t) s.bytes[t] += c.persistent[t] + most_in_flight(in, stage) * c.held[t];
+  for (int t = 0; t < kTiers; ++t) s.bytes[t] += c.persistent[t] + held_by(in, stage) * c.held[t];
 }
 
 bool fits(const Sum& s, const TierBytes& capacity) {
@@ -110,7 +108,7 @@ int64_t run(const Instance& in, const std::vector<Times>& t, const std::vector<E
   for (bool moved = true; moved;) {
     moved = false;
     for (int i = 0; i < p; ++i) {
-      const int ahead = static_cast<int>(most_in_flight(in, i));
+      const int ahead = static_cast<int>(held_by(in, i));
       const bool is_forward = done_f[i] < c && done_f[i] < done_b[i] + ahead;
       const int m = is_forward ? done_f[i] : done_b[i];
       if (m >= c) continue;
@@ -167,14 +165,14 @@ struct Rest {
 };
 
 Rest prepend(const Instance& in, int i, const Times& x, const EdgeCost& link, const Rest& n) {
-  const int64_t c = in.num_micro, w = most_in_flight(in, i), p = x.f + x.b, both = link.forward + link.backward;
+  const int64_t c = in.num_micro, w = held_by(in, i), p = x.f + x.b, both = link.forward + link.backward;
   Rest r;
   r.t = n.t + p + both;
   r.mf = std::max({n.mf, x.f, link.forward});
   r.mb = std::max({n.mb, x.b, link.backward});
   r.y = std::max({n.y + p + both, c * p, r.t + (c - w) * x.f + (c - 1) * x.b, ((c - 1) / w + 1) * r.t,
                   r.t + (c - 1) * std::max(link.forward, link.backward)});
-  if (in.schedule == PipelineSchedule::gpipe) r.y = std::max(r.y, r.t + (c - 1) * (r.mf + r.mb));
+  if (traits_of(in.schedule).in_flight == InFlight::all) r.y = std::max(r.y, r.t + (c - 1) * (r.mf + r.mb));
   r.z = std::max(n.z + x.f + link.forward, r.y + x.tail);
   r.g = std::max(n.g, x.begin + r.z);
   return r;
@@ -237,7 +235,7 @@ class Proof {
                 if (way < 0 || v < way) way = v;
               }
               way += Wide{c.forward + c.backward + c.recompute + c.weight} * kByteUnit +
-                     Wide{price} * (c.persistent[0] + most_in_flight(in_, i) * c.held[0]);
+                     Wide{price} * (c.persistent[0] + held_by(in_, i) * c.held[0]);
               now.push_back(way);
               const Wide entered = way + Wide{c.entry_forward} * kByteUnit;
               if (whole < 0 || entered < whole) whole = entered;
@@ -388,8 +386,7 @@ bool no_assignment_below(const Instance& in, int64_t bound, const std::vector<st
 CertificateVerdict check_certificate(const Instance& in, std::string_view certificate) {
   CertificateVerdict verdict;
   Claim claim;
-  if (in.chunks_per_stage != 1 ||
-      (in.schedule != PipelineSchedule::gpipe && in.schedule != PipelineSchedule::one_f_one_b))
+  if (in.chunks_per_stage != 1 || !traits_of(in.schedule).certified)
     verdict.reason = "the checker knows gpipe and 1f1b only";
   else if (!read(certificate, in, claim))
     verdict.reason = "not a certificate of this form";

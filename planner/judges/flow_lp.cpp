@@ -30,10 +30,9 @@ struct Sum {
 class Writer {
  public:
   explicit Writer(const Instance& in) : in_(in), layers_(in.num_layers()), stages_(in.num_stages) {
-    if (in.chunks_per_stage != 1 ||
-        (in.schedule != PipelineSchedule::gpipe && in.schedule != PipelineSchedule::one_f_one_b))
+    if (in.chunks_per_stage != 1 || !traits_of(in.schedule).certified)
       throw Error(ErrorKind::usage, "flow_lp: schedule {}, {} chunks; the encoding knows gpipe and 1f1b with one",
-                  static_cast<int>(in.schedule), in.chunks_per_stage);
+                  name_of(in.schedule), in.chunks_per_stage);
   }
 
   std::string write() {
@@ -81,9 +80,7 @@ class Writer {
     text += fmt::format(" r{}:{} >= 0\n", rows_++, row.text());
   }
 
-  int64_t in_flight(int stage) const {
-    return in_.schedule == PipelineSchedule::gpipe ? in_.num_micro : std::min(in_.num_micro, stages_ - stage);
-  }
+  int64_t in_flight(int stage) const { return most_in_flight(in_.schedule, stage, stages_, in_.num_micro); }
   bool runs(int i, int u, int s) const { return runs_on(in_, type_of_stage(in_, i), u, s); }
   std::string node(int u, int i, int s) const { return fmt::format("{}_{}_{}", u, i, s); }
 

@@ -4,7 +4,7 @@
 
 #include "plan/legality.h"
 #include "planner/instance/price.h"
-#include "planner/outer/plan_model_impl.h"
+#include "planner/outer/first_plans_impl.h"
 
 namespace tern {
 namespace {
@@ -51,7 +51,7 @@ std::vector<std::vector<int>> splits_of(const Candidate& c, int layers) {
   std::vector<std::vector<int>> splits;
   const int per_device = (layers + c.num_stages - 1) / c.num_stages, v = c.chunks;
   if (v == 1 || per_device < v) return splits;
-  const bool v_shape = static_cast<PipelineSchedule>(c.schedule) != PipelineSchedule::interleaved;
+  const bool v_shape = is_v_shaped(static_cast<PipelineSchedule>(c.schedule));
   std::vector<std::vector<int>> chunks;
   if (v_shape) {
     for (int first = 1; first < per_device; ++first) chunks.push_back({first, per_device - first});

@@ -5,8 +5,9 @@
 #include "plan/pinned.h"
 #include "plan/window_mix.h"
 #include "planner/judges/audit.h"
+#include "planner/outer/answer_impl.h"
+#include "planner/outer/first_plans_impl.h"
 #include "planner/outer/plan_model.h"
-#include "planner/outer/plan_model_impl.h"
 #include "spec/presets.h"
 
 namespace tern {

@@ -6,7 +6,7 @@
 #include "plan/comm_cost.h"
 #include "plan/legality.h"
 #include "planner/instance/price.h"
-#include "planner/outer/plan_model_impl.h"
+#include "planner/outer/first_plans_impl.h"
 
 namespace tern {
 namespace {
@@ -227,7 +227,7 @@ UniformPlan mixed_plan(const SpaceOfChoices& space, const Candidate& c, const Bu
         const int device = device_of(shape, v);
         const size_t machine = static_cast<size_t>(order[static_cast<size_t>(device)]);
         const double room = static_cast<double>(built.instance.capacity[static_cast<size_t>(device)][0]) / c.chunks;
-        const double in_flight = static_cast<double>(shape.schedule == PipelineSchedule::one_f_one_b
+        const double in_flight = static_cast<double>(traits_of(shape.schedule).least_memory && c.chunks == 1
                                                          ? std::min<int64_t>(c.num_micro, c.num_stages - device)
                                                          : std::min<int64_t>(c.num_micro, c.num_stages));
         double time = 0, bytes = 0, transient = 0;

@@ -2,8 +2,9 @@
 
 #include <algorithm>
 
+#include "planner/outer/answer_impl.h"
+#include "planner/outer/first_plans_impl.h"
 #include "planner/outer/plan_model.h"
-#include "planner/outer/plan_model_impl.h"
 #include "planner/outer/twin_test.h"
 
 namespace tern {

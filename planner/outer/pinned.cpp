@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "plan/legality.h"
 #include "planner/instance/price.h"
-#include "planner/outer/plan_model_impl.h"
+#include "planner/outer/first_plans_impl.h"
 
 namespace tern {
 namespace {
@@ -26,13 +26,8 @@ std::string broken_pipeline(const PinnedAxes& p, bool many_stages) {
   const int64_t v = *p.chunks;
   if (p.stages == int64_t{1} && v != 1) return fmt::format("chunks={}: one stage has one chunk", v);
   if (!p.schedule || !many_stages) return "";
-  const std::string_view name = name_of(*p.schedule);
-  if (is_v_shaped(*p.schedule) && v != 2) return fmt::format("chunks={}: a V-shaped schedule ({}) has two", v, name);
-  if (*p.schedule == PipelineSchedule::interleaved && v < 2)
-    return "chunks=1: an interleaved schedule has at least two";
-  if (*p.schedule != PipelineSchedule::interleaved && !is_v_shaped(*p.schedule) && v != 1)
-    return fmt::format("chunks={}: schedule {} has one chunk per stage", v, name);
-  return "";
+  if (v < least_chunks(*p.schedule)) return fmt::format("chunks={}: {} has two at least", v, name_of(*p.schedule));
+  return why_illegal_schedule(*p.schedule, 1, v, 1);
 }
 
 }  // namespace
@@ -54,7 +49,7 @@ SearchSpace for_framework(SearchSpace s, Framework f) {
 EvenPlan even_plan(const SpaceOfChoices& space, const Candidate& c, const Instance& instance) {
   const ChoiceTables& t = space.tables[static_cast<size_t>(c.tables)];
   const size_t strategies = t.kinds.front().strategy[form_of(c)].size();
-  EvenPlan out{.missing_bytes = std::numeric_limits<int64_t>::max()};
+  EvenPlan out{.missing_bytes = kNever};
   Pricer pricer(instance);
   Assignment a{even_stages(*space.spec, space.layers, c.num_stages * c.chunks), {}};
   for (size_t k = 0; k < strategies && !space.late(); ++k) {
@@ -125,14 +120,12 @@ std::vector<std::string> broken_pins(const SpaceOfChoices& space, const SearchSp
     add(why_not_pinned(even, space.job, c, space.layers, spec, 1));
   }
   if (p.framework && out.empty()) {
-    OuterChoice c{.mesh = mesh,
-                  .num_stages = static_cast<int>(stages),
-                  .schedule = p.schedule.value_or(PipelineSchedule::one_f_one_b)};
+    OuterChoice c{
+        .mesh = mesh, .num_stages = static_cast<int>(stages), .schedule = p.schedule.value_or(kOneStageSchedule)};
     for (const Machine& m : space.machines) add(why_not_run(*p.framework, space.job, c, m.node.num_devices));
   }
-  if (out.empty() && p.schedule == PipelineSchedule::interleaved && p.micro_batches && p.stages &&
-      *p.micro_batches % stages)
-    add(fmt::format("schedule=interleaved: {} micro-batches are no multiple of {} stages", *p.micro_batches, stages));
+  if (out.empty() && p.schedule && p.micro_batches && stages > 1)
+    add(why_illegal_schedule(*p.schedule, stages, least_chunks(*p.schedule), *p.micro_batches));
   if (out.empty() && p.micro_batches && stages > 1 &&
       int64_t{3} * stages * p.chunks.value_or(1) * *p.micro_batches > kMostOperations)
     add(fmt::format("micro-batches={}: more than {} operations are not simulated", *p.micro_batches, kMostOperations));

@@ -133,7 +133,7 @@ TEST(PinnedSearch, WhatCannotBeNamesTheLimitItBreaks) {
            {"pp=7", "devices"},
            {"ep=2", "the model has no experts"},
            {"cp=3", "do not divide a sequence of 4096"},
-           {"schedule=1f1b,chunks=2,pp=2", "schedule 1f1b has one chunk per stage"},
+           {"schedule=1f1b,chunks=2,pp=2", "schedule 1f1b has one per stage"},
            {"pp=1,chunks=2", "one stage has one chunk"},
            {"pp=4,layers=even", "4 stages × 1 chunks do not divide 2 blocks"},
            {"schedule=interleaved,pp=2,chunks=2,micro-batches=1", "no multiple of 2 stages"}}) {

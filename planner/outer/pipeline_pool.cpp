@@ -8,8 +8,6 @@
 namespace tern {
 namespace {
 
-constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
-
 class Pool {
  public:
   Pool(const PoolProblem& problem, int64_t upper_bound, const std::function<bool()>& late)

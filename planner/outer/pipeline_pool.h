@@ -12,6 +12,8 @@
 #include <functional>
 #include <vector>
 
+#include "plan/instance.h"
+
 namespace tern {
 
 struct PoolProblem {
@@ -21,7 +23,7 @@ struct PoolProblem {
   /// No pipeline on `uses` devices does m micro-batches in less.
   std::function<int64_t(const std::vector<int>& uses, int m)> bound;
   struct Solved {
-    int64_t bound = 0, makespan = 0;  // of the best; max of int64: none fits. Equal: it is the least
+    int64_t bound = 0, makespan = 0;  // of the best; kNever: none fits. Equal: it is the least
   };
   std::function<Solved(const std::vector<int>& uses, int m)> solve;
 };
@@ -35,7 +37,7 @@ struct PoolAnswer {
   bool found = false;
   std::vector<PoolPipeline> pipelines;  // the slowest first; ties by fewer devices
   int64_t makespan = 0;                 // of the slowest
-  int64_t bound = 0;                    // nothing is below; max of int64: nothing fits
+  int64_t bound = 0;                    // nothing is below; kNever: nothing fits
   int64_t columns = 0, searched = 0;
 };
 

@@ -11,8 +11,6 @@
 namespace tern {
 namespace {
 
-constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
-
 bool never_late() { return false; }
 
 // A random model on two types of devices.

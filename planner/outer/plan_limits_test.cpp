@@ -8,7 +8,8 @@
 #include "plan/legality.h"
 #include "planner/instance/price.h"
 #include "planner/judges/audit.h"
-#include "planner/outer/plan_model_impl.h"
+#include "planner/outer/answer_impl.h"
+#include "planner/outer/first_plans_impl.h"
 #include "planner/outer/twin_test.h"
 #include "spec/presets.h"
 

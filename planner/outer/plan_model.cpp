@@ -16,12 +16,13 @@
 #include "planner/instance/price.h"
 #include "planner/instance/relaxation_impl.h"
 #include "planner/instance/search.h"
-#include "planner/outer/plan_model_impl.h"
+#include "planner/outer/answer_impl.h"
+#include "planner/outer/first_plans_impl.h"
 
 namespace tern {
 namespace {
 
-constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+constexpr int64_t kAllButNever = kNever - 1;  // nothing fits, but it is looked at again
 constexpr int kTriedOfEach = 3;
 constexpr int64_t kFewOperations = 100'000;  // of a pipeline
 constexpr int kRounds = 40;                  // of the relaxation
@@ -204,7 +205,8 @@ class OuterSearch {
     build_instance(space_, c, built_);
     const Chain chain = make_chain(built_.instance, Objective::simulated);
     const CutBound cut = cut_bound(chain, upper(), kRounds);
-    bound = std::max(bound, cut.bound);
+    // Without a plan the search has still to say what is missing.
+    bound = std::max(bound, out_.found ? cut.bound : std::min(cut.bound, kAllButNever));
     if (bound >= upper()) return;
     if (cut.mu > 0) bound = std::max(bound, crowding_bound(space_, c, cut.mu * c.num_stages));
     if (bound >= upper()) return;
@@ -262,6 +264,7 @@ class OuterSearch {
     out_.counts.legal = space_.no_room;
     out_.counts.by_bound = space_.no_room;
     for (size_t i = 0; i < out_.bounds.size(); ++i) {
+      if (out_.found && out_.bounds[i] == kAllButNever) out_.bounds[i] = kNever;
       out_.bound = std::min(out_.bound, out_.bounds[i]);
       if (any_order(space_, space_.candidates[i])) {
         if (out_.bounds[i] >= upper()) continue;
@@ -280,7 +283,7 @@ class OuterSearch {
     }
     for (const Candidate& c : space_.bounded) {
       const int64_t bound = c.bound < upper() ? std::max(c.bound, crowding_bound(space_, c, 0)) : c.bound;
-      if (bound < upper()) ++out_.bounded_open;
+      if (!out_.found || bound < upper()) ++out_.bounded_open;
       out_.bound = std::min(out_.bound, bound), out_.model_bound = std::min(out_.model_bound, bound);
     }
     if (space_.cut) {
@@ -306,12 +309,12 @@ SearchSpace of_least_memory(SearchSpace s) {
   const PinnedAxes& p = s.pinned;
   if (!p.micro_batch && !p.micro_batches) s.max_micro_batch = 1;
   if (!p.ulysses) s.ulysses = false;
-  const bool plain =
-      std::find(s.schedules.begin(), s.schedules.end(), PipelineSchedule::one_f_one_b) != s.schedules.end();
-  if (plain && !p.schedule && !p.chunks)
-    std::erase_if(s.schedules, [](PipelineSchedule x) {
-      return x != PipelineSchedule::one_f_one_b && x != PipelineSchedule::v_half;
-    });
+  const auto leanest = [](PipelineSchedule x) { return traits_of(x).least_memory; };
+  const bool without_chunks = std::any_of(s.schedules.begin(), s.schedules.end(), [&](PipelineSchedule x) {
+    return leanest(x) && traits_of(x).chunks == ChunkRule::one;
+  });
+  if (without_chunks && !p.schedule && !p.chunks)
+    std::erase_if(s.schedules, [&](PipelineSchedule x) { return !leanest(x); });
   return s;
 }
 

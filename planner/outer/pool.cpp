@@ -11,13 +11,12 @@
 #include "planner/instance/price.h"
 #include "planner/instance/relaxation_impl.h"
 #include "planner/instance/search.h"
+#include "planner/outer/answer_impl.h"
 #include "planner/outer/pipeline_pool.h"
-#include "planner/outer/plan_model_impl.h"
 
 namespace tern {
 namespace {
 
-constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 constexpr int64_t kMostGroups = 16;  // of devices, in the pool
 constexpr int kMostPipelines = 4;
 constexpr int64_t kMostMicro = 512;

@@ -14,7 +14,8 @@
 #include "plan/window_mix.h"
 #include "planner/instance/price.h"
 #include "planner/instance/search.h"
-#include "planner/outer/plan_model_impl.h"
+#include "planner/outer/answer_impl.h"
+#include "planner/outer/first_plans_impl.h"
 
 namespace tern {
 namespace {

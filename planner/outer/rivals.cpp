@@ -13,42 +13,55 @@
 #include <vector>
 
 #include "base/text.h"
+#include "plan/plan_axes.h"
 #include "planner/instance/search.h"
-#include "planner/outer/plan_model_impl.h"
+#include "planner/outer/answer_impl.h"
+#include "planner/outer/first_plans_impl.h"
 
 namespace tern {
 namespace {
 
-constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 constexpr size_t kTriedOfFamily = 6;  // choices
 constexpr size_t kValuesPerFeature = 8;
 constexpr double kNear = 0.05;  // a choice next to the plan is told where its step is at most so much longer
 
+// A schedule with what tells its choices apart.
+std::string schedule_words(const OuterChoice& c) {
+  return traits_of(c.schedule).chunks == ChunkRule::several
+             ? fmt::format("{} × {}", name_of(c.schedule), c.chunks_per_stage)
+             : std::string(name_of(c.schedule));
+}
+
 struct Feature {
-  std::string_view name;
+  std::string name;
   std::function<std::string(const SpaceOfChoices&, const Candidate&, const OuterChoice&)> value;
 };
 
+// An axis alone, or with the one that says how it is used: context, expert, schedule.
+Feature feature_of(const PlanAxis& axis) {
+  const PlanAxis* a = &axis;  // of a table that stays
+  return {std::string(axis.words), [a](const auto&, const auto&, const OuterChoice& c) {
+            if (a->key == "schedule") return c.num_stages == 1 ? std::string("none") : schedule_words(c);
+            if (a->key == "expert") return fmt::format("{} × {}", c.mesh.expert, c.mesh.expert_tensor);
+            std::string text = a->text(a->get({c, {}}));
+            if (a->key == "context" && c.mesh.context > 1) text += c.mesh.ulysses ? " ulysses" : " ring";
+            return text;
+          }};
+}
+
 const std::vector<Feature>& features() {
-  static const std::vector<Feature> all{
-      {"nodes", [](const SpaceOfChoices& space, const Candidate& c, const OuterChoice&) { return nodes_of(space, c); }},
-      {"schedule",
-       [](const auto&, const auto&, const OuterChoice& c) {
-         if (c.num_stages == 1) return std::string("none");
-         return c.schedule == PipelineSchedule::interleaved ? fmt::format("interleaved × {}", c.chunks_per_stage)
-                                                            : std::string(name_of(c.schedule));
-       }},
-      {"stages", [](const auto&, const auto&, const OuterChoice& c) { return fmt::format("{}", c.num_stages); }},
-      {"tensor", [](const auto&, const auto&, const OuterChoice& c) { return fmt::format("{}", c.mesh.tensor); }},
-      {"context",
-       [](const auto&, const auto&, const OuterChoice& c) {
-         return fmt::format("{}{}", c.mesh.context, c.mesh.context == 1 ? "" : c.mesh.ulysses ? " ulysses" : " ring");
-       }},
-      {"data", [](const auto&, const auto&, const OuterChoice& c) { return fmt::format("{}", c.mesh.data); }},
-      {"expert", [](const auto&, const auto&,
-                    const OuterChoice& c) { return fmt::format("{} × {}", c.mesh.expert, c.mesh.expert_tensor); }},
-      {"micro-batch", [](const auto&, const auto&, const OuterChoice& c) { return fmt::format("{}", c.micro_batch); }},
-  };
+  static const std::vector<Feature> all = [] {
+    std::vector<Feature> list{{"nodes", [](const SpaceOfChoices& space, const Candidate& c, const OuterChoice&) {
+                                 return nodes_of(space, c);
+                               }}};
+    for (const std::string_view key : {"schedule", "stages"})
+      for (const PlanAxis& a : plan_axes())
+        if (a.key == key) list.push_back(feature_of(a));
+    for (const PlanAxis& a : plan_axes())
+      if (a.part == PlanAxis::Part::mesh && a.key != "context_by" && a.key != "expert_tensor")
+        list.push_back(feature_of(a));
+    return list;
+  }();
   return all;
 }
 
@@ -112,7 +125,7 @@ class Look {
   }
 
   // The makespan of the best plan of one choice that little effort gives: one strategy everywhere, and every layer as
-  // fast as memory lets it be. Max of int64: none was found, or it is late. Each choice is tried once.
+  // fast as memory lets it be. kNever: none was found, or it is late. Each choice is tried once.
   int64_t try_choice(int index) {
     if (const auto known = tried_.find(index); known != tried_.end()) return known->second;
     if (late()) return kNever;
@@ -188,9 +201,6 @@ std::string step_between(const OuterChoice& from, const OuterChoice& to) {
   const Mesh &a = from.mesh, &b = to.mesh;
   const auto twice = [](int64_t x, int64_t y) { return x == 2 * y || y == 2 * x; };
   const std::string way = b.context > 1 ? b.ulysses ? " (ulysses)" : " (ring)" : "";
-  const std::string schedule = to.schedule == PipelineSchedule::interleaved
-                                   ? fmt::format("interleaved × {}", to.chunks_per_stage)
-                                   : std::string(name_of(to.schedule));
   std::vector<std::string> steps;
   const char *gives = nullptr, *takes = nullptr;
   int moved = 0;
@@ -209,7 +219,7 @@ std::string step_between(const OuterChoice& from, const OuterChoice& to) {
   const bool both_contexts = a.context > 1 && b.context > 1, both_pipelines = from.num_stages > 1 && to.num_stages > 1;
   if (both_contexts && a.ulysses != b.ulysses) steps.push_back("context" + way);
   if (both_pipelines && (from.schedule != to.schedule || from.chunks_per_stage != to.chunks_per_stage))
-    steps.push_back(schedule);
+    steps.push_back(schedule_words(to));
   if (from.micro_batch != to.micro_batch) {
     if (!twice(from.micro_batch, to.micro_batch)) return "";
     steps.push_back(fmt::format("micro-batch {}", to.micro_batch));

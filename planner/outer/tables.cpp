@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "plan/legality.h"
-#include "planner/outer/plan_model_impl.h"
+#include "planner/outer/tables_impl.h"
 
 namespace tern {
 namespace {

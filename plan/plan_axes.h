@@ -1,0 +1,66 @@
+#pragma once
+// The axes of a plan, one row each: what they are called and which values they have. The rows stand behind --fix, plan
+// files, the rival families and tables of runs; a new axis is a member of its value struct, a pin and a row.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "plan/frameworks.h"
+#include "plan/strategy.h"
+
+namespace tern {
+
+/// Axes that are given; the rest is searched.
+struct PinnedAxes {
+  std::optional<int64_t> tensor, context, data, expert, expert_tensor;
+  std::optional<bool> ulysses;  // of choices with context > 1
+  std::optional<int64_t> stages, chunks;
+  std::optional<PipelineSchedule> schedule;  // of choices with several stages
+  std::optional<int64_t> micro_batch, micro_batches;
+  // Of every layer.
+  std::optional<int> zero;
+  std::optional<Recompute> recompute;
+  std::optional<Tier> states, activations;
+  /// Blocks in equal numbers on every virtual stage, what comes before them on the first, what after on the last, and
+  /// one strategy for all layers; stages on nodes of one type. As most frameworks have it.
+  bool even = false;
+  /// Only what this framework can run; not an axis of --fix.
+  std::optional<Framework> framework;
+
+  bool any() const;
+  friend bool operator==(const PinnedAxes&, const PinnedAxes&) = default;
+};
+
+/// One configuration: the outer choice, and one strategy.
+struct PlanPoint {
+  OuterChoice choice;
+  LayerStrategy strategy;
+};
+
+struct PlanAxis {
+  enum class Part : uint8_t { mesh, pipeline, layer };  // mesh: with the micro-batch, known before the stages are
+
+  std::string_view name;    // in --fix: "tp"
+  std::string_view key;     // in plan files: "tensor"
+  std::string_view words;   // in messages: "tensor"
+  std::string_view column;  // in tables of runs: "tensor parallelism"; "": none
+  int64_t most_in_table;    // in that column: what no published run is near
+  Part part;
+  int64_t least, most;                   // of a number
+  std::vector<std::string_view> values;  // the words that it may be, a value is the place among them; empty: a number
+  int64_t (*get)(const PlanPoint&);
+  void (*set)(PlanPoint&, int64_t);
+  std::optional<int64_t> (*pin)(const PinnedAxes&);
+  void (*set_pin)(PinnedAxes&, std::optional<int64_t>);
+  bool (*counts)(const OuterChoice&);  // false: with this choice its value means nothing
+
+  std::string text(int64_t value) const;  // "8", "1f1b"
+};
+
+/// Every axis, in the order of --fix and plan files.
+const std::vector<PlanAxis>& plan_axes();
+
+}  // namespace tern

@@ -1,0 +1,89 @@
+#pragma once
+// The outer choices to be looked at, the tables that they use, and bounds of them that need no search.
+
+#include <chrono>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "plan/layers.h"
+#include "planner/outer/tables_impl.h"
+
+namespace tern {
+
+struct Candidate {
+  int64_t bound = 0;   // ps
+  int32_t tables = 0;  // index
+  int32_t num_stages = 1, chunks = 1, schedule = 1;
+  int32_t order = -1;  // mixed: index of SpaceOfChoices::orders
+  int64_t num_micro = 1;
+};
+
+inline Form form_of(const Candidate& c) {
+  if (c.num_stages == 1) return kWhole;
+  if (c.chunks > 1) return kChunked;
+  return order_follows_times(static_cast<PipelineSchedule>(c.schedule)) ? kTimed : kStaged;
+}
+
+struct SpaceOfChoices {
+  const ModelSpec* spec = nullptr;
+  TrainJob job;
+  PinnedAxes pinned;
+  std::vector<Machine> machines;  // one per type of node
+  std::vector<Layer> layers;
+  std::vector<ChoiceTables> tables;
+  std::vector<Candidate> candidates;                   // legal, in the order of enumeration
+  std::vector<Candidate> bounded;                      // legal, but not to be planned: their bounds alone count
+  int64_t too_many = 0, too_long = 0;                  // of them and of no_room: operations; picoseconds
+  std::vector<std::vector<int>> orders;                // of mixed pipelines: each stage's machine, or kAnyType
+  int64_t work_bound = 0;                              // ps: of every choice, enumerated or not
+  int64_t no_room = 0;                                 // of them, that cannot hold the least bytes: not in candidates
+  std::vector<std::pair<int64_t, Candidate>> nearest;  // of those, the few that lack least, with how much per device
+  bool cut = false;                                    // by time, work or stop, before all were enumerated
+  int64_t work = 0;                                    // of PlanRequest::any_fit_within
+  std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
+  bool late() const {
+    return deadline != std::chrono::steady_clock::time_point::max() && std::chrono::steady_clock::now() >= deadline;
+  }
+  std::vector<std::string> rules;  // some of those that were broken, for the message when nothing is legal
+};
+
+SpaceOfChoices enumerate_choices(const ModelSpec&, const Cluster&, const PlanRequest&);
+OuterChoice choice_of(const SpaceOfChoices&, const Candidate&);
+const Machine& machine_of_stage(const SpaceOfChoices&, const Candidate&, int stage);
+/// Mixed pipelines of every order of stages that is no candidate: a bound for all of them, not to be planned.
+bool any_order(const SpaceOfChoices&, const Candidate&);
+/// By stage whether it and the next lie in one node: stages fill the nodes of their type one after another.
+std::vector<bool> in_one_node(const SpaceOfChoices&, const Candidate&);
+TierBytes most_capacity(const SpaceOfChoices&, const ChoiceTables&);  // of any stage
+/// Sequences of machines for P stages over several of them, at most room[m] on machine m: all, or if there are more
+/// than `most`, those whose stages of one machine stand together, as many as may be on the first machines named. The
+/// second: whether it is all.
+std::pair<std::vector<std::vector<int>>, bool> orders_of(int stages, const std::vector<int64_t>& room, size_t most);
+inline TierBytes capacity_of(const Machine& m) { return {m.device_capacity(), m.host_capacity(), m.disk_capacity()}; }
+
+/// The Instance of a candidate; `previous` may hold another one's and is overwritten (same tables: cheaply).
+struct BuiltInstance {
+  Instance instance;
+  int tables = -1, form = -1, inside = -1;
+};
+void build_instance(const SpaceOfChoices&, const Candidate&, BuiltInstance& previous);
+
+/// ps. The mean of the devices' work, with and without a price on memory, and the fill of plain schedules. `capacity`:
+/// device bytes of one device.
+int64_t cheap_bound(const SpaceOfChoices&, const Candidate&, int64_t capacity);
+/// Layers are whole: the least time in which the devices, each after its lead-in and with mu as the price of its bytes,
+/// have places for all layers of a kind.
+int64_t crowding_bound(const SpaceOfChoices&, const Candidate&, double mu);
+
+/// No plan is faster, whatever its choice: the model's products shared out over all devices at their peak. ps
+int64_t work_bound(const ModelSpec&, const Cluster&, const TrainJob&);
+
+/// What is pinned and cannot be, in words: the rule or limit that each axis, or several together, break. For spaces in
+/// which nothing is legal; may be empty.
+std::vector<std::string> broken_pins(const SpaceOfChoices&, const SearchSpace&);
+
+/// A strategy of each layer, by index into the tables' rows.
+std::vector<PlannedLayers> planned_layers(const SpaceOfChoices&, const Candidate&, const Assignment&);
+
+}  // namespace tern

@@ -1,0 +1,55 @@
+#pragma once
+// Cost tables of one mesh and micro-batch: the rows that every choice with that mesh shares.
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "plan/cost_model.h"
+#include "planner/outer/plan_model.h"
+
+namespace tern {
+
+/// In place of a machine: stages on devices of several types.
+inline constexpr int kMixed = -1;
+
+/// How the layers of a choice are cut: not at all; one stage per rank, its order fixed or following the times; several.
+enum Form : int { kWhole, kStaged, kTimed, kChunked };
+inline constexpr std::array<Form, 4> kForms{kWhole, kStaged, kTimed, kChunked};
+
+/// Cost rows of one (type of node, mesh, micro-batch): per kind of layer the strategies that are not dominated. Mixed:
+/// the rows of each type that can hold the mesh, side by side.
+struct ChoiceTables {
+  int group = 0;  // index of SpaceOfChoices::machines, or kMixed
+  Mesh mesh;
+  int64_t micro_batch = 1;
+  struct Rows {
+    int layers = 0;                                      // of this kind
+    std::vector<CostVector> cost[kForms.size()];         // by form
+    std::vector<LayerStrategy> strategy[kForms.size()];  // of each
+    std::vector<int> machine[kForms.size()];             // of each, if mixed
+  };
+  std::vector<Rows> kinds;
+  std::vector<EdgeCost> edge[2];  // per kind, to the next stage: [0] in another node, [1] in the same
+  // Mixed: per kind, from machine a to machine b at [a · machines + b]; within a node of machine a at [a].
+  std::vector<std::vector<EdgeCost>> between, inside;
+  std::vector<int64_t> boundary_bytes;  // per kind, of one micro-batch
+  // By form: sums over the layers of the least of each; bytes: persistent ones of all tiers.
+  int64_t compute[kForms.size()]{}, forward[kForms.size()]{}, gradient[kForms.size()]{};
+  // Persistent and one micro-batch's: of all tiers, of the device.
+  int64_t least_bytes[kForms.size()]{}, least_device[kForms.size()]{};
+  LongestTimes longest[kForms.size()];
+  int64_t least_edge[2]{};  // both ways; [inside]
+};
+
+/// Rows of machine `group` of `machines`; sums over layers are not made.
+ChoiceTables make_tables(const ModelSpec&, const TrainJob&, const SearchSpace&, const std::vector<Layer>&,
+                         const std::vector<Machine>& machines, int group, const Mesh&, int64_t micro_batch);
+/// Counts the layers of each kind, and sums the least of each number over them.
+void sum_up(ChoiceTables&, const std::vector<Layer>&);
+/// Tables of several machines side by side; nullptr: of a machine that cannot hold the mesh.
+ChoiceTables join_tables(const Cluster&, const std::vector<Machine>&, const std::vector<const ChoiceTables*>&);
+
+inline int64_t gradient_ps(const CostVector& c) { return c.recompute + c.backward + c.weight; }
+
+}  // namespace tern
