@@ -28,8 +28,8 @@ struct MeasuredLinks {
 ///   bandwidth  a ring enters each node once, so what it sends in all enters a node: the ring's own bandwidth. In an
 ///              alltoall the devices of a node send at once, (1 − 1/hosts) of their bytes out of it. A sendrecv has one
 ///              pair a node: taken to be one of as many cards as devices.
-///   latency    of a ring's n − 1 steps, hosts − 1 are between nodes, the others on the link (0 if no test measured
-///   it).
+///   latency    of a ring's n − 1 steps, hosts − 1 are between nodes,
+///              the others on the link (0 if no test measured it).
 /// So plan/comm_cost.h gives back what was measured wherever what enters a node is (1 − 1/hosts) of the bytes or the
 /// link is what binds.
 MeasuredLinks links_of(std::span<const ImportedTest>);

@@ -348,7 +348,7 @@ std::vector<OptionSpec> make_options() {
 
       // plan: what is asked for, and the space it is looked for in.
       {.name = "hardware", .verbs = "plan", .type = path, .unit = "FILE", .help = "cluster file: nodes, devices, memory, links, rates; or a ready machine such as h100, a100-80g, rtx4090 (`tern help machines`)"},
-      {.name = "nodes", .verbs = "plan", .type = integer, .unit = "N", .help = "so many of the file's nodes, where all are of one type; not given: as the file says", .min = 1, .max = kMaxCount},
+      {.name = "nodes", .verbs = "plan", .type = integer, .unit = "N", .help = "how many of the file's nodes to use, where all are of one type; not given: as the file says", .min = 1, .max = kMaxCount},
       {.name = "batch", .verbs = "plan", .type = integer, .unit = "SEQUENCES", .help = "sequences per step, over all devices", .min = 1, .max = kMaxCount},
       {.name = "batches", .verbs = "plan", .type = text, .unit = "RANGE", .help = "instead of --batch: FIRST:LAST (doubling) or FIRST:LAST:STEP; each is planned, and the one with most tokens/s taken"},
       {.name = "seq", .verbs = "plan", .type = integer, .unit = "TOKENS", .help = "length of a sequence; an encoder reads as many beside its decoder, and tokens/s counts one side", .min = 1, .max = kMaxCount},
@@ -373,7 +373,7 @@ std::vector<OptionSpec> make_options() {
       {.name = "fix", .verbs = "plan", .type = text, .unit = "LIST", .help = fix_help()},
       {.name = "emit", .verbs = "plan", .type = choice, .help = "search only what this framework runs, and print its command line or file; vllm: with --inference", .choices = {"megatron", "torchtitan", "deepspeed", "vllm"}},
       {.name = "emit-output", .verbs = "plan", .type = path, .unit = "FILE", .help = "write what --emit prints here: a shell script, or DeepSpeed's JSON"},
-      {.name = "tokens", .verbs = "plan", .type = count, .unit = "N", .help = "days and cost of a run over so many tokens (300B, 2e12), checkpoints and failures counted", .min = 1, .max = 1e18},
+      {.name = "tokens", .verbs = "plan", .type = count, .unit = "N", .help = "days and cost of a run over this many tokens (300B, 2e12), checkpoints and failures counted", .min = 1, .max = 1e18},
       {.name = "price-per-hour", .verbs = "plan", .type = real, .unit = "PRICE", .help = "of one device; not given: the cluster file's", .min = 0, .max = 1e9},
       {.name = "mtbf", .verbs = "plan", .type = seconds, .fallback = "50000h", .unit = "TIME", .help = "mean time between failures of one device with its share of all else, for --tokens (50,000 hours: Llama 3's 419 in 54 days of 16,384 devices)", .min = 0, .above_min = true},
       {.name = "checkpoint-time", .verbs = "plan", .type = seconds, .unit = "TIME", .help = "that training stands still for a checkpoint, for --tokens; not given: weights and states to the nodes' disks", .min = 0, .above_min = true},
@@ -402,7 +402,7 @@ std::vector<OptionSpec> make_options() {
       {.name = "calibration", .verbs = "plan plan-table", .type = path, .unit = "FILE", .help = "constants that tern plan calibrate fitted; predictions then carry an error bar"},
       {.name = "hardware", .verbs = "plan-calibrate", .type = path, .unit = "FILE", .help = "cluster file of the runs, or a ready machine; as many nodes are taken as a run has"},
       {.name = "hardware", .verbs = "plan-table", .type = path, .unit = "FILE", .help = "another cluster file than the calibration's, or none: the file's own rates"},
-      {.name = "software", .verbs = "plan-calibrate", .type = text, .fallback = "not stated", .unit = "NAME", .help = "the framework whose runs these are"},
+      {.name = "software", .verbs = "plan-calibrate", .type = text, .fallback = "not stated", .unit = "NAME", .help = "the framework that made these runs"},
       {.name = "folds", .verbs = "plan-calibrate", .type = choice, .fallback = "layout", .help = "rows that are left out together: those of one layout of parallel degrees, of one model, or a fifth at random", .choices = {"layout", "model", "rows"}},
       {.name = "vocabulary", .verbs = "plan-calibrate plan-table", .type = integer, .fallback = "51200", .unit = "N", .help = "where the table has no such column", .min = 1, .max = 67108864},
       {.name = "schedule", .verbs = "plan-calibrate plan-table", .type = choice, .fallback = "1f1b", .help = "where the table has no such column", .choices = schedules_without_chunks()},

@@ -33,7 +33,7 @@ PlanCommand plan_command(const Options&, ModelSpec, Cluster);
 
 /// Errors: usage: an option that --check, which searches nothing, would not heed.
 void refuse_beside_check(const Options&);
-/// Learned positions are rows of a table: beyond them there is no model. `what`: the options that say so many tokens.
+/// Learned positions are rows of a table: beyond them there is no model. `what`: the options that give `tokens`.
 /// Errors: usage, with how many there are. Rotary and relative positions pass.
 void require_positions(const ModelSpec&, int64_t tokens, std::string_view what);
 

@@ -65,7 +65,7 @@ class SearchLine {
   std::unique_ptr<Progress> line_;
 };
 
-// Of several batches the one with most tokens/s is planned; all are told.
+// Of several batches the one with most tokens/s is planned; the answer names all.
 std::vector<PlannedPoint> plan_range(PlanQuestion& q) {
   if (q.batches.size() < 2) return {};
   std::vector<PlannedPoint> points = plan_batches(q.spec, q.cluster, q.request, q.batches);

@@ -19,9 +19,9 @@ class MemoryIo : public Io {
   ~MemoryIo() override;
 
   /// The disk as a machine finds it that lost power now; equal seeds give equal states. Locks are gone.
-  /// Model   a synced file keeps its content, a synced directory its names. Each un-synced write of a file is kept,
-  /// dropped,
-  ///         or cut short at a random byte, independently (dropped ones inside the file leave zeros); a truncation is
+  /// Model   a synced file keeps its content, a synced directory its names. Each
+  ///         un-synced write of a file is kept, dropped, or cut short at a random byte,
+  ///         independently (dropped ones inside the file leave zeros); a truncation is
   ///         kept or not. Of a directory's un-synced changes a random first part happened, in order; a rename inside
   ///         one directory is one change, across directories it is two.
   std::unique_ptr<MemoryIo> state_after_crash(uint64_t seed) const;

@@ -51,8 +51,8 @@ struct Fit {
 
 /// Least ½ Σ log(1 + (r/scale)²) + ½ Σ ((z − nominal)/spread)², r = log(predicted/measured), z the constant or its
 /// logarithm, within the bounds: Levenberg and Marquardt's steps on weights 1/(1 + (r/scale)²), from the nominal
-/// values and from the least squares of all rows; the better end counts. Order: the same bits for the same rows in the
-/// same order.
+/// values and from the least squares of all rows; the better end
+/// counts. Order: the same bits for the same rows in the same order.
 /// Source  Levenberg 1944, Marquardt 1963; Cauchy weights: Holland & Welsch 1977 (all recalled).
 /// Errors  usage, for a row without a measured time, or none.
 Fit fit_constants(const RunSet&, std::span<const size_t> rows, const FitOptions& = {});

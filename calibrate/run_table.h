@@ -47,8 +47,8 @@ struct RunDefaults {
 ///          "expert parallelism", "expert tensor parallelism" (of mixtures; the first must be there), "virtual stages"
 ///          (chunks of blocks on each stage); a degree left out is 1, data what is left of the gpus. How: "schedule",
 ///          "recompute", "zero", "dtype", "vocabulary", "products" (16-bit, 8-bit). Measured: "iteration time (ms)" or
-///          "tokens/s/gpu". "parameters (billion)" and "source" are for the reader; "use" says fit, score or
-///          pair.
+///          "tokens/s/gpu". "parameters (billion)" and "source"
+///          are for the reader; "use" says fit, score or pair.
 /// Gradients are kept in f16 where weights are, in f32 otherwise.
 /// Errors   bad_file "PATH:LINE: COLUMN: fact, expectation" for unknown or missing columns, cells that are no number or
 /// out of range, degrees that do not multiply to the gpus, batches that do not divide, sizes beside a model, chunks on

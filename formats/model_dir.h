@@ -41,9 +41,9 @@ struct ResolveOptions {
 /// Finds MODEL. A path that exists wins over a name of the cache.
 /// Source  cache layout and the order HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE, HF_HOME, XDG_CACHE_HOME, ~/.cache: as
 ///         huggingface_hub, behaviour observed by running it.
-/// Errors  bad_file, with the remedy: nothing there (the message gives `hf download ORG/NAME`); a directory that holds
-/// only pickles,
-///         ONNX, TensorFlow or Flax weights, an adapter, or weights quantized as GPTQ, AWQ, FP8, bitsandbytes or
+/// Errors  bad_file, with the remedy: nothing there (the message gives `hf download
+///         ORG/NAME`); a directory that holds only pickles, ONNX, TensorFlow or Flax
+///         weights, an adapter, or weights quantized as GPTQ, AWQ, FP8, bitsandbytes or
 ///         otherwise; no config.json; shards that are not all there; need_weights and no weights.
 ModelDir resolve_model(const std::string& model, const ResolveOptions& = {});
 

@@ -16,8 +16,8 @@ namespace tern {
 /// Share of the peak that a matrix product of m rows, n columns and depth k reaches: measured on a grid of shapes, or a
 /// curve of four constants. Shapes are first rounded up to whole tiles.
 /// Grid   between points the logarithm of the share is linear in those of the sizes, or, by `linear_time`, the time is
-/// linear in each size, as of a constant part, parts by row and column and a part by element; beyond the grid the
-/// edge's share.
+/// linear in each size, as of a constant part, parts by row and
+/// column and a part by element; beyond the grid the edge's share.
 /// Curve  top · m/(m + half[0]) · n/(n + half[1]) · k/(k + half[2]): a product takes as long at the top as one that is
 ///        larger by half[0] rows, half[1] columns and half[2] deep; at half of each alone half the top is reached.
 /// Product  what of: all products, or those of one use, where a machine was measured at each apart.

@@ -51,7 +51,7 @@ class LayerCosts {
 
  private:
   LayerParameters parameters_of(const Layer&, bool pipelined) const;
-  /// Of ranks of the data axis that wait for each other once in so many windows of each.
+  /// Of ranks of the data axis that wait for each other once in `windows` windows of each.
   std::vector<UnitFacts> facts_for(const ModelSpec&, int64_t micro_batch, int64_t windows);
 
   const TrainJob& job_;

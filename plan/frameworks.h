@@ -20,8 +20,8 @@ std::string_view name_of(Framework);  // "megatron", …
 
 /// "" where the framework trains this model for this job, else what it has not: its parts, numbers or types.
 std::string why_no_model(Framework, const ModelSpec&, const TrainJob&);
-/// "" for a mesh and pipeline that it runs with the job's sequences on nodes of so many devices; each node is used
-/// alike.
+/// "" for a mesh and pipeline that it runs with the job's sequences on nodes with `devices_of_node` devices, all nodes
+/// used alike; else what it has not.
 std::string why_not_run(Framework, const TrainJob&, const OuterChoice&, int64_t devices_of_node);
 /// The same for one strategy of every layer, under a choice that it runs.
 std::string why_not_run(Framework, const OuterChoice&, const LayerStrategy&);

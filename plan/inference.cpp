@@ -52,7 +52,7 @@ int64_t kv_numbers(const Unit& unit, bool latent_cache, int64_t tensor) {
 }
 
 // What one pass over a stage's units does: `rows` new tokens that attend to `pairs` keys in all (per head), of caches
-// that hold `past` tokens together; logits of so many rows.
+// that hold `past` tokens together; and logits of the rows that want them.
 struct Pass {
   int64_t rows = 0;
   double pairs = 0, past = 0;

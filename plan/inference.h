@@ -93,7 +93,7 @@ std::vector<int64_t> prompt_compute_ps(const ModelSpec&, const InferenceJob&, co
 ServingTimes serving_times(const ModelSpec&, const InferenceJob&, const Machine&, const ServingLayout&,
                            const ServingMemory&, int64_t users, const std::vector<int64_t>& prompt_ps);
 
-/// One role of the devices: copies of a layout with so many users each.
+/// One role of the devices: copies of a layout, each with its users.
 struct ServingRole {
   ServingLayout layout;
   int64_t copies = 0, users = 0;  // users: per copy, the largest share

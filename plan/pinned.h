@@ -28,7 +28,7 @@ PinnedAxes with_axis(const PinnedAxes&, const PinnedAxes& from, std::string_view
 /// Every axis of a plan; of the layers' strategies what they all share.
 PinnedAxes axes_of(const OuterChoice&, const std::vector<PlannedLayers>&);
 
-/// "" for a choice that has what is pinned (the strategies of its layers apart), on nodes of so many devices; else the
+/// "" for a choice that has the pinned axes of mesh and pipeline, on nodes with `devices_of_node` devices; else the
 /// axis and both values, or what the framework has not.
 std::string why_not_pinned(const PinnedAxes&, const TrainJob&, const OuterChoice&, const std::vector<Layer>&,
                            const ModelSpec&, int64_t devices_of_node);

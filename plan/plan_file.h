@@ -53,7 +53,7 @@ struct ChoiceCounts {
 
 /// How far the predicted step may be off, from runs that were measured and left out of a fit.
 struct PlannedError {
-  std::string software;             // whose runs
+  std::string software;             // that ran the measured runs
   int64_t rows = 0;                 // left out and predicted
   int64_t low_ps = 0, high_ps = 0;  // 18 of 20 lay between
   double median = 0;                // of |predicted/measured − 1|

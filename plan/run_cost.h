@@ -1,5 +1,5 @@
 #pragma once
-// What a whole run takes: time and money for so many tokens, with checkpoints and failures counted.
+// What a whole run takes: time and money for its tokens, with checkpoints and failures counted.
 
 #include <cstdint>
 

@@ -21,7 +21,7 @@ namespace tern {
 enum class Batching : uint8_t { packed, padded };
 class WindowMix;  // plan/window_mix.h
 
-/// The lengths of a job's sequences. What tells them from others is compared and kept in files, the distribution not.
+/// The lengths of a job's sequences. Files and comparisons keep the counts and the checksum, not the distribution.
 struct JobLengths {
   Batching batching = Batching::packed;
   int64_t sequences = 0, tokens = 0;

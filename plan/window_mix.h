@@ -23,9 +23,9 @@ struct SlowestRank {
 inline constexpr uint64_t kSlowestRankSeed = 1;
 
 /// Windows of `seq` tokens.
-/// packed  Sequences in random order, laid end to end and cut; attention inside each piece, as train/feed.h has it.
-/// With
-///         g the greatest common divisor of seq and all lengths, a sequence begins at each multiple of g in a window
+/// packed  Sequences in random order, laid end to end and cut; attention inside each
+///         piece, as train/feed.h has it. With g the greatest common divisor of seq
+///         and all lengths, a sequence begins at each multiple of g in a window
 ///         equally often (a random walk on the multiples of g, whatever the distribution), so means are exact sums over
 ///         the pieces: for a sequence of l = l'·g, windows of S = S'·g, G(m) = Σ_{k ≤ m} pairs(k·g),
 ///             Σ over the S' places = (S' − l' + 1)·pairs(l) + 2·G(l' − 1)        where l ≤ S
@@ -46,7 +46,7 @@ class WindowMix {
   double cut_tokens(int64_t seq) const;       // share of all tokens that no window has (padded: what is too long)
   double split_sequences(int64_t seq) const;  // share of the sequences that lie in more than one window (packed)
 
-  /// Of `ranks` with so many windows each, drawn independently of each other. By seeded sampling: a stretch of windows
+  /// Of `ranks` ranks with `windows` windows each, drawn independently of each other. By seeded sampling: a stretch of windows
   /// once, sums of them for each rank and step after it (bootstrap). Order: the same for any threads and calls before.
   SlowestRank slowest(const AttentionSpec&, int64_t seq, int64_t ranks, int64_t windows) const;
 

@@ -1,9 +1,9 @@
 #pragma once
 // TensorBoard event files, written and read back without protobuf: records of a length and a payload, each with a
 // masked CRC32C; the payload is an Event message, of which two shapes are used (the file's version; scalars at a step).
-// Source  TensorFlow's record format (tensorflow/core/lib/io/record_writer.h) and event.proto, summary.proto
-// (recalled);
-//         judged by the tensorboard package, which wrote tests/golden/report/events.golden and reads what we write
+// Source  TensorFlow's record format (tensorflow/core/lib/io/record_writer.h) and
+//         event.proto, summary.proto (recalled); judged by the tensorboard package,
+//         which wrote tests/golden/report/events.golden and reads what we write
 //         (dev/report/tensorboard_golden.py).
 
 #include <cstdint>
@@ -41,9 +41,9 @@ struct EventFile {
   bool torn = false;
 };
 
-/// Errors  bad_file: a wrong CRC, not this format or version, a malformed message, a value that is no scalar; `place`
-/// and
-///         the byte offset are named.
+/// Errors  bad_file: a wrong CRC, not this format or
+///         version, a malformed message, a value that is no
+///         scalar; `place` and the byte offset are named.
 EventFile parse_events(std::string_view bytes, const std::string& place);
 /// The same up to the first damage: what a power loss leaves behind the records that had been synced, which may be
 /// zeros with sound records after them. `torn` is set then. Errors: as above if no event stands before the damage.

@@ -25,8 +25,8 @@ enum class PipelineSchedule : uint8_t {
 /// How many chunks of layers (virtual stages) a device has. two: the V shapes.
 enum class ChunkRule : uint8_t { one, two, several };
 
-/// How many micro-batches stage i of P holds between their forward and their backward, of c: never more, and, unless
-/// the order follows the times, so many before its first backward. For schedules with one chunk per device.
+/// The most micro-batches, of c, that stage i of P holds between their forward and their backward. Unless the order
+/// follows the times, the stage holds this many before its first backward. For schedules with one chunk per device.
 enum class InFlight : uint8_t {
   by_order,           // no rule: the order of operations says it
   all,                // c

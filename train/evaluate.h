@@ -21,9 +21,9 @@ struct Evaluation {
 };
 
 /// The mean loss over min(num_windows, max_windows) windows, evenly spaced over the data, `micro` at a time.
-/// Order  windows ascending; the loss does not depend on `micro` (exact kernels; sums in doubles, window by window in
-/// order)
-///        beyond the rounding of the double sum.
+/// Order  windows ascending; the loss does not depend on `micro`
+///        (exact kernels; sums in doubles, window by window in
+///        order) beyond the rounding of the double sum.
 /// Stops  `stopped` is asked before each `micro` windows.
 /// Errors bad_file: no target token among the windows.
 Evaluation evaluate(const ModelSpec&, const ModelWeights&, const Feed&, int64_t seq, int64_t max_windows, int64_t micro,

@@ -23,9 +23,9 @@ struct TrainInputs {
   std::vector<std::string> notes;  // for people, one sentence each
 };
 
-/// Errors  bad_file, usage: no such model; absent weights without --from-scratch; a tokenizer in MODEL and another in
-/// --tokenizer;
-///         a tokenizer larger than the model's vocabulary; --seq beyond the learned positions.
+/// Errors  bad_file, usage: no such model; absent weights without --from-scratch;
+///         a tokenizer in MODEL and another in --tokenizer; a tokenizer larger
+///         than the model's vocabulary; --seq beyond the learned positions.
 TrainInputs load_inputs(const TrainSettings&);
 
 /// What can be known of the data files before OUT is touched. Errors: bad_file: not there; usage: text without a

@@ -25,8 +25,8 @@ struct LearningRateSchedule {
 ///   constant  L
 ///   wsd       L until N - D, then L + (M - L)·(s - (N - D))/D
 /// Steps beyond N keep the value of step N.
-/// Source  cosine: Loshchilov & Hutter 2017, arXiv:1608.03983, without restarts; wsd (warm-up, stable, decay): Hu et
-/// al. 2024,
+/// Source  cosine: Loshchilov & Hutter 2017, arXiv:1608.03983, without
+///         restarts; wsd (warm-up, stable, decay): Hu et al. 2024,
 ///         arXiv:2404.06395 (recalled), here with a linear decay.
 double learning_rate(const LearningRateSchedule&, int64_t step);
 

@@ -41,9 +41,9 @@ class OtherVersion : public Error {
 /// One JSON object on one line. Its first member is the CRC-32C of the whole text, taken with that checksum's eight
 /// digits as zeros: any changed bit shows.
 std::string manifest_text(const Manifest&);
-/// Errors  bad_file: "PLACE: fact, expectation": wrong checksum, missing or malformed member, a file name that leaves
-/// the
-///         directory; OtherVersion.
+/// Errors  bad_file: "PLACE: fact, expectation": wrong
+///         checksum, missing or malformed member, a file
+///         name that leaves the directory; OtherVersion.
 Manifest parse_manifest(std::string_view text, std::string_view place);
 
 }  // namespace tern

@@ -65,12 +65,12 @@ struct RunIdentity {
 Facts settings_facts(const TrainSettings&, const RunIdentity&);
 
 /// What differs between a checkpoint's settings and the present ones.
-/// refused: would train another run than the one that was begun: model, data, tokenizer, seq, batch, seed, shuffle,
-/// dtype, rates,
-///          schedule, optimizer; or a run made shorter than the checkpoint.
-/// warned:  harmless, but the bits may differ from an uninterrupted run: micro-batch, multiply, steps under a schedule
-/// that
-///          depends on them; of `made_by`: version, instruction set, threads, multiplier.
+/// refused: would train another run than the one that was begun:
+///          model, data, tokenizer, seq, batch, seed, shuffle, dtype,
+///          rates, schedule, optimizer; or a run made shorter than the checkpoint.
+/// warned:  harmless, but the bits may differ from an uninterrupted run:
+///          micro-batch, multiply, steps under a schedule that depends on
+///          them; of `made_by`: version, instruction set, threads, multiplier.
 struct SettingsChange {
   std::vector<std::string> refused, warned;  // "--seq: 128 in the checkpoint, 256 now"
 };

@@ -56,8 +56,8 @@ struct TrainResult {
 
 /// Order   same binary, machine, threads and settings: the same bits, resumed or not, recomputed or not.
 /// Stops   on stop_requested() (base/signals.h) or after max_seconds: the step is finished (a signal leaves an
-/// evaluation at its next batch, told by a note; after the last step too, the end is interrupted), a checkpoint and
-/// OUT/model written.
+/// evaluation at its next batch, told by a note; after the last step
+/// too, the end is interrupted), a checkpoint and OUT/model written.
 /// Seams   all that is written in OUT goes through the Io (what is read from elsewhere, and the machine's cache of peak
 /// rates, is real); `clock` is what max_seconds, rates, the log's times and the trace go by (the probe of the machine's
 /// peak is real).

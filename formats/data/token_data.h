@@ -75,9 +75,9 @@ struct PackOptions {
 /// and EOS behind if there is an EOS.
 /// "<|endoftext|>" within a line, like every other special token's text, is plain text: data must not forge structure.
 /// A prompt and its completion are encoded each on its own, as generation would meet them.
-/// Memory  bounded: files are mapped and let go, long documents are encoded in parts of 1 MiB where that cannot change
-/// ids (byte-level
-///         tokenizers of the usual patterns), else whole; offsets take 8 bytes per document. Ids go through a temporary
+/// Memory  bounded: files are mapped and let go, long documents are encoded in parts of 1
+///         MiB where that cannot change ids (byte-level tokenizers of the usual patterns),
+///         else whole; offsets take 8 bytes per document. Ids go through a temporary
 ///         file.
 /// Errors  bad_file: naming file and line; a document of more than 256 MiB that cannot be encoded in parts.
 TokenFileInfo pack(const std::vector<std::filesystem::path>& inputs, const Tokenizer&,

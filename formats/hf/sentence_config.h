@@ -36,8 +36,8 @@ struct SentenceConfig {
 /// config_sentence_transformers.json, and model_max_length of tokenizer_config.json. nullopt: the directory has neither
 /// modules.json nor 1_Pooling/config.json.
 /// Errors  bad_file "PATH: KEY: …": modules that tern does not have (Dense and the like), two poolings at once, texts
-///         made lower case outside the tokenizer, keys that tern does not know, values of the wrong type, a path out of
-///         the directory.
+///         made lower case outside the tokenizer, keys that tern does not
+///         know, values of the wrong type, a path out of the directory.
 /// Source  the files that sentence-transformers 2 to 6.2 writes.
 std::optional<SentenceConfig> read_sentence_config(const std::string& directory);
 /// The same of files that `read` gives by their names in the directory; nullopt where there is none.

@@ -28,9 +28,9 @@ class Weights {
  public:
   Weights() = default;
   /// `path` is one .safetensors file, or an index file whose shards lie beside it.
-  /// Errors  bad_file: those of Safetensors and of the index; a missing shard; a tensor the index places in a file that
-  /// does
-  ///         not have it; a tensor of a shard that the index does not name or places elsewhere.
+  /// Errors  bad_file: those of Safetensors and of the index; a missing shard; a
+  ///         tensor the index places in a file that does not have it; a tensor
+  ///         of a shard that the index does not name or places elsewhere.
   explicit Weights(const std::string& path);
 
   const std::string& path() const { return path_; }

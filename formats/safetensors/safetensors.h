@@ -41,14 +41,14 @@ inline constexpr size_t kSafetensorsMaxMetadata = 100'000;
 inline constexpr int64_t kSafetensorsMaxStringBytes = int64_t{1} << 20;
 
 /// A validated, mapped file.
-/// Errors  bad_file: "PATH: [tensor 'NAME':] fact, expectation; remedy". Checked at opening: header length ≤ 100 MB and
-/// within
-///         the file, header starts with '{', no duplicate names or keys, no unknown keys or dtypes, rank ≤ 8, names and
+/// Errors  bad_file: "PATH: [tensor 'NAME':] fact, expectation; remedy". Checked at
+///         opening: header length ≤ 100 MB and within the file, header starts with '{',
+///         no duplicate names or keys, no unknown keys or dtypes, rank ≤ 8, names and
 ///         metadata ≤ 1 MiB, at most a million tensors, shape × dtype = bytes without overflow, offsets without hole or
 ///         overlap that end where the file ends.
-/// Hazard  the file must not shrink while mapped (the kernel would kill the process); writers that replace it by
-/// rename, as
-///         write_safetensors does, are safe.
+/// Hazard  the file must not shrink while mapped (the kernel
+///         would kill the process); writers that replace it
+///         by rename, as write_safetensors does, are safe.
 /// Source  the format's description at huggingface/safetensors; stricter than its reference reader in: duplicate names,
 ///         unknown keys, white space before '{', rank and counts.
 class Safetensors {

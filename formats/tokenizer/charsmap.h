@@ -10,9 +10,9 @@
 namespace tern {
 
 /// A table of rules, immutable.
-/// Source  SentencePiece's precompiled_charsmap: a u32 with the trie's size in bytes, the units of darts-clone, then
-/// the
-///         replacements, each ended by a zero byte. Read as facts of the format.
+/// Source  SentencePiece's precompiled_charsmap: a u32 with the trie's
+///         size in bytes, the units of darts-clone, then the replacements,
+///         each ended by a zero byte. Read as facts of the format.
 class Charsmap {
  public:
   /// Errors  bad_file "PLACE: …": sizes that do not fit, replacements that are not UTF-8.

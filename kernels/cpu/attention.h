@@ -35,8 +35,8 @@ struct AttentionSequence {
 };
 
 /// out row = Σ_j softmax_j(scale·q·k_j) v_j; lse (rows, heads) = log Σ_j exp(scale·q·k_j), may be empty.
-/// Order   keys in fixed blocks counted from position 0 of the sequence: a row's bits depend neither on chunking, nor
-/// on
+/// Order   keys in fixed blocks counted from position 0 of the
+///         sequence: a row's bits depend neither on chunking, nor on
 ///         pages, nor on neighbours, nor on threads (DESIGN §4.1).
 /// A page whose keys all lie before every query's window is not read; its pointer may be null. scale > 0.
 template <class T>
@@ -47,9 +47,9 @@ void attention_forward(const AttentionShape&, std::span<const AttentionSequence<
 /// shape (k, v, dk, dv share kv_stride; q, dq share q_stride; out, dout share out_stride). dq, dk, dv are overwritten.
 ///   P_ij = exp(scale·q_i·k_j - lse_i),  D_i = Σ dout_i·out_i,  dV_j = Σ_i P_ij dout_i,
 ///   dS_ij = P_ij (dout_i·v_j - D_i),  dq_i = scale Σ_j dS_ij k_j,  dk_j = scale Σ_i dS_ij q_i.
-/// Order   fixed: dq_i sums key blocks ascending, dk_j and dv_j sum tiles of queries ascending, each on one thread;
-/// nothing
-///         depends on the number of threads.
+/// Order   fixed: dq_i sums key blocks ascending, dk_j and
+///         dv_j sum tiles of queries ascending, each on one
+///         thread; nothing depends on the number of threads.
 template <class T>
 void attention_backward(const AttentionShape&, std::span<const int64_t> starts, const T* q, const T* k, const T* v,
                         const T* out, const T* dout, std::span<const float> lse, T* dq, T* dk, T* dv);

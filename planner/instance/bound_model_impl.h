@@ -6,7 +6,7 @@
 //   t  a micro-batch's round trip from its forward at i to its backward at i:  r + of + ob + t'
 //   y  from the first forward at i to the end of the last backward at i:
 //        one forward, one backward, with W forwards before the first backward:  max(
-//          y' + r + of + ob,                        the stages below, and the way there and back
+//          y' + r + of + ob,                        the stages below, and the transfers to them and from them
 //          c·p,                                     the device is never done sooner
 //          t + (c − W)·f + (c − 1)·b,               first round trip; after it the device still owes these
 //          ((c − 1) div W + 1)·t,                   a forward waits for the backward W before it

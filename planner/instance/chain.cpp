@@ -255,7 +255,7 @@ Chain make_restricted_chain(const Instance& in) {
       r.held = counts.held[s];
       r.held_weight = counts.held_weight[s];
     } else {
-      // Zero bubble: so many between forward and backward, and so many until the weight gradient.
+      // Zero bubble: micro-batches between forward and backward, and those that await their weight gradient.
       r.held = in_flight(in, s);
       r.held_weight = in_flight(in, 0) - r.held + 1;
     }

@@ -1,6 +1,6 @@
 #pragma once
-// Simulates what a round left: every combination of stages whose bound is at or below the limit, best bound first at
-// each stage, until none is left below the best makespan.
+// Simulates what a round left: every combination of stages with a bound at or below the limit, the best bound first at
+// each stage, until no bound is left below the best makespan.
 
 #include "planner/instance/suffix_search_impl.h"
 

@@ -56,7 +56,7 @@ std::vector<PathTerms> mean_paths(const Chain& c) {
     return m;
   };
   std::vector<PathTerms> all{own, own_sync, led_tail, half(led_tail)};
-  // The first micro-batch's way there and back; with one stage to a device then, on the average one, the backwards and
+  // The first micro-batch's way to the last stage and back; with one stage to a device then, on the average one, the backwards and
   // forwards that are left.
   PathTerms trip = no_passes(c);
   trip.begin[0] = trip.update[0] = 1;

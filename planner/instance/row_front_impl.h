@@ -1,7 +1,7 @@
 #pragma once
-// Rows of integers, of which none larger is better. The search asks millions of times whether a new row has one among
-// those kept that is nowhere larger; here eight rows lie side by side, number by number, so that one step compares
-// eight.
+// Fronts of rows of integers where smaller is better. The search asks millions of times whether one of the rows it
+// keeps is nowhere larger than a new row. Here eight rows lie side by side, number by number, so that one step
+// compares all eight.
 
 #include <cstddef>
 #include <cstdint>

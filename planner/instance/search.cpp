@@ -156,7 +156,7 @@ class Search {
     interrupted_ = budget_.stopped();  // the family is a source of plans: its own end proves nothing
   }
 
-  // What a round left of the whole pipeline, least bound first; so many that simulating them takes no time.
+  // What a round left of the whole pipeline, least bound first; few enough that simulating them takes no time.
   void consider_all(const Space& space, const Round& round) {
     const auto& first = round.suffix[0][0];
     std::vector<std::tuple<int64_t, int, int>> order;

@@ -17,7 +17,7 @@ enum class Objective : uint8_t {
 
 struct SearchOptions {
   Objective objective = Objective::simulated;
-  /// Only a value below this is wanted, e.g. the best of another θ: the search stops as soon as none can exist.
+  /// Only a smaller value is wanted, e.g. than the best of another θ: the search stops as soon as none can exist.
   int64_t upper_bound = kNever;
   double seconds = std::numeric_limits<double>::infinity();  // wall clock; the answer then keeps its gap
   int64_t simulations = 20000;                               // at most, after the bound search; a count, so the
@@ -44,14 +44,14 @@ struct SearchResult {
   /// No assignment that fits has a smaller objective than this (kNever if none fits). simulator_gap below.
   int64_t bound_ps = 0;
   /// The bound model: a lower bound of the objective computed from the stages' times. model_ps is its least value over
-  /// the assignments seen, model_bound_ps proven to be below all; equal once the bound search is finished.
+  /// the assignments seen; no assignment has one below model_bound_ps. Both are equal once the bound search is finished.
   int64_t model_ps = 0, model_bound_ps = 0;
 
   bool interrupted = false;  // by seconds, stop or labels before the bound search was finished
   bool restricted = false;   // the assignment is the best of a restricted family; bound_ps holds for the whole space
 
-  /// Nothing fits. The least bytes that, added to every tier of every device, let some assignment fit, and where they
-  /// bind in that assignment; for schedules whose devices hold several stages at least that many.
+  /// Nothing fits. missing_bytes is the least that, added to every tier of every device, lets some assignment fit, and
+  /// a lower bound of it where devices hold several stages; device and tier say where it binds in that assignment.
   bool infeasible = false;
   int device = 0;
   Tier tier = Tier::device;

@@ -8,8 +8,9 @@
 namespace tern {
 namespace {
 
-constexpr size_t kNeighbours = 4;  // states whose labels are compared with a state's, those with the least spread
-constexpr int kLooks = 2;          // labels of another state that are compared with one, nearest in time first
+constexpr size_t kNeighbours =
+    4;                     // a state's labels are compared with those of this many others, the ones of least spread
+constexpr int kLooks = 2;  // labels of another state that are compared with one, nearest in time first
 
 // As much work as a label: comparisons of a front in many numbers count towards the limit of labels.
 constexpr int64_t kComparisons = 64;
@@ -155,79 +156,130 @@ const int64_t* StageLabels::add(int u, int state, int option) const {
   return adds_.data() + offset_[u][state] + static_cast<size_t>(option) * stride_;
 }
 
-StageRun StageLabels::run(int end, int exit, int length, const Cuts& cuts, int64_t most, const Budget& budget) const {
-  StageRun run{.end = end, .exit = exit, .front = {}};
-  std::vector<int64_t> x, base(dims_), row(dims_);
-  std::vector<LabelParent> parent;
+// Grows the labels of one end of a stage, layer by layer to the left: `base`, a label and the edge to it, becomes one
+// label more with each option of the next layer, if the cuts leave it.
+struct StageLabels::Growth {
+  const StageLabels& in;
+  const int end;
+  std::vector<int64_t> base = std::vector<int64_t>(in.dims_), row = base;
+  std::vector<int64_t> x;           // the labels of one state that are left
+  std::vector<LabelParent> parent;  // of each
   // The cuts side by side for each layer and state, the strongest (lambdas in the middle) first.
   std::optional<CutOn> one;  // rows that know one number only
-  if (keep_ == Keep::least) one = CutOn::work;
-  if (keep_ == Keep::least_work_and_rest) one = CutOn::work_and_rest;
-  if (keep_ == Keep::least_done) one = CutOn::done;
-  std::vector<const Cut*> used;
-  for (const Cut& c : cuts.cuts)
-    if (!one || c.on == *one) used.push_back(&c);
-  std::rotate(used.begin(), used.begin() + static_cast<std::ptrdiff_t>(used.size() / 2), used.end());
-  const size_t kinds = used.size();
-  std::vector<int> on(kinds);
-  std::vector<double> lambda(kinds), limits(static_cast<size_t>(length) * cuts.width * kinds);
-  for (size_t m = 0; m < kinds; ++m) {
-    lambda[m] = used[m]->lambda;
-    on[m] = static_cast<int>(used[m]->on);
-    for (size_t i = 0; i < used[m]->limit.size(); ++i) limits[i * kinds + m] = used[m]->limit[i];
+  int width = 1;
+  std::vector<int> on;
+  std::vector<double> lambda, limits;
+
+  Growth(const StageLabels& labels, int end_layer, int length, const Cuts& cuts)
+      : in(labels), end(end_layer), width(cuts.width) {
+    if (in.keep_ == Keep::least) one = CutOn::work;
+    if (in.keep_ == Keep::least_work_and_rest) one = CutOn::work_and_rest;
+    if (in.keep_ == Keep::least_done) one = CutOn::done;
+    std::vector<const Cut*> used;
+    for (const Cut& c : cuts.cuts)
+      if (!one || c.on == *one) used.push_back(&c);
+    std::rotate(used.begin(), used.begin() + static_cast<std::ptrdiff_t>(used.size() / 2), used.end());
+    const size_t kinds = used.size();
+    on.resize(kinds), lambda.resize(kinds), limits.resize(static_cast<size_t>(length) * width * kinds);
+    for (size_t m = 0; m < kinds; ++m) {
+      lambda[m] = used[m]->lambda;
+      on[m] = static_cast<int>(used[m]->on);
+      for (size_t i = 0; i < used[m]->limit.size(); ++i) limits[i * kinds + m] = used[m]->limit[i];
+    }
   }
-  const auto survives = [&](const int64_t* label, int j, int state) {
-    int64_t device = label[bytes_[0]] + (transient_ >= 0 ? label[transient_] : 0);
-    if (device > rule_.capacity[0]) return false;
+
+  void clear() { x.clear(), parent.clear(); }
+
+  bool survives(const int64_t* label, int j, int state) const {
+    const StageLabels& l = in;
+    int64_t device = label[l.bytes_[0]] + (l.transient_ >= 0 ? label[l.transient_] : 0);
+    if (device > l.rule_.capacity[0]) return false;
     for (int t = 1; t < kTiers; ++t)
-      if (bytes_[t] >= 0 && label[bytes_[t]] > rule_.capacity[t]) return false;
+      if (l.bytes_[t] >= 0 && label[l.bytes_[t]] > l.rule_.capacity[t]) return false;
     double time[3] = {};  // by CutOn
     const auto d = [](int64_t t) { return static_cast<double>(t); };
     if (one) {
-      time[static_cast<int>(*one)] = d(label[forward_]);
-    } else if (reduced_) {
-      time[0] = d(label[forward_]);
-      time[1] = time[0] + (backward_ >= 0 ? d(label[backward_]) : time[0] * d(alpha_));
-      if (drain_ >= 0) time[2] = d(chain_.micro) * time[0] + d(label[drain_]);
+      time[static_cast<int>(*one)] = d(label[l.forward_]);
+    } else if (l.reduced_) {
+      time[0] = d(label[l.forward_]);
+      time[1] = time[0] + (l.backward_ >= 0 ? d(label[l.backward_]) : time[0] * d(l.alpha_));
+      if (l.drain_ >= 0) time[2] = d(l.chain_.micro) * time[0] + d(label[l.drain_]);
     } else {
-      time[0] = d(label[forward_] + label[backward_] + (weight_ >= 0 ? label[weight_] : 0));
-      time[1] = time[0] + d(alpha_ * label[forward_] + beta_ * label[backward_]);
-      int64_t tail = drain_ >= 0 ? label[drain_] : 0;
-      if (sync_ >= 0)
-        tail = (chain_.has_host_link ? label[sync_]
-                                     : std::max<int64_t>(label[sync_] - label[chain_.split ? weight_ : backward_], 0)) +
-               label[update_];
-      time[2] = d(chain_.micro) * time[0] + d(tail);
+      time[0] = d(label[l.forward_] + label[l.backward_] + (l.weight_ >= 0 ? label[l.weight_] : 0));
+      time[1] = time[0] + d(l.alpha_ * label[l.forward_] + l.beta_ * label[l.backward_]);
+      int64_t tail = l.drain_ >= 0 ? label[l.drain_] : 0;
+      if (l.sync_ >= 0)
+        tail = (l.chain_.has_host_link
+                    ? label[l.sync_]
+                    : std::max<int64_t>(label[l.sync_] - label[l.chain_.split ? l.weight_ : l.backward_], 0)) +
+               label[l.update_];
+      time[2] = d(l.chain_.micro) * time[0] + d(tail);
     }
-    const double bytes = static_cast<double>(label[bytes_[0]]);
-    const double* limit = limits.data() + (static_cast<size_t>(j) * cuts.width + state) * kinds;
+    const size_t kinds = on.size();
+    const double bytes = static_cast<double>(label[l.bytes_[0]]);
+    const double* limit = limits.data() + (static_cast<size_t>(j) * width + state) * kinds;
     for (size_t m = 0; m < kinds; ++m)
       if (time[on[m]] + lambda[m] * bytes > limit[m]) return false;
     return true;
-  };
+  }
+
   // Appends base + the unit's row; the first unit of a run has no backlog before it.
-  const auto push = [&](int u, int state, int option, int j, LabelParent from) {
-    const int64_t* a = add(u, state, option);
+  void push(int u, int state, int option, int j, LabelParent from) {
+    const StageLabels& l = in;
+    const int64_t* a = l.add(u, state, option);
     int64_t* label = row.data();
-    for (int d = 0; d < sums_; ++d) label[d] = base[d] + a[d];
-    if (keep_ == Keep::least_done && j == 0) label[forward_] += a[sums_ + 2];  // no backlog yet to drain
-    if (transient_ >= 0) label[transient_] = std::max(base[transient_], a[sums_]);
+    for (int d = 0; d < l.sums_; ++d) label[d] = base[d] + a[d];
+    if (l.keep_ == Keep::least_done && j == 0) label[l.forward_] += a[l.sums_ + 2];  // no backlog yet to drain
+    if (l.transient_ >= 0) label[l.transient_] = std::max(base[l.transient_], a[l.sums_]);
     // backlog + update, were the update of the layers behind it the least there is
-    if (drain_ >= 0)
-      label[drain_] = std::max(base[drain_] - a[sums_ + 2], least_update_[end] - least_update_[u + 1]) + a[sums_ + 1];
-    if (sync_ >= 0) {
+    if (l.drain_ >= 0)
+      label[l.drain_] =
+          std::max(base[l.drain_] - a[l.sums_ + 2], l.least_update_[end] - l.least_update_[u + 1]) + a[l.sums_ + 1];
+    if (l.sync_ >= 0) {
       // Without a host link: the moment the gradient link is done, on the clock of the backward (dominance then sees
       // that a shorter backward with a longer backlog ends no later). With one: the backlog.
-      if (chain_.has_host_link)
-        label[sync_] = std::max<int64_t>(base[sync_] - a[sums_ + 2], 0) + a[sums_ + 1];
+      if (l.chain_.has_host_link)
+        label[l.sync_] = std::max<int64_t>(base[l.sync_] - a[l.sums_ + 2], 0) + a[l.sums_ + 1];
       else
-        label[sync_] = std::max(base[sync_], label[chain_.split ? weight_ : backward_]) + a[sums_ + 1];
+        label[l.sync_] = std::max(base[l.sync_], label[l.chain_.split ? l.weight_ : l.backward_]) + a[l.sums_ + 1];
     }
     if (!survives(label, j, state)) return;
-    x.insert(x.end(), label, label + dims_);
+    x.insert(x.end(), label, label + l.dims_);
     parent.push_back({from.index, from.state, static_cast<int16_t>(option)});
-  };
+  }
 
+  // base: the empty stage that ends with this state.
+  void start(const UnitState& state) {
+    std::fill(base.begin(), base.end(), 0);
+    if (in.reduced_) {
+      base[in.forward_] = in.first_backward_ * state.entry_backward;
+      if (in.backward_ >= 0) base[in.backward_] = in.beta_ * state.entry_backward;
+    } else {
+      base[in.backward_] = state.entry_backward;
+    }
+  }
+
+  // base: a label of the layer to the right, with the edge to it.
+  void cross(const int64_t* label, const EdgeCost& edge) {
+    const StageLabels& l = in;
+    std::copy_n(label, l.dims_, base.data());
+    if (l.reduced_) {
+      base[l.forward_] += l.first_forward_ * edge.forward + l.first_backward_ * edge.backward;
+      if (l.keep_ == Keep::least_done && !l.chain_.split) base[l.forward_] -= edge.backward;
+      if (l.backward_ >= 0) base[l.backward_] += l.alpha_ * edge.forward + l.beta_ * edge.backward;
+    } else {
+      base[l.forward_] += edge.forward;
+      base[l.backward_] += edge.backward;
+    }
+    if (l.drain_ >= 0 && !l.chain_.split) base[l.drain_] -= edge.backward;
+    if (!l.reduced_ && l.sync_ >= 0 && l.chain_.has_host_link && !l.chain_.split)
+      base[l.sync_] = std::max<int64_t>(base[l.sync_] - edge.backward, 0);
+  }
+};
+
+StageRun StageLabels::run(int end, int exit, int length, const Cuts& cuts, int64_t most, const Budget& budget) const {
+  StageRun run{.end = end, .exit = exit, .front = {}};
+  Growth grown(*this, end, length, cuts);
   int64_t comparisons = 0;
   std::vector<std::vector<char>> idle;
   for (int j = 0; j < length; ++j) {
@@ -237,47 +289,25 @@ StageRun StageLabels::run(int end, int exit, int length, const Cuts& cuts, int64
     if (some_idle) mark_idle(u, run.front[j - 1], idle);
     int64_t now = 0;
     for (int s = 0; s < states; ++s) {
-      x.clear();
-      parent.clear();
+      grown.clear();
       const UnitState& state = chain_.states[u][s];
-      if (!rule_.takes(state)) continue;
+      if (!rule_.takes(state) || (j == 0 && exit >= 0 && s != exit)) continue;
       const int options = static_cast<int>(state.options.size());
       if (j == 0) {
-        if (exit >= 0 && s != exit) continue;
-        std::fill(base.begin(), base.end(), 0);
-        if (reduced_) {
-          base[forward_] = first_backward_ * state.entry_backward;
-          if (backward_ >= 0) base[backward_] = beta_ * state.entry_backward;
-        } else {
-          base[backward_] = state.entry_backward;
-        }
-        for (int o = 0; o < options; ++o) push(u, s, o, j, {});
-      } else {
-        for (int next = 0; next < static_cast<int>(run.front[j - 1].size()); ++next) {
-          const Front& from = run.front[j - 1][next];
-          if (from.size() == 0) continue;
-          const EdgeCost& edge = chain_.within(u, s, next);
-          for (int i = 0; i < from.size(); ++i) {
-            if (some_idle && idle[next][i]) continue;
-            std::copy_n(from.x.data() + static_cast<size_t>(i) * dims_, dims_, base.data());
-            if (reduced_) {
-              base[forward_] += first_forward_ * edge.forward + first_backward_ * edge.backward;
-              if (keep_ == Keep::least_done && !chain_.split) base[forward_] -= edge.backward;
-              if (backward_ >= 0) base[backward_] += alpha_ * edge.forward + beta_ * edge.backward;
-            } else {
-              base[forward_] += edge.forward;
-              base[backward_] += edge.backward;
-            }
-            if (drain_ >= 0 && !chain_.split) base[drain_] -= edge.backward;
-            if (!reduced_) {
-              if (sync_ >= 0 && chain_.has_host_link && !chain_.split)
-                base[sync_] = std::max<int64_t>(base[sync_] - edge.backward, 0);
-            }
-            for (int o = 0; o < options; ++o) push(u, s, o, j, {i, static_cast<int16_t>(next), 0});
-          }
+        grown.start(state);
+        for (int o = 0; o < options; ++o) grown.push(u, s, o, j, {});
+      }
+      for (int next = 0; j > 0 && next < static_cast<int>(run.front[j - 1].size()); ++next) {
+        const Front& from = run.front[j - 1][next];
+        if (from.size() == 0) continue;
+        const EdgeCost& edge = chain_.within(u, s, next);
+        for (int i = 0; i < from.size(); ++i) {
+          if (some_idle && idle[next][i]) continue;
+          grown.cross(from.x.data() + static_cast<size_t>(i) * dims_, edge);
+          for (int o = 0; o < options; ++o) grown.push(u, s, o, j, {i, static_cast<int16_t>(next), 0});
         }
       }
-      comparisons += filter(x, parent, run.front[j][s]);
+      comparisons += filter(grown.x, grown.parent, run.front[j][s]);
       now += run.front[j][s].size();
       if (run.labels + now + comparisons / kComparisons > most || budget.stopped()) {
         run.labels += now + comparisons / kComparisons;

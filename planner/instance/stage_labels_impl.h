@@ -1,7 +1,7 @@
 #pragma once
 // Labels of one stage: all that layers [u, e) can cost as the end of a stage, with u under one state and e − 1 under
 // another. They grow from the last layer to the first, because the gradient link's backlog does. A label is a short row
-// of integers, each of which no worse is better; per layer and state the Pareto front stays.
+// of integers where smaller is better; per layer and state the Pareto front stays.
 
 #include <atomic>
 #include <chrono>
@@ -73,7 +73,7 @@ struct Front {
 struct StageRun {
   int end = 0, exit = 0;
   std::vector<std::vector<Front>> front;  // (length)(states of layer end − 1 − j)
-  int64_t labels = 0;                     // and comparisons, at so many for one
+  int64_t labels = 0;                     // labels kept, and comparisons as a fraction of one
   bool too_many = false;
 };
 
@@ -97,6 +97,7 @@ class StageLabels {
   bool no_worse(const StageCost& a, const StageCost& b) const;
 
  private:
+  struct Growth;
   struct Row;
   int64_t filter(std::vector<int64_t>& x, std::vector<LabelParent>& parent, Front&) const;
   void filter_two(const std::vector<int>& order, const std::vector<int64_t>& x, std::vector<int>& kept) const;

@@ -1,7 +1,7 @@
 #pragma once
-// One round of the search: every partial pipeline, from the last stage to the first, whose bound can stay at or below a
-// limit. Of those that begin at the same stage, layer and state the Pareto front is kept, so the least bound found is
-// the least of all assignments, if it is at or below the limit.
+// One round of the search: every partial pipeline, from the last stage to the first, with a bound that can stay at or
+// below a limit. It keeps the Pareto front of those that begin at the same stage, layer and state. The least bound that
+// it finds is therefore the least of all assignments, if that is at or below the limit.
 
 #include <atomic>
 #include <chrono>

@@ -150,30 +150,44 @@ void IntervalBounds::choose_lambdas(Table& table, int stage) const {
   for (const double factor : {0.4, 0.7, 0.88, 1.0, 1.14, 1.4, 2.5}) table.lambdas.push_back(best * factor);
 }
 
+namespace {
+
+// Per layer and state the least of time + lambda·bytes, and per layer the least bytes of each tier.
+struct LeastOfLayers {
+  std::vector<std::vector<double>> unit;  // (layers)(states · lambdas)
+  std::vector<TierBytes> bytes;
+  std::vector<int64_t> transient;
+};
+LeastOfLayers least_of_layers(const Chain& chain, const StageRule& rule, const std::vector<double>& lambdas) {
+  const size_t num = lambdas.size();
+  LeastOfLayers out{std::vector<std::vector<double>>(chain.layers), std::vector<TierBytes>(chain.layers),
+                    std::vector<int64_t>(chain.layers, kNever)};
+  for (int u = 0; u < chain.layers; ++u) {
+    const auto& states = chain.states[u];
+    out.unit[u].assign(states.size() * num, 1e300);
+    out.bytes[u].fill(kNever);
+    for (size_t s = 0; s < states.size(); ++s)
+      for (const OptionCost& c : states[s].options) {
+        if (!rule.takes(states[s])) continue;
+        const int64_t bytes = chain.stage_bytes(c, rule, 0);
+        for (size_t m = 0; m < num; ++m) {
+          double& x = out.unit[u][s * num + m];
+          x = std::min(x, static_cast<double>(unit_time(c)) + lambdas[m] * static_cast<double>(bytes));
+        }
+        for (int t = 0; t < kTiers; ++t) out.bytes[u][t] = std::min(out.bytes[u][t], chain.stage_bytes(c, rule, t));
+        out.transient[u] = std::min(out.transient[u], c.transient);
+      }
+  }
+  return out;
+}
+
+}  // namespace
+
 void IntervalBounds::fill(Table& table, int stage, int64_t limit) const {
   const StageRule& rule = chain_.rule[stage];
   const int layers = chain_.layers, num = static_cast<int>(table.lambdas.size());
   table.work.assign(layers + 1, {});
-  // Per layer and state the least of time + lambda·bytes, and per layer the least bytes of each tier.
-  std::vector<std::vector<double>> unit(layers);
-  std::vector<TierBytes> least(layers);
-  std::vector<int64_t> least_transient(layers, kNever);
-  for (int u = 0; u < layers; ++u) {
-    const auto& states = chain_.states[u];
-    unit[u].assign(states.size() * num, 1e300);
-    least[u].fill(kNever);
-    for (size_t s = 0; s < states.size(); ++s)
-      for (const OptionCost& c : states[s].options) {
-        if (!rule.takes(states[s])) continue;
-        const int64_t bytes = chain_.stage_bytes(c, rule, 0);
-        for (int m = 0; m < num; ++m) {
-          double& x = unit[u][s * num + m];
-          x = std::min(x, static_cast<double>(unit_time(c)) + table.lambdas[m] * static_cast<double>(bytes));
-        }
-        for (int t = 0; t < kTiers; ++t) least[u][t] = std::min(least[u][t], chain_.stage_bytes(c, rule, t));
-        least_transient[u] = std::min(least_transient[u], c.transient);
-      }
-  }
+  const LeastOfLayers least = least_of_layers(chain_, rule, table.lambdas);
   // Ends whose layers to the left are of the same classes share their values: `kin[e]` is the end to copy from, over
   // `match[e]` layers; the values at the first layer not shared are computed from the state kept there.
   struct Kept {
@@ -225,13 +239,13 @@ void IntervalBounds::fill(Table& table, int stage, int64_t limit) const {
           }
         }
         for (int m = 0; m < num; ++m) {
-          way[m] += unit[u][s * num + m];
+          way[m] += least.unit[u][s * num + m];
           bare[m] = std::min(bare[m], way[m]);
           best[m] = std::min(best[m], way[m] + static_cast<double>(states[s].entry_forward));
         }
       }
-      for (int t = 0; t < kTiers; ++t) bytes[t] += least[u][t];
-      transient = std::max(transient, least_transient[u]);
+      for (int t = 0; t < kTiers; ++t) bytes[t] += least.bytes[u][t];
+      transient = std::max(transient, least.transient[u]);
       if (original && !chain_.in->layer_class.empty()) {
         kept[e].value.push_back(value);
         kept[e].bytes.push_back(bytes);

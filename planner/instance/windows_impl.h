@@ -12,7 +12,7 @@ namespace tern {
 
 struct Windows;
 
-/// Ends of a stage whose layers to the left are of the same forms: their labels are the same.
+/// Ends of a stage that have layers of the same forms on their left, and therefore the same labels.
 struct EndGroup {
   int sample = 0, length = 0;
   std::vector<int> ends;
@@ -21,18 +21,18 @@ struct EndGroup {
 /// Lagrangian bounds of single stages; a table for each distinct rule.
 class IntervalBounds {
  public:
-  /// Stages whose c·p is above `limit` are left out: longer runs of layers are not looked at.
+  /// Leaves out stages with c·work above `limit`, and so all longer runs of layers.
   IntervalBounds(const Chain&, int64_t limit);
 
-  /// Componentwise least cost of a stage over layers [a, e), but for q: p + q is least where q is added to p. p ==
-  /// kNever: none fits, or above the limit.
+  /// The least of each cost of a stage over layers [a, e); of rest, the least of work + rest less work. work == kNever:
+  /// no stage fits, or all are above the limit.
   StageCost least(int stage, int a, int e) const;
   /// Layers before e that a stage may hold at most.
   int longest(int stage, int e) const { return static_cast<int>(tables_[table_of_[stage]].work[e].size()); }
   const std::vector<double>& lambdas(int stage) const { return tables_[table_of_[stage]].lambdas; }
   LinkCost least_link(int stage, int e) const;  // after layer e − 1, which ends the stage
-  /// Replaces bounds by the true least p (or "above what the limit leaves") wherever `w`, restricted to `limit`, lets a
-  /// stage lie: labels of time and bytes alone.
+  /// Replaces bounds by the true least work (or "above what the limit leaves") wherever `w`, restricted to `limit`,
+  /// lets a stage lie. The labels count time and bytes alone.
   void tighten(const Windows& w, int64_t limit, int threads, const Budget&);
 
  private:

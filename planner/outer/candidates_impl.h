@@ -51,14 +51,14 @@ struct SpaceOfChoices {
 SpaceOfChoices enumerate_choices(const ModelSpec&, const Cluster&, const PlanRequest&);
 OuterChoice choice_of(const SpaceOfChoices&, const Candidate&);
 const Machine& machine_of_stage(const SpaceOfChoices&, const Candidate&, int stage);
-/// Mixed pipelines of every order of stages that is no candidate: a bound for all of them, not to be planned.
+/// Whether the candidate stands for all orders of stages that have no candidate of their own: it has a bound, no plan.
 bool any_order(const SpaceOfChoices&, const Candidate&);
-/// By stage whether it and the next lie in one node: stages fill the nodes of their type one after another.
+/// For each stage whether the next one lies in the same node: stages fill the nodes of their type one after another.
 std::vector<bool> in_one_node(const SpaceOfChoices&, const Candidate&);
 TierBytes most_capacity(const SpaceOfChoices&, const ChoiceTables&);  // of any stage
-/// Sequences of machines for P stages over several of them, at most room[m] on machine m: all, or if there are more
-/// than `most`, those whose stages of one machine stand together, as many as may be on the first machines named. The
-/// second: whether it is all.
+/// Sequences of machines for `stages` stages over several machines, at most room[m] on machine m. Returns all of them
+/// and true; or, where there are more than `most`, those in which the stages of one machine stand together, with as many
+/// as possible on the first machines, and false.
 std::pair<std::vector<std::vector<int>>, bool> orders_of(int stages, const std::vector<int64_t>& room, size_t most);
 inline TierBytes capacity_of(const Machine& m) { return {m.device_capacity(), m.host_capacity(), m.disk_capacity()}; }
 
@@ -72,18 +72,18 @@ void build_instance(const SpaceOfChoices&, const Candidate&, BuiltInstance& prev
 /// ps. The mean of the devices' work, with and without a price on memory, and the fill of plain schedules. `capacity`:
 /// device bytes of one device.
 int64_t cheap_bound(const SpaceOfChoices&, const Candidate&, int64_t capacity);
-/// Layers are whole: the least time in which the devices, each after its lead-in and with mu as the price of its bytes,
-/// have places for all layers of a kind.
+/// ps. A bound that counts whole layers: the least time in which the devices, each after its lead-in and with `mu` as
+/// the price of a byte (ps), have places for all layers of a kind.
 int64_t crowding_bound(const SpaceOfChoices&, const Candidate&, double mu);
 
-/// No plan is faster, whatever its choice: the model's products shared out over all devices at their peak. ps
+/// ps. No plan of any choice is faster: the model's products, shared out over all devices at their peak.
 int64_t work_bound(const ModelSpec&, const Cluster&, const TrainJob&);
 
-/// What is pinned and cannot be, in words: the rule or limit that each axis, or several together, break. For spaces in
-/// which nothing is legal; may be empty.
+/// For a space in which nothing is legal: the rules and limits that the pinned axes break, alone or together, in words.
+/// May be empty.
 std::vector<std::string> broken_pins(const SpaceOfChoices&, const SearchSpace&);
 
-/// A strategy of each layer, by index into the tables' rows.
+/// The layers of a plan: neighbours in one stage under one strategy become one entry.
 std::vector<PlannedLayers> planned_layers(const SpaceOfChoices&, const Candidate&, const Assignment&);
 
 }  // namespace tern

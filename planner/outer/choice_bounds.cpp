@@ -50,7 +50,7 @@ int64_t cheap_bound(const SpaceOfChoices& space, const Candidate& c, int64_t cap
   if (fills_first(s) && c.num_stages > 1) {
     const double S = static_cast<double>(t.compute[1]), m = static_cast<double>(c.num_micro);
     bound = std::max(bound, S / -std::expm1(c.num_stages * std::log1p(-1 / m)));
-    // The first micro-batch's way there and back; then, on the average stage, the other backwards, and the forwards
+    // The first micro-batch's way to the last stage and back; then, on the average stage, the other backwards, and the forwards
     // that are not in flight by then.
     const double P = static_cast<double>(c.num_stages), F = static_cast<double>(t.forward[1]);
     const double B = static_cast<double>(t.gradient[1]),

@@ -72,7 +72,7 @@ std::vector<std::vector<int>> splits_of(const Candidate& c, int layers) {
   return splits;
 }
 
-// The stage of device d, whose layers are all as small as they can be, gives one to the neighbour with more room.
+// All layers of device d are as small as they can be: its stage gives one to the neighbour with more room.
 bool hand_over(Assignment& a, std::vector<std::vector<int>>& of_device, size_t d, const Priced& priced,
                const std::vector<TierBytes>& capacity) {
   const auto room = [&](size_t other) { return capacity[other][0] - priced.peak[other][0]; };

@@ -5,24 +5,24 @@
 
 namespace tern {
 
-/// Layers evenly over the virtual stages by time, one strategy everywhere, the fastest that fits. An upper bound that
-/// costs a few simulations. Nothing: none fits.
+/// Spreads the layers evenly over the virtual stages by time and gives all of them one strategy, the fastest that fits.
+/// found is false where none fits.
 struct UniformPlan {
   bool found = false;
   Assignment assignment;
   int64_t makespan = 0;
 };
 UniformPlan uniform_plan(const SpaceOfChoices&, const Candidate&, const BuiltInstance&);
-/// The first that fits, strategies of least bytes before others. `left`: of PlanRequest::any_fit_within; falls.
+/// The first such plan that fits, strategies of least bytes first. Takes its work off `left` (any_fit_within).
 UniformPlan first_fit(const SpaceOfChoices&, const Candidate&, BuiltInstance&, int64_t& left);
-/// The same over unlike devices: each stage takes layers until its time is up or its memory full.
+/// The same over unlike devices: each stage takes layers until its time is up or its memory is full.
 UniformPlan mixed_plan(const SpaceOfChoices&, const Candidate&, const BuiltInstance&);
-/// Every layer as fast as it can be; where a device lacks bytes, its layers one after the other take smaller
-/// strategies. Layers evenly by time, and chunk by chunk in equal numbers. Nothing: none fits below `upper_bound`.
+/// Gives every layer its fastest strategy; where a device lacks bytes, its layers take smaller ones, one after the other.
+/// Tries layers spread evenly by time, and chunks of equal numbers. found is false where none fits below `upper_bound`.
 UniformPlan repaired_plan(const SpaceOfChoices&, const Candidate&, const BuiltInstance&, int64_t upper_bound);
-/// Of a space with PinnedAxes::even: the best of its assignments, of which there is one to a strategy, and all of them
-/// are priced. If none fits, the one that lacks least (kNever: its framework
-/// runs none).
+/// For a space with PinnedAxes::even: prices the one assignment of each strategy and returns the fastest. If none fits,
+/// the figures are those of the assignment that lacks least; missing_bytes is kNever where the framework runs none of
+/// the strategies.
 struct EvenPlan {
   UniformPlan plan;
   int64_t missing_bytes = 0;  // if none fits

@@ -1,8 +1,8 @@
 #pragma once
 // A pool of unlike devices cut into pipelines of unlike shape, side by side, that share the micro-batches of a step.
 //
-// Column generation with an exact master: a column is a pipeline on so many devices of each type with so many
-// micro-batches. All columns enter with a cheap lower bound of their makespan; the master (a knapsack over used
+// Column generation with an exact master: a column is a pipeline with its number of devices of each type and
+// of micro-batches. All columns enter with a cheap lower bound of their makespan; the master (a knapsack over used
 // devices) finds the least step time for which columns cover the micro-batches; the columns of its answer are searched,
 // their bounds rise, and the master is asked again. Its value is a lower bound at any time, and the optimum once its
 // answer holds searched columns alone. Source: delayed columns as in Gilmore and Gomory 1961 (recalled); the master
@@ -18,7 +18,7 @@ namespace tern {
 
 struct PoolProblem {
   std::vector<int> devices;  // of each type; one is what a stage takes
-  int pipelines = 1;         // exactly so many (what they synchronise is part of their makespan)
+  int pipelines = 1;         // exactly (what they synchronise is part of their makespan)
   int num_micro = 1;         // in all; each pipeline does one at least
   /// No pipeline on `uses` devices does m micro-batches in less.
   std::function<int64_t(const std::vector<int>& uses, int m)> bound;

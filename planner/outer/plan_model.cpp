@@ -150,7 +150,7 @@ class OuterSearch {
     }
   }
 
-  // Nothing found, and choices left of which the search does not know whether they fit: by rising bound one strategy
+  // Nothing found, and choices left that may fit for all the search knows: by rising bound one strategy
   // everywhere, then every layer as small as it can be, until one does.
   bool rescue() {
     for (const int i : by_rising_bound()) {

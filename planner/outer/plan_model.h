@@ -46,12 +46,12 @@ struct PlanRequest {
   SearchSpace space;
   double seconds = std::numeric_limits<double>::infinity();  // then the best so far, with its gap
   int threads = 1;
-  /// Above 0: any plan that fits will do, and no more than its choice is told. It is looked for where memory is least
-  /// (the smallest micro-batches; 1F1B and V-Half, where 1F1B is allowed), by so much work at most: operations
-  /// simulated, and what else takes as long. Counted, so that the answer is the same on every machine.
+  /// Above 0: any plan that fits will do, and the answer has its choice alone. The search looks where memory is least
+  /// (the smallest micro-batches; 1F1B and V-Half, where 1F1B is allowed), with this much work at most: operations
+  /// simulated, and what takes as long. A count, so that the answer is the same on every machine.
   int64_t any_fit_within = 0;
   const std::atomic<bool>* stop = nullptr;
-  /// Told now and then: choices still to be looked at in this pass, and the best step so far (0: none yet), ps.
+  /// Called now and then with the choices that this pass has still to look at, and the best step so far (ps, 0: none).
   std::function<void(int64_t left, int64_t best_ps)> progress = {};
 };
 

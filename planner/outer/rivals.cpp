@@ -23,7 +23,7 @@ namespace {
 
 constexpr size_t kTriedOfFamily = 6;  // choices
 constexpr size_t kValuesPerFeature = 8;
-constexpr double kNear = 0.05;  // a choice next to the plan is told where its step is at most so much longer
+constexpr double kNear = 0.05;  // a choice next to the plan is named where its step is longer by this share at most
 
 // A schedule with what tells its choices apart.
 std::string schedule_words(const OuterChoice& c) {

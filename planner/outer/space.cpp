@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kMostOrders = 64;  // of stages over unlike nodes, of one mesh and number of stages
 constexpr int64_t kManyNodes = 1 << 24;
-// What takes about as long as so many operations of a pipeline.
+// Work of making a table and of a choice, as operations of a pipeline that take about as long.
 constexpr int64_t kWorkOfTable = 10'000, kWorkOfChoice = 100;
 
 class Enumeration {

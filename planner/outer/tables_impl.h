@@ -17,8 +17,8 @@ inline constexpr int kMixed = -1;
 enum Form : int { kWhole, kStaged, kTimed, kChunked };
 inline constexpr std::array<Form, 4> kForms{kWhole, kStaged, kTimed, kChunked};
 
-/// Cost rows of one (type of node, mesh, micro-batch): per kind of layer the strategies that are not dominated. Mixed:
-/// the rows of each type that can hold the mesh, side by side.
+/// Cost rows of one type of node, mesh and micro-batch: per kind of layer the strategies that no other one dominates.
+/// Mixed: the rows of every type that can hold the mesh, side by side.
 struct ChoiceTables {
   int group = 0;  // index of SpaceOfChoices::machines, or kMixed
   Mesh mesh;
@@ -42,12 +42,12 @@ struct ChoiceTables {
   int64_t least_edge[2]{};  // both ways; [inside]
 };
 
-/// Rows of machine `group` of `machines`; sums over layers are not made.
+/// Makes the rows of machine `group` of `machines`; sum_up then adds over the layers.
 ChoiceTables make_tables(const ModelSpec&, const TrainJob&, const SearchSpace&, const std::vector<Layer>&,
                          const std::vector<Machine>& machines, int group, const Mesh&, int64_t micro_batch);
 /// Counts the layers of each kind, and sums the least of each number over them.
 void sum_up(ChoiceTables&, const std::vector<Layer>&);
-/// Tables of several machines side by side; nullptr: of a machine that cannot hold the mesh.
+/// Puts tables of several machines side by side; nullptr stands for a machine that cannot hold the mesh.
 ChoiceTables join_tables(const Cluster&, const std::vector<Machine>&, const std::vector<const ChoiceTables*>&);
 
 inline int64_t gradient_ps(const CostVector& c) { return c.recompute + c.backward + c.weight; }
