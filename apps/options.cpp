@@ -206,7 +206,8 @@ void add_rule_options(std::vector<OptionSpec>& all) {
 std::string_view schedules_help() {
   static const std::string help = [] {
     std::string text;
-    for (const PipelineSchedule s : kPipelineSchedules) text += fmt::format("{}{}", text.empty() ? "of " : ",", name_of(s));
+    for (const PipelineSchedule s : kPipelineSchedules)
+      text += fmt::format("{}{}", text.empty() ? "of " : ",", name_of(s));
     return text + "; not given: all";
   }();
   return help;
