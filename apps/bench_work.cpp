@@ -10,7 +10,7 @@
 #include "exec/executor.h"
 #include "formats/hf/config.h"
 #include "infer/load.h"
-#include "infer/session.h"
+#include "infer/run.h"
 #include "program/generate.h"
 #include "train/fit.h"
 #include "update/state.h"
@@ -99,13 +99,10 @@ struct ReadModel {
     Request request;
     request.prompt = random_tokens(prompt, spec.vocab, 4);
     request.max_tokens = tokens;
-    SessionLimits limits;
-    limits.context = needs.context;
-    limits.scheduler.chunk = prompt;
-    limits.scheduler.token_budget = prompt + 1;
+    Engine engine(pool, model_executor(spec, weights, &rope, arena), nullptr,
+                  {.scheduler = {.token_budget = prompt + 1, .chunk = prompt}, .context = needs.context}, real_clock());
     RunTimings timings;
-    run_request(request, nullptr, pool, model_executor(spec, weights, &rope, arena), limits, real_clock(), {},
-                &timings);
+    run_request(engine, request, {}, {}, &timings);
     return timings;
   }
 };

@@ -20,6 +20,7 @@
 #include "eval/task_run.h"
 #include "formats/tokenizer/regex.h"
 #include "infer/load.h"
+#include "infer/run.h"
 #include "kernels/dispatch.h"
 
 namespace tern {
@@ -175,15 +176,15 @@ void run_answers(TaskRun& run, const std::function<bool(size_t)>& on_done) {
   const bool turned = model.spec.rope.kind != RopeKind::none;
   const RopeTable rope = turned ? rope_table(model.spec, longest, longest) : RopeTable{};
   KvPool pool(kv_shape(model.spec, needs.page_tokens, model.dtype), kv_pages(needs), arena);
-  const BatchExecutor execute = model_executor(model.spec, weights, turned ? &rope : nullptr, arena);
-  const SessionLimits limits{.scheduler = {.token_budget = 128 + batch, .chunk = 128, .max_running = batch},
-                             .context = longest,
-                             .stopped = [] { return stop_requested(); }};
+  Engine engine(pool, model_executor(model.spec, weights, turned ? &rope : nullptr, arena), &*model.tokenizer,
+                {.scheduler = {.token_budget = 128 + batch, .chunk = 128, .max_running = batch}, .context = longest},
+                real_clock());
   for (size_t first = run.rows.size(); first < run.task.items.size(); first += static_cast<size_t>(batch)) {
     const std::vector<TaskItem> items = slice(run.task, first, static_cast<size_t>(batch));
     std::vector<Request> requests;
     for (const TaskItem& item : items) requests.push_back(request_of(item));
-    const auto samples = run_requests(requests, &*model.tokenizer, pool, execute, limits, real_clock(), {}, nullptr);
+    const auto samples = run_requests(
+        engine, requests, {}, [] { return stop_requested(); }, nullptr);
     for (size_t i = 0; i < items.size(); ++i) {
       const Sample& sample = samples[i].front();
       if (sample.reason == FinishReason::cancelled) {

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <memory>
+#include <numeric>
 
 #include "apps/profile.h"
 #include "apps/profile_buffers.h"
@@ -51,8 +52,9 @@ struct Attended {
   std::span<T> qkv, out, dout, dqkv, cache;
   std::span<float> lse;
   std::vector<int64_t> starts;
-  std::vector<const T*> keys, values, key_pages, value_pages;
   std::vector<AttentionSequence<T>> sequences;
+  const T *cached_keys = nullptr, *cached_values = nullptr;
+  std::vector<int32_t> pages;
   bool tiles = std::is_same_v<T, bf16> && has_tile_attention();
 
   // Sequences of `seq` tokens, kRows in all.
@@ -72,24 +74,19 @@ struct Attended {
         dout(room->dout.first(static_cast<size_t>(kRows * width))),
         dqkv(room->dqkv.first(static_cast<size_t>(kRows * 3 * width))),
         cache(room->cache.first(static_cast<size_t>(2 * kLongSequence * width))),
-        lse(room->lse),
-        keys(static_cast<size_t>(kRows / seq)),
-        values(keys.size()) {
+        lse(room->lse) {
     for (int64_t row = 0; row <= kRows; row += seq) starts.push_back(row);
-    for (size_t s = 0; s < keys.size(); ++s) {
+    for (size_t s = 0; s + 1 < starts.size(); ++s) {
       const T* rows = qkv.data() + starts[s] * 3 * width;
-      keys[s] = rows + width, values[s] = rows + 2 * width;
-      sequences.push_back({starts[s], seq, seq, &keys[s], &values[s], seq});
+      sequences.push_back({starts[s], seq, seq, rows + width, rows + 2 * width});
     }
     lay_cache(cache.data(), kLongSequence);
   }
   // Keys and values of so many tokens from `at` on.
   void lay_cache(const T* at, int64_t tokens) {
-    key_pages.clear(), value_pages.clear();
-    for (int64_t page = 0; page < tokens / kPage; ++page) {
-      key_pages.push_back(at + page * kPage * width);
-      value_pages.push_back(at + (tokens + page * kPage) * width);
-    }
+    cached_keys = at, cached_values = at + tokens * width;
+    pages.resize(static_cast<size_t>(tokens / kPage));
+    std::iota(pages.begin(), pages.end(), 0);
   }
   void forward() {
     if constexpr (std::is_same_v<T, bf16>)
@@ -108,8 +105,8 @@ struct Attended {
   // `queries` new positions, the last of `num_keys`.
   void read(int64_t queries, int64_t num_keys) {
     const int64_t head = shape.head_dim;
-    const AttentionSequence<T> one{0,     queries, num_keys,    key_pages.data(), value_pages.data(),
-                                   kPage, head,    kPage * head};
+    const AttentionSequence<T> one{
+        0, queries, num_keys, cached_keys, cached_values, pages.data(), {kPage, kPage * width, head, kPage * head}};
     attention_forward<T>(shape, std::span(&one, 1), qkv.data(), out.data(), {});
   }
 };

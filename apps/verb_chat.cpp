@@ -21,8 +21,8 @@
 #include "base/text.h"
 #include "base/units.h"
 #include "base/utf8.h"
-#include "infer/conversation.h"
 #include "infer/load.h"
+#include "infer/run.h"
 
 namespace tern {
 namespace {
@@ -72,8 +72,9 @@ int64_t choose_context(const Options& options, const ModelDescription& model, co
 class Chat {
  public:
   Chat(const Options& options, const ModelDescription& model, const ChatPrompt& prompt, SamplingSettings settings,
-       Conversation& conversation, int64_t context)
-      : options_(options), model_(model), prompt_(prompt), conversation_(conversation), context_(context) {
+       Engine& engine, int64_t context)
+      : options_(options), model_(model), prompt_(prompt), engine_(engine), context_(context) {
+    request_.prefix = engine.keep_prefix();
     request_.sampling = settings.sampling;
     request_.max_tokens = options.has("max-tokens") ? options.integer("max-tokens") : context;
     request_.eos = end_tokens(model);
@@ -152,17 +153,18 @@ class Chat {
         throw Error(ErrorKind::bad_file, "the template needs token {} ('{}'), the model knows {} ids", id,
                     model_.tokenizer->piece(id), model_.spec.vocab);
     const bool json = options_.flag("json");
-    TurnTimings t;
+    RunTimings t;
     Sample sample;
     {
       const StopSignals signals;
-      sample = conversation_.answer(
-          request_, &*model_.tokenizer, real_clock(),
-          [&](int64_t, std::string_view text) {
-            if (!json) print_out(text);
-            return true;
-          },
-          [] { return stop_requested(); }, &t);
+      sample = run_request(
+                   engine_, request_,
+                   [&](int64_t, std::string_view text) {
+                     if (!json) print_out(text);
+                     return true;
+                   },
+                   [] { return stop_requested(); }, &t)
+                   .front();
       interrupted_ = stop_requested() ? stop_signal() : 0;
       clear_stop();
     }
@@ -172,7 +174,7 @@ class Chat {
       print_out(dump_json({{"answer", sample.text},
                            {"finish_reason", name_of(sample.reason)},
                            {"prompt_tokens", length},
-                           {"reused_tokens", t.reused_tokens},
+                           {"reused_tokens", sample.reused_tokens},
                            {"computed_tokens", t.prompt_tokens},
                            {"generated_tokens", t.generated_tokens},
                            {"prefill_s", t.prefill_s},
@@ -280,13 +282,13 @@ class Chat {
         fmt::format("  temperature {}, top_k {}, top_p {}, min_p {}, repetition_penalty {}, max_tokens {}, seed {}\n"
                     "  {} of {} tokens of context held\n",
                     s.temperature, s.top_k, s.top_p, s.min_p, s.repetition_penalty, request_.max_tokens, s.seed,
-                    conversation_.cached().size(), context_));
+                    engine_.prefix_tokens(*request_.prefix), context_));
   }
 
   const Options& options_;
   const ModelDescription& model_;
   const ChatPrompt& prompt_;
-  Conversation& conversation_;
+  Engine& engine_;
   int64_t context_;
   ChatHistory history_;
   Request request_;
@@ -317,13 +319,14 @@ int run_chat(const Options& options) {
   const bool turned = model.spec.rope.kind != RopeKind::none;
   const RopeTable rope = turned ? rope_table(model.spec, context, context) : RopeTable{};
   KvPool pool(kv_shape(model.spec, kPage, model.dtype), kv_pages(needs_of(context)), arena);
-  Conversation conversation(pool, model_executor(model.spec, weights, turned ? &rope : nullptr, arena), context,
-                            kChunk);
+  Engine engine(pool, model_executor(model.spec, weights, turned ? &rope : nullptr, arena), &*model.tokenizer,
+                {.scheduler = {.token_budget = kChunk, .chunk = kChunk, .max_running = 1}, .context = context},
+                real_clock());
   log_info("{} in {}, weights {}, context {}{}; /help lists the commands", model.dir.path,
            format_seconds(seconds_between(start_ns, real_clock().now_ns())), place.name, format_with_commas(context),
            context < model_context(model) ? fmt::format(" (of {}; --context)", format_with_commas(model_context(model)))
                                           : "");
-  return Chat(options, model, prompt, settings, conversation, context).run();
+  return Chat(options, model, prompt, settings, engine, context).run();
 }
 
 }  // namespace tern

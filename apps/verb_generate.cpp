@@ -15,7 +15,7 @@
 #include "base/system.h"
 #include "base/units.h"
 #include "infer/load.h"
-#include "infer/session.h"
+#include "infer/run.h"
 #include "kernels/dispatch.h"
 
 namespace tern {
@@ -77,6 +77,7 @@ std::string describe_end(const Sample& sample, int64_t context) {
       return fmt::format("filled the context of {} tokens", context);
     case FinishReason::cancelled:
       return "stopped on request";
+    case FinishReason::failed:  // its error was thrown
     case FinishReason::none:
       break;
   }
@@ -127,7 +128,7 @@ int run_generate(const Options& options) {
   request.stops.insert(request.stops.end(), model.generation.stop_strings.begin(), model.generation.stop_strings.end());
 
   const auto prompt_length = static_cast<int64_t>(request.prompt.size());
-  SessionLimits limits;
+  EngineLimits limits;
   limits.context = choose_context(options, model, prompt_length + request.max_tokens);
   const RopeSpec& rope_spec = model.spec.rope;
   const bool by_length = rope_spec.kind == RopeKind::dynamic || rope_spec.kind == RopeKind::longrope;
@@ -139,7 +140,6 @@ int run_generate(const Options& options) {
   limits.scheduler.chunk = std::clamp<int64_t>(prompt_length, 1, options.integer("chunk"));  // memory for no more
   limits.scheduler.token_budget = limits.scheduler.chunk + request.num_samples;
   limits.scheduler.max_running = request.num_samples;
-  limits.stopped = [] { return stop_requested(); };
   if (prompt_length >= limits.context)
     throw Error(ErrorKind::usage,
                 "the prompt has {} tokens, the context holds {}, which leaves no room to write; shorten the prompt{} "
@@ -172,16 +172,17 @@ int run_generate(const Options& options) {
   const bool stream = !json && request.num_samples == 1;
   const StopSignals signals;
   RunTimings timings;
+  Engine engine(pool,
+                model_executor(model.spec, weights, model.spec.rope.kind == RopeKind::none ? nullptr : &rope, arena),
+                &*model.tokenizer, limits, clock);
   const std::vector<Sample> samples = naming_bad_weights(model, [&] {
     return run_request(
-        request, &*model.tokenizer, pool,
-        model_executor(model.spec, weights, model.spec.rope.kind == RopeKind::none ? nullptr : &rope, arena), limits,
-        clock,
+        engine, request,
         [&](int64_t, std::string_view text) {
           if (stream) print_out(text);
           return true;
         },
-        &timings);
+        [] { return stop_requested(); }, &timings);
   });
 
   if (json) {

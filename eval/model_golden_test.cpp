@@ -11,7 +11,7 @@
 #include "base/threads.h"
 #include "eval/perplexity.h"
 #include "infer/load.h"
-#include "infer/session.h"
+#include "infer/run.h"
 #include "model/model_files.h"
 
 namespace tern {
@@ -51,11 +51,11 @@ std::vector<Sample> run(Loaded& l, const std::vector<int32_t>& prompt, int64_t n
   request.first_sequence = first_sequence;
   const InferenceNeeds needs{.context = l.model.spec.context, .sequences = s.samples, .page_tokens = s.page};
   KvPool pool(kv_shape(l.model.spec, s.page, l.model.dtype), s.pages ? s.pages : kv_pages(needs), l.arena);
-  const SessionLimits limits{{.token_budget = s.chunk + s.samples, .chunk = s.chunk, .max_running = s.samples},
-                             l.model.spec.context};
-  return run_request(request, nullptr, pool,
-                     model_executor(l.model.spec, l.weights, l.rope.num_positions ? &l.rope : nullptr, l.arena), limits,
-                     real_clock(), {}, nullptr);
+  const EngineLimits limits{{.token_budget = s.chunk + s.samples, .chunk = s.chunk, .max_running = s.samples},
+                            l.model.spec.context};
+  Engine engine(pool, model_executor(l.model.spec, l.weights, l.rope.num_positions ? &l.rope : nullptr, l.arena),
+                nullptr, limits, real_clock());
+  return run_request(engine, request, {}, {}, nullptr);
 }
 
 TEST(ModelGolden, GreedyTokensEqualTransformers) {
@@ -113,6 +113,45 @@ TEST(ModelExactness, NothingAboutTheBatchChangesAToken) {
       EXPECT_EQ(run(l, prompt, n, {}, 0.9, i)[0].token_ids, together[i].token_ids) << "sample " << i;
       EXPECT_EQ(tight[i].token_ids, together[i].token_ids) << "sample " << i << " under preemption";
       preemptions += tight[i].num_preemptions;
+    }
+    EXPECT_GT(preemptions, 0);
+  }
+}
+
+// On one engine: requests come while others run, one leaves, the cache is too small for all.
+TEST(ModelExactness, RequestsThatJoinAndLeaveChangeNoToken) {
+  for (const std::string& path : golden_models()) {
+    SCOPED_TRACE(path);
+    Loaded l(path);
+    const auto prompt = read_json_file(path + "/generate.json")["greedy"][2]["prompt"].get<std::vector<int32_t>>();
+    const int64_t n = std::min<int64_t>(24, l.model.spec.context - static_cast<int64_t>(prompt.size()));
+    const int64_t longest = static_cast<int64_t>(prompt.size()) + n;
+    KvPool pool(kv_shape(l.model.spec, 4, l.model.dtype), (longest + 3) / 4 + 2, l.arena);
+    Engine engine(pool, model_executor(l.model.spec, l.weights, l.rope.num_positions ? &l.rope : nullptr, l.arena),
+                  nullptr, {{.token_budget = 9, .chunk = 5, .max_running = 4}, l.model.spec.context}, real_clock());
+    std::vector<Request> requests;
+    for (uint64_t i = 0; i < 5; ++i) {
+      Request r;
+      r.prompt.assign(prompt.begin(), prompt.end() - static_cast<ptrdiff_t>(i % prompt.size()));
+      r.max_tokens = n, r.sampling.temperature = 0.9, r.sampling.seed = 3, r.first_sequence = i;
+      requests.push_back(r);
+    }
+    size_t ended = 0;
+    int64_t preemptions = 0;
+    for (int step = 0; ended < requests.size(); ++step) {
+      if (step % 6 == 0 && step / 6 < 5) engine.submit(requests[static_cast<size_t>(step / 6)]);
+      if (step == 17) { EXPECT_TRUE(engine.cancel(1)); }
+      for (const Event& event : engine.step()) {
+        if (!event.finished) continue;
+        ++ended;
+        preemptions += event.finished->num_preemptions;
+        const Request& r = requests[event.request];
+        const auto want = run(l, r.prompt, n, {}, 0.9, event.request)[0].token_ids;
+        const auto& got = event.finished->token_ids;
+        ASSERT_LE(got.size(), want.size());
+        EXPECT_TRUE(std::equal(got.begin(), got.end(), want.begin())) << "request " << event.request;
+        EXPECT_EQ(got.size() == want.size(), event.finished->reason != FinishReason::cancelled);
+      }
     }
     EXPECT_GT(preemptions, 0);
   }

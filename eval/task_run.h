@@ -11,7 +11,7 @@
 #include "eval/task_file.h"
 #include "eval/windows.h"
 #include "formats/tokenizer/tokenizer.h"
-#include "infer/session.h"
+#include "model/weights.h"
 
 namespace tern {
 

@@ -1,5 +1,5 @@
 #pragma once
-// Texts as vectors: the rows of a model's last layer, pooled to one row per text.
+// Many texts as vectors: the rows of a model's last layer, pooled to one row per text; a client of the Embedder.
 
 #include <cstdint>
 #include <functional>
@@ -7,30 +7,20 @@
 #include <string>
 #include <vector>
 
-#include "formats/hf/sentence_config.h"
-#include "model/unit.h"
+#include "infer/embedder.h"
 
 namespace tern {
 
 struct MemoryBudget;
-
-struct EmbeddingSettings {
-  Pooling pooling = Pooling::mean;
-  bool normalize = false;  // to length 1; a vector of zeros stays
-  int64_t batch = 32;      // texts at a time: changes speed and memory, not the result
-};
 
 /// Takes the vectors of texts [first, first + vectors.size() / width), row by row; false stops.
 using VectorSink = std::function<bool(int64_t first, std::span<const float> vectors)>;
 
 /// One vector of the model's width per text, f32, given away batch by batch in their order. `texts`: ids with what the
 /// tokenizer adds, none empty, none longer than the model's context, all inside its vocabulary (checked by the caller).
-/// Order   exact kernels, and sums over the tokens of one text in their order, in doubles: a text's vector has the same
-///         bits whatever shares its batch and on any number of threads.
-/// `pooler` is for Pooling::pooler only.
+/// Bits, pooler and pooling as Embedder has them.
 /// Memory  one batch's; no vector is kept.
 /// Errors  interrupted; NotFinite, naming the text by its number from 1: a vector with NaN or infinity.
-/// Source  the pooling of sentence-transformers 6.2, judged by its output (dev/golden/embeddings.py).
 void embed_texts(const ModelSpec&, const ModelWeights&, const Linear* pooler,
                  std::span<const std::vector<int32_t>> texts, const EmbeddingSettings&, Arena&, const VectorSink&);
 

@@ -141,6 +141,36 @@ TEST(Embedding, ATextHasTheSameBitsInEveryBatchAndThreadCount) {
   omp_set_num_threads(threads);
 }
 
+// Texts come between steps, one leaves, one holds a token that makes its vector no number.
+TEST(Embedder, ATextHasItsVectorWhoeverJoinsLeavesOrFails) {
+  const ModelSpec spec = model_spec(tiny_config("bert"));
+  Arena arena;
+  ModelWeights weights = random_weights(spec, DType::f32, arena, 5);
+  embed_of(weights).tokens.span<float>()[static_cast<size_t>(3 * spec.width)] = std::numeric_limits<float>::infinity();
+  pack_weights(spec, weights, arena);
+  const EmbeddingSettings settings{.pooling = Pooling::mean, .batch = 2};
+  Embedder embedder(spec, weights, nullptr, 8, settings, arena);
+  EXPECT_TRUE(throws(ErrorKind::usage, "a text has 9 tokens, expected 1 to 8",
+                     [&] { embedder.submit(std::vector<int32_t>(9, 1)); }));
+  EXPECT_TRUE(throws(ErrorKind::usage, "a text has 0 tokens", [&] { embedder.submit({}); }));
+  const std::vector<std::vector<int32_t>> texts = {{1, 2}, {2, 3}, {5, 6, 7}, {8}, {9, 10}};
+  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(embedder.submit(texts[i]), i);
+  std::vector<EmbeddingEvent> events = embedder.step();
+  for (size_t i = 3; i < 5; ++i) EXPECT_EQ(embedder.submit(texts[i]), i);
+  EXPECT_TRUE(embedder.cancel(3));
+  EXPECT_FALSE(embedder.cancel(0));
+  while (!embedder.idle())
+    for (EmbeddingEvent& event : embedder.step()) events.push_back(std::move(event));
+  std::vector<uint64_t> order;
+  for (const EmbeddingEvent& event : events) {
+    order.push_back(event.text);
+    EXPECT_EQ(event.error != nullptr, event.text == 1);
+    if (event.error) continue;
+    EXPECT_EQ(event.vector, all_vectors(spec, weights, nullptr, {&texts[event.text], 1}, {.batch = 1}, arena));
+  }
+  EXPECT_EQ(order, (std::vector<uint64_t>{0, 1, 2, 4}));
+}
+
 TEST(Embedding, WhatDoesNotFitIsRefusedWithWhatWould) {
   const ModelSpec spec = model_spec(tiny_config("bert"));
   const std::vector<std::vector<int32_t>> texts(64, std::vector<int32_t>(100, 3));

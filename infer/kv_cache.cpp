@@ -11,6 +11,7 @@ namespace {
 int64_t pages_for(int64_t tokens, int64_t page_tokens) { return (tokens + page_tokens - 1) / page_tokens; }
 
 void copy_page(const Tensor& storage, int32_t from, int32_t to) {
+  if (storage.empty()) return;
   const size_t bytes = static_cast<size_t>(storage.bytes() / storage.rows());
   auto* base = static_cast<std::byte*>(storage.data());
   std::memcpy(base + bytes * static_cast<size_t>(to), base + bytes * static_cast<size_t>(from), bytes);
@@ -19,17 +20,30 @@ void copy_page(const Tensor& storage, int32_t from, int32_t to) {
 }  // namespace
 
 KvShape kv_shape(const ModelSpec& spec, int64_t page_tokens, DType dtype) {
-  const AttentionSpec& attention = first_attention(spec);
-  return {spec.layers, attention.kv_heads, attention.head_dim, page_tokens, dtype};
+  KvShape shape{std::vector<KvLayer>(static_cast<size_t>(spec.layers)), page_tokens, dtype};
+  for (const Unit& unit : spec.units) {
+    const AttentionSpec* attention = attention_of(unit);
+    if (!attention || attention->cross) continue;
+    KvLayer& layer = shape.layers.at(static_cast<size_t>(unit.layer));
+    TERN_CHECK(layer.kv_heads == 0, "kv_shape: layer {} has two attentions", unit.layer);
+    layer = {attention->kv_heads, attention->head_dim};
+  }
+  return shape;
+}
+
+int64_t KvShape::bytes_per_token() const {
+  int64_t numbers = 0;
+  for (const KvLayer& layer : layers) numbers += 2 * layer.kv_heads * layer.head_dim;
+  return numbers * size_of(dtype);
 }
 
 KvPool::KvPool(const KvShape& shape, int64_t num_pages, Arena& arena) : shape_(shape) {
   TERN_CHECK(shape.page_tokens >= 1 && num_pages >= 1, "KvPool: {} pages of {} tokens", num_pages, shape.page_tokens);
-  const Shape storage{num_pages, shape.kv_heads, shape.page_tokens, shape.head_dim};
-  for (int64_t layer = 0; layer < shape.layers; ++layer) {
-    keys_.push_back(arena.allocate(shape.dtype, storage, MemoryClass::kv_cache));
-    values_.push_back(arena.allocate(shape.dtype, storage, MemoryClass::kv_cache));
-  }
+  for (const KvLayer& layer : shape.layers)
+    for (auto* store : {&keys_, &values_}) {
+      const Shape storage{num_pages, layer.kv_heads, shape.page_tokens, layer.head_dim};
+      store->push_back(storage.count() == 0 ? Tensor() : arena.allocate(shape.dtype, storage, MemoryClass::kv_cache));
+    }
   references_.assign(static_cast<size_t>(num_pages), 0);
   for (int64_t page = num_pages; page-- > 0;) free_.push_back(static_cast<int32_t>(page));
 }
@@ -86,15 +100,20 @@ void KvPool::release(KvPages& sequence) {
   sequence = {};
 }
 
-KvView KvPool::view(const std::vector<const KvPages*>& sequences) const {
-  KvView view;
-  view.page_tokens = shape_.page_tokens;
+void KvPool::truncate(KvPages& sequence, int64_t length) {
+  KvPages kept = fork(sequence, length);
+  release(sequence);
+  sequence = std::move(kept);
+}
+
+KvView KvPool::view(std::span<const KvPages* const> sequences) const {
+  KvView view{
+      .page_tokens = shape_.page_tokens, .past = {}, .begins = {0}, .pages = {}, .keys = keys_, .values = values_};
   for (const KvPages* sequence : sequences) {
     view.past.push_back(sequence->length);
-    view.pages.push_back(sequence->pages);
+    view.pages.insert(view.pages.end(), sequence->pages.begin(), sequence->pages.end());
+    view.begins.push_back(static_cast<int64_t>(view.pages.size()));
   }
-  view.keys = keys_;
-  view.values = values_;
   return view;
 }
 

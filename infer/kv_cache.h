@@ -1,21 +1,27 @@
 #pragma once
 // Paged KV cache: fixed pages, reference counts, fork with copy-on-write. Bytes per token = 2·kv_heads·head_dim·size of
-// the dtype, summed over layers. Source of the idea: Kwon et al. 2023, arXiv:2309.06180 (recalled).
+// the dtype, summed over layers, each with its own heads. Source of the idea: Kwon et al. 2023, arXiv:2309.06180
+// (recalled).
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "model/unit.h"
 
 namespace tern {
 
+struct KvLayer {
+  int64_t kv_heads = 0, head_dim = 0;  // 0: this layer keeps no keys
+};
 struct KvShape {
-  int64_t layers = 0, kv_heads = 0, head_dim = 0;
+  std::vector<KvLayer> layers;
   int64_t page_tokens = 16;
   DType dtype = DType::f32;
-  int64_t bytes_per_token() const { return 2 * layers * kv_heads * head_dim * size_of(dtype); }
+  int64_t bytes_per_token() const;
   int64_t bytes_per_page() const { return bytes_per_token() * page_tokens; }
 };
+/// Of each layer the heads of its own attention. A layer with a window keeps all its keys.
 KvShape kv_shape(const ModelSpec&, int64_t page_tokens, DType);
 
 /// The pages of one sequence, and how many of its tokens have keys there. A plain value: the pool owns the memory.
@@ -41,14 +47,16 @@ class KvPool {
   /// The first `length` tokens under a second name, without copying.
   KvPages fork(const KvPages&, int64_t length);
   void release(KvPages&);
+  /// Keeps the first `length` tokens, and the pages that hold them.
+  void truncate(KvPages&, int64_t length);
   int64_t num_copied_pages() const { return num_copied_; }  // witness of copy-on-write
 
-  /// What a forward over these sequences sees; each must have been reserved.
-  KvView view(const std::vector<const KvPages*>& sequences) const;
+  /// What a forward over these sequences sees; each must have been reserved. The view borrows the pool.
+  KvView view(std::span<const KvPages* const> sequences) const;
 
  private:
   KvShape shape_;
-  std::vector<Tensor> keys_, values_;  // per layer (num_pages, kv_heads, page_tokens, head_dim)
+  std::vector<Tensor> keys_, values_;  // per layer (num_pages, kv_heads, page_tokens, head_dim); may be empty
   std::vector<int32_t> references_;    // per page
   std::vector<int32_t> free_;          // a stack, lowest page on top at first
   int64_t num_copied_ = 0;

@@ -8,30 +8,32 @@
 namespace tern {
 namespace {
 
-const KvShape kShape{.layers = 2, .kv_heads = 3, .head_dim = 5, .page_tokens = 4, .dtype = DType::f32};
+const KvShape kShape{.layers = {{3, 5}, {2, 7}}, .page_tokens = 4, .dtype = DType::f32};
 
+KvView view_of(const KvPool& pool, const KvPages& s) {
+  const KvPages* one = &s;
+  return pool.view({&one, 1});
+}
 void write(const KvPool& pool, const KvPages& s, int64_t position, float value) {
-  const KvView view = pool.view({&s});
-  for (const Tensor& layer : view.keys) {
-    const int64_t width = kShape.kv_heads * kShape.head_dim;
+  for (const Tensor& layer : view_of(pool, s).keys) {
+    const int64_t width = layer.shape()[1] * layer.shape()[3];
     const int64_t page = s.pages[static_cast<size_t>(position / kShape.page_tokens)];
-    const auto all = Tensor(layer).span<float>();
+    const auto all = layer.span<float>();
     for (int64_t i = 0; i < width; ++i)
       all[static_cast<size_t>((page * kShape.page_tokens + position % kShape.page_tokens) * width + i)] = value;
   }
 }
 float read(const KvPool& pool, const KvPages& s, int64_t position) {
-  const KvView view = pool.view({&s});
-  const int64_t width = kShape.kv_heads * kShape.head_dim;
+  const Tensor& layer = view_of(pool, s).keys.back();
+  const int64_t width = layer.shape()[1] * layer.shape()[3];
   const int64_t page = s.pages[static_cast<size_t>(position / kShape.page_tokens)];
-  return Tensor(view.keys.back())
-      .span<float>()[static_cast<size_t>((page * kShape.page_tokens + position % kShape.page_tokens) * width)];
+  return layer.span<float>()[static_cast<size_t>((page * kShape.page_tokens + position % kShape.page_tokens) * width)];
 }
 
 TEST(KvPool, CountsItsBytes) {
   Arena arena;
   const KvPool pool(kShape, 7, arena);
-  EXPECT_EQ(kShape.bytes_per_token(), 2 * 2 * 3 * 5 * 4);
+  EXPECT_EQ(kShape.bytes_per_token(), 2 * (3 * 5 + 2 * 7) * 4);
   EXPECT_EQ(arena.current()[static_cast<size_t>(MemoryClass::kv_cache)], 7 * kShape.bytes_per_page());
 }
 
@@ -102,6 +104,23 @@ TEST(KvPool, RandomEventsLeakNoPageAndShareNoWritablePage) {
     for (const KvPages& l : live) used.insert(l.pages.begin(), l.pages.end());
     ASSERT_EQ(pool.num_free() + static_cast<int64_t>(used.size()), 40);
   }
+}
+
+TEST(KvPool, TruncatingGivesBackWhatLiesBehind) {
+  Arena arena;
+  KvPool pool(kShape, 8, arena);
+  KvPages a;
+  ASSERT_TRUE(pool.reserve(a, 14));
+  for (int64_t p = 0; p < 14; ++p) write(pool, a, p, static_cast<float>(p));
+  a.length = 14;
+  pool.truncate(a, 6);
+  EXPECT_EQ(a.length, 6);
+  EXPECT_EQ(pool.num_free(), 6);
+  ASSERT_TRUE(pool.reserve(a, 1));
+  EXPECT_EQ(pool.num_copied_pages(), 0) << "nobody else has its pages";
+  EXPECT_EQ(read(pool, a, 5), 5.f);
+  pool.release(a);
+  EXPECT_EQ(pool.num_free(), 8);
 }
 
 }  // namespace

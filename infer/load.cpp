@@ -103,7 +103,7 @@ InferenceFit inference_fit(const ModelSpec& spec, DType dtype, const InferenceNe
   if (!evaluates) {
     fit.logits = needs.logit_rows * spec.vocab * (dtype == DType::f64 ? 8 : 4);
     fit.last += 2 * needs.logit_rows * spec.head().width * size;  // gathered, and normed (head_logits)
-    fit.sampler = fit.logits;
+    fit.sampler = spec.vocab * (2 * 4 + 2 * 16);  // rounded, with penalties; its candidates, and a sorted copy
   }
   const ThreadWork work{.dtype = dtype, .tokens = needs.iteration_tokens, .sequence = needs.context};
   fit.beside =

@@ -47,7 +47,7 @@ int64_t model_context(const ModelDescription&);
 struct InferenceFit {
   int64_t weights = 0, kv_cache = 0, loading_peak = 0;
   int64_t activations = 0, last = 0, logits = 0;  // the largest unit's; rows of the last one, and their logits
-  int64_t sampler = 0;                            // rows of the sampler, outside of the arena
+  int64_t sampler = 0;                            // of the row at hand, outside of the arena: scores and candidates
   int64_t beside = 0;                             // what compute threads keep between calls, and tables of rotations
   int64_t running() const { return std::max(activations, last + logits); }
   int64_t tensors() const { return std::max(loading_peak, weights + kv_cache + running()); }

@@ -1,32 +1,39 @@
 #pragma once
 // One sample on its way from logits to text. Stays in infer/.
 
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
-#include "infer/session.h"
+#include "formats/tokenizer/tokenizer.h"
+#include "infer/request.h"
+#include "infer/scheduler.h"
+#include "infer/stop.h"
 
 namespace tern {
 
 struct Running {
-  const Request* request = nullptr;
-  int64_t index = 0;  // what on_text is told
+  std::shared_ptr<const Request> request;
+  uint64_t request_id = 0;
+  int64_t number = 0;  // of the sample within its request
+  int64_t submitted_ns = 0;
   Sequence sequence;
   Sample sample;
   std::optional<StreamingDecoder> decoder;
   StopFilter stops;
-  bool cancelled = false;
 };
-/// `number`: of the sample within its request.
-Running make_running(const Request&, int64_t index, const Tokenizer*);
+Running make_running(std::shared_ptr<const Request>, int64_t number, const Tokenizer*);
 
-/// Takes one logits row of a sample: draws from stream `stream`, appends, streams. Sets sample.reason when it ends.
-void advance(Running&, uint64_t stream, std::vector<float>& logits, int64_t context, const OnText&);
-/// What was held back comes out; of a sample that ends without advance having said so.
-void flush_text(Running&, const OnText&);
-
-/// Errors: usage, if the prompt is empty or leaves no room in the context (both numbers).
-void check_request(const Request&, int64_t context);
+struct DrawnToken {
+  int32_t id = 0;              // may be one that ends the sample
+  double log_probability = 0;  // under the model (temperature 1, no filters)
+};
+/// Takes one row of logits: draws, appends, and adds to `text` what became certain. Sets sample.reason when the sample
+/// ends. `scratch` holds a penalized row. Errors: NotFinite, and the sample is as before.
+DrawnToken advance(Running&, std::span<float> logits, int64_t context, std::vector<float>& scratch, std::string& text);
+/// Adds to `text` what was held back; of a sample that ends without advance having said so.
+void flush_text(Running&, std::string& text);
 
 }  // namespace tern

@@ -51,7 +51,7 @@ bool Scheduler::schedule(Sequence& s, Draft& draft) {
   const bool decodes = s.decoding();
   const int64_t count = decodes ? 1 : std::min({s.pending(), draft.budget, limits_.chunk});
   TERN_CHECK(count > 0, "Scheduler::step: sequence {} runs and has no token to run", s.id);
-  while (!pool_.reserve(s.kv, count)) {
+  while (!reserve(s.kv, count)) {
     const bool is_tail = running_.back() == &s;
     preempt_tail(draft);
     if (is_tail) return false;
@@ -62,26 +62,47 @@ bool Scheduler::schedule(Sequence& s, Draft& draft) {
   return true;
 }
 
-// Moves the head of the queue to the running ones. A sibling of a prompt forks its pages up to the last prompt token,
-// which it runs itself: its logits are its own, with the same bits (kernels are row-invariant).
+bool Scheduler::reserve(KvPages& kv, int64_t count) {
+  while (!pool_.reserve(kv, count))
+    if (!reclaim_ || !reclaim_()) return false;
+  return true;
+}
+
+// Gives a sequence that is about to run the pages that it need not compute: a kept prefix, or the prompt of a sibling
+// that runs, up to the last prompt token, which it runs itself: its logits are its own, with the same bits (kernels are
+// row-invariant).
+void Scheduler::take_shared(Sequence& next) {
+  if (next.prefix) {
+    pool_.truncate(*next.prefix, std::min(next.prefix_tokens, next.prefix->length));
+    std::swap(next.kv, *next.prefix);
+  } else if (const auto owner = live_.find(next.shares_prompt_of); owner != live_.end() && owner->second->running) {
+    const int64_t shared = std::min(owner->second->prompt_tokens, next.prompt_tokens) - 1;
+    if (shared > 0) next.kv = pool_.fork(owner->second->kv, shared);
+  }
+}
+
+// Whether the prompt that a sequence shares is still being read.
+bool Scheduler::waits_for_sibling(const Sequence& next) const {
+  const auto owner = live_.find(next.shares_prompt_of);
+  if (owner == live_.end() || !owner->second->running) return false;
+  return owner->second->kv.length < std::min(owner->second->prompt_tokens, next.prompt_tokens) - 1;
+}
+
+// Moves the head of the queue to the running ones.
 bool Scheduler::admit(int64_t budget) {
   if (waiting_.empty() || budget == 0 || num_running() >= limits_.max_running) return false;
-  Sequence* next = waiting_.front();
-  if (next->shares_prompt_of != Sequence::kNone && next->kv.length == 0) {
-    const auto owner = live_.find(next->shares_prompt_of);
-    if (owner != live_.end() && owner->second->running) {
-      const int64_t shared = std::min(owner->second->prompt_tokens, next->prompt_tokens) - 1;
-      if (owner->second->kv.length < shared) return false;  // wait for its prefill
-      if (shared > 0) next->kv = pool_.fork(owner->second->kv, shared);
-    }
-  }
-  if (!pool_.reserve(next->kv, std::min({next->pending(), limits_.chunk, budget}))) {
-    pool_.release(next->kv);
+  Sequence& next = *waiting_.front();
+  if (waits_for_sibling(next)) return false;
+  take_shared(next);
+  if (!reserve(next.kv, std::min({next.pending(), limits_.chunk, budget}))) {
+    if (next.prefix) std::swap(next.kv, *next.prefix);
+    pool_.release(next.kv);
     return false;
   }
   waiting_.pop_front();
-  next->running = true;
-  running_.push_back(next);
+  next.running = true;
+  next.reused_tokens = next.kv.length;
+  running_.push_back(&next);
   return true;
 }
 

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <unordered_map>
 #include <vector>
 
@@ -23,7 +24,12 @@ struct Sequence {
   int64_t arrival = 0;  // order of submission; who came last is preempted first
   /// A sibling whose prompt this one shares: while the sibling prefills, this one waits, then forks its pages.
   uint64_t shares_prompt_of = kNone;
-  bool running = false;  // the scheduler's: it has pages
+  /// Pages kept from before, of which the first prefix_tokens tokens are this sequence's too: it takes them over when it
+  /// begins to run. Until then they may be given up.
+  KvPages* prefix = nullptr;
+  int64_t prefix_tokens = 0;
+  int64_t reused_tokens = 0;  // the scheduler's: tokens that had keys when it began to run
+  bool running = false;       // the scheduler's: it has pages
   int64_t num_preemptions = 0;
 
   static constexpr uint64_t kNone = ~uint64_t{0};
@@ -48,7 +54,10 @@ struct SchedulerLimits {
 /// A step takes time linear in the running sequences, and in those it admits.
 class Scheduler {
  public:
-  Scheduler(KvPool& pool, SchedulerLimits limits) : pool_(pool), limits_(limits) {}
+  /// `reclaim` is asked for pages before a sequence is preempted or kept waiting for want of them: it frees some pages
+  /// that belong to no running sequence, or returns false.
+  Scheduler(KvPool& pool, SchedulerLimits limits, std::function<bool()> reclaim = {})
+      : pool_(pool), limits_(limits), reclaim_(std::move(reclaim)) {}
   /// Lines up a sequence that may grow to max_tokens. Its id is its own among those not finished; it must live until it
   /// is finished. Errors: does_not_fit if it can never fit, with the pages it needs and those there are.
   void submit(Sequence&, int64_t max_tokens);
@@ -68,12 +77,16 @@ class Scheduler {
     Batch decodes, prompts;
     int64_t budget;
   };
+  bool reserve(KvPages&, int64_t count);
+  bool waits_for_sibling(const Sequence&) const;
+  void take_shared(Sequence&);
   bool admit(int64_t budget);
   bool schedule(Sequence&, Draft&);
   void preempt_tail(Draft&);
 
   KvPool& pool_;
   SchedulerLimits limits_;
+  std::function<bool()> reclaim_;
   std::vector<Sequence*> running_;  // by arrival
   std::deque<Sequence*> waiting_;   // by arrival: all of them after those that run
   std::unordered_map<uint64_t, Sequence*> live_;

@@ -77,23 +77,18 @@ struct AttentionCase {
         dout(strided<T>("dout", rows, q_used, s.out_stride)) {}
 };
 
-// Plain rows of each sequence as one page.
+// Plain rows of each sequence.
 template <class T>
 struct PlainSequences {
-  std::vector<const T*> keys, values;
   std::vector<AttentionSequence<T>> list;
-  PlainSequences(const AttentionShape& shape, const std::vector<int64_t>& starts, const T* k, const T* v)
-      : keys(starts.size()), values(starts.size()) {
+  PlainSequences(const AttentionShape& shape, const std::vector<int64_t>& starts, const T* k, const T* v) {
     for (size_t s = 0; s + 1 < starts.size(); ++s) {
-      keys[s] = k + starts[s] * shape.kv_stride;
-      values[s] = v + starts[s] * shape.kv_stride;
       const int64_t n = starts[s + 1] - starts[s];
       list.push_back({.query_begin = starts[s],
                       .query_count = n,
                       .num_keys = n,
-                      .key_pages = &keys[s],
-                      .value_pages = &values[s],
-                      .page_tokens = std::max<int64_t>(n, 1)});
+                      .keys = k + starts[s] * shape.kv_stride,
+                      .values = v + starts[s] * shape.kv_stride});
     }
   }
 };

@@ -183,8 +183,7 @@ struct AttentionCase {
                       dout = values(kLength * 2 * kDim, 4), out = q, lse = std::vector<double>(kLength * 2), dq = q,
                       dk = k, dv = v;
   AttentionCase() {
-    const double *keys = k.data(), *rows = v.data();
-    const AttentionSequence<double> all = {0, kLength, kLength, &keys, &rows, kLength};
+    const AttentionSequence<double> all = {0, kLength, kLength, k.data(), v.data()};
     const int64_t starts[] = {0, kLength};
     attention_forward_ref(shape, {&all, 1}, q.data(), out.data(), lse);
     attention_backward_ref(shape, starts, q.data(), k.data(), v.data(), out.data(), dout.data(), lse, dq.data(),
@@ -206,8 +205,7 @@ std::string compare_attention(const AttentionKernels<T>& kernels, const Attentio
   const auto q = cast<T>(c.q), k = cast<T>(c.k), v = cast<T>(c.v), dout = cast<T>(c.dout);
   std::vector<T> out(q.size()), dq(q.size()), dk(k.size()), dv(v.size());
   std::vector<float> lse(c.lse.size());
-  const T *keys = k.data(), *rows = v.data();
-  const AttentionSequence<T> all = {0, kLength, kLength, &keys, &rows, kLength};
+  const AttentionSequence<T> all = {0, kLength, kLength, k.data(), v.data()};
   const AttentionGradients<T> gradients = {q.data(),   k.data(),  v.data(),  out.data(), dout.data(),
                                            lse.data(), dq.data(), dk.data(), dv.data(),  kLength};
   auto* const scratch = static_cast<float*>(thread_scratch(attention_scratch_bytes(c.shape)));

@@ -106,56 +106,63 @@ void attend_rows(const AttentionSpec& u, const Rows& rows, const Tensor& qkv, co
     }
   const size_t num = rows.starts.size() - 1;
   const T* q = qkv.span<T>().data();
-  std::vector<const T*> keys(num), values(num);
   std::vector<AttentionSequence<T>> sequences(num);
   for (size_t i = 0; i < num; ++i) {
     const int64_t begin = rows.starts[i], count = rows.starts[i + 1] - begin;
-    keys[i] = q + begin * u.qkv_rows() + key_offset(u);
-    values[i] = q + begin * u.qkv_rows() + value_offset(u);
-    sequences[i] = {begin, count, count, &keys[i], &values[i], std::max<int64_t>(count, 1)};
+    const T* row = q + begin * u.qkv_rows();
+    sequences[i] = {begin, count, count, row + key_offset(u), row + value_offset(u)};
   }
   run_attention<T>(shape, sequences, q, context.span<T>().data(), lse);
 }
 
+// The new keys and values of a sequence go to their pages.
+template <class T>
+void store_rows(const AttentionSpec& u, const PageLayout& in, const int32_t* pages, int64_t past, int64_t count,
+                const T* rows, T* keys, T* values) {
+  const int64_t d = u.head_dim;
+  for (int64_t t = 0; t < count; ++t) {
+    const T* from = rows + t * u.qkv_rows();
+    const int64_t page = pages[(past + t) / in.page_tokens], slot = (past + t) % in.page_tokens;
+    for (int64_t h = 0; h < u.kv_heads; ++h) {
+      const int64_t at = page * in.page_stride + h * in.head_stride + slot * in.key_stride;
+      std::memcpy(keys + at, from + key_offset(u) + h * d, static_cast<size_t>(d) * sizeof(T));
+      std::memcpy(values + at, from + value_offset(u) + h * d, static_cast<size_t>(d) * sizeof(T));
+    }
+  }
+}
+
 // The new keys and values go to their pages, then every sequence attends to all of its pages.
 template <class T>
-void attend_cache(const AttentionSpec& u, const Rows& rows, const Tensor& qkv, KvView& kv, int layer,
+void attend_cache(const AttentionSpec& u, const Rows& rows, const Tensor& qkv, const KvView& kv, int layer,
                   const Tensor& context) {
-  const size_t num = rows.starts.size() - 1;
-  const int64_t d = u.head_dim, row = u.kv_heads * d, C = u.qkv_rows(), page_tokens = kv.page_tokens;
-  const int64_t head_stride = page_tokens * d;  // in a page the rows of a head lie together
-  TERN_CHECK(page_tokens > 0 && kv.past.size() == num && kv.pages.size() == num,
-             "KvView: {} sequences, {} pasts, {} page lists", num, kv.past.size(), kv.pages.size());
-  const Tensor &keys = kv.keys.at(layer), &values = kv.values.at(layer);
+  const size_t num = rows.starts.size() - 1, at = static_cast<size_t>(layer);
+  TERN_CHECK(kv.page_tokens > 0 && kv.past.size() == num && kv.begins.size() == num + 1 &&
+                 kv.begins.back() == static_cast<int64_t>(kv.pages.size()) && at < kv.keys.size(),
+             "KvView: {} sequences, {} pasts, {} page lists, {} layers", num, kv.past.size(), kv.begins.size(),
+             kv.keys.size());
+  const Tensor &keys = kv.keys[at], &values = kv.values[at];
+  const Shape needed{keys.rows(), u.kv_heads, kv.page_tokens, u.head_dim};
+  TERN_CHECK(keys.shape() == needed && values.shape() == needed, "KvView: layer {} is {}, its attention needs {}",
+             layer, to_string(keys.shape()), to_string(needed));
+  const int64_t head = kv.page_tokens * u.head_dim;  // in a page the rows of a head lie together
+  const PageLayout layout{kv.page_tokens, u.kv_heads * head, u.head_dim, head};
   T* const k_store = keys.span<T>().data();
   T* const v_store = values.span<T>().data();
   const T* q = qkv.span<T>().data();
-
-  std::vector<std::vector<const T*>> key_pages(num), value_pages(num);
   std::vector<AttentionSequence<T>> sequences(num);
   for (size_t i = 0; i < num; ++i) {
     const int64_t begin = rows.starts[i], count = rows.starts[i + 1] - begin, past = kv.past[i], total = past + count;
-    const std::vector<int32_t>& pages = kv.pages[i];
-    const auto needed = static_cast<size_t>((total + page_tokens - 1) / page_tokens);
-    TERN_CHECK(pages.size() >= needed, "KvView: sequence {} has {} pages for {} tokens", i, pages.size(), total);
-    for (size_t p = 0; p < needed; ++p) {
-      TERN_CHECK(0 <= pages[p] && pages[p] < keys.rows(), "KvView: page {} of {}", pages[p], keys.rows());
-      key_pages[i].push_back(k_store + pages[p] * page_tokens * row);
-      value_pages[i].push_back(v_store + pages[p] * page_tokens * row);
-    }
-    for (int64_t t = 0; t < count; ++t) {
-      const int64_t page = pages[static_cast<size_t>((past + t) / page_tokens)], slot = (past + t) % page_tokens;
-      const T* from = q + (begin + t) * C;
-      for (int64_t h = 0; h < u.kv_heads; ++h) {
-        const int64_t at = page * page_tokens * row + h * head_stride + slot * d;
-        std::memcpy(k_store + at, from + key_offset(u) + h * d, static_cast<size_t>(d) * sizeof(T));
-        std::memcpy(v_store + at, from + value_offset(u) + h * d, static_cast<size_t>(d) * sizeof(T));
-      }
-    }
-    sequences[i] = {begin, count, total, key_pages[i].data(), value_pages[i].data(), page_tokens, d, head_stride};
+    const std::span pages = std::span(kv.pages).subspan(static_cast<size_t>(kv.begins[i]),
+                                                        static_cast<size_t>(kv.begins[i + 1] - kv.begins[i]));
+    TERN_CHECK(static_cast<int64_t>(pages.size()) * kv.page_tokens >= total,
+               "KvView: sequence {} has {} pages for {} tokens", i, pages.size(), total);
+    for (const int32_t page : pages)
+      TERN_CHECK(0 <= page && page < keys.rows(), "KvView: page {} of {}", page, keys.rows());
+    store_rows<T>(u, layout, pages.data(), past, count, q + begin * u.qkv_rows(), k_store, v_store);
+    sequences[i] = {begin, count, total, k_store, v_store, pages.data(), layout};
   }
   const std::vector<float> slopes = slopes_of(u);
-  run_attention<T>(kernel_shape(u, row, slopes), sequences, q, context.span<T>().data(), {});
+  run_attention<T>(kernel_shape(u, u.kv_heads * u.head_dim, slopes), sequences, q, context.span<T>().data(), {});
 }
 
 }  // namespace

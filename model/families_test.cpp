@@ -173,10 +173,16 @@ TEST_P(Families, SixtyFourGreedyTokensAreTheReferences) {
   ASSERT_EQ(want.size(), 64u);
   const AttentionSpec& u = first_attention(f.spec);
   constexpr int64_t kPage = 16, kPages = 8;
-  KvView kv{.page_tokens = kPage, .past = {0}, .pages = {{5, 2, 7, 0, 1, 6, 3, 4}}, .keys = {}, .values = {}};
+  std::vector<Tensor> keys, values;
   for (int64_t layer = 0; layer < f.spec.layers; ++layer)
-    for (auto* store : {&kv.keys, &kv.values})
-      store->push_back(arena.allocate(DType::f32, {kPages, kPage, u.kv_heads, u.head_dim}, MemoryClass::kv_cache));
+    for (auto* store : {&keys, &values})
+      store->push_back(arena.allocate(DType::f32, {kPages, u.kv_heads, kPage, u.head_dim}, MemoryClass::kv_cache));
+  KvView kv{.page_tokens = kPage,
+            .past = {0},
+            .begins = {0, kPages},
+            .pages = {5, 2, 7, 0, 1, 6, 3, 4},
+            .keys = keys,
+            .values = values};
   std::vector<int32_t> got, next = prompt;
   while (got.size() < want.size()) {
     Rows rows{.tokens = next, .starts = {0, static_cast<int64_t>(next.size())}, .positions = {}, .rope = &f.rope};

@@ -45,26 +45,27 @@ struct Arrangement {
 // pages; neighbours are other prompts, at other places.
 Tensor cached_logits(const ModelSpec& spec, const ModelWeights& weights, const RopeTable& rope,
                      const std::vector<int32_t>& prompt, const Arrangement& how, const Compute& c) {
-  const AttentionSpec& u = first_attention(spec);
   const DType dtype = embed_of(weights).tokens.dtype();
   const auto length = static_cast<int64_t>(prompt.size());
   const int64_t mine = how.batch / 2, pages_each = (length + how.page_tokens - 1) / how.page_tokens,
                 num_pages = pages_each * how.batch;
-  KvView kv{.page_tokens = how.page_tokens, .past = {}, .pages = {}, .keys = {}, .values = {}};
-  for (int64_t layer = 0; layer < spec.layers; ++layer)
-    for (auto* store : {&kv.keys, &kv.values})
-      store->push_back(
-          c.arena.allocate(dtype, {num_pages, u.kv_heads, how.page_tokens, u.head_dim}, MemoryClass::kv_cache));
+  std::vector<Tensor> keys, values;
+  for (const Unit& unit : spec.units)
+    if (const AttentionSpec* u = attention_of(unit))
+      for (auto* store : {&keys, &values})
+        store->push_back(
+            c.arena.allocate(dtype, {num_pages, u->kv_heads, how.page_tokens, u->head_dim}, MemoryClass::kv_cache));
+  KvView kv{.page_tokens = how.page_tokens, .past = {}, .begins = {0}, .pages = {}, .keys = keys, .values = values};
   std::vector<std::vector<int32_t>> prompts(static_cast<size_t>(how.batch));
   kv.past.assign(static_cast<size_t>(how.batch), 0);
-  kv.pages.resize(static_cast<size_t>(how.batch));
   for (int64_t s = 0; s < how.batch; ++s) {
     const int64_t others = std::max<int64_t>(1, (length * (s + 3)) % (length + 1));
     prompts[static_cast<size_t>(s)] =
         s == mine ? prompt : random_tokens(others, spec.vocab, 900 + static_cast<uint64_t>(s));
     for (int64_t p = 0; p < pages_each; ++p)
-      kv.pages[static_cast<size_t>(s)].push_back(static_cast<int32_t>(
+      kv.pages.push_back(static_cast<int32_t>(
           random_permutation({77, 1}, static_cast<uint64_t>(s * pages_each + p), static_cast<uint64_t>(num_pages))));
+    kv.begins.push_back(static_cast<int64_t>(kv.pages.size()));
   }
 
   const Tensor logits =

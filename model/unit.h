@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "model/kv_view.h"
 #include "model/rope_table.h"
 #include "model/weight_source.h"
 
@@ -30,15 +31,6 @@ struct Rows {
 };
 /// Rows whose sequences start from position 0.
 Rows make_rows(std::span<const int32_t> tokens, std::vector<int64_t> starts, const RopeTable*);
-
-/// What a forward sees of a paged KV cache; sequence i of the Rows is sequence i here. The new keys and values are
-/// written to their pages first, then attended. Layer storage: (num_pages, kv_heads, page_tokens, head_dim).
-struct KvView {
-  int64_t page_tokens = 0;
-  std::vector<int64_t> past;                // keys already stored, per sequence
-  std::vector<std::vector<int32_t>> pages;  // page numbers in order, per sequence
-  std::vector<Tensor> keys, values;         // per layer
-};
 
 /// Of a norm that joins a branch to the stream: what it normed, and the statistics. Empty without one.
 struct JoinSaved {

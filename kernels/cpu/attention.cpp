@@ -105,10 +105,10 @@ void attention_forward(const AttentionShape& shape, std::span<const AttentionSeq
   TaskList tasks;
   Work work;
   for (const AttentionSequence<T>& s : sequences) {
-    TERN_CHECK(s.query_count >= 0 && s.num_keys >= s.query_count && s.page_tokens > 0 &&
+    TERN_CHECK(s.query_count >= 0 && s.num_keys >= s.query_count && (!s.pages || s.layout.page_tokens > 0) &&
                    (lse.empty() || lse.size() >= static_cast<size_t>((s.query_begin + s.query_count) * shape.heads)),
                "attention_forward: {} queries from row {} of {} keys in pages of {}, {} sums kept", s.query_count,
-               s.query_begin, s.num_keys, s.page_tokens, lse.size());
+               s.query_begin, s.num_keys, s.layout.page_tokens, lse.size());
     const int64_t tiles = ceil_div(s.query_count, positions) * shape.kv_heads;
     tasks.add_sequence(tiles);
     work.add(shape, s.query_count, s.num_keys, tiles);

@@ -21,24 +21,29 @@ struct AttentionShape {
   float slope_factor = 1;
 };
 
+/// Keys, or values, in numbered pages of one storage: page p begins p·page_stride elements behind the first. A cache
+/// keeps the keys of a head together: each thread then reads on from where it was.
+struct PageLayout {
+  int64_t page_tokens, page_stride;
+  int64_t key_stride,
+      head_stride;  // elements from one key of a page to the next of its head, from one head to the next
+};
 /// One sequence: its queries are rows [query_begin, query_begin + query_count) of q and out; they are the last
-/// query_count of its num_keys positions. Key j lies in page j / page_tokens, row j % page_tokens of it.
+/// query_count of its num_keys positions.
 template <class T>
 struct AttentionSequence {
   int64_t query_begin, query_count, num_keys;
-  const T* const* key_pages;
-  const T* const* value_pages;
-  int64_t page_tokens;  // plain rows: one page of num_keys tokens
-  /// Elements from one key of a page to the next of its head, and from one head to the next; 0: the shape's kv_stride
-  /// and head_dim. A cache keeps the keys of a head together: each thread then reads on from where it was.
-  int64_t key_stride = 0, head_stride = 0;
+  const T *keys, *values;  // without pages: of position 0, the next one kv_stride further
+  /// Key j lies in page pages[j / page_tokens] of the storage at `keys`, row j % page_tokens of it.
+  const int32_t* pages = nullptr;
+  PageLayout layout = {};
 };
 
 /// out row = Σ_j softmax_j(scale·q·k_j) v_j; lse (rows, heads) = log Σ_j exp(scale·q·k_j), may be empty.
 /// Order   keys in fixed blocks counted from position 0 of the
 ///         sequence: a row's bits depend neither on chunking, nor on
 ///         pages, nor on neighbours, nor on threads (DESIGN §4.1).
-/// A page whose keys all lie before every query's window is not read; its pointer may be null. scale > 0.
+/// A page whose keys all lie before every query's window is not read; its number may be any. scale > 0.
 template <class T>
 void attention_forward(const AttentionShape&, std::span<const AttentionSequence<T>>, const T* q, T* out,
                        std::span<float> lse);

@@ -131,13 +131,17 @@ inline void fold_block(float* scores, float scale, Running& run, Rows sums, int6
 template <class T>
 inline void point_at_pages(const AttentionShape& shape, const AttentionSequence<T>& s, int64_t head, int64_t first,
                            int64_t count, const T** keys, const T** values) {
-  const int64_t stride = s.key_stride > 0 ? s.key_stride : shape.kv_stride;
-  const int64_t column = head * (s.head_stride > 0 ? s.head_stride : shape.head_dim);
-  int64_t page = first / s.page_tokens, row = first % s.page_tokens;
-  for (int64_t i = 0; i < count; ++i) {
-    keys[i] = s.key_pages[page] + row * stride + column;
-    values[i] = s.value_pages[page] + row * stride + column;
-    if (++row == s.page_tokens) row = 0, ++page;
+  if (!s.pages) {
+    int64_t at = first * shape.kv_stride + head * shape.head_dim;
+    for (int64_t i = 0; i < count; ++i, at += shape.kv_stride) keys[i] = s.keys + at, values[i] = s.values + at;
+    return;
+  }
+  const PageLayout& in = s.layout;
+  int64_t page = first / in.page_tokens, row = first % in.page_tokens;
+  for (int64_t i = 0; i < count; ++page, row = 0) {
+    int64_t at = s.pages[page] * in.page_stride + head * in.head_stride + row * in.key_stride;
+    for (; i < count && row < in.page_tokens; ++i, ++row, at += in.key_stride)
+      keys[i] = s.keys + at, values[i] = s.values + at;
   }
 }
 template <class T, class Products>

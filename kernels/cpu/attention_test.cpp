@@ -99,35 +99,33 @@ TEST(Attention, CapsSlopesAndBothDirectionsMatchRef) {
   });
 }
 
-// Keys and values of one sequence cut into pages, each its own allocation, NaN behind the last token; pages that lie
-// wholly before the window of the first query are null.
+// Keys and values of one sequence cut into pages in an order of their own, NaN where no token lies; pages that lie
+// wholly before the window of the first query have a number far outside of the storage.
 template <class T>
 struct Paged {
-  std::vector<std::vector<T>> storage;
-  std::vector<const T*> keys, values;
+  PageLayout layout;
+  std::vector<T> keys, values;
+  std::vector<int32_t> pages;
   Paged(const AttentionCase<T>& c, int64_t first_row, int64_t num_keys, int64_t page_tokens, int64_t first_query,
         bool by_heads) {
-    const int64_t stride = c.shape.kv_stride, dim = c.shape.head_dim;
+    const int64_t stride = c.shape.kv_stride, dim = c.shape.head_dim, num = (num_keys + page_tokens - 1) / page_tokens;
     const int64_t first_seen = c.shape.window > 0 ? std::max<int64_t>(0, first_query - c.shape.window + 1) : 0;
-    for (const auto* from : {&c.k, &c.v})
-      for (int64_t token = 0; token < num_keys; token += page_tokens) {
-        auto& pages = from == &c.k ? keys : values;
-        if (token + page_tokens <= first_seen) {
-          pages.push_back(nullptr);
-          continue;
+    layout = {page_tokens, page_tokens * stride + 3, by_heads ? dim : stride, by_heads ? page_tokens * dim : dim};
+    keys.assign(static_cast<size_t>(num * layout.page_stride), rounded<T>(std::nan("")));
+    values = keys;
+    for (int64_t p = 0; p < num; ++p) {
+      const int64_t token = p * page_tokens, number = num - 1 - p;  // the last page first
+      const bool seen = token + page_tokens > first_seen;
+      pages.push_back(seen ? static_cast<int32_t>(number) : 1 << 30);
+      for (int64_t i = 0; seen && i < std::min(page_tokens, num_keys - token); ++i)
+        for (int64_t h = 0; h < c.shape.kv_heads; ++h) {
+          const int64_t from = (first_row + token + i) * stride + h * dim;
+          const int64_t to = number * layout.page_stride + i * layout.key_stride + h * layout.head_stride;
+          std::copy_n(c.k.begin() + from, dim, keys.begin() + to);
+          std::copy_n(c.v.begin() + from, dim, values.begin() + to);
         }
-        std::vector<T> page(static_cast<size_t>(page_tokens * stride), rounded<T>(std::nan("")));
-        const int64_t count = std::min(page_tokens, num_keys - token);
-        const auto begin = from->begin() + (first_row + token) * stride;
-        if (!by_heads) std::copy_n(begin, count * stride, page.begin());
-        for (int64_t h = 0; by_heads && h < c.shape.kv_heads; ++h)
-          for (int64_t i = 0; i < count; ++i)
-            std::copy_n(begin + i * stride + h * dim, dim, page.begin() + (h * page_tokens + i) * dim);
-        storage.push_back(std::move(page));
-        pages.push_back(storage.back().data());
-      }
+    }
   }
-  Paged(const Paged&) = delete;
 };
 
 template <class T>
@@ -144,15 +142,14 @@ void arrangement_changes_no_bit(const AttentionShape& shape) {
   const auto run = [&](int64_t chunk, int64_t page_tokens, bool neighbours, bool by_heads) {
     Guarded<T> out(static_cast<size_t>(out_size));
     Guarded<float> lse(static_cast<size_t>(lse_size));
-    const T *neighbour_keys = c.k.data(), *neighbour_values = c.v.data();
     for (int64_t done = 0; done < kLength; done += chunk) {
       const int64_t count = std::min(chunk, kLength - done);
-      const Paged<T> pages(c, kFirst, done + count, page_tokens, done, by_heads);
+      const Paged<T> paged(c, kFirst, done + count, page_tokens, done, by_heads);
       std::vector<AttentionSequence<T>> batch;
-      if (neighbours) batch.push_back({0, 3, 60, &neighbour_keys, &neighbour_values, 60});
-      batch.push_back({kFirst + done, count, done + count, pages.keys.data(), pages.values.data(), page_tokens});
-      if (by_heads) batch.back().key_stride = shape.head_dim, batch.back().head_stride = page_tokens * shape.head_dim;
-      if (neighbours) batch.push_back({10, 60, 65, &neighbour_keys, &neighbour_values, 65});
+      if (neighbours) batch.push_back({0, 3, 60, c.k.data(), c.v.data()});
+      batch.push_back({kFirst + done, count, done + count, paged.keys.data(), paged.values.data(), paged.pages.data(),
+                       paged.layout});
+      if (neighbours) batch.push_back({10, 60, 65, c.k.data(), c.v.data()});
       attention_forward<T>(shape, batch, c.q.data(), out.data(), lse.span());
     }
     EXPECT_TRUE(out.guards_intact() && lse.guards_intact());

@@ -54,16 +54,17 @@ void attention_forward_ref(const AttentionShape& shape, std::span<const Attentio
       for (int64_t h = 0; h < shape.heads; ++h) {
         const int64_t row = s.query_begin + i, position = s.num_keys - s.query_count + i;
         const int64_t first = first_visible(shape, position);
-        const int64_t stride = s.key_stride > 0 ? s.key_stride : shape.kv_stride;
-        const int64_t offset = h / group * (s.head_stride > 0 ? s.head_stride : dim);
-        const auto row_of = [&](const double* const* pages, int64_t j) {
-          return pages[j / s.page_tokens] + j % s.page_tokens * stride + offset;
+        const PageLayout& in = s.layout;
+        const auto row_of = [&](const double* from, int64_t j) {
+          if (!s.pages) return from + j * shape.kv_stride + h / group * dim;
+          return from + s.pages[j / in.page_tokens] * in.page_stride + j % in.page_tokens * in.key_stride +
+                 h / group * in.head_stride;
         };
         scores.clear();
         const int64_t last = last_visible(shape, position, s.num_keys);
         for (int64_t j = first; j <= last; ++j)
           scores.push_back(score_of(shape, h, position, j,
-                                    shape.scale * dot(q + row * shape.q_stride + h * dim, row_of(s.key_pages, j), dim))
+                                    shape.scale * dot(q + row * shape.q_stride + h * dim, row_of(s.keys, j), dim))
                                .value);
         const double top = *std::max_element(scores.begin(), scores.end());
         double sum = 0;
@@ -72,7 +73,7 @@ void attention_forward_ref(const AttentionShape& shape, std::span<const Attentio
         std::fill(y, y + dim, 0.0);
         for (int64_t j = first; j <= last; ++j) {
           const double p = std::exp(scores[static_cast<size_t>(j - first)] - top) / sum;
-          for (int64_t d = 0; d < dim; ++d) y[d] += p * row_of(s.value_pages, j)[d];
+          for (int64_t d = 0; d < dim; ++d) y[d] += p * row_of(s.values, j)[d];
         }
         if (!lse.empty()) lse[static_cast<size_t>(row * shape.heads + h)] = top + std::log(sum);
       }

@@ -1,4 +1,4 @@
-#include "infer/session.h"
+#include "infer/run.h"
 
 #include <gtest/gtest.h>
 
@@ -25,10 +25,9 @@ std::vector<Sample> run(const Request& request, const Setting& s, RunTimings* ti
   shape.page_tokens = s.page_tokens;
   KvPool pool(shape, s.pages, arena);
   VirtualClock clock;
-  RunTimings local;
-  const auto samples = run_request(request, nullptr, pool, fake_model,
-                                   {{.token_budget = s.budget, .chunk = s.chunk, .max_running = 64}, context}, clock,
-                                   {}, timings ? timings : &local);
+  Engine engine(pool, fake_model, nullptr, {{.token_budget = s.budget, .chunk = s.chunk, .max_running = 64}, context},
+                clock);
+  const auto samples = run_request(engine, request, {}, {}, timings);
   EXPECT_EQ(pool.num_free(), s.pages);
   return samples;
 }
@@ -43,7 +42,7 @@ Request request(int64_t samples, double temperature) {
   return r;
 }
 
-TEST(Session, OneSequenceIsTheSameForAnyChunkPageAndBudget) {
+TEST(Run, OneSequenceIsTheSameForAnyChunkPageAndBudget) {
   for (const double temperature : {0.0, 1.0}) {
     const auto plain = run(request(1, temperature), {});
     ASSERT_EQ(plain[0].token_ids.size(), 30u);
@@ -55,7 +54,7 @@ TEST(Session, OneSequenceIsTheSameForAnyChunkPageAndBudget) {
   }
 }
 
-TEST(Session, SampleOfABatchIsTheSampleAlone) {
+TEST(Run, SampleOfABatchIsTheSampleAlone) {
   RunTimings timings;
   const auto together = run(request(5, 1.0), {}, &timings);
   EXPECT_GT(timings.copied_pages, 0);
@@ -70,7 +69,7 @@ TEST(Session, SampleOfABatchIsTheSampleAlone) {
 }
 
 // Siblings get their first token from an iteration that reads the prompt's last token: that is no decoding.
-TEST(Session, DecodedTokensAreThoseOfIterationsThatOnlyDecode) {
+TEST(Run, DecodedTokensAreThoseOfIterationsThatOnlyDecode) {
   Arena arena;
   KvPool pool(kFakeShape, 200, arena);
   VirtualClock clock;
@@ -83,8 +82,9 @@ TEST(Session, DecodedTokensAreThoseOfIterationsThatOnlyDecode) {
     return fake_model(batch, p);
   };
   RunTimings t;
-  run_request(request(5, 1.0), nullptr, pool, one_second, {{.token_budget = 64, .chunk = 64, .max_running = 64}, 120},
-              clock, {}, &t);
+  Engine engine(pool, one_second, nullptr, {{.token_budget = 64, .chunk = 64, .max_running = 64}, 120}, clock);
+  run_request(engine, request(5, 1.0), {}, {}, &t);
+  EXPECT_EQ(t.first_token_s, 1.0);
   EXPECT_EQ(t.generated_tokens, 150);
   EXPECT_EQ(t.decode_tokens, decoded);
   EXPECT_EQ(t.decode_s, static_cast<double>(iterations));
@@ -93,20 +93,23 @@ TEST(Session, DecodedTokensAreThoseOfIterationsThatOnlyDecode) {
 }
 
 // Penalties choose the token and leave its probability alone.
-TEST(Session, LogProbabilitiesAreOfTheModelWithoutPenalties) {
+TEST(Run, LogProbabilitiesAreOfTheModelWithoutPenalties) {
   Arena arena;
   KvPool pool(kFakeShape, 200, arena);
   VirtualClock clock;
   std::vector<std::vector<float>> seen;
   const BatchExecutor keeping = [&](const Batch& batch, const KvPool& p) {
-    auto logits = fake_model(batch, p);
-    seen.insert(seen.end(), logits.begin(), logits.end());
+    const Tensor logits = fake_model(batch, p);
+    for (int64_t r = 0; r < logits.rows(); ++r) {
+      const auto row = logits.rows_view(r, r + 1).span<float>();
+      seen.emplace_back(row.begin(), row.end());
+    }
     return logits;
   };
   Request r = request(1, 0.0);
   r.sampling.repetition_penalty = 1.7, r.sampling.presence_penalty = 0.5, r.sampling.frequency_penalty = 0.25;
-  const Sample s =
-      run_request(r, nullptr, pool, keeping, {{.token_budget = 64, .chunk = 64}, 120}, clock, {}, nullptr)[0];
+  Engine engine(pool, keeping, nullptr, {{.token_budget = 64, .chunk = 64}, 120}, clock);
+  const Sample s = run_request(engine, r, {}, {}, nullptr)[0];
   EXPECT_NE(s.token_ids, run(request(1, 0.0), {})[0].token_ids) << "the penalties do something";
   ASSERT_EQ(seen.size(), s.token_ids.size());
   double sum = 0;
@@ -114,19 +117,19 @@ TEST(Session, LogProbabilitiesAreOfTheModelWithoutPenalties) {
   EXPECT_EQ(s.sum_log_probability, sum);
 }
 
-TEST(Session, ScoresThatAreNoNumbersAreTheFilesFault) {
+TEST(Run, ScoresThatAreNoNumbersAreTheFilesFault) {
   Arena arena;
   for (const float bad : {NAN, INFINITY}) {
     KvPool pool(kFakeShape, 200, arena);
     VirtualClock clock;
     const BatchExecutor broken = [&](const Batch& batch, const KvPool& p) {
-      auto logits = fake_model(batch, p);
-      for (auto& row : logits) row[3] = bad;
+      const Tensor logits = fake_model(batch, p);
+      for (int64_t r = 0; r < logits.rows(); ++r) logits.rows_view(r, r + 1).span<float>()[3] = bad;
       return logits;
     };
+    Engine engine(pool, broken, nullptr, {{.token_budget = 64, .chunk = 64, .max_running = 1}, 120}, clock);
     try {
-      run_request(request(1, 0), nullptr, pool, broken, {{.token_budget = 64, .chunk = 64, .max_running = 1}, 120},
-                  clock, {}, nullptr);
+      run_request(engine, request(1, 0), {}, {}, nullptr);
       FAIL() << "a token was drawn";
     } catch (const Error& e) {
       EXPECT_EQ(e.kind(), ErrorKind::bad_file);
@@ -135,7 +138,7 @@ TEST(Session, ScoresThatAreNoNumbersAreTheFilesFault) {
   }
 }
 
-TEST(Session, PreemptionChangesNothing) {
+TEST(Run, PreemptionChangesNothing) {
   const auto plain = run(request(4, 1.0), {});
   int64_t preemptions = 0;
   const auto tight = run(request(4, 1.0), {.budget = 16, .chunk = 8, .pages = 30});
@@ -146,7 +149,7 @@ TEST(Session, PreemptionChangesNothing) {
   EXPECT_GT(preemptions, 0);
 }
 
-TEST(Session, EndsForTheRightReason) {
+TEST(Run, EndsForTheRightReason) {
   const auto plain = run(request(1, 0), {})[0];
   Request r = request(1, 0);
   r.eos = {plain.token_ids[4]};
@@ -158,22 +161,21 @@ TEST(Session, EndsForTheRightReason) {
   EXPECT_EQ(run(request(1, 0), {}, nullptr, 40)[0].token_ids.size(), 17u);
 }
 
-TEST(Session, StopsOnRequestWhileThePromptIsRead) {
+TEST(Run, StopsOnRequestWhileThePromptIsRead) {
   Arena arena;
   KvPool pool(kFakeShape, 200, arena);
   VirtualClock clock;
   int asked = 0;
-  const SessionLimits limits{.scheduler = {.token_budget = 4, .chunk = 4, .max_running = 1},
-                             .context = 120,
-                             .stopped = [&] { return ++asked == 2; }};
-  const Sample sample = run_request(request(1, 0), nullptr, pool, fake_model, limits, clock, {}, nullptr)[0];
+  Engine engine(pool, fake_model, nullptr, {{.token_budget = 4, .chunk = 4, .max_running = 1}, 120}, clock);
+  const Sample sample = run_request(
+      engine, request(1, 0), {}, [&] { return ++asked == 2; }, nullptr)[0];
   EXPECT_EQ(sample.reason, FinishReason::cancelled);
   EXPECT_TRUE(sample.token_ids.empty());
   EXPECT_EQ(asked, 2);
   EXPECT_EQ(pool.num_free(), 200);
 }
 
-TEST(Session, AnOverlongPromptIsRefusedWithBothNumbers) {
+TEST(Run, AnOverlongPromptIsRefusedWithBothNumbers) {
   try {
     run(request(1, 0), {}, nullptr, 23);
     FAIL();

@@ -1,0 +1,16 @@
+#pragma once
+// Who runs a batch. A seam: tests and studies of policies put a model of their own here.
+
+#include <functional>
+
+#include "infer/scheduler.h"
+#include "model/unit.h"
+
+namespace tern {
+
+/// Logits (rows, vocab) in f32, or f64: a row for each Work that wants logits, in batch order. Empty if none does.
+using BatchExecutor = std::function<Tensor(const Batch&, const KvPool&)>;
+/// The real one. It references its arguments, and leases one unit's weights at a time; exact kernels.
+BatchExecutor model_executor(const ModelSpec&, WeightSource, const RopeTable*, Arena&);
+
+}  // namespace tern

@@ -1,0 +1,22 @@
+#pragma once
+// What a forward sees of a paged KV cache: page tables laid out once per step, for all layers.
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "tensor/tensor.h"
+
+namespace tern {
+
+/// Sequence i of the Rows is sequence i here. Its new keys and values are written to their pages first, then attended.
+struct KvView {
+  int64_t page_tokens = 0;
+  std::vector<int64_t> past;    // (S) keys already stored
+  std::vector<int64_t> begins;  // (S + 1) sequence i has pages[begins[i]] to pages[begins[i + 1] - 1]
+  std::vector<int32_t> pages;   // page numbers, of each sequence in order
+  /// Per layer (num_pages, kv_heads, page_tokens, head_dim), with that layer's own heads. Borrowed.
+  std::span<const Tensor> keys, values;
+};
+
+}  // namespace tern
