@@ -142,7 +142,7 @@ TEST(Executor, RefusesATiedTableThatIsNotJoined) {
   ASSERT_TRUE(run.spec.head().tied);
   Program p = training_program(run.spec, run.costs, Recompute::none);
   std::erase_if(p.instructions, [](const Instruction& i) { return i.op == Opcode::reduce; });
-  EXPECT_THROW(run.execute_with(p, Multiply::fast), Error);
+  EXPECT_THROW(run.execute_with(p, Multiply::fast), Bug);
 }
 
 TEST(Executor, ReportsBytesThatAreNotAsTheProgramSays) {
