@@ -1,11 +1,13 @@
 #include "kernels/dispatch.h"
 
 #include <algorithm>
+#include <atomic>
 #include <csignal>
 #include <cstdlib>
+#include <thread>
+#include <vector>
 
 #include "base/error.h"
-#include "base/sanitized.h"
 #include "kernels/isa_selfcheck.h"
 #include "kernels/kernel_testing.h"
 
@@ -147,13 +149,7 @@ TEST(IsaSelfTest, LooksAtEveryKernelOfTheTileUnit) {
 }
 
 #if defined(__x86_64__)
-#if defined(TERN_SANITIZED)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
-
-/// Inside a team, as the products of sets without tiles are: what is left behind must not be an OpenMP thread's.
+/// Inside a team, as the products of sets without tiles are.
 template <bool kIllegal>
 void faults(const float*, const float*, const float*, int64_t, int64_t, int64_t, bool, float*) {
 #pragma omp parallel for if (false)
@@ -164,27 +160,50 @@ void faults(const float*, const float*, const float*, int64_t, int64_t, int64_t,
       asm volatile("movq (%0), %%rax" ::"r"(uint64_t{1} << 63) : "rax");  // a general protection fault, as of ldtilecfg
 }
 
-TEST(IsaSelfTest, AFaultIsAnAnswerAndLeavesTheThreadsAsTheyWere) {
-  if (kSanitized) GTEST_SKIP() << "a sanitizer takes faults for its own";
+TEST(IsaSelfTest, AFaultIsAnAnswerAndLeavesTheProcessAsItWas) {
   right = kernels_of(Isa::portable);
   ASSERT_EQ(threads_of_a_team(), 2);
-  EXPECT_EQ(self_test(with(&IsaKernels::matmul, &MatmulTable::exact_f32, faults<true>)),
-            "thread 0: illegal instruction");
+  EXPECT_EQ(self_test(with(&IsaKernels::matmul, &MatmulTable::exact_f32, faults<true>)), "illegal instruction");
   EXPECT_EQ(threads_of_a_team(), 2);
   EXPECT_EQ(self_test(with(&IsaKernels::matmul, &MatmulTable::exact_f32, faults<false>)),
-            "thread 0: an instruction that the system forbids (SIGSEGV)");
+            "an instruction that the system forbids (SIGSEGV)");
   EXPECT_EQ(threads_of_a_team(), 2);
   EXPECT_EQ(self_test(right), "");
-  EXPECT_EXIT(asm volatile("ud2"), testing::KilledBySignal(SIGILL), "") << "caught beyond the test";
+}
+
+// As where eight trainers begin at once: other threads run and hold teams while the copy is made.
+TEST(IsaSelfTest, RunsBesideOtherThreadsAndTheirTeams) {
+  right = kernels_of(active_isa());
+  std::atomic<bool> stop = false;
+  std::vector<std::jthread> others;
+  for (int i = 0; i < 3; ++i)
+    others.emplace_back([&] {
+      while (!stop) EXPECT_EQ(threads_of_a_team(), 2) << std::string(100, ' ');  // which takes memory, under a lock
+    });
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(self_test(right), "");
+  stop = true;
+}
+
+// A signal handler would be the whole process's, and other threads of it have their own business.
+TEST(IsaSelfTest, InstallsNoSignalHandler) {
+  struct sigaction before = {}, after = {};
+  sigaction(SIGILL, nullptr, &before);
+  std::atomic<bool> seen = false, stop = false;
+  std::jthread watcher([&] {
+    while (!stop)
+      if (sigaction(SIGILL, nullptr, &after) == 0 && after.sa_handler != before.sa_handler) seen = true;
+  });
+  EXPECT_EQ(self_test(with(&IsaKernels::matmul, &MatmulTable::exact_f32, faults<true>)), "illegal instruction");
+  stop = true;
+  EXPECT_FALSE(seen);
 }
 
 TEST(Dispatch, ASetWhoseKernelsFaultIsLeftOutAndSaysWhy) {
-  if (kSanitized) GTEST_SKIP() << "a sanitizer takes faults for its own";
   right = kernels_of(Isa::portable);
   std::vector<IsaStatus> all = isa_report();
   all.push_back(examine_isa(Isa::portable, with(&IsaKernels::matmul, &MatmulTable::exact_f32, faults<true>)));
   EXPECT_FALSE(all.back().self_test_passed);
-  EXPECT_EQ(all.back().reason, "failed its self-test: thread 0: illegal instruction");
+  EXPECT_EQ(all.back().reason, "failed its self-test: illegal instruction");
   EXPECT_EQ(choose_isa(all, ""), available_isas().back()) << "the last that runs, not the last";
   try {
     choose_isa({&all.back(), 1}, "portable");

@@ -2,14 +2,9 @@
 
 #include <fmt/format.h>
 #include <omp.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
-#include <csetjmp>
-#include <csignal>
-#include <latch>
-#include <memory>
 #include <thread>
 #include <type_traits>
 #include <vector>
@@ -22,6 +17,7 @@
 #include "kernels/ref/attention_ref.h"
 #include "kernels/ref/head_loss_ref.h"
 #include "kernels/ref/matmul_ref.h"
+#include "kernels/trial_process.h"
 
 namespace tern {
 namespace {
@@ -297,62 +293,16 @@ std::string compare_all(const IsaKernels& kernels, const Cases& c) {
   return failure;
 }
 
-// An instruction that is announced and missing ends a thread with SIGILL, one that the system forbids (a configuration
-// of tiles, say) with SIGSEGV: during the test that is an answer.
-thread_local sigjmp_buf back;
-thread_local volatile std::sig_atomic_t in_test = 0;
-void on_fault(int signal) {
-  if (in_test) siglongjmp(back, signal);
-  std::signal(signal, SIG_DFL);  // not ours: the instruction comes again and ends the program as ever
-}
-
-/// Holds the handlers for as long as it lives.
-class CatchFaults {
- public:
-  CatchFaults() {
-    struct sigaction catching = {};
-    catching.sa_handler = on_fault;
-    catching.sa_flags = SA_NODEFER;  // the signal mask is not restored by the jump
-    sigaction(SIGILL, &catching, &illegal_);
-    sigaction(SIGSEGV, &catching, &memory_);
-  }
-  ~CatchFaults() {
-    sigaction(SIGILL, &illegal_, nullptr);
-    sigaction(SIGSEGV, &memory_, nullptr);
-  }
-  CatchFaults(const CatchFaults&) = delete;
-  CatchFaults& operator=(const CatchFaults&) = delete;
-
- private:
-  struct sigaction illegal_ = {}, memory_ = {};
-};
-
-/// What the threads of one test share; a thread that waits for ever keeps it.
-struct Run {
-  IsaKernels kernels;
-  std::vector<std::string> failures;
-  std::vector<char> faulted;
-  std::latch done;
-  Run(const IsaKernels& k, size_t threads) : kernels(k), failures(threads), faulted(threads), done(threads) {}
-};
-
-/// On this thread. After a fault it neither computes again nor ends: the jump left it inside a team, as OpenMP
-/// believes, and OpenMP's own clean-up at the end of such a thread frees what it must not. A few kilobytes are lost.
-void compare_on_this_thread(const Cases& cases, const std::shared_ptr<Run>& run, size_t thread) {
-  omp_set_num_threads(1);  // of this thread's teams: no others are started, which no jump could end
-  const int signal = sigsetjmp(back, 0);
-  if (signal == 0) {
-    in_test = 1;
-    run->failures[thread] = compare_all(run->kernels, cases);
-    in_test = 0;
-    run->done.count_down();
-    return;
-  }
-  in_test = 0;
-  run->failures[thread] = signal == SIGILL ? "illegal instruction" : "an instruction that the system forbids (SIGSEGV)";
-  run->faulted[thread] = true;
-  run->done.count_down();
-  for (;;) pause();
+// In as many threads as a team has, each of which is a team of one for the regions within.
+std::string compare_in_every_thread(const IsaKernels& kernels, const Cases& cases, int num_threads) {
+  std::vector<std::string> failures(static_cast<size_t>(num_threads));
+  std::thread([&] {
+#pragma omp parallel num_threads(num_threads)
+    failures[static_cast<size_t>(omp_get_thread_num())] = compare_all(kernels, cases);
+  }).join();
+  for (size_t i = 0; i < failures.size(); ++i)
+    if (!failures[i].empty()) return fmt::format("thread {}: {}", i, failures[i]);
+  return "";
 }
 
 }  // namespace
@@ -365,24 +315,15 @@ IsaKernels kernels_of(Isa isa) {
           .tile_attention = TERN_TABLE_OF(tile_attention_table, isa)};
 }
 
-std::string self_test(const IsaKernels& kernels) {
+std::string self_test(const IsaKernels& kernels, bool always_there) {
   static const Cases cases;
-  const auto num_threads = static_cast<size_t>(omp_get_max_threads());
-  const auto run = std::make_shared<Run>(kernels, num_threads);
-  {
-    const CatchFaults guard;
-    std::vector<std::thread> threads;  // not OpenMP's own: a fault would leave one of those unfit for work
-    for (size_t i = 0; i < num_threads; ++i) threads.emplace_back([run, i] { compare_on_this_thread(cases, run, i); });
-    run->done.wait();
-    for (size_t i = 0; i < num_threads; ++i)
-      if (run->faulted[i])
-        threads[i].detach();
-      else
-        threads[i].join();
-  }
-  for (size_t i = 0; i < num_threads; ++i)
-    if (!run->failures[i].empty()) return fmt::format("thread {}: {}", i, run->failures[i]);
-  return "";
+  // An instruction that is announced and missing ends a process with SIGILL, one that the system forbids (a
+  // configuration of tiles, say) with SIGSEGV: in a copy, that is an answer.
+  const int num_threads = omp_get_max_threads();
+  const Trial trial = try_in_a_copy([&] { return compare_in_every_thread(kernels, cases, num_threads); });
+  if (trial.made) return trial.said;
+  return always_there ? compare_all(kernels, cases)
+                      : "no copy of this process could be made to try it in: " + trial.said;
 }
 
 }  // namespace tern

@@ -23,8 +23,9 @@ struct IsaKernels {
 };
 IsaKernels kernels_of(Isa);
 
-/// Empty if the kernels agree with the twins, else what differed first; an instruction that is missing, or one that
-/// the system forbids, is an answer too. Call it from one thread at a time.
-std::string self_test(const IsaKernels&);
+/// Empty if the kernels agree with the twins, else what differed first. They run in a copy of this process
+/// (trial_process.h), so an instruction that is missing, or one that the system forbids, is an answer too. `always_there`:
+/// none of theirs can be; where no copy can be made, this thread compares them.
+std::string self_test(const IsaKernels&, bool always_there = false);
 
 }  // namespace tern

@@ -17,6 +17,7 @@
 
 #include "base/dtype.h"
 #include "base/rng.h"
+#include "base/threads_testing.h"
 #include "kernels/dispatch.h"
 
 namespace tern {
@@ -150,15 +151,6 @@ void for_each_isa_that(Has has, const char* what, Check check) {
   });
   if (!sets) GTEST_SKIP() << "no instruction set here " << what;
 }
-/// Runs with this many OpenMP threads, then restores the number.
-template <class Run>
-void with_threads(int threads, Run run) {
-  const int before = omp_get_max_threads();
-  omp_set_num_threads(threads);
-  run();
-  omp_set_num_threads(before);
-}
-
 /// (f(+h) - f(-h)) / 2h where f evaluates a scalar at x + t·direction.
 template <class F>
 double slope(F f, double h) {

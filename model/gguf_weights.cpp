@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "base/error.h"
+#include "base/region_errors.h"
 #include "formats/gguf/dequantize.h"
 #include "formats/gguf/model.h"
 #include "formats/hf/config.h"
@@ -77,21 +78,25 @@ void read_rows(const Slot& s, const GgufTensor& t, To* to) {
   // A vector is one row of the file.
   const int64_t rows = s.info->shape.rank == 2 ? s.rows : 1, width = s.info->shape.rank == 2 ? s.width : s.rows;
   const auto row_bytes = t.bytes.size() / static_cast<size_t>(rows);
+  RegionErrors errors;
 #pragma omp parallel if (rows * width > 1 << 16)
   {
-    std::vector<float> row(static_cast<size_t>(width));
+    std::vector<float> row;
 #pragma omp for
-    for (int64_t r = 0; r < rows; ++r) {
-      gguf_dequantize(t.type->type, t.bytes.subspan(static_cast<size_t>(r) * row_bytes, row_bytes), row);
-      if (rows == 1) {
-        for (int64_t k = 0; k < width; ++k)
-          to[s.head_dim > 0 ? our_row(k, s.head_dim) : k] = number<To>(row[static_cast<size_t>(k)]);
-      } else {
-        To* out = to + (s.head_dim > 0 ? our_row(r, s.head_dim) : r) * width;
-        for (int64_t k = 0; k < width; ++k) out[k] = number<To>(row[static_cast<size_t>(k)]);
-      }
-    }
+    for (int64_t r = 0; r < rows; ++r)
+      errors.guard([&] {
+        row.resize(static_cast<size_t>(width));
+        gguf_dequantize(t.type->type, t.bytes.subspan(static_cast<size_t>(r) * row_bytes, row_bytes), row);
+        if (rows == 1) {
+          for (int64_t k = 0; k < width; ++k)
+            to[s.head_dim > 0 ? our_row(k, s.head_dim) : k] = number<To>(row[static_cast<size_t>(k)]);
+        } else {
+          To* out = to + (s.head_dim > 0 ? our_row(r, s.head_dim) : r) * width;
+          for (int64_t k = 0; k < width; ++k) out[k] = number<To>(row[static_cast<size_t>(k)]);
+        }
+      });
   }
+  errors.rethrow();
 }
 
 // The values of a slot in GGUF's order, row by row.

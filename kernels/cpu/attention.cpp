@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/region_errors.h"
 #include "kernels/cpu/attention_table.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/rounding.h"
@@ -63,12 +64,16 @@ struct Work {
 template <class Task>
 void for_each_task(const AttentionShape& shape, int64_t count, const Work& work, Task task) {
   const bool alone = count == 1 || !work.repays_threads();
+  RegionErrors errors;
 #pragma omp parallel if (!alone)
   {
-    float* scratch = static_cast<float*>(thread_scratch(attention_scratch_bytes(shape)));
+    float* scratch = nullptr;
+    errors.guard([&] { scratch = static_cast<float*>(thread_scratch(attention_scratch_bytes(shape))); });
 #pragma omp for schedule(dynamic, 1)
-    for (int64_t i = 0; i < count; ++i) task(count - 1 - i, scratch);
+    for (int64_t i = 0; i < count; ++i)
+      if (scratch) task(count - 1 - i, scratch);
   }
+  errors.rethrow();
 }
 
 // Tiles of all sequences in one row: task i belongs to the sequence s with begins[s] <= i < begins[s + 1].

@@ -7,10 +7,12 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "base/region_errors.h"
+
 namespace tern {
 
 /// Calls body(begin, end) on disjoint ranges that cover [0, count), each on one thread, none much smaller than `grain`.
-/// Ranges begin at multiples of `unit`.
+/// Ranges begin at multiples of `unit`. Errors: the first that a body throws.
 template <class Body>
 void parallel_ranges(int64_t count, int64_t grain, int64_t unit, Body body) {
   const int64_t units = (count + unit - 1) / unit;
@@ -20,13 +22,15 @@ void parallel_ranges(int64_t count, int64_t grain, int64_t unit, Body body) {
     if (count > 0) body(int64_t{0}, count);
     return;
   }
+  RegionErrors errors;
 #pragma omp parallel num_threads(static_cast <int>(pieces))
   {
     const int64_t team = omp_get_num_threads(), member = omp_get_thread_num();
     const int64_t begin = std::min(count, units * member / team * unit);
     const int64_t end = std::min(count, units * (member + 1) / team * unit);
-    if (begin < end) body(begin, end);
+    if (begin < end) errors.guard([&] { body(begin, end); });
   }
+  errors.rethrow();
 }
 
 /// Elements that repay waking a thread: about 10 µs of one core.

@@ -1,6 +1,5 @@
 #include "kernels/cpu/thread_scratch.h"
 
-#include <atomic>
 #include <cstddef>
 #include <new>
 
@@ -13,8 +12,6 @@ namespace {
 constexpr std::align_val_t kLine{64};
 constexpr int64_t kPagesFrom = 128 << 10;  // what the C library was given back it may keep, beside what is counted
 
-std::atomic<int64_t> held{0};  // by all threads
-
 struct Buffer {
   void* data = nullptr;
   int64_t size = 0;
@@ -26,7 +23,6 @@ struct Buffer {
       unmap_pages(data, static_cast<size_t>(size));
     else
       ::operator delete[](data, kLine);
-    held -= size;
     data = nullptr;
     size = 0;
   }
@@ -37,7 +33,6 @@ struct Buffer {
     data = pages ? map_pages(static_cast<size_t>(whole)) : ::operator new[](static_cast<size_t>(bytes), kLine);
     if (!data) throw std::bad_alloc();
     size = whole;
-    held += size;
   }
 };
 
@@ -53,7 +48,7 @@ void* thread_scratch(int64_t bytes) {
   return buffer.data;
 }
 
-int64_t thread_scratch_held() { return held; }
+int64_t thread_scratch_held() { return buffer.size; }
 void drop_thread_scratch() { buffer.drop(); }
 
 }  // namespace tern

@@ -11,7 +11,7 @@ namespace tern {
 /// At least `bytes` bytes on a cache line; contents undefined. Valid until this thread asks again.
 /// Errors: std::bad_alloc.
 void* thread_scratch(int64_t bytes);
-/// Bytes that all threads hold.
+/// Bytes that this thread holds.
 int64_t thread_scratch_held();
 /// Gives this thread's back, so that what the next kernels take can be seen.
 void drop_thread_scratch();

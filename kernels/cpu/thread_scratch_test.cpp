@@ -2,27 +2,37 @@
 
 #include <fmt/format.h>
 #include <omp.h>
+#include <sys/resource.h>
 
+#include <cstdlib>
+#include <fstream>
 #include <functional>
+#include <new>
 
 #include "base/pages.h"
+#include "base/sanitized.h"
 #include "kernels/attention_testing.h"
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/matmul.h"
+#include "kernels/cpu/parallel.h"
 #include "kernels/cpu/tile_attention.h"
+#include "kernels/cpu/tile_matmul.h"
+#include "kernels/cpu/tile_matmul_table.h"
 
 namespace tern {
 namespace {
 
 constexpr int kMostThreads = 8;
 
-/// What all threads hold after `run` that they did not before.
+/// What this thread's teams hold after `run`.
 int64_t held_by(const std::function<void()>& run) {
 #pragma omp parallel num_threads(kMostThreads)  // all that there may be: those of no use to `run` end in their own time
   drop_thread_scratch();
-  const int64_t before = thread_scratch_held();
   run();
-  return thread_scratch_held() - before;
+  int64_t held = 0;
+#pragma omp parallel num_threads(kMostThreads) reduction(+ : held)
+  held += thread_scratch_held();
+  return held;
 }
 
 /// A kernel holds no more than it says, and what it says is no multiple of it. `run` with each number of threads.
@@ -132,19 +142,103 @@ TEST(ThreadScratch, AttentionHoldsWhatItSays) {
   });
 }
 
+// --- no memory: a team's thread that finds none must not end the process
+
+// An exception in a body of a parallel loop, on whichever thread.
+TEST(ParallelRanges, AnExceptionOfABodyReachesTheCaller) {
+  with_threads(4, [] {
+    for (const int64_t at : {0, 399})
+      EXPECT_THROW(parallel_ranges(400, 1, 1,
+                                   [&](int64_t begin, int64_t end) {
+                                     if (begin <= at && at < end) throw std::bad_alloc();
+                                   }),
+                   std::bad_alloc);
+  });
+}
+
+#if !defined(TERN_SANITIZED)
+// Leaves this process no address space to speak of.
+void take_memory_away() {
+  std::ifstream pages("/proc/self/statm");
+  rlim_t size = 0;
+  pages >> size;
+  const rlim_t most = size * page_bytes() + (256 << 10);
+  const rlimit limit{most, most};
+  if (size == 0 || setrlimit(RLIMIT_AS, &limit) != 0) std::exit(3);
+}
+
+/// In a process of its own: `run` on a team of two of which the calling thread holds all it needs, the other nothing.
+template <class Run>
+[[noreturn]] void run_without_memory(int64_t caller_bytes, Run run) {
+  omp_set_num_threads(2);
+  static_cast<void>(active_isa());
+#pragma omp parallel  // the threads are there
+  drop_thread_scratch();
+  thread_scratch(caller_bytes);
+  take_memory_away();
+  try {
+    run();
+  } catch (const std::bad_alloc&) { std::exit(0); }
+  std::exit(1);
+}
+
+constexpr int64_t kWide = 8192;
+
+[[noreturn]] void attend_without_memory() {
+  const AttentionShape shape = shape_of(1, 1, kWide, 0);
+  const std::vector<int64_t> starts = {0, 600};
+  std::vector<float> q(static_cast<size_t>(600 * kWide)), out(q.size());
+  const PlainSequences<float> sequences(shape, starts, q.data(), q.data());
+  run_without_memory(attention_scratch_bytes(shape),
+                     [&] { attention_forward<float>(shape, sequences.list, q.data(), out.data(), {}); });
+}
+
+TEST(NoMemoryDeathTest, AttentionThrowsWhereItWasCalled) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  ASSERT_GT(attention_scratch_bytes(shape_of(1, 1, kWide, 0)), 1 << 20);
+  EXPECT_EXIT(attend_without_memory(), testing::ExitedWithCode(0), "");
+}
+
+// With kernels that compute nothing, so that any machine deals the tasks of the tile unit.
+[[noreturn]] void multiply_without_memory(int64_t m) {
+  constexpr auto kNothing = [](const auto&, const StripTask&) {};
+  const TileMatmulTable table = {.present = true,
+                                 .pack_panel = [](const bf16*, int64_t, int64_t, bf16*) {},
+                                 .to_bf16 = {kNothing, kNothing},
+                                 .to_f32 = {kNothing, kNothing},
+                                 .nn = nullptr,
+                                 .tn = nullptr};
+  constexpr int64_t kDepth = 1 << 17, kColumns = 64;
+  const std::vector<bf16> x(static_cast<size_t>(m * kDepth)), w(static_cast<size_t>(kColumns * kDepth));
+  std::vector<float> y(static_cast<size_t>(m * kColumns));
+  const WeightRows<bf16> rows{w.data(), kColumns};
+  omp_set_num_threads(2);
+  const ThreadBytes scratch = tile_forward_scratch(m, kColumns, kDepth);
+  if (scratch.worker < 1 << 20) std::exit(4);
+  run_without_memory(scratch.caller, [&] {
+    tile_forward<float>(table, x.data(), {&rows, 1}, nullptr, m, kColumns, kDepth, false, y.data());
+  });
+}
+
+TEST(NoMemoryDeathTest, ProductsOfTilesThrowWhereTheyAreCalled) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(multiply_without_memory(1), testing::ExitedWithCode(0), "") << "shares";
+  EXPECT_EXIT(multiply_without_memory(40), testing::ExitedWithCode(0), "") << "tasks";
+}
+#endif
+
 // What a growing buffer leaves behind is given back: only the largest is held.
 TEST(ThreadScratch, GrowsToTheLargestAsked) {
   drop_thread_scratch();
-  const int64_t before = thread_scratch_held();
   for (const int64_t bytes : {int64_t{64}, int64_t{100} << 10, int64_t{1} << 20, int64_t{3} << 20}) {
     auto* const at = static_cast<char*>(thread_scratch(bytes));
     EXPECT_EQ(reinterpret_cast<uintptr_t>(at) % 64, 0U);
     at[0] = at[bytes - 1] = 1;
-    EXPECT_EQ(thread_scratch_held() - before, bytes);
+    EXPECT_EQ(thread_scratch_held(), bytes);
     EXPECT_EQ(thread_scratch(bytes / 2), at);
   }
   drop_thread_scratch();
-  EXPECT_EQ(thread_scratch_held(), before);
+  EXPECT_EQ(thread_scratch_held(), 0);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/region_errors.h"
 #include "kernels/cpu/rounding.h"
 #include "kernels/cpu/thread_scratch.h"
 #include "kernels/cpu/tile_attention_table.h"
@@ -105,12 +106,16 @@ template <class Run>
 void for_each_task(const AttentionShape& shape, std::span<const int64_t> starts, bool backward, Run run) {
   const std::vector<Task> tasks = deal(shape, starts, backward);
   const int64_t bytes = scratch_of(shape, tasks, backward);
+  RegionErrors errors;
 #pragma omp parallel if (tasks.size() > 1)
   {
-    void* scratch = thread_scratch(bytes);
+    void* scratch = nullptr;
+    errors.guard([&] { scratch = thread_scratch(bytes); });
 #pragma omp for schedule(dynamic, 1)
-    for (size_t i = 0; i < tasks.size(); ++i) run(tasks[i], view_of(shape, tasks[i]), scratch);
+    for (size_t i = 0; i < tasks.size(); ++i)
+      if (scratch) run(tasks[i], view_of(shape, tasks[i]), scratch);
   }
+  errors.rethrow();
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "base/region_errors.h"
 #include "kernels/cpu/rounding.h"
 #include "kernels/cpu/thread_scratch.h"
 #include "kernels/cpu/tile_matmul_table.h"
@@ -20,6 +21,15 @@ constexpr int64_t kThinElements = 1 << 20;  // of a weight, taken at a time: at 
 constexpr int64_t kShares = 64;             // of one product, each with a counter of its own
 constexpr int64_t kParallelFrom = 1 << 18;  // multiply-adds: below, waking a thread costs more than it gives
 
+/// Of the calling thread of a team: `mine` is the one's that started it. Null if there is no memory, which `errors`
+/// keeps.
+void* scratch_of_member(void* mine, int64_t bytes, RegionErrors& errors) {
+  if (omp_get_thread_num() == 0) return mine;
+  void* scratch = nullptr;
+  errors.guard([&] { scratch = thread_scratch(bytes); });
+  return scratch;
+}
+
 /// task(i, tasks, scratch) for each i, on whichever thread is free. The calling thread's scratch is `mine`, of `bytes`,
 /// as it may hold more behind it that all tasks read.
 template <class Task>
@@ -28,12 +38,15 @@ void run_tasks(int64_t threads, int64_t tasks, void* mine, int64_t bytes, Task t
     for (int64_t i = 0; i < tasks; ++i) task(i, tasks, mine);
     return;
   }
+  RegionErrors errors;
 #pragma omp parallel num_threads(static_cast <int>(threads))
   {
-    void* const scratch = omp_get_thread_num() == 0 ? mine : thread_scratch(bytes);
+    void* const scratch = scratch_of_member(mine, bytes, errors);
 #pragma omp for schedule(dynamic, 1)
-    for (int64_t i = 0; i < tasks; ++i) task(i, tasks, scratch);
+    for (int64_t i = 0; i < tasks; ++i)
+      if (scratch) task(i, tasks, scratch);
   }
+  errors.rethrow();
 }
 
 /// What is left of a thread's share of [0, count).
@@ -54,11 +67,12 @@ void run_shares(int64_t threads, int64_t count, int64_t step, void* mine, int64_
     shares[i].next.store(count * i / parts, std::memory_order_relaxed);
     shares[i].end = count * (i + 1) / parts;
   }
+  RegionErrors errors;
 #pragma omp parallel num_threads(static_cast <int>(threads))
   {
     const int64_t member = omp_get_thread_num();
-    void* const scratch = member == 0 ? mine : thread_scratch(bytes);
-    for (int64_t i = 0; i < parts; ++i) {
+    void* const scratch = scratch_of_member(mine, bytes, errors);
+    for (int64_t i = 0; scratch && i < parts; ++i) {
       Share& share = shares[(member + i) % parts];
       int64_t begin = share.next.load(std::memory_order_relaxed);
       while (begin < share.end) {
@@ -69,6 +83,7 @@ void run_shares(int64_t threads, int64_t count, int64_t step, void* mine, int64_
       }
     }
   }
+  errors.rethrow();
 }
 
 int64_t num_threads(int64_t multiplications) { return multiplications >= kParallelFrom ? omp_get_max_threads() : 1; }

@@ -14,6 +14,7 @@
 
 #include "base/sanitized.h"
 #include "base/threads.h"
+#include "base/threads_testing.h"
 #include "kernels/cpu/matmul.h"
 #include "kernels/dispatch.h"
 #include "kernels/onednn/fast_matmul.h"
@@ -113,10 +114,10 @@ bool takes_what_was_said(Size s) {
 [[noreturn]] void multiply_under(Isa isa) {
   setenv("TERN_ISA", std::string(name_of(isa)).c_str(), 1);
   bool well = true;
-  for (const int threads : {2, 5}) {
-    set_compute_threads(threads);
-    for (const Size s : kSizes) well = takes_what_was_said<float>(s) && takes_what_was_said<bf16>(s) && well;
-  }
+  for (const int threads : {2, 5})
+    with_threads(threads, [&] {
+      for (const Size s : kSizes) well = takes_what_was_said<float>(s) && takes_what_was_said<bf16>(s) && well;
+    });
   // A part of the products does without: but where none takes anything, nothing was seen.
   if (said_ever > 0 && taken_ever == 0) {
     std::fprintf(stderr, "%ld bytes said, %ld seen\n", static_cast<long>(said_ever), static_cast<long>(taken_ever));

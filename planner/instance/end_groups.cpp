@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "base/region_errors.h"
 #include "planner/instance/windows_impl.h"
 
 namespace tern {
@@ -118,10 +119,9 @@ void IntervalBounds::tighten_stage(Table& table, int stage, StageLabels::Keep ke
 
 void IntervalBounds::tighten(const Windows& w, int64_t limit, int threads, const Budget& budget) {
   std::vector<Table> tighter(chain_.stages);
-#pragma omp parallel for schedule(dynamic) num_threads(threads)
-  for (int stage = 0; stage < chain_.stages; ++stage) {
+  const auto tighten_one = [&](int stage) {
     tighter[stage] = tables_[table_of_[stage]];
-    if (budget.stopped()) continue;
+    if (budget.stopped()) return;
     std::vector<Suffix> next(chain_.layers + 1);
     for (int e = 0; e <= chain_.layers; ++e) {
       const LinkCost link = e > 0 ? least_link(stage, e) : LinkCost{};
@@ -135,7 +135,11 @@ void IntervalBounds::tighten(const Windows& w, int64_t limit, int threads, const
       tighten_stage(tighter[stage], stage, StageLabels::Keep::least_work_and_rest, groups, budget);
     if (chain_.has_tail && chain_.kind != BoundKind::simple && chain_.kind != BoundKind::chunked)
       tighten_stage(tighter[stage], stage, StageLabels::Keep::least_done, groups, budget);
-  }
+  };
+  RegionErrors errors;
+#pragma omp parallel for schedule(dynamic) num_threads(threads)
+  for (int stage = 0; stage < chain_.stages; ++stage) errors.guard([&] { tighten_one(stage); });
+  errors.rethrow();
   tables_ = std::move(tighter);
   for (int stage = 0; stage < chain_.stages; ++stage) table_of_[stage] = stage;
 }

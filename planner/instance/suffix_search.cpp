@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/region_errors.h"
 #include "planner/instance/row_front_impl.h"
 
 namespace tern {
@@ -56,19 +57,22 @@ class StageRound {
     std::atomic<int64_t> total{round_.labels};
     std::atomic<bool> stopped{false};
     const int64_t most = std::max<int64_t>(0, budget_.labels - round_.labels);
-#pragma omp parallel for schedule(dynamic) num_threads(threads_)
-    for (size_t i = 0; i < jobs.size(); ++i) {
-      if (stopped || total > budget_.labels) continue;
+    const auto run = [&](size_t i) {
+      if (stopped || total > budget_.labels) return;
       if (budget_.stopped()) {
         stopped = true;
-        continue;
+        return;
       }
       const EndGroup& g = groups_[jobs[i].group];
       runs[i] = labels_.run(g.sample, jobs[i].exit, g.length, cuts[jobs[i].group], most, budget_);
       total += runs[i].labels;
       if (!runs[i].too_many) pieces[i] = combine(g, runs[i], static_cast<int>(i));
       if (keep_ != StageLabels::Keep::all) runs[i].front.clear();
-    }
+    };
+    RegionErrors errors;
+#pragma omp parallel for schedule(dynamic) num_threads(threads_)
+    for (size_t i = 0; i < jobs.size(); ++i) errors.guard([&] { run(i); });
+    errors.rethrow();
     if (stopped || budget_.stopped()) return Outcome::stopped;
     round_.labels = total;
     if (total > budget_.labels) return Outcome::too_many;
