@@ -11,13 +11,13 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/common.h"
+#include "apps/signals.h"
+#include "apps/threads.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/options.h"
-#include "base/signals.h"
 #include "base/system.h"
 #include "base/text.h"
-#include "base/threads.h"
 #include "base/units.h"
 #include "base/utf8.h"
 #include "infer/load.h"
@@ -85,8 +85,9 @@ WeightsPlace weights_in(const Options& options, const ModelDescription& model, c
 
 void require_finite_weights(const ModelDescription& model) { require_finite(model.dir.weights); }
 
-void tell_notes(const ModelDescription& model) {
-  for (const std::string& note : model.notes) log_info("{}", note);
+void tell_notes(const ModelDescription& model) { tell_notes(model.notes); }
+void tell_notes(const std::vector<std::string>& notes) {
+  for (const std::string& note : notes) log_info("{}", note);
 }
 
 std::string read_text(const std::string& path) {

@@ -54,6 +54,7 @@ void refuse_encoder(const ModelDescription&, std::string_view verb);
 void refuse_encoder(const ModelSpec&, std::string_view path, std::string_view verb);
 /// The notes of a model to standard error, one line each.
 void tell_notes(const ModelDescription&);
+void tell_notes(const std::vector<std::string>&);
 /// What `run` gives. Errors: its own; a NotFinite becomes one that names the tensor of the model's files, if one holds
 /// such values.
 template <class Run>

@@ -9,12 +9,12 @@
 
 #include "apps/common.h"
 #include "apps/options.h"
+#include "apps/threads.h"
 #include "apps/verbs.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/system.h"
 #include "base/text.h"
-#include "base/threads.h"
 #include "base/units.h"
 #include "kernels/dispatch.h"
 #include "kernels/onednn/fast_matmul.h"

@@ -9,12 +9,12 @@
 
 #include "apps/common.h"
 #include "apps/eval_windows.h"
+#include "apps/signals.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/options.h"
 #include "base/progress.h"
-#include "base/signals.h"
 #include "base/units.h"
 #include "eval/result_log.h"
 #include "eval/task_run.h"
@@ -301,6 +301,7 @@ int run_task(const Options& options, const ModelDescription& model) {
         throw Error(ErrorKind::usage, "--{} belongs to answers that are written; {} has choices", flag, run.path);
   if (options.has("output")) {
     run.log.emplace(real_io(), options.text("output"), question_of(run));
+    tell_notes(run.log->notes());
     run.rows = run.log->done();
     if (run.rows.size() > task.items.size())
       throw Error(ErrorKind::bad_file, "--output {}: {} results, {} has {} items", options.text("output"),

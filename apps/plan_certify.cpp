@@ -7,9 +7,9 @@
 
 #include "apps/common.h"
 #include "apps/plan_solver.h"
+#include "apps/signals.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "base/signals.h"
 #include "planner/words/plan_text.h"
 
 namespace tern {

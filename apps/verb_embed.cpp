@@ -8,6 +8,7 @@
 
 #include "apps/common.h"
 #include "apps/embed_settings.h"
+#include "apps/signals.h"
 #include "apps/verbs.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -15,7 +16,6 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "base/progress.h"
-#include "base/signals.h"
 #include "base/system.h"
 #include "base/units.h"
 #include "formats/data/jsonl.h"

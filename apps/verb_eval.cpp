@@ -8,13 +8,13 @@
 #include "apps/common.h"
 #include "apps/eval_task.h"
 #include "apps/eval_windows.h"
+#include "apps/signals.h"
 #include "apps/verbs.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/options.h"
 #include "base/progress.h"
-#include "base/signals.h"
 #include "base/units.h"
 #include "eval/compare_models.h"
 #include "eval/result_log.h"
@@ -88,7 +88,10 @@ void finish_json(const Options& options, const ModelDescription& model, Json out
 int run_perplexity(const Options& options, const ModelDescription& model) {
   EvalWindows work = eval_windows(options, model);
   std::optional<ResultLog> log;
-  if (options.has("output")) log.emplace(real_io(), options.text("output"), question_of(options, model, work));
+  if (options.has("output")) {
+    log.emplace(real_io(), options.text("output"), question_of(options, model, work));
+    tell_notes(log->notes());
+  }
   std::vector<double> losses;
   if (log)
     for (const Json& row : log->done()) losses.push_back(row.at("loss").get<double>());
@@ -174,6 +177,7 @@ int run_compare_models(const Options& options, const ModelDescription& model) {
     Json question = question_of(options, model, work);
     question["reference"] = weights_identity(reference);
     log.emplace(real_io(), options.text("output"), question);
+    tell_notes(log->notes());
   }
   std::vector<WindowDifference> all;
   if (log)

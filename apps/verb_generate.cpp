@@ -6,12 +6,12 @@
 
 #include "apps/common.h"
 #include "apps/sampling_settings.h"
+#include "apps/signals.h"
 #include "apps/verbs.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/options.h"
-#include "base/signals.h"
 #include "base/system.h"
 #include "base/units.h"
 #include "infer/load.h"

@@ -11,12 +11,12 @@
 #include "apps/plan_engine.h"
 #include "apps/plan_inference.h"
 #include "apps/plan_question.h"
+#include "apps/signals.h"
 #include "apps/verbs.h"
 #include "base/error.h"
 #include "base/io.h"
 #include "base/log.h"
 #include "base/options.h"
-#include "base/signals.h"
 #include "base/text.h"
 #include "formats/gguf/model.h"
 #include "formats/hf/config.h"
@@ -26,6 +26,7 @@
 #include "planner/words/plan_text.h"
 #include "planner/words/refusal.h"
 #include "spec/presets.h"
+#include "spec/update_rule.h"
 
 namespace tern {
 namespace {

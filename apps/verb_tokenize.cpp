@@ -6,12 +6,12 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/common.h"
+#include "apps/signals.h"
 #include "apps/verbs.h"
 #include "base/error.h"
 #include "base/io.h"
 #include "base/options.h"
 #include "base/progress.h"
-#include "base/signals.h"
 #include "base/units.h"
 #include "formats/chat/training.h"
 #include "formats/data/text_data.h"

@@ -6,13 +6,13 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/common.h"
+#include "apps/signals.h"
 #include "apps/verbs.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/options.h"
 #include "base/progress.h"
 #include "base/shell.h"
-#include "base/signals.h"
 #include "base/system.h"
 #include "base/units.h"
 #include "train/trainer.h"
@@ -139,7 +139,10 @@ int run_train(const Options& options) {
   return_freed_blocks();  // oneDNN's kernels take blocks and free them
   const TrainSettings settings = train_settings(options);
   Talk talk;
-  const TrainResult result = train(settings, talk.hooks(settings));
+  const TrainResult result = [&] {
+    const StopSignals signals;  // also while data are packed: what is half-written is cleared away
+    return train(settings, talk.hooks(settings), real_io(), {.stop = stop_flag()});
+  }();
   talk.packing.finish();
   if (talk.progress) talk.progress->finish();
   tell_end(result);

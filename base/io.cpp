@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -11,6 +12,8 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <functional>
+#include <thread>
 #include <utility>
 
 #include "base/error.h"
@@ -235,7 +238,9 @@ void throw_io_error(std::string_view verb, const std::string& path, int error_nu
 }
 
 void write_file_atomically(Io& io, const std::string& path, std::span<const std::byte> data) {
-  const std::string temporary = path + ".tmp-" + std::to_string(::getpid());
+  // Of this process and this thread: others may be writing the same file.
+  const std::string temporary =
+      fmt::format("{}.tmp-{}-{:x}", path, ::getpid(), std::hash<std::thread::id>()(std::this_thread::get_id()));
   try {
     const auto file = io.create(temporary);
     file->append(data);

@@ -2,16 +2,7 @@
 
 #include <omp.h>
 
-#include "base/system.h"
-
 namespace tern {
-
-int set_compute_threads(int requested) {
-  const int count = requested > 0 ? requested : read_cpu_facts().num_usable;
-  omp_set_dynamic(0);  // results may depend on the count: the runtime must not change it
-  omp_set_num_threads(count);
-  return count;
-}
 
 int num_compute_threads() { return omp_get_max_threads(); }
 

@@ -1,11 +1,10 @@
 #pragma once
-// OpenMP is the one owner of cores; this is the one place that says how many it gets.
+// OpenMP owns the cores. How many threads a team gets is a number of each thread that starts teams; apps/ sets it
+// (apps/threads.h), and all below only asks.
 
 namespace tern {
 
-/// Sets the number of compute threads and returns it. 0: the CPUs this process may use (affinity, control group quota).
-int set_compute_threads(int requested);
-/// What the next parallel region will use.
+/// Threads of the next team that the calling thread starts.
 int num_compute_threads();
 
 }  // namespace tern

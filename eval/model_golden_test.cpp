@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "base/json.h"
-#include "base/threads.h"
+#include "base/threads_testing.h"
 #include "eval/perplexity.h"
 #include "infer/load.h"
 #include "infer/run.h"
@@ -100,9 +100,7 @@ TEST(ModelExactness, NothingAboutTheBatchChangesAToken) {
       for (const int64_t chunk : {1, 3, 16})
         for (const int64_t page : {1, 5, 16, 64})
           EXPECT_EQ(run(l, prompt, n, {.chunk = chunk, .page = page}, temperature)[0].token_ids, plain);
-      set_compute_threads(1);
-      EXPECT_EQ(run(l, prompt, n, {}, temperature)[0].token_ids, plain);
-      set_compute_threads(0);
+      with_threads(1, [&] { EXPECT_EQ(run(l, prompt, n, {}, temperature)[0].token_ids, plain); });
     }
     const auto together = run(l, prompt, n, {.samples = 5}, 0.9);
     const auto tight =
@@ -167,9 +165,7 @@ TEST(ModelExactness, LossesDoNotDependOnBatchOrThreads) {
     const auto plain = window_losses(l.model.spec, l.weights, windows, 1, l.arena);
     for (const int64_t batch : {2, 3, 100})
       EXPECT_EQ(window_losses(l.model.spec, l.weights, windows, batch, l.arena), plain);
-    set_compute_threads(1);
-    EXPECT_EQ(window_losses(l.model.spec, l.weights, windows, 3, l.arena), plain);
-    set_compute_threads(0);
+    with_threads(1, [&] { EXPECT_EQ(window_losses(l.model.spec, l.weights, windows, 3, l.arena), plain); });
   }
 }
 
@@ -224,12 +220,13 @@ TEST(InferenceFit, CoversARunningRequestAndNotMuchMore) {
                                               .page_tokens = s.page,
                                               .iteration_tokens = iteration_tokens(length, s.chunk, s.samples),
                                               .logit_rows = s.samples});
-      l.arena.reset_peak();
+      const PeakScope scope(l.arena);
       run(l, prompt, 6, s, 0.9);
-      EXPECT_LE(l.arena.peak_total(), fit.tensors());
-      if (s.samples == 1) { EXPECT_EQ(l.arena.peak_total(), fit.weights + fit.kv_cache + fit.running()); }
-      EXPECT_GE(4 * (l.arena.peak_total() - fit.weights - fit.kv_cache), fit.running());
-      EXPECT_GT(l.arena.peak_total(), fit.weights + fit.kv_cache);
+      const int64_t peak = scope.peak().total;
+      EXPECT_LE(peak, fit.tensors());
+      if (s.samples == 1) { EXPECT_EQ(peak, fit.weights + fit.kv_cache + fit.running()); }
+      EXPECT_GE(4 * (peak - fit.weights - fit.kv_cache), fit.running());
+      EXPECT_GT(peak, fit.weights + fit.kv_cache);
     }
 }
 

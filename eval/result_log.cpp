@@ -1,9 +1,10 @@
 #include "eval/result_log.h"
 
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "base/log.h"
 #include "base/text.h"
 
 namespace tern {
@@ -25,7 +26,7 @@ void same_question(const Json& was, const Json& is, const std::string& path) {
 ResultLog::ResultLog(Io& io, const std::string& path, const Json& question) {
   std::string text = io.stat(path) ? io.read(path) : "";
   if (const size_t whole = text.rfind('\n') + 1; whole != text.size()) {  // npos + 1 is 0
-    log_info("{}: its last line was cut short and is dropped", path);
+    notes_.push_back(fmt::format("{}: its last line was cut short and is dropped", path));
     io.truncate(path, static_cast<int64_t>(whole));
     text.resize(whole);
   }

@@ -21,12 +21,15 @@ class ResultLog {
 
   /// Results of an earlier run, in order.
   const std::vector<Json>& done() const { return done_; }
+  /// What was found when the file was opened, for people.
+  const std::vector<std::string>& notes() const { return notes_; }
   void append(const Json& result);
   void sync();
 
  private:
   std::unique_ptr<IoFile> file_;
   std::vector<Json> done_;
+  std::vector<std::string> notes_;
 };
 
 }  // namespace tern

@@ -143,11 +143,11 @@ struct Runner {
       const Instruction& i = program.instructions[place];
       InstructionBytes b{.before = now(MemoryClass::activations) - before_run};
       const int64_t workspace_before = now(MemoryClass::workspace);
-      arena().reset_peak();
+      const PeakScope scope(arena());
       const int64_t begin = clock.now_ns();
       run_one(i);
       const int64_t end = clock.now_ns();
-      const MemoryBytes peak = arena().peak();
+      const MemoryBytes peak = scope.peak().each;
       b.peak_buffers = peak[static_cast<size_t>(MemoryClass::activations)] - before_run;
       b.workspace = peak[static_cast<size_t>(MemoryClass::workspace)] - workspace_before;
       free(i);

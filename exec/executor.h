@@ -61,9 +61,8 @@ struct ExecuteResult {
 };
 
 /// Runs the Program once. A forward program (no BACKWARD) takes the losses without gradients.
-/// Counting  `counted` holds the most of the arena's activations and of its workspace during an instruction, beside
-/// what was
-///           there before the call; the arena's own peak counters are reset by every instruction.
+/// Counting  `counted` holds the most of the arena's activations and of its workspace during an instruction, beside what
+///           was there before the call.
 /// Errors    TERN_CHECK: micro-batches, gradients or update that the Program needs and are not given, a tied table
 ///           that no REDUCE joins before NORM; in debug builds also any mismatch. diverged: gradient_norm's. What the
 ///           model's functions throw passes through, buffers freed.

@@ -213,11 +213,11 @@ TEST(Embedding, ThePriceCoversWhatRunsAndNotMuchMore) {
         const std::vector<std::vector<int32_t>> texts(48, random_tokens(24, spec.vocab, 7));
         const EmbeddingSettings settings{.pooling = pooling, .batch = 48};
         const int64_t before = arena.current_total();
-        arena.reset_peak();
+        const PeakScope scope(arena);
         all_vectors(spec, weights, pooling == Pooling::pooler ? &pooler : nullptr, texts, settings, arena);
-        const int64_t ran = arena.peak_total() - before;
+        const int64_t peak = scope.peak().total, ran = peak - before;
         const int64_t priced = embedding_peak(spec, dtype, texts, settings);
-        EXPECT_LE(arena.peak_total(), priced);
+        EXPECT_LE(peak, priced);
         EXPECT_LE(priced, before + 4 * ran + (1 << 16));
         if (pooling == Pooling::pooler) {
           EXPECT_GE(priced - embedding_peak(spec, dtype, texts, {.batch = 48}),

@@ -14,9 +14,9 @@ struct Counted {
 
 Counted count(Arena& arena, const std::function<void()>& call) {
   const int64_t before = arena.current_total();
-  arena.reset_peak();
+  const PeakScope scope(arena);
   call();
-  return {arena.current_total() - before, arena.peak_total() - before};
+  return {arena.current_total() - before, scope.peak().total - before};
 }
 
 void expect_unit(const ModelSpec& spec, int index, const Rows& rows, DType dtype, Multiply multiply) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <mutex>
+#include <vector>
 
 #if defined(__GLIBC__)
 #include <malloc.h>
@@ -50,18 +51,18 @@ struct Arena::Counters {
   MemoryBytes current{}, peak{}, at_peak{};
   int64_t total = 0, peak_total = 0, limit = 0, num_allocations = 0;
   bool poison = kPoisonByDefault;
-  int64_t highest = 0;  // of `total`, ever
+  std::vector<PeakBytes*> scopes;  // those that live
   BlockStore store;
 
 #if defined(__GLIBC__)
   // An arena that was of some size leaves nothing resident: not what the C library keeps of freed small blocks either.
   ~Counters() {
-    if (highest >= int64_t{8} << 20) ::malloc_trim(0);
+    if (peak_total >= int64_t{8} << 20) ::malloc_trim(0);
   }
 #endif
 
   /// What may be kept beside what is in use: together no more than was once in use. Needs the lock.
-  size_t spare() const { return static_cast<size_t>(std::max<int64_t>(0, highest - total)); }
+  size_t spare() const { return static_cast<size_t>(std::max<int64_t>(0, peak_total - total)); }
   void* block(size_t size) {
     const std::lock_guard lock(mutex);
     return store.take(size, spare());
@@ -84,10 +85,13 @@ struct Arena::Counters {
     current[i] += bytes;
     total += bytes;
     peak[i] = std::max(peak[i], current[i]);
-    highest = std::max(highest, total);
     if (total > peak_total) {
       peak_total = total;
       at_peak = current;
+    }
+    for (PeakBytes* const scope : scopes) {
+      scope->each[i] = std::max(scope->each[i], current[i]);
+      scope->total = std::max(scope->total, total);
     }
   }
   void give(MemoryClass c, int64_t bytes) {
@@ -176,15 +180,25 @@ MemoryBytes Arena::at_peak() const {
   return counters_->at_peak;
 }
 
-void Arena::reset_peak() {
-  const std::lock_guard lock(counters_->mutex);
-  counters_->peak = counters_->at_peak = counters_->current;
-  counters_->peak_total = counters_->total;
-}
-
 int64_t Arena::num_allocations() const {
   const std::lock_guard lock(counters_->mutex);
   return counters_->num_allocations;
+}
+
+PeakScope::PeakScope(const Arena& arena) : counters_(arena.counters_) {
+  const std::lock_guard lock(counters_->mutex);
+  peak_ = {counters_->current, counters_->total};
+  counters_->scopes.push_back(&peak_);
+}
+
+PeakScope::~PeakScope() {
+  const std::lock_guard lock(counters_->mutex);
+  std::erase(counters_->scopes, &peak_);
+}
+
+PeakBytes PeakScope::peak() const {
+  const std::lock_guard lock(counters_->mutex);
+  return peak_;
 }
 
 }  // namespace tern

@@ -38,15 +38,34 @@ class Arena {
   void set_poison(bool on);             // tests: what is read before it is written becomes NaN
   MemoryBytes current() const;
   int64_t current_total() const;
-  int64_t peak_total() const;   // highest sum over classes since the last reset
-  MemoryBytes peak() const;     // highest per class since the last reset
+  int64_t peak_total() const;   // highest sum over classes, ever; of a part of the work: PeakScope
+  MemoryBytes peak() const;     // highest per class, ever
   MemoryBytes at_peak() const;  // each class at the moment of peak_total
-  void reset_peak();            // peaks become the current values
   int64_t num_allocations() const;
 
  private:
+  friend class PeakScope;
   struct Counters;
   std::shared_ptr<Counters> counters_;
+};
+
+struct PeakBytes {
+  MemoryBytes each{};  // highest per class
+  int64_t total = 0;   // highest sum over classes
+};
+/// The peaks of an arena while this lives, from the values at its beginning on. Any number may live at once, made and
+/// ended in any order by any thread: none disturbs another, or the arena's own peaks.
+class PeakScope {
+ public:
+  explicit PeakScope(const Arena&);
+  ~PeakScope();
+  PeakScope(const PeakScope&) = delete;
+  PeakScope& operator=(const PeakScope&) = delete;
+  PeakBytes peak() const;
+
+ private:
+  std::shared_ptr<Arena::Counters> counters_;
+  PeakBytes peak_;
 };
 
 }  // namespace tern

@@ -42,10 +42,26 @@ TEST(Arena, PeakOfTheSumIsNotTheSumOfPeaks) {
   EXPECT_EQ(arena.peak_total(), 120);
   EXPECT_EQ(arena.at_peak()[kWeights], 0) << "its own peak was earlier";
   EXPECT_EQ(arena.at_peak()[kWorkspace], 120);
-  c = {};
-  arena.reset_peak();
-  EXPECT_EQ(arena.peak_total(), 70);
-  EXPECT_EQ(arena.peak()[kWeights], 0);
+}
+
+TEST(PeakScope, BeginsAtWhatIsThereAndDisturbsNobody) {
+  Arena arena;
+  { Tensor gone = arena.bytes(100, MemoryClass::weights); }
+  const Tensor kept = arena.bytes(70, MemoryClass::workspace);
+  const PeakScope outer(arena);
+  EXPECT_EQ(outer.peak().total, 70);
+  EXPECT_EQ(outer.peak().each[kWeights], 0);
+  { Tensor a = arena.bytes(20, MemoryClass::weights); }
+  {
+    const PeakScope inner(arena);
+    { Tensor a = arena.bytes(5, MemoryClass::weights); }
+    EXPECT_EQ(inner.peak().total, 75);
+    EXPECT_EQ(inner.peak().each[kWeights], 5);
+  }
+  EXPECT_EQ(outer.peak().total, 90) << "the inner scope neither raised nor lowered it";
+  EXPECT_EQ(outer.peak().each[kWeights], 20);
+  EXPECT_EQ(outer.peak().each[kWorkspace], 70);
+  EXPECT_EQ(arena.peak_total(), 100);
 }
 
 TEST(Arena, RefusesBeyondTheLimitNamingClassAndBytesAndCountsNothing) {

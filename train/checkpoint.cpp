@@ -12,7 +12,7 @@
 namespace tern {
 namespace {
 
-constexpr std::string_view kManifest = "manifest.json";
+constexpr std::string_view kManifest = "manifest.json", kTemporary = ".tmp-", kOld = "old-";
 
 // The checksum of a file. A real one is mapped and let go piece by piece, so that checking a large checkpoint neither
 // copies it nor shows in the program's resident memory.
@@ -64,6 +64,42 @@ std::vector<int64_t> committed_steps(Io& io, const std::string& checkpoints) {
   return steps;
 }
 
+std::string lock_path(const std::string& checkpoints, std::string_view id) {
+  return join_path(checkpoints, fmt::format("writer-{}.lock", id));
+}
+
+// Takes the lock, or gives null if somebody who lives has it.
+std::unique_ptr<IoLock> lock_of_the_dead(Io& io, const std::string& path) {
+  try {
+    return io.lock(path);
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::usage) throw;
+    return nullptr;
+  }
+}
+
+// Removes what writers that do not live any more left: their temporary directories, then their locks.
+void sweep(Io& io, const std::string& checkpoints, std::vector<std::string>& notes) {
+  const std::vector<std::string> names = io.list(checkpoints);
+  for (const std::string& name : names) {
+    const size_t at = name.find(kTemporary);
+    if (!name.starts_with("step-") || at == std::string::npos) continue;
+    std::string_view id = std::string_view(name).substr(at + kTemporary.size());
+    if (id.starts_with(kOld)) id.remove_prefix(kOld.size());
+    const std::string lock = lock_path(checkpoints, id);
+    const bool locked_once = io.stat(lock).has_value();
+    const auto held = lock_of_the_dead(io, lock);
+    if (!held) continue;
+    remove_all(io, join_path(checkpoints, name));
+    if (!locked_once) io.remove(lock);
+    notes.push_back(
+        fmt::format("swept {}: an unfinished checkpoint of a run that was stopped", join_path(checkpoints, name)));
+  }
+  for (const std::string& name : names)
+    if (name.starts_with("writer-") && name.ends_with(".lock"))
+      if (const auto held = lock_of_the_dead(io, join_path(checkpoints, name))) io.remove(join_path(checkpoints, name));
+}
+
 // The manifest if the checkpoint verifies. A disk that cannot be read, or another version, is no verdict: that error
 // goes on.
 std::optional<Manifest> verified(Io& io, const std::string& path) {
@@ -73,6 +109,8 @@ std::optional<Manifest> verified(Io& io, const std::string& path) {
 }
 
 }  // namespace
+
+std::string rank_file(int rank) { return fmt::format("rank-{}.safetensors", rank); }
 
 std::string checkpoint_name(int64_t step) { return fmt::format("step-{}", step); }
 
@@ -86,16 +124,29 @@ std::optional<int64_t> checkpoint_step(std::string_view name) {
   return step;
 }
 
-Committed commit_checkpoint(Io& io, const std::string& checkpoints, std::string_view id, Manifest manifest,
+WriterLock::WriterLock(Io& io, const std::string& checkpoints, std::string_view id)
+    : io_(io), path_(lock_path(checkpoints, id)) {
+  make_dirs(io_, checkpoints);
+  lock_ = io_.lock(path_);
+}
+
+WriterLock::~WriterLock() {
+  try {
+    io_.remove(path_);
+  } catch (...) {  // the next sweep removes it; also what is no Error: a test's simulated kill
+  }
+}
+
+Committed commit_checkpoint(Io& io, const std::string& checkpoints, std::string_view id, int rank, Manifest manifest,
                             std::span<const TensorToWrite> tensors) {
   const std::string target = join_path(checkpoints, checkpoint_name(manifest.step));
-  const std::string temporary = fmt::format("{}.tmp-{}", target, id);
+  const std::string temporary = fmt::format("{}{}{}", target, kTemporary, id);
   make_dirs(io, checkpoints);
   remove_all(io, temporary);
   io.make_dir(temporary);
 
-  const SafetensorsWritten written = write_safetensors(io, join_path(temporary, kRankFile), tensors);
-  manifest.files = {{std::string(kRankFile), written.file_bytes, written.crc32c}};
+  const SafetensorsWritten written = write_safetensors(io, join_path(temporary, rank_file(rank)), tensors);
+  manifest.files = {{rank_file(rank), written.file_bytes, written.crc32c}};
   const auto file = io.create(join_path(temporary, kManifest));
   file->append(manifest_text(manifest));
   file->sync();
@@ -143,12 +194,7 @@ Manifest verify_checkpoint(Io& io, const std::string& directory) {
 CheckpointSearch find_checkpoint(Io& io, const std::string& checkpoints) {
   CheckpointSearch search;
   if (!io.stat(checkpoints)) return search;
-  for (const std::string& name : io.list(checkpoints))
-    if (name.starts_with("step-") && name.find(".tmp-") != std::string::npos) {
-      remove_all(io, join_path(checkpoints, name));
-      search.notes.push_back(
-          fmt::format("swept {}: an unfinished checkpoint of a run that was stopped", join_path(checkpoints, name)));
-    }
+  sweep(io, checkpoints, search.notes);
   std::vector<std::string> broken;
   for (const int64_t step : committed_steps(io, checkpoints)) {
     const std::string path = join_path(checkpoints, checkpoint_name(step));
@@ -175,7 +221,7 @@ void retire_checkpoints(Io& io, const std::string& checkpoints, int keep, std::s
   if (!verified(io, join_path(checkpoints, checkpoint_name(steps[0])))) return;
   for (size_t i = kept; i < steps.size(); ++i) {
     const std::string path = join_path(checkpoints, checkpoint_name(steps[i]));
-    const std::string doomed = fmt::format("{}.tmp-old-{}", path, id);
+    const std::string doomed = fmt::format("{}{}{}{}", path, kTemporary, kOld, id);
     remove_all(io, doomed);
     io.rename(path, doomed);
     remove_all(io, doomed);
@@ -183,8 +229,8 @@ void retire_checkpoints(Io& io, const std::string& checkpoints, int keep, std::s
   io.sync_dir(checkpoints);
 }
 
-CheckpointData::CheckpointData(Io& io, const std::string& directory) {
-  const std::string path = join_path(directory, kRankFile);
+CheckpointData::CheckpointData(Io& io, const std::string& directory, int rank) {
+  const std::string path = join_path(directory, rank_file(rank));
   if (&io == &real_io()) {
     tensors_ = Safetensors(path);
     return;

@@ -1,16 +1,19 @@
 #pragma once
 // Checkpoints on disk: committed whole or invisible, checked when read (PRODUCT §5.3).
 //
-//   CHECKPOINTS/step-N.tmp-ID/{rank-0.safetensors, manifest.json}     being written
+//   CHECKPOINTS/writer-ID.lock                                        held while the writer ID lives
+//   CHECKPOINTS/step-N.tmp-ID/{rank-R.safetensors, manifest.json}     being written
 //   CHECKPOINTS/step-N/…                                              committed
 //   CHECKPOINTS/step-N.broken-K/…                                     did not verify; moved aside, never deleted by
 //   tern
 //
 // Order of a commit: the data file and its sync; manifest.json and its sync; sync of the temporary directory; rename to
-// step-N; sync of CHECKPOINTS. A crash before the rename leaves a temporary directory, which the next start sweeps;
-// after it, a checkpoint whose every byte had reached the disk before it got its name.
+// step-N; sync of CHECKPOINTS. A crash before the rename leaves a temporary directory, which the next start sweeps: no
+// writer that lives holds its lock. After it, it leaves a checkpoint whose every byte had reached the disk before it got
+// its name.
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -24,7 +27,7 @@
 
 namespace tern {
 
-inline constexpr std::string_view kRankFile = "rank-0.safetensors";
+std::string rank_file(int rank);                                // "rank-0.safetensors"
 std::string checkpoint_name(int64_t step);                      // "step-40"
 std::optional<int64_t> checkpoint_step(std::string_view name);  // of "step-40" alone; not of .tmp- or .broken- names
 
@@ -32,12 +35,28 @@ enum class Committed : uint8_t {
   written,
   identical,  // step-N was there, verified and had the same files; nothing changed
 };
-/// Writes and commits one checkpoint; manifest.files is filled in. `id` makes the temporary name unique among writers.
+/// A writer of checkpoints that lives: find_checkpoint leaves its temporary directories alone, in other processes and in
+/// other threads of this one. Makes CHECKPOINTS. Errors: usage if another writer of this id lives; the disk's.
+class WriterLock {
+ public:
+  WriterLock(Io&, const std::string& checkpoints, std::string_view id);
+  ~WriterLock();
+  WriterLock(const WriterLock&) = delete;
+  WriterLock& operator=(const WriterLock&) = delete;
+
+ private:
+  Io& io_;
+  std::string path_;
+  std::unique_ptr<IoLock> lock_;
+};
+
+/// Writes and commits one checkpoint of this rank's tensors; manifest.files is filled in. `id` makes the temporary name
+/// unique among writers.
 /// If step-N is there: same hashes, it is kept as it is; other hashes, an error; if it does not verify, it is moved
 /// aside first. Errors  does_not_fit, bad_file from the disk (the temporary directory is left for the next sweep);
 /// bad_file if a different
 ///         valid step-N exists.
-Committed commit_checkpoint(Io&, const std::string& checkpoints, std::string_view id, Manifest manifest,
+Committed commit_checkpoint(Io&, const std::string& checkpoints, std::string_view id, int rank, Manifest manifest,
                             std::span<const TensorToWrite> tensors);
 
 /// A checkpoint that is not whole, or not what its manifest says. Kind: bad_file.
@@ -62,7 +81,7 @@ struct CheckpointSearch {
   int num_broken = 0;
   std::vector<std::string> notes;  // what was swept, what did not verify and where it went: for people
 };
-/// Sweeps what crashed writers left, then takes the newest checkpoint that verifies. Newer ones that do not are moved
+/// Sweeps what crashed writers left (what a writer that lives has under way stays), then takes the newest checkpoint that verifies. Newer ones that do not are moved
 /// aside; if none verifies, they stay where they are, for the error that follows. No such directory: nothing found.
 /// Errors: the disk's; OtherVersion. A checkpoint that cannot be read now, or by this version, may be whole, so nothing
 /// is passed over or moved for that.
@@ -72,10 +91,10 @@ CheckpointSearch find_checkpoint(Io&, const std::string& checkpoints);
 /// invisible by a rename before its files go.
 void retire_checkpoints(Io&, const std::string& checkpoints, int keep, std::string_view id);
 
-/// The data of a verified checkpoint: mapped from a real disk, read whole from any other Io.
+/// One rank's data of a verified checkpoint: mapped from a real disk, read whole from any other Io.
 class CheckpointData {
  public:
-  CheckpointData(Io&, const std::string& directory);
+  CheckpointData(Io&, const std::string& directory, int rank);
   const Safetensors& tensors() const { return tensors_; }
 
  private:

@@ -54,7 +54,7 @@ Saved state_of(int64_t step, int64_t size = 37) {
 
 void commit(Io& io, int64_t step, std::string_view id = "7") {
   const Saved s = state_of(step);
-  commit_checkpoint(io, kDirectory, id, s.manifest, s.tensors);
+  commit_checkpoint(io, kDirectory, id, 0, s.manifest, s.tensors);
 }
 
 // The newest checkpoint is one of `allowed`, and holds exactly that step's bits.
@@ -65,7 +65,7 @@ testing::AssertionResult resumes_at(Io& io, std::vector<int64_t> allowed) {
     return testing::AssertionFailure() << "found step " << step;
   if (step < 0) return testing::AssertionSuccess();
   const Saved want = state_of(step);
-  const CheckpointData data(io, search.newest->path);
+  const CheckpointData data(io, search.newest->path, 0);
   for (const TensorToWrite& t : want.tensors) {
     const TensorView got = data.tensors().get(t.name);
     if (got.bytes.size() != t.bytes.size() || std::memcmp(got.bytes.data(), t.bytes.data(), t.bytes.size()) != 0)
@@ -120,10 +120,10 @@ TEST(Checkpoint, CommittingTheSameBitsAgainChangesNothingOtherBitsAreRefused) {
   MemoryIo io;
   commit(io, 5);
   Saved same = state_of(5);
-  EXPECT_EQ(commit_checkpoint(io, kDirectory, "8", same.manifest, same.tensors), Committed::identical);
+  EXPECT_EQ(commit_checkpoint(io, kDirectory, "8", 0, same.manifest, same.tensors), Committed::identical);
   EXPECT_EQ(io.list(kDirectory), std::vector<std::string>{"step-5"});
   same.weights[3] += 1;
-  EXPECT_THROW(commit_checkpoint(io, kDirectory, "8", same.manifest, same.tensors), Error);
+  EXPECT_THROW(commit_checkpoint(io, kDirectory, "8", 0, same.manifest, same.tensors), Error);
   EXPECT_TRUE(resumes_at(io, {5}));
 }
 
@@ -222,10 +222,43 @@ TEST(Checkpoint, RetiringKeepsTheNewestAndNothingGoesBelowABrokenOne) {
   EXPECT_TRUE(resumes_at(io, {3}));
 }
 
+TEST(Checkpoint, TheSweepTakesWhatTheDeadLeftAndLeavesTheLiving) {
+  MemoryIo io;
+  const auto begin_one = [&](const std::string& id) {
+    io.make_dir(kDirectory + "/step-3.tmp-" + id);
+    io.make_dir(kDirectory + "/step-1.tmp-old-" + id);
+    io.create(kDirectory + "/step-3.tmp-" + id + "/rank-0.safetensors")->append("half");
+  };
+  commit(io, 2);
+  const WriterLock living(io, kDirectory, "5-living");
+  EXPECT_THROW(WriterLock(io, kDirectory, "5-living"), Error) << "an id is one writer's";
+  for (const char* id : {"5-living", "5-dead", "6-dead"}) begin_one(id);
+  io.create(kDirectory + "/writer-6-dead.lock");  // nobody holds it
+  EXPECT_EQ(find_checkpoint(io, kDirectory).notes.size(), 4U);
+  EXPECT_EQ(io.list(kDirectory), (std::vector<std::string>{"step-1.tmp-old-5-living", "step-2", "step-3.tmp-5-living",
+                                                           "writer-5-living.lock"}));
+}
+
+TEST(Checkpoint, AWriterThatEndsLeavesNoLock) {
+  MemoryIo io;
+  { const WriterLock lock(io, kDirectory, "9"); }
+  EXPECT_TRUE(io.list(kDirectory).empty());
+}
+
+TEST(Checkpoint, EachRankHasItsOwnFile) {
+  MemoryIo io;
+  const Saved s = state_of(4);
+  commit_checkpoint(io, kDirectory, "7", 3, s.manifest, s.tensors);
+  const CheckpointSearch search = find_checkpoint(io, kDirectory);
+  ASSERT_TRUE(search.newest);
+  EXPECT_EQ(search.newest->manifest.files.at(0).name, "rank-3.safetensors");
+  EXPECT_EQ(CheckpointData(io, search.newest->path, 3).tensors().size(), 2U);
+}
+
 TEST(Checkpoint, FiveHundredFlippedBitsOfTheDataAreAllNoticed) {
   MemoryIo io;
   commit(io, 1);
-  const std::string path = kDirectory + "/step-1/" + std::string(kRankFile), good = io.read(path);
+  const std::string path = kDirectory + "/step-1/" + rank_file(0), good = io.read(path);
   int detected = 0;
   for (int i = 0; i < 500; ++i) {
     const uint64_t bit = random_u64({3, 3}, i) % (good.size() * 8);
@@ -345,11 +378,11 @@ TEST(CheckpointOnDisk, SavingOverAnOpenMappingKeepsTheMappingsBytes) {
       (std::filesystem::temp_directory_path() / fmt::format("tern-checkpoint-{}", real_clock().wall_ns())).string();
   const std::string checkpoints = root + "/checkpoints";
   const Saved s = state_of(1);
-  commit_checkpoint(real_io(), checkpoints, "7", s.manifest, s.tensors);
+  commit_checkpoint(real_io(), checkpoints, "7", 0, s.manifest, s.tensors);
   {
-    const CheckpointData open(real_io(), checkpoints + "/step-1");
+    const CheckpointData open(real_io(), checkpoints + "/step-1", 0);
     Saved other = state_of(2);
-    commit_checkpoint(real_io(), checkpoints, "7", other.manifest, other.tensors);
+    commit_checkpoint(real_io(), checkpoints, "7", 0, other.manifest, other.tensors);
     retire_checkpoints(real_io(), checkpoints, 1, "7");
     EXPECT_FALSE(real_io().stat(checkpoints + "/step-1"));
     EXPECT_EQ(std::memcmp(open.tensors().get("model.a").bytes.data(), s.weights.data(), 37 * 4), 0);

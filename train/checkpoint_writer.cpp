@@ -3,8 +3,6 @@
 #include <cstring>
 #include <utility>
 
-#include "train/checkpoint.h"
-
 namespace tern {
 namespace {
 
@@ -22,7 +20,7 @@ std::vector<TensorToWrite> to_write(const std::vector<NamedTensor>& staged) {
 }  // namespace
 
 CheckpointWriter::CheckpointWriter(Io& io, Arena& arena, Config config)
-    : io_(io), arena_(arena), config_(std::move(config)) {}
+    : io_(io), arena_(arena), config_(std::move(config)), lives_(io, config_.checkpoints, config_.id) {}
 
 CheckpointWriter::~CheckpointWriter() {
   if (thread_.joinable()) thread_.join();
@@ -43,7 +41,7 @@ void CheckpointWriter::save(Manifest manifest, const std::vector<NamedTensor>& s
 
 void CheckpointWriter::write(const Manifest& manifest, const std::vector<NamedTensor>& staged) {
   try {
-    commit_checkpoint(io_, config_.checkpoints, config_.id, manifest, to_write(staged));
+    commit_checkpoint(io_, config_.checkpoints, config_.id, config_.rank, manifest, to_write(staged));
     {
       const std::lock_guard lock(mutex_);
       committed_ = manifest.step;

@@ -12,6 +12,7 @@
 #include "base/io.h"
 #include "tensor/arena.h"
 #include "tensor/tensor.h"
+#include "train/checkpoint.h"
 #include "train/manifest.h"
 
 namespace tern {
@@ -29,7 +30,9 @@ class CheckpointWriter {
     std::string checkpoints;  // directory
     std::string id;           // makes temporary names unique
     int keep = 2;             // committed checkpoints to keep, at least 1
+    int rank = 0;             // names its data file
   };
+  /// Errors: as WriterLock.
   CheckpointWriter(Io&, Arena&, Config);
   /// Finishes the write in progress; its error, if nobody waited for it, is lost.
   ~CheckpointWriter();
@@ -50,6 +53,7 @@ class CheckpointWriter {
   Io& io_;
   Arena& arena_;
   Config config_;
+  WriterLock lives_;
   mutable std::mutex mutex_;
   std::exception_ptr error_;
   int64_t committed_ = -1;

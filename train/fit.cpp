@@ -48,7 +48,7 @@ std::string flags_of(const TrainSettings& before, const TrainSettings& after) {
 // The closed forms are of 64 bits: what would leave them is refused, as it fits nowhere.
 void check_countable(const ModelSpec& spec, const TrainSettings& s) {
   const double tokens = static_cast<double>(s.micro_batch) * static_cast<double>(s.seq);
-  double elements = 0, flops = 0;  // upper bounds, per token: of all units; of one unit's attention
+  double elements = 0, flops = 0;  // upper bounds, per token: of all units; of the widest attention
   for (const Unit& unit : spec.units) {
     elements += 8.0 * static_cast<double>(spec.width);
     if (const MlpSpec* m = mlp_of(unit)) elements += 16.0 * static_cast<double>(m->hidden);
@@ -58,7 +58,7 @@ void check_countable(const ModelSpec& spec, const TrainSettings& s) {
                   16.0 * static_cast<double>(e->shared_hidden) + 4.0 * static_cast<double>(e->experts);
     if (const AttentionSpec* a = attention_of(unit)) {
       elements += 8.0 * static_cast<double>(a->qkv_rows());
-      flops = 10.0 * static_cast<double>(a->qkv_rows()) * static_cast<double>(s.seq);
+      flops = std::max(flops, 10.0 * static_cast<double>(a->qkv_rows()) * static_cast<double>(s.seq));
     }
   }
   if (tokens * std::max(8 * elements, flops) > 0x1p62)

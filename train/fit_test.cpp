@@ -100,6 +100,17 @@ TEST(Fit, RefusalNamesBothFiguresTheBreakdownAndThreeWaysOut) {
   }
 }
 
+// Layers may be unlike: the guard against sums beyond 64 bits asks the widest attention, wherever it stands.
+TEST(Fit, WhatTheWidestAttentionMakesUncountableIsRefused) {
+  TrainSettings s = settings();
+  s.seq = int64_t{1} << 20, s.micro_batch = 1;
+  for (const size_t unit : {1, 3}) {
+    ModelSpec spec = spec_of(256, 2);
+    std::get<AttentionSpec>(spec.units[unit].spec).heads = 1 << 16;
+    EXPECT_THROW(predict_memory(spec, s, 0), Error) << "unit " << unit;
+  }
+}
+
 TEST(Fit, TheOnlyCheckpointOfARunTakesThePlaceOfActivations) {
   const ModelSpec spec = spec_of();
   TrainSettings s = settings();

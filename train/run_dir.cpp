@@ -7,6 +7,7 @@
 #include <charconv>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <random>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -62,7 +63,8 @@ void check_output(Io& io, const std::string& output, const ModelDir& model) {
           output, name);
 }
 
-RunDirectory::RunDirectory(Io& io, const std::string& path) : io_(io), path_(path), id_(fmt::format("{}", ::getpid())) {
+RunDirectory::RunDirectory(Io& io, const std::string& path)
+    : io_(io), path_(path), id_(fmt::format("{}-{:08x}", ::getpid(), std::random_device()())) {
   make_dirs(io_, path_);
   lock_ = io_.lock(join_path(path_, "lock"));
   const bool has_model = io_.stat(model()).has_value();

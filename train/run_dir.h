@@ -38,7 +38,7 @@ class RunDirectory {
   std::string data() const { return join_path(path_, "data"); }
   std::string model() const { return join_path(path_, "model"); }
   const std::string& path() const { return path_; }
-  const std::string& id() const { return id_; }  // of this process, for temporary names
+  const std::string& id() const { return id_; }  // of this object alone, for temporary names
   const std::vector<std::string>& notes() const { return notes_; }
 
   void write_recipe(const std::string& toml) const;

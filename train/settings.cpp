@@ -6,7 +6,9 @@
 #include <cctype>
 #include <charconv>
 #include <filesystem>
+#include <initializer_list>
 #include <string>
+#include <utility>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -15,8 +17,16 @@
 namespace tern {
 namespace {
 
-Recompute recompute_from(const std::string& name) {
-  return name == "full" ? Recompute::full : name == "attention" ? Recompute::attention : Recompute::none;
+// The value of that name. An option may get a choice that its reader does not know: that is refused, not taken for
+// another.
+template <class T>
+T named(std::string_view option, std::string_view name, std::initializer_list<std::pair<std::string_view, T>> values) {
+  std::string known;
+  for (const auto& [text, value] : values) {
+    if (text == name) return value;
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", text);
+  }
+  throw Error(ErrorKind::usage, "--{}: '{}' is none of {}", option, name, known);
 }
 
 // In decimals, so that a tenth of 3 is 0.3 and not 0.30000000000000004.
@@ -159,6 +169,17 @@ std::vector<DerivedValue> derived_values(const Options& o) {
 
 std::string_view name_of(Multiply m) { return m == Multiply::fast ? "fast" : "exact"; }
 
+Recompute recompute_from_name(std::string_view name) {
+  return named<Recompute>("recompute", name,
+                          {{"none", Recompute::none}, {"attention", Recompute::attention}, {"full", Recompute::full}});
+}
+Multiply multiply_from_name(std::string_view name) {
+  return named<Multiply>("multiply", name, {{"fast", Multiply::fast}, {"exact", Multiply::exact}});
+}
+Resume resume_from_name(std::string_view name) {
+  return named<Resume>("resume", name, {{"auto", Resume::automatic}, {"must", Resume::must}, {"never", Resume::never}});
+}
+
 TrainSettings train_settings(const Options& o) {
   TrainSettings s;
   s.model = o.positional("MODEL");
@@ -171,16 +192,15 @@ TrainSettings train_settings(const Options& o) {
   s.schedule = schedule_from(o);
   s.optimizer = optimizer_from(o);
   s.dtype = dtype_from_name(o.text("dtype"));
-  s.recompute = recompute_from(o.text("recompute"));
-  s.multiply = o.text("multiply") == "exact" ? Multiply::exact : Multiply::fast;
+  s.recompute = recompute_from_name(o.text("recompute"));
+  s.multiply = multiply_from_name(o.text("multiply"));
   s.shuffle = o.flag("shuffle");
   s.seed = static_cast<uint64_t>(o.integer("seed"));
   s.checkpoint_every = o.integer("checkpoint-every"),
   s.keep_checkpoints = static_cast<int>(o.integer("keep-checkpoints"));
   s.eval_every = o.integer("eval-every"), s.eval_batches = o.integer("eval-batches"),
   s.log_every = o.integer("log-every");
-  const std::string& resume = o.text("resume");
-  s.resume = resume == "must" ? Resume::must : resume == "never" ? Resume::never : Resume::automatic;
+  s.resume = resume_from_name(o.text("resume"));
   if (o.has("memory")) s.memory_bytes = o.integer("memory");
   if (o.has("max-seconds")) s.max_seconds = o.real("max-seconds");
   s.dry_run = o.flag("dry-run");

@@ -53,8 +53,11 @@ struct DerivedValue {
 };
 std::vector<DerivedValue> derived_values(const Options&);
 
-/// "none", "attention", "full"; "fast", "exact".
-std::string_view name_of(Multiply);
+std::string_view name_of(Multiply);  // "fast", "exact"
+/// Of a name as the options have it. Errors: usage for any other.
+Recompute recompute_from_name(std::string_view);
+Multiply multiply_from_name(std::string_view);
+Resume resume_from_name(std::string_view);
 
 /// The settings as facts for a manifest, with what only the run knows: identities of model, data and tokenizer.
 struct RunIdentity {

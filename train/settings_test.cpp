@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/error.h"
+
 namespace tern {
 namespace {
 
@@ -23,6 +25,17 @@ Manifest checkpoint_of(const TrainSettings& s) {
 }
 SettingsChange change_to(const TrainSettings& now, const RunIdentity& id = kIdentity, const Facts& made_by = kMadeBy) {
   return compare_settings(checkpoint_of(sample()), settings_facts(now, id), made_by);
+}
+
+TEST(Settings, AChoiceThatNobodyReadsIsRefusedNotTakenForAnother) {
+  EXPECT_EQ(recompute_from_name("full"), Recompute::full);
+  EXPECT_EQ(recompute_from_name("none"), Recompute::none);
+  EXPECT_EQ(multiply_from_name("exact"), Multiply::exact);
+  EXPECT_EQ(resume_from_name("auto"), Resume::automatic);
+  EXPECT_EQ(resume_from_name("never"), Resume::never);
+  EXPECT_THROW(recompute_from_name("half"), Error);
+  EXPECT_THROW(multiply_from_name("faster"), Error);
+  EXPECT_THROW(resume_from_name(""), Error);
 }
 
 TEST(CompareSettings, TheSameCommandGoesOnSilently) {

@@ -61,12 +61,12 @@ TrainState fresh_state(const TrainSettings& s, const TrainInputs& in, Arena& are
 }
 
 TrainState load_state(const TrainSettings& s, const TrainInputs& in, Io& io, const std::string& checkpoint,
-                      const Manifest& manifest, Arena& arena) {
+                      const Manifest& manifest, int rank, Arena& arena) {
   TrainState state;
   state.weights = allocate_weights(in.spec, s.dtype, MemoryClass::weights, arena);
   for (const Tensor* weight : tensors(in.spec, state.weights)) weight->fill_zero();
   state.optimizer = make_optimizer_state(in.spec, state.weights, s.optimizer, arena);
-  const CheckpointData data(io, checkpoint);
+  const CheckpointData data(io, checkpoint, rank);
   const std::vector<NamedTensor> wanted = named_tensors(s.optimizer.rule, state.optimizer);
   if (data.tensors().size() != wanted.size())
     throw Error(ErrorKind::bad_file, "{}: {} tensors, this run has {}; another model or optimizer?",

@@ -21,10 +21,10 @@ struct TrainState {
 /// A run's beginning: weights drawn (--from-scratch) or read, in f32 where the compute dtype is bf16, zero moments.
 /// Errors: those of load_weights; NotFinite naming the tensor of the files that holds NaN or infinity.
 TrainState fresh_state(const TrainSettings&, const TrainInputs&, Arena&);
-/// The state of a verified checkpoint. Errors: bad_file naming the tensor that is missing, unknown, or of another shape
+/// The state of a rank of a verified checkpoint. Errors: bad_file naming the tensor that is missing, unknown, or of another shape
 /// or type.
 TrainState load_state(const TrainSettings&, const TrainInputs&, Io&, const std::string& checkpoint, const Manifest&,
-                      Arena&);
+                      int rank, Arena&);
 
 /// What a checkpoint holds: "model.NAME" (masters), then "SLOT.NAME" of what the rule keeps (spec/update_rules.def).
 std::vector<NamedTensor> named_tensors(UpdateRule, const OptimizerState&);

@@ -7,9 +7,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/signals.h"
 #include "base/system.h"
-#include "base/threads.h"
 #include "base/units.h"
 #include "kernels/dispatch.h"
 #include "kernels/onednn/fast_matmul.h"
@@ -24,21 +22,24 @@
 namespace tern {
 namespace {
 
-Facts made_by(const TrainSettings& s) {
+Facts made_by(const TrainSettings& s, int threads) {
   return {{"tern", TERN_VERSION},
           {"instruction set", std::string(name_of(active_isa()))},
-          {"threads", fmt::format("{}", num_compute_threads())},
+          {"threads", fmt::format("{}", threads)},
           {"multiplier", s.multiply == Multiply::fast ? std::string(fast_matmul_name()) : "own kernels"}};
 }
 
 // Everything a step needs, made once.
 class Trainer {
  public:
-  Trainer(const TrainSettings& settings, const TrainHooks& hooks, Io& io, Clock& clock)
-      : s_(settings), hooks_(hooks), io_(io), clock_(clock) {}
+  Trainer(const TrainSettings& settings, const TrainHooks& hooks, Io& io, Worker worker)
+      : s_(settings), hooks_(hooks), io_(io), worker_(std::move(worker)), clock_(worker_.clock) {
+    TERN_CHECK(worker_.world->size() == 1, "train: a world of {} ranks", worker_.world->size());
+    TERN_CHECK(worker_.threads == num_compute_threads(), "train: a worker of {} threads on a thread with teams of {}",
+               worker_.threads, num_compute_threads());
+  }
 
   TrainResult run() {
-    const StopSignals signals;  // also while data are packed: what is half-written is cleared away
     plan();
     if (s_.dry_run) {
       result_.end = TrainEnd::planned_only;
@@ -136,7 +137,7 @@ class Trainer {
     if (search.newest) {
       check_change(*search.newest);
       phase(fmt::format("reading {}", search.newest->path));
-      state_ = load_state(s_, in_, io_, search.newest->path, search.newest->manifest, state_arena_);
+      state_ = load_state(s_, in_, io_, search.newest->path, search.newest->manifest, worker_.rank(), state_arena_);
       result_.checkpoint = search.newest->path;
       note(fmt::format("resumed from {}", search.newest->path));
     } else {
@@ -152,7 +153,8 @@ class Trainer {
     run_->write_recipe(s_.recipe_toml);
     log_ = std::make_unique<MetricsLog>(io_, run_->logs(), search.newest ? state_.step : -1, clock_);
     writer_ = std::make_unique<CheckpointWriter>(
-        io_, state_arena_, CheckpointWriter::Config{run_->checkpoints(), run_->id(), s_.keep_checkpoints});
+        io_, state_arena_,
+        CheckpointWriter::Config{run_->checkpoints(), run_->id(), s_.keep_checkpoints, worker_.rank()});
   }
 
   CheckpointSearch look_for_checkpoint() {
@@ -175,7 +177,7 @@ class Trainer {
   }
 
   void check_change(const FoundCheckpoint& found) const {
-    const SettingsChange change = compare_settings(found.manifest, settings_, made_by(s_));
+    const SettingsChange change = compare_settings(found.manifest, settings_, made_by(s_, worker_.threads));
     for (const std::string& text : change.warned) note(text);
     if (change.refused.empty()) return;
     std::string all;
@@ -215,7 +217,7 @@ class Trainer {
   }
 
   bool stop_now() const {
-    return stop_requested() || (s_.max_seconds && seconds_between(begin_ns_, clock_.now_ns()) >= *s_.max_seconds);
+    return worker_.stop || (s_.max_seconds && seconds_between(begin_ns_, clock_.now_ns()) >= *s_.max_seconds);
   }
 
   StepReport step() {
@@ -233,7 +235,7 @@ class Trainer {
                                                  .gradients = &state_.gradients,
                                                  .micro_batches = batches,
                                                  .loss_scale = targets > 0 ? 1.0 / static_cast<double>(targets) : 0.0,
-                                                 .compute = {work_arena_, s_.multiply},
+                                                 .compute = {worker_.arena, s_.multiply},
                                                  .update = &*update_,
                                                  .predicted = predicted_,
                                                  .clock = clock_});
@@ -314,7 +316,7 @@ class Trainer {
     const int64_t begin = clock_.now_ns();
     const Evaluation e =
         evaluate(in_.spec, state_.weights, *held_out_, s_.seq, s_.eval_batches * s_.batch, s_.micro_batch, s_.dtype,
-                 rope_ ? &*rope_ : nullptr, work_arena_, [] { return stop_requested(); });
+                 rope_ ? &*rope_ : nullptr, worker_.arena, [this] { return worker_.stop.load(); });
     last_ns_ = clock_.now_ns();  // not part of the next step's time
     result_.evaluation_seconds += seconds_between(begin, last_ns_);
     result_.counted_peak_bytes = std::max(result_.counted_peak_bytes, state_arena_.peak_total() + e.peak_bytes);
@@ -334,16 +336,19 @@ class Trainer {
   // The log first: a resume at this checkpoint relies on the rows up to it.
   void save() {
     log_->sync();
-    writer_->save(
-        {.step = state_.step, .samples = state_.samples, .settings = settings_, .made_by = made_by(s_), .files = {}},
-        named_tensors(s_.optimizer.rule, state_.optimizer));
+    writer_->save({.step = state_.step,
+                   .samples = state_.samples,
+                   .settings = settings_,
+                   .made_by = made_by(s_, worker_.threads),
+                   .files = {}},
+                  named_tensors(s_.optimizer.rule, state_.optimizer));
   }
 
   // A run that was complete before has nothing to save again, but its model may be missing or of an earlier step: a
   // kill can fall between the commit and the export.
   void finish() {
     result_.last_step = state_.step;
-    work_arena_ = Arena();  // what it keeps of freed activations goes back: staging takes their place
+    worker_.arena = Arena();  // what it keeps of freed activations goes back: staging takes their place
     const bool moved = state_.step > result_.first_step;
     if (moved || result_.checkpoint.empty()) {
       phase("writing the checkpoint and the model");
@@ -375,13 +380,14 @@ class Trainer {
   const TrainSettings& s_;
   const TrainHooks& hooks_;
   Io& io_;
+  Worker worker_;
   Clock& clock_;
   TrainResult result_;
   TrainInputs in_;
   std::unique_ptr<RunDirectory> run_;
   std::unique_ptr<Feed> feed_, held_out_;
   Facts settings_;
-  Arena state_arena_, work_arena_;  // apart, so that the writer's staging does not disturb the executor's counts
+  Arena state_arena_;  // apart from the worker's, so that the writer's staging does not disturb the executor's counts
   TrainState state_;
   std::optional<RopeTable> rope_;
   std::optional<UpdatePass> update_;
@@ -395,8 +401,8 @@ class Trainer {
 
 }  // namespace
 
-TrainResult train(const TrainSettings& settings, const TrainHooks& hooks, Io& io, Clock& clock) {
-  return Trainer(settings, hooks, io, clock).run();
+TrainResult train(const TrainSettings& settings, const TrainHooks& hooks, Io& io, Worker worker) {
+  return Trainer(settings, hooks, io, std::move(worker)).run();
 }
 
 }  // namespace tern

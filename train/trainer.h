@@ -6,8 +6,8 @@
 #include <optional>
 #include <string>
 
-#include "base/clock.h"
 #include "base/io.h"
+#include "comm/worker.h"
 #include "train/evaluate.h"
 #include "train/fit.h"
 #include "train/peak_rate.h"
@@ -55,15 +55,17 @@ struct TrainResult {
 };
 
 /// Order   same binary, machine, threads and settings: the same bits, resumed or not, recomputed or not.
-/// Stops   on stop_requested() (base/signals.h) or after max_seconds: the step is finished (a signal leaves an
-/// evaluation at its next batch, told by a note; after the last step
-/// too, the end is interrupted), a checkpoint and OUT/model written.
+/// Workers any number of threads of one process may train at once, each with a Worker and an --output of its own: the
+/// bits are those of as many processes. The Worker's world has one rank; its team is the calling thread's.
+/// Stops   when the Worker's `stop` becomes true, or after max_seconds: the step is finished (a stop leaves an
+/// evaluation at its next batch, told by a note; after the last step too, the end is interrupted), a checkpoint and
+/// OUT/model written.
 /// Seams   all that is written in OUT goes through the Io (what is read from elsewhere, and the machine's cache of peak
-/// rates, is real); `clock` is what max_seconds, rates, the log's times and the trace go by (the probe of the machine's
-/// peak is real).
+/// rates, is real); the Worker's clock is what max_seconds, rates, the log's times and the trace go by (the probe of the
+/// machine's peak is real).
 /// Errors  usage, bad_file, does_not_fit before anything is written to OUT; no_checkpoint (--resume must, or
 /// none of those there
 ///         verifies); diverged for gradients that are not finite; the disk's errors.
-TrainResult train(const TrainSettings&, const TrainHooks& = {}, Io& = real_io(), Clock& = real_clock());
+TrainResult train(const TrainSettings&, const TrainHooks& = {}, Io& = real_io(), Worker = {});
 
 }  // namespace tern

@@ -5,15 +5,14 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
-#include <csignal>
 #include <cstdlib>
 #include <cstring>
 
 #include "base/error.h"
 #include "base/fault_io.h"
 #include "base/memory_io.h"
-#include "base/signals.h"
 #include "formats/data/token_data_testing.h"
 #include "formats/hf/config.h"
 #include "formats/safetensors/safetensors.h"
@@ -87,7 +86,7 @@ double value_of(const MetricRow& row, const std::string& tag) {
 // What a run leaves, but for times and speeds.
 std::string left_by(Io& io, int64_t steps) {
   std::string all = io.read("run/model/model.safetensors") + io.read("run/model/tern_export.json") +
-                    io.read(fmt::format("run/checkpoints/step-{}/{}", steps, kRankFile));
+                    io.read(fmt::format("run/checkpoints/step-{}/{}", steps, rank_file(0)));
   for (const MetricRow& row : logged(io))
     all += fmt::format("{} {} {} {}\n", row.step, value_of(row, "train/loss"), value_of(row, "train/lr"),
                        value_of(row, "train/grad_norm"));
@@ -184,7 +183,7 @@ TEST(Train, EachStepMovesTheWeightsByItsRateTimesTheClippedNorm) {
   train(s, {}, io);
   const auto weights = [&](int64_t step) {
     std::vector<double> all;
-    const CheckpointData data(io, "run/checkpoints/" + checkpoint_name(step));
+    const CheckpointData data(io, "run/checkpoints/" + checkpoint_name(step), 0);
     for (size_t i = 0; i < data.tensors().size(); ++i)
       for (const double x : doubles(data.tensors()[i])) all.push_back(x);
     return all;
@@ -212,7 +211,7 @@ TEST(Train, MaxSecondsGoesByTheClockItIsGiven) {
   MemoryIo io;
   VirtualClock clock;
   const TrainResult r =
-      train(run.settings, {.step = [&](const StepReport&) { clock.advance_ns(10'000'000'000); }}, io, clock);
+      train(run.settings, {.step = [&](const StepReport&) { clock.advance_ns(10'000'000'000); }}, io, {.clock = clock});
   EXPECT_EQ(r.end, TrainEnd::interrupted);
   EXPECT_EQ(r.last_step, 4);
   EXPECT_DOUBLE_EQ(r.seconds, 40);
@@ -239,7 +238,7 @@ TEST(Train, EvaluationIsToldApartFromTheStepsAndTheirRate) {
     run.settings.eval_every = evaluates ? 2 : 0, run.settings.eval_batches = 3;
     MemoryIo io;
     AskedClock clock;
-    return train(run.settings, {}, io, clock);
+    return train(run.settings, {}, io, {.clock = clock});
   };
   const TrainResult alone = run_once(false), r = run_once(true);
   ASSERT_TRUE(r.evaluation);
@@ -249,20 +248,20 @@ TEST(Train, EvaluationIsToldApartFromTheStepsAndTheirRate) {
   EXPECT_DOUBLE_EQ(r.tokens_per_s * r.seconds, 4 * 16);
 }
 
-TEST(Train, ASignalDuringTheLastEvaluationLeavesItAtItsNextBatchAndSavesAllSteps) {
+TEST(Train, AStopDuringTheLastEvaluationLeavesItAtItsNextBatchAndSavesAllSteps) {
   TextRun run;
   run.settings.valid_data = run.settings.data;
   run.settings.eval_every = 0, run.settings.eval_batches = 3;
   MemoryIo io;
   std::string notes;
+  std::atomic<bool> stop = false;
   const TrainResult r = train(run.settings,
                               {.note = [&](const std::string& text) { notes += text + "\n"; },
                                .step =
                                    [&](const StepReport& s) {
-                                     if (s.step == 4) request_stop(SIGTERM);
+                                     if (s.step == 4) stop = true;
                                    }},
-                              io);
-  clear_stop();
+                              io, {.stop = stop});
   EXPECT_EQ(r.end, TrainEnd::interrupted);
   EXPECT_EQ(r.last_step, 4);
   EXPECT_FALSE(r.evaluation);

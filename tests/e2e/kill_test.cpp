@@ -21,6 +21,7 @@ Disk look(const std::string& out) {
   const std::string checkpoints = out + "/checkpoints";
   if (!real_io().stat(checkpoints)) return d;
   for (const std::string& name : real_io().list(checkpoints)) {
+    if (!name.starts_with("step-")) continue;  // a writer's lock
     if (name.find(".tmp-") == std::string::npos)
       d.committed = true;
     else if (name.find(".tmp-old-") == std::string::npos)

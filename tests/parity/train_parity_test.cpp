@@ -40,7 +40,7 @@ Final run(const TrainSettings& s) {
   const TrainResult r = train(s);
   EXPECT_EQ(r.end, TrainEnd::finished);
   EXPECT_EQ(r.byte_mismatches, 0);
-  return {r.loss.value_or(NAN), r.checkpoint + "/" + std::string(kRankFile)};
+  return {r.loss.value_or(NAN), r.checkpoint + "/" + rank_file(0)};
 }
 std::string bits(const Final& f) { return real_io().read(f.path); }
 
@@ -78,7 +78,7 @@ TEST_P(TrainParity, AResumedRunHasTheBitsOfTheUninterruptedOne) {
   remove_all(real_io(), tiny.out(1) + "/checkpoints/step-12");
   const TrainResult again = train(parts);
   EXPECT_EQ(again.first_step, 10);
-  EXPECT_EQ(bits({0, again.checkpoint + "/" + std::string(kRankFile)}), bits(want));
+  EXPECT_EQ(bits({0, again.checkpoint + "/" + rank_file(0)}), bits(want));
   EXPECT_EQ(again.loss, want.loss);
 }
 
@@ -147,11 +147,11 @@ TEST(TrainExperts, WhatIsNotTrainedIsKeptToTheBitThroughCheckpointsAndResumption
     const TrainResult whole = train(s);
     EXPECT_EQ(whole.byte_mismatches, 0);
     EXPECT_EQ(whole.counted_peak_bytes, whole.predicted.tensors());
-    const std::string want = bits({0, whole.checkpoint + "/" + std::string(kRankFile)});
+    const std::string want = bits({0, whole.checkpoint + "/" + rank_file(0)});
     remove_all(real_io(), tiny.out(0) + "/checkpoints/step-12");
     const TrainResult again = train(s);
     EXPECT_EQ(again.first_step, 10);
-    EXPECT_EQ(bits({0, again.checkpoint + "/" + std::string(kRankFile)}), want);
+    EXPECT_EQ(bits({0, again.checkpoint + "/" + rank_file(0)}), want);
     const std::string name = "model.layers.1.mlp.gate.e_score_correction_bias";
     const Safetensors before(s.model + "/model.safetensors"), after(tiny.out(0) + "/model/model.safetensors");
     ASSERT_EQ(after.get(name).dtype, DType::f32);

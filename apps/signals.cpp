@@ -1,4 +1,4 @@
-#include "base/signals.h"
+#include "apps/signals.h"
 
 #include <signal.h>
 #include <unistd.h>

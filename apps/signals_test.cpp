@@ -1,4 +1,4 @@
-#include "base/signals.h"
+#include "apps/signals.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>

@@ -1,0 +1,29 @@
+#pragma once
+// Worker: what one rank computes with. Nothing in it belongs to the process, so threads of one process can be workers
+// side by side, each with memory, a clock, a stop and a team of threads of its own.
+
+#include <atomic>
+#include <memory>
+
+#include "base/clock.h"
+#include "base/threads.h"
+#include "comm/comm.h"
+#include "tensor/arena.h"
+
+namespace tern {
+
+inline const std::atomic<bool> kNeverStops = false;
+
+/// Made on the thread that computes, by whoever started that thread and gave it its team (OpenMP keeps the number of
+/// threads of a team per thread that starts teams). It stays on that thread.
+struct Worker {
+  std::shared_ptr<Comm> world = make_solo_comm();  // all ranks; the groups along a mesh's axes are this one today
+  Arena arena;                                     // buffers and temporaries of its passes; no other worker's
+  Clock& clock = real_clock();
+  const std::atomic<bool>& stop = kNeverStops;  // true: leave at the next place where the work is whole
+  int threads = num_compute_threads();          // of its team
+
+  int rank() const { return world->rank(); }
+};
+
+}  // namespace tern
