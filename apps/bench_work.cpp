@@ -11,7 +11,7 @@
 #include "formats/hf/config.h"
 #include "infer/load.h"
 #include "infer/run.h"
-#include "program/generate.h"
+#include "program/lower.h"
 #include "train/fit.h"
 #include "update/state.h"
 
@@ -59,7 +59,7 @@ struct TrainedModel {
     update.emplace(make_update_pass(spec, optimizer, config, weights, gradients));
     update->learning_rate = 1e-4;
     rope = rope_table(spec, kSeq, kSeq);
-    program = training_program(spec, step_costs(spec, settings, kBatch), Recompute::none, config);
+    program = lower(spec, step_placement(spec, settings, kBatch), 0);
     std::vector<int64_t> starts;
     for (int64_t i = 0; i <= kBatch; ++i) starts.push_back(i * kSeq);
     batches.emplace_back(random_tokens(kBatch * kSeq, spec.vocab, 2), starts,

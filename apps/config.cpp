@@ -67,8 +67,8 @@ Row row_of(const std::string& name, const Options::Value& value) {
 void show_derived(const DerivedValue& derived, std::vector<Row>& rows) {
   for (Row& row : rows) {
     if (row.name != derived.name) continue;
-    row.value = derived.value;
     row.json = parse_json(derived.value, "derived value");
+    row.value = row.json.is_string() ? row.json.get<std::string>() : derived.value;
     row.origin = "derived: " + derived.why;
   }
 }

@@ -271,6 +271,7 @@ std::vector<OptionSpec> make_options() {
       {.name = "dtype", .verbs = "export", .type = choice, .help = "type of the written weights; not given: the one the model is kept in; q8_0: --format gguf only", .choices = {"f32", "f16", "bf16", "q8_0"}},
       {.name = "recompute", .verbs = "train", .type = choice, .fallback = "none", .help = "recompute activations in the backward pass instead of keeping them", .choices = {"none", "attention", "full"}},
       {.name = "multiply", .verbs = "train", .type = choice, .fallback = "fast", .help = "who multiplies in training: fast library, or tern's own exact kernels", .choices = {"fast", "exact"}},
+      {.name = "plan", .verbs = "train", .type = path, .unit = "FILE", .help = "a plan that tern plan wrote for one device: its batch, micro-batch, sequence length, type, optimizer and each layer's recomputation"},
       {.name = "shuffle", .verbs = "train", .type = toggle, .fallback = "on", .help = "draw sequences in random order, anew each epoch"},
       {.name = "seed", .verbs = "train", .type = integer, .fallback = "1", .unit = "N", .help = "of initial weights and of the order of data", .min = 0},
       {.name = "seed", .verbs = "generate chat", .type = integer, .fallback = "1", .unit = "N", .help = "of the random draws", .min = 0},

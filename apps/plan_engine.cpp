@@ -14,8 +14,12 @@
 #include "formats/model_dir.h"
 #include "hardware/cluster.h"
 #include "hardware/rates.h"
+#include "model/linear.h"
 #include "plan/cost_model.h"
 #include "plan/layers.h"
+#include "program/checksum.h"
+#include "program/lower.h"
+#include "train/plan_settings.h"
 
 namespace tern {
 namespace {
@@ -26,32 +30,17 @@ std::string why_not(const Plan& p) {
   if (p.choice.devices() != 1) return "it runs on one device";
   if (p.job.gradients != (p.job.dtype == DType::f64 ? DType::f64 : DType::f32))
     return "its gradients are f32: --gradients f32";
-  const LayerStrategy* block = nullptr;
-  for (const PlannedLayers& l : p.layers) {
+  for (const PlannedLayers& l : p.layers)
     if (l.strategy.states != Tier::device || l.strategy.activations != Tier::device)
       return "it keeps states and activations in memory: --offload none";
-    const bool ends =
-        l.count == 1 && (l.first == 0 || &l == &p.layers.back());  // embedding, head: nothing to recompute
-    if (ends) continue;
-    if (block && block->recompute != l.strategy.recompute)
-      return "it recomputes in every layer alike: --allow-recompute none, attention or full";
-    block = &l.strategy;
-  }
   return "";
-}
-
-Recompute recompute_of(const Plan& p) {
-  // Layers that have nothing to recompute may say anything.
-  for (const PlannedLayers& l : p.layers)
-    if (l.count > 1 || (l.first != 0 && &l != &p.layers.back())) return l.strategy.recompute;
-  return p.layers.empty() ? Recompute::none : p.layers.front().strategy.recompute;
 }
 
 // What of `tern train` says how much memory it takes: a run without a checkpoint on the way.
 TrainSettings settings_of(const Plan& p) {
   TrainSettings s;
   s.seq = p.job.seq, s.batch = p.job.batch, s.micro_batch = p.choice.micro_batch;
-  s.dtype = p.job.dtype, s.recompute = recompute_of(p);
+  s.dtype = p.job.dtype, s.plan = p;
   s.optimizer = update_config(p.job.optimizer);
   s.schedule.total_steps = 2;
   s.checkpoint_every = 0;
@@ -100,14 +89,22 @@ EngineTraining engine_training(const ModelSpec& spec, const Plan& p) {
   out.memory = predict_memory(spec, s, 0);
   s.checkpoint_every = 1;
   out.saving = predict_memory(spec, s, 0);
-  out.command = fmt::format("--batch {} --seq {} --micro-batch {} --recompute {} --dtype {} --optimizer {}", s.batch,
-                            s.seq, s.micro_batch, name_of(s.recompute), name_of(s.dtype), name_of(p.job.optimizer));
+  out.program = checksum(lower(spec, p, 0, scratch_bytes(s.multiply, s.dtype)));
+  const std::optional<Recompute> mode = planned_mode(p);
+  out.command =
+      mode ? fmt::format("--batch {} --seq {} --micro-batch {} --recompute {} --dtype {} --optimizer {}", s.batch,
+                         s.seq, s.micro_batch, name_of(*mode), name_of(s.dtype), name_of(p.job.optimizer))
+           : "--plan PLAN";
   return out;
 }
 
 std::string describe_times(const ModelSpec& spec, const Plan& p, const Machine& m) {
   const LayerCosts costs(spec, p.job, m, p.choice.mesh, p.choice.micro_batch);
-  const Recompute recompute = recompute_of(p);
+  std::vector<Recompute> modes;  // of each unit
+  const std::vector<Recompute> of_layers = planned_recompute(p);
+  const std::vector<Layer> layers = layers_of(spec);
+  for (size_t l = 0; l < layers.size(); ++l)
+    modes.insert(modes.end(), static_cast<size_t>(layers[l].count), of_layers[l]);
   struct Row {
     std::string_view kind;
     int64_t forward = 0, backward = 0, weight = 0;
@@ -119,7 +116,7 @@ std::string describe_times(const ModelSpec& spec, const Plan& p, const Machine& 
     if (row == rows.end()) row = rows.insert(rows.end(), Row{kind});
     const UnitFacts& facts = costs.units()[u];
     row->forward += facts.forward, row->weight += facts.weight;
-    row->backward += facts.backward + (is_recomputed(spec.units[u], recompute) ? facts.forward : 0);
+    row->backward += facts.backward + (is_recomputed(spec.units[u], modes[u]) ? facts.forward : 0);
   }
   const auto ms = [](int64_t ps) { return static_cast<double>(ps) * 1e-9; };
   const int64_t times = p.choice.num_micro;
@@ -128,7 +125,7 @@ std::string describe_times(const ModelSpec& spec, const Plan& p, const Machine& 
     out += fmt::format("  {:<12} {:>12.3f} {:>12.3f} {:>12.3f}\n", r.kind, ms(counted_ps(times, r.forward)),
                        ms(counted_ps(times, r.backward)), ms(counted_ps(times, r.weight)));
   int64_t update = 0;
-  for (const Layer& layer : layers_of(spec)) update += costs.cost(layer, LayerStrategy{}, false).update;
+  for (const Layer& layer : layers) update += costs.cost(layer, LayerStrategy{}, false).update;
   return out + fmt::format("  {:<12} {:>12.3f}\n", "update", ms(update));
 }
 
@@ -152,6 +149,8 @@ std::string describe(const EngineTraining& e, int64_t capacity) {
                                 e.model.empty() ? "MODEL is a folder or config.json of this shape, " : "");
   if (e.asks.ends_with(kAsksForTokenizer))
     out += "  TOKENIZER is a folder with one, such as tern tokenize --train makes\n";
+  if (e.command == "--plan PLAN") out += "  PLAN is this plan's file (--output): its layers do not recompute alike\n";
+  out += fmt::format("  its step is the Program {:08x}, which tern train --plan FILE --dry-run names too\n", e.program);
   if (e.packs) out += "  its windows are packed as this plan's: documents end to end, attention inside each alone\n";
   const auto line = [&](std::string_view name, int64_t bytes, const char* what) {
     out += fmt::format("  {:<24} {:>12} {:>20} bytes{}\n", name, format_bytes(bytes), format_with_commas(bytes), what);

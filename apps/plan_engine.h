@@ -13,13 +13,14 @@ struct Cluster;
 struct Machine;
 
 struct EngineTraining {
-  std::string why_not;  // "", or why this engine does not run the plan
-  bool packs = false;   // said of a plan for sequences of unlike length
-  std::string model;    // MODEL of that command, quoted; "" where it takes no such model (presets, GGUF)
-  std::string asks;     // what it wants besides: " --from-scratch --tokenizer TOKENIZER"
-  std::string command;  // "--batch 16 --seq 256 --micro-batch 8 --recompute none --dtype f32"
-  MemoryPlan memory;    // of a run whose only checkpoint comes after the last step
-  MemoryPlan saving;    // of one that saves on the way
+  std::string why_not;   // "", or why this engine does not run the plan
+  bool packs = false;    // said of a plan for sequences of unlike length
+  std::string model;     // MODEL of that command, quoted; "" where it takes no such model (presets, GGUF)
+  std::string asks;      // what it wants besides: " --from-scratch --tokenizer TOKENIZER"
+  std::string command;   // "--batch 16 --seq 256 --micro-batch 8 --recompute none --dtype f32"
+  uint32_t program = 0;  // checksum of a step's Program
+  MemoryPlan memory;     // of a run whose only checkpoint comes after the last step
+  MemoryPlan saving;     // of one that saves on the way
 };
 /// What the search does not count and the trainer does: the scratch of this machine's multiplier, the head's tiles as
 /// its kernels want them, the copy a checkpoint is written from. The same function that `tern train` asks before it

@@ -50,10 +50,13 @@ Json json_of(const TrainSettings& s, const TrainResult& r) {
                {"steps", s.schedule.total_steps},
                {"parameters", r.num_parameters},
                {"predicted_bytes", json_of(r.predicted)}};
+  if (r.program_checksum != 0) json["program"]["checksum"] = fmt::format("{:08x}", r.program_checksum);
+  if (s.plan) json["program"]["planned_step_seconds"] = static_cast<double>(s.plan->step_ps) * 1e-12;
   if (r.end == TrainEnd::planned_only) return json;
   json["loss"] = r.loss ? Json(*r.loss) : Json();
   json["steps_without_loss"] = r.idle_steps;
   json["seconds"] = r.seconds;
+  if (s.plan && r.steady_step_seconds > 0) json["program"]["step_seconds"] = r.steady_step_seconds;
   json["evaluation_seconds"] = r.evaluation_seconds;
   json["tokens_per_s"] = r.tokens_per_s;
   json["flops_per_s"] = r.flops_per_s;
@@ -97,9 +100,21 @@ struct Talk {
   }
 };
 
-void tell_end(const TrainResult& r) {
+// Beside the measured time of a step: what the plan says. The first step makes kernels and pages, so it is left out.
+std::string beside_plan(const TrainSettings& s, const TrainResult& r) {
+  if (!s.plan || r.steady_step_seconds <= 0) return "";
+  const double planned = static_cast<double>(s.plan->step_ps) * 1e-12;
+  return fmt::format("; a step took {} on average from the second on, the plan says {} ({:+.1f} %)",
+                     format_seconds(r.steady_step_seconds), format_seconds(planned),
+                     100 * (r.steady_step_seconds / planned - 1));
+}
+
+void tell_end(const TrainSettings& s, const TrainResult& r) {
   if (r.end == TrainEnd::planned_only) {
-    log_info("it fits; predicted memory:\n{}nothing was written (--dry-run)", describe(r.predicted));
+    log_info("it fits; predicted memory:\n{}{}nothing was written (--dry-run)", describe(r.predicted),
+             s.plan ? fmt::format("the plan's Program has the checksum {:08x}; it says {} a step\n", r.program_checksum,
+                                  format_seconds(static_cast<double>(s.plan->step_ps) * 1e-12))
+                    : "");
     return;
   }
   if (r.last_step == r.first_step && r.end == TrainEnd::finished)
@@ -107,7 +122,7 @@ void tell_end(const TrainResult& r) {
   const int64_t steps = r.last_step - r.first_step;
   if (steps > 0)
     log_info(
-        "{} in {}: {} tok/s, {:.1f} GFLOP/s{}{}{}", counted(steps, "step"), format_seconds(r.seconds),
+        "{} in {}: {} tok/s, {:.1f} GFLOP/s{}{}{}{}", counted(steps, "step"), format_seconds(r.seconds),
         format_count(r.tokens_per_s), r.flops_per_s * 1e-9,
         r.peak.flops_per_s > 0
             ? fmt::format(
@@ -116,7 +131,7 @@ void tell_end(const TrainResult& r) {
                   r.peak.measured.empty() ? "" : fmt::format(" ({}, kept in {})", r.peak.measured, peak_rate_path()))
             : "",
         r.evaluation_seconds > 0 ? fmt::format("; evaluation {} more", format_seconds(r.evaluation_seconds)) : "",
-        r.loss ? fmt::format("; the last loss {:.4f}", *r.loss) : "");
+        r.loss ? fmt::format("; the last loss {:.4f}", *r.loss) : "", beside_plan(s, r));
   log_info(
       "memory: tensors {} at their most (predicted {}); with the program itself {} resident (predicted at most {})",
       format_bytes(r.counted_peak_bytes), format_bytes(r.predicted.tensors()), format_bytes(r.peak_resident_bytes),
@@ -145,7 +160,7 @@ int run_train(const Options& options) {
   }();
   talk.packing.finish();
   if (talk.progress) talk.progress->finish();
-  tell_end(result);
+  tell_end(settings, result);
   if (options.flag("json")) print_json(json_of(settings, result));
   if (result.end == TrainEnd::interrupted)
     throw Error(ErrorKind::interrupted,

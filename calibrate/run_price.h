@@ -46,8 +46,8 @@ class ReadyPipelines {
 };
 
 /// Makes a run ready to be priced many times under other rates. Blocks are equal, so three layers (embedding, a block,
-/// head) are priced and counted; full_instance and full_assignment are the same with every layer, for lower() and
-/// price(): equal to the picosecond (calibrate_test.RunPricer.*).
+/// head) are priced and counted; full_instance and full_assignment are the same with every layer, for the stage
+/// model and price(): equal to the picosecond (calibrate_test.RunPricer.*).
 /// Errors  bad_file "PATH:LINE: …", for a model that is none, whose blocks are not alike (encoders beside decoders), a
 /// plan that is not legal on such nodes, fewer blocks than stages, or more than kMostOperations; as ReadyPipelines.
 class RunPricer {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "base/error.h"
 
@@ -13,6 +14,7 @@ namespace {
 struct Buffers {
   int num_units;
   std::vector<Tensor> output, gradient;
+  Tensor remade;  // by the RECOMPUTE at work
   std::vector<UnitSaved> saved;
 
   Buffers(const ModelSpec& spec, const Program& p)
@@ -31,6 +33,9 @@ struct Buffers {
       case BufferKind::gradient:
         gradient[i] = Tensor();
         break;
+      case BufferKind::remade:
+        remade = Tensor();
+        break;
       case BufferKind::saved:
         saved[i] = nothing_saved(unit);
         break;
@@ -38,7 +43,7 @@ struct Buffers {
         if (!with_saved) drop_left(saved[i]);
         break;
       default:
-        TERN_CHECK(false, "execute: {}: of a Program for many ranks", to_string(b));
+        TERN_CHECK(false, "execute: {}: require_executable let it pass", to_string(b));
     }
   }
 };
@@ -65,7 +70,8 @@ struct Runner {
     if (i.unit == last()) return head(batch, x, buffers.saved[at]);
     UnitSaved* saved = allocates(i, BufferKind::saved) ? &buffers.saved[at] : nullptr;
     const WeightLease weights = in.weights.acquire(i.unit);
-    buffers.output[at] = unit_forward(in.spec, i.unit, *weights, batch.rows, x, saved, nullptr, in.compute);
+    Tensor y = unit_forward(in.spec, i.unit, *weights, batch.rows, x, saved, nullptr, in.compute);
+    (i.op == Opcode::recompute ? buffers.remade : buffers.output[at]) = std::move(y);
   }
 
   void head(const MicroBatch& batch, const Tensor& x, UnitSaved& saved) {
@@ -112,7 +118,7 @@ struct Runner {
         if (result.update) update_unit(*in.update, *result.update, i.unit);
         return;
       default:
-        TERN_CHECK(false, "execute: {}: of a Program for many ranks", to_string(i));
+        TERN_CHECK(false, "execute: {}: require_executable let it pass", to_string(i));
     }
   }
 
@@ -184,13 +190,32 @@ int64_t MicroBatch::num_targets() const {
   return std::count_if(targets.begin(), targets.end(), [](int32_t t) { return t >= 0; });
 }
 
+void require_executable(const Program& program) {
+  const int64_t devices = program.num_ranks * program.devices_per_rank;
+  if (devices != 1)
+    throw Error(ErrorKind::usage, "this step needs {} devices; tern trains on one so far: plan for one device",
+                devices);
+  for (const auto& rank : program.resident)
+    for (const BufferBytes& b : rank)
+      if (b.buffer.tier != Tier::device)
+        throw Error(ErrorKind::usage,
+                    "the step keeps {} off the device, which tern does not do yet: plan without offload",
+                    to_string(b.buffer));
+  constexpr std::array kRun{Opcode::forward, Opcode::backward_input, Opcode::backward_weight, Opcode::recompute,
+                            Opcode::reduce,  Opcode::norm,           Opcode::update};
+  for (const Instruction& i : program.instructions)
+    if (std::find(kRun.begin(), kRun.end(), i.op) == kRun.end() || i.axis != Axis::none)
+      throw Error(ErrorKind::usage,
+                  "the step has {}, which tern does not run yet: plan for one device, without offload", to_string(i));
+}
+
 ExecuteResult execute(const Program& program, const ExecuteInput& in) {
+  require_executable(program);
   const auto has = [&](Opcode op) {
     return std::any_of(program.instructions.begin(), program.instructions.end(),
                        [op](const Instruction& i) { return i.op == op; });
   };
   const bool training = has(Opcode::backward_weight), updates = has(Opcode::norm);
-  TERN_CHECK(program.num_ranks == 1, "execute: {} ranks; this executor runs one", program.num_ranks);
   TERN_CHECK(program.num_units == static_cast<int>(in.spec.units.size()), "execute: {} units, the model has {}",
              program.num_units, in.spec.units.size());
   TERN_CHECK(program.num_micro == static_cast<int>(in.micro_batches.size()),

@@ -60,10 +60,15 @@ struct ExecuteResult {
   double seconds = 0;
 };
 
+/// Errors: usage, for what this executor does not run: several devices, messages and collectives, bytes off the device;
+/// it names the first.
+void require_executable(const Program&);
+
 /// Runs the Program once. A forward program (no BACKWARD) takes the losses without gradients.
 /// Counting  `counted` holds the most of the arena's activations and of its workspace during an instruction, beside what
 ///           was there before the call.
-/// Errors    TERN_CHECK: micro-batches, gradients or update that the Program needs and are not given, a tied table
+/// Errors    as require_executable; TERN_CHECK: micro-batches, gradients or update that the Program needs and are not
+///           given, a tied table
 ///           that no REDUCE joins before NORM; in debug builds also any mismatch. diverged: gradient_norm's. What the
 ///           model's functions throw passes through, buffers freed.
 ExecuteResult execute(const Program&, const ExecuteInput&);

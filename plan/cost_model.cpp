@@ -250,30 +250,17 @@ bool is_remade(const UnitFacts& u, Recompute r) {
 
 // Sums over the parameters of a layer: dense ones over the replicas, experts over fewer.
 struct Sharing {
-  int64_t persistent_weights = 0, persistent_gradients = 0, persistent_states = 0,
-          shard = 0;                                                   // bytes; trained elements
+  SharedBytes bytes;
   int64_t gather = 0, gather_trained = 0, reduce = 0, all_reduce = 0;  // ps
   int64_t gathered_bytes = 0, gradient_bytes = 0;                      // of the whole layer
 };
 
-// The state of `part` of a layer's trained elements, rounded up.
-int64_t state_share(int64_t state_bytes, int64_t part, int64_t trained) {
-  if (part == trained) return state_bytes;
-  return static_cast<int64_t>((static_cast<__int128>(state_bytes) * part + trained - 1) / trained);
-}
-
 Sharing sharing_of(const TrainJob& job, const Machine& machine, const Mesh& mesh, const LayerParameters& n, int zero) {
   const int64_t s = size_of(job.dtype), g = size_of(job.gradients);
   const RankGroup groups[2]{{mesh.replicas(), mesh.tensor}, {mesh.expert_replicas(), mesh.expert * mesh.expert_tensor}};
-  Sharing r;
+  Sharing r{.bytes = shared_bytes(job, mesh, n, zero)};
   for (int i = 0; i < 2; ++i) {
     const int64_t ranks = groups[i].ranks, parameters = n.all[i], trained = n.trained[i];
-    const int64_t gradients = trained + (i == 0 ? n.own_gradients : 0);
-    r.persistent_weights += (zero >= 3 ? shard_of(parameters, ranks) : parameters) * s;
-    r.persistent_gradients += (zero >= 2 ? shard_of(gradients, ranks) : gradients) * g;
-    const int64_t shard = zero >= 1 ? shard_of(trained, ranks) : trained;
-    r.shard += shard;
-    r.persistent_states += state_share(n.state_bytes[i], shard, trained);
     if (ranks == 1) continue;
     if (parameters) r.gather += all_gather_ps(machine, groups[i], parameters * s);
     if (!trained) continue;
@@ -288,10 +275,10 @@ Sharing sharing_of(const TrainJob& job, const Machine& machine, const Mesh& mesh
 
 // One step's update of the shard's trained elements, its states on a tier.
 int64_t update_ps(const TrainJob& job, const Machine& m, const Sharing& share, Tier states) {
-  if (share.shard == 0) return 0;
-  const double n = static_cast<double>(share.shard), devices = static_cast<double>(m.node.num_devices);
+  if (share.bytes.shard == 0) return 0;
+  const double n = static_cast<double>(share.bytes.shard), devices = static_cast<double>(m.node.num_devices);
   const double s = static_cast<double>(size_of(job.dtype)), g = static_cast<double>(size_of(job.gradients));
-  const double state = static_cast<double>(share.persistent_states);
+  const double state = static_cast<double>(share.bytes.states);
   const double touched = 2 * state + n * (g + s);
   if (states == Tier::device) return ps_of(touched, update_rate(m.device, job.dtype)) + m.device.launch_ps;
   // Gradients out, weights back and the host's arithmetic run beside each other; the slowest counts.
@@ -339,15 +326,7 @@ std::vector<UnitFacts> LayerCosts::facts_for(const ModelSpec& spec, int64_t micr
       if (const AttentionSpec* a = attention_of(unit))
         z.query.attended_pairs = shard_of(micro_batch_pairs(job_, *a, micro_batch, mesh_.data, windows), mesh_.context);
       units.push_back(facts_of(z, unit, input));
-      if (units.back().shares_table) {
-        const auto* h = std::get_if<HeadSpec>(&unit.spec);
-        const int64_t vocab = h ? h->vocab : std::get<BridgeSpec>(unit.spec).vocab;
-        table_parameters_ = shard_of(vocab, mesh_.tensor) * spec.width;
-        table_trained_ = unit.frozen ? 0 : table_parameters_;
-        if (table_trained_ > 0)
-          table_state_bytes_ = state_bytes(
-              z.update, job_.dtype, ParameterForm{ParameterKind::table, table_trained_ / spec.width, spec.width});
-      }
+      if (units.back().shares_table) { table_ = table_copy(spec, unit, z.query, z.update); }
     }
     input = units.back().output_bytes;
   }
@@ -364,7 +343,7 @@ LayerParameters LayerCosts::parameters_of(const Layer& layer, bool pipelined) co
     }
     if (!pipelined) n.own_gradients += u.own_table_gradient;
     if (!pipelined || !u.shares_table) continue;
-    n.all[0] += table_parameters_, n.trained[0] += table_trained_, n.state_bytes[0] += table_state_bytes_;
+    n.all[0] += table_.parameters, n.trained[0] += table_.trained, n.state_bytes[0] += table_.state_bytes;
     ++n.tables;
   }
   return n;
@@ -374,8 +353,8 @@ PlannedMemoryByTier LayerCosts::persistent(const Layer& layer, const LayerStrate
   const LayerParameters n = parameters_of(layer, pipelined);
   const Sharing share = sharing_of(job_, machine_, mesh_, n, st.zero);
   PlannedMemoryByTier m;
-  m[0].weights = share.persistent_weights, m[0].gradients = share.persistent_gradients;
-  m[static_cast<size_t>(st.states)].optimizer = share.persistent_states;
+  m[0].weights = share.bytes.weights, m[0].gradients = share.bytes.gradients;
+  m[static_cast<size_t>(st.states)].optimizer = share.bytes.states;
   return m;
 }
 
@@ -399,8 +378,8 @@ CostVector LayerCosts::cost(const Layer& layer, const LayerStrategy& st, bool pi
 
   const LayerParameters n = parameters_of(layer, pipelined);
   const Sharing share = sharing_of(job_, machine_, mesh_, n, st.zero);
-  c.persistent[0] = share.persistent_weights + share.persistent_gradients;
-  c.persistent[static_cast<size_t>(st.states)] += share.persistent_states;
+  c.persistent[0] = share.bytes.weights + share.bytes.gradients;
+  c.persistent[static_cast<size_t>(st.states)] += share.bytes.states;
   c.update = update_ps(job_, machine_, share, st.states);
 
   const int64_t compute = c.backward + c.weight + c.recompute;
@@ -426,7 +405,7 @@ CostVector LayerCosts::cost(const Layer& layer, const LayerStrategy& st, bool pi
     c.sync -= std::min(c.sync, open), c.update += open;
   }
   if (n.tables > 0)
-    c.sync += n.tables * 2 * send_ps(machine_, mesh_.devices(), false, table_trained_ * size_of(job_.gradients));
+    c.sync += n.tables * 2 * send_ps(machine_, mesh_.devices(), false, table_.trained * size_of(job_.gradients));
 
   c.held[static_cast<size_t>(st.activations)] = held;
   if (st.activations != Tier::device && held > 0) {

@@ -10,6 +10,7 @@
 #include "plan/instance.h"
 #include "plan/layers.h"
 #include "plan/planned_memory.h"
+#include "plan/sharing.h"
 #include "plan/strategy.h"
 #include "spec/model_spec.h"
 
@@ -25,14 +26,6 @@ struct UnitFacts {
   bool remade_by_attention = false, remade_by_full = false;  // Recompute::attention, ::full
   bool shares_table = false;       // holds a copy of the embedding where the embedding lies in another stage
   int64_t own_table_gradient = 0;  // elements: of a tied head beside the embedding
-};
-
-/// Elements of a layer on one rank, and bytes of the update rule's state: of the dense part, of experts. Copies of the
-/// embedding count with the first.
-struct LayerParameters {
-  int64_t all[2]{}, trained[2]{}, state_bytes[2]{};
-  int64_t tables = 0;         // copies of the embedding
-  int64_t own_gradients = 0;  // elements of gradients that have no parameters of their own (a tied head's)
 };
 
 /// Costs of a model's layers under one mesh and micro-batch size. The references must outlive it.
@@ -59,7 +52,7 @@ class LayerCosts {
   Mesh mesh_;
   std::vector<UnitFacts> units_;
   std::vector<UnitFacts> waiting_;  // where gradients are reduced with each micro-batch; empty: no other times
-  int64_t table_parameters_ = 0, table_trained_ = 0, table_state_bytes_ = 0;  // of a copy of the embedding
+  TableCopy table_;                 // of the embedding
 };
 
 /// ps: all layers one after another, each under its dearest strategy, with its link to another stage, its share of the

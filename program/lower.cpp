@@ -1,228 +1,470 @@
 #include "program/lower.h"
 
 #include <algorithm>
+#include <array>
+#include <deque>
+#include <map>
+
+#include "base/error.h"
+#include "plan/ceil_div.h"
+#include "plan/sharing.h"
 
 namespace tern {
 namespace {
 
-// An assignment with its instance: what the lowering and the stage times ask.
-struct Chosen {
-  const Instance& in;
-  const Assignment& a;
-  PipelineShape shape{in.schedule, in.num_stages, in.chunks_per_stage, in.num_micro};
-  bool split = splits_backward(in.schedule);
-  std::vector<StageRange> ranges = stage_ranges(in, a);
+Buffer output(int u, int m) { return {BufferKind::output, u, m}; }
+Buffer saved(int u, int m) { return {BufferKind::saved, u, m}; }
+Buffer gradient(int u, int m) { return {BufferKind::gradient, u, m}; }
+Buffer left(int u, int m) { return {BufferKind::left, u, m}; }
 
-  const CostVector& cost(int u) const { return in.cost[u][a.strategy[u]]; }
-  const EdgeCost& edge(const std::vector<std::vector<EdgeCost>>& edges, int u) const {
-    return edges[u][a.strategy[u] * in.cost[u + 1].size() + a.strategy[u + 1]];
-  }
-  const EdgeCost& within(int u) const { return edge(in.within, u); }                            // between u and u + 1
-  const EdgeCost& behind(int s) const { return edge(links_behind(in, s), ranges[s].end - 1); }  // the link
+// A transfer that runs beside the compute: where it was issued, and what its end gives up.
+struct Transfer {
+  int place;
+  std::vector<Buffer> frees;
 };
 
-struct Lowerer {
-  const Chosen& c;
-  Program program;
-  int rank = 0, stage = 0, micro = 0;      // of the operation being lowered
-  std::vector<Instruction> compute, host;  // its instructions
-  // Of the rank: places of the last instruction on each clock, −1 before there is one.
-  int last_compute = -1, last_host = -1, last_scatter = -1;
+class Lowerer {
+ public:
+  Lowerer(const ModelSpec& spec, const Placement& placement, int rank)
+      : spec_(spec), at_(placement), rank_(rank), split_(splits_backward(placement.shape.schedule)) {
+    const int stages = at_.shape.num_stages(), micros = at_.shape.num_micro;
+    TERN_CHECK(spec.units.size() >= 2, "program: {} units; a model has an embedding and a head", spec.units.size());
+    TERN_CHECK(micros >= 1, "program: no micro-batches");
+    TERN_CHECK(rank >= 0 && rank < at_.shape.num_devices, "lower: rank {} of {}", rank, at_.shape.num_devices);
+    first_layer_.assign(static_cast<size_t>(stages) + 1, static_cast<int>(at_.layers.size()));
+    for (int l = static_cast<int>(at_.layers.size()) - 1; l >= 0; --l) first_layer_[at_.layers[l].stage] = l;
+    for (int s = 0; s < stages; ++s)
+      TERN_CHECK(first_layer_[s] < first_layer_[s + 1], "lower: stage {} of {} has no layer", s, stages);
+    program_.num_ranks = at_.shape.num_devices;
+    program_.num_units = static_cast<int>(spec.units.size());
+    program_.num_micro = micros;
+    program_.devices_per_rank = at_.mesh.devices();
+    for (int m = 0; m < micros; ++m) {
+      std::vector<UnitCost>& costs = costs_.emplace_back();
+      for (int u = 0; u <= last(); ++u) costs.push_back(unit_cost(spec.units[u], at_.query(u, m)));
+    }
+  }
+
+  Program step(const std::vector<PipelineOp>& ops) {
+    program_.resident.resize(static_cast<size_t>(at_.shape.num_devices));
+    for (int l = 0; l < num_layers(); ++l)
+      if (is_here(at_.layers[l].stage)) begin_layer(l);
+    for (const PipelineOp& op : ops) {
+      stage_ = op.stage, micro_ = op.micro;
+      op.phase == Phase::forward ? forward() : op.phase == Phase::backward ? backward() : weight();
+    }
+    end_of_step();
+    return std::move(program_);
+  }
+
+  Program forward_alone() {
+    for (micro_ = 0; micro_ < program_.num_micro; ++micro_)
+      for (int u = 0; u <= last(); ++u) {
+        Instruction i = forward_of(Opcode::forward, u);
+        keep_nothing(i);
+        if (u == last()) i.flops /= 3;  // one product of three: no gradients
+        if (u > 0) i.frees = {output(u - 1, micro_)};
+        compute(std::move(i));
+      }
+    return std::move(program_);
+  }
+
+ private:
+  int last() const { return static_cast<int>(spec_.units.size()) - 1; }
+  int num_layers() const { return static_cast<int>(at_.layers.size()); }
+  bool is_here(int stage) const { return device_of(at_.shape, stage) == rank_; }
+  int64_t wide() const { return at_.query(0, 0).dtype == DType::f64 ? 8 : 4; }  // bytes of an element at the step's end
+  bool pipelined() const { return at_.shape.num_devices > 1; }
+  const UnitCost& cost(int u) const { return costs_[std::max(micro_, 0)][u]; }
+  const Layer& layer(int l) const { return at_.layers[l].layer; }
+  int first_unit() const { return layer(first_layer_[stage_]).first; }
+  int end_unit() const {
+    const Layer& end = layer(first_layer_[stage_ + 1] - 1);
+    return end.first + end.count;
+  }
+
+  // --- issue ---
 
   int emit(Instruction i) {
-    i.rank = rank;
-    program.instructions.push_back(std::move(i));
-    return static_cast<int>(program.instructions.size()) - 1;
+    i.rank = rank_, i.stage = stage_;
+    program_.instructions.push_back(std::move(i));
+    return static_cast<int>(program_.instructions.size()) - 1;
   }
-  Instruction step(Opcode op, int u, int64_t ps) const {
-    return {.op = op, .unit = u, .micro = micro, .stage = stage, .picoseconds = ps};
+  // On the compute clock: the first of an operation waits for what the operation received.
+  void compute(Instruction i) {
+    i.waits.insert(i.waits.end(), arrivals_.begin(), arrivals_.end());
+    arrivals_.clear();
+    last_compute_ = emit(std::move(i));
   }
-  void add(Opcode op, int u, int64_t ps) { compute.push_back(step(op, u, ps)); }
-  void add_if(Opcode op, int u, int64_t ps) {
-    if (ps > 0) add(op, u, ps);
+  // Leaves `room` transfers under way.
+  void join(std::deque<Transfer>& transfers, size_t room) {
+    for (; transfers.size() > room; transfers.pop_front()) {
+      const Buffer& b = transfers.front().frees.front();
+      compute({.op = Opcode::join,
+               .unit = b.unit,
+               .micro = b.micro,
+               .frees = transfers.front().frees,
+               .waits = {transfers.front().place}});
+    }
   }
-  void work(Opcode op, int u, int64_t ps) {
-    add(op, u, ps);
-    compute.back().workspace_bytes = c.cost(u).transient;
+  std::deque<Transfer>& sends(Phase phase) { return sends_[{stage_, phase}]; }
+
+  void receive(const Buffer& b, int from_stage) {
+    if (from_stage < 0 || from_stage >= at_.shape.num_stages() || is_here(from_stage)) return;
+    const int64_t bytes = cost(b.unit).output_bytes;
+    arrivals_.push_back(emit({.op = Opcode::recv,
+                              .unit = b.unit,
+                              .micro = micro_,
+                              .resource = Resource::link,
+                              .allocates = {{b, bytes}},
+                              .peer = device_of(at_.shape, from_stage),
+                              .message_bytes = bytes}));
   }
-  // What a unit keeps of a micro-batch off the device: STORE brings it there beside the forward, LOAD fetches it back
-  // and ends it beside the backward. Without such bytes the host link's time is a LOAD (of parameters).
-  std::vector<BufferBytes> off_device(int u) const {
-    std::vector<BufferBytes> list;
-    for (const Tier tier : {Tier::host, Tier::disk})
-      if (const int64_t bytes = c.cost(u).held[static_cast<size_t>(tier)]; bytes > 0)
-        list.push_back({{BufferKind::held, u, micro, tier}, bytes});
-    return list;
-  }
-  void host_work(Phase phase, int u, int64_t ps) {
-    const std::vector<BufferBytes> kept = off_device(u);
-    if (ps == 0 && kept.empty()) return;
-    const bool stores = phase == Phase::forward && !kept.empty();
-    Instruction i = step(stores ? Opcode::store : Opcode::load, u, ps);
-    i.resource = Resource::host_link;
-    if (stores) i.allocates = kept;
-    if (phase == Phase::backward)
-      for (const BufferBytes& b : kept) i.frees.push_back(b.buffer);
-    i.reads = i.frees;
-    host.push_back(std::move(i));
+  void send(const Buffer& b, int to_stage, Phase phase) {
+    if (to_stage < 0 || to_stage >= at_.shape.num_stages() || is_here(to_stage)) return;
+    const int place = emit({.op = Opcode::send,
+                            .unit = b.unit,
+                            .micro = micro_,
+                            .resource = Resource::link,
+                            .reads = {b},
+                            .peer = device_of(at_.shape, to_stage),
+                            .message_bytes = cost(b.unit).output_bytes,
+                            .waits = {last_compute_}});
+    sends(phase).push_back({place, {b}});
   }
 
-  // The device blocks in which a stage holds a micro-batch, by the operation that brings them (forward or backward).
-  std::vector<BufferBytes> blocks(Phase phase) const {
-    int64_t held = 0, held_weight = 0;
-    for (int u = c.ranges[stage].begin; u < c.ranges[stage].end; ++u) {
-      held += c.cost(u).held[0];
-      if (c.split) held_weight += c.cost(u).held_weight;
+  // --- what a layer shares with its replicas ---
+
+  LayerParameters parameters(int l) const {
+    return layer_parameters(spec_, layer(l), at_.query(layer(l).first, 0), at_.update, pipelined());
+  }
+  int64_t table_bytes(int l) const {  // of gradients of the layer's copies of the embedding table
+    int64_t elements = 0;
+    for (int u = layer(l).first; u < layer(l).first + layer(l).count; ++u)
+      elements += table_copy(spec_, spec_.units[u], at_.query(u, 0), at_.update).trained;
+    return elements * size_of(at_.job.gradients);
+  }
+  // A collective over dense parameters, and one over those of experts, where there are any and others hold them.
+  std::vector<Instruction> collectives(Opcode op, int l, int micro, const int64_t parameters[2], int64_t size) const {
+    std::vector<Instruction> list;
+    const int64_t ranks[2]{at_.mesh.replicas(), at_.mesh.expert_replicas()};
+    for (const int part : {0, 1})
+      if (ranks[part] > 1 && parameters[part] > 0)
+        list.push_back({.op = op,
+                        .unit = layer(l).first,
+                        .micro = micro,
+                        .axis = part == 0 ? Axis::replicas : Axis::expert_replicas,
+                        .message_bytes = parameters[part] * size});
+    return list;
+  }
+
+  void begin_layer(int l) {
+    const LayerStrategy& s = at_.layers[l].strategy;
+    const LayerParameters n = parameters(l);
+    const SharedBytes bytes = shared_bytes(at_.job, at_.mesh, n, s.zero);
+    TierBytes resident{};
+    resident[0] = bytes.weights + bytes.gradients;
+    resident[static_cast<size_t>(s.states)] += bytes.states;
+    for (int tier = 0; tier < kTiers; ++tier)
+      if (resident[tier] > 0)
+        program_.resident[rank_].push_back(
+            {{BufferKind::persistent, layer(l).first, -1, static_cast<Tier>(tier)}, resident[tier]});
+    if (s.zero != 1 && s.zero != 2) return;
+    stage_ = at_.layers[l].stage;
+    for (Instruction& i : collectives(Opcode::gather, l, -1, n.trained, size_of(at_.job.dtype))) compute(std::move(i));
+  }
+
+  void gather(int l, bool ends_at_once) {
+    if (at_.layers[l].strategy.zero < 3) return;
+    const LayerParameters n = parameters(l);
+    bool first = true;
+    for (Instruction& i : collectives(Opcode::gather, l, micro_, n.all, size_of(at_.job.dtype))) {
+      const Buffer whole{first ? BufferKind::gathered : BufferKind::gathered_experts, layer(l).first, micro_};
+      i.allocates = {{whole, i.message_bytes}};
+      if (ends_at_once) i.frees = {whole};
+      compute(std::move(i));
+      first = false;
     }
-    const int64_t kept = std::min(held, held_weight);
+  }
+  bool reduces_each_micro(int l) const { return at_.layers[l].strategy.zero >= 2 && at_.mesh.devices() > 1; }
+
+  // After the layer's last weight gradient of a micro-batch.
+  void reduce(int l) {
+    const int zero = at_.layers[l].strategy.zero;
+    const bool each = zero >= 2, ends = micro_ + 1 == program_.num_micro;
+    if (!each && !ends) return;
+    const LayerParameters n = parameters(l);
+    for (Instruction& i : collectives(zero == 0 ? Opcode::reduce : Opcode::scatter, l, each ? micro_ : -1, n.trained,
+                                      size_of(at_.job.gradients))) {
+      i.resource = Resource::gradient_link;
+      i.waits = {last_compute_};
+      const Buffer part{i.axis == Axis::replicas ? BufferKind::summand : BufferKind::summand_experts, layer(l).first,
+                        micro_};
+      if (each) i.reads = {part};
+      last_reduce_ = emit(i);
+      if (each) scatters_.push_back({last_reduce_, {part}});
+    }
+    if (ends && pipelined() && n.tables > 0)
+      last_reduce_ = emit({.op = Opcode::reduce,
+                           .unit = layer(l).first + layer(l).count - 1,
+                           .micro = -1,
+                           .resource = Resource::gradient_link,
+                           .axis = Axis::tables,
+                           .message_bytes = table_bytes(l),
+                           .waits = {last_compute_}});
+  }
+
+  // --- units ---
+
+  bool remakes(int l, int u) const { return is_recomputed(spec_.units[u], at_.layers[l].strategy.recompute); }
+  // Where the embedding keeps nothing saved(0) does not exist; the head ends in a loss, so output(last) does not.
+  bool keeps(int u) const { return u > 0 || cost(u).saved_bytes > 0; }
+
+  Instruction forward_of(Opcode op, int u) const {
+    const UnitCost& c = cost(u);
+    Instruction i{.op = op, .unit = u, .micro = micro_};
+    if (u > 0) i.reads = {output(u - 1, micro_)};
+    if (u < last()) i.allocates.push_back({output(u, micro_), c.output_bytes});
+    if (keeps(u)) i.allocates.push_back({saved(u, micro_), c.saved_bytes});
+    i.workspace_bytes = c.forward_workspace;
+    i.flops = c.forward_flops;
+    i.bytes_moved = c.forward_bytes_moved;
+    return i;
+  }
+  void keep_nothing(Instruction& i) const {
+    std::erase_if(i.allocates, [](const BufferBytes& b) { return b.buffer.kind == BufferKind::saved; });
+    i.workspace_bytes = cost(i.unit).unsaved_workspace;
+  }
+  // Makes saved(u) again; the output that comes with it has no reader and ends at once.
+  void remake(int u) {
+    Instruction i = forward_of(Opcode::recompute, u);
+    for (BufferBytes& b : i.allocates)
+      if (b.buffer.kind == BufferKind::output) {
+        b.buffer.kind = BufferKind::remade;
+        i.frees = {b.buffer};
+      }
+    compute(std::move(i));
+  }
+  void backward_input(int u, std::vector<Buffer> frees) {
+    const UnitCost& c = cost(u);
+    Instruction i{.op = Opcode::backward_input, .unit = u, .micro = micro_};
+    i.reads = {output(u - 1, micro_), saved(u, micro_)};
+    if (u < last()) i.reads.push_back(gradient(u, micro_));
+    i.allocates = {{gradient(u - 1, micro_), cost(u - 1).output_bytes}, {left(u, micro_), c.left_bytes}};
+    i.frees = std::move(frees);
+    i.workspace_bytes = c.backward_input_workspace;
+    i.flops = c.backward_input_flops;
+    i.bytes_moved = c.backward_input_bytes_moved;
+    compute(std::move(i));
+  }
+  void backward_weight(int l, int u) {
+    const UnitCost& c = cost(u);
+    Instruction i{.op = Opcode::backward_weight, .unit = u, .micro = micro_};
+    if (u > 0)
+      i.reads = {output(u - 1, micro_), saved(u, micro_), left(u, micro_)};
+    else if (keeps(u))
+      i.reads = {saved(u, micro_)};
+    if (u < last()) i.reads.push_back(gradient(u, micro_));
+    i.frees = i.reads;  // the last reader of all of them
+    i.workspace_bytes = c.backward_weight_workspace;
+    i.flops = c.backward_weight_flops;
+    i.bytes_moved = c.backward_weight_bytes_moved;
+    if (u == layer(l).first + layer(l).count - 1 && reduces_each_micro(l)) {
+      const LayerParameters n = parameters(l);
+      join(scatters_, 0);
+      for (const Instruction& s : collectives(Opcode::scatter, l, micro_, n.trained, size_of(at_.job.gradients)))
+        i.allocates.push_back(
+            {{s.axis == Axis::replicas ? BufferKind::summand : BufferKind::summand_experts, layer(l).first, micro_},
+             s.message_bytes});
+    }
+    compute(std::move(i));
+    if (u == 0 && micro_ + 1 == program_.num_micro) join_tables();
+    if (u == layer(l).first) reduce(l);
+  }
+  // The embedding's gradient and a tied head's own become one.
+  void join_tables() {
+    const int64_t n = own_table_gradient(spec_.units.back(), at_.query(last(), 0));
+    if (n == 0 || pipelined()) return;
+    compute({.op = Opcode::reduce, .unit = 0, .micro = -1, .flops = n, .bytes_moved = 4 * n * wide()});
+  }
+
+  // --- activations off the device ---
+
+  Tier tier(int l) const { return at_.layers[l].strategy.activations; }
+  // What a layer keeps of a micro-batch: the inputs of its units, and what they saved.
+  std::vector<BufferBytes> kept(int l) const {
     std::vector<BufferBytes> list;
-    const auto add_block = [&](BufferKind kind, int64_t bytes) {
-      if (bytes > 0) list.push_back({{kind, c.ranges[stage].begin, micro}, bytes});
-    };
-    if (phase == Phase::forward) {
-      add_block(BufferKind::held, held - kept);
-      add_block(BufferKind::kept, kept);
-    } else {
-      add_block(BufferKind::left, held_weight - kept);
+    for (int u = layer(l).first; u < layer(l).first + layer(l).count; ++u) {
+      if (u > 0) list.push_back({output(u - 1, micro_), cost(u - 1).output_bytes});
+      if (keeps(u) && !remakes(l, u)) list.push_back({saved(u, micro_), cost(u).saved_bytes});
     }
     return list;
   }
-  static void free_if(Instruction& i, const std::vector<BufferBytes>& list, bool (*gone)(BufferKind)) {
-    for (const BufferBytes& b : list)
-      if (gone(b.buffer.kind)) i.frees.push_back(b.buffer);
+  Instruction transfer(Opcode op, int l, int64_t bytes) const {
+    return {.op = op,
+            .unit = layer(l).first,
+            .micro = micro_,
+            .resource = Resource::host_link,
+            .message_bytes = bytes,
+            .waits = {last_compute_}};
   }
-
-  // Gives the operation's first instructions what they wait for and emits all.
-  void issue(const Buffer* input, int from) {
-    int arrival = -1;
-    if (from >= 0 && from != rank)
-      arrival = emit({.op = Opcode::recv,
-                      .unit = input->unit,
-                      .micro = micro,
-                      .resource = Resource::link,
-                      .allocates = {{*input, 0}},
-                      .stage = stage,
-                      .peer = from});
-    if (last_host >= 0) compute.front().waits.push_back(last_host);
-    if (!host.empty() && last_compute >= 0) host.front().waits.push_back(last_compute);
-    if (!host.empty() && arrival >= 0) host.front().waits.push_back(arrival);
-    if (input && compute.front().reads.empty()) compute.front().reads.push_back(*input);
-    for (Instruction& i : compute) {
-      const bool scatters = i.op == Opcode::backward_weight && i.micro + 1 == c.shape.num_micro;
-      const int u = i.unit;
-      last_compute = emit(std::move(i));
-      if (scatters) scatter(u);
-    }
-    for (Instruction& i : host) last_host = emit(std::move(i));
-    if (host.empty()) last_host = -1;  // the compute alone says when this operation ends
-    compute.clear();
-    host.clear();
+  void store(int l) {
+    const std::vector<BufferBytes> all = kept(l);
+    if (tier(l) == Tier::device || all.empty()) return;
+    Instruction i = transfer(Opcode::store, l, 0);
+    for (const BufferBytes& b : all) i.reads.push_back(b.buffer), i.message_bytes += b.bytes;
+    i.allocates = {{{BufferKind::held, layer(l).first, micro_, tier(l)}, i.message_bytes}};
+    const std::vector<Buffer> gone = i.reads;
+    stores_.push_back({emit(std::move(i)), gone});
   }
-  void scatter(int u) {
-    const int64_t ps = c.cost(u).sync;
-    if (ps == 0) return;
-    Instruction i = step(Opcode::scatter, u, ps);
-    i.micro = -1;
-    i.resource = Resource::gradient_link;
-    i.waits = {last_compute};
-    last_scatter = emit(std::move(i));
-  }
-  void send(const Buffer& message, int to, int64_t ps) {
-    if (to == rank) return;
-    Instruction i = step(Opcode::send, message.unit, ps);
-    i.resource = Resource::link;
-    i.peer = to;
-    i.reads = i.frees = {message};
-    i.waits = {last_compute};
-    if (last_host >= 0) i.waits.push_back(last_host);
+  void load(int l) {
+    const std::vector<BufferBytes> all = kept(l);
+    if (tier(l) == Tier::device || all.empty()) return;
+    join(stores_, 0);  // its buffers come back under the same names
+    Instruction i = transfer(Opcode::load, l, 0);
+    i.reads = i.frees = {{BufferKind::held, layer(l).first, micro_, tier(l)}};
+    i.allocates = all;
+    for (const BufferBytes& b : all) i.message_bytes += b.bytes;
     emit(std::move(i));
   }
 
+  // --- operations of a stage ---
+
   void forward() {
-    const auto [a, e] = c.ranges[stage];
-    add_if(Opcode::gather, a, c.cost(a).entry_forward);
-    for (int u = a; u < e; ++u) {
-      work(Opcode::forward, u, c.cost(u).forward);
-      if (u + 1 < e) add_if(Opcode::reshard, u, c.within(u).forward);
-      host_work(Phase::forward, u, c.cost(u).host_forward);
+    join(sends(Phase::forward), 1);
+    receive(output(first_unit() - 1, micro_), stage_ - 1);
+    for (int l = first_layer_[stage_]; l < first_layer_[stage_ + 1]; ++l) {
+      join(stores_, 1);
+      gather(l, false);
+      const int end = layer(l).first + layer(l).count;
+      for (int u = layer(l).first; u < end; ++u) {
+        Instruction i = forward_of(Opcode::forward, u);
+        if (remakes(l, u)) keep_nothing(i);
+        if (u + 1 == end) i.frees = gathered(l);
+        compute(std::move(i));
+      }
+      store(l);
     }
-    compute.front().allocates = blocks(Phase::forward);
-    const Buffer x{BufferKind::output, a - 1, micro}, y{BufferKind::output, e - 1, micro};
-    if (stage > 0)
-      for (Instruction& i : compute)
-        if (i.op == Opcode::forward && i.unit == a) i.reads = i.frees = {x};
-    if (stage + 1 < c.shape.num_stages()) compute.back().allocates.push_back({y, 0});
-    issue(stage > 0 ? &x : nullptr, stage > 0 ? device_of(c.shape, stage - 1) : -1);
-    if (stage + 1 < c.shape.num_stages()) send(y, device_of(c.shape, stage + 1), c.behind(stage).forward);
+    send(output(end_unit() - 1, micro_), stage_ + 1, Phase::forward);
+  }
+  std::vector<Buffer> gathered(int l) const {
+    std::vector<Buffer> list;
+    if (at_.layers[l].strategy.zero < 3) return list;
+    const LayerParameters n = parameters(l);
+    for (const Instruction& i : collectives(Opcode::gather, l, micro_, n.all, 1))
+      list.push_back({list.empty() ? BufferKind::gathered : BufferKind::gathered_experts, i.unit, micro_});
+    return list;
   }
 
   void backward() {
-    const auto [a, e] = c.ranges[stage];
-    const bool last_stage = stage + 1 == c.shape.num_stages();
-    const Buffer dy{BufferKind::gradient, e - 1, micro}, dx{BufferKind::gradient, a - 1, micro};
-    add_if(Opcode::gather, e - 1, c.cost(e - 1).entry_backward);
-    for (int u = e - 1; u >= a; --u) {
-      const CostVector& x = c.cost(u);
-      if (u + 1 < e) add_if(Opcode::reshard, u, c.within(u).backward);
-      if (x.recompute > 0) work(Opcode::recompute, u, x.recompute);
-      work(Opcode::backward_input, u, x.backward);
-      if (u == e - 1 && !last_stage) compute.back().reads = compute.back().frees = {dy};
-      if (u == a && stage > 0) compute.back().allocates.push_back({dx, 0});
-      if (!c.split) work(Opcode::backward_weight, u, x.weight);
-      host_work(Phase::backward, u, x.host_backward);
+    join(sends(Phase::backward), 1);
+    receive(gradient(end_unit() - 1, micro_), stage_ + 1);
+    const int begin = first_layer_[stage_], end = first_layer_[stage_ + 1];
+    load(end - 1);
+    for (int l = end - 1; l >= begin; --l) {
+      if (l > begin) load(l - 1);
+      const int first = layer(l).first, lowest = std::max(first, 1);
+      gather(l, lowest >= first + layer(l).count);
+      for (int u = first + layer(l).count - 1; u >= first; --u) {
+        if (remakes(l, u)) remake(u);
+        if (u > 0) backward_input(u, u == lowest ? gathered(l) : std::vector<Buffer>{});
+        if (!split_) backward_weight(l, u);
+      }
     }
-    const std::vector<BufferBytes> held = blocks(Phase::forward), left = blocks(Phase::backward);
-    compute.front().allocates.insert(compute.front().allocates.end(), left.begin(), left.end());
-    free_if(compute.back(), held, [](BufferKind k) { return k == BufferKind::held; });
-    issue(last_stage ? nullptr : &dy, last_stage ? -1 : device_of(c.shape, stage + 1));
-    if (stage > 0) send(dx, device_of(c.shape, stage - 1), c.behind(stage - 1).backward);
+    send(gradient(first_unit() - 1, micro_), stage_ - 1, Phase::backward);
   }
 
   void weight() {
-    const auto [a, e] = c.ranges[stage];
-    for (int u = e - 1; u >= a; --u) work(Opcode::backward_weight, u, c.cost(u).weight);
-    free_if(compute.back(), blocks(Phase::forward), [](BufferKind k) { return k == BufferKind::kept; });
-    free_if(compute.back(), blocks(Phase::backward), [](BufferKind k) { return k == BufferKind::left; });
-    issue(nullptr, -1);
+    for (int l = first_layer_[stage_ + 1] - 1; l >= first_layer_[stage_]; --l)
+      for (int u = layer(l).first + layer(l).count - 1; u >= layer(l).first; --u) backward_weight(l, u);
   }
 
-  void lower_rank(const std::vector<PipelineOp>& ops) {
-    last_compute = last_host = last_scatter = -1;
-    int64_t update = 0;
-    for (int s = 0; s < c.shape.num_stages(); ++s) {
-      if (device_of(c.shape, s) != rank) continue;
-      for (int u = c.ranges[s].begin; u < c.ranges[s].end; ++u) {
-        update += c.cost(u).update;
-        for (int tier = 0; tier < kTiers; ++tier)
-          if (const int64_t bytes = c.cost(u).persistent[tier]; bytes > 0)
-            program.resident[rank].push_back({{BufferKind::persistent, u, -1, static_cast<Tier>(tier)}, bytes});
-        if (c.cost(u).begin == 0) continue;
-        stage = s;
-        micro = -1;
-        last_compute = emit(step(Opcode::gather, u, c.cost(u).begin));
-      }
-    }
-    for (const PipelineOp& op : ops) {
-      stage = op.stage;
-      micro = op.micro;
-      op.phase == Phase::forward ? forward() : op.phase == Phase::backward ? backward() : weight();
-    }
-    Instruction last{.op = Opcode::update, .unit = -1, .micro = -1, .stage = stage, .picoseconds = update};
-    for (const int place : {last_host, last_scatter})
-      if (place >= 0) last.waits.push_back(place);
-    emit(std::move(last));
+  void end_of_step() {
+    micro_ = -1;
+    for (auto& [key, transfers] : sends_) join(transfers, 0);
+    join(stores_, 0);
+    join(scatters_, 0);
+    if (last_reduce_ >= 0) arrivals_.push_back(last_reduce_);
+    int64_t trained = 0;
+    const auto each_unit = [&](auto&& visit) {
+      for (int l = 0; l < num_layers(); ++l)
+        if (is_here(at_.layers[l].stage))
+          for (int u = layer(l).first; u < layer(l).first + layer(l).count; ++u) visit(l, u);
+    };
+    each_unit([&](int, int u) { trained += cost(u).trained; });
+    const int64_t replicas = at_.mesh.replicas();
+    const bool alone = !pipelined() && at_.mesh.devices() == 1;
+    compute({.op = Opcode::norm,
+             .unit = -1,
+             .micro = -1,
+             .flops = 2 * trained,
+             .bytes_moved = trained * wide(),
+             .axis = alone ? Axis::none : Axis::all,
+             .message_bytes = alone ? 0 : int64_t{sizeof(double)}});
+    each_unit([&](int l, int u) {
+      const CostQuery query = at_.query(u, 0);
+      UpdateCost c = update_cost(at_.update, query.dtype, trained_forms(spec_.units[u], query, cost(u)));
+      if (at_.layers[l].strategy.zero >= 1) c = {ceil_div(c.flops, replicas), ceil_div(c.bytes_moved, replicas)};
+      stage_ = at_.layers[l].stage;
+      compute({.op = Opcode::update, .unit = u, .micro = -1, .flops = c.flops, .bytes_moved = c.bytes_moved});
+    });
   }
+
+  const ModelSpec& spec_;
+  const Placement& at_;
+  int rank_, stage_ = 0, micro_ = 0;  // of the operation being lowered
+  bool split_;
+  std::vector<int> first_layer_;              // of each virtual stage; the last entry is the end
+  std::vector<std::vector<UnitCost>> costs_;  // of micro-batch and unit
+  Program program_;
+  std::vector<int> arrivals_;  // places that the next instruction on the compute clock waits for
+  std::map<std::pair<int, Phase>, std::deque<Transfer>> sends_;  // under way
+  std::deque<Transfer> stores_, scatters_;
+  int last_compute_ = -1, last_reduce_ = -1;  // places; −1 before there is one
 };
+
+PipelineOrder order_of(const Placement& p) {
+  if (!p.order.empty()) return p.order;
+  if (order_follows_times(p.shape.schedule))
+    throw Error(ErrorKind::usage,
+                "lower: the order of {} follows the times of its stages, and none is given; take another schedule, or "
+                "give the order",
+                name_of(p.shape.schedule));
+  return pipeline_order(p.shape, {});
+}
 
 }  // namespace
 
-Program lower(const Instance& in, const Assignment& a) {
-  const Chosen chosen{in, a};
-  const PipelineOrder order = pipeline_order(chosen.shape, stage_times(in, a));
-  Lowerer l{chosen, {.num_ranks = in.num_stages, .num_units = in.num_layers(), .num_micro = in.num_micro}};
-  l.program.resident.resize(in.num_stages);
-  for (l.rank = 0; l.rank < in.num_stages; ++l.rank) l.lower_rank(order[l.rank]);
-  return std::move(l.program);
+Program lower(const ModelSpec& spec, const Placement& placement, int rank) {
+  return Lowerer(spec, placement, rank).step(order_of(placement)[rank]);
+}
+
+Program lower(const ModelSpec& spec, const Placement& placement) {
+  const PipelineOrder order = order_of(placement);
+  Program all;
+  for (int rank = 0; rank < placement.shape.num_devices; ++rank) {
+    Program one = Lowerer(spec, placement, rank).step(order[rank]);
+    if (rank == 0) {
+      all = std::move(one);
+      continue;
+    }
+    const int before = static_cast<int>(all.instructions.size());
+    for (Instruction& i : one.instructions) {
+      for (int& w : i.waits) w += before;
+      all.instructions.push_back(std::move(i));
+    }
+    all.resident[rank] = std::move(one.resident[rank]);
+  }
+  return all;
+}
+
+Program lower(const ModelSpec& spec, const Plan& plan, int rank, ScratchBytes scratch) {
+  return lower(spec, placement_of(spec, plan, std::move(scratch)), rank);
+}
+
+Program lower_forward(const ModelSpec& spec, const Placement& placement) {
+  TERN_CHECK(placement.shape.num_stages() == 1 && placement.mesh.devices() == 1, "lower_forward: several devices");
+  return Lowerer(spec, placement, 0).forward_alone();
 }
 
 }  // namespace tern

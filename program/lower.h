@@ -1,34 +1,48 @@
 #pragma once
-// Lowering: from an assignment of layers to stages and strategies to a Program for many ranks, at the grain of units
-// (the Instance's layers). A rank stands for the devices of one stage: they all do the same.
+// The one lowering: from a placement to the instruction lists of its ranks, at the grain of units, with the buffers that
+// the executor will hold. A rank stands for the devices of one pipeline stage: they all have the same list.
 
+#include "program/placement.h"
 #include "program/program.h"
-#include "program/stage_model.h"
 
 namespace tern {
 
-/// The Program of one step, rank by rank in order of issue.
+/// The list of one rank (0 … devices of the pipeline − 1) of one optimizer step, with its resident buffers.
 ///
-/// Operation of a stage (FORWARD of micro-batch m at stage s, …): its instructions follow one another on the compute
-/// clock, LOAD and STORE run beside them on the host link; both begin when the operation before has ended and the input
-/// is there, and the operation ends with the later of them.
-///   forward   GATHER of the first unit where nothing hides it; FORWARD of each unit, RESHARD between two
-///   backward  GATHER of the last unit where nothing hides it; per unit from the last: RECOMPUTE, BACKWARD_INPUT and,
-///             where the schedule does not split them, BACKWARD_WEIGHT; RESHARD between two
-///   weight    BACKWARD_WEIGHT of each unit from the last
-///   step      GATHER with micro −1 before all; SCATTER on the gradient link after a unit's last BACKWARD_WEIGHT;
-///   UPDATE
-/// Transfers SEND when the operation has ended; RECV ends with it; their buffers have 0 bytes, since a stage's `held`
-///           counts its input.
-/// Memory    device: `held` of the whole stage from the start of its forward to the end of its backward. Where the
-///           schedule splits the backward, what it holds passes into what the weight gradient needs: `kept` (the
-///           smaller of the two) all along, the rest of `held` until the backward ends, or what is more (`left`) from
-///           where it begins. Units bring their transient bytes as temporaries. Host and disk: `held` of a unit from
-///           its STORE to the end of its LOAD beside the backward. Persistent bytes: resident.
-/// Then      simulate_ranks' makespan = run_pipeline's to the picosecond, and its peaks = persistent + pipeline_peaks,
-///           to the byte. Two cases where unit by unit is faster than the stages' formula: a host link that ends after
-///           the compute, and several chunks per device, let the gradient link work off more.
-/// Errors    as stage_times' and pipeline_order's.
-Program lower(const Instance&, const Assignment&);
+/// forward   RECV of the input; per layer GATHER (ZeRO 3), FORWARD of each unit, STORE (activations off the device);
+///           SEND of the output
+/// backward  RECV of the output's gradient; per layer from the last LOAD, GATHER (ZeRO 3), and per unit RECOMPUTE,
+///           BACKWARD_INPUT and, where the schedule does not split them, BACKWARD_WEIGHT; SEND of the input's gradient
+/// weight    BACKWARD_WEIGHT of each unit from the last
+/// step      GATHER (micro −1; ZeRO 1, 2) before all; after a layer's last BACKWARD_WEIGHT, on the gradient link, REDUCE
+///           (ZeRO 0) or SCATTER (ZeRO 1), with ZeRO 2, 3 a SCATTER of each micro-batch; REDUCE of a tied table; NORM;
+///           UPDATE of each unit
+///
+/// Buffers   output(u) lives from FORWARD(u) to BACKWARD_WEIGHT(u+1), which reads it as x; saved(u) from FORWARD(u), or
+///           from RECOMPUTE(u) just before the backward, to BACKWARD_WEIGHT(u); gradient(u), made by
+///           BACKWARD_INPUT(u+1), and left(u), made by BACKWARD_INPUT(u), to BACKWARD_WEIGHT(u). The head has no output
+///           and no gradient: its FORWARD ends in the loss and saves the gradient of its normed input. The embedding
+///           has no BACKWARD_INPUT. A layer's activations off the device are `held` there from STORE to LOAD.
+/// Joins     What SEND, STORE and SCATTER read lives until their JOIN: room for one transfer on its way while the next
+///           is made, for each stage and direction (none for SCATTER). The rest is joined before NORM.
+/// Order     weight gradients of a unit are added in micro-batch order, whatever the schedule: same bits.
+/// Sizes     spec/unit_cost.h's to the byte, from the placement's query; a message is the boundary tensor; a collective
+///           names its axis and the bytes of the whole tensor. Costs of the step's end, per element, in words of 4 bytes
+///           (8 of an f64 model): REDUCE of a tied table 1 flop and 4 words, NORM 2 flops and 1 word; UPDATE as
+///           spec/update_rule.h's update_cost, from ZeRO 1 on a replica's share of it.
+/// One device  with ZeRO of any kind is plain: nothing is gathered or reduced.
+/// Errors    usage: a schedule whose order follows the times, without an order. TERN_CHECK: stages that do not follow
+///           one another, fewer than two units, no such rank.
+Program lower(const ModelSpec&, const Placement&, int rank);
+
+/// All ranks in one Program, for the validator and the simulator: rank after rank.
+Program lower(const ModelSpec&, const Placement&);
+
+/// The list of a plan's rank. Errors: as placement_of's and lower's.
+Program lower(const ModelSpec&, const Plan&, int rank, ScratchBytes scratch = {});
+
+/// The forward alone on one device, as evaluation runs it: nothing is kept for a backward, no output outlives the next
+/// unit, and the step ends with the loss. Nothing is resident.
+Program lower_forward(const ModelSpec&, const Placement&);
 
 }  // namespace tern

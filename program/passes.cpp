@@ -18,7 +18,7 @@ std::vector<Operation> backward_operations(const Program& p) {
   const Instruction* before = nullptr;
   for (size_t k = 0; k < p.instructions.size(); ++k) {
     const Instruction& i = p.instructions[k];
-    if (!on_compute(i) || i.op == Opcode::forward || i.op == Opcode::update || i.micro < 0) {
+    if (!on_compute(i) || i.op == Opcode::forward || i.micro < 0) {
       if (on_compute(i)) before = nullptr;
       continue;
     }
@@ -42,11 +42,21 @@ struct Hoister {
     for (const int k : o.places) {
       Instruction& i = p.instructions[k];
       if (is(i, Opcode::backward_input)) return;
-      std::erase_if(i.reads, [](const Buffer& b) { return b.kind == BufferKind::gradient; });
+      std::erase_if(i.waits, [&](int w) { return is(p.instructions[w], Opcode::recv); });
     }
   }
 
-  // Moves the RECOMPUTEs of further units to where the first one stands.
+  // What it makes again it makes from buffers that are there before the operation: no LOAD brings them.
+  bool can_move(const Operation& o, const Instruction& recompute) const {
+    for (int k = o.places.front(); k < o.places.back(); ++k) {
+      const Instruction& i = p.instructions[k];
+      if (is(i, Opcode::load) && i.stage == recompute.stage && i.micro == recompute.micro) return false;
+    }
+    return true;
+  }
+
+  // Moves the RECOMPUTEs of further units to where the first one stands. Each needs room for what it makes, kept until
+  // its own backward, and for its temporaries beside that.
   void hoist(const Operation& o) {
     const auto first = std::find_if(o.places.begin(), o.places.end(),
                                     [&](int k) { return is(p.instructions[k], Opcode::backward_input); });
@@ -56,42 +66,23 @@ struct Hoister {
     int64_t left = spare;
     for (auto at = first; at != o.places.end(); ++at) {
       const Instruction& i = p.instructions[*at];
+      if (is(i, Opcode::gather)) break;  // its parameters are not there before
       if (!is(i, Opcode::recompute)) continue;
-      if (i.workspace_bytes > left) break;
-      left -= i.workspace_bytes;
+      int64_t made = 0, beside = i.workspace_bytes;
+      for (const BufferBytes& b : i.allocates) (b.buffer.kind == BufferKind::saved ? made : beside) += b.bytes;
+      if (made + beside > left || !can_move(o, i)) break;
+      left -= made;
       moved.push_back(*at);
     }
     if (moved.empty()) return;
-    for (const int k : moved) keep(o, k);
-    std::vector<int> places(o.places.begin(), first);
-    places.insert(places.end(), moved.begin(), moved.end());
-    for (auto at = first; at != o.places.end(); ++at)
-      if (std::find(moved.begin(), moved.end(), *at) == moved.end()) places.push_back(*at);
-    for (size_t n = 0; n < places.size(); ++n) order[o.places[n]] = places[n];
-  }
-
-  // What an early RECOMPUTE makes lives until the last instruction that needs it: BACKWARD_WEIGHT, or BACKWARD_INPUT
-  // where that is an operation of its own.
-  void keep(const Operation& o, int recompute) {
-    Instruction& r = p.instructions[recompute];
-    const Buffer made{BufferKind::saved, r.unit, r.micro};
-    r.allocates.push_back({made, r.workspace_bytes});
-    r.workspace_bytes = 0;
-    Instruction* last = nullptr;
-    for (const int k : o.places) {
-      Instruction& i = p.instructions[k];
-      if (i.unit != r.unit || (!is(i, Opcode::backward_input) && !is(i, Opcode::backward_weight))) continue;
-      i.reads.push_back(made);
-      i.workspace_bytes = 0;  // it works in what is there already
-      last = &i;
-    }
-    last->frees.push_back(made);
+    std::stable_partition(order.begin() + *first, order.begin() + moved.back() + 1,
+                          [&](int k) { return std::find(moved.begin(), moved.end(), k) != moved.end(); });
   }
 
   Program rebuild() {
     std::vector<int> new_place(order.size());
     for (size_t n = 0; n < order.size(); ++n) new_place[order[n]] = static_cast<int>(n);
-    Program q{p.num_ranks, p.num_units, p.num_micro, {}, std::move(p.resident)};
+    Program q{p.num_ranks, p.num_units, p.num_micro, {}, std::move(p.resident), p.devices_per_rank};
     q.instructions.reserve(order.size());
     for (const int k : order) {
       q.instructions.push_back(std::move(p.instructions[k]));

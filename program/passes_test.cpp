@@ -3,32 +3,46 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
-#include <random>
 
-#include "program/lower.h"
-#include "program/simulate_ranks.h"
-#include "program/validate_ranks.h"
+#include "program/placement_testing.h"
+#include "program/simulate.h"
+#include "program/validate.h"
 
 namespace tern {
 namespace {
 
-constexpr auto& kAll = kPipelineSchedules;
+// Equal layers, `per_stage` to a virtual stage, everything recomputed.
+PlacedCase recomputed(PipelineSchedule s, int stages, int micros, int per_stage) {
+  Plan p{.job = {.seq = 16, .dtype = DType::f32}};
+  p.choice = {.num_stages = stages, .chunks_per_stage = least_chunks(s), .schedule = s, .num_micro = micros};
+  p.job.batch = micros;
+  const int all = stages * least_chunks(s);
+  for (int stage = 0; stage < all; ++stage)
+    p.layers.push_back(
+        {.first = stage * per_stage, .count = per_stage, .stage = stage, .strategy = {.recompute = Recompute::full}});
+  return {small_spec(all * per_stage - 2), std::move(p)};
+}
 
-// Equal layers, `per_stage` to a virtual stage; every number of a layer is given.
-Program lowered(PipelineSchedule s, int stages, int micros, int per_stage, const CostVector& cost, int64_t send) {
-  Instance in{.num_stages = stages, .num_micro = micros, .schedule = s};
-  in.chunks_per_stage = least_chunks(s);
-  const int layers = stages * in.chunks_per_stage * per_stage;
-  in.cost.assign(layers, {cost});
-  in.within.assign(layers - 1, {EdgeCost{}});
-  in.across.assign(layers - 1, {EdgeCost{send, send}});
-  Assignment a;
-  for (int u = 0; u < layers; ++u) {
-    a.stage.push_back(u / per_stage);
-    a.strategy.push_back(0);
+// Times that follow the instruction wherever it stands: of units alike, by operation; transfers and the step's end none.
+std::vector<int64_t> plain_times(const Program& p, int64_t pass) {
+  std::vector<int64_t> ps;
+  for (const Instruction& i : p.instructions)
+    ps.push_back(i.op == Opcode::forward || i.op == Opcode::backward_input || i.op == Opcode::backward_weight ||
+                         i.op == Opcode::recompute
+                     ? pass
+                     : 0);
+  return ps;
+}
+std::vector<int64_t> drawn_times(const Program& p, uint64_t seed) {
+  std::vector<int64_t> ps;
+  for (const Instruction& i : p.instructions) {
+    const size_t drawn = std::hash<std::string>()(to_string(i) + std::to_string(i.rank) + std::to_string(seed));
+    const bool none = i.op == Opcode::join || i.op == Opcode::norm || i.op == Opcode::recv;
+    ps.push_back(none ? 0 : static_cast<int64_t>(drawn % 30));
   }
-  return lower(in, a);
+  return ps;
 }
 
 // How often each (op, unit, micro) runs.
@@ -39,74 +53,60 @@ std::map<std::tuple<Opcode, int, int>, int> work_of(const Program& p) {
 }
 
 TEST(RecomputeEarly, ShortensOneForwardOneBackward) {
-  const CostVector c{.forward = 10, .backward = 10, .weight = 10, .recompute = 10};
   for (const int p : {2, 4, 8}) {
-    const Program plain = lowered(PipelineSchedule::one_f_one_b, p, 4 * p, 1, c, 0);
-    const int64_t before = simulate_ranks(plain).makespan, after = simulate_ranks(recompute_early(plain, 0)).makespan;
-    EXPECT_EQ(before, (4 * p + p - 1) * 40);
-    // The gradient's way through the stages no longer waits for a recomputation at each: one is hidden per stage of the
-    // lead-out, all but the last stage's own.
-    EXPECT_EQ(after, before - (p - 1) * 10) << p;
+    const PlacedCase c = recomputed(PipelineSchedule::one_f_one_b, p, 4 * p, 3);
+    const Program plain = lower(c.spec, c.placement), early = recompute_early(plain, 0);
+    EXPECT_LT(simulate(early, plain_times(early, 10)).makespan, simulate(plain, plain_times(plain, 10)).makespan) << p;
   }
 }
 
 TEST(RecomputeEarly, IsSoundNeverSlowerAndWithinItsBytes) {
-  std::mt19937_64 random(11);
-  const auto up_to = [&](int64_t n) { return static_cast<int64_t>(random() % static_cast<uint64_t>(n + 1)); };
   int faster = 0, more = 0;
-  for (int k = 0; k < 400; ++k) {
-    const CostVector c{.forward = up_to(20),
-                       .backward = up_to(20),
-                       .weight = up_to(20),
-                       .recompute = 1 + up_to(20),
-                       .entry_backward = k % 3 == 0 ? up_to(9) : 0,
-                       .sync = up_to(30),
-                       .update = up_to(5),
-                       .held = {up_to(50), 0, 0},
-                       .held_weight = up_to(50),
-                       .transient = up_to(40)};
-    const int stages = 1 + static_cast<int>(up_to(3));
-    const Program plain = lowered(kAll[k % 8], stages, stages * (1 + static_cast<int>(up_to(2))),
-                                  1 + static_cast<int>(up_to(3)), c, up_to(20));
-    const int64_t spare = up_to(3) * 30;
+  for (uint64_t seed = 0; seed < 160; ++seed) {
+    const PlacedCase c = random_placed(kPipelineSchedules[seed % 8], {.offload = seed % 3 == 0}, 7000 + seed);
+    const Program plain = lower(c.spec, c.placement);
+    const int64_t spare = static_cast<int64_t>(seed % 4) * 20000;
     const Program early = recompute_early(plain, spare);
-    ASSERT_EQ(validate_ranks(early), std::vector<std::string>{}) << k;
-    ASSERT_EQ(work_of(early), work_of(plain)) << k;
-    const RanksSimulation a = simulate_ranks(plain), b = simulate_ranks(early);
-    ASSERT_LE(b.makespan, a.makespan) << k;
-    for (int rank = 0; rank < stages; ++rank) {
-      ASSERT_LE(b.peak[rank][0], a.peak[rank][0] + spare) << k;
-      ASSERT_EQ(b.at_end[rank], a.at_end[rank]) << k;
+    SCOPED_TRACE(to_string(c.plan.choice) + " seed " + std::to_string(seed));
+    ASSERT_EQ(validate(early), std::vector<std::string>{});
+    ASSERT_EQ(work_of(early), work_of(plain));
+    const Simulation a = simulate(plain, drawn_times(plain, seed)), b = simulate(early, drawn_times(early, seed));
+    ASSERT_LE(b.makespan, a.makespan);
+    for (size_t rank = 0; rank < a.peak.size(); ++rank) {
+      ASSERT_LE(b.peak[rank][0], a.peak[rank][0] + spare);
+      ASSERT_EQ(b.at_end[rank], a.at_end[rank]);
     }
+    const Program released = recompute_early(plain, 0);
     faster += b.makespan < a.makespan;
-    more += b.makespan < simulate_ranks(recompute_early(plain, 0)).makespan;
+    more += b.makespan < simulate(released, drawn_times(released, seed)).makespan;
   }
-  EXPECT_GT(faster, 100);
-  EXPECT_GT(more, 20);  // and bytes buy time
+  EXPECT_GT(faster, 20);
+  EXPECT_GT(more, 5);  // and bytes buy time
 }
 
 TEST(RecomputeEarly, MovesWhatOthersWaitForWithIt) {
-  const CostVector c{.forward = 5, .backward = 6, .weight = 4, .recompute = 5, .held = {8, 0, 0}, .transient = 3};
-  Program plain = lowered(PipelineSchedule::one_f_one_b, 2, 4, 3, c, 2);
+  const PlacedCase c = recomputed(PipelineSchedule::one_f_one_b, 2, 4, 3);
+  Program plain = lower(c.spec, c.placement);
   const auto is_moved = [](const Instruction& i) {
-    return i.op == Opcode::recompute && i.rank == 0 && i.unit == 0 && i.micro == 1;
+    return i.op == Opcode::recompute && i.rank == 0 && i.unit == 1 && i.micro == 1;
   };
   const auto moved = std::find_if(plain.instructions.begin(), plain.instructions.end(), is_moved);
   plain.instructions.back().waits.push_back(static_cast<int>(moved - plain.instructions.begin()));
-  const Program early = recompute_early(plain, 1000);
+  const Program early = recompute_early(plain, 1000000);
   const int now = early.instructions.back().waits.back();
   EXPECT_NE(now, plain.instructions.back().waits.back());
   EXPECT_TRUE(is_moved(early.instructions[now]));
 }
 
-TEST(RecomputeEarly, LeavesAProgramWithoutRecomputationAsItIs) {
-  const Program plain =
-      lowered(PipelineSchedule::zb_h1, 3, 6, 2, {.forward = 5, .backward = 6, .weight = 4, .held = {8, 0, 0}}, 2);
+TEST(RecomputeEarly, LeavesTheListAsItIsWithoutRecomputation) {
+  PlacedCase c = recomputed(PipelineSchedule::one_f_one_b, 3, 6, 2);
+  for (PlacedLayer& l : c.placement.layers) l.strategy.recompute = Recompute::none;
+  const Program plain = lower(c.spec, c.placement);
   const Program early = recompute_early(plain, 1000);
   ASSERT_EQ(early.instructions.size(), plain.instructions.size());
   for (size_t k = 0; k < plain.instructions.size(); ++k) {
     EXPECT_EQ(to_string(early.instructions[k]), to_string(plain.instructions[k]));
-    EXPECT_EQ(early.instructions[k].reads, plain.instructions[k].reads);
+    EXPECT_EQ(early.instructions[k].waits, plain.instructions[k].waits);
   }
 }
 

@@ -12,7 +12,9 @@ std::string_view name_of(Opcode op) {
 }
 
 std::string_view name_of(BufferKind kind) {
-  constexpr std::string_view names[] = {"output", "saved", "gradient", "left", "held", "kept", "persistent"};
+  constexpr std::string_view names[] = {"output",    "saved",    "gradient",         "left",    "remade",
+                                        "held",      "gathered", "gathered_experts", "summand", "summand_experts",
+                                        "persistent"};
   return names[static_cast<size_t>(kind)];
 }
 
@@ -21,13 +23,19 @@ std::string_view name_of(Resource resource) {
   return names[static_cast<size_t>(resource)];
 }
 
+std::string_view name_of(Axis axis) {
+  constexpr std::string_view names[] = {"none", "replicas", "expert replicas", "tables", "all"};
+  return names[static_cast<size_t>(axis)];
+}
+
 std::string to_string(const Buffer& b) {
   if (b.tier == Tier::device) return fmt::format("{}(unit {}, micro {})", name_of(b.kind), b.unit, b.micro);
   return fmt::format("{}(unit {}, micro {}, {})", name_of(b.kind), b.unit, b.micro, name_of(b.tier));
 }
 
 std::string to_string(const Instruction& i) {
-  if (i.op == Opcode::norm || (i.op == Opcode::update && i.unit < 0)) return std::string(name_of(i.op));
+  if (i.op == Opcode::norm) return std::string(name_of(i.op));
+  if (i.op == Opcode::join && !i.frees.empty()) return fmt::format("JOIN {}", to_string(i.frees[0]));
   if (i.op == Opcode::reduce || i.op == Opcode::update) return fmt::format("{} unit {}", name_of(i.op), i.unit);
   if (i.op == Opcode::send && !i.reads.empty()) return fmt::format("SEND {} to rank {}", to_string(i.reads[0]), i.peer);
   if (i.op == Opcode::recv && !i.allocates.empty())

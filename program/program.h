@@ -1,7 +1,7 @@
 #pragma once
-// Program: a step as an explicit instruction list, shaped for many ranks. Each instruction says what it computes, which
-// buffers it brings to life and which it ends, and what it costs; the validator, the simulator and the executor read
-// the same list (DESIGN §1).
+// Program: a step as an explicit instruction list for each rank. An instruction says what it computes, which buffers it
+// brings to life and which it ends, and what it sends; the validator, the simulator and the executor read the same list
+// (DESIGN §1). Times stand beside it (program/instruction_times.h).
 
 #include <cstdint>
 #include <string>
@@ -18,17 +18,25 @@ enum class Opcode : uint8_t {
   backward_weight,
   recompute,
   reduce,   // at the end of a step: what different instructions added up apart becomes one gradient of the unit's
-            // parameters (micro −1); of one rank: the two gradients of a tied table
+            // parameters (micro −1): the two gradients of a tied table (no axis), those of an axis's ranks
   norm,     // the global norm of all gradients, and the refusal of what is not finite (unit −1, micro −1)
-  update,   // the optimizer's step of a unit's parameters (micro −1); of Programs for many ranks: of all of a rank's
-            // (unit −1)
+  update,   // the optimizer's step of a unit's parameters (micro −1)
   send,     // a stage's output or input gradient to the rank `peer`
   recv,     // its arrival; takes as long as the matching SEND
-  gather,   // parameters together: before the first forward (micro −1), or where nothing hides it
-  scatter,  // gradients summed over the devices of a stage, after the unit's last weight gradient (micro −1)
+  gather,   // a layer's parameters together: before the first forward (micro −1), or for one pass
+  scatter,  // a layer's gradients summed over an axis, to each rank its share: of the step (micro −1) or a micro-batch
   load,     // bytes from a lower tier to the device
   store,    // bytes from the device to a lower tier
-  reshard,  // from one unit's layout to the next one's, inside a stage
+  join,     // waits for a transfer that ran beside the compute, and ends what it read
+};
+
+/// The ranks that a collective is over.
+enum class Axis : uint8_t {
+  none,
+  replicas,         // of dense parameters: the stage's context and data axes
+  expert_replicas,  // of a stage's experts
+  tables,           // the stages that hold a copy of the embedding table
+  all,              // every rank of every stage
 };
 
 /// What an instruction occupies. Of each rank: its compute, its share of the host's link, its gradient link, its disk,
@@ -37,14 +45,17 @@ enum class Resource : uint8_t { compute, link, host_link, gradient_link, disk };
 
 /// What a buffer holds. One buffer = (kind, unit, micro-batch, tier) on one rank.
 enum class BufferKind : uint8_t {
-  output,      // y of a unit, the next one's x
-  saved,       // kept by FORWARD (or made again by RECOMPUTE) for the backward, beside x
-  gradient,    // dy of a unit's output
-  left,        // left by BACKWARD_INPUT for BACKWARD_WEIGHT, beside dy
-  held,        // of a whole stage (its first unit), from its FORWARD to the end of its backward; off the device of a
-               // unit, from its STORE to its LOAD
-  kept,        // of a whole stage, from its FORWARD to its BACKWARD_WEIGHT: the part that the weight gradient needs too
-  persistent,  // of a unit, all the step: parameters, gradients, optimizer states
+  output,    // y of a unit, the next one's x
+  saved,     // kept by FORWARD (or made again by RECOMPUTE) for the backward, beside x
+  gradient,  // dy of a unit's output
+  left,      // left by BACKWARD_INPUT for BACKWARD_WEIGHT, beside dy
+  remade,    // y that RECOMPUTE makes beside `saved`; it has no reader
+  held,      // what a layer (its first unit) keeps off the device, from STORE to LOAD
+  gathered,  // a layer's parameters, whole, for one pass
+  gathered_experts,
+  summand,  // a layer's gradient of one micro-batch, until its SCATTER has ended
+  summand_experts,
+  persistent,  // of a layer (its first unit), all the step: parameters, gradients, optimizer states
 };
 struct Buffer {
   BufferKind kind;
@@ -67,20 +78,23 @@ struct Instruction {
   int64_t workspace_bytes = 0;         // peak of temporaries while it runs, beside reads and allocates
   int64_t flops = 0, bytes_moved = 0;
   // Of Programs for many ranks:
-  int stage = 0, peer = -1;  // virtual stage; SEND: to, RECV: from
-  int64_t picoseconds = 0;   // priced by a table of costs
-  std::vector<int> waits;    // places in the list that must have ended, beside what it reads and its resource
+  int stage = 0, peer = -1;   // virtual stage; SEND: to, RECV: from
+  Axis axis = Axis::none;     // of a collective
+  int64_t message_bytes = 0;  // SEND, RECV, LOAD, STORE: what travels; of a collective the whole tensor
+  std::vector<int> waits;     // places in the list that must have ended, beside what it reads and its resource
 };
 
 struct Program {
   int num_ranks = 1, num_units = 0, num_micro = 1;
   std::vector<Instruction> instructions;             // in issue order per rank
   std::vector<std::vector<BufferBytes>> resident{};  // per rank, or empty: alive before, during and after the step
+  int64_t devices_per_rank = 1;                      // that have this rank's list
 };
 
 std::string_view name_of(Opcode);      // "FORWARD", …
 std::string_view name_of(BufferKind);  // "output", …
 std::string_view name_of(Resource);    // "compute", …
+std::string_view name_of(Axis);        // "replicas", …
 /// "saved(unit 3, micro 0)"; with ", host" or ", disk" before the parenthesis closes, off the device.
 std::string to_string(const Buffer&);
 /// "BACKWARD_INPUT unit 3 micro 0"; SEND and RECV name what travels, "SEND output(unit 3, micro 0) to rank 1".

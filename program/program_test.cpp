@@ -5,24 +5,14 @@
 
 #include "base/json.h"
 #include "program/generate.h"
+#include "program/instruction_times.h"
+#include "program/placement_testing.h"
 #include "program/simulate.h"
 #include "program/trace.h"
 #include "program/validate.h"
 
 namespace tern {
 namespace {
-
-ModelSpec small_spec(int64_t layers = 2, bool gated = true, bool tied = false) {
-  const NormSpec norm{.kind = NormKind::rms, .width = 16};
-  ModelSpec s{.family = "llama", .vocab = 40, .width = 16, .layers = layers, .context = 64};
-  s.units.push_back({-1, EmbedSpec{40, 16, 0}});
-  for (int layer = 0; layer < layers; ++layer) {
-    s.units.push_back({layer, AttentionSpec{norm, 16, 4, 2, 4, false, false, 0}});
-    s.units.push_back({layer, MlpSpec{norm, 16, 24, ActivationKind::silu, gated, false}});
-  }
-  s.units.push_back({-1, HeadSpec{norm, 16, 40, tied}});
-  return s;
-}
 
 std::vector<CostQuery> micros(int n, int64_t tokens = 8, DType dtype = DType::f32) {
   return std::vector<CostQuery>(
@@ -101,10 +91,11 @@ TEST(Validate, FindsABirthWhileAlive) {
   p.instructions[find(p, Opcode::forward, 3, 0)].allocates.push_back({{BufferKind::output, 1, 0}, 4});
   expect_fault(p, "allocates output(unit 1, micro 0), which is alive");
 }
-TEST(Validate, FindsASecondBirthOutsideRecompute) {
+TEST(Validate, FindsASecondBirth) {
   Program p = sample();
-  p.instructions[find(p, Opcode::recompute, 1, 0)].op = Opcode::forward;
-  expect_fault(p, "allocates output(unit 1, micro 0) a second time");
+  Instruction& i = p.instructions[find(p, Opcode::backward_weight, 0, 0)];
+  i.allocates.push_back({{BufferKind::saved, 5, 0}, 4}), i.frees.push_back({BufferKind::saved, 5, 0});
+  expect_fault(p, "allocates saved(unit 5, micro 0) a second time");
 }
 TEST(Validate, FindsADroppedRead) {
   Program p = sample();
@@ -260,8 +251,9 @@ TEST(Simulate, PeakContainsEverythingTheForwardKeeps) {
 
 TEST(Trace, IsJsonWithOneEventPerInstruction) {
   const Program p = sample();
-  const Simulation s = simulate(p);
-  const Json json = parse_json(chrome_trace(s.trace, "predicted"), "trace");
+  const Simulation s = simulate(p, instruction_times(p, Rates{}));
+  const std::vector<TraceEvent> trace = trace_of(p, s);
+  const Json json = parse_json(chrome_trace(trace, "predicted"), "trace");
   size_t complete = 0;
   double end = 0;
   for (const Json& e : json["traceEvents"])
@@ -271,8 +263,8 @@ TEST(Trace, IsJsonWithOneEventPerInstruction) {
       end = e["ts"].get<double>() + e["dur"].get<double>();
     }
   EXPECT_EQ(complete, p.instructions.size());
-  EXPECT_NEAR(end, s.seconds * 1e6, 0.01);
-  const Json both = parse_json(chrome_trace(s.trace, s.trace), "trace");
+  EXPECT_NEAR(end, s.seconds() * 1e6, 0.01);
+  const Json both = parse_json(chrome_trace(trace, trace), "trace");
   EXPECT_EQ(both["traceEvents"].size(), 2 * json["traceEvents"].size());
 }
 

@@ -1,8 +1,8 @@
 #pragma once
-// The simulator: replays a Program's allocations and frees, counts bytes, and prices time on a virtual clock. Bytes are
-// exact (the executor's counts must equal them); time is a rough estimate until the planner brings calibrated rates.
+// The simulator: replays a Program's allocations and frees, and with times puts its instructions on a virtual clock.
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "program/program.h"
@@ -10,15 +10,16 @@
 
 namespace tern {
 
-/// Bytes around one instruction: alive buffers before and after, and the most alive (buffers, temporaries, both) during
-/// it.
+/// Device bytes around one instruction, beside what is resident: alive buffers before and after, and the most alive
+/// (buffers, temporaries, both) during it.
 struct InstructionBytes {
   int64_t before = 0, after = 0;
   int64_t peak_buffers = 0, workspace = 0;
   int64_t peak() const { return peak_buffers + workspace; }
 };
 
-/// Peaks of one rank. `buffers_at_peak + workspace_at_peak` = `peak_bytes`; the peaks by class need not come together.
+/// Peaks of one rank on the device, beside what is resident. `buffers_at_peak + workspace_at_peak` = `peak_bytes`; the
+/// peaks by class need not come together.
 struct RankBytes {
   int64_t peak_bytes = 0;  // most of buffers and temporaries together
   int64_t peak_buffers = 0, peak_workspace = 0;
@@ -26,20 +27,24 @@ struct RankBytes {
   size_t peak_place = 0;  // the first instruction that reaches peak_bytes
 };
 
-/// What the virtual clock assumes: an instruction takes max(flops / flops_per_s, bytes_moved / bytes_per_s).
-struct Rates {
-  double flops_per_s = 1e11, bytes_per_s = 1e10;
-};
-
 struct Simulation {
   std::vector<RankBytes> ranks;
   std::vector<InstructionBytes> replay;  // as Program::instructions
+  std::vector<TierBytes> peak, at_end;   // per rank, what is resident included
   int64_t flops = 0;
-  double seconds = 0;
-  std::vector<TraceEvent> trace;
+  int64_t makespan = 0;             // ps
+  std::vector<int64_t> start, end;  // ps, as Program::instructions; a RECV's are its SEND's
+  double seconds() const { return static_cast<double>(makespan) * 1e-12; }
 };
 
-/// The Program must be valid (check_valid). Units: bytes, seconds.
-Simulation simulate(const Program&, const Rates& = {});
+/// Bytes  in the order of the list, whatever runs beside the compute: what an instruction allocates counts from its
+///        place, and its temporaries there; what it frees is gone behind it. What a transfer reads is freed by its JOIN.
+/// Times  of `picoseconds` (as Program::instructions; empty: no start, end, makespan): an instruction starts when all
+///        that it waits for (program/dependencies.h) has ended.
+/// Errors TERN_CHECK: times of another number of instructions; with times, a Program that is not sound (validate).
+Simulation simulate(const Program&, std::span<const int64_t> picoseconds = {});
+
+/// For chrome_trace: an event per instruction, with the device bytes of the replay. The simulation has times.
+std::vector<TraceEvent> trace_of(const Program&, const Simulation&);
 
 }  // namespace tern

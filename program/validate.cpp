@@ -7,19 +7,35 @@
 #include <tuple>
 
 #include "base/error.h"
+#include "program/dependencies.h"
 
 namespace tern {
 namespace {
 
-using Key = std::tuple<int, BufferKind, int, int>;  // rank, kind, unit, micro
+using Key = std::tuple<int, BufferKind, int, int, Tier>;  // rank and buffer
+Key key(int rank, const Buffer& b) { return {rank, b.kind, b.unit, b.micro, b.tier}; }
+
+struct Life {
+  bool alive = false;
+  std::vector<int> readers;  // places, of this life
+};
+
+bool is_message(Opcode op) { return op == Opcode::send || op == Opcode::recv; }
+// Exactly once for a unit and a micro-batch, on the unit's rank.
+bool is_unit_work(Opcode op) {
+  return op == Opcode::forward || op == Opcode::backward_input || op == Opcode::backward_weight ||
+         op == Opcode::recompute || op == Opcode::update;
+}
 
 struct Checker {
   const Program& program;
   bool training;
-  std::vector<std::string> faults;
-  std::map<Key, bool> alive;                       // present: was born once
-  std::map<std::tuple<Opcode, int, int>, int> at;  // (op, unit, micro) -> place
-  size_t place = 0;
+  std::vector<std::string> faults{};
+  std::map<Key, Life> lives{};                       // present: was born once
+  std::map<std::tuple<Opcode, int, int>, int> at{};  // (op, unit, micro) -> place
+  std::vector<int> rank_of_unit = std::vector<int>(std::max(program.num_units, 0), -1);
+  std::vector<int> norm_at = std::vector<int>(std::max(program.num_ranks, 0), -1), reduce_at = norm_at;
+  int place = 0;
 
   template <class... Args>
   void fault(fmt::format_string<Args...> format, Args&&... args) {
@@ -28,17 +44,26 @@ struct Checker {
   }
 
   int last() const { return program.num_units - 1; }
-  bool done(Opcode op, int unit, int micro) const { return at.contains({op, unit, micro}); }
+  int place_of(Opcode op, int unit, int micro) const {
+    const auto it = at.find({op, unit, micro});
+    return it == at.end() ? -1 : it->second;
+  }
 
   bool fields(const Instruction& i) {
-    const bool once = i.op == Opcode::reduce || i.op == Opcode::norm || i.op == Opcode::update;  // a step
     const size_t before = faults.size();
+    const bool norm = i.op == Opcode::norm, message = is_message(i.op);
+    const bool once =
+        norm || i.op == Opcode::update || i.op == Opcode::reduce || i.op == Opcode::gather || i.op == Opcode::scatter;
     if (i.rank < 0 || i.rank >= program.num_ranks) fault("rank {} of {}", i.rank, program.num_ranks);
-    if (i.op == Opcode::norm ? i.unit != -1 : i.unit < 0 || i.unit >= program.num_units)
+    if (norm ? i.unit != -1 : i.unit < 0 || i.unit >= program.num_units)
       fault("unit {} of {}", i.unit, program.num_units);
-    if (once ? i.micro != -1 : i.micro < 0 || i.micro >= program.num_micro)
+    if (i.micro < (once ? -1 : 0) || i.micro >= program.num_micro)
       fault("micro-batch {} of {}", i.micro, program.num_micro);
-    if (i.workspace_bytes < 0 || i.flops < 0 || i.bytes_moved < 0) fault("a negative cost");
+    if (message && (i.peer < 0 || i.peer >= program.num_ranks || i.peer == i.rank))
+      fault("peer {} of {} ranks", i.peer, program.num_ranks);
+    if (i.op == Opcode::send && i.reads.size() != 1) fault("sends {} buffers, expected one", i.reads.size());
+    if (i.op == Opcode::recv && i.allocates.size() != 1) fault("receives {} buffers, expected one", i.allocates.size());
+    if (i.workspace_bytes < 0 || i.flops < 0 || i.bytes_moved < 0 || i.message_bytes < 0) fault("a negative cost");
     for (const BufferBytes& b : i.allocates)
       if (b.bytes < 0) fault("{} has {} bytes", to_string(b.buffer), b.bytes);
     return faults.size() == before;
@@ -49,40 +74,46 @@ struct Checker {
       if (std::count(list.begin(), list.begin() + a, list[a]) > 0) fault("{} {} twice", verb, to_string(list[a]));
   }
 
+  // On the same resource and earlier, or waited for by name: certainly ended before.
+  bool certainly_before(int first, const Instruction& i) const {
+    const Instruction& f = program.instructions[first];
+    return first == place || (f.resource == i.resource && f.peer == i.peer && f.op != Opcode::recv) ||
+           std::find(i.waits.begin(), i.waits.end(), first) != i.waits.end();
+  }
+
   void buffers(const Instruction& i) {
     std::vector<Buffer> born;
     for (const BufferBytes& b : i.allocates) born.push_back(b.buffer);
     twice(i.reads, "reads");
     twice(born, "allocates");
     twice(i.frees, "frees");
-    const auto key = [&](const Buffer& b) { return Key{i.rank, b.kind, b.unit, b.micro}; };
     for (const Buffer& b : i.reads) {
-      const auto it = alive.find(key(b));
-      if (it == alive.end() || !it->second) fault("reads {}, which is not alive", to_string(b));
+      Life& life = lives[key(i.rank, b)];
+      if (!life.alive) fault("reads {}, which is not alive", to_string(b));
+      life.readers.push_back(place);
     }
     for (const Buffer& b : born) {
-      const auto it = alive.find(key(b));
-      if (it != alive.end() && it->second)
+      const auto [it, fresh] = lives.try_emplace(key(i.rank, b));
+      if (it->second.alive)
         fault("allocates {}, which is alive", to_string(b));
-      else if (it != alive.end() && i.op != Opcode::recompute)
+      else if (!fresh && i.op != Opcode::gather && i.op != Opcode::load)
         fault("allocates {} a second time", to_string(b));
-      alive[key(b)] = true;
+      it->second = {.alive = true, .readers = {}};
     }
     for (const Buffer& b : i.frees) {
-      const auto it = alive.find(key(b));
-      if (it == alive.end() || !it->second)
-        fault("frees {}, which is not alive", to_string(b));
-      else
-        it->second = false;
+      Life& life = lives[key(i.rank, b)];
+      if (!life.alive) fault("frees {}, which is not alive", to_string(b));
+      for (const int reader : life.readers)
+        if (!certainly_before(reader, i)) fault("frees {}, which [{}] may still read", to_string(b), reader);
+      life = {};
     }
   }
 
-  void needs(const Instruction& i, std::initializer_list<BufferKind> own, bool x) {
-    const auto reads = [&](Buffer b) { return std::find(i.reads.begin(), i.reads.end(), b) != i.reads.end(); };
+  void needs(const Instruction& i, std::initializer_list<BufferKind> own) {
     const auto need = [&](Buffer b) {
-      if (!reads(b)) fault("does not read {}", to_string(b));
+      if (std::find(i.reads.begin(), i.reads.end(), b) == i.reads.end()) fault("does not read {}", to_string(b));
     };
-    if (x && i.unit > 0) need({BufferKind::output, i.unit - 1, i.micro});
+    if (i.unit > 0) need({BufferKind::output, i.unit - 1, i.micro});
     for (const BufferKind kind : own) {
       if (kind == BufferKind::gradient && i.unit == last()) continue;
       if (kind != BufferKind::gradient && i.unit == 0) continue;
@@ -91,56 +122,83 @@ struct Checker {
   }
 
   void after(Opcode op, int unit, int micro) {
-    if (!done(op, unit, micro)) fault("comes before {} unit {} micro {}", name_of(op), unit, micro);
+    if (place_of(op, unit, micro) < 0) fault("comes before {} unit {} micro {}", name_of(op), unit, micro);
+  }
+  // On another rank the neighbour's result comes as a message, which `needs` and `buffers` check.
+  void after_neighbour(Opcode op, int neighbour, const Instruction& i) {
+    if (rank_of_unit[neighbour] == i.rank) after(op, neighbour, i.micro);
   }
 
   void order(const Instruction& i) {
     const int u = i.unit, m = i.micro;
-    if (done(i.op, u, m)) fault("a second time; first at [{}]", at[{i.op, u, m}]);
+    if (norm_at[i.rank] >= 0 && i.op != Opcode::update) fault("comes after NORM");
+    if (is_unit_work(i.op)) {
+      if (const int first = place_of(i.op, u, m); first >= 0) fault("a second time; first at [{}]", first);
+      at.emplace(std::tuple{i.op, u, m}, place);
+    }
     switch (i.op) {
       case Opcode::forward:
-        if (u > 0) after(Opcode::forward, u - 1, m);
+        if (u > 0) after_neighbour(Opcode::forward, u - 1, i);
         if (u == last() && m > 0) after(Opcode::forward, u, m - 1);
-        needs(i, {}, true);
-        break;
+        return needs(i, {});
       case Opcode::recompute:
         after(Opcode::forward, u, m);
-        if (done(Opcode::backward_input, u, m)) fault("comes after its BACKWARD_INPUT");
-        needs(i, {}, true);
-        break;
+        if (place_of(Opcode::backward_input, u, m) >= 0) fault("comes after its BACKWARD_INPUT");
+        return needs(i, {});
       case Opcode::backward_input:
         if (u == 0) fault("the embedding has none");
-        if (u == last())
-          after(Opcode::forward, u, m);
-        else
-          after(Opcode::backward_input, u + 1, m);
-        needs(i, {BufferKind::saved, BufferKind::gradient}, true);
-        break;
+        after(Opcode::forward, u, m);
+        if (u < last()) after_neighbour(Opcode::backward_input, u + 1, i);
+        return needs(i, {BufferKind::saved, BufferKind::gradient});
       case Opcode::backward_weight:
-        after(Opcode::backward_input, std::max(u, 1), m);
+        u == 0 ? after_neighbour(Opcode::backward_input, 1, i) : after(Opcode::backward_input, u, m);
         if (m > 0) after(Opcode::backward_weight, u, m - 1);
-        needs(i, {BufferKind::saved, BufferKind::gradient, BufferKind::left}, true);
-        break;
+        return needs(i, {BufferKind::saved, BufferKind::gradient, BufferKind::left});
       case Opcode::reduce:
-        after(Opcode::backward_weight, u, program.num_micro - 1);
-        if (done(Opcode::norm, -1, -1)) fault("comes after NORM");
-        break;
+      case Opcode::scatter:
+        return reduction(i);
       case Opcode::norm:
-        for (int unit = 0; unit <= last(); ++unit) after(Opcode::backward_weight, unit, program.num_micro - 1);
-        break;
+        return norm(i);
       case Opcode::update:
-        if (!done(Opcode::norm, -1, -1)) fault("comes before NORM");
-        break;
+        if (norm_at[i.rank] < 0) fault("comes before NORM");
+        return;
       default:
-        fault("is for many ranks (validate_ranks)");
         return;
     }
-    at.emplace(std::tuple{i.op, u, m}, static_cast<int>(place));
+  }
+
+  void reduction(const Instruction& i) {
+    const int micro = i.micro < 0 ? program.num_micro - 1 : i.micro;
+    after(Opcode::backward_weight, i.unit, micro);
+    if (i.resource == Resource::compute) return;
+    const int weight = place_of(Opcode::backward_weight, i.unit, micro);
+    const bool waits = std::any_of(i.waits.begin(), i.waits.end(), [&](int w) { return w >= weight && w < place; });
+    if (weight >= 0 && !waits) fault("does not wait for BACKWARD_WEIGHT unit {} micro {}", i.unit, micro);
+    reduce_at[i.rank] = place;
+  }
+
+  void norm(const Instruction& i) {
+    if (norm_at[i.rank] >= 0) fault("a second time; first at [{}]", norm_at[i.rank]);
+    norm_at[i.rank] = place;
+    for (int u = 0; u <= last(); ++u)
+      if (rank_of_unit[u] == i.rank) after(Opcode::backward_weight, u, program.num_micro - 1);
+    const int reduce = reduce_at[i.rank];
+    if (reduce >= 0 && std::find(i.waits.begin(), i.waits.end(), reduce) == i.waits.end())
+      fault("does not wait for the last reduction of rank {}, [{}]", i.rank, reduce);
+  }
+
+  void find_ranks() {
+    for (place = 0; place < static_cast<int>(program.instructions.size()); ++place) {
+      const Instruction& i = program.instructions[place];
+      if (!fields(i) || !is_unit_work(i.op)) continue;
+      if (rank_of_unit[i.unit] < 0) rank_of_unit[i.unit] = i.rank;
+      if (rank_of_unit[i.unit] != i.rank) fault("on rank {}; the unit began on rank {}", i.rank, rank_of_unit[i.unit]);
+    }
   }
 
   void whole() {
     const auto missing = [&](Opcode op, int u, int m) {
-      if (!done(op, u, m)) faults.push_back(fmt::format("no {} unit {} micro {}", name_of(op), u, m));
+      if (place_of(op, u, m) < 0) faults.push_back(fmt::format("no {} unit {} micro {}", name_of(op), u, m));
     };
     for (int m = 0; m < program.num_micro; ++m)
       for (int u = 0; u < program.num_units; ++u) {
@@ -149,35 +207,51 @@ struct Checker {
         if (u > 0) missing(Opcode::backward_input, u, m);
         missing(Opcode::backward_weight, u, m);
       }
-    if (training && !done(Opcode::norm, -1, -1)) faults.push_back("no NORM");
+    for (int rank = 0; training && rank < program.num_ranks; ++rank)
+      if (norm_at[rank] < 0) faults.push_back(fmt::format("no NORM on rank {}", rank));
     for (int u = 0; training && u < program.num_units; ++u)
-      if (!done(Opcode::update, u, -1)) faults.push_back(fmt::format("no UPDATE unit {}", u));
-    for (const auto& [key, is_alive] : alive)
-      if (is_alive)
+      if (place_of(Opcode::update, u, -1) < 0) faults.push_back(fmt::format("no UPDATE unit {}", u));
+    for (const auto& [k, life] : lives)
+      if (life.alive && std::get<BufferKind>(k) != BufferKind::persistent)
         faults.push_back(fmt::format("{} is still alive at the end (rank {})",
-                                     to_string(Buffer{std::get<1>(key), std::get<2>(key), std::get<3>(key)}),
-                                     std::get<0>(key)));
+                                     to_string(Buffer{std::get<1>(k), std::get<2>(k), std::get<3>(k), std::get<4>(k)}),
+                                     std::get<0>(k)));
+  }
+
+  bool numbers() {
+    if (program.num_ranks >= 1 && program.num_units >= 2 && program.num_micro >= 1 &&
+        (program.resident.empty() || static_cast<int>(program.resident.size()) == program.num_ranks))
+      return true;
+    faults.push_back(
+        fmt::format("{} ranks, {} units, {} micro-batches, resident buffers of {} ranks: expected at least 1, 2 and 1, "
+                    "and as many ranks or none",
+                    program.num_ranks, program.num_units, program.num_micro, program.resident.size()));
+    return false;
   }
 
   void run() {
-    if (program.num_ranks < 1 || program.num_units < 2 || program.num_micro < 1)
-      faults.push_back(fmt::format("{} ranks, {} units, {} micro-batches: expected at least 1, 2 and 1",
-                                   program.num_ranks, program.num_units, program.num_micro));
-    for (place = 0; place < program.instructions.size(); ++place) {
+    if (!numbers()) return;
+    find_ranks();
+    if (!faults.empty()) return;  // the rest counts on them
+    for (int rank = 0; rank < static_cast<int>(program.resident.size()); ++rank)
+      for (const BufferBytes& b : program.resident[rank]) lives[key(rank, b.buffer)].alive = true;
+    for (place = 0; place < static_cast<int>(program.instructions.size()); ++place) {
       const Instruction& i = program.instructions[place];
-      if (!fields(i)) continue;
       buffers(i);
       order(i);
       if (!training && i.op != Opcode::forward) fault("in a forward program");
     }
     whole();
+    const Dependencies d = dependencies_of(program);
+    faults.insert(faults.end(), d.faults.begin(), d.faults.end());
+    if (d.order.size() < program.instructions.size()) faults.push_back("deadlock: " + describe_deadlock(program, d));
   }
 };
 
 }  // namespace
 
 std::vector<std::string> validate(const Program& program, bool training) {
-  Checker checker{program, training, {}, {}, {}};
+  Checker checker{program, training};
   checker.run();
   return std::move(checker.faults);
 }

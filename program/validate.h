@@ -9,21 +9,24 @@
 namespace tern {
 
 /// Every broken rule, one sentence each, naming the instruction by its place in the list; empty: the Program is sound.
-/// Fields   rank, unit and micro in range, no negative size.
-/// Buffers  per rank: born when not alive (a second birth only by RECOMPUTE), read only while alive, freed only while
-/// alive,
-///          nothing alive at the end. An instruction names a buffer at most once per list.
-/// Order    per micro-batch: FORWARD in order of units; BACKWARD_INPUT(u) after BACKWARD_INPUT(u+1), the head's after
-/// its FORWARD;
-///          BACKWARD_WEIGHT(u) after BACKWARD_INPUT(u) (the embedding's after BACKWARD_INPUT(1)); RECOMPUTE(u) between
-///          FORWARD(u) and BACKWARD_INPUT(u), at most once. NORM after every BACKWARD_WEIGHT and REDUCE, REDUCE(u) after
-///          the unit's last BACKWARD_WEIGHT, UPDATE after NORM.
-/// Bits     what adds to one gradient comes in order of micro-batches: a unit's BACKWARD_WEIGHTs, and the head's FORWARDs,
-///          which add the gradient of the projection and the loss.
+/// Fields   rank, unit, micro and peer in range; no negative size.
+/// Buffers  per rank, in the order of the list: born when not alive (a second birth only by GATHER and LOAD), read and
+///          freed only while alive, nothing but the resident alive at the end; an instruction names a buffer at most
+///          once per list; not freed while an instruction on another resource may still read it.
+/// Messages every SEND has its RECV and every RECV its SEND; nothing waits in a circle (deadlock, all parties named).
+/// Order    per micro-batch: FORWARD(u) after FORWARD(u−1) on the same rank, or reading its output from another;
+///          BACKWARD_INPUT(u) after FORWARD(u), and after BACKWARD_INPUT(u+1) or reading its gradient; RECOMPUTE
+///          between the two, at most once; BACKWARD_WEIGHT(u) after BACKWARD_INPUT(u) (the embedding's after
+///          BACKWARD_INPUT(1), or reading its gradient). A unit stays on its rank.
+/// Bits     what adds to one gradient comes in order of micro-batches: a unit's BACKWARD_WEIGHTs, and the head's
+///          FORWARDs, which add the gradient of the projection and the loss.
 /// Needs    each instruction reads the buffers its computation takes: x, saved, dy.
-/// Whole    every (unit, micro) runs F, B (not the embedding) and W exactly once; one NORM; UPDATE of every unit exactly
-///          once.
-/// `training` false: a forward program, with F alone.
+/// Step     REDUCE and SCATTER after the unit's last BACKWARD_WEIGHT (a micro-batch's SCATTER after that one's), waiting
+///          for it where they run beside the compute; NORM after every BACKWARD_WEIGHT and REDUCE of its rank, waiting
+///          for the last beside the compute; UPDATE after NORM; nothing after a rank's UPDATEs.
+/// Whole    every (unit, micro) runs FORWARD, BACKWARD_INPUT (not the embedding) and BACKWARD_WEIGHT exactly once; one
+///          NORM to a rank; UPDATE of every unit exactly once.
+/// `training` false: a forward program, with FORWARD alone.
 std::vector<std::string> validate(const Program&, bool training = true);
 
 /// Errors: TERN_CHECK with the first few sentences, if there are any.

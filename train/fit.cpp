@@ -12,18 +12,19 @@
 #include "program/generate.h"
 #include "program/simulate.h"
 #include "train/checkpoint.h"
+#include "train/plan_settings.h"
 
 namespace tern {
 namespace {
 
-CostQuery cost_query(const ModelSpec& spec, const TrainSettings& s, int64_t sequences, Multiply multiply) {
+CostQuery evaluation_query(const ModelSpec& spec, const TrainSettings& s, int64_t sequences) {
   int64_t window = first_attention(spec).window;  // where layers differ, of those that see most
   for (const Unit& unit : spec.units)
     if (const AttentionSpec* a = attention_of(unit); a && a->window == 0) window = 0;
   return {.tokens = sequences * s.seq,
           .attended_pairs = sequences * attended_pairs(s.seq, 0, window),
           .dtype = s.dtype,
-          .scratch = scratch_bytes(multiply, s.dtype)};
+          .scratch = scratch_bytes(Multiply::exact, s.dtype)};
 }
 
 // A candidate's distance from what was asked for: results stay the same for the first two terms, then they do not.
@@ -81,11 +82,23 @@ int64_t MemoryPlan::tensors() const {
   return weights + gradients + optimizer + (staging_during_steps ? step + staging : std::max(step, staging));
 }
 
-std::vector<CostQuery> step_costs(const ModelSpec& spec, const TrainSettings& s, int64_t sequences) {
-  std::vector<CostQuery> costs;
-  for (int64_t begin = 0; begin < sequences; begin += s.micro_batch)
-    costs.push_back(cost_query(spec, s, std::min(s.micro_batch, sequences - begin), s.multiply));
-  return costs;
+Placement step_placement(const ModelSpec& spec, const TrainSettings& s, int64_t sequences) {
+  const TrainJob job{.batch = sequences,
+                     .seq = s.seq,
+                     .dtype = s.dtype,
+                     .gradients = s.dtype == DType::f64 ? DType::f64 : DType::f32,
+                     .optimizer = s.optimizer.rule};
+  const std::vector<Recompute> modes = s.plan ? planned_recompute(*s.plan) : std::vector{s.recompute};
+  const auto num_micro = static_cast<int>((sequences + s.micro_batch - 1) / s.micro_batch);
+  return on_one_device(spec, job, s.optimizer, modes, num_micro,
+                       [units = spec.units, sequences, job, most = s.micro_batch,
+                        scratch = scratch_bytes(s.multiply, s.dtype)](int unit, int m) {
+                         const int64_t own = std::min(most, sequences - m * most);
+                         CostQuery q{.tokens = own * job.seq, .dtype = job.dtype, .scratch = scratch};
+                         if (const AttentionSpec* a = attention_of(units[static_cast<size_t>(unit)]))
+                           q.attended_pairs = own * attended_pairs(*a, job.seq);
+                         return q;
+                       });
 }
 
 MemoryPlan predict_memory(const ModelSpec& spec, const TrainSettings& s, int64_t process_bytes) {
@@ -103,10 +116,10 @@ MemoryPlan predict_memory(const ModelSpec& spec, const TrainSettings& s, int64_t
   plan.staging_during_steps = s.checkpoint_every > 0 && s.checkpoint_every < s.schedule.total_steps;
 
   // One micro-batch's Program has the same peak as many in turn; the first is the largest.
-  const CostQuery largest = cost_query(spec, s, std::min(s.micro_batch, s.batch), s.multiply);
-  RankBytes peak = simulate(training_program(spec, {&largest, 1}, s.recompute, s.optimizer)).ranks[0];
+  const int64_t largest = std::min(s.micro_batch, s.batch);
+  RankBytes peak = simulate(lower(spec, step_placement(spec, s, largest), 0)).ranks[0];
   if (!s.valid_data.empty()) {
-    const CostQuery exact = cost_query(spec, s, std::min(s.micro_batch, s.batch), Multiply::exact);
+    const CostQuery exact = evaluation_query(spec, s, largest);
     const RankBytes evaluation = simulate(forward_program(spec, {&exact, 1})).ranks[0];
     if (evaluation.peak_bytes > peak.peak_bytes) peak = evaluation;
   }
@@ -114,7 +127,7 @@ MemoryPlan predict_memory(const ModelSpec& spec, const TrainSettings& s, int64_t
   plan.workspace = peak.workspace_at_peak;
   const auto threads = [&](Multiply multiply, bool gradients) {
     const ThreadWork work{
-        .dtype = s.dtype, .multiply = multiply, .tokens = largest.tokens, .sequence = s.seq, .gradients = gradients};
+        .dtype = s.dtype, .multiply = multiply, .tokens = largest * s.seq, .sequence = s.seq, .gradients = gradients};
     return thread_memory(spec, work).total();
   };
   plan.scratch = threads(s.multiply, true);
@@ -187,6 +200,9 @@ void require_fit(const ModelSpec& spec, const TrainSettings& s, const MemoryPlan
   if (plan.total() <= budget) return;
   std::string message = fmt::format("this run needs {} of memory, {} are {}\n{}", format_bytes(plan.total()),
                                     format_bytes(budget), source, describe(plan));
+  if (s.plan)
+    throw Error(ErrorKind::does_not_fit,
+                "{}--plan {} decides how it is kept: plan for less memory, or train without it", message, s.plan_path);
   const std::vector<Alternative> nearest = nearest_fits(spec, s, process_bytes, budget);
   if (nearest.empty()) {
     message +=

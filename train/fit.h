@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/io.h"
+#include "program/placement.h"
 #include "spec/model_spec.h"
 #include "train/settings.h"
 
@@ -30,8 +31,9 @@ struct MemoryPlan {
   std::vector<std::pair<std::string_view, int64_t>> classes() const;
 };
 
-/// Tokens of each micro-batch of a step, as costs: full windows, so an upper bound of the attended pairs.
-std::vector<CostQuery> step_costs(const ModelSpec&, const TrainSettings&, int64_t sequences);
+/// A step of so many sequences on one device, in micro-batches of the settings, each layer recomputed as the plan says
+/// or the settings. Windows are taken to be full, so attended pairs are an upper bound. With a plan, its step.
+Placement step_placement(const ModelSpec&, const TrainSettings&, int64_t sequences);
 /// Predicted peak of a run with these settings. `process_bytes`: of the program itself, see program_bytes().
 MemoryPlan predict_memory(const ModelSpec&, const TrainSettings&, int64_t process_bytes);
 

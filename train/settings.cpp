@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/options.h"
+#include "train/plan_settings.h"
 
 namespace tern {
 namespace {
@@ -68,8 +69,8 @@ bool is_of_other_rules(UpdateRule rule, std::string_view name) {
          std::ranges::any_of(kUpdateRules, [&](UpdateRule other) { return has_option(other, name); });
 }
 
-UpdateConfig optimizer_from(const Options& o) {
-  UpdateConfig c = update_config(update_rule_from_name(o.text("optimizer")));
+UpdateConfig optimizer_from(const Options& o, UpdateRule rule) {
+  UpdateConfig c = update_config(rule);
   c.clip = o.real("clip");
   for (const RuleOption& option : row_of(c.rule).options) {
     const double value = o.real(option.name);
@@ -157,7 +158,13 @@ const std::string* find(const Facts& facts, const std::string& key) {
 std::vector<DerivedValue> derived_values(const Options& o) {
   std::vector<DerivedValue> list;
   const auto number = [](auto x) { return fmt::format("{}", x); };
-  if (!o.given("micro-batch")) list.push_back({"micro-batch", number(o.integer("batch")), "the whole batch"});
+  const std::optional<Plan> plan = plan_option(o);
+  if (plan)
+    for (const auto& [name, value] : planned_values(*plan))
+      if (!o.given(name))
+        list.push_back({name, o.value(name).spec->type == OptionType::integer ? value : quote_json(value),
+                        fmt::format("the plan {}", o.text("plan"))});
+  if (!plan && !o.given("micro-batch")) list.push_back({"micro-batch", number(o.integer("batch")), "the whole batch"});
   if (!o.given("min-learning-rate") && o.text("schedule") != "constant")
     list.push_back({"min-learning-rate", number(tenth(o.real("learning-rate"))), "a tenth of --learning-rate"});
   if (const int64_t steps = warmup_steps(o); !o.given("warmup-steps") && steps != o.integer("warmup-steps"))
@@ -190,7 +197,8 @@ TrainSettings train_settings(const Options& o) {
   s.micro_batch = o.has("micro-batch") ? o.integer("micro-batch") : s.batch;
   if (o.has("context")) s.context = o.integer("context");
   s.schedule = schedule_from(o);
-  s.optimizer = optimizer_from(o);
+  const std::optional<Plan> plan = plan_option(o);
+  s.optimizer = optimizer_from(o, plan ? plan->job.optimizer : update_rule_from_name(o.text("optimizer")));
   s.dtype = dtype_from_name(o.text("dtype"));
   s.recompute = recompute_from_name(o.text("recompute"));
   s.multiply = multiply_from_name(o.text("multiply"));
@@ -205,6 +213,7 @@ TrainSettings train_settings(const Options& o) {
   if (o.has("max-seconds")) s.max_seconds = o.real("max-seconds");
   s.dry_run = o.flag("dry-run");
   s.trace = o.text("trace");
+  if (plan) apply_plan(*plan, o, s);
   s.recipe_toml = recipe_text(o, s);
 
   if (s.micro_batch > s.batch)

@@ -8,6 +8,7 @@
 
 #include "base/dtype.h"
 #include "model/unit.h"
+#include "plan/plan_file.h"
 #include "spec/unit_cost.h"
 #include "spec/update_rule.h"
 #include "train/learning_rate.h"
@@ -37,12 +38,14 @@ struct TrainSettings {
   std::optional<int64_t> memory_bytes;  // --memory
   std::optional<double> max_seconds;
   bool dry_run = false;
-  std::string trace;        // file; empty: none
-  std::string recipe_toml;  // the effective options with their origins, for OUT/recipe.toml
+  std::optional<Plan> plan;  // --plan: its layers' recomputation counts, `recompute` is what they have in common
+  std::string plan_path;     // empty: none
+  std::string trace;         // file; empty: none
+  std::string recipe_toml;   // the effective options with their origins, for OUT/recipe.toml
 };
 
 /// Reads the verb's options. Errors: usage, naming the option: missing --data or --output (unless --dry-run), a
-/// micro-batch larger than the batch, a schedule that does not fit the run.
+/// micro-batch larger than the batch, a schedule that does not fit the run; those of --plan (train/plan_settings.h).
 TrainSettings train_settings(const Options&);
 
 /// What the verb works out for options that are not given, in the order of the table: `value` as one would type it,

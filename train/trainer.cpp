@@ -12,10 +12,13 @@
 #include "kernels/dispatch.h"
 #include "kernels/onednn/fast_matmul.h"
 #include "model/linear.h"
-#include "program/generate.h"
+#include "program/checksum.h"
+#include "program/instruction_times.h"
+#include "program/lower.h"
 #include "program/validate.h"
 #include "report/metrics_log.h"
 #include "train/checkpoint.h"
+#include "train/plan_settings.h"
 #include "train/run_dir.h"
 #include "train/train_state.h"
 
@@ -65,6 +68,7 @@ class Trainer {
     in_ = load_inputs(s_);
     if (!s_.output.empty()) check_output(io_, s_.output, in_.dir);
     for (const std::string& text : in_.notes) note(text);
+    check_planned_model(in_.spec, s_);
     const int64_t process = program_bytes();
     result_.predicted = predict_memory(in_.spec, s_, process);
     result_.num_parameters = num_parameters(in_.spec);
@@ -77,6 +81,10 @@ class Trainer {
     require_disk(predict_disk(in_.spec, s_, io_), s_, io_);
     check_data_files(s_, in_);
     check_trace_file();
+    if (s_.dry_run && !s_.plan) return;
+    program_ = lower(in_.spec, step_placement(in_.spec, s_, s_.batch), 0);
+    check_valid(program_);
+    result_.program_checksum = checksum(program_);
   }
 
   // An empty file is nobody's.
@@ -145,8 +153,6 @@ class Trainer {
       state_ = fresh_state(s_, in_, state_arena_);
     }
     if (in_.spec.rope.kind != RopeKind::none) rope_ = rope_table(in_.spec, s_.seq, s_.seq);
-    program_ = training_program(in_.spec, step_costs(in_.spec, s_, s_.batch), s_.recompute, s_.optimizer);
-    check_valid(program_);
     predicted_ = simulate(program_).replay;
     update_.emplace(make_update_pass(in_.spec, state_.optimizer, s_.optimizer, state_.weights, state_.gradients));
     result_.peak = peak_rate(s_.dtype, s_.multiply, [&] { phase("measuring the machine's peak"); });
@@ -260,6 +266,8 @@ class Trainer {
     const int64_t now = clock_.now_ns();
     const double tokens = static_cast<double>(s_.batch * s_.seq), seconds = seconds_between(last_ns_, now);
     last_ns_ = now;
+    if (const int64_t later = state_.step - result_.first_step - 1; later > 0)
+      result_.steady_step_seconds += (seconds - result_.steady_step_seconds) / static_cast<double>(later);
     report.tokens_per_s = rate(tokens, seconds);
     report.flops_per_s = report.tokens_per_s * training_flops_per_token(in_.spec, s_.seq);
     report.share_of_peak = result_.peak.flops_per_s > 0 ? report.flops_per_s / result_.peak.flops_per_s : 0;
@@ -293,7 +301,9 @@ class Trainer {
     Rates rates;
     if (result_.peak.flops_per_s > 0) rates.flops_per_s = result_.peak.flops_per_s;
     try {
-      write_file_atomically(io_, s_.trace, chrome_trace(simulate(program_, rates).trace, run.trace));
+      write_file_atomically(
+          io_, s_.trace,
+          chrome_trace(trace_of(program_, simulate(program_, instruction_times(program_, rates))), run.trace));
       note(fmt::format("trace of step {} written to {}: open it in ui.perfetto.dev", state_.step, s_.trace));
     } catch (const Error& e) { note(fmt::format("--trace {}: not written: {}", s_.trace, e.what())); }
   }

@@ -44,12 +44,14 @@ struct TrainResult {
   std::optional<Evaluation> evaluation;      // the last one
   double seconds = 0;                        // of training, evaluations apart
   double evaluation_seconds = 0;             // of those
+  double steady_step_seconds = 0;            // mean of this process's steps but the first; 0: none
   double tokens_per_s = 0, flops_per_s = 0;  // over all steps of this process: their tokens in `seconds`
   PeakRate peak;
   MemoryPlan predicted;
   int64_t counted_peak_bytes = 0;  // state + highest step, as Arena counted
   int64_t peak_resident_bytes = 0;
   int64_t num_parameters = 0, byte_mismatches = 0;
+  uint32_t program_checksum = 0;  // of a step's Program (program/checksum.h); 0: a dry run without a plan makes none
   std::string checkpoint, model;  // newest checkpoint and exported directory; empty: none
   bool converses = false;         // the model has a chat template
 };

@@ -1,0 +1,115 @@
+// tern train --plan: what a plan decides, what contradicts it, and that its Program is the trainer's.
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+
+#include <fstream>
+
+#include "apps/options.h"
+#include "base/error.h"
+#include "base/options.h"
+#include "model/linear.h"
+#include "plan/layers.h"
+#include "program/checksum.h"
+#include "program/lower.h"
+#include "spec/presets.h"
+#include "train/fit.h"
+#include "train/plan_settings.h"
+
+namespace tern {
+namespace {
+
+ModelSpec small_model() { return decoder_of({.vocab = 96, .width = 32, .layers = 3, .heads = 4, .context = 64}); }
+
+Plan small_plan() {
+  const ModelSpec spec = small_model();
+  Plan p{.model = "small", .hardware = "here", .node = "this", .parameters = num_parameters(spec)};
+  p.job = {.batch = 6, .seq = 16, .dtype = DType::bf16, .optimizer = UpdateRule::sgd};
+  p.choice = {.micro_batch = 2, .num_micro = 3};
+  p.layers = {{.first = 0, .count = 2, .strategy = {.recompute = Recompute::full}},
+              {.first = 2, .count = 3, .strategy = {.recompute = Recompute::attention}}};
+  p.ranks.resize(1);
+  p.step_ps = 5'000'000'000;
+  return p;
+}
+
+class TrainPlan : public ::testing::Test {
+ protected:
+  std::string path_ = testing::TempDir() + "tern-train-plan-" + std::to_string(::getpid()) + ".json";
+  void TearDown() override { ::unlink(path_.c_str()); }
+
+  Options options(const Plan& plan, std::vector<std::string> more = {}) {
+    std::ofstream(path_) << plan_json(plan);
+    std::vector<std::string> words{"MODEL", "--dry-run", "--plan", path_};
+    words.insert(words.end(), more.begin(), more.end());
+    return resolve_options(tern_options(), "train", words, {}, false);
+  }
+  std::string refusal(const Plan& plan, const std::vector<std::string>& more = {}) {
+    try {
+      train_settings(options(plan, more));
+    } catch (const Error& e) {
+      EXPECT_EQ(e.kind(), ErrorKind::usage);
+      return e.what();
+    }
+    return "taken";
+  }
+};
+
+TEST_F(TrainPlan, DecidesSizesTypeOptimizerAndEachLayersRecomputation) {
+  const TrainSettings s = train_settings(options(small_plan()));
+  EXPECT_EQ(s.batch, 6);
+  EXPECT_EQ(s.micro_batch, 2);
+  EXPECT_EQ(s.seq, 16);
+  EXPECT_EQ(s.dtype, DType::bf16);
+  EXPECT_EQ(s.optimizer.rule, UpdateRule::sgd);
+  ASSERT_TRUE(s.plan);
+  EXPECT_EQ(planned_recompute(*s.plan), (std::vector{Recompute::full, Recompute::full, Recompute::attention,
+                                                     Recompute::attention, Recompute::attention}));
+  // The recipe runs again: what the plan decides stands there with the plan's values.
+  EXPECT_NE(s.recipe_toml.find("batch = 6  # the plan"), std::string::npos) << s.recipe_toml;
+  EXPECT_NE(s.recipe_toml.find("dtype = \"bf16\"  # the plan"), std::string::npos) << s.recipe_toml;
+}
+
+TEST_F(TrainPlan, LowersToTheProgramThatTheTrainerRunsByItsChecksum) {
+  const ModelSpec spec = small_model();
+  const TrainSettings s = train_settings(options(small_plan()));
+  const Program planned = lower(spec, small_plan(), 0, scratch_bytes(s.multiply, s.dtype));
+  const Program trained = lower(spec, step_placement(spec, s, s.batch), 0);
+  EXPECT_EQ(checksum(planned), checksum(trained));
+  TrainSettings other = s;
+  other.plan.reset();  // recomputing nothing
+  EXPECT_NE(checksum(planned), checksum(lower(spec, step_placement(spec, other, other.batch), 0)));
+}
+
+TEST_F(TrainPlan, TakesAnOptionThatSaysTheSameAndRefusesOneThatDoesNot) {
+  EXPECT_EQ(refusal(small_plan(), {"--batch", "6", "--dtype", "bf16", "--optimizer", "sgd"}), "taken");
+  EXPECT_NE(refusal(small_plan(), {"--batch", "8"}).find("says 6 of --batch"), std::string::npos);
+  EXPECT_NE(refusal(small_plan(), {"--micro-batch", "1"}).find("says 2 of --micro-batch"), std::string::npos);
+  EXPECT_NE(refusal(small_plan(), {"--seq", "32"}).find("says 16 of --seq"), std::string::npos);
+  EXPECT_NE(refusal(small_plan(), {"--dtype", "f32"}).find("says bf16 of --dtype"), std::string::npos);
+  EXPECT_NE(refusal(small_plan(), {"--optimizer", "adamw"}).find("says sgd of --optimizer"), std::string::npos);
+  EXPECT_NE(refusal(small_plan(), {"--recompute", "full"}).find("says a mode for each layer of --recompute"),
+            std::string::npos);
+}
+
+TEST_F(TrainPlan, RefusesByNameWhatOneDeviceDoesNotRun) {
+  Plan p = small_plan();
+  p.choice.mesh.data = 2, p.job.batch = 12;
+  EXPECT_NE(refusal(p).find("needs 2 devices; this trains on one"), std::string::npos);
+  p = small_plan(), p.layers[1].strategy.states = Tier::host;
+  EXPECT_NE(refusal(p).find("off the device"), std::string::npos);
+  p = small_plan(), p.job.dtype = DType::f16;
+  EXPECT_NE(refusal(p).find("is in f16"), std::string::npos);
+  p = small_plan(), p.job.gradients = DType::bf16;
+  EXPECT_NE(refusal(p).find("has gradients in bf16"), std::string::npos);
+}
+
+TEST_F(TrainPlan, RefusesAnotherModel) {
+  const TrainSettings s = train_settings(options(small_plan()));
+  EXPECT_NO_THROW(check_planned_model(small_model(), s));
+  const ModelSpec other = decoder_of({.vocab = 96, .width = 32, .layers = 4, .heads = 4, .context = 64});
+  EXPECT_THROW(check_planned_model(other, s), Error);
+}
+
+}  // namespace
+}  // namespace tern

@@ -1,0 +1,37 @@
+#pragma once
+// How the parameters of a layer are shared over replicas: bytes that lie on each rank all the time.
+
+#include <cstdint>
+
+#include "plan/layers.h"
+#include "plan/strategy.h"
+#include "spec/model_spec.h"
+#include "spec/unit_cost.h"
+#include "spec/update_rule.h"
+
+namespace tern {
+
+/// Elements of a layer on one rank of its stage, and bytes of the update rule's state: of the dense part, of experts.
+/// Copies of the embedding count with the first.
+struct LayerParameters {
+  int64_t all[2]{}, trained[2]{}, state_bytes[2]{};
+  int64_t tables = 0;         // copies of the embedding, where a tied head or a bridge lies in another stage
+  int64_t own_gradients = 0;  // elements of gradients that have no parameters of their own (a tied head's)
+};
+/// A copy of the embedding table for a unit on one rank.
+struct TableCopy {
+  int64_t parameters = 0, trained = 0, state_bytes = 0;  // elements, elements, bytes
+};
+TableCopy table_copy(const ModelSpec&, const Unit&, const CostQuery&, const UpdateConfig&);
+/// `pipelined`: more than one stage. The query's tensor and expert axes count, its tokens do not.
+LayerParameters layer_parameters(const ModelSpec&, const Layer&, const CostQuery&, const UpdateConfig&, bool pipelined);
+
+/// Bytes on each rank; `shard`: elements that its update works on. A part that is shared out is as large as the widest
+/// share: ceil(elements / replicas). `zero` as in LayerStrategy.
+struct SharedBytes {
+  int64_t weights = 0, gradients = 0, states = 0;
+  int64_t shard = 0;
+};
+SharedBytes shared_bytes(const TrainJob&, const Mesh&, const LayerParameters&, int zero);
+
+}  // namespace tern

@@ -1,0 +1,14 @@
+#pragma once
+// A Program's checksum: what is planned, simulated and run is the same list where it is the same number.
+
+#include <cstdint>
+
+#include "program/program.h"
+
+namespace tern {
+
+/// CRC-32C over every field of every instruction in the order of the list, the resident buffers and the Program's own
+/// numbers, as 64-bit little-endian integers; a list is preceded by its length.
+uint32_t checksum(const Program&);
+
+}  // namespace tern

@@ -1,0 +1,98 @@
+#pragma once
+// Placements for tests: a small model on any schedule, with random strategies, priced by the cost model.
+
+#include <algorithm>
+#include <memory>
+#include <random>
+
+#include "hardware/machines.h"
+#include "program/instruction_times.h"
+#include "program/lower.h"
+#include "program/stage_model.h"
+
+namespace tern {
+
+/// `layers` blocks of attention and mlp between embedding and head, of width 16.
+inline ModelSpec small_spec(int64_t layers = 2, bool gated = true, bool tied = false) {
+  const NormSpec norm{.kind = NormKind::rms, .width = 16};
+  ModelSpec s{.family = "llama", .vocab = 40, .width = 16, .layers = layers, .context = 64};
+  s.units.push_back({-1, EmbedSpec{40, 16, 0}});
+  for (int layer = 0; layer < layers; ++layer) {
+    s.units.push_back({layer, AttentionSpec{norm, 16, 4, 2, 4, false, false, 0}});
+    s.units.push_back({layer, MlpSpec{norm, 16, 24, ActivationKind::silu, gated, false}});
+  }
+  s.units.push_back({-1, HeadSpec{norm, 16, 40, tied}});
+  return s;
+}
+
+struct PlacedCase {
+  ModelSpec spec;
+  Plan plan;
+  Machine machine;
+  std::unique_ptr<LayerCosts> costs;
+  Placement placement;
+  PlacementCosts prices;
+
+  PlacedCase(ModelSpec s, Plan p) : spec(std::move(s)), plan(std::move(p)) {
+    plan.parameters = num_parameters(spec);
+    machine = machine_of(with_nodes(find_cluster("a100-80g"), 1 + plan.choice.devices() / 8), 0);
+    costs = std::make_unique<LayerCosts>(spec, plan.job, machine, plan.choice.mesh, plan.choice.micro_batch);
+    placement = placement_of(spec, plan);
+    const auto devices = static_cast<size_t>(placement.shape.num_devices);
+    prices.layers.assign(devices, costs.get());
+    prices.inside.assign(static_cast<size_t>(placement.shape.num_stages()) - 1, 0);
+    if (order_follows_times(placement.shape.schedule)) placement.order = order();
+  }
+  PipelineTimes times() const {
+    const StageInstance s = stage_instance(placement, prices);
+    return stage_times(s.instance, s.assignment);
+  }
+  PipelineOrder order() const { return pipeline_order(placement.shape, times()); }
+  int64_t stage_makespan() const { return run_pipeline(placement.shape, order(), times()).makespan; }
+  std::vector<TierBytes> stage_peaks() const {
+    const StageInstance s = stage_instance(placement, prices);
+    return peak_bytes(placement.shape, order(), stage_bytes(s.instance, s.assignment));
+  }
+  std::vector<int64_t> prices_of(const Program& p) const { return instruction_times(p, spec, placement, prices); }
+};
+
+/// What a random case may have.
+struct CaseParts {
+  bool replicas = true, late_tables = true, offload = false;
+};
+
+inline PlacedCase random_placed(PipelineSchedule schedule, const CaseParts& parts, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  const auto between = [&](int low, int high) { return low + static_cast<int>(random() % uint64_t(high - low + 1)); };
+  Plan p{.job = {.seq = 16, .dtype = between(0, 1) ? DType::bf16 : DType::f32}};
+  OuterChoice& c = p.choice;
+  c.schedule = schedule;
+  c.num_stages = between(1, 4);
+  c.chunks_per_stage = traits_of(schedule).chunks == ChunkRule::several ? between(1, 3) : least_chunks(schedule);
+  c.num_micro = traits_of(schedule).micro_divides_by_stages ? c.num_stages * between(1, 3) : between(1, 9);
+  c.micro_batch = between(1, 3);
+  c.mesh = {.tensor = between(1, 2), .data = parts.replicas ? between(1, 3) : 1};
+  p.job.batch = c.num_micro * c.micro_batch * c.mesh.data;
+  const int stages = c.num_stages * c.chunks_per_stage, layers = std::max(stages, 3) + between(0, 4);
+  std::vector<int> cuts(static_cast<size_t>(layers) - 1);  // layers that begin a stage
+  for (int l = 1; l < layers; ++l) cuts[static_cast<size_t>(l) - 1] = l;
+  std::shuffle(cuts.begin(), cuts.end(), random);
+  for (int l = 0, stage = 0; l < layers; ++l) {
+    if (std::find(cuts.begin(), cuts.begin() + stages - 1, l) < cuts.begin() + stages - 1) ++stage;
+    PlannedLayers one{.first = l, .count = 1, .stage = stage};
+    one.strategy = {.zero = parts.replicas ? between(0, 3) : 0, .recompute = static_cast<Recompute>(between(0, 2))};
+    if (between(0, 3) == 0) one.strategy.states = Tier::host;
+    if (parts.offload) one.strategy.activations = static_cast<Tier>(between(0, 2));
+    p.layers.push_back(one);
+  }
+  return {small_spec(layers - 2, between(0, 1) == 1, parts.late_tables && between(0, 1) == 1), std::move(p)};
+}
+
+/// The times of the same list, if what a transfer reads could wait for ever: no JOIN waits.
+inline Program without_joins(Program p) {
+  for (Instruction& i : p.instructions)
+    if (i.op == Opcode::join) i.waits.clear();
+  return p;
+}
+
+}  // namespace tern

@@ -1,0 +1,92 @@
+#include "train/plan_settings.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/options.h"
+#include "program/placement.h"
+#include "train/settings.h"
+
+namespace tern {
+std::string why_not_trained(const Plan& p) {
+  if (p.choice.devices() != 1)
+    return fmt::format("needs {} devices; this trains on one: plan for a machine of one", p.choice.devices());
+  for (const PlannedLayers& l : p.layers)
+    if (l.strategy.states != Tier::device || l.strategy.activations != Tier::device)
+      return "keeps states or activations off the device, which tern train does not: plan with --offload none";
+  if (p.job.lengths.given() && p.job.lengths.batching == Batching::padded)
+    return "pads its windows; tern train lays sequences end to end: plan with --batching packed";
+  if (p.job.dtype != DType::f32 && p.job.dtype != DType::bf16 && p.job.dtype != DType::f64)
+    return fmt::format("is in {}; tern train knows f32, bf16 and f64", name_of(p.job.dtype));
+  const DType wide = p.job.dtype == DType::f64 ? DType::f64 : DType::f32;
+  if (p.job.gradients != wide)
+    return fmt::format("has gradients in {}; tern train's are {}: plan with --gradients {}", name_of(p.job.gradients),
+                       name_of(wide), name_of(wide));
+  if (p.job.batch != p.choice.micro_batch * p.choice.num_micro)
+    return fmt::format("has {} micro-batches of {} for a batch of {}", p.choice.num_micro, p.choice.micro_batch,
+                       p.job.batch);
+  return "";
+}
+
+std::optional<Plan> plan_option(const Options& o) {
+  const std::string& path = o.text("plan");
+  if (path.empty()) return std::nullopt;
+  Plan plan = read_plan(path);
+  if (const std::string reason = why_not_trained(plan); !reason.empty())
+    throw Error(ErrorKind::usage, "--plan {}: the plan {}", path, reason);
+  return plan;
+}
+
+std::vector<Recompute> planned_recompute(const Plan& p) {
+  std::vector<Recompute> modes;
+  for (const PlannedLayers& l : p.layers) modes.insert(modes.end(), static_cast<size_t>(l.count), l.strategy.recompute);
+  return modes;
+}
+
+// Embedding and head have nothing to recompute.
+std::optional<Recompute> planned_mode(const Plan& p) {
+  const std::vector<Recompute> modes = planned_recompute(p);
+  if (modes.size() <= 2) return Recompute::none;
+  const bool alike = std::all_of(modes.begin() + 1, modes.end() - 1, [&](Recompute r) { return r == modes[1]; });
+  return alike ? std::optional(modes[1]) : std::nullopt;
+}
+
+std::vector<PlannedValue> planned_values(const Plan& p) {
+  std::vector<PlannedValue> list{{"seq", fmt::format("{}", p.job.seq)},
+                                 {"batch", fmt::format("{}", p.job.batch)},
+                                 {"micro-batch", fmt::format("{}", p.choice.micro_batch)},
+                                 {"optimizer", std::string(name_of(p.job.optimizer))},
+                                 {"dtype", std::string(name_of(p.job.dtype))}};
+  if (const auto mode = planned_mode(p)) list.push_back({"recompute", std::string(name_of(*mode))});
+  return list;
+}
+
+void apply_plan(const Plan& p, const Options& o, TrainSettings& s) {
+  const auto refuse = [&](std::string_view name, const std::string& planned) {
+    throw Error(ErrorKind::usage, "--plan {} says {} of --{}, which {} gives as {}; leave one of them out",
+                o.text("plan"), planned, name, o.value(name).where,
+                o.value(name).text.empty() ? fmt::format("{}", o.value(name).integer) : o.value(name).text);
+  };
+  const std::vector<PlannedValue> values = planned_values(p);
+  for (const auto& [name, value] : values) {
+    if (!o.given(name)) continue;
+    const bool number = o.value(name).spec->type == OptionType::integer;
+    if ((number ? fmt::format("{}", o.integer(name)) : o.text(name)) != value) refuse(name, value);
+  }
+  if (!planned_mode(p) && o.given("recompute")) refuse("recompute", "a mode for each layer");
+  s.seq = p.job.seq, s.batch = p.job.batch, s.micro_batch = p.choice.micro_batch;
+  s.dtype = p.job.dtype;
+  s.recompute = planned_mode(p).value_or(Recompute::none);
+  s.plan = p, s.plan_path = o.text("plan");
+}
+
+void check_planned_model(const ModelSpec& spec, const TrainSettings& s) {
+  if (!s.plan) return;
+  try {
+    placement_of(spec, *s.plan);
+  } catch (const Error& e) { throw Error(e.kind(), "--plan {}: {}", s.plan_path, e.what()); }
+}
+
+}  // namespace tern
