@@ -222,7 +222,8 @@ ExecuteResult execute(const Program& program, const ExecuteInput& in) {
              "execute: {} micro-batches given, the Program takes {}", in.micro_batches.size(), program.num_micro);
   TERN_CHECK(!training || in.gradients, "execute: a training program needs gradients");
   TERN_CHECK(!updates || in.update, "execute: NORM and UPDATE need an update");
-  TERN_CHECK(!updates || !in.spec.head().tied || has(Opcode::reduce), "execute: a tied table, and no REDUCE joins it");
+  TERN_CHECK(!updates || own_table_gradient(in.spec.units.back(), {}) == 0 || has(Opcode::reduce),
+             "execute: a tied table, and no REDUCE joins it");
   TERN_CHECK(in.predicted.empty() || in.predicted.size() == program.instructions.size(),
              "execute: predicted bytes of {} instructions, the Program has {}", in.predicted.size(),
              program.instructions.size());

@@ -38,6 +38,31 @@ TEST(ExecutorWeights, ThatExistWhileTheyAreLeasedGiveTheBitsOfResidentOnes) {
   }
 }
 
+TEST(ExecutorAdapters, AStepChangesTheAdaptersAndNothingElse) {
+  for (const Case& c : kCases) {
+    if (c.adapters < 0) continue;
+    SCOPED_TRACE(c.name);
+    Bench run(c);
+    const auto bits_of = [](const std::vector<Tensor*>& all) {
+      std::vector<std::vector<std::byte>> bits;
+      for (const Tensor* t : all) {
+        const auto* at = static_cast<const std::byte*>(t->data());
+        bits.emplace_back(at, at + t->bytes());
+      }
+      return bits;
+    };
+    const auto frozen = bits_of(tensors(run.spec, run.weights));
+    const auto trained = bits_of(trained_tensors(run.spec, run.weights));
+    ASSERT_EQ(run.state.infos.size(), trained.size());
+    const ExecuteResult result = run.execute_with(training_program(run.spec, run.costs, Recompute::none), c.multiply);
+    ASSERT_TRUE(result.update);
+    EXPECT_GT(result.update->gradient_norm, 0);
+    EXPECT_EQ(bits_of(tensors(run.spec, run.weights)), frozen);
+    const auto after = bits_of(trained_tensors(run.spec, run.weights));
+    for (size_t i = 0; i < after.size(); ++i) EXPECT_NE(after[i], trained[i]) << run.state.infos[i].name;
+  }
+}
+
 class ExecutorBytes : public testing::TestWithParam<Case> {};
 
 TEST_P(ExecutorBytes, CountedEqualPredictedAtEveryInstructionInEveryMode) {
@@ -107,7 +132,7 @@ double relative_difference(DType dtype, std::vector<int64_t> micro) {
     Bench run({"", dtype, dtype == DType::f64 ? Multiply::exact : Multiply::fast, false, 32, 9, std::move(sizes)});
     run.add_gradients(training_program(run.spec, run.costs, Recompute::none), Multiply::fast, 1.0 / 96);
     std::vector<double> all;
-    for (const Tensor* t : tensors(run.spec, run.gradients))
+    for (const Tensor* t : trained_tensors(run.spec, run.gradients))
       for (int64_t i = 0; i < t->count(); ++i)
         all.push_back(dtype == DType::f64 ? t->span<double>()[i] : static_cast<double>(t->span<float>()[i]));
     return all;

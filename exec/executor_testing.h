@@ -24,6 +24,7 @@ struct Case {
   bool embed_norm = false;     // the embedding's rows are normed, so that it keeps something too
   bool experts = false;        // the second layer has experts, and a gated one for every token
   bool latent = false;         // latent attention in both layers
+  int64_t adapters = -1;       // from 0: all units frozen, with adapters of this rank
 };
 
 inline ModelSpec spec_of(const Case& c) {
@@ -61,7 +62,17 @@ inline ModelSpec spec_of(const Case& c) {
     std::get<EmbedSpec>(s.units.front().spec).norm = norm;
     s.names.embed_norm = "transformer.word_embeddings_layernorm";
   }
-  return s;
+  return c.adapters >= 0 ? with_adapters(s, c.adapters) : s;
+}
+
+// Not as adapters begin, with zeros: so that gradients flow through both matrices.
+inline void fill_adapter(const ParameterInfo& info, const Tensor& t) {
+  for (int64_t i = 0; i < t.count(); ++i) {
+    const auto x = static_cast<float>(0.1 * random_normal({5, hash_name(info.name)}, static_cast<uint64_t>(i)));
+    if (t.dtype() == DType::f64) t.span<double>()[static_cast<size_t>(i)] = x;
+    if (t.dtype() == DType::f32) t.span<float>()[static_cast<size_t>(i)] = x;
+    if (t.dtype() == DType::bf16) t.span<bf16>()[static_cast<size_t>(i)] = to_bf16(x);
+  }
 }
 
 struct Bench {
@@ -79,6 +90,7 @@ struct Bench {
   explicit Bench(const Case& c) : spec(spec_of(c)) {
     weights = allocate_weights(spec, c.dtype, MemoryClass::weights, arena);
     initialize_weights(spec, weights, 5);
+    for_each_adapter(spec, weights, [](const ParameterInfo& info, Tensor& t) { fill_adapter(info, t); });
     gradients = allocate_gradients(spec, c.dtype, arena);
     state = make_optimizer_state(spec, weights, config, arena);
     update.emplace(make_update_pass(spec, state, config, weights, gradients));
@@ -120,7 +132,7 @@ struct Bench {
 
 inline std::vector<std::byte> bits(const ModelSpec& spec, ModelWeights& weights) {
   std::vector<std::byte> all;
-  for (const Tensor* t : tensors(spec, weights)) {
+  for (const Tensor* t : trained_tensors(spec, weights)) {
     const auto* begin = static_cast<const std::byte*>(t->data());
     all.insert(all.end(), begin, begin + t->bytes());
   }
@@ -144,6 +156,10 @@ inline const Case kCases[] = {
     {"experts_bf16_fast", DType::bf16, Multiply::fast, false, 32, 9, {2, 2}, false, true},
     {"latent_f32_exact", DType::f32, Multiply::exact, false, 32, 9, {2, 1}, false, false, true},
     {"latent_bf16_fast", DType::bf16, Multiply::fast, false, 32, 9, {2}, false, false, true},
+    {"adapters_f32_exact", DType::f32, Multiply::exact, false, 32, 9, {2, 1}, false, false, false, 4},
+    {"adapters_bf16_fast", DType::bf16, Multiply::fast, false, 32, 16, {2, 1}, false, false, false, 4},
+    {"adapters_gpt2_f32_fast", DType::f32, Multiply::fast, true, 32, 9, {2, 1}, false, false, false, 5},
+    {"adapters_latent_f32_exact", DType::f32, Multiply::exact, false, 32, 9, {2}, false, false, true, 3},
 };
 
 }  // namespace tern

@@ -225,15 +225,15 @@ void attention_forward_branch(const AttentionSpec& u, const ModelSpec& spec, con
 // the heads' norms,  dn = dqkv·W_qkv,  dx = norm'(dn)
 void attention_backward_branch(const AttentionSpec& u, const ModelSpec& spec, const AttentionWeights& w,
                                const Rows& rows, const Tensor& df, AttentionSaved& saved, const Tensor& dx,
-                               const Compute& c) {
+                               MemoryClass left, const Compute& c) {
   const DType dtype = df.dtype();
-  saved.dqkv_TC = c.arena.allocate(dtype, saved.qkv_TC.shape(), MemoryClass::activations);
-  if (u.norm.present()) saved.dnormed_TD = c.arena.allocate(dtype, df.shape(), MemoryClass::activations);
-  if (u.latent.present()) allocate_latent_gradients(u, saved.latent, c);
+  saved.dqkv_TC = c.arena.allocate(dtype, saved.qkv_TC.shape(), left);
+  if (u.norm.present()) saved.dnormed_TD = c.arena.allocate(dtype, df.shape(), left);
+  if (u.latent.present()) allocate_latent_gradients(u, saved.latent, left, c);
   const bool head_norms = u.head_norm != HeadNormKind::none;
   if (head_norms) {
-    saved.dquery_norm = c.arena.zeros(ops::sum_dtype(dtype), {u.query_norm_width()}, MemoryClass::activations);
-    saved.dkey_norm = c.arena.zeros(ops::sum_dtype(dtype), {u.key_norm_width()}, MemoryClass::activations);
+    saved.dquery_norm = c.arena.zeros(ops::sum_dtype(dtype), {u.query_norm_width()}, left);
+    saved.dkey_norm = c.arena.zeros(ops::sum_dtype(dtype), {u.key_norm_width()}, left);
   }
   {
     const Tensor dcontext = c.arena.allocate(dtype, saved.context_TE.shape(), MemoryClass::workspace);
@@ -278,16 +278,16 @@ void attention_backward_branch(const AttentionSpec& u, const ModelSpec& spec, co
 // dW_out += dfᵀ·o,  dW_qkv += dqkvᵀ·n, biases their rows' sums; n is made again, with the bits of the forward
 void attention_weight_branch(const AttentionSpec& u, const AttentionWeights& w, const Tensor& df,
                              const AttentionSaved& saved, AttentionWeights& g, const Compute& c) {
-  linear_backward_weight(df, latent_values(u, saved.context_TE, c), g.out, c);
+  linear_backward_weight(w.out, df, latent_values(u, saved.context_TE, c), g.out, c);
   if (u.latent.present())
     latent_weight(u, w.latent, saved.dqkv_TC, saved.latent, w.norm, saved.x_TD, g.latent, c);
   else
-    linear_backward_weight(saved.dqkv_TC, normed_rows(u.norm, w.norm, saved.x_TD, {}, {}, c), g.qkv, c);
+    linear_backward_weight(w.qkv, saved.dqkv_TC, normed_rows(u.norm, w.norm, saved.x_TD, {}, {}, c), g.qkv, c);
   if (u.norm.present())
     ops::norm_backward_weight(u.norm, saved.dnormed_TD, saved.x_TD, saved.mean_T, saved.rstd_T, g.norm);
   if (u.head_norm == HeadNormKind::none) return;
-  ops::add(saved.dquery_norm, g.query_norm.weight);
-  ops::add(saved.dkey_norm, g.key_norm.weight);
+  ops::add_gradient(saved.dquery_norm, g.query_norm.weight);
+  ops::add_gradient(saved.dkey_norm, g.key_norm.weight);
 }
 
 }  // namespace tern

@@ -69,10 +69,11 @@ Tensor attention_unit_forward(const AttentionSpec& u, const ModelSpec& spec, con
 
 // dx = dy + the branch's part; of a normed sum, df + the branch's part
 Tensor attention_unit_backward_input(const AttentionSpec& u, const ModelSpec& spec, const AttentionWeights& w,
-                                     const Rows& rows, const Tensor& dy, AttentionSaved& saved, const Compute& c) {
+                                     const Rows& rows, const Tensor& dy, AttentionSaved& saved, MemoryClass left,
+                                     const Compute& c) {
   const Tensor dx = c.arena.allocate(dy.dtype(), dy.shape(), MemoryClass::activations);
   const Tensor df = join_backward(u.join, w.join_norm, dy, saved.join, c);
-  attention_backward_branch(u, spec, w, rows, df, saved, dx, c);
+  attention_backward_branch(u, spec, w, rows, df, saved, dx, left, c);
   ops::add(u.join.of_sum ? df : dy, dx);
   return dx;
 }
@@ -93,10 +94,11 @@ Tensor mlp_forward(const MlpSpec& u, const MlpWeights& w, const Tensor& x, MlpSa
   return y;
 }
 
-Tensor mlp_backward_input(const MlpSpec& u, const MlpWeights& w, const Tensor& dy, MlpSaved& saved, const Compute& c) {
+Tensor mlp_backward_input(const MlpSpec& u, const MlpWeights& w, const Tensor& dy, MlpSaved& saved, MemoryClass left,
+                          const Compute& c) {
   const Tensor dx = c.arena.allocate(dy.dtype(), dy.shape(), MemoryClass::activations);
   const Tensor df = join_backward(u.join, w.join_norm, dy, saved.join, c);
-  mlp_backward_branch(u, w, df, saved, dx, c);
+  mlp_backward_branch(u, w, df, saved, dx, left, c);
   ops::add(u.join.of_sum ? df : dy, dx);
   return dx;
 }
@@ -121,11 +123,11 @@ Tensor parallel_forward(const ParallelSpec& u, const ModelSpec& spec, const Para
 }
 
 Tensor parallel_backward_input(const ParallelSpec& u, const ModelSpec& spec, const ParallelWeights& w, const Rows& rows,
-                               const Tensor& dy, ParallelSaved& saved, const Compute& c) {
+                               const Tensor& dy, ParallelSaved& saved, MemoryClass left, const Compute& c) {
   const Tensor dx = c.arena.allocate(dy.dtype(), dy.shape(), MemoryClass::activations);
-  attention_backward_branch(u.attention, spec, w.attention, rows, dy, saved.attention, dx, c);
+  attention_backward_branch(u.attention, spec, w.attention, rows, dy, saved.attention, dx, left, c);
   const Tensor other = c.arena.allocate(dy.dtype(), dy.shape(), MemoryClass::workspace);
-  mlp_backward_branch(u.mlp, w.mlp, dy, saved.mlp, other, c);
+  mlp_backward_branch(u.mlp, w.mlp, dy, saved.mlp, other, left, c);
   ops::add(other, dx);
   ops::add(dy, dx);
   return dx;

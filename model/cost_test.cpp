@@ -88,23 +88,49 @@ TEST(UnitCost, CountedBytesEqualTheClosedFormsToTheByte) {
   });
 }
 
-TEST(UnitCost, WeightsAndGradientsTakeThePredictedBytes) {
-  for_each_variant([](const std::string& variant, const ModelSpec& spec) {
+// What is frozen has no gradients, adapters keep nothing, and one that is trained alone leaves what its weights' part
+// reads.
+TEST(UnitCost, CountedBytesOfFrozenUnitsAndAdaptersEqualTheClosedForms) {
+  for_each_dense_variant([](const std::string& variant, const ModelSpec& full) {
     SCOPED_TRACE(variant);
-    for (const DType dtype : {DType::f32, DType::bf16, DType::f64}) {
-      Arena arena;
-      UnitCost sum;
-      for (const Unit& unit : spec.units) {
-        const UnitCost cost = unit_cost(unit, {.tokens = 0, .attended_pairs = 0, .dtype = dtype, .scratch = {}});
-        sum.parameters += cost.parameters, sum.parameter_bytes += cost.parameter_bytes,
-            sum.gradient_bytes += cost.gradient_bytes;
-      }
-      const ModelWeights weights = random_weights(spec, dtype, arena, 1);
-      const ModelWeights gradients = zero_gradients(spec, dtype, arena);
-      EXPECT_EQ(arena.current()[static_cast<size_t>(MemoryClass::weights)], sum.parameter_bytes);
-      EXPECT_EQ(arena.current()[static_cast<size_t>(MemoryClass::gradients)], sum.gradient_bytes);
-      EXPECT_EQ(sum.parameters, num_parameters(spec));
+    const RopeTable rope = rope_table(full, 64, 64);
+    const std::vector<int32_t> tokens = random_tokens(17, full.vocab, 3);
+    const Rows rows = make_rows(tokens, {0, 5, 17}, &rope);
+    ModelSpec both = with_adapters(full, 3);
+    for (Unit& unit : both.units) unit.frozen = false;
+    for (const ModelSpec& spec : {with_adapters(full, 0), with_adapters(full, 3), with_adapters(full, 40), both})
+      for (const DType dtype : {DType::f32, DType::bf16, DType::f64})
+        for (const Multiply multiply : {Multiply::exact, Multiply::fast})
+          for (int unit = 0; unit < static_cast<int>(spec.units.size()); ++unit) {
+            if (multiply == Multiply::fast && (dtype == DType::f64 || unit % 2 == 1)) continue;
+            if (spec.units[static_cast<size_t>(unit)].layer < 1) expect_unit(spec, unit, rows, dtype, multiply);
+          }
+  });
+}
+
+void expect_bytes_of_weights(const std::string& variant, const ModelSpec& spec) {
+  SCOPED_TRACE(variant);
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f64}) {
+    Arena arena;
+    UnitCost sum;
+    for (const Unit& unit : spec.units) {
+      const UnitCost cost = unit_cost(unit, {.tokens = 0, .attended_pairs = 0, .dtype = dtype, .scratch = {}});
+      sum.parameters += cost.parameters, sum.parameter_bytes += cost.parameter_bytes,
+          sum.gradient_bytes += cost.gradient_bytes;
     }
+    const ModelWeights weights = random_weights(spec, dtype, arena, 1);
+    const ModelWeights gradients = zero_gradients(spec, dtype, arena);
+    EXPECT_EQ(arena.current()[static_cast<size_t>(MemoryClass::weights)], sum.parameter_bytes);
+    EXPECT_EQ(arena.current()[static_cast<size_t>(MemoryClass::gradients)], sum.gradient_bytes);
+    EXPECT_EQ(sum.parameters, num_parameters(spec));
+  }
+}
+
+TEST(UnitCost, WeightsAndGradientsTakeThePredictedBytes) {
+  for_each_variant(expect_bytes_of_weights);
+  for_each_dense_variant([](const std::string& variant, const ModelSpec& spec) {
+    expect_bytes_of_weights(variant + ", adapters", with_adapters(spec, 3));
+    expect_bytes_of_weights(variant + ", frozen", with_adapters(spec, 0));
   });
 }
 

@@ -174,12 +174,12 @@ static void forward_branch(const MoeSpec& u, const MoeWeights& w, const Tensor& 
 // Of a row at expert k: v = df·W_down,  dw_k = v·h (= df·down_k(h), without keeping its result),  dh = w_k·v,
 // da = dh·act'(a),  dn += Σ_k da·W_up + dlogits·W_router + the shared MLP's; the gate's: dg = (df·W_down)·h·g·(1 - g)
 static void backward_branch(const MoeSpec& u, const MoeWeights& w, const Tensor& df, MoeSaved& saved, const Tensor& dx,
-                            const Compute& c) {
+                            MemoryClass left, const Compute& c) {
   const int64_t T = df.rows(), R = T * u.top_k;
   const DType dtype = df.dtype(), sums = ops::sum_dtype(dtype);
   const Routing& r = saved.routing;
   const bool shared = u.shared_hidden > 0, gated = shared && u.shared_gate;
-  const auto kept = [&](Shape shape) { return c.arena.allocate(dtype, shape, MemoryClass::activations); };
+  const auto kept = [&](Shape shape) { return c.arena.allocate(dtype, shape, left); };
   const auto scratch = [&](Shape shape) { return c.arena.allocate(dtype, shape, MemoryClass::workspace); };
   saved.dup_RG = kept(saved.up_RG.shape());
   saved.dlogits_TE = kept(r.scores_TE.shape());
@@ -247,7 +247,7 @@ void moe_backward_weight(const MoeSpec& u, const MoeWeights& w, const Tensor& df
     const Tensor hidden = hidden_of(u.expert(), saved.up_RG, c), rows = sorted_rows(df, r, c);
     scale_by(r.weights_TK, r.rows_TK.span<int32_t>(), rows);
     for_each_expert(r, [&](size_t e, int64_t begin, int64_t end) {
-      linear_backward_weight(rows.rows_view(begin, end), hidden.rows_view(begin, end), g.down[e], exact);
+      linear_backward_weight(w.down[e], rows.rows_view(begin, end), hidden.rows_view(begin, end), g.down[e], exact);
     });
   }
   {
@@ -255,12 +255,12 @@ void moe_backward_weight(const MoeSpec& u, const MoeWeights& w, const Tensor& df
     {
       const Tensor rows = sorted_rows(normed, r, c);
       for_each_expert(r, [&](size_t e, int64_t begin, int64_t end) {
-        linear_backward_weight(saved.dup_RG.rows_view(begin, end), rows.rows_view(begin, end), g.up[e], exact);
+        linear_backward_weight(w.up[e], saved.dup_RG.rows_view(begin, end), rows.rows_view(begin, end), g.up[e], exact);
       });
     }
-    linear_backward_weight(saved.dlogits_TE, normed, g.router, c);
-    if (shared) linear_backward_weight(saved.dshared_up_TG, normed, g.shared_up, c);
-    if (gated) linear_backward_weight(saved.dshared_gate_T, normed, g.shared_gate, c);
+    linear_backward_weight(w.router, saved.dlogits_TE, normed, g.router, c);
+    if (shared) linear_backward_weight(w.shared_up, saved.dshared_up_TG, normed, g.shared_up, c);
+    if (gated) linear_backward_weight(w.shared_gate, saved.dshared_gate_T, normed, g.shared_gate, c);
   }
   if (shared) {
     const Tensor hidden = hidden_of(u.shared(), saved.shared_up_TG, c);
@@ -269,7 +269,7 @@ void moe_backward_weight(const MoeSpec& u, const MoeWeights& w, const Tensor& df
       ops::copy(df, from = c.arena.allocate(df.dtype(), df.shape(), MemoryClass::workspace));
       scale_by(saved.shared_gate_T, {}, from);
     }
-    linear_backward_weight(from, hidden, g.shared_down, c);
+    linear_backward_weight(w.shared_down, from, hidden, g.shared_down, c);
   }
   if (u.norm.present())
     ops::norm_backward_weight(u.norm, saved.dnormed_TD, saved.x_TD, saved.mean_T, saved.rstd_T, g.norm);
@@ -283,9 +283,10 @@ Tensor moe_forward(const MoeSpec& u, const MoeWeights& w, const Tensor& x, MoeSa
   return y;
 }
 
-Tensor moe_backward_input(const MoeSpec& u, const MoeWeights& w, const Tensor& dy, MoeSaved& saved, const Compute& c) {
+Tensor moe_backward_input(const MoeSpec& u, const MoeWeights& w, const Tensor& dy, MoeSaved& saved, MemoryClass left,
+                          const Compute& c) {
   const Tensor dx = c.arena.allocate(dy.dtype(), dy.shape(), MemoryClass::activations);
-  backward_branch(u, w, dy, saved, dx, c);
+  backward_branch(u, w, dy, saved, dx, left, c);
   ops::add(dy, dx);
   return dx;
 }

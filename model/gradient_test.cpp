@@ -44,59 +44,72 @@ void expect_gradient(const std::string& what, const Tensor& t, const Tensor& gra
   }
 }
 
-TEST(UnitGradients, AgreeWithFiniteDifferencesInEveryVariant) {
-  for_each_variant([](const std::string& variant, const ModelSpec& spec) {
-    SCOPED_TRACE(variant);
-    Arena arena;
-    arena.set_poison(true);
-    const Compute c{arena};
-    const std::vector<int32_t> tokens = random_tokens(17, spec.vocab, kSeed);
-    const RopeTable rope = rope_table(spec, 32, 32);
-    const Rows rows = make_rows(tokens, {0, 6, 7, 17}, &rope);  // packed: 6, 1 and 10 tokens
-    ModelWeights weights = random_weights(spec, DType::f64, arena, kSeed);
-    const int head = static_cast<int>(spec.units.size()) - 1;
-    const Tensor x = arena.allocate(DType::f64, {17, spec.width}, MemoryClass::activations);
-    const Tensor dy = arena.allocate(DType::f64, {17, spec.width}, MemoryClass::activations);
-    fill_normal(x, 1, kSeed + 1);
-    fill_normal(dy, 1, kSeed + 2);
-    std::vector<int32_t> targets = random_tokens(17, spec.vocab, kSeed + 3);
-    targets[5] = targets[16] = -1;
+// Each unit by itself: the gradient of its input, and of everything that it trains.
+void expect_unit_gradients(const std::string& variant, const ModelSpec& spec) {
+  SCOPED_TRACE(variant);
+  Arena arena;
+  arena.set_poison(true);
+  const Compute c{arena};
+  const std::vector<int32_t> tokens = random_tokens(17, spec.vocab, kSeed);
+  const RopeTable rope = rope_table(spec, 32, 32);
+  const Rows rows = make_rows(tokens, {0, 6, 7, 17}, &rope);  // packed: 6, 1 and 10 tokens
+  ModelWeights weights = random_weights(spec, DType::f64, arena, kSeed);
+  const int head = static_cast<int>(spec.units.size()) - 1;
+  const Tensor x = arena.allocate(DType::f64, {17, spec.width}, MemoryClass::activations);
+  const Tensor dy = arena.allocate(DType::f64, {17, spec.width}, MemoryClass::activations);
+  fill_normal(x, 1, kSeed + 1);
+  fill_normal(dy, 1, kSeed + 2);
+  std::vector<int32_t> targets = random_tokens(17, spec.vocab, kSeed + 3);
+  targets[5] = targets[16] = -1;
 
-    for (int unit = 0; unit <= head; ++unit) {
-      ModelWeights gradients = zero_gradients(spec, DType::f64, arena);
-      const UnitWeights& mine = weights.units[static_cast<size_t>(unit)];
-      UnitSaved saved;
-      Tensor dx;
-      std::function<double()> f;
-      if (unit == head) {
-        f = [&] {
-          double sum = 0;
-          for (const double loss : head_losses(spec, weights, x, targets, c)) sum += loss;
-          return 0.7 * sum;
-        };
-        const double loss = head_forward_loss(spec, head_of(weights), rows, x, targets, 0.7, saved.emplace<HeadSaved>(),
-                                              head_of(gradients), c);
-        EXPECT_NEAR(0.7 * loss, f(), 1e-12 * std::abs(loss));
-      } else {
-        f = [&, unit] { return dot(unit_forward(spec, unit, mine, rows, x, nullptr, nullptr, c), dy); };
-        unit_forward(spec, unit, mine, rows, x, &saved, nullptr, c);
-      }
-      if (unit > 0) dx = unit_backward_input(spec, unit, mine, rows, unit == head ? Tensor{} : dy, saved, c);
-      unit_backward_weight(spec, unit, mine, rows, dy, saved, gradients.units[static_cast<size_t>(unit)], c);
-      join_tied_gradients(spec, gradients);
-
-      if (unit > 0) expect_gradient("input of unit " + std::to_string(unit), x, dx, f);
-      std::vector<Tensor*> w = tensors(spec, weights), g = tensors(spec, gradients);
-      const std::vector<ParameterInfo> infos = parameters(spec);
-      for (size_t i = 0; i < infos.size(); ++i) {
-        const bool tied_here = unit == head && spec.head().tied && infos[i].name == "embed.tokens";
-        if (infos[i].unit == unit || tied_here)
-          expect_gradient(infos[i].name, *w[i], *g[i], f);
-        else
-          EXPECT_EQ(dot(*g[i], *g[i]), 0) << infos[i].name << " is not of unit " << unit;
-      }
+  for (int unit = 0; unit <= head; ++unit) {
+    ModelWeights gradients = zero_gradients(spec, DType::f64, arena);
+    const UnitWeights& mine = weights.units[static_cast<size_t>(unit)];
+    UnitSaved saved;
+    Tensor dx;
+    std::function<double()> f;
+    if (unit == head) {
+      f = [&] {
+        double sum = 0;
+        for (const double loss : head_losses(spec, weights, x, targets, c)) sum += loss;
+        return 0.7 * sum;
+      };
+      const double loss = head_forward_loss(spec, head_of(weights), rows, x, targets, 0.7, saved.emplace<HeadSaved>(),
+                                            head_of(gradients), c);
+      EXPECT_NEAR(0.7 * loss, f(), 1e-12 * std::abs(loss));
+    } else {
+      f = [&, unit] { return dot(unit_forward(spec, unit, mine, rows, x, nullptr, nullptr, c), dy); };
+      unit_forward(spec, unit, mine, rows, x, &saved, nullptr, c);
     }
+    if (unit > 0) dx = unit_backward_input(spec, unit, mine, rows, unit == head ? Tensor{} : dy, saved, c);
+    unit_backward_weight(spec, unit, mine, rows, dy, saved, gradients.units[static_cast<size_t>(unit)], c);
+    join_tied_gradients(spec, gradients);
+
+    if (unit > 0) expect_gradient("input of unit " + std::to_string(unit), x, dx, f);
+    std::vector<Tensor*> w = trained_tensors(spec, weights), g = trained_tensors(spec, gradients);
+    const std::vector<ParameterInfo> infos = trained_parameters(spec);
+    for (size_t i = 0; i < infos.size(); ++i) {
+      const bool tied_here = unit == head && spec.head().tied && infos[i].name == "embed.tokens";
+      if (infos[i].unit == unit || tied_here)
+        expect_gradient(infos[i].name, *w[i], *g[i], f);
+      else
+        EXPECT_EQ(dot(*g[i], *g[i]), 0) << infos[i].name << " is not of unit " << unit;
+    }
+  }
+}
+
+TEST(UnitGradients, AgreeWithFiniteDifferencesInEveryVariant) { for_each_variant(expect_unit_gradients); }
+
+TEST(UnitGradients, OfAdaptersBesideFrozenWeightsAgreeWithFiniteDifferences) {
+  for_each_dense_variant([](const std::string& variant, const ModelSpec& spec) {
+    expect_unit_gradients(variant + ", adapters", with_adapters(spec, 3));
   });
+}
+
+TEST(UnitGradients, OfAdaptersBesideTrainedWeightsAgreeWithFiniteDifferences) {
+  ModelSpec spec = model_spec(tiny_config("llama"));
+  for (Unit& unit : spec.units) unit.adapter_rank = unit.layer < 0 ? 0 : 2;
+  expect_unit_gradients("llama", spec);
 }
 
 TEST(UnitGradients, OfTheWholeModelAgreeWithFiniteDifferences) {

@@ -75,7 +75,8 @@ double head_forward_loss(const ModelSpec& spec, const HeadWeights& w, const Rows
            .rstd_T = stats.rstd_T,
            .dnormed_TD = c.arena.allocate(dtype, {T, D}, MemoryClass::activations)};
   if (T == 0) return 0;
-  if (const ScratchBytes bytes = scratch_bytes(c.multiply, dtype); bytes && u.softcap == 0)
+  if (const ScratchBytes bytes = scratch_bytes(c.multiply, dtype);
+      bytes && u.softcap == 0 && is_trained(gradients.projection))
     if (const int64_t fused = bytes(ProductKind::head_loss, std::min(T, kFusedHeadTile), u.vocab, D); fused > 0)
       return fused_loss(u, w, x, targets, scale, saved, gradients.projection, fused, c);
 
@@ -111,7 +112,7 @@ double head_forward_loss(const ModelSpec& spec, const HeadWeights& w, const Rows
     if (!rounded_tile.empty()) ops::round_to(logits, dlogits = rounded_tile.rows_view(0, m));
     linear_backward_input(w.projection, dlogits, saved.dnormed_TD.rows_view(begin, end), c);
     if (u.multiplier != 1) ops::scale(u.multiplier, saved.dnormed_TD.rows_view(begin, end));
-    linear_backward_weight(dlogits, normed, gradients.projection, c);
+    linear_backward_weight(w.projection, dlogits, normed, gradients.projection, c);
   }
   return loss;
 }

@@ -151,14 +151,14 @@ LatentSaved allocate_latent(const AttentionSpec& u, int64_t rows, DType dtype, c
 }
 
 // The norms' weights get their gradients before the norms' own backward overwrites what they need.
-void allocate_latent_gradients(const AttentionSpec& u, LatentSaved& s, const Compute& c) {
+void allocate_latent_gradients(const AttentionSpec& u, LatentSaved& s, MemoryClass left, const Compute& c) {
   const LatentSpec& l = u.latent;
   const DType dtype = s.kv_TR.dtype(), sums = ops::sum_dtype(dtype);
-  s.dkv_TR = c.arena.allocate(dtype, s.kv_TR.shape(), MemoryClass::activations);
-  s.dkv_norm = c.arena.zeros(sums, {l.kv_rank}, MemoryClass::activations);
+  s.dkv_TR = c.arena.allocate(dtype, s.kv_TR.shape(), left);
+  s.dkv_norm = c.arena.zeros(sums, {l.kv_rank}, left);
   if (l.query_rank == 0) return;
-  s.dquery_TR = c.arena.allocate(dtype, s.query_TR.shape(), MemoryClass::activations);
-  s.dquery_norm = c.arena.zeros(sums, {l.query_rank}, MemoryClass::activations);
+  s.dquery_TR = c.arena.allocate(dtype, s.query_TR.shape(), left);
+  s.dquery_norm = c.arena.zeros(sums, {l.query_rank}, left);
 }
 
 // dc_kv = norm'(dup·W_kv_up),  dk_r = Σ_h of the key heads' turned parts,  dn = dc·W_kv_down + the queries' part
@@ -196,18 +196,18 @@ void latent_weight(const AttentionSpec& u, const LatentWeights& w, const Tensor&
                    const NormWeights& norm, const Tensor& x, LatentWeights& g, const Compute& c) {
   const LatentSpec& l = u.latent;
   const Places p(u);
-  linear_backward_weight(dup_of(p, dqkv, c), normed_kv(l, w, s.kv_TR, {}, c), g.kv_up, c);
-  ops::add(s.dkv_norm, g.kv_norm.weight);
+  linear_backward_weight(w.kv_up, dup_of(p, dqkv, c), normed_kv(l, w, s.kv_TR, {}, c), g.kv_up, c);
+  ops::add_gradient(s.dkv_norm, g.kv_norm.weight);
   if (l.query_rank > 0) {
-    linear_backward_weight(dquery_of(p, dqkv, c), normed_query(l, w, s.query_TR, {}, c), g.query_up, c);
-    ops::add(s.dquery_norm, g.query_norm.weight);
+    linear_backward_weight(w.query_up, dquery_of(p, dqkv, c), normed_query(l, w, s.query_TR, {}, c), g.query_up, c);
+    ops::add_gradient(s.dquery_norm, g.query_norm.weight);
   }
   const Tensor normed = normed_rows(u.norm, norm, x, {}, {}, c);
-  linear_backward_weight(s.dkv_TR, normed, g.kv_down, c);
+  linear_backward_weight(w.kv_down, s.dkv_TR, normed, g.kv_down, c);
   if (l.query_rank > 0)
-    linear_backward_weight(s.dquery_TR, normed, g.query_down, c);
+    linear_backward_weight(w.query_down, s.dquery_TR, normed, g.query_down, c);
   else
-    linear_backward_weight(dquery_of(p, dqkv, c), normed, g.query_up, c);
+    linear_backward_weight(w.query_up, dquery_of(p, dqkv, c), normed, g.query_up, c);
 }
 
 // The value parts of the context's heads, one beside the other: what the output's matrix reads. The context itself

@@ -44,6 +44,8 @@ void check_shapes(const Linear& linear, const Tensor& rows_in, const Tensor& row
 
 }  // namespace
 
+bool is_trained(const Linear& gradient) { return !std::holds_alternative<NotTrained>(gradient.weight); }
+
 const Tensor& dense_rows(const Linear& linear) {
   const auto* dense = std::get_if<DenseWeight>(&linear.weight);
   TERN_CHECK(dense, "linear ({}, {}): its weights stand in a form that serves the forward only", linear.out, linear.in);
@@ -125,9 +127,9 @@ Tensor forward_scratch(const Linear& linear, int64_t rows, DType dtype, const Co
   return scratch;
 }
 
-void linear_forward(const Linear& linear, const Tensor& x, const Tensor& y, const Tensor& scratch, const Compute& c) {
-  check_shapes(linear, x, y);
-  if (x.count() == 0) return;
+namespace {
+
+void multiply_forward(const Linear& linear, const Tensor& x, const Tensor& y, const Tensor& scratch, const Compute& c) {
   ops::by_dtype(x.dtype(), [&]<class T>() {
     if constexpr (std::is_same_v<T, double>) {
       multiply_ref(x.span<T>(), dense_rows(linear).span<T>(), ops::span_or_none<T>(linear.bias), x.rows(), linear.out,
@@ -139,45 +141,119 @@ void linear_forward(const Linear& linear, const Tensor& x, const Tensor& y, cons
   });
 }
 
+// dx = dy·w, or dx += dy·w
+void multiply_input(const Tensor& w, const Tensor& dy, bool add, const Tensor& dx, const Compute& c) {
+  const int64_t m = dy.rows(), n = w.rows(), k = w.count() / w.rows();
+  ops::by_dtype(dy.dtype(), [&]<class T>() {
+    if constexpr (std::is_same_v<T, double>) {
+      multiply_nn_ref(dy.span<T>(), w.span<T>(), m, n, k, add, dx.span<T>());
+    } else {
+      const std::span<const T> rows = w.span<T>();
+      if (c.multiply == Multiply::exact) return multiply_nn<T>(dy.span<T>(), rows, m, n, k, add, dx.span<T>());
+      const int64_t bytes = fast_scratch_bytes(Product::input_gradient, dy.dtype(), m, n, k);
+      const Tensor scratch = bytes ? c.arena.bytes(bytes, MemoryClass::workspace) : Tensor{};
+      multiply_fast_input_gradient<T>(dy.span<T>(), rows, m, n, k, add, dx.span<T>(), raw(scratch));
+    }
+  });
+}
+
+// dw += dyᵀ·x
+void multiply_weight(const Tensor& dy, const Tensor& x, const Tensor& dw, const Compute& c) {
+  const int64_t m = dy.rows(), n = dw.rows(), k = dw.count() / dw.rows();
+  ops::by_dtype(dy.dtype(), [&]<class T>() {
+    if constexpr (std::is_same_v<T, double>) {
+      multiply_tn_ref(dy.span<T>(), x.span<T>(), m, n, k, dw.span<double>());
+    } else {
+      const std::span<float> to = dw.span<float>();
+      if (c.multiply == Multiply::exact) return multiply_tn<T>(dy.span<T>(), x.span<T>(), m, n, k, to);
+      const int64_t bytes = fast_scratch_bytes(Product::weight_gradient, dy.dtype(), m, n, k);
+      const Tensor scratch = bytes ? c.arena.bytes(bytes, MemoryClass::workspace) : Tensor{};
+      multiply_fast_weight_gradient<T>(dy.span<T>(), x.span<T>(), m, n, k, to, raw(scratch));
+    }
+  });
+}
+
+Tensor workspace(const Tensor& like, int64_t width, const Compute& c) {
+  return c.arena.allocate(like.dtype(), {like.rows(), width}, MemoryClass::workspace);
+}
+
+// x·wᵀ as workspace.
+Tensor product_of(const Tensor& x, const Tensor& w, const Compute& c) {
+  const Tensor y = workspace(x, w.rows(), c);
+  linear_forward({.weight = DenseWeight{w}, .out = w.rows(), .in = w.count() / w.rows()}, x, y, c);
+  return y;
+}
+
+// The branch's columns of dy: dy itself where it has no others.
+Tensor columns_of(const Branch& b, const Tensor& dy, const Compute& c) {
+  const int64_t rows = b.row_end - b.row_begin;
+  if (dy.count() == dy.rows() * rows) return dy;
+  const Tensor columns = workspace(dy, rows, c);
+  ops::copy_columns(dy, b.row_begin, columns);
+  return columns;
+}
+
+// g = s·dy·B
+Tensor hidden_gradient(const Branch& b, const Tensor& dy_columns, const Compute& c) {
+  const Tensor g = workspace(dy_columns, b.rank, c);
+  multiply_input(b.b, dy_columns, false, g, c);
+  if (b.scale != 1) ops::scale(b.scale, g);
+  return g;
+}
+
+void branch_forward(const Branch& b, const Tensor& x, const Tensor& y, const Compute& c) {
+  const Tensor h = product_of(x, b.a, c);
+  ops::add_columns(b.scale, product_of(h, b.b, c), y, b.row_begin);
+}
+
+void branch_weight(const Branch& b, const Tensor& dy, const Tensor& x, const Branch& gradient, const Compute& c) {
+  Tensor columns = columns_of(b, dy, c);
+  {
+    const Tensor h = product_of(x, b.a, c);
+    if (b.scale != 1) ops::scale(b.scale, h);
+    multiply_weight(columns, h, gradient.b, c);
+  }
+  const Tensor g = hidden_gradient(b, columns, c);
+  columns = {};
+  multiply_weight(g, x, gradient.a, c);
+}
+
+}  // namespace
+
+void linear_forward(const Linear& linear, const Tensor& x, const Tensor& y, const Tensor& scratch, const Compute& c) {
+  check_shapes(linear, x, y);
+  if (x.count() == 0) return;
+  multiply_forward(linear, x, y, scratch, c);
+  for (const Branch& b : linear.branches) branch_forward(b, x, y, c);
+}
+
 void linear_forward(const Linear& linear, const Tensor& x, const Tensor& y, const Compute& c) {
-  linear_forward(linear, x, y, forward_scratch(linear, x.rows(), x.dtype(), c), c);
+  check_shapes(linear, x, y);
+  if (x.count() == 0) return;
+  multiply_forward(linear, x, y, forward_scratch(linear, x.rows(), x.dtype(), c), c);
+  for (const Branch& b : linear.branches) branch_forward(b, x, y, c);
 }
 
 void linear_backward_input(const Linear& linear, const Tensor& dy, const Tensor& dx, const Compute& c) {
   check_shapes(linear, dx, dy);
   if (dx.count() == 0) return;
-  const Tensor& rows = dense_rows(linear);
-  const int64_t m = dy.rows(), n = linear.out, k = linear.in;
-  ops::by_dtype(dy.dtype(), [&]<class T>() {
-    const std::span<const T> w = rows.span<T>();
-    if constexpr (std::is_same_v<T, double>) {
-      multiply_nn_ref(dy.span<T>(), w, m, n, k, false, dx.span<T>());
-    } else {
-      if (c.multiply == Multiply::exact) return multiply_nn<T>(dy.span<T>(), w, m, n, k, false, dx.span<T>());
-      const int64_t bytes = fast_scratch_bytes(Product::input_gradient, dy.dtype(), m, n, k);
-      const Tensor scratch = bytes ? c.arena.bytes(bytes, MemoryClass::workspace) : Tensor{};
-      multiply_fast_input_gradient<T>(dy.span<T>(), w, m, n, k, false, dx.span<T>(), raw(scratch));
-    }
-  });
+  multiply_input(dense_rows(linear), dy, false, dx, c);
+  const Compute adding{c.arena, Multiply::exact};  // own kernels add without scratch
+  for (const Branch& b : linear.branches)
+    multiply_input(b.a, hidden_gradient(b, columns_of(b, dy, c), c), true, dx, adding);
 }
 
-void linear_backward_weight(const Tensor& dy, const Tensor& x, const Linear& gradient, const Compute& c) {
+void linear_backward_weight(const Linear& linear, const Tensor& dy, const Tensor& x, const Linear& gradient,
+                            const Compute& c) {
   check_shapes(gradient, x, dy);
   if (x.count() == 0) return;
-  const Tensor& rows = dense_rows(gradient);
-  const int64_t m = dy.rows(), n = gradient.out, k = gradient.in;
-  ops::by_dtype(dy.dtype(), [&]<class T>() {
-    if constexpr (std::is_same_v<T, double>) {
-      multiply_tn_ref(dy.span<T>(), x.span<T>(), m, n, k, rows.span<double>());
-    } else {
-      const std::span<float> dw = rows.span<float>();
-      if (c.multiply == Multiply::exact) return multiply_tn<T>(dy.span<T>(), x.span<T>(), m, n, k, dw);
-      const int64_t bytes = fast_scratch_bytes(Product::weight_gradient, dy.dtype(), m, n, k);
-      const Tensor scratch = bytes ? c.arena.bytes(bytes, MemoryClass::workspace) : Tensor{};
-      multiply_fast_weight_gradient<T>(dy.span<T>(), x.span<T>(), m, n, k, dw, raw(scratch));
-    }
-  });
-  if (!gradient.bias.empty()) ops::bias_backward(dy, gradient.bias);
+  if (is_trained(gradient)) {
+    multiply_weight(dy, x, dense_rows(gradient), c);
+    if (!gradient.bias.empty()) ops::bias_backward(dy, gradient.bias);
+  }
+  TERN_CHECK(gradient.branches.size() == linear.branches.size(), "linear ({}, {}): {} branches, gradients of {}",
+             linear.out, linear.in, linear.branches.size(), gradient.branches.size());
+  for (size_t i = 0; i < linear.branches.size(); ++i) branch_weight(linear.branches[i], dy, x, gradient.branches[i], c);
 }
 
 }  // namespace tern

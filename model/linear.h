@@ -3,6 +3,10 @@
 //   forward          y  = x·wᵀ + b
 //   input gradient   dx = dy·w
 //   weight gradient  dw += dyᵀ·x,  db += Σ rows of dy
+// A branch adds to each, after it and in the order of the branches; dy of its columns alone, s its scale:
+//   forward          y  += s·h·Bᵀ,  h = x·Aᵀ
+//   input gradient   dx += g·A,  g = s·dy·B
+//   weight gradient  dB += dyᵀ·(s·h),  dA += gᵀ·x;  h and g are made again, so that nothing is kept of them
 // What a product needs beside its operands (oneDNN's scratch, or the weight packed on the fly for an exact forward)
 // comes from the arena as workspace, so that it is counted.
 
@@ -26,8 +30,8 @@ Tensor forward_scratch(const Linear&, int64_t rows, DType, const Compute&);
 /// y may be of x's dtype, or f32 for bf16 x.
 void linear_forward(const Linear&, const Tensor& x, const Tensor& y, const Tensor& scratch, const Compute&);
 void linear_forward(const Linear&, const Tensor& x, const Tensor& y, const Compute&);
-/// Errors: TERN_CHECK if the weight is not dense; of the gradient too.
+/// Errors: TERN_CHECK if the weight is not dense.
 void linear_backward_input(const Linear&, const Tensor& dy, const Tensor& dx, const Compute&);
-void linear_backward_weight(const Tensor& dy, const Tensor& x, const Linear& gradient, const Compute&);
+void linear_backward_weight(const Linear&, const Tensor& dy, const Tensor& x, const Linear& gradient, const Compute&);
 
 }  // namespace tern

@@ -25,15 +25,29 @@ struct PackedWeight {
 struct RowPieces {
   std::vector<Tensor> pieces;
 };
-using Weight = std::variant<DenseWeight, PackedWeight, RowPieces>;
+/// In gradients: those of a weight that is not trained. It gets none, nor does its bias.
+struct NotTrained {};
+using Weight = std::variant<DenseWeight, PackedWeight, RowPieces, NotTrained>;
 
-/// y = x·weightᵀ + bias.
+/// A trained product of low rank beside a weight: y += scale·b·(a·x), on the columns [row_begin, row_end) of y. Beside a
+/// matrix that holds several modules (queries, keys and values; gate and up) each has a branch of its own, as in files of
+/// adapters. Source: LoRA, Hu et al. 2021, arXiv:2106.09685 (recalled).
+struct Branch {
+  int64_t row_begin = 0, row_end = 0, rank = 0;
+  double scale = 1;  // alpha/rank of an adapter's configuration
+  Tensor a, b;       // (rank, in); (row_end - row_begin, rank)
+};
+
+/// y = x·weightᵀ + bias + the branches.
 struct Linear {
   Weight weight;  // (out, in)
   Tensor bias;    // (out), may be empty
   int64_t out = 0, in = 0;
+  std::vector<Branch> branches;  // of a frozen or a trained weight; in gradients those of their a and b
 };
 
+/// Of a gradient: whether the weight itself has one.
+bool is_trained(const Linear& gradient);
 /// The rows of a dense weight. Errors: TERN_CHECK for another form.
 Tensor& dense_rows(Linear&);
 const Tensor& dense_rows(const Linear&);

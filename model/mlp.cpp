@@ -27,11 +27,11 @@ void mlp_forward_branch(const MlpSpec& u, const MlpWeights& w, const Tensor& x, 
 // dn = da·W_up,  dx = norm'(dn)
 // The rows of `up` become those of da, and those of dh the hidden ones, which the weights' gradients need.
 void mlp_backward_branch(const MlpSpec& u, const MlpWeights& w, const Tensor& df, MlpSaved& saved, const Tensor& dx,
-                         const Compute& c) {
+                         MemoryClass left, const Compute& c) {
   const int64_t T = df.rows();
   const DType dtype = df.dtype();
-  saved.hidden_TF = c.arena.allocate(dtype, {T, u.hidden}, MemoryClass::activations);
-  if (u.norm.present()) saved.dnormed_TD = c.arena.allocate(dtype, df.shape(), MemoryClass::activations);
+  saved.hidden_TF = c.arena.allocate(dtype, {T, u.hidden}, left);
+  if (u.norm.present()) saved.dnormed_TD = c.arena.allocate(dtype, df.shape(), left);
   linear_backward_input(w.down, df, saved.hidden_TF, c);
   ops::activation_backward(u, saved.up_TG, saved.hidden_TF, saved.hidden_TF, saved.up_TG);
   saved.dup_TG = std::move(saved.up_TG);
@@ -44,8 +44,8 @@ void mlp_backward_branch(const MlpSpec& u, const MlpWeights& w, const Tensor& df
 // h by the backward of the rows
 void mlp_weight_branch(const MlpSpec& u, const MlpWeights& w, const Tensor& df, const MlpSaved& saved, MlpWeights& g,
                        const Compute& c) {
-  linear_backward_weight(df, saved.hidden_TF, g.down, c);
-  linear_backward_weight(saved.dup_TG, normed_rows(u.norm, w.norm, saved.x_TD, {}, {}, c), g.up, c);
+  linear_backward_weight(w.down, df, saved.hidden_TF, g.down, c);
+  linear_backward_weight(w.up, saved.dup_TG, normed_rows(u.norm, w.norm, saved.x_TD, {}, {}, c), g.up, c);
   if (u.norm.present())
     ops::norm_backward_weight(u.norm, saved.dnormed_TD, saved.x_TD, saved.mean_T, saved.rstd_T, g.norm);
 }

@@ -110,6 +110,13 @@ inline void for_each_variant(const std::function<void(const std::string&, const 
   f("llama, plain relu, layer norm at the end", odd);
 }
 
+/// The variants that run with adapters: experts have none yet.
+inline void for_each_dense_variant(const std::function<void(const std::string&, const ModelSpec&)>& f) {
+  for_each_variant([&](const std::string& variant, const ModelSpec& spec) {
+    if (std::ranges::none_of(spec.units, [](const Unit& u) { return moe_of(u) != nullptr; })) f(variant, spec);
+  });
+}
+
 inline std::vector<int32_t> random_tokens(int64_t count, int64_t vocab, uint64_t seed) {
   std::vector<int32_t> tokens;
   for (int64_t i = 0; i < count; ++i)
@@ -159,6 +166,11 @@ inline ModelWeights random_weights(const ModelSpec& spec, DType dtype, Arena& ar
   });
   for_each_fixed(spec, w,
                  [&](const ParameterInfo& info, Tensor& t) { fill_normal(t, std / 6, seed ^ hash_name(info.name)); });
+  for_each_adapter(spec, w,
+                   [&](const ParameterInfo& info, Tensor& t) { fill_normal(t, std, seed ^ hash_name(info.name)); });
+  for_each_linear(spec, w, [](const ParameterInfo&, Linear& linear) {
+    for (Branch& b : linear.branches) b.scale = 0.7;
+  });
   return w;
 }
 inline ModelWeights zero_gradients(const ModelSpec& spec, DType dtype, Arena& arena) {

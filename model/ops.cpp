@@ -82,7 +82,7 @@ void norm_backward_input(const NormSpec& spec, const NormWeights& w, const Tenso
 
 void norm_backward_weight(const NormSpec& spec, const Tensor& dy, const Tensor& x, const Tensor& mean,
                           const Tensor& rstd, const NormWeights& g) {
-  if (!spec.present()) return;
+  if (!spec.present() || g.weight.empty()) return;
   by_dtype(x.dtype(), [&]<class T>() {
     if constexpr (kIsRef<T>) {
       if (spec.kind == NormKind::rms)
@@ -232,6 +232,41 @@ void add(const Tensor& x, const Tensor& y) {
       add_ref(x.span<T>(), y.span<T>());
     else
       tern::add<T>(x.span<T>(), y.span<T>());
+  });
+}
+
+void add_gradient(const Tensor& x, const Tensor& dw) {
+  if (!dw.empty()) add(x, dw);
+}
+
+// Calls f(row of the wide tensor at the column, row of the narrow one), both of n elements, for every row.
+template <class T, class F>
+static void for_columns(const Tensor& wide, int64_t column, const Tensor& narrow, F&& f) {
+  const int64_t rows = narrow.rows(), n = rows ? narrow.count() / rows : 0, stride = rows ? wide.count() / rows : 0;
+  TERN_CHECK(column + n <= stride, "columns {} to {} of {}", column, column + n, stride);
+  T* const of_wide = wide.span<T>().data() + column;
+  T* const of_narrow = narrow.span<T>().data();
+  parallel_ranges(rows, std::max<int64_t>(1, 16384 / std::max<int64_t>(n, 1)), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) f(of_wide + r * stride, of_narrow + r * n, n);
+  });
+}
+
+void copy_columns(const Tensor& x, int64_t column, const Tensor& y) {
+  by_dtype(x.dtype(), [&]<class T>() {
+    for_columns<T>(x, column, y, [](const T* from, T* to, int64_t n) { std::copy_n(from, n, to); });
+  });
+}
+
+void add_columns(double factor, const Tensor& x, const Tensor& y, int64_t column) {
+  by_dtype(x.dtype(), [&]<class T>() {
+    for_columns<T>(y, column, x, [&](T* to, const T* from, int64_t n) {
+      for (int64_t i = 0; i < n; ++i) {
+        if constexpr (std::is_same_v<T, bf16>)
+          to[i] = to_bf16(to_float(to[i]) + static_cast<float>(factor) * to_float(from[i]));
+        else
+          to[i] += static_cast<T>(factor) * from[i];
+      }
+    });
   });
 }
 

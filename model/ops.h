@@ -45,7 +45,7 @@ std::vector<WeightRows<T>> weight_rows(std::span<const Tensor> pieces) {
 /// Of statistics, logits, losses and gradients of weights: f32, or f64 for f64.
 inline DType sum_dtype(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
 
-/// A norm that is not there copies; its weights get nothing.
+/// A norm that is not there copies; its weights get nothing. Nor does a gradient that is not there: a frozen unit's.
 void norm(const NormSpec&, const NormWeights&, const Tensor& x, const Tensor& y, const Tensor& mean,
           const Tensor& rstd);
 void norm_backward_input(const NormSpec&, const NormWeights&, const Tensor& dy, const Tensor& x, const Tensor& mean,
@@ -71,7 +71,12 @@ void head_norm(const NormSpec&, const NormWeights& w, const Tensor& x, int64_t o
 void head_norm_backward(const NormSpec&, const NormWeights& w, const Tensor& x, int64_t offset, int64_t groups,
                         const Tensor& rstd, const Tensor& d, const Tensor& dw);
 
-void add(const Tensor& x, const Tensor& y);            // y += x
+void add(const Tensor& x, const Tensor& y);  // y += x
+/// dw += x, where there is a gradient dw.
+void add_gradient(const Tensor& x, const Tensor& dw);
+/// Columns [column, column + n) of every row of x into y (rows, n); y's columns += factor·x (rows, n).
+void copy_columns(const Tensor& x, int64_t column, const Tensor& y);
+void add_columns(double factor, const Tensor& x, const Tensor& y, int64_t column);
 void add_and_clear(const Tensor& x, const Tensor& y);  // y += x, x = 0; f32 or f64
 void copy(const Tensor& x, const Tensor& y);
 void scale(double factor, const Tensor& y);  // y *= factor

@@ -23,6 +23,16 @@ const Unit& unit_to_run(const ModelSpec& spec, int index, const Rows& rows) {
   return unit;
 }
 
+// Of a unit that trains nothing: what its BACKWARD_INPUT made for weights' gradients. An MLP's dup stands in the place of
+// what the forward saved, and ends with it.
+void drop_unread(UnitSaved& saved) {
+  MlpSaved* mlp = std::get_if<MlpSaved>(&saved);
+  if (auto* both = std::get_if<ParallelSaved>(&saved)) mlp = &both->mlp;
+  const Tensor dup = mlp ? mlp->dup_TG : Tensor{};
+  drop_left(saved);
+  if (mlp) mlp->dup_TG = dup;
+}
+
 template <class Saved>
 Saved* begin(UnitSaved* saved) {
   return saved ? &saved->emplace<Saved>() : nullptr;
@@ -72,28 +82,38 @@ Tensor unit_forward(const ModelSpec& spec, int index, const UnitWeights& weights
   return {};
 }
 
-Tensor unit_backward_input(const ModelSpec& spec, int index, const UnitWeights& weights, const Rows& rows,
-                           const Tensor& dy, UnitSaved& saved, const Compute& c) {
-  const Unit& unit = unit_to_run(spec, index, rows);
+// Left: the class of what BACKWARD_WEIGHT will read.
+static Tensor backward_input(const ModelSpec& spec, const Unit& unit, const UnitWeights& weights, const Rows& rows,
+                             const Tensor& dy, UnitSaved& saved, MemoryClass left, const Compute& c) {
   if (const auto* u = std::get_if<AttentionSpec>(&unit.spec))
     return attention_unit_backward_input(*u, spec, std::get<AttentionWeights>(weights), rows, dy,
-                                         std::get<AttentionSaved>(saved), c);
+                                         std::get<AttentionSaved>(saved), left, c);
   if (const auto* u = std::get_if<MlpSpec>(&unit.spec))
-    return mlp_backward_input(*u, std::get<MlpWeights>(weights), dy, std::get<MlpSaved>(saved), c);
+    return mlp_backward_input(*u, std::get<MlpWeights>(weights), dy, std::get<MlpSaved>(saved), left, c);
   if (const auto* u = std::get_if<ParallelSpec>(&unit.spec))
     return parallel_backward_input(*u, spec, std::get<ParallelWeights>(weights), rows, dy,
-                                   std::get<ParallelSaved>(saved), c);
+                                   std::get<ParallelSaved>(saved), left, c);
   if (const auto* u = std::get_if<MoeSpec>(&unit.spec))
-    return moe_backward_input(*u, std::get<MoeWeights>(weights), dy, std::get<MoeSaved>(saved), c);
+    return moe_backward_input(*u, std::get<MoeWeights>(weights), dy, std::get<MoeSaved>(saved), left, c);
   if (const auto* u = std::get_if<HeadSpec>(&unit.spec))
     return head_backward_input(*u, std::get<HeadWeights>(weights), std::get<HeadSaved>(saved), c);
   TERN_CHECK(false, "unit_backward_input: tokens have no gradient");
   return {};
 }
 
+Tensor unit_backward_input(const ModelSpec& spec, int index, const UnitWeights& weights, const Rows& rows,
+                           const Tensor& dy, UnitSaved& saved, const Compute& c) {
+  const Unit& unit = unit_to_run(spec, index, rows);
+  if (is_trained(unit)) return backward_input(spec, unit, weights, rows, dy, saved, MemoryClass::activations, c);
+  const Tensor dx = backward_input(spec, unit, weights, rows, dy, saved, MemoryClass::workspace, c);
+  drop_unread(saved);
+  return dx;
+}
+
 void unit_backward_weight(const ModelSpec& spec, int index, const UnitWeights& weights, const Rows& rows,
                           const Tensor& dy, UnitSaved& saved, UnitWeights& gradients, const Compute& c) {
   const Unit& unit = unit_to_run(spec, index, rows);
+  if (!is_trained(unit)) return;
   if (const auto* u = std::get_if<EmbedSpec>(&unit.spec))
     return embed_backward_weight(*u, std::get<EmbedWeights>(weights), rows, dy, std::get<EmbedSaved>(saved),
                                  std::get<EmbedWeights>(gradients), c);

@@ -12,12 +12,14 @@ void embed_backward_weight(const EmbedSpec& u, const EmbedWeights& w, const Rows
                            const EmbedSaved& saved, EmbedWeights& g, const Compute&);
 
 // A branch is f in y = join(x, f(x)), its own norm included. `out` is overwritten; df is the gradient of f's result; dx
-// is overwritten with the branch's part.
+// is overwritten with the branch's part. left: the class of what backward_input leaves for backward_weight, workspace where
+// no weight is trained.
 void attention_forward_branch(const AttentionSpec& u, const ModelSpec&, const AttentionWeights& w, const Rows&,
                               const Tensor& x_TD, const Tensor& out_TD, AttentionSaved* saved, KvView* kv, int layer,
                               const Compute&);
 void attention_backward_branch(const AttentionSpec& u, const ModelSpec&, const AttentionWeights& w, const Rows&,
-                               const Tensor& df_TD, AttentionSaved& saved, const Tensor& dx_TD, const Compute&);
+                               const Tensor& df_TD, AttentionSaved& saved, const Tensor& dx_TD, MemoryClass left,
+                               const Compute&);
 void attention_weight_branch(const AttentionSpec& u, const AttentionWeights& w, const Tensor& df_TD,
                              const AttentionSaved& saved, AttentionWeights& g, const Compute&);
 
@@ -28,7 +30,7 @@ ThreadBytes attention_thread_bytes(const AttentionSpec&, const ThreadWork&);
 void latent_forward(const AttentionSpec& u, const LatentWeights& w, Tensor normed_TD, const Tensor& qkv_TC,
                     LatentSaved* saved, const Compute&);
 LatentSaved allocate_latent(const AttentionSpec& u, int64_t rows, DType, const Compute&);
-void allocate_latent_gradients(const AttentionSpec& u, LatentSaved& saved, const Compute&);
+void allocate_latent_gradients(const AttentionSpec& u, LatentSaved& saved, MemoryClass left, const Compute&);
 void latent_backward(const AttentionSpec& u, const LatentWeights& w, const Tensor& dqkv_TC, LatentSaved& saved,
                      const Tensor& dn_TD, const Compute&);
 void latent_weight(const AttentionSpec& u, const LatentWeights& w, const Tensor& dqkv_TC, const LatentSaved& saved,
@@ -40,7 +42,7 @@ void latent_dcontext(const AttentionSpec& u, const Linear& out, const Tensor& df
 void mlp_forward_branch(const MlpSpec& u, const MlpWeights& w, const Tensor& x_TD, const Tensor& out_TD,
                         MlpSaved* saved, const Compute&);
 void mlp_backward_branch(const MlpSpec& u, const MlpWeights& w, const Tensor& df_TD, MlpSaved& saved,
-                         const Tensor& dx_TD, const Compute&);
+                         const Tensor& dx_TD, MemoryClass left, const Compute&);
 void mlp_weight_branch(const MlpSpec& u, const MlpWeights& w, const Tensor& df_TD, const MlpSaved& saved, MlpWeights& g,
                        const Compute&);
 
@@ -48,21 +50,23 @@ void mlp_weight_branch(const MlpSpec& u, const MlpWeights& w, const Tensor& df_T
 Tensor attention_unit_forward(const AttentionSpec& u, const ModelSpec&, const AttentionWeights& w, const Rows&,
                               const Tensor& x_TD, AttentionSaved* saved, KvView* kv, int layer, const Compute&);
 Tensor attention_unit_backward_input(const AttentionSpec& u, const ModelSpec&, const AttentionWeights& w, const Rows&,
-                                     const Tensor& dy_TD, AttentionSaved& saved, const Compute&);
+                                     const Tensor& dy_TD, AttentionSaved& saved, MemoryClass left, const Compute&);
 void attention_unit_backward_weight(const AttentionSpec& u, const AttentionWeights& w, const Tensor& dy_TD,
                                     const AttentionSaved& saved, AttentionWeights& g, const Compute&);
 Tensor mlp_forward(const MlpSpec& u, const MlpWeights& w, const Tensor& x_TD, MlpSaved* saved, const Compute&);
-Tensor mlp_backward_input(const MlpSpec& u, const MlpWeights& w, const Tensor& dy_TD, MlpSaved& saved, const Compute&);
+Tensor mlp_backward_input(const MlpSpec& u, const MlpWeights& w, const Tensor& dy_TD, MlpSaved& saved, MemoryClass left,
+                          const Compute&);
 void mlp_backward_weight(const MlpSpec& u, const MlpWeights& w, const Tensor& dy_TD, const MlpSaved& saved,
                          MlpWeights& g, const Compute&);
 Tensor moe_forward(const MoeSpec& u, const MoeWeights& w, const Tensor& x_TD, MoeSaved* saved, const Compute&);
-Tensor moe_backward_input(const MoeSpec& u, const MoeWeights& w, const Tensor& dy_TD, MoeSaved& saved, const Compute&);
+Tensor moe_backward_input(const MoeSpec& u, const MoeWeights& w, const Tensor& dy_TD, MoeSaved& saved, MemoryClass left,
+                          const Compute&);
 void moe_backward_weight(const MoeSpec& u, const MoeWeights& w, const Tensor& dy_TD, const MoeSaved& saved,
                          MoeWeights& g, const Compute&);
 Tensor parallel_forward(const ParallelSpec& u, const ModelSpec&, const ParallelWeights& w, const Rows&,
                         const Tensor& x_TD, ParallelSaved* saved, KvView* kv, int layer, const Compute&);
 Tensor parallel_backward_input(const ParallelSpec& u, const ModelSpec&, const ParallelWeights& w, const Rows&,
-                               const Tensor& dy_TD, ParallelSaved& saved, const Compute&);
+                               const Tensor& dy_TD, ParallelSaved& saved, MemoryClass left, const Compute&);
 void parallel_backward_weight(const ParallelSpec& u, const ParallelWeights& w, const Tensor& dy_TD,
                               const ParallelSaved& saved, ParallelWeights& g, const Compute&);
 

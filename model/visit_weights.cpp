@@ -26,12 +26,14 @@ class UnitVisitor {
   using VisitLinear = std::function<void(const ParameterInfo&, Linear&)>;
   struct Visits {
     Visit parameter = {};  // none: linears may stand in any form
+    Visit adapter = {};    // of branches
     Visit fixed = [](const ParameterInfo&, Tensor&) {};
     VisitLinear linear = [](const ParameterInfo&, Linear&) {};
   };
   UnitVisitor(const ModelSpec& spec, const Visits& visits, int unit)
       : spec_(spec),
         visit_(visits.parameter),
+        visit_adapter_(visits.adapter),
         visit_fixed_(visits.fixed),
         visit_linear_(visits.linear),
         unit_(unit),
@@ -66,6 +68,15 @@ class UnitVisitor {
     if (visit_) visit_(info, dense_rows(at));
     if (has_bias && visit_)
       visit_({prefix + ".bias", bias, unit_, false, false, 0, names(part, "bias", bias)}, at.bias);
+    if (visit_adapter_) branches(prefix, at);
+  }
+  void branches(const std::string& prefix, Linear& at) const {
+    for (size_t i = 0; i < at.branches.size(); ++i) {
+      Branch& b = at.branches[i];
+      const std::string name = prefix + ".branches." + std::to_string(i);
+      visit_adapter_({name + ".a", {b.rank, at.in}, unit_, true, false, 0, {}}, b.a);
+      visit_adapter_({name + ".b", {b.row_end - b.row_begin, b.rank}, unit_, true, false, 0, {}}, b.b);
+    }
   }
   void attention(const std::string& prefix, const AttentionSpec& u, AttentionWeights& w) const {
     norm(prefix + ".norm", &HfNames::attention_norm, u.norm, w.norm);
@@ -123,7 +134,7 @@ class UnitVisitor {
     return file_names(spec_, layer_, part, suffix, shape[0], expert);
   }
   const ModelSpec& spec_;
-  const Visit &visit_, &visit_fixed_;
+  const Visit &visit_, &visit_adapter_, &visit_fixed_;
   const VisitLinear& visit_linear_;
   int unit_, layer_;
 };
@@ -181,6 +192,32 @@ std::vector<ParameterInfo> parameters(const ModelSpec& spec) {
   ModelWeights none = empty_weights(spec);
   for_each_parameter(spec, none, [&](const ParameterInfo& info, Tensor&) { infos.push_back(info); });
   return infos;
+}
+
+void for_each_adapter(const ModelSpec& spec, ModelWeights& w,
+                      const std::function<void(const ParameterInfo&, Tensor&)>& visit) {
+  visit_units(spec, w, {.adapter = visit});
+}
+
+void for_each_trained(const ModelSpec& spec, ModelWeights& w,
+                      const std::function<void(const ParameterInfo&, Tensor&)>& visit) {
+  const std::function<void(const ParameterInfo&, Tensor&)> none;
+  for (size_t i = 0; i < w.units.size(); ++i)
+    visit_unit(spec, static_cast<int>(i), w.units[i],
+               {.parameter = spec.units.at(i).frozen ? none : visit, .adapter = visit});
+}
+
+std::vector<ParameterInfo> trained_parameters(const ModelSpec& spec) {
+  std::vector<ParameterInfo> infos;
+  ModelWeights none = empty_weights(spec);
+  for_each_trained(spec, none, [&](const ParameterInfo& info, Tensor&) { infos.push_back(info); });
+  return infos;
+}
+
+std::vector<Tensor*> trained_tensors(const ModelSpec& spec, ModelWeights& weights) {
+  std::vector<Tensor*> all;
+  for_each_trained(spec, weights, [&](const ParameterInfo&, Tensor& t) { all.push_back(&t); });
+  return all;
 }
 
 std::vector<Tensor*> tensors(const ModelSpec& spec, ModelWeights& weights) {

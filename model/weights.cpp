@@ -57,6 +57,40 @@ MoeWeights empty(const MoeSpec& u) {
 
 }  // namespace
 
+namespace {
+
+void add_branches(Linear& linear, int64_t rank, const std::vector<int64_t>& parts) {
+  int64_t row = 0;
+  for (const int64_t rows : parts) {
+    linear.branches.push_back({.row_begin = row, .row_end = row + rows, .rank = rank});
+    row += rows;
+  }
+}
+void add_branches(Linear& linear, int64_t rank) {
+  if (linear.out > 0) add_branches(linear, rank, {linear.out});
+}
+void add_adapters(const AttentionSpec& u, int64_t rank, AttentionWeights& w) {
+  if (!u.latent.present()) add_branches(w.qkv, rank, u.qkv_parts());
+  for (Linear* l : {&w.latent.query_down, &w.latent.query_up, &w.latent.kv_down, &w.latent.kv_up, &w.out})
+    add_branches(*l, rank);
+}
+void add_adapters(const MlpSpec& u, int64_t rank, MlpWeights& w) {
+  add_branches(w.up, rank, u.up_parts());
+  add_branches(w.down, rank);
+}
+void add_adapters(const Unit& unit, UnitWeights& weights) {
+  const int64_t rank = unit.adapter_rank;
+  TERN_CHECK(!moe_of(unit), "adapters of experts are priced and not run");
+  if (auto* w = std::get_if<AttentionWeights>(&weights)) add_adapters(*attention_of(unit), rank, *w);
+  if (auto* w = std::get_if<MlpWeights>(&weights)) add_adapters(*mlp_of(unit), rank, *w);
+  if (auto* w = std::get_if<ParallelWeights>(&weights)) {
+    add_adapters(*attention_of(unit), rank, w->attention);
+    add_adapters(*mlp_of(unit), rank, w->mlp);
+  }
+}
+
+}  // namespace
+
 EmbedWeights& embed_of(ModelWeights& w) { return std::get<EmbedWeights>(w.units.front()); }
 const EmbedWeights& embed_of(const ModelWeights& w) { return std::get<EmbedWeights>(w.units.front()); }
 HeadWeights& head_of(ModelWeights& w) { return std::get<HeadWeights>(w.units.back()); }
@@ -64,15 +98,18 @@ const HeadWeights& head_of(const ModelWeights& w) { return std::get<HeadWeights>
 
 ModelWeights empty_weights(const ModelSpec& spec) {
   ModelWeights w;
-  for (const Unit& unit : spec.units)
+  for (const Unit& unit : spec.units) {
     w.units.push_back(std::visit([](const auto& u) { return UnitWeights(empty(u)); }, unit.spec));
+    if (unit.adapter_rank > 0) add_adapters(unit, w.units.back());
+  }
   return w;
 }
 
 ModelWeights allocate_weights(const ModelSpec& spec, DType dtype, MemoryClass memory, Arena& arena) {
   ModelWeights w = empty_weights(spec);
-  for_each_parameter(spec, w,
-                     [&](const ParameterInfo& info, Tensor& t) { t = arena.allocate(dtype, info.shape, memory); });
+  const auto allocate = [&](const ParameterInfo& info, Tensor& t) { t = arena.allocate(dtype, info.shape, memory); };
+  for_each_parameter(spec, w, allocate);
+  for_each_adapter(spec, w, allocate);
   if (memory == MemoryClass::weights)
     for_each_fixed(spec, w, [&](const ParameterInfo& info, Tensor& t) {
       t = arena.allocate(ops::sum_dtype(dtype), info.shape, memory);
@@ -81,22 +118,8 @@ ModelWeights allocate_weights(const ModelSpec& spec, DType dtype, MemoryClass me
   return w;
 }
 
-ModelWeights allocate_gradients(const ModelSpec& spec, DType dtype, Arena& arena) {
-  const DType type = ops::sum_dtype(dtype);
-  ModelWeights g = allocate_weights(spec, type, MemoryClass::gradients, arena);
-  for (const Tensor* t : tensors(spec, g)) t->fill_zero();
-  const HeadSpec& head = spec.head();
-  if (head.tied)
-    dense_rows(head_of(g).projection) = arena.zeros(type, {head.vocab, head.width}, MemoryClass::gradients);
-  return g;
-}
-
-void join_tied_gradients(const ModelSpec& spec, const ModelWeights& g) {
-  if (spec.head().tied) ops::add_and_clear(dense_rows(head_of(g).projection), embed_of(g).tokens);
-}
-
-void share_storage(const ModelSpec& spec, ModelWeights& w) {
-  if (spec.head().tied) dense_rows(head_of(w).projection) = embed_of(w).tokens;
+// A norm of two branches is one storage.
+static void share_norms(const ModelSpec& spec, ModelWeights& w) {
   for (size_t i = 0; i < w.units.size(); ++i)
     if (const auto* u = std::get_if<ParallelSpec>(&spec.units[i].spec); u && u->shared_norm) {
       auto& both = std::get<ParallelWeights>(w.units[i]);
@@ -104,6 +127,34 @@ void share_storage(const ModelSpec& spec, ModelWeights& w) {
     }
 }
 
+ModelWeights allocate_gradients(const ModelSpec& spec, DType dtype, Arena& arena) {
+  const DType type = ops::sum_dtype(dtype);
+  const auto zeros = [&](Shape shape) { return arena.zeros(type, shape, MemoryClass::gradients); };
+  ModelWeights g = empty_weights(spec);
+  for_each_trained(spec, g, [&](const ParameterInfo& info, Tensor& t) { t = zeros(info.shape); });
+  const HeadSpec& head = spec.head();
+  TERN_CHECK(!head.tied || spec.units.front().frozen == spec.units.back().frozen,
+             "gradients: a tied table is frozen in the embedding and in the head, or in neither");
+  share_norms(spec, g);
+  for_each_linear(spec, g, [&](const ParameterInfo& info, Linear& linear) {
+    const bool is_table = head.tied && &linear == &head_of(g).projection;
+    if (spec.units[is_table ? spec.units.size() - 1 : static_cast<size_t>(info.unit)].frozen)
+      linear.weight = NotTrained{};
+    else if (is_table)
+      linear.weight = DenseWeight{zeros({head.vocab, head.width})};
+  });
+  return g;
+}
+
+void join_tied_gradients(const ModelSpec& spec, const ModelWeights& g) {
+  if (spec.head().tied && is_trained(head_of(g).projection))
+    ops::add_and_clear(dense_rows(head_of(g).projection), embed_of(g).tokens);
+}
+
+void share_storage(const ModelSpec& spec, ModelWeights& w) {
+  if (spec.head().tied) dense_rows(head_of(w).projection) = embed_of(w).tokens;
+  share_norms(spec, w);
+}
 void initialize_weights(const ModelSpec& spec, ModelWeights& weights, uint64_t seed) {
   for_each_fixed(spec, weights, [](const ParameterInfo&, Tensor& t) { t.fill_zero(); });
   for_each_parameter(spec, weights, [&](const ParameterInfo& info, Tensor& t) {
@@ -124,6 +175,25 @@ void initialize_weights(const ModelSpec& spec, ModelWeights& weights, uint64_t s
           w[static_cast<size_t>(i)] = to_bf16(static_cast<float>(value));
         else
           w[static_cast<size_t>(i)] = static_cast<T>(value);
+      }
+    });
+  });
+}
+
+void initialize_adapters(const ModelSpec& spec, ModelWeights& weights, uint64_t seed) {
+  for_each_adapter(spec, weights, [&](const ParameterInfo& info, Tensor& t) {
+    t.fill_zero();
+    if (info.name.ends_with(".b")) return;
+    const RngKey key{seed, hash_name(info.name)};
+    const double bound = 1 / std::sqrt(static_cast<double>(info.shape[1]));
+    ops::by_dtype(t.dtype(), [&]<class T>() {
+      const std::span<T> a = t.span<T>();
+      for (size_t i = 0; i < a.size(); ++i) {
+        const double value = bound * (2 * random_uniform(key, i) - 1);
+        if constexpr (std::is_same_v<T, bf16>)
+          a[i] = to_bf16(static_cast<float>(value));
+        else
+          a[i] = static_cast<T>(value);
       }
     });
   });

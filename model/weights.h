@@ -85,7 +85,7 @@ struct ParameterInfo {
   double initial;  // of norms and biases: what a new model begins with
   std::vector<Fragment> fragments;
 };
-/// Calls `visit` for every trained parameter once, in file order of the units, with its place in `weights` (which may
+/// Calls `visit` for every parameter of the model's own once, frozen or not, in file order of the units, with its place in `weights` (which may
 /// be empty tensors: then only the info is of use). A tied head does not come again. The order is fixed: updates and
 /// norms sum in it. Errors: TERN_CHECK for a linear whose weight is not dense.
 void for_each_parameter(const ModelSpec&, ModelWeights& weights,
@@ -94,6 +94,14 @@ void for_each_parameter(const ModelSpec&, ModelWeights& weights,
 void for_each_parameter(const ModelSpec&, int unit, UnitWeights& weights,
                         const std::function<void(const ParameterInfo&, Tensor&)>& visit);
 std::vector<ParameterInfo> parameters(const ModelSpec&);
+/// What an update changes: the parameters of units that are not frozen, and after each linear the a and b of its
+/// branches, which no file of the model's holds. Of a model without frozen units and adapters the visit above.
+void for_each_trained(const ModelSpec&, ModelWeights& weights,
+                      const std::function<void(const ParameterInfo&, Tensor&)>& visit);
+std::vector<ParameterInfo> trained_parameters(const ModelSpec&);
+/// The branches' part of it.
+void for_each_adapter(const ModelSpec&, ModelWeights& weights,
+                      const std::function<void(const ParameterInfo&, Tensor&)>& visit);
 /// Calls `visit` for every tensor that is no parameter but belongs to the model: read, written, kept in checkpoints,
 /// never trained. f32, or f64 of an f64 model.
 void for_each_fixed(const ModelSpec&, ModelWeights& weights,
@@ -101,17 +109,19 @@ void for_each_fixed(const ModelSpec&, ModelWeights& weights,
 /// The linears of the visit above, each with what describes its weight; a tied projection comes last.
 void for_each_linear(const ModelSpec&, ModelWeights& weights,
                      const std::function<void(const ParameterInfo& weight, Linear&)>& visit);
-/// The tensors of `weights` in the order of parameters(spec).
+/// The tensors of `weights` in the order of parameters(spec), and in that of trained_parameters(spec).
 std::vector<Tensor*> tensors(const ModelSpec&, ModelWeights& weights);
+std::vector<Tensor*> trained_tensors(const ModelSpec&, ModelWeights& weights);
 
 /// Sizes of the linears set, no tensors.
 ModelWeights empty_weights(const ModelSpec&);
 /// What stands under two names is one storage: a tied projection, a norm of two branches. For weights that were not
 /// made by allocate_weights.
 void share_storage(const ModelSpec&, ModelWeights&);
-/// Uninitialised weights of every parameter, sharing storage as above; of MemoryClass::weights also what is fixed.
+/// Uninitialised weights of every parameter and adapter, sharing storage as above; of MemoryClass::weights also what is
+/// fixed.
 ModelWeights allocate_weights(const ModelSpec&, DType, MemoryClass, Arena&);
-/// Zero gradients for weights of `dtype`: f32, or f64 of an f64 model; storage is shared as in the weights, but a tied
+/// Zero gradients of what is trained, for weights of `dtype`; a frozen unit's own parameters have none. f32, or f64 of an f64 model; storage is shared as in the weights, but a tied
 /// projection has a gradient of its own beside the embedding table's (V·D elements more). Either unit adds to its own
 /// in the order of micro-batches, so no schedule changes their bits. MemoryClass::gradients.
 ModelWeights allocate_gradients(const ModelSpec&, DType dtype, Arena&);
@@ -122,6 +132,9 @@ void join_tied_gradients(const ModelSpec&, const ModelWeights& gradients);
 /// x̂; GPT-2's residual projections scaled by 1/sqrt(2·layers). Keyed by (seed, name, element): the same for any dtype
 /// up to rounding.
 void initialize_weights(const ModelSpec&, ModelWeights&, uint64_t seed);
+/// New adapters, which change nothing yet: a uniform within ±1/√in (Kaiming's rule as LoRA applies it), b zero. Keyed as
+/// above.
+void initialize_adapters(const ModelSpec&, ModelWeights&, uint64_t seed);
 
 /// Packs every linear that is not yet, for the exact kernels, layer by layer, and frees the plain copy. The embedding
 /// table stays plain, so a tied projection is held twice. f64 has no packed form and is left as it is, and so are

@@ -124,14 +124,16 @@ TEST(Adapters, FrozenUnitsTrainTheAdaptersAlone) {
   const ModelSpec full = *preset_model("llama-2-7b"), lora = with_adapters(full, 16), frozen = with_adapters(full, 0);
   int64_t trained = 0;
   for (const Unit& unit : lora.units) trained += unit_cost(unit, {}).trained;
-  // Per layer: qkv (12288 + 4096)·16, out (4096 + 4096)·16, up (22016 + 4096)·16, down (4096 + 11008)·16.
-  EXPECT_EQ(trained, 32 * 16 * (12288 + 4096 + 8192 + 22016 + 4096 + 4096 + 11008));
+  // Per layer: q, k, v and out (4096 + 4096)·16 each, gate and up (11008 + 4096)·16 each, down (4096 + 11008)·16: as
+  // PEFT counts them.
+  EXPECT_EQ(trained, 32 * 16 * (4 * 8192 + 3 * 15104));
   EXPECT_EQ(num_parameters(lora), num_parameters(full) + trained);
   const CostQuery q{.tokens = 64, .dtype = DType::bf16};
   const UnitCost cold = unit_cost(frozen.units[2], q), warm = unit_cost(full.units[2], q);
   EXPECT_EQ(cold.trained, 0);
   EXPECT_EQ(cold.gradient_bytes, 0);
   EXPECT_EQ(cold.left_bytes, 0);
+  EXPECT_EQ(cold.backward_input_workspace, warm.backward_input_workspace + warm.left_bytes);
   EXPECT_EQ(cold.backward_weight_flops, 0);
   EXPECT_EQ(cold.backward_input_flops, warm.backward_input_flops);
 }

@@ -11,6 +11,16 @@ namespace {
 
 int64_t parts_of(int64_t n, int64_t parts) { return (n + parts - 1) / parts; }  // the widest part
 
+constexpr ProductKind kForward = ProductKind::forward, kInputGradient = ProductKind::input_gradient,
+                      kWeightGradient = ProductKind::weight_gradient, kHeadLoss = ProductKind::head_loss,
+                      kExpertForward = ProductKind::expert_forward;
+
+// Rows of a matrix that holds up to three one below the other, each with an adapter of its own; 0: no more of them.
+struct Parts {
+  int64_t rows[3] = {};
+  int64_t total() const { return rows[0] + rows[1] + rows[2]; }
+};
+
 // Letters: T tokens, N of them in the norms' regions, D width, E = heads·head_dim, C = (heads + 2·kv_heads)·head_dim,
 // F hidden, G = 2F gated or F, V vocab, r adapter rank, s bytes of a weight or activation, g bytes of a gradient or
 // statistic. Heads, hidden widths and vocabulary are those of one rank.
@@ -22,13 +32,40 @@ struct Sizes {
   int64_t operator()(ProductKind product, int64_t m, int64_t n, int64_t k) const {
     return query.scratch && m ? query.scratch(product, m, n, k) : 0;
   }
+  // The most that a product of m rows with a matrix of these parts and depth k takes beside its operands: its own
+  // scratch; after it those of its adapters in turn, with the rows h = A·x and what passes through them.
+  int64_t forward(int64_t m, const Parts& parts, int64_t k) const {
+    const auto branch = [&](int64_t n) {
+      return m * r * s + std::max((*this)(kForward, m, r, k), m * n * s + (*this)(kForward, m, n, r));
+    };
+    return with_branches((*this)(kForward, m, parts.total(), k), parts, branch);
+  }
+  int64_t input_gradient(int64_t m, const Parts& parts, int64_t k) const {
+    const auto branch = [&](int64_t n) {
+      return m * r * s + cut(m, n, parts) + (*this)(kInputGradient, m, n, r);  // what adds to dx needs none
+    };
+    return with_branches((*this)(kInputGradient, m, parts.total(), k), parts, branch);
+  }
+  int64_t weight_gradient(int64_t m, const Parts& parts, int64_t k) const {
+    const auto branch = [&](int64_t n) {
+      const int64_t with_rows =
+          std::max({(*this)(kForward, m, r, k), (*this)(kWeightGradient, m, n, r), (*this)(kInputGradient, m, n, r)});
+      return m * r * s + std::max(cut(m, n, parts) + with_rows, (*this)(kWeightGradient, m, r, k));
+    };
+    return with_branches(frozen ? 0 : (*this)(kWeightGradient, m, parts.total(), k), parts, branch);
+  }
+  template <class Branch>
+  int64_t with_branches(int64_t most, const Parts& parts, Branch&& branch) const {
+    for (const int64_t n : parts.rows)
+      if (r && n) most = std::max(most, branch(n));
+    return most;
+  }
+  // The columns of dy that belong to one part, where there are others.
+  int64_t cut(int64_t m, int64_t n, const Parts& parts) const { return n == parts.total() ? 0 : m * n * s; }
   bool split() const { return query.tensor > 1; }
   // Rows that all ranks of a tensor group hold together while a product reads or writes them, beside their own part.
   int64_t gathered(int64_t width) const { return split() ? T * width * s : 0; }
 };
-constexpr ProductKind kForward = ProductKind::forward, kInputGradient = ProductKind::input_gradient,
-                      kWeightGradient = ProductKind::weight_gradient, kHeadLoss = ProductKind::head_loss,
-                      kExpertForward = ProductKind::expert_forward;
 
 // weight, and the bias of a layer norm; in a row: rstd, and the mean of a layer norm
 int64_t norm_vectors(const NormSpec& n) { return n.kind == NormKind::none ? 0 : n.kind == NormKind::layer ? 2 : 1; }
@@ -61,28 +98,26 @@ AttentionSpec part_of(AttentionSpec u, int64_t tensor) {
   return u;
 }
 
-// What a product of (rows, in) with a (out, in) matrix brings beside itself when it carries an adapter of rank r.
+// What a product of (rows, in) with an (out, in) matrix brings beside itself when its parts carry adapters of rank r:
+// A (r, in) and B (part, r) each. Nothing is saved: the backward makes A·x again.
 struct Adapter {
-  int64_t parameters = 0, saved = 0, flops = 0;
+  int64_t parameters = 0, flops = 0;
 };
-void add_adapter(Adapter& a, const Sizes& z, int64_t rows, int64_t out, int64_t in, int64_t copies = 1) {
-  a.parameters += copies * z.r * (out + in);
-  a.saved += z.r ? rows * z.r * z.s : 0;
-  a.flops += 2 * rows * z.r * (out + in);
+void add_adapter(Adapter& a, const Sizes& z, int64_t rows, const Parts& parts, int64_t in, int64_t copies = 1) {
+  for (const int64_t n : parts.rows) {
+    if (n == 0) continue;
+    a.parameters += copies * z.r * (n + in);
+    a.flops += 2 * rows * z.r * (n + in);
+  }
 }
 
 // Parameters in all, and what is trained: everything, or the adapters alone.
 void finish(UnitCost& c, const Adapter& a, const Sizes& z) {
   c.trained = (z.frozen ? 0 : c.parameters) + a.parameters;
   c.parameters += a.parameters;
-  c.saved_bytes += a.saved;
   c.forward_flops += a.flops, c.backward_input_flops += a.flops;
-  if (z.frozen) {
-    c.backward_weight_flops = a.flops;
-    if (!c.trained) c.left_bytes = c.backward_weight_workspace = c.backward_weight_bytes_moved = 0;
-  } else {
-    c.backward_weight_flops += a.flops;
-  }
+  c.backward_weight_flops =
+      (z.frozen ? 0 : c.backward_weight_flops) + 2 * a.flops;  // both products of h, h and dh again
 }
 
 UnitCost cost(const EmbedSpec& u, const Sizes& z) {
@@ -134,25 +169,25 @@ UnitCost latent_cost(const AttentionSpec& u, const Sizes& z) {
   c.saved_bytes = norm_saved(u.norm, z) + row * (C + E) + T * u.heads * g + narrow + T * g + with_rank(T * g);
   c.left_bytes = row * C + normed + narrow + (rk + rq) * g;  // dqkv, dnormed, those of the narrow rows and norms
   const auto projecting = [&](int64_t kept) {                // kept: 1 if the narrow rows are workspace here
-    return std::max({normed + gathered + kept * row * rr + z(kForward, T, rr, D),
-                     with_rank(normed + gathered + kept * narrow + z(kForward, T, rq, D)),
-                     without(normed + gathered + kept * row * rr + row * Q + z(kForward, T, Q, D)),
-                     with_rank(kept * narrow + row * (rq + Q) + z(kForward, T, Q, rq)),
-                     kept * narrow + row * (rk + U) + z(kForward, T, U, rk)});
+    return std::max({normed + gathered + kept * row * rr + z.forward(T, {rr}, D),
+                     with_rank(normed + gathered + kept * narrow + z.forward(T, {rq}, D)),
+                     without(normed + gathered + kept * row * rr + row * Q + z.forward(T, {Q}, D)),
+                     with_rank(kept * narrow + row * (rq + Q) + z.forward(T, {Q}, rq)),
+                     kept * narrow + row * (rk + U) + z.forward(T, {U}, rk)});
   };
-  c.forward_workspace = std::max(projecting(0), gathered + values + z(kForward, T, D, V));
+  c.forward_workspace = std::max(projecting(0), gathered + values + z.forward(T, {D}, V));
   c.unsaved_workspace =
-      std::max({row * C + projecting(1), row * (C + E), gathered + row * E + values + z(kForward, T, D, V)});
+      std::max({row * C + projecting(1), row * (C + E), gathered + row * E + values + z.forward(T, {D}, V)});
   c.backward_input_workspace =
-      std::max({gathered + row * E + values + z(kInputGradient, T, D, V), row * (U + rk) + z(kInputGradient, T, U, rk),
-                row * 2 * rk, row * Q + z(kInputGradient, T, Q, in), with_rank(z(kInputGradient, T, rq, D)),
-                row * D + gathered + z(kInputGradient, T, rr, D)});
+      std::max({gathered + row * E + values + z.input_gradient(T, {D}, V),
+                row * (U + rk) + z.input_gradient(T, {U}, rk), row * 2 * rk, row * Q + z.input_gradient(T, {Q}, in),
+                with_rank(z.input_gradient(T, {rq}, D)), row * D + gathered + z.input_gradient(T, {rr}, D)});
   c.backward_weight_workspace =
-      std::max({gathered + values + z(kWeightGradient, T, D, V), row * (rk + U) + z(kWeightGradient, T, U, rk),
-                with_rank(row * (rq + Q) + z(kWeightGradient, T, Q, rq)),
+      std::max({gathered + values + z.weight_gradient(T, {D}, V), row * (rk + U) + z.weight_gradient(T, {U}, rk),
+                with_rank(row * (rq + Q) + z.weight_gradient(T, {Q}, rq)),
                 normed + gathered +
-                    std::max({z(kWeightGradient, T, rr, D), with_rank(z(kWeightGradient, T, rq, D)),
-                              without(row * Q + z(kWeightGradient, T, Q, D))})});
+                    std::max({z.weight_gradient(T, {rr}, D), with_rank(z.weight_gradient(T, {rq}, D)),
+                              without(row * Q + z.weight_gradient(T, {Q}, D))})});
   const int64_t products = 2 * T * (rq * D + Q * in + rr * D + U * rk + D * V);
   c.forward_flops = products + 4 * z.P * E;
   c.backward_input_flops = products + 10 * z.P * E;
@@ -162,11 +197,11 @@ UnitCost latent_cost(const AttentionSpec& u, const Sizes& z) {
   c.backward_input_bytes_moved = weights + moved + row * (2 * C + E) + N * 3 * D * s;
   c.backward_weight_bytes_moved = 2 * c.parameters * g + moved + N * 4 * D * s;
   Adapter a;
-  if (rq) add_adapter(a, z, T, rq, D);
-  add_adapter(a, z, T, Q, in);
-  add_adapter(a, z, T, rr, D);
-  add_adapter(a, z, T, U, rk);
-  add_adapter(a, z, T, D, V);
+  add_adapter(a, z, T, {rq}, D);
+  add_adapter(a, z, T, {Q}, in);
+  add_adapter(a, z, T, {rr}, D);
+  add_adapter(a, z, T, {U}, rk);
+  add_adapter(a, z, T, {D}, V);
   finish(c, a, z);
   return c;
 }
@@ -176,6 +211,7 @@ UnitCost cost(const AttentionSpec& whole, const Sizes& z) {
   if (u.latent.present()) return latent_cost(u, z);
   const int64_t T = z.T, N = z.N, D = u.width, E = u.heads * u.head_dim, C = u.qkv_rows(), s = z.s;
   const int64_t normed = u.norm.present() ? N * D * s : 0;  // without a norm it is x itself
+  const Parts qkv{E, u.kv_heads * u.head_dim, u.kv_heads * u.head_dim};
   const Join join = cost_of(u.join, z, D);
   const HeadNorms heads = head_norms(u, z);
   UnitCost c;
@@ -186,15 +222,15 @@ UnitCost cost(const AttentionSpec& whole, const Sizes& z) {
   c.saved_bytes = norm_saved(u.norm, z) + T * C * s + T * E * s + T * u.heads * z.g + join.saved + heads.saved;
   c.left_bytes = T * C * s + normed + heads.left;  // dqkv, dnormed
   const int64_t gathered = z.gathered(D);
-  c.forward_workspace = std::max({normed + gathered + z(kForward, T, C, D),  // normed while qkv is made
-                                  heads.turned, gathered + z(kForward, T, D, E)});
-  c.unsaved_workspace = std::max({normed + gathered + T * C * s + z(kForward, T, C, D), T * (C + E) * s,
-                                  gathered + T * E * s + z(kForward, T, D, E)});
+  c.forward_workspace = std::max({normed + gathered + z.forward(T, qkv, D),  // normed while qkv is made
+                                  heads.turned, gathered + z.forward(T, {D}, E)});
+  c.unsaved_workspace = std::max({normed + gathered + T * C * s + z.forward(T, qkv, D), T * (C + E) * s,
+                                  gathered + T * E * s + z.forward(T, {D}, E)});
   c.backward_input_workspace =
-      join.workspace + std::max(gathered + T * E * s + std::max(z(kInputGradient, T, D, E), heads.turned),  // dcontext
-                                gathered + z(kInputGradient, T, C, D));
-  c.backward_weight_workspace = join.workspace + std::max(gathered + z(kWeightGradient, T, D, E),
-                                                          normed + gathered + z(kWeightGradient, T, C, D));
+      join.workspace + std::max(gathered + T * E * s + std::max(z.input_gradient(T, {D}, E), heads.turned),  // dcontext
+                                gathered + z.input_gradient(T, qkv, D));
+  c.backward_weight_workspace = join.workspace + std::max(gathered + z.weight_gradient(T, {D}, E),
+                                                          normed + gathered + z.weight_gradient(T, qkv, D));
 
   const int64_t products = 2 * T * D * (C + E);
   c.forward_flops = products + 4 * z.P * E;          // q·k and p·v
@@ -205,8 +241,8 @@ UnitCost cost(const AttentionSpec& whole, const Sizes& z) {
   c.backward_input_bytes_moved = weights + rows * (2 * D + 3 * C + 3 * E) + own * 3 * D;
   c.backward_weight_bytes_moved = 2 * c.parameters * z.g + rows * (2 * D + C + E) + own * 4 * D;
   Adapter a;
-  add_adapter(a, z, T, C, D);
-  add_adapter(a, z, T, D, E);
+  add_adapter(a, z, T, qkv, D);
+  add_adapter(a, z, T, {D}, E);
   finish(c, a, z);
   return c;
 }
@@ -214,6 +250,7 @@ UnitCost cost(const AttentionSpec& whole, const Sizes& z) {
 UnitCost cost(const MlpSpec& u, const Sizes& z) {
   const int64_t T = z.T, N = z.N, D = u.width, F = parts_of(u.hidden, z.query.tensor), G = u.gated ? 2 * F : F, s = z.s;
   const int64_t normed = u.norm.present() ? N * D * s : 0;
+  const Parts up{F, G - F};
   const Join join = cost_of(u.join, z, D);
   UnitCost c;
   c.parameters = norm_parameters(u.norm) + G * D + D * F + (u.bias ? G + D : 0) + join.parameters;
@@ -221,13 +258,13 @@ UnitCost cost(const MlpSpec& u, const Sizes& z) {
   c.saved_bytes = norm_saved(u.norm, z) + T * G * s + join.saved;  // rstd, up before the activation, then dup
   c.left_bytes = T * F * s + normed;                               // hidden, dnormed
   const int64_t gathered = z.gathered(D);
-  c.forward_workspace = std::max(normed + gathered + z(kForward, T, G, D), gathered + T * F * s + z(kForward, T, D, F));
-  c.unsaved_workspace = std::max({normed + gathered + T * G * s + z(kForward, T, G, D), T * (G + F) * s,
-                                  gathered + T * F * s + z(kForward, T, D, F)});
+  c.forward_workspace = std::max(normed + gathered + z.forward(T, up, D), gathered + T * F * s + z.forward(T, {D}, F));
+  c.unsaved_workspace = std::max({normed + gathered + T * G * s + z.forward(T, up, D), T * (G + F) * s,
+                                  gathered + T * F * s + z.forward(T, {D}, F)});
   c.backward_input_workspace =
-      join.workspace + gathered + std::max(z(kInputGradient, T, D, F), z(kInputGradient, T, G, D));
+      join.workspace + gathered + std::max(z.input_gradient(T, {D}, F), z.input_gradient(T, up, D));
   c.backward_weight_workspace =
-      join.workspace + gathered + std::max(z(kWeightGradient, T, D, F), normed + z(kWeightGradient, T, G, D));
+      join.workspace + gathered + std::max(z.weight_gradient(T, {D}, F), normed + z.weight_gradient(T, up, D));
 
   c.forward_flops = c.backward_input_flops = c.backward_weight_flops = 2 * T * D * (G + F);
   const int64_t weights = c.parameters * s, rows = T * s, own = N * s;
@@ -235,8 +272,8 @@ UnitCost cost(const MlpSpec& u, const Sizes& z) {
   c.backward_input_bytes_moved = weights + rows * (2 * D + 3 * G + 3 * F) + own * 3 * D;
   c.backward_weight_bytes_moved = 2 * c.parameters * z.g + rows * (2 * D + G + F) + own * 4 * D;
   Adapter a;
-  add_adapter(a, z, T, G, D);
-  add_adapter(a, z, T, D, F);
+  add_adapter(a, z, T, up, D);
+  add_adapter(a, z, T, {D}, F);
   finish(c, a, z);
   return c;
 }
@@ -315,11 +352,11 @@ UnitCost cost(const MoeSpec& u, const Sizes& z) {
   c.backward_input_bytes_moved = weights + moved + R * (G + F) * s;
   c.backward_weight_bytes_moved = 2 * c.parameters * g + moved;
   Adapter a;  // one per expert; each row meets one expert's
-  add_adapter(a, z, R, G, D, X);
-  add_adapter(a, z, R, D, F, X);
+  add_adapter(a, z, R, {F, G - F}, D, X);
+  add_adapter(a, z, R, {D}, F, X);
   c.expert_trained = (z.frozen ? 0 : c.expert_parameters) + a.parameters;
   c.expert_parameters += a.parameters;
-  if (S) add_adapter(a, z, T, Gs, D), add_adapter(a, z, T, D, S);
+  if (S) add_adapter(a, z, T, {S, Gs - S}, D), add_adapter(a, z, T, {D}, S);
   finish(c, a, z);
   return c;
 }
@@ -337,7 +374,7 @@ UnitCost cost(const HeadSpec& u, const Sizes& z) {
   // projection). Split over ranks: all normed rows, and the partial sums of their gradients.
   c.unsaved_workspace = tile * D * z.s + tile * V * z.g + widest(kForward) + 2 * z.gathered(D);
   c.forward_workspace = c.unsaved_workspace + (rounded ? tile * V * z.s : 0) + (u.softcap != 0 ? tile * V * z.g : 0) +
-                        std::max(widest(kInputGradient), widest(kWeightGradient));
+                        std::max(widest(kInputGradient), z.frozen ? 0 : widest(kWeightGradient));
   const int64_t fused_tile = std::min(T, kFusedHeadTile);
   const bool in_one = !z.split() && !z.frozen && u.softcap == 0;
   const int64_t fused = in_one ? z(kHeadLoss, fused_tile, V, D) : 0;
@@ -358,13 +395,14 @@ UnitCost cost(const HeadSpec& u, const Sizes& z) {
 int64_t split_rows(const CostQuery& q) { return parts_of(q.tokens, q.tensor); }
 
 // Attention and MLPs: the two products around the middle, and their adapters'.
-void add_product(std::vector<MatrixProduct>& out, const Unit& unit, int64_t m, int64_t n, int64_t k, int64_t count = 1,
-                 bool is_expert = false) {
-  out.push_back({m, n, k, count, !unit.frozen, is_expert});
-  if (const int64_t r = unit.adapter_rank) {
-    out.push_back({m, r, k, count, true, is_expert});
-    out.push_back({m, n, r, count, true, is_expert});
-  }
+void add_product(std::vector<MatrixProduct>& out, const Unit& unit, int64_t m, const Parts& parts, int64_t k,
+                 int64_t count = 1, bool is_expert = false) {
+  out.push_back({m, parts.total(), k, count, !unit.frozen, is_expert});
+  for (const int64_t n : parts.rows)
+    if (const int64_t r = unit.adapter_rank; r && n) {
+      out.push_back({m, r, k, count, true, is_expert});
+      out.push_back({m, n, r, count, true, is_expert});
+    }
 }
 
 }  // namespace
@@ -388,6 +426,10 @@ UnitCost unit_cost(const Unit& unit, const CostQuery& q) {
   const int64_t s = size_of(q.dtype), g = q.dtype == DType::f64 ? 8 : 4;
   const Sizes sizes{q.tokens, split_rows(q), q.attended_pairs, s, g, unit.adapter_rank, unit.frozen, q};
   UnitCost c = std::visit([&](const auto& spec) { return cost(spec, sizes); }, unit.spec);
+  if (c.trained == 0) {  // what would be left for the weights' gradients ends with BACKWARD_INPUT
+    c.backward_input_workspace += c.left_bytes;
+    c.left_bytes = c.backward_weight_workspace = c.backward_weight_bytes_moved = 0;
+  }
   c.parameter_bytes = c.parameters * s;
   if (const MoeSpec* m = moe_of(unit); m && m->choice_bias) c.parameter_bytes += m->experts * g;
   c.gradient_bytes = (c.trained + own_table_gradient(unit, q)) * g;
@@ -400,29 +442,30 @@ std::vector<MatrixProduct> unit_products(const Unit& unit, const CostQuery& q) {
   if (const AttentionSpec* whole = attention_of(unit)) {
     const AttentionSpec u = part_of(*whole, q.tensor);
     if (const LatentSpec& l = u.latent; l.present()) {
-      if (l.query_rank) add_product(out, unit, T, l.query_rank, u.width);
-      add_product(out, unit, T, u.heads * u.head_dim, l.query_rank ? l.query_rank : u.width);
-      add_product(out, unit, T, l.kv_rank + l.rotary, u.width);
-      add_product(out, unit, T, u.heads * (l.plain + l.value), l.kv_rank);
+      if (l.query_rank) add_product(out, unit, T, {l.query_rank}, u.width);
+      add_product(out, unit, T, {u.heads * u.head_dim}, l.query_rank ? l.query_rank : u.width);
+      add_product(out, unit, T, {l.kv_rank + l.rotary}, u.width);
+      add_product(out, unit, T, {u.heads * (l.plain + l.value)}, l.kv_rank);
     } else {
-      add_product(out, unit, T, u.qkv_rows(), u.width);
+      const int64_t keys = u.kv_heads * u.head_dim;
+      add_product(out, unit, T, {u.heads * u.head_dim, keys, keys}, u.width);
     }
-    add_product(out, unit, T, u.width, u.value_rows());
+    add_product(out, unit, T, {u.width}, u.value_rows());
   }
   if (const MlpSpec* m = mlp_of(unit)) {
     const int64_t F = parts_of(m->hidden, q.tensor);
-    add_product(out, unit, T, m->gated ? 2 * F : F, m->width);
-    add_product(out, unit, T, m->width, F);
+    add_product(out, unit, T, {F, m->gated ? F : 0}, m->width);
+    add_product(out, unit, T, {m->width}, F);
   } else if (const auto* e = std::get_if<MoeSpec>(&unit.spec)) {
     const int64_t F = parts_of(e->hidden, q.expert_tensor), X = parts_of(e->experts, q.expert);
     const int64_t rows = parts_of(expert_rows(*e, q), X);
     out.push_back({N, e->experts, e->width, 1, !unit.frozen});
-    add_product(out, unit, rows, e->gated ? 2 * F : F, e->width, X, true);
-    add_product(out, unit, rows, e->width, F, X, true);
+    add_product(out, unit, rows, {F, e->gated ? F : 0}, e->width, X, true);
+    add_product(out, unit, rows, {e->width}, F, X, true);
     if (e->shared_hidden) {
       const int64_t S = parts_of(e->shared_hidden, q.tensor);
-      add_product(out, unit, T, e->gated ? 2 * S : S, e->width);
-      add_product(out, unit, T, e->width, S);
+      add_product(out, unit, T, {S, e->gated ? S : 0}, e->width);
+      add_product(out, unit, T, {e->width}, S);
       if (e->shared_gate) out.push_back({T, 1, e->width, 1, !unit.frozen});
     }
   } else if (const auto* h = std::get_if<HeadSpec>(&unit.spec)) {

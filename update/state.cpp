@@ -26,10 +26,10 @@ ParameterForm form_of(const ModelSpec& spec, const ParameterInfo& info) {
 OptimizerState make_optimizer_state(const ModelSpec& spec, ModelWeights& weights, const UpdateConfig& config,
                                     Arena& arena) {
   OptimizerState state;
-  state.infos = parameters(spec);
+  state.infos = trained_parameters(spec);
   const std::vector<StateSlot>& slots = row_of(config.rule).slots;
   state.slots.resize(slots.size());
-  for (const Tensor* weight : tensors(spec, weights)) {
+  for (const Tensor* weight : trained_tensors(spec, weights)) {
     state.forms.push_back(form_of(spec, state.infos[state.forms.size()]));
     const bool rounded = weight->dtype() == DType::bf16;
     state.master.push_back(rounded ? arena.allocate(DType::f32, weight->shape(), MemoryClass::optimizer) : *weight);
@@ -45,7 +45,7 @@ OptimizerState make_optimizer_state(const ModelSpec& spec, ModelWeights& weights
 }
 
 void round_masters(const ModelSpec& spec, const OptimizerState& state, ModelWeights& weights) {
-  const std::vector<Tensor*> all = tensors(spec, weights);
+  const std::vector<Tensor*> all = trained_tensors(spec, weights);
   for (size_t i = 0; i < all.size(); ++i)
     if (all[i]->dtype() == DType::bf16)
       convert(std::span<const float>(state.master[i].span<float>()), all[i]->span<bf16>());

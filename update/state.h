@@ -11,7 +11,7 @@
 
 namespace tern {
 
-/// One entry per parameters(spec), in their order. master: f32 (f64 for f64 models), the very tensors of the weights
+/// One entry per trained_parameters(spec), in their order. master: f32 (f64 for f64 models), the very tensors of the weights
 /// unless these are bf16. slots: per slot of the rule's row one tensor per parameter, empty where nothing is kept.
 struct OptimizerState {
   std::vector<ParameterInfo> infos;

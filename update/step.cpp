@@ -34,8 +34,8 @@ double squares_of(const Tensor& t) {
 UpdatePass make_update_pass(const ModelSpec& spec, OptimizerState& state, const UpdateConfig& config,
                             ModelWeights& weights, ModelWeights& gradients) {
   UpdatePass pass{.state = state, .config = config, .weights = {}, .gradients = {}};
-  for (const Tensor* t : tensors(spec, weights)) pass.weights.push_back(*t);
-  for (const Tensor* t : tensors(spec, gradients)) pass.gradients.push_back(*t);
+  for (const Tensor* t : trained_tensors(spec, weights)) pass.weights.push_back(*t);
+  for (const Tensor* t : trained_tensors(spec, gradients)) pass.gradients.push_back(*t);
   TERN_CHECK(pass.weights.size() == state.infos.size(), "update: {} weights, a state of {}", pass.weights.size(),
              state.infos.size());
   return pass;

@@ -1,0 +1,93 @@
+// Branches of low rank beside weights: what they compute, and where they begin. Their gradients are in gradient_test.cpp,
+// their bytes in cost_test.cpp.
+
+#include "model/model_testing.h"
+
+namespace tern {
+namespace {
+
+// weight += scale·b·a, branch by branch.
+void merge(Linear& linear) {
+  for (const Branch& b : linear.branches)
+    for (int64_t n = b.row_begin; n < b.row_end; ++n)
+      for (int64_t k = 0; k < linear.in; ++k) {
+        double sum = 0;
+        for (int64_t r = 0; r < b.rank; ++r)
+          sum += element(b.b, (n - b.row_begin) * b.rank + r) * element(b.a, r * linear.in + k);
+        const int64_t at = n * linear.in + k;
+        set_element(dense_rows(linear), at, element(dense_rows(linear), at) + b.scale * sum);
+      }
+  linear.branches.clear();
+}
+
+TEST(Adapters, GiveWhatTheMergedWeightsGive) {
+  for_each_dense_variant([](const std::string& variant, const ModelSpec& full) {
+    SCOPED_TRACE(variant);
+    const ModelSpec spec = with_adapters(full, 3);
+    for (const auto& [dtype, bound] : {std::pair{DType::f64, 1e-12}, {DType::f32, 1e-4}, {DType::bf16, 0.2}}) {
+      Arena arena;
+      arena.set_poison(true);
+      const std::vector<int32_t> tokens = random_tokens(9, spec.vocab, 1);
+      const RopeTable rope = rope_table(spec, 16, 16);
+      const Rows rows = make_rows(tokens, {0, 4, 9}, &rope);
+      ModelWeights weights = random_weights(spec, dtype, arena, 3);
+      for_each_adapter(spec, weights,
+                       [](const ParameterInfo& info, Tensor& t) { fill_normal(t, 0.1, hash_name(info.name)); });
+      const Tensor exact = model_forward(spec, weights, rows, nullptr, {arena, Multiply::exact});
+      const Tensor fast = model_forward(spec, weights, rows, nullptr, {arena, Multiply::fast});
+      for_each_linear(spec, weights, [](const ParameterInfo&, Linear& linear) { merge(linear); });
+      const Tensor want = model_forward(full, weights, rows, nullptr, {arena, Multiply::exact});
+      EXPECT_LE(relative_error(exact, want), bound) << name_of(dtype);
+      EXPECT_LE(relative_error(fast, want), bound) << name_of(dtype);
+    }
+  });
+}
+
+TEST(Adapters, BeginWithoutEffectAndAsLoRADoes) {
+  const ModelSpec full = model_spec(tiny_config("llama")), spec = with_adapters(full, 4);
+  Arena arena;
+  ModelWeights weights = random_weights(spec, DType::f32, arena, 3);
+  initialize_adapters(spec, weights, 7);
+  const std::vector<int32_t> tokens = random_tokens(9, spec.vocab, 1);
+  const RopeTable rope = rope_table(spec, 16, 16);
+  const Rows rows = make_rows(tokens, {0, 4, 9}, &rope);
+  const Tensor with = model_forward(spec, weights, rows, nullptr, {arena});
+  int64_t matrices = 0;
+  for_each_adapter(spec, weights, [&](const ParameterInfo& info, Tensor& t) {
+    double largest = 0, squares = 0;
+    for (int64_t i = 0; i < t.count(); ++i) {
+      largest = std::max(largest, std::abs(element(t, i)));
+      squares += element(t, i) * element(t, i);
+    }
+    ++matrices;
+    if (info.name.ends_with(".b")) {
+      EXPECT_EQ(largest, 0) << info.name;
+      return;
+    }
+    const double bound = 1 / std::sqrt(static_cast<double>(info.shape[1]));
+    EXPECT_LE(largest, bound) << info.name;
+    EXPECT_NEAR(std::sqrt(squares / static_cast<double>(t.count())), bound / std::sqrt(3.0), 0.25 * bound) << info.name;
+  });
+  EXPECT_EQ(matrices, 2 * 2 * 7) << "a and b of q, k, v, out, gate, up and down in two layers";
+  for_each_linear(spec, weights, [](const ParameterInfo&, Linear& linear) { linear.branches.clear(); });
+  EXPECT_TRUE(same_bits(with, model_forward(full, weights, rows, nullptr, {arena})));
+}
+
+TEST(Adapters, TrainedParametersAreTheirsAlone) {
+  const ModelSpec full = model_spec(tiny_config("llama")), spec = with_adapters(full, 4);
+  int64_t trained = 0;
+  for (const Unit& unit : spec.units) trained += unit_cost(unit, {}).trained;
+  int64_t elements = 0;
+  for (const ParameterInfo& info : trained_parameters(spec)) {
+    EXPECT_NE(info.name.find(".branches."), std::string::npos) << info.name;
+    EXPECT_TRUE(info.fragments.empty());
+    elements += info.shape.count();
+  }
+  EXPECT_EQ(elements, trained);
+  EXPECT_EQ(parameters(spec).size(), parameters(full).size());
+  EXPECT_TRUE(trained_parameters(with_adapters(full, 0)).empty());
+  EXPECT_EQ(trained_parameters(full).size(), parameters(full).size());
+}
+
+}  // namespace
+}  // namespace tern
