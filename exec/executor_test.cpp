@@ -7,7 +7,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "base/error.h"
+#include "base/bug.h"
 #include "exec/executor_testing.h"
 #include "model/weight_lender_testing.h"
 #include "program/generate.h"

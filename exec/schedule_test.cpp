@@ -21,6 +21,9 @@ bool stays_behind(const Instruction& earlier, const Instruction& later, int head
   if (earlier.op == later.op && earlier.unit == later.unit &&
       (later.op == Opcode::backward_weight || (later.op == Opcode::forward && later.unit == head)))
     return true;
+  if (earlier.op == Opcode::forward && later.op == Opcode::recompute && earlier.unit == later.unit &&
+      earlier.micro == later.micro)
+    return true;
   const auto changes = [](const Instruction& i, const Buffer& b) {
     return std::ranges::count(i.frees, b) > 0 || std::ranges::count(i.allocates, b, &BufferBytes::buffer) > 0;
   };
