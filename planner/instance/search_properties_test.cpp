@@ -233,7 +233,8 @@ TEST(SearchErrors, TablesThatDoNotFitTogetherAreNamed) {
             }).find("6 layers for 9 stages"),
             std::string::npos);
   EXPECT_NE(broken([](Instance& in) { in.capacity.pop_back(); }).find("1 capacities, expected 2"), std::string::npos);
-  EXPECT_NE(broken([](Instance& in) { in.chunks_per_stage = 2; }).find("1f1b with 2 chunks"), std::string::npos);
+  EXPECT_NE(broken([](Instance& in) { in.chunks_per_stage = 2; }).find("2 chunks: schedule 1f1b has one"),
+            std::string::npos);
 }
 
 }  // namespace
