@@ -186,6 +186,7 @@ TEST(IsaSelfTest, RunsBesideOtherThreadsAndTheirTeams) {
 
 // A signal handler would be the whole process's, and other threads of it have their own business.
 TEST(IsaSelfTest, InstallsNoSignalHandler) {
+  right = kernels_of(Isa::portable);
   struct sigaction before = {}, after = {};
   sigaction(SIGILL, nullptr, &before);
   std::atomic<bool> seen = false, stop = false;
