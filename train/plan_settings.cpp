@@ -65,7 +65,7 @@ std::vector<PlannedValue> planned_values(const Plan& p) {
 
 void apply_plan(const Plan& p, const Options& o, TrainSettings& s) {
   const auto refuse = [&](std::string_view name, const std::string& planned) {
-    throw Error(ErrorKind::usage, "--plan {} says {} of --{}, which {} gives as {}; leave one of them out",
+    throw Error(ErrorKind::usage, "--plan {}: the plan has {} for --{}, but {} says {}; leave one of the two out",
                 o.text("plan"), planned, name, o.value(name).where,
                 o.value(name).text.empty() ? fmt::format("{}", o.value(name).integer) : o.value(name).text);
   };
