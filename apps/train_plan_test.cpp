@@ -83,12 +83,13 @@ TEST_F(TrainPlan, LowersToTheProgramThatTheTrainerRunsByItsChecksum) {
 
 TEST_F(TrainPlan, TakesAnOptionThatSaysTheSameAndRefusesOneThatDoesNot) {
   EXPECT_EQ(refusal(small_plan(), {"--batch", "6", "--dtype", "bf16", "--optimizer", "sgd"}), "taken");
-  EXPECT_NE(refusal(small_plan(), {"--batch", "8"}).find("says 6 of --batch"), std::string::npos);
-  EXPECT_NE(refusal(small_plan(), {"--micro-batch", "1"}).find("says 2 of --micro-batch"), std::string::npos);
-  EXPECT_NE(refusal(small_plan(), {"--seq", "32"}).find("says 16 of --seq"), std::string::npos);
-  EXPECT_NE(refusal(small_plan(), {"--dtype", "f32"}).find("says bf16 of --dtype"), std::string::npos);
-  EXPECT_NE(refusal(small_plan(), {"--optimizer", "adamw"}).find("says sgd of --optimizer"), std::string::npos);
-  EXPECT_NE(refusal(small_plan(), {"--recompute", "full"}).find("says a mode for each layer of --recompute"),
+  EXPECT_NE(refusal(small_plan(), {"--batch", "8"}).find("the plan has 6 for --batch"), std::string::npos);
+  EXPECT_NE(refusal(small_plan(), {"--micro-batch", "1"}).find("the plan has 2 for --micro-batch"), std::string::npos);
+  EXPECT_NE(refusal(small_plan(), {"--seq", "32"}).find("the plan has 16 for --seq"), std::string::npos);
+  EXPECT_NE(refusal(small_plan(), {"--dtype", "f32"}).find("the plan has bf16 for --dtype"), std::string::npos);
+  EXPECT_NE(refusal(small_plan(), {"--optimizer", "adamw"}).find("the plan has sgd for --optimizer"),
+            std::string::npos);
+  EXPECT_NE(refusal(small_plan(), {"--recompute", "full"}).find("the plan has a mode for each layer for --recompute"),
             std::string::npos);
 }
 
