@@ -323,7 +323,12 @@ TEST(TrainPowerLossSlow, AtEveryOperationOfAWholeRunTheSameCommandEndsWithTheSam
   for (int64_t at = 0; at < operations; ++at) {
     MemoryIo disk;
     FaultIo faulty(disk, {.at = at, .kind = FaultKind::kill_before});
-    EXPECT_THROW(train(run.settings, {}, faulty), SimulatedKill) << at;
+    bool killed = false;
+    try {
+      train(run.settings, {}, faulty);
+    } catch (const SimulatedKill&) { killed = true; }
+    // The last operation removes the writer's lock, in a destructor, which throws nothing.
+    EXPECT_TRUE(killed || at + 1 == operations) << at;
     const auto after = disk.state_after_crash(kSeed + static_cast<uint64_t>(at));
     try {
       const TrainResult again = train(run.settings, {}, *after);
