@@ -75,7 +75,10 @@ std::string ask_for_tiles() { return ""; }
 
 }  // namespace
 
-IsaStatus examine_isa(Isa isa, const IsaKernels& kernels) {
+namespace {
+
+/// What is known before a kernel has run.
+IsaStatus look_at(Isa isa) {
   IsaStatus s{.isa = isa,
               .compiled = isa == Isa::portable || kX86,
               .supported = false,
@@ -95,11 +98,20 @@ IsaStatus examine_isa(Isa isa, const IsaKernels& kernels) {
       s.supported = false;
       s.refused = true;
       s.reason = refusal;
-      return s;
     }
-  const std::string failure = self_test(kernels, isa == Isa::portable);
+  return s;
+}
+
+void add_result(IsaStatus& s, const std::string& failure) {
   s.self_test_passed = failure.empty();
   s.reason = failure.empty() ? "passed its self-test in every thread" : "failed its self-test: " + failure;
+}
+
+}  // namespace
+
+IsaStatus examine_isa(Isa isa, const IsaKernels& kernels) {
+  IsaStatus s = look_at(isa);
+  if (s.supported) add_result(s, self_test(kernels, isa == Isa::portable));
   return s;
 }
 
@@ -109,7 +121,15 @@ namespace {
 const std::vector<IsaStatus>& statuses() {
   static const std::vector<IsaStatus> all = [] {
     std::vector<IsaStatus> v;
-    for (const Isa isa : kAll) v.push_back(examine_isa(isa, kernels_of(isa)));
+    std::vector<IsaTest> tests;
+    for (const Isa isa : kAll) {
+      v.push_back(look_at(isa));
+      if (v.back().supported) tests.push_back({kernels_of(isa), isa == Isa::portable});
+    }
+    const std::vector<std::string> failures = self_tests(tests);
+    size_t next = 0;
+    for (IsaStatus& s : v)
+      if (s.supported) add_result(s, failures[next++]);
     return v;
   }();
   return all;

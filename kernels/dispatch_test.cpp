@@ -171,6 +171,15 @@ TEST(IsaSelfTest, AFaultIsAnAnswerAndLeavesTheProcessAsItWas) {
   EXPECT_EQ(self_test(right), "");
 }
 
+TEST(IsaSelfTest, OneThatEndsTheCopyLeavesTheOthersTheirAnswers) {
+  right = kernels_of(Isa::portable);
+  const IsaKernels faulty = with(&IsaKernels::matmul, &MatmulTable::exact_f32, faults<true>);
+  const std::vector<IsaTest> fine{{right, true}, {right}}, mixed{{right, true}, {faulty}, {right}};
+  EXPECT_EQ(self_tests(fine), (std::vector<std::string>{"", ""}));
+  EXPECT_EQ(self_tests(mixed), (std::vector<std::string>{"", "illegal instruction", ""}));
+  EXPECT_TRUE(self_tests({}).empty());
+}
+
 // As where eight trainers begin at once: other threads run and hold teams while the copy is made.
 TEST(IsaSelfTest, RunsBesideOtherThreadsAndTheirTeams) {
   right = kernels_of(active_isa());

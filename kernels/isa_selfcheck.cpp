@@ -315,8 +315,17 @@ IsaKernels kernels_of(Isa isa) {
           .tile_attention = TERN_TABLE_OF(tile_attention_table, isa)};
 }
 
-std::string self_test(const IsaKernels& kernels, bool always_there) {
+namespace {
+
+const Cases& test_cases() {
   static const Cases cases;
+  return cases;
+}
+
+}  // namespace
+
+std::string self_test(const IsaKernels& kernels, bool always_there) {
+  const Cases& cases = test_cases();
   // An instruction that is announced and missing ends a process with SIGILL, one that the system forbids (a
   // configuration of tiles, say) with SIGSEGV: in a copy, that is an answer.
   const int num_threads = omp_get_max_threads();
@@ -324,6 +333,24 @@ std::string self_test(const IsaKernels& kernels, bool always_there) {
   if (trial.made) return trial.said;
   return always_there ? compare_all(kernels, cases)
                       : "no copy of this process could be made to try it in: " + trial.said;
+}
+
+std::vector<std::string> self_tests(std::span<const IsaTest> tests) {
+  const Cases& cases = test_cases();
+  const int num_threads = omp_get_max_threads();
+  const Trial trial = try_in_a_copy([&] {
+    std::string all;
+    for (const IsaTest& t : tests) all += compare_in_every_thread(t.kernels, cases, num_threads) + '\0';
+    return all;
+  });
+  std::vector<std::string> failures;
+  // Each answer ends with a zero byte; how a copy ended has none.
+  for (size_t begin = 0, end; (end = trial.said.find('\0', begin)) != std::string::npos; begin = end + 1)
+    failures.push_back(trial.said.substr(begin, end - begin));
+  if (trial.made && failures.size() == tests.size()) return failures;
+  failures.clear();
+  for (const IsaTest& t : tests) failures.push_back(self_test(t.kernels, t.always_there));
+  return failures;
 }
 
 }  // namespace tern

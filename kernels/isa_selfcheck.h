@@ -2,7 +2,9 @@
 // Before an instruction set is chosen, its kernels are compared with the plain twins, in as many threads as OpenMP will
 // have: on some virtual machines an instruction is announced and works in the first thread only.
 
+#include <span>
 #include <string>
+#include <vector>
 
 #include "kernels/cpu/attention_table.h"
 #include "kernels/cpu/head_loss_table.h"
@@ -27,5 +29,13 @@ IsaKernels kernels_of(Isa);
 /// (trial_process.h), so an instruction that is missing, or one that the system forbids, is an answer too. `always_there`:
 /// none of theirs can be; where no copy can be made, this thread compares them.
 std::string self_test(const IsaKernels&, bool always_there = false);
+
+/// One set's part in a test of several.
+struct IsaTest {
+  IsaKernels kernels;
+  bool always_there = false;
+};
+/// self_test of each, all in one copy of this process; only where that copy does not live to the end, in one copy each.
+std::vector<std::string> self_tests(std::span<const IsaTest>);
 
 }  // namespace tern
