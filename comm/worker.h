@@ -17,7 +17,7 @@ inline const std::atomic<bool> kNeverStops = false;
 /// Made on the thread that computes, by whoever started that thread and gave it its team (OpenMP keeps the number of
 /// threads of a team per thread that starts teams). It stays on that thread.
 struct Worker {
-  std::shared_ptr<Comm> world = make_solo_comm();  // all ranks; the groups along a mesh's axes are this one today
+  std::shared_ptr<Comm> world = make_solo_comm();  // all ranks; every group along an axis of a mesh is the world today
   Arena arena;                                     // buffers and temporaries of its passes; no other worker's
   Clock& clock = real_clock();
   const std::atomic<bool>& stop = kNeverStops;  // true: leave at the next place where the work is whole

@@ -46,7 +46,7 @@ struct Linear {
   std::vector<Branch> branches;  // of a frozen or a trained weight; in gradients those of their a and b
 };
 
-/// Of a gradient: whether the weight itself has one.
+/// Whether the weight itself has a gradient.
 bool is_trained(const Linear& gradient);
 /// The rows of a dense weight. Errors: TERN_CHECK for another form.
 Tensor& dense_rows(Linear&);

@@ -13,7 +13,8 @@
 
 namespace tern {
 
-/// Who multiplies. Evaluation and inference always use exact; fast is oneDNN where it is built in.
+/// Who multiplies. Evaluation and inference always use exact; fast takes oneDNN or own kernels,
+/// whichever was measured to be faster (kernels/onednn/fast_matmul.h).
 enum class Multiply : uint8_t { exact, fast };
 
 struct Compute {
@@ -40,9 +41,9 @@ struct JoinSaved {
 struct EmbedSaved {
   Tensor x_TD, mean_T, rstd_T;
 };
-/// Kept by forward: x is the unit's own input (a shared handle, not a copy), mean only for a layer norm. Left by
-/// backward_input for backward_weight: what stands after the `;`. The normed rows and the activation are made again
-/// instead of kept.
+/// Forward keeps x, the unit's own input (a shared handle, not a copy), and a mean only for a layer norm. backward_input
+/// leaves the members that begin with `d`, and an MLP's hidden rows, for backward_weight. The normed rows and the
+/// activation are made again instead of kept.
 struct LatentSaved {
   Tensor query_TR, query_rstd, kv_TR, kv_rstd;      // narrow rows before their norms; those of keys and values with
   Tensor dquery_TR, dkv_TR, dquery_norm, dkv_norm;  // the turned key

@@ -115,8 +115,8 @@ std::vector<Tensor*> trained_tensors(const ModelSpec&, ModelWeights& weights);
 
 /// Sizes of the linears set, no tensors.
 ModelWeights empty_weights(const ModelSpec&);
-/// What stands under two names is one storage: a tied projection, a norm of two branches. For weights that were not
-/// made by allocate_weights.
+/// Makes one storage of what has two names: a tied projection, a norm of two branches. For weights that were not made
+/// by allocate_weights.
 void share_storage(const ModelSpec&, ModelWeights&);
 /// Uninitialised weights of every parameter and adapter, sharing storage as above; of MemoryClass::weights also what is
 /// fixed.

@@ -12,7 +12,7 @@ struct RankGroup {
   int64_t ranks = 1, stride = 1;
 };
 
-/// Each level carries what enters its domains from outside them: B·(1 − 1/d) bytes into each of d domains, over the
+/// Each level of links carries the bytes that enter its domains: B·(1 − 1/d) bytes into each of d domains, over the
 /// links of all the group's ranks there; the slowest level counts, and all groups of a machine are taken to
 /// communicate at once. Latencies add up: (domains − 1) steps of a ring per level. Units: bytes of the whole (gathered)
 /// tensor; picoseconds. Source: hierarchical rings, alpha–beta; ours.

@@ -35,7 +35,7 @@ class LayerCosts {
 
   /// `pipelined`: more than one stage, so a tied head and an encoder's bridge hold tables of their own.
   CostVector cost(const Layer&, const LayerStrategy&, bool pipelined) const;
-  /// Of cost().persistent what is what; activations and buffers are 0.
+  /// Splits cost().persistent by what the bytes are for; activations and buffers are 0.
   PlannedMemoryByTier persistent(const Layer&, const LayerStrategy&, bool pipelined) const;
   /// Between a layer and the next one in another stage. `inside`: neighbouring stages lie in one node.
   EdgeCost edge(const Layer&, bool inside) const;
@@ -44,7 +44,7 @@ class LayerCosts {
 
  private:
   LayerParameters parameters_of(const Layer&, bool pipelined) const;
-  /// Of ranks of the data axis that wait for each other once in `windows` windows of each.
+  /// The units' facts where the data axis' ranks wait for each other after every `windows` windows.
   std::vector<UnitFacts> facts_for(const ModelSpec&, int64_t micro_batch, int64_t windows);
 
   const TrainJob& job_;

@@ -69,7 +69,7 @@ inline constexpr double kMostStepPs = 0x1p60;
 /// ps or bytes: more than any step takes and any tier holds. As a bound: nothing fits. Sums of a few stay countable.
 inline constexpr int64_t kNever = int64_t{1} << 60;
 
-/// In stage_type: strategies of any type, side by side too. No device is so; for bounds over all orders of stages.
+/// In stage_type: the stage may mix strategies of all types. Bounds over all orders of stages use it; no device is so.
 inline constexpr int kAnyType = -1;
 /// Whether a stage on such devices may run strategy k of layer u.
 inline bool runs_on(const Instance& in, int stage_type, int u, int k) {

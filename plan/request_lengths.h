@@ -9,7 +9,7 @@
 
 namespace tern {
 
-/// Of `share` of the requests (rounded: groups are of neighbouring lengths, four to a doubling, by their mean).
+/// `share` of the requests, with their mean length. A group holds neighbouring lengths, four groups to a doubling.
 struct PromptGroup {
   int64_t tokens = 0;
   double share = 0;

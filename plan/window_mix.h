@@ -68,7 +68,7 @@ class WindowMix {
 /// read from a file, without its distribution.
 double window_pairs(const TrainJob&, const AttentionSpec&);  // that a rank computes, on average
 double step_tokens(const TrainJob&);                         // real ones
-/// Of a micro-batch of the slowest of `ranks` that share out `windows` each between two waits for one another.
+/// Attended pairs in a micro-batch of the slowest of `ranks`, which wait for each other after every `windows` windows.
 int64_t micro_batch_pairs(const TrainJob&, const AttentionSpec&, int64_t micro_batch, int64_t ranks, int64_t windows);
 /// spec/unit_cost.h's, of real tokens and the pairs inside sequences.
 double training_flops_per_token(const ModelSpec&, const TrainJob&);

@@ -19,8 +19,8 @@ struct Dependencies {
 };
 
 /// An instruction waits for: the one before it on its resource of its rank (for a SEND: on its link); the birth, on its
-/// rank and before it in the list, of what it reads; its `waits`; a RECV instead of its resource for its SEND, which
-/// has the same buffer, from `peer` to its rank. Ranks and peers must be in range.
+/// rank and before it in the list, of what it reads; its `waits`. A RECV waits for its SEND (the same
+/// buffer, from `peer` to its rank), not for its resource. Ranks and peers must be in range.
 Dependencies dependencies_of(const Program&);
 
 /// "rank 0 at [3] FORWARD unit 1 micro 0, which waits for [7] …" for each rank's first instruction that cannot run.

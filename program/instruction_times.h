@@ -24,7 +24,7 @@ struct PlacementCosts {
 /// Collectives       GATHER before the first forward takes the layer's `begin`; where nothing hides it, its entry time;
 ///                   the layer's first REDUCE or SCATTER of the step's end its `sync`; the others run behind compute
 ///                   and take none. JOIN and NORM take none.
-/// Then              a simulated Program agrees with the stage model (stage_instance) as program/README.md says.
+/// Simulated with these times, a Program agrees with the stage model (stage_instance) as program/README.md says.
 std::vector<int64_t> instruction_times(const Program&, const ModelSpec&, const Placement&, const PlacementCosts&);
 
 /// The same placement as the stage model takes it: one strategy to each layer.

@@ -6,8 +6,8 @@
 
 namespace tern {
 
-/// At most makespan of run_pipeline(shape, pipeline_order(shape, t), t) for every t that is in no element below
-/// `times`; so `times` may hold lower bounds of what is not decided yet.
+/// At most makespan of run_pipeline(shape, pipeline_order(shape, t), t) for every t whose
+/// elements are all at least those of `times`; so `times` may hold lower bounds of what is not decided yet.
 ///
 /// GPipe without begin and tail: equal to the makespan. 1F1B and its deep form: leads in and out, a stage's or a link's
 /// whole work, and the cycles that a limited number of micro-batches in flight forces on neighbouring stages; equal in

@@ -32,7 +32,7 @@ struct Placement {
   PipelineOrder order;  // empty: pipeline_order's; to be given where the schedule's order follows the times
 };
 
-/// All units on one device, of whose layers (layers_of) each has its recomputation.
+/// All units on one device. Each layer (layers_of) has a mode of recomputation of its own.
 /// Shapes  recompute: a mode per layer, or one for all. Errors: TERN_CHECK: another number of modes.
 Placement on_one_device(const ModelSpec&, const TrainJob&, const UpdateConfig&, std::span<const Recompute> recompute,
                         int num_micro, std::function<CostQuery(int unit, int micro)>);

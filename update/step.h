@@ -23,7 +23,7 @@ UpdatePass make_update_pass(const ModelSpec&, OptimizerState&, const UpdateConfi
                             ModelWeights& gradients);
 
 /// NORM: what every UPDATE of the step needs of all gradients together. Changes nothing.
-/// Order   sqrt of Σ over parameters, in the order of parameters(spec), of sum_of_squares (doubles, fixed blocks).
+/// Order   sqrt of Σ over parameters, in the order of trained_parameters(spec), of sum_of_squares (doubles, fixed blocks).
 /// Clip    PyTorch's clip_grad_norm_: coefficient min(1, clip / (norm + 1e-6)).
 /// Errors  diverged: a gradient that is not finite, naming the step and the tensor.
 UpdateNorm gradient_norm(const UpdatePass&);
