@@ -24,16 +24,11 @@
 namespace tern {
 namespace {
 
-std::string why_not(const Plan& p) {
-  if (p.job.lengths.given() && p.job.lengths.batching == Batching::padded)
-    return "it lays sequences end to end and pads none: --batching packed";
-  if (p.choice.devices() != 1) return "it runs on one device";
-  if (p.job.gradients != (p.job.dtype == DType::f64 ? DType::f64 : DType::f32))
-    return "its gradients are f32: --gradients f32";
-  for (const PlannedLayers& l : p.layers)
-    if (l.strategy.states != Tier::device || l.strategy.activations != Tier::device)
-      return "it keeps states and activations in memory: --offload none";
-  return "";
+std::string why_not(const ModelSpec& spec, const Plan& p) {
+  if (std::any_of(spec.units.begin(), spec.units.end(), [](const Unit& u) { return u.frozen || u.adapter_rank > 0; }))
+    return "it trains adapters beside frozen weights, which no verb does yet";
+  const std::string reason = why_not_trained(p);
+  return reason.empty() ? "" : "it " + reason;
 }
 
 // What of `tern train` says how much memory it takes: a run without a checkpoint on the way.
@@ -82,7 +77,7 @@ std::string noise_of(const Cluster& cluster) {
 }
 
 EngineTraining engine_training(const ModelSpec& spec, const Plan& p) {
-  EngineTraining out{.why_not = why_not(p), .packs = p.job.lengths.given()};
+  EngineTraining out{.why_not = why_not(spec, p), .packs = p.job.lengths.given()};
   name_model(p.model, out);
   if (!out.why_not.empty()) return out;
   TrainSettings s = settings_of(p);
@@ -150,7 +145,10 @@ std::string describe(const EngineTraining& e, int64_t capacity) {
   if (e.asks.ends_with(kAsksForTokenizer))
     out += "  TOKENIZER is a folder with one, such as tern tokenize --train makes\n";
   if (e.command == "--plan PLAN") out += "  PLAN is this plan's file (--output): its layers do not recompute alike\n";
-  out += fmt::format("  its step is the Program {:08x}, which tern train --plan FILE --dry-run names too\n", e.program);
+  out += fmt::format(
+      "  its step is the Program {:08x}, which tern train --plan FILE --dry-run names too, with the same --multiply, "
+      "optimizer's options and kernels\n",
+      e.program);
   if (e.packs) out += "  its windows are packed as this plan's: documents end to end, attention inside each alone\n";
   const auto line = [&](std::string_view name, int64_t bytes, const char* what) {
     out += fmt::format("  {:<24} {:>12} {:>20} bytes{}\n", name, format_bytes(bytes), format_with_commas(bytes), what);

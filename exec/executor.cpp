@@ -204,7 +204,7 @@ void require_executable(const Program& program) {
   constexpr std::array kRun{Opcode::forward, Opcode::backward_input, Opcode::backward_weight, Opcode::recompute,
                             Opcode::reduce,  Opcode::norm,           Opcode::update};
   for (const Instruction& i : program.instructions)
-    if (std::find(kRun.begin(), kRun.end(), i.op) == kRun.end() || i.axis != Axis::none)
+    if (std::find(kRun.begin(), kRun.end(), i.op) == kRun.end() || i.axis != MeshAxis::none)
       throw Error(ErrorKind::usage,
                   "the step has {}, which tern does not run yet: plan for one device, without offload", to_string(i));
 }

@@ -82,7 +82,7 @@ void Engine::run_batch() {
   const Batch batch = scheduler_.step();
   const Tensor logits = execute_(batch, pool_);
   scheduler_.computed(batch);
-  StepReport& report = last_step_;
+  EngineStep& report = last_step_;
   report.ran = report.only_decodes = true;
   report.running = scheduler_.num_running();
   int64_t row = 0;

@@ -29,7 +29,7 @@ struct Event {
 };
 
 /// Of the last step.
-struct StepReport {
+struct EngineStep {
   bool ran = false;           // a batch
   bool only_decodes = false;  // no token of a prompt was in it
   int64_t prompt_tokens = 0, generated_tokens = 0, running = 0;
@@ -55,7 +55,8 @@ class Engine {
   /// Errors: as check_request; does_not_fit, if a sample could grow beyond all pages. The engine is then as before.
   uint64_t submit(Request);
   /// Runs one batch, if there is something to run. A sample of which the logits are no numbers fails alone (Sample::error
-  /// is a NotFinite). Errors: what the executor throws. Nothing has moved then: cancel requests, or step again.
+  /// is a NotFinite). Errors: what the executor throws. The batch does not count then, though sequences may have been
+  /// admitted or preempted for it: cancel requests, or step again.
   std::vector<Event> step();
   /// Ends what is left of a request and gives its pages back at once; the last events of its samples come from the next
   /// step. False if it has ended already.
@@ -65,7 +66,7 @@ class Engine {
 
   int64_t num_running() const { return scheduler_.num_running(); }
   int64_t num_waiting() const { return scheduler_.num_waiting(); }
-  const StepReport& last_step() const { return last_step_; }
+  const EngineStep& last_step() const { return last_step_; }
   const KvPool& pool() const { return pool_; }
 
   /// A place where a sample leaves its keys for the next request that names it: a conversation computes only what is new.
@@ -99,7 +100,7 @@ class Engine {
   std::unordered_map<uint64_t, int64_t> left_;                      // by request: samples not yet ended
   std::unordered_map<uint64_t, Prefix> prefixes_;
   std::vector<Event> events_;  // not yet given away
-  StepReport last_step_;
+  EngineStep last_step_;
   uint64_t next_sequence_ = 0, next_prefix_ = 0;
   int64_t uses_ = 0;                        // of prefixes
   std::vector<float> rounded_, penalized_;  // one row of logits each

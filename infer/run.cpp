@@ -5,7 +5,7 @@
 namespace tern {
 namespace {
 
-void add_step(const StepReport& step, RunTimings& t) {
+void add_step(const EngineStep& step, RunTimings& t) {
   if (!step.ran) return;
   ++t.iterations;
   t.prompt_tokens += step.prompt_tokens, t.generated_tokens += step.generated_tokens;

@@ -153,7 +153,7 @@ class Lowerer {
         list.push_back({.op = op,
                         .unit = layer(l).first,
                         .micro = micro,
-                        .axis = part == 0 ? Axis::replicas : Axis::expert_replicas,
+                        .axis = part == 0 ? MeshAxis::replicas : MeshAxis::expert_replicas,
                         .message_bytes = parameters[part] * size});
     return list;
   }
@@ -198,8 +198,8 @@ class Lowerer {
                                       size_of(at_.job.gradients))) {
       i.resource = Resource::gradient_link;
       i.waits = {last_compute_};
-      const Buffer part{i.axis == Axis::replicas ? BufferKind::summand : BufferKind::summand_experts, layer(l).first,
-                        micro_};
+      const Buffer part{i.axis == MeshAxis::replicas ? BufferKind::summand : BufferKind::summand_experts,
+                        layer(l).first, micro_};
       if (each) i.reads = {part};
       last_reduce_ = emit(i);
       if (each) scatters_.push_back({last_reduce_, {part}});
@@ -209,7 +209,7 @@ class Lowerer {
                            .unit = layer(l).first + layer(l).count - 1,
                            .micro = -1,
                            .resource = Resource::gradient_link,
-                           .axis = Axis::tables,
+                           .axis = MeshAxis::tables,
                            .message_bytes = table_bytes(l),
                            .waits = {last_compute_}});
   }
@@ -274,7 +274,7 @@ class Lowerer {
       join(scatters_, 0);
       for (const Instruction& s : collectives(Opcode::scatter, l, micro_, n.trained, size_of(at_.job.gradients)))
         i.allocates.push_back(
-            {{s.axis == Axis::replicas ? BufferKind::summand : BufferKind::summand_experts, layer(l).first, micro_},
+            {{s.axis == MeshAxis::replicas ? BufferKind::summand : BufferKind::summand_experts, layer(l).first, micro_},
              s.message_bytes});
     }
     compute(std::move(i));
@@ -399,7 +399,7 @@ class Lowerer {
              .micro = -1,
              .flops = 2 * trained,
              .bytes_moved = trained * wide(),
-             .axis = alone ? Axis::none : Axis::all,
+             .axis = alone ? MeshAxis::none : MeshAxis::all,
              .message_bytes = alone ? 0 : int64_t{sizeof(double)}});
     each_unit([&](int l, int u) {
       const CostQuery query = at_.query(u, 0);

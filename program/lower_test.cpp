@@ -164,7 +164,7 @@ TEST(Lower, MessagesAreTheBoundaryTensorAndCollectivesNameTheirAxis) {
     }
     if (i.op != Opcode::gather) continue;
     ++gathers;
-    EXPECT_EQ(i.axis, Axis::replicas);
+    EXPECT_EQ(i.axis, MeshAxis::replicas);
     if (i.unit == 3) EXPECT_EQ(i.message_bytes, 4 * (elements(3) + elements(4)));
   }
   EXPECT_EQ(messages, 2 * 2 * 2);  // there and its arrival; micro-batches; output and gradient
@@ -239,7 +239,7 @@ TEST(Checksum, ChangesWithEveryField) {
   EXPECT_TRUE(changed([&](Program& q) { ++at(q).bytes_moved; }));
   EXPECT_TRUE(changed([&](Program& q) { ++at(q).stage; }));
   EXPECT_TRUE(changed([&](Program& q) { ++at(q).peer; }));
-  EXPECT_TRUE(changed([&](Program& q) { at(q).axis = Axis::all; }));
+  EXPECT_TRUE(changed([&](Program& q) { at(q).axis = MeshAxis::all; }));
   EXPECT_TRUE(changed([&](Program& q) { ++at(q).message_bytes; }));
   EXPECT_TRUE(changed([&](Program& q) { at(q).waits.push_back(0); }));
   EXPECT_TRUE(changed([&](Program& q) { ++q.num_micro; }));

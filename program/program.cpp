@@ -23,7 +23,7 @@ std::string_view name_of(Resource resource) {
   return names[static_cast<size_t>(resource)];
 }
 
-std::string_view name_of(Axis axis) {
+std::string_view name_of(MeshAxis axis) {
   constexpr std::string_view names[] = {"none", "replicas", "expert replicas", "tables", "all"};
   return names[static_cast<size_t>(axis)];
 }

@@ -31,7 +31,7 @@ enum class Opcode : uint8_t {
 };
 
 /// The ranks that a collective is over.
-enum class Axis : uint8_t {
+enum class MeshAxis : uint8_t {
   none,
   replicas,         // of dense parameters: the stage's context and data axes
   expert_replicas,  // of a stage's experts
@@ -78,10 +78,10 @@ struct Instruction {
   int64_t workspace_bytes = 0;         // peak of temporaries while it runs, beside reads and allocates
   int64_t flops = 0, bytes_moved = 0;
   // Of Programs for many ranks:
-  int stage = 0, peer = -1;   // virtual stage; SEND: to, RECV: from
-  Axis axis = Axis::none;     // of a collective
-  int64_t message_bytes = 0;  // SEND, RECV, LOAD, STORE: what travels; of a collective the whole tensor
-  std::vector<int> waits;     // places in the list that must have ended, beside what it reads and its resource
+  int stage = 0, peer = -1;        // virtual stage; SEND: to, RECV: from
+  MeshAxis axis = MeshAxis::none;  // of a collective
+  int64_t message_bytes = 0;       // SEND, RECV, LOAD, STORE: what travels; of a collective the whole tensor
+  std::vector<int> waits;          // places in the list that must have ended, beside what it reads and its resource
 };
 
 struct Program {
@@ -94,7 +94,7 @@ struct Program {
 std::string_view name_of(Opcode);      // "FORWARD", …
 std::string_view name_of(BufferKind);  // "output", …
 std::string_view name_of(Resource);    // "compute", …
-std::string_view name_of(Axis);        // "replicas", …
+std::string_view name_of(MeshAxis);    // "replicas", …
 /// "saved(unit 3, micro 0)"; with ", host" or ", disk" before the parenthesis closes, off the device.
 std::string to_string(const Buffer&);
 /// "BACKWARD_INPUT unit 3 micro 0"; SEND and RECV name what travels, "SEND output(unit 3, micro 0) to rank 1".
