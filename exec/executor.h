@@ -68,9 +68,8 @@ void require_executable(const Program&);
 /// Counting  `counted` holds the most of the arena's activations and of its workspace during an instruction, beside what
 ///           was there before the call.
 /// Errors    as require_executable; TERN_CHECK: micro-batches, gradients or update that the Program needs and are not
-///           given, a tied table
-///           that no REDUCE joins before NORM; in debug builds also any mismatch. diverged: gradient_norm's. What the
-///           model's functions throw passes through, buffers freed.
+///           given, a tied table that no REDUCE joins before NORM; in debug builds also any mismatch. diverged:
+///           gradient_norm's. What the model's functions throw passes through, buffers freed.
 ExecuteResult execute(const Program&, const ExecuteInput&);
 
 /// The sentence for people about result.mismatches; empty if there are none.

@@ -85,9 +85,9 @@ struct ParameterInfo {
   double initial;  // of norms and biases: what a new model begins with
   std::vector<Fragment> fragments;
 };
-/// Calls `visit` for every parameter of the model's own once, frozen or not, in file order of the units, with its place in `weights` (which may
-/// be empty tensors: then only the info is of use). A tied head does not come again. The order is fixed: updates and
-/// norms sum in it. Errors: TERN_CHECK for a linear whose weight is not dense.
+/// Calls `visit` for every parameter of the model's own once, frozen or not, in file order of the units, with
+/// its place in `weights` (which may be empty tensors: then only the info is of use). A tied head does not come again.
+/// The order is fixed: updates and norms sum in it. Errors: TERN_CHECK for a linear whose weight is not dense.
 void for_each_parameter(const ModelSpec&, ModelWeights& weights,
                         const std::function<void(const ParameterInfo&, Tensor&)>& visit);
 /// The same of one unit alone.
@@ -121,8 +121,8 @@ void share_storage(const ModelSpec&, ModelWeights&);
 /// Uninitialised weights of every parameter and adapter, sharing storage as above; of MemoryClass::weights also what is
 /// fixed.
 ModelWeights allocate_weights(const ModelSpec&, DType, MemoryClass, Arena&);
-/// Zero gradients of what is trained, for weights of `dtype`; a frozen unit's own parameters have none. f32, or f64 of an f64 model; storage is shared as in the weights, but a tied
-/// projection has a gradient of its own beside the embedding table's (V·D elements more). Either unit adds to its own
+/// Zero gradients of what is trained, for weights of `dtype`; a frozen unit's own parameters have none. f32, or f64 of
+/// an f64 model; storage is shared as in the weights, but a tied projection has a gradient of its own beside the embedding table's (V·D elements more). Either unit adds to its own
 /// in the order of micro-batches, so no schedule changes their bits. MemoryClass::gradients.
 ModelWeights allocate_gradients(const ModelSpec&, DType dtype, Arena&);
 /// Of a tied model: embed.tokens += head.projection, and head.projection = 0. After the last BACKWARD_WEIGHT of a step

@@ -17,8 +17,8 @@ inline int64_t operations_of(const OuterChoice& c) {
   return int64_t{3} * c.num_stages * c.chunks_per_stage * c.num_micro;
 }
 
-/// Counts the devices that stages of this mesh can use: a group of tensor × context ranks lies within nodes, or fills whole ones;
-/// what is left of a node stays idle.
+/// Counts the devices that stages of this mesh can use: a group of tensor × context ranks lies within nodes, or
+/// fills whole ones; what is left of a node stays idle.
 int64_t usable_devices(const Machine&, const Mesh&);
 
 /// "" if legal, else the rule broken: "tensor 3: does not divide 32 heads". Mesh and micro-batch alone.

@@ -75,7 +75,8 @@ struct Plan {
   double flops_share = 0;  // the model's FLOPs over the used devices' peak
   std::string binds;       // what keeps it from being faster, in words
 
-  // Proof. No choice of the space has a smaller makespan than bound_ps; model_*: of the bound model (planner/instance/search.h).
+  // Proof. No choice of the space has a smaller makespan than bound_ps; model_*: of the bound model
+  // (planner/instance/search.h).
   int64_t bound_ps = 0, model_ps = 0, model_bound_ps = 0;
   ChoiceCounts counts;
   std::vector<std::string> restrictions;  // families that were searched only in part, in words

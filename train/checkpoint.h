@@ -81,8 +81,8 @@ struct CheckpointSearch {
   int num_broken = 0;
   std::vector<std::string> notes;  // what was swept, what did not verify and where it went: for people
 };
-/// Sweeps what crashed writers left (what a writer that lives has under way stays), then takes the newest checkpoint that verifies. Newer ones that do not are moved
-/// aside; if none verifies, they stay where they are, for the error that follows. No such directory: nothing found.
+/// Sweeps what crashed writers left (what a writer that lives has under way stays), then takes the newest
+/// checkpoint that verifies. Newer ones that do not are moved aside; if none verifies, they stay where they are, for the error that follows. No such directory: nothing found.
 /// Errors: the disk's; OtherVersion. A checkpoint that cannot be read now, or by this version, may be whole, so nothing
 /// is passed over or moved for that.
 CheckpointSearch find_checkpoint(Io&, const std::string& checkpoints);

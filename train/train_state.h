@@ -21,8 +21,8 @@ struct TrainState {
 /// A run's beginning: weights drawn (--from-scratch) or read, in f32 where the compute dtype is bf16, zero moments.
 /// Errors: those of load_weights; NotFinite naming the tensor of the files that holds NaN or infinity.
 TrainState fresh_state(const TrainSettings&, const TrainInputs&, Arena&);
-/// The state of a rank of a verified checkpoint. Errors: bad_file naming the tensor that is missing, unknown, or of another shape
-/// or type.
+/// The state of a rank of a verified checkpoint. Errors: bad_file naming the tensor that is missing, unknown, or of
+/// another shape or type.
 TrainState load_state(const TrainSettings&, const TrainInputs&, Io&, const std::string& checkpoint, const Manifest&,
                       int rank, Arena&);
 
