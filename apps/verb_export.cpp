@@ -48,11 +48,11 @@ std::string target_type(const Options& options, const ModelDescription& model, b
   return type;
 }
 
-GgufType gguf_type(const std::string& name) {
-  return name == "f16"    ? GgufType::f16
-         : name == "bf16" ? GgufType::bf16
-         : name == "q8_0" ? GgufType::q8_0
-                          : GgufType::f32;
+WeightType gguf_type(const std::string& name) {
+  return name == "f16"    ? WeightType::f16
+         : name == "bf16" ? WeightType::bf16
+         : name == "q8_0" ? WeightType::q8_0
+                          : WeightType::f32;
 }
 
 bool holds_everything(const std::string& type, DType held) {

@@ -56,7 +56,7 @@ inline void write_tiny_llama2c(const std::string& folder, const std::string& out
   const auto take = [&](const std::string& name, std::vector<int64_t> shape) {
     int64_t n = 1;
     for (const int64_t size : shape) n *= size;
-    tensors.push_back({name, GgufType::f32, std::move(shape),
+    tensors.push_back({name, WeightType::f32, std::move(shape),
                        [at, n](const FloatSink& sink) { sink(std::span(at, static_cast<size_t>(n))); }});
     at += n;
   };

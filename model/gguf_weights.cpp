@@ -7,10 +7,10 @@
 
 #include "base/error.h"
 #include "base/region_errors.h"
-#include "formats/gguf/dequantize.h"
 #include "formats/gguf/model.h"
 #include "formats/hf/config.h"
 #include "formats/safetensors/safetensors.h"
+#include "kernels/cpu/decode.h"
 #include "model/ops.h"
 
 namespace tern {
@@ -63,7 +63,7 @@ std::string judge(const Slot& s, const GgufTensor* t) {
   if (shape != s.shape() && !(s.shape().size() == 1 && t->num_elements() == s.rows && t->sizes[0] == s.rows))
     return fmt::format("tensor '{}' has shape {}, the metadata imply {}", t->name, shape_text(shape),
                        shape_text(s.shape()));
-  if (!gguf_can_dequantize(t->type->type))
+  if (!t->type->weight)
     return fmt::format("tensor '{}' holds {}, which tern does not read; requantize it, or take the original", t->name,
                        t->type->name);
   return "";
@@ -86,7 +86,7 @@ void read_rows(const Slot& s, const GgufTensor& t, To* to) {
     for (int64_t r = 0; r < rows; ++r)
       errors.guard([&] {
         row.resize(static_cast<size_t>(width));
-        gguf_dequantize(t.type->type, t.bytes.subspan(static_cast<size_t>(r) * row_bytes, row_bytes), row);
+        decode_blocks(*t.type->weight, t.bytes.subspan(static_cast<size_t>(r) * row_bytes, row_bytes), row);
         if (rows == 1) {
           for (int64_t k = 0; k < width; ++k)
             to[s.head_dim > 0 ? our_row(k, s.head_dim) : k] = number<To>(row[static_cast<size_t>(k)]);
@@ -159,11 +159,11 @@ ModelWeights load_gguf_weights(const ModelSpec& spec, const Gguf& file, DType dt
   return weights;
 }
 
-GgufSaved save_gguf(const ModelSpec& spec, const HfConfig& config, const ModelWeights& weights, GgufType type,
+GgufSaved save_gguf(const ModelSpec& spec, const HfConfig& config, const ModelWeights& weights, WeightType type,
                     GgufMetadata metadata, const std::string& path, Io& io) {
-  metadata.add("general.file_type", type == GgufType::f32    ? uint32_t{0}
-                                    : type == GgufType::f16  ? uint32_t{1}
-                                    : type == GgufType::q8_0 ? uint32_t{7}
+  metadata.add("general.file_type", type == WeightType::f32    ? uint32_t{0}
+                                    : type == WeightType::f16  ? uint32_t{1}
+                                    : type == WeightType::q8_0 ? uint32_t{7}
                                                              : uint32_t{32});
   metadata.add("general.quantization_version", uint32_t{2});
 
@@ -177,9 +177,9 @@ GgufSaved save_gguf(const ModelSpec& spec, const HfConfig& config, const ModelWe
     TERN_CHECK(!t.empty(), "save_gguf: '{}' was packed", info.name);
     for (const Fragment& f : info.fragments) {
       const Slot slot = slot_of(spec, info, f);
-      GgufType as = info.shape.rank == 1 || slot.place.name == "position_embd.weight" ? GgufType::f32 : type;
-      if (as == GgufType::q8_0 && slot.width % 32 != 0) {
-        as = GgufType::f16;
+      WeightType as = info.shape.rank == 1 || slot.place.name == "position_embd.weight" ? WeightType::f32 : type;
+      if (as == WeightType::q8_0 && slot.width % 32 != 0) {
+        as = WeightType::f16;
         ++saved.as_f16;
       }
       tensors.push_back({slot.place.name, as, slot.shape(), [slot, t, begin = f.row_begin](const FloatSink& sink) {
@@ -192,7 +192,7 @@ GgufSaved save_gguf(const ModelSpec& spec, const HfConfig& config, const ModelWe
   const std::vector<float> divisors = gguf_rope_divisors(config);
   if (!divisors.empty())
     tensors.push_back(
-        {"rope_freqs.weight", GgufType::f32, {static_cast<int64_t>(divisors.size())}, [&](const FloatSink& sink) {
+        {"rope_freqs.weight", WeightType::f32, {static_cast<int64_t>(divisors.size())}, [&](const FloatSink& sink) {
            sink(divisors);
          }});
   saved.file_bytes = write_gguf(io, path, metadata, tensors);

@@ -28,7 +28,7 @@ struct GgufSaved {
 /// Writes `metadata` (by add_gguf_config, add_gguf_vocabulary), the file's type, and the weights to one file. Vectors,
 /// and GPT-2's positions, are f32 whatever `type` is, as llama.cpp's converter has it.
 /// Errors  usage: a family that GGUF has no names for; those of write_gguf.
-GgufSaved save_gguf(const ModelSpec&, const HfConfig&, const ModelWeights&, GgufType type, GgufMetadata metadata,
+GgufSaved save_gguf(const ModelSpec&, const HfConfig&, const ModelWeights&, WeightType type, GgufMetadata metadata,
                     const std::string& path, Io&);
 
 }  // namespace tern

@@ -29,7 +29,7 @@ struct Golden {
       : config(read_hf_config(golden("models/" + name + "/config.json"))),
         spec(model_spec(config)),
         weights(load_weights(spec, golden("models/" + name), DType::f32, arena)) {}
-  GgufSaved save(GgufType type, const std::string& path) const {
+  GgufSaved save(WeightType type, const std::string& path) const {
     GgufMetadata metadata;
     add_gguf_config(metadata, config);
     metadata.add("tokenizer.ggml.model", "none");
@@ -43,7 +43,7 @@ TEST(GgufModel, WhatIsExportedIsReadAsTheSameModelToTheBit) {
     SCOPED_TRACE(name);
     Golden g(name);
     const std::string path = dir / (std::string(name) + ".gguf");
-    g.save(GgufType::f32, path);
+    g.save(WeightType::f32, path);
     const Gguf file(path);
     HfConfig config = gguf_config(file);
     EXPECT_EQ(config.rope, g.config.rope);
@@ -73,7 +73,7 @@ TEST(GgufModel, FurtherFamiliesComeBackToTheBit) {
     const ModelWeights weights = load_weights(spec, dir.path(), DType::f32, arena);
     GgufMetadata metadata;
     add_gguf_config(metadata, config);
-    save_gguf(spec, config, weights, GgufType::f32, metadata, dir / "m.gguf", real_io());
+    save_gguf(spec, config, weights, WeightType::f32, metadata, dir / "m.gguf", real_io());
     const HfConfig again = gguf_config(Gguf(dir / "m.gguf"));
     EXPECT_EQ(again.rope, config.rope);
     EXPECT_EQ(again.rotary_layers, config.rotary_layers);
@@ -105,7 +105,7 @@ TEST(GgufModel, RowsOfQueriesAndKeysOfLlamaAreInterleavedInTheFile) {
   for (const char* name : {"llama", "gpt2"}) {
     Golden g(name);
     const std::string path = dir / (std::string(name) + ".gguf");
-    g.save(GgufType::f32, path);
+    g.save(WeightType::f32, path);
     const Gguf file(path);
     const bool llama = std::string_view(name) == "llama";
     const GgufTensor* t = file.find_tensor(llama ? "blk.0.attn_q.weight" : "blk.0.attn_qkv.weight");
@@ -126,24 +126,24 @@ TEST(GgufModel, HalfAndQuantizedExportsReadBackAsTheirRounding) {
   const TemporaryDirectory dir;
   Golden g("llama");
   for (const auto& [type, bound] :
-       {std::pair{GgufType::f16, 1e-3}, {GgufType::bf16, 4e-3}, {GgufType::q8_0, 1.0 / 254 + 1e-3}}) {
+       {std::pair{WeightType::f16, 1e-3}, {WeightType::bf16, 4e-3}, {WeightType::q8_0, 1.0 / 254 + 1e-3}}) {
     const std::string path = dir / (std::to_string(static_cast<int>(type)) + ".gguf");
     const GgufSaved saved = g.save(type, path);
     const HfConfig config = gguf_config(Gguf(path));
-    EXPECT_EQ(config.dtype, type == GgufType::f16 ? DType::f16 : type == GgufType::bf16 ? DType::bf16 : DType::f32);
+    EXPECT_EQ(config.dtype, type == WeightType::f16 ? DType::f16 : type == WeightType::bf16 ? DType::bf16 : DType::f32);
     const ModelWeights again = load_weights(model_spec(config), path, DType::f32, g.arena);
     const WeightsDifference d = compare_weights(g.spec, g.weights, again);
     EXPECT_GT(d.num_different, 1000);
     EXPECT_LE(d.largest, bound * d.largest_value);
     // Rows of 40 are no whole blocks: the down projections of both layers.
-    EXPECT_EQ(saved.as_f16, type == GgufType::q8_0 ? 2 : 0);
+    EXPECT_EQ(saved.as_f16, type == WeightType::q8_0 ? 2 : 0);
   }
 }
 
 TEST(GgufModel, ATableThatIsNotLlama3sStaysATable) {
   const TemporaryDirectory dir;
   Golden g("llama");
-  g.save(GgufType::f32, dir / "m.gguf");
+  g.save(WeightType::f32, dir / "m.gguf");
   std::string bytes = read_bytes(dir / "m.gguf");
   const std::vector<float> divisors = gguf_rope_divisors(g.config);
   const size_t at = bytes.find(std::string(reinterpret_cast<const char*>(divisors.data()), divisors.size() * 4));
@@ -161,7 +161,7 @@ TEST(GgufModel, ATableThatIsNotLlama3sStaysATable) {
 TEST(GgufModelMalformed, WhatDoesNotBelongTogetherIsNamed) {
   const TemporaryDirectory dir;
   Golden g("llama");
-  g.save(GgufType::f32, dir / "m.gguf");
+  g.save(WeightType::f32, dir / "m.gguf");
   const std::string good = read_bytes(dir / "m.gguf");
   const auto read = [&](const std::string& from, const std::string& to, size_t skip = 0) {
     std::string bytes = good;
@@ -204,7 +204,7 @@ TEST(GgufModelMutationsSlow, EveryMutationIsReadOrRefusedWithinItsMemory) {
     GgufMetadata metadata;
     add_gguf_config(metadata, g.config);
     add_gguf_vocabulary(metadata, tokenizer, tokenizer.vocab_size());
-    save_gguf(g.spec, g.config, g.weights, GgufType::f32, metadata, dir / name, real_io());
+    save_gguf(g.spec, g.config, g.weights, WeightType::f32, metadata, dir / name, real_io());
     seeds.push_back(read_bytes(dir / name));
   }
   survive_mutations(seeds,

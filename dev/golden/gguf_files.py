@@ -14,26 +14,26 @@ import numpy as np
 from gguf import GGMLQuantizationType as T
 
 ROOT = pathlib.Path(__file__).resolve().parents[2] / "tests/golden/gguf"
-TYPES = [T.F32, T.F16, T.BF16, T.Q8_0, T.Q4_0, T.Q4_K, T.Q5_K, T.Q6_K, T.IQ4_XS]
+TYPES = [T.F32, T.F16, T.BF16, T.Q8_0, T.Q4_0, T.Q4_1, T.Q5_0, T.Q5_1, T.Q2_K, T.Q3_K, T.Q4_K, T.Q5_K, T.Q6_K, T.IQ4_NL, T.IQ4_XS,
+         T.IQ3_S, T.IQ3_XXS, T.IQ2_S, T.IQ2_XS, T.IQ2_XXS]
+SCALES = {T.Q6_K: [208], T.Q3_K: [108], T.Q2_K: [80, 82], T.Q4_K: [0, 2], T.Q5_K: [0, 2], T.Q4_1: [0, 2], T.Q5_1: [0, 2]}  # else [0]
 
 
 def blocks(rng, kind):
     """Random blocks: half of them any bytes at all (infinite and odd scales too), half with sane scales."""
     elements, size = gguf.GGML_QUANT_SIZES[kind]
-    count = max(8, 1024 // elements)
+    count = max(4, 1024 // elements)
     raw = rng.integers(0, 256, (count, size), dtype=np.uint8)
     if size > 4:
-        at = 208 if kind == T.Q6_K else 0
-        scale = rng.uniform(-0.1, 0.1, count).astype(np.float16).view(np.uint8).reshape(count, 2)
-        raw[count // 2 :, at : at + 2] = scale[count // 2 :]
-        if kind in (T.Q4_K, T.Q5_K):
-            raw[count // 2 :, 2:4] = scale[::-1][: count - count // 2]
+        for at in SCALES.get(kind, [0]):
+            scale = rng.uniform(-0.1, 0.1, count).astype(np.float16).view(np.uint8).reshape(count, 2)
+            raw[count // 2 :, at : at + 2] = scale[count // 2 :]
     return raw.reshape(1, -1)
 
 
 def write_golden():
     ROOT.mkdir(parents=True, exist_ok=True)
-    rng = np.random.default_rng(5)
+    rng = np.random.default_rng(6)
     w = gguf.GGUFWriter(ROOT / "types.gguf", "tern-test")
     floats = []
     with np.errstate(all="ignore"):
@@ -48,6 +48,7 @@ def write_golden():
     w.close()
     np.concatenate(floats).tofile(ROOT / "types.f32")
 
+    rng = np.random.default_rng(5)
     w = gguf.GGUFWriter(ROOT / "metadata.gguf", "llama")
     w.add_uint8("k.u8", 200)
     w.add_int8("k.i8", -100)

@@ -189,7 +189,7 @@ class ConfigReader {
 
   // Llama 3's scaling is three numbers and a context; any other table is kept as the table it is.
   void read_divisors(const GgufTensor& table, int64_t head_dim, Json& rope) const {
-    if (table.type->type != GgufType::f32 || table.num_elements() != head_dim / 2)
+    if (table.type->weight != WeightType::f32 || table.num_elements() != head_dim / 2)
       throw Error(ErrorKind::bad_file, "{}: tensor 'rope_freqs.weight' holds {} numbers of {}, expected {} of F32",
                   file_.path(), table.num_elements(), table.type->name, head_dim / 2);
     std::vector<float> want(static_cast<size_t>(head_dim / 2));
@@ -241,8 +241,8 @@ class ConfigReader {
     const GgufTensor* t = file_.find_tensor("blk.0.attn_q.weight");
     if (!t) t = file_.find_tensor("blk.0.attn_qkv.weight");
     if (!t) t = &tensor("token_embd.weight");
-    if (t->type->type == GgufType::bf16) return "bfloat16";
-    return t->type->type == GgufType::f16 ? "float16" : "float32";
+    if (t->type->weight == WeightType::bf16) return "bfloat16";
+    return t->type->weight == WeightType::f16 ? "float16" : "float32";
   }
 
   const Gguf& file_;

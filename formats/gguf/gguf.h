@@ -12,30 +12,19 @@
 #include <vector>
 
 #include "base/mapped_file.h"
+#include "base/weight_type.h"
 
 namespace tern {
 
-/// Element types of tensors, as the format numbers them. Values not named here are known by size only (gguf_type_row).
-enum class GgufType : uint32_t {
-  f32 = 0,
-  f16 = 1,
-  q4_0 = 2,
-  q8_0 = 8,
-  q4_k = 12,
-  q5_k = 13,
-  q6_k = 14,
-  iq4_xs = 23,
-  bf16 = 30,
-};
-
-/// A row of the format's table: `block_elements` neighbours of a row take `block_bytes`.
+/// What the format knows by a number: `block_elements` neighbours of a row take `block_bytes`.
 struct GgufTypeRow {
-  GgufType type;
+  uint32_t id;
   std::string_view name;  // "Q4_K"
   int64_t block_elements, block_bytes;
+  std::optional<WeightType> weight;  // nothing: known by size only
 };
 /// Null: no such type.
-const GgufTypeRow* gguf_type_row(uint32_t type);
+const GgufTypeRow* gguf_type_row(uint32_t id);
 
 /// Types of metadata values, as the format numbers them.
 enum class GgufValueType : uint32_t { u8, i8, u16, i16, u32, i32, f32, boolean, string, array, u64, i64, f64 };

@@ -9,7 +9,6 @@
 
 #include "base/io.h"
 #include "formats/format_test_support.h"
-#include "formats/gguf/dequantize.h"
 #include "formats/gguf/write.h"
 
 namespace tern {
@@ -21,38 +20,19 @@ std::vector<float> floats_of(const std::string& bytes) {
   return out;
 }
 
-TEST(Gguf, EveryTypeDequantizesToTheBitsOfTheReference) {
-  const Gguf file(golden("gguf/types.gguf"));
-  const std::vector<float> want = floats_of(read_bytes(golden("gguf/types.f32")));
-  ASSERT_EQ(file.tensors().size(), 9u);
-  size_t at = 0, nans = 0;
-  for (const char* name : {"F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_K", "Q5_K", "Q6_K", "IQ4_XS"}) {
-    const GgufTensor* t = file.find_tensor(std::string("t.") + name);
-    ASSERT_NE(t, nullptr) << name;
-    EXPECT_EQ(t->type->name, name);
-    std::vector<float> got(static_cast<size_t>(t->num_elements()), NAN);
-    gguf_dequantize(t->type->type, t->bytes, got);
-    for (const float x : got) {
-      ASSERT_LT(at, want.size());
-      if (std::isnan(want[at])) {
-        ASSERT_TRUE(std::isnan(x)) << name << " " << at;
-        ++nans;
-      } else {
-        ASSERT_EQ(std::bit_cast<uint32_t>(x), std::bit_cast<uint32_t>(want[at])) << name << " " << at;
-      }
-      ++at;
-    }
+TEST(Gguf, TypesAreKnownByTheirRowsOrBySizeOnly) {
+  for (const WeightTypeRow& row : kWeightTypes) {
+    const GgufTypeRow* found = gguf_type_row(row.gguf);
+    ASSERT_EQ(found != nullptr, row.gguf != kNotInGguf) << row.name;
+    if (!found) continue;
+    EXPECT_EQ(found->weight, row.type) << row.name;
+    EXPECT_EQ(found->name, row.name);
+    EXPECT_EQ(found->block_bytes, row.block_bytes) << row.name;
   }
-  EXPECT_EQ(at, want.size());
-  EXPECT_LT(nans, want.size() / 4);  // most of the comparison is of numbers
-}
-
-TEST(Gguf, TypesThatAreOnlyListedAreNamedAndRefused) {
-  EXPECT_FALSE(gguf_can_dequantize(static_cast<GgufType>(10)));
-  EXPECT_TRUE(throws(ErrorKind::bad_file, "GGUF type Q2_K is not read yet",
-                     [] { gguf_dequantize(static_cast<GgufType>(10), {}, {}); }));
-  EXPECT_TRUE(throws(ErrorKind::bad_file, "GGUF type 5 is not read",
-                     [] { gguf_dequantize(static_cast<GgufType>(5), {}, {}); }));
+  ASSERT_NE(gguf_type_row(29), nullptr);
+  EXPECT_EQ(gguf_type_row(29)->name, "IQ1_M");
+  EXPECT_FALSE(gguf_type_row(29)->weight);
+  EXPECT_EQ(gguf_type_row(5), nullptr);
 }
 
 TEST(Gguf, EveryKindOfMetadataIsRead) {
@@ -101,7 +81,8 @@ TEST(Gguf, TensorsAreViewsInRowMajorShape) {
   EXPECT_EQ(file.tensors()[0].shape(), (std::vector<int64_t>{2, 3}));
   EXPECT_EQ(file.tensors()[2].shape(), (std::vector<int64_t>{1, 1, 2}));
   std::vector<float> a(6);
-  gguf_dequantize(GgufType::f32, file.tensors()[0].bytes, a);
+  ASSERT_EQ(file.tensors()[0].bytes.size(), a.size() * sizeof(float));
+  std::memcpy(a.data(), file.tensors()[0].bytes.data(), file.tensors()[0].bytes.size());
   EXPECT_EQ(a, (std::vector<float>{0, 1, 2, 3, 4, 5}));
   EXPECT_EQ(file.find_tensor("z"), nullptr);
 }
@@ -116,7 +97,7 @@ TEST(Gguf, VocabulariesOfTheDataOpen) {
   }
 }
 
-GgufTensorToWrite tensor(const std::string& name, GgufType type, std::vector<int64_t> shape, std::vector<float> values,
+GgufTensorToWrite tensor(const std::string& name, WeightType type, std::vector<int64_t> shape, std::vector<float> values,
                          size_t piece = 1000) {
   return {name, type, std::move(shape), [values, piece](const FloatSink& sink) {
             for (size_t i = 0; i < values.size(); i += piece)
@@ -128,7 +109,7 @@ TEST(GgufWrite, QuantizesToTheBitsOfTheReference) {
   const TemporaryDirectory d;
   const std::vector<float> x = floats_of(read_bytes(golden("gguf/quantize.f32")));
   const auto n = static_cast<int64_t>(x.size());
-  for (const auto& [type, name] : {std::pair{GgufType::q8_0, "q8_0"}, {GgufType::f16, "f16"}, {GgufType::bf16, "bf16"}})
+  for (const auto& [type, name] : {std::pair{WeightType::q8_0, "q8_0"}, {WeightType::f16, "f16"}, {WeightType::bf16, "bf16"}})
     for (const size_t piece : {size_t{1}, size_t{7}, size_t{32}, size_t{640}}) {
       const GgufTensorToWrite t = tensor("x", type, {n / 32, 32}, x, piece);
       write_gguf(real_io(), d / "x.gguf", {}, {&t, 1});
@@ -155,9 +136,9 @@ TEST(GgufWrite, WhatIsWrittenIsRead) {
   m.add("a.strings", strings);
   m.add("a.floats", floats);
   m.add("a.ints", ints);
-  const std::vector<GgufTensorToWrite> tensors = {tensor("one", GgufType::f32, {}, {5}),
-                                                  tensor("two", GgufType::f16, {3}, {1, 2, 3}),
-                                                  tensor("three", GgufType::f32, {2, 1, 2}, {1, 2, 3, 4})};
+  const std::vector<GgufTensorToWrite> tensors = {tensor("one", WeightType::f32, {}, {5}),
+                                                  tensor("two", WeightType::f16, {3}, {1, 2, 3}),
+                                                  tensor("three", WeightType::f32, {2, 1, 2}, {1, 2, 3, 4})};
   const int64_t bytes = write_gguf(real_io(), d / "w.gguf", m, tensors);
   EXPECT_EQ(bytes, static_cast<int64_t>(std::filesystem::file_size(d / "w.gguf")));
   const Gguf file(d / "w.gguf");
@@ -180,20 +161,20 @@ TEST(GgufWrite, MisuseIsNamedAndLeavesNoFile) {
     EXPECT_TRUE(std::filesystem::is_empty(d.path()));
     return result;
   };
-  EXPECT_TRUE(refuses(tensor("", GgufType::f32, {1}, {1}), "a name of 0 bytes"));
-  EXPECT_TRUE(refuses(tensor(std::string(65, 'x'), GgufType::f32, {1}, {1}), "a name of 65 bytes"));
-  EXPECT_TRUE(refuses(tensor("t", GgufType::q6_k, {256}, {}), "tern writes F32, F16, BF16 and Q8_0"));
-  EXPECT_TRUE(refuses(tensor("t", GgufType::f32, {1, 1, 1, 1, 1}, {1}), "5 dimensions"));
-  EXPECT_TRUE(refuses(tensor("t", GgufType::f32, {2, 0}, {}), "shape [2, 0]"));
-  EXPECT_TRUE(refuses(tensor("t", GgufType::q8_0, {2, 33}, {}), "rows of 33 elements"));
-  EXPECT_TRUE(refuses(tensor("t", GgufType::f32, {3}, {1, 2}), "the producer gave 2 values, its shape takes 3"));
-  EXPECT_TRUE(refuses(tensor("t", GgufType::f32, {3}, {1, 2, 3, 4}), "at least 4 values"));
+  EXPECT_TRUE(refuses(tensor("", WeightType::f32, {1}, {1}), "a name of 0 bytes"));
+  EXPECT_TRUE(refuses(tensor(std::string(65, 'x'), WeightType::f32, {1}, {1}), "a name of 65 bytes"));
+  EXPECT_TRUE(refuses(tensor("t", WeightType::q6_k, {256}, {}), "tern writes F32, F16, BF16 and Q8_0"));
+  EXPECT_TRUE(refuses(tensor("t", WeightType::f32, {1, 1, 1, 1, 1}, {1}), "5 dimensions"));
+  EXPECT_TRUE(refuses(tensor("t", WeightType::f32, {2, 0}, {}), "shape [2, 0]"));
+  EXPECT_TRUE(refuses(tensor("t", WeightType::q8_0, {2, 33}, {}), "rows of 33 elements"));
+  EXPECT_TRUE(refuses(tensor("t", WeightType::f32, {3}, {1, 2}), "the producer gave 2 values, its shape takes 3"));
+  EXPECT_TRUE(refuses(tensor("t", WeightType::f32, {3}, {1, 2, 3, 4}), "at least 4 values"));
   EXPECT_TRUE(
-      refuses(tensor("t", GgufType::q8_0, {32}, std::vector<float>(32, NAN)), "holds nan", ErrorKind::bad_file));
-  EXPECT_TRUE(refuses(tensor("t", GgufType::q8_0, {32}, std::vector<float>(32, 1e30f)), "beyond Q8_0's range",
+      refuses(tensor("t", WeightType::q8_0, {32}, std::vector<float>(32, NAN)), "holds nan", ErrorKind::bad_file));
+  EXPECT_TRUE(refuses(tensor("t", WeightType::q8_0, {32}, std::vector<float>(32, 1e30f)), "beyond Q8_0's range",
                       ErrorKind::bad_file));
-  const std::vector<GgufTensorToWrite> twice = {tensor("t", GgufType::f32, {1}, {1}),
-                                                tensor("t", GgufType::f32, {1}, {1})};
+  const std::vector<GgufTensorToWrite> twice = {tensor("t", WeightType::f32, {1}, {1}),
+                                                tensor("t", WeightType::f32, {1}, {1})};
   EXPECT_TRUE(throws(ErrorKind::usage, "given twice", [&] { write_gguf(real_io(), d / "f.gguf", {}, twice); }));
   GgufMetadata m;
   m.add("k", "v");

@@ -44,7 +44,7 @@ void check_text(const std::string& key, std::string_view text) {
 }
 
 struct Plan {
-  const GgufTypeRow* row = nullptr;
+  const WeightTypeRow* row = nullptr;
   int64_t elements = 1, bytes = 0;
 };
 
@@ -54,11 +54,11 @@ Plan plan_of(const GgufTensorToWrite& t) {
   };
   if (t.name.empty() || t.name.size() > kGgufMaxNameBytes || !is_valid_utf8(t.name))
     wrong(fmt::format("a name of {} bytes; 1 to {} of UTF-8 fit", t.name.size(), kGgufMaxNameBytes));
-  if (t.type != GgufType::f32 && t.type != GgufType::f16 && t.type != GgufType::bf16 && t.type != GgufType::q8_0)
+  if (t.type != WeightType::f32 && t.type != WeightType::f16 && t.type != WeightType::bf16 && t.type != WeightType::q8_0)
     wrong("tern writes F32, F16, BF16 and Q8_0");
   if (t.shape.size() > 4) wrong(fmt::format("{} dimensions, at most 4", t.shape.size()));
   Plan plan;
-  plan.row = gguf_type_row(static_cast<uint32_t>(t.type));
+  plan.row = &row_of(t.type);
   for (const int64_t size : t.shape)
     if (size < 1 || __builtin_mul_overflow(plan.elements, size, &plan.elements) || plan.elements > int64_t{1} << 60)
       wrong(fmt::format("shape [{}]", fmt::join(t.shape, ", ")));
@@ -131,13 +131,13 @@ class Encoder {
   }
   void encode(std::span<const float> x) {
     switch (tensor_.type) {
-      case GgufType::f32:
+      case WeightType::f32:
         for (const float v : x) put(buffer_, v);
         break;
-      case GgufType::f16:
+      case WeightType::f16:
         for (const float v : x) put(buffer_, to_f16(v).bits);
         break;
-      case GgufType::bf16:
+      case WeightType::bf16:
         for (const float v : x) put(buffer_, to_bf16(v).bits);
         break;
       default:
@@ -231,7 +231,7 @@ int64_t write_gguf(Io& io, const std::string& path, const GgufMetadata& metadata
     put_text(header, t.name);
     put(header, static_cast<uint32_t>(t.shape.size()));
     for (size_t d = t.shape.size(); d > 0; --d) put(header, static_cast<uint64_t>(t.shape[d - 1]));
-    put(header, static_cast<uint32_t>(t.type));
+    put(header, row_of(t.type).gguf);
     put(header, static_cast<uint64_t>(offset));
     offset = aligned(offset + plans.back().bytes);
   }

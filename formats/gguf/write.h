@@ -45,7 +45,7 @@ using FloatSink = std::function<void(std::span<const float>)>;
 
 struct GgufTensorToWrite {
   std::string name;
-  GgufType type = GgufType::f32;  // f32, f16, bf16, q8_0
+  WeightType type = WeightType::f32;  // f32, f16, bf16, q8_0
   std::vector<int64_t> shape;     // row-major: the fastest dimension last
   std::function<void(const FloatSink&)> produce;
 };

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "base/error.h"
-#include "formats/gguf/dequantize.h"
 #include "formats/gguf/gguf.h"
 #include "formats/gguf/model.h"
 #include "formats/gguf/tokenizer.h"
+#include "kernels/cpu/decode.h"
 #include "spec/model_spec.h"
 
 namespace {
@@ -44,9 +44,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     for (const GgufTensor& t : file.tensors()) {
       if (t.num_elements() < 1 || file.find_tensor(t.name) == nullptr) std::abort();
       bytes += t.bytes.size();
-      if (!gguf_can_dequantize(t.type->type)) continue;
+      if (!t.type->weight) continue;
       std::vector<float> out(static_cast<size_t>(t.num_elements()));
-      gguf_dequantize(t.type->type, t.bytes, out);
+      decode_blocks(*t.type->weight, t.bytes, out);
     }
     if (bytes > size || sum == UINT64_MAX) std::abort();
     try {

@@ -1,0 +1,47 @@
+#pragma once
+// How the numbers of a weight's rows are stored: a row is blocks of neighbours, and each block is decoded by itself. One
+// row per type, in base/weight_types.def; kernels/cpu/decode.h makes numbers of them.
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace tern {
+
+enum class WeightType : uint8_t {
+#define TERN_WEIGHT_TYPE(id, ...) id,
+#include "base/weight_types.def"
+#undef TERN_WEIGHT_TYPE
+};
+
+constexpr uint32_t kNotInGguf = UINT32_MAX;
+
+struct WeightTypeRow {
+  WeightType type;
+  std::string_view name;  // "Q4_K": as GGUF writes it
+  uint32_t gguf;          // its number there, or kNotInGguf
+  int64_t block_elements, block_bytes;
+};
+
+inline constexpr WeightTypeRow kWeightTypes[] = {
+#define TERN_WEIGHT_TYPE(id, ...) {WeightType::id, __VA_ARGS__},
+#include "base/weight_types.def"
+#undef TERN_WEIGHT_TYPE
+};
+inline constexpr int kNumWeightTypes = static_cast<int>(sizeof kWeightTypes / sizeof kWeightTypes[0]);
+
+constexpr const WeightTypeRow& row_of(WeightType type) { return kWeightTypes[static_cast<int>(type)]; }
+constexpr std::string_view name_of(WeightType type) { return row_of(type).name; }
+/// Nothing: no such name.
+std::optional<WeightType> weight_type_from_name(std::string_view);
+
+/// Whether rows of `in` elements are whole blocks.
+constexpr bool fills_blocks(WeightType type, int64_t in) { return in % row_of(type).block_elements == 0; }
+/// Bytes of `out` rows of `in` elements, one behind the other. Errors  bug: rows that do not fill their blocks.
+int64_t stored_bytes(WeightType, int64_t out, int64_t in);
+/// Bits for each number, with its share of the block's scales.
+constexpr double bits_per_weight(WeightType type) {
+  return 8.0 * static_cast<double>(row_of(type).block_bytes) / static_cast<double>(row_of(type).block_elements);
+}
+
+}  // namespace tern

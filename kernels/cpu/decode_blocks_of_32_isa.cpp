@@ -1,0 +1,97 @@
+// GGUF's types of 32 numbers with one f16 scale d, of which some have an f16 minimum m: Q8_0, Q4_0, Q4_1, Q5_0, Q5_1,
+// IQ4_NL. In 16 bytes of nibbles the low ones are numbers 0 to 15, the high ones 16 to 31. A fifth bit of number i is
+// bit i of 32. Source: gguf 0.19, quants.py (facts of the layouts; the judge of the bits).
+
+#include "kernels/cpu/decode_impl.h"
+
+namespace tern::TERN_ISA_NAMESPACE {
+namespace {
+
+constexpr float kTable[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+
+// Codes go from the bytes to a product in one loop: through an array of bytes they are eight times slower, as a wide load
+// of what narrow stores wrote waits for them.
+
+/// y = d·(code − middle), 16 codes at a time: low nibbles, then high ones.
+inline void scaled(const uint8_t* q, float d, int middle, float* __restrict y) {
+  for (int i = 0; i < 16; ++i) y[i] = d * static_cast<float>((q[i] & 15) - middle);
+  for (int i = 0; i < 16; ++i) y[16 + i] = d * static_cast<float>((q[i] >> 4) - middle);
+}
+inline void scaled(const uint8_t* q, uint32_t fifth, float d, int middle, float* __restrict y) {
+  const uint32_t above = fifth >> 16;
+  for (int i = 0; i < 16; ++i)
+    y[i] = d * static_cast<float>(static_cast<int>((q[i] & 15u) | (fifth >> i & 1u) << 4) - middle);
+  for (int i = 0; i < 16; ++i)
+    y[16 + i] = d * static_cast<float>(static_cast<int>((q[i] >> 4) | (above >> i & 1u) << 4) - middle);
+}
+/// y = d·code + m
+inline void scaled_from(const uint8_t* q, float d, float m, float* __restrict y) {
+  for (int i = 0; i < 16; ++i) y[i] = d * static_cast<float>(q[i] & 15) + m;
+  for (int i = 0; i < 16; ++i) y[16 + i] = d * static_cast<float>(q[i] >> 4) + m;
+}
+inline void scaled_from(const uint8_t* q, uint32_t fifth, float d, float m, float* __restrict y) {
+  const uint32_t above = fifth >> 16;
+  for (int i = 0; i < 16; ++i) y[i] = d * static_cast<float>((q[i] & 15u) | (fifth >> i & 1u) << 4) + m;
+  for (int i = 0; i < 16; ++i) y[16 + i] = d * static_cast<float>((q[i] >> 4) | (above >> i & 1u) << 4) + m;
+}
+
+}  // namespace
+
+// d; 32 × i8 q.  x = q·d
+void decode_q8_0(const uint8_t* b, int64_t count, float* __restrict out) {
+  for (int64_t n = 0; n < count; ++n, b += 34, out += 32) {
+    const float d = half_at(b);
+    for (int i = 0; i < 32; ++i) out[i] = static_cast<float>(static_cast<int8_t>(b[2 + i])) * d;
+  }
+}
+
+// d; nibbles q.  x = d·(q − 8)
+void decode_q4_0(const uint8_t* b, int64_t count, float* __restrict out) {
+  for (int64_t n = 0; n < count; ++n, b += 18, out += 32) {
+    scaled(b + 2, half_at(b), 8, out);
+  }
+}
+
+// d, m; nibbles q.  x = d·q + m
+void decode_q4_1(const uint8_t* b, int64_t count, float* __restrict out) {
+  for (int64_t n = 0; n < count; ++n, b += 20, out += 32) {
+    scaled_from(b + 4, half_at(b), half_at(b + 2), out);
+  }
+}
+
+// d; 32 fifth bits; nibbles.  x = d·(q − 16)
+void decode_q5_0(const uint8_t* b, int64_t count, float* __restrict out) {
+  for (int64_t n = 0; n < count; ++n, b += 22, out += 32) {
+    scaled(b + 6, number_at<uint32_t>(b + 2), half_at(b), 16, out);
+  }
+}
+
+// d, m; 32 fifth bits; nibbles.  x = d·q + m
+void decode_q5_1(const uint8_t* b, int64_t count, float* __restrict out) {
+  for (int64_t n = 0; n < count; ++n, b += 24, out += 32) {
+    scaled_from(b + 8, number_at<uint32_t>(b + 4), half_at(b), half_at(b + 2), out);
+  }
+}
+
+// d; nibbles q.  x = d·table[q]
+void decode_iq4_nl(const uint8_t* b, int64_t count, float* __restrict out) {
+  for (int64_t n = 0; n < count; ++n, b += 18, out += 32) {
+    look_up_nibbles(kTable, b + 2, half_at(b), out);
+  }
+}
+
+// 256 numbers: d, 16 bits of upper scale pairs, 4 bytes of lower scale nibbles, then eight times 16 bytes of nibbles.
+// x = (d·(scale − 32))·table[q]
+void decode_iq4_xs(const uint8_t* b, int64_t count, float* __restrict out) {
+  for (int64_t n = 0; n < count; ++n, b += 136) {
+    const float d = half_at(b);
+    const uint32_t upper = number_at<uint16_t>(b + 2);
+    for (int sub = 0; sub < 8; ++sub, out += 32) {
+      const int lower = b[4 + sub / 2] >> (sub % 2 * 4) & 15, scale = lower | static_cast<int>(upper >> 2 * sub & 3) << 4;
+      const float by = d * static_cast<float>(scale - 32);
+      look_up_nibbles(kTable, b + 8 + sub * 16, by, out);
+    }
+  }
+}
+
+}  // namespace tern::TERN_ISA_NAMESPACE

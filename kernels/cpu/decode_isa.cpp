@@ -1,0 +1,14 @@
+// The decoders of all weight types, by their rows: decode_ID stands in a decode_*_isa.cpp.
+
+#include "kernels/cpu/decode_impl.h"
+#include "kernels/cpu/decode_table.h"
+
+namespace tern::TERN_ISA_NAMESPACE {
+
+const DecodeTable decode_table = {{
+#define TERN_WEIGHT_TYPE(id, ...) decode_##id,
+#include "base/weight_types.def"
+#undef TERN_WEIGHT_TYPE
+}};
+
+}  // namespace tern::TERN_ISA_NAMESPACE

@@ -1,0 +1,18 @@
+#pragma once
+// What one instruction set offers for kernels/cpu/decode.h. Raw pointers: see kernels/cpu/tables.h.
+
+#include <cstdint>
+
+#include "base/weight_type.h"
+#include "kernels/cpu/tables.h"
+
+namespace tern {
+
+/// `count` blocks, one behind the other, to their numbers.
+using DecodeBlocks = void (*)(const uint8_t* blocks, int64_t count, float* out);
+struct DecodeTable {
+  DecodeBlocks decode[kNumWeightTypes];  // by WeightType
+};
+TERN_DECLARE_TABLES(DecodeTable, decode_table)
+
+}  // namespace tern
