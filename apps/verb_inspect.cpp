@@ -14,6 +14,7 @@
 #include "base/system.h"
 #include "base/text.h"
 #include "base/units.h"
+#include "base/weight_type.h"
 #include "formats/chat/template.h"
 #include "infer/load.h"
 #include "model/check_weights.h"
@@ -23,11 +24,19 @@
 namespace tern {
 namespace {
 
+// "Q4_K (4.5 bits a weight)"; of a type without scales the name says it.
+std::string type_words(const std::string& name) {
+  const auto type = weight_type_from_name(name);
+  if (!type || row_of(*type).block_elements == 1) return name;
+  return fmt::format("{} ({:.4g} bits a weight)", name, bits_per_weight(*type));
+}
+
 // "BF16", or "201 BF16, 2 F32" where a file mixes them.
 std::string dtype_words(const WeightsCheck& check) {
   std::string words;
   for (const auto& [name, count] : check.dtypes)
-    words += check.dtypes.size() == 1 ? name : fmt::format("{}{} {}", words.empty() ? "" : ", ", count, name);
+    words += check.dtypes.size() == 1 ? type_words(name)
+                                      : fmt::format("{}{} {}", words.empty() ? "" : ", ", count, type_words(name));
   return words;
 }
 
@@ -43,10 +52,13 @@ std::string weights_words(const WeightsCheck& check, bool is_gguf) {
 }
 
 Json weights_json(const WeightsCheck& check) {
-  return {{"files", check.num_files},  {"tensors", check.num_tensors},
-          {"bytes", check.num_bytes},  {"passed_over", check.num_passed_over},
-          {"dtypes", check.dtypes},    {"whole", check.problems.empty()},
-          {"problems", check.problems}};
+  Json bits = Json::object();
+  for (const auto& [name, count] : check.dtypes)
+    if (const auto type = weight_type_from_name(name)) bits[name] = bits_per_weight(*type);
+  return {{"files", check.num_files},   {"tensors", check.num_tensors},
+          {"bytes", check.num_bytes},   {"passed_over", check.num_passed_over},
+          {"dtypes", check.dtypes},     {"whole", check.problems.empty()},
+          {"problems", check.problems}, {"bits_per_weight", std::move(bits)}};
 }
 
 // What is broken ends the verb, after everything else was shown.

@@ -164,7 +164,7 @@ GgufSaved save_gguf(const ModelSpec& spec, const HfConfig& config, const ModelWe
   metadata.add("general.file_type", type == WeightType::f32    ? uint32_t{0}
                                     : type == WeightType::f16  ? uint32_t{1}
                                     : type == WeightType::q8_0 ? uint32_t{7}
-                                                             : uint32_t{32});
+                                                               : uint32_t{32});
   metadata.add("general.quantization_version", uint32_t{2});
 
   GgufSaved saved;

@@ -97,8 +97,8 @@ TEST(Gguf, VocabulariesOfTheDataOpen) {
   }
 }
 
-GgufTensorToWrite tensor(const std::string& name, WeightType type, std::vector<int64_t> shape, std::vector<float> values,
-                         size_t piece = 1000) {
+GgufTensorToWrite tensor(const std::string& name, WeightType type, std::vector<int64_t> shape,
+                         std::vector<float> values, size_t piece = 1000) {
   return {name, type, std::move(shape), [values, piece](const FloatSink& sink) {
             for (size_t i = 0; i < values.size(); i += piece)
               sink(std::span(values).subspan(i, std::min(piece, values.size() - i)));
@@ -109,7 +109,8 @@ TEST(GgufWrite, QuantizesToTheBitsOfTheReference) {
   const TemporaryDirectory d;
   const std::vector<float> x = floats_of(read_bytes(golden("gguf/quantize.f32")));
   const auto n = static_cast<int64_t>(x.size());
-  for (const auto& [type, name] : {std::pair{WeightType::q8_0, "q8_0"}, {WeightType::f16, "f16"}, {WeightType::bf16, "bf16"}})
+  for (const auto& [type, name] :
+       {std::pair{WeightType::q8_0, "q8_0"}, {WeightType::f16, "f16"}, {WeightType::bf16, "bf16"}})
     for (const size_t piece : {size_t{1}, size_t{7}, size_t{32}, size_t{640}}) {
       const GgufTensorToWrite t = tensor("x", type, {n / 32, 32}, x, piece);
       write_gguf(real_io(), d / "x.gguf", {}, {&t, 1});

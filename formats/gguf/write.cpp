@@ -54,7 +54,8 @@ Plan plan_of(const GgufTensorToWrite& t) {
   };
   if (t.name.empty() || t.name.size() > kGgufMaxNameBytes || !is_valid_utf8(t.name))
     wrong(fmt::format("a name of {} bytes; 1 to {} of UTF-8 fit", t.name.size(), kGgufMaxNameBytes));
-  if (t.type != WeightType::f32 && t.type != WeightType::f16 && t.type != WeightType::bf16 && t.type != WeightType::q8_0)
+  if (t.type != WeightType::f32 && t.type != WeightType::f16 && t.type != WeightType::bf16 &&
+      t.type != WeightType::q8_0)
     wrong("tern writes F32, F16, BF16 and Q8_0");
   if (t.shape.size() > 4) wrong(fmt::format("{} dimensions, at most 4", t.shape.size()));
   Plan plan;

@@ -46,7 +46,7 @@ using FloatSink = std::function<void(std::span<const float>)>;
 struct GgufTensorToWrite {
   std::string name;
   WeightType type = WeightType::f32;  // f32, f16, bf16, q8_0
-  std::vector<int64_t> shape;     // row-major: the fastest dimension last
+  std::vector<int64_t> shape;         // row-major: the fastest dimension last
   std::function<void(const FloatSink&)> produce;
 };
 

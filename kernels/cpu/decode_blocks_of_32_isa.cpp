@@ -47,16 +47,12 @@ void decode_q8_0(const uint8_t* b, int64_t count, float* __restrict out) {
 
 // d; nibbles q.  x = d·(q − 8)
 void decode_q4_0(const uint8_t* b, int64_t count, float* __restrict out) {
-  for (int64_t n = 0; n < count; ++n, b += 18, out += 32) {
-    scaled(b + 2, half_at(b), 8, out);
-  }
+  for (int64_t n = 0; n < count; ++n, b += 18, out += 32) { scaled(b + 2, half_at(b), 8, out); }
 }
 
 // d, m; nibbles q.  x = d·q + m
 void decode_q4_1(const uint8_t* b, int64_t count, float* __restrict out) {
-  for (int64_t n = 0; n < count; ++n, b += 20, out += 32) {
-    scaled_from(b + 4, half_at(b), half_at(b + 2), out);
-  }
+  for (int64_t n = 0; n < count; ++n, b += 20, out += 32) { scaled_from(b + 4, half_at(b), half_at(b + 2), out); }
 }
 
 // d; 32 fifth bits; nibbles.  x = d·(q − 16)
@@ -75,9 +71,7 @@ void decode_q5_1(const uint8_t* b, int64_t count, float* __restrict out) {
 
 // d; nibbles q.  x = d·table[q]
 void decode_iq4_nl(const uint8_t* b, int64_t count, float* __restrict out) {
-  for (int64_t n = 0; n < count; ++n, b += 18, out += 32) {
-    look_up_nibbles(kTable, b + 2, half_at(b), out);
-  }
+  for (int64_t n = 0; n < count; ++n, b += 18, out += 32) { look_up_nibbles(kTable, b + 2, half_at(b), out); }
 }
 
 // 256 numbers: d, 16 bits of upper scale pairs, 4 bytes of lower scale nibbles, then eight times 16 bytes of nibbles.
@@ -87,7 +81,8 @@ void decode_iq4_xs(const uint8_t* b, int64_t count, float* __restrict out) {
     const float d = half_at(b);
     const uint32_t upper = number_at<uint16_t>(b + 2);
     for (int sub = 0; sub < 8; ++sub, out += 32) {
-      const int lower = b[4 + sub / 2] >> (sub % 2 * 4) & 15, scale = lower | static_cast<int>(upper >> 2 * sub & 3) << 4;
+      const int lower = b[4 + sub / 2] >> (sub % 2 * 4) & 15, scale = lower | static_cast<int>(upper >> 2 * sub & 3)
+                                                                                  << 4;
       const float by = d * static_cast<float>(scale - 32);
       look_up_nibbles(kTable, b + 8 + sub * 16, by, out);
     }

@@ -65,8 +65,7 @@ void decode_nf4(const uint8_t* b, int64_t count, float* __restrict out) {
     for (int half = 0; half < 64; half += 32) {
       float low_then_high[32];
       look_up_nibbles(kNf4, b + 4 + half / 2, scale, low_then_high);
-      for (int i = 0; i < 16; ++i)
-        out[half + 2 * i] = low_then_high[16 + i], out[half + 2 * i + 1] = low_then_high[i];
+      for (int i = 0; i < 16; ++i) out[half + 2 * i] = low_then_high[16 + i], out[half + 2 * i + 1] = low_then_high[i];
     }
   }
 }
