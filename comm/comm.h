@@ -1,29 +1,69 @@
 #pragma once
-// Comm: ranks talking. Today a world of one, which is a true no-op, so that training code is written once for any
-// number of ranks; ranks as threads, Gloo, MPI and NCCL become further makers beside make_solo_comm.
+// Comm: what ranks do together, written once above any transport. Sums are taken by direct exchange: every rank gets its
+// part from all others and adds the parts in a fixed tree with the ranks' own as leaves in rank order (spec/sum_order.h), so
+// bits depend neither on arrival, nor on the transport, nor on how a vector is cut.
 
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
+#include <vector>
 
+#include "comm/transport.h"
+#include "tensor/arena.h"
 #include "tensor/tensor.h"
 
 namespace tern {
 
-struct CommBytes {
-  int64_t sent = 0, received = 0;  // over links, by this rank
-};
+/// How integers of ranks become one.
+enum class Combine : uint8_t { sum, most, least };
 
+/// Of one rank, used by one thread. All ranks call the same in the same order, with tensors of the same shapes and types.
+/// Several tensors are one vector, laid end to end; it passes in pieces of kPieceElements, and of each piece a rank has the
+/// part that part_of gives it.
+/// Types   sums: f64, f32, the integers (modulo 2^bits), and bf16 and f16, summed in f32 and rounded once. The rest: any.
+/// Memory  what waits to be summed: staging_elements of the longest vector so far, counted in staging().
+/// Errors  the transport's; usage for a sum of booleans.
 class Comm {
  public:
-  virtual ~Comm() = default;
-  virtual int rank() const = 0;
-  virtual int size() const = 0;
-  /// Every rank's tensors become their sum over ranks, in rank order per element; equal shapes everywhere. f32 or f64.
-  virtual void all_reduce_sum(std::span<Tensor* const>) = 0;
+  explicit Comm(std::unique_ptr<Transport>);
+  int rank() const { return transport_->rank(); }
+  int size() const { return transport_->size(); }
+
+  /// Every rank's tensors become the sum over ranks.
+  void all_reduce_sum(std::span<const Tensor>);
+  /// This rank's parts become the sum; what is left of the other parts has no meaning.
+  void reduce_scatter_sum(std::span<const Tensor>);
+  /// The other ranks' parts become theirs.
+  void all_gather(std::span<const Tensor>);
+  /// Every rank's tensor becomes the root's.
+  void broadcast(const Tensor&, int root);
+  /// send[r] goes to rank r, receive[r] comes from there; any sizes, if those of sender and receiver agree. An empty Tensor
+  /// is no elements.
+  void all_to_all(std::span<const Tensor> send, std::span<const Tensor> receive);
+
+  /// Each integer becomes the ranks' sum, most or least.
+  void all_reduce(std::span<int64_t>, Combine);
+  /// The ranks' values one after the other; equally many of each.
+  std::vector<double> gather(std::span<const double>);
+  /// The root's text.
+  std::string broadcast(std::string, int root);
   /// Returns when every rank has come here.
-  virtual void barrier() = 0;
-  virtual CommBytes bytes() const = 0;
+  void barrier();
+
+  Transport& transport() { return *transport_; }
+  const Arena& staging() const { return staging_arena_; }
+  LinkBytes bytes() const;  // of all peers
+
+ private:
+  void scatter_sums(std::span<const Tensor>, uint64_t tag, int64_t begin, int64_t count);
+  void gather_parts(std::span<const Tensor>, uint64_t tag, int64_t begin, int64_t count);
+  uint64_t next(MessageKind kind) { return tag_of(kind, ++operations_); }
+
+  std::unique_ptr<Transport> transport_;
+  Arena staging_arena_;
+  Tensor staging_;
+  uint64_t operations_ = 0;
 };
 
 /// The only rank of its world: nothing moves, nothing waits, no byte is counted.

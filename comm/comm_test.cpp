@@ -2,10 +2,16 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
 
+#include "base/error.h"
+#include "base/rng.h"
+#include "comm/ranks_testing.h"
+#include "spec/layout.h"
+#include "spec/sum_order.h"
 #include "tensor/arena.h"
 
 namespace tern {
@@ -20,12 +26,300 @@ TEST(SoloComm, IsATrueNoOp) {
   EXPECT_EQ(comm->rank(), 0);
   EXPECT_EQ(comm->size(), 1);
   const int64_t allocations = arena.num_allocations();
-  std::array<Tensor*, 1> tensors{&t};
-  comm->all_reduce_sum(tensors);
+  comm->all_reduce_sum({&t, 1});
+  comm->broadcast(t, 0);
+  comm->all_to_all({&t, 1}, {&t, 1});
   comm->barrier();
   EXPECT_EQ(std::memcmp(t.data(), before.data(), sizeof before), 0) << "bits, so -0 and NaN count";
-  EXPECT_EQ(comm->bytes().sent + comm->bytes().received, 0);
+  EXPECT_EQ(comm->bytes(), LinkBytes{});
   EXPECT_EQ(arena.num_allocations(), allocations);
+  EXPECT_EQ(comm->staging().num_allocations(), 0);
+}
+
+constexpr std::array kSummed{DType::f64, DType::f32, DType::bf16, DType::f16, DType::i64,
+                             DType::i32, DType::i16, DType::u16,  DType::i8,  DType::u8};
+
+// Random bits of a type, but only small finite numbers of the floats.
+void fill(const Tensor& t, uint64_t seed) {
+  auto* bytes = static_cast<uint8_t*>(t.data());
+  const auto number = [&](int64_t i) { return static_cast<float>(random_normal({seed, 3}, static_cast<uint64_t>(i))); };
+  for (int64_t i = 0; i < t.count(); ++i) {
+    switch (t.dtype()) {
+      case DType::f64:
+        t.span<double>()[i] = 1e-3 + 3.0 * number(i);
+        break;
+      case DType::f32:
+        t.span<float>()[i] = 3.0f * number(i);
+        break;
+      case DType::bf16:
+        t.span<bf16>()[i] = to_bf16(number(i));
+        break;
+      case DType::f16:
+        t.span<f16>()[i] = to_f16(number(i));
+        break;
+      default:
+        for (int64_t b = 0; b < size_of(t.dtype()); ++b)
+          bytes[i * size_of(t.dtype()) + b] =
+              static_cast<uint8_t>(256 * random_uniform({seed, 4}, static_cast<uint64_t>(8 * i + b)));
+    }
+  }
+}
+
+// The plain twin: all ranks' vectors in one place, leaf by leaf.
+template <class T, class Wide>
+void sum_tree(std::vector<std::vector<T>>& leaves, Wide (*widen)(T), T (*round)(Wide)) {
+  for (size_t i = 0; i < leaves[0].size(); ++i) {
+    std::vector<Wide> wide;
+    for (const std::vector<T>& leaf : leaves) wide.push_back(widen(leaf[i]));
+    for (const TreePair& p : tree_pairs(static_cast<int>(wide.size())))
+      wide[p.left] = static_cast<Wide>(wide[p.left] + wide[p.right]);
+    leaves[0][i] = round(wide[0]);
+  }
+}
+
+template <class T>
+std::vector<T> elements(const Tensor& t) {
+  std::vector<T> all(static_cast<size_t>(t.count()));
+  if (!all.empty()) std::memcpy(all.data(), t.data(), static_cast<size_t>(t.bytes()));
+  return all;
+}
+
+template <class T, class Wide>
+std::vector<std::byte> summed(const std::vector<Tensor>& inputs, Wide (*widen)(T), T (*round)(Wide)) {
+  std::vector<std::vector<T>> leaves;
+  for (const Tensor& t : inputs) leaves.push_back(elements<T>(t));
+  sum_tree(leaves, widen, round);
+  const auto bytes = std::as_bytes(std::span(leaves[0]));
+  return {bytes.begin(), bytes.end()};
+}
+
+std::vector<std::byte> sum_ref(const std::vector<Tensor>& inputs) {
+  switch (inputs[0].dtype()) {
+    case DType::f64:
+      return summed<double, double>(
+          inputs, [](double x) { return x; }, [](double x) { return x; });
+    case DType::f32:
+      return summed<float, float>(
+          inputs, [](float x) { return x; }, [](float x) { return x; });
+    case DType::bf16:
+      return summed<bf16, float>(
+          inputs, [](bf16 x) { return to_float(x); }, [](float x) { return to_bf16(x); });
+    case DType::f16:
+      return summed<f16, float>(
+          inputs, [](f16 x) { return to_float(x); }, [](float x) { return to_f16(x); });
+    case DType::i64:
+      return summed<uint64_t, uint64_t>(
+          inputs, [](uint64_t x) { return x; }, [](uint64_t x) { return x; });
+    case DType::i32:
+      return summed<uint32_t, uint32_t>(
+          inputs, [](uint32_t x) { return x; }, [](uint32_t x) { return x; });
+    case DType::i16:
+    case DType::u16:
+      return summed<uint16_t, uint16_t>(
+          inputs, [](uint16_t x) { return x; }, [](uint16_t x) { return x; });
+    default:
+      return summed<uint8_t, uint8_t>(
+          inputs, [](uint8_t x) { return x; }, [](uint8_t x) { return x; });
+  }
+}
+
+std::span<const std::byte> bytes_of(const Tensor& t) {
+  return {static_cast<const std::byte*>(t.data()), static_cast<size_t>(t.bytes())};
+}
+
+struct Vectors {
+  Arena arena;
+  std::vector<Tensor> inputs, work;  // per rank
+  Vectors(DType dtype, int64_t count, int ranks) {
+    for (int r = 0; r < ranks; ++r) {
+      inputs.push_back(arena.allocate(dtype, {count}, MemoryClass::workspace));
+      fill(inputs.back(), static_cast<uint64_t>(7 * count + r + 1));
+      work.push_back(arena.allocate(dtype, {count}, MemoryClass::workspace));
+      if (count > 0) std::memcpy(work.back().data(), inputs.back().data(), static_cast<size_t>(inputs.back().bytes()));
+    }
+  }
+};
+
+// Bytes by peer of one operation on a fresh transport.
+void expect_bytes(Comm& comm, const std::function<LinkBytes(int rank, int peer)>& want, int& cases) {
+  for (int peer = 0; peer < comm.size(); ++peer) EXPECT_EQ(comm.transport().bytes(peer), want(comm.rank(), peer));
+  if (comm.rank() == 0) ++cases;
+}
+
+// Sizes about the numbers of ranks and about a piece.
+const std::vector<int64_t> kCounts{0, 1, 2, 7, 31, 1000, kPieceElements + 13};
+
+TEST(Collectives, ValuesAndBytesAreTheTwinsInEveryCase) {
+  int cases = 0;
+  for (const int ranks : {1, 2, 3, 4, 5, 8})
+    for (const DType dtype : kSummed)
+      for (const int64_t count : kCounts) {
+        if (count > kPieceElements && (ranks > 3 || dtype == DType::f16 || dtype == DType::u16)) continue;
+        SCOPED_TRACE(testing::Message() << ranks << " ranks, " << count << " of " << name_of(dtype));
+        const int64_t size = size_of(dtype);
+        Vectors all(dtype, count, ranks), scattered(dtype, count, ranks);
+        const std::vector<std::byte> want = sum_ref(all.inputs);
+        with_comms(ranks, {.baton = true}, [&](Comm& comm) {
+          const int me = comm.rank();
+          comm.all_reduce_sum({&all.work[me], 1});
+          expect_bytes(
+              comm, [&](int r, int p) { return all_reduce_bytes(count, size, r, p, ranks); }, cases);
+          EXPECT_TRUE(std::ranges::equal(bytes_of(all.work[me]), want)) << "all-reduce, rank " << me;
+          if (count > 0) EXPECT_LE(comm.staging().peak_total(), staging_elements(count, ranks) * size);
+        });
+        with_comms(ranks, {.baton = true}, [&](Comm& comm) {
+          const int me = comm.rank();
+          comm.reduce_scatter_sum({&scattered.work[me], 1});
+          expect_bytes(
+              comm, [&](int r, int p) { return reduce_scatter_bytes(count, size, r, p, ranks); }, cases);
+          int64_t mine = 0;
+          for (int64_t begin = 0; begin < count; begin += kPieceElements) {
+            const Interval part = part_of(std::min(kPieceElements, count - begin), me, ranks);
+            const auto at = static_cast<size_t>((begin + part.begin) * size),
+                       length = static_cast<size_t>(part.size() * size);
+            EXPECT_TRUE(std::ranges::equal(bytes_of(scattered.work[me]).subspan(at, length),
+                                           std::span(want).subspan(at, length)));
+            mine += part.size();
+          }
+          EXPECT_EQ(mine, reduced_elements(count, me, ranks));
+        });
+        if (dtype != DType::f32 && dtype != DType::u8) continue;
+        with_comms(ranks, {}, [&](Comm& comm) {
+          comm.all_gather({&scattered.work[comm.rank()], 1});
+          expect_bytes(
+              comm, [&](int r, int p) { return all_gather_bytes(count, size, r, p, ranks); }, cases);
+          EXPECT_TRUE(std::ranges::equal(bytes_of(scattered.work[comm.rank()]), want)) << "all-gather";
+        });
+        const int root = ranks - 1;
+        with_comms(ranks, {}, [&](Comm& comm) {
+          comm.broadcast(all.inputs[comm.rank()], root);
+          expect_bytes(
+              comm, [&](int r, int p) { return broadcast_bytes(count, size, root, r, p); }, cases);
+        });
+        for (const Tensor& t : all.inputs) EXPECT_TRUE(std::ranges::equal(bytes_of(t), bytes_of(all.inputs[root])));
+      }
+  EXPECT_GE(cases, 500);
+}
+
+// Whole numbers of bytes, whatever the rounding of parts: all ranks together move a ring's bytes.
+TEST(Collectives, AllRanksTogetherMoveARingsBytes) {
+  for (int ranks = 1; ranks <= 64; ++ranks)
+    for (const int64_t count : {int64_t{0}, int64_t{1}, int64_t{1001}, 5 * kPieceElements + 3}) {
+      int64_t all = 0, summed_up = 0;
+      for (int r = 0; r < ranks; ++r) {
+        all += all_reduce_bytes(count, 4, r, ranks).sent, summed_up += reduced_elements(count, r, ranks);
+        EXPECT_LE((ranks - 1) * part_of(std::min(count, kPieceElements), r, ranks).size(),
+                  staging_elements(count, ranks));
+      }
+      EXPECT_EQ(all, 2 * (ranks - 1) * count * 4);
+      EXPECT_EQ(summed_up, count);
+    }
+}
+
+// A vector in parts has the bits of the vector as one: parts are cut from the whole.
+TEST(Collectives, HowAVectorIsLaidOutChangesNoBit) {
+  for (const int ranks : {2, 3, 8}) {
+    const std::vector<int64_t> lengths{5, 0, 1, 300, 77, kPieceElements - 3, 9};
+    int64_t count = 0;
+    for (const int64_t n : lengths) count += n;
+    Vectors whole(DType::f32, count, ranks), cut(DType::f32, count, ranks);
+    with_comms(ranks, {}, [&](Comm& comm) {
+      comm.all_reduce_sum({&whole.work[comm.rank()], 1});
+      std::vector<Tensor> parts;
+      for (int64_t begin = 0; const int64_t n : lengths)
+        parts.push_back(cut.work[comm.rank()].rows_view(begin, begin + n)), begin += n;
+      comm.all_reduce_sum(parts);
+      EXPECT_TRUE(std::ranges::equal(bytes_of(whole.work[comm.rank()]), bytes_of(cut.work[comm.rank()])));
+    });
+  }
+}
+
+TEST(Collectives, FreeThreadsHaveTheBitsOfTheBaton) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    Vectors free(dtype, 10'001, 5), turns(dtype, 10'001, 5);
+    with_comms(5, {}, [&](Comm& comm) { comm.all_reduce_sum({&free.work[comm.rank()], 1}); });
+    with_comms(5, {.baton = true}, [&](Comm& comm) { comm.all_reduce_sum({&turns.work[comm.rank()], 1}); });
+    for (int r = 0; r < 5; ++r) EXPECT_TRUE(std::ranges::equal(bytes_of(free.work[r]), bytes_of(turns.work[r])));
+  }
+}
+
+// Half of the sums need more than bf16 has: rounding between leaves would show.
+TEST(Collectives, Bf16IsSummedInF32) {
+  Arena arena;
+  with_comms(3, {.baton = true}, [&](Comm& comm) {
+    Tensor t = arena.allocate(DType::bf16, {1}, MemoryClass::workspace);
+    t.span<bf16>()[0] = to_bf16(comm.rank() == 0 ? 256.f : 1.f);
+    comm.all_reduce_sum({&t, 1});
+    EXPECT_EQ(to_float(t.span<bf16>()[0]), 258.f) << "257 rounds to 256 in bf16";
+  });
+}
+
+TEST(Collectives, SumsOfBooleansAreRefused) {
+  Arena arena;
+  const auto sum = [&] {
+    with_comms(2, {.baton = true}, [&](Comm& comm) {
+      Tensor t = arena.zeros(DType::boolean, {4}, MemoryClass::workspace);
+      comm.all_reduce_sum({&t, 1});
+    });
+  };
+  EXPECT_THROW(sum(), Error);
+}
+
+TEST(Collectives, UnevenAllToAllMovesWhatEachPairAgreedOn) {
+  int cases = 0;
+  for (const DType dtype : {DType::f32, DType::i8, DType::boolean})
+    for (int ranks = 1; ranks <= 6; ++ranks)
+      for (uint64_t seed = 1; seed <= 3; ++seed) {
+        const auto count = [&](int from, int to) {  // none between some pairs
+          return static_cast<int64_t>(40 * random_uniform({seed, 9}, static_cast<uint64_t>(8 * from + to))) - 8;
+        };
+        const auto tensor = [&](Arena& arena, int from, int to) {
+          return arena.bytes(std::max<int64_t>(count(from, to), 0) * size_of(dtype), MemoryClass::workspace);
+        };
+        with_comms(ranks, {}, [&](Comm& comm) {
+          Arena arena;
+          std::vector<Tensor> send, receive;
+          const int me = comm.rank();
+          for (int r = 0; r < ranks; ++r) {
+            send.push_back(tensor(arena, me, r)), receive.push_back(tensor(arena, r, me));
+            fill(send.back(), seed * 100 + static_cast<uint64_t>(10 * me + r));
+          }
+          comm.all_to_all(send, receive);
+          for (int r = 0; r < ranks; ++r) {
+            Tensor want = tensor(arena, r, me);
+            fill(want, seed * 100 + static_cast<uint64_t>(10 * r + me));
+            EXPECT_TRUE(std::ranges::equal(bytes_of(receive[r]), bytes_of(want))) << r << " to " << me;
+          }
+          expect_bytes(
+              comm,
+              [&](int r, int p) {
+                return r == p ? LinkBytes{} : LinkBytes{send[p].bytes(), receive[p].bytes()};
+              },
+              cases);
+        });
+      }
+  EXPECT_GT(cases, 50);
+}
+
+TEST(Collectives, IntegersValuesAndTextsReachEveryRank) {
+  for (int ranks = 1; ranks <= 7; ++ranks)
+    with_comms(ranks, {}, [&](Comm& comm) {
+      const int64_t r = comm.rank();
+      std::array<int64_t, 2> sum{r + 1, -r}, most{r, -r}, least{r, -r};
+      comm.all_reduce(sum, Combine::sum);
+      comm.all_reduce(most, Combine::most);
+      comm.all_reduce(least, Combine::least);
+      const int64_t n = ranks;
+      EXPECT_EQ(sum, (std::array{n * (n + 1) / 2, -n * (n - 1) / 2}));
+      EXPECT_EQ(most, (std::array{n - 1, int64_t{0}}));
+      EXPECT_EQ(least, (std::array{int64_t{0}, 1 - n}));
+      const std::array mine{0.5 * static_cast<double>(r), -1.0};
+      const std::vector<double> all = comm.gather(mine);
+      ASSERT_EQ(all.size(), static_cast<size_t>(2 * n));
+      for (int64_t k = 0; k < n; ++k) EXPECT_EQ(all[static_cast<size_t>(2 * k)], 0.5 * static_cast<double>(k));
+      EXPECT_EQ(comm.broadcast(r == n - 1 ? "step-7" : "something else", ranks - 1), "step-7");
+      EXPECT_EQ(comm.broadcast(std::string(), 0), "");
+    });
 }
 
 }  // namespace

@@ -1,0 +1,80 @@
+#include "comm/decorators.h"
+
+#include <algorithm>
+#include <list>
+#include <vector>
+
+#include "base/error.h"
+
+namespace tern {
+namespace {
+
+class PacedTransport final : public TransportDecorator {
+ public:
+  PacedTransport(std::unique_ptr<Transport> inner, Pace pace, Clock& clock)
+      : TransportDecorator(std::move(inner)), pace_(pace), clock_(clock) {}
+
+  void send(int to, uint64_t tag, std::span<const std::byte> bytes) override {
+    // From when the one before had passed, not from when its sleeper woke up: rates come out as asked for.
+    const int64_t now = clock_.now_ns();
+    const double seconds = pace_.latency_s + static_cast<double>(bytes.size()) / pace_.bytes_per_s;
+    if (now > free_ns_ + kIdleNs) free_ns_ = now;
+    free_ns_ += static_cast<int64_t>(1e9 * seconds);
+    if (free_ns_ > now) clock_.sleep_ns(free_ns_ - now);
+    inner_->send(to, tag, bytes);
+  }
+
+ private:
+  static constexpr int64_t kIdleNs = 1'000'000;  // an oversleep; longer, and the link was idle
+  Pace pace_;
+  Clock& clock_;
+  int64_t free_ns_ = 0;  // when the link has carried all before
+};
+
+class FaultyTransport final : public TransportDecorator {
+ public:
+  FaultyTransport(std::unique_ptr<Transport> inner, TransportFault fault)
+      : TransportDecorator(std::move(inner)), fault_(fault) {}
+
+  void send(int to, uint64_t tag, std::span<const std::byte> bytes) override {
+    if (sends_++ != fault_.at_send) return inner_->send(to, tag, bytes);
+    switch (fault_.kind) {
+      case FaultKind::kill:
+        throw Error(ErrorKind::peer, "rank {}: killed on purpose at {}", rank(), describe_tag(tag));
+      case FaultKind::hang: {
+        std::byte never;
+        return inner_->recv(rank(), tag, {&never, 1});  // nobody sends to itself
+      }
+      case FaultKind::corrupt:
+        std::vector<std::byte>& wrong = corrupted_.emplace_back(bytes.begin(), bytes.end());
+        if (!wrong.empty()) wrong[wrong.size() / 2] ^= std::byte{1};
+        return inner_->send(to, tag, wrong);
+    }
+  }
+  void flush() override {
+    inner_->flush();
+    corrupted_.clear();
+  }
+  void cancel() noexcept override {
+    inner_->cancel();
+    corrupted_.clear();
+  }
+  ~FaultyTransport() override { inner_->cancel(); }
+
+ private:
+  TransportFault fault_;
+  int64_t sends_ = 0;
+  std::list<std::vector<std::byte>> corrupted_;  // until received
+};
+
+}  // namespace
+
+std::unique_ptr<Transport> paced(std::unique_ptr<Transport> inner, Pace pace, Clock& clock) {
+  return std::make_unique<PacedTransport>(std::move(inner), pace, clock);
+}
+
+std::unique_ptr<Transport> faulty(std::unique_ptr<Transport> inner, TransportFault fault) {
+  return std::make_unique<FaultyTransport>(std::move(inner), fault);
+}
+
+}  // namespace tern

@@ -1,0 +1,53 @@
+#pragma once
+// Transports around a transport: one as slow as a link, one that fails on purpose.
+
+#include <memory>
+
+#include "base/clock.h"
+#include "comm/transport.h"
+
+namespace tern {
+
+/// Passes everything on.
+class TransportDecorator : public Transport {
+ public:
+  explicit TransportDecorator(std::unique_ptr<Transport> inner) : inner_(std::move(inner)) {}
+  int rank() const override { return inner_->rank(); }
+  int size() const override { return inner_->size(); }
+  void send(int to, uint64_t tag, std::span<const std::byte> bytes) override { inner_->send(to, tag, bytes); }
+  void recv(int from, uint64_t tag, std::span<std::byte> bytes) override { inner_->recv(from, tag, bytes); }
+  int recv_any(std::span<const int> from, uint64_t tag, std::span<std::byte> bytes) override {
+    return inner_->recv_any(from, tag, bytes);
+  }
+  bool poll(int from) override { return inner_->poll(from); }
+  void flush() override { inner_->flush(); }
+  void cancel() noexcept override { inner_->cancel(); }
+  void abort(const std::string& reason) noexcept override { inner_->abort(reason); }
+  void reconfigure(int64_t generation) override { inner_->reconfigure(generation); }
+  LinkBytes bytes(int peer) const override { return inner_->bytes(peer); }
+
+ protected:
+  std::unique_ptr<Transport> inner_;
+};
+
+/// The link that all of a rank's messages leave by, one after the other: each takes latency_s + bytes / bytes_per_s.
+struct Pace {
+  double bytes_per_s = 0;
+  double latency_s = 0;
+};
+/// Sending returns, on the clock, when the link has carried the message.
+std::unique_ptr<Transport> paced(std::unique_ptr<Transport>, Pace, Clock& = real_clock());
+
+enum class FaultKind : uint8_t {
+  kill,     // the rank throws Error (peer)
+  hang,     // it never comes back from the call
+  corrupt,  // one bit of the payload changes on its way
+};
+/// At the rank's n-th send, from 0.
+struct TransportFault {
+  FaultKind kind = FaultKind::kill;
+  int64_t at_send = 0;
+};
+std::unique_ptr<Transport> faulty(std::unique_ptr<Transport>, TransportFault);
+
+}  // namespace tern

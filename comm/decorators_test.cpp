@@ -1,0 +1,84 @@
+#include "comm/decorators.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "base/error.h"
+#include "comm/comm.h"
+#include "comm/thread_world.h"
+
+namespace tern {
+namespace {
+
+TEST(PacedTransport, AnAllReduceTakesItsBytesAtTheRateAndALatencyPerMessage) {
+  constexpr int kRanks = 4;
+  constexpr int64_t kCount = 100'003;
+  constexpr double kRate = 25e6, kLatency = 1e-3;
+  run_ranks(kRanks, {.baton = true}, [&](std::unique_ptr<Transport> inner) {
+    VirtualClock clock;  // of this rank's link alone
+    Comm comm(paced(std::move(inner), {.bytes_per_s = kRate, .latency_s = kLatency}, clock));
+    Arena arena;
+    Tensor t = arena.zeros(DType::f32, {kCount}, MemoryClass::workspace);
+    comm.all_reduce_sum({&t, 1});
+    const double want = static_cast<double>(all_reduce_bytes(kCount, 4, comm.rank(), kRanks).sent) / kRate +
+                        2 * (kRanks - 1) * kLatency;
+    EXPECT_NEAR(1e-9 * static_cast<double>(clock.now_ns()) / want, 1, 1e-6);
+  });
+}
+
+std::string with_fault(TransportFault fault, int faulty_rank, const ThreadWorldOptions& options = {}) {
+  try {
+    run_ranks(3, options, [&](std::unique_ptr<Transport> inner) {
+      const int rank = inner->rank();
+      if (rank == faulty_rank) inner = faulty(std::move(inner), fault);
+      Comm comm(std::move(inner));
+      Arena arena;
+      for (int i = 0; i < 5; ++i) {
+        Tensor t = arena.zeros(DType::i32, {100}, MemoryClass::workspace);
+        comm.all_reduce_sum({&t, 1});
+        for (const int32_t x : t.span<int32_t>()) EXPECT_EQ(x, 0) << "after " << i << " steps";
+      }
+    });
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::peer);
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST(FaultyTransport, AKillAtAnySendEndsAllRanksWithItsName) {
+  for (const bool baton : {false, true})
+    for (int64_t at = 0; at < 20; ++at) {
+      const std::string text = with_fault({FaultKind::kill, at}, 1, {.baton = baton});
+      EXPECT_NE(text.find("rank 1: killed on purpose"), std::string::npos) << at << ": " << text;
+    }
+  EXPECT_EQ(with_fault({FaultKind::kill, 20}, 1), "no error") << "a rank sends 4 times in each of 5 steps";
+}
+
+TEST(FaultyTransport, AHangIsSeenWithoutADeadlineWhereAllWait) {
+  for (const bool baton : {false, true})
+    for (int64_t at = 0; at < 20; at += 3) {
+      const std::string text = with_fault({FaultKind::hang, at}, 2, {.baton = baton});
+      EXPECT_NE(text.find("deadlock"), std::string::npos) << text;
+      EXPECT_NE(text.find("of rank 2"), std::string::npos) << text;
+    }
+}
+
+TEST(FaultyTransport, ACorruptedMessageHasOneOtherBit) {
+  run_ranks(2, {.baton = true}, [](std::unique_ptr<Transport> inner) {
+    const int rank = inner->rank();
+    if (rank == 0) inner = faulty(std::move(inner), {FaultKind::corrupt, 0});
+    Comm comm(std::move(inner));
+    std::array<int64_t, 2> values{0, 0};
+    comm.all_reduce(values, Combine::sum);
+    EXPECT_EQ(values[0], 0);
+    EXPECT_EQ(values[1], rank == 1 ? 1 : 0);
+    values = {5, 6};
+    comm.all_reduce(values, Combine::most);
+    EXPECT_EQ(values, (std::array<int64_t, 2>{5, 6})) << "one message alone";
+  });
+}
+
+}  // namespace
+}  // namespace tern

@@ -1,0 +1,61 @@
+#pragma once
+// Transport: messages between ranks, the seam below the collectives. Ranks as threads of one process are one
+// (comm/thread_world.h); sockets and libraries are others. Decorators pace it and break it (comm/decorators.h).
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "spec/collective_bytes.h"
+
+namespace tern {
+
+/// Of one rank, used by one thread. Messages from one rank to another arrive in the order in which they were sent.
+/// Tags    name what a message is for; a receiver that expects another one, or another length, has met a bug.
+/// Errors  of every call that waits: peer, naming this rank, whom it waits for and for what: when a rank has failed
+///         (abort), when the deadline has passed, when no rank can go on. The transport is of no use then until all
+///         ranks have come to reconfigure.
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+
+  /// Posts the bytes and returns at once. They stay the receiver's to read until flush or cancel has returned.
+  virtual void send(int to, uint64_t tag, std::span<const std::byte>) = 0;
+  virtual void recv(int from, uint64_t tag, std::span<std::byte>) = 0;
+  /// From the first of `from`, in that order, that has a message; waits for one. Returns who it was.
+  virtual int recv_any(std::span<const int> from, uint64_t tag, std::span<std::byte>) = 0;
+  /// Whether a message of that rank is there.
+  virtual bool poll(int from) = 0;
+  /// Returns when all that this rank has sent is received.
+  virtual void flush() = 0;
+  /// Takes back what was sent and not received; for whoever leaves early.
+  virtual void cancel() noexcept = 0;
+
+  /// Every rank's waits end with an error that tells this reason; the first one counts.
+  virtual void abort(const std::string& reason) noexcept = 0;
+  /// Every rank comes here with the same, higher number; then failures are forgotten and no message of before is left.
+  virtual void reconfigure(int64_t generation) = 0;
+
+  /// Payload sent to and received from a rank so far; to itself: none.
+  virtual LinkBytes bytes(int peer) const = 0;
+};
+
+/// What a tag is for, in words: the operation and its number.
+enum class MessageKind : uint8_t {
+  reduce_scatter,
+  all_gather,
+  broadcast,
+  all_to_all,
+  integers,
+  values,
+  redistribute,
+  test
+};
+constexpr uint64_t tag_of(MessageKind kind, uint64_t number) { return number << 8 | static_cast<uint64_t>(kind); }
+std::string describe_tag(uint64_t tag);  // "all-gather 17"
+
+}  // namespace tern

@@ -1,0 +1,33 @@
+#pragma once
+// What a collective puts on the links, in closed form: the counters of comm/ are held to it, and plans price it.
+// n ranks, direct exchange: every rank sends to every other.
+
+#include <cstdint>
+
+namespace tern {
+
+/// Bytes that one rank sends to one other, or receives from it.
+struct LinkBytes {
+  int64_t sent = 0, received = 0;
+  LinkBytes& operator+=(const LinkBytes& o) { return sent += o.sent, received += o.received, *this; }
+  friend bool operator==(const LinkBytes&, const LinkBytes&) = default;
+};
+
+/// A vector passes in pieces of at most so many elements, so that what arrives and waits to be summed stays small.
+inline constexpr int64_t kPieceElements = int64_t{1} << 18;
+
+/// Elements of a vector that a rank sums up (spec/layout.h's part_of of each piece).
+int64_t reduced_elements(int64_t elements, int rank, int ranks);
+/// Between `rank` and `peer`, of a vector of `elements`, each of `size` bytes. All-reduce: to the peer go its parts, then
+/// this rank's sums; all ranks together 2(n−1)·T. Reduce-scatter and all-gather: half of it.
+LinkBytes reduce_scatter_bytes(int64_t elements, int64_t size, int rank, int peer, int ranks);
+LinkBytes all_gather_bytes(int64_t elements, int64_t size, int rank, int peer, int ranks);
+LinkBytes all_reduce_bytes(int64_t elements, int64_t size, int rank, int peer, int ranks);
+/// The root sends the whole vector to each.
+LinkBytes broadcast_bytes(int64_t elements, int64_t size, int root, int rank, int peer);
+/// Over all its peers.
+LinkBytes all_reduce_bytes(int64_t elements, int64_t size, int rank, int ranks);
+/// What waits to be summed at most: the staging that any of the ranks needs for a vector of so many elements.
+int64_t staging_elements(int64_t elements, int ranks);
+
+}  // namespace tern

@@ -1,0 +1,72 @@
+#pragma once
+// Layout: how a tensor lies on the ranks of a mesh, as a value. Every movement of state between ranks is a redistribution
+// from one layout to another (spec/redistribution.h).
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/dtype.h"
+
+namespace tern {
+
+struct Interval {
+  int64_t begin = 0, end = 0;
+  int64_t size() const { return end - begin; }
+  friend bool operator==(const Interval&, const Interval&) = default;
+};
+
+/// Part `part` of `parts` equal ones of a length, each from ⌊length·part/parts⌋ on.
+Interval part_of(int64_t length, int64_t part, int64_t parts);
+
+enum class Spread : uint8_t {
+  whole,    // B: every rank along the axis holds the same
+  split,    // S: each holds its part of a dim
+  partial,  // P: each holds a summand; the tensor is their sum
+};
+
+/// Along one axis of the mesh.
+struct AxisLayout {
+  Spread spread = Spread::whole;
+  int dim = 0;  // of a split
+  /// Of a split: the dim consists of sections of these lengths, and each rank has its part of every section, one after
+  /// the other (qkv stacks q, k and v). Empty: one section.
+  std::vector<int64_t> sections{};
+  /// Of a split: rank i along the axis has [bounds[i], bounds[i+1]), empty ones allowed, in the place of equal parts.
+  std::vector<int64_t> bounds{};
+  friend bool operator==(const AxisLayout&, const AxisLayout&) = default;
+};
+AxisLayout whole();
+AxisLayout split(int dim, std::vector<int64_t> sections = {});
+AxisLayout split_at(int dim, std::vector<int64_t> bounds);
+AxisLayout partial();
+
+/// Axes that split the same dim do so one after the other, each the part of the one before; then they have the same
+/// sections, and none has bounds.
+struct Layout {
+  DType dtype = DType::f32;
+  std::vector<int64_t> shape;    // of the whole tensor
+  std::vector<int64_t> mesh;     // ranks along each axis; the last axis is innermost
+  std::vector<AxisLayout> axes;  // beside mesh
+  int num_ranks() const;
+  friend bool operator==(const Layout&, const Layout&) = default;
+};
+/// "S(0) × P on 2 × 4".
+std::string to_string(const Layout&);
+
+/// Errors: TERN_CHECK: what the comments above rule out, naming the layout; bounds that do not ascend from 0 to the dim's
+/// length; sections that do not make it up.
+void check_layout(const Layout&);
+
+/// The index along each axis of a rank.
+std::vector<int64_t> coordinates(const Layout&, int rank);
+
+/// What a rank holds of each dim: intervals that do not touch, ascending (empty ones left out). Its tensor is their product,
+/// row-major, each dim's intervals laid end to end.
+using Holding = std::vector<std::vector<Interval>>;
+Holding holding(const Layout&, int rank);
+/// The shape of the rank's tensor.
+std::vector<int64_t> local_shape(const Holding&);
+int64_t local_count(const Holding&);
+
+}  // namespace tern

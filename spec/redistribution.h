@@ -1,0 +1,53 @@
+#pragma once
+// redistribution(from, to): which elements go from which rank to which, so that a tensor that lies as `from` says comes to
+// lie as `to` says. A pure function of two values: the moves are known, and their bytes, before anything moves.
+
+#include <cstdint>
+#include <vector>
+
+#include "spec/layout.h"
+
+namespace tern {
+
+/// Elements [part.begin, part.end) of a box of the whole tensor, counted row-major inside the box.
+struct Piece {
+  std::vector<Interval> box;  // per dim
+  Interval part;
+};
+
+/// A piece goes from one rank to another; from == to: a copy.
+struct Move {
+  int from, to;
+  Piece piece;
+};
+
+/// A rank adds up the summands of a piece, those of `leaves` in the tree of spec/sum_order.h. Those of other ranks are
+/// messages.
+struct PieceSum {
+  int rank;
+  Piece piece;
+  std::vector<int> leaves;  // ranks, ascending; each holds one summand
+};
+
+/// First the sums, then the moves; a move may send on what a sum has made. Both lists in an order that all ranks share.
+struct Redistribution {
+  Layout from, to;
+  std::vector<PieceSum> sums;
+  std::vector<Move> moves;
+  /// Ranks whose tensors begin as zero: under a partial layout all ranks along its axes but the first.
+  std::vector<char> starts_zero;  // per rank
+};
+
+/// Both layouts are of one tensor (type and shape) over the same ranks; their meshes may differ.
+/// Choice  of replicas that hold the same, a rank takes its own, or else that in its own place of the round of those who
+///         want it, so that senders share the work. A sum that several ranks want is shared out among them in equal parts,
+///         which they then exchange.
+/// Bytes   sent by all ranks, T the tensor's, n ranks: B to S 0; S(i) to S(j) (n−1)/n·T for equal parts; S to B and P to
+///         S (n−1)·T; P to B 2(n−1)·T. Source: OneFlow's table, methods/training.md §1.
+/// Errors  TERN_CHECK: layouts of unlike tensors or numbers of ranks, check_layout's.
+Redistribution redistribution(const Layout& from, const Layout& to);
+
+/// Bytes that each rank sends to each: [from · ranks + to]; those that stay are not counted.
+std::vector<int64_t> message_bytes(const Redistribution&);
+
+}  // namespace tern
