@@ -4,8 +4,15 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
+#include <exception>
+#include <map>
+#include <utility>
 
 #include "base/error.h"
+#include "kernels/cpu/vector.h"
+#include "plan/layers.h"
+#include "program/link_bytes.h"
 
 namespace tern {
 namespace {
@@ -16,6 +23,7 @@ struct Buffers {
   std::vector<Tensor> output, gradient;
   Tensor remade;  // by the RECOMPUTE at work
   std::vector<UnitSaved> saved;
+  std::map<std::pair<int, int>, std::vector<Tensor>> kept_sums;  // by unit and micro-batch; a tensor per parameter
 
   Buffers(const ModelSpec& spec, const Program& p)
       : num_units(p.num_units), output(size_t(p.num_units) * p.num_micro), gradient(output.size()) {
@@ -42,11 +50,22 @@ struct Buffers {
       case BufferKind::left:
         if (!with_saved) drop_left(saved[i]);
         break;
+      case BufferKind::kept_sum:
+        kept_sums.erase({b.unit, b.micro});
+        break;
       default:
         TERN_CHECK(false, "execute: {}: require_executable let it pass", to_string(b));
     }
   }
 };
+
+// y = x + y: the earlier groups' sum first.
+void add_earlier(const Tensor& x, const Tensor& y) {
+  if (y.dtype() == DType::f32) return add(std::span<const float>(x.span<float>()), y.span<float>());
+  const std::span<const double> from = x.span<double>();
+  const std::span<double> to = y.span<double>();
+  for (size_t i = 0; i < to.size(); ++i) to[i] = from[i] + to[i];
+}
 
 struct Runner {
   const Program& program;
@@ -54,6 +73,7 @@ struct Runner {
   Buffers buffers;
   ExecuteResult result;
   bool training;
+  std::vector<Layer> layers = layers_of(in.spec);
 
   Arena& arena() const { return in.compute.arena; }
   int64_t now(MemoryClass c) const { return arena().current()[static_cast<size_t>(c)]; }
@@ -78,9 +98,10 @@ struct Runner {
     result.num_targets += batch.num_targets();
     if (training) {
       const WeightLease weights = in.weights.acquire(last());
-      result.loss_sum +=
+      const double loss =
           head_forward_loss(in.spec, std::get<HeadWeights>(*weights), batch.rows, x, batch.targets, in.loss_scale,
                             std::get<HeadSaved>(saved), head_of(*in.gradients), in.compute);
+      result.loss_sum += result.losses.emplace_back(loss);
       return;
     }
     for (const double loss : head_losses(in.spec, in.weights, x, batch.targets, in.compute)) result.loss_sum += loss;
@@ -100,6 +121,61 @@ struct Runner {
                          buffers.saved[at], in.gradients->units[i.unit], in.compute);
   }
 
+  int num_ranks() const { return in.world ? in.world->size() : 1; }
+  bool has_loss() const { return in.step_targets.value_or(result.num_targets) > 0; }
+
+  // The gradients of the parameters of units [first, end) that are wanted.
+  template <class Wanted>
+  std::vector<Tensor> gradients_of(int first, int end, Wanted wanted) const {
+    std::vector<Tensor> list;
+    const std::vector<ParameterInfo>& infos = in.update->state.infos;
+    for (size_t p = 0; p < infos.size(); ++p)
+      if (infos[p].unit >= first && infos[p].unit < end && wanted(infos[p])) list.push_back(in.update->gradients[p]);
+    return list;
+  }
+
+  void merge(const Instruction& i) {
+    const std::vector<Tensor> gradients = gradients_of(i.unit, i.unit + 1, [](const ParameterInfo&) { return true; });
+    for (auto b = i.reads.rbegin(); b != i.reads.rend(); ++b) {
+      const std::vector<Tensor>& earlier = buffers.kept_sums.at({b->unit, b->micro});
+      for (size_t p = 0; p < gradients.size(); ++p) add_earlier(earlier[p], gradients[p]);
+    }
+    if (i.allocates.empty()) return;
+    std::vector<Tensor>& kept = buffers.kept_sums[{i.unit, i.micro}];
+    for (const Tensor& g : gradients) {
+      kept.push_back(arena().allocate(g.dtype(), g.shape(), MemoryClass::activations));
+      std::memcpy(kept.back().data(), g.data(), static_cast<size_t>(g.bytes()));
+      g.fill_zero();
+    }
+  }
+
+  void reduce(const Instruction& i) {
+    if (i.axis == MeshAxis::none) return join_tied_gradients(in.spec, *in.gradients);
+    const auto layer = std::ranges::find(layers, i.unit, &Layer::first);
+    TERN_CHECK(layer != layers.end(), "execute: {}: no layer begins there", to_string(i));
+    const bool experts = i.axis == MeshAxis::expert_replicas;
+    in.world->all_reduce_sum(gradients_of(layer->first, layer->first + layer->count, [&](const ParameterInfo& info) {
+      return (info.name.find(".experts.") != std::string::npos) == experts;
+    }));
+  }
+
+  // Every rank has the same gradients, so each would refuse by itself; what one alone finds, by a fault of its machine,
+  // must not part it from the others.
+  void norm(const Instruction& i) {
+    if (!has_loss()) return;
+    std::exception_ptr refusal;
+    try {
+      result.update = gradient_norm(*in.update);
+    } catch (const Error&) { refusal = std::current_exception(); }
+    int64_t refused = refusal ? 1 : 0;
+    if (i.axis != MeshAxis::none) in.world->all_reduce({&refused, 1}, Combine::most);
+    if (refusal) std::rethrow_exception(refusal);
+    if (refused)
+      throw Error(ErrorKind::diverged,
+                  "step {}: another rank's gradients are not finite, this one's are; the update was refused",
+                  in.update->step);
+  }
+
   void run_one(const Instruction& i) {
     switch (i.op) {
       case Opcode::forward:
@@ -109,11 +185,12 @@ struct Runner {
         return backward_input(i);
       case Opcode::backward_weight:
         return backward_weight(i);
+      case Opcode::merge:
+        return merge(i);
       case Opcode::reduce:
-        return join_tied_gradients(in.spec, *in.gradients);
+        return reduce(i);
       case Opcode::norm:
-        if (result.num_targets > 0) result.update = gradient_norm(*in.update);
-        return;
+        return norm(i);
       case Opcode::update:
         if (result.update) update_unit(*in.update, *result.update, i.unit);
         return;
@@ -138,6 +215,21 @@ struct Runner {
     differ(counted.workspace, predicted.workspace, "in temporaries at their most");
   }
 
+  LinkBytes link_bytes_now() const { return in.world ? in.world->bytes() : LinkBytes{}; }
+
+  void compare_links(size_t place, const LinkBytes& before) {
+    if (num_ranks() == 1) return;
+    const Instruction& i = program.instructions[place];
+    const LinkBytes now = link_bytes_now(), counted{now.sent - before.sent, now.received - before.received};
+    result.links += counted;
+    LinkBytes want = link_bytes(i, size_of(in.update->state.master[0].dtype()), in.world->rank(), num_ranks());
+    if (i.op == Opcode::norm && !has_loss()) want = {};
+    if (counted != want)
+      result.mismatches.push_back(
+          {place, fmt::format("[{}] {}: {} bytes sent and {} received, the Program says {} and {}", place, to_string(i),
+                              counted.sent, counted.received, want.sent, want.received)});
+  }
+
   void run() {
     std::vector<InstructionBytes> simulated;
     if (in.predicted.empty()) simulated = simulate(program).replay;
@@ -150,6 +242,7 @@ struct Runner {
       InstructionBytes b{.before = now(MemoryClass::activations) - before_run};
       const int64_t workspace_before = now(MemoryClass::workspace);
       const PeakScope scope(arena());
+      const LinkBytes links_before = link_bytes_now();
       const int64_t begin = clock.now_ns();
       run_one(i);
       const int64_t end = clock.now_ns();
@@ -159,6 +252,7 @@ struct Runner {
       free(i);
       b.after = now(MemoryClass::activations) - before_run;
       compare(place, b, predicted[place]);
+      compare_links(place, links_before);
       record(place, b);
       result.trace.push_back(
           trace_event(i, seconds_between(start, begin), seconds_between(begin, end), b.peak_buffers, b.peak()));
@@ -190,9 +284,13 @@ int64_t MicroBatch::num_targets() const {
   return std::count_if(targets.begin(), targets.end(), [](int32_t t) { return t >= 0; });
 }
 
-void require_executable(const Program& program) {
+void require_executable(const Program& program, int num_ranks) {
   const int64_t devices = program.num_ranks * program.devices_per_rank;
-  if (devices != 1)
+  if (num_ranks > 1 && (devices != num_ranks || program.num_ranks != 1))
+    throw Error(ErrorKind::usage,
+                "this step needs {} devices in {} stages, the run has {} ranks; tern shares out data alone so far",
+                devices, program.num_ranks, num_ranks);
+  if (num_ranks == 1 && devices != 1)
     throw Error(ErrorKind::usage, "this step needs {} devices; tern trains on one so far: plan for one device",
                 devices);
   for (const auto& rank : program.resident)
@@ -202,15 +300,21 @@ void require_executable(const Program& program) {
                     "the step keeps {} off the device, which tern does not do yet: plan without offload",
                     to_string(b.buffer));
   constexpr std::array kRun{Opcode::forward, Opcode::backward_input, Opcode::backward_weight, Opcode::recompute,
-                            Opcode::reduce,  Opcode::norm,           Opcode::update};
+                            Opcode::reduce,  Opcode::norm,           Opcode::update,          Opcode::merge};
+  const auto runs_over = [&](const Instruction& i) {
+    if (i.axis == MeshAxis::none) return true;
+    if (num_ranks == 1) return false;
+    return i.op == Opcode::norm ? i.axis == MeshAxis::all
+                                : i.axis == MeshAxis::replicas || i.axis == MeshAxis::expert_replicas;
+  };
   for (const Instruction& i : program.instructions)
-    if (std::find(kRun.begin(), kRun.end(), i.op) == kRun.end() || i.axis != MeshAxis::none)
+    if (std::find(kRun.begin(), kRun.end(), i.op) == kRun.end() || !runs_over(i))
       throw Error(ErrorKind::usage,
                   "the step has {}, which tern does not run yet: plan for one device, without offload", to_string(i));
 }
 
 ExecuteResult execute(const Program& program, const ExecuteInput& in) {
-  require_executable(program);
+  require_executable(program, in.world ? in.world->size() : 1);
   const auto has = [&](Opcode op) {
     return std::any_of(program.instructions.begin(), program.instructions.end(),
                        [op](const Instruction& i) { return i.op == op; });
@@ -222,6 +326,8 @@ ExecuteResult execute(const Program& program, const ExecuteInput& in) {
              "execute: {} micro-batches given, the Program takes {}", in.micro_batches.size(), program.num_micro);
   TERN_CHECK(!training || in.gradients, "execute: a training program needs gradients");
   TERN_CHECK(!updates || in.update, "execute: NORM and UPDATE need an update");
+  TERN_CHECK(in.update || (!has(Opcode::merge) && program.devices_per_rank == 1),
+             "execute: sums over groups and ranks need an update");
   TERN_CHECK(!updates || own_table_gradient(in.spec.units.back(), {}) == 0 || has(Opcode::reduce),
              "execute: a tied table, and no REDUCE joins it");
   TERN_CHECK(in.predicted.empty() || in.predicted.size() == program.instructions.size(),

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "comm/comm.h"
 #include "model/unit.h"
 #include "program/program.h"
 #include "program/simulate.h"
@@ -44,15 +45,19 @@ struct ExecuteInput {
   std::span<const MicroBatch> micro_batches;
   double loss_scale = 1.0;  // gradients are those of loss_scale · Σ -log p
   Compute compute;          // its arena gives the buffers; nothing else may use the arena's activations meanwhile
-  const UpdatePass* update = nullptr;                // NORM and UPDATE, of the same gradients
+  const UpdatePass* update = nullptr;                // NORM, UPDATE, MERGE, REDUCE over ranks; of the same gradients
+  Comm* world = nullptr;                             // the ranks that run the same Program; nullptr: one
+  std::optional<int64_t> step_targets = {};          // of all ranks; absent: of these micro-batches
   std::span<const InstructionBytes> predicted = {};  // simulate(program).replay; empty: simulated here
   Clock& clock = real_clock();                       // of the trace
 };
 
 struct ExecuteResult {
-  double loss_sum = 0;  // Σ -log p over targets, micro-batches in order
-  int64_t num_targets = 0;
+  double loss_sum = 0;                    // Σ -log p over targets, micro-batches in order
+  std::vector<double> losses;             // of each micro-batch, in training
+  int64_t num_targets = 0;                // of these micro-batches
   std::optional<UpdateNorm> update;       // of NORM; none if no token had a loss: then NORM and UPDATE change nothing
+  LinkBytes links;                        // counted: sent and received by this rank
   std::vector<InstructionBytes> counted;  // as Program::instructions
   RankBytes bytes;                        // counted peaks
   std::vector<ByteMismatch> mismatches;   // empty: counted bytes equal the Program's, instruction by instruction
@@ -60,11 +65,15 @@ struct ExecuteResult {
   double seconds = 0;
 };
 
-/// Errors: usage, for what this executor does not run: several devices, messages and collectives, bytes off the device;
-/// it names the first.
-void require_executable(const Program&);
+/// Errors: usage, for what this executor does not run: another number of devices than ranks; stages, messages, collectives
+/// but REDUCE over replicas and NORM; bytes off the device; it names the first.
+void require_executable(const Program&, int num_ranks = 1);
 
 /// Runs the Program once. A forward program (no BACKWARD) takes the losses without gradients.
+/// Ranks     All of a world call it with the same Program. REDUCE over replicas sums the gradients of a layer's dense
+///           parameters, or of its experts, as one vector, in comm/comm.h's order. NORM: every rank has the same gradients;
+///           that one of them refuses is agreed on before anything is changed, and then all throw. What a rank sends and
+///           receives is held to link_bytes (program/link_bytes.h).
 /// Counting  `counted` holds the most of the arena's activations and of its workspace during an instruction, beside what
 ///           was there before the call.
 /// Errors    as require_executable; TERN_CHECK: micro-batches, gradients or update that the Program needs and are not

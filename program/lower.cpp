@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "plan/ceil_div.h"
 #include "plan/sharing.h"
+#include "spec/sum_order.h"
 
 namespace tern {
 namespace {
@@ -30,6 +31,8 @@ class Lowerer {
     const int stages = at_.shape.num_stages(), micros = at_.shape.num_micro;
     TERN_CHECK(spec.units.size() >= 2, "program: {} units; a model has an embedding and a head", spec.units.size());
     TERN_CHECK(micros >= 1, "program: no micro-batches");
+    TERN_CHECK(at_.groups == 1 || (at_.groups >= 1 && micros % at_.groups == 0 && stages == 1),
+               "lower: {} groups of {} micro-batches in {} stages", at_.groups, micros, stages);
     TERN_CHECK(rank >= 0 && rank < at_.shape.num_devices, "lower: rank {} of {}", rank, at_.shape.num_devices);
     first_layer_.assign(static_cast<size_t>(stages) + 1, static_cast<int>(at_.layers.size()));
     for (int l = static_cast<int>(at_.layers.size()) - 1; l >= 0; --l) first_layer_[at_.layers[l].stage] = l;
@@ -278,14 +281,35 @@ class Lowerer {
              s.message_bytes});
     }
     compute(std::move(i));
-    if (u == 0 && micro_ + 1 == program_.num_micro) join_tables();
+    if ((micro_ + 1) % group_length() == 0) {
+      if (u == 0) join_tables();
+      merge(u);
+    }
     if (u == layer(l).first) reduce(l);
   }
+  int group_length() const { return program_.num_micro / at_.groups; }
   // The embedding's gradient and a tied head's own become one.
   void join_tables() {
     const int64_t n = own_table_gradient(spec_.units.back(), at_.query(last(), 0));
     if (n == 0 || pipelined()) return;
-    compute({.op = Opcode::reduce, .unit = 0, .micro = -1, .flops = n, .bytes_moved = 4 * n * wide()});
+    const int micro = micro_ + 1 == program_.num_micro ? -1 : micro_;
+    compute({.op = Opcode::reduce, .unit = 0, .micro = micro, .flops = n, .bytes_moved = 4 * n * wide()});
+  }
+  void merge(int u) {
+    const LeafStep step = leaf_step(micro_ / group_length(), at_.groups);
+    const int64_t n = cost(u).trained;
+    if (n == 0 || (step.merges == 0 && !step.kept)) return;
+    Instruction i{.op = Opcode::merge, .unit = u, .micro = micro_, .flops = step.merges * n};
+    i.bytes_moved = (step.merges + step.kept) * 3 * n * wide();
+    std::vector<Buffer>& kept = kept_sums_[u];
+    i.reads.assign(kept.end() - step.merges, kept.end());
+    i.frees = i.reads;
+    kept.resize(kept.size() - static_cast<size_t>(step.merges));
+    if (step.kept) {
+      kept.push_back({BufferKind::kept_sum, u, micro_});
+      i.allocates = {{kept.back(), n * wide()}};
+    }
+    compute(std::move(i));
   }
 
   // --- activations off the device ---
@@ -420,7 +444,8 @@ class Lowerer {
   std::vector<int> arrivals_;  // places that the next instruction on the compute clock waits for
   std::map<std::pair<int, Phase>, std::deque<Transfer>> sends_;  // under way
   std::deque<Transfer> stores_, scatters_;
-  int last_compute_ = -1, last_reduce_ = -1;  // places; −1 before there is one
+  std::map<int, std::vector<Buffer>> kept_sums_;  // of a unit, the oldest first
+  int last_compute_ = -1, last_reduce_ = -1;      // places; −1 before there is one
 };
 
 PipelineOrder order_of(const Placement& p) {

@@ -26,10 +26,14 @@ namespace tern {
 /// Joins     What SEND, STORE and SCATTER read lives until their JOIN: room for one transfer on its way while the next
 ///           is made, for each stage and direction (none for SCATTER). The rest is joined before NORM.
 /// Order     weight gradients of a unit are added in micro-batch order, whatever the schedule: same bits.
+/// Groups    Of several groups of micro-batches, each unit's gradients of a complete one are merged: MERGE after the group's
+///           last BACKWARD_WEIGHT of the unit, with the sums that leaf_step (spec/sum_order.h) says; where none is added
+///           or kept there is none. A tied table's two gradients are joined before it, by a REDUCE at each group's end.
 /// Sizes     spec/unit_cost.h's to the byte, from the placement's query; a message is the boundary tensor; a collective
 ///           names its axis and the bytes of the whole tensor. Costs of the step's end, per element, in words of 4 bytes
 ///           (8 of an f64 model): REDUCE of a tied table 1 flop and 4 words, NORM 2 flops and 1 word; UPDATE as
-///           spec/update_rule.h's update_cost, from ZeRO 1 on a replica's share of it.
+///           spec/update_rule.h's update_cost, from ZeRO 1 on a replica's share of it; MERGE 1 flop and 3 words for each
+///           sum that it adds, 3 words to keep one.
 /// One device  with ZeRO of any kind is plain: nothing is gathered or reduced.
 /// Errors    usage: a schedule whose order follows the times, without an order. TERN_CHECK: stages that do not follow
 ///           one another, fewer than two units, no such rank.

@@ -29,6 +29,7 @@ struct Placement {
   PipelineShape shape;
   std::vector<PlacedLayer> layers;                      // of the whole model, in order
   std::function<CostQuery(int unit, int micro)> query;  // sizes of a unit's work on one rank
+  int groups = 1;       // of a rank's micro-batches (spec/sum_order.h); more than one: of one stage
   PipelineOrder order;  // empty: pipeline_order's; to be given where the schedule's order follows the times
 };
 

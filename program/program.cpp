@@ -6,15 +6,15 @@ namespace tern {
 
 std::string_view name_of(Opcode op) {
   constexpr std::string_view names[] = {
-      "FORWARD", "BACKWARD_INPUT", "BACKWARD_WEIGHT", "RECOMPUTE", "REDUCE", "NORM",  "UPDATE",
-      "SEND",    "RECV",           "GATHER",          "SCATTER",   "LOAD",   "STORE", "RESHARD"};
+      "FORWARD", "BACKWARD_INPUT", "BACKWARD_WEIGHT", "RECOMPUTE", "REDUCE", "NORM", "UPDATE", "SEND",
+      "RECV",    "GATHER",         "SCATTER",         "LOAD",      "STORE",  "JOIN", "MERGE"};
   return names[static_cast<size_t>(op)];
 }
 
 std::string_view name_of(BufferKind kind) {
-  constexpr std::string_view names[] = {"output",    "saved",    "gradient",         "left",    "remade",
-                                        "held",      "gathered", "gathered_experts", "summand", "summand_experts",
-                                        "persistent"};
+  constexpr std::string_view names[] = {"output",     "saved",    "gradient",         "left",    "remade",
+                                        "held",       "gathered", "gathered_experts", "summand", "summand_experts",
+                                        "persistent", "kept_sum"};
   return names[static_cast<size_t>(kind)];
 }
 

@@ -28,6 +28,8 @@ enum class Opcode : uint8_t {
   load,     // bytes from a lower tier to the device
   store,    // bytes from the device to a lower tier
   join,     // waits for a transfer that ran beside the compute, and ends what it read
+  merge,  // a group of micro-batches is complete (spec/sum_order.h): the sums kept before that it reads are added to a
+  // unit's gradients, the last of the list first; what it allocates keeps the result, and gradients begin at zero
 };
 
 /// The ranks that a collective is over.
@@ -56,6 +58,7 @@ enum class BufferKind : uint8_t {
   summand,  // a layer's gradient of one micro-batch, until its SCATTER has ended
   summand_experts,
   persistent,  // of a layer (its first unit), all the step: parameters, gradients, optimizer states
+  kept_sum,    // a unit's gradients of complete groups, the last of which ends with that micro-batch, until their MERGE
 };
 struct Buffer {
   BufferKind kind;

@@ -24,7 +24,7 @@ bool is_message(Opcode op) { return op == Opcode::send || op == Opcode::recv; }
 // Exactly once for a unit and a micro-batch, on the unit's rank.
 bool is_unit_work(Opcode op) {
   return op == Opcode::forward || op == Opcode::backward_input || op == Opcode::backward_weight ||
-         op == Opcode::recompute || op == Opcode::update;
+         op == Opcode::recompute || op == Opcode::update || op == Opcode::merge;
 }
 
 struct Checker {
@@ -154,6 +154,8 @@ struct Checker {
         u == 0 ? after_neighbour(Opcode::backward_input, 1, i) : after(Opcode::backward_input, u, m);
         if (m > 0) after(Opcode::backward_weight, u, m - 1);
         return needs(i, {BufferKind::saved, BufferKind::gradient, BufferKind::left});
+      case Opcode::merge:
+        return merge(i);
       case Opcode::reduce:
       case Opcode::scatter:
         return reduction(i);
@@ -165,6 +167,22 @@ struct Checker {
       default:
         return;
     }
+  }
+
+  void merge(const Instruction& i) {
+    after(Opcode::backward_weight, i.unit, i.micro);
+    const auto not_yet = [&](Opcode op) {
+      if (place_of(op, i.unit, i.micro + 1) >= 0)
+        fault("comes after {} unit {} micro {}, which adds to the next group", name_of(op), i.unit, i.micro + 1);
+    };
+    not_yet(Opcode::backward_weight);
+    if (i.unit == last()) not_yet(Opcode::forward);
+    const auto own = [&](const Buffer& b) {
+      if (b.kind != BufferKind::kept_sum || b.unit != i.unit) fault("takes {} for a sum of its own", to_string(b));
+    };
+    for (const Buffer& b : i.reads) own(b);
+    for (const BufferBytes& b : i.allocates) own(b.buffer);
+    if (i.reads != i.frees || i.allocates.size() > 1) fault("does not end the sums it reads, or keeps several");
   }
 
   void reduction(const Instruction& i) {

@@ -21,6 +21,8 @@ namespace tern {
 /// Bits     what adds to one gradient comes in order of micro-batches: a unit's BACKWARD_WEIGHTs, and the head's
 ///          FORWARDs, which add the gradient of the projection and the loss.
 /// Needs    each instruction reads the buffers its computation takes: x, saved, dy.
+/// Groups   MERGE after the unit's BACKWARD_WEIGHT of its micro-batch and before that of the next (of the head, before the
+///          next FORWARD too), at most once; it reads and keeps sums of its own unit alone.
 /// Step     REDUCE and SCATTER after the unit's last BACKWARD_WEIGHT (a micro-batch's SCATTER after that one's), waiting
 ///          for it where they run beside the compute; NORM after every BACKWARD_WEIGHT and REDUCE of its rank, waiting
 ///          for the last beside the compute; UPDATE after NORM; nothing after a rank's UPDATEs.

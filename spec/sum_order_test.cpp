@@ -48,6 +48,7 @@ TEST(SumOrder, LeavesThatComeInTurnMakeTheSameTree) {
   for (int n = 1; n <= 200; ++n) {
     size_t kept = 0;
     EXPECT_EQ(one_after_the_other(leaves(0, n), &kept), by_pairs(leaves(0, n))) << n;
+    EXPECT_EQ(tree_pairs(n).size(), static_cast<size_t>(n - 1));
     EXPECT_LE(kept, std::bit_width(static_cast<unsigned>(n - 1))) << n;
   }
 }
