@@ -253,7 +253,7 @@ std::vector<OptionSpec> make_options() {
       {.name = "context", .verbs = "train", .type = integer, .unit = "TOKENS", .help = "longest sequence the trained model declares (max_position_embeddings); not given: config.json's, and a longer --seq is refused", .min = 1, .max = kMaxCount},
       {.name = "batch", .verbs = "train", .type = integer, .fallback = "32", .unit = "SEQUENCES", .help = "sequences per step", .min = 1, .max = kMaxCount},
       {.name = "batch", .verbs = "eval", .type = integer, .fallback = "8", .unit = "WINDOWS", .help = "windows, choices or answers at a time; changes speed and memory, not the result", .min = 1, .max = kMaxCount},
-      {.name = "micro-batch", .verbs = "train", .type = integer, .unit = "SEQUENCES", .help = "sequences at a time, gradients add up; not given: --batch", .min = 1, .max = kMaxCount},
+      {.name = "micro-batch", .verbs = "train", .type = integer, .unit = "SEQUENCES", .help = "sequences at a time, gradients add up; not given: --batch, or a group of it (--sum-groups)", .min = 1, .max = kMaxCount},
       {.name = "steps", .verbs = "train", .type = integer, .fallback = "1000", .unit = "N", .help = "optimizer steps of the whole run", .min = 1, .max = 1e12},
       {.name = "learning-rate", .verbs = "train", .type = real, .fallback = "3e-4", .unit = "RATE", .help = "peak learning rate", .min = 0, .max = 1e6},
       {.name = "min-learning-rate", .verbs = "train", .type = real, .unit = "RATE", .help = "where the schedule ends; not given: a tenth of the peak", .min = 0, .max = 1e6},
@@ -275,6 +275,8 @@ std::vector<OptionSpec> make_options() {
       {.name = "shuffle", .verbs = "train", .type = toggle, .fallback = "on", .help = "draw sequences in random order, anew each epoch"},
       {.name = "seed", .verbs = "train", .type = integer, .fallback = "1", .unit = "N", .help = "of initial weights and of the order of data", .min = 0},
       {.name = "seed", .verbs = "generate chat", .type = integer, .fallback = "1", .unit = "N", .help = "of the random draws", .min = 0},
+      {.name = "ranks", .verbs = "train", .type = integer, .fallback = "1", .unit = "N", .help = "train on so many ranks, threads of this process: each has a copy of the model and an equal share of every step's micro-batches; --threads is of each", .min = 1, .max = 1024},
+      {.name = "sum-groups", .verbs = "train", .type = integer, .unit = "N", .help = "sum gradients in so many groups of micro-batches, then the groups in a tree: ranks of which each has 1, 2, 4, … groups give the same bits; not given: --ranks", .min = 1, .max = 1 << 20},
       {.name = "threads", .verbs = "train generate chat eval embed export plan demo bench profile", .type = integer, .unit = "N", .help = "compute threads; not given: the cores this process may use", .min = 1, .max = 4096},
       {.name = "memory", .verbs = "train generate chat eval embed export bench profile", .type = bytes, .unit = "SIZE", .help = "most memory to use, such as 4GiB; not given: what the machine has free", .min = 1},
 

@@ -2,11 +2,13 @@
 // output.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "apps/common.h"
 #include "apps/signals.h"
+#include "apps/threads.h"
 #include "apps/verbs.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -15,6 +17,7 @@
 #include "base/shell.h"
 #include "base/system.h"
 #include "base/units.h"
+#include "comm/thread_world.h"
 #include "train/trainer.h"
 
 namespace tern {
@@ -49,6 +52,8 @@ Json json_of(const TrainSettings& s, const TrainResult& r) {
                {"step", r.last_step},
                {"steps", s.schedule.total_steps},
                {"parameters", r.num_parameters},
+               {"ranks", s.ranks},
+               {"sum_groups", s.sum_order.groups},
                {"predicted_bytes", json_of(r.predicted)}};
   if (r.program_checksum != 0) json["program"]["checksum"] = fmt::format("{:08x}", r.program_checksum);
   if (s.plan) json["program"]["planned_step_seconds"] = static_cast<double>(s.plan->step_ps) * 1e-12;
@@ -147,16 +152,31 @@ void tell_end(const TrainSettings& s, const TrainResult& r) {
              shell_quoted(r.model));
 }
 
+// Ranks are threads, each with a team of so many. Rank 0 talks and has the result; who fails speaks for itself.
+TrainResult train_on_ranks(const TrainSettings& s, const TrainHooks& hooks, int threads) {
+  TrainResult result;
+  run_ranks(s.ranks, {}, [&](std::unique_ptr<Transport> transport) {
+    set_compute_threads(threads);
+    const bool leads = transport->rank() == 0;
+    TrainResult own = train(s, leads ? hooks : TrainHooks{}, real_io(),
+                            {.world = std::make_shared<Comm>(std::move(transport)), .stop = stop_flag()});
+    if (leads) result = std::move(own);
+  });
+  return result;
+}
+
 }  // namespace
 
 int run_train(const Options& options) {
-  apply_threads(options);
+  const int threads = apply_threads(options);
   return_freed_blocks();  // oneDNN's kernels take blocks and free them
   const TrainSettings settings = train_settings(options);
   Talk talk;
   const TrainResult result = [&] {
     const StopSignals signals;  // also while data are packed: what is half-written is cleared away
-    return train(settings, talk.hooks(settings), real_io(), {.stop = stop_flag()});
+    const TrainHooks hooks = talk.hooks(settings);
+    if (settings.ranks == 1) return train(settings, hooks, real_io(), {.stop = stop_flag()});
+    return train_on_ranks(settings, hooks, options.has("threads") ? threads : std::max(1, threads / settings.ranks));
   }();
   talk.packing.finish();
   if (talk.progress) talk.progress->finish();

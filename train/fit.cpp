@@ -11,6 +11,7 @@
 #include "model/thread_memory.h"
 #include "program/generate.h"
 #include "program/simulate.h"
+#include "spec/collective_bytes.h"
 #include "train/checkpoint.h"
 #include "train/plan_settings.h"
 
@@ -72,14 +73,17 @@ void check_countable(const ModelSpec& spec, const TrainSettings& s) {
 }  // namespace
 
 std::vector<std::pair<std::string_view, int64_t>> MemoryPlan::classes() const {
-  return {{"weights", weights},         {"gradients", gradients}, {"optimizer", optimizer},
-          {"activations", activations}, {"workspace", workspace}, {"staging", staging},
-          {"scratch", scratch},         {"data", data},           {"process", process}};
+  std::vector<std::pair<std::string_view, int64_t>> list{{"weights", weights},     {"gradients", gradients},
+                                                         {"optimizer", optimizer}, {"activations", activations},
+                                                         {"workspace", workspace}, {"staging", staging}};
+  if (messages > 0) list.emplace_back("messages", messages);
+  list.insert(list.end(), {{"scratch", scratch}, {"data", data}, {"process", process}});
+  return list;
 }
 
 int64_t MemoryPlan::tensors() const {
   const int64_t step = activations + workspace;
-  return weights + gradients + optimizer + (staging_during_steps ? step + staging : std::max(step, staging));
+  return weights + gradients + optimizer + messages + (staging_during_steps ? step + staging : std::max(step, staging));
 }
 
 Placement step_placement(const ModelSpec& spec, const TrainSettings& s, int64_t sequences) {
@@ -90,16 +94,31 @@ Placement step_placement(const ModelSpec& spec, const TrainSettings& s, int64_t 
                      .optimizer = s.optimizer.rule};
   const std::vector<Recompute> modes = s.plan ? planned_recompute(*s.plan) : std::vector{s.recompute};
   const auto num_micro = static_cast<int>((sequences + s.micro_batch - 1) / s.micro_batch);
-  return on_one_device(spec, job, s.optimizer, modes, num_micro,
-                       [units = spec.units, sequences, job, most = s.micro_batch,
-                        scratch = scratch_bytes(s.multiply, s.dtype)](int unit, int m) {
-                         const int64_t own = std::min(most, sequences - m * most);
-                         CostQuery q{.tokens = own * job.seq, .dtype = job.dtype, .scratch = scratch};
-                         if (const AttentionSpec* a = attention_of(units[static_cast<size_t>(unit)]))
-                           q.attended_pairs = own * attended_pairs(*a, job.seq);
-                         return q;
-                       });
+  Placement p = on_one_device(spec, job, s.optimizer, modes, num_micro,
+                              [units = spec.units, sequences, job, most = s.micro_batch,
+                               scratch = scratch_bytes(s.multiply, s.dtype)](int unit, int m) {
+                                const int64_t own = std::min(most, sequences - m * most);
+                                CostQuery q{.tokens = own * job.seq, .dtype = job.dtype, .scratch = scratch};
+                                if (const AttentionSpec* a = attention_of(units[static_cast<size_t>(unit)]))
+                                  q.attended_pairs = own * attended_pairs(*a, job.seq);
+                                return q;
+                              });
+  p.mesh.data = s.ranks;
+  p.groups = static_cast<int>(s.sum_order.groups / s.ranks);
+  return p;
 }
+
+namespace {
+
+// Of the longest vector that is summed over ranks.
+int64_t message_bytes_of(const Program& step, int ranks, int64_t wide) {
+  int64_t longest = 0;
+  for (const Instruction& i : step.instructions)
+    if (i.op == Opcode::reduce && i.axis != MeshAxis::none) longest = std::max(longest, i.message_bytes / wide);
+  return staging_elements(longest, ranks) * wide;
+}
+
+}  // namespace
 
 MemoryPlan predict_memory(const ModelSpec& spec, const TrainSettings& s, int64_t process_bytes) {
   check_countable(spec, s);
@@ -115,9 +134,14 @@ MemoryPlan predict_memory(const ModelSpec& spec, const TrainSettings& s, int64_t
 
   plan.staging_during_steps = s.checkpoint_every > 0 && s.checkpoint_every < s.schedule.total_steps;
 
-  // One micro-batch's Program has the same peak as many in turn; the first is the largest.
+  // One micro-batch's Program has the same peak as many in turn; the first is the largest. With groups, what is kept of
+  // them lies beside it.
   const int64_t largest = std::min(s.micro_batch, s.batch);
-  RankBytes peak = simulate(lower(spec, step_placement(spec, s, largest), 0)).ranks[0];
+  const Program step = lower(spec, step_placement(spec, s, s.sum_order.groups > s.ranks ? rank_batch(s) : largest), 0);
+  RankBytes peak = simulate(step).ranks[0];
+  peak.peak_bytes *= s.ranks, peak.buffers_at_peak *= s.ranks, peak.workspace_at_peak *= s.ranks;
+  plan.weights *= s.ranks, plan.gradients *= s.ranks, plan.optimizer *= s.ranks;
+  if (s.ranks > 1) plan.messages = s.ranks * message_bytes_of(step, s.ranks, wide);
   if (!s.valid_data.empty()) {
     const CostQuery exact = evaluation_query(spec, s, largest);
     const RankBytes evaluation = simulate(forward_program(spec, {&exact, 1})).ranks[0];
@@ -130,10 +154,10 @@ MemoryPlan predict_memory(const ModelSpec& spec, const TrainSettings& s, int64_t
         .dtype = s.dtype, .multiply = multiply, .tokens = largest * s.seq, .sequence = s.seq, .gradients = gradients};
     return thread_memory(spec, work).total();
   };
-  plan.scratch = threads(s.multiply, true);
+  plan.scratch = s.ranks * threads(s.multiply, true);
   if (!s.valid_data.empty()) plan.scratch = std::max(plan.scratch, threads(Multiply::exact, false));
   plan.data = s.batch * s.seq * 3 * static_cast<int64_t>(sizeof(int32_t))  // token, target, position
-              + rope_table_bytes(spec, s.seq);
+              + s.ranks * rope_table_bytes(spec, s.seq);
   return plan;
 }
 
@@ -153,6 +177,7 @@ std::vector<Alternative> nearest_fits(const ModelSpec& spec, const TrainSettings
         for (int halvings = 0;; ++halvings) {
           c.micro_batch = s.micro_batch >> halvings;
           if (c.micro_batch < 1) break;
+          if (!sums_in_order(c)) continue;
           c.dtype = bf16 ? DType::bf16 : s.dtype;
           c.recompute = static_cast<Recompute>(recompute);
           if (c.recompute < s.recompute) break;

@@ -16,23 +16,25 @@
 namespace tern {
 
 /// Predicted bytes by class. weights…staging are exact (what the Arena will count); scratch, data and process are
-/// what lies beside it. The classes are not all there at one moment: tensors() is their highest sum.
+/// what lies beside it. The classes are not all there at one moment: tensors() is their highest sum. Of all ranks
+/// together, which are threads of one process.
 struct MemoryPlan {
   int64_t weights = 0, gradients = 0, optimizer = 0;
   int64_t activations = 0, workspace = 0;  // at the moment of the highest sum, training or evaluation
   int64_t staging = 0;                     // the copy a checkpoint is written from
+  int64_t messages = 0;                    // what other ranks sent, until it is summed
   bool staging_during_steps = true;  // false: the only checkpoint comes after the last step's activations are gone
   int64_t scratch = 0;               // what compute threads keep: factors packed, tiles of scores
   int64_t data = 0;                  // one step's tokens and targets, tables of rotations
   int64_t process = 0;               // the program itself: code, libraries, thread stacks
   int64_t tensors() const;           // what the Arena will have counted at its peak
   int64_t total() const { return tensors() + scratch + data + process; }
-  /// In the order above, with their names.
+  /// In the order above, with their names; messages only where there are any.
   std::vector<std::pair<std::string_view, int64_t>> classes() const;
 };
 
-/// A step of so many sequences on one device, in micro-batches of the settings, each layer recomputed as the plan says
-/// or the settings. Windows are taken to be full, so attended pairs are an upper bound. With a plan, its step.
+/// A step of so many sequences on one rank, in micro-batches of the settings, each layer recomputed as the plan says
+/// or the settings; with several ranks the gradients are summed over them. Windows are taken to be full, so attended pairs are an upper bound. With a plan, its step.
 Placement step_placement(const ModelSpec&, const TrainSettings&, int64_t sequences);
 /// Predicted peak of a run with these settings. `process_bytes`: of the program itself, see program_bytes().
 MemoryPlan predict_memory(const ModelSpec&, const TrainSettings&, int64_t process_bytes);

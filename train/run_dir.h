@@ -35,7 +35,8 @@ class RunDirectory {
 
   std::string checkpoints() const { return join_path(path_, "checkpoints"); }
   std::string logs() const { return join_path(path_, "logs"); }
-  std::string data() const { return join_path(path_, "data"); }
+  std::string data() const { return data_of(path_); }
+  static std::string data_of(const std::string& path) { return join_path(path, "data"); }
   std::string model() const { return join_path(path_, "model"); }
   const std::string& path() const { return path_; }
   const std::string& id() const { return id_; }  // of this object alone, for temporary names

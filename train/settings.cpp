@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/options.h"
+#include "base/units.h"
 #include "train/plan_settings.h"
 
 namespace tern {
@@ -82,6 +83,14 @@ UpdateConfig optimizer_from(const Options& o, UpdateRule rule) {
     if (o.given(name) && is_of_other_rules(c.rule, name))
       throw Error(ErrorKind::usage, "--{}: --optimizer {} has none; leave it out", name, name_of(c.rule));
   return c;
+}
+
+SumOrder sum_order_from(const Options& o) { return {o.integer(o.has("sum-groups") ? "sum-groups" : "ranks")}; }
+
+// As large as the groups of a step allow.
+int64_t derived_micro_batch(const Options& o) {
+  const int64_t batch = o.integer("batch"), groups = sum_order_from(o).groups;
+  return batch % groups == 0 ? batch / groups : batch;
 }
 
 // Paths are written whole: the recipe lies in OUT, and its relative paths would be relative to that.
@@ -164,7 +173,12 @@ std::vector<DerivedValue> derived_values(const Options& o) {
       if (!o.given(name))
         list.push_back({name, o.value(name).spec->type == OptionType::integer ? value : quote_json(value),
                         fmt::format("the plan {}", o.text("plan"))});
-  if (!plan && !o.given("micro-batch")) list.push_back({"micro-batch", number(o.integer("batch")), "the whole batch"});
+  if (!plan && !o.given("micro-batch")) {
+    const int64_t micro = derived_micro_batch(o);
+    list.push_back(
+        {"micro-batch", number(micro), micro == o.integer("batch") ? "the whole batch" : "a group of the batch"});
+  }
+  if (!o.given("sum-groups")) list.push_back({"sum-groups", number(sum_order_from(o).groups), "--ranks"});
   if (!o.given("min-learning-rate") && o.text("schedule") != "constant")
     list.push_back({"min-learning-rate", number(tenth(o.real("learning-rate"))), "a tenth of --learning-rate"});
   if (const int64_t steps = warmup_steps(o); !o.given("warmup-steps") && steps != o.integer("warmup-steps"))
@@ -194,7 +208,9 @@ TrainSettings train_settings(const Options& o) {
   s.valid_data = o.text("valid-data"), s.output = o.text("output");
   s.from_scratch = o.flag("from-scratch");
   s.seq = o.integer("seq"), s.batch = o.integer("batch");
-  s.micro_batch = o.has("micro-batch") ? o.integer("micro-batch") : s.batch;
+  s.micro_batch = o.has("micro-batch") ? o.integer("micro-batch") : derived_micro_batch(o);
+  s.ranks = static_cast<int>(o.integer("ranks"));
+  s.sum_order = sum_order_from(o);
   if (o.has("context")) s.context = o.integer("context");
   s.schedule = schedule_from(o);
   const std::optional<Plan> plan = plan_option(o);
@@ -218,6 +234,7 @@ TrainSettings train_settings(const Options& o) {
 
   if (s.micro_batch > s.batch)
     throw Error(ErrorKind::usage, "--micro-batch: {} sequences, more than the {} of --batch", s.micro_batch, s.batch);
+  check_ranks(s);
   // Rows are numbered with 32 bits, and the closed forms of bytes must stay within 64.
   if (s.micro_batch > INT32_MAX / s.seq)
     throw Error(ErrorKind::usage,
@@ -243,6 +260,49 @@ TrainSettings train_settings(const Options& o) {
   return s;
 }
 
+bool sums_in_order(const TrainSettings& s) {
+  if (s.ranks == 1 && s.sum_order.groups == 1) return true;
+  return s.batch % s.micro_batch == 0 &&
+         check_sum_order(s.sum_order, s.ranks, s.batch / s.micro_batch) == SumFault::none;
+}
+
+void check_ranks(const TrainSettings& s) {
+  const int64_t groups = s.sum_order.groups;
+  if (s.plan && (s.ranks > 1 || groups > 1))
+    throw Error(ErrorKind::usage,
+                "--plan {}: is of one rank, which sums as it goes; leave --ranks and --sum-groups out, or the plan",
+                s.plan_path);
+  if (!s.trace.empty() && s.ranks > 1)
+    throw Error(ErrorKind::usage, "--trace: with --ranks {} there is none yet; leave one of them out", s.ranks);
+  if (sums_in_order(s)) return;
+  if (s.batch % s.micro_batch != 0)
+    throw Error(ErrorKind::usage,
+                "--micro-batch: {} does not divide the {} sequences of --batch, and with --ranks or --sum-groups all "
+                "shares are equal; choose one that does",
+                s.micro_batch, s.batch);
+  const int64_t micros = s.batch / s.micro_batch;
+  switch (check_sum_order(s.sum_order, s.ranks, micros)) {
+    case SumFault::micro_not_divided:
+      throw Error(
+          ErrorKind::usage,
+          "--{}: {} of a step (--batch {} in --micro-batch {}) cannot be shared out to {} in equal parts; choose "
+          "a --micro-batch, --batch or number of {} so that they can",
+          groups == s.ranks ? "ranks" : "sum-groups",
+          micros == 1 ? std::string("1 micro-batch") : fmt::format("{} micro-batches", micros), s.batch, s.micro_batch,
+          groups == s.ranks ? counted(groups, "rank") : counted(groups, "group"),
+          groups == s.ranks ? "ranks" : "groups");
+    case SumFault::ranks_not_divided:
+      throw Error(ErrorKind::usage,
+                  "--sum-groups: {} cannot be shared out to --ranks {}; choose a multiple of the ranks",
+                  counted(groups, "group"), s.ranks);
+    default:
+      throw Error(ErrorKind::usage,
+                  "--sum-groups: {} groups on --ranks {} are {} to a rank, no power of two: one rank would sum them in "
+                  "another order; choose {}, or {}",
+                  groups, s.ranks, groups / s.ranks, s.ranks, 2 * s.ranks);
+  }
+}
+
 Facts settings_facts(const TrainSettings& s, const RunIdentity& id) {
   const auto number = [](auto x) { return fmt::format("{}", x); };
   Facts f = {{"model", id.model},
@@ -251,6 +311,7 @@ Facts settings_facts(const TrainSettings& s, const RunIdentity& id) {
              {"seq", number(s.seq)},
              {"batch", number(s.batch)},
              {"micro-batch", number(s.micro_batch)},
+             {"sum-groups", number(s.sum_order.groups)},
              {"steps", number(s.schedule.total_steps)},
              {"learning-rate", number(s.schedule.peak)},
              {"min-learning-rate", number(s.schedule.minimum)},
@@ -286,7 +347,7 @@ SettingsChange compare_settings(const Manifest& checkpoint, const Facts& setting
 
   for (const auto& [key, now] : settings) {
     const std::string* then = find(checkpoint.settings, key);
-    if (then && *then == now) continue;
+    if (then ? *then == now : key == "sum-groups" && now == "1") continue;  // older checkpoints: one group
     const std::string sentence =
         fmt::format("{}: {} in the checkpoint, {} now", flag(key), then ? *then : "not set", now);
     if (key == "steps") {
@@ -294,7 +355,7 @@ SettingsChange compare_settings(const Manifest& checkpoint, const Facts& setting
         change.refused.push_back(sentence + fmt::format(", and step {} is done", checkpoint.step));
       else if (rate_depends_on_steps)
         change.warned.push_back(sentence + ": the learning rate goes on as if it had been so from the start");
-    } else if (key == "micro-batch" || key == "multiply") {
+    } else if (key == "micro-batch" || key == "sum-groups" || key == "multiply") {
       change.warned.push_back(sentence + ": sums are taken in another order from here on");
     } else if ((key == "warmup-steps" || key == "decay-steps") && then && find(checkpoint.settings, "steps") &&
                number(find(checkpoint.settings, "steps")) != number(find(settings, "steps"))) {

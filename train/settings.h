@@ -9,6 +9,7 @@
 #include "base/dtype.h"
 #include "model/unit.h"
 #include "plan/plan_file.h"
+#include "spec/sum_order.h"
 #include "spec/unit_cost.h"
 #include "spec/update_rule.h"
 #include "train/learning_rate.h"
@@ -25,7 +26,9 @@ struct TrainSettings {
   bool from_scratch = false;
   int64_t seq = 256, batch = 32, micro_batch = 32;  // batch and micro_batch in sequences
   std::optional<int64_t> context;                   // --context: what the model declares from now on
-  LearningRateSchedule schedule;                    // total_steps: --steps
+  int ranks = 1;                  // --ranks: each with a copy of the model and its share of every step's micro-batches
+  SumOrder sum_order;             // --sum-groups, over the micro-batches of all ranks
+  LearningRateSchedule schedule;  // total_steps: --steps
   UpdateConfig optimizer = update_config(UpdateRule::adamw);
   DType dtype = DType::f32;
   Recompute recompute = Recompute::none;
@@ -47,6 +50,14 @@ struct TrainSettings {
 /// Reads the verb's options. Errors: usage, naming the option: missing --data or --output (unless --dry-run), a
 /// micro-batch larger than the batch, a schedule that does not fit the run; those of --plan (train/plan_settings.h).
 TrainSettings train_settings(const Options&);
+
+/// Whether so many ranks can sum the step's micro-batches in the order asked for. Errors: usage, saying what does not
+/// divide; what cannot run on ranks or in groups yet: --plan; --trace of several ranks.
+void check_ranks(const TrainSettings&);
+/// The same without words, for other sizes of micro-batches.
+bool sums_in_order(const TrainSettings&);
+/// Sequences of a step on one rank.
+inline int64_t rank_batch(const TrainSettings& s) { return s.batch / s.ranks; }
 
 /// What the verb works out for options that are not given, in the order of the table: `value` as one would type it,
 /// `why` for people.
@@ -75,7 +86,7 @@ Facts settings_facts(const TrainSettings&, const RunIdentity&);
 ///          model, data, tokenizer, seq, batch, seed, shuffle, dtype,
 ///          rates, schedule, optimizer; or a run made shorter than the checkpoint.
 /// warned:  harmless, but the bits may differ from an uninterrupted run:
-///          micro-batch, multiply, steps under a schedule that depends on
+///          micro-batch, sum-groups, multiply, steps under a schedule that depends on
 ///          them; of `made_by`: version, instruction set, threads, multiplier.
 struct SettingsChange {
   std::vector<std::string> refused, warned;  // "--seq: 128 in the checkpoint, 256 now"

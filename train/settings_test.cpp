@@ -38,6 +38,50 @@ TEST(Settings, AChoiceThatNobodyReadsIsRefusedNotTakenForAnother) {
   EXPECT_THROW(resume_from_name(""), Error);
 }
 
+// What does not divide is said before anything runs.
+TEST(Settings, RanksAndGroupsThatDoNotDivideAreRefusedByName) {
+  const auto refusal = [](int64_t batch, int64_t micro, int ranks, int64_t groups) {
+    TrainSettings s = sample();
+    s.batch = batch, s.micro_batch = micro, s.ranks = ranks, s.sum_order.groups = groups;
+    try {
+      check_ranks(s);
+    } catch (const Error& e) {
+      EXPECT_EQ(e.kind(), ErrorKind::usage);
+      EXPECT_FALSE(sums_in_order(s));
+      return std::string(e.what());
+    }
+    EXPECT_TRUE(sums_in_order(s));
+    return std::string();
+  };
+  EXPECT_EQ(refusal(8, 3, 1, 1), "") << "one rank, one group: the last may be smaller";
+  EXPECT_EQ(refusal(8, 2, 2, 4), "");
+  EXPECT_EQ(refusal(12, 1, 3, 6), "");
+  EXPECT_NE(refusal(8, 3, 2, 2).find("--micro-batch: 3 does not divide the 8"), std::string::npos);
+  EXPECT_NE(
+      refusal(8, 4, 4, 4)
+          .find("--ranks: 2 micro-batches of a step (--batch 8 in --micro-batch 4) cannot be shared out to 4 ranks"),
+      std::string::npos);
+  EXPECT_NE(refusal(8, 4, 1, 4).find("--sum-groups: 2 micro-batches of a step"), std::string::npos);
+  EXPECT_NE(refusal(8, 1, 4, 2).find("cannot be shared out to --ranks 4"), std::string::npos);
+  EXPECT_NE(refusal(12, 1, 2, 6).find("3 to a rank, no power of two"), std::string::npos);
+  TrainSettings s = sample();
+  s.ranks = 2, s.sum_order.groups = 2, s.micro_batch = 16, s.trace = "t.json";
+  EXPECT_THROW(check_ranks(s), Error);
+}
+
+TEST(CompareSettings, GroupsAreWarnedOfAndOlderCheckpointsHadOne) {
+  TrainSettings s = sample();
+  s.sum_order.groups = 4;
+  EXPECT_TRUE(change_to(s).refused.empty());
+  ASSERT_EQ(change_to(s).warned.size(), 1u);
+  EXPECT_EQ(change_to(s).warned[0],
+            "--sum-groups: 1 in the checkpoint, 4 now: sums are taken in another order from here on");
+  Manifest older = checkpoint_of(sample());
+  std::erase_if(older.settings, [](const auto& fact) { return fact.first == "sum-groups"; });
+  const SettingsChange same = compare_settings(older, settings_facts(sample(), kIdentity), kMadeBy);
+  EXPECT_TRUE(same.refused.empty() && same.warned.empty());
+}
+
 TEST(CompareSettings, TheSameCommandGoesOnSilently) {
   const SettingsChange c = change_to(sample());
   EXPECT_TRUE(c.refused.empty());

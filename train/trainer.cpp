@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 
 #include "base/clock.h"
@@ -37,7 +38,8 @@ class Trainer {
  public:
   Trainer(const TrainSettings& settings, const TrainHooks& hooks, Io& io, Worker worker)
       : s_(settings), hooks_(hooks), io_(io), worker_(std::move(worker)), clock_(worker_.clock) {
-    TERN_CHECK(worker_.world->size() == 1, "train: a world of {} ranks", worker_.world->size());
+    TERN_CHECK(worker_.world->size() == s_.ranks && sums_in_order(s_), "train: {} ranks in a world of {}", s_.ranks,
+               worker_.world->size());
     TERN_CHECK(worker_.threads == num_compute_threads(), "train: a worker of {} threads on a thread with teams of {}",
                worker_.threads, num_compute_threads());
   }
@@ -62,17 +64,32 @@ class Trainer {
   void phase(const std::string& text) const {
     if (hooks_.phase) hooks_.phase(text);
   }
+  Comm& world() const { return *worker_.world; }
+  bool leads() const { return worker_.rank() == 0; }
 
   // What it would take, before anything is opened for writing or allocated.
   void plan() {
     in_ = load_inputs(s_);
-    if (!s_.output.empty()) check_output(io_, s_.output, in_.dir);
+    if (leads() && !s_.output.empty()) check_output(io_, s_.output, in_.dir);
     for (const std::string& text : in_.notes) note(text);
     check_planned_model(in_.spec, s_);
     const int64_t process = program_bytes();
     result_.predicted = predict_memory(in_.spec, s_, process);
     result_.num_parameters = num_parameters(in_.spec);
     if (hooks_.planned) hooks_.planned(result_.predicted, in_.spec);
+    if (leads()) check_room(process);
+    world().barrier();  // nobody takes memory before that
+    if (s_.dry_run && !s_.plan) return;
+    program_ = lower(in_.spec, step_placement(in_.spec, s_, rank_batch(s_)), 0);
+    check_valid(program_);
+    result_.program_checksum = checksum(program_);
+    std::array<int64_t, 2> most{result_.program_checksum, -int64_t{result_.program_checksum}};
+    world().all_reduce(most, Combine::most);
+    TERN_CHECK(most[0] == -most[1], "train: rank {} has another Program than others, {:08x}", worker_.rank(),
+               result_.program_checksum);
+  }
+
+  void check_room(int64_t process) const {
     // What is resident already is not available any more.
     const int64_t budget =
         s_.memory_bytes ? *s_.memory_bytes : read_memory_facts().available_bytes + read_process_memory().resident_bytes;
@@ -81,10 +98,6 @@ class Trainer {
     require_disk(predict_disk(in_.spec, s_, io_), s_, io_);
     check_data_files(s_, in_);
     check_trace_file();
-    if (s_.dry_run && !s_.plan) return;
-    program_ = lower(in_.spec, step_placement(in_.spec, s_, s_.batch), 0);
-    check_valid(program_);
-    result_.program_checksum = checksum(program_);
   }
 
   // An empty file is nobody's.
@@ -103,12 +116,18 @@ class Trainer {
   }
 
   void open() {
-    run_ = std::make_unique<RunDirectory>(io_, s_.output);
-    for (const std::string& text : run_->notes()) note(text);
-    phase("reading the data");
-    const FeedConfig config{.seq = s_.seq, .seed = s_.seed, .shuffle = s_.shuffle};
-    feed_ = std::make_unique<Feed>(open_feed(s_, in_, s_.data, run_->data(), config, hooks_.pack, io_));
+    if (leads()) {
+      run_ = std::make_unique<RunDirectory>(io_, s_.output);
+      for (const std::string& text : run_->notes()) note(text);
+      phase("reading the data");
+      open_feed_of_run();
+      world().barrier();
+    } else {
+      world().barrier();  // packed by now
+      open_feed_of_run();
+    }
     require_loss();
+    if (!leads()) return;
     int64_t dropped = 0;  // answers behind the last window
     for (int64_t i = feed_->data().num_tokens() - feed_->left_over(); i < feed_->data().num_tokens(); ++i)
       dropped += feed_->data().loss(i);
@@ -126,6 +145,12 @@ class Trainer {
     settings_ = settings_facts(s_, identify(s_, in_, *feed_));
   }
 
+  void open_feed_of_run() {
+    const FeedConfig config{.seq = s_.seq, .seed = s_.seed, .shuffle = s_.shuffle};
+    feed_ =
+        std::make_unique<Feed>(open_feed(s_, in_, s_.data, RunDirectory::data_of(s_.output), config, hooks_.pack, io_));
+  }
+
   // A run whose windows have nothing to learn from would end with the weights it began with.
   void require_loss() const {
     if (feed_->num_loss_targets() > 0) return;
@@ -141,13 +166,18 @@ class Trainer {
   }
 
   void prepare() {
-    const CheckpointSearch search = look_for_checkpoint();
-    if (search.newest) {
-      check_change(*search.newest);
-      phase(fmt::format("reading {}", search.newest->path));
-      state_ = load_state(s_, in_, io_, search.newest->path, search.newest->manifest, worker_.rank(), state_arena_);
-      result_.checkpoint = search.newest->path;
-      note(fmt::format("resumed from {}", search.newest->path));
+    std::string newest;
+    if (leads()) {
+      const CheckpointSearch search = look_for_checkpoint();
+      if (search.newest) check_change(*search.newest), newest = search.newest->path;
+    }
+    newest = world().broadcast(std::move(newest), 0);
+    if (!newest.empty()) {
+      phase(fmt::format("reading {}", newest));
+      // All of the state is in rank 0's file.
+      state_ = load_state(s_, in_, io_, newest, read_manifest(io_, newest), 0, state_arena_);
+      result_.checkpoint = newest;
+      note(fmt::format("resumed from {}", newest));
     } else {
       phase(s_.from_scratch ? "drawing the first weights" : "reading the weights");
       state_ = fresh_state(s_, in_, state_arena_);
@@ -155,9 +185,14 @@ class Trainer {
     if (in_.spec.rope.kind != RopeKind::none) rope_ = rope_table(in_.spec, s_.seq, s_.seq);
     predicted_ = simulate(program_).replay;
     update_.emplace(make_update_pass(in_.spec, state_.optimizer, s_.optimizer, state_.weights, state_.gradients));
-    result_.peak = peak_rate(s_.dtype, s_.multiply, [&] { phase("measuring the machine's peak"); });
+    std::array<int64_t, 1> states{state_arena_.current_total()};
+    world().all_reduce(states, Combine::sum);
+    others_state_ = states[0] - state_arena_.current_total();
+    if (!leads()) return;
+    // One rank's probe says nothing of several that share the cores.
+    if (s_.ranks == 1) result_.peak = peak_rate(s_.dtype, s_.multiply, [&] { phase("measuring the machine's peak"); });
     run_->write_recipe(s_.recipe_toml);
-    log_ = std::make_unique<MetricsLog>(io_, run_->logs(), search.newest ? state_.step : -1, clock_);
+    log_ = std::make_unique<MetricsLog>(io_, run_->logs(), newest.empty() ? -1 : state_.step, clock_);
     writer_ = std::make_unique<CheckpointWriter>(
         io_, state_arena_,
         CheckpointWriter::Config{run_->checkpoints(), run_->id(), s_.keep_checkpoints, worker_.rank()});
@@ -199,8 +234,12 @@ class Trainer {
     result_.first_step = state_.step;
     if (hooks_.begun && state_.step < total) hooks_.begun(state_.step, total);
     begin_ns_ = last_ns_ = clock_.now_ns();
-    while (state_.step < total && !stop_now()) {
-      const StepReport report = step();
+    while (state_.step < total) {
+      const std::vector<MicroBatch> batches = my_batches();
+      const Agreed agreed = agree(batches);
+      if (agreed.stop) break;
+      const StepReport report = step(batches, agreed.targets);
+      if (!leads()) continue;
       const bool last = state_.step == total;
       const bool evaluates = held_out_ && (last || (s_.eval_every > 0 && state_.step % s_.eval_every == 0));
       MetricRow row;
@@ -226,12 +265,26 @@ class Trainer {
     return worker_.stop || (s_.max_seconds && seconds_between(begin_ns_, clock_.now_ns()) >= *s_.max_seconds);
   }
 
-  StepReport step() {
-    const int64_t number = state_.step + 1;
-    const std::vector<MicroBatch> batches =
-        feed_->samples(state_.samples, s_.batch, s_.micro_batch, rope_ ? &*rope_ : nullptr);
+  // This rank's share of the next step: micro-batches are numbered over the ranks, one after the other.
+  std::vector<MicroBatch> my_batches() const {
+    const uint64_t first = state_.samples + static_cast<uint64_t>(worker_.rank() * rank_batch(s_));
+    return feed_->samples(first, rank_batch(s_), s_.micro_batch, rope_ ? &*rope_ : nullptr);
+  }
+
+  // What all ranks must do alike. A stop of one is a stop of all, at the same step.
+  struct Agreed {
     int64_t targets = 0;
-    for (const MicroBatch& b : batches) targets += b.num_targets();
+    bool stop = false;
+  };
+  Agreed agree(const std::vector<MicroBatch>& batches) {
+    std::array<int64_t, 2> sums{0, stop_now()};
+    for (const MicroBatch& b : batches) sums[0] += b.num_targets();
+    world().all_reduce(sums, Combine::sum);
+    return {sums[0], sums[1] > 0};
+  }
+
+  StepReport step(const std::vector<MicroBatch>& batches, int64_t targets) {
+    const int64_t number = state_.step + 1;
     StepReport report{
         .step = number, .total_steps = s_.schedule.total_steps, .learning_rate = learning_rate(s_.schedule, number)};
     update_->learning_rate = report.learning_rate;
@@ -243,6 +296,8 @@ class Trainer {
                                                  .loss_scale = targets > 0 ? 1.0 / static_cast<double>(targets) : 0.0,
                                                  .compute = {worker_.arena, s_.multiply},
                                                  .update = &*update_,
+                                                 .world = s_.ranks > 1 ? &world() : nullptr,
+                                                 .step_targets = targets,
                                                  .predicted = predicted_,
                                                  .clock = clock_});
     if (run.update)
@@ -252,12 +307,36 @@ class Trainer {
                        number));
     state_.step = number;
     state_.samples += static_cast<uint64_t>(s_.batch);
-    if (targets > 0) result_.loss = report.loss = run.loss_sum / static_cast<double>(targets);
-    after_step(run, report);
+    const Totals totals = gather_totals(run);
+    if (targets > 0) result_.loss = report.loss = totals.loss_sum / static_cast<double>(targets);
+    after_step(run, totals, report);
     return report;
   }
 
-  void after_step(const ExecuteResult& run, StepReport& report) {
+  // Of all ranks: losses in the order of micro-batches, as one rank adds them; the highest moments of the step.
+  struct Totals {
+    double loss_sum = 0;
+    int64_t peak_bytes = 0;
+  };
+  Totals gather_totals(const ExecuteResult& run) {
+    std::vector<double> mine = run.losses;
+    mine.push_back(static_cast<double>(run.bytes.peak_bytes));
+    const std::vector<double> all = world().gather(mine);
+    Totals totals;
+    for (size_t i = 0; i < all.size(); ++i)
+      if ((i + 1) % mine.size() == 0)
+        totals.peak_bytes += static_cast<int64_t>(all[i]);
+      else
+        totals.loss_sum += all[i];
+    return totals;
+  }
+
+  // Bytes that lie there all the time: the state of this rank and the others, and what their messages wait in.
+  int64_t state_bytes() const {
+    return state_arena_.peak_total() + others_state_ + s_.ranks * world().staging().peak_total();
+  }
+
+  void after_step(const ExecuteResult& run, const Totals& totals, StepReport& report) {
     if (!run.mismatches.empty()) {
       if (result_.byte_mismatches == 0)
         note(fmt::format("{}; this is a bug in tern's memory prediction", describe_mismatches(run)));
@@ -272,7 +351,7 @@ class Trainer {
     report.flops_per_s = report.tokens_per_s * training_flops_per_token(in_.spec, s_.seq);
     report.share_of_peak = result_.peak.flops_per_s > 0 ? report.flops_per_s / result_.peak.flops_per_s : 0;
     if (report.share_of_peak > 1) raise_peak(report);
-    report.memory_bytes = state_arena_.peak_total() + run.bytes.peak_bytes;
+    report.memory_bytes = state_bytes() + totals.peak_bytes;
     result_.counted_peak_bytes = std::max(result_.counted_peak_bytes, report.memory_bytes);
     result_.last_step = state_.step;
     if (hooks_.step) hooks_.step(report);
@@ -329,7 +408,7 @@ class Trainer {
                  rope_ ? &*rope_ : nullptr, worker_.arena, [this] { return worker_.stop.load(); });
     last_ns_ = clock_.now_ns();  // not part of the next step's time
     result_.evaluation_seconds += seconds_between(begin, last_ns_);
-    result_.counted_peak_bytes = std::max(result_.counted_peak_bytes, state_arena_.peak_total() + e.peak_bytes);
+    result_.counted_peak_bytes = std::max(result_.counted_peak_bytes, state_bytes() + e.peak_bytes);
     if (!e.whole) {
       note(fmt::format("stopping: the evaluation of step {} is left unfinished and not logged", state_.step));
       return false;
@@ -359,6 +438,12 @@ class Trainer {
   void finish() {
     result_.last_step = state_.step;
     worker_.arena = Arena();  // what it keeps of freed activations goes back: staging takes their place
+    std::array<int64_t, 1> mismatches{result_.byte_mismatches};
+    world().all_reduce(mismatches, Combine::sum);
+    if (result_.byte_mismatches == 0 && mismatches[0] > 0)
+      note("another rank counted other bytes than predicted; this is a bug in tern's memory prediction");
+    result_.byte_mismatches = mismatches[0];
+    if (!leads()) return;  // the rest is done once
     const bool moved = state_.step > result_.first_step;
     if (moved || result_.checkpoint.empty()) {
       phase("writing the checkpoint and the model");
@@ -369,7 +454,7 @@ class Trainer {
     export_model(moved);
     result_.model = run_->model();
     result_.converses = (in_.tokenizer && in_.tokenizer->has_chat_template()) || !s_.chat_template.empty();
-    result_.counted_peak_bytes = std::max(result_.counted_peak_bytes, state_arena_.peak_total());
+    result_.counted_peak_bytes = std::max(result_.counted_peak_bytes, state_bytes());
     result_.peak_resident_bytes = read_process_memory().peak_resident_bytes;
   }
 
@@ -397,6 +482,7 @@ class Trainer {
   std::unique_ptr<RunDirectory> run_;
   std::unique_ptr<Feed> feed_, held_out_;
   Facts settings_;
+  int64_t others_state_ = 0;  // bytes of the other ranks' states
   Arena state_arena_;  // apart from the worker's, so that the writer's staging does not disturb the executor's counts
   TrainState state_;
   std::optional<RopeTable> rope_;

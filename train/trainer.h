@@ -58,14 +58,18 @@ struct TrainResult {
 
 /// Order   same binary, machine, threads and settings: the same bits, resumed or not, recomputed or not.
 /// Workers any number of threads of one process may train at once, each with a Worker and an --output of its own: the
-/// bits are those of as many processes. The Worker's world has one rank; its team is the calling thread's.
+/// bits are those of as many processes. Its team is the calling thread's.
+/// Ranks   the Worker's world has `ranks` of them; all call train with the same settings and Io. Each has the whole state
+/// and its share of every step's micro-batches; gradients are summed in the settings' order, so the number of ranks
+/// changes no bit (spec/sum_order.h). Before each step they agree on its targets and on a stop of any of them. Rank 0
+/// checks memory and disk, packs data, finds the checkpoint, evaluates, logs and saves; its result and hooks are the run's.
 /// Stops   when the Worker's `stop` becomes true, or after max_seconds: the step is finished (a stop leaves an
 /// evaluation at its next batch, told by a note; after the last step too, the end is interrupted), a checkpoint and
 /// OUT/model written.
 /// Seams   all that is written in OUT goes through the Io (what is read from elsewhere, and the machine's cache of peak
 /// rates, is real); the Worker's clock is what max_seconds, rates, the log's times and the trace go by (the probe of the
 /// machine's peak is real).
-/// Errors  usage, bad_file, does_not_fit before anything is written to OUT; no_checkpoint (--resume must, or
+/// Errors  peer, where another rank failed; usage, bad_file, does_not_fit before anything is written to OUT; no_checkpoint (--resume must, or
 /// none of those there
 ///         verifies); diverged for gradients that are not finite; the disk's errors.
 TrainResult train(const TrainSettings&, const TrainHooks& = {}, Io& = real_io(), Worker = {});

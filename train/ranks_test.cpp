@@ -1,0 +1,195 @@
+// Training on ranks, threads of one process: the bits of one rank under the same order of sums, through checkpoints, stops and
+// other numbers of ranks. ./test runs this under ThreadSanitizer.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <vector>
+
+#include "base/error.h"
+#include "base/fault_io.h"
+#include "base/memory_io.h"
+#include "base/threads_testing.h"
+#include "comm/thread_world.h"
+#include "formats/tokenizer/tokenizer.h"
+#include "train/checkpoint.h"
+#include "train/trainer.h"
+
+namespace tern {
+namespace {
+
+const std::string kTokenizer = TERN_SOURCE_DIR "/tests/golden/tokenizers/byte_level";
+
+// What the runs read, and the cache of the machine's peak.
+struct Inputs {
+  std::string path = testing::TempDir() + "tern-ranks-XXXXXX";
+  explicit Inputs(bool tied) {
+    EXPECT_NE(::mkdtemp(path.data()), nullptr);
+    ::setenv("XDG_CACHE_HOME", path.c_str(), 1);
+    std::string text;
+    for (int i = 0; i < 60; ++i) text += fmt::format("line {} of {}\n", i, i * i % 7);
+    write_file_atomically(real_io(), path + "/text.txt", text);
+    write_file_atomically(
+        real_io(), path + "/config.json",
+        fmt::format(
+            R"({{"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": {}, "hidden_size": 16,
+ "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1,
+ "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "tie_word_embeddings": {}, "hidden_act": "silu"}})",
+            Tokenizer::load(kTokenizer).vocab_size(), tied));
+  }
+  ~Inputs() { remove_all(real_io(), path); }
+  Inputs(const Inputs&) = delete;
+};
+
+TrainSettings settings_of(const Inputs& inputs, DType dtype) {
+  TrainSettings s;
+  s.model = inputs.path + "/config.json", s.tokenizer = kTokenizer, s.output = "run";
+  s.data = s.valid_data = inputs.path + "/text.txt";
+  s.from_scratch = true, s.seed = 3;
+  s.seq = 8, s.batch = 8, s.micro_batch = 1;
+  s.sum_order.groups = 4;
+  s.schedule = {.kind = LearningRateKind::cosine,
+                .peak = 1e-2,
+                .minimum = 1e-3,
+                .warmup_steps = 1,
+                .decay_steps = 0,
+                .total_steps = 6};
+  s.checkpoint_every = 2, s.keep_checkpoints = 1, s.eval_every = 3, s.eval_batches = 1, s.log_every = 1;
+  s.dtype = dtype;
+  return s;
+}
+
+// Rank 0's result; `stop_of` says whose stop a rank watches.
+TrainResult train_on(TrainSettings s, int ranks, Io& io, const TrainHooks& hooks = {},
+                     const std::atomic<bool>& stop_of_last = kNeverStops) {
+  s.ranks = ranks;
+  TrainResult result;
+  run_ranks(ranks, {}, [&](std::unique_ptr<Transport> transport) {
+    with_threads(1, [&] {
+      const int rank = transport->rank();
+      const bool last = rank == ranks - 1;
+      TrainResult own =
+          train(s, rank == 0 ? hooks : TrainHooks{}, io,
+                {.world = std::make_shared<Comm>(std::move(transport)), .stop = last ? stop_of_last : kNeverStops});
+      if (rank == 0) result = std::move(own);
+    });
+  });
+  return result;
+}
+
+std::string bits_of(const TrainResult& r, Io& io) {
+  return io.read(r.model + "/model.safetensors") + io.read(r.checkpoint + "/" + rank_file(0));
+}
+
+void expect_bits_of_one(DType dtype, bool tied) {
+  const Inputs inputs(tied);
+  const TrainSettings s = settings_of(inputs, dtype);
+  std::string want;
+  std::optional<TrainResult> one;
+  for (const int ranks : {1, 2, 4}) {
+    SCOPED_TRACE(fmt::format("{} ranks, {}", ranks, name_of(dtype)));
+    MemoryIo io;
+    const TrainResult r = train_on(s, ranks, io);
+    EXPECT_EQ(r.end, TrainEnd::finished);
+    EXPECT_EQ(r.byte_mismatches, 0);
+    EXPECT_EQ(r.counted_peak_bytes, r.predicted.tensors());
+    ASSERT_TRUE(r.evaluation && r.loss);
+    if (!one) one = r, want = bits_of(r, io);
+    EXPECT_TRUE(bits_of(r, io) == want);
+    EXPECT_EQ(*r.loss, *one->loss);
+    EXPECT_EQ(r.evaluation->loss, one->evaluation->loss);
+    EXPECT_EQ(r.predicted.weights, ranks * one->predicted.weights);
+  }
+}
+
+TEST(TrainRanks, AnyNumberOfThemLeavesTheBitsOfOne) {
+  for (const bool tied : {false, true})
+    for (const DType dtype : {DType::f32, DType::bf16}) expect_bits_of_one(dtype, tied);
+}
+
+TEST(TrainRanks, InF64Too) { expect_bits_of_one(DType::f64, true); }
+
+TEST(TrainRanks, AnotherOrderOfSumsIsAnotherRunToTheBit) {
+  const Inputs inputs(true);
+  TrainSettings s = settings_of(inputs, DType::f32);
+  MemoryIo four, one;
+  const std::string want = bits_of(train_on(s, 1, four), four);
+  s.sum_order.groups = 1;
+  EXPECT_FALSE(bits_of(train_on(s, 1, one), one) == want);
+}
+
+// Stopped by one rank alone: all leave at one step, and any number of ranks goes on to the same bits.
+TEST(TrainRanks, AStopOfOneStopsAllAndAnotherNumberOfRanksGoesOn) {
+  const Inputs inputs(true);
+  const TrainSettings s = settings_of(inputs, DType::bf16);
+  MemoryIo whole;
+  const std::string want = bits_of(train_on(s, 1, whole), whole);
+  for (const auto& [before, after] : {std::pair(4, 1), std::pair(1, 2), std::pair(2, 4)}) {
+    MemoryIo io;
+    std::atomic<bool> stop = false;
+    const TrainHooks hooks{.step = [&](const StepReport& r) {
+      if (r.step == 3) stop = true;
+    }};
+    const TrainResult first = train_on(s, before, io, hooks, stop);
+    EXPECT_EQ(first.end, TrainEnd::interrupted);
+    EXPECT_GE(first.last_step, 3);  // the last rank may have begun the fourth when rank 0 reports the third
+    EXPECT_LE(first.last_step, 4);
+    const TrainResult second = train_on(s, after, io);
+    EXPECT_EQ(second.first_step, first.last_step);
+    EXPECT_EQ(second.end, TrainEnd::finished);
+    EXPECT_TRUE(bits_of(second, io) == want) << before << " ranks, then " << after;
+  }
+}
+
+// Each rank's own clock and stop are local; what they decide is not.
+TEST(TrainRanks, TheTimeOfOneRankIsUpForAll) {
+  const Inputs inputs(false);
+  TrainSettings s = settings_of(inputs, DType::f32);
+  s.max_seconds = 0.0;
+  MemoryIo io;
+  const TrainResult r = train_on(s, 4, io);
+  EXPECT_EQ(r.end, TrainEnd::interrupted);
+  EXPECT_EQ(r.last_step, 0);
+}
+
+TEST(TrainRanks, WhatRankZeroRefusesEndsAllWithItsWords) {
+  const Inputs inputs(false);
+  TrainSettings s = settings_of(inputs, DType::f32);
+  MemoryIo io;
+  s.memory_bytes = 1 << 20;
+  try {
+    train_on(s, 4, io);
+    FAIL() << "no error";
+  } catch (const Error& e) { EXPECT_EQ(e.kind(), ErrorKind::does_not_fit) << e.what(); }
+  s.memory_bytes.reset(), s.resume = Resume::must;
+  try {
+    train_on(s, 4, io);
+    FAIL() << "no error";
+  } catch (const Error& e) { EXPECT_EQ(e.kind(), ErrorKind::no_checkpoint) << e.what(); }
+}
+
+TEST(TrainRanks, AFullDiskEndsAll) {
+  const Inputs inputs(false);
+  const TrainSettings s = settings_of(inputs, DType::f32);
+  MemoryIo io;
+  io.capacity_bytes = 100'000;
+  try {
+    train_on(s, 2, io);
+    FAIL() << "no error";
+  } catch (const Error& e) { EXPECT_NE(e.kind(), ErrorKind::peer) << e.what(); }
+}
+
+TEST(TrainRanks, MemoryIsPredictedWithWhatGroupsKeep) {
+  const Inputs inputs(true);
+  TrainSettings s = settings_of(inputs, DType::f32);
+  for (const int64_t groups : {1, 2, 4, 8}) {
+    s.sum_order.groups = groups;
+    MemoryIo io;
+    const TrainResult r = train_on(s, 1, io);
+    EXPECT_EQ(r.counted_peak_bytes, r.predicted.tensors()) << groups;
+    EXPECT_EQ(r.byte_mismatches, 0);
+  }
+}
+
+}  // namespace
+}  // namespace tern
