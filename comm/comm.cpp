@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "base/error.h"
 #include "comm/sum_parts.h"
@@ -71,96 +72,116 @@ void each_stretch(std::span<const Tensor> tensors, int64_t begin, int64_t count,
   }
 }
 
-void check_vector(std::span<const Tensor> tensors) {
-  for (const Tensor& t : tensors)
-    TERN_CHECK(t.dtype() == tensors[0].dtype(), "collective: a vector of {} and {}", name_of(tensors[0].dtype()),
-               name_of(t.dtype()));
+// The type of all parts, which have one. None: there are no elements.
+std::optional<DType> dtype_of(const Parts& parts) {
+  std::optional<DType> dtype;
+  for (const std::vector<Tensor>& part : parts)
+    for (const Tensor& t : part) {
+      TERN_CHECK(!dtype || t.dtype() == *dtype, "collective: a vector of {} and {}", name_of(*dtype),
+                 name_of(t.dtype()));
+      dtype = t.dtype();
+    }
+  return dtype;
 }
 
-// Pieces of the vector, one after the other.
-template <class Visit>
-void each_piece(int64_t elements, Visit visit) {
-  for (int64_t begin = 0; begin < elements; begin += kPieceElements)
-    visit(begin, std::min(kPieceElements, elements - begin));
+int64_t longest_of(const Parts& parts) {
+  int64_t longest = 0;
+  for (const std::vector<Tensor>& part : parts) longest = std::max(longest, count_of(part));
+  return longest;
 }
 
 }  // namespace
 
 Comm::Comm(std::unique_ptr<Transport> transport) : transport_(std::move(transport)) {}
 
-// This rank's part of the piece becomes the sum.
-void Comm::scatter_sums(std::span<const Tensor> tensors, uint64_t tag, int64_t begin, int64_t count) {
+Parts even_parts(std::span<const Tensor> tensors, int ranks) {
+  const int64_t elements = count_of(tensors);
+  Parts parts(static_cast<size_t>(ranks));
+  for (int rank = 0; rank < ranks; ++rank) {
+    Interval left = part_of(elements, rank, ranks);
+    for (const Tensor& t : tensors) {
+      const int64_t begin = std::min(left.begin, t.count()), end = std::min(left.end, t.count());
+      if (begin < end) parts[static_cast<size_t>(rank)].push_back(t.reshaped({t.count()}).rows_view(begin, end));
+      left = {left.begin - begin, left.end - end};
+    }
+  }
+  return parts;
+}
+
+// A piece of this rank's part becomes the sum.
+void Comm::scatter_sums(const Parts& parts, uint64_t tag, int64_t begin) {
   Transport& t = *transport_;
-  const auto part = [&](int rank) { return part_of(count, rank, size()); };
+  const int64_t piece = piece_of_part(size());
   PostedSends sends(t);
   for (int step = 1; step < size(); ++step) {
     const int to = (rank() + step) % size();
-    each_stretch(tensors, begin + part(to).begin, part(to).size(),
+    each_stretch(parts[static_cast<size_t>(to)], begin, piece,
                  [&](std::span<const std::byte> bytes) { t.send(to, tag, bytes); });
   }
-  const Interval mine = part(rank());
-  const int64_t element = size_of(tensors[0].dtype()), part_bytes = mine.size() * element;
+  const std::vector<Tensor>& mine = parts[static_cast<size_t>(rank())];
+  const int64_t element = size_of(mine.empty() ? DType::u8 : mine[0].dtype());
+  const int64_t piece_bytes = std::clamp<int64_t>(count_of(mine) - begin, 0, piece) * element;
   const auto arrived = [&](int from) {
-    return bytes_of(staging_).data() + (from < rank() ? from : from - 1) * part_bytes;
+    return bytes_of(staging_).data() + (from < rank() ? from : from - 1) * piece_bytes;
   };
   for (int step = 1; step < size(); ++step) {
     const int from = (rank() - step + size()) % size();
     std::byte* at = arrived(from);
-    each_stretch(tensors, begin + mine.begin, mine.size(), [&](std::span<const std::byte> bytes) {
+    each_stretch(mine, begin, piece, [&](std::span<const std::byte> bytes) {
       t.recv(from, tag, {at, bytes.size()});
       at += bytes.size();
     });
   }
   int64_t offset = 0;
   std::vector<std::byte*> leaves(static_cast<size_t>(size()));
-  each_stretch(tensors, begin + mine.begin, mine.size(), [&](std::span<std::byte> bytes) {
+  each_stretch(mine, begin, piece, [&](std::span<std::byte> bytes) {
     for (int leaf = 0; leaf < size(); ++leaf)
       leaves[static_cast<size_t>(leaf)] = leaf == rank() ? bytes.data() : arrived(leaf) + offset;
-    sum_parts(tensors[0].dtype(), leaves, static_cast<size_t>(rank()), static_cast<int64_t>(bytes.size()) / element);
+    sum_parts(mine[0].dtype(), leaves, static_cast<size_t>(rank()), static_cast<int64_t>(bytes.size()) / element);
     offset += static_cast<int64_t>(bytes.size());
   });
   sends.finish();
 }
 
-void Comm::gather_parts(std::span<const Tensor> tensors, uint64_t tag, int64_t begin, int64_t count) {
+void Comm::gather_parts(const Parts& parts, uint64_t tag, int64_t begin) {
   Transport& t = *transport_;
-  const auto part = [&](int rank) { return part_of(count, rank, size()); };
+  const int64_t piece = piece_of_part(size());
   PostedSends sends(t);
   for (int step = 1; step < size(); ++step)
-    each_stretch(tensors, begin + part(rank()).begin, part(rank()).size(),
+    each_stretch(parts[static_cast<size_t>(rank())], begin, piece,
                  [&](std::span<const std::byte> bytes) { t.send((rank() + step) % size(), tag, bytes); });
   for (int step = 1; step < size(); ++step) {
     const int from = (rank() - step + size()) % size();
-    each_stretch(tensors, begin + part(from).begin, part(from).size(),
+    each_stretch(parts[static_cast<size_t>(from)], begin, piece,
                  [&](std::span<std::byte> bytes) { t.recv(from, tag, bytes); });
   }
   sends.finish();
 }
 
-void Comm::reduce_scatter_sum(std::span<const Tensor> tensors) {
-  check_vector(tensors);
-  const int64_t elements = count_of(tensors);
-  if (size() == 1 || elements == 0) return;
-  if (tensors[0].dtype() == DType::boolean) sum_parts(DType::boolean, {}, 0, 0);  // refused before anything is sent
-  const int64_t wanted = staging_elements(elements, size()) * size_of(tensors[0].dtype());
+void Comm::reduce_scatter_sum(const Parts& parts) {
+  const std::optional<DType> dtype = dtype_of(parts);
+  if (size() == 1 || !dtype) return;
+  if (*dtype == DType::boolean) sum_parts(DType::boolean, {}, 0, 0);  // refused before anything is sent
+  const int64_t longest = longest_of(parts), wanted = staging_elements(longest, size()) * size_of(*dtype);
   if (staging_.empty() || staging_.bytes() < wanted) {
     staging_ = Tensor();
     staging_ = staging_arena_.bytes(wanted, MemoryClass::staging);
   }
   const uint64_t tag = next(MessageKind::reduce_scatter);
-  each_piece(elements, [&](int64_t begin, int64_t count) { scatter_sums(tensors, tag, begin, count); });
+  for (int64_t begin = 0; begin < longest; begin += piece_of_part(size())) scatter_sums(parts, tag, begin);
 }
 
-void Comm::all_gather(std::span<const Tensor> tensors) {
-  check_vector(tensors);
-  if (size() == 1) return;
+void Comm::all_gather(const Parts& parts) {
+  if (size() == 1 || !dtype_of(parts)) return;
   const uint64_t tag = next(MessageKind::all_gather);
-  each_piece(count_of(tensors), [&](int64_t begin, int64_t count) { gather_parts(tensors, tag, begin, count); });
+  const int64_t longest = longest_of(parts);
+  for (int64_t begin = 0; begin < longest; begin += piece_of_part(size())) gather_parts(parts, tag, begin);
 }
 
 void Comm::all_reduce_sum(std::span<const Tensor> tensors) {
-  reduce_scatter_sum(tensors);
-  all_gather(tensors);
+  const Parts parts = even_parts(tensors, size());
+  reduce_scatter_sum(parts);
+  all_gather(parts);
 }
 
 void Comm::broadcast(const Tensor& tensor, int root) {

@@ -18,11 +18,16 @@ namespace tern {
 /// How integers of ranks become one.
 enum class Combine : uint8_t { sum, most, least };
 
+/// Views of the vector's memory: what belongs to each rank. Together they need not be the whole vector.
+using Parts = std::vector<std::vector<Tensor>>;
+/// Of part_of.
+Parts even_parts(std::span<const Tensor>, int ranks);
+
 /// Of one rank, used by one thread. All ranks call the same in the same order, with tensors of the same shapes and types.
-/// Several tensors are one vector, laid end to end; it passes in pieces of kPieceElements, and of each piece a rank has the
-/// part that part_of gives it.
+/// Several tensors are one vector, laid end to end. Each rank has a part of it, which it sums up: that of part_of, or what
+/// the caller says; parts pass in pieces of piece_of_part.
 /// Types   sums: f64, f32, the integers (modulo 2^bits), and bf16 and f16, summed in f32 and rounded once. The rest: any.
-/// Memory  what waits to be summed: staging_elements of the longest vector so far, counted in staging().
+/// Memory  what waits to be summed: staging_elements of the longest part so far, counted in staging().
 /// Errors  the transport's; usage for a sum of booleans.
 class Comm {
  public:
@@ -33,9 +38,11 @@ class Comm {
   /// Every rank's tensors become the sum over ranks.
   void all_reduce_sum(std::span<const Tensor>);
   /// This rank's parts become the sum; what is left of the other parts has no meaning.
-  void reduce_scatter_sum(std::span<const Tensor>);
+  void reduce_scatter_sum(const Parts&);
+  void reduce_scatter_sum(std::span<const Tensor> vector) { reduce_scatter_sum(even_parts(vector, size())); }
   /// The other ranks' parts become theirs.
-  void all_gather(std::span<const Tensor>);
+  void all_gather(const Parts&);
+  void all_gather(std::span<const Tensor> vector) { all_gather(even_parts(vector, size())); }
   /// Every rank's tensor becomes the root's.
   void broadcast(const Tensor&, int root);
   /// send[r] goes to rank r, receive[r] comes from there; any sizes, if those of sender and receiver agree. An empty Tensor
@@ -56,8 +63,8 @@ class Comm {
   LinkBytes bytes() const;  // of all peers
 
  private:
-  void scatter_sums(std::span<const Tensor>, uint64_t tag, int64_t begin, int64_t count);
-  void gather_parts(std::span<const Tensor>, uint64_t tag, int64_t begin, int64_t count);
+  void scatter_sums(const Parts&, uint64_t tag, int64_t begin);
+  void gather_parts(const Parts&, uint64_t tag, int64_t begin);
   uint64_t next(MessageKind kind) { return tag_of(kind, ++operations_); }
 
   std::unique_ptr<Transport> transport_;

@@ -165,23 +165,17 @@ TEST(Collectives, ValuesAndBytesAreTheTwinsInEveryCase) {
           expect_bytes(
               comm, [&](int r, int p) { return all_reduce_bytes(count, size, r, p, ranks); }, cases);
           EXPECT_TRUE(std::ranges::equal(bytes_of(all.work[me]), want)) << "all-reduce, rank " << me;
-          if (count > 0) EXPECT_LE(comm.staging().peak_total(), staging_elements(count, ranks) * size);
+          EXPECT_LE(comm.staging().peak_total(), staging_elements((count + ranks - 1) / ranks, ranks) * size);
         });
         with_comms(ranks, {.baton = true}, [&](Comm& comm) {
           const int me = comm.rank();
           comm.reduce_scatter_sum({&scattered.work[me], 1});
           expect_bytes(
               comm, [&](int r, int p) { return reduce_scatter_bytes(count, size, r, p, ranks); }, cases);
-          int64_t mine = 0;
-          for (int64_t begin = 0; begin < count; begin += kPieceElements) {
-            const Interval part = part_of(std::min(kPieceElements, count - begin), me, ranks);
-            const auto at = static_cast<size_t>((begin + part.begin) * size),
-                       length = static_cast<size_t>(part.size() * size);
-            EXPECT_TRUE(std::ranges::equal(bytes_of(scattered.work[me]).subspan(at, length),
-                                           std::span(want).subspan(at, length)));
-            mine += part.size();
-          }
-          EXPECT_EQ(mine, reduced_elements(count, me, ranks));
+          const Interval part = part_of(count, me, ranks);
+          const auto at = static_cast<size_t>(part.begin * size), length = static_cast<size_t>(part.size() * size);
+          EXPECT_TRUE(std::ranges::equal(bytes_of(scattered.work[me]).subspan(at, length),
+                                         std::span(want).subspan(at, length)));
         });
         if (dtype != DType::f32 && dtype != DType::u8) continue;
         with_comms(ranks, {}, [&](Comm& comm) {
@@ -205,14 +199,36 @@ TEST(Collectives, ValuesAndBytesAreTheTwinsInEveryCase) {
 TEST(Collectives, AllRanksTogetherMoveARingsBytes) {
   for (int ranks = 1; ranks <= 64; ++ranks)
     for (const int64_t count : {int64_t{0}, int64_t{1}, int64_t{1001}, 5 * kPieceElements + 3}) {
-      int64_t all = 0, summed_up = 0;
-      for (int r = 0; r < ranks; ++r) {
-        all += all_reduce_bytes(count, 4, r, ranks).sent, summed_up += reduced_elements(count, r, ranks);
-        EXPECT_LE((ranks - 1) * part_of(std::min(count, kPieceElements), r, ranks).size(),
-                  staging_elements(count, ranks));
-      }
+      int64_t all = 0;
+      for (int rank = 0; rank < ranks; ++rank) all += all_reduce_bytes(count, 4, rank, ranks).sent;
       EXPECT_EQ(all, 2 * (ranks - 1) * count * 4);
-      EXPECT_EQ(summed_up, count);
+    }
+}
+
+// Parts as unlike as those of owners: none, all, pieces of several tensors.
+TEST(Collectives, UnlikePartsHaveTheSumsOfTheWholeAndTheirOwnBytes) {
+  for (const int ranks : {2, 3, 5})
+    for (const int64_t longest : {int64_t{900}, kPieceElements + 7}) {
+      Vectors cut(DType::f32, 2 * longest + 11, ranks);
+      const std::vector<std::byte> want = sum_ref(cut.inputs);
+      with_comms(ranks, {}, [&](Comm& comm) {
+        const Tensor& mine = cut.work[comm.rank()];
+        Parts parts(static_cast<size_t>(ranks));
+        std::vector<int64_t> elements(parts.size(), 0);
+        const auto give = [&](int rank, int64_t begin, int64_t end) {
+          parts[static_cast<size_t>(rank)].push_back(mine.rows_view(begin, end));
+          elements[static_cast<size_t>(rank)] += end - begin;
+        };
+        // The others have none.
+        give(1, 0, longest), give(0, longest, longest + 11), give(1, longest + 11, 2 * longest + 11);
+        comm.reduce_scatter_sum(parts);
+        LinkBytes bytes = reduce_scatter_bytes(elements, 4, comm.rank());
+        EXPECT_EQ(comm.bytes(), bytes);
+        EXPECT_LE(comm.staging().peak_total(), 4 * staging_elements(2 * longest, ranks));
+        comm.all_gather(parts);
+        EXPECT_EQ(comm.bytes(), bytes += all_gather_bytes(elements, 4, comm.rank()));
+        EXPECT_TRUE(std::ranges::equal(bytes_of(mine), want));
+      });
     }
 }
 

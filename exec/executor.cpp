@@ -236,7 +236,7 @@ struct Runner {
     const std::span<const InstructionBytes> predicted = in.predicted.empty() ? simulated : in.predicted;
     const int64_t before_run = now(MemoryClass::activations);
     const Clock& clock = in.clock;
-    const int64_t start = clock.now_ns();
+    const int64_t start = result.begin_ns = clock.now_ns();
     for (size_t place = 0; place < program.instructions.size(); ++place) {
       const Instruction& i = program.instructions[place];
       InstructionBytes b{.before = now(MemoryClass::activations) - before_run};

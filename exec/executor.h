@@ -61,7 +61,8 @@ struct ExecuteResult {
   std::vector<InstructionBytes> counted;  // as Program::instructions
   RankBytes bytes;                        // counted peaks
   std::vector<ByteMismatch> mismatches;   // empty: counted bytes equal the Program's, instruction by instruction
-  std::vector<TraceEvent> trace;          // measured
+  std::vector<TraceEvent> trace;          // measured, from begin_ns on
+  int64_t begin_ns = 0;                   // on the clock
   double seconds = 0;
 };
 

@@ -1,19 +1,15 @@
 #include "spec/collective_bytes.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "spec/layout.h"
 
 namespace tern {
 
-int64_t reduced_elements(int64_t elements, int rank, int ranks) {
-  const int64_t full = elements / kPieceElements, rest = elements % kPieceElements;
-  return full * part_of(kPieceElements, rank, ranks).size() + part_of(rest, rank, ranks).size();
-}
-
 LinkBytes reduce_scatter_bytes(int64_t elements, int64_t size, int rank, int peer, int ranks) {
   if (rank == peer) return {};
-  return {reduced_elements(elements, peer, ranks) * size, reduced_elements(elements, rank, ranks) * size};
+  return {part_of(elements, peer, ranks).size() * size, part_of(elements, rank, ranks).size() * size};
 }
 
 LinkBytes all_gather_bytes(int64_t elements, int64_t size, int rank, int peer, int ranks) {
@@ -37,9 +33,20 @@ LinkBytes all_reduce_bytes(int64_t elements, int64_t size, int rank, int ranks) 
   return sum;
 }
 
-int64_t staging_elements(int64_t elements, int ranks) {
-  const int64_t piece = std::min(elements, kPieceElements);
-  return (ranks - 1) * ((piece + ranks - 1) / ranks);
+LinkBytes reduce_scatter_bytes(std::span<const int64_t> parts, int64_t size, int rank) {
+  const int64_t own = parts[static_cast<size_t>(rank)], others = static_cast<int64_t>(parts.size()) - 1;
+  return {(std::reduce(parts.begin(), parts.end()) - own) * size, others * own * size};
 }
+
+LinkBytes all_gather_bytes(std::span<const int64_t> parts, int64_t size, int rank) {
+  const LinkBytes scattered = reduce_scatter_bytes(parts, size, rank);
+  return {scattered.received, scattered.sent};
+}
+
+int64_t staging_elements(int64_t longest_part, int ranks) {
+  return (ranks - 1) * std::min(longest_part, piece_of_part(ranks));
+}
+
+int64_t piece_of_part(int ranks) { return std::max<int64_t>(1, kPieceElements / ranks); }
 
 }  // namespace tern

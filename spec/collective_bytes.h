@@ -3,6 +3,7 @@
 // n ranks, direct exchange: every rank sends to every other.
 
 #include <cstdint>
+#include <span>
 
 namespace tern {
 
@@ -13,12 +14,12 @@ struct LinkBytes {
   friend bool operator==(const LinkBytes&, const LinkBytes&) = default;
 };
 
-/// A vector passes in pieces of at most so many elements, so that what arrives and waits to be summed stays small.
+/// What waits to be summed stays below so many elements: parts of ranks pass in pieces.
 inline constexpr int64_t kPieceElements = int64_t{1} << 18;
+int64_t piece_of_part(int ranks);
 
-/// Elements of a vector that a rank sums up (spec/layout.h's part_of of each piece).
-int64_t reduced_elements(int64_t elements, int rank, int ranks);
-/// Between `rank` and `peer`, of a vector of `elements`, each of `size` bytes. All-reduce: to the peer go its parts, then
+/// Between `rank` and `peer`, of a vector of `elements`, each of `size` bytes, of which a rank has the part that part_of
+/// (spec/layout.h) gives it. All-reduce: to the peer go its parts, then
 /// this rank's sums; all ranks together 2(n−1)·T. Reduce-scatter and all-gather: half of it.
 LinkBytes reduce_scatter_bytes(int64_t elements, int64_t size, int rank, int peer, int ranks);
 LinkBytes all_gather_bytes(int64_t elements, int64_t size, int rank, int peer, int ranks);
@@ -27,7 +28,10 @@ LinkBytes all_reduce_bytes(int64_t elements, int64_t size, int rank, int peer, i
 LinkBytes broadcast_bytes(int64_t elements, int64_t size, int root, int rank, int peer);
 /// Over all its peers.
 LinkBytes all_reduce_bytes(int64_t elements, int64_t size, int rank, int ranks);
-/// What waits to be summed at most: the staging that any of the ranks needs for a vector of so many elements.
-int64_t staging_elements(int64_t elements, int ranks);
+/// Of unlike parts: `parts` has the elements of each rank's. Over all peers.
+LinkBytes reduce_scatter_bytes(std::span<const int64_t> parts, int64_t size, int rank);
+LinkBytes all_gather_bytes(std::span<const int64_t> parts, int64_t size, int rank);
+/// What waits to be summed at most: the staging that any of the ranks needs, of a part of so many elements at the longest.
+int64_t staging_elements(int64_t longest_part, int ranks);
 
 }  // namespace tern

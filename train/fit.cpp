@@ -115,7 +115,7 @@ int64_t message_bytes_of(const Program& step, int ranks, int64_t wide) {
   int64_t longest = 0;
   for (const Instruction& i : step.instructions)
     if (i.op == Opcode::reduce && i.axis != MeshAxis::none) longest = std::max(longest, i.message_bytes / wide);
-  return staging_elements(longest, ranks) * wide;
+  return staging_elements((longest + ranks - 1) / ranks, ranks) * wide;
 }
 
 }  // namespace
@@ -134,10 +134,10 @@ MemoryPlan predict_memory(const ModelSpec& spec, const TrainSettings& s, int64_t
 
   plan.staging_during_steps = s.checkpoint_every > 0 && s.checkpoint_every < s.schedule.total_steps;
 
-  // One micro-batch's Program has the same peak as many in turn; the first is the largest. With groups, what is kept of
-  // them lies beside it.
+  // One micro-batch's Program has the same peak as many in turn; the first is the largest. Of each group one: what is
+  // kept of the others lies beside it.
   const int64_t largest = std::min(s.micro_batch, s.batch);
-  const Program step = lower(spec, step_placement(spec, s, s.sum_order.groups > s.ranks ? rank_batch(s) : largest), 0);
+  const Program step = lower(spec, step_placement(spec, s, largest * (s.sum_order.groups / s.ranks)), 0);
   RankBytes peak = simulate(step).ranks[0];
   peak.peak_bytes *= s.ranks, peak.buffers_at_peak *= s.ranks, peak.workspace_at_peak *= s.ranks;
   plan.weights *= s.ranks, plan.gradients *= s.ranks, plan.optimizer *= s.ranks;

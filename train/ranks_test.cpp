@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <map>
+#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "base/error.h"
@@ -177,6 +180,30 @@ TEST(TrainRanks, AFullDiskEndsAll) {
     train_on(s, 2, io);
     FAIL() << "no error";
   } catch (const Error& e) { EXPECT_NE(e.kind(), ErrorKind::peer) << e.what(); }
+}
+
+// One document holds every rank, predicted and measured, with the same instructions.
+TEST(TrainRanks, ATraceHoldsAllOfThem) {
+  const Inputs inputs(true);
+  TrainSettings s = settings_of(inputs, DType::f32);
+  s.trace = "trace.json";
+  MemoryIo io;
+  const TrainResult r = train_on(s, 4, io);
+  EXPECT_EQ(r.byte_mismatches, 0);
+  std::map<int, std::vector<std::string>> names;  // by process
+  const auto document = nlohmann::json::parse(io.read("trace.json"));
+  for (const auto& e : document.at("traceEvents"))
+    if (e.at("ph") == "X") {
+      names[e.at("pid")].push_back(e.at("name"));
+      EXPECT_GE(e.at("ts").get<double>(), 0.0);
+      EXPECT_LT(e.at("ts").get<double>(), 1e8);
+    }
+  ASSERT_EQ(names.size(), 8u);
+  EXPECT_GT(std::ranges::count_if(names[1], [](const std::string& n) { return n.find("REDUCE") != n.npos; }), 3);
+  for (auto& [pid, list] : names) {
+    std::ranges::sort(list), std::ranges::sort(names[1]);
+    EXPECT_EQ(list, names[1]) << pid;
+  }
 }
 
 TEST(TrainRanks, MemoryIsPredictedWithWhatGroupsKeep) {

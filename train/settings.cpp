@@ -272,8 +272,6 @@ void check_ranks(const TrainSettings& s) {
     throw Error(ErrorKind::usage,
                 "--plan {}: is of one rank, which sums as it goes; leave --ranks and --sum-groups out, or the plan",
                 s.plan_path);
-  if (!s.trace.empty() && s.ranks > 1)
-    throw Error(ErrorKind::usage, "--trace: with --ranks {} there is none yet; leave one of them out", s.ranks);
   if (sums_in_order(s)) return;
   if (s.batch % s.micro_batch != 0)
     throw Error(ErrorKind::usage,

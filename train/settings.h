@@ -52,7 +52,7 @@ struct TrainSettings {
 TrainSettings train_settings(const Options&);
 
 /// Whether so many ranks can sum the step's micro-batches in the order asked for. Errors: usage, saying what does not
-/// divide; what cannot run on ranks or in groups yet: --plan; --trace of several ranks.
+/// divide; what cannot run on ranks or in groups yet: --plan.
 void check_ranks(const TrainSettings&);
 /// The same without words, for other sizes of micro-batches.
 bool sums_in_order(const TrainSettings&);

@@ -374,15 +374,44 @@ class Trainer {
     probe_beaten_ = true;
   }
 
-  // A picture is not worth a run: what the disk says of it is a note.
-  void write_trace(const ExecuteResult& run) {
-    traced_ = true;
+  // The same list on every rank, each with its times, from the first that began.
+  std::vector<TraceEvent> on_all_ranks(const std::vector<TraceEvent>& list, std::span<const double> starts,
+                                       std::span<const double> durations) const {
+    std::vector<TraceEvent> all;
+    const double begin = starts.empty() ? 0 : *std::ranges::min_element(starts);
+    for (size_t at = 0; at < starts.size(); ++at) {
+      TraceEvent& e = all.emplace_back(list[at % list.size()]);
+      e.rank = static_cast<int>(at / list.size());
+      e.start_s = starts[at] - begin, e.duration_s = durations[at];
+    }
+    return all;
+  }
+  std::vector<TraceEvent> gather_trace(const ExecuteResult& run) const {
+    if (s_.ranks == 1) return run.trace;
+    std::vector<double> starts, durations;
+    for (const TraceEvent& e : run.trace) {
+      starts.push_back(seconds_between(0, run.begin_ns) + e.start_s);
+      durations.push_back(e.duration_s);
+    }
+    return on_all_ranks(run.trace, world().gather(starts), world().gather(durations));
+  }
+  std::vector<TraceEvent> predicted_trace() const {
     Rates rates;
     if (result_.peak.flops_per_s > 0) rates.flops_per_s = result_.peak.flops_per_s;
+    const std::vector<TraceEvent> one = trace_of(program_, simulate(program_, instruction_times(program_, rates)));
+    std::vector<double> starts, durations;
+    for (int rank = 0; rank < s_.ranks; ++rank)
+      for (const TraceEvent& e : one) starts.push_back(e.start_s), durations.push_back(e.duration_s);
+    return on_all_ranks(one, starts, durations);
+  }
+
+  // A picture is not worth a run: what the disk says of it is a note.
+  void write_trace(const ExecuteResult& run) {
+    const std::vector<TraceEvent> measured = gather_trace(run);
+    if (!leads()) return;
+    traced_ = true;
     try {
-      write_file_atomically(
-          io_, s_.trace,
-          chrome_trace(trace_of(program_, simulate(program_, instruction_times(program_, rates))), run.trace));
+      write_file_atomically(io_, s_.trace, chrome_trace(predicted_trace(), measured));
       note(fmt::format("trace of step {} written to {}: open it in ui.perfetto.dev", state_.step, s_.trace));
     } catch (const Error& e) { note(fmt::format("--trace {}: not written: {}", s_.trace, e.what())); }
   }
