@@ -45,6 +45,41 @@ TEST(TrainProcess, TerminatedRunSavesExits75AndGoesOnToTheSameBits) {
   EXPECT_EQ(final_bits(out), final_bits(tiny.out(0)));
 }
 
+// Ranks of one process: stopped politely or killed, and gone on with by any number of them, the bits are those of one that
+// was never stopped.
+TEST(TrainProcess, AnyNumberOfRanksGoesOnWhereAnotherWasStoppedOrKilled) {
+  const TinyRun tiny;
+  std::string errors;
+  const auto on = [&](int out, const char* ranks) {
+    return tiny.command(tiny.out(out), {"--micro-batch", "1", "--sum-groups", "4", "--ranks", ranks});
+  };
+  ASSERT_EQ(run_to_end(on(0, "1"), tiny.root(), &errors), 0) << errors;
+  int out = 0;
+  for (const int signal : {SIGTERM, SIGINT, SIGKILL}) {
+    ++out;
+    for (const char* ranks : {"4", "1", "2"}) {
+      Child child(on(out, ranks), tiny.root() + "/errors");
+      wait_for_checkpoint(child, tiny.out(out));
+      real_clock().sleep_ns(7'000'000);
+      child.signal(signal);
+      const int code = child.wait();
+      EXPECT_TRUE(code == 0 || code == (signal == SIGKILL ? 128 + SIGKILL : 75)) << code;
+    }
+    ASSERT_EQ(run_to_end(on(out, "4"), tiny.root(), &errors), 0) << errors;
+    EXPECT_EQ(final_bits(tiny.out(out)), final_bits(tiny.out(0))) << signal;
+  }
+}
+
+TEST(TrainProcess, RanksThatCannotShareAStepAreRefusedByName) {
+  const TinyRun tiny;
+  std::string errors;
+  EXPECT_EQ(run_to_end(tiny.command(tiny.out(0), {"--ranks", "3"}), tiny.root(), &errors), 2);
+  EXPECT_NE(errors.find("cannot be shared out to 3 ranks"), std::string::npos) << errors;
+  EXPECT_EQ(run_to_end(tiny.command(tiny.out(0), {"--ranks", "2", "--memory", "1MiB"}), tiny.root(), &errors), 3);
+  EXPECT_NE(errors.find("messages"), std::string::npos) << errors;
+  EXPECT_FALSE(real_io().stat(tiny.out(0)));
+}
+
 TEST(TrainProcess, RecomputationAndAnotherLoggingChangeNoBitOfTheResult) {
   const TinyRun tiny;
   std::string errors;
