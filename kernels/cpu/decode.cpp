@@ -13,7 +13,7 @@ void decode_blocks(WeightType type, std::span<const std::byte> blocks, std::span
              "decode_blocks: {} bytes of {}, {} numbers", bytes, row.name, elements);
   const Isa isa = active_isa();
   TERN_TABLE_OF(decode_table, isa)
-      .decode[static_cast<int>(type)](reinterpret_cast<const uint8_t*>(blocks.data()), bytes / row.block_bytes,
+      .of[static_cast<int>(type)].decode(reinterpret_cast<const uint8_t*>(blocks.data()), bytes / row.block_bytes,
                                       out.data());
 }
 

@@ -1,9 +1,11 @@
 #pragma once
-// What the decoders of weight types share. Only for decode_*_isa.cpp files, which are compiled once per instruction set:
-// plain loops of fixed length, which the compiler turns into that set's vectors. Every product, sum and difference is
-// rounded once, as the loops write it, so all sets give the same bits.
+// What the decoders of weight types share. Only for decode_*_isa.cpp files, which are compiled once per instruction set.
+// Every product, sum and difference is rounded once, as the format's reference writes it, so all sets give the same bits.
 
 #include <cstdint>
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
 
 #include "kernels/cpu/lanes_impl.h"
 
@@ -44,6 +46,49 @@ inline Vec halves(VecU16 x) {
   const VecUint finite = (VecUint)((Vec)shifted * splat(0x1p112f));
   return (Vec)((special & (shifted | 0x7f800000u)) | (~special & finite) | (h & 0x8000u) << 16);
 #endif
+}
+
+/// kLanes bytes, widened.
+inline VecInt bytes_at(const uint8_t* at) {
+#if defined(__AVX512F__)
+  return (VecInt)_mm512_maskz_cvtepu8_epi32(0xffff, _mm_loadu_si128(reinterpret_cast<const __m128i*>(at)));
+#elif defined(__AVX2__)
+  return (VecInt)_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(at)));
+#elif defined(__SSE2__)
+  const __m128i bytes = _mm_cvtsi32_si128(number_at<int32_t>(at)), zero = _mm_setzero_si128();
+  return (VecInt)_mm_unpacklo_epi16(_mm_unpacklo_epi8(bytes, zero), zero);
+#else
+  VecInt v;
+  for (int i = 0; i < kLanes; ++i) v[i] = at[i];
+  return v;
+#endif
+}
+inline Vec floats_of(VecInt v) {
+#if defined(__AVX512F__)
+  return (Vec)_mm512_maskz_cvtepi32_ps(0xffff, (__m512i)v);
+#else
+  return __builtin_convertvector(v, Vec);
+#endif
+}
+/// Bits i to i + kLanes - 1 of `bits`, one in each lane.
+inline VecInt bits_from(uint32_t bits, int i) {
+  VecUint place;
+  for (int lane = 0; lane < kLanes; ++lane) place[lane] = static_cast<uint32_t>(lane);
+  return (VecInt)((VecUint)splat_int(static_cast<int32_t>(bits >> i)) >> place & 1u);
+}
+
+/// y = scale·code [+ add, − take] for 16 codes, which `codes` makes kLanes at a time from their first number.
+template <class Codes>
+inline void scaled_16(float scale, float* y, Codes codes) {
+  for (int i = 0; i < 16; i += kLanes) store(y + i, splat(scale) * floats_of(codes(i)));
+}
+template <class Codes>
+inline void scaled_16_plus(float scale, float add, float* y, Codes codes) {
+  for (int i = 0; i < 16; i += kLanes) store(y + i, splat(scale) * floats_of(codes(i)) + splat(add));
+}
+template <class Codes>
+inline void scaled_16_minus(float scale, float take, float* y, Codes codes) {
+  for (int i = 0; i < 16; i += kLanes) store(y + i, splat(scale) * floats_of(codes(i)) - splat(take));
 }
 
 /// y = scale·table[code] of the low nibbles of 16 bytes, then of the high ones.

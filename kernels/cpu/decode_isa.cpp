@@ -6,7 +6,7 @@
 namespace tern::TERN_ISA_NAMESPACE {
 
 const DecodeTable decode_table = {{
-#define TERN_WEIGHT_TYPE(id, ...) decode_##id,
+#define TERN_WEIGHT_TYPE(id, name, gguf, elements, bytes) {decode_##id, elements, bytes},
 #include "base/weight_types.def"
 #undef TERN_WEIGHT_TYPE
 }};

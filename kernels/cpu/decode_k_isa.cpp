@@ -34,7 +34,7 @@ void decode_q2_k(const uint8_t* b, int64_t count, float* __restrict out) {
       const float scale = d * static_cast<float>(b[sub] & 15), min = dmin * static_cast<float>(b[sub] >> 4);
       const uint8_t* q = b + 16 + sub / 8 * 32 + sub % 2 * 16;
       const int shift = sub / 2 % 4 * 2;
-      for (int i = 0; i < 16; ++i) out[i] = scale * static_cast<float>(q[i] >> shift & 3) - min;
+      scaled_16_minus(scale, min, out, [&](int i) { return bytes_at(q + i) >> shift & 3; });
     }
   }
 }
@@ -51,8 +51,8 @@ void decode_q3_k(const uint8_t* b, int64_t count, float* __restrict out) {
       const float scale = d * static_cast<float>((low | high << 4) - 32);
       const uint8_t *q = b + 32 + sub / 8 * 32 + sub % 2 * 16, *bits = b + sub % 2 * 16;
       const int shift = sub / 2 % 4 * 2, bit = sub / 2;
-      for (int i = 0; i < 16; ++i)
-        out[i] = scale * static_cast<float>((q[i] >> shift & 3) - 4 + (bits[i] >> bit & 1) * 4);
+      scaled_16(scale, out,
+                [&](int i) { return (bytes_at(q + i) >> shift & 3) - 4 + ((bytes_at(bits + i) >> bit & 1) << 2); });
     }
   }
 }
@@ -66,7 +66,8 @@ void decode_q4_k(const uint8_t* b, int64_t count, float* __restrict out) {
       const float scale = s.scale[sub], min = s.min[sub];
       const uint8_t* q = b + 16 + sub / 2 * 32;
       const int shift = sub % 2 * 4;
-      for (int i = 0; i < 32; ++i) out[i] = scale * static_cast<float>(q[i] >> shift & 15) - min;
+      for (int part = 0; part < 32; part += 16)
+        scaled_16_minus(scale, min, out + part, [&](int i) { return bytes_at(q + part + i) >> shift & 15; });
     }
   }
 }
@@ -79,8 +80,10 @@ void decode_q5_k(const uint8_t* b, int64_t count, float* __restrict out) {
       const float scale = s.scale[sub], min = s.min[sub];
       const uint8_t *q = b + 48 + sub / 2 * 32, *fifth = b + 16;
       const int shift = sub % 2 * 4;
-      for (int i = 0; i < 32; ++i)
-        out[i] = scale * static_cast<float>((q[i] >> shift & 15) | (fifth[i] >> sub & 1) << 4) - min;
+      for (int part = 0; part < 32; part += 16)
+        scaled_16_minus(scale, min, out + part, [&](int i) {
+          return (bytes_at(q + part + i) >> shift & 15) | (bytes_at(fifth + part + i) >> sub & 1) << 4;
+        });
     }
   }
 }
@@ -96,8 +99,9 @@ void decode_q6_k(const uint8_t* b, int64_t count, float* __restrict out) {
       const int half = sub / 8, row = sub / 2 % 4, lane = sub % 2 * 16;
       const uint8_t *low = b + half * 64 + row % 2 * 32 + lane, *high = b + 128 + half * 32 + lane;
       const int low_shift = row / 2 * 4, high_shift = row * 2;
-      for (int i = 0; i < 16; ++i)
-        out[i] = scale * static_cast<float>(((low[i] >> low_shift & 15) | (high[i] >> high_shift & 3) << 4) - 32);
+      scaled_16(scale, out, [&](int i) {
+        return ((bytes_at(low + i) >> low_shift & 15) | (bytes_at(high + i) >> high_shift & 3) << 4) - 32;
+      });
     }
   }
 }

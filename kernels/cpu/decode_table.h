@@ -10,8 +10,12 @@ namespace tern {
 
 /// `count` blocks, one behind the other, to their numbers.
 using DecodeBlocks = void (*)(const uint8_t* blocks, int64_t count, float* out);
+struct BlockDecoder {
+  DecodeBlocks decode;
+  int64_t block_elements, block_bytes;
+};
 struct DecodeTable {
-  DecodeBlocks decode[kNumWeightTypes];  // by WeightType
+  BlockDecoder of[kNumWeightTypes];  // by WeightType
 };
 TERN_DECLARE_TABLES(DecodeTable, decode_table)
 

@@ -32,8 +32,10 @@ void decode_u4(const uint8_t* b, int64_t count, float* __restrict out) {
   for (int64_t n = 0; n < count; ++n, b += 40, out += 64) {
     const float scale = number_at<float>(b), offset = number_at<float>(b + 4);
     const uint8_t* q = b + 8;
-    for (int i = 0; i < 32; ++i) out[i] = scale * static_cast<float>(q[i] & 15) + offset;
-    for (int i = 0; i < 32; ++i) out[32 + i] = scale * static_cast<float>(q[i] >> 4) + offset;
+    for (int part = 0; part < 32; part += 16) {
+      scaled_16_plus(scale, offset, out + part, [&](int i) { return bytes_at(q + part + i) & 15; });
+      scaled_16_plus(scale, offset, out + 32 + part, [&](int i) { return bytes_at(q + part + i) >> 4; });
+    }
   }
 }
 
@@ -54,7 +56,7 @@ void decode_u2(const uint8_t* b, int64_t count, float* __restrict out) {
   for (int64_t n = 0; n < count; ++n, b += 24, out += 64) {
     const float scale = number_at<float>(b), offset = number_at<float>(b + 4);
     for (int j = 0; j < 4; ++j)
-      for (int i = 0; i < 16; ++i) out[16 * j + i] = scale * static_cast<float>(b[8 + i] >> 2 * j & 3) + offset;
+      scaled_16_plus(scale, offset, out + 16 * j, [&](int i) { return bytes_at(b + 8 + i) >> 2 * j & 3; });
   }
 }
 

@@ -3,6 +3,7 @@
 // interrupted only to pass through f32 memory between blocks, which changes no bit; it does not depend on which tile,
 // block or thread an element falls into. That is the whole of the row-invariance argument (DESIGN §4.1).
 
+#include "kernels/cpu/decode_table.h"
 #include "kernels/cpu/matmul_table.h"
 #include "kernels/cpu/rounding.h"
 #include "kernels/cpu/small_gemm_impl.h"
@@ -191,31 +192,41 @@ void pack_rows(const bf16* src, int64_t stride, int64_t count, int64_t columns, 
   }
 }
 
+/// Up to kLanes rows of `count` elements (stride `stride`) to columns [column, column + kLanes) of a panel, step-major
+/// (pairs of elements for bf16), what is missing zero: squares of kLanes rows by kLanes steps of 4 bytes are transposed
+/// in registers.
+template <class T>
+void pack_lanes(const T* from, int64_t stride, int64_t rows, int64_t count, int64_t column, T* panel) {
+  constexpr int64_t kAt = kStep<T>, kSquare = kAt * kLanes;
+  const int64_t padded = ceil_div(count, kAt) * kAt, squares = count / kSquare * kSquare;
+  for (int64_t k0 = 0; k0 < squares; k0 += kSquare) {  // a line of each row at a time
+    Vec v[kLanes];
+    for (int64_t i = 0; i < kLanes; ++i) {
+      v[i] = splat(0.0f);
+      if (i < rows) __builtin_memcpy(&v[i], from + i * stride + k0, sizeof v[i]);
+    }
+    transpose(v);
+    for (int64_t i = 0; i < kLanes; ++i)
+      __builtin_memcpy(panel + ((k0 / kAt + i) * kPanel + column) * kAt, &v[i], sizeof v[i]);
+  }
+  for (int64_t i = squares; i < padded; ++i)
+    for (int64_t r = 0; r < kLanes; ++r)
+      panel[(i / kAt * kPanel + column + r) * kAt + i % kAt] = r < rows && i < count ? from[r * stride + i] : T{};
+}
+
 /// Weight w (n, k) to panels; within a panel step-major, kPanel rows side by side (pairs of them for bf16): squares of
 /// kLanes rows by kLanes steps of 4 bytes are transposed in registers.
 template <class T>
 void pack(const T* w, int64_t n, int64_t k, T* packed) {
-  constexpr int64_t kAt = kStep<T>, kSquare = kAt * kLanes;
+  constexpr int64_t kAt = kStep<T>;
   const int64_t padded = ceil_div(k, kAt) * kAt, panels = ceil_div(n, kPanel);
 #pragma omp parallel for schedule(static) if (n * k >= kParallelFrom)
   for (int64_t p = 0; p < panels; ++p) {
     T* panel = packed + p * kPanel * padded;
     const T* from = w + p * kPanel * k;
-    const int64_t rows = smaller(kPanel, n - p * kPanel), squares = k / kSquare * kSquare;
-    for (int64_t k0 = 0; k0 < squares; k0 += kSquare)  // a line of each row at a time
-      for (int64_t r = 0; r < kPanel; r += kLanes) {
-        Vec v[kLanes];
-        for (int64_t i = 0; i < kLanes; ++i) {
-          v[i] = splat(0.0f);
-          if (r + i < rows) __builtin_memcpy(&v[i], from + (r + i) * k + k0, sizeof v[i]);
-        }
-        transpose(v);
-        for (int64_t i = 0; i < kLanes; ++i)
-          __builtin_memcpy(panel + ((k0 / kAt + i) * kPanel + r) * kAt, &v[i], sizeof v[i]);
-      }
-    for (int64_t i = squares; i < padded; ++i)
-      for (int64_t r = 0; r < kPanel; ++r)
-        panel[(i / kAt * kPanel + r) * kAt + i % kAt] = r < rows && i < k ? from[r * k + i] : T{};
+    const int64_t rows = smaller(kPanel, n - p * kPanel);
+    for (int64_t r = 0; r < kPanel; r += kLanes)
+      pack_lanes(from + r * k, k, rows - r < 0 ? 0 : smaller(kLanes, rows - r), k, r, panel);
   }
 }
 
@@ -235,6 +246,98 @@ void exact(const T* x, const T* packed, const T* bias, int64_t m, int64_t n, int
         tiles(Left<T>{x + row * k + k0, k, kStep<T>}, rows, packed + p * kPanel * padded + k0 * kPanel,
               smaller(kBlockSum<T>, k - k0), acc);
       finish(acc, rows, smaller(kPanel, n - column), bias ? bias + column : nullptr, add, y + row * n + column, n);
+    }
+}
+
+// --- rows that are coded -------------------------------------------------------------------------------------------
+
+constexpr int64_t kDecoded = 256;    // elements of a row at a time: whole blocks of every type
+constexpr int64_t kCodedRows = 384;  // rows of x that share what was decoded: their sums of a panel are 96 KiB, for L2
+
+/// A row of a piece.
+struct CodedRow {
+  const uint8_t* at;
+  const BlockDecoder* decoder;
+};
+CodedRow coded_row(const CodedRows& piece, int64_t row, int64_t k) {
+  const BlockDecoder& type = decode_table.of[static_cast<int>(piece.type)];
+  if (piece.head_dim > 0) {
+    const int64_t half = piece.head_dim / 2, in_head = row % piece.head_dim;
+    row += in_head % half * 2 + in_head / half - in_head;
+  }
+  return {piece.bytes + row * (k / type.block_elements) * type.block_bytes, &type};
+}
+
+/// Elements [begin, begin + count) of a row, rounded to the type of `out`.
+inline void decode(const CodedRow& row, int64_t begin, int64_t count, float* out) {
+  const BlockDecoder& type = *row.decoder;
+  type.decode(row.at + begin / type.block_elements * type.block_bytes, count / type.block_elements, out);
+}
+inline void decode(const CodedRow& row, int64_t begin, int64_t count, bf16* out) {
+  alignas(64) float wide[kDecoded];
+  decode(row, begin, count, wide);
+  for (int64_t i = 0; i < count; i += kLanes) {
+    const int64_t n = smaller(kLanes, count - i);
+    store(out + i, load(wide + i, n), n);
+  }
+}
+
+/// Asks for the bytes of those elements: 64 rows at a time are more streams than the processor follows by itself.
+inline void fetch(const CodedRow& row, int64_t begin, int64_t count) {
+  const BlockDecoder& type = *row.decoder;
+  const uint8_t* at = row.at + begin / type.block_elements * type.block_bytes;
+  for (const uint8_t* end = at + count / type.block_elements * type.block_bytes; at < end; at += 64)
+    __builtin_prefetch(at, 0, 2);
+}
+
+template <class T>
+void decode_row(const CodedRows& piece, int64_t row, int64_t k, T* out) {
+  const CodedRow from = coded_row(piece, row, k);
+  for (int64_t k0 = 0; k0 < k; k0 += kDecoded) decode(from, k0, smaller(kDecoded, k - k0), out + k0);
+}
+
+/// The rows of a panel, wherever their pieces begin.
+void rows_of_panel(const CodedRows* piece, int64_t first, int64_t count, int64_t k, CodedRow* rows) {
+  for (; first >= piece->count; ++piece) first -= piece->count;
+  for (int64_t r = 0; r < count; ++r, ++first) {
+    for (; first >= piece->count; ++piece) first -= piece->count;
+    rows[r] = coded_row(*piece, first, k);
+  }
+}
+
+/// `exact`, a panel being decoded and packed block by block on the way: the same chains over the same numbers.
+template <class T, class Out>
+void coded(const T* x, const CodedRows* pieces, const T* bias, int64_t m, int64_t n, int64_t k, bool add, Out* y) {
+  const int64_t panels = ceil_div(n, kPanel), blocks = ceil_div(m, kCodedRows);
+#pragma omp parallel for collapse(2) schedule(static) if (m * n * k >= kParallelFrom)
+  for (int64_t p = 0; p < panels; ++p)
+    for (int64_t block = 0; block < blocks; ++block) {
+      alignas(64) float acc[kCodedRows * kPanel];
+      alignas(64) T panel[kDecoded * kPanel];
+      alignas(64) T plain[kLanes * kDecoded];
+      CodedRow rows_here[kPanel], rows_next[kPanel];
+      const int64_t row = block * kCodedRows, rows = smaller(kCodedRows, m - row);
+      const int64_t column = p * kPanel, columns_here = smaller(kPanel, n - column);
+      const int64_t columns_next = smaller(kPanel, n - column - columns_here);
+      rows_of_panel(pieces, column, columns_here, k, rows_here);
+      if (columns_next > 0) rows_of_panel(pieces, column + columns_here, columns_next, k, rows_next);
+      clear(acc, rows * kPanel);
+      for (int64_t k0 = 0; k0 < k; k0 += kDecoded) {
+        const int64_t count = smaller(kDecoded, k - k0);
+        for (int64_t c = 0; c < kPanel; c += kLanes) {
+          const int64_t lanes = columns_here - c < 0 ? 0 : smaller(kLanes, columns_here - c);
+          for (int64_t i = 0; i < lanes; ++i) {
+            if (k0 + count < k)
+              fetch(rows_here[c + i], k0 + count, smaller(kDecoded, k - k0 - count));
+            else if (c + i < columns_next)
+              fetch(rows_next[c + i], 0, smaller(kDecoded, k));
+            decode(rows_here[c + i], k0, count, plain + i * kDecoded);
+          }
+          pack_lanes(plain, kDecoded, lanes, count, c, panel);
+        }
+        tiles(Left<T>{x + row * k + k0, k, kStep<T>}, rows, panel, count, acc);
+      }
+      finish(acc, rows, columns_here, bias ? bias + column : nullptr, add, y + row * n + column, n);
     }
 }
 
@@ -290,6 +393,11 @@ const MatmulTable matmul_table = {
     .exact_f32 = exact<float, float>,
     .exact_bf16 = exact<bf16, bf16>,
     .exact_bf16_to_f32 = exact<bf16, float>,
+    .coded_f32 = coded<float, float>,
+    .coded_bf16 = coded<bf16, bf16>,
+    .coded_bf16_to_f32 = coded<bf16, float>,
+    .coded_row_f32 = decode_row<float>,
+    .coded_row_bf16 = decode_row<bf16>,
     .nn_f32 = nn<float>,
     .nn_bf16 = nn<bf16>,
     .tn_f32 = tn<float>,

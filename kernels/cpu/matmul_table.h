@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "base/dtype.h"
+#include "kernels/cpu/coded_rows.h"
 #include "kernels/cpu/tables.h"
 
 namespace tern {
@@ -18,6 +19,16 @@ struct MatmulTable {
                      bf16* y);
   void (*exact_bf16_to_f32)(const bf16* x, const bf16* packed, const bf16* bias, int64_t m, int64_t n, int64_t k,
                             bool add, float* y);
+  /// The exact products of rows that are coded: w (n, k) in pieces, one below the other.
+  void (*coded_f32)(const float* x, const CodedRows* pieces, const float* bias, int64_t m, int64_t n, int64_t k,
+                    bool add, float* y);
+  void (*coded_bf16)(const bf16* x, const CodedRows* pieces, const bf16* bias, int64_t m, int64_t n, int64_t k, bool add,
+                     bf16* y);
+  void (*coded_bf16_to_f32)(const bf16* x, const CodedRows* pieces, const bf16* bias, int64_t m, int64_t n, int64_t k,
+                            bool add, float* y);
+  /// Numbers [0, k) of one row.
+  void (*coded_row_f32)(const CodedRows& piece, int64_t row, int64_t k, float* out);
+  void (*coded_row_bf16)(const CodedRows& piece, int64_t row, int64_t k, bf16* out);
   void (*nn_f32)(const float* dy, const float* w, int64_t m, int64_t n, int64_t k, bool add, float* dx);
   void (*nn_bf16)(const bf16* dy, const bf16* w, int64_t m, int64_t n, int64_t k, bool add, bf16* dx);
   void (*tn_f32)(const float* dy, const float* x, int64_t m, int64_t n, int64_t k, float* dw);

@@ -1,0 +1,79 @@
+#include "kernels/cpu/coded_matmul.h"
+
+#include "base/error.h"
+#include "kernels/cpu/matmul.h"
+#include "kernels/cpu/matmul_table.h"
+#include "kernels/cpu/parallel.h"
+#include "kernels/dispatch.h"
+
+namespace tern {
+namespace {
+
+const MatmulTable& table() {
+  const Isa isa = active_isa();
+  return TERN_TABLE_OF(matmul_table, isa);
+}
+
+void check(const char* what, size_t have, int64_t a, int64_t b) {
+  TERN_CHECK(a >= 0 && b >= 0 && have == static_cast<size_t>(a * b), "{}: {} elements for {} × {}", what, have, a, b);
+}
+
+void check(const CodedRows& rows, int64_t k) {
+  TERN_CHECK(fills_blocks(rows.type, k) && rows.count >= 0, "coded rows: {} of {} elements of {}", rows.count, k,
+             name_of(rows.type));
+  TERN_CHECK(rows.head_dim == 0 || (rows.head_dim % 2 == 0 && rows.count % rows.head_dim == 0),
+             "coded rows: {} rows of heads of {}", rows.count, rows.head_dim);
+}
+
+}  // namespace
+
+bool multiplies_coded(DType dtype) {
+  return dtype == DType::f32 || (dtype == DType::bf16 && !reads_plain_weights(dtype));
+}
+
+template <class T, class Out>
+void multiply_coded(std::span<const T> x, std::span<const CodedRows> w, std::span<const T> bias, int64_t m, int64_t n,
+                    int64_t k, bool add, std::span<Out> y) {
+  TERN_CHECK(multiplies_coded(DTypeOf<T>::value), "multiply_coded: {} on {}", name_of(DTypeOf<T>::value),
+             name_of(active_isa()));
+  int64_t rows = 0;
+  for (const CodedRows& piece : w) check(piece, k), rows += piece.count;
+  TERN_CHECK(rows == n, "multiply_coded: {} rows of w for {}", rows, n);
+  check("multiply_coded: x", x.size(), m, k);
+  check("multiply_coded: y", y.size(), m, n);
+  if (!bias.empty()) check("multiply_coded: bias", bias.size(), 1, n);
+  const T* b = bias.empty() ? nullptr : bias.data();
+  if constexpr (sizeof(T) == 4)
+    table().coded_f32(x.data(), w.data(), b, m, n, k, add, y.data());
+  else if constexpr (sizeof(Out) == 4)
+    table().coded_bf16_to_f32(x.data(), w.data(), b, m, n, k, add, y.data());
+  else
+    table().coded_bf16(x.data(), w.data(), b, m, n, k, add, y.data());
+}
+
+template <class T>
+void gather_coded_rows(const CodedRows& from, int64_t k, std::span<const int32_t> ids, std::span<T> y) {
+  check(from, k);
+  check("gather_coded_rows: y", y.size(), static_cast<int64_t>(ids.size()), k);
+  for (const int32_t id : ids) TERN_CHECK(0 <= id && id < from.count, "gather_coded_rows: row {} of {}", id, from.count);
+  parallel_ranges(static_cast<int64_t>(ids.size()), row_grain(k), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      T* out = y.data() + i * k;
+      if constexpr (sizeof(T) == 4)
+        table().coded_row_f32(from, ids[static_cast<size_t>(i)], k, out);
+      else
+        table().coded_row_bf16(from, ids[static_cast<size_t>(i)], k, out);
+    }
+  });
+}
+
+#define TERN_INSTANTIATE(T)                                                                                          \
+  template void multiply_coded<T, float>(std::span<const T>, std::span<const CodedRows>, std::span<const T>, int64_t, \
+                                         int64_t, int64_t, bool, std::span<float>);                                  \
+  template void gather_coded_rows<T>(const CodedRows&, int64_t, std::span<const int32_t>, std::span<T>);
+TERN_INSTANTIATE(float)
+TERN_INSTANTIATE(bf16)
+template void multiply_coded<bf16, bf16>(std::span<const bf16>, std::span<const CodedRows>, std::span<const bf16>,
+                                         int64_t, int64_t, int64_t, bool, std::span<bf16>);
+
+}  // namespace tern

@@ -1,0 +1,29 @@
+#pragma once
+// Products with weights as a file codes them: rows are decoded where factors are packed, a panel's block at a time, so no
+// decoded matrix ever stands anywhere. Bits: those of multiply_exact with the decoded rows, rounded to T, whatever m, the
+// pieces and the number of threads are (kernels/cpu/matmul.h); rounding and chains are the same code. The judge is
+// decode_blocks, pack_weight and multiply_exact.
+
+#include <cstdint>
+#include <span>
+
+#include "base/dtype.h"
+#include "kernels/cpu/coded_rows.h"
+
+namespace tern {
+
+/// Whether multiply_coded serves `dtype` on the active instruction set: f32 everywhere, bf16 where products run on
+/// vectors. On tiles (amx_bf16) factors in bf16 go as they lie, and coded ones are decoded when they are loaded.
+bool multiplies_coded(DType);
+
+/// y (m, n) = x (m, k)·wᵀ + bias, or y += that: multiply_exact, with the rows of w coded, in pieces one below the other (n
+/// rows together). k fills the blocks of every piece's type; heads of a piece with head_dim are whole.
+template <class T, class Out>
+void multiply_coded(std::span<const T> x, std::span<const CodedRows> w, std::span<const T> bias, int64_t m, int64_t n,
+                    int64_t k, bool add, std::span<Out> y);
+
+/// The rows `ids` of a table (count, k): y (ids, k). T is float or bf16. Errors  bug: a row that is not there.
+template <class T>
+void gather_coded_rows(const CodedRows& table, int64_t k, std::span<const int32_t> ids, std::span<T> y);
+
+}  // namespace tern

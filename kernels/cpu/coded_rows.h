@@ -1,0 +1,20 @@
+#pragma once
+// Some rows of a weight as a file codes them.
+
+#include <cstdint>
+
+#include "base/weight_type.h"
+
+namespace tern {
+
+/// `count` rows, one behind the other, each of whole blocks of `type`; of any alignment. head_dim > 0: rows of heads whose
+/// halves the file interleaves (GGUF's queries and keys of rotary models): row s·(head_dim/2) + j of a head is number
+/// 2j + s there.
+struct CodedRows {
+  WeightType type;
+  const uint8_t* bytes;
+  int64_t count;
+  int64_t head_dim = 0;
+};
+
+}  // namespace tern
