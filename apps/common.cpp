@@ -67,10 +67,27 @@ bool copy_pays(int64_t tokens, const MemoryFacts& memory, const InferenceFit& fi
   return tokens >= kTokensToCopyFor && pages && memory.available_bytes - fit.total() >= fit.weights;
 }
 
-WeightsPlace weights_in(const Options& options, const ModelDescription& model, const InferenceFit& fit,
-                        int64_t tokens) {
+CodedBytes stays_coded(const Options& options, const ModelDescription& model, const InferenceNeeds& needs,
+                       const MemoryBudget& budget) {
+  if (!model.dir.is_gguf()) return {};
+  const std::string how = options.text("weights");
+  if (how == "copied") return {};
+  if (how == "auto") return coded_to_fit(model, needs, budget);
+  CodedBytes coded = coded_bytes(model.spec, model.dir.path, model.dtype);
+  if (coded.empty())
+    throw Error(ErrorKind::usage,
+                "--weights mapped: no matrix of this file can stay as it is coded there, computed in {} by {}: none is "
+                "shorter than its numbers in {}, or the kernels read only those; leave --weights out",
+                name_of(model.dtype), name_of(active_isa()), name_of(model.dtype));
+  return coded;
+}
+
+WeightsPlace weights_in(const Options& options, const ModelDescription& model, const InferenceFit& fit, int64_t tokens,
+                        const CodedBytes& coded) {
+  if (!coded.empty()) return {WeightsIn::coded_file, "coded"};
   constexpr WeightsPlace kMapped{WeightsIn::mapped_file, "mapped"}, kCopied{WeightsIn::own_memory, "copied"};
   const std::string how = options.text("weights");
+  if (model.dir.is_gguf()) return {WeightsIn::own_memory, "packed"};
   if (!reads_in_place(model.spec, model.dir.path, model.dtype)) {
     if (how != "auto")
       throw Error(ErrorKind::usage,

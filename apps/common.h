@@ -11,13 +11,14 @@
 #include "base/json.h"
 #include "base/progress.h"
 #include "formats/data/token_data.h"
+#include "model/model_files.h"
 #include "model/not_finite.h"
 
 namespace tern {
 
 class Options;
-enum class WeightsIn : uint8_t;
 struct InferenceFit;
+struct InferenceNeeds;
 struct MemoryBudget;
 struct MemoryFacts;
 struct ModelDescription;
@@ -33,7 +34,7 @@ std::optional<DType> dtype_option(const Options&);
 /// --memory or what is free, less the program itself. Call before anything large is allocated: what is resident then
 /// counts as the program itself.
 MemoryBudget memory_budget(const Options&);
-/// Where weights are read from, and its name: "mapped", "copied", or "packed" where the kernels of this machine, or the
+/// Where weights are read from, and its name: "mapped", "copied", "coded", or "packed" where the kernels of this machine, or the
 /// type in the file, want them in another layout.
 struct WeightsPlace {
   WeightsIn in;
@@ -44,9 +45,13 @@ inline constexpr int64_t kTokensToCopyFor = 256;
 /// Whether a copy of the weights in own memory is worth its start: kTokensToCopyFor to be written (measured: see
 /// --weights), huge pages, and room for it beside the page cache's.
 bool copy_pays(int64_t tokens, const MemoryFacts&, const InferenceFit&);
-/// --weights; auto: what copy_pays says, a chat's tokens being its context. Errors: usage: --weights says what packed
-/// weights cannot do.
-WeightsPlace weights_in(const Options&, const ModelDescription&, const InferenceFit&, int64_t tokens);
+/// What stays coded of a GGUF file: by --weights, where auto is coded_to_fit. Errors: usage: --weights mapped where nothing
+/// can.
+CodedBytes stays_coded(const Options&, const ModelDescription&, const InferenceNeeds&, const MemoryBudget&);
+/// --weights; auto: what copy_pays says, a chat's tokens being its context; "coded" where anything is. Errors: usage:
+/// --weights says what packed weights cannot do.
+WeightsPlace weights_in(const Options&, const ModelDescription&, const InferenceFit&, int64_t tokens,
+                        const CodedBytes& coded);
 /// Errors: NotFinite, naming file and tensor.
 void require_finite_weights(const ModelDescription&);
 /// Errors  usage: an encoder, where a verb needs a next token.

@@ -52,9 +52,12 @@ std::vector<TaskItem> slice(const Task& task, size_t first, size_t count) {
   return {begin, begin + static_cast<ptrdiff_t>(std::min(count, task.items.size() - first))};
 }
 
-void check_memory(const TaskRun& run, const InferenceNeeds& needs) {
+// Where the weights are read from so that all fits.
+WeightsIn check_memory(const TaskRun& run, const InferenceNeeds& needs) {
   const MemoryBudget budget = memory_budget(run.options);
-  check_fit(run.model.spec, run.model.dtype, needs, budget);
+  const CodedBytes coded = coded_to_fit(run.model, needs, budget);
+  check_fit(run.model.spec, run.model.dtype, needs, budget, coded);
+  return place_of(coded);
 }
 
 Json choice_row(const TaskItem& item, const std::vector<ChoiceScore>& scores) {
@@ -87,11 +90,11 @@ void run_choices(TaskRun& run, const std::function<bool(size_t)>& on_done) {
     for (const Window& w : windows) longest = std::max(longest, static_cast<int64_t>(w.tokens.size()) - 1);
   }
   const int64_t batch = run.options.integer("batch");
-  check_memory(
+  const WeightsIn in = check_memory(
       run,
       {.context = longest, .sequences = 0, .page_tokens = 16, .iteration_tokens = batch * longest, .logit_rows = 0});
   Arena arena;
-  const ModelWeights weights = load_for_inference(model, arena);
+  const ModelWeights weights = load_for_inference(model, arena, in);
   const auto at_once = static_cast<size_t>(std::max<int64_t>(1, batch / most));
   for (size_t first = run.rows.size(); first < run.task.items.size(); first += at_once) {
     const std::vector<TaskItem> items = slice(run.task, first, at_once);
@@ -170,9 +173,9 @@ void run_answers(TaskRun& run, const std::function<bool(size_t)>& on_done) {
   const int64_t batch = std::min(options.integer("batch"), static_cast<int64_t>(run.task.items.size()));
   const InferenceNeeds needs{
       .context = longest, .sequences = batch, .page_tokens = 16, .iteration_tokens = 128 + batch, .logit_rows = batch};
-  check_memory(run, needs);
+  const WeightsIn in = check_memory(run, needs);
   Arena arena;
-  const ModelWeights weights = load_for_inference(model, arena);
+  const ModelWeights weights = load_for_inference(model, arena, in);
   const bool turned = model.spec.rope.kind != RopeKind::none;
   const RopeTable rope = turned ? rope_table(model.spec, longest, longest) : RopeTable{};
   KvPool pool(kv_shape(model.spec, needs.page_tokens, model.dtype), kv_pages(needs), arena);

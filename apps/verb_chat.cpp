@@ -27,7 +27,7 @@
 namespace tern {
 namespace {
 
-constexpr int64_t kChunk = 128, kPage = 16, kUsualContext = 8192;
+constexpr int64_t kChunk = 128, kPage = 16, kUsualContext = 8192, kLeastContext = 512;
 constexpr std::string_view kHelp =
     "  /help             this list\n"
     "  /system [TEXT]    show or set the system prompt (and begin anew)\n"
@@ -56,7 +56,8 @@ InferenceNeeds needs_of(int64_t context) {
 }
 
 // --context, else what the model allows up to a usual length, halved until it fits.
-int64_t choose_context(const Options& options, const ModelDescription& model, const MemoryBudget& budget) {
+int64_t choose_context(const Options& options, const ModelDescription& model, const MemoryBudget& budget,
+                       const CodedBytes& coded) {
   const int64_t most = model_context(model);
   if (options.has("context")) {
     if (options.integer("context") > most)
@@ -64,7 +65,8 @@ int64_t choose_context(const Options& options, const ModelDescription& model, co
     return options.integer("context");
   }
   int64_t context = std::min(most, kUsualContext);
-  while (context > 512 && inference_fit(model.spec, model.dtype, needs_of(context)).total() > budget.bytes)
+  while (context > kLeastContext &&
+         inference_fit(model.spec, model.dtype, needs_of(context), coded).total() > budget.bytes)
     context /= 2;
   return context;
 }
@@ -310,11 +312,14 @@ int run_chat(const Options& options) {
                           *model.tokenizer);
   const SamplingSettings settings = sampling_settings(options, model.generation);
   const MemoryBudget budget = memory_budget(options);
-  const int64_t context = choose_context(options, model, budget);
-  check_fit(model.spec, model.dtype, needs_of(context), budget);
+  const int64_t least =
+      options.has("context") ? options.integer("context") : std::min(kLeastContext, model_context(model));
+  const CodedBytes coded = stays_coded(options, model, needs_of(least), budget);
+  const int64_t context = choose_context(options, model, budget, coded);
+  check_fit(model.spec, model.dtype, needs_of(context), budget, coded);
   Arena arena;
-  const WeightsPlace place =
-      weights_in(options, model, inference_fit(model.spec, model.dtype, needs_of(context)), context);
+  const InferenceFit fit = inference_fit(model.spec, model.dtype, needs_of(context), coded);
+  const WeightsPlace place = weights_in(options, model, fit, context, coded);
   const ModelWeights weights = load_for_inference(model, arena, place.in);
   const bool turned = model.spec.rope.kind != RopeKind::none;
   const RopeTable rope = turned ? rope_table(model.spec, context, context) : RopeTable{};

@@ -102,9 +102,10 @@ int run_perplexity(const Options& options, const ModelDescription& model) {
 
   const int64_t batch = std::min(options.integer("batch"), static_cast<int64_t>(work.windows.size()));
   const MemoryBudget budget = memory_budget(options);
-  check_fit(model.spec, model.dtype, needs_of(work, batch), budget);
+  const CodedBytes coded = coded_to_fit(model, needs_of(work, batch), budget);
+  check_fit(model.spec, model.dtype, needs_of(work, batch), budget, coded);
   Arena arena;
-  const ModelWeights weights = load_for_inference(model, arena);
+  const ModelWeights weights = load_for_inference(model, arena, place_of(coded));
   const StopSignals signals;
   const int64_t start_ns = real_clock().now_ns();
   const size_t before = losses.size();
@@ -192,9 +193,10 @@ int run_compare_models(const Options& options, const ModelDescription& model) {
   budget.bytes -= others;
   budget.source += fmt::format(", less {} for the reference", format_bytes(others));
   if (budget.program >= 0) budget.program += others;
-  check_fit(model.spec, model.dtype, needs_of(work, batch), budget);
+  const CodedBytes coded = coded_to_fit(model, needs_of(work, batch), budget);
+  check_fit(model.spec, model.dtype, needs_of(work, batch), budget, coded);
   Arena arena;
-  const ModelWeights weights = load_for_inference(model, arena);
+  const ModelWeights weights = load_for_inference(model, arena, place_of(coded));
   const ModelWeights reference_weights = load_for_inference(reference, arena);
   const StopSignals signals;
   const int64_t start_ns = real_clock().now_ns();

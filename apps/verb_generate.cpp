@@ -153,9 +153,10 @@ int run_generate(const Options& options) {
       .logit_rows = request.num_samples};
   const MemoryBudget budget = memory_budget(options);
   const int64_t program = program_bytes();
-  check_fit(model.spec, model.dtype, needs, budget);
-  const InferenceFit fit = inference_fit(model.spec, model.dtype, needs);
-  const WeightsPlace place = weights_in(options, model, fit, request.max_tokens * request.num_samples);
+  const CodedBytes coded = stays_coded(options, model, needs, budget);
+  check_fit(model.spec, model.dtype, needs, budget, coded);
+  const InferenceFit fit = inference_fit(model.spec, model.dtype, needs, coded);
+  const WeightsPlace place = weights_in(options, model, fit, request.max_tokens * request.num_samples, coded);
 
   Arena arena;
   const ModelWeights weights = load_for_inference(model, arena, place.in);

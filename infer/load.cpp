@@ -71,14 +71,25 @@ int64_t iteration_tokens(int64_t prompt, int64_t chunk, int64_t sequences) {
   return std::min(prompt, chunk) + (sequences == 1 ? 0 : sequences);
 }
 
-InferenceFit inference_fit(const ModelSpec& spec, DType dtype, const InferenceNeeds& needs) {
+CodedBytes coded_to_fit(const ModelDescription& model, const InferenceNeeds& needs, const MemoryBudget& budget) {
+  if (!model.dir.is_gguf() || inference_fit(model.spec, model.dtype, needs).total() <= budget.bytes) return {};
+  return coded_bytes(model.spec, model.dir.path, model.dtype);
+}
+
+InferenceFit inference_fit(const ModelSpec& spec, DType dtype, const InferenceNeeds& needs, const CodedBytes& coded) {
   InferenceFit fit;
   const int64_t size = size_of(dtype);
   // Where weights are packed, both copies of the one at hand exist for a moment, and a tied table stays plain.
-  fit.weights = fit.loading_peak = num_parameters(spec) * size + num_fixed_numbers(spec) * std::max<int64_t>(size, 4);
+  fit.weights = num_parameters(spec) * size + num_fixed_numbers(spec) * std::max<int64_t>(size, 4);
+  if (!coded.empty())
+    for (const ParameterInfo& info : parameters(spec))
+      if (const auto at = coded.find(info.name); at != coded.end())
+        fit.weights += at->second - info.shape[0] * info.shape[1] * size;
+  fit.loading_peak = fit.weights;
   if (dtype != DType::f64 && !reads_plain_weights(dtype)) {
     ModelWeights shapes = empty_weights(spec);
-    for_each_linear(spec, shapes, [&](const ParameterInfo&, const Linear& linear) {
+    for_each_linear(spec, shapes, [&](const ParameterInfo& info, const Linear& linear) {
+      if (coded.contains(info.name)) return;
       const int64_t packed = packed_bytes(dtype, linear.out, linear.in);
       const bool stays = spec.head().tied && &linear == &head_of(shapes).projection;
       fit.loading_peak = std::max(fit.loading_peak, fit.weights + packed);
@@ -117,7 +128,8 @@ std::string memory_remedy(const MemoryBudget& budget, int64_t needed) {
   return fmt::format("--memory {}MiB", (needed + budget.program) / kMiB + 2);
 }
 
-void check_fit(const ModelSpec& spec, DType dtype, const InferenceNeeds& needs, const MemoryBudget& budget) {
+void check_fit(const ModelSpec& spec, DType dtype, const InferenceNeeds& needs, const MemoryBudget& budget,
+               const CodedBytes& coded) {
   const int64_t memory_bytes = budget.bytes;
   // The closed forms are of 64 bits; a configuration or an option may ask for more than they count.
   if (static_cast<double>(kv_pages(needs)) *
@@ -127,7 +139,7 @@ void check_fit(const ModelSpec& spec, DType dtype, const InferenceNeeds& needs, 
                 "the key-value cache of {} sequences of {} tokens has more bytes than tern can count; lower --samples "
                 "or --context",
                 needs.sequences, needs.context);
-  const InferenceFit fit = inference_fit(spec, dtype, needs);
+  const InferenceFit fit = inference_fit(spec, dtype, needs, coded);
   if (fit.total() <= memory_bytes) return;
   std::string what = fmt::format(
       "the model does not fit: it needs {}, there are {} ({})\n  weights {}, key-value cache {} ({} sequences of {} "
@@ -138,7 +150,7 @@ void check_fit(const ModelSpec& spec, DType dtype, const InferenceNeeds& needs, 
       format_bytes(fit.loading_peak), format_bytes(fit.beside));
   std::vector<std::string> fits;
   const auto consider = [&](const InferenceNeeds& other, DType type, const std::string& flags) {
-    const InferenceFit f = inference_fit(spec, type, other);
+    const InferenceFit f = inference_fit(spec, type, other, type == dtype ? coded : CodedBytes{});
     if (f.total() <= memory_bytes && fits.size() < 3)
       fits.push_back(fmt::format("  {} ({})", flags, format_bytes(f.total())));
   };
@@ -154,7 +166,7 @@ void check_fit(const ModelSpec& spec, DType dtype, const InferenceNeeds& needs, 
   for (InferenceNeeds shorter = one; shorter.context > 64;) {
     shorter.context /= 2;
     if (evaluates) shorter.iteration_tokens = shorter.context;
-    if (inference_fit(spec, dtype, shorter).total() > memory_bytes) continue;
+    if (inference_fit(spec, dtype, shorter, coded).total() > memory_bytes) continue;
     consider(shorter, dtype,
              evaluates ? fmt::format("--batch 1 --window {}: another measure, not comparable", shorter.context)
                        : fmt::format("--context {}{} (shorter prompt and --max-tokens)", shorter.context,

@@ -60,7 +60,8 @@ struct InferenceNeeds {  // sequences 0: evaluation, windows of `context` tokens
 };
 /// The most tokens of an iteration: a chunk of the prompt; beside other sequences the scheduler's budget.
 int64_t iteration_tokens(int64_t prompt, int64_t chunk, int64_t sequences);
-InferenceFit inference_fit(const ModelSpec&, DType, const InferenceNeeds&);
+/// `coded`: the matrices that stay as a file codes them, with WeightsIn::coded_file.
+InferenceFit inference_fit(const ModelSpec&, DType, const InferenceNeeds&, const CodedBytes& coded = {});
 int64_t kv_pages(const InferenceNeeds&);
 /// What tensors may take, and where the figure comes from.
 struct MemoryBudget {
@@ -72,6 +73,13 @@ struct MemoryBudget {
 /// else empty.
 std::string memory_remedy(const MemoryBudget&, int64_t needed);
 /// Errors: does_not_fit (exit 3) with the breakdown and the nearest settings that fit.
-void check_fit(const ModelSpec&, DType, const InferenceNeeds&, const MemoryBudget&);
+void check_fit(const ModelSpec&, DType, const InferenceNeeds&, const MemoryBudget&, const CodedBytes& coded = {});
+/// The place that goes with it.
+inline WeightsIn place_of(const CodedBytes& coded) {
+  return coded.empty() ? WeightsIn::mapped_file : WeightsIn::coded_file;
+}
+/// What stays coded where nobody chose: nothing if the decoded weights fit (a token then takes no longer than they take to
+/// read), else all that can, which is slower to multiply with and gives the same bits. Errors: those of coded_bytes.
+CodedBytes coded_to_fit(const ModelDescription&, const InferenceNeeds&, const MemoryBudget&);
 
 }  // namespace tern

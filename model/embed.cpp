@@ -39,7 +39,10 @@ Tensor embed_forward(const EmbedSpec& u, const EmbedWeights& w, const Rows& rows
       *saved = {x, stats.mean_T, stats.rstd_T};
     }
   }
-  ops::gather_rows(w.tokens, rows.tokens, x);
+  if (w.coded_tokens.pieces.empty())
+    ops::gather_rows(w.tokens, rows.tokens, x);
+  else
+    ops::gather_coded_rows(w.coded_tokens, rows.tokens, x);
   if (u.multiplier != 1) ops::scale(u.multiplier, x);
   if (u.positions) ops::gather_rows_add(w.positions, position_rows(u, rows), x);
   if (u.token_types) ops::gather_rows_add(w.token_types, type_rows(u, rows), x);

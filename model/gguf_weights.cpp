@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "base/error.h"
@@ -10,6 +12,7 @@
 #include "formats/gguf/model.h"
 #include "formats/hf/config.h"
 #include "formats/safetensors/safetensors.h"
+#include "kernels/cpu/coded_matmul.h"
 #include "kernels/cpu/decode.h"
 #include "model/ops.h"
 
@@ -99,6 +102,16 @@ void read_rows(const Slot& s, const GgufTensor& t, To* to) {
   errors.rethrow();
 }
 
+void read_parameter(const ModelSpec& spec, const Gguf& file, const ParameterInfo& info, const Tensor& t) {
+  for (const Fragment& f : info.fragments) {
+    const Slot slot = slot_of(spec, info, f);
+    const GgufTensor& tensor = *file.find_tensor(slot.place.name);
+    ops::by_dtype(t.dtype(),
+                  [&]<class To>() { read_rows<To>(slot, tensor, t.span<To>().data() + f.row_begin * slot.width); });
+    file.dont_need(tensor);
+  }
+}
+
 // The values of a slot in GGUF's order, row by row.
 template <class From>
 void produce_rows(const Slot& s, const From* from, const FloatSink& sink) {
@@ -147,15 +160,95 @@ ModelWeights load_gguf_weights(const ModelSpec& spec, const Gguf& file, DType dt
   const WeightsCheck check = check_gguf_weights(spec, file);  // before anything is allocated
   if (!check.problems.empty()) throw Error(ErrorKind::bad_file, "{}", check.problems.front());
   ModelWeights weights = allocate_weights(spec, dtype, MemoryClass::weights, arena);
+  for_each_parameter(spec, weights, [&](const ParameterInfo& info, Tensor& t) { read_parameter(spec, file, info, t); });
+  return weights;
+}
+
+namespace {
+
+bool stays_coded(const ModelSpec& spec, const Gguf& file, const ParameterInfo& info, DType dtype) {
+  if (!multiplies_coded(dtype) || info.shape.rank != 2) return false;
+  int64_t bytes = 0;
+  for (const Fragment& f : info.fragments) {
+    const Slot slot = slot_of(spec, info, f);
+    const GgufTensor* tensor = file.find_tensor(slot.place.name);
+    if (!judge(slot, tensor).empty() || slot.head_dim % 2 != 0) return false;
+    bytes += static_cast<int64_t>(tensor->bytes.size());
+  }
+  return bytes < info.shape[0] * info.shape[1] * size_of(dtype);
+}
+
+CodedWeight coded_weight(const ModelSpec& spec, const std::shared_ptr<const Gguf>& file, const ParameterInfo& info,
+                         Arena& arena) {
+  CodedWeight coded;
+  for (const Fragment& f : info.fragments) {
+    const Slot slot = slot_of(spec, info, f);
+    const GgufTensor& tensor = *file->find_tensor(slot.place.name);
+    const auto bytes = static_cast<int64_t>(tensor.bytes.size());
+    TERN_CHECK(bytes == stored_bytes(*tensor.type->weight, slot.rows, slot.width), "coded '{}': {} bytes", tensor.name,
+               bytes);
+    // Kernels only read it: the file is mapped for reading alone.
+    Tensor t = arena.adopt(DType::u8, {bytes}, const_cast<std::byte*>(tensor.bytes.data()),
+                           std::const_pointer_cast<Gguf>(file), MemoryClass::weights);
+    coded.pieces.push_back({*tensor.type->weight, std::move(t), slot.rows, slot.head_dim});
+  }
+  return coded;
+}
+
+// By all threads: maps the pages of what is used where it lies.
+void populate(const Gguf& file, const std::vector<const GgufTensor*>& tensors) {
+#pragma omp parallel for schedule(dynamic, 1)
+  for (size_t i = 0; i < tensors.size(); ++i) file.populate(*tensors[i]);
+}
+
+// Matrices that may stay coded: linears, and the table of tokens.
+void for_each_codable(const ModelSpec& spec, const std::function<void(const ParameterInfo&)>& visit) {
+  ModelWeights shapes = empty_weights(spec);
+  visit(parameters(spec).front());
+  for_each_linear(spec, shapes, [&](const ParameterInfo& info, const Linear& linear) {
+    if (!spec.head().tied || &linear != &head_of(shapes).projection) visit(info);
+  });
+}
+
+}  // namespace
+
+CodedBytes gguf_coded_bytes(const ModelSpec& spec, const Gguf& file, DType dtype) {
+  CodedBytes bytes;
+  for_each_codable(spec, [&](const ParameterInfo& info) {
+    if (!stays_coded(spec, file, info, dtype)) return;
+    for (const Fragment& f : info.fragments)
+      bytes[info.name] += static_cast<int64_t>(file.find_tensor(slot_of(spec, info, f).place.name)->bytes.size());
+  });
+  return bytes;
+}
+
+ModelWeights load_gguf_as_coded(const ModelSpec& spec, std::shared_ptr<const Gguf> file, DType dtype, Arena& arena) {
+  const WeightsCheck check = check_gguf_weights(spec, *file);  // before anything is allocated
+  if (!check.problems.empty()) throw Error(ErrorKind::bad_file, "{}", check.problems.front());
+  std::unordered_map<std::string, CodedWeight> coded;
+  std::vector<const GgufTensor*> used;
+  for_each_codable(spec, [&](const ParameterInfo& info) {
+    if (!stays_coded(spec, *file, info, dtype)) return;
+    coded.emplace(info.name, coded_weight(spec, file, info, arena));
+    for (const Fragment& f : info.fragments) used.push_back(file->find_tensor(slot_of(spec, info, f).place.name));
+  });
+  ModelWeights weights = empty_weights(spec);
   for_each_parameter(spec, weights, [&](const ParameterInfo& info, Tensor& t) {
-    for (const Fragment& f : info.fragments) {
-      const Slot slot = slot_of(spec, info, f);
-      const GgufTensor& tensor = *file.find_tensor(slot.place.name);
-      ops::by_dtype(t.dtype(),
-                    [&]<class To>() { read_rows<To>(slot, tensor, t.span<To>().data() + f.row_begin * slot.width); });
-      file.dont_need(tensor);
+    const auto form = coded.find(info.name);
+    if (form == coded.end()) {
+      t = arena.allocate(dtype, info.shape, MemoryClass::weights);
+      read_parameter(spec, *file, info, t);
+    } else if (&t == &embed_of(weights).tokens) {
+      t = arena.allocate(dtype, {0, info.shape[1]}, MemoryClass::weights);  // tells the type to compute in
+      embed_of(weights).coded_tokens = form->second;
     }
   });
+  share_storage(spec, weights);
+  for_each_linear(spec, weights, [&](const ParameterInfo& info, Linear& linear) {
+    if (const auto form = coded.find(info.name); form != coded.end()) linear.weight = form->second;
+  });
+  populate(*file, used);
+  pack_weights(spec, weights, arena);
   return weights;
 }
 

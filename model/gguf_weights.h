@@ -1,11 +1,13 @@
 #pragma once
 // Between ModelWeights and GGUF files.
 
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "formats/gguf/write.h"
 #include "model/check_weights.h"
+#include "model/model_files.h"
 #include "model/weights.h"
 
 namespace tern {
@@ -18,6 +20,14 @@ class Io;
 /// Errors  bad_file: a tensor that is missing, has another shape or a type that tern does not dequantize, or belongs to
 ///         no parameter; usage: a family that GGUF has no names for.
 ModelWeights load_gguf_weights(const ModelSpec&, const Gguf&, DType, Arena&);
+/// The matrices of the file that stay coded for a computation in `dtype`, by the parameter's name, with their bytes: those
+/// that are shorter than rows of `dtype`, where the kernels multiply coded rows (multiplies_coded). Reads the header alone.
+CodedBytes gguf_coded_bytes(const ModelSpec&, const Gguf&, DType);
+/// For a program that only infers: those matrices as they lie in the file (one storage of a tied table and its head),
+/// everything else as load_gguf_weights has it, then packed. The same bits as load_gguf_weights.
+/// Memory  what gguf_coded_bytes says for the coded ones: the file's pages, which the tensors keep mapped.
+/// Hazard  the file must not shrink while the weights are in use.
+ModelWeights load_gguf_as_coded(const ModelSpec&, std::shared_ptr<const Gguf>, DType, Arena&);
 /// What load_gguf_weights would complain about, all of it.
 WeightsCheck check_gguf_weights(const ModelSpec&, const Gguf&);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "kernels/cpu/coded_matmul.h"
 #include "kernels/cpu/head_loss.h"
 #include "kernels/cpu/matmul.h"
 #include "kernels/onednn/fast_matmul.h"
@@ -32,6 +33,8 @@ void forward(const Linear& linear, const Tensor& x, const Tensor& y, const Tenso
   }
   if (const auto* packed = std::get_if<PackedWeight>(&linear.weight))
     return multiply_exact<T, Out>(from, raw(packed->bytes), bias, m, n, k, false, to);
+  if (const auto* coded = std::get_if<CodedWeight>(&linear.weight))
+    return multiply_coded<T, Out>(from, ops::coded_rows(*coded), bias, m, n, k, false, to);
   const std::vector<WeightRows<T>> rows = ops::weight_rows<T>(std::get<RowPieces>(linear.weight).pieces);
   multiply_plain<T, Out>(from, rows, bias, m, n, k, false, to);
 }

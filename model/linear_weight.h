@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/weight_type.h"
 #include "tensor/arena.h"
 #include "tensor/tensor.h"
 
@@ -25,9 +26,20 @@ struct PackedWeight {
 struct RowPieces {
   std::vector<Tensor> pieces;
 };
+/// Rows as a file codes them, bytes of whole blocks of `type`, the file's own pages. head_dim: kernels/cpu/coded_rows.h.
+struct CodedPiece {
+  WeightType type;
+  Tensor bytes;
+  int64_t rows, head_dim = 0;
+};
+/// Pieces one below the other, each of its own type: forward alone, bit for bit the dense rows that they decode to in the
+/// type that is computed in (kernels/cpu/coded_matmul.h).
+struct CodedWeight {
+  std::vector<CodedPiece> pieces;
+};
 /// In gradients: those of a weight that is not trained. It gets none, nor does its bias.
 struct NotTrained {};
-using Weight = std::variant<DenseWeight, PackedWeight, RowPieces, NotTrained>;
+using Weight = std::variant<DenseWeight, PackedWeight, RowPieces, CodedWeight, NotTrained>;
 
 /// A trained product of low rank beside a weight: y += scale·b·(a·x), on the columns [row_begin, row_end) of y. Beside a
 /// matrix that holds several modules (queries, keys and values; gate and up) each has a branch of its own, as in files of

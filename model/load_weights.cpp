@@ -245,6 +245,10 @@ Linear load_pooler(const ModelSpec& spec, const std::string& model_dir, DType dt
   return pooler;
 }
 
+CodedBytes coded_bytes(const ModelSpec& spec, const std::string& model_dir, DType dtype) {
+  return is_gguf_path(model_dir) ? gguf_coded_bytes(spec, Gguf(model_dir), dtype) : CodedBytes{};
+}
+
 bool reads_in_place(const ModelSpec& spec, const std::string& model_dir, DType dtype) {
   if (!reads_plain_weights(dtype) || is_gguf_path(model_dir)) return false;
   const Weights file(weights_file(model_dir));
@@ -262,6 +266,8 @@ bool reads_in_place(const ModelSpec& spec, const std::string& model_dir, DType d
 
 ModelWeights load_weights_to_infer(const ModelSpec& spec, const std::string& model_dir, DType dtype, Arena& arena,
                                    WeightsIn in) {
+  if (is_gguf_path(model_dir) && in == WeightsIn::coded_file && dtype != DType::f64)
+    return load_gguf_as_coded(spec, std::make_shared<const Gguf>(model_dir), dtype, arena);
   if (is_gguf_path(model_dir)) {
     ModelWeights weights = load_weights(spec, model_dir, dtype, arena);
     pack_weights(spec, weights, arena);

@@ -2,6 +2,7 @@
 // Between ModelWeights and Hugging Face directories.
 
 #include <cstdint>
+#include <map>
 #include <string>
 
 #include "model/weights.h"
@@ -10,6 +11,12 @@ namespace tern {
 
 struct HfConfig;
 class Io;
+
+/// Bytes of matrices that stay coded, by the parameter's name.
+using CodedBytes = std::map<std::string, int64_t>;
+/// Those of WeightsIn::coded_file; empty for files that have none, and where the kernels take none in `dtype`. Reads
+/// headers alone. Errors: bad_file: no GGUF file.
+CodedBytes coded_bytes(const ModelSpec&, const std::string& model_dir, DType);
 
 /// Loads every parameter, converting to `dtype`. `model_dir`: the directory, or the weights file or index itself; a
 /// GGUF file. Files of the bare model, without the prefix `model.` or `transformer.`, are read too; a tied head that is
@@ -21,6 +28,8 @@ ModelWeights load_weights(const ModelSpec&, const std::string& model_dir, DType,
 /// (reads_plain_weights) and the file holds them in `dtype`, as `WeightsIn` says. They count as weights either way.
 /// Hazard  a mapped file must not shrink while the weights are in use (formats/safetensors/safetensors.h).
 enum class WeightsIn : uint8_t {
+  coded_file,  // matrices of a GGUF file stay as it codes them (coded_bytes), mapped: the same bits in a fraction of the
+               // memory; other files as mapped_file
   mapped_file,  // nothing is copied: the pages are the page cache's, shared by all processes that use the file
   own_memory,   // copied to huge pages: a decoded token, which reads them all, takes less time, measured in
                 // benchmarks/reports/inference_xeon2_2026-11-22.md

@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "kernels/cpu/activation.h"
+#include "kernels/cpu/coded_matmul.h"
 #include "kernels/cpu/cross_entropy.h"
 #include "kernels/cpu/norm.h"
 #include "kernels/cpu/parallel.h"
@@ -282,6 +283,21 @@ void gather_rows(const Tensor& table, std::span<const int32_t> ids, const Tensor
       gather_rows_ref(table.span<T>(), table.shape()[1], ids, y.span<T>());
     else
       tern::gather_rows<T>(table.span<T>(), table.shape()[1], ids, y.span<T>());
+  });
+}
+
+std::vector<CodedRows> coded_rows(const CodedWeight& w) {
+  std::vector<CodedRows> rows;
+  for (const CodedPiece& piece : w.pieces)
+    rows.push_back({piece.type, static_cast<const uint8_t*>(piece.bytes.data()), piece.rows, piece.head_dim});
+  return rows;
+}
+
+void gather_coded_rows(const CodedWeight& table, std::span<const int32_t> ids, const Tensor& y) {
+  TERN_CHECK(table.pieces.size() == 1, "gather_coded_rows: a table of {} pieces", table.pieces.size());
+  by_dtype(y.dtype(), [&]<class T>() {
+    TERN_CHECK(!kIsRef<T>, "gather_coded_rows: f64 has no coded weights");
+    if constexpr (!kIsRef<T>) tern::gather_coded_rows<T>(coded_rows(table).front(), y.shape()[1], ids, y.span<T>());
   });
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "kernels/cpu/coded_rows.h"
 #include "kernels/cpu/weight_rows.h"
 #include "model/rope_table.h"
 #include "model/weights.h"
@@ -81,6 +82,10 @@ void add_and_clear(const Tensor& x, const Tensor& y);  // y += x, x = 0; f32 or 
 void copy(const Tensor& x, const Tensor& y);
 void scale(double factor, const Tensor& y);  // y *= factor
 void softcap(double cap, const Tensor& y);   // y = cap·tanh(y/cap), of f32 or f64
+/// The pieces of a coded weight as kernels take them.
+std::vector<CodedRows> coded_rows(const CodedWeight&);
+/// gather_rows of a table that is one coded piece: the same bits as of its decoded rows.
+void gather_coded_rows(const CodedWeight& table, std::span<const int32_t> ids, const Tensor& y);
 /// d *= 1 - (y/cap)² of the capped y.
 void softcap_backward(double cap, const Tensor& y, const Tensor& d);
 void gather_rows(const Tensor& table, std::span<const int32_t> ids, const Tensor& y);

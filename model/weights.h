@@ -23,6 +23,7 @@ struct NormWeights {
 struct EmbedWeights {
   Tensor tokens, positions, token_types;  // (V, D); (positions, D) and (types, D) or empty
   NormWeights norm;
+  CodedWeight coded_tokens;  // one piece, or none: instead of the rows of `tokens`, which then is (0, D)
 };
 /// Of latent attention: query_down and its norm where queries have a rank.
 struct LatentWeights {
@@ -136,7 +137,7 @@ void initialize_weights(const ModelSpec&, ModelWeights&, uint64_t seed);
 /// above.
 void initialize_adapters(const ModelSpec&, ModelWeights&, uint64_t seed);
 
-/// Packs every linear that is not yet, for the exact kernels, layer by layer, and frees the plain copy. The embedding
+/// Packs every linear that is neither packed nor coded, for the exact kernels, layer by layer, and frees the plain copy. The embedding
 /// table stays plain, so a tied projection is held twice. f64 has no packed form and is left as it is, and so are
 /// weights that the kernels read as they lie. The layout belongs to the active instruction set (kernels/dispatch.h).
 void pack_weights(const ModelSpec&, ModelWeights&, Arena&);

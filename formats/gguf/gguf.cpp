@@ -300,6 +300,11 @@ const GgufTensor* Gguf::find_tensor(std::string_view name) const {
   return found == tensors_by_name_.end() || tensors_[*found].name != name ? nullptr : &tensors_[*found];
 }
 
+void Gguf::populate(const GgufTensor& t) const {
+  if (map_.size() > 0)
+    map_.advise(MappedFile::Advice::populate, static_cast<size_t>(t.bytes.data() - file_.data()), t.bytes.size());
+}
+
 void Gguf::dont_need(const GgufTensor& t) const {
   if (map_.size() > 0)
     map_.advise(MappedFile::Advice::dont_need, static_cast<size_t>(t.bytes.data() - file_.data()), t.bytes.size());

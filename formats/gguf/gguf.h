@@ -116,6 +116,8 @@ class Gguf {
 
   std::span<const GgufTensor> tensors() const { return tensors_; }  // in the order of their bytes
   const GgufTensor* find_tensor(std::string_view name) const;
+  /// Maps this tensor's pages now instead of one by one when they are touched; a hint.
+  void populate(const GgufTensor&) const;
   /// A hint that this tensor will not be read again: its pages leave the program's resident memory.
   void dont_need(const GgufTensor&) const;
 

@@ -54,7 +54,7 @@ Plan plan_of(const GgufTensorToWrite& t) {
   };
   if (t.name.empty() || t.name.size() > kGgufMaxNameBytes || !is_valid_utf8(t.name))
     wrong(fmt::format("a name of {} bytes; 1 to {} of UTF-8 fit", t.name.size(), kGgufMaxNameBytes));
-  if (t.type != WeightType::f32 && t.type != WeightType::f16 && t.type != WeightType::bf16 &&
+  if (t.coded.empty() && t.type != WeightType::f32 && t.type != WeightType::f16 && t.type != WeightType::bf16 &&
       t.type != WeightType::q8_0)
     wrong("tern writes F32, F16, BF16 and Q8_0");
   if (t.shape.size() > 4) wrong(fmt::format("{} dimensions, at most 4", t.shape.size()));
@@ -68,6 +68,9 @@ Plan plan_of(const GgufTensorToWrite& t) {
     wrong(
         fmt::format("rows of {} elements, {} comes in blocks of {}", width, plan.row->name, plan.row->block_elements));
   plan.bytes = plan.elements / plan.row->block_elements * plan.row->block_bytes;
+  if (plan.row->gguf == kNotInGguf) wrong(fmt::format("{} is no type of GGUF's", plan.row->name));
+  if (!t.coded.empty() && static_cast<int64_t>(t.coded.size()) != plan.bytes)
+    wrong(fmt::format("{} coded bytes, its shape takes {}", t.coded.size(), plan.bytes));
   return plan;
 }
 
@@ -243,9 +246,13 @@ int64_t write_gguf(Io& io, const std::string& path, const GgufMetadata& metadata
     const std::unique_ptr<IoFile> file = io.create(temporary);
     file->append(header);
     for (size_t i = 0; i < tensors.size(); ++i) {
-      Encoder encoder(tensors[i], plans[i], *file);
-      tensors[i].produce([&](std::span<const float> values) { encoder.take(values); });
-      encoder.finish();
+      if (tensors[i].coded.empty()) {
+        Encoder encoder(tensors[i], plans[i], *file);
+        tensors[i].produce([&](std::span<const float> values) { encoder.take(values); });
+        encoder.finish();
+      } else {
+        file->append({reinterpret_cast<const char*>(tensors[i].coded.data()), tensors[i].coded.size()});
+      }
       const auto padding = static_cast<size_t>(aligned(plans[i].bytes) - plans[i].bytes);
       if (padding > 0) file->append(std::string(padding, '\0'));
     }

@@ -48,6 +48,8 @@ struct GgufTensorToWrite {
   WeightType type = WeightType::f32;  // f32, f16, bf16, q8_0
   std::vector<int64_t> shape;         // row-major: the fastest dimension last
   std::function<void(const FloatSink&)> produce;
+  std::span<const std::byte> coded =
+      {};  // if not empty, the tensor's bytes, of any type of GGUF's; instead of `produce`
 };
 
 /// Writes `path` through a temporary file beside it, sync, rename. `general.alignment` is 32 and not written.

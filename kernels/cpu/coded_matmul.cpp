@@ -55,7 +55,8 @@ template <class T>
 void gather_coded_rows(const CodedRows& from, int64_t k, std::span<const int32_t> ids, std::span<T> y) {
   check(from, k);
   check("gather_coded_rows: y", y.size(), static_cast<int64_t>(ids.size()), k);
-  for (const int32_t id : ids) TERN_CHECK(0 <= id && id < from.count, "gather_coded_rows: row {} of {}", id, from.count);
+  for (const int32_t id : ids)
+    TERN_CHECK(0 <= id && id < from.count, "gather_coded_rows: row {} of {}", id, from.count);
   parallel_ranges(static_cast<int64_t>(ids.size()), row_grain(k), 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       T* out = y.data() + i * k;
@@ -67,9 +68,9 @@ void gather_coded_rows(const CodedRows& from, int64_t k, std::span<const int32_t
   });
 }
 
-#define TERN_INSTANTIATE(T)                                                                                          \
+#define TERN_INSTANTIATE(T)                                                                                           \
   template void multiply_coded<T, float>(std::span<const T>, std::span<const CodedRows>, std::span<const T>, int64_t, \
-                                         int64_t, int64_t, bool, std::span<float>);                                  \
+                                         int64_t, int64_t, bool, std::span<float>);                                   \
   template void gather_coded_rows<T>(const CodedRows&, int64_t, std::span<const int32_t>, std::span<T>);
 TERN_INSTANTIATE(float)
 TERN_INSTANTIATE(bf16)

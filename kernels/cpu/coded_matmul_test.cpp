@@ -95,15 +95,17 @@ TEST(CodedMatmul, EveryTypeGivesTheBitsOfItsDecodedRows) {
 TEST(CodedMatmul, AnyRowsThreadsAndTailsGiveTheSameBits) {
   for (const int threads : {1, 2})
     with_threads(threads, [] {
-      for (const auto& [type, k] : {std::pair{WeightType::q4_0, int64_t{288}}, {WeightType::q6_k, int64_t{512}},
-                                   {WeightType::f16, int64_t{61}}}) {
+      for (const auto& [type, k] : {std::pair{WeightType::q4_0, int64_t{288}},
+                                    {WeightType::q6_k, int64_t{512}},
+                                    {WeightType::f16, int64_t{61}}}) {
         Case c{.k = k};
         c.add(type, 70);
         for (int64_t m = 1; m <= 65; m += m < 9 ? 1 : 7) {
           expect_bits_on_every_set<float, float>(c, m, m % 2 == 0);
           expect_bits_on_every_set<bf16, bf16>(c, m, m % 2 == 1);
         }
-        if (type == WeightType::f16) expect_bits_on_every_set<float, float>(c, 401, false);  // more than share one decoding
+        if (type == WeightType::f16)
+          expect_bits_on_every_set<float, float>(c, 401, false);  // more than share one decoding
       }
     });
 }

@@ -13,8 +13,8 @@ void decode_blocks(WeightType type, std::span<const std::byte> blocks, std::span
              "decode_blocks: {} bytes of {}, {} numbers", bytes, row.name, elements);
   const Isa isa = active_isa();
   TERN_TABLE_OF(decode_table, isa)
-      .of[static_cast<int>(type)].decode(reinterpret_cast<const uint8_t*>(blocks.data()), bytes / row.block_bytes,
-                                      out.data());
+      .of[static_cast<int>(type)]
+      .decode(reinterpret_cast<const uint8_t*>(blocks.data()), bytes / row.block_bytes, out.data());
 }
 
 }  // namespace tern

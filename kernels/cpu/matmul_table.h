@@ -22,8 +22,8 @@ struct MatmulTable {
   /// The exact products of rows that are coded: w (n, k) in pieces, one below the other.
   void (*coded_f32)(const float* x, const CodedRows* pieces, const float* bias, int64_t m, int64_t n, int64_t k,
                     bool add, float* y);
-  void (*coded_bf16)(const bf16* x, const CodedRows* pieces, const bf16* bias, int64_t m, int64_t n, int64_t k, bool add,
-                     bf16* y);
+  void (*coded_bf16)(const bf16* x, const CodedRows* pieces, const bf16* bias, int64_t m, int64_t n, int64_t k,
+                     bool add, bf16* y);
   void (*coded_bf16_to_f32)(const bf16* x, const CodedRows* pieces, const bf16* bias, int64_t m, int64_t n, int64_t k,
                             bool add, float* y);
   /// Numbers [0, k) of one row.

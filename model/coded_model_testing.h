@@ -1,0 +1,82 @@
+#pragma once
+// GGUF files of tiny models whose matrices are coded, for tests.
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "base/io.h"
+#include "base/weight_type.h"
+#include "formats/gguf/model.h"
+#include "formats/gguf/write.h"
+#include "kernels/cpu/decode.h"
+#include "model/model_testing.h"
+
+namespace tern {
+
+/// A model whose rows fill the blocks of every type.
+inline HfConfig coded_config(const std::string& family, bool tied) {
+  HfConfig c = tiny_config(family);
+  c.hidden_size = c.intermediate_size = 256;
+  c.head_dim = 64;
+  c.num_hidden_layers = 1;
+  c.max_position_embeddings = 64;
+  c.tie_word_embeddings = tied;
+  return c;
+}
+
+/// `count` blocks, each with numbers of at most `most`: random bytes may hold scales that are huge.
+inline std::vector<std::byte> coded_blocks(WeightType type, int64_t count, float most, std::mt19937_64& random) {
+  constexpr int64_t kDifferent = 12;
+  const auto block = static_cast<size_t>(row_of(type).block_bytes);
+  std::vector<std::byte> different(static_cast<size_t>(std::min(count, kDifferent)) * block), all;
+  std::vector<float> numbers(static_cast<size_t>(row_of(type).block_elements));
+  for (size_t at = 0; at < different.size(); at += block)
+    for (bool sane = false; !sane;) {
+      for (size_t i = 0; i < block; ++i) different[at + i] = static_cast<std::byte>(random());
+      decode_blocks(type, std::span(different).subspan(at, block), numbers);
+      sane = std::ranges::all_of(numbers, [&](float x) { return std::abs(x) < most; });
+    }
+  for (int64_t n = 0; n < count; ++n) {
+    const size_t at = random() % (different.size() / block) * block;
+    all.insert(all.end(), different.begin() + static_cast<ptrdiff_t>(at),
+               different.begin() + static_cast<ptrdiff_t>(at + block));
+  }
+  return all;
+}
+
+/// A file of the model with random weights, its matrices in turn of these types, so that fused layers mix them; vectors and
+/// positions are f32.
+inline void write_coded_model(const HfConfig& config, const std::vector<WeightType>& types, const std::string& path) {
+  const ModelSpec spec = model_spec(config);
+  GgufMetadata metadata;
+  add_gguf_config(metadata, config);
+  metadata.add("tokenizer.ggml.model", "none");
+  std::vector<std::vector<std::byte>> coded;
+  std::vector<GgufTensorToWrite> tensors;
+  std::mt19937_64 random(7);
+  size_t matrices = 0;
+  for (const ParameterInfo& info : parameters(spec))
+    for (const Fragment& f : info.fragments) {
+      const int64_t rows = f.row_end - f.row_begin;
+      const std::string name = gguf_place(spec.family, f.name).name;
+      if (info.shape.rank == 2 && name != "position_embd.weight") {
+        const WeightType type = types[matrices++ % types.size()];
+        coded.push_back(coded_blocks(type, rows * info.shape[1] / row_of(type).block_elements, 0.3f, random));
+        tensors.push_back({name, type, {rows, info.shape[1]}, {}, coded.back()});
+        continue;
+      }
+      const std::vector<int64_t> shape = info.shape.rank == 2 ? std::vector{rows, info.shape[1]} : std::vector{rows};
+      const int64_t count = info.shape.rank == 2 ? rows * info.shape[1] : rows;
+      std::vector<float> values;
+      for (int64_t i = 0; i < count; ++i)
+        values.push_back(static_cast<float>((info.is_norm_weight ? 1 : 0) +
+                                            0.1 * random_normal({hash_name(info.name), 3}, static_cast<uint64_t>(i))));
+      tensors.push_back({name, WeightType::f32, shape, [values](const FloatSink& sink) { sink(values); }});
+    }
+  write_gguf(real_io(), path, metadata, tensors);
+}
+
+}  // namespace tern
