@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -183,6 +184,26 @@ TEST(GgufWrite, MisuseIsNamedAndLeavesNoFile) {
   EXPECT_TRUE(throws(ErrorKind::usage, "no printable ASCII", [&] { m.add("a b", "w"); }));
   EXPECT_TRUE(throws(ErrorKind::usage, "not UTF-8", [&] { m.add("u", "\xff"); }));
   EXPECT_TRUE(throws(ErrorKind::usage, "at most 1 MiB", [&] { m.add("l", std::string((1 << 20) + 1, 'x')); }));
+}
+
+TEST(GgufWrite, CodedBytesAreWrittenAsTheyAre) {
+  const TemporaryDirectory dir;
+  const std::string path = dir / "coded.gguf";
+  std::vector<std::byte> blocks(2 * 210);
+  for (size_t i = 0; i < blocks.size(); ++i) blocks[i] = static_cast<std::byte>(7 * i);
+  GgufTensorToWrite t{"t", WeightType::q6_k, {2, 256}, {}, blocks};
+  write_gguf(real_io(), path, {}, std::span(&t, 1));
+  const Gguf file(path);
+  ASSERT_EQ(file.tensors().size(), 1u);
+  EXPECT_EQ(file.tensors()[0].type->weight, WeightType::q6_k);
+  EXPECT_TRUE(std::ranges::equal(file.tensors()[0].bytes, blocks));
+  const auto refused = [&](const char* why) {
+    return throws(ErrorKind::usage, why, [&] { write_gguf(real_io(), path, {}, std::span(&t, 1)); });
+  };
+  t.shape = {3, 256};
+  EXPECT_TRUE(refused("420 coded bytes, its shape takes 630"));
+  t = {"t", WeightType::u4, {1, 64}, {}, std::span(blocks).first(40)};
+  EXPECT_TRUE(refused("U4 is no type of GGUF's"));
 }
 
 }  // namespace
