@@ -184,6 +184,23 @@ std::vector<std::string_view> rule_names() {
   return names;
 }
 
+// An option of update rules, and which rules read it with which default.
+std::string_view rule_help(const RuleOption& o) {
+  static std::map<std::string_view, std::string> texts;
+  return texts.try_emplace(o.name, fmt::format("{}; {}", o.help, defaults_of(o.name))).first->second;
+}
+
+std::string_view clip_help() {
+  static const std::string help = [] {
+    std::string others;
+    for (const UpdateRule rule : kUpdateRules)
+      if (const std::string_view clip = row_of(rule).clip; clip != "1.0")
+        others += fmt::format(", {} {}", name_of(rule), clip.empty() ? "never" : clip);
+    return fmt::format("largest gradient norm; 0: no clipping; 1.0{}", others);
+  }();
+  return help;
+}
+
 // What the update rules read, each name once, behind --optimizer.
 void add_rule_options(std::vector<OptionSpec>& all) {
   std::vector<OptionSpec> found;
@@ -193,9 +210,8 @@ void add_rule_options(std::vector<OptionSpec>& all) {
         found.push_back({.name = o.name,
                          .verbs = "train",
                          .type = OptionType::real,
-                         .fallback = o.fallback,
                          .unit = "X",
-                         .help = o.help,
+                         .help = rule_help(o),
                          .min = 0,
                          .max = o.max});
   const auto optimizer = std::ranges::find(all, std::string_view("optimizer"), &OptionSpec::name);
@@ -263,7 +279,7 @@ std::vector<OptionSpec> make_options() {
 
       // train: the update.
       {.name = "optimizer", .verbs = "train", .type = choice, .fallback = "adamw", .help = "update rule", .choices = rule_names()},
-      {.name = "clip", .verbs = "train", .type = real, .fallback = "1.0", .unit = "NORM", .help = "largest gradient norm; 0: no clipping", .min = 0, .max = 1e30},
+      {.name = "clip", .verbs = "train", .type = real, .unit = "NORM", .help = clip_help(), .min = 0, .max = 1e30},
 
       // train: how it is computed.
       {.name = "dtype", .verbs = "train", .type = choice, .fallback = "f32", .help = "type of weights and activations in the passes; master weights are f32 or wider", .choices = {"f32", "bf16", "f64"}},

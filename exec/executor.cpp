@@ -192,7 +192,7 @@ struct Runner {
       case Opcode::norm:
         return norm(i);
       case Opcode::update:
-        if (result.update) update_unit(*in.update, *result.update, i.unit);
+        if (result.update) update_unit(*in.update, *result.update, i.unit, in.compute.arena);
         return;
       default:
         TERN_CHECK(false, "execute: {}: require_executable let it pass", to_string(i));

@@ -427,10 +427,16 @@ class Lowerer {
              .message_bytes = alone ? 0 : int64_t{sizeof(double)}});
     each_unit([&](int l, int u) {
       const CostQuery query = at_.query(u, 0);
-      UpdateCost c = update_cost(at_.update, query.dtype, trained_forms(spec_.units[u], query, cost(u)));
+      const std::vector<CountedForm> forms = trained_forms(spec_.units[u], query, cost(u));
+      UpdateCost c = update_cost(at_.update, query.dtype, forms);
       if (at_.layers[l].strategy.zero >= 1) c = {ceil_div(c.flops, replicas), ceil_div(c.bytes_moved, replicas)};
       stage_ = at_.layers[l].stage;
-      compute({.op = Opcode::update, .unit = u, .micro = -1, .flops = c.flops, .bytes_moved = c.bytes_moved});
+      compute({.op = Opcode::update,
+               .unit = u,
+               .micro = -1,
+               .workspace_bytes = update_workspace(at_.update, query.dtype, forms),
+               .flops = c.flops,
+               .bytes_moved = c.bytes_moved});
     });
   }
 

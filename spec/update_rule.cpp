@@ -9,10 +9,50 @@
 namespace tern {
 namespace {
 
-constexpr RuleOption kWeightDecay{.name = "weight-decay",
-                                  .fallback = "0.1",
-                                  .max = 1e6,
-                                  .help = "decoupled decay of matrices; norms and biases are left out"};
+RuleOption weight_decay(std::string_view fallback) {
+  return {.name = "weight-decay",
+          .fallback = fallback,
+          .max = 1e6,
+          .help = "decay of matrices and tables; norms and biases are left out"};
+}
+RuleOption momentum(std::string_view fallback) {
+  return {.name = "momentum", .fallback = fallback, .max = 1, .help = "what is kept of the velocity, from step to step"};
+}
+RuleOption beta1(std::string_view fallback) {
+  return {.name = "beta1", .fallback = fallback, .below_max = true, .help = "decay of the first moment"};
+}
+RuleOption beta2(std::string_view fallback) {
+  return {.name = "beta2", .fallback = fallback, .below_max = true, .help = "decay of the second moment"};
+}
+RuleOption epsilon(std::string_view fallback) {
+  return {.name = "epsilon", .fallback = fallback, .help = "added to what the rule divides by"};
+}
+RuleOption trust(std::string_view fallback) {
+  return {.name = "trust", .fallback = fallback, .max = 1e6, .help = "step of a matrix as a share of its own length"};
+}
+
+// Sizes by kind, as rows of the table name them.
+int64_t elements_of_matrix(const ParameterForm& p) { return p.kind == ParameterKind::matrix ? p.elements() : 0; }
+int64_t elements_unless_matrix(const ParameterForm& p) { return p.elements() - elements_of_matrix(p); }
+int64_t elements_of_vector(const ParameterForm& p) { return p.kind == ParameterKind::vector ? p.elements() : 0; }
+int64_t rows_unless_vector(const ParameterForm& p) { return p.kind == ParameterKind::vector ? 0 : p.rows; }
+int64_t columns_unless_vector(const ParameterForm& p) { return p.kind == ParameterKind::vector ? 0 : p.columns; }
+
+UpdateGrain whole_matrices(const ParameterForm& p) {
+  return p.kind == ParameterKind::matrix ? UpdateGrain::parameter : UpdateGrain::interval;
+}
+
+// kernels/cpu/newton_schulz.h: five steps of two products with the long side and one of short ones.
+int64_t newton_schulz_flops(const ParameterForm& p) {
+  const int64_t side = std::min(p.rows, p.columns);
+  return 5 * (4 * p.elements() * side + 2 * side * side * side);
+}
+int64_t newton_schulz_temporary(const ParameterForm& p) {
+  const int64_t side = std::min(p.rows, p.columns);
+  return p.kind == ParameterKind::matrix ? p.elements() + 2 * side * side : 0;
+}
+
+bool is_off(const UpdateConfig& c, std::string_view option) { return !option.empty() && c.option(option) == 0; }
 
 double number_from(std::string_view text) {
   double value = 0;
@@ -39,12 +79,25 @@ int64_t slot_bytes(const UpdateConfig& c, DType dtype, const ParameterForm& form
 }  // namespace
 
 std::string_view name_of(UpdateRule rule) {
-  constexpr std::string_view names[] = {
+  static const auto names = [] {
+    std::array<std::string, kUpdateRules.size()> list{
 #define TERN_UPDATE_RULE(name, ...) #name,
 #include "spec/update_rules.def"
 #undef TERN_UPDATE_RULE
-  };
+    };
+    for (std::string& name : list) std::ranges::replace(name, '_', '-');
+    return list;
+  }();
   return names[static_cast<size_t>(rule)];
+}
+
+std::string defaults_of(std::string_view option) {
+  std::string text;
+  for (const UpdateRule rule : kUpdateRules)
+    for (const RuleOption& o : row_of(rule).options)
+      if (o.name == option)
+        text += (text.empty() ? "" : ", ") + std::string(name_of(rule)) + " " + std::string(o.fallback);
+  return text;
 }
 
 UpdateRule update_rule_from_name(std::string_view name) {
@@ -72,20 +125,43 @@ void UpdateConfig::set_option(std::string_view name, double value) {
 }
 
 UpdateConfig update_config(UpdateRule rule, std::initializer_list<std::pair<std::string_view, double>> changed) {
-  UpdateConfig c{.rule = rule, .options = {}};
+  const std::string_view clip = row_of(rule).clip;
+  UpdateConfig c{.rule = rule, .options = {}, .clip = clip.empty() ? 0 : number_from(clip)};
   for (const RuleOption& option : row_of(rule).options) c.options.push_back(number_from(option.fallback));
   for (const auto& [name, value] : changed) c.set_option(name, value);
   return c;
 }
 
 int64_t slot_elements(const UpdateConfig& c, const StateSlot& slot, const ParameterForm& form) {
-  const bool kept = slot.unless_zero.empty() || c.option(slot.unless_zero) != 0;
-  return kept ? slot.elements(form) : 0;
+  return is_off(c, slot.unless_zero) ? 0 : slot.elements(form);
+}
+
+std::pair<int64_t, int64_t> slot_interval(const UpdateConfig& c, const StateSlot& slot, const ParameterForm& form,
+                                          int64_t begin, int64_t end) {
+  TERN_CHECK(begin % kUpdateBlock == 0 && begin <= end && end <= form.elements(), "slot_interval: [{}, {}) of {}", begin,
+             end, form.elements());
+  return {slot_elements(c, slot, {form.kind, 1, begin}), slot_elements(c, slot, {form.kind, 1, end})};
+}
+
+int num_sums(const UpdateConfig& c) {
+  const UpdateSums& sums = row_of(c.rule).sums;
+  return is_off(c, sums.unless_zero) ? 0 : sums.count;
+}
+
+bool has_own_masters(const UpdateConfig& c, DType dtype) {
+  return size_of(dtype) < wide_bytes(dtype) || row_of(c.rule).computes_elsewhere;
+}
+
+int64_t update_workspace(const UpdateConfig& c, DType dtype, const std::vector<CountedForm>& forms) {
+  const auto temporary = row_of(c.rule).temporary;
+  int64_t most = 0;
+  if (temporary)
+    for (const CountedForm& f : forms) most = std::max(most, temporary(f.form) * wide_bytes(dtype));
+  return most;
 }
 
 int64_t state_bytes(const UpdateConfig& c, DType dtype, const ParameterForm& form) {
-  const int64_t wide = wide_bytes(dtype);
-  return slot_bytes(c, dtype, form) + (size_of(dtype) < wide ? form.elements() * wide : 0);
+  return slot_bytes(c, dtype, form) + (has_own_masters(c, dtype) ? form.elements() * wide_bytes(dtype) : 0);
 }
 
 int64_t state_bytes(const UpdateConfig& c, DType dtype, const std::vector<CountedForm>& forms) {
@@ -96,10 +172,11 @@ int64_t state_bytes(const UpdateConfig& c, DType dtype, const std::vector<Counte
 
 UpdateCost update_cost(const UpdateConfig& c, DType dtype, const std::vector<CountedForm>& forms) {
   UpdateCost cost;
-  const int64_t wide = wide_bytes(dtype), rounded = size_of(dtype) < wide ? size_of(dtype) : 0;
+  const int64_t wide = wide_bytes(dtype), rounded = has_own_masters(c, dtype) ? size_of(dtype) : 0;
+  const int64_t passes = num_sums(c) > 0 ? 6 : 4;
   for (const CountedForm& f : forms) {
     cost.flops += f.count * row_of(c.rule).flops(f.form);
-    cost.bytes_moved += f.count * (f.form.elements() * (4 * wide + rounded) + 2 * slot_bytes(c, dtype, f.form));
+    cost.bytes_moved += f.count * (f.form.elements() * (passes * wide + rounded) + 2 * slot_bytes(c, dtype, f.form));
   }
   return cost;
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -27,13 +28,15 @@ inline constexpr std::array kUpdateRules{
 };
 #undef TERN_UPDATE_RULE
 
-/// A number that a rule reads: --NAME of `tern train`, from 0 to `max`.
+/// A number that a rule reads: --NAME of `tern train`, from 0 to `max`. Rules that share a name share all but the default.
 struct RuleOption {
   std::string_view name, fallback;  // the default as one would type it
   double max = 1;
   bool below_max = false;  // `max` itself is no value
   std::string_view help;
 };
+/// The rules that read the option, with their defaults: "adamw 0.95, lion 0.99".
+std::string defaults_of(std::string_view option);
 
 /// Elements as many as the parameter has.
 inline int64_t each_element(const ParameterForm& p) { return p.elements(); }
@@ -47,15 +50,31 @@ struct StateSlot {
 };
 
 /// What one call of a rule's step takes: an interval of a parameter's flat elements (whole blocks of kUpdateBlock, the
-/// last one may be shorter; same bits however a parameter is cut), or the whole parameter.
+/// last one may be shorter; same bits however a parameter is cut), or the whole parameter, which one rank then owns.
 enum class UpdateGrain : uint8_t { interval, parameter };
 inline constexpr int64_t kUpdateBlock = int64_t{1} << 16;  // elements: the blocks of sum_of_squares
+inline UpdateGrain by_interval(const ParameterForm&) { return UpdateGrain::interval; }
+inline UpdateGrain by_parameter(const ParameterForm&) { return UpdateGrain::parameter; }
+
+/// Sums over elements that a step needs before it begins: taken block by block (kUpdateBlock) in doubles and added in the order
+/// of blocks, so that ranks which share a parameter exchange the blocks' sums and get the bits of one rank.
+struct UpdateSums {
+  enum class Over : uint8_t { parameter, model };
+  int count = 0;  // at most kMaxUpdateSums
+  Over over = Over::parameter;
+  std::string_view unless_zero = {};  // an option: where it is 0 no sums are taken
+};
+inline constexpr int kMaxUpdateSums = 2;
 
 struct UpdateRuleRow {
   std::vector<StateSlot> slots;
   std::vector<RuleOption> options;
   int64_t (*flops)(const ParameterForm&);  // of one step of one parameter
-  UpdateGrain grain = UpdateGrain::interval;
+  UpdateGrain (*grain)(const ParameterForm&) = by_interval;
+  UpdateSums sums = {};
+  int64_t (*temporary)(const ParameterForm&) = nullptr;  // elements, f32 (f64), that a step needs while it runs
+  std::string_view clip = "1.0";  // default of --clip; empty: clipping would change no step, and there is none
+  bool computes_elsewhere = false;  // gradients are taken at another point than the masters: the weights are apart from them
 };
 
 std::string_view name_of(UpdateRule);
@@ -77,12 +96,21 @@ UpdateConfig update_config(UpdateRule, std::initializer_list<std::pair<std::stri
 
 /// Elements of a slot of a parameter: 0 where nothing is kept.
 int64_t slot_elements(const UpdateConfig&, const StateSlot&, const ParameterForm&);
-/// Bytes of optimizer state: the slots, and master weights where `dtype`, the weights', is narrower than f32.
+/// The part [first, second) of a slot that belongs to the elements [begin, end) of a parameter; whole blocks.
+std::pair<int64_t, int64_t> slot_interval(const UpdateConfig&, const StateSlot&, const ParameterForm&, int64_t begin,
+                                          int64_t end);
+/// How many sums a step takes with these options.
+int num_sums(const UpdateConfig&);
+/// Whether the masters are tensors of their own: of weights narrower than f32, and where gradients are taken elsewhere.
+bool has_own_masters(const UpdateConfig&, DType dtype);
+/// Bytes of temporaries of the step of any of the parameters, at most.
+int64_t update_workspace(const UpdateConfig&, DType dtype, const std::vector<CountedForm>&);
+/// Bytes of optimizer state: the slots, and masters where they are tensors of their own; `dtype` is the weights'.
 int64_t state_bytes(const UpdateConfig&, DType dtype, const ParameterForm&);
 int64_t state_bytes(const UpdateConfig&, DType dtype, const std::vector<CountedForm>&);
 
 /// One step of the parameters. Bytes: gradients are read and cleared; masters and slots read and written; weights
-/// narrower than the masters written.
+/// apart from the masters written; for sums, gradients and masters read once more.
 struct UpdateCost {
   int64_t flops = 0, bytes_moved = 0;
 };

@@ -130,7 +130,7 @@ MemoryPlan predict_memory(const ModelSpec& spec, const TrainSettings& s, int64_t
     plan.gradients += unit_cost(unit, {.dtype = s.dtype}).gradient_bytes;
     plan.optimizer += state_bytes(s.optimizer, s.dtype, trained_forms(unit, {}));
   }
-  plan.staging = fixed + n * wide + (plan.optimizer - (s.dtype == DType::bf16 ? n * wide : 0));  // masters and moments
+  plan.staging = fixed + n * wide + plan.optimizer - (has_own_masters(s.optimizer, s.dtype) ? n * wide : 0);
 
   plan.staging_during_steps = s.checkpoint_every > 0 && s.checkpoint_every < s.schedule.total_steps;
 

@@ -72,8 +72,12 @@ bool is_of_other_rules(UpdateRule rule, std::string_view name) {
 
 UpdateConfig optimizer_from(const Options& o, UpdateRule rule) {
   UpdateConfig c = update_config(rule);
-  c.clip = o.real("clip");
+  if (o.given("clip")) c.clip = o.real("clip");
+  if (o.given("clip") && row_of(rule).clip.empty())
+    throw Error(ErrorKind::usage, "--clip: the step of --optimizer {} does not depend on the length of the gradient; leave it out",
+                name_of(rule));
   for (const RuleOption& option : row_of(c.rule).options) {
+    if (!o.given(option.name)) continue;
     const double value = o.real(option.name);
     if (option.below_max && !(value < option.max))
       throw Error(ErrorKind::usage, "--{}: {}; expected 0 up to, but not, {}", option.name, value, option.max);
@@ -81,7 +85,8 @@ UpdateConfig optimizer_from(const Options& o, UpdateRule rule) {
   }
   for (const auto& [name, value] : o.values())
     if (o.given(name) && is_of_other_rules(c.rule, name))
-      throw Error(ErrorKind::usage, "--{}: --optimizer {} has none; leave it out", name, name_of(c.rule));
+      throw Error(ErrorKind::usage, "--{}: --optimizer {} has none; leave it out (it belongs to {})", name, name_of(c.rule),
+                  defaults_of(name));
   return c;
 }
 
@@ -98,6 +103,11 @@ std::string whole_path(const std::string& path) {
   return path == "-" || path.empty() ? path : std::filesystem::absolute(path).lexically_normal().string();
 }
 
+// A number of a recipe that reads back as a real one.
+std::string real_text(std::string_view text) {
+  return std::string(text) + (text.find_first_of(".en") == std::string_view::npos ? ".0" : "");
+}
+
 std::string value_text(const Options::Value& v) {
   switch (v.spec->type) {
     case OptionType::flag:
@@ -105,10 +115,8 @@ std::string value_text(const Options::Value& v) {
       return v.boolean ? "true" : "false";
     case OptionType::integer:
       return fmt::format("{}", v.integer);
-    case OptionType::real: {
-      std::string text = fmt::format("{}", v.real);
-      return text.find_first_of(".en") == std::string::npos ? text + ".0" : text;
-    }
+    case OptionType::real:
+      return real_text(fmt::format("{}", v.real));
     case OptionType::path:
       return quote_json(whole_path(v.text));
     default:
@@ -122,6 +130,7 @@ std::string recipe_text(const Options& o, const TrainSettings& s) {
   const bool wsd = s.schedule.kind == LearningRateKind::wsd;
   const auto absent = [&](std::string_view name) {
     if (is_of_other_rules(s.optimizer.rule, name)) return true;
+    if (name == "clip") return row_of(s.optimizer.rule).clip.empty();
     if (name == "eval-every" || name == "eval-batches") return s.valid_data.empty();
     if (name == "max-seconds") return true;  // of one sitting, not of the job
     if (name == "min-learning-rate") return s.schedule.kind == LearningRateKind::constant;
@@ -173,6 +182,12 @@ std::vector<DerivedValue> derived_values(const Options& o) {
       if (!o.given(name))
         list.push_back({name, o.value(name).spec->type == OptionType::integer ? value : quote_json(value),
                         fmt::format("the plan {}", o.text("plan"))});
+  const UpdateRule rule = plan ? plan->job.optimizer : update_rule_from_name(o.text("optimizer"));
+  const std::string why = fmt::format("the default of --optimizer {}", name_of(rule));
+  for (const RuleOption& option : row_of(rule).options)
+    if (!o.given(option.name)) list.push_back({option.name, real_text(option.fallback), why});
+  if (const std::string_view clip = row_of(rule).clip; !clip.empty() && !o.given("clip"))
+    list.push_back({"clip", real_text(clip), why});
   if (!plan && !o.given("micro-batch")) {
     const int64_t micro = derived_micro_batch(o);
     list.push_back(

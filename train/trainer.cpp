@@ -185,6 +185,7 @@ class Trainer {
     if (in_.spec.rope.kind != RopeKind::none) rope_ = rope_table(in_.spec, s_.seq, s_.seq);
     predicted_ = simulate(program_).replay;
     update_.emplace(make_update_pass(in_.spec, state_.optimizer, s_.optimizer, state_.weights, state_.gradients));
+    put_weights_at(*update_, WeightPoint::computing);
     std::array<int64_t, 1> states{state_arena_.current_total()};
     world().all_reduce(states, Combine::sum);
     others_state_ = states[0] - state_arena_.current_total();
@@ -287,8 +288,7 @@ class Trainer {
     const int64_t number = state_.step + 1;
     StepReport report{
         .step = number, .total_steps = s_.schedule.total_steps, .learning_rate = learning_rate(s_.schedule, number)};
-    update_->learning_rate = report.learning_rate;
-    update_->step = number;
+    begin_step(*update_, number, [&](int64_t n) { return learning_rate(s_.schedule, n); });
     const ExecuteResult run = execute(program_, {.spec = in_.spec,
                                                  .weights = state_.weights,
                                                  .gradients = &state_.gradients,
@@ -432,9 +432,11 @@ class Trainer {
   // Whether it was done: a batch may take seconds, and who asked for a stop does not wait for all of them.
   bool add_evaluation(MetricRow& row) {
     const int64_t begin = clock_.now_ns();
+    put_weights_at(*update_, WeightPoint::saved);
     const Evaluation e =
         evaluate(in_.spec, state_.weights, *held_out_, s_.seq, s_.eval_batches * s_.batch, s_.micro_batch, s_.dtype,
                  rope_ ? &*rope_ : nullptr, worker_.arena, [this] { return worker_.stop.load(); });
+    put_weights_at(*update_, WeightPoint::computing);
     last_ns_ = clock_.now_ns();  // not part of the next step's time
     result_.evaluation_seconds += seconds_between(begin, last_ns_);
     result_.counted_peak_bytes = std::max(result_.counted_peak_bytes, state_bytes() + e.peak_bytes);
@@ -492,6 +494,7 @@ class Trainer {
     const ExportOf wanted{manifest.step, manifest.files.at(0).crc32c};
     const std::optional<ExportOf> there = run_->exported();
     if (there == wanted) return;
+    put_weights_at(*update_, WeightPoint::saved);
     run_->export_model(in_, state_.weights, s_.dtype, wanted);
     if (!moved)
       note(fmt::format("{} {}: written again from {}", run_->model(),

@@ -1,14 +1,52 @@
 #include "update/rule.h"
 
-namespace tern {
+#include <algorithm>
 
-UpdateStep step_of(UpdateRule rule) {
-  constexpr UpdateStep steps[] = {
-#define TERN_UPDATE_RULE(name, ...) name##_update,
+#include "kernels/cpu/parallel.h"
+
+namespace tern {
+namespace {
+
+// Elements of a tensor of any shape, as one row of numbers.
+Tensor flat_part(const Tensor& t, int64_t begin, int64_t end) {
+  return t.empty() ? Tensor() : t.reshaped({t.count()}).rows_view(begin, end);
+}
+
+}  // namespace
+
+const UpdateFunctions& functions_of(UpdateRule rule) {
+  static constexpr const UpdateFunctions* functions[] = {
+#define TERN_UPDATE_RULE(name, ...) &name##_rule,
 #include "spec/update_rules.def"
 #undef TERN_UPDATE_RULE
   };
-  return steps[static_cast<size_t>(rule)];
+  return *functions[static_cast<size_t>(rule)];
+}
+
+UpdateShard interval_of(const UpdateShard& whole, int64_t begin, int64_t end) {
+  UpdateShard part = whole;
+  for (Tensor* t : {&part.gradient, &part.master, &part.compute}) *t = flat_part(*t, begin, end);
+  const std::vector<StateSlot>& slots = row_of(whole.config.rule).slots;
+  for (size_t i = 0; i < slots.size(); ++i) {
+    const auto [first, last] = slot_interval(whole.config, slots[i], whole.form, begin, end);
+    part.slots[i] = flat_part(part.slots[i], first, last);
+  }
+  return part;
+}
+
+UpdateSumValues sums_of(const UpdateShard& shard) {
+  const int64_t count = shard.gradient.count(), blocks = (count + kUpdateBlock - 1) / kUpdateBlock;
+  std::vector<UpdateSumValues> partial(static_cast<size_t>(blocks));
+  const auto measure = functions_of(shard.config.rule).measure;
+  parallel_ranges(blocks, 1, 1, [&](int64_t first, int64_t last) {
+    for (int64_t b = first; b < last; ++b)
+      partial[static_cast<size_t>(b)] =
+          measure(interval_of(shard, b * kUpdateBlock, std::min(count, (b + 1) * kUpdateBlock)));
+  });
+  UpdateSumValues sums{};
+  for (const UpdateSumValues& p : partial)
+    for (size_t i = 0; i < sums.size(); ++i) sums[i] += p[i];
+  return sums;
 }
 
 }  // namespace tern

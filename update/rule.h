@@ -1,6 +1,7 @@
 #pragma once
-// What the step of an update rule sees. Each rule is one file, update/NAME.cpp, with one function, NAME_update.
+// What the step of an update rule sees. Each rule is one file, update/NAME.cpp, which defines NAME_rule.
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -9,33 +10,56 @@
 
 namespace tern {
 
+using UpdateSumValues = std::array<double, kMaxUpdateSums>;
+
 /// Of NORM, over all gradients of the model.
 struct UpdateNorm {
   double gradient_norm = 0;  // before clipping
   double coefficient = 1;    // of clipping: a rule multiplies the gradients by it
+  UpdateSumValues sums{};    // of rules that sum over the model
 };
 
-/// One parameter, or an interval of its flat elements (UpdateGrain). Tensors of one interval have the same elements.
+/// One parameter, or an interval of its flat elements (UpdateGrain). Tensors of one interval have the same elements, slots those
+/// of slot_interval.
 struct UpdateShard {
   const UpdateConfig& config;
   ParameterForm form;  // of the whole parameter
   bool decays;         // matrices and tables do, biases and norms do not
   double learning_rate;
-  int64_t step;  // from 1
+  int64_t step;               // from 1
+  double average_weight = 1;  // of this step in an average over steps: r²/Σ r² with r the highest rate so far
   UpdateNorm norm;
+  UpdateSumValues sums{};     // of `measure` over the whole parameter, for rules that sum over parameters
   Tensor gradient, master;    // f32, or f64 of an f64 model
-  Tensor rounded;             // bf16 weights that get the new masters, rounded; empty where the masters are the weights
+  Tensor compute;             // the weights, where they are apart from the masters (has_own_masters); else empty
   std::vector<Tensor> slots;  // as the rule's row; empty where nothing is kept
+  Tensor temporary;           // as many elements as the row's `temporary` says; what is in it is undefined
+  double decay() const { return decays ? config.option("weight-decay") : 0.0; }
 };
 
-/// A rule's step: changes masters, slots and rounded weights, and leaves the gradient zero.
-using UpdateStep = void (*)(const UpdateShard&);
+/// A rule's arithmetic.
+struct UpdateFunctions {
+  /// Changes masters, slots and the weights apart from them, and leaves the gradient zero.
+  void (*step)(const UpdateShard&);
+  /// The sums of the row over one block or less, before `step`; may change slots, and the gradient, in place.
+  UpdateSumValues (*measure)(const UpdateShard&) = nullptr;
+  /// Of rules that compute elsewhere: writes the weights from masters and slots, with the bits that `step` leaves.
+  void (*place)(const UpdateShard&) = nullptr;
+};
 
-#define TERN_UPDATE_RULE(name, ...) void name##_update(const UpdateShard&);
+#define TERN_UPDATE_RULE(name, ...) extern const UpdateFunctions name##_rule;
 #include "spec/update_rules.def"
 #undef TERN_UPDATE_RULE
 
-UpdateStep step_of(UpdateRule);
+/// AdamW's step with the moments m and v, for rules that leave some parameters to it. Options beta1, beta2, epsilon, weight-decay.
+void adamw_step_of(const UpdateShard&, const Tensor& m, const Tensor& v);
+
+const UpdateFunctions& functions_of(UpdateRule);
+
+/// The elements [begin, end), whole blocks, of a shard of a whole parameter.
+UpdateShard interval_of(const UpdateShard&, int64_t begin, int64_t end);
+/// Σ over blocks, ascending, of the rule's `measure`: at most kMaxUpdateSums sums of the shard.
+UpdateSumValues sums_of(const UpdateShard&);
 
 /// The elements, or nothing of an empty tensor.
 template <class T>

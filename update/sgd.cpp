@@ -4,19 +4,24 @@
 #include "update/rule.h"
 
 namespace tern {
+namespace {
 
-void sgd_update(const UpdateShard& s) {
-  const SgdStep step{.learning_rate = s.learning_rate,
+void step(const UpdateShard& s) {
+  const SgdStep scalars{.learning_rate = s.learning_rate,
                      .momentum = s.config.option("momentum"),
-                     .weight_decay = s.decays ? s.config.option("weight-decay") : 0.0,
+                     .weight_decay = s.decay(),
                      .gradient_scale = s.norm.coefficient};
   const Tensor& velocity = s.slots[0];
   if (s.master.dtype() == DType::f64)
-    sgd_step_ref(step, s.gradient.span<double>(), s.master.span<double>(), span_or_empty<double>(velocity));
+    sgd_step_ref(scalars, s.gradient.span<double>(), s.master.span<double>(), span_or_empty<double>(velocity));
   else
-    sgd_step(step, s.gradient.span<float>(), s.master.span<float>(), span_or_empty<float>(velocity),
-             span_or_empty<bf16>(s.rounded));
+    sgd_step(scalars, s.gradient.span<float>(), s.master.span<float>(), span_or_empty<float>(velocity),
+             span_or_empty<bf16>(s.compute));
   s.gradient.fill_zero();
 }
+
+}  // namespace
+
+const UpdateFunctions sgd_rule{.step = step};
 
 }  // namespace tern

@@ -1,5 +1,7 @@
 #include "update/state.h"
 
+#include <cstring>
+
 #include "base/error.h"
 #include "kernels/cpu/vector.h"
 
@@ -14,6 +16,16 @@ Tensor slot_tensor(const UpdateConfig& config, const StateSlot& slot, const Tens
   return arena.zeros(slot.type.value_or(master.dtype()), shape, MemoryClass::optimizer);
 }
 
+Tensor widened(const Tensor& weight, Arena& arena) {
+  const bool narrow = weight.dtype() == DType::bf16;
+  const Tensor master = arena.allocate(narrow ? DType::f32 : weight.dtype(), weight.shape(), MemoryClass::optimizer);
+  if (narrow)
+    convert(std::span<const bf16>(weight.span<bf16>()), master.span<float>());
+  else
+    std::memcpy(master.data(), weight.data(), static_cast<size_t>(master.bytes()));
+  return master;
+}
+
 }  // namespace
 
 ParameterForm form_of(const ModelSpec& spec, const ParameterInfo& info) {
@@ -23,20 +35,25 @@ ParameterForm form_of(const ModelSpec& spec, const ParameterInfo& info) {
   return {table ? ParameterKind::table : ParameterKind::matrix, info.shape[0], info.shape[1]};
 }
 
+void add_parameter(OptimizerState& state, const ParameterInfo& info, const ParameterForm& form, const Tensor& weight,
+                   const UpdateConfig& config, Arena& arena) {
+  const std::vector<StateSlot>& slots = row_of(config.rule).slots;
+  state.slots.resize(slots.size());
+  state.infos.push_back(info);
+  state.forms.push_back(form);
+  state.master.push_back(has_own_masters(config, weight.dtype()) ? widened(weight, arena) : weight);
+  for (size_t s = 0; s < slots.size(); ++s)
+    state.slots[s].push_back(slot_tensor(config, slots[s], state.master.back(), form, arena));
+}
+
 OptimizerState make_optimizer_state(const ModelSpec& spec, ModelWeights& weights, const UpdateConfig& config,
                                     Arena& arena) {
   OptimizerState state;
-  state.infos = trained_parameters(spec);
-  const std::vector<StateSlot>& slots = row_of(config.rule).slots;
-  state.slots.resize(slots.size());
-  for (const Tensor* weight : trained_tensors(spec, weights)) {
-    state.forms.push_back(form_of(spec, state.infos[state.forms.size()]));
-    const bool rounded = weight->dtype() == DType::bf16;
-    state.master.push_back(rounded ? arena.allocate(DType::f32, weight->shape(), MemoryClass::optimizer) : *weight);
-    if (rounded) convert(std::span<const bf16>(weight->span<bf16>()), state.master.back().span<float>());
-    for (size_t s = 0; s < slots.size(); ++s)
-      state.slots[s].push_back(slot_tensor(config, slots[s], state.master.back(), state.forms.back(), arena));
-  }
+  const std::vector<ParameterInfo> infos = trained_parameters(spec);
+  const std::vector<Tensor*> all = trained_tensors(spec, weights);
+  TERN_CHECK(all.size() == infos.size(), "optimizer: {} tensors of {} parameters", all.size(), infos.size());
+  for (size_t i = 0; i < all.size(); ++i)
+    add_parameter(state, infos[i], form_of(spec, infos[i]), *all[i], config, arena);
   for_each_fixed(spec, weights, [&](const ParameterInfo& info, Tensor& t) {
     state.fixed_names.push_back(info.name);
     state.fixed.push_back(t);
@@ -44,11 +61,16 @@ OptimizerState make_optimizer_state(const ModelSpec& spec, ModelWeights& weights
   return state;
 }
 
+void round_master(const Tensor& master, const Tensor& weight) {
+  if (weight.dtype() == DType::bf16)
+    convert(std::span<const float>(master.span<float>()), weight.span<bf16>());
+  else if (weight.data() != master.data())
+    std::memcpy(weight.data(), master.data(), static_cast<size_t>(weight.bytes()));
+}
+
 void round_masters(const ModelSpec& spec, const OptimizerState& state, ModelWeights& weights) {
   const std::vector<Tensor*> all = trained_tensors(spec, weights);
-  for (size_t i = 0; i < all.size(); ++i)
-    if (all[i]->dtype() == DType::bf16)
-      convert(std::span<const float>(state.master[i].span<float>()), all[i]->span<bf16>());
+  for (size_t i = 0; i < all.size(); ++i) round_master(state.master[i], *all[i]);
 }
 
 }  // namespace tern

@@ -12,7 +12,7 @@
 namespace tern {
 
 /// One entry per trained_parameters(spec), in their order. master: f32 (f64 for f64 models), the very tensors of the weights
-/// unless these are bf16. slots: per slot of the rule's row one tensor per parameter, empty where nothing is kept.
+/// unless has_own_masters. slots: per slot of the rule's row one tensor per parameter, empty where nothing is kept.
 struct OptimizerState {
   std::vector<ParameterInfo> infos;
   std::vector<ParameterForm> forms;
@@ -24,10 +24,15 @@ struct OptimizerState {
 
 /// As the update rule sees the parameter.
 ParameterForm form_of(const ModelSpec&, const ParameterInfo&);
-/// Zero slots; masters shared with f32 and f64 weights, widened from bf16 ones. Whoever has f32 values writes them into
-/// the masters and calls round_masters. Bytes: MemoryClass::optimizer, as many as spec/update_rule.h's state_bytes.
+/// One parameter more, at the end: its master and its slots.
+void add_parameter(OptimizerState&, const ParameterInfo&, const ParameterForm&, const Tensor& weight,
+                   const UpdateConfig&, Arena&);
+/// Zero slots; masters shared with the weights, or of their own and widened from them. Whoever has f32 values writes them
+/// into the masters and calls round_masters. Bytes: MemoryClass::optimizer, as many as spec/update_rule.h's state_bytes.
 OptimizerState make_optimizer_state(const ModelSpec&, ModelWeights&, const UpdateConfig&, Arena&);
-/// Rounds the masters into bf16 compute weights; nothing to do for other dtypes.
+/// Into a weight of any float type. Nothing to do where the weight is the master.
+void round_master(const Tensor& master, const Tensor& weight);
+/// Every master into its weight.
 void round_masters(const ModelSpec&, const OptimizerState&, ModelWeights&);
 
 }  // namespace tern

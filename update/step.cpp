@@ -41,6 +41,33 @@ UpdatePass make_update_pass(const ModelSpec& spec, OptimizerState& state, const 
   return pass;
 }
 
+UpdateShard shard_of(const UpdatePass& pass, const UpdateNorm& norm, size_t parameter) {
+  const OptimizerState& state = pass.state;
+  const double rate = pass.highest_rate, all = pass.squared_rates;
+  UpdateShard shard{.config = pass.config,
+                    .form = state.forms[parameter],
+                    .decays = state.infos[parameter].decay,
+                    .learning_rate = pass.learning_rate,
+                    .step = pass.step,
+                    .average_weight = all > 0 ? rate * rate / all : 0,
+                    .norm = norm,
+                    .gradient = pass.gradients[parameter],
+                    .master = state.master[parameter]};
+  const Tensor& weight = pass.weights[parameter];
+  if (has_own_masters(pass.config, weight.dtype())) shard.compute = weight;
+  for (const std::vector<Tensor>& slot : state.slots) shard.slots.push_back(slot[parameter]);
+  return shard;
+}
+
+void begin_step(UpdatePass& pass, int64_t number, const std::function<double(int64_t)>& rate_of) {
+  if (number != pass.step + 1) pass.step = 0, pass.highest_rate = pass.squared_rates = 0;
+  while (pass.step < number) {
+    pass.learning_rate = rate_of(++pass.step);
+    pass.highest_rate = std::max(pass.highest_rate, pass.learning_rate);
+    pass.squared_rates += pass.highest_rate * pass.highest_rate;
+  }
+}
+
 UpdateNorm gradient_norm(const UpdatePass& pass) {
   std::vector<double> squares;
   double total = 0;
@@ -49,25 +76,38 @@ UpdateNorm gradient_norm(const UpdatePass& pass) {
 
   UpdateNorm norm{.gradient_norm = std::sqrt(total)};
   if (pass.config.clip > 0) norm.coefficient = std::min(1.0, pass.config.clip / (norm.gradient_norm + 1e-6));
+  if (num_sums(pass.config) == 0 || row_of(pass.config.rule).sums.over != UpdateSums::Over::model) return norm;
+  UpdateSumValues sums{};
+  for (size_t i = 0; i < pass.state.infos.size(); ++i) {
+    const UpdateSumValues own = sums_of(shard_of(pass, norm, i));
+    for (size_t k = 0; k < sums.size(); ++k) sums[k] += own[k];
+  }
+  norm.sums = sums;
   return norm;
 }
 
-void update_unit(const UpdatePass& pass, const UpdateNorm& norm, int unit) {
+void update_unit(const UpdatePass& pass, const UpdateNorm& norm, int unit, Arena& arena) {
   const OptimizerState& state = pass.state;
-  const UpdateStep step = step_of(pass.config.rule);
+  const UpdateRuleRow& row = row_of(pass.config.rule);
+  const bool sums = num_sums(pass.config) > 0 && row.sums.over == UpdateSums::Over::parameter;
   for (size_t i = 0; i < state.infos.size(); ++i) {
     if (state.infos[i].unit != unit) continue;
-    UpdateShard shard{.config = pass.config,
-                      .form = state.forms[i],
-                      .decays = state.infos[i].decay,
-                      .learning_rate = pass.learning_rate,
-                      .step = pass.step,
-                      .norm = norm,
-                      .gradient = pass.gradients[i],
-                      .master = state.master[i]};
-    if (pass.weights[i].dtype() == DType::bf16) shard.rounded = pass.weights[i];
-    for (const std::vector<Tensor>& slot : state.slots) shard.slots.push_back(slot[i]);
-    step(shard);
+    UpdateShard shard = shard_of(pass, norm, i);
+    if (const int64_t elements = row.temporary ? row.temporary(shard.form) : 0; elements > 0)
+      shard.temporary = arena.allocate(shard.master.dtype(), {elements}, MemoryClass::workspace);
+    if (sums) shard.sums = sums_of(shard);
+    functions_of(pass.config.rule).step(shard);
+  }
+}
+
+void put_weights_at(const UpdatePass& pass, WeightPoint point) {
+  if (!row_of(pass.config.rule).computes_elsewhere) return;
+  for (size_t i = 0; i < pass.state.infos.size(); ++i) {
+    const UpdateShard shard = shard_of(pass, {}, i);
+    if (point == WeightPoint::computing)
+      functions_of(pass.config.rule).place(shard);
+    else
+      round_master(shard.master, shard.compute);
   }
 }
 

@@ -3,6 +3,7 @@
 // model/weights.h's join_tied_gradients.)
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "update/rule.h"
@@ -10,26 +11,41 @@
 
 namespace tern {
 
-/// What NORM and UPDATE work on: made once for a run; `learning_rate` and `step` are set before each step.
+/// What NORM and UPDATE work on: made once for a run; begin_step sets what differs between steps.
 struct UpdatePass {
   OptimizerState& state;
   const UpdateConfig& config;
   std::vector<Tensor> weights, gradients;  // in the order of state.infos; they share the model's storage
   double learning_rate = 0;
-  int64_t step = 0;  // the step that is being done, from 1
+  int64_t step = 0;                             // the step that is being done, from 1
+  double highest_rate = 0, squared_rates = 0;  // of all steps up to this one: the highest; Σ of the squared highest so far
 };
+/// The pass is at step `number`, whose rate is rate_of(number). Rates of steps before are asked for where the step before was
+/// not done in this pass, so that a resumed run has the bits of one that was not stopped.
+void begin_step(UpdatePass&, int64_t number, const std::function<double(int64_t)>& rate_of);
 /// The state and the config must outlive it. The gradients are those of allocate_gradients.
 UpdatePass make_update_pass(const ModelSpec&, OptimizerState&, const UpdateConfig&, ModelWeights& weights,
                             ModelWeights& gradients);
 
+/// A parameter of the pass, whole, as a rule's functions take it; by its place in state.infos. No temporaries.
+UpdateShard shard_of(const UpdatePass&, const UpdateNorm&, size_t parameter);
+
 /// NORM: what every UPDATE of the step needs of all gradients together. Changes nothing.
-/// Order   sqrt of Σ over parameters, in the order of trained_parameters(spec), of sum_of_squares (doubles, fixed blocks).
+/// Order   sqrt of Σ over parameters, in the order of trained_parameters(spec), of sum_of_squares (doubles, fixed blocks); the
+///         rule's own sums over the model (UpdateSums) in the same order, of clipped gradients.
 /// Clip    PyTorch's clip_grad_norm_: coefficient min(1, clip / (norm + 1e-6)).
 /// Errors  diverged: a gradient that is not finite, naming the step and the tensor.
 UpdateNorm gradient_norm(const UpdatePass&);
 
 /// UPDATE(unit): the rule's step on every parameter of the unit, in one pass over memory that also rounds the masters
 /// into bf16 weights; then the gradients of the unit are zero. Units may come in any order: same bits.
-void update_unit(const UpdatePass&, const UpdateNorm&, int unit);
+/// Temporaries are the arena's (MemoryClass::workspace), as many bytes as spec/update_rule.h's update_workspace.
+void update_unit(const UpdatePass&, const UpdateNorm&, int unit, Arena&);
+
+/// For rules that take gradients at another point than the one that is saved: `saved` puts the masters, rounded, into the
+/// weights, to evaluate or to write a model; `computing` puts there again what a step leaves, to the bit. A state that was
+/// read from a checkpoint needs `computing` before its first step. Other rules: nothing changes.
+enum class WeightPoint : uint8_t { saved, computing };
+void put_weights_at(const UpdatePass&, WeightPoint);
 
 }  // namespace tern

@@ -12,6 +12,7 @@
 #include "formats/hf/family.h"
 #include "kernels/cpu/vector.h"
 #include "model/model_testing.h"
+#include "update/rule_testing.h"
 
 namespace tern {
 namespace {
@@ -31,7 +32,7 @@ ModelSpec spec_of() {
 
 struct Fixture {
   ModelSpec spec = spec_of();
-  Arena arena;
+  Arena arena, temporaries;
   UpdateConfig config;
   ModelWeights weights, gradients;
   OptimizerState state;
@@ -55,9 +56,10 @@ struct Fixture {
   }
   UpdateNorm update(double rate = 1e-2, int64_t step = 1) {
     UpdatePass pass = make_update_pass(spec, state, config, weights, gradients);
-    pass.learning_rate = rate, pass.step = step;
+    pass.step = step - 1;
+    begin_step(pass, step, [&](int64_t) { return rate; });
     const UpdateNorm norm = gradient_norm(pass);
-    for (int unit = 0; unit < static_cast<int>(spec.units.size()); ++unit) update_unit(pass, norm, unit);
+    for (int unit = 0; unit < static_cast<int>(spec.units.size()); ++unit) update_unit(pass, norm, unit, temporaries);
     return norm;
   }
   double norm() const {
@@ -71,20 +73,9 @@ struct Fixture {
 
 std::vector<float> values(const Tensor& t) { return {t.span<float>().begin(), t.span<float>().end()}; }
 
-// What a rule under test may keep: everything, and what its options can switch off.
-std::vector<UpdateConfig> configs() {
-  std::vector<UpdateConfig> all;
-  for (const UpdateRule rule : kUpdateRules) {
-    all.push_back(update_config(rule));
-    for (const StateSlot& slot : row_of(rule).slots)
-      if (!slot.unless_zero.empty()) all.push_back(update_config(rule, {{slot.unless_zero, 0.0}}));
-  }
-  return all;
-}
-
 TEST(Update, BytesAreAsPredictedWithEveryRule) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f64})
-    for (const UpdateConfig& config : configs()) {
+    for (const UpdateConfig& config : configs_of_every_rule()) {
       const Fixture f(dtype, config);
       int64_t predicted = 0;
       for (const Unit& unit : f.spec.units) predicted += state_bytes(config, dtype, trained_forms(unit, {}));
@@ -92,67 +83,13 @@ TEST(Update, BytesAreAsPredictedWithEveryRule) {
     }
 }
 
-// ZeRO cuts parameters into intervals: a rule that takes intervals must not notice.
-TEST(Update, IntervalsGiveTheBitsOfTheWholeWithEveryRuleThatTakesThem) {
-  constexpr int64_t kElements = 2 * kUpdateBlock + 77;
-  for (const UpdateConfig& config : configs()) {
-    const UpdateRuleRow& row = row_of(config.rule);
-    if (row.grain != UpdateGrain::interval) continue;
-    for (const DType dtype : {DType::f32, DType::f64}) {
-      Arena arena;
-      const auto make = [&] {
-        UpdateShard s{.config = config,
-                      .form = {ParameterKind::matrix, 1, kElements},
-                      .decays = true,
-                      .learning_rate = 1e-2,
-                      .step = 3,
-                      .norm = {.gradient_norm = 2, .coefficient = 0.5}};
-        const auto random = [&](uint64_t stream) {
-          const Tensor t = arena.allocate(dtype, {kElements}, MemoryClass::optimizer);
-          for (int64_t i = 0; i < kElements; ++i) {
-            const double x = 0.1 + random_uniform({7, stream}, static_cast<uint64_t>(i));
-            if (dtype == DType::f64)
-              t.span<double>()[static_cast<size_t>(i)] = x;
-            else
-              t.span<float>()[static_cast<size_t>(i)] = static_cast<float>(x);
-          }
-          return t;
-        };
-        s.gradient = random(1), s.master = random(2);
-        if (dtype == DType::f32) s.rounded = arena.zeros(DType::bf16, {kElements}, MemoryClass::weights);
-        for (size_t i = 0; i < row.slots.size(); ++i)
-          s.slots.push_back(slot_elements(config, row.slots[i], s.form) > 0 ? random(3 + i) : Tensor());
-        return s;
-      };
-      const UpdateShard whole = make(), cut = make();
-      const UpdateStep step = step_of(config.rule);
-      step(whole);
-      for (int64_t begin = 0; begin < kElements; begin += kUpdateBlock) {
-        const int64_t end = std::min(begin + kUpdateBlock, kElements);
-        const auto part = [&](const Tensor& t) { return t.empty() ? Tensor() : t.rows_view(begin, end); };
-        UpdateShard s = cut;
-        s.gradient = part(cut.gradient), s.master = part(cut.master), s.rounded = part(cut.rounded);
-        for (Tensor& slot : s.slots) slot = part(slot);
-        step(s);
-      }
-      const auto same = [](const Tensor& a, const Tensor& b) {
-        return a.bytes() == b.bytes() &&
-               (a.empty() || std::memcmp(a.data(), b.data(), static_cast<size_t>(a.bytes())) == 0);
-      };
-      EXPECT_TRUE(same(cut.master, whole.master) && same(cut.rounded, whole.rounded)) << name_of(config.rule);
-      EXPECT_TRUE(same(cut.gradient, whole.gradient)) << name_of(config.rule);
-      for (size_t i = 0; i < row.slots.size(); ++i)
-        EXPECT_TRUE(same(cut.slots[i], whole.slots[i])) << name_of(config.rule) << " " << row.slots[i].name;
-    }
-  }
-}
-
 TEST(Update, EveryRuleLeavesZeroGradientsAndRoundedWeights) {
-  for (const UpdateConfig& config : configs()) {
+  for (const UpdateConfig& config : configs_of_every_rule()) {
     Fixture f(DType::bf16, config);
     f.fill_gradients(5, 0.1);
     f.update(1e-2);
     EXPECT_EQ(f.norm(), 0) << name_of(config.rule);
+    put_weights_at(make_update_pass(f.spec, f.state, f.config, f.weights, f.gradients), WeightPoint::saved);
     const std::vector<Tensor*> w = tensors(f.spec, f.weights);
     for (size_t i = 0; i < w.size(); ++i)
       for (int64_t k = 0; k < w[i]->count(); ++k)

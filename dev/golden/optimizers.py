@@ -1,0 +1,134 @@
+#!/usr/bin/env python3
+"""Twenty steps of update rules, by PyTorch, timm, schedulefree and pytorch-optimizer in f32 on a CPU.
+
+Run from the root of the repository. Needs torch, timm, schedulefree, pytorch-optimizer. Writes tests/golden/optimizers.json: of each
+rule its options (the names of `tern train`), the rate, and the weights after some steps. First weights and gradients are functions of
+names and places (model/golden_weights_testing.h has the same ones), so the file holds none of them. Matrices decay; the vector does not.
+"""
+import json
+import pathlib
+
+import numpy as np
+import torch
+
+OUT = pathlib.Path(__file__).resolve().parents[2] / "tests" / "golden" / "optimizers.json"
+SHAPES = {"wide": (5, 12), "tall": (12, 5), "vector": (7,)}
+STEPS, SHOWN = 20, (1, 2, 11, 20)
+
+
+def golden_values(name, count, spread):
+    h = 2166136261
+    for c in name.encode():
+        h = ((h ^ c) * 16777619) & 0xFFFFFFFF
+    x = (np.arange(count, dtype=np.uint64) * 2654435761 + h).astype(np.uint32)
+    with np.errstate(over="ignore"):
+        x = (x ^ (x >> np.uint32(16))) * np.uint32(0x85EBCA6B)
+        x = (x ^ (x >> np.uint32(13))) * np.uint32(0xC2B2AE35)
+        x = x ^ (x >> np.uint32(16))
+    values = (x >> np.uint32(8)).astype(np.float32) / np.float32(2**23) - np.float32(1)
+    return torch.from_numpy(np.float32(spread) * values)
+
+
+def first(name):
+    return golden_values(f"weight {name}", int(np.prod(SHAPES[name])), 0.5).reshape(SHAPES[name]).clone()
+
+
+def gradient(name, step):
+    return golden_values(f"gradient {name} {step}", int(np.prod(SHAPES[name])), 0.25).reshape(SHAPES[name]).clone()
+
+
+def groups(p, decay):
+    """The matrices with their decay, then the vector without."""
+    return [{"params": [p["wide"], p["tall"]], "weight_decay": decay}, {"params": [p["vector"]], "weight_decay": 0.0}]
+
+
+def adamw(p, o, lr):
+    return [torch.optim.AdamW(groups(p, o["weight-decay"]), lr=lr, betas=(o["beta1"], o["beta2"]), eps=o["epsilon"],
+                              foreach=False)]
+
+
+def sgd(p, o, lr):
+    return [torch.optim.SGD(groups(p, o["weight-decay"]), lr=lr, momentum=o["momentum"], foreach=False)]
+
+
+def lars(p, o, lr):
+    from timm.optim import Lars
+    return [Lars(groups(p, o["weight-decay"]), lr=lr, momentum=o["momentum"], trust_coeff=o["trust"], eps=o["epsilon"])]
+
+
+def lamb(p, o, lr):
+    from timm.optim import Lamb
+    return [Lamb(groups(p, o["weight-decay"]), lr=lr, betas=(o["beta1"], o["beta2"]), eps=o["epsilon"], max_grad_norm=None)]
+
+
+def lion(p, o, lr):
+    from timm.optim import Lion
+    return [Lion(groups(p, o["weight-decay"]), lr=lr, betas=(o["beta1"], o["beta2"]), foreach=False)]
+
+
+def schedule_free(p, o, lr):
+    from schedulefree import AdamWScheduleFree
+    optimizer = AdamWScheduleFree(groups(p, o["weight-decay"]), lr=lr, betas=(o["beta1"], o["beta2"]), eps=o["epsilon"],
+                                  warmup_steps=4, foreach=False)
+    optimizer.train()
+    return [optimizer]
+
+
+def adafactor(p, o, lr):
+    return [torch.optim.Adafactor(groups(p, o["weight-decay"]), lr=lr, foreach=False)]
+
+
+def muon(p, o, lr):
+    # PyTorch multiplies in bf16 there; the reference here is the same function in f32.
+    import inspect
+    import torch.optim._muon as module
+    source = inspect.getsource(module._zeropower_via_newtonschulz)
+    assert source.count("torch.bfloat16") == 1
+    exec(source.replace("torch.bfloat16", "torch.float32"), module.__dict__)
+    return [torch.optim.Muon([p["wide"], p["tall"]], lr=lr, weight_decay=o["weight-decay"], momentum=o["momentum"],
+                             adjust_lr_fn="match_rms_adamw"),
+            torch.optim.AdamW([p["vector"]], lr=lr, betas=(o["beta1"], o["beta2"]), eps=o["epsilon"], weight_decay=0.0,
+                              foreach=False)]
+
+
+RULES = {
+    "adamw": (adamw, dict(beta1=0.9, beta2=0.95) | {"epsilon": 1e-8, "weight-decay": 0.1}, 0.01),
+    "sgd": (sgd, {"momentum": 0.9, "weight-decay": 0.1}, 0.01),
+    "lars": (lars, {"momentum": 0.9, "trust": 0.02, "epsilon": 1e-8, "weight-decay": 0.1}, 0.5),
+    "lamb": (lamb, {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-6, "weight-decay": 0.05}, 0.02),
+    "lion": (lion, {"beta1": 0.9, "beta2": 0.99, "weight-decay": 0.1}, 0.01),
+    "schedule-free": (schedule_free, {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8, "weight-decay": 0.1}, 0.01),
+    "adafactor": (adafactor, {"weight-decay": 0.1}, 0.05),
+    "muon": (muon, {"momentum": 0.95, "beta1": 0.9, "beta2": 0.95, "epsilon": 1e-8, "weight-decay": 0.1}, 0.01),
+}
+
+
+def run(rule):
+    make, options, lr = RULES[rule]
+    p = {name: torch.nn.Parameter(first(name)) for name in SHAPES}
+    optimizers, shown = make(p, options, lr), {}
+    for step in range(1, STEPS + 1):
+        for name, x in p.items():
+            x.grad = gradient(name, step)
+        for o in optimizers:
+            o.step()
+        if step in SHOWN:
+            shown[step] = {name: [float(v) for v in x.detach().flatten()] for name, x in p.items()}
+            if rule == "schedule-free":  # also the average, at which it is evaluated
+                optimizers[0].eval()
+                shown[step] |= {f"{name} average": [float(v) for v in x.detach().flatten()] for name, x in p.items()}
+                optimizers[0].train()
+                # going there and back rounds: the run itself must not see it
+                for name, x in p.items():
+                    x.data = torch.tensor(shown[step][name], dtype=torch.float32).reshape(SHAPES[name])
+    return {"options": options, "rate": lr, "warmup": 4 if rule == "schedule-free" else 0, "weights": shown}
+
+
+def main():
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    rules = {rule: run(rule) for rule in RULES}
+    OUT.write_text(json.dumps({"shapes": SHAPES, "rules": rules}, separators=(",", ":")) + "\n")
+
+
+main()

@@ -1,0 +1,26 @@
+#pragma once
+// The orthogonal factor of a matrix, roughly, by matrix products alone. Twin: kernels/ref/newton_schulz_ref.h.
+
+#include <cstdint>
+#include <span>
+
+#include "kernels/cpu/thread_scratch.h"
+
+namespace tern {
+
+/// Coefficients of X <- aX + (bA + cA²)X, A = XXᵀ, of which Muon does five steps.
+/// Source: Jordan et al. 2024, Muon (its public code); PyTorch's torch.optim.Muon has the same.
+inline constexpr double kNewtonSchulz[3] = {3.4445, -4.7750, 2.0315};
+inline constexpr int kNewtonSchulzSteps = 5;
+
+/// Elements of `temporary` below: long·short + 2·short².
+int64_t newton_schulz_elements(int64_t rows, int64_t columns);
+/// matrix (rows, columns) becomes five steps from matrix / max(‖matrix‖_F, 1e-7): singular values near 1, between 0.68 and 1.14 unless
+/// they began below 0.01 of the norm. A matrix of zeros stays one.
+/// Order   products by kernels/cpu/matmul.h's multiply_tn and multiply_nn: threads change no bit, the instruction set does.
+/// Traffic 5·(4·long·short² + 2·short³) FLOPs.
+void newton_schulz(std::span<float> matrix, int64_t rows, int64_t columns, std::span<float> temporary);
+/// What threads keep of these products.
+ThreadBytes newton_schulz_thread_bytes(int64_t rows, int64_t columns);
+
+}  // namespace tern

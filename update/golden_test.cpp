@@ -1,0 +1,82 @@
+// Twenty steps of each rule against the reference frameworks (dev/golden/optimizers.py), which compute in f32.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+
+#include "base/json.h"
+#include "kernels/kernel_testing.h"
+#include "model/golden_weights_testing.h"
+#include "update/rule_testing.h"
+
+namespace tern {
+namespace {
+
+double golden_value(const std::string& name, int64_t i, double spread) {
+  return spread * (static_cast<float>(golden_bits(golden_hash(name), static_cast<uint64_t>(i)) >> 8) / 0x1p23f - 1.0f);
+}
+
+// The largest difference, as a share of the largest value wanted.
+double relative_error(const std::vector<double>& got, const std::vector<double>& want) {
+  if (got.size() != want.size() || want.empty()) return INFINITY;
+  double error = 0, largest = 0;
+  for (size_t i = 0; i < want.size(); ++i) {
+    if (!std::isfinite(got[i])) return INFINITY;
+    error = std::max(error, std::abs(got[i] - want[i])), largest = std::max(largest, std::abs(want[i]));
+  }
+  return error / largest;
+}
+
+UpdateConfig config_from(UpdateRule rule, const Json& options) {
+  UpdateConfig config = update_config(rule);
+  for (const auto& [name, value] : options.items()) config.set_option(name, value.get<double>());
+  return config;
+}
+
+Json golden_file() {
+  std::ifstream file(std::string(TERN_SOURCE_DIR) + "/tests/golden/optimizers.json");
+  return Json::parse(file);
+}
+
+TEST(UpdateGolden, TwentyStepsOfEachRule) {
+  const Json golden = golden_file();
+  std::vector<std::pair<std::string, ParameterForm>> parameters;
+  for (const auto& [name, shape] : golden["shapes"].items())
+    parameters.push_back(
+        {name, shape.size() == 1 ? ParameterForm{ParameterKind::vector, 1, shape[0].get<int64_t>()}
+                                 : ParameterForm{ParameterKind::matrix, shape[0].get<int64_t>(), shape[1].get<int64_t>()}});
+  ASSERT_GE(golden["rules"].size(), 5u);
+  for (const auto& [rule, reference] : golden["rules"].items())
+    for (const DType dtype : {DType::f32, DType::f64})
+      for_each_isa([&] {
+        SCOPED_TRACE(rule + " in " + std::string(name_of(dtype)));
+        RuleRun run(config_from(update_rule_from_name(rule), reference["options"]), dtype, parameters,
+                    [](const std::string& name, int64_t i) { return golden_value("weight " + name, i, 0.5); });
+        const double peak = reference["rate"].get<double>(), warmup = reference["warmup"].get<double>();
+        const auto rate = [&](int64_t s) { return warmup > 0 ? peak * std::min(1.0, static_cast<double>(s) / warmup) : peak; };
+        int shown = 0;
+        for (int64_t step = 1; step <= 20; ++step) {
+          run.set_gradients([&](const std::string& name, int64_t i) {
+            return golden_value("gradient " + name + " " + std::to_string(step), i, 0.25);
+          });
+          run.step(step, rate);
+          const auto want = reference["weights"].find(std::to_string(step));
+          if (want == reference["weights"].end()) continue;
+          ++shown;
+          for (size_t p = 0; p < parameters.size(); ++p) {
+            const std::string& name = parameters[p].first;
+            EXPECT_LE(relative_error(values_of(run.pass.weights[p]), (*want)[name].get<std::vector<double>>()), 1e-6)
+                << name << " after step " << step;
+            if (const auto average = want->find(name + " average"); average != want->end()) {
+              EXPECT_LE(relative_error(values_of(run.state.master[p]), average->get<std::vector<double>>()), 1e-6)
+                  << name << "'s average after step " << step;
+            }
+          }
+        }
+        EXPECT_EQ(shown, 4);
+      });
+}
+
+}  // namespace
+}  // namespace tern
