@@ -187,7 +187,7 @@ std::vector<std::string_view> rule_names() {
 // An option of update rules, and which rules read it with which default.
 std::string_view rule_help(const RuleOption& o) {
   static std::map<std::string_view, std::string> texts;
-  return texts.try_emplace(o.name, fmt::format("{}; {}", o.help, defaults_of(o.name))).first->second;
+  return texts.try_emplace(o.name, fmt::format("{}: {}", o.help, defaults_of(o.name))).first->second;
 }
 
 std::string_view clip_help() {
@@ -195,8 +195,8 @@ std::string_view clip_help() {
     std::string others;
     for (const UpdateRule rule : kUpdateRules)
       if (const std::string_view clip = row_of(rule).clip; clip != "1.0")
-        others += fmt::format(", {} {}", name_of(rule), clip.empty() ? "never" : clip);
-    return fmt::format("largest gradient norm; 0: no clipping; 1.0{}", others);
+        others += fmt::format("; {} for {}", clip.empty() ? "none" : clip, name_of(rule));
+    return fmt::format("largest gradient norm, 0 for no clipping: 1.0{}", others);
   }();
   return help;
 }

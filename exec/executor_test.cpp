@@ -85,6 +85,19 @@ TEST_P(ExecutorBytes, CountedEqualPredictedAtEveryInstructionInEveryMode) {
   }
 }
 
+// What an UPDATE needs beside the state, too.
+TEST(ExecutorRules, CountedEqualPredictedWithEveryUpdateRule) {
+  for (const UpdateRule rule : kUpdateRules)
+    for (const Case& c : {kCases[0], kCases[4]}) {
+      SCOPED_TRACE(std::string(name_of(rule)) + " " + c.name);
+      Bench run(c, update_config(rule));
+      const Program p = training_program(run.spec, run.costs, Recompute::full, run.config);
+      const ExecuteResult result = run.execute_with(p, c.multiply);
+      EXPECT_EQ(describe_mismatches(result), "");
+      EXPECT_EQ(result.bytes.peak_bytes, simulate(p).ranks[0].peak_bytes);
+    }
+}
+
 TEST_P(ExecutorBytes, ForwardProgramsCountExactlyAndGiveTheSameLoss) {
   Bench run(GetParam());
   const ExecuteResult trained =

@@ -82,19 +82,20 @@ struct Bench {
   std::optional<RopeTable> rope;
   std::vector<MicroBatch> batches;
   std::vector<CostQuery> costs;
-  UpdateConfig config = update_config(UpdateRule::adamw);
+  UpdateConfig config;
   OptimizerState state;
   std::optional<UpdatePass> update;
   WeightSource source = weights;
 
-  explicit Bench(const Case& c) : spec(spec_of(c)) {
+  explicit Bench(const Case& c, const UpdateConfig& rule = update_config(UpdateRule::adamw))
+      : spec(spec_of(c)), config(rule) {
     weights = allocate_weights(spec, c.dtype, MemoryClass::weights, arena);
     initialize_weights(spec, weights, 5);
     for_each_adapter(spec, weights, [](const ParameterInfo& info, Tensor& t) { fill_adapter(info, t); });
     gradients = allocate_gradients(spec, c.dtype, arena);
     state = make_optimizer_state(spec, weights, config, arena);
     update.emplace(make_update_pass(spec, state, config, weights, gradients));
-    update->learning_rate = 1e-2, update->step = 1;
+    begin_step(*update, 1, [](int64_t) { return 1e-2; });
     if (!c.gpt2) rope = rope_table(spec.rope, c.seq, c.seq);
     uint64_t next = 0;
     for (const int64_t sequences : c.micro) {

@@ -16,7 +16,8 @@ RuleOption weight_decay(std::string_view fallback) {
           .help = "decay of matrices and tables; norms and biases are left out"};
 }
 RuleOption momentum(std::string_view fallback) {
-  return {.name = "momentum", .fallback = fallback, .max = 1, .help = "what is kept of the velocity, from step to step"};
+  return {
+      .name = "momentum", .fallback = fallback, .max = 1, .help = "what is kept of the velocity, from step to step"};
 }
 RuleOption beta1(std::string_view fallback) {
   return {.name = "beta1", .fallback = fallback, .below_max = true, .help = "decay of the first moment"};
@@ -37,6 +38,7 @@ int64_t elements_unless_matrix(const ParameterForm& p) { return p.elements() - e
 int64_t elements_of_vector(const ParameterForm& p) { return p.kind == ParameterKind::vector ? p.elements() : 0; }
 int64_t rows_unless_vector(const ParameterForm& p) { return p.kind == ParameterKind::vector ? 0 : p.rows; }
 int64_t columns_unless_vector(const ParameterForm& p) { return p.kind == ParameterKind::vector ? 0 : p.columns; }
+int64_t code_blocks_of_matrix(const ParameterForm& p) { return (elements_of_matrix(p) + 2047) / 2048; }
 
 UpdateGrain whole_matrices(const ParameterForm& p) {
   return p.kind == ParameterKind::matrix ? UpdateGrain::parameter : UpdateGrain::interval;
@@ -92,11 +94,16 @@ std::string_view name_of(UpdateRule rule) {
 }
 
 std::string defaults_of(std::string_view option) {
-  std::string text;
+  std::vector<std::pair<std::string_view, std::string>> groups;  // a default, and who has it
   for (const UpdateRule rule : kUpdateRules)
-    for (const RuleOption& o : row_of(rule).options)
-      if (o.name == option)
-        text += (text.empty() ? "" : ", ") + std::string(name_of(rule)) + " " + std::string(o.fallback);
+    for (const RuleOption& o : row_of(rule).options) {
+      if (o.name != option) continue;
+      auto group = std::ranges::find(groups, o.fallback, &decltype(groups)::value_type::first);
+      if (group == groups.end()) group = groups.insert(group, {o.fallback, ""});
+      group->second += (group->second.empty() ? "" : ", ") + std::string(name_of(rule));
+    }
+  std::string text;
+  for (const auto& [value, rules] : groups) text += (text.empty() ? "" : "; ") + std::string(value) + " for " + rules;
   return text;
 }
 
@@ -138,8 +145,8 @@ int64_t slot_elements(const UpdateConfig& c, const StateSlot& slot, const Parame
 
 std::pair<int64_t, int64_t> slot_interval(const UpdateConfig& c, const StateSlot& slot, const ParameterForm& form,
                                           int64_t begin, int64_t end) {
-  TERN_CHECK(begin % kUpdateBlock == 0 && begin <= end && end <= form.elements(), "slot_interval: [{}, {}) of {}", begin,
-             end, form.elements());
+  TERN_CHECK(begin % kUpdateBlock == 0 && begin <= end && end <= form.elements(), "slot_interval: [{}, {}) of {}",
+             begin, end, form.elements());
   return {slot_elements(c, slot, {form.kind, 1, begin}), slot_elements(c, slot, {form.kind, 1, end})};
 }
 

@@ -35,7 +35,7 @@ struct RuleOption {
   bool below_max = false;  // `max` itself is no value
   std::string_view help;
 };
-/// The rules that read the option, with their defaults: "adamw 0.95, lion 0.99".
+/// The rules that read the option, with their defaults: "0.95 for adamw, muon; 0.99 for lion".
 std::string defaults_of(std::string_view option);
 
 /// Elements as many as the parameter has.
@@ -74,7 +74,8 @@ struct UpdateRuleRow {
   UpdateSums sums = {};
   int64_t (*temporary)(const ParameterForm&) = nullptr;  // elements, f32 (f64), that a step needs while it runs
   std::string_view clip = "1.0";  // default of --clip; empty: clipping would change no step, and there is none
-  bool computes_elsewhere = false;  // gradients are taken at another point than the masters: the weights are apart from them
+  bool computes_elsewhere =
+      false;  // gradients are taken at another point than the masters: the weights are apart from them
 };
 
 std::string_view name_of(UpdateRule);

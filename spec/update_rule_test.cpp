@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <tuple>
 
 #include "base/error.h"
 #include "spec/presets.h"
@@ -23,7 +24,8 @@ TEST(UpdateRules, TableIsWhole) {
       // One flag, whoever reads it.
       for (const UpdateRule other : kUpdateRules)
         for (const RuleOption& same : row_of(other).options)
-          EXPECT_TRUE(same.name != o.name || (same.fallback == o.fallback && same.max == o.max && same.help == o.help))
+          EXPECT_TRUE(same.name != o.name ||
+                      (same.max == o.max && same.below_max == o.below_max && same.help == o.help))
               << o.name;
     }
     for (const StateSlot& slot : row.slots) {
@@ -33,6 +35,11 @@ TEST(UpdateRules, TableIsWhole) {
                   std::ranges::count(row.options, slot.unless_zero, &RuleOption::name) == 1);
     }
     EXPECT_GT(row.flops({ParameterKind::matrix, 3, 5}), 0);
+    EXPECT_LE(row.sums.count, kMaxUpdateSums);
+    EXPECT_TRUE(row.sums.unless_zero.empty() ||
+                std::ranges::count(row.options, row.sums.unless_zero, &RuleOption::name) == 1);
+    EXPECT_EQ(std::ranges::count(row.options, std::string_view("weight-decay"), &RuleOption::name), 1)
+        << "UpdateShard::decay";
   }
   EXPECT_THROW(update_rule_from_name("adam"), Error);
 }
@@ -51,6 +58,72 @@ TEST(UpdateRules, StateBytesOfTodaysRules) {
   const UpdateCost cost = update_cost(adamw, DType::bf16, {{form, 3}});
   EXPECT_EQ(cost.flops, 3 * 70 * 12);
   EXPECT_EQ(cost.bytes_moved, 3 * 70 * (4 + 4 + 8 + 8 + 8 + 2));  // g read and cleared; w, m, v both ways; bf16 w
+}
+
+// Shi, Wang & Li 2026, Llama of 60M (width 512, 8 layers, hidden 1376, an untied vocabulary of 32,000), f32: the state of MeqMuon,
+// Muon and AdamW is 221.5, 346.6 and 443.1 MiB.
+TEST(UpdateRules, StatesOfThePublishedModel) {
+  constexpr int64_t kWidth = 512, kHidden = 1376, kLayers = 8, kVocab = 32000;
+  const std::vector<CountedForm> forms = {{{ParameterKind::matrix, kWidth, kWidth}, 4 * kLayers},
+                                          {{ParameterKind::matrix, kHidden, kWidth}, 2 * kLayers},
+                                          {{ParameterKind::matrix, kWidth, kHidden}, kLayers},
+                                          {{ParameterKind::table, kVocab, kWidth}, 2},
+                                          {{ParameterKind::vector, 1, kWidth}, 2 * kLayers + 1}};
+  const auto bytes = [&](UpdateRule rule) { return state_bytes(update_config(rule), DType::f32, forms); };
+  constexpr int64_t kParameters = 58'073'600, kMatrices = 25'296'896;
+  EXPECT_EQ(bytes(UpdateRule::meqmuon), 4 * kParameters);
+  EXPECT_EQ(bytes(UpdateRule::muon), 4 * (2 * kParameters - kMatrices));
+  EXPECT_EQ(bytes(UpdateRule::adamw), 8 * kParameters);
+  const auto tenths_of_mib = [](int64_t b) { return (10 * b + (1 << 19)) >> 20; };
+  EXPECT_EQ(tenths_of_mib(bytes(UpdateRule::meqmuon)), 2215);
+  EXPECT_EQ(tenths_of_mib(bytes(UpdateRule::muon)), 3466);
+  EXPECT_EQ(tenths_of_mib(bytes(UpdateRule::adamw)), 4431);
+}
+
+// By hand, of a matrix of 50 rows and 70 columns, and a vector of 70.
+TEST(UpdateRules, StateBytesInClosedForm) {
+  const ParameterForm matrix{ParameterKind::matrix, 50, 70}, table{ParameterKind::table, 50, 70},
+      vector{ParameterKind::vector, 1, 70};
+  const auto bytes = [](UpdateRule rule, DType dtype, const ParameterForm& p) {
+    return state_bytes(update_config(rule), dtype, p);
+  };
+  for (const auto& [rule, of_matrix, of_table, of_vector] :
+       std::vector<std::tuple<UpdateRule, int64_t, int64_t, int64_t>>{
+           {UpdateRule::sngm, 4 * 3500, 4 * 3500, 4 * 70},
+           {UpdateRule::lars, 4 * 3500, 4 * 3500, 4 * 70},
+           {UpdateRule::lamb, 8 * 3500, 8 * 3500, 8 * 70},
+           {UpdateRule::lion, 4 * 3500, 4 * 3500, 4 * 70},
+           {UpdateRule::schedule_free, 12 * 3500, 12 * 3500, 12 * 70},
+           {UpdateRule::adafactor, 4 * 120, 4 * 120, 4 * 70},
+           {UpdateRule::muon, 4 * 3500, 8 * 3500, 8 * 70},
+           {UpdateRule::meqmuon, 4 * 3500, 4 * 3500, 4 * 70},
+           {UpdateRule::adamw8bit, 2 * 3500 + 2 * 2 * 4, 8 * 3500, 8 * 70}}) {
+    SCOPED_TRACE(name_of(rule));
+    EXPECT_EQ(bytes(rule, DType::f32, matrix), of_matrix);
+    EXPECT_EQ(bytes(rule, DType::f32, table), of_table);
+    EXPECT_EQ(bytes(rule, DType::f32, vector), of_vector);
+    const int64_t masters = rule == UpdateRule::schedule_free ? 0 : 4 * 3500;  // apart in f32 too
+    EXPECT_EQ(bytes(rule, DType::bf16, matrix), of_matrix + masters);
+  }
+}
+
+TEST(UpdateRules, APartOfASlotGoesWithItsPartOfTheParameter) {
+  const ParameterForm form{ParameterKind::matrix, 1, 2 * kUpdateBlock + 77};
+  const UpdateConfig c = update_config(UpdateRule::adamw8bit);
+  const std::vector<StateSlot>& slots = row_of(c.rule).slots;
+  EXPECT_EQ(slot_interval(c, slots[0], form, kUpdateBlock, 2 * kUpdateBlock),
+            std::pair(kUpdateBlock, 2 * kUpdateBlock));
+  EXPECT_EQ(slot_interval(c, slots[2], form, kUpdateBlock, 2 * kUpdateBlock), std::pair(int64_t{32}, int64_t{64}));
+  EXPECT_EQ(slot_interval(c, slots[2], form, 2 * kUpdateBlock, form.columns), std::pair(int64_t{64}, int64_t{65}));
+  EXPECT_EQ(slot_interval(c, slots[4], form, kUpdateBlock, form.columns), std::pair(int64_t{0}, int64_t{0}));
+  EXPECT_THROW(slot_interval(c, slots[0], form, 5, kUpdateBlock), std::logic_error);
+}
+
+TEST(UpdateRules, DefaultsOfAnOptionAreToldByRule) {
+  const std::string text = defaults_of("beta2");
+  EXPECT_NE(text.find("0.95 for adamw, "), std::string::npos) << text;
+  EXPECT_NE(text.find("0.99 for lion"), std::string::npos) << text;
+  EXPECT_EQ(text.find("sgd"), std::string::npos) << text;
 }
 
 TEST(ParameterForms, AddUpToWhatIsTrainedOnEveryMesh) {

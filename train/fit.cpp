@@ -14,6 +14,7 @@
 #include "spec/collective_bytes.h"
 #include "train/checkpoint.h"
 #include "train/plan_settings.h"
+#include "update/step.h"
 
 namespace tern {
 namespace {
@@ -154,7 +155,7 @@ MemoryPlan predict_memory(const ModelSpec& spec, const TrainSettings& s, int64_t
         .dtype = s.dtype, .multiply = multiply, .tokens = largest * s.seq, .sequence = s.seq, .gradients = gradients};
     return thread_memory(spec, work).total();
   };
-  plan.scratch = s.ranks * threads(s.multiply, true);
+  plan.scratch = s.ranks * std::max(threads(s.multiply, true), update_thread_bytes(spec, s.optimizer, s.dtype));
   if (!s.valid_data.empty()) plan.scratch = std::max(plan.scratch, threads(Multiply::exact, false));
   plan.data = s.batch * s.seq * 3 * static_cast<int64_t>(sizeof(int32_t))  // token, target, position
               + s.ranks * rope_table_bytes(spec, s.seq);

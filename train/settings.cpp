@@ -74,7 +74,8 @@ UpdateConfig optimizer_from(const Options& o, UpdateRule rule) {
   UpdateConfig c = update_config(rule);
   if (o.given("clip")) c.clip = o.real("clip");
   if (o.given("clip") && row_of(rule).clip.empty())
-    throw Error(ErrorKind::usage, "--clip: the step of --optimizer {} does not depend on the length of the gradient; leave it out",
+    throw Error(ErrorKind::usage,
+                "--clip: the step of --optimizer {} does not depend on the length of the gradient; leave it out",
                 name_of(rule));
   for (const RuleOption& option : row_of(c.rule).options) {
     if (!o.given(option.name)) continue;
@@ -85,8 +86,7 @@ UpdateConfig optimizer_from(const Options& o, UpdateRule rule) {
   }
   for (const auto& [name, value] : o.values())
     if (o.given(name) && is_of_other_rules(c.rule, name))
-      throw Error(ErrorKind::usage, "--{}: --optimizer {} has none; leave it out (it belongs to {})", name, name_of(c.rule),
-                  defaults_of(name));
+      throw Error(ErrorKind::usage, "--{}: --optimizer {} has none; leave it out", name, name_of(c.rule));
   return c;
 }
 

@@ -28,8 +28,8 @@ UpdateSumValues measure(const UpdateShard& s) {
     s.gradient.fill_zero();
     return {sums.weight, sums.direction};
   }
-  const LambSums sums = lamb_moments(scalars_of(s), s.gradient.span<float>(), s.master.span<float>(), m.span<float>(),
-                                     v.span<float>());
+  const LambSums sums =
+      lamb_moments(scalars_of(s), s.gradient.span<float>(), s.master.span<float>(), m.span<float>(), v.span<float>());
   return {sums.weight, sums.direction};
 }
 

@@ -34,6 +34,6 @@ void step(const UpdateShard& s) {
 
 }  // namespace
 
-const UpdateFunctions muon_rule{.step = step};
+const UpdateFunctions muon_rule{.step = step, .thread_bytes = orthogonal_thread_bytes};
 
 }  // namespace tern

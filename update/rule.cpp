@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/cpu/newton_schulz.h"
 #include "kernels/cpu/parallel.h"
 
 namespace tern {
@@ -21,6 +22,10 @@ const UpdateFunctions& functions_of(UpdateRule rule) {
 #undef TERN_UPDATE_RULE
   };
   return *functions[static_cast<size_t>(rule)];
+}
+
+ThreadBytes orthogonal_thread_bytes(const ParameterForm& p) {
+  return p.kind == ParameterKind::matrix ? newton_schulz_thread_bytes(p.rows, p.columns) : ThreadBytes{};
 }
 
 UpdateShard interval_of(const UpdateShard& whole, int64_t begin, int64_t end) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/cpu/thread_scratch.h"
 #include "spec/update_rule.h"
 #include "tensor/tensor.h"
 
@@ -45,6 +46,8 @@ struct UpdateFunctions {
   UpdateSumValues (*measure)(const UpdateShard&) = nullptr;
   /// Of rules that compute elsewhere: writes the weights from masters and slots, with the bits that `step` leaves.
   void (*place)(const UpdateShard&) = nullptr;
+  /// Of rules that multiply matrices: what threads keep of a step in f32 of such a parameter.
+  ThreadBytes (*thread_bytes)(const ParameterForm&) = nullptr;
 };
 
 #define TERN_UPDATE_RULE(name, ...) extern const UpdateFunctions name##_rule;
@@ -53,6 +56,9 @@ struct UpdateFunctions {
 
 /// AdamW's step with the moments m and v, for rules that leave some parameters to it. Options beta1, beta2, epsilon, weight-decay.
 void adamw_step_of(const UpdateShard&, const Tensor& m, const Tensor& v);
+
+/// Of rules that orthogonalize matrices.
+ThreadBytes orthogonal_thread_bytes(const ParameterForm&);
 
 const UpdateFunctions& functions_of(UpdateRule);
 

@@ -8,9 +8,9 @@ namespace {
 
 void step(const UpdateShard& s) {
   const SgdStep scalars{.learning_rate = s.learning_rate,
-                     .momentum = s.config.option("momentum"),
-                     .weight_decay = s.decay(),
-                     .gradient_scale = s.norm.coefficient};
+                        .momentum = s.config.option("momentum"),
+                        .weight_decay = s.decay(),
+                        .gradient_scale = s.norm.coefficient};
   const Tensor& velocity = s.slots[0];
   if (s.master.dtype() == DType::f64)
     sgd_step_ref(scalars, s.gradient.span<double>(), s.master.span<double>(), span_or_empty<double>(velocity));

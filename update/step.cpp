@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/threads.h"
 #include "kernels/cpu/vector.h"
 
 namespace tern {
@@ -98,6 +99,14 @@ void update_unit(const UpdatePass& pass, const UpdateNorm& norm, int unit, Arena
     if (sums) shard.sums = sums_of(shard);
     functions_of(pass.config.rule).step(shard);
   }
+}
+
+int64_t update_thread_bytes(const ModelSpec& spec, const UpdateConfig& config, DType weights) {
+  ThreadBytes all;
+  const auto asked = functions_of(config.rule).thread_bytes;
+  if (asked && weights != DType::f64)
+    for (const ParameterInfo& info : trained_parameters(spec)) all = most(all, asked(form_of(spec, info)));
+  return all.total(num_compute_threads());
 }
 
 void put_weights_at(const UpdatePass& pass, WeightPoint point) {

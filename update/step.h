@@ -17,8 +17,9 @@ struct UpdatePass {
   const UpdateConfig& config;
   std::vector<Tensor> weights, gradients;  // in the order of state.infos; they share the model's storage
   double learning_rate = 0;
-  int64_t step = 0;                             // the step that is being done, from 1
-  double highest_rate = 0, squared_rates = 0;  // of all steps up to this one: the highest; Σ of the squared highest so far
+  int64_t step = 0;  // the step that is being done, from 1
+  double highest_rate = 0,
+         squared_rates = 0;  // of all steps up to this one: the highest; Σ of the squared highest so far
 };
 /// The pass is at step `number`, whose rate is rate_of(number). Rates of steps before are asked for where the step before was
 /// not done in this pass, so that a resumed run has the bits of one that was not stopped.
@@ -41,6 +42,9 @@ UpdateNorm gradient_norm(const UpdatePass&);
 /// into bf16 weights; then the gradients of the unit are zero. Units may come in any order: same bits.
 /// Temporaries are the arena's (MemoryClass::workspace), as many bytes as spec/update_rule.h's update_workspace.
 void update_unit(const UpdatePass&, const UpdateNorm&, int unit, Arena&);
+
+/// Bytes of all compute threads together that UPDATE leaves in their scratch (kernels/cpu/thread_scratch.h), at most.
+int64_t update_thread_bytes(const ModelSpec&, const UpdateConfig&, DType weights);
 
 /// For rules that take gradients at another point than the one that is saved: `saved` puts the masters, rounded, into the
 /// weights, to evaluate or to write a model; `computing` puts there again what a step leaves, to the bit. A state that was

@@ -20,8 +20,8 @@ void finish(const AdafactorStep& s, std::span<float> u, std::span<float> weight,
   const double length = std::sqrt(sum_of_squares(std::span<const float>(weight)) / count);
   const double rate = std::min(s.learning_rate, 1 / std::sqrt(static_cast<double>(s.step)));
   const double spread = std::sqrt(sum_of_squares(std::span<const float>(u)) / count);
-  direction_step(s.learning_rate * s.weight_decay,
-                 std::max(kAdafactorScale, length) * rate / std::max(1.0, spread), u, weight, compute);
+  direction_step(s.learning_rate * s.weight_decay, std::max(kAdafactorScale, length) * rate / std::max(1.0, spread), u,
+                 weight, compute);
 }
 
 // kept += share·(present - kept), present the mean of squares.
@@ -37,8 +37,8 @@ void adafactor_matrix_step(const AdafactorStep& s, int64_t rows, int64_t columns
                            std::span<float> means, std::span<bf16> compute) {
   TERN_CHECK(std::ssize(weight) == rows * columns && gradient.size() == weight.size() && std::ssize(row) == rows &&
                  std::ssize(column) == columns && std::ssize(means) == rows + columns && s.step >= 1,
-             "adafactor_matrix_step: ({}, {}), {} weights, {} gradients, means of {} and {}, {} to work with", rows, columns,
-             weight.size(), gradient.size(), row.size(), column.size(), means.size());
+             "adafactor_matrix_step: ({}, {}), {} weights, {} gradients, means of {} and {}, {} to work with", rows,
+             columns, weight.size(), gradient.size(), row.size(), column.size(), means.size());
   const std::span<float> of_rows = means.first(row.size()), of_columns = means.subspan(row.size());
   const double share = share_of(s), squared = s.gradient_scale * s.gradient_scale;
   row_squares<float>(gradient, rows, columns, of_rows);
@@ -65,7 +65,8 @@ void adafactor_matrix_step(const AdafactorStep& s, int64_t rows, int64_t columns
 void adafactor_vector_step(const AdafactorStep& s, std::span<float> gradient, std::span<float> weight,
                            std::span<float> second, std::span<bf16> compute) {
   TERN_CHECK(gradient.size() == weight.size() && second.size() == weight.size() && s.step >= 1,
-             "adafactor_vector_step: {} weights, {} gradients, {} moments", weight.size(), gradient.size(), second.size());
+             "adafactor_vector_step: {} weights, {} gradients, {} moments", weight.size(), gradient.size(),
+             second.size());
   const double share = share_of(s);
   for (size_t i = 0; i < weight.size(); ++i) {
     const double g = s.gradient_scale * gradient[i];

@@ -26,7 +26,8 @@ void row_squares(std::span<const T> x, int64_t rows, int64_t columns, std::span<
       double part[kChains] = {};
       int64_t c = 0;
       for (; c + kChains <= columns; c += kChains)
-        for (int64_t k = 0; k < kChains; ++k) part[k] += static_cast<double>(row[c + k]) * static_cast<double>(row[c + k]);
+        for (int64_t k = 0; k < kChains; ++k)
+          part[k] += static_cast<double>(row[c + k]) * static_cast<double>(row[c + k]);
       for (int64_t k = 0; c < columns; ++c, ++k) part[k] += static_cast<double>(row[c]) * static_cast<double>(row[c]);
       out[static_cast<size_t>(r)] =
           static_cast<T>(((part[0] + part[4]) + (part[2] + part[6])) + ((part[1] + part[5]) + (part[3] + part[7])));
@@ -56,7 +57,8 @@ void scale_rows(std::span<T> x, int64_t rows, int64_t columns, std::span<const T
   check("scale_rows", x.size(), rows, columns, scale.size(), rows);
   parallel_ranges(rows, row_grain(columns), 1, [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r)
-      for (int64_t i = r * columns; i < (r + 1) * columns; ++i) x[static_cast<size_t>(i)] *= scale[static_cast<size_t>(r)];
+      for (int64_t i = r * columns; i < (r + 1) * columns; ++i)
+        x[static_cast<size_t>(i)] *= scale[static_cast<size_t>(r)];
   });
 }
 
@@ -71,7 +73,7 @@ void scale_columns(std::span<T> x, int64_t rows, int64_t columns, std::span<cons
   });
 }
 
-#define TERN_INSTANTIATE(T)                                                     \
+#define TERN_INSTANTIATE(T)                                                         \
   template void row_squares(std::span<const T>, int64_t, int64_t, std::span<T>);    \
   template void column_squares(std::span<const T>, int64_t, int64_t, std::span<T>); \
   template void scale_rows(std::span<T>, int64_t, int64_t, std::span<const T>);     \

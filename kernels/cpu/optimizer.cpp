@@ -175,8 +175,8 @@ LambSums lamb_moments(const LambStep& step, std::span<float> gradient, std::span
   check_sizes("lamb_moments", weight.size(), {gradient.size(), m.size(), v.size()}, 0);
   double sums[2] = {};
   TERN_TABLE_OF(optimizer_table, active_isa())
-      .lamb_moments(lamb_scalars(step, 0), static_cast<int64_t>(weight.size()), gradient.data(), weight.data(), m.data(),
-                    v.data(), sums);
+      .lamb_moments(lamb_scalars(step, 0), static_cast<int64_t>(weight.size()), gradient.data(), weight.data(),
+                    m.data(), v.data(), sums);
   return {sums[0], sums[1]};
 }
 

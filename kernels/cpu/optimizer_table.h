@@ -52,8 +52,8 @@ struct OptimizerTable {
                        double* sums);
   void (*lamb)(const LambScalars&, int64_t count, float* weight, const float* m, const float* v, bf16* compute);
   // one of y and narrow_y is null
-  void (*schedule_free)(const ScheduleFreeScalars&, int64_t count, float* gradient, float* x, float* d, float* v, float* y,
-                        bf16* narrow_y);
+  void (*schedule_free)(const ScheduleFreeScalars&, int64_t count, float* gradient, float* x, float* d, float* v,
+                        float* y, bf16* narrow_y);
   void (*schedule_free_place)(float toward, int64_t count, const float* x, const float* d, float* y, bf16* narrow_y);
 };
 TERN_DECLARE_TABLES(OptimizerTable, optimizer_table)

@@ -93,6 +93,118 @@ TEST(Sgd, StepsMatchRefWithAndWithoutMomentum) {
   });
 }
 
+TEST(Lion, StepsMatchRefWithoutATie) {
+  for_each_isa([] {
+    for (const int64_t n : {1, 7, 31, 33, 1000}) {
+      const Case c(n);
+      Guarded<float> w(c.weight), m(c.m);
+      Guarded<bf16> compute(c.weight.size());
+      auto want_w = doubles(c.weight), want_m = doubles(c.m);
+      const LionStep s = {
+          .learning_rate = 0.01, .beta1 = 0.9, .beta2 = 0.99, .weight_decay = 0.1, .gradient_scale = 0.5};
+      for (int step = 1; step <= 5; ++step) {
+        Guarded<float> g(gradient_of(step, n));
+        lion_step(s, g.span(), w.span(), m.span(), compute.span());
+        lion_step_ref(s, doubles(gradient_of(step, n)), want_w, want_m);
+        EXPECT_TRUE(is_close(g, std::vector<double>(static_cast<size_t>(n)), {}));
+      }
+      EXPECT_TRUE(is_close(w, want_w, {.absolute = 100 * kRoundoff<float>}));
+      EXPECT_TRUE(is_close(m, want_m, {.absolute = 100 * kRoundoff<float>}));
+      for (size_t i = 0; i < c.weight.size(); ++i) EXPECT_EQ(compute.values()[i].bits, to_bf16(w.values()[i]).bits);
+    }
+    std::vector<float> w = {1}, m = {0}, g = {0};  // sign(0) is 0
+    lion_step({.learning_rate = 1, .beta1 = 0.9, .beta2 = 0.99, .weight_decay = 0, .gradient_scale = 1}, g, w, m, {});
+    EXPECT_EQ(w[0], 1);
+  });
+}
+
+TEST(Lamb, MomentsSumsAndStepMatchRef) {
+  for_each_isa([] {
+    for (const int64_t n : {1, 7, 33, 1000, 5000}) {
+      const Case c(n);
+      Guarded<float> w(c.weight), m(c.m), v(c.v), g(gradient_of(1, n));
+      Guarded<bf16> compute(c.weight.size());
+      auto want_w = doubles(c.weight), want_m = doubles(c.m), want_v = doubles(c.v);
+      const LambStep s = {.learning_rate = 0.01,
+                          .beta1 = 0.9,
+                          .beta2 = 0.99,
+                          .epsilon = 1e-6,
+                          .weight_decay = 0.1,
+                          .step = 3,
+                          .gradient_scale = 0.5};
+      const LambSums got = lamb_moments(s, g.span(), w.span(), m.span(), v.span());
+      const LambSums want = lamb_moments_ref(s, doubles(gradient_of(1, n)), want_w, want_m, want_v);
+      EXPECT_NEAR(got.weight, want.weight, 1e-12 * want.weight);
+      EXPECT_NEAR(got.direction, want.direction, 1e-5 * want.direction);
+      EXPECT_TRUE(is_close(g, std::vector<double>(static_cast<size_t>(n)), {}));
+      lamb_step(s, 0.8, w.span(), m.span(), v.span(), compute.span());
+      lamb_step_ref(s, 0.8, want_w, want_m, want_v);
+      EXPECT_TRUE(is_close(w, want_w, {.absolute = 100 * kRoundoff<float>}));
+      EXPECT_TRUE(is_close(m, want_m, {.absolute = 20 * kRoundoff<float>}));
+      EXPECT_TRUE(is_close(v, want_v, {.absolute = 1e-7, .relative = 20 * kRoundoff<float>}));
+      for (size_t i = 0; i < c.weight.size(); ++i) EXPECT_EQ(compute.values()[i].bits, to_bf16(w.values()[i]).bits);
+    }
+  });
+}
+
+// In both types of weights; the point where gradients are taken comes again with the same bits.
+TEST(ScheduleFree, StepsMatchRefAndThePlaceComesAgain) {
+  for_each_isa([] {
+    for (const int64_t n : {1, 7, 33, 1000}) {
+      const Case c(n);
+      Guarded<float> x(c.weight), d(c.m), v(c.v), y(c.weight.size()), x2(c.weight), d2(c.m), v2(c.v),
+          again(c.weight.size());
+      Guarded<bf16> narrow(c.weight.size());
+      auto want_x = doubles(c.weight), want_d = doubles(c.m), want_v = doubles(c.v);
+      std::vector<double> want_y(want_x.size());
+      for (int step = 1; step <= 5; ++step) {
+        const ScheduleFreeStep s = {.learning_rate = 0.01,
+                                    .beta1 = 0.9,
+                                    .beta2 = 0.99,
+                                    .epsilon = 1e-8,
+                                    .weight_decay = 0.1,
+                                    .step = step,
+                                    .gradient_scale = 0.5,
+                                    .average_weight = 1.0 / step};
+        Guarded<float> g(gradient_of(step, n)), g2(gradient_of(step, n));
+        schedule_free_step(s, g.span(), x.span(), d.span(), v.span(), y.span());
+        schedule_free_step(s, g2.span(), x2.span(), d2.span(), v2.span(), narrow.span());
+        schedule_free_step_ref(s, doubles(gradient_of(step, n)), want_x, want_d, want_v, want_y);
+        EXPECT_TRUE(is_close(g, std::vector<double>(static_cast<size_t>(n)), {}));
+      }
+      EXPECT_TRUE(is_close(x, want_x, {.absolute = 100 * kRoundoff<float>}));
+      EXPECT_TRUE(is_close(d, want_d, {.absolute = 100 * kRoundoff<float>}));
+      EXPECT_TRUE(is_close(y, want_y, {.absolute = 100 * kRoundoff<float>}));
+      EXPECT_TRUE(same_bits(x2.values(), x.values()) && same_bits(d2.values(), d.values()));
+      schedule_free_place(0.9, x.values(), d.values(), again.span());
+      EXPECT_TRUE(same_bits(again.values(), y.values()));
+      for (size_t i = 0; i < c.weight.size(); ++i) EXPECT_EQ(narrow.values()[i].bits, to_bf16(y.values()[i]).bits);
+    }
+  });
+}
+
+TEST(Directions, LookAheadDirectionAndDecayedSquaresMatchRef) {
+  for_each_isa([] {
+    for (const int64_t n : {1, 7, 33, 1000}) {
+      const Case c(n);
+      Guarded<float> g(gradient_of(1, n)), b(c.m), w(c.weight);
+      Guarded<bf16> compute(c.weight.size());
+      auto want_g = doubles(gradient_of(1, n)), want_b = doubles(c.m), want_w = doubles(c.weight);
+      const double squares = decayed_squares(0.5, g.span(), 0.1, w.span());
+      EXPECT_NEAR(squares, decayed_squares_ref(0.5, want_g, 0.1, want_w), 1e-12 * squares);
+      look_ahead(0.95, 0.3, g.span(), b.span());
+      look_ahead_ref(0.95, 0.3, want_g, want_b);
+      EXPECT_TRUE(is_close(g, want_g, {.absolute = 20 * kRoundoff<float>}));
+      EXPECT_TRUE(is_close(b, want_b, {.absolute = 20 * kRoundoff<float>}));
+      direction_step(0.01, 0.2, g.span(), w.span(), compute.span());
+      direction_step_ref(0.01, 0.2, want_g, want_w);
+      EXPECT_TRUE(is_close(w, want_w, {.absolute = 20 * kRoundoff<float>}));
+      EXPECT_TRUE(is_close(g, std::vector<double>(static_cast<size_t>(n)), {}));
+      for (size_t i = 0; i < c.weight.size(); ++i) EXPECT_EQ(compute.values()[i].bits, to_bf16(w.values()[i]).bits);
+    }
+  });
+}
+
 // Without decay and with β = 0, AdamW moves each weight by lr·sign(g); decay alone shrinks it by lr·wd.
 TEST(AdamwRef, KnownSteps) {
   std::vector<double> w = {1, -2}, m = {0, 0}, v = {0, 0};

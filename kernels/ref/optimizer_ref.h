@@ -17,7 +17,8 @@ void sgd_step_ref(const SgdStep&, std::span<const double> gradient, std::span<do
 void look_ahead_ref(double keep, double take, std::span<double> gradient, std::span<double> buffer);
 /// The direction is left as it is.
 void direction_step_ref(double decay, double step, std::span<const double> direction, std::span<double> weight);
-double decayed_squares_ref(double scale, std::span<const double> gradient, double decay, std::span<const double> weight);
+double decayed_squares_ref(double scale, std::span<const double> gradient, double decay,
+                           std::span<const double> weight);
 /// The gradient is left as it is, here and below.
 void lion_step_ref(const LionStep&, std::span<const double> gradient, std::span<double> weight, std::span<double> m);
 LambSums lamb_moments_ref(const LambStep&, std::span<const double> gradient, std::span<const double> weight,

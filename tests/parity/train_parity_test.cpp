@@ -159,6 +159,35 @@ TEST(TrainExperts, WhatIsNotTrainedIsKeptToTheBitThroughCheckpointsAndResumption
   }
 }
 
+// Every rule as a run: the state after a kill is the state, its bytes are those that were predicted, and what is written as the model
+// is what the checkpoint holds.
+TEST(TrainRules, EachIsResumedToTheBitWithTheBytesThatWerePredicted) {
+  for (const UpdateRule rule : kUpdateRules)
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      if (dtype == DType::bf16 && rule != UpdateRule::schedule_free && rule != UpdateRule::muon) continue;
+      SCOPED_TRACE(std::string(name_of(rule)) + " " + std::string(name_of(dtype)));
+      const TinyRun tiny;
+      TrainSettings s = settings_of(tiny, 0, dtype);
+      s.optimizer = update_config(rule);
+      s.valid_data = s.data, s.eval_every = 4, s.eval_batches = 1;
+      const TrainResult whole = train(s);
+      EXPECT_EQ(whole.byte_mismatches, 0);
+      EXPECT_EQ(whole.counted_peak_bytes, whole.predicted.tensors());
+      const std::string want = bits({0, whole.checkpoint + "/" + rank_file(0)});
+      const Safetensors state(whole.checkpoint + "/" + rank_file(0)), model(tiny.out(0) + "/model/model.safetensors");
+      if (dtype == DType::f32) {
+        EXPECT_TRUE(
+            std::ranges::equal(model.get("model.embed_tokens.weight").bytes, state.get("model.embed.tokens").bytes));
+      }
+      remove_all(real_io(), tiny.out(0) + "/checkpoints/step-12");
+      remove_all(real_io(), tiny.out(0) + "/model");
+      const TrainResult again = train(s);
+      EXPECT_EQ(again.first_step, 10);
+      EXPECT_EQ(bits({0, again.checkpoint + "/" + rank_file(0)}), want);
+      EXPECT_EQ(again.evaluation->loss, whole.evaluation->loss);
+    }
+}
+
 TEST(TrainMemory, CountedStateIsWhatThePlanSaid) {
   const TinyRun tiny;
   int number = 0;

@@ -1,0 +1,73 @@
+// tern train --optimizer: each rule's own defaults, and flags that would say nothing.
+#include <gtest/gtest.h>
+
+#include "apps/options.h"
+#include "base/error.h"
+#include "base/options.h"
+#include "train/settings.h"
+
+namespace tern {
+namespace {
+
+TrainSettings settings(std::vector<std::string> words) {
+  words.insert(words.begin(), {"MODEL", "--dry-run"});
+  return train_settings(resolve_options(tern_options(), "train", words, {}, false));
+}
+std::string refusal(const std::vector<std::string>& words) {
+  try {
+    settings(words);
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::usage);
+    return e.what();
+  }
+  return "taken";
+}
+
+TEST(OptimizerOptions, EachRuleHasItsOwnDefaults) {
+  for (const UpdateRule rule : kUpdateRules) {
+    const UpdateConfig want = update_config(rule),
+                       got = settings({"--optimizer", std::string(name_of(rule))}).optimizer;
+    EXPECT_EQ(got.rule, rule);
+    EXPECT_EQ(got.options, want.options) << name_of(rule);
+    EXPECT_EQ(got.clip, want.clip) << name_of(rule);
+  }
+  EXPECT_EQ(settings({"--optimizer", "lion"}).optimizer.option("beta2"), 0.99);
+  EXPECT_EQ(settings({}).optimizer.option("beta2"), 0.95);
+  EXPECT_EQ(settings({"--optimizer", "lion", "--beta2", "0.5"}).optimizer.option("beta2"), 0.5);
+  EXPECT_EQ(settings({"--optimizer", "meqmuon", "--clip", "2"}).optimizer.clip, 2);
+}
+
+TEST(OptimizerOptions, EveryFlagThatSaysNothingForTheRuleIsRefusedByName) {
+  int refused = 0;
+  for (const UpdateRule rule : kUpdateRules)
+    for (const UpdateRule other : kUpdateRules)
+      for (const RuleOption& o : row_of(other).options) {
+        const bool own = std::ranges::count(row_of(rule).options, o.name, &RuleOption::name) > 0;
+        const std::string flag = "--" + std::string(o.name);
+        const std::string text = refusal({"--optimizer", std::string(name_of(rule)), flag, "0.5"});
+        EXPECT_EQ(text == "taken", own) << name_of(rule) << " " << text;
+        if (own) continue;
+        ++refused;
+        EXPECT_TRUE(text.starts_with(flag + ":")) << text;
+        EXPECT_NE(text.find("--optimizer " + std::string(name_of(rule)) + " has none"), std::string::npos) << text;
+      }
+  EXPECT_GT(refused, 50);
+  EXPECT_TRUE(refusal({"--optimizer", "sngm", "--clip", "1"}).starts_with("--clip:"));
+  EXPECT_TRUE(refusal({"--optimizer", "lion", "--beta1", "1"}).starts_with("--beta1:"));
+}
+
+// The recipe that is written says every number that the rule reads, and nothing that it does not.
+TEST(OptimizerOptions, TheRecipeHoldsTheRulesNumbersAndNoOthers) {
+  const std::string sngm = settings({"--optimizer", "sngm"}).recipe_toml;
+  EXPECT_NE(sngm.find("momentum = 0.9  # the default of --optimizer sngm"), std::string::npos) << sngm;
+  EXPECT_NE(sngm.find("weight-decay = 1e-4"), std::string::npos) << sngm;
+  EXPECT_EQ(sngm.find("clip"), std::string::npos) << sngm;
+  EXPECT_EQ(sngm.find("beta1"), std::string::npos) << sngm;
+  const std::string lion = settings({"--optimizer", "lion", "--beta1", "0.8"}).recipe_toml;
+  EXPECT_NE(lion.find("beta1 = 0.8"), std::string::npos) << lion;
+  EXPECT_NE(lion.find("beta2 = 0.99  # the default of --optimizer lion"), std::string::npos) << lion;
+  EXPECT_NE(lion.find("clip = 1.0"), std::string::npos) << lion;
+}
+
+}  // namespace
+}  // namespace tern

@@ -1,0 +1,94 @@
+#include "kernels/cpu/adamw8.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "kernels/cpu/parallel.h"
+
+namespace tern {
+namespace {
+
+// The reference works all of this out in f32, and boundaries with one rounding; so must who wants its values.
+std::array<float, 256> make_codes(bool has_sign) {
+  std::array<float, 256> values{};
+  size_t n = 0;
+  constexpr int kExponents = 7;
+  for (int e = 0; e < kExponents; ++e) {
+    const int items = 1 << (has_sign ? e : e + 1);
+    const float width = (1.0f - 0.1f) / static_cast<float>(items);
+    const auto boundary = [&](int i) {  // of `items` equal steps from 0.1 to 1, from the nearer end
+      return i < (items + 1) / 2 ? std::fma(width, static_cast<float>(i), 0.1f)
+                                 : std::fma(-width, static_cast<float>(items - i), 1.0f);
+    };
+    for (int i = 0; i < items; ++i) {
+      const float mean = (boundary(i) + boundary(i + 1)) / 2.0f;
+      const float value = static_cast<float>(std::pow(10.0, e - (kExponents - 1))) * mean;
+      values[n++] = value;
+      if (has_sign) values[n++] = -value;
+    }
+  }
+  values[n++] = 0, values[n++] = 1;
+  TERN_CHECK(n == values.size(), "codes: {} values", n);
+  std::sort(values.begin(), values.end());
+  return values;
+}
+
+void decode(std::span<const uint8_t> codes, const std::array<float, 256>& values, float scale, float* x) {
+  for (size_t i = 0; i < codes.size(); ++i) x[i] = values[codes[i]] * scale;
+}
+
+}  // namespace
+
+const std::array<float, 256>& signed_codes() {
+  static const std::array<float, 256> values = make_codes(true);
+  return values;
+}
+const std::array<float, 256>& unsigned_codes() {
+  static const std::array<float, 256> values = make_codes(false);
+  return values;
+}
+
+// The largest value that is not above x, in eight halvings without a branch; then up, where that is as near or nearer.
+float encode(std::span<const float> x, const std::array<float, 256>& values, std::span<uint8_t> codes) {
+  TERN_CHECK(x.size() == codes.size() && std::ssize(x) <= kCodeBlock, "encode: {} values, {} codes", x.size(),
+             codes.size());
+  float scale = 1e-12f;
+  for (const float value : x) scale = std::max(scale, std::abs(value));
+  const float* table = values.data();
+  for (size_t i = 0; i < x.size(); ++i) {
+    const float value = x[i] / scale;
+    int code = 0;
+    for (int half = 128; half > 0; half /= 2) code += value >= table[code + half] ? half : 0;
+    const int above = std::min(code + 1, 255);
+    codes[i] = static_cast<uint8_t>(value - table[code] >= (table[above] - table[code]) * 0.5f ? above : code);
+  }
+  return scale;
+}
+
+void adamw8_step(const AdamwStep& step, std::span<float> gradient, std::span<float> weight, const CodedMoments& c,
+                 std::span<bf16> compute) {
+  const auto count = static_cast<int64_t>(weight.size()), blocks = (count + kCodeBlock - 1) / kCodeBlock;
+  TERN_CHECK(gradient.size() == weight.size() && c.m.size() == weight.size() && c.v.size() == weight.size() &&
+                 std::ssize(c.m_scale) == blocks && std::ssize(c.v_scale) == blocks,
+             "adamw8_step: {} weights, {} gradients, codes of {} and {}, {} and {} scales", weight.size(),
+             gradient.size(), c.m.size(), c.v.size(), c.m_scale.size(), c.v_scale.size());
+  const std::array<float, 256>&m_values = signed_codes(), &v_values = unsigned_codes();
+  parallel_ranges(blocks, 8, 1, [&](int64_t first, int64_t last) {
+    float m[kCodeBlock], v[kCodeBlock];
+    for (int64_t b = first; b < last; ++b) {
+      const auto begin = static_cast<size_t>(b * kCodeBlock);
+      const auto size = static_cast<size_t>(std::min(kCodeBlock, count - b * kCodeBlock)),
+                 block = static_cast<size_t>(b);
+      const std::span<uint8_t> m_codes = c.m.subspan(begin, size), v_codes = c.v.subspan(begin, size);
+      decode(m_codes, m_values, c.m_scale[block], m);
+      decode(v_codes, v_values, c.v_scale[block], v);
+      adamw_step_and_clear(step, gradient.subspan(begin, size), weight.subspan(begin, size), {m, size}, {v, size},
+                           compute.empty() ? compute : compute.subspan(begin, size));
+      c.m_scale[block] = encode({m, size}, m_values, m_codes);
+      c.v_scale[block] = encode({v, size}, v_values, v_codes);
+    }
+  });
+}
+
+}  // namespace tern

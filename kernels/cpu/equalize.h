@@ -1,0 +1,16 @@
+#pragma once
+// Rows or columns of a matrix (rows, columns) brought to a root mean square of 1. Twin: kernels/ref/equalize_ref.h.
+
+#include <cstdint>
+#include <span>
+
+namespace tern {
+
+/// The side, rows or columns, whose root mean squares have the larger coefficient of variation (standard deviation over mean; rows if
+/// equal) is scaled to 1 each. `temporary` holds rows + columns. What is all zeros stays so.
+/// Source: Shi, Wang & Li 2026, MeqMuon.
+void equalize_uneven_side(std::span<float> x, int64_t rows, int64_t columns, std::span<float> temporary);
+/// Every row to 1, then every column.
+void equalize_rows_then_columns(std::span<float> x, int64_t rows, int64_t columns, std::span<float> temporary);
+
+}  // namespace tern
