@@ -84,13 +84,11 @@ std::string bits_of(const TrainResult& r, Io& io) {
   return io.read(r.model + "/model.safetensors") + io.read(r.checkpoint + "/" + rank_file(0));
 }
 
-void expect_bits_of_one(DType dtype, bool tied) {
-  const Inputs inputs(tied);
-  const TrainSettings s = settings_of(inputs, dtype);
+void expect_bits_of_one(const TrainSettings& s, const std::vector<int>& numbers) {
   std::string want;
   std::optional<TrainResult> one;
-  for (const int ranks : {1, 2, 4}) {
-    SCOPED_TRACE(fmt::format("{} ranks, {}", ranks, name_of(dtype)));
+  for (const int ranks : numbers) {
+    SCOPED_TRACE(fmt::format("{} ranks, {}, {}", ranks, name_of(s.dtype), name_of(s.optimizer.rule)));
     MemoryIo io;
     const TrainResult r = train_on(s, ranks, io);
     EXPECT_EQ(r.end, TrainEnd::finished);
@@ -104,10 +102,24 @@ void expect_bits_of_one(DType dtype, bool tied) {
     EXPECT_EQ(r.predicted.weights, ranks * one->predicted.weights);
   }
 }
+void expect_bits_of_one(DType dtype, bool tied) {
+  const Inputs inputs(tied);
+  expect_bits_of_one(settings_of(inputs, dtype), {1, 2, 4});
+}
 
 TEST(TrainRanks, AnyNumberOfThemLeavesTheBitsOfOne) {
   for (const bool tied : {false, true})
     for (const DType dtype : {DType::f32, DType::bf16}) expect_bits_of_one(dtype, tied);
+}
+
+TEST(TrainRanks, WithEveryUpdateRule) {
+  const Inputs inputs(true);
+  for (const UpdateRule rule : kUpdateRules) {
+    TrainSettings s = settings_of(inputs, DType::f32);
+    s.optimizer = update_config(rule);
+    s.schedule.total_steps = 3;
+    expect_bits_of_one(s, {1, 2});
+  }
 }
 
 TEST(TrainRanks, InF64Too) { expect_bits_of_one(DType::f64, true); }

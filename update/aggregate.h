@@ -1,0 +1,81 @@
+#pragma once
+// Aggregators: one vector out of those that n workers sent, of whom some may send anything. Pure functions; T is float or double,
+// sums are doubles.
+// A rule F is (f, κ)-robust if for all vectors and every set S of n - f of them ‖F - mean_S‖² <= κ/|S| Σ_S ‖x_i - mean_S‖².
+// Source of that definition, and of κ below: Allouah et al. 2023, arXiv:2302.01772, table 1 and lemma 5 (recalled).
+//
+// | rule                     | takes      | κ                                |
+// |--------------------------|------------|----------------------------------|
+// | mean                     | f = 0      | none for f > 0                   |
+// | Krum                     | n >= 2f+3  | 6(1 + f/(n-2f))                  |
+// | coordinate median        | n > 2f     | 4(1 + f/(n-2f))²                 |
+// | trimmed mean             | n > 2f     | 6f/(n-2f)·(1 + f/(n-2f))         |
+// | geometric median         | n > 2f     | 4(1 + f/(n-2f))²                 |
+// | a rule behind the mixing | as the rule| 8f/(n-f)·(κ + 1)                 |
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace tern {
+
+/// What the workers sent: as many elements each. Errors, of all below: TERN_CHECK: no vectors, other lengths, an f or another number
+/// that the rule does not take.
+template <class T>
+using Vectors = std::vector<std::span<const T>>;
+
+/// (1/n) Σ x_i, in order.
+template <class T>
+std::vector<T> mean_of(const Vectors<T>&);
+/// Of each coordinate the middle value, or the mean of the two middle ones. To the bit the same in any order of workers, as below.
+template <class T>
+std::vector<T> coordinate_median(const Vectors<T>&);
+/// Of each coordinate the mean of what is left without the f smallest and the f largest. Source: Yin et al. 2018, arXiv:1803.01498.
+template <class T>
+std::vector<T> trimmed_mean(const Vectors<T>&, int f);
+
+/// ‖x_i - x_j‖² of all pairs, (n, n). Vectors that are cut over ranks: those of the parts add up.
+template <class T>
+std::vector<double> squared_distances(const Vectors<T>&);
+/// The worker whose n - f - 2 nearest others are nearest, the first of equals, by squared_distances.
+/// Source: Blanchard et al. 2017, arXiv:1703.02757.
+int krum_choice(std::span<const double> distances, int f);
+template <class T>
+std::vector<T> krum(const Vectors<T>&, int f);
+
+/// The point with the least Σ ‖x_i - v‖, by `steps` of v = Σ w_i x_i / Σ w_i, w_i = 1 / max(‖x_i - v‖, smooth), from the coordinate
+/// median. Source: Weiszfeld 1937; smoothed as Pillutla et al. 2022, arXiv:1912.13445.
+struct GeometricMedian {
+  int steps = 100;
+  double smooth = 1e-9;
+};
+template <class T>
+std::vector<T> geometric_median(const Vectors<T>&, const GeometricMedian& = {});
+
+/// `steps` of v += (1/n) Σ (x_i - v)·min(1, radius/‖x_i - v‖), from `start`. Source: Karimireddy, He & Jaggi 2021, arXiv:2012.10333.
+/// With δ = f/n <= 0.1, pairs of good workers ρ² apart, radius² = 4(1-δ)(B²/3 + ρ²)/(√3 δ) and a start within B of their mean, a step
+/// leaves ‖v - mean‖² <= 29.1 δ B² + 4000 δ ρ² in expectation (theorem III, recalled).
+struct CentredClipping {
+  double radius = 1;
+  int steps = 1;
+};
+template <class T>
+std::vector<T> centred_clipping(const Vectors<T>&, std::span<const T> start, const CentredClipping&);
+
+/// The workers whose mean takes the place of each worker's vector: itself and the n - f - 1 nearest others, the first of equals;
+/// ascending. By squared_distances. Source: Allouah et al. 2023, arXiv:2302.01772, algorithm 2.
+std::vector<std::vector<int>> nearest_neighbours(std::span<const double> distances, int f);
+template <class T>
+std::vector<std::vector<T>> nearest_neighbour_mixing(const Vectors<T>&, int f);
+/// Means of `size` workers each (the last bucket may hold fewer), who are dealt by a permutation keyed by the seed and the step, so
+/// that every rank deals alike. Source: Karimireddy, He & Jaggi 2022, arXiv:2006.09365, algorithm 1.
+template <class T>
+std::vector<std::vector<T>> bucketing(const Vectors<T>&, int size, uint64_t seed, uint64_t step);
+
+/// The rows, to aggregate again.
+template <class T>
+Vectors<T> views_of(const std::vector<std::vector<T>>& rows) {
+  return {rows.begin(), rows.end()};
+}
+
+}  // namespace tern

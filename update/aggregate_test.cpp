@@ -1,0 +1,242 @@
+#include "update/aggregate.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <numeric>
+#include <set>
+#include <string>
+
+#include "base/bug.h"
+#include "base/rng.h"
+
+namespace tern {
+namespace {
+
+using Rows = std::vector<std::vector<double>>;
+using Rule = std::function<std::vector<double>(const Rows&)>;
+
+Vectors<double> views(const Rows& rows) { return views_of(rows); }
+double squared(const std::vector<double>& a, const std::vector<double>& b) {
+  double sum = 0;
+  for (size_t i = 0; i < a.size(); ++i) sum += (a[i] - b[i]) * (a[i] - b[i]);
+  return sum;
+}
+Rows random_rows(uint64_t seed, int n, int length) {
+  Rows rows;
+  for (int k = 0; k < n; ++k)
+    for (int i = 0; i < length; ++i) {
+      if (i == 0) rows.emplace_back();
+      rows.back().push_back(random_normal({seed, static_cast<uint64_t>(k)}, static_cast<uint64_t>(i)));
+    }
+  return rows;
+}
+
+TEST(Aggregate, ClosedForms) {
+  const Rows line = {{0, 1}, {1, 1}, {2, 1}, {4, 1}, {100, -50}};
+  EXPECT_EQ(mean_of(views(line)), (std::vector<double>{107.0 / 5, -46.0 / 5}));
+  EXPECT_EQ(coordinate_median(views(line)), (std::vector<double>{2, 1}));
+  EXPECT_EQ(coordinate_median(views({{0}, {1}, {2}, {9}})), (std::vector<double>{1.5}));
+  EXPECT_EQ(trimmed_mean(views(line), 1), (std::vector<double>{7.0 / 3, 1}));
+  EXPECT_EQ(trimmed_mean(views(line), 0), mean_of(views(line)));
+  EXPECT_EQ(trimmed_mean(views(line), 2), coordinate_median(views(line)));
+  EXPECT_EQ(krum(views(line), 1), (std::vector<double>{1, 1})) << "two nearest: 1 + 1, against 1 + 4, 1 + 4, 4 + 9";
+  EXPECT_EQ(krum(views({{3}, {3}, {3}, {7}, {7}}), 1), (std::vector<double>{3})) << "of equals the first";
+  // A triangle of equal sides: its centre. A heavy point keeps the median.
+  const double h = std::sqrt(3.0);
+  const std::vector<double> centre = geometric_median(views({{0, 0}, {2, 0}, {1, h}}));
+  EXPECT_NEAR(centre[0], 1, 1e-9);
+  EXPECT_NEAR(centre[1], h / 3, 1e-9);
+  EXPECT_NEAR(geometric_median(views({{5}, {5}, {5}, {0}, {9}}))[0], 5, 1e-9);
+  const std::vector<double> zero = {0};
+  // From 0 with radius 1: 0.5 and two of length 1, one against the other two.
+  EXPECT_EQ(centred_clipping(views({{0.5}, {3}, {-7}}), std::span<const double>(zero), {.radius = 1, .steps = 1}),
+            (std::vector<double>{0.5 / 3}));
+  EXPECT_EQ(centred_clipping(views({{1}, {2}, {6}}), std::span<const double>(zero), {.radius = 100, .steps = 1}),
+            (std::vector<double>{3}));
+  // Each of three near ones takes them all; the far one takes itself and its two nearest.
+  const Rows mixed = nearest_neighbour_mixing(views({{0}, {1}, {2}, {10}}), 1);
+  EXPECT_EQ(mixed, (Rows{{1}, {1}, {1}, {13.0 / 3}}));
+}
+
+TEST(Aggregate, BucketsAreAPermutationThatSeedAndStepKey) {
+  Rows rows;
+  for (int k = 0; k < 11; ++k) rows.push_back({std::pow(2.0, k)});
+  const auto sums = [&](uint64_t seed, uint64_t step) {
+    Rows buckets = bucketing(views(rows), 3, seed, step);
+    EXPECT_EQ(buckets.size(), 4u);
+    for (size_t b = 0; b < buckets.size(); ++b) buckets[b][0] *= b == 3 ? 2 : 3;
+    return buckets;
+  };
+  double all = 0;
+  for (const auto& bucket : sums(1, 5)) all += bucket[0];
+  EXPECT_NEAR(all, 2047, 1e-9) << "every worker once";
+  EXPECT_EQ(sums(1, 5), sums(1, 5));
+  std::set<Rows> seen;
+  for (uint64_t step = 0; step < 10; ++step) seen.insert(sums(1, step)), seen.insert(sums(2, step));
+  EXPECT_GT(seen.size(), 15u);
+  std::vector<int> first(11);  // every worker comes first in its turn
+  for (uint64_t step = 0; step < 400; ++step) {
+    const Rows alone = bucketing(views(rows), 1, 7, step);
+    for (int k = 0; k < 11; ++k) first[static_cast<size_t>(k)] += alone[0][0] == std::pow(2.0, k);
+  }
+  for (const int count : first) EXPECT_GT(count, 12);
+}
+
+TEST(Aggregate, WorkersInAnyOrderGiveTheSame) {
+  for (uint64_t seed = 1; seed <= 50; ++seed) {
+    Rows rows = random_rows(seed, 9, 6);
+    const auto median = coordinate_median(views(rows)), trimmed = trimmed_mean(views(rows), 2),
+               middle = geometric_median(views(rows)), one = krum(views(rows), 2);
+    for (uint64_t turn = 0; turn < 5; ++turn) {
+      for (size_t left = rows.size(); left > 1; --left)
+        std::swap(rows[left - 1], rows[random_u64({seed, turn}, left) % left]);
+      EXPECT_EQ(coordinate_median(views(rows)), median);
+      EXPECT_EQ(trimmed_mean(views(rows), 2), trimmed);
+      EXPECT_EQ(krum(views(rows), 2), one);
+      EXPECT_LE(squared(geometric_median(views(rows)), middle), 1e-24);
+    }
+  }
+}
+
+// Vectors cut over ranks: coordinates by themselves, choices by distances that add up.
+TEST(Aggregate, PartsOfVectorsGiveTheWhole) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    const Rows rows = random_rows(seed, 8, 10);
+    const auto part = [&](size_t begin, size_t end) {
+      Vectors<double> views;
+      for (const auto& row : rows) views.push_back(std::span(row).subspan(begin, end - begin));
+      return views;
+    };
+    std::vector<double> whole = squared_distances(part(0, 10)), sum = squared_distances(part(0, 3));
+    const std::vector<double> rest = squared_distances(part(3, 10));
+    for (size_t i = 0; i < sum.size(); ++i) EXPECT_NEAR(sum[i] += rest[i], whole[i], 1e-12 * whole[i]);
+    EXPECT_EQ(krum_choice(sum, 2), krum_choice(whole, 2));
+    EXPECT_EQ(nearest_neighbours(sum, 2), nearest_neighbours(whole, 2));
+    std::vector<double> joined = trimmed_mean(part(0, 3), 2);
+    const std::vector<double> tail = trimmed_mean(part(3, 10), 2);
+    joined.insert(joined.end(), tail.begin(), tail.end());
+    EXPECT_EQ(joined, trimmed_mean(part(0, 10), 2));
+  }
+}
+
+// An adversary: the good vectors are known to it, and it searches for what makes the error largest for its share. Tried are all bad
+// workers at one point along some directions and lengths, both ways, and then steps around the best.
+double worst_ratio(const Rule& rule, const Rows& good, int f, uint64_t seed) {
+  const size_t length = good[0].size();
+  const std::vector<double> middle = mean_of(views(good));
+  double spread = 0;
+  for (const auto& g : good) spread += squared(g, middle) / static_cast<double>(good.size());
+  const auto ratio = [&](const std::vector<double>& sent) {
+    Rows all = good;
+    for (int k = 0; k < f; ++k) all.insert(k % 2 ? all.end() : all.begin(), sent);
+    return squared(rule(all), middle) / spread;
+  };
+  double worst = 0;
+  std::vector<double> best = middle;
+  const auto attempt = [&](const std::vector<double>& sent) {
+    if (const double r = ratio(sent); r > worst) worst = r, best = sent;
+  };
+  const double root = std::sqrt(spread);
+  for (uint64_t d = 0; d < 4 + good.size(); ++d) {
+    std::vector<double> way(length);
+    for (size_t i = 0; i < length; ++i)
+      way[i] = d < good.size() ? good[d][i] - middle[i] : root * random_normal({seed, 900 + d}, i);
+    for (const double far : {-1e3, -3.0, -1.5, -1.0, -0.5, 0.5, 1.0, 1.5, 3.0, 1e3}) {
+      std::vector<double> sent = middle;
+      for (size_t i = 0; i < length; ++i) sent[i] += far * way[i];
+      attempt(sent);
+    }
+  }
+  for (uint64_t turn = 0; turn < 20; ++turn) {
+    std::vector<double> sent = best;
+    for (size_t i = 0; i < length; ++i) sent[i] += 0.3 * root * random_normal({seed, 2000 + turn}, i);
+    attempt(sent);
+  }
+  return worst;
+}
+
+TEST(Aggregate, ErrorsStayWithinThePublishedShareAndTheMeansDoNot) {
+  struct Published {
+    std::string name;
+    Rule rule;
+    double kappa;
+  };
+  double of_mean = 0;
+  int sets = 0;
+  for (const auto& [n, f] : {std::pair{5, 1}, {7, 2}, {9, 3}, {10, 1}, {11, 4}}) {
+    const double share = static_cast<double>(f) / (n - 2 * f), behind = 8.0 * f / (n - f);
+    const int bad = f;
+    const auto mixed = [bad](const Rule& rule) {
+      return [rule, bad](const Rows& x) { return rule(nearest_neighbour_mixing(views(x), bad)); };
+    };
+    const Rule trimmed = [bad](const Rows& x) { return trimmed_mean(views(x), bad); };
+    const Rule median = [](const Rows& x) { return coordinate_median(views(x)); };
+    const Rule middle = [](const Rows& x) { return geometric_median(views(x), {.steps = 20, .smooth = 1e-9}); };
+    const Rule one = [bad](const Rows& x) { return krum(views(x), bad); };
+    const double of_trimmed = 6 * share * (1 + share), of_median = 4 * std::pow(1 + share, 2),
+                 of_krum = 6 * (1 + share);
+    const std::vector<Published> rules = {{"trimmed mean", trimmed, of_trimmed},
+                                          {"coordinate median", median, of_median},
+                                          {"geometric median", middle, of_median},
+                                          {"Krum", one, of_krum},
+                                          {"trimmed mean, mixed", mixed(trimmed), behind * (of_trimmed + 1)},
+                                          {"median, mixed", mixed(median), behind * (of_median + 1)}};
+    for (uint64_t seed = 1; seed <= 200; ++seed, ++sets) {
+      const Rows good = random_rows(seed * 100 + static_cast<uint64_t>(n), n - f, 1 + static_cast<int>(seed % 4));
+      for (const Published& p : rules)
+        ASSERT_LE(worst_ratio(p.rule, good, f, seed), p.kappa * (1 + 1e-6))
+            << p.name << ", f " << f << " of " << n << ", seed " << seed;
+      of_mean = std::max(of_mean, worst_ratio([](const Rows& x) { return mean_of(views(x)); }, good, f, seed));
+    }
+  }
+  EXPECT_EQ(sets, 1000);
+  EXPECT_GT(of_mean, 1e4) << "the mean goes wherever one worker wants";
+}
+
+// τ and start as the header states, one bad worker of ten.
+TEST(Aggregate, CentredClippingFromTheStatedStartStaysWithinItsBound) {
+  for (uint64_t seed = 1; seed <= 200; ++seed) {
+    const Rows good = random_rows(seed, 9, 4);
+    const std::vector<double> middle = mean_of(views(good));
+    double apart = 0;
+    for (const auto& a : good)
+      for (const auto& b : good) apart = std::max(apart, squared(a, b));
+    const std::vector<double> start = good[0];
+    const double from = squared(start, middle), delta = 0.1;
+    const double radius = std::sqrt(4 * (1 - delta) * (from / 3 + apart) / (std::sqrt(3.0) * delta));
+    for (const double far : {0.5, 2.0, 10.0, 1e6})
+      for (const double sign : {-1.0, 1.0}) {
+        Rows all = good;
+        all.push_back(middle);
+        for (double& x : all.back()) x += sign * far * std::sqrt(apart);
+        const double error = squared(
+            centred_clipping(views(all), std::span<const double>(start), {.radius = radius, .steps = 1}), middle);
+        EXPECT_LE(error, 29.1 * delta * from + 4000 * delta * apart);
+        EXPECT_LE(std::sqrt(error), (radius + std::sqrt(from)) / 10 * (1 + 1e-9))
+            << "a tenth of the radius, of one of ten";
+      }
+  }
+}
+
+TEST(Aggregate, RefusesWhatARuleDoesNotTake) {
+  const Rows rows = random_rows(1, 4, 3);
+  EXPECT_THROW(trimmed_mean(views(rows), 2), Bug);
+  EXPECT_THROW(krum(views(rows), 1), Bug);
+  EXPECT_THROW(nearest_neighbour_mixing(views(rows), 2), Bug);
+  EXPECT_THROW(mean_of(Vectors<double>{}), Bug);
+  EXPECT_THROW(mean_of(views({{1, 2}, {1}})), Bug);
+  EXPECT_THROW(bucketing(views(rows), 0, 1, 1), Bug);
+  EXPECT_THROW(centred_clipping(views(rows), std::span<const double>(rows[0]).first(1), {}), Bug);
+}
+
+TEST(Aggregate, F32RoundsOnce) {
+  const std::vector<float> a = {1, 2}, b = {3, 0x1p-24f};
+  const Vectors<float> x = {a, b};
+  EXPECT_EQ(mean_of(x), (std::vector<float>{2, static_cast<float>((2.0 + 0x1p-24) / 2)}));
+}
+
+}  // namespace
+}  // namespace tern
