@@ -1,7 +1,9 @@
 #include "kernels/cpu/adamw8.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <vector>
 
 #include "base/error.h"
 #include "kernels/cpu/parallel.h"
@@ -34,6 +36,42 @@ std::array<float, 256> make_codes(bool has_sign) {
   return values;
 }
 
+// Where to look for a number, by its upper 16 bits: the code of the largest value that is not above any number with these bits. Between
+// the least and the greatest of them lie two values at most, as they are 2^-7 of their size apart and values 0.9/128.
+class CodeSearch {
+ public:
+  explicit CodeSearch(const std::array<float, 256>& values) : begin_(1 << 16) {
+    std::copy(values.begin(), values.end(), values_.begin());
+    values_[256] = values_[257] = INFINITY;
+    for (uint32_t bits = 0; bits < begin_.size(); ++bits) {
+      const bool negative = bits >= 0x8000u;
+      const auto least = std::bit_cast<float>(negative ? bits << 16 | 0xffffu : bits << 16);
+      const auto above = std::upper_bound(values.begin(), values.end(), least);  // of a NaN: the end, never asked for
+      begin_[bits] = static_cast<uint8_t>(std::max<std::ptrdiff_t>(above - values.begin() - 1, 0));
+    }
+  }
+  uint8_t nearest(float x) const {
+    int code = begin_[std::bit_cast<uint32_t>(x) >> 16];
+    code += x >= values_[static_cast<size_t>(code + 1)];
+    code += x >= values_[static_cast<size_t>(code + 1)];
+    const int above = std::min(code + 1, 255);
+    const float low = values_[static_cast<size_t>(code)], high = values_[static_cast<size_t>(above)];
+    return static_cast<uint8_t>(x - low >= (high - low) * 0.5f ? above : code);
+  }
+
+ private:
+  std::array<float, 258> values_;
+  std::vector<uint8_t> begin_;
+};
+const CodeSearch& signed_search() {
+  static const CodeSearch search(signed_codes());
+  return search;
+}
+const CodeSearch& unsigned_search() {
+  static const CodeSearch search(unsigned_codes());
+  return search;
+}
+
 void decode(std::span<const uint8_t> codes, const std::array<float, 256>& values, float scale, float* x) {
   for (size_t i = 0; i < codes.size(); ++i) x[i] = values[codes[i]] * scale;
 }
@@ -49,20 +87,13 @@ const std::array<float, 256>& unsigned_codes() {
   return values;
 }
 
-// The largest value that is not above x, in eight halvings without a branch; then up, where that is as near or nearer.
 float encode(std::span<const float> x, const std::array<float, 256>& values, std::span<uint8_t> codes) {
   TERN_CHECK(x.size() == codes.size() && std::ssize(x) <= kCodeBlock, "encode: {} values, {} codes", x.size(),
              codes.size());
   float scale = 1e-12f;
   for (const float value : x) scale = std::max(scale, std::abs(value));
-  const float* table = values.data();
-  for (size_t i = 0; i < x.size(); ++i) {
-    const float value = x[i] / scale;
-    int code = 0;
-    for (int half = 128; half > 0; half /= 2) code += value >= table[code + half] ? half : 0;
-    const int above = std::min(code + 1, 255);
-    codes[i] = static_cast<uint8_t>(value - table[code] >= (table[above] - table[code]) * 0.5f ? above : code);
-  }
+  const CodeSearch& search = &values == &signed_codes() ? signed_search() : unsigned_search();
+  for (size_t i = 0; i < x.size(); ++i) codes[i] = search.nearest(x[i] / scale);
   return scale;
 }
 

@@ -19,6 +19,7 @@ const std::array<float, 256>& signed_codes();
 const std::array<float, 256>& unsigned_codes();
 
 /// Codes of x / scale, to the nearest, ties upwards; scale is the largest |x|, at least 1e-12. At most kCodeBlock elements.
+/// `values` is one of the two tables.
 float encode(std::span<const float> x, const std::array<float, 256>& values, std::span<uint8_t> codes);
 
 /// AdamW's step (kernels/cpu/optimizer.h) on moments that are decoded before and encoded after it, block by block; the step itself
