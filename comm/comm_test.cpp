@@ -195,6 +195,41 @@ TEST(Collectives, ValuesAndBytesAreTheTwinsInEveryCase) {
   EXPECT_GE(cases, 500);
 }
 
+// 64 MiB of every type, of numbers whose sums are exact: 0 to 60 at an element, one more on the second rank.
+template <class T>
+void expect_large_sum(DType dtype, T (*number)(int64_t)) {
+  constexpr int64_t kBytes = int64_t{64} << 20;
+  const int64_t count = kBytes / size_of(dtype) - 3;
+  with_comms(2, {}, [&](Comm& comm) {
+    Arena arena;
+    Tensor t = arena.allocate(dtype, {count}, MemoryClass::workspace);
+    auto* x = static_cast<T*>(t.data());
+    for (int64_t i = 0; i < count; ++i) x[i] = number(i * 7 % 61 + comm.rank());
+    comm.all_reduce_sum({&t, 1});
+    int64_t wrong = 0;
+    for (int64_t i = 0; i < count; ++i) {
+      const T want = number(2 * (i * 7 % 61) + 1);
+      wrong += std::memcmp(&x[i], &want, sizeof(T)) != 0;
+    }
+    EXPECT_EQ(wrong, 0) << name_of(dtype);
+    EXPECT_EQ(comm.bytes(), all_reduce_bytes(count, size_of(dtype), comm.rank(), 2));
+    EXPECT_LE(comm.staging().peak_total(), kPieceElements * size_of(dtype)) << "no copy of the vector";
+  });
+}
+
+TEST(CollectivesSlow, SixtyFourMebibytesOfEveryType) {
+  expect_large_sum<double>(DType::f64, [](int64_t n) { return static_cast<double>(n); });
+  expect_large_sum<float>(DType::f32, [](int64_t n) { return static_cast<float>(n); });
+  expect_large_sum<bf16>(DType::bf16, [](int64_t n) { return to_bf16(static_cast<float>(n)); });
+  expect_large_sum<f16>(DType::f16, [](int64_t n) { return to_f16(static_cast<float>(n)); });
+  expect_large_sum<int64_t>(DType::i64, [](int64_t n) { return n; });
+  expect_large_sum<int32_t>(DType::i32, [](int64_t n) { return static_cast<int32_t>(n); });
+  expect_large_sum<int16_t>(DType::i16, [](int64_t n) { return static_cast<int16_t>(n); });
+  expect_large_sum<uint16_t>(DType::u16, [](int64_t n) { return static_cast<uint16_t>(n); });
+  expect_large_sum<int8_t>(DType::i8, [](int64_t n) { return static_cast<int8_t>(n); });
+  expect_large_sum<uint8_t>(DType::u8, [](int64_t n) { return static_cast<uint8_t>(n); });
+}
+
 // Whole numbers of bytes, whatever the rounding of parts: all ranks together move a ring's bytes.
 TEST(Collectives, AllRanksTogetherMoveARingsBytes) {
   for (int ranks = 1; ranks <= 64; ++ranks)

@@ -39,13 +39,13 @@ class FaultyTransport final : public TransportDecorator {
   void send(int to, uint64_t tag, std::span<const std::byte> bytes) override {
     if (sends_++ != fault_.at_send) return inner_->send(to, tag, bytes);
     switch (fault_.kind) {
-      case FaultKind::kill:
+      case TransportFaultKind::kill:
         throw Error(ErrorKind::peer, "rank {}: killed on purpose at {}", rank(), describe_tag(tag));
-      case FaultKind::hang: {
+      case TransportFaultKind::hang: {
         std::byte never;
         return inner_->recv(rank(), tag, {&never, 1});  // nobody sends to itself
       }
-      case FaultKind::corrupt:
+      case TransportFaultKind::corrupt:
         std::vector<std::byte>& wrong = corrupted_.emplace_back(bytes.begin(), bytes.end());
         if (!wrong.empty()) wrong[wrong.size() / 2] ^= std::byte{1};
         return inner_->send(to, tag, wrong);

@@ -38,14 +38,14 @@ struct Pace {
 /// Sending returns, on the clock, when the link has carried the message.
 std::unique_ptr<Transport> paced(std::unique_ptr<Transport>, Pace, Clock& = real_clock());
 
-enum class FaultKind : uint8_t {
+enum class TransportFaultKind : uint8_t {
   kill,     // the rank throws Error (peer)
   hang,     // it never comes back from the call
   corrupt,  // one bit of the payload changes on its way
 };
 /// At the rank's n-th send, from 0.
 struct TransportFault {
-  FaultKind kind = FaultKind::kill;
+  TransportFaultKind kind = TransportFaultKind::kill;
   int64_t at_send = 0;
 };
 std::unique_ptr<Transport> faulty(std::unique_ptr<Transport>, TransportFault);

@@ -50,16 +50,16 @@ std::string with_fault(TransportFault fault, int faulty_rank, const ThreadWorldO
 TEST(FaultyTransport, AKillAtAnySendEndsAllRanksWithItsName) {
   for (const bool baton : {false, true})
     for (int64_t at = 0; at < 20; ++at) {
-      const std::string text = with_fault({FaultKind::kill, at}, 1, {.baton = baton});
+      const std::string text = with_fault({TransportFaultKind::kill, at}, 1, {.baton = baton});
       EXPECT_NE(text.find("rank 1: killed on purpose"), std::string::npos) << at << ": " << text;
     }
-  EXPECT_EQ(with_fault({FaultKind::kill, 20}, 1), "no error") << "a rank sends 4 times in each of 5 steps";
+  EXPECT_EQ(with_fault({TransportFaultKind::kill, 20}, 1), "no error") << "a rank sends 4 times in each of 5 steps";
 }
 
 TEST(FaultyTransport, AHangIsSeenWithoutADeadlineWhereAllWait) {
   for (const bool baton : {false, true})
     for (int64_t at = 0; at < 20; at += 3) {
-      const std::string text = with_fault({FaultKind::hang, at}, 2, {.baton = baton});
+      const std::string text = with_fault({TransportFaultKind::hang, at}, 2, {.baton = baton});
       EXPECT_NE(text.find("deadlock"), std::string::npos) << text;
       EXPECT_NE(text.find("of rank 2"), std::string::npos) << text;
     }
@@ -68,7 +68,7 @@ TEST(FaultyTransport, AHangIsSeenWithoutADeadlineWhereAllWait) {
 TEST(FaultyTransport, ACorruptedMessageHasOneOtherBit) {
   run_ranks(2, {.baton = true}, [](std::unique_ptr<Transport> inner) {
     const int rank = inner->rank();
-    if (rank == 0) inner = faulty(std::move(inner), {FaultKind::corrupt, 0});
+    if (rank == 0) inner = faulty(std::move(inner), {TransportFaultKind::corrupt, 0});
     Comm comm(std::move(inner));
     std::array<int64_t, 2> values{0, 0};
     comm.all_reduce(values, Combine::sum);

@@ -5,14 +5,16 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <vector>
 
 #include "base/error.h"
-#include "base/fault_io.h"
 #include "base/memory_io.h"
+#include "base/rng.h"
 #include "base/threads_testing.h"
+#include "comm/decorators.h"
 #include "comm/thread_world.h"
 #include "formats/tokenizer/tokenizer.h"
 #include "train/checkpoint.h"
@@ -62,15 +64,18 @@ TrainSettings settings_of(const Inputs& inputs, DType dtype) {
   return s;
 }
 
-// Rank 0's result; `stop_of` says whose stop a rank watches.
+using Wrap = std::function<std::unique_ptr<Transport>(std::unique_ptr<Transport>)>;
+
+// Rank 0's result. The last rank alone watches a stop; `wrap` changes a rank's transport.
 TrainResult train_on(TrainSettings s, int ranks, Io& io, const TrainHooks& hooks = {},
-                     const std::atomic<bool>& stop_of_last = kNeverStops) {
+                     const std::atomic<bool>& stop_of_last = kNeverStops, const Wrap& wrap = {}) {
   s.ranks = ranks;
   TrainResult result;
   run_ranks(ranks, {}, [&](std::unique_ptr<Transport> transport) {
     with_threads(1, [&] {
       const int rank = transport->rank();
       const bool last = rank == ranks - 1;
+      if (wrap) transport = wrap(std::move(transport));
       TrainResult own =
           train(s, rank == 0 ? hooks : TrainHooks{}, io,
                 {.world = std::make_shared<Comm>(std::move(transport)), .stop = last ? stop_of_last : kNeverStops});
@@ -193,6 +198,42 @@ TEST(TrainRanks, AFullDiskEndsAll) {
     FAIL() << "no error";
   } catch (const Error& e) { EXPECT_NE(e.kind(), ErrorKind::peer) << e.what(); }
 }
+
+// A rank is lost at a message drawn by the seed: all end with its name, and what goes on, on any number of ranks, ends with the
+// bits of the run that was never disturbed.
+void expect_bits_after_losses(int cases, uint64_t seed) {
+  SCOPED_TRACE(fmt::format("seed {}", seed));
+  const Inputs inputs(true);
+  const TrainSettings s = settings_of(inputs, DType::f32);
+  MemoryIo whole;
+  const std::string want = bits_of(train_on(s, 1, whole), whole);
+  int lost = 0;
+  for (int i = 0; i < cases; ++i) {
+    const auto draw = [&](uint64_t what, int64_t below) {
+      return static_cast<int64_t>(random_u64({seed, what}, static_cast<uint64_t>(i)) % static_cast<uint64_t>(below));
+    };
+    const auto who = static_cast<int>(draw(1, 4));
+    const TransportFault fault{draw(2, 3) == 0 ? TransportFaultKind::hang : TransportFaultKind::kill, draw(3, 260)};
+    MemoryIo io;
+    try {
+      train_on(s, 4, io, {}, kNeverStops, [&](std::unique_ptr<Transport> t) {
+        return t->rank() == who ? faulty(std::move(t), fault) : std::move(t);
+      });
+    } catch (const Error& e) {
+      ++lost;
+      EXPECT_EQ(e.kind(), ErrorKind::peer);
+      EXPECT_NE(std::string(e.what()).find(fmt::format("rank {}", who)), std::string::npos) << e.what();
+    }
+    const int ranks = 1 << draw(4, 3);
+    const TrainResult r = train_on(s, ranks, io);
+    EXPECT_EQ(r.end, TrainEnd::finished);
+    EXPECT_TRUE(bits_of(r, io) == want) << "rank " << who << " lost at message " << fault.at_send << ", then " << ranks;
+  }
+  EXPECT_GT(lost, cases / 2);
+}
+
+TEST(TrainRanks, ALostRankEndsAllAndWhatGoesOnHasTheSameBits) { expect_bits_after_losses(8, 20261123); }
+TEST(TrainRanksSlow, AHundredLostRanks) { expect_bits_after_losses(100, 1); }
 
 // One document holds every rank, predicted and measured, with the same instructions.
 TEST(TrainRanks, ATraceHoldsAllOfThem) {
