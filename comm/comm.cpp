@@ -73,7 +73,7 @@ void each_stretch(std::span<const Tensor> tensors, int64_t begin, int64_t count,
 }
 
 // The type of all parts, which have one. None: there are no elements.
-std::optional<DType> dtype_of(const Parts& parts) {
+std::optional<DType> dtype_of(const RankParts& parts) {
   std::optional<DType> dtype;
   for (const std::vector<Tensor>& part : parts)
     for (const Tensor& t : part) {
@@ -84,7 +84,7 @@ std::optional<DType> dtype_of(const Parts& parts) {
   return dtype;
 }
 
-int64_t longest_of(const Parts& parts) {
+int64_t longest_of(const RankParts& parts) {
   int64_t longest = 0;
   for (const std::vector<Tensor>& part : parts) longest = std::max(longest, count_of(part));
   return longest;
@@ -94,9 +94,9 @@ int64_t longest_of(const Parts& parts) {
 
 Comm::Comm(std::unique_ptr<Transport> transport) : transport_(std::move(transport)) {}
 
-Parts even_parts(std::span<const Tensor> tensors, int ranks) {
+RankParts even_parts(std::span<const Tensor> tensors, int ranks) {
   const int64_t elements = count_of(tensors);
-  Parts parts(static_cast<size_t>(ranks));
+  RankParts parts(static_cast<size_t>(ranks));
   for (int rank = 0; rank < ranks; ++rank) {
     Interval left = part_of(elements, rank, ranks);
     for (const Tensor& t : tensors) {
@@ -109,7 +109,7 @@ Parts even_parts(std::span<const Tensor> tensors, int ranks) {
 }
 
 // A piece of this rank's part becomes the sum.
-void Comm::scatter_sums(const Parts& parts, uint64_t tag, int64_t begin) {
+void Comm::scatter_sums(const RankParts& parts, uint64_t tag, int64_t begin) {
   Transport& t = *transport_;
   const int64_t piece = piece_of_part(size());
   PostedSends sends(t);
@@ -143,7 +143,7 @@ void Comm::scatter_sums(const Parts& parts, uint64_t tag, int64_t begin) {
   sends.finish();
 }
 
-void Comm::gather_parts(const Parts& parts, uint64_t tag, int64_t begin) {
+void Comm::gather_parts(const RankParts& parts, uint64_t tag, int64_t begin) {
   Transport& t = *transport_;
   const int64_t piece = piece_of_part(size());
   PostedSends sends(t);
@@ -158,7 +158,7 @@ void Comm::gather_parts(const Parts& parts, uint64_t tag, int64_t begin) {
   sends.finish();
 }
 
-void Comm::reduce_scatter_sum(const Parts& parts) {
+void Comm::reduce_scatter_sum(const RankParts& parts) {
   const std::optional<DType> dtype = dtype_of(parts);
   if (size() == 1 || !dtype) return;
   if (*dtype == DType::boolean) sum_parts(DType::boolean, {}, 0, 0);  // refused before anything is sent
@@ -171,7 +171,7 @@ void Comm::reduce_scatter_sum(const Parts& parts) {
   for (int64_t begin = 0; begin < longest; begin += piece_of_part(size())) scatter_sums(parts, tag, begin);
 }
 
-void Comm::all_gather(const Parts& parts) {
+void Comm::all_gather(const RankParts& parts) {
   if (size() == 1 || !dtype_of(parts)) return;
   const uint64_t tag = next(MessageKind::all_gather);
   const int64_t longest = longest_of(parts);
@@ -179,7 +179,7 @@ void Comm::all_gather(const Parts& parts) {
 }
 
 void Comm::all_reduce_sum(std::span<const Tensor> tensors) {
-  const Parts parts = even_parts(tensors, size());
+  const RankParts parts = even_parts(tensors, size());
   reduce_scatter_sum(parts);
   all_gather(parts);
 }

@@ -19,9 +19,9 @@ namespace tern {
 enum class Combine : uint8_t { sum, most, least };
 
 /// Views of the vector's memory: what belongs to each rank. Together they need not be the whole vector.
-using Parts = std::vector<std::vector<Tensor>>;
+using RankParts = std::vector<std::vector<Tensor>>;
 /// Of part_of.
-Parts even_parts(std::span<const Tensor>, int ranks);
+RankParts even_parts(std::span<const Tensor>, int ranks);
 
 /// Of one rank, used by one thread. All ranks call the same in the same order, with tensors of the same shapes and types.
 /// Several tensors are one vector, laid end to end. Each rank has a part of it, which it sums up: that of part_of, or what
@@ -38,10 +38,10 @@ class Comm {
   /// Every rank's tensors become the sum over ranks.
   void all_reduce_sum(std::span<const Tensor>);
   /// This rank's parts become the sum; what is left of the other parts has no meaning.
-  void reduce_scatter_sum(const Parts&);
+  void reduce_scatter_sum(const RankParts&);
   void reduce_scatter_sum(std::span<const Tensor> vector) { reduce_scatter_sum(even_parts(vector, size())); }
   /// The other ranks' parts become theirs.
-  void all_gather(const Parts&);
+  void all_gather(const RankParts&);
   void all_gather(std::span<const Tensor> vector) { all_gather(even_parts(vector, size())); }
   /// Every rank's tensor becomes the root's.
   void broadcast(const Tensor&, int root);
@@ -63,8 +63,8 @@ class Comm {
   LinkBytes bytes() const;  // of all peers
 
  private:
-  void scatter_sums(const Parts&, uint64_t tag, int64_t begin);
-  void gather_parts(const Parts&, uint64_t tag, int64_t begin);
+  void scatter_sums(const RankParts&, uint64_t tag, int64_t begin);
+  void gather_parts(const RankParts&, uint64_t tag, int64_t begin);
   uint64_t next(MessageKind kind) { return tag_of(kind, ++operations_); }
 
   std::unique_ptr<Transport> transport_;

@@ -240,7 +240,7 @@ TEST(Collectives, AllRanksTogetherMoveARingsBytes) {
     }
 }
 
-// Parts as unlike as those of owners: none, all, pieces of several tensors.
+// RankParts as unlike as those of owners: none, all, pieces of several tensors.
 TEST(Collectives, UnlikePartsHaveTheSumsOfTheWholeAndTheirOwnBytes) {
   for (const int ranks : {2, 3, 5})
     for (const int64_t longest : {int64_t{900}, kPieceElements + 7}) {
@@ -248,7 +248,7 @@ TEST(Collectives, UnlikePartsHaveTheSumsOfTheWholeAndTheirOwnBytes) {
       const std::vector<std::byte> want = sum_ref(cut.inputs);
       with_comms(ranks, {}, [&](Comm& comm) {
         const Tensor& mine = cut.work[comm.rank()];
-        Parts parts(static_cast<size_t>(ranks));
+        RankParts parts(static_cast<size_t>(ranks));
         std::vector<int64_t> elements(parts.size(), 0);
         const auto give = [&](int rank, int64_t begin, int64_t end) {
           parts[static_cast<size_t>(rank)].push_back(mine.rows_view(begin, end));

@@ -30,7 +30,7 @@ Place partial_place(const Layout& l, int rank) {
   const std::vector<int64_t> at = coordinates(l, rank);
   Place p;
   for (size_t a = 0; a < l.axes.size(); ++a)
-    if (l.axes[a].spread == Spread::partial) p.at = p.at * l.mesh[a] + at[a], p.of *= l.mesh[a];
+    if (l.axes[a].spread == AxisSpread::partial) p.at = p.at * l.mesh[a] + at[a], p.of *= l.mesh[a];
   return p;
 }
 
@@ -101,7 +101,7 @@ std::vector<Layout> layouts(const std::vector<int64_t>& mesh) {
   }
   for (const AxisLayout& a : ways(mesh[0], true))
     for (const AxisLayout& b : ways(mesh[1], true)) {
-      const bool same_dim = a.spread == Spread::split && b.spread == Spread::split && a.dim == b.dim;
+      const bool same_dim = a.spread == AxisSpread::split && b.spread == AxisSpread::split && a.dim == b.dim;
       if (same_dim && (!a.bounds.empty() || !b.bounds.empty() || a.sections != b.sections)) continue;
       all.push_back({DType::f64, {kRows, kColumns}, mesh, {a, b}});
     }

@@ -14,9 +14,9 @@ Interval part_of(int64_t length, int64_t part, int64_t parts) {
 }
 
 AxisLayout whole() { return {}; }
-AxisLayout split(int dim, std::vector<int64_t> sections) { return {Spread::split, dim, std::move(sections), {}}; }
-AxisLayout split_at(int dim, std::vector<int64_t> bounds) { return {Spread::split, dim, {}, std::move(bounds)}; }
-AxisLayout partial() { return {Spread::partial}; }
+AxisLayout split(int dim, std::vector<int64_t> sections) { return {AxisSpread::split, dim, std::move(sections), {}}; }
+AxisLayout split_at(int dim, std::vector<int64_t> bounds) { return {AxisSpread::split, dim, {}, std::move(bounds)}; }
+AxisLayout partial() { return {AxisSpread::partial}; }
 
 int Layout::num_ranks() const {
   int64_t ranks = 1;
@@ -29,7 +29,9 @@ std::string to_string(const Layout& layout) {
   for (size_t a = 0; a < layout.axes.size(); ++a) {
     const AxisLayout& axis = layout.axes[a];
     if (a > 0) text += " × ", mesh += " × ";
-    text += axis.spread == Spread::whole ? "B" : axis.spread == Spread::partial ? "P" : fmt::format("S({})", axis.dim);
+    text += axis.spread == AxisSpread::whole     ? "B"
+            : axis.spread == AxisSpread::partial ? "P"
+                                                 : fmt::format("S({})", axis.dim);
     if (!axis.sections.empty()) text += fmt::format(" of {} sections", axis.sections.size());
     if (!axis.bounds.empty()) text += " at bounds";
     mesh += fmt::format("{}", layout.mesh[a]);
@@ -43,7 +45,7 @@ void check_layout(const Layout& l) {
   for (size_t a = 0; a < l.axes.size(); ++a) {
     const AxisLayout& axis = l.axes[a];
     TERN_CHECK(l.mesh[a] >= 1, "layout: {} ranks along axis {}", l.mesh[a], a);
-    if (axis.spread != Spread::split) continue;
+    if (axis.spread != AxisSpread::split) continue;
     TERN_CHECK(axis.dim >= 0 && axis.dim < static_cast<int>(l.shape.size()), "layout {}: dim {} of {}", to_string(l),
                axis.dim, l.shape.size());
     const int64_t length = l.shape[static_cast<size_t>(axis.dim)];
@@ -57,7 +59,7 @@ void check_layout(const Layout& l) {
                  "layout {}: its bounds do not cut a dim of {} in {}", to_string(l), length, l.mesh[a]);
     for (size_t b = 0; b < a; ++b) {
       const AxisLayout& other = l.axes[b];
-      TERN_CHECK(other.spread != Spread::split || other.dim != axis.dim ||
+      TERN_CHECK(other.spread != AxisSpread::split || other.dim != axis.dim ||
                      (other.sections == axis.sections && other.bounds.empty() && axis.bounds.empty()),
                  "layout {}: axes {} and {} split dim {} in unlike ways", to_string(l), b, a, axis.dim);
     }
@@ -79,7 +81,7 @@ Holding holding(const Layout& l, int rank) {
     bool cut = false;
     for (size_t a = 0; a < l.axes.size(); ++a) {
       const AxisLayout& axis = l.axes[a];
-      if (axis.spread != Spread::split || axis.dim != static_cast<int>(dim)) continue;
+      if (axis.spread != AxisSpread::split || axis.dim != static_cast<int>(dim)) continue;
       if (!axis.bounds.empty()) {
         intervals = {{axis.bounds[static_cast<size_t>(at[a])], axis.bounds[static_cast<size_t>(at[a]) + 1]}};
         continue;

@@ -19,7 +19,7 @@ struct Interval {
 /// Part `part` of `parts` equal ones of a length, each from ⌊length·part/parts⌋ on.
 Interval part_of(int64_t length, int64_t part, int64_t parts);
 
-enum class Spread : uint8_t {
+enum class AxisSpread : uint8_t {
   whole,    // B: every rank along the axis holds the same
   split,    // S: each holds its part of a dim
   partial,  // P: each holds a summand; the tensor is their sum
@@ -27,7 +27,7 @@ enum class Spread : uint8_t {
 
 /// Along one axis of the mesh.
 struct AxisLayout {
-  Spread spread = Spread::whole;
+  AxisSpread spread = AxisSpread::whole;
   int dim = 0;  // of a split
   /// Of a split: the dim consists of sections of these lengths, and each rank has its part of every section, one after
   /// the other (qkv stacks q, k and v). Empty: one section.

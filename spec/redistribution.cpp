@@ -27,7 +27,7 @@ int64_t summand(const Layout& l, int rank) {
   const std::vector<int64_t> at = coordinates(l, rank);
   int64_t place = 0;
   for (size_t a = 0; a < l.axes.size(); ++a)
-    if (l.axes[a].spread == Spread::partial) place = place * l.mesh[a] + at[a];
+    if (l.axes[a].spread == AxisSpread::partial) place = place * l.mesh[a] + at[a];
   return place;
 }
 
