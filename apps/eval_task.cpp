@@ -121,7 +121,8 @@ std::vector<int32_t> prompt_of(const TaskRun& run, const TaskItem& item) {
 std::optional<std::string> extracted(const std::optional<Regex>& pattern, bool last, const std::string& text) {
   if (!pattern) return text;
   std::vector<TextSpan> matches;
-  pattern->find_all(text, matches);
+  TextBudget budget(text.size());
+  pattern->find_all(text, matches, budget);
   if (matches.empty()) return {};
   const TextSpan m = last ? matches.back() : matches.front();
   return text.substr(m.begin, m.end - m.begin);

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <new>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include <fmt/core.h>
@@ -15,6 +16,7 @@
 #include "apps/common.h"
 #include "apps/options.h"
 #include "apps/outputs.h"
+#include "apps/signals.h"
 #include "apps/verbs.h"
 #include "base/error.h"
 #include "base/options.h"
@@ -130,6 +132,7 @@ void shorten_spin(char** argv) {
 int main(int argc, char** argv) {
   shorten_spin(argv);
   if (argc > 0 && *argv[0]) set_program_name(argv[0]);
+  explain_file_signals();
   try {
     return run(Arguments(argv + 1, argv + argc));
   } catch (const tern::Error& error) {
@@ -137,9 +140,14 @@ int main(int argc, char** argv) {
   } catch (const std::bad_alloc&) {
     return fail(static_cast<int>(ErrorKind::does_not_fit),
                 "out of memory: lower --batch, --seq or --context, or free memory");
-  } catch (const std::filesystem::filesystem_error& error) {
+  } catch (const std::filesystem::filesystem_error& error) {  // before what it is derived from
     return fail(static_cast<int>(ErrorKind::bad_file),
                 fmt::format("{}; is the path right, and may you read it?", error.what()));
+  } catch (const std::system_error& error) {  // a thread
+    return fail(static_cast<int>(ErrorKind::does_not_fit),
+                fmt::format("{}: the system gives no more threads or memory; raise its limit (ulimit -u, ulimit -v) or "
+                            "lower --threads",
+                            error.what()));
   } catch (const std::exception& error) {  // a Bug, or an exception of a library that nobody expected
     return fail(static_cast<int>(ErrorKind::bug),
                 fmt::format("{}; this is a bug in tern, please report it", error.what()));

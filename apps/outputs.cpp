@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "base/error.h"
-#include "base/io.h"
+#include "base/publish.h"
 #include "base/text.h"
 
 namespace tern {
@@ -86,9 +86,7 @@ void require_writable(const Options& o) {
   for (const auto& [option, path] : outputs_of(o)) {
     if (fs::is_directory(path))
       throw Error(ErrorKind::usage, "{} {}: is a directory; name a file in it", option, make_printable(path));
-    if (fs::exists(path)) continue;
-    real_io().create(path)->close();
-    fs::remove(path);
+    const OutputFile trial(real_io(), path);
   }
 }
 

@@ -4,8 +4,10 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstring>
 
 #include "base/error.h"
+#include "base/mapped_file.h"
 
 namespace tern {
 namespace {
@@ -23,7 +25,31 @@ void on_signal(int number) {
   stopping = true;
 }
 
+// Nothing here may take memory or a lock.
+void on_bus_error(int, siginfo_t* info, void*) {
+  const char* path = mapped_file_with(info->si_addr);
+  if (path == nullptr) {  // not ours: the instruction runs again and ends the process as it would have
+    ::signal(SIGBUS, SIG_DFL);
+    return;
+  }
+  const auto say = [](const char* text) { (void)!::write(STDERR_FILENO, text, std::strlen(text)); };
+  say("\ntern: ");
+  for (const char* c = path; *c != '\0'; ++c)  // no byte of a name may steer the terminal
+    (void)!::write(STDERR_FILENO, static_cast<unsigned char>(*c) < 0x20 || *c == 0x7F ? "?" : c, 1);
+  say(": cut short by another program, or its disk failed, while it was read; make it whole and run the command again\n");
+  ::_exit(static_cast<int>(ErrorKind::bad_file));
+}
+
 }  // namespace
+
+void explain_file_signals() {
+  struct sigaction action {};
+  action.sa_sigaction = on_bus_error;
+  action.sa_flags = SA_SIGINFO;
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGBUS, &action, nullptr);
+  ::signal(SIGXFSZ, SIG_IGN);  // EFBIG then
+}
 
 StopSignals::StopSignals() {
   TERN_CHECK(!installed, "StopSignals: one is alive already");

@@ -15,6 +15,10 @@ class StopSignals {
   StopSignals& operator=(const StopSignals&) = delete;
 };
 
+/// For the whole process: a mapped file that is cut short while it is read ends the program with a message and the code
+/// of a bad file instead of a bare SIGBUS; a file that grows beyond `ulimit -f` is an error of the write.
+void explain_file_signals();
+
 /// Whether a stop has been asked for; safe from any thread.
 bool stop_requested();
 /// The same, for who must not know of signals.

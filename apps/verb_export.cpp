@@ -15,6 +15,7 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "base/options.h"
+#include "base/publish.h"
 #include "base/text.h"
 #include "base/units.h"
 #include "formats/chat/template.h"
@@ -32,7 +33,6 @@ namespace tern {
 namespace {
 
 struct Written {
-  std::string path;
   int64_t bytes = 0, as_f16 = 0;
 };
 
@@ -158,12 +158,13 @@ void tell_losses(const ModelDescription& model, bool gguf) {
         model.spec.initializer_range);
 }
 
+// Into the directory `out`.
 Written write_hf(const Options& options, const ModelDescription& model, const ChatTemplates& templates,
                  const ModelWeights& weights, const std::string& type, const std::string& out) {
   Io& io = real_io();
   save_model(model.spec, model.config, weights, dtype_from_name(type), out, io, options.integer("shard-size"));
   write_companions(model, templates, out, io);
-  Written w{.path = out};
+  Written w;
   for (const std::string& name : io.list(out))
     if (const auto info = io.stat(join_path(out, name)); info && !info->is_directory) w.bytes += info->size_bytes;
   return w;
@@ -171,10 +172,9 @@ Written write_hf(const Options& options, const ModelDescription& model, const Ch
 
 Written write_gguf_file(const ModelDescription& model, GgufMetadata metadata, const ModelWeights& weights,
                         const std::string& type, const std::string& out) {
-  if (!parent_path(out).empty()) make_dirs(real_io(), parent_path(out));
   const GgufSaved saved =
       save_gguf(model.spec, model.config, weights, gguf_type(type), std::move(metadata), out, real_io());
-  return {.path = out, .bytes = saved.file_bytes, .as_f16 = saved.as_f16};
+  return {.bytes = saved.file_bytes, .as_f16 = saved.as_f16};
 }
 
 std::string difference_words(const WeightsDifference& d, const std::string& type) {
@@ -226,26 +226,26 @@ int run_export(const Options& options) {
   log_info("read {} parameters from {}", format_with_commas(num_parameters(model.spec) + num_fixed_numbers(model.spec)),
            model.dir.path);
   check_range(model, weights, type);
-  const Written written = gguf ? write_gguf_file(model, std::move(*metadata), weights, type, out)
-                               : write_hf(options, model, templates, weights, type, out);
-  log_info("wrote {} ({}); reading it back", written.path, format_bytes(written.bytes));
+  // It comes to its place when it has been read back.
+  OutputDirectory output(real_io(), out);
+  const std::string made = gguf ? join_path(output.temporary(), file_name(out)) : output.temporary();
+  const Written written = gguf ? write_gguf_file(model, std::move(*metadata), weights, type, made)
+                               : write_hf(options, model, templates, weights, type, made);
+  log_info("wrote {}; reading it back", format_bytes(written.bytes));
 
-  const ModelDescription back = describe_model(out, model.dtype);
-  const ModelWeights again = load_weights(back.spec, out, model.dtype, arena);
+  const ModelDescription back = describe_model(made, model.dtype);
+  const ModelWeights again = load_weights(back.spec, made, model.dtype, arena);
   const WeightsDifference difference = compare_weights(model.spec, weights, again);
   const bool lossless = holds_everything(type, model.dtype) && written.as_f16 == 0;
   if (back.spec.units != model.spec.units || (lossless && difference.num_different > 0))
     throw Bug("export: {} does not read back as the model it was made from", out);
-  if (std::isinf(difference.largest)) {
-    remove_all(real_io(), out);
-    throw Error(
-        ErrorKind::usage,
-        "--dtype {}: the weights reach {:.3g}, which it cannot hold; what was written is removed, use bf16 or f32",
-        type, difference.largest_value);
-  }
+  if (std::isinf(difference.largest))
+    throw Error(ErrorKind::usage, "--dtype {}: the weights reach {:.3g}, which it cannot hold; use bf16 or f32", type,
+                difference.largest_value);
   const bool same_tokenizer =
       !model.tokenizer || (back.tokenizer && back.tokenizer->vocab_size() >= model.tokenizer->vocab_size());
   if (!same_tokenizer) log_info("{}: the tokenizer cannot be read back", out);
+  gguf ? output.publish_file(file_name(out)) : output.publish();
   if (written.as_f16 > 0)
     log_info("{} written as f16: their rows are no multiple of Q8_0's block of 32",
              written.as_f16 == 1 ? "1 matrix" : fmt::format("{} matrices", written.as_f16));

@@ -12,6 +12,7 @@
 #include "base/io.h"
 #include "base/options.h"
 #include "base/progress.h"
+#include "base/publish.h"
 #include "base/units.h"
 #include "formats/chat/training.h"
 #include "formats/data/text_data.h"
@@ -74,17 +75,39 @@ void refuse_together(const Options& options) {
                 "tokenize: --add-special is for turning text into ids; --pack ends each document by itself");
 }
 
-// The same one again changes nothing; another one may be what some model was trained with.
+// The same one again changes nothing, and completes what a stopped one left; another one may be what some model was
+// trained with.
 void refuse_other_tokenizer(const std::string& directory, const Tokenizer& made) {
   std::vector<std::string> there;
-  for (const char* name : {"tokenizer.json", "tokenizer_config.json"})
-    if (real_io().stat(join_path(directory, name))) there.emplace_back(name);
-  if (there.empty()) return;
-  if (there.size() == 2 && real_io().read(join_path(directory, there[0])) == made.to_json()) return;
+  bool same = true;
+  for (const auto& [name, text] :
+       {std::pair("tokenizer.json", made.to_json()), std::pair("tokenizer_config.json", made.config_json())}) {
+    const std::string path = join_path(directory, name);
+    if (!real_io().stat(path)) continue;
+    there.emplace_back(name);
+    same = same && real_io().read(path) == text;
+  }
+  if (same) return;
   throw Error(ErrorKind::usage,
               "tokenize --train: {} holds another tokenizer ({}), which models may need; choose another --output, or "
               "remove it first",
               directory, fmt::join(there, ", "));
+}
+
+// A new directory comes as a whole; of two writers into one that is there, the second finds what the first wrote.
+void save_trained(const Tokenizer& tokenizer, const std::string& directory) {
+  Io& io = real_io();
+  if (!io.stat(directory)) {
+    OutputDirectory output(io, directory);
+    tokenizer.save(output.temporary());
+    return output.publish();
+  }
+  const std::unique_ptr<IoLock> lock = io.lock_existing(directory);
+  if (!lock)
+    throw Error(ErrorKind::usage,
+                "tokenize --train: another tern is at work on {}; wait for it or choose another --output", directory);
+  refuse_other_tokenizer(directory, tokenizer);
+  tokenizer.save(directory);
 }
 
 int train(const Options& options) {
@@ -116,8 +139,7 @@ int train(const Options& options) {
       },
       how);
   progress.finish();
-  refuse_other_tokenizer(directory, tokenizer);
-  tokenizer.save(directory);
+  save_trained(tokenizer, directory);
   if (tokenizer.vocab_size() < how.vocab_size)
     say(fmt::format("tokenize: {} pieces, not {}: the text has no more pairs that occur twice", tokenizer.vocab_size(),
                     how.vocab_size));

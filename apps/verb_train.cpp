@@ -1,5 +1,7 @@
 // tern train: the train/ library between the options and the terminal. Talk goes to standard error, --json to standard
 // output.
+#include <signal.h>
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -173,6 +175,7 @@ int run_train(const Options& options) {
   const TrainSettings settings = train_settings(options);
   Talk talk;
   const TrainResult result = [&] {
+    ::signal(SIGPIPE, SIG_IGN);  // who reads the log may go; the run goes on
     const StopSignals signals;  // also while data are packed: what is half-written is cleared away
     const TrainHooks hooks = talk.hooks(settings);
     if (settings.ranks == 1) return train(settings, hooks, real_io(), {.stop = stop_flag()});

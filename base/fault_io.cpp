@@ -80,6 +80,12 @@ std::unique_ptr<IoFile> FaultIo::create(const std::string& path) {
   return std::make_unique<FaultFile>(*this, path, std::move(file));
 }
 
+std::unique_ptr<IoFile> FaultIo::create_locked(const std::string& path) {
+  std::unique_ptr<IoFile> file;
+  step(What::other, "create", path, [&] { file = inner_.create_locked(path); });
+  return file ? std::make_unique<FaultFile>(*this, path, std::move(file)) : nullptr;
+}
+
 std::unique_ptr<IoFile> FaultIo::open_append(const std::string& path) {
   std::unique_ptr<IoFile> file;
   step(What::other, "create", path, [&] { file = inner_.open_append(path); });
@@ -91,6 +97,11 @@ void FaultIo::sync_dir(const std::string& path) {
 }
 void FaultIo::rename(const std::string& from, const std::string& to) {
   step(What::other, "rename", to, [&] { inner_.rename(from, to); });
+}
+bool FaultIo::rename_new(const std::string& from, const std::string& to) {
+  bool renamed = false;
+  step(What::other, "rename", to, [&] { renamed = inner_.rename_new(from, to); });
+  return renamed;
 }
 void FaultIo::truncate(const std::string& path, int64_t size_bytes) {
   step(What::other, "truncate", path, [&] { inner_.truncate(path, size_bytes); });

@@ -38,9 +38,11 @@ class FaultIo : public Io {
   bool fault_happened() const;
 
   std::unique_ptr<IoFile> create(const std::string& path) override;
+  std::unique_ptr<IoFile> create_locked(const std::string& path) override;
   std::unique_ptr<IoFile> open_append(const std::string& path) override;
   void sync_dir(const std::string& path) override;
   void rename(const std::string& from, const std::string& to) override;
+  bool rename_new(const std::string& from, const std::string& to) override;
   void truncate(const std::string& path, int64_t size_bytes) override;
   void remove(const std::string& path) override;
   bool make_dir(const std::string& path) override;
@@ -49,6 +51,7 @@ class FaultIo : public Io {
   std::optional<FileInfo> stat(const std::string& path) override { return inner_.stat(path); }
   std::optional<int64_t> free_bytes(const std::string& path) override { return inner_.free_bytes(path); }
   std::unique_ptr<IoLock> lock(const std::string& path) override { return inner_.lock(path); }
+  std::unique_ptr<IoLock> lock_existing(const std::string& path) override { return inner_.lock_existing(path); }
 
  private:
   friend class FaultFile;

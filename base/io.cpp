@@ -12,8 +12,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <functional>
-#include <thread>
 #include <utility>
 
 #include "base/error.h"
@@ -59,10 +57,40 @@ class RealFile : public IoFile {
     if (fd_ >= 0 && ::close(std::exchange(fd_, -1)) != 0) throw_io_error("close", path_, errno);
   }
 
+ protected:
+  int fd() const { return fd_; }
+
  private:
   std::string path_;
   int fd_ = -1;
   int64_t size_ = 0;
+};
+
+// The name still leads to the file that is open: nobody removed or replaced it before it was locked.
+bool is_still(int fd, const std::string& path) {
+  struct stat open_one {}, named {};
+  return ::fstat(fd, &open_one) == 0 && ::lstat(path.c_str(), &named) == 0 && open_one.st_ino == named.st_ino &&
+         open_one.st_dev == named.st_dev;
+}
+
+bool has_no_locks(int error) { return error == ENOLCK || error == ENOSYS || error == EOPNOTSUPP || error == EINVAL; }
+
+// Its lock outlives close(), so that the name can be changed while nobody may take it for a leftover.
+class LockedFile : public RealFile {
+ public:
+  explicit LockedFile(const std::string& path) : RealFile(path, O_EXCL | O_NOFOLLOW) {
+    lock_fd_ = ::fcntl(fd(), F_DUPFD_CLOEXEC, 0);
+    if (lock_fd_ < 0) throw_io_error("lock", path, errno);
+  }
+  ~LockedFile() override { ::close(lock_fd_); }
+  LockedFile(const LockedFile&) = delete;
+  LockedFile& operator=(const LockedFile&) = delete;
+  bool take(const std::string& path) const {
+    return (::flock(lock_fd_, LOCK_EX | LOCK_NB) == 0 || has_no_locks(errno)) && is_still(lock_fd_, path);
+  }
+
+ private:
+  int lock_fd_ = -1;
 };
 
 class RealLock : public IoLock {
@@ -77,6 +105,12 @@ class RealLock : public IoLock {
 class RealIo : public Io {
  public:
   std::unique_ptr<IoFile> create(const std::string& path) override { return std::make_unique<RealFile>(path, O_TRUNC); }
+  std::unique_ptr<IoFile> create_locked(const std::string& path) override {
+    struct stat info {};
+    if (::lstat(path.c_str(), &info) == 0) return nullptr;
+    auto file = std::make_unique<LockedFile>(path);
+    return file->take(path) ? std::move(file) : nullptr;
+  }
   std::unique_ptr<IoFile> open_append(const std::string& path) override { return std::make_unique<RealFile>(path, 0); }
 
   void sync_dir(const std::string& path) override {
@@ -95,6 +129,17 @@ class RealIo : public Io {
     if (is_special || (to.starts_with("/dev/") && !to.starts_with("/dev/shm/")))  // /dev/stdout may lead to a file
       throw Error(ErrorKind::bad_file, "{}: a device or a pipe, which tern does not replace; name a plain file", to);
     if (::rename(from.c_str(), to.c_str()) != 0) throw_io_error("rename " + from + " to", to, errno);
+  }
+
+  bool rename_new(const std::string& from, const std::string& to) override {
+#if defined(RENAME_NOREPLACE)
+    if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return true;
+    if (errno == EEXIST) return false;
+    if (errno != EINVAL && errno != ENOSYS) throw_io_error("rename " + from + " to", to, errno);
+#endif
+    if (stat(to)) return false;  // a file system that cannot do both at once
+    rename(from, to);
+    return true;
   }
 
   void truncate(const std::string& path, int64_t size_bytes) override {
@@ -127,11 +172,18 @@ class RealIo : public Io {
   }
 
   std::string read(const std::string& path) override {
-    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe without a writer would wait
     if (fd < 0) throw_io_error("open", path, errno);
     struct stat info {};
     std::string text;
-    if (::fstat(fd, &info) == 0 && info.st_size > 0) text.reserve(static_cast<size_t>(info.st_size));
+    const bool known = ::fstat(fd, &info) == 0;
+    if (known && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode) && !path.starts_with("/dev/") &&
+        !path.starts_with("/proc/")) {
+      ::close(fd);
+      throw Error(ErrorKind::bad_file, "{}: a pipe, a socket or a device; a plain file is needed here", path);
+    }
+    ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) & ~O_NONBLOCK);
+    if (known && info.st_size > 0) text.reserve(static_cast<size_t>(info.st_size));
     int error = 0;
     for (char chunk[1 << 16];;) {
       const ssize_t n = ::read(fd, chunk, sizeof chunk);
@@ -153,7 +205,7 @@ class RealIo : public Io {
     }
     const bool is_symlink = S_ISLNK(info.st_mode);
     if (is_symlink && ::stat(path.c_str(), &info) != 0) return FileInfo{.is_symlink = true};  // points nowhere
-    return FileInfo{S_ISDIR(info.st_mode), is_symlink, info.st_size,
+    return FileInfo{S_ISDIR(info.st_mode), is_symlink, !S_ISDIR(info.st_mode) && !S_ISREG(info.st_mode), info.st_size,
                     static_cast<int64_t>(info.st_mtim.tv_sec) * 1'000'000'000 + info.st_mtim.tv_nsec};
   }
 
@@ -167,7 +219,8 @@ class RealIo : public Io {
   }
 
   std::unique_ptr<IoLock> lock(const std::string& path) override {
-    const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
+    if (fd < 0 && errno == ELOOP) refuse_link(path);
     if (fd < 0) throw_io_error("create", path, errno);
     auto held = std::make_unique<RealLock>(fd);
     if (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
@@ -183,6 +236,20 @@ class RealIo : public Io {
     const std::string pid = std::to_string(::getpid()) + "\n";
     if (::ftruncate(fd, 0) != 0 || ::pwrite(fd, pid.data(), pid.size(), 0) < 0) throw_io_error("write", path, errno);
     return held;
+  }
+
+  std::unique_ptr<IoLock> lock_existing(const std::string& path) override {
+    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0 && errno == ENOENT) return nullptr;
+    if (fd < 0 && errno == ELOOP) refuse_link(path);
+    if (fd < 0) throw_io_error("open", path, errno);
+    auto held = std::make_unique<RealLock>(fd);
+    return ::flock(fd, LOCK_EX | LOCK_NB) == 0 && is_still(fd, path) ? std::move(held) : nullptr;
+  }
+
+ private:
+  [[noreturn]] static void refuse_link(const std::string& path) {
+    throw Error(ErrorKind::bad_file, "{}: a symbolic link, which tern does not write through; remove it", path);
   }
 };
 
@@ -235,30 +302,6 @@ void throw_io_error(std::string_view verb, const std::string& path, int error_nu
   const bool full = error_number == ENOSPC || error_number == EDQUOT;
   throw Error(full ? ErrorKind::does_not_fit : ErrorKind::bad_file, "cannot {} {}: {}; {}", verb, path,
               std::strerror(error_number), remedy_for(error_number));
-}
-
-void write_file_atomically(Io& io, const std::string& path, std::span<const std::byte> data) {
-  // Of this process and this thread: others may be writing the same file.
-  const std::string temporary =
-      fmt::format("{}.tmp-{}-{:x}", path, ::getpid(), std::hash<std::thread::id>()(std::this_thread::get_id()));
-  try {
-    const auto file = io.create(temporary);
-    file->append(data);
-    file->sync();
-    file->close();
-    io.rename(temporary, path);
-  } catch (const std::exception&) {  // an Error or a Bug, not a test's simulated kill
-    try {
-      if (io.stat(temporary)) io.remove(temporary);
-    } catch (const Error&) {  // the first failure is the one to report
-    }
-    throw;
-  }
-  io.sync_dir(parent_path(path));
-}
-
-void write_file_atomically(Io& io, const std::string& path, std::string_view text) {
-  write_file_atomically(io, path, std::as_bytes(std::span(text)));
 }
 
 void make_dirs(Io& io, const std::string& path) {

@@ -16,6 +16,7 @@ namespace tern {
 struct FileInfo {
   bool is_directory = false;  // of what a symbolic link points to
   bool is_symlink = false;
+  bool is_special = false;  // a pipe, a socket or a device; of what a symbolic link points to
   int64_t size_bytes = 0;
   int64_t modified_ns = 0;  // since 1970; 0 on simulated disks
 };
@@ -45,26 +46,35 @@ class Io {
  public:
   virtual ~Io() = default;
   virtual std::unique_ptr<IoFile> create(const std::string& path) = 0;       // new or truncated
+  /// A new file that nobody else has: locked (lock_existing) until it is destroyed. Null: the name is taken, or somebody
+  /// swept it in the moment it was made; take another name.
+  virtual std::unique_ptr<IoFile> create_locked(const std::string& path) = 0;
   virtual std::unique_ptr<IoFile> open_append(const std::string& path) = 0;  // new or kept
   virtual void sync_dir(const std::string& path) = 0;
   virtual void rename(const std::string& from,
                       const std::string& to) = 0;  // replaces a file; a full directory is an error
+  /// The same, but false and nothing done where `to` is there.
+  virtual bool rename_new(const std::string& from, const std::string& to) = 0;
   virtual void truncate(const std::string& path, int64_t size_bytes) = 0;
   virtual void remove(const std::string& path) = 0;                    // a file, or an empty directory
   virtual bool make_dir(const std::string& path) = 0;                  // one level; false if it was there already
   virtual std::vector<std::string> list(const std::string& path) = 0;  // names, sorted
-  virtual std::string read(const std::string& path) = 0;               // whole
+  /// Whole. A pipe is read only under /dev (a shell's <(…)): elsewhere nobody may ever write to it.
+  virtual std::string read(const std::string& path) = 0;
   virtual std::optional<FileInfo> stat(const std::string& path) = 0;   // absent: nothing there
   /// Bytes this user may still write on the disk that holds `path` (which need not exist yet); absent: not known.
   virtual std::optional<int64_t> free_bytes(const std::string& path) { return (void)path, std::nullopt; }
-  /// Takes the lock file `path` (created if needed) or throws usage, naming who holds it.
+  /// Takes the lock file `path` (created if needed; no symbolic link) or throws usage, naming who holds it.
   virtual std::unique_ptr<IoLock> lock(const std::string& path) = 0;
+  /// Locks a file or directory that is there, without a change to it. Null: gone, or held by somebody who lives (which
+  /// is also said where the file system has no locks).
+  virtual std::unique_ptr<IoLock> lock_existing(const std::string& path) = 0;
 };
 
 /// The system's files. Stateless, thread-safe.
 Io& real_io();
 
-/// Temporary file beside it, sync, rename, sync of the directory: after a crash `path` is the old file or the new one.
+/// By an OutputFile (publish.h): after a crash `path` is the old file or the new one.
 void write_file_atomically(Io&, const std::string& path, std::span<const std::byte>);
 void write_file_atomically(Io&, const std::string& path, std::string_view);
 /// make_dir for every missing level; syncs each parent it added to.

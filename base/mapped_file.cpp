@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <utility>
 
@@ -23,10 +24,45 @@ constexpr int kPopulateRead = 22;  // older headers; older kernels refuse it
 constexpr int kPopulateRead = MADV_WILLNEED;
 #endif
 
+// What is mapped, for a signal handler. A slot is taken by its `begin`, and readable once `end` is set.
+struct Slot {
+  std::atomic<const std::byte*> begin = nullptr, end = nullptr;
+  char path[256] = {};
+};
+Slot slots[1024];
+static_assert(std::atomic<const std::byte*>::is_always_lock_free, "a signal handler reads them");
+
+void remember(const std::byte* data, size_t size, const std::string& path) {
+  for (Slot& slot : slots) {
+    const std::byte* free = nullptr;
+    if (!slot.begin.compare_exchange_strong(free, data)) continue;
+    path.copy(slot.path, sizeof slot.path - 1);
+    slot.path[std::min(path.size(), sizeof slot.path - 1)] = '\0';
+    slot.end = data + size;
+    return;
+  }
+}
+
+void forget(const std::byte* data) {
+  for (Slot& slot : slots)
+    if (slot.begin == data) {
+      slot.end = nullptr;
+      slot.begin = nullptr;
+      return;
+    }
+}
+
 }  // namespace
 
+const char* mapped_file_with(const void* address) {
+  const auto* at = static_cast<const std::byte*>(address);
+  for (const Slot& slot : slots)
+    if (const std::byte* end = slot.end; end != nullptr && slot.begin <= at && at < end) return slot.path;
+  return nullptr;
+}
+
 MappedFile::MappedFile(const std::string& path) : path_(path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe without a writer would wait
   if (fd < 0) throw_io_error("open", path, errno);
   struct stat info {};
   int error = ::fstat(fd, &info) == 0 ? 0 : errno;
@@ -44,10 +80,13 @@ MappedFile::MappedFile(const std::string& path) : path_(path) {
   if (error != 0) throw_io_error("map", path, error);
   data_ = static_cast<const std::byte*>(data);
   size_ = static_cast<size_t>(info.st_size);
+  if (data_ != nullptr) remember(data_, size_, path_);
 }
 
 MappedFile::~MappedFile() {
-  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
+  if (data_ == nullptr) return;
+  forget(data_);
+  ::munmap(const_cast<std::byte*>(data_), size_);
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept { *this = std::move(other); }

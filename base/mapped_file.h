@@ -32,4 +32,9 @@ class MappedFile {
   std::string path_;
 };
 
+/// The path of the mapped file that has this address; null: none has. A file that another program cuts short while it is
+/// mapped raises SIGBUS where it is read; a signal handler may ask here (no lock, no memory). Of more than 1,024 files
+/// at once the further ones are not known; paths are cut to 255 bytes.
+const char* mapped_file_with(const void* address);
+
 }  // namespace tern

@@ -30,6 +30,7 @@ class MemoryFile : public IoFile {
  public:
   MemoryFile(MemoryIo& io, std::shared_ptr<MemoryIo::Node> node, std::string path)
       : io_(io), node_(std::move(node)), path_(std::move(path)) {}
+  void keep(std::unique_ptr<IoLock> lock) { lock_ = std::move(lock); }
   using IoFile::append;
   void append(std::span<const std::byte> data) override {
     const std::lock_guard lock(io_.mutex_);
@@ -54,6 +55,7 @@ class MemoryFile : public IoFile {
   MemoryIo& io_;
   std::shared_ptr<MemoryIo::Node> node_;
   std::string path_;
+  std::unique_ptr<IoLock> lock_;
 };
 
 class MemoryLock : public IoLock {
@@ -136,6 +138,28 @@ std::unique_ptr<IoFile> MemoryIo::open(const std::string& path, bool truncate) {
 
 std::unique_ptr<IoFile> MemoryIo::create(const std::string& path) { return open(path, true); }
 std::unique_ptr<IoFile> MemoryIo::open_append(const std::string& path) { return open(path, false); }
+
+std::unique_ptr<IoFile> MemoryIo::create_locked(const std::string& path) {
+  if (stat(path)) return nullptr;
+  auto file = open(path, true);
+  auto lock = lock_existing(path);
+  if (!lock) return nullptr;
+  static_cast<MemoryFile&>(*file).keep(std::move(lock));
+  return file;
+}
+
+std::unique_ptr<IoLock> MemoryIo::lock_existing(const std::string& path) {
+  if (!stat(path)) return nullptr;
+  const std::lock_guard lock(locks_->mutex);
+  const std::string key = join(parts_of(path), "/");
+  return locks_->held.insert(key).second ? std::make_unique<MemoryLock>(locks_, key) : nullptr;
+}
+
+bool MemoryIo::rename_new(const std::string& from, const std::string& to) {
+  if (stat(to)) return false;
+  rename(from, to);
+  return true;
+}
 
 void MemoryIo::sync_dir(const std::string& path) {
   const std::lock_guard lock(mutex_);

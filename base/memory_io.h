@@ -28,9 +28,11 @@ class MemoryIo : public Io {
   int64_t capacity_bytes = INT64_MAX;  // writing past it fails like a full disk
 
   std::unique_ptr<IoFile> create(const std::string& path) override;
+  std::unique_ptr<IoFile> create_locked(const std::string& path) override;
   std::unique_ptr<IoFile> open_append(const std::string& path) override;
   void sync_dir(const std::string& path) override;
   void rename(const std::string& from, const std::string& to) override;
+  bool rename_new(const std::string& from, const std::string& to) override;
   void truncate(const std::string& path, int64_t size_bytes) override;
   void remove(const std::string& path) override;
   bool make_dir(const std::string& path) override;
@@ -39,6 +41,7 @@ class MemoryIo : public Io {
   std::optional<FileInfo> stat(const std::string& path) override;
   std::optional<int64_t> free_bytes(const std::string& path) override;  // of capacity_bytes, if that is set
   std::unique_ptr<IoLock> lock(const std::string& path) override;
+  std::unique_ptr<IoLock> lock_existing(const std::string& path) override;
 
  private:
   friend class MemoryFile;

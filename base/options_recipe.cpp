@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/options_impl.h"
 #include "base/text.h"
+#include "base/toml.h"
 
 namespace tern {
 namespace {
@@ -97,6 +98,7 @@ std::vector<RecipeEntry> read_recipe(const std::string& path) {
     read_json_object(json, "", path, entries);
     return entries;
   }
+  check_toml_depth(text, path);
   try {
     read_toml_table(toml::parse(text, path), "", path, entries);
   } catch (const toml::parse_error& error) {

@@ -73,10 +73,44 @@ std::optional<double> parse_quantity(std::string_view text, std::string_view uni
 
 }  // namespace
 
+void check_toml_depth(std::string_view text, const std::string& path) {
+  constexpr int kMaxParts = 16, kMaxBrackets = 64;
+  int line = 1, parts = 1, brackets = 0;
+  const auto fail = [&](const std::string& what) {
+    throw Error(ErrorKind::bad_file, "{}:{}: {}; is this such a file?", path, line, what);
+  };
+  for (size_t i = 0; i < text.size();) {
+    const char c = text[i];
+    if (c == '"' || c == '\'') {  // passed over, to its end or to where it is no TOML
+      const bool is_long = text.substr(i).starts_with(std::string(3, c));
+      const std::string_view end = is_long ? (c == '"' ? "\"\"\"" : "\'\'\'") : std::string_view(&text[i], 1);
+      for (i += end.size(); i < text.size() && !text.substr(i).starts_with(end); ++i) {
+        if (text[i] == '\n' && !is_long) break;
+        line += text[i] == '\n';
+        i += c == '"' && text[i] == '\\';
+      }
+      i += end.size();
+      continue;
+    }
+    if (c == '#') {
+      i = std::min(text.find('\n', i), text.size());
+      continue;
+    }
+    line += c == '\n';
+    if (c == '.' && ++parts > kMaxParts) fail(fmt::format("a key of more than {} parts", kMaxParts));
+    if (c == '\n' || c == '=' || c == ',' || c == '[' || c == '{') parts = 1;
+    if ((c == '[' || c == '{') && ++brackets > kMaxBrackets)
+      fail(fmt::format("brackets nested deeper than {} levels", kMaxBrackets));
+    brackets = std::max(0, brackets - (c == ']' || c == '}'));
+    ++i;
+  }
+}
+
 TomlValue parse_toml(std::string_view text, const std::string& path) {
   if (text.size() > kMaxBytes)
     throw Error(ErrorKind::bad_file, "{}: {} are too long for such a file; at most {}", path,
                 format_bytes(static_cast<int64_t>(text.size())), format_bytes(static_cast<int64_t>(kMaxBytes)));
+  check_toml_depth(text, path);
   try {
     return convert(toml::parse(text, path), path);
   } catch (const toml::parse_error& error) {

@@ -35,10 +35,13 @@ struct TomlMember {  // not a pair: clang cannot ask a pair of an incomplete typ
   TomlValue value;
 };
 
-/// Errors: bad_file "PATH:LINE:COLUMN: …" for what is no TOML, holds dates or numbers that are not finite, or is longer
-/// than 4 MiB.
+/// Errors: bad_file "PATH:LINE:COLUMN: …" for what is no TOML, holds dates or numbers that are not finite, is nested too
+/// deep (check_toml_depth) or longer than 4 MiB.
 TomlValue parse_toml(std::string_view text, const std::string& path);
 TomlValue read_toml_file(const std::string& path);
+/// Before toml++ sees a text: it has no limit for the parts of a key, and whoever walks or frees what it made goes down
+/// them all. Errors: bad_file "PATH:LINE: …": a key of more than 16 parts, brackets more than 64 deep.
+void check_toml_depth(std::string_view text, const std::string& path);
 /// A basic string of TOML, in quotes; control characters made printable.
 std::string toml_text(std::string_view);
 

@@ -11,11 +11,12 @@
 namespace tern {
 
 /// A file whose first line says what was asked (`question`: model, data, settings) and whose other lines are results in
-/// order. Every line is written whole; a line that a crash cut short is dropped at the next start.
+/// order, each with a checksum (`crc32c`, of it and of all lines before). Every line is written whole; a line that a crash
+/// cut short is dropped at the next start. One writer at a time.
 class ResultLog {
  public:
-  /// Opens or makes the file. Errors: usage: it answers another question, naming the first key that differs; bad_file:
-  /// not such a file; io.h's.
+  /// Opens or makes the file. Errors: usage: it answers another question, naming the first key that differs, or somebody
+  /// else writes it; bad_file: not such a file, or a line has changed since it was written; io.h's.
   ResultLog(Io&, const std::string& path, const Json& question);
   ~ResultLog();
 
@@ -28,6 +29,8 @@ class ResultLog {
 
  private:
   std::unique_ptr<IoFile> file_;
+  std::unique_ptr<IoLock> lock_;
+  uint32_t crc_ = 0;
   std::vector<Json> done_;
   std::vector<std::string> notes_;
 };

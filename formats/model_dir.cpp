@@ -141,10 +141,12 @@ void find_weights(ModelDir& model, const std::vector<std::string>& names, bool n
   const auto foreign = find_foreign(names);
   if (!foreign) {
     model.bare_config = true;
-    if (need_weights)
+    if (need_weights) {
+      read_hf_config(model.config);  // of a model that tern cannot read the weights are no help
       throw Error(ErrorKind::bad_file,
                   "{}: a configuration without weights, expected {} or {}; fetch the weights, or train from scratch",
                   model.path, kSingle, kIndex);
+    }
     return;
   }
   const auto& [name, what] = *foreign;

@@ -217,12 +217,15 @@ Tokenizer finish_tokenizer(std::unique_ptr<TokenizerData> owned, TokenizerConfig
   t.added_of_id.assign(static_cast<size_t>(t.vocab_size), -1);
   bool byte_level_text = false;
   for (const NormalizeStep& step : t.normalizers) byte_level_text |= std::holds_alternative<ByteLevelTextStep>(step);
+  TextBudget budget(0);  // of all of them, as all of them are kept
   for (uint32_t i = 0; i < t.added.size(); ++i) {
     const AddedToken& token = t.added[i];
+    budget.add(token.content.size());
     t.added_of_id[static_cast<size_t>(token.id)] = static_cast<int32_t>(i);
     bool front_removed = false;
     const std::string spelling =
-        token.normalized && !t.sentencepiece ? normalize(t.normalizers, token.content, front_removed) : token.content;
+        token.normalized && !t.sentencepiece ? normalize(t.normalizers, token.content, front_removed, budget)
+                                            : token.content;
     (token.normalized ? t.normalized_matcher : t.raw_matcher).add(spelling, i);
     // The reference decodes normalized tokens in their normalized spelling. Special ones stand as they are, as in
     // transformers (tokenizers 0.23 alone would write and never skip "▁<s>"), unless decoding undoes the spelling.

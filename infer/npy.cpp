@@ -1,17 +1,16 @@
 #include "infer/npy.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <bit>
 
 #include "base/error.h"
-#include "base/io.h"
+#include "base/publish.h"
 
 namespace tern {
 
 NpyWriter::NpyWriter(Io& io, std::string path, int64_t rows, int64_t width)
-    : io_(io), path_(std::move(path)), temporary_(fmt::format("{}.tmp-{}", path_, ::getpid())), missing_(rows * width) {
+    : missing_(rows * width) {
   static_assert(std::endian::native == std::endian::little);
   TERN_CHECK(rows >= 0 && width > 0, "npy: {} rows of {}", rows, width);
   std::string header = fmt::format("{{'descr': '<f4', 'fortran_order': False, 'shape': ({}, {}), }}", rows, width);
@@ -22,18 +21,11 @@ NpyWriter::NpyWriter(Io& io, std::string path, int64_t rows, int64_t width)
   bytes += static_cast<char>(header.size() & 0xFF);
   bytes += static_cast<char>(header.size() >> 8);
   bytes += header;
-  file_ = io_.create(temporary_);
+  file_ = std::make_unique<OutputFile>(io, std::move(path));
   file_->append(bytes);
 }
 
-NpyWriter::~NpyWriter() {
-  if (!file_) return;
-  file_.reset();
-  try {
-    io_.remove(temporary_);
-  } catch (const Error&) {  // the failure that led here is the one to report
-  }
-}
+NpyWriter::~NpyWriter() = default;
 
 void NpyWriter::append(std::span<const float> values) {
   missing_ -= static_cast<int64_t>(values.size());
@@ -42,11 +34,7 @@ void NpyWriter::append(std::span<const float> values) {
 
 void NpyWriter::finish() {
   TERN_CHECK(missing_ == 0, "npy: {} numbers are missing", missing_);
-  file_->sync();
-  file_->close();
-  io_.rename(temporary_, path_);
-  file_.reset();
-  io_.sync_dir(parent_path(path_));
+  file_->publish();
 }
 
 }  // namespace tern

@@ -9,10 +9,10 @@
 namespace tern {
 
 class Io;
-class IoFile;
+class OutputFile;
 
-/// A (rows, width) array of f32, version 1.0 of the format, row by row as the rows come. It lies in a temporary file
-/// beside `path` until finish(): `path` is there whole or not at all.
+/// A (rows, width) array of f32, version 1.0 of the format, row by row as the rows come. An OutputFile
+/// until finish(): `path` is there whole or not at all.
 /// Memory  none of it is held. Errors  as the Io.
 /// Source  numpy.lib.format (recalled), judged by numpy.load (dev/golden/embeddings.py --check).
 class NpyWriter {
@@ -26,10 +26,8 @@ class NpyWriter {
   void finish();
 
  private:
-  Io& io_;
-  std::string path_, temporary_;
-  std::unique_ptr<IoFile> file_;  // null: finished
-  int64_t missing_;               // numbers still to come
+  std::unique_ptr<OutputFile> file_;
+  int64_t missing_;  // numbers still to come
 };
 
 }  // namespace tern

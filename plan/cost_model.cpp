@@ -292,8 +292,8 @@ int64_t update_ps(const TrainJob& job, const Machine& m, const Sharing& share, T
 }  // namespace
 
 LayerCosts::LayerCosts(const ModelSpec& spec, const TrainJob& job, const Machine& machine, const Mesh& mesh,
-                       int64_t micro_batch)
-    : job_(job), machine_(machine), mesh_(mesh) {
+                       int64_t micro_batch, bool other_groups)
+    : job_(job), machine_(machine), mesh_(mesh), in_one_node_(machine.num_nodes == 1 && !other_groups) {
   // Experts on several ranks exchange rows in each layer, so that ranks wait for each other there.
   const bool waits = mesh.expert > 1;
   units_ = facts_for(spec, micro_batch, waits ? micro_batch : std::max<int64_t>(1, job.batch / mesh.data));
@@ -404,8 +404,8 @@ CostVector LayerCosts::cost(const Layer& layer, const LayerStrategy& st, bool pi
     const int64_t open = counted_ps(static_cast<double>(c.sync) * (1 - hidden));
     c.sync -= std::min(c.sync, open), c.update += open;
   }
-  if (n.tables > 0)
-    c.sync += n.tables * 2 * send_ps(machine_, mesh_.devices(), false, table_.trained * size_of(job_.gradients));
+  if (n.tables > 0)  // between the first stage and the last
+    c.sync += n.tables * 2 * send_ps(machine_, mesh_.devices(), in_one_node_, table_.trained * size_of(job_.gradients));
 
   c.held[static_cast<size_t>(st.activations)] = held;
   if (st.activations != Tier::device && held > 0) {

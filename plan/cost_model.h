@@ -31,7 +31,10 @@ struct UnitFacts {
 /// Costs of a model's layers under one mesh and micro-batch size. The references must outlive it.
 class LayerCosts {
  public:
-  LayerCosts(const ModelSpec&, const TrainJob&, const Machine&, const Mesh&, int64_t micro_batch);
+  /// `other_groups`: the cluster has unlike nodes too, so that a pipeline's first and last stage may lie in two nodes
+  /// even where this machine has one.
+  LayerCosts(const ModelSpec&, const TrainJob&, const Machine&, const Mesh&, int64_t micro_batch,
+             bool other_groups = false);
 
   /// `pipelined`: more than one stage, so a tied head and an encoder's bridge hold tables of their own.
   CostVector cost(const Layer&, const LayerStrategy&, bool pipelined) const;
@@ -50,6 +53,7 @@ class LayerCosts {
   const TrainJob& job_;
   const Machine& machine_;
   Mesh mesh_;
+  bool in_one_node_;
   std::vector<UnitFacts> units_;
   std::vector<UnitFacts> waiting_;  // where gradients are reduced with each micro-batch; empty: no other times
   TableCopy table_;                 // of the embedding

@@ -7,27 +7,11 @@
 
 #include "base/crc32c.h"
 #include "base/error.h"
-#include "base/mapped_file.h"
 
 namespace tern {
 namespace {
 
 constexpr std::string_view kManifest = "manifest.json", kTemporary = ".tmp-", kOld = "old-";
-
-// The checksum of a file. A real one is mapped and let go piece by piece, so that checking a large checkpoint neither
-// copies it nor shows in the program's resident memory.
-uint32_t file_crc32c(Io& io, const std::string& path) {
-  if (&io != &real_io()) return crc32c(io.read(path));
-  constexpr size_t kPiece = size_t{4} << 20;
-  const MappedFile map(path);
-  uint32_t crc = 0;
-  for (size_t begin = 0; begin < map.size(); begin += kPiece) {
-    const size_t count = std::min(kPiece, map.size() - begin);
-    crc = crc32c(map.bytes().subspan(begin, count), crc);
-    map.advise(MappedFile::Advice::dont_need, begin, count);
-  }
-  return crc;
-}
 
 void check_file(Io& io, const std::string& directory, const CheckpointFile& file) {
   const std::string path = join_path(directory, file.name);

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "base/crc32c.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "model/model_files.h"
@@ -113,7 +114,14 @@ void RunDirectory::export_model(const TrainInputs& in, const ModelWeights& weigh
   save_model(in.spec, in.config, weights, dtype, fresh, io_);
   if (in.tokenizer) in.tokenizer->save(fresh, io_);
   copy_companions(io_, in, fresh);
-  const Json record = {{"step", of.step}, {"checkpoint_crc32c", fmt::format("{:08x}", of.crc32c)}};
+  Json files = Json::array();
+  for (const std::string& name : io_.list(fresh)) {
+    const std::string path = join_path(fresh, name);
+    files.push_back({{"name", name},
+                     {"bytes", io_.stat(path).value_or(FileInfo{}).size_bytes},
+                     {"crc32c", fmt::format("{:08x}", file_crc32c(io_, path))}});
+  }
+  const Json record = {{"step", of.step}, {"checkpoint_crc32c", fmt::format("{:08x}", of.crc32c)}, {"files", files}};
   write_file_atomically(io_, join_path(fresh, kExportOf), dump_json(record) + "\n");
   io_.sync_dir(fresh);
   const bool replaces = io_.stat(model()).has_value();
@@ -132,7 +140,14 @@ std::optional<ExportOf> RunDirectory::exported() const {
     ExportOf of{record.at("step").get<int64_t>(), 0};
     const auto [end, error] = std::from_chars(crc.data(), crc.data() + crc.size(), of.crc32c, 16);
     if (error != std::errc() || end != crc.data() + crc.size()) return {};
-    return of;
+    bool whole = !record.at("files").empty();
+    for (const Json& file : record.at("files")) {
+      const std::string at = join_path(model(), file.at("name").get<std::string>());
+      const auto info = io_.stat(at);
+      whole = whole && info && !info->is_directory && info->size_bytes == file.at("bytes").get<int64_t>() &&
+              fmt::format("{:08x}", file_crc32c(io_, at)) == file.at("crc32c").get<std::string>();
+    }
+    return whole ? std::optional(of) : std::nullopt;
   } catch (const Error&) {             // unreadable or no JSON: the model is exported anew
   } catch (const Json::exception&) {}  // not as it was written: the same
   return {};

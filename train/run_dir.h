@@ -49,7 +49,8 @@ class RunDirectory {
   /// Writes the model with its tokenizer beside OUT/model and puts it in its place by renames; a crash in between
   /// leaves the old one, at most under a temporary name that the next start puts back.
   void export_model(const TrainInputs&, const ModelWeights&, DType, const ExportOf&) const;
-  /// What OUT/model says it is of; absent: there is no model, or it does not say.
+  /// What OUT/model says it is of; absent: there is no model, it does not say, or a file of it is missing or has changed
+  /// since (every one is read: tern_export.json has their sizes and checksums).
   std::optional<ExportOf> exported() const;
 
  private:

@@ -498,7 +498,7 @@ class Trainer {
     run_->export_model(in_, state_.weights, s_.dtype, wanted);
     if (!moved)
       note(fmt::format("{} {}: written again from {}", run_->model(),
-                       there ? fmt::format("was of step {}", there->step) : "was missing or did not say its step",
+                       there ? fmt::format("was of step {}", there->step) : "was not whole, as tern_export.json says it was,",
                        result_.checkpoint));
   }
 

@@ -300,7 +300,17 @@ TEST(Train, AModelOfAnEarlierStepIsWrittenAgainByARunThatWasComplete) {
   train(run.settings, {}, io);
   EXPECT_TRUE(left_by(io, 4) == want);
 
-  // One that is of this step stays as it is.
+  // One of this step that is not whole is written again; one that is whole stays.
+  std::string damaged = io.read("run/model/model.safetensors");
+  damaged[damaged.size() / 2] ^= 1;
+  io.create("run/model/model.safetensors")->append(damaged);
+  notes.clear();
+  train(run.settings, {.note = [&](const std::string& text) { notes += text + "\n"; }}, io);
+  EXPECT_TRUE(left_by(io, 4) == want);
+  EXPECT_NE(notes.find("not whole, as tern_export.json says"), std::string::npos) << notes;
+  io.remove("run/model/config.json");
+  train(run.settings, {}, io);
+  EXPECT_TRUE(io.stat("run/model/config.json"));
   const std::string added = "run/model/generation_config.json";
   io.create(added)->append(std::string_view("{}"));
   train(run.settings, {}, io);

@@ -1,11 +1,14 @@
 #include "formats/data/token_data.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstring>
 
+#include "base/crc32c.h"
 #include "base/error.h"
 #include "base/mapped_file.h"
+#include "base/text.h"
 #include "formats/safetensors/safetensors.h"
 
 namespace tern {
@@ -36,7 +39,21 @@ TensorView vector_named(const Safetensors& file, const char* name, const std::st
   return *view;
 }
 
+// A key whose name a flipped bit changed must not pass for one that is missing.
+void check_keys(const std::map<std::string, std::string>& metadata, const std::string& place) {
+  constexpr std::array<std::string_view, 6> kKnown{"format", "tokenizer", "source", "vocab_size", "text_bytes", "crc32c"};
+  for (const auto& [key, value] : metadata)
+    if (std::ranges::find(kKnown, key) == kKnown.end())
+      throw Error(ErrorKind::bad_file, "{}: metadata '{}' is not known; is the file damaged? Pack the text again", place,
+                  make_printable(key));
+}
+
 }  // namespace
+
+std::string token_checksum(uint32_t tokens, uint32_t loss, uint32_t documents, const TokenFileInfo& info) {
+  return fmt::format("{:08x}", crc32c(fmt::format("{:08x} {:08x} {:08x} {} {} {} {}", tokens, loss, documents,
+                                                  info.vocab_size, info.text_bytes, info.tokenizer_hash, info.source)));
+}
 
 int32_t TokenData::token(int64_t i) const {
   if (is_wide_) {
@@ -99,6 +116,7 @@ TokenData TokenData::open(const std::filesystem::path& path, Io& io) {
     throw Error(ErrorKind::bad_file,
                 "{}: a safetensors file, but not a token file ({}); make one with tern tokenize --pack", place,
                 kFormat);
+  check_keys(metadata, place);
   TokenData data;
   data.file_ = held;
   const TensorView tokens = vector_named(*file, "tokens", place), documents = vector_named(*file, "documents", place);
@@ -125,8 +143,14 @@ TokenData TokenData::open(const std::filesystem::path& path, Io& io) {
   if (!std::ranges::is_sorted(offsets, std::less_equal<>()))
     throw Error(ErrorKind::bad_file, "{}: document offsets do not rise; pack the text again", place);
   constexpr int64_t kPiece = int64_t{1} << 20;
+  uint32_t tokens_crc = 0, loss_crc = 0;
+  const auto width = static_cast<size_t>(data.is_wide_ ? 4 : 2);
   for (int64_t i = 0; i < data.info_.num_tokens; ++i) {
-    if (i % kPiece == 0) data.let_go();
+    if (i % kPiece == 0) {
+      data.let_go();
+      const auto count = static_cast<size_t>(std::min(kPiece, data.info_.num_tokens - i));
+      tokens_crc = crc32c(tokens.bytes.subspan(static_cast<size_t>(i) * width, count * width), tokens_crc);
+    }
     if (const int32_t id = data.token(i); id < 0 || id >= data.info_.vocab_size)
       throw Error(ErrorKind::bad_file, "{}: token {} is {}, but the vocabulary has {} ids; is the file damaged?", place,
                   i, id, data.info_.vocab_size);
@@ -137,7 +161,16 @@ TokenData TokenData::open(const std::filesystem::path& path, Io& io) {
       throw Error(ErrorKind::bad_file, "{}: loss is {} × {}, expected U8 × {}", place, loss.dtype_name, loss.shape[0],
                   data.info_.num_tokens);
     data.loss_ = reinterpret_cast<const uint8_t*>(loss.bytes.data());
+    for (size_t at = 0; at < loss.bytes.size(); at += kPiece) {
+      data.let_go();
+      loss_crc = crc32c(loss.bytes.subspan(at, std::min<size_t>(kPiece, loss.bytes.size() - at)), loss_crc);
+    }
   }
+  const std::string found = token_checksum(tokens_crc, loss_crc, crc32c(documents.bytes), data.info_);
+  if (const std::string written = text_of("crc32c"); metadata.contains("crc32c") && written != found)
+    throw Error(ErrorKind::bad_file,
+                "{}: checksum {}, and {} when it was written: the file has changed since; pack the text again", place,
+                found, make_printable(written));
   return data;
 }
 

@@ -27,7 +27,8 @@ struct TokenFileInfo {
 class TokenData {
  public:
   /// Mapped from a real disk, read whole from any other Io.
-  /// Errors  bad_file: not a token file, an id outside the vocabulary, documents not rising, a mask of another length.
+  /// Errors  bad_file: not a token file, a checksum that differs (pack always writes one; a file made by other means may
+  ///         have none), an id outside the vocabulary, documents not rising, a mask of another length.
   static TokenData open(const std::filesystem::path&, Io& = real_io());
 
   const TokenFileInfo& info() const { return info_; }
@@ -55,6 +56,9 @@ class TokenData {
   std::vector<int64_t> documents_;
   TokenFileInfo info_;
 };
+
+/// What the metadata key `crc32c` holds: of the bytes of the three tensors (0 without a mask) and of what the header says.
+std::string token_checksum(uint32_t tokens, uint32_t loss, uint32_t documents, const TokenFileInfo&);
 
 /// Whether the file says that it is a token file, whatever its name: a safetensors header that names the format.
 bool is_token_file(const std::filesystem::path&);

@@ -3,11 +3,11 @@
 
 #include <algorithm>
 #include <functional>
-#include <memory>
 
+#include "base/crc32c.h"
 #include "base/error.h"
-#include "base/io.h"
 #include "base/mapped_file.h"
+#include "base/publish.h"
 #include "base/rng.h"
 #include "formats/chat/training.h"
 #include "formats/data/text_data.h"
@@ -26,24 +26,7 @@ constexpr size_t kPartBytes = size_t{1} << 20, kMaxWholeBytes = size_t{256} << 2
 class PackFiles {
  public:
   PackFiles(const fs::path& output, bool wide, Io& io)
-      : io_(io),
-        wide_(wide),
-        tokens_path_(output.string() + ".tokens.tmp"),
-        loss_path_(output.string() + ".loss.tmp"),
-        tokens_(io.create(tokens_path_)),
-        loss_(io.create(loss_path_)) {}
-  ~PackFiles() {
-    tokens_.reset();
-    loss_.reset();
-    for (const std::string& path : {tokens_path_, loss_path_}) {
-      try {
-        if (io_.stat(path)) io_.remove(path);
-      } catch (...) {  // what is left is small and is written over next time; also what is no Error: a simulated kill
-      }
-    }
-  }
-  PackFiles(const PackFiles&) = delete;
-  PackFiles& operator=(const PackFiles&) = delete;
+      : wide_(wide), tokens_(io, output.string() + ".tokens"), loss_(io, output.string() + ".loss") {}
 
   void add(std::span<const int32_t> ids, bool loss) {
     for (const int32_t id : ids) {
@@ -58,15 +41,19 @@ class PackFiles {
     if (bytes_.size() > (size_t{1} << 20)) flush();
   }
   void flush() {
-    tokens_->append(std::span<const std::byte>(bytes_));
-    loss_->append(std::span<const std::byte>(mask_));
+    tokens_.append(std::span<const std::byte>(bytes_));
+    loss_.append(std::span<const std::byte>(mask_));
+    tokens_crc32c_ = crc32c(bytes_, tokens_crc32c_);
+    loss_crc32c_ = crc32c(mask_, loss_crc32c_);
     bytes_.clear();
     mask_.clear();
   }
   int64_t num_tokens() const { return num_tokens_; }
   bool masked() const { return masked_; }
-  const std::string& tokens_path() const { return tokens_path_; }
-  const std::string& loss_path() const { return loss_path_; }
+  const std::string& tokens_path() const { return tokens_.temporary(); }
+  const std::string& loss_path() const { return loss_.temporary(); }
+  uint32_t tokens_crc32c() const { return tokens_crc32c_; }
+  uint32_t loss_crc32c() const { return masked_ ? loss_crc32c_ : 0; }
 
  private:
   template <class T>
@@ -75,10 +62,9 @@ class PackFiles {
     bytes_.insert(bytes_.end(), p, p + sizeof value);
   }
 
-  Io& io_;
   bool wide_, masked_ = false;
-  std::string tokens_path_, loss_path_;
-  std::unique_ptr<IoFile> tokens_, loss_;
+  OutputFile tokens_, loss_;  // never published
+  uint32_t tokens_crc32c_ = 0, loss_crc32c_ = 0;
   std::vector<std::byte> bytes_, mask_;
   int64_t num_tokens_ = 0;
 };
@@ -220,7 +206,9 @@ TokenFileInfo pack(const std::vector<fs::path>& inputs, const Tokenizer& tokeniz
                      {"tokenizer", info.tokenizer_hash},
                      {"source", info.source},
                      {"vocab_size", std::to_string(info.vocab_size)},
-                     {"text_bytes", std::to_string(info.text_bytes)}});
+                     {"text_bytes", std::to_string(info.text_bytes)},
+                     {"crc32c", token_checksum(files.tokens_crc32c(), files.loss_crc32c(),
+                                               crc32c(std::as_bytes(std::span(packer.documents))), info)}});
   return info;
 }
 

@@ -99,7 +99,44 @@ TEST_F(TokenDataTest, SaysWhatIsWrongAndWhere) {
   EXPECT_NE(message_of(write("h.txt", "<|endoftext|>\n")).find("no text to pack"), std::string::npos);
   EXPECT_NE(message_of(folder_ / "none.txt").find("none.txt"), std::string::npos);
   EXPECT_FALSE(std::filesystem::exists(folder_ / "out.safetensors"));
-  EXPECT_FALSE(std::filesystem::exists(folder_ / "out.safetensors.tokens.tmp"));
+  for (const auto& entry : std::filesystem::directory_iterator(folder_))
+    EXPECT_EQ(entry.path().string().find(".tmp-"), std::string::npos) << entry.path();
+}
+
+// A changed id within the vocabulary is as good as any other, but for the checksum.
+TEST_F(TokenDataTest, SeesEveryChangedByteOfWhatWasPacked) {
+  const auto path = folder_ / "out.safetensors";
+  pack({write("a.jsonl", "{\"prompt\": \"ab\", \"completion\": \"cd\"}\n{\"text\": \"efg\"}\n")}, tokenizer_, path);
+  const std::string whole = read_bytes(path.string());
+  const size_t header = 8 + static_cast<uint8_t>(whole[0]) + 256 * static_cast<uint8_t>(whole[1]);
+  int refused = 0;
+  for (size_t i = 8; i < whole.size(); ++i) {
+    std::string changed = whole;
+    changed[i] ^= 1;
+    write_bytes(path.string(), changed);
+    bool opens = true;
+    try {
+      TokenData::open(path);
+    } catch (const Error&) { opens = false; }
+    refused += !opens;
+    if (i >= header) EXPECT_FALSE(opens) << "byte " << i << " of the data";
+    const bool blank = i < header && (whole[i] == ' ' || changed[i] == ' ');
+    if (i < header && !blank) EXPECT_FALSE(opens) << "byte " << i << " of the header, '" << whole[i] << "'";
+  }
+  EXPECT_GT(refused, 100);
+}
+
+TEST_F(TokenDataTest, ADamagedCacheIsPackedAgain) {
+  const auto text = write("a.txt", "some text to pack");
+  const std::filesystem::path cache = folder_ / "cache";
+  const TokenData first = load_or_pack(text, tokenizer_, cache);
+  const std::string packed = std::filesystem::directory_iterator(cache)->path().string();
+  const std::string whole = read_bytes(packed);
+  std::string changed = whole;
+  changed.back() ^= 1;
+  write_bytes(packed, changed);
+  load_or_pack(text, tokenizer_, cache);
+  EXPECT_EQ(read_bytes(packed), whole);
 }
 
 TEST_F(TokenDataTest, RefusesDamagedTokenFiles) {

@@ -9,7 +9,7 @@
 
 #include "base/dtype.h"
 #include "base/error.h"
-#include "base/io.h"
+#include "base/publish.h"
 #include "base/text.h"
 #include "base/utf8.h"
 #include "formats/gguf/gguf_impl.h"
@@ -241,32 +241,20 @@ int64_t write_gguf(Io& io, const std::string& path, const GgufMetadata& metadata
   }
   header.resize(static_cast<size_t>(aligned(static_cast<int64_t>(header.size()))), '\0');
 
-  const std::string temporary = path + ".tmp";
-  try {
-    const std::unique_ptr<IoFile> file = io.create(temporary);
-    file->append(header);
-    for (size_t i = 0; i < tensors.size(); ++i) {
-      if (tensors[i].coded.empty()) {
-        Encoder encoder(tensors[i], plans[i], *file);
-        tensors[i].produce([&](std::span<const float> values) { encoder.take(values); });
-        encoder.finish();
-      } else {
-        file->append({reinterpret_cast<const char*>(tensors[i].coded.data()), tensors[i].coded.size()});
-      }
-      const auto padding = static_cast<size_t>(aligned(plans[i].bytes) - plans[i].bytes);
-      if (padding > 0) file->append(std::string(padding, '\0'));
+  OutputFile output(io, path);
+  output.append(header);
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (tensors[i].coded.empty()) {
+      Encoder encoder(tensors[i], plans[i], output.file());
+      tensors[i].produce([&](std::span<const float> values) { encoder.take(values); });
+      encoder.finish();
+    } else {
+      output.append(std::span(reinterpret_cast<const std::byte*>(tensors[i].coded.data()), tensors[i].coded.size()));
     }
-    file->sync();
-    file->close();
-    io.rename(temporary, path);
-  } catch (...) {
-    try {
-      if (io.stat(temporary)) io.remove(temporary);
-    } catch (const Error&) {  // the first error is the one worth telling
-    }
-    throw;
+    const auto padding = static_cast<size_t>(aligned(plans[i].bytes) - plans[i].bytes);
+    if (padding > 0) output.append(std::string(padding, '\0'));
   }
-  io.sync_dir(parent_path(path));
+  output.publish();
   return static_cast<int64_t>(header.size()) + offset;
 }
 

@@ -52,7 +52,7 @@ struct GgufTensorToWrite {
       {};  // if not empty, the tensor's bytes, of any type of GGUF's; instead of `produce`
 };
 
-/// Writes `path` through a temporary file beside it, sync, rename. `general.alignment` is 32 and not written.
+/// Writes `path` as an OutputFile. `general.alignment` is 32 and not written.
 /// f16 and bf16 round to nearest, ties to even. Q8_0: blocks of 32; d = max|x| / 127 in f32, q = x · (1/d) rounded half
 /// away from zero, d stored as f16: the bits of the format's reference.
 /// Returns the file's size. Order  tensors as given.

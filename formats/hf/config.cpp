@@ -26,6 +26,7 @@ constexpr std::string_view kHarmless[] = {"_attn_implementation",
                                           "_experts_implementation_internal",
                                           "_from_model_config",
                                           "_name_or_path",
+                                          "_num_labels",
                                           "attn_implementation",
                                           "cache_implementation",
                                           "chunk_size_feed_forward",
@@ -33,10 +34,12 @@ constexpr std::string_view kHarmless[] = {"_attn_implementation",
                                           "decoder_start_token_id",
                                           "experts_implementation",
                                           "finetuning_task",
+                                          "flash_attn",
                                           "gradient_checkpointing",
                                           "id2label",
                                           "is_decoder",
                                           "label2id",
+                                          "license",
                                           "name_or_path",
                                           "num_labels",
                                           "output_attentions",
@@ -54,11 +57,14 @@ constexpr std::string_view kHarmless[] = {"_attn_implementation",
                                           "tie_last_hidden_states",
                                           "tokenizer_class",
                                           "torchscript",
+                                          "transformers.js_config",
                                           "transformers_version",
                                           "unsloth_fixed",
                                           "unsloth_version",
                                           "use_bfloat16",
                                           "use_cache",
+                                          "use_flash_attention",
+                                          "use_flash_attn",
                                           "use_return_dict"};
 
 // Sampling settings that transformers 4 wrote here and 5 ignores here.
@@ -136,6 +142,11 @@ void read_activation(HfFields& fields, const HfFamily& family, HfConfig& config)
   const std::string_view key = hf_key(family.name, "hidden_act");
   config.hidden_act = family.defaults.hidden_act;
   if (has_hf_key(family, "hidden_act")) config.hidden_act = fields.text(key).value_or(config.hidden_act);
+  if (family.gelu_is_tanh && config.hidden_act == "gelu") {
+    config.hidden_act = "gelu_pytorch_tanh";
+    config.notes.push_back(fmt::format("{}: {} gelu means gelu_pytorch_tanh in {}'s first releases, and is taken as that",
+                                       fields.place(), key, family.name));
+  }
   if (const std::optional<HfActivation> known = activation_named(config.hidden_act)) {
     config.activation = *known;
     return;
@@ -331,6 +342,10 @@ void read_family(HfFields& fields, const HfFamily& family, HfConfig& c) {
   if (!family.blocks.causal)
     if (const auto kind = fields.text("position_embedding_type", Null::absent); kind && *kind != "absolute")
       fields.fail("position_embedding_type", "'{}', positions tern does not have; expected absolute", *kind);
+  for (const std::string_view key : family.unfollowed)
+    if (const Json* value = fields.take(key); value && !value->is_null() && *value != Json(c.hidden_act))
+      c.notes.push_back(fmt::format("{}: {} {} is not followed, as transformers does not in a {} model", fields.place(),
+                                    key, shown_value(*value), family.name));
   for (const HfFixed& fixed : family.fixed) must_be(fields, fixed.key, fixed.expected, fixed.why);
   if (family.blocks.latent) read_hf_latent(fields, family, c);
   if (hf_blocks(c).positions == HfPositions::rotary)
@@ -348,6 +363,7 @@ void read_family(HfFields& fields, const HfFamily& family, HfConfig& c) {
 
 void read_common(HfFields& fields, HfConfig& c) {
   must_be(fields, "is_encoder_decoder", false, "an encoder and a decoder, which tern does not have");
+  must_be(fields, "use_mrope", false, "positions in several directions, which tern does not have");
   if (const Json* pruned = fields.take("pruned_heads"); pruned && !pruned->is_null() && !pruned->empty())
     fields.fail("pruned_heads", "names heads taken out, which tern does not have; expected none");
   if (const Json* layers = fields.take("per_layer_config"); layers && !layers->is_null() && !layers->empty())

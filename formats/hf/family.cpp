@@ -81,7 +81,7 @@ std::vector<HfFamily> make_families() {
                  {"scale_attn_by_inverse_layer_idx", false, "attention scaled by layer, which tern does not have"},
                  {"add_cross_attention", false, "cross-attention, which tern does not have"}},
        // the heads for classification, and arithmetic in a wider type
-       .harmless = {"n_ctx", "reorder_and_upcast_attn", "summary_activation", "summary_first_dropout",
+       .harmless = {"n_ctx", "n_special", "predict_special_tokens", "reorder_and_upcast_attn", "summary_activation", "summary_first_dropout",
                     "summary_proj_to_labels", "summary_type", "summary_use_proj"},
        .names = {.tokens = "transformer.wte",
                  .positions = "transformer.wpe",
@@ -179,7 +179,8 @@ std::vector<HfFamily> make_families() {
                .renamed = {{"norm_eps", "rms_norm_eps"}},
                .options = {kAttentionBias},
                .fixed = {causal},
-               .harmless = {"hidden_activation"},
+               .unfollowed = {"hidden_activation"},
+               .gelu_is_tanh = true,
                .names = kLlamaNames});
   HfBlocks gemma2 = gemma;
   gemma2.place = HfNormPlace::around, gemma2.windows = HfWindows::listed, gemma2.full_every = 2;
@@ -217,9 +218,9 @@ std::vector<HfFamily> make_families() {
                .renamed = {{"norm_eps", "rms_norm_eps"}, {"hidden_act", "hidden_activation"}},
                .options = {kAttentionBias,
                            {"query_pre_attn_scalar", &C::query_pre_attn_scalar, 256, "", true},
-                           {"attn_logit_softcapping", &C::attn_logit_softcapping, {}},
                            {"final_logit_softcapping", &C::final_logit_softcapping, {}}},
                .fixed = {causal},
+               .unfollowed = {"attn_logit_softcapping"},
                .harmless = {"hidden_act"},
                .names = with_norms_around(with_head_norms(kLlamaNames))});
   add_older_families(f);

@@ -139,6 +139,8 @@ struct HfFamily {
   std::vector<HfRename> renamed;
   std::vector<HfOption> options;
   std::vector<HfFixed> fixed;
+  std::vector<std::string_view> unfollowed;    // keys that transformers reads and uses nowhere: noted
+  bool gelu_is_tanh = false;                   // hidden_act "gelu" means its approximation
   std::vector<std::string_view> harmless;      // keys of this family that change nothing tern computes
   std::vector<std::string_view> hidden_again;  // keys that must repeat hidden_size
   bool hidden_again_written = false;           // and the writer states them

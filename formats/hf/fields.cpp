@@ -121,6 +121,7 @@ std::optional<std::vector<int64_t>> HfFields::ids(std::string_view key) {
 
 void HfFields::finish(std::span<const std::string_view> harmless) const {
   for (const auto& [key, value] : object_.items()) {
+    if (value.is_null()) continue;  // nothing is set
     if (known_.contains(key) || std::find(harmless.begin(), harmless.end(), key) != harmless.end()) continue;
     std::vector<std::string_view> candidates(known_.begin(), known_.end());
     candidates.insert(candidates.end(), harmless.begin(), harmless.end());

@@ -40,7 +40,8 @@ class HfFields {
                                                 Null = Null::refused);  // a string counts as a list of one
   std::optional<std::vector<int64_t>> ids(std::string_view key);  // whole number, list of them, or null: an empty list
 
-  /// Throws for the first key nobody took and `harmless` does not list, with the nearest of all known ones.
+  /// Throws for the first key nobody took and `harmless` does not list, with the nearest of all known ones; null sets
+  /// nothing and passes.
   void finish(std::span<const std::string_view> harmless) const;
 
   template <class... Args>

@@ -149,15 +149,16 @@ int key_class(const Value& v) { return v.is(Kind::text) ? 0 : v.is_number() ? 1 
 
 }  // namespace
 
-void check_hashable(const Value& v) {
+void check_hashable(Meter* meter, const Value& v) {
+  if (meter) meter->work(8);  // Python hashes it whole
   if (v.is(Kind::list) || v.is(Kind::dict) || v.is(Kind::slice))
     type_error(fmt::format("unhashable type: '{}'", type_name(v)));
   if (v.is(Kind::tuple))
-    for (const Value& item : v.list().items) check_hashable(item);
+    for (const Value& item : v.list().items) check_hashable(meter, item);
 }
 
 const Value* dict_find(Meter* meter, const DictObject& dict, const Value& key) {
-  check_hashable(key);
+  check_hashable(meter, key);
   if (key.is(Kind::text)) {
     if (meter) meter->work(dict.by_text.empty() ? dict.items.size() * 8 + 8 : key.bytes().size() + 64);
     return dict.find(key.bytes());

@@ -234,7 +234,7 @@ int compare(Meter* meter, const Value& a, const Value& b, const char* op);
 bool identical(const Value& a, const Value& b);
 /// Position in the dict, or null. Errors: unhashable key.
 const Value* dict_find(Meter* meter, const DictObject& dict, const Value& key);
-void check_hashable(const Value& v);
+void check_hashable(Meter* meter, const Value& v);
 
 MarkedText to_text(Meter* meter, const Value& v);  // Python's str()
 MarkedText to_repr(Meter* meter, const Value& v);  // Python's repr()

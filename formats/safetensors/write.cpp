@@ -3,15 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <memory>
 #include <numeric>
 #include <optional>
 #include <utility>
 
 #include "base/crc32c.h"
 #include "base/error.h"
-#include "base/io.h"
 #include "base/json.h"
+#include "base/publish.h"
 #include "base/utf8.h"
 #include "formats/safetensors/safetensors_impl.h"
 
@@ -102,38 +101,26 @@ SafetensorsWritten write_safetensors(Io& io, const std::string& path, std::span<
   const std::vector<const TensorToWrite*> order = file_order(tensors);
   const std::string header = header_of(order, metadata);
 
-  const std::string temporary = path + ".tmp";
+  OutputFile output(io, path);
   SafetensorsWritten written;
-  try {
-    const std::unique_ptr<IoFile> file = io.create(temporary);
-    const auto put = [&](std::span<const std::byte> bytes) {
-      file->append(bytes);
-      written.crc32c = crc32c(bytes, written.crc32c);
-      written.file_bytes += static_cast<int64_t>(bytes.size());
-    };
-    put(std::as_bytes(std::span(header)));
-    for (const TensorToWrite* t : order) {
-      const int64_t begin = written.file_bytes, expected = checked_bytes(*t);
-      if (t->produce) {
-        t->produce(put);
-      } else if (!t->bytes.empty()) {
-        put(t->bytes);
-      }
-      if (written.file_bytes - begin != expected)
-        throw Error(ErrorKind::usage, "write_safetensors: tensor {}: the producer gave {} bytes, its shape takes {}",
-                    shown(t->name), written.file_bytes - begin, expected);
+  const auto put = [&](std::span<const std::byte> bytes) {
+    output.append(bytes);
+    written.crc32c = crc32c(bytes, written.crc32c);
+    written.file_bytes += static_cast<int64_t>(bytes.size());
+  };
+  put(std::as_bytes(std::span(header)));
+  for (const TensorToWrite* t : order) {
+    const int64_t begin = written.file_bytes, expected = checked_bytes(*t);
+    if (t->produce) {
+      t->produce(put);
+    } else if (!t->bytes.empty()) {
+      put(t->bytes);
     }
-    file->sync();
-    file->close();
-    io.rename(temporary, path);
-  } catch (...) {
-    // Nobody should find half a file; if even removing fails, the first error is the one worth telling.
-    try {
-      if (io.stat(temporary)) io.remove(temporary);
-    } catch (const Error&) {}
-    throw;
+    if (written.file_bytes - begin != expected)
+      throw Error(ErrorKind::usage, "write_safetensors: tensor {}: the producer gave {} bytes, its shape takes {}",
+                  shown(t->name), written.file_bytes - begin, expected);
   }
-  io.sync_dir(parent_path(path));
+  output.publish();
   return written;
 }
 

@@ -36,7 +36,7 @@ struct SafetensorsWritten {
   uint32_t crc32c = 0;  // of the whole file
 };
 
-/// Writes `path` through a temporary file beside it, sync, rename: a crash leaves the old file or the new one, and a
+/// Writes `path` as an OutputFile: a crash leaves the old file or the new one, and a
 /// mapping of the old one keeps its bytes. Order   tensors by element type (the reference writer's order), then by
 /// name; metadata sorted by key; the header padded
 ///         with blanks to a multiple of 8. Byte-equal to what the reference library writes for the same tensors

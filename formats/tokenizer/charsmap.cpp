@@ -77,10 +77,11 @@ std::optional<Charsmap::Match> Charsmap::find(std::string_view text, bool first)
   return found;
 }
 
-std::string apply_by_clusters(const Charsmap& map, std::string_view text) {
+std::string apply_by_clusters(const Charsmap& map, std::string_view text, const TextBudget& budget) {
   std::string out;
   out.reserve(text.size());
   for (size_t i = 0; i < text.size();) {
+    budget.check_bytes(out.size(), "normalizer: Precompiled");
     const auto is_ascii = [&](size_t at) { return static_cast<uint8_t>(text[at]) < 0x80; };
     // A cluster of one: plain text with plain text behind it.
     const bool alone = is_ascii(i) && text[i] != '\r' && (i + 1 == text.size() || is_ascii(i + 1));

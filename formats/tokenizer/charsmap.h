@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "formats/tokenizer/budget.h"
+
 namespace tern {
 
 /// A table of rules, immutable.
@@ -41,7 +43,7 @@ class Charsmap {
 };
 
 /// The text by the rules, as the reference's Precompiled normalizer does it: a grapheme cluster of up to five bytes
-/// that begins with a spelling is replaced as a whole; in longer ones each character is.
-std::string apply_by_clusters(const Charsmap&, std::string_view text);
+/// that begins with a spelling is replaced as a whole; in longer ones each character is. Within the budget's bytes.
+std::string apply_by_clusters(const Charsmap&, std::string_view text, const TextBudget&);
 
 }  // namespace tern

@@ -27,6 +27,7 @@ struct DecodePipeline::Stage {
 
 namespace {
 
+constexpr const char* kDecoder = "the decoder";
 std::string_view kReplacementCharacter = "\xEF\xBF\xBD";
 
 // "<0xNN>"; as the reference parses it, a sign before one digit passes for a number.
@@ -62,12 +63,13 @@ std::string stripped(const StripDecode& s, std::string_view piece) {
   return std::string(piece.substr(begins[first], begins[last] - begins[first]));
 }
 
-std::string replaced(const Regex& pattern, std::string_view text, std::string_view content) {
+std::string replaced(const Regex& pattern, std::string_view text, std::string_view content, TextBudget& budget) {
   std::vector<TextSpan> matches;
-  pattern.find_all(text, matches);
+  pattern.find_all(text, matches, budget);
   std::string out;
   size_t done = 0;
   for (const TextSpan m : matches) {
+    budget.check_bytes(out.size() + (m.begin - done) + content.size(), kDecoder);
     out.append(text.substr(done, m.begin - done)).append(content);
     done = m.end;
   }
@@ -99,12 +101,13 @@ std::string metaspace_text(const MetaspaceDecode& s, std::string_view piece, boo
   return out;
 }
 
-std::string literally_replaced(std::string_view text, std::string_view literal, std::string_view content) {
-  return replaced(Regex::from_literal(literal), text, content);
+std::string literally_replaced(std::string_view text, std::string_view literal, std::string_view content,
+                               TextBudget& budget) {
+  return replaced(Regex::from_literal(literal), text, content, budget);
 }
 
 // The reference's clean-up of WordPiece and CTC, piece by piece.
-std::string cleaned_up(std::string text) {
+std::string cleaned_up(std::string text, TextBudget& budget) {
   if (text.find(' ') == text.npos) return text;
   for (const auto& [from, to] : {std::pair{" .", "."},
                                  {" ?", "?"},
@@ -117,22 +120,22 @@ std::string cleaned_up(std::string text) {
                                  {" 's", "'s"},
                                  {" 've", "'ve"},
                                  {" 're", "'re"}})
-    text = literally_replaced(text, from, to);
+    text = literally_replaced(text, from, to, budget);
   return text;
 }
 
-std::string word_piece_text(const WordPieceDecode& s, std::string_view piece, bool first) {
+std::string word_piece_text(const WordPieceDecode& s, std::string_view piece, bool first, TextBudget& budget) {
   std::string text(piece);
   if (!first && piece.starts_with(s.prefix))
     text.erase(0, s.prefix.size());
   else if (!first)
     text.insert(0, " ");
-  return s.clean_up ? cleaned_up(std::move(text)) : text;
+  return s.clean_up ? cleaned_up(std::move(text), budget) : text;
 }
 
-std::string ctc_text(const CtcDecode& s, std::string_view piece) {
-  const std::string text = literally_replaced(piece, s.pad, "");
-  return s.clean_up ? literally_replaced(cleaned_up(text), s.delimiter, " ") : text;
+std::string ctc_text(const CtcDecode& s, std::string_view piece, TextBudget& budget) {
+  const std::string text = literally_replaced(piece, s.pad, "", budget);
+  return s.clean_up ? literally_replaced(cleaned_up(text, budget), s.delimiter, " ", budget) : text;
 }
 
 // How many bytes at the end of `text` may be the beginning of `literal`.
@@ -154,9 +157,13 @@ DecodePipeline::DecodePipeline(const std::vector<DecodeStep>& steps) {
 DecodePipeline::~DecodePipeline() = default;
 DecodePipeline::DecodePipeline(DecodePipeline&&) noexcept = default;
 
-void DecodePipeline::push(std::string_view piece, std::string& out) { feed(0, piece, out); }
+void DecodePipeline::push(std::string_view piece, std::string& out) {
+  budget_.add(piece.size());
+  feed(0, piece, out);
+}
 
 void DecodePipeline::feed(size_t index, std::string_view piece, std::string& out) {
+  budget_.spend_bytes(piece.size(), kDecoder);
   if (index == stages_.size()) {
     out += piece;
     return;
@@ -221,7 +228,7 @@ void DecodePipeline::feed(size_t index, std::string_view piece, std::string& out
     pass_waiting(keep);
   } else if (const auto* replace = std::get_if<ReplaceDecode>(stage.step)) {
     if (!stage.in_parts) {
-      pass(replaced(replace->pattern, piece, replace->content));
+      pass(replaced(replace->pattern, piece, replace->content, budget_));
       return;
     }
     stage.waiting += piece;
@@ -240,7 +247,7 @@ void DecodePipeline::feed(size_t index, std::string_view piece, std::string& out
     if (stage.in_parts && word_piece->clean_up)
       stage.waiting += piece;
     else
-      pass(word_piece_text(*word_piece, piece, stage.in_parts || stage.num_seen++ == 0));
+      pass(word_piece_text(*word_piece, piece, stage.in_parts || stage.num_seen++ == 0, budget_));
   } else if (const auto* ctc = std::get_if<CtcDecode>(stage.step)) {
     if (stage.in_parts) {
       stage.waiting += piece;
@@ -248,13 +255,13 @@ void DecodePipeline::feed(size_t index, std::string_view piece, std::string& out
     }
     if (stage.num_seen++ > 0 && stage.previous == piece) return;
     stage.previous = piece;
-    if (const std::string text = ctc_text(*ctc, piece); !text.empty()) pass(text);
+    if (const std::string text = ctc_text(*ctc, piece, budget_); !text.empty()) pass(text);
   } else if (const auto* suffix = std::get_if<SuffixDecode>(stage.step)) {
     if (stage.in_parts) {
       stage.waiting += piece;
       return;
     }
-    if (stage.num_seen++ > 0) pass(literally_replaced(stage.waiting, suffix->suffix, " "));
+    if (stage.num_seen++ > 0) pass(literally_replaced(stage.waiting, suffix->suffix, " ", budget_));
     stage.waiting = piece;  // the last piece is treated otherwise: this one waits for the next
   }
 }
@@ -275,18 +282,19 @@ void DecodePipeline::finish(std::string& out) {
       } else if (std::holds_alternative<StripDecode>(*stage.step)) {
         waiting.clear();  // only content that may go waits here
       } else if (const auto* replace = std::get_if<ReplaceDecode>(stage.step)) {
-        waiting = replaced(replace->pattern, waiting, replace->content);
+        waiting = replaced(replace->pattern, waiting, replace->content, budget_);
       } else if (const auto* suffix = std::get_if<SuffixDecode>(stage.step)) {
-        waiting = literally_replaced(waiting, suffix->suffix, "");
+        waiting = literally_replaced(waiting, suffix->suffix, "", budget_);
       } else if (const auto* word_piece = std::get_if<WordPieceDecode>(stage.step)) {
-        waiting = word_piece_text(*word_piece, waiting, true);
+        waiting = word_piece_text(*word_piece, waiting, true, budget_);
       } else if (const auto* ctc = std::get_if<CtcDecode>(stage.step)) {
-        waiting = ctc_text(*ctc, waiting);
+        waiting = ctc_text(*ctc, waiting, budget_);
       }
       if (!waiting.empty()) feed(i + 1, waiting, out);
     }
     stage.reset();
   }
+  budget_ = TextBudget(0);
 }
 
 }  // namespace tern

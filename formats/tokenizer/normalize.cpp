@@ -10,28 +10,22 @@ namespace tern {
 
 namespace {
 
-// A stranger's steps may double a text again and again; no known normalizer makes even 20 times as much of it.
-constexpr size_t kMaxGrowth = 64, kAlwaysAllowedBytes = 1 << 20;
-
-std::string replace_all(const Regex& pattern, std::string_view text, std::string_view content, size_t max_bytes) {
+std::string replace_all(const Regex& pattern, std::string_view text, std::string_view content, TextBudget& budget) {
   std::vector<TextSpan> matches;
-  pattern.find_all(text, matches);
+  pattern.find_all(text, matches, budget);
   std::string out;
   size_t done = 0;
   for (const TextSpan m : matches) {
+    budget.check_bytes(out.size() + (m.begin - done) + content.size(), "normalizer: Replace");
     out.append(text.substr(done, m.begin - done)).append(content);
     done = m.end;
-    if (out.size() > max_bytes)
-      throw Error(ErrorKind::bad_file,
-                  "normalizer: Replace makes more than {} bytes of the text; is tokenizer.json to be trusted?",
-                  max_bytes);
   }
   return out.append(text.substr(done));
 }
 
 struct Normalizing {
   std::string text;
-  size_t max_bytes;
+  TextBudget& budget;
   // How many characters in front come from the text's first one: when all of them are gone, the front is.
   size_t num_front = 1;
   bool front_removed = false;
@@ -52,6 +46,7 @@ struct Normalizing {
 
   void operator()(const PrependStep& s) {
     if (text.empty() || s.text.empty()) return;
+    budget.check_bytes(text.size() + s.text.size(), "normalizer: Prepend");
     text.insert(0, s.text);
     front_removed = false;  // what is put in front counts as the front
     num_front = count_utf8(s.text);
@@ -59,13 +54,13 @@ struct Normalizing {
   void operator()(const ReplaceStep& s) {
     if (s.content.empty()) {
       std::vector<TextSpan> matches;
-      s.pattern.find_all(text, matches);
+      s.pattern.find_all(text, matches, budget);
       size_t end = 0;
       for (const TextSpan m : matches)
         if (m.begin == end) end = m.end;
       remove_front(count_utf8(std::string_view(text).substr(0, end)));
     }
-    text = replace_all(s.pattern, text, s.content, max_bytes);
+    text = replace_all(s.pattern, text, s.content, budget);
   }
   void operator()(const UnicodeStep& s) {
     rewrite_text([&](std::string_view t) { return normalize_unicode(t, s.form); });
@@ -137,18 +132,9 @@ struct Normalizing {
     });
   }
   void operator()(const CharsmapStep& s) {
-    if (s.map) text = apply_by_clusters(*s.map, text);
-    if (text.size() > max_bytes)
-      throw Error(ErrorKind::bad_file,
-                  "normalizer: Precompiled makes more than {} bytes of the text; is tokenizer.json to be trusted?",
-                  max_bytes);
+    if (s.map) text = apply_by_clusters(*s.map, text, budget);
   }
-  void operator()(const SentencePieceStep& s) {
-    text = normalize_by_sentencepiece(s, text);
-    if (text.size() > max_bytes)
-      throw Error(ErrorKind::bad_file,
-                  "normalizer: the rules make more than {} bytes of the text; are they to be trusted?", max_bytes);
-  }
+  void operator()(const SentencePieceStep& s) { text = normalize_by_sentencepiece(s, text, budget); }
   void operator()(const ByteLevelTextStep&) {
     std::string out;
     append_byte_level(text, out);
@@ -158,9 +144,14 @@ struct Normalizing {
 
 }  // namespace
 
-std::string normalize(const std::vector<NormalizeStep>& steps, std::string_view text, bool& front_removed) {
-  Normalizing state{std::string(text), kMaxGrowth * text.size() + kAlwaysAllowedBytes};
-  for (const NormalizeStep& step : steps) std::visit(state, step);
+std::string normalize(const std::vector<NormalizeStep>& steps, std::string_view text, bool& front_removed,
+                      TextBudget& budget) {
+  Normalizing state{std::string(text), budget};
+  for (const NormalizeStep& step : steps) {
+    std::visit(state, step);
+    budget.check_bytes(state.text.size(), "the normalizer");
+  }
+  budget.spend_bytes(state.text.size(), "the normalizer");
   front_removed = state.front_removed;
   return std::move(state.text);
 }

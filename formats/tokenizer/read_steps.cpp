@@ -239,7 +239,9 @@ std::vector<TemplateItem> read_template(const Json& j, const std::string& place)
   const Json& single = require_list(j, "single", place);
   const Json& specials = require_member(j, "special_tokens", place);
   require_object(specials, path_in(place, "special_tokens"));
+  constexpr size_t kMaxAround = 4096;  // ids that every text gets
   std::vector<TemplateItem> items;
+  size_t num_ids = 0;
   for (size_t i = 0; i < single.size(); ++i) {
     const std::string at = element(path_in(place, "single"), i);
     require_object(single[i], at);
@@ -259,7 +261,12 @@ std::vector<TemplateItem> read_template(const Json& j, const std::string& place)
     const Json& token = require_member(specials, id.c_str(), path_in(place, "special_tokens"));
     require_object(token, token_place);
     TemplateItem out;
-    for (const Json& value : require_list(token, "ids", token_place)) {
+    const Json& ids = require_list(token, "ids", token_place);
+    num_ids += ids.size() + 1;
+    if (num_ids > kMaxAround)
+      throw Error(ErrorKind::bad_file, "{}: more than {} ids around every text; is tokenizer.json to be trusted?", place,
+                  kMaxAround);
+    for (const Json& value : ids) {
       if (!is_token_id(value)) throw Error(ErrorKind::bad_file, "{}.ids: {} is no token id", token_place, value.dump());
       out.ids.push_back(value.get<int32_t>());
     }
@@ -307,16 +314,30 @@ std::vector<TemplateItem> read_processor(const Json& j, const std::string& place
 
 }  // namespace
 
+namespace {
+
+// Every step goes over the whole text; the longest known lists have a few dozen.
+template <class Step>
+std::vector<Step> checked_count(std::vector<Step> steps, const std::string& place) {
+  constexpr size_t kMaxSteps = 256;
+  if (steps.size() > kMaxSteps)
+    throw Error(ErrorKind::bad_file, "{}: {} steps, at most {} are read; is tokenizer.json to be trusted?", place,
+                steps.size(), kMaxSteps);
+  return steps;
+}
+
+}  // namespace
+
 std::vector<NormalizeStep> read_normalizer(const Json& j, const std::string& place) {
   std::vector<NormalizeStep> steps;
   if (!j.is_null()) append_normalizers(j, place, steps);
-  return steps;
+  return checked_count(std::move(steps), place);
 }
 
 std::vector<SplitTextStep> read_pre_tokenizer(const Json& j, const std::string& place) {
   std::vector<SplitTextStep> steps;
   if (!j.is_null()) append_splitters(j, place, steps);
-  return steps;
+  return checked_count(std::move(steps), place);
 }
 
 std::vector<DecodeStep> read_decoder(const Json& j, const std::string& place) {
@@ -325,7 +346,7 @@ std::vector<DecodeStep> read_decoder(const Json& j, const std::string& place) {
     steps.push_back(JoinDecode{});
   else
     append_decoders(j, place, steps);
-  return steps;
+  return checked_count(std::move(steps), place);
 }
 
 std::vector<TemplateItem> read_post_processor(const Json& j, const std::string& place) {

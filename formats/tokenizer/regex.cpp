@@ -26,10 +26,12 @@ constexpr Property kProperties[] = {
     {"S", "ternS", CharClass::symbol},     {"Han", "ternHan", CharClass::han},
 };
 
-// Steps and stack that a match may take: a stranger's pattern must not hang or fill the memory (PRODUCT §5.2). A greedy
-// run pushes about one entry per character, so a megabyte of letters passes.
+// Stack that a match may take: a stranger's pattern must not fill the memory (PRODUCT §5.2). A greedy run pushes about
+// one entry per character, so a megabyte of letters passes.
 constexpr unsigned kMaxStackEntries = 4'000'000;
-constexpr unsigned long kMaxSteps = 50'000'000;
+// Steps of a search before the budget pays, and how many times as many are tried next. Oniguruma says that a limit was
+// passed and not how many steps were taken: a search that passes one is paid with it and begins again.
+constexpr unsigned long kFreeSteps = 256, kNextSteps = 8;
 constexpr size_t kMaxPatternBytes = 1 << 16;
 
 void start_oniguruma() {
@@ -38,8 +40,6 @@ void start_oniguruma() {
     OnigEncoding encodings[] = {ONIG_ENCODING_UTF8};
     TERN_CHECK(onig_initialize(encodings, 1) == ONIG_NORMAL, "Oniguruma did not start");
     onig_set_match_stack_limit_size(kMaxStackEntries);
-    onig_set_retry_limit_in_match(kMaxSteps);
-    onig_set_retry_limit_in_search(kMaxSteps);
     onig_set_parse_depth_limit(250);
     static std::array<std::vector<OnigCodePoint>, std::size(kProperties)> tables;  // Oniguruma keeps pointers to them
     for (size_t i = 0; i < std::size(kProperties); ++i) {
@@ -82,6 +82,48 @@ std::string onig_message(int code, const OnigErrorInfo* info) {
   return std::string(reinterpret_cast<const char*>(buffer), static_cast<size_t>(size));
 }
 
+// One text searched again and again.
+class Search {
+ public:
+  Search(regex_t* regex, std::string_view text)
+      : regex_(regex), text_(text), region_(onig_region_new()), param_(onig_new_match_param()) {
+    TERN_CHECK(region_ && param_, "Oniguruma has no memory");
+    onig_initialize_match_param(param_);
+    onig_set_match_stack_limit_size_of_match_param(param_, kMaxStackEntries);
+  }
+  ~Search() {
+    onig_region_free(region_, 1);
+    onig_free_match_param(param_);
+  }
+  Search(const Search&) = delete;
+  Search& operator=(const Search&) = delete;
+
+  // Where the next match at or behind `from` begins, or Oniguruma's code.
+  int next(size_t from, TextBudget& budget) {
+    const auto* begin = reinterpret_cast<const OnigUChar*>(text_.data());
+    const OnigUChar* end = begin + text_.size();
+    for (unsigned long limit = kFreeSteps;; limit *= kNextSteps) {
+      if (limit != limit_) {
+        limit_ = limit;
+        onig_set_retry_limit_in_match_of_match_param(param_, limit);
+        onig_set_retry_limit_in_search_of_match_param(param_, limit);
+      }
+      const int code =
+          onig_search_with_param(regex_, begin, end, begin + from, end, region_, ONIG_OPTION_NONE, param_);
+      const bool over = code == ONIGERR_RETRY_LIMIT_IN_MATCH_OVER || code == ONIGERR_RETRY_LIMIT_IN_SEARCH_OVER;
+      if (!over || !budget.spend_steps(static_cast<int64_t>(limit))) return code;
+    }
+  }
+  TextSpan match() const { return {static_cast<size_t>(region_->beg[0]), static_cast<size_t>(region_->end[0])}; }
+
+ private:
+  regex_t* regex_;
+  std::string_view text_;
+  OnigRegion* region_;
+  OnigMatchParam* param_;
+  unsigned long limit_ = 0;
+};
+
 }  // namespace
 
 Regex::Regex(std::string_view pattern, std::string_view place) : pattern_(pattern), place_(place) {
@@ -117,7 +159,7 @@ void Regex::compile() {
       std::shared_ptr<const void>(regex, [](const void* p) { onig_free(static_cast<regex_t*>(const_cast<void*>(p))); });
 }
 
-void Regex::find_all(std::string_view text, std::vector<TextSpan>& matches) const {
+void Regex::find_all(std::string_view text, std::vector<TextSpan>& matches, TextBudget& budget) const {
   if (scanner_ && scan_tiles(*scanner_)) {
     for (size_t begin = 0; begin < text.size();) {
       const size_t end = scan_piece(*scanner_, text, begin);
@@ -133,19 +175,15 @@ void Regex::find_all(std::string_view text, std::vector<TextSpan>& matches) cons
     return;
   }
 
-  auto* regex = static_cast<regex_t*>(const_cast<void*>(compiled_.get()));
-  const std::unique_ptr<OnigRegion, void (*)(OnigRegion*)> region(onig_region_new(),
-                                                                  [](OnigRegion* r) { onig_region_free(r, 1); });
-  const auto* begin = reinterpret_cast<const OnigUChar*>(text.data());
-  const OnigUChar* end = begin + text.size();
+  Search search(static_cast<regex_t*>(const_cast<void*>(compiled_.get())), text);
   std::optional<size_t> last_end;
   for (size_t from = 0; from <= text.size();) {
-    const int code = onig_search(regex, begin, end, begin + from, end, region.get(), ONIG_OPTION_NONE);
+    const int code = search.next(from, budget);
     if (code == ONIG_MISMATCH) return;
     if (code < 0)
       throw Error(ErrorKind::bad_file, "{}: pattern '{}' on {} bytes of text: {}; a simpler pattern is needed", place_,
                   std::string_view(pattern_).substr(0, 200), text.size(), onig_message(code, nullptr));
-    const TextSpan match{static_cast<size_t>(region->beg[0]), static_cast<size_t>(region->end[0])};
+    const TextSpan match = search.match();
     if (match.begin == match.end && last_end == match.end) {
       from += from < text.size() ? static_cast<size_t>(code_point_at(text, from).size) : 1;
       continue;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "formats/text_span.h"
+#include "formats/tokenizer/budget.h"
 
 namespace tern {
 
@@ -42,9 +43,9 @@ class Regex {
   static Regex from_literal(std::string_view literal);
 
   /// Appends the non-overlapping matches, left to right, as the reference iterates: an empty match right behind a match
-  /// is skipped. `text` is valid UTF-8. Errors  bad_file: the pattern needs too many steps or too much stack on this
-  /// text.
-  void find_all(std::string_view text, std::vector<TextSpan>& matches) const;
+  /// is skipped. `text` is valid UTF-8. Errors  bad_file: the pattern needs more steps than the budget has, or too much
+  /// stack.
+  void find_all(std::string_view text, std::vector<TextSpan>& matches, TextBudget&) const;
   const std::string& pattern() const { return pattern_; }
   bool is_literal() const { return is_literal_; }
   /// Cuts a text into the same matches and gaps, faster.

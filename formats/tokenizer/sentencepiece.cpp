@@ -145,7 +145,8 @@ SentencePieceStep sentencepiece_step(const SentencePieceModel& model, const std:
   return step;
 }
 
-std::string normalize_by_sentencepiece(const SentencePieceStep& step, std::string_view text) {
+std::string normalize_by_sentencepiece(const SentencePieceStep& step, std::string_view text,
+                                       const TextBudget& budget) {
   const std::string_view space = step.escape ? kMetaspace : std::string_view(" ");
   // What stands first becomes, and how many bytes of the text that takes.
   const auto front = [&](std::string_view rest) -> std::pair<std::string_view, size_t> {
@@ -177,6 +178,7 @@ std::string normalize_by_sentencepiece(const SentencePieceStep& step, std::strin
   if (step.prefix) out += space;
   bool behind_space = step.remove_extra;
   while (at < text.size()) {
+    budget.check_bytes(out.size(), "normalizer: the rules");
     auto [becomes, size] = front(text.substr(at));
     at += size;
     while (behind_space && becomes.starts_with(' ')) becomes.remove_prefix(1);

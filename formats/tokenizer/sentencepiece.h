@@ -9,6 +9,8 @@
 
 namespace tern {
 
+class TextBudget;
+
 struct TokenizerData;
 struct SentencePieceStep;  // formats/tokenizer/steps.h
 
@@ -54,6 +56,6 @@ std::unique_ptr<TokenizerData> tokenizer_of_sentencepiece(SentencePieceModel, co
 
 /// How the model normalizes text. Errors  bad_file: rules that are none.
 SentencePieceStep sentencepiece_step(const SentencePieceModel&, const std::string& place);
-std::string normalize_by_sentencepiece(const SentencePieceStep&, std::string_view text);
+std::string normalize_by_sentencepiece(const SentencePieceStep&, std::string_view text, const TextBudget&);
 
 }  // namespace tern

@@ -15,6 +15,7 @@ struct Found {
 
 struct Splitting {
   WordSplitter& w;
+  TextBudget& budget;
   std::vector<Found> found{};
 
   std::string_view text_of(const Word& word) const {
@@ -80,7 +81,7 @@ struct Splitting {
   void find(const Regex& pattern, std::string_view text, bool invert) {
     w.spans.clear();
     found.clear();
-    pattern.find_all(text, w.spans);
+    pattern.find_all(text, w.spans, budget);
     size_t done = 0;
     for (const TextSpan m : w.spans) {
       if (done != m.begin) found.push_back({done, m.begin, invert});
@@ -122,6 +123,7 @@ struct Splitting {
     for (Word& word : w.words) {
       const size_t begin = w.next_text.size();
       if (word.begin != word.end) rewrite(word, text_of(word));
+      budget.check_bytes(w.next_text.size(), "the pre-tokenizer");
       word.begin = begin;
       word.end = w.next_text.size();
     }
@@ -207,10 +209,11 @@ struct Splitting {
 
 }  // namespace
 
-void split_words(const std::vector<SplitTextStep>& steps, std::string_view text, bool at_start, WordSplitter& w) {
+void split_words(const std::vector<SplitTextStep>& steps, std::string_view text, bool at_start, WordSplitter& w,
+                 TextBudget& budget) {
   w.text = text;
   w.words.assign(1, {0, text.size(), at_start});
-  Splitting state{w};
+  Splitting state{w, budget};
   for (const SplitTextStep& step : steps) std::visit(state, step);
 }
 

@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "formats/tokenizer/budget.h"
 #include "formats/tokenizer/byte_trie.h"
 #include "formats/tokenizer/charsmap.h"
 #include "formats/tokenizer/regex.h"
@@ -50,8 +51,9 @@ using NormalizeStep =
     std::variant<PrependStep, ReplaceStep, UnicodeStep, LowercaseStep, StripAccentsStep, StripSpacesStep,
                  ByteLevelTextStep, BertStep, NmtStep, CharsmapStep, SentencePieceStep>;
 
-/// Runs the steps in order. `front_removed`: the first characters of `text` are gone (Metaspace asks).
-std::string normalize(const std::vector<NormalizeStep>&, std::string_view text, bool& front_removed);
+/// Runs the steps in order. `front_removed`: the first characters of `text` are gone (Metaspace asks). No step may make
+/// more than the budget has; what the last one makes is spent.
+std::string normalize(const std::vector<NormalizeStep>&, std::string_view text, bool& front_removed, TextBudget&);
 
 // ---- pre-tokenizers: text -> words ----
 enum class SplitBehavior { removed, isolated, merged_with_previous, merged_with_next, contiguous };
@@ -92,8 +94,8 @@ struct WordSplitter {
   std::vector<TextSpan> spans;
 };
 
-/// Leaves the words of `text` in the splitter.
-void split_words(const std::vector<SplitTextStep>&, std::string_view text, bool at_start, WordSplitter&);
+/// Leaves the words of `text` in the splitter. No step may make more than the budget has.
+void split_words(const std::vector<SplitTextStep>&, std::string_view text, bool at_start, WordSplitter&, TextBudget&);
 
 // ---- decoders: pieces -> text ----
 struct ByteLevelDecode {};
@@ -128,6 +130,7 @@ using DecodeStep = std::variant<ByteLevelDecode, ByteFallbackDecode, FuseDecode,
 
 /// Runs decode steps over pieces as they come. What is certain is written at once, the rest waits: an unfinished
 /// character, a run of <0xNN> pieces (one bad byte spoils the whole run in the reference), spaces that may be stripped.
+/// All that steps hand on is spent from one budget, which grows with the pieces.
 class DecodePipeline {
  public:
   explicit DecodePipeline(const std::vector<DecodeStep>&);  // the steps must outlive it
@@ -140,6 +143,7 @@ class DecodePipeline {
   struct Stage;
   void feed(size_t stage, std::string_view piece, std::string& out);
   std::vector<Stage> stages_;
+  TextBudget budget_{0};
 };
 
 }  // namespace tern

@@ -73,7 +73,7 @@ void encode_stretches(const TokenizerData& t, std::string_view text, EncodeScrat
   }
 }
 
-void encode_plain(const TokenizerData& t, std::string_view text, bool at_start, EncodeScratch& s,
+void encode_plain(const TokenizerData& t, std::string_view text, bool at_start, EncodeScratch& s, TextBudget& budget,
                   std::vector<int32_t>& ids) {
   if (t.splitters.empty() && t.model.cuts_at_metaspace) return encode_stretches(t, text, s, ids);
   if (t.scanner) {  // words come and go one by one
@@ -84,7 +84,7 @@ void encode_plain(const TokenizerData& t, std::string_view text, bool at_start, 
     }
     return;
   }
-  split_words(t.splitters, text, at_start, s.words);
+  split_words(t.splitters, text, at_start, s.words, budget);
   for (const Word& word : s.words.words)
     encode_word(t, std::string_view(s.words.text).substr(word.begin, word.end - word.begin), s, ids);
 }
@@ -92,6 +92,7 @@ void encode_plain(const TokenizerData& t, std::string_view text, bool at_start, 
 void encode_text(const TokenizerData& t, std::string_view text, const EncodeOptions& options, EncodeScratch& s,
                  std::vector<int32_t>& ids) {
   const PlainRanges plain{options.plain, options.plain_tokens};
+  TextBudget budget(text.size());
   s.parts.clear();
   t.raw_matcher.split(text, t.added, options.allow_special, s.parts, plain);
   for (const AddedMatcher::Part& part : s.parts) {
@@ -102,7 +103,7 @@ void encode_text(const TokenizerData& t, std::string_view text, const EncodeOpti
     std::string_view piece = text.substr(part.begin, part.end - part.begin);
     std::string normalized;
     bool front_removed = false;
-    if (!t.normalizers.empty()) piece = normalized = normalize(t.normalizers, piece, front_removed);
+    if (!t.normalizers.empty()) piece = normalized = normalize(t.normalizers, piece, front_removed, budget);
     s.inner_parts.clear();
     const TextSpan whole{0, piece.size()};  // of the normalized text, whose bytes stand elsewhere
     const bool touched = plain.touches(part.begin, part.end);
@@ -114,7 +115,7 @@ void encode_text(const TokenizerData& t, std::string_view text, const EncodeOpti
         continue;
       }
       const bool at_start = part.begin == 0 && inner.begin == 0 && !front_removed;
-      encode_plain(t, piece.substr(inner.begin, inner.end - inner.begin), at_start, s, ids);
+      encode_plain(t, piece.substr(inner.begin, inner.end - inner.begin), at_start, s, budget, ids);
     }
   }
 }

@@ -286,7 +286,8 @@ TEST(Tokenizer, SaysWhatIsMissing) {
 // The pieces by the engine: matches, and what lies between them.
 std::vector<size_t> piece_ends(const Regex& engine, std::string_view text) {
   std::vector<TextSpan> matches;
-  engine.find_all(text, matches);
+  TextBudget budget(text.size());
+  engine.find_all(text, matches, budget);
   std::vector<size_t> ends;
   size_t done = 0;
   for (const TextSpan m : matches) {
@@ -366,7 +367,8 @@ TEST(Regex, RefusesWhatItCannotRun) {
   EXPECT_THROW(Regex("(", "test"), Error);
   EXPECT_THROW(Regex(std::string(70000, 'a'), "test"), Error);
   std::vector<TextSpan> matches;
-  EXPECT_THROW(Regex("(x+x+)+y", "test").find_all(std::string(60, 'x') + " y", matches), Error);
+  TextBudget budget(62);
+  EXPECT_THROW(Regex("(x+x+)+y", "test").find_all(std::string(60, 'x') + " y", matches, budget), Error);
 }
 
 TEST(BpeTrain, LearnsTheMostFrequentPairFirst) {

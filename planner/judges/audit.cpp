@@ -87,7 +87,7 @@ class PlanJudge {
     const Machine* m = machine_of_plan();
     TERN_CHECK(m, "audit: the plan's node '{}' is not in the cluster", plan_.node);
     Instance in;
-    fill(in, *m, LayerCosts(spec_, request_.job, *m, plan_.choice.mesh, plan_.choice.micro_batch),
+    fill(in, *m, LayerCosts(spec_, request_.job, *m, plan_.choice.mesh, plan_.choice.micro_batch, machines_.size() > 1),
          plan_.choice.num_stages > 1, plan_.choice.chunks_per_stage);
     set_choice(in, *m, plan_.choice);
     return in;
@@ -232,7 +232,7 @@ class PlanJudge {
   std::string priced_otherwise(const Machine& m, const std::vector<int>& stage,
                                const std::vector<LayerStrategy>& strategy) const {
     const OuterChoice& c = plan_.choice;
-    const LayerCosts costs(spec_, request_.job, m, c.mesh, c.micro_batch);
+    const LayerCosts costs(spec_, request_.job, m, c.mesh, c.micro_batch, machines_.size() > 1);
     const PipelineShape shape{c.schedule, c.num_stages, c.chunks_per_stage, static_cast<int>(c.num_micro)};
     const auto stages = static_cast<size_t>(shape.num_stages()), ranks = static_cast<size_t>(c.num_stages);
     const bool split = splits_backward(c.schedule);
@@ -340,7 +340,7 @@ class PlanJudge {
     const int most = static_cast<int>(std::min<int64_t>(
         {usable_devices(m, mesh) / mesh.devices(), static_cast<int64_t>(layers_.size()), request_.space.max_stages}));
     if (most < 1) return;
-    const LayerCosts costs(spec_, request_.job, m, mesh, b);
+    const LayerCosts costs(spec_, request_.job, m, mesh, b, machines_.size() > 1);
     Instance whole, staged, chunked;
     LongestTimes longest[3];
     for (int P = 1; P <= most; ++P)

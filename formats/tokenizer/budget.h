@@ -1,0 +1,37 @@
+#pragma once
+// What a stranger's tokenizer or regular expression may do with one text: bytes it makes of it and steps it takes, in
+// proportion to the text. Its files are small, and nothing else stands between them and all of the memory and time.
+
+#include <cstddef>
+#include <cstdint>
+
+namespace tern {
+
+/// One text's budget (of decoding: that of all pieces so far), shared by every step that works on it.
+class TextBudget {
+ public:
+  /// No known tokenizer makes even 24 bytes of one (NFKC of U+FDFA, then byte-level), or takes 20 steps for it; a small
+  /// text may take what a text of a few kilobytes may.
+  static constexpr int64_t kBytesPerByte = 64, kAlwaysBytes = 1 << 20;
+  static constexpr int64_t kStepsPerByte = 64, kAlwaysSteps = 4'000'000;
+
+  explicit TextBudget(size_t text_bytes) { add(text_bytes); }
+  /// The text has become longer.
+  void add(size_t text_bytes) {
+    bytes_ += kBytesPerByte * static_cast<int64_t>(text_bytes);
+    steps_ += kStepsPerByte * static_cast<int64_t>(text_bytes);
+  }
+  /// Bytes that may still be made.
+  size_t bytes_left() const { return static_cast<size_t>(bytes_); }
+  int64_t steps_left() const { return steps_; }
+  /// Errors: bad_file "WHO makes more than …": the budget is used up.
+  void check_bytes(size_t bytes, const char* who) const;
+  void spend_bytes(size_t bytes, const char* who);
+  /// False: used up.
+  bool spend_steps(int64_t steps) { return (steps_ -= steps) >= 0; }
+
+ private:
+  int64_t bytes_ = kAlwaysBytes, steps_ = kAlwaysSteps;
+};
+
+}  // namespace tern
