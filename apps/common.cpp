@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -17,6 +18,7 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "base/system.h"
+#include "base/terminal_text.h"
 #include "base/text.h"
 #include "base/units.h"
 #include "base/utf8.h"
@@ -153,7 +155,8 @@ void PackLine::finish() {
   line_.reset();
 }
 
-void print_out(std::string_view text) {
+void print_out(std::string_view given) {
+  const std::string text = text_for(STDOUT_FILENO, given);
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
     throw Error(ErrorKind::does_not_fit, "standard output cannot be written; is the disk full or the reader gone?");
 }

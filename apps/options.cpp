@@ -294,7 +294,7 @@ std::vector<OptionSpec> make_options() {
       {.name = "ranks", .verbs = "train", .type = integer, .fallback = "1", .unit = "N", .help = "train on so many ranks, threads of this process: each has a copy of the model and an equal share of every step's micro-batches; --threads is of each", .min = 1, .max = 1024},
       {.name = "sum-groups", .verbs = "train", .type = integer, .unit = "N", .help = "sum gradients in so many groups of micro-batches, then the groups in a tree: ranks of which each has 1, 2, 4, … groups give the same bits; not given: --ranks", .min = 1, .max = 1 << 20},
       {.name = "threads", .verbs = "train generate chat eval embed export plan demo bench profile", .type = integer, .unit = "N", .help = "compute threads; not given: the cores this process may use", .min = 1, .max = 4096},
-      {.name = "memory", .verbs = "train generate chat eval embed export bench profile", .type = bytes, .unit = "SIZE", .help = "most memory to use, such as 4GiB; not given: what the machine has free", .min = 1},
+      {.name = "memory", .verbs = "train tokenize generate chat eval embed export bench profile", .type = bytes, .unit = "SIZE", .help = "most memory to use, such as 4GiB; not given: what the machine has free", .min = 1},
 
       // train: state on disk, and what is told.
       {.name = "checkpoint-every", .verbs = "train", .type = integer, .fallback = "100", .unit = "STEPS", .help = "save a checkpoint every so many steps; 0: only at the end", .min = 0, .max = 1e12},

@@ -36,7 +36,8 @@ void on_bus_error(int, siginfo_t* info, void*) {
   say("\ntern: ");
   for (const char* c = path; *c != '\0'; ++c)  // no byte of a name may steer the terminal
     (void)!::write(STDERR_FILENO, static_cast<unsigned char>(*c) < 0x20 || *c == 0x7F ? "?" : c, 1);
-  say(": cut short by another program, or its disk failed, while it was read; make it whole and run the command again\n");
+  say(": cut short by another program, or its disk failed, while it was read; make it whole and run the command "
+      "again\n");
   ::_exit(static_cast<int>(ErrorKind::bad_file));
 }
 

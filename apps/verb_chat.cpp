@@ -18,6 +18,7 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "base/options.h"
+#include "base/terminal_text.h"
 #include "base/text.h"
 #include "base/units.h"
 #include "base/utf8.h"
@@ -42,8 +43,9 @@ constexpr std::string_view kHelp =
     "answer.\n"
     "  A message that begins with / is written with //.\n";
 
-void talk(std::string_view text) {
+void talk(std::string_view given) {
   std::fflush(stdout);
+  const std::string text = text_for(STDERR_FILENO, given);
   std::fwrite(text.data(), 1, text.size(), stderr);
 }
 

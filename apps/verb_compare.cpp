@@ -7,6 +7,7 @@
 #include "apps/verbs.h"
 #include "base/error.h"
 #include "base/io.h"
+#include "base/log.h"
 #include "base/options.h"
 #include "report/compare_runs.h"
 
@@ -31,12 +32,10 @@ int run_compare(const Options& options) {
   }
   for (const RunLog* run : {&a, &b})
     if (run->log.torn)
-      fmt::print(stderr,
-                 "tern: {}: the last line of its log is cut short (a killed or running writer); it was left out\n",
-                 run->name);
+      log_info("{}: the last line of its log is cut short (a killed or running writer); it was left out", run->name);
   if (!output.empty()) {
     write_file_atomically(real_io(), output, csv ? compare_csv(a, b, tags) : compare_html(a, b, tags));
-    fmt::print(stderr, "tern: wrote {}\n", output);
+    log_info("wrote {}", output);
   }
   return 0;
 }

@@ -17,6 +17,7 @@
 #include "base/options.h"
 #include "base/shell.h"
 #include "base/system.h"
+#include "base/terminal_text.h"
 #include "base/text.h"
 #include "base/threads.h"
 #include "base/units.h"
@@ -70,7 +71,8 @@ class Demo {
 
   // For people: standard output, or standard error where that carries JSON.
   void say(const std::string& text) const {
-    fmt::print(json_ ? stderr : stdout, "{}", text), std::fflush(json_ ? stderr : stdout);
+    std::FILE* to = json_ ? stderr : stdout;
+    fmt::print(to, "{}", text_for(::fileno(to), text)), std::fflush(to);
   }
 
   template <class Stage>

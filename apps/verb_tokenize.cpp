@@ -1,6 +1,7 @@
 // tern tokenize: text to ids and back, packing data files, training a tokenizer.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -10,20 +11,23 @@
 #include "apps/verbs.h"
 #include "base/error.h"
 #include "base/io.h"
+#include "base/log.h"
 #include "base/options.h"
 #include "base/progress.h"
 #include "base/publish.h"
+#include "base/system.h"
 #include "base/units.h"
 #include "formats/chat/training.h"
 #include "formats/data/text_data.h"
 #include "formats/data/token_data.h"
 #include "formats/tokenizer/bpe_train.h"
 #include "formats/tokenizer/tokenizer.h"
+#include "infer/load.h"
 
 namespace tern {
 namespace {
 
-void say(const std::string& line) { fmt::print(stderr, "{}\n", line); }
+void say(const std::string& line) { log_info("{}", line); }
 
 // --text, or all of --input ("-": standard input).
 std::string input_text(const Options& options) {
@@ -31,6 +35,14 @@ std::string input_text(const Options& options) {
     throw Error(ErrorKind::usage,
                 "tokenize: give the input by one of --text TEXT and --input FILE (-: standard input)");
   return options.has("text") ? options.text("text") : read_text(options.text("input"));
+}
+
+// For one text while it becomes tokens: what --memory allows, or the machine has, beside the program and the tokenizer,
+// which is loaded.
+int64_t text_room(const Options& options) {
+  const int64_t there = memory_budget(options).bytes;
+  return options.has("memory") ? std::min(there, options.integer("memory") - read_process_memory().resident_bytes)
+                               : there;
 }
 
 std::filesystem::path input_file(const Options& options, const char* what) {
@@ -115,7 +127,7 @@ int train(const Options& options) {
     throw Error(ErrorKind::usage, "tokenize --train makes a new tokenizer: leave TOKENIZER '{}' out",
                 options.positional("TOKENIZER"));
   const std::string& directory = output_path(options, "--train");
-  DocumentReader reader(input_file(options, "--train"));
+  DocumentReader reader(input_file(options, "--train"), false, text_room(options));
   BpeTrainOptions how;
   if (options.has("vocab-size")) how.vocab_size = options.integer("vocab-size");
   bool in_completion = false;
@@ -169,6 +181,7 @@ int pack_file(const Options& options) {
   const std::optional<ChatTraining> chat =
       templates.empty() ? std::nullopt : std::optional<ChatTraining>(std::in_place, std::move(templates), tokenizer);
   how.chat = chat ? &*chat : nullptr;
+  how.memory_bytes = text_room(options);
   const TokenFileInfo info = pack({input_file(options, "--pack")}, tokenizer, output, how);
   line.finish();
   if (options.flag("json"))
@@ -233,6 +246,8 @@ int encode(const Options& options) {
   const Tokenizer tokenizer = the_tokenizer(options);
   const std::string text = input_text(options);
   tell_invalid_utf8(text);
+  if (const auto bytes = static_cast<int64_t>(text.size()); bytes > int64_t{1} << 20)
+    require_text_fits(bytes, kEncodeBytesPerByte * bytes, text_room(options), "tokenize");
   const std::vector<int32_t> ids = tokenizer.encode(text, {.add_special = options.flag("add-special")});
   if (options.flag("json")) {
     Json pieces = Json::array();

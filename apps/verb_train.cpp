@@ -176,7 +176,7 @@ int run_train(const Options& options) {
   Talk talk;
   const TrainResult result = [&] {
     ::signal(SIGPIPE, SIG_IGN);  // who reads the log may go; the run goes on
-    const StopSignals signals;  // also while data are packed: what is half-written is cleared away
+    const StopSignals signals;   // also while data are packed: what is half-written is cleared away
     const TrainHooks hooks = talk.hooks(settings);
     if (settings.ranks == 1) return train(settings, hooks, real_io(), {.stop = stop_flag()});
     return train_on_ranks(settings, hooks, options.has("threads") ? threads : std::max(1, threads / settings.ranks));

@@ -68,7 +68,8 @@ class RealFile : public IoFile {
 
 // The name still leads to the file that is open: nobody removed or replaced it before it was locked.
 bool is_still(int fd, const std::string& path) {
-  struct stat open_one {}, named {};
+  struct stat open_one {
+  }, named{};
   return ::fstat(fd, &open_one) == 0 && ::lstat(path.c_str(), &named) == 0 && open_one.st_ino == named.st_ino &&
          open_one.st_dev == named.st_dev;
 }

@@ -45,7 +45,7 @@ class IoLock {
 class Io {
  public:
   virtual ~Io() = default;
-  virtual std::unique_ptr<IoFile> create(const std::string& path) = 0;       // new or truncated
+  virtual std::unique_ptr<IoFile> create(const std::string& path) = 0;  // new or truncated
   /// A new file that nobody else has: locked (lock_existing) until it is destroyed. Null: the name is taken, or somebody
   /// swept it in the moment it was made; take another name.
   virtual std::unique_ptr<IoFile> create_locked(const std::string& path) = 0;
@@ -61,7 +61,7 @@ class Io {
   virtual std::vector<std::string> list(const std::string& path) = 0;  // names, sorted
   /// Whole. A pipe is read only under /dev (a shell's <(…)): elsewhere nobody may ever write to it.
   virtual std::string read(const std::string& path) = 0;
-  virtual std::optional<FileInfo> stat(const std::string& path) = 0;   // absent: nothing there
+  virtual std::optional<FileInfo> stat(const std::string& path) = 0;  // absent: nothing there
   /// Bytes this user may still write on the disk that holds `path` (which need not exist yet); absent: not known.
   virtual std::optional<int64_t> free_bytes(const std::string& path) { return (void)path, std::nullopt; }
   /// Takes the lock file `path` (created if needed; no symbolic link) or throws usage, naming who holds it.

@@ -1,5 +1,7 @@
 #include "base/log.h"
 
+#include <unistd.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -10,6 +12,7 @@
 #include "base/io.h"
 #include "base/json.h"
 #include "base/progress.h"
+#include "base/terminal_text.h"
 #include "base/text.h"
 
 namespace tern {
@@ -17,8 +20,9 @@ namespace {
 
 constexpr std::string_view kNames[] = {"error", "warn", "info", "debug"};
 
-void write_to_stderr(LogLevel level, const std::string& message) {
+void write_to_stderr(LogLevel level, const std::string& given) {
   clear_progress_line();
+  const std::string message = text_for(STDERR_FILENO, given);
   if (level == LogLevel::info)
     std::fprintf(stderr, "%s\n", message.c_str());
   else

@@ -48,7 +48,8 @@ void survive_everything(const Work& work, const IsWhole& is_whole, const std::ve
       bool died = false;
       try {
         work(faulty);
-      } catch (const Error&) {} catch (const SimulatedKill&) { died = true; }
+      } catch (const Error&) {
+      } catch (const SimulatedKill&) { died = true; }
       faults += faulty.fault_happened();
       EXPECT_TRUE(is_whole(disk));
       if (!died && kind != FaultKind::sync_error) {
@@ -73,9 +74,8 @@ TEST(Publish, AFileIsOldOrWholeUnderEveryFaultAndNothingIsLeft) {
 TEST(Publish, ADirectoryIsAbsentOrWholeUnderEveryFaultAndNothingIsLeft) {
   survive_everything([](Io& io) { publish_directory(io); },
                      [](Io& io) {
-                       return !io.stat("d/new") ||
-                              (io.read("d/new/a") == "first" && io.read("d/new/b") == "second" &&
-                               io.list("d/new").size() == 2);
+                       return !io.stat("d/new") || (io.read("d/new/a") == "first" && io.read("d/new/b") == "second" &&
+                                                    io.list("d/new").size() == 2);
                      },
                      {"new"});
 }

@@ -35,11 +35,11 @@ TEST(Toml, RefusesDepthThatWouldOverflowTheStack) {
 
 TEST(Toml, CountsDepthOutsideOfTextsAndCommentsOnly) {
   const std::string dots = repeated(".", 100), open = repeated("[", 100);
-  for (const std::string& text : std::initializer_list<std::string>
-       {"x = \"" + dots + open + "\"\n", "x = '" + dots + "\\" + "'\n", "# " + dots + open + "\nx = 1\n",
-        "x = \"\"\"\n" + dots + "\n\\\"\"\" " + open + "\"\"\"\n", "x = '''\n'" + dots + "'\n'''\n",
-        "x = [" + repeated("1.5, ", 100) + "]\n", "\"" + dots + "\" = 1\n", "a.b.c.d.e = 1\n",
-        "x = \"\\\"" + dots + "\"\n"})
+  for (const std::string& text : std::initializer_list<std::string>{
+           "x = \"" + dots + open + "\"\n", "x = '" + dots + "\\" + "'\n", "# " + dots + open + "\nx = 1\n",
+           "x = \"\"\"\n" + dots + "\n\\\"\"\" " + open + "\"\"\"\n", "x = '''\n'" + dots + "'\n'''\n",
+           "x = [" + repeated("1.5, ", 100) + "]\n", "\"" + dots + "\" = 1\n", "a.b.c.d.e = 1\n",
+           "x = \"\\\"" + dots + "\"\n"})
     EXPECT_NO_THROW(parse_toml(text, "file.toml")) << text;
 }
 

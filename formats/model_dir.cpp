@@ -15,6 +15,7 @@
 #include "base/text.h"
 #include "formats/gguf/model.h"
 #include "formats/hf/config_impl.h"
+#include "formats/hf/family.h"
 #include "formats/hf/fields.h"
 #include "formats/safetensors/index.h"
 #include "formats/safetensors/safetensors_impl.h"
@@ -142,7 +143,10 @@ void find_weights(ModelDir& model, const std::vector<std::string>& names, bool n
   if (!foreign) {
     model.bare_config = true;
     if (need_weights) {
-      read_hf_config(model.config);  // of a model that tern cannot read the weights are no help
+      const Json json = parse_json(read_text_file(model.config, 4 << 20), model.config);
+      if (const auto type = json.find("model_type"); json.is_object() && type != json.end() && type->is_string() &&
+                                                     !find_hf_family(type->get_ref<const std::string&>()))
+        read_hf_config(model.config);  // says so: of a model that tern cannot read the weights are no help
       throw Error(ErrorKind::bad_file,
                   "{}: a configuration without weights, expected {} or {}; fetch the weights, or train from scratch",
                   model.path, kSingle, kIndex);

@@ -108,6 +108,8 @@ TEST(ModelDir, WhatTernDoesNotReadIsRefusedByName) {
   EXPECT_TRUE(
       refuses({{"adapter_config.json", "{}"}, {"adapter_model.safetensors", kEmpty}}, "an adapter, not a whole model"));
   EXPECT_TRUE(refuses({{"config.json", kConfig}, {"training_args.bin", "x"}}, "a configuration without weights"));
+  EXPECT_TRUE(refuses({{"config.json", R"({"model_type":"mamba"})"}}, "\"mamba\" is not a family tern reads"))
+      << "fetching its weights would not help";
   EXPECT_TRUE(refuses({{"params.json", "{}"}}, "the makers' own format"));
   EXPECT_TRUE(refuses({{"notes.txt", ""}}, "no config.json among 1 files"));
   EXPECT_TRUE(refuses({{"model/config.json", kConfig}}, "the model of this run lies in"));

@@ -5,9 +5,11 @@
 #include <bit>
 #include <initializer_list>
 
+#include "base/crc32c.h"
 #include "base/error.h"
 #include "base/mapped_file.h"
 #include "base/rng.h"
+#include "base/text.h"
 #include "formats/gguf/model.h"
 #include "formats/gguf/tokenizer.h"
 #include "formats/tokenizer/tokenizer_impl.h"
@@ -176,6 +178,28 @@ Tokenizer load_pair(const fs::path& vocab, const fs::path& merges) {
   return finish_tokenizer(std::move(t), read_config_beside(vocab.parent_path()));
 }
 
+// A file of ranks says neither how text is split nor which special tokens there are; who made the ranks knows. Numbers of
+// ranks of others' files: tiktoken's encodings and the models' repositories (recalled); the checksum is of Meta's file.
+void require_known_ranks(const std::string& text, const std::string& place) {
+  constexpr uint32_t kLlama3 = 0xaf5f45f8;
+  constexpr std::pair<int64_t, const char*> kOthers[] = {
+      {50256, "GPT-2's (r50k_base)"}, {50280, "p50k_base's"}, {100256, "GPT-4's (cl100k_base)"},
+      {151643, "Qwen 1's"},           {163584, "Kimi K2's"},  {199998, "o200k_base's"},
+      {200000, "Llama 4's"}};
+  std::string lines = replace_all(text, "\r", "");
+  while (lines.ends_with('\n')) lines.pop_back();
+  if (crc32c(lines) == kLlama3) return;
+  const int64_t count = std::ranges::count(lines, '\n') + 1;
+  std::string guess;
+  for (const auto& [ranks, name] : kOthers)
+    if (ranks == count) guess = fmt::format(", as many as {}", name);
+  throw Error(
+      ErrorKind::bad_file,
+      "{}: {} ranks of tiktoken's{}: such a file does not say how text is split or which special tokens there "
+      "are, and tern knows it of Llama 3's alone; give the tokenizer.json of the model (transformers writes one)",
+      place, count, guess);
+}
+
 Tokenizer load_ranks(const fs::path& path) {
   const std::string text = read_text(path);
   // A SentencePiece model is a protocol buffer: its first field is a message (0x0A), its bytes are no text lines.
@@ -185,7 +209,9 @@ Tokenizer load_ranks(const fs::path& path) {
   if (!is_text)
     return finish_tokenizer(tokenizer_of_sentencepiece(read_sentencepiece(text, path.string()), path.string()),
                             read_config_beside(path.parent_path()));
-  return finish_tokenizer(read_tiktoken(text, path.string()), read_config_beside(path.parent_path()));
+  auto ranks = read_tiktoken(text, path.string());
+  require_known_ranks(text, path.string());
+  return finish_tokenizer(std::move(ranks), read_config_beside(path.parent_path()));
 }
 
 Tokenizer load_word_list(const fs::path& path) {
@@ -223,9 +249,9 @@ Tokenizer finish_tokenizer(std::unique_ptr<TokenizerData> owned, TokenizerConfig
     budget.add(token.content.size());
     t.added_of_id[static_cast<size_t>(token.id)] = static_cast<int32_t>(i);
     bool front_removed = false;
-    const std::string spelling =
-        token.normalized && !t.sentencepiece ? normalize(t.normalizers, token.content, front_removed, budget)
-                                            : token.content;
+    const std::string spelling = token.normalized && !t.sentencepiece
+                                     ? normalize(t.normalizers, token.content, front_removed, budget)
+                                     : token.content;
     (token.normalized ? t.normalized_matcher : t.raw_matcher).add(spelling, i);
     // The reference decodes normalized tokens in their normalized spelling. Special ones stand as they are, as in
     // transformers (tokenizers 0.23 alone would write and never skip "▁<s>"), unless decoding undoes the spelling.

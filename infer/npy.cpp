@@ -9,8 +9,7 @@
 
 namespace tern {
 
-NpyWriter::NpyWriter(Io& io, std::string path, int64_t rows, int64_t width)
-    : missing_(rows * width) {
+NpyWriter::NpyWriter(Io& io, std::string path, int64_t rows, int64_t width) : missing_(rows * width) {
   static_assert(std::endian::native == std::endian::little);
   TERN_CHECK(rows >= 0 && width > 0, "npy: {} rows of {}", rows, width);
   std::string header = fmt::format("{{'descr': '<f4', 'fortran_order': False, 'shape': ({}, {}), }}", rows, width);

@@ -47,6 +47,25 @@ TEST(Layers, AreBlocksAndEqualOnesShareAKind) {
   EXPECT_NE(t5[2].kind, t5[30].kind);
 }
 
+// The first and the last stage exchange the gradient of their table; in one node that is no matter of the network.
+TEST(TiedHead, ItsGradientLeavesTheNodeOnlyWhereThereAreSeveral) {
+  const auto head = [](double network, int64_t nodes, bool other_groups) {
+    Case c;
+    c.spec = *preset_model("gpt2-xl");
+    c.job = {.batch = 64, .seq = 1024};
+    c.mesh.data = 4;
+    c.machine.num_nodes = nodes;
+    c.machine.levels.resize(1);
+    c.machine.levels.push_back({.name = "network", .devices = 64, .bandwidth = network, .latency_ps = 1'000'000});
+    const std::vector<Layer> layers = layers_of(c.spec);
+    return LayerCosts(c.spec, c.job, c.machine, c.mesh, 1, other_groups).cost(layers.back(), {}, true).sync;
+  };
+  EXPECT_EQ(head(100e9, 1, false), head(1e9, 1, false)) << "one node: the network is not used";
+  EXPECT_LT(head(100e9, 1, false), head(100e9, 2, false));
+  EXPECT_LT(head(100e9, 2, false), head(1e9, 2, false));
+  EXPECT_EQ(head(1e9, 1, true), head(1e9, 2, false)) << "unlike nodes: the other stage may lie in another one";
+}
+
 // Rajbhandari et al. 2020, arXiv:1910.02054: 16 → 4 + 12/N → 2 + 14/N → 16/N bytes per parameter with 16-bit gradients;
 // 18 → 6 + 12/N → 2 + 16/N → 18/N with 32-bit ones.
 TEST(Zero, PersistentBytesAreThePublishedOnes) {

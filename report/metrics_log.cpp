@@ -39,19 +39,6 @@ double parse_number(const Json& value, const std::string& place, const std::stri
 // To the millisecond.
 double present_s(const Clock& clock) { return static_cast<double>(clock.wall_ns() / 1'000'000) / 1000; }
 
-MetricsFile parse_metrics(std::string_view text, const std::string& path) {
-  MetricsFile file;
-  for (size_t line_number = 1; !text.empty(); ++line_number) {
-    const size_t end = text.find('\n');
-    const std::string_view line = text.substr(0, end);
-    file.torn = end == std::string_view::npos || line.find('\0') != std::string_view::npos;
-    if (file.torn) break;
-    file.rows.push_back(parse_metric_line(line, fmt::format("{}:{}", path, line_number)));
-    text.remove_prefix(end + 1);
-  }
-  return file;
-}
-
 // What `parse` makes of the file. One that it cannot read is not written over: it may be a stranger's.
 template <class Parse>
 auto read_log(Io& io, const std::string& path, Parse parse) {
@@ -117,6 +104,19 @@ MetricRow parse_metric_line(std::string_view line, const std::string& place) {
       row.values.emplace_back(tag, parse_number(value, place, tag));
   }
   return row;
+}
+
+MetricsFile parse_metrics(std::string_view text, const std::string& path) {
+  MetricsFile file;
+  for (size_t line_number = 1; !text.empty(); ++line_number) {
+    const size_t end = text.find('\n');
+    const std::string_view line = text.substr(0, end);
+    file.torn = end == std::string_view::npos || line.find('\0') != std::string_view::npos;
+    if (file.torn) break;
+    file.rows.push_back(parse_metric_line(line, fmt::format("{}:{}", path, line_number)));
+    text.remove_prefix(end + 1);
+  }
+  return file;
 }
 
 MetricsFile read_metrics(const std::string& path) { return parse_metrics(real_io().read(path), path); }

@@ -42,6 +42,8 @@ struct MetricsFile {
 
 /// Errors  bad_file: unreadable, or a malformed line (file and line are named).
 MetricsFile read_metrics(const std::string& path);
+/// Of the bytes of such a file; `path` names it in errors.
+MetricsFile parse_metrics(std::string_view text, const std::string& path);
 
 /// Appends rows to DIRECTORY/metrics.jsonl and DIRECTORY/events.out.tfevents.tern. One writer at a time.
 class MetricsLog {

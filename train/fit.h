@@ -27,8 +27,9 @@ struct MemoryPlan {
   int64_t scratch = 0;               // what compute threads keep: factors packed, tiles of scores
   int64_t data = 0;                  // one step's tokens and targets, tables of rotations
   int64_t process = 0;               // the program itself: code, libraries, thread stacks
+  int64_t text = 0;                  // the longest document while it became tokens: before the tensors are there
   int64_t tensors() const;           // what the Arena will have counted at its peak
-  int64_t total() const { return tensors() + scratch + data + process; }
+  int64_t total() const { return std::max(tensors() + scratch + data, text) + process; }
   /// In the order above, with their names; messages only where there are any.
   std::vector<std::pair<std::string_view, int64_t>> classes() const;
 };

@@ -67,6 +67,12 @@ void check_output(Io& io, const std::string& output, const ModelDir& model) {
 RunDirectory::RunDirectory(Io& io, const std::string& path)
     : io_(io), path_(path), id_(fmt::format("{}-{:08x}", ::getpid(), std::random_device()())) {
   make_dirs(io_, path_);
+  for (const std::string& part : {checkpoints(), logs(), data(), model(), join_path(path_, "lock")})
+    if (const auto info = io_.stat(part); info && info->is_symlink)
+      throw Error(ErrorKind::bad_file,
+                  "{}: a symbolic link; a run sweeps and replaces what lies there, so it must be a folder of its own: "
+                  "remove the link, or choose another --output",
+                  part);
   lock_ = io_.lock(join_path(path_, "lock"));
   const bool has_model = io_.stat(model()).has_value();
   bool restored = has_model;

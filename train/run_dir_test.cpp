@@ -4,8 +4,10 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 
 #include "base/error.h"
@@ -114,6 +116,20 @@ TEST(RunDirectory, WhatIsPutAsideLiesUnderOneNumberAndNothingOfItIsLost) {
     }
   }
   EXPECT_TRUE(RunDirectory(plain, "run").put_aside().empty());
+}
+
+TEST(RunDirectory, FollowsNoLinkOutOfIt) {
+  std::string pattern = testing::TempDir() + "tern-links-XXXXXX";
+  const std::string root = ::mkdtemp(pattern.data());
+  for (const char* part : {"checkpoints", "logs", "data", "model", "lock"}) {
+    const std::string out = root + "/" + part, theirs = root + "/theirs-" + part;
+    make_dirs(real_io(), theirs + "/step-3.tmp-5");
+    make_dirs(real_io(), out);
+    ASSERT_EQ(::symlink(theirs.c_str(), (out + "/" + part).c_str()), 0);
+    EXPECT_THROW(RunDirectory(real_io(), out), Error) << part;
+    EXPECT_TRUE(real_io().stat(theirs + "/step-3.tmp-5")) << part;
+  }
+  remove_all(real_io(), root);
 }
 
 TEST(RunDirectory, ARecordThatSaysNothingIsNoRecord) {

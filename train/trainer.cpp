@@ -89,10 +89,11 @@ class Trainer {
                result_.program_checksum);
   }
 
-  void check_room(int64_t process) const {
+  void check_room(int64_t process) {
     // What is resident already is not available any more.
     const int64_t budget =
         s_.memory_bytes ? *s_.memory_bytes : read_memory_facts().available_bytes + read_process_memory().resident_bytes;
+    text_room_ = budget - process;
     require_fit(in_.spec, s_, result_.predicted, process, budget,
                 s_.memory_bytes ? "allowed by --memory" : "free on this machine");
     require_disk(predict_disk(in_.spec, s_, io_), s_, io_);
@@ -141,14 +142,21 @@ class Trainer {
         feed_->left_over() == 1 ? "s" : ""));
     if (!s_.valid_data.empty())
       held_out_ = std::make_unique<Feed>(
-          open_feed(s_, in_, s_.valid_data, run_->data(), {.seq = s_.seq, .shuffle = false}, hooks_.pack, io_));
+          open_feed(s_, in_, s_.valid_data, run_->data(), {.seq = s_.seq, .shuffle = false}, pack_options(), io_));
     settings_ = settings_facts(s_, identify(s_, in_, *feed_));
   }
 
   void open_feed_of_run() {
     const FeedConfig config{.seq = s_.seq, .seed = s_.seed, .shuffle = s_.shuffle};
-    feed_ =
-        std::make_unique<Feed>(open_feed(s_, in_, s_.data, RunDirectory::data_of(s_.output), config, hooks_.pack, io_));
+    feed_ = std::make_unique<Feed>(
+        open_feed(s_, in_, s_.data, RunDirectory::data_of(s_.output), config, pack_options(), io_));
+  }
+
+  // Rank 0 packs, and alone: what is left for a text is all that the run may take beside the program.
+  PackOptions pack_options() {
+    PackOptions pack = hooks_.pack;
+    if (leads()) pack.memory_bytes = text_room_, pack.most_bytes = &result_.predicted.text;
+    return pack;
   }
 
   // A run whose windows have nothing to learn from would end with the weights it began with.
@@ -193,10 +201,29 @@ class Trainer {
     // One rank's probe says nothing of several that share the cores.
     if (s_.ranks == 1) result_.peak = peak_rate(s_.dtype, s_.multiply, [&] { phase("measuring the machine's peak"); });
     run_->write_recipe(s_.recipe_toml);
-    log_ = std::make_unique<MetricsLog>(io_, run_->logs(), newest.empty() ? -1 : state_.step, clock_);
+    missed_ = newest.empty() ? std::nullopt : row_without_evaluation();
+    log_ = std::make_unique<MetricsLog>(io_, run_->logs(), newest.empty() ? -1 : state_.step - missed_.has_value(),
+                                        clock_);
     writer_ = std::make_unique<CheckpointWriter>(
         io_, state_arena_,
         CheckpointWriter::Config{run_->checkpoints(), run_->id(), s_.keep_checkpoints, worker_.rank()});
+  }
+
+  bool evaluates_at(int64_t step) const {
+    return held_out_ && step > 0 &&
+           (step == s_.schedule.total_steps || (s_.eval_every > 0 && step % s_.eval_every == 0));
+  }
+
+  // A stop during an evaluation leaves the row of its step without it: the row, to be written again with it.
+  std::optional<MetricRow> row_without_evaluation() {
+    const std::string path = join_path(run_->logs(), "metrics.jsonl");
+    if (!evaluates_at(state_.step) || !io_.stat(path)) return {};
+    MetricRow row{.step = state_.step};
+    for (MetricRow& logged : parse_metrics(io_.read(path), path).rows)
+      if (logged.step == state_.step) row = std::move(logged);
+    for (const auto& [tag, value] : row.values)
+      if (tag.starts_with("eval/held-out/")) return {};
+    return row;
   }
 
   CheckpointSearch look_for_checkpoint() {
@@ -235,6 +262,10 @@ class Trainer {
     result_.first_step = state_.step;
     if (hooks_.begun && state_.step < total) hooks_.begun(state_.step, total);
     begin_ns_ = last_ns_ = clock_.now_ns();
+    if (missed_) {
+      if (!add_evaluation(*missed_)) result_.end = TrainEnd::interrupted;
+      if (!missed_->values.empty()) log_->append(std::move(*missed_));
+    }
     while (state_.step < total) {
       const std::vector<MicroBatch> batches = my_batches();
       const Agreed agreed = agree(batches);
@@ -242,7 +273,7 @@ class Trainer {
       const StepReport report = step(batches, agreed.targets);
       if (!leads()) continue;
       const bool last = state_.step == total;
-      const bool evaluates = held_out_ && (last || (s_.eval_every > 0 && state_.step % s_.eval_every == 0));
+      const bool evaluates = evaluates_at(state_.step);
       MetricRow row;
       if (last || state_.step % s_.log_every == 0) row = row_of(report);
       const bool cut = evaluates && !add_evaluation(row);
@@ -497,9 +528,10 @@ class Trainer {
     put_weights_at(*update_, WeightPoint::saved);
     run_->export_model(in_, state_.weights, s_.dtype, wanted);
     if (!moved)
-      note(fmt::format("{} {}: written again from {}", run_->model(),
-                       there ? fmt::format("was of step {}", there->step) : "was not whole, as tern_export.json says it was,",
-                       result_.checkpoint));
+      note(fmt::format(
+          "{} {}: written again from {}", run_->model(),
+          there ? fmt::format("was of step {}", there->step) : "was not whole, as tern_export.json says it was,",
+          result_.checkpoint));
   }
 
   static double rate(double amount, double seconds) { return seconds > 0 ? amount / seconds : 0; }
@@ -524,7 +556,9 @@ class Trainer {
   std::unique_ptr<MetricsLog> log_;
   std::unique_ptr<CheckpointWriter> writer_;
   int64_t begin_ns_ = 0, last_ns_ = 0;
+  int64_t text_room_ = 0;  // bytes a document may take while it is packed
   bool probe_beaten_ = false, traced_ = false;
+  std::optional<MetricRow> missed_;  // by a run that was stopped in its evaluation
 };
 
 }  // namespace

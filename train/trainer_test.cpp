@@ -270,6 +270,15 @@ TEST(Train, AStopDuringTheLastEvaluationLeavesItAtItsNextBatchAndSavesAllSteps) 
   const std::vector<MetricRow> rows = logged(io);
   ASSERT_EQ(rows.size(), 4u);
   EXPECT_TRUE(std::isnan(value_of(rows[3], "eval/held-out/loss")));
+  // The same command makes good for it, in the row where it belongs; nobody disturbed the other run.
+  EXPECT_EQ(train(run.settings, {}, io).end, TrainEnd::finished);
+  MemoryIo quiet;
+  train(run.settings, {}, quiet);
+  const std::vector<MetricRow> mended = logged(io), want = logged(quiet);
+  ASSERT_EQ(mended.size(), 4u);
+  EXPECT_EQ(value_of(mended[3], "eval/held-out/loss"), value_of(want[3], "eval/held-out/loss"));
+  EXPECT_EQ(value_of(mended[3], "train/loss"), value_of(want[3], "train/loss"));
+  EXPECT_EQ(mended[3].values.size(), want[3].values.size());
 }
 
 // A kill between the commit of a checkpoint and the export of its model leaves the model of an earlier step.

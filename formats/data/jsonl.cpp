@@ -1,6 +1,7 @@
 #include "formats/data/jsonl.h"
 
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -8,7 +9,7 @@
 namespace tern {
 
 JsonlRecord parse_jsonl_record(std::string_view line, const std::string& place) {
-  const Json j = parse_json(line, place);
+  Json j = parse_json(line, place);
   if (!j.is_object())
     throw Error(ErrorKind::bad_file,
                 "{}: {} instead of an object; expected {{\"text\": …}}, {{\"prompt\": …, \"completion\": …}} or "
@@ -19,14 +20,14 @@ JsonlRecord parse_jsonl_record(std::string_view line, const std::string& place) 
     chat.is_chat = true;
     return chat;
   }
-  const std::string* text = nullptr;
-  const std::string* prompt = nullptr;
-  const std::string* completion = nullptr;
+  std::string* text = nullptr;
+  std::string* prompt = nullptr;
+  std::string* completion = nullptr;
   for (auto item = j.begin(); item != j.end(); ++item) {
-    const std::string** into = item.key() == "text"         ? &text
-                               : item.key() == "prompt"     ? &prompt
-                               : item.key() == "completion" ? &completion
-                                                            : nullptr;
+    std::string** into = item.key() == "text"         ? &text
+                         : item.key() == "prompt"     ? &prompt
+                         : item.key() == "completion" ? &completion
+                                                      : nullptr;
     if (!into)
       throw Error(
           ErrorKind::bad_file,
@@ -35,10 +36,10 @@ JsonlRecord parse_jsonl_record(std::string_view line, const std::string& place) 
     if (!item.value().is_string())
       throw Error(ErrorKind::bad_file, "{}: '{}' is {} instead of a string", place, item.key(),
                   item.value().type_name());
-    *into = item.value().get_ptr<const std::string*>();
+    *into = item.value().get_ptr<std::string*>();
   }
-  if (text && !prompt && !completion) return {*text, {}, false};
-  if (!text && prompt && completion) return {*prompt, *completion, true};
+  if (text && !prompt && !completion) return {std::move(*text), {}, false};
+  if (!text && prompt && completion) return {std::move(*prompt), std::move(*completion), true};
   throw Error(ErrorKind::bad_file, "{}: expected 'text', or both 'prompt' and 'completion', or 'messages'", place);
 }
 

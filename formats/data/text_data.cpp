@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/units.h"
 #include "base/utf8.h"
 #include "formats/data/jsonl.h"
 
@@ -44,8 +45,17 @@ void check_text(std::string_view text, const std::string& place) {
     throw Error(ErrorKind::bad_file, "{}: byte {} is not UTF-8; convert the file (iconv -t UTF-8)", place, bad);
 }
 
-DocumentReader::DocumentReader(const std::filesystem::path& path, bool replace_invalid)
-    : file_(path.string()), place_(path.string()), replace_invalid_(replace_invalid) {
+void require_text_fits(int64_t document_bytes, int64_t needed_bytes, int64_t there_bytes, const std::string& where) {
+  if (needed_bytes <= there_bytes) return;
+  throw Error(ErrorKind::does_not_fit,
+              "{}: a document of {}, which takes up to {} while it becomes tokens; there are {} for it: part it into "
+              "shorter ones, or allow more memory (--memory)",
+              where, format_bytes(document_bytes), format_bytes(needed_bytes),
+              format_bytes(std::max<int64_t>(there_bytes, 0)));
+}
+
+DocumentReader::DocumentReader(const std::filesystem::path& path, bool replace_invalid, int64_t memory_bytes)
+    : file_(path.string()), place_(path.string()), replace_invalid_(replace_invalid), memory_bytes_(memory_bytes) {
   const auto bytes = file_.bytes();
   all_ = {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
   is_json_ = path.extension() == ".jsonl" || path.extension() == ".ndjson";
@@ -129,7 +139,7 @@ bool DocumentReader::next_text(TextDocument& document) {
       if (piece.size() == kPiece) let_go(piece);
     }
     if (end > begin) {
-      document = {checked(all_.substr(begin, end - begin), text_), {}, false, false, first_line};
+      document = {checked(all_.substr(begin, end - begin), text_), {}, false, false, false, first_line};
       line_ = next_line;
       return true;
     }
@@ -145,15 +155,19 @@ bool DocumentReader::next_json(TextDocument& document) {
     at_ = end;
     const int64_t number = line_++;
     if (line.find_first_not_of(" \t") == line.npos) continue;
+    if (line.size() > kPiece)  // shorter ones are what every run has room for
+      require_text_fits(static_cast<int64_t>(line.size()), kLineBytesPerByte * static_cast<int64_t>(line.size()),
+                        memory_bytes_, place_ + ": line " + std::to_string(number));
     JsonlRecord record = parse_jsonl_record(line, place_ + ": line " + std::to_string(number));
     if (record.is_chat) {
-      document = {line, {}, false, true, number};
+      document = {line, {}, false, false, true, number};
       return true;
     }
     if (record.text.empty() && record.completion.empty()) continue;
+    if (line.size() > kPiece) let_go(line);
     text_ = std::move(record.text);
     completion_ = std::move(record.completion);
-    document = {text_, completion_, record.has_completion, false, number};
+    document = {text_, completion_, record.has_completion, true, false, number};
     return true;
   }
   return false;

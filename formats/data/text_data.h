@@ -14,12 +14,20 @@ struct TextDocument {
   std::string_view text;        // or the prompt
   std::string_view completion;  // only with has_completion: loss on this part
   bool has_completion = false;
-  bool is_chat = false;  // `text` is a line of JSON with messages (formats/chat/training.h)
-  int64_t line = 1;      // where it begins
+  bool unpacked = false;  // out of JSON: a copy in memory, not a part of the mapped file
+  bool is_chat = false;   // `text` is a line of JSON with messages (formats/chat/training.h)
+  int64_t line = 1;       // where it begins
 };
 
 /// The line that parts documents of a text file.
 inline constexpr std::string_view kDocumentLine = "<|endoftext|>";
+
+/// What a document of so many bytes takes while it becomes tokens, beside the program: as a line of JSON the line, the
+/// text that is unpacked from it, and its copy; the part of it that is encoded at once, where that is more than the usual
+/// 1 MiB, as text, words, symbols and ids of whatever model. Bounds, held by tests/e2e/memory_test.cpp.
+constexpr int64_t kLineBytesPerByte = 4, kEncodeBytesPerByte = 40;
+/// Errors: does_not_fit, naming the place, what it takes, what there is, and what to do.
+void require_text_fits(int64_t document_bytes, int64_t needed_bytes, int64_t there_bytes, const std::string& where);
 
 /// Errors: bad_file: compressed (by its first bytes), or not UTF-8; `place` names it.
 void check_text(std::string_view text, const std::string& place);
@@ -30,7 +38,8 @@ class DocumentReader {
   /// `.jsonl` and `.ndjson` are JSONL, any other name is text. Invalid UTF-8 is an error, or with `replace_invalid`
   /// read as U+FFFD (num_replaced counts documents). Errors  bad_file: missing; empty; compressed (by its first bytes);
   /// a directory.
-  explicit DocumentReader(const std::filesystem::path&, bool replace_invalid = false);
+  /// `memory_bytes`: what a document may take; next() throws does_not_fit before it takes more.
+  explicit DocumentReader(const std::filesystem::path&, bool replace_invalid = false, int64_t memory_bytes = INT64_MAX);
   /// False at the end. Views live until the next call. Empty documents are left out.
   /// Errors  bad_file "PATH: line N: …".
   bool next(TextDocument&);
@@ -54,6 +63,7 @@ class DocumentReader {
   size_t at_ = 0, gone_ = 0;  // documents before `gone_` have left the program's memory
   int64_t line_ = 1, num_replaced_ = 0;
   bool is_json_ = false, replace_invalid_ = false;
+  int64_t memory_bytes_;
   std::string text_, completion_;
 };
 

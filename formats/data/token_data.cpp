@@ -41,11 +41,12 @@ TensorView vector_named(const Safetensors& file, const char* name, const std::st
 
 // A key whose name a flipped bit changed must not pass for one that is missing.
 void check_keys(const std::map<std::string, std::string>& metadata, const std::string& place) {
-  constexpr std::array<std::string_view, 6> kKnown{"format", "tokenizer", "source", "vocab_size", "text_bytes", "crc32c"};
+  constexpr std::array<std::string_view, 6> kKnown{"format",     "tokenizer",  "source",
+                                                   "vocab_size", "text_bytes", "crc32c"};
   for (const auto& [key, value] : metadata)
     if (std::ranges::find(kKnown, key) == kKnown.end())
-      throw Error(ErrorKind::bad_file, "{}: metadata '{}' is not known; is the file damaged? Pack the text again", place,
-                  make_printable(key));
+      throw Error(ErrorKind::bad_file, "{}: metadata '{}' is not known; is the file damaged? Pack the text again",
+                  place, make_printable(key));
 }
 
 }  // namespace

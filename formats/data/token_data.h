@@ -70,6 +70,8 @@ struct PackOptions {
   void* context = nullptr;
   bool replace_invalid_utf8 = false;   // false: an error naming file, line and byte
   const ChatTraining* chat = nullptr;  // for lines with messages; null: they are an error
+  int64_t memory_bytes = INT64_MAX;    // that one document may take while it becomes tokens; beyond it: does_not_fit
+  int64_t* most_bytes = nullptr;       // becomes the most that one took, as it is bounded; 0 if all were short
 };
 
 /// Text (.txt or any other name) or JSONL (.jsonl, .ndjson: `text`, or `prompt` + `completion` with the loss on the

@@ -73,10 +73,13 @@ class Packer {
  public:
   /// `done` is called with each part of a long text and where it ends in it.
   using Done = std::function<void(std::string_view part, int64_t end)>;
-  Packer(const Tokenizer& tokenizer, PackFiles& files, const ChatTraining* chat, Done done)
-      : tokenizer_(tokenizer), files_(files), chat_(chat), done_(std::move(done)) {}
+  Packer(const Tokenizer& tokenizer, PackFiles& files, const PackOptions& options, Done done)
+      : tokenizer_(tokenizer), files_(files), chat_(options.chat), options_(options), done_(std::move(done)) {}
 
   void add(const TextDocument& d, const std::string& place) {
+    held_ = 0;
+    if (is_long(d.text.size() + d.completion.size()) && (d.unpacked || d.is_chat))
+      held_ = kLineBytesPerByte * static_cast<int64_t>(d.text.size() + d.completion.size());
     if (d.is_chat) return add_chat(d, place);
     const int64_t before = files_.num_tokens();
     const std::optional<int32_t> bos = tokenizer_.bos(), eos = tokenizer_.eos();
@@ -99,6 +102,7 @@ class Packer {
                   "{}: messages, which need a chat template to become text, and there is none; give --chat-template "
                   "FILE, or a model or tokenizer directory that has one",
                   where);
+    take(d.text.size(), d.text.size(), where);
     const TrainingChat chat = chat_->encode(d.text, where);
     for (size_t begin = 0; begin < chat.ids.size();) {
       size_t end = begin;
@@ -122,6 +126,7 @@ class Packer {
                       "by lines {}",
                       place, line, text.size(), kMaxWholeBytes, kDocumentLine);
       }
+      take(whole, cut.end, place + ": line " + std::to_string(line));
       ids_.clear();
       tokenizer_.encode_into(text.substr(0, cut.end), {.add_special = false, .allow_special = false}, ids_);
       files_.add(ids_, loss);
@@ -131,9 +136,19 @@ class Packer {
     }
   }
 
+  static bool is_long(size_t bytes) { return bytes > size_t{4} << 20; }
+  // Before `part` bytes of a document of `whole` are encoded at once.
+  void take(size_t whole, size_t part, const std::string& where) {
+    const int64_t needed = held_ + (part > kPartBytes ? kEncodeBytesPerByte * static_cast<int64_t>(part) : 0);
+    require_text_fits(static_cast<int64_t>(whole), needed, options_.memory_bytes, where);
+    if (options_.most_bytes) *options_.most_bytes = std::max(*options_.most_bytes, needed);
+  }
+
   const Tokenizer& tokenizer_;
   PackFiles& files_;
   const ChatTraining* chat_;
+  const PackOptions& options_;
+  int64_t held_ = 0;  // of the document at hand, beside its part that is encoded
   Done done_;
   std::vector<int32_t> ids_;
 };
@@ -168,14 +183,14 @@ TokenFileInfo pack(const std::vector<fs::path>& inputs, const Tokenizer& tokeniz
   };
   int64_t before = 0;  // bytes before the document at hand
   const DocumentReader* reading = nullptr;
-  Packer packer(tokenizer, files, options.chat, [&](std::string_view part, int64_t end) {
+  Packer packer(tokenizer, files, options, [&](std::string_view part, int64_t end) {
     reading->let_go(part);
     tell(before + end);
   });
   for (const fs::path& input : inputs)
     if (const auto info = real_io().stat(input.string())) total += info->size_bytes;
   for (const fs::path& input : inputs) {
-    DocumentReader reader(input, options.replace_invalid_utf8);
+    DocumentReader reader(input, options.replace_invalid_utf8, options.memory_bytes);
     source += (source.empty() ? "" : ", ") + input.filename().string();
     current = input;
     reading = &reader;

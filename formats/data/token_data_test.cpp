@@ -10,6 +10,7 @@
 #include "base/system.h"
 #include "formats/data/text_data.h"
 #include "formats/data/token_data.h"
+#include "formats/format_test_support.h"
 #include "formats/safetensors/write.h"
 
 namespace tern {
@@ -119,11 +120,35 @@ TEST_F(TokenDataTest, SeesEveryChangedByteOfWhatWasPacked) {
       TokenData::open(path);
     } catch (const Error&) { opens = false; }
     refused += !opens;
-    if (i >= header) EXPECT_FALSE(opens) << "byte " << i << " of the data";
+    if (i >= header) { EXPECT_FALSE(opens) << "byte " << i << " of the data"; }
     const bool blank = i < header && (whole[i] == ' ' || changed[i] == ' ');
-    if (i < header && !blank) EXPECT_FALSE(opens) << "byte " << i << " of the header, '" << whole[i] << "'";
+    if (i < header && !blank) { EXPECT_FALSE(opens) << "byte " << i << " of the header, '" << whole[i] << "'"; }
   }
   EXPECT_GT(refused, 100);
+}
+
+TEST_F(TokenDataTest, ALongDocumentIsRefusedBeforeItTakesMoreThanItMay) {
+  const auto outcome = [&](const std::filesystem::path& input, int64_t memory_bytes) -> std::string {
+    int64_t most = 0;
+    try {
+      pack({input}, tokenizer_, folder_ / "out.safetensors", {.memory_bytes = memory_bytes, .most_bytes = &most});
+    } catch (const Error& e) {
+      EXPECT_EQ(e.kind(), ErrorKind::does_not_fit);
+      return e.what();
+    }
+    return std::to_string(most);
+  };
+  std::string words;
+  while (words.size() < size_t{5} << 20) words += "some words ";
+  const auto json = write("long.jsonl", "{\"text\": \"short\"}\n{\"text\": \"" + words + "\"}\n");
+  const auto line = static_cast<int64_t>(words.size()) + 12;
+  EXPECT_NE(outcome(json, 4 * line - 1).find("long.jsonl: line 2: a document of 5.0 MiB, which takes up to 20.0 MiB"),
+            std::string::npos);
+  EXPECT_EQ(outcome(json, 4 * line), std::to_string(4 * (line - 12))) << "encoded in parts of a mebibyte";
+  const auto text = write("long.txt", words);
+  EXPECT_EQ(outcome(text, 0), "0") << "a text that can be cut takes no more than any other";
+  const auto solid = write("solid.txt", std::string(size_t{2} << 20, 'x'));
+  EXPECT_NE(outcome(solid, 79 << 20).find("up to 80.0 MiB"), std::string::npos) << outcome(solid, 79 << 20);
 }
 
 TEST_F(TokenDataTest, ADamagedCacheIsPackedAgain) {

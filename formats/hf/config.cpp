@@ -144,8 +144,9 @@ void read_activation(HfFields& fields, const HfFamily& family, HfConfig& config)
   if (has_hf_key(family, "hidden_act")) config.hidden_act = fields.text(key).value_or(config.hidden_act);
   if (family.gelu_is_tanh && config.hidden_act == "gelu") {
     config.hidden_act = "gelu_pytorch_tanh";
-    config.notes.push_back(fmt::format("{}: {} gelu means gelu_pytorch_tanh in {}'s first releases, and is taken as that",
-                                       fields.place(), key, family.name));
+    config.notes.push_back(
+        fmt::format("{}: {} gelu means gelu_pytorch_tanh in {}'s first releases, and is taken as that", fields.place(),
+                    key, family.name));
   }
   if (const std::optional<HfActivation> known = activation_named(config.hidden_act)) {
     config.activation = *known;

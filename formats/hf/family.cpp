@@ -81,8 +81,8 @@ std::vector<HfFamily> make_families() {
                  {"scale_attn_by_inverse_layer_idx", false, "attention scaled by layer, which tern does not have"},
                  {"add_cross_attention", false, "cross-attention, which tern does not have"}},
        // the heads for classification, and arithmetic in a wider type
-       .harmless = {"n_ctx", "n_special", "predict_special_tokens", "reorder_and_upcast_attn", "summary_activation", "summary_first_dropout",
-                    "summary_proj_to_labels", "summary_type", "summary_use_proj"},
+       .harmless = {"n_ctx", "n_special", "predict_special_tokens", "reorder_and_upcast_attn", "summary_activation",
+                    "summary_first_dropout", "summary_proj_to_labels", "summary_type", "summary_use_proj"},
        .names = {.tokens = "transformer.wte",
                  .positions = "transformer.wpe",
                  .attention_norm = "transformer.h.#.ln_1",

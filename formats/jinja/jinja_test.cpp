@@ -164,6 +164,9 @@ std::string repeated(std::string_view part, int times) {
 }
 
 // Templates that want to run for ever, eat all memory, overflow the stack or leave the sandbox.
+const std::string kNested =
+    "{% set ns = namespace(t=(1,)) %}{% for i in range(60) %}{% set ns.t = (ns.t, ns.t) %}{% endfor %}";
+
 TEST(Jinja, HostileTemplatesStopWithinTheirBounds) {
   const std::string deep = repeated("(", 100'000), many = repeated("{% if 1 %}", 10'000);
   const std::vector<std::pair<std::string, std::string>> cases = {
@@ -179,6 +182,11 @@ TEST(Jinja, HostileTemplatesStopWithinTheirBounds) {
       {"{% macro a() %}{{ b() }}{% endmacro %}{% macro b() %}{{ a() }}{% endmacro %}{{ a() }}", "limit"},
       {"{% macro m() %}{{ m() }}{{ m() }}{% endmacro %}{{ m() }}", "limit"},
       {"{% macro m(n) %}{% if n %}{{ m(n - 1) }}{{ m(n - 1) }}{% endif %}{% endmacro %}{{ m(40) }}", "limit"},
+      // hashing walks a tuple of tuples along every way to its leaves
+      {kNested + "{{ {ns.t: 1} }}", "limit"},
+      {kNested + "{{ [ns.t, 1, ns.t] | unique | list | length }}", "limit"},
+      {kNested + "{{ ns.t in {1: 2} }}", "limit"},
+      {kNested + "{{ {1: 2}.get(ns.t) }}", "limit"},
       {"{{ 'a' * 10**9 }}", "limit"},
       {"{{ 'a' * 10**30 }}", "limit"},
       {"{{ [0] * 10**9 }}", "limit"},

@@ -6,10 +6,11 @@ namespace tern {
 
 void TextBudget::check_bytes(size_t bytes, const char* who) const {
   if (bytes <= bytes_left()) return;
-  throw Error(ErrorKind::bad_file,
-              "{} makes more than {} bytes for each byte of the text, as no known tokenizer does; is the tokenizer to be "
-              "trusted?",
-              who, kBytesPerByte);
+  throw Error(
+      ErrorKind::bad_file,
+      "{} makes more than {} bytes for each byte of the text, as no known tokenizer does; is the tokenizer to be "
+      "trusted?",
+      who, kBytesPerByte);
 }
 
 void TextBudget::spend_bytes(size_t bytes, const char* who) {

@@ -114,9 +114,11 @@ TEST(WordPiece, TakesTheLongestFromTheLeft) {
 TEST(Charsmap, LooksUpAndRefusesWhatLeadsOutside) {
   const Charsmap map(rule_bytes(), "rules");
   EXPECT_EQ(apply_by_clusters(map, "banana", TextBudget(100)), "bXYnXYnXY");
-  EXPECT_EQ(apply_by_clusters(map, "a\u0301b", TextBudget(100)), "XYb") << "a cluster of few bytes is replaced as a whole";
+  EXPECT_EQ(apply_by_clusters(map, "a\u0301b", TextBudget(100)), "XYb")
+      << "a cluster of few bytes is replaced as a whole";
   EXPECT_EQ(apply_by_clusters(map, "a\u0301\u0302b", TextBudget(100)), "XYb");
-  EXPECT_EQ(apply_by_clusters(map, "a\u0301\u0302\u0303b", TextBudget(100)), "XY\u0301\u0302\u0303b") << "one of more bytes is not";
+  EXPECT_EQ(apply_by_clusters(map, "a\u0301\u0302\u0303b", TextBudget(100)), "XY\u0301\u0302\u0303b")
+      << "one of more bytes is not";
   EXPECT_THROW(Charsmap("", "rules"), Error);
   EXPECT_THROW(Charsmap(rule_bytes().substr(0, 100), "rules"), Error);
   EXPECT_THROW(Charsmap(rule_bytes() + "\xFF", "rules"), Error);

@@ -264,8 +264,8 @@ std::vector<TemplateItem> read_template(const Json& j, const std::string& place)
     const Json& ids = require_list(token, "ids", token_place);
     num_ids += ids.size() + 1;
     if (num_ids > kMaxAround)
-      throw Error(ErrorKind::bad_file, "{}: more than {} ids around every text; is tokenizer.json to be trusted?", place,
-                  kMaxAround);
+      throw Error(ErrorKind::bad_file, "{}: more than {} ids around every text; is tokenizer.json to be trusted?",
+                  place, kMaxAround);
     for (const Json& value : ids) {
       if (!is_token_id(value)) throw Error(ErrorKind::bad_file, "{}.ids: {} is no token id", token_place, value.dump());
       out.ids.push_back(value.get<int32_t>());

@@ -108,8 +108,7 @@ class Search {
         onig_set_retry_limit_in_match_of_match_param(param_, limit);
         onig_set_retry_limit_in_search_of_match_param(param_, limit);
       }
-      const int code =
-          onig_search_with_param(regex_, begin, end, begin + from, end, region_, ONIG_OPTION_NONE, param_);
+      const int code = onig_search_with_param(regex_, begin, end, begin + from, end, region_, ONIG_OPTION_NONE, param_);
       const bool over = code == ONIGERR_RETRY_LIMIT_IN_MATCH_OVER || code == ONIGERR_RETRY_LIMIT_IN_SEARCH_OVER;
       if (!over || !budget.spend_steps(static_cast<int64_t>(limit))) return code;
     }

@@ -145,8 +145,7 @@ SentencePieceStep sentencepiece_step(const SentencePieceModel& model, const std:
   return step;
 }
 
-std::string normalize_by_sentencepiece(const SentencePieceStep& step, std::string_view text,
-                                       const TextBudget& budget) {
+std::string normalize_by_sentencepiece(const SentencePieceStep& step, std::string_view text, const TextBudget& budget) {
   const std::string_view space = step.escape ? kMetaspace : std::string_view(" ");
   // What stands first becomes, and how many bytes of the text that takes.
   const auto front = [&](std::string_view rest) -> std::pair<std::string_view, size_t> {

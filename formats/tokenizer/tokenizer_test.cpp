@@ -283,6 +283,25 @@ TEST(Tokenizer, SaysWhatIsMissing) {
   EXPECT_NE(message_of(folder.path).find("merges.txt is missing"), std::string::npos);
 }
 
+// A file of ranks does not say its pattern: anybody's but Llama 3's is refused, by name where the number tells.
+TEST(Tokenizer, ReadsTheRanksOfLlama3AndRefusesOthers) {
+  constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  const auto base64_of = [&](uint32_t a, uint32_t b, uint32_t c, int bytes) {
+    const uint32_t bits = a << 16 | b << 8 | c;
+    std::string out;
+    for (int i = 0; i < 4; ++i) out += i <= bytes ? kDigits[bits >> (18 - 6 * i) & 63] : '=';
+    return out;
+  };
+  std::string ranks;
+  for (uint32_t i = 0; i < 50256; ++i)
+    ranks += fmt::format("{} {}\n", i < 256 ? base64_of(i, 0, 0, 1) : base64_of(i >> 8, i & 255, 'x', 3), i);
+  TemporaryFolder folder;
+  folder.write("tokenizer.model", ranks);
+  EXPECT_NE(message_of(folder.path).find("50256 ranks of tiktoken's, as many as GPT-2's"), std::string::npos);
+  folder.write("tokenizer.model", ranks.substr(0, ranks.find(" 300\n") + 5));
+  EXPECT_NE(message_of(folder.path).find("301 ranks of tiktoken's: such a file"), std::string::npos);
+}
+
 // The pieces by the engine: matches, and what lies between them.
 std::vector<size_t> piece_ends(const Regex& engine, std::string_view text) {
   std::vector<TextSpan> matches;

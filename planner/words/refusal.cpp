@@ -198,17 +198,22 @@ Json changes_json(const std::vector<SmallestChange>& changes) {
   return out;
 }
 
-Error undecided(const PlanRequest& request) {
-  const bool timed = request.seconds < std::numeric_limits<double>::infinity();
-  return Error(ErrorKind::undecided, "plan: no plan was found{}, and it is not proven that none fits; {}",
-               timed ? fmt::format(" within {}", format_seconds(request.seconds)) : "",
-               timed ? "give --max-seconds more" : "try other --schedules, or fewer --max-stages");
+// Only what ended for want of time is helped by more of it.
+Error undecided(const PlanRequest& request, const PlanAnswer& a) {
+  if (a.interrupted)
+    return Error(ErrorKind::undecided,
+                 "plan: no plan was found within {}, and it is not proven that none fits; give --max-seconds more",
+                 format_seconds(std::min(request.seconds, a.seconds)));
+  return Error(ErrorKind::undecided,
+               "plan: no plan was found, and of {} of {} choices it is not proven that none fits: for them orders were "
+               "tried that did not fit, and more time tries no others; try other --schedules, or fewer --max-stages",
+               format_with_commas(a.open), format_with_commas(a.choices));
 }
 
 }  // namespace
 
 Refusal refusal_of(const PlanQuestion& q, const PlanAnswer& a) {
-  if (!a.proven_infeasible) return {undecided(q.request), ""};
+  if (!a.proven_infeasible) return {undecided(q.request, a), ""};
   const NoFit& n = a.no_fit;
   Advisor advisor(q);
   const std::vector<std::string> fits = advisor.run();

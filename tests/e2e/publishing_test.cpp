@@ -44,10 +44,11 @@ class Publishing : public InFolder<Publishing> {
     for (const char* name : {"m1", "m2"}) {
       write("config.json", R"({"model_type":"llama","vocab_size":300,"hidden_size":32,"intermediate_size":48,
         "num_hidden_layers":2,"num_attention_heads":2,"max_position_embeddings":64})");
-      const Outcome made = tern(fmt::format(
-          "train config.json --from-scratch --tokenizer tok --data a.txt --seq 16 --batch 2 --steps 1 --seed {} --output "
-          "{} --threads 1 --quiet 2>&1",
-          name[1], name));
+      const Outcome made =
+          tern(fmt::format("train config.json --from-scratch --tokenizer tok --data a.txt --seq 16 --batch 2 --steps 1 "
+                           "--seed {} --output "
+                           "{} --threads 1 --quiet 2>&1",
+                           name[1], name));
       ASSERT_EQ(made.code, 0) << made.text;
     }
   }
@@ -163,7 +164,9 @@ void Publishing::kill(int kills) {
       const int code = run_to_end(command(w.one, output), root_, &errors);
       ASSERT_TRUE(code == 0 || (code == 2 && found == want && w.refuses_what_is_there)) << w.name << ": " << errors;
       ASSERT_EQ(content(output), want) << w.name;
-      if (code == 0) ASSERT_EQ(real_io().list(folder), std::vector<std::string>{w.output}) << w.name << " kill " << k;
+      if (code == 0) {
+        ASSERT_EQ(real_io().list(folder), std::vector<std::string>{w.output}) << w.name << " kill " << k;
+      }
     }
     fmt::print("{}: {} kills, {} before the end, {} left something beside the output\n", w.name, kills, hit, left);
   }
