@@ -367,9 +367,9 @@ TEST(TrainPowerLossSlow, AtEveryOperationOfAWholeRunTheSameCommandEndsWithTheSam
 TEST(Train, ATraceThatCannotBeWrittenIsToldAndTheRunGoesOn) {
   struct NoTrace : FaultIo {
     using FaultIo::FaultIo;
-    std::unique_ptr<IoFile> create(const std::string& path) override {
+    std::unique_ptr<IoFile> create_locked(const std::string& path) override {
       if (path.starts_with("run.trace")) throw_io_error("create", path, EACCES);
-      return FaultIo::create(path);
+      return FaultIo::create_locked(path);
     }
   };
   TextRun run;

@@ -142,8 +142,9 @@ TEST_F(TokenDataTest, ALongDocumentIsRefusedBeforeItTakesMoreThanItMay) {
   while (words.size() < size_t{5} << 20) words += "some words ";
   const auto json = write("long.jsonl", "{\"text\": \"short\"}\n{\"text\": \"" + words + "\"}\n");
   const auto line = static_cast<int64_t>(words.size()) + 12;
-  EXPECT_NE(outcome(json, 4 * line - 1).find("long.jsonl: line 2: a document of 5.0 MiB, which takes up to 20.0 MiB"),
-            std::string::npos);
+  EXPECT_NE(outcome(json, 4 * line - 1).find("long.jsonl: line 2: a document of 5.00 MiB, which takes up to 20.0 MiB"),
+            std::string::npos)
+      << outcome(json, 4 * line - 1);
   EXPECT_EQ(outcome(json, 4 * line), std::to_string(4 * (line - 12))) << "encoded in parts of a mebibyte";
   const auto text = write("long.txt", words);
   EXPECT_EQ(outcome(text, 0), "0") << "a text that can be cut takes no more than any other";

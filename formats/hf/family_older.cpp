@@ -62,7 +62,7 @@ void add_older_families(std::vector<HfFamily>& f) {
                .options = {{"attention_bias", &C::attention_bias, 1},
                            {"use_parallel_residual", &C::parallel_residual, 1},
                            hidden_dropout},
-               .harmless = {"classifier_dropout"},
+               .harmless = {"classifier_dropout", "attention_probs_dropout_prob", "hidden_dropout_prob"},
                .names = {.tokens = "gpt_neox.embed_in",
                          .attention_norm = "gpt_neox.layers.#.input_layernorm",
                          .qkv = "%gpt_neox.layers.#.attention.query_key_value",

@@ -47,7 +47,7 @@ class Publishing : public InFolder<Publishing> {
       const Outcome made =
           tern(fmt::format("train config.json --from-scratch --tokenizer tok --data a.txt --seq 16 --batch 2 --steps 1 "
                            "--seed {} --output "
-                           "{} --threads 1 --quiet 2>&1",
+                           "{} --threads 1 2>&1",
                            name[1], name));
       ASSERT_EQ(made.code, 0) << made.text;
     }
