@@ -102,6 +102,18 @@ TEST(Manifest, RefusesFilesOutsideItsDirectory) {
   }
 }
 
+TEST(Manifest, RefusesAFileNamedTwiceAndMoreSamplesThanARunCounts) {
+  Manifest m{.step = 1, .samples = uint64_t{1} << 53, .files = {{"rank-0.safetensors", 1, 1}}};
+  EXPECT_NO_THROW(parse_manifest(manifest_text(m), "m"));
+  m.samples = (uint64_t{1} << 53) + 1;
+  EXPECT_THROW(parse_manifest(manifest_text(m), "m"), Error);
+  m.samples = INT64_MAX;
+  EXPECT_THROW(parse_manifest(manifest_text(m), "m"), Error);
+  m.samples = 0;
+  m.files.push_back(m.files.front());
+  EXPECT_THROW(parse_manifest(manifest_text(m), "m"), Error) << "a hundred thousand of them would be read for hours";
+}
+
 TEST(CheckpointName, TakesOnlyCommittedNames) {
   EXPECT_EQ(checkpoint_step("step-40"), 40);
   for (const char* name : {"step-", "step-040", "step-4x", "step-40.tmp-7", "step-40.broken-1", "step--4", "latest",

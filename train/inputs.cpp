@@ -155,7 +155,9 @@ void check_data_files(const TrainSettings& s, const TrainInputs& in) {
     if (std::filesystem::is_other(path, ignored))
       throw Error(ErrorKind::bad_file, "{}: {} is a device or a pipe, not a file; write the text to a file first",
                   option, path);
-    if (const auto info = real_io().stat(path); !info->is_directory && info->size_bytes == 0)
+    if (real_io().stat(path)->is_directory)
+      throw Error(ErrorKind::bad_file, "{}: {} is a folder; give one file of text or of packed tokens", option, path);
+    if (const auto info = real_io().stat(path); info->size_bytes == 0)
       throw Error(ErrorKind::bad_file, "{}: {} is empty; give it a text", option, path);
     if (!in.tokenizer) open_without_tokenizer(s, path);
   }

@@ -58,6 +58,15 @@ TEST(TrainInputs, AChangedShardIsAnotherModelThoughItsIndexIsTheSame) {
   EXPECT_NE(model.identity(), before);
 }
 
+TEST(TrainInputs, AFolderIsNoData) {
+  TrainSettings s;
+  s.data = testing::TempDir();
+  try {
+    check_data_files(s, {});
+    ADD_FAILURE();
+  } catch (const Error& e) { EXPECT_NE(std::string(e.what()).find("is a folder"), std::string::npos) << e.what(); }
+}
+
 TEST(TrainInputs, ALongerSequenceThanTheModelDeclaresNeedsASayso) {
   Sharded model;
   const int64_t declared = load_inputs(model.settings).spec.context;

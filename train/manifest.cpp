@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "base/crc32c.h"
 #include "base/json.h"
@@ -10,6 +11,8 @@
 namespace tern {
 namespace {
 
+// So that a run which goes on from it does not write a number that is refused.
+constexpr int64_t kMostSamples = int64_t{1} << 53;
 constexpr std::string_view kPrefix = R"({"crc32c":")";
 constexpr std::string_view kZeros = "00000000";
 constexpr int64_t kVersion = 1;
@@ -59,6 +62,7 @@ struct Reader {
     const Json& list = member(object, "files");
     if (!list.is_array() || list.empty()) fail("'files' is no list of files");
     std::vector<CheckpointFile> files;
+    std::set<std::string> names;
     for (const Json& entry : list) {
       CheckpointFile file{text(entry, "name"), count(entry, "bytes"), 0};
       if (file.name.empty() || file.name.find('/') != std::string::npos || file.name[0] == '.')
@@ -66,6 +70,7 @@ struct Reader {
       const int64_t crc = count(entry, "crc32c");
       if (crc > int64_t{UINT32_MAX}) fail("'crc32c' of '{}' has more than 32 bits", file.name);
       file.crc32c = static_cast<uint32_t>(crc);
+      if (!names.insert(file.name).second) fail("file '{}' is named twice", file.name);  // each is read whole
       files.push_back(std::move(file));
     }
     return files;
@@ -101,7 +106,9 @@ Manifest parse_manifest(std::string_view text, std::string_view place) {
                        version, kVersion);
   Manifest m;
   m.step = read.count(json, "step");
-  m.samples = static_cast<uint64_t>(read.count(json, "samples"));
+  const int64_t samples = read.count(json, "samples");
+  if (samples > kMostSamples) read.fail("'samples' is {}, beyond what a run counts ({})", samples, kMostSamples);
+  m.samples = static_cast<uint64_t>(samples);
   m.settings = read.facts(json, "settings");
   m.made_by = read.facts(json, "made_by");
   m.files = read.files(json);

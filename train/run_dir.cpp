@@ -55,7 +55,10 @@ void check_output(Io& io, const std::string& output, const ModelDir& model) {
   if (!model.bare_config && lies_in(output, model.path))
     throw Error(ErrorKind::usage, "--output {}: lies in the model directory {}; choose a folder of its own", output,
                 model.path);
-  if (!io.stat(output) || io.stat(join_path(output, "lock"))) return;
+  const auto there = io.stat(output);
+  if (there && !there->is_directory)
+    throw Error(ErrorKind::usage, "--output {}: is no folder; a run needs one of its own", output);
+  if (!there || io.stat(join_path(output, "lock"))) return;
   for (const char* name : {"model", "recipe.toml", "logs", "checkpoints"})
     if (io.stat(join_path(output, name)))
       throw Error(

@@ -118,6 +118,16 @@ TEST(RunDirectory, WhatIsPutAsideLiesUnderOneNumberAndNothingOfItIsLost) {
   EXPECT_TRUE(RunDirectory(plain, "run").put_aside().empty());
 }
 
+TEST(RunDirectory, AnOutputThatIsNoFolderIsRefusedBeforeAnythingRuns) {
+  ModelDir model;
+  model.path = "some-model", model.bare_config = true;
+  MemoryIo io;
+  io.create("file");
+  EXPECT_THROW(check_output(io, "file", model), Error);
+  EXPECT_THROW(check_output(real_io(), "/dev/null", model), Error);
+  EXPECT_NO_THROW(check_output(io, "new", model));
+}
+
 TEST(RunDirectory, FollowsNoLinkOutOfIt) {
   std::string pattern = testing::TempDir() + "tern-links-XXXXXX";
   const std::string root = ::mkdtemp(pattern.data());

@@ -36,6 +36,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     }
     if (made(write_sentencepiece(read_sentencepiece(bytes, "fuzz"))).hash() != t.hash()) std::abort();
   });
-  guarded([&] { apply_by_clusters(Charsmap(bytes, "fuzz"), text); });
+  guarded([&] { apply_by_clusters(Charsmap(bytes, "fuzz"), text, TextBudget(text.size())); });
   return 0;
 }
