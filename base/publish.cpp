@@ -107,7 +107,12 @@ void OutputDirectory::publish() {
   if (there && (!there->is_directory || there->is_symlink)) came_meanwhile(path_);
   if (there) {
     if (!io_.list(path_).empty()) came_meanwhile(path_);
-    io_.rename(temporary_, path_);  // over an empty directory, which is what a rename does at most
+    try {
+      io_.rename(temporary_, path_);  // over an empty directory, which is what a rename does at most
+    } catch (const Error&) {
+      if (!io_.list(path_).empty()) came_meanwhile(path_);  // since it was looked at
+      throw;
+    }
   } else if (!io_.rename_new(temporary_, path_)) {
     came_meanwhile(path_);
   }
