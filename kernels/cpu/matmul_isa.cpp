@@ -192,6 +192,23 @@ void pack_rows(const bf16* src, int64_t stride, int64_t count, int64_t columns, 
   }
 }
 
+/// kFull: no row is missing. A branch for each of them keeps the square in memory: with AVX2 three times the time.
+template <bool kFull, class T>
+inline void pack_squares(const T* from, int64_t stride, int64_t rows, int64_t squares, int64_t column, T* panel) {
+  constexpr int64_t kAt = kStep<T>, kSquare = kAt * kLanes;
+  for (int64_t k0 = 0; k0 < squares; k0 += kSquare) {  // a line of each row at a time
+    Vec v[kLanes];
+#pragma GCC unroll 16
+    for (int64_t i = 0; i < kLanes; ++i) {
+      if (!kFull) v[i] = splat(0.0f);
+      if (kFull || i < rows) __builtin_memcpy(&v[i], from + i * stride + k0, sizeof v[i]);
+    }
+    transpose(v);
+#pragma GCC unroll 16
+    for (int64_t i = 0; i < kLanes; ++i)
+      __builtin_memcpy(panel + ((k0 / kAt + i) * kPanel + column) * kAt, &v[i], sizeof v[i]);
+  }
+}
 /// Up to kLanes rows of `count` elements (stride `stride`) to columns [column, column + kLanes) of a panel, step-major
 /// (pairs of elements for bf16), what is missing zero: squares of kLanes rows by kLanes steps of 4 bytes are transposed
 /// in registers.
@@ -199,16 +216,10 @@ template <class T>
 void pack_lanes(const T* from, int64_t stride, int64_t rows, int64_t count, int64_t column, T* panel) {
   constexpr int64_t kAt = kStep<T>, kSquare = kAt * kLanes;
   const int64_t padded = ceil_div(count, kAt) * kAt, squares = count / kSquare * kSquare;
-  for (int64_t k0 = 0; k0 < squares; k0 += kSquare) {  // a line of each row at a time
-    Vec v[kLanes];
-    for (int64_t i = 0; i < kLanes; ++i) {
-      v[i] = splat(0.0f);
-      if (i < rows) __builtin_memcpy(&v[i], from + i * stride + k0, sizeof v[i]);
-    }
-    transpose(v);
-    for (int64_t i = 0; i < kLanes; ++i)
-      __builtin_memcpy(panel + ((k0 / kAt + i) * kPanel + column) * kAt, &v[i], sizeof v[i]);
-  }
+  if (rows == kLanes)
+    pack_squares<true>(from, stride, rows, squares, column, panel);
+  else
+    pack_squares<false>(from, stride, rows, squares, column, panel);
   for (int64_t i = squares; i < padded; ++i)
     for (int64_t r = 0; r < kLanes; ++r)
       panel[(i / kAt * kPanel + column + r) * kAt + i % kAt] = r < rows && i < count ? from[r * stride + i] : T{};
