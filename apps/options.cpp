@@ -79,6 +79,20 @@ std::vector<VerbSpec> make_verbs() {
            "1_Pooling/config.json), and shown by tern inspect; without it an encoder's rows are averaged, and of a "
            "decoder the last is taken. "
            "A text's vector does not depend on --batch or --threads."},
+      {.name = "serve",
+       .summary = "A server that clients of the OpenAI interface talk to; nobody's answer depends on who else asks",
+       .positionals = {model},
+       .examples = {{"tern serve MODEL", "http://127.0.0.1:8080: a chat page there, the interface under /v1"},
+                    {"tern serve MODEL --port 9000 --max-running 32 --context 4096", "more at once, shorter ones"},
+                    {"TERN_API_KEY=SECRET tern serve MODEL --host 0.0.0.0", "for other machines: only with a key"}},
+       .takes_recipe = true,
+       .details =
+           "Endpoints: /v1/chat/completions, /v1/completions, /v1/embeddings, /v1/models, /tokenize, /detokenize, "
+           "/health, /ready, /metrics (Prometheus) and /metrics.json; docs/serve.md lists every field and limit. "
+           "Weights, "
+           "cache and activations are priced before anything is loaded. A request has the tokens and log-probabilities "
+           "it would have alone. Who closes a connection frees its memory at once. SIGTERM or Ctrl-C: what is under "
+           "way ends first (--drain), then exit code 0; a second signal ends at once."},
       {.name = "tokenize",
        .summary = "Text to ids and back; pack data files; train a tokenizer",
        .positionals = {{"TOKENIZER", "a model directory or tokenizer file; with --train it is left out", false}},
@@ -283,7 +297,7 @@ std::vector<OptionSpec> make_options() {
 
       // train: how it is computed.
       {.name = "dtype", .verbs = "train", .type = choice, .fallback = "f32", .help = "type of weights and activations in the passes; master weights are f32 or wider", .choices = {"f32", "bf16", "f64"}},
-      {.name = "dtype", .verbs = "generate chat eval embed", .type = choice, .help = "type to compute in; not given: the one the model was saved in (f16: f32)", .choices = {"f32", "bf16", "f64"}},
+      {.name = "dtype", .verbs = "generate chat eval embed serve", .type = choice, .help = "type to compute in; not given: the one the model was saved in (f16: f32)", .choices = {"f32", "bf16", "f64"}},
       {.name = "dtype", .verbs = "export", .type = choice, .help = "type of the written weights; not given: the one the model is kept in; q8_0: --format gguf only", .choices = {"f32", "f16", "bf16", "q8_0"}},
       {.name = "recompute", .verbs = "train", .type = choice, .fallback = "none", .help = "recompute activations in the backward pass instead of keeping them", .choices = {"none", "attention", "full"}},
       {.name = "multiply", .verbs = "train", .type = choice, .fallback = "fast", .help = "who multiplies in training: fast library, or tern's own exact kernels", .choices = {"fast", "exact"}},
@@ -293,8 +307,8 @@ std::vector<OptionSpec> make_options() {
       {.name = "seed", .verbs = "generate chat", .type = integer, .fallback = "1", .unit = "N", .help = "of the random draws", .min = 0},
       {.name = "ranks", .verbs = "train", .type = integer, .fallback = "1", .unit = "N", .help = "train on so many ranks, threads of this process: each has a copy of the model and an equal share of every step's micro-batches; --threads is of each", .min = 1, .max = 1024},
       {.name = "sum-groups", .verbs = "train", .type = integer, .unit = "N", .help = "sum gradients in so many groups of micro-batches, then the groups in a tree: ranks of which each has 1, 2, 4, … groups give the same bits; not given: --ranks", .min = 1, .max = 1 << 20},
-      {.name = "threads", .verbs = "train generate chat eval embed export plan demo bench profile", .type = integer, .unit = "N", .help = "compute threads; not given: the cores this process may use", .min = 1, .max = 4096},
-      {.name = "memory", .verbs = "train tokenize generate chat eval embed export bench profile", .type = bytes, .unit = "SIZE", .help = "most memory to use, such as 4GiB; not given: what the machine has free", .min = 1},
+      {.name = "threads", .verbs = "train generate chat eval embed serve export plan demo bench profile", .type = integer, .unit = "N", .help = "compute threads; not given: the cores this process may use", .min = 1, .max = 4096},
+      {.name = "memory", .verbs = "train tokenize generate chat eval embed serve export bench profile", .type = bytes, .unit = "SIZE", .help = "most memory to use, such as 4GiB; not given: what the machine has free", .min = 1},
 
       // train: state on disk, and what is told.
       {.name = "checkpoint-every", .verbs = "train", .type = integer, .fallback = "100", .unit = "STEPS", .help = "save a checkpoint every so many steps; 0: only at the end", .min = 0, .max = 1e12},
@@ -323,15 +337,32 @@ std::vector<OptionSpec> make_options() {
       {.name = "samples", .verbs = "generate", .type = integer, .fallback = "1", .unit = "N", .help = "continuations to write, in one batch", .min = 1, .max = 65536},
       {.name = "ignore-eos", .verbs = "generate", .type = flag, .help = "go on after an end-of-sequence token"},
       {.name = "context", .verbs = "generate", .type = integer, .unit = "TOKENS", .help = "longest sequence; not given: prompt and --max-tokens, within what the model allows", .min = 1, .max = kMaxCount},
-      {.name = "chunk", .verbs = "generate", .type = integer, .fallback = "512", .unit = "TOKENS", .help = "prompt tokens read at a time; changes speed and memory, not the result", .min = 1, .max = kMaxCount},
-      {.name = "weights", .verbs = "generate chat", .type = choice, .fallback = "auto", .help = "where weights are read from. Safetensors in bf16 on tiles: the mapped file, or a copy in huge pages (a token takes 15 to 32 % less time, the start of 1.1B weights 0.4 to 5 s more); auto: a copy from 256 tokens on, a chat counting its context, where memory has room for both. GGUF: mapped leaves matrices as the file codes them: the same answers, a fraction of the memory, seldom faster; copied decodes them at the start; auto decodes them where that fits. Others are packed at the start (0.4 s and more for 1.1B)", .choices = {"auto", "mapped", "copied"}},
-      {.name = "page", .verbs = "generate", .type = integer, .fallback = "16", .unit = "TOKENS", .help = "tokens per page of the key-value cache; does not change the result", .min = 1, .max = 65536},
+      {.name = "chunk", .verbs = "generate serve", .type = integer, .fallback = "512", .unit = "TOKENS", .help = "prompt tokens read at a time; changes speed and memory, not the result", .min = 1, .max = kMaxCount},
+      {.name = "weights", .verbs = "generate chat serve", .type = choice, .fallback = "auto", .help = "where weights are read from. Safetensors in bf16 on tiles: the mapped file, or a copy in huge pages (a token takes 15 to 32 % less time, the start of 1.1B weights 0.4 to 5 s more); auto: a copy from 256 tokens on, a chat counting its context, where memory has room for both. GGUF: mapped leaves matrices as the file codes them: the same answers, a fraction of the memory, seldom faster; copied decodes them at the start; auto decodes them where that fits. Others are packed at the start (0.4 s and more for 1.1B)", .choices = {"auto", "mapped", "copied"}},
+      {.name = "page", .verbs = "generate serve", .type = integer, .fallback = "16", .unit = "TOKENS", .help = "tokens per page of the key-value cache; does not change the result", .min = 1, .max = 65536},
 
       // chat.
       {.name = "system", .verbs = "chat", .type = text, .unit = "TEXT", .help = "system prompt: what the model should know and be"},
-      {.name = "chat-template", .verbs = "chat train", .type = path, .unit = "FILE", .help = "Jinja template to write conversations with; not given: the model's own"},
+      {.name = "chat-template", .verbs = "chat serve train", .type = path, .unit = "FILE", .help = "Jinja template to write conversations with; not given: the model's own"},
       {.name = "max-tokens", .verbs = "chat", .type = integer, .unit = "TOKENS", .help = "most tokens of an answer; not given: what the context holds", .min = 1, .max = kMaxCount},
       {.name = "context", .verbs = "chat", .type = integer, .unit = "TOKENS", .help = "longest conversation; not given: what the model allows and memory holds, up to 8192", .min = 2, .max = kMaxCount},
+
+      // serve.
+      {.name = "host", .verbs = "serve", .type = text, .fallback = "127.0.0.1", .unit = "ADDRESS", .help = "address to listen on; one that other machines reach needs a key"},
+      {.name = "port", .verbs = "serve", .type = integer, .fallback = "8080", .unit = "N", .help = "port to listen on; 0: one that is free (--json tells it)", .min = 0, .max = 65535},
+      {.name = "model-name", .verbs = "serve", .type = text, .unit = "NAME", .help = "what requests call the model; not given: the last part of MODEL"},
+      {.name = "api-key", .verbs = "serve", .type = text, .unit = "KEY", .help = "what a request must bring (Authorization: Bearer KEY); better as TERN_API_KEY, which no list of processes shows"},
+      {.name = "api-key-file", .verbs = "serve", .type = path, .unit = "FILE", .help = "keys, one a line; each is good"},
+      {.name = "allow-host", .verbs = "serve", .type = list, .unit = "NAME", .help = "a further name the server may be called by, beside addresses, localhost and --host; may be given several times"},
+      {.name = "allow-origin", .verbs = "serve", .type = list, .unit = "URL", .help = "a site whose pages may ask, such as https://chat.example.org; *: all; may be given several times"},
+      {.name = "context", .verbs = "serve", .type = integer, .unit = "TOKENS", .help = "longest prompt and answer together; not given: what the model allows and memory holds, up to 8192", .min = 2, .max = kMaxCount},
+      {.name = "max-running", .verbs = "serve", .type = integer, .fallback = "16", .unit = "N", .help = "answers computed at once; the cache has pages for as many of full length as memory holds", .min = 1, .max = 4096},
+      {.name = "max-queue", .verbs = "serve", .type = integer, .fallback = "256", .unit = "N", .help = "answers that may wait beside them; more requests get 429", .min = 0, .max = 1e6},
+      {.name = "max-body", .verbs = "serve", .type = bytes, .fallback = "1MiB", .unit = "SIZE", .help = "largest body of a request; a larger one gets 413", .min = 1024, .max = 1 << 30},
+      {.name = "max-connections", .verbs = "serve", .type = integer, .fallback = "2048", .unit = "N", .help = "open connections; more get 503", .min = 1, .max = 1e6},
+      {.name = "embed-tokens", .verbs = "serve", .type = integer, .fallback = "512", .unit = "TOKENS", .help = "longest text for /v1/embeddings, which memory is kept for; 0: none are made", .min = 0, .max = kMaxCount},
+      {.name = "prefix-cache", .verbs = "serve", .type = toggle, .fallback = "on", .help = "keep the keys of what was read and written for prompts that begin alike; changes speed, not the result"},
+      {.name = "drain", .verbs = "serve", .type = seconds, .fallback = "30s", .unit = "TIME", .help = "time that answers under way get after SIGTERM", .min = 0, .max = 86400},
 
       // eval.
       {.name = "convention", .verbs = "eval", .type = choice, .fallback = "stride", .help = "whose way to cut the text into windows and count", .choices = {"stride", "harness", "gptq", "llamacpp"}},
@@ -443,7 +474,7 @@ std::vector<OptionSpec> make_options() {
       {.name = "disk", .verbs = "profile", .type = path, .unit = "DIR", .help = "read and write two files of 256 MiB, made and removed under this directory; not given: that of --output, else this one"},
       {.name = "import", .verbs = "profile", .type = list, .unit = "FILE", .help = "measure nothing: read the output of nccl-tests (all_reduce_perf, all_gather_perf, …); may be given several times; -: standard input"},
 
-      {.name = "json", .verbs = "train generate chat eval embed tokenize inspect export plan plan-calibrate plan-table compare doctor demo bench profile", .type = flag, .help = "machine-readable output on standard output"},
+      {.name = "json", .verbs = "train generate chat eval embed serve tokenize inspect export plan plan-calibrate plan-table compare doctor demo bench profile", .type = flag, .help = "machine-readable output on standard output"},
   };
   add_rule_options(all);
   return all;

@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/chat_history.h"
-#include "apps/chat_prompt.h"
 #include "apps/common.h"
 #include "apps/line_reader.h"
 #include "apps/sampling_settings.h"
@@ -22,6 +21,7 @@
 #include "base/text.h"
 #include "base/units.h"
 #include "base/utf8.h"
+#include "infer/chat_prompt.h"
 #include "infer/load.h"
 #include "infer/run.h"
 

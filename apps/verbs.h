@@ -12,6 +12,7 @@ int run_generate(const Options&);
 int run_chat(const Options&);
 int run_eval(const Options&);
 int run_embed(const Options&);
+int run_serve(const Options&);
 int run_tokenize(const Options&);
 int run_inspect(const Options&);
 int run_export(const Options&);

@@ -32,7 +32,9 @@ Engine::Engine(KvPool& pool, BatchExecutor execute, const Tokenizer* tokenizer, 
       tokenizer_(tokenizer),
       limits_(limits),
       clock_(clock),
-      scheduler_(pool, limits.scheduler, [this] { return reclaim(); }) {}
+      cache_(limits.cache_prefixes ? std::make_unique<PrefixCache>(pool) : nullptr),
+      scheduler_(
+          pool, limits.scheduler, [this] { return reclaim(); }, cache_.get()) {}
 
 Engine::~Engine() {
   for (auto& [id, run] : samples_) scheduler_.finish(run->sequence);
@@ -82,6 +84,7 @@ void Engine::run_batch() {
   const Batch batch = scheduler_.step();
   const Tensor logits = execute_(batch, pool_);
   scheduler_.computed(batch);
+  if (cache_) cache_prompts(batch);
   EngineStep& report = last_step_;
   report.ran = report.only_decodes = true;
   report.running = scheduler_.num_running();
@@ -93,6 +96,14 @@ void Engine::run_batch() {
     ++report.generated_tokens;
   }
   report.seconds = seconds_between(begin_ns, clock_.now_ns());
+}
+
+// Prompts that are read now: who asks the same beside them need not wait for their end.
+void Engine::cache_prompts(const Batch& batch) {
+  for (const Work& work : batch) {
+    const Sequence& s = *work.sequence;
+    if (work.begin < s.prompt_tokens && s.kv.length >= s.prompt_tokens) cache_->keep(s.tokens, s.kv);
+  }
 }
 
 void Engine::draw(Running& run, std::span<float> logits) {
@@ -123,6 +134,7 @@ void Engine::end(Running& run, Event event) {
     prefix.last_used = ++uses_;
     prefix.busy = false;
   }
+  if (cache_ && sequence.running) cache_->keep(sequence.tokens, sequence.kv);
   scheduler_.finish(sequence);
   event.finished = std::move(run.sample);
   if (--left_.at(run.request_id) == 0) left_.erase(run.request_id);
@@ -145,6 +157,7 @@ bool Engine::cancel(uint64_t request) {
 }
 
 bool Engine::reclaim() {
+  if (cache_ && cache_->reclaim()) return true;
   Prefix* oldest = nullptr;
   for (auto& [id, prefix] : prefixes_)
     if (!prefix.kv.pages.empty() && (!oldest || prefix.last_used < oldest->last_used)) oldest = &prefix;

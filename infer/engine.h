@@ -39,10 +39,12 @@ struct EngineStep {
 struct EngineLimits {
   SchedulerLimits scheduler;
   int64_t context = 0;  // tokens of a sequence, with its prompt
+  // Whole pages stay for whoever begins with the same tokens, as long as nobody needs the room.
+  bool cache_prefixes = false;
 };
 
 /// A token of a sample has the same bits whatever else the engine runs: batch-mates, chunks, pages, preemption, requests
-/// that join, leave or fail, kept prefixes.
+/// that join, leave or fail, kept prefixes, cached pages.
 class Engine {
  public:
   /// Pool and clock must outlive it, and so must the tokenizer; without one there is no text.
@@ -68,6 +70,7 @@ class Engine {
   int64_t num_waiting() const { return scheduler_.num_waiting(); }
   const EngineStep& last_step() const { return last_step_; }
   const KvPool& pool() const { return pool_; }
+  const PrefixCache* prefix_cache() const { return cache_.get(); }  // null: EngineLimits has none
 
   /// A place where a sample leaves its keys for the next request that names it: a conversation computes only what is new.
   /// The next request takes what its prompt has in common with the tokens there, all but the prompt's last token. While
@@ -86,6 +89,7 @@ class Engine {
     bool busy = false;
   };
   void run_batch();
+  void cache_prompts(const Batch&);
   void draw(Running&, std::span<float> logits);
   void end(Running&, Event);
   bool reclaim();
@@ -95,6 +99,7 @@ class Engine {
   const Tokenizer* tokenizer_;
   EngineLimits limits_;
   const Clock& clock_;
+  std::unique_ptr<PrefixCache> cache_;
   Scheduler scheduler_;
   std::unordered_map<uint64_t, std::unique_ptr<Running>> samples_;  // by sequence: request + number of the sample
   std::unordered_map<uint64_t, int64_t> left_;                      // by request: samples not yet ended

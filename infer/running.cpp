@@ -58,6 +58,7 @@ DrawnToken advance(Running& run, std::span<float> logits, int64_t context, std::
   DrawnToken drawn;
   drawn.id = sample_token(request.sampling, sequence.tokens, num_generated, stream, sequence.tokens.size(), scores);
   drawn.log_probability = log_probability(logits, drawn.id);
+  if (request.num_likeliest > 0) drawn.likeliest = likeliest(logits, request.num_likeliest);
   run.sample.sum_log_probability += drawn.log_probability;
   if (std::find(request.eos.begin(), request.eos.end(), drawn.id) != request.eos.end()) {
     run.sample.reason = FinishReason::eos;

@@ -27,8 +27,9 @@ struct Running {
 Running make_running(std::shared_ptr<const Request>, int64_t number, const Tokenizer*);
 
 struct DrawnToken {
-  int32_t id = 0;              // may be one that ends the sample
-  double log_probability = 0;  // under the model (temperature 1, no filters)
+  int32_t id = 0;                                          // may be one that ends the sample
+  double log_probability = 0;                              // under the model (temperature 1, no filters)
+  std::vector<std::pair<int32_t, double>> likeliest = {};  // Request::num_likeliest ids and their log-probabilities
 };
 /// Takes one row of logits: draws, appends, and adds to `text` what became certain. Sets sample.reason when the sample
 /// ends. `scratch` holds a penalized row. Errors: NotFinite, and the sample is as before.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <unordered_map>
 
 #include "base/error.h"
@@ -69,7 +70,8 @@ void check_sampling(const SamplingOptions& options) {
 }
 
 bool has_penalties(const SamplingOptions& o) {
-  return o.repetition_penalty != 1.0 || o.presence_penalty != 0.0 || o.frequency_penalty != 0.0;
+  return o.repetition_penalty != 1.0 || o.presence_penalty != 0.0 || o.frequency_penalty != 0.0 ||
+         !o.logit_bias.empty();
 }
 
 void apply_penalties(const SamplingOptions& options, std::span<const int32_t> history, int64_t num_generated,
@@ -91,6 +93,7 @@ void apply_penalties(const SamplingOptions& options, std::span<const int32_t> hi
       logits[static_cast<size_t>(id)] -=
           static_cast<float>(options.presence_penalty + static_cast<double>(count) * options.frequency_penalty);
   }
+  for (const auto& [id, bias] : options.logit_bias) logits[static_cast<size_t>(id)] += static_cast<float>(bias);
 }
 
 Candidates candidates(const SamplingOptions& options, std::span<const float> logits) {
@@ -140,6 +143,20 @@ int32_t sample_token(const SamplingOptions& options, std::span<const int32_t> hi
   for (const auto& [id, p] : kept)
     if (draw < (sum += p)) return id;
   return kept.back().first;  // the sum fell short of 1 by rounding
+}
+
+std::vector<std::pair<int32_t, double>> likeliest(std::span<const float> logits, int64_t count) {
+  std::vector<int32_t> ids(logits.size());
+  std::iota(ids.begin(), ids.end(), 0);
+  const auto first = static_cast<ptrdiff_t>(std::min<size_t>(static_cast<size_t>(count), ids.size()));
+  std::partial_sort(ids.begin(), ids.begin() + first, ids.end(), [&](int32_t a, int32_t b) {
+    const float x = logits[static_cast<size_t>(a)], y = logits[static_cast<size_t>(b)];
+    return x != y ? x > y : a < b;
+  });
+  std::vector<std::pair<int32_t, double>> found;
+  for (ptrdiff_t i = 0; i < first; ++i)
+    found.emplace_back(ids[static_cast<size_t>(i)], log_probability(logits, ids[static_cast<size_t>(i)]));
+  return found;
 }
 
 double log_probability(std::span<const float> logits, int32_t token) {

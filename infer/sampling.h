@@ -10,24 +10,26 @@
 namespace tern {
 
 struct SamplingOptions {
-  double temperature = 0.0;         // 0: greedy; the highest logit, the lowest id among equals
-  int64_t top_k = 0;                // 0: off
-  double top_p = 1.0;               // 1: off
-  double min_p = 0.0;               // 0: off
-  double repetition_penalty = 1.0;  // 1: off; over prompt and generated tokens
-  double presence_penalty = 0.0;    // over generated tokens
-  double frequency_penalty = 0.0;   // over generated tokens
+  double temperature = 0.0;                                 // 0: greedy; the highest logit, the lowest id among equals
+  int64_t top_k = 0;                                        // 0: off
+  double top_p = 1.0;                                       // 1: off
+  double min_p = 0.0;                                       // 0: off
+  double repetition_penalty = 1.0;                          // 1: off; over prompt and generated tokens
+  double presence_penalty = 0.0;                            // over generated tokens
+  double frequency_penalty = 0.0;                           // over generated tokens
+  std::vector<std::pair<int32_t, double>> logit_bias = {};  // id, what is added to its logit; ids inside the vocabulary
   uint64_t seed = 0;
 };
 /// Errors: usage, naming the flag and its range.
 void check_sampling(const SamplingOptions&);
 
-/// Whether any of the three below changes a logit.
+/// Whether a penalty or a bias changes a logit.
 bool has_penalties(const SamplingOptions&);
 
 /// Penalties in place. `history`: prompt and generated; the last `num_generated` of it were generated.
 /// repetition: logit > 0 → logit/p, else logit·p, once per distinct token (Keskar et al. 2019, arXiv:1909.05858; as
-/// transformers). presence, frequency: logit -= presence + count·frequency (OpenAI's definition).
+/// transformers). presence, frequency: logit -= presence + count·frequency (OpenAI's definition). Then
+/// logit_bias.
 void apply_penalties(const SamplingOptions&, std::span<const int32_t> history, int64_t num_generated,
                      std::span<float> logits);
 
@@ -40,6 +42,9 @@ std::vector<std::pair<int32_t, double>> candidates(const SamplingOptions&, std::
 /// +inf, or none is finite.
 int32_t sample_token(const SamplingOptions&, std::span<const int32_t> history, int64_t num_generated, uint64_t sequence,
                      uint64_t position, std::span<float> logits);
+
+/// The `count` likeliest tokens with log_probability of each, likeliest first, the lowest id first among equals.
+std::vector<std::pair<int32_t, double>> likeliest(std::span<const float> logits, int64_t count);
 
 /// log softmax(logits)[token], as the loss's kernel has it in f32: within 1e-6 of the sum in doubles, or of its size
 /// where that is more.

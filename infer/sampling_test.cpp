@@ -56,6 +56,28 @@ TEST(Sampling, PenaltiesByHand) {
   EXPECT_EQ(logits, (std::vector<float>{2.f, -2.f, 3.f, 1.f}));
 }
 
+TEST(Sampling, ABiasComesBehindThePenaltiesAndDecidesAGreedyDraw) {
+  SamplingOptions o;
+  o.logit_bias = {{0, 1.0}, {2, -100.0}};
+  EXPECT_TRUE(has_penalties(o));
+  o.repetition_penalty = 2;
+  std::vector<float> logits = {2.f, 1.5f, 3.f};
+  const std::vector<int32_t> history = {0};
+  apply_penalties(o, history, 0, logits);
+  EXPECT_EQ(logits, (std::vector<float>{2.f, 1.5f, -97.f}));
+  logits = {2.f, 1.5f, 3.f};
+  o.repetition_penalty = 1;
+  EXPECT_EQ(sample_token(o, history, 0, 0, 0, logits), 0);
+}
+
+TEST(Sampling, TheLikeliestAreInOrderTheLowestIdFirstAmongEquals) {
+  const std::vector<float> logits = {0.5f, 2.f, -INFINITY, 2.f, 1.f};
+  const auto best = likeliest(logits, 3);
+  EXPECT_EQ(ids(best), (std::vector<int32_t>{1, 3, 4}));
+  for (const auto& [id, value] : best) EXPECT_EQ(value, log_probability(logits, id));
+  EXPECT_EQ(likeliest(logits, 20).size(), 5u);
+}
+
 TEST(Sampling, ADrawDependsOnSeedSequenceAndPositionAlone) {
   const SamplingOptions options{.temperature = 1, .seed = 5};
   std::map<int32_t, int> seen;

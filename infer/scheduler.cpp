@@ -68,8 +68,8 @@ bool Scheduler::reserve(KvPages& kv, int64_t count) {
   return true;
 }
 
-// Gives a sequence that is about to run the pages that it need not compute: a kept prefix, or the prompt of a sibling
-// that runs, up to the last prompt token, which it runs itself: its logits are its own, with the same bits (kernels are
+// Gives a sequence that is about to run the pages that it need not compute: a kept prefix, what the cache has of its
+// tokens, or the prompt of a sibling that runs, up to the last prompt token, which it runs itself: its logits are its own, with the same bits (kernels are
 // row-invariant).
 void Scheduler::take_shared(Sequence& next) {
   if (next.prefix) {
@@ -78,6 +78,8 @@ void Scheduler::take_shared(Sequence& next) {
   } else if (const auto owner = live_.find(next.shares_prompt_of); owner != live_.end() && owner->second->running) {
     const int64_t shared = std::min(owner->second->prompt_tokens, next.prompt_tokens) - 1;
     if (shared > 0) next.kv = pool_.fork(owner->second->kv, shared);
+  } else if (cache_) {
+    next.kv = cache_->match(next.tokens);
   }
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "infer/kv_cache.h"
+#include "infer/prefix_cache.h"
 
 namespace tern {
 
@@ -55,9 +56,10 @@ struct SchedulerLimits {
 class Scheduler {
  public:
   /// `reclaim` is asked for pages before a sequence is preempted or kept waiting for want of them: it frees some pages
-  /// that belong to no running sequence, or returns false.
-  Scheduler(KvPool& pool, SchedulerLimits limits, std::function<bool()> reclaim = {})
-      : pool_(pool), limits_(limits), reclaim_(std::move(reclaim)) {}
+  /// that belong to no running sequence, or returns false. With `cache`, what begins with tokens whose pages
+  /// are kept there starts from them; it must outlive the scheduler.
+  Scheduler(KvPool& pool, SchedulerLimits limits, std::function<bool()> reclaim = {}, PrefixCache* cache = nullptr)
+      : pool_(pool), limits_(limits), reclaim_(std::move(reclaim)), cache_(cache) {}
   /// Lines up a sequence that may grow to max_tokens. Its id is its own among those not finished; it must live until it
   /// is finished. Errors: does_not_fit if it can never fit, with the pages it needs and those there are.
   void submit(Sequence&, int64_t max_tokens);
@@ -87,6 +89,7 @@ class Scheduler {
   KvPool& pool_;
   SchedulerLimits limits_;
   std::function<bool()> reclaim_;
+  PrefixCache* cache_;
   std::vector<Sequence*> running_;  // by arrival
   std::deque<Sequence*> waiting_;   // by arrival: all of them after those that run
   std::unordered_map<uint64_t, Sequence*> live_;

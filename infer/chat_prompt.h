@@ -17,7 +17,8 @@ class ChatPrompt {
   /// Errors  usage: the model has no template: what to do; JinjaError; bad_file.
   ChatPrompt(const std::string& model_path, const std::string& file, Tokenizer);
   /// Ends where the assistant's answer begins. Errors: JinjaError, with what the template says of the messages.
-  std::vector<int32_t> tokens(const Json& messages) const;
+  /// `variables`: an object of what the template reads beside them; may be null.
+  std::vector<int32_t> tokens(const Json& messages, const Json* variables = nullptr) const;
   /// Special tokens that the template puts right behind an answer: they end one, whatever the configuration says.
   std::vector<int32_t> turn_ends() const;
   const std::string& place() const { return place_; }

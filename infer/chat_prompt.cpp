@@ -1,4 +1,4 @@
-#include "apps/chat_prompt.h"
+#include "infer/chat_prompt.h"
 
 #include <nlohmann/json.hpp>
 
@@ -40,9 +40,10 @@ ChatPrompt::ChatPrompt(const std::string& model_path, const std::string& file, T
         return ChatTemplate::choose(all);
       }()) {}
 
-std::vector<int32_t> ChatPrompt::tokens(const Json& messages) const {
+std::vector<int32_t> ChatPrompt::tokens(const Json& messages, const Json* variables) const {
   ChatRequest request;
   request.messages = &messages;
+  request.variables = variables;
   request.add_generation_prompt = true;
   return encode_chat(tokenizer_, template_.render(request), control_);
 }

@@ -1,0 +1,198 @@
+#include "serve/answer.h"
+
+#include <algorithm>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "base/utf8.h"
+
+namespace tern {
+namespace {
+
+const char* finish_reason(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::eos:
+    case FinishReason::stop:
+      return "stop";
+    case FinishReason::length:
+    case FinishReason::context:
+      return "length";
+    default:
+      return "cancelled";
+  }
+}
+
+// JSON has no infinity; this is the number that OpenAI gives what is next to impossible.
+double finite(double log_probability) { return std::max(log_probability, -9999.0); }
+
+Json token_json(const Tokenizer& tokenizer, int32_t id, double log_probability) {
+  const std::string text = token_text(tokenizer, id);
+  Json json = {{"token", text}, {"logprob", finite(log_probability)}, {"bytes", nullptr}};
+  if (text.find("\xEF\xBF\xBD") == std::string::npos) {  // a part of a character has no text of its own
+    json["bytes"] = Json::array();
+    for (const char c : text) json["bytes"].push_back(static_cast<unsigned char>(c));
+  }
+  return json;
+}
+
+}  // namespace
+
+std::string token_text(const Tokenizer& tokenizer, int32_t id) {
+  const std::string alone = tokenizer.decode({&id, 1});
+  const int32_t twice[] = {id, id};
+  const std::string both = tokenizer.decode(twice);
+  return both.starts_with(alone) ? both.substr(alone.size()) : alone;
+}
+
+Answer::Answer(Asked asked, const ServedModel& model, std::string id, int64_t created_s)
+    : asked_(std::move(asked)),
+      model_(model),
+      id_(std::move(id)),
+      created_s_(created_s),
+      choices_(static_cast<size_t>(asked_.num_samples())),
+      open_(choices_.size()) {
+  for (size_t i = 0; i < asked_.prompts.size(); ++i) {
+    prompt_tokens_ += static_cast<int64_t>(asked_.prompts[i].prompt.size());
+    const auto n = static_cast<size_t>(asked_.prompts[i].num_samples);
+    if (asked_.echo.empty()) continue;
+    for (size_t k = i * n; k < (i + 1) * n; ++k) {
+      choices_[k].text = asked_.echo[i];
+      choices_[k].offset = static_cast<int64_t>(count_utf8(asked_.echo[i]));
+    }
+  }
+}
+
+Json Answer::log_probabilities(const Choice& c) const {
+  if (!asked_.log_probabilities) return nullptr;
+  const Tokenizer& tokenizer = *model_.tokenizer;
+  if (asked_.chat) {
+    Json content = Json::array();
+    for (const DrawnToken& drawn : c.drawn) {
+      content.push_back(token_json(tokenizer, drawn.id, drawn.log_probability));
+      Json& top = content.back()["top_logprobs"] = Json::array();
+      for (const auto& [id, value] : drawn.likeliest) top.push_back(token_json(tokenizer, id, value));
+    }
+    return {{"content", content}, {"refusal", nullptr}};
+  }
+  Json tokens = Json::array(), values = Json::array(), tops = Json::array(), offsets = Json::array();
+  int64_t offset = c.offset;
+  for (const DrawnToken& drawn : c.drawn) {
+    const std::string text = token_text(tokenizer, drawn.id);
+    tokens.push_back(text);
+    values.push_back(finite(drawn.log_probability));
+    offsets.push_back(offset);
+    offset += static_cast<int64_t>(count_utf8(text));
+    Json best;
+    for (const auto& [id, value] : drawn.likeliest)
+      if (const std::string key = token_text(tokenizer, id); !best.contains(key)) best[key] = finite(value);
+    if (!best.is_null() && !best.contains(text)) best[text] = finite(drawn.log_probability);
+    tops.push_back(std::move(best));
+  }
+  return {{"tokens", tokens}, {"token_logprobs", values}, {"top_logprobs", tops}, {"text_offset", offsets}};
+}
+
+Json Answer::frame(bool piece) const {
+  const char* object = !asked_.chat ? "text_completion" : piece ? "chat.completion.chunk" : "chat.completion";
+  return {{"id", id_}, {"object", object}, {"created", created_s_}, {"model", model_.name}, {"choices", Json::array()}};
+}
+
+Json Answer::usage() const {
+  return {{"prompt_tokens", prompt_tokens_},
+          {"completion_tokens", completion_tokens_},
+          {"total_tokens", prompt_tokens_ + completion_tokens_},
+          {"prompt_tokens_details", {{"cached_tokens", cached_tokens_}}}};
+}
+
+Json Answer::choice_json(size_t index, const Choice& c, bool piece, bool first) const {
+  Json choice = {{"index", index}};
+  if (!asked_.chat) {
+    choice["text"] = c.text;
+  } else if (piece) {
+    choice["delta"] = Json::object();
+    if (first) choice["delta"]["role"] = "assistant";
+    if (first || !c.text.empty()) choice["delta"]["content"] = c.text;
+  } else {
+    choice["message"] = {{"role", "assistant"}, {"content", c.text}, {"refusal", nullptr}};
+  }
+  choice["logprobs"] = log_probabilities(c);
+  choice["finish_reason"] = c.reason.empty() ? Json(nullptr) : Json(c.reason);
+  if (asked_.token_ids) choice["token_ids"] = c.ids;
+  return choice;
+}
+
+std::string Answer::take(size_t prompt, const Event& event) {
+  const size_t index =
+      prompt * static_cast<size_t>(asked_.prompts[prompt].num_samples) + static_cast<size_t>(event.sample);
+  Choice& c = choices_[index];
+  c.text += event.text;
+  const bool ends = event.finished && event.finished->reason == FinishReason::eos;
+  if (event.drawn && !ends) {
+    ++completion_tokens_;
+    if (asked_.log_probabilities) c.drawn.push_back(*event.drawn);
+    if (asked_.token_ids) c.ids.push_back(event.drawn->id);
+  }
+  if (event.finished) {
+    c.reason = finish_reason(event.finished->reason);
+    --open_;
+    if (event.sample == 0) cached_tokens_ += event.finished->reused_tokens;
+  }
+  if (!asked_.stream) return "";
+  const bool tells = !c.text.empty() || !c.ids.empty() || !c.drawn.empty() || !c.reason.empty();
+  if (c.begun && !tells) return "";
+  Json piece = frame(true);
+  piece["choices"].push_back(choice_json(index, c, true, !c.begun));
+  if (asked_.usage) piece["usage"] = asked_.usage_in_each ? usage() : Json(nullptr);
+  c.begun = true;
+  for (const DrawnToken& drawn : c.drawn)
+    c.offset += static_cast<int64_t>(count_utf8(token_text(*model_.tokenizer, drawn.id)));
+  c.text.clear(), c.ids.clear(), c.drawn.clear();
+  return "data: " + dump_json(piece) + "\n\n";
+}
+
+std::string Answer::stream_end() const {
+  std::string end;
+  if (asked_.usage) {
+    Json piece = frame(true);
+    piece["usage"] = usage();
+    end = "data: " + dump_json(piece) + "\n\n";
+  }
+  return end + "data: [DONE]\n\n";
+}
+
+std::string Answer::whole() const {
+  Json json = frame(false);
+  for (size_t i = 0; i < choices_.size(); ++i) json["choices"].push_back(choice_json(i, choices_[i], false, true));
+  json["usage"] = usage();
+  return dump_json(json);
+}
+
+std::string base64_of(std::string_view bytes) {
+  constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string out;
+  out.reserve((bytes.size() + 2) / 3 * 4);
+  for (size_t i = 0; i < bytes.size(); i += 3) {
+    const size_t rest = std::min<size_t>(3, bytes.size() - i);
+    uint32_t bits = 0;
+    for (size_t k = 0; k < 3; ++k) bits = bits << 8 | (k < rest ? static_cast<unsigned char>(bytes[i + k]) : 0u);
+    for (size_t k = 0; k < 4; ++k) out += k <= rest ? kDigits[bits >> (18 - 6 * k) & 63] : '=';
+  }
+  return out;
+}
+
+std::string embeddings_reply(const AskedVectors& asked, const std::vector<std::vector<float>>& vectors,
+                             const ServedModel& model) {
+  Json json = {{"object", "list"}, {"data", Json::array()}, {"model", model.name}};
+  for (size_t i = 0; i < vectors.size(); ++i) {
+    Json one = {{"object", "embedding"}, {"index", i}};
+    if (asked.base64)
+      one["embedding"] =
+          base64_of({reinterpret_cast<const char*>(vectors[i].data()), vectors[i].size() * sizeof(float)});
+    else
+      one["embedding"] = vectors[i];
+    json["data"].push_back(std::move(one));
+  }
+  json["usage"] = {{"prompt_tokens", asked.num_tokens}, {"total_tokens", asked.num_tokens}};
+  return dump_json(json);
+}
+
+}  // namespace tern

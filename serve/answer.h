@@ -1,0 +1,62 @@
+#pragma once
+// What an engine says of a request, as the OpenAI interface writes it: whole, or piece by piece.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "infer/engine.h"
+#include "serve/ask.h"
+
+namespace tern {
+
+class Answer {
+ public:
+  /// The model must outlive it.
+  Answer(Asked, const ServedModel&, std::string id, int64_t created_s);
+
+  /// Takes an event of prompt number `prompt`. Of a stream: what is to be sent now, "data: …" with its blank line; may be
+  /// empty. Of a whole answer always empty.
+  std::string take(size_t prompt, const Event&);
+  bool complete() const { return open_ == 0; }
+  /// Of a stream that is complete: what was used, if it was asked for, and [DONE].
+  std::string stream_end() const;
+  std::string whole() const;
+
+  const Asked& asked() const { return asked_; }
+  int64_t prompt_tokens() const { return prompt_tokens_; }
+  int64_t completion_tokens() const { return completion_tokens_; }
+
+ private:
+  struct Choice {
+    std::string text;
+    std::vector<int32_t> ids;
+    std::vector<DrawnToken> drawn;  // where log-probabilities are asked for
+    int64_t offset = 0;             // characters before these tokens
+    bool begun = false;
+    std::string reason;  // empty: not ended
+  };
+  Json log_probabilities(const Choice&) const;
+  Json frame(bool piece) const;
+  Json usage() const;
+  Json choice_json(size_t index, const Choice&, bool piece, bool first) const;
+
+  Asked asked_;
+  const ServedModel& model_;
+  std::string id_;
+  int64_t created_s_;
+  std::vector<Choice> choices_;  // of a stream: what was not sent yet
+  size_t open_;
+  int64_t prompt_tokens_ = 0, completion_tokens_ = 0, cached_tokens_ = 0;
+};
+
+/// The text that a token adds in the middle of a text: of SentencePiece's pieces with the blank in front.
+std::string token_text(const Tokenizer&, int32_t id);
+
+/// The reply to /v1/embeddings. `vectors` in the order of the texts.
+std::string embeddings_reply(const AskedVectors&, const std::vector<std::vector<float>>& vectors, const ServedModel&);
+/// Bytes in base64 (RFC 4648 §4, with padding).
+std::string base64_of(std::string_view bytes);
+
+}  // namespace tern

@@ -1,0 +1,85 @@
+#pragma once
+// The one thread that computes: it drives an engine (and an embedder) with what other threads hand in, and hands out what
+// became certain. Nothing of the engine is touched by another thread.
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <unordered_map>
+#include <variant>
+#include <vector>
+
+#include "infer/embedder.h"
+#include "infer/engine.h"
+
+namespace tern {
+
+/// Of a ticket: an event of its request, a vector, or an error that ended all of it.
+struct LoopEvent {
+  uint64_t ticket = 0;
+  std::variant<Event, EmbeddingEvent, std::exception_ptr> what;
+};
+/// How the engine stands after a step.
+struct EngineFigures {
+  int64_t running = 0, waiting = 0, waiting_texts = 0;  // samples, samples, texts
+  int64_t pages = 0, free_pages = 0, cached_pages = 0;
+  int64_t prefix_asked = 0, prefix_found = 0;  // tokens
+  int64_t steps = 0, prompt_tokens = 0, generated_tokens = 0, preemptions = 0;
+};
+struct LoopReport {
+  std::vector<LoopEvent> events;
+  EngineFigures figures;
+};
+
+class EngineLoop {
+ public:
+  using Sink = std::function<void(LoopReport)>;
+  /// `sink` is called on the loop's thread. Engine or embedder may be null; both must outlive the loop.
+  EngineLoop(Engine*, Embedder*, Sink);
+
+  /// From any thread. A ticket is the caller's own number and is not used again; its last event is one with
+  /// Event::finished for each sample, a vector, or an error.
+  void submit(uint64_t ticket, Request);
+  void embed(uint64_t ticket, std::vector<int32_t> tokens);
+  /// No event of it need be expected any more, though some may still come. Nothing, if it has ended.
+  void cancel(uint64_t ticket);
+
+  /// Runs steps until `go_on` says no; it is asked between steps, and ten times a second while there is nothing to do.
+  void run(const std::function<bool()>& go_on);
+
+ private:
+  struct Cancel {};
+  struct Job {
+    uint64_t ticket;
+    std::variant<Request, std::vector<int32_t>, Cancel> what;
+  };
+  void push(Job);
+  void take_jobs(bool may_wait);
+  void start(Job&);
+  void stop(uint64_t ticket);
+  void step_engine();
+  void step_embedder();
+  void report();
+
+  Engine* engine_;
+  Embedder* embedder_;
+  Sink sink_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::deque<Job> jobs_;  // under mutex_
+
+  std::unordered_map<uint64_t, uint64_t> request_of_, text_of_;  // by ticket
+  struct Running {
+    uint64_t ticket;
+    int64_t left;  // samples
+  };
+  std::unordered_map<uint64_t, Running> by_request_;
+  std::unordered_map<uint64_t, uint64_t> by_text_;
+  LoopReport out_;
+};
+
+}  // namespace tern

@@ -1,0 +1,196 @@
+// Nobody's answer depends on who else asks: through real sockets, at once and alone.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "serve/client_testing.h"
+
+namespace tern {
+namespace {
+
+constexpr uint64_t kSeed = 20261123;
+constexpr int kRequests = 64;
+
+Json random_request(uint64_t number) {
+  std::mt19937_64 random(kSeed * 1000 + number);
+  const auto one_of = [&](int n) { return static_cast<int>(random() % static_cast<uint64_t>(n)); };
+  static const char* kBeginnings[] = {"The old man looked at the sea, and", "It was a dark night",
+                                      "\"Well,\" said the captain,", "She"};
+  Json body;
+  if (one_of(4) == 0) {
+    body["prompt"] = Json::array();
+    for (int i = 0, count = 1 + one_of(60); i < count; ++i) body["prompt"].push_back(one_of(4000));
+  } else {
+    std::string text = kBeginnings[one_of(4)];
+    for (int i = one_of(30); i > 0; --i) text += " and then he went to the house";
+    body["prompt"] = text;
+    if (one_of(6) == 0) body["prompt"] = {text, "Once"};
+  }
+  body["max_tokens"] = 1 + one_of(14);
+  body["seed"] = one_of(1000) - 500;
+  body["temperature"] = one_of(3) == 0 ? 0.0 : 0.5 + 0.1 * one_of(10);
+  if (one_of(2)) body["top_p"] = 0.5 + 0.05 * one_of(10);
+  if (one_of(3) == 0) body["top_k"] = 1 + one_of(40);
+  if (one_of(4) == 0) body["min_p"] = 0.02;
+  if (one_of(3) == 0) body["presence_penalty"] = 0.7;
+  if (one_of(3) == 0) body["frequency_penalty"] = -0.4;
+  if (one_of(4) == 0) body["repetition_penalty"] = 1.3;
+  if (one_of(4) == 0) body["logit_bias"] = {{std::to_string(one_of(4000)), 3}, {"72", -100}};
+  if (one_of(4) == 0) body["stop"] = {" the", "."};
+  if (one_of(4) == 0) body["n"] = 1 + one_of(3);
+  if (one_of(3) == 0) body["ignore_eos"] = true;
+  body["logprobs"] = one_of(4);
+  body["return_token_ids"] = true;
+  body["stream"] = one_of(2) == 0;
+  return body;
+}
+
+// The choices of a stream put together again.
+Json choices_of_stream(const std::string& stream) {
+  std::vector<Json> choices;
+  for (const std::string& data : sse_data(stream)) {
+    if (data == "[DONE]") break;
+    const Json whole = parse_json(data, "a piece");
+    for (const Json& piece : whole["choices"]) {
+      const auto i = piece["index"].get<size_t>();
+      if (choices.size() <= i) choices.resize(i + 1);
+      if (choices[i].is_null()) {
+        choices[i] = piece;
+        continue;
+      }
+      choices[i]["text"] = choices[i]["text"].get<std::string>() + piece["text"].get<std::string>();
+      for (const char* list : {"tokens", "token_logprobs", "top_logprobs", "text_offset"})
+        for (const Json& x : piece["logprobs"][list]) choices[i]["logprobs"][list].push_back(x);
+      for (const Json& x : piece["token_ids"]) choices[i]["token_ids"].push_back(x);
+      choices[i]["finish_reason"] = piece["finish_reason"];
+    }
+  }
+  return choices;
+}
+
+TEST(ServedExactly, SixtyFourRequestsAtOnceSayWhatEachSaysAlone) {
+  Novels novels;
+  std::vector<Json> bodies, want;
+  {
+    Arena arena;
+    KvPool pool(novels.shape(), 200, arena);
+    Engine engine(pool, novels.executor(), novels.served.tokenizer,
+                  {{.token_budget = 512, .chunk = 512, .max_running = 4}, 512}, real_clock());
+    for (uint64_t i = 0; i < kRequests; ++i) {
+      bodies.push_back(random_request(i));
+      Asked asked = read_completion(bodies.back(), novels.served, 0);
+      asked.stream = false;
+      Answer answer(asked, novels.served, "x", 0);
+      for (size_t p = 0; p < asked.prompts.size(); ++p) {
+        engine.submit(asked.prompts[p]);
+        while (!engine.idle())
+          for (const Event& event : engine.step()) answer.take(p, event);
+      }
+      ASSERT_TRUE(answer.complete());
+      want.push_back(parse_json(answer.whole(), "")["choices"]);
+    }
+  }
+  struct Case {
+    ServedRig::Setup setup;
+    bool preempts;
+  };
+  const Case cases[] = {{{.pages = 2048, .chunk = 512, .running = 64}, false},
+                        {{.pages = 110, .page_tokens = 5, .chunk = 7, .running = 64}, true},
+                        {{.pages = 40, .page_tokens = 16, .chunk = 33, .running = 32, .cache = false}, true},
+                        {{.pages = 8192, .page_tokens = 1, .chunk = 64, .running = 9}, false}};
+  for (const Case& c : cases) {
+    SCOPED_TRACE(testing::Message() << "pages of " << c.setup.page_tokens << ", chunks of " << c.setup.chunk
+                                    << ", cache " << c.setup.cache);
+    Arena arena;
+    ServedRig rig(novels.served, novels.shape(c.setup.page_tokens), novels.executor(), c.setup, arena);
+    std::vector<std::thread> clients;
+    std::vector<Json> got(kRequests);
+    for (size_t i = 0; i < kRequests; ++i)
+      clients.emplace_back([&, i] {
+        Client client(rig.service.port());
+        const ClientReply r = client.ask("POST", "/v1/completions", dump_json(bodies[i]));
+        if (r.status != 200) return;
+        got[i] = bodies[i]["stream"] == true ? choices_of_stream(client.rest_of_stream()) : r.json()["choices"];
+      });
+    for (std::thread& t : clients) t.join();
+    for (size_t i = 0; i < kRequests; ++i)
+      EXPECT_EQ(got[i], want[i]) << "request " << i << " of seed " << kSeed << ": " << bodies[i];
+    const double preemptions = rig.ask("GET", "/metrics.json").json()["num_preemptions_total"];
+    EXPECT_EQ(preemptions > 0, c.preempts) << preemptions;
+    rig.end();
+    EXPECT_EQ(rig.cut_off, 0);
+    if (c.setup.cache) { EXPECT_GT(rig.engine.prefix_cache()->found_tokens(), 200); }
+  }
+}
+
+// What a stream says is what the whole answer says, for chats too.
+TEST(ServedExactly, AStreamedChatIsTheWholeOne) {
+  Novels novels;
+  const std::string file = testing::TempDir() + "serve_template.jinja";
+  write_file_atomically(real_io(), file,
+                        "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}assistant:");
+  const ChatPrompt chat(novels.model.dir.path, file, *novels.model.tokenizer);
+  novels.served.chat = &chat;
+  Arena arena;
+  ServedRig rig(novels.served, novels.shape(), novels.executor(), {}, arena);
+  Json body = {{"model", "novels"},
+               {"messages",
+                {{{"role", "system"}, {"content", "Be short."}},
+                 {{"role", "user"},
+                  {"content", {{{"type", "text"}, {"text", "Where is"}}, {{"type", "text"}, {"text", "the sea?"}}}}}}},
+               {"max_completion_tokens", 12},
+               {"seed", 7},
+               {"n", 2},
+               {"logprobs", true},
+               {"top_logprobs", 2}};
+  const Json whole = rig.ask("POST", "/v1/chat/completions", dump_json(body)).json();
+  ASSERT_EQ(whole["choices"].size(), 2u) << whole;
+  body["stream"] = true;
+  body["stream_options"] = {{"include_usage", true}};
+  Client client(rig.service.port());
+  ASSERT_EQ(client.ask("POST", "/v1/chat/completions", dump_json(body)).status, 200);
+  const std::vector<std::string> pieces = sse_data(client.rest_of_stream());
+  ASSERT_GT(pieces.size(), 3u);
+  EXPECT_EQ(pieces.back(), "[DONE]");
+  const Json last = parse_json(pieces[pieces.size() - 2], "");
+  EXPECT_EQ(last["usage"]["completion_tokens"], whole["usage"]["completion_tokens"]);
+  EXPECT_EQ(last["choices"], Json::array());
+  for (const Json& choice : whole["choices"]) {
+    std::string text, role, reason;
+    Json content = Json::array();
+    for (size_t i = 0; i + 2 < pieces.size(); ++i) {
+      const Json piece = parse_json(pieces[i], "")["choices"][0];
+      if (piece["index"] != choice["index"]) continue;
+      if (piece["delta"].contains("role")) role += piece["delta"]["role"];
+      if (piece["delta"].contains("content")) text += piece["delta"]["content"];
+      if (!piece["finish_reason"].is_null()) reason += piece["finish_reason"];
+      for (const Json& token : piece["logprobs"]["content"]) content.push_back(token);
+    }
+    EXPECT_EQ(role, "assistant") << "said once";
+    EXPECT_EQ(text, choice["message"]["content"]);
+    EXPECT_EQ(reason, choice["finish_reason"]);
+    EXPECT_EQ(content, choice["logprobs"]["content"]);
+  }
+  // The float of the likeliest token is the one told for it beside.
+  for (const Json& token : whole["choices"][0]["logprobs"]["content"])
+    for (const Json& top : token["top_logprobs"])
+      if (top["token"] == token["token"]) { EXPECT_EQ(top["logprob"], token["logprob"]); }
+}
+
+TEST(ServedExactly, ASeedThatWasNotGivenIsToldAndSaysTheSameAgain) {
+  Novels novels;
+  Arena arena;
+  ServedRig rig(novels.served, novels.shape(), novels.executor(), {}, arena);
+  const ClientReply first = rig.ask("POST", "/v1/completions", R"({"prompt":"It was","max_tokens":12})");
+  ASSERT_EQ(first.status, 200);
+  const std::string seed = first.headers.at("x-tern-seed");
+  const ClientReply again =
+      rig.ask("POST", "/v1/completions", R"({"prompt":"It was","max_tokens":12,"seed":)" + seed + "}");
+  EXPECT_EQ(again.json()["choices"], first.json()["choices"]);
+  EXPECT_EQ(again.headers.at("x-tern-seed"), seed);
+  const ClientReply other = rig.ask("POST", "/v1/completions", R"({"prompt":"It was","max_tokens":12})");
+  EXPECT_NE(other.headers.at("x-tern-seed"), seed);
+}
+
+}  // namespace
+}  // namespace tern

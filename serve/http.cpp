@@ -1,0 +1,405 @@
+#include "serve/http.h"
+
+#include <utility>  // before Asio 1.74, which leaves it out
+
+#include <fmt/format.h>
+#include <sys/socket.h>
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/write.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/core/tcp_stream.hpp>
+#include <boost/beast/http.hpp>
+#include <chrono>
+#include <deque>
+#include <unordered_set>
+
+#include "base/error.h"
+
+namespace tern {
+namespace {
+
+namespace net = boost::asio;
+namespace beast = boost::beast;
+namespace http = beast::http;
+using tcp = net::ip::tcp;
+using boost::system::error_code;
+
+std::chrono::nanoseconds nanoseconds(double seconds) {
+  return std::chrono::nanoseconds(static_cast<int64_t>(seconds * 1e9));
+}
+
+using ChunkHeaders = std::vector<std::pair<std::string, std::string>>;
+
+// What a handler has to say, until the connection's coroutine has written it.
+struct Outbox : Exchange {
+  explicit Outbox(net::steady_timer& timer, int64_t most) : wake(&timer), most_pending(most) {}
+  void reply(HttpReply r) override {
+    if (ended) return;
+    whole = std::move(r), ended = true;
+    wake_up();
+  }
+  void begin_stream(ChunkHeaders h) override {
+    headers = std::move(h), streams = true;
+    wake_up();
+  }
+  void send(std::string_view piece) override {
+    if (ended || gone) return;
+    pending += piece;
+    if (static_cast<int64_t>(pending.size()) > most_pending) return lose();
+    wake_up();
+  }
+  void end() override {
+    ended = true;
+    wake_up();
+  }
+  void wake_up() {
+    if (wake) wake->cancel();
+  }
+  // The client is gone, or as good as gone.
+  void lose() {
+    if (gone) return;
+    gone = true;
+    if (!ended && on_gone) std::exchange(on_gone, {})();
+    wake_up();
+  }
+
+  net::steady_timer* wake;  // null once the connection has gone
+  int64_t most_pending;
+  std::optional<HttpReply> whole;
+  ChunkHeaders headers;
+  std::string pending;
+  bool streams = false, ended = false, gone = false;
+};
+
+HttpRequest head_of(const http::request<http::string_body>& message) {
+  const auto text = [](boost::string_view v) { return std::string(v.data(), v.size()); };
+  HttpRequest r;
+  r.method = text(message.method_string());
+  r.path = text(message.target());
+  r.path = r.path.substr(0, r.path.find('?'));
+  r.host = text(message[http::field::host]);
+  r.origin = text(message[http::field::origin]);
+  r.authorization = text(message[http::field::authorization]);
+  r.asked_method = text(message[http::field::access_control_request_method]);
+  return r;
+}
+
+// Whether the peer has closed, with what it sent before left where it is.
+bool peer_closed(tcp::socket& socket, bool& has_data) {
+  char byte;
+  const ssize_t n = ::recv(socket.native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+  has_data = n > 0;
+  return n == 0 || (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
+}
+
+}  // namespace
+
+struct HttpServer::Impl {
+  Impl(const HttpLimits& l, HttpHandlers h) : limits(l), handlers(std::move(h)), acceptor(io), grace(io) {}
+
+  // Lives while its coroutines do.
+  struct Connection {
+    Connection(tcp::socket socket) : stream(std::move(socket)), wake(stream.get_executor()) {}
+    beast::tcp_stream stream;
+    beast::flat_buffer buffer;
+    net::steady_timer wake;
+    bool answers = false;
+  };
+  using Held = std::shared_ptr<Connection>;
+  using Parser = http::request_parser<http::string_body>;
+
+  net::awaitable<void> accept_all();
+  net::awaitable<void> serve(Held);
+  net::awaitable<bool> read_head(Connection&, Parser&);
+  net::awaitable<bool> read_body(Connection&, Parser&);
+  net::awaitable<bool> answer(Held, HttpRequest, unsigned version, bool keep_alive);
+  net::awaitable<void> watch(Held, std::shared_ptr<Outbox>);
+  net::awaitable<bool> write_reply(Connection&, HttpReply, unsigned version, bool keep_alive, bool with_body);
+  net::awaitable<bool> write_stream(Connection&, std::shared_ptr<Outbox>, unsigned version);
+  net::awaitable<bool> write_text(Connection&, std::string text);
+  net::awaitable<void> fault(Connection&, int status, std::string message);
+
+  HttpLimits limits;
+  HttpHandlers handlers;
+  net::io_context io{1};
+  tcp::acceptor acceptor;
+  net::steady_timer grace;
+  std::unordered_set<Connection*> connections;
+  int64_t bodies = 0;  // bytes that requests being read may have
+  bool stopping = false;
+};
+
+HttpServer::HttpServer(const std::string& host, uint16_t port, const HttpLimits& limits, HttpHandlers handlers)
+    : impl_(std::make_unique<Impl>(limits, std::move(handlers))) {
+  error_code ec;
+  tcp::resolver resolver(impl_->io);
+  const auto found = resolver.resolve(host, std::to_string(port), tcp::resolver::passive, ec);
+  if (ec || found.empty())
+    throw Error(ErrorKind::usage, "--host {}: no address of this machine: {}", host, ec.message());
+  const tcp::endpoint at = found.begin()->endpoint();
+  impl_->acceptor.open(at.protocol(), ec);
+  if (!ec) impl_->acceptor.set_option(net::socket_base::reuse_address(true), ec);
+  if (!ec) impl_->acceptor.bind(at, ec);
+  if (!ec) impl_->acceptor.listen(1024, ec);
+  if (ec)
+    throw Error(ErrorKind::usage, "cannot listen on {} port {}: {}; give another --port (0: one that is free)", host,
+                port, ec.message());
+}
+
+HttpServer::~HttpServer() = default;
+
+uint16_t HttpServer::port() const { return impl_->acceptor.local_endpoint().port(); }
+int64_t HttpServer::num_connections() const { return static_cast<int64_t>(impl_->connections.size()); }
+void HttpServer::post(std::function<void()> task) { net::post(impl_->io, std::move(task)); }
+
+void HttpServer::run() {
+  net::co_spawn(impl_->io, impl_->accept_all(), net::detached);
+  impl_->io.run();
+}
+
+void HttpServer::stop(double grace_s) {
+  post([impl = impl_.get(), grace_s] {
+    impl->stopping = true;
+    error_code ec;
+    impl->acceptor.close(ec);
+    for (Impl::Connection* c : impl->connections)
+      if (!c->answers) c->stream.close();
+    impl->grace.expires_after(nanoseconds(grace_s));
+    impl->grace.async_wait([impl](error_code) { impl->io.stop(); });
+    if (impl->connections.empty()) impl->io.stop();
+  });
+}
+
+net::awaitable<void> HttpServer::Impl::accept_all() {
+  while (!stopping) {
+    error_code ec;
+    tcp::socket socket(io);
+    co_await acceptor.async_accept(socket, net::redirect_error(net::use_awaitable, ec));
+    if (stopping) co_return;
+    if (ec) {  // no descriptors, for example: who leaves makes room
+      net::steady_timer pause(io, std::chrono::milliseconds(100));
+      co_await pause.async_wait(net::redirect_error(net::use_awaitable, ec));
+      continue;
+    }
+    socket.set_option(tcp::no_delay(true), ec);
+    const Held held = std::make_shared<Connection>(std::move(socket));
+    if (static_cast<int64_t>(connections.size()) >= limits.connections) {
+      held->stream.expires_after(nanoseconds(1));
+      net::co_spawn(
+          io,
+          [this, held]() -> net::awaitable<void> {
+            HttpReply full = handlers.fault(503, "the server has as many connections as it takes; try again later");
+            co_await write_reply(*held, std::move(full), 11, false, true);
+          },
+          net::detached);
+      continue;
+    }
+    connections.insert(held.get());
+    net::co_spawn(io, serve(held), net::detached);
+  }
+}
+
+net::awaitable<void> HttpServer::Impl::serve(Held held) {
+  Connection& c = *held;
+  try {
+    for (bool more = true; more && !stopping;) {
+      Parser parser;
+      parser.header_limit(static_cast<uint32_t>(limits.header_bytes));
+      parser.body_limit(static_cast<uint64_t>(limits.body_bytes));
+      const bool has_head = co_await read_head(c, parser);
+      if (!has_head) break;
+      HttpRequest request = head_of(parser.get());
+      const unsigned version = parser.get().version();
+      std::optional<HttpReply> refusal = handlers.refuse(request);
+      if (refusal) {
+        // A body that was not read cannot be parted from the next request.
+        const bool keep = parser.is_done() && parser.keep_alive();
+        const bool written = co_await write_reply(c, std::move(*refusal), version, keep, request.method != "HEAD");
+        more = written && keep;
+        continue;
+      }
+      const int64_t room =
+          parser.is_done()
+              ? 0
+              : static_cast<int64_t>(parser.content_length().value_or(static_cast<uint64_t>(limits.body_bytes)));
+      if (bodies + room > limits.bodies_bytes) {
+        co_await fault(c, 503, "the server is reading as much as it has room for; try again later");
+        break;
+      }
+      bodies += room;
+      const bool has_body = co_await read_body(c, parser);
+      bodies -= room;
+      if (!has_body) break;
+      request.body = std::move(parser.get().body());
+      const bool keep = parser.keep_alive();
+      more = co_await answer(held, std::move(request), version, keep);
+    }
+  } catch (const std::exception&) {
+    // The connection ends here; whoever asked is told below.
+  }
+  connections.erase(held.get());
+  error_code ec;
+  c.stream.socket().shutdown(tcp::socket::shutdown_both, ec);
+  c.stream.close();
+  if (stopping && connections.empty()) io.stop();
+}
+
+net::awaitable<bool> HttpServer::Impl::read_head(Connection& c, Parser& parser) {
+  error_code ec;
+  if (c.buffer.size() == 0) {
+    c.stream.expires_after(nanoseconds(limits.idle_s));
+    const auto space = c.buffer.prepare(4096);
+    const size_t n = co_await c.stream.async_read_some(space, net::redirect_error(net::use_awaitable, ec));
+    if (ec) co_return false;
+    c.buffer.commit(n);
+  }
+  c.stream.expires_after(nanoseconds(limits.header_s));
+  co_await http::async_read_header(c.stream, c.buffer, parser, net::redirect_error(net::use_awaitable, ec));
+  if (!ec) co_return true;
+  if (ec == http::error::header_limit || ec == http::error::buffer_overflow)
+    co_await fault(c, 431, fmt::format("the head of the request is over {} bytes", limits.header_bytes));
+  else if (ec == http::error::body_limit)
+    co_await fault(c, 413, fmt::format("the body of the request is over {} bytes (--max-body)", limits.body_bytes));
+  else if (ec == beast::error::timeout)
+    co_return false;
+  else if (ec.category() == make_error_code(http::error::bad_method).category() && ec != http::error::end_of_stream &&
+           ec != http::error::partial_message)
+    co_await fault(c, 400, fmt::format("this is no HTTP request: {}", ec.message()));
+  co_return false;
+}
+
+net::awaitable<bool> HttpServer::Impl::read_body(Connection& c, Parser& parser) {
+  if (parser.is_done()) co_return true;
+  const boost::string_view expect = parser.get()[http::field::expect];
+  if (beast::iequals(expect, "100-continue")) {
+    const bool written = co_await write_text(c, "HTTP/1.1 100 Continue\r\n\r\n");
+    if (!written) co_return false;
+  }
+  error_code ec;
+  c.stream.expires_after(nanoseconds(limits.body_s));
+  co_await http::async_read(c.stream, c.buffer, parser, net::redirect_error(net::use_awaitable, ec));
+  if (!ec) co_return true;
+  if (ec == http::error::body_limit)
+    co_await fault(c, 413, fmt::format("the body of the request is over {} bytes (--max-body)", limits.body_bytes));
+  else if (ec != beast::error::timeout && ec != http::error::partial_message && ec != http::error::end_of_stream &&
+           ec.category() == make_error_code(http::error::bad_method).category())
+    co_await fault(c, 400, fmt::format("this is no HTTP request: {}", ec.message()));
+  co_return false;
+}
+
+net::awaitable<bool> HttpServer::Impl::answer(Held held, HttpRequest request, unsigned version, bool keep_alive) {
+  Connection& c = *held;
+  const auto out = std::make_shared<Outbox>(c.wake, limits.pending_bytes);
+  const bool with_body = request.method != "HEAD";
+  c.answers = true;
+  c.stream.expires_never();
+  handlers.handle(std::move(request), out);
+  if (!out->whole) net::co_spawn(io, watch(held, out), net::detached);
+  while (!out->whole && !out->streams && !out->gone) {
+    error_code ec;
+    c.wake.expires_at(std::chrono::steady_clock::time_point::max());
+    co_await c.wake.async_wait(net::redirect_error(net::use_awaitable, ec));
+  }
+  bool written = false;
+  if (out->whole && !out->gone)
+    written = co_await write_reply(c, std::move(*out->whole), version, keep_alive, with_body);
+  else if (out->streams && !out->gone)
+    written = co_await write_stream(c, out, version);
+  if (!written) out->lose();
+  out->wake = nullptr;
+  error_code ec;
+  c.stream.socket().cancel(ec);  // the watch
+  c.answers = false;
+  co_return written&& keep_alive && !(out->streams && version < 11);
+}
+
+// Notices that the client closes its side while an answer is made. What it sends meanwhile (the next request) stays.
+net::awaitable<void> HttpServer::Impl::watch(Held held, std::shared_ptr<Outbox> out) {
+  while (!out->gone) {
+    error_code ec;
+    co_await held->stream.socket().async_wait(tcp::socket::wait_read, net::redirect_error(net::use_awaitable, ec));
+    if (ec || !out->wake) co_return;
+    bool has_data = false;
+    if (peer_closed(held->stream.socket(), has_data)) out->lose();
+    if (has_data) co_return;
+  }
+}
+
+net::awaitable<bool> HttpServer::Impl::write_text(Connection& c, std::string text) {
+  error_code ec;
+  c.stream.expires_after(nanoseconds(limits.write_s));
+  co_await net::async_write(c.stream, net::buffer(text), net::redirect_error(net::use_awaitable, ec));
+  c.stream.expires_never();
+  co_return !ec;
+}
+
+net::awaitable<bool> HttpServer::Impl::write_reply(Connection& c, HttpReply reply, unsigned version, bool keep_alive,
+                                                   bool with_body) {
+  http::response<http::string_body> message{static_cast<http::status>(reply.status), version};
+  message.set(http::field::server, "tern");
+  if (!reply.type.empty()) message.set(http::field::content_type, reply.type);
+  for (const auto& [name, value] : reply.headers) message.set(name, value);
+  message.keep_alive(keep_alive && !stopping);
+  message.body() = std::move(reply.body);
+  message.prepare_payload();
+  if (!with_body) message.body().clear();  // Content-Length says what a GET would have given
+  error_code ec;
+  c.stream.expires_after(nanoseconds(limits.write_s));
+  co_await http::async_write(c.stream, message, net::redirect_error(net::use_awaitable, ec));
+  c.stream.expires_never();
+  co_return !ec;
+}
+
+// Chunked by hand: what gathered while the last piece was on its way goes out as one.
+net::awaitable<bool> HttpServer::Impl::write_stream(Connection& c, std::shared_ptr<Outbox> out, unsigned version) {
+  const bool chunked = version >= 11;
+  std::string head =
+      fmt::format("HTTP/1.{} 200 OK\r\nServer: tern\r\nContent-Type: text/event-stream\r\nCache-Control: no-cache\r\n",
+                  chunked ? 1 : 0);
+  for (const auto& [name, value] : out->headers) head += fmt::format("{}: {}\r\n", name, value);
+  head += chunked ? "Transfer-Encoding: chunked\r\n\r\n" : "Connection: close\r\n\r\n";
+  bool written = co_await write_text(c, std::move(head));
+  while (written && !out->gone) {
+    if (!out->pending.empty()) {
+      std::string piece = std::exchange(out->pending, {});
+      if (chunked) piece = fmt::format("{:x}\r\n{}\r\n", piece.size(), piece);
+      written = co_await write_text(c, std::move(piece));
+    } else if (out->ended) {
+      if (chunked) written = co_await write_text(c, "0\r\n\r\n");
+      co_return written;
+    } else {
+      error_code ec;
+      c.wake.expires_at(std::chrono::steady_clock::time_point::max());
+      co_await c.wake.async_wait(net::redirect_error(net::use_awaitable, ec));
+    }
+  }
+  co_return false;
+}
+
+net::awaitable<void> HttpServer::Impl::fault(Connection& c, int status, std::string message) {
+  HttpReply reply = handlers.fault(status, message);
+  const bool written = co_await write_reply(c, std::move(reply), 11, false, true);
+  if (!written) co_return;
+  // What is still on its way is taken for a moment: closing over unread bytes would reset the connection, and the client
+  // might never see the answer.
+  error_code ec;
+  c.stream.socket().shutdown(tcp::socket::shutdown_send, ec);
+  c.stream.expires_after(std::chrono::seconds(2));
+  for (int64_t taken = 0; !ec && taken < limits.body_bytes * 4;) {
+    c.buffer.clear();
+    const auto space = c.buffer.prepare(65536);
+    taken +=
+        static_cast<int64_t>(co_await c.stream.async_read_some(space, net::redirect_error(net::use_awaitable, ec)));
+  }
+}
+
+}  // namespace tern

@@ -1,0 +1,124 @@
+#include "serve/metrics.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/json.h"
+#include "base/system.h"
+#include "base/text.h"
+
+namespace tern {
+namespace {
+
+// One list for both forms.
+struct Figure {
+  const char *name, *type, *help;
+  double value;
+};
+
+std::vector<Figure> figures_of(const Metrics& m) {
+  const EngineFigures& e = m.engine;
+  const auto share = [](int64_t part, int64_t whole) {
+    return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0.0;
+  };
+  const auto number = [](int64_t n) { return static_cast<double>(n); };
+  return {{"num_requests_running", "gauge", "samples that have pages", number(e.running)},
+          {"num_requests_waiting", "gauge", "samples and texts that wait", number(e.waiting + e.waiting_texts)},
+          {"num_requests_live", "gauge", "HTTP requests that are being answered", number(m.live_requests)},
+          {"num_connections", "gauge", "open connections", number(m.connections)},
+          {"kv_cache_usage_perc", "gauge", "share of the key-value pages that samples hold (1: all)",
+           share(e.pages - e.free_pages - e.cached_pages, e.pages)},
+          {"kv_cache_cached_perc", "gauge", "share of the key-value pages that are kept for later prompts",
+           share(e.cached_pages, e.pages)},
+          {"prefix_cache_queries_total", "counter", "tokens looked up in the prefix cache", number(e.prefix_asked)},
+          {"prefix_cache_hits_total", "counter", "tokens found there", number(e.prefix_found)},
+          {"engine_steps_total", "counter", "batches run", number(e.steps)},
+          {"prompt_tokens_total", "counter", "tokens of prompts computed", number(e.prompt_tokens)},
+          {"num_preemptions_total", "counter", "times a sample gave its pages to an older one and was computed again",
+           number(e.preemptions)},
+          {"generation_tokens_total", "counter", "tokens written", number(e.generated_tokens)},
+          {"client_disconnects_total", "counter", "requests whose client left before the end", number(m.gone)},
+          {"process_resident_memory_bytes", "gauge", "resident memory of the process",
+           number(read_process_memory().resident_bytes)}};
+}
+
+struct NamedHistogram {
+  const char *name, *help;
+  const Histogram& histogram;
+};
+std::array<NamedHistogram, 3> histograms_of(const Metrics& m) {
+  return {{{"time_to_first_token_seconds", "from a request to its first token", m.first_token},
+           {"inter_token_latency_seconds", "from a token of a sample to its next", m.between_tokens},
+           {"e2e_request_latency_seconds", "from a request to the end of its answer", m.whole}}};
+}
+
+// A label's value: backslash, quote and line feed are escaped.
+std::string label(const std::string& text) {
+  return replace_all(replace_all(replace_all(text, "\\", "\\\\"), "\"", "\\\""), "\n", "\\n");
+}
+
+}  // namespace
+
+void Histogram::add(double seconds) {
+  const auto at = std::lower_bound(kBounds.begin(), kBounds.end(), seconds);
+  if (at != kBounds.end()) ++buckets_[static_cast<size_t>(at - kBounds.begin())];
+  sum_ += seconds;
+  ++count_;
+}
+
+int64_t Histogram::up_to(size_t i) const {
+  int64_t n = 0;
+  for (size_t k = 0; k <= i; ++k) n += buckets_[k];
+  return n;
+}
+
+std::string prometheus_text(const Metrics& m, const std::string& model) {
+  const std::string name = label(model);
+  std::string out;
+  const auto head = [&](const char* metric, const char* type, const char* help) {
+    out += fmt::format("# HELP tern_{0} {2}\n# TYPE tern_{0} {1}\n", metric, type, help);
+  };
+  for (const Figure& f : figures_of(m)) {
+    head(f.name, f.type, f.help);
+    out += fmt::format("tern_{}{{model_name=\"{}\"}} {}\n", f.name, name, f.value);
+  }
+  head("request_success_total", "counter", "samples that ended, by reason");
+  for (const auto& [reason, count] : m.ended)
+    out +=
+        fmt::format("tern_request_success_total{{model_name=\"{}\",finished_reason=\"{}\"}} {}\n", name, reason, count);
+  head("http_replies_total", "counter", "answers, by path and status");
+  for (const auto& [key, count] : m.replies)
+    out +=
+        fmt::format("tern_http_replies_total{{path=\"{}\",status=\"{}\"}} {}\n", label(key.first), key.second, count);
+  for (const NamedHistogram& h : histograms_of(m)) {
+    head(h.name, "histogram", h.help);
+    for (size_t i = 0; i < Histogram::kBounds.size(); ++i)
+      out += fmt::format("tern_{}_bucket{{model_name=\"{}\",le=\"{}\"}} {}\n", h.name, name, Histogram::kBounds[i],
+                         h.histogram.up_to(i));
+    out += fmt::format(
+        "tern_{0}_bucket{{model_name=\"{1}\",le=\"+Inf\"}} {2}\ntern_{0}_sum{{model_name=\"{1}\"}} "
+        "{3}\ntern_{0}_count{{model_name=\"{1}\"}} {2}\n",
+        h.name, name, h.histogram.count(), h.histogram.sum());
+  }
+  return out;
+}
+
+std::string metrics_json(const Metrics& m, const std::string& model) {
+  Json json = {{"model", model}};
+  for (const Figure& f : figures_of(m)) json[f.name] = f.value;
+  json["request_success_total"] = m.ended;
+  json["http_replies_total"] = Json::array();
+  for (const auto& [key, count] : m.replies)
+    json["http_replies_total"].push_back({{"path", key.first}, {"status", key.second}, {"count", count}});
+  for (const NamedHistogram& h : histograms_of(m)) {
+    Json buckets = Json::array();
+    for (size_t i = 0; i < Histogram::kBounds.size(); ++i)
+      buckets.push_back({{"le", Histogram::kBounds[i]}, {"count", h.histogram.up_to(i)}});
+    json[h.name] = {{"count", h.histogram.count()}, {"sum", h.histogram.sum()}, {"buckets", buckets}};
+  }
+  return dump_json(json);
+}
+
+}  // namespace tern

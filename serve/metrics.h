@@ -1,0 +1,43 @@
+#pragma once
+// What a server counts, as Prometheus reads it (text format 0.0.4) and as JSON. Names as vLLM's, with the prefix tern_.
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "serve/engine_loop.h"
+
+namespace tern {
+
+/// Durations in buckets; of the I/O thread alone, like everything here.
+class Histogram {
+ public:
+  static constexpr std::array<double, 18> kBounds = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1,
+                                                     2.5,   5,      10,    20,   40,    80,   160, 640};  // seconds
+  void add(double seconds);
+  double sum() const { return sum_; }
+  int64_t count() const { return count_; }
+  /// Observations up to kBounds[i].
+  int64_t up_to(size_t i) const;
+
+ private:
+  std::array<int64_t, kBounds.size()> buckets_{};
+  double sum_ = 0;
+  int64_t count_ = 0;
+};
+
+struct Metrics {
+  Histogram first_token, between_tokens, whole;
+  std::map<std::string, int64_t> ended;                    // samples by finish reason
+  std::map<std::pair<std::string, int>, int64_t> replies;  // by path and status; paths of the table only
+  int64_t gone = 0;                                        // requests whose client left
+  int64_t live_requests = 0, connections = 0;
+  EngineFigures engine;
+};
+
+std::string prometheus_text(const Metrics&, const std::string& model);
+std::string metrics_json(const Metrics&, const std::string& model);
+
+}  // namespace tern

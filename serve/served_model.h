@@ -1,0 +1,36 @@
+#pragma once
+// What requests are read against: a model as the server offers it. Set up once, then read by the I/O thread alone.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "infer/sampling.h"
+
+namespace tern {
+
+class ChatPrompt;  // infer/chat_prompt.h
+class Tokenizer;   // formats/tokenizer/tokenizer.h
+
+struct ServedModel {
+  std::string name;
+  int64_t created_s = 0;  // since 1970
+  const Tokenizer* tokenizer = nullptr;
+  int64_t vocab = 0, context = 0;
+
+  bool writes = true;  // false: an encoder, which only makes vectors
+  /// What is drawn where a request says nothing.
+  SamplingOptions sampling;
+  std::vector<int32_t> ends;       // ids that end a text
+  std::vector<int32_t> turn_ends;  // further ones that end an answer
+  std::vector<std::string> stops;  // the model's own stop strings
+  const ChatPrompt* chat = nullptr;
+  std::string why_no_chat;  // where chat is null
+
+  int64_t longest_text = 0;  // tokens of a text for /v1/embeddings; 0: none are made
+  std::string why_no_embeddings;
+  std::string text_prefix;  // in front of every text
+  int64_t width = 0;        // numbers of a vector
+};
+
+}  // namespace tern

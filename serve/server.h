@@ -1,0 +1,101 @@
+#pragma once
+// The endpoints: from a request to a reply or a stream. It lives on the I/O thread and hands work to the engine's loop.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/json.h"
+#include "serve/access.h"
+#include "serve/answer.h"
+#include "serve/api_error.h"
+#include "serve/engine_loop.h"
+#include "serve/http.h"
+#include "serve/metrics.h"
+
+namespace tern {
+
+class Clock;  // base/clock.h
+
+struct ServerRules {
+  AccessRules access;
+  int64_t max_running = 16;  // samples the engine runs at once
+  int64_t max_queue = 256;   // samples that may wait beside them: more get 429
+};
+
+class Server {
+ public:
+  /// `version`: of the program, for people. The clock must outlive it.
+  Server(const ServerRules&, const Clock&, std::string version);
+
+  /// From now on requests are answered; until then they get 503. Both must outlive the server.
+  void ready(const ServedModel&, EngineLoop&);
+  /// New requests get 503 and /ready says no; those under way go on.
+  void drain() { draining_ = true; }
+  /// Ends what is under way with an error.
+  void abort(std::string_view why);
+  bool idle() const { return live_.empty(); }
+
+  std::optional<HttpReply> refuse(const HttpRequest&);
+  void handle(HttpRequest, std::shared_ptr<Exchange>);
+  HttpReply fault(int status, std::string_view message);
+  void take(LoopReport);
+
+  Metrics& metrics() { return metrics_; }
+
+ private:
+  struct Live {
+    std::shared_ptr<Exchange> exchange;
+    std::optional<Answer> answer;  // none: vectors
+    AskedVectors vectors_asked;
+    std::vector<std::vector<float>> vectors;
+    size_t vectors_left = 0;
+    uint64_t first_ticket = 0, num_tickets = 0;
+    int64_t samples = 0;
+    std::string path, origin;
+    int64_t begin_ns = 0;
+    bool has_first = false;
+    std::vector<int64_t> last_ns;  // of each sample's latest token; 0: none
+  };
+  struct Ticket {
+    uint64_t live;
+    size_t index;  // of the prompt, or of the text
+  };
+
+  HttpReply reply(HttpReply, const HttpRequest&);
+  HttpReply reply_at_once(const HttpRequest&);
+  HttpReply health() const;
+  Json models() const;
+  void complete(const HttpRequest&, const Json& body, std::shared_ptr<Exchange>, bool chat);
+  void embed(const HttpRequest&, const Json& body, std::shared_ptr<Exchange>);
+  void make_room(int64_t samples, const char* field) const;
+  int64_t seconds_to_wait() const;
+  uint64_t open(Live, uint64_t tickets);
+  void close(uint64_t live);
+  void cancel(uint64_t live);
+  void fail(uint64_t live, const ApiError&);
+  void take_event(const Ticket&, const Event&);
+  void take_vector(const Ticket&, EmbeddingEvent&);
+  void count_token(Live&, size_t sample);
+  std::vector<std::pair<std::string, std::string>> cors(const std::string& origin) const;
+
+  ServerRules rules_;
+  const Clock& clock_;
+  std::string version_;
+  const ServedModel* model_ = nullptr;
+  EngineLoop* loop_ = nullptr;
+  bool draining_ = false;
+  std::unordered_map<uint64_t, Live> live_;
+  std::unordered_map<uint64_t, Ticket> tickets_;
+  uint64_t next_live_ = 1, next_ticket_ = 1;
+  int64_t live_samples_ = 0;
+  Metrics metrics_;
+};
+
+/// The page that the server hands out at /.
+std::string_view chat_page();
+
+}  // namespace tern

@@ -1,0 +1,88 @@
+#include "serve/service.h"
+
+#include <arpa/inet.h>
+
+#include <future>
+#include <thread>
+
+#include "base/clock.h"
+
+namespace tern {
+
+struct Service::Impl {
+  explicit Impl(const ServiceSettings& s)
+      : settings(s),
+        server(s.rules, real_clock(), s.version),
+        http(s.host, s.port, s.http,
+             {.refuse = [this](const HttpRequest& r) { return server.refuse(r); },
+              .handle =
+                  [this](HttpRequest r, std::shared_ptr<Exchange> e) {
+                    server.metrics().connections = http.num_connections();
+                    server.handle(std::move(r), std::move(e));
+                  },
+              .fault = [this](int status, std::string_view message) { return server.fault(status, message); }}),
+        io([this] { http.run(); }) {}
+  ~Impl() {
+    http.stop(0);
+    io.join();
+  }
+  // On the I/O thread, waited for.
+  template <class Task>
+  auto ask(Task task) {
+    std::promise<decltype(task())> answer;
+    http.post([&] { answer.set_value(task()); });
+    return answer.get_future().get();
+  }
+
+  ServiceSettings settings;
+  Server server;
+  HttpServer http;
+  std::thread io;
+};
+
+Service::Service(const ServiceSettings& settings) : impl_(std::make_unique<Impl>(settings)) {}
+Service::~Service() = default;
+uint16_t Service::port() const { return impl_->http.port(); }
+
+int64_t Service::run(const ServedModel& model, Engine* engine, Embedder* embedder, const std::atomic<bool>& stop) {
+  Impl& s = *impl_;
+  EngineLoop loop(engine, embedder, [&s](LoopReport report) {
+    s.http.post([&s, held = std::make_shared<LoopReport>(std::move(report))] { s.server.take(std::move(*held)); });
+  });
+  s.ask([&] {
+    s.server.ready(model, loop);
+    return 0;
+  });
+  int64_t end_ns = 0, looked_ns = 0, cut_off = 0;
+  loop.run([&] {
+    if (!stop) return true;
+    const int64_t now = real_clock().now_ns();
+    if (end_ns == 0) {
+      end_ns = now + static_cast<int64_t>(s.settings.drain_s * 1e9);
+      s.http.post([&s] { s.server.drain(); });
+    }
+    if (seconds_between(looked_ns, now) < 0.02) return true;
+    looked_ns = now;
+    if (s.ask([&] { return s.server.idle(); })) return false;
+    return now < end_ns;
+  });
+  s.ask([&] {
+    cut_off = s.server.metrics().live_requests;
+    s.server.abort("the server has ended");
+    return 0;
+  });
+  s.http.stop(1);
+  s.io.join();
+  s.io = std::thread([] {});
+  return cut_off;
+}
+
+bool is_loopback(const std::string& host) {
+  in_addr v4;
+  in6_addr v6;
+  if (host == "localhost") return true;
+  if (::inet_pton(AF_INET, host.c_str(), &v4) == 1) return (ntohl(v4.s_addr) >> 24) == 127;
+  return ::inet_pton(AF_INET6, host.c_str(), &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
+}
+
+}  // namespace tern

@@ -1,0 +1,111 @@
+// tern serve as a person starts it.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+#include "serve/client_testing.h"
+#include "tests/e2e/in_folder_testing.h"
+#include "tests/e2e/train_process.h"
+
+namespace tern {
+namespace {
+
+const std::string kModel = TERN_SOURCE_DIR "/examples/novels-6m";
+
+class Serve : public InFolder<Serve> {
+ protected:
+  static void SetUpTestSuite() { make_root("serve-program"); }
+  // The port that the program tells; 0 if it does not come up.
+  static uint16_t port_of(Child& child, const std::string& log) {
+    for (int i = 0; i < 2000 && child.running(); ++i, ::usleep(5000)) {
+      const std::string text = real_io().stat(log) ? real_io().read(log) : "";
+      const size_t ready = text.find(" is ready after");
+      const size_t at = text.find("http://127.0.0.1:");
+      if (ready != std::string::npos) return static_cast<uint16_t>(std::stoi(text.substr(at + 17)));
+    }
+    return 0;
+  }
+};
+
+TEST_F(Serve, AnswersAsGenerateWritesAndEndsWhenAsked) {
+  const std::string log = root_ + "/log";
+  Child child({TERN_PROGRAM, "serve", kModel, "--port", "0", "--memory", "400MiB"}, log);
+  const uint16_t port = port_of(child, log);
+  ASSERT_NE(port, 0);
+  const Json answer =
+      Client(port)
+          .ask("POST", "/v1/completions",
+               R"({"prompt":"It was a dark","max_tokens":20,"temperature":0.9,"seed":5,"n":2,"return_token_ids":true})")
+          .json();
+  const Outcome alone = tern("generate " + kModel +
+                             " --prompt 'It was a dark' --max-tokens 20 --temperature 0.9 --seed 5 --samples 2 --json");
+  const Json written = parse_json(alone.text, "generate");
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(answer["choices"][i]["text"], written["samples"][i]["text"]) << answer;
+    EXPECT_EQ(answer["choices"][i]["token_ids"], written["samples"][i]["token_ids"]);
+  }
+  Client stream(port);
+  ASSERT_EQ(
+      stream.ask("POST", "/v1/completions", R"({"prompt":"She","max_tokens":300,"stream":true,"ignore_eos":true})")
+          .status,
+      200);
+  child.signal(SIGTERM);
+  EXPECT_EQ(sse_data(stream.rest_of_stream()).back(), "[DONE]");
+  EXPECT_EQ(child.wait(), 0);
+  EXPECT_NE(real_io().read(log).find("ended"), std::string::npos);
+}
+
+TEST_F(Serve, RefusesWhatWouldBeOpenOrWouldNotFit) {
+  const Outcome open = tern("serve " + kModel + " --host 0.0.0.0 --port 0 2>&1");
+  EXPECT_EQ(open.code, 2);
+  EXPECT_NE(open.text.find("TERN_API_KEY"), std::string::npos) << open.text;
+  const Outcome large = tern("serve " + kModel + " --port 0 --memory 30MiB 2>&1");
+  EXPECT_EQ(large.code, 3) << large.text;
+  EXPECT_NE(large.text.find("does not fit"), std::string::npos) << large.text;
+  EXPECT_EQ(tern("serve " + kModel + " --port 0 --context 513 2>&1").code, 2);
+  EXPECT_EQ(tern("serve nowhere --port 0 2>&1").code, 4);
+  const int taken = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in at{};
+  at.sin_family = AF_INET, at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof at;
+  ASSERT_EQ(::bind(taken, reinterpret_cast<sockaddr*>(&at), size), 0);
+  ASSERT_EQ(::listen(taken, 1), 0);
+  ASSERT_EQ(::getsockname(taken, reinterpret_cast<sockaddr*>(&at), &size), 0);
+  const Outcome busy = tern("serve " + kModel + " --port " + std::to_string(ntohs(at.sin_port)) + " 2>&1");
+  EXPECT_EQ(busy.code, 2);
+  EXPECT_NE(busy.text.find("--port"), std::string::npos) << busy.text;
+  ::close(taken);
+}
+
+// The cache has as many pages as memory holds, and what is counted stays within.
+TEST_F(Serve, LittleMemoryMeansFewerPages) {
+  const auto pages = [](const std::string& memory) {
+    const Outcome o = tern("serve " + kModel + " --port 0 --json --max-running 64 --memory " + memory +
+                           " 2>/dev/null & p=$!; sleep 1; kill $p; wait $p");
+    return o.text.empty() ? Json(0) : parse_json(o.text, "serve")["pages"];
+  };
+  const Json few = pages("100MiB"), many = pages("400MiB");
+  EXPECT_GE(few.get<int>(), 32) << "one sequence of 512 tokens";
+  EXPECT_LT(few.get<int>(), many.get<int>());
+  EXPECT_EQ(many.get<int>(), 64 * 32);
+}
+
+TEST_F(Serve, KeysComeFromTheEnvironmentOrAFile) {
+  write("keys", "one\ntwo\n");
+  const std::string log = root_ + "/log2";
+  Child child(
+      {TERN_PROGRAM, "serve", kModel, "--port", "0", "--api-key-file", root_ + "/keys", "--model-name", "tales"}, log);
+  const uint16_t port = port_of(child, log);
+  ASSERT_NE(port, 0);
+  EXPECT_EQ(Client(port).ask("GET", "/v1/models").status, 401);
+  const ClientReply r = Client(port).ask("GET", "/v1/models", "", "Authorization: Bearer two\r\n");
+  EXPECT_EQ(r.json()["data"][0]["id"], "tales");
+  child.signal(SIGINT);
+  EXPECT_EQ(child.wait(), 0);
+}
+
+}  // namespace
+}  // namespace tern
