@@ -221,7 +221,12 @@ int run_serve(const Options& options) {
   }
   const std::vector<std::vector<int32_t>> longest_text(vectors.longest > 0 ? 1 : 0,
                                                        std::vector<int32_t>(static_cast<size_t>(vectors.longest)));
-  if (!writes) check_embedding_fit(model.spec, model.dtype, longest_text, vectors.settings, 0, budget);
+  int64_t vectors_peak = 0;  // of an encoder; beside an engine it is within the engine's own
+  if (!writes) {
+    check_embedding_fit(model.spec, model.dtype, longest_text, vectors.settings, 0, budget);
+    vectors_peak = embedding_peak(model.spec, model.dtype, longest_text, vectors.settings) +
+                   embedding_beside(model.spec, model.dtype, longest_text, vectors.settings);
+  }
 
   const StopSignals signals;
   Service service(settings);  // from here on /health answers
@@ -231,7 +236,7 @@ int run_serve(const Options& options) {
   log_info("{}: listening, the model is being loaded", url);
 
   Arena arena;
-  const InferenceFit fit = inference_fit(model.spec, model.dtype, room.needs, room.coded);
+  const InferenceFit fit = writes ? inference_fit(model.spec, model.dtype, room.needs, room.coded) : InferenceFit{};
   const WeightsIn place =
       writes ? weights_in(options, model, fit, room.needs.context, room.coded).in : WeightsIn::mapped_file;
   const ModelWeights weights = load_for_inference(model, arena, place);
@@ -265,7 +270,7 @@ int run_serve(const Options& options) {
                 {"max_running", settings.rules.max_running},
                 {"chat", served.chat != nullptr},
                 {"embedding_tokens", served.longest_text},
-                {"predicted_bytes", fit.total()},
+                {"predicted_bytes", writes ? fit.total() : vectors_peak},
                 {"load_s", seconds_between(start_ns, clock.now_ns())}});
     std::fflush(stdout);
   }

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
+#include "model/golden_weights_testing.h"
 #include "serve/client_testing.h"
 #include "tests/e2e/in_folder_testing.h"
 #include "tests/e2e/train_process.h"
@@ -91,6 +92,26 @@ TEST_F(Serve, LittleMemoryMeansFewerPages) {
   EXPECT_GE(few.get<int>(), 32) << "one sequence of 512 tokens";
   EXPECT_LT(few.get<int>(), many.get<int>());
   EXPECT_EQ(many.get<int>(), 64 * 32);
+}
+
+TEST_F(Serve, AnEncoderMakesVectorsAndRefusesTheRest) {
+  const Json golden = read_json_file(TERN_SOURCE_DIR "/tests/golden/embeddings/bert.json");
+  const std::string bert = root_ + "/bert";
+  std::filesystem::create_directories(bert);
+  write_golden_model(golden, bert);
+  std::filesystem::copy_file(TERN_SOURCE_DIR "/tests/golden/tokenizers/families/bert_uncased.json",
+                             bert + "/tokenizer.json");
+  const std::string log = root_ + "/log3";
+  Child child({TERN_PROGRAM, "serve", bert, "--port", "0"}, log);
+  const uint16_t port = port_of(child, log);
+  ASSERT_NE(port, 0) << real_io().read(log);
+  const ClientReply vectors = Client(port).ask("POST", "/v1/embeddings", R"({"input":"a sentence"})");
+  ASSERT_EQ(vectors.status, 200) << vectors.body;
+  const Json alone = parse_json(tern("embed bert --text 'a sentence' --json").text, "embed");
+  EXPECT_EQ(vectors.json()["data"][0]["embedding"], alone["embeddings"][0]);
+  const ClientReply text = Client(port).ask("POST", "/v1/completions", R"({"prompt":"a"})");
+  EXPECT_EQ(text.status, 400);
+  EXPECT_NE(text.body.find("encoder"), std::string::npos) << text.body;
 }
 
 TEST_F(Serve, KeysComeFromTheEnvironmentOrAFile) {
