@@ -30,7 +30,7 @@ std::string rate_text(double rate, const std::string& unit) {
 // Nothing is faster than its limit: what measures more of it, beyond noise, shows that the limit was measured too low.
 constexpr double kAboveLimit = 1.05;
 
-std::string share_text(const Spread& share) {
+std::string share_text(const RoundSpread& share) {
   if (!share.tells()) return fmt::format("{:.0f} %?", 100 * share.median);
   if (!share.conclusive()) return fmt::format("noise: {:.0f}–{:.0f} %", 100 * share.low, 100 * share.high);
   return fmt::format("{}{:.0f} %", share.median > kAboveLimit ? "above: " : "", 100 * share.median);
@@ -38,7 +38,7 @@ std::string share_text(const Spread& share) {
 
 }  // namespace
 
-Spread spread(std::vector<double> values) {
+RoundSpread spread(std::vector<double> values) {
   if (values.empty()) return {};
   std::sort(values.begin(), values.end());
   return {quantile(values, 0.25), quantile(values, 0.5), quantile(values, 0.75), values.back(), values.size()};
@@ -71,7 +71,7 @@ std::vector<BenchResult> run_rounds(const std::vector<BenchTask>& tasks, int rou
 Json bench_json(const std::vector<BenchResult>& results) {
   Json list = Json::array();
   for (const BenchResult& r : results) {
-    const Spread rate = spread(r.rates), share = spread(r.shares);
+    const RoundSpread rate = spread(r.rates), share = spread(r.shares);
     Json one = {{"name", r.task.name},
                 {"what", r.task.what},
                 {"unit", r.task.unit},
@@ -108,7 +108,7 @@ std::string bench_text(const std::vector<BenchResult>& results) {
              {}};
   bool noisy = false, few = false, above = false;
   for (const BenchResult& r : results) {
-    const Spread rate = spread(r.rates);
+    const RoundSpread rate = spread(r.rates);
     if (r.task.against.empty()) {
       few |= !rate.tells();
       noisy |= rate.tells() && !rate.conclusive();
@@ -118,7 +118,7 @@ std::string bench_text(const std::vector<BenchResult>& results) {
                                  : fmt::format("{:.0f} %", 100 * (rate.high - rate.low) / rate.median),
                              r.task.what});
     } else {
-      const Spread share = spread(r.shares);
+      const RoundSpread share = spread(r.shares);
       few |= !share.tells();
       noisy |= share.tells() && !share.conclusive();
       above |= share.conclusive() && share.median > kAboveLimit;
@@ -136,7 +136,7 @@ std::string bench_text(const std::vector<BenchResult>& results) {
       "matrix units' limit is of multiply-adds in registers: no memory, no cache, no packing.\n";
   if (few)
     text += fmt::format("{} or fewer rounds tell no spread: no conclusion is drawn; give --rounds {} or more.\n",
-                        Spread::kLeastRounds - 1, Spread::kLeastRounds);
+                        RoundSpread::kLeastRounds - 1, RoundSpread::kLeastRounds);
   if (noisy)
     text +=
         "Some figures spread by more than 10 %: something else uses this machine. No conclusion is drawn from them; "

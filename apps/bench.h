@@ -81,7 +81,7 @@ struct BenchResult {
   std::vector<double> shares;  // of `against`, per round; empty: a limit
 };
 /// Middle value and the quartiles around it.
-struct Spread {
+struct RoundSpread {
   double low = 0, median = 0, high = 0, best = 0;
   size_t count = 0;
   bool tells() const { return count >= kLeastRounds; }  // fewer values have no spread to speak of
@@ -89,7 +89,7 @@ struct Spread {
   bool conclusive() const { return tells() && median > 0 && (high - low) / median <= 0.1; }
   static constexpr size_t kLeastRounds = 3;
 };
-Spread spread(std::vector<double>);
+RoundSpread spread(std::vector<double>);
 
 /// Runs every task once per round, in turn, after one warm-up each. `told` is called before each round; false stops
 /// after it (the rounds so far count). Of limits with the same name the best of the round counts.

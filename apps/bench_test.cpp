@@ -72,7 +72,7 @@ TEST(Bench, AStopKeepsTheRoundsThatWereRun) {
 }
 
 TEST(Bench, QuartilesLieBetweenNeighbours) {
-  const Spread s = spread({4, 1, 3, 2});
+  const RoundSpread s = spread({4, 1, 3, 2});
   EXPECT_DOUBLE_EQ(s.low, 1.75);
   EXPECT_DOUBLE_EQ(s.median, 2.5);
   EXPECT_DOUBLE_EQ(s.high, 3.25);

@@ -43,7 +43,7 @@ int apply_threads(const Options& options) {
   const Isa isa = active_isa();
   const char* wanted = std::getenv("TERN_ISA");
   if (!wanted || !*wanted)
-    for (const std::string& text : describe_fallbacks(isa_report(), isa)) log_warn("{}", text);
+    for (const std::string& text : describe_fallbacks(examined_isas(), isa)) log_warn("{}", text);
   return threads;
 }
 

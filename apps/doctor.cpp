@@ -45,12 +45,13 @@ void check_cpu(std::vector<Finding>& out) {
 }
 
 void check_isa(std::vector<Finding>& out) {
+  const std::vector<IsaStatus> report = isa_report();  // all at once, before the choice tests the best alone
   std::optional<Isa> active;
   std::string wrong;
   try {
     active = active_isa();
   } catch (const Error& error) { wrong = error.what(); }
-  for (const IsaStatus& status : isa_report()) {
+  for (const IsaStatus& status : report) {
     const bool failed = status.compiled && status.supported && !status.self_test_passed;
     out.push_back({fmt::format("kernels {}", name_of(status.isa)),
                    fmt::format("{}{}", status.reason, active == status.isa ? "; in use" : ""),

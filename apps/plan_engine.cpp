@@ -17,8 +17,6 @@
 #include "model/linear.h"
 #include "plan/cost_model.h"
 #include "plan/layers.h"
-#include "program/checksum.h"
-#include "program/lower.h"
 #include "train/plan_settings.h"
 
 namespace tern {
@@ -50,6 +48,8 @@ std::string_view kind_of(const Unit& unit) {
   return attention_of(unit) ? "attention" : moe_of(unit) ? "experts" : "mlp";
 }
 
+bool is_engine(const Cluster& cluster) { return cluster.devices.size() == 1 && cluster.devices[0].engine == "tern"; }
+
 constexpr std::string_view kAsksForTokenizer = " --tokenizer TOKENIZER";
 
 // MODEL as `tern train` takes it, and what it asks for where files are missing: not a preset's name, nor a GGUF file.
@@ -76,7 +76,7 @@ std::string noise_of(const Cluster& cluster) {
       cluster.measured.size());
 }
 
-EngineTraining engine_training(const ModelSpec& spec, const Plan& p) {
+EngineTraining engine_training(const ModelSpec& spec, const Plan& p, const std::string& file) {
   EngineTraining out{.why_not = why_not(spec, p), .packs = p.job.lengths.given()};
   name_model(p.model, out);
   if (!out.why_not.empty()) return out;
@@ -84,12 +84,13 @@ EngineTraining engine_training(const ModelSpec& spec, const Plan& p) {
   out.memory = predict_memory(spec, s, 0);
   s.checkpoint_every = 1;
   out.saving = predict_memory(spec, s, 0);
-  out.program = checksum(lower(spec, p, 0, scratch_bytes(s.multiply, s.dtype)));
+  if (p.program) out.program = p.program->checksum;
   const std::optional<Recompute> mode = planned_mode(p);
   out.command =
-      mode ? fmt::format("--batch {} --seq {} --micro-batch {} --recompute {} --dtype {} --optimizer {}", s.batch,
-                         s.seq, s.micro_batch, name_of(*mode), name_of(s.dtype), name_of(p.job.optimizer))
-           : "--plan PLAN";
+      !file.empty() ? "--plan " + shell_quoted(file)
+      : mode ? fmt::format("--batch {} --seq {} --micro-batch {} --recompute {} --dtype {} --optimizer {}", s.batch,
+                           s.seq, s.micro_batch, name_of(*mode), name_of(s.dtype), name_of(p.job.optimizer))
+             : "--plan PLAN";
   return out;
 }
 
@@ -124,9 +125,14 @@ std::string describe_times(const ModelSpec& spec, const Plan& p, const Machine& 
   return out + fmt::format("  {:<12} {:>12.3f}\n", "update", ms(update));
 }
 
-void tell_engine(const ModelSpec& spec, const Plan& plan, const Cluster& cluster, bool json) {
-  if (cluster.devices.size() != 1 || cluster.devices[0].engine != "tern") return;
-  const EngineTraining e = engine_training(spec, plan);
+PlacementOptions engine_placement(const Cluster& cluster, DType dtype) {
+  if (!is_engine(cluster)) return {};
+  return {.scratch = scratch_bytes(TrainSettings{}.multiply, dtype)};
+}
+
+void tell_engine(const ModelSpec& spec, const Plan& plan, const Cluster& cluster, const std::string& file, bool json) {
+  if (!is_engine(cluster)) return;
+  const EngineTraining e = engine_training(spec, plan, file);
   const Machine machine = machine_of(cluster, 0);
   const std::string times = e.why_not.empty() ? describe_times(spec, plan, machine) : "";
   const std::string text = describe(e, machine.device_capacity()) + times + noise_of(cluster);
@@ -146,8 +152,8 @@ std::string describe(const EngineTraining& e, int64_t capacity) {
     out += "  TOKENIZER is a folder with one, such as tern tokenize --train makes\n";
   if (e.command == "--plan PLAN") out += "  PLAN is this plan's file (--output): its layers do not recompute alike\n";
   out += fmt::format(
-      "  its step is the Program {:08x}, which tern train --plan FILE --dry-run names too, with the same --multiply, "
-      "optimizer's options and kernels\n",
+      "  its step is the Program {:08x}; tern train --plan says so where its own is another: with another --multiply, "
+      "optimizer's options or kernels\n",
       e.program);
   if (e.packs) out += "  its windows are packed as this plan's: documents end to end, attention inside each alone\n";
   const auto line = [&](std::string_view name, int64_t bytes, const char* what) {

@@ -15,10 +15,10 @@
 namespace tern {
 namespace {
 
-using Points = std::map<std::array<int64_t, 3>, Spread>;
+using Points = std::map<std::array<int64_t, 3>, RoundSpread>;
 
 std::string rate(double per_second, const char* unit) { return fmt::format("\"{:.5g}G{}\"", per_second / 1e9, unit); }
-std::string comment(const Spread& s, const std::string& how) {
+std::string comment(const RoundSpread& s, const std::string& how) {
   const double width = s.median > 0 ? 100 * (s.high - s.low) / s.median : 0;
   return fmt::format("  # measured, quartiles {:.0f} % apart: {}\n", width, how);
 }
@@ -27,7 +27,7 @@ struct Figures {
   const ProfileTasks& tasks;
   const std::vector<BenchResult>& results;
 
-  Spread one(FigureKind kind, DType dtype = DType::f32, int64_t length = 0, int64_t head = 0) const {
+  RoundSpread one(FigureKind kind, DType dtype = DType::f32, int64_t length = 0, int64_t head = 0) const {
     for (size_t i = 0; i < results.size(); ++i) {
       const ProfileFigure& f = tasks.figures[i];
       if (f.kind == kind && f.dtype == dtype && (length == 0 || f.m == length) && (head == 0 || f.n == head))
@@ -120,8 +120,8 @@ void add_attention(std::string& out, const Figures& figures, DType dtype, int64_
                    std::array<double, 2>& f32_shares) {
   out += fmt::format("\n[[device.cpu.attention.{}.heads]]\nhead = {}  # 8 of them\n", name_of(dtype), head);
   const auto line = [&](const char* key, FigureKind kind) {
-    const Spread few = figures.one(kind, dtype, kShortSequence, head);
-    const Spread many = figures.one(kind, dtype, kLongSequence, head);
+    const RoundSpread few = figures.one(kind, dtype, kShortSequence, head);
+    const RoundSpread many = figures.one(kind, dtype, kLongSequence, head);
     const Saturation fit = saturation(few.median, many.median);
     const std::string how = fmt::format("{:.0f} and {:.0f} GFLOP/s over {} and {} keys", few.median / 1e9,
                                         many.median / 1e9, kShortSequence, kLongSequence);
@@ -133,8 +133,8 @@ void add_attention(std::string& out, const Figures& figures, DType dtype, int64_
   line("forward", FigureKind::attention_forward);
   line("backward", FigureKind::attention_backward);
   line("prefill", FigureKind::prefill);
-  const Spread few = figures.one(FigureKind::decode, dtype, kShortSequence, head);
-  const Spread many = figures.one(FigureKind::decode, dtype, kLongSequence, head);
+  const RoundSpread few = figures.one(FigureKind::decode, dtype, kShortSequence, head);
+  const RoundSpread many = figures.one(FigureKind::decode, dtype, kLongSequence, head);
   const Saturation decode = saturation(few.median, many.median);
   out += fmt::format("decode = {:.5f}", std::clamp(decode.top / memory, 1e-5, 100.0)) +
          comment(many, fmt::format("one query, {:.1f} and {:.1f} GB/s of keys and values that no cache holds",
@@ -144,8 +144,8 @@ void add_attention(std::string& out, const Figures& figures, DType dtype, int64_
 
 void add_reads(std::string& out, const Figures& figures, DType dtype) {
   for (const int64_t bytes : figures.sizes(FigureKind::weight_read, dtype, &ProfileFigure::m)) {
-    const Spread read = figures.one(FigureKind::weight_read, dtype, bytes);
-    const Spread mapped = figures.one(FigureKind::mapped_read, dtype, bytes);
+    const RoundSpread read = figures.one(FigureKind::weight_read, dtype, bytes);
+    const RoundSpread mapped = figures.one(FigureKind::mapped_read, dtype, bytes);
     out += fmt::format("\n[[device.cpu.read]]\ndtype = \"{}\"\nbytes = \"{}B\"\nrate = {}", name_of(dtype), bytes,
                        rate(read.median, "B/s")) +
            comment(read, "products of one row, 1024 × 1024, from so many bytes again and again");
@@ -159,7 +159,7 @@ void add_reads(std::string& out, const Figures& figures, DType dtype) {
 ProfileNoise profile_noise(const std::vector<BenchResult>& results) {
   ProfileNoise noise;
   for (const BenchResult& r : results) {
-    const Spread s = spread(r.rates);
+    const RoundSpread s = spread(r.rates);
     const double width = s.median > 0 ? (s.high - s.low) / s.median : 0;
     ++noise.figures;
     noise.told = noise.told && s.tells();
@@ -172,7 +172,7 @@ ProfileNoise profile_noise(const std::vector<BenchResult>& results) {
 std::string describe(const ProfileNoise& n) {
   if (!n.told)
     return fmt::format("measured in fewer than {} rounds: how far the figures spread is not known",
-                       Spread::kLeastRounds);
+                       RoundSpread::kLeastRounds);
   if (!n.too_noisy()) return "";
   return fmt::format(
       "this machine was too noisy: {} of {} figures spread by more than 10 % over the rounds (most: {}, {:.0f} %); "
@@ -199,16 +199,16 @@ std::string profile_toml(const ProfileTasks& tasks, const std::vector<BenchResul
   out +=
       fmt::format("version = 1\nname = {}\n\n[device.cpu]\nengine = \"tern\"  # rates of this engine's own kernels\n",
                   toml_text(fmt::format("{}, {} threads", m.name, m.threads)));
-  const Spread memory = figures.one(FigureKind::memory_read), copy = figures.one(FigureKind::memory_copy);
+  const RoundSpread memory = figures.one(FigureKind::memory_read), copy = figures.one(FigureKind::memory_copy);
   out += fmt::format("memory = \"{}B\"  # of the machine, or of the control group\n", m.memory_bytes);
   out += fmt::format("reserved = \"{}B\"  # in use when this was measured, and the program itself\n", m.reserved_bytes);
   out += "memory_bandwidth = " + rate(memory.median, "B/s") + comment(memory, "reads by all threads");
   out += "memory_share = 1  # the rate above is reached\n";
-  const Spread calls = figures.one(FigureKind::calls);
+  const RoundSpread calls = figures.one(FigureKind::calls);
   out += fmt::format("launch = \"{:.4g}ns\"", 1e9 / std::max(calls.median, 1.0)) +
          comment(calls, "a decoded token of a model of 64 columns");
 
-  const Spread sampling = figures.one(FigureKind::sampling);
+  const RoundSpread sampling = figures.one(FigureKind::sampling);
   out +=
       "sampling = " + rate(sampling.median, "B/s") + comment(sampling, "the likeliest of 32,000 and its probability");
 
@@ -216,13 +216,13 @@ std::string profile_toml(const ProfileTasks& tasks, const std::vector<BenchResul
   for (const DType dtype : kTypes) out += fmt::format("{} = {}\n", name_of(dtype), rate(peak[dtype], "FLOP/s"));
   out += "\n[device.cpu.elementwise]\n";
   for (const DType dtype : kTypes) {
-    const Spread s = figures.one(FigureKind::elementwise, dtype);
+    const RoundSpread s = figures.one(FigureKind::elementwise, dtype);
     out += fmt::format("{} = {}", name_of(dtype), rate(s.median, "B/s")) +
            comment(s, "rms norm and gated SiLU, forward and backward");
   }
   out += "\n[device.cpu.update]  # 2·states + gradient + weight, by the time\n";
   for (const DType dtype : kTypes) {
-    const Spread s = figures.one(FigureKind::update, dtype);
+    const RoundSpread s = figures.one(FigureKind::update, dtype);
     out += fmt::format("{} = {}", name_of(dtype), rate(s.median, "B/s")) +
            comment(s, "the gradients' norm, AdamW, gradients cleared");
   }
@@ -247,12 +247,12 @@ std::string profile_toml(const ProfileTasks& tasks, const std::vector<BenchResul
                   m.memory_bytes, m.memory_bytes);
   out += "host_bandwidth = " + rate(memory.median, "B/s") + comment(memory, "as the device's");
   if (m.disk_bytes > 0) {
-    const Spread read = figures.one(FigureKind::disk_read), write = figures.one(FigureKind::disk_write);
+    const RoundSpread read = figures.one(FigureKind::disk_read), write = figures.one(FigureKind::disk_write);
     out += fmt::format("disk = \"{}B\"  # free when this was measured\n", m.disk_bytes);
     out += "disk_read = " + rate(read.median, "B/s") + comment(read, "blocks of 1 MiB, past the page cache");
     out += "disk_write = " + rate(write.median, "B/s") + comment(write, "blocks of 1 MiB, synced");
   }
-  const Spread wire = figures.one(FigureKind::loopback), message = figures.one(FigureKind::loopback_calls);
+  const RoundSpread wire = figures.one(FigureKind::loopback), message = figures.one(FigureKind::loopback_calls);
   out += "\n[node.this.host_link]  # to itself: a copy in memory\nbandwidth = " + rate(copy.median, "B/s") +
          comment(copy, "copies by one thread") + "share = 1\nlatency = \"0us\"\n";
   out += "\n[node.this.link]  # between ranks of this machine\nname = \"loopback\"\nbandwidth = " +
@@ -262,7 +262,7 @@ std::string profile_toml(const ProfileTasks& tasks, const std::vector<BenchResul
   out += "\n[node.this.network]  # none was measured; the loopback's\nbandwidth = " + rate(wire.median, "B/s") +
          "\nshare = 1\n\n[[nodes]]\nnode = \"this\"\ncount = 1\n";
   for (const BenchResult& r : results) {
-    const Spread s = spread(r.rates);
+    const RoundSpread s = spread(r.rates);
     out += fmt::format(
         "\n[[measured]]\nname = {}\nunit = \"{}\"\nmedian = {:.5g}\nlow = {:.5g}\nhigh = {:.5g}\nrounds = "
         "{}\n",

@@ -73,7 +73,7 @@ TEST_F(TrainPlan, DecidesSizesTypeOptimizerAndEachLayersRecomputation) {
 TEST_F(TrainPlan, LowersToTheProgramThatTheTrainerRunsByItsChecksum) {
   const ModelSpec spec = small_model();
   const TrainSettings s = train_settings(options(small_plan()));
-  const Program planned = lower(spec, small_plan(), 0, scratch_bytes(s.multiply, s.dtype));
+  const Program planned = lower(spec, small_plan(), 0, {.scratch = scratch_bytes(s.multiply, s.dtype)});
   const Program trained = lower(spec, step_placement(spec, s, s.batch), 0);
   EXPECT_EQ(checksum(planned), checksum(trained));
   TrainSettings other = s;

@@ -185,147 +185,201 @@ std::vector<std::string> template_lines(const ModelDescription& model, std::vect
   return lines;
 }
 
-}  // namespace
+// Everything that is shown, looked at once.
+struct Inspected {
+  std::string name;  // as it was asked for
+  ModelDescription model;
+  Parts parts;
+  KvShape kv;
+  int64_t total, most, available;  // parameters; positions; bytes of memory
+  WeightsCheck check;
+  bool has_weights, reads_numbers;
+  std::string bad_numbers;
+  std::vector<std::string> missing, problems, templates;
+  std::optional<EmbedDefaults> embedding;
+  std::vector<Room> rooms;
+  bool broken_template;
+  bool broken_weights() const { return !check.problems.empty() || !bad_numbers.empty(); }
+};
 
-int run_inspect(const Options& options) {
+Inspected inspect(const std::string& name) {
   std::vector<std::string> problems;
-  ModelDescription model =
-      describe_model(options.positional("MODEL"), std::nullopt, {.need_weights = false, .environment = {}}, &problems);
+  ModelDescription model = describe_model(name, std::nullopt, {.need_weights = false, .environment = {}}, &problems);
   const ModelSpec& spec = model.spec;
-  const Parts parts = count_parts(spec);
-  const int64_t total = num_parameters(spec), most = model_context(model);
-  const KvShape kv = kv_shape(spec, 16, model.dtype);
-  const int64_t available = read_memory_facts().available_bytes;
   const bool weights = !model.dir.weights.empty();
   const WeightsCheck check = weights ? check_weights(spec, model.dir.weights) : WeightsCheck{};
   problems.insert(problems.end(), check.problems.begin(), check.problems.end());
-  const bool read_numbers = weights && reads_numbers(model, check);
+  const bool numbers = weights && reads_numbers(model, check);
   std::string bad_numbers;
-  if (read_numbers) bad_numbers = find_not_finite(Weights(model.dir.weights));
+  if (numbers) bad_numbers = find_not_finite(Weights(model.dir.weights));
   if (!bad_numbers.empty()) problems.push_back(bad_numbers);
-  const std::vector<std::string> missing = missing_parts(model);
   // A directory is a model's: without weights it cannot be used. A config.json by itself was never more.
-  const auto given = real_io().stat(options.positional("MODEL"));
+  const auto given = real_io().stat(name);
   if (!weights && !(given && !given->is_directory))
     problems.push_back(fmt::format("{}: no weights that tern reads in this directory", model.dir.path));
   const std::optional<EmbedDefaults> embedding = embedding_of(model, problems);
-  const bool broken_weights = !check.problems.empty() || !bad_numbers.empty();
   const size_t before_templates = problems.size();
   const std::vector<std::string> templates = template_lines(model, problems);
   const bool broken_template = problems.size() > before_templates;
   if (model.tokenizer && model.tokenizer->vocab_size() > spec.vocab)
     problems.push_back(fmt::format("the tokenizer knows {} ids, the model {}: they do not belong together",
                                    model.tokenizer->vocab_size(), spec.vocab));
+  const int64_t most = model_context(model), available = read_memory_facts().available_bytes;
   std::vector<Room> rooms;
   for (const DType dtype : {model.dtype, DType::bf16})
     if (rooms.empty() || dtype != model.dtype) rooms.push_back(room_of(spec, dtype, most, available));
+  return {.name = name,
+          .model = model,
+          .parts = count_parts(spec),
+          .kv = kv_shape(spec, 16, model.dtype),
+          .total = num_parameters(spec),
+          .most = most,
+          .available = available,
+          .check = check,
+          .has_weights = weights,
+          .reads_numbers = numbers,
+          .bad_numbers = bad_numbers,
+          .missing = missing_parts(model),
+          .problems = problems,
+          .templates = templates,
+          .embedding = embedding,
+          .rooms = rooms,
+          .broken_template = broken_template};
+}
 
-  if (options.flag("json")) {
-    const AttentionSpec& attention = first_attention(spec);
-    const MlpSpec* mlp = first_mlp(spec);
-    Json out = {{"model", options.positional("MODEL")},
-                {"path", model.dir.path},
-                {"format", model.dir.is_gguf() ? "gguf" : "huggingface"},
-                {"family", spec.family},
-                {"has_weights", weights},
-                {"dtype", name_of(model.config.dtype.value_or(DType::f32))},
-                {"layers", spec.layers},
-                {"width", spec.width},
-                {"heads", attention.heads},
-                {"kv_heads", attention.kv_heads},
-                {"head_dim", attention.head_dim},
-                {"hidden", mlp ? Json(mlp->hidden) : Json()},
-                {"vocab", spec.vocab},
-                {"context", spec.context},
-                {"sliding_window", attention.window},
-                {"positions", position_words(spec)},
-                {"encoder", !spec.predicts},
-                {"tied_head", spec.head().tied},
-                {"parameters",
-                 {{"total", total},
-                  {"embedding", parts.embedding},
-                  {"attention", parts.attention},
-                  {"mlp", parts.mlp},
-                  {"experts", parts.experts},
-                  {"norms", parts.norms},
-                  {"head", parts.head}}},
-                {"kv_bytes_per_token", spec.predicts ? kv.bytes_per_token() : 0},
-                {"inference_peak_bytes", rooms[0].full_bytes},
-                {"memory_available_bytes", available}};
-    for (const Room& r : rooms)
-      out["fits"][std::string(name_of(r.dtype))] = {{"longest_context", r.longest}, {"peak_bytes_full", r.full_bytes}};
-    out["units"] = Json::array();
-    for (const auto& [text, count] : unit_lines(spec)) out["units"].push_back({{"what", text}, {"count", count}});
-    out["tokenizer"] = model.tokenizer ? Json(model.tokenizer->describe()) : Json();
-    out["chat_template"] = !templates.empty();
-    out["templates"] = templates;
-    out["weights"] = weights ? weights_json(check) : Json();
-    if (weights) out["weights"]["finite"] = read_numbers ? Json(bad_numbers.empty()) : Json();
-    if (embedding)
-      out["embedding"] = {{"pooling", name_of(embedding->pooling)},
-                          {"normalize", embedding->normalize},
-                          {"prefix", embedding->prefix},
-                          {"max_tokens", embedding->max_tokens},
-                          {"origin", embedding->origin}};
-    out["missing"] = missing;
-    out["notes"] = model.notes;
-    out["problems"] = problems;
-    print_json(out);
-    require_whole(problems, broken_weights);
-    return 0;
-  }
-  const auto line = [](std::string_view key, const std::string& text) {
-    print_out(fmt::format("{:<12} {}\n", key, text));
-  };
+Json shape_json(const Inspected& in) {
+  const ModelSpec& spec = in.model.spec;
+  const Parts& parts = in.parts;
+  const AttentionSpec& attention = first_attention(spec);
+  const MlpSpec* mlp = first_mlp(spec);
+  return {{"model", in.name},
+          {"path", in.model.dir.path},
+          {"format", in.model.dir.is_gguf() ? "gguf" : "huggingface"},
+          {"family", spec.family},
+          {"has_weights", in.has_weights},
+          {"dtype", name_of(in.model.config.dtype.value_or(DType::f32))},
+          {"layers", spec.layers},
+          {"width", spec.width},
+          {"heads", attention.heads},
+          {"kv_heads", attention.kv_heads},
+          {"head_dim", attention.head_dim},
+          {"hidden", mlp ? Json(mlp->hidden) : Json()},
+          {"vocab", spec.vocab},
+          {"context", spec.context},
+          {"sliding_window", attention.window},
+          {"positions", position_words(spec)},
+          {"encoder", !spec.predicts},
+          {"tied_head", spec.head().tied},
+          {"parameters",
+           {{"total", in.total},
+            {"embedding", parts.embedding},
+            {"attention", parts.attention},
+            {"mlp", parts.mlp},
+            {"experts", parts.experts},
+            {"norms", parts.norms},
+            {"head", parts.head}}},
+          {"kv_bytes_per_token", spec.predicts ? in.kv.bytes_per_token() : 0},
+          {"inference_peak_bytes", in.rooms[0].full_bytes},
+          {"memory_available_bytes", in.available}};
+}
+
+Json json_of(const Inspected& in) {
+  const ModelDescription& model = in.model;
+  Json out = shape_json(in);
+  for (const Room& r : in.rooms)
+    out["fits"][std::string(name_of(r.dtype))] = {{"longest_context", r.longest}, {"peak_bytes_full", r.full_bytes}};
+  out["units"] = Json::array();
+  for (const auto& [text, count] : unit_lines(model.spec)) out["units"].push_back({{"what", text}, {"count", count}});
+  out["tokenizer"] = model.tokenizer ? Json(model.tokenizer->describe()) : Json();
+  out["chat_template"] = !in.templates.empty();
+  out["templates"] = in.templates;
+  out["weights"] = in.has_weights ? weights_json(in.check) : Json();
+  if (in.has_weights) out["weights"]["finite"] = in.reads_numbers ? Json(in.bad_numbers.empty()) : Json();
+  if (in.embedding)
+    out["embedding"] = {{"pooling", name_of(in.embedding->pooling)},
+                        {"normalize", in.embedding->normalize},
+                        {"prefix", in.embedding->prefix},
+                        {"max_tokens", in.embedding->max_tokens},
+                        {"origin", in.embedding->origin}};
+  out["missing"] = in.missing;
+  out["notes"] = model.notes;
+  out["problems"] = in.problems;
+  return out;
+}
+
+void print_line(std::string_view key, const std::string& text) { print_out(fmt::format("{:<12} {}\n", key, text)); }
+
+void print_shape(const Inspected& in) {
+  const ModelSpec& spec = in.model.spec;
+  const Parts& parts = in.parts;
   const auto share = [&](int64_t part) {
     return fmt::format("{} ({:.1f} %)", format_count(static_cast<double>(part)),
-                       100.0 * static_cast<double>(part) / static_cast<double>(total));
+                       100.0 * static_cast<double>(part) / static_cast<double>(in.total));
   };
-  line("model", fmt::format("{}{}", model.dir.path, model.dir.is_gguf() ? " (a GGUF file)" : ""));
-  line("family", fmt::format("{}: reads up to {} tokens and {}", spec.family, format_with_commas(spec.context),
-                             spec.predicts ? "says which comes next" : "turns them into one vector (tern embed)"));
-  line("positions", position_words(spec));
+  print_line("model", fmt::format("{}{}", in.model.dir.path, in.model.dir.is_gguf() ? " (a GGUF file)" : ""));
+  print_line("family",
+             fmt::format("{}: reads up to {} tokens and {}", spec.family, format_with_commas(spec.context),
+                         spec.predicts ? "says which comes next" : "turns them into one vector (tern embed)"));
+  print_line("positions", position_words(spec));
   std::string_view key = "units";
   for (const auto& [text, count] : unit_lines(spec)) {
-    line(key, fmt::format("{:>3} × {}", count, text));
+    print_line(key, fmt::format("{:>3} × {}", count, text));
     key = "";
   }
-  line("parameters", fmt::format("{} ({})", format_with_commas(total), format_count(static_cast<double>(total))));
-  line("",
-       fmt::format("attention {}, {}{}embedding {}, head {}, norms {}", share(parts.attention),
-                   parts.mlp > 0 ? fmt::format("mlp {}, ", share(parts.mlp)) : "",
-                   parts.experts > 0 ? fmt::format("experts {}, ", share(parts.experts)) : "", share(parts.embedding),
-                   !spec.predicts     ? "none (an encoder)"
-                   : spec.head().tied ? "tied to the embedding"
-                                      : share(parts.head),
-                   share(parts.norms)));
-  line("weights", !weights               ? "NONE in this directory"
-                  : check.num_files == 0 ? "NOT readable, see below"
-                                         : weights_words(check, model.dir.is_gguf()));
-  line("tokenizer", tokenizer_words(model));
-  if (embedding) line("embedding", describe(*embedding));
-  if (broken_template)
-    line("chat", "a template that cannot be read, see below");
-  else if (templates.empty() && spec.predicts)
-    line("chat", "no chat template: it continues texts and does not converse");
-  for (const std::string& t : templates) line("chat", t);
+  print_line("parameters",
+             fmt::format("{} ({})", format_with_commas(in.total), format_count(static_cast<double>(in.total))));
+  print_line("", fmt::format("attention {}, {}{}embedding {}, head {}, norms {}", share(parts.attention),
+                             parts.mlp > 0 ? fmt::format("mlp {}, ", share(parts.mlp)) : "",
+                             parts.experts > 0 ? fmt::format("experts {}, ", share(parts.experts)) : "",
+                             share(parts.embedding),
+                             !spec.predicts     ? "none (an encoder)"
+                             : spec.head().tied ? "tied to the embedding"
+                                                : share(parts.head),
+                             share(parts.norms)));
+}
+
+void print_inspected(const Inspected& in) {
+  const ModelDescription& model = in.model;
+  const ModelSpec& spec = model.spec;
+  print_shape(in);
+  print_line("weights", !in.has_weights           ? "NONE in this directory"
+                        : in.check.num_files == 0 ? "NOT readable, see below"
+                                                  : weights_words(in.check, model.dir.is_gguf()));
+  print_line("tokenizer", tokenizer_words(model));
+  if (in.embedding) print_line("embedding", describe(*in.embedding));
+  if (in.broken_template)
+    print_line("chat", "a template that cannot be read, see below");
+  else if (in.templates.empty() && spec.predicts)
+    print_line("chat", "no chat template: it continues texts and does not converse");
+  for (const std::string& t : in.templates) print_line("chat", t);
   if (spec.predicts)
-    line("cache", fmt::format("{} of keys and values per token, {} at the full context",
-                              format_bytes(kv.bytes_per_token()), format_bytes(kv.bytes_per_token() * spec.context)));
-  key = "to run it";
-  for (const Room& r : rooms) {
-    line(key, room_words(r, most, available));
+    print_line("cache", fmt::format("{} of keys and values per token, {} at the full context",
+                                    format_bytes(in.kv.bytes_per_token()),
+                                    format_bytes(in.kv.bytes_per_token() * spec.context)));
+  std::string_view key = "to run it";
+  for (const Room& r : in.rooms) {
+    print_line(key, room_words(r, in.most, in.available));
     key = "";
   }
-  for (const std::string& note : model.notes) line("note", note);
-  for (const std::string& note : check.notes) line("note", note);
-  for (const std::string& part : missing) line("missing", part);
-  if (problems.empty() && missing.empty())
-    line("broken", read_numbers
-                       ? "nothing: names, shapes and numbers of the weights, tokenizer and template were looked at"
-                       : "nothing that was looked at: names and shapes of the weights, tokenizer and template; "
-                         "not their numbers");
-  require_whole(problems, broken_weights);
+  for (const std::string& note : model.notes) print_line("note", note);
+  for (const std::string& part : in.missing) print_line("missing", part);
+  if (in.problems.empty() && in.missing.empty())
+    print_line("broken",
+               in.reads_numbers
+                   ? "nothing: names, shapes and numbers of the weights, tokenizer and template were looked at"
+                   : "nothing that was looked at: names and shapes of the weights, tokenizer and template; "
+                     "not their numbers");
+}
+
+}  // namespace
+
+int run_inspect(const Options& options) {
+  const Inspected in = inspect(options.positional("MODEL"));
+  if (options.flag("json"))
+    print_json(json_of(in));
+  else
+    print_inspected(in);
+  require_whole(in.problems, in.broken_weights());
   return 0;
 }
 

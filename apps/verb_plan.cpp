@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "base/text.h"
+#include "base/units.h"
 #include "formats/gguf/model.h"
 #include "formats/hf/config.h"
 #include "hardware/machines.h"
@@ -25,6 +26,7 @@
 #include "planner/words/page.h"
 #include "planner/words/plan_text.h"
 #include "planner/words/refusal.h"
+#include "program/plan_program.h"
 #include "spec/presets.h"
 #include "spec/update_rule.h"
 
@@ -113,14 +115,14 @@ void write_answer(const PlanOutputs& to, const std::string& plan, const PlanQues
 }
 
 void print_answer(const PlanQuestion& q, const PlanAnswer& answer, const PlanStory& story, const std::string& text,
-                  bool json) {
-  if (json) {
+                  const PlanOutputs& to) {
+  if (to.json) {
     print_out(text);
   } else {
     print_out(plan_text(answer, q.cluster, story.uncalibrated));
     print_out("\n" + story_words(q.spec, q.cluster, answer.plan, story));
   }
-  tell_engine(q.spec, answer.plan, q.cluster, json);
+  tell_engine(q.spec, answer.plan, q.cluster, to.plan, to.json);
 }
 
 int answer_question(PlanCommand c) {
@@ -136,6 +138,12 @@ int answer_question(PlanCommand c) {
     answer.plan.restrictions.push_back(std::move(beyond));
   if (c.calibration) answer.plan.error = planned_error(*c.calibration, answer.plan.step_ps);
   for (std::string& assumed : lengths_assumed(answer.plan)) answer.plan.restrictions.push_back(std::move(assumed));
+  answer.plan.program =
+      program_of_plan(q.spec, q.cluster, answer.plan, engine_placement(q.cluster, q.request.job.dtype));
+  if (!answer.plan.program)
+    answer.plan.restrictions.push_back(
+        fmt::format("its Program would have more than {} instructions and was not made: the step is the stage model's",
+                    format_with_commas(kMostPlannedInstructions)));
   Certificate certificate;
   if (c.certify) certificate = certify(q, answer.plan);
   PlanStory story = story_of(q, answer);
@@ -145,7 +153,7 @@ int answer_question(PlanCommand c) {
   // Files first: who reads the output may stop early.
   const std::string text = plan_json(answer.plan, story_json(q.spec, q.cluster, answer.plan, story));
   write_answer(c.outputs, text, q, answer, story);
-  print_answer(q, answer, story, text, json);
+  print_answer(q, answer, story, text, c.outputs);
   print_certificate(certificate, answer.plan, json);
   if (c.calibration && !answer.plan.error)
     log_warn("plan: {} was not tried on rows left out, so there is no error bar", c.calibration_path);

@@ -62,11 +62,11 @@ Cluster with_constants(Cluster cluster, DType dtype, const Constants& c) {
   for (size_t i = 0; i < cluster.devices.size(); ++i) {
     if (!cluster.has_nodes_of(static_cast<int>(i))) continue;
     DeviceType& d = cluster.devices[i];
-    const auto of_dtype = [&](const MatmulTable& t) { return t.dtype == dtype; };
+    const auto of_dtype = [&](const MatmulRates& t) { return t.dtype == dtype; };
     const auto table = std::find_if(d.matmul.begin(), d.matmul.end(), of_dtype);
     if (table == d.matmul.end()) peak_flops(d, dtype);  // says which dtypes there are
     TERN_CHECK(table != d.matmul.end(), "with_constants: no table for {}", name_of(dtype));
-    const MatmulTable curve{.dtype = dtype, .tile = table->tile, .top = c[top], .half = {c[rows], c[inner], c[inner]}};
+    const MatmulRates curve{.dtype = dtype, .tile = table->tile, .top = c[top], .half = {c[rows], c[inner], c[inner]}};
     std::erase_if(d.matmul, of_dtype);  // one curve for all uses
     d.matmul.push_back(curve);
     d.attention_forward = c[attention], d.attention_backward = 0.8 * c[attention], d.attention_of.clear();

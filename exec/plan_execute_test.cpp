@@ -31,7 +31,7 @@ TEST(ExecutePlan, RunsEachLayersOwnRecomputationWithEqualBytesAndBits) {
   for (const auto& [first, second] : modes) {
     Bench run(kCase);
     const Plan plan = plan_of(run.spec, first, second);
-    const Program p = lower(run.spec, plan, 0, scratch_bytes(kCase.multiply, kCase.dtype));
+    const Program p = lower(run.spec, plan, 0, {.scratch = scratch_bytes(kCase.multiply, kCase.dtype)});
     ASSERT_EQ(validate(p), std::vector<std::string>{});
     const ExecuteResult result = run.execute_with(p, kCase.multiply, 0.125);
     EXPECT_EQ(describe_mismatches(result), "");

@@ -19,11 +19,8 @@ namespace {
 
 constexpr int kMicro = 8;
 
-Placement placed(const ModelSpec& spec, const Case& c, const std::vector<CostQuery>& costs, int ranks, int groups) {
-  const TrainJob job{.dtype = c.dtype, .gradients = c.dtype == DType::f64 ? DType::f64 : DType::f32};
-  const Recompute none = Recompute::none;
-  Placement p = on_one_device(spec, job, update_config(UpdateRule::adamw), {&none, 1}, static_cast<int>(costs.size()),
-                              [costs](int, int m) { return costs[static_cast<size_t>(m)]; });
+Placement placed(const ModelSpec& spec, const std::vector<CostQuery>& costs, int ranks, int groups) {
+  Placement p = placement_of(spec, costs, Recompute::none);
   p.mesh.data = ranks, p.groups = groups;
   return p;
 }
@@ -53,7 +50,7 @@ Ran run_ranks_of(const Case& c, int ranks, int groups, int steps) {
     run.batches.erase(run.batches.begin(), run.batches.begin() + first);
     run.batches.erase(run.batches.begin() + each, run.batches.end());
     const std::vector<CostQuery> costs(run.costs.begin() + first, run.costs.begin() + first + each);
-    const Program p = lower(run.spec, placed(run.spec, c, costs, ranks, groups / ranks), 0);
+    const Program p = lower(run.spec, placed(run.spec, costs, ranks, groups / ranks), 0);
     ASSERT_EQ(validate(p), std::vector<std::string>{});
     Ran& mine = all[static_cast<size_t>(comm.rank())];
     for (int step = 1; step <= steps; ++step) {
@@ -148,7 +145,7 @@ TEST(DataParallelSteps, GroupsAreTheSameSumInAnotherOrder) {
   const Case f64 = with_micro({"order", DType::f64, Multiply::exact, false, 32, 9, {}});
   const auto gradients = [&](int groups) {
     Bench run(f64);
-    run.add_gradients(lower(run.spec, placed(run.spec, f64, run.costs, 1, groups), 0), f64.multiply);
+    run.add_gradients(lower(run.spec, placed(run.spec, run.costs, 1, groups), 0), f64.multiply);
     std::vector<double> all;
     for (const Tensor& t : run.update->gradients)
       all.insert(all.end(), t.span<double>().begin(), t.span<double>().end());
@@ -169,7 +166,7 @@ TEST(DataParallelSteps, GroupsAreTheSameSumInAnotherOrder) {
 TEST(DataParallelSteps, OneGroupOnOneRankIsThePlainProgram) {
   Bench run(kCases[1]);
   const Program plain = training_program(run.spec, run.costs, Recompute::none);
-  EXPECT_EQ(checksum(lower(run.spec, placed(run.spec, kCases[1], run.costs, 1, 1), 0)), checksum(plain));
+  EXPECT_EQ(checksum(lower(run.spec, placed(run.spec, run.costs, 1, 1), 0)), checksum(plain));
 }
 
 // A rank whose gradients alone are not finite: all refuse, and no weight changes anywhere.
@@ -181,7 +178,7 @@ TEST(DataParallelSteps, ARefusalOfOneRankIsAllRanks) {
       Bench run(c);
       run.batches.resize(4);
       run.costs.resize(4);
-      Program p = lower(run.spec, placed(run.spec, c, run.costs, 2, 1), 0);
+      Program p = lower(run.spec, placed(run.spec, run.costs, 2, 1), 0);
       // What a faulty machine does: its gradients are wrong after the sum, so that only it can see it.
       if (spoiled_only_locally)
         std::erase_if(p.instructions, [](const Instruction& i) { return i.op == Opcode::reduce; });
@@ -216,7 +213,7 @@ TEST(DataParallelSteps, ARankWithoutTargetsUpdatesWithTheOthers) {
     if (comm.rank() == 1) std::ranges::fill(run.batches[0].targets, -1);
     int64_t targets = run.batches[0].num_targets();
     comm.all_reduce({&targets, 1}, Combine::sum);
-    const Program p = lower(run.spec, placed(run.spec, c, run.costs, 2, 1), 0);
+    const Program p = lower(run.spec, placed(run.spec, run.costs, 2, 1), 0);
     const std::vector<std::byte> before = bits(run.spec, run.weights);
     const auto step = [&](int64_t of_all) {
       return execute(p, {.spec = run.spec,
@@ -238,8 +235,8 @@ TEST(DataParallelSteps, ARankWithoutTargetsUpdatesWithTheOthers) {
 TEST(DataParallelSteps, AStepForMoreRanksThanThereAreIsRefused) {
   const Case c = with_micro({"refused", DType::f32, Multiply::fast, false, 32, 9, {}});
   Bench run(c);
-  EXPECT_THROW(require_executable(lower(run.spec, placed(run.spec, c, run.costs, 4, 1), 0), 2), Error);
-  EXPECT_NO_THROW(require_executable(lower(run.spec, placed(run.spec, c, run.costs, 2, 1), 0), 2));
+  EXPECT_THROW(require_executable(lower(run.spec, placed(run.spec, run.costs, 4, 1), 0), 2), Error);
+  EXPECT_NO_THROW(require_executable(lower(run.spec, placed(run.spec, run.costs, 2, 1), 0), 2));
 }
 
 }  // namespace

@@ -46,7 +46,7 @@ void check_rising(TomlFields& f, std::string_view key, const std::vector<int64_t
 }
 
 // A larger product may not be faster: neighbours' shares may rise at most as fast as the size.
-void check_monotone(TomlFields& f, const MatmulTable& t) {
+void check_monotone(TomlFields& f, const MatmulRates& t) {
   const std::array<const std::vector<int64_t>*, 3> axes{&t.rows, &t.columns, &t.depth};
   const std::array<size_t, 3> stride{t.columns.size() * t.depth.size(), t.depth.size(), 1};
   for (size_t i = 0; i < t.share.size(); ++i)
@@ -61,9 +61,9 @@ void check_monotone(TomlFields& f, const MatmulTable& t) {
     }
 }
 
-MatmulTable read_matmul(const TomlValue& value, const std::string& path, const std::string& prefix) {
+MatmulRates read_matmul(const TomlValue& value, const std::string& path, const std::string& prefix) {
   TomlFields f(value, path, prefix);
-  MatmulTable t;
+  MatmulRates t;
   t.dtype = f.dtype("dtype");
   const std::string product = f.text("product", "any");
   const auto use = std::find_if(kUses.begin(), kUses.end(), [&](ProductUse u) { return name_of(u) == product; });
@@ -115,7 +115,7 @@ AttentionRates read_attention(TomlFields& f) {
 
 // One row for heads of any size, or several for rising ones.
 void read_attention_of(DType dtype, const TomlValue& table, const std::string& path, const std::string& prefix,
-                       std::vector<AttentionTable>& out) {
+                       std::vector<HeadAttentionRates>& out) {
   TomlFields own(table, path, prefix);
   const TomlValue* heads = own.optional("heads", Kind::array);
   if (!heads) {

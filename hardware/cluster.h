@@ -28,7 +28,7 @@ enum class ProductUse : uint8_t {
   head,             // the head's loss with both gradients of its projection: time of 6·m·n·k FLOPs
   inference,        // exact kernels, weights from memory
 };
-struct MatmulTable {
+struct MatmulRates {
   DType dtype = DType::bf16;
   ProductUse use = ProductUse::any;
   std::array<int64_t, 3> tile{1, 1, 1};  // m, n, k
@@ -46,7 +46,7 @@ struct AttentionRates {
   double forward_half = 0, backward_half = 0, prefill_half = 0, decode_half = 0;
 };
 /// Of one type, and of heads of one size where a machine was measured at several.
-struct AttentionTable {
+struct HeadAttentionRates {
   DType dtype = DType::bf16;
   int64_t head = 0;  // elements; 0: of any size
   AttentionRates rates;
@@ -80,9 +80,9 @@ struct DeviceType {
   double memory_bandwidth = 0;                   // bytes/s, reached
   double memory_nominal = 0;                     // of the data sheet
   std::vector<std::pair<DType, double>> peak;    // FLOP/s of dense matrix products
-  std::vector<MatmulTable> matmul;
+  std::vector<MatmulRates> matmul;
   double attention_forward = 0, attention_backward = 0;  // share of the peak
-  std::vector<AttentionTable> attention_of;              // where they differ by type; heads rising
+  std::vector<HeadAttentionRates> attention_of;          // where they differ by type; heads rising
   std::vector<std::pair<DType, double>> elementwise;     // bytes/s of norms and the like; not stated: the memory's
   std::vector<std::pair<DType, double>> update;          // bytes/s of the optimizer; not stated: the memory's
   std::vector<ReadRate> reads;                           // bytes rising within a type; none: the memory's rate

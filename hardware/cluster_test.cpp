@@ -162,7 +162,7 @@ TEST(Matmul, ACurveIsFourConstants) {
 
 TEST(Matmul, TilesAreWholeAndSharesAreTheTables) {
   const Machine m = machine_of(read_cluster(kFolder + "h100-node.toml"), 0);
-  const MatmulTable& t = m.device.matmul[0];
+  const MatmulRates& t = m.device.matmul[0];
   EXPECT_EQ(matmul_ps(m.device, DType::bf16, 129, 128, 64), matmul_ps(m.device, DType::bf16, 256, 128, 64));
   const int64_t m0 = t.rows[3], n0 = t.columns[2], k0 = t.depth[1];
   const double share = t.share[(3 * t.columns.size() + 2) * t.depth.size() + 1];

@@ -1,5 +1,6 @@
 #include "hardware/machines.h"
 
+#include <map>
 #include <vector>
 
 #include "base/error.h"
@@ -23,6 +24,18 @@ std::string cluster_text(const std::string& path_or_name) {
 Cluster find_cluster(const std::string& path_or_name) {
   const bool is_file = real_io().stat(path_or_name).has_value();
   return parse_cluster(cluster_text(path_or_name), is_file ? path_or_name : "machine " + path_or_name);
+}
+
+std::vector<Machine> machines_of(const Cluster& cluster) {
+  std::map<int, int64_t> counts;
+  for (const NodeGroup& g : cluster.groups) counts[g.node] += g.count;
+  std::vector<Machine> machines;
+  for (const auto& [node, count] : counts) {
+    Cluster alone = cluster;
+    alone.groups = {{node, count}};
+    machines.push_back(machine_of(alone, 0));
+  }
+  return machines;
 }
 
 Cluster with_nodes(Cluster cluster, int64_t nodes) {

@@ -26,7 +26,7 @@ Place place_of(const std::vector<int64_t>& axis, int64_t x, bool linear) {
   return {i, (at - low) / (high - low)};
 }
 
-double share_of(const MatmulTable& t, int64_t m, int64_t n, int64_t k) {
+double share_of(const MatmulRates& t, int64_t m, int64_t n, int64_t k) {
   if (t.top > 0) {
     const std::array<double, 3> size{static_cast<double>(m), static_cast<double>(n), static_cast<double>(k)};
     double share = t.top;
@@ -83,8 +83,8 @@ bool has_table(const DeviceType& d, DType dtype, ProductUse use) {
 }
 
 AttentionRates attention_rates(const DeviceType& d, DType dtype, int64_t head_dim) {
-  const AttentionTable *below = nullptr, *above = nullptr;
-  for (const AttentionTable& t : d.attention_of) {
+  const HeadAttentionRates *below = nullptr, *above = nullptr;
+  for (const HeadAttentionRates& t : d.attention_of) {
     if (t.dtype != dtype) continue;
     if (t.head <= head_dim || !below) below = &t;
     if (t.head >= head_dim && !above) above = &t;

@@ -28,6 +28,8 @@ ModelDescription describe_model(const std::string& model, std::optional<DType> d
   ModelDescription d;
   d.dir = resolve_model(model, options);
   d.notes = d.dir.notes;
+  if (!d.dir.weights.empty())
+    for (std::string& note : notes_on_weights(d.dir.path)) d.notes.push_back(std::move(note));
   d.config = read_model_config(d.dir);
   d.notes.insert(d.notes.end(), d.config.notes.begin(), d.config.notes.end());
   if (!d.dir.generation_config.empty()) {

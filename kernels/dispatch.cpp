@@ -14,6 +14,8 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <map>
+#include <mutex>
 
 #include "base/error.h"
 #include "kernels/isa_selfcheck.h"
@@ -117,23 +119,46 @@ IsaStatus examine_isa(Isa isa, const IsaKernels& kernels) {
 
 namespace {
 
-/// Examined once, on first use; the initialization of a local static is thread-safe.
-const std::vector<IsaStatus>& statuses() {
-  static const std::vector<IsaStatus> all = [] {
-    std::vector<IsaStatus> v;
+/// What was found out about sets so far, in order of preference. A start needs the best set that runs and tests no
+/// other; whoever asks about all has the rest tested then.
+class Examined {
+ public:
+  /// Tests those of `wanted` that were not tested before, in one copy of the process.
+  std::vector<IsaStatus> operator()(std::span<const Isa> wanted) {
+    const std::lock_guard lock(mutex_);
+    std::vector<IsaStatus> fresh;
     std::vector<IsaTest> tests;
-    for (const Isa isa : kAll) {
-      v.push_back(look_at(isa));
-      if (v.back().supported) tests.push_back({kernels_of(isa), isa == Isa::portable});
+    for (const Isa isa : wanted) {
+      if (known_.contains(isa)) continue;
+      fresh.push_back(look_at(isa));
+      if (fresh.back().supported) tests.push_back({kernels_of(isa), isa == Isa::portable});
     }
-    const std::vector<std::string> failures = self_tests(tests);
+    const std::vector<std::string> failures = tests.empty() ? std::vector<std::string>{} : self_tests(tests);
     size_t next = 0;
-    for (IsaStatus& s : v)
+    for (IsaStatus& s : fresh) {
       if (s.supported) add_result(s, failures[next++]);
-    return v;
-  }();
+      known_.emplace(s.isa, s);
+    }
+    std::vector<IsaStatus> all;
+    for (const Isa isa : wanted) all.push_back(known_.at(isa));
+    return all;
+  }
+  std::vector<IsaStatus> known() {
+    const std::lock_guard lock(mutex_);
+    std::vector<IsaStatus> all;
+    for (const auto& [isa, status] : known_) all.push_back(status);
+    return all;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<Isa, IsaStatus> known_;
+};
+Examined& examined() {  // hidden global: a fact of the machine
+  static Examined all;
   return all;
 }
+IsaStatus status_of(Isa isa) { return examined()({&isa, 1}).front(); }
 
 bool runs(const IsaStatus& s) { return s.compiled && s.supported && s.self_test_passed; }
 
@@ -162,8 +187,16 @@ Isa choose_isa(std::span<const IsaStatus> all, std::string_view wanted) {
 
 Isa chosen_isa() {
   static const Isa chosen = [] {
-    const char* wanted = std::getenv("TERN_ISA");
-    return choose_isa(statuses(), wanted ? wanted : "");
+    const char* named = std::getenv("TERN_ISA");
+    const std::string_view wanted = named ? named : "";
+    std::vector<IsaStatus> all;
+    for (const Isa isa : kAll) all.push_back({.isa = isa});
+    for (size_t i = all.size(); i-- > 0;) {
+      if (!wanted.empty() && name_of(kAll[i]) != wanted) continue;
+      all[i] = status_of(kAll[i]);
+      if (runs(all[i])) break;
+    }
+    return choose_isa(all, wanted);
   }();
   return chosen;
 }
@@ -191,7 +224,8 @@ Isa active_isa() {
   return chosen_isa();
 }
 
-std::vector<IsaStatus> isa_report() { return statuses(); }
+std::vector<IsaStatus> isa_report() { return examined()(kAll); }
+std::vector<IsaStatus> examined_isas() { return examined().known(); }
 
 std::vector<std::string> describe_fallbacks(const std::vector<IsaStatus>& report, Isa in_use) {
   std::vector<std::string> told;
@@ -204,15 +238,14 @@ std::vector<std::string> describe_fallbacks(const std::vector<IsaStatus>& report
 
 std::vector<Isa> available_isas() {
   std::vector<Isa> v;
-  for (const IsaStatus& s : statuses())
+  for (const IsaStatus& s : isa_report())
     if (runs(s)) v.push_back(s.isa);
   return v;
 }
 
 void force_isa(Isa isa) {
-  for (const IsaStatus& s : statuses())
-    if (s.isa == isa && !runs(s))
-      throw Error(ErrorKind::usage, "instruction set {} cannot run here: {}", name_of(isa), s.reason);
+  if (const IsaStatus s = status_of(isa); !runs(s))
+    throw Error(ErrorKind::usage, "instruction set {} cannot run here: {}", name_of(isa), s.reason);
   active.store(static_cast<int>(isa), std::memory_order_relaxed);
 }
 

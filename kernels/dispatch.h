@@ -14,9 +14,9 @@ enum class Isa { portable, avx2, avx512, avx512_bf16, amx_bf16 };  // in order o
 
 struct IsaStatus {
   Isa isa;
-  bool compiled, supported, self_test_passed;
-  bool refused = false;  // the processor has it, the system does not let this process use it; then not `supported`
-  std::string reason;    // why it runs or does not
+  bool compiled = false, supported = false, self_test_passed = false;
+  bool refused = false;     // the processor has it, the system does not let this process use it; then not `supported`
+  std::string reason = {};  // why it runs or does not
 };
 
 std::string_view name_of(Isa);
@@ -25,8 +25,10 @@ std::string_view name_of(Isa);
 Isa active_isa();
 /// The set that was chosen at start, whatever force_isa made of it since. Errors: as active_isa.
 Isa chosen_isa();
-/// Every set this binary knows, for `tern doctor`.
+/// Every set this binary knows, tested, for `tern doctor`: those that the choice did not need are tested now.
 std::vector<IsaStatus> isa_report();
+/// The sets tested so far: the one in use, and unless TERN_ISA named it, all better ones.
+std::vector<IsaStatus> examined_isas();
 /// What a person should hear who gets `in_use`: each better set that the processor has and that cannot be used, one
 /// sentence each. Empty: nothing was fallen back from.
 std::vector<std::string> describe_fallbacks(const std::vector<IsaStatus>&, Isa in_use);

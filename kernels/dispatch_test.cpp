@@ -249,5 +249,26 @@ TEST(DispatchDeathTest, TernIsaNamesTheSetOrSaysWhatIsKnown) {
       "TERN_ISA=sse9: no such instruction set; known are portable, avx2, avx512, avx512_bf16, amx_bf16");
 }
 
+// A start takes no longer than the test of the set that it uses; the others wait until somebody asks about them.
+TEST(DispatchDeathTest, AStartTestsNoSetWorseThanTheOneInUse) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(
+      {
+        unsetenv("TERN_ISA");
+        const Isa isa = active_isa();
+        const std::vector<IsaStatus> all = examined_isas();
+        const bool better = std::all_of(all.begin(), all.end(), [&](const IsaStatus& s) { return s.isa >= isa; });
+        std::exit(
+            better && all.front().self_test_passed && isa_report().size() == 5 && examined_isas().size() == 5 ? 0 : 1);
+      },
+      testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(
+      {
+        setenv("TERN_ISA", "portable", 1);
+        std::exit(active_isa() == Isa::portable && examined_isas().size() == 1 ? 0 : 1);
+      },
+      testing::ExitedWithCode(0), "");
+}
+
 }  // namespace
 }  // namespace tern

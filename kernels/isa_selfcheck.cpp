@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <memory>
 #include <thread>
 #include <type_traits>
 #include <vector>
@@ -43,17 +45,35 @@ std::vector<T> cast(const std::vector<double>& v) {
   for (const double x : v) out.push_back(make<T>(x));
   return out;
 }
+/// The same numbers in each type that kernels take or give, made once for all sets and threads.
+struct Numbers {
+  std::vector<double> exact;
+  std::vector<float> f32;
+  std::vector<bf16> half;
+  double largest = 0;
+  explicit Numbers(std::vector<double> v) : exact(std::move(v)), f32(cast<float>(exact)), half(cast<bf16>(exact)) {
+    for (const double x : exact) largest = std::max(largest, std::abs(x));
+  }
+  size_t size() const { return exact.size(); }
+  template <class T>
+  const std::vector<T>& as() const {
+    if constexpr (std::is_same_v<T, bf16>)
+      return half;
+    else
+      return f32;
+  }
+};
 double value_of(float x) { return static_cast<double>(x); }
 double value_of(bf16 x) { return static_cast<double>(to_float(x)); }
 
 /// Within `share` of the largest wanted value; 0: the bits of the wanted value in T.
 template <class T>
-std::string differs(std::string_view what, const std::vector<T>& got, const std::vector<double>& want, double share) {
-  double largest = 0;
-  for (const double x : want) largest = std::max(largest, std::abs(x));
+std::string differs(std::string_view what, const std::vector<T>& got, const Numbers& want, double share) {
+  const std::vector<T>& bits = want.as<T>();
+  if (share == 0 && std::memcmp(got.data(), bits.data(), got.size() * sizeof(T)) == 0) return "";
   for (size_t i = 0; i < got.size(); ++i) {
-    const double target = share > 0 ? want[i] : value_of(make<T>(want[i]));
-    if (!(std::abs(value_of(got[i]) - target) <= share * largest))
+    const double target = share > 0 ? want.exact[i] : value_of(bits[i]);
+    if (!(std::abs(value_of(got[i]) - target) <= share * want.largest))
       return fmt::format("{}, element {}: got {}, want {}", what, i, value_of(got[i]), target);
   }
   return "";
@@ -64,7 +84,7 @@ std::string differs(std::string_view what, const std::vector<T>& got, const std:
 
 struct ProductCase {
   int64_t m, n, k;
-  std::vector<double> x, w, dy, y, dx, dw;
+  Numbers x, w, dy, y, dx, dw;
   ProductCase(int64_t rows, int64_t outputs, int64_t inputs)
       : m(rows),
         n(outputs),
@@ -72,12 +92,16 @@ struct ProductCase {
         x(values(m * k, 1)),
         w(values(n * k, 2)),
         dy(values(m * n, 3)),
-        y(static_cast<size_t>(m * n), 0.5),
-        dx(static_cast<size_t>(m * k), -0.5),
-        dw(static_cast<size_t>(n * k), -0.25) {
-    multiply_ref(x, w, {}, m, n, k, true, y);
-    multiply_nn_ref(dy, w, m, n, k, true, dx);
-    multiply_tn_ref(dy, x, m, n, k, dw);
+        y(from(m * n, 0.5, [&](auto& out) { multiply_ref(x.exact, w.exact, {}, m, n, k, true, out); })),
+        dx(from(m * k, -0.5, [&](auto& out) { multiply_nn_ref(dy.exact, w.exact, m, n, k, true, out); })),
+        dw(from(n * k, -0.25, [&](auto& out) { multiply_tn_ref(dy.exact, x.exact, m, n, k, out); })) {}
+
+ private:
+  template <class Add>
+  static Numbers from(int64_t count, double start, Add add) {
+    std::vector<double> out(static_cast<size_t>(count), start);
+    add(out);
+    return Numbers(std::move(out));
   }
 };
 
@@ -127,7 +151,7 @@ struct TileProducts {
 
 template <class T, class Out, class Set>
 std::string compare_forward(const Set& set, const ProductCase& c, std::string_view name) {
-  const auto x = cast<T>(c.x), w = cast<T>(c.w);
+  const std::vector<T>&x = c.x.as<T>(), &w = c.w.as<T>();
   std::vector<T> packed(static_cast<size_t>((c.n + set.padding()) * (c.k + set.padding())));
   set.pack(w.data(), c.n, c.k, packed.data());
   for (const int64_t rows : {c.m, int64_t{1}}) {  // few rows may have a kernel of their own
@@ -140,7 +164,7 @@ std::string compare_forward(const Set& set, const ProductCase& c, std::string_vi
 }
 template <class T, class Set>
 std::string compare_gradients(const Set& set, const ProductCase& c, std::string_view name) {
-  const auto x = cast<T>(c.x), w = cast<T>(c.w), dy = cast<T>(c.dy);
+  const std::vector<T>&x = c.x.as<T>(), &w = c.w.as<T>(), &dy = c.dy.as<T>();
   std::vector<T> dx(c.dx.size(), make<T>(-0.5));
   std::vector<float> dw(c.dw.size(), -0.25f);
   set.nn(dy.data(), w.data(), c.m, c.n, c.k, dx.data());
@@ -149,15 +173,11 @@ std::string compare_gradients(const Set& set, const ProductCase& c, std::string_
   return differs(fmt::format("{} weight gradient", name), dw, c.dw, 0);
 }
 template <class T, class Set>
-std::string compare_products(const Set& set, const std::vector<ProductCase>& cases, std::string_view name) {
-  for (const ProductCase& c : cases) {
-    std::string failure = compare_forward<T, float>(set, c, name);
-    if constexpr (!std::is_same_v<T, float>)
-      if (failure.empty()) failure = compare_forward<T, T>(set, c, fmt::format("{} to {}", name, name));
-    if (failure.empty()) failure = compare_gradients<T>(set, c, name);
-    if (!failure.empty()) return failure;
-  }
-  return "";
+std::string compare_products(const Set& set, const ProductCase& c, std::string_view name) {
+  std::string failure = compare_forward<T, float>(set, c, name);
+  if constexpr (!std::is_same_v<T, float>)
+    if (failure.empty()) failure = compare_forward<T, T>(set, c, fmt::format("{} to {}", name, name));
+  return failure.empty() ? compare_gradients<T>(set, c, name) : failure;
 }
 
 // --- attention of one sequence, two heads of one key head
@@ -175,15 +195,18 @@ struct AttentionCase {
                           .q_stride = 2 * kDim,
                           .kv_stride = kDim,
                           .out_stride = 2 * kDim};
-  std::vector<double> q = values(kLength * 2 * kDim, 1), k = values(kLength * kDim, 2), v = values(kLength * kDim, 3),
-                      dout = values(kLength * 2 * kDim, 4), out = q, lse = std::vector<double>(kLength * 2), dq = q,
-                      dk = k, dv = v;
+  Numbers q{values(kLength * 2 * kDim, 1)}, k{values(kLength * kDim, 2)}, v{values(kLength * kDim, 3)},
+      dout{values(kLength * 2 * kDim, 4)};
+  Numbers out{{}}, lse{{}}, dq{{}}, dk{{}}, dv{{}};
   AttentionCase() {
-    const AttentionSequence<double> all = {0, kLength, kLength, k.data(), v.data()};
+    const AttentionSequence<double> all = {0, kLength, kLength, k.exact.data(), v.exact.data()};
     const int64_t starts[] = {0, kLength};
-    attention_forward_ref(shape, {&all, 1}, q.data(), out.data(), lse);
-    attention_backward_ref(shape, starts, q.data(), k.data(), v.data(), out.data(), dout.data(), lse, dq.data(),
-                           dk.data(), dv.data());
+    std::vector<double> out_ref(q.size()), lse_ref(kLength * 2), dq_ref(q.size()), dk_ref(k.size()), dv_ref(v.size());
+    attention_forward_ref(shape, {&all, 1}, q.exact.data(), out_ref.data(), lse_ref);
+    attention_backward_ref(shape, starts, q.exact.data(), k.exact.data(), v.exact.data(), out_ref.data(),
+                           dout.exact.data(), lse_ref, dq_ref.data(), dk_ref.data(), dv_ref.data());
+    out = Numbers(std::move(out_ref)), lse = Numbers(std::move(lse_ref)), dq = Numbers(std::move(dq_ref));
+    dk = Numbers(std::move(dk_ref)), dv = Numbers(std::move(dv_ref));
   }
 };
 
@@ -198,7 +221,7 @@ std::string compare_gradients_of(const AttentionCase& c, std::string_view name, 
 template <class T>
 std::string compare_attention(const AttentionKernels<T>& kernels, const AttentionCase& c, std::string_view name,
                               double share) {
-  const auto q = cast<T>(c.q), k = cast<T>(c.k), v = cast<T>(c.v), dout = cast<T>(c.dout);
+  const std::vector<T>&q = c.q.as<T>(), &k = c.k.as<T>(), &v = c.v.as<T>(), &dout = c.dout.as<T>();
   std::vector<T> out(q.size()), dq(q.size()), dk(k.size()), dv(v.size());
   std::vector<float> lse(c.lse.size());
   const AttentionSequence<T> all = {0, kLength, kLength, k.data(), v.data()};
@@ -218,7 +241,7 @@ std::string compare_attention(const AttentionKernels<T>& kernels, const Attentio
 
 std::string compare_tile_attention(const TileAttentionTable& kernels, const AttentionCase& c) {
   constexpr std::string_view kName = "attention of training";
-  const auto q = cast<bf16>(c.q), k = cast<bf16>(c.k), v = cast<bf16>(c.v), dout = cast<bf16>(c.dout);
+  const std::vector<bf16>&q = c.q.half, &k = c.k.half, &v = c.v.half, &dout = c.dout.half;
   std::vector<bf16> out(q.size()), dq(q.size()), dk(k.size()), dv(v.size());
   std::vector<float> lse(c.lse.size());
   const TileAttentionTask task = {.kv_head = 0,
@@ -247,17 +270,18 @@ std::string compare_tile_attention(const TileAttentionTable& kernels, const Atte
 
 struct HeadCase {
   static constexpr int64_t kRows = 20, kVocab = 300, kWidth = 40;
-  std::vector<double> x = values(kRows * kWidth, 1), w = values(kVocab * kWidth, 2),
-                      losses = std::vector<double>(kRows), dx = x, dw = std::vector<double>(kVocab * kWidth, 0.5);
+  Numbers x{values(kRows * kWidth, 1)}, w{values(kVocab * kWidth, 2)}, losses{{}}, dx{{}}, dw{{}};
   std::vector<int32_t> targets;
   HeadCase() {
     for (int32_t r = 0; r < kRows; ++r) targets.push_back(r % 5 == 4 ? -1 : r * 37 % static_cast<int32_t>(kVocab));
-    head_loss_ref(kVocab, kWidth, targets, 0.5, x, w, losses, dx, dw);
+    std::vector<double> losses_ref(kRows), dx_ref(x.size()), dw_ref(kVocab * kWidth, 0.5);
+    head_loss_ref(kVocab, kWidth, targets, 0.5, x.exact, w.exact, losses_ref, dx_ref, dw_ref);
+    losses = Numbers(std::move(losses_ref)), dx = Numbers(std::move(dx_ref)), dw = Numbers(std::move(dw_ref));
   }
 };
 
 std::string compare_head(const HeadLossTable& kernels, const HeadCase& c) {
-  const auto x = cast<bf16>(c.x), w = cast<bf16>(c.w);
+  const std::vector<bf16>&x = c.x.half, &w = c.w.half;
   std::vector<float> losses(c.losses.size()), dw(c.dw.size(), 0.5f);
   std::vector<bf16> dx(c.dx.size());
   std::vector<std::byte> scratch(
@@ -274,35 +298,58 @@ std::string compare_head(const HeadLossTable& kernels, const HeadCase& c) {
 struct Cases {
   // Full and partial tiles, a partial panel, an odd pair; then a long sum for each of the three products, as those are
   // taken in blocks.
-  std::vector<ProductCase> products = {{40, 70, 37}, {18, 20, 1057}, {18, 530, 20}, {530, 33, 35}};
-  AttentionCase attention;
-  HeadCase head;
+  std::vector<ProductCase> products;
+  std::unique_ptr<AttentionCase> attention;
+  std::unique_ptr<HeadCase> head;
+  Cases() {
+    std::thread beside([this] { attention = std::make_unique<AttentionCase>(), head = std::make_unique<HeadCase>(); });
+    products = {{40, 70, 37}, {18, 20, 1057}, {18, 530, 20}, {530, 33, 35}};
+    beside.join();
+  }
 };
 
-std::string compare_all(const IsaKernels& kernels, const Cases& c) {
-  std::string failure = compare_products<float>(VectorProducts{kernels.matmul}, c.products, "f32");
-  if (failure.empty())
-    failure = kernels.tiles.present ? compare_products<bf16>(TileProducts{kernels.tiles}, c.products, "bf16")
-                                    : compare_products<bf16>(VectorProducts{kernels.matmul}, c.products, "bf16");
-  if (failure.empty()) failure = compare_attention<float>(kernels.attention.f32, c.attention, "f32 attention", 1e-4);
-  if (failure.empty())
-    failure = compare_attention<bf16>(kernels.attention.half, c.attention, "bf16 attention", kFactorShare);
-  if (failure.empty() && kernels.tile_attention.present)
-    failure = compare_tile_attention(kernels.tile_attention, c.attention);
-  if (failure.empty() && kernels.head_loss.present) failure = compare_head(kernels.head_loss, c.head);
+// Every `parts`-th comparison from `part` on, until one fails.
+std::string compare(const IsaKernels& kernels, const Cases& c, int part, int parts) {
+  std::string failure;
+  int next = 0;
+  const auto check = [&](const auto& comparison) {
+    if (next++ % parts == part && failure.empty()) failure = comparison();
+  };
+  for (const ProductCase& p : c.products)
+    check([&] { return compare_products<float>(VectorProducts{kernels.matmul}, p, "f32"); });
+  for (const ProductCase& p : c.products)
+    check([&] {
+      return kernels.tiles.present ? compare_products<bf16>(TileProducts{kernels.tiles}, p, "bf16")
+                                   : compare_products<bf16>(VectorProducts{kernels.matmul}, p, "bf16");
+    });
+  check([&] { return compare_attention<float>(kernels.attention.f32, *c.attention, "f32 attention", 1e-4); });
+  check([&] { return compare_attention<bf16>(kernels.attention.half, *c.attention, "bf16 attention", kFactorShare); });
+  if (kernels.tile_attention.present)
+    check([&] { return compare_tile_attention(kernels.tile_attention, *c.attention); });
+  if (kernels.head_loss.present) check([&] { return compare_head(kernels.head_loss, *c.head); });
   return failure;
 }
 
-// In as many threads as a team has, each of which is a team of one for the regions within.
-std::string compare_in_every_thread(const IsaKernels& kernels, const Cases& cases, int num_threads) {
-  std::vector<std::string> failures(static_cast<size_t>(num_threads));
+// Of each set what failed, in as many threads as a team has, each of which is a team of one for the regions within. What
+// every processor has is compared once, a share by each thread.
+std::vector<std::string> compare_in_every_thread(std::span<const IsaTest> tests, const Cases& cases, int num_threads) {
+  std::vector<std::vector<std::string>> failures(tests.size(),
+                                                 std::vector<std::string>(static_cast<size_t>(num_threads)));
   std::thread([&] {
 #pragma omp parallel num_threads(num_threads)
-    failures[static_cast<size_t>(omp_get_thread_num())] = compare_all(kernels, cases);
+    for (size_t i = 0; i < tests.size(); ++i) {
+      const int thread = omp_get_thread_num();
+      const bool shared = tests[i].always_there;
+      failures[i][static_cast<size_t>(thread)] =
+          compare(tests[i].kernels, cases, shared ? thread : 0, shared ? omp_get_num_threads() : 1);
+    }
   }).join();
-  for (size_t i = 0; i < failures.size(); ++i)
-    if (!failures[i].empty()) return fmt::format("thread {}: {}", i, failures[i]);
-  return "";
+  std::vector<std::string> first;
+  for (const std::vector<std::string>& of_set : failures) {
+    const auto failed = std::ranges::find_if(of_set, [](const std::string& f) { return !f.empty(); });
+    first.push_back(failed == of_set.end() ? "" : fmt::format("thread {}: {}", failed - of_set.begin(), *failed));
+  }
+  return first;
 }
 
 }  // namespace
@@ -329,9 +376,10 @@ std::string self_test(const IsaKernels& kernels, bool always_there) {
   // An instruction that is announced and missing ends a process with SIGILL, one that the system forbids (a
   // configuration of tiles, say) with SIGSEGV: in a copy, that is an answer.
   const int num_threads = omp_get_max_threads();
-  const Trial trial = try_in_a_copy([&] { return compare_in_every_thread(kernels, cases, num_threads); });
+  const IsaTest test{kernels, always_there};
+  const Trial trial = try_in_a_copy([&] { return compare_in_every_thread({&test, 1}, cases, num_threads).front(); });
   if (trial.made) return trial.said;
-  return always_there ? compare_all(kernels, cases)
+  return always_there ? compare(kernels, cases, 0, 1)
                       : "no copy of this process could be made to try it in: " + trial.said;
 }
 
@@ -340,7 +388,7 @@ std::vector<std::string> self_tests(std::span<const IsaTest> tests) {
   const int num_threads = omp_get_max_threads();
   const Trial trial = try_in_a_copy([&] {
     std::string all;
-    for (const IsaTest& t : tests) all += compare_in_every_thread(t.kernels, cases, num_threads) + '\0';
+    for (const std::string& failure : compare_in_every_thread(tests, cases, num_threads)) all += failure + '\0';
     return all;
   });
   std::vector<std::string> failures;

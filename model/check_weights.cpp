@@ -70,7 +70,6 @@ WeightsCheck check_weights(const ModelSpec& spec, const std::string& path) {
   check.num_files = static_cast<int64_t>(file.files().size());
   check.num_tensors = static_cast<int64_t>(file.size());
   check.num_bytes = file.data_bytes();
-  check.notes = file.notes();
   for (size_t i = 0; i < file.size(); ++i) ++check.dtypes[std::string(file[i].dtype_name)];
 
   const auto problem = [&](const std::string& what) { check.problems.push_back(fmt::format("{}: {}", path, what)); };

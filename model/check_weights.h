@@ -15,7 +15,6 @@ struct WeightsCheck {
   int64_t num_passed_over = 0;                            // tensors that this model does not read: further predictions
   std::map<std::string, int64_t> dtypes;                  // "BF16": tensors of that type
   std::vector<std::string> problems;                      // each names file and tensor; none: load_weights reads them
-  std::vector<std::string> notes;
 };
 
 /// Opens every file's header (so its size, offsets and names are checked), then looks for tensors that are missing,

@@ -7,7 +7,7 @@
 #include <unordered_set>
 
 #include "base/error.h"
-#include "base/log.h"
+#include "base/region_errors.h"
 #include "formats/gguf/model.h"
 #include "kernels/cpu/matmul.h"
 #include "kernels/cpu/parallel.h"
@@ -97,9 +97,7 @@ void copy_any(const TensorView& view, const std::string& path, const Fragment& f
 class Loader {
  public:
   Loader(const ModelSpec& spec, const std::string& path, WeightsIn in = WeightsIn::mapped_file)
-      : spec_(spec), path_(path), in_(in), shared_(std::make_shared<Weights>(path)), file_(*shared_) {
-    for (const std::string& note : file_.notes()) log_info("{}", note);
-  }
+      : spec_(spec), path_(path), in_(in), shared_(std::make_shared<Weights>(path)), file_(*shared_) {}
 
   void load(const ParameterInfo& info, Tensor& t) {
     const int64_t width = info.shape.rank == 2 ? info.shape[1] : 1;
@@ -149,14 +147,11 @@ class Loader {
   // one at a time.
   void finish() {
     std::ranges::stable_sort(uses_, [](const Use& a, const Use& b) { return a.copy.bytes() > b.copy.bytes(); });
+    RegionErrors errors;
 #pragma omp parallel for schedule(dynamic, 1)
-    for (size_t i = 0; i < uses_.size(); ++i) {
-      const Use& use = uses_[i];
-      file_.populate(use.name);
-      if (use.copy.empty()) continue;
-      std::memcpy(use.copy.data(), use.data, static_cast<size_t>(use.copy.bytes()));
-      file_.dont_need(use.name);  // else the mapped file would count beside its copy, as resident
-    }
+    for (size_t i = 0; i < uses_.size(); ++i)
+      if (!errors.any()) errors.guard([&] { bring(uses_[i]); });
+    errors.rethrow();
   }
 
   // A file may hold a tied head beside the table; then both must be the same numbers.
@@ -206,6 +201,13 @@ class Loader {
     const std::byte* data;  // in the file
     Tensor copy;            // empty: used where it lies
   };
+  void bring(const Use& use) const {
+    file_.populate(use.name);
+    if (use.copy.empty()) return;
+    std::memcpy(use.copy.data(), use.data, static_cast<size_t>(use.copy.bytes()));
+    file_.dont_need(use.name);  // else the mapped file would count beside its copy, as resident
+  }
+
   const ModelSpec& spec_;
   std::string path_;
   WeightsIn in_;
@@ -216,6 +218,14 @@ class Loader {
 };
 
 }  // namespace
+
+std::vector<std::string> notes_on_weights(const std::string& model_dir) {
+  try {
+    const std::string path = is_gguf_path(model_dir) ? "" : weights_file(model_dir);
+    if (path.ends_with(".index.json")) return Weights(path).notes();
+  } catch (const Error&) {}  // for whoever loads them
+  return {};
+}
 
 ModelWeights load_weights(const ModelSpec& spec, const std::string& model_dir, DType dtype, Arena& arena) {
   if (is_gguf_path(model_dir)) return load_gguf_weights(spec, Gguf(model_dir), dtype, arena);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "model/weights.h"
 
@@ -39,6 +40,9 @@ enum class WeightsIn : uint8_t {
 bool reads_in_place(const ModelSpec&, const std::string& model_dir, DType);
 ModelWeights load_weights_to_infer(const ModelSpec&, const std::string& model_dir, DType, Arena&,
                                    WeightsIn = WeightsIn::mapped_file);
+/// What is odd about these files and no error, a sentence each: an index that counts its bytes wrongly. None of files
+/// that cannot be read: load_weights says why.
+std::vector<std::string> notes_on_weights(const std::string& model_dir);
 /// The matrix and bias of BERT's pooler, which stands beside an encoder's weights. Errors  bad_file: these weights have
 /// none; those of load_weights.
 Linear load_pooler(const ModelSpec&, const std::string& model_dir, DType, Arena&);

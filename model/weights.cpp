@@ -80,7 +80,9 @@ void add_adapters(const MlpSpec& u, int64_t rank, MlpWeights& w) {
 }
 void add_adapters(const Unit& unit, UnitWeights& weights) {
   const int64_t rank = unit.adapter_rank;
-  TERN_CHECK(!moe_of(unit), "adapters of experts are priced and not run");
+  if (moe_of(unit))
+    throw Error(ErrorKind::usage, "layer {}: adapters of experts are planned, not run; leave experts without",
+                unit.layer);
   if (auto* w = std::get_if<AttentionWeights>(&weights)) add_adapters(*attention_of(unit), rank, *w);
   if (auto* w = std::get_if<MlpWeights>(&weights)) add_adapters(*mlp_of(unit), rank, *w);
   if (auto* w = std::get_if<ParallelWeights>(&weights)) {

@@ -94,7 +94,7 @@ struct Pricing {
   int64_t multiplied(int64_t m, int64_t n, int64_t k) const {
     const int64_t whole = matmul_ps(device(), job.dtype, m, n, k);
     const auto table = std::find_if(device().matmul.begin(), device().matmul.end(),
-                                    [&](const MatmulTable& x) { return x.dtype == job.dtype; });
+                                    [&](const MatmulRates& x) { return x.dtype == job.dtype; });
     if (table == device().matmul.end() || m % table->tile[0] == 0) return whole;
     constexpr int64_t kMany = 4096;
     const int64_t left = m % table->tile[0];

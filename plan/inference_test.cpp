@@ -119,7 +119,7 @@ TEST(Inference, DecodingReadsWeightsWhereTheyLie) {
   const ModelSpec spec = *preset_model("llama-2-7b");
   Machine m = machine_of(ideal("80GB", 1), 0);
   const double bytes = 2.0 * static_cast<double>(num_parameters(spec) - spec.vocab * spec.width);
-  MatmulTable table{.dtype = DType::bf16, .use = ProductUse::inference, .rows = {1, 64}, .linear_time = true};
+  MatmulRates table{.dtype = DType::bf16, .use = ProductUse::inference, .rows = {1, 64}, .linear_time = true};
   table.columns = table.depth = {4096, 65536};
   for (const double rows : {1.0, 64.0})
     for (const double n : {4096.0, 65536.0})

@@ -1,6 +1,9 @@
 #include "plan/plan_file.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -111,6 +114,7 @@ class Fields {
   const Json& object(std::string_view key) { return member(key, &Json::is_object, "an object"); }
   const Json& array(std::string_view key) { return member(key, &Json::is_array, "an array"); }
   void skip(std::string_view key) { f_.take(key); }
+  bool has(std::string_view key) const { return f_.has(key); }
   const Json* optional(std::string_view key) { return f_.take(key); }
   void finish() { f_.finish({}); }
   const HfFields& raw() const { return f_; }
@@ -188,6 +192,31 @@ std::vector<PlannedLayers> read_layers(const Json& json, const std::string& plac
   return out;
 }
 
+std::vector<PlannedStage> read_stages(const Json& json, const std::string& place, const OuterChoice& c) {
+  std::vector<PlannedStage> stages;
+  for (const Json& row : json) {
+    Fields f(row, place, "predicted.stages[" + std::to_string(stages.size()) + "].");
+    stages.push_back({f.integer("forward_ps", 0), f.integer("backward_ps", 0), f.integer("weight_ps", 0),
+                      f.integer("send_forward_ps", 0), f.integer("send_backward_ps", 0)});
+    f.finish();
+  }
+  if (std::ssize(stages) != int64_t{c.num_stages} * c.chunks_per_stage)
+    throw Error(ErrorKind::bad_file, "{}: predicted.stages: {}, expected one per virtual stage ({} × {})", place,
+                stages.size(), c.num_stages, c.chunks_per_stage);
+  return stages;
+}
+
+PlannedProgram read_program(const Json& json, const std::string& place) {
+  Fields f(json, place, "predicted.program.");
+  const std::string hex = f.text("checksum");
+  PlannedProgram p{.instructions = f.integer("instructions", 1), .step_ps = f.integer("step_ps", 0)};
+  const auto [end, fault] = std::from_chars(hex.data(), hex.data() + hex.size(), p.checksum, 16);
+  if (hex.size() != 8 || fault != std::errc() || end != hex.data() + hex.size())
+    f.raw().fail("checksum", "'{}', expected eight hexadecimal digits", make_printable(hex));
+  f.finish();
+  return p;
+}
+
 double gap(int64_t value, int64_t bound) {
   return bound >= value ? 0 : static_cast<double>(value - bound) / static_cast<double>(value);
 }
@@ -206,7 +235,7 @@ double Plan::window_tokens_per_second() const {
 std::string plan_json(const Plan& p) { return plan_json(p, Json()); }
 
 std::string plan_json(const Plan& p, const Json& report) {
-  Json layers = Json::array(), ranks = Json::array(), families = Json::array();
+  Json layers = Json::array(), ranks = Json::array(), families = Json::array(), stages = Json::array();
   for (const PlannedLayers& l : p.layers) layers.push_back(layers_json(l));
   for (const PlannedRank& r : p.ranks)
     ranks.push_back({{"node", r.node},
@@ -216,6 +245,12 @@ std::string plan_json(const Plan& p, const Json& report) {
                      {"begin_ps", r.begin_ps},
                      {"tail_ps", r.tail_ps}});
   for (const PlannedFamily& f : p.families) families.push_back(family_json(f));
+  for (const PlannedStage& s : p.stages)
+    stages.push_back({{"forward_ps", s.forward_ps},
+                      {"backward_ps", s.backward_ps},
+                      {"weight_ps", s.weight_ps},
+                      {"send_forward_ps", s.send_forward_ps},
+                      {"send_backward_ps", s.send_backward_ps}});
   Json json = {{"version", 1},
                {"model", p.model},
                {"parameters", p.parameters},
@@ -243,6 +278,11 @@ std::string plan_json(const Plan& p, const Json& report) {
                  {"restrictions", p.restrictions},
                  {"families", families}}}};
   if (!report.is_null()) json["report"] = report;
+  if (!p.stages.empty()) json["predicted"]["stages"] = stages;
+  if (p.program)
+    json["predicted"]["program"] = {{"checksum", fmt::format("{:08x}", p.program->checksum)},
+                                    {"instructions", p.program->instructions},
+                                    {"step_ps", p.program->step_ps}};
   if (p.error)
     json["predicted"]["error"] = {{"software", p.error->software},
                                   {"rows", p.error->rows},
@@ -284,6 +324,8 @@ Plan parse_plan(std::string_view text, std::string_view where) {
   if (static_cast<int>(p.ranks.size()) != p.choice.num_stages)
     predicted.raw().fail("ranks", "{}, expected one per stage ({})", p.ranks.size(), p.choice.num_stages);
   p.binds = predicted.text("binds");
+  if (predicted.has("stages")) p.stages = read_stages(predicted.array("stages"), place, p.choice);
+  if (predicted.has("program")) p.program = read_program(predicted.object("program"), place);
   if (const Json* error = predicted.optional("error")) {
     Fields e(*error, place, "predicted.error.");
     p.error = {.software = e.text("software"),

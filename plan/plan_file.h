@@ -30,6 +30,23 @@ struct PlannedRank {
   friend bool operator==(const PlannedRank&, const PlannedRank&) = default;
 };
 
+/// One virtual stage as the stage model prices it, ps: its passes of a micro-batch (`weight` apart where the schedule
+/// splits the backward), and its messages to the next stage and from it (0 behind the last).
+struct PlannedStage {
+  int64_t forward_ps = 0, backward_ps = 0, weight_ps = 0, send_forward_ps = 0, send_backward_ps = 0;
+  friend bool operator==(const PlannedStage&, const PlannedStage&) = default;
+};
+
+/// The Program that the plan lowers to (program/lower.h), all ranks of it, with the cost model's time of each
+/// instruction.
+struct PlannedProgram {
+  uint32_t checksum =
+      0;  // of the list (program/checksum.h), with workspaces as the planning machine's kernels take them
+  int64_t instructions = 0;
+  int64_t step_ps = 0;  // simulated; above the plan's step where a rank waits for its messages to have left
+  friend bool operator==(const PlannedProgram&, const PlannedProgram&) = default;
+};
+
 /// The choices that share a feature, as an answer to "why not": their bound, and the best plan that a look at the most
 /// promising of them gave. A "neighbour: …" is one choice, one step from the plan.
 struct PlannedFamily {
@@ -71,6 +88,8 @@ struct Plan {
   int64_t step_ps = 0;                // simulated makespan
   std::optional<PlannedError> error;  // of a calibrated cluster
   std::vector<PlannedRank> ranks;
+  std::vector<PlannedStage> stages;       // virtual; none: of a file that does not say them
+  std::optional<PlannedProgram> program;  // none: not lowered
   double price_per_hour = 0;
   double flops_share = 0;  // the model's FLOPs over the used devices' peak
   std::string binds;       // what keeps it from being faster, in words

@@ -25,6 +25,8 @@ Plan example() {
   p.model_bound_ps = 3'500'000'000'000;
   const TierBytes capacity{77'000'000'000, 200'000'000'000, 1};
   p.ranks = {{"dgx", {70'000'000'000, 5, 0}, capacity, 3, 2, 1}, {"desk", {60'000'000'000, 0, 7}, {1, 2, 3}, 4, 5, 6}};
+  p.stages = {{1, 2, 3, 4, 5}, {6, 7, 8, 0, 0}};
+  p.program = {.checksum = 0x0012ab34, .instructions = 4711, .step_ps = 4'000'000'000'001};
   p.price_per_hour = 20.5, p.flops_share = 0.41, p.binds = "device memory on stage 0";
   p.counts = {100, 80, 20, 0};
   p.restrictions = {"interleaved: equal chunks"};
@@ -71,8 +73,16 @@ TEST(PlanFile, WrongFilesGetMessagesThatTeach) {
   EXPECT_NE(with("\"open\": 0", "\"open\": -1").find("proof.choices.open: -1, expected 0"), std::string::npos);
   EXPECT_NE(with("\"open\": 0", "\"open\": 0, \"opn\": 1").find("opn"), std::string::npos);
   EXPECT_NE(with("\"ranks\": [", "\"ranks\": [3, ").find("expected an object"), std::string::npos);
+  EXPECT_NE(with("\"0012ab34\"", "\"12ab34\"").find("predicted.program.checksum: '12ab34', expected eight"),
+            std::string::npos);
+  EXPECT_NE(with("\"0012ab34\"", "\"0012ab3g\"").find("expected eight hexadecimal digits"), std::string::npos);
+  EXPECT_NE(with("\"weight_ps\": 8", "\"weight_ps\": -8").find("predicted.stages[1].weight_ps: -8"), std::string::npos);
   EXPECT_NE(message_of("[]").find("expected an object"), std::string::npos);
   EXPECT_NE(message_of("{"), "");
+  Plan few = example();
+  few.stages.pop_back();
+  EXPECT_NE(message_of(plan_json(few)).find("predicted.stages: 1, expected one per virtual stage (2 × 1)"),
+            std::string::npos);
 }
 
 // Untrusted input: bytes changed at random give the plan or an error that names the file, nothing else.

@@ -1,11 +1,15 @@
 #pragma once
-// Programs of one device from sizes of micro-batches alone: the lowering of a placement on one device.
+// Programs of one device from sizes of micro-batches alone: the lowering of a plan on one device with sizes of its own.
 
 #include <span>
 
 #include "program/lower.h"
 
 namespace tern {
+
+/// All layers on one device, with these sizes.
+Placement placement_of(const ModelSpec&, std::span<const CostQuery> micro_batches, Recompute,
+                       const UpdateConfig& = update_config(UpdateRule::adamw));
 
 /// One optimizer step with gradient accumulation: per micro-batch every FORWARD, then from the head down BACKWARD_INPUT
 /// and BACKWARD_WEIGHT of each unit; at the end of the step as in lower. Every layer recomputes alike.

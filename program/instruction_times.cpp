@@ -62,8 +62,7 @@ struct Pricer {
   }
 
   int64_t link(const Instruction& i) const {
-    const PlacedLayer& l = at.layers[layer_of[i.unit]];  // before the link
-    const EdgeCost edge = of_rank(l.stage).edge(l.layer, costs.inside[l.stage] != 0);
+    const EdgeCost& edge = costs.links[at.layers[layer_of[i.unit]].stage];  // of the layer before the link
     return i.reads[0].kind == BufferKind::output ? edge.forward : edge.backward;
   }
 
@@ -131,18 +130,16 @@ StageInstance stage_instance(const Placement& p, const PlacementCosts& costs) {
                 .chunks_per_stage = p.shape.chunks_per_device,
                 .num_micro = p.shape.num_micro,
                 .schedule = p.shape.schedule};
-  s.instance.other_across.resize(1);
   for (const PlacedLayer& l : p.layers) {
     const LayerCosts& of = *costs.layers[device_of(p.shape, l.stage)];
     s.instance.cost.push_back({of.cost(l.layer, l.strategy, p.shape.num_devices > 1)});
     s.assignment.stage.push_back(l.stage);
     s.assignment.strategy.push_back(0);
     if (&l == &p.layers.back()) break;
+    const bool ends_stage = (&l)[1].stage != l.stage;
     s.instance.within.push_back({EdgeCost{}});
-    s.instance.across.push_back({of.edge(l.layer, false)});
-    s.instance.other_across[0].push_back({of.edge(l.layer, true)});
+    s.instance.across.push_back({ends_stage ? costs.links[l.stage] : EdgeCost{}});
   }
-  for (const char inside : costs.inside) s.instance.link_class.push_back(inside ? 1 : 0);
   s.instance.capacity.assign(static_cast<size_t>(p.shape.num_devices), TierBytes{});
   return s;
 }

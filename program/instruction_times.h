@@ -14,7 +14,7 @@ namespace tern {
 /// Who prices a placement.
 struct PlacementCosts {
   std::vector<const LayerCosts*> layers;  // per rank: its machine's
-  std::vector<char> inside;               // per link between virtual stages: it stays inside a node
+  std::vector<EdgeCost> links;            // behind each virtual stage but the last, each way
 };
 
 /// What the cost model says of each instruction; the Program is lower's of the same placement. Units: ps.

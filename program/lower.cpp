@@ -24,10 +24,33 @@ struct Transfer {
   std::vector<Buffer> frees;
 };
 
+// The costs of every unit, once for all micro-batches of one size.
+struct MicroBatchCosts {
+  std::vector<size_t> size_of;               // of a micro-batch: place in `costs`
+  std::vector<std::vector<UnitCost>> costs;  // of size and unit
+  MicroBatchCosts(const ModelSpec& spec, const Placement& at) {
+    const auto units = static_cast<int>(spec.units.size());
+    std::vector<std::pair<int64_t, int64_t>> before, now;  // tokens and pairs of each unit
+    for (int m = 0; m < at.shape.num_micro; ++m) {
+      now.clear();
+      for (int u = 0; u < units; ++u) {
+        const CostQuery q = at.query(u, m);
+        now.emplace_back(q.tokens, q.attended_pairs);
+      }
+      if (now != before) {
+        std::vector<UnitCost>& all = costs.emplace_back();
+        for (int u = 0; u < units; ++u) all.push_back(unit_cost(spec.units[static_cast<size_t>(u)], at.query(u, m)));
+        before = now;
+      }
+      size_of.push_back(costs.size() - 1);
+    }
+  }
+};
+
 class Lowerer {
  public:
-  Lowerer(const ModelSpec& spec, const Placement& placement, int rank)
-      : spec_(spec), at_(placement), rank_(rank), split_(splits_backward(placement.shape.schedule)) {
+  Lowerer(const ModelSpec& spec, const Placement& placement, const MicroBatchCosts& costs, int rank)
+      : spec_(spec), at_(placement), costs_(costs), rank_(rank), split_(splits_backward(placement.shape.schedule)) {
     const int stages = at_.shape.num_stages(), micros = at_.shape.num_micro;
     TERN_CHECK(spec.units.size() >= 2, "program: {} units; a model has an embedding and a head", spec.units.size());
     TERN_CHECK(micros >= 1, "program: no micro-batches");
@@ -42,10 +65,6 @@ class Lowerer {
     program_.num_units = static_cast<int>(spec.units.size());
     program_.num_micro = micros;
     program_.devices_per_rank = at_.mesh.devices();
-    for (int m = 0; m < micros; ++m) {
-      std::vector<UnitCost>& costs = costs_.emplace_back();
-      for (int u = 0; u <= last(); ++u) costs.push_back(unit_cost(spec.units[u], at_.query(u, m)));
-    }
   }
 
   Program step(const std::vector<PipelineOp>& ops) {
@@ -65,7 +84,7 @@ class Lowerer {
       for (int u = 0; u <= last(); ++u) {
         Instruction i = forward_of(Opcode::forward, u);
         keep_nothing(i);
-        if (u == last()) i.flops /= 3;  // one product of three: no gradients
+        if (u == last()) i.flops /= spec_.units.back().frozen ? 2 : 3;  // one product alone: no gradients
         if (u > 0) i.frees = {output(u - 1, micro_)};
         compute(std::move(i));
       }
@@ -78,7 +97,7 @@ class Lowerer {
   bool is_here(int stage) const { return device_of(at_.shape, stage) == rank_; }
   int64_t wide() const { return at_.query(0, 0).dtype == DType::f64 ? 8 : 4; }  // bytes of an element at the step's end
   bool pipelined() const { return at_.shape.num_devices > 1; }
-  const UnitCost& cost(int u) const { return costs_[std::max(micro_, 0)][u]; }
+  const UnitCost& cost(int u) const { return costs_.costs[costs_.size_of[std::max(micro_, 0)]][u]; }
   const Layer& layer(int l) const { return at_.layers[l].layer; }
   int first_unit() const { return layer(first_layer_[stage_]).first; }
   int end_unit() const {
@@ -442,10 +461,10 @@ class Lowerer {
 
   const ModelSpec& spec_;
   const Placement& at_;
+  const MicroBatchCosts& costs_;
   int rank_, stage_ = 0, micro_ = 0;  // of the operation being lowered
   bool split_;
-  std::vector<int> first_layer_;              // of each virtual stage; the last entry is the end
-  std::vector<std::vector<UnitCost>> costs_;  // of micro-batch and unit
+  std::vector<int> first_layer_;  // of each virtual stage; the last entry is the end
   Program program_;
   std::vector<int> arrivals_;  // places that the next instruction on the compute clock waits for
   std::map<std::pair<int, Phase>, std::deque<Transfer>> sends_;  // under way
@@ -458,8 +477,7 @@ PipelineOrder order_of(const Placement& p) {
   if (!p.order.empty()) return p.order;
   if (order_follows_times(p.shape.schedule))
     throw Error(ErrorKind::usage,
-                "lower: the order of {} follows the times of its stages, and none is given; take another schedule, or "
-                "give the order",
+                "lower: the order of {} follows the times of its stages, which this plan does not say: plan anew",
                 name_of(p.shape.schedule));
   return pipeline_order(p.shape, {});
 }
@@ -467,14 +485,18 @@ PipelineOrder order_of(const Placement& p) {
 }  // namespace
 
 Program lower(const ModelSpec& spec, const Placement& placement, int rank) {
-  return Lowerer(spec, placement, rank).step(order_of(placement)[rank]);
+  const PipelineOrder order = order_of(placement);
+  const MicroBatchCosts costs(spec, placement);
+  Lowerer one(spec, placement, costs, rank);
+  return one.step(order[rank]);
 }
 
 Program lower(const ModelSpec& spec, const Placement& placement) {
   const PipelineOrder order = order_of(placement);
+  const MicroBatchCosts costs(spec, placement);
   Program all;
   for (int rank = 0; rank < placement.shape.num_devices; ++rank) {
-    Program one = Lowerer(spec, placement, rank).step(order[rank]);
+    Program one = Lowerer(spec, placement, costs, rank).step(order[rank]);
     if (rank == 0) {
       all = std::move(one);
       continue;
@@ -489,13 +511,14 @@ Program lower(const ModelSpec& spec, const Placement& placement) {
   return all;
 }
 
-Program lower(const ModelSpec& spec, const Plan& plan, int rank, ScratchBytes scratch) {
-  return lower(spec, placement_of(spec, plan, std::move(scratch)), rank);
+Program lower(const ModelSpec& spec, const Plan& plan, int rank, PlacementOptions options) {
+  return lower(spec, placement_of(spec, plan, std::move(options)), rank);
 }
 
 Program lower_forward(const ModelSpec& spec, const Placement& placement) {
   TERN_CHECK(placement.shape.num_stages() == 1 && placement.mesh.devices() == 1, "lower_forward: several devices");
-  return Lowerer(spec, placement, 0).forward_alone();
+  const MicroBatchCosts costs(spec, placement);
+  return Lowerer(spec, placement, costs, 0).forward_alone();
 }
 
 }  // namespace tern

@@ -35,7 +35,7 @@ namespace tern {
 ///           spec/update_rule.h's update_cost, from ZeRO 1 on a replica's share of it; MERGE 1 flop and 3 words for each
 ///           sum that it adds, 3 words to keep one.
 /// One device  with ZeRO of any kind is plain: nothing is gathered or reduced.
-/// Errors    usage: a schedule whose order follows the times, without an order. TERN_CHECK: stages that do not follow
+/// Errors    usage: a schedule whose order follows the times, of a plan that does not say its stages' times. TERN_CHECK: stages that do not follow
 ///           one another, fewer than two units, no such rank.
 Program lower(const ModelSpec&, const Placement&, int rank);
 
@@ -43,7 +43,7 @@ Program lower(const ModelSpec&, const Placement&, int rank);
 Program lower(const ModelSpec&, const Placement&);
 
 /// The list of a plan's rank. Errors: as placement_of's and lower's.
-Program lower(const ModelSpec&, const Plan&, int rank, ScratchBytes scratch = {});
+Program lower(const ModelSpec&, const Plan&, int rank, PlacementOptions = {});
 
 /// The forward alone on one device, as evaluation runs it: nothing is kept for a backward, no output outlives the next
 /// unit, and the step ends with the loss. Nothing is resident.

@@ -11,6 +11,7 @@
 #include "program/checksum.h"
 #include "program/generate.h"
 #include "program/placement_testing.h"
+#include "program/plan_program.h"
 #include "program/simulate.h"
 #include "program/validate.h"
 
@@ -215,6 +216,43 @@ TEST(Lower, RefusesAnotherModelsPlanAndAnOrderItDoesNotKnow) {
   Plan timed = c.plan;
   timed.choice.schedule = PipelineSchedule::zb_h1;
   EXPECT_NE(refusal([&] { lower(c.spec, timed, 0); }).find("the order of zb-h1 follows the times"), std::string::npos);
+}
+
+// A plan that says its stages' times lowers whatever its schedule: the order is theirs.
+TEST(Lower, AnOrderThatFollowsTheTimesIsThatOfThePlansStages) {
+  for (const PipelineSchedule schedule : {PipelineSchedule::zb_h1, PipelineSchedule::zb_h2})
+    for (uint64_t seed = 1; seed <= 20; ++seed) {
+      PlacedCase c = random_placed(schedule, {}, seed);
+      c.say_stages();
+      EXPECT_EQ(checksum(lower(c.spec, placement_of(c.spec, c.plan))), checksum(lower(c.spec, c.placement))) << seed;
+    }
+}
+
+// The list that `tern plan` prices is the list with the cost model's times: on one device to the picosecond.
+TEST(Lower, APlansProgramIsPricedAsItsInstructionsAre) {
+  int alone = 0;
+  for_random({}, 12, 5, [&](const PlacedCase& made, const Program& p) {
+    PlacedCase c = made;
+    c.say_stages();
+    const std::optional<PlannedProgram> priced = program_of_plan(c.spec, c.cluster, c.plan);
+    ASSERT_TRUE(priced);
+    ASSERT_EQ(priced->checksum, checksum(p));
+    ASSERT_EQ(priced->instructions, std::ssize(p.instructions));
+    ASSERT_EQ(priced->step_ps, simulate(p, made.prices_of(p)).makespan);
+    if (c.plan.choice.devices() > 1) return;
+    ASSERT_EQ(priced->step_ps, made.stage_makespan());
+    ++alone;
+  });
+  EXPECT_GT(alone, 0);
+}
+
+TEST(Lower, APlanIsNotPricedByItsProgramWhereThatIsTooLong) {
+  PlacedCase c = random_placed(PipelineSchedule::one_f_one_b, {}, 1);
+  c.say_stages();
+  c.plan.choice.num_micro = kMostPlannedInstructions;
+  EXPECT_FALSE(program_of_plan(c.spec, c.cluster, c.plan));
+  c.plan.choice.num_micro = 1, c.plan.ranks.at(0).node = "elsewhere";
+  EXPECT_THROW(program_of_plan(c.spec, c.cluster, c.plan), Error);
 }
 
 TEST(Checksum, ChangesWithEveryField) {

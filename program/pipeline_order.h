@@ -1,5 +1,5 @@
 #pragma once
-// Inner parts of pipeline_order, one per family of schedules; callers use program/pipeline.h.
+// The generators behind pipeline_order, one for each schedule; callers use program/pipeline.h.
 
 #include "program/pipeline.h"
 
@@ -13,12 +13,10 @@ struct ZeroBubbleCaps {
 };
 ZeroBubbleCaps zero_bubble_caps(PipelineSchedule, int num_stages, int stage);
 
-/// ZB-H1 and ZB-H2 by the greedy of Qi et al.: eight settings, the least makespan, then the least bubble.
-PipelineOrder zero_bubble_order(const PipelineShape&, const PipelineTimes&);
-/// ZB-V: two chunks in a V, four phases by rank. num_micro < 2P − 1: the order of 2P − 1 without the superfluous ones,
-/// its weight gradients moved into the gaps that they leave.
-PipelineOrder zero_bubble_v_order(const PipelineShape&);
-/// V-Half: a pattern of period six, squeezed.
-PipelineOrder v_half_order(const PipelineShape&);
+/// VALUE_order of each row of the table: the order of operations on each device, in program/VALUE.cpp or its family's
+/// file. Only those whose row says so may read the times. The shape is legal.
+#define TERN_PIPELINE_SCHEDULE(value, ...) PipelineOrder value##_order(const PipelineShape&, const PipelineTimes&);
+#include "spec/pipeline_schedules.def"
+#undef TERN_PIPELINE_SCHEDULE
 
 }  // namespace tern

@@ -1,8 +1,9 @@
 #pragma once
 // What the lowering reads: where each layer of a model lies, how it is kept, and how large the micro-batches are. A Plan
-// fills it, and so do the settings of a run on one device.
+// fills it.
 
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -27,20 +28,31 @@ struct Placement {
   UpdateConfig update;
   Mesh mesh;  // of each stage
   PipelineShape shape;
-  std::vector<PlacedLayer> layers;                      // of the whole model, in order
-  std::function<CostQuery(int unit, int micro)> query;  // sizes of a unit's work on one rank
+  std::vector<PlacedLayer> layers;  // of the whole model, in order
+  // Sizes of a unit's work on one rank. Micro-batches differ in tokens and attended pairs alone.
+  std::function<CostQuery(int unit, int micro)> query;
   int groups = 1;       // of a rank's micro-batches (spec/sum_order.h); more than one: of one stage
   PipelineOrder order;  // empty: pipeline_order's; to be given where the schedule's order follows the times
 };
 
-/// All units on one device. Each layer (layers_of) has a mode of recomputation of its own.
-/// Shapes  recompute: a mode per layer, or one for all. Errors: TERN_CHECK: another number of modes.
-Placement on_one_device(const ModelSpec&, const TrainJob&, const UpdateConfig&, std::span<const Recompute> recompute,
-                        int num_micro, std::function<CostQuery(int unit, int micro)>);
+/// What a plan leaves to who runs it.
+struct PlacementOptions {
+  ScratchBytes scratch = {};                // of the multiplier (model/'s scratch_bytes); none: kernels without
+  std::optional<UpdateConfig> update = {};  // the rule's options; none: their defaults
+};
 
-/// A plan's placement. `scratch`: of the multiplier that will run it (model/'s scratch_bytes); none: kernels without.
-/// Every window is taken to be full, one sequence to each, whatever the job's lengths.
+/// The one way to a placement. A plan of several devices, a run's settings and sizes alone (program/generate.h) all come
+/// as a Plan. Every window is taken to be full, one sequence to each, whatever the job's lengths; the last micro-batch
+/// has what is left of the batch. Where the schedule's order follows the times, it is that of the plan's stages.
 /// Errors  usage: the plan is of another model: other layers, another number of parameters.
-Placement placement_of(const ModelSpec&, const Plan&, ScratchBytes scratch = {});
+Placement placement_of(const ModelSpec&, const Plan&, PlacementOptions = {});
+
+/// All layers on one device, the job's batch in micro-batches of `micro_batch` (the last has what is left). A plan that
+/// nobody priced. Shapes  recompute: a mode per layer (layers_of), or one for all. Errors: TERN_CHECK: another number of
+/// modes.
+Plan plan_on_one_device(const ModelSpec&, const TrainJob&, std::span<const Recompute> recompute, int64_t micro_batch);
+
+/// The times of the plan's stages. Errors: TERN_CHECK: a plan that does not say them.
+PipelineTimes times_of(const Plan&);
 
 }  // namespace tern

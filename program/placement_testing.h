@@ -28,20 +28,37 @@ inline ModelSpec small_spec(int64_t layers = 2, bool gated = true, bool tied = f
 struct PlacedCase {
   ModelSpec spec;
   Plan plan;
-  Machine machine;
-  std::unique_ptr<LayerCosts> costs;
+  Cluster cluster;
+  std::shared_ptr<Machine> machine;
+  std::shared_ptr<TrainJob> job;
+  std::shared_ptr<LayerCosts> costs;  // of job and machine
   Placement placement;
   PlacementCosts prices;
 
   PlacedCase(ModelSpec s, Plan p) : spec(std::move(s)), plan(std::move(p)) {
     plan.parameters = num_parameters(spec);
-    machine = machine_of(with_nodes(find_cluster("a100-80g"), 1 + plan.choice.devices() / 8), 0);
-    costs = std::make_unique<LayerCosts>(spec, plan.job, machine, plan.choice.mesh, plan.choice.micro_batch);
+    cluster = with_nodes(find_cluster("a100-80g"), 1 + plan.choice.devices() / 8);
+    machine = std::make_shared<Machine>(machine_of(cluster, 0));
+    job = std::make_shared<TrainJob>(plan.job);
+    costs = std::make_shared<LayerCosts>(spec, *job, *machine, plan.choice.mesh, plan.choice.micro_batch);
     placement = placement_of(spec, plan);
     const auto devices = static_cast<size_t>(placement.shape.num_devices);
     prices.layers.assign(devices, costs.get());
-    prices.inside.assign(static_cast<size_t>(placement.shape.num_stages()) - 1, 0);
+    for (size_t l = 0; l + 1 < placement.layers.size(); ++l)
+      if (placement.layers[l + 1].stage != placement.layers[l].stage)
+        prices.links.push_back(costs->edge(placement.layers[l].layer, false));
     if (order_follows_times(placement.shape.schedule)) placement.order = order();
+  }
+  // The plan as `tern plan` writes it: with its ranks and its stages' times.
+  void say_stages() {
+    const PipelineTimes t = times();
+    plan.ranks.assign(t.begin.size(), {.node = machine->node.name});
+    for (size_t d = 0; d < t.begin.size(); ++d) plan.ranks[d].begin_ps = t.begin[d], plan.ranks[d].tail_ps = t.tail[d];
+    for (size_t s = 0; s < t.forward.size(); ++s) {
+      const bool last = s + 1 == t.forward.size();
+      plan.stages.push_back(
+          {t.forward[s], t.backward[s], t.weight[s], last ? 0 : t.send_forward[s], last ? 0 : t.send_backward[s]});
+    }
   }
   PipelineTimes times() const {
     const StageInstance s = stage_instance(placement, prices);

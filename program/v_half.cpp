@@ -162,7 +162,7 @@ struct VHalf {
 
 }  // namespace
 
-PipelineOrder v_half_order(const PipelineShape& shape) {
+PipelineOrder v_half_order(const PipelineShape& shape, const PipelineTimes&) {
   VHalf v{shape.num_devices, std::max(shape.num_micro, 2 * shape.num_devices)};
   v.lay_pattern();
   v.squeeze();

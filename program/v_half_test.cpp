@@ -12,7 +12,7 @@ TEST(VHalf, AnOrderTakesTimeInProportionToItsOperations) {
   const PipelineShape shape{
       .schedule = PipelineSchedule::v_half, .num_devices = 8, .chunks_per_device = 2, .num_micro = 83'000};
   const auto start = std::chrono::steady_clock::now();
-  const PipelineOrder order = v_half_order(shape);
+  const PipelineOrder order = v_half_order(shape, {});
   size_t operations = 0;
   for (const auto& line : order) operations += line.size();
   EXPECT_EQ(operations, size_t{6} * 8 * 83'000);

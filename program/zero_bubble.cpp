@@ -154,6 +154,9 @@ ZeroBubbleCaps zero_bubble_caps(PipelineSchedule schedule, int num_stages, int s
   return {2 * (num_stages - stage) - 1, 2 * num_stages - 1};
 }
 
+namespace {
+
+// ZB-H1 and ZB-H2 by the greedy of Qi et al.: eight settings, the least makespan, then the least bubble.
 PipelineOrder zero_bubble_order(const PipelineShape& shape, const PipelineTimes& times) {
   PipelineOrder best;
   Greedy::Key best_key;
@@ -166,6 +169,15 @@ PipelineOrder zero_bubble_order(const PipelineShape& shape, const PipelineTimes&
     }
   }
   return best;
+}
+
+}  // namespace
+
+PipelineOrder zb_h1_order(const PipelineShape& shape, const PipelineTimes& times) {
+  return zero_bubble_order(shape, times);
+}
+PipelineOrder zb_h2_order(const PipelineShape& shape, const PipelineTimes& times) {
+  return zero_bubble_order(shape, times);
 }
 
 }  // namespace tern

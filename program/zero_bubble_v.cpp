@@ -119,7 +119,9 @@ struct LateWeights {
 
 }  // namespace
 
-PipelineOrder zero_bubble_v_order(const PipelineShape& shape) {
+// Two chunks in a V, four phases by rank. num_micro < 2P − 1: the order of 2P − 1 without the superfluous ones, its weight
+// gradients moved into the gaps that they leave.
+PipelineOrder zb_v_order(const PipelineShape& shape, const PipelineTimes&) {
   const PipelineOrder order = pattern(shape);
   return shape.num_micro < 2 * shape.num_devices - 1 ? LateWeights{shape, order}.run() : order;
 }

@@ -1,7 +1,7 @@
 #pragma once
-// Pipeline schedules: one table of names and traits. Plans, search, bounds, judges and other frameworks' command lines
-// ask the table; the order of operations is a generator in program/. A new schedule is a value, a row and a generator:
-// docs/contributing.md.
+// Pipeline schedules: one table of names and traits, its rows in spec/pipeline_schedules.def. Plans, search, bounds,
+// judges and other frameworks' command lines ask the table; the order of operations is a generator in program/. A new
+// schedule is a row and a generator: docs/contributing.md.
 
 #include <algorithm>
 #include <array>
@@ -11,16 +11,11 @@
 
 namespace tern {
 
+#define TERN_PIPELINE_SCHEDULE(value, ...) value,
 enum class PipelineSchedule : uint8_t {
-  gpipe,
-  one_f_one_b,
-  deep_one_f_one_b,
-  interleaved,
-  zb_h1,
-  zb_h2,
-  zb_v,
-  v_half,
+#include "spec/pipeline_schedules.def"
 };
+#undef TERN_PIPELINE_SCHEDULE
 
 /// How many chunks of layers (virtual stages) a device has. two: the V shapes.
 enum class ChunkRule : uint8_t { one, two, several };
@@ -52,54 +47,11 @@ struct PipelineScheduleTraits {
   std::string_view torchtitan = {};      // its name in torchtitan; "": not there
 };
 
+#define TERN_PIPELINE_SCHEDULE(value, ...) PipelineScheduleTraits{.schedule = PipelineSchedule::value, __VA_ARGS__},
 inline constexpr std::array kPipelineScheduleTable{
-    PipelineScheduleTraits{.schedule = PipelineSchedule::gpipe,
-                           .name = "gpipe",
-                           .in_flight = InFlight::all,
-                           .certified = true,
-                           .torchtitan = "GPipe"},
-    PipelineScheduleTraits{.schedule = PipelineSchedule::one_f_one_b,
-                           .name = "1f1b",
-                           .in_flight = InFlight::stages_left,
-                           .steady = true,
-                           .least_memory = true,
-                           .certified = true,
-                           .megatron = true,
-                           .torchtitan = "1F1B"},
-    PipelineScheduleTraits{.schedule = PipelineSchedule::deep_one_f_one_b,
-                           .name = "1f1b-deep",
-                           .in_flight = InFlight::twice_stages_left,
-                           .steady = true},
-    PipelineScheduleTraits{.schedule = PipelineSchedule::interleaved,
-                           .name = "interleaved",
-                           .chunks = ChunkRule::several,
-                           .micro_divides_by_stages = true,
-                           .steady = true,
-                           .megatron = true,
-                           .torchtitan = "Interleaved1F1B"},
-    PipelineScheduleTraits{.schedule = PipelineSchedule::zb_h1,
-                           .name = "zb-h1",
-                           .in_flight = InFlight::stages_left,
-                           .splits_backward = true,
-                           .order_follows_times = true},
-    PipelineScheduleTraits{.schedule = PipelineSchedule::zb_h2,
-                           .name = "zb-h2",
-                           .in_flight = InFlight::twice_stages_left,
-                           .splits_backward = true,
-                           .order_follows_times = true},
-    PipelineScheduleTraits{.schedule = PipelineSchedule::zb_v,
-                           .name = "zb-v",
-                           .chunks = ChunkRule::two,
-                           .splits_backward = true,
-                           .v_shaped = true,
-                           .torchtitan = "ZBVZeroBubble"},
-    PipelineScheduleTraits{.schedule = PipelineSchedule::v_half,
-                           .name = "v-half",
-                           .chunks = ChunkRule::two,
-                           .splits_backward = true,
-                           .v_shaped = true,
-                           .least_memory = true},
+#include "spec/pipeline_schedules.def"
 };
+#undef TERN_PIPELINE_SCHEDULE
 
 /// All schedules, in the order of their values.
 inline constexpr auto kPipelineSchedules = [] {
@@ -107,11 +59,6 @@ inline constexpr auto kPipelineSchedules = [] {
   for (size_t i = 0; i < all.size(); ++i) all[i] = kPipelineScheduleTable[i].schedule;
   return all;
 }();
-static_assert([] {
-  for (size_t i = 0; i < kPipelineSchedules.size(); ++i)
-    if (static_cast<size_t>(kPipelineSchedules[i]) != i) return false;
-  return true;
-}());
 
 /// The name of the one order that a pipeline of a single stage has.
 inline constexpr PipelineSchedule kOneStageSchedule = PipelineSchedule::one_f_one_b;

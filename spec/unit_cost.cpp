@@ -379,10 +379,10 @@ UnitCost cost(const HeadSpec& u, const Sizes& z) {
   const bool in_one = !z.split() && !z.frozen && u.softcap == 0;
   const int64_t fused = in_one ? z(kHeadLoss, fused_tile, V, D) : 0;
   if (fused > 0) c.forward_workspace = fused_tile * D * z.s + fused;
-  c.forward_flops = 6 * T * V * D;
+  c.forward_flops = (z.frozen ? 4 : 6) * T * V * D;  // logits, their input's gradient, the table's
   const int64_t num_tiles = T ? (T + kHeadTile - 1) / kHeadTile : 0;
-  c.forward_bytes_moved =
-      num_tiles * V * D * (2 * z.s + 2 * z.g) + T * D * z.s * 5 + T * V * (4 * z.g + (rounded ? 3 * z.s : 0));
+  c.forward_bytes_moved = num_tiles * V * D * (2 * z.s + (z.frozen ? 0 : 2 * z.g)) + T * D * z.s * 5 +
+                          T * V * (4 * z.g + (rounded ? 3 * z.s : 0));
   if (fused > 0)
     c.forward_bytes_moved =
         (T + kFusedHeadTile - 1) / kFusedHeadTile * V * D * (2 * z.s + 2 * z.g) + T * D * z.s * 5 + T * V * z.s * 3;
@@ -476,6 +476,7 @@ std::vector<MatrixProduct> unit_products(const Unit& unit, const CostQuery& q) {
 
 int64_t expert_rows(const MoeSpec& u, const CostQuery& q) {
   const int64_t tokens = q.expert_tensor > 1 ? q.tokens : split_rows(q);
+  if (q.expert == 1) return tokens * u.top_k;
   return static_cast<int64_t>(std::ceil(q.capacity_factor * static_cast<double>(tokens * u.top_k)));
 }
 

@@ -46,7 +46,7 @@ struct CostQuery {
   DType dtype = DType::f32;    // of weights and activations; gradients and norms' statistics are f32 (f64 if f64)
   ScratchBytes scratch;
   int64_t tensor = 1, expert = 1, expert_tensor = 1;
-  double capacity_factor = 1;  // rows an expert rank makes room for, over an even share
+  double capacity_factor = 1;  // rows that one of several expert ranks makes room for, over an even share
 };
 
 /// What one micro-batch does to memory and to the machine in one unit. All in bytes or FLOPs (a multiply-add is two;
@@ -81,8 +81,9 @@ struct MatrixProduct {
 /// The products behind forward_flops, attention's own left out. Σ 2·m·n·k·count of a MoE uses whole rows per expert.
 std::vector<MatrixProduct> unit_products(const Unit&, const CostQuery&);
 
-/// Rows that the experts of one rank compute: ceil(capacity_factor · top_k · tokens), tokens split as the norms' unless
-/// experts are split like the rest.
+/// Rows that the experts of one rank compute: top_k · tokens where it has all experts, else room for more than an even
+/// share, ceil(capacity_factor · top_k · tokens); tokens split as the norms'
+/// unless experts are split like the rest.
 int64_t expert_rows(const MoeSpec&, const CostQuery&);
 
 /// Pairs of one sequence of `queries` new positions after `past` ones under a window (0: none).

@@ -84,7 +84,9 @@ std::vector<std::pair<std::string_view, int64_t>> MemoryPlan::classes() const {
 
 int64_t MemoryPlan::tensors() const {
   const int64_t step = activations + workspace;
-  return weights + gradients + optimizer + messages + (staging_during_steps ? step + staging : std::max(step, staging));
+  const int64_t run =
+      weights + gradients + optimizer + messages + (staging_during_steps ? step + staging : std::max(step, staging));
+  return std::max(run, beginning);
 }
 
 Placement step_placement(const ModelSpec& spec, const TrainSettings& s, int64_t sequences) {
@@ -94,16 +96,8 @@ Placement step_placement(const ModelSpec& spec, const TrainSettings& s, int64_t 
                      .gradients = s.dtype == DType::f64 ? DType::f64 : DType::f32,
                      .optimizer = s.optimizer.rule};
   const std::vector<Recompute> modes = s.plan ? planned_recompute(*s.plan) : std::vector{s.recompute};
-  const auto num_micro = static_cast<int>((sequences + s.micro_batch - 1) / s.micro_batch);
-  Placement p = on_one_device(spec, job, s.optimizer, modes, num_micro,
-                              [units = spec.units, sequences, job, most = s.micro_batch,
-                               scratch = scratch_bytes(s.multiply, s.dtype)](int unit, int m) {
-                                const int64_t own = std::min(most, sequences - m * most);
-                                CostQuery q{.tokens = own * job.seq, .dtype = job.dtype, .scratch = scratch};
-                                if (const AttentionSpec* a = attention_of(units[static_cast<size_t>(unit)]))
-                                  q.attended_pairs = own * attended_pairs(*a, job.seq);
-                                return q;
-                              });
+  Placement p = placement_of(spec, plan_on_one_device(spec, job, modes, s.micro_batch),
+                             {.scratch = scratch_bytes(s.multiply, s.dtype), .update = s.optimizer});
   p.mesh.data = s.ranks;
   p.groups = static_cast<int>(s.sum_order.groups / s.ranks);
   return p;
@@ -125,13 +119,17 @@ MemoryPlan predict_memory(const ModelSpec& spec, const TrainSettings& s, int64_t
   check_countable(spec, s);
   MemoryPlan plan{.process = process_bytes};
   const int64_t n = num_parameters(spec), wide = s.dtype == DType::f64 ? 8 : 4;
+  int64_t trained = 0;
   const int64_t fixed = num_fixed_numbers(spec) * wide;
   plan.weights = n * size_of(s.dtype) + fixed;
   for (const Unit& unit : spec.units) {
-    plan.gradients += unit_cost(unit, {.dtype = s.dtype}).gradient_bytes;
+    const UnitCost cost = unit_cost(unit, {.dtype = s.dtype});
+    plan.gradients += cost.gradient_bytes, trained += cost.trained;
     plan.optimizer += state_bytes(s.optimizer, s.dtype, trained_forms(unit, {}));
   }
-  plan.staging = fixed + n * wide + plan.optimizer - (has_own_masters(s.optimizer, s.dtype) ? n * wide : 0);
+  // Masters and what the rule keeps, of what is trained; masters are the weights themselves where the rule has none.
+  plan.staging = fixed + plan.optimizer + (has_own_masters(s.optimizer, s.dtype) ? 0 : trained * wide);
+  if (s.dtype == DType::bf16) plan.beginning = plan.weights + plan.optimizer + n * wide + fixed;
 
   plan.staging_during_steps = s.checkpoint_every > 0 && s.checkpoint_every < s.schedule.total_steps;
 
@@ -141,7 +139,7 @@ MemoryPlan predict_memory(const ModelSpec& spec, const TrainSettings& s, int64_t
   const Program step = lower(spec, step_placement(spec, s, largest * (s.sum_order.groups / s.ranks)), 0);
   RankBytes peak = simulate(step).ranks[0];
   peak.peak_bytes *= s.ranks, peak.buffers_at_peak *= s.ranks, peak.workspace_at_peak *= s.ranks;
-  plan.weights *= s.ranks, plan.gradients *= s.ranks, plan.optimizer *= s.ranks;
+  plan.weights *= s.ranks, plan.gradients *= s.ranks, plan.optimizer *= s.ranks, plan.beginning *= s.ranks;
   if (s.ranks > 1) plan.messages = s.ranks * message_bytes_of(step, s.ranks, wide);
   if (!s.valid_data.empty()) {
     const CostQuery exact = evaluation_query(spec, s, largest);

@@ -23,6 +23,7 @@ struct MemoryPlan {
   int64_t activations = 0, workspace = 0;  // at the moment of the highest sum, training or evaluation
   int64_t staging = 0;                     // the copy a checkpoint is written from
   int64_t messages = 0;                    // what other ranks sent, until it is summed
+  int64_t beginning = 0;  // all at once before there are gradients: of bf16, the f32 weights that masters begin from
   bool staging_during_steps = true;  // false: the only checkpoint comes after the last step's activations are gone
   int64_t scratch = 0;               // what compute threads keep: factors packed, tiles of scores
   int64_t data = 0;                  // one step's tokens and targets, tables of rotations

@@ -12,6 +12,7 @@
 #include "base/mapped_file.h"
 #include "formats/chat/training.h"
 #include "formats/safetensors/index.h"
+#include "model/model_files.h"
 
 namespace tern {
 namespace {
@@ -123,6 +124,8 @@ TrainInputs load_inputs(const TrainSettings& s) {
         "train: an encoder ({}); tern trains by the next token, which it has not; masked words are not there yet",
         in.spec.family);
   in.notes.insert(in.notes.end(), in.dir.notes.begin(), in.dir.notes.end());
+  if (!s.from_scratch)
+    for (std::string& note : notes_on_weights(in.dir.path)) in.notes.push_back(std::move(note));
   in.notes.insert(in.notes.end(), in.config.notes.begin(), in.config.notes.end());
   in.config.predicting_layers = 0;  // they are not trained, and OUT/model does not have them
   in.tokenizer = choose_tokenizer(s, in);

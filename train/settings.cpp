@@ -21,14 +21,18 @@ namespace {
 
 // The value of that name. An option may get a choice that its reader does not know: that is refused, not taken for
 // another.
-template <class T>
-T named(std::string_view option, std::string_view name, std::initializer_list<std::pair<std::string_view, T>> values) {
+template <class T, class Values>
+T named(std::string_view option, std::string_view name, const Values& values) {
   std::string known;
   for (const auto& [text, value] : values) {
     if (text == name) return value;
     known += fmt::format("{}{}", known.empty() ? "" : ", ", text);
   }
   throw Error(ErrorKind::usage, "--{}: '{}' is none of {}", option, name, known);
+}
+template <class T>
+T named(std::string_view option, std::string_view name, std::initializer_list<std::pair<std::string_view, T>> values) {
+  return named<T, decltype(values)>(option, name, values);
 }
 
 // In decimals, so that a tenth of 3 is 0.3 and not 0.30000000000000004.
@@ -206,8 +210,9 @@ std::vector<DerivedValue> derived_values(const Options& o) {
 std::string_view name_of(Multiply m) { return m == Multiply::fast ? "fast" : "exact"; }
 
 Recompute recompute_from_name(std::string_view name) {
-  return named<Recompute>("recompute", name,
-                          {{"none", Recompute::none}, {"attention", Recompute::attention}, {"full", Recompute::full}});
+  std::vector<std::pair<std::string_view, Recompute>> modes;
+  for (const Recompute r : kRecomputes) modes.emplace_back(name_of(r), r);
+  return named<Recompute>("recompute", name, modes);
 }
 Multiply multiply_from_name(std::string_view name) {
   return named<Multiply>("multiply", name, {{"fast", Multiply::fast}, {"exact", Multiply::exact}});

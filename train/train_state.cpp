@@ -11,14 +11,35 @@
 namespace tern {
 namespace {
 
+// As a run begins: the model's own from its files or drawn, new adapters.
 ModelWeights first_weights(const TrainSettings& s, const TrainInputs& in, DType dtype, Arena& arena) {
-  if (!s.from_scratch) {
+  ModelWeights weights;
+  if (s.from_scratch) {
+    weights = allocate_weights(in.spec, dtype, MemoryClass::weights, arena);
+    initialize_weights(in.spec, weights, s.seed);
+  } else {
     require_finite(in.dir.weights);
-    return load_weights(in.spec, in.dir.path, dtype, arena);
+    weights = load_weights(in.spec, in.dir.path, dtype, arena);
   }
-  ModelWeights weights = allocate_weights(in.spec, dtype, MemoryClass::weights, arena);
-  initialize_weights(in.spec, weights, s.seed);
+  initialize_adapters(in.spec, weights, s.seed);
   return weights;
+}
+
+bool has_frozen(const ModelSpec& spec) {
+  return std::any_of(spec.units.begin(), spec.units.end(), [](const Unit& u) { return u.frozen; });
+}
+
+// Where masters have other values, and no checkpoint holds what is frozen.
+ModelWeights weights_beside_masters(const TrainSettings& s, const TrainInputs& in, Arena& arena) {
+  if (has_frozen(in.spec)) return first_weights(s, in, s.dtype, arena);
+  ModelWeights weights = allocate_weights(in.spec, s.dtype, MemoryClass::weights, arena);
+  for (const Tensor* weight : tensors(in.spec, weights)) weight->fill_zero();
+  return weights;
+}
+
+void copy_bytes(const Tensor& from, const Tensor& to) {
+  TERN_CHECK(from.bytes() == to.bytes(), "train: {} bytes for a tensor of {}", from.bytes(), to.bytes());
+  std::memcpy(to.data(), from.data(), static_cast<size_t>(from.bytes()));
 }
 
 void read_tensor(const Safetensors& file, const NamedTensor& want) {
@@ -41,16 +62,13 @@ TrainState fresh_state(const TrainSettings& s, const TrainInputs& in, Arena& are
     // f32 first: the masters must not begin from rounded values. Lives only until they are copied, before gradients
     // exist.
     ModelWeights exact = first_weights(s, in, DType::f32, arena);
-    state.weights = allocate_weights(in.spec, s.dtype, MemoryClass::weights, arena);
-    for (const Tensor* weight : tensors(in.spec, state.weights)) weight->fill_zero();
+    state.weights = weights_beside_masters(s, in, arena);
     state.optimizer = make_optimizer_state(in.spec, state.weights, s.optimizer, arena);
-    const std::vector<Tensor*> all = tensors(in.spec, exact);
-    for (size_t i = 0; i < all.size(); ++i)
-      std::memcpy(state.optimizer.master[i].data(), all[i]->data(), static_cast<size_t>(all[i]->bytes()));
-    std::vector<Tensor> fixed;
-    for_each_fixed(in.spec, exact, [&](const ParameterInfo&, Tensor& t) { fixed.push_back(t); });
-    for (size_t i = 0; i < fixed.size(); ++i)
-      std::memcpy(state.optimizer.fixed[i].data(), fixed[i].data(), static_cast<size_t>(fixed[i].bytes()));
+    const std::vector<Tensor*> trained = trained_tensors(in.spec, exact);
+    for (size_t i = 0; i < trained.size(); ++i) copy_bytes(*trained[i], state.optimizer.master[i]);
+    size_t next = 0;
+    for_each_fixed(in.spec, exact,
+                   [&](const ParameterInfo&, Tensor& t) { copy_bytes(t, state.optimizer.fixed[next++]); });
     round_masters(in.spec, state.optimizer, state.weights);
   } else {
     state.weights = first_weights(s, in, s.dtype, arena);
@@ -63,8 +81,7 @@ TrainState fresh_state(const TrainSettings& s, const TrainInputs& in, Arena& are
 TrainState load_state(const TrainSettings& s, const TrainInputs& in, Io& io, const std::string& checkpoint,
                       const Manifest& manifest, int rank, Arena& arena) {
   TrainState state;
-  state.weights = allocate_weights(in.spec, s.dtype, MemoryClass::weights, arena);
-  for (const Tensor* weight : tensors(in.spec, state.weights)) weight->fill_zero();
+  state.weights = weights_beside_masters(s, in, arena);
   state.optimizer = make_optimizer_state(in.spec, state.weights, s.optimizer, arena);
   const CheckpointData data(io, checkpoint, rank);
   const std::vector<NamedTensor> wanted = named_tensors(s.optimizer.rule, state.optimizer);

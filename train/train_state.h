@@ -18,10 +18,12 @@ struct TrainState {
   uint64_t samples = 0;  // the Feed's position
 };
 
-/// A run's beginning: weights drawn (--from-scratch) or read, in f32 where the compute dtype is bf16, zero moments.
+/// A run's beginning: weights drawn (--from-scratch) or read, in f32 where the compute dtype is bf16, new adapters, zero
+/// moments.
 /// Errors: those of load_weights; NotFinite naming the tensor of the files that holds NaN or infinity.
 TrainState fresh_state(const TrainSettings&, const TrainInputs&, Arena&);
-/// The state of a rank of a verified checkpoint. Errors: bad_file naming the tensor that is missing, unknown, or of
+/// The state of a rank of a verified checkpoint. What is frozen is in none: it comes from where the run began. Errors:
+/// those of fresh_state where something is frozen; bad_file naming the tensor that is missing, unknown, or of
 /// another shape or type.
 TrainState load_state(const TrainSettings&, const TrainInputs&, Io&, const std::string& checkpoint, const Manifest&,
                       int rank, Arena&);

@@ -79,14 +79,23 @@ class Trainer {
     if (hooks_.planned) hooks_.planned(result_.predicted, in_.spec);
     if (leads()) check_room(process);
     world().barrier();  // nobody takes memory before that
-    if (s_.dry_run && !s_.plan) return;
     program_ = lower(in_.spec, step_placement(in_.spec, s_, rank_batch(s_)), 0);
     check_valid(program_);
     result_.program_checksum = checksum(program_);
+    if (leads()) compare_with_plan();
     std::array<int64_t, 2> most{result_.program_checksum, -int64_t{result_.program_checksum}};
     world().all_reduce(most, Combine::most);
     TERN_CHECK(most[0] == -most[1], "train: rank {} has another Program than others, {:08x}", worker_.rank(),
                result_.program_checksum);
+  }
+
+  void compare_with_plan() const {
+    if (!s_.plan || !s_.plan->program || s_.plan->program->checksum == result_.program_checksum) return;
+    note(fmt::format(
+        "--plan {}: the plan was priced as the Program {:08x}, this run's is {:08x}: the plan was made with "
+        "other kernels, --multiply, options of the optimizer, or another tern; plan anew for its time and "
+        "bytes to hold",
+        s_.plan_path, s_.plan->program->checksum, result_.program_checksum));
   }
 
   void check_room(int64_t process) {

@@ -51,7 +51,7 @@ struct TrainResult {
   int64_t counted_peak_bytes = 0;  // state + highest step, as Arena counted
   int64_t peak_resident_bytes = 0;
   int64_t num_parameters = 0, byte_mismatches = 0;
-  uint32_t program_checksum = 0;  // of a step's Program (program/checksum.h); 0: a dry run without a plan makes none
+  uint32_t program_checksum = 0;  // of a step's Program (program/checksum.h)
   std::string checkpoint, model;  // newest checkpoint and exported directory; empty: none
   bool converses = false;         // the model has a chat template
 };

@@ -33,8 +33,8 @@ class Walk {
     }
   }
 
-  Outcome run() {
-    for (size_t k = 0; k < round_.element[0][0].size() && outcome_ == Outcome::done; ++k)
+  SearchEnd run() {
+    for (size_t k = 0; k < round_.element[0][0].size() && outcome_ == SearchEnd::done; ++k)
       visit(0, 0, static_cast<int>(k));
     return outcome_;
   }
@@ -78,10 +78,10 @@ class Walk {
     std::stable_sort(branches.begin(), branches.end(),
                      [](const Branch& a, const Branch& b) { return a.value < b.value; });
     for (const Branch& b : branches) {
-      if (outcome_ != Outcome::done) return;
+      if (outcome_ != SearchEnd::done) return;
       if (b.value > ceiling()) return;
       if (++visited_ > 20 * simulations_) {
-        outcome_ = Outcome::too_many;
+        outcome_ = SearchEnd::too_many;
         return;
       }
       chosen_[i] = {b.element, begin, entry, b.link};
@@ -94,11 +94,11 @@ class Walk {
 
   void simulate() {
     if (best_.simulated >= simulations_) {
-      outcome_ = Outcome::too_many;
+      outcome_ = SearchEnd::too_many;
       return;
     }
     if (budget_.stopped()) {
-      outcome_ = Outcome::stopped;
+      outcome_ = SearchEnd::stopped;
       return;
     }
     ++best_.simulated;
@@ -151,7 +151,7 @@ class Walk {
   Incumbent& best_;
   Pricer price_;
   std::vector<Choice> chosen_;
-  Outcome outcome_ = Outcome::done;
+  SearchEnd outcome_ = SearchEnd::done;
   int64_t visited_ = 0;
   PipelineShape shape_;
   PipelineTimes times_;
@@ -162,8 +162,8 @@ class Walk {
 
 }  // namespace
 
-Outcome enumerate(const Chain& chain, const IntervalBounds& bounds, const Round& round, StageLabels::Keep keep,
-                  int64_t limit, int64_t simulations, const Budget& budget, Incumbent& best) {
+SearchEnd enumerate(const Chain& chain, const IntervalBounds& bounds, const Round& round, StageLabels::Keep keep,
+                    int64_t limit, int64_t simulations, const Budget& budget, Incumbent& best) {
   return Walk(chain, bounds, round, keep, limit, simulations, budget, best).run();
 }
 

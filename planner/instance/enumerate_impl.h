@@ -15,8 +15,8 @@ struct Incumbent {
 
 /// Whether all combinations with bound ≤ limit and < incumbent were looked at; false: out of simulations, or stopped.
 /// Objective  the makespan; `round` kept elements (Keep::times or Keep::all).
-Outcome enumerate(const Chain&, const IntervalBounds&, const Round&, StageLabels::Keep, int64_t limit,
-                  int64_t simulations, const Budget&, Incumbent&);
+SearchEnd enumerate(const Chain&, const IntervalBounds&, const Round&, StageLabels::Keep, int64_t limit,
+                    int64_t simulations, const Budget&, Incumbent&);
 
 /// The least bytes that, added to every tier of every stage, let some assignment keep the stages' rules.
 struct MemoryNeed {

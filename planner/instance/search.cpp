@@ -175,7 +175,7 @@ class Search {
     ++counts_.rounds;
     counts_.labels += round.labels;
     counts_.suffixes += round.suffixes;
-    interrupted_ |= round.outcome == Outcome::stopped;
+    interrupted_ |= round.outcome == SearchEnd::stopped;
     return round;
   }
 
@@ -187,7 +187,7 @@ class Search {
       const int64_t limit = std::min(most - 1, std::max(space.bound + slack, proven));
       const Round round = count(space.round(limit, StageLabels::Keep::bound, space.budget));
       last_labels_ = round.labels;
-      if (round.outcome != Outcome::done) {
+      if (round.outcome != SearchEnd::done) {
         interrupted_ = true;
         return proven;
       }
@@ -237,11 +237,11 @@ class Search {
     for (int64_t slack = std::max<int64_t>(1, bound_ / 4000); bound_ < ceiling(); slack *= 2) {
       const int64_t limit = std::min(ceiling() - 1, bound_ + slack);
       const Round round = count(space_.round(limit, keep, budget));
-      Outcome outcome = round.outcome;
-      if (outcome == Outcome::done)
+      SearchEnd outcome = round.outcome;
+      if (outcome == SearchEnd::done)
         outcome = enumerate(chain_, *space_.bounds, round, keep, limit, simulations, budget_, best_);
-      interrupted_ |= outcome == Outcome::stopped;
-      if (outcome != Outcome::done) break;
+      interrupted_ |= outcome == SearchEnd::stopped;
+      if (outcome != SearchEnd::done) break;
       bound_ = std::min(limit + 1, ceiling());
     }
     counts_.simulated += best_.simulated;

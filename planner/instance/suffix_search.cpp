@@ -34,7 +34,7 @@ class StageRound {
         round_(round),
         labels_(chain, stage, keep) {}
 
-  Outcome run() {
+  SearchEnd run() {
     join();
     std::vector<char> known(chain_.layers + 1, 0);
     for (int e = 0; e <= chain_.layers; ++e) known[e] = !joined_[e].empty();
@@ -73,9 +73,9 @@ class StageRound {
 #pragma omp parallel for schedule(dynamic) num_threads(threads_)
     for (size_t i = 0; i < jobs.size(); ++i) errors.guard([&] { run(i); });
     errors.rethrow();
-    if (stopped || budget_.stopped()) return Outcome::stopped;
+    if (stopped || budget_.stopped()) return SearchEnd::stopped;
     round_.labels = total;
-    if (total > budget_.labels) return Outcome::too_many;
+    if (total > budget_.labels) return SearchEnd::too_many;
     for (auto& job : pieces)
       for (Piece& p : job) {
         auto& pool = round_.suffix[stage_][p.begin][p.entry];
@@ -89,10 +89,10 @@ class StageRound {
         pareto(pool);
         round_.suffixes += static_cast<int64_t>(pool.size());
       }
-    if (round_.suffixes > budget_.labels) return Outcome::too_many;
+    if (round_.suffixes > budget_.labels) return SearchEnd::too_many;
     if (keep_ != StageLabels::Keep::bound) round_.joined[stage_] = std::move(joined_);
     if (keep_ == StageLabels::Keep::all) round_.runs[stage_] = std::move(runs);
-    return Outcome::done;
+    return SearchEnd::done;
   }
 
  private:
@@ -331,7 +331,7 @@ Round search_suffixes(const Chain& chain, const IntervalBounds& bounds, const Wi
     round.joined.resize(chain.stages);
     round.runs.resize(chain.stages);
   }
-  for (int i = chain.stages - 1; i >= 0 && round.outcome == Outcome::done; --i)
+  for (int i = chain.stages - 1; i >= 0 && round.outcome == SearchEnd::done; --i)
     round.outcome = StageRound(chain, bounds, windows, limit, keep, i, threads, budget, round).run();
   return round;
 }

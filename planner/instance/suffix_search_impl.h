@@ -13,7 +13,7 @@
 
 namespace tern {
 
-enum class Outcome : uint8_t { done, stopped, too_many };
+enum class SearchEnd : uint8_t { done, stopped, too_many };
 
 /// A stage chosen, and the best known way on.
 struct SuffixLabel {
@@ -41,7 +41,7 @@ struct StageElement {
 };
 
 struct Round {
-  Outcome outcome = Outcome::done;
+  SearchEnd outcome = SearchEnd::done;
   int64_t labels = 0, suffixes = 0;
   // (stages + 1)(layers + 1)(states)
   std::vector<std::vector<std::vector<std::vector<SuffixLabel>>>> suffix;

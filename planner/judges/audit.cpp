@@ -11,26 +11,16 @@
 #include "base/error.h"
 #include "base/io.h"
 #include "base/text.h"
+#include "hardware/machines.h"
 #include "hardware/rates.h"
 #include "plan/cost_model.h"
 #include "plan/legality.h"
 #include "plan/window_mix.h"
 #include "program/pipeline.h"
+#include "program/plan_program.h"
 
 namespace tern {
 namespace {
-
-std::vector<Machine> machines_of(const Cluster& cluster) {
-  std::map<int, int64_t> counts;
-  for (const NodeGroup& g : cluster.groups) counts[g.node] += g.count;
-  std::vector<Machine> out;
-  for (const auto& [node, count] : counts) {
-    Cluster alone = cluster;
-    alone.groups = {{node, count}};
-    out.push_back(machine_of(alone, 0));
-  }
-  return out;
-}
 
 int64_t experts_of(const ModelSpec& spec) {
   for (const Unit& u : spec.units)
@@ -293,7 +283,27 @@ class PlanJudge {
             {"begins with", t.begin[r], plan_.ranks[r].begin_ps},
             {"ends with", t.tail[r], plan_.ranks[r].tail_ps}})
         if (is != said) return fmt::format("rank {} {} {} ps, not {}", r, what, is, said);
+    for (size_t s = 0; s < plan_.stages.size(); ++s) {
+      const bool last = s + 1 == stages;
+      const PlannedStage is{t.forward[s], t.backward[s], t.weight[s], last ? 0 : t.send_forward[s],
+                            last ? 0 : t.send_backward[s]};
+      if (plan_.stages[s] != is) return fmt::format("stage {} takes other times than it says", s);
+    }
+    if (std::string why = lowered_otherwise(); !why.empty()) return why;
     return summed_otherwise(m);
+  }
+
+  // The Program of the plan. Its checksum rests on the planning machine's kernels too, and is not judged.
+  std::string lowered_otherwise() const {
+    if (!plan_.program) return "";
+    Plan asked = plan_;
+    asked.job = request_.job;  // with the distribution of its lengths
+    const auto is = program_of_plan(spec_, cluster_, asked);
+    if (!is) return "it says what its Program takes, and none is made of it";
+    if (is->step_ps != plan_.program->step_ps || is->instructions != plan_.program->instructions)
+      return fmt::format("its Program takes {} ps and {} instructions, not {} and {}", is->step_ps, is->instructions,
+                         plan_.program->step_ps, plan_.program->instructions);
+    return "";
   }
 
   // What is worked out from the choice and the step.
@@ -434,9 +444,14 @@ std::string_view name_of(Verdict v) {
 }
 
 std::span<const std::string_view> unjudged_keys() {
-  static constexpr std::array<std::string_view, 7> keys{
-      "predicted.binds",    "predicted.error", "proof.model_ps", "proof.model_bound_ps",
-      "proof.restrictions", "proof.families",  "report"};
+  static constexpr std::array<std::string_view, 8> keys{"predicted.binds",
+                                                        "predicted.error",
+                                                        "predicted.program.checksum",
+                                                        "proof.model_ps",
+                                                        "proof.model_bound_ps",
+                                                        "proof.restrictions",
+                                                        "proof.families",
+                                                        "report"};
   return keys;
 }
 

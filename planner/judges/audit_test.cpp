@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "program/plan_program.h"
 #include "spec/presets.h"
 
 namespace tern {
@@ -96,6 +97,8 @@ TEST(Audit, EveryKeyOfThePlanIsJudgedOrSaidNotToBe) {
     ASSERT_GE(plan.choice.num_stages, least_stages);
     plan.bound_ps = audit_plan(c.spec, c.cluster, c.request, plan).proven_ps;
     plan.restrictions = {"none"};
+    plan.program = program_of_plan(c.spec, c.cluster, plan);
+    ASSERT_TRUE(plan.program);
     plan.error = {.software = "some", .rows = 3, .low_ps = plan.step_ps, .high_ps = plan.step_ps, .median = 0.1};
     const auto verdict = [&](const nlohmann::json& json) {
       return audit_plan(c.spec, c.cluster, c.request, parse_plan(json.dump(), "changed")).verdict;

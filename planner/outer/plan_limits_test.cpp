@@ -183,7 +183,7 @@ TEST(PlanLimitsSlow, WorkAtThePeakIsBelowEveryPlan) {
         request.space.states = request.space.activations = {Tier::device};
         request.space.schedules = {PipelineSchedule::one_f_one_b};
         Cluster cluster = small_cluster(4, 400 * kGB);
-        for (MatmulTable& t : cluster.devices[0].matmul) std::fill(t.share.begin(), t.share.end(), 1.0);
+        for (MatmulRates& t : cluster.devices[0].matmul) std::fill(t.share.begin(), t.share.end(), 1.0);
         cluster.devices[0].attention_forward = cluster.devices[0].attention_backward = 1;
         const int64_t bound = work_bound(spec, cluster, request.job);
         const PlanAnswer a = plan_model(spec, cluster, request);

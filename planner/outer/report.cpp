@@ -115,6 +115,12 @@ void make_plan(const SpaceOfChoices& space, const Cluster& cluster, const PlanRe
     p.price_per_hour += machine.price_per_hour(p.choice.mesh.devices());
     peak += static_cast<double>(p.choice.mesh.devices()) * peak_flops(machine.device, p.job.dtype);
   }
+  for (size_t s = 0; s < priced.times.forward.size(); ++s) {
+    const PipelineTimes& t = priced.times;
+    const bool last = s + 1 == t.forward.size();
+    p.stages.push_back(
+        {t.forward[s], t.backward[s], t.weight[s], last ? 0 : t.send_forward[s], last ? 0 : t.send_backward[s]});
+  }
   p.flops_share = training_flops_per_token(*space.spec, p.job) * p.tokens_per_second() / peak;
   p.bound_ps = out.bound, p.model_ps = out.model, p.model_bound_ps = out.model_bound;
   p.counts = out.counts;

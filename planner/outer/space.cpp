@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <chrono>
-#include <map>
 #include <numeric>
 
 #include "base/error.h"
+#include "hardware/machines.h"
 #include "plan/legality.h"
 #include "planner/outer/candidates_impl.h"
 
@@ -40,13 +40,7 @@ class Enumeration {
     std::sort(divisors_.begin(), divisors_.end());
     out_.work_bound = work_bound(spec, cluster, job_);
     out_.spec = &spec, out_.job = request.job, out_.layers = layers_of(spec), out_.pinned = request.space.pinned;
-    std::map<int, int64_t> counts;  // equal nodes are one machine wherever they stand in the file
-    for (const NodeGroup& g : cluster.groups) counts[g.node] += g.count;
-    for (const auto& [node, count] : counts) {
-      Cluster alone = cluster;
-      alone.groups = {{node, count}};
-      out_.machines.push_back(tern::machine_of(alone, 0));
-    }
+    out_.machines = machines_of(cluster);  // equal nodes are one machine wherever they stand in the file
     for (const Unit& unit : spec.units)
       if (const auto* e = std::get_if<MoeSpec>(&unit.spec)) experts_ = e->experts;
   }

@@ -11,15 +11,16 @@ namespace tern {
 namespace {
 
 // FLOPs that are priced for one sequence on one rank: forward, both gradients. Rows of experts as they are asked for,
-// not rounded up to whole ones: other meshes round elsewhere.
+// not rounded up to whole ones: other meshes round elsewhere. A rank with all experts makes room for no more than these.
 double flops_of(const Unit& unit, const TrainJob& job) {
-  CostQuery query{.tokens = job.seq, .dtype = job.dtype, .scratch = {}, .capacity_factor = job.capacity_factor};
+  const double factor = std::min(1.0, job.capacity_factor);
+  CostQuery query{.tokens = job.seq, .dtype = job.dtype, .scratch = {}};
   double flops = 0;
   const MoeSpec* experts = std::get_if<MoeSpec>(&unit.spec);
   for (const MatrixProduct& p : unit_products(unit, query)) {
     double rows = static_cast<double>(p.m) * static_cast<double>(p.count);
     if (experts && p.count == experts->experts && p.count > 1)
-      rows = std::min(rows, job.capacity_factor * static_cast<double>(job.seq * experts->top_k));
+      rows = std::min(rows, factor * static_cast<double>(job.seq * experts->top_k));
     flops += 2.0 * rows * static_cast<double>(p.n) * static_cast<double>(p.k) * (p.trained ? 3 : 2);
   }
   if (const AttentionSpec* a = attention_of(unit))

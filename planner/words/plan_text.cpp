@@ -73,6 +73,7 @@ std::string facts_text(const PlanAnswer& a, const Cluster& cluster, const std::s
   line("step",
        fmt::format("{}, {} {}tokens/s, {} of the devices' peak for the model's own work", step_words(p.step_ps),
                    format_count(p.tokens_per_second()), p.job.lengths.given() ? "real " : "", percent(p.flops_share)));
+  if (p.program) line("", program_words(p));
   if (!uncalibrated.empty()) line("", uncalibrated);
   if (p.error) line("error bar", error_bar_words(*p.error));
   if (p.price_per_hour > 0)
@@ -129,6 +130,14 @@ std::string uncalibrated_words(const Cluster& cluster) {
   return measured ? ""
                   : "uncalibrated: rates of data sheets; published runs took 0.74 to 2.65 times as long "
                     "(docs/calibration.md)";
+}
+
+std::string program_words(const Plan& p) {
+  const PlannedProgram& program = *p.program;
+  const std::string list = fmt::format("its Program of {}", counted(program.instructions, "instruction"));
+  if (program.step_ps == p.step_ps) return list + " takes the same time, instruction by instruction";
+  return fmt::format("{} takes {}, instruction by instruction ({:+.2f} %)", list, step_words(program.step_ps),
+                     100 * (static_cast<double>(program.step_ps) / static_cast<double>(p.step_ps) - 1));
 }
 
 std::string rival_words(const Plan& p, const PlannedFamily& f) {

@@ -51,6 +51,12 @@ constexpr std::string_view kConfig =
  "hidden_size": 128, "intermediate_size": 384, "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2,
  "max_position_embeddings": 512, "rms_norm_eps": 1e-5, "tie_word_embeddings": true, "hidden_act": "silu"})";
 
+constexpr std::string_view kExperts =
+    R"({"model_type": "mixtral", "architectures": ["MixtralForCausalLM"], "vocab_size": 512, "hidden_size": 64,
+ "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+ "num_local_experts": 4, "num_experts_per_tok": 2, "max_position_embeddings": 512, "rms_norm_eps": 1e-5,
+ "sliding_window": null, "tie_word_embeddings": false, "hidden_act": "silu"})";
+
 class PlanHere : public InFolder<PlanHere> {
  protected:
   static void SetUpTestSuite() {
@@ -61,6 +67,8 @@ class PlanHere : public InFolder<PlanHere> {
     write("here.toml", kMachine);
     make_dirs(real_io(), root_ + "/model");
     write("model/config.json", kConfig);
+    make_dirs(real_io(), root_ + "/experts");
+    write("experts/config.json", kExperts);
     ASSERT_EQ(tern("tokenize --train --vocab-size 300 --input text.txt --output tokenizer 2>&1").code, 0);
   }
 };
@@ -76,11 +84,14 @@ int64_t bytes_after(const std::string& text, const std::string& what) {
 // The plan's command is given to the trainer as it stands; what it counts is what the plan said, to the byte.
 TEST_F(PlanHere, TheTrainersBytesAreThePlans) {
   for (const std::string dtype : {"f32", "bf16"}) {
-    const Outcome plan = tern("plan model --hardware here.toml --batch 8 --seq 64 --dtype " + dtype + " 2>&1");
+    const bool in_file = dtype == "bf16";  // else its command has the plan's choices as options
+    const Outcome plan = tern("plan model --hardware here.toml --batch 8 --seq 64 --dtype " + dtype +
+                              (in_file ? " --output 'the plan.json'" : "") + " 2>&1");
     ASSERT_EQ(plan.code, 0) << plan.text;
     std::smatch printed;
     ASSERT_TRUE(std::regex_search(plan.text, printed, std::regex("tern (train model .*)"))) << plan.text;
     std::string command = printed[1];
+    EXPECT_EQ(command.find("--plan 'the plan.json'") != std::string::npos, in_file) << command;
     for (const auto& [word, value] : {std::pair{"DATA", "text.txt"}, {"RUN", "run"}, {"TOKENIZER", "tokenizer"}})
       command = std::regex_replace(command, std::regex(std::string("\\b") + word + "\\b"), value);
     const int64_t tensors = bytes_after(plan.text, "tensors at their most");
@@ -92,6 +103,40 @@ TEST_F(PlanHere, TheTrainersBytesAreThePlans) {
       EXPECT_EQ(parse_json(trained.text, "train")["counted_peak_bytes"], every == "0" ? tensors : saving) << dtype;
     }
   }
+}
+
+// The file that `tern plan` writes is what `tern train --plan` runs: one list by its checksum, as long as the search says,
+// with the bytes that were predicted.
+TEST_F(PlanHere, TheWrittenPlanIsTheProgramThatRuns) {
+  const auto trained = [&](const std::string& model, const std::string& more) {
+    const Outcome done =
+        tern("train " + model + " --from-scratch --tokenizer tokenizer --data text.txt --output run-3 " +
+             "--plan plan.json --steps 3 --warmup-steps 1 --resume never --json" + more + " 2>errors");
+    EXPECT_EQ(done.code, 0) << real_io().read(root_ + "/errors");
+    return parse_json(done.text, "train");
+  };
+  const std::string errors = root_ + "/errors";
+  for (const auto& [model, more] : {std::pair<std::string, std::string>{"model", "--dtype f32"},
+                                    {"model", "--dtype bf16 --fix recompute=full"},
+                                    {"model", "--dtype bf16 --optimizer sgd --max-micro-batch 2"},
+                                    {"experts", "--dtype bf16 --fix recompute=attention,micro-batch=4"}}) {
+    SCOPED_TRACE(model + " " + more);
+    const std::string asked = "plan " + model + " --hardware here.toml --batch 8 --seq 64 " + more;
+    ASSERT_EQ(tern(asked + " --output plan.json 2>&1").code, 0);
+    const Json planned = parse_json(real_io().read(root_ + "/plan.json"), "plan.json")["predicted"];
+    EXPECT_EQ(planned["program"]["step_ps"], planned["step_ps"]);
+    const Json run = trained(model, "");
+    EXPECT_EQ(run["program"]["checksum"], planned["program"]["checksum"]);
+    EXPECT_EQ(run["program"]["planned_checksum"], planned["program"]["checksum"]);
+    EXPECT_EQ(run["byte_mismatches"], 0);
+    EXPECT_EQ(run["counted_peak_bytes"], run["predicted_bytes"]["tensors"]);
+    EXPECT_EQ(real_io().read(errors).find("was priced as"), std::string::npos) << real_io().read(errors);
+    EXPECT_EQ(tern(asked + " --check plan.json 2>&1").code, 0);
+  }
+  const Json other = trained("experts", " --multiply exact");  // another list: other workspaces
+  EXPECT_NE(other["program"]["checksum"], other["program"]["planned_checksum"]);
+  EXPECT_NE(real_io().read(errors).find("the plan was priced as the Program"), std::string::npos)
+      << real_io().read(errors);
 }
 
 TEST_F(PlanHere, TheGeneratorsBytesAreThePlans) {

@@ -1,0 +1,21 @@
+#pragma once
+// A plan's Program and what it takes: the list that is planned, simulated and run.
+
+#include <optional>
+
+#include "hardware/cluster.h"
+#include "program/placement.h"
+
+namespace tern {
+
+/// A Program of more instructions is not made when a plan is priced: it would take as long as the search.
+inline constexpr int64_t kMostPlannedInstructions = 200'000;
+
+/// Lowers the plan for all its ranks and runs it on the simulator, each instruction with the cost model's time
+/// (program/instruction_times.h) and each message with its stage's.
+/// none: a Program of more than kMostPlannedInstructions, or a plan that does not say its stages.
+/// Errors: as placement_of's; usage: a rank's node is not in the cluster. TERN_CHECK: a Program that is not sound.
+std::optional<PlannedProgram> program_of_plan(const ModelSpec&, const Cluster&, const Plan&,
+                                              const PlacementOptions& = {});
+
+}  // namespace tern
