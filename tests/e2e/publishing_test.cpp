@@ -172,8 +172,8 @@ void Publishing::kill(int kills) {
   }
 }
 
-TEST_F(Publishing, TwoWritersOfOneOutputLeaveWholeFiles) { race(number("TERN_PAIRS", 4)); }
-TEST_F(Publishing, AKillAtAnyMomentIsMendedByTheSameCommand) { kill(number("TERN_KILLS", 4)); }
+TEST_F(Publishing, TwoWritersOfOneOutputLeaveWholeFiles) { race(number("PUBLISHING_PAIRS", 4)); }
+TEST_F(Publishing, AKillAtAnyMomentIsMendedByTheSameCommand) { kill(number("PUBLISHING_KILLS", 4)); }
 
 }  // namespace
 }  // namespace tern
