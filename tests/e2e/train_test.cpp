@@ -58,7 +58,11 @@ TEST(TrainProcess, AnyNumberOfRanksGoesOnWhereAnotherWasStoppedOrKilled) {
   for (const int signal : {SIGTERM, SIGINT, SIGKILL}) {
     ++out;
     for (const char* ranks : {"4", "1", "2"}) {
-      Child child(on(out, ranks), tiny.root() + "/errors");
+      // A file of its own: what it says first, it says when it listens to signals.
+      const std::string said = fmt::format("{}/errors-{}-{}", tiny.root(), signal, ranks);
+      Child child(on(out, ranks), said);
+      while (child.running() && (!real_io().stat(said) || real_io().read(said).empty()))
+        real_clock().sleep_ns(1'000'000);
       wait_for_checkpoint(child, tiny.out(out));
       real_clock().sleep_ns(7'000'000);
       child.signal(signal);
