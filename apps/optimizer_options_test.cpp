@@ -54,6 +54,8 @@ TEST(OptimizerOptions, EveryFlagThatSaysNothingForTheRuleIsRefusedByName) {
   EXPECT_GT(refused, 50);
   EXPECT_TRUE(refusal({"--optimizer", "sngm", "--clip", "1"}).starts_with("--clip:"));
   EXPECT_TRUE(refusal({"--optimizer", "lion", "--beta1", "1"}).starts_with("--beta1:"));
+  // With all of the velocity kept and nothing of the gradient, Muon's matrices would never move.
+  EXPECT_TRUE(refusal({"--optimizer", "muon", "--momentum", "1"}).starts_with("--momentum:"));
 }
 
 // The recipe that is written says every number that the rule reads, and nothing that it does not.

@@ -16,8 +16,10 @@ RuleOption weight_decay(std::string_view fallback) {
           .help = "decay of matrices and tables; norms and biases are left out"};
 }
 RuleOption momentum(std::string_view fallback) {
-  return {
-      .name = "momentum", .fallback = fallback, .max = 1, .help = "what is kept of the velocity, from step to step"};
+  return {.name = "momentum",
+          .fallback = fallback,
+          .below_max = true,
+          .help = "what is kept of the velocity, from step to step"};
 }
 RuleOption beta1(std::string_view fallback) {
   return {.name = "beta1", .fallback = fallback, .below_max = true, .help = "decay of the first moment"};

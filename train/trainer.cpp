@@ -92,9 +92,9 @@ class Trainer {
   void compare_with_plan() const {
     if (!s_.plan || !s_.plan->program || s_.plan->program->checksum == result_.program_checksum) return;
     note(fmt::format(
-        "--plan {}: the plan was priced as the Program {:08x}, this run's is {:08x}: the plan was made with "
-        "other kernels, --multiply, options of the optimizer, or another tern; plan anew for its time and "
-        "bytes to hold",
+        "--plan {}: the plan was priced as the Program {:08x}, this run's is {:08x}: the plan is of another processor "
+        "or number of threads, of another --multiply or other options of the optimizer, or of another tern; the run "
+        "goes on, the plan's time and bytes may not hold",
         s_.plan_path, s_.plan->program->checksum, result_.program_checksum));
   }
 
