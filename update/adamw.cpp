@@ -5,14 +5,18 @@
 
 namespace tern {
 
+AdamwStep adamw_step_numbers(const UpdateShard& s) {
+  return {.learning_rate = s.learning_rate,
+          .beta1 = s.config.option("beta1"),
+          .beta2 = s.config.option("beta2"),
+          .epsilon = s.config.option("epsilon"),
+          .weight_decay = s.decay(),
+          .step = s.step,
+          .gradient_scale = s.norm.coefficient};
+}
+
 void adamw_step_of(const UpdateShard& s, const Tensor& m, const Tensor& v) {
-  const AdamwStep scalars{.learning_rate = s.learning_rate,
-                          .beta1 = s.config.option("beta1"),
-                          .beta2 = s.config.option("beta2"),
-                          .epsilon = s.config.option("epsilon"),
-                          .weight_decay = s.decay(),
-                          .step = s.step,
-                          .gradient_scale = s.norm.coefficient};
+  const AdamwStep scalars = adamw_step_numbers(s);
   if (s.master.dtype() == DType::f64) {
     adamw_step_ref(scalars, s.gradient.span<double>(), s.master.span<double>(), m.span<double>(), v.span<double>());
     return s.gradient.fill_zero();

@@ -9,13 +9,7 @@ namespace {
 
 void step(const UpdateShard& s) {
   if (s.form.kind != ParameterKind::matrix) return adamw_step_of(s, s.slots[4], s.slots[5]);
-  const AdamwStep scalars{.learning_rate = s.learning_rate,
-                          .beta1 = s.config.option("beta1"),
-                          .beta2 = s.config.option("beta2"),
-                          .epsilon = s.config.option("epsilon"),
-                          .weight_decay = s.decay(),
-                          .step = s.step,
-                          .gradient_scale = s.norm.coefficient};
+  const AdamwStep scalars = adamw_step_numbers(s);
   const std::span<uint8_t> m = s.slots[0].span<uint8_t>(), v = s.slots[1].span<uint8_t>();
   const Tensor &m_scale = s.slots[2], &v_scale = s.slots[3];
   if (s.master.dtype() == DType::f64) {

@@ -9,27 +9,17 @@
 namespace tern {
 namespace {
 
-LambStep scalars_of(const UpdateShard& s) {
-  return {.learning_rate = s.learning_rate,
-          .beta1 = s.config.option("beta1"),
-          .beta2 = s.config.option("beta2"),
-          .epsilon = s.config.option("epsilon"),
-          .weight_decay = s.decay(),
-          .step = s.step,
-          .gradient_scale = s.norm.coefficient};
-}
-
 // The first pass: moments, and the sums of their direction. The gradient is not needed any more.
 UpdateSumValues measure(const UpdateShard& s) {
   const Tensor &m = s.slots[0], &v = s.slots[1];
   if (s.master.dtype() == DType::f64) {
-    const LambSums sums = lamb_moments_ref(scalars_of(s), s.gradient.span<double>(), s.master.span<double>(),
+    const LambSums sums = lamb_moments_ref(adamw_step_numbers(s), s.gradient.span<double>(), s.master.span<double>(),
                                            m.span<double>(), v.span<double>());
     s.gradient.fill_zero();
     return {sums.weight, sums.direction};
   }
-  const LambSums sums =
-      lamb_moments(scalars_of(s), s.gradient.span<float>(), s.master.span<float>(), m.span<float>(), v.span<float>());
+  const LambSums sums = lamb_moments(adamw_step_numbers(s), s.gradient.span<float>(), s.master.span<float>(),
+                                     m.span<float>(), v.span<float>());
   return {sums.weight, sums.direction};
 }
 
@@ -38,9 +28,9 @@ void step(const UpdateShard& s) {
   const double ratio = scaled ? std::sqrt(s.sums[0] / s.sums[1]) : 1;
   const Tensor &m = s.slots[0], &v = s.slots[1];
   if (s.master.dtype() == DType::f64)
-    lamb_step_ref(scalars_of(s), ratio, s.master.span<double>(), m.span<double>(), v.span<double>());
+    lamb_step_ref(adamw_step_numbers(s), ratio, s.master.span<double>(), m.span<double>(), v.span<double>());
   else
-    lamb_step(scalars_of(s), ratio, s.master.span<float>(), m.span<float>(), v.span<float>(),
+    lamb_step(adamw_step_numbers(s), ratio, s.master.span<float>(), m.span<float>(), v.span<float>(),
               span_or_empty<bf16>(s.compute));
 }
 

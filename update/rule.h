@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/cpu/optimizer.h"
 #include "kernels/cpu/thread_scratch.h"
 #include "spec/update_rule.h"
 #include "tensor/tensor.h"
@@ -54,8 +55,12 @@ struct UpdateFunctions {
 #include "spec/update_rules.def"
 #undef TERN_UPDATE_RULE
 
-/// AdamW's step with the moments m and v, for rules that leave some parameters to it. Options beta1, beta2, epsilon, weight-decay.
+/// What AdamW's arithmetic reads, of a shard. Options beta1, beta2, epsilon, weight-decay.
+AdamwStep adamw_step_numbers(const UpdateShard&);
+/// AdamW's step with the moments m and v, for rules that leave some parameters to it. Options as above.
 void adamw_step_of(const UpdateShard&, const Tensor& m, const Tensor& v);
+/// SGD's step with such numbers and the velocity in slot 0; for rules that scale it. The gradient becomes zero.
+void sgd_step_of(const UpdateShard&, const SgdStep&);
 
 /// Of rules that orthogonalize matrices.
 ThreadBytes orthogonal_thread_bytes(const ParameterForm&);

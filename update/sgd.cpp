@@ -4,13 +4,7 @@
 #include "update/rule.h"
 
 namespace tern {
-namespace {
-
-void step(const UpdateShard& s) {
-  const SgdStep scalars{.learning_rate = s.learning_rate,
-                        .momentum = s.config.option("momentum"),
-                        .weight_decay = s.decay(),
-                        .gradient_scale = s.norm.coefficient};
+void sgd_step_of(const UpdateShard& s, const SgdStep& scalars) {
   const Tensor& velocity = s.slots[0];
   if (s.master.dtype() == DType::f64)
     sgd_step_ref(scalars, s.gradient.span<double>(), s.master.span<double>(), span_or_empty<double>(velocity));
@@ -18,6 +12,15 @@ void step(const UpdateShard& s) {
     sgd_step(scalars, s.gradient.span<float>(), s.master.span<float>(), span_or_empty<float>(velocity),
              span_or_empty<bf16>(s.compute));
   s.gradient.fill_zero();
+}
+
+namespace {
+
+void step(const UpdateShard& s) {
+  sgd_step_of(s, {.learning_rate = s.learning_rate,
+                  .momentum = s.config.option("momentum"),
+                  .weight_decay = s.decay(),
+                  .gradient_scale = s.norm.coefficient});
 }
 
 }  // namespace

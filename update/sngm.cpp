@@ -27,12 +27,7 @@ void step(const UpdateShard& s) {
                         .momentum = s.config.option("momentum"),
                         .weight_decay = scale * s.decay(),
                         .gradient_scale = scale};
-  if (s.master.dtype() == DType::f64)
-    sgd_step_ref(scalars, s.gradient.span<double>(), s.master.span<double>(), span_or_empty<double>(s.slots[0]));
-  else
-    sgd_step(scalars, s.gradient.span<float>(), s.master.span<float>(), span_or_empty<float>(s.slots[0]),
-             span_or_empty<bf16>(s.compute));
-  s.gradient.fill_zero();
+  sgd_step_of(s, scalars);
 }
 
 }  // namespace

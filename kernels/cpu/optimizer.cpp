@@ -58,7 +58,7 @@ void over_elements(std::span<const float> weight, Body body) {
 
 double correction(double beta, int64_t step) { return 1 - std::pow(beta, static_cast<double>(step)); }
 
-LambScalars lamb_scalars(const LambStep& step, double ratio) {
+LambScalars lamb_scalars(const AdamwStep& step, double ratio) {
   return {.gradient_scale = static_cast<float>(step.gradient_scale),
           .beta1 = static_cast<float>(step.beta1),
           .one_minus_beta1 = static_cast<float>(1 - step.beta1),
@@ -170,7 +170,7 @@ void lion_step(const LionStep& step, std::span<float> gradient, std::span<float>
   });
 }
 
-LambSums lamb_moments(const LambStep& step, std::span<float> gradient, std::span<const float> weight,
+LambSums lamb_moments(const AdamwStep& step, std::span<float> gradient, std::span<const float> weight,
                       std::span<float> m, std::span<float> v) {
   check_sizes("lamb_moments", weight.size(), {gradient.size(), m.size(), v.size()}, 0);
   double sums[2] = {};
@@ -180,7 +180,7 @@ LambSums lamb_moments(const LambStep& step, std::span<float> gradient, std::span
   return {sums[0], sums[1]};
 }
 
-void lamb_step(const LambStep& step, double ratio, std::span<float> weight, std::span<const float> m,
+void lamb_step(const AdamwStep& step, double ratio, std::span<float> weight, std::span<const float> m,
                std::span<const float> v, std::span<bf16> compute) {
   check_sizes("lamb_step", weight.size(), {m.size(), v.size()}, compute.size());
   const LambScalars scalars = lamb_scalars(step, ratio);

@@ -48,20 +48,15 @@ struct LionStep {
 void lion_step(const LionStep&, std::span<float> gradient, std::span<float> weight, std::span<float> m,
                std::span<bf16> compute);
 
-struct LambStep {
-  double learning_rate, beta1, beta2, epsilon, weight_decay;
-  int64_t step;
-  double gradient_scale;
-};
 struct LambSums {
   double weight = 0, direction = 0;  // Σ w², Σ r²
 };
 /// The moments as AdamW's; r = m/(1-β1^t) / (sqrt(v)/sqrt(1-β2^t) + ε) + wd·w. Gives Σ w² and Σ r², in doubles, and the gradient
 /// becomes zero. One thread. Source: You et al. 2020, arXiv:1904.00962, algorithm 2.
-LambSums lamb_moments(const LambStep&, std::span<float> gradient, std::span<const float> weight, std::span<float> m,
+LambSums lamb_moments(const AdamwStep&, std::span<float> gradient, std::span<const float> weight, std::span<float> m,
                       std::span<float> v);
 /// w -= lr·ratio·r, with r of the same numbers as lamb_moments.
-void lamb_step(const LambStep&, double ratio, std::span<float> weight, std::span<const float> m,
+void lamb_step(const AdamwStep&, double ratio, std::span<float> weight, std::span<const float> m,
                std::span<const float> v, std::span<bf16> compute);
 
 struct ScheduleFreeStep {

@@ -125,13 +125,13 @@ TEST(Lamb, MomentsSumsAndStepMatchRef) {
       Guarded<float> w(c.weight), m(c.m), v(c.v), g(gradient_of(1, n));
       Guarded<bf16> compute(c.weight.size());
       auto want_w = doubles(c.weight), want_m = doubles(c.m), want_v = doubles(c.v);
-      const LambStep s = {.learning_rate = 0.01,
-                          .beta1 = 0.9,
-                          .beta2 = 0.99,
-                          .epsilon = 1e-6,
-                          .weight_decay = 0.1,
-                          .step = 3,
-                          .gradient_scale = 0.5};
+      const AdamwStep s = {.learning_rate = 0.01,
+                           .beta1 = 0.9,
+                           .beta2 = 0.99,
+                           .epsilon = 1e-6,
+                           .weight_decay = 0.1,
+                           .step = 3,
+                           .gradient_scale = 0.5};
       const LambSums got = lamb_moments(s, g.span(), w.span(), m.span(), v.span());
       const LambSums want = lamb_moments_ref(s, doubles(gradient_of(1, n)), want_w, want_m, want_v);
       EXPECT_NEAR(got.weight, want.weight, 1e-12 * want.weight);

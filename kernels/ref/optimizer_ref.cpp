@@ -56,7 +56,7 @@ void lion_step_ref(const LionStep& s, std::span<const double> gradient, std::spa
 
 namespace {
 
-double lamb_direction(const LambStep& s, double w, double m, double v) {
+double lamb_direction(const AdamwStep& s, double w, double m, double v) {
   const double first = m / (1 - std::pow(s.beta1, static_cast<double>(s.step)));
   const double second = v / (1 - std::pow(s.beta2, static_cast<double>(s.step)));
   return first / (std::sqrt(second) + s.epsilon) + s.weight_decay * w;
@@ -64,7 +64,7 @@ double lamb_direction(const LambStep& s, double w, double m, double v) {
 
 }  // namespace
 
-LambSums lamb_moments_ref(const LambStep& s, std::span<const double> gradient, std::span<const double> weight,
+LambSums lamb_moments_ref(const AdamwStep& s, std::span<const double> gradient, std::span<const double> weight,
                           std::span<double> m, std::span<double> v) {
   LambSums sums;
   for (size_t i = 0; i < weight.size(); ++i) {
@@ -77,7 +77,7 @@ LambSums lamb_moments_ref(const LambStep& s, std::span<const double> gradient, s
   return sums;
 }
 
-void lamb_step_ref(const LambStep& s, double ratio, std::span<double> weight, std::span<const double> m,
+void lamb_step_ref(const AdamwStep& s, double ratio, std::span<double> weight, std::span<const double> m,
                    std::span<const double> v) {
   for (size_t i = 0; i < weight.size(); ++i)
     weight[i] -= s.learning_rate * ratio * lamb_direction(s, weight[i], m[i], v[i]);

@@ -21,9 +21,9 @@ double decayed_squares_ref(double scale, std::span<const double> gradient, doubl
                            std::span<const double> weight);
 /// The gradient is left as it is, here and below.
 void lion_step_ref(const LionStep&, std::span<const double> gradient, std::span<double> weight, std::span<double> m);
-LambSums lamb_moments_ref(const LambStep&, std::span<const double> gradient, std::span<const double> weight,
+LambSums lamb_moments_ref(const AdamwStep&, std::span<const double> gradient, std::span<const double> weight,
                           std::span<double> m, std::span<double> v);
-void lamb_step_ref(const LambStep&, double ratio, std::span<double> weight, std::span<const double> m,
+void lamb_step_ref(const AdamwStep&, double ratio, std::span<double> weight, std::span<const double> m,
                    std::span<const double> v);
 void schedule_free_step_ref(const ScheduleFreeStep&, std::span<const double> gradient, std::span<double> x,
                             std::span<double> d, std::span<double> v, std::span<double> y);
