@@ -288,6 +288,7 @@ TEST(Server, AFailedBatchEndsItsRequestsAndNoOther) {
   const std::string last = sse_data(stream.rest_of_stream()).back();
   EXPECT_EQ(parse_json(last, "")["error"]["message"], "planted");
   EXPECT_EQ(rig.ask("POST", "/v1/completions", kShort).status, 500);
+  EXPECT_EQ(rig.figure("kv_cache_usage_perc", 0), 0);  // while nothing can be computed to its end
   mock.fails = false;
   EXPECT_EQ(rig.ask("POST", "/v1/completions", kShort).status, 200);
   EXPECT_EQ(rig.figure("kv_cache_usage_perc", 0), 0);
