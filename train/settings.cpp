@@ -300,19 +300,19 @@ void check_ranks(const TrainSettings& s) {
                 s.micro_batch, s.batch);
   const int64_t micros = s.batch / s.micro_batch;
   switch (check_sum_order(s.sum_order, s.ranks, micros)) {
-    case SumFault::micro_not_divided:
-      throw Error(
-          ErrorKind::usage,
-          "--{}: {} of a step (--batch {} in --micro-batch {}) cannot be shared out to {} in equal parts; choose "
-          "a --micro-batch, --batch or number of {} so that they can",
-          groups == s.ranks ? "ranks" : "sum-groups",
-          micros == 1 ? std::string("1 micro-batch") : fmt::format("{} micro-batches", micros), s.batch, s.micro_batch,
-          groups == s.ranks ? counted(groups, "rank") : counted(groups, "group"),
-          groups == s.ranks ? "ranks" : "groups");
-    case SumFault::ranks_not_divided:
+    case SumFault::micro_not_divided: {
+      const int64_t batch = (s.batch + groups - 1) / groups * groups;  // the next that has equal shares
       throw Error(ErrorKind::usage,
-                  "--sum-groups: {} cannot be shared out to --ranks {}; choose a multiple of the ranks",
-                  counted(groups, "group"), s.ranks);
+                  "--{}: {} of a step (--batch {} in --micro-batch {}) cannot be shared out to {} in equal parts; {}"
+                  "--micro-batch {} would do",
+                  groups == s.ranks ? "ranks" : "sum-groups",
+                  micros == 1 ? std::string("1 micro-batch") : fmt::format("{} micro-batches", micros), s.batch,
+                  s.micro_batch, groups == s.ranks ? counted(groups, "rank") : counted(groups, "group"),
+                  batch == s.batch ? "" : fmt::format("--batch {} in ", batch), batch / groups);
+    }
+    case SumFault::ranks_not_divided:
+      throw Error(ErrorKind::usage, "--sum-groups: {} cannot be shared out to --ranks {}; choose {}, or {}",
+                  counted(groups, "group"), s.ranks, s.ranks, 2 * s.ranks);
     default:
       throw Error(ErrorKind::usage,
                   "--sum-groups: {} groups on --ranks {} are {} to a rank, no power of two: one rank would sum them in "

@@ -61,6 +61,10 @@ TEST(Settings, RanksAndGroupsThatDoNotDivideAreRefusedByName) {
       refusal(8, 4, 4, 4)
           .find("--ranks: 2 micro-batches of a step (--batch 8 in --micro-batch 4) cannot be shared out to 4 ranks"),
       std::string::npos);
+  EXPECT_TRUE(refusal(8, 4, 4, 4).ends_with("equal parts; --micro-batch 2 would do"));
+  EXPECT_EQ(refusal(8, 2, 4, 4), "");
+  EXPECT_TRUE(refusal(16, 16, 3, 3).ends_with("equal parts; --batch 18 in --micro-batch 6 would do"));
+  EXPECT_EQ(refusal(18, 6, 3, 3), "");
   EXPECT_NE(refusal(8, 4, 1, 4).find("--sum-groups: 2 micro-batches of a step"), std::string::npos);
   EXPECT_NE(refusal(8, 1, 4, 2).find("cannot be shared out to --ranks 4"), std::string::npos);
   EXPECT_NE(refusal(12, 1, 2, 6).find("3 to a rank, no power of two"), std::string::npos);
