@@ -1,6 +1,6 @@
 #pragma once
 // Transport: messages between ranks, the seam below the collectives. Ranks as threads of one process are one
-// (comm/thread_world.h); sockets and libraries are others. Decorators pace it and break it (comm/decorators.h).
+// (comm/thread_world.h), processes another (comm/process_world.h). Decorators pace it and break it (comm/decorators.h).
 
 #include <cstddef>
 #include <cstdint>
@@ -30,7 +30,7 @@ class Transport {
   virtual int recv_any(std::span<const int> from, uint64_t tag, std::span<std::byte>) = 0;
   /// Whether a message of that rank is there.
   virtual bool poll(int from) = 0;
-  /// Returns when all that this rank has sent is received.
+  /// Returns when the memory of all that was sent is this rank's again: it is received, or the system has a copy.
   virtual void flush() = 0;
   /// Takes back what was sent and not received; for whoever leaves early.
   virtual void cancel() noexcept = 0;

@@ -1,0 +1,74 @@
+#pragma once
+// One connection between two ranks: messages go out when the connection takes them, and come in one at a time.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <string>
+
+#include "comm/socket.h"
+#include "spec/collective_bytes.h"
+
+namespace tern {
+
+/// What stands before each message's bytes, little-endian as the processor is.
+struct MessageHeader {
+  uint32_t magic = 0;  // kMessageMagic
+  uint32_t generation = 0;
+  uint64_t tag = 0, length = 0;
+  uint64_t number = 0;       // of the messages of this link, in this direction and generation
+  uint32_t payload_crc = 0;  // CRC-32C
+  uint32_t header_crc = 0;   // of all before it
+};
+static_assert(sizeof(MessageHeader) == 40, "no padding: its bytes go over the wire");
+inline constexpr uint32_t kMessageMagic = 0x4d4e5254;  // "TRNM"
+
+/// Nothing in it waits. `broken` is how it ends; the caller knows who and what for.
+class Link {
+ public:
+  Link() = default;
+  Link(Descriptor connection, uint32_t generation) : connection_(std::move(connection)), generation_(generation) {}
+
+  void post(uint64_t tag, std::span<const std::byte>);
+  /// Sends what the connection takes; true if anything moved.
+  bool send_some();
+  bool all_sent() const { return out_.empty(); }
+  uint64_t next_tag_out() const { return out_.front().header.tag; }
+  /// Forgets what is not sent. A message that has gone out in part leaves the link of no use.
+  void cancel();
+
+  /// Takes what has come of the next message's header; true once all of it is there, checked.
+  bool read_header();
+  const MessageHeader& header() const { return in_; }
+  /// Of that message: reads on into `room`, which is as long as the message; true once all is there, checked.
+  bool read_payload(std::span<std::byte> room);
+  /// Of the message being read.
+  size_t received() const { return payload_read_; }
+
+  bool closed() const { return closed_; }                        // the other end is gone
+  const std::string& corruption() const { return corruption_; }  // what is wrong with a message; empty: nothing
+  int descriptor() const { return connection_.get(); }
+  const LinkBytes& bytes() const { return bytes_; }
+
+ private:
+  struct Outgoing {
+    MessageHeader header;
+    std::span<const std::byte> bytes;
+    size_t sent = 0;  // of header and bytes
+  };
+  size_t read_some(std::span<std::byte> room);
+
+  Descriptor connection_;
+  uint32_t generation_ = 0;
+  std::deque<Outgoing> out_;
+  uint64_t posted_ = 0, arrived_ = 0;  // messages
+  MessageHeader in_;
+  size_t header_read_ = 0, payload_read_ = 0;
+  bool closed_ = false;
+  std::string corruption_;
+  LinkBytes bytes_;
+};
+
+}  // namespace tern

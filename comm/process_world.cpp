@@ -1,0 +1,258 @@
+#include "comm/process_world.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <vector>
+
+#include "base/crc32c.h"
+#include "base/error.h"
+#include "comm/link.h"
+
+namespace tern {
+namespace {
+
+/// What the higher of two ranks says first on a new connection.
+struct LinkHello {
+  uint32_t magic = 0x484e5254;  // "TRNH"
+  uint32_t token = 0;           // CRC-32C of the run's
+  int32_t rank = 0;
+  uint32_t generation = 0;
+};
+static_assert(sizeof(LinkHello) == 16);
+
+class ProcessTransport final : public Transport {
+ public:
+  ProcessTransport(std::shared_ptr<StoreClient> store, const StoreRank& me)
+      : store_(std::move(store)), me_(me), links_(static_cast<size_t>(me.size)), counted_(links_.size()) {
+    listener_ = listen_at({store_->own_host(), 0}, me.size);
+    connect_all(0);
+  }
+  ~ProcessTransport() override { cancel(); }
+  int rank() const override { return me_.rank; }
+  int size() const override { return me_.size; }
+
+  void send(int to, uint64_t tag, std::span<const std::byte> bytes) override {
+    if (store_->failure()) store_->throw_failure("");
+    if (to == me_.rank) {
+      to_self_.push_back({tag, bytes});
+      return;
+    }
+    of(to).post(tag, bytes);
+    of(to).send_some();
+  }
+
+  void recv(int from, uint64_t tag, std::span<std::byte> bytes) override { recv_any({&from, 1}, tag, bytes); }
+
+  int recv_any(std::span<const int> from, uint64_t tag, std::span<std::byte> bytes) override {
+    const auto awaits = [&] {
+      return from.size() == 1 ? fmt::format("{} of rank {}", describe_tag(tag), from[0])
+                              : fmt::format("{} of any of {} ranks", describe_tag(tag), from.size());
+    };
+    auto first = from.end();
+    const auto arrived = [&] {
+      return (first = std::ranges::find_if(from, [&](int f) { return poll(f); })) != from.end();
+    };
+    wait_until(arrived, from, awaits);
+    const int who = *first;
+    if (who == me_.rank) {
+      const SelfMessage m = to_self_.front();
+      check_expected(who, m.tag, m.bytes.size(), tag, bytes.size());
+      to_self_.pop_front();
+      if (!bytes.empty()) std::memcpy(bytes.data(), m.bytes.data(), bytes.size());
+      return who;
+    }
+    Link& link = of(who);
+    require_whole(who);
+    check_expected(who, link.header().tag, link.header().length, tag, bytes.size());
+    const auto all_here = [&] {
+      const size_t before = link.received();
+      const bool all = link.read_payload(bytes);
+      if (all || link.received() > before) store_->progress();
+      return all;
+    };
+    wait_until(all_here, {&who, 1}, awaits);
+    require_whole(who);
+    return who;
+  }
+
+  bool poll(int from) override {
+    if (store_->failure()) store_->throw_failure("");
+    if (from == me_.rank) return !to_self_.empty();
+    return of(from).read_header();
+  }
+
+  void flush() override {
+    const auto unsent = [this] {
+      std::string text;
+      for (int to = 0; to < me_.size; ++to)
+        if (to != me_.rank && !of(to).all_sent())
+          text +=
+              fmt::format("{}rank {} to take {}", text.empty() ? "" : ", ", to, describe_tag(of(to).next_tag_out()));
+      return text.empty() ? "itself to receive what it sent" : text;
+    };
+    const auto all_sent = [this] {
+      return to_self_.empty() && std::ranges::all_of(links_, [](const Link& l) { return l.all_sent(); });
+    };
+    wait_until(all_sent, {}, unsent);
+  }
+
+  void cancel() noexcept override {
+    to_self_.clear();
+    for (Link& link : links_) link.cancel();
+  }
+
+  void abort(const std::string& reason) noexcept override { store_->abort(reason); }
+
+  void reconfigure(int64_t generation) override {
+    TERN_CHECK(generation > generation_, "reconfigure: generation {} after {}", generation, generation_);
+    cancel();
+    for (int peer = 0; peer < me_.size; ++peer) {
+      counted_[static_cast<size_t>(peer)] = bytes(peer);
+      of(peer) = {};
+    }
+    store_->reconfigure(generation);
+    connect_all(generation);
+  }
+
+  LinkBytes bytes(int peer) const override {
+    LinkBytes sum = counted_[static_cast<size_t>(peer)];
+    return sum += links_[static_cast<size_t>(peer)].bytes();
+  }
+
+ private:
+  struct SelfMessage {
+    uint64_t tag;
+    std::span<const std::byte> bytes;
+  };
+  Link& of(int peer) { return links_[static_cast<size_t>(peer)]; }
+
+  void check_expected(int from, uint64_t tag, uint64_t length, uint64_t want_tag, size_t want_length) const {
+    TERN_CHECK(tag == want_tag && length == want_length,
+               "rank {} expects {} of {} bytes from rank {}, which sent {} of {} bytes", me_.rank,
+               describe_tag(want_tag), want_length, from, describe_tag(tag), length);
+  }
+
+  // A message that is not what was sent is of no use, and neither is what follows it.
+  void require_whole(int from) {
+    if (of(from).corruption().empty()) return;
+    give_up(fmt::format("rank {}, from rank {}: {}", me_.rank, from, of(from).corruption()));
+  }
+
+  [[noreturn]] void give_up(const std::string& reason) {
+    store_->abort(reason);
+    throw Error(ErrorKind::peer, "{}", reason);
+  }
+
+  // Returns when `there` holds. What was posted goes out meanwhile; `from`: whose messages are awaited.
+  void wait_until(const std::function<bool()>& there, std::span<const int> from,
+                  const std::function<std::string()>& awaits) {
+    if (there()) return;
+    store_->waits(awaits());
+    try {
+      do { wait_once(from, awaits); } while (!there());
+    } catch (...) {
+      store_->goes_on();
+      cancel();
+      throw;
+    }
+    store_->goes_on();
+  }
+
+  void wait_once(std::span<const int> from, const std::function<std::string()>& awaits) {
+    if (store_->failure()) store_->throw_failure(awaits());
+    polled_.assign(1, {store_->failure_descriptor(), POLLIN, 0});
+    const auto poll_link = [this](int peer, short events) {
+      if (of(peer).closed()) lost(peer);
+      polled_.push_back({of(peer).descriptor(), events, 0});
+    };
+    for (const int f : from)
+      if (f != me_.rank) poll_link(f, POLLIN);
+    for (int to = 0; to < me_.size; ++to) {
+      if (to == me_.rank || of(to).all_sent()) continue;
+      if (of(to).send_some()) store_->progress();
+      if (!of(to).all_sent()) poll_link(to, POLLOUT);
+    }
+    if (from.empty() && polled_.size() == 1 && to_self_.empty()) return;  // a flush, and all went out just now
+    ::poll(polled_.data(), polled_.size(), -1);
+    for (int to = 0; to < me_.size; ++to)
+      if (to != me_.rank && !of(to).all_sent() && of(to).send_some()) store_->progress();
+  }
+
+  // The other end has closed. Whoever knows why has told the store, or will in a moment.
+  [[noreturn]] void lost(int peer) {
+    if (store_->failed_within(kToldWithin)) store_->throw_failure(fmt::format("rank {}", peer));
+    give_up(fmt::format("rank {}: the connection to rank {} was closed", me_.rank, peer));
+  }
+  static constexpr double kToldWithin = 2;
+
+  // The higher rank connects to the lower one.
+  void connect_all(int64_t generation) {
+    generation_ = generation;
+    const auto key = [&](int r) { return fmt::format("links/{}/{}", generation, r); };
+    store_->set(key(me_.rank), text_of(own_address(listener_)));
+    for (int lower = 0; lower < me_.rank; ++lower) {
+      const HostPort at = parse_host_port(store_->get(key(lower), fmt::format("rank {} to come", lower)));
+      std::string why;
+      Descriptor d = connect_once(at, me_.silence_s, &why);
+      LinkHello hello{.token = crc32c(me_.token), .rank = me_.rank, .generation = static_cast<uint32_t>(generation)};
+      if (!d.open() || ::send(d.get(), &hello, sizeof hello, MSG_NOSIGNAL) != sizeof hello)
+        give_up(fmt::format("rank {}: cannot connect to rank {} at {}: {}; does a firewall stand between them?",
+                            me_.rank, lower, text_of(at), why));
+      of(lower) = Link(std::move(d), hello.generation);
+    }
+    int missing = me_.size - 1 - me_.rank;
+    std::vector<Descriptor> strangers;
+    const auto awaits = [&missing] { return fmt::format("{} ranks to connect", missing); };
+    store_->waits(awaits());
+    while (missing > 0) {
+      if (store_->failure()) {
+        store_->goes_on();
+        store_->throw_failure(awaits());
+      }
+      polled_.assign({{store_->failure_descriptor(), POLLIN, 0}, {listener_.get(), POLLIN, 0}});
+      for (const Descriptor& d : strangers) polled_.push_back({d.get(), POLLIN, 0});
+      ::poll(polled_.data(), polled_.size(), -1);
+      std::erase_if(strangers, [&](Descriptor& d) { return greet(d, missing); });
+      for (Descriptor d = accept_at(listener_); d.open(); d = accept_at(listener_)) strangers.push_back(std::move(d));
+    }
+    store_->goes_on();
+  }
+
+  // Whether the connection has said who it is, and is a link now or nobody's.
+  bool greet(Descriptor& d, int& missing) {
+    LinkHello hello{.magic = 0};
+    const ssize_t count = ::recv(d.get(), &hello, sizeof hello, MSG_DONTWAIT | MSG_PEEK);
+    if (count < 0 || (count > 0 && static_cast<size_t>(count) < sizeof hello)) return false;
+    const bool ours = count == sizeof hello && hello.magic == LinkHello{}.magic && hello.token == crc32c(me_.token) &&
+                      hello.generation == static_cast<uint32_t>(generation_) && hello.rank > me_.rank &&
+                      hello.rank < me_.size && of(hello.rank).descriptor() < 0;
+    if (!ours) return true;
+    [[maybe_unused]] const ssize_t taken = ::recv(d.get(), &hello, sizeof hello, 0);
+    of(hello.rank) = Link(std::move(d), hello.generation);
+    --missing;
+    return true;
+  }
+
+  std::shared_ptr<StoreClient> store_;
+  StoreRank me_;
+  Descriptor listener_;
+  int64_t generation_ = 0;
+  std::vector<Link> links_;
+  std::vector<LinkBytes> counted_;  // of earlier generations
+  std::deque<SelfMessage> to_self_;
+  std::vector<pollfd> polled_;
+};
+
+}  // namespace
+
+std::unique_ptr<Transport> make_process_transport(std::shared_ptr<StoreClient> store, const StoreRank& me) {
+  return std::make_unique<ProcessTransport>(std::move(store), me);
+}
+
+}  // namespace tern

@@ -1,0 +1,54 @@
+#pragma once
+// TCP sockets as values: what the store (comm/store.h) and the transport between processes (comm/process_world.h) stand on.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace tern {
+
+/// A descriptor, closed by its owner.
+class Descriptor {
+ public:
+  Descriptor() = default;
+  explicit Descriptor(int number) : number_(number) {}
+  ~Descriptor() { close(); }
+  Descriptor(Descriptor&& o) noexcept : number_(std::exchange(o.number_, -1)) {}
+  Descriptor& operator=(Descriptor&& o) noexcept {
+    if (this != &o) close(), number_ = std::exchange(o.number_, -1);
+    return *this;
+  }
+  int get() const { return number_; }
+  bool open() const { return number_ >= 0; }
+  void close();
+
+ private:
+  int number_ = -1;
+};
+
+struct HostPort {
+  std::string host;  // a name or an address
+  int port = 0;
+};
+std::string text_of(const HostPort&);  // "node1:29401", "[::1]:29401"
+/// Errors  usage, quoting the text: no host, no port of 1 to 65535.
+HostPort parse_host_port(std::string_view);
+
+/// Listens, does not wait in accept. An empty host: every address of this machine; port 0: one that the system chooses.
+/// Errors  peer, naming host, port and why; `port_taken` true instead of an error where another program has the port.
+Descriptor listen_at(const HostPort&, int backlog, bool* port_taken = nullptr);
+/// The next connection, which does not wait and sends at once; not open: there is none now.
+Descriptor accept_at(const Descriptor& listener);
+/// One attempt of at most so long. Not open: nobody answered; `why` says so in words.
+Descriptor connect_once(const HostPort&, double seconds, std::string* why);
+/// Of this end; of the other end.
+HostPort own_address(const Descriptor&);
+/// Whether it is of this machine alone (127.0.0.0/8, ::1).
+bool is_loopback(const HostPort&);
+
+/// Waits until it can be read (or written), at most so long.
+bool wait_readable(int descriptor, double seconds);
+bool wait_writable(int descriptor, double seconds);
+
+}  // namespace tern

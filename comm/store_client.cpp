@@ -1,0 +1,252 @@
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "comm/store.h"
+#include "comm/store_impl.h"
+
+namespace tern {
+namespace {
+
+using Seconds = std::chrono::duration<double>;
+double now_s() { return Seconds(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+void set_readable(const Descriptor& event) {
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t ignored = ::write(event.get(), &one, sizeof one);
+}
+void set_unreadable(const Descriptor& event) {
+  uint64_t count;
+  [[maybe_unused]] const ssize_t ignored = ::read(event.get(), &count, sizeof count);
+}
+
+// What a server answers to a rank that joins.
+enum class Welcome : uint8_t { yes, no, nobody };  // nobody: no store of this run is there
+
+Welcome try_join(const Descriptor& d, const StoreRank& me, StoreInput& in, double seconds, std::string& why) {
+  std::string hello =
+      StoreFrame(StoreVerb::join).text(me.token).number(me.rank).number(me.size).text(TERN_VERSION).bytes();
+  if (!send_some(d, hello) || !hello.empty()) return Welcome::nobody;
+  const double end_s = now_s() + seconds;
+  try {
+    for (;;) {
+      if (std::optional<StoreMessage> m = in.next()) {
+        if (m->verb() == StoreVerb::welcome) return Welcome::yes;
+        why = m->verb() == StoreVerb::refused ? m->text() : "";
+        return why.empty() ? Welcome::nobody : Welcome::no;
+      }
+      if (!wait_readable(d.get(), std::max(0.0, end_s - now_s())) || !in.fill(d)) return Welcome::nobody;
+    }
+  } catch (const Error&) { return Welcome::nobody; }  // another program listens there
+}
+
+}  // namespace
+
+struct StoreClient::State {
+  StoreRank me;
+  HostPort store{};
+  Descriptor connection{}, wake{}, failed{};
+  mutable std::mutex mutex{};
+  mutable std::condition_variable changed{};
+  StoreInput in{};
+  std::string out{};
+  std::map<std::string, std::string> values{};
+  std::optional<WorldFailure> failure{};
+  int64_t generation = 0;
+  std::optional<std::string> awaits{};
+  bool stopping = false, open = true;
+  std::jthread thread{};
+
+  void join(int more_ports) {
+    const double end_s = now_s() + me.silence_s;
+    std::string why = "nobody answered";
+    for (int i = 0;; i = (i + 1) % (more_ports + 1)) {
+      const HostPort at{store.host, store.port + i};
+      in = {};
+      connection = connect_once(at, std::max(0.01, end_s - now_s()), &why);
+      if (connection.open()) switch (try_join(connection, me, in, std::min(2.0, me.silence_s), why)) {
+          case Welcome::yes:
+            store = at;
+            return;
+          case Welcome::no:
+            throw Error(ErrorKind::usage, "{}", why);
+          case Welcome::nobody:
+            why = "another program, or another run, answers there";
+        }
+      if (now_s() > end_s)
+        throw Error(ErrorKind::peer,
+                    "rank {}: no store of this run at {}{} within {:g} s ({}); is rank 0, or the launcher, running?",
+                    me.rank, text_of(store), more_ports > 0 ? fmt::format(" or the {} ports after it", more_ports) : "",
+                    me.silence_s, why);
+      if (i == more_ports) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+  }
+
+  void send(StoreFrame frame) {
+    const std::scoped_lock lock(mutex);
+    out += frame.bytes();
+    if (!send_some(connection, out)) open = false;
+    if (!out.empty()) set_readable(wake);
+  }
+
+  // The thread beside the rank's.
+  void watch(const std::atomic<int64_t>& progress) {
+    const double period_s = std::clamp(me.silence_s / 8, 0.01, 2.0);
+    double next_s = 0;
+    for (;;) {
+      if (now_s() >= next_s) beat(progress), next_s = now_s() + period_s;
+      pollfd polled[] = {{connection.get(), POLLIN, 0}, {wake.get(), POLLIN, 0}};
+      {
+        const std::scoped_lock lock(mutex);
+        if (stopping) return;
+        if (!open) polled[0].fd = -1;
+        if (!out.empty()) polled[0].events |= POLLOUT;
+      }
+      ::poll(polled, 2, static_cast<int>(1e3 * std::max(0.0, next_s - now_s())) + 1);
+      const std::scoped_lock lock(mutex);
+      set_unreadable(wake);
+      if (!open) continue;
+      const bool there = in.fill(connection) && send_some(connection, out);
+      try {
+        while (std::optional<StoreMessage> m = in.next()) obey(*m);
+      } catch (const Error& e) { fail({generation, -1, ErrorKind::peer, e.what()}); }
+      if (!there)
+        open = false,
+        fail({generation, -1, ErrorKind::peer,
+              fmt::format("the store at {} was lost: rank 0, or the launcher, has ended", text_of(store))});
+      changed.notify_all();
+    }
+  }
+
+  void beat(const std::atomic<int64_t>& progress) {
+    std::optional<std::string> waiting;
+    {
+      const std::scoped_lock lock(mutex);
+      waiting = awaits;
+    }
+    StoreFrame frame(StoreVerb::beat);
+    send(frame.number(progress.load()).number(waiting.has_value()).text(waiting.value_or("")));
+  }
+
+  void obey(StoreMessage& m) {
+    switch (m.verb()) {
+      case StoreVerb::value: {
+        const std::string key = m.text();
+        values[key] = m.text();
+        return;
+      }
+      case StoreVerb::failed: {
+        WorldFailure f{.generation = m.number(), .rank = static_cast<int>(m.number())};
+        f.kind = m.number() != 0 ? ErrorKind::usage : ErrorKind::peer;
+        f.reason = m.text();
+        return fail(std::move(f));
+      }
+      case StoreVerb::go:
+        generation = m.number();
+        failure.reset();
+        set_unreadable(failed);
+        return;
+      default:
+        return;
+    }
+  }
+
+  void fail(WorldFailure f) {
+    if (failure) return;
+    failure = std::move(f);
+    set_readable(failed);
+  }
+
+  void wait_until(const std::function<bool()>& there, const std::string& what, bool failures_count) {
+    std::unique_lock lock(mutex);
+    awaits = what;
+    const bool came =
+        changed.wait_for(lock, Seconds(me.silence_s), [&] { return there() || !open || (failures_count && failure); });
+    awaits.reset();
+    if (came && there()) return;
+    if (!came)
+      throw Error(ErrorKind::peer, "rank {}: waited {:g} s (--comm-timeout) for {}", me.rank, me.silence_s, what);
+    throw Error(failure->kind, "rank {}: {}; it waited for {}", me.rank, failure->reason, what);
+  }
+};
+
+StoreClient::StoreClient(const HostPort& at, const StoreRank& me, int more_ports)
+    : state_(std::make_unique<State>(me)) {
+  State& s = *state_;
+  s.store = at;
+  s.wake = Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  s.failed = Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  s.join(more_ports);
+  s.thread = std::jthread([&s, this] { s.watch(progress_); });
+}
+
+StoreClient::~StoreClient() {
+  state_->send(StoreFrame(StoreVerb::leave));
+  const std::scoped_lock lock(state_->mutex);
+  state_->stopping = true;
+  set_readable(state_->wake);
+}
+
+void StoreClient::set(const std::string& key, const std::string& value) {
+  StoreFrame frame(StoreVerb::set);
+  state_->send(frame.text(key).text(value));
+}
+
+std::string StoreClient::get(const std::string& key, const std::string& wanted_for) {
+  StoreFrame frame(StoreVerb::get);
+  state_->send(frame.text(key));
+  state_->wait_until([&] { return state_->values.contains(key); }, wanted_for, true);
+  const std::scoped_lock lock(state_->mutex);
+  return state_->values[key];
+}
+
+void StoreClient::abort(const std::string& reason) noexcept {
+  try {
+    StoreFrame frame(StoreVerb::abort);
+    state_->send(frame.text(reason));
+    const std::scoped_lock lock(state_->mutex);
+    state_->fail({state_->generation, state_->me.rank, ErrorKind::peer, reason});
+  } catch (const std::exception&) {}  // no memory: the closed connection tells the rest
+}
+
+void StoreClient::reconfigure(int64_t generation) {
+  StoreFrame frame(StoreVerb::reconfigure);
+  state_->send(frame.number(generation));
+  state_->wait_until([&] { return state_->generation >= generation; },
+                     fmt::format("all ranks in generation {}", generation), false);
+}
+
+void StoreClient::waits(std::string what) {
+  const std::scoped_lock lock(state_->mutex);
+  state_->awaits = std::move(what);
+}
+void StoreClient::goes_on() {
+  const std::scoped_lock lock(state_->mutex);
+  state_->awaits.reset();
+}
+
+std::optional<WorldFailure> StoreClient::failure() const {
+  const std::scoped_lock lock(state_->mutex);
+  return state_->failure;
+}
+int StoreClient::failure_descriptor() const { return state_->failed.get(); }
+bool StoreClient::failed_within(double seconds) const { return wait_readable(state_->failed.get(), seconds); }
+
+void StoreClient::throw_failure(const std::string& while_waiting_for) const {
+  const WorldFailure f = failure().value();
+  throw Error(f.kind, "rank {}: {}{}", state_->me.rank, f.reason,
+              while_waiting_for.empty() ? "" : fmt::format("; it waited for {}", while_waiting_for));
+}
+
+std::string StoreClient::own_host() const { return own_address(state_->connection).host; }
+
+}  // namespace tern

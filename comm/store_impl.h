@@ -1,0 +1,95 @@
+#pragma once
+// What the store and its ranks say to each other: frames of a length, a verb and a body. A rank opens with `join`.
+
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/error.h"
+#include "comm/socket.h"
+
+namespace tern {
+
+enum class StoreVerb : uint8_t {
+  // rank to store
+  join,         // token, rank, size, version
+  set,          // key, value
+  get,          // key; answered by `value` once it is there
+  beat,         // signs of progress so far, whether it waits, for what
+  abort,        // why
+  reconfigure,  // generation
+  leave,        // the rank's work is done
+  // store to rank
+  welcome,
+  refused,  // why
+  value,    // key, value
+  failed,   // generation, rank, whether a person's settings are the cause, why
+  go        // generation: all ranks have come to it
+};
+
+/// A frame while it is written.
+class StoreFrame {
+ public:
+  explicit StoreFrame(StoreVerb verb) : bytes_(4, '\0') { bytes_ += static_cast<char>(verb); }
+  StoreFrame& text(std::string_view t) { return number(static_cast<int64_t>(t.size())), bytes_ += t, *this; }
+  StoreFrame& number(int64_t n) {
+    bytes_.append(reinterpret_cast<const char*>(&n), sizeof n);
+    return *this;
+  }
+  /// Ready to be sent.
+  const std::string& bytes() {
+    const auto length = static_cast<uint32_t>(bytes_.size() - 4);
+    std::memcpy(bytes_.data(), &length, 4);
+    return bytes_;
+  }
+
+ private:
+  std::string bytes_;
+};
+
+/// A frame that came. Errors: peer; a body that ends early or goes on.
+class StoreMessage {
+ public:
+  explicit StoreMessage(std::string body) : body_(std::move(body)) { take(1); }
+  StoreVerb verb() const { return static_cast<StoreVerb>(body_[0]); }
+  int64_t number() {
+    int64_t n;
+    std::memcpy(&n, take(sizeof n), sizeof n);
+    return n;
+  }
+  std::string text() {
+    const int64_t length = number();
+    if (length < 0) bad();
+    return {take(static_cast<size_t>(length)), static_cast<size_t>(length)};
+  }
+
+ private:
+  const char* take(size_t count) {
+    if (count > body_.size() - at_) bad();
+    at_ += count;
+    return body_.data() + at_ - count;
+  }
+  [[noreturn]] static void bad() { throw Error(ErrorKind::peer, "store: a message that ends early"); }
+
+  std::string body_;
+  size_t at_ = 0;
+};
+
+/// What has arrived on a connection and is not taken yet.
+class StoreInput {
+ public:
+  /// Reads what is there, without waiting. False: the other end is gone.
+  bool fill(const Descriptor&);
+  /// The next whole frame. Errors: peer; one longer than a mebibyte, which no rank sends.
+  std::optional<StoreMessage> next();
+
+ private:
+  std::string bytes_;
+};
+
+/// Sends what the connection takes now of `bytes`, and leaves the rest. False: the other end is gone.
+bool send_some(const Descriptor&, std::string& bytes);
+
+}  // namespace tern

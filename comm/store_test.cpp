@@ -1,0 +1,177 @@
+#include "comm/store.h"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <chrono>
+#include <memory>
+#include <thread>
+
+#include "base/error.h"
+#include "comm/store_impl.h"
+
+namespace tern {
+namespace {
+
+using std::chrono::milliseconds;
+const HostPort kAnyPort{"127.0.0.1", 0};
+
+std::string error_of(const std::function<void()>& f, ErrorKind kind) {
+  try {
+    f();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), kind) << e.what();
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST(Store, AKeyIsThereForWhoAskedBeforeAndAfter) {
+  StoreServer server(kAnyPort, {.size = 2, .token = "t", .silence_s = 10});
+  StoreClient a(server.address(), {.rank = 0, .size = 2, .token = "t", .silence_s = 10});
+  StoreClient b(server.address(), {.rank = 1, .size = 2, .token = "t", .silence_s = 10});
+  std::jthread later([&] {
+    std::this_thread::sleep_for(milliseconds(50));
+    b.set("key", "a value\n\0 with anything");
+  });
+  EXPECT_EQ(a.get("key", "the key"), "a value\n\0 with anything");
+  EXPECT_EQ(b.get("key", "the key"), "a value\n\0 with anything");
+}
+
+TEST(Store, AKeyThatNobodySetsEndsTheWaitWithItsName) {
+  StoreServer server(kAnyPort, {.size = 2, .token = "t", .silence_s = 30});
+  StoreClient a(server.address(), {.rank = 0, .size = 2, .token = "t", .silence_s = 0.1});
+  EXPECT_EQ(error_of([&] { a.get("links/0/1", "rank 1 to come"); }, ErrorKind::peer),
+            "rank 0: waited 0.1 s (--comm-timeout) for rank 1 to come");
+}
+
+TEST(Store, AFailureReachesAllAndTheFirstOneCounts) {
+  StoreServer server(kAnyPort, {.size = 3, .token = "t"});
+  StoreClient a(server.address(), {.rank = 0, .size = 3, .token = "t"}),
+      b(server.address(), {.rank = 1, .size = 3, .token = "t"});
+  StoreClient late(server.address(), {.rank = 2, .size = 3, .token = "t"});
+  b.abort("rank 1 failed: its disk is full");
+  a.failed_within(5);
+  a.abort("another reason");
+  for (StoreClient* c : {&a, &b, &late}) {
+    ASSERT_TRUE(c->failed_within(5));
+    EXPECT_EQ(c->failure()->reason, "rank 1 failed: its disk is full");
+    EXPECT_EQ(c->failure()->rank, 1);
+  }
+  EXPECT_EQ(error_of([&] { late.get("x", "a key"); }, ErrorKind::peer),
+            "rank 2: rank 1 failed: its disk is full; it waited for a key");
+}
+
+TEST(Store, AClosedConnectionIsALostRankUnlessItHasLeft) {
+  StoreServer server(kAnyPort, {.size = 3, .token = "t"});
+  StoreClient a(server.address(), {.rank = 0, .size = 3, .token = "t"});
+  std::make_unique<StoreClient>(server.address(), StoreRank{.rank = 1, .size = 3, .token = "t"}).reset();
+  EXPECT_FALSE(a.failed_within(0.3));
+  {
+    std::string why;
+    Descriptor d = connect_once(server.address(), 1, &why);
+    std::string join = StoreFrame(StoreVerb::join).text("t").number(2).number(3).text(TERN_VERSION).bytes();
+    ASSERT_TRUE(send_some(d, join));
+    std::this_thread::sleep_for(milliseconds(50));
+  }
+  ASSERT_TRUE(a.failed_within(5));
+  EXPECT_EQ(a.failure()->reason, "rank 2 was lost: its process ended without a word");
+}
+
+TEST(Store, ARankWithoutASignOfLifeIsLost) {
+  StoreServer server(kAnyPort, {.size = 2, .token = "t", .silence_s = 0.3});
+  StoreClient a(server.address(), {.rank = 0, .size = 2, .token = "t", .silence_s = 0.3});
+  std::string why;
+  Descriptor d = connect_once(server.address(), 1, &why);
+  std::string join = StoreFrame(StoreVerb::join).text("t").number(1).number(2).text(TERN_VERSION).bytes();
+  ASSERT_TRUE(send_some(d, join));
+  ASSERT_TRUE(a.failed_within(2));
+  EXPECT_EQ(a.failure()->reason, "rank 1 was lost: no sign of life for 0.3 s (--comm-timeout)");
+}
+
+TEST(Store, WhoDoesNotBelongIsToldWhyAndSoAreTheOthers) {
+  const auto joins = [](int rank, int size, bool tell_first) {
+    StoreServer server(kAnyPort, {.size = 2, .token = "t"});
+    StoreClient first(server.address(), {.rank = 0, .size = 2, .token = "t"});
+    const std::string said =
+        error_of([&] { StoreClient(server.address(), {.rank = rank, .size = size, .token = "t", .silence_s = 1}); },
+                 ErrorKind::usage);
+    EXPECT_TRUE(first.failed_within(5));
+    EXPECT_EQ(first.failure()->reason, said);
+    EXPECT_EQ(first.failure()->kind, ErrorKind::usage);
+    return tell_first ? first.failure()->reason : said;
+  };
+  EXPECT_EQ(joins(1, 3, false), "rank 1 was started as one of 3 ranks, this run has 2");
+  EXPECT_EQ(joins(0, 2, true), "two processes say that they are rank 0");
+  EXPECT_EQ(joins(2, 2, false), "rank 2 of 2 ranks");
+}
+
+TEST(Store, AnotherVersionIsNamed) {
+  StoreServer server(kAnyPort, {.size = 2, .token = "t"});
+  std::string why;
+  Descriptor d = connect_once(server.address(), 1, &why);
+  std::string join = StoreFrame(StoreVerb::join).text("t").number(1).number(2).text("0.0.1").bytes();
+  ASSERT_TRUE(send_some(d, join));
+  StoreInput in;
+  std::optional<StoreMessage> answer;
+  while (!answer && wait_readable(d.get(), 5) && in.fill(d)) answer = in.next();
+  ASSERT_TRUE(answer && answer->verb() == StoreVerb::refused);
+  EXPECT_EQ(answer->text(), fmt::format("rank 1 is tern 0.0.1, this run's store is tern {}; start the same program "
+                                        "everywhere",
+                                        TERN_VERSION));
+}
+
+// Ports that another run's store, or another program, has are passed over, on both sides.
+TEST(Store, ATakenPortIsPassedOver) {
+  StoreServer other(kAnyPort, {.size = 1, .token = "another run"});
+  const HostPort at = other.address();
+  StoreServer server(at, {.size = 1, .token = "t"}, 15);
+  EXPECT_NE(server.address().port, at.port);
+  StoreClient client(at, {.rank = 0, .size = 1, .token = "t"}, 15);
+  client.set("a", "b");
+  EXPECT_EQ(client.get("a", "a"), "b");
+  EXPECT_NE(error_of([&] { StoreServer(at, {.size = 1, .token = "t"}); }, ErrorKind::peer).find("is taken"),
+            std::string::npos);
+}
+
+TEST(Store, WithoutAServerTheWaitEndsWithItsAddress) {
+  HostPort at;
+  { at = StoreServer(kAnyPort, {}).address(); }
+  const std::string said =
+      error_of([&] { StoreClient(at, {.rank = 3, .size = 4, .token = "t", .silence_s = 0.2}); }, ErrorKind::peer);
+  EXPECT_NE(said.find(fmt::format("rank 3: no store of this run at 127.0.0.1:{} within 0.2 s", at.port)),
+            std::string::npos)
+      << said;
+}
+
+// Whatever bytes arrive: the server lives on and serves the others.
+TEST(Store, StrangersDoNotDisturb) {
+  StoreServer server(kAnyPort, {.size = 1, .token = "t"});
+  StoreClient client(server.address(), {.rank = 0, .size = 1, .token = "t"});
+  uint64_t state = 7;
+  for (int i = 0; i < 200; ++i) {
+    std::string why, bytes;
+    Descriptor d = connect_once(server.address(), 1, &why);
+    const size_t length = i % 40;
+    for (size_t b = 0; b < length; ++b)
+      state = state * 6364136223846793005 + 1, bytes += static_cast<char>(state >> 56);
+    if (i % 3 == 0) bytes = StoreFrame(StoreVerb::join).bytes() + bytes;
+    if (i % 3 == 1) bytes = StoreFrame(StoreVerb::set).text("a").text("stranger").bytes();
+    send_some(d, bytes);
+  }
+  client.set("a", "b");
+  EXPECT_EQ(client.get("a", "a"), "b");
+  EXPECT_FALSE(client.failure());
+}
+
+TEST(HostPort, IsReadOrRefusedByItsText) {
+  EXPECT_EQ(parse_host_port("node1:29401").host, "node1");
+  EXPECT_EQ(parse_host_port("[::1]:80").host, "::1");
+  EXPECT_EQ(text_of(parse_host_port("[::1]:80")), "[::1]:80");
+  for (const char* wrong : {"", "node1", "node1:", ":80", "node1:0", "node1:65536", "node1:80x", "node1:-1"})
+    EXPECT_NE(error_of([&] { parse_host_port(wrong); }, ErrorKind::usage).find("expected HOST:PORT"),
+              std::string::npos);
+}
+
+}  // namespace
+}  // namespace tern

@@ -1,0 +1,284 @@
+// One test of all transports: the same values to the bit, the bytes of the closed forms, the same words when it fails.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <map>
+#include <thread>
+
+#include "base/bug.h"
+#include "base/rng.h"
+#include "comm/decorators.h"
+#include "comm/ranks_testing.h"
+#include "spec/layout.h"
+
+namespace tern {
+namespace {
+
+using Work = std::function<void(std::unique_ptr<Transport>)>;
+struct Maker {
+  const char* name;
+  void (*run)(int ranks, const Work&);
+};
+const std::array kMakers{Maker{"threads", [](int n, const Work& w) { run_ranks(n, {}, w); }},
+                         Maker{"baton", [](int n, const Work& w) { run_ranks(n, {.baton = true}, w); }},
+                         Maker{"sockets", [](int n, const Work& w) { run_socket_ranks(n, 20, w); }},
+                         Maker{"paced", [](int n, const Work& w) {
+                                 run_socket_ranks(n, 20, [&](std::unique_ptr<Transport> t) {
+                                   VirtualClock clock;
+                                   w(paced(std::move(t), {.bytes_per_s = 1e9, .latency_s = 1e-3}, clock));
+                                 });
+                               }}};
+
+class Transports : public testing::TestWithParam<Maker> {
+ protected:
+  static void run_comms(int ranks, const std::function<void(Comm&)>& work) {
+    GetParam().run(ranks, [&](std::unique_ptr<Transport> t) {
+      Comm comm(std::move(t));
+      work(comm);
+    });
+  }
+  static std::string failure_of(int ranks, const std::function<void(Transport&)>& work) {
+    try {
+      GetParam().run(ranks, [&](std::unique_ptr<Transport> t) { work(*t); });
+    } catch (const Error& e) {
+      EXPECT_EQ(e.kind(), ErrorKind::peer);
+      return e.what();
+    } catch (const Bug& e) { return e.what(); }
+    return "no error";
+  }
+};
+INSTANTIATE_TEST_SUITE_P(All, Transports, testing::ValuesIn(kMakers), [](const auto& m) { return m.param.name; });
+
+constexpr uint64_t kTag = tag_of(MessageKind::test, 1);
+constexpr std::array kTypes{DType::f64, DType::f32, DType::bf16, DType::f16, DType::i64,    DType::i32,
+                            DType::i16, DType::u16, DType::i8,   DType::u8,  DType::boolean};
+
+// Small numbers of every type, other ones at each rank.
+void fill(const Tensor& t, int rank) {
+  for (int64_t i = 0; i < t.count(); ++i) {
+    const double x = random_normal({7, static_cast<uint64_t>(rank)}, static_cast<uint64_t>(i));
+    const auto whole = static_cast<int64_t>(9 * x);
+    auto* at = static_cast<char*>(t.data()) + i * size_of(t.dtype());
+    const auto put = [at](auto value) { std::memcpy(at, &value, sizeof value); };
+    switch (t.dtype()) {
+      case DType::f64:
+        put(x);
+        break;
+      case DType::f32:
+        put(static_cast<float>(x));
+        break;
+      case DType::bf16:
+        put(to_bf16(static_cast<float>(x)));
+        break;
+      case DType::f16:
+        put(to_f16(static_cast<float>(x)));
+        break;
+      case DType::boolean:
+        put(static_cast<uint8_t>(whole & 1));
+        break;
+      default:
+        std::memcpy(at, &whole, static_cast<size_t>(size_of(t.dtype())));
+    }
+  }
+}
+
+std::string bytes_of(const Tensor& t) {
+  return t.count() == 0 ? "" : std::string(static_cast<const char*>(t.data()), static_cast<size_t>(t.bytes()));
+}
+
+// What a rank has after each collective, one after the other.
+using Seen = std::vector<std::string>;
+
+Seen all_collectives(Comm& comm, DType dtype, int64_t count) {
+  Arena arena;
+  Seen seen;
+  const int n = comm.size(), me = comm.rank();
+  std::vector<LinkBytes> before;
+  for (int peer = 0; peer < n; ++peer) before.push_back(comm.transport().bytes(peer));
+  const auto fresh = [&] {
+    Tensor t = arena.allocate(dtype, {count}, MemoryClass::workspace);
+    fill(t, me);
+    return t;
+  };
+  const auto done = [&](const Tensor& t) { seen.push_back(bytes_of(t)); };
+  if (dtype != DType::boolean) {
+    Tensor all = fresh(), part = fresh();
+    comm.all_reduce_sum({&all, 1}), done(all);
+    comm.reduce_scatter_sum({&part, 1});
+    const Interval mine = part_of(count, me, n);
+    done(part.rows_view(mine.begin, mine.end));
+  }
+  Tensor gathered = fresh(), given = fresh();
+  comm.all_gather({&gathered, 1}), done(gathered);
+  comm.broadcast(given, n - 1), done(given);
+  std::vector<Tensor> send, receive;
+  const auto amount = [&](int from, int to) {
+    return (from + 2 * to) % 5 * (count / 4) + (from == to ? 0 : count % 4);
+  };
+  for (int r = 0; r < n; ++r) {
+    send.push_back(arena.allocate(dtype, {amount(me, r)}, MemoryClass::workspace));
+    receive.push_back(arena.allocate(dtype, {amount(r, me)}, MemoryClass::workspace));
+    fill(send.back(), 100 * me + r);
+  }
+  comm.all_to_all(send, receive);
+  for (const Tensor& t : receive) done(t);
+  for (int peer = 0; peer < n; ++peer) {
+    const int64_t size = size_of(dtype);
+    LinkBytes want = before[static_cast<size_t>(peer)];
+    if (peer != me) {
+      if (dtype != DType::boolean) {
+        want += all_reduce_bytes(count, size, me, peer, n);
+        want += reduce_scatter_bytes(count, size, me, peer, n);
+      }
+      want += all_gather_bytes(count, size, me, peer, n);
+      want += broadcast_bytes(count, size, n - 1, me, peer);
+      want += {amount(me, peer) * size, amount(peer, me) * size};
+    }
+    EXPECT_EQ(comm.transport().bytes(peer), want) << count << " of " << name_of(dtype) << ", peer " << peer;
+  }
+  return seen;
+}
+
+constexpr int64_t kPiece = kPieceElements + 13;
+std::vector<Seen> all_cases(Comm& comm) {
+  std::vector<Seen> seen;
+  for (const int64_t count : {int64_t{0}, int64_t{1}, int64_t{7}, int64_t{1000}})
+    for (const DType dtype : kTypes) seen.push_back(all_collectives(comm, dtype, count));
+  if (comm.size() <= 3) seen.push_back(all_collectives(comm, DType::f32, kPiece));
+  return seen;
+}
+
+const std::vector<std::vector<Seen>>& of_the_baton(int ranks) {
+  static std::map<int, std::vector<std::vector<Seen>>> known;
+  std::vector<std::vector<Seen>>& all = known[ranks];
+  if (all.empty()) {
+    all.resize(static_cast<size_t>(ranks));
+    with_comms(ranks, {.baton = true}, [&](Comm& comm) { all[static_cast<size_t>(comm.rank())] = all_cases(comm); });
+  }
+  return all;
+}
+
+TEST_P(Transports, EveryCollectiveHasTheBitsOfTheBatonAndTheBytesOfItsClosedForm) {
+  for (const int ranks : {1, 2, 3, 4, 8}) {
+    const std::vector<std::vector<Seen>>& want = of_the_baton(ranks);
+    run_comms(ranks, [&](Comm& comm) {
+      const std::vector<Seen> got = all_cases(comm), &of_rank = want[static_cast<size_t>(comm.rank())];
+      for (size_t i = 0; i < got.size(); ++i)
+        EXPECT_EQ(got[i] == of_rank[i], true) << ranks << " ranks, rank " << comm.rank() << ", case " << i;
+    });
+  }
+}
+
+std::span<const std::byte> bytes_of(const int& x) { return std::as_bytes(std::span(&x, 1)); }
+std::span<std::byte> room_of(int& x) { return std::as_writable_bytes(std::span(&x, 1)); }
+
+TEST_P(Transports, MessagesOfAPairKeepTheirOrderAndAnyTellsWhoItWas) {
+  GetParam().run(4, [](std::unique_ptr<Transport> t) {
+    std::vector<int> out(300);
+    for (int i = 0; i < 300; ++i) out[i] = 1000 * t->rank() + i;
+    if (t->rank() > 0) {
+      for (const int& x : out) t->send(0, kTag, bytes_of(x));
+      return t->flush();
+    }
+    std::vector<int> from{1, 2, 3}, next{0, 0, 0, 0};
+    for (int left = 900; left > 0; --left) {
+      int got = -1;
+      const int who = t->recv_any(from, kTag, room_of(got));
+      ASSERT_EQ(got, 1000 * who + next[who]++);
+      if (next[who] == 300) std::erase(from, who);
+    }
+  });
+}
+
+TEST_P(Transports, PollingSeesAMessageWithoutTakingItAndOneToItselfArrives) {
+  GetParam().run(2, [](std::unique_ptr<Transport> t) {
+    int x = 5, mine = 9, got = 0;
+    if (t->rank() == 1) {
+      t->send(0, kTag, bytes_of(x));
+      return t->flush();
+    }
+    while (!t->poll(1)) std::this_thread::yield();
+    EXPECT_TRUE(t->poll(1));
+    t->recv(1, kTag, room_of(got));
+    EXPECT_EQ(got, 5);
+    EXPECT_FALSE(t->poll(1));
+    t->send(0, kTag, bytes_of(mine));
+    t->recv(0, kTag, room_of(got));
+    EXPECT_EQ(got, 9);
+    t->flush();
+  });
+}
+
+// Longer than any buffer of the system: sends must go out while their sender receives.
+TEST_P(Transports, ExchangesLongerThanAnyBufferDoNotBlock) {
+  run_comms(3, [](Comm& comm) {
+    Arena arena;
+    Tensor t = arena.zeros(DType::u8, {(int64_t{24} << 20) + 1}, MemoryClass::workspace);
+    auto* x = static_cast<uint8_t*>(t.data());
+    std::fill(x, x + t.count(), static_cast<uint8_t>(comm.rank() + 1));
+    comm.all_reduce_sum({&t, 1});
+    EXPECT_TRUE(std::all_of(x, x + t.count(), [](uint8_t b) { return b == 6; }));
+  });
+}
+
+TEST_P(Transports, AFailingRankEndsTheOthersAndItsOwnErrorIsTheOneThatIsThrown) {
+  std::atomic<int> ended = 0;
+  try {
+    GetParam().run(4, [&](std::unique_ptr<Transport> t) {
+      if (t->rank() == 2) throw Error(ErrorKind::bad_file, "the disk of rank 2");
+      int x = 0;
+      try {
+        t->recv(2, kTag, room_of(x));
+      } catch (const Error& e) {
+        EXPECT_NE(std::string(e.what()).find("rank 2 failed: the disk of rank 2"), std::string::npos) << e.what();
+        ++ended;
+        throw;
+      }
+    });
+    FAIL() << "no error";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::bad_file);
+    EXPECT_STREQ(e.what(), "the disk of rank 2");
+  }
+  EXPECT_EQ(ended, 3);
+}
+
+TEST_P(Transports, AnotherTagOrLengthThanExpectedIsABug) {
+  const auto sent_and_expected = [&](uint64_t tag, size_t length) {
+    return failure_of(2, [&](Transport& t) {
+      std::array<std::byte, 8> room{};
+      if (t.rank() == 0) t.send(1, kTag, std::span(room).first(4)), t.flush();
+      if (t.rank() == 1) t.recv(0, tag, std::span(room).first(length));
+    });
+  };
+  EXPECT_EQ(sent_and_expected(kTag, 4), "no error");
+  EXPECT_NE(sent_and_expected(tag_of(MessageKind::integers, 3), 4).find("expects integers 3"), std::string::npos);
+  EXPECT_NE(sent_and_expected(kTag, 8).find("of 8 bytes from rank 0, which sent message 1 of 4"), std::string::npos);
+}
+
+TEST_P(Transports, AfterAFailureAllGoOnInANewGenerationAndNothingStaleArrives) {
+  GetParam().run(3, [](std::unique_ptr<Transport> t) {
+    const int stale = -1, fresh = 100 + t->rank();
+    const int next = (t->rank() + 1) % 3, before = (t->rank() + 2) % 3;
+    for (int generation = 1; generation <= 3; ++generation) {
+      int got = 0;
+      if (t->rank() == 1) {
+        t->send(next, kTag, bytes_of(stale));  // nobody receives it
+        t->abort("rank 1 lost its way");
+      } else {
+        EXPECT_THROW(t->recv(t->rank(), kTag, room_of(got)), Error);
+      }
+      t->reconfigure(generation);
+      t->send(next, kTag, bytes_of(fresh));
+      t->recv(before, kTag, room_of(got));
+      EXPECT_EQ(got, 100 + before);
+      t->flush();
+    }
+  });
+}
+
+}  // namespace
+}  // namespace tern
