@@ -125,6 +125,7 @@ TEST(Store, AnotherVersionIsNamed) {
 TEST(Store, ATakenPortIsPassedOver) {
   StoreServer other(kAnyPort, {.size = 1, .token = "another run"});
   const HostPort at = other.address();
+  StoreClient its_rank(at, {.rank = 0, .size = 1, .token = "another run"});
   StoreServer server(at, {.size = 1, .token = "t"}, 15);
   EXPECT_NE(server.address().port, at.port);
   StoreClient client(at, {.rank = 0, .size = 1, .token = "t"}, 15);
