@@ -61,7 +61,7 @@ struct StoreClient::State {
   std::string out{};
   std::map<std::string, std::string> values{};
   std::optional<WorldFailure> failure{};
-  int64_t generation = 0;
+  int64_t generation = 0, all_in = 0;  // the rank's; that all ranks have come to
   std::optional<std::string> awaits{};
   bool stopping = false, open = true;
   std::jthread thread{};
@@ -148,12 +148,11 @@ struct StoreClient::State {
         WorldFailure f{.generation = m.number(), .rank = static_cast<int>(m.number())};
         f.kind = m.number() != 0 ? ErrorKind::usage : ErrorKind::peer;
         f.reason = m.text();
-        return fail(std::move(f));
+        if (f.generation >= generation) fail(std::move(f));
+        return;
       }
       case StoreVerb::go:
-        generation = m.number();
-        failure.reset();
-        set_unreadable(failed);
+        all_in = m.number();
         return;
       default:
         return;
@@ -166,11 +165,10 @@ struct StoreClient::State {
     set_readable(failed);
   }
 
-  void wait_until(const std::function<bool()>& there, const std::string& what, bool failures_count) {
+  void wait_until(const std::function<bool()>& there, const std::string& what) {
     std::unique_lock lock(mutex);
     awaits = what;
-    const bool came =
-        changed.wait_for(lock, Seconds(me.silence_s), [&] { return there() || !open || (failures_count && failure); });
+    const bool came = changed.wait_for(lock, Seconds(me.silence_s), [&] { return there() || !open || failure; });
     awaits.reset();
     if (came && there()) return;
     if (!came)
@@ -204,7 +202,7 @@ void StoreClient::set(const std::string& key, const std::string& value) {
 std::string StoreClient::get(const std::string& key, const std::string& wanted_for) {
   StoreFrame frame(StoreVerb::get);
   state_->send(frame.text(key));
-  state_->wait_until([&] { return state_->values.contains(key); }, wanted_for, true);
+  state_->wait_until([&] { return state_->values.contains(key); }, wanted_for);
   const std::scoped_lock lock(state_->mutex);
   return state_->values[key];
 }
@@ -219,10 +217,15 @@ void StoreClient::abort(const std::string& reason) noexcept {
 }
 
 void StoreClient::reconfigure(int64_t generation) {
+  {
+    const std::scoped_lock lock(state_->mutex);
+    state_->generation = generation;
+    if (state_->open) state_->failure.reset(), set_unreadable(state_->failed);
+  }
   StoreFrame frame(StoreVerb::reconfigure);
   state_->send(frame.number(generation));
-  state_->wait_until([&] { return state_->generation >= generation; },
-                     fmt::format("all ranks in generation {}", generation), false);
+  state_->wait_until([&] { return state_->all_in >= generation; },
+                     fmt::format("all ranks in generation {}", generation));
 }
 
 void StoreClient::waits(std::string what) {

@@ -74,7 +74,7 @@ struct StoreServer::State {
       if (polled[0].revents != 0)
         for (Descriptor d = accept_at(listener); d.open(); d = accept_at(listener)) clients.push_back({std::move(d)});
       judge();
-      std::erase_if(clients, [](const Client& c) { return c.gone && (c.rank < 0 || c.left || c.gone_s < 0); });
+      std::erase_if(clients, [](const Client& c) { return c.gone && c.rank < 0; });
       for (Client& c : clients)
         if (!c.gone) send_some(c.connection, c.out);
     }
@@ -122,6 +122,7 @@ struct StoreServer::State {
       case StoreVerb::reconfigure:
         c.generation = m.number();
         advance();
+        if (failure && failure->generation == c.generation) tell(c);
         break;
       case StoreVerb::leave:
         c.left = true, moved_s = now_s();
@@ -200,7 +201,23 @@ struct StoreServer::State {
     }
   }
 
+  // Who has come to a later generation waits for all, in vain if one of them has ended.
+  void judge_reconfigured() {
+    int64_t coming = generation;
+    const Client* ended = nullptr;
+    for (const Client& c : clients)
+      if (c.rank >= 0 && (c.gone || c.left))
+        ended = &c;
+      else if (c.rank >= 0)
+        coming = std::max(coming, c.generation);
+    if (!ended || coming == generation || (failure && failure->generation == coming)) return;
+    failure = {coming, -1, ErrorKind::peer, fmt::format("rank {} has ended", ended->rank)};
+    for (Client& c : clients)
+      if (c.rank >= 0 && !c.gone && c.generation == coming) tell(c);
+  }
+
   void judge() {
+    judge_reconfigured();
     const double now = now_s();
     int here = 0;
     bool all_wait = true;

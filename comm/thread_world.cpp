@@ -76,15 +76,15 @@ struct ThreadWorld::State {
 
   // After `r` has stopped running: under a baton the next one gets it; if nobody can go on, nobody ever will.
   void hand_on(int r) {
-    bool left = false;
+    int left = -1;  // one that waits for ever; a failure of `r` itself would be of its generation alone
     for (int step = 1; step <= ranks; ++step) {
       const int next = (r + step) % ranks;
-      left = left || of(next).phase != Phase::ended;
+      if (of(next).phase != Phase::ended) left = next;
       if (!can_go_on(next)) continue;
       if (options.baton) holder = next, of(next).wake.notify_all();
       return;
     }
-    if (left) fail(r, fmt::format("deadlock: {}", who_waits()));
+    if (left >= 0) fail(left, fmt::format("deadlock: {}", who_waits()));
   }
 
   void throw_failure(int r) {

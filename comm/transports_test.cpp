@@ -276,8 +276,28 @@ TEST_P(Transports, AfterAFailureAllGoOnInANewGenerationAndNothingStaleArrives) {
       t->recv(before, kTag, room_of(got));
       EXPECT_EQ(got, 100 + before);
       t->flush();
+      for (const int other : {0, 2}) {  // a failure would reach who is not done with this one
+        if (t->rank() == other) t->send(1, kTag, bytes_of(fresh));
+        if (t->rank() == 1) t->recv(other, kTag, room_of(got));
+      }
     }
+    t->flush();
   });
+}
+
+// One rank fails while others are in the next generation already: these wait for it in vain, and are told.
+TEST_P(Transports, ARankThatStaysBehindEndsThoseThatHaveGoneOn) {
+  const std::string text = failure_of(3, [](Transport& t) {
+    int got = 0;
+    if (t.rank() == 1) t.abort("rank 1 lost its way");
+    if (t.rank() == 0) {
+      EXPECT_THROW(t.recv(2, kTag, room_of(got)), Error);
+      return;
+    }
+    EXPECT_THROW(t.recv(t.rank(), kTag, room_of(got)), Error);
+    t.reconfigure(1);
+  });
+  EXPECT_NE(text.find("all ranks in generation 1"), std::string::npos) << text;
 }
 
 }  // namespace
