@@ -93,10 +93,41 @@ TEST_F(TrainPlan, TakesAnOptionThatSaysTheSameAndRefusesOneThatDoesNot) {
             std::string::npos);
 }
 
-TEST_F(TrainPlan, RefusesByNameWhatOneDeviceDoesNotRun) {
+// Of several devices: as many ranks, and the list that was priced, whether each keeps a copy or shares.
+TEST_F(TrainPlan, OfSeveralDevicesLowersToTheProgramThatEachRankRuns) {
+  const ModelSpec spec = small_model();
+  for (const int zero : {0, 1}) {
+    Plan p = small_plan();
+    p.choice.mesh.data = 4, p.job.batch = 24;
+    p.layers[1].strategy.zero = zero;
+    const TrainSettings s = train_settings(options(p));
+    EXPECT_EQ(s.ranks, 4);
+    EXPECT_EQ(s.sum_order.groups, 4);
+    EXPECT_EQ(checksum(lower(spec, p, 0, {.scratch = scratch_bytes(s.multiply, s.dtype)})),
+              checksum(lower(spec, step_placement(spec, s, rank_batch(s)), 0)));
+    EXPECT_EQ(zero_of_units(spec, s).front(), 0);
+    EXPECT_EQ(zero_of_units(spec, s).back(), zero);
+  }
   Plan p = small_plan();
-  p.choice.mesh.data = 2, p.job.batch = 12;
-  EXPECT_NE(refusal(p).find("needs 2 devices; this trains on one"), std::string::npos);
+  p.choice.mesh.data = 4, p.job.batch = 24;
+  EXPECT_EQ(refusal(p, {"--ranks", "4", "--zero", "0"}), "taken");
+  EXPECT_NE(refusal(p, {"--ranks", "2"}).find("the plan has 4 for --ranks"), std::string::npos);
+  EXPECT_NE(refusal(p, {"--zero", "1"}).find("the plan has 0 for --zero"), std::string::npos);
+  p.layers[1].strategy.zero = 1;
+  EXPECT_NE(refusal(p, {"--zero", "1"}).find("the plan has a stage for each layer for --zero"), std::string::npos);
+}
+
+TEST_F(TrainPlan, RefusesByNameWhatItDoesNotRunAndNamesWhatWouldDo) {
+  Plan p = small_plan();
+  p.choice.mesh.tensor = 2;
+  EXPECT_NE(refusal(p).find("tensor parallelism), which tern train does not yet: plan with --fix tp=1"),
+            std::string::npos);
+  p = small_plan(), p.choice.num_stages = 2;
+  EXPECT_NE(why_not_trained(p).find("plan with --fix pp=1"), std::string::npos);
+  p = small_plan(), p.choice.mesh.data = 2, p.job.batch = 12, p.layers[1].strategy.zero = 2;
+  EXPECT_NE(refusal(p).find("plan with --zero 0,1"), std::string::npos);
+  p = small_plan(), p.choice.mesh.data = 2;
+  EXPECT_NE(refusal(p).find("3 micro-batches of 2 on 2 ranks for a batch of 6"), std::string::npos);
   p = small_plan(), p.layers[1].strategy.states = Tier::host;
   EXPECT_NE(refusal(p).find("off the device"), std::string::npos);
   p = small_plan(), p.job.dtype = DType::f16;

@@ -124,18 +124,38 @@ struct Runner {
   int num_ranks() const { return in.world ? in.world->size() : 1; }
   bool has_loss() const { return in.step_targets.value_or(result.num_targets) > 0; }
 
-  // The gradients of the parameters of units [first, end) that are wanted.
+  // The places of the parameters of units [first, end) that are wanted.
   template <class Wanted>
-  std::vector<Tensor> gradients_of(int first, int end, Wanted wanted) const {
-    std::vector<Tensor> list;
+  std::vector<size_t> parameters_of(int first, int end, Wanted wanted) const {
+    std::vector<size_t> list;
     const std::vector<ParameterInfo>& infos = in.update->state.infos;
     for (size_t p = 0; p < infos.size(); ++p)
-      if (infos[p].unit >= first && infos[p].unit < end && wanted(infos[p])) list.push_back(in.update->gradients[p]);
+      if (infos[p].unit >= first && infos[p].unit < end && wanted(infos[p])) list.push_back(p);
     return list;
+  }
+  // Of a collective over a layer: its dense parameters, or those of its experts.
+  std::vector<size_t> parameters_of(const Instruction& i) const {
+    const auto layer = std::ranges::find(layers, i.unit, &Layer::first);
+    TERN_CHECK(layer != layers.end(), "execute: {}: no layer begins there", to_string(i));
+    const bool experts = i.axis == MeshAxis::expert_replicas;
+    return parameters_of(layer->first, layer->first + layer->count,
+                         [&](const ParameterInfo& info) { return is_expert(info) == experts; });
+  }
+  static std::vector<Tensor> at_places(const std::vector<Tensor>& all, const std::vector<size_t>& places) {
+    std::vector<Tensor> list;
+    for (const size_t p : places) list.push_back(all[p]);
+    return list;
+  }
+  // What a collective takes: parts by who keeps them.
+  RankParts parts_of_layer(const Instruction& i) const {
+    const std::vector<size_t> places = parameters_of(i);
+    return parts_of(in.update->state.shares, places,
+                    at_places(i.op == Opcode::gather ? in.update->weights : in.update->gradients, places));
   }
 
   void merge(const Instruction& i) {
-    const std::vector<Tensor> gradients = gradients_of(i.unit, i.unit + 1, [](const ParameterInfo&) { return true; });
+    const std::vector<Tensor> gradients =
+        at_places(in.update->gradients, parameters_of(i.unit, i.unit + 1, [](const ParameterInfo&) { return true; }));
     for (auto b = i.reads.rbegin(); b != i.reads.rend(); ++b) {
       const std::vector<Tensor>& earlier = buffers.kept_sums.at({b->unit, b->micro});
       for (size_t p = 0; p < gradients.size(); ++p) add_earlier(earlier[p], gradients[p]);
@@ -151,21 +171,16 @@ struct Runner {
 
   void reduce(const Instruction& i) {
     if (i.axis == MeshAxis::none) return join_tied_gradients(in.spec, *in.gradients);
-    const auto layer = std::ranges::find(layers, i.unit, &Layer::first);
-    TERN_CHECK(layer != layers.end(), "execute: {}: no layer begins there", to_string(i));
-    const bool experts = i.axis == MeshAxis::expert_replicas;
-    in.world->all_reduce_sum(gradients_of(layer->first, layer->first + layer->count, [&](const ParameterInfo& info) {
-      return (info.name.find(".experts.") != std::string::npos) == experts;
-    }));
+    in.world->all_reduce_sum(at_places(in.update->gradients, parameters_of(i)));
   }
 
-  // Every rank has the same gradients, so each would refuse by itself; what one alone finds, by a fault of its machine,
+  // Every rank has the same sums of gradients, so each would refuse by itself; what one alone finds, by a fault of its machine,
   // must not part it from the others.
   void norm(const Instruction& i) {
     if (!has_loss()) return;
     std::exception_ptr refusal;
     try {
-      result.update = gradient_norm(*in.update);
+      result.update = gradient_norm(*in.update, in.world);
     } catch (const Error&) { refusal = std::current_exception(); }
     int64_t refused = refusal ? 1 : 0;
     if (i.axis != MeshAxis::none) in.world->all_reduce({&refused, 1}, Combine::most);
@@ -189,10 +204,14 @@ struct Runner {
         return merge(i);
       case Opcode::reduce:
         return reduce(i);
+      case Opcode::scatter:
+        return in.world->reduce_scatter_sum(parts_of_layer(i));
+      case Opcode::gather:
+        return in.world->all_gather(parts_of_layer(i));
       case Opcode::norm:
         return norm(i);
       case Opcode::update:
-        if (result.update) update_unit(*in.update, *result.update, i.unit, in.compute.arena);
+        if (result.update) update_unit(*in.update, *result.update, i.unit, in.compute.arena, in.world);
         return;
       default:
         TERN_CHECK(false, "execute: {}: require_executable let it pass", to_string(i));
@@ -212,7 +231,22 @@ struct Runner {
     };
     differ(counted.after, predicted.after, "alive after it");
     differ(counted.peak_buffers, predicted.peak_buffers, "in buffers at their most");
-    differ(counted.workspace, predicted.workspace, "in temporaries at their most");
+    // One list for all ranks: who keeps less of a unit than others needs less to update it.
+    if (program.instructions[place].op != Opcode::update || counted.workspace > predicted.workspace ||
+        !in.update->state.shares.any())
+      differ(counted.workspace, predicted.workspace, "in temporaries at their most");
+  }
+
+  // What each rank gives or gets, where a collective's parts are not equal ones.
+  std::vector<int64_t> bytes_of_parts(const Instruction& i) const {
+    if (i.axis == MeshAxis::none || i.op == Opcode::reduce || !in.update->state.shares.any()) return {};
+    if (i.op == Opcode::norm) return norm_value_bytes(*in.update);
+    if (i.op == Opcode::update) return update_value_bytes(*in.update, i.unit);
+    std::vector<int64_t> bytes(static_cast<size_t>(num_ranks()));
+    const RankParts parts = parts_of_layer(i);
+    for (size_t rank = 0; rank < parts.size(); ++rank)
+      for (const Tensor& t : parts[rank]) bytes[rank] += t.bytes();
+    return bytes;
   }
 
   LinkBytes link_bytes_now() const { return in.world ? in.world->bytes() : LinkBytes{}; }
@@ -222,8 +256,9 @@ struct Runner {
     const Instruction& i = program.instructions[place];
     const LinkBytes now = link_bytes_now(), counted{now.sent - before.sent, now.received - before.received};
     result.links += counted;
-    LinkBytes want = link_bytes(i, size_of(in.update->state.master[0].dtype()), in.world->rank(), num_ranks());
-    if (i.op == Opcode::norm && !has_loss()) want = {};
+    LinkBytes want =
+        link_bytes(i, size_of(in.update->gradients[0].dtype()), in.world->rank(), num_ranks(), bytes_of_parts(i));
+    if ((i.op == Opcode::norm || i.op == Opcode::update) && !has_loss()) want = {};
     if (counted != want)
       result.mismatches.push_back(
           {place, fmt::format("[{}] {}: {} bytes sent and {} received, the Program says {} and {}", place, to_string(i),
@@ -300,10 +335,13 @@ void require_executable(const Program& program, int num_ranks) {
                     "the step keeps {} off the device, which tern does not do yet: plan without offload",
                     to_string(b.buffer));
   constexpr std::array kRun{Opcode::forward, Opcode::backward_input, Opcode::backward_weight, Opcode::recompute,
-                            Opcode::reduce,  Opcode::norm,           Opcode::update,          Opcode::merge};
+                            Opcode::reduce,  Opcode::norm,           Opcode::update,          Opcode::merge,
+                            Opcode::gather,  Opcode::scatter};
   const auto runs_over = [&](const Instruction& i) {
     if (i.axis == MeshAxis::none) return true;
     if (num_ranks == 1) return false;
+    if (i.op == Opcode::gather || (i.op == Opcode::scatter && i.micro >= 0))
+      return i.micro < 0 && i.axis != MeshAxis::tables;  // ZeRO 1
     return i.op == Opcode::norm ? i.axis == MeshAxis::all
                                 : i.axis == MeshAxis::replicas || i.axis == MeshAxis::expert_replicas;
   };

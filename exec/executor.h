@@ -60,21 +60,24 @@ struct ExecuteResult {
   LinkBytes links;                        // counted: sent and received by this rank
   std::vector<InstructionBytes> counted;  // as Program::instructions
   RankBytes bytes;                        // counted peaks
-  std::vector<ByteMismatch> mismatches;   // empty: counted bytes equal the Program's, instruction by instruction
-  std::vector<TraceEvent> trace;          // measured, from begin_ns on
-  int64_t begin_ns = 0;                   // on the clock
+  std::vector<ByteMismatch>
+      mismatches;                 // empty: counted bytes equal the Program's, instruction by instruction (temporaries
+                                  // of an UPDATE that is shared out: are not above them)
+  std::vector<TraceEvent> trace;  // measured, from begin_ns on
+  int64_t begin_ns = 0;           // on the clock
   double seconds = 0;
 };
 
 /// Errors: usage, for what this executor does not run: another number of devices than ranks; stages, messages, collectives
-/// but REDUCE over replicas and NORM; bytes off the device; it names the first.
+/// of a micro-batch (ZeRO 2 and 3); bytes off the device; it names the first.
 void require_executable(const Program&, int num_ranks = 1);
 
 /// Runs the Program once. A forward program (no BACKWARD) takes the losses without gradients.
 /// Ranks     All of a world call it with the same Program. REDUCE over replicas sums the gradients of a layer's dense
-///           parameters, or of its experts, as one vector, in comm/comm.h's order. NORM: every rank has the same gradients;
-///           that one of them refuses is agreed on before anything is changed, and then all throw. What a rank sends and
-///           receives is held to link_bytes (program/link_bytes.h).
+///           parameters, or of its experts, as one vector, in comm/comm.h's order. Where a layer is shared out (the update's
+///           Shares) SCATTER leaves each rank the sum of its own part, and GATHER brings the others' weights. NORM: every rank
+///           has the same sums; that one of them refuses is agreed on before anything is changed, and then all throw. What a
+///           rank sends and receives is held to link_bytes (program/link_bytes.h).
 /// Counting  `counted` holds the most of the arena's activations and of its workspace during an instruction, beside what
 ///           was there before the call.
 /// Errors    as require_executable; TERN_CHECK: micro-batches, gradients or update that the Program needs and are not

@@ -87,13 +87,16 @@ struct Bench {
   std::optional<UpdatePass> update;
   WeightSource source = weights;
 
-  explicit Bench(const Case& c, const UpdateConfig& rule = update_config(UpdateRule::adamw))
+  /// `zero` of all layers: this rank of so many has its share of the state.
+  explicit Bench(const Case& c, const UpdateConfig& rule = update_config(UpdateRule::adamw), int zero = 0, int rank = 0,
+                 int ranks = 1)
       : spec(spec_of(c)), config(rule) {
     weights = allocate_weights(spec, c.dtype, MemoryClass::weights, arena);
     initialize_weights(spec, weights, 5);
     for_each_adapter(spec, weights, [](const ParameterInfo& info, Tensor& t) { fill_adapter(info, t); });
     gradients = allocate_gradients(spec, c.dtype, arena);
-    state = make_optimizer_state(spec, weights, config, arena);
+    state = make_optimizer_state(spec, weights, config, arena,
+                                 make_shares(spec, config.rule, std::vector(spec.units.size(), zero), rank, ranks));
     update.emplace(make_update_pass(spec, state, config, weights, gradients));
     begin_step(*update, 1, [](int64_t) { return 1e-2; });
     if (!c.gpt2) rope = rope_table(spec.rope, c.seq, c.seq);

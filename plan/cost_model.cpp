@@ -230,8 +230,11 @@ UnitFacts facts_of(const Pricing& z, const Unit& unit, int64_t input_bytes) {
   f.forward = t.forward, f.backward = t.backward, f.weight = t.weight;
   f.parameters[0] = c.parameters - c.expert_parameters, f.parameters[1] = c.expert_parameters;
   f.trained[0] = c.trained - c.expert_trained, f.trained[1] = c.expert_trained;
-  for (const CountedForm& form : trained_forms(unit, z.query, c))
+  const std::vector<CountedForm> forms = trained_forms(unit, z.query, c);
+  for (const CountedForm& form : forms)
     f.state_bytes[form.expert] += form.count * state_bytes(z.update, z.job.dtype, form.form);
+  f.widest[0] = widest_share(forms, false, z.update, z.job.dtype, z.mesh.replicas());
+  f.widest[1] = widest_share(forms, true, z.update, z.job.dtype, z.mesh.expert_replicas());
   f.input_bytes = input_bytes, f.output_bytes = c.output_bytes;
   f.saved_bytes = c.saved_bytes, f.left_bytes = c.left_bytes;
   f.forward_workspace = c.forward_workspace, f.unsaved_workspace = c.unsaved_workspace;
@@ -326,7 +329,7 @@ std::vector<UnitFacts> LayerCosts::facts_for(const ModelSpec& spec, int64_t micr
       if (const AttentionSpec* a = attention_of(unit))
         z.query.attended_pairs = shard_of(micro_batch_pairs(job_, *a, micro_batch, mesh_.data, windows), mesh_.context);
       units.push_back(facts_of(z, unit, input));
-      if (units.back().shares_table) { table_ = table_copy(spec, unit, z.query, z.update); }
+      if (units.back().shares_table) { table_ = table_copy(spec, unit, z.query, z.update, mesh_); }
     }
     input = units.back().output_bytes;
   }
@@ -339,11 +342,12 @@ LayerParameters LayerCosts::parameters_of(const Layer& layer, bool pipelined) co
     const UnitFacts& u = units_[static_cast<size_t>(layer.first + i)];
     for (int part = 0; part < 2; ++part) {
       n.all[part] += u.parameters[part], n.trained[part] += u.trained[part];
-      n.state_bytes[part] += u.state_bytes[part];
+      n.state_bytes[part] += u.state_bytes[part], n.widest[part] += u.widest[part];
     }
     if (!pipelined) n.own_gradients += u.own_table_gradient;
     if (!pipelined || !u.shares_table) continue;
     n.all[0] += table_.parameters, n.trained[0] += table_.trained, n.state_bytes[0] += table_.state_bytes;
+    n.widest[0] += table_.widest;
     ++n.tables;
   }
   return n;

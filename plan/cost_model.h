@@ -21,6 +21,7 @@ struct UnitFacts {
   int64_t forward = 0, backward = 0, weight = 0;  // ps, communication of the tensor, context and expert axes included
   int64_t parameters[2]{}, trained[2]{};          // of the dense part, of experts
   int64_t state_bytes[2]{};                       // of the update rule, for what is trained
+  WidestShare widest[2];                          // of one replica, where state is shared out
   int64_t input_bytes = 0, output_bytes = 0, saved_bytes = 0, left_bytes = 0;
   int64_t forward_workspace = 0, unsaved_workspace = 0, backward_workspace = 0;
   bool remade_by_attention = false, remade_by_full = false;  // Recompute::attention, ::full

@@ -5,7 +5,9 @@
 
 #include "plan/layers.h"
 #include "plan/strategy.h"
+#include "spec/mesh.h"
 #include "spec/model_spec.h"
+#include "spec/owner.h"
 #include "spec/unit_cost.h"
 #include "spec/update_rule.h"
 
@@ -15,19 +17,22 @@ namespace tern {
 /// Copies of the embedding count with the first.
 struct LayerParameters {
   int64_t all[2]{}, trained[2]{}, state_bytes[2]{};
-  int64_t tables = 0;         // copies of the embedding, where a tied head or a bridge lies in another stage
+  WidestShare widest[2];  // of one of the replicas, where state is shared out: the sum over units of each unit's widest
+  int64_t tables = 0;     // copies of the embedding, where a tied head or a bridge lies in another stage
   int64_t own_gradients = 0;  // elements of gradients that have no parameters of their own (a tied head's)
 };
 /// A copy of the embedding table for a unit on one rank.
 struct TableCopy {
   int64_t parameters = 0, trained = 0, state_bytes = 0;  // elements, elements, bytes
+  WidestShare widest;
 };
-TableCopy table_copy(const ModelSpec&, const Unit&, const CostQuery&, const UpdateConfig&);
+TableCopy table_copy(const ModelSpec&, const Unit&, const CostQuery&, const UpdateConfig&, const Mesh&);
 /// `pipelined`: more than one stage. The query's tensor and expert axes count, its tokens do not.
-LayerParameters layer_parameters(const ModelSpec&, const Layer&, const CostQuery&, const UpdateConfig&, bool pipelined);
+LayerParameters layer_parameters(const ModelSpec&, const Layer&, const CostQuery&, const UpdateConfig&, const Mesh&,
+                                 bool pipelined);
 
-/// Bytes on each rank; `shard`: elements that its update works on. A part that is shared out is as large as the widest
-/// share: ceil(elements / replicas). `zero` as in LayerStrategy.
+/// Bytes on each rank at most; `shard`: elements that its update works on. What is trained is shared out as spec/owner.h deals it;
+/// what has no owner there (frozen parameters, a tied head's own gradient) in equal parts. `zero` as in LayerStrategy.
 struct SharedBytes {
   int64_t weights = 0, gradients = 0, states = 0;
   int64_t shard = 0;

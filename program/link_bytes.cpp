@@ -1,11 +1,24 @@
 #include "program/link_bytes.h"
 
+#include <numeric>
+
+#include "base/error.h"
+
 namespace tern {
 
-LinkBytes link_bytes(const Instruction& i, int64_t element_bytes, int rank, int ranks) {
+LinkBytes link_bytes(const Instruction& i, int64_t element_bytes, int rank, int ranks, std::span<const int64_t> parts) {
   if (i.axis == MeshAxis::none) return {};
   if (i.op == Opcode::reduce) return all_reduce_bytes(i.message_bytes / element_bytes, element_bytes, rank, ranks);
-  if (i.op == Opcode::norm) return {(ranks - 1) * i.message_bytes, (ranks - 1) * i.message_bytes};
+  const bool norm = i.op == Opcode::norm;
+  const int64_t refusal = norm ? int64_t{sizeof(double)} : 0, in_parts = std::reduce(parts.begin(), parts.end());
+  TERN_CHECK(in_parts + refusal == i.message_bytes, "link_bytes: {}: parts of {} bytes and {} for all, of {}",
+             to_string(i), in_parts, refusal, i.message_bytes);
+  if (i.op == Opcode::scatter) return reduce_scatter_bytes(parts, 1, rank);
+  if (i.op == Opcode::gather || i.op == Opcode::update) return all_gather_bytes(parts, 1, rank);
+  if (norm) {
+    LinkBytes both{(ranks - 1) * refusal, (ranks - 1) * refusal};
+    return both += parts.empty() ? LinkBytes{} : all_gather_bytes(parts, 1, rank);
+  }
   return {};
 }
 

@@ -157,13 +157,18 @@ class Lowerer {
 
   // --- what a layer shares with its replicas ---
 
-  LayerParameters parameters(int l) const {
-    return layer_parameters(spec_, layer(l), at_.query(layer(l).first, 0), at_.update, pipelined());
+  const LayerParameters& parameters(int l) {
+    const auto [at, fresh] = parameters_.try_emplace(layer(l).kind);
+    if (fresh)
+      at->second = layer_parameters(spec_, layer(l), at_.query(layer(l).first, 0), at_.update, at_.mesh, pipelined());
+    return at->second;
   }
+  // Whether each replica keeps and updates a share of the layer's parameters alone.
+  bool shared_out(int l) const { return at_.layers[l].strategy.zero >= 1 && at_.mesh.replicas() > 1; }
   int64_t table_bytes(int l) const {  // of gradients of the layer's copies of the embedding table
     int64_t elements = 0;
     for (int u = layer(l).first; u < layer(l).first + layer(l).count; ++u)
-      elements += table_copy(spec_, spec_.units[u], at_.query(u, 0), at_.update).trained;
+      elements += table_copy(spec_, spec_.units[u], at_.query(u, 0), at_.update, at_.mesh).trained;
     return elements * size_of(at_.job.gradients);
   }
   // A collective over dense parameters, and one over those of experts, where there are any and others hold them.
@@ -182,7 +187,7 @@ class Lowerer {
 
   void begin_layer(int l) {
     const LayerStrategy& s = at_.layers[l].strategy;
-    const LayerParameters n = parameters(l);
+    const LayerParameters& n = parameters(l);
     const SharedBytes bytes = shared_bytes(at_.job, at_.mesh, n, s.zero);
     TierBytes resident{};
     resident[0] = bytes.weights + bytes.gradients;
@@ -198,7 +203,7 @@ class Lowerer {
 
   void gather(int l, bool ends_at_once) {
     if (at_.layers[l].strategy.zero < 3) return;
-    const LayerParameters n = parameters(l);
+    const LayerParameters& n = parameters(l);
     bool first = true;
     for (Instruction& i : collectives(Opcode::gather, l, micro_, n.all, size_of(at_.job.dtype))) {
       const Buffer whole{first ? BufferKind::gathered : BufferKind::gathered_experts, layer(l).first, micro_};
@@ -215,7 +220,7 @@ class Lowerer {
     const int zero = at_.layers[l].strategy.zero;
     const bool each = zero >= 2, ends = micro_ + 1 == program_.num_micro;
     if (!each && !ends) return;
-    const LayerParameters n = parameters(l);
+    const LayerParameters& n = parameters(l);
     for (Instruction& i : collectives(zero == 0 ? Opcode::reduce : Opcode::scatter, l, each ? micro_ : -1, n.trained,
                                       size_of(at_.job.gradients))) {
       i.resource = Resource::gradient_link;
@@ -292,7 +297,7 @@ class Lowerer {
     i.flops = c.backward_weight_flops;
     i.bytes_moved = c.backward_weight_bytes_moved;
     if (u == layer(l).first + layer(l).count - 1 && reduces_each_micro(l)) {
-      const LayerParameters n = parameters(l);
+      const LayerParameters& n = parameters(l);
       join(scatters_, 0);
       for (const Instruction& s : collectives(Opcode::scatter, l, micro_, n.trained, size_of(at_.job.gradients)))
         i.allocates.push_back(
@@ -390,10 +395,10 @@ class Lowerer {
     }
     send(output(end_unit() - 1, micro_), stage_ + 1, Phase::forward);
   }
-  std::vector<Buffer> gathered(int l) const {
+  std::vector<Buffer> gathered(int l) {
     std::vector<Buffer> list;
     if (at_.layers[l].strategy.zero < 3) return list;
-    const LayerParameters n = parameters(l);
+    const LayerParameters& n = parameters(l);
     for (const Instruction& i : collectives(Opcode::gather, l, micro_, n.all, 1))
       list.push_back({list.empty() ? BufferKind::gathered : BufferKind::gathered_experts, i.unit, micro_});
     return list;
@@ -428,13 +433,19 @@ class Lowerer {
     join(stores_, 0);
     join(scatters_, 0);
     if (last_reduce_ >= 0) arrivals_.push_back(last_reduce_);
-    int64_t trained = 0;
+    int64_t trained = 0, shared_blocks = 0;  // elements; blocks of which each rank has some alone
     const auto each_unit = [&](auto&& visit) {
       for (int l = 0; l < num_layers(); ++l)
         if (is_here(at_.layers[l].stage))
           for (int u = layer(l).first; u < layer(l).first + layer(l).count; ++u) visit(l, u);
     };
-    each_unit([&](int, int u) { trained += cost(u).trained; });
+    each_unit([&](int l, int u) {
+      trained += cost(u).trained;
+      if (shared_out(l)) shared_blocks += trained_blocks(spec_.units[u]);
+    });
+    const int sums = num_sums(at_.update);
+    const bool of_model = row_of(at_.update.rule).sums.over == UpdateSums::Over::model;
+    const auto value_bytes = [](int64_t blocks, int values) { return blocks * values * int64_t{sizeof(double)}; };
     const int64_t replicas = at_.mesh.replicas();
     const bool alone = !pipelined() && at_.mesh.devices() == 1;
     compute({.op = Opcode::norm,
@@ -443,19 +454,22 @@ class Lowerer {
              .flops = 2 * trained,
              .bytes_moved = trained * wide(),
              .axis = alone ? MeshAxis::none : MeshAxis::all,
-             .message_bytes = alone ? 0 : int64_t{sizeof(double)}});
+             .message_bytes = alone ? 0 : value_bytes(1, 1) + value_bytes(shared_blocks, 1 + (of_model ? sums : 0))});
     each_unit([&](int l, int u) {
       const CostQuery query = at_.query(u, 0);
       const std::vector<CountedForm> forms = trained_forms(spec_.units[u], query, cost(u));
       UpdateCost c = update_cost(at_.update, query.dtype, forms);
       if (at_.layers[l].strategy.zero >= 1) c = {ceil_div(c.flops, replicas), ceil_div(c.bytes_moved, replicas)};
       stage_ = at_.layers[l].stage;
+      const bool exchanges = shared_out(l) && sums > 0 && !of_model && cost(u).trained > 0;
       compute({.op = Opcode::update,
                .unit = u,
                .micro = -1,
                .workspace_bytes = update_workspace(at_.update, query.dtype, forms),
                .flops = c.flops,
-               .bytes_moved = c.bytes_moved});
+               .bytes_moved = c.bytes_moved,
+               .axis = exchanges ? MeshAxis::replicas : MeshAxis::none,
+               .message_bytes = exchanges ? value_bytes(trained_blocks(spec_.units[u]), sums) : 0});
     });
   }
 
@@ -469,6 +483,7 @@ class Lowerer {
   std::vector<int> arrivals_;  // places that the next instruction on the compute clock waits for
   std::map<std::pair<int, Phase>, std::deque<Transfer>> sends_;  // under way
   std::deque<Transfer> stores_, scatters_;
+  std::map<int, LayerParameters> parameters_;     // by kind of layer
   std::map<int, std::vector<Buffer>> kept_sums_;  // of a unit, the oldest first
   int last_compute_ = -1, last_reduce_ = -1;      // places; −1 before there is one
 };

@@ -1,6 +1,6 @@
 #pragma once
-// owner: which rank of several keeps which interval of a unit's parameters, where state is shared out (ZeRO). One
-// predicate for update, norm, checkpoint and export.
+// owner: which rank of several keeps which part of a unit's trained parameters, where state is shared out (ZeRO). One deal for
+// update, norm, checkpoint, memory and messages.
 
 #include <cstdint>
 #include <span>
@@ -11,20 +11,31 @@
 
 namespace tern {
 
-/// An interval of the flat elements of one parameter: whole blocks of kUpdateBlock, what the norm sums in one go, so that
-/// a norm put together from the ranks' blocks has the bits of the whole. The last block of a parameter may be shorter.
+/// Elements of one parameter that a rank keeps: whole blocks of kUpdateBlock, what the norm sums in one go, so that a norm put
+/// together from the ranks' blocks has the bits of the whole. The last block of a parameter may be shorter.
 struct OwnedInterval {
   int parameter;  // in the order given
+  int rank;
   Interval elements;
   friend bool operator==(const OwnedInterval&, const OwnedInterval&) = default;
 };
 
-/// What `rank` of `ranks` keeps of a unit: its parameters' blocks, laid end to end, are dealt in runs that differ by one
-/// block at most. In ascending order.
-/// Shapes  elements: of each parameter of the unit.
-std::vector<OwnedInterval> owned_intervals(std::span<const int64_t> elements, int rank, int ranks);
+/// Who keeps what of a unit's parameters (of its dense part, or of its experts). By parameter, ascending; each rank has one
+/// interval of a parameter at most.
+/// Deal   matrices and tables, those of more elements first (of equally many those of more rows, then as given), are laid end to
+///        end in blocks, and ranks have runs of blocks that differ by one at most. A parameter that the rule takes whole
+///        (UpdateGrain) belongs to the rank in whose run its middle block lies. Vectors belong to the last rank: so who
+///        knows a unit's forms alone (spec/parameter_form.h) deals as who knows its parameters.
+std::vector<OwnedInterval> deal(std::span<const ParameterForm>, UpdateRule, int ranks);
 
-/// The rank that keeps an element, under the same deal. Errors: TERN_CHECK: no such element.
-int owner(std::span<const int64_t> elements, int ranks, int parameter, int64_t element);
+/// What a rank keeps of a unit at most: elements, and bytes of the rule's state (weights of `dtype`).
+struct WidestShare {
+  int64_t elements = 0, state_bytes = 0;
+  WidestShare& operator+=(const WidestShare& o) { return elements += o.elements, state_bytes += o.state_bytes, *this; }
+};
+/// Of the forms of experts, or of the others.
+WidestShare widest_share(std::span<const CountedForm>, bool experts, const UpdateConfig&, DType dtype, int64_t ranks);
+/// Bytes of the rule's state for an interval of a parameter.
+int64_t state_bytes(const UpdateConfig&, DType dtype, const ParameterForm&, const Interval&);
 
 }  // namespace tern

@@ -10,35 +10,69 @@ namespace {
 
 constexpr int64_t kB = kUpdateBlock;
 
-TEST(Owner, EveryElementHasOneAndTheIntervalsSayTheSame) {
+std::vector<ParameterForm> forms_of(const std::vector<int64_t>& matrices, int64_t vector) {
+  std::vector<ParameterForm> forms;
+  for (const int64_t n : matrices) forms.push_back({ParameterKind::matrix, 1, n});
+  forms.push_back({ParameterKind::vector, 1, vector});
+  return forms;
+}
+
+TEST(Owner, EveryElementHasOneAndRunsDifferByABlock) {
   const std::vector<std::vector<int64_t>> units{
-      {1}, {kB}, {kB + 1, 7}, {3 * kB, 2 * kB - 1, 5}, {7, 9, 11}, {10 * kB + 3, 1, kB, kB / 2}};
+      {}, {1}, {kB}, {kB + 1, 7}, {3 * kB, 2 * kB - 1, 5}, {7, 9, 11}, {10 * kB + 3, 1, kB, kB / 2}};
   for (const auto& elements : units)
     for (int ranks = 1; ranks <= 9; ++ranks) {
-      std::vector<int64_t> next(elements.size(), 0);
-      int64_t fewest = INT64_MAX, most = 0;
-      for (int rank = 0; rank < ranks; ++rank) {
-        int64_t blocks = 0;
-        for (const OwnedInterval& o : owned_intervals(elements, rank, ranks)) {
-          EXPECT_EQ(o.elements.begin, next[o.parameter]) << "in order, without gaps";
-          EXPECT_EQ(o.elements.begin % kB, 0);
-          EXPECT_TRUE(o.elements.end % kB == 0 || o.elements.end == elements[o.parameter]);
-          next[o.parameter] = o.elements.end;
-          blocks += (o.elements.size() + kB - 1) / kB;
-          for (const int64_t e : {o.elements.begin, (o.elements.begin + o.elements.end) / 2, o.elements.end - 1})
-            EXPECT_EQ(owner(elements, ranks, o.parameter, e), rank);
-        }
-        fewest = std::min(fewest, blocks), most = std::max(most, blocks);
+      const std::vector<ParameterForm> forms = forms_of(elements, 5);
+      std::vector<int64_t> next(forms.size(), 0), blocks(static_cast<size_t>(ranks));
+      for (const OwnedInterval& o : deal(forms, UpdateRule::adamw, ranks)) {
+        EXPECT_EQ(o.elements.begin, next[o.parameter]) << "in order, without gaps";
+        EXPECT_EQ(o.elements.begin % kB, 0);
+        EXPECT_TRUE(o.elements.end % kB == 0 || o.elements.end == forms[o.parameter].elements());
+        next[o.parameter] = o.elements.end;
+        if (o.parameter + 1 == std::ssize(forms))
+          EXPECT_EQ(o.rank, ranks - 1) << "the vector";
+        else
+          blocks[o.rank] += (o.elements.size() + kB - 1) / kB;
       }
-      EXPECT_EQ(next, elements) << "every element has an owner";
-      EXPECT_LE(most - fewest, 1);
+      for (size_t p = 0; p < forms.size(); ++p) EXPECT_EQ(next[p], forms[p].elements());
+      EXPECT_LE(*std::ranges::max_element(blocks) - *std::ranges::min_element(blocks), 1);
     }
 }
 
-TEST(Owner, RefusesElementsThatAreNotThere) {
-  const std::array<int64_t, 1> elements{10};
-  EXPECT_ANY_THROW(owner(elements, 2, 0, 10));
-  EXPECT_ANY_THROW(owner(elements, 2, 1, 0));
+TEST(Owner, WhatARuleTakesWholeHasOneOwner) {
+  const std::vector<ParameterForm> forms = forms_of({3 * kB, 5 * kB, kB}, 9);
+  for (int ranks = 1; ranks <= 6; ++ranks) {
+    std::vector<int> times(forms.size());
+    for (const OwnedInterval& o : deal(forms, UpdateRule::muon, ranks)) {
+      ++times[o.parameter];
+      EXPECT_EQ(o.elements, (Interval{0, forms[o.parameter].elements()}));
+    }
+    EXPECT_EQ(times, std::vector<int>(forms.size(), 1));
+  }
+}
+
+// What plans price is what the deal gives, whatever the order in which the parameters come.
+TEST(Owner, TheWidestShareIsTheDealsWidest) {
+  for (const UpdateRule rule : kUpdateRules)
+    for (const int ranks : {1, 2, 3, 8, 40}) {
+      const UpdateConfig config = update_config(rule);
+      std::vector<CountedForm> counted{{{ParameterKind::table, 70, 4096}},
+                                       {{ParameterKind::matrix, 512, 512}, 2},
+                                       {{ParameterKind::matrix, 100, 1000}, 3, true},
+                                       {{ParameterKind::vector, 1, 600}}};
+      std::vector<ParameterForm> forms{{ParameterKind::vector, 1, 600},
+                                       {ParameterKind::matrix, 512, 512},
+                                       {ParameterKind::table, 70, 4096},
+                                       {ParameterKind::matrix, 512, 512}};
+      std::vector<int64_t> elements(static_cast<size_t>(ranks)), bytes(elements);
+      for (const OwnedInterval& o : deal(forms, rule, ranks)) {
+        elements[o.rank] += o.elements.size();
+        bytes[o.rank] += state_bytes(config, DType::bf16, forms[o.parameter], o.elements);
+      }
+      const WidestShare widest = widest_share(counted, false, config, DType::bf16, ranks);
+      EXPECT_EQ(widest.elements, *std::ranges::max_element(elements)) << name_of(rule) << ranks;
+      EXPECT_EQ(widest.state_bytes, *std::ranges::max_element(bytes)) << name_of(rule) << ranks;
+    }
 }
 
 }  // namespace

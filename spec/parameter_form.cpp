@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "spec/update_rule.h"
 
 namespace tern {
 namespace {
@@ -13,7 +14,54 @@ void add_tables(const EmbedSpec& u, const CostQuery& q, std::vector<CountedForm>
     if (rows > 0) forms.push_back({{ParameterKind::table, rows, u.width}});
 }
 
+int64_t blocks_of(int64_t elements) { return (elements + kUpdateBlock - 1) / kUpdateBlock; }
+
+int64_t blocks_of(const NormSpec& n) {
+  return n.present() ? blocks_of(n.width) * (n.kind == NormKind::layer ? 2 : 1) : 0;
+}
+
+int64_t vector_blocks(const AttentionSpec& u) {
+  int64_t blocks = blocks_of(u.norm) + blocks_of(u.join.norm) + (u.out_bias ? blocks_of(u.width) : 0);
+  const LatentSpec& l = u.latent;
+  if (l.query_rank > 0) blocks += blocks_of(l.norm(l.query_rank)) + (u.qkv_bias ? blocks_of(l.query_rank) : 0);
+  if (l.present())
+    blocks += blocks_of(l.norm(l.kv_rank)) + (u.qkv_bias ? blocks_of(l.kv_rank + l.rotary) : 0);
+  else if (u.qkv_bias)
+    blocks += blocks_of(u.qkv_rows());
+  if (u.head_norm == HeadNormKind::none) return blocks;
+  NormSpec norm = u.head_norm_like;
+  for (const int64_t width : {u.query_norm_width(), u.key_norm_width()}) norm.width = width, blocks += blocks_of(norm);
+  return blocks;
+}
+
+int64_t vector_blocks(const MlpSpec& u, bool own_norm) {
+  const int64_t biases = u.bias ? blocks_of(u.gated ? 2 * u.hidden : u.hidden) + blocks_of(u.width) : 0;
+  return (own_norm ? blocks_of(u.norm) : 0) + biases + blocks_of(u.join.norm);
+}
+
+int64_t vector_blocks(const Unit& unit) {
+  if (const auto* u = std::get_if<AttentionSpec>(&unit.spec)) return vector_blocks(*u);
+  if (const auto* u = std::get_if<MlpSpec>(&unit.spec)) return vector_blocks(*u, true);
+  if (const auto* u = std::get_if<ParallelSpec>(&unit.spec))
+    return vector_blocks(u->attention) + vector_blocks(u->mlp, !u->shared_norm);
+  return std::visit(
+      [](const auto& u) {
+        if constexpr (requires { u.norm; })
+          return blocks_of(u.norm);
+        else
+          return int64_t{0};
+      },
+      unit.spec);
+}
+
 }  // namespace
+
+int64_t trained_blocks(const Unit& unit) {
+  int64_t blocks = unit.frozen ? 0 : vector_blocks(unit);
+  for (const CountedForm& f : trained_forms(unit, {}))
+    if (f.form.kind != ParameterKind::vector) blocks += f.count * blocks_of(f.form.elements());
+  return blocks;
+}
 
 std::vector<CountedForm> trained_forms(const Unit& unit, const CostQuery& q) {
   return trained_forms(unit, q, unit_cost(unit, q));

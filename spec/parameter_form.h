@@ -30,4 +30,8 @@ std::vector<CountedForm> trained_forms(const Unit&, const CostQuery&);
 /// The same for who has the unit's cost already.
 std::vector<CountedForm> trained_forms(const Unit&, const CostQuery&, const UnitCost&);
 
+/// Blocks of kUpdateBlock elements of the trained parameters of a unit on one rank, each vector's its own; of one that is not
+/// split over tensors.
+int64_t trained_blocks(const Unit&);
+
 }  // namespace tern

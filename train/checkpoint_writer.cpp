@@ -26,13 +26,23 @@ CheckpointWriter::~CheckpointWriter() {
   if (thread_.joinable()) thread_.join();
 }
 
-void CheckpointWriter::save(Manifest manifest, const std::vector<NamedTensor>& state) {
+std::vector<NamedTensor> CheckpointWriter::stage(const std::vector<TensorForm>& forms) {
   wait();
   std::vector<NamedTensor> staged;
-  for (const NamedTensor& t : state) {
-    staged.push_back({t.name, arena_.allocate(t.tensor.dtype(), t.tensor.shape(), MemoryClass::staging)});
-    std::memcpy(staged.back().tensor.data(), t.tensor.data(), static_cast<size_t>(t.tensor.bytes()));
-  }
+  for (const TensorForm& f : forms) staged.push_back({f.name, arena_.allocate(f.dtype, f.shape, MemoryClass::staging)});
+  return staged;
+}
+
+void CheckpointWriter::save(Manifest manifest, const std::vector<NamedTensor>& state) {
+  std::vector<TensorForm> forms;
+  for (const NamedTensor& t : state) forms.push_back({t.name, t.tensor.dtype(), t.tensor.shape()});
+  std::vector<NamedTensor> staged = stage(forms);
+  for (size_t i = 0; i < state.size(); ++i)
+    std::memcpy(staged[i].tensor.data(), state[i].tensor.data(), static_cast<size_t>(state[i].tensor.bytes()));
+  start(std::move(manifest), std::move(staged));
+}
+
+void CheckpointWriter::start(Manifest manifest, std::vector<NamedTensor> staged) {
   thread_ = std::jthread([this, m = std::move(manifest), s = std::move(staged)]() mutable {
     write(m, s);
     s.clear();  // the staging memory ends with the write, not with the next save

@@ -23,6 +23,12 @@ struct NamedTensor {
   Tensor tensor;
 };
 
+struct TensorForm {
+  std::string name;
+  DType dtype;
+  Shape shape;
+};
+
 /// At most one checkpoint is being written at a time. Not for use from several threads.
 class CheckpointWriter {
  public:
@@ -37,7 +43,11 @@ class CheckpointWriter {
   /// Finishes the write in progress; its error, if nobody waited for it, is lost.
   ~CheckpointWriter();
 
-  /// Copies `state` (MemoryClass::staging, as many bytes as the tensors) and starts writing it; waits for the one
+  /// Memory to copy a state of such tensors to (MemoryClass::staging, as many bytes); waits for the write before. Errors: as save.
+  std::vector<NamedTensor> stage(const std::vector<TensorForm>&);
+  /// Starts writing what was staged.
+  void start(Manifest, std::vector<NamedTensor> staged);
+  /// stage, copy, start: copies `state` (MemoryClass::staging, as many bytes as the tensors) and starts writing it; waits for the one
   /// before. Errors  the one before's; does_not_fit.
   void save(Manifest, const std::vector<NamedTensor>& state);
   /// Waits until nothing is being written. Errors: the write's, once.

@@ -98,6 +98,8 @@ Placement step_placement(const ModelSpec& spec, const TrainSettings& s, int64_t 
   const std::vector<Recompute> modes = s.plan ? planned_recompute(*s.plan) : std::vector{s.recompute};
   Placement p = placement_of(spec, plan_on_one_device(spec, job, modes, s.micro_batch),
                              {.scratch = scratch_bytes(s.multiply, s.dtype), .update = s.optimizer});
+  const std::vector<int> zero = zero_of_units(spec, s);
+  for (PlacedLayer& l : p.layers) l.strategy.zero = zero[static_cast<size_t>(l.layer.first)];
   p.mesh.data = s.ranks;
   p.groups = static_cast<int>(s.sum_order.groups / s.ranks);
   return p;
@@ -105,12 +107,25 @@ Placement step_placement(const ModelSpec& spec, const TrainSettings& s, int64_t 
 
 namespace {
 
-// Of the longest vector that is summed over ranks.
-int64_t message_bytes_of(const Program& step, int ranks, int64_t wide) {
+// The longest part that one rank sums up of a layer's gradients: an equal one, or what it keeps.
+int64_t longest_sum(const ModelSpec& spec, const TrainSettings& s) {
+  const Shares shares = make_shares(spec, s.optimizer.rule, zero_of_units(spec, s), 0, s.ranks);
+  const std::vector<ParameterInfo> infos = trained_parameters(spec);
   int64_t longest = 0;
-  for (const Instruction& i : step.instructions)
-    if (i.op == Opcode::reduce && i.axis != MeshAxis::none) longest = std::max(longest, i.message_bytes / wide);
-  return staging_elements((longest + ranks - 1) / ranks, ranks) * wide;
+  for (const Layer& layer : layers_of(spec))
+    for (const bool experts : {false, true}) {
+      int64_t together = 0;
+      std::vector<int64_t> kept(static_cast<size_t>(s.ranks));
+      for (size_t p = 0; p < infos.size(); ++p) {
+        if (infos[p].unit < layer.first || infos[p].unit >= layer.first + layer.count) continue;
+        if (is_expert(infos[p]) != experts) continue;
+        if (!shares.is_shared(p)) together += infos[p].shape.count();
+        if (!shares.is_shared(p)) continue;
+        for (const RankInterval& o : shares.owners[p]) kept[static_cast<size_t>(o.rank)] += o.elements.size();
+      }
+      longest = std::max({longest, (together + s.ranks - 1) / s.ranks, *std::ranges::max_element(kept)});
+    }
+  return longest;
 }
 
 }  // namespace
@@ -119,17 +134,20 @@ MemoryPlan predict_memory(const ModelSpec& spec, const TrainSettings& s, int64_t
   check_countable(spec, s);
   MemoryPlan plan{.process = process_bytes};
   const int64_t n = num_parameters(spec), wide = s.dtype == DType::f64 ? 8 : 4;
-  int64_t trained = 0;
+  int64_t trained = 0, shared = 0;  // elements; bytes of the optimizer's state that ranks share out
+  const std::vector<int> zero = zero_of_units(spec, s);
   const int64_t fixed = num_fixed_numbers(spec) * wide;
   plan.weights = n * size_of(s.dtype) + fixed;
-  for (const Unit& unit : spec.units) {
-    const UnitCost cost = unit_cost(unit, {.dtype = s.dtype});
+  for (size_t u = 0; u < spec.units.size(); ++u) {
+    const UnitCost cost = unit_cost(spec.units[u], {.dtype = s.dtype});
     plan.gradients += cost.gradient_bytes, trained += cost.trained;
-    plan.optimizer += state_bytes(s.optimizer, s.dtype, trained_forms(unit, {}));
+    const int64_t states = state_bytes(s.optimizer, s.dtype, trained_forms(spec.units[u], {}));
+    plan.optimizer += states;
+    if (zero[u] >= 1) shared += states;
   }
   // Masters and what the rule keeps, of what is trained; masters are the weights themselves where the rule has none.
   plan.staging = fixed + plan.optimizer + (has_own_masters(s.optimizer, s.dtype) ? 0 : trained * wide);
-  if (s.dtype == DType::bf16) plan.beginning = plan.weights + plan.optimizer + n * wide + fixed;
+  const int64_t begins = s.dtype == DType::bf16 ? plan.weights + n * wide + fixed : 0;  // beside the states
 
   plan.staging_during_steps = s.checkpoint_every > 0 && s.checkpoint_every < s.schedule.total_steps;
 
@@ -139,8 +157,10 @@ MemoryPlan predict_memory(const ModelSpec& spec, const TrainSettings& s, int64_t
   const Program step = lower(spec, step_placement(spec, s, largest * (s.sum_order.groups / s.ranks)), 0);
   RankBytes peak = simulate(step).ranks[0];
   peak.peak_bytes *= s.ranks, peak.buffers_at_peak *= s.ranks, peak.workspace_at_peak *= s.ranks;
-  plan.weights *= s.ranks, plan.gradients *= s.ranks, plan.optimizer *= s.ranks, plan.beginning *= s.ranks;
-  if (s.ranks > 1) plan.messages = s.ranks * message_bytes_of(step, s.ranks, wide);
+  plan.weights *= s.ranks, plan.gradients *= s.ranks;
+  plan.optimizer = shared + s.ranks * (plan.optimizer - shared);
+  if (s.dtype == DType::bf16) plan.beginning = s.ranks * begins + plan.optimizer;
+  if (s.ranks > 1) plan.messages = s.ranks * staging_elements(longest_sum(spec, s), s.ranks) * wide;
   if (!s.valid_data.empty()) {
     const CostQuery exact = evaluation_query(spec, s, largest);
     const RankBytes evaluation = simulate(forward_program(spec, {&exact, 1})).ranks[0];

@@ -6,13 +6,24 @@
 
 #include "base/error.h"
 #include "base/options.h"
+#include "base/units.h"
 #include "program/placement.h"
 #include "train/settings.h"
 
 namespace tern {
 std::string why_not_trained(const Plan& p) {
-  if (p.choice.devices() != 1)
-    return fmt::format("needs {} devices; this trains on one: plan for a machine of one", p.choice.devices());
+  const OuterChoice& c = p.choice;
+  const auto shares = [&](const char* what, const char* fix) {
+    return fmt::format("shares out {}, which tern train does not yet: plan with --fix {}", what, fix);
+  };
+  if (c.num_stages > 1) return shares("layers (pipeline parallelism)", "pp=1");
+  if (c.mesh.tensor > 1) return shares("matrices (tensor parallelism)", "tp=1");
+  if (c.mesh.context > 1) return shares("sequences (context parallelism)", "cp=1");
+  if (c.mesh.expert > 1 || c.mesh.expert_tensor > 1) return shares("experts (expert parallelism)", "ep=1,etp=1");
+  for (const PlannedLayers& l : p.layers)
+    if (c.mesh.data > 1 && l.strategy.zero > 1)
+      return fmt::format("has layers under zero {}; tern train knows zero 0 and 1: plan with --zero 0,1",
+                         l.strategy.zero);
   for (const PlannedLayers& l : p.layers)
     if (l.strategy.states != Tier::device || l.strategy.activations != Tier::device)
       return "keeps states or activations off the device, which tern train does not: plan with --offload none";
@@ -24,9 +35,9 @@ std::string why_not_trained(const Plan& p) {
   if (p.job.gradients != wide)
     return fmt::format("has gradients in {}; tern train's are {}: plan with --gradients {}", name_of(p.job.gradients),
                        name_of(wide), name_of(wide));
-  if (p.job.batch != p.choice.micro_batch * p.choice.num_micro)
-    return fmt::format("has {} micro-batches of {} for a batch of {}", p.choice.num_micro, p.choice.micro_batch,
-                       p.job.batch);
+  if (p.job.batch != c.micro_batch * c.num_micro * c.mesh.data)
+    return fmt::format("has {} micro-batches of {} on {} for a batch of {}: choose a batch that they divide",
+                       c.num_micro, c.micro_batch, counted(c.mesh.data, "rank"), p.job.batch);
   return "";
 }
 
@@ -53,12 +64,20 @@ std::optional<Recompute> planned_mode(const Plan& p) {
   return alike ? std::optional(modes[1]) : std::nullopt;
 }
 
+std::optional<int> planned_zero(const Plan& p) {
+  const int first = p.layers.front().strategy.zero;
+  const bool alike = std::ranges::all_of(p.layers, [&](const PlannedLayers& l) { return l.strategy.zero == first; });
+  return alike ? std::optional(first) : std::nullopt;
+}
+
 std::vector<PlannedValue> planned_values(const Plan& p) {
   std::vector<PlannedValue> list{{"seq", fmt::format("{}", p.job.seq)},
                                  {"batch", fmt::format("{}", p.job.batch)},
                                  {"micro-batch", fmt::format("{}", p.choice.micro_batch)},
                                  {"optimizer", std::string(name_of(p.job.optimizer))},
                                  {"dtype", std::string(name_of(p.job.dtype))}};
+  if (const auto zero = planned_zero(p)) list.push_back({"zero", fmt::format("{}", *zero)});
+  list.push_back({"ranks", fmt::format("{}", p.choice.devices())});
   if (const auto mode = planned_mode(p)) list.push_back({"recompute", std::string(name_of(*mode))});
   return list;
 }
@@ -76,6 +95,8 @@ void apply_plan(const Plan& p, const Options& o, TrainSettings& s) {
     if ((number ? fmt::format("{}", o.integer(name)) : o.text(name)) != value) refuse(name, value);
   }
   if (!planned_mode(p) && o.given("recompute")) refuse("recompute", "a mode for each layer");
+  if (!planned_zero(p) && o.given("zero")) refuse("zero", "a stage for each layer");
+  s.zero = planned_zero(p).value_or(0);
   s.seq = p.job.seq, s.batch = p.job.batch, s.micro_batch = p.choice.micro_batch;
   s.dtype = p.job.dtype;
   s.recompute = planned_mode(p).value_or(Recompute::none);

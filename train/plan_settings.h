@@ -38,6 +38,8 @@ void check_planned_model(const ModelSpec&, const TrainSettings&);
 
 /// What all layers that can recompute have in common; none: they differ.
 std::optional<Recompute> planned_mode(const Plan&);
+/// What all layers have in common of ZeRO; none: they differ.
+std::optional<int> planned_zero(const Plan&);
 /// The plan's mode of each layer (plan/layers.h).
 std::vector<Recompute> planned_recompute(const Plan&);
 

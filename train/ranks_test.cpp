@@ -89,7 +89,8 @@ std::string bits_of(const TrainResult& r, Io& io) {
   return io.read(r.model + "/model.safetensors") + io.read(r.checkpoint + "/" + rank_file(0));
 }
 
-void expect_bits_of_one(const TrainSettings& s, const std::vector<int>& numbers) {
+void expect_bits_of_one(TrainSettings s, const std::vector<int>& numbers, int zero = 0) {
+  s.zero = zero;
   std::string want;
   std::optional<TrainResult> one;
   for (const int ranks : numbers) {
@@ -105,6 +106,7 @@ void expect_bits_of_one(const TrainSettings& s, const std::vector<int>& numbers)
     EXPECT_EQ(*r.loss, *one->loss);
     EXPECT_EQ(r.evaluation->loss, one->evaluation->loss);
     EXPECT_EQ(r.predicted.weights, ranks * one->predicted.weights);
+    EXPECT_EQ(r.predicted.optimizer, (zero >= 1 ? 1 : ranks) * one->predicted.optimizer);
   }
 }
 void expect_bits_of_one(DType dtype, bool tied) {
@@ -127,6 +129,20 @@ TEST(TrainRanks, WithEveryUpdateRule) {
   }
 }
 
+// Shared out: the same bits with every rule, checkpoints, evaluations and exported models among them.
+TEST(TrainRanks, SharedStateLeavesTheBitsOfOne) {
+  for (const bool tied : {false, true}) {
+    const Inputs inputs(tied);
+    for (const DType dtype : {DType::f32, DType::bf16}) expect_bits_of_one(settings_of(inputs, dtype), {1, 2, 4}, 1);
+    for (const UpdateRule rule : kUpdateRules) {
+      TrainSettings s = settings_of(inputs, tied ? DType::bf16 : DType::f32);
+      s.optimizer = update_config(rule);
+      s.schedule.total_steps = 3;
+      expect_bits_of_one(s, {1, 4}, 1);
+    }
+  }
+}
+
 TEST(TrainRanks, InF64Too) { expect_bits_of_one(DType::f64, true); }
 
 TEST(TrainRanks, AnotherOrderOfSumsIsAnotherRunToTheBit) {
@@ -141,10 +157,11 @@ TEST(TrainRanks, AnotherOrderOfSumsIsAnotherRunToTheBit) {
 // Stopped by one rank alone: all leave at one step, and any number of ranks goes on to the same bits.
 TEST(TrainRanks, AStopOfOneStopsAllAndAnotherNumberOfRanksGoesOn) {
   const Inputs inputs(true);
-  const TrainSettings s = settings_of(inputs, DType::bf16);
+  TrainSettings s = settings_of(inputs, DType::bf16);
   MemoryIo whole;
   const std::string want = bits_of(train_on(s, 1, whole), whole);
-  for (const auto& [before, after] : {std::pair(4, 1), std::pair(1, 2), std::pair(2, 4)}) {
+  for (const auto& [before, after] : {std::pair(4, 1), std::pair(1, 2), std::pair(2, 4), std::pair(4, 2)}) {
+    s.zero = before == 4 || after == 4;  // shared out or not: the checkpoint does not know
     MemoryIo io;
     std::atomic<bool> stop = false;
     const TrainHooks hooks{.step = [&](const StepReport& r) {

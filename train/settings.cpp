@@ -14,6 +14,7 @@
 #include "base/json.h"
 #include "base/options.h"
 #include "base/units.h"
+#include "plan/layers.h"
 #include "train/plan_settings.h"
 
 namespace tern {
@@ -94,7 +95,12 @@ UpdateConfig optimizer_from(const Options& o, UpdateRule rule) {
   return c;
 }
 
-SumOrder sum_order_from(const Options& o) { return {o.integer(o.has("sum-groups") ? "sum-groups" : "ranks")}; }
+int ranks_from(const Options& o, const std::optional<Plan>& plan) {
+  return static_cast<int>(plan ? plan->choice.devices() : o.integer("ranks"));
+}
+SumOrder sum_order_from(const Options& o, const std::optional<Plan>& plan = {}) {
+  return {o.has("sum-groups") ? o.integer("sum-groups") : ranks_from(o, plan)};
+}
 
 // As large as the groups of a step allow.
 int64_t derived_micro_batch(const Options& o) {
@@ -197,7 +203,7 @@ std::vector<DerivedValue> derived_values(const Options& o) {
     list.push_back(
         {"micro-batch", number(micro), micro == o.integer("batch") ? "the whole batch" : "a group of the batch"});
   }
-  if (!o.given("sum-groups")) list.push_back({"sum-groups", number(sum_order_from(o).groups), "--ranks"});
+  if (!o.given("sum-groups")) list.push_back({"sum-groups", number(sum_order_from(o, plan).groups), "--ranks"});
   if (!o.given("min-learning-rate") && o.text("schedule") != "constant")
     list.push_back({"min-learning-rate", number(tenth(o.real("learning-rate"))), "a tenth of --learning-rate"});
   if (const int64_t steps = warmup_steps(o); !o.given("warmup-steps") && steps != o.integer("warmup-steps"))
@@ -229,11 +235,11 @@ TrainSettings train_settings(const Options& o) {
   s.from_scratch = o.flag("from-scratch");
   s.seq = o.integer("seq"), s.batch = o.integer("batch");
   s.micro_batch = o.has("micro-batch") ? o.integer("micro-batch") : derived_micro_batch(o);
-  s.ranks = static_cast<int>(o.integer("ranks"));
-  s.sum_order = sum_order_from(o);
+  s.zero = static_cast<int>(o.integer("zero"));
   if (o.has("context")) s.context = o.integer("context");
   s.schedule = schedule_from(o);
   const std::optional<Plan> plan = plan_option(o);
+  s.ranks = ranks_from(o, plan), s.sum_order = sum_order_from(o, plan);
   s.optimizer = optimizer_from(o, plan ? plan->job.optimizer : update_rule_from_name(o.text("optimizer")));
   s.dtype = dtype_from_name(o.text("dtype"));
   s.recompute = recompute_from_name(o.text("recompute"));
@@ -288,10 +294,6 @@ bool sums_in_order(const TrainSettings& s) {
 
 void check_ranks(const TrainSettings& s) {
   const int64_t groups = s.sum_order.groups;
-  if (s.plan && (s.ranks > 1 || groups > 1))
-    throw Error(ErrorKind::usage,
-                "--plan {}: is of one rank, which sums as it goes; leave --ranks and --sum-groups out, or the plan",
-                s.plan_path);
   if (sums_in_order(s)) return;
   if (s.batch % s.micro_batch != 0)
     throw Error(ErrorKind::usage,
@@ -319,6 +321,17 @@ void check_ranks(const TrainSettings& s) {
                   "another order; choose {}, or {}",
                   groups, s.ranks, groups / s.ranks, s.ranks, 2 * s.ranks);
   }
+}
+
+std::vector<int> zero_of_units(const ModelSpec& spec, const TrainSettings& s) {
+  std::vector<int> zero(spec.units.size(), s.zero);
+  if (!s.plan) return zero;
+  const std::vector<Layer> layers = layers_of(spec);
+  for (const PlannedLayers& planned : s.plan->layers)
+    for (int l = planned.first; l < planned.first + planned.count; ++l)
+      for (int u = layers[static_cast<size_t>(l)].first, end = u + layers[static_cast<size_t>(l)].count; u < end; ++u)
+        zero[static_cast<size_t>(u)] = planned.strategy.zero;
+  return zero;
 }
 
 Facts settings_facts(const TrainSettings& s, const RunIdentity& id) {

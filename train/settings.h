@@ -27,6 +27,7 @@ struct TrainSettings {
   int64_t seq = 256, batch = 32, micro_batch = 32;  // batch and micro_batch in sequences
   std::optional<int64_t> context;                   // --context: what the model declares from now on
   int ranks = 1;                  // --ranks: each with a copy of the model and its share of every step's micro-batches
+  int zero = 0;                   // --zero: of every layer, if no plan says it of each
   SumOrder sum_order;             // --sum-groups, over the micro-batches of all ranks
   LearningRateSchedule schedule;  // total_steps: --steps
   UpdateConfig optimizer = update_config(UpdateRule::adamw);
@@ -56,6 +57,8 @@ TrainSettings train_settings(const Options&);
 void check_ranks(const TrainSettings&);
 /// The same without words, for other sizes of micro-batches.
 bool sums_in_order(const TrainSettings&);
+/// ZeRO's stage of each unit: the plan's of its layer, or the settings'.
+std::vector<int> zero_of_units(const ModelSpec&, const TrainSettings&);
 /// Sequences of a step on one rank.
 inline int64_t rank_batch(const TrainSettings& s) { return s.batch / s.ranks; }
 

@@ -42,53 +42,57 @@ void copy_bytes(const Tensor& from, const Tensor& to) {
   std::memcpy(to.data(), from.data(), static_cast<size_t>(from.bytes()));
 }
 
-void read_tensor(const Safetensors& file, const NamedTensor& want) {
+void read_tensor(const Safetensors& file, const StateTensor& want, int rank) {
   const TensorView found = file.get(want.name);
-  std::vector<int64_t> shape(want.tensor.shape().sizes.begin(),
-                             want.tensor.shape().sizes.begin() + want.tensor.shape().rank);
-  if (!std::equal(shape.begin(), shape.end(), found.shape.begin(), found.shape.end()) ||
-      found.dtype != want.tensor.dtype())
+  std::vector<int64_t> shape(want.shape.sizes.begin(), want.shape.sizes.begin() + want.shape.rank);
+  if (!std::equal(shape.begin(), shape.end(), found.shape.begin(), found.shape.end()) || found.dtype != want.dtype)
     throw Error(ErrorKind::bad_file, "{}: tensor '{}' is {} of shape {}, this run has {} of shape {}", file.path(),
-                want.name, found.dtype_name, shape_text(found.shape), safetensors_name(want.tensor.dtype()),
-                shape_text(shape));
-  std::memcpy(want.tensor.data(), found.bytes.data(), found.bytes.size());
+                want.name, found.dtype_name, shape_text(found.shape), safetensors_name(want.dtype), shape_text(shape));
+  if (want.own.empty()) return;
+  size_t begin = 0;
+  for (const RankInterval& o : want.owners)
+    if (o.rank == rank) begin = static_cast<size_t>(o.elements.begin * size_of(want.dtype));
+  const std::span<const std::byte> part = found.bytes.subspan(begin, static_cast<size_t>(want.own.bytes()));
+  std::memcpy(want.own.data(), part.data(), part.size());
 }
 
 }  // namespace
 
-TrainState fresh_state(const TrainSettings& s, const TrainInputs& in, Arena& arena) {
+TrainState fresh_state(const TrainSettings& s, const TrainInputs& in, Arena& arena, Shares shares) {
   TrainState state;
   if (s.dtype == DType::bf16) {
     // f32 first: the masters must not begin from rounded values. Lives only until they are copied, before gradients
     // exist.
     ModelWeights exact = first_weights(s, in, DType::f32, arena);
     state.weights = weights_beside_masters(s, in, arena);
-    state.optimizer = make_optimizer_state(in.spec, state.weights, s.optimizer, arena);
+    state.optimizer = make_optimizer_state(in.spec, state.weights, s.optimizer, arena, std::move(shares));
+    const OptimizerState& o = state.optimizer;
     const std::vector<Tensor*> trained = trained_tensors(in.spec, exact);
-    for (size_t i = 0; i < trained.size(); ++i) copy_bytes(*trained[i], state.optimizer.master[i]);
+    for (size_t i = 0; i < trained.size(); ++i)
+      if (!o.master[i].empty()) copy_bytes(own_part(o.shares, i, o.forms[i].elements(), *trained[i]), o.master[i]);
     size_t next = 0;
     for_each_fixed(in.spec, exact,
                    [&](const ParameterInfo&, Tensor& t) { copy_bytes(t, state.optimizer.fixed[next++]); });
     round_masters(in.spec, state.optimizer, state.weights);
   } else {
     state.weights = first_weights(s, in, s.dtype, arena);
-    state.optimizer = make_optimizer_state(in.spec, state.weights, s.optimizer, arena);
+    state.optimizer = make_optimizer_state(in.spec, state.weights, s.optimizer, arena, std::move(shares));
   }
   state.gradients = allocate_gradients(in.spec, s.dtype, arena);
   return state;
 }
 
 TrainState load_state(const TrainSettings& s, const TrainInputs& in, Io& io, const std::string& checkpoint,
-                      const Manifest& manifest, int rank, Arena& arena) {
+                      const Manifest& manifest, Arena& arena, Shares shares) {
   TrainState state;
   state.weights = weights_beside_masters(s, in, arena);
-  state.optimizer = make_optimizer_state(in.spec, state.weights, s.optimizer, arena);
-  const CheckpointData data(io, checkpoint, rank);
-  const std::vector<NamedTensor> wanted = named_tensors(s.optimizer.rule, state.optimizer);
+  state.optimizer = make_optimizer_state(in.spec, state.weights, s.optimizer, arena, std::move(shares));
+  const CheckpointData data(io, checkpoint, 0);  // all of the state is in rank 0's file
+  const std::vector<StateTensor> wanted = state_tensors(s.optimizer, s.dtype, state.optimizer);
   if (data.tensors().size() != wanted.size())
     throw Error(ErrorKind::bad_file, "{}: {} tensors, this run has {}; another model or optimizer?",
                 data.tensors().path(), data.tensors().size(), wanted.size());
-  for (const NamedTensor& want : wanted) read_tensor(data.tensors(), want);
+  for (const StateTensor& want : wanted) read_tensor(data.tensors(), want, state.optimizer.shares.rank);
   round_masters(in.spec, state.optimizer, state.weights);
   state.gradients = allocate_gradients(in.spec, s.dtype, arena);
   state.step = manifest.step;
@@ -96,16 +100,41 @@ TrainState load_state(const TrainSettings& s, const TrainInputs& in, Io& io, con
   return state;
 }
 
-std::vector<NamedTensor> named_tensors(UpdateRule rule, const OptimizerState& o) {
-  std::vector<NamedTensor> list;
-  const auto add = [&](std::string_view prefix, const std::vector<Tensor>& all) {
-    for (size_t i = 0; i < all.size(); ++i)
-      if (!all[i].empty()) list.push_back({std::string(prefix) + "." + o.infos[i].name, all[i]});
-  };
-  add("model", o.master);
-  for (size_t s = 0; s < o.slots.size(); ++s) add(row_of(rule).slots[s].name, o.slots[s]);
-  for (size_t i = 0; i < o.fixed.size(); ++i) list.push_back({"model." + o.fixed_names[i], o.fixed[i]});
+std::vector<StateTensor> state_tensors(const UpdateConfig& config, DType dtype, const OptimizerState& o) {
+  const DType wide = dtype == DType::f64 ? DType::f64 : DType::f32;
+  const std::vector<StateSlot>& slots = row_of(config.rule).slots;
+  std::vector<StateTensor> list;
+  for (size_t i = 0; i < o.infos.size(); ++i)
+    list.push_back({"model." + o.infos[i].name, wide, o.infos[i].shape, o.master[i],
+                    o.shares.is_shared(i) ? o.shares.owners[i] : std::vector<RankInterval>{}});
+  for (size_t s = 0; s < slots.size(); ++s)
+    for (size_t i = 0; i < o.infos.size(); ++i) {
+      const int64_t elements = slot_elements(config, slots[s], o.forms[i]);
+      if (elements == 0) continue;
+      StateTensor t{std::string(slots[s].name) + "." + o.infos[i].name, slots[s].type.value_or(wide),
+                    elements == o.forms[i].elements() ? o.infos[i].shape : Shape{elements}, o.slots[s][i]};
+      if (o.shares.is_shared(i))
+        for (const RankInterval& owner : o.shares.owners[i])
+          t.owners.push_back({owner.rank, slot_part(config, slots[s], o.forms[i], owner.elements)});
+      list.push_back(std::move(t));
+    }
+  for (size_t i = 0; i < o.fixed.size(); ++i)
+    list.push_back({"model." + o.fixed_names[i], o.fixed[i].dtype(), o.fixed[i].shape(), o.fixed[i]});
   return list;
+}
+
+void gather_to_first(Comm& world, const StateTensor& t, const Tensor& whole) {
+  if (t.owners.empty()) {
+    if (world.rank() == 0) copy_bytes(t.own, whole);
+    return;
+  }
+  std::vector<Tensor> send(static_cast<size_t>(world.size())), receive(send.size());
+  send[0] = t.own;
+  if (world.rank() == 0)
+    for (const RankInterval& o : t.owners)
+      receive[static_cast<size_t>(o.rank)] =
+          whole.reshaped({whole.count()}).rows_view(o.elements.begin, o.elements.end);
+  world.all_to_all(send, receive);
 }
 
 }  // namespace tern

@@ -21,14 +21,26 @@ struct TrainState {
 /// A run's beginning: weights drawn (--from-scratch) or read, in f32 where the compute dtype is bf16, new adapters, zero
 /// moments.
 /// Errors: those of load_weights; NotFinite naming the tensor of the files that holds NaN or infinity.
-TrainState fresh_state(const TrainSettings&, const TrainInputs&, Arena&);
-/// The state of a rank of a verified checkpoint. What is frozen is in none: it comes from where the run began. Errors:
+/// Shares  what of the optimizer's state this rank keeps (update/shares.h).
+TrainState fresh_state(const TrainSettings&, const TrainInputs&, Arena&, Shares = {});
+/// The state of a verified checkpoint, or this rank's part of it. What is frozen is in none: it comes from where the run began. Errors:
 /// those of fresh_state where something is frozen; bad_file naming the tensor that is missing, unknown, or of
 /// another shape or type.
 TrainState load_state(const TrainSettings&, const TrainInputs&, Io&, const std::string& checkpoint, const Manifest&,
-                      int rank, Arena&);
+                      Arena&, Shares = {});
 
-/// What a checkpoint holds: "model.NAME" (masters), then "SLOT.NAME" of what the rule keeps (spec/update_rules.def).
-std::vector<NamedTensor> named_tensors(UpdateRule, const OptimizerState&);
+/// A tensor of a checkpoint, "model.NAME" (masters) or "SLOT.NAME" (spec/update_rules.def), and this rank's part of it.
+struct StateTensor {
+  std::string name;
+  DType dtype;
+  Shape shape;                         // of the whole
+  Tensor own;                          // the whole, or this rank's part as one row of numbers; empty: it has none
+  std::vector<RankInterval> owners{};  // of the whole's elements; empty: every rank has it whole
+};
+/// What a checkpoint holds: all masters, then what the rule keeps, then what no update changes. `dtype` is the weights'.
+std::vector<StateTensor> state_tensors(const UpdateConfig&, DType dtype, const OptimizerState&);
+
+/// Every rank's part comes to rank 0's `whole` (others give an empty Tensor). All ranks call it.
+void gather_to_first(Comm&, const StateTensor&, const Tensor& whole);
 
 }  // namespace tern

@@ -191,13 +191,12 @@ class Trainer {
     newest = world().broadcast(std::move(newest), 0);
     if (!newest.empty()) {
       phase(fmt::format("reading {}", newest));
-      // All of the state is in rank 0's file.
-      state_ = load_state(s_, in_, io_, newest, read_manifest(io_, newest), 0, state_arena_);
+      state_ = load_state(s_, in_, io_, newest, read_manifest(io_, newest), state_arena_, shares());
       result_.checkpoint = newest;
       note(fmt::format("resumed from {}", newest));
     } else {
       phase(s_.from_scratch ? "drawing the first weights" : "reading the weights");
-      state_ = fresh_state(s_, in_, state_arena_);
+      state_ = fresh_state(s_, in_, state_arena_, shares());
     }
     if (in_.spec.rope.kind != RopeKind::none) rope_ = rope_table(in_.spec, s_.seq, s_.seq);
     predicted_ = simulate(program_).replay;
@@ -218,8 +217,25 @@ class Trainer {
         CheckpointWriter::Config{run_->checkpoints(), run_->id(), s_.keep_checkpoints, worker_.rank()});
   }
 
+  Shares shares() const {
+    return make_shares(in_.spec, s_.optimizer.rule, zero_of_units(in_.spec, s_), worker_.rank(), s_.ranks);
+  }
+
+  // Where ranks share them out, each has the weights of its own parts alone after a step: all come to all, as they are saved.
+  // To go on, `computing` again.
+  void gather_weights() {
+    put_weights_at(*update_, WeightPoint::saved);
+    const Shares& shares = state_.optimizer.shares;
+    if (!shares.any()) return;
+    std::vector<size_t> places;
+    std::vector<Tensor> weights;
+    for (size_t p = 0; p < update_->weights.size(); ++p)
+      if (shares.is_shared(p)) places.push_back(p), weights.push_back(update_->weights[p]);
+    world().all_gather(parts_of(shares, places, weights));
+  }
+
   bool evaluates_at(int64_t step) const {
-    return held_out_ && step > 0 &&
+    return !s_.valid_data.empty() && step > 0 &&
            (step == s_.schedule.total_steps || (s_.eval_every > 0 && step % s_.eval_every == 0));
   }
 
@@ -271,25 +287,25 @@ class Trainer {
     result_.first_step = state_.step;
     if (hooks_.begun && state_.step < total) hooks_.begun(state_.step, total);
     begin_ns_ = last_ns_ = clock_.now_ns();
+    int64_t missed = missed_.has_value();
+    world().all_reduce({&missed, 1}, Combine::most);
+    if (missed) gather_weights();
     if (missed_) {
       if (!add_evaluation(*missed_)) result_.end = TrainEnd::interrupted;
       if (!missed_->values.empty()) log_->append(std::move(*missed_));
     }
+    if (missed) put_weights_at(*update_, WeightPoint::computing);
     while (state_.step < total) {
       const std::vector<MicroBatch> batches = my_batches();
       const Agreed agreed = agree(batches);
       if (agreed.stop) break;
       const StepReport report = step(batches, agreed.targets);
-      if (!leads()) continue;
       const bool last = state_.step == total;
-      const bool evaluates = evaluates_at(state_.step);
-      MetricRow row;
-      if (last || state_.step % s_.log_every == 0) row = row_of(report);
-      const bool cut = evaluates && !add_evaluation(row);
-      if (!row.values.empty()) log_->append(std::move(row));
+      if (evaluates_at(state_.step)) gather_weights();
+      if (leads()) tell(report, last);
+      if (evaluates_at(state_.step)) put_weights_at(*update_, WeightPoint::computing);
       if (s_.checkpoint_every > 0 && state_.step % s_.checkpoint_every == 0 && !last) save();
-      writer_->poll();
-      if (cut) result_.end = TrainEnd::interrupted;
+      if (leads()) writer_->poll();
     }
     result_.seconds = seconds_between(begin_ns_, clock_.now_ns()) - result_.evaluation_seconds;
     result_.tokens_per_s =
@@ -300,6 +316,13 @@ class Trainer {
       note(fmt::format(
           "--trace {}: not written, as {}", s_.trace,
           state_.step == result_.first_step ? "no step ran" : "the run ended before its second step, which is traced"));
+  }
+
+  void tell(const StepReport& report, bool last) {
+    MetricRow row;
+    if (last || state_.step % s_.log_every == 0) row = row_of(report);
+    if (evaluates_at(state_.step) && !add_evaluation(row)) result_.end = TrainEnd::interrupted;
+    if (!row.values.empty()) log_->append(std::move(row));
   }
 
   bool stop_now() const {
@@ -470,13 +493,12 @@ class Trainer {
   }
 
   // Whether it was done: a batch may take seconds, and who asked for a stop does not wait for all of them.
+  // The weights are those of gather_weights.
   bool add_evaluation(MetricRow& row) {
     const int64_t begin = clock_.now_ns();
-    put_weights_at(*update_, WeightPoint::saved);
     const Evaluation e =
         evaluate(in_.spec, state_.weights, *held_out_, s_.seq, s_.eval_batches * s_.batch, s_.micro_batch, s_.dtype,
                  rope_ ? &*rope_ : nullptr, worker_.arena, [this] { return worker_.stop.load(); });
-    put_weights_at(*update_, WeightPoint::computing);
     last_ns_ = clock_.now_ns();  // not part of the next step's time
     result_.evaluation_seconds += seconds_between(begin, last_ns_);
     result_.counted_peak_bytes = std::max(result_.counted_peak_bytes, state_bytes() + e.peak_bytes);
@@ -493,15 +515,25 @@ class Trainer {
     return true;
   }
 
-  // The log first: a resume at this checkpoint relies on the rows up to it.
+  // The log first: a resume at this checkpoint relies on the rows up to it. What other ranks keep comes straight into the copy
+  // that rank 0 writes.
   void save() {
-    log_->sync();
-    writer_->save({.step = state_.step,
-                   .samples = state_.samples,
-                   .settings = settings_,
-                   .made_by = made_by(s_, worker_.threads),
-                   .files = {}},
-                  named_tensors(s_.optimizer.rule, state_.optimizer));
+    const std::vector<StateTensor> state = state_tensors(s_.optimizer, s_.dtype, state_.optimizer);
+    std::vector<NamedTensor> staged(state.size());
+    if (leads()) {
+      log_->sync();
+      std::vector<TensorForm> forms;
+      for (const StateTensor& t : state) forms.push_back({t.name, t.dtype, t.shape});
+      staged = writer_->stage(forms);
+    }
+    for (size_t i = 0; i < state.size(); ++i) gather_to_first(world(), state[i], staged[i].tensor);
+    if (!leads()) return;
+    writer_->start({.step = state_.step,
+                    .samples = state_.samples,
+                    .settings = settings_,
+                    .made_by = made_by(s_, worker_.threads),
+                    .files = {}},
+                   std::move(staged));
   }
 
   // A run that was complete before has nothing to save again, but its model may be missing or of an earlier step: a
@@ -514,14 +546,14 @@ class Trainer {
     if (result_.byte_mismatches == 0 && mismatches[0] > 0)
       note("another rank counted other bytes than predicted; this is a bug in tern's memory prediction");
     result_.byte_mismatches = mismatches[0];
-    if (!leads()) return;  // the rest is done once
-    const bool moved = state_.step > result_.first_step;
-    if (moved || result_.checkpoint.empty()) {
+    const bool moved = state_.step > result_.first_step, saves = moved || result_.checkpoint.empty();
+    if (saves) {
       phase("writing the checkpoint and the model");
       save();
-      writer_->wait();
-      result_.checkpoint = join_path(run_->checkpoints(), checkpoint_name(state_.step));
+      if (leads()) writer_->wait(), result_.checkpoint = join_path(run_->checkpoints(), checkpoint_name(state_.step));
     }
+    gather_weights();
+    if (!leads()) return;  // the rest is done once
     export_model(moved);
     result_.model = run_->model();
     result_.converses = (in_.tokenizer && in_.tokenizer->has_chat_template()) || !s_.chat_template.empty();
@@ -534,7 +566,6 @@ class Trainer {
     const ExportOf wanted{manifest.step, manifest.files.at(0).crc32c};
     const std::optional<ExportOf> there = run_->exported();
     if (there == wanted) return;
-    put_weights_at(*update_, WeightPoint::saved);
     run_->export_model(in_, state_.weights, s_.dtype, wanted);
     if (!moved)
       note(fmt::format(

@@ -8,12 +8,15 @@
 #include "model/weights.h"
 #include "spec/update_rule.h"
 #include "tensor/arena.h"
+#include "update/shares.h"
 
 namespace tern {
 
 /// One entry per trained_parameters(spec), in their order. master: f32 (f64 for f64 models), the very tensors of the weights
-/// unless has_own_masters. slots: per slot of the rule's row one tensor per parameter, empty where nothing is kept.
+/// unless has_own_masters. slots: per slot of the rule's row one tensor per parameter, empty where nothing is kept. Of a parameter
+/// that is shared out both are of this rank's interval, as one row of numbers (slots: slot_interval's); empty where it has none.
 struct OptimizerState {
+  Shares shares{};
   std::vector<ParameterInfo> infos;
   std::vector<ParameterForm> forms;
   std::vector<Tensor> master;
@@ -22,17 +25,20 @@ struct OptimizerState {
   std::vector<Tensor> fixed;
 };
 
+/// The part of a slot that belongs to an interval of a parameter: all of it to the whole.
+Interval slot_part(const UpdateConfig&, const StateSlot&, const ParameterForm&, const Interval& elements);
+
 /// As the update rule sees the parameter.
 ParameterForm form_of(const ModelSpec&, const ParameterInfo&);
-/// One parameter more, at the end: its master and its slots.
+/// One parameter more, at the end: its master and its slots, or of a shared one this rank's part of them.
 void add_parameter(OptimizerState&, const ParameterInfo&, const ParameterForm&, const Tensor& weight,
                    const UpdateConfig&, Arena&);
 /// Zero slots; masters shared with the weights, or of their own and widened from them. Whoever has f32 values writes them
 /// into the masters and calls round_masters. Bytes: MemoryClass::optimizer, as many as spec/update_rule.h's state_bytes.
-OptimizerState make_optimizer_state(const ModelSpec&, ModelWeights&, const UpdateConfig&, Arena&);
+OptimizerState make_optimizer_state(const ModelSpec&, ModelWeights&, const UpdateConfig&, Arena&, Shares = {});
 /// Into a weight of any float type. Nothing to do where the weight is the master.
 void round_master(const Tensor& master, const Tensor& weight);
-/// Every master into its weight.
+/// Every master into its weight, or this rank's part of it.
 void round_masters(const ModelSpec&, const OptimizerState&, ModelWeights&);
 
 }  // namespace tern

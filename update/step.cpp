@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "base/error.h"
 #include "base/threads.h"
@@ -10,11 +11,60 @@
 namespace tern {
 namespace {
 
+// Of a block or less: one call of the kernel, or one chain.
 double squares_of(const Tensor& t) {
   if (t.dtype() == DType::f32) return sum_of_squares(std::span<const float>(t.span<float>()));
   double sum = 0;
   for (const double x : t.span<double>()) sum += x * x;
   return sum;
+}
+
+Tensor block_of(const Tensor& flat, int64_t block) {
+  return flat.reshaped({flat.count()})
+      .rows_view(block * kUpdateBlock, std::min(flat.count(), (block + 1) * kUpdateBlock));
+}
+
+std::vector<size_t> all_parameters(const UpdatePass& pass) {
+  std::vector<size_t> all(pass.state.infos.size());
+  std::iota(all.begin(), all.end(), size_t{0});
+  return all;
+}
+std::vector<size_t> parameters_of(const UpdatePass& pass, int unit) {
+  std::vector<size_t> own;
+  for (size_t i = 0; i < pass.state.infos.size(); ++i)
+    if (pass.state.infos[i].unit == unit) own.push_back(i);
+  return own;
+}
+
+// Σ over blocks, ascending, of `count` values of each block: of each parameter.
+std::vector<UpdateSumValues> sums_over_blocks(const UpdatePass& pass, std::span<const size_t> parameters, int count,
+                                              Comm* world, const std::function<void(size_t, int64_t, double*)>& fill) {
+  std::vector<int64_t> elements;
+  for (const size_t p : parameters) elements.push_back(pass.state.forms[p].elements());
+  const std::vector<double> values = block_values(pass.state.shares, parameters, elements, count, world, fill);
+  std::vector<UpdateSumValues> sums(parameters.size(), UpdateSumValues{});
+  size_t at = 0;
+  for (size_t i = 0; i < parameters.size(); ++i)
+    for (int64_t left = elements[i]; left > 0; left -= kUpdateBlock)
+      for (int k = 0; k < count; ++k) sums[i][static_cast<size_t>(k)] += values[at++];
+  return sums;
+}
+
+// The rule's own sums, of each parameter.
+std::vector<UpdateSumValues> rule_sums(const UpdatePass& pass, const UpdateNorm& norm,
+                                       std::span<const size_t> parameters, Comm* world) {
+  const int count = num_sums(pass.config);
+  const auto measure = functions_of(pass.config.rule).measure;
+  return sums_over_blocks(pass, parameters, count, world, [&](size_t p, int64_t block, double* values) {
+    const UpdateShard own = shard_of(pass, norm, p);
+    const int64_t begin = block * kUpdateBlock, end = std::min(own.gradient.count(), begin + kUpdateBlock);
+    const UpdateSumValues sums = measure(interval_of(own, begin, end));
+    std::copy_n(sums.begin(), count, values);
+  });
+}
+
+bool sums_over(const UpdatePass& pass, UpdateSums::Over over) {
+  return num_sums(pass.config) > 0 && row_of(pass.config.rule).sums.over == over;
 }
 
 // Σ x² of finite numbers may overflow f32 products but not doubles: not finite means a NaN or an infinity is in there.
@@ -45,6 +95,9 @@ UpdatePass make_update_pass(const ModelSpec& spec, OptimizerState& state, const 
 UpdateShard shard_of(const UpdatePass& pass, const UpdateNorm& norm, size_t parameter) {
   const OptimizerState& state = pass.state;
   const double rate = pass.highest_rate, all = pass.squared_rates;
+  const auto own = [&](const Tensor& t) {
+    return own_part(state.shares, parameter, state.forms[parameter].elements(), t);
+  };
   UpdateShard shard{.config = pass.config,
                     .form = state.forms[parameter],
                     .decays = state.infos[parameter].decay,
@@ -52,10 +105,10 @@ UpdateShard shard_of(const UpdatePass& pass, const UpdateNorm& norm, size_t para
                     .step = pass.step,
                     .average_weight = all > 0 ? rate * rate / all : 0,
                     .norm = norm,
-                    .gradient = pass.gradients[parameter],
+                    .gradient = own(pass.gradients[parameter]),
                     .master = state.master[parameter]};
   const Tensor& weight = pass.weights[parameter];
-  if (has_own_masters(pass.config, weight.dtype())) shard.compute = weight;
+  if (has_own_masters(pass.config, weight.dtype())) shard.compute = own(weight);
   for (const std::vector<Tensor>& slot : state.slots) shard.slots.push_back(slot[parameter]);
   return shard;
 }
@@ -69,36 +122,51 @@ void begin_step(UpdatePass& pass, int64_t number, const std::function<double(int
   }
 }
 
-UpdateNorm gradient_norm(const UpdatePass& pass) {
+UpdateNorm gradient_norm(const UpdatePass& pass, Comm* world) {
+  const std::vector<size_t> all = all_parameters(pass);
   std::vector<double> squares;
   double total = 0;
-  for (const Tensor& gradient : pass.gradients) total += squares.emplace_back(squares_of(gradient));
+  for (const UpdateSumValues& of : sums_over_blocks(pass, all, 1, world, [&](size_t p, int64_t block, double*value) {
+         const int64_t elements = pass.state.forms[p].elements();
+         *value = squares_of(block_of(own_part(pass.state.shares, p, elements, pass.gradients[p]), block));
+       }))
+    total += squares.emplace_back(of[0]);
   if (!std::isfinite(total)) refuse(pass.state.infos, squares, pass.step);
 
   UpdateNorm norm{.gradient_norm = std::sqrt(total)};
   if (pass.config.clip > 0) norm.coefficient = std::min(1.0, pass.config.clip / (norm.gradient_norm + 1e-6));
-  if (num_sums(pass.config) == 0 || row_of(pass.config.rule).sums.over != UpdateSums::Over::model) return norm;
-  UpdateSumValues sums{};
-  for (size_t i = 0; i < pass.state.infos.size(); ++i) {
-    const UpdateSumValues own = sums_of(shard_of(pass, norm, i));
-    for (size_t k = 0; k < sums.size(); ++k) sums[k] += own[k];
-  }
-  norm.sums = sums;
+  if (!sums_over(pass, UpdateSums::Over::model)) return norm;
+  for (const UpdateSumValues& own : rule_sums(pass, norm, all, world))
+    for (size_t k = 0; k < own.size(); ++k) norm.sums[k] += own[k];
   return norm;
 }
 
-void update_unit(const UpdatePass& pass, const UpdateNorm& norm, int unit, Arena& arena) {
-  const OptimizerState& state = pass.state;
+void update_unit(const UpdatePass& pass, const UpdateNorm& norm, int unit, Arena& arena, Comm* world) {
   const UpdateRuleRow& row = row_of(pass.config.rule);
-  const bool sums = num_sums(pass.config) > 0 && row.sums.over == UpdateSums::Over::parameter;
-  for (size_t i = 0; i < state.infos.size(); ++i) {
-    if (state.infos[i].unit != unit) continue;
-    UpdateShard shard = shard_of(pass, norm, i);
-    if (const int64_t elements = row.temporary ? row.temporary(shard.form) : 0; elements > 0)
-      shard.temporary = arena.allocate(shard.master.dtype(), {elements}, MemoryClass::workspace);
-    if (sums) shard.sums = sums_of(shard);
-    functions_of(pass.config.rule).step(shard);
+  const std::vector<size_t> parameters = parameters_of(pass, unit);
+  std::vector<UpdateSumValues> sums(parameters.size(), UpdateSumValues{});
+  if (sums_over(pass, UpdateSums::Over::parameter)) sums = rule_sums(pass, norm, parameters, world);
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    UpdateShard shard = shard_of(pass, norm, parameters[i]);
+    const Tensor& whole = pass.gradients[parameters[i]];
+    if (!shard.master.empty()) {
+      if (const int64_t elements = row.temporary ? row.temporary(shard.form) : 0; elements > 0)
+        shard.temporary = arena.allocate(shard.master.dtype(), {elements}, MemoryClass::workspace);
+      shard.sums = sums[i];
+      functions_of(pass.config.rule).step(shard);
+    }
+    if (whole.count() > shard.gradient.count() || shard.master.empty()) whole.fill_zero();  // what others keep
   }
+}
+
+std::vector<int64_t> norm_value_bytes(const UpdatePass& pass) {
+  const int sums = sums_over(pass, UpdateSums::Over::model) ? num_sums(pass.config) : 0;
+  return block_value_bytes(pass.state.shares, all_parameters(pass), 1 + sums);
+}
+
+std::vector<int64_t> update_value_bytes(const UpdatePass& pass, int unit) {
+  return block_value_bytes(pass.state.shares, parameters_of(pass, unit),
+                           sums_over(pass, UpdateSums::Over::parameter) ? num_sums(pass.config) : 0);
 }
 
 int64_t update_thread_bytes(const ModelSpec& spec, const UpdateConfig& config, DType weights) {
@@ -113,6 +181,7 @@ void put_weights_at(const UpdatePass& pass, WeightPoint point) {
   if (!row_of(pass.config.rule).computes_elsewhere) return;
   for (size_t i = 0; i < pass.state.infos.size(); ++i) {
     const UpdateShard shard = shard_of(pass, {}, i);
+    if (shard.master.empty()) continue;
     if (point == WeightPoint::computing)
       functions_of(pass.config.rule).place(shard);
     else

@@ -15,7 +15,8 @@ namespace tern {
 struct UpdatePass {
   OptimizerState& state;
   const UpdateConfig& config;
-  std::vector<Tensor> weights, gradients;  // in the order of state.infos; they share the model's storage
+  // In the order of state.infos; they share the model's storage. Whole, or of shared parameters this rank's part alone.
+  std::vector<Tensor> weights, gradients;
   double learning_rate = 0;
   int64_t step = 0;  // the step that is being done, from 1
   double highest_rate = 0,
@@ -28,20 +29,27 @@ void begin_step(UpdatePass&, int64_t number, const std::function<double(int64_t)
 UpdatePass make_update_pass(const ModelSpec&, OptimizerState&, const UpdateConfig&, ModelWeights& weights,
                             ModelWeights& gradients);
 
-/// A parameter of the pass, whole, as a rule's functions take it; by its place in state.infos. No temporaries.
+/// A parameter of the pass as a rule's functions take it: whole, or this rank's interval; by its place in state.infos. No
+/// temporaries.
 UpdateShard shard_of(const UpdatePass&, const UpdateNorm&, size_t parameter);
 
 /// NORM: what every UPDATE of the step needs of all gradients together. Changes nothing.
 /// Order   sqrt of Σ over parameters, in the order of trained_parameters(spec), of sum_of_squares (doubles, fixed blocks); the
 ///         rule's own sums over the model (UpdateSums) in the same order, of clipped gradients.
 /// Clip    PyTorch's clip_grad_norm_: coefficient min(1, clip / (norm + 1e-6)).
-/// Errors  diverged: a gradient that is not finite, naming the step and the tensor.
-UpdateNorm gradient_norm(const UpdatePass&);
+/// Ranks   of shared parameters each rank sums its own blocks; then all have all blocks' sums, and the bits of one rank.
+/// Errors  diverged: a gradient that is not finite, naming the step and the tensor. TERN_CHECK: shared parameters, and no world.
+UpdateNorm gradient_norm(const UpdatePass&, Comm* world = nullptr);
 
 /// UPDATE(unit): the rule's step on every parameter of the unit, in one pass over memory that also rounds the masters
 /// into bf16 weights; then the gradients of the unit are zero. Units may come in any order: same bits.
 /// Temporaries are the arena's (MemoryClass::workspace), as many bytes as spec/update_rule.h's update_workspace.
-void update_unit(const UpdatePass&, const UpdateNorm&, int unit, Arena&);
+/// Of shared parameters this rank's part; sums over a parameter are exchanged as NORM's.
+void update_unit(const UpdatePass&, const UpdateNorm&, int unit, Arena&, Comm* world = nullptr);
+
+/// Bytes of each rank that NORM, and UPDATE of a unit, give to the others (block_value_bytes).
+std::vector<int64_t> norm_value_bytes(const UpdatePass&);
+std::vector<int64_t> update_value_bytes(const UpdatePass&, int unit);
 
 /// Bytes of all compute threads together that UPDATE leaves in their scratch (kernels/cpu/thread_scratch.h), at most.
 int64_t update_thread_bytes(const ModelSpec&, const UpdateConfig&, DType weights);

@@ -102,10 +102,11 @@ TEST(ParameterForms, AreThoseOfTheModelsMatrices) {
   for_each_variant([](const std::string& variant, const ModelSpec& spec) {
     SCOPED_TRACE(variant);
     std::vector<std::vector<int64_t>> want, got;
-    int64_t vectors = 0, elements = 0;
+    int64_t vectors = 0, elements = 0, blocks = 0;
     for (const ParameterInfo& info : parameters(spec)) {
       const ParameterForm f = form_of(spec, info);
       elements += f.elements();
+      blocks += (f.elements() + kUpdateBlock - 1) / kUpdateBlock;
       if (f.kind == ParameterKind::vector)
         vectors += f.elements();
       else
@@ -122,6 +123,8 @@ TEST(ParameterForms, AreThoseOfTheModelsMatrices) {
       }
     std::ranges::sort(want), std::ranges::sort(got);
     EXPECT_EQ(got, want);
+    for (const Unit& unit : spec.units) blocks -= trained_blocks(unit);
+    EXPECT_EQ(blocks, 0);
     EXPECT_EQ(vectors, 0);
     EXPECT_EQ(elements, 0);
   });

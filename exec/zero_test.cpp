@@ -1,0 +1,158 @@
+// State that ranks share out (ZeRO): the bits of ranks that keep a copy each, with every update rule, and the bytes that the
+// Program says.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <map>
+
+#include "comm/ranks_testing.h"
+#include "exec/executor_testing.h"
+#include "program/generate.h"
+#include "program/validate.h"
+
+namespace tern {
+namespace {
+
+constexpr int kMicro = 4;
+
+using Bits = std::map<std::string, std::vector<std::byte>>;
+
+// This rank's part of a tensor into the whole one.
+void put(Bits& whole, const std::string& name, const Tensor& own, int64_t begin, int64_t elements) {
+  if (own.empty()) return;
+  const int64_t size = size_of(own.dtype());
+  std::vector<std::byte>& bytes = whole[name];
+  bytes.resize(static_cast<size_t>(elements * size));
+  std::memcpy(bytes.data() + begin * size, own.data(), static_cast<size_t>(own.bytes()));
+}
+
+void put_state(Bits& whole, const Bench& run) {
+  const OptimizerState& o = run.state;
+  for (size_t p = 0; p < o.infos.size(); ++p) {
+    const ParameterForm& form = o.forms[p];
+    const Interval mine = o.shares.mine(p, form.elements());
+    put(whole, o.infos[p].name, o.master[p], mine.begin, form.elements());
+    for (size_t s = 0; s < o.slots.size(); ++s) {
+      const StateSlot& slot = row_of(run.config.rule).slots[s];
+      put(whole, std::string(slot.name) + "." + o.infos[p].name, o.slots[s][p],
+          slot_part(run.config, slot, form, mine).begin, slot_elements(run.config, slot, form));
+    }
+  }
+}
+
+// What all ranks together send, from the Program alone.
+int64_t all_sent(const Program& p, int64_t ranks) {
+  int64_t bytes = 0;
+  for (const Instruction& i : p.instructions) {
+    if (i.axis == MeshAxis::none) continue;
+    const int64_t refusal = i.op == Opcode::norm ? 8 : 0;
+    bytes += (ranks - 1) * ((i.op == Opcode::reduce ? 2 : 1) * (i.message_bytes - refusal) + ranks * refusal);
+  }
+  return bytes;
+}
+
+struct Ran {
+  Bits state;
+  double loss = 0, norm = 0;
+  int64_t state_bytes = 0;  // of all ranks
+};
+
+Ran run(const Case& c, const UpdateConfig& config, int zero, int ranks, int steps) {
+  Ran ran;
+  int64_t sent = 0, want_sent = 0;
+  with_comms(ranks, {.baton = true}, [&](Comm& comm) {
+    Bench run(c, config, zero, comm.rank(), ranks);
+    const int64_t each = kMicro / ranks, first = each * comm.rank();
+    int64_t targets = 0;
+    for (const MicroBatch& b : run.batches) targets += b.num_targets();
+    run.batches.erase(run.batches.begin(), run.batches.begin() + first);
+    run.batches.erase(run.batches.begin() + each, run.batches.end());
+    const std::vector<CostQuery> costs(run.costs.begin() + first, run.costs.begin() + first + each);
+    Placement placed = placement_of(run.spec, costs, Recompute::none);
+    placed.mesh.data = ranks, placed.groups = static_cast<int>(each), placed.update = config;
+    for (PlacedLayer& l : placed.layers) l.strategy.zero = zero;
+    const Program p = lower(run.spec, placed, 0);
+    ASSERT_EQ(validate(p), std::vector<std::string>{});
+    put_weights_at(*run.update, WeightPoint::computing);
+    for (int step = 1; step <= steps; ++step) {
+      begin_step(*run.update, step, [](int64_t) { return 1e-2; });
+      const ExecuteResult r = execute(p, {.spec = run.spec,
+                                          .weights = run.source,
+                                          .gradients = &run.gradients,
+                                          .micro_batches = run.batches,
+                                          .loss_scale = 1.0 / static_cast<double>(targets),
+                                          .compute = {run.arena, c.multiply},
+                                          .update = &*run.update,
+                                          .world = &comm,
+                                          .step_targets = targets});
+      ASSERT_EQ(describe_mismatches(r), "");
+      ran.norm = r.update->gradient_norm;
+      const std::vector<double> losses = comm.gather(r.losses);
+      if (comm.rank() > 0) continue;
+      ran.loss = 0;
+      for (const double loss : losses) ran.loss += loss;
+    }
+    sent += comm.bytes().sent;
+    want_sent = steps * (all_sent(p, ranks) + int64_t{8} * (ranks - 1) * ranks * each);  // the losses too
+    put_state(ran.state, run);
+    ran.state_bytes += run.arena.current()[static_cast<size_t>(MemoryClass::optimizer)];
+  });
+  EXPECT_EQ(sent, want_sent);
+  return ran;
+}
+
+Case with_micro(Case c) {
+  c.micro = std::vector<int64_t>(kMicro, 1);
+  return c;
+}
+
+void expect_equal(const Ran& got, const Ran& want, const std::string& what) {
+  EXPECT_EQ(got.loss, want.loss) << what;
+  EXPECT_EQ(got.norm, want.norm) << what;
+  EXPECT_EQ(got.state.size(), want.state.size()) << what;
+  for (const auto& [name, bytes] : want.state)
+    EXPECT_TRUE(got.state.contains(name) && got.state.at(name) == bytes) << what << ": " << name;
+}
+
+class ZeroOf : public testing::TestWithParam<Case> {};
+std::vector<Case> cases() {
+  std::vector<Case> list;
+  for (const Case& c : kCases)
+    if (c.adapters < 0) list.push_back(with_micro(c));
+  return list;
+}
+INSTANTIATE_TEST_SUITE_P(Cases, ZeroOf, testing::ValuesIn(cases()),
+                         [](const auto& one) { return std::string(one.param.name); });
+
+// Tied and untied tables, biases, experts, latent attention; more ranks than some units have blocks.
+TEST_P(ZeroOf, OneHasTheBitsOfACopyOnEachRank) {
+  const UpdateConfig config = update_config(UpdateRule::adamw);
+  const Ran want = run(GetParam(), config, 0, 1, 3);
+  for (const int ranks : {2, 4}) expect_equal(run(GetParam(), config, 1, ranks, 3), want, std::to_string(ranks));
+}
+
+// Parameters of several blocks, so that ranks share one: norms, sums over parameters and over the model come in pieces.
+TEST(Zero, OneHasTheBitsOfACopyWithEveryRule) {
+  const Case wide = with_micro({"wide", DType::bf16, Multiply::fast, true, 256, 5, {}});
+  for (const UpdateRule rule : kUpdateRules) {
+    const UpdateConfig config = update_config(rule);
+    const Ran want = run(wide, config, 0, 1, 2), got = run(wide, config, 1, 2, 2);
+    expect_equal(got, want, std::string(name_of(rule)));
+    EXPECT_EQ(got.state_bytes, want.state_bytes) << "shared out, nothing is kept twice";
+  }
+}
+
+TEST(Zero, OneHasTheBitsOfACopyInEveryType) {
+  for (const bool tied : {false, true})
+    for (const DType dtype : {DType::f32, DType::f64}) {
+      const Case wide = with_micro({"wide", dtype, Multiply::fast, tied, 160, 3, {}});
+      for (const UpdateRule rule : {UpdateRule::adamw, UpdateRule::lamb}) {
+        const UpdateConfig config = update_config(rule);
+        expect_equal(run(wide, config, 1, 4, 1), run(wide, config, 0, 1, 1),
+                     std::string(name_of(dtype)) + " " + std::string(name_of(rule)));
+      }
+    }
+}
+
+}  // namespace
+}  // namespace tern

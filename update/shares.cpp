@@ -1,0 +1,122 @@
+#include "update/shares.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "kernels/cpu/parallel.h"
+#include "update/state.h"
+
+namespace tern {
+namespace {
+
+int64_t blocks_of(int64_t elements) { return (elements + kUpdateBlock - 1) / kUpdateBlock; }
+
+// Calls visit(first, end) for each unit's run of parameters.
+template <class Visit>
+void each_unit(const std::vector<ParameterInfo>& infos, Visit visit) {
+  for (size_t first = 0, end; first < infos.size(); first = end) {
+    for (end = first; end < infos.size() && infos[end].unit == infos[first].unit;) ++end;
+    visit(first, end);
+  }
+}
+
+}  // namespace
+
+bool Shares::any() const {
+  return std::ranges::any_of(owners, [](const auto& of) { return !of.empty(); });
+}
+
+Interval Shares::mine(size_t parameter, int64_t elements) const {
+  if (!is_shared(parameter)) return {0, elements};
+  for (const RankInterval& i : owners[parameter])
+    if (i.rank == rank) return i.elements;
+  return {};
+}
+
+bool is_expert(const ParameterInfo& info) { return info.name.find(".experts.") != std::string::npos; }
+
+Shares make_shares(const ModelSpec& spec, UpdateRule rule, std::span<const int> zero, int rank, int ranks) {
+  Shares shares{.rank = rank, .ranks = ranks};
+  if (ranks == 1 || std::ranges::all_of(zero, [](int z) { return z == 0; })) return shares;
+  const std::vector<ParameterInfo> infos = trained_parameters(spec);
+  shares.owners.resize(infos.size());
+  each_unit(infos, [&](size_t first, size_t end) {
+    if (zero[static_cast<size_t>(infos[first].unit)] == 0) return;
+    for (const bool experts : {false, true}) {
+      std::vector<size_t> places;
+      std::vector<ParameterForm> forms;
+      for (size_t p = first; p < end; ++p)
+        if (is_expert(infos[p]) == experts) places.push_back(p), forms.push_back(form_of(spec, infos[p]));
+      for (const OwnedInterval& o : deal(forms, rule, ranks))
+        shares.owners[places[static_cast<size_t>(o.parameter)]].push_back({o.rank, o.elements});
+    }
+  });
+  return shares;
+}
+
+Tensor own_part(const Shares& shares, size_t parameter, int64_t elements, const Tensor& t) {
+  const Interval mine = shares.mine(parameter, elements);
+  if (t.empty() || t.count() == mine.size()) return t;
+  return t.reshaped({t.count()}).rows_view(mine.begin, mine.end);
+}
+
+RankParts parts_of(const Shares& shares, std::span<const size_t> parameters, std::span<const Tensor> tensors) {
+  RankParts parts(static_cast<size_t>(shares.ranks));
+  for (size_t i = 0; i < parameters.size(); ++i)
+    for (const RankInterval& o : shares.owners[parameters[i]])
+      parts[static_cast<size_t>(o.rank)].push_back(
+          tensors[i].reshaped({tensors[i].count()}).rows_view(o.elements.begin, o.elements.end));
+  return parts;
+}
+
+std::vector<double> block_values(const Shares& shares, std::span<const size_t> parameters,
+                                 std::span<const int64_t> elements, int count, Comm* world,
+                                 const std::function<void(size_t, int64_t, double*)>& fill) {
+  struct Block {
+    size_t parameter;
+    int64_t inside;  // of this rank's interval
+    int64_t place;
+  };
+  std::vector<Block> own;
+  RankParts parts(static_cast<size_t>(shares.ranks));
+  std::vector<double> values;
+  int64_t total = 0;
+  for (const int64_t n : elements) total += blocks_of(n) * count;
+  values.resize(static_cast<size_t>(total));
+  int64_t at = 0;  // of the parameter's first block
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const Interval mine = shares.mine(parameters[i], elements[i]);
+    const int64_t first = mine.begin / kUpdateBlock, end = blocks_of(mine.end);
+    for (int64_t b = first; b < end; ++b) own.push_back({parameters[i], b - first, at + b * count});
+    if (shares.is_shared(parameters[i]))
+      for (const RankInterval& o : shares.owners[parameters[i]]) {
+        const int64_t begin = o.elements.begin / kUpdateBlock, blocks = blocks_of(o.elements.end) - begin;
+        parts[static_cast<size_t>(o.rank)].push_back(
+            Tensor::borrow(DType::f64, {blocks * count}, values.data() + at + begin * count));
+      }
+    at += blocks_of(elements[i]) * count;
+  }
+  parallel_ranges(static_cast<int64_t>(own.size()), 1, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t k = begin; k < end; ++k) {
+      const Block& b = own[static_cast<size_t>(k)];
+      fill(b.parameter, b.inside, values.data() + b.place);
+    }
+  });
+  const bool exchanges = std::ranges::any_of(parameters, [&](size_t p) { return shares.is_shared(p); });
+  TERN_CHECK(!exchanges || (world && world->size() == shares.ranks), "update: shared state of {} ranks, a world of {}",
+             shares.ranks, world ? world->size() : 1);
+  if (exchanges) world->all_gather(parts);
+  return values;
+}
+
+std::vector<int64_t> block_value_bytes(const Shares& shares, std::span<const size_t> parameters, int count) {
+  std::vector<int64_t> bytes(static_cast<size_t>(shares.ranks));
+  for (const size_t p : parameters)
+    if (shares.is_shared(p))
+      for (const RankInterval& o : shares.owners[p])
+        bytes[static_cast<size_t>(o.rank)] += (blocks_of(o.elements.end) - o.elements.begin / kUpdateBlock) * count *
+                                              static_cast<int64_t>(sizeof(double));
+  return bytes;
+}
+
+}  // namespace tern

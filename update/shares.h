@@ -1,0 +1,52 @@
+#pragma once
+// Which rank keeps which part of the optimizer's state (spec/owner.h), parameter by parameter.
+
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "comm/comm.h"
+#include "model/weights.h"
+#include "spec/owner.h"
+
+namespace tern {
+
+struct RankInterval {
+  int rank;
+  Interval elements;
+};
+
+/// Of the parameters of trained_parameters(spec), in their order. Without owners a parameter is whole on every rank.
+struct Shares {
+  int rank = 0, ranks = 1;
+  std::vector<std::vector<RankInterval>> owners{};  // ascending; empty: none
+
+  bool is_shared(size_t parameter) const { return !owners.empty() && !owners[parameter].empty(); }
+  bool any() const;
+  /// What this rank keeps of a parameter of so many elements.
+  Interval mine(size_t parameter, int64_t elements) const;
+};
+
+/// Parameters of the units whose `zero` (LayerStrategy) is 1 or more are shared out over `ranks`. Dense ones and those of
+/// experts are dealt apart. Shapes: zero: of each unit.
+Shares make_shares(const ModelSpec&, UpdateRule, std::span<const int> zero, int rank, int ranks);
+
+/// Whether a parameter is an expert's, which fewer ranks may share.
+bool is_expert(const ParameterInfo&);
+
+/// Views of the elements of whole parameters by who keeps them, for reduce_scatter_sum and all_gather: tensors[i] is of
+/// parameter parameters[i].
+/// This rank's part of a tensor that is the whole parameter, as one row of numbers; of one that is the part already, the tensor.
+Tensor own_part(const Shares&, size_t parameter, int64_t elements, const Tensor&);
+
+RankParts parts_of(const Shares&, std::span<const size_t> parameters, std::span<const Tensor> tensors);
+
+/// Doubles of each block of kUpdateBlock elements of some parameters, `count` to a block, parameter after parameter: own ones
+/// made by `fill` (parameter, the block in this rank's interval, count numbers to be set), shared ones exchanged.
+/// Errors  TERN_CHECK: shared parameters and no other ranks to ask.
+std::vector<double> block_values(const Shares&, std::span<const size_t> parameters, std::span<const int64_t> elements,
+                                 int count, Comm* world, const std::function<void(size_t, int64_t, double*)>& fill);
+/// Bytes of that exchange that each rank makes: what all_gather_bytes takes.
+std::vector<int64_t> block_value_bytes(const Shares&, std::span<const size_t> parameters, int count);
+
+}  // namespace tern
