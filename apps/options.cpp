@@ -111,6 +111,16 @@ std::vector<VerbSpec> make_verbs() {
                      "for llama.cpp and its kin"},
                     {"tern export model.gguf --output model", "a GGUF file as a Hugging Face directory"}},
        .takes_recipe = true},
+      {.name = "quantize",
+       .summary = "Write a model's weights in fewer bits, as a GGUF file; read back, the rounding error stated",
+       .positionals = {model},
+       .examples = {{"tern quantize run/model --type q4_0 --output small.gguf", "4.5 bits per weight, tables in 8.5"},
+                    {"tern eval small.gguf --data held-out.txt --reference run/model", "what that costs"}},
+       .takes_recipe = true,
+       .details =
+           "Each block of 32 weights is rounded by itself, as the format's reference rounds it. The layers' matrices get "
+           "--type, the tables of tokens (embedding, head) --table-type, vectors stay f32. Parameters are read, written and "
+           "read back one after the other. generate, chat, eval and serve run the file as it lies: --weights mapped."},
       {.name = "plan",
        .summary = "The best way to train a model on a cluster, with its proof, or to serve it; nothing is run",
        .positionals = {{"MODEL",
@@ -273,6 +283,9 @@ std::vector<OptionSpec> make_options() {
       {.name = "output", .verbs = "tokenize", .type = path, .unit = "PATH", .help = "write here: a token file (--pack), a tokenizer directory (--train), else ids or text"},
       {.name = "output", .verbs = "compare", .type = path, .unit = "FILE", .help = "write an HTML page with plots"},
       {.name = "output", .verbs = "export", .type = path, .unit = "PATH", .help = "the directory, or the .gguf file, to write; must not be there yet"},
+      {.name = "output", .verbs = "quantize", .type = path, .unit = "FILE", .help = "the .gguf file to write; must not be there yet"},
+      {.name = "type", .verbs = "quantize", .type = choice, .fallback = "q4_0", .help = "of the layers' matrices", .choices = {"q8_0", "q5_1", "q5_0", "q4_1", "q4_0"}},
+      {.name = "table-type", .verbs = "quantize", .type = choice, .fallback = "q8_0", .help = "of the tables of tokens: the embedding and the head", .choices = {"f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"}},
       {.name = "format", .verbs = "export", .type = choice, .fallback = "hf", .help = "a Hugging Face directory, or one GGUF file", .choices = {"hf", "gguf"}},
       {.name = "shard-size", .verbs = "export", .type = bytes, .fallback = "5GB", .unit = "SIZE", .help = "--format hf: largest weights file; more is parted into shards", .min = 1},
       {.name = "tokenizer", .verbs = "train", .type = path, .unit = "PATH", .help = "model directory or tokenizer file; not given: MODEL's own"},
@@ -308,8 +321,8 @@ std::vector<OptionSpec> make_options() {
       {.name = "ranks", .verbs = "train", .type = integer, .fallback = "1", .unit = "N", .help = "train on so many ranks, threads of this process: each has a copy of the model and an equal share of every step's micro-batches; --threads is of each; with --plan as many as it has devices", .min = 1, .max = 1024},
       {.name = "sum-groups", .verbs = "train", .type = integer, .unit = "N", .help = "sum gradients in so many groups of micro-batches, then the groups in a tree: ranks of which each has 1, 2, 4, … groups give the same bits; not given: --ranks", .min = 1, .max = 1 << 20},
       {.name = "zero", .verbs = "train", .type = integer, .fallback = "0", .unit = "N", .help = "ZeRO: what --ranks share out instead of keeping a copy each: 0 nothing, 1 the optimizer's state; one rank has all of it", .min = 0, .max = 1},
-      {.name = "threads", .verbs = "train generate chat eval embed serve export plan demo bench profile", .type = integer, .unit = "N", .help = "compute threads; not given: the cores this process may use", .min = 1, .max = 4096},
-      {.name = "memory", .verbs = "train tokenize generate chat eval embed serve export bench profile", .type = bytes, .unit = "SIZE", .help = "most memory to use, such as 4GiB; not given: what the machine has free", .min = 1},
+      {.name = "threads", .verbs = "train generate chat eval embed serve export quantize plan demo bench profile", .type = integer, .unit = "N", .help = "compute threads; not given: the cores this process may use", .min = 1, .max = 4096},
+      {.name = "memory", .verbs = "train tokenize generate chat eval embed serve export quantize bench profile", .type = bytes, .unit = "SIZE", .help = "most memory to use, such as 4GiB; not given: what the machine has free", .min = 1},
 
       // train: state on disk, and what is told.
       {.name = "checkpoint-every", .verbs = "train", .type = integer, .fallback = "100", .unit = "STEPS", .help = "save a checkpoint every so many steps; 0: only at the end", .min = 0, .max = 1e12},
@@ -475,7 +488,7 @@ std::vector<OptionSpec> make_options() {
       {.name = "disk", .verbs = "profile", .type = path, .unit = "DIR", .help = "read and write two files of 256 MiB, made and removed under this directory; not given: that of --output, else this one"},
       {.name = "import", .verbs = "profile", .type = list, .unit = "FILE", .help = "measure nothing: read the output of nccl-tests (all_reduce_perf, all_gather_perf, …); may be given several times; -: standard input"},
 
-      {.name = "json", .verbs = "train generate chat eval embed serve tokenize inspect export plan plan-calibrate plan-table compare doctor demo bench profile", .type = flag, .help = "machine-readable output on standard output"},
+      {.name = "json", .verbs = "train generate chat eval embed serve tokenize inspect export quantize plan plan-calibrate plan-table compare doctor demo bench profile", .type = flag, .help = "machine-readable output on standard output"},
   };
   add_rule_options(all);
   return all;

@@ -3,11 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "apps/common.h"
+#include "apps/gguf_output.h"
 #include "apps/verbs.h"
 #include "base/bug.h"
 #include "base/clock.h"
@@ -20,7 +20,6 @@
 #include "base/units.h"
 #include "formats/chat/template.h"
 #include "formats/gguf/model.h"
-#include "formats/gguf/vocabulary.h"
 #include "formats/gguf/write.h"
 #include "infer/load.h"
 #include "model/check_weights.h"
@@ -92,31 +91,6 @@ void check_hf_output(const std::string& out) {
                 out);
 }
 
-void check_gguf_output(const std::string& out) {
-  if (!is_gguf_path(out))
-    throw Error(ErrorKind::usage, "--output {}: a GGUF file's name ends with .gguf, and is known by it", out);
-  if (real_io().stat(out))
-    throw Error(ErrorKind::usage, "--output {}: is there already; name a new file, tern does not write over a model",
-                out);
-}
-
-GgufMetadata gguf_metadata(const ModelDescription& model, const ChatTemplates& templates) {
-  GgufMetadata metadata;
-  add_gguf_config(metadata, model.config);
-  const std::filesystem::path given(model.dir.path);
-  metadata.add("general.name", make_printable((given.has_filename() ? given : given.parent_path()).stem().string()));
-  if (model.tokenizer)
-    for (const std::string& note : add_gguf_vocabulary(metadata, *model.tokenizer, model.spec.vocab))
-      log_info("{}", note);
-  else
-    metadata.add("tokenizer.ggml.model", "none");
-  for (const auto& [name, source] : templates.by_name)
-    metadata.add(name == "default" ? "tokenizer.chat_template" : "tokenizer.chat_template." + name, source.text);
-  for (const ParameterInfo& info : parameters(model.spec))
-    for (const Fragment& f : info.fragments) gguf_place(model.spec.family, f.name);  // throws
-  return metadata;
-}
-
 // What f16 cannot hold, and what no type should: before anything is written.
 void check_range(const ModelDescription& model, const ModelWeights& weights, const std::string& type) {
   constexpr double kLargestHalf = 65504;
@@ -172,8 +146,10 @@ Written write_hf(const Options& options, const ModelDescription& model, const Ch
 
 Written write_gguf_file(const ModelDescription& model, GgufMetadata metadata, const ModelWeights& weights,
                         const std::string& type, const std::string& out) {
+  const WeightType as = gguf_type(type);
   const GgufSaved saved =
-      save_gguf(model.spec, model.config, weights, gguf_type(type), std::move(metadata), out, real_io());
+      save_gguf(model.spec, model.config, parameters_of(model.spec, weights), {.matrices = as, .tables = as},
+                std::move(metadata), out, real_io());
   return {.bytes = saved.file_bytes, .as_f16 = saved.as_f16};
 }
 

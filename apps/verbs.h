@@ -16,6 +16,7 @@ int run_serve(const Options&);
 int run_tokenize(const Options&);
 int run_inspect(const Options&);
 int run_export(const Options&);
+int run_quantize(const Options&);
 int run_plan(const Options&);
 int run_plan_calibrate(const Options&);
 int run_plan_table(const Options&);

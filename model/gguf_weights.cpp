@@ -58,6 +58,36 @@ Slot slot_of(const ModelSpec& spec, const ParameterInfo& info, const Fragment& f
   return s;
 }
 
+// Vectors, and GPT-2's positions, are f32 whatever the types are, as llama.cpp's converter has it.
+WeightType type_of(const ModelSpec& spec, const Slot& s, const GgufTypes& types) {
+  if (s.info->shape.rank == 1 || s.place.name == "position_embd.weight") return WeightType::f32;
+  const auto& unit = spec.units[static_cast<size_t>(s.info->unit)].spec;
+  const bool is_table = std::holds_alternative<EmbedSpec>(unit) || std::holds_alternative<HeadSpec>(unit);
+  return is_table ? types.tables : types.matrices;
+}
+
+// GGUF's word for what most of a file is. Source: LlamaFileType of the gguf package 0.19.
+uint32_t file_type_of(WeightType type) {
+  switch (type) {
+    case WeightType::f32:
+      return 0;
+    case WeightType::f16:
+      return 1;
+    case WeightType::q4_0:
+      return 2;
+    case WeightType::q4_1:
+      return 3;
+    case WeightType::q8_0:
+      return 7;
+    case WeightType::q5_0:
+      return 8;
+    case WeightType::q5_1:
+      return 9;
+    default:
+      return 32;  // bf16
+  }
+}
+
 // What is wrong with the tensor of a slot; "" if nothing is.
 std::string judge(const Slot& s, const GgufTensor* t) {
   if (!t) return fmt::format("tensor '{}' of shape {} is missing", s.place.name, shape_text(s.shape()));
@@ -102,16 +132,6 @@ void read_rows(const Slot& s, const GgufTensor& t, To* to) {
   errors.rethrow();
 }
 
-void read_parameter(const ModelSpec& spec, const Gguf& file, const ParameterInfo& info, const Tensor& t) {
-  for (const Fragment& f : info.fragments) {
-    const Slot slot = slot_of(spec, info, f);
-    const GgufTensor& tensor = *file.find_tensor(slot.place.name);
-    ops::by_dtype(t.dtype(),
-                  [&]<class To>() { read_rows<To>(slot, tensor, t.span<To>().data() + f.row_begin * slot.width); });
-    file.dont_need(tensor);
-  }
-}
-
 // The values of a slot in GGUF's order, row by row.
 template <class From>
 void produce_rows(const Slot& s, const From* from, const FloatSink& sink) {
@@ -129,6 +149,16 @@ void produce_rows(const Slot& s, const From* from, const FloatSink& sink) {
 }
 
 }  // namespace
+
+void read_gguf_parameter(const ModelSpec& spec, const Gguf& file, const ParameterInfo& info, const Tensor& t) {
+  for (const Fragment& f : info.fragments) {
+    const Slot slot = slot_of(spec, info, f);
+    const GgufTensor& tensor = *file.find_tensor(slot.place.name);
+    ops::by_dtype(t.dtype(),
+                  [&]<class To>() { read_rows<To>(slot, tensor, t.span<To>().data() + f.row_begin * slot.width); });
+    file.dont_need(tensor);
+  }
+}
 
 WeightsCheck check_gguf_weights(const ModelSpec& spec, const Gguf& file) {
   WeightsCheck check;
@@ -160,7 +190,7 @@ ModelWeights load_gguf_weights(const ModelSpec& spec, const Gguf& file, DType dt
   const WeightsCheck check = check_gguf_weights(spec, file);  // before anything is allocated
   if (!check.problems.empty()) throw Error(ErrorKind::bad_file, "{}", check.problems.front());
   ModelWeights weights = allocate_weights(spec, dtype, MemoryClass::weights, arena);
-  for_each_parameter(spec, weights, [&](const ParameterInfo& info, Tensor& t) { read_parameter(spec, file, info, t); });
+  for_each_parameter(spec, weights, [&](const ParameterInfo& info, Tensor& t) { read_gguf_parameter(spec, file, info, t); });
   return weights;
 }
 
@@ -237,7 +267,7 @@ ModelWeights load_gguf_as_coded(const ModelSpec& spec, std::shared_ptr<const Ggu
     const auto form = coded.find(info.name);
     if (form == coded.end()) {
       t = arena.allocate(dtype, info.shape, MemoryClass::weights);
-      read_parameter(spec, *file, info, t);
+      read_gguf_parameter(spec, *file, info, t);
     } else if (&t == &embed_of(weights).tokens) {
       t = arena.allocate(dtype, {0, info.shape[1]}, MemoryClass::weights);  // tells the type to compute in
       embed_of(weights).coded_tokens = form->second;
@@ -252,36 +282,30 @@ ModelWeights load_gguf_as_coded(const ModelSpec& spec, std::shared_ptr<const Ggu
   return weights;
 }
 
-GgufSaved save_gguf(const ModelSpec& spec, const HfConfig& config, const ModelWeights& weights, WeightType type,
+GgufSaved save_gguf(const ModelSpec& spec, const HfConfig& config, const ReadParameter& read, const GgufTypes& types,
                     GgufMetadata metadata, const std::string& path, Io& io) {
-  metadata.add("general.file_type", type == WeightType::f32    ? uint32_t{0}
-                                    : type == WeightType::f16  ? uint32_t{1}
-                                    : type == WeightType::q8_0 ? uint32_t{7}
-                                                               : uint32_t{32});
+  metadata.add("general.file_type", file_type_of(types.matrices));
   metadata.add("general.quantization_version", uint32_t{2});
 
   GgufSaved saved;
-  ModelWeights handles = weights;                             // the visitor hands out places; storage is shared
   const std::vector<ParameterInfo> infos = parameters(spec);  // slots point into it
   std::vector<GgufTensorToWrite> tensors;
-  size_t next = 0;
-  for_each_parameter(spec, handles, [&](const ParameterInfo&, Tensor& t) {
-    const ParameterInfo& info = infos[next++];
-    TERN_CHECK(!t.empty(), "save_gguf: '{}' was packed", info.name);
+  for (const ParameterInfo& info : infos)
     for (const Fragment& f : info.fragments) {
       const Slot slot = slot_of(spec, info, f);
-      WeightType as = info.shape.rank == 1 || slot.place.name == "position_embd.weight" ? WeightType::f32 : type;
-      if (as == WeightType::q8_0 && slot.width % 32 != 0) {
+      WeightType as = type_of(spec, slot, types);
+      if (!fills_blocks(as, slot.width)) {
         as = WeightType::f16;
         ++saved.as_f16;
       }
-      tensors.push_back({slot.place.name, as, slot.shape(), [slot, t, begin = f.row_begin](const FloatSink& sink) {
+      tensors.push_back({slot.place.name, as, slot.shape(), [&read, slot, begin = f.row_begin](const FloatSink& sink) {
+                           const Tensor t = read(*slot.info);
+                           TERN_CHECK(!t.empty(), "save_gguf: '{}' was packed", slot.info->name);
                            ops::by_dtype(t.dtype(), [&]<class From>() {
                              produce_rows<From>(slot, t.span<From>().data() + begin * slot.width, sink);
                            });
                          }});
     }
-  });
   const std::vector<float> divisors = gguf_rope_divisors(config);
   if (!divisors.empty())
     tensors.push_back(
@@ -290,6 +314,13 @@ GgufSaved save_gguf(const ModelSpec& spec, const HfConfig& config, const ModelWe
          }});
   saved.file_bytes = write_gguf(io, path, metadata, tensors);
   return saved;
+}
+
+ReadParameter parameters_of(const ModelSpec& spec, const ModelWeights& weights) {
+  std::unordered_map<std::string, Tensor> by_name;
+  ModelWeights handles = weights;  // the visitor hands out places; storage is shared
+  for_each_parameter(spec, handles, [&](const ParameterInfo& info, Tensor& t) { by_name.emplace(info.name, t); });
+  return [by_name = std::move(by_name)](const ParameterInfo& info) { return by_name.at(info.name); };
 }
 
 }  // namespace tern

@@ -1,6 +1,7 @@
 #pragma once
 // Between ModelWeights and GGUF files.
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -20,6 +21,8 @@ class Io;
 /// Errors  bad_file: a tensor that is missing, has another shape or a type that tern does not dequantize, or belongs to
 ///         no parameter; usage: a family that GGUF has no names for.
 ModelWeights load_gguf_weights(const ModelSpec&, const Gguf&, DType, Arena&);
+/// One of them, into a tensor of its shape.
+void read_gguf_parameter(const ModelSpec&, const Gguf&, const ParameterInfo&, const Tensor&);
 /// The matrices of the file that stay coded for a computation in `dtype`, by the parameter's name, with their bytes: those
 /// that are shorter than rows of `dtype`, where the kernels multiply coded rows (multiplies_coded). Reads the header alone.
 CodedBytes gguf_coded_bytes(const ModelSpec&, const Gguf&, DType);
@@ -33,12 +36,22 @@ WeightsCheck check_gguf_weights(const ModelSpec&, const Gguf&);
 
 struct GgufSaved {
   int64_t file_bytes = 0;
-  int64_t as_f16 = 0;  // matrices whose rows are no multiple of Q8_0's block
+  int64_t as_f16 = 0;  // matrices whose rows are no multiple of their type's block
 };
-/// Writes `metadata` (by add_gguf_config, add_gguf_vocabulary), the file's type, and the weights to one file. Vectors,
-/// and GPT-2's positions, are f32 whatever `type` is, as llama.cpp's converter has it.
+/// What numbers become in a file; types that rounds_to knows. Vectors, and GPT-2's positions, are f32 in any case, as
+/// llama.cpp's converter has it.
+struct GgufTypes {
+  WeightType matrices;  // of the layers
+  WeightType tables;    // of the tokens: the embedding and the head
+};
+/// A parameter's numbers, dense rows of any element type. Asked for a parameter once for each of its fragments.
+using ReadParameter = std::function<Tensor(const ParameterInfo&)>;
+/// Of weights that are there.
+ReadParameter parameters_of(const ModelSpec&, const ModelWeights&);
+/// Writes `metadata` (by add_gguf_config, add_gguf_vocabulary), the file's type, and the weights to one file.
+/// Memory  what `read` keeps, and one row.
 /// Errors  usage: a family that GGUF has no names for; those of write_gguf.
-GgufSaved save_gguf(const ModelSpec&, const HfConfig&, const ModelWeights&, WeightType type, GgufMetadata metadata,
+GgufSaved save_gguf(const ModelSpec&, const HfConfig&, const ReadParameter& read, const GgufTypes&, GgufMetadata metadata,
                     const std::string& path, Io&);
 
 }  // namespace tern

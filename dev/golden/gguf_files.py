@@ -80,7 +80,8 @@ def write_golden():
 
     x = np.concatenate([rng.normal(size=512), np.zeros(32), rng.normal(size=32) * 1e-7, [0.5 / 127 * k for k in range(-16, 16)], np.arange(32) * 1000.0]).astype(np.float32)
     x.tofile(ROOT / "quantize.f32")
-    gguf.quantize(x.reshape(1, -1), T.Q8_0).tofile(ROOT / "quantize.q8_0")
+    for kind in [T.Q8_0, T.Q5_1, T.Q5_0, T.Q4_1, T.Q4_0]:
+        gguf.quantize(x.reshape(1, -1), kind).tofile(ROOT / f"quantize.{kind.name.lower()}")
     x.astype(np.float16).tofile(ROOT / "quantize.f16")
     gguf.quantize(x.reshape(1, -1), T.BF16).tofile(ROOT / "quantize.bf16")
     for path in sorted(ROOT.iterdir()):

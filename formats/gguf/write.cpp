@@ -3,21 +3,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <memory>
 #include <set>
 
-#include "base/dtype.h"
 #include "base/error.h"
 #include "base/publish.h"
 #include "base/text.h"
 #include "base/utf8.h"
 #include "formats/gguf/gguf_impl.h"
+#include "formats/gguf/round_blocks.h"
 
 namespace tern {
 namespace {
 
-constexpr int64_t kAlignment = 32, kQ8Block = 32;
+constexpr int64_t kAlignment = 32;
 
 template <class T>
 void put(std::string& out, T value) {
@@ -54,9 +53,7 @@ Plan plan_of(const GgufTensorToWrite& t) {
   };
   if (t.name.empty() || t.name.size() > kGgufMaxNameBytes || !is_valid_utf8(t.name))
     wrong(fmt::format("a name of {} bytes; 1 to {} of UTF-8 fit", t.name.size(), kGgufMaxNameBytes));
-  if (t.coded.empty() && t.type != WeightType::f32 && t.type != WeightType::f16 && t.type != WeightType::bf16 &&
-      t.type != WeightType::q8_0)
-    wrong("tern writes F32, F16, BF16 and Q8_0");
+  if (t.coded.empty() && !rounds_to(t.type)) wrong(fmt::format("tern writes {}", names_that_round()));
   if (t.shape.size() > 4) wrong(fmt::format("{} dimensions, at most 4", t.shape.size()));
   Plan plan;
   plan.row = &row_of(t.type);
@@ -72,30 +69,6 @@ Plan plan_of(const GgufTensorToWrite& t) {
   if (!t.coded.empty() && static_cast<int64_t>(t.coded.size()) != plan.bytes)
     wrong(fmt::format("{} coded bytes, its shape takes {}", t.coded.size(), plan.bytes));
   return plan;
-}
-
-// Half away from zero, as C's roundf.
-int8_t q8_quant(float x, float inverse) { return static_cast<int8_t>(std::round(x * inverse)); }
-
-void append_q8_0(std::string& out, std::span<const float> x, const std::string& name) {
-  float most = 0;
-  for (const float v : x) {
-    if (!std::isfinite(v))
-      throw Error(ErrorKind::bad_file, "write_gguf: tensor '{}' holds {}, which Q8_0 cannot; write it as f32", name, v);
-    most = std::max(most, std::fabs(v));
-  }
-  const float d = most / 127.0f, inverse = d == 0 ? 0.0f : 1.0f / d;
-  const f16 stored = to_f16(d);
-  if (!std::isfinite(to_float(stored)))
-    throw Error(ErrorKind::bad_file, "write_gguf: tensor '{}' holds {}, beyond Q8_0's range; write it as f32", name,
-                most);
-  if (!std::isfinite(inverse)) {  // a block of the smallest subnormals: 0 in any case
-    put(out, stored.bits);
-    out.append(x.size(), '\0');
-    return;
-  }
-  put(out, stored.bits);
-  for (const float v : x) put(out, q8_quant(v, inverse));
 }
 
 // Turns the producer's pieces into the tensor's bytes.
@@ -134,19 +107,7 @@ class Encoder {
            count_ > plan_.elements ? "at least " : "", count_, plan_.elements);
   }
   void encode(std::span<const float> x) {
-    switch (tensor_.type) {
-      case WeightType::f32:
-        for (const float v : x) put(buffer_, v);
-        break;
-      case WeightType::f16:
-        for (const float v : x) put(buffer_, to_f16(v).bits);
-        break;
-      case WeightType::bf16:
-        for (const float v : x) put(buffer_, to_bf16(v).bits);
-        break;
-      default:
-        append_q8_0(buffer_, x, tensor_.name);
-    }
+    round_blocks(tensor_.type, x, tensor_.name, buffer_);
     if (buffer_.size() >= size_t{1} << 20) flush();
   }
   void flush() {

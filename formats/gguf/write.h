@@ -45,7 +45,7 @@ using FloatSink = std::function<void(std::span<const float>)>;
 
 struct GgufTensorToWrite {
   std::string name;
-  WeightType type = WeightType::f32;  // f32, f16, bf16, q8_0
+  WeightType type = WeightType::f32;  // one that rounds_to knows
   std::vector<int64_t> shape;         // row-major: the fastest dimension last
   std::function<void(const FloatSink&)> produce;
   std::span<const std::byte> coded =
@@ -53,12 +53,11 @@ struct GgufTensorToWrite {
 };
 
 /// Writes `path` as an OutputFile. `general.alignment` is 32 and not written.
-/// f16 and bf16 round to nearest, ties to even. Q8_0: blocks of 32; d = max|x| / 127 in f32, q = x · (1/d) rounded half
-/// away from zero, d stored as f16: the bits of the format's reference.
+/// Numbers are rounded by round_blocks (formats/gguf/round_blocks.h): the bits of the format's reference.
 /// Returns the file's size. Order  tensors as given.
 /// Errors  usage: a name twice, empty or over 64 bytes, a rank over 4, a size below 1, rows that are no multiple of the
-///         block, a producer of too few or too many values, another type; bad_file: a value that Q8_0 cannot hold (NaN,
-///         infinite, or a block beyond f16's range); io.h's.
+///         block, a producer of too few or too many values, another type; bad_file: a number that the type cannot
+///         hold; io.h's.
 /// Source  gguf 0.19, which reads what this writes (dev/golden/gguf_files.py --check).
 int64_t write_gguf(Io&, const std::string& path, const GgufMetadata& metadata,
                    std::span<const GgufTensorToWrite> tensors);

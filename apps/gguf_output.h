@@ -1,0 +1,18 @@
+#pragma once
+// What every verb that writes a GGUF file does the same way.
+
+#include <string>
+
+#include "formats/chat/template.h"
+#include "formats/gguf/write.h"
+#include "infer/load.h"
+
+namespace tern {
+
+/// Before a weight is read. Errors  usage: `out` does not end with .gguf, or is there already.
+void check_gguf_output(const std::string& out);
+/// The model's configuration, vocabulary and chat templates. Says what a GGUF file has no place for. Errors  usage: what
+/// GGUF cannot say of this model; an encoder.
+GgufMetadata gguf_metadata(const ModelDescription&, const ChatTemplates&);
+
+}  // namespace tern

@@ -1,0 +1,130 @@
+// tern quantize MODEL: its weights in fewer bits, in one GGUF file; parameter by parameter, so that any model passes
+// through little memory.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "apps/common.h"
+#include "apps/gguf_output.h"
+#include "apps/verbs.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/io.h"
+#include "base/log.h"
+#include "base/options.h"
+#include "base/progress.h"
+#include "base/publish.h"
+#include "base/text.h"
+#include "base/units.h"
+#include "model/gguf_weights.h"
+#include "model/rounding_error.h"
+
+namespace tern {
+namespace {
+
+WeightType type_option(const Options& options, const char* name) {
+  std::string text = options.text(name);
+  std::ranges::transform(text, text.begin(), [](char c) { return static_cast<char>(std::toupper(c)); });
+  return *weight_type_from_name(text);  // a choice
+}
+
+// The largest parameter as it is read, and the same of the file that is compared with it.
+void check_memory(const Options& options, const ModelDescription& model) {
+  const MemoryBudget budget = memory_budget(options);
+  int64_t largest = 0;
+  for (const ParameterInfo& info : parameters(model.spec)) largest = std::max(largest, info.shape.count());
+  const int64_t needed = 2 * largest * size_of(DType::f32);
+  if (const std::string more = memory_remedy(budget, needed); needed > budget.bytes)
+    throw Error(ErrorKind::does_not_fit,
+                "quantize: the largest parameter, as read and as written, needs {}, there are {} ({}); use {}",
+                format_bytes(needed), format_bytes(budget.bytes), budget.source,
+                more.empty() ? "a machine with more memory" : more + " or more");
+}
+
+struct Quantized {
+  GgufTypes types;
+  GgufSaved saved;
+  std::vector<RoundingError> errors;
+  double seconds = 0;
+};
+
+Quantized quantize(const Options& options, const ModelDescription& model, const std::string& out) {
+  Quantized q{.types = {.matrices = type_option(options, "type"), .tables = type_option(options, "table-type")}};
+  GgufMetadata metadata = gguf_metadata(model, read_chat_templates(model.dir.path));
+  check_memory(options, model);
+  const int64_t start_ns = real_clock().now_ns();
+  Arena arena;
+  ParameterReader from(model.spec, model.dir.path);
+  // It comes to its place when it has been read back.
+  OutputDirectory output(real_io(), out);
+  const std::string made = join_path(output.temporary(), file_name(out));
+  const auto num = static_cast<int64_t>(parameters(model.spec).size());
+  Progress progress("quantize", 2 * num, real_clock(), {}, "parameters written and read back");
+  int64_t begun = 0;
+  std::string name;
+  const ReadParameter read = [&](const ParameterInfo& info) {
+    if (info.name != name) progress.update(begun++);
+    name = info.name;
+    return from.read(info, DType::f32, arena);
+  };
+  q.saved = save_gguf(model.spec, model.config, read, q.types, std::move(metadata), made, real_io());
+  ParameterReader to(model.spec, made);
+  q.errors = rounding_errors(model.spec, from, to, arena, [&](int64_t done) { progress.update(num + done); });
+  progress.finish();
+  output.publish_file(file_name(out));
+  q.seconds = seconds_between(start_ns, real_clock().now_ns());
+  return q;
+}
+
+void tell(const Options& options, const ModelDescription& model, const Quantized& q, const std::string& out) {
+  const RoundingError total = total_of(q.errors);
+  const double bits = 8 * static_cast<double>(q.saved.file_bytes) / static_cast<double>(total.elements);
+  if (options.flag("json")) {
+    Json tensors = Json::array();
+    for (const RoundingError& e : q.errors)
+      tensors.push_back({{"parameter", e.parameter}, {"elements", e.elements}, {"relative_error", e.relative()}});
+    print_json({{"model", options.positional("MODEL")},
+                {"output", out},
+                {"method", "rtn"},
+                {"type", name_of(q.types.matrices)},
+                {"table_type", name_of(q.types.tables)},
+                {"bytes", q.saved.file_bytes},
+                {"parameters", total.elements},
+                {"bits_per_weight", bits},
+                {"matrices_as_f16", q.saved.as_f16},
+                {"relative_error", total.relative()},
+                {"tensors", std::move(tensors)},
+                {"seconds", q.seconds}});
+    return;
+  }
+  const RoundingError& worst = *std::ranges::max_element(q.errors, {}, &RoundingError::relative);
+  print_out(
+      fmt::format("{}  {} ({:.2f} bits per weight, everything in the file counted); matrices in {}, tables of tokens in {}\n"
+                  "rounding error: {:.2f} % of the weights' root mean square; the largest in '{}', {:.2f} %\n",
+                  out, format_bytes(q.saved.file_bytes), bits, name_of(q.types.matrices),
+                  name_of(q.types.tables), 100 * total.relative(), worst.parameter, 100 * worst.relative()));
+  if (model.tokenizer)
+    log_info("how much worse it predicts: tern eval {} --data TEXT --reference {}", out,
+             options.positional("MODEL"));
+}
+
+}  // namespace
+
+int run_quantize(const Options& options) {
+  apply_threads(options);
+  if (!options.has("output"))
+    throw Error(ErrorKind::usage, "--output is not given; name the .gguf file to write");
+  const std::string out = options.text("output");
+  ModelDescription model = describe_model(options.positional("MODEL"), std::nullopt);
+  refuse_encoder(model, "quantize");
+  tell_notes(model);
+  check_gguf_output(out);
+  const Quantized q = quantize(options, model, out);
+  if (q.saved.as_f16 > 0)
+    log_info("{} written as f16: their rows are no multiple of the block of 32", q.saved.as_f16 == 1 ? "1 matrix" : fmt::format("{} matrices", q.saved.as_f16));
+  tell(options, model, q, out);
+  return 0;
+}
+
+}  // namespace tern

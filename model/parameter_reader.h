@@ -1,0 +1,29 @@
+#pragma once
+// A model's parameters one at a time, so that a model of any size passes through little memory.
+
+#include <memory>
+#include <string>
+
+#include "model/weights.h"
+
+namespace tern {
+
+class ParameterReader {
+ public:
+  /// `model_dir` as load_weights takes it. Errors  bad_file: what is wrong with the files, the first of it, found before a
+  /// number is read.
+  ParameterReader(const ModelSpec&, const std::string& model_dir);
+  ~ParameterReader();
+
+  /// The whole parameter as load_weights would have it, counted as weights until the caller drops it. The one read last
+  /// is kept: asking for it again costs nothing. Errors: those of load_weights.
+  Tensor read(const ParameterInfo&, DType, Arena&);
+
+ private:
+  struct Files;
+  std::unique_ptr<Files> files_;
+  std::string last_;
+  Tensor kept_;
+};
+
+}  // namespace tern
