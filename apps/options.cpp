@@ -118,8 +118,10 @@ std::vector<VerbSpec> make_verbs() {
                     {"tern eval small.gguf --data held-out.txt --reference run/model", "what that costs"}},
        .takes_recipe = true,
        .details =
-           "Each block of 32 weights is rounded by itself, as the format's reference rounds it. The layers' matrices get "
-           "--type, the tables of tokens (embedding, head) --table-type, vectors stay f32. Parameters are read, written and "
+           "Each block of 32 weights is rounded by itself, as the format's reference rounds it. The layers' matrices "
+           "get "
+           "--type, the tables of tokens (embedding, head) --table-type, vectors stay f32. Parameters are read, "
+           "written and "
            "read back one after the other. generate, chat, eval and serve run the file as it lies: --weights mapped."},
       {.name = "plan",
        .summary = "The best way to train a model on a cluster, with its proof, or to serve it; nothing is run",

@@ -147,9 +147,8 @@ Written write_hf(const Options& options, const ModelDescription& model, const Ch
 Written write_gguf_file(const ModelDescription& model, GgufMetadata metadata, const ModelWeights& weights,
                         const std::string& type, const std::string& out) {
   const WeightType as = gguf_type(type);
-  const GgufSaved saved =
-      save_gguf(model.spec, model.config, parameters_of(model.spec, weights), {.matrices = as, .tables = as},
-                std::move(metadata), out, real_io());
+  const GgufSaved saved = save_gguf(model.spec, model.config, parameters_of(model.spec, weights),
+                                    {.matrices = as, .tables = as}, std::move(metadata), out, real_io());
   return {.bytes = saved.file_bytes, .as_f16 = saved.as_f16};
 }
 

@@ -99,22 +99,20 @@ void tell(const Options& options, const ModelDescription& model, const Quantized
     return;
   }
   const RoundingError& worst = *std::ranges::max_element(q.errors, {}, &RoundingError::relative);
-  print_out(
-      fmt::format("{}  {} ({:.2f} bits per weight, everything in the file counted); matrices in {}, tables of tokens in {}\n"
-                  "rounding error: {:.2f} % of the weights' root mean square; the largest in '{}', {:.2f} %\n",
-                  out, format_bytes(q.saved.file_bytes), bits, name_of(q.types.matrices),
-                  name_of(q.types.tables), 100 * total.relative(), worst.parameter, 100 * worst.relative()));
+  print_out(fmt::format(
+      "{}  {} ({:.2f} bits per weight, everything in the file counted); matrices in {}, tables of tokens in {}\n"
+      "rounding error: {:.2f} % of the weights' root mean square; the largest in '{}', {:.2f} %\n",
+      out, format_bytes(q.saved.file_bytes), bits, name_of(q.types.matrices), name_of(q.types.tables),
+      100 * total.relative(), worst.parameter, 100 * worst.relative()));
   if (model.tokenizer)
-    log_info("how much worse it predicts: tern eval {} --data TEXT --reference {}", out,
-             options.positional("MODEL"));
+    log_info("how much worse it predicts: tern eval {} --data TEXT --reference {}", out, options.positional("MODEL"));
 }
 
 }  // namespace
 
 int run_quantize(const Options& options) {
   apply_threads(options);
-  if (!options.has("output"))
-    throw Error(ErrorKind::usage, "--output is not given; name the .gguf file to write");
+  if (!options.has("output")) throw Error(ErrorKind::usage, "--output is not given; name the .gguf file to write");
   const std::string out = options.text("output");
   ModelDescription model = describe_model(options.positional("MODEL"), std::nullopt);
   refuse_encoder(model, "quantize");
@@ -122,7 +120,8 @@ int run_quantize(const Options& options) {
   check_gguf_output(out);
   const Quantized q = quantize(options, model, out);
   if (q.saved.as_f16 > 0)
-    log_info("{} written as f16: their rows are no multiple of the block of 32", q.saved.as_f16 == 1 ? "1 matrix" : fmt::format("{} matrices", q.saved.as_f16));
+    log_info("{} written as f16: their rows are no multiple of the block of 32",
+             q.saved.as_f16 == 1 ? "1 matrix" : fmt::format("{} matrices", q.saved.as_f16));
   tell(options, model, q, out);
   return 0;
 }

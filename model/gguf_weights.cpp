@@ -190,7 +190,8 @@ ModelWeights load_gguf_weights(const ModelSpec& spec, const Gguf& file, DType dt
   const WeightsCheck check = check_gguf_weights(spec, file);  // before anything is allocated
   if (!check.problems.empty()) throw Error(ErrorKind::bad_file, "{}", check.problems.front());
   ModelWeights weights = allocate_weights(spec, dtype, MemoryClass::weights, arena);
-  for_each_parameter(spec, weights, [&](const ParameterInfo& info, Tensor& t) { read_gguf_parameter(spec, file, info, t); });
+  for_each_parameter(spec, weights,
+                     [&](const ParameterInfo& info, Tensor& t) { read_gguf_parameter(spec, file, info, t); });
   return weights;
 }
 

@@ -51,7 +51,7 @@ ReadParameter parameters_of(const ModelSpec&, const ModelWeights&);
 /// Writes `metadata` (by add_gguf_config, add_gguf_vocabulary), the file's type, and the weights to one file.
 /// Memory  what `read` keeps, and one row.
 /// Errors  usage: a family that GGUF has no names for; those of write_gguf.
-GgufSaved save_gguf(const ModelSpec&, const HfConfig&, const ReadParameter& read, const GgufTypes&, GgufMetadata metadata,
-                    const std::string& path, Io&);
+GgufSaved save_gguf(const ModelSpec&, const HfConfig&, const ReadParameter& read, const GgufTypes&,
+                    GgufMetadata metadata, const std::string& path, Io&);
 
 }  // namespace tern

@@ -73,7 +73,8 @@ TEST(GgufModel, FurtherFamiliesComeBackToTheBit) {
     const ModelWeights weights = load_weights(spec, dir.path(), DType::f32, arena);
     GgufMetadata metadata;
     add_gguf_config(metadata, config);
-    save_gguf(spec, config, parameters_of(spec, weights), {WeightType::f32, WeightType::f32}, metadata, dir / "m.gguf", real_io());
+    save_gguf(spec, config, parameters_of(spec, weights), {WeightType::f32, WeightType::f32}, metadata, dir / "m.gguf",
+              real_io());
     const HfConfig again = gguf_config(Gguf(dir / "m.gguf"));
     EXPECT_EQ(again.rope, config.rope);
     EXPECT_EQ(again.rotary_layers, config.rotary_layers);
@@ -204,7 +205,8 @@ TEST(GgufModelMutationsSlow, EveryMutationIsReadOrRefusedWithinItsMemory) {
     GgufMetadata metadata;
     add_gguf_config(metadata, g.config);
     add_gguf_vocabulary(metadata, tokenizer, tokenizer.vocab_size());
-    save_gguf(g.spec, g.config, parameters_of(g.spec, g.weights), {WeightType::f32, WeightType::f32}, metadata, dir / name, real_io());
+    save_gguf(g.spec, g.config, parameters_of(g.spec, g.weights), {WeightType::f32, WeightType::f32}, metadata,
+              dir / name, real_io());
     seeds.push_back(read_bytes(dir / name));
   }
   survive_mutations(seeds,

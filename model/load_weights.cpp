@@ -328,7 +328,8 @@ struct ParameterReader::Files {
   std::optional<Loader> loader;
 };
 
-ParameterReader::ParameterReader(const ModelSpec& spec, const std::string& model_dir) : files_(new Files{spec, {}, {}}) {
+ParameterReader::ParameterReader(const ModelSpec& spec, const std::string& model_dir)
+    : files_(new Files{spec, {}, {}}) {
   const auto require = [](const WeightsCheck& check) {
     if (!check.problems.empty()) throw Error(ErrorKind::bad_file, "{}", check.problems.front());
   };

@@ -13,7 +13,7 @@ namespace tern {
 
 struct RoundingError {
   std::string parameter;
-  int64_t elements = 0, different = 0;  // by value
+  int64_t elements = 0, different = 0;    // by value
   double squares = 0, error_squares = 0;  // Σ x², Σ (x − y)²
   /// √(Σ (x − y)² / Σ x²); 0 of an empty or zero tensor that is the same.
   double relative() const;

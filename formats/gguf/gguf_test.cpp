@@ -110,9 +110,13 @@ TEST(GgufWrite, QuantizesToTheBitsOfTheReference) {
   const TemporaryDirectory d;
   const std::vector<float> x = floats_of(read_bytes(golden("gguf/quantize.f32")));
   const auto n = static_cast<int64_t>(x.size());
-  for (const auto& [type, name] :
-       {std::pair{WeightType::q8_0, "q8_0"}, {WeightType::q5_1, "q5_1"}, {WeightType::q5_0, "q5_0"},
-        {WeightType::q4_1, "q4_1"}, {WeightType::q4_0, "q4_0"}, {WeightType::f16, "f16"}, {WeightType::bf16, "bf16"}})
+  for (const auto& [type, name] : {std::pair{WeightType::q8_0, "q8_0"},
+                                   {WeightType::q5_1, "q5_1"},
+                                   {WeightType::q5_0, "q5_0"},
+                                   {WeightType::q4_1, "q4_1"},
+                                   {WeightType::q4_0, "q4_0"},
+                                   {WeightType::f16, "f16"},
+                                   {WeightType::bf16, "bf16"}})
     for (const size_t piece : {size_t{1}, size_t{7}, size_t{32}, size_t{640}}) {
       const GgufTensorToWrite t = tensor("x", type, {n / 32, 32}, x, piece);
       write_gguf(real_io(), d / "x.gguf", {}, {&t, 1});
@@ -166,7 +170,8 @@ TEST(GgufWrite, MisuseIsNamedAndLeavesNoFile) {
   };
   EXPECT_TRUE(refuses(tensor("", WeightType::f32, {1}, {1}), "a name of 0 bytes"));
   EXPECT_TRUE(refuses(tensor(std::string(65, 'x'), WeightType::f32, {1}, {1}), "a name of 65 bytes"));
-  EXPECT_TRUE(refuses(tensor("t", WeightType::q6_k, {256}, {}), "tern writes F32, F16, BF16, Q8_0, Q5_1, Q5_0, Q4_1, Q4_0"));
+  EXPECT_TRUE(
+      refuses(tensor("t", WeightType::q6_k, {256}, {}), "tern writes F32, F16, BF16, Q8_0, Q5_1, Q5_0, Q4_1, Q4_0"));
   EXPECT_TRUE(refuses(tensor("t", WeightType::f32, {1, 1, 1, 1, 1}, {1}), "5 dimensions"));
   EXPECT_TRUE(refuses(tensor("t", WeightType::f32, {2, 0}, {}), "shape [2, 0]"));
   EXPECT_TRUE(refuses(tensor("t", WeightType::q8_0, {2, 33}, {}), "rows of 33 elements"));

@@ -66,6 +66,7 @@ class Publishing : public InFolder<Publishing> {
          true,
          true},
         {"gguf", {"export", m1, "--format", "gguf"}, {"export", m2, "--format", "gguf"}, "x.gguf", false, true},
+        {"quantize", {"quantize", m1, "--type", "q4_0"}, {"quantize", m2, "--type", "q8_0"}, "q.gguf", false, true},
         {"hf", {"export", m1, "--format", "hf"}, {"export", m2, "--format", "hf", "--dtype", "bf16"}, "hf", true, true},
         {"embed",
          {"embed", m1, "--input", root_ + "/few.txt", "--pooling", "mean"},

@@ -1,0 +1,64 @@
+// tern quantize as a person uses it: the reference model in fewer bits, still itself; what cannot be is refused by name.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "base/io.h"
+#include "base/json.h"
+#include "tests/e2e/in_folder_testing.h"
+
+namespace tern {
+namespace {
+
+const std::string kModel = TERN_SOURCE_DIR "/examples/novels-6m";
+
+class Quantize : public InFolder<Quantize> {
+ protected:
+  static void SetUpTestSuite() { make_root("quantize"); }
+  static Json json(const std::string& rest) {
+    const Outcome o = tern(rest + " --json 2>errors");
+    EXPECT_EQ(o.code, 0) << rest << "\n" << real_io().read(root_ + "/errors");
+    return o.code == 0 ? parse_json(o.text, "out") : Json::object();
+  }
+};
+
+TEST_F(Quantize, FewerBitsCostMoreAndTheFileIsWhatItIsSaidToBe) {
+  write("t.txt",
+        std::string("It was on a dreary night of November that I beheld the accomplishment of my toils. With an "
+                    "anxiety that almost amounted to agony, I collected the instruments of life around me.\n"));
+  double error = 0, divergence = 0;
+  for (const char* type : {"q8_0", "q5_1", "q4_1"}) {
+    const std::string file = std::string(type) + ".gguf";
+    const Json q = json("quantize " + kModel + " --type " + type + " --output " + file);
+    EXPECT_EQ(q["bytes"], static_cast<int64_t>(std::filesystem::file_size(root_ + "/" + file)));
+    EXPECT_EQ(q["matrices_as_f16"], 0);
+    const Json e = json("eval " + file + " --data t.txt --reference " + kModel);
+    EXPECT_GT(q["relative_error"].get<double>(), error) << type;
+    EXPECT_GT(e["kl_divergence"].get<double>(), divergence) << type;
+    error = q["relative_error"], divergence = e["kl_divergence"];
+  }
+  EXPECT_LT(divergence, 0.1);
+}
+
+TEST_F(Quantize, TheFileRunsAsItLiesWithTheTokensOfItsDecodedWeights) {
+  json("quantize " + kModel + " --type q4_0 --table-type q4_0 --output q.gguf");
+  const std::string generate = "generate q.gguf --prompt 'The old man' --max-tokens 32 --dtype f32 --temperature 0";
+  EXPECT_EQ(json(generate + " --weights mapped")["samples"], json(generate + " --weights copied")["samples"]);
+  const std::string bytes = real_io().read(root_ + "/q.gguf");
+  json("quantize " + kModel + " --type q4_0 --table-type q4_0 --output one.gguf --threads 1");
+  EXPECT_EQ(real_io().read(root_ + "/one.gguf"), bytes) << "the same bytes for any number of threads";
+}
+
+TEST_F(Quantize, WhatCannotBeIsRefusedAndLeavesNothing) {
+  write("there.gguf", "x");
+  expect_refusal(2, "quantize " + kModel + " --output there.gguf", {"is there already"});
+  expect_refusal(2, "quantize " + kModel + " --output q", {"ends with .gguf"});
+  expect_refusal(2, "quantize " + kModel, {"--output is not given"});
+  expect_refusal(2, "quantize " + kModel + " --type q6_k --output q.gguf", {"--type", "q4_0"});
+  expect_refusal(3, "quantize " + kModel + " --output q.gguf --memory 4MiB", {"--memory"});
+  EXPECT_FALSE(real_io().stat(root_ + "/q.gguf"));
+}
+
+}  // namespace
+}  // namespace tern
