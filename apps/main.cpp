@@ -16,6 +16,7 @@
 #include "apps/common.h"
 #include "apps/options.h"
 #include "apps/outputs.h"
+#include "apps/rank_process.h"
 #include "apps/signals.h"
 #include "apps/verbs.h"
 #include "base/error.h"
@@ -33,6 +34,7 @@ struct VerbRun {
 };
 constexpr VerbRun kRuns[] = {{"demo", run_demo},
                              {"train", run_train},
+                             {"launch", run_launch},
                              {"generate", run_generate},
                              {"chat", run_chat},
                              {"eval", run_eval},
@@ -77,6 +79,7 @@ int run_table_verb(const OptionTable& table, std::string_view verb, const Argume
 
 // The doctor looks at the environment, so no variable in it may keep the doctor away.
 Options options_of(const OptionTable& table, std::string_view verb, const Arguments& arguments) {
+  if (verb == "train") return resolve_options(table, verb, arguments, with_launched_ranks(process_environment()));
   if (verb == "doctor") try {
       return resolve_options(table, verb, arguments, process_environment());
     } catch (const Error&) { return resolve_options(table, verb, arguments, {}); }

@@ -37,6 +37,16 @@ std::vector<VerbSpec> make_verbs() {
        .details = "Writes OUT/checkpoints/step-N, OUT/model (a Hugging Face directory) and OUT/logs. The first Ctrl-C "
                   "saves and "
                   "exits with 75, a second one exits at once."},
+      {.name = "launch",
+       .summary = "Run a verb on several ranks of this machine, each a process",
+       .examples = {{"tern launch -n 2 -- train recipe.toml --output run", "two processes train one model"},
+                    {"tern launch -n 4 --max-restarts 3 -- train recipe.toml --output run",
+                     "after a lost rank all start again from the last checkpoint"}},
+       .details =
+           "The verb is train. Rank 0 talks; what the others say has their rank before it. The first Ctrl-C stops all "
+           "at the same step with everything saved, a second one ends them at once. On several machines srun, mpirun "
+           "and torchrun start the ranks instead (docs/parallel.md).",
+       .command = "train …"},
       {.name = "generate",
        .summary = "Continue a text",
        .positionals = {model},
@@ -323,6 +333,10 @@ std::vector<OptionSpec> make_options() {
       {.name = "ranks", .verbs = "train", .type = integer, .fallback = "1", .unit = "N", .help = "train on so many ranks, threads of this process: each has a copy of the model and an equal share of every step's micro-batches; --threads is of each; with --plan as many as it has devices", .min = 1, .max = 1024},
       {.name = "sum-groups", .verbs = "train", .type = integer, .unit = "N", .help = "sum gradients in so many groups of micro-batches, then the groups in a tree: ranks of which each has 1, 2, 4, … groups give the same bits; not given: --ranks", .min = 1, .max = 1 << 20},
       {.name = "zero", .verbs = "train", .type = integer, .fallback = "0", .unit = "N", .help = "ZeRO: what --ranks share out instead of keeping a copy each: 0 nothing, 1 the optimizer's state; one rank has all of it", .min = 0, .max = 1},
+      {.name = "ranks", .verbs = "launch", .type = integer, .unit = "N", .help = "processes to start, one rank each", .min = 1, .max = 1024, .letter = 'n'},
+      {.name = "comm-timeout", .verbs = "train launch", .type = seconds, .fallback = "30s", .unit = "TIME", .help = "ranks that are processes: one without a sign of life for so long is lost, and the run ends with 5; of srun, mpirun and torchrun, rank 0's counts", .min = 0.1, .max = 86400},
+      {.name = "max-restarts", .verbs = "launch", .type = integer, .fallback = "0", .unit = "N", .help = "start all ranks again, from the last checkpoint, after a rank was lost: at most so often", .min = 0, .max = 1e6},
+      {.name = "min-ranks", .verbs = "launch", .type = integer, .unit = "N", .help = "of --max-restarts: after a loss go on with half the ranks, down to so many; not given: with as many as before", .min = 1, .max = 1024},
       {.name = "threads", .verbs = "train generate chat eval embed serve export quantize plan demo bench profile", .type = integer, .unit = "N", .help = "compute threads; not given: the cores this process may use", .min = 1, .max = 4096},
       {.name = "memory", .verbs = "train tokenize generate chat eval embed serve export quantize bench profile", .type = bytes, .unit = "SIZE", .help = "most memory to use, such as 4GiB; not given: what the machine has free", .min = 1},
 
@@ -503,7 +517,9 @@ const OptionTable& tern_options() {
   static const OptionTable table = {
       .verbs = make_verbs(),
       .options = make_options(),
-      .environment = {{"TERN_DATA", "directory of test data (tests only; --data is TERN_DATA_FILE)"},
+      .environment = {{"TERN_STORE", "set by tern launch for its ranks: where they find each other"},
+                      {"TERN_RUN", "set by tern launch for its ranks: the run they are of"},
+                      {"TERN_DATA", "directory of test data (tests only; --data is TERN_DATA_FILE)"},
                       {"TERN_ISA",
                        "instruction set of the CPU kernels (see tern doctor); not set: the best that works here"},
                       {"TERN_LOG", "least level to tell on standard error: error, warn, info (default) or debug"}},

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/common.h"
+#include "apps/rank_process.h"
 #include "apps/signals.h"
 #include "apps/threads.h"
 #include "apps/verbs.h"
@@ -156,7 +157,7 @@ void tell_end(const TrainSettings& s, const TrainResult& r) {
 }
 
 // Ranks are threads, each with a team of so many. Rank 0 talks and has the result; who fails speaks for itself.
-TrainResult train_on_ranks(const TrainSettings& s, const TrainHooks& hooks, int threads) {
+TrainResult train_on_threads(const TrainSettings& s, const TrainHooks& hooks, int threads) {
   TrainResult result;
   run_ranks(s.ranks, {}, [&](std::unique_ptr<Transport> transport) {
     set_compute_threads(threads);
@@ -168,20 +169,54 @@ TrainResult train_on_ranks(const TrainSettings& s, const TrainHooks& hooks, int 
   return result;
 }
 
+void require_launched_ranks(const Options& options, const World& world) {
+  if (options.integer("ranks") != world.size)
+    throw Error(ErrorKind::usage, "--ranks {}: {} has started {} processes, each a rank; leave --ranks out",
+                options.integer("ranks"), world.launcher, world.size);
+}
+
+struct Trained {
+  TrainSettings settings;
+  TrainResult result;
+};
+
+// `threads`: of this machine's cores, shared out to its ranks unless --threads says how many each has.
+Trained train_with(const Options& options, const std::optional<World>& world, Talk& talk, int threads) {
+  const auto share = [&](int ranks) { return options.has("threads") ? threads : std::max(1, threads / ranks); };
+  Trained done;
+  if (!world) {
+    done.settings = train_settings(options);
+    const TrainHooks hooks = talk.hooks(done.settings);
+    const int ranks = done.settings.ranks;
+    done.result = ranks == 1 ? train(done.settings, hooks, real_io(), {.stop = stop_flag()})
+                             : train_on_threads(done.settings, hooks, share(ranks));
+    return done;
+  }
+  // This process is one rank of a launcher's. What is wrong with its settings the others have to hear too.
+  run_as_rank(*world, options.real("comm-timeout"), [&](std::shared_ptr<Comm> comm) {
+    require_launched_ranks(options, *world);
+    done.settings = train_settings(options);
+    set_compute_threads(share(world->local_size));
+    done.result = train(done.settings, world->rank == 0 ? talk.hooks(done.settings) : TrainHooks{}, real_io(),
+                        {.world = std::move(comm), .stop = stop_flag(), .processes_here = world->local_size});
+  });
+  return done;
+}
+
 }  // namespace
 
 int run_train(const Options& options) {
+  const std::optional<World> world = launched_world();
   const int threads = apply_threads(options);
   return_freed_blocks();  // oneDNN's kernels take blocks and free them
-  const TrainSettings settings = train_settings(options);
   Talk talk;
-  const TrainResult result = [&] {
+  const auto [settings, result] = [&] {
     ::signal(SIGPIPE, SIG_IGN);  // who reads the log may go; the run goes on
     const StopSignals signals;   // also while data are packed: what is half-written is cleared away
-    const TrainHooks hooks = talk.hooks(settings);
-    if (settings.ranks == 1) return train(settings, hooks, real_io(), {.stop = stop_flag()});
-    return train_on_ranks(settings, hooks, options.has("threads") ? threads : std::max(1, threads / settings.ranks));
+    return train_with(options, world, talk, threads);
   }();
+  if (world && world->rank != 0)  // rank 0 tells it
+    return result.end == TrainEnd::interrupted ? static_cast<int>(ErrorKind::interrupted) : 0;
   talk.packing.finish();
   if (talk.progress) talk.progress->finish();
   tell_end(settings, result);

@@ -40,6 +40,7 @@ struct OptionSpec {
   double min = -1e300, max = 1e300;  // allowed range of numbers, inclusive
   bool above_min = false;            // the range is open at min
   std::string_view env = {};         // only where it is not TERN_NAME
+  char letter = '\0';                // 'n': -n too
 };
 
 struct PositionalSpec {
@@ -54,6 +55,7 @@ struct VerbSpec {
   std::vector<std::pair<std::string_view, std::string_view>> examples = {};  // command line, what it does
   bool takes_recipe = false;      // the first positional may be a recipe (.toml, or .json other than config.json)
   std::string_view details = {};  // a paragraph for `tern help VERB`
+  std::string_view command = {};  // "VERB …": what follows `--` is kept as a command of its own
 };
 
 /// A TERN_ variable that is no option: used by the tests, or read before options are.
@@ -101,6 +103,9 @@ class Options {
   const std::string& positional(std::string_view name) const;
   bool has_positional(std::string_view name) const { return !positional(name).empty(); }
 
+  /// What followed `--`, of a verb that takes a command.
+  const std::vector<std::string>& command() const { return command_; }
+
   /// Every value in the order of the table, for `config show` and a run's record.
   const std::vector<std::pair<std::string, Value>>& values() const { return values_; }
   const std::vector<std::pair<std::string, Value>>& positionals() const { return positionals_; }
@@ -111,6 +116,7 @@ class Options {
   std::string recipe_;
   std::vector<std::pair<std::string, Value>> values_;
   std::vector<std::pair<std::string, Value>> positionals_;
+  std::vector<std::string> command_;
 };
 
 /// Every key of a recipe and its value as text ("generate.stop" for a key of a table; arrays joined by ", "), sorted as

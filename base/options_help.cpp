@@ -43,7 +43,8 @@ std::string usage_line(const VerbSpec& verb, bool has_options) {
   std::string line = fmt::format("tern {}", verb.name);
   for (const PositionalSpec& positional : verb.positionals)
     line += positional.required ? fmt::format(" {}", positional.name) : fmt::format(" [{}]", positional.name);
-  return has_options ? line + " [options]" : line;
+  if (has_options) line += " [options]";
+  return verb.command.empty() ? line : fmt::format("{} -- {}", line, verb.command);
 }
 
 void append_row(std::string& out, std::string_view left, std::string_view right, size_t column, size_t width) {
@@ -94,7 +95,8 @@ std::string help_verb(const OptionTable& table, const VerbSpec& verb, int width)
     const std::string fallback = spec->type == OptionType::flag ? ""
                                  : spec->fallback.empty()       ? ""
                                                                 : fmt::format("default {}, ", spec->fallback);
-    append_row(out, fmt::format("--{}{}{}", spec->name, value.empty() ? "" : " ", value),
+    const std::string letter = spec->letter == '\0' ? "" : fmt::format(", -{} {}", spec->letter, value);
+    append_row(out, fmt::format("--{}{}{}{}", spec->name, value.empty() ? "" : " ", value, letter),
                fmt::format("{} ({}{})", spec->help, fallback, env_name(*spec)), 28, columns);
   }
   if (!rows.empty()) append_row(out, "--help", "this page", 28, columns);

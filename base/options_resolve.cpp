@@ -52,6 +52,12 @@ class OptionReader {
     return nullptr;
   }
 
+  Options::Value* find_letter(std::string_view flag) {  // "-n"
+    for (auto& [key, value] : result_.values_)
+      if (flag.size() == 2 && value.spec->letter != '\0' && value.spec->letter == flag[1]) return &value;
+    return nullptr;
+  }
+
   // Positionals first, options after, whatever their order on the line.
   void split_arguments(const std::vector<std::string>& arguments) {
     bool only_positionals = false;
@@ -59,12 +65,15 @@ class OptionReader {
       const std::string& argument = arguments[i];
       if (only_positionals || argument == "-" || !argument.starts_with('-')) {
         given_positionals_.push_back(argument);
+      } else if (argument == "--" && !verb_.command.empty()) {
+        result_.command_.assign(arguments.begin() + static_cast<std::ptrdiff_t>(i) + 1, arguments.end());
+        break;
       } else if (argument == "--") {
         only_positionals = true;
       } else {
         const size_t equals = argument.find('=');
         const std::string flag = argument.substr(0, equals);
-        Options::Value* value = flag.starts_with("--") ? find(flag.substr(2)) : nullptr;
+        Options::Value* value = flag.starts_with("--") ? find(flag.substr(2)) : find_letter(flag);
         if (value == nullptr) unknown_flag(flag);
         const OptionSpec& spec = *value->spec;
         if (spec.type != OptionType::list)

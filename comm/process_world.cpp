@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <deque>
 #include <functional>
@@ -30,7 +31,8 @@ class ProcessTransport final : public Transport {
  public:
   ProcessTransport(std::shared_ptr<StoreClient> store, const StoreRank& me)
       : store_(std::move(store)), me_(me), links_(static_cast<size_t>(me.size)), counted_(links_.size()) {
-    listener_ = listen_at({store_->own_host(), 0}, me.size);
+    const std::string host = store_->own_host();
+    listener_ = listen_at({is_loopback({host, 0}) ? host : "", 0}, me.size);
     connect_all(0);
   }
   ~ProcessTransport() override { cancel(); }
@@ -38,7 +40,7 @@ class ProcessTransport final : public Transport {
   int size() const override { return me_.size; }
 
   void send(int to, uint64_t tag, std::span<const std::byte> bytes) override {
-    if (store_->failure()) store_->throw_failure("");
+    if (store_->failure()) store_->throw_failure(fmt::format("it was at {} to rank {}", describe_tag(tag), to));
     if (to == me_.rank) {
       to_self_.push_back({tag, bytes});
       return;
@@ -55,10 +57,10 @@ class ProcessTransport final : public Transport {
                               : fmt::format("{} of any of {} ranks", describe_tag(tag), from.size());
     };
     auto first = from.end();
-    const auto arrived = [&] {
-      return (first = std::ranges::find_if(from, [&](int f) { return poll(f); })) != from.end();
+    const auto any = [&] {
+      return (first = std::ranges::find_if(from, [&](int f) { return arrived(f); })) != from.end();
     };
-    wait_until(arrived, from, awaits);
+    wait_until(any, from, awaits);
     const int who = *first;
     if (who == me_.rank) {
       const SelfMessage m = to_self_.front();
@@ -82,9 +84,8 @@ class ProcessTransport final : public Transport {
   }
 
   bool poll(int from) override {
-    if (store_->failure()) store_->throw_failure("");
-    if (from == me_.rank) return !to_self_.empty();
-    return of(from).read_header();
+    if (store_->failure()) store_->throw_failure(fmt::format("it looked for messages of rank {}", from));
+    return arrived(from);
   }
 
   void flush() override {
@@ -130,6 +131,7 @@ class ProcessTransport final : public Transport {
     uint64_t tag;
     std::span<const std::byte> bytes;
   };
+  bool arrived(int from) { return from == me_.rank ? !to_self_.empty() : of(from).read_header(); }
   Link& of(int peer) { return links_[static_cast<size_t>(peer)]; }
 
   void check_expected(int from, uint64_t tag, uint64_t length, uint64_t want_tag, size_t want_length) const {
@@ -165,10 +167,10 @@ class ProcessTransport final : public Transport {
   }
 
   void wait_once(std::span<const int> from, const std::function<std::string()>& awaits) {
-    if (store_->failure()) store_->throw_failure(awaits());
+    if (store_->failure()) store_->throw_failure("it waited for " + awaits());
     polled_.assign(1, {store_->failure_descriptor(), POLLIN, 0});
-    const auto poll_link = [this](int peer, short events) {
-      if (of(peer).closed()) lost(peer);
+    const auto poll_link = [&](int peer, short events) {
+      if (of(peer).closed()) lost(peer, awaits());
       polled_.push_back({of(peer).descriptor(), events, 0});
     };
     for (const int f : from)
@@ -185,9 +187,9 @@ class ProcessTransport final : public Transport {
   }
 
   // The other end has closed. Whoever knows why has told the store, or will in a moment.
-  [[noreturn]] void lost(int peer) {
-    if (store_->failed_within(kToldWithin)) store_->throw_failure(fmt::format("rank {}", peer));
-    give_up(fmt::format("rank {}: the connection to rank {} was closed", me_.rank, peer));
+  [[noreturn]] void lost(int peer, const std::string& awaited) {
+    if (store_->failed_within(kToldWithin)) store_->throw_failure("it waited for " + awaited);
+    give_up(fmt::format("rank {}: the connection to rank {} was closed; it waited for {}", me_.rank, peer, awaited));
   }
   static constexpr double kToldWithin = 2;
 
@@ -195,7 +197,7 @@ class ProcessTransport final : public Transport {
   void connect_all(int64_t generation) {
     generation_ = generation;
     const auto key = [&](int r) { return fmt::format("links/{}/{}", generation, r); };
-    store_->set(key(me_.rank), text_of(own_address(listener_)));
+    store_->set(key(me_.rank), text_of({store_->own_host(), own_address(listener_).port}));
     for (int lower = 0; lower < me_.rank; ++lower) {
       const HostPort at = parse_host_port(store_->get(key(lower), fmt::format("rank {} to come", lower)));
       std::string why;
@@ -208,16 +210,24 @@ class ProcessTransport final : public Transport {
     }
     int missing = me_.size - 1 - me_.rank;
     std::vector<Descriptor> strangers;
-    const auto awaits = [&missing] { return fmt::format("{} ranks to connect", missing); };
+    const auto awaits = [this] {
+      std::string text;
+      for (int r = me_.rank + 1; r < me_.size; ++r)
+        if (of(r).descriptor() < 0) text += fmt::format("{}rank {}", text.empty() ? "" : ", ", r);
+      return text + " to connect";
+    };
     store_->waits(awaits());
+    const auto begin = std::chrono::steady_clock::now();
     while (missing > 0) {
+      if (std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() > me_.silence_s)
+        give_up(fmt::format("rank {}: waited {:g} s (--comm-timeout) for {}", me_.rank, me_.silence_s, awaits()));
       if (store_->failure()) {
         store_->goes_on();
-        store_->throw_failure(awaits());
+        store_->throw_failure("it waited for " + awaits());
       }
       polled_.assign({{store_->failure_descriptor(), POLLIN, 0}, {listener_.get(), POLLIN, 0}});
       for (const Descriptor& d : strangers) polled_.push_back({d.get(), POLLIN, 0});
-      ::poll(polled_.data(), polled_.size(), -1);
+      ::poll(polled_.data(), polled_.size(), 100);
       std::erase_if(strangers, [&](Descriptor& d) { return greet(d, missing); });
       for (Descriptor d = accept_at(listener_); d.open(); d = accept_at(listener_)) strangers.push_back(std::move(d));
     }

@@ -54,7 +54,7 @@ class StoreServer {
 struct StoreRank {
   int rank = 0, size = 1;
   std::string token;
-  double silence_s = 30;  // of the run's StoreConfig
+  double silence_s = 30;  // how long it looks for the store; the rest is as the StoreConfig says
 };
 
 /// Used by the rank's thread. A thread of its own gives signs of life and listens for failures.
@@ -70,7 +70,8 @@ class StoreClient {
   void set(const std::string& key, const std::string& value);
   /// Waits until somebody sets it, at most silence_s. Errors: peer, naming the key; a failure of the run.
   std::string get(const std::string& key, const std::string& wanted_for);
-  void abort(const std::string& reason) noexcept;
+  /// Tells all why the run cannot go on. `kind` usage: a person's settings are the cause, for all ranks alike.
+  void abort(const std::string& reason, ErrorKind kind = ErrorKind::peer) noexcept;
   /// Returns when all ranks have come to this generation; failures of earlier ones are forgotten.
   void reconfigure(int64_t generation);
 
@@ -85,8 +86,9 @@ class StoreClient {
   int failure_descriptor() const;
   /// Waits for a failure, at most so long.
   bool failed_within(double seconds) const;
-  [[noreturn]] void throw_failure(const std::string& while_waiting_for) const;
-  /// Where others reach this rank: the address that it reaches the store from.
+  /// `doing`: "it waited for all-gather 17 of rank 2".
+  [[noreturn]] void throw_failure(const std::string& doing) const;
+  /// Where others reach this rank: the address that it reaches the store from, or the store's own.
   std::string own_host() const;
 
  private:

@@ -32,7 +32,7 @@ void set_unreadable(const Descriptor& event) {
 // What a server answers to a rank that joins.
 enum class Welcome : uint8_t { yes, no, nobody };  // nobody: no store of this run is there
 
-Welcome try_join(const Descriptor& d, const StoreRank& me, StoreInput& in, double seconds, std::string& why) {
+Welcome try_join(const Descriptor& d, StoreRank& me, StoreInput& in, double seconds, std::string& why) {
   std::string hello =
       StoreFrame(StoreVerb::join).text(me.token).number(me.rank).number(me.size).text(TERN_VERSION).bytes();
   if (!send_some(d, hello) || !hello.empty()) return Welcome::nobody;
@@ -40,7 +40,10 @@ Welcome try_join(const Descriptor& d, const StoreRank& me, StoreInput& in, doubl
   try {
     for (;;) {
       if (std::optional<StoreMessage> m = in.next()) {
-        if (m->verb() == StoreVerb::welcome) return Welcome::yes;
+        if (m->verb() == StoreVerb::welcome) {
+          me.silence_s = 1e-3 * static_cast<double>(m->number());
+          return Welcome::yes;
+        }
         why = m->verb() == StoreVerb::refused ? m->text() : "";
         return why.empty() ? Welcome::nobody : Welcome::no;
       }
@@ -207,12 +210,12 @@ std::string StoreClient::get(const std::string& key, const std::string& wanted_f
   return state_->values[key];
 }
 
-void StoreClient::abort(const std::string& reason) noexcept {
+void StoreClient::abort(const std::string& reason, ErrorKind kind) noexcept {
   try {
     StoreFrame frame(StoreVerb::abort);
-    state_->send(frame.text(reason));
+    state_->send(frame.text(reason).number(kind == ErrorKind::usage));
     const std::scoped_lock lock(state_->mutex);
-    state_->fail({state_->generation, state_->me.rank, ErrorKind::peer, reason});
+    state_->fail({state_->generation, state_->me.rank, kind, reason});
   } catch (const std::exception&) {}  // no memory: the closed connection tells the rest
 }
 
@@ -244,12 +247,15 @@ std::optional<WorldFailure> StoreClient::failure() const {
 int StoreClient::failure_descriptor() const { return state_->failed.get(); }
 bool StoreClient::failed_within(double seconds) const { return wait_readable(state_->failed.get(), seconds); }
 
-void StoreClient::throw_failure(const std::string& while_waiting_for) const {
+void StoreClient::throw_failure(const std::string& doing) const {
   const WorldFailure f = failure().value();
-  throw Error(f.kind, "rank {}: {}{}", state_->me.rank, f.reason,
-              while_waiting_for.empty() ? "" : fmt::format("; it waited for {}", while_waiting_for));
+  throw Error(f.kind, "rank {}: {}; {}", state_->me.rank, f.reason, doing);
 }
 
-std::string StoreClient::own_host() const { return own_address(state_->connection).host; }
+std::string StoreClient::own_host() const {
+  const HostPort own = own_address(state_->connection);
+  // On the store's machine, and others know that by another name than its own loopback's.
+  return is_loopback(own) ? state_->store.host : own.host;
+}
 
 }  // namespace tern

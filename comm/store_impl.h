@@ -18,11 +18,11 @@ enum class StoreVerb : uint8_t {
   set,          // key, value
   get,          // key; answered by `value` once it is there
   beat,         // signs of progress so far, whether it waits, for what
-  abort,        // why
+  abort,        // why, whether a person's settings are the cause
   reconfigure,  // generation
   leave,        // the rank's work is done
   // store to rank
-  welcome,
+  welcome,  // milliseconds of silence after which a rank is lost
   refused,  // why
   value,    // key, value
   failed,   // generation, rank, whether a person's settings are the cause, why

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <list>
 #include <map>
 #include <mutex>
@@ -116,9 +117,11 @@ struct StoreServer::State {
         c.waits = waits, c.progress = progress;
         break;
       }
-      case StoreVerb::abort:
-        fail(c.rank, ErrorKind::peer, m.text());
+      case StoreVerb::abort: {
+        std::string why = m.text();
+        fail(c.rank, m.number() != 0 ? ErrorKind::usage : ErrorKind::peer, std::move(why));
         break;
+      }
       case StoreVerb::reconfigure:
         c.generation = m.number();
         advance();
@@ -157,7 +160,7 @@ struct StoreServer::State {
       return;
     }
     c.rank = rank, c.generation = generation, c.heard_s = c.moved_s = moved_s = now_s();
-    c.out += StoreFrame(StoreVerb::welcome).bytes();
+    c.out += StoreFrame(StoreVerb::welcome).number(std::llround(1e3 * config.silence_s)).bytes();
     if (failure) tell(c);
   }
 
@@ -219,7 +222,7 @@ struct StoreServer::State {
   void judge() {
     judge_reconfigured();
     const double now = now_s();
-    int here = 0;
+    int here = 0, known = 0;
     bool all_wait = true;
     double latest_s = moved_s;
     std::string waits;
@@ -228,6 +231,7 @@ struct StoreServer::State {
         if (now - c.heard_s > config.silence_s) c.gone = true;
         continue;
       }
+      ++known;
       if (c.left) continue;
       latest_s = std::max(latest_s, c.moved_s);
       if (c.gone && c.gone_s >= 0 && now - c.gone_s >= config.grace_s) {
@@ -242,7 +246,7 @@ struct StoreServer::State {
       all_wait = all_wait && c.waits;
       waits += fmt::format("{}rank {} waits for {}", waits.empty() ? "" : "; ", c.rank, c.awaits);
     }
-    if (here > 0 && all_wait && now - latest_s > config.silence_s)
+    if (here > 0 && known >= config.size && all_wait && now - latest_s > config.silence_s)
       fail(-1, ErrorKind::peer,
            fmt::format("nothing has moved for {:g} s (--comm-timeout): {}", config.silence_s, waits));
   }

@@ -39,8 +39,8 @@ TEST(Store, AKeyIsThereForWhoAskedBeforeAndAfter) {
 }
 
 TEST(Store, AKeyThatNobodySetsEndsTheWaitWithItsName) {
-  StoreServer server(kAnyPort, {.size = 2, .token = "t", .silence_s = 30});
-  StoreClient a(server.address(), {.rank = 0, .size = 2, .token = "t", .silence_s = 0.1});
+  StoreServer server(kAnyPort, {.size = 2, .token = "t", .silence_s = 0.1});
+  StoreClient a(server.address(), {.rank = 0, .size = 2, .token = "t"});
   EXPECT_EQ(error_of([&] { a.get("links/0/1", "rank 1 to come"); }, ErrorKind::peer),
             "rank 0: waited 0.1 s (--comm-timeout) for rank 1 to come");
 }

@@ -22,6 +22,8 @@ struct Worker {
   Clock& clock = real_clock();
   const std::atomic<bool>& stop = kNeverStops;  // true: leave at the next place where the work is whole
   int threads = num_compute_threads();          // of its team
+  int processes_here =
+      0;  // of the world's ranks, each a process, on this machine; 0: the ranks are threads of this process
 
   int rank() const { return world->rank(); }
 };

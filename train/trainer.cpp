@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/system.h"
 #include "base/units.h"
+#include "comm/equal_facts.h"
 #include "kernels/dispatch.h"
 #include "kernels/onednn/fast_matmul.h"
 #include "model/linear.h"
@@ -52,7 +53,12 @@ class Trainer {
     }
     open();
     prepare();
-    train();
+    try {
+      train();
+    } catch (const Error& e) {
+      if (e.kind() != ErrorKind::peer) throw;
+      throw Error(ErrorKind::peer, "step {}: {}", state_.step + 1, e.what());
+    }
     finish();
     return std::move(result_);
   }
@@ -73,7 +79,7 @@ class Trainer {
     if (leads() && !s_.output.empty()) check_output(io_, s_.output, in_.dir);
     for (const std::string& text : in_.notes) note(text);
     check_planned_model(in_.spec, s_);
-    const int64_t process = program_bytes();
+    const int64_t process = program_bytes() * (worker_.processes_here > 0 ? s_.ranks : 1);
     result_.predicted = predict_memory(in_.spec, s_, process);
     result_.num_parameters = num_parameters(in_.spec);
     if (hooks_.planned) hooks_.planned(result_.predicted, in_.spec);
@@ -83,10 +89,14 @@ class Trainer {
     check_valid(program_);
     result_.program_checksum = checksum(program_);
     if (leads()) compare_with_plan();
-    std::array<int64_t, 2> most{result_.program_checksum, -int64_t{result_.program_checksum}};
-    world().all_reduce(most, Combine::most);
-    TERN_CHECK(most[0] == -most[1], "train: rank {} has another Program than others, {:08x}", worker_.rank(),
-               result_.program_checksum);
+  }
+
+  // All that would make ranks train unlike models, or sum unlike lists.
+  void require_same_run() {
+    Facts facts = settings_facts(s_, identify(s_, in_, *feed_));
+    for (Facts::value_type& fact : made_by(s_, worker_.threads)) facts.push_back(std::move(fact));
+    facts.emplace_back("program", fmt::format("{:08x}", result_.program_checksum));
+    require_equal_facts(world(), facts);
   }
 
   void compare_with_plan() const {
@@ -100,8 +110,9 @@ class Trainer {
 
   void check_room(int64_t process) {
     // What is resident already is not available any more.
-    const int64_t budget =
+    int64_t budget =
         s_.memory_bytes ? *s_.memory_bytes : read_memory_facts().available_bytes + read_process_memory().resident_bytes;
+    if (worker_.processes_here > 0) budget = budget / worker_.processes_here * s_.ranks;  // of machines like this one
     text_room_ = budget - process;
     require_fit(in_.spec, s_, result_.predicted, process, budget,
                 s_.memory_bytes ? "allowed by --memory" : "free on this machine");
@@ -136,6 +147,7 @@ class Trainer {
       world().barrier();  // packed by now
       open_feed_of_run();
     }
+    require_same_run();
     require_loss();
     if (!leads()) return;
     int64_t dropped = 0;  // answers behind the last window
@@ -541,7 +553,8 @@ class Trainer {
   void finish() {
     result_.last_step = state_.step;
     worker_.arena = Arena();  // what it keeps of freed activations goes back: staging takes their place
-    std::array<int64_t, 1> mismatches{result_.byte_mismatches};
+    const int64_t resident = worker_.processes_here > 0 && !leads() ? read_process_memory().peak_resident_bytes : 0;
+    std::array<int64_t, 2> mismatches{result_.byte_mismatches, resident};
     world().all_reduce(mismatches, Combine::sum);
     if (result_.byte_mismatches == 0 && mismatches[0] > 0)
       note("another rank counted other bytes than predicted; this is a bug in tern's memory prediction");
@@ -558,7 +571,7 @@ class Trainer {
     result_.model = run_->model();
     result_.converses = (in_.tokenizer && in_.tokenizer->has_chat_template()) || !s_.chat_template.empty();
     result_.counted_peak_bytes = std::max(result_.counted_peak_bytes, state_bytes());
-    result_.peak_resident_bytes = read_process_memory().peak_resident_bytes;
+    result_.peak_resident_bytes = mismatches[1] + read_process_memory().peak_resident_bytes;
   }
 
   void export_model(bool moved) {

@@ -1,0 +1,24 @@
+#pragma once
+// This process as one rank of a run that a launcher started.
+
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "base/options.h"
+#include "comm/comm.h"
+#include "comm/world.h"
+
+namespace tern {
+
+/// What a launcher said, if it started several processes. Errors: usage, as world_of.
+std::optional<World> launched_world();
+
+/// The environment with the launcher's number of ranks as TERN_RANKS, where that is not set.
+Environment with_launched_ranks(Environment);
+
+/// Joins the run and works. Who throws tells the others why; what others did wrong is thrown here.
+/// Errors  peer: a rank was lost, or is silent for longer than silence_s; the work's own.
+void run_as_rank(const World&, double silence_s, const std::function<void(std::shared_ptr<Comm>)>& work);
+
+}  // namespace tern

@@ -1,0 +1,58 @@
+// tern launch: a verb on several ranks of this machine, each a process.
+#include <fmt/format.h>
+
+#include "apps/child_process.h"
+#include "apps/launcher.h"
+#include "apps/signals.h"
+#include "apps/verbs.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/options.h"
+#include "base/units.h"
+
+namespace tern {
+namespace {
+
+LaunchConfig config_of(const Options& options) {
+  if (!options.has("ranks")) throw Error(ErrorKind::usage, "launch: how many ranks? Say -n N");
+  if (options.command().empty())
+    throw Error(ErrorKind::usage, "launch: what is to run stands after --, such as `{} launch -n 2 -- train …`",
+                program_name());
+  if (options.command().front() != "train")
+    throw Error(ErrorKind::usage, "launch: '{}' runs on one rank; expected train", options.command().front());
+  LaunchConfig config{.ranks = static_cast<int>(options.integer("ranks")),
+                      .silence_s = options.real("comm-timeout"),
+                      .command = options.command()};
+  config.command.insert(config.command.begin(), program_name());
+  if (options.has("min-ranks") && options.integer("min-ranks") > config.ranks)
+    throw Error(ErrorKind::usage, "--min-ranks {}: more than the {} of -n", options.integer("min-ranks"), config.ranks);
+  return config;
+}
+
+// After a loss: half as many where that is allowed, which keeps the order of sums.
+int ranks_after_loss(int ranks, const Options& options) {
+  const bool may_halve = options.has("min-ranks") && ranks % 2 == 0 && ranks / 2 >= options.integer("min-ranks");
+  return may_halve ? ranks / 2 : ranks;
+}
+
+}  // namespace
+
+int run_launch(const Options& options) {
+  LaunchConfig config = config_of(options);
+  const StopSignals signals;
+  const int64_t restarts = options.integer("max-restarts");
+  // Fewer ranks have to sum as the first ones did. A --sum-groups of the command is stronger.
+  if (options.has("min-ranks")) ::setenv("TERN_SUM_GROUPS", fmt::format("{}", config.ranks).c_str(), 0);
+  for (int64_t restart = 0;; ++restart) {
+    const LaunchEnd end = launch(config);
+    if (end.lost.empty()) return end.exit_code;
+    if (restart == restarts || stop_requested())
+      throw Error(ErrorKind::peer, "{}; all ranks have ended{}. The same command goes on from the last checkpoint",
+                  end.lost, restart > 0 ? fmt::format(" after {}", counted(restart, "restart")) : "");
+    config.ranks = ranks_after_loss(config.ranks, options);
+    log_warn("{}; starting again with {} from the last checkpoint (restart {} of {})", end.lost,
+             counted(config.ranks, "rank"), restart + 1, restarts);
+  }
+}
+
+}  // namespace tern

@@ -1,0 +1,36 @@
+#pragma once
+// A process's place among those of its run, as a launcher's variables say it: tern launch, torchrun, Slurm's srun, Open MPI's
+// mpirun.
+
+#include <map>
+#include <optional>
+#include <string>
+
+#include "comm/socket.h"
+
+namespace tern {
+
+struct World {
+  int rank = 0, size = 1;
+  int local_rank = 0, local_size = 1;  // among the processes of this machine
+  std::string launcher;                // "torchrun", for messages
+  HostPort store;                      // where the run's store is, or the first of more_ports + 1 that are tried
+  int more_ports = 0;
+  bool serves_store = false;  // this process, rank 0, has it; else the launcher
+  std::string token;          // of the run: others' are refused
+};
+
+/// The variables of each launcher: the names of the methods they were read in, see docs/parallel.md.
+/// None    no launcher has started this process: what it does concerns nobody else.
+/// Which   RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE count alone where tern launch (TERN_STORE) or torchrun
+///         (TORCHELASTIC_RUN_ID) set them, whatever started those; else all that are there have to say the same.
+/// Store   at TERN_STORE; without it in rank 0, on MASTER_ADDR (Slurm: the step's first host; one machine: 127.0.0.1) and a port
+///         after MASTER_PORT, never on it: torchrun's own store listens there.
+/// Errors  usage: a variable that is missing, no number or out of range, two that contradict each other, no address of rank 0
+///         where ranks are on several machines.
+std::optional<World> world_of(const std::map<std::string, std::string>& environment);
+
+/// "node[01-03,07],login" → "node01". Source: Slurm's host lists.
+std::string first_host(const std::string& list);
+
+}  // namespace tern
