@@ -224,10 +224,25 @@ TEST_P(Transports, ExchangesLongerThanAnyBufferDoNotBlock) {
   });
 }
 
+// Returns on `last` when all others wait for nothing any more: a failure would reach who is not done.
+void meet(Transport& t, int last) {
+  static const int mine = 1;  // read after this returns
+  int got = 0;
+  for (int r = 0; r < t.size(); ++r)
+    if (r != t.rank()) t.send(r, kTag, bytes_of(mine));
+  for (int r = 0; r < t.size(); ++r)
+    if (r != t.rank()) t.recv(r, kTag, room_of(got));
+  t.flush();
+  if (t.rank() != last) t.send(last, kTag, bytes_of(mine));
+  for (int r = 0; r < t.size(); ++r)
+    if (t.rank() == last && r != last) t.recv(r, kTag, room_of(got));
+}
+
 TEST_P(Transports, AFailingRankEndsTheOthersAndItsOwnErrorIsTheOneThatIsThrown) {
   std::atomic<int> ended = 0;
   try {
     GetParam().run(4, [&](std::unique_ptr<Transport> t) {
+      meet(*t, 2);
       if (t->rank() == 2) throw Error(ErrorKind::bad_file, "the disk of rank 2");
       int x = 0;
       try {
@@ -257,20 +272,6 @@ TEST_P(Transports, AnotherTagOrLengthThanExpectedIsABug) {
   EXPECT_EQ(sent_and_expected(kTag, 4), "no error");
   EXPECT_NE(sent_and_expected(tag_of(MessageKind::integers, 3), 4).find("expects integers 3"), std::string::npos);
   EXPECT_NE(sent_and_expected(kTag, 8).find("of 8 bytes from rank 0, which sent message 1 of 4"), std::string::npos);
-}
-
-// Returns on `last` when all others wait for nothing any more: a failure would reach who is not done.
-void meet(Transport& t, int last) {
-  static const int mine = 1;  // read after this returns
-  int got = 0;
-  for (int r = 0; r < t.size(); ++r)
-    if (r != t.rank()) t.send(r, kTag, bytes_of(mine));
-  for (int r = 0; r < t.size(); ++r)
-    if (r != t.rank()) t.recv(r, kTag, room_of(got));
-  t.flush();
-  if (t.rank() != last) t.send(last, kTag, bytes_of(mine));
-  for (int r = 0; r < t.size(); ++r)
-    if (t.rank() == last && r != last) t.recv(r, kTag, room_of(got));
 }
 
 TEST_P(Transports, AfterAFailureAllGoOnInANewGenerationAndNothingStaleArrives) {
