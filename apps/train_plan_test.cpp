@@ -96,7 +96,7 @@ TEST_F(TrainPlan, TakesAnOptionThatSaysTheSameAndRefusesOneThatDoesNot) {
 // Of several devices: as many ranks, and the list that was priced, whether each keeps a copy or shares.
 TEST_F(TrainPlan, OfSeveralDevicesLowersToTheProgramThatEachRankRuns) {
   const ModelSpec spec = small_model();
-  for (const int zero : {0, 1}) {
+  for (const int zero : {0, 1, 2}) {
     Plan p = small_plan();
     p.choice.mesh.data = 4, p.job.batch = 24;
     p.layers[1].strategy.zero = zero;
@@ -124,8 +124,8 @@ TEST_F(TrainPlan, RefusesByNameWhatItDoesNotRunAndNamesWhatWouldDo) {
             std::string::npos);
   p = small_plan(), p.choice.num_stages = 2;
   EXPECT_NE(why_not_trained(p).find("plan with --fix pp=1"), std::string::npos);
-  p = small_plan(), p.choice.mesh.data = 2, p.job.batch = 12, p.layers[1].strategy.zero = 2;
-  EXPECT_NE(refusal(p).find("plan with --zero 0,1"), std::string::npos);
+  p = small_plan(), p.choice.mesh.data = 2, p.job.batch = 12, p.layers[1].strategy.zero = 3;
+  EXPECT_NE(refusal(p).find("plan with --zero 0,1,2"), std::string::npos);
   p = small_plan(), p.choice.mesh.data = 2;
   EXPECT_NE(refusal(p).find("3 micro-batches of 2 on 2 ranks for a batch of 6"), std::string::npos);
   p = small_plan(), p.layers[1].strategy.states = Tier::host;

@@ -59,6 +59,8 @@ struct Buffers {
   }
 };
 
+bool is_summand(const Buffer& b) { return b.kind == BufferKind::summand || b.kind == BufferKind::summand_experts; }
+
 // y = x + y: the earlier groups' sum first.
 void add_earlier(const Tensor& x, const Tensor& y) {
   if (y.dtype() == DType::f32) return add(std::span<const float>(x.span<float>()), y.span<float>());
@@ -73,11 +75,13 @@ struct Runner {
   Buffers buffers;
   ExecuteResult result;
   bool training;
+  std::vector<Tensor*> summed{};  // where the model's functions add gradients to; of Programs with summands
   std::vector<Layer> layers = layers_of(in.spec);
 
   Arena& arena() const { return in.compute.arena; }
   int64_t now(MemoryClass c) const { return arena().current()[static_cast<size_t>(c)]; }
   int last() const { return program.num_units - 1; }
+  DType wide() const { return in.update->weights[0].dtype() == DType::f64 ? DType::f64 : DType::f32; }
   static bool allocates(const Instruction& i, BufferKind kind) {
     return std::any_of(i.allocates.begin(), i.allocates.end(),
                        [&](const BufferBytes& b) { return b.buffer.kind == kind; });
@@ -149,8 +153,42 @@ struct Runner {
   // What a collective takes: parts by who keeps them.
   RankParts parts_of_layer(const Instruction& i) const {
     const std::vector<size_t> places = parameters_of(i);
-    return parts_of(in.update->state.shares, places,
-                    at_places(i.op == Opcode::gather ? in.update->weights : in.update->gradients, places));
+    std::vector<Tensor> tensors = at_places(i.op == Opcode::gather ? in.update->weights : in.update->gradients, places);
+    if (i.op == Opcode::scatter && i.micro >= 0)
+      for (size_t k = 0; k < places.size(); ++k) tensors[k] = *summed[places[k]];
+    return parts_of(in.update->state.shares, places, tensors);
+  }
+
+  // The gradients of one micro-batch, zero, in one stretch of memory; until they are freed they are the model's.
+  void begin_summand(const BufferBytes& b) {
+    if (summed.empty()) summed = trained_tensors(in.spec, *in.gradients);
+    Tensor left = arena().zeros(wide(), {b.bytes / size_of(wide())}, MemoryClass::activations);
+    for (const size_t p : parameters_of(summand_of(b.buffer))) {
+      const Shape& shape = in.update->state.infos[p].shape;
+      *summed[p] = left.rows_view(0, shape.count()).reshaped(shape);
+      left = left.rows_view(shape.count(), left.count());
+    }
+    TERN_CHECK(left.count() == 0, "execute: {}: {} elements too many", to_string(b.buffer), left.count());
+    share_norms(in.spec, *in.gradients);
+  }
+  void end_summand(const Buffer& b) {
+    for (const size_t p : parameters_of(summand_of(b))) *summed[p] = Tensor();
+    share_norms(in.spec, *in.gradients);
+  }
+  static Instruction summand_of(const Buffer& b) {
+    return {.op = Opcode::scatter,
+            .unit = b.unit,
+            .axis = b.kind == BufferKind::summand ? MeshAxis::replicas : MeshAxis::expert_replicas};
+  }
+
+  void scatter(const Instruction& i) {
+    in.world->reduce_scatter_sum(parts_of_layer(i));
+    if (i.micro < 0) return;
+    const Shares& shares = in.update->state.shares;
+    for (const size_t p : parameters_of(i)) {
+      const Tensor& sum = in.update->gradients[p];
+      if (!sum.empty()) add_earlier(own_part(shares, p, in.update->state.forms[p].elements(), *summed[p]), sum);
+    }
   }
 
   void merge(const Instruction& i) {
@@ -205,7 +243,9 @@ struct Runner {
       case Opcode::reduce:
         return reduce(i);
       case Opcode::scatter:
-        return in.world->reduce_scatter_sum(parts_of_layer(i));
+        return scatter(i);
+      case Opcode::join:
+        return;  // transfers are done where they are issued
       case Opcode::gather:
         return in.world->all_gather(parts_of_layer(i));
       case Opcode::norm:
@@ -220,7 +260,11 @@ struct Runner {
 
   void free(const Instruction& i) {
     const auto frees = [&](Buffer b) { return std::find(i.frees.begin(), i.frees.end(), b) != i.frees.end(); };
-    for (const Buffer& b : i.frees) buffers.free(b, in.spec.units[b.unit], frees({BufferKind::saved, b.unit, b.micro}));
+    for (const Buffer& b : i.frees)
+      if (is_summand(b))
+        end_summand(b);
+      else
+        buffers.free(b, in.spec.units[b.unit], frees({BufferKind::saved, b.unit, b.micro}));
   }
 
   void compare(size_t place, const InstructionBytes& counted, const InstructionBytes& predicted) {
@@ -256,8 +300,7 @@ struct Runner {
     const Instruction& i = program.instructions[place];
     const LinkBytes now = link_bytes_now(), counted{now.sent - before.sent, now.received - before.received};
     result.links += counted;
-    LinkBytes want =
-        link_bytes(i, size_of(in.update->gradients[0].dtype()), in.world->rank(), num_ranks(), bytes_of_parts(i));
+    LinkBytes want = link_bytes(i, size_of(wide()), in.world->rank(), num_ranks(), bytes_of_parts(i));
     if ((i.op == Opcode::norm || i.op == Opcode::update) && !has_loss()) want = {};
     if (counted != want)
       result.mismatches.push_back(
@@ -279,6 +322,8 @@ struct Runner {
       const PeakScope scope(arena());
       const LinkBytes links_before = link_bytes_now();
       const int64_t begin = clock.now_ns();
+      for (const BufferBytes& b : i.allocates)
+        if (is_summand(b.buffer)) begin_summand(b);
       run_one(i);
       const int64_t end = clock.now_ns();
       const MemoryBytes peak = scope.peak().each;
@@ -334,14 +379,13 @@ void require_executable(const Program& program, int num_ranks) {
         throw Error(ErrorKind::usage,
                     "the step keeps {} off the device, which tern does not do yet: plan without offload",
                     to_string(b.buffer));
-  constexpr std::array kRun{Opcode::forward, Opcode::backward_input, Opcode::backward_weight, Opcode::recompute,
-                            Opcode::reduce,  Opcode::norm,           Opcode::update,          Opcode::merge,
-                            Opcode::gather,  Opcode::scatter};
+  constexpr std::array kRun{
+      Opcode::forward, Opcode::backward_input, Opcode::backward_weight, Opcode::recompute, Opcode::reduce, Opcode::norm,
+      Opcode::update,  Opcode::merge,          Opcode::gather,          Opcode::scatter,   Opcode::join};
   const auto runs_over = [&](const Instruction& i) {
     if (i.axis == MeshAxis::none) return true;
     if (num_ranks == 1) return false;
-    if (i.op == Opcode::gather || (i.op == Opcode::scatter && i.micro >= 0))
-      return i.micro < 0 && i.axis != MeshAxis::tables;  // ZeRO 1
+    if (i.op == Opcode::gather && i.micro >= 0) return false;  // ZeRO 3
     return i.op == Opcode::norm ? i.axis == MeshAxis::all
                                 : i.axis == MeshAxis::replicas || i.axis == MeshAxis::expert_replicas;
   };

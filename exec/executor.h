@@ -69,13 +69,14 @@ struct ExecuteResult {
 };
 
 /// Errors: usage, for what this executor does not run: another number of devices than ranks; stages, messages, collectives
-/// of a micro-batch (ZeRO 2 and 3); bytes off the device; it names the first.
+/// of weights for one pass (ZeRO 3); bytes off the device; it names the first.
 void require_executable(const Program&, int num_ranks = 1);
 
 /// Runs the Program once. A forward program (no BACKWARD) takes the losses without gradients.
 /// Ranks     All of a world call it with the same Program. REDUCE over replicas sums the gradients of a layer's dense
 ///           parameters, or of its experts, as one vector, in comm/comm.h's order. Where a layer is shared out (the update's
-///           Shares) SCATTER leaves each rank the sum of its own part, and GATHER brings the others' weights. NORM: every rank
+///           Shares) SCATTER leaves each rank the sum of its own part, added to those of earlier micro-batches where each has its
+///           own, and GATHER brings the others' weights. NORM: every rank
 ///           has the same sums; that one of them refuses is agreed on before anything is changed, and then all throw. What a
 ///           rank sends and receives is held to link_bytes (program/link_bytes.h).
 /// Counting  `counted` holds the most of the arena's activations and of its workspace during an instruction, beside what

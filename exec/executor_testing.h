@@ -94,10 +94,11 @@ struct Bench {
     weights = allocate_weights(spec, c.dtype, MemoryClass::weights, arena);
     initialize_weights(spec, weights, 5);
     for_each_adapter(spec, weights, [](const ParameterInfo& info, Tensor& t) { fill_adapter(info, t); });
-    gradients = allocate_gradients(spec, c.dtype, arena);
+    gradients = allocate_gradients(spec, c.dtype, arena, std::vector<bool>(spec.units.size(), zero >= 2 && ranks > 1));
     state = make_optimizer_state(spec, weights, config, arena,
                                  make_shares(spec, config.rule, std::vector(spec.units.size(), zero), rank, ranks));
     update.emplace(make_update_pass(spec, state, config, weights, gradients));
+    add_gradient_parts(*update, c.dtype == DType::f64 ? DType::f64 : DType::f32, arena);
     begin_step(*update, 1, [](int64_t) { return 1e-2; });
     if (!c.gpt2) rope = rope_table(spec.rope, c.seq, c.seq);
     uint64_t next = 0;

@@ -9,6 +9,7 @@
 #include "exec/executor_testing.h"
 #include "program/generate.h"
 #include "program/validate.h"
+#include "spec/sum_order.h"
 
 namespace tern {
 namespace {
@@ -69,7 +70,7 @@ Ran run(const Case& c, const UpdateConfig& config, int zero, int ranks, int step
     run.batches.erase(run.batches.begin() + each, run.batches.end());
     const std::vector<CostQuery> costs(run.costs.begin() + first, run.costs.begin() + first + each);
     Placement placed = placement_of(run.spec, costs, Recompute::none);
-    placed.mesh.data = ranks, placed.groups = static_cast<int>(each), placed.update = config;
+    placed.mesh.data = ranks, placed.groups = zero >= 2 ? 1 : static_cast<int>(each), placed.update = config;
     for (PlacedLayer& l : placed.layers) l.strategy.zero = zero;
     const Program p = lower(run.spec, placed, 0);
     ASSERT_EQ(validate(p), std::vector<std::string>{});
@@ -101,9 +102,74 @@ Ran run(const Case& c, const UpdateConfig& config, int zero, int ranks, int step
   return ran;
 }
 
-Case with_micro(Case c) {
-  c.micro = std::vector<int64_t>(kMicro, 1);
+Case with_micro(Case c, int micros = kMicro) {
+  c.micro = std::vector<int64_t>(static_cast<size_t>(micros), 1);
   return c;
+}
+
+template <class T>
+void add_to(const Tensor& from, const Tensor& to) {
+  for (int64_t i = 0; i < to.count(); ++i) to.span<T>()[i] += from.span<T>()[i];
+}
+void add_to(const Tensor& from, const Tensor& to) {
+  to.dtype() == DType::f64 ? add_to<double>(from, to) : add_to<float>(from, to);
+}
+
+// One rank, by plain loops: each micro-batch of all ranks as a tree of its own, added to the sum of those before.
+Ran replay_micro_major(const Case& c, const UpdateConfig& config, int ranks, int steps) {
+  Bench run(c, config);
+  Ran ran;
+  const int each = static_cast<int>(c.micro.size()) / ranks;
+  int64_t targets = 0;
+  for (const MicroBatch& b : run.batches) targets += b.num_targets();
+  Placement one = placement_of(run.spec, {run.costs.data(), 1}, Recompute::none);
+  one.update = config;
+  Program p = lower(run.spec, one, 0);
+  std::erase_if(p.instructions, [](const Instruction& i) { return i.op == Opcode::norm || i.op == Opcode::update; });
+  const std::vector<Tensor>& gradients = run.update->gradients;
+  Arena sums;
+  const auto copied = [&] {
+    std::vector<Tensor> copy;
+    for (const Tensor& g : gradients) {
+      copy.push_back(sums.allocate(g.dtype(), g.shape(), MemoryClass::gradients));
+      std::memcpy(copy.back().data(), g.data(), static_cast<size_t>(g.bytes()));
+      g.fill_zero();
+    }
+    return copy;
+  };
+  put_weights_at(*run.update, WeightPoint::computing);
+  for (int step = 1; step <= steps; ++step) {
+    std::vector<double> losses(c.micro.size());
+    std::vector<Tensor> total = copied();  // zeros
+    for (int m = 0; m < each; ++m) {
+      std::vector<std::vector<Tensor>> leaves;
+      for (int rank = 0; rank < ranks; ++rank) {
+        const size_t k = static_cast<size_t>(rank * each + m);
+        losses[k] = execute(p, {.spec = run.spec,
+                                .weights = run.source,
+                                .gradients = &run.gradients,
+                                .micro_batches = {&run.batches[k], 1},
+                                .loss_scale = 1.0 / static_cast<double>(targets),
+                                .compute = {run.arena, c.multiply},
+                                .update = &*run.update})
+                        .losses[0];
+        leaves.push_back(copied());
+      }
+      for (const TreePair& pair : tree_pairs(ranks))
+        for (size_t t = 0; t < total.size(); ++t) add_to(leaves[pair.right][t], leaves[pair.left][t]);
+      for (size_t t = 0; t < total.size(); ++t) add_to(leaves[0][t], total[t]);
+    }
+    for (size_t t = 0; t < total.size(); ++t)
+      std::memcpy(gradients[t].data(), total[t].data(), static_cast<size_t>(total[t].bytes()));
+    begin_step(*run.update, step, [](int64_t) { return 1e-2; });
+    const UpdateNorm norm = gradient_norm(*run.update);
+    for (int unit = 0; unit < static_cast<int>(run.spec.units.size()); ++unit)
+      update_unit(*run.update, norm, unit, run.arena);
+    ran.norm = norm.gradient_norm, ran.loss = 0;
+    for (const double loss : losses) ran.loss += loss;
+  }
+  put_state(ran.state, run);
+  return ran;
 }
 
 void expect_equal(const Ran& got, const Ran& want, const std::string& what) {
@@ -129,6 +195,22 @@ TEST_P(ZeroOf, OneHasTheBitsOfACopyOnEachRank) {
   const UpdateConfig config = update_config(UpdateRule::adamw);
   const Ran want = run(GetParam(), config, 0, 1, 3);
   for (const int ranks : {2, 4}) expect_equal(run(GetParam(), config, 1, ranks, 3), want, std::to_string(ranks));
+}
+
+// Gradients summed over ranks with each micro-batch: the bits of a plain loop in that order, and with one micro-batch to a
+// rank those of a copy on each.
+TEST_P(ZeroOf, TwoHasTheBitsOfItsReplayOnOneRank) {
+  const UpdateConfig config = update_config(UpdateRule::adamw);
+  expect_equal(run(GetParam(), config, 2, 2, 3), replay_micro_major(GetParam(), config, 2, 3), "2 ranks");
+  expect_equal(run(GetParam(), config, 2, 4, 3), run(GetParam(), config, 0, 4, 3), "a copy on each");
+}
+
+TEST(Zero, TwoHasTheBitsOfItsReplayWithEveryRule) {
+  const Case wide = with_micro({"wide", DType::bf16, Multiply::fast, true, 160, 3, {}});
+  for (const UpdateRule rule : kUpdateRules) {
+    const UpdateConfig config = update_config(rule);
+    expect_equal(run(wide, config, 2, 2, 1), replay_micro_major(wide, config, 2, 1), std::string(name_of(rule)));
+  }
 }
 
 // Parameters of several blocks, so that ranks share one: norms, sums over parameters and over the model come in pieces.

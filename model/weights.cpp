@@ -121,7 +121,7 @@ ModelWeights allocate_weights(const ModelSpec& spec, DType dtype, MemoryClass me
 }
 
 // A norm of two branches is one storage.
-static void share_norms(const ModelSpec& spec, ModelWeights& w) {
+void share_norms(const ModelSpec& spec, ModelWeights& w) {
   for (size_t i = 0; i < w.units.size(); ++i)
     if (const auto* u = std::get_if<ParallelSpec>(&spec.units[i].spec); u && u->shared_norm) {
       auto& both = std::get<ParallelWeights>(w.units[i]);
@@ -129,11 +129,13 @@ static void share_norms(const ModelSpec& spec, ModelWeights& w) {
     }
 }
 
-ModelWeights allocate_gradients(const ModelSpec& spec, DType dtype, Arena& arena) {
+ModelWeights allocate_gradients(const ModelSpec& spec, DType dtype, Arena& arena, const std::vector<bool>& without) {
   const DType type = ops::sum_dtype(dtype);
   const auto zeros = [&](Shape shape) { return arena.zeros(type, shape, MemoryClass::gradients); };
   ModelWeights g = empty_weights(spec);
-  for_each_trained(spec, g, [&](const ParameterInfo& info, Tensor& t) { t = zeros(info.shape); });
+  for_each_trained(spec, g, [&](const ParameterInfo& info, Tensor& t) {
+    if (without.empty() || !without[static_cast<size_t>(info.unit)]) t = zeros(info.shape);
+  });
   const HeadSpec& head = spec.head();
   TERN_CHECK(!head.tied || spec.units.front().frozen == spec.units.back().frozen,
              "gradients: a tied table is frozen in the embedding and in the head, or in neither");

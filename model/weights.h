@@ -125,7 +125,10 @@ ModelWeights allocate_weights(const ModelSpec&, DType, MemoryClass, Arena&);
 /// Zero gradients of what is trained, for weights of `dtype`; a frozen unit's own parameters have none. f32, or f64 of
 /// an f64 model; storage is shared as in the weights, but a tied projection has a gradient of its own beside the embedding table's (V·D elements more). Either unit adds to its own
 /// in the order of micro-batches, so no schedule changes their bits. MemoryClass::gradients.
-ModelWeights allocate_gradients(const ModelSpec&, DType dtype, Arena&);
+/// without: of these units (one entry each, or none at all) nothing is allocated but a tied projection's own.
+ModelWeights allocate_gradients(const ModelSpec&, DType dtype, Arena&, const std::vector<bool>& without = {});
+/// Makes one storage of a norm of two branches, for tensors that were set one by one.
+void share_norms(const ModelSpec&, ModelWeights&);
 /// Of a tied model: embed.tokens += head.projection, and head.projection = 0. After the last BACKWARD_WEIGHT of a step
 /// embed.tokens then holds the table's whole gradient. Of other models: nothing.
 void join_tied_gradients(const ModelSpec&, const ModelWeights& gradients);

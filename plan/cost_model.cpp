@@ -272,7 +272,7 @@ Sharing sharing_of(const TrainJob& job, const Machine& machine, const Mesh& mesh
     r.all_reduce += all_reduce_ps(machine, groups[i], trained * g);
   }
   r.gathered_bytes = (n.all[0] + n.all[1]) * s;
-  r.gradient_bytes = (n.trained[0] + n.trained[1] + n.own_gradients) * g;
+  r.gradient_bytes = (n.trained[0] + n.trained[1]) * g;
   return r;
 }
 

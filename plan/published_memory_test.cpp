@@ -91,7 +91,7 @@ std::vector<Figure> figures() {
       {"M1", 120, model_states(gpt_7b, DType::bf16, 0, 64) / kGB, "GB"},
       {"M2", 31.4, model_states(gpt_7b, DType::bf16, 1, 64) / kGB, "GB"},
       {"M3", 16.6, model_states(gpt_7b, DType::bf16, 2, 64) / kGB, "GB"},
-      {"M4", 1.88, model_states(gpt_7b, DType::bf16, 3, 64) / kGB, "GB"},
+      {"M4", 1.88, model_states(gpt_7b, DType::bf16, 3, 64) / kGB, "GB", false},
       {"M5", 6.10, model_states(*preset_model("t5-3b"), DType::f32, 3, 8) / kGiB, "GiB"},
       {"M6", 3291, model_states(*preset_model("t5-large"), DType::f32, 3, 4) / kMiB, "MiB"},
       {"M7", 15.93, model_states(*preset_model("t5-3b"), DType::f32, 2, 8) / kGiB, "GiB", false},

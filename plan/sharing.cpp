@@ -49,7 +49,7 @@ SharedBytes shared_bytes(const TrainJob& job, const Mesh& mesh, const LayerParam
   for (int i = 0; i < 2; ++i) {
     const int64_t share = n.widest[i].elements, fixed = n.all[i] - n.trained[i], own = i == 0 ? n.own_gradients : 0;
     r.weights += (zero >= 3 ? share + ceil_div(fixed, ranks[i]) : n.all[i]) * size_of(job.dtype);
-    r.gradients += (zero >= 2 ? share + ceil_div(own, ranks[i]) : n.trained[i] + own) * size_of(job.gradients);
+    r.gradients += ((zero >= 2 ? share : n.trained[i]) + own) * size_of(job.gradients);
     r.shard += zero >= 1 ? share : n.trained[i];
     r.states += zero >= 1 ? n.widest[i].state_bytes : n.state_bytes[i];
   }

@@ -32,7 +32,7 @@ LayerParameters layer_parameters(const ModelSpec&, const Layer&, const CostQuery
                                  bool pipelined);
 
 /// Bytes on each rank at most; `shard`: elements that its update works on. What is trained is shared out as spec/owner.h deals it;
-/// what has no owner there (frozen parameters, a tied head's own gradient) in equal parts. `zero` as in LayerStrategy.
+/// frozen parameters in equal parts; a tied head's own gradient is whole on each. `zero` as in LayerStrategy.
 struct SharedBytes {
   int64_t weights = 0, gradients = 0, states = 0;
   int64_t shard = 0;

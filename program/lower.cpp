@@ -59,6 +59,9 @@ class Lowerer {
     TERN_CHECK(rank >= 0 && rank < at_.shape.num_devices, "lower: rank {} of {}", rank, at_.shape.num_devices);
     first_layer_.assign(static_cast<size_t>(stages) + 1, static_cast<int>(at_.layers.size()));
     for (int l = static_cast<int>(at_.layers.size()) - 1; l >= 0; --l) first_layer_[at_.layers[l].stage] = l;
+    for (size_t l = 0; l < at_.layers.size(); ++l)
+      TERN_CHECK(at_.groups == 1 || !reduces_each_micro(static_cast<int>(l)),
+                 "lower: {} groups, and layer {} sums each micro-batch over ranks", at_.groups, l);
     for (int s = 0; s < stages; ++s)
       TERN_CHECK(first_layer_[s] < first_layer_[s + 1], "lower: stage {} of {} has no layer", s, stages);
     program_.num_ranks = at_.shape.num_devices;
@@ -296,20 +299,22 @@ class Lowerer {
     i.workspace_bytes = c.backward_weight_workspace;
     i.flops = c.backward_weight_flops;
     i.bytes_moved = c.backward_weight_bytes_moved;
-    if (u == layer(l).first + layer(l).count - 1 && reduces_each_micro(l)) {
-      const LayerParameters& n = parameters(l);
-      join(scatters_, 0);
-      for (const Instruction& s : collectives(Opcode::scatter, l, micro_, n.trained, size_of(at_.job.gradients)))
-        i.allocates.push_back(
-            {{s.axis == MeshAxis::replicas ? BufferKind::summand : BufferKind::summand_experts, layer(l).first, micro_},
-             s.message_bytes});
-    }
+    if (u == layer(l).first + layer(l).count - 1 && (u < last() || pipelined())) begin_summand(l, i);
     compute(std::move(i));
-    if ((micro_ + 1) % group_length() == 0) {
-      if (u == 0) join_tables();
-      merge(u);
-    }
+    if (u == 0 && ((micro_ + 1) % group_length() == 0 || reduces_each_micro(l))) join_tables();
+    if ((micro_ + 1) % group_length() == 0) merge(u);
     if (u == layer(l).first) reduce(l);
+  }
+  // The gradients of a layer of one micro-batch: from its first weight gradient, the head's from its FORWARD. (In pipelines,
+  // where the head's FORWARD may be long before, it is priced as the others'.)
+  void begin_summand(int l, Instruction& i) {
+    if (!reduces_each_micro(l)) return;
+    const LayerParameters& n = parameters(l);
+    join(scatters_, 0);
+    for (const Instruction& s : collectives(Opcode::scatter, l, micro_, n.trained, size_of(at_.job.gradients)))
+      i.allocates.push_back(
+          {{s.axis == MeshAxis::replicas ? BufferKind::summand : BufferKind::summand_experts, layer(l).first, micro_},
+           s.message_bytes});
   }
   int group_length() const { return program_.num_micro / at_.groups; }
   // The embedding's gradient and a tied head's own become one.
@@ -383,11 +388,13 @@ class Lowerer {
     receive(output(first_unit() - 1, micro_), stage_ - 1);
     for (int l = first_layer_[stage_]; l < first_layer_[stage_ + 1]; ++l) {
       join(stores_, 1);
-      gather(l, false);
       const int end = layer(l).first + layer(l).count;
+      if (end - 1 == last() && !pipelined() && reduces_each_micro(l)) join(scatters_, 0);
+      gather(l, false);
       for (int u = layer(l).first; u < end; ++u) {
         Instruction i = forward_of(Opcode::forward, u);
         if (remakes(l, u)) keep_nothing(i);
+        if (u == last() && !pipelined()) begin_summand(l, i);
         if (u + 1 == end) i.frees = gathered(l);
         compute(std::move(i));
       }

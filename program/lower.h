@@ -15,8 +15,9 @@ namespace tern {
 ///           BACKWARD_INPUT and, where the schedule does not split them, BACKWARD_WEIGHT; SEND of the input's gradient
 /// weight    BACKWARD_WEIGHT of each unit from the last
 /// step      GATHER (micro −1; ZeRO 1, 2) before all; after a layer's last BACKWARD_WEIGHT, on the gradient link, REDUCE
-///           (ZeRO 0) or SCATTER (ZeRO 1), with ZeRO 2, 3 a SCATTER of each micro-batch; REDUCE of a tied table; NORM;
-///           UPDATE of each unit
+///           (ZeRO 0) or SCATTER (ZeRO 1), with ZeRO 2, 3 a SCATTER of each micro-batch, of what its first BACKWARD_WEIGHT (the
+///           head's FORWARD) begins with zeros in a plan of one stage; REDUCE of a tied table, with ZeRO 2, 3 for each micro-batch; NORM; UPDATE of
+///           each unit
 ///
 /// Buffers   output(u) lives from FORWARD(u) to BACKWARD_WEIGHT(u+1), which reads it as x; saved(u) from FORWARD(u), or
 ///           from RECOMPUTE(u) just before the backward, to BACKWARD_WEIGHT(u); gradient(u), made by

@@ -134,7 +134,7 @@ MemoryPlan predict_memory(const ModelSpec& spec, const TrainSettings& s, int64_t
   check_countable(spec, s);
   MemoryPlan plan{.process = process_bytes};
   const int64_t n = num_parameters(spec), wide = s.dtype == DType::f64 ? 8 : 4;
-  int64_t trained = 0, shared = 0;  // elements; bytes of the optimizer's state that ranks share out
+  int64_t trained = 0, shared = 0, apart = 0;  // elements; bytes of states, and of gradients, that ranks share out
   const std::vector<int> zero = zero_of_units(spec, s);
   const int64_t fixed = num_fixed_numbers(spec) * wide;
   plan.weights = n * size_of(s.dtype) + fixed;
@@ -144,6 +144,7 @@ MemoryPlan predict_memory(const ModelSpec& spec, const TrainSettings& s, int64_t
     const int64_t states = state_bytes(s.optimizer, s.dtype, trained_forms(spec.units[u], {}));
     plan.optimizer += states;
     if (zero[u] >= 1) shared += states;
+    if (zero[u] >= 2) apart += cost.trained * wide;
   }
   // Masters and what the rule keeps, of what is trained; masters are the weights themselves where the rule has none.
   plan.staging = fixed + plan.optimizer + (has_own_masters(s.optimizer, s.dtype) ? 0 : trained * wide);
@@ -154,10 +155,12 @@ MemoryPlan predict_memory(const ModelSpec& spec, const TrainSettings& s, int64_t
   // One micro-batch's Program has the same peak as many in turn; the first is the largest. Of each group one: what is
   // kept of the others lies beside it.
   const int64_t largest = std::min(s.micro_batch, s.batch);
-  const Program step = lower(spec, step_placement(spec, s, largest * (s.sum_order.groups / s.ranks)), 0);
+  // What one micro-batch's sums over ranks still hold lies beside the next one.
+  const int64_t micros = sums_each_micro_batch(s) ? 2 : s.sum_order.groups / s.ranks;
+  const Program step = lower(spec, step_placement(spec, s, largest * micros), 0);
   RankBytes peak = simulate(step).ranks[0];
   peak.peak_bytes *= s.ranks, peak.buffers_at_peak *= s.ranks, peak.workspace_at_peak *= s.ranks;
-  plan.weights *= s.ranks, plan.gradients *= s.ranks;
+  plan.weights *= s.ranks, plan.gradients = apart + s.ranks * (plan.gradients - apart);
   plan.optimizer = shared + s.ranks * (plan.optimizer - shared);
   if (s.dtype == DType::bf16) plan.beginning = s.ranks * begins + plan.optimizer;
   if (s.ranks > 1) plan.messages = s.ranks * staging_elements(longest_sum(spec, s), s.ranks) * wide;

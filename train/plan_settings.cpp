@@ -21,8 +21,8 @@ std::string why_not_trained(const Plan& p) {
   if (c.mesh.context > 1) return shares("sequences (context parallelism)", "cp=1");
   if (c.mesh.expert > 1 || c.mesh.expert_tensor > 1) return shares("experts (expert parallelism)", "ep=1,etp=1");
   for (const PlannedLayers& l : p.layers)
-    if (c.mesh.data > 1 && l.strategy.zero > 1)
-      return fmt::format("has layers under zero {}; tern train knows zero 0 and 1: plan with --zero 0,1",
+    if (c.mesh.data > 1 && l.strategy.zero > 2)
+      return fmt::format("has layers under zero {}; tern train knows zero 0, 1 and 2: plan with --zero 0,1,2",
                          l.strategy.zero);
   for (const PlannedLayers& l : p.layers)
     if (l.strategy.states != Tier::device || l.strategy.activations != Tier::device)

@@ -143,6 +143,32 @@ TEST(TrainRanks, SharedStateLeavesTheBitsOfOne) {
   }
 }
 
+// Gradients too. With one micro-batch to a rank the order of sums is that of a copy on each; with several it is its own, which a
+// stopped run that goes on keeps.
+TEST(TrainRanks, SharedGradientsLeaveTheBitsOfOneAndGoOn) {
+  for (const bool tied : {false, true})
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      const Inputs inputs(tied);
+      TrainSettings s = settings_of(inputs, dtype);
+      s.micro_batch = 2;
+      MemoryIo copies, shared, several, stopped;
+      const std::string want = bits_of(train_on(s, 4, copies), copies);
+      s.zero = 2;
+      const auto run = [&](MemoryIo& io, const TrainHooks& hooks = {}, const std::atomic<bool>& stop = kNeverStops) {
+        const TrainResult r = train_on(s, static_cast<int>(s.sum_order.groups), io, hooks, stop);
+        EXPECT_EQ(r.byte_mismatches, 0);
+        EXPECT_EQ(r.counted_peak_bytes, r.predicted.tensors());
+        return bits_of(r, io);
+      };
+      EXPECT_TRUE(run(shared) == want);
+      s.sum_order.groups = 2;
+      const std::string of_two = run(several);
+      std::atomic<bool> stop = false;
+      train_on(s, 2, stopped, {.step = [&](const StepReport& r) { stop = r.step == 3; }}, stop);
+      EXPECT_TRUE(run(stopped) == of_two);
+    }
+}
+
 TEST(TrainRanks, InF64Too) { expect_bits_of_one(DType::f64, true); }
 
 TEST(TrainRanks, AnotherOrderOfSumsIsAnotherRunToTheBit) {

@@ -294,6 +294,12 @@ bool sums_in_order(const TrainSettings& s) {
 
 void check_ranks(const TrainSettings& s) {
   const int64_t groups = s.sum_order.groups;
+  if (sums_each_micro_batch(s) && groups != s.ranks)
+    throw Error(
+        ErrorKind::usage,
+        "--sum-groups: {}, but --zero 2 sums each micro-batch over the {} ranks before the next one; leave it out, "
+        "or choose --zero 1",
+        groups, s.ranks);
   if (sums_in_order(s)) return;
   if (s.batch % s.micro_batch != 0)
     throw Error(ErrorKind::usage,
@@ -323,6 +329,13 @@ void check_ranks(const TrainSettings& s) {
   }
 }
 
+bool sums_each_micro_batch(const TrainSettings& s) {
+  int zero = s.zero;
+  if (s.plan)
+    for (const PlannedLayers& l : s.plan->layers) zero = std::max(zero, l.strategy.zero);
+  return zero >= 2 && s.ranks > 1 && s.batch > s.micro_batch * s.ranks;
+}
+
 std::vector<int> zero_of_units(const ModelSpec& spec, const TrainSettings& s) {
   std::vector<int> zero(spec.units.size(), s.zero);
   if (!s.plan) return zero;
@@ -342,7 +355,7 @@ Facts settings_facts(const TrainSettings& s, const RunIdentity& id) {
              {"seq", number(s.seq)},
              {"batch", number(s.batch)},
              {"micro-batch", number(s.micro_batch)},
-             {"sum-groups", number(s.sum_order.groups)},
+             {"sum-groups", number(s.sum_order.groups) + (sums_each_micro_batch(s) ? " in each micro-batch" : "")},
              {"steps", number(s.schedule.total_steps)},
              {"learning-rate", number(s.schedule.peak)},
              {"min-learning-rate", number(s.schedule.minimum)},

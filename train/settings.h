@@ -59,6 +59,9 @@ void check_ranks(const TrainSettings&);
 bool sums_in_order(const TrainSettings&);
 /// ZeRO's stage of each unit: the plan's of its layer, or the settings'.
 std::vector<int> zero_of_units(const ModelSpec&, const TrainSettings&);
+/// Whether a micro-batch's gradients are summed over ranks before the next one's, which is another order where a rank has
+/// several.
+bool sums_each_micro_batch(const TrainSettings&);
 /// Sequences of a step on one rank.
 inline int64_t rank_batch(const TrainSettings& s) { return s.batch / s.ranks; }
 

@@ -78,7 +78,7 @@ TrainState fresh_state(const TrainSettings& s, const TrainInputs& in, Arena& are
     state.weights = first_weights(s, in, s.dtype, arena);
     state.optimizer = make_optimizer_state(in.spec, state.weights, s.optimizer, arena, std::move(shares));
   }
-  state.gradients = allocate_gradients(in.spec, s.dtype, arena);
+  state.gradients = allocate_gradients(in.spec, s.dtype, arena, state.optimizer.shares.gradients_apart);
   return state;
 }
 
@@ -94,7 +94,7 @@ TrainState load_state(const TrainSettings& s, const TrainInputs& in, Io& io, con
                 data.tensors().path(), data.tensors().size(), wanted.size());
   for (const StateTensor& want : wanted) read_tensor(data.tensors(), want, state.optimizer.shares.rank);
   round_masters(in.spec, state.optimizer, state.weights);
-  state.gradients = allocate_gradients(in.spec, s.dtype, arena);
+  state.gradients = allocate_gradients(in.spec, s.dtype, arena, state.optimizer.shares.gradients_apart);
   state.step = manifest.step;
   state.samples = manifest.samples;
   return state;

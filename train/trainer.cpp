@@ -213,6 +213,7 @@ class Trainer {
     if (in_.spec.rope.kind != RopeKind::none) rope_ = rope_table(in_.spec, s_.seq, s_.seq);
     predicted_ = simulate(program_).replay;
     update_.emplace(make_update_pass(in_.spec, state_.optimizer, s_.optimizer, state_.weights, state_.gradients));
+    add_gradient_parts(*update_, s_.dtype == DType::f64 ? DType::f64 : DType::f32, state_arena_);
     put_weights_at(*update_, WeightPoint::computing);
     std::array<int64_t, 1> states{state_arena_.current_total()};
     world().all_reduce(states, Combine::sum);

@@ -40,6 +40,7 @@ Shares make_shares(const ModelSpec& spec, UpdateRule rule, std::span<const int> 
   if (ranks == 1 || std::ranges::all_of(zero, [](int z) { return z == 0; })) return shares;
   const std::vector<ParameterInfo> infos = trained_parameters(spec);
   shares.owners.resize(infos.size());
+  for (const int z : zero) shares.gradients_apart.push_back(z >= 2);
   each_unit(infos, [&](size_t first, size_t end) {
     if (zero[static_cast<size_t>(infos[first].unit)] == 0) return;
     for (const bool experts : {false, true}) {

@@ -22,12 +22,13 @@ struct Shares {
   std::vector<std::vector<RankInterval>> owners{};  // ascending; empty: none
 
   bool is_shared(size_t parameter) const { return !owners.empty() && !owners[parameter].empty(); }
+  std::vector<bool> gradients_apart{};  // of each unit: ZeRO 2, its gradients are shared out too; empty: of none
   bool any() const;
   /// What this rank keeps of a parameter of so many elements.
   Interval mine(size_t parameter, int64_t elements) const;
 };
 
-/// Parameters of the units whose `zero` (LayerStrategy) is 1 or more are shared out over `ranks`. Dense ones and those of
+/// Parameters of the units whose `zero` (LayerStrategy) is 1 or more are shared out over `ranks`, from 2 on their gradients too. Dense ones and those of
 /// experts are dealt apart. Shapes: zero: of each unit.
 Shares make_shares(const ModelSpec&, UpdateRule, std::span<const int> zero, int rank, int ranks);
 

@@ -92,6 +92,14 @@ UpdatePass make_update_pass(const ModelSpec& spec, OptimizerState& state, const 
   return pass;
 }
 
+void add_gradient_parts(UpdatePass& pass, DType wide, Arena& arena) {
+  const OptimizerState& state = pass.state;
+  for (size_t p = 0; p < pass.gradients.size(); ++p) {
+    const int64_t mine = state.shares.mine(p, state.forms[p].elements()).size();
+    if (pass.gradients[p].empty() && mine > 0) pass.gradients[p] = arena.zeros(wide, {mine}, MemoryClass::gradients);
+  }
+}
+
 UpdateShard shard_of(const UpdatePass& pass, const UpdateNorm& norm, size_t parameter) {
   const OptimizerState& state = pass.state;
   const double rate = pass.highest_rate, all = pass.squared_rates;

@@ -29,6 +29,9 @@ void begin_step(UpdatePass&, int64_t number, const std::function<double(int64_t)
 UpdatePass make_update_pass(const ModelSpec&, OptimizerState&, const UpdateConfig&, ModelWeights& weights,
                             ModelWeights& gradients);
 
+/// Gradients of parameters whose gradients are shared out: this rank's parts of them, zero, which make_update_pass found not there.
+void add_gradient_parts(UpdatePass&, DType wide, Arena&);
+
 /// A parameter of the pass as a rule's functions take it: whole, or this rank's interval; by its place in state.infos. No
 /// temporaries.
 UpdateShard shard_of(const UpdatePass&, const UpdateNorm&, size_t parameter);
