@@ -1,0 +1,127 @@
+#include "store/extent_ring.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "store/read_extent.h"
+
+namespace tern {
+namespace {
+
+int64_t largest(std::span<const Extent> order) {
+  int64_t most = 0;
+  for (const Extent& e : order) most = std::max(most, e.bytes);
+  return most;
+}
+
+}  // namespace
+
+int64_t ExtentRing::bytes_for(std::span<const Extent> order, int slots, int64_t alignment) {
+  return order.empty() ? 0 : slots * room_for(largest(order), alignment);
+}
+
+ExtentRing::ExtentRing(BlockFiles& files, std::vector<Extent> order, const RingSettings& settings,
+                       std::span<std::byte> memory, Clock& clock)
+    : files_(files), order_(std::move(order)), settings_(settings), memory_(memory), clock_(clock) {
+  TERN_CHECK(settings.slots >= 1 && settings.threads >= 1, "ExtentRing: {} slots, {} threads", settings.slots,
+             settings.threads);
+  if (order_.empty()) return;
+  slots_.resize(static_cast<size_t>(settings.slots));
+  slot_bytes_ = room_for(largest(order_), files.alignment());
+  TERN_CHECK(static_cast<int64_t>(memory.size()) >= slot_bytes_ * settings.slots &&
+                 reinterpret_cast<uintptr_t>(memory.data()) % static_cast<uintptr_t>(files.alignment()) == 0,
+             "ExtentRing: {} bytes for {} slots of {}", memory.size(), settings.slots, slot_bytes_);
+  for (int i = 0; i < std::min(settings.threads, settings.slots); ++i) threads_.emplace_back([this] { read_ahead(); });
+}
+
+ExtentRing::~ExtentRing() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  free_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+bool ExtentRing::may_read() const {
+  if (next_ >= use_ + static_cast<int64_t>(slots_.size())) return false;
+  if (!settings_.cyclic && next_ >= num_places()) return false;
+  return !slots_[static_cast<size_t>(next_) % slots_.size()].busy;
+}
+
+void ExtentRing::read_ahead() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    free_.wait(lock, [this] { return stop_ || may_read(); });
+    if (stop_) return;
+    const int64_t turn = next_++;
+    Slot& slot = slot_of(turn);
+    slot = {.turn = turn, .busy = true};
+    const auto index = static_cast<size_t>(turn) % slots_.size();
+    const auto into = memory_.subspan(index * static_cast<size_t>(slot_bytes_), static_cast<size_t>(slot_bytes_));
+    lock.unlock();
+    ReadExtent read;
+    std::exception_ptr error;
+    const int64_t begin_ns = clock_.now_ns();
+    try {
+      read = read_extent(files_, extent_of(turn), into);
+    } catch (...) { error = std::current_exception(); }
+    const int64_t end_ns = clock_.now_ns();
+    lock.lock();
+    counts_.read_bytes += read.read;
+    if (records_) reads_.push_back({static_cast<int>(turn % num_places()), begin_ns, end_ns});
+    slot.busy = false, slot.ready = true, slot.bytes = read.bytes, slot.error = error;
+    ready_.notify_all();
+    if (slot.turn < use_) free_.notify_all();  // it was passed over meanwhile
+  }
+}
+
+std::span<const std::byte> ExtentRing::acquire(int place) {
+  TERN_CHECK(0 <= place && place < num_places(), "ExtentRing: place {} of {}", place, num_places());
+  std::unique_lock lock(mutex_);
+  TERN_CHECK(!held_, "ExtentRing: place {} is acquired before the last one was released", place);
+  const int64_t at = use_ % num_places(), turn = use_ + (place - at + num_places()) % num_places();
+  TERN_CHECK(settings_.cyclic || turn < num_places(), "ExtentRing: place {} comes but once", place);
+  if (turn > use_) {
+    counts_.skipped += std::min(turn, next_) - use_;
+    use_ = turn;
+    next_ = std::max(next_, turn);
+    free_.notify_all();
+  }
+  Slot& slot = slot_of(turn);
+  if (!(slot.turn == turn && slot.ready)) {
+    const int64_t begin_ns = clock_.now_ns();
+    ready_.wait(lock, [&] { return slot.turn == turn && slot.ready; });
+    counts_.waited_ns += clock_.now_ns() - begin_ns;
+  }
+  if (slot.error) std::rethrow_exception(slot.error);
+  held_ = true;
+  ++counts_.used, counts_.used_bytes += static_cast<int64_t>(slot.bytes.size());
+  return slot.bytes;
+}
+
+void ExtentRing::release() noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    held_ = false;
+    ++use_;
+  }
+  free_.notify_one();
+}
+
+RingCounts ExtentRing::counts() const {
+  const std::lock_guard lock(mutex_);
+  return counts_;
+}
+
+void ExtentRing::record_reads(bool on) {
+  const std::lock_guard lock(mutex_);
+  records_ = on;
+}
+
+std::vector<RingRead> ExtentRing::take_reads() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(reads_, {});
+}
+
+}  // namespace tern

@@ -1,0 +1,107 @@
+#pragma once
+// Extents in a fixed order, again and again, through a ring of slots: threads read ahead into slots that are free while one
+// is in use. The disk never waits for the end of a pass: the first extents of the next one follow the last.
+
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <mutex>
+#include <span>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "store/block_files.h"
+#include "store/extent.h"
+
+namespace tern {
+
+struct RingSettings {
+  int slots = 8;    // 1: nothing is read ahead
+  int threads = 4;  // that read, an extent each
+  bool cyclic = true;
+};
+
+/// Of all reads so far.
+struct RingCounts {
+  int64_t used = 0, used_bytes = 0;  // extents that were acquired
+  int64_t skipped = 0;               // that were read, or on their way, and passed over
+  int64_t read_bytes = 0;            // from the disk, with what lies beside extents in their blocks
+  int64_t waited_ns = 0;             // by acquire
+};
+
+/// One extent on its way from the disk.
+struct RingRead {
+  int place = 0;
+  int64_t begin_ns = 0, end_ns = 0;
+};
+
+class ExtentRing {
+ public:
+  /// Bytes that the ring takes for these extents.
+  static int64_t bytes_for(std::span<const Extent> order, int slots, int64_t alignment);
+  /// `memory`: bytes_for of them, from a multiple of the alignment on; it outlives the ring, as `files` does. Reading
+  /// begins at once.
+  ExtentRing(BlockFiles& files, std::vector<Extent> order, const RingSettings&, std::span<std::byte> memory,
+             Clock& = real_clock());
+  ~ExtentRing();
+  ExtentRing(const ExtentRing&) = delete;
+  ExtentRing& operator=(const ExtentRing&) = delete;
+
+  /// The bytes of order[place], when they are there. They stay until release. Places that stand between the last one and
+  /// this are passed over. One thread acquires, one place at a time. Errors: those of read_extent, each time.
+  std::span<const std::byte> acquire(int place);
+  void release() noexcept;
+
+  int num_places() const { return static_cast<int>(order_.size()); }
+  RingCounts counts() const;
+  /// From now on each read is kept until it is taken.
+  void record_reads(bool on);
+  std::vector<RingRead> take_reads();
+
+ private:
+  struct Slot {
+    int64_t turn = -1;  // of the pass over and over the order; -1: empty
+    bool busy = false;  // a thread reads into it
+    bool ready = false;
+    std::span<const std::byte> bytes;
+    std::exception_ptr error;
+  };
+  void read_ahead();
+  Slot& slot_of(int64_t turn) { return slots_[static_cast<size_t>(turn) % slots_.size()]; }
+  const Extent& extent_of(int64_t turn) const { return order_[static_cast<size_t>(turn) % order_.size()]; }
+  bool may_read() const;
+
+  BlockFiles& files_;
+  std::vector<Extent> order_;
+  RingSettings settings_;
+  std::span<std::byte> memory_;
+  Clock& clock_;
+  mutable std::mutex mutex_;
+  std::condition_variable free_, ready_;
+  std::vector<Slot> slots_;
+  int64_t slot_bytes_ = 0;
+  int64_t next_ = 0;  // the turn that is read next
+  int64_t use_ = 0;   // the first turn that is not released yet
+  bool held_ = false, stop_ = false, records_ = false;
+  RingCounts counts_;
+  std::vector<RingRead> reads_;
+  std::vector<std::thread> threads_;
+};
+
+/// The right to read one extent of a ring; ends with its destructor, behind the join of those who read it.
+class ExtentLease {
+ public:
+  ExtentLease(ExtentRing& ring, int place) : ring_(&ring), bytes_(ring.acquire(place)) {}
+  ExtentLease(const ExtentLease&) = delete;
+  ExtentLease& operator=(const ExtentLease&) = delete;
+  ~ExtentLease() { ring_->release(); }
+  std::span<const std::byte> bytes() const { return bytes_; }
+
+ private:
+  ExtentRing* ring_;
+  std::span<const std::byte> bytes_;
+};
+
+}  // namespace tern

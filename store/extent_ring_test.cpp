@@ -1,0 +1,148 @@
+#include "store/extent_ring.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "base/error.h"
+#include "store/blocks_testing.h"
+#include "store/pass_time.h"
+
+namespace tern {
+namespace {
+
+constexpr int64_t kBlock = 64;
+
+struct Ring {
+  Ring(BlockFiles& files, std::vector<Extent> order, const RingSettings& settings)
+      : bytes(ExtentRing::bytes_for(order, settings.slots, files.alignment())),
+        memory(std::aligned_alloc(kBlock, static_cast<size_t>(bytes)), &std::free),
+        ring(files, std::move(order), settings, {static_cast<std::byte*>(memory.get()), static_cast<size_t>(bytes)}) {}
+  int64_t bytes;
+  std::unique_ptr<void, decltype(&std::free)> memory;
+  ExtentRing ring;
+};
+
+// Extents of unlike sizes at unlike places: 37 + 11·i bytes at 101·i.
+std::vector<Extent> some_extents(int count) {
+  std::vector<Extent> order;
+  for (int i = 0; i < count; ++i) order.push_back({0, 101 * i, 37 + 11 * i});
+  return order;
+}
+
+std::vector<std::byte> file_of(int64_t count) {
+  std::vector<std::byte> bytes(static_cast<size_t>(count));
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i * 7 + i / 256);
+  return bytes;
+}
+
+TEST(ExtentRing, GivesEveryExtentInOrderOverManyPasses) {
+  const std::vector<std::byte> file = file_of(4000);
+  MemoryBlocks files({file}, kBlock);
+  const std::vector<Extent> order = some_extents(7);
+  int64_t pass_bytes = 0;
+  for (const Extent& e : order) pass_bytes += e.bytes;
+  for (const int slots : {1, 2, 3, 7, 10})
+    for (const int threads : {1, 2, 5}) {
+      Ring r(files, order, {.slots = slots, .threads = threads});
+      for (int pass = 0; pass < 20; ++pass)
+        for (int place = 0; place < 7; ++place) {
+          const ExtentLease lease(r.ring, place);
+          const Extent& e = order[static_cast<size_t>(place)];
+          ASSERT_EQ(static_cast<int64_t>(lease.bytes().size()), e.bytes);
+          ASSERT_TRUE(std::equal(lease.bytes().begin(), lease.bytes().end(), file.begin() + e.offset))
+              << slots << " slots, " << threads << " threads, pass " << pass << ", place " << place;
+        }
+      const RingCounts counts = r.ring.counts();
+      EXPECT_EQ(counts.used, 140);
+      EXPECT_EQ(counts.used_bytes, 20 * pass_bytes);
+      EXPECT_EQ(counts.skipped, 0);
+      EXPECT_GE(counts.read_bytes, counts.used_bytes);
+    }
+}
+
+TEST(ExtentRing, PlacesThatAreLeftOutArePassedOver) {
+  const std::vector<std::byte> file = file_of(4000);
+  MemoryBlocks files({file}, kBlock);
+  const std::vector<Extent> order = some_extents(9);
+  for (const int slots : {1, 3, 12}) {
+    Ring r(files, order, {.slots = slots, .threads = 2});
+    int64_t used = 0;
+    for (int turn = 0; turn < 60; ++turn) {
+      const int place = turn * turn % 9;  // jumps, and the same place again
+      const ExtentLease lease(r.ring, place);
+      const Extent& e = order[static_cast<size_t>(place)];
+      ASSERT_TRUE(std::equal(lease.bytes().begin(), lease.bytes().end(), file.begin() + e.offset)) << turn;
+      ++used;
+    }
+    EXPECT_EQ(r.ring.counts().used, used);
+    if (slots > 1) { EXPECT_GT(r.ring.counts().skipped, 0); }
+  }
+}
+
+TEST(ExtentRing, OncePassesReadNothingTwice) {
+  MemoryBlocks files({file_of(4000)}, kBlock);
+  Ring r(files, some_extents(5), {.slots = 4, .threads = 3, .cyclic = false});
+  for (int place = 0; place < 5; ++place) const ExtentLease lease(r.ring, place);
+  int64_t blocks = 0;
+  for (const Extent& e : some_extents(5)) blocks += blocks_of(e, kBlock).bytes;
+  EXPECT_EQ(r.ring.counts().read_bytes, blocks);
+}
+
+TEST(ExtentRing, AFailedReadIsToldToWhoNeedsIt) {
+  MemoryBlocks inner({file_of(4000)}, kBlock);
+  FaultyBlocks files(inner, [](int64_t k, int64_t wanted) { return k == 2 ? -EIO : wanted; });
+  Ring r(files, some_extents(5), {.slots = 4, .threads = 1});
+  { const ExtentLease first(r.ring, 0); }
+  { const ExtentLease second(r.ring, 1); }
+  try {
+    const ExtentLease third(r.ring, 2);
+    FAIL();
+  } catch (const Error& error) { EXPECT_NE(std::string(error.what()).find("Input/output error"), std::string::npos); }
+}
+
+TEST(ExtentRing, EndsWhileThreadsReadAndWait) {
+  MemoryBlocks inner({file_of(4000)}, kBlock);
+  PacedBlocks files(inner, 1e-5);
+  for (int i = 0; i < 20; ++i) {
+    Ring r(files, some_extents(6), {.slots = 3, .threads = 3});
+    if (i % 2) const ExtentLease lease(r.ring, 0);
+  }
+}
+
+TEST(ExtentRing, RecordsItsReads) {
+  MemoryBlocks files({file_of(4000)}, kBlock);
+  Ring r(files, some_extents(4), {.slots = 1, .threads = 1});
+  { const ExtentLease lease(r.ring, 0); }
+  r.ring.record_reads(true);
+  for (const int place : {1, 2, 3, 0}) const ExtentLease lease(r.ring, place);
+  const std::vector<RingRead> reads = r.ring.take_reads();
+  EXPECT_GE(reads.size(), 3u);
+  for (const RingRead& read : reads) EXPECT_LE(read.begin_ns, read.end_ns);
+}
+
+// The ring and its twin on the virtual clock: a paced disk and products that sleep.
+TEST(ExtentRing, TakesTheTimeOfItsTwinOnTheVirtualClock) {
+  constexpr int kExtents = 10;
+  constexpr int64_t kLoadNs = 8'000'000, kForwardNs = 6'000'000;
+  std::vector<Extent> order;
+  for (int i = 0; i < kExtents; ++i) order.push_back({0, i * kBlock, kBlock});
+  MemoryBlocks inner({file_of(kExtents * kBlock)}, kBlock);
+  for (const int slots : {1, 2, 4}) {
+    PacedBlocks files(inner, 1e-9 * kLoadNs / kBlock);
+    const int64_t begin_ns = real_clock().now_ns();
+    Ring r(files, order, {.slots = slots, .threads = 2, .cyclic = false});
+    for (int place = 0; place < kExtents; ++place) {
+      const ExtentLease lease(r.ring, place);
+      real_clock().sleep_ns(kForwardNs);
+    }
+    const double took = static_cast<double>(real_clock().now_ns() - begin_ns);
+    const std::vector<PassStep> steps(kExtents, {.load_ps = 1000 * kLoadNs, .forward_ps = 1000 * kForwardNs});
+    const double twin = 1e-3 * static_cast<double>(pass_times(steps, slots).end_ps);
+    EXPECT_GE(took, twin * 0.999) << slots;
+    EXPECT_LE(took, twin * 1.5) << slots;  // a busy machine wakes sleepers late; the log has the figure of an idle one
+  }
+}
+
+}  // namespace
+}  // namespace tern

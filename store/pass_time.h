@@ -1,0 +1,31 @@
+#pragma once
+// The ring on a virtual clock: when each extent arrives and each product ends, if the disk reads one extent after the other
+// and products follow each other. The judge of residency and the prediction of a token's time.
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace tern {
+
+/// One step of a pass, in order: a product, and what must be read for it.
+struct PassStep {
+  int64_t load_ps = 0;     // 0: resident
+  int64_t forward_ps = 0;  // of its product
+};
+
+struct PassTimes {
+  std::vector<int64_t> load_end_ps, forward_end_ps;  // of each step of each pass, one pass behind the other
+  int64_t end_ps = 0;                                // of the last product
+};
+
+/// `passes` passes over `steps` through a ring of `slots`, from an empty ring on.
+///   load   begins when the disk is free and a slot is: when the product `slots` streamed steps before has ended
+///   product begins when the one before has ended and its extent is there
+/// Of n equal streamed steps: slots 1: n·(load + forward); slots ≥ 2: load + (n − 1)·max(load, forward) + forward.
+PassTimes pass_times(std::span<const PassStep> steps, int slots, int passes = 1);
+
+/// Of a long sequence of passes, one: the distance of the ends of two passes once the ring has filled.
+int64_t steady_pass_ps(std::span<const PassStep> steps, int slots);
+
+}  // namespace tern

@@ -1,0 +1,26 @@
+#pragma once
+// One extent, whole, whatever single reads do.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "store/block_files.h"
+#include "store/extent.h"
+
+namespace tern {
+
+/// Bytes that `into` of read_extent must have for an extent of `bytes` bytes anywhere in its file.
+constexpr int64_t room_for(int64_t bytes, int64_t alignment) { return (bytes + 2 * alignment - 2) & -alignment; }
+
+struct ReadExtent {
+  std::span<const std::byte> bytes;  // of the extent, within what was given
+  int64_t read = 0;                  // from the disk, with what lies beside it in its blocks
+};
+/// Reads the blocks that hold the extent to `into`, which begins at a multiple of the alignment. Short reads go on where
+/// they ended, interrupted ones begin again.
+/// Errors  bad_file, naming file and place: what the system reports; a file that ends before the extent does, because
+///         another program has cut it short.
+ReadExtent read_extent(BlockFiles&, const Extent&, std::span<std::byte> into);
+
+}  // namespace tern
