@@ -1,3 +1,5 @@
+#include <numeric>
+
 #include "model/ops.h"
 #include "model/unit_impl.h"
 
@@ -23,6 +25,16 @@ std::vector<int32_t> type_rows(const EmbedSpec& u, const Rows& rows) {
   return types;
 }
 
+// As gather_coded_rows of the whole table.
+void gather_from_file(const FileTable& table, std::span<const int32_t> ids, const Tensor& y, const Compute& c) {
+  const auto count = static_cast<int64_t>(ids.size());
+  const Tensor bytes = c.arena.bytes(count * table.rows.row_bytes, MemoryClass::workspace);
+  read_rows(table.rows, ids, {static_cast<std::byte*>(bytes.data()), static_cast<size_t>(bytes.bytes())});
+  std::vector<int32_t> each(ids.size());
+  std::iota(each.begin(), each.end(), 0);
+  ops::gather_coded_rows({{{table.type, bytes, count}}}, each, y);
+}
+
 }  // namespace
 
 // y_t = m·tokens[id_t] (+ positions[p_t] + token_types[s_t]),  normed (or not)
@@ -39,7 +51,9 @@ Tensor embed_forward(const EmbedSpec& u, const EmbedWeights& w, const Rows& rows
       *saved = {x, stats.mean_T, stats.rstd_T};
     }
   }
-  if (w.coded_tokens.pieces.empty())
+  if (w.tokens_in_file.rows.files)
+    gather_from_file(w.tokens_in_file, rows.tokens, x, c);
+  else if (w.coded_tokens.pieces.empty())
     ops::gather_rows(w.tokens, rows.tokens, x);
   else
     ops::gather_coded_rows(w.coded_tokens, rows.tokens, x);

@@ -283,6 +283,36 @@ ModelWeights load_gguf_as_coded(const ModelSpec& spec, std::shared_ptr<const Ggu
   return weights;
 }
 
+std::optional<FileBand> gguf_rows(const ModelSpec& spec, const Gguf& file, const ParameterInfo& info,
+                                  const Fragment& f) {
+  const Slot slot = slot_of(spec, info, f);
+  const GgufTensor* tensor = file.find_tensor(slot.place.name);
+  if (info.shape.rank != 2 || !judge(slot, tensor).empty() || slot.head_dim % 2 != 0) return {};
+  return FileBand{slot.rows,
+                  {0, file.offset_of(*tensor), static_cast<int64_t>(tensor->bytes.size())},
+                  *tensor->type->weight,
+                  slot.head_dim};
+}
+
+ModelWeights load_gguf_beside(const ModelSpec& spec, const Gguf& file, DType dtype, GivenWeights given, Arena& arena) {
+  const WeightsCheck check = check_gguf_weights(spec, file);  // before anything is allocated
+  if (!check.problems.empty()) throw Error(ErrorKind::bad_file, "{}", check.problems.front());
+  ModelWeights weights = empty_weights(spec);
+  for_each_parameter(spec, weights, [&](const ParameterInfo& info, Tensor& t) {
+    const bool is_table = &t == &embed_of(weights).tokens;
+    if (is_table ? given.has_tokens() : given.matrices.contains(info.name)) {
+      if (is_table)
+        t = arena.allocate(dtype, {0, info.shape[1]}, MemoryClass::weights);  // tells the type to compute in
+      return;
+    }
+    t = arena.allocate(dtype, info.shape, MemoryClass::weights);
+    read_parameter(spec, file, info, t);
+  });
+  put_given(spec, std::move(given), weights);
+  pack_weights(spec, weights, arena);
+  return weights;
+}
+
 GgufSaved save_gguf(const ModelSpec& spec, const HfConfig& config, const ReadParameter& read, const GgufTypes& types,
                     GgufMetadata metadata, const std::string& path, Io& io) {
   metadata.add("general.file_type", file_type_of(types.matrices));

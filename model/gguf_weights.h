@@ -8,6 +8,7 @@
 
 #include "formats/gguf/write.h"
 #include "model/check_weights.h"
+#include "model/file_bands.h"
 #include "model/model_files.h"
 #include "model/weights.h"
 
@@ -31,6 +32,10 @@ CodedBytes gguf_coded_bytes(const ModelSpec&, const Gguf&, DType);
 /// Memory  what gguf_coded_bytes says for the coded ones: the file's pages, which the tensors keep mapped.
 /// Hazard  the file must not shrink while the weights are in use.
 ModelWeights load_gguf_as_coded(const ModelSpec&, std::shared_ptr<const Gguf>, DType, Arena&);
+/// Where the rows of a fragment of a matrix lie in the file; nothing where they are not as parameters imply.
+std::optional<FileBand> gguf_rows(const ModelSpec&, const Gguf&, const ParameterInfo&, const Fragment&);
+/// Everything but what is given, packed: load_weights_to_infer of a GGUF file.
+ModelWeights load_gguf_beside(const ModelSpec&, const Gguf&, DType, GivenWeights, Arena&);
 /// What load_gguf_weights would complain about, all of it.
 WeightsCheck check_gguf_weights(const ModelSpec&, const Gguf&);
 

@@ -9,6 +9,7 @@
 #include "kernels/onednn/fast_matmul.h"
 #include "kernels/ref/matmul_ref.h"
 #include "model/ops.h"
+#include "store/extent_ring.h"
 
 namespace tern {
 
@@ -132,7 +133,10 @@ Tensor forward_scratch(const Linear& linear, int64_t rows, DType dtype, const Co
 
 namespace {
 
+void multiply_bands(const Linear&, const BandedWeight&, const Tensor& x, const Tensor& y, const Compute&);
+
 void multiply_forward(const Linear& linear, const Tensor& x, const Tensor& y, const Tensor& scratch, const Compute& c) {
+  if (const auto* banded = std::get_if<BandedWeight>(&linear.weight)) return multiply_bands(linear, *banded, x, y, c);
   ops::by_dtype(x.dtype(), [&]<class T>() {
     if constexpr (std::is_same_v<T, double>) {
       multiply_ref(x.span<T>(), dense_rows(linear).span<T>(), ops::span_or_none<T>(linear.bias), x.rows(), linear.out,
@@ -142,6 +146,40 @@ void multiply_forward(const Linear& linear, const Tensor& x, const Tensor& y, co
       forward<T, float>(linear, x, y, scratch, c);
     }
   });
+}
+
+// One band's rows as a product takes them: where kernels take no coded rows of this type, they are decoded first.
+Weight streamed_rows(const WeightBand& band, std::span<const std::byte> bytes, int64_t in, DType dtype,
+                     const Compute& c) {
+  // Kernels only read it.
+  const Tensor rows =
+      Tensor::borrow(DType::u8, {static_cast<int64_t>(bytes.size())}, const_cast<std::byte*>(bytes.data()));
+  CodedWeight coded{{{band.type, rows, band.rows, band.head_dim}}};
+  if (multiplies_coded(dtype)) return coded;
+  return RowPieces{{ops::decoded_rows(coded.pieces.front(), in, dtype, MemoryClass::workspace, c.arena)}};
+}
+
+// y = x·wᵀ + b, band by band, each in its columns of y.
+void multiply_bands(const Linear& linear, const BandedWeight& w, const Tensor& x, const Tensor& y, const Compute& c) {
+  const bool one = y.count() == linear.out;
+  int64_t row = 0;
+  for (const WeightBand& band : w.bands) {
+    const int64_t end = row + band.rows;
+    Linear part{.out = band.rows, .in = linear.in};
+    if (!linear.bias.empty()) part.bias = linear.bias.rows_view(row, end);
+    const Tensor to = one ? y.reshaped({linear.out}).rows_view(row, end).reshaped({1, band.rows})
+                          : c.arena.allocate(y.dtype(), {x.rows(), band.rows}, MemoryClass::workspace);
+    if (band.ring) {
+      const ExtentLease lease(*band.ring, band.place);
+      part.weight = streamed_rows(band, lease.bytes(), linear.in, x.dtype(), c);
+      multiply_forward(part, x, to, {}, c);
+    } else {
+      std::visit([&](const auto& kept) { part.weight = kept; }, band.kept);
+      multiply_forward(part, x, to, {}, c);
+    }
+    if (!one) ops::put_columns(to, y, row);
+    row = end;
+  }
 }
 
 // dx = dy·w, or dx += dy·w

@@ -1,7 +1,7 @@
 #pragma once
 // A linear layer's weights, and the forms in which the numbers of its matrix stand. Products ask for the form in one
 // place, model/linear.cpp, and the visitor hands out dense rows alone; nothing else looks inside. A new form (coded
-// blocks, bands that a stream brings) is one more alternative here and one more case there.
+// blocks) is one more alternative here and one more case there.
 
 #include <span>
 #include <variant>
@@ -12,6 +12,8 @@
 #include "tensor/tensor.h"
 
 namespace tern {
+
+class ExtentRing;  // store/extent_ring.h
 
 /// The numbers as a computation reads them, (out, in) row-major: every product takes them, and they may be trained.
 struct DenseWeight {
@@ -37,9 +39,22 @@ struct CodedPiece {
 struct CodedWeight {
   std::vector<CodedPiece> pieces;
 };
+/// Some rows in a form of their own: kept, or an extent of a file that a ring brings for the time of their product.
+struct WeightBand {
+  int64_t rows = 0;
+  std::variant<PackedWeight, CodedWeight> kept;
+  ExtentRing* ring = nullptr;  // then `kept` is empty, and the extent holds the rows as `type` codes them
+  int place = -1;           // in the ring's order
+  WeightType type{};
+  int64_t head_dim = 0;
+};
+/// Bands one below the other: forward alone, bit for bit the rows that they decode to.
+struct BandedWeight {
+  std::vector<WeightBand> bands;
+};
 /// In gradients: those of a weight that is not trained. It gets none, nor does its bias.
 struct NotTrained {};
-using Weight = std::variant<DenseWeight, PackedWeight, RowPieces, CodedWeight, NotTrained>;
+using Weight = std::variant<DenseWeight, PackedWeight, RowPieces, CodedWeight, BandedWeight, NotTrained>;
 
 /// A trained product of low rank beside a weight: y += scale·b·(a·x), on the columns [row_begin, row_end) of y. Beside a
 /// matrix that holds several modules (queries, keys and values; gate and up) each has a branch of its own, as in files of

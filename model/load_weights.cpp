@@ -12,6 +12,7 @@
 #include "kernels/cpu/matmul.h"
 #include "kernels/cpu/parallel.h"
 #include "model/check_weights.h"
+#include "model/file_bands.h"
 #include "model/gguf_weights.h"
 #include "model/model_files.h"
 #include "model/names.h"
@@ -20,8 +21,6 @@
 #include "model/weights_file.h"
 
 namespace tern {
-
-namespace {
 
 std::string weights_file(const std::string& model_dir) {
   namespace fs = std::filesystem;
@@ -34,6 +33,8 @@ std::string weights_file(const std::string& model_dir) {
       "{}: no model.safetensors and no model.safetensors.index.json; expected the directory of a model with weights",
       model_dir);
 }
+
+namespace {
 
 // One number of the file, which need not be aligned, as the widest type that holds it exactly.
 template <class From>
@@ -111,6 +112,11 @@ class Loader {
       if (f.file_row + (f.row_end - f.row_begin) == f.file_rows)
         file_.dont_need(view.name);  // else the mapped file would count beside its copy, as resident
     }
+  }
+
+  // A parameter that is read otherwise: that the file has it, in its shape.
+  void claim(const ParameterInfo& info) {
+    for (const Fragment& f : info.fragments) fragment(info, f);
   }
 
   // The rows of a matrix where they lie in the file, a tensor for each fragment; empty unless all of them lie there as
@@ -274,6 +280,42 @@ bool reads_in_place(const ModelSpec& spec, const std::string& model_dir, DType d
     });
   });
   return any;
+}
+
+ModelWeights load_weights_to_infer(const ModelSpec& spec, const std::string& model_dir, DType dtype, Arena& arena,
+                                   GivenWeights given) {
+  if (is_gguf_path(model_dir)) return load_gguf_beside(spec, Gguf(model_dir), dtype, std::move(given), arena);
+  Loader loader(spec, weights_file(model_dir));
+  ModelWeights weights = empty_weights(spec);
+  for_each_parameter(spec, weights, [&](const ParameterInfo& info, Tensor& t) {
+    const bool is_table = &t == &embed_of(weights).tokens;
+    if (is_table ? given.has_tokens() : given.matrices.contains(info.name)) {
+      loader.claim(info);
+      if (is_table)
+        t = arena.allocate(dtype, {0, info.shape[1]}, MemoryClass::weights);  // tells the type to compute in
+      return;
+    }
+    t = arena.allocate(dtype, info.shape, MemoryClass::weights);
+    loader.load(info, t);
+  });
+  for_each_fixed(spec, weights, [&](const ParameterInfo& info, Tensor& t) {
+    t = arena.allocate(ops::sum_dtype(dtype), info.shape, MemoryClass::weights);
+    loader.load(info, t);
+  });
+  loader.check_tied_head();
+  loader.check_all_claimed();
+  put_given(spec, std::move(given), weights);
+  pack_weights(spec, weights, arena);
+  return weights;
+}
+
+void put_given(const ModelSpec& spec, GivenWeights given, ModelWeights& weights) {
+  share_storage(spec, weights);
+  embed_of(weights).tokens_in_file = given.tokens;
+  for_each_linear(spec, weights, [&](const ParameterInfo& info, Linear& linear) {
+    if (const auto form = given.matrices.find(info.name); form != given.matrices.end())
+      linear.weight = std::move(form->second);
+  });
 }
 
 ModelWeights load_weights_to_infer(const ModelSpec& spec, const std::string& model_dir, DType dtype, Arena& arena,

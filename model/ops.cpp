@@ -1,6 +1,7 @@
 #include "model/ops.h"
 
 #include <cstring>
+#include <numeric>
 #include <type_traits>
 
 #include "kernels/cpu/activation.h"
@@ -258,6 +259,12 @@ void copy_columns(const Tensor& x, int64_t column, const Tensor& y) {
   });
 }
 
+void put_columns(const Tensor& x, const Tensor& y, int64_t column) {
+  by_dtype(x.dtype(), [&]<class T>() {
+    for_columns<T>(y, column, x, [](T* to, const T* from, int64_t n) { std::copy_n(from, n, to); });
+  });
+}
+
 void add_columns(double factor, const Tensor& x, const Tensor& y, int64_t column) {
   by_dtype(x.dtype(), [&]<class T>() {
     for_columns<T>(y, column, x, [&](T* to, const T* from, int64_t n) {
@@ -299,6 +306,14 @@ void gather_coded_rows(const CodedWeight& table, std::span<const int32_t> ids, c
     TERN_CHECK(!kIsRef<T>, "gather_coded_rows: f64 has no coded weights");
     if constexpr (!kIsRef<T>) tern::gather_coded_rows<T>(coded_rows(table).front(), y.shape()[1], ids, y.span<T>());
   });
+}
+
+Tensor decoded_rows(const CodedPiece& piece, int64_t in, DType dtype, MemoryClass kind, Arena& arena) {
+  Tensor rows = arena.allocate(dtype, {piece.rows, in}, kind);
+  std::vector<int32_t> each(static_cast<size_t>(piece.rows));
+  std::iota(each.begin(), each.end(), 0);
+  gather_coded_rows({{piece}}, each, rows);
+  return rows;
 }
 
 void gather_rows_add(const Tensor& table, std::span<const int32_t> ids, const Tensor& y) {

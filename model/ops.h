@@ -78,12 +78,16 @@ void add_gradient(const Tensor& x, const Tensor& dw);
 /// Columns [column, column + n) of every row of x into y (rows, n); y's columns += factor·x (rows, n).
 void copy_columns(const Tensor& x, int64_t column, const Tensor& y);
 void add_columns(double factor, const Tensor& x, const Tensor& y, int64_t column);
+/// Columns [column, column + n) of every row of y from x (rows, n).
+void put_columns(const Tensor& x, const Tensor& y, int64_t column);
 void add_and_clear(const Tensor& x, const Tensor& y);  // y += x, x = 0; f32 or f64
 void copy(const Tensor& x, const Tensor& y);
 void scale(double factor, const Tensor& y);  // y *= factor
 void softcap(double cap, const Tensor& y);   // y = cap·tanh(y/cap), of f32 or f64
 /// The pieces of a coded weight as kernels take them.
 std::vector<CodedRows> coded_rows(const CodedWeight&);
+/// The rows (rows, in) that a piece decodes to, rounded to `dtype` once: f32 or bf16.
+Tensor decoded_rows(const CodedPiece&, int64_t in, DType dtype, MemoryClass, Arena&);
 /// gather_rows of a table that is one coded piece: the same bits as of its decoded rows.
 void gather_coded_rows(const CodedWeight& table, std::span<const int32_t> ids, const Tensor& y);
 /// d *= 1 - (y/cap)² of the capped y.

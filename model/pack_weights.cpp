@@ -24,8 +24,7 @@ void pack_weights(const ModelSpec& spec, ModelWeights& weights, Arena& arena) {
   const DType dtype = embed_of(weights).tokens.dtype();
   if (dtype == DType::f64 || reads_plain_weights(dtype)) return;
   for_each_linear(spec, weights, [&](const ParameterInfo&, Linear& linear) {
-    if (std::holds_alternative<PackedWeight>(linear.weight) || std::holds_alternative<CodedWeight>(linear.weight))
-      return;
+    if (!std::holds_alternative<DenseWeight>(linear.weight)) return;
     const Tensor& rows = dense_rows(linear);
     TERN_CHECK(!rows.empty(), "pack_weights: linear ({}, {}) has no weight", linear.out, linear.in);
     linear.weight = packed_weight(linear, {&rows, 1}, arena);

@@ -12,6 +12,7 @@
 
 #include "model/linear_weight.h"
 #include "spec/model_spec.h"
+#include "store/row_table.h"
 #include "tensor/arena.h"
 #include "tensor/tensor.h"
 
@@ -20,10 +21,16 @@ namespace tern {
 struct NormWeights {
   Tensor weight, bias;
 };  // bias only for layer norm
+/// A table that stays in its file, its rows as `type` codes them.
+struct FileTable {
+  RowTable rows;  // of no files: there is none
+  WeightType type{};
+};
 struct EmbedWeights {
   Tensor tokens, positions, token_types;  // (V, D); (positions, D) and (types, D) or empty
   NormWeights norm;
   CodedWeight coded_tokens;  // one piece, or none: instead of the rows of `tokens`, which then is (0, D)
+  FileTable tokens_in_file;  // or this: rows that are read when they are asked for
 };
 /// Of latent attention: query_down and its norm where queries have a rank.
 struct LatentWeights {

@@ -12,6 +12,8 @@
 
 namespace tern {
 
+/// The safetensors file or index of a model; a file's own path. Errors: bad_file: the directory has none.
+std::string weights_file(const std::string& model_dir);
 /// The tensor of this name, or without the prefix that files saved from the bare model lack; its own name is in the
 /// view.
 std::optional<TensorView> find_parameter(const ModelSpec&, const Weights&, const std::string& name);

@@ -116,6 +116,8 @@ class Gguf {
 
   std::span<const GgufTensor> tensors() const { return tensors_; }  // in the order of their bytes
   const GgufTensor* find_tensor(std::string_view name) const;
+  /// Where a tensor begins in the file.
+  int64_t offset_of(const GgufTensor& t) const { return t.bytes.data() - file_.data(); }
   /// Maps this tensor's pages now instead of one by one when they are touched; a hint.
   void populate(const GgufTensor&) const;
   /// A hint that this tensor will not be read again: its pages leave the program's resident memory.

@@ -176,6 +176,13 @@ std::optional<Weights::Place> Weights::place_of(std::string_view name) const {
   return *it;
 }
 
+std::optional<Weights::InFile> Weights::where(std::string_view name) const {
+  const auto place = place_of(name);
+  if (!place) return {};
+  const Safetensors& file = files_[place->file];
+  return InFile{static_cast<int>(place->file), file.offset_of(file[place->tensor])};
+}
+
 void Weights::dont_need(std::string_view name) const {
   if (const auto place = place_of(name)) files_[place->file].dont_need(place->tensor);
 }

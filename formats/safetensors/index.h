@@ -41,6 +41,12 @@ class Weights {
   /// Errors: bad_file, naming the nearest name, if there is none such or its dtype is one tern does not read.
   TensorView get(std::string_view name) const;
   int64_t data_bytes() const;
+  /// The file, by its number in files(), and the byte there where a tensor begins; nothing: no such tensor.
+  struct InFile {
+    int file = 0;
+    int64_t offset = 0;
+  };
+  std::optional<InFile> where(std::string_view name) const;
   /// A hint that this tensor will not be read again: its pages leave the program's resident memory.
   void dont_need(std::string_view name) const;
   /// Reads this tensor now and maps its pages, for a program that will use it where it lies.

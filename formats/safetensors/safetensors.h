@@ -68,6 +68,10 @@ class Safetensors {
   std::optional<TensorView> find(std::string_view name) const;
   /// Errors: bad_file, naming the nearest name, if there is none such or its dtype is one tern does not read.
   TensorView get(std::string_view name) const;
+  /// Where a tensor of this file begins in it.
+  int64_t offset_of(const TensorView& view) const {
+    return view.bytes.data() - data_.data() + static_cast<int64_t>(map_.size() - data_.size());
+  }
   /// A hint that tensor i will be read soon, or not again.
   void will_need(size_t i) const;
   void dont_need(size_t i) const;

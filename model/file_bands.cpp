@@ -1,0 +1,155 @@
+#include "model/file_bands.h"
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+#include <tuple>
+
+#include "base/error.h"
+#include "formats/gguf/model.h"
+#include "formats/safetensors/index.h"
+#include "kernels/cpu/matmul.h"
+#include "model/gguf_weights.h"
+#include "model/ops.h"
+#include "model/weights_file.h"
+
+namespace tern {
+namespace {
+
+// Rows of a band are whole panels of every instruction set, so that packing adds nothing.
+constexpr int64_t kRowsTogether = 64;
+
+std::optional<WeightType> weight_type_of(const std::optional<DType>& dtype) {
+  switch (dtype.value_or(DType::u8)) {
+    case DType::f32:
+      return WeightType::f32;
+    case DType::bf16:
+      return WeightType::bf16;
+    case DType::f16:
+      return WeightType::f16;
+    default:
+      return {};
+  }
+}
+
+// The rows of one fragment where they lie, whole; nothing where they cannot be read as they lie.
+std::optional<FileBand> whole_rows(const ModelSpec& spec, const Weights& file, const ParameterInfo& info,
+                                   const Fragment& f) {
+  const auto view = find_parameter(spec, file, f.name);
+  const auto type = view ? weight_type_of(view->dtype) : std::nullopt;
+  if (!type || f.transposed || f.file_step != 1 || !std::ranges::equal(view->shape, fragment_shape(info, f))) return {};
+  const auto at = file.where(view->name);
+  const int64_t rows = f.row_end - f.row_begin, in = info.shape[1];
+  return FileBand{
+      rows, {at->file, at->offset + stored_bytes(*type, f.file_row, in), stored_bytes(*type, rows, in)}, *type, 0};
+}
+
+std::vector<FileBand> cut(const FileBand& whole, int64_t in, int64_t band_bytes) {
+  const int64_t row_bytes = stored_bytes(whole.type, 1, in);
+  const int64_t together = whole.head_dim > 0 ? std::lcm(kRowsTogether, whole.head_dim) : kRowsTogether;
+  const int64_t most = std::max(together, band_bytes / row_bytes / together * together);
+  const int64_t count = (whole.rows + most - 1) / most;
+  std::vector<FileBand> bands;
+  for (int64_t i = 0, row = 0; row < whole.rows; ++i) {  // as equal as whole panels allow
+    const int64_t end =
+        i + 1 == count ? whole.rows : (whole.rows * (i + 1) / count + together - 1) / together * together;
+    FileBand band = whole;
+    band.rows = std::min(end, whole.rows) - row;
+    band.extent.offset += row * row_bytes;
+    band.extent.bytes = band.rows * row_bytes;
+    row += band.rows;
+    bands.push_back(band);
+  }
+  return bands;
+}
+
+// What a pass does not read once and whole.
+bool is_expert(const std::string& name) { return name.find(".experts.") != std::string::npos; }
+
+// Latent attention reads the rows of keys and values before those of queries (model/latent.cpp).
+int order_within_unit(const std::string& name) { return name.find(".kv_down.") != std::string::npos ? 0 : 1; }
+
+using WholeRows = std::function<std::optional<FileBand>(const ParameterInfo&, const Fragment&)>;
+
+FileBands bands_of(const ModelSpec& spec, std::vector<std::string> paths, const BandSizes& sizes,
+                   const WholeRows& rows_of) {
+  FileBands all{std::move(paths), {}, {}};
+  std::vector<std::tuple<int, int, FileMatrix>> matrices;
+  ModelWeights shapes = empty_weights(spec);
+  for_each_linear(spec, shapes, [&](const ParameterInfo& info, const Linear& linear) {
+    FileMatrix matrix{info.name, linear.out, linear.in, {}};
+    int64_t bytes = 0;
+    for (const Fragment& f : info.fragments) {
+      const auto rows = rows_of(info, f);
+      if (!rows) return;
+      bytes += rows->extent.bytes;
+      for (const FileBand& band : cut(*rows, linear.in, sizes.most)) matrix.bands.push_back(band);
+    }
+    if (bytes < sizes.least || is_expert(info.name)) return;
+    const bool tied_head = spec.head().tied && &linear == &head_of(shapes).projection;
+    const int unit = tied_head ? static_cast<int>(spec.units.size()) - 1 : info.unit;
+    matrices.emplace_back(unit, order_within_unit(info.name), std::move(matrix));
+  });
+  std::ranges::stable_sort(matrices, [](const auto& a, const auto& b) {
+    return std::pair{std::get<0>(a), std::get<1>(a)} < std::pair{std::get<0>(b), std::get<1>(b)};
+  });
+  for (auto& [unit, order, matrix] : matrices) all.matrices.push_back(std::move(matrix));
+  const ParameterInfo table = parameters(spec).front();
+  if (table.fragments.size() == 1)
+    if (const auto rows = rows_of(table, table.fragments.front());
+        rows && rows->head_dim == 0 && rows->extent.bytes >= sizes.least)
+      all.table = *rows;
+  return all;
+}
+
+}  // namespace
+
+FileBands file_bands(const ModelSpec& spec, const std::string& model_dir, DType dtype, const BandSizes& sizes) {
+  if (dtype == DType::f64) return {};
+  if (is_gguf_path(model_dir)) {
+    const Gguf file(model_dir);
+    return bands_of(spec, {model_dir}, sizes,
+                    [&](const ParameterInfo& info, const Fragment& f) { return gguf_rows(spec, file, info, f); });
+  }
+  const Weights file(weights_file(model_dir));
+  std::vector<std::string> paths;
+  for (const Safetensors& each : file.files()) paths.push_back(each.path());
+  return bands_of(spec, std::move(paths), sizes,
+                  [&](const ParameterInfo& info, const Fragment& f) { return whole_rows(spec, file, info, f); });
+}
+
+int64_t kept_bytes(const FileBand& band, int64_t in, DType dtype) {
+  return std::min(band.extent.bytes, packed_bytes(dtype, band.rows, in));
+}
+
+std::vector<PassExtent> pass_extents(const FileBands& bands, DType dtype) {
+  std::vector<PassExtent> extents;
+  for (const FileMatrix& m : bands.matrices)
+    for (const FileBand& band : m.bands) extents.push_back({band.extent.bytes, kept_bytes(band, m.in, dtype)});
+  return extents;
+}
+
+int64_t widest_part(const FileBands& bands, const std::vector<bool>& stays) {
+  int64_t most = 0;
+  size_t at = 0;
+  for (const FileMatrix& m : bands.matrices) {
+    int64_t run = 0;
+    for (const FileBand& band : m.bands) {
+      run = stays[at] && at > 0 && stays[at - 1] ? run + band.rows : band.rows;
+      ++at;
+      if (run < m.out) most = std::max(most, run);
+    }
+  }
+  return most;
+}
+
+CodedBytes bytes_in_memory(const FileBands& bands, const std::vector<bool>& stays, DType dtype) {
+  CodedBytes bytes;
+  size_t at = 0;
+  if (bands.table.rows > 0) bytes["embed.tokens"] = 0;
+  for (const FileMatrix& m : bands.matrices)
+    for (const FileBand& band : m.bands) bytes[m.name] += stays[at++] ? kept_bytes(band, m.in, dtype) : 0;
+  return bytes;
+}
+
+}  // namespace tern

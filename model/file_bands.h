@@ -1,0 +1,84 @@
+#pragma once
+// Which matrices of a model can be read band by band, where each band lies in its files, and the weights of a model that
+// keeps some bands and streams the others. Reads headers alone, until load_streamed.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "model/model_files.h"
+#include "model/weights.h"
+#include "store/block_files.h"
+#include "store/extent_ring.h"
+#include "store/residency.h"
+
+namespace tern {
+
+/// Rows of a matrix that lie one behind the other in a file.
+struct FileBand {
+  int64_t rows = 0;
+  Extent extent;
+  WeightType type{};
+  int64_t head_dim = 0;  // kernels/cpu/coded_rows.h
+};
+/// A matrix, all of its rows in bands from the first to the last.
+struct FileMatrix {
+  std::string name;  // the parameter's
+  int64_t out = 0, in = 0;
+  std::vector<FileBand> bands;
+};
+struct FileBands {
+  std::vector<std::string> paths;
+  std::vector<FileMatrix> matrices;  // in the order of a pass
+  FileBand table;                    // of tokens: one band; no rows where it does not lie in the file as it is read
+};
+
+struct BandSizes {
+  int64_t most = int64_t{2} << 20;  // of a band, if 64 rows, or those of a head, are not more
+  int64_t least = 64 << 10;         // of a matrix that may stream
+};
+/// Of the matrices that a pass reads once and whole: those whose rows lie in the files one behind the other. Not: what the
+/// file holds transposed or with other rows between (GPT-2, GPT-NeoX), experts, of which a pass reads some, and what is
+/// small. Errors of the files that loading names are not looked for here.
+/// Errors  bad_file: those of the files' headers.
+FileBands file_bands(const ModelSpec&, const std::string& model_dir, DType, const BandSizes& = {});
+
+/// What a band takes where it stays: packed for the exact kernels, or as the file codes it where that is less.
+int64_t kept_bytes(const FileBand&, int64_t in, DType);
+/// All bands of a pass, in order.
+std::vector<PassExtent> pass_extents(const FileBands&, DType);
+/// The largest number of rows of bands that a product takes at a time beside others of the same matrix: its columns of y
+/// stand in workspace first.
+int64_t widest_part(const FileBands&, const std::vector<bool>& stays);
+/// What `stays` leaves in memory, by the parameter's name; the table of tokens, which stays in its file, with nothing.
+CodedBytes bytes_in_memory(const FileBands&, const std::vector<bool>& stays, DType);
+
+/// What load_weights_to_infer is not to load.
+struct GivenWeights {
+  std::unordered_map<std::string, Weight> matrices;  // by the parameter's name
+  FileTable tokens;
+  bool has_tokens() const { return tokens.rows.files != nullptr; }
+};
+ModelWeights load_weights_to_infer(const ModelSpec&, const std::string& model_dir, DType, Arena&, GivenWeights);
+/// The last step of it: what has two names gets one storage, and what is given its place.
+void put_given(const ModelSpec&, GivenWeights, ModelWeights&);
+
+/// A model that reads a part of its weights at each use.
+struct StreamedModel {
+  std::unique_ptr<BlockFiles> files;
+  Tensor slots;
+  std::unique_ptr<ExtentRing> ring;  // null: everything stays
+  ModelWeights weights;
+  int64_t filled_bytes = 0;  // read for what stays,
+  double fill_s = 0;         // in this time
+};
+/// `stays` of each band of `bands`, which are those of the same model and type. Memory: MemoryClass::weights what stays,
+/// staging the ring's slots. Bits: those of load_weights_to_infer.
+/// Errors: those of load_weights_to_infer and read_extent.
+StreamedModel load_streamed(const ModelSpec&, const std::string& model_dir, DType, const FileBands& bands,
+                            const std::vector<bool>& stays, std::unique_ptr<BlockFiles>, const RingSettings&, Arena&);
+
+}  // namespace tern
