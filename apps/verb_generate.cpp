@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/common.h"
+#include "apps/inference_weights.h"
 #include "apps/sampling_settings.h"
 #include "apps/signals.h"
 #include "apps/verbs.h"
@@ -137,29 +138,29 @@ int run_generate(const Options& options) {
         "beyond {} tokens this model turns positions by the length that is declared: {} here (prompt and "
         "--max-tokens), so another --max-tokens is another text; --context fixes it",
         rope_spec.original_context, limits.context);
-  limits.scheduler.chunk = std::clamp<int64_t>(prompt_length, 1, options.integer("chunk"));  // memory for no more
-  limits.scheduler.token_budget = limits.scheduler.chunk + request.num_samples;
   limits.scheduler.max_running = request.num_samples;
   if (prompt_length >= limits.context)
     throw Error(ErrorKind::usage,
                 "the prompt has {} tokens, the context holds {}, which leaves no room to write; shorten the prompt{} "
                 "(tern never cuts a prompt)",
                 prompt_length, limits.context, limits.context < model_context(model) ? " or raise --context" : "");
-  const InferenceNeeds needs{
-      .context = limits.context,
-      .sequences = request.num_samples,
-      .page_tokens = options.integer("page"),
-      .iteration_tokens = iteration_tokens(prompt_length, limits.scheduler.chunk, request.num_samples),
-      .logit_rows = request.num_samples};
+  InferenceNeeds needs{.context = limits.context,
+                       .sequences = request.num_samples,
+                       .page_tokens = options.integer("page"),
+                       .iteration_tokens = 1,
+                       .logit_rows = request.num_samples};
   const MemoryBudget budget = memory_budget(options);
   const int64_t program = program_bytes();
-  const CodedBytes coded = stays_coded(options, model, needs, budget);
-  check_fit(model.spec, model.dtype, needs, budget, coded);
-  const InferenceFit fit = inference_fit(model.spec, model.dtype, needs, coded);
-  const WeightsPlace place = weights_in(options, model, fit, request.max_tokens * request.num_samples, coded);
+  const int64_t chunk = std::clamp<int64_t>(prompt_length, 1, options.integer("chunk"));  // memory for no more
+  limits.scheduler.chunk = choose_chunk(options, model, needs, budget, prompt_length, request.max_tokens, chunk);
+  limits.scheduler.token_budget = limits.scheduler.chunk + request.num_samples;
+  needs.iteration_tokens = iteration_tokens(prompt_length, limits.scheduler.chunk, request.num_samples);
+  const WeightsChoice choice = choose_weights(options, model, needs, budget);
+  const InferenceFit& fit = choice.fit;
 
   Arena arena;
-  const ModelWeights weights = load_for_inference(model, arena, place.in);
+  const InferenceWeights loaded(options, model, choice, request.max_tokens * request.num_samples, arena);
+  const ModelWeights& weights = loaded.weights();
   const RopeTable rope =
       model.spec.rope.kind == RopeKind::none ? RopeTable{} : rope_table(model.spec, limits.context, limits.context);
   KvPool pool(kv_shape(model.spec, needs.page_tokens, model.dtype), kv_pages(needs), arena);
@@ -205,7 +206,7 @@ int run_generate(const Options& options) {
     out["settings"]["context"] = limits.context;
     out["settings"]["threads"] = threads;
     out["settings"]["instruction_set"] = name_of(active_isa());
-    out["settings"]["weights"] = place.name;
+    out["settings"]["weights"] = loaded.name();
     out["timings"] = {{"load_s", load_s},
                       {"first_token_s", timings.first_token_s},
                       {"prefill_s", timings.prefill_s},
@@ -224,12 +225,14 @@ int run_generate(const Options& options) {
                      {"predicted_bytes", fit.tensors()},
                      {"program_bytes", program + fit.sampler + fit.beside},
                      {"peak_resident_bytes", read_process_memory().peak_resident_bytes}};
+    if (loaded.streams()) out["streaming"] = loaded.json(timings);
     print_json(out);
   } else if (stream) {
     print_out("\n");
     log_info("{} tokens, {}; first after {}, then {:.1f} tok/s", samples[0].token_ids.size(),
              describe_end(samples[0], limits.context), format_seconds(load_s + timings.first_token_s),
              rate(timings.decode_tokens, timings.decode_s));
+    if (const std::string reached = loaded.reached(timings); !reached.empty()) log_info("{}", reached);
   } else {
     for (size_t i = 0; i < samples.size(); ++i)
       print_out(fmt::format("--- sample {} of {} ({})\n{}\n", i + 1, samples.size(),

@@ -48,10 +48,11 @@ struct InferenceFit {
   int64_t weights = 0, kv_cache = 0, loading_peak = 0;
   int64_t activations = 0, last = 0, logits = 0;  // the largest unit's; rows of the last one, and their logits
   int64_t sampler = 0;                            // of the row at hand, outside of the arena: scores and candidates
+  int64_t ring = 0;                               // of slots, where weights stream (stream_plan.h)
   int64_t beside = 0;                             // what compute threads keep between calls, and tables of rotations
   int64_t running() const { return std::max(activations, last + logits); }
-  int64_t tensors() const { return std::max(loading_peak, weights + kv_cache + running()); }
-  int64_t peak() const { return std::max(loading_peak, weights + kv_cache + running() + sampler); }
+  int64_t tensors() const { return std::max(loading_peak, weights + ring + kv_cache + running()); }
+  int64_t peak() const { return std::max(loading_peak, weights + ring + kv_cache + running() + sampler); }
   int64_t total() const { return peak() + beside; }
 };
 struct InferenceNeeds {  // sequences 0: evaluation, windows of `context` tokens without a cache

@@ -1,0 +1,173 @@
+#include "infer/stream_plan.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/units.h"
+#include "kernels/cpu/coded_matmul.h"
+#include "kernels/cpu/matmul.h"
+#include "model/linear.h"
+#include "model/ops.h"
+#include "store/pass_time.h"
+
+namespace tern {
+namespace {
+
+constexpr int64_t kAlignment = 4096;                 // of most files; others are found when they are opened
+constexpr int64_t kThreadBytes = int64_t{96} << 10;  // of a reading thread: its stack, as far as it is touched
+
+std::vector<Extent> extents_of(const FileBands& bands, const std::vector<bool>& stays, bool which) {
+  std::vector<Extent> extents;
+  size_t at = 0;
+  for (const FileMatrix& m : bands.matrices)
+    for (const FileBand& band : m.bands)
+      if (stays[at++] == which) extents.push_back(band.extent);
+  return extents;
+}
+
+// A band as it was read and decoded, before it is packed.
+int64_t largest_decoded(const FileBands& bands, DType dtype) {
+  int64_t most = 0;
+  for (const FileMatrix& m : bands.matrices)
+    for (const FileBand& band : m.bands) most = std::max(most, band.rows * m.in * size_of(dtype));
+  return most;
+}
+
+// inference_fit, and what streaming adds to it.
+InferenceFit fit_of(const ModelDescription& model, const InferenceNeeds& needs, const StreamPlan& plan,
+                    int64_t widest) {
+  const DType dtype = model.dtype;
+  InferenceFit fit = inference_fit(model.spec, dtype, needs, bytes_in_memory(plan.bands, plan.stays, dtype));
+  const auto slots = [&](bool stays) -> int64_t {
+    const std::vector<Extent> extents = extents_of(plan.bands, plan.stays, stays);
+    return extents.empty() ? 0 : ExtentRing::bytes_for(extents, plan.ring.slots, kAlignment) + kAlignment;
+  };
+  fit.ring = slots(false);
+  fit.loading_peak =
+      std::max(fit.loading_peak + fit.ring, fit.weights + slots(true) + largest_decoded(plan.bands, dtype));
+  const int64_t tokens = needs.iteration_tokens, size = size_of(dtype);
+  const FileBand& table = plan.bands.table;
+  const int64_t columns = tokens > 1 ? tokens * widest * size : 0;
+  const int64_t decoded = multiplies_coded(dtype) ? 0 : largest_decoded(plan.bands, dtype);
+  fit.activations += std::max(columns + decoded, table.rows > 0 ? tokens * (table.extent.bytes / table.rows) : 0);
+  fit.logits += (needs.logit_rows > 1 ? needs.logit_rows * widest * 4 : 0) + decoded;
+  fit.beside += kThreadBytes * plan.ring.threads;
+  return fit;
+}
+
+int64_t widest_matrix(const FileBands& bands) {
+  int64_t most = 0;
+  for (const FileMatrix& m : bands.matrices) most = std::max(most, m.out);
+  return most;
+}
+
+[[noreturn]] void refuse(const InferenceFit& least, const InferenceNeeds& needs, const MemoryBudget& budget) {
+  const std::string more = memory_remedy(budget, least.total());
+  throw Error(
+      ErrorKind::does_not_fit,
+      "the model does not fit, even if its matrices are read anew for every token: that needs {}, there are {} "
+      "({})\n  weights that cannot stream {}, key-value cache {} ({} sequences of {} tokens), activations and logits "
+      "{}, a ring {}; while loading {}; threads and tables {}\n  what would fit:\n{}{}",
+      format_bytes(least.total()), format_bytes(budget.bytes), budget.source, format_bytes(least.weights),
+      format_bytes(least.kv_cache), needs.sequences, needs.context, format_bytes(least.running() + least.sampler),
+      format_bytes(least.ring), format_bytes(least.loading_peak), format_bytes(least.beside),
+      more.empty() ? "" : "  " + more + " or more\n",
+      "  a smaller --context, --chunk or --samples, if those are what is large");
+}
+
+}  // namespace
+
+StreamPlan plan_stream(const ModelDescription& model, const InferenceNeeds& needs, const MemoryBudget& budget,
+                       const RingSettings& ring, const BandSizes& sizes) {
+  StreamPlan plan{.bands = file_bands(model.spec, model.dir.path, model.dtype, sizes), .stays = {}, .ring = ring};
+  const std::vector<PassExtent> extents = pass_extents(plan.bands, model.dtype);
+  // First as if the widest product stood beside itself, then as it is: what stays decides which products come in parts.
+  int64_t widest = widest_matrix(plan.bands);
+  for (int round = 0; round < 2; ++round) {
+    plan.stays.assign(extents.size(), false);
+    const InferenceFit nothing_kept = fit_of(model, needs, plan, widest);
+    const int64_t least = nothing_kept.total();
+    if (least > budget.bytes) refuse(nothing_kept, needs, budget);
+    plan.stays = choose_resident(extents, budget.bytes - least);
+    widest = widest_part(plan.bands, plan.stays);
+  }
+  plan.fit = fit_of(model, needs, plan, widest);
+  // Loading holds a ring for what stays; where that is the peak, less stays.
+  for (int64_t over = plan.fit.total() - budget.bytes; over > 0; over = plan.fit.total() - budget.bytes) {
+    int64_t kept = 0;
+    for (size_t i = 0; i < extents.size(); ++i) kept += plan.stays[i] ? extents[i].kept_bytes : 0;
+    plan.stays = choose_resident(extents, kept - over);
+    plan.fit = fit_of(model, needs, plan, std::max(widest, widest_part(plan.bands, plan.stays)));
+    TERN_CHECK(kept > 0, "plan_stream: {} bytes over with nothing kept", over);
+  }
+  for (size_t i = 0; i < extents.size(); ++i) {
+    plan.pass_bytes += extents[i].bytes;
+    (plan.stays[i] ? plan.kept_bytes : plan.streamed_bytes) += plan.stays[i] ? extents[i].kept_bytes : extents[i].bytes;
+  }
+  return plan;
+}
+
+namespace {
+
+// Bytes per second of products of one row with `weight`, of all its bytes.
+double product_rate(const Linear& linear, int64_t bytes, DType dtype, Arena& arena) {
+  const Tensor x = arena.zeros(dtype, {1, linear.in}, MemoryClass::workspace);
+  const Tensor y = arena.allocate(dtype, {1, linear.out}, MemoryClass::workspace);
+  const Compute compute{arena};
+  double best = 0;
+  for (int round = 0; round < 3; ++round) {
+    const int64_t begin_ns = real_clock().now_ns();
+    linear_forward(linear, x, y, compute);
+    best = std::max(best, static_cast<double>(bytes) / seconds_between(begin_ns, real_clock().now_ns()));
+  }
+  return best;
+}
+
+}  // namespace
+
+void measure_products(const StreamPlan& plan, DType dtype, StreamRates& rates) {
+  constexpr int64_t kBytes = int64_t{64} << 20;
+  if (plan.bands.matrices.empty()) return;
+  const FileMatrix& m = plan.bands.matrices.front();
+  const WeightType type = m.bands.front().type;
+  {
+    Arena arena;
+    const int64_t rows = std::max<int64_t>(64, kBytes / (m.in * size_of(dtype)) / 64 * 64);
+    const int64_t bytes = packed_bytes(dtype, rows, m.in);
+    const Tensor packed = arena.zeros(DType::u8, {bytes}, MemoryClass::weights);
+    rates.kept = product_rate({.weight = PackedWeight{packed}, .out = rows, .in = m.in}, bytes, dtype, arena);
+  }
+  rates.coded = rates.kept;
+  if (!multiplies_coded(dtype)) return;
+  Arena arena;
+  const int64_t rows = std::max<int64_t>(64, kBytes / stored_bytes(type, 1, m.in) / 64 * 64);
+  const int64_t bytes = stored_bytes(type, rows, m.in);
+  const Tensor coded = arena.zeros(DType::u8, {bytes}, MemoryClass::weights);
+  rates.coded =
+      product_rate({.weight = CodedWeight{{{type, coded, rows, 0}}}, .out = rows, .in = m.in}, bytes, dtype, arena);
+}
+
+StreamTimes stream_times(const StreamPlan& plan, const StreamRates& rates) {
+  StreamTimes times;
+  std::vector<PassStep> steps;
+  const auto ps = [](int64_t bytes, double rate) {
+    return rate > 0 ? static_cast<int64_t>(static_cast<double>(bytes) / rate * 1e12) : 0;
+  };
+  size_t at = 0;
+  for (const FileMatrix& m : plan.bands.matrices)
+    for (const FileBand& band : m.bands) {
+      const bool stays = plan.stays[at++];
+      const BlockRange blocks = blocks_of(band.extent, kAlignment);
+      steps.push_back({.load_ps = stays ? 0 : ps(blocks.bytes, rates.disk),
+                       .forward_ps = stays ? ps(band.extent.bytes, rates.kept) : ps(band.extent.bytes, rates.coded)});
+      times.disk_s += 1e-12 * static_cast<double>(steps.back().load_ps);
+      times.products_s += 1e-12 * static_cast<double>(steps.back().forward_ps);
+    }
+  times.pass_s = 1e-12 * static_cast<double>(steady_pass_ps(steps, plan.ring.slots));
+  return times;
+}
+
+}  // namespace tern
