@@ -306,7 +306,7 @@ ModelWeights load_gguf_beside(const ModelSpec& spec, const Gguf& file, DType dty
       return;
     }
     t = arena.allocate(dtype, info.shape, MemoryClass::weights);
-    read_parameter(spec, file, info, t);
+    read_gguf_parameter(spec, file, info, t);
   });
   put_given(spec, std::move(given), weights);
   pack_weights(spec, weights, arena);

@@ -44,7 +44,7 @@ struct WeightBand {
   int64_t rows = 0;
   std::variant<PackedWeight, CodedWeight> kept;
   ExtentRing* ring = nullptr;  // then `kept` is empty, and the extent holds the rows as `type` codes them
-  int place = -1;           // in the ring's order
+  int place = -1;              // in the ring's order
   WeightType type{};
   int64_t head_dim = 0;
 };
