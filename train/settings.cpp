@@ -181,6 +181,13 @@ const std::string* find(const Facts& facts, const std::string& key) {
   return nullptr;
 }
 
+// --zero: what is run of the stages that plans know.
+int zero_stage(const std::string& text) {
+  for (int stage = 0; stage <= 2; ++stage)
+    if (text == std::to_string(stage)) return stage;
+  throw Error(ErrorKind::usage, "--zero {}: 0, 1 or 2 is run{}", text, text == "3" ? "; stage 3 is planned only" : "");
+}
+
 }  // namespace
 
 std::vector<DerivedValue> derived_values(const Options& o) {
@@ -235,7 +242,7 @@ TrainSettings train_settings(const Options& o) {
   s.from_scratch = o.flag("from-scratch");
   s.seq = o.integer("seq"), s.batch = o.integer("batch");
   s.micro_batch = o.has("micro-batch") ? o.integer("micro-batch") : derived_micro_batch(o);
-  s.zero = static_cast<int>(o.integer("zero"));
+  s.zero = zero_stage(o.text("zero"));
   if (o.has("context")) s.context = o.integer("context");
   s.schedule = schedule_from(o);
   const std::optional<Plan> plan = plan_option(o);
