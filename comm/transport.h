@@ -53,6 +53,7 @@ enum class MessageKind : uint8_t {
   integers,
   values,
   redistribute,
+  stage,  // between stages of a pipeline
   test
 };
 constexpr uint64_t tag_of(MessageKind kind, uint64_t number) { return number << 8 | static_cast<uint64_t>(kind); }

@@ -75,6 +75,13 @@ struct Runner {
   Buffers buffers;
   ExecuteResult result;
   bool training;
+  // Of pipelines.
+  Arena messages{};
+  std::vector<Tensor> sent{};                      // copies, until all is received
+  std::vector<std::pair<Buffer, Tensor>> stash{};  // received before this list wants it
+  std::map<int, size_t> arrived{};                 // of each stage: how many of its messages
+  std::vector<size_t> late{};                      // REDUCEs that wait for NORM
+  LinkBytes first_links{}, expected_links{};
   std::vector<Tensor*> summed{};  // where the model's functions add gradients to; of Programs with summands
   std::vector<Layer> layers = layers_of(in.spec);
 
@@ -142,9 +149,22 @@ struct Runner {
     const auto layer = std::ranges::find(layers, i.unit, &Layer::first);
     TERN_CHECK(layer != layers.end(), "execute: {}: no layer begins there", to_string(i));
     const bool experts = i.axis == MeshAxis::expert_replicas;
-    return parameters_of(layer->first, layer->first + layer->count,
-                         [&](const ParameterInfo& info) { return is_expert(info) == experts; });
+    std::vector<size_t> places = parameters_of(layer->first, layer->first + layer->count,
+                                               [&](const ParameterInfo& info) { return is_expert(info) == experts; });
+    if (holds_table_copy(i.unit, layer->first + layer->count)) places.insert(places.begin(), 0);
+    return places;
   }
+  // Whether the layer of these units has a copy of the embedding's table in another stage.
+  bool holds_table_copy(int first, int end) const {
+    return pipelined() && first > 0 && end == program.num_units && in.spec.head().tied && in.tables->size() > 1;
+  }
+  bool pipelined() const { return program.num_ranks > 1; }
+  Comm& group_of(MeshAxis axis) const {
+    if (axis == MeshAxis::tables) return *in.tables;
+    const bool of_stage = axis == MeshAxis::replicas || axis == MeshAxis::expert_replicas;
+    return of_stage && in.replicas ? *in.replicas : *in.world;
+  }
+
   static std::vector<Tensor> at_places(const std::vector<Tensor>& all, const std::vector<size_t>& places) {
     std::vector<Tensor> list;
     for (const size_t p : places) list.push_back(all[p]);
@@ -209,12 +229,14 @@ struct Runner {
 
   void reduce(const Instruction& i) {
     if (i.axis == MeshAxis::none) return join_tied_gradients(in.spec, *in.gradients);
-    in.world->all_reduce_sum(at_places(in.update->gradients, parameters_of(i)));
+    if (i.axis == MeshAxis::tables) return reduce_tables();
+    group_of(i.axis).all_reduce_sum(at_places(in.update->gradients, parameters_of(i)));
   }
 
   // Every rank has the same sums of gradients, so each would refuse by itself; what one alone finds, by a fault of its machine,
   // must not part it from the others.
   void norm(const Instruction& i) {
+    reduce_late();
     if (!has_loss()) return;
     std::exception_ptr refusal;
     try {
@@ -229,8 +251,94 @@ struct Runner {
                   in.update->step);
   }
 
+  // --- messages between stages ---
+
+  static uint64_t tag_of_message(const Buffer& b) {
+    const uint64_t number = (static_cast<uint64_t>(b.unit) << 32 | static_cast<uint64_t>(b.micro)) << 1;
+    return tag_of(MessageKind::stage, number | (b.kind == BufferKind::gradient ? 1 : 0));
+  }
+  Tensor& place_of(const Buffer& b) {
+    return (b.kind == BufferKind::gradient ? buffers.gradient : buffers.output)[buffers.at(b.unit, b.micro)];
+  }
+  int peer_of(const Instruction& i) const {  // the same replica of another stage
+    const int data = num_ranks() / program.num_ranks;
+    return i.peer * data + in.world->rank() % data;
+  }
+  void send(const Instruction& i) {
+    const Tensor& t = place_of(i.reads[0]);
+    Tensor copy = messages.allocate(t.dtype(), t.shape(), MemoryClass::staging);
+    std::memcpy(copy.data(), t.data(), static_cast<size_t>(t.bytes()));
+    in.world->transport().send(peer_of(i), tag_of_message(i.reads[0]),
+                               {static_cast<const std::byte*>(copy.data()), static_cast<size_t>(copy.bytes())});
+    sent.push_back(std::move(copy));
+    expected_links.sent += i.message_bytes;
+  }
+  Tensor message_for(const Buffer& b, Arena& memory) const {
+    const int64_t rows = std::ssize(in.micro_batches[b.micro].tokens);
+    return memory.allocate(in.update->weights[0].dtype(), {rows, in.spec.width}, MemoryClass::activations);
+  }
+  void receive(const Instruction& i) {
+    const Buffer& wanted = i.allocates[0].buffer;
+    place_of(wanted) = message_for(wanted, arena());
+    const auto early = std::ranges::find(stash, wanted, &std::pair<Buffer, Tensor>::first);
+    const auto take = [&](const Buffer& b, const Tensor& t) {
+      in.world->transport().recv(peer_of(i), tag_of_message(b),
+                                 {static_cast<std::byte*>(t.data()), static_cast<size_t>(t.bytes())});
+      expected_links.received += t.bytes();
+    };
+    if (early != stash.end()) {
+      std::memcpy(place_of(wanted).data(), early->second.data(), static_cast<size_t>(early->second.bytes()));
+      stash.erase(early);
+      return;
+    }
+    // A message that this list wants later may come first.
+    const std::vector<Buffer>& order = in.arrivals.at(static_cast<size_t>(i.peer));
+    for (size_t& next = arrived[i.peer];;) {
+      const Buffer b = order.at(next++);
+      if (b == wanted) return take(b, place_of(wanted));
+      stash.emplace_back(b, message_for(b, messages));
+      take(b, stash.back().second);
+    }
+  }
+
+  // Sums of gradients over ranks, of pipelines: the two of a tied table first.
+  void reduce_tables() {
+    if (in.tables->size() == 1) return join_tied_gradients(in.spec, *in.gradients);  // head and embedding on one device
+    const Tensor& own = in.update->gradients[0];
+    in.tables->all_reduce_sum({&own, 1});
+    expected_links += all_reduce_bytes(own.count(), size_of(wide()), in.tables->rank(), in.tables->size());
+  }
+  void reduce_late() {
+    // The Program has the REDUCE where the table's copy lies; the embedding's stage takes part in it.
+    const auto is_of_tables = [&](size_t at) { return program.instructions[at].axis == MeshAxis::tables; };
+    if (in.tables && in.spec.head().tied && std::ranges::none_of(late, is_of_tables)) reduce_tables();
+    std::ranges::stable_partition(late, is_of_tables);
+    for (const size_t at : late) {
+      reduce(program.instructions[at]);
+      if (is_of_tables(at)) continue;
+      const Comm& group = group_of(program.instructions[at].axis);
+      expected_links += link_bytes(program.instructions[at], size_of(wide()), group.rank(), group.size());
+    }
+    late.clear();
+  }
+  void compare_all_links(size_t place) {
+    in.world->barrier();
+    in.world->transport().flush();
+    const LinkBytes now = link_bytes_now(), counted{now.sent - first_links.sent, now.received - first_links.received};
+    result.links = counted;
+    if (counted != expected_links)
+      result.mismatches.push_back(
+          {place, fmt::format("messages between stages: {} bytes sent and {} received, the Program says {} and {}",
+                              counted.sent, counted.received, expected_links.sent, expected_links.received)});
+    sent.clear();
+  }
+
   void run_one(const Instruction& i) {
     switch (i.op) {
+      case Opcode::send:
+        return send(i);
+      case Opcode::recv:
+        return receive(i);
       case Opcode::forward:
       case Opcode::recompute:
         return forward(i);
@@ -251,8 +359,12 @@ struct Runner {
       case Opcode::norm:
         return norm(i);
       case Opcode::update:
-        if (result.update) update_unit(*in.update, *result.update, i.unit, in.compute.arena, in.world);
-        return;
+        if (!result.update) return;
+        if (holds_table_copy(i.unit, i.unit + 1)) {
+          constexpr std::array<size_t, 1> kTable{0};
+          update_parameters(*in.update, *result.update, kTable, in.compute.arena, in.world);
+        }
+        return update_unit(*in.update, *result.update, i.unit, in.compute.arena, in.world);
       default:
         TERN_CHECK(false, "execute: {}: require_executable let it pass", to_string(i));
     }
@@ -298,6 +410,13 @@ struct Runner {
   void compare_links(size_t place, const LinkBytes& before) {
     if (num_ranks() == 1) return;
     const Instruction& i = program.instructions[place];
+    if (pipelined()) {
+      const auto bytes = [&] {
+        return link_bytes(i, size_of(wide()), in.world->rank(), num_ranks(), bytes_of_parts(i));
+      };
+      if (i.op == Opcode::norm && has_loss()) expected_links += bytes();
+      return;
+    }
     const LinkBytes now = link_bytes_now(), counted{now.sent - before.sent, now.received - before.received};
     result.links += counted;
     LinkBytes want = link_bytes(i, size_of(wide()), in.world->rank(), num_ranks(), bytes_of_parts(i));
@@ -312,6 +431,7 @@ struct Runner {
     std::vector<InstructionBytes> simulated;
     if (in.predicted.empty()) simulated = simulate(program).replay;
     const std::span<const InstructionBytes> predicted = in.predicted.empty() ? simulated : in.predicted;
+    first_links = link_bytes_now();
     const int64_t before_run = now(MemoryClass::activations);
     const Clock& clock = in.clock;
     const int64_t start = result.begin_ns = clock.now_ns();
@@ -324,7 +444,10 @@ struct Runner {
       const int64_t begin = clock.now_ns();
       for (const BufferBytes& b : i.allocates)
         if (is_summand(b.buffer)) begin_summand(b);
-      run_one(i);
+      if (pipelined() && i.op == Opcode::reduce)
+        late.push_back(place);
+      else
+        run_one(i);
       const int64_t end = clock.now_ns();
       const MemoryBytes peak = scope.peak().each;
       b.peak_buffers = peak[static_cast<size_t>(MemoryClass::activations)] - before_run;
@@ -337,6 +460,7 @@ struct Runner {
       result.trace.push_back(
           trace_event(i, seconds_between(start, begin), seconds_between(begin, end), b.peak_buffers, b.peak()));
     }
+    if (pipelined()) compare_all_links(program.instructions.size() - 1);
     result.seconds = seconds_between(start, clock.now_ns());
   }
 
@@ -366,10 +490,9 @@ int64_t MicroBatch::num_targets() const {
 
 void require_executable(const Program& program, int num_ranks) {
   const int64_t devices = program.num_ranks * program.devices_per_rank;
-  if (num_ranks > 1 && (devices != num_ranks || program.num_ranks != 1))
-    throw Error(ErrorKind::usage,
-                "this step needs {} devices in {} stages, the run has {} ranks; tern shares out data alone so far",
-                devices, program.num_ranks, num_ranks);
+  if (num_ranks > 1 && devices != num_ranks)
+    throw Error(ErrorKind::usage, "this step needs {} devices in {} stages, the run has {} ranks", devices,
+                program.num_ranks, num_ranks);
   if (num_ranks == 1 && devices != 1)
     throw Error(ErrorKind::usage, "this step needs {} devices; tern trains on one so far: plan for one device",
                 devices);
@@ -381,11 +504,14 @@ void require_executable(const Program& program, int num_ranks) {
                     to_string(b.buffer));
   constexpr std::array kRun{
       Opcode::forward, Opcode::backward_input, Opcode::backward_weight, Opcode::recompute, Opcode::reduce, Opcode::norm,
-      Opcode::update,  Opcode::merge,          Opcode::gather,          Opcode::scatter,   Opcode::join};
+      Opcode::update,  Opcode::merge,          Opcode::gather,          Opcode::scatter,   Opcode::join,   Opcode::send,
+      Opcode::recv};
   const auto runs_over = [&](const Instruction& i) {
     if (i.axis == MeshAxis::none) return true;
     if (num_ranks == 1) return false;
     if (i.op == Opcode::gather && i.micro >= 0) return false;  // ZeRO 3
+    if (program.num_ranks > 1 && (i.op == Opcode::gather || i.op == Opcode::scatter)) return false;
+    if (i.op == Opcode::reduce && i.axis == MeshAxis::tables) return program.num_ranks > 1;
     return i.op == Opcode::norm ? i.axis == MeshAxis::all
                                 : i.axis == MeshAxis::replicas || i.axis == MeshAxis::expert_replicas;
   };
@@ -408,19 +534,33 @@ ExecuteResult execute(const Program& program, const ExecuteInput& in) {
              "execute: {} micro-batches given, the Program takes {}", in.micro_batches.size(), program.num_micro);
   TERN_CHECK(!training || in.gradients, "execute: a training program needs gradients");
   TERN_CHECK(!updates || in.update, "execute: NORM and UPDATE need an update");
-  TERN_CHECK(in.update || (!has(Opcode::merge) && program.devices_per_rank == 1),
+  TERN_CHECK(in.update || (!has(Opcode::merge) && program.devices_per_rank * program.num_ranks == 1),
              "execute: sums over groups and ranks need an update");
-  TERN_CHECK(!updates || own_table_gradient(in.spec.units.back(), {}) == 0 || has(Opcode::reduce),
-             "execute: a tied table, and no REDUCE joins it");
+  TERN_CHECK(
+      !updates || program.num_ranks > 1 || own_table_gradient(in.spec.units.back(), {}) == 0 || has(Opcode::reduce),
+      "execute: a tied table, and no REDUCE joins it");
   TERN_CHECK(in.predicted.empty() || in.predicted.size() == program.instructions.size(),
              "execute: predicted bytes of {} instructions, the Program has {}", in.predicted.size(),
              program.instructions.size());
+  if (program.num_ranks > 1 && program.devices_per_rank > 1 && in.tables && in.tables->size() == 1 &&
+      in.spec.head().tied)
+    throw Error(
+        ErrorKind::usage,
+        "the step has replicas of a pipeline whose first device has the tied table's head too, which tern does not run "
+        "yet: plan with --fix dp=1, or with another schedule");
   Runner runner{program, in, Buffers(in.spec, program), {}, training};
   runner.run();
 #ifndef NDEBUG
   TERN_CHECK(runner.result.mismatches.empty(), "execute: {}", describe_mismatches(runner.result));
 #endif
   return std::move(runner.result);
+}
+
+std::vector<std::vector<Buffer>> arrivals_of(const Program& all, int rank) {
+  std::vector<std::vector<Buffer>> arrivals(static_cast<size_t>(all.num_ranks));
+  for (const Instruction& i : all.instructions)
+    if (i.op == Opcode::send && i.peer == rank) arrivals[static_cast<size_t>(i.rank)].push_back(i.reads[0]);
+  return arrivals;
 }
 
 std::string describe_mismatches(const ExecuteResult& result) {

@@ -45,9 +45,13 @@ struct ExecuteInput {
   std::span<const MicroBatch> micro_batches;
   double loss_scale = 1.0;  // gradients are those of loss_scale · Σ -log p
   Compute compute;          // its arena gives the buffers; nothing else may use the arena's activations meanwhile
-  const UpdatePass* update = nullptr;                // NORM, UPDATE, MERGE, REDUCE over ranks; of the same gradients
-  Comm* world = nullptr;                             // the ranks that run the same Program; nullptr: one
-  std::optional<int64_t> step_targets = {};          // of all ranks; absent: of these micro-batches
+  const UpdatePass* update = nullptr;  // NORM, UPDATE, MERGE, REDUCE over ranks; of the same gradients
+  Comm* world = nullptr;               // all ranks of the step; nullptr: one
+  // Of pipelines: the ranks of this stage, and those that hold the tied table; nullptr: the world, or none.
+  Comm *replicas = nullptr, *tables = nullptr;
+  std::vector<std::vector<Buffer>>
+      arrivals{};                            // of pipelines: what each stage sends to this one, in order (arrivals_of)
+  std::optional<int64_t> step_targets = {};  // of all ranks; absent: of these micro-batches
   std::span<const InstructionBytes> predicted = {};  // simulate(program).replay; empty: simulated here
   Clock& clock = real_clock();                       // of the trace
 };
@@ -79,12 +83,18 @@ void require_executable(const Program&, int num_ranks = 1);
 ///           own, and GATHER brings the others' weights. NORM: every rank
 ///           has the same sums; that one of them refuses is agreed on before anything is changed, and then all throw. What a
 ///           rank sends and receives is held to link_bytes (program/link_bytes.h).
+/// Stages    Every rank runs its own list; rank = stage device · replicas + replica. All are given all micro-batches of their replica.
+///           What a SEND reads is copied and stays until the step ends, beside the counted bytes. Sums of gradients over ranks are
+///           taken just before NORM, the tied table's two first, as on one rank; messages are counted together there.
 /// Counting  `counted` holds the most of the arena's activations and of its workspace during an instruction, beside what
 ///           was there before the call.
 /// Errors    as require_executable; TERN_CHECK: micro-batches, gradients or update that the Program needs and are not
 ///           given, a tied table that no REDUCE joins before NORM; in debug builds also any mismatch. diverged:
 ///           gradient_norm's. What the model's functions throw passes through, buffers freed.
 ExecuteResult execute(const Program&, const ExecuteInput&);
+
+/// What each rank of a pipeline's Program (of all ranks, program/lower.h) sends to `rank`, in order.
+std::vector<std::vector<Buffer>> arrivals_of(const Program& all, int rank);
 
 /// The sentence for people about result.mismatches; empty if there are none.
 std::string describe_mismatches(const ExecuteResult&);

@@ -25,15 +25,16 @@ struct Case {
   bool experts = false;        // the second layer has experts, and a gated one for every token
   bool latent = false;         // latent attention in both layers
   int64_t adapters = -1;       // from 0: all units frozen, with adapters of this rank
+  int layers = 2;
 };
 
 inline ModelSpec spec_of(const Case& c) {
   const int64_t heads = 4, head_dim = c.width / heads, vocab = 67;
   const NormSpec norm{.kind = c.gpt2 ? NormKind::layer : NormKind::rms, .width = c.width};
-  ModelSpec s{.family = c.gpt2 ? "gpt2" : "llama", .vocab = vocab, .width = c.width, .layers = 2, .context = 64};
+  ModelSpec s{.family = c.gpt2 ? "gpt2" : "llama", .vocab = vocab, .width = c.width, .layers = c.layers, .context = 64};
   if (!c.gpt2) s.rope = {.kind = RopeKind::standard, .rotary_dim = head_dim};
   s.units.push_back({-1, EmbedSpec{vocab, c.width, c.gpt2 ? 64 : 0}});
-  for (int layer = 0; layer < 2; ++layer) {
+  for (int layer = 0; layer < c.layers; ++layer) {
     s.units.push_back(
         {layer, AttentionSpec{norm, c.width, heads, c.gpt2 ? heads : 2, head_dim, c.gpt2, c.gpt2, c.gpt2 ? 0 : 5}});
     s.units.push_back({layer, MlpSpec{norm, c.width, 2 * c.width + 4,

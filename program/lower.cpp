@@ -174,6 +174,11 @@ class Lowerer {
       elements += table_copy(spec_, spec_.units[u], at_.query(u, 0), at_.update, at_.mesh).trained;
     return elements * size_of(at_.job.gradients);
   }
+  // A table that lies on another device too is updated on each.
+  bool updates_table_copy(int u) const {
+    const TableCopy copy = table_copy(spec_, spec_.units[u], at_.query(u, 0), at_.update, at_.mesh);
+    return pipelined() && copy.trained > 0 && !is_here(at_.layers.front().stage);
+  }
   // A collective over dense parameters, and one over those of experts, where there are any and others hold them.
   std::vector<Instruction> collectives(Opcode op, int l, int micro, const int64_t parameters[2], int64_t size) const {
     std::vector<Instruction> list;
@@ -448,8 +453,10 @@ class Lowerer {
     };
     each_unit([&](int l, int u) {
       trained += cost(u).trained;
-      if (shared_out(l)) shared_blocks += trained_blocks(spec_.units[u]);
+      if (shared_out(l) && !pipelined()) shared_blocks += trained_blocks(spec_.units[u]);
     });
+    if (pipelined())
+      for (const Unit& unit : spec_.units) shared_blocks += trained_blocks(unit);
     const int sums = num_sums(at_.update);
     const bool of_model = row_of(at_.update.rule).sums.over == UpdateSums::Over::model;
     const auto value_bytes = [](int64_t blocks, int values) { return blocks * values * int64_t{sizeof(double)}; };
@@ -464,7 +471,9 @@ class Lowerer {
              .message_bytes = alone ? 0 : value_bytes(1, 1) + value_bytes(shared_blocks, 1 + (of_model ? sums : 0))});
     each_unit([&](int l, int u) {
       const CostQuery query = at_.query(u, 0);
-      const std::vector<CountedForm> forms = trained_forms(spec_.units[u], query, cost(u));
+      std::vector<CountedForm> forms = trained_forms(spec_.units[u], query, cost(u));
+      if (updates_table_copy(u))
+        forms.push_back({{ParameterKind::table, ceil_div(spec_.vocab, query.tensor), spec_.width}});
       UpdateCost c = update_cost(at_.update, query.dtype, forms);
       if (at_.layers[l].strategy.zero >= 1) c = {ceil_div(c.flops, replicas), ceil_div(c.bytes_moved, replicas)};
       stage_ = at_.layers[l].stage;

@@ -27,6 +27,7 @@ bool Shares::any() const {
 }
 
 Interval Shares::mine(size_t parameter, int64_t elements) const {
+  if (!held.empty()) return {0, held[parameter] ? elements : 0};
   if (!is_shared(parameter)) return {0, elements};
   for (const RankInterval& i : owners[parameter])
     if (i.rank == rank) return i.elements;
@@ -59,6 +60,18 @@ Tensor own_part(const Shares& shares, size_t parameter, int64_t elements, const 
   const Interval mine = shares.mine(parameter, elements);
   if (t.empty() || t.count() == mine.size()) return t;
   return t.reshaped({t.count()}).rows_view(mine.begin, mine.end);
+}
+
+Shares make_stage_shares(const ModelSpec& spec, std::span<const int> stage, int data, int rank, int ranks) {
+  Shares shares{.rank = rank, .ranks = ranks};
+  const bool has_head = spec.head().tied && stage.back() == rank / data;
+  for (const ParameterInfo& info : trained_parameters(spec)) {
+    const int home = stage[static_cast<size_t>(info.unit)];
+    const bool table = shares.owners.empty();  // the first parameter is the embedding's table
+    shares.owners.push_back({{home * data, {0, info.shape.count()}}});
+    shares.held.push_back(home == rank / data || (table && has_head));
+  }
+  return shares;
 }
 
 RankParts parts_of(const Shares& shares, std::span<const size_t> parameters, std::span<const Tensor> tensors) {
@@ -103,7 +116,8 @@ std::vector<double> block_values(const Shares& shares, std::span<const size_t> p
       fill(b.parameter, b.inside, values.data() + b.place);
     }
   });
-  const bool exchanges = std::ranges::any_of(parameters, [&](size_t p) { return shares.is_shared(p); });
+  const bool alone = !shares.held.empty() && !world;  // of what this rank holds whole
+  const bool exchanges = !alone && std::ranges::any_of(parameters, [&](size_t p) { return shares.is_shared(p); });
   TERN_CHECK(!exchanges || (world && world->size() == shares.ranks), "update: shared state of {} ranks, a world of {}",
              shares.ranks, world ? world->size() : 1);
   if (exchanges) world->all_gather(parts);

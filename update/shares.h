@@ -23,6 +23,8 @@ struct Shares {
 
   bool is_shared(size_t parameter) const { return !owners.empty() && !owners[parameter].empty(); }
   std::vector<bool> gradients_apart{};  // of each unit: ZeRO 2, its gradients are shared out too; empty: of none
+  std::vector<bool>
+      held{};  // of pipelines, per parameter: whether this rank has it, whole, whoever its owner is; else empty
   bool any() const;
   /// What this rank keeps of a parameter of so many elements.
   Interval mine(size_t parameter, int64_t elements) const;
@@ -31,6 +33,10 @@ struct Shares {
 /// Parameters of the units whose `zero` (LayerStrategy) is 1 or more are shared out over `ranks`, from 2 on their gradients too. Dense ones and those of
 /// experts are dealt apart. Shapes: zero: of each unit.
 Shares make_shares(const ModelSpec&, UpdateRule, std::span<const int> zero, int rank, int ranks);
+
+/// Of a pipeline of `stages` of `data` ranks each, rank = stage · data + d: a stage holds its units whole on each of its ranks, the
+/// first of which is their owner; a tied table is held by the head's stage too. Shapes: stage: of each unit.
+Shares make_stage_shares(const ModelSpec&, std::span<const int> stage, int data, int rank, int ranks);
 
 /// Whether a parameter is an expert's, which fewer ranks may share.
 bool is_expert(const ParameterInfo&);

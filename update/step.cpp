@@ -54,6 +54,7 @@ std::vector<UpdateSumValues> sums_over_blocks(const UpdatePass& pass, std::span<
 std::vector<UpdateSumValues> rule_sums(const UpdatePass& pass, const UpdateNorm& norm,
                                        std::span<const size_t> parameters, Comm* world) {
   const int count = num_sums(pass.config);
+  TERN_CHECK(!pass.state.master.empty(), "update: a state without parameters");
   const auto measure = functions_of(pass.config.rule).measure;
   return sums_over_blocks(pass, parameters, count, world, [&](size_t p, int64_t block, double* values) {
     const UpdateShard own = shard_of(pass, norm, p);
@@ -150,10 +151,15 @@ UpdateNorm gradient_norm(const UpdatePass& pass, Comm* world) {
 }
 
 void update_unit(const UpdatePass& pass, const UpdateNorm& norm, int unit, Arena& arena, Comm* world) {
+  update_parameters(pass, norm, parameters_of(pass, unit), arena, world);
+}
+
+void update_parameters(const UpdatePass& pass, const UpdateNorm& norm, std::span<const size_t> parameters, Arena& arena,
+                       Comm* world) {
   const UpdateRuleRow& row = row_of(pass.config.rule);
-  const std::vector<size_t> parameters = parameters_of(pass, unit);
   std::vector<UpdateSumValues> sums(parameters.size(), UpdateSumValues{});
-  if (sums_over(pass, UpdateSums::Over::parameter)) sums = rule_sums(pass, norm, parameters, world);
+  if (sums_over(pass, UpdateSums::Over::parameter))
+    sums = rule_sums(pass, norm, parameters, pass.state.shares.held.empty() ? world : nullptr);
   for (size_t i = 0; i < parameters.size(); ++i) {
     UpdateShard shard = shard_of(pass, norm, parameters[i]);
     const Tensor& whole = pass.gradients[parameters[i]];

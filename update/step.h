@@ -49,6 +49,9 @@ UpdateNorm gradient_norm(const UpdatePass&, Comm* world = nullptr);
 /// Temporaries are the arena's (MemoryClass::workspace), as many bytes as spec/update_rule.h's update_workspace.
 /// Of shared parameters this rank's part; sums over a parameter are exchanged as NORM's.
 void update_unit(const UpdatePass&, const UpdateNorm&, int unit, Arena&, Comm* world = nullptr);
+/// The same of some parameters, by their places in state.infos.
+void update_parameters(const UpdatePass&, const UpdateNorm&, std::span<const size_t> parameters, Arena&,
+                       Comm* world = nullptr);
 
 /// Bytes of each rank that NORM, and UPDATE of a unit, give to the others (block_value_bytes).
 std::vector<int64_t> norm_value_bytes(const UpdatePass&);

@@ -1,0 +1,16 @@
+#pragma once
+// Some ranks of a world as a world of their own, for what the ranks along an axis of a mesh do together.
+
+#include <memory>
+#include <vector>
+
+#include "comm/transport.h"
+
+namespace tern {
+
+/// `ranks`: of the world, ascending; this one is among them and becomes their place in the list. Messages go through the world's
+/// transport, which must outlive it, in one order with all others of that pair; flush waits for all that this rank has sent.
+/// Errors  TERN_CHECK: this rank is not among them; reconfigure, which is the world's.
+std::unique_ptr<Transport> group_of(Transport& world, std::vector<int> ranks);
+
+}  // namespace tern
