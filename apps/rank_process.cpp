@@ -5,6 +5,7 @@
 #include <exception>
 
 #include "base/error.h"
+#include "comm/decorators.h"
 #include "comm/process_world.h"
 
 namespace tern {
@@ -32,7 +33,10 @@ void run_as_rank(const World& world, double silence_s, const std::function<void(
   const StoreRank me{.rank = world.rank, .size = world.size, .token = world.token, .silence_s = silence_s};
   const auto store = std::make_shared<StoreClient>(world.store, me, world.more_ports);
   try {
-    work(std::make_shared<Comm>(make_process_transport(store, me)));
+    const Environment environment = process_environment();
+    const auto fault = environment.find("TERN_FAULT");
+    work(std::make_shared<Comm>(
+        with_fault(make_process_transport(store, me), fault == environment.end() ? "" : fault->second)));
   } catch (const Error& e) {
     store->abort(fmt::format("rank {} failed: {}", world.rank, e.what()), e.kind());
     throw;

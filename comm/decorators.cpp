@@ -1,6 +1,10 @@
 #include "comm/decorators.h"
 
+#include <signal.h>
+
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <list>
 #include <vector>
 
@@ -37,7 +41,9 @@ class FaultyTransport final : public TransportDecorator {
       : TransportDecorator(std::move(inner)), fault_(fault) {}
 
   void send(int to, uint64_t tag, std::span<const std::byte> bytes) override {
-    if (sends_++ != fault_.at_send) return inner_->send(to, tag, bytes);
+    const int64_t number = sends_++;
+    if (fault_.kind == TransportFaultKind::partition && number >= fault_.at_send) return;
+    if (number != fault_.at_send) return inner_->send(to, tag, bytes);
     switch (fault_.kind) {
       case TransportFaultKind::kill:
         throw Error(ErrorKind::peer, "rank {}: killed on purpose at {}", rank(), describe_tag(tag));
@@ -45,6 +51,12 @@ class FaultyTransport final : public TransportDecorator {
         std::byte never;
         return inner_->recv(rank(), tag, {&never, 1});  // nobody sends to itself
       }
+      case TransportFaultKind::die:
+      case TransportFaultKind::stop:
+        ::raise(fault_.kind == TransportFaultKind::die ? SIGKILL : SIGSTOP);
+        return inner_->send(to, tag, bytes);
+      case TransportFaultKind::partition:
+        return;
       case TransportFaultKind::corrupt:
         std::vector<std::byte>& wrong = corrupted_.emplace_back(bytes.begin(), bytes.end());
         if (!wrong.empty()) wrong[wrong.size() / 2] ^= std::byte{1};
@@ -75,6 +87,29 @@ std::unique_ptr<Transport> paced(std::unique_ptr<Transport> inner, Pace pace, Cl
 
 std::unique_ptr<Transport> faulty(std::unique_ptr<Transport> inner, TransportFault fault) {
   return std::make_unique<FaultyTransport>(std::move(inner), fault);
+}
+
+std::unique_ptr<Transport> with_fault(std::unique_ptr<Transport> inner, const std::string& text) {
+  if (text.empty()) return inner;
+  const size_t first = text.find('@'), second = text.find('@', first + 1);
+  const std::string kind = text.substr(0, first);
+  const auto number = [&](size_t at) {
+    int64_t value = -1;
+    if (at < text.size()) std::from_chars(text.data() + at + 1, text.data() + text.size(), value);
+    return value;
+  };
+  const int64_t rank = number(first), amount = number(second);
+  constexpr std::array<std::pair<std::string_view, TransportFaultKind>, 3> kKinds{
+      {{"die", TransportFaultKind::die},
+       {"stop", TransportFaultKind::stop},
+       {"partition", TransportFaultKind::partition}}};
+  const auto found = std::ranges::find(kKinds, std::string_view(kind), [](const auto& k) { return k.first; });
+  if (rank < 0 || amount < 0 || (found == kKinds.end() && kind != "slow"))
+    throw Error(ErrorKind::usage, "TERN_FAULT={}: expected die, stop or partition and @RANK@SEND, or slow@RANK@BYTES",
+                text);
+  if (rank != inner->rank()) return inner;
+  if (kind == "slow") return paced(std::move(inner), {.bytes_per_s = static_cast<double>(amount)});
+  return faulty(std::move(inner), {found->second, amount});
 }
 
 }  // namespace tern

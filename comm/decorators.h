@@ -2,6 +2,7 @@
 // Transports around a transport: one as slow as a link, one that fails on purpose.
 
 #include <memory>
+#include <string>
 
 #include "base/clock.h"
 #include "comm/transport.h"
@@ -39,9 +40,12 @@ struct Pace {
 std::unique_ptr<Transport> paced(std::unique_ptr<Transport>, Pace, Clock& = real_clock());
 
 enum class TransportFaultKind : uint8_t {
-  kill,     // the rank throws Error (peer)
-  hang,     // it never comes back from the call
-  corrupt,  // one bit of the payload changes on its way
+  kill,       // the rank throws Error (peer)
+  hang,       // it never comes back from the call
+  corrupt,    // one bit of the payload changes on its way
+  die,        // its process gets SIGKILL
+  stop,       // its process gets SIGSTOP
+  partition,  // nothing that it sends arrives any more
 };
 /// At the rank's n-th send, from 0.
 struct TransportFault {
@@ -49,5 +53,9 @@ struct TransportFault {
   int64_t at_send = 0;
 };
 std::unique_ptr<Transport> faulty(std::unique_ptr<Transport>, TransportFault);
+
+/// With what a text asks for, of the rank it names: "die@RANK@SEND", "stop@…", "partition@…"; "slow@RANK@BYTES", a link of so
+/// many bytes/s. Empty, or another rank's: the same transport. Errors: usage, quoting the text.
+std::unique_ptr<Transport> with_fault(std::unique_ptr<Transport>, const std::string& text);
 
 }  // namespace tern

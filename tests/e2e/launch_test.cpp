@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/io.h"
+#include "base/rng.h"
 #include "base/text.h"
 #include "comm/socket.h"
 #include "tests/e2e/train_process.h"
@@ -180,6 +181,54 @@ TEST(LaunchSlow, AfterALossAllStartAgainAndTheBitsAreThoseOfNoLoss) {
             std::string::npos)
       << real_io().read(said);
   EXPECT_EQ(bits(1) == bits(0), true);
+}
+
+// Faults of every kind at messages drawn by chance: each ends as it should, soon, by name, and leaves nobody behind.
+TEST(LaunchSlow, SixtyFourFaultsAtRandomMessagesEndByName) {
+  const TinyRun tiny;
+  std::string errors;
+  const auto command = [&](int out) {
+    return tiny.command(tiny.out(out), {"--micro-batch", "1", "--sum-groups", "4", "--steps", "12"});
+  };
+  ASSERT_EQ(run_to_end(command(0), tiny.root(), &errors), 0) << errors;
+  const auto bits = [&](int out) { return real_io().read(tiny.out(out) + "/model/model.safetensors"); };
+  const char* given = std::getenv("TERN_TEST_SEED");
+  const uint64_t seed = given ? std::strtoull(given, nullptr, 10) : 1;
+  for (int number = 0; number < 64; ++number) {
+    const auto draw = [&](uint64_t what, int below) {
+      return static_cast<int>(below * random_uniform({seed, what}, static_cast<uint64_t>(number)));
+    };
+    const char* kinds[] = {"die", "die", "die", "die", "die", "stop", "partition", "slow"};
+    const std::string kind = kinds[number % 8];
+    const int ranks = 2 << draw(1, 2), victim = draw(2, ranks), out = number + 1;
+    // Of some 200 messages that a rank sends to each other.
+    const int amount = kind == "slow" ? 2'000'000 : draw(3, 110 * (ranks - 1));
+    Words words = command(out);
+    words.insert(words.end(), {"--zero", std::to_string(draw(6, 2))});
+    words = launched(ranks, words);
+    words.insert(words.begin(), {"/usr/bin/env", fmt::format("TERN_FAULT={}@{}@{}", kind, victim, amount)});
+    SCOPED_TRACE(testing::Message() << kind << " of rank " << victim << " of " << ranks << " at " << amount << ", seed "
+                                    << seed);
+    const auto begin = std::chrono::steady_clock::now();
+    const int code = run_to_end(words, tiny.root(), &errors);
+    EXPECT_TRUE(none_left(tiny.out(out), 1));
+    if (code == 0) {
+      EXPECT_EQ(kind, "slow") << errors;
+      EXPECT_EQ(bits(out) == bits(0), true);
+      continue;
+    }
+    EXPECT_EQ(code, 5) << errors;
+    EXPECT_LT(seconds_since(begin), 2 + 2 + 5) << "two seconds are the timeout, two the steps";
+    const std::string named = kind == "die"    ? fmt::format("rank {} was killed by signal 9", victim)
+                              : kind == "stop" ? fmt::format("rank {} was lost: no sign of life for 2 s", victim)
+                                               : fmt::format("of rank {}", victim);
+    EXPECT_NE(errors.find(named), std::string::npos) << errors;
+    // Whoever goes on, as threads, has the bits of a run that nothing befell.
+    Words rest = command(out);
+    rest.insert(rest.end(), {"--ranks", std::to_string(1 << draw(4, 3)), "--zero", std::to_string(draw(5, 2))});
+    ASSERT_EQ(run_to_end(rest, tiny.root(), &errors), 0) << errors;
+    EXPECT_EQ(bits(out) == bits(0), true);
+  }
 }
 
 TEST(Launch, WhatItCannotRunIsRefusedByName) {
