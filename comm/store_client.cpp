@@ -67,6 +67,7 @@ struct StoreClient::State {
   int64_t generation = 0, all_in = 0;  // the rank's; that all ranks have come to
   std::optional<std::string> awaits{};
   bool stopping = false, open = true;
+  double heard_s = now_s();  // from the store
   std::jthread thread{};
 
   void join(int more_ports) {
@@ -118,10 +119,17 @@ struct StoreClient::State {
       const std::scoped_lock lock(mutex);
       set_unreadable(wake);
       if (!open) continue;
+      if (polled[0].revents & POLLIN) heard_s = now_s();
       const bool there = in.fill(connection) && send_some(connection, out);
       try {
         while (std::optional<StoreMessage> m = in.next()) obey(*m);
       } catch (const Error& e) { fail({generation, -1, ErrorKind::peer, e.what()}); }
+      if (now_s() - heard_s > me.silence_s)
+        fail({generation, -1, ErrorKind::peer,
+              fmt::format(
+                  "no sign of life from the store at {} for {:g} s (--comm-timeout): rank 0, the launcher or the "
+                  "network between is gone",
+                  text_of(store), me.silence_s)});
       if (!there)
         open = false,
         fail({generation, -1, ErrorKind::peer,
@@ -187,6 +195,7 @@ StoreClient::StoreClient(const HostPort& at, const StoreRank& me, int more_ports
   s.wake = Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   s.failed = Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   s.join(more_ports);
+  s.heard_s = now_s();
   s.thread = std::jthread([&s, this] { s.watch(progress_); });
 }
 

@@ -17,7 +17,7 @@ enum class StoreVerb : uint8_t {
   join,         // token, rank, size, version
   set,          // key, value
   get,          // key; answered by `value` once it is there
-  beat,         // signs of progress so far, whether it waits, for what
+  beat,         // signs of progress so far, whether it waits, for what; answered by an empty one
   abort,        // why, whether a person's settings are the cause
   reconfigure,  // generation
   leave,        // the rank's work is done

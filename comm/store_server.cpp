@@ -115,6 +115,7 @@ struct StoreServer::State {
         c.awaits = m.text();
         if (!waits || !c.waits || progress != c.progress) c.moved_s = now_s();
         c.waits = waits, c.progress = progress;
+        c.out += StoreFrame(StoreVerb::beat).bytes();  // the store lives, too
         break;
       }
       case StoreVerb::abort: {

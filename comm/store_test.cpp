@@ -89,6 +89,21 @@ TEST(Store, ARankWithoutASignOfLifeIsLost) {
   EXPECT_EQ(a.failure()->reason, "rank 1 was lost: no sign of life for 0.3 s (--comm-timeout)");
 }
 
+// The network between has gone, or its machine: nothing comes, nothing is closed.
+TEST(Store, AStoreWithoutASignOfLifeIsLostToo) {
+  const Descriptor listener = listen_at(kAnyPort, 4);
+  std::jthread silent([&] {  // welcomes a rank, and says no more
+    ASSERT_TRUE(wait_readable(listener.get(), 5));
+    const Descriptor d = accept_at(listener);
+    std::string welcome = StoreFrame(StoreVerb::welcome).number(300).bytes();
+    ASSERT_TRUE(send_some(d, welcome));
+    std::this_thread::sleep_for(milliseconds(1500));
+  });
+  StoreClient a(own_address(listener), {.rank = 0, .size = 2, .token = "t"});
+  ASSERT_TRUE(a.failed_within(1.2));
+  EXPECT_NE(a.failure()->reason.find("no sign of life from the store at 127.0.0.1:"), std::string::npos);
+}
+
 TEST(Store, WhoDoesNotBelongIsToldWhyAndSoAreTheOthers) {
   const auto joins = [](int rank, int size, bool tell_first) {
     StoreServer server(kAnyPort, {.size = 2, .token = "t"});
