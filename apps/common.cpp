@@ -69,11 +69,41 @@ bool copy_pays(int64_t tokens, const MemoryFacts& memory, const InferenceFit& fi
   return tokens >= kTokensToCopyFor && pages && memory.available_bytes - fit.total() >= fit.weights;
 }
 
+bool in_integers(const Options& options) { return options.text("arithmetic") == "int8"; }
+
+CodedBytes coded_for_integers(const ModelDescription& model) {
+  if (!model.dir.is_gguf())
+    throw Error(ErrorKind::usage,
+                "--arithmetic int8: multiplies weights that a GGUF file codes, {} is none; tern quantize writes one",
+                model.dir.path);
+  CodedBytes coded = coded_bytes(model.spec, model.dir.path, model.dtype);
+  if (coded.empty())
+    throw Error(ErrorKind::usage,
+                "--arithmetic int8: no matrix of {} stays as it is coded there, computed in {} by {}; --dtype f32, or "
+                "leave it out",
+                model.dir.path, name_of(model.dtype), name_of(active_isa()));
+  return coded;
+}
+
+CodedBytes stays_coded_to_fit(const Options& options, const ModelDescription& model, const InferenceNeeds& needs,
+                              const MemoryBudget& budget) {
+  return in_integers(options) ? coded_for_integers(model) : coded_to_fit(model, needs, budget);
+}
+
+WeightsIn place_of(const Options& options, const CodedBytes& coded) {
+  return in_integers(options) ? WeightsIn::coded_int8 : place_of(coded);
+}
+
 CodedBytes stays_coded(const Options& options, const ModelDescription& model, const InferenceNeeds& needs,
                        const MemoryBudget& budget) {
-  if (!model.dir.is_gguf()) return {};
   const std::string how = options.text("weights");
-  if (how == "copied") return {};
+  if (in_integers(options)) {
+    if (how == "copied")
+      throw Error(ErrorKind::usage,
+                  "--weights copied: decodes what --arithmetic int8 multiplies as it is coded; leave one of them out");
+    return coded_for_integers(model);
+  }
+  if (!model.dir.is_gguf() || how == "copied") return {};
   if (how == "auto") return coded_to_fit(model, needs, budget);
   CodedBytes coded = coded_bytes(model.spec, model.dir.path, model.dtype);
   if (coded.empty())
@@ -86,7 +116,7 @@ CodedBytes stays_coded(const Options& options, const ModelDescription& model, co
 
 WeightsPlace weights_in(const Options& options, const ModelDescription& model, const InferenceFit& fit, int64_t tokens,
                         const CodedBytes& coded) {
-  if (!coded.empty()) return {WeightsIn::coded_file, "coded"};
+  if (!coded.empty()) return {place_of(options, coded), "coded"};
   constexpr WeightsPlace kMapped{WeightsIn::mapped_file, "mapped"}, kCopied{WeightsIn::own_memory, "copied"};
   const std::string how = options.text("weights");
   if (model.dir.is_gguf()) return {WeightsIn::own_memory, "packed"};

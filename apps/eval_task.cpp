@@ -55,9 +55,9 @@ std::vector<TaskItem> slice(const Task& task, size_t first, size_t count) {
 // Where the weights are read from so that all fits.
 WeightsIn check_memory(const TaskRun& run, const InferenceNeeds& needs) {
   const MemoryBudget budget = memory_budget(run.options);
-  const CodedBytes coded = coded_to_fit(run.model, needs, budget);
+  const CodedBytes coded = stays_coded_to_fit(run.options, run.model, needs, budget);
   check_fit(run.model.spec, run.model.dtype, needs, budget, coded);
-  return place_of(coded);
+  return place_of(run.options, coded);
 }
 
 Json choice_row(const TaskItem& item, const std::vector<ChoiceScore>& scores) {
@@ -232,8 +232,9 @@ Json question_of(const TaskRun& run) {
             {"items", run.task.items.size()},
             {"bos", run.bos_rule},
             {"dtype", name_of(run.model.dtype)}};
-  if (run.task.kind == TaskKind::choice) return q;
   const Options& o = run.options;
+  if (in_integers(o)) q["arithmetic"] = o.text("arithmetic");
+  if (run.task.kind == TaskKind::choice) return q;
   q["max_tokens"] = o.has("max-tokens") ? o.integer("max-tokens") : 256;
   q["extract"] = o.has("extract") ? Json(o.text("extract")) : Json();
   q["extract_which"] = o.text("extract-which");
@@ -252,6 +253,7 @@ void report(const TaskRun& run, double seconds) {
                 {"items", run.rows.size()},
                 {"bos", run.bos_rule},
                 {"dtype", name_of(run.model.dtype)},
+                {"arithmetic", run.options.text("arithmetic")},
                 {"instruction_set", name_of(active_isa())}};
     for (const Figure& f : figures)
       out["metrics"][f.name] = {{"value", f.value.mean}, {"stderr", f.value.standard_error}};

@@ -34,7 +34,7 @@ WeightsChoice choose_weights(const Options& options, const ModelDescription& mod
   choice.coded = stays_coded(options, model, needs, budget);
   choice.fit = inference_fit(model.spec, model.dtype, needs, choice.coded);
   if (choice.fit.total() <= budget.bytes) return choice;
-  if (options.text("weights") != "auto" || model.dtype == DType::f64)
+  if (options.text("weights") != "auto" || in_integers(options) || model.dtype == DType::f64)
     check_fit(model.spec, model.dtype, needs, budget, choice.coded);  // throws
   choice.coded = {};
   choice.stream = plan_stream(model, needs, budget);

@@ -65,10 +65,12 @@ InferenceNeeds needs_of(const EvalWindows& work, int64_t batch) {
 
 // What a results file must have been asked for.
 Json question_of(const Options& options, const ModelDescription& model, const EvalWindows& work) {
-  return {{"model", weights_identity(model)},     {"data", file_identity(options.text("data"))},
-          {"convention", work.report.convention}, {"window", work.report.window},
-          {"stride", work.report.stride},         {"windows", work.windows.size()},
-          {"bos", work.report.bos_rule},          {"dtype", name_of(model.dtype)}};
+  Json q = {{"model", weights_identity(model)},     {"data", file_identity(options.text("data"))},
+            {"convention", work.report.convention}, {"window", work.report.window},
+            {"stride", work.report.stride},         {"windows", work.windows.size()},
+            {"bos", work.report.bos_rule},          {"dtype", name_of(model.dtype)}};
+  if (in_integers(options)) q["arithmetic"] = options.text("arithmetic");
+  return q;
 }
 
 int stopped(const Error& error, bool resumable) {
@@ -80,6 +82,7 @@ void finish_json(const Options& options, const ModelDescription& model, Json out
   out["model"] = options.positional("MODEL");
   out["data"] = options.text("data");
   out["dtype"] = name_of(model.dtype);
+  out["arithmetic"] = options.text("arithmetic");
   out["instruction_set"] = name_of(active_isa());
   out["seconds"] = seconds;
   print_json(out);
@@ -102,10 +105,10 @@ int run_perplexity(const Options& options, const ModelDescription& model) {
 
   const int64_t batch = std::min(options.integer("batch"), static_cast<int64_t>(work.windows.size()));
   const MemoryBudget budget = memory_budget(options);
-  const CodedBytes coded = coded_to_fit(model, needs_of(work, batch), budget);
+  const CodedBytes coded = stays_coded_to_fit(options, model, needs_of(work, batch), budget);
   check_fit(model.spec, model.dtype, needs_of(work, batch), budget, coded);
   Arena arena;
-  const ModelWeights weights = load_for_inference(model, arena, place_of(coded));
+  const ModelWeights weights = load_for_inference(model, arena, place_of(options, coded));
   const StopSignals signals;
   const int64_t start_ns = real_clock().now_ns();
   const size_t before = losses.size();
@@ -193,10 +196,10 @@ int run_compare_models(const Options& options, const ModelDescription& model) {
   budget.bytes -= others;
   budget.source += fmt::format(", less {} for the reference", format_bytes(others));
   if (budget.program >= 0) budget.program += others;
-  const CodedBytes coded = coded_to_fit(model, needs_of(work, batch), budget);
+  const CodedBytes coded = stays_coded_to_fit(options, model, needs_of(work, batch), budget);
   check_fit(model.spec, model.dtype, needs_of(work, batch), budget, coded);
   Arena arena;
-  const ModelWeights weights = load_for_inference(model, arena, place_of(coded));
+  const ModelWeights weights = load_for_inference(model, arena, place_of(options, coded));
   const ModelWeights reference_weights = load_for_inference(reference, arena);
   const StopSignals signals;
   const int64_t start_ns = real_clock().now_ns();

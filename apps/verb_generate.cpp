@@ -207,6 +207,7 @@ int run_generate(const Options& options) {
     out["settings"]["threads"] = threads;
     out["settings"]["instruction_set"] = name_of(active_isa());
     out["settings"]["weights"] = loaded.name();
+    out["settings"]["arithmetic"] = options.text("arithmetic");
     out["timings"] = {{"load_s", load_s},
                       {"first_token_s", timings.first_token_s},
                       {"prefill_s", timings.prefill_s},

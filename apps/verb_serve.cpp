@@ -223,6 +223,10 @@ int run_serve(const Options& options) {
                                                        std::vector<int32_t>(static_cast<size_t>(vectors.longest)));
   int64_t vectors_peak = 0;  // of an encoder; beside an engine it is within the engine's own
   if (!writes) {
+    if (in_integers(options))
+      throw Error(ErrorKind::usage,
+                  "--arithmetic int8: {} is an encoder, whose vectors are made of decoded weights; leave it out",
+                  model.dir.path);
     check_embedding_fit(model.spec, model.dtype, longest_text, vectors.settings, 0, budget);
     vectors_peak = embedding_peak(model.spec, model.dtype, longest_text, vectors.settings) +
                    embedding_beside(model.spec, model.dtype, longest_text, vectors.settings);

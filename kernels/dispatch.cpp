@@ -63,9 +63,10 @@ bool machine_has(Isa isa) {
     case Isa::avx512:
       return avx512;
     case Isa::avx512_bf16:
-      return avx512 && __builtin_cpu_supports("avx512bf16");
+      return avx512 && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni");
     case Isa::amx_bf16:
-      return avx512 && __builtin_cpu_supports("avx512bf16") && processor_has_amx();
+      return avx512 && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni") &&
+             processor_has_amx();
   }
   return false;
 }

@@ -12,6 +12,7 @@
 #include "formats/gguf/model.h"
 #include "formats/hf/config.h"
 #include "formats/safetensors/safetensors.h"
+#include "kernels/cpu/code_groups.h"
 #include "kernels/cpu/coded_matmul.h"
 #include "kernels/cpu/decode.h"
 #include "model/ops.h"
@@ -253,7 +254,8 @@ CodedBytes gguf_coded_bytes(const ModelSpec& spec, const Gguf& file, DType dtype
   return bytes;
 }
 
-ModelWeights load_gguf_as_coded(const ModelSpec& spec, std::shared_ptr<const Gguf> file, DType dtype, Arena& arena) {
+ModelWeights load_gguf_as_coded(const ModelSpec& spec, std::shared_ptr<const Gguf> file, DType dtype, Arena& arena,
+                                bool in_integers) {
   const WeightsCheck check = check_gguf_weights(spec, *file);  // before anything is allocated
   if (!check.problems.empty()) throw Error(ErrorKind::bad_file, "{}", check.problems.front());
   std::unordered_map<std::string, CodedWeight> coded;
@@ -275,9 +277,22 @@ ModelWeights load_gguf_as_coded(const ModelSpec& spec, std::shared_ptr<const Ggu
     }
   });
   share_storage(spec, weights);
+  bool any_in_integers = false;
   for_each_linear(spec, weights, [&](const ParameterInfo& info, Linear& linear) {
-    if (const auto form = coded.find(info.name); form != coded.end()) linear.weight = form->second;
+    const auto form = coded.find(info.name);
+    if (form == coded.end()) return;
+    CodedWeight weight = form->second;
+    weight.in_integers =
+        in_integers && std::ranges::all_of(weight.pieces, [](const CodedPiece& p) { return has_code_groups(p.type); });
+    any_in_integers |= weight.in_integers;
+    linear.weight = std::move(weight);
   });
+  if (in_integers && !any_in_integers)
+    throw Error(
+        ErrorKind::bad_file,
+        "{}: no matrix of a type that multiplies in integers (Q8_0, Q4_0 to Q5_1, Q2_K to Q6_K, IQ4_NL, IQ4_XS); "
+        "leave --arithmetic out",
+        file->path());
   populate(*file, used);
   pack_weights(spec, weights, arena);
   return weights;

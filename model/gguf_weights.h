@@ -29,9 +29,10 @@ void read_gguf_parameter(const ModelSpec&, const Gguf&, const ParameterInfo&, co
 CodedBytes gguf_coded_bytes(const ModelSpec&, const Gguf&, DType);
 /// For a program that only infers: those matrices as they lie in the file (one storage of a tied table and its head),
 /// everything else as load_gguf_weights has it, then packed. The same bits as load_gguf_weights.
+/// in_integers: matrices whose types have_code_groups multiply in integers (CodedWeight). Errors  bad_file: there is none.
 /// Memory  what gguf_coded_bytes says for the coded ones: the file's pages, which the tensors keep mapped.
 /// Hazard  the file must not shrink while the weights are in use.
-ModelWeights load_gguf_as_coded(const ModelSpec&, std::shared_ptr<const Gguf>, DType, Arena&);
+ModelWeights load_gguf_as_coded(const ModelSpec&, std::shared_ptr<const Gguf>, DType, Arena&, bool in_integers = false);
 /// Where the rows of a fragment of a matrix lie in the file; nothing where they are not as parameters imply.
 std::optional<FileBand> gguf_rows(const ModelSpec&, const Gguf&, const ParameterInfo&, const Fragment&);
 /// Everything but what is given, packed: load_weights_to_infer of a GGUF file.

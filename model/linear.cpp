@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "kernels/cpu/coded_int8.h"
 #include "kernels/cpu/coded_matmul.h"
 #include "kernels/cpu/head_loss.h"
 #include "kernels/cpu/matmul.h"
@@ -34,8 +35,11 @@ void forward(const Linear& linear, const Tensor& x, const Tensor& y, const Tenso
   }
   if (const auto* packed = std::get_if<PackedWeight>(&linear.weight))
     return multiply_exact<T, Out>(from, raw(packed->bytes), bias, m, n, k, false, to);
-  if (const auto* coded = std::get_if<CodedWeight>(&linear.weight))
-    return multiply_coded<T, Out>(from, ops::coded_rows(*coded), bias, m, n, k, false, to);
+  if (const auto* coded = std::get_if<CodedWeight>(&linear.weight)) {
+    const std::vector<CodedRows> rows = ops::coded_rows(*coded);
+    if (coded->in_integers) return multiply_coded_int8<T, Out>(from, rows, bias, m, n, k, false, to);
+    return multiply_coded<T, Out>(from, rows, bias, m, n, k, false, to);
+  }
   const std::vector<WeightRows<T>> rows = ops::weight_rows<T>(std::get<RowPieces>(linear.weight).pieces);
   multiply_plain<T, Out>(from, rows, bias, m, n, k, false, to);
 }

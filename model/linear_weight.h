@@ -35,9 +35,11 @@ struct CodedPiece {
   int64_t rows, head_dim = 0;
 };
 /// Pieces one below the other, each of its own type: forward alone, bit for bit the dense rows that they decode to in the
-/// type that is computed in (kernels/cpu/coded_matmul.h).
+/// type that is computed in (kernels/cpu/coded_matmul.h); in_integers: by kernels/cpu/coded_int8.h instead, which rounds
+/// what it multiplies.
 struct CodedWeight {
   std::vector<CodedPiece> pieces;
+  bool in_integers = false;
 };
 /// Some rows in a form of their own: kept, or an extent of a file that a ring brings for the time of their product.
 struct WeightBand {

@@ -320,8 +320,8 @@ void put_given(const ModelSpec& spec, GivenWeights given, ModelWeights& weights)
 
 ModelWeights load_weights_to_infer(const ModelSpec& spec, const std::string& model_dir, DType dtype, Arena& arena,
                                    WeightsIn in) {
-  if (is_gguf_path(model_dir) && in == WeightsIn::coded_file && dtype != DType::f64)
-    return load_gguf_as_coded(spec, std::make_shared<const Gguf>(model_dir), dtype, arena);
+  if (is_gguf_path(model_dir) && (in == WeightsIn::coded_file || in == WeightsIn::coded_int8) && dtype != DType::f64)
+    return load_gguf_as_coded(spec, std::make_shared<const Gguf>(model_dir), dtype, arena, in == WeightsIn::coded_int8);
   if (is_gguf_path(model_dir)) {
     ModelWeights weights = load_weights(spec, model_dir, dtype, arena);
     pack_weights(spec, weights, arena);

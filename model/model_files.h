@@ -31,6 +31,8 @@ ModelWeights load_weights(const ModelSpec&, const std::string& model_dir, DType,
 enum class WeightsIn : uint8_t {
   coded_file,  // matrices of a GGUF file stay as it codes them (coded_bytes), mapped: the same bits in a fraction of the
                // memory; other files as mapped_file
+  coded_int8,  // coded_file, and every matrix whose types are integers times scales (kernels/cpu/code_groups.h) is
+  // multiplied in integers, the tables of tokens' rows being gathered as numbers. Errors: bad_file: there is none
   mapped_file,  // nothing is copied: the pages are the page cache's, shared by all processes that use the file
   own_memory,   // copied to huge pages: a decoded token, which reads them all, takes less time, measured in
                 // benchmarks/reports/inference_xeon2_2026-11-22.md

@@ -1,59 +1,13 @@
 // Products of coded weights: bit for bit those of the decoded weights, for any rows, pieces and threads.
 #include "kernels/cpu/coded_matmul.h"
 
-#include <algorithm>
-#include <random>
-
 #include "base/bug.h"
-#include "kernels/cpu/decode.h"
+#include "kernels/cpu/coded_rows_testing.h"
 #include "kernels/cpu/matmul.h"
 #include "kernels/kernel_testing.h"
 
 namespace tern {
 namespace {
-
-/// Blocks whose numbers are of a usual size, a dozen different ones: random bytes may hold scales that are huge, or none.
-std::vector<uint8_t> sane_blocks(WeightType type, int64_t rows, int64_t k, uint64_t salt) {
-  constexpr size_t kDifferent = 12;
-  std::mt19937_64 random(test_seed() + 17 * static_cast<uint64_t>(type) + salt);
-  const auto block = static_cast<size_t>(row_of(type).block_bytes);
-  std::vector<uint8_t> different(kDifferent * block), bytes(static_cast<size_t>(stored_bytes(type, rows, k)));
-  std::vector<float> numbers(static_cast<size_t>(row_of(type).block_elements));
-  for (size_t i = 0; i < kDifferent; ++i)
-    for (bool sane = false; !sane;) {
-      const std::span one = std::span(different).subspan(i * block, block);
-      for (uint8_t& b : one) b = static_cast<uint8_t>(random());
-      decode_blocks(type, std::as_bytes(one), numbers);
-      sane = std::ranges::all_of(numbers, [](float x) { return std::abs(x) < 1e4f; });
-    }
-  for (size_t at = 0; at < bytes.size(); at += block)
-    std::memcpy(bytes.data() + at, different.data() + random() % kDifferent * block, block);
-  return bytes;
-}
-
-struct Case {
-  std::vector<CodedRows> pieces;
-  std::vector<std::vector<uint8_t>> bytes;
-  std::vector<float> dense;  // (n, k), decoded, our order
-  int64_t n = 0, k;
-
-  void add(WeightType type, int64_t rows, int64_t head_dim = 0) {
-    bytes.push_back(sane_blocks(type, rows, k, bytes.size()));
-    const CodedRows piece{type, bytes.back().data(), rows, head_dim};
-    std::vector<float> numbers(static_cast<size_t>(rows * k));
-    decode_blocks(type, std::as_bytes(std::span(bytes.back())), numbers);
-    for (int64_t r = 0; r < rows; ++r) {
-      int64_t from = r;
-      if (head_dim > 0) {  // pairs of the file, apart by half a head here
-        const int64_t in = r % head_dim, half = head_dim / 2;
-        from = r - in + 2 * (in % half) + in / half;
-      }
-      dense.insert(dense.end(), numbers.begin() + from * k, numbers.begin() + (from + 1) * k);
-    }
-    pieces.push_back(piece);
-    n += rows;
-  }
-};
 
 template <class T>
 std::vector<T> as(const std::vector<float>& x) {
@@ -63,7 +17,7 @@ std::vector<T> as(const std::vector<float>& x) {
 }
 
 template <class T, class Out>
-void expect_bits_of_decoded(const Case& c, int64_t m, bool add) {
+void expect_bits_of_decoded(const CodedCase& c, int64_t m, bool add) {
   const std::vector<T> x = random_values<T>("x", m * c.k), bias = random_values<T>("bias", c.n), w = as<T>(c.dense);
   const std::vector<Out> before = random_values<Out>("y", m * c.n);
   std::vector<std::byte> packed(static_cast<size_t>(packed_bytes(DTypeOf<T>::value, c.n, c.k)));
@@ -76,7 +30,7 @@ void expect_bits_of_decoded(const Case& c, int64_t m, bool add) {
 }
 
 template <class T, class Out>
-void expect_bits_on_every_set(const Case& c, int64_t m, bool add) {
+void expect_bits_on_every_set(const CodedCase& c, int64_t m, bool add) {
   for_each_isa([&] {
     if (multiplies_coded(DTypeOf<T>::value)) expect_bits_of_decoded<T, Out>(c, m, add);
   });
@@ -84,7 +38,7 @@ void expect_bits_on_every_set(const Case& c, int64_t m, bool add) {
 
 TEST(CodedMatmul, EveryTypeGivesTheBitsOfItsDecodedRows) {
   for (const WeightTypeRow& row : kWeightTypes) {
-    Case c{.k = 512};
+    CodedCase c{.k = 512};
     c.add(row.type, 67);
     expect_bits_on_every_set<float, float>(c, 3, false);
     expect_bits_on_every_set<bf16, bf16>(c, 1, false);
@@ -98,7 +52,7 @@ TEST(CodedMatmul, AnyRowsThreadsAndTailsGiveTheSameBits) {
       for (const auto& [type, k] : {std::pair{WeightType::q4_0, int64_t{288}},
                                     {WeightType::q6_k, int64_t{512}},
                                     {WeightType::f16, int64_t{61}}}) {
-        Case c{.k = k};
+        CodedCase c{.k = k};
         c.add(type, 70);
         for (int64_t m = 1; m <= 65; m += m < 9 ? 1 : 7) {
           expect_bits_on_every_set<float, float>(c, m, m % 2 == 0);
@@ -111,7 +65,7 @@ TEST(CodedMatmul, AnyRowsThreadsAndTailsGiveTheSameBits) {
 }
 
 TEST(CodedMatmul, PiecesOfMixedTypesAndInterleavedHeadsAreOneMatrix) {
-  Case c{.k = 256};
+  CodedCase c{.k = 256};
   c.add(WeightType::q4_k, 48, 8);
   c.add(WeightType::q6_k, 1);
   c.add(WeightType::f32, 20, 10);
@@ -123,7 +77,7 @@ TEST(CodedMatmul, PiecesOfMixedTypesAndInterleavedHeadsAreOneMatrix) {
 }
 
 TEST(CodedMatmul, RowsOfATableAreGatheredDecoded) {
-  Case c{.k = 320};
+  CodedCase c{.k = 320};
   c.add(WeightType::q5_1, 40, 4);
   const std::vector<int32_t> ids = {39, 0, 7, 7, 2};
   for_each_isa([&] {
@@ -142,7 +96,7 @@ TEST(CodedMatmul, RowsOfATableAreGatheredDecoded) {
 }
 
 TEST(CodedMatmul, WrongSizesAreBugs) {
-  Case c{.k = 256};
+  CodedCase c{.k = 256};
   c.add(WeightType::q4_k, 4);
   std::vector<float> x(256), y(4);
   EXPECT_THROW((multiply_coded<float, float>(x, c.pieces, {}, 1, 5, 256, false, y)), Bug);

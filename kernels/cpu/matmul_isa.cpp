@@ -3,7 +3,8 @@
 // interrupted only to pass through f32 memory between blocks, which changes no bit; it does not depend on which tile,
 // block or thread an element falls into. That is the whole of the row-invariance argument (DESIGN §4.1).
 
-#include "kernels/cpu/decode_table.h"
+#include "kernels/cpu/coded_rows_impl.h"
+#include "kernels/cpu/finish_impl.h"
 #include "kernels/cpu/matmul_table.h"
 #include "kernels/cpu/rounding.h"
 #include "kernels/cpu/small_gemm_impl.h"
@@ -150,19 +151,6 @@ void tiles(Left<T> left, int64_t rows, const T* b, int64_t count, float* acc) {
   }
 }
 
-/// y (rows, columns; stride) = acc + bias, or y + (acc + bias): in f32, rounded once.
-template <class T, class Out>
-void finish(const float* acc, int64_t rows, int64_t columns, const T* bias, bool add, Out* y, int64_t stride) {
-  for (int64_t r = 0; r < rows; ++r)
-    for (int64_t c = 0; c < columns; c += kLanes) {
-      const int64_t n = smaller(kLanes, columns - c);
-      Vec value = load(acc + r * kPanel + c);
-      if (bias) value = value + load(bias + c, n);
-      if (add) value = load(y + r * stride + c, n) + value;
-      store(y + r * stride + c, value, n);
-    }
-}
-
 void clear(float* acc, int64_t count) {
   for (int64_t i = 0; i < count; i += kLanes) store(acc + i, splat(0.0f));
 }
@@ -256,7 +244,8 @@ void exact(const T* x, const T* packed, const T* bias, int64_t m, int64_t n, int
       for (int64_t k0 = 0; k0 < k; k0 += kBlockSum<T>)
         tiles(Left<T>{x + row * k + k0, k, kStep<T>}, rows, packed + p * kPanel * padded + k0 * kPanel,
               smaller(kBlockSum<T>, k - k0), acc);
-      finish(acc, rows, smaller(kPanel, n - column), bias ? bias + column : nullptr, add, y + row * n + column, n);
+      finish(acc, kPanel, rows, smaller(kPanel, n - column), bias ? bias + column : nullptr, add, y + row * n + column,
+             n);
     }
 }
 
@@ -264,20 +253,6 @@ void exact(const T* x, const T* packed, const T* bias, int64_t m, int64_t n, int
 
 constexpr int64_t kDecoded = 256;    // elements of a row at a time: whole blocks of every type
 constexpr int64_t kCodedRows = 384;  // rows of x that share what was decoded: their sums of a panel are 96 KiB, for L2
-
-/// A row of a piece.
-struct CodedRow {
-  const uint8_t* at;
-  const BlockDecoder* decoder;
-};
-CodedRow coded_row(const CodedRows& piece, int64_t row, int64_t k) {
-  const BlockDecoder& type = decode_table.of[static_cast<int>(piece.type)];
-  if (piece.head_dim > 0) {
-    const int64_t half = piece.head_dim / 2, in_head = row % piece.head_dim;
-    row += in_head % half * 2 + in_head / half - in_head;
-  }
-  return {piece.bytes + row * (k / type.block_elements) * type.block_bytes, &type};
-}
 
 /// Elements [begin, begin + count) of a row, rounded to the type of `out`.
 inline void decode(const CodedRow& row, int64_t begin, int64_t count, float* out) {
@@ -293,27 +268,10 @@ inline void decode(const CodedRow& row, int64_t begin, int64_t count, bf16* out)
   }
 }
 
-/// Asks for the bytes of those elements: 64 rows at a time are more streams than the processor follows by itself.
-inline void fetch(const CodedRow& row, int64_t begin, int64_t count) {
-  const BlockDecoder& type = *row.decoder;
-  const uint8_t* at = row.at + begin / type.block_elements * type.block_bytes;
-  for (const uint8_t* end = at + count / type.block_elements * type.block_bytes; at < end; at += 64)
-    __builtin_prefetch(at, 0, 2);
-}
-
 template <class T>
 void decode_row(const CodedRows& piece, int64_t row, int64_t k, T* out) {
   const CodedRow from = coded_row(piece, row, k);
   for (int64_t k0 = 0; k0 < k; k0 += kDecoded) decode(from, k0, smaller(kDecoded, k - k0), out + k0);
-}
-
-/// The rows of a panel, wherever their pieces begin.
-void rows_of_panel(const CodedRows* piece, int64_t first, int64_t count, int64_t k, CodedRow* rows) {
-  for (; first >= piece->count; ++piece) first -= piece->count;
-  for (int64_t r = 0; r < count; ++r, ++first) {
-    for (; first >= piece->count; ++piece) first -= piece->count;
-    rows[r] = coded_row(*piece, first, k);
-  }
 }
 
 /// `exact`, a panel being decoded and packed block by block on the way: the same chains over the same numbers.
@@ -348,7 +306,7 @@ void coded(const T* x, const CodedRows* pieces, const T* bias, int64_t m, int64_
         }
         tiles(Left<T>{x + row * k + k0, k, kStep<T>}, rows, panel, count, acc);
       }
-      finish(acc, rows, columns_here, bias ? bias + column : nullptr, add, y + row * n + column, n);
+      finish(acc, kPanel, rows, columns_here, bias ? bias + column : nullptr, add, y + row * n + column, n);
     }
 }
 
@@ -368,7 +326,7 @@ void nn(const T* dy, const T* w, int64_t m, int64_t n, int64_t k, bool add, T* d
         pack_rows(w + n0 * k + column, k, count, columns_here, kPanel, panel);
         tiles(Left<T>{dy + row * n + n0, n, kStep<T>}, rows, panel, count, acc);
       }
-      finish<T>(acc, rows, columns_here, nullptr, add, dx + row * k + column, k);
+      finish<T>(acc, kPanel, rows, columns_here, nullptr, add, dx + row * k + column, k);
     }
 }
 
@@ -391,7 +349,7 @@ void tn(const T* dy, const T* x, int64_t m, int64_t n, int64_t k, float* dw) {
         pack_rows(x + m0 * k + column, k, count, columns_here, kPanel, panel);
         tiles(Left<T>{left, kStep<T>, kStep<T> * kBlockRows}, rows, panel, ceil_div(count, kStep<T>) * kStep<T>, acc);
       }
-      finish<T>(acc, rows, columns_here, nullptr, true, dw + row * k + column, k);
+      finish<T>(acc, kPanel, rows, columns_here, nullptr, true, dw + row * k + column, k);
     }
 }
 

@@ -50,6 +50,24 @@ TEST_F(Quantize, TheFileRunsAsItLiesWithTheTokensOfItsDecodedWeights) {
   EXPECT_EQ(real_io().read(root_ + "/one.gguf"), bytes) << "the same bytes for any number of threads";
 }
 
+TEST_F(Quantize, IntegersAreCloseTheSameUnderEverySetAndRefusedWhereThereAreNoCodes) {
+  json("quantize " + kModel + " --type q4_0 --output i.gguf");
+  write("i.txt", std::string("The horses were put to, and we drove off through the rain towards the old house on the "
+                             "hill, where nobody had lived since the spring.\n"));
+  const std::string eval = "eval i.gguf --data i.txt --dtype f32 ";
+  const double kept = json(eval + "--reference " + kModel)["kl_divergence"];
+  const double int8 = json(eval + "--arithmetic int8 --reference " + kModel)["kl_divergence"];
+  EXPECT_NE(int8, kept);
+  EXPECT_NEAR(int8, kept, 0.3 * kept);
+  const std::string generate =
+      "generate i.gguf --prompt 'The old man' --max-tokens 24 --temperature 0 --arithmetic int8";
+  const Json here = json(generate);
+  EXPECT_EQ(here["settings"]["arithmetic"], "int8");
+  EXPECT_EQ(here["samples"], json(generate + " --threads 1 --chunk 2")["samples"]);
+  expect_refusal(2, "generate " + kModel + " --prompt x --arithmetic int8", {"--arithmetic int8", "GGUF"});
+  expect_refusal(2, generate + " --weights copied", {"--weights copied", "--arithmetic int8"});
+}
+
 TEST_F(Quantize, WhatCannotBeIsRefusedAndLeavesNothing) {
   write("there.gguf", "x");
   expect_refusal(2, "quantize " + kModel + " --output there.gguf", {"is there already"});

@@ -1,0 +1,27 @@
+#pragma once
+// Coded weights as integers: what the int8 products (coded_int8.h) read instead of decoded numbers.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/weight_type.h"
+
+namespace tern {
+
+constexpr int64_t kGroupedCodes = 256;
+/// 256 neighbours of a row: number i is scales[i/16]·codes[i] + leasts[i/16], in real numbers.
+struct CodeGroups {
+  int8_t codes[kGroupedCodes];
+  float scales[kGroupedCodes / 16], leasts[kGroupedCodes / 16];
+};
+
+/// Whether the numbers of a type are small integers times a scale, plus an offset: all but the dense ones, NF4 and those
+/// of 2 and 3 bits by lattice.
+bool has_code_groups(WeightType);
+/// Whole blocks, at most 256 numbers; groups of 32 that are not there become zero. Scales and leasts are those of the
+/// type's decoder, rounded as there. The same under every instruction set.
+/// Errors  bug: a type without groups, sizes.
+void code_groups(WeightType, std::span<const std::byte> blocks, CodeGroups& out);
+
+}  // namespace tern

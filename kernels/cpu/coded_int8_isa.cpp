@@ -1,0 +1,231 @@
+// Products of coded weights in integers (coded_int8.h says which numbers). A panel's rows are taken 256 numbers at a time:
+// x's are rounded once for a panel, a row's codes unpacked once for kXRows rows of x.
+
+#include "kernels/cpu/coded_int8_table.h"
+#include "kernels/cpu/coded_rows_impl.h"
+#include "kernels/cpu/decode_impl.h"
+#include "kernels/cpu/finish_impl.h"
+#include "kernels/cpu/rounding.h"
+
+namespace tern::TERN_ISA_NAMESPACE {
+namespace {
+
+constexpr int kChains = 16, kParts = kChains / kLanes;
+constexpr int64_t kInt8Panel = 64;          // rows of w
+constexpr int64_t kXRows = 16;              // their chains and a panel's: 64 KiB, for L2
+constexpr int64_t kInt8Parallel = 1 << 16;  // multiply-adds: below, starting threads costs more than it gives
+constexpr int64_t kUnpacked = 8;            // rows of w at a time: what was stored in parts is not loaded whole at once
+constexpr float kRoundToEven = 12582912.0f;  // 1.5·2^23: adding it rounds to an integer in the lowest bits
+constexpr uint32_t kZeroBelow = 27u << 23;   // bits of 2^-100
+constexpr uint32_t kInfinity = 0x7f800000u;
+
+/// 256 numbers of a row of x. sums: of four codes each, and −128 times them.
+struct Rounded {
+  alignas(64) int8_t codes[kGroupedCodes];
+  alignas(64) float scales[kGroupedCodes / 16];
+  alignas(64) int32_t sums[kGroupedCodes / 4], less[kGroupedCodes / 4];
+};
+
+inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+
+template <class T>
+void round_group(const T* x, int8_t* codes, float* scales) {
+  Vec v[32 / kLanes];
+  VecUint most = (VecUint)splat(0.0f);
+  for (int i = 0; i < 32 / kLanes; ++i) {
+    v[i] = load(x + i * kLanes);
+    const VecUint bits = (VecUint)abs(v[i]);
+    const VecUint larger = (VecUint)(bits > most);
+    most = (bits & larger) | (most & ~larger);
+  }
+  uint32_t amax = 0;
+  for (int lane = 0; lane < kLanes; ++lane) amax = most[lane] > amax ? most[lane] : amax;
+  if (amax < kZeroBelow || amax >= kInfinity) {
+    __builtin_memset(codes, 0, 32);
+    scales[0] = scales[1] = amax < kZeroBelow ? 0.0f : __builtin_nanf("");
+    return;
+  }
+  float largest_magnitude;
+  __builtin_memcpy(&largest_magnitude, &amax, 4);
+  const Vec inverse = splat(127.0f / largest_magnitude), even = splat(kRoundToEven);
+  scales[0] = scales[1] = largest_magnitude / 127.0f;
+  for (int i = 0; i < 32 / kLanes; ++i) {
+    const VecInt code = (VecInt)(v[i] * inverse + even) - (VecInt)even;
+    for (int lane = 0; lane < kLanes; ++lane) codes[i * kLanes + lane] = static_cast<int8_t>(code[lane]);
+  }
+}
+
+/// Numbers [0, count) of a row, whole groups of 32; those that fill 64 are zero.
+template <class T>
+void round_row(const T* x, int64_t count, Rounded& to) {
+  for (int64_t i = 0; i < count; i += 32) round_group(x + i, to.codes + i, to.scales + i / 16);
+  if (count % 64 != 0) {
+    __builtin_memset(to.codes + count, 0, 32);
+    to.scales[count / 16] = to.scales[count / 16 + 1] = 0;
+  }
+  for (int64_t i = 0; i < (count + 63) / 64 * 16; ++i) {
+    const int8_t* c = to.codes + 4 * i;
+    to.sums[i] = c[0] + c[1] + c[2] + c[3];
+    to.less[i] = -128 * to.sums[i];
+  }
+}
+
+/// The sums of four products of 4·kLanes codes, one in each lane.
+inline VecInt dot_4(const int8_t* w, const int8_t* x, [[maybe_unused]] const int32_t* less) {
+#if defined(__AVX512VNNI__)
+  // The instruction takes w without sign: w + 128, and 128 times the sum of x's codes less.
+  const __m512i plus_128 = _mm512_xor_si512(_mm512_loadu_si512(w), _mm512_set1_epi8(-128));
+  return (VecInt)_mm512_dpbusd_epi32(_mm512_loadu_si512(less), plus_128, _mm512_loadu_si512(x));
+#elif defined(__AVX512F__)
+  const auto wide = [](const int8_t* at) {
+    return _mm512_maskz_cvtepi8_epi16(~0u, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)));
+  };
+  const auto fours = [&](int i) {  // sums of two side by side, added; the lower half of each 64 bits
+    const __m512i twos = _mm512_madd_epi16(wide(w + i), wide(x + i));
+    return _mm512_maskz_cvtepi64_epi32(0xff, (__m512i)((VecInt)twos + (VecInt)((__v8du)twos >> 32)));
+  };
+  return (VecInt)_mm512_maskz_inserti64x4(0xff, _mm512_maskz_broadcast_i64x4(0xff, fours(0)), fours(32), 1);
+#elif defined(__AVX2__)
+  const auto twos = [&](int i) {  // maddubs would saturate
+    const __m256i a = _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(w + i)));
+    const __m256i b = _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(x + i)));
+    return _mm256_madd_epi16(a, b);
+  };
+  return (VecInt)_mm256_permute4x64_epi64(_mm256_hadd_epi32(twos(0), twos(16)), 0xd8);
+#else
+  VecInt sums = {};
+  for (int lane = 0; lane < kLanes; ++lane)
+    for (int i = 0; i < 4; ++i) sums[lane] += w[4 * lane + i] * x[4 * lane + i];
+  return sums;
+#endif
+}
+
+/// The scale of each chain of a part: four chains share one of 16 numbers.
+inline Vec of_chains(const float* scales, [[maybe_unused]] int part) {
+#if defined(__AVX512F__)
+  const __m512i places = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
+  const __m512 four = _mm512_maskz_broadcast_f32x4(0xffff, _mm_loadu_ps(scales));
+  return (Vec)_mm512_maskz_permutexvar_ps(0xffff, places, four);
+#elif defined(__AVX2__)
+  return (Vec)_mm256_set_m128(_mm_set1_ps(scales[2 * part + 1]), _mm_set1_ps(scales[2 * part]));
+#else
+  return splat(scales[part]);
+#endif
+}
+
+/// chains += the products of `count` numbers of a row of w and of x.
+template <bool kLeasts>
+inline void add_products(const CodeGroups& w, const Rounded& x, int64_t count, float* chains) {
+  alignas(64) float scales[16], leasts[16];
+  for (int i = 0; i < 16; i += kLanes) {
+    store(scales + i, load(w.scales + i) * load(x.scales + i));
+    if (kLeasts) store(leasts + i, load(w.leasts + i) * load(x.scales + i));
+  }
+  Vec c[kParts];
+  for (int p = 0; p < kParts; ++p) c[p] = load(chains + p * kLanes);
+  for (int64_t i = 0; i < count; i += 64)
+    for (int p = 0; p < kParts; ++p) {
+      const int64_t at = i + 4 * p * kLanes;
+      const VecInt dot = dot_4(w.codes + at, x.codes + at, x.less + at / 4);
+      c[p] = c[p] + floats_of(dot) * of_chains(scales + i / 16, p);
+      if (!kLeasts) continue;
+      VecInt sums;
+      __builtin_memcpy(&sums, x.sums + at / 4, sizeof sums);
+      c[p] = c[p] + floats_of(sums) * of_chains(leasts + i / 16, p);
+    }
+  for (int p = 0; p < kParts; ++p) store(chains + p * kLanes, c[p]);
+}
+
+inline float sum_of_chains(const float* chains) {
+  Vec c[kParts];
+  for (int p = 0; p < kParts; ++p) c[p] = load(chains + p * kLanes);
+  for (int apart = kParts / 2; apart > 0; apart /= 2)
+    for (int p = 0; p < apart; ++p) c[p] = c[p] + c[p + apart];
+  return sum(c[0]);
+}
+
+constexpr bool has_leasts(WeightType type) {
+  switch (type) {
+    case WeightType::q8_0:
+    case WeightType::q4_0:
+    case WeightType::q5_0:
+    case WeightType::iq4_nl:
+    case WeightType::iq4_xs:
+    case WeightType::q3_k:
+    case WeightType::q6_k:
+      return false;
+    default:
+      return true;
+  }
+}
+
+/// A row of w: where it lies and how its codes are unpacked.
+struct GroupedRow {
+  CodedRow row;
+  GroupBlocks groups;
+  bool leasts;
+};
+void grouped_rows(const CodedRows* pieces, int64_t first, int64_t count, int64_t k, GroupedRow* to) {
+  CodedRow rows[kInt8Panel];
+  rows_of_panel(pieces, first, count, k, rows);
+  for (int64_t r = 0; r < count; ++r) {
+    const auto type = static_cast<int>(rows[r].decoder - decode_table.of);
+    to[r] = {rows[r], code_groups_table.of[type], has_leasts(static_cast<WeightType>(type))};
+  }
+}
+
+inline void unpack(const GroupedRow& w, int64_t begin, int64_t count, CodeGroups& to) {
+  const BlockDecoder& type = *w.row.decoder;
+  w.groups(w.row.at + begin / type.block_elements * type.block_bytes, count / type.block_elements, to);
+  if (count % 64 == 0) return;
+  __builtin_memset(to.codes + count, 0, 32);
+  for (int64_t i = count / 16; i < count / 16 + 2; ++i) to.scales[i] = to.leasts[i] = 0;
+}
+
+template <class T, class Out>
+void coded_int8(const T* x, const CodedRows* pieces, const T* bias, int64_t m, int64_t n, int64_t k, bool add, Out* y) {
+  const int64_t panels = ceil_div(n, kInt8Panel), blocks = ceil_div(m, kXRows);
+#pragma omp parallel for collapse(2) schedule(static) if (m * n * k >= kInt8Parallel)
+  for (int64_t p = 0; p < panels; ++p)
+    for (int64_t block = 0; block < blocks; ++block) {
+      alignas(64) float chains[kXRows * kInt8Panel * kChains];
+      alignas(64) float sums[kXRows * kInt8Panel];
+      Rounded xs[kXRows];
+      alignas(64) CodeGroups w[kUnpacked] = {};
+      GroupedRow here[kInt8Panel];
+      const int64_t row = block * kXRows, rows = smaller(kXRows, m - row);
+      const int64_t column = p * kInt8Panel, columns = smaller(kInt8Panel, n - column);
+      grouped_rows(pieces, column, columns, k, here);
+      __builtin_memset(chains, 0, static_cast<size_t>(rows * kInt8Panel * kChains) * sizeof(float));
+      for (int64_t k0 = 0; k0 < k; k0 += kGroupedCodes) {
+        const int64_t count = smaller(kGroupedCodes, k - k0);
+        for (int64_t i = 0; i < rows; ++i) round_row(x + (row + i) * k + k0, count, xs[i]);
+        for (int64_t first = 0; first < columns; first += kUnpacked) {
+          const int64_t some = smaller(kUnpacked, columns - first);
+          for (int64_t r = 0; r < some; ++r) {
+            const GroupedRow& from = here[first + r];
+            if (k0 + count < k) fetch(from.row, k0 + count, smaller(kGroupedCodes, k - k0 - count));
+            unpack(from, k0, count, w[r]);
+          }
+          for (int64_t i = 0; i < rows; ++i)
+            for (int64_t r = 0; r < some; ++r) {
+              float* of = chains + (i * kInt8Panel + first + r) * kChains;
+              here[first + r].leasts ? add_products<true>(w[r], xs[i], count, of)
+                                     : add_products<false>(w[r], xs[i], count, of);
+            }
+        }
+      }
+      for (int64_t i = 0; i < rows * kInt8Panel; ++i) sums[i] = sum_of_chains(chains + i * kChains);
+      finish(sums, kInt8Panel, rows, columns, bias ? bias + column : nullptr, add, y + row * n + column, n);
+    }
+}
+
+}  // namespace
+
+const CodedInt8Table coded_int8_table = {
+    .f32 = coded_int8<float, float>,
+    .bf16 = coded_int8<bf16, bf16>,
+    .bf16_to_f32 = coded_int8<bf16, float>,
+};
+
+}  // namespace tern::TERN_ISA_NAMESPACE

@@ -1,0 +1,30 @@
+#pragma once
+// What one instruction set offers for kernels/cpu/coded_int8.h. Raw pointers: see kernels/cpu/tables.h.
+
+#include <cstdint>
+
+#include "base/dtype.h"
+#include "kernels/cpu/code_groups.h"
+#include "kernels/cpu/coded_rows.h"
+#include "kernels/cpu/tables.h"
+
+namespace tern {
+
+/// `count` blocks to groups; groups behind them stay as they are.
+using GroupBlocks = void (*)(const uint8_t* blocks, int64_t count, CodeGroups&);
+struct CodeGroupsTable {
+  GroupBlocks of[kNumWeightTypes];  // by WeightType; nullptr: it has none
+};
+TERN_DECLARE_TABLES(CodeGroupsTable, code_groups_table)
+
+struct CodedInt8Table {
+  void (*f32)(const float* x, const CodedRows* pieces, const float* bias, int64_t m, int64_t n, int64_t k, bool add,
+              float* y);
+  void (*bf16)(const tern::bf16* x, const CodedRows* pieces, const tern::bf16* bias, int64_t m, int64_t n, int64_t k,
+               bool add, tern::bf16* y);
+  void (*bf16_to_f32)(const tern::bf16* x, const CodedRows* pieces, const tern::bf16* bias, int64_t m, int64_t n,
+                      int64_t k, bool add, float* y);
+};
+TERN_DECLARE_TABLES(CodedInt8Table, coded_int8_table)
+
+}  // namespace tern

@@ -1,0 +1,170 @@
+// Integer products of coded weights: the twin's bits under every instruction set, whatever stands beside a row.
+#include "kernels/cpu/coded_int8.h"
+
+#include <limits>
+
+#include "base/bug.h"
+#include "kernels/cpu/code_groups.h"
+#include "kernels/cpu/coded_rows_testing.h"
+#include "kernels/ref/coded_int8_ref.h"
+
+namespace tern {
+namespace {
+
+std::vector<WeightType> types_with_groups() {
+  std::vector<WeightType> types;
+  for (const WeightTypeRow& row : kWeightTypes)
+    if (has_code_groups(row.type)) types.push_back(row.type);
+  return types;
+}
+
+/// The groups of a row of a case, in our order of rows.
+std::vector<CodeGroups> groups_of_row(const CodedCase& c, int64_t row) {
+  size_t piece = 0;
+  for (; row >= c.pieces[piece].count; ++piece) row -= c.pieces[piece].count;
+  const CodedRows& rows = c.pieces[piece];
+  if (const int64_t d = rows.head_dim; d > 0) row += row % d % (d / 2) * 2 + row % d / (d / 2) - row % d;
+  const WeightTypeRow& type = row_of(rows.type);
+  const int64_t row_bytes = stored_bytes(rows.type, 1, c.k);
+  std::vector<CodeGroups> groups;
+  for (int64_t k = 0; k < c.k; k += kGroupedCodes) {
+    const int64_t count = std::min(kGroupedCodes, c.k - k) / type.block_elements * type.block_bytes;
+    const uint8_t* at = rows.bytes + row * row_bytes + k / type.block_elements * type.block_bytes;
+    code_groups(rows.type, std::as_bytes(std::span(at, static_cast<size_t>(count))), groups.emplace_back());
+  }
+  return groups;
+}
+
+template <class T, class Out>
+void expect_twins_bits(const CodedCase& c, const std::vector<T>& x, bool add, bool with_bias = true) {
+  const auto m = static_cast<int64_t>(x.size()) / c.k;
+  const std::vector<T> bias = with_bias ? random_values<T>("bias", c.n) : std::vector<T>{};
+  const std::vector<Out> before = random_values<Out>("y", m * c.n);
+  std::vector<float> wide;
+  for (const T v : x) wide.push_back(to_float(v));
+  std::vector<Out> want = before;
+  for (int64_t j = 0; j < c.n; ++j) {
+    const std::vector<CodeGroups> w = groups_of_row(c, j);
+    for (int64_t i = 0; i < m; ++i) {
+      const auto at = static_cast<size_t>(i * c.n + j);
+      float value = dot_int8_ref(std::span(wide).subspan(static_cast<size_t>(i * c.k), static_cast<size_t>(c.k)), w);
+      if (with_bias) value += to_float(bias[static_cast<size_t>(j)]);
+      if (add) value = to_float(want[at]) + value;
+      if constexpr (std::is_same_v<Out, bf16>)
+        want[at] = to_bf16(value);
+      else
+        want[at] = value;
+    }
+  }
+  for_each_isa([&] {
+    Guarded<Out> got(before);
+    multiply_coded_int8<T, Out>(x, c.pieces, bias, m, c.n, c.k, add, got.span());
+    EXPECT_TRUE(same_bits<Out>(got.values(), want)) << m << " rows, " << name_of(c.pieces[0].type);
+    EXPECT_TRUE(got.guards_intact());
+  });
+}
+
+TEST(CodedInt8, GroupsAreTheNumbersOfTheDecoder) {
+  EXPECT_EQ(types_with_groups().size(), 15u);
+  for (const WeightType type : types_with_groups()) {
+    const std::vector<uint8_t> bytes = sane_blocks(type, 40, kGroupedCodes, 5);
+    const std::span rows(bytes);
+    const size_t row_bytes = bytes.size() / 40;
+    for_each_isa([&] {
+      for (size_t r = 0; r < 40; ++r) {
+        const auto blocks = std::as_bytes(rows.subspan(r * row_bytes, row_bytes));
+        CodeGroups groups;
+        code_groups(type, blocks, groups);
+        std::vector<float> want(kGroupedCodes), got;
+        decode_blocks(type, blocks, want);
+        for (size_t i = 0; i < kGroupedCodes; ++i) {
+          const float product = groups.scales[i / 16] * static_cast<float>(groups.codes[i]);
+          got.push_back(product + groups.leasts[i / 16]);
+        }
+        for (size_t i = 0; i < kGroupedCodes; ++i) ASSERT_EQ(got[i], want[i]) << name_of(type) << " number " << i;
+      }
+    });
+  }
+}
+
+TEST(CodedInt8, EveryTypeGivesTheTwinsBitsUnderEverySet) {
+  for (const WeightType type : types_with_groups()) {
+    CodedCase c{.k = 512};
+    c.add(type, 67);
+    expect_twins_bits<float, float>(c, random_values<float>("x", 2 * c.k), false);
+    expect_twins_bits<bf16, bf16>(c, random_values<bf16>("x", c.k), true);
+    expect_twins_bits<bf16, float>(c, random_values<bf16>("x", 3 * c.k), false);
+  }
+}
+
+TEST(CodedInt8, AnyRowsThreadsTailsAndPiecesGiveTheSameBits) {
+  CodedCase mixed{.k = 256};
+  mixed.add(WeightType::q4_k, 48, 8);
+  mixed.add(WeightType::q6_k, 1);
+  mixed.add(WeightType::q8_0, 60, 10);
+  CodedCase tail{.k = 288};  // 32 numbers behind a group of 256
+  tail.add(WeightType::q4_1, 70);
+  tail.add(WeightType::q8_0, 3);
+  CodedCase one{.k = 32};
+  one.add(WeightType::q5_0, 1);
+  for (const int threads : {1, 2})
+    with_threads(threads, [&] {
+      for (const CodedCase* c : {&mixed, &tail, &one})
+        for (int64_t m = 1; m <= 65; m += m < 4 ? 1 : 15)
+          expect_twins_bits<float, float>(*c, random_values<float>("x", m * c->k), m % 2 == 0);
+    });
+}
+
+TEST(CodedInt8, ExtremesDoNotOverflow) {
+  CodedCase c{.k = 96};
+  c.add(WeightType::q8_0, 5);
+  for (size_t i = 0; i < c.bytes[0].size(); ++i)
+    if (i % 34 > 1) c.bytes[0][i] = static_cast<uint8_t>(i % 5 == 0 ? 0x80 : i % 3 ? 0x7f : 0x81);  // −128, 127, −127
+  const auto row = [&](float v) { return std::vector<float>(96, v); };
+  expect_twins_bits<float, float>(c, row(-3), false, false);
+  expect_twins_bits<float, float>(c, row(0), false, false);
+  expect_twins_bits<float, float>(c, row(0x1p-101f), false, false);  // counts as zero
+  expect_twins_bits<float, float>(c, row(0x1p-99f), false, false);
+  std::vector<float> odd = row(1);
+  odd[7] = std::numeric_limits<float>::infinity();
+  std::vector<float> y(5);
+  for_each_isa([&] {
+    multiply_coded_int8<float, float>(odd, c.pieces, {}, 1, 5, 96, false, y);
+    for (const float v : y) EXPECT_TRUE(std::isnan(v));
+  });
+}
+
+// |Σ w·(x − x')| ≤ Σ|w|·amax/254, of decoded w and rounded x', and what sums in f32 round away.
+TEST(CodedInt8, ErrorIsThatOfRoundingTheActivations) {
+  CodedCase c{.k = 512};
+  c.add(WeightType::q5_k, 40);
+  const std::vector<float> x = random_values<float>("x", c.k);
+  std::vector<float> y(40);
+  multiply_coded_int8<float, float>(x, c.pieces, {}, 1, 40, c.k, false, y);
+  for (size_t j = 0; j < 40; ++j) {
+    double want = 0, bound = 0, size = 0;
+    for (size_t i = 0; i < 512; ++i) {
+      double most = 0;
+      for (size_t g = i / 32 * 32; g < i / 32 * 32 + 32; ++g) most = std::max(most, std::abs(double{x[g]}));
+      const double w = c.dense[j * 512 + i];
+      want += w * x[i];
+      bound += std::abs(w) * most / 254;
+      size += std::abs(w * x[i]);
+    }
+    EXPECT_LE(std::abs(y[j] - want), bound + 512 * 0x1p-23 * size);
+    EXPECT_NE(static_cast<double>(y[j]), want);
+  }
+}
+
+TEST(CodedInt8, WrongSizesAndTypesAreBugs) {
+  CodedCase c{.k = 256};
+  c.add(WeightType::q4_k, 4);
+  std::vector<float> x(256), y(4);
+  EXPECT_THROW((multiply_coded_int8<float, float>(x, c.pieces, {}, 1, 5, 256, false, y)), Bug);
+  EXPECT_THROW((multiply_coded_int8<float, float>(x, c.pieces, {}, 1, 4, 128, false, y)), Bug);
+  c.pieces[0].type = WeightType::iq2_xs;
+  EXPECT_THROW((multiply_coded_int8<float, float>(x, c.pieces, {}, 1, 4, 256, false, y)), Bug);
+}
+
+}  // namespace
+}  // namespace tern

@@ -1,0 +1,43 @@
+#pragma once
+// Where the rows of coded pieces lie. Only for *_isa.cpp files.
+
+#include "kernels/cpu/coded_rows.h"
+#include "kernels/cpu/decode_table.h"
+
+namespace tern::TERN_ISA_NAMESPACE {
+namespace {
+
+/// A row of a piece.
+struct CodedRow {
+  const uint8_t* at;
+  const BlockDecoder* decoder;
+};
+inline CodedRow coded_row(const CodedRows& piece, int64_t row, int64_t k) {
+  const BlockDecoder& type = decode_table.of[static_cast<int>(piece.type)];
+  if (piece.head_dim > 0) {
+    const int64_t half = piece.head_dim / 2, in_head = row % piece.head_dim;
+    row += in_head % half * 2 + in_head / half - in_head;
+  }
+  return {piece.bytes + row * (k / type.block_elements) * type.block_bytes, &type};
+}
+
+/// Asks for the bytes of elements [begin, begin + count): 64 rows at a time are more streams than the processor follows
+/// by itself.
+inline void fetch(const CodedRow& row, int64_t begin, int64_t count) {
+  const BlockDecoder& type = *row.decoder;
+  const uint8_t* at = row.at + begin / type.block_elements * type.block_bytes;
+  for (const uint8_t* end = at + count / type.block_elements * type.block_bytes; at < end; at += 64)
+    __builtin_prefetch(at, 0, 2);
+}
+
+/// The rows of a panel, wherever their pieces begin.
+inline void rows_of_panel(const CodedRows* piece, int64_t first, int64_t count, int64_t k, CodedRow* rows) {
+  for (; first >= piece->count; ++piece) first -= piece->count;
+  for (int64_t r = 0; r < count; ++r, ++first) {
+    for (; first >= piece->count; ++piece) first -= piece->count;
+    rows[r] = coded_row(*piece, first, k);
+  }
+}
+
+}  // namespace
+}  // namespace tern::TERN_ISA_NAMESPACE
