@@ -15,6 +15,7 @@
 #include "base/options.h"
 #include "base/units.h"
 #include "plan/layers.h"
+#include "train/nearest_order.h"
 #include "train/plan_settings.h"
 
 namespace tern {
@@ -304,43 +305,45 @@ void check_ranks(const TrainSettings& s) {
   if (sums_each_micro_batch(s) && groups != s.ranks)
     throw Error(
         ErrorKind::usage,
-        "--sum-groups: {}, but --zero 2 sums each micro-batch over the {} ranks before the next one; leave it out, "
-        "or choose --zero 1",
-        groups, s.ranks);
+        "--sum-groups: {}, but --zero 2 sums each micro-batch over the {} ranks before the next one; choose {}, "
+        "or --zero 1",
+        groups, s.ranks, remedy_of(s, nearest_order(s)));
   if (sums_in_order(s)) return;
+  const std::string remedy = remedy_of(s, nearest_order(s));
   if (s.batch % s.micro_batch != 0)
     throw Error(ErrorKind::usage,
                 "--micro-batch: {} does not divide the {} sequences of --batch, and with --ranks or --sum-groups all "
-                "shares are equal; choose one that does",
-                s.micro_batch, s.batch);
+                "shares are equal; choose {}",
+                s.micro_batch, s.batch, remedy);
   const int64_t micros = s.batch / s.micro_batch;
   switch (check_sum_order(s.sum_order, s.ranks, micros)) {
-    case SumFault::micro_not_divided: {
-      const int64_t batch = (s.batch + groups - 1) / groups * groups;  // the next that has equal shares
+    case SumFault::micro_not_divided:
       throw Error(ErrorKind::usage,
-                  "--{}: {} of a step (--batch {} in --micro-batch {}) cannot be shared out to {} in equal parts; {}"
-                  "--micro-batch {} would do",
+                  "--{}: {} of a step (--batch {} in --micro-batch {}) cannot be shared out to {} in equal parts; "
+                  "choose {}",
                   groups == s.ranks ? "ranks" : "sum-groups",
                   micros == 1 ? std::string("1 micro-batch") : fmt::format("{} micro-batches", micros), s.batch,
-                  s.micro_batch, groups == s.ranks ? counted(groups, "rank") : counted(groups, "group"),
-                  batch == s.batch ? "" : fmt::format("--batch {} in ", batch), batch / groups);
-    }
+                  s.micro_batch, groups == s.ranks ? counted(groups, "rank") : counted(groups, "group"), remedy);
     case SumFault::ranks_not_divided:
-      throw Error(ErrorKind::usage, "--sum-groups: {} cannot be shared out to --ranks {}; choose {}, or {}",
-                  counted(groups, "group"), s.ranks, s.ranks, 2 * s.ranks);
+      throw Error(ErrorKind::usage, "--sum-groups: {} cannot be shared out to --ranks {}; choose {}",
+                  counted(groups, "group"), s.ranks, remedy);
     default:
       throw Error(ErrorKind::usage,
                   "--sum-groups: {} groups on --ranks {} are {} to a rank, no power of two: one rank would sum them in "
-                  "another order; choose {}, or {}",
-                  groups, s.ranks, groups / s.ranks, s.ranks, 2 * s.ranks);
+                  "another order; choose {}",
+                  groups, s.ranks, groups / s.ranks, remedy);
   }
 }
 
-bool sums_each_micro_batch(const TrainSettings& s) {
+int deepest_zero(const TrainSettings& s) {
   int zero = s.zero;
   if (s.plan)
     for (const PlannedLayers& l : s.plan->layers) zero = std::max(zero, l.strategy.zero);
-  return zero >= 2 && s.ranks > 1 && s.batch > s.micro_batch * s.ranks;
+  return zero;
+}
+
+bool sums_each_micro_batch(const TrainSettings& s) {
+  return deepest_zero(s) >= 2 && s.ranks > 1 && s.batch > s.micro_batch * s.ranks;
 }
 
 std::vector<int> zero_of_units(const ModelSpec& spec, const TrainSettings& s) {

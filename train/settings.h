@@ -53,12 +53,14 @@ struct TrainSettings {
 TrainSettings train_settings(const Options&);
 
 /// Whether so many ranks can sum the step's micro-batches in the order asked for. Errors: usage, saying what does not
-/// divide; what cannot run on ranks or in groups yet: --plan.
+/// divide and what would do (train/nearest_order.h).
 void check_ranks(const TrainSettings&);
 /// The same without words, for other sizes of micro-batches.
 bool sums_in_order(const TrainSettings&);
 /// ZeRO's stage of each unit: the plan's of its layer, or the settings'.
 std::vector<int> zero_of_units(const ModelSpec&, const TrainSettings&);
+/// ZeRO's highest stage of any layer.
+int deepest_zero(const TrainSettings&);
 /// Whether a micro-batch's gradients are summed over ranks before the next one's, which is another order where a rank has
 /// several.
 bool sums_each_micro_batch(const TrainSettings&);

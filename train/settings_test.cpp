@@ -61,13 +61,45 @@ TEST(Settings, RanksAndGroupsThatDoNotDivideAreRefusedByName) {
       refusal(8, 4, 4, 4)
           .find("--ranks: 2 micro-batches of a step (--batch 8 in --micro-batch 4) cannot be shared out to 4 ranks"),
       std::string::npos);
-  EXPECT_TRUE(refusal(8, 4, 4, 4).ends_with("equal parts; --micro-batch 2 would do"));
+  EXPECT_TRUE(refusal(8, 4, 4, 4).ends_with("equal parts; choose --micro-batch 2"));
   EXPECT_EQ(refusal(8, 2, 4, 4), "");
-  EXPECT_TRUE(refusal(16, 16, 3, 3).ends_with("equal parts; --batch 18 in --micro-batch 6 would do"));
+  EXPECT_TRUE(refusal(16, 16, 3, 3).ends_with("equal parts; choose --batch 18 and --micro-batch 6"));
   EXPECT_EQ(refusal(18, 6, 3, 3), "");
   EXPECT_NE(refusal(8, 4, 1, 4).find("--sum-groups: 2 micro-batches of a step"), std::string::npos);
   EXPECT_NE(refusal(8, 1, 4, 2).find("cannot be shared out to --ranks 4"), std::string::npos);
   EXPECT_NE(refusal(12, 1, 2, 6).find("3 to a rank, no power of two"), std::string::npos);
+}
+
+// Every refusal names numbers, and with them the same ranks train.
+TEST(Settings, WhatARefusalOfRanksNamesIsTaken) {
+  const auto refusal = [](const TrainSettings& s) -> std::string {
+    try {
+      check_ranks(s);
+    } catch (const Error& e) { return e.what(); }
+    return "";
+  };
+  int refused = 0;
+  TrainSettings s = sample();
+  for (s.zero = 0; s.zero <= 2; s.zero += 2)
+    for (s.batch = 1; s.batch <= 24; ++s.batch)
+      for (s.micro_batch = 1; s.micro_batch <= s.batch; ++s.micro_batch)
+        for (s.ranks = 1; s.ranks <= 6; ++s.ranks)
+          for (s.sum_order.groups = 1; s.sum_order.groups <= 8; ++s.sum_order.groups) {
+            const std::string text = refusal(s);
+            if (text.empty()) continue;
+            ++refused;
+            ASSERT_NE(text.find("choose --"), std::string::npos) << text;
+            TrainSettings changed = s;
+            const auto named = [&](const std::string& option, int64_t& value) {
+              const size_t at = text.find(option, text.find("choose --"));
+              if (at != std::string::npos) value = std::stoll(text.substr(at + option.size()));
+            };
+            named("--batch ", changed.batch), named("--micro-batch ", changed.micro_batch);
+            named("--sum-groups ", changed.sum_order.groups);
+            ASSERT_LE(changed.micro_batch, s.micro_batch) << text;
+            ASSERT_EQ(refusal(changed), "") << "after: " << text;
+          }
+  EXPECT_GT(refused, 1000);
 }
 
 TEST(CompareSettings, GroupsAreWarnedOfAndOlderCheckpointsHadOne) {
