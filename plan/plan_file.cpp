@@ -11,7 +11,9 @@
 #include "base/io.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "base/units.h"
 #include "formats/hf/fields.h"
+#include "plan/legality.h"
 #include "plan/plan_axes.h"
 #include "plan/window_mix.h"
 
@@ -161,10 +163,31 @@ TrainJob read_job(const Json& json, const std::string& place) {
   return j;
 }
 
+// Devices are counted with 64 bits: no factor may wrap round.
+void check_degrees(const OuterChoice& c, const std::string& place) {
+  int64_t devices = 1;
+  for (const int64_t degree : {c.mesh.tensor, c.mesh.context, c.mesh.data, int64_t{c.num_stages}}) {
+    if (degree > kMaxDegree / devices)
+      throw Error(ErrorKind::bad_file,
+                  "{}: choice: tensor {} × context {} × data {} × stages {} are more than {} devices", place,
+                  c.mesh.tensor, c.mesh.context, c.mesh.data, c.num_stages, kMaxDegree);
+    devices *= degree;
+  }
+  if (c.mesh.devices() % c.mesh.expert != 0 || c.mesh.devices() / c.mesh.expert % c.mesh.expert_tensor != 0)
+    throw Error(ErrorKind::bad_file, "{}: choice.expert: {} × expert_tensor {} does not divide the {} of a stage",
+                place, c.mesh.expert, c.mesh.expert_tensor, counted(c.mesh.devices(), "device"));
+}
+
 OuterChoice read_choice(const Json& json, const std::string& place) {
   Fields f(json, place, "choice.");
   const OuterChoice c = f.axes(false).choice;
   f.finish();
+  check_degrees(c, place);
+  if (std::string rule = why_illegal_schedule(c.schedule, c.num_stages, c.chunks_per_stage, c.num_micro); !rule.empty())
+    throw Error(ErrorKind::bad_file, "{}: choice.schedule: {}", place, rule);
+  if (c.num_stages == 1 && c.schedule != kOneStageSchedule)
+    throw Error(ErrorKind::bad_file, "{}: choice.schedule: {} on one stage, expected {}", place, name_of(c.schedule),
+                name_of(kOneStageSchedule));
   return c;
 }
 

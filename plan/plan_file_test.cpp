@@ -77,6 +77,18 @@ TEST(PlanFile, WrongFilesGetMessagesThatTeach) {
             std::string::npos);
   EXPECT_NE(with("\"0012ab34\"", "\"0012ab3g\"").find("expected eight hexadecimal digits"), std::string::npos);
   EXPECT_NE(with("\"weight_ps\": 8", "\"weight_ps\": -8").find("predicted.stages[1].weight_ps: -8"), std::string::npos);
+  EXPECT_NE(
+      with("\"expert\": 1", "\"expert\": 3").find("choice.expert: 3 × expert_tensor 1 does not divide the 4 devices"),
+      std::string::npos);
+  EXPECT_NE(with("\"zb-h1\"", "\"zb-v\"").find("choice.schedule: 1 chunks: schedule zb-v has two"), std::string::npos);
+  Plan alone = example();
+  alone.choice.num_stages = 1, alone.layers[2].stage = 0, alone.ranks.pop_back(), alone.stages.pop_back();
+  EXPECT_NE(message_of(plan_json(alone)).find("choice.schedule: zb-h1 on one stage, expected 1f1b"), std::string::npos);
+  alone.choice.schedule = kOneStageSchedule;
+  EXPECT_EQ(message_of(plan_json(alone)), "");
+  // 2^90: 64 bits would wrap round to 0.
+  alone.choice.mesh = {.tensor = 1 << 30, .context = 1 << 30, .data = 1 << 30};
+  EXPECT_NE(message_of(plan_json(alone)).find("are more than 2147483648 devices"), std::string::npos);
   EXPECT_NE(message_of("[]").find("expected an object"), std::string::npos);
   EXPECT_NE(message_of("{"), "");
   Plan few = example();
