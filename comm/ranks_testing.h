@@ -35,8 +35,11 @@ inline void run_socket_ranks(int ranks, double silence_s, const std::function<vo
           } catch (const std::exception& e) {
             errors[static_cast<size_t>(rank)] = std::current_exception();
             store->abort(fmt::format("rank {} failed: {}", rank, e.what()));
+          } catch (...) {
+            errors[static_cast<size_t>(rank)] = std::current_exception();
+            store->abort(fmt::format("rank {} failed", rank));
           }
-        } catch (const std::exception&) { errors[static_cast<size_t>(rank)] = std::current_exception(); }
+        } catch (...) { errors[static_cast<size_t>(rank)] = std::current_exception(); }
       });
   }
   const int first = server.failure() ? server.failure()->rank : -1;

@@ -292,6 +292,9 @@ void run_ranks(int ranks, const ThreadWorldOptions& options,
         } catch (const std::exception& e) {
           errors[static_cast<size_t>(rank)] = std::current_exception();
           world.transport(rank)->abort(fmt::format("rank {} failed: {}", rank, e.what()));
+        } catch (...) {
+          errors[static_cast<size_t>(rank)] = std::current_exception();
+          world.transport(rank)->abort(fmt::format("rank {} failed", rank));
         }
         world.end(rank);
       });

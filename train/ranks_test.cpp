@@ -10,7 +10,9 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/error.h"
+#include "base/fault_io.h"
 #include "base/memory_io.h"
 #include "base/rng.h"
 #include "base/threads_testing.h"
@@ -204,15 +206,28 @@ TEST(TrainRanks, AStopOfOneStopsAllAndAnotherNumberOfRanksGoesOn) {
   }
 }
 
-// Each rank's own clock and stop are local; what they decide is not.
+// Each rank's own clock and stop are local; what they decide is not. The clocks of all ranks but one stand still.
 TEST(TrainRanks, TheTimeOfOneRankIsUpForAll) {
+  struct Passing : VirtualClock {
+    int64_t now_ns() const override { return 1'000'000'000 * ++asked; }
+    mutable std::atomic<int64_t> asked = 0;
+  };
   const Inputs inputs(false);
   TrainSettings s = settings_of(inputs, DType::f32);
-  s.max_seconds = 0.0;
-  MemoryIo io;
-  const TrainResult r = train_on(s, 4, io);
-  EXPECT_EQ(r.end, TrainEnd::interrupted);
-  EXPECT_EQ(r.last_step, 0);
+  s.ranks = 4, s.max_seconds = 0.5;
+  for (const int early : {0, 3, -1}) {
+    MemoryIo io;
+    run_ranks(4, {}, [&](std::unique_ptr<Transport> transport) {
+      with_threads(1, [&] {
+        VirtualClock still;
+        Passing passing;
+        Clock& clock = transport->rank() == early ? passing : still;
+        const TrainResult r = train(s, {}, io, {.world = std::make_shared<Comm>(std::move(transport)), .clock = clock});
+        EXPECT_EQ(r.end, early < 0 ? TrainEnd::finished : TrainEnd::interrupted) << early;
+        EXPECT_EQ(r.last_step, early < 0 ? s.schedule.total_steps : 0) << early;
+      });
+    });
+  }
 }
 
 TEST(TrainRanks, WhatRankZeroRefusesEndsAllWithItsWords) {
@@ -239,7 +254,39 @@ TEST(TrainRanks, AFullDiskEndsAll) {
   try {
     train_on(s, 2, io);
     FAIL() << "no error";
-  } catch (const Error& e) { EXPECT_NE(e.kind(), ErrorKind::peer) << e.what(); }
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::does_not_fit) << e.what();
+    EXPECT_NE(std::string(e.what()).find("rank0"), std::string::npos) << e.what();
+  }
+}
+
+// The process ends at an operation of its disk drawn by the seed: the same command, on any number of ranks, ends with the bits
+// of the run that was never disturbed.
+TEST(TrainRanks, WhatGoesOnAfterAKillAtAWriteHasTheSameBits) {
+  constexpr uint64_t kSeed = 20261123;
+  SCOPED_TRACE(fmt::format("seed {}", kSeed));
+  const Inputs inputs(true);
+  const TrainSettings s = settings_of(inputs, DType::f32);
+  MemoryIo whole;
+  FaultIo counter(whole);
+  const std::string want = bits_of(train_on(s, 2, counter), whole);
+  const int64_t operations = counter.num_operations();
+  ASSERT_GE(operations, 50);
+  constexpr int kCases = 12;
+  int resumed = 0;
+  for (int i = 0; i < kCases; ++i) {  // one from each part of the run
+    const auto part = static_cast<uint64_t>(operations / kCases);
+    const int64_t at =
+        static_cast<int64_t>(random_u64({kSeed, 1}, static_cast<uint64_t>(i)) % part) + i * static_cast<int64_t>(part);
+    MemoryIo disk;
+    FaultIo faulty(disk, {.at = at, .kind = FaultKind::kill_before});
+    EXPECT_THROW(train_on(s, 2, faulty), SimulatedKill) << at << " of " << operations;
+    const auto after = disk.state_after_crash(kSeed + static_cast<uint64_t>(i));
+    const TrainResult r = train_on(s, 1 << i % 3, *after);
+    resumed += r.first_step > 0;
+    EXPECT_TRUE(bits_of(r, *after) == want) << "killed before operation " << at << " of " << operations;
+  }
+  EXPECT_GT(resumed, 2);
 }
 
 // A rank is lost at a message drawn by the seed: all end with its name, and what goes on, on any number of ranks, ends with the
