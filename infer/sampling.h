@@ -1,6 +1,6 @@
 #pragma once
 // From logits to a token: penalties, temperature, filters, draw. The draw is a pure function of (seed, sequence,
-// position), so batching never changes a sample (DESIGN §4.2).
+// position), so batching never changes a sample.
 
 #include <cstdint>
 #include <span>

@@ -1,7 +1,7 @@
 #pragma once
 // Which instruction set the CPU kernels run on. Each kernels/cpu/*_isa.cpp is compiled once per instruction
 // set; the table of one set is chosen at start: the best that the machine has, that passes its self-test against the
-// plain twins, or the one TERN_ISA names. Bits may differ between sets, never within one (DESIGN §4.1).
+// plain twins, or the one TERN_ISA names. Bits may differ between sets, never within one.
 
 #include <span>
 #include <string>

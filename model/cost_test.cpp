@@ -1,4 +1,4 @@
-// Counted bytes equal the closed forms of spec/unit_cost.h, to the byte (DESIGN §4.5).
+// Counted bytes equal the closed forms of spec/unit_cost.h, to the byte.
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-// Row invariance (DESIGN §4.1): a token's logits have the same bits whatever shares its batch, however its prompt was
+// Row invariance: a token's logits have the same bits whatever shares its batch, however its prompt was
 // chunked and paged, on one thread or two, within each instruction set that runs here.
 
 #include <fmt/format.h>

@@ -17,7 +17,7 @@ struct SumOrder {
   friend bool operator==(const SumOrder&, const SumOrder&) = default;
 };
 
-/// Why so many ranks do not sum `num_micro` micro-batches in this order; nullptr: they do.
+/// Why so many ranks do not sum `num_micro` micro-batches in this order; none: they do.
 enum class SumFault : uint8_t { none, micro_not_divided, ranks_not_divided, not_a_subtree };
 SumFault check_sum_order(const SumOrder&, int64_t num_ranks, int64_t num_micro);
 

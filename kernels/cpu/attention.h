@@ -42,7 +42,7 @@ struct AttentionSequence {
 /// out row = Σ_j softmax_j(scale·q·k_j) v_j; lse (rows, heads) = log Σ_j exp(scale·q·k_j), may be empty.
 /// Order   keys in fixed blocks counted from position 0 of the
 ///         sequence: a row's bits depend neither on chunking, nor on
-///         pages, nor on neighbours, nor on threads (DESIGN §4.1).
+///         pages, nor on neighbours, nor on threads.
 /// A page whose keys all lie before every query's window is not read; its number may be any. scale > 0.
 template <class T>
 void attention_forward(const AttentionShape&, std::span<const AttentionSequence<T>>, const T* q, T* out,

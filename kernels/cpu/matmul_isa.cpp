@@ -1,7 +1,7 @@
 // The three products of a linear layer for one instruction set. All of them end in tile(): up to kTileRows rows by one
 // panel of kPanel columns, each element one chain of multiply-adds over the summed dimension, ascending. The chain is
 // interrupted only to pass through f32 memory between blocks, which changes no bit; it does not depend on which tile,
-// block or thread an element falls into. That is the whole of the row-invariance argument (DESIGN §4.1).
+// block or thread an element falls into. That is the whole of the row-invariance argument.
 
 #include "kernels/cpu/coded_rows_impl.h"
 #include "kernels/cpu/finish_impl.h"

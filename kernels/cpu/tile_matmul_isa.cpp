@@ -7,7 +7,7 @@
 // one (a panel stays in L1 while the rows pass by).
 //
 // An element is one chain over the whole summed dimension; one of a weight gradient adds a chain of kTileSumBlock rows
-// to dw, then the next. Both depend on row, column and length alone (DESIGN §4.1).
+// to dw, then the next. Both depend on row, column and length alone.
 
 #include "kernels/cpu/tile_matmul_table.h"
 #include "kernels/cpu/tiles_impl.h"
