@@ -125,10 +125,13 @@ std::vector<VerbSpec> make_verbs() {
        .summary = "Write a model's weights in fewer bits, as a GGUF file; read back, the rounding error stated",
        .positionals = {model},
        .examples = {{"tern quantize run/model --type q4_0 --output small.gguf", "4.5 bits per weight, tables in 8.5"},
+                    {"tern quantize run/model --method gptq --data text.txt --output small.gguf",
+                     "the same bytes, closer"},
                     {"tern eval small.gguf --data held-out.txt --reference run/model", "what that costs"}},
        .takes_recipe = true,
        .details =
-           "Each block of 32 weights is rounded by itself, as the format's reference rounds it. The layers' matrices "
+           "Each block of 32 weights is rounded by itself, as the format's reference rounds it, or by --method gptq. "
+           "The layers' matrices "
            "get "
            "--type, the tables of tokens (embedding, head) --table-type, vectors stay f32. Parameters are read, "
            "written and "
@@ -288,6 +291,7 @@ std::vector<OptionSpec> make_options() {
       // What goes in and out.
       {.name = "data", .verbs = "train", .type = path, .unit = "FILE", .help = "training data: text, JSONL or a token file", .env = "TERN_DATA_FILE"},
       {.name = "data", .verbs = "eval", .type = path, .unit = "FILE", .help = "text, JSONL or token file to measure on", .env = "TERN_DATA_FILE"},
+      {.name = "data", .verbs = "quantize", .type = path, .unit = "FILE", .help = "--method gptq: a text like those that the model will read", .env = "TERN_DATA_FILE"},
       {.name = "data", .verbs = "demo", .type = path, .unit = "FILE", .help = "your own text instead of the fortunes", .env = "TERN_DATA_FILE"},
       {.name = "valid-data", .verbs = "train", .type = path, .unit = "FILE", .help = "held-out data for evaluation during training"},
       {.name = "output", .verbs = "train", .type = path, .unit = "DIR", .help = "run directory; an unfinished run in it goes on"},
@@ -296,6 +300,8 @@ std::vector<OptionSpec> make_options() {
       {.name = "output", .verbs = "compare", .type = path, .unit = "FILE", .help = "write an HTML page with plots"},
       {.name = "output", .verbs = "export", .type = path, .unit = "PATH", .help = "the directory, or the .gguf file, to write; must not be there yet"},
       {.name = "output", .verbs = "quantize", .type = path, .unit = "FILE", .help = "the .gguf file to write; must not be there yet"},
+      {.name = "method", .verbs = "quantize", .type = choice, .fallback = "rtn", .help = "rtn: every block by itself; gptq: scales searched, and errors taken back by later columns, for the inputs that --data gives", .choices = {"rtn", "gptq"}},
+      {.name = "calibration-tokens", .verbs = "quantize", .type = integer, .fallback = "32768", .unit = "N", .help = "--method gptq: tokens of --data to run through the layers, at most", .min = 1, .max = 1e9},
       {.name = "type", .verbs = "quantize", .type = choice, .fallback = "q4_0", .help = "of the layers' matrices", .choices = {"q8_0", "q5_1", "q5_0", "q4_1", "q4_0"}},
       {.name = "table-type", .verbs = "quantize", .type = choice, .fallback = "q8_0", .help = "of the tables of tokens: the embedding and the head", .choices = {"f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"}},
       {.name = "format", .verbs = "export", .type = choice, .fallback = "hf", .help = "a Hugging Face directory, or one GGUF file", .choices = {"hf", "gguf"}},

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "apps/common.h"
 #include "apps/gguf_output.h"
@@ -19,6 +20,7 @@
 #include "base/units.h"
 #include "model/gguf_weights.h"
 #include "model/rounding_error.h"
+#include "quantize/layer_coder.h"
 
 namespace tern {
 namespace {
@@ -29,15 +31,44 @@ WeightType type_option(const Options& options, const char* name) {
   return *weight_type_from_name(text);  // a choice
 }
 
-// The largest parameter as it is read, and the same of the file that is compared with it.
-void check_memory(const Options& options, const ModelDescription& model) {
+// Windows of --data, as many as --calibration-tokens asks for; empty without calibration.
+CalibrationText calibration_of(const Options& options, const ModelDescription& model) {
+  CalibrationText c;
+  if (options.text("method") != "gptq") {
+    if (options.has("data"))
+      throw Error(ErrorKind::usage, "--data says nothing to --method rtn; leave it out, or --method gptq");
+    return c;
+  }
+  if (!options.has("data"))
+    throw Error(ErrorKind::usage, "--method gptq: --data is not given; name a text like those the model will read");
+  if (!model.tokenizer)
+    throw Error(ErrorKind::usage, "--method gptq: {} has no tokenizer to read --data with", model.dir.path);
+  const std::string path = options.text("data"), text = read_text(path);
+  const int64_t wanted = options.integer("calibration-tokens");
+  c.window = std::min<int64_t>(c.window, model_context(model));
+  // Four bytes make a token at least in most texts: no more is encoded than is needed, whole lines of it.
+  const size_t cut = text.find('\n', std::min(text.size(), static_cast<size_t>(wanted) * 8));
+  c.tokens =
+      model.tokenizer->encode(std::string_view(text).substr(0, cut), {.add_special = false, .allow_special = false});
+  if (static_cast<int64_t>(c.tokens.size()) < c.window)
+    throw Error(ErrorKind::usage, "--data {}: {} tokens, calibration wants at least a window of {}", path,
+                c.tokens.size(), c.window);
+  c.tokens.resize(static_cast<size_t>(std::min(wanted, static_cast<int64_t>(c.tokens.size()))));
+  return c;
+}
+
+// The largest parameter as it is read, and the same of the file that is compared with it; and what calibration holds.
+void check_memory(const Options& options, const ModelDescription& model, const CalibrationText& calibration) {
   const MemoryBudget budget = memory_budget(options);
   int64_t largest = 0;
   for (const ParameterInfo& info : parameters(model.spec)) largest = std::max(largest, info.shape.count());
-  const int64_t needed = 2 * largest * size_of(DType::f32);
+  int64_t needed = 2 * largest * size_of(DType::f32);
+  const auto tokens = static_cast<int64_t>(calibration.tokens.size());
+  if (tokens > 0) needed += LayerCoder::peak_bytes(model.spec, tokens, calibration.window);
   if (const std::string more = memory_remedy(budget, needed); needed > budget.bytes)
-    throw Error(ErrorKind::does_not_fit,
-                "quantize: the largest parameter, as read and as written, needs {}, there are {} ({}); use {}",
+    throw Error(ErrorKind::does_not_fit, "quantize: {} needs {}, there are {} ({}); use {}",
+                tokens > 0 ? "what is held at once of the weights and of the --data"
+                           : "the largest parameter, as read and as written,",
                 format_bytes(needed), format_bytes(budget.bytes), budget.source,
                 more.empty() ? "a machine with more memory" : more + " or more");
 }
@@ -46,13 +77,15 @@ struct Quantized {
   GgufTypes types;
   GgufSaved saved;
   std::vector<RoundingError> errors;
+  int64_t calibration_tokens = 0;
   double seconds = 0;
 };
 
 Quantized quantize(const Options& options, const ModelDescription& model, const std::string& out) {
   Quantized q{.types = {.matrices = type_option(options, "type"), .tables = type_option(options, "table-type")}};
   GgufMetadata metadata = gguf_metadata(model, read_chat_templates(model.dir.path));
-  check_memory(options, model);
+  const CalibrationText calibration = calibration_of(options, model);
+  check_memory(options, model, calibration);
   const int64_t start_ns = real_clock().now_ns();
   Arena arena;
   ParameterReader from(model.spec, model.dir.path);
@@ -68,7 +101,20 @@ Quantized quantize(const Options& options, const ModelDescription& model, const 
     name = info.name;
     return from.read(info, DType::f32, arena);
   };
-  q.saved = save_gguf(model.spec, model.config, read, q.types, std::move(metadata), made, real_io());
+  CodeParameter code;
+  std::optional<ParameterReader> own;
+  std::optional<LayerCoder> coder;
+  if (!calibration.tokens.empty()) {
+    coder.emplace(model.spec, own.emplace(model.spec, model.dir.path), calibration, q.types.matrices, arena);
+    code = [&](const ParameterInfo& info, WeightType) {
+      if (info.name != name) progress.update(begun++);
+      name = info.name;
+      return coder->code(info);
+    };
+  }
+  q.saved = save_gguf(model.spec, model.config, read, q.types, std::move(metadata), made, real_io(), code);
+  q.calibration_tokens = static_cast<int64_t>(calibration.tokens.size());
+  coder.reset(), own.reset();
   ParameterReader to(model.spec, made);
   q.errors = rounding_errors(model.spec, from, to, arena, [&](int64_t done) { progress.update(num + done); });
   progress.finish();
@@ -86,7 +132,8 @@ void tell(const Options& options, const ModelDescription& model, const Quantized
       tensors.push_back({{"parameter", e.parameter}, {"elements", e.elements}, {"relative_error", e.relative()}});
     print_json({{"model", options.positional("MODEL")},
                 {"output", out},
-                {"method", "rtn"},
+                {"method", options.text("method")},
+                {"calibration_tokens", q.calibration_tokens},
                 {"type", name_of(q.types.matrices)},
                 {"table_type", name_of(q.types.tables)},
                 {"bytes", q.saved.file_bytes},

@@ -59,12 +59,16 @@ Slot slot_of(const ModelSpec& spec, const ParameterInfo& info, const Fragment& f
   return s;
 }
 
+// Whether somebody may choose the codes of a slot: matrices of the layers.
+bool is_coded(const ModelSpec& spec, const Slot& s) {
+  const auto& unit = spec.units[static_cast<size_t>(s.info->unit)].spec;
+  return s.info->shape.rank == 2 && !std::holds_alternative<EmbedSpec>(unit) && !std::holds_alternative<HeadSpec>(unit);
+}
+
 // Vectors, and GPT-2's positions, are f32 whatever the types are, as llama.cpp's converter has it.
 WeightType type_of(const ModelSpec& spec, const Slot& s, const GgufTypes& types) {
   if (s.info->shape.rank == 1 || s.place.name == "position_embd.weight") return WeightType::f32;
-  const auto& unit = spec.units[static_cast<size_t>(s.info->unit)].spec;
-  const bool is_table = std::holds_alternative<EmbedSpec>(unit) || std::holds_alternative<HeadSpec>(unit);
-  return is_table ? types.tables : types.matrices;
+  return is_coded(spec, s) ? types.matrices : types.tables;
 }
 
 // GGUF's word for what most of a file is. Source: LlamaFileType of the gguf package 0.19.
@@ -146,6 +150,18 @@ void produce_rows(const Slot& s, const From* from, const FloatSink& sink) {
         row[static_cast<size_t>(k)] = static_cast<float>(at[k]);
     }
     sink(row);
+  }
+}
+
+// The same of rows that are blocks already.
+void produce_coded_rows(const Slot& s, WeightType type, std::span<const std::byte> all, int64_t begin,
+                        const ByteSink& sink) {
+  const int64_t row_bytes = stored_bytes(type, 1, s.width);
+  TERN_CHECK(static_cast<int64_t>(all.size()) >= (begin + s.rows) * row_bytes, "save_gguf: '{}' has {} coded bytes",
+             s.info->name, all.size());
+  for (int64_t r = 0; r < s.rows; ++r) {
+    const int64_t row = begin + (s.head_dim > 0 ? our_row(r, s.head_dim) : r);
+    sink(all.subspan(static_cast<size_t>(row * row_bytes), static_cast<size_t>(row_bytes)));
   }
 }
 
@@ -329,7 +345,7 @@ ModelWeights load_gguf_beside(const ModelSpec& spec, const Gguf& file, DType dty
 }
 
 GgufSaved save_gguf(const ModelSpec& spec, const HfConfig& config, const ReadParameter& read, const GgufTypes& types,
-                    GgufMetadata metadata, const std::string& path, Io& io) {
+                    GgufMetadata metadata, const std::string& path, Io& io, const CodeParameter& code) {
   metadata.add("general.file_type", file_type_of(types.matrices));
   metadata.add("general.quantization_version", uint32_t{2});
 
@@ -344,13 +360,19 @@ GgufSaved save_gguf(const ModelSpec& spec, const HfConfig& config, const ReadPar
         as = WeightType::f16;
         ++saved.as_f16;
       }
-      tensors.push_back({slot.place.name, as, slot.shape(), [&read, slot, begin = f.row_begin](const FloatSink& sink) {
-                           const Tensor t = read(*slot.info);
-                           TERN_CHECK(!t.empty(), "save_gguf: '{}' was packed", slot.info->name);
-                           ops::by_dtype(t.dtype(), [&]<class From>() {
-                             produce_rows<From>(slot, t.span<From>().data() + begin * slot.width, sink);
-                           });
-                         }});
+      const auto floats = [&read, slot, begin = f.row_begin](const FloatSink& sink) {
+        const Tensor t = read(*slot.info);
+        TERN_CHECK(!t.empty(), "save_gguf: '{}' was packed", slot.info->name);
+        ops::by_dtype(t.dtype(), [&]<class From>() {
+          produce_rows<From>(slot, t.span<From>().data() + begin * slot.width, sink);
+        });
+      };
+      GgufTensorToWrite tensor{slot.place.name, as, slot.shape(), floats};
+      if (code && as == types.matrices && is_coded(spec, slot))
+        tensor.produce_coded = [&code, slot, as, begin = f.row_begin](const ByteSink& sink) {
+          produce_coded_rows(slot, as, code(*slot.info, as), begin, sink);
+        };
+      tensors.push_back(std::move(tensor));
     }
   const std::vector<float> divisors = gguf_rope_divisors(config);
   if (!divisors.empty())

@@ -52,12 +52,16 @@ struct GgufTypes {
 };
 /// A parameter's numbers, dense rows of any element type. Asked for a parameter once for each of its fragments.
 using ReadParameter = std::function<Tensor(const ParameterInfo&)>;
+/// All rows of a layer's matrix as blocks of a type, by somebody who chooses the codes. Asked for a parameter once for each
+/// of its fragments, in the order of parameters(spec).
+using CodeParameter = std::function<std::span<const std::byte>(const ParameterInfo&, WeightType)>;
 /// Of weights that are there.
 ReadParameter parameters_of(const ModelSpec&, const ModelWeights&);
 /// Writes `metadata` (by add_gguf_config, add_gguf_vocabulary), the file's type, and the weights to one file.
-/// Memory  what `read` keeps, and one row.
+/// With `code` the layers' matrices are what that gives; else, and everything else, rounded.
+/// Memory  what `read` and `code` keep, and one row.
 /// Errors  usage: a family that GGUF has no names for; those of write_gguf.
 GgufSaved save_gguf(const ModelSpec&, const HfConfig&, const ReadParameter& read, const GgufTypes&,
-                    GgufMetadata metadata, const std::string& path, Io&);
+                    GgufMetadata metadata, const std::string& path, Io&, const CodeParameter& code = {});
 
 }  // namespace tern

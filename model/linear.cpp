@@ -268,6 +268,7 @@ void branch_weight(const Branch& b, const Tensor& dy, const Tensor& x, const Bra
 void linear_forward(const Linear& linear, const Tensor& x, const Tensor& y, const Tensor& scratch, const Compute& c) {
   check_shapes(linear, x, y);
   if (x.count() == 0) return;
+  if (c.observer) c.observer->see(linear, x);
   multiply_forward(linear, x, y, scratch, c);
   for (const Branch& b : linear.branches) branch_forward(b, x, y, c);
 }
@@ -275,6 +276,7 @@ void linear_forward(const Linear& linear, const Tensor& x, const Tensor& y, cons
 void linear_forward(const Linear& linear, const Tensor& x, const Tensor& y, const Compute& c) {
   check_shapes(linear, x, y);
   if (x.count() == 0) return;
+  if (c.observer) c.observer->see(linear, x);
   multiply_forward(linear, x, y, forward_scratch(linear, x.rows(), x.dtype(), c), c);
   for (const Branch& b : linear.branches) branch_forward(b, x, y, c);
 }

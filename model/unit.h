@@ -17,9 +17,18 @@ namespace tern {
 /// whichever was measured to be faster (kernels/onednn/fast_matmul.h).
 enum class Multiply : uint8_t { exact, fast };
 
+/// Sees what linears multiply: calibration, and whoever learns from inputs.
+class InputObserver {
+ public:
+  virtual ~InputObserver() = default;
+  /// `x` (T, in) are the rows that the linear is about to multiply.
+  virtual void see(const Linear&, const Tensor& x) = 0;
+};
+
 struct Compute {
   Arena& arena;
   Multiply multiply = Multiply::exact;
+  InputObserver* observer = nullptr;
 };
 
 /// The rows of one forward: sequences laid end to end. Positions count from the start of each sequence (plus its past).

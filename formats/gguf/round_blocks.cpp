@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <iterator>
 
+#include "base/bug.h"
 #include "base/dtype.h"
 #include "base/error.h"
 
@@ -27,12 +28,12 @@ struct Rounding {
   std::string_view tensor;
 };
 
-void put_half(std::string& out, const Rounding& r, float value) {
-  const f16 stored = to_f16(value);
-  if (!std::isfinite(to_float(stored)))
+float half_of(const Rounding& r, float value) {
+  const float stored = to_float(to_f16(value));
+  if (!std::isfinite(stored))
     throw Error(ErrorKind::bad_file, "write_gguf: tensor '{}' holds {}, beyond {}'s range; write it as f32", r.tensor,
                 *std::ranges::max_element(r.x, {}, [](float v) { return std::fabs(v); }), name_of(r.type));
-  put(out, stored.bits);
+  return stored;
 }
 
 // 0 where a block is so small that 1/d overflows: its scale is 0 as f16 in any case.
@@ -43,44 +44,31 @@ float inverse_of(float d) {
 
 uint8_t clipped(float code, int most) { return static_cast<uint8_t>(std::clamp(static_cast<int>(code), 0, most)); }
 
-// Low nibbles are the first 16 numbers, high ones the others; fifth bits, if any, stand before, number i at bit i.
-void put_codes(std::string& out, const uint8_t (&q)[kBlock], bool fifth) {
-  if (fifth) {
-    uint32_t high = 0;
-    for (size_t i = 0; i < kBlock; ++i) high |= static_cast<uint32_t>(q[i] >> 4 & 1) << i;
-    put(out, high);
-  }
-  for (size_t i = 0; i < kBlock / 2; ++i) put(out, static_cast<uint8_t>((q[i] & 15) | (q[i + 16] & 15) << 4));
-}
-
-void put_q8(std::string& out, const Rounding& r) {
+BlockCodes rounded_q8(const Rounding& r) {
   float most = 0;
   for (const float v : r.x) most = std::max(most, std::fabs(v));
   const float d = most / 127.0f, inverse = inverse_of(d);
-  put_half(out, r, d);
-  for (const float v : r.x) put(out, static_cast<int8_t>(std::round(v * inverse)));  // half away from zero
+  BlockCodes block{.scale = half_of(r, d)};
+  for (size_t i = 0; i < kBlock; ++i)  // half away from zero
+    block.codes[i] = static_cast<uint8_t>(static_cast<int>(std::round(r.x[i] * inverse)) + 128);
+  return block;
 }
 
-// Codes 0 to 2·zero − 1 for −zero to zero − 1.
-void put_signed(std::string& out, const Rounding& r, int zero) {
+BlockCodes rounded_around_zero(const Rounding& r, const BlockLevels& levels) {
   const float most = *std::ranges::max_element(r.x, {}, [](float v) { return std::fabs(v); });
-  const float d = most / static_cast<float>(-zero), inverse = inverse_of(d);
-  put_half(out, r, d);
-  uint8_t q[kBlock];
-  for (size_t i = 0; i < kBlock; ++i)
-    q[i] = clipped(r.x[i] * inverse + (static_cast<float>(zero) + 0.5f), 2 * zero - 1);
-  put_codes(out, q, zero == 16);
+  const auto zero = static_cast<float>(levels.zero);
+  const float d = most / -zero, inverse = inverse_of(d);
+  BlockCodes block{.scale = half_of(r, d)};
+  for (size_t i = 0; i < kBlock; ++i) block.codes[i] = clipped(r.x[i] * inverse + (zero + 0.5f), levels.most);
+  return block;
 }
 
-// Codes 0 to `most` above the smallest number.
-void put_above_least(std::string& out, const Rounding& r, int most) {
+BlockCodes rounded_above_least(const Rounding& r, const BlockLevels& levels) {
   const auto [least, largest] = std::ranges::minmax(r.x);
-  const float d = (largest - least) / static_cast<float>(most), inverse = inverse_of(d);
-  put_half(out, r, d);
-  put_half(out, r, least);
-  uint8_t q[kBlock];
-  for (size_t i = 0; i < kBlock; ++i) q[i] = clipped((r.x[i] - least) * inverse + 0.5f, most);
-  put_codes(out, q, most == 31);
+  const float d = (largest - least) / static_cast<float>(levels.most), inverse = inverse_of(d);
+  BlockCodes block{.scale = half_of(r, d), .least = half_of(r, least)};
+  for (size_t i = 0; i < kBlock; ++i) block.codes[i] = clipped((r.x[i] - least) * inverse + 0.5f, levels.most);
+  return block;
 }
 
 void round_block(std::string& out, const Rounding& r) {
@@ -88,18 +76,12 @@ void round_block(std::string& out, const Rounding& r) {
     if (!std::isfinite(v))
       throw Error(ErrorKind::bad_file, "write_gguf: tensor '{}' holds {}, which {} cannot; write it as f32", r.tensor,
                   v, name_of(r.type));
-  switch (r.type) {
-    case WeightType::q8_0:
-      return put_q8(out, r);
-    case WeightType::q5_1:
-      return put_above_least(out, r, 31);
-    case WeightType::q5_0:
-      return put_signed(out, r, 16);
-    case WeightType::q4_1:
-      return put_above_least(out, r, 15);
-    default:
-      return put_signed(out, r, 8);
-  }
+  const BlockLevels levels = levels_of(r.type);
+  append_block(r.type,
+               r.type == WeightType::q8_0 ? rounded_q8(r)
+               : levels.has_least         ? rounded_above_least(r, levels)
+                                          : rounded_around_zero(r, levels),
+               out);
 }
 
 constexpr WeightType kRounded[] = {WeightType::f32,  WeightType::f16,  WeightType::bf16, WeightType::q8_0,
@@ -113,6 +95,42 @@ std::string names_that_round() {
   std::string names;
   for (const WeightType type : kRounded) names += fmt::format("{}{}", names.empty() ? "" : ", ", name_of(type));
   return names;
+}
+
+BlockLevels levels_of(WeightType type) {
+  switch (type) {
+    case WeightType::q8_0:
+      return {128, 255, false};
+    case WeightType::q5_1:
+      return {0, 31, true};
+    case WeightType::q5_0:
+      return {16, 31, false};
+    case WeightType::q4_1:
+      return {0, 15, true};
+    case WeightType::q4_0:
+      return {8, 15, false};
+    default:
+      break;
+  }
+  throw Bug("levels_of: {}", name_of(type));
+}
+
+void append_block(WeightType type, const BlockCodes& block, std::string& out) {
+  const BlockLevels levels = levels_of(type);
+  const auto& q = block.codes;
+  put(out, to_f16(block.scale).bits);
+  if (levels.has_least) put(out, to_f16(block.least).bits);
+  if (type == WeightType::q8_0) {
+    for (const uint8_t code : q) put(out, static_cast<int8_t>(code - levels.zero));
+    return;
+  }
+  if (levels.most == 31) {  // fifth bits first, number i at bit i
+    uint32_t high = 0;
+    for (size_t i = 0; i < kBlock; ++i) high |= static_cast<uint32_t>(q[i] >> 4 & 1) << i;
+    put(out, high);
+  }
+  // Low nibbles are the first 16 numbers, high ones the others.
+  for (size_t i = 0; i < kBlock / 2; ++i) put(out, static_cast<uint8_t>((q[i] & 15) | (q[i + 16] & 15) << 4));
 }
 
 void round_blocks(WeightType type, std::span<const float> x, std::string_view tensor, std::string& out) {

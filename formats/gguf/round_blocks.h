@@ -2,6 +2,7 @@
 // Numbers rounded to GGUF's block types, as the format's reference rounds them: scales from the block's extremes alone, no
 // search.
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -24,5 +25,19 @@ std::string names_that_round();
 ///         type that rounds_to does not know, a part of a block.
 /// Source  gguf 0.19, quants.py: the same bits (dev/golden/gguf_files.py).
 void round_blocks(WeightType, std::span<const float> x, std::string_view tensor, std::string& out);
+
+/// A block of 32 as codes: number i is scale·(codes[i] − zero) + least, the type's BlockLevels.
+struct BlockCodes {
+  float scale = 0, least = 0;  // as f16 holds them
+  uint8_t codes[32] = {};
+};
+/// What the codes of a type may be: 0 to `most`.
+struct BlockLevels {
+  int zero, most;
+  bool has_least;  // else least is 0
+};
+/// Of Q8_0, Q5_1, Q5_0, Q4_1, Q4_0. Errors  bug: another type.
+BlockLevels levels_of(WeightType);
+void append_block(WeightType, const BlockCodes&, std::string& out);
 
 }  // namespace tern

@@ -53,7 +53,8 @@ Plan plan_of(const GgufTensorToWrite& t) {
   };
   if (t.name.empty() || t.name.size() > kGgufMaxNameBytes || !is_valid_utf8(t.name))
     wrong(fmt::format("a name of {} bytes; 1 to {} of UTF-8 fit", t.name.size(), kGgufMaxNameBytes));
-  if (t.coded.empty() && !rounds_to(t.type)) wrong(fmt::format("tern writes {}", names_that_round()));
+  if (t.coded.empty() && !t.produce_coded && !rounds_to(t.type))
+    wrong(fmt::format("tern writes {}", names_that_round()));
   if (t.shape.size() > 4) wrong(fmt::format("{} dimensions, at most 4", t.shape.size()));
   Plan plan;
   plan.row = &row_of(t.type);
@@ -205,7 +206,15 @@ int64_t write_gguf(Io& io, const std::string& path, const GgufMetadata& metadata
   OutputFile output(io, path);
   output.append(header);
   for (size_t i = 0; i < tensors.size(); ++i) {
-    if (tensors[i].coded.empty()) {
+    if (tensors[i].produce_coded) {
+      int64_t given = 0;
+      tensors[i].produce_coded([&](std::span<const std::byte> bytes) {
+        given += static_cast<int64_t>(bytes.size());
+        output.append(bytes);
+      });
+      if (given != plans[i].bytes)
+        misuse("tensor '{}': the producer gave {} bytes, its shape takes {}", tensors[i].name, given, plans[i].bytes);
+    } else if (tensors[i].coded.empty()) {
       Encoder encoder(tensors[i], plans[i], output.file());
       tensors[i].produce([&](std::span<const float> values) { encoder.take(values); });
       encoder.finish();

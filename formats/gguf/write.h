@@ -42,21 +42,24 @@ class GgufMetadata {
 
 /// Takes the next values of a tensor, any number at a time.
 using FloatSink = std::function<void(std::span<const float>)>;
+/// The same of coded bytes.
+using ByteSink = std::function<void(std::span<const std::byte>)>;
 
 struct GgufTensorToWrite {
   std::string name;
   WeightType type = WeightType::f32;  // one that rounds_to knows
   std::vector<int64_t> shape;         // row-major: the fastest dimension last
   std::function<void(const FloatSink&)> produce;
-  std::span<const std::byte> coded =
-      {};  // if not empty, the tensor's bytes, of any type of GGUF's; instead of `produce`
+  // Instead of `produce`, of any type of GGUF's: all the tensor's bytes, or who gives them in their order.
+  std::span<const std::byte> coded = {};
+  std::function<void(const ByteSink&)> produce_coded = {};
 };
 
 /// Writes `path` as an OutputFile. `general.alignment` is 32 and not written.
 /// Numbers are rounded by round_blocks (formats/gguf/round_blocks.h): the bits of the format's reference.
 /// Returns the file's size. Order  tensors as given.
 /// Errors  usage: a name twice, empty or over 64 bytes, a rank over 4, a size below 1, rows that are no multiple of the
-///         block, a producer of too few or too many values, another type; bad_file: a number that the type cannot
+///         block, a producer of too few or too many values or bytes, another type; bad_file: a number that the type cannot
 ///         hold; io.h's.
 /// Source  gguf 0.19, which reads what this writes (dev/golden/gguf_files.py --check).
 int64_t write_gguf(Io&, const std::string& path, const GgufMetadata& metadata,

@@ -68,6 +68,34 @@ TEST_F(Quantize, IntegersAreCloseTheSameUnderEverySetAndRefusedWhereThereAreNoCo
   expect_refusal(2, generate + " --weights copied", {"--weights copied", "--arithmetic int8"});
 }
 
+using QuantizeSlow = Quantize;
+
+// The reference model reads what it wrote itself: prose for calibration, other prose to measure on.
+TEST_F(QuantizeSlow, GptqIsNearerAtTheSameBytesAndThreadsChangeNone) {
+  const auto prose = [&](int seed, int samples) {
+    const Json out = json("generate " + kModel + " --prompt 'The old man' --max-tokens 400 --temperature 0.9 --seed " +
+                          std::to_string(seed) + " --samples " + std::to_string(samples));
+    std::string all;
+    for (const Json& sample : out["samples"]) all += sample["text"].get<std::string>() + "\n";
+    return all;
+  };
+  write("calibration.txt", prose(1, 8));
+  write("t.txt", prose(2, 4));
+  const Json rtn = json("quantize " + kModel + " --type q4_0 --output rtn.gguf");
+  const std::string gptq = "quantize " + kModel + " --type q4_0 --method gptq --data calibration.txt";
+  const Json near = json(gptq + " --output gptq.gguf");
+  EXPECT_EQ(near["bytes"], rtn["bytes"]);
+  EXPECT_GT(near["calibration_tokens"].get<int>(), 1000);
+  const auto divergence = [&](const char* file) {
+    return json(std::string("eval ") + file + " --data t.txt --reference " + kModel)["kl_divergence"].get<double>();
+  };
+  const double before = divergence("rtn.gguf"), after = divergence("gptq.gguf");
+  std::printf("KL divergence: %.4f rounded, %.4f by gptq\n", before, after);
+  EXPECT_LT(after, 0.9 * before);
+  json(gptq + " --output one.gguf --threads 1");
+  EXPECT_EQ(real_io().read(root_ + "/one.gguf"), real_io().read(root_ + "/gptq.gguf"));
+}
+
 TEST_F(Quantize, WhatCannotBeIsRefusedAndLeavesNothing) {
   write("there.gguf", "x");
   expect_refusal(2, "quantize " + kModel + " --output there.gguf", {"is there already"});
@@ -75,6 +103,11 @@ TEST_F(Quantize, WhatCannotBeIsRefusedAndLeavesNothing) {
   expect_refusal(2, "quantize " + kModel, {"--output is not given"});
   expect_refusal(2, "quantize " + kModel + " --type q6_k --output q.gguf", {"--type", "q4_0"});
   expect_refusal(3, "quantize " + kModel + " --output q.gguf --memory 4MiB", {"--memory"});
+  expect_refusal(2, "quantize " + kModel + " --method gptq --output q.gguf", {"--data is not given"});
+  write("few.txt", "a few words\n");
+  expect_refusal(2, "quantize " + kModel + " --method gptq --data few.txt --output q.gguf",
+                 {"at least a window of 512"});
+  expect_refusal(2, "quantize " + kModel + " --data few.txt --output q.gguf", {"--method gptq"});
   EXPECT_FALSE(real_io().stat(root_ + "/q.gguf"));
 }
 

@@ -1,0 +1,27 @@
+#pragma once
+// GPTQ: numbers are rounded column by column, and what rounding a column did to the outputs is taken back by the columns that
+// are still to come. Source: Frantar et al. 2023, "GPTQ: Accurate Post-Training Quantization for Generative Pre-trained
+// Transformers", arXiv:2210.17323 (recalled), eq. 2 and 3 and the Cholesky form of §3.3. The scale of a block is fitted to the
+// numbers as they stand when its first column comes (fit_block), each weighted by what its error costs.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/weight_type.h"
+
+namespace tern {
+
+/// What errors cost: U of H⁻¹ = UᵀU, upper triangular, f64 (k, k) row-major; H = Σ x·xᵀ of the inputs (k, k), its diagonal
+/// raised by `damping` of its mean. Columns that were never used (0 on the diagonal) get 1 there.
+/// Order   the same bits for any number of threads. Errors  usage: H is not positive, which damping 0 allows.
+std::vector<double> error_factor(std::span<const double> moments, int64_t k, double damping = 0.01);
+
+/// The blocks of `rows` (n, k), which become their numbers. `factor`: of error_factor; empty: each block is fitted alone, every
+/// number of the same importance. type: one of levels_of; k fills its blocks.
+/// Order   rows are independent: the same bytes for any number of threads.
+std::vector<std::byte> gptq_blocks(WeightType type, std::span<float> rows, int64_t n, int64_t k,
+                                   std::span<const double> factor);
+
+}  // namespace tern

@@ -1,0 +1,167 @@
+// GPTQ: the factor is what it says, feedback lowers the error at the output, and codes do not depend on threads.
+#include "quantize/gptq.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/rng.h"
+#include "base/threads_testing.h"
+#include "formats/format_test_support.h"
+#include "kernels/cpu/decode.h"
+#include "quantize/block_fit.h"
+
+namespace tern {
+namespace {
+
+constexpr WeightType kTypes[] = {WeightType::q8_0, WeightType::q5_1, WeightType::q5_0, WeightType::q4_1,
+                                 WeightType::q4_0};
+
+std::vector<float> normals(uint64_t seed, size_t count) {
+  std::vector<float> x(count);
+  for (size_t i = 0; i < count; ++i) x[i] = static_cast<float>(random_normal({seed, hash_name("gptq_test")}, i));
+  return x;
+}
+
+// t inputs of k columns that depend on each other: neighbours share, some are large.
+std::vector<float> inputs(int64_t t, int64_t k, uint64_t seed) {
+  const std::vector<float> z = normals(seed, static_cast<size_t>(t * k));
+  std::vector<float> x(z.size());
+  for (int64_t r = 0; r < t; ++r)
+    for (int64_t c = 0; c < k; ++c) {
+      const auto at = static_cast<size_t>(r * k + c);
+      x[at] = (z[at] + (c > 0 ? 0.9f * x[at - 1] : 0.0f)) * (c % 17 == 0 ? 4.0f : 1.0f);
+      if (c % 17 == 0) x[at] *= 0.3f;
+    }
+  return x;
+}
+
+std::vector<double> moments_of(const std::vector<float>& x, int64_t t, int64_t k) {
+  std::vector<double> h(static_cast<size_t>(k * k));
+  for (int64_t r = 0; r < t; ++r)
+    for (int64_t i = 0; i < k; ++i)
+      for (int64_t j = 0; j < k; ++j)
+        h[static_cast<size_t>(i * k + j)] += static_cast<double>(x[static_cast<size_t>(r * k + i)]) *
+                                             static_cast<double>(x[static_cast<size_t>(r * k + j)]);
+  return h;
+}
+
+// Σ over rows of dᵀ·H·d
+double output_error(const std::vector<float>& a, const std::vector<float>& b, const std::vector<double>& h, int64_t n,
+                    int64_t k) {
+  double total = 0;
+  for (int64_t r = 0; r < n; ++r)
+    for (int64_t i = 0; i < k; ++i)
+      for (int64_t j = 0; j < k; ++j) {
+        const auto at = [&](int64_t c) { return static_cast<size_t>(r * k + c); };
+        total += static_cast<double>(a[at(i)] - b[at(i)]) * h[static_cast<size_t>(i * k + j)] *
+                 static_cast<double>(a[at(j)] - b[at(j)]);
+      }
+  return total;
+}
+
+TEST(Gptq, TheFactorGivesTheInverse) {
+  for (const int64_t k : {1, 5, 33, 130}) {
+    const std::vector<double> h = moments_of(inputs(3 * k, k, 3), 3 * k, k);
+    const std::vector<double> u = error_factor(h, k, 0);
+    double largest = 0;
+    for (int64_t i = 0; i < k; ++i)
+      for (int64_t j = 0; j < k; ++j) {
+        double sum = 0;  // (UᵀU·H)ij
+        for (int64_t a = 0; a < k; ++a)
+          for (int64_t b = 0; b <= std::min(a, i); ++b) {
+            const double inverse = u[static_cast<size_t>(b * k + i)] * u[static_cast<size_t>(b * k + a)];
+            sum += inverse * h[static_cast<size_t>(a * k + j)];
+          }
+        // The sum above has b ≤ min(a, i): U is upper triangular.
+        largest = std::max(largest, std::fabs(sum - (i == j ? 1 : 0)));
+      }
+    EXPECT_LT(largest, 1e-9) << k;
+    for (int64_t i = 0; i < k; ++i)
+      for (int64_t j = 0; j < i; ++j) EXPECT_EQ(u[static_cast<size_t>(i * k + j)], 0);
+  }
+}
+
+TEST(Gptq, ColumnsNobodyUsedAndTooFewInputsAreToldApart) {
+  const int64_t k = 8;
+  std::vector<double> h(64, 0.0);
+  for (const double u : error_factor(h, k)) EXPECT_TRUE(std::isfinite(u));
+  h = moments_of(inputs(2, k, 5), 2, k);  // two inputs, eight columns
+  EXPECT_TRUE(throws(ErrorKind::usage, "do not tell its columns apart", [&] {
+    h[0] = -1;
+    error_factor(h, k, 0);
+  }));
+  h = moments_of(inputs(2, k, 5), 2, k);
+  EXPECT_NO_THROW(error_factor(h, k));
+}
+
+TEST(Gptq, AFittedBlockIsNeverWorseThanTheReferences) {
+  const std::vector<float> x = normals(11, 32 * 200), importance(32, 1.0f);
+  for (const WeightType type : kTypes) {
+    const BlockLevels levels = levels_of(type);
+    double better = 0, fitted_sum = 0, reference_sum = 0;
+    for (size_t i = 0; i < x.size(); i += 32) {
+      const std::span<const float, 32> block(x.data() + i, 32);
+      const BlockCodes fit = fit_block(type, block, std::span<const float, 32>(importance.data(), 32));
+      std::string bytes;
+      round_blocks(type, block, "x", bytes);
+      std::vector<float> reference(32);
+      decode_blocks(type, std::as_bytes(std::span(bytes)), reference);
+      double a = 0, b = 0;
+      for (size_t j = 0; j < 32; ++j) {
+        a += std::pow(static_cast<double>(block[j] - number_of(fit, levels, fit.codes[j])), 2);
+        b += std::pow(static_cast<double>(block[j] - reference[j]), 2);
+      }
+      EXPECT_LE(a, b * (1 + 1e-6)) << name_of(type) << " block " << i / 32;
+      better += a < b, fitted_sum += a, reference_sum += b;
+    }
+    EXPECT_GT(better, 100) << name_of(type);
+    std::printf("%s: fitted %.3f of the reference's squares\n", std::string(name_of(type)).c_str(),
+                fitted_sum / reference_sum);
+  }
+}
+
+TEST(Gptq, FeedbackLowersTheErrorAtTheOutput) {
+  const int64_t n = 24, k = 96, t = 400;
+  const std::vector<float> w = normals(21, static_cast<size_t>(n * k));
+  const std::vector<double> h = moments_of(inputs(t, k, 22), t, k), factor = error_factor(h, k);
+  for (const WeightType type : kTypes) {
+    std::vector<float> alone = w, fed = w;
+    gptq_blocks(type, alone, n, k, {});
+    const std::vector<std::byte> blocks = gptq_blocks(type, fed, n, k, factor);
+    const double without = output_error(w, alone, h, n, k), with = output_error(w, fed, h, n, k);
+    std::printf("%s: %.3f of the error without feedback\n", std::string(name_of(type)).c_str(), with / without);
+    EXPECT_LT(with, 0.8 * without) << name_of(type);
+    std::vector<float> decoded(fed.size());
+    decode_blocks(type, blocks, decoded);
+    EXPECT_EQ(decoded, fed) << name_of(type) << ": the rows become the numbers of their blocks";
+  }
+}
+
+TEST(Gptq, InputsThatAreApartNeedNoFeedback) {
+  const int64_t n = 3, k = 64;
+  std::vector<double> h(static_cast<size_t>(k * k));
+  for (int64_t i = 0; i < k; ++i) h[static_cast<size_t>(i * k + i)] = 2;
+  const std::vector<float> w = normals(31, static_cast<size_t>(n * k));
+  std::vector<float> a = w, b = w;
+  EXPECT_EQ(gptq_blocks(WeightType::q4_1, a, n, k, error_factor(h, k)), gptq_blocks(WeightType::q4_1, b, n, k, {}));
+}
+
+TEST(Gptq, ThreadsChangeNoByte) {
+  const int64_t n = 37, k = 320, t = 700;
+  const std::vector<float> w = normals(41, static_cast<size_t>(n * k));
+  const std::vector<double> h = moments_of(inputs(t, k, 42), t, k);
+  std::vector<std::byte> one, two;
+  with_threads(1, [&] {
+    std::vector<float> rows = w;
+    one = gptq_blocks(WeightType::q4_0, rows, n, k, error_factor(h, k));
+  });
+  with_threads(3, [&] {
+    std::vector<float> rows = w;
+    two = gptq_blocks(WeightType::q4_0, rows, n, k, error_factor(h, k));
+  });
+  EXPECT_EQ(one, two);
+}
+
+}  // namespace
+}  // namespace tern
