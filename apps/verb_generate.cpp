@@ -15,6 +15,8 @@
 #include "base/options.h"
 #include "base/system.h"
 #include "base/units.h"
+#include "infer/constrain/constraint.h"
+#include "infer/constrain/json_schema.h"
 #include "infer/load.h"
 #include "infer/run.h"
 #include "kernels/dispatch.h"
@@ -44,6 +46,18 @@ std::vector<int32_t> prompt_tokens(const ModelDescription& model, const std::str
                   "the prompt has token {} ('{}'), the model knows {} ids; this tokenizer belongs to another model", id,
                   model.tokenizer->piece(id), model.spec.vocab);
   return tokens;
+}
+
+// What --json-schema or --grammar asks of the text.
+std::shared_ptr<Constraint> constraint_of(const Options& options, const ModelDescription& model) {
+  if (options.has("json-schema") && options.has("grammar"))
+    throw Error(ErrorKind::usage, "--json-schema and --grammar are both given; give one of them");
+  if (!options.has("json-schema") && !options.has("grammar")) return nullptr;
+  const std::string file = options.text(options.has("grammar") ? "grammar" : "json-schema");
+  const std::string gbnf =
+      options.has("grammar") ? read_text(file) : gbnf_of_schema(parse_json(read_text(file), file), file);
+  return std::make_shared<Constraint>(
+      std::make_shared<const TokenTexts>(token_texts(*model.tokenizer, model.spec.vocab)), parse_gbnf(gbnf, file));
 }
 
 // The longest sequence: --context, else prompt and --max-tokens, within what the model allows.
@@ -122,6 +136,7 @@ int run_generate(const Options& options) {
   if (model.generation.max_length && !options.given("max-tokens") && !length_of_file)
     log_info("{}: max_length {} (prompt and text together) is not followed; --max-tokens {} is",
              model.dir.generation_config, *model.generation.max_length, request.max_tokens);
+  request.constraint = constraint_of(options, model);
   if (!options.flag("ignore-eos")) request.eos = end_tokens(model);
   request.stops = options.list("stop");
   if (std::find(request.stops.begin(), request.stops.end(), "") != request.stops.end())

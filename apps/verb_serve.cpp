@@ -17,6 +17,7 @@
 #include "base/options.h"
 #include "base/text.h"
 #include "base/units.h"
+#include "infer/constrain/constraint.h"
 #include "infer/chat_prompt.h"
 #include "infer/load.h"
 #include "model/model_files.h"
@@ -193,6 +194,9 @@ int run_serve(const Options& options) {
   if (writes) {
     served.sampling = usual_sampling(model.generation);
     served.ends = end_tokens(model);
+    try {
+      served.texts = std::make_shared<const TokenTexts>(token_texts(*model.tokenizer, model.spec.vocab));
+    } catch (const Error& error) { served.why_no_texts = error.what(); }
     served.stops = model.generation.stop_strings;
     if (options.has("chat-template") || model.tokenizer->has_chat_template()) {
       chat.emplace(model.dir.path, options.text("chat-template"), *model.tokenizer);

@@ -114,6 +114,9 @@ void Engine::draw(Running& run, std::span<float> logits) {
   } catch (const NotFinite&) {
     run.sample.reason = FinishReason::failed;
     run.sample.error = std::current_exception();
+  } catch (const Error&) {  // of its grammar
+    run.sample.reason = FinishReason::failed;
+    run.sample.error = std::current_exception();
   }
   if (run.sample.reason != FinishReason::none) return end(run, std::move(event));
   events_.push_back(std::move(event));

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <exception>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,6 +12,8 @@
 #include "infer/sampling.h"
 
 namespace tern {
+
+class Constraint;  // infer/constrain/constraint.h
 
 enum class FinishReason : uint8_t { none, eos, stop, length, context, cancelled, failed };
 std::string_view name_of(FinishReason);
@@ -24,6 +27,7 @@ struct Request {
   std::vector<std::string> stops;
   int64_t num_likeliest = 0;    // tokens told beside each drawn one
   uint64_t first_sequence = 0;  // sample i draws from stream first_sequence + i
+  std::shared_ptr<Constraint> constraint = {};  // what its texts must satisfy; shared by its samples
   std::optional<uint64_t> prefix =
       {};  // of Engine::keep_prefix: where to start from and what to leave; one sample only
 };

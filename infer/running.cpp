@@ -12,8 +12,9 @@ void emit(Running& run, const std::string& certain, std::string& text) {
   text += certain;
 }
 
-FinishReason after_token(const Running& run, int64_t context) {
+FinishReason after_token(Running& run, int64_t context) {
   if (run.stops.stopped()) return FinishReason::stop;
+  if (run.constrained && run.constrained->is_done()) return FinishReason::eos;
   if (static_cast<int64_t>(run.sample.token_ids.size()) >= run.request->max_tokens) return FinishReason::length;
   if (static_cast<int64_t>(run.sequence.tokens.size()) >= context) return FinishReason::context;
   return FinishReason::none;
@@ -29,6 +30,7 @@ Running make_running(std::shared_ptr<const Request> request, int64_t number, con
               .decoder = std::nullopt,
               .stops = StopFilter({})};
   run.stops = StopFilter(run.request->stops);
+  if (run.request->constraint) run.constrained.emplace(run.request->constraint);
   if (tokenizer) run.decoder.emplace(*tokenizer, DecodeOptions{.skip_special = true, .clean_up = {}});
   run.sequence.tokens = run.request->prompt;
   run.sequence.prompt_tokens = static_cast<int64_t>(run.request->prompt.size());
@@ -49,10 +51,11 @@ DrawnToken advance(Running& run, std::span<float> logits, int64_t context, std::
   const Request& request = *run.request;
   Sequence& sequence = run.sequence;
   std::span<float> scores = logits;
-  if (has_penalties(request.sampling)) {
+  if (has_penalties(request.sampling) || run.constrained) {
     scratch.assign(logits.begin(), logits.end());
     scores = scratch;
   }
+  if (run.constrained) run.constrained->mask(scores, request.eos);
   const auto num_generated = static_cast<int64_t>(run.sample.token_ids.size());
   const uint64_t stream = request.first_sequence + static_cast<uint64_t>(run.number);
   DrawnToken drawn;
@@ -63,6 +66,7 @@ DrawnToken advance(Running& run, std::span<float> logits, int64_t context, std::
   if (std::find(request.eos.begin(), request.eos.end(), drawn.id) != request.eos.end()) {
     run.sample.reason = FinishReason::eos;
   } else {
+    if (run.constrained) run.constrained->push(drawn.id);
     sequence.tokens.push_back(drawn.id);
     run.sample.token_ids.push_back(drawn.id);
     if (run.decoder) emit(run, run.stops.push(run.decoder->push(drawn.id)), text);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "formats/tokenizer/tokenizer.h"
+#include "infer/constrain/constraint.h"
 #include "infer/request.h"
 #include "infer/scheduler.h"
 #include "infer/stop.h"
@@ -23,6 +24,7 @@ struct Running {
   Sample sample;
   std::optional<StreamingDecoder> decoder;
   StopFilter stops;
+  std::optional<ConstrainedText> constrained = {};
 };
 Running make_running(std::shared_ptr<const Request>, int64_t number, const Tokenizer*);
 
@@ -32,7 +34,8 @@ struct DrawnToken {
   std::vector<std::pair<int32_t, double>> likeliest = {};  // Request::num_likeliest ids and their log-probabilities
 };
 /// Takes one row of logits: draws, appends, and adds to `text` what became certain. Sets sample.reason when the sample
-/// ends. `scratch` holds a penalized row. Errors: NotFinite, and the sample is as before.
+/// ends. `scratch` holds a penalized row. Errors: NotFinite; usage, where no token may follow (ConstrainedText). The
+/// sample is as before.
 DrawnToken advance(Running&, std::span<float> logits, int64_t context, std::vector<float>& scratch, std::string& text);
 /// Adds to `text` what was held back; of a sample that ends without advance having said so.
 void flush_text(Running&, std::string& text);

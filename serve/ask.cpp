@@ -9,6 +9,8 @@
 #include "base/units.h"
 #include "formats/tokenizer/tokenizer.h"
 #include "infer/chat_prompt.h"
+#include "infer/constrain/constraint.h"
+#include "infer/constrain/json_schema.h"
 #include "serve/api_error.h"
 #include "serve/fields.h"
 
@@ -155,6 +157,35 @@ void read_stream(Fields& fields, Asked& asked) {
   if (asked.usage_in_each && !asked.usage) options.fail("continuous_usage_stats", "is given without include_usage");
 }
 
+// What response_format asks of the text; null: nothing. A schema is read here, on the I/O thread: its size is bounded.
+std::shared_ptr<Constraint> read_format(Fields& fields, const ServedModel& model) {
+  const Json* json = fields.value("response_format");
+  if (!json) return nullptr;
+  Fields format(*json, "response_format");
+  const auto type = format.text("type");
+  if (type != "text" && type != "json_object" && type != "json_schema")
+    format.fail("type", type ? fmt::format("{}, expected \"text\", \"json_object\" or \"json_schema\"", describe_json(*type))
+                             : "is missing");
+  const Json* wrapped = type == "json_schema" ? format.value("json_schema") : nullptr;
+  if (type == "json_schema" && !wrapped) format.fail("json_schema", "is missing");
+  format.done();
+  if (type == "text") return nullptr;
+  if (!model.texts) fields.fail("response_format", model.why_no_texts);
+  std::string gbnf = wrapped ? "" : gbnf_of_any_object(), place = "response_format";
+  if (wrapped) {
+    Fields outer(*wrapped, "response_format.json_schema");
+    const Json* schema = outer.value("schema");
+    if (!schema) outer.fail("schema", "is missing");
+    outer.ignore("name"), outer.ignore("description"), outer.ignore("strict");  // every schema is kept to the letter
+    outer.done();
+    place = "response_format.json_schema.schema";
+    try {
+      return std::make_shared<Constraint>(model.texts, parse_gbnf(gbnf_of_schema(*schema, place), place));
+    } catch (const Error& error) { throw ApiError(400, error.what(), place); }
+  }
+  return std::make_shared<Constraint>(model.texts, parse_gbnf(gbnf, place));
+}
+
 // What chats and completions have in common, but for the prompt.
 Request read_settings(Fields& fields, const ServedModel& model, Asked& asked, uint64_t fresh_seed) {
   Request r;
@@ -179,6 +210,7 @@ Request read_settings(Fields& fields, const ServedModel& model, Asked& asked, ui
   }
   asked.token_ids = fields.boolean("return_token_ids").value_or(false);
   read_stream(fields, asked);
+  r.constraint = read_format(fields, model);
   for (const char* name : {"user", "safety_identifier", "prompt_cache_key", "service_tier", "store", "metadata"})
     fields.ignore(name);
   return r;
@@ -270,17 +302,6 @@ void refuse_tools(Fields& fields) {
   fields.ignore("parallel_tool_calls");
 }
 
-void refuse_formats(Fields& fields) {
-  const Json* json = fields.value("response_format");
-  if (!json) return;
-  Fields format(*json, "response_format");
-  const auto type = format.text("type");
-  if (type != "text")
-    format.fail("type",
-                type ? fmt::format("{} is not supported: only \"text\" is", describe_json(*type)) : "is missing");
-  format.done();
-}
-
 }  // namespace
 
 Asked read_completion(const Json& body, const ServedModel& model, uint64_t fresh_seed) {
@@ -301,7 +322,6 @@ Asked read_completion(const Json& body, const ServedModel& model, uint64_t fresh
                 fmt::format("{} is not supported: only the value of n ({}) is", *best, settings.num_samples));
   if (const auto suffix = fields.text("suffix"); suffix && !suffix->empty())
     fields.fail("suffix", "is not supported: texts are continued at their end only");
-  refuse_formats(fields);
   fields.done();
   for (const auto& [place, json] : parts) {
     Request r = settings;
@@ -336,7 +356,6 @@ Asked read_chat(const Json& body, const ServedModel& model, uint64_t fresh_seed)
   if (variables && !variables->is_object())
     fields.fail("chat_template_kwargs", fmt::format("{}, expected an object", describe_json(*variables)));
   refuse_tools(fields);
-  refuse_formats(fields);
   if (const Json* modalities = fields.value("modalities"); modalities && *modalities != Json::array({"text"}))
     fields.fail("modalities", "is not supported: this model writes texts only");
   fields.ignore("prediction");

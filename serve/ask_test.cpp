@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/io.h"
+#include "infer/constrain/constraint.h"
 #include "serve/client_testing.h"
 #include "serve/fields.h"
 
@@ -31,6 +32,7 @@ struct Rig {
     served.sampling.temperature = 1;
     served.chat = &*chat;
     served.longest_text = 64;
+    served.texts = std::make_shared<const TokenTexts>(token_texts(*model.tokenizer, model.spec.vocab));
   }
 };
 
@@ -62,12 +64,12 @@ const std::pair<Kind, const char*> kFine[] = {
 "temperature":0.5,"top_p":0.5,"top_k":3,"min_p":0.1,"repetition_penalty":1.1,"presence_penalty":0.1,"frequency_penalty":0.1,
 "logit_bias":{"5":1},"seed":3,"n":2,"stop":["x"],"ignore_eos":true,"return_token_ids":true,"stream":true,
 "stream_options":{"include_usage":true,"continuous_usage_stats":true},"max_tokens":5,"logprobs":true,"top_logprobs":2,
-"chat_template_kwargs":{"a":1},"response_format":{"type":"text"},"modalities":["text"]})"},
+"chat_template_kwargs":{"a":1},"response_format":{"type":"json_object"},"modalities":["text"]})"},
     {Kind::completion,
      R"({"model":"novels","prompt":"ab","temperature":0.5,"top_p":0.5,"top_k":3,"min_p":0.1,"repetition_penalty":1.1,
 "presence_penalty":0.1,"frequency_penalty":0.1,"logit_bias":{"5":1},"seed":3,"n":2,"stop":"x","ignore_eos":true,
 "return_token_ids":true,"stream":true,"stream_options":{"include_usage":true},"max_tokens":5,"logprobs":2,"best_of":2,
-"response_format":{"type":"text"}})"},
+"response_format":{"type":"json_schema","json_schema":{"name":"a","strict":true,"schema":{"type":"integer"}}}})"},
     {Kind::embedding, R"({"model":"novels","input":["a","b"],"encoding_format":"float","dimensions":256})"},
     {Kind::tokenize, R"({"model":"novels","prompt":"a","add_special_tokens":false,"return_token_strs":true})"},
     {Kind::detokenize, R"({"model":"novels","tokens":[5,6]})"}};
@@ -173,7 +175,11 @@ TEST(Ask, WhatIsNestedIsNamedByItsPlace) {
       {Kind::chat, R"({"messages":[{"role":"tool","content":"a"}]})", "messages[0].role"},
       {Kind::chat, R"({"messages":[{"role":"user","content":"a"}],"tools":[{"type":"function"}]})", "tools"},
       {Kind::chat, R"({"messages":[{"role":"user","content":"a"}],"response_format":{"type":"json_schema"}})",
+       "response_format.json_schema"},
+      {Kind::chat, R"({"messages":[{"role":"user","content":"a"}],"response_format":{"type":"yaml"}})",
        "response_format.type"},
+      {Kind::completion, R"({"prompt":"a","response_format":{"type":"json_schema","json_schema":{"name":"a","schema":{"pattern":"a"}}}})",
+       "response_format.json_schema.schema"},
       {Kind::chat, R"({"messages":[{"role":"user","content":"a"}],"top_logprobs":2})", "top_logprobs"},
       {Kind::chat, R"({"messages":[{"role":"user","content":"a"}],"max_tokens":2,"max_completion_tokens":3})",
        "max_tokens"},

@@ -2,6 +2,7 @@
 // What requests are read against: a model as the server offers it. Set up once, then read by the I/O thread alone.
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 namespace tern {
 
 class ChatPrompt;  // infer/chat_prompt.h
+struct TokenTexts;  // infer/constrain/constraint.h
 class Tokenizer;   // formats/tokenizer/tokenizer.h
 
 struct ServedModel {
@@ -24,6 +26,8 @@ struct ServedModel {
   std::vector<int32_t> ends;       // ids that end a text
   std::vector<int32_t> turn_ends;  // further ones that end an answer
   std::vector<std::string> stops;  // the model's own stop strings
+  std::shared_ptr<const TokenTexts> texts;  // of the tokens, for response_format; null: why_no_texts
+  std::string why_no_texts;
   const ChatPrompt* chat = nullptr;
   std::string why_no_chat;  // where chat is null
 

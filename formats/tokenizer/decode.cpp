@@ -3,6 +3,7 @@
 // in parts.
 #include <algorithm>
 
+#include "base/error.h"
 #include "base/utf8.h"
 #include "formats/tokenizer/bpe.h"
 #include "formats/tokenizer/steps.h"
@@ -146,6 +147,36 @@ size_t overlap(std::string_view text, std::string_view literal) {
 }
 
 }  // namespace
+
+std::string bytes_of_piece(const std::vector<DecodeStep>& steps, std::string_view piece) {
+  std::string text(piece);
+  TextBudget budget(0);
+  budget.add(piece.size());
+  bool fused = false;
+  for (const DecodeStep& step : steps) {
+    if (std::holds_alternative<ByteLevelDecode>(step)) return byte_level_bytes(text);
+    if (std::holds_alternative<ByteFallbackDecode>(step)) {
+      if (const int byte = byte_of_piece(text); byte >= 0 && !fused) return std::string(1, static_cast<char>(byte));
+    } else if (std::holds_alternative<FuseDecode>(step)) {
+      fused = true;
+    } else if (std::holds_alternative<JoinDecode>(step)) {
+      text.insert(0, " ");
+    } else if (const auto* strip = std::get_if<StripDecode>(&step)) {
+      if (!fused) text = stripped(*strip, text);  // else: only at the ends of the whole
+    } else if (const auto* replace = std::get_if<ReplaceDecode>(&step)) {
+      text = replaced(replace->pattern, text, replace->content, budget);
+    } else if (const auto* metaspace = std::get_if<MetaspaceDecode>(&step)) {
+      text = metaspace_text(*metaspace, text, false);
+    } else if (const auto* word_piece = std::get_if<WordPieceDecode>(&step)) {
+      text = word_piece_text(*word_piece, text, false, budget);
+    } else {
+      throw Error(ErrorKind::usage,
+                  "a token of this tokenizer has no text of its own (its decoder is BPEDecoder or CTC), so its texts "
+                  "cannot be held to a grammar");
+    }
+  }
+  return text;
+}
 
 DecodePipeline::DecodePipeline(const std::vector<DecodeStep>& steps) {
   bool in_parts = false;

@@ -128,6 +128,10 @@ struct JoinDecode {};  // no decoder: pieces with a space between
 using DecodeStep = std::variant<ByteLevelDecode, ByteFallbackDecode, FuseDecode, StripDecode, ReplaceDecode,
                                 MetaspaceDecode, SuffixDecode, WordPieceDecode, CtcDecode, JoinDecode>;
 
+/// The bytes that a piece adds behind others; an unfinished character stays one. Errors  usage: the steps look further than
+/// one piece (BPEDecoder, CTC).
+std::string bytes_of_piece(const std::vector<DecodeStep>&, std::string_view piece);
+
 /// Runs decode steps over pieces as they come. What is certain is written at once, the rest waits: an unfinished
 /// character, a run of <0xNN> pieces (one bad byte spoils the whole run in the reference), spaces that may be stripped.
 /// All that steps hand on is spent from one budget, which grows with the pieces.

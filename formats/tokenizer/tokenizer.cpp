@@ -202,6 +202,9 @@ bool Tokenizer::has(int64_t id) const {
          (data_->added_of_id[static_cast<size_t>(id)] >= 0 || data_->model.pieces.has(id));
 }
 std::string_view Tokenizer::piece(int64_t id) const { return text_of_id(*data_, id, false); }
+std::string Tokenizer::token_bytes(int64_t id) const {
+  return has(id) ? bytes_of_piece(data_->decoders, text_of_id(*data_, id, true)) : std::string();
+}
 std::optional<int32_t> Tokenizer::id_of(std::string_view piece) const {
   for (const AddedToken& token : data_->added)
     if (token.content == piece) return token.id;

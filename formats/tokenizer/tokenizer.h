@@ -75,6 +75,9 @@ class Tokenizer {
   bool has(int64_t id) const;
   /// The piece as the file spells it ("Ġthe", "▁the", "<0x0A>"); empty if there is none.
   std::string_view piece(int64_t id) const;
+  /// The bytes that the token adds behind other tokens, as decode without skip_special and clean_up writes it; parts of a
+  /// character stay bytes. Errors  usage: the decoder looks further than one token.
+  std::string token_bytes(int64_t id) const;
   std::optional<int32_t> id_of(std::string_view piece) const;
   bool is_special(int64_t id) const;
 

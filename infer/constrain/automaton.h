@@ -1,0 +1,60 @@
+#pragma once
+// A grammar run over bytes: a pushdown automaton of which the states that were met are numbered, so that a byte is one
+// look-up the second time. A state is the set of all ways in which the text so far can be read.
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <unordered_map>
+#include <vector>
+
+#include "infer/constrain/grammar.h"
+
+namespace tern {
+
+class Automaton {
+ public:
+  static constexpr int32_t kDead = -1;
+  explicit Automaton(Grammar);
+
+  int32_t start();
+  /// The state behind `byte`, kDead if no text of the grammar goes on so. Errors  usage: the grammar can be read in too
+  /// many ways at once.
+  int32_t next(int32_t state, uint8_t byte);
+  /// The text may end here.
+  bool accepts(int32_t state) const { return states_[static_cast<size_t>(state)].accepts; }
+  /// No byte may follow.
+  bool is_last(int32_t state) const { return states_[static_cast<size_t>(state)].ways.empty(); }
+  /// What the numbered states take. forget() makes all numbers void.
+  int64_t num_bytes() const { return num_bytes_; }
+  void forget();
+
+ private:
+  // A node that reads bytes, and the rules that it returns to: a list in calls_, 0 is the empty one.
+  using Way = std::pair<int32_t, uint32_t>;
+  struct State {
+    std::vector<Way> ways;  // sorted
+    bool accepts = false;
+    std::array<int32_t, 256> behind;
+  };
+  struct Call {
+    int32_t node;  // to go on with
+    uint32_t outer;
+  };
+  struct Closure {
+    std::vector<Way> todo, ways;
+    bool accepts = false;
+  };
+  void follow(Closure&);
+  uint32_t push(int32_t node, uint32_t outer);
+  int32_t number(Closure&);
+
+  Grammar grammar_;
+  std::vector<State> states_;
+  std::map<std::pair<std::vector<Way>, bool>, int32_t> numbers_;
+  std::vector<Call> calls_;
+  std::unordered_map<uint64_t, uint32_t> call_numbers_;
+  int64_t num_bytes_ = 0;
+};
+
+}  // namespace tern

@@ -1,0 +1,71 @@
+#pragma once
+// Which tokens may follow, so that a text stays one of a grammar.
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "infer/constrain/automaton.h"
+
+namespace tern {
+
+class Tokenizer;  // formats/tokenizer/tokenizer.h
+
+/// What each token writes, as bytes; in the order of the bytes. Made once for a model, shared by all constraints.
+struct TokenTexts {
+  struct Text {
+    std::string bytes;
+    int32_t id = 0;
+    uint32_t common = 0;  // first bytes that it has in common with the one before
+  };
+  std::vector<Text> sorted;    // no special tokens and none that write nothing
+  std::vector<int32_t> of_id;  // place in `sorted`, or -1
+  int64_t vocab = 0;           // of the model
+};
+TokenTexts token_texts(const Tokenizer&, int64_t vocab);
+/// The same of given texts: text i is that of id i; empty: none.
+TokenTexts token_texts(const std::vector<std::string>& texts);
+
+/// One grammar over one vocabulary, for all samples of a request. Masks are kept by state, up to 8 MiB with the states;
+/// beyond that they are made again. Used by one thread at a time.
+class Constraint {
+ public:
+  Constraint(std::shared_ptr<const TokenTexts>, Grammar);
+
+ private:
+  friend class ConstrainedText;
+  const std::vector<uint64_t>& mask(int32_t state);
+  void make_room();
+
+  std::shared_ptr<const TokenTexts> texts_;
+  Automaton automaton_;
+  std::unordered_map<int32_t, std::vector<uint64_t>> masks_;
+  uint64_t generation_ = 0;  // how often the states were forgotten
+};
+
+/// One text on its way.
+class ConstrainedText {
+ public:
+  explicit ConstrainedText(std::shared_ptr<Constraint>);
+  /// Scores of tokens that may not follow become -inf. `ends` may follow where the text may end. Scores that are no
+  /// numbers stay. Errors  usage: no token of the vocabulary goes on; too many states.
+  void mask(std::span<float> scores, std::span<const int32_t> ends);
+  /// The token was drawn. Errors: bug, if it may not follow.
+  void push(int32_t token);
+  bool may_end();
+  /// It is whole and nothing may follow.
+  bool is_done();
+
+ private:
+  int32_t state();
+
+  std::shared_ptr<Constraint> constraint_;
+  std::string text_;  // to find the state again after states were forgotten
+  int32_t state_ = 0;
+  uint64_t generation_ = ~uint64_t{0};
+};
+
+}  // namespace tern

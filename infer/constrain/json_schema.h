@@ -1,0 +1,23 @@
+#pragma once
+// JSON Schema to a grammar of the documents that satisfy it.
+
+#include <string>
+
+#include "base/json.h"
+
+namespace tern {
+
+/// The grammar, as GBNF, of documents that satisfy `schema`: keys in the order of `properties`, others behind them, each
+/// at most a space after ',' and ':', numbers of up to 15 digits before and behind the point. So everything that it
+/// takes satisfies the schema, and of everything that satisfies it there is a form that it takes.
+/// Keywords  type, enum, const, properties, required, additionalProperties, items, prefixItems, minItems, maxItems,
+///           minLength, maxLength, anyOf, oneOf (of distinct types or constants), allOf (of one), $ref into the document,
+///           $defs, definitions, true and false; titles, descriptions, defaults and examples say nothing.
+///           Where additionalProperties is not given, an object with `properties` has no others.
+/// Errors  usage: PLACE, the path of the schema and the keyword that is not supported, or what is wrong with its value.
+/// Source  JSON Schema 2020-12, core and validation (recalled).
+std::string gbnf_of_schema(const Json& schema, const std::string& place);
+/// Any JSON object.
+std::string gbnf_of_any_object();
+
+}  // namespace tern
