@@ -370,7 +370,7 @@ std::vector<OptionSpec> make_options() {
       {.name = "presence-penalty", .verbs = "generate chat", .type = real, .fallback = "0", .unit = "X", .help = "subtract from the score of every token written before", .min = -1e4, .max = 1e4},
       {.name = "frequency-penalty", .verbs = "generate chat", .type = real, .fallback = "0", .unit = "X", .help = "subtract so much for each time a token was written", .min = -1e4, .max = 1e4},
       {.name = "stop", .verbs = "generate", .type = list, .unit = "TEXT", .help = "stop before this text; may be given several times"},
-      {.name = "json-schema", .verbs = "generate", .type = path, .unit = "FILE", .help = "write JSON that satisfies this schema (docs/structured.md); -: standard input"},
+      {.name = "json-schema", .verbs = "generate", .type = path, .unit = "FILE", .help = "write JSON that satisfies this schema (docs/structured.md)"},
       {.name = "grammar", .verbs = "generate", .type = path, .unit = "FILE", .help = "write what this grammar allows (GBNF, as llama.cpp's; docs/structured.md)"},
       {.name = "samples", .verbs = "generate", .type = integer, .fallback = "1", .unit = "N", .help = "continuations to write, in one batch", .min = 1, .max = 65536},
       {.name = "ignore-eos", .verbs = "generate", .type = flag, .help = "go on after an end-of-sequence token"},

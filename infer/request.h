@@ -25,8 +25,8 @@ struct Request {
   int64_t max_tokens = 256;  // generated tokens per sample
   std::vector<int32_t> eos;  // ends a sample; the id itself is not part of the text
   std::vector<std::string> stops;
-  int64_t num_likeliest = 0;    // tokens told beside each drawn one
-  uint64_t first_sequence = 0;  // sample i draws from stream first_sequence + i
+  int64_t num_likeliest = 0;                    // tokens told beside each drawn one
+  uint64_t first_sequence = 0;                  // sample i draws from stream first_sequence + i
   std::shared_ptr<Constraint> constraint = {};  // what its texts must satisfy; shared by its samples
   std::optional<uint64_t> prefix =
       {};  // of Engine::keep_prefix: where to start from and what to leave; one sample only

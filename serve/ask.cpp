@@ -164,8 +164,9 @@ std::shared_ptr<Constraint> read_format(Fields& fields, const ServedModel& model
   Fields format(*json, "response_format");
   const auto type = format.text("type");
   if (type != "text" && type != "json_object" && type != "json_schema")
-    format.fail("type", type ? fmt::format("{}, expected \"text\", \"json_object\" or \"json_schema\"", describe_json(*type))
-                             : "is missing");
+    format.fail("type",
+                type ? fmt::format("{}, expected \"text\", \"json_object\" or \"json_schema\"", describe_json(*type))
+                     : "is missing");
   const Json* wrapped = type == "json_schema" ? format.value("json_schema") : nullptr;
   if (type == "json_schema" && !wrapped) format.fail("json_schema", "is missing");
   format.done();

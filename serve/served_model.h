@@ -10,9 +10,9 @@
 
 namespace tern {
 
-class ChatPrompt;  // infer/chat_prompt.h
+class ChatPrompt;   // infer/chat_prompt.h
 struct TokenTexts;  // infer/constrain/constraint.h
-class Tokenizer;   // formats/tokenizer/tokenizer.h
+class Tokenizer;    // formats/tokenizer/tokenizer.h
 
 struct ServedModel {
   std::string name;
@@ -23,9 +23,9 @@ struct ServedModel {
   bool writes = true;  // false: an encoder, which only makes vectors
   /// What is drawn where a request says nothing.
   SamplingOptions sampling;
-  std::vector<int32_t> ends;       // ids that end a text
-  std::vector<int32_t> turn_ends;  // further ones that end an answer
-  std::vector<std::string> stops;  // the model's own stop strings
+  std::vector<int32_t> ends;                // ids that end a text
+  std::vector<int32_t> turn_ends;           // further ones that end an answer
+  std::vector<std::string> stops;           // the model's own stop strings
   std::shared_ptr<const TokenTexts> texts;  // of the tokens, for response_format; null: why_no_texts
   std::string why_no_texts;
   const ChatPrompt* chat = nullptr;
