@@ -21,6 +21,22 @@ void Automaton::forget() {
   num_bytes_ = 0;
 }
 
+int32_t Automaton::forget_others(int32_t state) {
+  const State kept = states_[static_cast<size_t>(state)];
+  const std::vector<Call> calls = calls_;
+  forget();
+  Closure c;
+  c.accepts = kept.accepts;
+  for (const auto& [node, outer] : kept.ways) {
+    std::vector<int32_t> nodes;
+    for (uint32_t at = outer; at != 0; at = calls[at].outer) nodes.push_back(calls[at].node);
+    uint32_t list = 0;
+    for (size_t i = nodes.size(); i-- > 0;) list = push(nodes[i], list);
+    c.ways.emplace_back(node, list);
+  }
+  return number(c);
+}
+
 // A call that is the last thing of its rule returns to where that rule would: lists grow with nesting, not with length.
 uint32_t Automaton::push(int32_t node, uint32_t outer) {
   if (grammar_.nodes[static_cast<size_t>(node)].kind == NodeKind::leave) return outer;

@@ -28,6 +28,8 @@ class Automaton {
   /// What the numbered states take. forget() makes all numbers void.
   int64_t num_bytes() const { return num_bytes_; }
   void forget();
+  /// forget() but for one state, of which the new number is returned.
+  int32_t forget_others(int32_t state);
 
  private:
   // A node that reads bytes, and the rules that it returns to: a list in calls_, 0 is the empty one.

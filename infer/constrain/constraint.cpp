@@ -43,13 +43,13 @@ Constraint::Constraint(std::shared_ptr<const TokenTexts> texts, Grammar grammar)
     : texts_(std::move(texts)), automaton_(std::move(grammar)) {}
 
 // Between masks only: while one is made, numbers of states must stay.
-void Constraint::make_room() {
+int32_t Constraint::make_room(int32_t state) {
   const auto words = static_cast<int64_t>((texts_->vocab + 63) / 64);
   const int64_t bytes = automaton_.num_bytes() + static_cast<int64_t>(masks_.size()) * (words * 8 + 64);
-  if (bytes < kKeptBytes) return;
+  if (bytes < kKeptBytes) return state;
   masks_.clear();
-  automaton_.forget();
   ++generation_;
+  return automaton_.forget_others(state);
 }
 
 // Texts in order, each from the state behind what it has in common with the one before. Behind a byte that may not
@@ -84,7 +84,7 @@ int32_t ConstrainedText::state() {
   Constraint& c = *constraint_;
   if (generation_ == c.generation_) return state_;
   state_ = c.automaton_.start();
-  for (const char byte : text_) state_ = c.automaton_.next(state_, static_cast<uint8_t>(byte));
+  for (const char byte : text_) state_ = c.make_room(c.automaton_.next(state_, static_cast<uint8_t>(byte)));
   generation_ = c.generation_;
   return state_;
 }
@@ -93,8 +93,8 @@ void ConstrainedText::mask(std::span<float> scores, std::span<const int32_t> end
   Constraint& c = *constraint_;
   TERN_CHECK(static_cast<int64_t>(scores.size()) == c.texts_->vocab, "ConstrainedText: {} scores, {} tokens",
              scores.size(), c.texts_->vocab);
-  c.make_room();
-  const int32_t now = state();
+  const int32_t now = state_ = c.make_room(state());
+  generation_ = c.generation_;
   const std::vector<uint64_t>& bits = c.mask(now);
   const bool end = c.automaton_.accepts(now);
   bool any = false;

@@ -38,7 +38,7 @@ class Constraint {
  private:
   friend class ConstrainedText;
   const std::vector<uint64_t>& mask(int32_t state);
-  void make_room();
+  int32_t make_room(int32_t state);  // its number from now on
 
   std::shared_ptr<const TokenTexts> texts_;
   Automaton automaton_;

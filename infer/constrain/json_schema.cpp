@@ -222,9 +222,9 @@ std::string Writer::choice(const Json& list, const std::string& path, bool one) 
       for (const Json& v : s->at("enum")) own.insert(dump_json(v));
     else if (tells)
       for (const std::string& t : types(*s, at)) own.insert(t == "integer" ? "number" : t);
-    for (const std::string& o : own)
-      if (!taken.insert(o).second) own.clear();
-    if (own.empty())
+    bool apart = !own.empty();
+    for (const std::string& o : own) apart &= taken.insert(o).second;
+    if (!apart)
       fail(path, "\"oneOf\" is supported where its parts have different types or different constants; try \"anyOf\"");
   }
   if (one && list.size() > 1) {  // constants beside types
