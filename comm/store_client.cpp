@@ -38,7 +38,7 @@ Welcome try_join(const Descriptor& d, StoreRank& me, StoreInput& in, double seco
   if (!send_some(d, hello) || !hello.empty()) return Welcome::nobody;
   const double end_s = now_s() + seconds;
   try {
-    for (;;) {
+    for (bool open = true;;) {  // a last word may come together with the end
       if (std::optional<StoreMessage> m = in.next()) {
         if (m->verb() == StoreVerb::welcome) {
           me.silence_s = 1e-3 * static_cast<double>(m->number());
@@ -47,7 +47,8 @@ Welcome try_join(const Descriptor& d, StoreRank& me, StoreInput& in, double seco
         why = m->verb() == StoreVerb::refused ? m->text() : "";
         return why.empty() ? Welcome::nobody : Welcome::no;
       }
-      if (!wait_readable(d.get(), std::max(0.0, end_s - now_s())) || !in.fill(d)) return Welcome::nobody;
+      if (!open || !wait_readable(d.get(), std::max(0.0, end_s - now_s()))) return Welcome::nobody;
+      open = in.fill(d);
     }
   } catch (const Error&) { return Welcome::nobody; }  // another program listens there
 }
