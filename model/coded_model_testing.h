@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -15,6 +16,18 @@
 #include "model/model_testing.h"
 
 namespace tern {
+
+/// The logits of all positions of one sequence.
+inline Tensor logits_of(const ModelSpec& spec, const ModelWeights& weights, const std::vector<int32_t>& tokens,
+                        const Compute& c) {
+  const bool turned = spec.rope.kind != RopeKind::none;
+  const RopeTable rope = turned ? rope_table(spec, 64, 64) : RopeTable{};
+  const Rows rows = make_rows(tokens, {0, static_cast<int64_t>(tokens.size())}, turned ? &rope : nullptr);
+  const Tensor x = model_forward(spec, weights, rows, nullptr, c);
+  std::vector<int32_t> all(tokens.size());
+  std::iota(all.begin(), all.end(), 0);
+  return head_logits(spec, weights, x, all, c);
+}
 
 /// A model whose rows fill the blocks of every type.
 inline HfConfig coded_config(const std::string& family, bool tied) {

@@ -17,17 +17,6 @@ namespace {
 const std::vector<WeightType> kMixed = {WeightType::q4_k, WeightType::q6_k, WeightType::q8_0, WeightType::iq4_xs,
                                         WeightType::q5_1, WeightType::q2_k, WeightType::f16};
 
-Tensor logits_of(const ModelSpec& spec, const ModelWeights& weights, const std::vector<int32_t>& tokens,
-                 const Compute& c) {
-  const bool turned = spec.rope.kind != RopeKind::none;
-  const RopeTable rope = turned ? rope_table(spec, 64, 64) : RopeTable{};
-  const Rows rows = make_rows(tokens, {0, static_cast<int64_t>(tokens.size())}, turned ? &rope : nullptr);
-  const Tensor x = model_forward(spec, weights, rows, nullptr, c);
-  std::vector<int32_t> all;
-  for (size_t i = 0; i < tokens.size(); ++i) all.push_back(static_cast<int32_t>(i));
-  return head_logits(spec, weights, x, all, c);
-}
-
 void expect_decoded_bits(const std::string& path, DType dtype, size_t num_tokens) {
   const ModelSpec spec = model_spec(gguf_config(Gguf(path)));
   Arena arena;

@@ -17,17 +17,6 @@ namespace {
 
 constexpr BandSizes kSmall{.most = 1500, .least = 1};
 
-Tensor logits_of(const ModelSpec& spec, const ModelWeights& weights, const std::vector<int32_t>& tokens,
-                 const Compute& c) {
-  const bool turned = spec.rope.kind != RopeKind::none;
-  const RopeTable rope = turned ? rope_table(spec, 64, 64) : RopeTable{};
-  const Rows rows = make_rows(tokens, {0, static_cast<int64_t>(tokens.size())}, turned ? &rope : nullptr);
-  const Tensor x = model_forward(spec, weights, rows, nullptr, c);
-  std::vector<int32_t> all(tokens.size());
-  std::iota(all.begin(), all.end(), 0);
-  return head_logits(spec, weights, x, all, c);
-}
-
 std::vector<bool> some_stay(size_t count, int percent, uint64_t seed) {
   std::vector<bool> stays;
   for (size_t i = 0; i < count; ++i) stays.push_back(static_cast<int>(random_u64({seed, 5}, i) % 100) < percent);
