@@ -65,6 +65,9 @@ struct GivenWeights {
 ModelWeights load_weights_to_infer(const ModelSpec&, const std::string& model_dir, DType, Arena&, GivenWeights);
 /// The last step of it: what has two names gets one storage, and what is given its place.
 void put_given(const ModelSpec&, GivenWeights, ModelWeights&);
+/// Whether `given` stands in for the parameter at `t` of `weights`, so that nobody loads it. A table of tokens then gets no
+/// rows: an empty tensor, which tells the type to compute in.
+bool is_given(const GivenWeights& given, const ModelWeights& weights, const ParameterInfo&, Tensor& t, DType, Arena&);
 
 /// A model that reads a part of its weights at each use.
 struct StreamedModel {

@@ -330,12 +330,7 @@ ModelWeights load_gguf_beside(const ModelSpec& spec, const Gguf& file, DType dty
   if (!check.problems.empty()) throw Error(ErrorKind::bad_file, "{}", check.problems.front());
   ModelWeights weights = empty_weights(spec);
   for_each_parameter(spec, weights, [&](const ParameterInfo& info, Tensor& t) {
-    const bool is_table = &t == &embed_of(weights).tokens;
-    if (is_table ? given.has_tokens() : given.matrices.contains(info.name)) {
-      if (is_table)
-        t = arena.allocate(dtype, {0, info.shape[1]}, MemoryClass::weights);  // tells the type to compute in
-      return;
-    }
+    if (is_given(given, weights, info, t, dtype, arena)) return;
     t = arena.allocate(dtype, info.shape, MemoryClass::weights);
     read_gguf_parameter(spec, file, info, t);
   });

@@ -225,6 +225,13 @@ class Loader {
   std::vector<Use> uses_;
 };
 
+void load_fixed(const ModelSpec& spec, Loader& loader, DType dtype, ModelWeights& weights, Arena& arena) {
+  for_each_fixed(spec, weights, [&](const ParameterInfo& info, Tensor& t) {
+    t = arena.allocate(ops::sum_dtype(dtype), info.shape, MemoryClass::weights);
+    loader.load(info, t);
+  });
+}
+
 }  // namespace
 
 std::vector<std::string> notes_on_weights(const std::string& model_dir) {
@@ -288,34 +295,16 @@ ModelWeights load_weights_to_infer(const ModelSpec& spec, const std::string& mod
   Loader loader(spec, weights_file(model_dir));
   ModelWeights weights = empty_weights(spec);
   for_each_parameter(spec, weights, [&](const ParameterInfo& info, Tensor& t) {
-    const bool is_table = &t == &embed_of(weights).tokens;
-    if (is_table ? given.has_tokens() : given.matrices.contains(info.name)) {
-      loader.claim(info);
-      if (is_table)
-        t = arena.allocate(dtype, {0, info.shape[1]}, MemoryClass::weights);  // tells the type to compute in
-      return;
-    }
+    if (is_given(given, weights, info, t, dtype, arena)) return loader.claim(info);
     t = arena.allocate(dtype, info.shape, MemoryClass::weights);
     loader.load(info, t);
   });
-  for_each_fixed(spec, weights, [&](const ParameterInfo& info, Tensor& t) {
-    t = arena.allocate(ops::sum_dtype(dtype), info.shape, MemoryClass::weights);
-    loader.load(info, t);
-  });
+  load_fixed(spec, loader, dtype, weights, arena);
   loader.check_tied_head();
   loader.check_all_claimed();
   put_given(spec, std::move(given), weights);
   pack_weights(spec, weights, arena);
   return weights;
-}
-
-void put_given(const ModelSpec& spec, GivenWeights given, ModelWeights& weights) {
-  share_storage(spec, weights);
-  embed_of(weights).tokens_in_file = given.tokens;
-  for_each_linear(spec, weights, [&](const ParameterInfo& info, Linear& linear) {
-    if (const auto form = given.matrices.find(info.name); form != given.matrices.end())
-      linear.weight = std::move(form->second);
-  });
 }
 
 ModelWeights load_weights_to_infer(const ModelSpec& spec, const std::string& model_dir, DType dtype, Arena& arena,
@@ -349,10 +338,7 @@ ModelWeights load_weights_to_infer(const ModelSpec& spec, const std::string& mod
     t = arena.allocate(dtype, info.shape, MemoryClass::weights);
     loader.load(info, t);
   });
-  for_each_fixed(spec, weights, [&](const ParameterInfo& info, Tensor& t) {
-    t = arena.allocate(ops::sum_dtype(dtype), info.shape, MemoryClass::weights);
-    loader.load(info, t);
-  });
+  load_fixed(spec, loader, dtype, weights, arena);
   share_storage(spec, weights);
   for_each_linear(spec, weights, [&](const ParameterInfo& info, Linear& linear) {
     if (const auto form = forms.find(info.name); form != forms.end()) linear.weight = std::move(form->second);
