@@ -166,6 +166,21 @@ void tell_invalid_utf8(std::string_view text) {
     log_info("byte {} of the text is not UTF-8; such bytes are read as U+FFFD", bad);
 }
 
+std::vector<int32_t> encode_at_most(const Tokenizer& tokenizer, std::string_view text, size_t most, bool& whole) {
+  constexpr size_t kPartBytes = size_t{1} << 20;
+  std::vector<int32_t> tokens;
+  for (whole = false; !text.empty() && tokens.size() <= most;) {
+    TextCut cut{text.size(), text.size()};
+    if (text.size() > kPartBytes)
+      if (const TextCut found = tokenizer.find_cut(text, kPartBytes); found.end > 0) cut = found;
+    tokenizer.encode_into(text.substr(0, cut.end), {.add_special = false}, tokens);
+    text.remove_prefix(cut.next);
+  }
+  whole = text.empty() && tokens.size() <= most;
+  tokens.resize(std::min(tokens.size(), most));
+  return tokens;
+}
+
 bool PackLine::update(void* self, int64_t bytes_done, int64_t bytes_total) {
   auto& me = *static_cast<PackLine*>(self);
   constexpr int64_t kKiB = 1024;

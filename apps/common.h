@@ -80,6 +80,9 @@ auto naming_bad_weights(const ModelDescription& model, const Run& run) {
 }
 /// A whole file, "-" for standard input. Errors: bad_file.
 std::string read_text(const std::string& path);
+/// The first `most` tokens of a text, without what a tokenizer adds: of a long text no more is encoded than they need.
+/// `whole`: whether those are all.
+std::vector<int32_t> encode_at_most(const Tokenizer&, std::string_view text, size_t most, bool& whole);
 /// Tells where the first byte is that is not UTF-8 and that the tokenizer therefore reads as U+FFFD.
 void tell_invalid_utf8(std::string_view text);
 /// The progress line of packing a text, for a PackOptions; it appears only if packing takes a second. Packing stops

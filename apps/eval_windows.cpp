@@ -25,24 +25,6 @@ bool has_documents(const std::string& path) {
   return extension == ".jsonl" || extension == ".ndjson" || extension == ".safetensors" || is_token_file(path);
 }
 
-// The text's tokens, or as many as --max-tokens asks for: of a long text no more is encoded than they need.
-std::vector<int32_t> encode_text(const Options& options, const Tokenizer& tokenizer, std::string_view text,
-                                 bool& whole) {
-  constexpr size_t kPartBytes = size_t{1} << 20;
-  const size_t most = options.has("max-tokens") ? static_cast<size_t>(options.integer("max-tokens")) : SIZE_MAX;
-  std::vector<int32_t> tokens;
-  for (whole = false; !text.empty() && tokens.size() <= most;) {
-    TextCut cut{text.size(), text.size()};
-    if (text.size() > kPartBytes)
-      if (const TextCut found = tokenizer.find_cut(text, kPartBytes); found.end > 0) cut = found;
-    tokenizer.encode_into(text.substr(0, cut.end), {.add_special = false}, tokens);
-    text.remove_prefix(cut.next);
-  }
-  whole = text.empty() && tokens.size() <= most;
-  tokens.resize(std::min(tokens.size(), most));
-  return tokens;
-}
-
 void limit_tokens(const Options& options, std::vector<int32_t>& tokens) {
   if (options.has("max-tokens") && static_cast<int64_t>(tokens.size()) > options.integer("max-tokens"))
     tokens.resize(static_cast<size_t>(options.integer("max-tokens")));
@@ -88,7 +70,9 @@ EvalWindows stride_work(const Options& options, const ModelDescription& model, c
     const std::string text = read_text(data);
     check_text(text, data);
     bool whole = false;
-    const std::vector<int32_t> tokens = encode_text(options, tokenizer, text, whole);
+    const std::vector<int32_t> tokens = encode_at_most(
+        tokenizer, text, options.has("max-tokens") ? static_cast<size_t>(options.integer("max-tokens")) : SIZE_MAX,
+        whole);
     work.report.num_tokens = static_cast<int64_t>(tokens.size());
     if (all_scored) work.report.num_bytes = static_cast<int64_t>(whole ? text.size() : tokenizer.decode(tokens).size());
     check_windows_fit(options, work.report, 1, false);

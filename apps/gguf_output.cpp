@@ -1,5 +1,7 @@
 #include "apps/gguf_output.h"
 
+#include <algorithm>
+#include <cctype>
 #include <filesystem>
 
 #include "base/error.h"
@@ -11,6 +13,13 @@
 #include "model/weights.h"
 
 namespace tern {
+
+WeightType weight_type_of_choice(std::string name) {
+  std::ranges::transform(name, name.begin(), [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+  const std::optional<WeightType> type = weight_type_from_name(name);
+  TERN_CHECK(type, "no weight type '{}'", name);
+  return *type;
+}
 
 void check_gguf_output(const std::string& out) {
   if (!is_gguf_path(out))

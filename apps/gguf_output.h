@@ -9,6 +9,8 @@
 
 namespace tern {
 
+/// "q4_0" is Q4_0: a choice of an option, by base/weight_types.def's name.
+WeightType weight_type_of_choice(std::string name);
 /// Before a weight is read. Errors  usage: `out` does not end with .gguf, or is there already.
 void check_gguf_output(const std::string& out);
 /// The model's configuration, vocabulary and chat templates. Says what a GGUF file has no place for. Errors  usage: what

@@ -47,13 +47,6 @@ std::string target_type(const Options& options, const ModelDescription& model, b
   return type;
 }
 
-WeightType gguf_type(const std::string& name) {
-  return name == "f16"    ? WeightType::f16
-         : name == "bf16" ? WeightType::bf16
-         : name == "q8_0" ? WeightType::q8_0
-                          : WeightType::f32;
-}
-
 bool holds_everything(const std::string& type, DType held) {
   return type == name_of(held) || (type == "f32" && held == DType::bf16);
 }
@@ -146,7 +139,7 @@ Written write_hf(const Options& options, const ModelDescription& model, const Ch
 
 Written write_gguf_file(const ModelDescription& model, GgufMetadata metadata, const ModelWeights& weights,
                         const std::string& type, const std::string& out) {
-  const WeightType as = gguf_type(type);
+  const WeightType as = weight_type_of_choice(type);
   const GgufSaved saved = save_gguf(model.spec, model.config, parameters_of(model.spec, weights),
                                     {.matrices = as, .tables = as}, std::move(metadata), out, real_io());
   return {.bytes = saved.file_bytes, .as_f16 = saved.as_f16};

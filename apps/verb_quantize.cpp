@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "apps/common.h"
 #include "apps/gguf_output.h"
+#include "apps/given_options.h"
 #include "apps/verbs.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -25,35 +27,25 @@
 namespace tern {
 namespace {
 
-WeightType type_option(const Options& options, const char* name) {
-  std::string text = options.text(name);
-  std::ranges::transform(text, text.begin(), [](char c) { return static_cast<char>(std::toupper(c)); });
-  return *weight_type_from_name(text);  // a choice
-}
+// Options that say something only where inputs show what errors cost.
+constexpr std::array<std::string_view, 7> kOfRtn{"output", "method", "type", "table-type", "threads", "memory", "json"};
 
 // Windows of --data, as many as --calibration-tokens asks for; empty without calibration.
 CalibrationText calibration_of(const Options& options, const ModelDescription& model) {
   CalibrationText c;
-  if (options.text("method") != "gptq") {
-    if (options.has("data"))
-      throw Error(ErrorKind::usage, "--data says nothing to --method rtn; leave it out, or --method gptq");
-    return c;
-  }
+  if (options.text("method") != "gptq") return c;
   if (!options.has("data"))
     throw Error(ErrorKind::usage, "--method gptq: --data is not given; name a text like those the model will read");
   if (!model.tokenizer)
     throw Error(ErrorKind::usage, "--method gptq: {} has no tokenizer to read --data with", model.dir.path);
-  const std::string path = options.text("data"), text = read_text(path);
+  const std::string path = options.text("data");
   const int64_t wanted = options.integer("calibration-tokens");
-  c.window = std::min<int64_t>(c.window, model_context(model));
-  // Four bytes make a token at least in most texts: no more is encoded than is needed, whole lines of it.
-  const size_t cut = text.find('\n', std::min(text.size(), static_cast<size_t>(wanted) * 8));
-  c.tokens =
-      model.tokenizer->encode(std::string_view(text).substr(0, cut), {.add_special = false, .allow_special = false});
+  c.window = std::min({c.window, model_context(model), wanted});
+  bool whole = false;
+  c.tokens = encode_at_most(*model.tokenizer, read_text(path), static_cast<size_t>(wanted), whole);
   if (static_cast<int64_t>(c.tokens.size()) < c.window)
     throw Error(ErrorKind::usage, "--data {}: {} tokens, calibration wants at least a window of {}", path,
                 c.tokens.size(), c.window);
-  c.tokens.resize(static_cast<size_t>(std::min(wanted, static_cast<int64_t>(c.tokens.size()))));
   return c;
 }
 
@@ -82,7 +74,8 @@ struct Quantized {
 };
 
 Quantized quantize(const Options& options, const ModelDescription& model, const std::string& out) {
-  Quantized q{.types = {.matrices = type_option(options, "type"), .tables = type_option(options, "table-type")}};
+  Quantized q{.types = {.matrices = weight_type_of_choice(options.text("type")),
+                        .tables = weight_type_of_choice(options.text("table-type"))}};
   GgufMetadata metadata = gguf_metadata(model, read_chat_templates(model.dir.path));
   const CalibrationText calibration = calibration_of(options, model);
   check_memory(options, model, calibration);
@@ -96,25 +89,26 @@ Quantized quantize(const Options& options, const ModelDescription& model, const 
   Progress progress("quantize", 2 * num, real_clock(), {}, "parameters written and read back");
   int64_t begun = 0;
   std::string name;
-  const ReadParameter read = [&](const ParameterInfo& info) {
+  const auto begin = [&](const ParameterInfo& info) {
     if (info.name != name) progress.update(begun++);
     name = info.name;
+  };
+  const ReadParameter read = [&](const ParameterInfo& info) {
+    begin(info);
     return from.read(info, DType::f32, arena);
   };
   CodeParameter code;
-  std::optional<ParameterReader> own;
   std::optional<LayerCoder> coder;
   if (!calibration.tokens.empty()) {
-    coder.emplace(model.spec, own.emplace(model.spec, model.dir.path), calibration, q.types.matrices, arena);
+    coder.emplace(model.spec, model.dir.path, calibration, q.types.matrices, arena);
     code = [&](const ParameterInfo& info, WeightType) {
-      if (info.name != name) progress.update(begun++);
-      name = info.name;
+      begin(info);
       return coder->code(info);
     };
   }
   q.saved = save_gguf(model.spec, model.config, read, q.types, std::move(metadata), made, real_io(), code);
   q.calibration_tokens = static_cast<int64_t>(calibration.tokens.size());
-  coder.reset(), own.reset();
+  coder.reset();
   ParameterReader to(model.spec, made);
   q.errors = rounding_errors(model.spec, from, to, arena, [&](int64_t done) { progress.update(num + done); });
   progress.finish();
@@ -160,12 +154,14 @@ void tell(const Options& options, const ModelDescription& model, const Quantized
 int run_quantize(const Options& options) {
   apply_threads(options);
   if (!options.has("output")) throw Error(ErrorKind::usage, "--output is not given; name the .gguf file to write");
+  if (options.text("method") == "rtn")
+    refuse_given_but(options, kOfRtn, "says nothing to --method rtn; leave it out, or choose --method gptq");
   const std::string out = options.text("output");
   ModelDescription model = describe_model(options.positional("MODEL"), std::nullopt);
   refuse_encoder(model, "quantize");
   tell_notes(model);
   check_gguf_output(out);
-  const Quantized q = quantize(options, model, out);
+  const Quantized q = naming_bad_weights(model, [&] { return quantize(options, model, out); });
   if (q.saved.as_f16 > 0)
     log_info("{} written as f16: their rows are no multiple of the block of 32",
              q.saved.as_f16 == 1 ? "1 matrix" : fmt::format("{} matrices", q.saved.as_f16));

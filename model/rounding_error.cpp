@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "base/error.h"
+#include "model/not_finite.h"
 
 namespace tern {
 
@@ -21,7 +21,8 @@ std::vector<RoundingError> rounding_errors(const ModelSpec& spec, ParameterReade
       e.error_squares += d * d;
       e.different += d != 0;
     }
-    TERN_CHECK(std::isfinite(e.error_squares), "rounding_errors: '{}' holds a number that is not finite", info.name);
+    if (!std::isfinite(e.error_squares))
+      throw NotFinite("'{}' holds a number that is not finite, or that its type in the file cannot hold", info.name);
     progress(static_cast<int64_t>(errors.size()));
   }
   return errors;

@@ -19,7 +19,7 @@ struct RoundingError {
   double relative() const;
 };
 /// Parameter by parameter, both read as f32, in the order of parameters(spec). `done`: parameters so far.
-/// Memory  one parameter of each. Errors: those of ParameterReader; bug: a number that is not finite.
+/// Memory  one parameter of each. Errors: those of ParameterReader; NotFinite: a number that is none, on either side.
 std::vector<RoundingError> rounding_errors(const ModelSpec&, ParameterReader& from, ParameterReader& to, Arena&,
                                            const std::function<void(int64_t done)>& progress);
 /// All of them as one.

@@ -10,6 +10,7 @@
 #include "formats/format_test_support.h"
 #include "kernels/cpu/decode.h"
 #include "quantize/block_fit.h"
+#include "quantize/input_moments.h"
 
 namespace tern {
 namespace {
@@ -136,6 +137,80 @@ TEST(Gptq, FeedbackLowersTheErrorAtTheOutput) {
     decode_blocks(type, blocks, decoded);
     EXPECT_EQ(decoded, fed) << name_of(type) << ": the rows become the numbers of their blocks";
   }
+}
+
+// The paper's own steps, in f64: after each column the inverse of what is left, by elimination.
+std::vector<float> plain_gptq(WeightType type, const std::vector<float>& w, const std::vector<double>& h, int64_t n,
+                              int64_t k) {
+  const BlockLevels levels = levels_of(type);
+  const std::vector<double> u = error_factor(h, k);
+  std::vector<double> inverse(static_cast<size_t>(k * k));
+  const auto at = [&](int64_t i, int64_t j) { return static_cast<size_t>(i * k + j); };
+  for (int64_t i = 0; i < k; ++i)
+    for (int64_t j = 0; j < k; ++j)
+      for (int64_t b = 0; b <= std::min(i, j); ++b) inverse[at(i, j)] += u[at(b, i)] * u[at(b, j)];
+  std::vector<double> left(w.begin(), w.end());
+  std::vector<float> numbers(w.size());
+  std::vector<BlockCodes> blocks(static_cast<size_t>(n));
+  for (int64_t c = 0; c < k; ++c) {
+    for (int64_t r = 0; r < n; ++r) {
+      double* row = left.data() + r * k;
+      BlockCodes& block = blocks[static_cast<size_t>(r)];
+      if (c % 32 == 0) {
+        float x[32], importance[32];
+        for (int64_t j = 0; j < 32; ++j) {
+          x[j] = static_cast<float>(row[c + j]);
+          importance[j] = static_cast<float>(1 / (u[at(c + j, c + j)] * u[at(c + j, c + j)]));
+        }
+        block = fit_block(type, x, importance);
+      }
+      const float number = number_of(block, levels, nearest_code(block, levels, static_cast<float>(row[c])));
+      numbers[static_cast<size_t>(r * k + c)] = number;
+      const double error = (row[c] - static_cast<double>(number)) / inverse[at(c, c)];
+      for (int64_t j = c + 1; j < k; ++j) row[j] -= error * inverse[at(c, j)];
+    }
+    for (int64_t i = c + 1; i < k; ++i)
+      for (int64_t j = c + 1; j < k; ++j)
+        inverse[at(i, j)] -= inverse[at(i, c)] * inverse[at(c, j)] / inverse[at(c, c)];
+  }
+  return numbers;
+}
+
+// A number that lies between two codes may fall either way by the f32 of the rows; what follows in its row then differs too.
+TEST(Gptq, CodesAreThoseOfThePlainTwin) {
+  const int64_t n = 40, k = 96, t = 400;
+  const std::vector<float> w = normals(51, static_cast<size_t>(n * k));
+  const std::vector<double> h = moments_of(inputs(t, k, 52), t, k);
+  for (const WeightType type : kTypes) {
+    std::vector<float> fast = w;
+    gptq_blocks(type, fast, n, k, error_factor(h, k));
+    const std::vector<float> plain = plain_gptq(type, w, h, n, k);
+    int64_t rows_apart = 0;
+    for (int64_t r = 0; r < n; ++r)
+      rows_apart += !std::equal(fast.begin() + r * k, fast.begin() + (r + 1) * k, plain.begin() + r * k);
+    std::printf("%s: %ld of %ld rows apart\n", std::string(name_of(type)).c_str(), static_cast<long>(rows_apart),
+                static_cast<long>(n));
+    EXPECT_LE(rows_apart, n / 10) << name_of(type);
+    EXPECT_NEAR(output_error(w, fast, h, n, k), output_error(w, plain, h, n, k),
+                0.02 * output_error(w, plain, h, n, k));
+  }
+}
+
+TEST(Gptq, MomentsOfSeveralCallsAddUp) {
+  const int64_t t = 24, k = 40;
+  const std::vector<float> x = inputs(t, k, 61);
+  Arena arena;
+  const Tensor rows = arena.allocate(DType::f32, {t, k}, MemoryClass::activations);
+  std::ranges::copy(x, rows.span<float>().begin());
+  const Linear linear{.out = 1, .in = k}, other{.out = 2, .in = k};
+  InputMoments moments(arena, [&](const Linear& l) { return &l == &linear; });
+  moments.see(linear, rows.rows_view(0, 7));
+  moments.see(other, rows);
+  moments.see(linear, rows.rows_view(7, t));
+  EXPECT_EQ(moments.of(other), nullptr);
+  const std::vector<double> want = moments_of(x, t, k);
+  for (size_t i = 0; i < want.size(); ++i)
+    ASSERT_NEAR((*moments.of(linear))[i], want[i], 1e-5 * std::sqrt(want[i / k * k + i / k] * want[i % k * k + i % k]));
 }
 
 TEST(Gptq, InputsThatAreApartNeedNoFeedback) {

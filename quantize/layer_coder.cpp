@@ -4,6 +4,8 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "kernels/cpu/vector.h"
+#include "model/not_finite.h"
 #include "quantize/gptq.h"
 #include "quantize/input_moments.h"
 
@@ -19,10 +21,10 @@ bool has_codes(const ModelSpec& spec, int unit) {
 
 }  // namespace
 
-LayerCoder::LayerCoder(const ModelSpec& spec, ParameterReader& reader, const CalibrationText& calibration,
+LayerCoder::LayerCoder(const ModelSpec& spec, const std::string& model_dir, const CalibrationText& calibration,
                        WeightType type, Arena& arena)
     : spec_(spec),
-      reader_(reader),
+      reader_(spec, model_dir),
       calibration_(calibration),
       type_(type),
       arena_(arena),
@@ -32,8 +34,10 @@ LayerCoder::LayerCoder(const ModelSpec& spec, ParameterReader& reader, const Cal
 }
 
 void LayerCoder::load(int unit) {
-  for_each_parameter(spec_, unit, weights_.units[static_cast<size_t>(unit)],
-                     [&](const ParameterInfo& info, Tensor& t) { t = reader_.read(info, DType::f32, arena_); });
+  for_each_parameter(spec_, unit, weights_.units[static_cast<size_t>(unit)], [&](const ParameterInfo& info, Tensor& t) {
+    t = reader_.read(info, DType::f32, arena_);
+    if (!all_finite(t.span<float>())) throw NotFinite("'{}' holds a number that is not finite", info.name);
+  });
 }
 
 void LayerCoder::drop(int unit) {

@@ -24,11 +24,13 @@ struct CalibrationText {
 
 class LayerCoder {
  public:
-  /// `type`: one of levels_of. What it is given outlives it; `reader` is its own: it changes what it reads.
-  LayerCoder(const ModelSpec&, ParameterReader& reader, const CalibrationText&, WeightType type, Arena&);
+  /// `model_dir` as load_weights takes it; `type`: one of levels_of. What it is given outlives it. Errors: those of
+  /// ParameterReader.
+  LayerCoder(const ModelSpec&, const std::string& model_dir, const CalibrationText&, WeightType type, Arena&);
 
   /// All rows of a layer's matrix as blocks. The first question about a unit codes it, and those before it: ask in the order
-  /// of the units. Errors  usage: inputs too few to tell columns apart; those of ParameterReader.
+  /// of the units. Errors  usage: inputs too few to tell columns apart; NotFinite: a weight that is no number; those of
+  /// ParameterReader.
   std::span<const std::byte> code(const ParameterInfo&);
 
   /// Bytes at most at once: hidden states, one unit's weights, codes and moments.
@@ -42,7 +44,7 @@ class LayerCoder {
   void forward(int unit, InputObserver*, bool keep);
 
   const ModelSpec& spec_;
-  ParameterReader& reader_;
+  ParameterReader reader_;  // its own: what it reads is changed
   const CalibrationText& calibration_;
   WeightType type_;
   Arena& arena_;

@@ -123,6 +123,8 @@ TEST_F(Models, WhatATypeCannotHoldIsRefusedBeforeItIsWritten) {
   golden["tensors"]["model.norm.weight"]["middle"] = 1e39;
   write_golden_model(golden, root_ + "/large");
   refused(4, "export large --output large-out", "tensor 'model.norm.weight' holds");
+  refused(4, "quantize large --output large.gguf", "tensor 'model.norm.weight' holds");
+  EXPECT_FALSE(real_io().stat(root_ + "/large.gguf"));
   EXPECT_FALSE(real_io().stat(root_ + "/large-out"));
 }
 

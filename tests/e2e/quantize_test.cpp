@@ -108,6 +108,8 @@ TEST_F(Quantize, WhatCannotBeIsRefusedAndLeavesNothing) {
   expect_refusal(2, "quantize " + kModel + " --method gptq --data few.txt --output q.gguf",
                  {"at least a window of 512"});
   expect_refusal(2, "quantize " + kModel + " --data few.txt --output q.gguf", {"--method gptq"});
+  expect_refusal(2, "quantize " + kModel + " --calibration-tokens 9 --output q.gguf",
+                 {"--calibration-tokens", "--method rtn"});
   EXPECT_FALSE(real_io().stat(root_ + "/q.gguf"));
 }
 

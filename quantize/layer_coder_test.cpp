@@ -1,0 +1,119 @@
+// A model's matrices coded layer by layer: near the weights, window by window, within the memory that is foretold.
+#include "quantize/layer_coder.h"
+
+#include <cmath>
+
+#include "base/bug.h"
+#include "base/rng.h"
+#include "formats/format_test_support.h"
+#include "formats/hf/config.h"
+#include "kernels/cpu/decode.h"
+#include "model/model_files.h"
+#include "model/model_testing.h"
+#include "quantize/gptq.h"
+#include "quantize/input_moments.h"
+
+namespace tern {
+namespace {
+
+struct Golden {
+  std::string path;
+  ModelSpec spec;
+  explicit Golden(const std::string& name)
+      : path(golden("models/" + name)), spec(model_spec(read_hf_config(path + "/config.json"))) {}
+};
+
+CalibrationText text_of(const ModelSpec& spec, int64_t tokens, int64_t window) {
+  return {.tokens = random_tokens(tokens, spec.vocab, 7), .window = window};
+}
+
+bool is_coded(const ModelSpec& spec, const ParameterInfo& info) {
+  const auto& unit = spec.units[static_cast<size_t>(info.unit)].spec;
+  return info.shape.rank == 2 && info.shape[1] % 32 == 0 && !std::holds_alternative<EmbedSpec>(unit) &&
+         !std::holds_alternative<HeadSpec>(unit);
+}
+
+TEST(LayerCoder, CodesAreNearTheWeightsOfEveryLayer) {
+  for (const char* name : {"llama", "llama_tied", "gpt2"}) {
+    SCOPED_TRACE(name);
+    const Golden g(name);
+    Arena arena;
+    ModelWeights weights = load_weights(g.spec, g.path, DType::f32, arena);
+    const CalibrationText text = text_of(g.spec, 300, 16);  // the last window is shorter
+    LayerCoder coder(g.spec, g.path, text, WeightType::q8_0, arena);
+    int coded = 0;
+    for_each_parameter(g.spec, weights, [&](const ParameterInfo& info, Tensor& t) {
+      if (!is_coded(g.spec, info)) return;
+      std::vector<float> numbers(static_cast<size_t>(t.count()));
+      decode_blocks(WeightType::q8_0, coder.code(info), numbers);
+      double error = 0, squares = 0;
+      for (size_t i = 0; i < numbers.size(); ++i) {
+        const double x = static_cast<double>(t.span<float>()[i]), d = x - static_cast<double>(numbers[i]);
+        squares += x * x, error += d * d;
+      }
+      EXPECT_LT(std::sqrt(error / squares), 0.02) << info.name;
+      ++coded;
+    });
+    EXPECT_GE(coded, 4);
+  }
+}
+
+// By hand: the whole model over the windows, its units so far replaced by their codes' numbers.
+TEST(LayerCoder, EachUnitIsCodedByTheInputsThatTheCodedUnitsBeforeItMake) {
+  constexpr int64_t kWindow = 8, kTokens = 92;  // the last window is shorter
+  for (const char* name : {"llama", "gpt2"}) {
+    SCOPED_TRACE(name);
+    const Golden g(name);
+    Arena arena;
+    ModelWeights weights = load_weights(g.spec, g.path, DType::f32, arena);
+    const CalibrationText text = text_of(g.spec, kTokens, kWindow);
+    LayerCoder coder(g.spec, g.path, text, WeightType::q4_1, arena);
+    const RopeTable rope = g.spec.turns() ? rope_table(g.spec, kWindow, kWindow) : RopeTable{};
+    std::vector<int64_t> starts;
+    for (int64_t at = 0; at < kTokens; at += kWindow) starts.push_back(at);
+    starts.push_back(kTokens);
+    for (int unit = 1; unit + 1 < static_cast<int>(g.spec.units.size()); ++unit) {
+      std::vector<std::pair<ParameterInfo, Linear*>> linears;
+      for_each_linear(g.spec, weights, [&](const ParameterInfo& info, Linear& linear) {
+        if (info.unit == unit && is_coded(g.spec, info)) linears.emplace_back(info, &linear);
+      });
+      InputMoments moments(arena, [](const Linear&) { return true; });
+      model_forward(g.spec, weights, make_rows(text.tokens, starts, g.spec.turns() ? &rope : nullptr), nullptr,
+                    {arena, Multiply::exact, &moments});
+      for (const auto& [info, linear] : linears) {
+        const std::vector<std::byte> want =
+            gptq_blocks(WeightType::q4_1, dense_rows(*linear).span<float>(), linear->out, linear->in,
+                        error_factor(*moments.of(*linear), linear->in));
+        EXPECT_TRUE(std::ranges::equal(coder.code(info), want)) << info.name;
+      }
+    }
+  }
+}
+
+TEST(LayerCoder, HoldsNoMoreThanItForetells) {
+  for (const char* name : {"llama", "gpt2"})
+    for (const int64_t tokens : {40, 400, 5000}) {
+      const Golden g(name);
+      Arena arena;
+      const CalibrationText text = text_of(g.spec, tokens, 16);
+      LayerCoder coder(g.spec, g.path, text, WeightType::q4_0, arena);
+      for (const ParameterInfo& info : parameters(g.spec))
+        if (is_coded(g.spec, info)) coder.code(info);
+      EXPECT_LE(arena.peak_total(), LayerCoder::peak_bytes(g.spec, tokens, 16)) << name << ", " << tokens << " tokens";
+    }
+}
+
+TEST(LayerCoder, UnitsAreAskedForInTheirOrder) {
+  const Golden g("llama");
+  Arena arena;
+  const CalibrationText text = text_of(g.spec, 32, 16);
+  LayerCoder coder(g.spec, g.path, text, WeightType::q4_0, arena);
+  std::vector<ParameterInfo> coded;
+  for (const ParameterInfo& info : parameters(g.spec))
+    if (is_coded(g.spec, info)) coded.push_back(info);
+  coder.code(coded.back());
+  EXPECT_THROW(coder.code(coded.front()), Bug);
+}
+
+}  // namespace
+}  // namespace tern
