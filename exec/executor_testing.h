@@ -168,4 +168,32 @@ inline const Case kCases[] = {
     {"adapters_latent_f32_exact", DType::f32, Multiply::exact, false, 32, 9, {2}, false, false, true, 3},
 };
 
+/// What a rank of so many has of a step's micro-batches: an equal share, in the order of ranks.
+struct RankShare {
+  std::vector<CostQuery> costs;
+  int64_t step_targets = 0;  // of all ranks
+};
+/// Leaves that share in run.batches.
+inline RankShare keep_share(Bench& run, int rank, int ranks) {
+  RankShare share;
+  for (const MicroBatch& b : run.batches) share.step_targets += b.num_targets();
+  const auto each = static_cast<ptrdiff_t>(run.batches.size()) / ranks, first = each * rank;
+  run.batches.erase(run.batches.begin(), run.batches.begin() + first);
+  run.batches.erase(run.batches.begin() + each, run.batches.end());
+  share.costs.assign(run.costs.begin() + first, run.costs.begin() + first + each);
+  return share;
+}
+/// What execute takes of a rank in `world`.
+inline ExecuteInput input_of(Bench& run, const Case& c, const RankShare& share, Comm& world) {
+  return {.spec = run.spec,
+          .weights = run.source,
+          .gradients = &run.gradients,
+          .micro_batches = run.batches,
+          .loss_scale = 1.0 / static_cast<double>(share.step_targets),
+          .compute = {run.arena, c.multiply},
+          .update = &*run.update,
+          .world = &world,
+          .step_targets = share.step_targets};
+}
+
 }  // namespace tern

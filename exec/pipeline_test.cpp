@@ -121,9 +121,7 @@ Ran on_stages(const PipelineCase& p, const Case& c) {
     Comm replicas(group_of(world.transport(), same_stage));
     std::optional<Comm> tables;
     if (has_table) tables.emplace(group_of(world.transport(), same_table));
-    const int each = kMicro / p.data;
-    run.batches.erase(run.batches.begin(), run.batches.begin() + replica * each);
-    run.batches.erase(run.batches.begin() + each, run.batches.end());
+    keep_share(run, replica, p.data);
     const Program mine = lower(run.spec, placed, device);
     for (int step = 1; step <= kSteps; ++step) {
       begin_step(*run.update, step, [](int64_t) { return 1e-2; });
@@ -142,7 +140,7 @@ Ran on_stages(const PipelineCase& p, const Case& c) {
       ASSERT_EQ(describe_mismatches(r), "");
       ASSERT_TRUE(r.update);
       ran.norm = r.update->gradient_norm;
-      std::vector<double> losses(static_cast<size_t>(each));
+      std::vector<double> losses(run.batches.size());
       std::ranges::copy(r.losses, losses.begin());
       const std::vector<double> everyones = world.gather(losses);
       if (world.rank() > 0) continue;
@@ -160,7 +158,7 @@ void expect_equal(const PipelineCase& p, DType dtype, bool tied) {
   const Case c = model_of(p, dtype, tied);
   const Ran want = on_one_rank(p, c), got = on_stages(p, c);
   EXPECT_EQ(got.norm, want.norm);
-  if (p.data == 1) EXPECT_EQ(got.loss, want.loss);
+  if (p.data == 1) { EXPECT_EQ(got.loss, want.loss); }
   EXPECT_EQ(got.state.size(), want.state.size());
   for (const auto& [name, bytes] : want.state)
     EXPECT_TRUE(got.state.contains(name) && got.state.at(name) == bytes) << name;

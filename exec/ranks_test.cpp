@@ -44,26 +44,14 @@ Ran run_ranks_of(const Case& c, int ranks, int groups, int steps) {
   std::vector<Ran> all(static_cast<size_t>(ranks));
   with_comms(ranks, {.baton = true}, [&](Comm& comm) {
     Bench run(c);
-    const int64_t each = static_cast<int64_t>(c.micro.size()) / ranks, first = each * comm.rank();
-    int64_t targets = 0;
-    for (const MicroBatch& b : run.batches) targets += b.num_targets();
-    run.batches.erase(run.batches.begin(), run.batches.begin() + first);
-    run.batches.erase(run.batches.begin() + each, run.batches.end());
-    const std::vector<CostQuery> costs(run.costs.begin() + first, run.costs.begin() + first + each);
-    const Program p = lower(run.spec, placed(run.spec, costs, ranks, groups / ranks), 0);
+    const int64_t each = static_cast<int64_t>(c.micro.size()) / ranks;
+    const RankShare share = keep_share(run, comm.rank(), ranks);
+    const Program p = lower(run.spec, placed(run.spec, share.costs, ranks, groups / ranks), 0);
     ASSERT_EQ(validate(p), std::vector<std::string>{});
     Ran& mine = all[static_cast<size_t>(comm.rank())];
     for (int step = 1; step <= steps; ++step) {
       run.update->step = step;
-      const ExecuteResult r = execute(p, {.spec = run.spec,
-                                          .weights = run.source,
-                                          .gradients = &run.gradients,
-                                          .micro_batches = run.batches,
-                                          .loss_scale = 1.0 / static_cast<double>(targets),
-                                          .compute = {run.arena, c.multiply},
-                                          .update = &*run.update,
-                                          .world = &comm,
-                                          .step_targets = targets});
+      const ExecuteResult r = execute(p, input_of(run, c, share, comm));
       ASSERT_EQ(describe_mismatches(r), "");
       ASSERT_EQ(r.losses.size(), static_cast<size_t>(each));
       LinkBytes want;

@@ -63,13 +63,9 @@ Ran run(const Case& c, const UpdateConfig& config, int zero, int ranks, int step
   int64_t sent = 0, want_sent = 0;
   with_comms(ranks, {.baton = true}, [&](Comm& comm) {
     Bench run(c, config, zero, comm.rank(), ranks);
-    const int64_t each = kMicro / ranks, first = each * comm.rank();
-    int64_t targets = 0;
-    for (const MicroBatch& b : run.batches) targets += b.num_targets();
-    run.batches.erase(run.batches.begin(), run.batches.begin() + first);
-    run.batches.erase(run.batches.begin() + each, run.batches.end());
-    const std::vector<CostQuery> costs(run.costs.begin() + first, run.costs.begin() + first + each);
-    Placement placed = placement_of(run.spec, costs, Recompute::none);
+    const int64_t each = kMicro / ranks;
+    const RankShare share = keep_share(run, comm.rank(), ranks);
+    Placement placed = placement_of(run.spec, share.costs, Recompute::none);
     placed.mesh.data = ranks, placed.groups = zero >= 2 ? 1 : static_cast<int>(each), placed.update = config;
     for (PlacedLayer& l : placed.layers) l.strategy.zero = zero;
     const Program p = lower(run.spec, placed, 0);
@@ -77,15 +73,7 @@ Ran run(const Case& c, const UpdateConfig& config, int zero, int ranks, int step
     put_weights_at(*run.update, WeightPoint::computing);
     for (int step = 1; step <= steps; ++step) {
       begin_step(*run.update, step, [](int64_t) { return 1e-2; });
-      const ExecuteResult r = execute(p, {.spec = run.spec,
-                                          .weights = run.source,
-                                          .gradients = &run.gradients,
-                                          .micro_batches = run.batches,
-                                          .loss_scale = 1.0 / static_cast<double>(targets),
-                                          .compute = {run.arena, c.multiply},
-                                          .update = &*run.update,
-                                          .world = &comm,
-                                          .step_targets = targets});
+      const ExecuteResult r = execute(p, input_of(run, c, share, comm));
       ASSERT_EQ(describe_mismatches(r), "");
       ran.norm = r.update->gradient_norm;
       const std::vector<double> losses = comm.gather(r.losses);
