@@ -1,3 +1,4 @@
+// What is of ranks as threads alone; what every transport keeps stands in transports_test.cpp.
 #include "comm/thread_world.h"
 
 #include <gtest/gtest.h>
@@ -53,38 +54,6 @@ TEST_P(Worlds, MessagesOfAPairKeepTheirOrderAndBytesAreCountedByPeer) {
   });
 }
 
-TEST_P(Worlds, ReceivingFromAnyTellsWhoItWas) {
-  run_ranks(4, options(), [](std::unique_ptr<Transport> t) {
-    const int mine = 7 * t->rank();
-    if (t->rank() > 0) {
-      t->send(0, kTag, bytes_of(mine));
-      return t->flush();
-    }
-    std::vector<int> open{1, 2, 3};
-    while (!open.empty()) {
-      int got = -1;
-      const int who = t->recv_any(open, kTag, room_of(got));
-      EXPECT_EQ(got, 7 * who);
-      EXPECT_EQ(std::erase(open, who), 1u);
-    }
-  });
-}
-
-TEST_P(Worlds, PollingSeesAMessageWithoutTakingIt) {
-  run_ranks(2, options(), [](std::unique_ptr<Transport> t) {
-    int x = 5;
-    if (t->rank() == 1) {
-      t->send(0, kTag, bytes_of(x));
-      return t->flush();
-    }
-    while (!t->poll(1)) std::this_thread::yield();
-    EXPECT_TRUE(t->poll(1));
-    t->recv(1, kTag, room_of(x));
-    EXPECT_EQ(x, 5);
-    EXPECT_FALSE(t->poll(1));
-  });
-}
-
 std::string failure_of(int ranks, const ThreadWorldOptions& options, const std::function<void(Transport&)>& work) {
   try {
     run_ranks(ranks, options, [&](std::unique_ptr<Transport> t) { work(*t); });
@@ -114,41 +83,6 @@ TEST_P(Worlds, WhatNobodyReceivesIsADeadlockToo) {
     if (t.rank() == 0) t.send(1, kTag, bytes_of(x)), t.flush();
   });
   EXPECT_NE(text.find("rank 0 waits for rank 1 to receive message 1"), std::string::npos) << text;
-}
-
-TEST_P(Worlds, AFailingRankEndsTheOthersAndItsOwnErrorIsTheOneThatIsThrown) {
-  std::atomic<int> ended = 0;
-  try {
-    run_ranks(4, options(), [&](std::unique_ptr<Transport> t) {
-      if (t->rank() == 2) throw Error(ErrorKind::bad_file, "the disk of rank 2");
-      int x = 0;
-      try {
-        t->recv(2, kTag, room_of(x));
-      } catch (const Error& e) {
-        EXPECT_NE(std::string(e.what()).find("rank 2 failed: the disk of rank 2"), std::string::npos) << e.what();
-        ++ended;
-        throw;
-      }
-    });
-    FAIL() << "no error";
-  } catch (const Error& e) {
-    EXPECT_EQ(e.kind(), ErrorKind::bad_file);
-    EXPECT_STREQ(e.what(), "the disk of rank 2");
-  }
-  EXPECT_EQ(ended, 3);
-}
-
-TEST_P(Worlds, AnotherTagOrLengthThanExpectedIsABug) {
-  const auto sent_and_expected = [&](uint64_t tag, size_t length) {
-    return failure_of(2, options(), [&](Transport& t) {
-      std::array<std::byte, 8> room{};
-      if (t.rank() == 0) t.send(1, kTag, std::span(room).first(4)), t.flush();
-      if (t.rank() == 1) t.recv(0, tag, std::span(room).first(length));
-    });
-  };
-  EXPECT_EQ(sent_and_expected(kTag, 4), "no error");
-  EXPECT_NE(sent_and_expected(tag_of(MessageKind::integers, 3), 4).find("expects integers 3"), std::string::npos);
-  EXPECT_NE(sent_and_expected(kTag, 8).find("of 8 bytes from rank 0, which sent message 1 of 4"), std::string::npos);
 }
 
 TEST(ThreadWorld, ADeadlineNamesWhoWasAwaited) {
@@ -187,25 +121,6 @@ TEST(ThreadWorld, UnderABatonOneRankRunsAtATimeAndTheOrderIsFixed) {
   EXPECT_EQ(orders[0].size(), 48u);
   EXPECT_EQ(orders[0], orders[1]);
   EXPECT_EQ(orders[0], orders[2]);
-}
-
-TEST_P(Worlds, AfterAFailureAllGoOnInANewGenerationAndNothingStaleArrives) {
-  run_ranks(3, options(), [](std::unique_ptr<Transport> t) {
-    const int stale = -1, fresh = 100 + t->rank();
-    const int next = (t->rank() + 1) % 3, before = (t->rank() + 2) % 3;
-    int got = 0;
-    if (t->rank() == 1) {
-      t->send(next, kTag, bytes_of(stale));  // nobody receives it
-      t->abort("rank 1 lost its way");
-    } else {
-      EXPECT_THROW(t->recv(t->rank(), kTag, room_of(got)), Error);
-    }
-    t->reconfigure(1);
-    t->send(next, kTag, bytes_of(fresh));
-    t->recv(before, kTag, room_of(got));
-    EXPECT_EQ(got, 100 + before);
-    t->flush();
-  });
 }
 
 TEST_P(Worlds, ARankThatDoesNotComeToReconfigureIsNamed) {
