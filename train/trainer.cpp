@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -15,13 +14,13 @@
 #include "kernels/onednn/fast_matmul.h"
 #include "model/linear.h"
 #include "program/checksum.h"
-#include "program/instruction_times.h"
 #include "program/lower.h"
 #include "program/validate.h"
 #include "report/metrics_log.h"
 #include "train/checkpoint.h"
 #include "train/plan_settings.h"
 #include "train/run_dir.h"
+#include "train/step_trace.h"
 #include "train/train_state.h"
 
 namespace tern {
@@ -118,22 +117,7 @@ class Trainer {
                 s_.memory_bytes ? "allowed by --memory" : "free on this machine");
     require_disk(predict_disk(in_.spec, s_, io_), s_, io_);
     check_data_files(s_, in_);
-    check_trace_file();
-  }
-
-  // An empty file is nobody's.
-  static bool is_trace(const std::string& text) { return text.empty() || text.starts_with(R"({"displayTimeUnit")"); }
-
-  void check_trace_file() const {
-    if (s_.trace.empty()) return;
-    const auto folder = io_.stat(parent_path(s_.trace)), file = io_.stat(s_.trace);
-    if (!folder || !folder->is_directory)
-      throw Error(ErrorKind::usage, "--trace {}: there is no folder {}; make it, or choose another", s_.trace,
-                  parent_path(s_.trace));
-    if (file && file->is_directory) throw Error(ErrorKind::usage, "--trace {}: is a folder, expected a file", s_.trace);
-    std::error_code ignored;
-    if (file && !std::filesystem::is_other(s_.trace, ignored) && !is_trace(io_.read(s_.trace)))
-      throw Error(ErrorKind::usage, "--trace {}: holds something else than a trace; choose another file", s_.trace);
+    require_trace_place(s_.trace, io_);
   }
 
   void open() {
@@ -450,44 +434,14 @@ class Trainer {
     probe_beaten_ = true;
   }
 
-  // The same list on every rank, each with its times, from the first that began.
-  std::vector<TraceEvent> on_all_ranks(const std::vector<TraceEvent>& list, std::span<const double> starts,
-                                       std::span<const double> durations) const {
-    std::vector<TraceEvent> all;
-    const double begin = starts.empty() ? 0 : *std::ranges::min_element(starts);
-    for (size_t at = 0; at < starts.size(); ++at) {
-      TraceEvent& e = all.emplace_back(list[at % list.size()]);
-      e.rank = static_cast<int>(at / list.size());
-      e.start_s = starts[at] - begin, e.duration_s = durations[at];
-    }
-    return all;
-  }
-  std::vector<TraceEvent> gather_trace(const ExecuteResult& run) const {
-    if (s_.ranks == 1) return run.trace;
-    std::vector<double> starts, durations;
-    for (const TraceEvent& e : run.trace) {
-      starts.push_back(seconds_between(0, run.begin_ns) + e.start_s);
-      durations.push_back(e.duration_s);
-    }
-    return on_all_ranks(run.trace, world().gather(starts), world().gather(durations));
-  }
-  std::vector<TraceEvent> predicted_trace() const {
-    Rates rates;
-    if (result_.peak.flops_per_s > 0) rates.flops_per_s = result_.peak.flops_per_s;
-    const std::vector<TraceEvent> one = trace_of(program_, simulate(program_, instruction_times(program_, rates)));
-    std::vector<double> starts, durations;
-    for (int rank = 0; rank < s_.ranks; ++rank)
-      for (const TraceEvent& e : one) starts.push_back(e.start_s), durations.push_back(e.duration_s);
-    return on_all_ranks(one, starts, durations);
-  }
-
   // A picture is not worth a run: what the disk says of it is a note.
   void write_trace(const ExecuteResult& run) {
-    const std::vector<TraceEvent> measured = gather_trace(run);
+    const std::vector<TraceEvent> measured = s_.ranks == 1 ? run.trace : gather_trace(run.trace, run.begin_ns, world());
     if (!leads()) return;
     traced_ = true;
     try {
-      write_file_atomically(io_, s_.trace, chrome_trace(predicted_trace(), measured));
+      const std::vector<TraceEvent> predicted = predicted_trace(program_, result_.peak.flops_per_s, s_.ranks);
+      write_file_atomically(io_, s_.trace, chrome_trace(predicted, measured));
       note(fmt::format("trace of step {} written to {}: open it in ui.perfetto.dev", state_.step, s_.trace));
     } catch (const Error& e) { note(fmt::format("--trace {}: not written: {}", s_.trace, e.what())); }
   }

@@ -1,0 +1,27 @@
+#pragma once
+// The trace of one step on all ranks (--trace): where it may go, and its events, measured and predicted.
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "comm/comm.h"
+#include "program/program.h"
+#include "program/trace.h"
+
+namespace tern {
+
+class Io;
+
+/// Before a run: whether a trace may be written to `path`; an empty path is no trace. Errors  usage: no such folder, a folder,
+/// a file that holds something else.
+void require_trace_place(const std::string& path, Io&);
+
+/// What all ranks measured, by rank, in seconds from the first that began. All ranks have the same list.
+/// Every rank calls it; the leader's answer is the whole. begin_ns: where this rank's times count from.
+std::vector<TraceEvent> gather_trace(const std::vector<TraceEvent>& mine, int64_t begin_ns, Comm&);
+/// What the simulator says of the same list at this rate of products, the same on each rank. flops_per_s 0: not known.
+std::vector<TraceEvent> predicted_trace(const Program&, double flops_per_s, int ranks);
+
+}  // namespace tern
