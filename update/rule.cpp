@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "kernels/cpu/newton_schulz.h"
-#include "kernels/cpu/parallel.h"
 
 namespace tern {
 namespace {
@@ -37,21 +36,6 @@ UpdateShard interval_of(const UpdateShard& whole, int64_t begin, int64_t end) {
     part.slots[i] = flat_part(part.slots[i], first, last);
   }
   return part;
-}
-
-UpdateSumValues sums_of(const UpdateShard& shard) {
-  const int64_t count = shard.gradient.count(), blocks = (count + kUpdateBlock - 1) / kUpdateBlock;
-  std::vector<UpdateSumValues> partial(static_cast<size_t>(blocks));
-  const auto measure = functions_of(shard.config.rule).measure;
-  parallel_ranges(blocks, 1, 1, [&](int64_t first, int64_t last) {
-    for (int64_t b = first; b < last; ++b)
-      partial[static_cast<size_t>(b)] =
-          measure(interval_of(shard, b * kUpdateBlock, std::min(count, (b + 1) * kUpdateBlock)));
-  });
-  UpdateSumValues sums{};
-  for (const UpdateSumValues& p : partial)
-    for (size_t i = 0; i < sums.size(); ++i) sums[i] += p[i];
-  return sums;
 }
 
 }  // namespace tern

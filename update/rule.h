@@ -69,8 +69,6 @@ const UpdateFunctions& functions_of(UpdateRule);
 
 /// The elements [begin, end), whole blocks, of a shard of a whole parameter.
 UpdateShard interval_of(const UpdateShard&, int64_t begin, int64_t end);
-/// Σ over blocks, ascending, of the rule's `measure`: at most kMaxUpdateSums sums of the shard.
-UpdateSumValues sums_of(const UpdateShard&);
 
 /// The elements, or nothing of an empty tensor.
 template <class T>

@@ -114,7 +114,7 @@ TEST(UpdateRules, IntervalsGiveTheBitsOfTheWhole) {
           UpdateSumValues sums{};
           if (num_sums(config) > 0 && row_of(config.rule).sums.over == UpdateSums::Over::parameter)
             for (const UpdateShard& part : parts) {
-              const UpdateSumValues own = sums_of(part);
+              const UpdateSumValues own = functions_of(config.rule).measure(part);
               for (size_t k = 0; k < sums.size(); ++k) sums[k] += own[k];
             }
           for (size_t p = parts.size(); p-- > 0;) {
