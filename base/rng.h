@@ -1,6 +1,6 @@
 #pragma once
 // Counter-based random numbers: a value is a pure function of (key, counter), so neither layout, nor recomputation, nor
-// batching, nor a resume can change it (DESIGN §4.2).
+// batching, nor a resume can change it.
 // Source: Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3", Philox4x32-10 (constants recalled; checked
 // against the published known-answer vectors in rng_test.cpp).
 

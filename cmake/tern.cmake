@@ -1,5 +1,5 @@
 # One static library per folder, named tern_FOLDER, made of every .cpp in it; one test program per folder, FOLDER_test,
-# made of every *_test.cpp; SUBFOLDERS belong to it. A folder's CMakeLists.txt states only what it may include (DESIGN §5), so the direction of
+# made of every *_test.cpp; SUBFOLDERS belong to it. A folder's CMakeLists.txt states only what it may include, so the direction of
 # includes stands twice: here and in dev/check_includes.
 
 find_package(Threads REQUIRED)

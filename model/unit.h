@@ -1,5 +1,5 @@
 #pragma once
-// The forward and the two backward passes of each unit, written once for training and inference (DESIGN §2). f32 and
+// The forward and the two backward passes of each unit, written once for training and inference. f32 and
 // bf16 run on the CPU kernels, f64 on their plain twins. T tokens of a ragged batch; D width.
 
 #include <cstdint>

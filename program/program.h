@@ -1,7 +1,7 @@
 #pragma once
 // Program: a step as an explicit instruction list for each rank. An instruction says what it computes, which buffers it
-// brings to life and which it ends, and what it sends; the validator, the simulator and the executor read the same list
-// (DESIGN §1). Times stand beside it (program/instruction_times.h).
+// brings to life and which it ends, and what it sends; the validator, the simulator and the executor read the same list.
+// Times stand beside it (program/instruction_times.h).
 
 #include <cstdint>
 #include <string>

@@ -50,7 +50,7 @@ struct HttpHandlers {
   /// Asked when the head of a request is there (its body is empty then). A reply refuses it: the body is not read.
   std::function<std::optional<HttpReply>(const HttpRequest&)> refuse;
   std::function<void(HttpRequest, std::shared_ptr<Exchange>)> handle;
-  /// An answer of this layer's own: a head too large, a body too large or too slow, no HTTP at all.
+  /// An answer of this layer's own: a head too large, a body too large, no HTTP at all.
   std::function<HttpReply(int status, std::string_view message)> fault;
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-// Closed forms of a unit: parameters, FLOPs, bytes. Counted bytes must equal these to the byte (DESIGN §4.5).
+// Closed forms of a unit: parameters, FLOPs, bytes. Counted bytes must equal these to the byte.
 // T tokens of one micro-batch; P attended (query, key) pairs per head, causal and windowed: Σ over queries of keys
 // seen.
 

@@ -23,8 +23,8 @@ struct Shares {
 
   bool is_shared(size_t parameter) const { return !owners.empty() && !owners[parameter].empty(); }
   std::vector<bool> gradients_apart{};  // of each unit: ZeRO 2, its gradients are shared out too; empty: of none
-  std::vector<bool>
-      held{};  // of pipelines, per parameter: whether this rank has it, whole, whoever its owner is; else empty
+  // Of pipelines, per parameter: whether this rank has it, whole, whoever its owner is; else empty.
+  std::vector<bool> held{};
   bool any() const;
   /// What this rank keeps of a parameter of so many elements.
   Interval mine(size_t parameter, int64_t elements) const;
@@ -41,11 +41,11 @@ Shares make_stage_shares(const ModelSpec&, std::span<const int> stage, int data,
 /// Whether a parameter is an expert's, which fewer ranks may share.
 bool is_expert(const ParameterInfo&);
 
-/// Views of the elements of whole parameters by who keeps them, for reduce_scatter_sum and all_gather: tensors[i] is of
-/// parameter parameters[i].
 /// This rank's part of a tensor that is the whole parameter, as one row of numbers; of one that is the part already, the tensor.
 Tensor own_part(const Shares&, size_t parameter, int64_t elements, const Tensor&);
 
+/// Views of the elements of whole parameters by who keeps them, for reduce_scatter_sum and all_gather: tensors[i] is of
+/// parameter parameters[i].
 RankParts parts_of(const Shares&, std::span<const size_t> parameters, std::span<const Tensor> tensors);
 
 /// Doubles of each block of kUpdateBlock elements of some parameters, `count` to a block, parameter after parameter: own ones

@@ -48,9 +48,9 @@ uint32_t Automaton::push(int32_t node, uint32_t outer) {
 
 void Automaton::follow(Closure& c) {
   std::unordered_set<uint64_t> seen;
-  while (!c.todo.empty()) {
-    const auto [node, outer] = c.todo.back();
-    c.todo.pop_back();
+  while (!c.open.empty()) {
+    const auto [node, outer] = c.open.back();
+    c.open.pop_back();
     const GrammarNode& n = grammar_.nodes[static_cast<size_t>(node)];
     if (!n.useful || !seen.insert(static_cast<uint64_t>(node) << 32 | outer).second) continue;
     if (seen.size() > kMostWays)
@@ -61,17 +61,17 @@ void Automaton::follow(Closure& c) {
         c.ways.emplace_back(node, outer);
         break;
       case NodeKind::fork:
-        c.todo.emplace_back(n.next, outer);
-        c.todo.emplace_back(n.other, outer);
+        c.open.emplace_back(n.next, outer);
+        c.open.emplace_back(n.other, outer);
         break;
       case NodeKind::call:
-        c.todo.emplace_back(n.other, push(n.next, outer));
+        c.open.emplace_back(n.other, push(n.next, outer));
         break;
       case NodeKind::leave:
         if (outer == 0)
           c.accepts = true;
         else
-          c.todo.emplace_back(calls_[outer].node, calls_[outer].outer);
+          c.open.emplace_back(calls_[outer].node, calls_[outer].outer);
         break;
     }
   }
@@ -93,7 +93,7 @@ int32_t Automaton::number(Closure& c) {
 
 int32_t Automaton::start() {
   Closure c;
-  c.todo.emplace_back(grammar_.root, 0);
+  c.open.emplace_back(grammar_.root, 0);
   follow(c);
   return number(c);
 }
@@ -104,7 +104,7 @@ int32_t Automaton::next(int32_t state, uint8_t byte) {
   Closure c;
   for (const auto& [node, outer] : states_[static_cast<size_t>(state)].ways) {
     const GrammarNode& n = grammar_.nodes[static_cast<size_t>(node)];
-    if (n.low <= byte && byte <= n.high) c.todo.emplace_back(n.next, outer);
+    if (n.low <= byte && byte <= n.high) c.open.emplace_back(n.next, outer);
   }
   follow(c);
   const int32_t behind = number(c);

@@ -44,7 +44,7 @@ class Automaton {
     uint32_t outer;
   };
   struct Closure {
-    std::vector<Way> todo, ways;
+    std::vector<Way> open, ways;  // to be followed; that read a byte
     bool accepts = false;
   };
   void follow(Closure&);

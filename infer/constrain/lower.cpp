@@ -139,17 +139,17 @@ void refuse_left_recursion(const Grammar& g, const std::vector<Rule>& rules, con
   std::vector<std::vector<int32_t>> first_calls(rules.size());
   std::vector<size_t> seen(g.nodes.size());  // by the rule r as r + 1
   for (size_t r = 0; r < rules.size(); ++r) {
-    std::vector<int32_t> todo = {entries[r]};
-    while (!todo.empty()) {
-      const auto at = static_cast<size_t>(todo.back());
-      todo.pop_back();
+    std::vector<int32_t> open = {entries[r]};
+    while (!open.empty()) {
+      const auto at = static_cast<size_t>(open.back());
+      open.pop_back();
       if (seen[at] == r + 1) continue;
       seen[at] = r + 1;
       const GrammarNode& n = g.nodes[at];
-      if (n.kind == NodeKind::fork) todo.push_back(n.next), todo.push_back(n.other);
+      if (n.kind == NodeKind::fork) open.push_back(n.next), open.push_back(n.other);
       if (n.kind != NodeKind::call) continue;
       first_calls[r].push_back(rule_of[at]);
-      if (empty[static_cast<size_t>(n.other)]) todo.push_back(n.next);
+      if (empty[static_cast<size_t>(n.other)]) open.push_back(n.next);
     }
   }
   std::vector<int> state(rules.size());  // 0 new, 1 on the way, 2 done
