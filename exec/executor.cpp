@@ -6,58 +6,16 @@
 #include <array>
 #include <cstring>
 #include <exception>
-#include <map>
-#include <utility>
 
 #include "base/error.h"
+#include "exec/stage_messages.h"
+#include "exec/unit_buffers.h"
 #include "kernels/cpu/vector.h"
 #include "plan/layers.h"
 #include "program/link_bytes.h"
 
 namespace tern {
 namespace {
-
-// The buffers of the Program, by unit and micro-batch. `saved` and `left` live in one struct of the model's.
-struct Buffers {
-  int num_units;
-  std::vector<Tensor> output, gradient;
-  Tensor remade;  // by the RECOMPUTE at work
-  std::vector<UnitSaved> saved;
-  std::map<std::pair<int, int>, std::vector<Tensor>> kept_sums;  // by unit and micro-batch; a tensor per parameter
-
-  Buffers(const ModelSpec& spec, const Program& p)
-      : num_units(p.num_units), output(size_t(p.num_units) * p.num_micro), gradient(output.size()) {
-    for (int m = 0; m < p.num_micro; ++m)
-      for (const Unit& unit : spec.units) saved.push_back(nothing_saved(unit));
-  }
-  size_t at(int unit, int micro) const { return size_t(micro) * num_units + unit; }
-
-  void free(const Buffer& b, const Unit& unit, bool with_saved) {
-    const size_t i = at(b.unit, b.micro);
-    switch (b.kind) {
-      case BufferKind::output:
-        output[i] = Tensor();
-        break;
-      case BufferKind::gradient:
-        gradient[i] = Tensor();
-        break;
-      case BufferKind::remade:
-        remade = Tensor();
-        break;
-      case BufferKind::saved:
-        saved[i] = nothing_saved(unit);
-        break;
-      case BufferKind::left:
-        if (!with_saved) drop_left(saved[i]);
-        break;
-      case BufferKind::kept_sum:
-        kept_sums.erase({b.unit, b.micro});
-        break;
-      default:
-        TERN_CHECK(false, "execute: {}: require_executable let it pass", to_string(b));
-    }
-  }
-};
 
 bool is_summand(const Buffer& b) { return b.kind == BufferKind::summand || b.kind == BufferKind::summand_experts; }
 
@@ -72,15 +30,12 @@ void add_earlier(const Tensor& x, const Tensor& y) {
 struct Runner {
   const Program& program;
   const ExecuteInput& in;
-  Buffers buffers;
+  UnitBuffers buffers;
   ExecuteResult result;
   bool training;
   // Of pipelines.
-  Arena messages{};
-  std::vector<Tensor> sent{};                      // copies, until all is received
-  std::vector<std::pair<Buffer, Tensor>> stash{};  // received before this list wants it
-  std::map<int, size_t> arrived{};                 // of each stage: how many of its messages
-  std::vector<size_t> late{};                      // REDUCEs that wait for NORM
+  StageMessages messages{program, in};
+  std::vector<size_t> late{};  // REDUCEs that wait for NORM
   LinkBytes first_links{}, expected_links{};
   std::vector<Tensor*> summed{};  // where the model's functions add gradients to; of Programs with summands
   std::vector<Layer> layers = layers_of(in.spec);
@@ -251,54 +206,13 @@ struct Runner {
                   in.update->step);
   }
 
-  // --- messages between stages ---
-
-  static uint64_t tag_of_message(const Buffer& b) {
-    const uint64_t number = (static_cast<uint64_t>(b.unit) << 32 | static_cast<uint64_t>(b.micro)) << 1;
-    return tag_of(MessageKind::stage, number | (b.kind == BufferKind::gradient ? 1 : 0));
-  }
   Tensor& place_of(const Buffer& b) {
     return (b.kind == BufferKind::gradient ? buffers.gradient : buffers.output)[buffers.at(b.unit, b.micro)];
   }
-  int peer_of(const Instruction& i) const {  // the same replica of another stage
-    const int data = num_ranks() / program.num_ranks;
-    return i.peer * data + in.world->rank() % data;
-  }
-  void send(const Instruction& i) {
-    const Tensor& t = place_of(i.reads[0]);
-    Tensor copy = messages.allocate(t.dtype(), t.shape(), MemoryClass::staging);
-    std::memcpy(copy.data(), t.data(), static_cast<size_t>(t.bytes()));
-    in.world->transport().send(peer_of(i), tag_of_message(i.reads[0]),
-                               {static_cast<const std::byte*>(copy.data()), static_cast<size_t>(copy.bytes())});
-    sent.push_back(std::move(copy));
-    expected_links.sent += i.message_bytes;
-  }
-  Tensor message_for(const Buffer& b, Arena& memory) const {
-    const int64_t rows = std::ssize(in.micro_batches[b.micro].tokens);
-    return memory.allocate(in.update->weights[0].dtype(), {rows, in.spec.width}, MemoryClass::activations);
-  }
   void receive(const Instruction& i) {
-    const Buffer& wanted = i.allocates[0].buffer;
-    place_of(wanted) = message_for(wanted, arena());
-    const auto early = std::ranges::find(stash, wanted, &std::pair<Buffer, Tensor>::first);
-    const auto take = [&](const Buffer& b, const Tensor& t) {
-      in.world->transport().recv(peer_of(i), tag_of_message(b),
-                                 {static_cast<std::byte*>(t.data()), static_cast<size_t>(t.bytes())});
-      expected_links.received += t.bytes();
-    };
-    if (early != stash.end()) {
-      std::memcpy(place_of(wanted).data(), early->second.data(), static_cast<size_t>(early->second.bytes()));
-      stash.erase(early);
-      return;
-    }
-    // A message that this list wants later may come first.
-    const std::vector<Buffer>& order = in.arrivals.at(static_cast<size_t>(i.peer));
-    for (size_t& next = arrived[i.peer];;) {
-      const Buffer b = order.at(next++);
-      if (b == wanted) return take(b, place_of(wanted));
-      stash.emplace_back(b, message_for(b, messages));
-      take(b, stash.back().second);
-    }
+    Tensor& place = place_of(i.allocates[0].buffer);
+    place = messages.memory_for(i.allocates[0].buffer, arena());
+    messages.receive(i, place);
   }
 
   // Sums of gradients over ranks, of pipelines: the two of a tied table first.
@@ -326,17 +240,18 @@ struct Runner {
     in.world->transport().flush();
     const LinkBytes now = link_bytes_now(), counted{now.sent - first_links.sent, now.received - first_links.received};
     result.links = counted;
+    expected_links += messages.expected;
     if (counted != expected_links)
       result.mismatches.push_back(
           {place, fmt::format("messages between stages: {} bytes sent and {} received, the Program says {} and {}",
                               counted.sent, counted.received, expected_links.sent, expected_links.received)});
-    sent.clear();
+    messages.sent.clear();
   }
 
   void run_one(const Instruction& i) {
     switch (i.op) {
       case Opcode::send:
-        return send(i);
+        return messages.send(i, place_of(i.reads[0]));
       case Opcode::recv:
         return receive(i);
       case Opcode::forward:
@@ -442,8 +357,8 @@ struct Runner {
       const PeakScope scope(arena());
       const LinkBytes links_before = link_bytes_now();
       const int64_t begin = clock.now_ns();
-      for (const BufferBytes& b : i.allocates)
-        if (is_summand(b.buffer)) begin_summand(b);
+      for (const BufferBytes& made : i.allocates)
+        if (is_summand(made.buffer)) begin_summand(made);
       if (pipelined() && i.op == Opcode::reduce)
         late.push_back(place);
       else
@@ -488,39 +403,6 @@ int64_t MicroBatch::num_targets() const {
   return std::count_if(targets.begin(), targets.end(), [](int32_t t) { return t >= 0; });
 }
 
-void require_executable(const Program& program, int num_ranks) {
-  const int64_t devices = program.num_ranks * program.devices_per_rank;
-  if (num_ranks > 1 && devices != num_ranks)
-    throw Error(ErrorKind::usage, "this step needs {} devices in {} stages, the run has {} ranks", devices,
-                program.num_ranks, num_ranks);
-  if (num_ranks == 1 && devices != 1)
-    throw Error(ErrorKind::usage, "this step needs {} devices; tern trains on one so far: plan for one device",
-                devices);
-  for (const auto& rank : program.resident)
-    for (const BufferBytes& b : rank)
-      if (b.buffer.tier != Tier::device)
-        throw Error(ErrorKind::usage,
-                    "the step keeps {} off the device, which tern does not do yet: plan without offload",
-                    to_string(b.buffer));
-  constexpr std::array kRun{
-      Opcode::forward, Opcode::backward_input, Opcode::backward_weight, Opcode::recompute, Opcode::reduce, Opcode::norm,
-      Opcode::update,  Opcode::merge,          Opcode::gather,          Opcode::scatter,   Opcode::join,   Opcode::send,
-      Opcode::recv};
-  const auto runs_over = [&](const Instruction& i) {
-    if (i.axis == MeshAxis::none) return true;
-    if (num_ranks == 1) return false;
-    if (i.op == Opcode::gather && i.micro >= 0) return false;  // ZeRO 3
-    if (program.num_ranks > 1 && (i.op == Opcode::gather || i.op == Opcode::scatter)) return false;
-    if (i.op == Opcode::reduce && i.axis == MeshAxis::tables) return program.num_ranks > 1;
-    return i.op == Opcode::norm ? i.axis == MeshAxis::all
-                                : i.axis == MeshAxis::replicas || i.axis == MeshAxis::expert_replicas;
-  };
-  for (const Instruction& i : program.instructions)
-    if (std::find(kRun.begin(), kRun.end(), i.op) == kRun.end() || !runs_over(i))
-      throw Error(ErrorKind::usage,
-                  "the step has {}, which tern does not run yet: plan for one device, without offload", to_string(i));
-}
-
 ExecuteResult execute(const Program& program, const ExecuteInput& in) {
   require_executable(program, in.world ? in.world->size() : 1);
   const auto has = [&](Opcode op) {
@@ -548,19 +430,12 @@ ExecuteResult execute(const Program& program, const ExecuteInput& in) {
         ErrorKind::usage,
         "the step has replicas of a pipeline whose first device has the tied table's head too, which tern does not run "
         "yet: plan with --fix dp=1, or with another schedule");
-  Runner runner{program, in, Buffers(in.spec, program), {}, training};
+  Runner runner{program, in, UnitBuffers(in.spec, program), {}, training};
   runner.run();
 #ifndef NDEBUG
   TERN_CHECK(runner.result.mismatches.empty(), "execute: {}", describe_mismatches(runner.result));
 #endif
   return std::move(runner.result);
-}
-
-std::vector<std::vector<Buffer>> arrivals_of(const Program& all, int rank) {
-  std::vector<std::vector<Buffer>> arrivals(static_cast<size_t>(all.num_ranks));
-  for (const Instruction& i : all.instructions)
-    if (i.op == Opcode::send && i.peer == rank) arrivals[static_cast<size_t>(i.rank)].push_back(i.reads[0]);
-  return arrivals;
 }
 
 std::string describe_mismatches(const ExecuteResult& result) {

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "plan/ceil_div.h"
 #include "plan/sharing.h"
+#include "program/micro_batch_costs.h"
 #include "spec/sum_order.h"
 
 namespace tern {
@@ -22,29 +23,6 @@ Buffer left(int u, int m) { return {BufferKind::left, u, m}; }
 struct Transfer {
   int place;
   std::vector<Buffer> frees;
-};
-
-// The costs of every unit, once for all micro-batches of one size.
-struct MicroBatchCosts {
-  std::vector<size_t> size_of;               // of a micro-batch: place in `costs`
-  std::vector<std::vector<UnitCost>> costs;  // of size and unit
-  MicroBatchCosts(const ModelSpec& spec, const Placement& at) {
-    const auto units = static_cast<int>(spec.units.size());
-    std::vector<std::pair<int64_t, int64_t>> before, now;  // tokens and pairs of each unit
-    for (int m = 0; m < at.shape.num_micro; ++m) {
-      now.clear();
-      for (int u = 0; u < units; ++u) {
-        const CostQuery q = at.query(u, m);
-        now.emplace_back(q.tokens, q.attended_pairs);
-      }
-      if (now != before) {
-        std::vector<UnitCost>& all = costs.emplace_back();
-        for (int u = 0; u < units; ++u) all.push_back(unit_cost(spec.units[static_cast<size_t>(u)], at.query(u, m)));
-        before = now;
-      }
-      size_of.push_back(costs.size() - 1);
-    }
-  }
 };
 
 class Lowerer {
@@ -100,7 +78,7 @@ class Lowerer {
   bool is_here(int stage) const { return device_of(at_.shape, stage) == rank_; }
   int64_t wide() const { return at_.query(0, 0).dtype == DType::f64 ? 8 : 4; }  // bytes of an element at the step's end
   bool pipelined() const { return at_.shape.num_devices > 1; }
-  const UnitCost& cost(int u) const { return costs_.costs[costs_.size_of[std::max(micro_, 0)]][u]; }
+  const UnitCost& cost(int u) const { return costs_.of(u, std::max(micro_, 0)); }
   const Layer& layer(int l) const { return at_.layers[l].layer; }
   int first_unit() const { return layer(first_layer_[stage_]).first; }
   int end_unit() const {

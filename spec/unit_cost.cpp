@@ -4,22 +4,15 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "spec/unit_parts.h"
 
 namespace tern {
 
 namespace {
 
-int64_t parts_of(int64_t n, int64_t parts) { return (n + parts - 1) / parts; }  // the widest part
-
 constexpr ProductKind kForward = ProductKind::forward, kInputGradient = ProductKind::input_gradient,
                       kWeightGradient = ProductKind::weight_gradient, kHeadLoss = ProductKind::head_loss,
                       kExpertForward = ProductKind::expert_forward;
-
-// Rows of a matrix that holds up to three one below the other, each with an adapter of its own; 0: no more of them.
-struct Parts {
-  int64_t rows[3] = {};
-  int64_t total() const { return rows[0] + rows[1] + rows[2]; }
-};
 
 // Letters: T tokens, N of them in the norms' regions, D width, E = heads·head_dim, C = (heads + 2·kv_heads)·head_dim,
 // F hidden, G = 2F gated or F, V vocab, r adapter rank, s bytes of a weight or activation, g bytes of a gradient or
@@ -34,19 +27,19 @@ struct Sizes {
   }
   // The most that a product of m rows with a matrix of these parts and depth k takes beside its operands: its own
   // scratch; after it those of its adapters in turn, with the rows h = A·x and what passes through them.
-  int64_t forward(int64_t m, const Parts& parts, int64_t k) const {
+  int64_t forward(int64_t m, const MatrixParts& parts, int64_t k) const {
     const auto branch = [&](int64_t n) {
       return m * r * s + std::max((*this)(kForward, m, r, k), m * n * s + (*this)(kForward, m, n, r));
     };
     return with_branches((*this)(kForward, m, parts.total(), k), parts, branch);
   }
-  int64_t input_gradient(int64_t m, const Parts& parts, int64_t k) const {
+  int64_t input_gradient(int64_t m, const MatrixParts& parts, int64_t k) const {
     const auto branch = [&](int64_t n) {
       return m * r * s + cut(m, n, parts) + (*this)(kInputGradient, m, n, r);  // what adds to dx needs none
     };
     return with_branches((*this)(kInputGradient, m, parts.total(), k), parts, branch);
   }
-  int64_t weight_gradient(int64_t m, const Parts& parts, int64_t k) const {
+  int64_t weight_gradient(int64_t m, const MatrixParts& parts, int64_t k) const {
     const auto branch = [&](int64_t n) {
       const int64_t with_rows =
           std::max({(*this)(kForward, m, r, k), (*this)(kWeightGradient, m, n, r), (*this)(kInputGradient, m, n, r)});
@@ -55,13 +48,13 @@ struct Sizes {
     return with_branches(frozen ? 0 : (*this)(kWeightGradient, m, parts.total(), k), parts, branch);
   }
   template <class Branch>
-  int64_t with_branches(int64_t most, const Parts& parts, Branch&& branch) const {
+  int64_t with_branches(int64_t most, const MatrixParts& parts, Branch&& branch) const {
     for (const int64_t n : parts.rows)
       if (r && n) most = std::max(most, branch(n));
     return most;
   }
   // The columns of dy that belong to one part, where there are others.
-  int64_t cut(int64_t m, int64_t n, const Parts& parts) const { return n == parts.total() ? 0 : m * n * s; }
+  int64_t cut(int64_t m, int64_t n, const MatrixParts& parts) const { return n == parts.total() ? 0 : m * n * s; }
   bool split() const { return query.tensor > 1; }
   // Rows that all ranks of a tensor group hold together while a product reads or writes them, beside their own part.
   int64_t gathered(int64_t width) const { return split() ? T * width * s : 0; }
@@ -92,18 +85,12 @@ HeadNorms head_norms(const AttentionSpec& u, const Sizes& z) {
   return {weights, z.T * (u.query_norms() + u.key_norms()) * z.g, weights * z.g, z.T * u.qkv_rows() * z.s};
 }
 
-AttentionSpec part_of(AttentionSpec u, int64_t tensor) {
-  u.heads = parts_of(u.heads, tensor);
-  u.kv_heads = parts_of(u.kv_heads, tensor);
-  return u;
-}
-
 // What a product of (rows, in) with an (out, in) matrix brings beside itself when its parts carry adapters of rank r:
 // A (r, in) and B (part, r) each. Nothing is saved: the backward makes A·x again.
 struct Adapter {
   int64_t parameters = 0, flops = 0;
 };
-void add_adapter(Adapter& a, const Sizes& z, int64_t rows, const Parts& parts, int64_t in, int64_t copies = 1) {
+void add_adapter(Adapter& a, const Sizes& z, int64_t rows, const MatrixParts& parts, int64_t in, int64_t copies = 1) {
   for (const int64_t n : parts.rows) {
     if (n == 0) continue;
     a.parameters += copies * z.r * (n + in);
@@ -211,7 +198,7 @@ UnitCost cost(const AttentionSpec& whole, const Sizes& z) {
   if (u.latent.present()) return latent_cost(u, z);
   const int64_t T = z.T, N = z.N, D = u.width, E = u.heads * u.head_dim, C = u.qkv_rows(), s = z.s;
   const int64_t normed = u.norm.present() ? N * D * s : 0;  // without a norm it is x itself
-  const Parts qkv{E, u.kv_heads * u.head_dim, u.kv_heads * u.head_dim};
+  const MatrixParts qkv{E, u.kv_heads * u.head_dim, u.kv_heads * u.head_dim};
   const Join join = cost_of(u.join, z, D);
   const HeadNorms heads = head_norms(u, z);
   UnitCost c;
@@ -250,7 +237,7 @@ UnitCost cost(const AttentionSpec& whole, const Sizes& z) {
 UnitCost cost(const MlpSpec& u, const Sizes& z) {
   const int64_t T = z.T, N = z.N, D = u.width, F = parts_of(u.hidden, z.query.tensor), G = u.gated ? 2 * F : F, s = z.s;
   const int64_t normed = u.norm.present() ? N * D * s : 0;
-  const Parts up{F, G - F};
+  const MatrixParts up{F, G - F};
   const Join join = cost_of(u.join, z, D);
   UnitCost c;
   c.parameters = norm_parameters(u.norm) + G * D + D * F + (u.bias ? G + D : 0) + join.parameters;
@@ -392,19 +379,6 @@ UnitCost cost(const HeadSpec& u, const Sizes& z) {
   return c;
 }
 
-int64_t split_rows(const CostQuery& q) { return parts_of(q.tokens, q.tensor); }
-
-// Attention and MLPs: the two products around the middle, and their adapters'.
-void add_product(std::vector<MatrixProduct>& out, const Unit& unit, int64_t m, const Parts& parts, int64_t k,
-                 int64_t count = 1, bool is_expert = false) {
-  out.push_back({m, parts.total(), k, count, !unit.frozen, is_expert});
-  for (const int64_t n : parts.rows)
-    if (const int64_t r = unit.adapter_rank; r && n) {
-      out.push_back({m, r, k, count, true, is_expert});
-      out.push_back({m, n, r, count, true, is_expert});
-    }
-}
-
 }  // namespace
 
 int64_t own_table_gradient(const Unit& unit, const CostQuery& q) {
@@ -436,86 +410,10 @@ UnitCost unit_cost(const Unit& unit, const CostQuery& q) {
   return c;
 }
 
-std::vector<MatrixProduct> unit_products(const Unit& unit, const CostQuery& q) {
-  std::vector<MatrixProduct> out;
-  const int64_t T = q.tokens, N = split_rows(q);
-  if (const AttentionSpec* whole = attention_of(unit)) {
-    const AttentionSpec u = part_of(*whole, q.tensor);
-    if (const LatentSpec& l = u.latent; l.present()) {
-      if (l.query_rank) add_product(out, unit, T, {l.query_rank}, u.width);
-      add_product(out, unit, T, {u.heads * u.head_dim}, l.query_rank ? l.query_rank : u.width);
-      add_product(out, unit, T, {l.kv_rank + l.rotary}, u.width);
-      add_product(out, unit, T, {u.heads * (l.plain + l.value)}, l.kv_rank);
-    } else {
-      const int64_t keys = u.kv_heads * u.head_dim;
-      add_product(out, unit, T, {u.heads * u.head_dim, keys, keys}, u.width);
-    }
-    add_product(out, unit, T, {u.width}, u.value_rows());
-  }
-  if (const MlpSpec* m = mlp_of(unit)) {
-    const int64_t F = parts_of(m->hidden, q.tensor);
-    add_product(out, unit, T, {F, m->gated ? F : 0}, m->width);
-    add_product(out, unit, T, {m->width}, F);
-  } else if (const auto* e = std::get_if<MoeSpec>(&unit.spec)) {
-    const int64_t F = parts_of(e->hidden, q.expert_tensor), X = parts_of(e->experts, q.expert);
-    const int64_t rows = parts_of(expert_rows(*e, q), X);
-    out.push_back({N, e->experts, e->width, 1, !unit.frozen});
-    add_product(out, unit, rows, {F, e->gated ? F : 0}, e->width, X, true);
-    add_product(out, unit, rows, {e->width}, F, X, true);
-    if (e->shared_hidden) {
-      const int64_t S = parts_of(e->shared_hidden, q.tensor);
-      add_product(out, unit, T, {S, e->gated ? S : 0}, e->width);
-      add_product(out, unit, T, {e->width}, S);
-      if (e->shared_gate) out.push_back({T, 1, e->width, 1, !unit.frozen});
-    }
-  } else if (const auto* h = std::get_if<HeadSpec>(&unit.spec)) {
-    out.push_back({T, parts_of(h->vocab, q.tensor), h->width, 1, !unit.frozen});
-  }
-  return out;
-}
-
 int64_t expert_rows(const MoeSpec& u, const CostQuery& q) {
   const int64_t tokens = q.expert_tensor > 1 ? q.tokens : split_rows(q);
   if (q.expert == 1) return tokens * u.top_k;
   return static_cast<int64_t>(std::ceil(q.capacity_factor * static_cast<double>(tokens * u.top_k)));
-}
-
-int64_t attended_pairs(int64_t queries, int64_t past, int64_t window) {
-  // Query i, counted from 1, sees past + i keys, or the window if that is fewer.
-  if (window <= 0) return queries * past + queries * (queries + 1) / 2;
-  const int64_t growing = std::clamp<int64_t>(window - past, 0, queries);  // queries that do not fill the window yet
-  return growing * past + growing * (growing + 1) / 2 + (queries - growing) * window;
-}
-
-int64_t attended_pairs(const AttentionSpec& u, int64_t seq) {
-  return u.causal ? attended_pairs(seq, 0, u.window) : seq * seq;
-}
-
-double training_flops_per_token(const ModelSpec& spec, int64_t seq) {
-  if (seq <= 0) return 0;
-  const auto pairs = [&](const AttentionSpec& a) { return static_cast<double>(attended_pairs(a, seq)); };
-  return training_flops_per_token(spec, pairs, static_cast<double>(seq));
-}
-
-double training_flops_per_token(const ModelSpec& spec, const std::function<double(const AttentionSpec&)>& pairs,
-                                double tokens) {
-  double flops = 0;
-  for (const Unit& unit : spec.units) {
-    const UnitCost c = unit_cost(unit, {});
-    double parameters = static_cast<double>(c.parameters), trained = static_cast<double>(c.trained);
-    if (std::holds_alternative<EmbedSpec>(unit.spec)) continue;
-    if (const auto* e = std::get_if<MoeSpec>(&unit.spec)) {  // a token meets top_k of the experts
-      const double rest = 1 - static_cast<double>(e->top_k) / static_cast<double>(e->experts);
-      parameters -= static_cast<double>(c.expert_parameters) * rest;
-      trained -= static_cast<double>(c.expert_trained) * rest;
-    }
-    flops += 4 * parameters + 2 * trained;
-    if (const AttentionSpec* a = attention_of(unit))
-      flops += 6.0 * static_cast<double>(a->heads * a->head_dim + a->value_rows()) * pairs(*a) / tokens;
-    if (const auto* h = std::get_if<HeadSpec>(&unit.spec); h && h->tied)
-      flops += (unit.frozen ? 4.0 : 6.0) * static_cast<double>(h->width) * static_cast<double>(h->vocab);
-  }
-  return flops;
 }
 
 }  // namespace tern

@@ -18,20 +18,15 @@
 #include "program/validate.h"
 #include "report/metrics_log.h"
 #include "train/checkpoint.h"
+#include "train/metric_rows.h"
 #include "train/plan_settings.h"
+#include "train/run_checks.h"
 #include "train/run_dir.h"
 #include "train/step_trace.h"
 #include "train/train_state.h"
 
 namespace tern {
 namespace {
-
-Facts made_by(const TrainSettings& s, int threads) {
-  return {{"tern", TERN_VERSION},
-          {"instruction set", std::string(name_of(active_isa()))},
-          {"threads", fmt::format("{}", threads)},
-          {"multiplier", s.multiply == Multiply::fast ? std::string(fast_matmul_name()) : "own kernels"}};
-}
 
 // Everything a step needs, made once.
 class Trainer {
@@ -87,7 +82,8 @@ class Trainer {
     program_ = lower(in_.spec, step_placement(in_.spec, s_, rank_batch(s_)), 0);
     check_valid(program_);
     result_.program_checksum = checksum(program_);
-    if (leads()) compare_with_plan();
+    if (const std::string text = leads() ? plan_difference(s_, result_.program_checksum) : ""; !text.empty())
+      note(text);
   }
 
   // All that would make ranks train unlike models, or sum unlike lists.
@@ -96,15 +92,6 @@ class Trainer {
     for (Facts::value_type& fact : made_by(s_, worker_.threads)) facts.push_back(std::move(fact));
     facts.emplace_back("program", fmt::format("{:08x}", result_.program_checksum));
     require_equal_facts(world(), facts);
-  }
-
-  void compare_with_plan() const {
-    if (!s_.plan || !s_.plan->program || s_.plan->program->checksum == result_.program_checksum) return;
-    note(fmt::format(
-        "--plan {}: the plan was priced as the Program {:08x}, this run's is {:08x}: the plan is of another processor "
-        "or number of threads, of another --multiply or other options of the optimizer, or of another tern; the run "
-        "goes on, the plan's time and bytes may not hold",
-        s_.plan_path, s_.plan->program->checksum, result_.program_checksum));
   }
 
   void check_room(int64_t process) {
@@ -132,19 +119,9 @@ class Trainer {
       open_feed_of_run();
     }
     require_same_run();
-    require_loss();
+    require_loss(s_, *feed_);
     if (!leads()) return;
-    int64_t dropped = 0;  // answers behind the last window
-    for (int64_t i = feed_->data().num_tokens() - feed_->left_over(); i < feed_->data().num_tokens(); ++i)
-      dropped += feed_->data().loss(i);
-    note(fmt::format(
-        "data: {} in {}: {} of {}{}; the last {}{} make{} no window", counted(feed_->data().num_tokens(), "token"),
-        counted(feed_->data().num_documents(), "document"), counted(feed_->num_windows(), "window"), s_.seq,
-        feed_->data().has_loss()
-            ? fmt::format(", {} of their tokens with a loss", format_with_commas(feed_->num_loss_targets()))
-            : "",
-        counted(feed_->left_over(), "token"), feed_->data().has_loss() ? fmt::format(" ({} with a loss)", dropped) : "",
-        feed_->left_over() == 1 ? "s" : ""));
+    note(describe_windows(*feed_, s_.seq));
     if (!s_.valid_data.empty())
       held_out_ = std::make_unique<Feed>(
           open_feed(s_, in_, s_.valid_data, run_->data(), {.seq = s_.seq, .shuffle = false}, pack_options(), io_));
@@ -164,25 +141,14 @@ class Trainer {
     return pack;
   }
 
-  // A run whose windows have nothing to learn from would end with the weights it began with.
-  void require_loss() const {
-    if (feed_->num_loss_targets() > 0) return;
-    const TokenData& data = feed_->data();
-    int64_t anywhere = 0;
-    for (int64_t i = 0; i < data.num_tokens(); ++i) anywhere += data.loss(i);
-    throw Error(
-        ErrorKind::usage,
-        "{}: none of the tokens in {} of {} has a loss, so nothing would be learnt ({} of {} in the data have one; "
-        "{} make no window); choose another --seq, or more data",
-        s_.data, counted(feed_->num_windows(), "window"), s_.seq, format_with_commas(anywhere),
-        counted(data.num_tokens(), "token"), counted(feed_->left_over(), "token"));
-  }
-
   void prepare() {
     std::string newest;
     if (leads()) {
-      const CheckpointSearch search = look_for_checkpoint();
-      if (search.newest) check_change(*search.newest), newest = search.newest->path;
+      const CheckpointSearch search = look_for_checkpoint(io_, *run_, s_.resume, hooks_.note);
+      if (search.newest) {
+        require_same_settings(*search.newest, settings_, made_by(s_, worker_.threads), hooks_.note);
+        newest = search.newest->path;
+      }
     }
     newest = world().broadcast(std::move(newest), 0);
     if (!newest.empty()) {
@@ -206,7 +172,7 @@ class Trainer {
     // One rank's probe says nothing of several that share the cores.
     if (s_.ranks == 1) result_.peak = peak_rate(s_.dtype, s_.multiply, [&] { phase("measuring the machine's peak"); });
     run_->write_recipe(s_.recipe_toml);
-    missed_ = newest.empty() ? std::nullopt : row_without_evaluation();
+    missed_ = newest.empty() ? std::nullopt : row_without_evaluation(s_, io_, run_->logs(), state_.step);
     log_ = std::make_unique<MetricsLog>(io_, run_->logs(), newest.empty() ? -1 : state_.step - missed_.has_value(),
                                         clock_);
     writer_ = std::make_unique<CheckpointWriter>(
@@ -231,54 +197,6 @@ class Trainer {
     world().all_gather(parts_of(shares, places, weights));
   }
 
-  bool evaluates_at(int64_t step) const {
-    return !s_.valid_data.empty() && step > 0 &&
-           (step == s_.schedule.total_steps || (s_.eval_every > 0 && step % s_.eval_every == 0));
-  }
-
-  // A stop during an evaluation leaves the row of its step without it: the row, to be written again with it.
-  std::optional<MetricRow> row_without_evaluation() {
-    const std::string path = join_path(run_->logs(), "metrics.jsonl");
-    if (!evaluates_at(state_.step) || !io_.stat(path)) return {};
-    MetricRow row{.step = state_.step};
-    for (MetricRow& logged : parse_metrics(io_.read(path), path).rows)
-      if (logged.step == state_.step) row = std::move(logged);
-    for (const auto& [tag, value] : row.values)
-      if (tag.starts_with("eval/held-out/")) return {};
-    return row;
-  }
-
-  CheckpointSearch look_for_checkpoint() {
-    if (s_.resume == Resume::never) {
-      for (const std::string& aside : run_->put_aside())
-        note(fmt::format("--resume never: what an earlier run left is now in {}", aside));
-      return {};
-    }
-    CheckpointSearch search = find_checkpoint(io_, run_->checkpoints());
-    for (const std::string& text : search.notes) note(text);
-    if (!search.newest && search.num_broken > 0)
-      throw Error(
-          ErrorKind::no_checkpoint,
-          "{}: none of {} checkpoints verifies (see the lines above); --resume never puts them aside and begins anew",
-          run_->checkpoints(), search.num_broken);
-    if (!search.newest && s_.resume == Resume::must)
-      throw Error(ErrorKind::no_checkpoint,
-                  "{}: no checkpoint there, and --resume must asks for one; is --output right?", run_->checkpoints());
-    return search;
-  }
-
-  void check_change(const FoundCheckpoint& found) const {
-    const SettingsChange change = compare_settings(found.manifest, settings_, made_by(s_, worker_.threads));
-    for (const std::string& text : change.warned) note(text);
-    if (change.refused.empty()) return;
-    std::string all;
-    for (const std::string& text : change.refused) all += "\n  " + text;
-    throw Error(ErrorKind::usage,
-                "{}: this is another run than the one that was begun there:{}\nchange it back, choose another "
-                "--output, or say --resume never",
-                found.path, all);
-  }
-
   void train() {
     const int64_t total = s_.schedule.total_steps;
     result_.first_step = state_.step;
@@ -298,9 +216,9 @@ class Trainer {
       if (agreed.stop) break;
       const StepReport report = step(batches, agreed.targets);
       const bool last = state_.step == total;
-      if (evaluates_at(state_.step)) gather_weights();
+      if (evaluates_at(s_, state_.step)) gather_weights();
       if (leads()) tell(report, last);
-      if (evaluates_at(state_.step)) put_weights_at(*update_, WeightPoint::computing);
+      if (evaluates_at(s_, state_.step)) put_weights_at(*update_, WeightPoint::computing);
       if (s_.checkpoint_every > 0 && state_.step % s_.checkpoint_every == 0 && !last) save();
       if (leads()) writer_->poll();
     }
@@ -318,7 +236,7 @@ class Trainer {
   void tell(const StepReport& report, bool last) {
     MetricRow row;
     if (last || state_.step % s_.log_every == 0) row = row_of(report);
-    if (evaluates_at(state_.step) && !add_evaluation(row)) result_.end = TrainEnd::interrupted;
+    if (evaluates_at(s_, state_.step) && !add_evaluation(row)) result_.end = TrainEnd::interrupted;
     if (!row.values.empty()) log_->append(std::move(row));
   }
 
@@ -444,19 +362,6 @@ class Trainer {
       write_file_atomically(io_, s_.trace, chrome_trace(predicted, measured));
       note(fmt::format("trace of step {} written to {}: open it in ui.perfetto.dev", state_.step, s_.trace));
     } catch (const Error& e) { note(fmt::format("--trace {}: not written: {}", s_.trace, e.what())); }
-  }
-
-  MetricRow row_of(const StepReport& r) const {
-    MetricRow row{.step = r.step,
-                  .time_s = 0,
-                  .values = {{"train/lr", r.learning_rate},
-                             {"train/grad_norm", r.gradient_norm},
-                             {"perf/tokens_per_s", r.tokens_per_s},
-                             {"perf/flops_per_s", r.flops_per_s},
-                             {"mem/peak_bytes", static_cast<double>(r.memory_bytes)}}};
-    if (r.loss) row.values.insert(row.values.begin(), {"train/loss", *r.loss});
-    if (r.share_of_peak > 0) row.values.emplace_back("perf/mfu", r.share_of_peak);
-    return row;
   }
 
   // Whether it was done: a batch may take seconds, and who asked for a stop does not wait for all of them.

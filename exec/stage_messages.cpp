@@ -1,0 +1,64 @@
+#include "exec/stage_messages.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace tern {
+namespace {
+
+uint64_t tag_of_message(const Buffer& b) {
+  const uint64_t number = (static_cast<uint64_t>(b.unit) << 32 | static_cast<uint64_t>(b.micro)) << 1;
+  return tag_of(MessageKind::stage, number | (b.kind == BufferKind::gradient ? 1 : 0));
+}
+
+// The same replica of another stage.
+int peer_of(const StageMessages& m, const Instruction& i) {
+  const int replicas = m.in.world->size() / m.program.num_ranks;
+  return i.peer * replicas + m.in.world->rank() % replicas;
+}
+
+}  // namespace
+
+Tensor StageMessages::memory_for(const Buffer& b, Arena& arena) const {
+  const int64_t rows = std::ssize(in.micro_batches[b.micro].tokens);
+  return arena.allocate(in.update->weights[0].dtype(), {rows, in.spec.width}, MemoryClass::activations);
+}
+
+void StageMessages::send(const Instruction& i, const Tensor& t) {
+  Tensor copy = memory.allocate(t.dtype(), t.shape(), MemoryClass::staging);
+  std::memcpy(copy.data(), t.data(), static_cast<size_t>(t.bytes()));
+  in.world->transport().send(peer_of(*this, i), tag_of_message(i.reads[0]),
+                             {static_cast<const std::byte*>(copy.data()), static_cast<size_t>(copy.bytes())});
+  sent.push_back(std::move(copy));
+  expected.sent += i.message_bytes;
+}
+
+void StageMessages::receive(const Instruction& i, const Tensor& place) {
+  const Buffer& wanted = i.allocates[0].buffer;
+  if (const auto kept = std::ranges::find(early, wanted, &std::pair<Buffer, Tensor>::first); kept != early.end()) {
+    std::memcpy(place.data(), kept->second.data(), static_cast<size_t>(kept->second.bytes()));
+    early.erase(kept);
+    return;
+  }
+  const auto take = [&](const Buffer& b, const Tensor& t) {
+    in.world->transport().recv(peer_of(*this, i), tag_of_message(b),
+                               {static_cast<std::byte*>(t.data()), static_cast<size_t>(t.bytes())});
+    expected.received += t.bytes();
+  };
+  const std::vector<Buffer>& order = in.arrivals.at(static_cast<size_t>(i.peer));
+  for (size_t& next = arrived[i.peer];;) {
+    const Buffer b = order.at(next++);
+    if (b == wanted) return take(b, place);
+    early.emplace_back(b, memory_for(b, memory));
+    take(b, early.back().second);
+  }
+}
+
+std::vector<std::vector<Buffer>> arrivals_of(const Program& all, int rank) {
+  std::vector<std::vector<Buffer>> arrivals(static_cast<size_t>(all.num_ranks));
+  for (const Instruction& i : all.instructions)
+    if (i.op == Opcode::send && i.peer == rank) arrivals[static_cast<size_t>(i.rank)].push_back(i.reads[0]);
+  return arrivals;
+}
+
+}  // namespace tern

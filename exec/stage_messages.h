@@ -1,0 +1,31 @@
+#pragma once
+// Messages between the stages of a pipeline, as one rank sends and takes them.
+
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "exec/executor.h"
+
+namespace tern {
+
+/// Of one run of one Program. A message is named by its buffer; each stage's messages come in the order in which that stage's list
+/// sends them (ExecuteInput::arrivals), which may not be the order in which this rank's list wants them.
+struct StageMessages {
+  const Program& program;
+  const ExecuteInput& in;
+  Arena memory{};                                  // apart from the counted buffers
+  std::vector<Tensor> sent{};                      // copies, until the step ends
+  std::vector<std::pair<Buffer, Tensor>> early{};  // received before this list wants them
+  std::map<int, size_t> arrived{};                 // of each stage: how many of its messages
+  LinkBytes expected{};                            // of all messages so far
+
+  /// Uninitialised, (tokens of the micro-batch, width).
+  Tensor memory_for(const Buffer&, Arena&) const;
+  /// A SEND: of a copy of `t`.
+  void send(const Instruction&, const Tensor& t);
+  /// A RECV: waits until `place` holds what it names.
+  void receive(const Instruction&, const Tensor& place);
+};
+
+}  // namespace tern

@@ -1,0 +1,25 @@
+#include "program/micro_batch_costs.h"
+
+#include <utility>
+
+namespace tern {
+
+MicroBatchCosts::MicroBatchCosts(const ModelSpec& spec, const Placement& at) {
+  const auto units = static_cast<int>(spec.units.size());
+  std::vector<std::pair<int64_t, int64_t>> before, now;  // tokens and pairs of each unit
+  for (int m = 0; m < at.shape.num_micro; ++m) {
+    now.clear();
+    for (int u = 0; u < units; ++u) {
+      const CostQuery q = at.query(u, m);
+      now.emplace_back(q.tokens, q.attended_pairs);
+    }
+    if (now != before) {
+      std::vector<UnitCost>& all = costs.emplace_back();
+      for (int u = 0; u < units; ++u) all.push_back(unit_cost(spec.units[static_cast<size_t>(u)], at.query(u, m)));
+      before = now;
+    }
+    size_of.push_back(costs.size() - 1);
+  }
+}
+
+}  // namespace tern

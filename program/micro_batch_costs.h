@@ -1,0 +1,19 @@
+#pragma once
+// What the units of a model cost in each micro-batch of a step.
+
+#include <vector>
+
+#include "program/placement.h"
+#include "spec/unit_cost.h"
+
+namespace tern {
+
+/// The costs of every unit, once for all micro-batches of one size.
+struct MicroBatchCosts {
+  std::vector<size_t> size_of;               // of a micro-batch: place in `costs`
+  std::vector<std::vector<UnitCost>> costs;  // of size and unit
+  MicroBatchCosts(const ModelSpec&, const Placement&);
+  const UnitCost& of(int unit, int micro) const { return costs[size_of[micro]][unit]; }
+};
+
+}  // namespace tern

@@ -1,0 +1,90 @@
+#include "train/run_checks.h"
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "base/units.h"
+#include "kernels/dispatch.h"
+#include "kernels/onednn/fast_matmul.h"
+
+namespace tern {
+
+Facts made_by(const TrainSettings& s, int threads) {
+  return {{"tern", TERN_VERSION},
+          {"instruction set", std::string(name_of(active_isa()))},
+          {"threads", fmt::format("{}", threads)},
+          {"multiplier", s.multiply == Multiply::fast ? std::string(fast_matmul_name()) : "own kernels"}};
+}
+
+std::string plan_difference(const TrainSettings& s, uint32_t checksum) {
+  if (!s.plan || !s.plan->program || s.plan->program->checksum == checksum) return "";
+  return fmt::format(
+      "--plan {}: the plan was priced as the Program {:08x}, this run's is {:08x}: the plan is of another processor "
+      "or number of threads, of another --multiply or other options of the optimizer, or of another tern; the run "
+      "goes on, the plan's time and bytes may not hold",
+      s.plan_path, s.plan->program->checksum, checksum);
+}
+
+std::string describe_windows(const Feed& feed, int64_t seq) {
+  int64_t dropped = 0;  // answers behind the last window
+  for (int64_t i = feed.data().num_tokens() - feed.left_over(); i < feed.data().num_tokens(); ++i)
+    dropped += feed.data().loss(i);
+  return fmt::format(
+      "data: {} in {}: {} of {}{}; the last {}{} make{} no window", counted(feed.data().num_tokens(), "token"),
+      counted(feed.data().num_documents(), "document"), counted(feed.num_windows(), "window"), seq,
+      feed.data().has_loss()
+          ? fmt::format(", {} of their tokens with a loss", format_with_commas(feed.num_loss_targets()))
+          : "",
+      counted(feed.left_over(), "token"), feed.data().has_loss() ? fmt::format(" ({} with a loss)", dropped) : "",
+      feed.left_over() == 1 ? "s" : "");
+}
+
+void require_loss(const TrainSettings& s, const Feed& feed) {
+  if (feed.num_loss_targets() > 0) return;
+  const TokenData& data = feed.data();
+  int64_t anywhere = 0;
+  for (int64_t i = 0; i < data.num_tokens(); ++i) anywhere += data.loss(i);
+  throw Error(
+      ErrorKind::usage,
+      "{}: none of the tokens in {} of {} has a loss, so nothing would be learnt ({} of {} in the data have one; "
+      "{} make no window); choose another --seq, or more data",
+      s.data, counted(feed.num_windows(), "window"), s.seq, format_with_commas(anywhere),
+      counted(data.num_tokens(), "token"), counted(feed.left_over(), "token"));
+}
+
+CheckpointSearch look_for_checkpoint(Io& io, const RunDirectory& run, Resume resume, const Note& tell) {
+  const auto note = [&](const std::string& text) {
+    if (tell) tell(text);
+  };
+  if (resume == Resume::never) {
+    for (const std::string& aside : run.put_aside())
+      note(fmt::format("--resume never: what an earlier run left is now in {}", aside));
+    return {};
+  }
+  CheckpointSearch search = find_checkpoint(io, run.checkpoints());
+  for (const std::string& text : search.notes) note(text);
+  if (!search.newest && search.num_broken > 0)
+    throw Error(
+        ErrorKind::no_checkpoint,
+        "{}: none of {} checkpoints verifies (see the lines above); --resume never puts them aside and begins anew",
+        run.checkpoints(), search.num_broken);
+  if (!search.newest && resume == Resume::must)
+    throw Error(ErrorKind::no_checkpoint, "{}: no checkpoint there, and --resume must asks for one; is --output right?",
+                run.checkpoints());
+  return search;
+}
+
+void require_same_settings(const FoundCheckpoint& found, const Facts& settings, const Facts& made, const Note& note) {
+  const SettingsChange change = compare_settings(found.manifest, settings, made);
+  if (note)
+    for (const std::string& text : change.warned) note(text);
+  if (change.refused.empty()) return;
+  std::string all;
+  for (const std::string& text : change.refused) all += "\n  " + text;
+  throw Error(ErrorKind::usage,
+              "{}: this is another run than the one that was begun there:{}\nchange it back, choose another "
+              "--output, or say --resume never",
+              found.path, all);
+}
+
+}  // namespace tern

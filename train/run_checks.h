@@ -1,0 +1,36 @@
+#pragma once
+// What a run asks before its first step: of its plan, its data, and what an earlier run left.
+
+#include <functional>
+#include <string>
+
+#include "train/checkpoint.h"
+#include "train/feed.h"
+#include "train/manifest.h"
+#include "train/run_dir.h"
+#include "train/settings.h"
+
+namespace tern {
+
+using Note = std::function<void(const std::string&)>;  // empty: nobody reads it
+
+/// What fixes a run's bits beside its settings: tern's version, the instruction set, threads, the multiplier.
+Facts made_by(const TrainSettings&, int threads);
+
+/// The sentence for people where the settings' plan was priced as another Program than this run's; "" where not.
+std::string plan_difference(const TrainSettings&, uint32_t checksum);
+
+/// "data: 5,000 tokens in 12 documents: 39 windows of 128; the last 8 tokens make no window".
+std::string describe_windows(const Feed&, int64_t seq);
+
+/// Errors: usage, where no token of the windows has a loss: a run would end with the weights it began with.
+void require_loss(const TrainSettings&, const Feed&);
+
+/// The checkpoint to go on from, if there is one. --resume never puts aside what an earlier run left.
+/// Errors: no_checkpoint, where none of those there verifies, or --resume must finds none.
+CheckpointSearch look_for_checkpoint(Io&, const RunDirectory&, Resume, const Note&);
+
+/// Errors: usage, where the run that was begun there is another one.
+void require_same_settings(const FoundCheckpoint&, const Facts& settings, const Facts& made_by, const Note&);
+
+}  // namespace tern
