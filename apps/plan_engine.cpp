@@ -23,7 +23,7 @@ namespace tern {
 namespace {
 
 std::string why_not(const ModelSpec& spec, const Plan& p) {
-  if (std::any_of(spec.units.begin(), spec.units.end(), [](const Unit& u) { return u.frozen || u.adapter_rank > 0; }))
+  if (std::any_of(spec.units.begin(), spec.units.end(), [](const Unit& u) { return u.frozen || !u.adapters.empty(); }))
     return "it trains adapters beside frozen weights, which no verb does yet";
   const std::string reason = why_not_trained(p);
   return reason.empty() ? "" : "it " + reason;

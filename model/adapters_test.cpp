@@ -23,22 +23,23 @@ void merge(Linear& linear) {
 TEST(Adapters, GiveWhatTheMergedWeightsGive) {
   for_each_dense_variant([](const std::string& variant, const ModelSpec& full) {
     SCOPED_TRACE(variant);
-    const ModelSpec spec = with_adapters(full, 3);
-    for (const auto& [dtype, bound] : {std::pair{DType::f64, 1e-12}, {DType::f32, 1e-4}, {DType::bf16, 0.2}}) {
-      Arena arena;
-      arena.set_poison(true);
-      const std::vector<int32_t> tokens = random_tokens(9, spec.vocab, 1);
-      const RopeTable rope = rope_table(spec, 16, 16);
-      const Rows rows = make_rows(tokens, {0, 4, 9}, &rope);
-      ModelWeights weights = random_weights(spec, dtype, arena, 3);
-      for_each_adapter(spec, weights,
-                       [](const ParameterInfo& info, Tensor& t) { fill_normal(t, 0.1, hash_name(info.name)); });
-      const Tensor exact = model_forward(spec, weights, rows, nullptr, {arena, Multiply::exact});
-      const Tensor fast = model_forward(spec, weights, rows, nullptr, {arena, Multiply::fast});
-      for_each_linear(spec, weights, [](const ParameterInfo&, Linear& linear) { merge(linear); });
-      const Tensor want = model_forward(full, weights, rows, nullptr, {arena, Multiply::exact});
-      EXPECT_LE(relative_error(exact, want), bound) << name_of(dtype);
-      EXPECT_LE(relative_error(fast, want), bound) << name_of(dtype);
+    for (const ModelSpec& spec : {with_adapters(full, 3, 0.7), with_uneven_adapters(full)}) {
+      for (const auto& [dtype, bound] : {std::pair{DType::f64, 1e-12}, {DType::f32, 1e-4}, {DType::bf16, 0.2}}) {
+        Arena arena;
+        arena.set_poison(true);
+        const std::vector<int32_t> tokens = random_tokens(9, spec.vocab, 1);
+        const RopeTable rope = rope_table(spec, 16, 16);
+        const Rows rows = make_rows(tokens, {0, 4, 9}, &rope);
+        ModelWeights weights = random_weights(spec, dtype, arena, 3);
+        for_each_adapter(spec, weights,
+                         [](const ParameterInfo& info, Tensor& t) { fill_normal(t, 0.1, hash_name(info.name)); });
+        const Tensor exact = model_forward(spec, weights, rows, nullptr, {arena, Multiply::exact});
+        const Tensor fast = model_forward(spec, weights, rows, nullptr, {arena, Multiply::fast});
+        for_each_linear(spec, weights, [](const ParameterInfo&, Linear& linear) { merge(linear); });
+        const Tensor want = model_forward(full, weights, rows, nullptr, {arena, Multiply::exact});
+        EXPECT_LE(relative_error(exact, want), bound) << name_of(dtype);
+        EXPECT_LE(relative_error(fast, want), bound) << name_of(dtype);
+      }
     }
   });
 }
@@ -71,6 +72,39 @@ TEST(Adapters, BeginWithoutEffectAndAsLoRADoes) {
   EXPECT_EQ(matrices, 2 * 2 * 7) << "a and b of q, k, v, out, gate, up and down in two layers";
   for_each_linear(spec, weights, [](const ParameterInfo&, Linear& linear) { linear.branches.clear(); });
   EXPECT_TRUE(same_bits(with, model_forward(full, weights, rows, nullptr, {arena})));
+}
+
+TEST(Adapters, StandBesideTheRowsOfTheirModule) {
+  using enum AdaptedModule;
+  ModelSpec spec = model_spec(tiny_config("llama"));
+  spec.units[1].adapters = {{value, 3, 0.5}, {key, 2, 0.25}};
+  spec.units[2].adapters = {{up, 5, 2}};
+  spec.units[3].adapters = {{query_key_value, 1, 1}};
+  const ModelWeights weights = empty_weights(spec);
+  const AttentionSpec& a = *attention_of(spec.units[1]);
+  const int64_t queries = a.heads * a.head_dim, keys = a.kv_heads * a.head_dim, hidden = mlp_of(spec.units[2])->hidden;
+  const auto expect = [](const Branch& b, AdaptedModule module, int64_t begin, int64_t end, int64_t rank,
+                         double scale) {
+    EXPECT_EQ(b.module, module);
+    EXPECT_EQ(b.row_begin, begin);
+    EXPECT_EQ(b.row_end, end);
+    EXPECT_EQ(b.rank, rank);
+    EXPECT_EQ(b.scale, scale);
+  };
+  const auto& first = std::get<AttentionWeights>(weights.units[1]);
+  ASSERT_EQ(first.qkv.branches.size(), 2);
+  expect(first.qkv.branches[0], key, queries, queries + keys, 2, 0.25);
+  expect(first.qkv.branches[1], value, queries + keys, queries + 2 * keys, 3, 0.5);
+  EXPECT_TRUE(first.out.branches.empty());
+  const auto& mlp = std::get<MlpWeights>(weights.units[2]);
+  ASSERT_EQ(mlp.up.branches.size(), 1);
+  expect(mlp.up.branches[0], up, hidden, 2 * hidden, 5, 2);
+  expect(std::get<AttentionWeights>(weights.units[3]).qkv.branches.at(0), query_key_value, 0, queries + 2 * keys, 1, 1);
+  std::vector<std::string> names;
+  for (const ParameterInfo& info : trained_parameters(spec))
+    if (info.name.find(".branches.") != std::string::npos) names.push_back(info.name);
+  EXPECT_EQ(names.at(2), "layers.0.attention.qkv.branches.value.a");
+  EXPECT_EQ(names.back(), "layers.1.attention.qkv.branches.query_key_value.b");
 }
 
 TEST(Adapters, TrainedParametersAreTheirsAlone) {

@@ -98,7 +98,8 @@ TEST(UnitCost, CountedBytesOfFrozenUnitsAndAdaptersEqualTheClosedForms) {
     const Rows rows = make_rows(tokens, {0, 5, 17}, &rope);
     ModelSpec both = with_adapters(full, 3);
     for (Unit& unit : both.units) unit.frozen = false;
-    for (const ModelSpec& spec : {with_adapters(full, 0), with_adapters(full, 3), with_adapters(full, 40), both})
+    for (const ModelSpec& spec :
+         {with_adapters(full, 0), with_adapters(full, 3), with_adapters(full, 40), with_uneven_adapters(full), both})
       for (const DType dtype : {DType::f32, DType::bf16, DType::f64})
         for (const Multiply multiply : {Multiply::exact, Multiply::fast})
           for (int unit = 0; unit < static_cast<int>(spec.units.size()); ++unit) {
@@ -130,6 +131,7 @@ TEST(UnitCost, WeightsAndGradientsTakeThePredictedBytes) {
   for_each_variant(expect_bytes_of_weights);
   for_each_dense_variant([](const std::string& variant, const ModelSpec& spec) {
     expect_bytes_of_weights(variant + ", adapters", with_adapters(spec, 3));
+    expect_bytes_of_weights(variant + ", adapters of some modules", with_uneven_adapters(spec));
     expect_bytes_of_weights(variant + ", frozen", with_adapters(spec, 0));
   });
 }

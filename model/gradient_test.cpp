@@ -102,13 +102,14 @@ TEST(UnitGradients, AgreeWithFiniteDifferencesInEveryVariant) { for_each_variant
 
 TEST(UnitGradients, OfAdaptersBesideFrozenWeightsAgreeWithFiniteDifferences) {
   for_each_dense_variant([](const std::string& variant, const ModelSpec& spec) {
-    expect_unit_gradients(variant + ", adapters", with_adapters(spec, 3));
+    expect_unit_gradients(variant + ", adapters", with_adapters(spec, 3, 0.7));
+    expect_unit_gradients(variant + ", adapters of some modules", with_uneven_adapters(spec));
   });
 }
 
 TEST(UnitGradients, OfAdaptersBesideTrainedWeightsAgreeWithFiniteDifferences) {
-  ModelSpec spec = model_spec(tiny_config("llama"));
-  for (Unit& unit : spec.units) unit.adapter_rank = unit.layer < 0 ? 0 : 2;
+  ModelSpec spec = with_adapters(model_spec(tiny_config("llama")), 2);
+  for (Unit& unit : spec.units) unit.frozen = false;
   expect_unit_gradients("llama", spec);
 }
 

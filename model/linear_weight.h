@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/weight_type.h"
+#include "spec/adapter_spec.h"
 #include "tensor/arena.h"
 #include "tensor/tensor.h"
 
@@ -62,8 +63,9 @@ using Weight = std::variant<DenseWeight, PackedWeight, RowPieces, CodedWeight, B
 /// matrix that holds several modules (queries, keys and values; gate and up) each has a branch of its own, as in files of
 /// adapters. Source: LoRA, Hu et al. 2021, arXiv:2106.09685 (recalled).
 struct Branch {
+  AdaptedModule module;
   int64_t row_begin = 0, row_end = 0, rank = 0;
-  double scale = 1;  // alpha/rank of an adapter's configuration
+  double scale = 1;  // alpha/rank, or alpha/√rank
   Tensor a, b;       // (rank, in); (row_end - row_begin, rank)
 };
 

@@ -158,6 +158,22 @@ inline void fill_normal(const Tensor& t, double std, uint64_t seed, double mean 
     set_element(t, i, mean + std * random_normal({seed, 2}, static_cast<uint64_t>(i)));
 }
 
+/// Every second module of the first layers has an adapter, each of its own rank and scale; queries, keys and values of the
+/// second layer share one.
+inline ModelSpec with_uneven_adapters(ModelSpec spec) {
+  spec = with_adapters(spec, 1);
+  int n = 0;
+  for (Unit& unit : spec.units) {
+    UnitAdapters kept;
+    for (ModuleAdapter a : unit.adapters)
+      if (++n % 2) kept.push_back({a.module, 1 + n % 5, 0.3 + 0.1 * n});
+    if (const AttentionSpec* a = attention_of(unit); a && unit.layer == 1 && !a->latent.present())
+      kept = {{AdaptedModule::query_key_value, 4, 0.6}};
+    unit.adapters = kept;
+  }
+  return spec;
+}
+
 /// Every parameter random, norms around one, biases too: nothing is at a value that hides a missing term.
 inline ModelWeights random_weights(const ModelSpec& spec, DType dtype, Arena& arena, uint64_t seed, double std = 0.3) {
   ModelWeights w = allocate_weights(spec, dtype, MemoryClass::weights, arena);
@@ -168,9 +184,6 @@ inline ModelWeights random_weights(const ModelSpec& spec, DType dtype, Arena& ar
                  [&](const ParameterInfo& info, Tensor& t) { fill_normal(t, std / 6, seed ^ hash_name(info.name)); });
   for_each_adapter(spec, w,
                    [&](const ParameterInfo& info, Tensor& t) { fill_normal(t, std, seed ^ hash_name(info.name)); });
-  for_each_linear(spec, w, [](const ParameterInfo&, Linear& linear) {
-    for (Branch& b : linear.branches) b.scale = 0.7;
-  });
   return w;
 }
 inline ModelWeights zero_gradients(const ModelSpec& spec, DType dtype, Arena& arena) {

@@ -71,9 +71,8 @@ class UnitVisitor {
     if (visit_adapter_) branches(prefix, at);
   }
   void branches(const std::string& prefix, Linear& at) const {
-    for (size_t i = 0; i < at.branches.size(); ++i) {
-      Branch& b = at.branches[i];
-      const std::string name = prefix + ".branches." + std::to_string(i);
+    for (Branch& b : at.branches) {
+      const std::string name = prefix + ".branches." + std::string(name_of(b.module));
       visit_adapter_({name + ".a", {b.rank, at.in}, unit_, true, false, 0, {}}, b.a);
       visit_adapter_({name + ".b", {b.row_end - b.row_begin, b.rank}, unit_, true, false, 0, {}}, b.b);
     }

@@ -59,35 +59,47 @@ MoeWeights empty(const MoeSpec& u) {
 
 namespace {
 
-void add_branches(Linear& linear, int64_t rank, const std::vector<int64_t>& parts) {
-  int64_t row = 0;
-  for (const int64_t rows : parts) {
-    linear.branches.push_back({.row_begin = row, .row_end = row + rows, .rank = rank});
-    row += rows;
+// Beside the rows of one module, the first of which is `row`.
+void add_branch(Linear& linear, const UnitAdapters& adapters, AdaptedModule module, int64_t row, int64_t rows) {
+  if (const ModuleAdapter* a = find_adapter(adapters, module))
+    linear.branches.push_back(
+        {.module = module, .row_begin = row, .row_end = row + rows, .rank = a->rank, .scale = a->scale});
+}
+void add_branch(Linear& linear, const UnitAdapters& adapters, AdaptedModule module) {
+  add_branch(linear, adapters, module, 0, linear.out);
+}
+void add_adapters(const AttentionSpec& u, const UnitAdapters& adapters, AttentionWeights& w) {
+  using enum AdaptedModule;
+  const int64_t queries = u.heads * u.head_dim, keys = u.kv_heads * u.head_dim;
+  if (u.latent.present()) {
+    add_branch(w.latent.query_down, adapters, query_down);
+    add_branch(w.latent.query_up, adapters, query_up);
+    add_branch(w.latent.kv_down, adapters, kv_down);
+    add_branch(w.latent.kv_up, adapters, kv_up);
+  } else {
+    add_branch(w.qkv, adapters, query, 0, queries);
+    add_branch(w.qkv, adapters, key, queries, keys);
+    add_branch(w.qkv, adapters, value, queries + keys, keys);
+    add_branch(w.qkv, adapters, query_key_value);
   }
+  add_branch(w.out, adapters, out);
 }
-void add_branches(Linear& linear, int64_t rank) {
-  if (linear.out > 0) add_branches(linear, rank, {linear.out});
-}
-void add_adapters(const AttentionSpec& u, int64_t rank, AttentionWeights& w) {
-  if (!u.latent.present()) add_branches(w.qkv, rank, u.qkv_parts());
-  for (Linear* l : {&w.latent.query_down, &w.latent.query_up, &w.latent.kv_down, &w.latent.kv_up, &w.out})
-    add_branches(*l, rank);
-}
-void add_adapters(const MlpSpec& u, int64_t rank, MlpWeights& w) {
-  add_branches(w.up, rank, u.up_parts());
-  add_branches(w.down, rank);
+void add_adapters(const MlpSpec& u, const UnitAdapters& adapters, MlpWeights& w) {
+  using enum AdaptedModule;
+  add_branch(w.up, adapters, gate, 0, u.hidden);
+  add_branch(w.up, adapters, up, u.gated ? u.hidden : 0, u.hidden);
+  add_branch(w.up, adapters, gate_up);
+  add_branch(w.down, adapters, down);
 }
 void add_adapters(const Unit& unit, UnitWeights& weights) {
-  const int64_t rank = unit.adapter_rank;
   if (moe_of(unit))
     throw Error(ErrorKind::usage, "layer {}: adapters of experts are planned, not run; leave experts without",
                 unit.layer);
-  if (auto* w = std::get_if<AttentionWeights>(&weights)) add_adapters(*attention_of(unit), rank, *w);
-  if (auto* w = std::get_if<MlpWeights>(&weights)) add_adapters(*mlp_of(unit), rank, *w);
+  if (auto* w = std::get_if<AttentionWeights>(&weights)) add_adapters(*attention_of(unit), unit.adapters, *w);
+  if (auto* w = std::get_if<MlpWeights>(&weights)) add_adapters(*mlp_of(unit), unit.adapters, *w);
   if (auto* w = std::get_if<ParallelWeights>(&weights)) {
-    add_adapters(*attention_of(unit), rank, w->attention);
-    add_adapters(*mlp_of(unit), rank, w->mlp);
+    add_adapters(*attention_of(unit), unit.adapters, w->attention);
+    add_adapters(*mlp_of(unit), unit.adapters, w->mlp);
   }
 }
 
@@ -102,7 +114,7 @@ ModelWeights empty_weights(const ModelSpec& spec) {
   ModelWeights w;
   for (const Unit& unit : spec.units) {
     w.units.push_back(std::visit([](const auto& u) { return UnitWeights(empty(u)); }, unit.spec));
-    if (unit.adapter_rank > 0) add_adapters(unit, w.units.back());
+    if (!unit.adapters.empty()) add_adapters(unit, w.units.back());
   }
   return w;
 }

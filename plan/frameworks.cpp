@@ -16,7 +16,7 @@ std::string no_model_words(const ModelSpec& spec) {
     if (std::holds_alternative<BridgeSpec>(u.spec)) return "an encoder beside its decoder";
   for (const Unit& u : spec.units) {
     if (std::holds_alternative<ParallelSpec>(u.spec)) return "attention and MLP beside each other";
-    if (u.frozen || u.adapter_rank) return "adapters";
+    if (u.frozen || !u.adapters.empty()) return "adapters";
     const AttentionSpec* a = attention_of(u);
     if (!a) continue;
     if (!a->causal) return "attention to both sides";

@@ -271,10 +271,36 @@ int64_t num_fixed_numbers(const ModelSpec& spec) {
   return n;
 }
 
-ModelSpec with_adapters(ModelSpec spec, int64_t rank) {
+std::vector<AdaptedModule> adapted_modules(const Unit& unit, const HfNames& names) {
+  using enum AdaptedModule;
+  std::vector<AdaptedModule> list;
+  const auto add = [&](std::initializer_list<AdaptedModule> more) { list.insert(list.end(), more); };
+  const auto is_one = [](std::string_view name) { return !name.empty() && name.find(',') == name.npos; };
+  if (const AttentionSpec* a = attention_of(unit)) {
+    if (!a->latent.present())
+      is_one(names.qkv) ? add({query_key_value}) : add({query, key, value});
+    else if (a->latent.query_rank > 0)
+      add({query_down, query_up, kv_down, kv_up});
+    else
+      add({query_up, kv_down, kv_up});
+    add({out});
+  }
+  const MlpSpec* m = mlp_of(unit);
+  const MoeSpec* e = moe_of(unit);
+  if (!m && !e) return list;
+  if (m ? !m->gated : !e->gated)
+    add({up, down});
+  else
+    is_one(m ? names.up : names.expert_up) ? add({gate_up, down}) : add({gate, up, down});
+  return list;
+}
+
+ModelSpec with_adapters(ModelSpec spec, int64_t rank, double scale) {
   for (Unit& unit : spec.units) {
     unit.frozen = true;
-    unit.adapter_rank = unit.layer < 0 ? 0 : rank;
+    unit.adapters.clear();
+    if (rank == 0) continue;
+    for (const AdaptedModule module : adapted_modules(unit, spec.names)) unit.adapters.push_back({module, rank, scale});
   }
   return spec;
 }

@@ -15,6 +15,7 @@
 
 #include "base/dtype.h"
 #include "formats/hf/family.h"
+#include "spec/adapter_spec.h"
 
 namespace tern {
 
@@ -99,8 +100,6 @@ struct AttentionSpec {
   int64_t query_norm_width() const { return heads * head_dim / query_norms(); }
   int64_t key_norm_width() const { return kv_heads * head_dim / key_norms(); }
   int64_t qkv_rows() const { return (heads + 2 * kv_heads) * head_dim; }
-  /// Rows of queries, keys and values, one below the other: each has an adapter of its own.
-  std::vector<int64_t> qkv_parts() const { return {heads * head_dim, kv_heads * head_dim, kv_heads * head_dim}; }
   /// What the output's matrix reads.
   int64_t value_rows() const { return heads * (latent.present() ? latent.value : head_dim); }
   friend bool operator==(const AttentionSpec&, const AttentionSpec&) = default;
@@ -111,8 +110,6 @@ struct MlpSpec {
   ActivationKind activation;
   bool gated, bias;  // gated: act(gate)·up from one (2·hidden, width) matrix
   JoinSpec join = {};
-  /// Rows of gate and up, or of up alone: each has an adapter of its own.
-  std::vector<int64_t> up_parts() const { return gated ? std::vector{hidden, hidden} : std::vector{hidden}; }
   friend bool operator==(const MlpSpec&, const MlpSpec&) = default;
 };
 /// A router sends each token to top_k of `experts` MLPs; shared_hidden: width of an MLP that every token takes, 0
@@ -160,14 +157,13 @@ struct HeadSpec {
 struct Unit {
   int layer;  // -1 for embed and head
   std::variant<EmbedSpec, AttentionSpec, MlpSpec, HeadSpec, MoeSpec, BridgeSpec, ParallelSpec> spec;
-  bool frozen = false;       // its own weights are not trained
-  int64_t adapter_rank = 0;  // each matrix of a layer carries a trained product B·A of this rank, 0: none; queries,
-                             // keys, values, gate and up are matrices of their own
+  bool frozen = false;    // its own weights are not trained
+  UnitAdapters adapters;  // trained beside its matrices
   friend bool operator==(const Unit&, const Unit&) = default;
 };
 
 /// Whether any parameter of a unit is trained: its own, or its adapters'.
-inline bool is_trained(const Unit& u) { return !u.frozen || u.adapter_rank > 0; }
+inline bool is_trained(const Unit& u) { return !u.frozen || !u.adapters.empty(); }
 /// The attention or the MLP of a unit that has one, alone or beside the other; else nullptr.
 const AttentionSpec* attention_of(const Unit&);
 const MlpSpec* mlp_of(const Unit&);
@@ -202,7 +198,9 @@ int64_t num_parameters(const ModelSpec&);  // a tied table counts once
 /// Numbers that are not trained and stay f32 (f64 of an f64 model): biases of routers' choices.
 int64_t num_fixed_numbers(const ModelSpec&);
 
-/// Every unit's own weights frozen, each matrix of a layer with a trained product of rank `rank` (0: none).
-ModelSpec with_adapters(ModelSpec, int64_t rank);
+/// The matrices of a layer that can carry an adapter, as the files of `names` have them.
+std::vector<AdaptedModule> adapted_modules(const Unit&, const HfNames& names);
+/// Every unit's own weights frozen, each of these matrices with an adapter of `rank` (0: none) and `scale`.
+ModelSpec with_adapters(ModelSpec, int64_t rank, double scale = 1);
 
 }  // namespace tern

@@ -15,46 +15,48 @@ constexpr ProductKind kForward = ProductKind::forward, kInputGradient = ProductK
                       kExpertForward = ProductKind::expert_forward;
 
 // Letters: T tokens, N of them in the norms' regions, D width, E = heads·head_dim, C = (heads + 2·kv_heads)·head_dim,
-// F hidden, G = 2F gated or F, V vocab, r adapter rank, s bytes of a weight or activation, g bytes of a gradient or
+// F hidden, G = 2F gated or F, V vocab, r an adapter's rank, s bytes of a weight or activation, g bytes of a gradient or
 // statistic. Heads, hidden widths and vocabulary are those of one rank.
 struct Sizes {
-  int64_t T, N, P, s, g, r;
+  int64_t T, N, P, s, g;
+  const UnitAdapters& adapters;
   bool frozen;
   const CostQuery& query;
   // Products by what they are: scratch(kForward, rows, out, in).
   int64_t operator()(ProductKind product, int64_t m, int64_t n, int64_t k) const {
     return query.scratch && m ? query.scratch(product, m, n, k) : 0;
   }
-  // The most that a product of m rows with a matrix of these parts and depth k takes beside its operands: its own
-  // scratch; after it those of its adapters in turn, with the rows h = A·x and what passes through them.
-  int64_t forward(int64_t m, const MatrixParts& parts, int64_t k) const {
-    const auto branch = [&](int64_t n) {
+  AdaptedMatrix matrix(AdaptedModule module, int64_t rows) const { return adapted_matrix(adapters, module, rows); }
+  // The most that a product of m rows with a matrix of depth k takes beside its operands: its own scratch; after it
+  // those of its adapters in turn, with the rows h = A·x and what passes through them.
+  int64_t forward(int64_t m, const AdaptedMatrix& w, int64_t k) const {
+    const auto branch = [&](int64_t n, int64_t r) {
       return m * r * s + std::max((*this)(kForward, m, r, k), m * n * s + (*this)(kForward, m, n, r));
     };
-    return with_branches((*this)(kForward, m, parts.total(), k), parts, branch);
+    return with_branches((*this)(kForward, m, w.rows, k), w, branch);
   }
-  int64_t input_gradient(int64_t m, const MatrixParts& parts, int64_t k) const {
-    const auto branch = [&](int64_t n) {
-      return m * r * s + cut(m, n, parts) + (*this)(kInputGradient, m, n, r);  // what adds to dx needs none
+  int64_t input_gradient(int64_t m, const AdaptedMatrix& w, int64_t k) const {
+    const auto branch = [&](int64_t n, int64_t r) {
+      return m * r * s + cut(m, n, w) + (*this)(kInputGradient, m, n, r);  // what adds to dx needs none
     };
-    return with_branches((*this)(kInputGradient, m, parts.total(), k), parts, branch);
+    return with_branches((*this)(kInputGradient, m, w.rows, k), w, branch);
   }
-  int64_t weight_gradient(int64_t m, const MatrixParts& parts, int64_t k) const {
-    const auto branch = [&](int64_t n) {
+  int64_t weight_gradient(int64_t m, const AdaptedMatrix& w, int64_t k) const {
+    const auto branch = [&](int64_t n, int64_t r) {
       const int64_t with_rows =
           std::max({(*this)(kForward, m, r, k), (*this)(kWeightGradient, m, n, r), (*this)(kInputGradient, m, n, r)});
-      return m * r * s + std::max(cut(m, n, parts) + with_rows, (*this)(kWeightGradient, m, r, k));
+      return m * r * s + std::max(cut(m, n, w) + with_rows, (*this)(kWeightGradient, m, r, k));
     };
-    return with_branches(frozen ? 0 : (*this)(kWeightGradient, m, parts.total(), k), parts, branch);
+    return with_branches(frozen ? 0 : (*this)(kWeightGradient, m, w.rows, k), w, branch);
   }
   template <class Branch>
-  int64_t with_branches(int64_t most, const MatrixParts& parts, Branch&& branch) const {
-    for (const int64_t n : parts.rows)
-      if (r && n) most = std::max(most, branch(n));
+  int64_t with_branches(int64_t most, const AdaptedMatrix& w, Branch&& branch) const {
+    for (const auto& [n, r] : w.parts)
+      if (r && n) most = std::max(most, branch(n, r));
     return most;
   }
   // The columns of dy that belong to one part, where there are others.
-  int64_t cut(int64_t m, int64_t n, const MatrixParts& parts) const { return n == parts.total() ? 0 : m * n * s; }
+  int64_t cut(int64_t m, int64_t n, const AdaptedMatrix& w) const { return n == w.rows ? 0 : m * n * s; }
   bool split() const { return query.tensor > 1; }
   // Rows that all ranks of a tensor group hold together while a product reads or writes them, beside their own part.
   int64_t gathered(int64_t width) const { return split() ? T * width * s : 0; }
@@ -85,16 +87,16 @@ HeadNorms head_norms(const AttentionSpec& u, const Sizes& z) {
   return {weights, z.T * (u.query_norms() + u.key_norms()) * z.g, weights * z.g, z.T * u.qkv_rows() * z.s};
 }
 
-// What a product of (rows, in) with an (out, in) matrix brings beside itself when its parts carry adapters of rank r:
-// A (r, in) and B (part, r) each. Nothing is saved: the backward makes A·x again.
+// What a product of (rows, in) with an (out, in) matrix brings beside itself when parts carry adapters of rank r: A (r, in)
+// and B (part, r) each. Nothing is saved: the backward makes A·x again.
 struct Adapter {
   int64_t parameters = 0, flops = 0;
 };
-void add_adapter(Adapter& a, const Sizes& z, int64_t rows, const MatrixParts& parts, int64_t in, int64_t copies = 1) {
-  for (const int64_t n : parts.rows) {
+void add_adapter(Adapter& a, int64_t rows, const AdaptedMatrix& w, int64_t in, int64_t copies = 1) {
+  for (const auto& [n, r] : w.parts) {
     if (n == 0) continue;
-    a.parameters += copies * z.r * (n + in);
-    a.flops += 2 * rows * z.r * (n + in);
+    a.parameters += copies * r * (n + in);
+    a.flops += 2 * rows * r * (n + in);
   }
 }
 
@@ -147,6 +149,9 @@ UnitCost latent_cost(const AttentionSpec& u, const Sizes& z) {
   const int64_t values = V == E ? 0 : T * V * s, gathered = z.gathered(D), row = T * s;
   const auto with_rank = [&](int64_t bytes) { return rq ? bytes : 0; };
   const auto without = [&](int64_t bytes) { return rq ? 0 : bytes; };
+  using enum AdaptedModule;
+  const AdaptedMatrix to_rq = z.matrix(query_down, rq), to_q = z.matrix(query_up, Q), to_rr = z.matrix(kv_down, rr),
+                      to_u = z.matrix(kv_up, U), to_d = z.matrix(out, D);
   UnitCost c;
   c.parameters = norm_parameters(u.norm) + with_rank(rq * D + rq + (u.qkv_bias ? rq : 0)) + Q * in + rr * D + rk +
                  (u.qkv_bias ? rr : 0) + U * rk + D * V + (u.out_bias ? D : 0);
@@ -156,25 +161,25 @@ UnitCost latent_cost(const AttentionSpec& u, const Sizes& z) {
   c.saved_bytes = norm_saved(u.norm, z) + row * (C + E) + T * u.heads * g + narrow + T * g + with_rank(T * g);
   c.left_bytes = row * C + normed + narrow + (rk + rq) * g;  // dqkv, dnormed, those of the narrow rows and norms
   const auto projecting = [&](int64_t kept) {                // kept: 1 if the narrow rows are workspace here
-    return std::max({normed + gathered + kept * row * rr + z.forward(T, {rr}, D),
-                     with_rank(normed + gathered + kept * narrow + z.forward(T, {rq}, D)),
-                     without(normed + gathered + kept * row * rr + row * Q + z.forward(T, {Q}, D)),
-                     with_rank(kept * narrow + row * (rq + Q) + z.forward(T, {Q}, rq)),
-                     kept * narrow + row * (rk + U) + z.forward(T, {U}, rk)});
+    return std::max({normed + gathered + kept * row * rr + z.forward(T, to_rr, D),
+                     with_rank(normed + gathered + kept * narrow + z.forward(T, to_rq, D)),
+                     without(normed + gathered + kept * row * rr + row * Q + z.forward(T, to_q, D)),
+                     with_rank(kept * narrow + row * (rq + Q) + z.forward(T, to_q, rq)),
+                     kept * narrow + row * (rk + U) + z.forward(T, to_u, rk)});
   };
-  c.forward_workspace = std::max(projecting(0), gathered + values + z.forward(T, {D}, V));
+  c.forward_workspace = std::max(projecting(0), gathered + values + z.forward(T, to_d, V));
   c.unsaved_workspace =
-      std::max({row * C + projecting(1), row * (C + E), gathered + row * E + values + z.forward(T, {D}, V)});
+      std::max({row * C + projecting(1), row * (C + E), gathered + row * E + values + z.forward(T, to_d, V)});
   c.backward_input_workspace =
-      std::max({gathered + row * E + values + z.input_gradient(T, {D}, V),
-                row * (U + rk) + z.input_gradient(T, {U}, rk), row * 2 * rk, row * Q + z.input_gradient(T, {Q}, in),
-                with_rank(z.input_gradient(T, {rq}, D)), row * D + gathered + z.input_gradient(T, {rr}, D)});
+      std::max({gathered + row * E + values + z.input_gradient(T, to_d, V),
+                row * (U + rk) + z.input_gradient(T, to_u, rk), row * 2 * rk, row * Q + z.input_gradient(T, to_q, in),
+                with_rank(z.input_gradient(T, to_rq, D)), row * D + gathered + z.input_gradient(T, to_rr, D)});
   c.backward_weight_workspace =
-      std::max({gathered + values + z.weight_gradient(T, {D}, V), row * (rk + U) + z.weight_gradient(T, {U}, rk),
-                with_rank(row * (rq + Q) + z.weight_gradient(T, {Q}, rq)),
+      std::max({gathered + values + z.weight_gradient(T, to_d, V), row * (rk + U) + z.weight_gradient(T, to_u, rk),
+                with_rank(row * (rq + Q) + z.weight_gradient(T, to_q, rq)),
                 normed + gathered +
-                    std::max({z.weight_gradient(T, {rr}, D), with_rank(z.weight_gradient(T, {rq}, D)),
-                              without(row * Q + z.weight_gradient(T, {Q}, D))})});
+                    std::max({z.weight_gradient(T, to_rr, D), with_rank(z.weight_gradient(T, to_rq, D)),
+                              without(row * Q + z.weight_gradient(T, to_q, D))})});
   const int64_t products = 2 * T * (rq * D + Q * in + rr * D + U * rk + D * V);
   c.forward_flops = products + 4 * z.P * E;
   c.backward_input_flops = products + 10 * z.P * E;
@@ -184,11 +189,11 @@ UnitCost latent_cost(const AttentionSpec& u, const Sizes& z) {
   c.backward_input_bytes_moved = weights + moved + row * (2 * C + E) + N * 3 * D * s;
   c.backward_weight_bytes_moved = 2 * c.parameters * g + moved + N * 4 * D * s;
   Adapter a;
-  add_adapter(a, z, T, {rq}, D);
-  add_adapter(a, z, T, {Q}, in);
-  add_adapter(a, z, T, {rr}, D);
-  add_adapter(a, z, T, {U}, rk);
-  add_adapter(a, z, T, {D}, V);
+  add_adapter(a, T, to_rq, D);
+  add_adapter(a, T, to_q, in);
+  add_adapter(a, T, to_rr, D);
+  add_adapter(a, T, to_u, rk);
+  add_adapter(a, T, to_d, V);
   finish(c, a, z);
   return c;
 }
@@ -198,7 +203,7 @@ UnitCost cost(const AttentionSpec& whole, const Sizes& z) {
   if (u.latent.present()) return latent_cost(u, z);
   const int64_t T = z.T, N = z.N, D = u.width, E = u.heads * u.head_dim, C = u.qkv_rows(), s = z.s;
   const int64_t normed = u.norm.present() ? N * D * s : 0;  // without a norm it is x itself
-  const MatrixParts qkv{E, u.kv_heads * u.head_dim, u.kv_heads * u.head_dim};
+  const AdaptedMatrix qkv = qkv_matrix(z.adapters, E, u.kv_heads * u.head_dim), out = z.matrix(AdaptedModule::out, D);
   const Join join = cost_of(u.join, z, D);
   const HeadNorms heads = head_norms(u, z);
   UnitCost c;
@@ -210,13 +215,13 @@ UnitCost cost(const AttentionSpec& whole, const Sizes& z) {
   c.left_bytes = T * C * s + normed + heads.left;  // dqkv, dnormed
   const int64_t gathered = z.gathered(D);
   c.forward_workspace = std::max({normed + gathered + z.forward(T, qkv, D),  // normed while qkv is made
-                                  heads.turned, gathered + z.forward(T, {D}, E)});
+                                  heads.turned, gathered + z.forward(T, out, E)});
   c.unsaved_workspace = std::max({normed + gathered + T * C * s + z.forward(T, qkv, D), T * (C + E) * s,
-                                  gathered + T * E * s + z.forward(T, {D}, E)});
+                                  gathered + T * E * s + z.forward(T, out, E)});
   c.backward_input_workspace =
-      join.workspace + std::max(gathered + T * E * s + std::max(z.input_gradient(T, {D}, E), heads.turned),  // dcontext
+      join.workspace + std::max(gathered + T * E * s + std::max(z.input_gradient(T, out, E), heads.turned),  // dcontext
                                 gathered + z.input_gradient(T, qkv, D));
-  c.backward_weight_workspace = join.workspace + std::max(gathered + z.weight_gradient(T, {D}, E),
+  c.backward_weight_workspace = join.workspace + std::max(gathered + z.weight_gradient(T, out, E),
                                                           normed + gathered + z.weight_gradient(T, qkv, D));
 
   const int64_t products = 2 * T * D * (C + E);
@@ -228,8 +233,8 @@ UnitCost cost(const AttentionSpec& whole, const Sizes& z) {
   c.backward_input_bytes_moved = weights + rows * (2 * D + 3 * C + 3 * E) + own * 3 * D;
   c.backward_weight_bytes_moved = 2 * c.parameters * z.g + rows * (2 * D + C + E) + own * 4 * D;
   Adapter a;
-  add_adapter(a, z, T, qkv, D);
-  add_adapter(a, z, T, {D}, E);
+  add_adapter(a, T, qkv, D);
+  add_adapter(a, T, out, E);
   finish(c, a, z);
   return c;
 }
@@ -237,7 +242,7 @@ UnitCost cost(const AttentionSpec& whole, const Sizes& z) {
 UnitCost cost(const MlpSpec& u, const Sizes& z) {
   const int64_t T = z.T, N = z.N, D = u.width, F = parts_of(u.hidden, z.query.tensor), G = u.gated ? 2 * F : F, s = z.s;
   const int64_t normed = u.norm.present() ? N * D * s : 0;
-  const MatrixParts up{F, G - F};
+  const AdaptedMatrix up = up_matrix(z.adapters, F, u.gated), down = z.matrix(AdaptedModule::down, D);
   const Join join = cost_of(u.join, z, D);
   UnitCost c;
   c.parameters = norm_parameters(u.norm) + G * D + D * F + (u.bias ? G + D : 0) + join.parameters;
@@ -245,13 +250,13 @@ UnitCost cost(const MlpSpec& u, const Sizes& z) {
   c.saved_bytes = norm_saved(u.norm, z) + T * G * s + join.saved;  // rstd, up before the activation, then dup
   c.left_bytes = T * F * s + normed;                               // hidden, dnormed
   const int64_t gathered = z.gathered(D);
-  c.forward_workspace = std::max(normed + gathered + z.forward(T, up, D), gathered + T * F * s + z.forward(T, {D}, F));
+  c.forward_workspace = std::max(normed + gathered + z.forward(T, up, D), gathered + T * F * s + z.forward(T, down, F));
   c.unsaved_workspace = std::max({normed + gathered + T * G * s + z.forward(T, up, D), T * (G + F) * s,
-                                  gathered + T * F * s + z.forward(T, {D}, F)});
+                                  gathered + T * F * s + z.forward(T, down, F)});
   c.backward_input_workspace =
-      join.workspace + gathered + std::max(z.input_gradient(T, {D}, F), z.input_gradient(T, up, D));
+      join.workspace + gathered + std::max(z.input_gradient(T, down, F), z.input_gradient(T, up, D));
   c.backward_weight_workspace =
-      join.workspace + gathered + std::max(z.weight_gradient(T, {D}, F), normed + z.weight_gradient(T, up, D));
+      join.workspace + gathered + std::max(z.weight_gradient(T, down, F), normed + z.weight_gradient(T, up, D));
 
   c.forward_flops = c.backward_input_flops = c.backward_weight_flops = 2 * T * D * (G + F);
   const int64_t weights = c.parameters * s, rows = T * s, own = N * s;
@@ -259,8 +264,8 @@ UnitCost cost(const MlpSpec& u, const Sizes& z) {
   c.backward_input_bytes_moved = weights + rows * (2 * D + 3 * G + 3 * F) + own * 3 * D;
   c.backward_weight_bytes_moved = 2 * c.parameters * z.g + rows * (2 * D + G + F) + own * 4 * D;
   Adapter a;
-  add_adapter(a, z, T, up, D);
-  add_adapter(a, z, T, {D}, F);
+  add_adapter(a, T, up, D);
+  add_adapter(a, T, down, F);
   finish(c, a, z);
   return c;
 }
@@ -339,11 +344,12 @@ UnitCost cost(const MoeSpec& u, const Sizes& z) {
   c.backward_input_bytes_moved = weights + moved + R * (G + F) * s;
   c.backward_weight_bytes_moved = 2 * c.parameters * g + moved;
   Adapter a;  // one per expert; each row meets one expert's
-  add_adapter(a, z, R, {F, G - F}, D, X);
-  add_adapter(a, z, R, {D}, F, X);
+  const AdaptedMatrix down = z.matrix(AdaptedModule::down, D);
+  add_adapter(a, R, up_matrix(z.adapters, F, u.gated), D, X);
+  add_adapter(a, R, down, F, X);
   c.expert_trained = (z.frozen ? 0 : c.expert_parameters) + a.parameters;
   c.expert_parameters += a.parameters;
-  if (S) add_adapter(a, z, T, {S, Gs - S}, D), add_adapter(a, z, T, {D}, S);
+  if (S) add_adapter(a, T, up_matrix(z.adapters, S, u.gated), D), add_adapter(a, T, down, S);
   finish(c, a, z);
   return c;
 }
@@ -398,7 +404,7 @@ bool is_recomputed(const Unit& unit, Recompute recompute) {
 
 UnitCost unit_cost(const Unit& unit, const CostQuery& q) {
   const int64_t s = size_of(q.dtype), g = q.dtype == DType::f64 ? 8 : 4;
-  const Sizes sizes{q.tokens, split_rows(q), q.attended_pairs, s, g, unit.adapter_rank, unit.frozen, q};
+  const Sizes sizes{q.tokens, split_rows(q), q.attended_pairs, s, g, unit.adapters, unit.frozen, q};
   UnitCost c = std::visit([&](const auto& spec) { return cost(spec, sizes); }, unit.spec);
   if (c.trained == 0) {  // what would be left for the weights' gradients ends with BACKWARD_INPUT
     c.backward_input_workspace += c.left_bytes;

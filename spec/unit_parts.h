@@ -1,6 +1,9 @@
 #pragma once
 // The part of a unit that one rank of a tensor group has: for the closed forms of spec/unit_cost.h.
 
+#include <algorithm>
+#include <array>
+
 #include "spec/unit_cost.h"
 
 namespace tern {
@@ -10,11 +13,38 @@ inline int64_t parts_of(int64_t n, int64_t parts) { return (n + parts - 1) / par
 /// Rows whose norms this rank takes (sequence parallelism).
 inline int64_t split_rows(const CostQuery& q) { return parts_of(q.tokens, q.tensor); }
 
-/// Rows of a matrix that holds up to three one below the other, each with an adapter of its own; 0: no more of them.
-struct MatrixParts {
-  int64_t rows[3] = {};
-  int64_t total() const { return rows[0] + rows[1] + rows[2]; }
+/// A matrix of `rows` rows, and the adapters beside up to three parts of it; a part of rank 0 carries none.
+struct AdaptedMatrix {
+  struct Part {
+    int64_t rows = 0, rank = 0;
+  };
+  int64_t rows = 0;
+  std::array<Part, 3> parts{};
 };
+inline AdaptedMatrix adapted_matrix(const UnitAdapters& adapters, AdaptedModule module, int64_t rows) {
+  const ModuleAdapter* a = find_adapter(adapters, module);
+  return {rows, {{{rows, a ? a->rank : 0}}}};
+}
+/// Modules one below the other, or the same rows as one module, `fused`.
+inline AdaptedMatrix adapted_matrix(const UnitAdapters& adapters, AdaptedModule fused,
+                                    std::initializer_list<std::pair<AdaptedModule, int64_t>> modules) {
+  AdaptedMatrix matrix;
+  size_t i = 0;
+  for (const auto& [module, rows] : modules) {
+    matrix.rows += rows;
+    matrix.parts[i++] = adapted_matrix(adapters, module, rows).parts[0];
+  }
+  return find_adapter(adapters, fused) ? adapted_matrix(adapters, fused, matrix.rows) : matrix;
+}
+inline AdaptedMatrix qkv_matrix(const UnitAdapters& adapters, int64_t queries, int64_t keys) {
+  using enum AdaptedModule;
+  return adapted_matrix(adapters, query_key_value, {{query, queries}, {key, keys}, {value, keys}});
+}
+inline AdaptedMatrix up_matrix(const UnitAdapters& adapters, int64_t hidden, bool gated) {
+  using enum AdaptedModule;
+  if (!gated) return adapted_matrix(adapters, up, hidden);
+  return adapted_matrix(adapters, gate_up, {{gate, hidden}, {up, hidden}});
+}
 
 /// Heads of one rank.
 inline AttentionSpec part_of(AttentionSpec u, int64_t tensor) {

@@ -134,7 +134,9 @@ TEST(ParameterForms, AddUpToWhatIsTrainedOnEveryMesh) {
         const ModelSpec spec = preset_model(name).value();
         for (Unit unit : spec.units) {
           unit.frozen = frozen;
-          if (attention_of(unit) || mlp_of(unit) || moe_of(unit)) unit.adapter_rank = rank;
+          if (rank > 0)
+            for (const AdaptedModule module : adapted_modules(unit, spec.names))
+              unit.adapters.push_back({module, rank});
           const CostQuery q{.tokens = 4, .tensor = tensor, .expert = tensor, .expert_tensor = 1};
           const UnitCost cost = unit_cost(unit, q);
           int64_t dense = 0, expert = 0;

@@ -1,0 +1,42 @@
+#pragma once
+// Which matrices of a unit carry an adapter y += scale·B·(A·x), and of what rank.
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+namespace tern {
+
+/// What an adapter stands beside: a matrix as the model's files have it. query_key_value and gate_up: all rows of a
+/// matrix that the files hold as one. Of experts and of an MLP that every token takes, gate, up and down of each.
+enum class AdaptedModule : uint8_t {
+  query,
+  key,
+  value,
+  query_key_value,
+  out,
+  query_down,  // latent attention's
+  query_up,
+  kv_down,
+  kv_up,
+  gate,
+  up,
+  gate_up,
+  down,
+};
+/// "query"; names parameters and keys their random numbers.
+std::string_view name_of(AdaptedModule);
+
+struct ModuleAdapter {
+  AdaptedModule module;
+  int64_t rank = 0;
+  double scale = 1;  // alpha/rank, or alpha/√rank
+  friend bool operator==(const ModuleAdapter&, const ModuleAdapter&) = default;
+};
+/// Of one unit, at most one for each module.
+using UnitAdapters = std::vector<ModuleAdapter>;
+
+/// nullptr: the module carries none.
+const ModuleAdapter* find_adapter(const UnitAdapters&, AdaptedModule);
+
+}  // namespace tern
