@@ -43,7 +43,7 @@ struct Runner {
   Arena& arena() const { return in.compute.arena; }
   int64_t now(MemoryClass c) const { return arena().current()[static_cast<size_t>(c)]; }
   int last() const { return program.num_units - 1; }
-  DType wide() const { return in.update->weights[0].dtype() == DType::f64 ? DType::f64 : DType::f32; }
+  DType wide() const { return weight_type(*in.update) == DType::f64 ? DType::f64 : DType::f32; }
   static bool allocates(const Instruction& i, BufferKind kind) {
     return std::any_of(i.allocates.begin(), i.allocates.end(),
                        [&](const BufferBytes& b) { return b.buffer.kind == kind; });
@@ -246,6 +246,7 @@ struct Runner {
           {place, fmt::format("messages between stages: {} bytes sent and {} received, the Program says {} and {}",
                               counted.sent, counted.received, expected_links.sent, expected_links.received)});
     messages.sent.clear();
+    result.message_bytes = messages.memory.peak_total();
   }
 
   void run_one(const Instruction& i) {

@@ -64,6 +64,7 @@ struct ExecuteResult {
   LinkBytes links;                        // counted: sent and received by this rank
   std::vector<InstructionBytes> counted;  // as Program::instructions
   RankBytes bytes;                        // counted peaks
+  int64_t message_bytes = 0;              // of pipelines: copies of messages, at their most, beside the counted
   std::vector<ByteMismatch>
       mismatches;                 // empty: counted bytes equal the Program's, instruction by instruction (temporaries
                                   // of an UPDATE that is shared out: are not above them)

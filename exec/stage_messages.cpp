@@ -21,7 +21,7 @@ int peer_of(const StageMessages& m, const Instruction& i) {
 
 Tensor StageMessages::memory_for(const Buffer& b, Arena& arena) const {
   const int64_t rows = std::ssize(in.micro_batches[b.micro].tokens);
-  return arena.allocate(in.update->weights[0].dtype(), {rows, in.spec.width}, MemoryClass::activations);
+  return arena.allocate(weight_type(*in.update), {rows, in.spec.width}, MemoryClass::activations);
 }
 
 void StageMessages::send(const Instruction& i, const Tensor& t) {
@@ -52,6 +52,29 @@ void StageMessages::receive(const Instruction& i, const Tensor& place) {
     early.emplace_back(b, memory_for(b, memory));
     take(b, early.back().second);
   }
+}
+
+int64_t stage_message_bytes(const Program& all, int rank) {
+  const std::vector<std::vector<Buffer>> arrivals = arrivals_of(all, rank);
+  std::vector<Buffer> early;
+  std::map<int, size_t> arrived;
+  int64_t sent = 0, kept = 0, most = 0;
+  for (const Instruction& i : all.instructions) {
+    if (i.rank != rank) continue;
+    if (i.op == Opcode::send) most = std::max(most, (sent += i.message_bytes) + kept);
+    if (i.op != Opcode::recv) continue;
+    if (std::erase(early, i.allocates[0].buffer) > 0) {
+      kept -= i.message_bytes;
+      continue;
+    }
+    const std::vector<Buffer>& order = arrivals.at(static_cast<size_t>(i.peer));
+    for (size_t& next = arrived[i.peer]; order.at(next++) != i.allocates[0].buffer;) {
+      early.push_back(order[next - 1]);
+      kept += i.message_bytes;
+    }
+    most = std::max(most, sent + kept);
+  }
+  return most;
 }
 
 std::vector<std::vector<Buffer>> arrivals_of(const Program& all, int rank) {

@@ -28,4 +28,7 @@ struct StageMessages {
   void receive(const Instruction&, const Tensor& place);
 };
 
+/// The most that `memory` holds in a step of this Program (of all ranks), where all micro-batches are of one size.
+int64_t stage_message_bytes(const Program& all, int rank);
+
 }  // namespace tern

@@ -203,12 +203,14 @@ WeightsCheck check_gguf_weights(const ModelSpec& spec, const Gguf& file) {
   return check;
 }
 
-ModelWeights load_gguf_weights(const ModelSpec& spec, const Gguf& file, DType dtype, Arena& arena) {
+ModelWeights load_gguf_weights(const ModelSpec& spec, const Gguf& file, DType dtype, Arena& arena,
+                               const std::vector<bool>& elsewhere) {
   const WeightsCheck check = check_gguf_weights(spec, file);  // before anything is allocated
   if (!check.problems.empty()) throw Error(ErrorKind::bad_file, "{}", check.problems.front());
-  ModelWeights weights = allocate_weights(spec, dtype, MemoryClass::weights, arena);
-  for_each_parameter(spec, weights,
-                     [&](const ParameterInfo& info, Tensor& t) { read_gguf_parameter(spec, file, info, t); });
+  ModelWeights weights = allocate_weights(spec, dtype, MemoryClass::weights, arena, elsewhere);
+  for_each_parameter(spec, weights, [&](const ParameterInfo& info, Tensor& t) {
+    if (!t.empty()) read_gguf_parameter(spec, file, info, t);
+  });
   return weights;
 }
 

@@ -21,7 +21,8 @@ class Io;
 /// Memory  the weights and one row of floats per thread; the file's pages are given back tensor by tensor.
 /// Errors  bad_file: a tensor that is missing, has another shape or a type that tern does not dequantize, or belongs to
 ///         no parameter; usage: a family that GGUF has no names for.
-ModelWeights load_gguf_weights(const ModelSpec&, const Gguf&, DType, Arena&);
+/// elsewhere: units whose parameters are not read (allocate_weights).
+ModelWeights load_gguf_weights(const ModelSpec&, const Gguf&, DType, Arena&, const std::vector<bool>& elsewhere = {});
 /// One of them, into a tensor of its shape.
 void read_gguf_parameter(const ModelSpec&, const Gguf&, const ParameterInfo&, const Tensor&);
 /// The matrices of the file that stay coded for a computation in `dtype`, by the parameter's name, with their bytes: those

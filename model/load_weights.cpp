@@ -242,11 +242,14 @@ std::vector<std::string> notes_on_weights(const std::string& model_dir) {
   return {};
 }
 
-ModelWeights load_weights(const ModelSpec& spec, const std::string& model_dir, DType dtype, Arena& arena) {
-  if (is_gguf_path(model_dir)) return load_gguf_weights(spec, Gguf(model_dir), dtype, arena);
+ModelWeights load_weights(const ModelSpec& spec, const std::string& model_dir, DType dtype, Arena& arena,
+                          const std::vector<bool>& elsewhere) {
+  if (is_gguf_path(model_dir)) return load_gguf_weights(spec, Gguf(model_dir), dtype, arena, elsewhere);
   Loader loader(spec, weights_file(model_dir));
-  ModelWeights weights = allocate_weights(spec, dtype, MemoryClass::weights, arena);
-  for_each_parameter(spec, weights, [&](const ParameterInfo& info, Tensor& t) { loader.load(info, t); });
+  ModelWeights weights = allocate_weights(spec, dtype, MemoryClass::weights, arena, elsewhere);
+  for_each_parameter(spec, weights, [&](const ParameterInfo& info, Tensor& t) {
+    t.empty() ? loader.claim(info) : loader.load(info, t);
+  });
   for_each_fixed(spec, weights, [&](const ParameterInfo& info, Tensor& t) { loader.load(info, t); });
   loader.check_tied_head();
   loader.check_all_claimed();

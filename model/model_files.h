@@ -24,7 +24,9 @@ CodedBytes coded_bytes(const ModelSpec&, const std::string& model_dir, DType);
 /// there must equal the table. Errors: bad_file naming file, tensor, both shapes; a missing tensor, or one that no
 /// parameter claims (buffers that can be made again, such as `rotary_emb.inv_freq` and GPT-2's `attn.bias`, are
 /// skipped).
-ModelWeights load_weights(const ModelSpec&, const std::string& model_dir, DType, Arena&);
+/// elsewhere: units whose parameters are not read (allocate_weights).
+ModelWeights load_weights(const ModelSpec&, const std::string& model_dir, DType, Arena&,
+                          const std::vector<bool>& elsewhere = {});
 /// The same for a program that only infers: packed for the exact kernels, or, where those read weights as they lie
 /// (reads_plain_weights) and the file holds them in `dtype`, as `WeightsIn` says. They count as weights either way.
 /// Hazard  a mapped file must not shrink while the weights are in use (formats/safetensors/safetensors.h).

@@ -119,9 +119,19 @@ ModelWeights empty_weights(const ModelSpec& spec) {
   return w;
 }
 
-ModelWeights allocate_weights(const ModelSpec& spec, DType dtype, MemoryClass memory, Arena& arena) {
+namespace {
+
+bool is_in(const std::vector<bool>& units, size_t unit) { return !units.empty() && units[unit]; }
+
+}  // namespace
+
+ModelWeights allocate_weights(const ModelSpec& spec, DType dtype, MemoryClass memory, Arena& arena,
+                              const std::vector<bool>& elsewhere) {
   ModelWeights w = empty_weights(spec);
-  const auto allocate = [&](const ParameterInfo& info, Tensor& t) { t = arena.allocate(dtype, info.shape, memory); };
+  const auto allocate = [&](const ParameterInfo& info, Tensor& t) {
+    const bool heads = spec.head().tied && &t == &embed_of(w).tokens && !is_in(elsewhere, spec.units.size() - 1);
+    if (heads || !is_in(elsewhere, static_cast<size_t>(info.unit))) t = arena.allocate(dtype, info.shape, memory);
+  };
   for_each_parameter(spec, w, allocate);
   for_each_adapter(spec, w, allocate);
   if (memory == MemoryClass::weights)
@@ -141,12 +151,14 @@ void share_norms(const ModelSpec& spec, ModelWeights& w) {
     }
 }
 
-ModelWeights allocate_gradients(const ModelSpec& spec, DType dtype, Arena& arena, const std::vector<bool>& without) {
+ModelWeights allocate_gradients(const ModelSpec& spec, DType dtype, Arena& arena, const std::vector<bool>& without,
+                                const std::vector<bool>& elsewhere) {
   const DType type = ops::sum_dtype(dtype);
   const auto zeros = [&](Shape shape) { return arena.zeros(type, shape, MemoryClass::gradients); };
   ModelWeights g = empty_weights(spec);
   for_each_trained(spec, g, [&](const ParameterInfo& info, Tensor& t) {
-    if (without.empty() || !without[static_cast<size_t>(info.unit)]) t = zeros(info.shape);
+    const auto unit = static_cast<size_t>(info.unit);
+    if (!is_in(without, unit) && !is_in(elsewhere, unit)) t = zeros(info.shape);
   });
   const HeadSpec& head = spec.head();
   TERN_CHECK(!head.tied || spec.units.front().frozen == spec.units.back().frozen,
@@ -156,7 +168,7 @@ ModelWeights allocate_gradients(const ModelSpec& spec, DType dtype, Arena& arena
     const bool is_table = head.tied && &linear == &head_of(g).projection;
     if (spec.units[is_table ? spec.units.size() - 1 : static_cast<size_t>(info.unit)].frozen)
       linear.weight = NotTrained{};
-    else if (is_table)
+    else if (is_table && !is_in(elsewhere, spec.units.size() - 1))
       linear.weight = DenseWeight{zeros({head.vocab, head.width})};
   });
   return g;
@@ -174,6 +186,7 @@ void share_storage(const ModelSpec& spec, ModelWeights& w) {
 void initialize_weights(const ModelSpec& spec, ModelWeights& weights, uint64_t seed) {
   for_each_fixed(spec, weights, [](const ParameterInfo&, Tensor& t) { t.fill_zero(); });
   for_each_parameter(spec, weights, [&](const ParameterInfo& info, Tensor& t) {
+    if (t.empty()) return;  // another rank's
     // A matrix that ends a residual branch.
     const bool scaled = spec.scaled_residual_init &&
                         (info.name.ends_with("attention.out.weight") || info.name.ends_with("mlp.down.weight"));

@@ -127,13 +127,16 @@ ModelWeights empty_weights(const ModelSpec&);
 /// by allocate_weights.
 void share_storage(const ModelSpec&, ModelWeights&);
 /// Uninitialised weights of every parameter and adapter, sharing storage as above; of MemoryClass::weights also what is
-/// fixed.
-ModelWeights allocate_weights(const ModelSpec&, DType, MemoryClass, Arena&);
+/// fixed. elsewhere: units (one entry each, or none at all) that another rank has: their parameters stay empty tensors; a tied
+/// head's table is there where the head is.
+ModelWeights allocate_weights(const ModelSpec&, DType, MemoryClass, Arena&, const std::vector<bool>& elsewhere = {});
 /// Zero gradients of what is trained, for weights of `dtype`; a frozen unit's own parameters have none. f32, or f64 of
 /// an f64 model; storage is shared as in the weights, but a tied projection has a gradient of its own beside the embedding table's (V·D elements more). Either unit adds to its own
 /// in the order of micro-batches, so no schedule changes their bits. MemoryClass::gradients.
-/// without: of these units (one entry each, or none at all) nothing is allocated but a tied projection's own.
-ModelWeights allocate_gradients(const ModelSpec&, DType dtype, Arena&, const std::vector<bool>& without = {});
+/// without: of these units (one entry each, or none at all) nothing is allocated but a tied projection's own; elsewhere: of
+/// these nothing at all.
+ModelWeights allocate_gradients(const ModelSpec&, DType dtype, Arena&, const std::vector<bool>& without = {},
+                                const std::vector<bool>& elsewhere = {});
 /// Makes one storage of a norm of two branches, for tensors that were set one by one.
 void share_norms(const ModelSpec&, ModelWeights&);
 /// Of a tied model: embed.tokens += head.projection, and head.projection = 0. After the last BACKWARD_WEIGHT of a step

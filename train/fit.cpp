@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/units.h"
+#include "exec/stage_messages.h"
 #include "model/linear.h"
 #include "model/rope_table.h"
 #include "model/thread_memory.h"
@@ -14,6 +15,7 @@
 #include "spec/collective_bytes.h"
 #include "train/checkpoint.h"
 #include "train/plan_settings.h"
+#include "train/stages.h"
 #include "update/step.h"
 
 namespace tern {
@@ -90,6 +92,8 @@ int64_t MemoryPlan::tensors() const {
 }
 
 Placement step_placement(const ModelSpec& spec, const TrainSettings& s, int64_t sequences) {
+  if (num_stage_devices(s) > 1)
+    return placement_of(spec, *s.plan, {.scratch = scratch_bytes(s.multiply, s.dtype), .update = s.optimizer});
   const TrainJob job{.batch = sequences,
                      .seq = s.seq,
                      .dtype = s.dtype,
@@ -106,6 +110,49 @@ Placement step_placement(const ModelSpec& spec, const TrainSettings& s, int64_t 
 }
 
 namespace {
+
+// Of a run in stages, all ranks together: the step, and what lies there beside it. The first rank has the whole model too, which is
+// evaluated and written.
+void predict_stages(const ModelSpec& spec, const TrainSettings& s, MemoryPlan& plan, RankBytes& peak) {
+  const Program all = lower(spec, step_placement(spec, s, s.batch));
+  const Simulation simulated = simulate(all);
+  const RankPlace first = rank_place(spec, s, 0);
+  const std::vector<Layer> layers = layers_of(spec);
+  const std::vector<ParameterInfo> infos = trained_parameters(spec);
+  const int64_t replicas = first.replicas, wide = s.dtype == DType::f64 ? 8 : 4, fixed = num_fixed_numbers(spec) * wide;
+  const bool split_table = spec.head().tied && first.home.front() != first.home.back();
+  const int64_t copied = split_table ? spec.vocab * spec.width : 0;  // elements of the head's copy of the table
+  const int64_t whole = plan.weights;
+  plan.weights = replicas * (plan.weights - fixed + copied * size_of(s.dtype)) + s.ranks * fixed;
+  if (s.dtype == DType::bf16) plan.beginning = plan.weights / size_of(s.dtype) * (wide + size_of(s.dtype));
+  plan.weights += whole;
+  plan.gradients *= replicas;
+  if (split_table)
+    plan.optimizer +=
+        state_bytes(s.optimizer, s.dtype, std::vector<CountedForm>{{{ParameterKind::table, spec.vocab, spec.width}}});
+  plan.optimizer *= replicas;
+  peak = {};
+  for (int device = 0; device < all.num_ranks; ++device) {
+    const RankBytes& own = simulated.ranks[static_cast<size_t>(device)];
+    peak.peak_bytes += replicas * own.peak_bytes;
+    peak.buffers_at_peak += replicas * own.buffers_at_peak, peak.workspace_at_peak += replicas * own.workspace_at_peak;
+    plan.messages += replicas * stage_message_bytes(all, device);
+    int64_t longest = 0;  // of the sums over replicas
+    for (const Layer& layer : layers) {
+      if (first.home[static_cast<size_t>(layer.first)] != device) continue;
+      for (const bool experts : {false, true}) {
+        int64_t together = 0;
+        for (const ParameterInfo& info : infos)
+          if (info.unit >= layer.first && info.unit < layer.first + layer.count && is_expert(info) == experts)
+            together += info.shape.count();
+        if (!experts && split_table && layer.first + layer.count == std::ssize(spec.units)) together += copied;
+        longest = std::max(longest, (together + replicas - 1) / replicas);
+      }
+    }
+    if (replicas > 1) plan.messages += replicas * staging_elements(longest, static_cast<int>(replicas)) * wide;
+  }
+  if (split_table) plan.messages += 2 * replicas * staging_elements((copied + 1) / 2, 2) * wide;
+}
 
 // The longest part that one rank sums up of a layer's gradients: an equal one, or what it keeps.
 int64_t longest_sum(const ModelSpec& spec, const TrainSettings& s) {
@@ -156,14 +203,20 @@ MemoryPlan predict_memory(const ModelSpec& spec, const TrainSettings& s, int64_t
   // kept of the others lies beside it.
   const int64_t largest = std::min(s.micro_batch, s.batch);
   // What one micro-batch's sums over ranks still hold lies beside the next one.
-  const int64_t micros = sums_each_micro_batch(s) ? 2 : s.sum_order.groups / s.ranks;
-  const Program step = lower(spec, step_placement(spec, s, largest * micros), 0);
-  RankBytes peak = simulate(step).ranks[0];
-  peak.peak_bytes *= s.ranks, peak.buffers_at_peak *= s.ranks, peak.workspace_at_peak *= s.ranks;
-  plan.weights *= s.ranks, plan.gradients = apart + s.ranks * (plan.gradients - apart);
-  plan.optimizer = shared + s.ranks * (plan.optimizer - shared);
-  if (s.dtype == DType::bf16) plan.beginning = s.ranks * begins + plan.optimizer;
-  if (s.ranks > 1) plan.messages = s.ranks * staging_elements(longest_sum(spec, s), s.ranks) * wide;
+  RankBytes peak;
+  if (num_stage_devices(s) > 1) {
+    predict_stages(spec, s, plan, peak);
+    if (plan.beginning > 0) plan.beginning += plan.optimizer;
+  } else {
+    const int64_t micros = sums_each_micro_batch(s) ? 2 : s.sum_order.groups / s.ranks;
+    const Program step = lower(spec, step_placement(spec, s, largest * micros), 0);
+    peak = simulate(step).ranks[0];
+    peak.peak_bytes *= s.ranks, peak.buffers_at_peak *= s.ranks, peak.workspace_at_peak *= s.ranks;
+    plan.weights *= s.ranks, plan.gradients = apart + s.ranks * (plan.gradients - apart);
+    plan.optimizer = shared + s.ranks * (plan.optimizer - shared);
+    if (s.dtype == DType::bf16) plan.beginning = s.ranks * begins + plan.optimizer;
+    if (s.ranks > 1) plan.messages = s.ranks * staging_elements(longest_sum(spec, s), s.ranks) * wide;
+  }
   if (!s.valid_data.empty()) {
     const CostQuery exact = evaluation_query(spec, s, largest);
     const RankBytes evaluation = simulate(forward_program(spec, {&exact, 1})).ranks[0];

@@ -36,7 +36,8 @@ struct MemoryPlan {
 };
 
 /// A step of so many sequences on one rank, in micro-batches of the settings, each layer recomputed as the plan says
-/// or the settings, shared out likewise; with several ranks the gradients are summed over them. Windows are taken to be full, so attended pairs are an upper bound. With a plan, its step.
+/// or the settings, shared out likewise; with several ranks the gradients are summed over them. Windows are taken to be full, so attended pairs are an upper bound. With a plan, its step;
+/// with one of several stages the plan's whole batch, whatever `sequences`.
 Placement step_placement(const ModelSpec&, const TrainSettings&, int64_t sequences);
 /// Predicted peak of a run with these settings. `process_bytes`: of the program itself, see program_bytes().
 MemoryPlan predict_memory(const ModelSpec&, const TrainSettings&, int64_t process_bytes);

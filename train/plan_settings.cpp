@@ -16,10 +16,16 @@ std::string why_not_trained(const Plan& p) {
   const auto shares = [&](const char* what, const char* fix) {
     return fmt::format("shares out {}, which tern train does not yet: plan with --fix {}", what, fix);
   };
-  if (c.num_stages > 1) return shares("layers (pipeline parallelism)", "pp=1");
   if (c.mesh.tensor > 1) return shares("matrices (tensor parallelism)", "tp=1");
   if (c.mesh.context > 1) return shares("sequences (context parallelism)", "cp=1");
   if (c.mesh.expert > 1 || c.mesh.expert_tensor > 1) return shares("experts (expert parallelism)", "ep=1,etp=1");
+  for (const PlannedLayers& l : p.layers)
+    if (c.num_stages > 1 && c.mesh.data > 1 && l.strategy.zero > 0)
+      return fmt::format(
+          "shares out layers (pipeline parallelism) under zero {}; tern train runs stages under zero 0: plan with "
+          "--zero "
+          "0, or with --fix pp=1",
+          l.strategy.zero);
   for (const PlannedLayers& l : p.layers)
     if (c.mesh.data > 1 && l.strategy.zero > 2)
       return fmt::format("has layers under zero {}; tern train knows zero 0, 1 and 2: plan with --zero 0,1,2",
@@ -106,7 +112,13 @@ void apply_plan(const Plan& p, const Options& o, TrainSettings& s) {
 void check_planned_model(const ModelSpec& spec, const TrainSettings& s) {
   if (!s.plan) return;
   try {
-    placement_of(spec, *s.plan);
+    const Placement placed = placement_of(spec, *s.plan);
+    const PipelineShape& shape = placed.shape;
+    if (shape.num_devices > 1 && placed.mesh.data > 1 && spec.head().tied &&
+        device_of(shape, 0) == device_of(shape, shape.num_stages() - 1))
+      throw Error(ErrorKind::usage,
+                  "the plan has replicas of stages whose first device has the tied table's head too, which tern train "
+                  "does not run yet: plan with --fix dp=1, or with another schedule");
   } catch (const Error& e) { throw Error(e.kind(), "--plan {}: {}", s.plan_path, e.what()); }
 }
 

@@ -4,8 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <vector>
@@ -13,83 +11,12 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/fault_io.h"
-#include "base/memory_io.h"
 #include "base/rng.h"
-#include "base/threads_testing.h"
 #include "comm/decorators.h"
-#include "comm/thread_world.h"
-#include "formats/tokenizer/tokenizer.h"
-#include "train/checkpoint.h"
-#include "train/trainer.h"
+#include "train/ranks_testing.h"
 
 namespace tern {
 namespace {
-
-const std::string kTokenizer = TERN_SOURCE_DIR "/tests/golden/tokenizers/byte_level";
-
-// What the runs read, and the cache of the machine's peak.
-struct Inputs {
-  std::string path = testing::TempDir() + "tern-ranks-XXXXXX";
-  explicit Inputs(bool tied) {
-    EXPECT_NE(::mkdtemp(path.data()), nullptr);
-    ::setenv("XDG_CACHE_HOME", path.c_str(), 1);
-    std::string text;
-    for (int i = 0; i < 60; ++i) text += fmt::format("line {} of {}\n", i, i * i % 7);
-    write_file_atomically(real_io(), path + "/text.txt", text);
-    write_file_atomically(
-        real_io(), path + "/config.json",
-        fmt::format(
-            R"({{"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": {}, "hidden_size": 16,
- "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1,
- "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "tie_word_embeddings": {}, "hidden_act": "silu"}})",
-            Tokenizer::load(kTokenizer).vocab_size(), tied));
-  }
-  ~Inputs() { remove_all(real_io(), path); }
-  Inputs(const Inputs&) = delete;
-};
-
-TrainSettings settings_of(const Inputs& inputs, DType dtype) {
-  TrainSettings s;
-  s.model = inputs.path + "/config.json", s.tokenizer = kTokenizer, s.output = "run";
-  s.data = s.valid_data = inputs.path + "/text.txt";
-  s.from_scratch = true, s.seed = 3;
-  s.seq = 8, s.batch = 8, s.micro_batch = 1;
-  s.sum_order.groups = 4;
-  s.schedule = {.kind = LearningRateKind::cosine,
-                .peak = 1e-2,
-                .minimum = 1e-3,
-                .warmup_steps = 1,
-                .decay_steps = 0,
-                .total_steps = 6};
-  s.checkpoint_every = 2, s.keep_checkpoints = 1, s.eval_every = 3, s.eval_batches = 1, s.log_every = 1;
-  s.dtype = dtype;
-  return s;
-}
-
-using Wrap = std::function<std::unique_ptr<Transport>(std::unique_ptr<Transport>)>;
-
-// Rank 0's result. The last rank alone watches a stop; `wrap` changes a rank's transport.
-TrainResult train_on(TrainSettings s, int ranks, Io& io, const TrainHooks& hooks = {},
-                     const std::atomic<bool>& stop_of_last = kNeverStops, const Wrap& wrap = {}) {
-  s.ranks = ranks;
-  TrainResult result;
-  run_ranks(ranks, {}, [&](std::unique_ptr<Transport> transport) {
-    with_threads(1, [&] {
-      const int rank = transport->rank();
-      const bool last = rank == ranks - 1;
-      if (wrap) transport = wrap(std::move(transport));
-      TrainResult own =
-          train(s, rank == 0 ? hooks : TrainHooks{}, io,
-                {.world = std::make_shared<Comm>(std::move(transport)), .stop = last ? stop_of_last : kNeverStops});
-      if (rank == 0) result = std::move(own);
-    });
-  });
-  return result;
-}
-
-std::string bits_of(const TrainResult& r, Io& io) {
-  return io.read(r.model + "/model.safetensors") + io.read(r.checkpoint + "/" + rank_file(0));
-}
 
 void expect_bits_of_one(TrainSettings s, const std::vector<int>& numbers, int zero = 0) {
   s.zero = zero;
@@ -112,7 +39,7 @@ void expect_bits_of_one(TrainSettings s, const std::vector<int>& numbers, int ze
   }
 }
 void expect_bits_of_one(DType dtype, bool tied) {
-  const Inputs inputs(tied);
+  const RunInputs inputs(tied);
   expect_bits_of_one(settings_of(inputs, dtype), {1, 2, 4});
 }
 
@@ -122,7 +49,7 @@ TEST(TrainRanks, AnyNumberOfThemLeavesTheBitsOfOne) {
 }
 
 TEST(TrainRanks, WithEveryUpdateRule) {
-  const Inputs inputs(true);
+  const RunInputs inputs(true);
   for (const UpdateRule rule : kUpdateRules) {
     TrainSettings s = settings_of(inputs, DType::f32);
     s.optimizer = update_config(rule);
@@ -134,7 +61,7 @@ TEST(TrainRanks, WithEveryUpdateRule) {
 // Shared out: the same bits with every rule, checkpoints, evaluations and exported models among them.
 TEST(TrainRanks, SharedStateLeavesTheBitsOfOne) {
   for (const bool tied : {false, true}) {
-    const Inputs inputs(tied);
+    const RunInputs inputs(tied);
     for (const DType dtype : {DType::f32, DType::bf16}) expect_bits_of_one(settings_of(inputs, dtype), {1, 2, 4}, 1);
     for (const UpdateRule rule : kUpdateRules) {
       TrainSettings s = settings_of(inputs, tied ? DType::bf16 : DType::f32);
@@ -150,7 +77,7 @@ TEST(TrainRanks, SharedStateLeavesTheBitsOfOne) {
 TEST(TrainRanks, SharedGradientsLeaveTheBitsOfOneAndGoOn) {
   for (const bool tied : {false, true})
     for (const DType dtype : {DType::f32, DType::bf16}) {
-      const Inputs inputs(tied);
+      const RunInputs inputs(tied);
       TrainSettings s = settings_of(inputs, dtype);
       s.micro_batch = 2;
       MemoryIo copies, shared, several, stopped;
@@ -174,7 +101,7 @@ TEST(TrainRanks, SharedGradientsLeaveTheBitsOfOneAndGoOn) {
 TEST(TrainRanks, InF64Too) { expect_bits_of_one(DType::f64, true); }
 
 TEST(TrainRanks, AnotherOrderOfSumsIsAnotherRunToTheBit) {
-  const Inputs inputs(true);
+  const RunInputs inputs(true);
   TrainSettings s = settings_of(inputs, DType::f32);
   MemoryIo four, one;
   const std::string want = bits_of(train_on(s, 1, four), four);
@@ -184,7 +111,7 @@ TEST(TrainRanks, AnotherOrderOfSumsIsAnotherRunToTheBit) {
 
 // Stopped by one rank alone: all leave at one step, and any number of ranks goes on to the same bits.
 TEST(TrainRanks, AStopOfOneStopsAllAndAnotherNumberOfRanksGoesOn) {
-  const Inputs inputs(true);
+  const RunInputs inputs(true);
   TrainSettings s = settings_of(inputs, DType::bf16);
   MemoryIo whole;
   const std::string want = bits_of(train_on(s, 1, whole), whole);
@@ -212,7 +139,7 @@ TEST(TrainRanks, TheTimeOfOneRankIsUpForAll) {
     int64_t now_ns() const override { return 1'000'000'000 * ++asked; }
     mutable std::atomic<int64_t> asked = 0;
   };
-  const Inputs inputs(false);
+  const RunInputs inputs(false);
   TrainSettings s = settings_of(inputs, DType::f32);
   s.ranks = 4, s.max_seconds = 0.5;
   for (const int early : {0, 3, -1}) {
@@ -231,7 +158,7 @@ TEST(TrainRanks, TheTimeOfOneRankIsUpForAll) {
 }
 
 TEST(TrainRanks, WhatRankZeroRefusesEndsAllWithItsWords) {
-  const Inputs inputs(false);
+  const RunInputs inputs(false);
   TrainSettings s = settings_of(inputs, DType::f32);
   MemoryIo io;
   s.memory_bytes = 1 << 20;
@@ -248,7 +175,7 @@ TEST(TrainRanks, WhatRankZeroRefusesEndsAllWithItsWords) {
 
 // Before the run, and at a write in its middle: all end with the disk's error, not with that of a lost rank.
 TEST(TrainRanks, AFullDiskEndsAll) {
-  const Inputs inputs(false);
+  const RunInputs inputs(false);
   const TrainSettings s = settings_of(inputs, DType::f32);
   const auto refused = [&](Io& io) -> std::string {
     try {
@@ -278,7 +205,7 @@ TEST(TrainRanks, AFullDiskEndsAll) {
 TEST(TrainRanks, WhatGoesOnAfterAKillAtAWriteHasTheSameBits) {
   constexpr uint64_t kSeed = 20261123;
   SCOPED_TRACE(fmt::format("seed {}", kSeed));
-  const Inputs inputs(true);
+  const RunInputs inputs(true);
   const TrainSettings s = settings_of(inputs, DType::f32);
   MemoryIo whole;
   FaultIo counter(whole);
@@ -306,7 +233,7 @@ TEST(TrainRanks, WhatGoesOnAfterAKillAtAWriteHasTheSameBits) {
 // bits of the run that was never disturbed.
 void expect_bits_after_losses(int cases, uint64_t seed) {
   SCOPED_TRACE(fmt::format("seed {}", seed));
-  const Inputs inputs(true);
+  const RunInputs inputs(true);
   const TrainSettings s = settings_of(inputs, DType::f32);
   MemoryIo whole;
   const std::string want = bits_of(train_on(s, 1, whole), whole);
@@ -340,7 +267,7 @@ TEST(TrainRanksSlow, AHundredLostRanks) { expect_bits_after_losses(100, 1); }
 
 // One document holds every rank, predicted and measured, with the same instructions.
 TEST(TrainRanks, ATraceHoldsAllOfThem) {
-  const Inputs inputs(true);
+  const RunInputs inputs(true);
   TrainSettings s = settings_of(inputs, DType::f32);
   s.trace = "trace.json";
   MemoryIo io;
@@ -363,7 +290,7 @@ TEST(TrainRanks, ATraceHoldsAllOfThem) {
 }
 
 TEST(TrainRanks, MemoryIsPredictedWithWhatGroupsKeep) {
-  const Inputs inputs(true);
+  const RunInputs inputs(true);
   TrainSettings s = settings_of(inputs, DType::f32);
   for (const int64_t groups : {1, 2, 4, 8}) {
     s.sum_order.groups = groups;

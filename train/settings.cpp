@@ -100,7 +100,8 @@ int ranks_from(const Options& o, const std::optional<Plan>& plan) {
   return static_cast<int>(plan ? plan->choice.devices() : o.integer("ranks"));
 }
 SumOrder sum_order_from(const Options& o, const std::optional<Plan>& plan = {}) {
-  return {o.has("sum-groups") ? o.integer("sum-groups") : ranks_from(o, plan)};
+  if (o.has("sum-groups")) return {o.integer("sum-groups")};
+  return {plan ? plan->choice.mesh.data : ranks_from(o, plan)};
 }
 
 // As large as the groups of a step allow.
@@ -295,19 +296,25 @@ TrainSettings train_settings(const Options& o) {
 }
 
 bool sums_in_order(const TrainSettings& s) {
-  if (s.ranks == 1 && s.sum_order.groups == 1) return true;
+  const int replicas = num_replicas(s);
+  if (replicas == 1 && s.sum_order.groups == 1) return true;
   return s.batch % s.micro_batch == 0 &&
-         check_sum_order(s.sum_order, s.ranks, s.batch / s.micro_batch) == SumFault::none;
+         check_sum_order(s.sum_order, replicas, s.batch / s.micro_batch) == SumFault::none;
 }
 
 void check_ranks(const TrainSettings& s) {
   const int64_t groups = s.sum_order.groups;
-  if (sums_each_micro_batch(s) && groups != s.ranks)
+  const int replicas = num_replicas(s);
+  if (num_stage_devices(s) > 1 && groups != replicas)
+    throw Error(ErrorKind::usage,
+                "--sum-groups: {}, but the plan's stages sum the micro-batches of {} each in their order; leave it out",
+                groups, counted(replicas, "replica"));
+  if (sums_each_micro_batch(s) && groups != replicas)
     throw Error(
         ErrorKind::usage,
         "--sum-groups: {}, but --zero 2 sums each micro-batch over the {} ranks before the next one; choose {}, "
         "or --zero 1",
-        groups, s.ranks, remedy_of(s, nearest_order(s)));
+        groups, replicas, remedy_of(s, nearest_order(s)));
   if (sums_in_order(s)) return;
   const std::string remedy = remedy_of(s, nearest_order(s));
   if (s.batch % s.micro_batch != 0)
@@ -316,22 +323,22 @@ void check_ranks(const TrainSettings& s) {
                 "shares are equal; choose {}",
                 s.micro_batch, s.batch, remedy);
   const int64_t micros = s.batch / s.micro_batch;
-  switch (check_sum_order(s.sum_order, s.ranks, micros)) {
+  switch (check_sum_order(s.sum_order, replicas, micros)) {
     case SumFault::micro_not_divided:
       throw Error(ErrorKind::usage,
                   "--{}: {} of a step (--batch {} in --micro-batch {}) cannot be shared out to {} in equal parts; "
                   "choose {}",
-                  groups == s.ranks ? "ranks" : "sum-groups",
+                  groups == replicas ? "ranks" : "sum-groups",
                   micros == 1 ? std::string("1 micro-batch") : fmt::format("{} micro-batches", micros), s.batch,
-                  s.micro_batch, groups == s.ranks ? counted(groups, "rank") : counted(groups, "group"), remedy);
+                  s.micro_batch, groups == replicas ? counted(groups, "rank") : counted(groups, "group"), remedy);
     case SumFault::ranks_not_divided:
       throw Error(ErrorKind::usage, "--sum-groups: {} cannot be shared out to --ranks {}; choose {}",
-                  counted(groups, "group"), s.ranks, remedy);
+                  counted(groups, "group"), replicas, remedy);
     default:
       throw Error(ErrorKind::usage,
                   "--sum-groups: {} groups on --ranks {} are {} to a rank, no power of two: one rank would sum them in "
                   "another order; choose {}",
-                  groups, s.ranks, groups / s.ranks, remedy);
+                  groups, replicas, groups / replicas, remedy);
   }
 }
 
@@ -343,7 +350,7 @@ int deepest_zero(const TrainSettings& s) {
 }
 
 bool sums_each_micro_batch(const TrainSettings& s) {
-  return deepest_zero(s) >= 2 && s.ranks > 1 && s.batch > s.micro_batch * s.ranks;
+  return deepest_zero(s) >= 2 && num_replicas(s) > 1 && s.batch > s.micro_batch * num_replicas(s);
 }
 
 std::vector<int> zero_of_units(const ModelSpec& spec, const TrainSettings& s) {

@@ -26,7 +26,7 @@ struct TrainSettings {
   bool from_scratch = false;
   int64_t seq = 256, batch = 32, micro_batch = 32;  // batch and micro_batch in sequences
   std::optional<int64_t> context;                   // --context: what the model declares from now on
-  int ranks = 1;                  // --ranks: each with a copy of the model and its share of every step's micro-batches
+  int ranks = 1;                  // --ranks: each with a copy of the model, or of the plan's layers of its stage
   int zero = 0;                   // --zero: of every layer, if no plan says it of each
   SumOrder sum_order;             // --sum-groups, over the micro-batches of all ranks
   LearningRateSchedule schedule;  // total_steps: --steps
@@ -64,8 +64,12 @@ int deepest_zero(const TrainSettings&);
 /// Whether a micro-batch's gradients are summed over ranks before the next one's, which is another order where a rank has
 /// several.
 bool sums_each_micro_batch(const TrainSettings&);
+/// Devices that a plan cuts the layers over; 1: each rank has all of them.
+inline int num_stage_devices(const TrainSettings& s) { return s.plan ? s.plan->choice.num_stages : 1; }
+/// Ranks that have the same layers, each with its share of every step's micro-batches.
+inline int num_replicas(const TrainSettings& s) { return s.ranks / num_stage_devices(s); }
 /// Sequences of a step on one rank.
-inline int64_t rank_batch(const TrainSettings& s) { return s.batch / s.ranks; }
+inline int64_t rank_batch(const TrainSettings& s) { return s.batch / num_replicas(s); }
 
 /// What the verb works out for options that are not given, in the order of the table: `value` as one would type it,
 /// `why` for people.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -15,17 +16,11 @@ namespace {
 // An empty file is nobody's.
 bool is_trace(const std::string& text) { return text.empty() || text.starts_with(R"({"displayTimeUnit")"); }
 
-// The same list on every rank, each with its times, from the first that began.
-std::vector<TraceEvent> on_all_ranks(const std::vector<TraceEvent>& list, std::span<const double> starts,
-                                     std::span<const double> durations) {
-  std::vector<TraceEvent> all;
-  const double begin = starts.empty() ? 0 : *std::ranges::min_element(starts);
-  for (size_t at = 0; at < starts.size(); ++at) {
-    TraceEvent& e = all.emplace_back(list[at % list.size()]);
-    e.rank = static_cast<int>(at / list.size());
-    e.start_s = starts[at] - begin, e.duration_s = durations[at];
-  }
-  return all;
+// A device's event as its replica's.
+TraceEvent at_rank(TraceEvent e, int rank, int replicas) {
+  e.rank = rank;
+  if (e.peer >= 0) e.peer = e.peer * replicas + rank % replicas;
+  return e;
 }
 
 }  // namespace
@@ -42,24 +37,49 @@ void require_trace_place(const std::string& path, Io& io) {
     throw Error(ErrorKind::usage, "--trace {}: holds something else than a trace; choose another file", path);
 }
 
-std::vector<TraceEvent> gather_trace(const std::vector<TraceEvent>& mine, int64_t begin_ns, Comm& world) {
-  std::vector<double> starts, durations;
-  for (const TraceEvent& e : mine) {
-    starts.push_back(seconds_between(0, begin_ns) + e.start_s);
-    durations.push_back(e.duration_s);
+std::vector<TraceEvent> gather_trace(const Program& all, const std::vector<TraceEvent>& mine, int64_t begin_ns,
+                                     Comm& world) {
+  // What an event is, the list says; what it took, its rank.
+  std::vector<std::vector<const Instruction*>> lists(static_cast<size_t>(all.num_ranks));
+  for (const Instruction& i : all.instructions) lists[static_cast<size_t>(i.rank)].push_back(&i);
+  size_t longest = 0;
+  for (const auto& list : lists) longest = std::max(longest, list.size());
+  constexpr size_t kValues = 4;
+  std::vector<double> own(longest * kValues);
+  for (size_t at = 0; at < mine.size(); ++at) {
+    double* values = &own[at * kValues];
+    values[0] = seconds_between(0, begin_ns) + mine[at].start_s, values[1] = mine[at].duration_s;
+    values[2] = static_cast<double>(mine[at].buffer_bytes), values[3] = static_cast<double>(mine[at].peak_bytes);
   }
-  const std::vector<double> all = world.gather(starts);
-  return on_all_ranks(mine, all, world.gather(durations));
+  const std::vector<double> everyones = world.gather(own);
+  std::vector<TraceEvent> events;
+  const int replicas = world.size() / all.num_ranks;
+  double begin = std::numeric_limits<double>::max();
+  for (int rank = 0; rank < world.size(); ++rank) {
+    const auto& list = lists[static_cast<size_t>(rank / replicas)];
+    const double* values = &everyones[static_cast<size_t>(rank) * own.size()];
+    for (const Instruction* i : list) {
+      begin = std::min(begin, values[0]);
+      events.push_back(at_rank(
+          trace_event(*i, values[0], values[1], static_cast<int64_t>(values[2]), static_cast<int64_t>(values[3])), rank,
+          replicas));
+      values += kValues;
+    }
+  }
+  for (TraceEvent& e : events) e.start_s -= begin;
+  return events;
 }
 
-std::vector<TraceEvent> predicted_trace(const Program& program, double flops_per_s, int ranks) {
+std::vector<TraceEvent> predicted_trace(const Program& all, double flops_per_s, int ranks) {
   Rates rates;
   if (flops_per_s > 0) rates.flops_per_s = flops_per_s;
-  const std::vector<TraceEvent> one = trace_of(program, simulate(program, instruction_times(program, rates)));
-  std::vector<double> starts, durations;
+  const std::vector<TraceEvent> devices = trace_of(all, simulate(all, instruction_times(all, rates)));
+  const int replicas = ranks / all.num_ranks;
+  std::vector<TraceEvent> events;
   for (int rank = 0; rank < ranks; ++rank)
-    for (const TraceEvent& e : one) starts.push_back(e.start_s), durations.push_back(e.duration_s);
-  return on_all_ranks(one, starts, durations);
+    for (const TraceEvent& e : devices)
+      if (e.rank == rank / replicas) events.push_back(at_rank(e, rank, replicas));
+  return events;
 }
 
 }  // namespace tern

@@ -12,14 +12,15 @@ namespace tern {
 namespace {
 
 // As a run begins: the model's own from its files or drawn, new adapters.
-ModelWeights first_weights(const TrainSettings& s, const TrainInputs& in, DType dtype, Arena& arena) {
+ModelWeights first_weights(const TrainSettings& s, const TrainInputs& in, DType dtype, Arena& arena,
+                           const std::vector<bool>& elsewhere) {
   ModelWeights weights;
   if (s.from_scratch) {
-    weights = allocate_weights(in.spec, dtype, MemoryClass::weights, arena);
+    weights = allocate_weights(in.spec, dtype, MemoryClass::weights, arena, elsewhere);
     initialize_weights(in.spec, weights, s.seed);
   } else {
     require_finite(in.dir.weights);
-    weights = load_weights(in.spec, in.dir.path, dtype, arena);
+    weights = load_weights(in.spec, in.dir.path, dtype, arena, elsewhere);
   }
   initialize_adapters(in.spec, weights, s.seed);
   return weights;
@@ -30,10 +31,12 @@ bool has_frozen(const ModelSpec& spec) {
 }
 
 // Where masters have other values, and no checkpoint holds what is frozen.
-ModelWeights weights_beside_masters(const TrainSettings& s, const TrainInputs& in, Arena& arena) {
-  if (has_frozen(in.spec)) return first_weights(s, in, s.dtype, arena);
-  ModelWeights weights = allocate_weights(in.spec, s.dtype, MemoryClass::weights, arena);
-  for (const Tensor* weight : tensors(in.spec, weights)) weight->fill_zero();
+ModelWeights weights_beside_masters(const TrainSettings& s, const TrainInputs& in, Arena& arena,
+                                    const std::vector<bool>& elsewhere) {
+  if (has_frozen(in.spec)) return first_weights(s, in, s.dtype, arena, elsewhere);
+  ModelWeights weights = allocate_weights(in.spec, s.dtype, MemoryClass::weights, arena, elsewhere);
+  for (const Tensor* weight : tensors(in.spec, weights))
+    if (!weight->empty()) weight->fill_zero();
   return weights;
 }
 
@@ -58,13 +61,14 @@ void read_tensor(const Safetensors& file, const StateTensor& want, int rank) {
 
 }  // namespace
 
-TrainState fresh_state(const TrainSettings& s, const TrainInputs& in, Arena& arena, Shares shares) {
+TrainState fresh_state(const TrainSettings& s, const TrainInputs& in, Arena& arena, Shares shares,
+                       const std::vector<bool>& elsewhere) {
   TrainState state;
   if (s.dtype == DType::bf16) {
     // f32 first: the masters must not begin from rounded values. Lives only until they are copied, before gradients
     // exist.
-    ModelWeights exact = first_weights(s, in, DType::f32, arena);
-    state.weights = weights_beside_masters(s, in, arena);
+    ModelWeights exact = first_weights(s, in, DType::f32, arena, elsewhere);
+    state.weights = weights_beside_masters(s, in, arena, elsewhere);
     state.optimizer = make_optimizer_state(in.spec, state.weights, s.optimizer, arena, std::move(shares));
     const OptimizerState& o = state.optimizer;
     const std::vector<Tensor*> trained = trained_tensors(in.spec, exact);
@@ -75,17 +79,17 @@ TrainState fresh_state(const TrainSettings& s, const TrainInputs& in, Arena& are
                    [&](const ParameterInfo&, Tensor& t) { copy_bytes(t, state.optimizer.fixed[next++]); });
     round_masters(in.spec, state.optimizer, state.weights);
   } else {
-    state.weights = first_weights(s, in, s.dtype, arena);
+    state.weights = first_weights(s, in, s.dtype, arena, elsewhere);
     state.optimizer = make_optimizer_state(in.spec, state.weights, s.optimizer, arena, std::move(shares));
   }
-  state.gradients = allocate_gradients(in.spec, s.dtype, arena, state.optimizer.shares.gradients_apart);
+  state.gradients = allocate_gradients(in.spec, s.dtype, arena, state.optimizer.shares.gradients_apart, elsewhere);
   return state;
 }
 
 TrainState load_state(const TrainSettings& s, const TrainInputs& in, Io& io, const std::string& checkpoint,
-                      const Manifest& manifest, Arena& arena, Shares shares) {
+                      const Manifest& manifest, Arena& arena, Shares shares, const std::vector<bool>& elsewhere) {
   TrainState state;
-  state.weights = weights_beside_masters(s, in, arena);
+  state.weights = weights_beside_masters(s, in, arena, elsewhere);
   state.optimizer = make_optimizer_state(in.spec, state.weights, s.optimizer, arena, std::move(shares));
   const CheckpointData data(io, checkpoint, 0);  // all of the state is in rank 0's file
   const std::vector<StateTensor> wanted = state_tensors(s.optimizer, s.dtype, state.optimizer);
@@ -94,7 +98,7 @@ TrainState load_state(const TrainSettings& s, const TrainInputs& in, Io& io, con
                 data.tensors().path(), data.tensors().size(), wanted.size());
   for (const StateTensor& want : wanted) read_tensor(data.tensors(), want, state.optimizer.shares.rank);
   round_masters(in.spec, state.optimizer, state.weights);
-  state.gradients = allocate_gradients(in.spec, s.dtype, arena, state.optimizer.shares.gradients_apart);
+  state.gradients = allocate_gradients(in.spec, s.dtype, arena, state.optimizer.shares.gradients_apart, elsewhere);
   state.step = manifest.step;
   state.samples = manifest.samples;
   return state;
@@ -129,7 +133,7 @@ void gather_to_first(Comm& world, const StateTensor& t, const Tensor& whole) {
     return;
   }
   std::vector<Tensor> send(static_cast<size_t>(world.size())), receive(send.size());
-  send[0] = t.own;
+  if (std::ranges::count(t.owners, world.rank(), &RankInterval::rank) > 0) send[0] = t.own;
   if (world.rank() == 0)
     for (const RankInterval& o : t.owners)
       receive[static_cast<size_t>(o.rank)] =

@@ -22,20 +22,24 @@ struct TrainState {
 /// moments.
 /// Errors: those of load_weights; NotFinite naming the tensor of the files that holds NaN or infinity.
 /// Shares  what of the optimizer's state this rank keeps (update/shares.h).
-TrainState fresh_state(const TrainSettings&, const TrainInputs&, Arena&, Shares = {});
+/// elsewhere: units that another rank has (allocate_weights).
+TrainState fresh_state(const TrainSettings&, const TrainInputs&, Arena&, Shares = {},
+                       const std::vector<bool>& elsewhere = {});
 /// The state of a verified checkpoint, or this rank's part of it. What is frozen is in none: it comes from where the run began. Errors:
 /// those of fresh_state where something is frozen; bad_file naming the tensor that is missing, unknown, or of
 /// another shape or type.
 TrainState load_state(const TrainSettings&, const TrainInputs&, Io&, const std::string& checkpoint, const Manifest&,
-                      Arena&, Shares = {});
+                      Arena&, Shares = {}, const std::vector<bool>& elsewhere = {});
 
 /// A tensor of a checkpoint, "model.NAME" (masters) or "SLOT.NAME" (spec/update_rules.def), and this rank's part of it.
 struct StateTensor {
   std::string name;
   DType dtype;
-  Shape shape;                         // of the whole
-  Tensor own;                          // the whole, or this rank's part as one row of numbers; empty: it has none
-  std::vector<RankInterval> owners{};  // of the whole's elements; empty: every rank has it whole
+  Shape shape;  // of the whole
+  Tensor own;   // the whole, or this rank's part as one row of numbers; empty: it has none
+  std::vector<RankInterval>
+      owners{};  // of the whole's elements; empty: every rank has it whole. (In stages others than
+                 // the owner may have it too.)
 };
 /// What a checkpoint holds: all masters, then what the rule keeps, then what no update changes. `dtype` is the weights'.
 std::vector<StateTensor> state_tensors(const UpdateConfig&, DType dtype, const OptimizerState&);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -22,6 +23,7 @@
 #include "train/plan_settings.h"
 #include "train/run_checks.h"
 #include "train/run_dir.h"
+#include "train/stages.h"
 #include "train/step_trace.h"
 #include "train/train_state.h"
 
@@ -79,9 +81,13 @@ class Trainer {
     if (hooks_.planned) hooks_.planned(result_.predicted, in_.spec);
     if (leads()) check_room(process);
     world().barrier();  // nobody takes memory before that
-    program_ = lower(in_.spec, step_placement(in_.spec, s_, rank_batch(s_)), 0);
-    check_valid(program_);
-    result_.program_checksum = checksum(program_);
+    place_ = rank_place(in_.spec, s_, worker_.rank());
+    const Placement placement = step_placement(in_.spec, s_, rank_batch(s_));
+    all_ = lower(in_.spec, placement);
+    check_valid(all_);
+    program_ = lower(in_.spec, placement, place_.device);
+    arrivals_ = arrivals_of(all_, place_.device);
+    result_.program_checksum = checksum(all_);
     if (const std::string text = leads() ? plan_difference(s_, result_.program_checksum) : ""; !text.empty())
       note(text);
   }
@@ -153,16 +159,21 @@ class Trainer {
     newest = world().broadcast(std::move(newest), 0);
     if (!newest.empty()) {
       phase(fmt::format("reading {}", newest));
-      state_ = load_state(s_, in_, io_, newest, read_manifest(io_, newest), state_arena_, shares());
+      state_ = load_state(s_, in_, io_, newest, read_manifest(io_, newest), state_arena_,
+                          shares_of(in_.spec, s_, place_), place_.elsewhere);
       result_.checkpoint = newest;
       note(fmt::format("resumed from {}", newest));
     } else {
       phase(s_.from_scratch ? "drawing the first weights" : "reading the weights");
-      state_ = fresh_state(s_, in_, state_arena_, shares());
+      state_ = fresh_state(s_, in_, state_arena_, shares_of(in_.spec, s_, place_), place_.elsewhere);
     }
+    groups_ = stage_groups(place_, world());
+    if (leads() && in_stages()) whole_ = allocate_weights(in_.spec, s_.dtype, MemoryClass::weights, state_arena_);
     if (in_.spec.rope.kind != RopeKind::none) rope_ = rope_table(in_.spec, s_.seq, s_.seq);
     predicted_ = simulate(program_).replay;
     update_.emplace(make_update_pass(in_.spec, state_.optimizer, s_.optimizer, state_.weights, state_.gradients));
+    if (in_stages() && in_.spec.head().tied && place_.has_last() && !place_.has_first())
+      update_->gradients[0] = dense_rows(head_of(state_.gradients).projection);  // of its copy of the table
     add_gradient_parts(*update_, s_.dtype == DType::f64 ? DType::f64 : DType::f32, state_arena_);
     put_weights_at(*update_, WeightPoint::computing);
     std::array<int64_t, 1> states{state_arena_.current_total()};
@@ -180,15 +191,12 @@ class Trainer {
         CheckpointWriter::Config{run_->checkpoints(), run_->id(), s_.keep_checkpoints, worker_.rank()});
   }
 
-  Shares shares() const {
-    return make_shares(in_.spec, s_.optimizer.rule, zero_of_units(in_.spec, s_), worker_.rank(), s_.ranks);
-  }
-
   // Where ranks share them out, each has the weights of its own parts alone after a step: all come to all, as they are saved.
   // To go on, `computing` again.
   void gather_weights() {
     put_weights_at(*update_, WeightPoint::saved);
     const Shares& shares = state_.optimizer.shares;
+    if (in_stages()) return gather_stages();
     if (!shares.any()) return;
     std::vector<size_t> places;
     std::vector<Tensor> weights;
@@ -196,6 +204,30 @@ class Trainer {
       if (shares.is_shared(p)) places.push_back(p), weights.push_back(update_->weights[p]);
     world().all_gather(parts_of(shares, places, weights));
   }
+
+  bool in_stages() const { return !place_.elsewhere.empty(); }
+  // Each stage's weights come to the first rank's copy of the model.
+  void gather_stages() {
+    std::vector<Tensor*> whole;
+    if (leads()) {
+      whole = trained_tensors(in_.spec, whole_);
+      size_t next = 0;
+      for_each_fixed(in_.spec, whole_, [&](const ParameterInfo&, Tensor& t) {
+        const Tensor& own = state_.optimizer.fixed[next++];
+        std::memcpy(t.data(), own.data(), static_cast<size_t>(own.bytes()));
+      });
+    }
+    const OptimizerState& o = state_.optimizer;
+    for (size_t p = 0; p < o.infos.size(); ++p)
+      gather_to_first(world(),
+                      {.name = o.infos[p].name,
+                       .dtype = s_.dtype,
+                       .shape = o.infos[p].shape,
+                       .own = update_->weights[p],
+                       .owners = o.shares.owners[p]},
+                      leads() ? *whole[p] : Tensor());
+  }
+  const ModelWeights& whole_model() const { return in_stages() ? whole_ : state_.weights; }
 
   void train() {
     const int64_t total = s_.schedule.total_steps;
@@ -246,7 +278,7 @@ class Trainer {
 
   // This rank's share of the next step: micro-batches are numbered over the ranks, one after the other.
   std::vector<MicroBatch> my_batches() const {
-    const uint64_t first = state_.samples + static_cast<uint64_t>(worker_.rank() * rank_batch(s_));
+    const uint64_t first = state_.samples + static_cast<uint64_t>(place_.replica * rank_batch(s_));
     return feed_->samples(first, rank_batch(s_), s_.micro_batch, rope_ ? &*rope_ : nullptr);
   }
 
@@ -257,7 +289,8 @@ class Trainer {
   };
   Agreed agree(const std::vector<MicroBatch>& batches) {
     std::array<int64_t, 2> sums{0, stop_now()};
-    for (const MicroBatch& b : batches) sums[0] += b.num_targets();
+    if (place_.device == 0)  // all stages see the same
+      for (const MicroBatch& b : batches) sums[0] += b.num_targets();
     world().all_reduce(sums, Combine::sum);
     return {sums[0], sums[1] > 0};
   }
@@ -275,6 +308,9 @@ class Trainer {
                                                  .compute = {worker_.arena, s_.multiply},
                                                  .update = &*update_,
                                                  .world = s_.ranks > 1 ? &world() : nullptr,
+                                                 .replicas = groups_.replicas.get(),
+                                                 .tables = groups_.tables.get(),
+                                                 .arrivals = arrivals_,
                                                  .step_targets = targets,
                                                  .predicted = predicted_,
                                                  .clock = clock_});
@@ -285,7 +321,8 @@ class Trainer {
                        number));
     state_.step = number;
     state_.samples += static_cast<uint64_t>(s_.batch);
-    const Totals totals = gather_totals(run);
+    const Totals totals = gather_totals(run, batches.size());
+    message_bytes_ = std::max(message_bytes_, totals.message_bytes);
     if (targets > 0) result_.loss = report.loss = totals.loss_sum / static_cast<double>(targets);
     after_step(run, totals, report);
     return report;
@@ -294,25 +331,25 @@ class Trainer {
   // Of all ranks: losses in the order of micro-batches, as one rank adds them; the highest moments of the step.
   struct Totals {
     double loss_sum = 0;
-    int64_t peak_bytes = 0;
+    int64_t peak_bytes = 0, message_bytes = 0;
   };
-  Totals gather_totals(const ExecuteResult& run) {
+  Totals gather_totals(const ExecuteResult& run, size_t micros) {
     std::vector<double> mine = run.losses;
+    mine.resize(micros);  // zeros where the head is not
     mine.push_back(static_cast<double>(run.bytes.peak_bytes));
+    mine.push_back(static_cast<double>(run.message_bytes + world().staging().peak_total() + groups_.staging_bytes()));
     const std::vector<double> all = world().gather(mine);
     Totals totals;
-    for (size_t i = 0; i < all.size(); ++i)
-      if ((i + 1) % mine.size() == 0)
-        totals.peak_bytes += static_cast<int64_t>(all[i]);
-      else
-        totals.loss_sum += all[i];
+    for (size_t first = 0; first < all.size(); first += mine.size()) {
+      for (size_t m = 0; m < micros; ++m) totals.loss_sum += all[first + m];
+      totals.peak_bytes += static_cast<int64_t>(all[first + micros]);
+      totals.message_bytes += static_cast<int64_t>(all[first + micros + 1]);
+    }
     return totals;
   }
 
   // Bytes that lie there all the time: the state of this rank and the others, and what their messages wait in.
-  int64_t state_bytes() const {
-    return state_arena_.peak_total() + others_state_ + s_.ranks * world().staging().peak_total();
-  }
+  int64_t state_bytes() const { return state_arena_.peak_total() + others_state_ + message_bytes_; }
 
   void after_step(const ExecuteResult& run, const Totals& totals, StepReport& report) {
     if (!run.mismatches.empty()) {
@@ -354,11 +391,11 @@ class Trainer {
 
   // A picture is not worth a run: what the disk says of it is a note.
   void write_trace(const ExecuteResult& run) {
-    const std::vector<TraceEvent> measured = s_.ranks == 1 ? run.trace : gather_trace(run.trace, run.begin_ns, world());
+    const std::vector<TraceEvent> measured = gather_trace(all_, run.trace, run.begin_ns, world());
     if (!leads()) return;
     traced_ = true;
     try {
-      const std::vector<TraceEvent> predicted = predicted_trace(program_, result_.peak.flops_per_s, s_.ranks);
+      const std::vector<TraceEvent> predicted = predicted_trace(all_, result_.peak.flops_per_s, s_.ranks);
       write_file_atomically(io_, s_.trace, chrome_trace(predicted, measured));
       note(fmt::format("trace of step {} written to {}: open it in ui.perfetto.dev", state_.step, s_.trace));
     } catch (const Error& e) { note(fmt::format("--trace {}: not written: {}", s_.trace, e.what())); }
@@ -369,7 +406,7 @@ class Trainer {
   bool add_evaluation(MetricRow& row) {
     const int64_t begin = clock_.now_ns();
     const Evaluation e =
-        evaluate(in_.spec, state_.weights, *held_out_, s_.seq, s_.eval_batches * s_.batch, s_.micro_batch, s_.dtype,
+        evaluate(in_.spec, whole_model(), *held_out_, s_.seq, s_.eval_batches * s_.batch, s_.micro_batch, s_.dtype,
                  rope_ ? &*rope_ : nullptr, worker_.arena, [this] { return worker_.stop.load(); });
     last_ns_ = clock_.now_ns();  // not part of the next step's time
     result_.evaluation_seconds += seconds_between(begin, last_ns_);
@@ -439,7 +476,7 @@ class Trainer {
     const ExportOf wanted{manifest.step, manifest.files.at(0).crc32c};
     const std::optional<ExportOf> there = run_->exported();
     if (there == wanted) return;
-    run_->export_model(in_, state_.weights, s_.dtype, wanted);
+    run_->export_model(in_, whole_model(), s_.dtype, wanted);
     if (!moved)
       note(fmt::format(
           "{} {}: written again from {}", run_->model(),
@@ -459,12 +496,17 @@ class Trainer {
   std::unique_ptr<RunDirectory> run_;
   std::unique_ptr<Feed> feed_, held_out_;
   Facts settings_;
-  int64_t others_state_ = 0;  // bytes of the other ranks' states
-  Arena state_arena_;  // apart from the worker's, so that the writer's staging does not disturb the executor's counts
+  int64_t others_state_ = 0;   // bytes of the other ranks' states
+  int64_t message_bytes_ = 0;  // that all ranks' messages wait in, at their most
+  RankPlace place_;
+  StageGroups groups_;
+  ModelWeights whole_;  // of the first rank, in stages: what is evaluated and written
+  Arena state_arena_;   // apart from the worker's, so that the writer's staging does not disturb the executor's counts
   TrainState state_;
   std::optional<RopeTable> rope_;
   std::optional<UpdatePass> update_;
-  Program program_;
+  Program all_, program_;  // of all devices, of this rank's
+  std::vector<std::vector<Buffer>> arrivals_;
   std::vector<InstructionBytes> predicted_;  // of the Program
   std::unique_ptr<MetricsLog> log_;
   std::unique_ptr<CheckpointWriter> writer_;

@@ -93,6 +93,12 @@ UpdatePass make_update_pass(const ModelSpec& spec, OptimizerState& state, const 
   return pass;
 }
 
+DType weight_type(const UpdatePass& pass) {
+  const auto own = std::ranges::find_if(pass.weights, [](const Tensor& t) { return !t.empty(); });
+  TERN_CHECK(own != pass.weights.end(), "update: a rank without weights");
+  return own->dtype();
+}
+
 void add_gradient_parts(UpdatePass& pass, DType wide, Arena& arena) {
   const OptimizerState& state = pass.state;
   for (size_t p = 0; p < pass.gradients.size(); ++p) {

@@ -22,6 +22,8 @@ struct UpdatePass {
   double highest_rate = 0,
          squared_rates = 0;  // of all steps up to this one: the highest; Σ of the squared highest so far
 };
+/// Of the weights that this rank has.
+DType weight_type(const UpdatePass&);
 /// The pass is at step `number`, whose rate is rate_of(number). Rates of steps before are asked for where the step before was
 /// not done in this pass, so that a resumed run has the bits of one that was not stopped.
 void begin_step(UpdatePass&, int64_t number, const std::function<double(int64_t)>& rate_of);

@@ -1,0 +1,86 @@
+#pragma once
+// For tests: small runs on ranks that are threads of this process.
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <functional>
+#include <string>
+
+#include "base/memory_io.h"
+#include "base/threads_testing.h"
+#include "comm/thread_world.h"
+#include "formats/tokenizer/tokenizer.h"
+#include "train/checkpoint.h"
+#include "train/trainer.h"
+
+namespace tern {
+
+inline const std::string kTokenizer = TERN_SOURCE_DIR "/tests/golden/tokenizers/byte_level";
+
+// What the runs read, and the cache of the machine's peak.
+struct RunInputs {
+  std::string path = testing::TempDir() + "tern-ranks-XXXXXX";
+  explicit RunInputs(bool tied, int layers = 2) {
+    EXPECT_NE(::mkdtemp(path.data()), nullptr);
+    ::setenv("XDG_CACHE_HOME", path.c_str(), 1);
+    std::string text;
+    for (int i = 0; i < 60; ++i) text += fmt::format("line {} of {}\n", i, i * i % 7);
+    write_file_atomically(real_io(), path + "/text.txt", text);
+    write_file_atomically(
+        real_io(), path + "/config.json",
+        fmt::format(
+            R"({{"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": {}, "hidden_size": 16,
+ "intermediate_size": 24, "num_hidden_layers": {}, "num_attention_heads": 2, "num_key_value_heads": 1,
+ "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "tie_word_embeddings": {}, "hidden_act": "silu"}})",
+            Tokenizer::load(kTokenizer).vocab_size(), layers, tied));
+  }
+  ~RunInputs() { remove_all(real_io(), path); }
+  RunInputs(const RunInputs&) = delete;
+};
+
+inline TrainSettings settings_of(const RunInputs& inputs, DType dtype) {
+  TrainSettings s;
+  s.model = inputs.path + "/config.json", s.tokenizer = kTokenizer, s.output = "run";
+  s.data = s.valid_data = inputs.path + "/text.txt";
+  s.from_scratch = true, s.seed = 3;
+  s.seq = 8, s.batch = 8, s.micro_batch = 1;
+  s.sum_order.groups = 4;
+  s.schedule = {.kind = LearningRateKind::cosine,
+                .peak = 1e-2,
+                .minimum = 1e-3,
+                .warmup_steps = 1,
+                .decay_steps = 0,
+                .total_steps = 6};
+  s.checkpoint_every = 2, s.keep_checkpoints = 1, s.eval_every = 3, s.eval_batches = 1, s.log_every = 1;
+  s.dtype = dtype;
+  return s;
+}
+
+using Wrap = std::function<std::unique_ptr<Transport>(std::unique_ptr<Transport>)>;
+
+// Rank 0's result. The last rank alone watches a stop; `wrap` changes a rank's transport.
+inline TrainResult train_on(TrainSettings s, int ranks, Io& io, const TrainHooks& hooks = {},
+                            const std::atomic<bool>& stop_of_last = kNeverStops, const Wrap& wrap = {}) {
+  s.ranks = ranks;
+  TrainResult result;
+  run_ranks(ranks, {}, [&](std::unique_ptr<Transport> transport) {
+    with_threads(1, [&] {
+      const int rank = transport->rank();
+      const bool last = rank == ranks - 1;
+      if (wrap) transport = wrap(std::move(transport));
+      TrainResult own =
+          train(s, rank == 0 ? hooks : TrainHooks{}, io,
+                {.world = std::make_shared<Comm>(std::move(transport)), .stop = last ? stop_of_last : kNeverStops});
+      if (rank == 0) result = std::move(own);
+    });
+  });
+  return result;
+}
+
+inline std::string bits_of(const TrainResult& r, Io& io) {
+  return io.read(r.model + "/model.safetensors") + io.read(r.checkpoint + "/" + rank_file(0));
+}
+
+}  // namespace tern

@@ -1,0 +1,45 @@
+#include "train/stages.h"
+
+#include <algorithm>
+
+#include "comm/group.h"
+#include "program/placement.h"
+
+namespace tern {
+
+RankPlace rank_place(const ModelSpec& spec, const TrainSettings& s, int rank) {
+  RankPlace place{
+      .rank = rank, .replicas = num_replicas(s), .home = std::vector<int>(spec.units.size()), .elsewhere = {}};
+  place.device = rank / place.replicas, place.replica = rank % place.replicas;
+  if (num_stage_devices(s) == 1) return place;
+  const Placement placed = placement_of(spec, *s.plan);
+  for (const PlacedLayer& l : placed.layers)
+    for (int u = l.layer.first; u < l.layer.first + l.layer.count; ++u)
+      place.home[static_cast<size_t>(u)] = device_of(placed.shape, l.stage);
+  for (const int device : place.home) place.elsewhere.push_back(device != place.device);
+  return place;
+}
+
+Shares shares_of(const ModelSpec& spec, const TrainSettings& s, const RankPlace& place) {
+  if (place.elsewhere.empty()) return make_shares(spec, s.optimizer.rule, zero_of_units(spec, s), place.rank, s.ranks);
+  return make_stage_shares(spec, place.home, place.replicas, place.rank, s.ranks);
+}
+
+int64_t StageGroups::staging_bytes() const {
+  return (replicas ? replicas->staging().peak_total() : 0) + (tables ? tables->staging().peak_total() : 0);
+}
+
+StageGroups stage_groups(const RankPlace& place, Comm& world) {
+  StageGroups groups;
+  if (place.elsewhere.empty()) return groups;
+  std::vector<int> same_stage, same_table{place.home.front() * place.replicas + place.replica};
+  for (int r = 0; r < place.replicas; ++r) same_stage.push_back(place.device * place.replicas + r);
+  if (place.home.back() != place.home.front()) same_table.push_back(place.home.back() * place.replicas + place.replica);
+  std::ranges::sort(same_table);
+  groups.replicas = std::make_unique<Comm>(group_of(world.transport(), same_stage));
+  if (place.has_first() || place.has_last())
+    groups.tables = std::make_unique<Comm>(group_of(world.transport(), same_table));
+  return groups;
+}
+
+}  // namespace tern
