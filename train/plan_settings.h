@@ -18,7 +18,7 @@ struct TrainSettings;
 std::string why_not_trained(const Plan&);
 
 /// The plan that the options name, if any. Errors: those of read_plan; usage, with
-/// why_not_trained's words: several devices, something off the device, padded windows, gradients of another type,
+/// why_not_trained's words: ZeRO 3, matrices, sequences or experts shared out, ZeRO beside stages, something off the device, padded windows, gradients of another type,
 /// f16, micro-batches that do not make up the batch.
 std::optional<Plan> plan_option(const Options&);
 

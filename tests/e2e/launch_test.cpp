@@ -96,6 +96,36 @@ TEST(LaunchSlow, ProcessesHaveTheBitsOfThreads) {
   }
 }
 
+TEST(Launch, ProcessesRunAPlanOfStages) {
+  const TinyRun tiny;
+  const std::string file = tiny.root() + "/plan.json";
+  std::string errors;
+  const Words plan{TERN_PROGRAM,
+                   "plan",
+                   tiny.root() + "/config.json",
+                   "--hardware",
+                   "h100",
+                   "--batch",
+                   "4",
+                   "--seq",
+                   "16",
+                   "--dtype",
+                   "f32",
+                   "--fix",
+                   "pp=2,dp=2,tp=1,cp=1,zero=0,micro-batch=1",
+                   "--schedules",
+                   "1f1b",
+                   "--output",
+                   file};
+  ASSERT_EQ(run_to_end(plan, tiny.root(), &errors), 0) << errors;
+  const Words planned{"--plan", file, "--micro-batch", "1"}, alone{"--micro-batch", "1", "--sum-groups", "2"};
+  ASSERT_EQ(run_to_end(tiny.command(tiny.out(1), planned), tiny.root(), &errors), 0) << errors;
+  ASSERT_EQ(run_to_end(launched(4, tiny.command(tiny.out(2), planned)), tiny.root(), &errors), 0) << errors;
+  ASSERT_EQ(run_to_end(tiny.command(tiny.out(3), alone), tiny.root(), &errors), 0) << errors;
+  EXPECT_TRUE(final_bits(tiny.out(1)) == final_bits(tiny.out(3))) << "threads";
+  EXPECT_TRUE(final_bits(tiny.out(2)) == final_bits(tiny.out(3))) << "processes";
+}
+
 TEST(Launch, AStopEndsAllAtOneStepAndThreadsGoOn) {
   const TinyRun tiny;
   std::string errors;
