@@ -72,9 +72,9 @@ bool copy_pays(int64_t tokens, const MemoryFacts& memory, const InferenceFit& fi
 bool in_integers(const Options& options) { return options.text("arithmetic") == "int8"; }
 
 CodedBytes coded_for_integers(const ModelDescription& model) {
-  if (!model.dir.is_gguf())
+  if (!holds_coded(model.spec, model.dir.path))
     throw Error(ErrorKind::usage,
-                "--arithmetic int8: multiplies weights that a GGUF file codes, {} is none; tern quantize writes one",
+                "--arithmetic int8: multiplies coded weights, {} holds none; tern quantize writes some",
                 model.dir.path);
   CodedBytes coded = coded_bytes(model.spec, model.dir.path, model.dtype);
   if (coded.empty())
@@ -103,10 +103,10 @@ CodedBytes stays_coded(const Options& options, const ModelDescription& model, co
                   "--weights copied: decodes what --arithmetic int8 multiplies as it is coded; leave one of them out");
     return coded_for_integers(model);
   }
-  if (!model.dir.is_gguf() || how == "copied") return {};
+  if (how == "copied") return {};
   if (how == "auto") return coded_to_fit(model, needs, budget);
   CodedBytes coded = coded_bytes(model.spec, model.dir.path, model.dtype);
-  if (coded.empty())
+  if (coded.empty() && holds_coded(model.spec, model.dir.path))
     throw Error(ErrorKind::usage,
                 "--weights mapped: no matrix of this file can stay as it is coded there, computed in {} by {}: none is "
                 "shorter than its numbers in {}, or the kernels read only those; leave --weights out",
@@ -119,7 +119,7 @@ WeightsPlace weights_in(const Options& options, const ModelDescription& model, c
   if (!coded.empty()) return {place_of(options, coded), "coded"};
   constexpr WeightsPlace kMapped{WeightsIn::mapped_file, "mapped"}, kCopied{WeightsIn::own_memory, "copied"};
   const std::string how = options.text("weights");
-  if (model.dir.is_gguf()) return {WeightsIn::own_memory, "packed"};
+  if (holds_coded(model.spec, model.dir.path)) return {WeightsIn::own_memory, "packed"};
   if (!reads_in_place(model.spec, model.dir.path, model.dtype)) {
     if (how != "auto")
       throw Error(ErrorKind::usage,

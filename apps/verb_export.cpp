@@ -8,6 +8,7 @@
 
 #include "apps/common.h"
 #include "apps/gguf_output.h"
+#include "apps/hf_output.h"
 #include "apps/verbs.h"
 #include "base/bug.h"
 #include "base/clock.h"
@@ -49,39 +50,6 @@ std::string target_type(const Options& options, const ModelDescription& model, b
 
 bool holds_everything(const std::string& type, DType held) {
   return type == name_of(held) || (type == "f32" && held == DType::bf16);
-}
-
-// Everything beside the weights: copied as it is, or made from what a GGUF file holds.
-void write_companions(const ModelDescription& model, const ChatTemplates& templates, const std::string& out, Io& io) {
-  if (model.dir.is_gguf()) {
-    if (model.tokenizer) model.tokenizer->save(out, io);
-    for (const auto& [name, source] : templates.by_name) {
-      const bool main = name == "default";
-      const std::string folder = main ? out : join_path(out, "additional_chat_templates");
-      make_dirs(io, folder);
-      write_file_atomically(io, join_path(folder, (main ? "chat_template" : name) + ".jinja"), source.text);
-    }
-    return;
-  }
-  std::vector<std::string> files = model.dir.tokenizer_files;
-  if (!model.dir.generation_config.empty()) files.push_back(model.dir.generation_config);
-  for (const std::string& file : files) write_file_atomically(io, join_path(out, file_name(file)), io.read(file));
-  const std::string more = join_path(model.dir.path, "additional_chat_templates");
-  if (!io.stat(more)) return;
-  make_dirs(io, join_path(out, "additional_chat_templates"));
-  for (const std::string& name : io.list(more))
-    write_file_atomically(io, join_path(join_path(out, "additional_chat_templates"), name),
-                          io.read(join_path(more, name)));
-}
-
-// Before a weight is read: whether the place is free, and of GGUF whether it can say what the model is.
-void check_hf_output(const std::string& out) {
-  const auto info = real_io().stat(out);
-  if (info && !info->is_directory)
-    throw Error(ErrorKind::usage, "--output {}: is a file; name a new directory (a .gguf file: --format gguf)", out);
-  if (info && !real_io().list(out).empty())
-    throw Error(ErrorKind::usage, "--output {}: not empty; name a new directory, tern does not write over a model",
-                out);
 }
 
 // What f16 cannot hold, and what no type should: before anything is written.

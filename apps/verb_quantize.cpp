@@ -1,17 +1,19 @@
-// tern quantize MODEL: its weights in fewer bits, in one GGUF file; parameter by parameter, so that any model passes
-// through little memory.
+// tern quantize MODEL: its weights in fewer bits, in one GGUF file or a directory of tern's own; parameter by parameter, so
+// that any model passes through little memory.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 
 #include "apps/common.h"
 #include "apps/gguf_output.h"
 #include "apps/given_options.h"
+#include "apps/hf_output.h"
 #include "apps/verbs.h"
 #include "base/clock.h"
+#include "base/crc32c.h"
 #include "base/error.h"
 #include "base/io.h"
 #include "base/log.h"
@@ -20,24 +22,39 @@
 #include "base/publish.h"
 #include "base/text.h"
 #include "base/units.h"
+#include "formats/gguf/model.h"
+#include "formats/gguf/round_blocks.h"
 #include "model/gguf_weights.h"
 #include "model/rounding_error.h"
+#include "model/save_coded.h"
+#include "quantize/gptq.h"
 #include "quantize/layer_coder.h"
 
 namespace tern {
 namespace {
 
-// Options that say something only where inputs show what errors cost.
-constexpr std::array<std::string_view, 7> kOfRtn{"output", "method", "type", "table-type", "threads", "memory", "json"};
+// What says something to each method.
+constexpr std::string_view kOfRtn[] = {"output", "method", "type", "table-type", "threads", "memory", "json"};
+constexpr std::string_view kOfGptq[] = {"output",  "method", "type", "table-type", "data", "calibration-tokens",
+                                        "threads", "memory", "json"};
+constexpr std::string_view kOfLcq[] = {"output",  "method", "bits", "table-type", "data", "calibration-tokens",
+                                       "threads", "memory", "json"};
+
+WeightType type_of_matrices(const Options& options) {
+  if (options.text("method") != "lcq") return weight_type_of_choice(options.text("type"));
+  return weight_type_of_choice("lc" + options.text("bits"));
+}
 
 // Windows of --data, as many as --calibration-tokens asks for; empty without calibration.
 CalibrationText calibration_of(const Options& options, const ModelDescription& model) {
   CalibrationText c;
-  if (options.text("method") != "gptq") return c;
+  const std::string method = options.text("method");
+  if (method == "rtn") return c;
   if (!options.has("data"))
-    throw Error(ErrorKind::usage, "--method gptq: --data is not given; name a text like those the model will read");
+    throw Error(ErrorKind::usage, "--method {}: --data is not given; name a text like those the model will read",
+                method);
   if (!model.tokenizer)
-    throw Error(ErrorKind::usage, "--method gptq: {} has no tokenizer to read --data with", model.dir.path);
+    throw Error(ErrorKind::usage, "--method {}: {} has no tokenizer to read --data with", method, model.dir.path);
   const std::string path = options.text("data");
   const int64_t wanted = options.integer("calibration-tokens");
   c.window = std::min({c.window, model_context(model), wanted});
@@ -67,59 +84,128 @@ void check_memory(const Options& options, const ModelDescription& model, const C
 
 struct Quantized {
   GgufTypes types;
-  GgufSaved saved;
+  bool gguf = false;
+  int64_t bytes = 0, matrix_bytes = 0;  // of all files; of coded matrices, in a directory
+  int64_t num_wide = 0;                 // matrices that stay wider: their rows are no whole blocks
   std::vector<RoundingError> errors;
   int64_t calibration_tokens = 0;
   double seconds = 0;
 };
 
+// Each block by itself.
+class RoundedMatrices {
+ public:
+  explicit RoundedMatrices(const ReadParameter& read) : read_(read) {}
+  const CodedMatrix& of(const ParameterInfo& info, WeightType type) {
+    if (info.name == name_) return matrix_;
+    const Tensor t = read_(info);
+    const std::span<float> numbers = t.span<float>();
+    if (rounds_to(type)) {
+      std::string bytes;
+      round_blocks(type, numbers, info.name, bytes);
+      const auto* begin = reinterpret_cast<const std::byte*>(bytes.data());
+      matrix_.rows.assign(begin, begin + bytes.size());
+    } else {
+      std::vector<float> rows(numbers.begin(), numbers.end());  // what is read is compared later
+      matrix_.rows = gptq_blocks(type, rows, info.shape[0], info.shape[1], {});
+    }
+    name_ = info.name;
+    return matrix_;
+  }
+
+ private:
+  const ReadParameter& read_;
+  std::string name_;
+  CodedMatrix matrix_;
+};
+
+// What the codes depend on beside the weights.
+std::string run_of(const Options& options, const CalibrationText& calibration, WeightType type) {
+  return fmt::format("{} {}, {} tokens of {:08x} in windows of {}", options.text("method"), name_of(type),
+                     calibration.tokens.size(), crc32c(std::as_bytes(std::span(calibration.tokens))),
+                     calibration.window);
+}
+
+// All units' codes, chosen now or by a run before that did not come to its end.
+void choose_codes(const ModelSpec& spec, LayerCoder& coder) {
+  const auto units = static_cast<int64_t>(spec.units.size()) - 1;  // the head's matrix is a table of tokens
+  Progress progress("quantize", units, real_clock(), {}, "units coded");
+  for (int64_t unit = 0; unit < units; ++unit) {
+    coder.code_until(static_cast<int>(unit));
+    progress.update(unit + 1);
+  }
+  progress.finish();
+}
+
+int64_t bytes_in(const std::string& directory) {
+  int64_t bytes = 0;
+  for (const std::string& name : real_io().list(directory))
+    if (const auto info = real_io().stat(join_path(directory, name)); info && !info->is_directory)
+      bytes += info->size_bytes;
+  return bytes;
+}
+
 Quantized quantize(const Options& options, const ModelDescription& model, const std::string& out) {
-  Quantized q{.types = {.matrices = weight_type_of_choice(options.text("type")),
-                        .tables = weight_type_of_choice(options.text("table-type"))}};
-  GgufMetadata metadata = gguf_metadata(model, read_chat_templates(model.dir.path));
+  Quantized q{
+      .types = {.matrices = type_of_matrices(options), .tables = weight_type_of_choice(options.text("table-type"))},
+      .gguf = is_gguf_path(out)};
+  const ChatTemplates templates = read_chat_templates(model.dir.path);
+  std::optional<GgufMetadata> metadata;
+  if (q.gguf) metadata = gguf_metadata(model, templates);
   const CalibrationText calibration = calibration_of(options, model);
   check_memory(options, model, calibration);
   const int64_t start_ns = real_clock().now_ns();
   Arena arena;
+  CodeStore store(real_io(), out + ".partial", run_of(options, calibration, q.types.matrices));
+  std::optional<LayerCoder> coder;
+  if (!calibration.tokens.empty()) {
+    coder.emplace(model.spec, model.dir.path, calibration, q.types.matrices, arena, &store);
+    choose_codes(model.spec, *coder);
+  }
   ParameterReader from(model.spec, model.dir.path);
   // It comes to its place when it has been read back.
   OutputDirectory output(real_io(), out);
-  const std::string made = join_path(output.temporary(), file_name(out));
+  const std::string made = q.gguf ? join_path(output.temporary(), file_name(out)) : output.temporary();
   const auto num = static_cast<int64_t>(parameters(model.spec).size());
-  Progress progress("quantize", 2 * num, real_clock(), {}, "parameters written and read back");
-  int64_t begun = 0;
-  std::string name;
+  Progress progress("write", 2 * num, real_clock(), {}, "parameters written and read back");
+  std::set<std::string> begun;
   const auto begin = [&](const ParameterInfo& info) {
-    if (info.name != name) progress.update(begun++);
-    name = info.name;
+    if (begun.insert(info.name).second) progress.update(static_cast<int64_t>(begun.size()) - 1);
   };
   const ReadParameter read = [&](const ParameterInfo& info) {
     begin(info);
     return from.read(info, DType::f32, arena);
   };
-  CodeParameter code;
-  std::optional<LayerCoder> coder;
-  if (!calibration.tokens.empty()) {
-    coder.emplace(model.spec, model.dir.path, calibration, q.types.matrices, arena);
-    code = [&](const ParameterInfo& info, WeightType) {
-      begin(info);
-      return coder->code(info);
-    };
+  RoundedMatrices rounded(read);
+  const CodeMatrix code = [&](const ParameterInfo& info, WeightType type) -> const CodedMatrix& {
+    begin(info);
+    return coder && has_codes(model.spec, info) ? coder->code(info) : rounded.of(info, type);
+  };
+  if (q.gguf) {
+    CodeParameter code_rows;
+    if (coder) code_rows = [&](const ParameterInfo& info, WeightType type) { return std::span(code(info, type).rows); };
+    const GgufSaved saved =
+        save_gguf(model.spec, model.config, read, q.types, std::move(*metadata), made, real_io(), code_rows);
+    q.bytes = saved.file_bytes, q.num_wide = saved.as_f16;
+  } else {
+    const DType dtype = model.dtype == DType::f64 ? DType::f32 : model.config.dtype.value_or(model.dtype);
+    const CodedSaved saved = save_coded(model.spec, model.config, read, code, q.types, dtype, made, real_io());
+    write_companions(model, templates, made, real_io());
+    q.bytes = bytes_in(made), q.matrix_bytes = saved.matrix_bytes, q.num_wide = saved.num_dense;
   }
-  q.saved = save_gguf(model.spec, model.config, read, q.types, std::move(metadata), made, real_io(), code);
   q.calibration_tokens = static_cast<int64_t>(calibration.tokens.size());
-  coder.reset();
   ParameterReader to(model.spec, made);
   q.errors = rounding_errors(model.spec, from, to, arena, [&](int64_t done) { progress.update(num + done); });
   progress.finish();
-  output.publish_file(file_name(out));
+  q.gguf ? output.publish_file(file_name(out)) : output.publish();
+  store.remove();
   q.seconds = seconds_between(start_ns, real_clock().now_ns());
   return q;
 }
 
 void tell(const Options& options, const ModelDescription& model, const Quantized& q, const std::string& out) {
   const RoundingError total = total_of(q.errors);
-  const double bits = 8 * static_cast<double>(q.saved.file_bytes) / static_cast<double>(total.elements);
+  const double bits = 8 * static_cast<double>(q.bytes) / static_cast<double>(total.elements);
   if (options.flag("json")) {
     Json tensors = Json::array();
     for (const RoundingError& e : q.errors)
@@ -130,10 +216,11 @@ void tell(const Options& options, const ModelDescription& model, const Quantized
                 {"calibration_tokens", q.calibration_tokens},
                 {"type", name_of(q.types.matrices)},
                 {"table_type", name_of(q.types.tables)},
-                {"bytes", q.saved.file_bytes},
+                {"bytes", q.bytes},
+                {"matrix_bytes", q.matrix_bytes},
                 {"parameters", total.elements},
                 {"bits_per_weight", bits},
-                {"matrices_as_f16", q.saved.as_f16},
+                {"matrices_kept_wide", q.num_wide},
                 {"relative_error", total.relative()},
                 {"tensors", std::move(tensors)},
                 {"seconds", q.seconds}});
@@ -143,8 +230,8 @@ void tell(const Options& options, const ModelDescription& model, const Quantized
   print_out(fmt::format(
       "{}  {} ({:.2f} bits per weight, everything in the file counted); matrices in {}, tables of tokens in {}\n"
       "rounding error: {:.2f} % of the weights' root mean square; the largest in '{}', {:.2f} %\n",
-      out, format_bytes(q.saved.file_bytes), bits, name_of(q.types.matrices), name_of(q.types.tables),
-      100 * total.relative(), worst.parameter, 100 * worst.relative()));
+      out, format_bytes(q.bytes), bits, name_of(q.types.matrices), name_of(q.types.tables), 100 * total.relative(),
+      worst.parameter, 100 * worst.relative()));
   if (model.tokenizer)
     log_info("how much worse it predicts: tern eval {} --data TEXT --reference {}", out, options.positional("MODEL"));
 }
@@ -153,18 +240,27 @@ void tell(const Options& options, const ModelDescription& model, const Quantized
 
 int run_quantize(const Options& options) {
   apply_threads(options);
-  if (!options.has("output")) throw Error(ErrorKind::usage, "--output is not given; name the .gguf file to write");
-  if (options.text("method") == "rtn")
-    refuse_given_but(options, kOfRtn, "says nothing to --method rtn; leave it out, or choose --method gptq");
-  const std::string out = options.text("output");
+  if (!options.has("output"))
+    throw Error(ErrorKind::usage, "--output is not given; name a directory, or a .gguf file, to write");
+  const std::string method = options.text("method"), out = options.text("output");
+  if (method == "rtn")
+    refuse_given_but(options, kOfRtn, "says nothing to --method rtn; leave it out, or choose --method gptq or lcq");
+  if (method == "gptq") refuse_given_but(options, kOfGptq, "is of --method lcq; choose a --type");
+  if (method == "lcq") refuse_given_but(options, kOfLcq, "says nothing to --method lcq; it takes --bits");
+  const WeightType type = type_of_matrices(options);
+  if (is_gguf_path(out) && !rounds_to(type))
+    throw Error(ErrorKind::usage,
+                "--output {}: GGUF has no type {}; name a directory, which tern itself reads, or choose another --type",
+                out, name_of(type));
   ModelDescription model = describe_model(options.positional("MODEL"), std::nullopt);
   refuse_encoder(model, "quantize");
   tell_notes(model);
-  check_gguf_output(out);
+  is_gguf_path(out) ? check_gguf_output(out) : check_hf_output(out);
   const Quantized q = naming_bad_weights(model, [&] { return quantize(options, model, out); });
-  if (q.saved.as_f16 > 0)
-    log_info("{} written as f16: their rows are no multiple of the block of 32",
-             q.saved.as_f16 == 1 ? "1 matrix" : fmt::format("{} matrices", q.saved.as_f16));
+  if (q.num_wide > 0)
+    log_info("{} not in {}: rows that are no whole blocks{}",
+             q.num_wide == 1 ? "1 matrix is" : fmt::format("{} matrices are", q.num_wide), name_of(q.types.matrices),
+             q.gguf ? " are written as f16" : " are written as numbers");
   tell(options, model, q, out);
   return 0;
 }

@@ -1,6 +1,7 @@
 #pragma once
-// How the numbers of a weight's rows are stored: a row is blocks of neighbours, and each block is decoded by itself. One
-// row per type, in base/weight_types.def; kernels/cpu/decode.h makes numbers of them.
+// How the numbers of a weight's rows are stored: a row is blocks of neighbours, and each block is decoded by itself, or
+// with the row's scale and the matrix's tables (kernels/cpu/learned_codes.h). One row per type, in
+// base/weight_types.def; kernels/cpu/decode.h makes numbers of them.
 
 #include <cstdint>
 #include <optional>
@@ -15,12 +16,15 @@ enum class WeightType : uint8_t {
 };
 
 constexpr uint32_t kNotInGguf = UINT32_MAX;
+constexpr int64_t kCodeTables = 4;  // of a matrix of a type with learned tables
 
 struct WeightTypeRow {
   WeightType type;
   std::string_view name;  // "Q4_K": as GGUF writes it
   uint32_t gguf;          // its number there, or kNotInGguf
   int64_t block_elements, block_bytes;
+  int64_t row_bytes = 0;  // before a row's blocks
+  int64_t levels = 0;     // of each of the matrix's learned tables; 0: blocks stand alone
 };
 
 inline constexpr WeightTypeRow kWeightTypes[] = {
@@ -37,9 +41,11 @@ std::optional<WeightType> weight_type_from_name(std::string_view);
 
 /// Whether rows of `in` elements are whole blocks.
 constexpr bool fills_blocks(WeightType type, int64_t in) { return in % row_of(type).block_elements == 0; }
-/// Bytes of `out` rows of `in` elements, one behind the other. Errors  bug: rows that do not fill their blocks.
+/// Bytes of `out` rows of `in` elements, one behind the other, without tables. Errors  bug: rows that do not fill their blocks.
 int64_t stored_bytes(WeightType, int64_t out, int64_t in);
-/// Bits for each number, with its share of the block's scales.
+/// Bytes of the tables of a matrix: kCodeTables·levels; 0: the type has none.
+constexpr int64_t table_bytes(WeightType type) { return kCodeTables * row_of(type).levels; }
+/// Bits for each number, with its share of the block's scales; without what a row and a matrix have beside blocks.
 constexpr double bits_per_weight(WeightType type) {
   return 8.0 * static_cast<double>(row_of(type).block_bytes) / static_cast<double>(row_of(type).block_elements);
 }

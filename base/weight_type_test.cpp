@@ -24,6 +24,9 @@ TEST(WeightType, BytesAreWholeBlocksOfEachRow) {
   EXPECT_EQ(stored_bytes(WeightType::q4_0, 5, 64), 5 * 2 * 18);
   EXPECT_EQ(stored_bytes(WeightType::q6_k, 4096, 4096), int64_t{4096} * 16 * 210);
   EXPECT_EQ(stored_bytes(WeightType::u3, 1, 64), 8 + 64 * 3 / 8);
+  EXPECT_EQ(stored_bytes(WeightType::lc3, 5, 64), 5 * (2 + 2 * (1 + 32 * 3 / 8)));
+  EXPECT_EQ(table_bytes(WeightType::lc3), 4 * 8);
+  EXPECT_EQ(table_bytes(WeightType::u3), 0);
   EXPECT_EQ(stored_bytes(WeightType::q4_k, 0, 256), 0);
   EXPECT_THROW(stored_bytes(WeightType::q4_k, 1, 255), Bug);
   EXPECT_FALSE(fills_blocks(WeightType::iq3_s, 128));
@@ -36,6 +39,7 @@ TEST(WeightType, BitsPerWeightCountTheScales) {
   EXPECT_EQ(bits_per_weight(WeightType::q2_k), 2.625);
   EXPECT_EQ(bits_per_weight(WeightType::iq2_xxs), 2.0625);
   EXPECT_EQ(bits_per_weight(WeightType::nf4), 4.5);
+  EXPECT_EQ(bits_per_weight(WeightType::lc2), 2.25);
 }
 
 }  // namespace

@@ -119,7 +119,8 @@ void find_weights(ModelDir& model, const std::vector<std::string>& names, bool n
       throw Error(ErrorKind::bad_file,
                   "{}: {} says these are {} weights, which tern does not read; use the model they were made from",
                   model.path, old, std::string_view(old) == "quant_config.json" ? "AWQ" : "GPTQ");
-  if (const std::string method = need_weights ? quantization_of(model.config) : ""; !method.empty())
+  if (const std::string method = need_weights ? quantization_of(model.config) : "";
+      !method.empty() && method != kCodedMethod)
     throw Error(ErrorKind::bad_file,
                 "{}: quantization_config: the weights are quantized by method {}, which tern does not read; {}",
                 model.config, shown(method), quantized_remedy(method));

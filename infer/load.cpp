@@ -74,7 +74,7 @@ int64_t iteration_tokens(int64_t prompt, int64_t chunk, int64_t sequences) {
 }
 
 CodedBytes coded_to_fit(const ModelDescription& model, const InferenceNeeds& needs, const MemoryBudget& budget) {
-  if (!model.dir.is_gguf() || inference_fit(model.spec, model.dtype, needs).total() <= budget.bytes) return {};
+  if (inference_fit(model.spec, model.dtype, needs).total() <= budget.bytes) return {};
   return coded_bytes(model.spec, model.dir.path, model.dtype);
 }
 

@@ -147,7 +147,8 @@ void measure_products(const StreamPlan& plan, DType dtype, StreamRates& rates) {
   const int64_t bytes = stored_bytes(type, rows, m.in);
   const Tensor coded = arena.zeros(DType::u8, {bytes}, MemoryClass::weights);
   rates.coded =
-      product_rate({.weight = CodedWeight{{{type, coded, rows, 0}}}, .out = rows, .in = m.in}, bytes, dtype, arena);
+      product_rate({.weight = CodedWeight{{{type, coded, rows, 0, m.bands.front().tables}}}, .out = rows, .in = m.in},
+                   bytes, dtype, arena);
 }
 
 StreamTimes stream_times(const StreamPlan& plan, const StreamRates& rates) {

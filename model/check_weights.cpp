@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "formats/gguf/model.h"
+#include "model/coded_tensors.h"
 #include "model/gguf_weights.h"
 #include "model/names.h"
 #include "model/weights_file.h"
@@ -80,6 +81,19 @@ WeightsCheck check_weights(const ModelSpec& spec, const std::string& path) {
   for (const ParameterInfo& info : infos)
     for (const Fragment& f : info.fragments) {
       if (claimed.contains(f.name)) continue;  // other rows of a tensor that was judged
+      try {
+        if (const auto coded = find_coded(spec, file, info, f)) {
+          if (claimed.emplace(coded->rows.name).second) {
+            ++check.dtypes[std::string(name_of(coded->type))];
+            if (--check.dtypes["U8"] == 0) check.dtypes.erase("U8");
+          }
+          if (coded->tables) claimed.emplace(coded->tables_name);
+          continue;
+        }
+      } catch (const Error& e) {
+        check.problems.emplace_back(e.what());
+        continue;
+      }
       const auto view = find_parameter(spec, file, f.name);
       const std::vector<int64_t> want = fragment_shape(info, f);
       if (!view) {

@@ -9,6 +9,7 @@
 #include "formats/gguf/model.h"
 #include "formats/safetensors/index.h"
 #include "kernels/cpu/matmul.h"
+#include "model/coded_tensors.h"
 #include "model/gguf_weights.h"
 #include "model/ops.h"
 #include "model/weights_file.h"
@@ -35,6 +36,17 @@ std::optional<WeightType> weight_type_of(const std::optional<DType>& dtype) {
 // The rows of one fragment where they lie, whole; nothing where they cannot be read as they lie.
 std::optional<FileBand> whole_rows(const ModelSpec& spec, const Weights& file, const ParameterInfo& info,
                                    const Fragment& f) {
+  if (const auto coded = find_coded(spec, file, info, f)) {
+    if (f.file_step != 1) return {};
+    const auto at = file.where(coded->rows.name);
+    const int64_t rows = f.row_end - f.row_begin, in = info.shape[1];
+    return FileBand{
+        rows,
+        {at->file, at->offset + stored_bytes(coded->type, f.file_row, in), stored_bytes(coded->type, rows, in)},
+        coded->type,
+        0,
+        coded->tables};
+  }
   const auto view = find_parameter(spec, file, f.name);
   const auto type = view ? weight_type_of(view->dtype) : std::nullopt;
   if (!type || f.transposed || f.file_step != 1 || !std::ranges::equal(view->shape, fragment_shape(info, f))) return {};

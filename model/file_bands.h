@@ -23,6 +23,7 @@ struct FileBand {
   Extent extent;
   WeightType type{};
   int64_t head_dim = 0;  // kernels/cpu/coded_rows.h
+  CodeTables tables = {};
 };
 /// A matrix, all of its rows in bands from the first to the last.
 struct FileMatrix {

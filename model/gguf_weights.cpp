@@ -12,10 +12,10 @@
 #include "formats/gguf/model.h"
 #include "formats/hf/config.h"
 #include "formats/safetensors/safetensors.h"
-#include "kernels/cpu/code_groups.h"
 #include "kernels/cpu/coded_matmul.h"
 #include "kernels/cpu/decode.h"
 #include "model/ops.h"
+#include "model/weights_file.h"
 
 namespace tern {
 namespace {
@@ -251,7 +251,8 @@ void populate(const Gguf& file, const std::vector<const GgufTensor*>& tensors) {
   for (size_t i = 0; i < tensors.size(); ++i) file.populate(*tensors[i]);
 }
 
-// Matrices that may stay coded: linears, and the table of tokens.
+}  // namespace
+
 void for_each_codable(const ModelSpec& spec, const std::function<void(const ParameterInfo&)>& visit) {
   ModelWeights shapes = empty_weights(spec);
   visit(parameters(spec).front());
@@ -259,8 +260,6 @@ void for_each_codable(const ModelSpec& spec, const std::function<void(const Para
     if (!spec.head().tied || &linear != &head_of(shapes).projection) visit(info);
   });
 }
-
-}  // namespace
 
 CodedBytes gguf_coded_bytes(const ModelSpec& spec, const Gguf& file, DType dtype) {
   CodedBytes bytes;
@@ -295,22 +294,10 @@ ModelWeights load_gguf_as_coded(const ModelSpec& spec, std::shared_ptr<const Ggu
     }
   });
   share_storage(spec, weights);
-  bool any_in_integers = false;
   for_each_linear(spec, weights, [&](const ParameterInfo& info, Linear& linear) {
-    const auto form = coded.find(info.name);
-    if (form == coded.end()) return;
-    CodedWeight weight = form->second;
-    weight.in_integers =
-        in_integers && std::ranges::all_of(weight.pieces, [](const CodedPiece& p) { return has_code_groups(p.type); });
-    any_in_integers |= weight.in_integers;
-    linear.weight = std::move(weight);
+    if (const auto form = coded.find(info.name); form != coded.end()) linear.weight = form->second;
   });
-  if (in_integers && !any_in_integers)
-    throw Error(
-        ErrorKind::bad_file,
-        "{}: no matrix of a type that multiplies in integers (Q8_0, Q4_0 to Q5_1, Q2_K to Q6_K, IQ4_NL, IQ4_XS); "
-        "leave --arithmetic out",
-        file->path());
+  if (in_integers) multiply_in_integers(spec, file->path(), weights);
   populate(*file, used);
   pack_weights(spec, weights, arena);
   return weights;

@@ -158,7 +158,7 @@ Weight streamed_rows(const WeightBand& band, std::span<const std::byte> bytes, i
   // Kernels only read it.
   const Tensor rows =
       Tensor::borrow(DType::u8, {static_cast<int64_t>(bytes.size())}, const_cast<std::byte*>(bytes.data()));
-  CodedWeight coded{{{band.type, rows, band.rows, band.head_dim}}};
+  CodedWeight coded{{{band.type, rows, band.rows, band.head_dim, band.tables}}};
   if (multiplies_coded(dtype)) return coded;
   return RowPieces{{ops::decoded_rows(coded.pieces.front(), in, dtype, MemoryClass::workspace, c.arena)}};
 }

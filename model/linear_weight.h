@@ -3,6 +3,7 @@
 // place, model/linear.cpp, and the visitor hands out dense rows alone; nothing else looks inside. A new form (coded
 // blocks) is one more alternative here and one more case there.
 
+#include <memory>
 #include <span>
 #include <variant>
 #include <vector>
@@ -29,11 +30,14 @@ struct PackedWeight {
 struct RowPieces {
   std::vector<Tensor> pieces;
 };
+/// Of types with learned tables, table_bytes of them (kernels/cpu/learned_codes.h); nullptr of others.
+using CodeTables = std::shared_ptr<const std::vector<int8_t>>;
 /// Rows as a file codes them, bytes of whole blocks of `type`, the file's own pages. head_dim: kernels/cpu/coded_rows.h.
 struct CodedPiece {
   WeightType type;
   Tensor bytes;
   int64_t rows, head_dim = 0;
+  CodeTables tables = {};
 };
 /// Pieces one below the other, each of its own type: forward alone, bit for bit the dense rows that they decode to in the
 /// type that is computed in (kernels/cpu/coded_matmul.h); in_integers: by kernels/cpu/coded_int8.h instead, which rounds
@@ -50,6 +54,7 @@ struct WeightBand {
   int place = -1;              // in the ring's order
   WeightType type{};
   int64_t head_dim = 0;
+  CodeTables tables = {};
 };
 /// Bands one below the other: forward alone, bit for bit the rows that they decode to.
 struct BandedWeight {

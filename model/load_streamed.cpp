@@ -58,7 +58,7 @@ class Framer {
   size_t stream(const FileMatrix& m, size_t b) {
     const FileBand& band = m.bands[b];
     frame_.matrices.back().bands.push_back(
-        {band.rows, {}, nullptr, static_cast<int>(frame_.streamed.size()), band.type, band.head_dim});
+        {band.rows, {}, nullptr, static_cast<int>(frame_.streamed.size()), band.type, band.head_dim, band.tables});
     frame_.streamed.push_back(band.extent);
     return b + 1;
   }
@@ -87,7 +87,7 @@ class Framer {
       for (size_t b = begin; b < end; ++b) {
         const FileBand& band = m.bands[b];
         coded.pieces.push_back(
-            {band.type, arena_.bytes(band.extent.bytes, MemoryClass::weights), band.rows, band.head_dim});
+            {band.type, arena_.bytes(band.extent.bytes, MemoryClass::weights), band.rows, band.head_dim, band.tables});
         frame_.targets.push_back({&band, m.in, raw(coded.pieces.back().bytes), false});
       }
       kept.kept = std::move(coded);
@@ -111,8 +111,8 @@ void put(const Target& target, std::span<const std::byte> bytes, DType dtype, Ar
   const FileBand& band = *target.band;
   const Tensor coded = Tensor::borrow(DType::u8, {static_cast<int64_t>(bytes.size())},
                                       const_cast<std::byte*>(bytes.data()));  // only read
-  const Tensor rows =
-      ops::decoded_rows({band.type, coded, band.rows, band.head_dim}, target.in, dtype, MemoryClass::staging, arena);
+  const Tensor rows = ops::decoded_rows({band.type, coded, band.rows, band.head_dim, band.tables}, target.in, dtype,
+                                        MemoryClass::staging, arena);
   ops::by_dtype(dtype, [&]<class T>() {
     if constexpr (!std::is_same_v<T, double>) pack_weight<T>(rows.span<T>(), band.rows, target.in, target.to);
   });

@@ -9,9 +9,12 @@
 #include "base/error.h"
 #include "base/region_errors.h"
 #include "formats/gguf/model.h"
+#include "kernels/cpu/code_groups.h"
+#include "kernels/cpu/coded_matmul.h"
 #include "kernels/cpu/matmul.h"
 #include "kernels/cpu/parallel.h"
 #include "model/check_weights.h"
+#include "model/coded_tensors.h"
 #include "model/file_bands.h"
 #include "model/gguf_weights.h"
 #include "model/model_files.h"
@@ -105,6 +108,12 @@ class Loader {
   void load(const ParameterInfo& info, Tensor& t) {
     const int64_t width = info.shape.rank == 2 ? info.shape[1] : 1;
     for (const Fragment& f : info.fragments) {
+      if (const auto coded = coded_fragment(info, f)) {
+        ops::by_dtype(t.dtype(),
+                      [&]<class To>() { decode_fragment(*coded, info, f, t.span<To>().data() + f.row_begin * width); });
+        file_.dont_need(coded->rows.name);
+        continue;
+      }
       const TensorView view = fragment(info, f);
       ops::by_dtype(t.dtype(), [&]<class To>() {
         copy_any<To>(view, path_, f, width, t.span<To>().data() + f.row_begin * width);
@@ -116,7 +125,36 @@ class Loader {
 
   // A parameter that is read otherwise: that the file has it, in its shape.
   void claim(const ParameterInfo& info) {
-    for (const Fragment& f : info.fragments) fragment(info, f);
+    for (const Fragment& f : info.fragments)
+      if (!coded_fragment(info, f)) fragment(info, f);
+  }
+
+  // A matrix whose rows stay as the file codes them; nothing where they lie otherwise, or are no shorter than its rows in
+  // `dtype`.
+  std::optional<CodedWeight> stay_coded(const ParameterInfo& info, DType dtype, Arena& arena) {
+    if (coded_size(info, dtype) == 0) return {};
+    CodedWeight weight;
+    for (const Fragment& f : info.fragments) {
+      const auto coded = coded_fragment(info, f);
+      const std::span<const std::byte> bytes = coded_bytes_of(*coded, info, f);
+      // Kernels only read it: the file is mapped for reading alone.
+      Tensor t = arena.adopt(DType::u8, {static_cast<int64_t>(bytes.size())}, const_cast<std::byte*>(bytes.data()),
+                             shared_, MemoryClass::weights);
+      weight.pieces.push_back({coded->type, std::move(t), f.row_end - f.row_begin, 0, coded->tables});
+      uses_.push_back({std::string(coded->rows.name), bytes.data(), {}});
+    }
+    return weight;
+  }
+  // What it takes then; 0: it does not.
+  int64_t coded_size(const ParameterInfo& info, DType dtype) const {
+    if (!multiplies_coded(dtype) || info.shape.rank != 2) return 0;
+    int64_t bytes = 0;
+    for (const Fragment& f : info.fragments) {
+      const auto coded = find_coded(spec_, file_, info, f);
+      if (!coded || f.file_step != 1) return 0;
+      bytes += static_cast<int64_t>(coded_bytes_of(*coded, info, f).size());
+    }
+    return bytes < info.shape[0] * info.shape[1] * size_of(dtype) ? bytes : 0;
   }
 
   // The rows of a matrix where they lie in the file, a tensor for each fragment; empty unless all of them lie there as
@@ -125,6 +163,7 @@ class Loader {
     std::vector<Tensor> pieces;
     std::vector<Use> uses;
     for (const Fragment& f : info.fragments) {
+      if (coded_fragment(info, f)) return {};
       const TensorView view = fragment(info, f);
       const auto* data = view.bytes.data() + f.file_row * info.shape[1] * size_of(dtype);
       const bool aligned = reinterpret_cast<uintptr_t>(data) % static_cast<size_t>(size_of(dtype)) == 0;
@@ -192,6 +231,14 @@ class Loader {
     throw Error(ErrorKind::bad_file,
                 "{}: tensor '{}' is missing; config.json implies it for this {} model with {} layers", path_, name,
                 spec_.family, spec_.layers);
+  }
+
+  std::optional<CodedTensor> coded_fragment(const ParameterInfo& info, const Fragment& f) {
+    auto coded = find_coded(spec_, file_, info, f);
+    if (!coded) return {};
+    claimed_.emplace(coded->rows.name);
+    if (coded->tables) claimed_.emplace(coded->tables_name);
+    return coded;
   }
 
   TensorView fragment(const ParameterInfo& info, const Fragment& f) {
@@ -274,7 +321,23 @@ Linear load_pooler(const ModelSpec& spec, const std::string& model_dir, DType dt
 }
 
 CodedBytes coded_bytes(const ModelSpec& spec, const std::string& model_dir, DType dtype) {
-  return is_gguf_path(model_dir) ? gguf_coded_bytes(spec, Gguf(model_dir), dtype) : CodedBytes{};
+  if (is_gguf_path(model_dir)) return gguf_coded_bytes(spec, Gguf(model_dir), dtype);
+  const Loader loader(spec, weights_file(model_dir));
+  CodedBytes bytes;
+  for_each_codable(spec, [&](const ParameterInfo& info) {
+    if (const int64_t size = loader.coded_size(info, dtype)) bytes[info.name] = size;
+  });
+  return bytes;
+}
+
+bool holds_coded(const ModelSpec& spec, const std::string& model_dir) {
+  if (is_gguf_path(model_dir)) return true;
+  const Weights file(weights_file(model_dir));
+  bool any = false;
+  for_each_codable(spec, [&](const ParameterInfo& info) {
+    for (const Fragment& f : info.fragments) any = any || find_coded(spec, file, info, f);
+  });
+  return any;
 }
 
 bool reads_in_place(const ModelSpec& spec, const std::string& model_dir, DType dtype) {
@@ -285,6 +348,7 @@ bool reads_in_place(const ModelSpec& spec, const std::string& model_dir, DType d
   for_each_parameter(spec, shapes, [&](const ParameterInfo& info, const Tensor&) {
     if (any || info.shape.rank != 2) return;
     any = std::ranges::all_of(info.fragments, [&](const Fragment& f) {
+      if (find_coded(spec, file, info, f)) return false;
       const auto view = find_parameter(spec, file, f.name);
       return view && view->dtype == dtype && !f.transposed && f.file_step == 1;
     });
@@ -310,6 +374,23 @@ ModelWeights load_weights_to_infer(const ModelSpec& spec, const std::string& mod
   return weights;
 }
 
+void multiply_in_integers(const ModelSpec& spec, const std::string& path, ModelWeights& weights) {
+  bool any = false;
+  for_each_linear(spec, weights, [&](const ParameterInfo&, Linear& linear) {
+    auto* coded = std::get_if<CodedWeight>(&linear.weight);
+    if (!coded) return;
+    coded->in_integers =
+        std::ranges::all_of(coded->pieces, [](const CodedPiece& p) { return has_code_groups(p.type); });
+    any |= coded->in_integers;
+  });
+  if (!any)
+    throw Error(
+        ErrorKind::bad_file,
+        "{}: no matrix of a type that multiplies in integers (Q8_0, Q4_0 to Q5_1, Q2_K to Q6_K, IQ4_NL, IQ4_XS, "
+        "U4, U3, U2); leave --arithmetic out",
+        path);
+}
+
 ModelWeights load_weights_to_infer(const ModelSpec& spec, const std::string& model_dir, DType dtype, Arena& arena,
                                    WeightsIn in) {
   if (is_gguf_path(model_dir) && (in == WeightsIn::coded_file || in == WeightsIn::coded_int8) && dtype != DType::f64)
@@ -323,7 +404,12 @@ ModelWeights load_weights_to_infer(const ModelSpec& spec, const std::string& mod
   Loader loader(spec, weights_file(model_dir), packs ? WeightsIn::mapped_file : in);
   ModelWeights weights = empty_weights(spec);
   std::unordered_map<std::string, Weight> forms;  // of the matrices that do not stand as dense rows
+  if (in == WeightsIn::coded_file || in == WeightsIn::coded_int8)
+    for_each_codable(spec, [&](const ParameterInfo& info) {
+      if (auto coded = loader.stay_coded(info, dtype, arena)) forms.emplace(info.name, std::move(*coded));
+    });
   for_each_linear(spec, weights, [&](const ParameterInfo& info, Linear& linear) {
+    if (forms.contains(info.name)) return;
     const bool is_tied_head = spec.head().tied && &linear == &head_of(weights).projection;
     if (packs && !is_tied_head)
       if (auto packed = loader.pack(info, dtype, linear, arena)) forms.emplace(info.name, std::move(*packed));
@@ -332,7 +418,12 @@ ModelWeights load_weights_to_infer(const ModelSpec& spec, const std::string& mod
       forms.emplace(info.name, RowPieces{std::move(pieces)});
   });
   for_each_parameter(spec, weights, [&](const ParameterInfo& info, Tensor& t) {
-    if (forms.contains(info.name)) return;
+    if (const auto form = forms.find(info.name); form != forms.end()) {
+      if (&t != &embed_of(weights).tokens || !std::holds_alternative<CodedWeight>(form->second)) return;
+      t = arena.allocate(dtype, {0, info.shape[1]}, MemoryClass::weights);  // tells the type to compute in
+      embed_of(weights).coded_tokens = std::get<CodedWeight>(form->second);
+      return;
+    }
     if (!packs && info.shape.rank == 2 && info.fragments.size() == 1)
       if (const std::vector<Tensor> whole = loader.in_place(info, dtype, arena); !whole.empty()) {
         t = whole.front();
@@ -344,8 +435,10 @@ ModelWeights load_weights_to_infer(const ModelSpec& spec, const std::string& mod
   load_fixed(spec, loader, dtype, weights, arena);
   share_storage(spec, weights);
   for_each_linear(spec, weights, [&](const ParameterInfo& info, Linear& linear) {
-    if (const auto form = forms.find(info.name); form != forms.end()) linear.weight = std::move(form->second);
+    if (const auto form = forms.find(info.name); form != forms.end()) linear.weight = form->second;
   });
+  forms.clear();
+  if (in == WeightsIn::coded_int8) multiply_in_integers(spec, model_dir, weights);
   loader.check_tied_head();
   loader.check_all_claimed();
   loader.finish();

@@ -16,8 +16,10 @@ class Io;
 /// Bytes of matrices that stay coded, by the parameter's name.
 using CodedBytes = std::map<std::string, int64_t>;
 /// Those of WeightsIn::coded_file; empty for files that have none, and where the kernels take none in `dtype`. Reads
-/// headers alone. Errors: bad_file: no GGUF file.
+/// headers alone. Errors: bad_file: files that cannot be read.
 CodedBytes coded_bytes(const ModelSpec&, const std::string& model_dir, DType);
+/// Whether these files may hold such matrices: a GGUF file, or a directory with coded tensors (model/coded_tensors.h).
+bool holds_coded(const ModelSpec&, const std::string& model_dir);
 
 /// Loads every parameter, converting to `dtype`. `model_dir`: the directory, or the weights file or index itself; a
 /// GGUF file. Files of the bare model, without the prefix `model.` or `transformer.`, are read too; a tied head that is
@@ -31,7 +33,7 @@ ModelWeights load_weights(const ModelSpec&, const std::string& model_dir, DType,
 /// (reads_plain_weights) and the file holds them in `dtype`, as `WeightsIn` says. They count as weights either way.
 /// Hazard  a mapped file must not shrink while the weights are in use (formats/safetensors/safetensors.h).
 enum class WeightsIn : uint8_t {
-  coded_file,  // matrices of a GGUF file stay as it codes them (coded_bytes), mapped: the same bits in a fraction of the
+  coded_file,  // coded matrices stay as their file has them (coded_bytes), mapped: the same bits in a fraction of the
                // memory; other files as mapped_file
   coded_int8,  // coded_file, and every matrix whose types are integers times scales (kernels/cpu/code_groups.h) is
   // multiplied in integers, the tables of tokens' rows being gathered as numbers. Errors: bad_file: there is none

@@ -296,7 +296,8 @@ void gather_rows(const Tensor& table, std::span<const int32_t> ids, const Tensor
 std::vector<CodedRows> coded_rows(const CodedWeight& w) {
   std::vector<CodedRows> rows;
   for (const CodedPiece& piece : w.pieces)
-    rows.push_back({piece.type, static_cast<const uint8_t*>(piece.bytes.data()), piece.rows, piece.head_dim});
+    rows.push_back({piece.type, static_cast<const uint8_t*>(piece.bytes.data()), piece.rows, piece.head_dim,
+                    piece.tables ? piece.tables->data() : nullptr});
   return rows;
 }
 

@@ -1,5 +1,5 @@
 #include <algorithm>
-#include <iterator>
+#include <functional>
 #include <vector>
 
 #include "base/error.h"
@@ -8,6 +8,7 @@
 #include "formats/safetensors/write.h"
 #include "model/model_files.h"
 #include "model/ops.h"
+#include "model/weights_file.h"
 
 namespace tern {
 
@@ -50,7 +51,15 @@ void produce(const Tensor& t, std::span<const int64_t> rows, int64_t width, bool
   if (!piece.empty()) sink(std::as_bytes(std::span(piece)));
 }
 
-// Ours of each row of the file.
+template <class To>
+void produce_any(const Tensor& t, std::span<const Fragment> fragments, int64_t width, const ByteSink& sink) {
+  ops::by_dtype(t.dtype(), [&]<class From>() {
+    produce<From, To>(t, rows_of_file(fragments), width, fragments.front().transposed, sink);
+  });
+}
+
+}  // namespace
+
 std::vector<int64_t> rows_of_file(std::span<const Fragment> fragments) {
   std::vector<int64_t> rows(static_cast<size_t>(fragments.front().file_rows), -1);
   for (const Fragment& f : fragments)
@@ -60,21 +69,25 @@ std::vector<int64_t> rows_of_file(std::span<const Fragment> fragments) {
   return rows;
 }
 
-template <class To>
-void produce_any(const Tensor& t, std::span<const Fragment> fragments, int64_t width, const ByteSink& sink) {
-  ops::by_dtype(t.dtype(), [&]<class From>() {
-    produce<From, To>(t, rows_of_file(fragments), width, fragments.front().transposed, sink);
-  });
+std::vector<std::vector<Fragment>> fragments_by_tensor(const ParameterInfo& info) {
+  std::vector<std::vector<Fragment>> tensors;
+  for (const Fragment& f : info.fragments) {
+    const auto at =
+        std::ranges::find_if(tensors, [&](const auto& fragments) { return fragments.front().name == f.name; });
+    (at == tensors.end() ? tensors.emplace_back() : *at).push_back(f);
+  }
+  return tensors;
 }
 
-// One tensor of the file: the fragments that name it.
-TensorToWrite entry(const ParameterInfo& info, std::vector<Fragment> fragments, const Tensor& t, DType dtype) {
+TensorToWrite dense_tensor(const ParameterInfo& info, const std::vector<Fragment>& fragments,
+                           const std::function<Tensor()>& read, DType dtype) {
   const int64_t width = info.shape.rank == 2 ? info.shape[1] : 1;
   const Fragment& first = fragments.front();
   TensorToWrite e{.name = first.name, .dtype = dtype, .shape = {first.file_rows}, .bytes = {}, .produce = {}};
   if (info.shape.rank == 2) e.shape.push_back(width);
   if (first.transposed) std::swap(e.shape[0], e.shape[1]);
-  e.produce = [t, fragments, width, dtype](const ByteSink& sink) {
+  e.produce = [read, fragments, width, dtype](const ByteSink& sink) {
+    const Tensor t = read();
     switch (dtype) {
       case DType::f32:
         return produce_any<float>(t, fragments, width, sink);
@@ -91,23 +104,15 @@ TensorToWrite entry(const ParameterInfo& info, std::vector<Fragment> fragments, 
   return e;
 }
 
-}  // namespace
-
 void save_model(const ModelSpec& spec, const HfConfig& config, const ModelWeights& weights, DType dtype,
                 const std::string& dir, Io& io, int64_t max_shard_bytes) {
   ModelWeights handles = weights;  // the visitor hands out places; storage is shared
   std::vector<TensorToWrite> entries;
   const auto add = [&](const ParameterInfo& info, Tensor& t, DType stored) {
     TERN_CHECK(!t.empty(), "save: '{}' was packed", info.name);
-    for (size_t i = 0; i < info.fragments.size(); ++i) {
-      const std::string& name = info.fragments[i].name;
-      const auto names_it = [&](const Fragment& f) { return f.name == name; };
-      const auto begin = info.fragments.begin(), here = begin + static_cast<std::ptrdiff_t>(i);
-      if (std::any_of(begin, here, names_it)) continue;  // written with its first
-      std::vector<Fragment> mine;
-      std::copy_if(here, info.fragments.end(), std::back_inserter(mine), names_it);
-      entries.push_back(entry(info, std::move(mine), t, stored));
-    }
+    for (const std::vector<Fragment>& fragments : fragments_by_tensor(info))
+      entries.push_back(dense_tensor(
+          info, fragments, [t] { return t; }, stored));
   };
   for_each_parameter(spec, handles, [&](const ParameterInfo& info, Tensor& t) { add(info, t, dtype); });
   for_each_fixed(spec, handles, [&](const ParameterInfo& info, Tensor& t) { add(info, t, ops::sum_dtype(dtype)); });
@@ -115,6 +120,7 @@ void save_model(const ModelSpec& spec, const HfConfig& config, const ModelWeight
   write_model_weights(io, dir, entries, max_shard_bytes);
   HfConfig written = config;
   written.dtype = dtype;
+  written.coded = false;
   write_file_atomically(io, join_path(dir, "config.json"), hf_config_json(written));
 }
 

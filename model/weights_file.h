@@ -2,12 +2,15 @@
 // What loading and checking of weights share. Stays in model/.
 
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "formats/safetensors/index.h"
+#include "formats/safetensors/write.h"
 #include "model/weights.h"
 
 namespace tern {
@@ -19,9 +22,21 @@ std::string weights_file(const std::string& model_dir);
 std::optional<TensorView> find_parameter(const ModelSpec&, const Weights&, const std::string& name);
 /// The shape in the file of a fragment of `info`.
 std::vector<int64_t> fragment_shape(const ParameterInfo& info, const Fragment&);
+/// The fragments of `info` that name one tensor of the file, tensor by tensor; and ours of each row of such a tensor.
+std::vector<std::vector<Fragment>> fragments_by_tensor(const ParameterInfo& info);
+std::vector<int64_t> rows_of_file(std::span<const Fragment> fragments);
+/// One of those tensors, as numbers of f32, bf16, f16 or f64; `read` gives the parameter when its turn comes.
+TensorToWrite dense_tensor(const ParameterInfo&, const std::vector<Fragment>& of_tensor,
+                           const std::function<Tensor()>& read, DType);
 /// Of a tied model whose files hold the head as well: what is wrong with it, "" if it equals the table. nullopt: the
 /// model is not tied, or there is no such tensor.
 std::optional<std::string> judge_tied_head(const ModelSpec&, const Weights&);
+
+/// The matrices that may stay as a file codes them: linears, and the table of tokens.
+void for_each_codable(const ModelSpec&, const std::function<void(const ParameterInfo&)>& visit);
+/// Sets in_integers of each coded matrix whose types have groups (kernels/cpu/code_groups.h). Errors  bad_file: there is none in
+/// the file `path`.
+void multiply_in_integers(const ModelSpec&, const std::string& path, ModelWeights&);
 
 inline constexpr std::string_view kTiedHead = "lm_head.weight";
 

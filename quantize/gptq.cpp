@@ -6,12 +6,11 @@
 #include <string>
 
 #include "base/error.h"
-#include "quantize/block_fit.h"
 
 namespace tern {
 namespace {
 
-constexpr auto kBlock = static_cast<int64_t>(kBlockWeights);
+constexpr int64_t kMostOfGroup = 64;
 
 // A = RᵀR in the upper triangle, row by row; false where A is not positive.
 bool cholesky(std::vector<double>& a, int64_t k) {
@@ -52,41 +51,37 @@ std::vector<double> inverse_of_upper(const std::vector<double>& r, int64_t k) {
   return u;
 }
 
-// Takes from the columns [begin, k) of a row what the errors of a block's columns cost there.
-void feed_back(float* row, int64_t k, int64_t first, const double (&errors)[kBlock], std::span<const double> factor,
+// Takes from the columns [begin, k) of a row what the errors of a group's columns, from `first` on, cost there.
+void feed_back(std::span<float> row, int64_t first, std::span<const double> errors, std::span<const double> factor,
                int64_t begin) {
-  for (int64_t j = 0; j < kBlock; ++j) {
+  const auto k = static_cast<int64_t>(row.size());
+  float* x = row.data();
+  for (size_t j = 0; j < errors.size(); ++j) {
     const double e = errors[j];
-    const double* u = factor.data() + (first + j) * k;
-    for (int64_t c = begin; c < k; ++c) row[c] -= static_cast<float>(e * u[c]);
+    const double* u = factor.data() + (first + static_cast<int64_t>(j)) * k;
+    for (int64_t c = begin; c < k; ++c) x[c] -= static_cast<float>(e * u[c]);
   }
 }
 
-// One block of one row: its numbers in place of the weights, its bytes behind `out`.
-void code_block(WeightType type, float* row, int64_t k, int64_t first, std::span<const double> factor,
-                std::string& out) {
-  const BlockLevels levels = levels_of(type);
-  float importance[kBlock];
-  for (int64_t j = 0; j < kBlock; ++j) {
-    const double u = factor.empty() ? 1 : factor[static_cast<size_t>((first + j) * k + first + j)];
-    importance[j] = static_cast<float>(1 / (u * u));
-  }
-  float* x = row + first;
-  BlockCodes block = fit_block(type, std::span<const float, kBlockWeights>(x, kBlockWeights),
-                               std::span<const float, kBlockWeights>(importance, kBlockWeights));
-  double errors[kBlock];
-  for (int64_t j = 0; j < kBlock; ++j) {
-    block.codes[j] = static_cast<uint8_t>(nearest_code(block, levels, x[j]));
-    const float number = number_of(block, levels, block.codes[j]);
+// The group of a row from column `first` on: its numbers in place of the weights, its bytes behind `out`.
+void code_group(RowCoder& coder, std::span<float> row, int64_t first, int64_t width, std::span<const float> importance,
+                std::span<const double> factor, std::string& out) {
+  const auto k = static_cast<int64_t>(row.size());
+  const std::span<float> x = row.subspan(static_cast<size_t>(first), static_cast<size_t>(width));
+  coder.fit(x, importance.subspan(static_cast<size_t>(first), static_cast<size_t>(width)));
+  double errors[kMostOfGroup];
+  for (int64_t j = 0; j < width; ++j) {
+    const auto at = static_cast<size_t>(j);
+    const float number = coder.code(at, x[at]);
     if (!factor.empty()) {
       const double* u = factor.data() + (first + j) * k + first;
-      errors[j] = static_cast<double>(x[j] - number) / u[j];
-      for (int64_t c = j + 1; c < kBlock; ++c) x[c] -= static_cast<float>(errors[j] * u[c]);
+      errors[j] = static_cast<double>(x[at] - number) / u[j];
+      for (int64_t c = j + 1; c < width; ++c) x[static_cast<size_t>(c)] -= static_cast<float>(errors[j] * u[c]);
     }
-    x[j] = number;
+    x[at] = number;
   }
-  append_block(type, block, out);
-  if (!factor.empty()) feed_back(row, k, first, errors, factor, first + kBlock);
+  coder.end_group(out);
+  if (!factor.empty()) feed_back(row, first, std::span(errors, static_cast<size_t>(width)), factor, first + width);
 }
 
 }  // namespace
@@ -113,25 +108,46 @@ std::vector<double> error_factor(std::span<const double> moments, int64_t k, dou
   return inverse_of_upper(r, k);
 }
 
-std::vector<std::byte> gptq_blocks(WeightType type, std::span<float> rows, int64_t n, int64_t k,
-                                   std::span<const double> factor) {
-  TERN_CHECK(static_cast<int64_t>(rows.size()) == n * k && fills_blocks(type, k), "gptq_blocks: {} × {} of {}", n, k,
-             name_of(type));
-  TERN_CHECK(factor.empty() || static_cast<int64_t>(factor.size()) == k * k, "gptq_blocks: a factor of {}",
+std::vector<float> importance_of(std::span<const double> factor, int64_t k) {
+  std::vector<float> importance(static_cast<size_t>(k), 1.0f);
+  if (factor.empty()) return importance;
+  for (int64_t j = 0; j < k; ++j) {
+    const double u = factor[static_cast<size_t>(j * k + j)];
+    importance[static_cast<size_t>(j)] = static_cast<float>(1 / (u * u));
+  }
+  return importance;
+}
+
+std::vector<std::byte> gptq_rows(WeightType type, const std::function<std::unique_ptr<RowCoder>()>& make_coder,
+                                 std::span<float> rows, int64_t n, int64_t k, std::span<const double> factor) {
+  const int64_t width = row_of(type).block_elements;
+  TERN_CHECK(static_cast<int64_t>(rows.size()) == n * k && fills_blocks(type, k) && width <= kMostOfGroup,
+             "gptq_rows: {} × {} of {}", n, k, name_of(type));
+  TERN_CHECK(factor.empty() || static_cast<int64_t>(factor.size()) == k * k, "gptq_rows: a factor of {}",
              factor.size());
+  const std::vector<float> importance = importance_of(factor, k);
   const int64_t row_bytes = stored_bytes(type, 1, k);
   std::vector<std::byte> blocks(static_cast<size_t>(n * row_bytes));
 #pragma omp parallel
   {
+    const std::unique_ptr<RowCoder> coder = make_coder();
     std::string out;
 #pragma omp for schedule(static)
     for (int64_t r = 0; r < n; ++r) {
       out.clear();
-      for (int64_t first = 0; first < k; first += kBlock) code_block(type, rows.data() + r * k, k, first, factor, out);
+      const std::span<float> row = rows.subspan(static_cast<size_t>(r * k), static_cast<size_t>(k));
+      coder->begin_row(row, importance, out);
+      for (int64_t first = 0; first < k; first += width) code_group(*coder, row, first, width, importance, factor, out);
       std::memcpy(blocks.data() + r * row_bytes, out.data(), static_cast<size_t>(row_bytes));
     }
   }
   return blocks;
+}
+
+std::vector<std::byte> gptq_blocks(WeightType type, std::span<float> rows, int64_t n, int64_t k,
+                                   std::span<const double> factor) {
+  return gptq_rows(
+      type, [type] { return block_coder(type); }, rows, n, k, factor);
 }
 
 }  // namespace tern

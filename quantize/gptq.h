@@ -2,14 +2,16 @@
 // GPTQ: numbers are rounded column by column, and what rounding a column did to the outputs is taken back by the columns that
 // are still to come. Source: Frantar et al. 2023, "GPTQ: Accurate Post-Training Quantization for Generative Pre-trained
 // Transformers", arXiv:2210.17323 (recalled), eq. 2 and 3 and the Cholesky form of §3.3. The scale of a block is fitted to the
-// numbers as they stand when its first column comes (fit_block), each weighted by what its error costs.
+// numbers as they stand when its first column comes (RowCoder::fit), each weighted by what its error costs.
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <span>
 #include <vector>
 
-#include "base/weight_type.h"
+#include "quantize/row_coder.h"
 
 namespace tern {
 
@@ -18,9 +20,15 @@ namespace tern {
 /// Order   the same bits for any number of threads. Errors  usage: H is not positive, which damping 0 allows.
 std::vector<double> error_factor(std::span<const double> moments, int64_t k, double damping = 0.01);
 
-/// The blocks of `rows` (n, k), which become their numbers. `factor`: of error_factor; empty: each block is fitted alone, every
-/// number of the same importance. type: one of levels_of; k fills its blocks.
+/// What an error of each column costs once later columns have taken back what they can: 1/U_jj²; without a factor 1.
+std::vector<float> importance_of(std::span<const double> factor, int64_t k);
+
+/// The coded `rows` (n, k), which become their numbers. `factor`: of error_factor; empty: each group is fitted alone, every
+/// number of the same importance. k fills the blocks of `type`, which the coders write, one for each thread.
 /// Order   rows are independent: the same bytes for any number of threads.
+std::vector<std::byte> gptq_rows(WeightType type, const std::function<std::unique_ptr<RowCoder>()>& make_coder,
+                                 std::span<float> rows, int64_t n, int64_t k, std::span<const double> factor);
+/// The same by block_coder(type).
 std::vector<std::byte> gptq_blocks(WeightType type, std::span<float> rows, int64_t n, int64_t k,
                                    std::span<const double> factor);
 

@@ -2,42 +2,46 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
+#include <numeric>
 
+#include "base/crc32c.h"
 #include "base/error.h"
+#include "kernels/cpu/coded_matmul.h"
 #include "kernels/cpu/vector.h"
 #include "model/not_finite.h"
 #include "quantize/gptq.h"
 #include "quantize/input_moments.h"
+#include "quantize/learned_tables.h"
 
 namespace tern {
 namespace {
 
 constexpr int64_t kRows = 2048;  // of one pass
 
-bool has_codes(const ModelSpec& spec, int unit) {
-  const auto& s = spec.units[static_cast<size_t>(unit)].spec;
-  return !std::holds_alternative<EmbedSpec>(s) && !std::holds_alternative<HeadSpec>(s);
-}
-
 }  // namespace
 
 LayerCoder::LayerCoder(const ModelSpec& spec, const std::string& model_dir, const CalibrationText& calibration,
-                       WeightType type, Arena& arena)
+                       WeightType type, Arena& arena, CodeStore* store)
     : spec_(spec),
       reader_(spec, model_dir),
       calibration_(calibration),
       type_(type),
       arena_(arena),
+      store_(store),
       weights_(empty_weights(spec)) {
   TERN_CHECK(!calibration.tokens.empty() && calibration.window > 0, "calibration without tokens");
   if (spec.turns()) rope_ = rope_table(spec, calibration.window, calibration.window);
 }
 
-void LayerCoder::load(int unit) {
+uint32_t LayerCoder::load(int unit) {
+  uint32_t crc = 0;
   for_each_parameter(spec_, unit, weights_.units[static_cast<size_t>(unit)], [&](const ParameterInfo& info, Tensor& t) {
     t = reader_.read(info, DType::f32, arena_);
     if (!all_finite(t.span<float>())) throw NotFinite("'{}' holds a number that is not finite", info.name);
+    crc = crc32c(std::as_bytes(t.span<float>()), crc);
   });
+  return crc;
 }
 
 void LayerCoder::drop(int unit) {
@@ -66,31 +70,92 @@ void LayerCoder::forward(int unit, InputObserver* observer, bool keep) {
   hidden_ = after;
 }
 
-void LayerCoder::code_unit(int unit) {
-  load(unit);
-  coded_.clear();
-  if (has_codes(spec_, unit)) {
-    std::map<const Linear*, ParameterInfo> linears;
-    for_each_linear(spec_, weights_, [&](const ParameterInfo& info, Linear& linear) {
-      if (info.unit == unit && fills_blocks(type_, linear.in)) linears.emplace(&linear, info);
-    });
-    InputMoments moments(arena_, [&](const Linear& linear) { return linears.contains(&linear); });
-    forward(unit, &moments, false);
-    for_each_linear(spec_, weights_, [&](const ParameterInfo& info, Linear& linear) {
-      if (!linears.contains(&linear)) return;
-      const std::vector<double>* seen = moments.of(linear);
-      const std::vector<double> factor = seen ? error_factor(*seen, linear.in) : std::vector<double>{};
-      coded_.emplace(info.name, gptq_blocks(type_, dense_rows(linear).span<float>(), linear.out, linear.in, factor));
-    });
+CodedMatrix LayerCoder::code_matrix(const ParameterInfo& info, const Linear& linear,
+                                    std::span<const double> factor) const {
+  const std::span<float> rows = dense_rows(linear).span<float>();
+  const int64_t k = linear.in;
+  CodedMatrix coded;
+  if (table_bytes(type_) == 0) {
+    coded.rows = gptq_blocks(type_, rows, linear.out, k, factor);
+    return coded;
   }
+  for (const TablePart& part : table_parts(info)) {
+    const int64_t n = part.row_end - part.row_begin;
+    const std::span<float> mine = rows.subspan(static_cast<size_t>(part.row_begin * k), static_cast<size_t>(n * k));
+    const std::vector<int8_t> tables = learn_tables(type_, mine, n, k, importance_of(factor, k));
+    const auto coder = [&] { return learned_coder(type_, tables); };
+    const std::vector<std::byte> bytes = gptq_rows(type_, coder, mine, n, k, factor);
+    coded.rows.insert(coded.rows.end(), bytes.begin(), bytes.end());
+    coded.tables.insert(coded.tables.end(), tables.begin(), tables.end());
+  }
+  return coded;
+}
+
+UnitCodes LayerCoder::choose_codes(int unit) {
+  std::map<const Linear*, ParameterInfo> linears;
+  for_each_linear(spec_, weights_, [&](const ParameterInfo& info, Linear& linear) {
+    if (info.unit == unit && has_codes(spec_, info) && fills_blocks(type_, linear.in)) linears.emplace(&linear, info);
+  });
+  if (linears.empty()) return {};
+  InputMoments moments(arena_, [&](const Linear& linear) { return linears.contains(&linear); });
+  forward(unit, &moments, false);
+  UnitCodes codes;
+  for_each_linear(spec_, weights_, [&](const ParameterInfo& info, Linear& linear) {
+    if (!linears.contains(&linear)) return;
+    const std::vector<double>* seen = moments.of(linear);
+    const std::vector<double> factor = seen ? error_factor(*seen, linear.in) : std::vector<double>{};
+    codes.emplace(info.name, code_matrix(info, linear, factor));
+  });
+  return codes;
+}
+
+// The numbers of codes in place of the weights.
+void LayerCoder::put_numbers(int unit, const UnitCodes& codes) {
+  for_each_linear(spec_, weights_, [&](const ParameterInfo& info, Linear& linear) {
+    const auto at = codes.find(info.name);
+    if (info.unit != unit || at == codes.end()) return;
+    const CodedMatrix& coded = at->second;
+    const int64_t k = linear.in, row_bytes = stored_bytes(type_, 1, k), tables = table_bytes(type_);
+    const std::vector<TablePart> parts = table_parts(info);
+    if (static_cast<int64_t>(coded.rows.size()) != linear.out * row_bytes ||
+        static_cast<int64_t>(coded.tables.size()) != static_cast<int64_t>(parts.size()) * tables)
+      throw Error(ErrorKind::bad_file, "{}: codes of '{}' have another size; remove the directory", store_->directory(),
+                  info.name);
+    for (size_t i = 0; i < parts.size(); ++i) {
+      const auto [begin, end] = parts[i];
+      const CodedRows rows{type_, reinterpret_cast<const uint8_t*>(coded.rows.data()) + begin * row_bytes, end - begin,
+                           0, tables > 0 ? coded.tables.data() + static_cast<int64_t>(i) * tables : nullptr};
+      std::vector<int32_t> ids(static_cast<size_t>(end - begin));
+      std::iota(ids.begin(), ids.end(), 0);
+      gather_coded_rows<float>(rows, k, ids,
+                               dense_rows(linear).span<float>().subspan(static_cast<size_t>(begin * k),
+                                                                        ids.size() * static_cast<size_t>(k)));
+    }
+  });
+}
+
+void LayerCoder::code_unit(int unit) {
+  const uint32_t crc = load(unit);
+  std::optional<UnitCodes> done = store_ ? store_->read(unit, crc) : std::nullopt;
+  if (done) {
+    put_numbers(unit, *done);
+  } else {
+    done = choose_codes(unit);
+    if (store_) store_->write(unit, crc, *done);
+  }
+  coded_ = std::move(*done);
   forward(unit, nullptr, true);
   drop(unit);
 }
 
-std::span<const std::byte> LayerCoder::code(const ParameterInfo& info) {
-  TERN_CHECK(info.unit >= next_ - 1, "LayerCoder: '{}' of a unit that is past", info.name);
-  for (; next_ <= info.unit; ++next_) code_unit(next_);
-  return coded_.at(info.name);
+void LayerCoder::code_until(int unit) {
+  for (; next_ <= unit; ++next_) code_unit(next_);
+}
+
+const CodedMatrix& LayerCoder::code(const ParameterInfo& info) {
+  TERN_CHECK(store_ || info.unit >= next_ - 1, "LayerCoder: '{}' of a unit that is past", info.name);
+  code_until(info.unit);
+  return info.unit == next_ - 1 ? coded_.at(info.name) : store_->of(info.unit).at(info.name);
 }
 
 int64_t LayerCoder::peak_bytes(const ModelSpec& spec, int64_t tokens, int64_t window) {
@@ -101,9 +166,9 @@ int64_t LayerCoder::peak_bytes(const ModelSpec& spec, int64_t tokens, int64_t wi
     weights[info.unit] += info.shape.count() * 4;
     if (info.shape.rank != 2) continue;
     const int64_t in = info.shape[1], out = info.shape[0];
-    if (has_codes(spec, info.unit)) moments[info.unit] += 8 * in * in;
+    if (has_codes(spec, info)) moments[info.unit] += 8 * in * in;
     widest = std::max(widest, 8 * 3 * in * in + 4 * in * in);  // the factor as it is made; a call's products
-    if (has_codes(spec, info.unit)) widest = std::max(widest, rows * (out + 2 * in + 2 * spec.width) * 4);
+    if (has_codes(spec, info)) widest = std::max(widest, rows * (out + 2 * in + 2 * spec.width) * 4);
   }
   for (const auto& [unit, bytes] : weights) unit_bytes = std::max(unit_bytes, 2 * bytes + moments[unit]);
   return tokens * spec.width * 4 + unit_bytes + widest;

@@ -4,14 +4,15 @@
 
 #include <cstddef>
 #include <functional>
-#include <map>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "model/coded_matrix.h"
 #include "model/parameter_reader.h"
 #include "model/rope_table.h"
 #include "model/unit.h"
+#include "quantize/code_store.h"
 
 namespace tern {
 
@@ -24,21 +25,27 @@ struct CalibrationText {
 
 class LayerCoder {
  public:
-  /// `model_dir` as load_weights takes it; `type`: one of levels_of. What it is given outlives it. Errors: those of
-  /// ParameterReader.
-  LayerCoder(const ModelSpec&, const std::string& model_dir, const CalibrationText&, WeightType type, Arena&);
+  /// `model_dir` as load_weights takes it; `type`: one of fitted_levels, or with learned tables. What it is given outlives it.
+  /// With a store each unit's codes are written there when they are chosen, and those that are there are not chosen again: the
+  /// codes are the same. Errors: those of ParameterReader.
+  LayerCoder(const ModelSpec&, const std::string& model_dir, const CalibrationText&, WeightType type, Arena&,
+             CodeStore* = nullptr);
 
-  /// All rows of a layer's matrix as blocks. The first question about a unit codes it, and those before it: ask in the order
-  /// of the units. Errors  usage: inputs too few to tell columns apart; NotFinite: a weight that is no number; those of
-  /// ParameterReader.
-  std::span<const std::byte> code(const ParameterInfo&);
+  /// Codes the units up to `unit`. Errors  usage: inputs too few to tell columns apart; NotFinite: a weight that is no
+  /// number; those of ParameterReader and CodeStore.
+  void code_until(int unit);
+  /// The codes of a layer's matrix, coded if they are not yet. Without a store: ask in the order of the units.
+  const CodedMatrix& code(const ParameterInfo&);
 
   /// Bytes at most at once: hidden states, one unit's weights, codes and moments.
   static int64_t peak_bytes(const ModelSpec&, int64_t tokens, int64_t window);
 
  private:
   void code_unit(int unit);
-  void load(int unit);
+  UnitCodes choose_codes(int unit);
+  CodedMatrix code_matrix(const ParameterInfo&, const Linear&, std::span<const double> factor) const;
+  void put_numbers(int unit, const UnitCodes&);
+  uint32_t load(int unit);  // returns the weights' checksum
   void drop(int unit);
   /// The hidden rows of all windows through `unit`, as many windows at a time as kRows hold: back into them if `keep`.
   void forward(int unit, InputObserver*, bool keep);
@@ -48,11 +55,12 @@ class LayerCoder {
   const CalibrationText& calibration_;
   WeightType type_;
   Arena& arena_;
+  CodeStore* store_;
   RopeTable rope_;
   ModelWeights weights_;
-  Tensor hidden_;                                        // (T, D) f32, after the units coded so far
-  int next_ = 0;                                         // the unit to be coded
-  std::map<std::string, std::vector<std::byte>> coded_;  // of the last unit
+  Tensor hidden_;    // (T, D) f32, after the units coded so far
+  int next_ = 0;     // the unit to be coded
+  UnitCodes coded_;  // of the last unit
 };
 
 }  // namespace tern

@@ -117,7 +117,7 @@ BlockLevels levels_of(WeightType type) {
 
 void append_block(WeightType type, const BlockCodes& block, std::string& out) {
   const BlockLevels levels = levels_of(type);
-  const auto& q = block.codes;
+  const std::span q = std::span(block.codes).first<kBlock>();
   put(out, to_f16(block.scale).bits);
   if (levels.has_least) put(out, to_f16(block.least).bits);
   if (type == WeightType::q8_0) {

@@ -26,10 +26,10 @@ std::string names_that_round();
 /// Source  gguf 0.19, quants.py: the same bits (dev/golden/gguf_files.py).
 void round_blocks(WeightType, std::span<const float> x, std::string_view tensor, std::string& out);
 
-/// A block of 32 as codes: number i is scale·(codes[i] − zero) + least, the type's BlockLevels.
+/// A block as codes: number i is scale·(codes[i] − zero) + least, the type's BlockLevels.
 struct BlockCodes {
-  float scale = 0, least = 0;  // as f16 holds them
-  uint8_t codes[32] = {};
+  float scale = 0, least = 0;  // as f16 holds them, in types of GGUF's
+  uint8_t codes[64] = {};      // of which GGUF's blocks have 32
 };
 /// What the codes of a type may be: 0 to `most`.
 struct BlockLevels {

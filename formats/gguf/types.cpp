@@ -13,7 +13,7 @@ constexpr GgufTypeRow kListedOnly[] = {
 };
 
 constexpr GgufTypeRow kWeights[] = {
-#define TERN_WEIGHT_TYPE(type, name, id, elements, bytes) {id, name, elements, bytes, WeightType::type},
+#define TERN_WEIGHT_TYPE(type, name, id, elements, bytes, ...) {id, name, elements, bytes, WeightType::type},
 #include "base/weight_types.def"
 #undef TERN_WEIGHT_TYPE
 };

@@ -233,7 +233,9 @@ void read_architectures(HfFields& fields, HfConfig& config) {
   }
 }
 
-void refuse_quantized(HfFields& fields) {
+// Weights as tern codes them are read, others' are not.
+bool read_quantized(HfFields& fields) {
+  bool coded = false;
   for (const char* key : {"quantization_config", "compression_config"}) {
     const Json* quantized = fields.take(key);
     if (!quantized || quantized->is_null()) continue;
@@ -241,9 +243,14 @@ void refuse_quantized(HfFields& fields) {
     if (quantized->is_object())
       if (const auto it = quantized->find("quant_method"); it != quantized->end() && it->is_string())
         method = it->get<std::string>();
+    if (method == kCodedMethod) {
+      coded = true;
+      continue;
+    }
     fields.fail(key, "the weights are quantized by method {}, which tern does not read; {}", shown_value(Json(method)),
                 quantized_remedy(method));
   }
+  return coded;
 }
 
 // Sizes, each with the default of the family.
@@ -438,7 +445,7 @@ HfConfig parse_hf_config(std::string_view text, std::string_view place) {
     fields.fail("model_type", "{} is not a family tern reads; it reads {}", shown_value(Json(*type)),
                 fmt::join(supported_families(), ", "));
   }
-  refuse_quantized(fields);
+  c.coded = read_quantized(fields);
   read_family(fields, *family, c);
   read_common(fields, c);
   std::vector<std::string_view> harmless(std::begin(kHarmless), std::end(kHarmless));

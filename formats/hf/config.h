@@ -113,6 +113,7 @@ struct HfConfig {
   double attention_dropout = 0, residual_dropout = 0,
          embedding_dropout = 0;  // kept as facts: tern's training drops nothing
   std::optional<DType> dtype;    // of the weights as saved; f32, bf16, f16 or f64
+  bool coded = false;            // quantization_config names tern: matrices are coded (model/coded_tensors.h)
 
   /// What the reader saw and did not follow, one sentence each, for the caller to show: an id outside the vocabulary,
   /// sampling settings that belong in generation_config.json, …

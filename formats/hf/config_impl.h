@@ -36,6 +36,8 @@ void check_hf_latent(const HfConfig& config, const HfFamily& family, ErrorKind k
 void check_hf_size(const HfConfig& config, ErrorKind kind, std::string_view place);
 void check_hf_rope(const HfConfig& config, const HfRope& rope, ErrorKind kind, std::string_view place);
 
+/// quant_method of weights as tern codes them.
+inline constexpr std::string_view kCodedMethod = "tern";
 /// What to do about weights quantized by `method`, which tern does not read.
 std::string_view quantized_remedy(std::string_view method);
 

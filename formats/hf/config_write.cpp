@@ -152,6 +152,7 @@ std::string hf_config_json(const HfConfig& c, HfForm form) {
   // Readers ask this for the spelling to expect, so it states the oldest release that writes the file like this.
   j["transformers_version"] = form == HfForm::v5 ? "5.0.0" : "4.40.0";
   j["use_cache"] = true;
+  if (c.coded) j["quantization_config"] = {{"quant_method", kCodedMethod}};
   if (c.dtype) j[form == HfForm::v5 ? "dtype" : "torch_dtype"] = torch_name(*c.dtype);
 
   j["vocab_size"] = c.vocab_size;

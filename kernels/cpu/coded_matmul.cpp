@@ -21,6 +21,7 @@ void check(const char* what, size_t have, int64_t a, int64_t b) {
 void check(const CodedRows& rows, int64_t k) {
   TERN_CHECK(fills_blocks(rows.type, k) && rows.count >= 0, "coded rows: {} of {} elements of {}", rows.count, k,
              name_of(rows.type));
+  TERN_CHECK((rows.tables != nullptr) == (table_bytes(rows.type) > 0), "coded rows: tables of {}", name_of(rows.type));
   TERN_CHECK(rows.head_dim == 0 || (rows.head_dim % 2 == 0 && rows.count % rows.head_dim == 0),
              "coded rows: {} rows of heads of {}", rows.count, rows.head_dim);
 }

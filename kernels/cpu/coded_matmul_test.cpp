@@ -51,6 +51,7 @@ TEST(CodedMatmul, AnyRowsThreadsAndTailsGiveTheSameBits) {
     with_threads(threads, [] {
       for (const auto& [type, k] : {std::pair{WeightType::q4_0, int64_t{288}},
                                     {WeightType::q6_k, int64_t{512}},
+                                    {WeightType::lc3, int64_t{352}},
                                     {WeightType::f16, int64_t{61}}}) {
         CodedCase c{.k = k};
         c.add(type, 70);
@@ -70,6 +71,8 @@ TEST(CodedMatmul, PiecesOfMixedTypesAndInterleavedHeadsAreOneMatrix) {
   c.add(WeightType::q6_k, 1);
   c.add(WeightType::f32, 20, 10);
   c.add(WeightType::q8_0, 60);
+  c.add(WeightType::lc2, 3);
+  c.add(WeightType::lc4, 5);
   for (const int64_t m : {1, 5}) {
     expect_bits_on_every_set<float, float>(c, m, false);
     expect_bits_on_every_set<bf16, bf16>(c, m, false);
@@ -101,6 +104,10 @@ TEST(CodedMatmul, WrongSizesAreBugs) {
   std::vector<float> x(256), y(4);
   EXPECT_THROW((multiply_coded<float, float>(x, c.pieces, {}, 1, 5, 256, false, y)), Bug);
   EXPECT_THROW((multiply_coded<float, float>(x, c.pieces, {}, 1, 4, 128, false, y)), Bug);
+  CodedCase learned{.k = 256};
+  learned.add(WeightType::lc4, 4);
+  learned.pieces[0].tables = nullptr;
+  EXPECT_THROW((multiply_coded<float, float>(x, learned.pieces, {}, 1, 4, 256, false, y)), Bug);
   c.pieces[0].head_dim = 3;
   EXPECT_THROW((multiply_coded<float, float>(x, c.pieces, {}, 1, 4, 256, false, y)), Bug);
 }

@@ -7,7 +7,8 @@
 
 namespace tern {
 
-/// `count` rows, one behind the other, each of whole blocks of `type`; of any alignment. head_dim > 0: rows of heads whose
+/// `count` rows, one behind the other, each of whole blocks of `type`; of any alignment. tables: of a type that has learned
+/// ones (kernels/cpu/learned_codes.h), else nullptr. head_dim > 0: rows of heads whose
 /// halves the file interleaves (GGUF's queries and keys of rotary models): row s·(head_dim/2) + j of a head is number
 /// 2j + s there.
 struct CodedRows {
@@ -15,6 +16,7 @@ struct CodedRows {
   const uint8_t* bytes;
   int64_t count;
   int64_t head_dim = 0;
+  const int8_t* tables = nullptr;
 };
 
 }  // namespace tern

@@ -2,7 +2,7 @@
 // Where the rows of coded pieces lie. Only for *_isa.cpp files.
 
 #include "kernels/cpu/coded_rows.h"
-#include "kernels/cpu/decode_table.h"
+#include "kernels/cpu/decode_impl.h"
 
 namespace tern::TERN_ISA_NAMESPACE {
 namespace {
@@ -11,6 +11,7 @@ namespace {
 struct CodedRow {
   const uint8_t* at;
   const BlockDecoder* decoder;
+  RowCodebook codebook;
 };
 inline CodedRow coded_row(const CodedRows& piece, int64_t row, int64_t k) {
   const BlockDecoder& type = decode_table.of[static_cast<int>(piece.type)];
@@ -18,7 +19,9 @@ inline CodedRow coded_row(const CodedRows& piece, int64_t row, int64_t k) {
     const int64_t half = piece.head_dim / 2, in_head = row % piece.head_dim;
     row += in_head % half * 2 + in_head / half - in_head;
   }
-  return {piece.bytes + row * (k / type.block_elements) * type.block_bytes, &type};
+  const uint8_t* at = piece.bytes + row * (type.row_bytes + k / type.block_elements * type.block_bytes);
+  if (type.decode) return {at, &type, {}};
+  return {at + type.row_bytes, &type, {piece.tables, half_at(at)}};
 }
 
 /// Asks for the bytes of elements [begin, begin + count): 64 rows at a time are more streams than the processor follows

@@ -7,11 +7,14 @@
 #include <emmintrin.h>
 #endif
 
+#include "kernels/cpu/decode_table.h"
 #include "kernels/cpu/lanes_impl.h"
 
 namespace tern::TERN_ISA_NAMESPACE {
 
 #define TERN_WEIGHT_TYPE(id, ...) void decode_##id(const uint8_t* blocks, int64_t count, float* out);
+#define TERN_LEARNED_WEIGHT_TYPE(id, ...) \
+  void decode_##id(const uint8_t* blocks, int64_t count, const RowCodebook&, float* out);
 #include "base/weight_types.def"
 #undef TERN_WEIGHT_TYPE
 

@@ -10,9 +10,16 @@ namespace tern {
 
 /// `count` blocks, one behind the other, to their numbers.
 using DecodeBlocks = void (*)(const uint8_t* blocks, int64_t count, float* out);
+/// What blocks of learned codes need beside themselves.
+struct RowCodebook {
+  const int8_t* tables = nullptr;
+  float scale = 0;  // the row's
+};
+using DecodeLearnedBlocks = void (*)(const uint8_t* blocks, int64_t count, const RowCodebook&, float* out);
 struct BlockDecoder {
-  DecodeBlocks decode;
-  int64_t block_elements, block_bytes;
+  int64_t block_elements, block_bytes, row_bytes;
+  DecodeBlocks decode;                 // of blocks that stand alone,
+  DecodeLearnedBlocks decode_learned;  // or of others
 };
 struct DecodeTable {
   BlockDecoder of[kNumWeightTypes];  // by WeightType

@@ -8,6 +8,7 @@
 #include <random>
 
 #include "base/bug.h"
+#include "kernels/cpu/coded_rows_testing.h"
 #include "kernels/kernel_testing.h"
 
 namespace tern {
@@ -39,8 +40,16 @@ std::vector<float> decoded(WeightType type, const Blocks& blocks) {
   return {out.values().begin(), out.values().end()};
 }
 
-TEST(Decode, EverySetGivesThePortableSetsBitsOfAnyBytes) {
+// Those that need no tables beside themselves.
+std::vector<WeightTypeRow> types_of_blocks() {
+  std::vector<WeightTypeRow> types;
   for (const WeightTypeRow& row : kWeightTypes)
+    if (row.levels == 0) types.push_back(row);
+  return types;
+}
+
+TEST(Decode, EverySetGivesThePortableSetsBitsOfAnyBytes) {
+  for (const WeightTypeRow& row : types_of_blocks())
     for (const int64_t count : {1, 7, 100}) {
       const Blocks blocks = random_blocks(row.type, count, static_cast<uint64_t>(count));
       std::vector<float> want;  // portable comes first
@@ -53,7 +62,7 @@ TEST(Decode, EverySetGivesThePortableSetsBitsOfAnyBytes) {
 }
 
 TEST(Decode, BlocksLieAnywhereAndEachIsDecodedByItself) {
-  for (const WeightTypeRow& row : kWeightTypes) {
+  for (const WeightTypeRow& row : types_of_blocks()) {
     const Blocks blocks = random_blocks(row.type, 5, 9);
     const std::vector<float> whole = decoded(row.type, blocks);
     const auto bytes = static_cast<size_t>(row.block_bytes), elements = static_cast<size_t>(row.block_elements);
@@ -92,6 +101,44 @@ TEST(Decode, UniformTypesAreScaleTimesCodePlusOffset) {
       }
     }
     for_each_isa([&] { EXPECT_TRUE(same_numbers(decoded(type, blocks), want)) << name_of(type); });
+  }
+}
+
+// Code n of a block's codes, as kernels/cpu/learned_codes.h has them.
+uint32_t learned_code(WeightType type, const uint8_t* q, int n) {
+  if (type == WeightType::lc4) return q[n % 16] >> (n / 16 * 4) & 15u;
+  const uint32_t low = q[n % 8] >> (n / 8 * 2) & 3u;
+  return type == WeightType::lc2 ? low : low | (q[8 + n / 8] >> (n % 8) & 1u) << 2;
+}
+
+TEST(Decode, LearnedTypesAreRowTimesBlockTimesTableOfAnyBytesUnderEverySet) {
+  for (const WeightType type : {WeightType::lc4, WeightType::lc3, WeightType::lc2}) {
+    const int64_t rows = 21, k = 416,
+                  row_bytes = stored_bytes(type, 1, k);  // not a multiple of what is decoded at a time
+    std::vector<uint8_t> bytes(static_cast<size_t>(rows * row_bytes) + 1);
+    std::mt19937_64 random(test_seed() + static_cast<uint64_t>(type));
+    for (uint8_t& b : bytes) b = static_cast<uint8_t>(random());
+    const std::vector<int8_t> tables = random_tables(type, 1);
+    const int64_t levels = row_of(type).levels;
+    const CodedRows piece{type, bytes.data() + 1, rows, 0, tables.data()};
+    std::vector<float> want;
+    for (int64_t r = 0; r < rows; ++r) {
+      const uint8_t* at = piece.bytes + r * row_bytes;
+      f16 scale;
+      std::memcpy(&scale, at, 2);
+      for (const uint8_t* b = at + 2; b < at + row_bytes; b += row_of(type).block_bytes)
+        for (int n = 0; n < 32; ++n) {
+          const auto block = static_cast<float>(std::exp2(-(b[0] >> 2 & 31) / 8.0));
+          const float s = (b[0] >> 7 ? -1.0f : 1.0f) * (to_float(scale) * block);
+          want.push_back(
+              s * static_cast<float>(tables[static_cast<size_t>((b[0] & 3) * levels + learned_code(type, b + 1, n))]));
+        }
+    }
+    for_each_isa([&] { EXPECT_TRUE(same_numbers(numbers_of(piece, k), want)) << name_of(type); });
+    std::vector<float> y(32);
+    EXPECT_THROW(
+        decode_blocks(type, std::as_bytes(std::span(bytes).first(static_cast<size_t>(row_of(type).block_bytes))), y),
+        Bug);
   }
 }
 

@@ -257,7 +257,9 @@ constexpr int64_t kCodedRows = 384;  // rows of x that share what was decoded: t
 /// Elements [begin, begin + count) of a row, rounded to the type of `out`.
 inline void decode(const CodedRow& row, int64_t begin, int64_t count, float* out) {
   const BlockDecoder& type = *row.decoder;
-  type.decode(row.at + begin / type.block_elements * type.block_bytes, count / type.block_elements, out);
+  const uint8_t* at = row.at + begin / type.block_elements * type.block_bytes;
+  if (type.decode) return type.decode(at, count / type.block_elements, out);
+  type.decode_learned(at, count / type.block_elements, row.codebook, out);
 }
 inline void decode(const CodedRow& row, int64_t begin, int64_t count, bf16* out) {
   alignas(64) float wide[kDecoded];

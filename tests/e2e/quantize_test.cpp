@@ -32,7 +32,7 @@ TEST_F(Quantize, FewerBitsCostMoreAndTheFileIsWhatItIsSaidToBe) {
     const std::string file = std::string(type) + ".gguf";
     const Json q = json("quantize " + kModel + " --type " + type + " --output " + file);
     EXPECT_EQ(q["bytes"], static_cast<int64_t>(std::filesystem::file_size(root_ + "/" + file)));
-    EXPECT_EQ(q["matrices_as_f16"], 0);
+    EXPECT_EQ(q["matrices_kept_wide"], 0);
     const Json e = json("eval " + file + " --data t.txt --reference " + kModel);
     EXPECT_GT(q["relative_error"].get<double>(), error) << type;
     EXPECT_GT(e["kl_divergence"].get<double>(), divergence) << type;

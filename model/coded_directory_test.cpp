@@ -1,0 +1,189 @@
+// Directories of coded matrices: what is written is read to the bit, the logits of matrices that stay coded are those of their
+// numbers under every set, bytes are the closed form, and what is wrong with a file is named.
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/threads_testing.h"
+#include "formats/format_test_support.h"
+#include "formats/safetensors/write.h"
+#include "kernels/cpu/coded_matmul.h"
+#include "kernels/dispatch.h"
+#include "model/check_weights.h"
+#include "model/coded_model_testing.h"
+#include "model/coded_tensors.h"
+#include "model/model_files.h"
+#include "model/not_finite.h"
+#include "model/save_coded.h"
+
+namespace tern {
+namespace {
+
+constexpr WeightType kOwn[] = {WeightType::u4,  WeightType::u3,  WeightType::u2,  WeightType::lc4,
+                               WeightType::lc3, WeightType::lc2, WeightType::nf4, WeightType::q4_k};
+
+// Random codes of a matrix, its numbers below 1.
+CodedMatrix random_codes(const ParameterInfo& info, WeightType type) {
+  std::mt19937_64 random(hash_name(info.name) + static_cast<uint64_t>(type));
+  const int64_t rows = info.shape[0], in = info.shape[1], row_bytes = stored_bytes(type, 1, in);
+  CodedMatrix coded;
+  if (table_bytes(type) == 0) {
+    coded.rows = coded_blocks(type, rows * in / row_of(type).block_elements, 0.3f, random);
+    return coded;
+  }
+  coded.rows.resize(static_cast<size_t>(rows * row_bytes));
+  for (std::byte& b : coded.rows) b = static_cast<std::byte>(random());
+  for (int64_t r = 0; r < rows; ++r) {
+    const f16 scale = to_f16(static_cast<float>(random() % 100 + 1) * 1e-5f);
+    std::memcpy(coded.rows.data() + r * row_bytes, &scale, sizeof scale);
+  }
+  coded.tables.resize(table_parts(info).size() * static_cast<size_t>(table_bytes(type)));
+  for (int8_t& t : coded.tables) t = static_cast<int8_t>(random());
+  return coded;
+}
+
+struct Written {
+  HfConfig config;
+  ModelSpec spec;
+  std::string dir;
+  CodedSaved saved;
+
+  Written(const TemporaryDirectory& in, const std::string& family, WeightType type, bool tied = false)
+      : config(coded_config(family, tied)),
+        spec(model_spec(config)),
+        dir(in / (family + std::string(name_of(type)) + (tied ? "tied" : ""))) {
+    Arena arena;
+    const ModelWeights weights = random_weights(spec, DType::f32, arena, 3);
+    CodedMatrix kept;
+    const CodeMatrix code = [&](const ParameterInfo& info, WeightType as) -> const CodedMatrix& {
+      return kept = random_codes(info, as);
+    };
+    saved = save_coded(spec, config, parameters_of(spec, weights), code, {type, WeightType::q8_0}, DType::f32, dir,
+                       real_io());
+  }
+};
+
+TEST(CodedDirectory, LogitsAreThoseOfDecodedWeightsUnderEverySet) {
+  const TemporaryDirectory dir;
+  const Isa before = active_isa();
+  for (const WeightType type : kOwn) {
+    const Written w(dir, "llama", type, type == WeightType::lc4);
+    const std::vector<int32_t> tokens = random_tokens(11, w.spec.vocab, 5);
+    for (const Isa isa : available_isas()) {
+      force_isa(isa);
+      SCOPED_TRACE(std::string(name_of(type)) + " " + std::string(name_of(isa)));
+      for (const DType dtype : {DType::f32, DType::bf16}) {
+        Arena arena;
+        const Compute c{arena};
+        const ModelWeights decoded = load_weights_to_infer(w.spec, w.dir, dtype, arena, WeightsIn::own_memory);
+        const ModelWeights coded = load_weights_to_infer(w.spec, w.dir, dtype, arena, WeightsIn::coded_file);
+        EXPECT_EQ(std::holds_alternative<CodedWeight>(std::get<AttentionWeights>(coded.units[1]).qkv.weight),
+                  multiplies_coded(dtype));
+        EXPECT_TRUE(same_bits(logits_of(w.spec, coded, tokens, c), logits_of(w.spec, decoded, tokens, c)));
+      }
+    }
+  }
+  force_isa(before);
+}
+
+TEST(CodedDirectory, EveryFamilysRowsComeToTheirPlaceAndBytesAreTheClosedForm) {
+  const TemporaryDirectory dir;
+  for (const char* family : {"llama", "gpt2", "gpt_neox"})  // as they are; transposed elsewhere; interleaved
+    for (const WeightType type : {WeightType::u3, WeightType::lc2}) {
+      SCOPED_TRACE(std::string(family) + " " + std::string(name_of(type)));
+      const Written w(dir, family, type, std::string(family) == "gpt2");
+      Arena arena;
+      ModelWeights got = load_weights(w.spec, w.dir, DType::f32, arena);
+      int64_t bytes = 0, matrices = 0;
+      for_each_parameter(w.spec, got, [&](const ParameterInfo& info, Tensor& t) {
+        if (!has_codes(w.spec, info)) return;
+        ++matrices;
+        const CodedMatrix coded = random_codes(info, type);
+        const std::vector<TablePart> parts = table_parts(info);
+        const int64_t in = info.shape[1], row_bytes = stored_bytes(type, 1, in);
+        bytes += stored_bytes(type, info.shape[0], in) + static_cast<int64_t>(parts.size()) * table_bytes(type);
+        for (size_t i = 0; i < parts.size(); ++i) {
+          const int64_t rows = parts[i].row_end - parts[i].row_begin;
+          std::vector<float> want(static_cast<size_t>(rows * in));
+          std::vector<int32_t> ids(static_cast<size_t>(rows));
+          std::iota(ids.begin(), ids.end(), 0);
+          const CodedRows piece{
+              type, reinterpret_cast<const uint8_t*>(coded.rows.data()) + parts[i].row_begin * row_bytes, rows, 0,
+              coded.tables.empty() ? nullptr : coded.tables.data() + static_cast<int64_t>(i) * table_bytes(type)};
+          gather_coded_rows<float>(piece, in, ids, want);
+          EXPECT_TRUE(std::ranges::equal(
+              t.span<float>().subspan(static_cast<size_t>(parts[i].row_begin * in), want.size()), want))
+              << info.name;
+        }
+      });
+      EXPECT_GE(matrices, 4);
+      const ParameterInfo table = parameters(w.spec).front();
+      bytes += stored_bytes(WeightType::q8_0, table.shape[0], table.shape[1]) * (w.spec.head().tied ? 1 : 2);
+      EXPECT_EQ(w.saved.matrix_bytes, bytes);
+      const Weights file(w.dir + "/model.safetensors");
+      int64_t in_file = 0;
+      for (size_t i = 0; i < file.size(); ++i)
+        if (file[i].dtype == DType::u8 || file[i].dtype == DType::i8)
+          in_file += static_cast<int64_t>(file[i].bytes.size());
+      EXPECT_EQ(in_file, bytes);
+      const WeightsCheck check = check_weights(w.spec, w.dir + "/model.safetensors");
+      EXPECT_TRUE(check.problems.empty()) << (check.problems.empty() ? "" : check.problems.front());
+      EXPECT_EQ(check.dtypes.count(std::string(name_of(type))), 1u);
+    }
+}
+
+TEST(CodedDirectory, WhatStaysCodedCountsItsRowsBytes) {
+  const TemporaryDirectory dir;
+  const Written w(dir, "llama", WeightType::lc3);
+  int64_t coded = 0, vectors = 0;
+  for (const auto& [name, bytes] : coded_bytes(w.spec, w.dir, DType::f32)) coded += bytes;
+  for (const ParameterInfo& info : parameters(w.spec))
+    if (info.shape.rank == 1) vectors += 4 * info.shape.count();
+  Arena arena;
+  const ModelWeights weights = load_weights_to_infer(w.spec, w.dir, DType::f32, arena, WeightsIn::coded_file);
+  EXPECT_EQ(arena.current_total(), coded + vectors);
+  EXPECT_EQ(arena.peak_total(), coded + vectors);
+  EXPECT_TRUE(holds_coded(w.spec, w.dir));
+  const FileBands bands = file_bands(w.spec, w.dir, DType::f32, {.most = 4096, .least = 0});
+  int64_t streamed = 0;
+  for (const FileMatrix& m : bands.matrices)
+    for (const FileBand& band : m.bands) streamed += band.extent.bytes;
+  EXPECT_EQ(streamed + bands.table.extent.bytes, coded);
+}
+
+void rewrite(const std::string& dir, const std::function<void(std::vector<TensorToWrite>&)>& change) {
+  const Weights file(dir + "/model.safetensors");
+  std::vector<TensorToWrite> tensors;
+  for (size_t i = 0; i < file.size(); ++i)
+    tensors.push_back(
+        {std::string(file[i].name), *file[i].dtype, {file[i].shape.begin(), file[i].shape.end()}, file[i].bytes, {}});
+  change(tensors);
+  write_safetensors(real_io(), dir + "/model.safetensors", tensors);
+}
+TensorToWrite& named(std::vector<TensorToWrite>& tensors, const std::string& name) {
+  return *std::ranges::find(tensors, name, &TensorToWrite::name);
+}
+
+TEST(CodedDirectory, WhatIsWrongWithAFileIsNamed) {
+  const TemporaryDirectory dir;
+  const std::string down = "model.layers.0.mlp.down_proj.weight";
+  const auto refuses = [&](const char* words, const std::function<void(std::vector<TensorToWrite>&)>& change) {
+    const Written w(dir, "llama", WeightType::lc3);
+    rewrite(w.dir, change);
+    EXPECT_TRUE(throws(ErrorKind::bad_file, words, [&] {
+      Arena arena;
+      load_weights(w.spec, w.dir, DType::f32, arena);
+    }));
+    EXPECT_FALSE(check_weights(w.spec, w.dir + "/model.safetensors").problems.empty()) << words;
+  };
+  refuses("down_proj.weight.tables' is missing", [&](auto& t) { named(t, down + ".tables").name = "other"; });
+  refuses("imply I8 (4, 8)", [&](auto& t) { named(t, down + ".tables").shape = {8, 4}; });
+  refuses("imply U8", [&](auto& t) { named(t, down + ".lc3").name = down + ".lc4"; });
+  refuses("belongs to no parameter", [&](auto& t) {
+    static const std::vector<std::byte> zeros(256 * 256 * 4);
+    t.push_back({down, DType::f32, {256, 256}, zeros, {}});
+  });
+  refuses("is missing", [&](auto& t) { named(t, down + ".lc3").name = down + ".lc5"; });
+}
+
+}  // namespace
+}  // namespace tern

@@ -1,0 +1,30 @@
+#pragma once
+// A layer's matrix in codes, between who chooses them and who writes them.
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "base/weight_type.h"
+#include "model/weights.h"
+
+namespace tern {
+
+/// All rows of a parameter, in its order, and the tables of its parts one behind the other (types without: none).
+struct CodedMatrix {
+  std::vector<std::byte> rows;
+  std::vector<int8_t> tables;
+};
+/// Rows that share tables: the tensors of the file that a parameter is made of, or all rows where tensors lie within each other.
+struct TablePart {
+  int64_t row_begin, row_end;
+};
+std::vector<TablePart> table_parts(const ParameterInfo&);
+
+/// Whether somebody may choose the codes of a parameter: matrices of the layers, but not those that choose experts.
+bool has_codes(const ModelSpec&, const ParameterInfo&);
+/// Its codes of a type whose blocks its rows fill. What is returned lasts until the next question.
+using CodeMatrix = std::function<const CodedMatrix&(const ParameterInfo&, WeightType)>;
+
+}  // namespace tern

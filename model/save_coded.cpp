@@ -1,0 +1,117 @@
+#include "model/save_coded.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/io.h"
+#include "formats/hf/config.h"
+#include "formats/safetensors/write.h"
+#include "model/coded_tensors.h"
+#include "model/ops.h"
+#include "model/weights_file.h"
+
+namespace tern {
+namespace {
+
+std::optional<DType> dense_type(WeightType type) {
+  switch (type) {
+    case WeightType::f32:
+      return DType::f32;
+    case WeightType::bf16:
+      return DType::bf16;
+    case WeightType::f16:
+      return DType::f16;
+    default:
+      return {};
+  }
+}
+
+// The table of tokens, or the head's own.
+bool is_token_table(const ModelSpec& spec, const ParameterInfo& info) {
+  const auto& unit = spec.units[static_cast<size_t>(info.unit)].spec;
+  return info.name == "embed.tokens" || (info.shape.rank == 2 && std::holds_alternative<HeadSpec>(unit));
+}
+
+std::span<const std::byte> bytes_of(std::span<const int8_t> tables) { return std::as_bytes(tables); }
+
+// The rows and tables of one tensor of the file.
+void add_coded(const ParameterInfo& info, const std::vector<Fragment>& fragments, WeightType type,
+               const CodeMatrix& code, std::vector<TensorToWrite>& to, CodedSaved& saved) {
+  const Fragment& first = fragments.front();
+  const int64_t row_bytes = stored_bytes(type, 1, info.shape[1]), tables = table_bytes(type);
+  to.push_back({.name = first.name + "." + lower_name(type),
+                .dtype = DType::u8,
+                .shape = {first.file_rows, row_bytes},
+                .bytes = {},
+                .produce = [&code, info, fragments, type, row_bytes](const ByteSink& sink) {
+                  const std::span<const std::byte> rows = code(info, type).rows;
+                  TERN_CHECK(static_cast<int64_t>(rows.size()) == info.shape[0] * row_bytes,
+                             "save_coded: '{}' has {} bytes", info.name, rows.size());
+                  for (const int64_t row : rows_of_file(fragments))
+                    sink(rows.subspan(static_cast<size_t>(row * row_bytes), static_cast<size_t>(row_bytes)));
+                }});
+  saved.matrix_bytes += first.file_rows * row_bytes + tables;
+  if (tables == 0) return;
+  const std::vector<TablePart> parts = table_parts(info);
+  const auto part = std::ranges::find_if(parts, [&](const TablePart& p) { return first.row_begin < p.row_end; });
+  to.push_back(
+      {.name = first.name + ".tables",
+       .dtype = DType::i8,
+       .shape = {kCodeTables, row_of(type).levels},
+       .bytes = {},
+       .produce = [&code, info, type, tables, at = part - parts.begin()](const ByteSink& sink) {
+         sink(bytes_of(code(info, type).tables).subspan(static_cast<size_t>(at * tables), static_cast<size_t>(tables)));
+       }});
+}
+
+}  // namespace
+
+std::vector<TablePart> table_parts(const ParameterInfo& info) {
+  std::vector<TablePart> parts;
+  for (const std::vector<Fragment>& fragments : fragments_by_tensor(info)) {
+    if (fragments.size() > 1 || fragments.front().file_step != 1) return {{0, info.shape[0]}};
+    parts.push_back({fragments.front().row_begin, fragments.front().row_end});
+  }
+  return parts;
+}
+
+bool has_codes(const ModelSpec& spec, const ParameterInfo& info) {
+  const auto& unit = spec.units[static_cast<size_t>(info.unit)].spec;
+  return info.shape.rank == 2 && !std::holds_alternative<EmbedSpec>(unit) && !std::holds_alternative<HeadSpec>(unit) &&
+         info.name.find(".router.") == std::string::npos && info.name.find(".shared_gate.") == std::string::npos;
+}
+
+CodedSaved save_coded(const ModelSpec& spec, const HfConfig& config, const ReadParameter& read, const CodeMatrix& code,
+                      const GgufTypes& types, DType dtype, const std::string& dir, Io& io, int64_t max_shard_bytes) {
+  CodedSaved saved;
+  std::vector<TensorToWrite> tensors;
+  const std::vector<ParameterInfo> infos = parameters(spec);
+  for (const ParameterInfo& info : infos) {
+    const bool table = is_token_table(spec, info), coded = table || has_codes(spec, info);
+    const WeightType type = table ? types.tables : types.matrices;
+    const std::optional<DType> dense = coded ? dense_type(type) : dtype;
+    const bool fills = coded && !dense && fills_blocks(type, info.shape[1]);
+    saved.num_dense += coded && !dense && !fills;
+    for (const std::vector<Fragment>& fragments : fragments_by_tensor(info))
+      if (fills)
+        add_coded(info, fragments, type, code, tensors, saved);
+      else
+        tensors.push_back(dense_tensor(
+            info, fragments, [&read, &info] { return read(info); }, dense.value_or(dtype)));
+  }
+  ModelWeights fixed = empty_weights(spec);
+  for_each_fixed(spec, fixed, [&](const ParameterInfo& info, Tensor&) {
+    for (const std::vector<Fragment>& fragments : fragments_by_tensor(info))
+      tensors.push_back(dense_tensor(
+          info, fragments, [&read, info] { return read(info); }, DType::f32));
+  });
+  make_dirs(io, dir);
+  write_model_weights(io, dir, tensors, max_shard_bytes);
+  HfConfig written = config;
+  written.dtype = dtype;
+  written.coded = true;
+  write_file_atomically(io, join_path(dir, "config.json"), hf_config_json(written));
+  return saved;
+}
+
+}  // namespace tern

@@ -1,0 +1,127 @@
+// Codes by learned tables: a row's scale leaves room for its largest number; a group takes the table, sign and scale that leave
+// the least weighted error, of all that are not far from reaching its largest number.
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "base/dtype.h"
+#include "kernels/cpu/learned_codes.h"
+#include "quantize/learned_tables.h"
+#include "quantize/row_coder.h"
+
+namespace tern {
+namespace {
+
+constexpr double kRoom = 1.15;                 // of a row's scale: what is fed back may enlarge numbers
+constexpr double kLeast = 0.35, kMost = 1.25;  // of a group's largest number: how far a table may reach
+
+class LearnedCoder : public RowCoder {
+ public:
+  LearnedCoder(WeightType type, std::span<const int8_t> tables)
+      : type_(type), levels_(static_cast<size_t>(row_of(type).levels)), tables_(tables.begin(), tables.end()) {
+    for (size_t t = 0; t < kCodeTables; ++t)
+      nearest_[t] = nearest_codes(std::span(tables_).subspan(t * levels_, levels_));
+  }
+
+  void begin_row(std::span<const float> row, std::span<const float>, std::string& out) override {
+    double most = 0;
+    for (const float x : row) most = std::max(most, std::fabs(static_cast<double>(x)));
+    const f16 held = to_f16(static_cast<float>(std::min(most * kRoom / kTableMost, 65504.0)));
+    row_scale_ = to_float(held);
+    char bytes[2];
+    std::memcpy(bytes, &held, 2);
+    out.append(bytes, 2);
+  }
+
+  void fit(std::span<const float> x, std::span<const float> importance) override {
+    uint8_t best = 0;
+    const auto [first, last] = scales_to_try(x);
+    double least = INFINITY;
+    for (int i = first; i <= last; ++i)
+      for (int t = 0; t < kCodeTables; ++t)
+        for (int negative = 0; negative < 2; ++negative) {
+          const auto byte = static_cast<uint8_t>(negative << 7 | i << 2 | t);
+          const double e = error_of(byte, x, importance, least);
+          if (e < least) least = e, best = byte;
+        }
+    set(best);
+  }
+
+  float code(size_t j, float x) override {
+    codes_[j] = code_of(x);
+    return scale_ * static_cast<float>(table_[codes_[j]]);
+  }
+
+  void end_group(std::string& out) override {
+    const auto put = [&](unsigned byte) { out.push_back(static_cast<char>(byte)); };
+    const auto code = [&](size_t i) { return static_cast<unsigned>(codes_[i]); };
+    put(byte_);
+    if (type_ == WeightType::lc4) {
+      for (size_t i = 0; i < 16; ++i) put(code(i) | code(16 + i) << 4);
+      return;
+    }
+    for (size_t i = 0; i < 8; ++i)
+      put((code(i) & 3) | (code(8 + i) & 3) << 2 | (code(16 + i) & 3) << 4 | (code(24 + i) & 3) << 6);
+    if (type_ == WeightType::lc2) return;
+    for (size_t byte = 0; byte < 4; ++byte) {
+      unsigned bits = 0;
+      for (size_t j = 0; j < 8; ++j) bits |= code(8 * byte + j) >> 2 << j;
+      put(bits);
+    }
+  }
+
+ private:
+  std::pair<int, int> scales_to_try(std::span<const float> x) const {
+    double most = 0;
+    for (const float v : x) most = std::max(most, std::fabs(static_cast<double>(v)));
+    const auto index = [&](double reach) {  // the scale whose tables reach so far
+      if (!(most > 0) || row_scale_ == 0) return 31;
+      const double steps = -8 * std::log2(reach * most / kTableMost / static_cast<double>(row_scale_));
+      return static_cast<int>(std::clamp(std::floor(steps), 0.0, 31.0));
+    };
+    return {index(kMost), index(kLeast)};
+  }
+  void set(uint8_t byte) {
+    byte_ = byte;
+    const size_t t = byte & 3;
+    table_ = tables_.data() + t * levels_;
+    places_ = nearest_[t].data();
+    scale_ = row_scale_ * kBlockScales[byte >> 2 & 31];
+    if (byte & 0x80) scale_ = -scale_;
+    inverse_ = scale_ == 0 ? 0 : 1 / scale_;
+  }
+  uint8_t code_of(float x) const { return places_[place_of(x * inverse_)]; }
+  // As far as it is below `least`.
+  double error_of(uint8_t byte, std::span<const float> x, std::span<const float> importance, double least) {
+    set(byte);
+    float error = 0;
+    for (size_t j = 0; j < x.size(); ++j) {
+      const float d = x[j] - scale_ * static_cast<float>(table_[code_of(x[j])]);
+      error += importance[j] * d * d;
+      if (j == 15 && static_cast<double>(error) >= least) return INFINITY;
+    }
+    return static_cast<double>(error);
+  }
+
+  WeightType type_;
+  size_t levels_;
+  std::vector<int8_t> tables_;
+  std::array<NearestCodes, kCodeTables> nearest_;
+  float row_scale_ = 0;
+  // Of the group at hand.
+  uint8_t byte_ = 0, codes_[32] = {};
+  const int8_t* table_ = nullptr;
+  const uint8_t* places_ = nullptr;
+  float scale_ = 0, inverse_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<RowCoder> learned_coder(WeightType type, std::span<const int8_t> tables) {
+  return std::make_unique<LearnedCoder>(type, tables);
+}
+
+}  // namespace tern

@@ -1,0 +1,32 @@
+#pragma once
+// The tables of a matrix that is coded as LC4, LC3 or LC2 (kernels/cpu/learned_codes.h), learned from its numbers.
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/weight_type.h"
+
+namespace tern {
+
+inline constexpr double kTableMost = 127;  // the largest magnitude of a table
+
+/// The code of a table that is nearest to y, by place_of(y): half steps, as no two levels are nearer than a whole one and what
+/// lies between them is decided at a half. Beyond ±128 the outermost.
+using NearestCodes = std::array<uint8_t, 512>;
+inline int place_of(float y) { return static_cast<int>(std::clamp(2 * y + 256, 0.0f, 511.0f)); }
+NearestCodes nearest_codes(std::span<const int8_t> table);
+
+/// kCodeTables tables of `levels`, ascending, each with a level of magnitude 127. Alternating minimisation of
+/// Σ importance·(x − s·table[code])² over groups of 32: each group takes the table, sign and scale s with the least error (of
+/// several, the best refined by least squares), then each level is the least-squares value of the numbers that chose it. At most 8192 groups are
+/// looked at, the same for the same sizes. rows (n, k), importance (k); k is a multiple of 32.
+/// Order   groups are summed in their order: the same tables for any number of threads.
+/// Source  Lloyd's iteration on what numbers share: LCQ's low-rank codebooks (Cai et al. 2024, arXiv:2405.20973, the abstract)
+///         with one-hot coefficients; ours.
+std::vector<int8_t> learn_tables(WeightType, std::span<const float> rows, int64_t n, int64_t k,
+                                 std::span<const float> importance);
+
+}  // namespace tern

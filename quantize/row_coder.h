@@ -1,0 +1,32 @@
+#pragma once
+// How gptq (quantize/gptq.h) codes numbers of a row: group by group of neighbours, each group's scales chosen when its first
+// number comes.
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "base/weight_type.h"
+
+namespace tern {
+
+class RowCoder {
+ public:
+  virtual ~RowCoder() = default;
+  /// What stands before a row's blocks, behind `out`. importance: what an error of each number costs, of the whole row.
+  virtual void begin_row(std::span<const float> row, std::span<const float> importance, std::string& out) = 0;
+  /// Scales for the numbers of the next group, as they stand.
+  virtual void fit(std::span<const float> x, std::span<const float> importance) = 0;
+  /// Codes number j of the group: the number of its nearest code, as the type's decoder has it.
+  virtual float code(size_t j, float x) = 0;
+  /// The group's block behind `out`.
+  virtual void end_group(std::string& out) = 0;
+};
+
+/// Of types with scales: those of levels_of, U4, U3, U2 (quantize/block_fit.h).
+std::unique_ptr<RowCoder> block_coder(WeightType);
+/// Of LC4, LC3, LC2 with the tables (kCodeTables, levels) of the matrix, ascending each (quantize/learned_coder.cpp).
+std::unique_ptr<RowCoder> learned_coder(WeightType, std::span<const int8_t> tables);
+
+}  // namespace tern
