@@ -122,15 +122,19 @@ std::vector<VerbSpec> make_verbs() {
                     {"tern export model.gguf --output model", "a GGUF file as a Hugging Face directory"}},
        .takes_recipe = true},
       {.name = "quantize",
-       .summary = "Write a model's weights in fewer bits, as a GGUF file; read back, the rounding error stated",
+       .summary =
+           "Write a model's weights in fewer bits, as a GGUF file or a directory; read back, the rounding error stated",
        .positionals = {model},
        .examples = {{"tern quantize run/model --type q4_0 --output small.gguf", "4.5 bits per weight, tables in 8.5"},
                     {"tern quantize run/model --method gptq --data text.txt --output small.gguf",
                      "the same bytes, closer"},
+                    {"tern quantize run/model --method lcq --bits 3 --data text.txt --output small",
+                     "3.25 bits per weight by learned tables, as a directory"},
                     {"tern eval small.gguf --data held-out.txt --reference run/model", "what that costs"}},
        .takes_recipe = true,
        .details =
-           "Each block of 32 weights is rounded by itself, as the format's reference rounds it, or by --method gptq. "
+           "Each block of 32 weights is rounded by itself, as the format's reference rounds it, or by --method gptq or "
+           "lcq, which keep what is done in OUTPUT.partial: the same command goes on behind a kill. "
            "The layers' matrices "
            "get "
            "--type, the tables of tokens (embedding, head) --table-type, vectors stay f32. Parameters are read, "

@@ -64,11 +64,57 @@ TEST_F(Quantize, IntegersAreCloseTheSameUnderEverySetAndRefusedWhereThereAreNoCo
   const Json here = json(generate);
   EXPECT_EQ(here["settings"]["arithmetic"], "int8");
   EXPECT_EQ(here["samples"], json(generate + " --threads 1 --chunk 2")["samples"]);
-  expect_refusal(2, "generate " + kModel + " --prompt x --arithmetic int8", {"--arithmetic int8", "GGUF"});
+  expect_refusal(2, "generate " + kModel + " --prompt x --arithmetic int8", {"--arithmetic int8", "holds none"});
   expect_refusal(2, generate + " --weights copied", {"--weights copied", "--arithmetic int8"});
 }
 
+TEST_F(Quantize, ADirectoryOfOwnTypesRunsIsInspectedAndExported) {
+  const Json u4 = json("quantize " + kModel + " --type u4 --output own"),
+             u2 = json("quantize " + kModel + " --type u2 --output two");
+  EXPECT_LT(u2["bytes"], u4["bytes"]);
+  EXPECT_LT(u4["relative_error"], u2["relative_error"]);
+  const std::string generate = "generate own --prompt 'The old man' --max-tokens 24 --dtype f32 --temperature 0";
+  const Json samples = json(generate + " --weights mapped")["samples"];
+  EXPECT_EQ(samples, json(generate + " --weights copied")["samples"]);
+  json("export own --output numbers --dtype f32");
+  EXPECT_EQ(samples,
+            json("generate numbers --prompt 'The old man' --max-tokens 24 --dtype f32 --temperature 0")["samples"]);
+  EXPECT_NE(tern("inspect own").text.find("U4"), std::string::npos);
+  EXPECT_NE(json(generate + " --arithmetic int8")["samples"], Json());
+  expect_refusal(2, "quantize " + kModel + " --type u4 --output own", {"not empty"});
+}
+
 using QuantizeSlow = Quantize;
+
+// A text of its own is enough here: what is checked are bytes.
+TEST_F(QuantizeSlow, LcqGoesOnBehindAKillToTheSameBytesForAnyThreads) {
+  std::string text;
+  for (int i = 0; i < 60; ++i)
+    text += "On day " + std::to_string(i) + " the ship lay still; the captain counted " + std::to_string(i * i) +
+            " birds.\n";
+  write("birds.txt", text);
+  const std::string lcq = "quantize " + kModel + " --method lcq --bits 2 --data birds.txt --calibration-tokens 512";
+  const Json q = json(lcq + " --output whole");
+  EXPECT_GT(q["matrix_bytes"], 0);
+  EXPECT_FALSE(real_io().stat(root_ + "/whole.partial"));
+  json(lcq + " --output one --threads 1");
+  // Killed when a few units are there.
+  run_shell("cd " + root_ + " && { " TERN_PROGRAM " " + lcq +
+            " --output on >log 2>&1 & pid=$!; "
+            "for i in $(seq 600); do [ -e on.partial/unit-00003.safetensors ] && break; sleep 0.05; done; kill -9 "
+            "$pid; wait $pid; }");
+  ASSERT_TRUE(real_io().stat(root_ + "/on.partial"));
+  EXPECT_FALSE(real_io().stat(root_ + "/on"));
+  expect_refusal(2,
+                 "quantize " + kModel + " --method lcq --bits 3 --data birds.txt --calibration-tokens 512 --output on",
+                 {"on.partial", "another run"});
+  json(lcq + " --output on");
+  const auto weights = [&](const char* name) { return real_io().read(root_ + "/" + name + "/model.safetensors"); };
+  const std::string want = weights("whole");
+  EXPECT_EQ(weights("one"), want);
+  EXPECT_EQ(weights("on"), want);
+  EXPECT_FALSE(real_io().stat(root_ + "/on.partial"));
+}
 
 // The reference model reads what it wrote itself: prose for calibration, other prose to measure on.
 TEST_F(QuantizeSlow, GptqIsNearerAtTheSameBytesAndThreadsChangeNone) {
@@ -99,7 +145,11 @@ TEST_F(QuantizeSlow, GptqIsNearerAtTheSameBytesAndThreadsChangeNone) {
 TEST_F(Quantize, WhatCannotBeIsRefusedAndLeavesNothing) {
   write("there.gguf", "x");
   expect_refusal(2, "quantize " + kModel + " --output there.gguf", {"is there already"});
-  expect_refusal(2, "quantize " + kModel + " --output q", {"ends with .gguf"});
+  expect_refusal(2, "quantize " + kModel + " --type u4 --output q.gguf", {"--output q.gguf", "GGUF has no type U4"});
+  expect_refusal(2, "quantize " + kModel + " --bits 3 --output q.gguf", {"--bits", "--method rtn"});
+  expect_refusal(2, "quantize " + kModel + " --method gptq --bits 3 --output q.gguf", {"--bits", "lcq"});
+  expect_refusal(2, "quantize " + kModel + " --method lcq --type u4 --output q", {"--type", "--bits"});
+  expect_refusal(2, "quantize " + kModel + " --method lcq --bits 5 --output q", {"--bits", "2, 3"});
   expect_refusal(2, "quantize " + kModel, {"--output is not given"});
   expect_refusal(2, "quantize " + kModel + " --type q6_k --output q.gguf", {"--type", "q4_0"});
   expect_refusal(3, "quantize " + kModel + " --output q.gguf --memory 4MiB", {"--memory"});
