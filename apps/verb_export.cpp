@@ -129,6 +129,7 @@ int run_export(const Options& options) {
   const bool gguf = options.text("format") == "gguf";
   const std::string out = options.text("output");
   ModelDescription model = describe_model(options.positional("MODEL"), std::nullopt);
+  if (model.config.coded) model.dtype = DType::f32;  // decoded numbers are
   if (!model.spec.predicts)
     throw Error(
         ErrorKind::usage,
