@@ -132,6 +132,12 @@ WeightsPlace weights_in(const Options& options, const ModelDescription& model, c
   return copy_pays(tokens, read_memory_facts(), fit) ? kCopied : kMapped;
 }
 
+ModelDescription described_model(const Options& options) {
+  ModelDescription model = describe_model(options.positional("MODEL"), dtype_option(options));
+  if (options.has("adapter")) take_adapter(model, options.text("adapter"));
+  return model;
+}
+
 void require_finite_weights(const ModelDescription& model) { require_finite(model.dir.weights); }
 
 void tell_notes(const ModelDescription& model) { tell_notes(model.notes); }

@@ -59,6 +59,8 @@ WeightsIn place_of(const Options&, const CodedBytes&);
 /// --weights says what packed weights cannot do.
 WeightsPlace weights_in(const Options&, const ModelDescription&, const InferenceFit&, int64_t tokens,
                         const CodedBytes& coded);
+/// MODEL with the adapter that --adapter names. Errors: those of describe_model and take_adapter.
+ModelDescription described_model(const Options&);
 /// Errors: NotFinite, naming file and tensor.
 void require_finite_weights(const ModelDescription&);
 /// Errors  usage: an encoder, where a verb needs a next token.

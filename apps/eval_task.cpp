@@ -22,6 +22,7 @@
 #include "infer/load.h"
 #include "infer/run.h"
 #include "kernels/dispatch.h"
+#include "model/adapter_files.h"
 
 namespace tern {
 namespace {
@@ -294,7 +295,14 @@ Json file_identity(const std::string& path) {
           {"modified_ns", info ? info->modified_ns : 0}};
 }
 
-Json weights_identity(const ModelDescription& model) { return file_identity(model.dir.weights); }
+Json weights_identity(const ModelDescription& model) {
+  Json identity = file_identity(model.dir.weights);
+  if (!model.adapter.empty()) {
+    identity["adapter"] = file_identity(peft_weights_file(model.adapter));
+    identity["adapter_config"] = file_identity(peft_config_file(model.adapter));
+  }
+  return identity;
+}
 
 int run_task(const Options& options, const ModelDescription& model) {
   const Task task = read_task(options.text("task"));

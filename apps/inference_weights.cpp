@@ -86,6 +86,7 @@ InferenceWeights::InferenceWeights(const Options& options, const ModelDescriptio
   tell_before();
   streamed_ = load_streamed(model.spec, model.dir.path, model.dtype, stream_->bands, stream_->stays,
                             std::move(opened.files), stream_->ring, arena);
+  load_adapter_of(model, streamed_.weights, arena);
 }
 
 void InferenceWeights::tell_before() const {

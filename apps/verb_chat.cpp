@@ -304,7 +304,7 @@ class Chat {
 int run_chat(const Options& options) {
   apply_threads(options);
   const int64_t start_ns = real_clock().now_ns();
-  const ModelDescription model = describe_model(options.positional("MODEL"), dtype_option(options));
+  const ModelDescription model = described_model(options);
   refuse_encoder(model, "chat");
   tell_notes(model);
   if (!model.tokenizer)

@@ -254,7 +254,7 @@ int run_compare_models(const Options& options, const ModelDescription& model) {
 int run_eval(const Options& options) {
   apply_threads(options);
   check_eval_flags(options);
-  const ModelDescription model = describe_model(options.positional("MODEL"), dtype_option(options));
+  const ModelDescription model = described_model(options);
   refuse_encoder(model, "eval");
   tell_notes(model);
   if (!model.tokenizer)

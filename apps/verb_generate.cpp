@@ -112,7 +112,7 @@ int run_generate(const Options& options) {
 
   // Judge before allocating.
   const int64_t start_ns = clock.now_ns();
-  const ModelDescription model = describe_model(options.positional("MODEL"), dtype_option(options));
+  const ModelDescription model = described_model(options);
   refuse_encoder(model, "generate");
   tell_notes(model);
   if (!model.tokenizer)

@@ -9,6 +9,7 @@
 #include "base/system.h"
 #include "base/units.h"
 #include "kernels/cpu/matmul.h"
+#include "model/adapter_files.h"
 #include "model/model_files.h"
 #include "model/rope_table.h"
 #include "model/thread_memory.h"
@@ -47,8 +48,21 @@ ModelDescription describe_model(const std::string& model, std::optional<DType> d
 }
 
 ModelWeights load_for_inference(const ModelDescription& d, Arena& arena, WeightsIn in) {
-  if (d.dtype == DType::f64) return load_weights(d.spec, d.dir.path, d.dtype, arena);
-  return load_weights_to_infer(d.spec, d.dir.path, d.dtype, arena, in);
+  ModelWeights weights = d.dtype == DType::f64 ? load_weights(d.spec, d.dir.path, d.dtype, arena)
+                                               : load_weights_to_infer(d.spec, d.dir.path, d.dtype, arena, in);
+  load_adapter_of(d, weights, arena);
+  return weights;
+}
+
+void take_adapter(ModelDescription& d, const std::string& dir) {
+  const std::string file = peft_config_file(dir);
+  peft_weights_file(dir);  // that it is there, before anything large is read
+  d.spec = with_adapters(std::move(d.spec), read_peft_config(file), file);
+  d.adapter = dir;
+}
+
+void load_adapter_of(const ModelDescription& d, ModelWeights& weights, Arena& arena) {
+  if (!d.adapter.empty()) load_adapters(d.spec, d.adapter, d.dtype, weights, arena);
 }
 
 std::vector<int32_t> end_tokens(const ModelDescription& d) {
@@ -78,6 +92,20 @@ CodedBytes coded_to_fit(const ModelDescription& model, const InferenceNeeds& nee
   return coded_bytes(model.spec, model.dir.path, model.dtype);
 }
 
+namespace {
+
+// Of products with an adapter's matrices, which are not packed beforehand.
+ScratchBytes adapter_scratch(const Unit& unit, DType dtype) {
+  if (unit.adapters.empty() || dtype == DType::f64 || reads_plain_weights(dtype)) return {};
+  return [&unit, dtype](ProductKind, int64_t, int64_t n, int64_t k) -> int64_t {
+    const bool is_adapter =
+        std::ranges::any_of(unit.adapters, [&](const ModuleAdapter& a) { return a.rank == n || a.rank == k; });
+    return is_adapter ? packed_bytes(dtype, n, k) : 0;
+  };
+}
+
+}  // namespace
+
 InferenceFit inference_fit(const ModelSpec& spec, DType dtype, const InferenceNeeds& needs, const CodedBytes& coded) {
   InferenceFit fit;
   const int64_t size = size_of(dtype);
@@ -105,7 +133,7 @@ InferenceFit inference_fit(const ModelSpec& spec, DType dtype, const InferenceNe
     const UnitCost cost = unit_cost(unit, {.tokens = needs.iteration_tokens,
                                            .attended_pairs = 0,  // of FLOPs, not of bytes
                                            .dtype = dtype,
-                                           .scratch = {}});
+                                           .scratch = adapter_scratch(unit, dtype)});
     if (!std::holds_alternative<HeadSpec>(unit.spec)) {
       fit.activations = std::max(fit.activations, input + cost.output_bytes + cost.unsaved_workspace);
       fit.last = input = cost.output_bytes;

@@ -25,6 +25,7 @@ struct ModelDescription {
   ModelSpec spec;
   std::optional<Tokenizer> tokenizer;  // absent: the directory has none
   DType dtype = DType::f32;            // to compute in
+  std::string adapter;                 // PEFT directory whose branches `spec` has; empty: none
   std::vector<std::string> notes;      // what a person should know, one sentence each
 };
 /// dtype absent: the one the model was saved in, f16 as f32. Errors: bad_file, usage.
@@ -32,8 +33,14 @@ struct ModelDescription {
 ModelDescription describe_model(const std::string& model, std::optional<DType> dtype, const ResolveOptions& = {},
                                 std::vector<std::string>* problems = nullptr);
 
-/// Weights in the exact kernels' layout (f64: plain).
+/// Gives the model the adapter of a PEFT directory. Errors: bad_file naming file and key or module.
+void take_adapter(ModelDescription&, const std::string& dir);
+
+/// Weights in the exact kernels' layout (f64: plain), with the adapter.
 ModelWeights load_for_inference(const ModelDescription&, Arena&, WeightsIn = WeightsIn::mapped_file);
+
+/// The adapter's part of it, for weights that were loaded otherwise.
+void load_adapter_of(const ModelDescription&, ModelWeights&, Arena&);
 
 /// Ids that end a sample: generation_config.json's, else config.json's, else the tokenizer's.
 std::vector<int32_t> end_tokens(const ModelDescription&);

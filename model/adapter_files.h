@@ -1,0 +1,38 @@
+#pragma once
+// Between a model's branches and PEFT directories (formats/peft/): adapter_config.json, adapter_model.safetensors.
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "formats/peft/config.h"
+#include "model/weights.h"
+
+namespace tern {
+
+class Io;
+
+/// A matrix that can carry an adapter, as the model's files name it.
+struct AdaptedPlace {
+  int unit;
+  AdaptedModule module;
+  std::string path;                // "model.layers.0.self_attn.q_proj"
+  std::vector<Fragment> out_rows;  // where rows of B stand in the file's tensor: the order of the matrix's own rows
+};
+/// All of them, in the order of the units.
+std::vector<AdaptedPlace> adapted_places(const ModelSpec&);
+
+/// The model with the configuration's adapters, frozen. Errors  bad_file naming `place`: no module of the model has one.
+ModelSpec with_adapters(ModelSpec, const PeftConfig&, std::string_view place);
+
+/// The two files of a PEFT directory. Errors: bad_file: there is no such directory, or one of them is missing.
+std::string peft_config_file(const std::string& dir);
+std::string peft_weights_file(const std::string& dir);
+
+/// Fills the branches of `weights`, made here where they have no tensors. Errors  bad_file naming file and tensor: one that
+/// is missing, of another shape or type, that holds NaN or infinity, or that no branch claims.
+void load_adapters(const ModelSpec&, const std::string& dir, DType, ModelWeights& weights, Arena&);
+/// Writes both files; `weights` may hold the branches alone. Errors: those of write_safetensors.
+void save_adapters(const ModelSpec&, const PeftConfig&, const ModelWeights& weights, const std::string& dir, Io&);
+
+}  // namespace tern

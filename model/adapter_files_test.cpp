@@ -1,0 +1,214 @@
+// PEFT directories: what PEFT 0.21 saved gives its logits here (dev/golden/adapters.py), and is written back to the bit.
+
+#include "model/adapter_files.h"
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "base/error.h"
+#include "base/io.h"
+#include "base/json.h"
+#include "formats/hf/config.h"
+#include "formats/safetensors/safetensors.h"
+#include "formats/safetensors/write.h"
+#include "model/model_files.h"
+#include "model/model_testing.h"
+
+namespace tern {
+namespace {
+
+const std::string kGolden = std::string(TERN_SOURCE_DIR) + "/tests/golden/";
+
+struct Case {
+  std::string name, dir, base;
+  Json modules;
+  ModelSpec spec;  // with the adapter's
+  explicit Case(const std::string& which) : name(which), dir(kGolden + "adapters/" + which) {
+    const Json about = read_json_file(dir + "/modules.json");
+    base = kGolden + "models/" + about.at("model").get<std::string>();
+    modules = about.at("modules");
+    spec =
+        with_adapters(model_spec(read_hf_config(base + "/config.json")), read_peft_config(peft_config_file(dir)), dir);
+  }
+};
+
+std::vector<std::string> cases() {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(kGolden + "adapters"))
+    names.push_back(entry.path().filename());
+  EXPECT_GE(names.size(), 5);
+  return names;
+}
+
+TEST(PeftGolden, EveryModuleHasPeftsRankAndScale) {
+  for (const std::string& name : cases()) {
+    SCOPED_TRACE(name);
+    const Case c(name);
+    size_t found = 0;
+    for (const AdaptedPlace& place : adapted_places(c.spec)) {
+      const ModuleAdapter* a = find_adapter(c.spec.units[static_cast<size_t>(place.unit)].adapters, place.module);
+      ASSERT_EQ(a != nullptr, c.modules.contains(place.path)) << place.path;
+      if (!a) continue;
+      ++found;
+      EXPECT_EQ(a->rank, c.modules[place.path]["rank"]) << place.path;
+      EXPECT_DOUBLE_EQ(a->scale, c.modules[place.path]["scale"].get<double>()) << place.path;
+    }
+    EXPECT_EQ(found, c.modules.size());
+  }
+}
+
+TEST(PeftGolden, LogitsAreThoseOfPeft) {
+  for (const std::string& name : cases()) {
+    SCOPED_TRACE(name);
+    const Case c(name);
+    Arena arena;
+    ModelWeights weights = load_weights(c.spec, c.base, DType::f32, arena);
+    load_adapters(c.spec, c.dir, DType::f32, weights, arena);
+    const Safetensors inputs(c.base + "/golden.safetensors"), outputs(c.dir + "/logits.safetensors");
+    const TensorView ids = inputs.get("tokens"), want = outputs.get("logits");
+    std::vector<int32_t> tokens(static_cast<size_t>(ids.num_elements()));
+    std::memcpy(tokens.data(), ids.bytes.data(), ids.bytes.size());
+    const int64_t length = ids.shape.back();
+    std::vector<int64_t> starts;
+    for (int64_t at = 0; at <= ids.num_elements(); at += length) starts.push_back(at);
+    const RopeTable rope = rope_table(c.spec, length, length);
+    const Rows rows = make_rows(tokens, starts, &rope);
+    std::vector<int32_t> every(tokens.size());
+    std::iota(every.begin(), every.end(), 0);
+    const Compute compute{arena, Multiply::exact};
+    const auto logits = [&] {
+      return head_logits(c.spec, weights, model_forward(c.spec, weights, rows, nullptr, compute), every, compute);
+    };
+    const Tensor got = logits();
+    ASSERT_EQ(got.count(), want.num_elements());
+    std::vector<float> expected(static_cast<size_t>(got.count()));
+    std::memcpy(expected.data(), want.bytes.data(), want.bytes.size());
+    const Tensor wanted = Tensor::borrow(DType::f32, got.shape(), expected.data());
+    EXPECT_LE(relative_error(got, wanted), 1e-5);
+    for_each_linear(c.spec, weights, [](const ParameterInfo&, Linear& linear) { linear.branches.clear(); });
+    const Tensor without = logits();
+    EXPECT_GT(relative_error(without, wanted), 1e-2) << "the adapter would not be noticed";
+  }
+}
+
+TEST(PeftGolden, WrittenAgainHasTheSameNumbersUnderTheSameNames) {
+  const std::string out = testing::TempDir() + "peft_written";
+  for (const std::string& name : cases()) {
+    SCOPED_TRACE(name);
+    const Case c(name);
+    Arena arena;
+    ModelWeights weights = empty_weights(c.spec);
+    load_adapters(c.spec, c.dir, DType::f32, weights, arena);
+    save_adapters(c.spec, read_peft_config(peft_config_file(c.dir)), weights, out, real_io());
+    const Safetensors was(peft_weights_file(c.dir)), is(peft_weights_file(out));
+    ASSERT_EQ(is.size(), was.size());
+    for (size_t i = 0; i < was.size(); ++i) {
+      const TensorView a = was[i], b = is.get(a.name);
+      ASSERT_TRUE(std::ranges::equal(a.shape, b.shape)) << a.name;
+      if (a.dtype == DType::f32) EXPECT_TRUE(std::ranges::equal(a.bytes, b.bytes)) << a.name;
+    }
+    const Case again = [&] {
+      Case other = c;
+      other.spec = with_adapters(model_spec(read_hf_config(c.base + "/config.json")),
+                                 read_peft_config(peft_config_file(out)), out);
+      return other;
+    }();
+    EXPECT_EQ(again.spec.units, c.spec.units);
+    // Whatever type it was saved in: read, written, read is the same to the bit.
+    ModelWeights back = empty_weights(c.spec);
+    load_adapters(c.spec, out, DType::f32, back, arena);
+    std::vector<Tensor> first;
+    for_each_adapter(c.spec, weights, [&](const ParameterInfo&, Tensor& t) { first.push_back(t); });
+    size_t next = 0;
+    for_each_adapter(c.spec, back,
+                     [&](const ParameterInfo&, Tensor& t) { EXPECT_TRUE(same_bits(t, first.at(next++))); });
+  }
+}
+
+// The adapter's file without one tensor, with one more, or with a changed one.
+std::string error_with(const Case& c, const std::function<void(std::vector<TensorToWrite>&)>& change) {
+  const std::string out = testing::TempDir() + "peft_broken";
+  const Safetensors file(peft_weights_file(c.dir));
+  std::vector<TensorToWrite> entries;
+  for (size_t i = 0; i < file.size(); ++i)
+    entries.push_back(
+        {std::string(file[i].name), *file[i].dtype, {file[i].shape.begin(), file[i].shape.end()}, file[i].bytes, {}});
+  change(entries);
+  make_dirs(real_io(), out);
+  write_safetensors(real_io(), out + "/adapter_model.safetensors", entries);
+  Arena arena;
+  ModelWeights weights = empty_weights(c.spec);
+  try {
+    load_adapters(c.spec, out, DType::f32, weights, arena);
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::bad_file);
+    return e.what();
+  }
+  return "accepted";
+}
+
+TEST(PeftFiles, AMissingAnUnusedAndAWrongTensorAreNamed) {
+  const Case c("names");
+  const std::string name = "base_model.model.model.layers.1.self_attn.v_proj.lora_B.weight";
+  EXPECT_EQ(error_with(c, [](auto&) {}), "accepted");
+  EXPECT_NE(
+      error_with(c, [&](auto& list) { std::erase_if(list, [&](const auto& t) { return t.name == name; }); }).find(name),
+      std::string::npos);
+  const auto rename = [&](const char* to) {
+    return error_with(c, [&](auto& list) {
+      list.push_back(list.front());
+      list.back().name = to;
+    });
+  };
+  EXPECT_NE(rename("base_model.model.lm_head.lora_A.weight").find("base_model.model.lm_head.lora_A.weight"),
+            std::string::npos);
+  const auto reshaped = error_with(c, [&](auto& list) {
+    for (TensorToWrite& t : list)
+      if (t.name == name) std::swap(t.shape[0], t.shape[1]);
+  });
+  EXPECT_NE(reshaped.find(name), std::string::npos);
+  EXPECT_NE(reshaped.find("(16, 4)"), std::string::npos) << reshaped;
+  std::vector<float> nan(64, NAN);
+  EXPECT_NE(error_with(c,
+                       [&](auto& list) {
+                         for (TensorToWrite& t : list)
+                           if (t.name == name) t.bytes = std::as_bytes(std::span(nan));
+                       })
+                .find("nan"),
+            std::string::npos);
+  EXPECT_THROW(peft_weights_file("/nowhere"), Error);
+  PeftConfig other;
+  other.targets.names = {"nothing"};
+  EXPECT_THROW(with_adapters(model_spec(tiny_config("llama")), other, "x"), Error);
+}
+
+// Families whose files hold queries, keys and values otherwise than we do.
+TEST(PeftFiles, RowsGoThroughTheFilesOrderAndBack) {
+  int tried = 0;
+  for_each_dense_variant([&](const std::string& variant, const ModelSpec& full) {
+    SCOPED_TRACE(variant);
+    for (const AdaptedPlace& place : adapted_places(full))  // a variant that no family has: one matrix in two files
+      for (const Fragment& f : place.out_rows)
+        if (f.name != place.out_rows.front().name) return;
+    ++tried;
+    const std::string out = testing::TempDir() + "peft_rows";
+    const ModelSpec spec = with_adapters(full, 2);
+    Arena arena;
+    ModelWeights weights = random_weights(spec, DType::f32, arena, 5), back = empty_weights(spec);
+    PeftConfig config;
+    config.targets.all_linear = true, config.rank = 2, config.alpha = 2;
+    EXPECT_EQ(with_adapters(full, config, "x").units, spec.units);
+    save_adapters(spec, config, weights, out, real_io());
+    load_adapters(spec, out, DType::f32, back, arena);
+    std::vector<Tensor> first;
+    for_each_adapter(spec, weights, [&](const ParameterInfo&, Tensor& t) { first.push_back(t); });
+    size_t next = 0;
+    for_each_adapter(spec, back, [&](const ParameterInfo&, Tensor& t) { EXPECT_TRUE(same_bits(t, first.at(next++))); });
+    EXPECT_EQ(next, first.size());
+  });
+  EXPECT_GE(tried, 5);
+}
+
+}  // namespace
+}  // namespace tern
