@@ -1,10 +1,12 @@
 // Directories of coded matrices: what is written is read to the bit, the logits of matrices that stay coded are those of their
 // numbers under every set, bytes are the closed form, and what is wrong with a file is named.
 #include <algorithm>
+#include <fstream>
 
 #include "base/error.h"
 #include "base/threads_testing.h"
 #include "formats/format_test_support.h"
+#include "formats/mutations_testing.h"
 #include "formats/safetensors/write.h"
 #include "kernels/cpu/coded_matmul.h"
 #include "kernels/dispatch.h"
@@ -184,6 +186,39 @@ TEST(CodedDirectory, WhatIsWrongWithAFileIsNamed) {
     t.push_back({down, DType::f32, {256, 256}, zeros, {}});
   });
   refuses("is missing", [&](auto& t) { named(t, down + ".lc3").name = down + ".lc5"; });
+}
+
+TEST(CodedDirectoryMutationsSlow, AnyFileIsNumbersOrAnError) {
+  const TemporaryDirectory dir;
+  const std::string path = dir / "m.safetensors";
+  const ModelSpec spec = model_spec(tiny_config("llama"));
+  std::vector<ParameterInfo> infos;
+  std::vector<CodedMatrix> coded;
+  std::vector<TensorToWrite> tensors;
+  for (const WeightType type : {WeightType::u3, WeightType::lc3, WeightType::lc4, WeightType::q8_0}) {
+    const std::string name = "m." + lower_name(type);
+    infos.push_back({name, {6, 64}, 1, true, false, 0, {{name, 0, 6, false, 0, 6}}});
+    coded.push_back(random_codes(infos.back(), type));
+    const auto row_bytes = stored_bytes(type, 1, 64);
+    tensors.push_back({name + "." + lower_name(type), DType::u8, {6, row_bytes}, {}, {}});
+    if (table_bytes(type) > 0) tensors.push_back({name + ".tables", DType::i8, {4, row_of(type).levels}, {}, {}});
+  }
+  for (size_t i = 0, at = 0; i < coded.size(); ++i) {
+    tensors[at++].bytes = coded[i].rows;
+    if (!coded[i].tables.empty()) tensors[at++].bytes = std::as_bytes(std::span(coded[i].tables));
+  }
+  write_safetensors(real_io(), path, tensors);
+  const std::string seed = real_io().read(path);
+  survive_mutations({seed}, [&](const std::string& bytes) {
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
+    const Weights file(path);
+    std::vector<float> numbers(6 * 64);
+    for (const ParameterInfo& info : infos) {
+      const auto found = find_coded(spec, file, info, info.fragments.front());
+      if (!found) throw Error(ErrorKind::bad_file, "{}: no {}", path, info.name);
+      decode_fragment(*found, info, info.fragments.front(), numbers.data());
+    }
+  });
 }
 
 }  // namespace

@@ -387,7 +387,7 @@ void multiply_in_integers(const ModelSpec& spec, const std::string& path, ModelW
     throw Error(
         ErrorKind::bad_file,
         "{}: no matrix of a type that multiplies in integers (Q8_0, Q4_0 to Q5_1, Q2_K to Q6_K, IQ4_NL, IQ4_XS, "
-        "U4, U3, U2); leave --arithmetic out",
+        "U4, U3, U2, LC4, LC3, LC2); leave --arithmetic out",
         path);
 }
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-#include "base/weight_type.h"
+#include "kernels/cpu/coded_rows.h"
 
 namespace tern {
 
@@ -16,12 +16,12 @@ struct CodeGroups {
   float scales[kGroupedCodes / 16], leasts[kGroupedCodes / 16];
 };
 
-/// Whether the numbers of a type are small integers times a scale, plus an offset: all but the dense ones, NF4 and those
+/// Whether the numbers of a type are small integers times a scale, plus an offset (learned tables hold integers): all but the dense ones, NF4 and those
 /// of 2 and 3 bits by lattice.
 bool has_code_groups(WeightType);
 /// Whole blocks, at most 256 numbers; groups of 32 that are not there become zero. Scales and leasts are those of the
 /// type's decoder, rounded as there. The same under every instruction set.
-/// Errors  bug: a type without groups, sizes.
-void code_groups(WeightType, std::span<const std::byte> blocks, CodeGroups& out);
+/// `row`: of a type with learned tables. Errors  bug: a type without groups, sizes.
+void code_groups(WeightType, std::span<const std::byte> blocks, CodeGroups& out, const RowCodebook& row = {});
 
 }  // namespace tern

@@ -3,6 +3,7 @@
 
 #include "kernels/cpu/coded_int8_table.h"
 #include "kernels/cpu/decode_impl.h"
+#include "kernels/cpu/learned_codes.h"
 
 namespace tern::TERN_ISA_NAMESPACE {
 namespace {
@@ -214,6 +215,69 @@ void groups_u2(const uint8_t* b, int64_t count, CodeGroups& out) {
   }
 }
 
+/// A learned table, its levels again behind them up to 16, in one vector.
+template <int kLevels>
+inline Bytes table_of(uint8_t byte, const RowCodebook& row) {
+  const int8_t* from = row.tables + (byte & 3) * kLevels;
+  uint8_t table[16];
+#pragma GCC unroll 4
+  for (int i = 0; i < 16; i += kLevels) __builtin_memcpy(table + i, from, kLevels);
+  return load_16(table);
+}
+inline Bytes look_up_16(Bytes table, Bytes codes) {
+#if defined(__AVX2__)
+  return (Bytes)_mm_shuffle_epi8((__m128i)table, (__m128i)codes);
+#else
+  Bytes out;
+  for (int i = 0; i < 16; ++i) out[i] = table[codes[i]];
+  return out;
+#endif
+}
+inline float learned_scale(uint8_t byte, const RowCodebook& row) {
+  const float scale = row.scale * kBlockScales[byte >> 2 & 31];
+  return byte & 0x80 ? -scale : scale;
+}
+/// Codes 16·half to 16·half + 15 of the 32 pairs in 8 bytes, which stand twice in `twice`.
+inline Bytes pairs_16(Bytes twice, int half) {
+  const Bytes second = {0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255};
+  return ((shifted(twice, 4 * half) & ~second) | (shifted(twice, 4 * half + 2) & second)) & 3;
+}
+inline Bytes load_8_twice(const uint8_t* at) {
+  uint8_t both[16];
+  __builtin_memcpy(both, at, 8), __builtin_memcpy(both + 8, at, 8);
+  return load_16(both);
+}
+
+void groups_lc4(const uint8_t* b, int64_t count, const RowCodebook& row, CodeGroups& out) {
+  for (int64_t n = 0; n < count; ++n, b += 17) {
+    scale_32(out, n, learned_scale(b[0], row));
+    const Bytes table = table_of<16>(b[0], row), q = load_16(b + 1);
+    store_16(out.codes + 32 * n, look_up_16(table, q & 15));
+    store_16(out.codes + 32 * n + 16, look_up_16(table, q >> 4));
+  }
+}
+void groups_lc3(const uint8_t* b, int64_t count, const RowCodebook& row, CodeGroups& out) {
+  for (int64_t n = 0; n < count; ++n, b += 13) {
+    scale_32(out, n, learned_scale(b[0], row));
+    const Bytes table = table_of<8>(b[0], row), twice = load_8_twice(b + 1);
+    const auto upper = number_at<uint32_t>(b + 9);
+#pragma GCC unroll 2
+    for (int half = 0; half < 2; ++half) {
+      const Bytes third = bits_as(static_cast<uint16_t>(upper >> 16 * half), 4);
+      store_16(out.codes + 32 * n + 16 * half, look_up_16(table, pairs_16(twice, half) | third));
+    }
+  }
+}
+void groups_lc2(const uint8_t* b, int64_t count, const RowCodebook& row, CodeGroups& out) {
+  for (int64_t n = 0; n < count; ++n, b += 9) {
+    scale_32(out, n, learned_scale(b[0], row));
+    const Bytes table = table_of<4>(b[0], row), twice = load_8_twice(b + 1);
+#pragma GCC unroll 2
+    for (int half = 0; half < 2; ++half)
+      store_16(out.codes + 32 * n + 16 * half, look_up_16(table, pairs_16(twice, half)));
+  }
+}
+
 constexpr CodeGroupsTable table_of_groups() {
   CodeGroupsTable t = {};
   const auto set = [&](WeightType type, GroupBlocks f) { t.of[static_cast<int>(type)] = f; };
@@ -222,6 +286,9 @@ constexpr CodeGroupsTable table_of_groups() {
   set(WeightType::iq4_xs, groups_iq4_xs), set(WeightType::q2_k, groups_q2_k), set(WeightType::q3_k, groups_q3_k);
   set(WeightType::q4_k, groups_q4_k), set(WeightType::q5_k, groups_q5_k), set(WeightType::q6_k, groups_q6_k);
   set(WeightType::u4, groups_u4), set(WeightType::u3, groups_u3), set(WeightType::u2, groups_u2);
+  const auto set_learned = [&](WeightType type, GroupLearnedBlocks f) { t.of_learned[static_cast<int>(type)] = f; };
+  set_learned(WeightType::lc4, groups_lc4), set_learned(WeightType::lc3, groups_lc3);
+  set_learned(WeightType::lc2, groups_lc2);
   return t;
 }
 

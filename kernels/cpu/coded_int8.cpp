@@ -18,15 +18,22 @@ const CodedInt8Table& table() {
 
 }  // namespace
 
-bool has_code_groups(WeightType type) { return groups_table().of[static_cast<int>(type)] != nullptr; }
+bool has_code_groups(WeightType type) {
+  const auto at = static_cast<int>(type);
+  return groups_table().of[at] != nullptr || groups_table().of_learned[at] != nullptr;
+}
 
-void code_groups(WeightType type, std::span<const std::byte> blocks, CodeGroups& out) {
+void code_groups(WeightType type, std::span<const std::byte> blocks, CodeGroups& out, const RowCodebook& codebook) {
   const WeightTypeRow& row = row_of(type);
   const auto bytes = static_cast<int64_t>(blocks.size()), count = bytes / row.block_bytes;
+  TERN_CHECK((row.levels > 0) == (codebook.tables != nullptr), "code_groups: tables of {}", row.name);
   TERN_CHECK(has_code_groups(type) && bytes % row.block_bytes == 0 && count * row.block_elements <= kGroupedCodes,
              "code_groups: {} bytes of {}", bytes, row.name);
   out = {};
-  groups_table().of[static_cast<int>(type)](reinterpret_cast<const uint8_t*>(blocks.data()), count, out);
+  const auto* from = reinterpret_cast<const uint8_t*>(blocks.data());
+  const auto at = static_cast<int>(type);
+  if (row.levels > 0) return groups_table().of_learned[at](from, count, codebook, out);
+  groups_table().of[at](from, count, out);
 }
 
 template <class T, class Out>
@@ -36,6 +43,8 @@ void multiply_coded_int8(std::span<const T> x, std::span<const CodedRows> w, std
   for (const CodedRows& piece : w) {
     TERN_CHECK(has_code_groups(piece.type) && fills_blocks(piece.type, k) && piece.count >= 0,
                "multiply_coded_int8: {} rows of {} elements of {}", piece.count, k, name_of(piece.type));
+    TERN_CHECK((table_bytes(piece.type) > 0) == (piece.tables != nullptr), "multiply_coded_int8: tables of {}",
+               name_of(piece.type));
     TERN_CHECK(piece.head_dim == 0 || (piece.head_dim % 2 == 0 && piece.count % piece.head_dim == 0),
                "multiply_coded_int8: {} rows of heads of {}", piece.count, piece.head_dim);
     rows += piece.count;

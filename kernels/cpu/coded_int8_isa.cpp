@@ -153,6 +153,9 @@ constexpr bool has_leasts(WeightType type) {
     case WeightType::iq4_xs:
     case WeightType::q3_k:
     case WeightType::q6_k:
+    case WeightType::lc4:
+    case WeightType::lc3:
+    case WeightType::lc2:
       return false;
     default:
       return true;
@@ -163,6 +166,7 @@ constexpr bool has_leasts(WeightType type) {
 struct GroupedRow {
   CodedRow row;
   GroupBlocks groups;
+  GroupLearnedBlocks learned;
   bool leasts;
 };
 void grouped_rows(const CodedRows* pieces, int64_t first, int64_t count, int64_t k, GroupedRow* to) {
@@ -170,13 +174,18 @@ void grouped_rows(const CodedRows* pieces, int64_t first, int64_t count, int64_t
   rows_of_panel(pieces, first, count, k, rows);
   for (int64_t r = 0; r < count; ++r) {
     const auto type = static_cast<int>(rows[r].decoder - decode_table.of);
-    to[r] = {rows[r], code_groups_table.of[type], has_leasts(static_cast<WeightType>(type))};
+    to[r] = {rows[r], code_groups_table.of[type], code_groups_table.of_learned[type],
+             has_leasts(static_cast<WeightType>(type))};
   }
 }
 
 inline void unpack(const GroupedRow& w, int64_t begin, int64_t count, CodeGroups& to) {
   const BlockDecoder& type = *w.row.decoder;
-  w.groups(w.row.at + begin / type.block_elements * type.block_bytes, count / type.block_elements, to);
+  const uint8_t* at = w.row.at + begin / type.block_elements * type.block_bytes;
+  if (w.groups)
+    w.groups(at, count / type.block_elements, to);
+  else
+    w.learned(at, count / type.block_elements, w.row.codebook, to);
   if (count % 64 == 0) return;
   __builtin_memset(to.codes + count, 0, 32);
   for (int64_t i = count / 16; i < count / 16 + 2; ++i) to.scales[i] = to.leasts[i] = 0;

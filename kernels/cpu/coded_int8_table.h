@@ -12,8 +12,10 @@ namespace tern {
 
 /// `count` blocks to groups; groups behind them stay as they are.
 using GroupBlocks = void (*)(const uint8_t* blocks, int64_t count, CodeGroups&);
+using GroupLearnedBlocks = void (*)(const uint8_t* blocks, int64_t count, const RowCodebook&, CodeGroups&);
 struct CodeGroupsTable {
-  GroupBlocks of[kNumWeightTypes];  // by WeightType; nullptr: it has none
+  GroupBlocks of[kNumWeightTypes];                 // by WeightType; nullptr: it has none,
+  GroupLearnedBlocks of_learned[kNumWeightTypes];  // or these
 };
 TERN_DECLARE_TABLES(CodeGroupsTable, code_groups_table)
 

@@ -18,6 +18,13 @@ std::vector<WeightType> types_with_groups() {
   return types;
 }
 
+/// What stands before a row, at `offset`, and beside the matrix.
+RowCodebook codebook_of(const CodedRows& rows, int64_t offset) {
+  f16 scale{};
+  if (rows.tables) std::memcpy(&scale, rows.bytes + offset, sizeof scale);
+  return {rows.tables, to_float(scale)};
+}
+
 /// The groups of a row of a case, in our order of rows.
 std::vector<CodeGroups> groups_of_row(const CodedCase& c, int64_t row) {
   size_t piece = 0;
@@ -29,8 +36,9 @@ std::vector<CodeGroups> groups_of_row(const CodedCase& c, int64_t row) {
   std::vector<CodeGroups> groups;
   for (int64_t k = 0; k < c.k; k += kGroupedCodes) {
     const int64_t count = std::min(kGroupedCodes, c.k - k) / type.block_elements * type.block_bytes;
-    const uint8_t* at = rows.bytes + row * row_bytes + k / type.block_elements * type.block_bytes;
-    code_groups(rows.type, std::as_bytes(std::span(at, static_cast<size_t>(count))), groups.emplace_back());
+    const uint8_t* at = rows.bytes + row * row_bytes + type.row_bytes + k / type.block_elements * type.block_bytes;
+    code_groups(rows.type, std::as_bytes(std::span(at, static_cast<size_t>(count))), groups.emplace_back(),
+                codebook_of(rows, row * row_bytes));
   }
   return groups;
 }
@@ -65,8 +73,9 @@ void expect_twins_bits(const CodedCase& c, const std::vector<T>& x, bool add, bo
 }
 
 TEST(CodedInt8, GroupsAreTheNumbersOfTheDecoder) {
-  EXPECT_EQ(types_with_groups().size(), 15u);
+  EXPECT_EQ(types_with_groups().size(), 18u);
   for (const WeightType type : types_with_groups()) {
+    if (table_bytes(type) > 0) continue;  // below
     const std::vector<uint8_t> bytes = sane_blocks(type, 40, kGroupedCodes, 5);
     const std::span rows(bytes);
     const size_t row_bytes = bytes.size() / 40;
@@ -87,6 +96,24 @@ TEST(CodedInt8, GroupsAreTheNumbersOfTheDecoder) {
   }
 }
 
+TEST(CodedInt8, GroupsOfLearnedCodesAreTheNumbersOfTheDecoder) {
+  for (const WeightType type : {WeightType::lc4, WeightType::lc3, WeightType::lc2}) {
+    CodedCase c{.k = 288};
+    c.add(type, 30);
+    for_each_isa([&] {
+      for (int64_t r = 0; r < c.n; ++r) {
+        const std::vector<CodeGroups> groups = groups_of_row(c, r);
+        for (int64_t k = 0; k < c.k; ++k) {
+          const CodeGroups& g = groups[static_cast<size_t>(k / kGroupedCodes)];
+          const auto i = static_cast<size_t>(k % kGroupedCodes);
+          ASSERT_EQ(g.scales[i / 16] * static_cast<float>(g.codes[i]), c.dense[static_cast<size_t>(r * c.k + k)])
+              << name_of(type) << " row " << r << " number " << k;
+        }
+      }
+    });
+  }
+}
+
 TEST(CodedInt8, EveryTypeGivesTheTwinsBitsUnderEverySet) {
   for (const WeightType type : types_with_groups()) {
     CodedCase c{.k = 512};
@@ -102,9 +129,11 @@ TEST(CodedInt8, AnyRowsThreadsTailsAndPiecesGiveTheSameBits) {
   mixed.add(WeightType::q4_k, 48, 8);
   mixed.add(WeightType::q6_k, 1);
   mixed.add(WeightType::q8_0, 60, 10);
+  mixed.add(WeightType::lc2, 9);
   CodedCase tail{.k = 288};  // 32 numbers behind a group of 256
   tail.add(WeightType::q4_1, 70);
   tail.add(WeightType::q8_0, 3);
+  tail.add(WeightType::lc3, 7);
   CodedCase one{.k = 32};
   one.add(WeightType::q5_0, 1);
   for (const int threads : {1, 2})

@@ -7,6 +7,12 @@
 
 namespace tern {
 
+/// What blocks of learned codes need beside themselves.
+struct RowCodebook {
+  const int8_t* tables = nullptr;
+  float scale = 0;  // the row's
+};
+
 /// `count` rows, one behind the other, each of whole blocks of `type`; of any alignment. tables: of a type that has learned
 /// ones (kernels/cpu/learned_codes.h), else nullptr. head_dim > 0: rows of heads whose
 /// halves the file interleaves (GGUF's queries and keys of rotary models): row s·(head_dim/2) + j of a head is number

@@ -4,17 +4,13 @@
 #include <cstdint>
 
 #include "base/weight_type.h"
+#include "kernels/cpu/coded_rows.h"
 #include "kernels/cpu/tables.h"
 
 namespace tern {
 
 /// `count` blocks, one behind the other, to their numbers.
 using DecodeBlocks = void (*)(const uint8_t* blocks, int64_t count, float* out);
-/// What blocks of learned codes need beside themselves.
-struct RowCodebook {
-  const int8_t* tables = nullptr;
-  float scale = 0;  // the row's
-};
 using DecodeLearnedBlocks = void (*)(const uint8_t* blocks, int64_t count, const RowCodebook&, float* out);
 struct BlockDecoder {
   int64_t block_elements, block_bytes, row_bytes;
