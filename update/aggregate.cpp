@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "base/error.h"
@@ -30,7 +31,8 @@ template <class T>
 std::vector<T> mean_of_middle(const Vectors<T>& x, size_t first, size_t last) {
   std::vector<T> out(length_of(x)), column(x.size());
   for (size_t i = 0; i < out.size(); ++i) {
-    for (size_t k = 0; k < x.size(); ++k) column[k] = x[k][i];
+    for (size_t k = 0; k < x.size(); ++k)
+      column[k] = std::isnan(x[k][i]) ? std::numeric_limits<T>::infinity() : x[k][i];  // NaN has no place in an order
     std::sort(column.begin(), column.end());
     double sum = 0;
     for (size_t k = first; k < last; ++k) sum += static_cast<double>(column[k]);
@@ -43,7 +45,7 @@ template <class T>
 double squared_distance(std::span<const T> a, std::span<const double> b) {
   double sum = 0;
   for (size_t i = 0; i < a.size(); ++i) sum += (static_cast<double>(a[i]) - b[i]) * (static_cast<double>(a[i]) - b[i]);
-  return sum;
+  return std::isnan(sum) ? INFINITY : sum;
 }
 
 template <class T>
@@ -104,7 +106,7 @@ std::vector<double> squared_distances(const Vectors<T>& x) {
         const double apart = static_cast<double>(x[a][i]) - static_cast<double>(x[b][i]);
         sum += apart * apart;
       }
-      all[a * n + b] = all[b * n + a] = sum;
+      all[a * n + b] = all[b * n + a] = std::isnan(sum) ? INFINITY : sum;
     }
   return all;
 }
@@ -139,6 +141,7 @@ std::vector<T> geometric_median(const Vectors<T>& x, const GeometricMedian& how)
     double weights = 0;
     for (const std::span<const T> worker : x) {
       const double weight = 1 / std::max(std::sqrt(squared_distance<T>(worker, v)), how.smooth);
+      if (weight == 0) continue;
       weights += weight;
       for (size_t i = 0; i < v.size(); ++i) next[i] += weight * static_cast<double>(worker[i]);
     }
@@ -156,6 +159,7 @@ std::vector<T> centred_clipping(const Vectors<T>& x, std::span<const T> start, c
     std::fill(moved.begin(), moved.end(), 0.0);
     for (const std::span<const T> worker : x) {
       const double distance = std::sqrt(squared_distance<T>(worker, v));
+      if (!std::isfinite(distance)) continue;
       const double share = distance > how.radius ? how.radius / distance : 1;
       for (size_t i = 0; i < v.size(); ++i) moved[i] += share * (static_cast<double>(worker[i]) - v[i]);
     }

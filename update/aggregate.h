@@ -24,6 +24,8 @@ namespace tern {
 template <class T>
 using Vectors = std::vector<std::span<const T>>;
 
+/// Numbers that are not finite: NaN counts as +∞, and what has one is infinitely far from all others. Up to f such workers are
+/// outvoted like any others by the rules that take an f; where more send them, results need not be finite.
 /// (1/n) Σ x_i, in order.
 template <class T>
 std::vector<T> mean_of(const Vectors<T>&);
@@ -44,7 +46,7 @@ template <class T>
 std::vector<T> krum(const Vectors<T>&, int f);
 
 /// The point with the least Σ ‖x_i - v‖, by `steps` of v = Σ w_i x_i / Σ w_i, w_i = 1 / max(‖x_i - v‖, smooth), from the coordinate
-/// median. Source: Weiszfeld 1937; smoothed as Pillutla et al. 2022, arXiv:1912.13445.
+/// median. Infinitely far ones have no weight. Source: Weiszfeld 1937; smoothed as Pillutla et al. 2022, arXiv:1912.13445.
 struct GeometricMedian {
   int steps = 100;
   double smooth = 1e-9;
@@ -53,6 +55,7 @@ template <class T>
 std::vector<T> geometric_median(const Vectors<T>&, const GeometricMedian& = {});
 
 /// `steps` of v += (1/n) Σ (x_i - v)·min(1, radius/‖x_i - v‖), from `start`. Source: Karimireddy, He & Jaggi 2021, arXiv:2012.10333.
+/// Who is infinitely far has no direction and moves nothing.
 /// With δ = f/n <= 0.1, pairs of good workers ρ² apart, radius² = 4(1-δ)(B²/3 + ρ²)/(√3 δ) and a start within B of their mean, a step
 /// leaves ‖v - mean‖² <= 29.1 δ B² + 4000 δ ρ² in expectation (theorem III, recalled).
 struct CentredClipping {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <numeric>
 #include <set>
 #include <string>
@@ -123,7 +124,7 @@ TEST(Aggregate, PartsOfVectorsGiveTheWhole) {
 }
 
 // An adversary: the good vectors are known to it, and it searches for what makes the error largest for its share. Tried are all bad
-// workers at one point along some directions and lengths, both ways, and then steps around the best.
+// workers at one point along some directions and lengths, both ways, numbers that are not finite, and then steps around the best.
 double worst_ratio(const Rule& rule, const Rows& good, int f, uint64_t seed) {
   const size_t length = good[0].size();
   const std::vector<double> middle = mean_of(views(good));
@@ -139,6 +140,10 @@ double worst_ratio(const Rule& rule, const Rows& good, int f, uint64_t seed) {
   const auto attempt = [&](const std::vector<double>& sent) {
     if (const double r = ratio(sent); r > worst) worst = r, best = sent;
   };
+  const auto survives = [&](const std::vector<double>& sent) {  // not a point to search around
+    const double r = ratio(sent);
+    if (!(r <= worst)) worst = std::isnan(r) ? INFINITY : r;
+  };
   const double root = std::sqrt(spread);
   for (uint64_t d = 0; d < 4 + good.size(); ++d) {
     std::vector<double> way(length);
@@ -149,6 +154,13 @@ double worst_ratio(const Rule& rule, const Rows& good, int f, uint64_t seed) {
       for (size_t i = 0; i < length; ++i) sent[i] += far * way[i];
       attempt(sent);
     }
+  }
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  for (const double garbage : {std::nan(""), -kInfinity, kInfinity, 1e300, -1e300}) {
+    survives(std::vector<double>(length, garbage));
+    std::vector<double> sent = middle;
+    sent.back() = garbage;
+    survives(sent);
   }
   for (uint64_t turn = 0; turn < 20; ++turn) {
     std::vector<double> sent = best;
