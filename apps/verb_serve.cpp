@@ -17,6 +17,7 @@
 #include "base/options.h"
 #include "base/text.h"
 #include "base/units.h"
+#include "base/utf8.h"
 #include "infer/chat_prompt.h"
 #include "infer/constrain/constraint.h"
 #include "infer/load.h"
@@ -165,9 +166,14 @@ Vectors vectors_of(const Options& options, const ModelDescription& model) {
 }
 
 std::string name_of_model(const Options& options) {
-  if (options.has("model-name")) return options.text("model-name");
+  if (options.has("model-name")) {
+    if (!is_valid_utf8(options.text("model-name")))
+      throw Error(ErrorKind::usage, "--model-name {}: is not UTF-8, and answers in JSON could not name it",
+                  make_printable(options.text("model-name")));
+    return options.text("model-name");
+  }
   const std::filesystem::path path = std::filesystem::path(options.positional("MODEL")).lexically_normal();
-  return path.has_filename() ? path.filename().string() : path.parent_path().filename().string();
+  return make_valid_utf8(path.has_filename() ? path.filename().string() : path.parent_path().filename().string());
 }
 
 }  // namespace

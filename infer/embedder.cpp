@@ -105,20 +105,19 @@ uint64_t Embedder::submit(std::vector<int32_t> tokens) {
   const auto length = static_cast<int64_t>(tokens.size());
   if (length == 0 || length > longest_)
     throw Error(ErrorKind::usage, "embed: a text has {} tokens, expected 1 to {}", length, longest_);
-  waiting_.push_back({next_, std::move(tokens)});
+  waiting_.emplace(next_, std::move(tokens));
   return next_++;
 }
 
-bool Embedder::cancel(uint64_t text) {
-  return std::erase_if(waiting_, [&](const Text& t) { return t.id == text; }) > 0;
-}
+bool Embedder::cancel(uint64_t text) { return waiting_.erase(text) > 0; }
 
 std::vector<EmbeddingEvent> Embedder::step() {
   const size_t num = std::min(waiting_.size(), static_cast<size_t>(texts_at_a_time(spec_, settings_)));
   std::vector<EmbeddingEvent> events(num);
   if (num == 0) return events;
   RaggedBatch batch;
-  for (size_t i = 0; i < num; ++i) events[i].text = waiting_[i].id, batch.add(waiting_[i].tokens, 0);
+  auto next = waiting_.begin();
+  for (size_t i = 0; i < num; ++i, ++next) events[i].text = next->first, batch.add(next->second, 0);
   if (has_own_table(spec_)) rope_ = rope_table(spec_, batch.num_rows(), batch.num_rows());
   const Compute c{arena_, Multiply::exact};
   Tensor x = model_forward(spec_, weights_, batch.rows(spec_.turns() ? &rope_ : nullptr), nullptr, c);
@@ -143,7 +142,7 @@ std::vector<EmbeddingEvent> Embedder::step() {
                      "embed: the vector holds NaN or infinity; what the model computes leaves the range of {}",
                      name_of(x.dtype())))};
   }
-  waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<ptrdiff_t>(num));
+  waiting_.erase(waiting_.begin(), next);
   return events;
 }
 

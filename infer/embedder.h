@@ -4,8 +4,8 @@
 // keys to keep, no chunks, nothing to preempt and nothing to draw. What both share is RaggedBatch. One thread at a time.
 
 #include <cstdint>
-#include <deque>
 #include <exception>
+#include <map>
 #include <vector>
 
 #include "formats/hf/sentence_config.h"
@@ -48,18 +48,14 @@ class Embedder {
   int64_t num_waiting() const { return static_cast<int64_t>(waiting_.size()); }
 
  private:
-  struct Text {
-    uint64_t id;
-    std::vector<int32_t> tokens;
-  };
   const ModelSpec& spec_;
   const ModelWeights& weights_;
   const Linear* pooler_;
   int64_t longest_;
   EmbeddingSettings settings_;
   Arena& arena_;
-  RopeTable rope_;  // of all texts, where none has its own
-  std::deque<Text> waiting_;
+  RopeTable rope_;                                    // of all texts, where none has its own
+  std::map<uint64_t, std::vector<int32_t>> waiting_;  // by number, which is by arrival
   uint64_t next_ = 0;
 };
 

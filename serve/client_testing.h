@@ -32,14 +32,15 @@ struct ClientReply {
   Json json() const { return parse_json(body, "the reply"); }
 };
 
-/// One connection. Waits at most 20 s for a byte.
+/// One connection. Waits at most 20 s for a byte. receive_bytes: that the system keeps for it; 0: as it likes.
 class Client {
  public:
-  explicit Client(uint16_t port) : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
+  explicit Client(uint16_t port, int receive_bytes = 0) : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
     sockaddr_in at{};
     at.sin_family = AF_INET, at.sin_port = htons(port), at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     const timeval patience{.tv_sec = 20, .tv_usec = 0};
     ::setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    if (receive_bytes > 0) ::setsockopt(socket_, SOL_SOCKET, SO_RCVBUF, &receive_bytes, sizeof receive_bytes);
     connected_ = ::connect(socket_, reinterpret_cast<const sockaddr*>(&at), sizeof at) == 0;
   }
   ~Client() { close(); }
@@ -69,9 +70,10 @@ class Client {
     if (!send(request(method, path, body, headers))) return {};
     return read_reply(method == "HEAD");
   }
-  /// The head, and the body where it has a length; of a stream the body is read by `piece`.
-  ClientReply read_reply(bool no_body = false) {
+  /// The head, and the body where it has a length; of a stream the body is read by `piece`. `pause_us` between any two reads.
+  ClientReply read_reply(bool no_body = false, int pause_us = 0) {
     ClientReply r;
+    pause_us_ = pause_us;
     size_t end;
     while ((end = buffer_.find("\r\n\r\n")) == std::string::npos)
       if (!fill()) return r;
@@ -111,6 +113,7 @@ class Client {
 
  private:
   bool fill() {
+    if (pause_us_ > 0) ::usleep(static_cast<useconds_t>(pause_us_));
     char bytes[8192];
     const ssize_t n = ::recv(socket_, bytes, sizeof bytes, 0);
     if (n <= 0) return false;
@@ -119,6 +122,7 @@ class Client {
   }
   int socket_;
   bool connected_ = false;
+  int pause_us_ = 0;
   std::string buffer_;
 };
 

@@ -3,6 +3,8 @@
 #include <utility>  // before Asio 1.74, which leaves it out
 
 #include <fmt/format.h>
+#include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <boost/asio/awaitable.hpp>
@@ -20,9 +22,12 @@
 #include <boost/beast/http.hpp>
 #include <chrono>
 #include <deque>
+#include <sstream>
 #include <unordered_set>
 
 #include "base/error.h"
+#include "base/log.h"
+#include "base/text.h"
 
 namespace tern {
 namespace {
@@ -93,13 +98,15 @@ HttpRequest head_of(const http::request<http::string_body>& message) {
   return r;
 }
 
-// Whether the peer has closed, with what it sent before left where it is.
+// Whether the peer has closed its side; what it sent before stays where it is, and does not hide it.
 bool peer_closed(tcp::socket& socket, bool& has_data) {
-  char byte;
-  const ssize_t n = ::recv(socket.native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-  has_data = n > 0;
-  return n == 0 || (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
+  pollfd p{.fd = socket.native_handle(), .events = POLLIN | POLLRDHUP, .revents = 0};
+  if (::poll(&p, 1, 0) < 0) return errno != EINTR;
+  has_data = (p.revents & POLLIN) != 0;
+  return (p.revents & (POLLRDHUP | POLLHUP | POLLERR | POLLNVAL)) != 0;
 }
+
+constexpr int kPiece = 64 << 10;  // bytes whose writing may take HttpLimits::write_s
 
 }  // namespace
 
@@ -126,6 +133,8 @@ struct HttpServer::Impl {
   net::awaitable<bool> write_reply(Connection&, HttpReply, unsigned version, bool keep_alive, bool with_body);
   net::awaitable<bool> write_stream(Connection&, std::shared_ptr<Outbox>, unsigned version);
   net::awaitable<bool> write_text(Connection&, std::string text);
+  net::awaitable<void> close_gently(Connection&);
+  net::awaitable<void> accept_one();
   net::awaitable<void> fault(Connection&, int status, std::string message);
 
   HttpLimits limits;
@@ -163,7 +172,12 @@ void HttpServer::post(std::function<void()> task) { net::post(impl_->io, std::mo
 
 void HttpServer::run() {
   net::co_spawn(impl_->io, impl_->accept_all(), net::detached);
-  impl_->io.run();
+  for (;;) try {
+      impl_->io.run();
+      return;
+    } catch (const std::exception& e) {  // of one task; what others wait for goes on
+      log_warn("a task of the server failed, which is a bug: {}", make_printable(e.what()));
+    }
 }
 
 void HttpServer::stop(double grace_s) {
@@ -181,31 +195,40 @@ void HttpServer::stop(double grace_s) {
 
 net::awaitable<void> HttpServer::Impl::accept_all() {
   while (!stopping) {
-    error_code ec;
-    tcp::socket socket(io);
-    co_await acceptor.async_accept(socket, net::redirect_error(net::use_awaitable, ec));
-    if (stopping) co_return;
-    if (ec) {  // no descriptors, for example: who leaves makes room
-      net::steady_timer pause(io, std::chrono::milliseconds(100));
-      co_await pause.async_wait(net::redirect_error(net::use_awaitable, ec));
-      continue;
-    }
-    socket.set_option(tcp::no_delay(true), ec);
-    const Held held = std::make_shared<Connection>(std::move(socket));
-    if (static_cast<int64_t>(connections.size()) >= limits.connections) {
-      held->stream.expires_after(nanoseconds(1));
-      net::co_spawn(
-          io,
-          [this, held]() -> net::awaitable<void> {
-            HttpReply full = handlers.fault(503, "the server has as many connections as it takes; try again later");
-            co_await write_reply(*held, std::move(full), 11, false, true);
-          },
-          net::detached);
-      continue;
-    }
-    connections.insert(held.get());
-    net::co_spawn(io, serve(held), net::detached);
+    bool failed = false;
+    try {
+      co_await accept_one();
+    } catch (const std::exception&) { failed = true; }
+    if (!failed || stopping) continue;
+    error_code ec;  // no descriptors or memory, for example: who leaves makes room
+    net::steady_timer pause(io, std::chrono::milliseconds(100));
+    co_await pause.async_wait(net::redirect_error(net::use_awaitable, ec));
   }
+}
+
+net::awaitable<void> HttpServer::Impl::accept_one() {
+  error_code ec;
+  tcp::socket socket(io);
+  co_await acceptor.async_accept(socket, net::use_awaitable);
+  if (stopping) co_return;
+  socket.set_option(tcp::no_delay(true), ec);
+  // Without it the system takes megabytes of what a slow client has not read, and says that there is room again when a third of
+  // them are gone.
+  const int unsent = 2 * kPiece;
+  ::setsockopt(socket.native_handle(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);
+  const Held held = std::make_shared<Connection>(std::move(socket));
+  if (static_cast<int64_t>(connections.size()) >= limits.connections) {
+    net::co_spawn(
+        io,
+        [this, held]() -> net::awaitable<void> {
+          HttpReply full = handlers.fault(503, "the server has as many connections as it takes; try again later");
+          co_await write_reply(*held, std::move(full), 11, false, true);
+        },
+        net::detached);
+    co_return;
+  }
+  connections.insert(held.get());
+  net::co_spawn(io, serve(held), net::detached);
 }
 
 net::awaitable<void> HttpServer::Impl::serve(Held held) {
@@ -225,19 +248,10 @@ net::awaitable<void> HttpServer::Impl::serve(Held held) {
         const bool keep = parser.is_done() && parser.keep_alive();
         const bool written = co_await write_reply(c, std::move(*refusal), version, keep, request.method != "HEAD");
         more = written && keep;
+        if (written && !keep) co_await close_gently(c);
         continue;
       }
-      const int64_t room =
-          parser.is_done()
-              ? 0
-              : static_cast<int64_t>(parser.content_length().value_or(static_cast<uint64_t>(limits.body_bytes)));
-      if (bodies + room > limits.bodies_bytes) {
-        co_await fault(c, 503, "the server is reading as much as it has room for; try again later");
-        break;
-      }
-      bodies += room;
       const bool has_body = co_await read_body(c, parser);
-      bodies -= room;
       if (!has_body) break;
       request.body = std::move(parser.get().body());
       const bool keep = parser.keep_alive();
@@ -284,9 +298,23 @@ net::awaitable<bool> HttpServer::Impl::read_body(Connection& c, Parser& parser) 
     const bool written = co_await write_text(c, "HTTP/1.1 100 Continue\r\n\r\n");
     if (!written) co_return false;
   }
+  // What has come counts, not what is announced: who announces and does not send takes no room from others.
+  struct Room {
+    int64_t& all;
+    int64_t own = 0;
+    void grow_to(int64_t bytes) { all += bytes - own, own = bytes; }
+    ~Room() { all -= own; }
+  } room{bodies};
   error_code ec;
   c.stream.expires_after(nanoseconds(limits.body_s));
-  co_await http::async_read(c.stream, c.buffer, parser, net::redirect_error(net::use_awaitable, ec));
+  while (!ec && !parser.is_done()) {
+    co_await http::async_read_some(c.stream, c.buffer, parser, net::redirect_error(net::use_awaitable, ec));
+    room.grow_to(static_cast<int64_t>(parser.get().body().size()));
+    if (bodies > limits.bodies_bytes) {
+      co_await fault(c, 503, "the server is reading as much as it has room for; try again later");
+      co_return false;
+    }
+  }
   if (!ec) co_return true;
   if (ec == http::error::body_limit)
     co_await fault(c, 413, fmt::format("the body of the request is over {} bytes (--max-body)", limits.body_bytes));
@@ -330,33 +358,39 @@ net::awaitable<void> HttpServer::Impl::watch(Held held, std::shared_ptr<Outbox> 
     if (ec || !out->wake) co_return;
     bool has_data = false;
     if (peer_closed(held->stream.socket(), has_data)) out->lose();
-    if (has_data) co_return;
+    if (!has_data) continue;
+    // The next request is there already, so the socket stays readable: looked at from time to time.
+    net::steady_timer pause(io, std::chrono::milliseconds(50));
+    co_await pause.async_wait(net::redirect_error(net::use_awaitable, ec));
+    if (!out->wake) co_return;
   }
 }
 
 net::awaitable<bool> HttpServer::Impl::write_text(Connection& c, std::string text) {
   error_code ec;
-  c.stream.expires_after(nanoseconds(limits.write_s));
-  co_await net::async_write(c.stream, net::buffer(text), net::redirect_error(net::use_awaitable, ec));
+  for (size_t at = 0; !ec && at < text.size(); at += kPiece) {
+    c.stream.expires_after(nanoseconds(limits.write_s));
+    const net::const_buffer piece(text.data() + at, std::min<size_t>(kPiece, text.size() - at));
+    co_await net::async_write(c.stream, piece, net::redirect_error(net::use_awaitable, ec));
+  }
   c.stream.expires_never();
   co_return !ec;
 }
 
 net::awaitable<bool> HttpServer::Impl::write_reply(Connection& c, HttpReply reply, unsigned version, bool keep_alive,
                                                    bool with_body) {
-  http::response<http::string_body> message{static_cast<http::status>(reply.status), version};
+  http::response<http::empty_body> message{static_cast<http::status>(reply.status), version};
   message.set(http::field::server, "tern");
   if (!reply.type.empty()) message.set(http::field::content_type, reply.type);
   for (const auto& [name, value] : reply.headers) message.set(name, value);
   message.keep_alive(keep_alive && !stopping);
-  message.body() = std::move(reply.body);
-  message.prepare_payload();
-  if (!with_body) message.body().clear();  // Content-Length says what a GET would have given
-  error_code ec;
-  c.stream.expires_after(nanoseconds(limits.write_s));
-  co_await http::async_write(c.stream, message, net::redirect_error(net::use_awaitable, ec));
-  c.stream.expires_never();
-  co_return !ec;
+  if (reply.status != 204) message.content_length(reply.body.size());  // to HEAD what a GET would have given
+  std::ostringstream head;
+  head << message.base();
+  std::string text = head.str();
+  if (with_body) text += reply.body;
+  const bool written = co_await write_text(c, std::move(text));
+  co_return written;
 }
 
 // Chunked by hand: what gathered while the last piece was on its way goes out as one.
@@ -388,7 +422,10 @@ net::awaitable<bool> HttpServer::Impl::write_stream(Connection& c, std::shared_p
 net::awaitable<void> HttpServer::Impl::fault(Connection& c, int status, std::string message) {
   HttpReply reply = handlers.fault(status, message);
   const bool written = co_await write_reply(c, std::move(reply), 11, false, true);
-  if (!written) co_return;
+  if (written) co_await close_gently(c);
+}
+
+net::awaitable<void> HttpServer::Impl::close_gently(Connection& c) {
   // What is still on its way is taken for a moment: closing over unread bytes would reset the connection, and the client
   // might never see the answer.
   error_code ec;

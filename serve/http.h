@@ -40,10 +40,11 @@ class Exchange {
 
 struct HttpLimits {
   int64_t header_bytes = 8 << 10, body_bytes = 1 << 20;
-  int64_t bodies_bytes = 64 << 20;  // of all requests that are being read
+  int64_t bodies_bytes = 64 << 20;  // that have come, of all requests that are being read
   int64_t pending_bytes = 1 << 20;  // of an answer that its client does not take
   int64_t connections = 2048;
-  double header_s = 10, body_s = 30, write_s = 30, idle_s = 75;
+  double header_s = 10, body_s = 30, idle_s = 75;
+  double write_s = 30;  // of each 64 KiB of an answer
 };
 
 struct HttpHandlers {
@@ -65,7 +66,8 @@ class HttpServer {
   void run();
   /// From any thread: runs `task` on the thread of `run`.
   void post(std::function<void()> task);
-  /// From any thread: ends after answers that are complete are written, or after `grace_s`.
+  /// From any thread: ends after answers that are complete are written, or after `grace_s`. Until then what is written goes on as
+  /// long as the client takes it.
   void stop(double grace_s);
   /// Of the I/O thread.
   int64_t num_connections() const;

@@ -94,7 +94,10 @@ HttpReply Server::fault(int status, std::string_view message) {
 
 // In the order in which less is told to whom it is not meant for.
 std::optional<HttpReply> Server::refuse(const HttpRequest& request) try {
-  if (!host_is_known(rules_.access, request.host))
+  const Endpoint* e = endpoint_of(request.path);
+  // Browsers always say a Host; probes of load balancers may not, and see only what anybody may.
+  const bool probes = request.host.empty() && e && e->open;
+  if (!probes && !host_is_known(rules_.access, request.host))
     throw ApiError(403,
                    fmt::format("Host: {}: this server is not known by that name; --allow-host gives it one",
                                make_printable(request.host.substr(0, 80))),
@@ -104,7 +107,6 @@ std::optional<HttpReply> Server::refuse(const HttpRequest& request) try {
                    fmt::format("Origin: {}: its pages may not ask here; --allow-origin lets them",
                                make_printable(request.origin.substr(0, 80))),
                    "", "origin_not_allowed");
-  const Endpoint* e = endpoint_of(request.path);
   if (request.method == "OPTIONS" && !request.asked_method.empty()) {
     HttpReply r{.status = 204, .type = ""};
     r.headers = {{"Access-Control-Allow-Methods", "GET, POST, OPTIONS"},

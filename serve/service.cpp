@@ -2,10 +2,13 @@
 
 #include <arpa/inet.h>
 
+#include <algorithm>
 #include <future>
 #include <thread>
 
 #include "base/clock.h"
+#include "base/log.h"
+#include "base/text.h"
 
 namespace tern {
 
@@ -47,7 +50,14 @@ uint16_t Service::port() const { return impl_->http.port(); }
 int64_t Service::run(const ServedModel& model, Engine* engine, Embedder* embedder, const std::atomic<bool>& stop) {
   Impl& s = *impl_;
   EngineLoop loop(engine, embedder, [&s](LoopReport report) {
-    s.http.post([&s, held = std::make_shared<LoopReport>(std::move(report))] { s.server.take(std::move(*held)); });
+    s.http.post([&s, held = std::make_shared<LoopReport>(std::move(report))] {
+      try {
+        s.server.take(std::move(*held));
+      } catch (const std::exception& e) {  // which answer was meant is not known any more
+        log_warn("an answer could not be written, which is a bug: {}", make_printable(e.what()));
+        s.server.abort("the server could not write an answer; ask again");
+      }
+    });
   });
   s.ask([&] {
     s.server.ready(model, loop);
@@ -71,7 +81,7 @@ int64_t Service::run(const ServedModel& model, Engine* engine, Embedder* embedde
     s.server.abort("the server has ended");
     return 0;
   });
-  s.http.stop(1);
+  s.http.stop(std::max(1.0, seconds_between(real_clock().now_ns(), end_ns)));
   s.io.join();
   s.io = std::thread([] {});
   return cut_off;
