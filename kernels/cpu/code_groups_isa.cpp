@@ -3,7 +3,6 @@
 
 #include "kernels/cpu/coded_int8_table.h"
 #include "kernels/cpu/decode_impl.h"
-#include "kernels/cpu/learned_codes.h"
 
 namespace tern::TERN_ISA_NAMESPACE {
 namespace {
@@ -232,10 +231,6 @@ inline Bytes look_up_16(Bytes table, Bytes codes) {
   for (int i = 0; i < 16; ++i) out[i] = table[codes[i]];
   return out;
 #endif
-}
-inline float learned_scale(uint8_t byte, const RowCodebook& row) {
-  const float scale = row.scale * kBlockScales[byte >> 2 & 31];
-  return byte & 0x80 ? -scale : scale;
 }
 /// Codes 16·half to 16·half + 15 of the 32 pairs in 8 bytes, which stand twice in `twice`.
 inline Bytes pairs_16(Bytes twice, int half) {

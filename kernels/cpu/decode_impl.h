@@ -9,6 +9,7 @@
 
 #include "kernels/cpu/decode_table.h"
 #include "kernels/cpu/lanes_impl.h"
+#include "kernels/cpu/learned_codes.h"
 
 namespace tern::TERN_ISA_NAMESPACE {
 
@@ -49,6 +50,18 @@ inline Vec halves(VecU16 x) {
   const VecUint finite = (VecUint)((Vec)shifted * splat(0x1p112f));
   return (Vec)((special & (shifted | 0x7f800000u)) | (~special & finite) | (h & 0x8000u) << 16);
 #endif
+}
+
+/// ±(the row's scale · the block's), by a block's first byte (kernels/cpu/learned_codes.h). Without a branch: signs follow no
+/// pattern that the processor could foresee.
+inline float learned_scale(uint8_t byte, const RowCodebook& row) {
+  const float scale = row.scale * kBlockScales[byte >> 2 & 31];
+  uint32_t bits;
+  __builtin_memcpy(&bits, &scale, 4);
+  bits ^= static_cast<uint32_t>(byte & 0x80) << 24;
+  float x;
+  __builtin_memcpy(&x, &bits, 4);
+  return x;
 }
 
 /// kLanes bytes, widened.

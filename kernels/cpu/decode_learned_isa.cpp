@@ -1,7 +1,6 @@
 // LC4, LC3, LC2: layouts in kernels/cpu/learned_codes.h.
 
 #include "kernels/cpu/decode_impl.h"
-#include "kernels/cpu/learned_codes.h"
 
 namespace tern::TERN_ISA_NAMESPACE {
 namespace {
@@ -11,13 +10,28 @@ struct Codebook {
   alignas(64) float table[16];
   float scale;
 };
+/// 16 integers as floats: written out, as the compiler takes them one by one.
+inline void widen_16(const int8_t* from, float* to) {
+#if defined(__AVX512F__)
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+  store(to, floats_of((VecInt)_mm512_maskz_cvtepi8_epi32(0xffff, bytes)));
+#elif defined(__AVX2__)
+  for (int i = 0; i < 16; i += 8) {
+    const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(from + i));
+    store(to + i, floats_of((VecInt)_mm256_cvtepi8_epi32(bytes)));
+  }
+#else
+  for (int i = 0; i < 16; ++i) to[i] = static_cast<float>(from[i]);
+#endif
+}
 template <int kLevels>
 inline Codebook codebook_of(uint8_t byte, const RowCodebook& row) {
   Codebook c;
-  const int8_t* table = row.tables + (byte & 3) * kLevels;
-  for (int i = 0; i < 16; ++i) c.table[i] = static_cast<float>(table[i % kLevels]);
-  c.scale = row.scale * kBlockScales[byte >> 2 & 31];
-  if (byte & 0x80) c.scale = -c.scale;
+  int8_t table[16];
+#pragma GCC unroll 4
+  for (int i = 0; i < 16; i += kLevels) __builtin_memcpy(table + i, row.tables + (byte & 3) * kLevels, kLevels);
+  widen_16(table, c.table);
+  c.scale = learned_scale(byte, row);
   return c;
 }
 
