@@ -34,6 +34,7 @@ struct VerbRun {
 };
 constexpr VerbRun kRuns[] = {{"demo", run_demo},
                              {"train", run_train},
+                             {"adapt", run_adapt},
                              {"launch", run_launch},
                              {"generate", run_generate},
                              {"chat", run_chat},

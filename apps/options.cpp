@@ -37,6 +37,17 @@ std::vector<VerbSpec> make_verbs() {
        .details = "Writes OUT/checkpoints/step-N, OUT/model (a Hugging Face directory) and OUT/logs. The first Ctrl-C "
                   "saves and "
                   "exits with 75, a second one exits at once."},
+      {.name = "adapt",
+       .summary = "Train a small adapter (LoRA) beside a model that stays as it is; resumes as tern train does",
+       .positionals = {{"MODEL", "a model directory, a GGUF file, or a recipe (.toml, .json)"}},
+       .examples = {{"tern adapt MODEL --data text.txt --output run", "rank 8 beside every matrix of the layers"},
+                    {"tern adapt MODEL --rank 16 --alpha 32 --target q_proj,v_proj --data chats.jsonl --output run",
+                     "fewer matrices; conversations with the loss on the answers"},
+                    {"tern generate MODEL --adapter run/adapter --prompt 'Once'", "the model with it"}},
+       .takes_recipe = true,
+       .details =
+           "Writes OUT/adapter, a PEFT directory (adapter_config.json, adapter_model.safetensors), OUT/checkpoints "
+           "and OUT/logs. The model's own weights have no gradients and no optimizer state."},
       {.name = "launch",
        .summary = "Run a verb on several ranks of this machine, each a process",
        .examples = {{"tern launch -n 2 -- train recipe.toml --output run", "two processes train one model"},
@@ -251,7 +262,7 @@ void add_rule_options(std::vector<OptionSpec>& all) {
     for (const RuleOption& o : row_of(rule).options)
       if (std::ranges::count(found, o.name, &OptionSpec::name) == 0)
         found.push_back({.name = o.name,
-                         .verbs = "train",
+                         .verbs = "train adapt",
                          .type = OptionType::real,
                          .unit = "X",
                          .help = rule_help(o),
@@ -293,12 +304,12 @@ std::vector<std::string_view> schedules_without_chunks() {
 std::vector<OptionSpec> make_options() {
   std::vector<OptionSpec> all = {
       // What goes in and out.
-      {.name = "data", .verbs = "train", .type = path, .unit = "FILE", .help = "training data: text, JSONL or a token file", .env = "TERN_DATA_FILE"},
+      {.name = "data", .verbs = "train adapt", .type = path, .unit = "FILE", .help = "training data: text, JSONL or a token file", .env = "TERN_DATA_FILE"},
       {.name = "data", .verbs = "eval", .type = path, .unit = "FILE", .help = "text, JSONL or token file to measure on", .env = "TERN_DATA_FILE"},
       {.name = "data", .verbs = "quantize", .type = path, .unit = "FILE", .help = "--method gptq, lcq: a text like those that the model will read", .env = "TERN_DATA_FILE"},
       {.name = "data", .verbs = "demo", .type = path, .unit = "FILE", .help = "your own text instead of the fortunes", .env = "TERN_DATA_FILE"},
-      {.name = "valid-data", .verbs = "train", .type = path, .unit = "FILE", .help = "held-out data for evaluation during training"},
-      {.name = "output", .verbs = "train", .type = path, .unit = "DIR", .help = "run directory; an unfinished run in it goes on"},
+      {.name = "valid-data", .verbs = "train adapt", .type = path, .unit = "FILE", .help = "held-out data for evaluation during training"},
+      {.name = "output", .verbs = "train adapt", .type = path, .unit = "DIR", .help = "run directory; an unfinished run in it goes on"},
       {.name = "output", .verbs = "demo", .type = path, .fallback = "tern-demo", .unit = "DIR", .help = "where the demo works and leaves its report"},
       {.name = "output", .verbs = "tokenize", .type = path, .unit = "PATH", .help = "write here: a token file (--pack), a tokenizer directory (--train), else ids or text"},
       {.name = "output", .verbs = "compare", .type = path, .unit = "FILE", .help = "write an HTML page with plots"},
@@ -311,35 +322,42 @@ std::vector<OptionSpec> make_options() {
       {.name = "table-type", .verbs = "quantize", .type = choice, .fallback = "q8_0", .help = "of the tables of tokens: the embedding and the head", .choices = {"f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"}},
       {.name = "format", .verbs = "export", .type = choice, .fallback = "hf", .help = "a Hugging Face directory, or one GGUF file", .choices = {"hf", "gguf"}},
       {.name = "shard-size", .verbs = "export", .type = bytes, .fallback = "5GB", .unit = "SIZE", .help = "--format hf: largest weights file; more is parted into shards", .min = 1},
-      {.name = "tokenizer", .verbs = "train", .type = path, .unit = "PATH", .help = "model directory or tokenizer file; not given: MODEL's own"},
+      {.name = "tokenizer", .verbs = "train adapt", .type = path, .unit = "PATH", .help = "model directory or tokenizer file; not given: MODEL's own"},
       {.name = "from-scratch", .verbs = "train", .type = flag, .help = "start from random weights: MODEL is a bare config.json or a directory without weights"},
 
+      // adapt: what is trained.
+      {.name = "method", .verbs = "adapt", .type = choice, .fallback = "lora", .help = "lora: scale alpha/rank; rslora: alpha/√rank", .choices = {"lora", "rslora"}},
+      {.name = "rank", .verbs = "adapt", .type = integer, .fallback = "8", .unit = "R", .help = "rank of each adapter", .min = 1, .max = 65536},
+      {.name = "alpha", .verbs = "adapt", .type = real, .unit = "A", .help = "an adapter counts alpha/rank times; not given: twice the rank", .min = 0, .max = 1e6},
+      {.name = "target", .verbs = "adapt", .type = list, .unit = "MODULES", .help = "names of matrices as the model's files have them, such as q_proj,v_proj; not given: all of the layers"},
+      {.name = "init", .verbs = "adapt", .type = choice, .fallback = "true", .help = "how A begins (B begins with zeros): true: uniform within 1/√in; gaussian: normal, 1/rank", .choices = {"true", "gaussian"}},
+
       // train: the amount and the rate.
-      {.name = "seq", .verbs = "train", .type = integer, .fallback = "256", .unit = "TOKENS", .help = "length of a training sequence", .min = 1, .max = kMaxCount},
+      {.name = "seq", .verbs = "train adapt", .type = integer, .fallback = "256", .unit = "TOKENS", .help = "length of a training sequence", .min = 1, .max = kMaxCount},
       {.name = "context", .verbs = "train", .type = integer, .unit = "TOKENS", .help = "longest sequence the trained model declares (max_position_embeddings); not given: config.json's, and a longer --seq is refused", .min = 1, .max = kMaxCount},
-      {.name = "batch", .verbs = "train", .type = integer, .fallback = "32", .unit = "SEQUENCES", .help = "sequences per step", .min = 1, .max = kMaxCount},
+      {.name = "batch", .verbs = "train adapt", .type = integer, .fallback = "32", .unit = "SEQUENCES", .help = "sequences per step", .min = 1, .max = kMaxCount},
       {.name = "batch", .verbs = "eval", .type = integer, .fallback = "8", .unit = "WINDOWS", .help = "windows, choices or answers at a time; changes speed and memory, not the result", .min = 1, .max = kMaxCount},
-      {.name = "micro-batch", .verbs = "train", .type = integer, .unit = "SEQUENCES", .help = "sequences at a time, gradients add up; not given: --batch, or a group of it (--sum-groups)", .min = 1, .max = kMaxCount},
-      {.name = "steps", .verbs = "train", .type = integer, .fallback = "1000", .unit = "N", .help = "optimizer steps of the whole run", .min = 1, .max = 1e12},
-      {.name = "learning-rate", .verbs = "train", .type = real, .fallback = "3e-4", .unit = "RATE", .help = "peak learning rate", .min = 0, .max = 1e6},
-      {.name = "min-learning-rate", .verbs = "train", .type = real, .unit = "RATE", .help = "where the schedule ends; not given: a tenth of the peak", .min = 0, .max = 1e6},
-      {.name = "schedule", .verbs = "train", .type = choice, .fallback = "cosine", .help = "course of the rate after the warm-up", .choices = {"cosine", "linear", "constant", "wsd"}},
-      {.name = "warmup-steps", .verbs = "train", .type = integer, .fallback = "100", .unit = "N", .help = "steps over which the rate rises linearly from 0; of a run shorter than 1,000 steps a tenth of them, if it is not given", .min = 0, .max = 1e12},
-      {.name = "decay-steps", .verbs = "train", .type = integer, .unit = "N", .help = "length of the final fall of schedule wsd; not given: a tenth of --steps", .min = 0, .max = 1e12},
+      {.name = "micro-batch", .verbs = "train adapt", .type = integer, .unit = "SEQUENCES", .help = "sequences at a time, gradients add up; not given: --batch, or a group of it (--sum-groups)", .min = 1, .max = kMaxCount},
+      {.name = "steps", .verbs = "train adapt", .type = integer, .fallback = "1000", .unit = "N", .help = "optimizer steps of the whole run", .min = 1, .max = 1e12},
+      {.name = "learning-rate", .verbs = "train adapt", .type = real, .fallback = "3e-4", .unit = "RATE", .help = "peak learning rate", .min = 0, .max = 1e6},
+      {.name = "min-learning-rate", .verbs = "train adapt", .type = real, .unit = "RATE", .help = "where the schedule ends; not given: a tenth of the peak", .min = 0, .max = 1e6},
+      {.name = "schedule", .verbs = "train adapt", .type = choice, .fallback = "cosine", .help = "course of the rate after the warm-up", .choices = {"cosine", "linear", "constant", "wsd"}},
+      {.name = "warmup-steps", .verbs = "train adapt", .type = integer, .fallback = "100", .unit = "N", .help = "steps over which the rate rises linearly from 0; of a run shorter than 1,000 steps a tenth of them, if it is not given", .min = 0, .max = 1e12},
+      {.name = "decay-steps", .verbs = "train adapt", .type = integer, .unit = "N", .help = "length of the final fall of schedule wsd; not given: a tenth of --steps", .min = 0, .max = 1e12},
 
       // train: the update.
-      {.name = "optimizer", .verbs = "train", .type = choice, .fallback = "adamw", .help = "update rule", .choices = rule_names()},
-      {.name = "clip", .verbs = "train", .type = real, .unit = "NORM", .help = clip_help(), .min = 0, .max = 1e30},
+      {.name = "optimizer", .verbs = "train adapt", .type = choice, .fallback = "adamw", .help = "update rule", .choices = rule_names()},
+      {.name = "clip", .verbs = "train adapt", .type = real, .unit = "NORM", .help = clip_help(), .min = 0, .max = 1e30},
 
       // train: how it is computed.
-      {.name = "dtype", .verbs = "train", .type = choice, .fallback = "f32", .help = "type of weights and activations in the passes; master weights are f32 or wider", .choices = {"f32", "bf16", "f64"}},
+      {.name = "dtype", .verbs = "train adapt", .type = choice, .fallback = "f32", .help = "type of weights and activations in the passes; master weights are f32 or wider", .choices = {"f32", "bf16", "f64"}},
       {.name = "dtype", .verbs = "generate chat eval embed serve", .type = choice, .help = "type to compute in; not given: the one the model was saved in (f16: f32)", .choices = {"f32", "bf16", "f64"}},
       {.name = "dtype", .verbs = "export", .type = choice, .help = "type of the written weights; not given: the one the model is kept in; q8_0: --format gguf only", .choices = {"f32", "f16", "bf16", "q8_0"}},
-      {.name = "recompute", .verbs = "train", .type = choice, .fallback = "none", .help = "recompute activations in the backward pass instead of keeping them", .choices = {"none", "attention", "full"}},
-      {.name = "multiply", .verbs = "train", .type = choice, .fallback = "fast", .help = "who multiplies in training: fast library, or tern's own exact kernels", .choices = {"fast", "exact"}},
+      {.name = "recompute", .verbs = "train adapt", .type = choice, .fallback = "none", .help = "recompute activations in the backward pass instead of keeping them", .choices = {"none", "attention", "full"}},
+      {.name = "multiply", .verbs = "train adapt", .type = choice, .fallback = "fast", .help = "who multiplies in training: fast library, or tern's own exact kernels", .choices = {"fast", "exact"}},
       {.name = "plan", .verbs = "train", .type = path, .unit = "FILE", .help = "a plan that tern plan wrote, for one device or for data parallelism: its batch, micro-batch, sequence length, type, optimizer and each layer's recomputation"},
-      {.name = "shuffle", .verbs = "train", .type = toggle, .fallback = "on", .help = "draw sequences in random order, anew each epoch"},
-      {.name = "seed", .verbs = "train", .type = integer, .fallback = "1", .unit = "N", .help = "of initial weights and of the order of data", .min = 0},
+      {.name = "shuffle", .verbs = "train adapt", .type = toggle, .fallback = "on", .help = "draw sequences in random order, anew each epoch"},
+      {.name = "seed", .verbs = "train adapt", .type = integer, .fallback = "1", .unit = "N", .help = "of initial weights and of the order of data", .min = 0},
       {.name = "seed", .verbs = "generate chat", .type = integer, .fallback = "1", .unit = "N", .help = "of the random draws", .min = 0},
       {.name = "ranks", .verbs = "train", .type = integer, .fallback = "1", .unit = "N", .help = "train on so many ranks, threads of this process: each has a copy of the model and an equal share of every step's micro-batches; --threads is of each; with --plan as many as it has devices", .min = 1, .max = 1024},
       {.name = "sum-groups", .verbs = "train", .type = integer, .unit = "N", .help = "sum gradients in so many groups of micro-batches, then the groups in a tree: ranks of which each has 1, 2, 4, … groups give the same bits; not given: --ranks", .min = 1, .max = 1 << 20},
@@ -348,19 +366,19 @@ std::vector<OptionSpec> make_options() {
       {.name = "comm-timeout", .verbs = "train launch", .type = seconds, .fallback = "30s", .unit = "TIME", .help = "ranks that are processes: one without a sign of life for so long is lost, and the run ends with 5; of srun, mpirun and torchrun, rank 0's counts", .min = 0.1, .max = 86400},
       {.name = "max-restarts", .verbs = "launch", .type = integer, .fallback = "0", .unit = "N", .help = "start all ranks again, from the last checkpoint, after a rank was lost: at most so often", .min = 0, .max = 1e6},
       {.name = "min-ranks", .verbs = "launch", .type = integer, .unit = "N", .help = "of --max-restarts: after a loss go on with half the ranks, down to so many; not given: with as many as before", .min = 1, .max = 1024},
-      {.name = "threads", .verbs = "train generate chat eval embed serve export quantize plan demo bench profile", .type = integer, .unit = "N", .help = "compute threads; not given: the cores this process may use", .min = 1, .max = 4096},
-      {.name = "memory", .verbs = "train tokenize generate chat eval embed serve export quantize bench profile", .type = bytes, .unit = "SIZE", .help = "most memory to use, such as 4GiB; not given: what the machine has free", .min = 1},
+      {.name = "threads", .verbs = "train adapt generate chat eval embed serve export quantize plan demo bench profile", .type = integer, .unit = "N", .help = "compute threads; not given: the cores this process may use", .min = 1, .max = 4096},
+      {.name = "memory", .verbs = "train adapt tokenize generate chat eval embed serve export quantize bench profile", .type = bytes, .unit = "SIZE", .help = "most memory to use, such as 4GiB; not given: what the machine has free", .min = 1},
 
       // train: state on disk, and what is told.
-      {.name = "checkpoint-every", .verbs = "train", .type = integer, .fallback = "100", .unit = "STEPS", .help = "save a checkpoint every so many steps; 0: only at the end", .min = 0, .max = 1e12},
-      {.name = "keep-checkpoints", .verbs = "train", .type = integer, .fallback = "2", .unit = "N", .help = "newest checkpoints to keep", .min = 1, .max = kMaxCount},
-      {.name = "resume", .verbs = "train", .type = choice, .fallback = "auto", .help = "go on from the newest valid checkpoint: if there is one, only if there is one, or never", .choices = {"auto", "must", "never"}},
-      {.name = "eval-every", .verbs = "train", .type = integer, .fallback = "100", .unit = "STEPS", .help = "evaluate on --valid-data every so many steps; 0: only at the end", .min = 0, .max = 1e12},
-      {.name = "eval-batches", .verbs = "train", .type = integer, .fallback = "20", .unit = "N", .help = "batches per evaluation during training", .min = 1, .max = kMaxCount},
-      {.name = "log-every", .verbs = "train", .type = integer, .fallback = "10", .unit = "STEPS", .help = "write a log row every so many steps", .min = 1, .max = 1e12},
-      {.name = "max-seconds", .verbs = "train", .type = seconds, .unit = "TIME", .help = "save and stop with 75 after this time, such as 50m", .min = 0},
-      {.name = "dry-run", .verbs = "train", .type = flag, .help = "check and price everything, write and train nothing"},
-      {.name = "trace", .verbs = "train", .type = path, .unit = "FILE", .help = "write a Chrome trace of one step"},
+      {.name = "checkpoint-every", .verbs = "train adapt", .type = integer, .fallback = "100", .unit = "STEPS", .help = "save a checkpoint every so many steps; 0: only at the end", .min = 0, .max = 1e12},
+      {.name = "keep-checkpoints", .verbs = "train adapt", .type = integer, .fallback = "2", .unit = "N", .help = "newest checkpoints to keep", .min = 1, .max = kMaxCount},
+      {.name = "resume", .verbs = "train adapt", .type = choice, .fallback = "auto", .help = "go on from the newest valid checkpoint: if there is one, only if there is one, or never", .choices = {"auto", "must", "never"}},
+      {.name = "eval-every", .verbs = "train adapt", .type = integer, .fallback = "100", .unit = "STEPS", .help = "evaluate on --valid-data every so many steps; 0: only at the end", .min = 0, .max = 1e12},
+      {.name = "eval-batches", .verbs = "train adapt", .type = integer, .fallback = "20", .unit = "N", .help = "batches per evaluation during training", .min = 1, .max = kMaxCount},
+      {.name = "log-every", .verbs = "train adapt", .type = integer, .fallback = "10", .unit = "STEPS", .help = "write a log row every so many steps", .min = 1, .max = 1e12},
+      {.name = "max-seconds", .verbs = "train adapt", .type = seconds, .unit = "TIME", .help = "save and stop with 75 after this time, such as 50m", .min = 0},
+      {.name = "dry-run", .verbs = "train adapt", .type = flag, .help = "check and price everything, write and train nothing"},
+      {.name = "trace", .verbs = "train adapt", .type = path, .unit = "FILE", .help = "write a Chrome trace of one step"},
 
       // generate.
       {.name = "adapter", .verbs = "generate chat eval", .type = path, .unit = "DIR", .help = "a PEFT directory (LoRA): the model answers with this adapter"},
@@ -388,7 +406,7 @@ std::vector<OptionSpec> make_options() {
 
       // chat.
       {.name = "system", .verbs = "chat", .type = text, .unit = "TEXT", .help = "system prompt: what the model should know and be"},
-      {.name = "chat-template", .verbs = "chat serve train", .type = path, .unit = "FILE", .help = "Jinja template to write conversations with; not given: the model's own"},
+      {.name = "chat-template", .verbs = "chat serve train adapt", .type = path, .unit = "FILE", .help = "Jinja template to write conversations with; not given: the model's own"},
       {.name = "max-tokens", .verbs = "chat", .type = integer, .unit = "TOKENS", .help = "most tokens of an answer; not given: what the context holds", .min = 1, .max = kMaxCount},
       {.name = "context", .verbs = "chat", .type = integer, .unit = "TOKENS", .help = "longest conversation; not given: what the model allows and memory holds, up to 8192", .min = 2, .max = kMaxCount},
 
@@ -519,7 +537,7 @@ std::vector<OptionSpec> make_options() {
       {.name = "disk", .verbs = "profile", .type = path, .unit = "DIR", .help = "read and write two files of 256 MiB, made and removed under this directory; not given: that of --output, else this one"},
       {.name = "import", .verbs = "profile", .type = list, .unit = "FILE", .help = "measure nothing: read the output of nccl-tests (all_reduce_perf, all_gather_perf, …); may be given several times; -: standard input"},
 
-      {.name = "json", .verbs = "train generate chat eval embed serve tokenize inspect export quantize plan plan-calibrate plan-table compare doctor demo bench profile", .type = flag, .help = "machine-readable output on standard output"},
+      {.name = "json", .verbs = "train adapt generate chat eval embed serve tokenize inspect export quantize plan plan-calibrate plan-table compare doctor demo bench profile", .type = flag, .help = "machine-readable output on standard output"},
   };
   add_rule_options(all);
   return all;

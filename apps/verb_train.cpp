@@ -75,7 +75,7 @@ Json json_of(const TrainSettings& s, const TrainResult& r) {
   json["peak_resident_bytes"] = r.peak_resident_bytes;
   json["byte_mismatches"] = r.byte_mismatches;
   json["checkpoint"] = r.checkpoint;
-  json["model"] = r.model;
+  json[s.adapter ? "adapter" : "model"] = r.model;
   if (r.evaluation) {
     json["held_out"] = {{"loss", r.evaluation->loss}, {"tokens", r.evaluation->num_targets}};
     if (r.evaluation->bits_per_byte) json["held_out"]["bits_per_byte"] = *r.evaluation->bits_per_byte;
@@ -149,7 +149,10 @@ void tell_end(const TrainSettings& s, const TrainResult& r) {
   if (r.idle_steps > 0)
     log_info("{} of {} steps had no token with a loss and made no update", format_with_commas(r.idle_steps),
              format_with_commas(steps));
-  if (r.end == TrainEnd::finished && r.converses)
+  if (r.end == TrainEnd::finished && s.adapter)
+    log_info("try: {} {} {} --adapter {}", program_name(), r.converses ? "chat" : "generate", shell_quoted(s.model),
+             shell_quoted(r.model));
+  else if (r.end == TrainEnd::finished && r.converses)
     log_info("try: {} chat {}", program_name(), shell_quoted(r.model));
   else if (r.end == TrainEnd::finished)
     log_info("try: {} generate {} --prompt 'Once upon a time' --temperature 0.8", program_name(),
@@ -204,6 +207,11 @@ Trained train_with(const Options& options, const std::optional<World>& world, Ta
 }
 
 }  // namespace
+
+int run_adapt(const Options& options) {
+  if (launched_world()) throw Error(ErrorKind::usage, "tern adapt runs as one process; start it without a launcher");
+  return run_train(options);
+}
 
 int run_train(const Options& options) {
   const std::optional<World> world = launched_world();

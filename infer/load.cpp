@@ -57,7 +57,7 @@ ModelWeights load_for_inference(const ModelDescription& d, Arena& arena, Weights
 void take_adapter(ModelDescription& d, const std::string& dir) {
   const std::string file = peft_config_file(dir);
   peft_weights_file(dir);  // that it is there, before anything large is read
-  d.spec = with_adapters(std::move(d.spec), read_peft_config(file), file);
+  d.spec = with_adapters(std::move(d.spec), read_peft_config(file), fmt::format("{}: target_modules", file));
   d.adapter = dir;
 }
 

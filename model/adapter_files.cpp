@@ -180,9 +180,8 @@ ModelSpec with_adapters(ModelSpec spec, const PeftConfig& config, std::string_vi
   if (any) return spec;
   std::set<std::string> names;
   for (const AdaptedPlace& p : places) names.insert(p.path.substr(p.path.rfind('.') + 1));
-  throw Error(ErrorKind::bad_file,
-              "{}: target_modules names no matrix of this {} model that tern adapts; it has {} in its layers", where,
-              spec.family, fmt::join(names, ", "));
+  throw Error(ErrorKind::bad_file, "{} names no matrix of this {} model that tern adapts; it has {} in its layers",
+              where, spec.family, fmt::join(names, ", "));
 }
 
 std::string peft_config_file(const std::string& dir) { return file_of(dir, "adapter_config.json"); }

@@ -22,8 +22,9 @@ struct AdaptedPlace {
 /// All of them, in the order of the units.
 std::vector<AdaptedPlace> adapted_places(const ModelSpec&);
 
-/// The model with the configuration's adapters, frozen. Errors  bad_file naming `place`: no module of the model has one.
-ModelSpec with_adapters(ModelSpec, const PeftConfig&, std::string_view place);
+/// The model with the configuration's adapters, frozen. Errors  bad_file that begins with `where`: no module of the model
+/// has one.
+ModelSpec with_adapters(ModelSpec, const PeftConfig&, std::string_view where);
 
 /// The two files of a PEFT directory. Errors: bad_file: there is no such directory, or one of them is missing.
 std::string peft_config_file(const std::string& dir);

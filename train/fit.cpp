@@ -16,6 +16,7 @@
 #include "train/checkpoint.h"
 #include "train/plan_settings.h"
 #include "train/stages.h"
+#include "train/train_state.h"
 #include "update/step.h"
 
 namespace tern {
@@ -195,7 +196,9 @@ MemoryPlan predict_memory(const ModelSpec& spec, const TrainSettings& s, int64_t
   }
   // Masters and what the rule keeps, of what is trained; masters are the weights themselves where the rule has none.
   plan.staging = fixed + plan.optimizer + (has_own_masters(s.optimizer, s.dtype) ? 0 : trained * wide);
-  const int64_t begins = s.dtype == DType::bf16 ? plan.weights + n * wide + fixed : 0;  // beside the states
+  // The f32 values that masters begin from: beside the states
+  const int64_t first = trains_adapters_alone(spec) ? trained * wide : n * wide + fixed;
+  const int64_t begins = s.dtype == DType::bf16 ? plan.weights + first : 0;
 
   plan.staging_during_steps = s.checkpoint_every > 0 && s.checkpoint_every < s.schedule.total_steps;
 
@@ -320,6 +323,10 @@ void require_fit(const ModelSpec& spec, const TrainSettings& s, const MemoryPlan
 DiskPlan predict_disk(const ModelSpec& spec, const TrainSettings& s, Io& io) {
   DiskPlan plan{.checkpoint = predict_memory(spec, s, 0).staging,
                 .model = num_parameters(spec) * size_of(s.dtype) + 4 * num_fixed_numbers(spec)};
+  if (s.adapter) {
+    plan.model = 0;
+    for (const ParameterInfo& info : trained_parameters(spec)) plan.model += 4 * info.shape.count();
+  }
   const int64_t every = s.checkpoint_every > 0 ? s.checkpoint_every : s.schedule.total_steps;
   const int64_t written = (s.schedule.total_steps + every - 1) / every;
   plan.num_checkpoints = std::min<int64_t>(written, s.keep_checkpoints + 1);

@@ -12,6 +12,7 @@
 #include "base/mapped_file.h"
 #include "formats/chat/training.h"
 #include "formats/safetensors/index.h"
+#include "model/adapter_files.h"
 #include "model/model_files.h"
 
 namespace tern {
@@ -100,6 +101,18 @@ uint32_t weights_crc(const std::string& path) {
   return crc;
 }
 
+// Each name of --target by itself, so that none is passed over.
+ModelSpec adapted(ModelSpec spec, const PeftConfig& config) {
+  try {
+    for (const std::string& name : config.targets.names) {
+      PeftConfig one = config;
+      one.targets.names = {name};
+      with_adapters(spec, one, "--target " + name);
+    }
+    return with_adapters(std::move(spec), config, "--target");
+  } catch (const Error& e) { throw Error(ErrorKind::usage, "{}", e.what()); }
+}
+
 }  // namespace
 
 TrainInputs load_inputs(const TrainSettings& s) {
@@ -123,6 +136,7 @@ TrainInputs load_inputs(const TrainSettings& s) {
         ErrorKind::usage,
         "train: an encoder ({}); tern trains by the next token, which it has not; masked words are not there yet",
         in.spec.family);
+  if (s.adapter) in.spec = adapted(std::move(in.spec), s.adapter->config);
   in.notes.insert(in.notes.end(), in.dir.notes.begin(), in.dir.notes.end());
   if (!s.from_scratch)
     for (std::string& note : notes_on_weights(in.dir.path)) in.notes.push_back(std::move(note));

@@ -12,6 +12,7 @@
 #include "base/crc32c.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "model/adapter_files.h"
 #include "model/model_files.h"
 
 namespace tern {
@@ -59,7 +60,7 @@ void check_output(Io& io, const std::string& output, const ModelDir& model) {
   if (there && !there->is_directory)
     throw Error(ErrorKind::usage, "--output {}: is no folder; a run needs one of its own", output);
   if (!there || io.stat(join_path(output, "lock"))) return;
-  for (const char* name : {"model", "recipe.toml", "logs", "checkpoints"})
+  for (const char* name : {"model", "adapter", "recipe.toml", "logs", "checkpoints"})
     if (io.stat(join_path(output, name)))
       throw Error(
           ErrorKind::usage,
@@ -67,8 +68,11 @@ void check_output(Io& io, const std::string& output, const ModelDir& model) {
           output, name);
 }
 
-RunDirectory::RunDirectory(Io& io, const std::string& path)
-    : io_(io), path_(path), id_(fmt::format("{}-{:08x}", ::getpid(), std::random_device()())) {
+RunDirectory::RunDirectory(Io& io, const std::string& path, std::string product)
+    : io_(io),
+      path_(path),
+      product_(std::move(product)),
+      id_(fmt::format("{}-{:08x}", ::getpid(), std::random_device()())) {
   make_dirs(io_, path_);
   for (const std::string& part : {checkpoints(), logs(), data(), model(), join_path(path_, "lock")})
     if (const auto info = io_.stat(part); info && info->is_symlink)
@@ -114,15 +118,19 @@ std::vector<std::string> RunDirectory::put_aside() const {
   return aside;
 }
 
-void RunDirectory::export_model(const TrainInputs& in, const ModelWeights& weights, DType dtype,
-                                const ExportOf& of) const {
+void RunDirectory::export_model(const TrainInputs& in, const ModelWeights& weights, DType dtype, const ExportOf& of,
+                                const PeftConfig* adapter) const {
   const std::string fresh = join_path(path_, fmt::format("{}{}", kModelNew, id_)),
                     old = join_path(path_, fmt::format("{}{}", kModelOld, id_));
   remove_all(io_, fresh);
   make_dirs(io_, fresh);
-  save_model(in.spec, in.config, weights, dtype, fresh, io_);
-  if (in.tokenizer) in.tokenizer->save(fresh, io_);
-  copy_companions(io_, in, fresh);
+  if (adapter) {
+    save_adapters(in.spec, *adapter, weights, fresh, io_);
+  } else {
+    save_model(in.spec, in.config, weights, dtype, fresh, io_);
+    if (in.tokenizer) in.tokenizer->save(fresh, io_);
+    copy_companions(io_, in, fresh);
+  }
   Json files = Json::array();
   for (const std::string& name : io_.list(fresh)) {
     const std::string path = join_path(fresh, name);

@@ -1,7 +1,7 @@
 #pragma once
 // OUT: the directory of a run. One process at a time; every part is complete or absent.
 //   OUT/lock, OUT/recipe.toml, OUT/data/ (packed text), OUT/logs/, OUT/checkpoints/step-N/, OUT/model/ (Hugging Face,
-//   and tern_export.json: which checkpoint it is)
+//   and tern_export.json: which checkpoint it is); of a run that trains an adapter OUT/adapter/ (PEFT)
 
 #include <cstdint>
 #include <memory>
@@ -31,13 +31,14 @@ class RunDirectory {
  public:
   /// Makes and locks it, finishes or sweeps what a killed export left. Errors: usage if another process holds it; the
   /// disk's.
-  RunDirectory(Io&, const std::string& path);
+  /// product: what the exported directory is called.
+  RunDirectory(Io&, const std::string& path, std::string product = "model");
 
   std::string checkpoints() const { return join_path(path_, "checkpoints"); }
   std::string logs() const { return join_path(path_, "logs"); }
   std::string data() const { return data_of(path_); }
   static std::string data_of(const std::string& path) { return join_path(path, "data"); }
-  std::string model() const { return join_path(path_, "model"); }
+  std::string model() const { return join_path(path_, product_); }
   const std::string& path() const { return path_; }
   const std::string& id() const { return id_; }  // of this object alone, for temporary names
   const std::vector<std::string>& notes() const { return notes_; }
@@ -46,16 +47,17 @@ class RunDirectory {
   /// --resume never: what an earlier run left (checkpoints, model, logs, recipe.toml) goes to NAME.before-K, one K for
   /// all. Returns the new names; none if there was nothing.
   std::vector<std::string> put_aside() const;
-  /// Writes the model with its tokenizer beside OUT/model and puts it in its place by renames; a crash in between
+  /// Writes the model with its tokenizer, or with `adapter` its adapter alone, beside OUT/model and puts it in its place by renames; a crash in between
   /// leaves the old one, at most under a temporary name that the next start puts back.
-  void export_model(const TrainInputs&, const ModelWeights&, DType, const ExportOf&) const;
+  void export_model(const TrainInputs&, const ModelWeights&, DType, const ExportOf&,
+                    const PeftConfig* adapter = nullptr) const;
   /// What OUT/model says it is of; absent: there is no model, it does not say, or a file of it is missing or has changed
   /// since (every one is read: tern_export.json has their sizes and checksums).
   std::optional<ExportOf> exported() const;
 
  private:
   Io& io_;
-  std::string path_, id_;
+  std::string path_, product_, id_;
   std::vector<std::string> notes_;
   std::unique_ptr<IoLock> lock_;
 };

@@ -96,11 +96,17 @@ UpdateConfig optimizer_from(const Options& o, UpdateRule rule) {
   return c;
 }
 
+// Not every verb that trains has every option of tern train.
+bool knows(const Options& o, std::string_view name) {
+  return std::ranges::any_of(o.values(), [&](const auto& value) { return value.first == name; });
+}
+
 int ranks_from(const Options& o, const std::optional<Plan>& plan) {
+  if (!knows(o, "ranks")) return 1;
   return static_cast<int>(plan ? plan->choice.devices() : o.integer("ranks"));
 }
 SumOrder sum_order_from(const Options& o, const std::optional<Plan>& plan = {}) {
-  if (o.has("sum-groups")) return {o.integer("sum-groups")};
+  if (knows(o, "sum-groups") && o.has("sum-groups")) return {o.integer("sum-groups")};
   return {plan ? plan->choice.mesh.data : ranks_from(o, plan)};
 }
 
@@ -153,7 +159,8 @@ std::string recipe_text(const Options& o, const TrainSettings& s) {
     const auto it = std::find_if(all_derived.begin(), all_derived.end(), [&](const auto& d) { return d.name == name; });
     return it == all_derived.end() ? nullptr : &*it;
   };
-  std::string out = "# The options of this run and where each came from. `tern train THIS-FILE` runs it again.\n";
+  std::string out = fmt::format(
+      "# The options of this run and where each came from. `tern {} THIS-FILE` runs it again.\n", o.verb().name);
   for (const auto& [name, value] : o.positionals()) {
     if (!value.set) continue;
     std::string key = name;
@@ -177,6 +184,36 @@ std::string recipe_text(const Options& o, const TrainSettings& s) {
   return out;
 }
 
+// --target names and commas, "all-linear", or not given: every matrix of the layers.
+PeftTargets targets_from(const Options& o) {
+  PeftTargets targets;
+  for (const std::string& given : o.list("target"))
+    for (size_t at = 0; at <= given.size();) {
+      const size_t end = std::min(given.find(',', at), given.size());
+      if (end > at) targets.names.push_back(given.substr(at, end - at));
+      at = end + 1;
+    }
+  targets.all_linear = targets.names.empty() || std::ranges::count(targets.names, "all-linear") > 0;
+  if (targets.all_linear && targets.names.size() > 1)
+    throw Error(ErrorKind::usage, "--target: all-linear has every matrix of the layers; leave the other names out");
+  if (targets.all_linear) targets.names.clear();
+  return targets;
+}
+
+std::optional<AdapterSettings> adapter_from(const Options& o) {
+  if (!knows(o, "rank")) return {};
+  AdapterSettings a;
+  a.config.targets = targets_from(o);
+  a.config.rank = o.integer("rank");
+  a.config.alpha = o.has("alpha") ? o.real("alpha") : 2 * static_cast<double>(a.config.rank);
+  if (!(a.config.alpha > 0)) throw Error(ErrorKind::usage, "--alpha: {}; expected more than 0", a.config.alpha);
+  a.config.rank_stabilized = o.text("method") == "rslora";
+  a.init =
+      named<AdapterInit>("init", o.text("init"), {{"true", AdapterInit::kaiming}, {"gaussian", AdapterInit::gaussian}});
+  a.config.base_model = o.positional("MODEL");
+  return a;
+}
+
 const std::string* find(const Facts& facts, const std::string& key) {
   for (const auto& [name, value] : facts)
     if (name == key) return &value;
@@ -195,7 +232,7 @@ int zero_stage(const std::string& text) {
 std::vector<DerivedValue> derived_values(const Options& o) {
   std::vector<DerivedValue> list;
   const auto number = [](auto x) { return fmt::format("{}", x); };
-  const std::optional<Plan> plan = plan_option(o);
+  const std::optional<Plan> plan = knows(o, "plan") ? plan_option(o) : std::nullopt;
   if (plan)
     for (const auto& [name, value] : planned_values(*plan))
       if (!o.given(name))
@@ -212,7 +249,8 @@ std::vector<DerivedValue> derived_values(const Options& o) {
     list.push_back(
         {"micro-batch", number(micro), micro == o.integer("batch") ? "the whole batch" : "a group of the batch"});
   }
-  if (!o.given("sum-groups")) list.push_back({"sum-groups", number(sum_order_from(o, plan).groups), "--ranks"});
+  if (knows(o, "sum-groups") && !o.given("sum-groups"))
+    list.push_back({"sum-groups", number(sum_order_from(o, plan).groups), "--ranks"});
   if (!o.given("min-learning-rate") && o.text("schedule") != "constant")
     list.push_back({"min-learning-rate", number(tenth(o.real("learning-rate"))), "a tenth of --learning-rate"});
   if (const int64_t steps = warmup_steps(o); !o.given("warmup-steps") && steps != o.integer("warmup-steps"))
@@ -241,13 +279,14 @@ TrainSettings train_settings(const Options& o) {
   s.model = o.positional("MODEL");
   s.tokenizer = o.text("tokenizer"), s.chat_template = o.text("chat-template"), s.data = o.text("data"),
   s.valid_data = o.text("valid-data"), s.output = o.text("output");
-  s.from_scratch = o.flag("from-scratch");
+  s.adapter = adapter_from(o);
+  s.from_scratch = knows(o, "from-scratch") && o.flag("from-scratch");
   s.seq = o.integer("seq"), s.batch = o.integer("batch");
   s.micro_batch = o.has("micro-batch") ? o.integer("micro-batch") : derived_micro_batch(o);
-  s.zero = zero_stage(o.text("zero"));
-  if (o.has("context")) s.context = o.integer("context");
+  if (knows(o, "zero")) s.zero = zero_stage(o.text("zero"));
+  if (knows(o, "context") && o.has("context")) s.context = o.integer("context");
   s.schedule = schedule_from(o);
-  const std::optional<Plan> plan = plan_option(o);
+  const std::optional<Plan> plan = knows(o, "plan") ? plan_option(o) : std::nullopt;
   s.ranks = ranks_from(o, plan), s.sum_order = sum_order_from(o, plan);
   s.optimizer = optimizer_from(o, plan ? plan->job.optimizer : update_rule_from_name(o.text("optimizer")));
   s.dtype = dtype_from_name(o.text("dtype"));
@@ -387,6 +426,14 @@ Facts settings_facts(const TrainSettings& s, const RunIdentity& id) {
              {"seed", number(s.seed)}};
   for (const RuleOption& option : row_of(s.optimizer.rule).options)
     f.emplace_back(option.name, number(s.optimizer.option(option.name)));
+  if (s.adapter) {
+    const PeftConfig& c = s.adapter->config;
+    f.emplace_back("method", c.rank_stabilized ? "rslora" : "lora");
+    f.emplace_back("rank", number(c.rank));
+    f.emplace_back("alpha", number(c.alpha));
+    f.emplace_back("target", c.targets.all_linear ? "all-linear" : fmt::format("{}", fmt::join(c.targets.names, ",")));
+    f.emplace_back("init", s.adapter->init == AdapterInit::gaussian ? "gaussian" : "true");
+  }
   return f;
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "formats/peft/config.h"
 #include "model/unit.h"
 #include "plan/plan_file.h"
 #include "spec/sum_order.h"
@@ -20,6 +21,17 @@ namespace tern {
 class Options;
 
 enum class Resume : uint8_t { automatic, must, never };
+
+/// How A of a new adapter begins; B begins with zeros.
+enum class AdapterInit : uint8_t {
+  kaiming,   // uniform within ±1/√in, as PEFT's true
+  gaussian,  // normal, 1/rank
+};
+/// Adapters beside a frozen model.
+struct AdapterSettings {
+  PeftConfig config;
+  AdapterInit init = AdapterInit::kaiming;
+};
 
 struct TrainSettings {
   std::string model, tokenizer, data, valid_data, output, chat_template;
@@ -44,8 +56,9 @@ struct TrainSettings {
   bool dry_run = false;
   std::optional<Plan> plan;  // --plan: its layers' recomputation counts, `recompute` is what they have in common
   std::string plan_path;     // empty: none
-  std::string trace;         // file; empty: none
-  std::string recipe_toml;   // the effective options with their origins, for OUT/recipe.toml
+  std::optional<AdapterSettings> adapter;  // absent: the model itself is trained
+  std::string trace;                       // file; empty: none
+  std::string recipe_toml;                 // the effective options with their origins, for OUT/recipe.toml
 };
 
 /// Reads the verb's options. Errors: usage, naming the option: missing --data or --output (unless --dry-run), a

@@ -4,12 +4,32 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/rng.h"
 #include "model/model_files.h"
 #include "model/not_finite.h"
+#include "model/ops.h"
 #include "train/checkpoint.h"
 
 namespace tern {
 namespace {
+
+void first_adapters(const TrainSettings& s, const ModelSpec& spec, ModelWeights& weights) {
+  initialize_adapters(spec, weights, s.seed);
+  if (!s.adapter || s.adapter->init != AdapterInit::gaussian) return;
+  for_each_adapter(spec, weights, [&](const ParameterInfo& info, Tensor& t) {
+    if (info.name.ends_with(".b")) return;
+    const RngKey key{s.seed, hash_name(info.name)};
+    const double deviation = 1 / static_cast<double>(info.shape[0]);
+    ops::by_dtype(t.dtype(), [&]<class T>() {
+      const std::span<T> a = t.span<T>();
+      for (size_t i = 0; i < a.size(); ++i)
+        if constexpr (std::is_same_v<T, bf16>)
+          a[i] = to_bf16(static_cast<float>(deviation * random_normal(key, i)));
+        else
+          a[i] = static_cast<T>(deviation * random_normal(key, i));
+    });
+  });
+}
 
 // As a run begins: the model's own from its files or drawn, new adapters.
 ModelWeights first_weights(const TrainSettings& s, const TrainInputs& in, DType dtype, Arena& arena,
@@ -22,8 +42,20 @@ ModelWeights first_weights(const TrainSettings& s, const TrainInputs& in, DType 
     require_finite(in.dir.weights);
     weights = load_weights(in.spec, in.dir.path, dtype, arena, elsewhere);
   }
-  initialize_adapters(in.spec, weights, s.seed);
+  first_adapters(s, in.spec, weights);
   return weights;
+}
+
+// The trained parameters as they begin, in f32, for masters of a model of less: adapters alone, or with the whole model.
+ModelWeights first_masters(const TrainSettings& s, const TrainInputs& in, Arena& arena,
+                           const std::vector<bool>& elsewhere) {
+  if (!trains_adapters_alone(in.spec)) return first_weights(s, in, DType::f32, arena, elsewhere);
+  ModelWeights adapters = empty_weights(in.spec);
+  for_each_adapter(in.spec, adapters, [&](const ParameterInfo& info, Tensor& t) {
+    t = arena.allocate(DType::f32, info.shape, MemoryClass::weights);
+  });
+  first_adapters(s, in.spec, adapters);
+  return adapters;
 }
 
 bool has_frozen(const ModelSpec& spec) {
@@ -61,13 +93,17 @@ void read_tensor(const Safetensors& file, const StateTensor& want, int rank) {
 
 }  // namespace
 
+bool trains_adapters_alone(const ModelSpec& spec) {
+  return std::all_of(spec.units.begin(), spec.units.end(), [](const Unit& u) { return u.frozen; });
+}
+
 TrainState fresh_state(const TrainSettings& s, const TrainInputs& in, Arena& arena, Shares shares,
                        const std::vector<bool>& elsewhere) {
   TrainState state;
   if (s.dtype == DType::bf16) {
     // f32 first: the masters must not begin from rounded values. Lives only until they are copied, before gradients
     // exist.
-    ModelWeights exact = first_weights(s, in, DType::f32, arena, elsewhere);
+    ModelWeights exact = first_masters(s, in, arena, elsewhere);
     state.weights = weights_beside_masters(s, in, arena, elsewhere);
     state.optimizer = make_optimizer_state(in.spec, state.weights, s.optimizer, arena, std::move(shares));
     const OptimizerState& o = state.optimizer;
@@ -75,8 +111,9 @@ TrainState fresh_state(const TrainSettings& s, const TrainInputs& in, Arena& are
     for (size_t i = 0; i < trained.size(); ++i)
       if (!o.master[i].empty()) copy_bytes(own_part(o.shares, i, o.forms[i].elements(), *trained[i]), o.master[i]);
     size_t next = 0;
-    for_each_fixed(in.spec, exact,
-                   [&](const ParameterInfo&, Tensor& t) { copy_bytes(t, state.optimizer.fixed[next++]); });
+    if (!trains_adapters_alone(in.spec))  // else they are read already
+      for_each_fixed(in.spec, exact,
+                     [&](const ParameterInfo&, Tensor& t) { copy_bytes(t, state.optimizer.fixed[next++]); });
     round_masters(in.spec, state.optimizer, state.weights);
   } else {
     state.weights = first_weights(s, in, s.dtype, arena, elsewhere);

@@ -10,6 +10,9 @@
 
 namespace tern {
 
+/// Whether only adapters are trained: then a run begins without a second, wider copy of the model.
+bool trains_adapters_alone(const ModelSpec&);
+
 struct TrainState {
   ModelWeights weights;    // in the compute dtype
   ModelWeights gradients;  // zero between steps

@@ -97,5 +97,25 @@ TEST_P(TrainStateOf, BeginsWithinThePrediction) {
   EXPECT_LE(arena.peak_total(), predict_memory(in.spec, s, 0).tensors());
 }
 
+TEST_P(TrainStateOf, AdaptersAloneBeginWithoutAWiderCopyOfTheModel) {
+  const TrainSettings s = settings_of(GetParam());
+  TrainInputs in;
+  in.spec = with_adapters(decoder_of({.vocab = 40, .width = 16, .layers = 2, .heads = 2, .context = 32}), 3);
+  ASSERT_TRUE(trains_adapters_alone(in.spec));
+  ASSERT_FALSE(trains_adapters_alone(partly_frozen()));
+  Arena arena, other;
+  TrainState state = fresh_state(s, in, arena);
+  const MemoryPlan plan = predict_memory(in.spec, s, 0);
+  int64_t trained = 0;
+  for (const ParameterInfo& info : trained_parameters(in.spec)) trained += info.shape.count();
+  EXPECT_LE(arena.peak_total(), plan.weights + plan.gradients + plan.optimizer + 4 * trained);
+  EXPECT_LE(arena.peak_total(), plan.tensors());
+  ModelWeights exact = drawn(in.spec, s, s.dtype == DType::f64 ? DType::f64 : DType::f32, other);
+  const std::vector<Tensor*> wanted = trained_tensors(in.spec, exact);
+  ASSERT_EQ(wanted.size(), state.optimizer.master.size());
+  for (size_t i = 0; i < wanted.size(); ++i)
+    EXPECT_EQ(bits({wanted[i]}), bits({&state.optimizer.master[i]})) << state.optimizer.infos[i].name;
+}
+
 }  // namespace
 }  // namespace tern

@@ -115,7 +115,7 @@ class Trainer {
 
   void open() {
     if (leads()) {
-      run_ = std::make_unique<RunDirectory>(io_, s_.output);
+      run_ = std::make_unique<RunDirectory>(io_, s_.output, s_.adapter ? "adapter" : "model");
       for (const std::string& text : run_->notes()) note(text);
       phase("reading the data");
       open_feed_of_run();
@@ -476,7 +476,7 @@ class Trainer {
     const ExportOf wanted{manifest.step, manifest.files.at(0).crc32c};
     const std::optional<ExportOf> there = run_->exported();
     if (there == wanted) return;
-    run_->export_model(in_, whole_model(), s_.dtype, wanted);
+    run_->export_model(in_, whole_model(), s_.dtype, wanted, s_.adapter ? &s_.adapter->config : nullptr);
     if (!moved)
       note(fmt::format(
           "{} {}: written again from {}", run_->model(),
