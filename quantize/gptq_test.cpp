@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/rng.h"
@@ -193,6 +194,34 @@ TEST(Gptq, CodesAreThoseOfThePlainTwin) {
     EXPECT_LE(rows_apart, n / 10) << name_of(type);
     EXPECT_NEAR(output_error(w, fast, h, n, k), output_error(w, plain, h, n, k),
                 0.02 * output_error(w, plain, h, n, k));
+  }
+}
+
+// U4, U3, U2: no worse than even steps from the least to the largest number; nearer at the output with feedback.
+TEST(Gptq, UniformTypesInF32FitTheirGroups) {
+  const int64_t n = 24, k = 128, t = 400;
+  const std::vector<float> w = normals(71, static_cast<size_t>(n * k));
+  const std::vector<double> h = moments_of(inputs(t, k, 72), t, k), factor = error_factor(h, k);
+  for (const WeightType type : {WeightType::u4, WeightType::u3, WeightType::u2}) {
+    const int most = fitted_levels(type).most;
+    std::vector<float> alone = w, fed = w, decoded(w.size());
+    EXPECT_EQ(static_cast<int64_t>(gptq_blocks(type, alone, n, k, {}).size()), stored_bytes(type, n, k));
+    double fitted = 0, even = 0;
+    for (size_t g = 0; g < w.size(); g += 64) {
+      const auto [least, largest] = std::ranges::minmax(std::span(w).subspan(g, 64));
+      const double step = (static_cast<double>(largest) - static_cast<double>(least)) / most;
+      for (size_t i = g; i < g + 64; ++i) {
+        const double x = static_cast<double>(w[i]), low = static_cast<double>(least);
+        even += std::pow(x - (low + step * std::nearbyint((x - low) / step)), 2);
+        fitted += std::pow(x - static_cast<double>(alone[i]), 2);
+      }
+    }
+    std::printf("%s: fitted %.3f of the squares of even steps\n", std::string(name_of(type)).c_str(), fitted / even);
+    EXPECT_LT(fitted, 0.9 * even) << name_of(type);
+    const std::vector<std::byte> blocks = gptq_blocks(type, fed, n, k, factor);
+    EXPECT_LT(output_error(w, fed, h, n, k), 0.8 * output_error(w, alone, h, n, k)) << name_of(type);
+    decode_blocks(type, blocks, decoded);
+    EXPECT_EQ(decoded, fed) << name_of(type);
   }
 }
 
