@@ -35,6 +35,7 @@ struct VerbRun {
 constexpr VerbRun kRuns[] = {{"demo", run_demo},
                              {"train", run_train},
                              {"adapt", run_adapt},
+                             {"adapt merge", run_adapt_merge},
                              {"launch", run_launch},
                              {"generate", run_generate},
                              {"chat", run_chat},

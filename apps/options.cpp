@@ -48,6 +48,10 @@ std::vector<VerbSpec> make_verbs() {
        .details =
            "Writes OUT/adapter, a PEFT directory (adapter_config.json, adapter_model.safetensors), OUT/checkpoints "
            "and OUT/logs. The model's own weights have no gradients and no optimizer state."},
+      {.name = "adapt merge",
+       .summary = "An adapter becomes part of its model: a new model directory, the rounding error stated",
+       .positionals = {model, {"ADAPTER", "a PEFT directory, such as run/adapter"}},
+       .examples = {{"tern adapt merge MODEL run/adapter --output merged", "a model like any other"}}},
       {.name = "launch",
        .summary = "Run a verb on several ranks of this machine, each a process",
        .examples = {{"tern launch -n 2 -- train recipe.toml --output run", "two processes train one model"},
@@ -313,6 +317,7 @@ std::vector<OptionSpec> make_options() {
       {.name = "output", .verbs = "demo", .type = path, .fallback = "tern-demo", .unit = "DIR", .help = "where the demo works and leaves its report"},
       {.name = "output", .verbs = "tokenize", .type = path, .unit = "PATH", .help = "write here: a token file (--pack), a tokenizer directory (--train), else ids or text"},
       {.name = "output", .verbs = "compare", .type = path, .unit = "FILE", .help = "write an HTML page with plots"},
+      {.name = "output", .verbs = "adapt-merge", .type = path, .unit = "DIR", .help = "the model directory to write; must not be there yet"},
       {.name = "output", .verbs = "export", .type = path, .unit = "PATH", .help = "the directory, or the .gguf file, to write; must not be there yet"},
       {.name = "output", .verbs = "quantize", .type = path, .unit = "FILE", .help = "the .gguf file to write, or the directory, in types of tern's own too; must not be there yet"},
       {.name = "method", .verbs = "quantize", .type = choice, .fallback = "rtn", .help = "rtn: every block by itself; gptq: scales searched, and errors taken back by later columns, for the inputs that --data gives; lcq: gptq with tables learned for each matrix", .choices = {"rtn", "gptq", "lcq"}},
@@ -321,7 +326,7 @@ std::vector<OptionSpec> make_options() {
       {.name = "type", .verbs = "quantize", .type = choice, .fallback = "q4_0", .help = "of the layers' matrices; u4, u3, u2: an f32 scale and offset per 64, in a directory", .choices = {"q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "u4", "u3", "u2"}},
       {.name = "table-type", .verbs = "quantize", .type = choice, .fallback = "q8_0", .help = "of the tables of tokens: the embedding and the head", .choices = {"f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"}},
       {.name = "format", .verbs = "export", .type = choice, .fallback = "hf", .help = "a Hugging Face directory, or one GGUF file", .choices = {"hf", "gguf"}},
-      {.name = "shard-size", .verbs = "export", .type = bytes, .fallback = "5GB", .unit = "SIZE", .help = "--format hf: largest weights file; more is parted into shards", .min = 1},
+      {.name = "shard-size", .verbs = "export adapt-merge", .type = bytes, .fallback = "5GB", .unit = "SIZE", .help = "of a directory: largest weights file; more is parted into shards", .min = 1},
       {.name = "tokenizer", .verbs = "train adapt", .type = path, .unit = "PATH", .help = "model directory or tokenizer file; not given: MODEL's own"},
       {.name = "from-scratch", .verbs = "train", .type = flag, .help = "start from random weights: MODEL is a bare config.json or a directory without weights"},
 
@@ -352,6 +357,7 @@ std::vector<OptionSpec> make_options() {
       // train: how it is computed.
       {.name = "dtype", .verbs = "train adapt", .type = choice, .fallback = "f32", .help = "type of weights and activations in the passes; master weights are f32 or wider", .choices = {"f32", "bf16", "f64"}},
       {.name = "dtype", .verbs = "generate chat eval embed serve", .type = choice, .help = "type to compute in; not given: the one the model was saved in (f16: f32)", .choices = {"f32", "bf16", "f64"}},
+      {.name = "dtype", .verbs = "adapt-merge", .type = choice, .help = "type of the merged weights; not given: the model's own", .choices = {"f32", "bf16", "f16"}},
       {.name = "dtype", .verbs = "export", .type = choice, .help = "type of the written weights; not given: the one the model is kept in; q8_0: --format gguf only", .choices = {"f32", "f16", "bf16", "q8_0"}},
       {.name = "recompute", .verbs = "train adapt", .type = choice, .fallback = "none", .help = "recompute activations in the backward pass instead of keeping them", .choices = {"none", "attention", "full"}},
       {.name = "multiply", .verbs = "train adapt", .type = choice, .fallback = "fast", .help = "who multiplies in training: fast library, or tern's own exact kernels", .choices = {"fast", "exact"}},
@@ -366,8 +372,8 @@ std::vector<OptionSpec> make_options() {
       {.name = "comm-timeout", .verbs = "train launch", .type = seconds, .fallback = "30s", .unit = "TIME", .help = "ranks that are processes: one without a sign of life for so long is lost, and the run ends with 5; of srun, mpirun and torchrun, rank 0's counts", .min = 0.1, .max = 86400},
       {.name = "max-restarts", .verbs = "launch", .type = integer, .fallback = "0", .unit = "N", .help = "start all ranks again, from the last checkpoint, after a rank was lost: at most so often", .min = 0, .max = 1e6},
       {.name = "min-ranks", .verbs = "launch", .type = integer, .unit = "N", .help = "of --max-restarts: after a loss go on with half the ranks, down to so many; not given: with as many as before", .min = 1, .max = 1024},
-      {.name = "threads", .verbs = "train adapt generate chat eval embed serve export quantize plan demo bench profile", .type = integer, .unit = "N", .help = "compute threads; not given: the cores this process may use", .min = 1, .max = 4096},
-      {.name = "memory", .verbs = "train adapt tokenize generate chat eval embed serve export quantize bench profile", .type = bytes, .unit = "SIZE", .help = "most memory to use, such as 4GiB; not given: what the machine has free", .min = 1},
+      {.name = "threads", .verbs = "train adapt generate chat eval embed serve export quantize plan demo bench profile adapt-merge", .type = integer, .unit = "N", .help = "compute threads; not given: the cores this process may use", .min = 1, .max = 4096},
+      {.name = "memory", .verbs = "train adapt tokenize generate chat eval embed serve export quantize bench profile adapt-merge", .type = bytes, .unit = "SIZE", .help = "most memory to use, such as 4GiB; not given: what the machine has free", .min = 1},
 
       // train: state on disk, and what is told.
       {.name = "checkpoint-every", .verbs = "train adapt", .type = integer, .fallback = "100", .unit = "STEPS", .help = "save a checkpoint every so many steps; 0: only at the end", .min = 0, .max = 1e12},
@@ -537,7 +543,7 @@ std::vector<OptionSpec> make_options() {
       {.name = "disk", .verbs = "profile", .type = path, .unit = "DIR", .help = "read and write two files of 256 MiB, made and removed under this directory; not given: that of --output, else this one"},
       {.name = "import", .verbs = "profile", .type = list, .unit = "FILE", .help = "measure nothing: read the output of nccl-tests (all_reduce_perf, all_gather_perf, …); may be given several times; -: standard input"},
 
-      {.name = "json", .verbs = "train adapt generate chat eval embed serve tokenize inspect export quantize plan plan-calibrate plan-table compare doctor demo bench profile", .type = flag, .help = "machine-readable output on standard output"},
+      {.name = "json", .verbs = "train adapt generate chat eval embed serve tokenize inspect export quantize plan plan-calibrate plan-table compare doctor demo bench profile adapt-merge", .type = flag, .help = "machine-readable output on standard output"},
   };
   add_rule_options(all);
   return all;

@@ -1,4 +1,4 @@
-// tern adapt as a person uses it: an adapter is trained, resumed, used; what cannot be is refused by name.
+// tern adapt as a person uses it: an adapter is trained, resumed, used, merged; what cannot be is refused by name.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -38,7 +38,7 @@ class Adapt : public InFolder<Adapt> {
   static std::string file(const std::string& name) { return real_io().read(root_ + "/" + name); }
 };
 
-TEST_F(Adapt, LearnsInTheBytesForetold) {
+TEST_F(Adapt, LearnsInTheBytesForetoldAndMergesToTheSameLosses) {
   const Json run = json(train("run", "--rank 4 --alpha 8 --steps 12"));
   EXPECT_EQ(run["byte_mismatches"], 0);
   const int64_t foretold = run["predicted_bytes"]["tensors"];
@@ -49,6 +49,12 @@ TEST_F(Adapt, LearnsInTheBytesForetold) {
   const std::string eval = "eval " + kModel + " --data log.txt --dtype f32";
   const double before = loss_of(eval), after = loss_of(eval + " --adapter run/adapter");
   EXPECT_LT(after, before - 0.3);
+  const Json merged = json("adapt merge " + kModel + " run/adapter --dtype f32 --output merged");
+  EXPECT_LT(merged["relative_error"].get<double>(), 1e-4);
+  EXPECT_NEAR(loss_of("eval merged --data log.txt --dtype f32"), after, 1e-5);
+  EXPECT_EQ(json("generate " + kModel +
+                 " --adapter run/adapter --prompt 'Log of' --max-tokens 8 --temperature 0 --dtype f32")["text"],
+            json("generate merged --prompt 'Log of' --max-tokens 8 --temperature 0")["text"]);
 }
 
 TEST_F(Adapt, AStoppedRunGoesOnToTheSameBits) {
@@ -68,6 +74,7 @@ TEST_F(Adapt, RefusesByName) {
   expect_refusal(2, train("x", "--target q_proj,nothing"), {"--target nothing", "q_proj"});
   expect_refusal(2, train("x", "--target all-linear,q_proj"), {"--target"});
   expect_refusal(4, "generate " + kModel + " --prompt x --adapter nowhere", {"nowhere", "adapter_config.json"});
+  expect_refusal(2, "adapt merge " + kModel + " run/adapter", {"--output"});
 }
 
 }  // namespace
