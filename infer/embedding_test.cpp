@@ -5,6 +5,7 @@
 
 #include <omp.h>
 
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -139,6 +140,20 @@ TEST(Embedding, ATextHasTheSameBitsInEveryBatchAndThreadCount) {
     }
   }
   omp_set_num_threads(threads);
+}
+
+// A search among all that wait for each that leaves would take minutes here.
+TEST(Embedder, ManyTextsLeaveAtOnce) {
+  const ModelSpec spec = model_spec(tiny_config("bert"));
+  Arena arena;
+  const ModelWeights weights = random_weights(spec, DType::f32, arena, 5);
+  Embedder embedder(spec, weights, nullptr, 8, {.pooling = Pooling::mean, .batch = 2}, arena);
+  constexpr uint64_t kTexts = 300'000;
+  for (uint64_t i = 0; i < kTexts; ++i) embedder.submit({1, 2});
+  const auto begin = std::chrono::steady_clock::now();
+  for (uint64_t i = kTexts; i > 0; --i) ASSERT_TRUE(embedder.cancel(i - 1));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(2));
+  EXPECT_TRUE(embedder.idle());
 }
 
 // Texts come between steps, one leaves, one holds a token that makes its vector no number.

@@ -39,6 +39,8 @@ class KvPool {
   const KvShape& shape() const { return shape_; }
   int64_t num_pages() const { return static_cast<int64_t>(references_.size()); }
   int64_t num_free() const { return static_cast<int64_t>(free_.size()); }
+  /// How many sequences (and a prefix cache) hold a page.
+  int32_t references(int32_t page) const { return references_[static_cast<size_t>(page)]; }
   /// Pages that `reserve(sequence, num_tokens)` would take from the free list.
   int64_t pages_needed(const KvPages&, int64_t num_tokens) const;
   /// Makes positions [length, length + num_tokens) writable by this sequence alone: takes free pages, and copies a page

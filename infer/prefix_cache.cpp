@@ -1,5 +1,7 @@
 #include "infer/prefix_cache.h"
 
+#include <algorithm>
+
 #include <utility>
 
 namespace tern {
@@ -71,6 +73,11 @@ bool PrefixCache::reclaim() {
   const int64_t before = pool_.num_free();
   while (!by_use_.empty() && pool_.num_free() == before) drop(*by_use_.back());
   return pool_.num_free() > before;
+}
+
+int64_t PrefixCache::num_idle_pages() const {
+  return std::count_if(by_use_.begin(), by_use_.end(),
+                       [&](const Node* n) { return pool_.references(n->page.pages[0]) == 1; });
 }
 
 }  // namespace tern

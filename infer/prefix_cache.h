@@ -33,6 +33,8 @@ class PrefixCache {
   bool reclaim();
 
   int64_t num_pages() const { return static_cast<int64_t>(by_use_.size()); }
+  /// Of these, pages that no sequence holds. Takes time that grows with num_pages.
+  int64_t num_idle_pages() const;
   int64_t asked_tokens() const { return asked_; }  // of all match calls
   int64_t found_tokens() const { return found_; }
 

@@ -141,7 +141,7 @@ inline std::vector<std::string> sse_data(const std::string& stream) {
 class ServedRig {
  public:
   struct Setup {
-    int64_t pages = 512, page_tokens = 16, chunk = 512, running = 16, queue = 256, context = 512;
+    int64_t pages = 512, page_tokens = 16, chunk = 512, running = 16, queue = 256, context = 512, texts = 8192;
     bool cache = true;
     double drain_s = 30;
     HttpLimits http = {};
@@ -156,7 +156,7 @@ class ServedRig {
         service({.host = "127.0.0.1",
                  .port = 0,
                  .http = s.http,
-                 .rules = {.access = s.access, .max_running = s.running, .max_queue = s.queue},
+                 .rules = {.access = s.access, .max_running = s.running, .max_queue = s.queue, .max_texts = s.texts},
                  .drain_s = s.drain_s,
                  .version = "test"}),
         thread([this, &model, embedder] { cut_off = service.run(model, &engine, embedder, stop); }) {

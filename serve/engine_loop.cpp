@@ -45,7 +45,7 @@ void EngineLoop::stop(uint64_t ticket) {
   }
 }
 
-void EngineLoop::take_jobs(bool may_wait) {
+bool EngineLoop::take_jobs(bool may_wait) {
   std::deque<Job> jobs;
   {
     std::unique_lock lock(mutex_);
@@ -53,6 +53,7 @@ void EngineLoop::take_jobs(bool may_wait) {
     jobs.swap(jobs_);
   }
   for (Job& job : jobs) start(job);
+  return !jobs.empty();
 }
 
 // An engine that throws computes nothing of this batch for anybody: who is in it is told, and those that come later find
@@ -100,8 +101,11 @@ void EngineLoop::report() {
   EngineFigures& f = out_.figures;
   if (engine_) {
     f.running = engine_->num_running(), f.waiting = engine_->num_waiting();
-    f.pages = engine_->pool().num_pages(), f.free_pages = engine_->pool().num_free();
-    if (const PrefixCache* cache = engine_->prefix_cache()) {
+    f.pages = engine_->pool().num_pages();
+    const PrefixCache* cache = engine_->prefix_cache();
+    if (f.steps % 16 == 0 || engine_->idle())
+      f.held_pages = f.pages - engine_->pool().num_free() - (cache ? cache->num_idle_pages() : 0);
+    if (cache) {
       f.cached_pages = cache->num_pages();
       f.prefix_asked = cache->asked_tokens(), f.prefix_found = cache->found_tokens();
     }
@@ -114,11 +118,11 @@ void EngineLoop::run(const std::function<bool()>& go_on) {
   report();  // the figures of an engine at rest
   while (go_on()) {
     const bool at_rest = (!engine_ || engine_->idle()) && (!embedder_ || embedder_->idle());
-    take_jobs(at_rest);
+    const bool changed = take_jobs(at_rest);
     const bool computes = engine_ && !engine_->idle(), embeds = embedder_ && !embedder_->idle();
     if (computes) step_engine();
     if (embeds) step_embedder();
-    if (computes || embeds || !out_.events.empty()) report();
+    if (computes || embeds || changed) report();
   }
 }
 

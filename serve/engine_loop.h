@@ -26,7 +26,8 @@ struct LoopEvent {
 /// How the engine stands after a step.
 struct EngineFigures {
   int64_t running = 0, waiting = 0, waiting_texts = 0;  // samples, samples, texts
-  int64_t pages = 0, free_pages = 0, cached_pages = 0;
+  int64_t pages = 0, cached_pages = 0;
+  int64_t held_pages = 0;                      // by samples; counted at every 16th step and at rest
   int64_t prefix_asked = 0, prefix_found = 0;  // tokens
   int64_t steps = 0, prompt_tokens = 0, generated_tokens = 0, preemptions = 0;
 };
@@ -58,7 +59,7 @@ class EngineLoop {
     std::variant<Request, std::vector<int32_t>, Cancel> what;
   };
   void push(Job);
-  void take_jobs(bool may_wait);
+  bool take_jobs(bool may_wait);  // whether there were any
   void start(Job&);
   void stop(uint64_t ticket);
   void step_engine();

@@ -119,7 +119,7 @@ struct HttpServer::Impl {
     beast::tcp_stream stream;
     beast::flat_buffer buffer;
     net::steady_timer wake;
-    bool answers = false;
+    bool answers = false;  // something is being made or written for it
   };
   using Held = std::shared_ptr<Connection>;
   using Parser = http::request_parser<http::string_body>;
@@ -127,7 +127,7 @@ struct HttpServer::Impl {
   net::awaitable<void> accept_all();
   net::awaitable<void> serve(Held);
   net::awaitable<bool> read_head(Connection&, Parser&);
-  net::awaitable<bool> read_body(Connection&, Parser&);
+  net::awaitable<bool> read_body(Held, Parser&);
   net::awaitable<bool> answer(Held, HttpRequest, unsigned version, bool keep_alive);
   net::awaitable<void> watch(Held, std::shared_ptr<Outbox>);
   net::awaitable<bool> write_reply(Connection&, HttpReply, unsigned version, bool keep_alive, bool with_body);
@@ -246,12 +246,14 @@ net::awaitable<void> HttpServer::Impl::serve(Held held) {
       if (refusal) {
         // A body that was not read cannot be parted from the next request.
         const bool keep = parser.is_done() && parser.keep_alive();
+        c.answers = true;
         const bool written = co_await write_reply(c, std::move(*refusal), version, keep, request.method != "HEAD");
         more = written && keep;
         if (written && !keep) co_await close_gently(c);
+        c.answers = false;
         continue;
       }
-      const bool has_body = co_await read_body(c, parser);
+      const bool has_body = co_await read_body(held, parser);
       if (!has_body) break;
       request.body = std::move(parser.get().body());
       const bool keep = parser.keep_alive();
@@ -291,8 +293,9 @@ net::awaitable<bool> HttpServer::Impl::read_head(Connection& c, Parser& parser) 
   co_return false;
 }
 
-net::awaitable<bool> HttpServer::Impl::read_body(Connection& c, Parser& parser) {
+net::awaitable<bool> HttpServer::Impl::read_body(Held held, Parser& parser) {
   if (parser.is_done()) co_return true;
+  Connection& c = *held;
   const boost::string_view expect = parser.get()[http::field::expect];
   if (beast::iequals(expect, "100-continue")) {
     const bool written = co_await write_text(c, "HTTP/1.1 100 Continue\r\n\r\n");
@@ -305,20 +308,33 @@ net::awaitable<bool> HttpServer::Impl::read_body(Connection& c, Parser& parser) 
     void grow_to(int64_t bytes) { all += bytes - own, own = bytes; }
     ~Room() { all -= own; }
   } room{bodies};
+  // The stream's own limit of time would close the socket, and nobody could be told.
+  enum class Reading { yes, late, over };
+  const auto reading = std::make_shared<Reading>(Reading::yes);
+  net::steady_timer timer(io, nanoseconds(limits.body_s));
+  timer.async_wait([held, reading](error_code failed) {
+    if (failed || *reading != Reading::yes) return;
+    *reading = Reading::late;
+    held->stream.cancel();
+  });
   error_code ec;
-  c.stream.expires_after(nanoseconds(limits.body_s));
+  c.stream.expires_never();
   while (!ec && !parser.is_done()) {
     co_await http::async_read_some(c.stream, c.buffer, parser, net::redirect_error(net::use_awaitable, ec));
     room.grow_to(static_cast<int64_t>(parser.get().body().size()));
     if (bodies > limits.bodies_bytes) {
+      *reading = Reading::over;
       co_await fault(c, 503, "the server is reading as much as it has room for; try again later");
       co_return false;
     }
   }
-  if (!ec) co_return true;
-  if (ec == http::error::body_limit)
+  const bool late = std::exchange(*reading, Reading::over) == Reading::late;
+  if (parser.is_done()) co_return true;
+  if (late)
+    co_await fault(c, 408, fmt::format("the body of the request was not here after {} s", limits.body_s));
+  else if (ec == http::error::body_limit)
     co_await fault(c, 413, fmt::format("the body of the request is over {} bytes (--max-body)", limits.body_bytes));
-  else if (ec != beast::error::timeout && ec != http::error::partial_message && ec != http::error::end_of_stream &&
+  else if (ec != http::error::partial_message && ec != http::error::end_of_stream &&
            ec.category() == make_error_code(http::error::bad_method).category())
     co_await fault(c, 400, fmt::format("this is no HTTP request: {}", ec.message()));
   co_return false;
@@ -420,9 +436,11 @@ net::awaitable<bool> HttpServer::Impl::write_stream(Connection& c, std::shared_p
 }
 
 net::awaitable<void> HttpServer::Impl::fault(Connection& c, int status, std::string message) {
+  c.answers = true;
   HttpReply reply = handlers.fault(status, message);
   const bool written = co_await write_reply(c, std::move(reply), 11, false, true);
   if (written) co_await close_gently(c);
+  c.answers = false;
 }
 
 net::awaitable<void> HttpServer::Impl::close_gently(Connection& c) {

@@ -210,6 +210,16 @@ int64_t Server::seconds_to_wait() const {
   return static_cast<int64_t>(std::clamp(std::ceil(each * rounds), 1.0, 60.0));
 }
 
+void Server::make_room_for_texts(int64_t texts) const {
+  if (texts > rules_.max_texts)
+    throw ApiError(400, fmt::format("input: {} texts at once, this server takes {}", texts, rules_.max_texts), "input");
+  if (live_texts_ + texts <= rules_.max_texts) return;
+  throw ApiError(429,
+                 fmt::format("the queue is full: {} texts wait for their vectors, {} are taken; try again later",
+                             live_texts_, rules_.max_texts),
+                 "", "queue_full");
+}
+
 void Server::make_room(int64_t samples, const char* field) const {
   const int64_t most = rules_.max_running + rules_.max_queue;
   if (samples > most)
@@ -228,7 +238,7 @@ uint64_t Server::open(Live live, uint64_t tickets) {
   live.first_ticket = next_ticket_, live.num_tickets = tickets;
   for (size_t i = 0; i < tickets; ++i) tickets_[next_ticket_++] = {id, i};
   live.begin_ns = clock_.now_ns();
-  live_samples_ += live.samples;
+  live_samples_ += live.samples, live_texts_ += static_cast<int64_t>(live.vectors.size());
   live.exchange->on_gone = [this, id] {
     ++metrics_.gone;
     cancel(id);
@@ -244,7 +254,7 @@ void Server::close(uint64_t id) {
   const Live& live = found->second;
   live.exchange->on_gone = {};
   for (uint64_t t = live.first_ticket; t < live.first_ticket + live.num_tickets; ++t) tickets_.erase(t);
-  live_samples_ -= live.samples;
+  live_samples_ -= live.samples, live_texts_ -= static_cast<int64_t>(live.vectors.size());
   live_.erase(found);
   metrics_.live_requests = static_cast<int64_t>(live_.size());
 }
@@ -284,8 +294,7 @@ void Server::embed(const HttpRequest& request, const Json& body, std::shared_ptr
   Live live;
   live.vectors_asked = read_embeddings(body, *model_);
   std::vector<std::vector<int32_t>> texts = std::move(live.vectors_asked.texts);
-  live.samples = 1;  // texts are short beside answers: a request counts one
-  make_room(live.samples, "input");
+  make_room_for_texts(static_cast<int64_t>(texts.size()));
   live.vectors.resize(texts.size());
   live.vectors_left = texts.size();
   live.path = request.path, live.origin = request.origin;
@@ -371,13 +380,19 @@ void Server::take(LoopReport report) {
     const auto found = tickets_.find(event.ticket);
     if (found == tickets_.end()) continue;  // its client has gone
     const Ticket ticket = found->second;
-    if (auto* drawn = std::get_if<Event>(&event.what))
-      take_event(ticket, *drawn);
-    else if (auto* vector = std::get_if<EmbeddingEvent>(&event.what))
-      take_vector(ticket, *vector);
-    else
-      fail(ticket.live, error_of(std::get<std::exception_ptr>(event.what)));
+    try {
+      take_one(ticket, event);
+    } catch (const std::exception&) { fail(ticket.live, error_of(std::current_exception())); }
   }
+}
+
+void Server::take_one(const Ticket& ticket, LoopEvent& event) {
+  if (auto* drawn = std::get_if<Event>(&event.what))
+    take_event(ticket, *drawn);
+  else if (auto* vector = std::get_if<EmbeddingEvent>(&event.what))
+    take_vector(ticket, *vector);
+  else
+    fail(ticket.live, error_of(std::get<std::exception_ptr>(event.what)));
 }
 
 }  // namespace tern

@@ -24,6 +24,7 @@ struct ServerRules {
   AccessRules access;
   int64_t max_running = 16;  // samples the engine runs at once
   int64_t max_queue = 256;   // samples that may wait beside them: more get 429
+  int64_t max_texts = 8192;  // that may wait for their vectors
 };
 
 class Server {
@@ -72,11 +73,13 @@ class Server {
   void complete(const HttpRequest&, const Json& body, std::shared_ptr<Exchange>, bool chat);
   void embed(const HttpRequest&, const Json& body, std::shared_ptr<Exchange>);
   void make_room(int64_t samples, const char* field) const;
+  void make_room_for_texts(int64_t) const;
   int64_t seconds_to_wait() const;
   uint64_t open(Live, uint64_t tickets);
   void close(uint64_t live);
   void cancel(uint64_t live);
   void fail(uint64_t live, const ApiError&);
+  void take_one(const Ticket&, LoopEvent&);
   void take_event(const Ticket&, const Event&);
   void take_vector(const Ticket&, EmbeddingEvent&);
   void count_token(Live&, size_t sample);
@@ -91,7 +94,7 @@ class Server {
   std::unordered_map<uint64_t, Live> live_;
   std::unordered_map<uint64_t, Ticket> tickets_;
   uint64_t next_live_ = 1, next_ticket_ = 1;
-  int64_t live_samples_ = 0;
+  int64_t live_samples_ = 0, live_texts_ = 0;
   Metrics metrics_;
 };
 

@@ -129,7 +129,7 @@ TEST(Server, HoldsItsLimitsOfHeadBodyAndTime) {
   slow_head.send("GET /health HT");
   slow_body.send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nabc");
   EXPECT_EQ(slow_head.read_reply().status, 0) << "closed";
-  EXPECT_EQ(slow_body.read_reply().status, 0);
+  EXPECT_EQ(slow_body.read_reply().status, 408);
   Client waits(rig.service.port());
   waits.send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 37\r\n\r\n");
   EXPECT_EQ(waits.read_reply(true).status, 100);
@@ -189,6 +189,24 @@ TEST(Server, AFullQueueIs429AndSaysWhenToComeBack) {
   for (auto& client : streams) client->close();
   EXPECT_EQ(rig.figure("num_requests_live", 0), 0);
   EXPECT_EQ(rig.ask("POST", "/v1/completions", kShort).status, 200);
+}
+
+// A prompt's pages are kept for later ones from its first step on: they count as held all the same.
+TEST(Server, PagesThatAreSharedWithTheCacheCountAsHeld) {
+  Mock mock;
+  mock.step_us = 1000;
+  ServedRig rig(mock.served, mock.shape, mock.executor(), {.pages = 100}, mock.arena);
+  const Json body = {{"prompt", std::vector<int>(160, 300)}, {"max_tokens", 300}, {"stream", true}};
+  for (int i = 0; i < 2; ++i) {  // the second finds its prompt in the cache
+    Client client(rig.service.port());
+    ASSERT_EQ(client.ask("POST", "/v1/completions", dump_json(body)).status, 200);
+    for (int k = 0; k < 40; ++k) client.piece();
+    const double held = rig.ask("GET", "/metrics.json").json()["kv_cache_usage_perc"];
+    EXPECT_GE(held, 0.10);
+    EXPECT_LE(held, 0.20);
+    client.close();
+    EXPECT_EQ(rig.figure("kv_cache_usage_perc", 0), 0);
+  }
 }
 
 // Clients leave at random tokens, some in the middle of the prompt.
@@ -323,14 +341,16 @@ TEST(Server, AStopDoesNotCutAnAnswerThatIsBeingWritten) {
   EXPECT_EQ(rig.cut_off, 0);
 }
 
-// Nothing can write this name into JSON. It is refused before; should such a text ever come, the server outlives it.
-TEST(Server, AnAnswerThatCannotBeWrittenEndsThoseUnderWayAndNotTheServer) {
+// Nothing can write this name into JSON. It is refused before; should such a text ever come, its request alone fails.
+TEST(Server, AnAnswerThatCannotBeWrittenFailsItsRequestAndNotTheServer) {
   Mock mock;
   mock.served.name = "mock\xff";
   ServedRig rig(mock.served, mock.shape, mock.executor(), {}, mock.arena);
-  EXPECT_EQ(rig.ask("POST", "/v1/completions", kShort).status, 503);
+  EXPECT_EQ(rig.ask("POST", "/v1/completions", kShort).status, 500);
   EXPECT_EQ(rig.ask("GET", "/health").status, 200);
-  EXPECT_EQ(rig.ask("POST", "/v1/completions", kShort).status, 503);
+  Client stream(rig.service.port());
+  EXPECT_EQ(stream.ask("POST", "/v1/completions", kEndless).status, 200);
+  EXPECT_NE(stream.rest_of_stream().find("bug in tern"), std::string::npos);
 }
 
 // It does not read: what waits for it is bounded, and then it is as good as gone.
@@ -498,6 +518,17 @@ TEST(Server, ModelsTokensAndVectors) {
   EXPECT_EQ(vectors["data"][1]["embedding"].get<std::vector<float>>(), want);
   const Json packed = rig.ask("POST", "/v1/embeddings", R"({"input":"a ship","encoding_format":"base64"})").json();
   EXPECT_EQ(packed["data"][0]["embedding"], base64_of({reinterpret_cast<const char*>(want.data()), want.size() * 4}));
+}
+
+TEST(Server, TextsThatWaitAreCounted) {
+  Novels novels;
+  Arena arena;
+  Embedder embedder(novels.model.spec, novels.weights, nullptr, 64,
+                    {.pooling = Pooling::mean, .normalize = false, .batch = 1}, novels.arena);
+  ServedRig rig(novels.served, novels.shape(), novels.executor(), {.texts = 3}, arena, &embedder);
+  EXPECT_EQ(rig.ask("POST", "/v1/embeddings", R"({"input":["a","b","c","d"]})").status, 400) << "would never fit";
+  for (int i = 0; i < 3; ++i)
+    EXPECT_EQ(rig.ask("POST", "/v1/embeddings", R"({"input":["a","b","c"]})").status, 200) << "room is given back";
 }
 
 TEST(Base64, IsThatOfTheRfc) {
