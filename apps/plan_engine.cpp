@@ -24,7 +24,7 @@ namespace {
 
 std::string why_not(const ModelSpec& spec, const Plan& p) {
   if (std::any_of(spec.units.begin(), spec.units.end(), [](const Unit& u) { return u.frozen || !u.adapters.empty(); }))
-    return "it trains adapters beside frozen weights, which no verb does yet";
+    return "it trains adapters beside frozen weights, which tern adapt does without a plan";
   const std::string reason = why_not_trained(p);
   return reason.empty() ? "" : "it " + reason;
 }
