@@ -210,5 +210,34 @@ TEST(PeftFiles, RowsGoThroughTheFilesOrderAndBack) {
   EXPECT_GE(tried, 5);
 }
 
+// Where the files hold a matrix's row, they hold the adapter's row of B.
+TEST(PeftFiles, RowsOfBStandWhereTheMatrixsOwnRowsDo) {
+  const std::string out = testing::TempDir() + "peft_places";
+  int moved = 0;
+  for_each_dense_variant([&](const std::string& variant, const ModelSpec& full) {
+    SCOPED_TRACE(variant);
+    const ModelSpec spec = with_adapters(full, 2);
+    Arena arena;
+    ModelWeights weights = random_weights(spec, DType::f32, arena, 5);
+    save_adapters(spec, {.targets = {.all_linear = true}, .rank = 2, .alpha = 2}, weights, out, real_io());
+    const Safetensors file(peft_weights_file(out));
+    for_each_linear(spec, weights, [&](const ParameterInfo& info, const Linear& linear) {
+      for (const Branch& b : linear.branches)
+        for (const Fragment& f : info.fragments) {
+          const auto view = file.find("base_model.model." + f.name.substr(0, f.name.size() - 7) + ".lora_B.weight");
+          if (!view || f.row_begin < b.row_begin || f.row_end > b.row_end) continue;
+          for (int64_t r = f.row_begin; r < f.row_end; ++r) {
+            const int64_t row = f.file_row + f.file_step * (r - f.row_begin);
+            float x = 0;
+            std::memcpy(&x, view->bytes.data() + row * b.rank * 4, 4);
+            ASSERT_EQ(static_cast<double>(x), element(b.b, (r - b.row_begin) * b.rank)) << f.name << " " << row;
+            moved += row != r - b.row_begin;
+          }
+        }
+    });
+  });
+  EXPECT_GT(moved, 0) << "no family's rows stand in another order";
+}
+
 }  // namespace
 }  // namespace tern
