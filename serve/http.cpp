@@ -319,7 +319,7 @@ net::awaitable<bool> HttpServer::Impl::read_body(Held held, Parser& parser) {
   });
   error_code ec;
   c.stream.expires_never();
-  while (!ec && !parser.is_done()) {
+  while (!ec && *reading == Reading::yes && !parser.is_done()) {
     co_await http::async_read_some(c.stream, c.buffer, parser, net::redirect_error(net::use_awaitable, ec));
     room.grow_to(static_cast<int64_t>(parser.get().body().size()));
     if (bodies > limits.bodies_bytes) {
