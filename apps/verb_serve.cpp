@@ -218,7 +218,8 @@ int run_serve(const Options& options) {
   }
 
   MemoryBudget budget = memory_budget(options);
-  budget.bytes -= settings.http.bodies_bytes;  // requests that are being read
+  budget.bytes -= settings.http.bodies_bytes;                // requests that are being read
+  if (writes) budget.bytes -= settings.rules.answers_bytes;  // and answers that are held whole
   Room room;
   if (writes) {
     room = find_room(options, model, vectors.longest, budget);

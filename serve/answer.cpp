@@ -1,9 +1,12 @@
 #include "serve/answer.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "base/error.h"
 #include "base/utf8.h"
 
 namespace tern {
@@ -25,6 +28,19 @@ const char* finish_reason(FinishReason reason) {
 // JSON has no infinity; this is the number that OpenAI gives what is next to impossible.
 double finite(double log_probability) { return std::max(log_probability, -9999.0); }
 
+// One more of an array's elements.
+void append(std::string& elements, const Json& one) {
+  if (!elements.empty()) elements += ',';
+  elements += dump_json(one);
+}
+
+// `value` in the place of a placeholder. In no text of a client's can a key be found: its quotes are escaped.
+std::string with(std::string json, std::string_view key, std::string_view placeholder, const std::string& value) {
+  const size_t at = json.find(std::string(key) + std::string(placeholder));
+  TERN_CHECK(at != std::string::npos, "answer: no place for {}", key);
+  return json.replace(at + key.size(), placeholder.size(), value);
+}
+
 Json token_json(const Tokenizer& tokenizer, int32_t id, double log_probability) {
   const std::string text = token_text(tokenizer, id);
   Json json = {{"token", text}, {"logprob", finite(log_probability)}, {"bytes", nullptr}};
@@ -36,6 +52,20 @@ Json token_json(const Tokenizer& tokenizer, int32_t id, double log_probability) 
 }
 
 }  // namespace
+
+int64_t answer_bytes(const Asked& asked) {
+  if (asked.stream) return 0;
+  constexpr int64_t kText = 24, kId = 16;   // of a token: in the answer and in what is written of it
+  constexpr int64_t kProbability = 3 * 96;  // of a log-probability as JSON, while it is put together
+  int64_t bytes = 0;
+  for (const Request& r : asked.prompts) {
+    int64_t each = kText + (asked.token_ids ? kId : 0);
+    if (asked.log_probabilities)
+      each += static_cast<int64_t>(sizeof(DrawnToken)) + 16 * r.num_likeliest + (1 + r.num_likeliest) * kProbability;
+    bytes += r.num_samples * r.max_tokens * each;
+  }
+  return bytes;
+}
 
 std::string token_text(const Tokenizer& tokenizer, int32_t id) {
   const std::string alone = tokenizer.decode({&id, 1});
@@ -62,33 +92,39 @@ Answer::Answer(Asked asked, const ServedModel& model, std::string id, int64_t cr
   }
 }
 
-Json Answer::log_probabilities(const Choice& c) const {
-  if (!asked_.log_probabilities) return nullptr;
+// Written token by token, so that no JSON value of the whole stands beside the text.
+std::string Answer::log_probabilities(const Choice& c) const {
   const Tokenizer& tokenizer = *model_.tokenizer;
   if (asked_.chat) {
-    Json content = Json::array();
+    std::string content;
     for (const DrawnToken& drawn : c.drawn) {
-      content.push_back(token_json(tokenizer, drawn.id, drawn.log_probability));
-      Json& top = content.back()["top_logprobs"] = Json::array();
+      Json one = token_json(tokenizer, drawn.id, drawn.log_probability);
+      Json& top = one["top_logprobs"] = Json::array();
       for (const auto& [id, value] : drawn.likeliest) top.push_back(token_json(tokenizer, id, value));
+      append(content, one);
     }
-    return {{"content", content}, {"refusal", nullptr}};
+    return "{\"content\":[" + content + "],\"refusal\":null}";
   }
-  Json tokens = Json::array(), values = Json::array(), tops = Json::array(), offsets = Json::array();
+  std::string tokens, values, tops, offsets;
   int64_t offset = c.offset;
   for (const DrawnToken& drawn : c.drawn) {
     const std::string text = token_text(tokenizer, drawn.id);
-    tokens.push_back(text);
-    values.push_back(finite(drawn.log_probability));
-    offsets.push_back(offset);
+    append(tokens, text);
+    append(values, finite(drawn.log_probability));
+    append(offsets, offset);
     offset += static_cast<int64_t>(count_utf8(text));
     Json best;
     for (const auto& [id, value] : drawn.likeliest)
       if (const std::string key = token_text(tokenizer, id); !best.contains(key)) best[key] = finite(value);
     if (!best.is_null() && !best.contains(text)) best[text] = finite(drawn.log_probability);
-    tops.push_back(std::move(best));
+    append(tops, best);
   }
-  return {{"tokens", tokens}, {"token_logprobs", values}, {"top_logprobs", tops}, {"text_offset", offsets}};
+  return fmt::format("{{\"tokens\":[{}],\"token_logprobs\":[{}],\"top_logprobs\":[{}],\"text_offset\":[{}]}}", tokens,
+                     values, tops, offsets);
+}
+
+std::string Answer::with_log_probabilities(std::string json, const Choice& c) const {
+  return asked_.log_probabilities ? with(std::move(json), "\"logprobs\":", "null", log_probabilities(c)) : json;
 }
 
 Json Answer::frame(bool piece) const {
@@ -114,7 +150,7 @@ Json Answer::choice_json(size_t index, const Choice& c, bool piece, bool first) 
   } else {
     choice["message"] = {{"role", "assistant"}, {"content", c.text}, {"refusal", nullptr}};
   }
-  choice["logprobs"] = log_probabilities(c);
+  choice["logprobs"] = nullptr;  // with_log_probabilities puts them there
   choice["finish_reason"] = c.reason.empty() ? Json(nullptr) : Json(c.reason);
   if (asked_.token_ids) choice["token_ids"] = c.ids;
   return choice;
@@ -139,14 +175,15 @@ std::string Answer::take(size_t prompt, const Event& event) {
   if (!asked_.stream) return "";
   const bool tells = !c.text.empty() || !c.ids.empty() || !c.drawn.empty() || !c.reason.empty();
   if (c.begun && !tells) return "";
-  Json piece = frame(true);
-  piece["choices"].push_back(choice_json(index, c, true, !c.begun));
-  if (asked_.usage) piece["usage"] = asked_.usage_in_each ? usage() : Json(nullptr);
+  Json json = frame(true);
+  json["choices"].push_back(choice_json(index, c, true, !c.begun));
+  if (asked_.usage) json["usage"] = asked_.usage_in_each ? usage() : Json(nullptr);
+  const std::string piece = with_log_probabilities(dump_json(json), c);
   c.begun = true;
   for (const DrawnToken& drawn : c.drawn)
     c.offset += static_cast<int64_t>(count_utf8(token_text(*model_.tokenizer, drawn.id)));
   c.text.clear(), c.ids.clear(), c.drawn.clear();
-  return "data: " + dump_json(piece) + "\n\n";
+  return "data: " + piece + "\n\n";
 }
 
 std::string Answer::stream_end() const {
@@ -160,10 +197,13 @@ std::string Answer::stream_end() const {
 }
 
 std::string Answer::whole() const {
+  std::string choices;
+  for (size_t i = 0; i < choices_.size(); ++i)
+    choices +=
+        (i > 0 ? "," : "") + with_log_probabilities(dump_json(choice_json(i, choices_[i], false, true)), choices_[i]);
   Json json = frame(false);
-  for (size_t i = 0; i < choices_.size(); ++i) json["choices"].push_back(choice_json(i, choices_[i], false, true));
   json["usage"] = usage();
-  return dump_json(json);
+  return with(dump_json(json), "\"choices\":", "[]", "[" + choices + "]");
 }
 
 std::string base64_of(std::string_view bytes) {

@@ -11,6 +11,10 @@
 
 namespace tern {
 
+/// What the answer takes until its client has it: tokens, their log-probabilities, and all of it as JSON. Reckoned by
+/// max_tokens and the length of usual tokens. A stream is held piece by piece: 0.
+int64_t answer_bytes(const Asked&);
+
 class Answer {
  public:
   /// The model must outlive it.
@@ -37,7 +41,8 @@ class Answer {
     bool begun = false;
     std::string reason;  // empty: not ended
   };
-  Json log_probabilities(const Choice&) const;
+  std::string log_probabilities(const Choice&) const;
+  std::string with_log_probabilities(std::string json, const Choice&) const;
   Json frame(bool piece) const;
   Json usage() const;
   Json choice_json(size_t index, const Choice&, bool piece, bool first) const;

@@ -142,6 +142,7 @@ class ServedRig {
  public:
   struct Setup {
     int64_t pages = 512, page_tokens = 16, chunk = 512, running = 16, queue = 256, context = 512, texts = 8192;
+    int64_t answers_bytes = 64 << 20;
     bool cache = true;
     double drain_s = 30;
     HttpLimits http = {};
@@ -156,7 +157,11 @@ class ServedRig {
         service({.host = "127.0.0.1",
                  .port = 0,
                  .http = s.http,
-                 .rules = {.access = s.access, .max_running = s.running, .max_queue = s.queue, .max_texts = s.texts},
+                 .rules = {.access = s.access,
+                           .max_running = s.running,
+                           .max_queue = s.queue,
+                           .answers_bytes = s.answers_bytes,
+                           .max_texts = s.texts},
                  .drain_s = s.drain_s,
                  .version = "test"}),
         thread([this, &model, embedder] { cut_off = service.run(model, &engine, embedder, stop); }) {

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "base/units.h"
 #include "model/not_finite.h"
 
 namespace tern {
@@ -220,6 +221,22 @@ void Server::make_room_for_texts(int64_t texts) const {
                  "", "queue_full");
 }
 
+void Server::make_room_for_answer(int64_t bytes) const {
+  if (bytes > rules_.answers_bytes)
+    throw ApiError(400,
+                   fmt::format("max_tokens: the whole answer may take {} with what is asked of each token, this server "
+                               "holds {} of answers; ask for fewer tokens, samples or logprobs, or for a stream",
+                               format_bytes(bytes), format_bytes(rules_.answers_bytes)),
+                   "max_tokens");
+  if (live_bytes_ + bytes <= rules_.answers_bytes) return;
+  throw ApiError(
+      429,
+      fmt::format("whole answers under way may take {} of {}, and this one {}; try again later, or ask for a "
+                  "stream",
+                  format_bytes(live_bytes_), format_bytes(rules_.answers_bytes), format_bytes(bytes)),
+      "", "queue_full");
+}
+
 void Server::make_room(int64_t samples, const char* field) const {
   const int64_t most = rules_.max_running + rules_.max_queue;
   if (samples > most)
@@ -238,7 +255,7 @@ uint64_t Server::open(Live live, uint64_t tickets) {
   live.first_ticket = next_ticket_, live.num_tickets = tickets;
   for (size_t i = 0; i < tickets; ++i) tickets_[next_ticket_++] = {id, i};
   live.begin_ns = clock_.now_ns();
-  live_samples_ += live.samples, live_texts_ += static_cast<int64_t>(live.vectors.size());
+  live_samples_ += live.samples, live_bytes_ += live.bytes, live_texts_ += static_cast<int64_t>(live.vectors.size());
   live.exchange->on_gone = [this, id] {
     ++metrics_.gone;
     cancel(id);
@@ -254,7 +271,7 @@ void Server::close(uint64_t id) {
   const Live& live = found->second;
   live.exchange->on_gone = {};
   for (uint64_t t = live.first_ticket; t < live.first_ticket + live.num_tickets; ++t) tickets_.erase(t);
-  live_samples_ -= live.samples, live_texts_ -= static_cast<int64_t>(live.vectors.size());
+  live_samples_ -= live.samples, live_bytes_ -= live.bytes, live_texts_ -= static_cast<int64_t>(live.vectors.size());
   live_.erase(found);
   metrics_.live_requests = static_cast<int64_t>(live_.size());
 }
@@ -270,8 +287,10 @@ void Server::cancel(uint64_t id) {
 void Server::complete(const HttpRequest& request, const Json& body, std::shared_ptr<Exchange> exchange, bool chat) {
   Asked asked = chat ? read_chat(body, *model_, fresh_seed()) : read_completion(body, *model_, fresh_seed());
   make_room(asked.num_samples(), "n");
-  std::vector<Request> prompts = asked.prompts;
   Live live;
+  live.bytes = answer_bytes(asked);
+  make_room_for_answer(live.bytes);
+  std::vector<Request> prompts = asked.prompts;
   live.samples = asked.num_samples();
   live.last_ns.resize(static_cast<size_t>(live.samples));
   live.path = request.path, live.origin = request.origin;

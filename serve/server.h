@@ -22,9 +22,10 @@ class Clock;  // base/clock.h
 
 struct ServerRules {
   AccessRules access;
-  int64_t max_running = 16;  // samples the engine runs at once
-  int64_t max_queue = 256;   // samples that may wait beside them: more get 429
-  int64_t max_texts = 8192;  // that may wait for their vectors
+  int64_t max_running = 16;          // samples the engine runs at once
+  int64_t max_queue = 256;           // samples that may wait beside them: more get 429
+  int64_t answers_bytes = 64 << 20;  // of whole answers under way, as answer_bytes reckons: more get 429
+  int64_t max_texts = 8192;          // that may wait for their vectors
 };
 
 class Server {
@@ -55,7 +56,7 @@ class Server {
     std::vector<std::vector<float>> vectors;
     size_t vectors_left = 0;
     uint64_t first_ticket = 0, num_tickets = 0;
-    int64_t samples = 0;
+    int64_t samples = 0, bytes = 0;  // bytes: of answer_bytes
     std::string path, origin;
     int64_t begin_ns = 0;
     bool has_first = false;
@@ -74,6 +75,7 @@ class Server {
   void embed(const HttpRequest&, const Json& body, std::shared_ptr<Exchange>);
   void make_room(int64_t samples, const char* field) const;
   void make_room_for_texts(int64_t) const;
+  void make_room_for_answer(int64_t bytes) const;
   int64_t seconds_to_wait() const;
   uint64_t open(Live, uint64_t tickets);
   void close(uint64_t live);
@@ -94,7 +96,7 @@ class Server {
   std::unordered_map<uint64_t, Live> live_;
   std::unordered_map<uint64_t, Ticket> tickets_;
   uint64_t next_live_ = 1, next_ticket_ = 1;
-  int64_t live_samples_ = 0, live_texts_ = 0;
+  int64_t live_samples_ = 0, live_texts_ = 0, live_bytes_ = 0;
   Metrics metrics_;
 };
 

@@ -520,6 +520,30 @@ TEST(Server, ModelsTokensAndVectors) {
   EXPECT_EQ(packed["data"][0]["embedding"], base64_of({reinterpret_cast<const char*>(want.data()), want.size() * 4}));
 }
 
+TEST(Server, WholeAnswersTakeNoMoreThanTheirLimit) {
+  Mock mock;
+  mock.step_us = 5000;
+  ServedRig rig(mock.served, mock.shape, mock.executor(), {.answers_bytes = 1'000'000}, mock.arena);
+  const std::string tops = R"({"prompt":"a","max_tokens":100,"logprobs":20})";  // 0.64 MB
+  const ClientReply large = rig.ask("POST", "/v1/completions", R"({"prompt":"a","max_tokens":400,"logprobs":20})");
+  EXPECT_EQ(large.status, 400);
+  EXPECT_EQ(large.json()["error"]["param"], "max_tokens");
+  EXPECT_EQ(rig.ask("POST", "/v1/completions", R"({"prompt":"a","max_tokens":40})").status, 200);
+  Client first(rig.service.port());
+  first.send(Client::request("POST", "/v1/completions", tops));
+  EXPECT_EQ(rig.figure("num_requests_live", 1), 1);
+  EXPECT_EQ(rig.ask("POST", "/v1/completions", tops).status, 429);
+  Client stream(rig.service.port());
+  EXPECT_EQ(
+      stream.ask("POST", "/v1/completions", R"({"prompt":"a","max_tokens":400,"logprobs":20,"stream":true})").status,
+      200);
+  const ClientReply whole = first.read_reply();
+  EXPECT_EQ(whole.json()["choices"][0]["logprobs"]["tokens"].size(), 100u);
+  EXPECT_LT(whole.body.size(), 640'000u);
+  EXPECT_EQ(rig.figure("num_requests_live", 1), 1);
+  EXPECT_EQ(rig.ask("POST", "/v1/completions", tops).status, 200) << "room is given back";
+}
+
 TEST(Server, TextsThatWaitAreCounted) {
   Novels novels;
   Arena arena;
