@@ -182,7 +182,7 @@ int run_serve(const Options& options) {
   Clock& clock = real_clock();
   const int64_t start_ns = clock.now_ns();
   apply_threads(options);
-  const ServiceSettings settings = service_settings(options);
+  ServiceSettings settings = service_settings(options);
   const ModelDescription model = describe_model(options.positional("MODEL"), dtype_option(options));
   tell_notes(model);
   if (!model.tokenizer)
@@ -218,8 +218,11 @@ int run_serve(const Options& options) {
   }
 
   MemoryBudget budget = memory_budget(options);
-  budget.bytes -= settings.http.bodies_bytes;                // requests that are being read
-  if (writes) budget.bytes -= settings.rules.answers_bytes;  // and answers that are held whole
+  budget.bytes -= settings.http.bodies_bytes;  // requests that are being read
+  if (writes) {                                // and answers that are held whole
+    settings.rules.answers_bytes = std::min(settings.rules.answers_bytes, budget.bytes / 32);
+    budget.bytes -= settings.rules.answers_bytes;
+  }
   Room room;
   if (writes) {
     room = find_room(options, model, vectors.longest, budget);
