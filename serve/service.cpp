@@ -33,7 +33,11 @@ struct Service::Impl {
   template <class Task>
   auto ask(Task task) {
     std::promise<decltype(task())> answer;
-    http.post([&] { answer.set_value(task()); });
+    http.post([&] {
+      try {
+        answer.set_value(task());
+      } catch (...) { answer.set_exception(std::current_exception()); }
+    });
     return answer.get_future().get();
   }
 
