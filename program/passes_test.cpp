@@ -63,7 +63,8 @@ TEST(RecomputeEarly, ShortensOneForwardOneBackward) {
 TEST(RecomputeEarly, IsSoundNeverSlowerAndWithinItsBytes) {
   int faster = 0, more = 0;
   for (uint64_t seed = 0; seed < 160; ++seed) {
-    const PlacedCase c = random_placed(kPipelineSchedules[seed % 8], {.offload = seed % 3 == 0}, 7000 + seed);
+    const PlacedCase c =
+        random_placed(kPipelineSchedules[seed % kPipelineSchedules.size()], {.offload = seed % 3 == 0}, 7000 + seed);
     const Program plain = lower(c.spec, c.placement);
     const int64_t spare = static_cast<int64_t>(seed % 4) * 20000;
     const Program early = recompute_early(plain, spare);

@@ -78,8 +78,8 @@ TEST(PipelineBound, StaysAsTightAsItWas) {
 TEST(PipelineBound, OfLessIsABoundOfMore) {
   Draw draw{std::mt19937_64{77}};
   for (int k = 0; k < 4000; ++k) {
-    const PipelineShape shape = draw.shape(kAll[k % 8]);
-    PipelineTimes times = draw.times(shape, k / 8);
+    const PipelineShape shape = draw.shape(kAll[k % kAll.size()]);
+    PipelineTimes times = draw.times(shape, k / static_cast<int>(kAll.size()));
     const Int more = pipeline_lower_bound(shape, times);
     for (Ints* list : {&times.forward, &times.backward, &times.weight, &times.send_forward, &times.send_backward,
                        &times.begin, &times.tail})
@@ -130,8 +130,8 @@ TEST(PipelineCut, IsTheMakespanWhereItWasTakenAndABoundElsewhere) {
   Draw draw{std::mt19937_64{79}};
   int tight = 0, others = 0;
   for (int k = 0; k < 1600; ++k) {
-    const PipelineShape shape = draw.shape(kAll[k % 8]);
-    const PipelineTimes times = draw.times(shape, k / 8);
+    const PipelineShape shape = draw.shape(kAll[k % kAll.size()]);
+    const PipelineTimes times = draw.times(shape, k / static_cast<int>(kAll.size()));
     const PipelineOrder order = pipeline_order(shape, times);
     const PipelineCut cut = pipeline_cut(prepare_pipeline(shape, order), times);
     ASSERT_EQ(value(cut, times), run_pipeline(shape, order, times).makespan) << k << " " << name_of(shape.schedule);

@@ -279,7 +279,7 @@ TEST(PipelineRunTest, EqualsThePlainTwinOnRandomInstances) {
   PipelineScratch scratch;
   PipelineRun run;
   for (int k = 0; k < 400; ++k) {
-    const PipelineShape shape = draw.shape(kAll[k % 8]);
+    const PipelineShape shape = draw.shape(kAll[k % kAll.size()]);
     const PipelineTimes times = draw.times(shape);
     const PipelineOrder order = pipeline_order(shape, times);
     run_pipeline(prepare_pipeline(shape, order), times, scratch, run);
@@ -311,7 +311,7 @@ TEST(PipelineRunTest, SkippedRoundsChangeNoTime) {
   PipelineRun walked, skipped;
   std::map<PipelineSchedule, int> ran, jumped;
   for (int k = 0; k < 1600; ++k) {
-    PipelineShape shape = draw.shape(kAll[k % 8]);
+    PipelineShape shape = draw.shape(kAll[k % kAll.size()]);
     shape.num_micro = shape.num_devices * static_cast<int>(1 + draw.up_to(30));
     const PipelineTimes times = draw.times(shape);
     PreparedPipeline prepared = prepare_pipeline(shape, pipeline_order(shape, times));
