@@ -96,16 +96,16 @@ TEST_F(TrainPlan, TakesAnOptionThatSaysTheSameAndRefusesOneThatDoesNot) {
 // Of several devices: as many ranks, and the list that was priced, whether each keeps a copy or shares.
 TEST_F(TrainPlan, OfSeveralDevicesLowersToTheProgramThatEachRankRuns) {
   const ModelSpec spec = small_model();
-  for (const int zero : {0, 1, 2}) {
+  for (const int zero : {0, 1, 2, 3}) {
     Plan p = small_plan();
     p.choice.mesh.data = 4, p.job.batch = 24;
-    p.layers[1].strategy.zero = zero;
+    p.layers[0].strategy.zero = zero == 3 ? 3 : 0, p.layers[1].strategy.zero = zero;
     const TrainSettings s = train_settings(options(p));
     EXPECT_EQ(s.ranks, 4);
     EXPECT_EQ(s.sum_order.groups, 4);
     EXPECT_EQ(checksum(lower(spec, p, 0, {.scratch = scratch_bytes(s.multiply, s.dtype)})),
               checksum(lower(spec, step_placement(spec, s, rank_batch(s)), 0)));
-    EXPECT_EQ(zero_of_units(spec, s).front(), 0);
+    EXPECT_EQ(zero_of_units(spec, s).front(), zero == 3 ? 3 : 0);
     EXPECT_EQ(zero_of_units(spec, s).back(), zero);
   }
   Plan p = small_plan();
@@ -126,8 +126,6 @@ TEST_F(TrainPlan, RefusesByNameWhatItDoesNotRunAndNamesWhatWouldDo) {
   EXPECT_EQ(why_not_trained(p), "");
   p.choice.mesh.data = 2, p.job.batch = 12, p.layers[1].strategy.zero = 1;
   EXPECT_NE(why_not_trained(p).find("plan with --zero 0, or with --fix pp=1"), std::string::npos);
-  p = small_plan(), p.choice.mesh.data = 2, p.job.batch = 12, p.layers[1].strategy.zero = 3;
-  EXPECT_NE(refusal(p).find("plan with --zero 0,1,2"), std::string::npos);
   p = small_plan(), p.choice.mesh.data = 2;
   EXPECT_NE(refusal(p).find("3 micro-batches of 2 on 2 ranks for a batch of 6"), std::string::npos);
   p = small_plan(), p.layers[1].strategy.states = Tier::host;
@@ -136,6 +134,21 @@ TEST_F(TrainPlan, RefusesByNameWhatItDoesNotRunAndNamesWhatWouldDo) {
   EXPECT_NE(refusal(p).find("is in f16"), std::string::npos);
   p = small_plan(), p.job.gradients = DType::bf16;
   EXPECT_NE(refusal(p).find("has gradients in bf16"), std::string::npos);
+}
+
+// One table, two layers.
+TEST_F(TrainPlan, RefusesATiedTableThatIsSharedOutForOneOfItsLayersAlone) {
+  Plan p = small_plan();
+  p.choice.mesh.data = 4, p.job.batch = 24, p.layers[1].strategy.zero = 3;
+  const TrainSettings s = train_settings(options(p));
+  try {
+    check_planned_model(small_model(), s);
+    FAIL() << "no error";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::usage);
+    EXPECT_NE(std::string(e.what()).find("embedding and head share one table"), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find("--zero 3 for all layers"), std::string::npos) << e.what();
+  }
 }
 
 TEST_F(TrainPlan, RefusesAnotherModel) {

@@ -18,6 +18,7 @@ namespace tern {
 namespace {
 
 bool is_summand(const Buffer& b) { return b.kind == BufferKind::summand || b.kind == BufferKind::summand_experts; }
+bool is_gathered(const Buffer& b) { return b.kind == BufferKind::gathered || b.kind == BufferKind::gathered_experts; }
 
 // y = x + y: the earlier groups' sum first.
 void add_earlier(const Tensor& x, const Tensor& y) {
@@ -37,7 +38,8 @@ struct Runner {
   StageMessages messages{program, in};
   std::vector<size_t> late{};  // REDUCEs that wait for NORM
   LinkBytes first_links{}, expected_links{};
-  std::vector<Tensor*> summed{};  // where the model's functions add gradients to; of Programs with summands
+  std::vector<Tensor*> summed{};    // where the model's functions add gradients to; of Programs with summands
+  std::vector<Tensor*> gathered{};  // where they read weights; of Programs that gather them for one pass
   std::vector<Layer> layers = layers_of(in.spec);
 
   Arena& arena() const { return in.compute.arena; }
@@ -106,7 +108,10 @@ struct Runner {
     const bool experts = i.axis == MeshAxis::expert_replicas;
     std::vector<size_t> places = parameters_of(layer->first, layer->first + layer->count,
                                                [&](const ParameterInfo& info) { return is_expert(info) == experts; });
-    if (holds_table_copy(i.unit, layer->first + layer->count)) places.insert(places.begin(), 0);
+    const int end = layer->first + layer->count;
+    const bool reads_table = i.op == Opcode::gather && i.micro >= 0 && !experts && i.unit > 0 &&
+                             end == program.num_units && in.spec.head().tied;
+    if (reads_table || holds_table_copy(i.unit, end)) places.insert(places.begin(), 0);
     return places;
   }
   // Whether the layer of these units has a copy of the embedding's table in another stage.
@@ -154,6 +159,39 @@ struct Runner {
     return {.op = Opcode::scatter,
             .unit = b.unit,
             .axis = b.kind == BufferKind::summand ? MeshAxis::replicas : MeshAxis::expert_replicas};
+  }
+
+  // The layer's weights, in one stretch of memory; until they are freed they are the model's, then this rank's parts again.
+  void gather(const Instruction& i) {
+    if (i.micro < 0) return in.world->all_gather(parts_of_layer(i));
+    if (gathered.empty()) gathered = trained_tensors(in.spec, *in.own_weights);
+    const Shares& shares = in.update->state.shares;
+    const std::vector<size_t> places = parameters_of(i);
+    std::vector<Tensor> whole;
+    {
+      const DType dtype = weight_type(*in.update);
+      Tensor left = arena().allocate(dtype, {i.message_bytes / size_of(dtype)}, MemoryClass::activations);
+      for (const size_t p : places) {
+        const Shape& shape = in.update->state.infos[p].shape;
+        const Tensor &all = whole.emplace_back(left.rows_view(0, shape.count()).reshaped(shape)),
+                     &own = in.update->weights[p];
+        if (!own.empty())
+          std::memcpy(own_part(shares, p, shape.count(), all).data(), own.data(), static_cast<size_t>(own.bytes()));
+        left = left.rows_view(shape.count(), left.count());
+      }
+      TERN_CHECK(left.count() == 0, "execute: {}: {} elements too many", to_string(i), left.count());
+    }
+    in.world->all_gather(parts_of(shares, places, whole));
+    for (size_t k = 0; k < places.size(); ++k) *gathered[places[k]] = whole[k];
+    share_storage(in.spec, *in.own_weights);
+  }
+  void end_gathered(const Buffer& b) {
+    const Instruction i{.op = Opcode::gather,
+                        .unit = b.unit,
+                        .micro = b.micro,
+                        .axis = b.kind == BufferKind::gathered ? MeshAxis::replicas : MeshAxis::expert_replicas};
+    for (const size_t p : parameters_of(i)) *gathered[p] = in.update->weights[p];
+    share_storage(in.spec, *in.own_weights);
   }
 
   void scatter(const Instruction& i) {
@@ -271,7 +309,7 @@ struct Runner {
       case Opcode::join:
         return;  // transfers are done where they are issued
       case Opcode::gather:
-        return in.world->all_gather(parts_of_layer(i));
+        return gather(i);
       case Opcode::norm:
         return norm(i);
       case Opcode::update:
@@ -291,6 +329,8 @@ struct Runner {
     for (const Buffer& b : i.frees)
       if (is_summand(b))
         end_summand(b);
+      else if (is_gathered(b))
+        end_gathered(b);
       else
         buffers.free(b, in.spec.units[b.unit], frees({BufferKind::saved, b.unit, b.micro}));
   }
@@ -315,9 +355,10 @@ struct Runner {
     if (i.op == Opcode::norm) return norm_value_bytes(*in.update);
     if (i.op == Opcode::update) return update_value_bytes(*in.update, i.unit);
     std::vector<int64_t> bytes(static_cast<size_t>(num_ranks()));
-    const RankParts parts = parts_of_layer(i);
-    for (size_t rank = 0; rank < parts.size(); ++rank)
-      for (const Tensor& t : parts[rank]) bytes[rank] += t.bytes();
+    const int64_t size = size_of(i.op == Opcode::gather ? weight_type(*in.update) : wide());
+    for (const size_t p : parameters_of(i))
+      for (const RankInterval& o : in.update->state.shares.owners[p])
+        bytes[static_cast<size_t>(o.rank)] += o.elements.size() * size;
     return bytes;
   }
 
@@ -422,6 +463,8 @@ ExecuteResult execute(const Program& program, const ExecuteInput& in) {
   TERN_CHECK(
       !updates || program.num_ranks > 1 || own_table_gradient(in.spec.units.back(), {}) == 0 || has(Opcode::reduce),
       "execute: a tied table, and no REDUCE joins it");
+  TERN_CHECK(!in.update || !in.update->state.shares.any_weights_apart() || in.own_weights,
+             "execute: weights are shared out, and nobody says where they are gathered");
   TERN_CHECK(in.predicted.empty() || in.predicted.size() == program.instructions.size(),
              "execute: predicted bytes of {} instructions, the Program has {}", in.predicted.size(),
              program.instructions.size());

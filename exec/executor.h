@@ -49,6 +49,9 @@ struct ExecuteInput {
   Comm* world = nullptr;               // all ranks of the step; nullptr: one
   // Of pipelines: the ranks of this stage, and those that hold the tied table; nullptr: the world, or none.
   Comm *replicas = nullptr, *tables = nullptr;
+  // Of ZeRO 3: what `weights` hands out, with this rank's parts (allocate_own_weights), which update->weights holds too. GATHER puts a
+  // layer's whole weights there, and they end as the Program says.
+  ModelWeights* own_weights = nullptr;
   std::vector<std::vector<Buffer>>
       arrivals{};                            // of pipelines: what each stage sends to this one, in order (arrivals_of)
   std::optional<int64_t> step_targets = {};  // of all ranks; absent: of these micro-batches
@@ -73,15 +76,15 @@ struct ExecuteResult {
   double seconds = 0;
 };
 
-/// Errors: usage, for what this executor does not run: another number of devices than ranks; stages, messages, collectives
-/// of weights for one pass (ZeRO 3); bytes off the device; it names the first.
+/// Errors: usage, for what this executor does not run: another number of devices than ranks; ZeRO in stages; bytes off the device;
+/// it names the first.
 void require_executable(const Program&, int num_ranks = 1);
 
 /// Runs the Program once. A forward program (no BACKWARD) takes the losses without gradients.
 /// Ranks     All of a world call it with the same Program. REDUCE over replicas sums the gradients of a layer's dense
 ///           parameters, or of its experts, as one vector, in comm/comm.h's order. Where a layer is shared out (the update's
 ///           Shares) SCATTER leaves each rank the sum of its own part, added to those of earlier micro-batches where each has its
-///           own, and GATHER brings the others' weights. NORM: every rank
+///           own, and GATHER brings the others' weights, for the step or (ZeRO 3) for one pass through the layer. NORM: every rank
 ///           has the same sums; that one of them refuses is agreed on before anything is changed, and then all throw. What a
 ///           rank sends and receives is held to link_bytes (program/link_bytes.h).
 /// Stages    Every rank runs its own list; rank = stage device · replicas + replica. All are given all micro-batches of their replica.

@@ -92,13 +92,16 @@ struct Bench {
   explicit Bench(const Case& c, const UpdateConfig& rule = update_config(UpdateRule::adamw), int zero = 0, int rank = 0,
                  int ranks = 1)
       : spec(spec_of(c)), config(rule) {
-    weights = allocate_weights(spec, c.dtype, MemoryClass::weights, arena);
-    initialize_weights(spec, weights, 5);
-    for_each_adapter(spec, weights, [](const ParameterInfo& info, Tensor& t) { fill_adapter(info, t); });
+    const Shares shares = make_shares(spec, config.rule, std::vector(spec.units.size(), zero), rank, ranks);
+    weights = allocate_own_weights(spec, c.dtype, arena, shares);
+    if (shares.any_weights_apart())
+      fill_parts(c, shares);
+    else
+      fill(weights);
     gradients = allocate_gradients(spec, c.dtype, arena, std::vector<bool>(spec.units.size(), zero >= 2 && ranks > 1));
-    state = make_optimizer_state(spec, weights, config, arena,
-                                 make_shares(spec, config.rule, std::vector(spec.units.size(), zero), rank, ranks));
+    state = make_optimizer_state(spec, weights, config, arena, shares);
     update.emplace(make_update_pass(spec, state, config, weights, gradients));
+    update->weight_dtype = c.dtype;
     add_gradient_parts(*update, c.dtype == DType::f64 ? DType::f64 : DType::f32, arena);
     begin_step(*update, 1, [](int64_t) { return 1e-2; });
     if (!c.gpt2) rope = rope_table(spec.rope, c.seq, c.seq);
@@ -118,6 +121,24 @@ struct Bench {
                        .dtype = c.dtype,
                        .scratch = scratch_bytes(c.multiply, c.dtype)});
     }
+  }
+
+  void fill(ModelWeights& all) const {
+    initialize_weights(spec, all, 5);
+    for_each_adapter(spec, all, [](const ParameterInfo& info, Tensor& t) { fill_adapter(info, t); });
+  }
+  /// The same numbers, this rank's of them.
+  void fill_parts(const Case& c, const Shares& shares) {
+    Arena beside;
+    ModelWeights all = allocate_weights(spec, c.dtype, MemoryClass::weights, beside);
+    fill(all);
+    const std::vector<Tensor*> from = trained_tensors(spec, all), to = trained_tensors(spec, weights);
+    for (size_t p = 0; p < to.size(); ++p)
+      if (!to[p]->empty()) {
+        const Tensor own = own_part(shares, p, from[p]->count(), *from[p]);
+        std::memcpy(to[p]->data(), own.data(), static_cast<size_t>(own.bytes()));
+      }
+    for_each_fixed(spec, weights, [](const ParameterInfo&, Tensor& t) { t.fill_zero(); });
   }
 
   ExecuteResult execute_with(const Program& p, Multiply multiply, double scale = 1.0) {
@@ -193,6 +214,7 @@ inline ExecuteInput input_of(Bench& run, const Case& c, const RankShare& share, 
           .compute = {run.arena, c.multiply},
           .update = &*run.update,
           .world = &world,
+          .own_weights = &run.weights,
           .step_targets = share.step_targets};
 }
 

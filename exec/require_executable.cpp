@@ -27,7 +27,6 @@ void require_executable(const Program& program, int num_ranks) {
   const auto runs_over = [&](const Instruction& i) {
     if (i.axis == MeshAxis::none) return true;
     if (num_ranks == 1) return false;
-    if (i.op == Opcode::gather && i.micro >= 0) return false;  // ZeRO 3
     if (program.num_ranks > 1 && (i.op == Opcode::gather || i.op == Opcode::scatter)) return false;
     if (i.op == Opcode::reduce && i.axis == MeshAxis::tables) return program.num_ranks > 1;
     return i.op == Opcode::norm ? i.axis == MeshAxis::all

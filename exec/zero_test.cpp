@@ -1,10 +1,11 @@
-// State that ranks share out (ZeRO): the bits of ranks that keep a copy each, with every update rule, and the bytes that the
-// Program says.
+// State, gradients and weights that ranks share out (ZeRO): the bits of ranks that keep a copy each, with every update rule, and
+// the bytes that the Program says.
 #include <gtest/gtest.h>
 
 #include <cstring>
 #include <map>
 
+#include "base/error.h"
 #include "comm/ranks_testing.h"
 #include "exec/executor_testing.h"
 #include "program/generate.h"
@@ -55,17 +56,18 @@ int64_t all_sent(const Program& p, int64_t ranks) {
 struct Ran {
   Bits state;
   double loss = 0, norm = 0;
-  int64_t state_bytes = 0;  // of all ranks
+  int64_t state_bytes = 0, weight_bytes = 0;  // of all ranks, after the last step
 };
 
-Ran run(const Case& c, const UpdateConfig& config, int zero, int ranks, int steps) {
+Ran run(const Case& c, const UpdateConfig& config, int zero, int ranks, int steps,
+        Recompute recompute = Recompute::none) {
   Ran ran;
   int64_t sent = 0, want_sent = 0;
   with_comms(ranks, {.baton = true}, [&](Comm& comm) {
     Bench run(c, config, zero, comm.rank(), ranks);
     const int64_t each = kMicro / ranks;
     const RankShare share = keep_share(run, comm.rank(), ranks);
-    Placement placed = placement_of(run.spec, share.costs, Recompute::none);
+    Placement placed = placement_of(run.spec, share.costs, recompute);
     placed.mesh.data = ranks, placed.groups = zero >= 2 ? 1 : static_cast<int>(each), placed.update = config;
     for (PlacedLayer& l : placed.layers) l.strategy.zero = zero;
     const Program p = lower(run.spec, placed, 0);
@@ -84,7 +86,10 @@ Ran run(const Case& c, const UpdateConfig& config, int zero, int ranks, int step
     sent += comm.bytes().sent;
     want_sent = steps * (all_sent(p, ranks) + int64_t{8} * (ranks - 1) * ranks * each);  // the losses too
     put_state(ran.state, run);
-    ran.state_bytes += run.arena.current()[static_cast<size_t>(MemoryClass::optimizer)];
+    const MemoryBytes now = run.arena.current();
+    ran.state_bytes += now[static_cast<size_t>(MemoryClass::optimizer)];
+    ran.weight_bytes += now[static_cast<size_t>(MemoryClass::weights)];
+    EXPECT_EQ(now[static_cast<size_t>(MemoryClass::activations)], 0) << "what was gathered has ended";
   });
   EXPECT_EQ(sent, want_sent);
   return ran;
@@ -191,6 +196,49 @@ TEST_P(ZeroOf, TwoHasTheBitsOfItsReplayOnOneRank) {
   const UpdateConfig config = update_config(UpdateRule::adamw);
   expect_equal(run(GetParam(), config, 2, 2, 3), replay_micro_major(GetParam(), config, 2, 3), "2 ranks");
   expect_equal(run(GetParam(), config, 2, 4, 3), run(GetParam(), config, 0, 4, 3), "a copy on each");
+}
+
+// Weights that come together for each pass through a layer, and end with it: the bits of a copy on each rank, recomputed too.
+TEST_P(ZeroOf, ThreeHasTheBitsOfTwoAndKeepsWeightsOnce) {
+  const UpdateConfig config = update_config(UpdateRule::adamw);
+  for (const int ranks : {2, 4}) {
+    const Ran want = run(GetParam(), config, 2, ranks, 3);
+    for (const Recompute recompute : {Recompute::none, Recompute::full}) {
+      const Ran got = run(GetParam(), config, 3, ranks, 3, recompute);
+      expect_equal(got, want, std::to_string(ranks));
+      const MemoryBytes one = Bench(GetParam(), config).arena.current();
+      const int64_t whole = one[static_cast<size_t>(MemoryClass::weights)];
+      const int64_t fixed = num_fixed_numbers(spec_of(GetParam())) * 4 * (ranks - 1);
+      EXPECT_EQ(got.weight_bytes, whole + fixed);
+    }
+  }
+  expect_equal(run(GetParam(), config, 3, 4, 3), run(GetParam(), config, 0, 4, 3), "a copy on each");
+}
+
+TEST(Zero, ThreeHasTheBitsOfTwoWithEveryRule) {
+  const Case wide = with_micro({"wide", DType::bf16, Multiply::fast, true, 160, 3, {}});
+  for (const UpdateRule rule : kUpdateRules) {
+    const UpdateConfig config = update_config(rule);
+    expect_equal(run(wide, config, 3, 2, 1), run(wide, config, 2, 2, 1), std::string(name_of(rule)));
+  }
+}
+
+TEST(Zero, ThreeIsRefusedByNameWhereItCannotBe) {
+  const auto refusal = [](const ModelSpec& spec, std::vector<int> zero) -> std::string {
+    try {
+      make_shares(spec, UpdateRule::adamw, zero, 0, 2);
+    } catch (const Error& e) {
+      EXPECT_EQ(e.kind(), ErrorKind::usage);
+      return e.what();
+    }
+    return "";
+  };
+  const ModelSpec tied = spec_of(kCases[5]), frozen = spec_of(kCases[16]);
+  ASSERT_TRUE(tied.head().tied && frozen.units[1].frozen);
+  EXPECT_NE(refusal(tied, {3, 3, 3, 3, 3, 0}).find("not 3 and 0: choose --zero 3"), std::string::npos);
+  EXPECT_NE(refusal(tied, {0, 3, 3, 3, 3, 3}).find("not 0 and 3"), std::string::npos);
+  EXPECT_EQ(refusal(tied, {3, 0, 1, 2, 3, 3}), "");
+  EXPECT_NE(refusal(frozen, {0, 3, 0, 0, 0, 0}).find("unit 1 is frozen"), std::string::npos);
 }
 
 TEST(Zero, TwoHasTheBitsOfItsReplayWithEveryRule) {

@@ -263,7 +263,7 @@ Sharing sharing_of(const TrainJob& job, const Machine& machine, const Mesh& mesh
   const RankGroup groups[2]{{mesh.replicas(), mesh.tensor}, {mesh.expert_replicas(), mesh.expert * mesh.expert_tensor}};
   Sharing r{.bytes = shared_bytes(job, mesh, n, zero)};
   for (int i = 0; i < 2; ++i) {
-    const int64_t ranks = groups[i].ranks, parameters = n.all[i], trained = n.trained[i];
+    const int64_t ranks = groups[i].ranks, parameters = n.all[i] + (i == 0 ? n.lent : 0), trained = n.trained[i];
     if (ranks == 1) continue;
     if (parameters) r.gather += all_gather_ps(machine, groups[i], parameters * s);
     if (!trained) continue;
@@ -271,7 +271,7 @@ Sharing sharing_of(const TrainJob& job, const Machine& machine, const Mesh& mesh
     r.reduce += reduce_scatter_ps(machine, groups[i], trained * g);
     r.all_reduce += all_reduce_ps(machine, groups[i], trained * g);
   }
-  r.gathered_bytes = (n.all[0] + n.all[1]) * s;
+  r.gathered_bytes = (n.all[0] + n.all[1] + n.lent) * s;
   r.gradient_bytes = (n.trained[0] + n.trained[1]) * g;
   return r;
 }
@@ -345,7 +345,11 @@ LayerParameters LayerCosts::parameters_of(const Layer& layer, bool pipelined) co
       n.state_bytes[part] += u.state_bytes[part], n.widest[part] += u.widest[part];
     }
     if (!pipelined) n.own_gradients += u.own_table_gradient;
-    if (!pipelined || !u.shares_table) continue;
+    if (!u.shares_table) continue;
+    if (!pipelined) {
+      n.lent += table_.parameters;
+      continue;
+    }
     n.all[0] += table_.parameters, n.trained[0] += table_.trained, n.state_bytes[0] += table_.state_bytes;
     n.widest[0] += table_.widest;
     ++n.tables;

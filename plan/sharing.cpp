@@ -34,8 +34,9 @@ LayerParameters layer_parameters(const ModelSpec& spec, const Layer& layer, cons
     n.widest[0] += widest_share(forms, false, update, query.dtype, mesh.replicas());
     n.widest[1] += widest_share(forms, true, update, query.dtype, mesh.expert_replicas());
     if (!pipelined) n.own_gradients += own_table_gradient(unit, query);
-    const TableCopy copy = pipelined ? table_copy(spec, unit, query, update, mesh) : TableCopy{};
-    if (copy.parameters == 0) continue;
+    const TableCopy copy = table_copy(spec, unit, query, update, mesh);
+    if (!pipelined) n.lent += copy.parameters;
+    if (!pipelined || copy.parameters == 0) continue;
     n.all[0] += copy.parameters, n.trained[0] += copy.trained, n.state_bytes[0] += copy.state_bytes;
     n.widest[0] += copy.widest;
     ++n.tables;

@@ -20,6 +20,7 @@ struct LayerParameters {
   WidestShare widest[2];  // of one of the replicas, where state is shared out: the sum over units of each unit's widest
   int64_t tables = 0;     // copies of the embedding, where a tied head or a bridge lies in another stage
   int64_t own_gradients = 0;  // elements of gradients that have no parameters of their own (a tied head's)
+  int64_t lent = 0;           // of the embedding's table, which this layer reads too and another keeps (one stage)
 };
 /// A copy of the embedding table for a unit on one rank.
 struct TableCopy {

@@ -187,11 +187,16 @@ class Lowerer {
     for (Instruction& i : collectives(Opcode::gather, l, -1, n.trained, size_of(at_.job.dtype))) compute(std::move(i));
   }
 
-  void gather(int l, bool ends_at_once) {
-    if (at_.layers[l].strategy.zero < 3) return;
+  // Of ZeRO 3, for one pass: what the layer reads, a tied table too that lies with the embedding.
+  std::vector<Instruction> gathers(int l) {
+    if (at_.layers[l].strategy.zero < 3) return {};
     const LayerParameters& n = parameters(l);
+    const int64_t read[2]{n.all[0] + n.lent, n.all[1]};
+    return collectives(Opcode::gather, l, micro_, read, size_of(at_.job.dtype));
+  }
+  void gather(int l, bool ends_at_once) {
     bool first = true;
-    for (Instruction& i : collectives(Opcode::gather, l, micro_, n.all, size_of(at_.job.dtype))) {
+    for (Instruction& i : gathers(l)) {
       const Buffer whole{first ? BufferKind::gathered : BufferKind::gathered_experts, layer(l).first, micro_};
       i.allocates = {{whole, i.message_bytes}};
       if (ends_at_once) i.frees = {whole};
@@ -270,7 +275,7 @@ class Lowerer {
     i.bytes_moved = c.backward_input_bytes_moved;
     compute(std::move(i));
   }
-  void backward_weight(int l, int u) {
+  void backward_weight(int l, int u, const std::vector<Buffer>& weights_end = {}) {
     const UnitCost& c = cost(u);
     Instruction i{.op = Opcode::backward_weight, .unit = u, .micro = micro_};
     if (u > 0)
@@ -279,6 +284,7 @@ class Lowerer {
       i.reads = {saved(u, micro_)};
     if (u < last()) i.reads.push_back(gradient(u, micro_));
     i.frees = i.reads;  // the last reader of all of them
+    i.frees.insert(i.frees.end(), weights_end.begin(), weights_end.end());
     i.workspace_bytes = c.backward_weight_workspace;
     i.flops = c.backward_weight_flops;
     i.bytes_moved = c.backward_weight_bytes_moved;
@@ -387,9 +393,7 @@ class Lowerer {
   }
   std::vector<Buffer> gathered(int l) {
     std::vector<Buffer> list;
-    if (at_.layers[l].strategy.zero < 3) return list;
-    const LayerParameters& n = parameters(l);
-    for (const Instruction& i : collectives(Opcode::gather, l, micro_, n.all, 1))
+    for (const Instruction& i : gathers(l))
       list.push_back({list.empty() ? BufferKind::gathered : BufferKind::gathered_experts, i.unit, micro_});
     return list;
   }
@@ -402,11 +406,11 @@ class Lowerer {
     for (int l = end - 1; l >= begin; --l) {
       if (l > begin) load(l - 1);
       const int first = layer(l).first, lowest = std::max(first, 1);
-      gather(l, lowest >= first + layer(l).count);
+      gather(l, split_ && lowest >= first + layer(l).count);
       for (int u = first + layer(l).count - 1; u >= first; --u) {
         if (remakes(l, u)) remake(u);
-        if (u > 0) backward_input(u, u == lowest ? gathered(l) : std::vector<Buffer>{});
-        if (!split_) backward_weight(l, u);
+        if (u > 0) backward_input(u, split_ && u == lowest ? gathered(l) : std::vector<Buffer>{});
+        if (!split_) backward_weight(l, u, u == first ? gathered(l) : std::vector<Buffer>{});
       }
     }
     send(gradient(first_unit() - 1, micro_), stage_ - 1, Phase::backward);

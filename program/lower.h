@@ -12,7 +12,9 @@ namespace tern {
 /// forward   RECV of the input; per layer GATHER (ZeRO 3), FORWARD of each unit, STORE (activations off the device);
 ///           SEND of the output
 /// backward  RECV of the output's gradient; per layer from the last LOAD, GATHER (ZeRO 3), and per unit RECOMPUTE,
-///           BACKWARD_INPUT and, where the schedule does not split them, BACKWARD_WEIGHT; SEND of the input's gradient
+///           BACKWARD_INPUT and, where the schedule does not split them, BACKWARD_WEIGHT; SEND of the input's gradient. What
+///           was gathered ends with the layer's last FORWARD or BACKWARD_WEIGHT (BACKWARD_INPUT where they are split). In
+///           one stage a tied head's layer gathers the table with its own parameters
 /// weight    BACKWARD_WEIGHT of each unit from the last
 /// step      GATHER (micro −1; ZeRO 1, 2) before all; after a layer's last BACKWARD_WEIGHT, on the gradient link, REDUCE
 ///           (ZeRO 0) or SCATTER (ZeRO 1), with ZeRO 2, 3 a SCATTER of each micro-batch, of what its first BACKWARD_WEIGHT (the

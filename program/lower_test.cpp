@@ -173,6 +173,31 @@ TEST(Lower, MessagesAreTheBoundaryTensorAndCollectivesNameTheirAxis) {
   EXPECT_EQ(p.devices_per_rank, 2);
 }
 
+// Without stages a layer's weights are whole from its GATHER to its last reader, a tied head's with the table.
+TEST(Lower, ZeroThreeGathersWhatALayerReadsUntilItsLastReader) {
+  for (const bool tied : {false, true}) {
+    Plan plan{.job = {.batch = 4, .seq = 16, .dtype = DType::f32}};
+    plan.choice = {.mesh = {.data = 2}, .num_micro = 2};
+    plan.layers = {{.first = 0, .count = 4, .strategy = {.zero = 3}}};
+    const PlacedCase c(small_spec(2, true, tied), plan);
+    const Program p = lower(c.spec, c.placement, 0);
+    EXPECT_EQ(validate(p), std::vector<std::string>{});
+    const int head = p.num_units - 1;
+    for (size_t k = 0; k < p.instructions.size(); ++k) {
+      const Instruction& i = p.instructions[k];
+      if (i.op != Opcode::gather) continue;
+      if (i.unit == head) EXPECT_EQ(i.message_bytes, 4 * (16 + 40 * 16)) << tied;
+      const auto end = std::find_if(
+          p.instructions.begin() + static_cast<ptrdiff_t>(k), p.instructions.end(),
+          [&](const Instruction& j) { return std::ranges::find(j.frees, i.allocates[0].buffer) != j.frees.end(); });
+      ASSERT_NE(end, p.instructions.end());
+      const bool forward = p.instructions[k + 1].op == Opcode::forward;
+      EXPECT_EQ(end->op, forward ? Opcode::forward : Opcode::backward_weight) << to_string(*end);
+      EXPECT_EQ(end->unit, forward && i.unit > 0 && i.unit < head ? i.unit + 1 : i.unit);
+    }
+  }
+}
+
 TEST(Lower, OneDeviceIsTheTrainersProgramByItsChecksum) {
   Plan plan{.job = {.batch = 6, .seq = 16, .dtype = DType::f32}};
   plan.choice = {.micro_batch = 2, .num_micro = 3};

@@ -81,12 +81,13 @@ std::vector<std::pair<std::string_view, int64_t>> MemoryPlan::classes() const {
                                                          {"optimizer", optimizer}, {"activations", activations},
                                                          {"workspace", workspace}, {"staging", staging}};
   if (messages > 0) list.emplace_back("messages", messages);
+  if (whole > 0) list.emplace_back("whole model", whole);
   list.insert(list.end(), {{"scratch", scratch}, {"data", data}, {"process", process}});
   return list;
 }
 
 int64_t MemoryPlan::tensors() const {
-  const int64_t step = activations + workspace;
+  const int64_t step = activations + workspace + whole;
   const int64_t run =
       weights + gradients + optimizer + messages + (staging_during_steps ? step + staging : std::max(step, staging));
   return std::max(run, beginning);
@@ -183,6 +184,7 @@ MemoryPlan predict_memory(const ModelSpec& spec, const TrainSettings& s, int64_t
   MemoryPlan plan{.process = process_bytes};
   const int64_t n = num_parameters(spec), wide = s.dtype == DType::f64 ? 8 : 4;
   int64_t trained = 0, shared = 0, apart = 0;  // elements; bytes of states, and of gradients, that ranks share out
+  int64_t parts = 0, widest = 0;               // bytes of weights that they share out; elements of the largest unit
   const std::vector<int> zero = zero_of_units(spec, s);
   const int64_t fixed = num_fixed_numbers(spec) * wide;
   plan.weights = n * size_of(s.dtype) + fixed;
@@ -193,6 +195,8 @@ MemoryPlan predict_memory(const ModelSpec& spec, const TrainSettings& s, int64_t
     plan.optimizer += states;
     if (zero[u] >= 1) shared += states;
     if (zero[u] >= 2) apart += cost.trained * wide;
+    if (zero[u] >= 3 && s.ranks > 1) parts += cost.trained * size_of(s.dtype);
+    widest = std::max(widest, cost.parameters + own_table_gradient(spec.units[u], {}));
   }
   // Masters and what the rule keeps, of what is trained; masters are the weights themselves where the rule has none.
   plan.staging = fixed + plan.optimizer + (has_own_masters(s.optimizer, s.dtype) ? 0 : trained * wide);
@@ -215,16 +219,22 @@ MemoryPlan predict_memory(const ModelSpec& spec, const TrainSettings& s, int64_t
     const Program step = lower(spec, step_placement(spec, s, largest * micros), 0);
     peak = simulate(step).ranks[0];
     peak.peak_bytes *= s.ranks, peak.buffers_at_peak *= s.ranks, peak.workspace_at_peak *= s.ranks;
-    plan.weights *= s.ranks, plan.gradients = apart + s.ranks * (plan.gradients - apart);
+    plan.weights = parts + s.ranks * (plan.weights - parts),
+    plan.gradients = apart + s.ranks * (plan.gradients - apart);
     plan.optimizer = shared + s.ranks * (plan.optimizer - shared);
-    if (s.dtype == DType::bf16) plan.beginning = s.ranks * begins + plan.optimizer;
+    if (parts > 0)
+      plan.beginning = plan.weights + plan.optimizer + s.ranks * (widest * wide + fixed);
+    else if (s.dtype == DType::bf16)
+      plan.beginning = s.ranks * begins + plan.optimizer;
     if (s.ranks > 1) plan.messages = s.ranks * staging_elements(longest_sum(spec, s), s.ranks) * wide;
   }
+  RankBytes evaluation;
   if (!s.valid_data.empty()) {
     const CostQuery exact = evaluation_query(spec, s, largest);
-    const RankBytes evaluation = simulate(forward_program(spec, {&exact, 1})).ranks[0];
-    if (evaluation.peak_bytes > peak.peak_bytes) peak = evaluation;
+    evaluation = simulate(forward_program(spec, {&exact, 1})).ranks[0];
   }
+  const int64_t whole = parts > 0 ? n * size_of(s.dtype) + fixed : 0;
+  if (evaluation.peak_bytes + whole > peak.peak_bytes) peak = evaluation, plan.whole = whole;
   plan.activations = peak.buffers_at_peak;
   plan.workspace = peak.workspace_at_peak;
   const auto threads = [&](Multiply multiply, bool gradients) {

@@ -23,7 +23,10 @@ struct MemoryPlan {
   int64_t activations = 0, workspace = 0;  // at the moment of the highest sum, training or evaluation
   int64_t staging = 0;                     // the copy a checkpoint is written from
   int64_t messages = 0;                    // what other ranks sent, until it is summed
-  int64_t beginning = 0;  // all at once before there are gradients: of bf16, the f32 weights that masters begin from
+  int64_t whole = 0;  // ZeRO 3, where it is then: the model on rank 0, which evaluates or writes it
+  int64_t beginning =
+      0;  // all at once before there are gradients: of bf16, the f32 weights that masters begin from; of ZeRO
+          // 3, the unit that each rank takes its part of
   bool staging_during_steps = true;  // false: the only checkpoint comes after the last step's activations are gone
   int64_t scratch = 0;               // what compute threads keep: factors packed, tiles of scores
   int64_t data = 0;                  // one step's tokens and targets, tables of rotations
@@ -31,7 +34,7 @@ struct MemoryPlan {
   int64_t text = 0;                  // the longest document while it became tokens: before the tensors are there
   int64_t tensors() const;           // what the Arena will have counted at its peak
   int64_t total() const { return std::max(tensors() + scratch + data, text) + process; }
-  /// In the order above, with their names; messages only where there are any.
+  /// In the order above, with their names; messages and the whole model only where there are any.
   std::vector<std::pair<std::string_view, int64_t>> classes() const;
 };
 

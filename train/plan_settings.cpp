@@ -9,6 +9,7 @@
 #include "base/units.h"
 #include "program/placement.h"
 #include "train/settings.h"
+#include "update/shares.h"
 
 namespace tern {
 std::string why_not_trained(const Plan& p) {
@@ -26,10 +27,6 @@ std::string why_not_trained(const Plan& p) {
           "--zero "
           "0, or with --fix pp=1",
           l.strategy.zero);
-  for (const PlannedLayers& l : p.layers)
-    if (c.mesh.data > 1 && l.strategy.zero > 2)
-      return fmt::format("has layers under zero {}; tern train knows zero 0, 1 and 2: plan with --zero 0,1,2",
-                         l.strategy.zero);
   for (const PlannedLayers& l : p.layers)
     if (l.strategy.states != Tier::device || l.strategy.activations != Tier::device)
       return "keeps states or activations off the device, which tern train does not: plan with --offload none";
@@ -114,6 +111,7 @@ void check_planned_model(const ModelSpec& spec, const TrainSettings& s) {
   try {
     const Placement placed = placement_of(spec, *s.plan);
     const PipelineShape& shape = placed.shape;
+    if (shape.num_devices == 1) make_shares(spec, s.optimizer.rule, zero_of_units(spec, s), 0, s.ranks);
     if (shape.num_devices > 1 && placed.mesh.data > 1 && spec.head().tied &&
         device_of(shape, 0) == device_of(shape, shape.num_stages() - 1))
       throw Error(ErrorKind::usage,

@@ -13,6 +13,8 @@
 #include "base/fault_io.h"
 #include "base/rng.h"
 #include "comm/decorators.h"
+#include "model/model_files.h"
+#include "train/inputs.h"
 #include "train/ranks_testing.h"
 
 namespace tern {
@@ -96,6 +98,82 @@ TEST(TrainRanks, SharedGradientsLeaveTheBitsOfOneAndGoOn) {
       train_on(s, 2, stopped, {.step = [&](const StepReport& r) { stop = r.step == 3; }}, stop);
       EXPECT_TRUE(run(stopped) == of_two);
     }
+}
+
+// Weights too: the bits of shared gradients, the weights kept once by all together, and any mesh goes on from any other.
+TEST(TrainRanks, SharedWeightsLeaveTheBitsOfSharedGradients) {
+  for (const bool tied : {false, true})
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f64}) {
+      const RunInputs inputs(tied);
+      TrainSettings s = settings_of(inputs, dtype);
+      MemoryIo gradients, weights, one;
+      s.zero = 2, s.sum_order.groups = 2;
+      const std::string want = bits_of(train_on(s, 2, gradients), gradients);
+      s.zero = 3;
+      const TrainResult r = train_on(s, 2, weights);
+      EXPECT_EQ(r.byte_mismatches, 0);
+      EXPECT_EQ(r.counted_peak_bytes, r.predicted.tensors());
+      EXPECT_EQ(r.predicted.weights, train_on(s, 1, one).predicted.weights);
+      EXPECT_TRUE(bits_of(r, weights) == want) << tied << name_of(dtype);
+    }
+}
+TEST(TrainRanks, SharedWeightsGoOnUnderAnyMeshAndTheOtherWayRound) {
+  const RunInputs inputs(true);
+  TrainSettings s = settings_of(inputs, DType::bf16);
+  s.micro_batch = 2;  // one to each of four ranks: the order of sums is that of copies
+  MemoryIo whole;
+  const std::string want = bits_of(train_on(s, 1, whole), whole);
+  const std::pair<int, int> meshes[] = {{0, 1}, {0, 4}, {1, 2}, {2, 4}, {3, 4}};  // zero, ranks
+  for (const auto& before : meshes)
+    for (const auto& after : meshes) {
+      if (before.first != 3 && after.first != 3) continue;
+      SCOPED_TRACE(
+          fmt::format("zero {} on {}, then zero {} on {}", before.first, before.second, after.first, after.second));
+      MemoryIo io;
+      std::atomic<bool> stop = false;
+      s.zero = before.first;
+      train_on(s, before.second, io, {.step = [&](const StepReport& r) { stop = stop || r.step == 3; }}, stop);
+      s.zero = after.first;
+      const TrainResult r = train_on(s, after.second, io);
+      EXPECT_GE(r.first_step, 3);
+      EXPECT_EQ(r.byte_mismatches, 0);
+      EXPECT_TRUE(bits_of(r, io) == want);
+    }
+}
+// A model's files are read unit by unit.
+TEST(TrainRanks, SharedWeightsBeginWithAModelsFiles) {
+  const RunInputs inputs(true);
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    TrainSettings s = settings_of(inputs, dtype);
+    const TrainInputs in = load_inputs(s);
+    Arena arena;
+    ModelWeights weights = allocate_weights(in.spec, DType::f32, MemoryClass::weights, arena);
+    initialize_weights(in.spec, weights, 17);
+    s.model = inputs.path + "/" + std::string(name_of(dtype)), s.from_scratch = false;
+    save_model(in.spec, in.config, weights, DType::f32, s.model, real_io());
+    s.sum_order.groups = 2, s.zero = 2;
+    MemoryIo gradients, shared;
+    const std::string want = bits_of(train_on(s, 2, gradients), gradients);
+    s.zero = 3;
+    const TrainResult r = train_on(s, 2, shared);
+    EXPECT_EQ(r.counted_peak_bytes, r.predicted.tensors());
+    EXPECT_TRUE(bits_of(r, shared) == want) << name_of(dtype);
+  }
+}
+TEST(TrainRanks, SharedWeightsWithEveryUpdateRule) {
+  const RunInputs inputs(true);
+  for (const UpdateRule rule : kUpdateRules) {
+    SCOPED_TRACE(name_of(rule));
+    TrainSettings s = settings_of(inputs, DType::f32);
+    s.optimizer = update_config(rule), s.micro_batch = 2, s.schedule.total_steps = 3;
+    MemoryIo copies, shared;
+    const std::string want = bits_of(train_on(s, 4, copies), copies);
+    s.zero = 3;
+    const TrainResult r = train_on(s, 4, shared);
+    EXPECT_EQ(r.byte_mismatches, 0);
+    EXPECT_EQ(r.counted_peak_bytes, r.predicted.tensors());
+    EXPECT_TRUE(bits_of(r, shared) == want);
+  }
 }
 
 TEST(TrainRanks, InF64Too) { expect_bits_of_one(DType::f64, true); }

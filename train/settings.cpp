@@ -220,11 +220,10 @@ const std::string* find(const Facts& facts, const std::string& key) {
   return nullptr;
 }
 
-// --zero: what is run of the stages that plans know.
 int zero_stage(const std::string& text) {
-  for (int stage = 0; stage <= 2; ++stage)
+  for (int stage = 0; stage <= 3; ++stage)
     if (text == std::to_string(stage)) return stage;
-  throw Error(ErrorKind::usage, "--zero {}: 0, 1 or 2 is run{}", text, text == "3" ? "; stage 3 is planned only" : "");
+  throw Error(ErrorKind::usage, "--zero {}: expected 0, 1, 2 or 3", text);
 }
 
 }  // namespace
@@ -351,9 +350,9 @@ void check_ranks(const TrainSettings& s) {
   if (sums_each_micro_batch(s) && groups != replicas)
     throw Error(
         ErrorKind::usage,
-        "--sum-groups: {}, but --zero 2 sums each micro-batch over the {} ranks before the next one; choose {}, "
+        "--sum-groups: {}, but --zero {} sums each micro-batch over the {} ranks before the next one; choose {}, "
         "or --zero 1",
-        groups, replicas, remedy_of(s, nearest_order(s)));
+        groups, deepest_zero(s), replicas, remedy_of(s, nearest_order(s)));
   if (sums_in_order(s)) return;
   const std::string remedy = remedy_of(s, nearest_order(s));
   if (s.batch % s.micro_batch != 0)

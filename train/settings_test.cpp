@@ -80,8 +80,8 @@ TEST(Settings, WhatARefusalOfRanksNamesIsTaken) {
   };
   int refused = 0;
   TrainSettings s = sample();
-  for (s.zero = 0; s.zero <= 2; s.zero += 2)
-    for (s.batch = 1; s.batch <= 24; ++s.batch)
+  for (const int zero : {0, 2, 3})
+    for (s.zero = zero, s.batch = 1; s.batch <= 24; ++s.batch)
       for (s.micro_batch = 1; s.micro_batch <= s.batch; ++s.micro_batch)
         for (s.ranks = 1; s.ranks <= 6; ++s.ranks)
           for (s.sum_order.groups = 1; s.sum_order.groups <= 8; ++s.sum_order.groups) {

@@ -39,7 +39,6 @@ ModelWeights first_weights(const TrainSettings& s, const TrainInputs& in, DType 
     weights = allocate_weights(in.spec, dtype, MemoryClass::weights, arena, elsewhere);
     initialize_weights(in.spec, weights, s.seed);
   } else {
-    require_finite(in.dir.weights);
     weights = load_weights(in.spec, in.dir.path, dtype, arena, elsewhere);
   }
   first_adapters(s, in.spec, weights);
@@ -63,10 +62,10 @@ bool has_frozen(const ModelSpec& spec) {
 }
 
 // Where masters have other values, and no checkpoint holds what is frozen.
-ModelWeights weights_beside_masters(const TrainSettings& s, const TrainInputs& in, Arena& arena,
+ModelWeights weights_beside_masters(const TrainSettings& s, const TrainInputs& in, Arena& arena, const Shares& shares,
                                     const std::vector<bool>& elsewhere) {
   if (has_frozen(in.spec)) return first_weights(s, in, s.dtype, arena, elsewhere);
-  ModelWeights weights = allocate_weights(in.spec, s.dtype, MemoryClass::weights, arena, elsewhere);
+  ModelWeights weights = allocate_own_weights(in.spec, s.dtype, arena, shares, elsewhere);
   for (const Tensor* weight : tensors(in.spec, weights))
     if (!weight->empty()) weight->fill_zero();
   return weights;
@@ -91,6 +90,32 @@ void read_tensor(const Safetensors& file, const StateTensor& want, int rank) {
   std::memcpy(want.own.data(), part.data(), part.size());
 }
 
+// Where ranks share out weights: unit by unit, so that a rank never has more than one whole.
+void begin_parts(const TrainSettings& s, const TrainInputs& in, Arena& arena, Shares shares, TrainState& state) {
+  state.weights = allocate_own_weights(in.spec, s.dtype, arena, shares);
+  state.optimizer = make_optimizer_state(in.spec, state.weights, s.optimizer, arena, std::move(shares));
+  const OptimizerState& o = state.optimizer;
+  const bool masters = has_own_masters(s.optimizer, s.dtype);
+  const DType exact = s.dtype == DType::bf16 ? DType::f32 : s.dtype;
+  const std::vector<Tensor*> kept = trained_tensors(in.spec, state.weights);
+  Arena beside;
+  for (size_t unit = 0; unit < in.spec.units.size(); ++unit) {
+    std::vector<bool> elsewhere(in.spec.units.size(), true);
+    elsewhere[unit] = false;
+    ModelWeights whole = first_weights(s, in, exact, beside, elsewhere);
+    const std::vector<Tensor*> first = trained_tensors(in.spec, whole);
+    for (size_t p = 0; p < first.size(); ++p) {
+      const Tensor& to = masters ? o.master[p] : *kept[p];
+      if (o.infos[p].unit != static_cast<int>(unit) || to.empty()) continue;
+      copy_bytes(to.count() == first[p]->count() ? *first[p] : own_part(o.shares, p, first[p]->count(), *first[p]), to);
+    }
+    size_t next = 0;
+    for_each_fixed(in.spec, whole, [&](const ParameterInfo&, Tensor& t) { copy_bytes(t, o.fixed[next++]); });
+  }
+  round_masters(in.spec, o, state.weights);
+  state.beginning_bytes = arena.current_total() + beside.peak_total();
+}
+
 }  // namespace
 
 bool trains_adapters_alone(const ModelSpec& spec) {
@@ -100,11 +125,14 @@ bool trains_adapters_alone(const ModelSpec& spec) {
 TrainState fresh_state(const TrainSettings& s, const TrainInputs& in, Arena& arena, Shares shares,
                        const std::vector<bool>& elsewhere) {
   TrainState state;
-  if (s.dtype == DType::bf16) {
+  if (!s.from_scratch) require_finite(in.dir.weights);
+  if (shares.any_weights_apart()) {
+    begin_parts(s, in, arena, std::move(shares), state);
+  } else if (s.dtype == DType::bf16) {
     // f32 first: the masters must not begin from rounded values. Lives only until they are copied, before gradients
     // exist.
     ModelWeights exact = first_masters(s, in, arena, elsewhere);
-    state.weights = weights_beside_masters(s, in, arena, elsewhere);
+    state.weights = weights_beside_masters(s, in, arena, shares, elsewhere);
     state.optimizer = make_optimizer_state(in.spec, state.weights, s.optimizer, arena, std::move(shares));
     const OptimizerState& o = state.optimizer;
     const std::vector<Tensor*> trained = trained_tensors(in.spec, exact);
@@ -126,7 +154,8 @@ TrainState fresh_state(const TrainSettings& s, const TrainInputs& in, Arena& are
 TrainState load_state(const TrainSettings& s, const TrainInputs& in, Io& io, const std::string& checkpoint,
                       const Manifest& manifest, Arena& arena, Shares shares, const std::vector<bool>& elsewhere) {
   TrainState state;
-  state.weights = weights_beside_masters(s, in, arena, elsewhere);
+  if (!s.from_scratch && has_frozen(in.spec)) require_finite(in.dir.weights);
+  state.weights = weights_beside_masters(s, in, arena, shares, elsewhere);
   state.optimizer = make_optimizer_state(in.spec, state.weights, s.optimizer, arena, std::move(shares));
   const CheckpointData data(io, checkpoint, 0);  // all of the state is in rank 0's file
   const std::vector<StateTensor> wanted = state_tensors(s.optimizer, s.dtype, state.optimizer);

@@ -17,14 +17,15 @@ struct TrainState {
   ModelWeights weights;    // in the compute dtype
   ModelWeights gradients;  // zero between steps
   OptimizerState optimizer;
-  int64_t step = 0;      // steps done
-  uint64_t samples = 0;  // the Feed's position
+  int64_t beginning_bytes = 0;  // ZeRO 3, a run's first: what its weights took at their most, gradients not there yet
+  int64_t step = 0;             // steps done
+  uint64_t samples = 0;         // the Feed's position
 };
 
 /// A run's beginning: weights drawn (--from-scratch) or read, in f32 where the compute dtype is bf16, new adapters, zero
 /// moments.
 /// Errors: those of load_weights; NotFinite naming the tensor of the files that holds NaN or infinity.
-/// Shares  what of the optimizer's state this rank keeps (update/shares.h).
+/// Shares  what of the optimizer's state, and of the weights, this rank keeps (update/shares.h).
 /// elsewhere: units that another rank has (allocate_weights).
 TrainState fresh_state(const TrainSettings&, const TrainInputs&, Arena&, Shares = {},
                        const std::vector<bool>& elsewhere = {});

@@ -172,13 +172,15 @@ class Trainer {
     if (in_.spec.rope.kind != RopeKind::none) rope_ = rope_table(in_.spec, s_.seq, s_.seq);
     predicted_ = simulate(program_).replay;
     update_.emplace(make_update_pass(in_.spec, state_.optimizer, s_.optimizer, state_.weights, state_.gradients));
+    update_->weight_dtype = s_.dtype;
     if (in_stages() && in_.spec.head().tied && place_.has_last() && !place_.has_first())
       update_->gradients[0] = dense_rows(head_of(state_.gradients).projection);  // of its copy of the table
     add_gradient_parts(*update_, s_.dtype == DType::f64 ? DType::f64 : DType::f32, state_arena_);
     put_weights_at(*update_, WeightPoint::computing);
-    std::array<int64_t, 1> states{state_arena_.current_total()};
+    std::array<int64_t, 2> states{state_arena_.current_total(), state_.beginning_bytes};
     world().all_reduce(states, Combine::sum);
     others_state_ = states[0] - state_arena_.current_total();
+    result_.counted_peak_bytes = states[1];
     if (!leads()) return;
     // One rank's probe says nothing of several that share the cores.
     if (s_.ranks == 1) result_.peak = peak_rate(s_.dtype, s_.multiply, [&] { phase("measuring the machine's peak"); });
@@ -191,12 +193,13 @@ class Trainer {
         CheckpointWriter::Config{run_->checkpoints(), run_->id(), s_.keep_checkpoints, worker_.rank()});
   }
 
-  // Where ranks share them out, each has the weights of its own parts alone after a step: all come to all, as they are saved.
-  // To go on, `computing` again.
+  // Where ranks share them out, each has the weights of its own parts alone after a step: all come to all, as they are saved, or
+  // (ZeRO 3) to the first rank's whole model. To go on: release_weights.
   void gather_weights() {
     put_weights_at(*update_, WeightPoint::saved);
     const Shares& shares = state_.optimizer.shares;
-    if (in_stages()) return gather_stages();
+    if (leads() && parts_alone()) whole_ = allocate_weights(in_.spec, s_.dtype, MemoryClass::weights, whole_arena_);
+    if (in_stages() || parts_alone()) return gather_stages();
     if (!shares.any()) return;
     std::vector<size_t> places;
     std::vector<Tensor> weights;
@@ -205,8 +208,15 @@ class Trainer {
     world().all_gather(parts_of(shares, places, weights));
   }
 
+  void release_weights() {
+    put_weights_at(*update_, WeightPoint::computing);
+    if (parts_alone()) whole_ = {};
+  }
+
   bool in_stages() const { return !place_.elsewhere.empty(); }
-  // Each stage's weights come to the first rank's copy of the model.
+  // ZeRO 3: no rank has the whole model.
+  bool parts_alone() const { return state_.optimizer.shares.any_weights_apart(); }
+  // Each rank's weights come to the first rank's copy of the model.
   void gather_stages() {
     std::vector<Tensor*> whole;
     if (leads()) {
@@ -223,11 +233,11 @@ class Trainer {
                       {.name = o.infos[p].name,
                        .dtype = s_.dtype,
                        .shape = o.infos[p].shape,
-                       .own = update_->weights[p],
+                       .own = own_part(o.shares, p, o.forms[p].elements(), update_->weights[p]),
                        .owners = o.shares.owners[p]},
                       leads() ? *whole[p] : Tensor());
   }
-  const ModelWeights& whole_model() const { return in_stages() ? whole_ : state_.weights; }
+  const ModelWeights& whole_model() const { return in_stages() || parts_alone() ? whole_ : state_.weights; }
 
   void train() {
     const int64_t total = s_.schedule.total_steps;
@@ -241,7 +251,7 @@ class Trainer {
       if (!add_evaluation(*missed_)) result_.end = TrainEnd::interrupted;
       if (!missed_->values.empty()) log_->append(std::move(*missed_));
     }
-    if (missed) put_weights_at(*update_, WeightPoint::computing);
+    if (missed) release_weights();
     while (state_.step < total) {
       const std::vector<MicroBatch> batches = my_batches();
       const Agreed agreed = agree(batches);
@@ -250,7 +260,7 @@ class Trainer {
       const bool last = state_.step == total;
       if (evaluates_at(s_, state_.step)) gather_weights();
       if (leads()) tell(report, last);
-      if (evaluates_at(s_, state_.step)) put_weights_at(*update_, WeightPoint::computing);
+      if (evaluates_at(s_, state_.step)) release_weights();
       if (s_.checkpoint_every > 0 && state_.step % s_.checkpoint_every == 0 && !last) save();
       if (leads()) writer_->poll();
     }
@@ -310,6 +320,7 @@ class Trainer {
                                                  .world = s_.ranks > 1 ? &world() : nullptr,
                                                  .replicas = groups_.replicas.get(),
                                                  .tables = groups_.tables.get(),
+                                                 .own_weights = &state_.weights,
                                                  .arrivals = arrivals_,
                                                  .step_targets = targets,
                                                  .predicted = predicted_,
@@ -410,7 +421,8 @@ class Trainer {
                  rope_ ? &*rope_ : nullptr, worker_.arena, [this] { return worker_.stop.load(); });
     last_ns_ = clock_.now_ns();  // not part of the next step's time
     result_.evaluation_seconds += seconds_between(begin, last_ns_);
-    result_.counted_peak_bytes = std::max(result_.counted_peak_bytes, state_bytes() + e.peak_bytes);
+    result_.counted_peak_bytes =
+        std::max(result_.counted_peak_bytes, state_bytes() + whole_arena_.current_total() + e.peak_bytes);
     if (!e.whole) {
       note(fmt::format("stopping: the evaluation of step {} is left unfinished and not logged", state_.step));
       return false;
@@ -467,7 +479,8 @@ class Trainer {
     export_model(moved);
     result_.model = run_->model();
     result_.converses = (in_.tokenizer && in_.tokenizer->has_chat_template()) || !s_.chat_template.empty();
-    result_.counted_peak_bytes = std::max(result_.counted_peak_bytes, state_bytes());
+    const int64_t now = state_arena_.current_total() + others_state_ + message_bytes_ + whole_arena_.current_total();
+    result_.counted_peak_bytes = std::max({result_.counted_peak_bytes, state_bytes(), now});
     result_.peak_resident_bytes = mismatches[1] + read_process_memory().peak_resident_bytes;
   }
 
@@ -500,7 +513,8 @@ class Trainer {
   int64_t message_bytes_ = 0;  // that all ranks' messages wait in, at their most
   RankPlace place_;
   StageGroups groups_;
-  ModelWeights whole_;  // of the first rank, in stages: what is evaluated and written
+  ModelWeights whole_;  // of the first rank, in stages and under ZeRO 3: what is evaluated and written
+  Arena whole_arena_;   // ZeRO 3's, which is there for that long alone
   Arena state_arena_;   // apart from the worker's, so that the writer's staging does not disturb the executor's counts
   TrainState state_;
   std::optional<RopeTable> rope_;

@@ -26,6 +26,8 @@ bool Shares::any() const {
   return std::ranges::any_of(owners, [](const auto& of) { return !of.empty(); });
 }
 
+bool Shares::any_weights_apart() const { return std::ranges::find(weights_apart, true) != weights_apart.end(); }
+
 Interval Shares::mine(size_t parameter, int64_t elements) const {
   if (!held.empty()) return {0, held[parameter] ? elements : 0};
   if (!is_shared(parameter)) return {0, elements};
@@ -34,14 +36,30 @@ Interval Shares::mine(size_t parameter, int64_t elements) const {
   return {};
 }
 
+namespace {
+
+void check_weights_apart(const ModelSpec& spec, std::span<const int> zero) {
+  for (size_t u = 0; u < zero.size(); ++u)
+    if (zero[u] >= 3 && spec.units[u].frozen)
+      throw Error(ErrorKind::usage, "unit {} is frozen, and ZeRO 3 shares out what is trained: choose --zero 0,1,2", u);
+  if (spec.head().tied && (zero.front() >= 3) != (zero.back() >= 3))
+    throw Error(ErrorKind::usage,
+                "embedding and head share one table; ZeRO 3 shares it out for both or for neither, not {} and {}: "
+                "choose --zero 3 for all layers, or --zero 0,1,2",
+                zero.front(), zero.back());
+}
+
+}  // namespace
+
 bool is_expert(const ParameterInfo& info) { return info.name.find(".experts.") != std::string::npos; }
 
 Shares make_shares(const ModelSpec& spec, UpdateRule rule, std::span<const int> zero, int rank, int ranks) {
   Shares shares{.rank = rank, .ranks = ranks};
   if (ranks == 1 || std::ranges::all_of(zero, [](int z) { return z == 0; })) return shares;
+  check_weights_apart(spec, zero);
   const std::vector<ParameterInfo> infos = trained_parameters(spec);
   shares.owners.resize(infos.size());
-  for (const int z : zero) shares.gradients_apart.push_back(z >= 2);
+  for (const int z : zero) shares.gradients_apart.push_back(z >= 2), shares.weights_apart.push_back(z >= 3);
   each_unit(infos, [&](size_t first, size_t end) {
     if (zero[static_cast<size_t>(infos[first].unit)] == 0) return;
     for (const bool experts : {false, true}) {
@@ -54,6 +72,22 @@ Shares make_shares(const ModelSpec& spec, UpdateRule rule, std::span<const int> 
     }
   });
   return shares;
+}
+
+ModelWeights allocate_own_weights(const ModelSpec& spec, DType dtype, Arena& arena, const Shares& shares,
+                                  const std::vector<bool>& elsewhere) {
+  if (!shares.any_weights_apart()) return allocate_weights(spec, dtype, MemoryClass::weights, arena, elsewhere);
+  TERN_CHECK(elsewhere.empty(), "weights: shared out, of a rank that has some units alone");
+  ModelWeights weights = allocate_weights(spec, dtype, MemoryClass::weights, arena, shares.weights_apart);
+  size_t place = 0;
+  for_each_trained(spec, weights, [&](const ParameterInfo& info, Tensor& t) {
+    const Interval mine = shares.mine(place++, info.shape.count());
+    if (!shares.weights_apart[static_cast<size_t>(info.unit)] || mine.size() == 0) return;
+    t = arena.allocate(dtype, mine.size() == info.shape.count() ? info.shape : Shape{mine.size()},
+                       MemoryClass::weights);
+  });
+  share_norms(spec, weights);
+  return weights;
 }
 
 Tensor own_part(const Shares& shares, size_t parameter, int64_t elements, const Tensor& t) {

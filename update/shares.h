@@ -23,20 +23,28 @@ struct Shares {
 
   bool is_shared(size_t parameter) const { return !owners.empty() && !owners[parameter].empty(); }
   std::vector<bool> gradients_apart{};  // of each unit: ZeRO 2, its gradients are shared out too; empty: of none
+  std::vector<bool> weights_apart{};    // of each unit: ZeRO 3, its weights are shared out too; empty: of none
   // Of pipelines, per parameter: whether this rank has it, whole, whoever its owner is; else empty.
   std::vector<bool> held{};
   bool any() const;
+  bool any_weights_apart() const;
   /// What this rank keeps of a parameter of so many elements.
   Interval mine(size_t parameter, int64_t elements) const;
 };
 
-/// Parameters of the units whose `zero` (LayerStrategy) is 1 or more are shared out over `ranks`, from 2 on their gradients too. Dense ones and those of
-/// experts are dealt apart. Shapes: zero: of each unit.
+/// Parameters of the units whose `zero` (LayerStrategy) is 1 or more are shared out over `ranks`, from 2 on their gradients too, with
+/// 3 their weights. Dense ones and those of experts are dealt apart. Shapes: zero: of each unit. Errors: usage: ZeRO 3 of a frozen unit,
+/// or of a tied table's embedding and not its head, or the other way round.
 Shares make_shares(const ModelSpec&, UpdateRule, std::span<const int> zero, int rank, int ranks);
 
 /// Of a pipeline of `stages` of `data` ranks each, rank = stage · data + d: a stage holds its units whole on each of its ranks, the
 /// first of which is their owner; a tied table is held by the head's stage too. Shapes: stage: of each unit.
 Shares make_stage_shares(const ModelSpec&, std::span<const int> stage, int data, int rank, int ranks);
+
+/// Uninitialised weights of this rank: allocate_weights; of units whose weights are apart its parts alone, each one row of
+/// numbers (or the whole), empty where it has none.
+ModelWeights allocate_own_weights(const ModelSpec&, DType, Arena&, const Shares&,
+                                  const std::vector<bool>& elsewhere = {});
 
 /// Whether a parameter is an expert's, which fewer ranks may share.
 bool is_expert(const ParameterInfo&);

@@ -94,6 +94,7 @@ UpdatePass make_update_pass(const ModelSpec& spec, OptimizerState& state, const 
 }
 
 DType weight_type(const UpdatePass& pass) {
+  if (pass.weight_dtype) return *pass.weight_dtype;
   const auto own = std::ranges::find_if(pass.weights, [](const Tensor& t) { return !t.empty(); });
   TERN_CHECK(own != pass.weights.end(), "update: a rank without weights");
   return own->dtype();

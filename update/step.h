@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "update/rule.h"
@@ -17,12 +18,13 @@ struct UpdatePass {
   const UpdateConfig& config;
   // In the order of state.infos; they share the model's storage. Whole, or of shared parameters this rank's part alone.
   std::vector<Tensor> weights, gradients;
+  std::optional<DType> weight_dtype{};  // to be said where a rank may have no weights (ZeRO 3)
   double learning_rate = 0;
   int64_t step = 0;  // the step that is being done, from 1
   double highest_rate = 0,
          squared_rates = 0;  // of all steps up to this one: the highest; Σ of the squared highest so far
 };
-/// Of the weights that this rank has.
+/// Of the weights.
 DType weight_type(const UpdatePass&);
 /// The pass is at step `number`, whose rate is rate_of(number). Rates of steps before are asked for where the step before was
 /// not done in this pass, so that a resumed run has the bits of one that was not stopped.

@@ -96,6 +96,19 @@ TEST(LaunchSlow, ProcessesHaveTheBitsOfThreads) {
   }
 }
 
+TEST(Launch, ProcessesShareOutWeights) {
+  const TinyRun tiny;
+  std::string errors;
+  const auto on = [&](int out, const char* zero) {
+    return tiny.command(tiny.out(out), {"--micro-batch", "1", "--sum-groups", "2", "--ranks", "2", "--zero", zero});
+  };
+  ASSERT_EQ(run_to_end(on(1, "2"), tiny.root(), &errors), 0) << errors;
+  ASSERT_EQ(run_to_end(on(2, "3"), tiny.root(), &errors), 0) << errors;
+  ASSERT_EQ(run_to_end(launched(2, on(3, "3")), tiny.root(), &errors), 0) << errors;
+  EXPECT_TRUE(final_bits(tiny.out(2)) == final_bits(tiny.out(1))) << "threads";
+  EXPECT_TRUE(final_bits(tiny.out(3)) == final_bits(tiny.out(1))) << "processes";
+}
+
 TEST(Launch, ProcessesRunAPlanOfStages) {
   const TinyRun tiny;
   const std::string file = tiny.root() + "/plan.json";
