@@ -388,6 +388,7 @@ std::vector<OptionSpec> make_options() {
 
       // generate.
       {.name = "adapter", .verbs = "generate chat eval", .type = path, .unit = "DIR", .help = "a PEFT directory (LoRA): the model answers with this adapter"},
+      {.name = "adapter", .verbs = "serve", .type = list, .unit = "NAME=DIR", .help = "a PEFT directory (LoRA) beside the model: requests for the model NAME get its answers, in one batch with all others; may be given several times"},
       {.name = "prompt", .verbs = "generate", .type = text, .unit = "TEXT", .help = "the text to continue"},
       {.name = "prompt-file", .verbs = "generate", .type = path, .unit = "FILE", .help = "read the text from a file; -: standard input"},
       {.name = "max-tokens", .verbs = "generate", .type = integer, .fallback = "128", .unit = "TOKENS", .help = "most tokens to write", .min = 1, .max = kMaxCount},

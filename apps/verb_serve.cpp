@@ -9,6 +9,7 @@
 
 #include "apps/common.h"
 #include "apps/embed_settings.h"
+#include "apps/named_adapters.h"
 #include "apps/signals.h"
 #include "apps/verbs.h"
 #include "base/clock.h"
@@ -117,7 +118,8 @@ Room find_room(const Options& options, const ModelDescription& model, int64_t lo
   room.needs = {.context = std::min(most, kUsualContext),
                 .sequences = 1,
                 .page_tokens = options.integer("page"),
-                .logit_rows = running};
+                .logit_rows = running,
+                .adapters = model.beside};
   if (options.has("context")) {
     room.needs.context = options.integer("context");
     if (room.needs.context > most)
@@ -183,16 +185,20 @@ int run_serve(const Options& options) {
   const int64_t start_ns = clock.now_ns();
   apply_threads(options);
   ServiceSettings settings = service_settings(options);
-  const ModelDescription model = describe_model(options.positional("MODEL"), dtype_option(options));
+  ModelDescription model = describe_model(options.positional("MODEL"), dtype_option(options));
   tell_notes(model);
+  take_named_adapters(options, name_of_model(options), model);
   if (!model.tokenizer)
     throw Error(ErrorKind::bad_file, "{}: there is no tokenizer; put the model's tokenizer.json beside config.json",
                 model.dir.path);
   const bool writes = model.spec.predicts;
+  if (!writes && !model.beside.empty())
+    throw Error(ErrorKind::usage, "--adapter: {} is an encoder; adapters answer where a model writes", model.dir.path);
   const Vectors vectors = vectors_of(options, model);
 
   ServedModel served{
       .name = name_of_model(options), .created_s = clock.wall_ns() / 1'000'000'000, .tokenizer = &*model.tokenizer};
+  for (const NamedAdapter& adapter : model.beside) served.adapters.push_back(adapter.name);
   served.vocab = model.spec.vocab, served.width = model.spec.width, served.writes = writes;
   served.longest_text = vectors.longest, served.why_no_embeddings = vectors.why_none,
   served.text_prefix = vectors.own.prefix;
@@ -272,8 +278,10 @@ int run_serve(const Options& options) {
                                             .max_running = settings.rules.max_running},
                               .context = room.needs.context,
                               .cache_prefixes = options.flag("prefix-cache")};
-    engine.emplace(*pool, model_executor(model.spec, weights, turned ? &rope : nullptr, arena), &*model.tokenizer,
-                   limits, clock);
+    engine.emplace(*pool,
+                   model_executor(model.spec, weights, turned ? &rope : nullptr, arena,
+                                  static_cast<int>(model.beside.size())),
+                   &*model.tokenizer, limits, clock);
   }
   std::optional<Embedder> embedder;
   if (vectors.longest > 0)
@@ -282,6 +290,7 @@ int run_serve(const Options& options) {
   if (options.flag("json")) {
     print_json({{"url", url},
                 {"model", served.name},
+                {"adapters", served.adapters},
                 {"context", served.context},
                 {"pages", writes ? kv_pages(room.needs) : 0},
                 {"page_tokens", room.needs.page_tokens},

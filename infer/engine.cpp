@@ -62,7 +62,8 @@ uint64_t Engine::submit(Request asked) {
       const auto& prompt = request->prompt;
       const auto same =
           std::mismatch(prompt.begin(), prompt.end() - 1, prefix->tokens.begin(), prefix->tokens.end()).first;
-      sequence.prefix = &prefix->kv, sequence.prefix_tokens = same - prompt.begin();
+      sequence.prefix = &prefix->kv;
+      sequence.prefix_tokens = prefix->adapter == request->adapter ? same - prompt.begin() : 0;
     }
     scheduler_.submit(sequence, longest);
     samples_.emplace(sequence.id, std::move(run));
@@ -102,7 +103,7 @@ void Engine::run_batch() {
 void Engine::cache_prompts(const Batch& batch) {
   for (const Work& work : batch) {
     const Sequence& s = *work.sequence;
-    if (work.begin < s.prompt_tokens && s.kv.length >= s.prompt_tokens) cache_->keep(s.tokens, s.kv);
+    if (work.begin < s.prompt_tokens && s.kv.length >= s.prompt_tokens) cache_->keep(s.tokens, s.kv, s.adapter);
   }
 }
 
@@ -132,12 +133,13 @@ void Engine::end(Running& run, Event event) {
     if (sequence.running) {
       prefix.kv = std::exchange(sequence.kv, {});
       prefix.tokens = sequence.tokens;
+      prefix.adapter = sequence.adapter;
     }
     prefix.tokens.resize(static_cast<size_t>(prefix.kv.length));
     prefix.last_used = ++uses_;
     prefix.busy = false;
   }
-  if (cache_ && sequence.running) cache_->keep(sequence.tokens, sequence.kv);
+  if (cache_ && sequence.running) cache_->keep(sequence.tokens, sequence.kv, sequence.adapter);
   scheduler_.finish(sequence);
   event.finished = std::move(run.sample);
   if (--left_.at(run.request_id) == 0) left_.erase(run.request_id);

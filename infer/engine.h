@@ -43,8 +43,8 @@ struct EngineLimits {
   bool cache_prefixes = false;
 };
 
-/// A token of a sample has the same bits whatever else the engine runs: batch-mates, chunks, pages, preemption, requests
-/// that join, leave or fail, kept prefixes, cached pages.
+/// A token of a sample has the same bits whatever else the engine runs: batch-mates and their adapters, chunks, pages,
+/// preemption, requests that join, leave or fail, kept prefixes, cached pages.
 class Engine {
  public:
   /// Pool and clock must outlive it, and so must the tokenizer; without one there is no text.
@@ -85,6 +85,7 @@ class Engine {
   struct Prefix {
     KvPages kv;
     std::vector<int32_t> tokens;  // those of kv, and perhaps more
+    int adapter = kNoAdapter;     // of kv
     int64_t last_used = 0;
     bool busy = false;
   };

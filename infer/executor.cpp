@@ -1,25 +1,55 @@
 #include "infer/executor.h"
 
+#include <algorithm>
+
+#include "base/error.h"
 #include "infer/ragged.h"
 
 namespace tern {
+namespace {
 
-BatchExecutor model_executor(const ModelSpec& spec, WeightSource weights, const RopeTable* rope, Arena& arena) {
-  return [&spec, weights, rope, &arena](const Batch& batch, const KvPool& pool) {
-    RaggedBatch ragged;
-    std::vector<int32_t> logit_rows;
-    std::vector<const KvPages*> caches;
-    for (const Work& work : batch) {
-      ragged.add(
+// The rows of one forward: the base's sequences first, then those of each adapter.
+struct Laid {
+  RaggedBatch ragged;
+  std::vector<const KvPages*> caches;
+  std::vector<int32_t> logit_rows;    // in batch order
+  std::vector<int64_t> adapter_rows;  // Compute::adapter_rows
+};
+
+Laid lay_out(const Batch& batch, int adapters) {
+  Laid laid;
+  std::vector<int32_t> last_rows(batch.size());
+  size_t placed = 0;
+  for (int adapter = kNoAdapter; adapter < adapters; ++adapter) {
+    if (adapter != kNoAdapter) laid.adapter_rows.push_back(laid.ragged.num_rows());
+    for (size_t i = 0; i < batch.size(); ++i) {
+      const Work& work = batch[i];
+      if (work.sequence->adapter != adapter) continue;
+      laid.ragged.add(
           std::span(work.sequence->tokens).subspan(static_cast<size_t>(work.begin), static_cast<size_t>(work.count)),
           work.begin);
-      caches.push_back(&work.sequence->kv);
-      if (work.wants_logits) logit_rows.push_back(static_cast<int32_t>(ragged.num_rows()) - 1);
+      laid.caches.push_back(&work.sequence->kv);
+      last_rows[i] = static_cast<int32_t>(laid.ragged.num_rows()) - 1;
+      ++placed;
     }
-    KvView view = pool.view(caches);
-    const Compute compute{arena, Multiply::exact};
-    const Tensor hidden = model_forward(spec, weights, ragged.rows(rope), &view, compute);
-    return logit_rows.empty() ? Tensor() : head_logits(spec, weights, hidden, logit_rows, compute);
+  }
+  TERN_CHECK(placed == batch.size(), "model_executor: a sequence's adapter is none of {}", adapters);
+  if (adapters > 0) laid.adapter_rows.push_back(laid.ragged.num_rows());
+  for (size_t i = 0; i < batch.size(); ++i)
+    if (batch[i].wants_logits) laid.logit_rows.push_back(last_rows[i]);
+  return laid;
+}
+
+}  // namespace
+
+BatchExecutor model_executor(const ModelSpec& spec, WeightSource weights, const RopeTable* rope, Arena& arena,
+                             int adapters) {
+  return [&spec, weights, rope, &arena, adapters](const Batch& batch, const KvPool& pool) {
+    Laid laid = lay_out(batch, adapters);
+    KvView view = pool.view(laid.caches);
+    const Compute compute{.arena = arena, .multiply = Multiply::exact, .adapter_rows = laid.adapter_rows};
+    const Tensor hidden = model_forward(spec, weights, laid.ragged.rows(rope), &view, compute);
+    return laid.logit_rows.empty() ? Tensor() : head_logits(spec, weights, hidden, laid.logit_rows, compute);
   };
 }
 

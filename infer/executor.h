@@ -10,7 +10,9 @@ namespace tern {
 
 /// Logits (rows, vocab) in f32, or f64: a row for each Work that wants logits, in batch order. Empty if none does.
 using BatchExecutor = std::function<Tensor(const Batch&, const KvPool&)>;
-/// The real one. It references its arguments, and leases one unit's weights at a time; exact kernels.
-BatchExecutor model_executor(const ModelSpec&, WeightSource, const RopeTable*, Arena&);
+/// The real one. It references its arguments, and leases one unit's weights at a time; exact kernels. Sequences of all of
+/// the weights' `adapters` (model/adapter_files.h, load_adapter_beside) run in one forward. Errors: TERN_CHECK for
+/// a sequence of another one.
+BatchExecutor model_executor(const ModelSpec&, WeightSource, const RopeTable*, Arena&, int adapters = 0);
 
 }  // namespace tern

@@ -61,8 +61,17 @@ void take_adapter(ModelDescription& d, const std::string& dir) {
   d.adapter = dir;
 }
 
+void take_adapter_beside(ModelDescription& d, const std::string& name, const std::string& dir) {
+  const std::string file = peft_config_file(dir);
+  peft_weights_file(dir);
+  d.beside.push_back(
+      {name, dir, with_adapters(d.spec, read_peft_config(file), fmt::format("{}: target_modules", file))});
+}
+
 void load_adapter_of(const ModelDescription& d, ModelWeights& weights, Arena& arena) {
   if (!d.adapter.empty()) load_adapters(d.spec, d.adapter, d.dtype, weights, arena);
+  for (size_t i = 0; i < d.beside.size(); ++i)
+    load_adapter_beside(d.beside[i].spec, d.beside[i].dir, d.dtype, static_cast<int>(i), weights, arena);
 }
 
 std::vector<int32_t> end_tokens(const ModelDescription& d) {
@@ -102,6 +111,22 @@ ScratchBytes adapter_scratch(const Unit& unit, DType dtype) {
         std::ranges::any_of(unit.adapters, [&](const ModuleAdapter& a) { return a.rank == n || a.rank == k; });
     return is_adapter ? packed_bytes(dtype, n, k) : 0;
   };
+}
+
+// The weights of all of them; a forward needs most where all its rows are of one.
+void add_adapters_beside(InferenceFit& fit, DType dtype, const InferenceNeeds& needs, const CodedBytes& coded) {
+  InferenceNeeds alone = needs;
+  alone.adapters = {};
+  const InferenceFit base = fit;
+  for (const NamedAdapter& adapter : needs.adapters) {
+    const InferenceFit with = inference_fit(adapter.spec, dtype, alone, coded);
+    fit.adapters += with.weights - base.weights;
+    fit.activations = std::max(fit.activations, with.activations);
+    fit.last = std::max(fit.last, with.last);
+    fit.beside = std::max(fit.beside, with.beside);
+  }
+  fit.weights += fit.adapters;
+  fit.loading_peak = std::max(fit.loading_peak, fit.weights);
 }
 
 }  // namespace
@@ -149,6 +174,7 @@ InferenceFit inference_fit(const ModelSpec& spec, DType dtype, const InferenceNe
   const ThreadWork work{.dtype = dtype, .tokens = needs.iteration_tokens, .sequence = needs.context};
   fit.beside =
       thread_memory(spec, work).total() + rope_table_bytes(spec, needs.positions > 0 ? needs.positions : needs.context);
+  add_adapters_beside(fit, dtype, needs, coded);
   return fit;
 }
 
@@ -172,11 +198,11 @@ void check_fit(const ModelSpec& spec, DType dtype, const InferenceNeeds& needs, 
   const InferenceFit fit = inference_fit(spec, dtype, needs, coded);
   if (fit.total() <= memory_bytes) return;
   std::string what = fmt::format(
-      "the model does not fit: it needs {}, there are {} ({})\n  weights {}, key-value cache {} ({} sequences of {} "
+      "the model does not fit: it needs {}, there are {} ({})\n  weights {}{}, key-value cache {} ({} sequences of {} "
       "tokens), "
       "activations and logits {}; while loading {}; threads and tables {}\n",
       format_bytes(fit.total()), format_bytes(memory_bytes), budget.source, format_bytes(fit.weights),
-      format_bytes(fit.kv_cache), needs.sequences, needs.context, format_bytes(fit.running() + fit.sampler),
+      fit.adapters > 0 ? fmt::format(" ({} of adapters)", format_bytes(fit.adapters)) : "", format_bytes(fit.kv_cache), needs.sequences, needs.context, format_bytes(fit.running() + fit.sampler),
       format_bytes(fit.loading_peak), format_bytes(fit.beside));
   std::vector<std::string> fits;
   const auto consider = [&](const InferenceNeeds& other, DType type, const std::string& flags) {

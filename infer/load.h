@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "formats/hf/config.h"
 #include "formats/hf/generation_config.h"
@@ -17,6 +19,12 @@
 
 namespace tern {
 
+/// One of several adapters that stand beside a model, each for the requests that name it.
+struct NamedAdapter {
+  std::string name, dir;  // dir: of PEFT's
+  ModelSpec spec;         // of the model with this adapter
+};
+
 /// Everything about a model but its weights.
 struct ModelDescription {
   ModelDir dir;
@@ -26,6 +34,7 @@ struct ModelDescription {
   std::optional<Tokenizer> tokenizer;  // absent: the directory has none
   DType dtype = DType::f32;            // to compute in
   std::string adapter;                 // PEFT directory whose branches `spec` has; empty: none
+  std::vector<NamedAdapter> beside;    // instead of it: chosen by Request::adapter, their places here; not in `spec`
   std::vector<std::string> notes;      // what a person should know, one sentence each
 };
 /// dtype absent: the one the model was saved in, f16 as f32. Errors: bad_file, usage.
@@ -36,10 +45,13 @@ ModelDescription describe_model(const std::string& model, std::optional<DType> d
 /// Gives the model the adapter of a PEFT directory. Errors: bad_file naming file and key or module.
 void take_adapter(ModelDescription&, const std::string& dir);
 
-/// Weights in the exact kernels' layout (f64: plain), with the adapter.
+/// Puts it beside the model, behind those that are there. Errors: as above.
+void take_adapter_beside(ModelDescription&, const std::string& name, const std::string& dir);
+
+/// Weights in the exact kernels' layout (f64: plain), with the adapters.
 ModelWeights load_for_inference(const ModelDescription&, Arena&, WeightsIn = WeightsIn::mapped_file);
 
-/// The adapter's part of it, for weights that were loaded otherwise.
+/// The adapters' part of it, for weights that were loaded otherwise.
 void load_adapter_of(const ModelDescription&, ModelWeights&, Arena&);
 
 /// Ids that end a sample: generation_config.json's, else config.json's, else the tokenizer's.
@@ -53,6 +65,7 @@ int64_t model_context(const ModelDescription&);
 /// unit's output with the logits. `tensors` is what an arena counts: exact where an iteration has `iteration_tokens`.
 struct InferenceFit {
   int64_t weights = 0, kv_cache = 0, loading_peak = 0;
+  int64_t adapters = 0;                           // of `weights`: those that stand beside the model
   int64_t activations = 0, last = 0, logits = 0;  // the largest unit's; rows of the last one, and their logits
   int64_t sampler = 0;                            // of the row at hand, outside of the arena: scores and candidates
   int64_t ring = 0;                               // of slots, where weights stream (stream_plan.h)
@@ -65,6 +78,7 @@ struct InferenceFit {
 struct InferenceNeeds {  // sequences 0: evaluation, windows of `context` tokens without a cache
   int64_t context = 0, sequences = 1, page_tokens = 16, iteration_tokens = 1, logit_rows = 1;
   int64_t positions = 0;  // that the tables of rotations hold; 0: as many as the context
+  std::span<const NamedAdapter> adapters = {};  // that stand beside the model
 };
 /// The most tokens of an iteration: a chunk of the prompt; beside other sequences the scheduler's budget.
 int64_t iteration_tokens(int64_t prompt, int64_t chunk, int64_t sequences);

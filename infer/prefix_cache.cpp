@@ -25,12 +25,12 @@ PrefixCache::Node* PrefixCache::child(Node& node, std::span<const int32_t> token
 }
 
 void PrefixCache::used(Node* node) {
-  for (; node != &root_; node = node->parent) by_use_.splice(by_use_.begin(), by_use_, node->use);
+  for (; node->parent; node = node->parent) by_use_.splice(by_use_.begin(), by_use_, node->use);
 }
 
-KvPages PrefixCache::match(std::span<const int32_t> tokens) {
+KvPages PrefixCache::match(std::span<const int32_t> tokens, int adapter) {
   asked_ += static_cast<int64_t>(tokens.size());
-  Node* at = &root_;
+  Node* at = &roots_[adapter];
   KvPages path;
   for (size_t end = page_tokens_; end < tokens.size(); end += page_tokens_) {
     Node* next = child(*at, tokens.subspan(end - page_tokens_, page_tokens_));
@@ -44,8 +44,8 @@ KvPages PrefixCache::match(std::span<const int32_t> tokens) {
   return pool_.fork(path, path.length);
 }
 
-void PrefixCache::keep(std::span<const int32_t> tokens, const KvPages& kv) {
-  Node* at = &root_;
+void PrefixCache::keep(std::span<const int32_t> tokens, const KvPages& kv, int adapter) {
+  Node* at = &roots_[adapter];
   for (size_t end = page_tokens_; end <= static_cast<size_t>(kv.length); end += page_tokens_) {
     const auto here = tokens.subspan(end - page_tokens_, page_tokens_);
     Node* next = child(*at, here);

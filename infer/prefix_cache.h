@@ -10,11 +10,13 @@
 #include <vector>
 
 #include "infer/kv_cache.h"
+#include "spec/adapter_spec.h"
 
 namespace tern {
 
 /// It holds a reference of its own to each page it keeps, so that a page lives on without the sequence that wrote it. Keys
-/// depend on the tokens before them alone (kernels are row-invariant), so a page found has the bits of one computed.
+/// depend on the adapter and the tokens before them alone (kernels are row-invariant), so a page found has the bits of one
+/// computed.
 class PrefixCache {
  public:
   /// The pool must outlive it.
@@ -25,9 +27,9 @@ class PrefixCache {
 
   /// The longest run of kept pages that `tokens` begins with, without the last token, which its owner computes for its
   /// logits; shared, not copied. The caller releases them.
-  KvPages match(std::span<const int32_t> tokens);
+  KvPages match(std::span<const int32_t> tokens, int adapter = kNoAdapter);
   /// Keeps the whole pages of a sequence; those that are kept already stay as they are.
-  void keep(std::span<const int32_t> tokens, const KvPages&);
+  void keep(std::span<const int32_t> tokens, const KvPages&, int adapter = kNoAdapter);
   /// Gives pages up, those used longest ago first and never one before those behind it, until a page of the pool is free:
   /// one that a sequence still uses frees nothing. False if nothing is left to give.
   bool reclaim();
@@ -55,7 +57,7 @@ class PrefixCache {
 
   KvPool& pool_;
   size_t page_tokens_;
-  Node root_;
+  std::unordered_map<int, Node> roots_;  // by adapter; a root has no parent and no page
   // Used last in front. A path is touched from its end to the root, so a parent always stands before its children, and the
   // last one has none.
   std::list<Node*> by_use_;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "infer/sampling.h"
+#include "spec/adapter_spec.h"
 
 namespace tern {
 
@@ -26,6 +27,7 @@ struct Request {
   std::vector<int32_t> eos;  // ends a sample; the id itself is not part of the text
   std::vector<std::string> stops;
   int64_t num_likeliest = 0;                    // tokens told beside each drawn one
+  int adapter = kNoAdapter;                     // of those the executor has beside the model
   uint64_t first_sequence = 0;                  // sample i draws from stream first_sequence + i
   std::shared_ptr<Constraint> constraint = {};  // what its texts must satisfy; shared by its samples
   std::optional<uint64_t> prefix =

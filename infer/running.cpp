@@ -33,6 +33,7 @@ Running make_running(std::shared_ptr<const Request> request, int64_t number, con
   if (run.request->constraint) run.constrained.emplace(run.request->constraint);
   if (tokenizer) run.decoder.emplace(*tokenizer, DecodeOptions{.skip_special = true, .clean_up = {}});
   run.sequence.tokens = run.request->prompt;
+  run.sequence.adapter = run.request->adapter;
   run.sequence.prompt_tokens = static_cast<int64_t>(run.request->prompt.size());
   return run;
 }

@@ -79,7 +79,7 @@ void Scheduler::take_shared(Sequence& next) {
     const int64_t shared = std::min(owner->second->prompt_tokens, next.prompt_tokens) - 1;
     if (shared > 0) next.kv = pool_.fork(owner->second->kv, shared);
   } else if (cache_) {
-    next.kv = cache_->match(next.tokens);
+    next.kv = cache_->match(next.tokens, next.adapter);
   }
 }
 

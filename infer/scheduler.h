@@ -21,6 +21,7 @@ struct Sequence {
   uint64_t id = 0;
   std::vector<int32_t> tokens;
   int64_t prompt_tokens = 0;
+  int adapter = kNoAdapter;  // its keys are good for this adapter alone
   KvPages kv;           // kv.length tokens have keys
   int64_t arrival = 0;  // order of submission; who came last is preempted first
   /// A sibling whose prompt this one shares: while the sibling prefills, this one waits, then forks its pages.

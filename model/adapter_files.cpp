@@ -205,6 +205,19 @@ void load_adapters(const ModelSpec& spec, const std::string& dir, DType dtype, M
                   file.path(), file[i].name);
 }
 
+void load_adapter_beside(const ModelSpec& adapted, const std::string& dir, DType dtype, int number,
+                         ModelWeights& weights, Arena& arena) {
+  ModelWeights own = empty_weights(adapted);
+  load_adapters(adapted, dir, dtype, own, arena);
+  std::vector<Linear*> places;
+  for_each_linear(adapted, weights, [&](const ParameterInfo&, Linear& linear) { places.push_back(&linear); });
+  auto place = places.begin();
+  for_each_linear(adapted, own, [&](const ParameterInfo&, Linear& linear) {
+    for (Branch& b : linear.branches) b.adapter = number, (*place)->branches.push_back(std::move(b));
+    ++place;
+  });
+}
+
 void save_adapters(const ModelSpec& spec, const PeftConfig& config, const ModelWeights& weights, const std::string& dir,
                    Io& io) {
   ModelWeights handles = weights;  // the visitor hands out places; storage is shared

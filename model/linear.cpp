@@ -251,6 +251,22 @@ void branch_forward(const Branch& b, const Tensor& x, const Tensor& y, const Com
   ops::add_columns(b.scale, product_of(h, b.b, c), y, b.row_begin);
 }
 
+// Each row's own: the rows of one adapter stand together.
+void branches_forward(const Linear& linear, const Tensor& x, const Tensor& y, const Compute& c) {
+  for (const Branch& b : linear.branches) {
+    if (b.adapter == Branch::kEveryRow) {
+      branch_forward(b, x, y, c);
+    } else if (!c.adapter_rows.empty()) {
+      const auto at = static_cast<size_t>(b.adapter);
+      TERN_CHECK(at + 1 < c.adapter_rows.size() && c.adapter_rows.back() == x.rows(),
+                 "linear ({}, {}): adapter {}, rows of {} adapters up to {}, x has {}", linear.out, linear.in,
+                 b.adapter, c.adapter_rows.size() - 1, c.adapter_rows.back(), x.rows());
+      const int64_t begin = c.adapter_rows[at], end = c.adapter_rows[at + 1];
+      if (begin < end) branch_forward(b, x.rows_view(begin, end), y.rows_view(begin, end), c);
+    }
+  }
+}
+
 void branch_weight(const Branch& b, const Tensor& dy, const Tensor& x, const Branch& gradient, const Compute& c) {
   Tensor columns = columns_of(b, dy, c);
   {
@@ -270,7 +286,7 @@ void linear_forward(const Linear& linear, const Tensor& x, const Tensor& y, cons
   if (x.count() == 0) return;
   if (c.observer) c.observer->see(linear, x);
   multiply_forward(linear, x, y, scratch, c);
-  for (const Branch& b : linear.branches) branch_forward(b, x, y, c);
+  branches_forward(linear, x, y, c);
 }
 
 void linear_forward(const Linear& linear, const Tensor& x, const Tensor& y, const Compute& c) {
@@ -278,7 +294,7 @@ void linear_forward(const Linear& linear, const Tensor& x, const Tensor& y, cons
   if (x.count() == 0) return;
   if (c.observer) c.observer->see(linear, x);
   multiply_forward(linear, x, y, forward_scratch(linear, x.rows(), x.dtype(), c), c);
-  for (const Branch& b : linear.branches) branch_forward(b, x, y, c);
+  branches_forward(linear, x, y, c);
 }
 
 void linear_backward_input(const Linear& linear, const Tensor& dy, const Tensor& dx, const Compute& c) {

@@ -7,6 +7,8 @@
 //   forward          y  += s·h·Bᵀ,  h = x·Aᵀ
 //   input gradient   dx += g·A,  g = s·dy·B
 //   weight gradient  dB += dyᵀ·(s·h),  dA += gᵀ·x;  h and g are made again, so that nothing is kept of them
+// Branches of adapters that run beside each other (Branch::adapter) are for the forward alone: one product by w serves all
+// rows, and each row gets the branches of its own adapter, so it has the bits that it would have with that adapter alone.
 // What a product needs beside its operands (oneDNN's scratch, or the weight packed on the fly for an exact forward)
 // comes from the arena as workspace, so that it is counted.
 

@@ -70,8 +70,10 @@ using Weight = std::variant<DenseWeight, PackedWeight, RowPieces, CodedWeight, B
 struct Branch {
   AdaptedModule module;
   int64_t row_begin = 0, row_end = 0, rank = 0;
-  double scale = 1;  // alpha/rank, or alpha/√rank
-  Tensor a, b;       // (rank, in); (row_end - row_begin, rank)
+  double scale = 1;         // alpha/rank, or alpha/√rank
+  Tensor a = {}, b = {};    // (rank, in); (row_end - row_begin, rank)
+  int adapter = kEveryRow;  // of several that run beside each other: the rows of x that Compute::adapter_rows gives it
+  static constexpr int kEveryRow = -1;
 };
 
 /// y = x·weightᵀ + bias + the branches.

@@ -29,6 +29,9 @@ struct Compute {
   Arena& arena;
   Multiply multiply = Multiply::exact;
   InputObserver* observer = nullptr;
+  /// Where the rows of each adapter that runs beside others begin, and where the last one's end (Branch::adapter). Rows
+  /// before the first are the base's. Empty: all are, and such branches rest.
+  std::span<const int64_t> adapter_rows = {};
 };
 
 /// The rows of one forward: sequences laid end to end. Positions count from the start of each sequence (plus its past).

@@ -20,12 +20,9 @@ namespace {
 constexpr int64_t kMostSamples = 128, kMostPrompts = 128, kMostTexts = 2048, kMostLikeliest = 20;
 constexpr size_t kMostStops = 16, kMostStopBytes = 256, kMostBiases = 1024;
 
-void check_model(Fields& fields, const ServedModel& model) {
+int read_model(Fields& fields, const ServedModel& model) {
   const std::optional<std::string> name = fields.text("model");
-  if (!name || *name == model.name) return;
-  throw ApiError(404,
-                 fmt::format("model: there is no {}; this server has {}", describe_json(*name), quote_json(model.name)),
-                 "model", "model_not_found");
+  return name ? adapter_called(model, *name) : kNoAdapter;
 }
 
 void check_writes(const ServedModel& model) {
@@ -307,10 +304,11 @@ void refuse_tools(Fields& fields) {
 
 Asked read_completion(const Json& body, const ServedModel& model, uint64_t fresh_seed) {
   Fields fields(body);
-  check_model(fields, model);
+  const int adapter = read_model(fields, model);
   check_writes(model);
   Asked asked;
-  const Request settings = read_settings(fields, model, asked, fresh_seed);
+  Request settings = read_settings(fields, model, asked, fresh_seed);
+  settings.adapter = adapter;
   const auto parts = parts_of(fields, "prompt", kMostPrompts);
   const auto most = fields.integer("max_tokens", 1, INT32_MAX);
   const bool echo = fields.boolean("echo").value_or(false);
@@ -338,12 +336,13 @@ Asked read_completion(const Json& body, const ServedModel& model, uint64_t fresh
 
 Asked read_chat(const Json& body, const ServedModel& model, uint64_t fresh_seed) {
   Fields fields(body);
-  check_model(fields, model);
+  const int adapter = read_model(fields, model);
   check_writes(model);
   if (!model.chat) throw ApiError(400, fmt::format("model: {}", model.why_no_chat), "model");
   Asked asked;
   asked.chat = true;
   Request r = read_settings(fields, model, asked, fresh_seed);
+  r.adapter = adapter;
   const Json messages = read_messages(fields);
   const auto old_most = fields.integer("max_tokens", 1, INT32_MAX),
              most = fields.integer("max_completion_tokens", 1, INT32_MAX);
@@ -375,7 +374,9 @@ Asked read_chat(const Json& body, const ServedModel& model, uint64_t fresh_seed)
 
 AskedVectors read_embeddings(const Json& body, const ServedModel& model) {
   Fields fields(body);
-  check_model(fields, model);
+  if (const int adapter = read_model(fields, model); adapter != kNoAdapter)
+    fields.fail("model", fmt::format("{} is an adapter, and vectors are the model's own; ask {} for them",
+                                     quote_json(model.name_of(adapter)), quote_json(model.name)));
   if (model.longest_text == 0) throw ApiError(400, fmt::format("model: {}", model.why_no_embeddings), "model");
   AskedVectors asked;
   const auto parts = parts_of(fields, "input", kMostTexts);
@@ -410,7 +411,7 @@ AskedVectors read_embeddings(const Json& body, const ServedModel& model) {
 
 Json tokenize_reply(const Json& body, const ServedModel& model) {
   Fields fields(body);
-  check_model(fields, model);
+  read_model(fields, model);
   const auto prompt = fields.text("prompt");
   const bool special = fields.boolean("add_special_tokens").value_or(true);
   const bool pieces = fields.boolean("return_token_strs").value_or(false);
@@ -438,7 +439,7 @@ Json tokenize_reply(const Json& body, const ServedModel& model) {
 
 Json detokenize_reply(const Json& body, const ServedModel& model) {
   Fields fields(body);
-  check_model(fields, model);
+  read_model(fields, model);
   const Json* tokens = fields.value("tokens");
   if (!tokens) fields.fail("tokens", "is missing");
   if (!tokens->is_array())

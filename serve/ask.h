@@ -26,7 +26,7 @@ struct Asked {
   }
 };
 
-/// `fresh_seed` is used where the request gives none. Errors: ApiError that names the field; 404, if the model is another.
+/// `fresh_seed` is used where the request gives none. Errors: ApiError that names the field; 404, if there is no such model.
 Asked read_completion(const Json& body, const ServedModel&, uint64_t fresh_seed);
 Asked read_chat(const Json& body, const ServedModel&, uint64_t fresh_seed);
 

@@ -2,6 +2,7 @@
 // Tests only: an HTTP client on plain sockets, and a server in this process.
 
 #include <arpa/inet.h>
+#include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -18,9 +19,11 @@
 #include "base/clock.h"
 #include "base/io.h"
 #include "base/json.h"
+#include "base/rng.h"
 #include "base/text.h"
 #include "infer/chat_prompt.h"
 #include "infer/load.h"
+#include "model/adapter_files.h"
 #include "serve/service.h"
 
 namespace tern {
@@ -196,14 +199,45 @@ class ServedRig {
   std::thread thread;
 };
 
+/// Three adapters of unlike ranks and modules with random numbers, written as PEFT directories: "one", "all", "last".
+inline std::vector<std::pair<std::string, std::string>> random_adapters(const ModelSpec& base) {
+  const PeftConfig configs[] = {{.targets = {.names = {"v_proj"}}, .rank = 5, .alpha = 8},
+                                {.targets = {.all_linear = true}, .rank = 16, .alpha = 6, .rank_stabilized = true},
+                                {.targets = {.names = {"down_proj", "o_proj"}}, .layers = {{1, 2}}, .rank = 2}};
+  const char* names[] = {"one", "all", "last"};
+  std::vector<std::pair<std::string, std::string>> written;
+  for (size_t i = 0; i < 3; ++i) {
+    const ModelSpec spec = with_adapters(base, configs[i], names[i]);
+    Arena arena;
+    ModelWeights weights = empty_weights(spec);
+    for_each_adapter(spec, weights, [&](const ParameterInfo& info, Tensor& t) {
+      t = arena.allocate(DType::f32, info.shape, MemoryClass::weights);
+      for (int64_t k = 0; k < t.count(); ++k)
+        t.span<float>()[static_cast<size_t>(k)] =
+            0.1f * static_cast<float>(random_normal({hash_name(info.name), i}, static_cast<uint64_t>(k)));
+    });
+    written.emplace_back(names[i], testing::TempDir() + "adapter_" + names[i]);
+    save_adapters(spec, configs[i], weights, written.back().second, real_io());
+  }
+  return written;
+}
+
 /// The model of the repository.
 struct Novels {
-  ModelDescription model = describe_model(TERN_SOURCE_DIR "/examples/novels-6m", std::nullopt);
+  using Adapters = std::vector<std::pair<std::string, std::string>>;  // names and directories
+  ModelDescription model;
   Arena arena;
-  ModelWeights weights = load_for_inference(model, arena);
-  RopeTable rope = rope_table(model.spec, 512, 512);
+  ModelWeights weights;
+  RopeTable rope;
   ServedModel served;
-  Novels() {
+  explicit Novels(const Adapters& adapters = {})
+      : model(describe_model(TERN_SOURCE_DIR "/examples/novels-6m", std::nullopt)),
+        rope(rope_table(model.spec, 512, 512)) {
+    for (const auto& [name, dir] : adapters) {
+      take_adapter_beside(model, name, dir);
+      served.adapters.push_back(name);
+    }
+    weights = load_for_inference(model, arena);
     served.name = "novels";
     served.tokenizer = &*model.tokenizer;
     served.vocab = model.spec.vocab, served.context = 512, served.width = model.spec.width;
@@ -212,7 +246,9 @@ struct Novels {
     served.why_no_chat = "no template";
     served.longest_text = 64;
   }
-  BatchExecutor executor() { return model_executor(model.spec, weights, &rope, arena); }
+  BatchExecutor executor() { 
+    return model_executor(model.spec, weights, &rope, arena, static_cast<int>(model.beside.size()));
+  }
   KvShape shape(int64_t page_tokens = 16) const { return kv_shape(model.spec, page_tokens, model.dtype); }
 };
 

@@ -123,6 +123,99 @@ TEST(ServedExactly, SixtyFourRequestsAtOnceSayWhatEachSaysAlone) {
   }
 }
 
+// The base and three adapters of unlike ranks and modules in one batch: each request gets the tokens and log-probabilities
+// that an engine with its adapter alone gives (as `generate --adapter`), at any chunk, preempted or not, from cached pages.
+TEST(ServedExactly, RequestsForAdaptersAndTheBaseShareABatch) {
+  const ModelSpec base = describe_model(TERN_SOURCE_DIR "/examples/novels-6m", std::nullopt).spec;
+  const Novels::Adapters adapters = random_adapters(base);
+  constexpr size_t kAsked = 48;
+  std::vector<Json> bodies, want(kAsked);
+  std::vector<int> which;
+  std::mt19937_64 random(kSeed);
+  for (uint64_t i = 0; i < kAsked; ++i) {
+    which.push_back(static_cast<int>(random() % 4) - 1);
+    bodies.push_back(random_request(i));
+    if (which.back() != kNoAdapter) bodies.back()["model"] = adapters[static_cast<size_t>(which.back())].first;
+  }
+  for (int adapter = kNoAdapter; adapter < 3; ++adapter) {
+    ModelDescription model = describe_model(TERN_SOURCE_DIR "/examples/novels-6m", std::nullopt);
+    if (adapter != kNoAdapter) take_adapter(model, adapters[static_cast<size_t>(adapter)].second);
+    Arena arena;
+    const ModelWeights weights = load_for_inference(model, arena);
+    const RopeTable rope = rope_table(model.spec, 512, 512);
+    KvPool pool(kv_shape(model.spec, 16, model.dtype), 200, arena);
+    Engine engine(pool, model_executor(model.spec, weights, &rope, arena), &*model.tokenizer,
+                  {{.token_budget = 512, .chunk = 512, .max_running = 4}, 512}, real_clock());
+    const Novels novels;
+    for (size_t i = 0; i < kAsked; ++i) {
+      if (which[i] != adapter) continue;
+      Json body = bodies[i];
+      body.erase("model");
+      Asked asked = read_completion(body, novels.served, 0);
+      asked.stream = false;
+      Answer answer(asked, novels.served, "x", 0);
+      for (size_t p = 0; p < asked.prompts.size(); ++p) {
+        engine.submit(asked.prompts[p]);
+        while (!engine.idle())
+          for (const Event& event : engine.step()) answer.take(p, event);
+      }
+      want[i] = parse_json(answer.whole(), "")["choices"];
+    }
+  }
+  Novels novels(adapters);
+  const std::pair<ServedRig::Setup, bool> cases[] = {
+      {{.pages = 2048, .chunk = 512, .running = 64}, false},
+      {{.pages = 110, .page_tokens = 5, .chunk = 7, .running = 64}, true}};
+  for (const auto& [setup, preempts] : cases) {
+    SCOPED_TRACE(testing::Message() << "pages of " << setup.page_tokens << ", chunks of " << setup.chunk);
+    Arena arena;
+    ServedRig rig(novels.served, novels.shape(setup.page_tokens), novels.executor(), setup, arena);
+    std::vector<std::thread> clients;
+    std::vector<Json> got(kAsked);
+    for (size_t i = 0; i < kAsked; ++i)
+      clients.emplace_back([&, i] {
+        Client client(rig.service.port());
+        const ClientReply r = client.ask("POST", "/v1/completions", dump_json(bodies[i]));
+        if (r.status != 200) return;
+        got[i] = bodies[i]["stream"] == true ? choices_of_stream(client.rest_of_stream()) : r.json()["choices"];
+        if (bodies[i]["stream"] != true) { EXPECT_EQ(r.json()["model"], bodies[i].value("model", "novels")); }
+      });
+    for (std::thread& t : clients) t.join();
+    for (size_t i = 0; i < kAsked; ++i) EXPECT_EQ(got[i], want[i]) << "request " << i << ": " << bodies[i];
+    const double preemptions = rig.ask("GET", "/metrics.json").json()["num_preemptions_total"];
+    EXPECT_EQ(preemptions > 0, preempts) << preemptions;
+    rig.end();
+    EXPECT_GT(rig.engine.prefix_cache()->found_tokens(), 200);
+  }
+}
+
+TEST(ServedExactly, AdaptersAreModelsByName) {
+  const ModelSpec base = describe_model(TERN_SOURCE_DIR "/examples/novels-6m", std::nullopt).spec;
+  Novels novels(random_adapters(base));
+  Arena arena;
+  ServedRig rig(novels.served, novels.shape(), novels.executor(), {}, arena);
+  const Json list = rig.ask("GET", "/v1/models").json()["data"];
+  ASSERT_EQ(list.size(), 4u);
+  EXPECT_EQ(list[0]["id"], "novels");
+  EXPECT_EQ(list[0]["parent"], nullptr);
+  EXPECT_EQ(list[2]["id"], "all");
+  EXPECT_EQ(list[2]["parent"], "novels");
+  EXPECT_EQ(list[2]["max_model_len"], 512);
+  EXPECT_EQ(list[2]["embeddings"], false);
+  EXPECT_EQ(rig.ask("GET", "/v1/models/last").json()["parent"], "novels");
+  for (const ClientReply& r : {rig.ask("GET", "/v1/models/other"),
+                               rig.ask("POST", "/v1/completions", R"({"model":"other","prompt":"a"})")}) {
+    EXPECT_EQ(r.status, 404);
+    EXPECT_EQ(r.json()["error"]["code"], "model_not_found");
+    for (const char* name : {""novels"", ""one"", ""all"", ""last""})
+      EXPECT_NE(r.json()["error"]["message"].get<std::string>().find(name), std::string::npos) << r.body;
+  }
+  const ClientReply vectors = rig.ask("POST", "/v1/embeddings", R"({"model":"all","input":"a"})");
+  EXPECT_EQ(vectors.status, 400);
+  EXPECT_EQ(vectors.json()["error"]["param"], "model");
+  EXPECT_EQ(rig.ask("POST", "/tokenize", R"({"model":"all","prompt":"a"})").status, 200);
+}
+
 // What a stream says is what the whole answer says, for chats too.
 TEST(ServedExactly, AStreamedChatIsTheWholeOne) {
   Novels novels;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "infer/sampling.h"
+#include "spec/adapter_spec.h"
 
 namespace tern {
 
@@ -16,6 +17,7 @@ class Tokenizer;    // formats/tokenizer/tokenizer.h
 
 struct ServedModel {
   std::string name;
+  std::vector<std::string> adapters;  // further names: each the model with the adapter of this number (Request::adapter)
   int64_t created_s = 0;  // since 1970
   const Tokenizer* tokenizer = nullptr;
   int64_t vocab = 0, context = 0;
@@ -35,6 +37,13 @@ struct ServedModel {
   std::string why_no_embeddings;
   std::string text_prefix;  // in front of every text
   int64_t width = 0;        // numbers of a vector
+
+  const std::string& name_of(int adapter) const {
+    return adapter == kNoAdapter ? name : adapters.at(static_cast<size_t>(adapter));
+  }
 };
+
+/// Who is asked where a request calls the model so: kNoAdapter or an adapter. Errors: ApiError 404 with the names there are.
+int adapter_called(const ServedModel&, const std::string& name);
 
 }  // namespace tern

@@ -143,15 +143,25 @@ HttpReply Server::health() const {
   return {.status = 200, .body = "{\"status\":\"ok\"}"};
 }
 
+Json Server::model_json(int adapter) const {
+  Json json = {{"id", model_->name_of(adapter)},
+               {"object", "model"},
+               {"created", model_->created_s},
+               {"owned_by", "tern"},
+               {"parent", nullptr},
+               {"max_model_len", model_->context},
+               {"chat", model_->chat != nullptr},
+               {"completions", model_->writes},
+               {"embeddings", adapter == kNoAdapter && model_->longest_text > 0}};
+  if (adapter != kNoAdapter) json["parent"] = model_->name;
+  return json;
+}
+
 Json Server::models() const {
-  return {{"id", model_->name},
-          {"object", "model"},
-          {"created", model_->created_s},
-          {"owned_by", "tern"},
-          {"max_model_len", model_->context},
-          {"chat", model_->chat != nullptr},
-          {"completions", model_->writes},
-          {"embeddings", model_->longest_text > 0}};
+  Json data = Json::array();
+  for (int adapter = kNoAdapter; adapter < static_cast<int>(model_->adapters.size()); ++adapter)
+    data.push_back(model_json(adapter));
+  return {{"object", "list"}, {"data", std::move(data)}};
 }
 
 HttpReply Server::reply_at_once(const HttpRequest& request) {
@@ -174,12 +184,8 @@ HttpReply Server::reply_at_once(const HttpRequest& request) {
     return {.type = "text/plain; version=0.0.4; charset=utf-8", .body = prometheus_text(metrics_, name)};
   if (request.path == "/metrics.json") return {.body = metrics_json(metrics_, name)};
   if (!model_) throw ApiError(503, "the model is being loaded; try again in a moment", "", "loading");
-  if (request.path == "/v1/models")
-    return {.body = dump_json(Json{{"object", "list"}, {"data", Json::array({models()})}})};
-  if (request.path != kModelPath.data() + model_->name)
-    throw ApiError(404, fmt::format("there is no such model; this server has {}", quote_json(model_->name)), "model",
-                   "model_not_found");
-  return {.body = dump_json(models())};
+  if (request.path == "/v1/models") return {.body = dump_json(models())};
+  return {.body = dump_json(model_json(adapter_called(*model_, request.path.substr(kModelPath.size()))))};
 }
 
 void Server::handle(HttpRequest request, std::shared_ptr<Exchange> exchange) try {

@@ -70,6 +70,7 @@ class Server {
   HttpReply reply(HttpReply, const HttpRequest&);
   HttpReply reply_at_once(const HttpRequest&);
   HttpReply health() const;
+  Json model_json(int adapter) const;
   Json models() const;
   void complete(const HttpRequest&, const Json& body, std::shared_ptr<Exchange>, bool chat);
   void embed(const HttpRequest&, const Json& body, std::shared_ptr<Exchange>);

@@ -36,6 +36,9 @@ struct ModuleAdapter {
 /// Of one unit, at most one for each module.
 using UnitAdapters = std::vector<ModuleAdapter>;
 
+/// Of several adapters that run beside each other, counted from 0: none of them, the model as it is.
+inline constexpr int kNoAdapter = -1;
+
 /// nullptr: the module carries none.
 const ModuleAdapter* find_adapter(const UnitAdapters&, AdaptedModule);
 

@@ -59,6 +59,43 @@ TEST_F(Serve, AnswersAsGenerateWritesAndEndsWhenAsked) {
   EXPECT_NE(real_io().read(log).find("ended"), std::string::npos);
 }
 
+TEST_F(Serve, AdaptersAnswerAsGenerateWritesWithEach) {
+  const ModelSpec base = describe_model(kModel, std::nullopt).spec;
+  const auto adapters = random_adapters(base);
+  std::vector<std::string> words = {TERN_PROGRAM, "serve", kModel, "--port", "0"};
+  for (const auto& [name, dir] : adapters) words.insert(words.end(), {"--adapter", name + "=" + dir});
+  const std::string log = root_ + "/log4";
+  Child child(words, log);
+  const uint16_t port = port_of(child, log);
+  ASSERT_NE(port, 0) << real_io().read(log);
+  for (const auto& [name, dir] : adapters) {
+    const Json answer =
+        Client(port)
+            .ask("POST", "/v1/completions",
+                 R"({"prompt":"It was a dark","max_tokens":12,"temperature":0.9,"seed":5,"model":")" + name + "\"}")
+            .json();
+    const Outcome alone = tern("generate " + kModel + " --adapter " + dir +
+                               " --prompt 'It was a dark' --max-tokens 12 --temperature 0.9 --seed 5 --json");
+    EXPECT_EQ(answer["choices"][0]["text"], parse_json(alone.text, "generate")["samples"][0]["text"]) << name;
+    EXPECT_EQ(answer["model"], name);
+  }
+  child.signal(SIGTERM);
+  EXPECT_EQ(child.wait(), 0);
+  const std::string dir = adapters[0].second, serve = "serve " + kModel + " --port 0 --adapter ";
+  const std::pair<std::string, int> refusals[] = {{dir, 2},
+                                                  {"=" + dir, 2},
+                                                  {"a=", 2},
+                                                  {"novels-6m=" + dir, 2},
+                                                  {"a=" + dir + " --adapter a=" + dir, 2},
+                                                  {"a=nowhere", 4},
+                                                  {"a=" + dir + " --memory 60MiB --context 512", 3}};
+  for (const auto& [given, code] : refusals) {
+    const Outcome o = tern(serve + given + " 2>&1");
+    EXPECT_EQ(o.code, code) << given << ": " << o.text;
+    if (code == 3) { EXPECT_NE(o.text.find("of adapters)"), std::string::npos) << o.text; }
+  }
+}
+
 TEST_F(Serve, RefusesWhatWouldBeOpenOrWouldNotFit) {
   const Outcome open = tern("serve " + kModel + " --host 0.0.0.0 --port 0 2>&1");
   EXPECT_EQ(open.code, 2);

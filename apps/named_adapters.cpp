@@ -1,0 +1,31 @@
+#include "apps/named_adapters.h"
+
+#include "base/error.h"
+#include "base/options.h"
+#include "base/text.h"
+#include "base/utf8.h"
+
+namespace tern {
+
+void take_named_adapters(const Options& options, const std::string& model_name, ModelDescription& model) {
+  for (const std::string& given : options.list("adapter")) {
+    const size_t equals = given.find('=');
+    const std::string name = given.substr(0, equals);
+    if (equals == std::string::npos || name.empty() || equals + 1 == given.size())
+      throw Error(ErrorKind::usage, "--adapter {}: expected NAME=DIR, what requests call it and a PEFT directory",
+                  make_printable(given));
+    if (!is_valid_utf8(name))
+      throw Error(ErrorKind::usage, "--adapter {}: its name is not UTF-8, and answers in JSON could not name it",
+                  make_printable(given));
+    if (name == model_name)
+      throw Error(ErrorKind::usage, "--adapter {}: the model itself is called {}; give another name, or --model-name",
+                  given, name);
+    for (const NamedAdapter& other : model.beside)
+      if (other.name == name)
+        throw Error(ErrorKind::usage, "--adapter {}: {} is called so already; a name is one adapter's", given,
+                    other.dir);
+    take_adapter_beside(model, name, given.substr(equals + 1));
+  }
+}
+
+}  // namespace tern

@@ -1,0 +1,16 @@
+#pragma once
+// --adapter NAME=DIR, given several times: adapters that stand beside one model.
+
+#include <string>
+
+#include "infer/load.h"
+
+namespace tern {
+
+class Options;  // base/options.h
+
+/// Puts them beside a model that is called `model_name`. Errors  usage: not NAME=DIR, a name that is no UTF-8 or taken;
+/// those of take_adapter_beside.
+void take_named_adapters(const Options&, const std::string& model_name, ModelDescription&);
+
+}  // namespace tern
