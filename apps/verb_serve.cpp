@@ -278,10 +278,10 @@ int run_serve(const Options& options) {
                                             .max_running = settings.rules.max_running},
                               .context = room.needs.context,
                               .cache_prefixes = options.flag("prefix-cache")};
-    engine.emplace(*pool,
-                   model_executor(model.spec, weights, turned ? &rope : nullptr, arena,
-                                  static_cast<int>(model.beside.size())),
-                   &*model.tokenizer, limits, clock);
+    engine.emplace(
+        *pool,
+        model_executor(model.spec, weights, turned ? &rope : nullptr, arena, static_cast<int>(model.beside.size())),
+        &*model.tokenizer, limits, clock);
   }
   std::optional<Embedder> embedder;
   if (vectors.longest > 0)

@@ -25,7 +25,8 @@ std::vector<PeftConfig> configs_of(const ModelSpec& base) {
   const std::string some = adapted_places(base).front().path, part = some.substr(some.rfind('.') + 1);
   PeftConfig one{.targets = {.names = {part}}, .rank = 3, .alpha = 5};
   PeftConfig all{.targets = {.all_linear = true}, .rank = 8, .alpha = 6, .rank_stabilized = true};
-  PeftConfig last{.targets = {.all_linear = true}, .excluded = {.names = {part}}, .layers = {{1}}, .rank = 1, .alpha = 2};
+  PeftConfig last{
+      .targets = {.all_linear = true}, .excluded = {.names = {part}}, .layers = {{1}}, .rank = 1, .alpha = 2};
   return {one, all, last};
 }
 
@@ -62,8 +63,7 @@ Request request_of(uint64_t number, int64_t vocab) {
   r.adapter = static_cast<int>(random() % 4) - 1;
   const size_t common = random() % 14, own = 1 + random() % 8;  // many begin alike, whatever their adapter
   for (size_t i = 0; i < common; ++i) r.prompt.push_back(static_cast<int32_t>(i));
-  for (size_t i = 0; i < own; ++i)
-    r.prompt.push_back(static_cast<int32_t>(random() % static_cast<uint64_t>(vocab)));
+  for (size_t i = 0; i < own; ++i) r.prompt.push_back(static_cast<int32_t>(random() % static_cast<uint64_t>(vocab)));
   r.sampling.temperature = random() % 3 ? 1.0 : 0.0;
   r.sampling.seed = number;
   r.num_samples = random() % 5 == 0 ? 2 : 1;

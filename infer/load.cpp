@@ -202,8 +202,9 @@ void check_fit(const ModelSpec& spec, DType dtype, const InferenceNeeds& needs, 
       "tokens), "
       "activations and logits {}; while loading {}; threads and tables {}\n",
       format_bytes(fit.total()), format_bytes(memory_bytes), budget.source, format_bytes(fit.weights),
-      fit.adapters > 0 ? fmt::format(" ({} of adapters)", format_bytes(fit.adapters)) : "", format_bytes(fit.kv_cache), needs.sequences, needs.context, format_bytes(fit.running() + fit.sampler),
-      format_bytes(fit.loading_peak), format_bytes(fit.beside));
+      fit.adapters > 0 ? fmt::format(" ({} of adapters)", format_bytes(fit.adapters)) : "", format_bytes(fit.kv_cache),
+      needs.sequences, needs.context, format_bytes(fit.running() + fit.sampler), format_bytes(fit.loading_peak),
+      format_bytes(fit.beside));
   std::vector<std::string> fits;
   const auto consider = [&](const InferenceNeeds& other, DType type, const std::string& flags) {
     const InferenceFit f = inference_fit(spec, type, other, type == dtype ? coded : CodedBytes{});

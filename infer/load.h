@@ -77,7 +77,7 @@ struct InferenceFit {
 };
 struct InferenceNeeds {  // sequences 0: evaluation, windows of `context` tokens without a cache
   int64_t context = 0, sequences = 1, page_tokens = 16, iteration_tokens = 1, logit_rows = 1;
-  int64_t positions = 0;  // that the tables of rotations hold; 0: as many as the context
+  int64_t positions = 0;                        // that the tables of rotations hold; 0: as many as the context
   std::span<const NamedAdapter> adapters = {};  // that stand beside the model
 };
 /// The most tokens of an iteration: a chunk of the prompt; beside other sequences the scheduler's budget.

@@ -22,8 +22,8 @@ struct Sequence {
   std::vector<int32_t> tokens;
   int64_t prompt_tokens = 0;
   int adapter = kNoAdapter;  // its keys are good for this adapter alone
-  KvPages kv;           // kv.length tokens have keys
-  int64_t arrival = 0;  // order of submission; who came last is preempted first
+  KvPages kv;                // kv.length tokens have keys
+  int64_t arrival = 0;       // order of submission; who came last is preempted first
   /// A sibling whose prompt this one shares: while the sibling prefills, this one waits, then forks its pages.
   uint64_t shares_prompt_of = kNone;
   /// Pages kept from before, of which the first prefix_tokens tokens are this sequence's too: it takes them over when it

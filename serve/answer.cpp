@@ -129,7 +129,11 @@ std::string Answer::with_log_probabilities(std::string json, const Choice& c) co
 
 Json Answer::frame(bool piece) const {
   const char* object = !asked_.chat ? "text_completion" : piece ? "chat.completion.chunk" : "chat.completion";
-  return {{"id", id_}, {"object", object}, {"created", created_s_}, {"model", model_.name_of(asked_.prompts.front().adapter)}, {"choices", Json::array()}};
+  return {{"id", id_},
+          {"object", object},
+          {"created", created_s_},
+          {"model", model_.name_of(asked_.prompts.front().adapter)},
+          {"choices", Json::array()}};
 }
 
 Json Answer::usage() const {

@@ -246,7 +246,7 @@ struct Novels {
     served.why_no_chat = "no template";
     served.longest_text = 64;
   }
-  BatchExecutor executor() { 
+  BatchExecutor executor() {
     return model_executor(model.spec, weights, &rope, arena, static_cast<int>(model.beside.size()));
   }
   KvShape shape(int64_t page_tokens = 16) const { return kv_shape(model.spec, page_tokens, model.dtype); }

@@ -203,11 +203,11 @@ TEST(ServedExactly, AdaptersAreModelsByName) {
   EXPECT_EQ(list[2]["max_model_len"], 512);
   EXPECT_EQ(list[2]["embeddings"], false);
   EXPECT_EQ(rig.ask("GET", "/v1/models/last").json()["parent"], "novels");
-  for (const ClientReply& r : {rig.ask("GET", "/v1/models/other"),
-                               rig.ask("POST", "/v1/completions", R"({"model":"other","prompt":"a"})")}) {
+  for (const ClientReply& r :
+       {rig.ask("GET", "/v1/models/other"), rig.ask("POST", "/v1/completions", R"({"model":"other","prompt":"a"})")}) {
     EXPECT_EQ(r.status, 404);
     EXPECT_EQ(r.json()["error"]["code"], "model_not_found");
-    for (const char* name : {""novels"", ""one"", ""all"", ""last""})
+    for (const char* name : {"" novels "", "" one "", "" all "", "" last ""})
       EXPECT_NE(r.json()["error"]["message"].get<std::string>().find(name), std::string::npos) << r.body;
   }
   const ClientReply vectors = rig.ask("POST", "/v1/embeddings", R"({"model":"all","input":"a"})");

@@ -17,8 +17,8 @@ class Tokenizer;    // formats/tokenizer/tokenizer.h
 
 struct ServedModel {
   std::string name;
-  std::vector<std::string> adapters;  // further names: each the model with the adapter of this number (Request::adapter)
-  int64_t created_s = 0;  // since 1970
+  std::vector<std::string> adapters;  // further names, each of the model with one (Request::adapter, the place here)
+  int64_t created_s = 0;              // since 1970
   const Tokenizer* tokenizer = nullptr;
   int64_t vocab = 0, context = 0;
 
