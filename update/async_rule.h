@@ -1,0 +1,51 @@
+#pragma once
+// Asynchronous updates: a server has weights w and a momentum u and takes gradients one by one, of K workers, each at weights that the
+// server had some receipts ago. What a receipt does is worked out here from two counters; nothing else of a run decides it.
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "tensor/tensor.h"
+
+namespace tern {
+
+/// asgd: w -= ηg. momentum: u = βu + ηg, w -= u at every receipt. ormo: ordered momentum, below. ormo_da: with η·min(1, 2K/τ) for a
+/// gradient that τ receipts came before.
+enum class AsyncRule : uint8_t { asgd, momentum, ormo, ormo_da };
+inline constexpr std::string_view kAsyncRuleNames[] = {"asgd", "momentum", "ormo", "ormo-da"};
+
+struct AsyncConfig {
+  AsyncRule rule = AsyncRule::ormo;
+  double momentum = 0.9;  // β
+  int workers = 1;        // K
+};
+
+/// The server's counters.
+struct AsyncClock {
+  int64_t receipts = 0;  // t
+  int64_t bucket = 0;    // b
+  friend bool operator==(const AsyncClock&, const AsyncClock&) = default;
+};
+
+/// What a receipt does, element by element: if `turns`, w -= βu and u = βu; then u += into_momentum·g, w -= into_weights·g.
+struct AsyncStep {
+  bool turns = false;
+  double momentum = 0, into_momentum = 0, into_weights = 0;
+  int64_t delay = 0;  // τ: receipts since the weights were sent
+};
+
+/// Takes a gradient at the weights that were sent with `index`, the number of receipts before them (0 to every worker at first);
+/// `rate` is η. The clock goes on.
+/// OrMo  K receipts of consecutive indices make a bucket, b_g = ⌈index/K⌉. A gradient of a new bucket turns the momentum once; one
+///       of d buckets ago enters as it would have on time: u += β^d ηg, w -= (1 + β + … + β^d) ηg. So the end depends on which gradients
+///       came, not on their order, and buckets that are filled one after the other are synchronous momentum.
+/// Errors  TERN_CHECK: an index that was not sent yet; two buckets at once, which cannot be.
+/// Source  Shi, Yang & Li 2024, arXiv:2407.19234 (text not seen: reconstructed and tested); ormo_da's factor is ours where the paper has
+///       min(η, 1/(4Lτ)) for τ > 2K (recalled).
+AsyncStep take_receipt(const AsyncConfig&, AsyncClock&, int64_t index, double rate);
+
+/// The step on a parameter. u: empty where the rule keeps none. All f32, or f64.
+void apply_receipt(const AsyncStep&, const Tensor& g, const Tensor& w, const Tensor& u);
+
+}  // namespace tern
