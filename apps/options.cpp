@@ -6,9 +6,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "plan/plan_axes.h"
 #include "spec/update_rule.h"
+#include "update/async_rule.h"
+#include "update/robust.h"
 
 namespace tern {
 namespace {
@@ -368,6 +371,17 @@ std::vector<OptionSpec> make_options() {
       {.name = "ranks", .verbs = "train", .type = integer, .fallback = "1", .unit = "N", .help = "train on so many ranks, threads of this process: each has a copy of the model and an equal share of every step's micro-batches; --threads is of each; with --plan as many as it has devices", .min = 1, .max = 1024},
       {.name = "sum-groups", .verbs = "train", .type = integer, .unit = "N", .help = "sum gradients in so many groups of micro-batches, then the groups in a tree: ranks of which each has 1, 2, 4, … groups give the same bits; not given: --ranks", .min = 1, .max = 1 << 20},
       {.name = "zero", .verbs = "train", .type = text, .fallback = "0", .unit = "N", .help = "ZeRO: what --ranks share out instead of keeping a copy each: 0 nothing, 1 the optimizer's state, 2 gradients too, summed over ranks with each micro-batch, 3 weights too, which come together for each pass through a layer; one rank has all of it"},
+      {.name = "aggregator", .verbs = "train", .type = choice, .unit = "RULE", .help = "how the ranks' gradients become one where some ranks may send anything; not given: they are summed", .choices = {std::begin(kAggregatorNames), std::end(kAggregatorNames)}},
+      {.name = "byzantine", .verbs = "train", .type = integer, .fallback = "0", .unit = "F", .help = "of --aggregator: ranks that may send anything", .min = 0, .max = 1024},
+      {.name = "mix", .verbs = "train", .type = choice, .fallback = "none", .help = "of --aggregator: aggregate means of the ranks' vectors in their place, of each one's nearest (all but --byzantine) or of random pairs", .choices = {std::begin(kMixingNames), std::end(kMixingNames)}},
+      {.name = "local-momentum", .verbs = "train", .type = real, .fallback = "0", .unit = "BETA", .help = "of --aggregator: each rank averages its gradients over steps before it sends them, u = BETA u + (1 - BETA) g", .min = 0, .max = 1},
+      {.name = "clip-radius", .verbs = "train", .type = real, .fallback = "1", .unit = "NORM", .help = "of --aggregator centered-clipping: how far from the last step's aggregate a rank's vector counts", .min = 0, .max = 1e30},
+      {.name = "attack", .verbs = "train", .type = choice, .fallback = "none", .help = "of --aggregator, for studies: what the last ranks do to the run", .choices = {std::begin(kAttackNames), std::end(kAttackNames)}},
+      {.name = "attackers", .verbs = "train", .type = integer, .unit = "N", .help = "of --attack: how many ranks do; not given: --byzantine", .min = 1, .max = 1023},
+      {.name = "async", .verbs = "train", .type = flag, .help = "a server takes the gradients of --workers one by one, as they arrive; a step is one gradient of --batch sequences; --optimizer is sgd"},
+      {.name = "workers", .verbs = "train", .type = integer, .unit = "N", .help = "of --async: workers, threads of this process beside the server; --threads is of each", .min = 1, .max = 1023},
+      {.name = "async-rule", .verbs = "train", .type = choice, .fallback = "ormo", .help = "of --async: what a late gradient does to the momentum: no momentum at all, what it would do on time, or (ormo, ormo-da) what it would have done when it was due", .choices = {std::begin(kAsyncRuleNames), std::end(kAsyncRuleNames)}},
+      {.name = "replay", .verbs = "train", .type = path, .unit = "FILE", .help = "of --async: take gradients in the order of this file, such as the arrivals.txt of a run: the same bits"},
       {.name = "ranks", .verbs = "launch", .type = integer, .unit = "N", .help = "processes to start, one rank each", .min = 1, .max = 1024, .letter = 'n'},
       {.name = "comm-timeout", .verbs = "train launch", .type = seconds, .fallback = "30s", .unit = "TIME", .help = "ranks that are processes: one without a sign of life for so long is lost, and the run ends with 5; of srun, mpirun and torchrun, rank 0's counts", .min = 0.1, .max = 86400},
       {.name = "max-restarts", .verbs = "launch", .type = integer, .fallback = "0", .unit = "N", .help = "start all ranks again, from the last checkpoint, after a rank was lost: at most so often", .min = 0, .max = 1e6},

@@ -21,10 +21,14 @@
 #include "base/system.h"
 #include "base/units.h"
 #include "comm/thread_world.h"
+#include "train/async_trainer.h"
 #include "train/trainer.h"
 
 namespace tern {
 namespace {
+
+// Of --async: the workers, and their server.
+int num_ranks(const TrainSettings& s) { return s.async ? num_async_ranks(s) : s.ranks; }
 
 std::string words(const StepReport& r) {
   std::string text = fmt::format("loss {}  norm {:.3f}  lr {:.2e}  {} tok/s  {:.1f} GFLOP/s",
@@ -55,7 +59,7 @@ Json json_of(const TrainSettings& s, const TrainResult& r) {
                {"step", r.last_step},
                {"steps", s.schedule.total_steps},
                {"parameters", r.num_parameters},
-               {"ranks", s.ranks},
+               {"ranks", num_ranks(s)},
                {"sum_groups", s.sum_order.groups},
                {"predicted_bytes", json_of(r.predicted)}};
   json["program"]["checksum"] = fmt::format("{:08x}", r.program_checksum);
@@ -162,7 +166,7 @@ void tell_end(const TrainSettings& s, const TrainResult& r) {
 // Ranks are threads, each with a team of so many. Rank 0 talks and has the result; who fails speaks for itself.
 TrainResult train_on_threads(const TrainSettings& s, const TrainHooks& hooks, int threads) {
   TrainResult result;
-  run_ranks(s.ranks, {}, [&](std::unique_ptr<Transport> transport) {
+  run_ranks(num_ranks(s), {}, [&](std::unique_ptr<Transport> transport) {
     set_compute_threads(threads);
     const bool leads = transport->rank() == 0;
     TrainResult own = train(s, leads ? hooks : TrainHooks{}, real_io(),
@@ -190,9 +194,9 @@ Trained train_with(const Options& options, const std::optional<World>& world, Ta
   if (!world) {
     done.settings = train_settings(options);
     const TrainHooks hooks = talk.hooks(done.settings);
-    const int ranks = done.settings.ranks;
+    const int ranks = num_ranks(done.settings);
     done.result = ranks == 1 ? train(done.settings, hooks, real_io(), {.stop = stop_flag()})
-                             : train_on_threads(done.settings, hooks, share(ranks));
+                             : train_on_threads(done.settings, hooks, share(done.settings.async ? ranks - 1 : ranks));
     return done;
   }
   // This process is one rank of a launcher's. What is wrong with its settings the others have to hear too.

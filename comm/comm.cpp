@@ -213,6 +213,33 @@ void Comm::all_to_all(std::span<const Tensor> send, std::span<const Tensor> rece
   sends.finish();
 }
 
+void Comm::all_to_all(const RankParts& send, const Tensor& receive) {
+  const uint64_t tag = next(MessageKind::all_to_all);
+  const std::vector<Tensor>& mine = send[static_cast<size_t>(rank())];
+  const std::span<std::byte> rows = bytes_of(receive);
+  const size_t row = rows.size() / static_cast<size_t>(size());
+  PostedSends sends(*transport_);
+  for (int step = 1; step < size(); ++step) {
+    const int to = (rank() + step) % size();
+    for (const Tensor& t : send[static_cast<size_t>(to)]) transport_->send(to, tag, bytes_of(t));
+  }
+  for (int step = 0; step < size(); ++step) {
+    const int from = (rank() - step + size()) % size();
+    size_t at = static_cast<size_t>(from) * row;
+    for (const Tensor& t : mine) {
+      const std::span<std::byte> place = rows.subspan(at, bytes_of(t).size());
+      if (from == rank())
+        std::ranges::copy(bytes_of(t), place.begin());
+      else
+        transport_->recv(from, tag, place);
+      at += place.size();
+    }
+    TERN_CHECK(at == static_cast<size_t>(from + 1) * row, "all_to_all: a part of {} bytes, rows of {}",
+               at - static_cast<size_t>(from) * row, row);
+  }
+  sends.finish();
+}
+
 void Comm::all_reduce(std::span<int64_t> values, Combine combine) {
   const uint64_t tag = next(MessageKind::integers);
   const std::vector<int64_t> mine(values.begin(), values.end());

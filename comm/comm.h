@@ -48,6 +48,9 @@ class Comm {
   /// send[r] goes to rank r, receive[r] comes from there; any sizes, if those of sender and receiver agree. An empty Tensor
   /// is no elements.
   void all_to_all(std::span<const Tensor> send, std::span<const Tensor> receive);
+  /// The same of parts of one vector (even_parts): what all ranks have in this rank's part comes into the rows of `receive`
+  /// (ranks, elements of the part), this rank's own too.
+  void all_to_all(const RankParts& send, const Tensor& receive);
 
   /// Each integer becomes the ranks' sum, most or least.
   void all_reduce(std::span<int64_t>, Combine);

@@ -5,8 +5,8 @@
 namespace tern {
 
 std::string describe_tag(uint64_t tag) {
-  constexpr const char* names[] = {"reduce-scatter", "all-gather",   "broadcast",      "all-to-all", "integers",
-                                   "values",         "redistribute", "between stages", "message"};
+  constexpr const char* names[] = {"reduce-scatter", "all-gather",   "broadcast",      "all-to-all",        "integers",
+                                   "values",         "redistribute", "between stages", "server and worker", "message"};
   const uint64_t kind = tag & 0xff;
   return fmt::format("{} {}", kind < std::size(names) ? names[kind] : "unknown operation", tag >> 8);
 }

@@ -53,7 +53,8 @@ enum class MessageKind : uint8_t {
   integers,
   values,
   redistribute,
-  stage,  // between stages of a pipeline
+  stage,    // between stages of a pipeline
+  receipt,  // between a server and its workers
   test
 };
 constexpr uint64_t tag_of(MessageKind kind, uint64_t number) { return number << 8 | static_cast<uint64_t>(kind); }

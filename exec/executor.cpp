@@ -223,6 +223,8 @@ struct Runner {
   void reduce(const Instruction& i) {
     if (i.axis == MeshAxis::none) return join_tied_gradients(in.spec, *in.gradients);
     if (i.axis == MeshAxis::tables) return reduce_tables();
+    if (i.axis == MeshAxis::all)
+      return aggregate_gradients(*in.robust, in.update->gradients, in.update->step, *in.world);
     group_of(i.axis).all_reduce_sum(at_places(in.update->gradients, parameters_of(i)));
   }
 
@@ -351,6 +353,8 @@ struct Runner {
 
   // What each rank gives or gets, where a collective's parts are not equal ones.
   std::vector<int64_t> bytes_of_parts(const Instruction& i) const {
+    if (i.op == Opcode::reduce && i.axis == MeshAxis::all)
+      return bytes_of(even_parts(in.update->gradients, num_ranks()));
     if (i.axis == MeshAxis::none || i.op == Opcode::reduce || !in.update->state.shares.any()) return {};
     if (i.op == Opcode::norm) return norm_value_bytes(*in.update);
     if (i.op == Opcode::update) return update_value_bytes(*in.update, i.unit);
@@ -359,6 +363,12 @@ struct Runner {
     for (const size_t p : parameters_of(i))
       for (const RankInterval& o : in.update->state.shares.owners[p])
         bytes[static_cast<size_t>(o.rank)] += o.elements.size() * size;
+    return bytes;
+  }
+  static std::vector<int64_t> bytes_of(const RankParts& parts) {
+    std::vector<int64_t> bytes(parts.size());
+    for (size_t rank = 0; rank < parts.size(); ++rank)
+      for (const Tensor& t : parts[rank]) bytes[rank] += t.bytes();
     return bytes;
   }
 
@@ -465,6 +475,10 @@ ExecuteResult execute(const Program& program, const ExecuteInput& in) {
       "execute: a tied table, and no REDUCE joins it");
   TERN_CHECK(!in.update || !in.update->state.shares.any_weights_apart() || in.own_weights,
              "execute: weights are shared out, and nobody says where they are gathered");
+  TERN_CHECK(in.robust || std::ranges::none_of(
+                              program.instructions,
+                              [](const Instruction& i) { return i.op == Opcode::reduce && i.axis == MeshAxis::all; }),
+             "execute: gradients are aggregated, and nothing says how");
   TERN_CHECK(in.predicted.empty() || in.predicted.size() == program.instructions.size(),
              "execute: predicted bytes of {} instructions, the Program has {}", in.predicted.size(),
              program.instructions.size());

@@ -15,6 +15,7 @@
 #include "program/program.h"
 #include "program/simulate.h"
 #include "program/trace.h"
+#include "update/robust_step.h"
 #include "update/step.h"
 
 namespace tern {
@@ -46,6 +47,7 @@ struct ExecuteInput {
   double loss_scale = 1.0;  // gradients are those of loss_scale · Σ -log p
   Compute compute;          // its arena gives the buffers; nothing else may use the arena's activations meanwhile
   const UpdatePass* update = nullptr;  // NORM, UPDATE, MERGE, REDUCE over ranks; of the same gradients
+  RobustStep* robust = nullptr;        // of a Program that aggregates gradients: REDUCE over all
   Comm* world = nullptr;               // all ranks of the step; nullptr: one
   // Of pipelines: the ranks of this stage, and those that hold the tied table; nullptr: the world, or none.
   Comm *replicas = nullptr, *tables = nullptr;
@@ -82,7 +84,7 @@ void require_executable(const Program&, int num_ranks = 1);
 
 /// Runs the Program once. A forward program (no BACKWARD) takes the losses without gradients.
 /// Ranks     All of a world call it with the same Program. REDUCE over replicas sums the gradients of a layer's dense
-///           parameters, or of its experts, as one vector, in comm/comm.h's order. Where a layer is shared out (the update's
+///           parameters, or of its experts, as one vector, in comm/comm.h's order; REDUCE over all is aggregate_gradients of `robust`. Where a layer is shared out (the update's
 ///           Shares) SCATTER leaves each rank the sum of its own part, added to those of earlier micro-batches where each has its
 ///           own, and GATHER brings the others' weights, for the step or (ZeRO 3) for one pass through the layer. NORM: every rank
 ///           has the same sums; that one of them refuses is agreed on before anything is changed, and then all throw. What a

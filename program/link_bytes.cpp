@@ -8,6 +8,12 @@ namespace tern {
 
 LinkBytes link_bytes(const Instruction& i, int64_t element_bytes, int rank, int ranks, std::span<const int64_t> parts) {
   if (i.axis == MeshAxis::none) return {};
+  if (i.op == Opcode::reduce && i.axis == MeshAxis::all) {
+    const int64_t vector = std::reduce(parts.begin(), parts.end()), values = (ranks - 1) * (i.message_bytes - vector);
+    LinkBytes sum = reduce_scatter_bytes(parts, 1, rank);
+    sum += all_gather_bytes(parts, 1, rank);
+    return sum += {values, values};
+  }
   if (i.op == Opcode::reduce) return all_reduce_bytes(i.message_bytes / element_bytes, element_bytes, rank, ranks);
   const bool norm = i.op == Opcode::norm;
   const int64_t refusal = norm ? int64_t{sizeof(double)} : 0, in_parts = std::reduce(parts.begin(), parts.end());

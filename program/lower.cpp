@@ -210,7 +210,7 @@ class Lowerer {
   void reduce(int l) {
     const int zero = at_.layers[l].strategy.zero;
     const bool each = zero >= 2, ends = micro_ + 1 == program_.num_micro;
-    if (!each && !ends) return;
+    if ((!each && !ends) || at_.aggregate_values) return;
     const LayerParameters& n = parameters(l);
     for (Instruction& i : collectives(zero == 0 ? Opcode::reduce : Opcode::scatter, l, each ? micro_ : -1, n.trained,
                                       size_of(at_.job.gradients))) {
@@ -421,11 +421,29 @@ class Lowerer {
       for (int u = layer(l).first + layer(l).count - 1; u >= layer(l).first; --u) backward_weight(l, u);
   }
 
+  // The gradients of the whole model, once.
+  void aggregate() {
+    if (!at_.aggregate_values) return;
+    TERN_CHECK(!pipelined() && at_.mesh.devices() > 1, "lower: gradients of {} ranks in {} stages are aggregated",
+               at_.mesh.devices(), at_.shape.num_stages());
+    int64_t trained = 0;
+    for (int u = 0; u <= last(); ++u) trained += cost(u).trained;
+    last_reduce_ = emit({.op = Opcode::reduce,
+                         .unit = 0,
+                         .micro = -1,
+                         .resource = Resource::gradient_link,
+                         .axis = MeshAxis::all,
+                         .message_bytes = trained * size_of(at_.job.gradients) +
+                                          *at_.aggregate_values * static_cast<int64_t>(sizeof(double)),
+                         .waits = {last_compute_}});
+  }
+
   void end_of_step() {
     micro_ = -1;
     for (auto& [key, transfers] : sends_) join(transfers, 0);
     join(stores_, 0);
     join(scatters_, 0);
+    aggregate();
     if (last_reduce_ >= 0) arrivals_.push_back(last_reduce_);
     int64_t trained = 0, shared_blocks = 0;  // elements; blocks of which each rank has some alone
     const auto each_unit = [&](auto&& visit) {

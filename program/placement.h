@@ -31,7 +31,10 @@ struct Placement {
   std::vector<PlacedLayer> layers;  // of the whole model, in order
   // Sizes of a unit's work on one rank. Micro-batches differ in tokens and attended pairs alone.
   std::function<CostQuery(int unit, int micro)> query;
-  int groups = 1;       // of a rank's micro-batches (spec/sum_order.h); more than one: of one stage
+  int groups = 1;  // of a rank's micro-batches (spec/sum_order.h); more than one: of one stage
+  // Gradients of one device's ranks are not summed layer by layer but aggregated as one vector before NORM; so many doubles of each
+  // rank travel beside it.
+  std::optional<int64_t> aggregate_values = {};
   PipelineOrder order;  // empty: pipeline_order's; to be given where the schedule's order follows the times
 };
 

@@ -13,6 +13,7 @@
 #include "program/generate.h"
 #include "program/simulate.h"
 #include "spec/collective_bytes.h"
+#include "train/async_trainer.h"
 #include "train/checkpoint.h"
 #include "train/plan_settings.h"
 #include "train/stages.h"
@@ -108,6 +109,7 @@ Placement step_placement(const ModelSpec& spec, const TrainSettings& s, int64_t 
   for (PlacedLayer& l : p.layers) l.strategy.zero = zero[static_cast<size_t>(l.layer.first)];
   p.mesh.data = s.ranks;
   p.groups = static_cast<int>(s.sum_order.groups / s.ranks);
+  if (s.robust) p.aggregate_values = robust_values(*s.robust, s.ranks);
   return p;
 }
 
@@ -179,8 +181,14 @@ int64_t longest_sum(const ModelSpec& spec, const TrainSettings& s) {
 
 }  // namespace
 
+RankBytes evaluation_bytes(const ModelSpec& spec, const TrainSettings& s) {
+  const CostQuery exact = evaluation_query(spec, s, std::min(s.micro_batch, s.batch));
+  return simulate(forward_program(spec, {&exact, 1})).ranks[0];
+}
+
 MemoryPlan predict_memory(const ModelSpec& spec, const TrainSettings& s, int64_t process_bytes) {
   check_countable(spec, s);
+  if (s.async) return predict_async_memory(spec, s, process_bytes);
   MemoryPlan plan{.process = process_bytes};
   const int64_t n = num_parameters(spec), wide = s.dtype == DType::f64 ? 8 : 4;
   int64_t trained = 0, shared = 0, apart = 0;  // elements; bytes of states, and of gradients, that ranks share out
@@ -226,13 +234,16 @@ MemoryPlan predict_memory(const ModelSpec& spec, const TrainSettings& s, int64_t
       plan.beginning = plan.weights + plan.optimizer + s.ranks * (widest * wide + fixed);
     else if (s.dtype == DType::bf16)
       plan.beginning = s.ranks * begins + plan.optimizer;
-    if (s.ranks > 1) plan.messages = s.ranks * staging_elements(longest_sum(spec, s), s.ranks) * wide;
+    if (s.robust) {
+      const DType type = wide == 8 ? DType::f64 : DType::f32;
+      const int64_t kept = robust_state_bytes(*s.robust, s.ranks, trained, type);
+      plan.optimizer += kept, plan.staging += kept;
+      plan.messages = robust_staging_bytes(*s.robust, s.ranks, trained, type);
+    } else if (s.ranks > 1)
+      plan.messages = s.ranks * staging_elements(longest_sum(spec, s), s.ranks) * wide;
   }
   RankBytes evaluation;
-  if (!s.valid_data.empty()) {
-    const CostQuery exact = evaluation_query(spec, s, largest);
-    evaluation = simulate(forward_program(spec, {&exact, 1})).ranks[0];
-  }
+  if (!s.valid_data.empty()) evaluation = evaluation_bytes(spec, s);
   const int64_t whole = parts > 0 ? n * size_of(s.dtype) + fixed : 0;
   if (evaluation.peak_bytes + whole > peak.peak_bytes) peak = evaluation, plan.whole = whole;
   plan.activations = peak.buffers_at_peak;

@@ -10,6 +10,7 @@
 
 #include "base/io.h"
 #include "program/placement.h"
+#include "program/simulate.h"
 #include "spec/model_spec.h"
 #include "train/settings.h"
 
@@ -42,6 +43,8 @@ struct MemoryPlan {
 /// or the settings, shared out likewise; with several ranks the gradients are summed over them. Windows are taken to be full, so attended pairs are an upper bound. With a plan, its step;
 /// with one of several stages the plan's whole batch, whatever `sequences`.
 Placement step_placement(const ModelSpec&, const TrainSettings&, int64_t sequences);
+/// Of evaluating a micro-batch, with the exact kernels.
+RankBytes evaluation_bytes(const ModelSpec&, const TrainSettings&);
 /// Predicted peak of a run with these settings. `process_bytes`: of the program itself, see program_bytes().
 MemoryPlan predict_memory(const ModelSpec&, const TrainSettings&, int64_t process_bytes);
 

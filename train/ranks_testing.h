@@ -4,12 +4,14 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <functional>
 #include <string>
 
 #include "base/memory_io.h"
 #include "base/threads_testing.h"
+#include "comm/decorators.h"
 #include "comm/thread_world.h"
 #include "formats/tokenizer/tokenizer.h"
 #include "train/checkpoint.h"
@@ -59,6 +61,31 @@ inline TrainSettings settings_of(const RunInputs& inputs, DType dtype) {
 }
 
 using Wrap = std::function<std::unique_ptr<Transport>(std::unique_ptr<Transport>)>;
+
+// Counts what a rank sends.
+class CountingTransport final : public TransportDecorator {
+ public:
+  CountingTransport(std::unique_ptr<Transport> inner, std::atomic<int64_t>& sends)
+      : TransportDecorator(std::move(inner)), sends_(sends) {}
+  void send(int to, uint64_t tag, std::span<const std::byte> bytes) override {
+    ++sends_;
+    inner_->send(to, tag, bytes);
+  }
+
+ private:
+  std::atomic<int64_t>& sends_;
+};
+inline Wrap counts_sends_of(int rank, std::atomic<int64_t>& sends) {
+  return [rank, &sends](std::unique_ptr<Transport> t) -> std::unique_ptr<Transport> {
+    if (t->rank() != rank) return t;
+    return std::make_unique<CountingTransport>(std::move(t), sends);
+  };
+}
+inline Wrap kills(int rank, int64_t at_send) {
+  return [rank, at_send](std::unique_ptr<Transport> t) {
+    return t->rank() == rank ? faulty(std::move(t), {TransportFaultKind::kill, at_send}) : std::move(t);
+  };
+}
 
 // Rank 0's result. The last rank alone watches a stop; `wrap` changes a rank's transport.
 inline TrainResult train_on(TrainSettings s, int ranks, Io& io, const TrainHooks& hooks = {},

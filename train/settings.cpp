@@ -17,6 +17,7 @@
 #include "plan/layers.h"
 #include "train/nearest_order.h"
 #include "train/plan_settings.h"
+#include "train/robust_settings.h"
 
 namespace tern {
 namespace {
@@ -101,7 +102,13 @@ bool knows(const Options& o, std::string_view name) {
   return std::ranges::any_of(o.values(), [&](const auto& value) { return value.first == name; });
 }
 
+UpdateRule rule_from(const Options& o, const std::optional<Plan>& plan) {
+  if (plan) return plan->job.optimizer;
+  return asks_for_async(o) && !o.given("optimizer") ? UpdateRule::sgd : update_rule_from_name(o.text("optimizer"));
+}
+
 int ranks_from(const Options& o, const std::optional<Plan>& plan) {
+  if (asks_for_async(o)) return 1;
   if (!knows(o, "ranks")) return 1;
   return static_cast<int>(plan ? plan->choice.devices() : o.integer("ranks"));
 }
@@ -151,6 +158,9 @@ std::string recipe_text(const Options& o, const TrainSettings& s) {
     if (name == "clip") return row_of(s.optimizer.rule).clip.empty();
     if (name == "eval-every" || name == "eval-batches") return s.valid_data.empty();
     if (name == "max-seconds") return true;  // of one sitting, not of the job
+    if (is_async_option(name)) return !s.async;
+    if (s.async && (name == "ranks" || name == "sum-groups" || name == "zero")) return true;
+    if (is_robust_option(name)) return !says_something(name, s.robust);
     if (name == "min-learning-rate") return s.schedule.kind == LearningRateKind::constant;
     return name == "decay-steps" && !wsd;
   };
@@ -237,10 +247,14 @@ std::vector<DerivedValue> derived_values(const Options& o) {
       if (!o.given(name))
         list.push_back({name, o.value(name).spec->type == OptionType::integer ? value : quote_json(value),
                         fmt::format("the plan {}", o.text("plan"))});
-  const UpdateRule rule = plan ? plan->job.optimizer : update_rule_from_name(o.text("optimizer"));
+  const UpdateRule rule = rule_from(o, plan);
+  if (asks_for_async(o) && !o.given("optimizer")) list.push_back({"optimizer", "\"sgd\"", "--async"});
   const std::string why = fmt::format("the default of --optimizer {}", name_of(rule));
   for (const RuleOption& option : row_of(rule).options)
-    if (!o.given(option.name)) list.push_back({option.name, real_text(option.fallback), why});
+    if (option.name == "momentum" && !o.given("momentum") && async_without_momentum(o))
+      list.push_back({option.name, "0.0", "--async-rule asgd"});
+    else if (!o.given(option.name))
+      list.push_back({option.name, real_text(option.fallback), why});
   if (const std::string_view clip = row_of(rule).clip; !clip.empty() && !o.given("clip"))
     list.push_back({"clip", real_text(clip), why});
   if (!plan && !o.given("micro-batch")) {
@@ -287,7 +301,9 @@ TrainSettings train_settings(const Options& o) {
   s.schedule = schedule_from(o);
   const std::optional<Plan> plan = knows(o, "plan") ? plan_option(o) : std::nullopt;
   s.ranks = ranks_from(o, plan), s.sum_order = sum_order_from(o, plan);
-  s.optimizer = optimizer_from(o, plan ? plan->job.optimizer : update_rule_from_name(o.text("optimizer")));
+  s.optimizer = optimizer_from(o, rule_from(o, plan));
+  if (async_without_momentum(o) && s.optimizer.rule == UpdateRule::sgd && !o.given("momentum"))
+    s.optimizer.set_option("momentum", 0);
   s.dtype = dtype_from_name(o.text("dtype"));
   s.recompute = recompute_from_name(o.text("recompute"));
   s.multiply = multiply_from_name(o.text("multiply"));
@@ -303,6 +319,9 @@ TrainSettings train_settings(const Options& o) {
   s.dry_run = o.flag("dry-run");
   s.trace = o.text("trace");
   if (plan) apply_plan(*plan, o, s);
+  s.async = async_from(o, s);
+  if (s.async) s.ranks = 1, s.sum_order = {1};
+  s.robust = robust_from(o, s);
   s.recipe_toml = recipe_text(o, s);
 
   if (s.micro_batch > s.batch)
@@ -425,6 +444,10 @@ Facts settings_facts(const TrainSettings& s, const RunIdentity& id) {
              {"seed", number(s.seed)}};
   for (const RuleOption& option : row_of(s.optimizer.rule).options)
     f.emplace_back(option.name, number(s.optimizer.option(option.name)));
+  if (s.async)
+    for (Facts::value_type& fact : async_facts(*s.async)) f.push_back(std::move(fact));
+  if (s.robust)
+    for (Facts::value_type& fact : robust_facts(s)) f.push_back(std::move(fact));
   if (s.adapter) {
     const PeftConfig& c = s.adapter->config;
     f.emplace_back("method", c.rank_stabilized ? "rslora" : "lora");

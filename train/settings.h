@@ -13,8 +13,10 @@
 #include "spec/sum_order.h"
 #include "spec/unit_cost.h"
 #include "spec/update_rule.h"
+#include "train/async_settings.h"
 #include "train/learning_rate.h"
 #include "train/manifest.h"
+#include "update/robust.h"
 
 namespace tern {
 
@@ -56,6 +58,9 @@ struct TrainSettings {
   bool dry_run = false;
   std::optional<Plan> plan;  // --plan: its layers' recomputation counts, `recompute` is what they have in common
   std::string plan_path;     // empty: none
+  std::optional<RobustConfig> robust;  // --aggregator; absent: gradients are summed
+  std::optional<AsyncSettings>
+      async;  // --async; absent: all ranks step together. Then `ranks` is 1, `batch` a worker's
   std::optional<AdapterSettings> adapter;  // absent: the model itself is trained
   std::string trace;                       // file; empty: none
   std::string recipe_toml;                 // the effective options with their origins, for OUT/recipe.toml

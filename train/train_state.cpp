@@ -8,6 +8,8 @@
 #include "model/model_files.h"
 #include "model/not_finite.h"
 #include "model/ops.h"
+#include "spec/layout.h"
+#include "train/async_state.h"
 #include "train/checkpoint.h"
 
 namespace tern {
@@ -69,6 +71,35 @@ ModelWeights weights_beside_masters(const TrainSettings& s, const TrainInputs& i
   for (const Tensor* weight : tensors(in.spec, weights))
     if (!weight->empty()) weight->fill_zero();
   return weights;
+}
+
+// Zero gradients, and what is kept of them where they are aggregated.
+void begin_gradients(const TrainSettings& s, const TrainInputs& in, Arena& arena, const std::vector<bool>& elsewhere,
+                     TrainState& state) {
+  const Shares& shares = state.optimizer.shares;
+  state.gradients = allocate_gradients(in.spec, s.dtype, arena, shares.gradients_apart, elsewhere);
+  if (!s.robust) return;
+  std::vector<Tensor> all;
+  for (const Tensor* t : trained_tensors(in.spec, state.gradients)) all.push_back(*t);
+  state.optimizer.robust = make_robust_state(*s.robust, all, shares.rank, shares.ranks, arena);
+}
+
+// A rank's momentum is a row of all ranks', the centre is cut over them.
+void add_robust(const OptimizerState& o, DType wide, std::vector<StateTensor>& list) {
+  const int ranks = o.shares.ranks;
+  int64_t all = 0;
+  for (size_t i = 0; i < o.robust.momentum.size(); ++i) {
+    const int64_t elements = o.forms[i].elements();
+    StateTensor t{"local-momentum." + o.infos[i].name, wide, Shape{ranks, elements}, o.robust.momentum[i]};
+    for (int r = 0; r < ranks; ++r) t.owners.push_back({r, {r * elements, (r + 1) * elements}});
+    list.push_back(std::move(t));
+  }
+  if (o.robust.centre.empty()) return;
+  for (const ParameterForm& form : o.forms) all += form.elements();
+  StateTensor centre{"aggregate.centre", wide, Shape{all}, o.robust.centre};
+  for (int r = 0; r < ranks; ++r)
+    if (const Interval part = part_of(all, r, ranks); part.size() > 0) centre.owners.push_back({r, part});
+  list.push_back(std::move(centre));
 }
 
 void copy_bytes(const Tensor& from, const Tensor& to) {
@@ -147,7 +178,7 @@ TrainState fresh_state(const TrainSettings& s, const TrainInputs& in, Arena& are
     state.weights = first_weights(s, in, s.dtype, arena, elsewhere);
     state.optimizer = make_optimizer_state(in.spec, state.weights, s.optimizer, arena, std::move(shares));
   }
-  state.gradients = allocate_gradients(in.spec, s.dtype, arena, state.optimizer.shares.gradients_apart, elsewhere);
+  begin_gradients(s, in, arena, elsewhere, state);
   return state;
 }
 
@@ -157,14 +188,15 @@ TrainState load_state(const TrainSettings& s, const TrainInputs& in, Io& io, con
   if (!s.from_scratch && has_frozen(in.spec)) require_finite(in.dir.weights);
   state.weights = weights_beside_masters(s, in, arena, shares, elsewhere);
   state.optimizer = make_optimizer_state(in.spec, state.weights, s.optimizer, arena, std::move(shares));
+  begin_gradients(s, in, arena, elsewhere, state);
   const CheckpointData data(io, checkpoint, 0);  // all of the state is in rank 0's file
   const std::vector<StateTensor> wanted = state_tensors(s.optimizer, s.dtype, state.optimizer);
-  if (data.tensors().size() != wanted.size())
+  const size_t all = wanted.size() + (s.async ? static_cast<size_t>(num_async_tensors(s.async->rule.workers)) : 0);
+  if (data.tensors().size() != all)
     throw Error(ErrorKind::bad_file, "{}: {} tensors, this run has {}; another model or optimizer?",
-                data.tensors().path(), data.tensors().size(), wanted.size());
+                data.tensors().path(), data.tensors().size(), all);
   for (const StateTensor& want : wanted) read_tensor(data.tensors(), want, state.optimizer.shares.rank);
   round_masters(in.spec, state.optimizer, state.weights);
-  state.gradients = allocate_gradients(in.spec, s.dtype, arena, state.optimizer.shares.gradients_apart, elsewhere);
   state.step = manifest.step;
   state.samples = manifest.samples;
   return state;
@@ -188,6 +220,7 @@ std::vector<StateTensor> state_tensors(const UpdateConfig& config, DType dtype, 
           t.owners.push_back({owner.rank, slot_part(config, slots[s], o.forms[i], owner.elements)});
       list.push_back(std::move(t));
     }
+  add_robust(o, wide, list);
   for (size_t i = 0; i < o.fixed.size(); ++i)
     list.push_back({"model." + o.fixed_names[i], o.fixed[i].dtype(), o.fixed[i].shape(), o.fixed[i]});
   return list;

@@ -18,9 +18,11 @@
 #include "program/lower.h"
 #include "program/validate.h"
 #include "report/metrics_log.h"
+#include "train/async_trainer.h"
 #include "train/checkpoint.h"
 #include "train/metric_rows.h"
 #include "train/plan_settings.h"
+#include "train/robust_settings.h"
 #include "train/run_checks.h"
 #include "train/run_dir.h"
 #include "train/stages.h"
@@ -176,6 +178,7 @@ class Trainer {
     if (in_stages() && in_.spec.head().tied && place_.has_last() && !place_.has_first())
       update_->gradients[0] = dense_rows(head_of(state_.gradients).projection);  // of its copy of the table
     add_gradient_parts(*update_, s_.dtype == DType::f64 ? DType::f64 : DType::f32, state_arena_);
+    if (s_.robust) robust_.emplace(RobustStep{.config = *s_.robust, .state = state_.optimizer.robust});
     put_weights_at(*update_, WeightPoint::computing);
     std::array<int64_t, 2> states{state_arena_.current_total(), state_.beginning_bytes};
     world().all_reduce(states, Combine::sum);
@@ -289,7 +292,9 @@ class Trainer {
   // This rank's share of the next step: micro-batches are numbered over the ranks, one after the other.
   std::vector<MicroBatch> my_batches() const {
     const uint64_t first = state_.samples + static_cast<uint64_t>(place_.replica * rank_batch(s_));
-    return feed_->samples(first, rank_batch(s_), s_.micro_batch, rope_ ? &*rope_ : nullptr);
+    std::vector<MicroBatch> own = feed_->samples(first, rank_batch(s_), s_.micro_batch, rope_ ? &*rope_ : nullptr);
+    if (flips_labels(s_, worker_.rank())) flip_labels(own, in_.spec.vocab);
+    return own;
   }
 
   // What all ranks must do alike. A stop of one is a stop of all, at the same step.
@@ -317,6 +322,7 @@ class Trainer {
                                                  .loss_scale = targets > 0 ? 1.0 / static_cast<double>(targets) : 0.0,
                                                  .compute = {worker_.arena, s_.multiply},
                                                  .update = &*update_,
+                                                 .robust = robust_ ? &*robust_ : nullptr,
                                                  .world = s_.ranks > 1 ? &world() : nullptr,
                                                  .replicas = groups_.replicas.get(),
                                                  .tables = groups_.tables.get(),
@@ -348,7 +354,8 @@ class Trainer {
     std::vector<double> mine = run.losses;
     mine.resize(micros);  // zeros where the head is not
     mine.push_back(static_cast<double>(run.bytes.peak_bytes));
-    mine.push_back(static_cast<double>(run.message_bytes + world().staging().peak_total() + groups_.staging_bytes()));
+    mine.push_back(static_cast<double>(run.message_bytes + world().staging().peak_total() + groups_.staging_bytes() +
+                                       (robust_ ? robust_->staging.peak_total() : 0)));
     const std::vector<double> all = world().gather(mine);
     Totals totals;
     for (size_t first = 0; first < all.size(); first += mine.size()) {
@@ -519,7 +526,8 @@ class Trainer {
   TrainState state_;
   std::optional<RopeTable> rope_;
   std::optional<UpdatePass> update_;
-  Program all_, program_;  // of all devices, of this rank's
+  std::optional<RobustStep> robust_;  // of runs whose gradients are aggregated
+  Program all_, program_;             // of all devices, of this rank's
   std::vector<std::vector<Buffer>> arrivals_;
   std::vector<InstructionBytes> predicted_;  // of the Program
   std::unique_ptr<MetricsLog> log_;
@@ -533,6 +541,7 @@ class Trainer {
 }  // namespace
 
 TrainResult train(const TrainSettings& settings, const TrainHooks& hooks, Io& io, Worker worker) {
+  if (settings.async) return train_async(settings, hooks, io, std::move(worker));
   return Trainer(settings, hooks, io, std::move(worker)).run();
 }
 

@@ -189,19 +189,26 @@ std::vector<std::vector<T>> nearest_neighbour_mixing(const Vectors<T>& x, int f)
   return mixed;
 }
 
-template <class T>
-std::vector<std::vector<T>> bucketing(const Vectors<T>& x, int size, uint64_t seed, uint64_t step) {
+std::vector<std::vector<int>> deal_buckets(int n, int size, uint64_t seed, uint64_t step) {
   TERN_CHECK(size >= 1, "bucketing: buckets of {}", size);
-  std::vector<int> dealt(x.size());
+  std::vector<int> dealt(static_cast<size_t>(n));
   std::iota(dealt.begin(), dealt.end(), 0);
   for (size_t left = dealt.size(); left > 1; --left)  // Fisher and Yates
     std::swap(dealt[left - 1], dealt[random_u64({seed, step}, left) % left]);
-  std::vector<std::vector<T>> means;
-  for (size_t begin = 0; begin < dealt.size(); begin += static_cast<size_t>(size)) {
-    const size_t end = std::min(dealt.size(), begin + static_cast<size_t>(size));
-    means.push_back(mean_of_some(
-        x, {dealt.begin() + static_cast<std::ptrdiff_t>(begin), dealt.begin() + static_cast<std::ptrdiff_t>(end)}));
+  std::vector<std::vector<int>> buckets;
+  for (auto begin = dealt.begin(); begin != dealt.end();) {
+    const auto end = begin + std::min<std::ptrdiff_t>(size, dealt.end() - begin);
+    buckets.emplace_back(begin, end);
+    begin = end;
   }
+  return buckets;
+}
+
+template <class T>
+std::vector<std::vector<T>> bucketing(const Vectors<T>& x, int size, uint64_t seed, uint64_t step) {
+  std::vector<std::vector<T>> means;
+  for (const std::vector<int>& bucket : deal_buckets(static_cast<int>(x.size()), size, seed, step))
+    means.push_back(mean_of_some(x, bucket));
   return means;
 }
 

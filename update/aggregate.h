@@ -70,8 +70,9 @@ std::vector<T> centred_clipping(const Vectors<T>&, std::span<const T> start, con
 std::vector<std::vector<int>> nearest_neighbours(std::span<const double> distances, int f);
 template <class T>
 std::vector<std::vector<T>> nearest_neighbour_mixing(const Vectors<T>&, int f);
-/// Means of `size` workers each (the last bucket may hold fewer), who are dealt by a permutation keyed by the seed and the step, so
-/// that every rank deals alike. Source: Karimireddy, He & Jaggi 2022, arXiv:2006.09365, algorithm 1.
+/// Buckets of `size` of n workers (the last one may hold fewer), who are dealt by a permutation keyed by the seed and the step, so
+/// that every rank deals alike; and their means. Source: Karimireddy, He & Jaggi 2022, arXiv:2006.09365, algorithm 1.
+std::vector<std::vector<int>> deal_buckets(int n, int size, uint64_t seed, uint64_t step);
 template <class T>
 std::vector<std::vector<T>> bucketing(const Vectors<T>&, int size, uint64_t seed, uint64_t step);
 

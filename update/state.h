@@ -8,6 +8,7 @@
 #include "model/weights.h"
 #include "spec/update_rule.h"
 #include "tensor/arena.h"
+#include "update/robust_step.h"
 #include "update/shares.h"
 
 namespace tern {
@@ -23,6 +24,7 @@ struct OptimizerState {
   std::vector<std::vector<Tensor>> slots;
   std::vector<std::string> fixed_names;  // of tensors that no update changes: the very ones of the weights
   std::vector<Tensor> fixed;
+  RobustState robust{};  // of runs whose gradients are aggregated
 };
 
 /// The part of a slot that belongs to an interval of a parameter: all of it to the whole.

@@ -1,0 +1,101 @@
+#include "train/async_settings.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+#include "base/error.h"
+#include "base/options.h"
+#include "train/settings.h"
+
+namespace tern {
+namespace {
+
+constexpr std::array<std::string_view, 3> kOptions{"workers", "async-rule", "replay"};
+
+bool known(const Options& o, std::string_view name) {
+  return std::ranges::any_of(o.values(), [&](const auto& value) { return value.first == name; });
+}
+
+void refuse(const Options& o, std::string_view name, const std::string& why) {
+  if (o.given(name)) throw Error(ErrorKind::usage, "--{}: {}; leave it out", name, why);
+}
+
+void require_alone(const Options& o, const TrainSettings& s, const AsyncConfig& c) {
+  if (o.given("ranks") && o.integer("ranks") != c.workers + 1)
+    throw Error(ErrorKind::usage,
+                "--ranks {}: --async has a server and {} workers; leave it out, or start {} processes",
+                o.integer("ranks"), c.workers, c.workers + 1);
+  refuse(o, "sum-groups", "--async takes each worker's gradient by itself");
+  refuse(o, "plan", "--async has no step that a plan would place");
+  refuse(o, "aggregator", "--async takes one gradient at a time");
+  refuse(o, "trace", "--async has no step that all share");
+  if (s.zero > 0)
+    throw Error(ErrorKind::usage, "--zero {}: the server of --async has the whole state; leave it out", s.zero);
+  if (s.optimizer.rule != UpdateRule::sgd)
+    throw Error(
+        ErrorKind::usage,
+        "--optimizer {}: what comes late has a known effect on sums of gradients alone; --async runs --optimizer "
+        "sgd with the momentum of --async-rule",
+        name_of(s.optimizer.rule));
+  if (s.dtype == DType::bf16)
+    throw Error(ErrorKind::usage, "--dtype bf16: --async sends the weights that it updates; choose f32");
+  const double momentum = s.optimizer.option("momentum");
+  if (c.rule == AsyncRule::asgd && momentum > 0)
+    throw Error(ErrorKind::usage, "--momentum {}: --async-rule asgd has none; leave it out, or choose another rule",
+                momentum);
+  if (momentum >= 1) throw Error(ErrorKind::usage, "--momentum: {}; expected 0 up to, but not, 1", momentum);
+}
+
+}  // namespace
+
+bool asks_for_async(const Options& o) { return known(o, "async") && o.flag("async"); }
+bool async_without_momentum(const Options& o) { return asks_for_async(o) && o.text("async-rule") == "asgd"; }
+bool is_async_option(std::string_view name) { return std::ranges::count(kOptions, name) > 0; }
+
+std::optional<AsyncSettings> async_from(const Options& o, const TrainSettings& s) {
+  if (!known(o, "async")) return {};
+  if (!o.flag("async")) {
+    for (const std::string_view name : kOptions) refuse(o, name, "without --async all ranks step together");
+    return {};
+  }
+  if (!o.has("workers")) throw Error(ErrorKind::usage, "--workers: missing; --async needs to know how many there are");
+  AsyncSettings a;
+  a.rule.rule = static_cast<AsyncRule>(std::ranges::find(kAsyncRuleNames, std::string_view(o.text("async-rule"))) -
+                                       std::begin(kAsyncRuleNames));
+  a.rule.workers = static_cast<int>(o.integer("workers"));
+  a.replay = o.text("replay");
+  require_alone(o, s, a.rule);
+  a.rule.momentum = s.optimizer.option("momentum");
+  return a;
+}
+
+Facts async_facts(const AsyncSettings& a) {
+  return {{"async-rule", std::string(kAsyncRuleNames[static_cast<size_t>(a.rule.rule)])},
+          {"workers", fmt::format("{}", a.rule.workers)}};
+}
+
+std::string arrivals_text(const std::vector<int32_t>& arrivals) {
+  std::string text;
+  for (const int32_t worker : arrivals) text += fmt::format("{}\n", worker);
+  return text;
+}
+
+std::vector<int32_t> parse_arrivals(std::string_view text, const std::string& path, int workers) {
+  std::vector<int32_t> arrivals;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    int32_t worker = -1;
+    const auto [stop, error] = std::from_chars(text.data() + at, text.data() + end, worker);
+    if (error != std::errc() || stop != text.data() + end || worker < 0 || worker >= workers)
+      throw Error(ErrorKind::bad_file, "{}:{}: '{}'; expected the number of a worker, 0 to {}", path,
+                  arrivals.size() + 1, text.substr(at, end - at), workers - 1);
+    arrivals.push_back(worker);
+    at = end + 1;
+  }
+  return arrivals;
+}
+
+}  // namespace tern

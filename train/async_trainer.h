@@ -1,0 +1,23 @@
+#pragma once
+// Asynchronous training from its settings to OUT/model, behind train().
+
+#include "train/trainer.h"
+
+namespace tern {
+
+/// Ranks that --async takes: the server and its workers.
+inline int num_async_ranks(const TrainSettings& s) { return s.async->rule.workers + 1; }
+
+/// train() of settings with `async`. Rank 0 is the server, the others are workers; a step is the receipt of one gradient of --batch
+/// sequences. Receipt t's rate is that of the gradient's index + 1: what comes late is what it would have been on time.
+/// Order    the bits depend on the order of arrivals, which checkpoints and OUT/arrivals.txt hold, and on nothing else of time;
+///          `replay` takes it from a file. A run that was stopped or killed at any receipt goes on to the same bits under the same order.
+/// Workers  one that leaves is not waited for; its last work is abandoned and its bucket stays short.
+/// Errors   as train; bad_file, usage: a file of arrivals that is malformed, too short, or not what the checkpoint has; peer: all
+///          workers have left, or one whose turn --replay says.
+TrainResult train_async(const TrainSettings&, const TrainHooks&, Io&, Worker);
+
+/// Predicted bytes; what predict_memory returns for such settings.
+MemoryPlan predict_async_memory(const ModelSpec&, const TrainSettings&, int64_t process_bytes);
+
+}  // namespace tern

@@ -1,0 +1,136 @@
+// Training on ranks of which some lie: the plain run without them, resumed runs to the bit, memory to the byte, losses beside garbage.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/error.h"
+#include "train/ranks_testing.h"
+
+namespace tern {
+namespace {
+
+TrainSettings robust_settings(const RunInputs& inputs, DType dtype, RobustConfig config, int ranks) {
+  TrainSettings s = settings_of(inputs, dtype);
+  s.sum_order.groups = ranks;
+  s.robust = config;
+  return s;
+}
+
+TEST(TrainRobust, TheMeanIsThePlainRunToTheBit) {
+  const RunInputs inputs(true);
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f64})
+    for (const int ranks : {2, 4}) {
+      TrainSettings s = robust_settings(inputs, dtype, {}, ranks);
+      MemoryIo aggregated, plain;
+      const TrainResult one = train_on(s, ranks, aggregated);
+      s.robust.reset();
+      const TrainResult other = train_on(s, ranks, plain);
+      EXPECT_TRUE(aggregated.read(one.model + "/model.safetensors") == plain.read(other.model + "/model.safetensors"));
+      EXPECT_EQ(*one.loss, *other.loss);
+      EXPECT_NE(one.program_checksum, other.program_checksum) << "another list: one REDUCE";
+    }
+}
+
+std::vector<RobustConfig> configs() {
+  std::vector<RobustConfig> list;
+  for (const Aggregator a : {Aggregator::mean, Aggregator::krum, Aggregator::median, Aggregator::trimmed_mean,
+                             Aggregator::geometric_median, Aggregator::centered_clipping})
+    list.push_back({.aggregator = a, .byzantine = a == Aggregator::mean ? 0 : 2, .local_momentum = 0.9});
+  list.push_back({.aggregator = Aggregator::geometric_median, .byzantine = 1, .mixing = Mixing::buckets});
+  list.push_back({.aggregator = Aggregator::trimmed_mean, .byzantine = 3, .mixing = Mixing::nearest});
+  return list;
+}
+
+// One process killed at a message, or all stopped: the same command leaves the bits of a run that was left alone.
+TEST(TrainRobust, BytesAreThePredictedOnesAndAKilledRunGoesOnToTheSameBits) {
+  const RunInputs inputs(false);
+  for (const RobustConfig& config : configs())
+    for (const DType dtype :
+         config.mixing == Mixing::none ? std::vector{DType::f32, DType::bf16} : std::vector{DType::f64}) {
+      SCOPED_TRACE(fmt::format("{} {}", kAggregatorNames[static_cast<size_t>(config.aggregator)], name_of(dtype)));
+      TrainSettings s = robust_settings(inputs, dtype, config, 8);
+      s.robust->attack = Attack::garbage, s.robust->attackers = config.byzantine > 0 ? 1 : 0;
+      s.schedule.total_steps = 5;
+      MemoryIo whole, killed;
+      std::atomic<int64_t> sends = 0;
+      const TrainResult want = train_on(s, 8, whole, {}, kNeverStops, counts_sends_of(2, sends));
+      EXPECT_EQ(want.byte_mismatches, 0);
+      EXPECT_EQ(want.counted_peak_bytes, want.predicted.tensors());
+      EXPECT_THROW(train_on(s, 8, killed, {}, kNeverStops, kills(2, sends * 8 / 10)), Error);
+      const TrainResult got = train_on(s, 8, killed);
+      EXPECT_GT(got.first_step, 0);
+      EXPECT_LT(got.first_step, 5);
+      EXPECT_TRUE(bits_of(got, killed) == bits_of(want, whole));
+    }
+}
+
+TEST(TrainRobust, AnotherNumberOfRanksOrAnotherRuleIsAnotherRun) {
+  const RunInputs inputs(false);
+  TrainSettings s = robust_settings(inputs, DType::f32, {.aggregator = Aggregator::median, .byzantine = 1}, 4);
+  s.schedule.total_steps = 2;
+  MemoryIo io;
+  train_on(s, 4, io);
+  s.schedule.total_steps = 3;
+  const auto refused = [&](TrainSettings changed, int ranks) -> std::string {
+    changed.sum_order.groups = ranks;
+    try {
+      train_on(changed, ranks, io);
+    } catch (const Error& e) { return e.what(); }
+    return "";
+  };
+  EXPECT_NE(refused(s, 8).find("--ranks: 4 in the checkpoint, 8 now"), std::string::npos) << refused(s, 8);
+  TrainSettings other = s;
+  other.robust->aggregator = Aggregator::geometric_median;
+  EXPECT_NE(refused(other, 4).find("--aggregator: median"), std::string::npos);
+  other = s, other.robust.reset();
+  EXPECT_NE(refused(other, 4).find("--aggregator: median in the checkpoint, not set now"), std::string::npos);
+}
+
+// Ranks that send garbage for the whole run: the robust run ends where it would without them, the mean does not.
+TEST(TrainRobust, GarbageDoesNotKeepARobustRunFromItsLossAndRuinsTheMean) {
+  const RunInputs inputs(true);
+  const auto held_out = [&](Aggregator rule, Attack attack, Mixing mixing = Mixing::none) -> double {
+    TrainSettings s = robust_settings(
+        inputs, DType::f32,
+        {.aggregator = rule, .byzantine = rule == Aggregator::mean ? 0 : 1, .mixing = mixing, .local_momentum = 0.9},
+        8);
+    s.robust->attack = attack, s.robust->attackers = attack == Attack::none ? 0 : 1;
+    s.optimizer = update_config(UpdateRule::sngm, {{"momentum", 0.0}});  // ByzSGDnm
+    s.batch = 32, s.micro_batch = 4;
+    s.schedule = {.kind = LearningRateKind::linear,
+                  .peak = 0.3,
+                  .minimum = 0.01,
+                  .warmup_steps = 5,
+                  .decay_steps = 0,
+                  .total_steps = 100};
+    s.eval_every = 100, s.eval_batches = 8, s.checkpoint_every = 0;
+    MemoryIo io;
+    try {
+      return train_on(s, 8, io).evaluation->loss;
+    } catch (const Error& e) {
+      EXPECT_EQ(e.kind(), ErrorKind::diverged) << e.what();
+      return INFINITY;
+    }
+  };
+  const double plain = held_out(Aggregator::mean, Attack::none);
+  std::printf("mean, nobody lies: %.4f\n", plain);
+  for (const Aggregator rule : {Aggregator::geometric_median, Aggregator::trimmed_mean}) {
+    const double alone = held_out(rule, Attack::none);
+    for (const Attack attack : {Attack::garbage, Attack::not_a_number}) {
+      if (rule == Aggregator::trimmed_mean && attack == Attack::not_a_number) continue;
+      const double beside = held_out(rule, attack);
+      std::printf("%s: %.4f, beside %s %.4f\n", kAggregatorNames[static_cast<size_t>(rule)].data(), alone,
+                  kAttackNames[static_cast<size_t>(attack)].data(), beside);
+      EXPECT_NEAR(beside, alone, 0.02 * alone);
+    }
+  }
+  for (const Attack attack : {Attack::garbage, Attack::not_a_number}) {
+    const double ruined = held_out(Aggregator::mean, attack);
+    std::printf("mean beside %s: %.4f\n", kAttackNames[static_cast<size_t>(attack)].data(), ruined);
+    EXPECT_GT(ruined, 1.2 * plain);
+  }
+}
+
+}  // namespace
+}  // namespace tern

@@ -1,0 +1,61 @@
+#pragma once
+// How the gradients of n workers become one where up to f of them may send anything: the choice as a value, where it holds and what it
+// takes. The arithmetic: update/aggregate.h; with ranks: update/robust_step.h.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/dtype.h"
+
+namespace tern {
+
+/// In the order of the names. mean: the plain sum over ranks, to the bit.
+enum class Aggregator : uint8_t { mean, krum, median, trimmed_mean, geometric_median, centered_clipping };
+/// What is aggregated in the place of the workers' vectors: means of each one's n - f nearest, or of random pairs.
+enum class Mixing : uint8_t { none, nearest, buckets };
+/// What the attackers do, for studies and tests. They know all that the others send.
+enum class Attack : uint8_t {
+  none,
+  garbage,       // N(0, 1) numbers, anew each step
+  not_a_number,  // NaN
+  alie,  // μ - zσ of the others' coordinates, z = Φ⁻¹((n-f-s)/(n-f)), s = ⌊n/2+1⌋-f: a little is enough
+  inner_product,  // -0.1 · the others' mean
+  bit_flip,       // -10 · what it would have sent
+  label_flip,     // learns token vocabulary - 1 - y in the place of y
+};
+inline constexpr std::string_view kAggregatorNames[] = {
+    "mean", "krum", "median", "trimmed-mean", "geometric-median", "centered-clipping"};
+inline constexpr std::string_view kMixingNames[] = {"none", "nearest", "buckets"};
+inline constexpr std::string_view kAttackNames[] = {"none",          "garbage",  "nan",       "alie",
+                                                    "inner-product", "bit-flip", "label-flip"};
+
+/// Sources  local momentum and its use: Shi, Yang & Li 2024, arXiv:2305.13856; attacks: Baruch et al. 2019, arXiv:1902.06156 (alie),
+///          Xie et al. 2020, arXiv:1903.03936 (inner_product); their constants as EPFL's and the first paper's experiments have them.
+struct RobustConfig {
+  Aggregator aggregator = Aggregator::mean;
+  int byzantine = 0;  // f
+  Mixing mixing = Mixing::none;
+  double local_momentum = 0;  // β of each worker's u = βu + (1-β)g, u = g at first, which it sends in the place of g
+  double clip_radius = 1;     // τ of centered clipping, of a worker's vector as the mean of its samples' gradients
+  Attack attack = Attack::none;
+  int attackers = 0;  // the ranks that attack: the last ones
+  uint64_t seed = 1;  // of buckets and garbage
+};
+
+/// Steps of the geometric median and of centered clipping.
+inline constexpr int kMedianSteps = 8, kClippingSteps = 1, kBucketSize = 2;
+
+/// Why these workers cannot be aggregated so, and what would do; "": they can.
+std::string robust_fault(const RobustConfig&, int workers);
+/// Vectors that are aggregated: the workers', or the buckets'.
+int num_aggregated(const RobustConfig&, int workers);
+/// Doubles that each rank gives to each other in a step, where every rank aggregates its own part of the vector.
+int64_t robust_values(const RobustConfig&, int workers);
+/// Bytes of all workers together, for vectors of `elements`: what they keep from step to step, and what a step's vectors lie in.
+int64_t robust_state_bytes(const RobustConfig&, int workers, int64_t elements, DType);
+int64_t robust_staging_bytes(const RobustConfig&, int workers, int64_t elements, DType);
+/// z of `alie`.
+double alie_deviations(int workers, int attackers);
+
+}  // namespace tern

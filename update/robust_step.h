@@ -1,0 +1,35 @@
+#pragma once
+// The REDUCE of a step whose gradients are aggregated (update/robust.h) instead of summed: one vector of all gradients, before NORM.
+
+#include <span>
+#include <vector>
+
+#include "comm/comm.h"
+#include "tensor/arena.h"
+#include "update/robust.h"
+
+namespace tern {
+
+/// What a rank keeps from step to step. Zero at first. Bytes of all ranks: robust_state_bytes.
+struct RobustState {
+  std::vector<Tensor> momentum{};  // of each gradient, in its type; none without local momentum
+  Tensor centre{};                 // of centered clipping: this rank's part of the last aggregate; else empty
+};
+RobustState make_robust_state(const RobustConfig&, std::span<const Tensor> gradients, int rank, int ranks, Arena&);
+
+/// Of one rank of a run: what it aggregates with.
+struct RobustStep {
+  const RobustConfig& config;
+  RobustState& state;
+  Arena staging{};  // of the vectors' parts, from the first step on; bytes of all ranks: robust_staging_bytes
+  Tensor received{}, point{};
+};
+
+/// Every rank's gradients become the aggregate, times the number of ranks: on entry they are its share of the step's mean gradient, so
+/// the mean of all is the plain sum. All ranks call it. Local momentum comes first: u = βu + (1-β)g, at step 1 u = g. A worker whose
+/// own gradient is not finite sends it, and leaves its momentum as it was.
+/// Links   each rank: the vector as an all-reduce, and robust_values doubles to each other rank.
+/// Order   as aggregate_part; the parts are even_parts.
+void aggregate_gradients(RobustStep&, std::span<const Tensor> gradients, int64_t step, Comm&);
+
+}  // namespace tern
