@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <map>
 #include <set>
 #include <utility>
@@ -13,7 +12,9 @@
 #include "base/io.h"
 #include "formats/safetensors/safetensors.h"
 #include "formats/safetensors/write.h"
+#include "model/number.h"
 #include "model/ops.h"
+#include "model/weights_file.h"
 
 namespace tern {
 namespace {
@@ -30,70 +31,39 @@ ByUnit places_by_unit(const ModelSpec& spec) {
   return places;
 }
 
-// Row r of our B is row `rows[r]` of the file's.
-std::vector<int64_t> file_rows(const AdaptedPlace& place) {
-  std::vector<int64_t> rows;
+// A and B of a branch as parameters of the files.
+struct BranchInfo {
+  ParameterInfo a, b;
+};
+BranchInfo infos_of(const AdaptedPlace& place, const Branch& branch) {
+  const std::string path = std::string(kPrefix) + place.path;
+  const auto info = [&](const char* part, const Tensor& t) {
+    return ParameterInfo{path + part, t.shape(), place.unit, false, false, 0, {}};
+  };
+  BranchInfo infos{info(".lora_A.weight", branch.a), info(".lora_B.weight", branch.b)};
+  const int64_t rank = branch.a.rows(), out = branch.b.rows();
+  infos.a.fragments = {{infos.a.name, 0, rank, false, 0, rank}};
   for (const Fragment& f : place.out_rows)
-    for (int64_t r = f.row_begin; r < f.row_end; ++r) rows.push_back(f.file_row + (r - f.row_begin) * f.file_step);
-  return rows;
+    infos.b.fragments.push_back({infos.b.name, f.row_begin, f.row_end, false, f.file_row, out, f.file_step});
+  return infos;
 }
 
-std::string a_name(const AdaptedPlace& p) { return std::string(kPrefix) + p.path + ".lora_A.weight"; }
-std::string b_name(const AdaptedPlace& p) { return std::string(kPrefix) + p.path + ".lora_B.weight"; }
-
-template <class T>
-double number_at(const std::byte* bytes, int64_t i) {
-  T x;
-  std::memcpy(&x, bytes + i * static_cast<int64_t>(sizeof x), sizeof x);
-  if constexpr (std::is_floating_point_v<T>)
-    return static_cast<double>(x);
-  else
-    return static_cast<double>(to_float(x));
-}
-
-double element(const TensorView& view, const std::string& path, int64_t i) {
-  switch (view.dtype.value_or(DType::u8)) {
-    case DType::f32:
-      return number_at<float>(view.bytes.data(), i);
-    case DType::bf16:
-      return number_at<bf16>(view.bytes.data(), i);
-    case DType::f16:
-      return number_at<f16>(view.bytes.data(), i);
-    case DType::f64:
-      return number_at<double>(view.bytes.data(), i);
-    default:
-      throw Error(ErrorKind::bad_file, "{}: tensor '{}' holds {}, expected F32, BF16, F16 or F64", path, view.name,
-                  view.dtype_name);
-  }
-}
-
-template <class T>
-T rounded(double x) {
-  if constexpr (std::is_same_v<T, bf16>)
-    return to_bf16(static_cast<float>(x));
-  else
-    return static_cast<T>(x);
-}
-
-// Row r of `to` from row rows[r] of the file's tensor; all in their order where `rows` is empty.
-void read_tensor(const Safetensors& file, const std::string& name, const std::vector<int64_t>& rows, const Tensor& to) {
-  const auto view = file.find(name);
+void read_parameter(const Safetensors& file, const ParameterInfo& info, const Tensor& to) {
+  const auto view = file.find(info.name);
   if (!view)
     throw Error(ErrorKind::bad_file, "{}: tensor '{}' is missing; adapter_config.json implies it for this model",
-                file.path(), name);
-  const int64_t width = to.count() / to.rows();
-  if (!std::ranges::equal(view->shape, std::vector<int64_t>{to.rows(), width}))
+                file.path(), info.name);
+  const int64_t rows = info.shape[0], width = info.shape[1];
+  if (!std::ranges::equal(view->shape, std::vector<int64_t>{rows, width}))
     throw Error(ErrorKind::bad_file, "{}: tensor '{}' has shape {}, the model and adapter_config.json imply ({}, {})",
-                file.path(), name, shape_text(view->shape), to.rows(), width);
+                file.path(), info.name, shape_text(view->shape), rows, width);
   ops::by_dtype(to.dtype(), [&]<class T>() {
-    for (int64_t r = 0; r < to.rows(); ++r)
-      for (int64_t k = 0; k < width; ++k) {
-        const int64_t row = rows.empty() ? r : rows[static_cast<size_t>(r)];
-        const double x = element(*view, file.path(), row * width + k);
-        if (!std::isfinite(x))
-          throw Error(ErrorKind::bad_file, "{}: tensor '{}' holds {} at ({}, {})", file.path(), name, x, row, k);
-        to.span<T>()[static_cast<size_t>(r * width + k)] = rounded<T>(x);
-      }
+    T* numbers = to.span<T>().data();
+    for (const Fragment& f : info.fragments) copy_fragment(*view, file.path(), f, width, numbers + f.row_begin * width);
+    for (int64_t i = 0; i < to.count(); ++i)
+      if (const auto x = number_as<double>(numbers[i]); !std::isfinite(x))
+        throw Error(ErrorKind::bad_file, "{}: tensor '{}' holds {}, expected numbers that {} holds", file.path(),
+                    info.name, x, name_of(to.dtype()));
   });
 }
 
@@ -111,36 +81,6 @@ std::string file_of(const std::string& dir, std::string_view name) {
   if (!real_io().stat(path))
     throw Error(ErrorKind::bad_file, "{}: there is no {}; expected the directory of a PEFT adapter", dir, name);
   return path;
-}
-
-TensorToWrite entry(std::string name, const Tensor& t, const std::vector<int64_t>& file_row_of) {
-  const int64_t rows = t.rows(), width = t.count() / rows;
-  std::vector<int64_t> order(static_cast<size_t>(rows));
-  for (size_t r = 0; r < order.size(); ++r)
-    order[file_row_of.empty() ? r : static_cast<size_t>(file_row_of[r])] = static_cast<int64_t>(r);
-  const bool wide = t.dtype() == DType::f64;
-  TensorToWrite e{.name = std::move(name),
-                  .dtype = wide ? DType::f64 : DType::f32,
-                  .shape = {rows, width},
-                  .bytes = {},
-                  .produce = {}};
-  e.produce = [t, order, width](const ByteSink& sink) {
-    ops::by_dtype(t.dtype(), [&]<class T>() {
-      using Out = std::conditional_t<std::is_same_v<T, double>, double, float>;
-      std::vector<Out> row(static_cast<size_t>(width));
-      for (const int64_t r : order) {
-        for (int64_t k = 0; k < width; ++k) {
-          const T x = t.span<T>()[static_cast<size_t>(r * width + k)];
-          if constexpr (std::is_same_v<T, bf16>)
-            row[static_cast<size_t>(k)] = to_float(x);
-          else
-            row[static_cast<size_t>(k)] = x;
-        }
-        sink(std::as_bytes(std::span(row)));
-      }
-    });
-  };
-  return e;
 }
 
 }  // namespace
@@ -194,8 +134,10 @@ void load_adapters(const ModelSpec& spec, const std::string& dir, DType dtype, M
   });
   std::set<std::string, std::less<>> claimed;
   for_each_branch(spec, weights, [&](const AdaptedPlace& place, const Linear&, const Branch& b) {
-    read_tensor(file, *claimed.insert(a_name(place)).first, {}, b.a);
-    read_tensor(file, *claimed.insert(b_name(place)).first, file_rows(place), b.b);
+    const BranchInfo infos = infos_of(place, b);
+    claimed.insert({infos.a.name, infos.b.name});
+    read_parameter(file, infos.a, b.a);
+    read_parameter(file, infos.b, b.b);
   });
   for (size_t i = 0; i < file.size(); ++i)
     if (!claimed.contains(file[i].name))
@@ -223,8 +165,10 @@ void save_adapters(const ModelSpec& spec, const PeftConfig& config, const ModelW
   ModelWeights handles = weights;  // the visitor hands out places; storage is shared
   std::vector<TensorToWrite> entries;
   for_each_branch(spec, handles, [&](const AdaptedPlace& place, const Linear&, const Branch& b) {
-    entries.push_back(entry(a_name(place), b.a, {}));
-    entries.push_back(entry(b_name(place), b.b, file_rows(place)));
+    const BranchInfo infos = infos_of(place, b);
+    for (const auto& [info, t] : {std::pair(infos.a, b.a), std::pair(infos.b, b.b)})
+      entries.push_back(dense_tensor(
+          info, info.fragments, [t] { return t; }, ops::sum_dtype(t.dtype())));
   });
   make_dirs(io, dir);
   write_safetensors(io, join_path(dir, "adapter_model.safetensors"), entries);

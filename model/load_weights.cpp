@@ -19,6 +19,7 @@
 #include "model/gguf_weights.h"
 #include "model/model_files.h"
 #include "model/names.h"
+#include "model/number.h"
 #include "model/ops.h"
 #include "model/parameter_reader.h"
 #include "model/weights_file.h"
@@ -39,25 +40,6 @@ std::string weights_file(const std::string& model_dir) {
 
 namespace {
 
-// One number of the file, which need not be aligned, as the widest type that holds it exactly.
-template <class From>
-auto load_number(const std::byte* at) {
-  From x;
-  std::memcpy(&x, at, sizeof x);
-  if constexpr (std::is_same_v<From, float> || std::is_same_v<From, double>)
-    return x;
-  else
-    return to_float(x);
-}
-
-template <class To, class Number>
-To rounded(Number x) {
-  if constexpr (std::is_same_v<To, bf16>)
-    return to_bf16(static_cast<float>(x));
-  else
-    return static_cast<To>(x);
-}
-
 // The fragment's rows of `width` to `to`, from the view's elements, which lie as (file_rows, width), or as (width,
 // file_rows) if transposed.
 template <class From, class To>
@@ -77,12 +59,14 @@ void copy_rows(const TensorView& view, const Fragment& f, int64_t width, To* to)
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t k = 0; k < width; ++k) {
       const int64_t row = f.file_row + r * f.file_step, at = f.transposed ? k * f.file_rows + row : row * width + k;
-      to[r * width + k] = rounded<To>(load_number<From>(from + at * static_cast<int64_t>(sizeof(From))));
+      to[r * width + k] = number_as<To>(load_number<From>(from + at * static_cast<int64_t>(sizeof(From))));
     }
 }
 
+}  // namespace
+
 template <class To>
-void copy_any(const TensorView& view, const std::string& path, const Fragment& f, int64_t width, To* to) {
+void copy_fragment(const TensorView& view, const std::string& path, const Fragment& f, int64_t width, To* to) {
   switch (view.dtype.value_or(DType::u8)) {
     case DType::f32:
       return copy_rows<float>(view, f, width, to);
@@ -99,6 +83,11 @@ void copy_any(const TensorView& view, const std::string& path, const Fragment& f
               "{}: tensor '{}' holds {}, expected F32, BF16, F16 or F64; quantized weights are not read yet", path,
               view.name, view.dtype_name);
 }
+template void copy_fragment(const TensorView&, const std::string&, const Fragment&, int64_t, float*);
+template void copy_fragment(const TensorView&, const std::string&, const Fragment&, int64_t, bf16*);
+template void copy_fragment(const TensorView&, const std::string&, const Fragment&, int64_t, double*);
+
+namespace {
 
 class Loader {
  public:
@@ -116,7 +105,7 @@ class Loader {
       }
       const TensorView view = fragment(info, f);
       ops::by_dtype(t.dtype(), [&]<class To>() {
-        copy_any<To>(view, path_, f, width, t.span<To>().data() + f.row_begin * width);
+        copy_fragment<To>(view, path_, f, width, t.span<To>().data() + f.row_begin * width);
       });
       if (f.file_row + (f.row_end - f.row_begin) == f.file_rows)
         file_.dont_need(view.name);  // else the mapped file would count beside its copy, as resident

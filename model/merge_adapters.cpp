@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "model/number.h"
 #include "model/ops.h"
 
 namespace tern {
@@ -13,11 +14,11 @@ double as_stored(double x, DType stored) {
     case DType::f64:
       return x;
     case DType::f32:
-      return static_cast<float>(x);
+      return number_as<float>(x);
     case DType::bf16:
-      return to_float(to_bf16(static_cast<float>(x)));
+      return to_float(number_as<bf16>(x));
     case DType::f16:
-      return to_float(to_f16(static_cast<float>(x)));
+      return to_float(number_as<f16>(x));
     default:
       throw Error(ErrorKind::usage, "merge: weights are not written as {}; use f32, bf16, f16 or f64", name_of(stored));
   }

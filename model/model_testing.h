@@ -105,6 +105,7 @@ inline void for_each_variant(const std::function<void(const std::string&, const 
   odd.units.resize(3);
   auto& mlp = std::get<MlpSpec>(odd.units[2].spec);
   mlp.gated = false, mlp.activation = ActivationKind::relu;
+  odd.names.up = "mlp.up_proj";  // one matrix, one tensor of the file
   odd.units.push_back(model_spec(tiny_config("llama")).units.back());
   std::get<HeadSpec>(odd.units[3].spec).norm.kind = NormKind::layer;
   f("llama, plain relu, layer norm at the end", odd);

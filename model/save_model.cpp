@@ -7,6 +7,7 @@
 #include "formats/hf/config.h"
 #include "formats/safetensors/write.h"
 #include "model/model_files.h"
+#include "model/number.h"
 #include "model/ops.h"
 #include "model/weights_file.h"
 
@@ -16,27 +17,13 @@ namespace {
 
 constexpr int64_t kPieceElements = 1 << 16;  // handed to the writer at a time
 
-template <class To, class From>
-To number(From x) {
-  if constexpr (std::is_same_v<To, From>)
-    return x;
-  else if constexpr (std::is_same_v<From, bf16>)
-    return number<To>(to_float(x));
-  else if constexpr (std::is_same_v<To, bf16>)
-    return to_bf16(static_cast<float>(x));
-  else if constexpr (std::is_same_v<To, f16>)
-    return to_f16(static_cast<float>(x));
-  else
-    return static_cast<To>(x);
-}
-
 // Elements of a fragment in the order of the file, (rows, width) or transposed.
 template <class From, class To>
 void produce(const Tensor& t, std::span<const int64_t> rows, int64_t width, bool transposed, const ByteSink& sink) {
   const From* from = t.span<From>().data();
   std::vector<To> piece;
   const auto put = [&](int64_t row, int64_t column) {
-    piece.push_back(number<To>(from[row * width + column]));
+    piece.push_back(number_as<To>(from[row * width + column]));
     if (static_cast<int64_t>(piece.size()) < kPieceElements) return;
     sink(std::as_bytes(std::span(piece)));
     piece.clear();

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/rng.h"
+#include "model/number.h"
 #include "model/ops.h"
 
 namespace tern {
@@ -200,30 +201,24 @@ void initialize_weights(const ModelSpec& spec, ModelWeights& weights, uint64_t s
 #pragma omp parallel for
       for (int64_t i = 0; i < count; ++i) {
         const double value = is_matrix ? std * random_normal(key, static_cast<uint64_t>(i)) : constant;
-        if constexpr (std::is_same_v<T, bf16>)
-          w[static_cast<size_t>(i)] = to_bf16(static_cast<float>(value));
-        else
-          w[static_cast<size_t>(i)] = static_cast<T>(value);
+        w[static_cast<size_t>(i)] = number_as<T>(value);
       }
     });
   });
 }
 
-void initialize_adapters(const ModelSpec& spec, ModelWeights& weights, uint64_t seed) {
+void initialize_adapters(const ModelSpec& spec, ModelWeights& weights, uint64_t seed, AdapterInit init) {
   for_each_adapter(spec, weights, [&](const ParameterInfo& info, Tensor& t) {
     t.fill_zero();
     if (info.name.ends_with(".b")) return;
     const RngKey key{seed, hash_name(info.name)};
-    const double bound = 1 / std::sqrt(static_cast<double>(info.shape[1]));
+    const double bound = 1 / std::sqrt(static_cast<double>(info.shape[1])),
+                 deviation = 1 / static_cast<double>(info.shape[0]);
     ops::by_dtype(t.dtype(), [&]<class T>() {
       const std::span<T> a = t.span<T>();
-      for (size_t i = 0; i < a.size(); ++i) {
-        const double value = bound * (2 * random_uniform(key, i) - 1);
-        if constexpr (std::is_same_v<T, bf16>)
-          a[i] = to_bf16(static_cast<float>(value));
-        else
-          a[i] = static_cast<T>(value);
-      }
+      for (size_t i = 0; i < a.size(); ++i)
+        a[i] = number_as<T>(init == AdapterInit::gaussian ? deviation * random_normal(key, i)
+                                                          : bound * (2 * random_uniform(key, i) - 1));
     });
   });
 }

@@ -146,9 +146,13 @@ void join_tied_gradients(const ModelSpec&, const ModelWeights& gradients);
 /// x̂; GPT-2's residual projections scaled by 1/sqrt(2·layers). Keyed by (seed, name, element): the same for any dtype
 /// up to rounding.
 void initialize_weights(const ModelSpec&, ModelWeights&, uint64_t seed);
-/// New adapters, which change nothing yet: a uniform within ±1/√in (Kaiming's rule as LoRA applies it), b zero. Keyed as
-/// above.
-void initialize_adapters(const ModelSpec&, ModelWeights&, uint64_t seed);
+/// How A of a new adapter begins; B begins with zeros.
+enum class AdapterInit : uint8_t {
+  kaiming,   // uniform within ±1/√in, as LoRA applies Kaiming's rule and as PEFT's true
+  gaussian,  // normal, deviation 1/rank
+};
+/// New adapters, which change nothing yet. Keyed as above.
+void initialize_adapters(const ModelSpec&, ModelWeights&, uint64_t seed, AdapterInit = AdapterInit::kaiming);
 
 /// Packs every linear that is neither packed nor coded, for the exact kernels, layer by layer, and frees the plain copy. The embedding
 /// table stays plain, so a tied projection is held twice. f64 has no packed form and is left as it is, and so are

@@ -25,6 +25,10 @@ std::vector<int64_t> fragment_shape(const ParameterInfo& info, const Fragment&);
 /// The fragments of `info` that name one tensor of the file, tensor by tensor; and ours of each row of such a tensor.
 std::vector<std::vector<Fragment>> fragments_by_tensor(const ParameterInfo& info);
 std::vector<int64_t> rows_of_file(std::span<const Fragment> fragments);
+/// The fragment's rows of `width` from the file's tensor, in any of the types that weights have. Errors  bad_file naming `path`
+/// and tensor: another type.
+template <class To>
+void copy_fragment(const TensorView&, const std::string& path, const Fragment&, int64_t width, To* to);
 /// One of those tensors, as numbers of f32, bf16, f16 or f64; `read` gives the parameter when its turn comes.
 TensorToWrite dense_tensor(const ParameterInfo&, const std::vector<Fragment>& of_tensor,
                            const std::function<Tensor()>& read, DType);

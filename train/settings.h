@@ -24,11 +24,6 @@ class Options;
 
 enum class Resume : uint8_t { automatic, must, never };
 
-/// How A of a new adapter begins; B begins with zeros.
-enum class AdapterInit : uint8_t {
-  kaiming,   // uniform within ±1/√in, as PEFT's true
-  gaussian,  // normal, 1/rank
-};
 /// Adapters beside a frozen model.
 struct AdapterSettings {
   PeftConfig config;

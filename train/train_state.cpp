@@ -16,21 +16,7 @@ namespace tern {
 namespace {
 
 void first_adapters(const TrainSettings& s, const ModelSpec& spec, ModelWeights& weights) {
-  initialize_adapters(spec, weights, s.seed);
-  if (!s.adapter || s.adapter->init != AdapterInit::gaussian) return;
-  for_each_adapter(spec, weights, [&](const ParameterInfo& info, Tensor& t) {
-    if (info.name.ends_with(".b")) return;
-    const RngKey key{s.seed, hash_name(info.name)};
-    const double deviation = 1 / static_cast<double>(info.shape[0]);
-    ops::by_dtype(t.dtype(), [&]<class T>() {
-      const std::span<T> a = t.span<T>();
-      for (size_t i = 0; i < a.size(); ++i)
-        if constexpr (std::is_same_v<T, bf16>)
-          a[i] = to_bf16(static_cast<float>(deviation * random_normal(key, i)));
-        else
-          a[i] = static_cast<T>(deviation * random_normal(key, i));
-    });
-  });
+  initialize_adapters(spec, weights, s.seed, s.adapter ? s.adapter->init : AdapterInit::kaiming);
 }
 
 // As a run begins: the model's own from its files or drawn, new adapters.
