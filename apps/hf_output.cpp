@@ -36,4 +36,11 @@ void check_hf_output(const std::string& out) {
                 out);
 }
 
+int64_t bytes_in(Io& io, const std::string& directory) {
+  int64_t bytes = 0;
+  for (const std::string& name : io.list(directory))
+    if (const auto info = io.stat(join_path(directory, name)); info && !info->is_directory) bytes += info->size_bytes;
+  return bytes;
+}
+
 }  // namespace tern

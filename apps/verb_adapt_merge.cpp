@@ -35,14 +35,6 @@ void require_room(const Options& options, const ModelDescription& model) {
                 format_bytes(budget.bytes), budget.source);
 }
 
-int64_t bytes_in(const std::string& directory) {
-  int64_t bytes = 0;
-  for (const std::string& name : real_io().list(directory))
-    if (const auto info = real_io().stat(join_path(directory, name)); info && !info->is_directory)
-      bytes += info->size_bytes;
-  return bytes;
-}
-
 }  // namespace
 
 int run_adapt_merge(const Options& options) {
@@ -67,7 +59,7 @@ int run_adapt_merge(const Options& options) {
   const std::string made = output.temporary();
   save_model(model.spec, model.config, weights, stored, made, real_io(), options.integer("shard-size"));
   write_companions(model, read_chat_templates(model.dir.path), made, real_io());
-  const int64_t bytes = bytes_in(made);
+  const int64_t bytes = bytes_in(real_io(), made);
   output.publish();
   if (options.flag("json")) {
     print_json({{"model", options.positional("MODEL")},

@@ -137,14 +137,6 @@ void choose_codes(const ModelSpec& spec, LayerCoder& coder) {
   progress.finish();
 }
 
-int64_t bytes_in(const std::string& directory) {
-  int64_t bytes = 0;
-  for (const std::string& name : real_io().list(directory))
-    if (const auto info = real_io().stat(join_path(directory, name)); info && !info->is_directory)
-      bytes += info->size_bytes;
-  return bytes;
-}
-
 Quantized quantize(const Options& options, const ModelDescription& model, const std::string& out) {
   Quantized q{
       .types = {.matrices = type_of_matrices(options), .tables = weight_type_of_choice(options.text("table-type"))},
@@ -191,7 +183,7 @@ Quantized quantize(const Options& options, const ModelDescription& model, const 
     const DType dtype = model.dtype == DType::f64 ? DType::f32 : model.config.dtype.value_or(model.dtype);
     const CodedSaved saved = save_coded(model.spec, model.config, read, code, q.types, dtype, made, real_io());
     write_companions(model, templates, made, real_io());
-    q.bytes = bytes_in(made), q.matrix_bytes = saved.matrix_bytes, q.num_wide = saved.num_dense;
+    q.bytes = bytes_in(real_io(), made), q.matrix_bytes = saved.matrix_bytes, q.num_wide = saved.num_dense;
   }
   q.calibration_tokens = static_cast<int64_t>(calibration.tokens.size());
   ParameterReader to(model.spec, made);

@@ -7,6 +7,8 @@
 #include <optional>
 #include <string_view>
 
+#include "base/dtype.h"
+
 namespace tern {
 
 enum class WeightType : uint8_t {
@@ -38,6 +40,25 @@ constexpr const WeightTypeRow& row_of(WeightType type) { return kWeightTypes[sta
 constexpr std::string_view name_of(WeightType type) { return row_of(type).name; }
 /// Nothing: no such name.
 std::optional<WeightType> weight_type_from_name(std::string_view);
+
+/// The dense type of such numbers; nothing: no dense weights are kept so, or a type with blocks.
+constexpr std::optional<WeightType> weight_type_of(DType type) {
+  switch (type) {
+    case DType::f32:
+      return WeightType::f32;
+    case DType::f16:
+      return WeightType::f16;
+    case DType::bf16:
+      return WeightType::bf16;
+    default:
+      return {};
+  }
+}
+constexpr std::optional<DType> dtype_of(WeightType type) {
+  for (const DType dense : {DType::f32, DType::f16, DType::bf16})
+    if (weight_type_of(dense) == type) return dense;
+  return {};
+}
 
 /// Whether rows of `in` elements are whole blocks.
 constexpr bool fills_blocks(WeightType type, int64_t in) { return in % row_of(type).block_elements == 0; }

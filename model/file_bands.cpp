@@ -20,19 +20,6 @@ namespace {
 // Rows of a band are whole panels of every instruction set, so that packing adds nothing.
 constexpr int64_t kRowsTogether = 64;
 
-std::optional<WeightType> weight_type_of(const std::optional<DType>& dtype) {
-  switch (dtype.value_or(DType::u8)) {
-    case DType::f32:
-      return WeightType::f32;
-    case DType::bf16:
-      return WeightType::bf16;
-    case DType::f16:
-      return WeightType::f16;
-    default:
-      return {};
-  }
-}
-
 // The rows of one fragment where they lie, whole; nothing where they cannot be read as they lie.
 std::optional<FileBand> whole_rows(const ModelSpec& spec, const Weights& file, const ParameterInfo& info,
                                    const Fragment& f) {
@@ -48,7 +35,7 @@ std::optional<FileBand> whole_rows(const ModelSpec& spec, const Weights& file, c
         coded->tables};
   }
   const auto view = find_parameter(spec, file, f.name);
-  const auto type = view ? weight_type_of(view->dtype) : std::nullopt;
+  const auto type = view && view->dtype ? weight_type_of(*view->dtype) : std::nullopt;
   if (!type || f.transposed || f.file_step != 1 || !std::ranges::equal(view->shape, fragment_shape(info, f))) return {};
   const auto at = file.where(view->name);
   const int64_t rows = f.row_end - f.row_begin, in = info.shape[1];

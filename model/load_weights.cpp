@@ -372,12 +372,12 @@ void multiply_in_integers(const ModelSpec& spec, const std::string& path, ModelW
         std::ranges::all_of(coded->pieces, [](const CodedPiece& p) { return has_code_groups(p.type); });
     any |= coded->in_integers;
   });
-  if (!any)
-    throw Error(
-        ErrorKind::bad_file,
-        "{}: no matrix of a type that multiplies in integers (Q8_0, Q4_0 to Q5_1, Q2_K to Q6_K, IQ4_NL, IQ4_XS, "
-        "U4, U3, U2, LC4, LC3, LC2); leave --arithmetic out",
-        path);
+  if (any) return;
+  std::vector<std::string_view> names;
+  for (const WeightTypeRow& row : kWeightTypes)
+    if (has_code_groups(row.type)) names.push_back(row.name);
+  throw Error(ErrorKind::bad_file, "{}: no matrix of a type that multiplies in integers ({}); leave --arithmetic out",
+              path, fmt::join(names, ", "));
 }
 
 ModelWeights load_weights_to_infer(const ModelSpec& spec, const std::string& model_dir, DType dtype, Arena& arena,

@@ -13,19 +13,6 @@
 namespace tern {
 namespace {
 
-std::optional<DType> dense_type(WeightType type) {
-  switch (type) {
-    case WeightType::f32:
-      return DType::f32;
-    case WeightType::bf16:
-      return DType::bf16;
-    case WeightType::f16:
-      return DType::f16;
-    default:
-      return {};
-  }
-}
-
 // The table of tokens, or the head's own.
 bool is_token_table(const ModelSpec& spec, const ParameterInfo& info) {
   const auto& unit = spec.units[static_cast<size_t>(info.unit)].spec;
@@ -89,7 +76,7 @@ CodedSaved save_coded(const ModelSpec& spec, const HfConfig& config, const ReadP
   for (const ParameterInfo& info : infos) {
     const bool table = is_token_table(spec, info), coded = table || has_codes(spec, info);
     const WeightType type = table ? types.tables : types.matrices;
-    const std::optional<DType> dense = coded ? dense_type(type) : dtype;
+    const std::optional<DType> dense = coded ? dtype_of(type) : dtype;
     const bool fills = coded && !dense && fills_blocks(type, info.shape[1]);
     saved.num_dense += coded && !dense && !fills;
     for (const std::vector<Fragment>& fragments : fragments_by_tensor(info))

@@ -1,6 +1,7 @@
 #include "plan/plan_file.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
@@ -102,7 +103,8 @@ class Fields {
   size_t word(std::string_view key, const std::vector<std::string_view>& words) {
     const std::string name = text(key);
     const auto at = std::find(words.begin(), words.end(), name);
-    if (at == words.end()) f_.fail(key, "'{}' is none of these{}", make_printable(name), did_you_mean(name, words));
+    if (at == words.end())
+      f_.fail(key, "'{}' is none of {}{}", make_printable(name), fmt::join(words, ", "), did_you_mean(name, words));
     return static_cast<size_t>(at - words.begin());
   }
   /// The axes of the choice, or those of a layer.

@@ -5,45 +5,10 @@
 
 #include <random>
 
-#include "base/error.h"
-#include "serve/client_testing.h"
+#include "serve/mock_testing.h"
 
 namespace tern {
 namespace {
-
-// A back end without a model: each token takes `step_us` for the whole batch, and says a token that depends on the position.
-struct Mock {
-  ModelDescription model = describe_model(TERN_SOURCE_DIR "/examples/novels-6m", std::nullopt);
-  ServedModel served;
-  std::atomic<int> step_us = 0;
-  std::atomic<bool> fails = false;
-  Arena arena;
-  KvShape shape{.layers = {{1, 1}}, .page_tokens = 16, .dtype = DType::f32};
-  Mock() {
-    served.name = "mock";
-    served.tokenizer = &*model.tokenizer;
-    served.vocab = model.spec.vocab, served.context = 512;
-    served.why_no_chat = "no template";
-    served.why_no_embeddings = "none";
-  }
-  BatchExecutor executor() {
-    return [this](const Batch& batch, const KvPool&) {
-      if (step_us > 0) ::usleep(static_cast<useconds_t>(step_us.load()));
-      if (fails) throw Error(ErrorKind::does_not_fit, "planted");
-      const auto logits = std::make_shared<std::vector<float>>();
-      for (const Work& work : batch) {
-        if (!work.wants_logits) continue;
-        logits->resize(logits->size() + static_cast<size_t>(served.vocab));
-        (*logits)[logits->size() - static_cast<size_t>(served.vocab) +
-                  static_cast<size_t>(300 + (work.begin + work.count) % 50)] = 9;
-      }
-      return Tensor::borrow(DType::f32, {static_cast<int64_t>(logits->size()) / served.vocab, served.vocab},
-                            logits->data(), logits);
-    };
-  }
-};
-constexpr const char* kEndless = R"({"prompt":"a b c","max_tokens":400,"stream":true})";
-constexpr const char* kShort = R"({"prompt":"a b c","max_tokens":4})";
 
 TEST(Server, RefusesByHostOriginKeyPathAndMethod) {
   Mock mock;
@@ -81,34 +46,6 @@ TEST(Server, RefusesByHostOriginKeyPathAndMethod) {
   EXPECT_NE(before.headers.at("access-control-allow-headers").find("Authorization"), std::string::npos);
   EXPECT_EQ(rig.ask("HEAD", "/health").status, 200);
   EXPECT_EQ(rig.ask("GET", "/").body.find("://"), std::string::npos) << "the page asks nobody else";
-}
-
-TEST(Access, HostsAndOrigins) {
-  const AccessRules rules{.keys = {}, .hosts = {"Box.lan"}, .origins = {"https://a.example"}};
-  for (const char* good : {"127.0.0.1", "127.0.0.1:80", "10.1.2.3:8080", "localhost", "LOCALHOST:1", "x.localhost",
-                           "box.lan:9", "[::1]", "[::1]:80"})
-    EXPECT_TRUE(host_is_known(rules, good)) << good;
-  for (const char* bad :
-       {"", "evil.example", "evil.example:80", "127.0.0.1.evil.example", "localhost.evil.example", "[::1", "[::1]evil",
-        "[evil]:80", "127.0.0.1:80:80", "localhost:80@evil", "0x7f000001", "xlocalhost"})
-    EXPECT_FALSE(host_is_known(rules, bad)) << bad;
-  EXPECT_TRUE(origin_is_known(rules, "", "x"));
-  EXPECT_TRUE(origin_is_known(rules, "http://127.0.0.1:80", "127.0.0.1:80"));
-  EXPECT_FALSE(origin_is_known(rules, "http://127.0.0.1:81", "127.0.0.1:80"));
-  EXPECT_FALSE(origin_is_known(rules, "null", "127.0.0.1"));
-  EXPECT_TRUE(origin_is_known(rules, "https://a.example", "127.0.0.1"));
-  EXPECT_FALSE(origin_is_known(rules, "https://a.example.evil", "127.0.0.1"));
-  EXPECT_TRUE(origin_is_known({.origins = {"*"}}, "https://x", "y"));
-}
-
-TEST(Access, KeysAreEqualOrNot) {
-  EXPECT_TRUE(equal_in_constant_time("abc", "abc"));
-  for (const char* other : {"", "ab", "abd", "abcabc", "abca", "Abc"})
-    EXPECT_FALSE(equal_in_constant_time(other, "abc")) << other;
-  EXPECT_FALSE(equal_in_constant_time("", ""));
-  EXPECT_TRUE(key_is_known({}, ""));
-  EXPECT_TRUE(key_is_known({.keys = {"k"}}, "bearer k "));
-  EXPECT_FALSE(key_is_known({.keys = {"k"}}, "k"));
 }
 
 TEST(Server, HoldsItsLimitsOfHeadBodyAndTime) {
@@ -210,164 +147,6 @@ TEST(Server, PagesThatAreSharedWithTheCacheCountAsHeld) {
 }
 
 // Clients leave at random tokens, some in the middle of the prompt.
-TEST(Server, TwoHundredClientsThatLeaveFreeTheirPages) {
-  Mock mock;
-  mock.step_us = 300;
-  ServedRig rig(mock.served, mock.shape, mock.executor(), {.pages = 2000, .chunk = 16, .running = 32}, mock.arena);
-  std::mt19937 random(5);
-  double slowest = 0;
-  for (int round = 0; round < 10; ++round) {
-    std::vector<std::thread> clients;
-    for (int i = 0; i < 20; ++i)
-      clients.emplace_back([&rig, pieces = random() % 12, whole = random() % 4 == 0] {
-        Client client(rig.service.port());
-        if (whole) {  // not a stream: it only waits
-          client.send(Client::request("POST", "/v1/completions", R"({"prompt":"a b c","max_tokens":400})"));
-          ::usleep(static_cast<useconds_t>(pieces * 500));
-          return;
-        }
-        std::string body = kEndless;
-        if (pieces < 2) body.insert(12, std::string(90, 'x'));
-        EXPECT_EQ(client.ask("POST", "/v1/completions", body).status, 200);
-        for (size_t k = 0; k < pieces; ++k) client.piece();
-      });
-    for (std::thread& t : clients) t.join();
-    const int64_t left_ns = real_clock().now_ns();
-    EXPECT_EQ(rig.figure("num_requests_live", 0), 0);
-    EXPECT_EQ(rig.figure("kv_cache_usage_perc", 0), 0);
-    slowest = std::max(slowest, seconds_between(left_ns, real_clock().now_ns()));
-  }
-  RecordProperty("slowest_ms", static_cast<int>(slowest * 1000));
-  EXPECT_LT(slowest, 0.1);
-  EXPECT_EQ(rig.figure("client_disconnects_total", 200), 200);
-  rig.end();
-  EXPECT_EQ(rig.engine.num_running() + rig.engine.num_waiting(), 0);
-  EXPECT_EQ(rig.pool.num_free() + rig.engine.prefix_cache()->num_pages(), 2000);
-}
-
-// Its body was not read; closing over it would reset the connection, and the answer with it.
-TEST(Server, WhoIsRefusedWhileSendingABodySeesTheAnswer) {
-  Mock mock;
-  ServedRig rig(mock.served, mock.shape, mock.executor(), {.access = {.keys = {"k"}}}, mock.arena);
-  for (int i = 0; i < 4; ++i) {
-    Client client(rig.service.port());
-    const std::string request = Client::request("POST", "/v1/completions", std::string(900'000, ' '));
-    ASSERT_TRUE(client.send(std::string_view(request).substr(0, 1000)));
-    ::usleep(2000);
-    ::usleep(20'000);
-    EXPECT_TRUE(client.send(std::string_view(request).substr(1000))) << "reset";
-    EXPECT_EQ(client.read_reply().status, 401);
-  }
-}
-
-TEST(Server, AnnouncedBodiesThatDoNotComeTakeNoRoom) {
-  Mock mock;
-  ServedRig::Setup setup;
-  setup.http.bodies_bytes = 2'000'030;
-  ServedRig rig(mock.served, mock.shape, mock.executor(), setup, mock.arena);
-  std::vector<std::unique_ptr<Client>> idle;
-  const std::string body(1'000'000, ' ');
-  for (int i = 0; i < 10; ++i) {
-    idle.push_back(std::make_unique<Client>(rig.service.port()));
-    const std::string request = Client::request("POST", "/v1/completions", body);
-    ASSERT_TRUE(idle.back()->send(std::string_view(request).substr(0, request.size() - body.size() + 10)));
-  }
-  ::usleep(20'000);
-  EXPECT_EQ(rig.ask("POST", "/v1/completions", kShort).status, 200);
-  // What has come counts.
-  for (int i = 0; i < 3; ++i, ::usleep(50'000)) idle[i]->send(std::string_view(body).substr(0, 900'000));
-  EXPECT_EQ(idle[2]->read_reply().status, 503);
-  idle.clear();
-  EXPECT_EQ(rig.ask("POST", "/v1/completions", kShort).status, 200);
-}
-
-TEST(Server, AProbeWithoutAHostSeesWhatAnybodyMaySee) {
-  Mock mock;
-  ServedRig rig(mock.served, mock.shape, mock.executor(), {}, mock.arena);
-  for (const auto& [path, status] :
-       {std::pair("/health", 200), std::pair("/ready", 200), std::pair("/v1/models", 403)}) {
-    Client client(rig.service.port());
-    client.send(std::string("GET ") + path + " HTTP/1.0\r\n\r\n");
-    EXPECT_EQ(client.read_reply().status, status) << path;
-  }
-}
-
-// The next request waits on the connection already; that its sender has gone is noticed all the same.
-TEST(Server, ADisconnectBehindAPipelinedRequestIsSeen) {
-  Mock mock;
-  mock.step_us = 5000;
-  ServedRig rig(mock.served, mock.shape, mock.executor(), {}, mock.arena);
-  Client client(rig.service.port());
-  client.send(Client::request("POST", "/v1/completions", R"({"prompt":"a","max_tokens":400})"));
-  EXPECT_EQ(rig.figure("num_requests_live", 1), 1);
-  client.send("GET /health");
-  ::usleep(100'000);
-  client.close();
-  EXPECT_EQ(rig.figure("client_disconnects_total", 1, 1.0), 1);
-  EXPECT_EQ(rig.figure("num_requests_live", 0, 1.0), 0);
-}
-
-constexpr const char* kLarge = R"({"prompt":"a b c","max_tokens":400,"n":16,"logprobs":20})";  // megabytes
-
-// It reads slowly, but it reads: the time is that of a piece, not of the whole.
-TEST(Server, ASlowReaderGetsALargeAnswerWhole) {
-  Mock mock;
-  ServedRig::Setup setup;
-  setup.http.write_s = 0.5;
-  ServedRig rig(mock.served, mock.shape, mock.executor(), setup, mock.arena);
-  Client client(rig.service.port(), 16384);
-  client.send(Client::request("POST", "/v1/completions", kLarge) + Client::request("POST", "/v1/completions", kLarge));
-  for (int i = 0; i < 2; ++i) {
-    const ClientReply reply = client.read_reply(false, 3000);
-    ASSERT_EQ(reply.status, 200);
-    EXPECT_GT(reply.body.size(), size_t{3'000'000});
-    EXPECT_EQ(reply.json()["choices"].size(), 16U);
-  }
-}
-
-TEST(Server, AStopDoesNotCutAnAnswerThatIsBeingWritten) {
-  Mock mock;
-  ServedRig rig(mock.served, mock.shape, mock.executor(), {}, mock.arena);
-  Client client(rig.service.port(), 16384);
-  client.send(Client::request("POST", "/v1/completions", kLarge));
-  EXPECT_EQ(rig.figure("num_requests_live", 1), 1);
-  EXPECT_EQ(rig.figure("num_requests_live", 0, 20), 0);
-  rig.stop = true;
-  ::usleep(1'500'000);
-  const ClientReply reply = client.read_reply();
-  ASSERT_EQ(reply.status, 200);
-  EXPECT_EQ(reply.json()["choices"].size(), 16U);
-  rig.end();
-  EXPECT_EQ(rig.cut_off, 0);
-}
-
-// Nothing can write this name into JSON. It is refused before; should such a text ever come, its request alone fails.
-TEST(Server, AnAnswerThatCannotBeWrittenFailsItsRequestAndNotTheServer) {
-  Mock mock;
-  mock.served.name = "mock\xff";
-  ServedRig rig(mock.served, mock.shape, mock.executor(), {}, mock.arena);
-  EXPECT_EQ(rig.ask("POST", "/v1/completions", kShort).status, 500);
-  EXPECT_EQ(rig.ask("GET", "/health").status, 200);
-  Client stream(rig.service.port());
-  EXPECT_EQ(stream.ask("POST", "/v1/completions", kEndless).status, 200);
-  EXPECT_NE(stream.rest_of_stream().find("bug in tern"), std::string::npos);
-}
-
-// It does not read: what waits for it is bounded, and then it is as good as gone.
-TEST(Server, AClientThatDoesNotReadIsCutOff) {
-  Mock mock;
-  ServedRig::Setup setup;
-  setup.http.pending_bytes = 20000;
-  setup.http.write_s = 0.3;
-  ServedRig rig(mock.served, mock.shape, mock.executor(), setup, mock.arena);
-  Client client(rig.service.port());
-  std::string body = R"({"prompt":"a b c","max_tokens":400,"stream":true,"n":16,"logprobs":20,"temperature":1})";
-  client.send(Client::request("POST", "/v1/completions", body));
-  client.send(Client::request("POST", "/v1/completions", body));
-  EXPECT_EQ(rig.figure("client_disconnects_total", 1), 1);
-  EXPECT_EQ(rig.ask("POST", "/v1/completions", kShort).status, 200) << "others are served";
-}
-
 TEST(Server, AStopLetsAnswersEndAndTakesNoNewOnes) {
   Mock mock;
   mock.step_us = 1000;

@@ -7,8 +7,6 @@
 #include <thread>
 
 #include "base/clock.h"
-#include "base/log.h"
-#include "base/text.h"
 
 namespace tern {
 
@@ -54,14 +52,7 @@ uint16_t Service::port() const { return impl_->http.port(); }
 int64_t Service::run(const ServedModel& model, Engine* engine, Embedder* embedder, const std::atomic<bool>& stop) {
   Impl& s = *impl_;
   EngineLoop loop(engine, embedder, [&s](LoopReport report) {
-    s.http.post([&s, held = std::make_shared<LoopReport>(std::move(report))] {
-      try {
-        s.server.take(std::move(*held));
-      } catch (const std::exception& e) {  // which answer was meant is not known any more
-        log_warn("an answer could not be written, which is a bug: {}", make_printable(e.what()));
-        s.server.abort("the server could not write an answer; ask again");
-      }
-    });
+    s.http.post([&s, held = std::make_shared<LoopReport>(std::move(report))] { s.server.take(std::move(*held)); });
   });
   s.ask([&] {
     s.server.ready(model, loop);

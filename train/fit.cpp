@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "base/error.h"
 #include "base/units.h"
@@ -115,13 +116,25 @@ Placement step_placement(const ModelSpec& spec, const TrainSettings& s, int64_t 
 
 namespace {
 
+// The parameters whose gradients are summed up together: of each layer, experts apart. By their places in trained_parameters.
+void for_each_sum(const ModelSpec& spec, const std::vector<ParameterInfo>& infos,
+                  const std::function<void(const Layer&, bool experts, const std::vector<size_t>& places)>& f) {
+  for (const Layer& layer : layers_of(spec))
+    for (const bool experts : {false, true}) {
+      std::vector<size_t> places;
+      for (size_t p = 0; p < infos.size(); ++p)
+        if (infos[p].unit >= layer.first && infos[p].unit < layer.first + layer.count && is_expert(infos[p]) == experts)
+          places.push_back(p);
+      f(layer, experts, places);
+    }
+}
+
 // Of a run in stages, all ranks together: the step, and what lies there beside it. The first rank has the whole model too, which is
 // evaluated and written.
 void predict_stages(const ModelSpec& spec, const TrainSettings& s, MemoryPlan& plan, RankBytes& peak) {
   const Program all = lower(spec, step_placement(spec, s, s.batch));
   const Simulation simulated = simulate(all);
   const RankPlace first = rank_place(spec, s, 0);
-  const std::vector<Layer> layers = layers_of(spec);
   const std::vector<ParameterInfo> infos = trained_parameters(spec);
   const int64_t replicas = first.replicas, wide = s.dtype == DType::f64 ? 8 : 4, fixed = num_fixed_numbers(spec) * wide;
   const bool split_table = spec.head().tied && first.home.front() != first.home.back();
@@ -142,17 +155,13 @@ void predict_stages(const ModelSpec& spec, const TrainSettings& s, MemoryPlan& p
     peak.buffers_at_peak += replicas * own.buffers_at_peak, peak.workspace_at_peak += replicas * own.workspace_at_peak;
     plan.messages += replicas * stage_message_bytes(all, device);
     int64_t longest = 0;  // of the sums over replicas
-    for (const Layer& layer : layers) {
-      if (first.home[static_cast<size_t>(layer.first)] != device) continue;
-      for (const bool experts : {false, true}) {
-        int64_t together = 0;
-        for (const ParameterInfo& info : infos)
-          if (info.unit >= layer.first && info.unit < layer.first + layer.count && is_expert(info) == experts)
-            together += info.shape.count();
-        if (!experts && split_table && layer.first + layer.count == std::ssize(spec.units)) together += copied;
-        longest = std::max(longest, (together + replicas - 1) / replicas);
-      }
-    }
+    for_each_sum(spec, infos, [&](const Layer& layer, bool experts, const std::vector<size_t>& places) {
+      if (first.home[static_cast<size_t>(layer.first)] != device) return;
+      const bool has_table = !experts && split_table && layer.first + layer.count == std::ssize(spec.units);
+      int64_t together = has_table ? copied : 0;
+      for (const size_t p : places) together += infos[p].shape.count();
+      longest = std::max(longest, (together + replicas - 1) / replicas);
+    });
     if (replicas > 1) plan.messages += replicas * staging_elements(longest, static_cast<int>(replicas)) * wide;
   }
   if (split_table) plan.messages += 2 * replicas * staging_elements((copied + 1) / 2, 2) * wide;
@@ -163,19 +172,16 @@ int64_t longest_sum(const ModelSpec& spec, const TrainSettings& s) {
   const Shares shares = make_shares(spec, s.optimizer.rule, zero_of_units(spec, s), 0, s.ranks);
   const std::vector<ParameterInfo> infos = trained_parameters(spec);
   int64_t longest = 0;
-  for (const Layer& layer : layers_of(spec))
-    for (const bool experts : {false, true}) {
-      int64_t together = 0;
-      std::vector<int64_t> kept(static_cast<size_t>(s.ranks));
-      for (size_t p = 0; p < infos.size(); ++p) {
-        if (infos[p].unit < layer.first || infos[p].unit >= layer.first + layer.count) continue;
-        if (is_expert(infos[p]) != experts) continue;
-        if (!shares.is_shared(p)) together += infos[p].shape.count();
-        if (!shares.is_shared(p)) continue;
+  for_each_sum(spec, infos, [&](const Layer&, bool, const std::vector<size_t>& places) {
+    int64_t together = 0;
+    std::vector<int64_t> kept(static_cast<size_t>(s.ranks));
+    for (const size_t p : places)
+      if (shares.is_shared(p))
         for (const RankInterval& o : shares.owners[p]) kept[static_cast<size_t>(o.rank)] += o.elements.size();
-      }
-      longest = std::max({longest, (together + s.ranks - 1) / s.ranks, *std::ranges::max_element(kept)});
-    }
+      else
+        together += infos[p].shape.count();
+    longest = std::max({longest, (together + s.ranks - 1) / s.ranks, *std::ranges::max_element(kept)});
+  });
   return longest;
 }
 

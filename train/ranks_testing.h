@@ -21,6 +21,34 @@ namespace tern {
 
 inline const std::string kTokenizer = TERN_SOURCE_DIR "/tests/golden/tokenizers/byte_level";
 
+// A small Llama's config.json in `directory`.
+inline void write_tiny_config(const std::string& directory, int layers, bool tied) {
+  write_file_atomically(
+      real_io(), directory + "/config.json",
+      fmt::format(
+          R"({{"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": {}, "hidden_size": 16,
+ "intermediate_size": 24, "num_hidden_layers": {}, "num_attention_heads": 2, "num_key_value_heads": 1,
+ "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "tie_word_embeddings": {}, "hidden_act": "silu"}})",
+          Tokenizer::load(kTokenizer).vocab_size(), layers, tied));
+}
+
+// Six steps of the model in `directory` on a file of text.
+inline TrainSettings tiny_run(const std::string& directory, const std::string& data) {
+  TrainSettings s;
+  s.model = directory + "/config.json", s.tokenizer = kTokenizer, s.output = "run";
+  s.data = s.valid_data = data;
+  s.from_scratch = true, s.seed = 3;
+  s.seq = 8, s.batch = 8, s.micro_batch = 1;
+  s.schedule = {.kind = LearningRateKind::cosine,
+                .peak = 1e-2,
+                .minimum = 1e-3,
+                .warmup_steps = 1,
+                .decay_steps = 0,
+                .total_steps = 6};
+  s.checkpoint_every = 2, s.keep_checkpoints = 1, s.eval_every = 3, s.eval_batches = 1, s.log_every = 1;
+  return s;
+}
+
 // What the runs read, and the cache of the machine's peak.
 struct RunInputs {
   std::string path = testing::TempDir() + "tern-ranks-XXXXXX";
@@ -30,32 +58,15 @@ struct RunInputs {
     std::string text;
     for (int i = 0; i < 60; ++i) text += fmt::format("line {} of {}\n", i, i * i % 7);
     write_file_atomically(real_io(), path + "/text.txt", text);
-    write_file_atomically(
-        real_io(), path + "/config.json",
-        fmt::format(
-            R"({{"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": {}, "hidden_size": 16,
- "intermediate_size": 24, "num_hidden_layers": {}, "num_attention_heads": 2, "num_key_value_heads": 1,
- "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "tie_word_embeddings": {}, "hidden_act": "silu"}})",
-            Tokenizer::load(kTokenizer).vocab_size(), layers, tied));
+    write_tiny_config(path, layers, tied);
   }
   ~RunInputs() { remove_all(real_io(), path); }
   RunInputs(const RunInputs&) = delete;
 };
 
 inline TrainSettings settings_of(const RunInputs& inputs, DType dtype) {
-  TrainSettings s;
-  s.model = inputs.path + "/config.json", s.tokenizer = kTokenizer, s.output = "run";
-  s.data = s.valid_data = inputs.path + "/text.txt";
-  s.from_scratch = true, s.seed = 3;
-  s.seq = 8, s.batch = 8, s.micro_batch = 1;
+  TrainSettings s = tiny_run(inputs.path, inputs.path + "/text.txt");
   s.sum_order.groups = 4;
-  s.schedule = {.kind = LearningRateKind::cosine,
-                .peak = 1e-2,
-                .minimum = 1e-3,
-                .warmup_steps = 1,
-                .decay_steps = 0,
-                .total_steps = 6};
-  s.checkpoint_every = 2, s.keep_checkpoints = 1, s.eval_every = 3, s.eval_batches = 1, s.log_every = 1;
   s.dtype = dtype;
   return s;
 }

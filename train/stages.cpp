@@ -1,9 +1,11 @@
 #include "train/stages.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "comm/group.h"
 #include "program/placement.h"
+#include "train/train_state.h"
 
 namespace tern {
 
@@ -40,6 +42,27 @@ StageGroups stage_groups(const RankPlace& place, Comm& world) {
   if (place.has_first() || place.has_last())
     groups.tables = std::make_unique<Comm>(group_of(world.transport(), same_table));
   return groups;
+}
+
+void gather_model(const ModelSpec& spec, DType dtype, const UpdatePass& pass, Comm& world, ModelWeights& whole) {
+  const OptimizerState& state = pass.state;
+  std::vector<Tensor*> to;
+  if (world.rank() == 0) {
+    to = trained_tensors(spec, whole);
+    size_t next = 0;
+    for_each_fixed(spec, whole, [&](const ParameterInfo&, Tensor& t) {
+      const Tensor& own = state.fixed[next++];
+      std::memcpy(t.data(), own.data(), static_cast<size_t>(own.bytes()));
+    });
+  }
+  for (size_t p = 0; p < state.infos.size(); ++p)
+    gather_to_first(world,
+                    {.name = state.infos[p].name,
+                     .dtype = dtype,
+                     .shape = state.infos[p].shape,
+                     .own = own_part(state.shares, p, state.forms[p].elements(), pass.weights[p]),
+                     .owners = state.shares.owners[p]},
+                    world.rank() == 0 ? *to[p] : Tensor());
 }
 
 }  // namespace tern

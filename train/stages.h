@@ -5,9 +5,11 @@
 #include <vector>
 
 #include "comm/comm.h"
+#include "model/weights.h"
 #include "spec/model_spec.h"
 #include "train/settings.h"
 #include "update/shares.h"
+#include "update/step.h"
 
 namespace tern {
 
@@ -31,5 +33,9 @@ struct StageGroups {
   int64_t staging_bytes() const;  // at their most
 };
 StageGroups stage_groups(const RankPlace&, Comm& world);
+
+/// Each rank's weights, and the numbers that are not trained, come to `whole`: the first rank's copy of the model, empty elsewhere.
+/// By all ranks together, with the pass's weights as they are saved.
+void gather_model(const ModelSpec&, DType, const UpdatePass&, Comm& world, ModelWeights& whole);
 
 }  // namespace tern

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -87,7 +86,7 @@ class Trainer {
     const Placement placement = step_placement(in_.spec, s_, rank_batch(s_));
     all_ = lower(in_.spec, placement);
     check_valid(all_);
-    program_ = lower(in_.spec, placement, place_.device);
+    program_ = all_.num_ranks == 1 ? all_ : lower(in_.spec, placement, place_.device);
     arrivals_ = arrivals_of(all_, place_.device);
     result_.program_checksum = checksum(all_);
     if (const std::string text = leads() ? plan_difference(s_, result_.program_checksum) : ""; !text.empty())
@@ -202,7 +201,7 @@ class Trainer {
     put_weights_at(*update_, WeightPoint::saved);
     const Shares& shares = state_.optimizer.shares;
     if (leads() && parts_alone()) whole_ = allocate_weights(in_.spec, s_.dtype, MemoryClass::weights, whole_arena_);
-    if (in_stages() || parts_alone()) return gather_stages();
+    if (in_stages() || parts_alone()) return gather_model(in_.spec, s_.dtype, *update_, world(), whole_);
     if (!shares.any()) return;
     std::vector<size_t> places;
     std::vector<Tensor> weights;
@@ -219,27 +218,6 @@ class Trainer {
   bool in_stages() const { return !place_.elsewhere.empty(); }
   // ZeRO 3: no rank has the whole model.
   bool parts_alone() const { return state_.optimizer.shares.any_weights_apart(); }
-  // Each rank's weights come to the first rank's copy of the model.
-  void gather_stages() {
-    std::vector<Tensor*> whole;
-    if (leads()) {
-      whole = trained_tensors(in_.spec, whole_);
-      size_t next = 0;
-      for_each_fixed(in_.spec, whole_, [&](const ParameterInfo&, Tensor& t) {
-        const Tensor& own = state_.optimizer.fixed[next++];
-        std::memcpy(t.data(), own.data(), static_cast<size_t>(own.bytes()));
-      });
-    }
-    const OptimizerState& o = state_.optimizer;
-    for (size_t p = 0; p < o.infos.size(); ++p)
-      gather_to_first(world(),
-                      {.name = o.infos[p].name,
-                       .dtype = s_.dtype,
-                       .shape = o.infos[p].shape,
-                       .own = own_part(o.shares, p, o.forms[p].elements(), update_->weights[p]),
-                       .owners = o.shares.owners[p]},
-                      leads() ? *whole[p] : Tensor());
-  }
   const ModelWeights& whole_model() const { return in_stages() || parts_alone() ? whole_ : state_.weights; }
 
   void train() {

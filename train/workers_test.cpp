@@ -7,17 +7,12 @@
 #include <thread>
 #include <vector>
 
-#include "base/memory_io.h"
-#include "base/threads_testing.h"
-#include "formats/tokenizer/tokenizer.h"
-#include "train/checkpoint.h"
-#include "train/trainer.h"
+#include "train/ranks_testing.h"
 
 namespace tern {
 namespace {
 
 constexpr int kWorkers = 8;
-const std::string kTokenizer = TERN_SOURCE_DIR "/tests/golden/tokenizers/byte_level";
 
 // What the runs read: a text each, one tokenizer, one model's configuration; and the cache of the machine's peak.
 struct Inputs {
@@ -30,13 +25,7 @@ struct Inputs {
       for (int i = 0; i < 40; ++i) text += fmt::format("line {} of {}\n", i, i * i % (5 + worker));
       write_file_atomically(real_io(), data(worker), text);
     }
-    write_file_atomically(
-        real_io(), path + "/config.json",
-        fmt::format(
-            R"({{"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": {}, "hidden_size": 16,
- "intermediate_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1,
- "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "tie_word_embeddings": true, "hidden_act": "silu"}})",
-            Tokenizer::load(kTokenizer).vocab_size()));
+    write_tiny_config(path, 1, true);
   }
   ~Inputs() { remove_all(real_io(), path); }
   Inputs(const Inputs&) = delete;
@@ -44,18 +33,9 @@ struct Inputs {
 };
 
 TrainSettings settings_of(const Inputs& inputs, int worker) {
-  TrainSettings s;
-  s.model = inputs.path + "/config.json", s.tokenizer = kTokenizer, s.output = "run";
-  s.data = s.valid_data = inputs.data(worker);
-  s.from_scratch = true, s.seed = static_cast<uint64_t>(worker + 1);
-  s.seq = 8, s.batch = 4, s.micro_batch = 2;
-  s.schedule = {.kind = LearningRateKind::cosine,
-                .peak = 1e-2,
-                .minimum = 1e-3,
-                .warmup_steps = 1,
-                .decay_steps = 0,
-                .total_steps = 4};
-  s.checkpoint_every = 2, s.keep_checkpoints = 1, s.eval_every = 3, s.eval_batches = 1, s.log_every = 1;
+  TrainSettings s = tiny_run(inputs.path, inputs.data(worker));
+  s.seed = static_cast<uint64_t>(worker + 1);
+  s.batch = 4, s.micro_batch = 2, s.schedule.total_steps = 4;
   s.dtype = worker % 2 == 0 ? DType::f32 : DType::bf16;
   return s;
 }

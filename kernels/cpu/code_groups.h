@@ -16,8 +16,8 @@ struct CodeGroups {
   float scales[kGroupedCodes / 16], leasts[kGroupedCodes / 16];
 };
 
-/// Whether the numbers of a type are small integers times a scale, plus an offset (learned tables hold integers): all but the dense ones, NF4 and those
-/// of 2 and 3 bits by lattice.
+/// Whether a type's numbers are given as small integers times a scale, plus an offset (learned tables hold integers). Not those of dense
+/// types, of NF4, and of 2 and 3 bits by lattice.
 bool has_code_groups(WeightType);
 /// Whole blocks, at most 256 numbers; groups of 32 that are not there become zero. Scales and leasts are those of the
 /// type's decoder, rounded as there. The same under every instruction set.

@@ -144,6 +144,7 @@ inline float sum_of_chains(const float* chains) {
   return sum(c[0]);
 }
 
+// Of the types that are not named, zeros are read: right, and slower.
 constexpr bool has_leasts(WeightType type) {
   switch (type) {
     case WeightType::q8_0:

@@ -6,12 +6,8 @@
 namespace tern {
 
 inline RandomInstance mixed_instance(uint64_t seed) {
-  const PipelineSchedule schedules[] = {
-      PipelineSchedule::gpipe, PipelineSchedule::one_f_one_b, PipelineSchedule::deep_one_f_one_b,
-      PipelineSchedule::zb_h1, PipelineSchedule::zb_h2,       PipelineSchedule::interleaved,
-      PipelineSchedule::zb_v,  PipelineSchedule::v_half};
-  RandomInstance r{.schedule = schedules[seed % 8]};
-  r.chunks = seed % 8 < 5 ? 1 : 2;
+  RandomInstance r{.schedule = kPipelineSchedules[seed % kPipelineSchedules.size()]};
+  r.chunks = least_chunks(r.schedule);
   r.stages = 1 + static_cast<int>(seed / 8 % (r.chunks == 2 ? 2 : 3));
   r.layers = r.stages * r.chunks + static_cast<int>(seed / 3 % 3);
   r.strategies = 2 + static_cast<int>(seed / 5 % 2);
@@ -19,7 +15,7 @@ inline RandomInstance mixed_instance(uint64_t seed) {
   r.equal_layers = seed % 3 == 0, r.ends = seed % 2 == 0, r.resharding = seed % 3 != 1;
   r.tails = seed % 4 != 3, r.begins = seed % 5 < 2, r.entries = seed % 5 > 2, r.transients = seed % 6 == 0;
   r.host_link = seed % 7 > 3, r.tiers = seed % 7 > 4;
-  r.split = r.schedule >= PipelineSchedule::zb_h1, r.link = seed % 9 == 0 ? 300 : 20;
+  r.split = splits_backward(r.schedule), r.link = seed % 9 == 0 ? 300 : 20;
   r.types = r.link_classes = seed % 11 < 3 ? 2 : 1;
   r.memory = 0.2 + 0.1 * static_cast<double>(seed % 8);
   return r;

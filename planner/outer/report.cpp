@@ -152,7 +152,7 @@ void make_plan(const SpaceOfChoices& space, const Cluster& cluster, const PlanRe
                     out.orders_open));
   if (out.restricted_open)
     p.restrictions.push_back(
-        fmt::format("{} choices with several chunks per stage: the best of a restricted family of "
+        fmt::format("{} choices of schedules without an exact search: the best of a restricted family of "
                     "splits; the gap covers the rest",
                     out.restricted_open));
   const bool chunks = std::any_of(space.candidates.begin(), space.candidates.end(), [&](const Candidate& x) {

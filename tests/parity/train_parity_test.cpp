@@ -164,7 +164,6 @@ TEST(TrainExperts, WhatIsNotTrainedIsKeptToTheBitThroughCheckpointsAndResumption
 TEST(TrainRules, EachIsResumedToTheBitWithTheBytesThatWerePredicted) {
   for (const UpdateRule rule : kUpdateRules)
     for (const DType dtype : {DType::f32, DType::bf16}) {
-      if (dtype == DType::bf16 && rule != UpdateRule::schedule_free && rule != UpdateRule::muon) continue;
       SCOPED_TRACE(std::string(name_of(rule)) + " " + std::string(name_of(dtype)));
       const TinyRun tiny;
       TrainSettings s = settings_of(tiny, 0, dtype);
