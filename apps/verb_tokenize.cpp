@@ -179,7 +179,9 @@ int pack_file(const Options& options) {
   PackOptions how = line.options();
   ChatTemplates templates = read_chat_templates(options.positional("TOKENIZER"));
   const std::optional<ChatTraining> chat =
-      templates.empty() ? std::nullopt : std::optional<ChatTraining>(std::in_place, std::move(templates), tokenizer);
+      templates.empty() ? std::nullopt
+                        : std::optional<ChatTraining>(std::in_place, std::move(templates), tokenizer,
+                                                      answers_from_name(options.text("answers")));
   how.chat = chat ? &*chat : nullptr;
   how.memory_bytes = text_room(options);
   const TokenFileInfo info = pack({input_file(options, "--pack")}, tokenizer, output, how);

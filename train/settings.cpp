@@ -292,6 +292,7 @@ TrainSettings train_settings(const Options& o) {
   s.model = o.positional("MODEL");
   s.tokenizer = o.text("tokenizer"), s.chat_template = o.text("chat-template"), s.data = o.text("data"),
   s.valid_data = o.text("valid-data"), s.output = o.text("output");
+  s.answers = answers_from_name(o.text("answers"));
   s.adapter = adapter_from(o);
   s.from_scratch = knows(o, "from-scratch") && o.flag("from-scratch");
   s.seq = o.integer("seq"), s.batch = o.integer("batch");
@@ -448,6 +449,7 @@ Facts settings_facts(const TrainSettings& s, const RunIdentity& id) {
     for (Facts::value_type& fact : async_facts(*s.async)) f.push_back(std::move(fact));
   if (s.robust)
     for (Facts::value_type& fact : robust_facts(s)) f.push_back(std::move(fact));
+  if (s.answers != Answers::all) f.emplace_back("answers", std::string(name_of(s.answers)));
   if (s.adapter) {
     const PeftConfig& c = s.adapter->config;
     f.emplace_back("method", c.rank_stabilized ? "rslora" : "lora");

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "formats/chat/training.h"
 #include "formats/peft/config.h"
 #include "model/unit.h"
 #include "plan/plan_file.h"
@@ -32,6 +33,7 @@ struct AdapterSettings {
 
 struct TrainSettings {
   std::string model, tokenizer, data, valid_data, output, chat_template;
+  Answers answers = Answers::all;  // of conversations, those that are learned
   bool from_scratch = false;
   int64_t seq = 256, batch = 32, micro_batch = 32;  // batch and micro_batch in sequences
   std::optional<int64_t> context;                   // --context: what the model declares from now on

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <ctime>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,8 +16,18 @@ namespace tern {
 
 struct TrainingChat {
   std::vector<int32_t> ids;
-  std::vector<uint8_t> loss;  // 1: written by the assistant
+  std::vector<uint8_t> loss;  // 1: an answer that is learned
 };
+
+/// Which of a conversation's answers are learned.
+enum class Answers : uint8_t {
+  all,   // in one sample; refused where the template writes an earlier answer otherwise when later turns follow
+  last,  // the last one
+  each,  // a sample for each: the turns up to it, as the model sees them when it writes it
+};
+std::string_view name_of(Answers);
+/// Errors  usage: an unknown name.
+Answers answers_from_name(std::string_view);
 
 /// Renders and marks conversations by one model's templates.
 ///
@@ -28,15 +39,17 @@ class ChatTraining {
  public:
   /// `now`: what templates that write a date see; absent: the clock, once.
   /// Errors  bad_file: no template; JinjaError.
-  ChatTraining(ChatTemplates, Tokenizer, std::optional<std::tm> now = {});
+  ChatTraining(ChatTemplates, Tokenizer, Answers = Answers::all, std::optional<std::tm> now = {});
 
   /// {"messages": [...], "tools": [...]}, the latter may be missing.
   /// Errors  bad_file "PLACE: …": not of that form, an unknown key (with the nearest known one), more than 10,000
   ///         messages, none by the assistant, a message without role or with one that neither custom nor
   ///         the templates name, a list of parts where the template reads texts; what the template refuses; a template
-  ///         that writes earlier turns otherwise when later ones follow, so that its answers cannot be told apart.
-  TrainingChat encode(std::string_view json, const std::string& place) const;
-  /// Over everything beside the tokenizer that decides ids: the templates' texts.
+  ///         that writes earlier turns otherwise when later ones follow, so that its answers cannot be told apart
+  ///         (Answers::all); answers of more than a gigabyte together with the turns before them.
+  void encode(std::string_view json, const std::string& place,
+              const std::function<void(const TrainingChat&)>& sample) const;
+  /// Over everything beside the tokenizer that decides samples: the templates' texts, the answers.
   std::string hash() const;
 
  private:
@@ -45,9 +58,15 @@ class ChatTraining {
     std::vector<int32_t> control;
   };
   Side side(bool tools) const;
+  struct Marked;
+  class Renderer;
+  Marked mark_all(const Renderer&, const Json& messages) const;
+  Marked mark_last(const Renderer&, const Json& messages, size_t number) const;
+  TrainingChat encode_marked(const Marked&, const Side&, size_t& spent, const std::string& place) const;
 
   ChatTemplates templates_;
   Tokenizer tokenizer_;
+  Answers answers_;
   std::tm now_;
   Side plain_, with_tools_;
 };

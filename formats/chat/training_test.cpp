@@ -40,10 +40,18 @@ constexpr const char* kTalk =
     R"({"messages": [{"role": "system", "content": "S"}, {"role": "user", "content": "u<|im_end|>1"},)"
     R"( {"role": "assistant", "content": "A one"}, {"role": "user", "content": "u2"}, {"role": "assistant", "content": "B"}]})";
 
-ChatTraining training(const std::string& text) {
+ChatTraining training(const std::string& text, Answers answers = Answers::all) {
   ChatTemplates all;
   all.by_name["default"] = {text, "t.jinja"};
-  return ChatTraining(all, byte_tokenizer(), fixed_time());
+  return ChatTraining(all, byte_tokenizer(), answers, fixed_time());
+}
+std::vector<TrainingChat> samples(const ChatTraining& t, std::string_view json, const std::string& place) {
+  std::vector<TrainingChat> all;
+  t.encode(json, place, [&](const TrainingChat& chat) { all.push_back(chat); });
+  return all;
+}
+TrainingChat one_sample(const ChatTraining& t, std::string_view json, const std::string& place) {
+  return samples(t, json, place).at(0);
 }
 
 // The text of the tokens that are learned, runs parted by '|'.
@@ -60,7 +68,7 @@ std::string learned(const TrainingChat& chat) {
 
 TEST(ChatTraining, TheAssistantsWordsAreLearnedWithTheirEndAndNothingElse) {
   for (const char* text : {kChatMl, kMarked}) {
-    const TrainingChat chat = training(text).encode(kTalk, "f: line 1");
+    const TrainingChat chat = one_sample(training(text), kTalk, "f: line 1");
     EXPECT_EQ(learned(chat), "|A one<|im_end|>|B<|im_end|>");
     // What the user typed is no control token.
     EXPECT_EQ(std::count(chat.ids.begin(), chat.ids.end(), 257), 5);
@@ -70,12 +78,13 @@ TEST(ChatTraining, TheAssistantsWordsAreLearnedWithTheirEndAndNothingElse) {
 TEST(ChatTraining, AnInvitationThatIsNoPartOfTheHistoryEndsWhereTheTwoPart) {
   const std::string thinking =
       std::string(kChatMl).replace(std::string(kChatMl).rfind("assistant\n") + 10, 0, "<think>\n");
-  EXPECT_EQ(learned(training(thinking).encode(kTalk, "f")), "|A one<|im_end|>|B<|im_end|>");
+  EXPECT_EQ(learned(one_sample(training(thinking), kTalk, "f")), "|A one<|im_end|>|B<|im_end|>");
 }
 
 TEST(ChatTraining, ToolsReachTheTemplate) {
   const std::string with = std::string("{% if tools %}{{ tools | length }} tools {% endif %}") + kChatMl;
-  const TrainingChat chat = training(with).encode(
+  const TrainingChat chat = one_sample(
+      training(with),
       R"({"messages": [{"role": "user", "content": "u"}, {"role": "assistant", "content": "a"}], "tools": [{"type": "function"}]})",
       "f");
   EXPECT_TRUE(byte_tokenizer().decode(chat.ids).starts_with("1 tools "));
@@ -85,10 +94,48 @@ TEST(ChatTraining, RolesAndPartsThatATemplateReadsAreTaken) {
   const ChatTraining t = training(
       "{% for m in messages %}{% if m.role == 'judge' %}J{% endif %}{% if m.content is string %}{{ m.content }}{% else "
       "%}{% for p in m.content %}{{ p['text'] }}{% endfor %}{% endif %};{% endfor %}");
-  const TrainingChat chat = t.encode(
+  const TrainingChat chat = one_sample(
+      t,
       R"({"messages": [{"role": "judge", "content": [{"type": "text", "text": "u"}]}, {"role": "assistant", "content": "a"}]})",
       "f");
   EXPECT_EQ(byte_tokenizer().decode(chat.ids), "Ju;a;");
+}
+
+// A template that drops the reasoning of earlier answers, as reasoning models' do.
+TEST(ChatTraining, AnswersOfATemplateThatDropsEarlierReasoningAreLearnedEachOrTheLast) {
+  const std::string drops =
+      "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.role == 'assistant' and not loop.last %}"
+      "{{ m.content.split('</think>')[-1] }}{% else %}{{ m.content }}{% endif %}<|im_end|>\n{% endfor %}"
+      "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+  const std::string talk =
+      R"({"messages": [{"role": "user", "content": "q1"}, {"role": "assistant", "content": "r1</think>a1"},)"
+      R"( {"role": "user", "content": "q2"}, {"role": "assistant", "content": "r2</think>a2"}, {"role": "user", "content": "q3"}]})";
+  EXPECT_TRUE(throws(ErrorKind::bad_file,
+                     "message 2: the template writes this answer otherwise when more follows, so it "
+                     "cannot be told apart; --answers each",
+                     [&] { samples(training(drops), talk, "f"); }));
+  const std::vector<TrainingChat> each = samples(training(drops, Answers::each), talk, "f");
+  ASSERT_EQ(each.size(), 2u);
+  EXPECT_EQ(learned(each[0]), "|r1</think>a1<|im_end|>");
+  EXPECT_EQ(learned(each[1]), "|r2</think>a2<|im_end|>");
+  const std::string second = byte_tokenizer().decode(each[1].ids);
+  EXPECT_NE(second.find("\na1<|im_end|>"), std::string::npos)
+      << "the model sees earlier answers without reasoning: " << second;
+  EXPECT_EQ(second.find("q3"), std::string::npos) << second;
+  const std::vector<TrainingChat> last = samples(training(drops, Answers::last), talk, "f");
+  ASSERT_EQ(last.size(), 1u);
+  EXPECT_EQ(last[0].ids, each[1].ids);
+  EXPECT_EQ(last[0].loss, each[1].loss);
+  // Of a template that marks its answers itself, and of one that changes nothing.
+  for (const char* text : {kMarked, kChatMl}) {
+    const std::vector<TrainingChat> two = samples(training(text, Answers::each), kTalk, "f");
+    ASSERT_EQ(two.size(), 2u);
+    EXPECT_EQ(learned(two[0]), "|A one<|im_end|>");
+    EXPECT_EQ(learned(two[1]), "|B<|im_end|>");
+    EXPECT_EQ(two[1].ids, one_sample(training(text), kTalk, "f").ids);
+  }
+  EXPECT_NE(training(drops, Answers::each).hash(), training(drops).hash())
+      << "packed data of the one is not the other's";
 }
 
 TEST(ChatTrainingMalformed, EveryMistakeIsNamed) {
@@ -114,22 +161,22 @@ TEST(ChatTrainingMalformed, EveryMistakeIsNamed) {
       {R"({"messages": [{"role": "assistant", "content": "x"}], "tools": 5})", "tools: number, expected a list"},
   };
   for (const auto& [json, what] : cases)
-    EXPECT_TRUE(throws(ErrorKind::bad_file, what, [&] { t.encode(json, "f: line 3"); })) << json;
+    EXPECT_TRUE(throws(ErrorKind::bad_file, what, [&] { samples(t, json, "f: line 3"); })) << json;
   // A template that drops what it wrote.
   const ChatTraining drops = training(
       "{% for m in messages %}{% if m.role == 'assistant' and not loop.last %}gone{% else %}{{ m.content }}{% endif "
       "%};{% endfor %}");
   EXPECT_TRUE(throws(ErrorKind::bad_file, "message 3: the template writes this answer otherwise",
-                     [&] { drops.encode(kTalk, "f"); }));
+                     [&] { samples(drops, kTalk, "f"); }));
   EXPECT_TRUE(throws(ErrorKind::bad_file, "alternate",
-                     [&] { training("{{ raise_exception('roles must alternate') }}").encode(kTalk, "f"); }));
+                     [&] { samples(training("{{ raise_exception('roles must alternate') }}"), kTalk, "f"); }));
 }
 
 TEST(ChatTrainingMutationsSlow, EveryMutationIsMarkedOrRefused) {
   const ChatTraining t = training(kChatMl);
   survive_mutations({kTalk},
                     [&](const std::string& line) {
-                      const TrainingChat chat = t.encode(line, "mutated");
+                      const TrainingChat chat = one_sample(t, line, "mutated");
                       if (chat.ids.size() != chat.loss.size()) throw std::logic_error("a mark for each token");
                     },
                     {.least_fine = 80, .least_refused = 3000});
@@ -146,11 +193,11 @@ TEST(ChatTraining, RealTemplatesMarkTheAnswers) {
     all.special_tokens = {{"bos_token", "<s>"}, {"eos_token", "</s>"}};
     SCOPED_TRACE(entry.path().filename().string());
     try {
-      const std::string text = learned(ChatTraining(all, byte_tokenizer(), fixed_time())
-                                           .encode(R"({"messages": [{"role": "user", "content": "QQ1"}, {"role": )"
-                                                   R"("assistant", "content": "AA1"}, {"role": "user", "content": )"
-                                                   R"("QQ2"}, {"role": "assistant", "content": "AA2"}]})",
-                                                   "f"));
+      const std::string text = learned(one_sample(ChatTraining(all, byte_tokenizer(), Answers::all, fixed_time()),
+                                                  R"({"messages": [{"role": "user", "content": "QQ1"}, {"role": )"
+                                                  R"("assistant", "content": "AA1"}, {"role": "user", "content": )"
+                                                  R"("QQ2"}, {"role": "assistant", "content": "AA2"}]})",
+                                                  "f"));
       EXPECT_NE(text.find("AA1"), std::string::npos) << text;
       EXPECT_NE(text.find("AA2"), std::string::npos) << text;
       EXPECT_EQ(text.find("QQ"), std::string::npos) << text;

@@ -103,15 +103,16 @@ class Packer {
                   "FILE, or a model or tokenizer directory that has one",
                   where);
     take(d.text.size(), d.text.size(), where);
-    const TrainingChat chat = chat_->encode(d.text, where);
-    for (size_t begin = 0; begin < chat.ids.size();) {
-      size_t end = begin;
-      while (end < chat.ids.size() && chat.loss[end] == chat.loss[begin]) ++end;
-      files_.add(std::span(chat.ids).subspan(begin, end - begin), chat.loss[begin] != 0);
-      begin = end;
-    }
+    chat_->encode(d.text, where, [&](const TrainingChat& chat) {
+      for (size_t begin = 0; begin < chat.ids.size();) {
+        size_t end = begin;
+        while (end < chat.ids.size() && chat.loss[end] == chat.loss[begin]) ++end;
+        files_.add(std::span(chat.ids).subspan(begin, end - begin), chat.loss[begin] != 0);
+        begin = end;
+      }
+      documents.push_back(files_.num_tokens());
+    });
     text_bytes += static_cast<int64_t>(d.text.size());
-    documents.push_back(files_.num_tokens());
   }
 
   void add_text(std::string_view text, bool loss, const std::string& place, int64_t line) {
