@@ -1,6 +1,8 @@
 // Clients that leave, dawdle, announce what does not come, or do not read.
 #include <gtest/gtest.h>
 
+#include <random>
+
 #include "serve/mock_testing.h"
 #include "serve/server.h"
 
