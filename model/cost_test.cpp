@@ -2,7 +2,11 @@
 
 #include <fmt/format.h>
 
+#include "formats/format_test_support.h"
 #include "kernels/onednn/fast_matmul.h"
+#include "model/coded_base.h"
+#include "model/coded_model_testing.h"
+#include "model/model_files.h"
 #include "model/model_testing.h"
 
 namespace tern {
@@ -19,14 +23,17 @@ Counted count(Arena& arena, const std::function<void()>& call) {
   return {arena.current_total() - before, scope.peak().total - before};
 }
 
-void expect_unit(const ModelSpec& spec, int index, const Rows& rows, DType dtype, Multiply multiply) {
+// `file`: of weights; none: random ones.
+void expect_unit(const ModelSpec& spec, int index, const Rows& rows, DType dtype, Multiply multiply,
+                 const std::string& file = "") {
   Arena arena;
   const Compute c{arena, multiply};
   const auto T = static_cast<int64_t>(rows.tokens.size());
   const Unit& unit = spec.units[static_cast<size_t>(index)];
   const UnitCost cost =
       unit_cost(unit, {.tokens = T, .attended_pairs = 0, .dtype = dtype, .scratch = scratch_bytes(multiply, dtype)});
-  const ModelWeights weights = random_weights(spec, dtype, arena, 1);
+  ModelWeights weights = file.empty() ? random_weights(spec, dtype, arena, 1) : load_weights(spec, file, dtype, arena);
+  if (!file.empty()) initialize_adapters(spec, weights, 1);
   ModelWeights gradients = zero_gradients(spec, dtype, arena);
   const auto at = static_cast<size_t>(index);
   const UnitWeights& mine = weights.units[at];
@@ -107,6 +114,27 @@ TEST(UnitCost, CountedBytesOfFrozenUnitsAndAdaptersEqualTheClosedForms) {
             if (spec.units[static_cast<size_t>(unit)].layer < 1) expect_unit(spec, unit, rows, dtype, multiply);
           }
   });
+}
+
+TEST(UnitCost, CountedBytesBesideCodedMatricesEqualTheClosedForms) {
+  const TemporaryDirectory dir;
+  for (const bool tied : {false, true}) {
+    const HfConfig config = coded_config("llama", tied);
+    const std::string file = dir / (tied ? "tied.gguf" : "own.gguf");
+    write_coded_model(config, {WeightType::q4_0, WeightType::q6_k, WeightType::q4_1}, file);
+    const ModelSpec full = model_spec(config);
+    const RopeTable rope = rope_table(full, 256, 256);
+    const std::vector<int32_t> tokens = random_tokens(150, full.vocab, 3);
+    const Rows rows = make_rows(tokens, {0, 50, 150}, &rope);
+    for (const ModelSpec& adapted : {with_adapters(full, 3), with_uneven_adapters(full), with_adapters(full, 300)})
+      for (const DType dtype : {DType::f32, DType::bf16})
+        for (const Multiply multiply : {Multiply::exact, Multiply::fast}) {
+          const ModelSpec spec = with_stored_matrices(adapted, file, dtype);
+          ASSERT_TRUE(has_stored_matrices(spec));
+          for (int unit = 0; unit < static_cast<int>(spec.units.size()); ++unit)
+            expect_unit(spec, unit, rows, dtype, multiply, file);
+        }
+  }
 }
 
 void expect_bytes_of_weights(const std::string& variant, const ModelSpec& spec) {

@@ -14,6 +14,7 @@
 #include "formats/safetensors/safetensors.h"
 #include "kernels/cpu/coded_matmul.h"
 #include "kernels/cpu/decode.h"
+#include "model/coded_base.h"
 #include "model/ops.h"
 #include "model/weights_file.h"
 
@@ -300,6 +301,22 @@ ModelWeights load_gguf_as_coded(const ModelSpec& spec, std::shared_ptr<const Ggu
   if (in_integers) multiply_in_integers(spec, file->path(), weights);
   populate(*file, used);
   pack_weights(spec, weights, arena);
+  return weights;
+}
+
+ModelWeights load_gguf_stored(const ModelSpec& spec, std::shared_ptr<const Gguf> file, DType dtype, Arena& arena) {
+  const WeightsCheck check = check_gguf_weights(spec, *file);  // before anything is allocated
+  if (!check.problems.empty()) throw Error(ErrorKind::bad_file, "{}", check.problems.front());
+  StoredWeights stored;
+  std::vector<const GgufTensor*> used;
+  for_each_stored(spec, [&](const ParameterInfo& info) {
+    stored.emplace(info.name, coded_weight(spec, file, info, arena));
+    for (const Fragment& f : info.fragments) used.push_back(file->find_tensor(slot_of(spec, info, f).place.name));
+  });
+  ModelWeights weights = weights_beside(
+      spec, std::move(stored), dtype,
+      [&](const ParameterInfo& info, Tensor& t) { read_gguf_parameter(spec, *file, info, t); }, arena);
+  populate(*file, used);
   return weights;
 }
 

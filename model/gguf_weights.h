@@ -34,6 +34,8 @@ CodedBytes gguf_coded_bytes(const ModelSpec&, const Gguf&, DType);
 /// Memory  what gguf_coded_bytes says for the coded ones: the file's pages, which the tensors keep mapped.
 /// Hazard  the file must not shrink while the weights are in use.
 ModelWeights load_gguf_as_coded(const ModelSpec&, std::shared_ptr<const Gguf>, DType, Arena&, bool in_integers = false);
+/// load_weights of a model with Unit::stored: those matrices as they lie in the file. Hazard and errors: as above.
+ModelWeights load_gguf_stored(const ModelSpec&, std::shared_ptr<const Gguf>, DType, Arena&);
 /// Where the rows of a fragment of a matrix lie in the file; nothing where they are not as parameters imply.
 std::optional<FileBand> gguf_rows(const ModelSpec&, const Gguf&, const ParameterInfo&, const Fragment&);
 /// Everything but what is given, packed: load_weights_to_infer of a GGUF file.

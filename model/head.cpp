@@ -80,12 +80,13 @@ double head_forward_loss(const ModelSpec& spec, const HeadWeights& w, const Rows
     if (const int64_t fused = bytes(ProductKind::head_loss, std::min(T, kFusedHeadTile), u.vocab, D); fused > 0)
       return fused_loss(u, w, x, targets, scale, saved, gradients.projection, fused, c);
 
+  const Linear projection = readable(w.projection, dtype, c);
   const int64_t rows = std::min(T, kHeadTile);
   const Tensor normed_tile = c.arena.allocate(dtype, {rows, D}, MemoryClass::workspace);
   const Tensor logits_tile = c.arena.allocate(sums, {rows, u.vocab}, MemoryClass::workspace);
   const Tensor rounded_tile =
       dtype == sums ? Tensor{} : c.arena.allocate(dtype, {rows, u.vocab}, MemoryClass::workspace);
-  const Tensor scratch = forward_scratch(w.projection, widest_tile(w.projection, T, dtype, c.multiply), dtype, c);
+  const Tensor scratch = forward_scratch(projection, widest_tile(projection, T, dtype, c.multiply), dtype, c);
   const Tensor capped_tile =
       u.softcap != 0 ? c.arena.allocate(sums, {rows, u.vocab}, MemoryClass::workspace) : Tensor{};
   std::vector<std::byte> loss_bytes(static_cast<size_t>(rows * size_of(sums)));
@@ -98,7 +99,7 @@ double head_forward_loss(const ModelSpec& spec, const HeadWeights& w, const Rows
     ops::norm(u.norm, w.norm, x.rows_view(begin, end), normed, view_or_none(stats.mean_T, begin, end),
               view_or_none(stats.rstd_T, begin, end));
     if (u.multiplier != 1) ops::scale(u.multiplier, normed);
-    linear_forward(w.projection, normed, logits, scratch, c);
+    linear_forward(projection, normed, logits, scratch, c);
     Tensor capped;
     if (u.softcap != 0) {
       ops::softcap(u.softcap, logits);
@@ -110,9 +111,9 @@ double head_forward_loss(const ModelSpec& spec, const HeadWeights& w, const Rows
 
     Tensor dlogits = logits;
     if (!rounded_tile.empty()) ops::round_to(logits, dlogits = rounded_tile.rows_view(0, m));
-    linear_backward_input(w.projection, dlogits, saved.dnormed_TD.rows_view(begin, end), c);
+    linear_backward_input(projection, dlogits, saved.dnormed_TD.rows_view(begin, end), c);
     if (u.multiplier != 1) ops::scale(u.multiplier, saved.dnormed_TD.rows_view(begin, end));
-    linear_backward_weight(w.projection, dlogits, normed, gradients.projection, c);
+    linear_backward_weight(projection, dlogits, normed, gradients.projection, c);
   }
   return loss;
 }
@@ -138,12 +139,12 @@ std::vector<double> head_losses(const ModelSpec& spec, WeightSource weights, con
   std::vector<double> result(static_cast<size_t>(T));
   if (T == 0) return result;
 
+  const Linear projection = readable(w.projection, x.dtype(), c);
   const int64_t rows = std::min(T, kHeadTile);
   const DType sums = ops::sum_dtype(x.dtype());
   const Tensor normed_tile = c.arena.allocate(x.dtype(), {rows, u.width}, MemoryClass::workspace);
   const Tensor logits_tile = c.arena.allocate(sums, {rows, u.vocab}, MemoryClass::workspace);
-  const Tensor scratch =
-      forward_scratch(w.projection, widest_tile(w.projection, T, x.dtype(), c.multiply), x.dtype(), c);
+  const Tensor scratch = forward_scratch(projection, widest_tile(projection, T, x.dtype(), c.multiply), x.dtype(), c);
   std::vector<std::byte> loss_bytes(static_cast<size_t>(rows * size_of(sums)));
   for (int64_t begin = 0; begin < T; begin += rows) {
     const int64_t end = std::min(begin + rows, T), m = end - begin;
@@ -151,7 +152,7 @@ std::vector<double> head_losses(const ModelSpec& spec, WeightSource weights, con
     const Tensor losses = Tensor::borrow(sums, {m}, loss_bytes.data());
     ops::norm(u.norm, w.norm, x.rows_view(begin, end), normed, {}, {});
     if (u.multiplier != 1) ops::scale(u.multiplier, normed);
-    linear_forward(w.projection, normed, logits, scratch, c);
+    linear_forward(projection, normed, logits, scratch, c);
     if (u.softcap != 0) ops::softcap(u.softcap, logits);
     ops::cross_entropy(targets.subspan(static_cast<size_t>(begin), static_cast<size_t>(m)), logits, losses);
     for (int64_t r = 0; r < m; ++r)

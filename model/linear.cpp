@@ -50,6 +50,11 @@ void check_shapes(const Linear& linear, const Tensor& rows_in, const Tensor& row
              to_string(rows_out.shape()));
 }
 
+// Whether kernels read the blocks of coded weights; else their rows are decoded for the time of a product.
+bool multiplies_blocks(Multiply multiply, DType dtype) {
+  return multiply == Multiply::exact && multiplies_coded(dtype);
+}
+
 }  // namespace
 
 bool is_trained(const Linear& gradient) { return !std::holds_alternative<NotTrained>(gradient.weight); }
@@ -75,6 +80,8 @@ ScratchBytes scratch_bytes(Multiply multiply, DType dtype) {
         return fast ? fast_scratch_bytes(Product::input_gradient, dtype, m, n, k) : 0;
       case ProductKind::weight_gradient:
         return fast ? fast_scratch_bytes(Product::weight_gradient, dtype, m, n, k) : 0;
+      case ProductKind::decoded:
+        return multiplies_blocks(multiply, dtype) ? 0 : n * k * size_of(dtype);
       case ProductKind::head_loss:
         return fast && dtype == DType::bf16 ? head_loss_scratch_bytes(m, n, k) : 0;
     }
@@ -96,6 +103,7 @@ ThreadBytes thread_bytes(Multiply multiply, DType dtype, ProductKind product, in
       return most(forward_thread_bytes(dtype, m, n, k),
                   most(nn_thread_bytes(dtype, m, n, k), tn_thread_bytes(dtype, m, n, k)));
     case ProductKind::head_loss:
+    case ProductKind::decoded:
       return {};  // its scratch is the arena's
   }
   return {};
@@ -112,6 +120,7 @@ int64_t library_bytes(Multiply multiply, DType dtype, ProductKind product, int64
       return fast_library_bytes(Product::weight_gradient, dtype, m, n, k);
     case ProductKind::expert_forward:
     case ProductKind::head_loss:
+    case ProductKind::decoded:
       return 0;  // own kernels
   }
   return 0;
@@ -135,11 +144,22 @@ Tensor forward_scratch(const Linear& linear, int64_t rows, DType dtype, const Co
   return scratch;
 }
 
+Linear readable(const Linear& linear, DType dtype, const Compute& c) {
+  const auto* coded = std::get_if<CodedWeight>(&linear.weight);
+  if (!coded || coded->in_integers || multiplies_blocks(c.multiply, dtype)) return linear;
+  const Tensor rows = c.arena.allocate(dtype, {linear.out, linear.in}, MemoryClass::workspace);
+  ops::decode_rows(*coded, rows);
+  return {DenseWeight{rows}, linear.bias, linear.out, linear.in, linear.branches};
+}
+
 namespace {
 
 void multiply_bands(const Linear&, const BandedWeight&, const Tensor& x, const Tensor& y, const Compute&);
 
 void multiply_forward(const Linear& linear, const Tensor& x, const Tensor& y, const Tensor& scratch, const Compute& c) {
+  if (std::holds_alternative<CodedWeight>(linear.weight))
+    if (const Linear rows = readable(linear, x.dtype(), c); std::holds_alternative<DenseWeight>(rows.weight))
+      return multiply_forward(rows, x, y, forward_scratch(rows, x.rows(), x.dtype(), c), c);
   if (const auto* banded = std::get_if<BandedWeight>(&linear.weight)) return multiply_bands(linear, *banded, x, y, c);
   ops::by_dtype(x.dtype(), [&]<class T>() {
     if constexpr (std::is_same_v<T, double>) {
@@ -215,6 +235,18 @@ void multiply_weight(const Tensor& dy, const Tensor& x, const Tensor& dw, const 
       const Tensor scratch = bytes ? c.arena.bytes(bytes, MemoryClass::workspace) : Tensor{};
       multiply_fast_weight_gradient<T>(dy.span<T>(), x.span<T>(), m, n, k, to, raw(scratch));
     }
+  });
+}
+
+// dx = dy·w of a matrix of the model's own.
+void multiply_input(const Linear& linear, const Tensor& dy, const Tensor& dx, const Compute& c) {
+  const Linear own = readable(linear, dy.dtype(), c);
+  const auto* coded = std::get_if<CodedWeight>(&own.weight);
+  if (!coded) return multiply_input(dense_rows(own), dy, false, dx, c);
+  TERN_CHECK(!coded->in_integers, "linear ({}, {}): products in integers serve the forward only", own.out, own.in);
+  ops::by_dtype(dy.dtype(), [&]<class T>() {
+    if constexpr (!std::is_same_v<T, double>)
+      multiply_coded_nn<T>(dy.span<T>(), ops::coded_rows(*coded), dy.rows(), own.out, own.in, false, dx.span<T>());
   });
 }
 
@@ -300,7 +332,7 @@ void linear_forward(const Linear& linear, const Tensor& x, const Tensor& y, cons
 void linear_backward_input(const Linear& linear, const Tensor& dy, const Tensor& dx, const Compute& c) {
   check_shapes(linear, dx, dy);
   if (dx.count() == 0) return;
-  multiply_input(dense_rows(linear), dy, false, dx, c);
+  multiply_input(linear, dy, dx, c);
   const Compute adding{c.arena, Multiply::exact};  // own kernels add without scratch
   for (const Branch& b : linear.branches)
     multiply_input(b.a, hidden_gradient(b, columns_of(b, dy, c), c), true, dx, adding);

@@ -29,10 +29,13 @@ int64_t library_bytes(Multiply, DType, ProductKind, int64_t m, int64_t n, int64_
 /// share it (the head's tiles).
 int64_t forward_scratch_bytes(const Linear&, int64_t rows, DType, Multiply);
 Tensor forward_scratch(const Linear&, int64_t rows, DType, const Compute&);
+/// The linear as products read it: itself, or with the rows of a coded weight decoded as workspace, where the multiplier does not
+/// read blocks (oneDNN's, tiles' in bf16, f64). For many products by one weight.
+Linear readable(const Linear&, DType, const Compute&);
 /// y may be of x's dtype, or f32 for bf16 x.
 void linear_forward(const Linear&, const Tensor& x, const Tensor& y, const Tensor& scratch, const Compute&);
 void linear_forward(const Linear&, const Tensor& x, const Tensor& y, const Compute&);
-/// Errors: TERN_CHECK if the weight is not dense.
+/// Of a coded weight: the bits of its decoded rows. Errors: TERN_CHECK if the weight is neither dense nor coded.
 void linear_backward_input(const Linear&, const Tensor& dy, const Tensor& dx, const Compute&);
 void linear_backward_weight(const Linear&, const Tensor& dy, const Tensor& x, const Linear& gradient, const Compute&);
 

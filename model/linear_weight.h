@@ -39,9 +39,9 @@ struct CodedPiece {
   int64_t rows, head_dim = 0;
   CodeTables tables = {};
 };
-/// Pieces one below the other, each of its own type: forward alone, bit for bit the dense rows that they decode to in the
-/// type that is computed in (kernels/cpu/coded_matmul.h); in_integers: by kernels/cpu/coded_int8.h instead, which rounds
-/// what it multiplies.
+/// Pieces one below the other, each of its own type: forward and input gradient, bit for bit those of the dense rows that
+/// they decode to in the type that is computed in (kernels/cpu/coded_matmul.h); in_integers: forward alone, by
+/// kernels/cpu/coded_int8.h instead, which rounds what it multiplies.
 struct CodedWeight {
   std::vector<CodedPiece> pieces;
   bool in_integers = false;

@@ -16,6 +16,7 @@
 #include "kernels/cpu/matmul.h"
 #include "kernels/cpu/parallel.h"
 #include "model/check_weights.h"
+#include "model/coded_base.h"
 #include "model/coded_tensors.h"
 #include "model/file_bands.h"
 #include "model/gguf_weights.h"
@@ -270,6 +271,21 @@ void load_fixed(const ModelSpec& spec, Loader& loader, DType dtype, ModelWeights
   });
 }
 
+ModelWeights load_stored(const ModelSpec& spec, Loader& loader, DType dtype, Arena& arena) {
+  StoredWeights stored;
+  for_each_stored(spec, [&](const ParameterInfo& info) {
+    auto coded = loader.stay_coded(info, DType::f32, arena);
+    TERN_CHECK(coded, "load_weights: '{}' is not coded there", info.name);
+    stored.emplace(info.name, std::move(*coded));
+  });
+  ModelWeights weights = weights_beside(
+      spec, std::move(stored), dtype, [&](const ParameterInfo& info, Tensor& t) { loader.load(info, t); }, arena);
+  loader.check_tied_head();
+  loader.check_all_claimed();
+  loader.finish();
+  return weights;
+}
+
 }  // namespace
 
 std::vector<std::string> notes_on_weights(const std::string& model_dir) {
@@ -282,8 +298,13 @@ std::vector<std::string> notes_on_weights(const std::string& model_dir) {
 
 ModelWeights load_weights(const ModelSpec& spec, const std::string& model_dir, DType dtype, Arena& arena,
                           const std::vector<bool>& elsewhere) {
-  if (is_gguf_path(model_dir)) return load_gguf_weights(spec, Gguf(model_dir), dtype, arena, elsewhere);
+  const bool stored = has_stored_matrices(spec);
+  TERN_CHECK(!stored || elsewhere.empty(), "load_weights: coded units on other ranks");
+  if (is_gguf_path(model_dir))
+    return stored ? load_gguf_stored(spec, std::make_shared<const Gguf>(model_dir), dtype, arena)
+                  : load_gguf_weights(spec, Gguf(model_dir), dtype, arena, elsewhere);
   Loader loader(spec, weights_file(model_dir));
+  if (stored) return load_stored(spec, loader, dtype, arena);
   ModelWeights weights = allocate_weights(spec, dtype, MemoryClass::weights, arena, elsewhere);
   for_each_parameter(spec, weights, [&](const ParameterInfo& info, Tensor& t) {
     t.empty() ? loader.claim(info) : loader.load(info, t);

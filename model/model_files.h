@@ -26,7 +26,8 @@ bool holds_coded(const ModelSpec&, const std::string& model_dir);
 /// there must equal the table. Errors: bad_file naming file, tensor, both shapes; a missing tensor, or one that no
 /// parameter claims (buffers that can be made again, such as `rotary_emb.inv_freq` and GPT-2's `attn.bias`, are
 /// skipped).
-/// elsewhere: units whose parameters are not read (allocate_weights).
+/// elsewhere: units whose parameters are not read (allocate_weights). Matrices of units with Unit::stored
+/// (model/coded_base.h) stay as the files code them, mapped.
 ModelWeights load_weights(const ModelSpec&, const std::string& model_dir, DType, Arena&,
                           const std::vector<bool>& elsewhere = {});
 /// The same for a program that only infers: packed for the exact kernels, or, where those read weights as they lie

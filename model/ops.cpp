@@ -1,5 +1,6 @@
 #include "model/ops.h"
 
+#include <algorithm>
 #include <cstring>
 #include <numeric>
 #include <type_traits>
@@ -315,6 +316,26 @@ Tensor decoded_rows(const CodedPiece& piece, int64_t in, DType dtype, MemoryClas
   std::iota(each.begin(), each.end(), 0);
   gather_coded_rows({{piece}}, each, rows);
   return rows;
+}
+
+void decode_rows(const CodedWeight& weight, const Tensor& rows) {
+  const int64_t in = rows.count() / rows.rows();
+  int64_t begin = 0;
+  for (const CodedRows& piece : coded_rows(weight)) {
+    std::vector<int32_t> each(static_cast<size_t>(piece.count));
+    std::iota(each.begin(), each.end(), 0);
+    const Tensor to = rows.rows_view(begin, begin + piece.count);
+    begin += piece.count;
+    by_dtype(rows.dtype(), [&]<class T>() {
+      if constexpr (kIsRef<T>) {
+        std::vector<float> numbers(to.span<T>().size());
+        tern::gather_coded_rows<float>(piece, in, each, numbers);
+        std::ranges::copy(numbers, to.span<T>().begin());
+      } else {
+        tern::gather_coded_rows<T>(piece, in, each, to.span<T>());
+      }
+    });
+  }
 }
 
 void gather_rows_add(const Tensor& table, std::span<const int32_t> ids, const Tensor& y) {

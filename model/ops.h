@@ -88,6 +88,8 @@ void softcap(double cap, const Tensor& y);   // y = cap·tanh(y/cap), of f32 or 
 std::vector<CodedRows> coded_rows(const CodedWeight&);
 /// The rows (rows, in) that a piece decodes to, rounded to `dtype` once: f32 or bf16.
 Tensor decoded_rows(const CodedPiece&, int64_t in, DType dtype, MemoryClass, Arena&);
+/// The same of all pieces, one below the other, to `rows` (out, in), of f64 too.
+void decode_rows(const CodedWeight&, const Tensor& rows);
 /// gather_rows of a table that is one coded piece: the same bits as of its decoded rows.
 void gather_coded_rows(const CodedWeight& table, std::span<const int32_t> ids, const Tensor& y);
 /// d *= 1 - (y/cap)² of the capped y.

@@ -154,11 +154,19 @@ struct HeadSpec {
   friend bool operator==(const HeadSpec&, const HeadSpec&) = default;
 };
 
+/// A unit's matrices, or its table, where they stay as the model's files code them, so that it cannot be trained but beside.
+struct StoredMatrices {
+  bool coded = false;
+  int64_t elements = 0, bytes = 0;  // of a tied head: none, they are the embedding's
+  friend bool operator==(const StoredMatrices&, const StoredMatrices&) = default;
+};
+
 struct Unit {
   int layer;  // -1 for embed and head
   std::variant<EmbedSpec, AttentionSpec, MlpSpec, HeadSpec, MoeSpec, BridgeSpec, ParallelSpec> spec;
   bool frozen = false;    // its own weights are not trained
   UnitAdapters adapters;  // trained beside its matrices
+  StoredMatrices stored = {};
   friend bool operator==(const Unit&, const Unit&) = default;
 };
 

@@ -12,7 +12,7 @@ namespace {
 
 constexpr ProductKind kForward = ProductKind::forward, kInputGradient = ProductKind::input_gradient,
                       kWeightGradient = ProductKind::weight_gradient, kHeadLoss = ProductKind::head_loss,
-                      kExpertForward = ProductKind::expert_forward;
+                      kExpertForward = ProductKind::expert_forward, kDecoded = ProductKind::decoded;
 
 // Letters: T tokens, N of them in the norms' regions, D width, E = heads·head_dim, C = (heads + 2·kv_heads)·head_dim,
 // F hidden, G = 2F gated or F, V vocab, r an adapter's rank, s bytes of a weight or activation, g bytes of a gradient or
@@ -20,11 +20,17 @@ constexpr ProductKind kForward = ProductKind::forward, kInputGradient = ProductK
 struct Sizes {
   int64_t T, N, P, s, g;
   const UnitAdapters& adapters;
-  bool frozen;
+  bool frozen, coded;
   const CostQuery& query;
   // Products by what they are: scratch(kForward, rows, out, in).
   int64_t operator()(ProductKind product, int64_t m, int64_t n, int64_t k) const {
     return query.scratch && m ? query.scratch(product, m, n, k) : 0;
+  }
+  // Of a matrix of the model's own, which may stand in codes.
+  int64_t own(ProductKind product, int64_t m, int64_t n, int64_t k) const {
+    if (!coded) return (*this)(product, m, n, k);
+    const int64_t rows = (*this)(kDecoded, m, n, k);
+    return rows ? rows + (*this)(product, m, n, k) : 0;
   }
   AdaptedMatrix matrix(AdaptedModule module, int64_t rows) const { return adapted_matrix(adapters, module, rows); }
   // The most that a product of m rows with a matrix of depth k takes beside its operands: its own scratch; after it
@@ -33,13 +39,13 @@ struct Sizes {
     const auto branch = [&](int64_t n, int64_t r) {
       return m * r * s + std::max((*this)(kForward, m, r, k), m * n * s + (*this)(kForward, m, n, r));
     };
-    return with_branches((*this)(kForward, m, w.rows, k), w, branch);
+    return with_branches(own(kForward, m, w.rows, k), w, branch);
   }
   int64_t input_gradient(int64_t m, const AdaptedMatrix& w, int64_t k) const {
     const auto branch = [&](int64_t n, int64_t r) {
       return m * r * s + cut(m, n, w) + (*this)(kInputGradient, m, n, r);  // what adds to dx needs none
     };
-    return with_branches((*this)(kInputGradient, m, w.rows, k), w, branch);
+    return with_branches(own(kInputGradient, m, w.rows, k), w, branch);
   }
   int64_t weight_gradient(int64_t m, const AdaptedMatrix& w, int64_t k) const {
     const auto branch = [&](int64_t n, int64_t r) {
@@ -361,11 +367,14 @@ UnitCost cost(const HeadSpec& u, const Sizes& z) {
   UnitCost c;
   c.parameters = norm_parameters(u.norm) + (u.tied ? 0 : V * D);
   c.output_bytes = 0;
-  c.saved_bytes = norm_saved(u.norm, z) + z.N * D * z.s;  // rstd, dnormed
-  const auto widest = [&](ProductKind product) { return std::max(z(product, tile, V, D), z(product, tail, V, D)); };
+  c.saved_bytes = norm_saved(u.norm, z) + z.N * D * z.s;          // rstd, dnormed
+  const int64_t decoded = z.coded ? z(kDecoded, tile, V, D) : 0;  // once, for all tiles
+  const auto widest = [&](ProductKind product) {
+    return z.coded && decoded == 0 ? 0 : std::max(z(product, tile, V, D), z(product, tail, V, D));
+  };
   // A tile's normed rows and logits; what the forward product needs is held for all tiles (exact: the packed
   // projection). Split over ranks: all normed rows, and the partial sums of their gradients.
-  c.unsaved_workspace = tile * D * z.s + tile * V * z.g + widest(kForward) + 2 * z.gathered(D);
+  c.unsaved_workspace = decoded + tile * D * z.s + tile * V * z.g + widest(kForward) + 2 * z.gathered(D);
   c.forward_workspace = c.unsaved_workspace + (rounded ? tile * V * z.s : 0) + (u.softcap != 0 ? tile * V * z.g : 0) +
                         std::max(widest(kInputGradient), z.frozen ? 0 : widest(kWeightGradient));
   const int64_t fused_tile = std::min(T, kFusedHeadTile);
@@ -404,13 +413,13 @@ bool is_recomputed(const Unit& unit, Recompute recompute) {
 
 UnitCost unit_cost(const Unit& unit, const CostQuery& q) {
   const int64_t s = size_of(q.dtype), g = q.dtype == DType::f64 ? 8 : 4;
-  const Sizes sizes{q.tokens, split_rows(q), q.attended_pairs, s, g, unit.adapters, unit.frozen, q};
+  const Sizes sizes{q.tokens, split_rows(q), q.attended_pairs, s, g, unit.adapters, unit.frozen, unit.stored.coded, q};
   UnitCost c = std::visit([&](const auto& spec) { return cost(spec, sizes); }, unit.spec);
   if (c.trained == 0) {  // what would be left for the weights' gradients ends with BACKWARD_INPUT
     c.backward_input_workspace += c.left_bytes;
     c.left_bytes = c.backward_weight_workspace = c.backward_weight_bytes_moved = 0;
   }
-  c.parameter_bytes = c.parameters * s;
+  c.parameter_bytes = (c.parameters - unit.stored.elements) * s + unit.stored.bytes;
   if (const MoeSpec* m = moe_of(unit); m && m->choice_bias) c.parameter_bytes += m->experts * g;
   c.gradient_bytes = (c.trained + own_table_gradient(unit, q)) * g;
   return c;

@@ -202,6 +202,7 @@ MemoryPlan predict_memory(const ModelSpec& spec, const TrainSettings& s, int64_t
   const std::vector<int> zero = zero_of_units(spec, s);
   const int64_t fixed = num_fixed_numbers(spec) * wide;
   plan.weights = n * size_of(s.dtype) + fixed;
+  for (const Unit& unit : spec.units) plan.weights += unit.stored.bytes - unit.stored.elements * size_of(s.dtype);
   for (size_t u = 0; u < spec.units.size(); ++u) {
     const UnitCost cost = unit_cost(spec.units[u], {.dtype = s.dtype});
     plan.gradients += cost.gradient_bytes, trained += cost.trained;

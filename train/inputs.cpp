@@ -10,9 +10,11 @@
 #include "base/error.h"
 #include "base/io.h"
 #include "base/mapped_file.h"
+#include "base/units.h"
 #include "formats/chat/training.h"
 #include "formats/safetensors/index.h"
 #include "model/adapter_files.h"
+#include "model/coded_base.h"
 #include "model/model_files.h"
 
 namespace tern {
@@ -113,6 +115,13 @@ ModelSpec adapted(ModelSpec spec, const PeftConfig& config) {
   } catch (const Error& e) { throw Error(ErrorKind::usage, "{}", e.what()); }
 }
 
+std::string tell_stored(const TrainInputs& in) {
+  int64_t bytes = 0, elements = 0;
+  for (const Unit& unit : in.spec.units) bytes += unit.stored.bytes, elements += unit.stored.elements;
+  return fmt::format("{}: matrices of {} numbers stay in codes, {}, which the adapter learns beside", in.dir.path,
+                     format_count(static_cast<double>(elements)), format_bytes(bytes));
+}
+
 }  // namespace
 
 TrainInputs load_inputs(const TrainSettings& s) {
@@ -136,7 +145,8 @@ TrainInputs load_inputs(const TrainSettings& s) {
         ErrorKind::usage,
         "train: an encoder ({}); tern trains by the next token, which it has not; masked words are not there yet",
         in.spec.family);
-  if (s.adapter) in.spec = adapted(std::move(in.spec), s.adapter->config);
+  if (s.adapter) in.spec = with_stored_matrices(adapted(std::move(in.spec), s.adapter->config), in.dir.path, s.dtype);
+  if (has_stored_matrices(in.spec)) in.notes.push_back(tell_stored(in));
   in.notes.insert(in.notes.end(), in.dir.notes.begin(), in.dir.notes.end());
   if (!s.from_scratch)
     for (std::string& note : notes_on_weights(in.dir.path)) in.notes.push_back(std::move(note));

@@ -26,6 +26,13 @@ void check(const CodedRows& rows, int64_t k) {
              "coded rows: {} rows of heads of {}", rows.count, rows.head_dim);
 }
 
+void check(const char* what, DType dtype, std::span<const CodedRows> w, int64_t n, int64_t k) {
+  TERN_CHECK(multiplies_coded(dtype), "{}: {} on {}", what, name_of(dtype), name_of(active_isa()));
+  int64_t rows = 0;
+  for (const CodedRows& piece : w) check(piece, k), rows += piece.count;
+  TERN_CHECK(rows == n, "{}: {} rows of w for {}", what, rows, n);
+}
+
 }  // namespace
 
 bool multiplies_coded(DType dtype) {
@@ -35,11 +42,7 @@ bool multiplies_coded(DType dtype) {
 template <class T, class Out>
 void multiply_coded(std::span<const T> x, std::span<const CodedRows> w, std::span<const T> bias, int64_t m, int64_t n,
                     int64_t k, bool add, std::span<Out> y) {
-  TERN_CHECK(multiplies_coded(DTypeOf<T>::value), "multiply_coded: {} on {}", name_of(DTypeOf<T>::value),
-             name_of(active_isa()));
-  int64_t rows = 0;
-  for (const CodedRows& piece : w) check(piece, k), rows += piece.count;
-  TERN_CHECK(rows == n, "multiply_coded: {} rows of w for {}", rows, n);
+  check("multiply_coded", DTypeOf<T>::value, w, n, k);
   check("multiply_coded: x", x.size(), m, k);
   check("multiply_coded: y", y.size(), m, n);
   if (!bias.empty()) check("multiply_coded: bias", bias.size(), 1, n);
@@ -50,6 +53,18 @@ void multiply_coded(std::span<const T> x, std::span<const CodedRows> w, std::spa
     table().coded_bf16_to_f32(x.data(), w.data(), b, m, n, k, add, y.data());
   else
     table().coded_bf16(x.data(), w.data(), b, m, n, k, add, y.data());
+}
+
+template <class T>
+void multiply_coded_nn(std::span<const T> dy, std::span<const CodedRows> w, int64_t m, int64_t n, int64_t k, bool add,
+                       std::span<T> dx) {
+  check("multiply_coded_nn", DTypeOf<T>::value, w, n, k);
+  check("multiply_coded_nn: dy", dy.size(), m, n);
+  check("multiply_coded_nn: dx", dx.size(), m, k);
+  if constexpr (sizeof(T) == 4)
+    table().coded_nn_f32(dy.data(), w.data(), m, n, k, add, dx.data());
+  else
+    table().coded_nn_bf16(dy.data(), w.data(), m, n, k, add, dx.data());
 }
 
 template <class T>
@@ -72,6 +87,8 @@ void gather_coded_rows(const CodedRows& from, int64_t k, std::span<const int32_t
 #define TERN_INSTANTIATE(T)                                                                                           \
   template void multiply_coded<T, float>(std::span<const T>, std::span<const CodedRows>, std::span<const T>, int64_t, \
                                          int64_t, int64_t, bool, std::span<float>);                                   \
+  template void multiply_coded_nn<T>(std::span<const T>, std::span<const CodedRows>, int64_t, int64_t, int64_t, bool, \
+                                     std::span<T>);                                                                   \
   template void gather_coded_rows<T>(const CodedRows&, int64_t, std::span<const int32_t>, std::span<T>);
 TERN_INSTANTIATE(float)
 TERN_INSTANTIATE(bf16)

@@ -22,6 +22,12 @@ template <class T, class Out>
 void multiply_coded(std::span<const T> x, std::span<const CodedRows> w, std::span<const T> bias, int64_t m, int64_t n,
                     int64_t k, bool add, std::span<Out> y);
 
+/// dx (m, k) = dy (m, n)·w, or dx += that: multiply_nn, with the rows of w coded as above. Bits: those of multiply_nn with the
+/// decoded rows, rounded to T.
+template <class T>
+void multiply_coded_nn(std::span<const T> dy, std::span<const CodedRows> w, int64_t m, int64_t n, int64_t k, bool add,
+                       std::span<T> dx);
+
 /// The rows `ids` of a table (count, k): y (ids, k). T is float or bf16. Errors  bug: a row that is not there.
 template <class T>
 void gather_coded_rows(const CodedRows& table, int64_t k, std::span<const int32_t> ids, std::span<T> y);

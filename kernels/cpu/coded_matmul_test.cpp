@@ -36,6 +36,62 @@ void expect_bits_on_every_set(const CodedCase& c, int64_t m, bool add) {
   });
 }
 
+template <class T>
+void expect_input_gradient_bits(const CodedCase& c, int64_t m, bool add) {
+  const std::vector<T> dy = random_values<T>("dy", m * c.n), w = as<T>(c.dense);
+  const std::vector<T> before = random_values<T>("dx", m * c.k);
+  for_each_isa([&] {
+    if (!multiplies_coded(DTypeOf<T>::value)) return;
+    Guarded<T> want(before), got(before);
+    multiply_nn<T>(dy, w, m, c.n, c.k, add, want.span());
+    multiply_coded_nn<T>(dy, c.pieces, m, c.n, c.k, add, got.span());
+    EXPECT_TRUE(same_bits(got.values(), want.values())) << m << " rows, " << name_of(c.pieces[0].type);
+    EXPECT_TRUE(got.guards_intact());
+  });
+}
+
+TEST(CodedMatmul, InputGradientsOfEveryTypeAreThoseOfItsDecodedRows) {
+  for (const WeightTypeRow& row : kWeightTypes) {
+    CodedCase c{.k = 512};
+    c.add(row.type, 67);
+    expect_input_gradient_bits<float>(c, 3, false);
+    expect_input_gradient_bits<bf16>(c, 2, true);
+  }
+}
+
+TEST(CodedMatmul, InputGradientsOfAnyRowsThreadsAndTailsHaveTheSameBits) {
+  for (const int threads : {1, 2})
+    with_threads(threads, [] {
+      for (const auto& [type, n, k] : {std::tuple{WeightType::q4_0, int64_t{131}, int64_t{288}},
+                                       {WeightType::q6_k, 1, 512},
+                                       {WeightType::lc3, 257, 352},
+                                       {WeightType::u3, 7, 320},
+                                       {WeightType::f16, 70, 61}}) {
+        CodedCase c{.k = k};
+        c.add(type, n);
+        for (int64_t m = 1; m <= 65; m += m < 9 ? 1 : 7) {
+          expect_input_gradient_bits<float>(c, m, m % 2 == 0);
+          expect_input_gradient_bits<bf16>(c, m, m % 2 == 1);
+        }
+        if (type == WeightType::f16) expect_input_gradient_bits<float>(c, 200, false);  // more than share one decoding
+      }
+    });
+}
+
+TEST(CodedMatmul, InputGradientsOfMixedPiecesAndInterleavedHeadsAreOneMatrix) {
+  CodedCase c{.k = 256};
+  c.add(WeightType::q4_k, 48, 8);
+  c.add(WeightType::q6_k, 1);
+  c.add(WeightType::f32, 20, 10);
+  c.add(WeightType::q8_0, 60);
+  c.add(WeightType::lc2, 3);
+  c.add(WeightType::u4, 5);
+  for (const int64_t m : {1, 5}) {
+    expect_input_gradient_bits<float>(c, m, false);
+    expect_input_gradient_bits<bf16>(c, m, false);
+  }
+}
+
 TEST(CodedMatmul, EveryTypeGivesTheBitsOfItsDecodedRows) {
   for (const WeightTypeRow& row : kWeightTypes) {
     CodedCase c{.k = 512};
@@ -104,6 +160,7 @@ TEST(CodedMatmul, WrongSizesAreBugs) {
   std::vector<float> x(256), y(4);
   EXPECT_THROW((multiply_coded<float, float>(x, c.pieces, {}, 1, 5, 256, false, y)), Bug);
   EXPECT_THROW((multiply_coded<float, float>(x, c.pieces, {}, 1, 4, 128, false, y)), Bug);
+  EXPECT_THROW((multiply_coded_nn<float>(x, c.pieces, 1, 5, 256, false, y)), Bug);
   CodedCase learned{.k = 256};
   learned.add(WeightType::lc4, 4);
   learned.pieces[0].tables = nullptr;

@@ -332,6 +332,38 @@ void nn(const T* dy, const T* w, int64_t m, int64_t n, int64_t k, bool add, T* d
     }
 }
 
+constexpr int64_t kCodedSum = 128;  // rows of w decoded at once: with kDecoded of their columns 128 KiB in f32, for L2
+constexpr int64_t kCodedNnRows = 192;  // rows of dy that share them: their sums are 192 KiB
+
+/// `nn`, stripes of kDecoded columns being decoded on the way, so that every block is decoded once for the panels in it:
+/// the same chains over the same numbers.
+template <class T>
+void coded_nn(const T* dy, const CodedRows* pieces, int64_t m, int64_t n, int64_t k, bool add, T* dx) {
+  const int64_t stripes = ceil_div(k, kDecoded), blocks = ceil_div(m, kCodedNnRows);
+#pragma omp parallel for collapse(2) schedule(static) if (m * n * k >= kParallelFrom)
+  for (int64_t stripe = 0; stripe < stripes; ++stripe)
+    for (int64_t block = 0; block < blocks; ++block) {
+      alignas(64) float acc[kCodedNnRows * kDecoded];
+      alignas(64) T plain[kCodedSum * kDecoded];
+      alignas(64) T panel[kCodedSum * kPanel];
+      CodedRow rows_here[kCodedSum];
+      const int64_t row = block * kCodedNnRows, rows = smaller(kCodedNnRows, m - row);
+      const int64_t begin = stripe * kDecoded, width = smaller(kDecoded, k - begin);
+      clear(acc, rows * ceil_div(width, kPanel) * kPanel);
+      for (int64_t n0 = 0; n0 < n; n0 += kCodedSum) {
+        const int64_t count = smaller(kCodedSum, n - n0);
+        rows_of_panel(pieces, n0, count, k, rows_here);
+        for (int64_t i = 0; i < count; ++i) decode(rows_here[i], begin, width, plain + i * kDecoded);
+        for (int64_t c = 0; c < width; c += kPanel) {
+          pack_rows(plain + c, kDecoded, count, smaller(kPanel, width - c), kPanel, panel);
+          tiles(Left<T>{dy + row * n + n0, n, kStep<T>}, rows, panel, count, acc + c * rows);
+        }
+      }
+      for (int64_t c = 0; c < width; c += kPanel)
+        finish<T>(acc + c * rows, kPanel, rows, smaller(kPanel, width - c), nullptr, add, dx + row * k + begin + c, k);
+    }
+}
+
 /// The left operand is dyᵀ: a block of it is packed step-major, so its rows lie side by side.
 template <class T>
 void tn(const T* dy, const T* x, int64_t m, int64_t n, int64_t k, float* dw) {
@@ -367,6 +399,8 @@ const MatmulTable matmul_table = {
     .coded_f32 = coded<float, float>,
     .coded_bf16 = coded<bf16, bf16>,
     .coded_bf16_to_f32 = coded<bf16, float>,
+    .coded_nn_f32 = coded_nn<float>,
+    .coded_nn_bf16 = coded_nn<bf16>,
     .coded_row_f32 = decode_row<float>,
     .coded_row_bf16 = decode_row<bf16>,
     .nn_f32 = nn<float>,

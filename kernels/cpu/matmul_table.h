@@ -26,6 +26,9 @@ struct MatmulTable {
                      bool add, bf16* y);
   void (*coded_bf16_to_f32)(const bf16* x, const CodedRows* pieces, const bf16* bias, int64_t m, int64_t n, int64_t k,
                             bool add, float* y);
+  /// nn of rows that are coded.
+  void (*coded_nn_f32)(const float* dy, const CodedRows* pieces, int64_t m, int64_t n, int64_t k, bool add, float* dx);
+  void (*coded_nn_bf16)(const bf16* dy, const CodedRows* pieces, int64_t m, int64_t n, int64_t k, bool add, bf16* dx);
   /// Numbers [0, k) of one row.
   void (*coded_row_f32)(const CodedRows& piece, int64_t row, int64_t k, float* out);
   void (*coded_row_bf16)(const CodedRows& piece, int64_t row, int64_t k, bf16* out);

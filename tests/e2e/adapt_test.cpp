@@ -70,6 +70,46 @@ TEST_F(Adapt, AStoppedRunGoesOnToTheSameBits) {
   expect_refusal(2, train("a-parts", "--rank 3 --steps 6"), {"--rank", "2 in the checkpoint"});
 }
 
+// Beside a base in codes: the adapter that the decoded base gives, to the bit, in the bytes foretold, for the same base.
+TEST_F(Adapt, LearnsBesideCodesWhatItLearnsBesideTheirNumbers) {
+  json("quantize " + kModel + " --type q4_0 --table-type q4_0 --output q.gguf");
+  json("export q.gguf --dtype f32 --output q-numbers");
+  const auto on = [](const std::string& model, const std::string& output, const std::string& rest) {
+    return "adapt " + model + " --data log.txt --output " + output +
+           " --seq 32 --batch 4 --schedule constant --warmup-steps 0 --learning-rate 3e-3 --rank 4 " + rest;
+  };
+  const Json run = json(on("q.gguf", "coded", "--multiply exact --steps 6")),
+             dense = json(on("q-numbers", "decoded", "--multiply exact --steps 6"));
+  EXPECT_EQ(file("coded/adapter/adapter_model.safetensors"), file("decoded/adapter/adapter_model.safetensors"));
+  EXPECT_LT(5 * run["predicted_bytes"]["weights"].get<int64_t>(), dense["predicted_bytes"]["weights"].get<int64_t>());
+  json(on("q.gguf", "parts", "--multiply exact --steps 2"));
+  json(on("q.gguf", "parts", "--multiply exact --steps 6"));
+  EXPECT_EQ(file("parts/adapter/adapter_model.safetensors"), file("coded/adapter/adapter_model.safetensors"));
+  const std::string eval = "eval q.gguf --data log.txt --dtype f32";
+  const double after = loss_of(eval + " --adapter coded/adapter");
+  EXPECT_LT(after, loss_of(eval) - 0.1);
+  EXPECT_EQ(after, loss_of("eval q-numbers --data log.txt --dtype f32 --adapter coded/adapter"));
+}
+
+TEST_F(Adapt, TakesTheBytesForetoldBesideEveryKindOfCodes) {
+  const char* settings[] = {"q8_0 --dtype f32 --multiply exact --recompute full",
+                            "u4 --dtype bf16 --multiply fast --target q_proj,v_proj",
+                            "u3 --dtype bf16 --multiply exact --method rslora",
+                            "u2 --dtype f32 --multiply fast --valid-data log.txt --eval-every 1",
+                            "q4_1 --dtype bf16 --multiply fast --recompute attention --micro-batch 2",
+                            "q5_0 --dtype f32 --multiply fast --micro-batch 1"};
+  for (const std::string given : settings) {
+    const std::string type = given.substr(0, given.find(' ')), rest = given.substr(given.find(' '));
+    const std::string base = type[0] == 'q' ? type + ".gguf" : type;
+    SCOPED_TRACE(given);
+    json("quantize " + kModel + " --type " + type + " --output " + base);
+    const Json run =
+        json("adapt " + base + " --data log.txt --output of-" + type + " --seq 32 --batch 4 --steps 2" + rest);
+    EXPECT_EQ(run["byte_mismatches"], 0);
+    EXPECT_LE(run["counted_peak_bytes"].get<int64_t>(), run["predicted_bytes"]["tensors"].get<int64_t>());
+  }
+}
+
 TEST_F(Adapt, RefusesByName) {
   expect_refusal(2, train("x", "--target q_proj,nothing"), {"--target nothing", "q_proj"});
   expect_refusal(2, train("x", "--target all-linear,q_proj"), {"--target"});

@@ -1,0 +1,29 @@
+#pragma once
+// A frozen model whose matrices stay as its files code them, so that adapters are trained beside a fraction of the memory
+// (QLoRA: Dettmers et al. 2023, arXiv:2305.14314 (recalled)). Forward and input gradient have the bits of the decoded
+// weights.
+
+#include <functional>
+#include <string>
+#include <unordered_map>
+
+#include "model/weights.h"
+
+namespace tern {
+
+/// The model with Unit::stored of each frozen unit whose matrices all stand in codes in these files and take less so than
+/// as numbers of `dtype`; a tied head goes with its table. Experts, and any unit in f64, are decoded. Reads headers alone.
+/// load_weights then leaves those matrices where they lie. Errors  bad_file: files that cannot be read.
+ModelSpec with_stored_matrices(ModelSpec, const std::string& model_dir, DType);
+/// Whether any unit has.
+bool has_stored_matrices(const ModelSpec&);
+
+/// What load_weights makes of such a model: `stored` by the parameter's name, all else allocated and, but for adapters,
+/// filled by `read`.
+using StoredWeights = std::unordered_map<std::string, CodedWeight>;
+ModelWeights weights_beside(const ModelSpec&, StoredWeights stored, DType,
+                            const std::function<void(const ParameterInfo&, Tensor&)>& read, Arena&);
+/// Calls `visit` for each parameter that stays coded.
+void for_each_stored(const ModelSpec&, const std::function<void(const ParameterInfo&)>& visit);
+
+}  // namespace tern
