@@ -11,6 +11,7 @@
 #include "exec/stage_messages.h"
 #include "exec/unit_buffers.h"
 #include "kernels/cpu/vector.h"
+#include "model/tensor_parts.h"
 #include "plan/layers.h"
 #include "program/link_bytes.h"
 
@@ -69,7 +70,8 @@ struct Runner {
       const double loss =
           head_forward_loss(in.spec, std::get<HeadWeights>(*weights), batch.rows, x, batch.targets, in.loss_scale,
                             std::get<HeadSaved>(saved), head_of(*in.gradients), in.compute);
-      result.loss_sum += result.losses.emplace_back(loss);
+      const bool says_it = !in.compute.tensor || in.compute.tensor->comm.rank() == 0;
+      result.loss_sum += result.losses.emplace_back(says_it ? loss : 0);
       return;
     }
     for (const double loss : head_losses(in.spec, in.weights, x, batch.targets, in.compute)) result.loss_sum += loss;
@@ -121,6 +123,8 @@ struct Runner {
   bool pipelined() const { return program.num_ranks > 1; }
   Comm& group_of(MeshAxis axis) const {
     if (axis == MeshAxis::tables) return *in.tables;
+    if (axis == MeshAxis::tensor) return in.compute.tensor->comm;
+    if (axis == MeshAxis::keys) return *in.compute.tensor->same_keys;
     const bool of_stage = axis == MeshAxis::replicas || axis == MeshAxis::expert_replicas;
     return of_stage && in.replicas ? *in.replicas : *in.world;
   }
@@ -225,7 +229,19 @@ struct Runner {
     if (i.axis == MeshAxis::tables) return reduce_tables();
     if (i.axis == MeshAxis::all)
       return aggregate_gradients(*in.robust, in.update->gradients, in.update->step, *in.world);
+    if (i.axis == MeshAxis::tensor || i.axis == MeshAxis::keys) return reduce_alike(i);
     group_of(i.axis).all_reduce_sum(at_places(in.update->gradients, parameters_of(i)));
+  }
+
+  void reduce_alike(const Instruction& i) {
+    std::vector<Tensor> alike;
+    for (const size_t p : parameters_of(i)) {
+      const Tensor& gradient = in.update->gradients[p];
+      const AlikeRows rows = alike_rows(in.spec, in.update->state.infos[p], in.compute.tensor->same_keys != nullptr);
+      if (rows.by_all == (i.axis == MeshAxis::tensor) && rows.from < gradient.rows())
+        alike.push_back(gradient.rows_view(rows.from, gradient.rows()));
+    }
+    group_of(i.axis).all_reduce_sum(alike);
   }
 
   // Every rank has the same sums of gradients, so each would refuse by itself; what one alone finds, by a fault of its machine,
@@ -355,6 +371,8 @@ struct Runner {
   std::vector<int64_t> bytes_of_parts(const Instruction& i) const {
     if (i.op == Opcode::reduce && i.axis == MeshAxis::all)
       return bytes_of(even_parts(in.update->gradients, num_ranks()));
+    if (i.op == Opcode::norm && in.update->tensor)
+      return std::vector<int64_t>(static_cast<size_t>(num_ranks()), int64_t{sizeof(double)});
     if (i.axis == MeshAxis::none || i.op == Opcode::reduce || !in.update->state.shares.any()) return {};
     if (i.op == Opcode::norm) return norm_value_bytes(*in.update);
     if (i.op == Opcode::update) return update_value_bytes(*in.update, i.unit);
@@ -386,7 +404,9 @@ struct Runner {
     }
     const LinkBytes now = link_bytes_now(), counted{now.sent - before.sent, now.received - before.received};
     result.links += counted;
-    LinkBytes want = link_bytes(i, size_of(wide()), in.world->rank(), num_ranks(), bytes_of_parts(i));
+    const Comm& group = group_of(i.axis);
+    LinkBytes want = link_bytes(i, size_of(wide()), group.rank(), group.size(), bytes_of_parts(i));
+    if (in.compute.tensor) want += exchanged_bytes(i, in.compute.tensor->comm.size());
     if ((i.op == Opcode::norm || i.op == Opcode::update) && !has_loss()) want = {};
     if (counted != want)
       result.mismatches.push_back(
@@ -479,6 +499,18 @@ ExecuteResult execute(const Program& program, const ExecuteInput& in) {
                               program.instructions,
                               [](const Instruction& i) { return i.op == Opcode::reduce && i.axis == MeshAxis::all; }),
              "execute: gradients are aggregated, and nothing says how");
+  const bool exchanges = std::ranges::any_of(program.instructions, [](const auto& i) { return i.exchanged_bytes > 0; });
+  TERN_CHECK(exchanges == (in.compute.tensor != nullptr), "execute: matrices are shared out by the {} alone",
+             exchanges ? "Program" : "input");
+  if (in.compute.tensor)
+    for (const MicroBatch& batch : in.micro_batches)
+      if (const auto rows = std::ssize(batch.tokens), ranks = std::ptrdiff_t{in.compute.tensor->comm.size()};
+          rows % ranks != 0)
+        throw Error(
+            ErrorKind::usage,
+            "a micro-batch of {} tokens cannot be shared out to {} ranks in equal parts; choose another --seq or "
+            "--micro-batch",
+            rows, ranks);
   TERN_CHECK(in.predicted.empty() || in.predicted.size() == program.instructions.size(),
              "execute: predicted bytes of {} instructions, the Program has {}", in.predicted.size(),
              program.instructions.size());

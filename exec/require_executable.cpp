@@ -30,6 +30,7 @@ void require_executable(const Program& program, int num_ranks) {
     if (program.num_ranks > 1 && (i.op == Opcode::gather || i.op == Opcode::scatter)) return false;
     if (i.op == Opcode::reduce && i.axis == MeshAxis::tables) return program.num_ranks > 1;
     if (i.op == Opcode::reduce && i.axis == MeshAxis::all) return program.num_ranks == 1;
+    if (i.axis == MeshAxis::tensor || i.axis == MeshAxis::keys) return program.num_ranks == 1;
     return i.op == Opcode::norm ? i.axis == MeshAxis::all
                                 : i.axis == MeshAxis::replicas || i.axis == MeshAxis::expert_replicas;
   };

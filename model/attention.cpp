@@ -8,6 +8,7 @@
 #include "kernels/ref/attention_ref.h"
 #include "model/linear.h"
 #include "model/ops.h"
+#include "model/tensor_ranks.h"
 #include "model/unit_impl.h"
 
 namespace tern {
@@ -183,14 +184,14 @@ void attention_forward_branch(const AttentionSpec& u, const ModelSpec& spec, con
                               int layer, const Compute& c) {
   TERN_CHECK(!saved || !kv, "attention: training goes over plain rows, not over a KV cache");
   TERN_CHECK(u.causal || !kv, "attention: a KV cache of keys that earlier queries see");
-  const int64_t T = x.rows(), E = u.heads * u.head_dim;
+  const int64_t T = static_cast<int64_t>(rows.tokens.size()), E = u.heads * u.head_dim;
   const DType dtype = x.dtype(), sums = ops::sum_dtype(dtype);
   const MemoryClass kept = saved ? MemoryClass::activations : MemoryClass::workspace;
   NormStatistics stats;
   Tensor lse, context, query_rstd, key_rstd;
   LatentSaved latent;
   if (saved) {
-    stats = allocate_statistics(u.norm, T, dtype, c);
+    stats = allocate_statistics(u.norm, x.rows(), dtype, c);
     lse = c.arena.allocate(sums, {T, u.heads}, kept);
     context = c.arena.allocate(dtype, {T, E}, kept);
     if (u.head_norm != HeadNormKind::none) {
@@ -204,7 +205,7 @@ void attention_forward_branch(const AttentionSpec& u, const ModelSpec& spec, con
     latent_forward(u, w.latent, normed_rows(u.norm, w.norm, x, stats.mean_T, stats.rstd_T, c), qkv,
                    saved ? &latent : nullptr, c);
   else
-    linear_forward(w.qkv, normed_rows(u.norm, w.norm, x, stats.mean_T, stats.rstd_T, c), qkv, c);
+    linear_forward(w.qkv, all_rows(normed_rows(u.norm, w.norm, x, stats.mean_T, stats.rstd_T, c), T, c), qkv, c);
   if (saved) {
     saved->latent = latent;
     saved->x_TD = x, saved->mean_T = stats.mean_T, saved->rstd_T = stats.rstd_T, saved->qkv_TC = qkv;
@@ -218,7 +219,7 @@ void attention_forward_branch(const AttentionSpec& u, const ModelSpec& spec, con
     attend_rows<N>(u, rows, qkv, context, lse, c);
   });
   qkv = {};
-  linear_forward(w.out, latent_values(u, context, c), out, c);
+  columns_forward(w.out, latent_values(u, context, c), out, c);
 }
 
 // do = df·W_out,  (dq, dk, dv) by attention_backward (kernels/cpu/attention.h), dq and dk turned back and taken through
@@ -237,7 +238,8 @@ void attention_backward_branch(const AttentionSpec& u, const ModelSpec& spec, co
   }
   {
     const Tensor dcontext = c.arena.allocate(dtype, saved.context_TE.shape(), MemoryClass::workspace);
-    latent_dcontext(u, w.out, df, dcontext, c);
+    const Tensor all_df = all_rows(df, dcontext.rows(), c);
+    latent_dcontext(u, w.out, all_df, dcontext, c);
     const Tensor qkv = head_norms ? prepared(u, spec, w, rows, saved.qkv_TC, {}, {}, true, c) : saved.qkv_TC;
     const std::vector<float> slopes = slopes_of(u);
     ops::by_dtype(dtype, [&]<class T>() {
@@ -270,7 +272,7 @@ void attention_backward_branch(const AttentionSpec& u, const ModelSpec& spec, co
   if (u.latent.present())
     latent_backward(u, w.latent, saved.dqkv_TC, saved.latent, dn, c);
   else
-    linear_backward_input(w.qkv, saved.dqkv_TC, dn, c);
+    rows_backward_input(w.qkv, saved.dqkv_TC, dn, c);
   if (!u.norm.present()) return;
   ops::norm_backward_input(u.norm, w.norm, saved.dnormed_TD, saved.x_TD, saved.mean_T, saved.rstd_T, dx);
 }
@@ -278,11 +280,13 @@ void attention_backward_branch(const AttentionSpec& u, const ModelSpec& spec, co
 // dW_out += dfᵀ·o,  dW_qkv += dqkvᵀ·n, biases their rows' sums; n is made again, with the bits of the forward
 void attention_weight_branch(const AttentionSpec& u, const AttentionWeights& w, const Tensor& df,
                              const AttentionSaved& saved, AttentionWeights& g, const Compute& c) {
-  linear_backward_weight(w.out, df, latent_values(u, saved.context_TE, c), g.out, c);
+  columns_backward_weight(w.out, df, latent_values(u, saved.context_TE, c), g.out, c);
   if (u.latent.present())
     latent_weight(u, w.latent, saved.dqkv_TC, saved.latent, w.norm, saved.x_TD, g.latent, c);
   else
-    linear_backward_weight(w.qkv, saved.dqkv_TC, normed_rows(u.norm, w.norm, saved.x_TD, {}, {}, c), g.qkv, c);
+    linear_backward_weight(w.qkv, saved.dqkv_TC,
+                           all_rows(normed_rows(u.norm, w.norm, saved.x_TD, {}, {}, c), saved.dqkv_TC.rows(), c), g.qkv,
+                           c);
   if (u.norm.present())
     ops::norm_backward_weight(u.norm, saved.dnormed_TD, saved.x_TD, saved.mean_T, saved.rstd_T, g.norm);
   if (u.head_norm == HeadNormKind::none) return;

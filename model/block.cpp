@@ -84,11 +84,12 @@ void attention_unit_backward_weight(const AttentionSpec& u, const AttentionWeigh
   join_weight(u.join, dy, saved.join, g.join_norm);
 }
 
-Tensor mlp_forward(const MlpSpec& u, const MlpWeights& w, const Tensor& x, MlpSaved* saved, const Compute& c) {
+Tensor mlp_forward(const MlpSpec& u, const MlpWeights& w, int64_t rows, const Tensor& x, MlpSaved* saved,
+                   const Compute& c) {
   const Tensor y = c.arena.allocate(x.dtype(), x.shape(), MemoryClass::activations);
   JoinSaved join;
   const Tensor f = branch_result(u.join, y, saved ? &join : nullptr, c);
-  mlp_forward_branch(u, w, x, f, saved, c);
+  mlp_forward_branch(u, w, rows, x, f, saved, c);
   join_forward(u.join, w.join_norm, x, f, y, saved ? &join : nullptr);
   if (saved) saved->join = join;
   return y;
@@ -116,7 +117,8 @@ Tensor parallel_forward(const ParallelSpec& u, const ModelSpec& spec, const Para
   attention_forward_branch(u.attention, spec, w.attention, rows, x, y, saved ? &saved->attention : nullptr, kv, layer,
                            c);
   const Tensor other = c.arena.allocate(x.dtype(), x.shape(), MemoryClass::workspace);
-  mlp_forward_branch(u.mlp, w.mlp, x, other, saved ? &saved->mlp : nullptr, c);
+  const auto T = static_cast<int64_t>(rows.tokens.size());
+  mlp_forward_branch(u.mlp, w.mlp, T, x, other, saved ? &saved->mlp : nullptr, c);
   ops::add(other, y);
   ops::add(x, y);
   return y;

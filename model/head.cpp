@@ -4,6 +4,7 @@
 #include "kernels/cpu/head_loss.h"
 #include "model/linear.h"
 #include "model/ops.h"
+#include "model/tensor_ranks.h"
 #include "model/unit_impl.h"
 #include "spec/unit_cost.h"
 
@@ -22,13 +23,6 @@ double sum_of(const Tensor& losses) {
       for (const T loss : losses.span<T>()) sum += loss;
   });
   return sum;
-}
-
-// A whole tile and the last one may need different scratch.
-int64_t widest_tile(const Linear& projection, int64_t T, DType dtype, Multiply multiply) {
-  const int64_t tile = std::min(T, kHeadTile), tail = T % kHeadTile;
-  const auto of = [&](int64_t m) { return forward_scratch_bytes(projection, m, dtype, multiply); };
-  return of(tail) > of(tile) ? tail : tile;
 }
 
 // The same in one kernel per tile of rows, where the multiplier has it.
@@ -59,6 +53,12 @@ double fused_loss(const HeadSpec& u, const HeadWeights& w, const Tensor& x, std:
 
 }  // namespace
 
+int64_t widest_tile(const Linear& projection, int64_t T, DType dtype, Multiply multiply) {
+  const int64_t tile = std::min(T, kHeadTile), tail = T % kHeadTile;
+  const auto of = [&](int64_t m) { return forward_scratch_bytes(projection, m, dtype, multiply); };
+  return of(tail) > of(tile) ? tail : tile;
+}
+
 // n = norm(x),  z = m·n·Wᵀ (m falls on n),  under a cap z' = c·tanh(z/c) and dz = dz'·(1 - (z'/c)²),  L = Σ_t (log Σ_v
 // exp z_tv - z_t,target) dz = scale·(softmax(z) - onehot(target)),  dn = dz·W,  dW += dzᵀ·n, tile by tile of rows in
 // ascending order
@@ -66,6 +66,7 @@ double head_forward_loss(const ModelSpec& spec, const HeadWeights& w, const Rows
                          std::span<const int32_t> targets, double scale, HeadSaved& saved, HeadWeights& gradients,
                          const Compute& c) {
   const HeadSpec& u = spec.head();
+  if (c.tensor) return shared_head_loss(u, w, x, targets, scale, saved, gradients, c);
   const int64_t T = x.rows(), D = u.width;
   const DType dtype = x.dtype(), sums = ops::sum_dtype(dtype);
   TERN_CHECK(static_cast<int64_t>(targets.size()) == T, "head: {} targets for {} rows", targets.size(), T);

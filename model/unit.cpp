@@ -72,7 +72,8 @@ Tensor unit_forward(const ModelSpec& spec, int index, const UnitWeights& weights
     return attention_unit_forward(*u, spec, std::get<AttentionWeights>(weights), rows, x, begin<AttentionSaved>(saved),
                                   kv, unit.layer, c);
   if (const auto* u = std::get_if<MlpSpec>(&unit.spec))
-    return mlp_forward(*u, std::get<MlpWeights>(weights), x, begin<MlpSaved>(saved), c);
+    return mlp_forward(*u, std::get<MlpWeights>(weights), static_cast<int64_t>(rows.tokens.size()), x,
+                       begin<MlpSaved>(saved), c);
   if (const auto* u = std::get_if<ParallelSpec>(&unit.spec))
     return parallel_forward(*u, spec, std::get<ParallelWeights>(weights), rows, x, begin<ParallelSaved>(saved), kv,
                             unit.layer, c);

@@ -25,6 +25,8 @@ class InputObserver {
   virtual void see(const Linear&, const Tensor& x) = 0;
 };
 
+struct TensorRanks;  // model/tensor_ranks.h
+
 struct Compute {
   Arena& arena;
   Multiply multiply = Multiply::exact;
@@ -32,6 +34,9 @@ struct Compute {
   /// Where the rows of each adapter that runs beside others begin, and where the last one's end (Branch::adapter). Rows
   /// before the first are the base's. Empty: all are, and such branches rest.
   std::span<const int64_t> adapter_rows = {};
+  // Training alone: ranks that share out each matrix, and the rows between units. x, y and their gradients are then this rank's rows of
+  // the Rows, the ModelSpec is this rank's part.
+  const TensorRanks* tensor = nullptr;
 };
 
 /// The rows of one forward: sequences laid end to end. Positions count from the start of each sequence (plus its past).

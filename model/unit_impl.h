@@ -39,7 +39,8 @@ Tensor latent_values(const AttentionSpec& u, const Tensor& context_TE, const Com
 void latent_dcontext(const AttentionSpec& u, const Linear& out, const Tensor& df_TD, const Tensor& dcontext_TE,
                      const Compute&);
 
-void mlp_forward_branch(const MlpSpec& u, const MlpWeights& w, const Tensor& x_TD, const Tensor& out_TD,
+// rows: of all ranks of a tensor group.
+void mlp_forward_branch(const MlpSpec& u, const MlpWeights& w, int64_t rows, const Tensor& x_TD, const Tensor& out_TD,
                         MlpSaved* saved, const Compute&);
 void mlp_backward_branch(const MlpSpec& u, const MlpWeights& w, const Tensor& df_TD, MlpSaved& saved,
                          const Tensor& dx_TD, MemoryClass left, const Compute&);
@@ -53,7 +54,8 @@ Tensor attention_unit_backward_input(const AttentionSpec& u, const ModelSpec&, c
                                      const Tensor& dy_TD, AttentionSaved& saved, MemoryClass left, const Compute&);
 void attention_unit_backward_weight(const AttentionSpec& u, const AttentionWeights& w, const Tensor& dy_TD,
                                     const AttentionSaved& saved, AttentionWeights& g, const Compute&);
-Tensor mlp_forward(const MlpSpec& u, const MlpWeights& w, const Tensor& x_TD, MlpSaved* saved, const Compute&);
+Tensor mlp_forward(const MlpSpec& u, const MlpWeights& w, int64_t rows, const Tensor& x_TD, MlpSaved* saved,
+                   const Compute&);
 Tensor mlp_backward_input(const MlpSpec& u, const MlpWeights& w, const Tensor& dy_TD, MlpSaved& saved, MemoryClass left,
                           const Compute&);
 void mlp_backward_weight(const MlpSpec& u, const MlpWeights& w, const Tensor& dy_TD, const MlpSaved& saved,
@@ -72,6 +74,9 @@ void parallel_backward_weight(const ParallelSpec& u, const ParallelWeights& w, c
 
 Tensor head_backward_input(const HeadSpec& u, const HeadWeights& w, const HeadSaved& saved, const Compute&);
 void head_backward_weight(const HeadSpec& u, const HeadSaved& saved, HeadWeights& g);
+
+/// Rows of a tile of T whose product needs most scratch: a whole tile and the last one may need different ones.
+int64_t widest_tile(const Linear& projection, int64_t T, DType dtype, Multiply multiply);
 
 /// norm(x) as workspace, or x itself where there is no norm.
 Tensor normed_rows(const NormSpec&, const NormWeights&, const Tensor& x_TD, const Tensor& mean_T, const Tensor& rstd_T,

@@ -28,6 +28,7 @@ struct Bytes {
     add(i.workspace_bytes), add(i.flops), add(i.bytes_moved);
     add(i.stage), add(i.peer), add(static_cast<int64_t>(i.axis)), add(i.message_bytes);
     add(i.waits);
+    if (i.exchanged_bytes > 0) add(i.exchanged_bytes);
   }
 };
 

@@ -28,4 +28,9 @@ LinkBytes link_bytes(const Instruction& i, int64_t element_bytes, int rank, int 
   return {};
 }
 
+LinkBytes exchanged_bytes(const Instruction& i, int ranks) {
+  const int64_t bytes = i.exchanged_bytes / ranks * (ranks - 1);
+  return {bytes, bytes};
+}
+
 }  // namespace tern

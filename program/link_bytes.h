@@ -16,4 +16,7 @@ namespace tern {
 LinkBytes link_bytes(const Instruction&, int64_t element_bytes, int rank, int ranks,
                      std::span<const int64_t> parts = {});
 
+/// Inside a unit's pass, over a tensor group of so many ranks whose parts are equal.
+LinkBytes exchanged_bytes(const Instruction&, int ranks);
+
 }  // namespace tern

@@ -245,6 +245,7 @@ class Lowerer {
     if (u < last()) i.allocates.push_back({output(u, micro_), c.output_bytes});
     if (keeps(u)) i.allocates.push_back({saved(u, micro_), c.saved_bytes});
     i.workspace_bytes = c.forward_workspace;
+    i.exchanged_bytes = c.forward_exchanged;
     i.flops = c.forward_flops;
     i.bytes_moved = c.forward_bytes_moved;
     return i;
@@ -271,6 +272,7 @@ class Lowerer {
     i.allocates = {{gradient(u - 1, micro_), cost(u - 1).output_bytes}, {left(u, micro_), c.left_bytes}};
     i.frees = std::move(frees);
     i.workspace_bytes = c.backward_input_workspace;
+    i.exchanged_bytes = c.backward_input_exchanged;
     i.flops = c.backward_input_flops;
     i.bytes_moved = c.backward_input_bytes_moved;
     compute(std::move(i));
@@ -286,13 +288,34 @@ class Lowerer {
     i.frees = i.reads;  // the last reader of all of them
     i.frees.insert(i.frees.end(), weights_end.begin(), weights_end.end());
     i.workspace_bytes = c.backward_weight_workspace;
+    i.exchanged_bytes = c.backward_weight_exchanged;
     i.flops = c.backward_weight_flops;
     i.bytes_moved = c.backward_weight_bytes_moved;
     if (u == layer(l).first + layer(l).count - 1 && (u < last() || pipelined())) begin_summand(l, i);
     compute(std::move(i));
     if (u == 0 && ((micro_ + 1) % group_length() == 0 || reduces_each_micro(l))) join_tables();
     if ((micro_ + 1) % group_length() == 0) merge(u);
-    if (u == layer(l).first) reduce(l);
+    if (u != layer(l).first) return;
+    if (micro_ + 1 == program_.num_micro) reduce_alike(l);
+    reduce(l);
+  }
+  // What several ranks of a tensor group hold alike: each has seen its rows, or its heads.
+  void reduce_alike(int l) {
+    AlikeParameters n;
+    for (int u = layer(l).first; u < layer(l).first + layer(l).count; ++u) {
+      if (cost(u).trained == 0) continue;
+      const AlikeParameters own = alike_parameters(spec_.units[u], at_.mesh.tensor);
+      n.all += own.all, n.keys += own.keys;
+    }
+    const auto sum = [&](MeshAxis axis, int64_t elements) {
+      if (elements == 0) return;
+      compute({.op = Opcode::reduce,
+               .unit = layer(l).first,
+               .micro = -1,
+               .axis = axis,
+               .message_bytes = elements * size_of(at_.job.gradients)});
+    };
+    sum(MeshAxis::tensor, n.all), sum(MeshAxis::keys, n.keys);
   }
   // The gradients of a layer of one micro-batch: from its first weight gradient, the head's from its FORWARD. (In pipelines,
   // where the head's FORWARD may be long before, it is priced as the others'.)
@@ -468,7 +491,9 @@ class Lowerer {
              .flops = 2 * trained,
              .bytes_moved = trained * wide(),
              .axis = alone ? MeshAxis::none : MeshAxis::all,
-             .message_bytes = alone ? 0 : value_bytes(1, 1) + value_bytes(shared_blocks, 1 + (of_model ? sums : 0))});
+             .message_bytes = alone ? 0
+                                    : value_bytes(1, 1) + value_bytes(shared_blocks, 1 + (of_model ? sums : 0)) +
+                                          (at_.mesh.tensor > 1 ? value_bytes(at_.mesh.devices(), 1) : 0)});
     each_unit([&](int l, int u) {
       const CostQuery query = at_.query(u, 0);
       std::vector<CountedForm> forms = trained_forms(spec_.units[u], query, cost(u));

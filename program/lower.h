@@ -19,7 +19,8 @@ namespace tern {
 /// step      GATHER (micro −1; ZeRO 1, 2) before all; after a layer's last BACKWARD_WEIGHT, on the gradient link, REDUCE
 ///           (ZeRO 0) or SCATTER (ZeRO 1), with ZeRO 2, 3 a SCATTER of each micro-batch, of what its first BACKWARD_WEIGHT (the
 ///           head's FORWARD) begins with zeros in a plan of one stage; REDUCE of a tied table, with ZeRO 2, 3 for each micro-batch; NORM; UPDATE of
-///           each unit
+///           each unit. Before a layer's REDUCE over replicas, where a tensor group shares out matrices, REDUCE of what its ranks
+///           hold alike, over all of it and over those with the same key/value head
 ///
 /// Buffers   output(u) lives from FORWARD(u) to BACKWARD_WEIGHT(u+1), which reads it as x; saved(u) from FORWARD(u), or
 ///           from RECOMPUTE(u) just before the backward, to BACKWARD_WEIGHT(u); gradient(u), made by
@@ -35,7 +36,7 @@ namespace tern {
 /// Sizes     spec/unit_cost.h's to the byte, from the placement's query; a message is the boundary tensor; a collective
 ///           names its axis and the bytes of the whole tensor. Costs of the step's end, per element, in words of 4 bytes
 ///           (8 of an f64 model): REDUCE of a tied table 1 flop and 4 words, NORM 2 flops and 1 word; what NORM says to the others is the
-///           refusal and, of parameters that are shared out, a double for each block of kUpdateBlock elements (and its sums
+///           refusal , under tensor parallelism a double of each rank, and, of parameters that are shared out, a double for each block of kUpdateBlock elements (and its sums
 ///           over the model); UPDATE of a rule that sums over parameters says those sums of each block; UPDATE as
 ///           spec/update_rule.h's update_cost, from ZeRO 1 on a replica's share of it; MERGE 1 flop and 3 words for each
 ///           sum that it adds, 3 words to keep one.

@@ -24,7 +24,7 @@ std::string_view name_of(Resource resource) {
 }
 
 std::string_view name_of(MeshAxis axis) {
-  constexpr std::string_view names[] = {"none", "replicas", "expert replicas", "tables", "all"};
+  constexpr std::string_view names[] = {"none", "replicas", "expert replicas", "tables", "tensor", "keys", "all"};
   return names[static_cast<size_t>(axis)];
 }
 

@@ -38,6 +38,8 @@ enum class MeshAxis : uint8_t {
   replicas,         // of dense parameters: the stage's context and data axes
   expert_replicas,  // of a stage's experts
   tables,           // the stages that hold a copy of the embedding table
+  tensor,           // of a tensor group
+  keys,             // those of a tensor group that have the same key/value head
   all,              // every rank of every stage
 };
 
@@ -84,7 +86,9 @@ struct Instruction {
   int stage = 0, peer = -1;        // virtual stage; SEND: to, RECV: from
   MeshAxis axis = MeshAxis::none;  // of a collective
   int64_t message_bytes = 0;       // SEND, RECV, LOAD, STORE: what travels; of a collective the whole tensor
-  std::vector<int> waits;          // places in the list that must have ended, beside what it reads and its resource
+  int64_t exchanged_bytes =
+      0;  // of a unit's pass, inside it over its tensor group: whole tensors of which each rank has a part
+  std::vector<int> waits;  // places in the list that must have ended, beside what it reads and its resource
 };
 
 struct Program {

@@ -122,6 +122,7 @@ UnitCost cost(const EmbedSpec& u, const Sizes& z) {
   c.output_bytes = z.N * u.width * z.s;
   if (u.norm.present()) c.parameters += norm_parameters(u.norm), c.saved_bytes = c.output_bytes + norm_saved(u.norm, z);
   c.forward_workspace = c.unsaved_workspace = z.gathered(u.width);  // partial rows before their sum
+  c.forward_exchanged = c.backward_weight_exchanged = z.gathered(u.width);
   c.forward_bytes_moved = c.output_bytes * 2 * tables;
   c.backward_weight_workspace = z.gathered(u.width) + (u.norm.present() || u.multiplier != 1 ? z.N * u.width * z.s : 0);
   c.backward_weight_bytes_moved = z.T * u.width * (z.s + 2 * z.g) * tables;
@@ -230,6 +231,7 @@ UnitCost cost(const AttentionSpec& whole, const Sizes& z) {
   c.backward_weight_workspace = join.workspace + std::max(gathered + z.weight_gradient(T, out, E),
                                                           normed + gathered + z.weight_gradient(T, qkv, D));
 
+  c.forward_exchanged = c.backward_input_exchanged = c.backward_weight_exchanged = 2 * gathered;
   const int64_t products = 2 * T * D * (C + E);
   c.forward_flops = products + 4 * z.P * E;          // q·k and p·v
   c.backward_input_flops = products + 10 * z.P * E;  // scores again, dp, dv, dq, dk
@@ -264,6 +266,7 @@ UnitCost cost(const MlpSpec& u, const Sizes& z) {
   c.backward_weight_workspace =
       join.workspace + gathered + std::max(z.weight_gradient(T, down, F), normed + z.weight_gradient(T, up, D));
 
+  c.forward_exchanged = c.backward_input_exchanged = c.backward_weight_exchanged = 2 * gathered;
   c.forward_flops = c.backward_input_flops = c.backward_weight_flops = 2 * T * D * (G + F);
   const int64_t weights = c.parameters * s, rows = T * s, own = N * s;
   c.forward_bytes_moved = weights + rows * (2 * D + 2 * G + 2 * F) + own * 3 * D;
@@ -288,6 +291,8 @@ UnitCost cost(const ParallelSpec& u, const Sizes& z) {
   const int64_t shared = u.shared_norm ? norm_parameters(u.attention.norm) : 0;
   c.parameters += m.parameters - shared, c.trained += m.trained - (z.frozen ? 0 : shared);
   c.saved_bytes += m.saved_bytes, c.left_bytes += m.left_bytes;
+  c.forward_exchanged += m.forward_exchanged, c.backward_input_exchanged += m.backward_input_exchanged;
+  c.backward_weight_exchanged += m.backward_weight_exchanged;
   c.forward_flops += m.forward_flops, c.backward_input_flops += m.backward_input_flops;
   c.backward_weight_flops += m.backward_weight_flops;
   c.forward_bytes_moved += m.forward_bytes_moved + 2 * rows;
@@ -373,14 +378,17 @@ UnitCost cost(const HeadSpec& u, const Sizes& z) {
     return z.coded && decoded == 0 ? 0 : std::max(z(product, tile, V, D), z(product, tail, V, D));
   };
   // A tile's normed rows and logits; what the forward product needs is held for all tiles (exact: the packed
-  // projection). Split over ranks: all normed rows, and the partial sums of their gradients.
-  c.unsaved_workspace = decoded + tile * D * z.s + tile * V * z.g + widest(kForward) + 2 * z.gathered(D);
+  // projection). Split over ranks: all normed rows instead, and the partial sums of their gradients.
+  const int64_t normed = z.split() ? 2 * z.gathered(D) : tile * D * z.s;
+  c.unsaved_workspace = decoded + normed + tile * V * z.g + widest(kForward);
   c.forward_workspace = c.unsaved_workspace + (rounded ? tile * V * z.s : 0) + (u.softcap != 0 ? tile * V * z.g : 0) +
                         std::max(widest(kInputGradient), z.frozen ? 0 : widest(kWeightGradient));
   const int64_t fused_tile = std::min(T, kFusedHeadTile);
   const bool in_one = !z.split() && !z.frozen && u.softcap == 0;
   const int64_t fused = in_one ? z(kHeadLoss, fused_tile, V, D) : 0;
   if (fused > 0) c.forward_workspace = fused_tile * D * z.s + fused;
+  if (z.split())
+    c.forward_exchanged = 2 * z.gathered(D) + z.query.tensor * T * kNumbersOfARow * int64_t{sizeof(double)};
   c.forward_flops = (z.frozen ? 4 : 6) * T * V * D;  // logits, their input's gradient, the table's
   const int64_t num_tiles = T ? (T + kHeadTile - 1) / kHeadTile : 0;
   c.forward_bytes_moved = num_tiles * V * D * (2 * z.s + (z.frozen ? 0 : 2 * z.g)) + T * D * z.s * 5 +
@@ -395,6 +403,24 @@ UnitCost cost(const HeadSpec& u, const Sizes& z) {
 }
 
 }  // namespace
+
+AlikeParameters alike_parameters(const Unit& unit, int64_t tensor) {
+  AlikeParameters n;
+  if (tensor == 1) return n;
+  if (const auto* e = std::get_if<EmbedSpec>(&unit.spec))
+    n.all += norm_parameters(e->norm) + (e->positions + e->token_types) * e->width;
+  if (const auto* h = std::get_if<HeadSpec>(&unit.spec)) n.all += norm_parameters(h->norm);
+  if (const AttentionSpec* a = attention_of(unit)) {
+    n.all += norm_parameters(a->norm) + norm_parameters(a->join.norm) + (a->out_bias ? a->width : 0);
+    if (a->head_norm != HeadNormKind::none) n.all += a->query_norm_width() + a->key_norm_width();
+    if (a->kv_heads < tensor) n.keys += 2 * a->head_dim * (a->width + (a->qkv_bias ? 1 : 0));
+  }
+  const auto* both = std::get_if<ParallelSpec>(&unit.spec);
+  if (const MlpSpec* m = mlp_of(unit))
+    n.all += (both && both->shared_norm ? 0 : norm_parameters(m->norm)) + norm_parameters(m->join.norm) +
+             (m->bias ? m->width : 0);
+  return n;
+}
 
 int64_t own_table_gradient(const Unit& unit, const CostQuery& q) {
   const auto* head = std::get_if<HeadSpec>(&unit.spec);
@@ -417,7 +443,7 @@ UnitCost unit_cost(const Unit& unit, const CostQuery& q) {
   UnitCost c = std::visit([&](const auto& spec) { return cost(spec, sizes); }, unit.spec);
   if (c.trained == 0) {  // what would be left for the weights' gradients ends with BACKWARD_INPUT
     c.backward_input_workspace += c.left_bytes;
-    c.left_bytes = c.backward_weight_workspace = c.backward_weight_bytes_moved = 0;
+    c.left_bytes = c.backward_weight_workspace = c.backward_weight_bytes_moved = c.backward_weight_exchanged = 0;
   }
   c.parameter_bytes = (c.parameters - unit.stored.elements) * s + unit.stored.bytes;
   if (const MoeSpec* m = moe_of(unit); m && m->choice_bias) c.parameter_bytes += m->experts * g;

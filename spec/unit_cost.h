@@ -65,10 +65,22 @@ struct UnitCost {
   int64_t forward_workspace = 0, backward_input_workspace = 0, backward_weight_workspace = 0;  // peak of temporaries
   int64_t unsaved_workspace = 0;  // of a forward that keeps nothing (saved == nullptr: inference, the first pass before
                                   // a RECOMPUTE); of the head: head_losses
+  // Under tensor parallelism: whole tensors whose rows come together, or are summed to each rank's own, inside a pass.
+  int64_t forward_exchanged = 0, backward_input_exchanged = 0, backward_weight_exchanged = 0;
   int64_t forward_flops = 0, backward_input_flops = 0, backward_weight_flops = 0;
   int64_t forward_bytes_moved = 0, backward_input_bytes_moved = 0, backward_weight_bytes_moved = 0;
 };
 UnitCost unit_cost(const Unit&, const CostQuery&);
+/// Parameters of a unit that several ranks of a tensor group hold alike, so that their gradients are summed at a step's end: norms,
+/// positions and the biases of out and down, all of them; where there are fewer key/value heads than ranks, also the rows
+/// of a rank's only head, its neighbours.
+struct AlikeParameters {
+  int64_t all = 0, keys = 0;
+};
+AlikeParameters alike_parameters(const Unit&, int64_t tensor);
+/// Numbers that each rank of a tensor group says of a row of logits: doubles.
+inline constexpr int64_t kNumbersOfARow = 3;
+
 /// Elements of the gradient that a tied head keeps apart from the embedding table's until the end of a step, V·D: the
 /// two are added in one fixed order, whatever the schedule. 0 of other units, and of a frozen head.
 int64_t own_table_gradient(const Unit&, const CostQuery&);

@@ -138,15 +138,46 @@ void begin_step(UpdatePass& pass, int64_t number, const std::function<double(int
   }
 }
 
-UpdateNorm gradient_norm(const UpdatePass& pass, Comm* world) {
-  const std::vector<size_t> all = all_parameters(pass);
-  std::vector<double> squares;
+// Of this rank's parts, and of those of its tensor group, in rank order.
+static double sum_of_parts(const UpdatePass& pass, Comm* world, std::vector<double>& squares) {
+  const TensorNorm& parts = *pass.tensor;
+  std::vector<double> sums(static_cast<size_t>(world->size()));
+  double& own = sums[static_cast<size_t>(world->rank())];
+  for (size_t p = 0; p < pass.gradients.size(); ++p) {
+    const Tensor flat = pass.gradients[p].reshaped({pass.gradients[p].count()});
+    const TensorNorm::Alike& alike = parts.alike[p];
+    const double mine = squares_of(flat.rows_view(0, alike.from)),
+                 ours = squares_of(flat.rows_view(alike.from, flat.count()));
+    own += squares.emplace_back(mine + ours / static_cast<double>(alike.holders));
+  }
+  const Tensor exchanged = Tensor::borrow(DType::f64, {world->size()}, sums.data());
+  RankParts by_rank(sums.size());
+  for (int r = 0; r < world->size(); ++r) by_rank[static_cast<size_t>(r)].push_back(exchanged.rows_view(r, r + 1));
+  world->all_gather(by_rank);
+  double total = 0;
+  for (const int r : parts.group) total += sums[static_cast<size_t>(r)];
+  return total;
+}
+
+static double sum_of_squares(const UpdatePass& pass, const std::vector<size_t>& all, Comm* world,
+                             std::vector<double>& squares) {
   double total = 0;
   for (const UpdateSumValues& of : sums_over_blocks(pass, all, 1, world, [&](size_t p, int64_t block, double*value) {
          const int64_t elements = pass.state.forms[p].elements();
          *value = squares_of(block_of(own_part(pass.state.shares, p, elements, pass.gradients[p]), block));
        }))
     total += squares.emplace_back(of[0]);
+  return total;
+}
+
+UpdateNorm gradient_norm(const UpdatePass& pass, Comm* world) {
+  const std::vector<size_t> all = all_parameters(pass);
+  std::vector<double> squares;
+  double total = 0;
+  if (pass.tensor)
+    total = sum_of_parts(pass, world, squares);
+  else
+    total = sum_of_squares(pass, all, world, squares);
   if (!std::isfinite(total)) refuse(pass.state.infos, squares, pass.step);
 
   UpdateNorm norm{.gradient_norm = std::sqrt(total)};

@@ -12,12 +12,24 @@
 
 namespace tern {
 
+/// Of a rank of a tensor group, whose parameters are its parts: what NORM counts of them, so that all ranks together count each
+/// element once. Rules that take sums of their own, or a whole parameter, are not for parts.
+struct TensorNorm {
+  std::vector<int> group;  // its ranks in the world
+  struct Alike {
+    int64_t from;     // elements from here on are held alike by
+    int64_t holders;  // so many ranks
+  };
+  std::vector<Alike> alike{};  // of each parameter
+};
+
 /// What NORM and UPDATE work on: made once for a run; begin_step sets what differs between steps.
 struct UpdatePass {
   OptimizerState& state;
   const UpdateConfig& config;
   // In the order of state.infos; they share the model's storage. Whole, or of shared parameters this rank's part alone.
   std::vector<Tensor> weights, gradients;
+  std::optional<TensorNorm> tensor{};
   std::optional<DType> weight_dtype{};  // to be said where a rank may have no weights (ZeRO 3)
   double learning_rate = 0;
   int64_t step = 0;  // the step that is being done, from 1

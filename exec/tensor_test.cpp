@@ -1,0 +1,187 @@
+// Steps of ranks that share out matrices, alone and with replicas: the weights of one rank, and the bytes that the Program says.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <mutex>
+
+#include "base/error.h"
+#include "comm/group.h"
+#include "comm/ranks_testing.h"
+#include "exec/executor_testing.h"
+#include "model/tensor_parts.h"
+#include "program/generate.h"
+#include "program/validate.h"
+
+namespace tern {
+namespace {
+
+constexpr int kMicro = 4;
+
+// A rank of a mesh: rank = replica · tensor + place in its tensor group.
+struct Part {
+  Bench whole;  // micro-batches, sizes, and the weights that a step begins with
+  ModelSpec spec;
+  Arena arena;
+  ModelWeights weights, gradients;
+  OptimizerState state;
+  std::optional<UpdatePass> update;
+  std::optional<Comm> tensor, replicas, keys;
+  std::optional<TensorRanks> group;
+
+  Part(const Case& c, const UpdateConfig& config, Comm& world, int ranks)
+      : whole(c, config), spec(tensor_part(whole.spec, ranks)) {
+    const int place = world.rank() % ranks, first = world.rank() - place;
+    std::vector<int> ours, alike, same;
+    for (int r = 0; r < world.size(); ++r) {
+      if (r >= first && r < first + ranks) ours.push_back(r);
+      if (r % ranks == place) alike.push_back(r);
+    }
+    for (const int r : ranks_of_same_keys(whole.spec, place, ranks)) same.push_back(first + r);
+    tensor.emplace(group_of(world.transport(), ours)), replicas.emplace(group_of(world.transport(), alike));
+    if (same.size() > 1) keys.emplace(group_of(world.transport(), same));
+    group.emplace(TensorRanks{*tensor, tokens_of(whole.spec.vocab, place, ranks), keys ? &*keys : nullptr});
+
+    weights = allocate_weights(spec, c.dtype, MemoryClass::weights, arena);
+    const std::vector<ParameterInfo> infos = parameters(whole.spec);
+    const std::vector<Tensor*> from = tensors(whole.spec, whole.weights), to = tensors(spec, weights);
+    for (size_t p = 0; p < infos.size(); ++p)
+      take_part(tensor_holding(whole.spec, infos[p], place, ranks), *from[p], *to[p]);
+    gradients = allocate_gradients(spec, c.dtype, arena);
+    state = make_optimizer_state(spec, weights, whole.config, arena);
+    update.emplace(make_update_pass(spec, state, whole.config, weights, gradients));
+    update->tensor.emplace(TensorNorm{.group = ours});
+    for (const ParameterInfo& info : state.infos) {
+      const AlikeRows rows = alike_rows(spec, info, keys.has_value());
+      const int64_t width = info.shape.count() / std::max<int64_t>(1, info.shape[0]);
+      update->tensor->alike.push_back(
+          {rows.from * width, rows.by_all ? ranks : static_cast<int64_t>(std::max<size_t>(1, same.size()))});
+    }
+  }
+};
+
+struct Stepped {
+  Arena arena;
+  ModelWeights weights;
+  double loss = 0, norm = 0;
+};
+
+Stepped on_one(const Case& c, const UpdateConfig& config, int steps) {
+  Stepped one;
+  Bench run(c, config);
+  const Program p = training_program(run.spec, run.costs, Recompute::none, config);
+  const RankShare share = keep_share(run, 0, 1);
+  for (int step = 1; step <= steps; ++step) {
+    begin_step(*run.update, step, [](int64_t) { return 1e-2; });
+    const ExecuteResult r = run.execute_with(p, c.multiply, 1.0 / static_cast<double>(share.step_targets));
+    one.loss = r.loss_sum, one.norm = r.update->gradient_norm;
+  }
+  one.weights = run.weights;
+  return one;
+}
+
+Stepped on_mesh(const Case& c, const UpdateConfig& config, int steps, int ranks, int data, Recompute recompute) {
+  Stepped all;
+  std::mutex one_at_a_time;
+  with_comms(ranks * data, {.baton = true}, [&](Comm& world) {
+    Part run(c, config, world, ranks);
+    RankShare share = keep_share(run.whole, world.rank() / ranks, data);
+    for (CostQuery& q : share.costs) q.tensor = ranks;
+    Placement placed = placement_of(run.whole.spec, share.costs, recompute, config);
+    placed.mesh.tensor = ranks, placed.mesh.data = data;
+    const Program p = lower(run.whole.spec, placed, 0);
+    ASSERT_EQ(validate(p), std::vector<std::string>{});
+    double loss = 0, norm = 0;
+    for (int step = 1; step <= steps; ++step) {
+      begin_step(*run.update, step, [](int64_t) { return 1e-2; });
+      const WeightSource source = run.weights;
+      const ExecuteResult r =
+          execute(p, {.spec = run.spec,
+                      .weights = source,
+                      .gradients = &run.gradients,
+                      .micro_batches = run.whole.batches,
+                      .loss_scale = 1.0 / static_cast<double>(share.step_targets),
+                      .compute = {.arena = run.arena, .multiply = c.multiply, .tensor = &*run.group},
+                      .update = &*run.update,
+                      .world = &world,
+                      .replicas = &*run.replicas,
+                      .step_targets = share.step_targets});
+      ASSERT_EQ(describe_mismatches(r), "");
+      norm = r.update->gradient_norm, loss = 0;
+      for (const double one : world.gather(r.losses)) loss += one;
+    }
+    const std::lock_guard lock(one_at_a_time);
+    if (all.weights.units.empty())
+      all.weights = allocate_weights(run.whole.spec, c.dtype, MemoryClass::weights, all.arena);
+    all.loss = loss, all.norm = norm;
+    const std::vector<ParameterInfo> infos = parameters(run.whole.spec);
+    const std::vector<Tensor*> from = tensors(run.spec, run.weights), to = tensors(run.whole.spec, all.weights);
+    for (size_t p = 0; p < infos.size(); ++p)
+      put_part(tensor_holding(run.whole.spec, infos[p], world.rank() % ranks, ranks), *from[p], *to[p]);
+  });
+  return all;
+}
+
+template <class T>
+double relative_difference(const Tensor& got, const Tensor& want) {
+  double difference = 0, norm = 0;
+  for (int64_t i = 0; i < want.count(); ++i) {
+    const auto a = static_cast<double>(got.span<T>()[static_cast<size_t>(i)]),
+               b = static_cast<double>(want.span<T>()[static_cast<size_t>(i)]);
+    difference += (a - b) * (a - b), norm += b * b;
+  }
+  return std::sqrt(difference / norm);
+}
+double difference(const Tensor& got, const Tensor& want) {
+  return want.dtype() == DType::f64 ? relative_difference<double>(got, want) : relative_difference<float>(got, want);
+}
+
+void expect_weights_of_one(Case c, double bound, UpdateRule rule = UpdateRule::sgd) {
+  c.micro.assign(kMicro, 1);
+  const UpdateConfig config = update_config(rule);
+  const ModelSpec spec = spec_of(c);
+  Stepped want = on_one(c, config, 2);
+  for (const auto& [ranks, data] : {std::pair(2, 1), std::pair(4, 1), std::pair(2, 2), std::pair(4, 2)}) {
+    const Recompute recompute = data == 2 ? Recompute::full : Recompute::none;
+    SCOPED_TRACE(std::string(c.name) + " on " + std::to_string(ranks) + " × " + std::to_string(data));
+    Stepped got = on_mesh(c, config, 2, ranks, data, recompute);
+    EXPECT_LE(std::abs(got.loss - want.loss) / want.loss, bound);
+    EXPECT_LE(std::abs(got.norm - want.norm) / want.norm, bound);
+    const std::vector<Tensor*> is = tensors(spec, got.weights), was = tensors(spec, want.weights);
+    const std::vector<ParameterInfo> infos = parameters(spec);
+    for (size_t p = 0; p < infos.size(); ++p)
+      if (was[p]->count() > 0) EXPECT_LE(difference(*is[p], *was[p]), bound) << infos[p].name;
+  }
+}
+
+const Case kLlama{"llama", DType::f64, Multiply::exact, false, 32, 8, {}};
+const Case kGpt2{"gpt2", DType::f64, Multiply::exact, true, 32, 8, {}};
+
+TEST(ExecuteTensor, StepsLeaveTheWeightsOfOneRankAndCountThePlannedBytes) {
+  expect_weights_of_one(kLlama, 1e-12);
+  expect_weights_of_one(kGpt2, 1e-12);
+}
+
+// Of f32 sums of at most 68 products in another order, through two layers and two steps.
+TEST(ExecuteTensor, InF32WithinRounding) {
+  for (Case c : {kLlama, kGpt2})
+    for (const Multiply multiply : {Multiply::exact, Multiply::fast}) {
+      c.dtype = DType::f32, c.multiply = multiply;
+      expect_weights_of_one(c, 1e-5);
+    }
+}
+
+TEST(ExecuteTensor, RowsThatRanksDoNotDivideAreRefusedByName) {
+  Case c = kLlama;
+  c.seq = 7, c.micro = {1, 1};
+  try {
+    on_mesh(c, update_config(UpdateRule::sgd), 1, 2, 1, Recompute::none);
+    FAIL() << "no error";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::usage);
+    EXPECT_NE(std::string(e.what()).find("micro-batch of 7 tokens cannot be shared out to 2 ranks"), std::string::npos)
+        << e.what();
+  }
+}
+
+}  // namespace
+}  // namespace tern

@@ -1,0 +1,43 @@
+#pragma once
+// Tensor and sequence parallelism inside a unit: the ranks of a group have parts of its matrices (model/tensor_parts.h), and between
+// units parts of the rows. A product by rows of a matrix (qkv, up) reads all rows, so they come together before it; one by columns
+// (out, down) leaves a summand of all rows on each rank, of which each rank then has the sum of its own. Backward the same, the
+// other way round. Source: Shoeybi et al. 2019, arXiv:1909.08053; rows: Korthikanti et al. 2022, arXiv:2205.05198.
+
+#include "comm/comm.h"
+#include "model/unit.h"
+#include "spec/layout.h"
+
+namespace tern {
+
+/// A group, as its rank sees it. All of it pass through the same units with the same Rows, each with its part of the model
+/// (tensor_part), and call in the same order.
+struct TensorRanks {
+  Comm& comm;
+  Interval
+      tokens;  // the vocabulary's rows that this rank has; its table may have more rows, which are zero and nobody's
+  Comm* same_keys = nullptr;  // the ranks that have the same key/value heads, where there are fewer heads than ranks
+};
+
+/// This rank's rows of so many; all of them without a group.
+Interval own_rows(int64_t rows, const Compute&);
+/// All of `rows` rows (workspace), of which each rank gives its own. Without a group `own` itself.
+Tensor all_rows(const Tensor& own, int64_t rows, const Compute&);
+/// The same into a tensor that has this rank's rows already.
+void complete_rows(const Tensor& all, const Compute&);
+/// own = this rank's rows of the sum over ranks of `summand`, which has no meaning afterwards. In the order of comm/comm.h.
+void sum_to_own_rows(const Tensor& summand, const Tensor& own, const Compute&);
+
+/// model/linear.h's products with a matrix of which each rank has some columns: y and dy are this rank's rows, x has all. The
+/// bias is whole on each rank; its gradient is a summand, of this rank's rows.
+void columns_forward(const Linear&, const Tensor& x, const Tensor& y, const Compute&);
+void columns_backward_weight(const Linear&, const Tensor& dy, const Tensor& x, const Linear& gradient, const Compute&);
+/// And the input's gradient of one of which each has some rows: dy has all rows, dx is this rank's.
+void rows_backward_input(const Linear&, const Tensor& dy, const Tensor& dx, const Compute&);
+
+/// head_forward_loss of a group: the vocabulary is shared out. Of each tile of rows the ranks exchange maximum, sum and the
+/// target's logit; all return the whole loss.
+double shared_head_loss(const HeadSpec&, const HeadWeights&, const Tensor& x_ND, std::span<const int32_t> targets,
+                        double scale, HeadSaved& saved, HeadWeights& gradients, const Compute&);
+
+}  // namespace tern
