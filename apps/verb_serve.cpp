@@ -214,6 +214,7 @@ int run_serve(const Options& options) {
       chat.emplace(model.dir.path, options.text("chat-template"), *model.tokenizer);
       served.chat = &*chat;
       served.turn_ends = chat->turn_ends();
+      take_tool_marks(served);
     } else {
       served.why_no_chat = fmt::format(
           "{} brings no chat template: it continues texts (/v1/completions) and was not taught to converse; "

@@ -1,5 +1,6 @@
 #include "infer/chat_prompt.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -30,22 +31,34 @@ const ChatTemplates::Source& source_of(const ChatTemplates& all) {
   return found != all.by_name.end() ? found->second : all.by_name.begin()->second;
 }
 
+bool speaks_of_calls(const Json& messages) {
+  return std::any_of(messages.begin(), messages.end(),
+                     [](const Json& m) { return m.value("role", "") == "tool" || m.contains("tool_calls"); });
+}
+
 }  // namespace
 
 ChatPrompt::ChatPrompt(const std::string& model_path, const std::string& file, Tokenizer tokenizer)
-    : tokenizer_(std::move(tokenizer)), template_([&] {
-        const ChatTemplates all = templates_of(model_path, file);
-        place_ = source_of(all).place;
-        control_ = chat_control_tokens(tokenizer_, source_of(all).text);
-        return ChatTemplate::choose(all);
-      }()) {}
+    : tokenizer_(std::move(tokenizer)) {
+  const ChatTemplates all = templates_of(model_path, file);
+  const auto chosen = [&](const ChatTemplates::Source& source, bool has_tools) {
+    return Chosen{ChatTemplate::choose(all, "", has_tools), chat_control_tokens(tokenizer_, source.text)};
+  };
+  place_ = source_of(all).place;
+  plain_ = chosen(source_of(all), false);
+  if (const auto tools = all.by_name.find("tool_use"); tools != all.by_name.end())
+    with_tools_ = chosen(tools->second, true);
+  syntax_ = tern::tool_syntax((with_tools_ ? *with_tools_ : *plain_).chat, why_no_tools_);
+}
 
-std::vector<int32_t> ChatPrompt::tokens(const Json& messages, const Json* variables) const {
+std::vector<int32_t> ChatPrompt::tokens(const Json& messages, const Json* variables, const Json* tools) const {
+  const Chosen& chosen = with_tools_ && (tools || speaks_of_calls(messages)) ? *with_tools_ : *plain_;
   ChatRequest request;
   request.messages = &messages;
+  request.tools = tools;
   request.variables = variables;
   request.add_generation_prompt = true;
-  return encode_chat(tokenizer_, template_.render(request), control_);
+  return encode_chat(tokenizer_, chosen.chat.render(request), chosen.control);
 }
 
 std::vector<int32_t> ChatPrompt::turn_ends() const {
@@ -54,7 +67,7 @@ std::vector<int32_t> ChatPrompt::turn_ends() const {
   request.messages = &messages;
   std::vector<int32_t> ends;
   try {
-    const RenderedChat chat = template_.render(request);
+    const RenderedChat chat = plain_->chat.render(request);
     if (chat.user.empty()) return ends;
     const std::vector<int32_t> behind =
         tokenizer_.encode(std::string_view(chat.text).substr(chat.user.back().end), {.add_special = false});

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "infer/sampling.h"
@@ -26,6 +27,8 @@ struct Request {
   int64_t max_tokens = 256;  // generated tokens per sample
   std::vector<int32_t> eos;  // ends a sample; the id itself is not part of the text
   std::vector<std::string> stops;
+  /// Special tokens that belong to the text, as they are spelled here, where others are left out.
+  std::vector<std::pair<int32_t, std::string>> spoken = {};
   int64_t num_likeliest = 0;                    // tokens told beside each drawn one
   int adapter = kNoAdapter;                     // of those the executor has beside the model
   uint64_t first_sequence = 0;                  // sample i draws from stream first_sequence + i

@@ -12,6 +12,13 @@ void emit(Running& run, const std::string& certain, std::string& text) {
   text += certain;
 }
 
+// What a token adds to the text as far as it is certain.
+std::string decoded(Running& run, int32_t id) {
+  for (const auto& [spoken, text] : run.request->spoken)
+    if (spoken == id) return run.decoder->finish() + text;
+  return run.decoder->push(id);
+}
+
 FinishReason after_token(Running& run, int64_t context) {
   if (run.stops.stopped()) return FinishReason::stop;
   if (run.constrained && run.constrained->is_done()) return FinishReason::eos;
@@ -70,7 +77,7 @@ DrawnToken advance(Running& run, std::span<float> logits, int64_t context, std::
     if (run.constrained) run.constrained->push(drawn.id);
     sequence.tokens.push_back(drawn.id);
     run.sample.token_ids.push_back(drawn.id);
-    if (run.decoder) emit(run, run.stops.push(run.decoder->push(drawn.id)), text);
+    if (run.decoder) emit(run, run.stops.push(decoded(run, drawn.id)), text);
     run.sample.reason = after_token(run, context);
   }
   if (run.sample.reason == FinishReason::none) return drawn;

@@ -7,7 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/rng.h"
 #include "base/utf8.h"
+#include "infer/chat_prompt.h"
 
 namespace tern {
 namespace {
@@ -81,6 +83,8 @@ Answer::Answer(Asked asked, const ServedModel& model, std::string id, int64_t cr
       created_s_(created_s),
       choices_(static_cast<size_t>(asked_.num_samples())),
       open_(choices_.size()) {
+  if (!asked_.tools.empty())
+    for (Choice& c : choices_) c.tools.emplace(*model.chat->tool_syntax(), asked_.tools);
   for (size_t i = 0; i < asked_.prompts.size(); ++i) {
     prompt_tokens_ += static_cast<int64_t>(asked_.prompts[i].prompt.size());
     const auto n = static_cast<size_t>(asked_.prompts[i].num_samples);
@@ -143,6 +147,51 @@ Json Answer::usage() const {
           {"prompt_tokens_details", {{"cached_tokens", cached_tokens_}}}};
 }
 
+// A call's id, from the answer's own.
+std::string Answer::call_id(size_t index, int64_t call) const {
+  const uint64_t hash = hash_name(fmt::format("{} {} {}", id_, index, call));
+  if (!model_.chat->tool_syntax()->has_short_ids()) return fmt::format("call_{:016x}", hash);
+  constexpr std::string_view kLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
+  std::string id;
+  for (uint64_t rest = hash; id.size() < 9; rest /= kLetters.size()) id += kLetters[rest % kLetters.size()];
+  return id;
+}
+
+void Answer::take_text(size_t index, const std::string& text, bool ends) {
+  Choice& c = choices_[index];
+  if (!c.tools) {
+    c.text += text;
+    return;
+  }
+  std::vector<ToolPiece> pieces = c.tools->push(text);
+  if (ends)
+    for (ToolPiece& piece : c.tools->finish()) pieces.push_back(std::move(piece));
+  for (ToolPiece& piece : pieces) {
+    if (piece.kind == ToolPiece::Kind::content)
+      c.text += piece.text;
+    else if (piece.kind == ToolPiece::Kind::name)
+      c.calls.push_back({piece.call, call_id(index, piece.call), piece.text, ""});
+    else if (!c.calls.empty() && c.calls.back().index == piece.call)
+      c.calls.back().arguments += piece.text;
+    else
+      c.calls.push_back({piece.call, "", "", piece.text});
+  }
+  c.num_calls = c.tools->num_calls();
+}
+
+namespace {
+
+Json call_json(const std::string& id, const std::string& name, const std::string& arguments) {
+  Json json = Json::object();
+  if (!id.empty()) json["id"] = id, json["type"] = "function";
+  json["function"] = Json::object();
+  if (!name.empty()) json["function"]["name"] = name;
+  json["function"]["arguments"] = arguments;
+  return json;
+}
+
+}  // namespace
+
 Json Answer::choice_json(size_t index, const Choice& c, bool piece, bool first) const {
   Json choice = {{"index", index}};
   if (!asked_.chat) {
@@ -151,8 +200,16 @@ Json Answer::choice_json(size_t index, const Choice& c, bool piece, bool first) 
     choice["delta"] = Json::object();
     if (first) choice["delta"]["role"] = "assistant";
     if (first || !c.text.empty()) choice["delta"]["content"] = c.text;
+    if (first && c.tools && c.text.empty()) choice["delta"]["content"] = nullptr;
+    for (const Call& call : c.calls) {
+      choice["delta"]["tool_calls"].push_back({{"index", call.index}});
+      choice["delta"]["tool_calls"].back().update(call_json(call.id, call.name, call.arguments));
+    }
   } else {
     choice["message"] = {{"role", "assistant"}, {"content", c.text}, {"refusal", nullptr}};
+    if (c.num_calls > 0 && c.text.empty()) choice["message"]["content"] = nullptr;
+    for (const Call& call : c.calls)
+      choice["message"]["tool_calls"].push_back(call_json(call.id, call.name, call.arguments));
   }
   choice["logprobs"] = nullptr;  // with_log_probabilities puts them there
   choice["finish_reason"] = c.reason.empty() ? Json(nullptr) : Json(c.reason);
@@ -164,7 +221,7 @@ std::string Answer::take(size_t prompt, const Event& event) {
   const size_t index =
       prompt * static_cast<size_t>(asked_.prompts[prompt].num_samples) + static_cast<size_t>(event.sample);
   Choice& c = choices_[index];
-  c.text += event.text;
+  take_text(index, event.text, event.finished.has_value());
   const bool ends = event.finished && event.finished->reason == FinishReason::eos;
   if (event.drawn && !ends) {
     ++completion_tokens_;
@@ -173,11 +230,12 @@ std::string Answer::take(size_t prompt, const Event& event) {
   }
   if (event.finished) {
     c.reason = finish_reason(event.finished->reason);
+    if (c.num_calls > 0 && c.reason == "stop") c.reason = "tool_calls";
     --open_;
     if (event.sample == 0) cached_tokens_ += event.finished->reused_tokens;
   }
   if (!asked_.stream) return "";
-  const bool tells = !c.text.empty() || !c.ids.empty() || !c.drawn.empty() || !c.reason.empty();
+  const bool tells = !c.text.empty() || !c.calls.empty() || !c.ids.empty() || !c.drawn.empty() || !c.reason.empty();
   if (c.begun && !tells) return "";
   Json json = frame(true);
   json["choices"].push_back(choice_json(index, c, true, !c.begun));
@@ -186,7 +244,7 @@ std::string Answer::take(size_t prompt, const Event& event) {
   c.begun = true;
   for (const DrawnToken& drawn : c.drawn)
     c.offset += static_cast<int64_t>(count_utf8(token_text(*model_.tokenizer, drawn.id)));
-  c.text.clear(), c.ids.clear(), c.drawn.clear();
+  c.text.clear(), c.ids.clear(), c.drawn.clear(), c.calls.clear();
   return "data: " + piece + "\n\n";
 }
 

@@ -2,10 +2,12 @@
 // What an engine says of a request, as the OpenAI interface writes it: whole, or piece by piece.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/json.h"
+#include "formats/chat/tool_reader.h"
 #include "infer/engine.h"
 #include "serve/ask.h"
 
@@ -33,14 +35,24 @@ class Answer {
   int64_t completion_tokens() const { return completion_tokens_; }
 
  private:
+  struct Call {
+    int64_t index;
+    std::string id, name;  // empty: of a call that was begun before
+    std::string arguments;
+  };
   struct Choice {
     std::string text;
+    std::optional<ToolReader> tools;  // where tools may be called
+    std::vector<Call> calls;
+    int64_t num_calls = 0;
     std::vector<int32_t> ids;
     std::vector<DrawnToken> drawn;  // where log-probabilities are asked for
     int64_t offset = 0;             // characters before these tokens
     bool begun = false;
     std::string reason;  // empty: not ended
   };
+  void take_text(size_t index, const std::string& text, bool ends);
+  std::string call_id(size_t index, int64_t call) const;
   std::string log_probabilities(const Choice&) const;
   std::string with_log_probabilities(std::string json, const Choice&) const;
   Json frame(bool piece) const;

@@ -13,6 +13,8 @@
 #include "infer/constrain/json_schema.h"
 #include "serve/api_error.h"
 #include "serve/fields.h"
+#include "serve/messages.h"
+#include "serve/tools.h"
 
 namespace tern {
 namespace {
@@ -234,72 +236,6 @@ int64_t room_for(const std::vector<int32_t>& prompt, const ServedModel& model, s
   return wanted.value_or(std::min(room, usual.value_or(room)));
 }
 
-std::string text_of_parts(const Json& content, const std::string& place) {
-  std::string text;
-  for (size_t i = 0; i < content.size(); ++i) {
-    Fields part(content[i], fmt::format("{}[{}]", place, i));
-    const auto type = part.text("type");
-    if (type != "text")
-      part.fail("type", type ? fmt::format("{}, and this model reads texts only", describe_json(*type))
-                             : "is missing, expected \"text\"");
-    const auto words = part.text("text");
-    if (!words) part.fail("text", "is missing");
-    part.done();
-    if (i > 0) text += '\n';
-    text += *words;
-  }
-  return text;
-}
-
-// The messages as templates read them: contents are texts.
-Json read_messages(Fields& fields) {
-  const Json* json = fields.value("messages");
-  if (!json) fields.fail("messages", "is missing");
-  if (!json->is_array() || json->empty())
-    fields.fail("messages", fmt::format("{}, expected a list of messages",
-                                        json->is_array() ? "an empty list" : describe_json(*json)));
-  Json messages = Json::array();
-  for (size_t i = 0; i < json->size(); ++i) {
-    const std::string place = fmt::format("messages[{}]", i);
-    Fields one((*json)[i], place);
-    std::string role = one.text("role").value_or("");
-    if (role == "developer") role = "system";  // templates know the older name
-    if (role != "system" && role != "user" && role != "assistant")
-      one.fail("role", role.empty() ? "is missing"
-                       : role == "tool" || role == "function"
-                           ? "is not supported: tool calls are not there yet"
-                           : fmt::format("{}, expected system, developer, user or assistant", describe_json(role)));
-    const Json* content = one.value("content");
-    if (!content) one.fail("content", "is missing");
-    Json message = {{"role", role}};
-    if (content->is_string())
-      message["content"] = *content;
-    else if (content->is_array() && !content->empty())
-      message["content"] = text_of_parts(*content, one.place_of("content"));
-    else
-      one.fail("content", fmt::format("{}, expected a text or a list of parts",
-                                      content->is_array() ? "an empty list" : describe_json(*content)));
-    if (const auto name = one.text("name")) message["name"] = *name;
-    one.refuse("tool_calls", "tool calls are not there yet");
-    one.refuse("function_call", "tool calls are not there yet");
-    one.refuse("audio", "this model reads texts only");
-    one.refuse("refusal", "give the refusal as content");
-    one.done();
-    messages.push_back(std::move(message));
-  }
-  return messages;
-}
-
-void refuse_tools(Fields& fields) {
-  for (const char* name : {"tools", "functions"})
-    if (const Json* list = fields.value(name); list && !(list->is_array() && list->empty()))
-      fields.fail(name, "is not supported: tool calls are not there yet");
-  for (const char* name : {"tool_choice", "function_call"})
-    if (const Json* choice = fields.value(name); choice && *choice != "none" && *choice != "auto")
-      fields.fail(name, "is not supported: tool calls are not there yet; leave it out, or give \"none\"");
-  fields.ignore("parallel_tool_calls");
-}
-
 }  // namespace
 
 Asked read_completion(const Json& body, const ServedModel& model, uint64_t fresh_seed) {
@@ -343,7 +279,8 @@ Asked read_chat(const Json& body, const ServedModel& model, uint64_t fresh_seed)
   asked.chat = true;
   Request r = read_settings(fields, model, asked, fresh_seed);
   r.adapter = adapter;
-  const Json messages = read_messages(fields);
+  const Json messages = read_messages(fields, model);
+  const AskedTools tools = read_tools(fields, model, r);
   const auto old_most = fields.integer("max_tokens", 1, INT32_MAX),
              most = fields.integer("max_completion_tokens", 1, INT32_MAX);
   if (old_most && most && *old_most != *most)
@@ -355,19 +292,19 @@ Asked read_chat(const Json& body, const ServedModel& model, uint64_t fresh_seed)
   const Json* variables = fields.value("chat_template_kwargs");
   if (variables && !variables->is_object())
     fields.fail("chat_template_kwargs", fmt::format("{}, expected an object", describe_json(*variables)));
-  refuse_tools(fields);
   if (const Json* modalities = fields.value("modalities"); modalities && *modalities != Json::array({"text"}))
     fields.fail("modalities", "is not supported: this model writes texts only");
   fields.ignore("prediction");
   fields.refuse("reasoning_effort", "what the model's template knows goes into chat_template_kwargs");
   fields.done();
   try {
-    r.prompt = model.chat->tokens(messages, variables);
+    r.prompt = model.chat->tokens(messages, variables, tools.shown.empty() ? nullptr : &tools.shown);
   } catch (const Error& error) { throw ApiError(400, fmt::format("messages: {}", error.what()), "messages"); }
   if (r.prompt.empty()) fields.fail("messages", "the model's template makes no tokens of them");
   check_vocabulary(r.prompt, model, "messages");
   r.max_tokens =
       room_for(r.prompt, model, most ? most : old_most, most ? "max_completion_tokens" : "max_tokens", "messages", {});
+  asked.tools = tools.names;
   asked.prompts.push_back(std::move(r));
   return asked;
 }
@@ -423,7 +360,7 @@ Json tokenize_reply(const Json& body, const ServedModel& model) {
     ids = model.tokenizer->encode(*prompt, {.add_special = special});
   } else {
     if (!model.chat) throw ApiError(400, fmt::format("model: {}", model.why_no_chat), "model");
-    const Json list = read_messages(fields);
+    const Json list = read_messages(fields, model);
     try {
       ids = model.chat->tokens(list);
     } catch (const Error& error) { throw ApiError(400, fmt::format("messages: {}", error.what()), "messages"); }

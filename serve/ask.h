@@ -20,6 +20,7 @@ struct Asked {
   bool usage_in_each = false;          // and each piece, what was used so far
   bool log_probabilities = false;      // of the drawn tokens, and Request::num_likeliest beside each
   bool token_ids = false;              // tern's own: ids beside the text
+  std::vector<std::string> tools;      // that the answer may call; none: its text is content
   uint64_t seed = 0;                   // given, or drawn for this request
   int64_t num_samples() const {
     return prompts.empty() ? 0 : static_cast<int64_t>(prompts.size()) * prompts[0].num_samples;

@@ -6,10 +6,26 @@
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"
+#include "formats/tokenizer/tokenizer.h"
+#include "infer/chat_prompt.h"
+#include "infer/constrain/constraint.h"
 #include "serve/api_error.h"
 #include "serve/fields.h"
 
 namespace tern {
+
+void take_tool_marks(ServedModel& model) {
+  model.tool_marks.clear();
+  model.tool_texts = model.texts;
+  if (!model.chat || !model.chat->tool_syntax()) return;
+  const int64_t ids = std::min(model.vocab, model.tokenizer->vocab_size());
+  for (int64_t id = 0; id < ids; ++id)
+    if (model.tokenizer->is_special(id))
+      for (const std::string& mark : ToolSyntax::marks())
+        if (model.tokenizer->piece(id) == mark) model.tool_marks.emplace_back(static_cast<int32_t>(id), mark);
+  if (model.texts && !model.tool_marks.empty())
+    model.tool_texts = std::make_shared<const TokenTexts>(token_texts(*model.tokenizer, model.vocab, model.tool_marks));
+}
 
 int adapter_called(const ServedModel& model, const std::string& name) {
   if (name == model.name) return kNoAdapter;

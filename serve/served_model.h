@@ -32,6 +32,9 @@ struct ServedModel {
   std::string why_no_texts;
   const ChatPrompt* chat = nullptr;
   std::string why_no_chat;  // where chat is null
+  /// Special tokens that calls of tools are made of, and the texts of the tokens with them (ChatPrompt::tool_syntax).
+  std::vector<std::pair<int32_t, std::string>> tool_marks;
+  std::shared_ptr<const TokenTexts> tool_texts;
 
   int64_t longest_text = 0;  // tokens of a text for /v1/embeddings; 0: none are made
   std::string why_no_embeddings;
@@ -42,6 +45,9 @@ struct ServedModel {
     return adapter == kNoAdapter ? name : adapters.at(static_cast<size_t>(adapter));
   }
 };
+
+/// Sets tool_marks and tool_texts, which hold what `texts` does where there are no such tokens.
+void take_tool_marks(ServedModel&);
 
 /// Who is asked where a request calls the model so: kNoAdapter or an adapter. Errors: ApiError 404 with the names there are.
 int adapter_called(const ServedModel&, const std::string& name);

@@ -32,10 +32,12 @@ TokenTexts token_texts(const std::vector<std::string>& texts) {
   return t;
 }
 
-TokenTexts token_texts(const Tokenizer& tokenizer, int64_t vocab) {
+TokenTexts token_texts(const Tokenizer& tokenizer, int64_t vocab,
+                       const std::vector<std::pair<int32_t, std::string>>& spoken) {
   std::vector<std::string> texts(static_cast<size_t>(vocab));
   for (int64_t id = 0; id < std::min(vocab, tokenizer.vocab_size()); ++id)
     if (!tokenizer.is_special(id)) texts[static_cast<size_t>(id)] = tokenizer.token_bytes(id);
+  for (const auto& [id, text] : spoken) texts.at(static_cast<size_t>(id)) = text;
   return token_texts(texts);
 }
 

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "infer/constrain/automaton.h"
@@ -25,7 +26,9 @@ struct TokenTexts {
   std::vector<int32_t> of_id;  // place in `sorted`, or -1
   int64_t vocab = 0;           // of the model
 };
-TokenTexts token_texts(const Tokenizer&, int64_t vocab);
+/// `spoken`: special tokens that write what is given here all the same.
+TokenTexts token_texts(const Tokenizer&, int64_t vocab,
+                       const std::vector<std::pair<int32_t, std::string>>& spoken = {});
 /// The same of given texts: text i is that of id i; empty: none.
 TokenTexts token_texts(const std::vector<std::string>& texts);
 

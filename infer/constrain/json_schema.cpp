@@ -64,11 +64,11 @@ struct Writer {
   const std::string& place;
   std::string rules = kCommon;
   std::map<std::string, std::string> names = {};  // of rules, by the path of their schema
+  int num_rules = 0;
 
   [[noreturn]] void fail(const std::string& path, const std::string& fact) const {
     throw Error(ErrorKind::usage, "{}: {}: {}", place, path.empty() ? "the schema" : path, fact);
   }
-  int num_rules = 0;
   std::string rule(const std::string& body) {
     const std::string name = fmt::format("r{}", num_rules++);
     define(name, body);
@@ -356,11 +356,21 @@ std::string Writer::object_of(const Json& schema, const std::string& path) {
 }  // namespace
 
 std::string gbnf_of_schema(const Json& schema, const std::string& place) {
-  Writer writer{.root = schema, .place = place};
-  const std::string start = writer.schema(schema, "");
-  writer.define("root", start);
-  return writer.rules;
+  return gbnf_of_schemas({{"root", &schema, place}});
 }
+
+std::string gbnf_of_schemas(const std::vector<NamedSchema>& schemas) {
+  std::string rules = kCommon;
+  int num_rules = 0;
+  for (const NamedSchema& s : schemas) {
+    Writer writer{.root = *s.schema, .place = s.place, .rules = std::move(rules), .num_rules = num_rules};
+    writer.define(s.rule, writer.schema(*s.schema, ""));
+    rules = std::move(writer.rules), num_rules = writer.num_rules;
+  }
+  return rules;
+}
+
+std::string gbnf_literal(std::string_view text) { return gbnf_text(text); }
 
 std::string gbnf_of_any_object() { return std::string(kCommon) + "root ::= object\n"; }
 

@@ -2,6 +2,8 @@
 // JSON Schema to a grammar of the documents that satisfy it.
 
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/json.h"
 
@@ -17,6 +19,15 @@ namespace tern {
 /// Errors  usage: PLACE, the path of the schema and the keyword that is not supported, or what is wrong with its value.
 /// Source  JSON Schema 2020-12, core and validation (recalled).
 std::string gbnf_of_schema(const Json& schema, const std::string& place);
+/// Several schemas in one grammar, each with a rule of the caller's name; there is no `root`. Errors: as above.
+struct NamedSchema {
+  std::string rule;  // none that begins with r and a digit, or that gbnf_of_any_object has
+  const Json* schema;
+  std::string place;
+};
+std::string gbnf_of_schemas(const std::vector<NamedSchema>&);
+/// A text between the quotes of GBNF.
+std::string gbnf_literal(std::string_view text);
 /// Any JSON object.
 std::string gbnf_of_any_object();
 

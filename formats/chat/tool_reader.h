@@ -1,0 +1,60 @@
+#pragma once
+// What a model writes, piece by piece, as content and calls of tools.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "formats/chat/tool_syntax.h"
+
+namespace tern {
+
+struct ToolPiece {
+  enum class Kind : uint8_t { content, name, arguments };
+  Kind kind;
+  int64_t call = 0;  // of a name, which begins a call, and of its arguments
+  std::string text;
+  friend bool operator==(const ToolPiece&, const ToolPiece&) = default;
+};
+
+/// A call is one of `names` with arguments; white space and the order of keys are the model's. All else is content, to the
+/// byte, but for white space next to calls. Arguments are given away as they come: a text that is cut in a call leaves
+/// them incomplete, as it leaves them ill-formed where a model writes them so.
+class ToolReader {
+ public:
+  ToolReader(ToolSyntax, std::vector<std::string> names);
+  std::vector<ToolPiece> push(std::string_view text);
+  /// The text is whole.
+  std::vector<ToolPiece> finish();
+  int64_t num_calls() const { return num_calls_; }
+
+ private:
+  enum class State : uint8_t { content, head, arguments, tail };
+  // Each reads held_ as far as its state goes; false: more must come first.
+  bool read_content(bool ends);
+  bool read_head();
+  bool read_arguments();
+  bool read_tail();
+  bool close_call();
+  void add(ToolPiece::Kind, std::string text);
+  void add_content(std::string_view text);
+  void refuse_call();
+  void begin_call(const std::string& name);
+
+  ToolSyntax syntax_;
+  std::vector<std::string> names_;
+  State state_ = State::content;
+  std::string held_;          // not given away
+  std::string space_;         // white space of the content in front of held_
+  bool in_list_ = false;      // the next call follows without a mark
+  bool in_object_ = false;    // of a tail: the call's object goes on behind its arguments
+  bool after_call_ = false;   // and no content since
+  bool all_content_ = false;  // of a bare form: no call can begin any more
+  int64_t num_calls_ = 0;
+  int depth_ = 0;  // of the arguments at hand; 0: not begun
+  bool in_string_ = false, escaped_ = false;
+  std::vector<ToolPiece> pieces_;
+};
+
+}  // namespace tern
