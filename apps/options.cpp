@@ -425,6 +425,10 @@ std::vector<OptionSpec> make_options() {
       {.name = "arithmetic", .verbs = "generate chat serve eval", .type = choice, .fallback = "kept", .help = "what a GGUF file's matrices are multiplied by. kept: the decoded weights' bits; int8: activations are rounded to 8 bits in groups of 32 and multiplied with the codes as integers: other answers (the page on quantization says how far), the same on every processor; a token takes less time where it waits for decoding", .choices = {"kept", "int8"}},
       {.name = "page", .verbs = "generate serve", .type = integer, .fallback = "16", .unit = "TOKENS", .help = "tokens per page of the key-value cache; does not change the result", .min = 1, .max = 65536},
 
+      // generate, chat, serve: guesses.
+      {.name = "speculate", .verbs = "generate chat serve", .type = choice, .fallback = "off", .help = "guess tokens and compute several at once; a guess is taken where it is what the model draws, so no answer changes. ngram: what followed where the last tokens stood before in prompt and text. As many are computed as make it quicker by measured times: none where that would be slower", .choices = {"off", "ngram"}},
+      {.name = "draft-tokens", .verbs = "generate chat serve", .type = integer, .fallback = "16", .unit = "TOKENS", .help = "of --speculate: most tokens guessed at a time; memory is laid out for them", .min = 1, .max = 4096},
+
       // chat.
       {.name = "system", .verbs = "chat", .type = text, .unit = "TEXT", .help = "system prompt: what the model should know and be"},
       {.name = "answers", .verbs = "train adapt tokenize", .type = choice, .fallback = "all", .help = "which answers of a conversation (messages) are learned. all: in one sample, where the template writes earlier turns as it wrote them first; each: a sample for every answer with the turns before it, also for templates that drop earlier reasoning; last: the last answer", .choices = {"all", "last", "each"}},

@@ -11,6 +11,7 @@
 #include "apps/line_reader.h"
 #include "apps/sampling_settings.h"
 #include "apps/signals.h"
+#include "apps/speculation_options.h"
 #include "apps/verbs.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -49,17 +50,19 @@ void talk(std::string_view given) {
   std::fwrite(text.data(), 1, text.size(), stderr);
 }
 
-InferenceNeeds needs_of(int64_t context) {
-  return {.context = context,
-          .sequences = 1,
-          .page_tokens = kPage,
-          .iteration_tokens = std::min(kChunk, context),
-          .logit_rows = 1};
+InferenceNeeds needs_of(int64_t context, const SpeculationChoice& speculation) {
+  InferenceNeeds needs{.context = context,
+                       .sequences = 1,
+                       .page_tokens = kPage,
+                       .iteration_tokens = std::min(kChunk, context),
+                       .logit_rows = 1};
+  speculation.add_to(needs, 1);
+  return needs;
 }
 
 // --context, else what the model allows up to a usual length, halved until it fits.
 int64_t choose_context(const Options& options, const ModelDescription& model, const MemoryBudget& budget,
-                       const CodedBytes& coded) {
+                       const CodedBytes& coded, const SpeculationChoice& speculation) {
   const int64_t most = model_context(model);
   if (options.has("context")) {
     if (options.integer("context") > most)
@@ -68,7 +71,7 @@ int64_t choose_context(const Options& options, const ModelDescription& model, co
   }
   int64_t context = std::min(most, kUsualContext);
   while (context > kLeastContext &&
-         inference_fit(model.spec, model.dtype, needs_of(context), coded).total() > budget.bytes)
+         inference_fit(model.spec, model.dtype, needs_of(context, speculation), coded).total() > budget.bytes)
     context /= 2;
   return context;
 }
@@ -175,15 +178,16 @@ class Chat {
     ++request_.first_sequence;  // another draw next time
     history_.answer(sample.text);
     if (json) {
-      print_out(dump_json({{"answer", sample.text},
-                           {"finish_reason", name_of(sample.reason)},
-                           {"prompt_tokens", length},
-                           {"reused_tokens", sample.reused_tokens},
-                           {"computed_tokens", t.prompt_tokens},
-                           {"generated_tokens", t.generated_tokens},
-                           {"prefill_s", t.prefill_s},
-                           {"decode_s", t.decode_s}}) +
-                "\n");
+      Json out = {{"answer", sample.text},
+                  {"finish_reason", name_of(sample.reason)},
+                  {"prompt_tokens", length},
+                  {"reused_tokens", sample.reused_tokens},
+                  {"computed_tokens", t.prompt_tokens},
+                  {"generated_tokens", t.generated_tokens},
+                  {"prefill_s", t.prefill_s},
+                  {"decode_s", t.decode_s}};
+      if (engine_.speculation()) out["speculation"] = speculation_json(*engine_.speculation());
+      print_out(dump_json(out) + "\n");
     } else {
       print_out("\n");
     }
@@ -313,21 +317,25 @@ int run_chat(const Options& options) {
   const ChatPrompt prompt(model.dir.path, options.has("chat-template") ? options.text("chat-template") : "",
                           *model.tokenizer);
   const SamplingSettings settings = sampling_settings(options, model.generation);
+  const SpeculationChoice speculation(options, 1);
   const MemoryBudget budget = memory_budget(options);
   const int64_t least =
       options.has("context") ? options.integer("context") : std::min(kLeastContext, model_context(model));
-  const CodedBytes coded = stays_coded(options, model, needs_of(least), budget);
-  const int64_t context = choose_context(options, model, budget, coded);
-  check_fit(model.spec, model.dtype, needs_of(context), budget, coded);
+  const CodedBytes coded = stays_coded(options, model, needs_of(least, speculation), budget);
+  const int64_t context = choose_context(options, model, budget, coded, speculation);
+  const InferenceNeeds needs = needs_of(context, speculation);
+  check_fit(model.spec, model.dtype, needs, budget, coded);
   Arena arena;
-  const InferenceFit fit = inference_fit(model.spec, model.dtype, needs_of(context), coded);
+  const InferenceFit fit = inference_fit(model.spec, model.dtype, needs, coded);
   const WeightsPlace place = weights_in(options, model, fit, context, coded);
   const ModelWeights weights = load_for_inference(model, arena, place.in);
   const bool turned = model.spec.rope.kind != RopeKind::none;
   const RopeTable rope = turned ? rope_table(model.spec, context, context) : RopeTable{};
-  KvPool pool(kv_shape(model.spec, kPage, model.dtype), kv_pages(needs_of(context)), arena);
+  KvPool pool(kv_shape(model.spec, kPage, model.dtype), kv_pages(needs), arena);
   Engine engine(pool, model_executor(model.spec, weights, turned ? &rope : nullptr, arena), &*model.tokenizer,
-                {.scheduler = {.token_budget = kChunk, .chunk = kChunk, .max_running = 1}, .context = context},
+                {.scheduler = {.token_budget = kChunk, .chunk = kChunk, .max_running = 1},
+                 .context = context,
+                 .speculation = speculation.settings()},
                 real_clock());
   log_info("{} in {}, weights {}, context {}{}; /help lists the commands", model.dir.path,
            format_seconds(seconds_between(start_ns, real_clock().now_ns())), place.name, format_with_commas(context),

@@ -8,6 +8,7 @@
 #include "apps/inference_weights.h"
 #include "apps/sampling_settings.h"
 #include "apps/signals.h"
+#include "apps/speculation_options.h"
 #include "apps/verbs.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -164,12 +165,15 @@ int run_generate(const Options& options) {
                        .page_tokens = options.integer("page"),
                        .iteration_tokens = 1,
                        .logit_rows = request.num_samples};
+  const SpeculationChoice speculation(options, request.num_samples);
+  limits.speculation = speculation.settings();
   const MemoryBudget budget = memory_budget(options);
   const int64_t program = program_bytes();
   const int64_t chunk = std::clamp<int64_t>(prompt_length, 1, options.integer("chunk"));  // memory for no more
   limits.scheduler.chunk = choose_chunk(options, model, needs, budget, prompt_length, request.max_tokens, chunk);
   limits.scheduler.token_budget = limits.scheduler.chunk + request.num_samples;
   needs.iteration_tokens = iteration_tokens(prompt_length, limits.scheduler.chunk, request.num_samples);
+  speculation.add_to(needs, request.num_samples);
   const WeightsChoice choice = choose_weights(options, model, needs, budget);
   const InferenceFit& fit = choice.fit;
 
@@ -241,6 +245,7 @@ int run_generate(const Options& options) {
                      {"predicted_bytes", fit.tensors()},
                      {"program_bytes", program + fit.sampler + fit.beside},
                      {"peak_resident_bytes", read_process_memory().peak_resident_bytes}};
+    if (engine.speculation()) out["speculation"] = speculation_json(*engine.speculation());
     if (loaded.streams()) out["streaming"] = loaded.json(timings);
     print_json(out);
   } else if (stream) {
@@ -248,6 +253,7 @@ int run_generate(const Options& options) {
     log_info("{} tokens, {}; first after {}, then {:.1f} tok/s", samples[0].token_ids.size(),
              describe_end(samples[0], limits.context), format_seconds(load_s + timings.first_token_s),
              rate(timings.decode_tokens, timings.decode_s));
+    if (const std::string words = speculation_words(engine.speculation()); !words.empty()) log_info("{}", words);
     if (const std::string reached = loaded.reached(timings); !reached.empty()) log_info("{}", reached);
   } else {
     for (size_t i = 0; i < samples.size(); ++i)

@@ -11,6 +11,7 @@
 #include "apps/embed_settings.h"
 #include "apps/named_adapters.h"
 #include "apps/signals.h"
+#include "apps/speculation_options.h"
 #include "apps/verbs.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -111,14 +112,14 @@ struct Room {
 
 // --context, else what the model allows up to a usual length, halved until it fits; then as many sequences of that length
 // as memory has pages for. Errors: does_not_fit.
-Room find_room(const Options& options, const ModelDescription& model, int64_t longest_text,
-               const MemoryBudget& budget) {
+Room find_room(const Options& options, const ModelDescription& model, int64_t longest_text, const MemoryBudget& budget,
+               const SpeculationChoice& speculation) {
   const int64_t most = model_context(model), running = options.integer("max-running");
   Room room{.chunk = options.integer("chunk")};
   room.needs = {.context = std::min(most, kUsualContext),
                 .sequences = 1,
                 .page_tokens = options.integer("page"),
-                .logit_rows = running,
+                .logit_rows = running + speculation.budget(),
                 .adapters = model.beside};
   if (options.has("context")) {
     room.needs.context = options.integer("context");
@@ -127,12 +128,12 @@ Room find_room(const Options& options, const ModelDescription& model, int64_t lo
   }
   InferenceNeeds& n = room.needs;
   const auto fits = [&] {
-    n.iteration_tokens = std::max(std::min(room.chunk, n.context) + running, longest_text);
+    n.iteration_tokens = std::max(std::min(room.chunk, n.context) + running + speculation.budget(), longest_text);
     return inference_fit(model.spec, model.dtype, n, room.coded).total() <= budget.bytes;
   };
   InferenceNeeds least = n;
   if (!options.has("context")) least.context = std::min(n.context, kLeastContext);
-  least.iteration_tokens = std::max(std::min(room.chunk, least.context) + running, longest_text);
+  least.iteration_tokens = std::max(std::min(room.chunk, least.context) + running + speculation.budget(), longest_text);
   room.coded = stays_coded(options, model, least, budget);
   while (!fits() && !options.has("context") && n.context > kLeastContext) n.context /= 2;
   check_fit(model.spec, model.dtype, n, budget, room.coded);
@@ -230,9 +231,10 @@ int run_serve(const Options& options) {
     settings.rules.answers_bytes = std::min(settings.rules.answers_bytes, budget.bytes / 32);
     budget.bytes -= settings.rules.answers_bytes;
   }
+  const SpeculationChoice speculation(options, settings.rules.max_running);
   Room room;
   if (writes) {
-    room = find_room(options, model, vectors.longest, budget);
+    room = find_room(options, model, vectors.longest, budget, speculation);
     served.context = room.needs.context;
   } else {
     if (vectors.longest == 0)
@@ -278,7 +280,8 @@ int run_serve(const Options& options) {
                                             .chunk = room.chunk,
                                             .max_running = settings.rules.max_running},
                               .context = room.needs.context,
-                              .cache_prefixes = options.flag("prefix-cache")};
+                              .cache_prefixes = options.flag("prefix-cache"),
+                              .speculation = speculation.settings()};
     engine.emplace(
         *pool,
         model_executor(model.spec, weights, turned ? &rope : nullptr, arena, static_cast<int>(model.beside.size())),

@@ -34,7 +34,9 @@ Engine::Engine(KvPool& pool, BatchExecutor execute, const Tokenizer* tokenizer, 
       clock_(clock),
       cache_(limits.cache_prefixes ? std::make_unique<PrefixCache>(pool) : nullptr),
       scheduler_(
-          pool, limits.scheduler, [this] { return reclaim(); }, cache_.get()) {}
+          pool, limits.scheduler, [this] { return reclaim(); }, cache_.get()) {
+  if (limits.speculation.proposer) speculation_.emplace(limits.speculation, clock);
+}
 
 Engine::~Engine() {
   for (auto& [id, run] : samples_) scheduler_.finish(run->sequence);
@@ -82,8 +84,11 @@ std::vector<Event> Engine::step() {
 
 void Engine::run_batch() {
   const int64_t begin_ns = clock_.now_ns();
+  if (speculation_) guess();
   const Batch batch = scheduler_.step();
-  const Tensor logits = execute_(batch, pool_);
+  const int64_t compute_ns = clock_.now_ns();
+  const Tensor logits = compute(batch);
+  const int64_t draw_ns = clock_.now_ns();
   scheduler_.computed(batch);
   if (cache_) cache_prompts(batch);
   EngineStep& report = last_step_;
@@ -93,10 +98,77 @@ void Engine::run_batch() {
   for (const Work& work : batch) {
     if (work.kind == WorkKind::prefill) report.prompt_tokens += work.count, report.only_decodes = false;
     if (!work.wants_logits) continue;
-    draw(*samples_.at(work.sequence->id), row_of(logits, row++, rounded_));
-    ++report.generated_tokens;
+    verify(work, logits, row);
+    row += 1 + work.guesses;
   }
-  report.seconds = seconds_between(begin_ns, clock_.now_ns());
+  const int64_t end_ns = clock_.now_ns();
+  report.seconds = seconds_between(begin_ns, end_ns);
+  if (speculation_ && report.only_decodes)
+    speculation_->observe(static_cast<int64_t>(batch.size()), row, report.generated_tokens,
+                          seconds_between(compute_ns, draw_ns), seconds_between(draw_ns, end_ns));
+}
+
+// Asks for what may follow the sequences that decode, as far as a text may still grow.
+void Engine::guess() {
+  std::vector<ProposalAsk> asks;
+  std::vector<Sequence*> asked;
+  int64_t decoding = 0;
+  for (Sequence* s : scheduler_.running()) {
+    s->guesses.clear();
+    if (!s->decoding()) continue;
+    ++decoding;
+    const Running& run = *samples_.at(s->id);
+    const auto generated = static_cast<int64_t>(run.sample.token_ids.size()), length = std::ssize(s->tokens);
+    const int64_t most = std::min(run.request->max_tokens - generated, limits_.context - length) - 1;
+    if (most < 1) continue;
+    asks.push_back({.sequence = s->id,
+                    .tokens = s->tokens,
+                    .most = most,
+                    .sampling = &run.request->sampling,
+                    .num_generated = generated,
+                    .stream = stream_of(run)});
+    asked.push_back(s);
+  }
+  std::vector<std::vector<int32_t>> guesses = speculation_->propose(asks, decoding);
+  for (size_t i = 0; i < asked.size(); ++i) asked[i]->guesses = std::move(guesses[i]);
+}
+
+// Guesses stand behind their sequences while the batch runs.
+Tensor Engine::compute(const Batch& batch) {
+  struct Lengthened {
+    const Batch& batch;
+    explicit Lengthened(const Batch& b) : batch(b) {
+      for (const Work& w : batch)
+        w.sequence->tokens.insert(w.sequence->tokens.end(), w.sequence->guesses.begin(),
+                                  w.sequence->guesses.begin() + w.guesses);
+    }
+    ~Lengthened() {
+      for (const Work& w : batch) w.sequence->tokens.resize(w.sequence->tokens.size() - static_cast<size_t>(w.guesses));
+    }
+  } const lengthened(batch);
+  return execute_(batch, pool_);
+}
+
+// Draws behind the last token, and behind each guess that is what was drawn. Keys of other guesses go.
+void Engine::verify(const Work& work, const Tensor& logits, int64_t row) {
+  Sequence& sequence = *work.sequence;
+  Running& run = *samples_.at(sequence.id);
+  const uint64_t id = sequence.id;
+  const std::vector<int32_t> guesses = std::exchange(sequence.guesses, {});
+  std::vector<int32_t> drawn;
+  bool ended = false;
+  for (;; ++sequence.kv.length) {
+    draw(run, row_of(logits, row++, rounded_));
+    ++last_step_.generated_tokens;
+    const Event& event = events_.back();
+    if (event.drawn) drawn.push_back(event.drawn->id);
+    ended = event.finished.has_value();
+    if (ended || std::ssize(drawn) > work.guesses || drawn.back() != guesses[drawn.size() - 1]) break;
+  }
+  if (!speculation_) return;
+  if (!ended && work.guesses > 0) pool_.truncate(sequence.kv, sequence.kv.length);
+  if (work.kind == WorkKind::decode) speculation_->drawn(id, drawn, work.guesses);
+  if (ended) speculation_->forget(id);
 }
 
 // Prompts that are read now: who asks the same beside them need not wait for their end.
@@ -107,6 +179,7 @@ void Engine::cache_prompts(const Batch& batch) {
   }
 }
 
+// Leaves one event. Where it is the last of the sample, `run` is gone.
 void Engine::draw(Running& run, std::span<float> logits) {
   Event event = event_of(run);
   if (run.sample.first_token_s == 0) run.sample.first_token_s = seconds_between(run.submitted_ns, clock_.now_ns());
@@ -131,6 +204,7 @@ void Engine::end(Running& run, Event event) {
   if (sequence.prefix) {
     Prefix& prefix = prefixes_.at(*run.request->prefix);
     if (sequence.running) {
+      pool_.truncate(sequence.kv, sequence.kv.length);  // no page that only guesses have
       prefix.kv = std::exchange(sequence.kv, {});
       prefix.tokens = sequence.tokens;
       prefix.adapter = sequence.adapter;
@@ -157,6 +231,7 @@ bool Engine::cancel(uint64_t request) {
     flush_text(run, event.text);
     run.sample.reason = FinishReason::cancelled;
     end(run, std::move(event));
+    if (speculation_) speculation_->forget(sequence);
   }
   return true;
 }

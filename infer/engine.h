@@ -14,10 +14,9 @@
 #include "infer/request.h"
 #include "infer/running.h"
 #include "infer/scheduler.h"
+#include "infer/speculate/speculation.h"
 
 namespace tern {
-
-class Clock;  // base/clock.h
 
 /// What a step made certain of one sample.
 struct Event {
@@ -41,10 +40,12 @@ struct EngineLimits {
   int64_t context = 0;  // tokens of a sequence, with its prompt
   // Whole pages stay for whoever begins with the same tokens, as long as nobody needs the room.
   bool cache_prefixes = false;
+  // Guesses are taken exactly where they are what is drawn.
+  SpeculationSettings speculation = {};
 };
 
 /// A token of a sample has the same bits whatever else the engine runs: batch-mates and their adapters, chunks, pages,
-/// preemption, requests that join, leave or fail, kept prefixes, cached pages.
+/// preemption, requests that join, leave or fail, kept prefixes, cached pages, guesses right or wrong.
 class Engine {
  public:
   /// Pool and clock must outlive it, and so must the tokenizer; without one there is no text.
@@ -70,6 +71,9 @@ class Engine {
   int64_t num_waiting() const { return scheduler_.num_waiting(); }
   const EngineStep& last_step() const { return last_step_; }
   const KvPool& pool() const { return pool_; }
+  const SpeculationFigures* speculation() const {
+    return speculation_ ? &speculation_->figures() : nullptr;
+  }                                                                 // null: none
   const PrefixCache* prefix_cache() const { return cache_.get(); }  // null: EngineLimits has none
 
   /// A place where a sample leaves its keys for the next request that names it: a conversation computes only what is new.
@@ -91,6 +95,9 @@ class Engine {
   };
   void run_batch();
   void cache_prompts(const Batch&);
+  void guess();
+  Tensor compute(const Batch&);
+  void verify(const Work&, const Tensor& logits, int64_t row);
   void draw(Running&, std::span<float> logits);
   void end(Running&, Event);
   bool reclaim();
@@ -102,6 +109,7 @@ class Engine {
   const Clock& clock_;
   std::unique_ptr<PrefixCache> cache_;
   Scheduler scheduler_;
+  std::optional<Speculation> speculation_;
   std::unordered_map<uint64_t, std::unique_ptr<Running>> samples_;  // by sequence: request + number of the sample
   std::unordered_map<uint64_t, int64_t> left_;                      // by request: samples not yet ended
   std::unordered_map<uint64_t, Prefix> prefixes_;

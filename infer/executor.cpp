@@ -36,7 +36,8 @@ Laid lay_out(const Batch& batch, int adapters) {
   TERN_CHECK(placed == batch.size(), "model_executor: a sequence's adapter is none of {}", adapters);
   if (adapters > 0) laid.adapter_rows.push_back(laid.ragged.num_rows());
   for (size_t i = 0; i < batch.size(); ++i)
-    if (batch[i].wants_logits) laid.logit_rows.push_back(last_rows[i]);
+    for (auto behind = static_cast<int32_t>(batch[i].guesses); batch[i].wants_logits && behind >= 0; --behind)
+      laid.logit_rows.push_back(last_rows[i] - behind);
   return laid;
 }
 

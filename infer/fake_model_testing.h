@@ -27,11 +27,14 @@ inline Tensor fake_model(const Batch& batch, const KvPool& pool) {
     for (int64_t i = work.begin; i < work.begin + work.count; ++i)
       slot(i) = static_cast<float>(work.sequence->tokens[static_cast<size_t>(i)]);
     if (!work.wants_logits) continue;
+    const int64_t end = work.begin + work.count;
     uint64_t hash = 1469598103934665603ull;
-    for (int64_t i = 0; i < work.begin + work.count; ++i)
+    for (int64_t i = 0; i < end; ++i) {
       hash = (hash ^ static_cast<uint64_t>(slot(i))) * 1099511628211ull;
-    for (int32_t v = 0; v < kFakeVocab; ++v)
-      logits->push_back(static_cast<float>(random_normal({hash, 1}, static_cast<uint64_t>(v))));
+      if (i < end - 1 - work.guesses) continue;
+      for (int32_t v = 0; v < kFakeVocab; ++v)
+        logits->push_back(static_cast<float>(random_normal({hash, 1}, static_cast<uint64_t>(v))));
+    }
   }
   const auto rows = static_cast<int64_t>(logits->size()) / kFakeVocab;
   return Tensor::borrow(DType::f32, {rows, kFakeVocab}, logits->data(), logits);

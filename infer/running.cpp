@@ -65,9 +65,9 @@ DrawnToken advance(Running& run, std::span<float> logits, int64_t context, std::
   }
   if (run.constrained) run.constrained->mask(scores, request.eos);
   const auto num_generated = static_cast<int64_t>(run.sample.token_ids.size());
-  const uint64_t stream = request.first_sequence + static_cast<uint64_t>(run.number);
   DrawnToken drawn;
-  drawn.id = sample_token(request.sampling, sequence.tokens, num_generated, stream, sequence.tokens.size(), scores);
+  drawn.id =
+      sample_token(request.sampling, sequence.tokens, num_generated, stream_of(run), sequence.tokens.size(), scores);
   drawn.log_probability = log_probability(logits, drawn.id);
   if (request.num_likeliest > 0) drawn.likeliest = likeliest(logits, request.num_likeliest);
   run.sample.sum_log_probability += drawn.log_probability;

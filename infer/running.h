@@ -26,6 +26,10 @@ struct Running {
   StopFilter stops;
   std::optional<ConstrainedText> constrained = {};
 };
+/// What the draws of its sample are keyed by.
+inline uint64_t stream_of(const Running& run) {
+  return run.request->first_sequence + static_cast<uint64_t>(run.number);
+}
 Running make_running(std::shared_ptr<const Request>, int64_t number, const Tokenizer*);
 
 struct DrawnToken {

@@ -108,6 +108,13 @@ bool Scheduler::admit(int64_t budget) {
   return true;
 }
 
+// As many as free pages hold: nobody gives a page up for a guess.
+void Scheduler::add_guesses(Work& work) {
+  work.guesses = static_cast<int64_t>(work.sequence->guesses.size());
+  while (work.guesses > 0 && !pool_.reserve(work.sequence->kv, work.count + work.guesses)) --work.guesses;
+  work.count += work.guesses;
+}
+
 Batch Scheduler::step() {
   Draft draft{.decodes = {}, .prompts = {}, .budget = limits_.token_budget};
   const size_t num_before = running_.size();
@@ -119,6 +126,7 @@ Batch Scheduler::step() {
   // Nobody joins in a step that had to send somebody away, unless nobody is left.
   if (running_.size() == num_before || running_.empty())
     while (admit(draft.budget)) schedule(*running_.back(), draft);
+  for (Work& work : draft.decodes) add_guesses(work);
   draft.decodes.insert(draft.decodes.end(), draft.prompts.begin(), draft.prompts.end());
   TERN_CHECK(!draft.decodes.empty() || idle(), "Scheduler::step: {} running and {} waiting sequences, none can run",
              num_running(), num_waiting());
@@ -126,7 +134,7 @@ Batch Scheduler::step() {
 }
 
 void Scheduler::computed(const Batch& batch) {
-  for (const Work& work : batch) work.sequence->kv.length += work.count;
+  for (const Work& work : batch) work.sequence->kv.length += work.count - work.guesses;
 }
 
 void Scheduler::finish(Sequence& sequence) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -23,7 +24,9 @@ struct Sequence {
   int64_t prompt_tokens = 0;
   int adapter = kNoAdapter;  // its keys are good for this adapter alone
   KvPages kv;                // kv.length tokens have keys
-  int64_t arrival = 0;       // order of submission; who came last is preempted first
+  /// Guessed to follow: while it decodes and there are free pages, they are computed with its last token.
+  std::vector<int32_t> guesses;
+  int64_t arrival = 0;  // order of submission; who came last is preempted first
   /// A sibling whose prompt this one shares: while the sibling prefills, this one waits, then forks its pages.
   uint64_t shares_prompt_of = kNone;
   /// Pages kept from before, of which the first prefix_tokens tokens are this sequence's too: it takes them over when it
@@ -43,7 +46,8 @@ struct Work {
   Sequence* sequence;
   int64_t begin, count;  // tokens [begin, begin + count) of the sequence
   WorkKind kind;
-  bool wants_logits;  // of its last token: the sequence is computed up to its end
+  bool wants_logits;    // of its last token: the sequence is computed up to its end
+  int64_t guesses = 0;  // of count: the first of Sequence::guesses, behind the end; each with logits of its own
 };
 using Batch = std::vector<Work>;
 
@@ -66,11 +70,13 @@ class Scheduler {
   void submit(Sequence&, int64_t max_tokens);
   /// The next batch; empty only when nothing is left. Pages are reserved; the caller runs it, then calls `computed`.
   Batch step();
-  /// The batch ran: its tokens have keys now.
+  /// The batch ran: its tokens have keys now. Of guesses the caller says so, where it takes them (KvPages::length).
   void computed(const Batch&);
   /// Frees the pages and forgets the sequence.
   void finish(Sequence&);
   bool idle() const { return waiting_.empty() && running_.empty(); }
+  /// By arrival.
+  std::span<Sequence* const> running() const { return running_; }
   int64_t num_running() const { return static_cast<int64_t>(running_.size()); }
   int64_t num_waiting() const { return static_cast<int64_t>(waiting_.size()); }
 
@@ -86,6 +92,7 @@ class Scheduler {
   bool admit(int64_t budget);
   bool schedule(Sequence&, Draft&);
   void preempt_tail(Draft&);
+  void add_guesses(Work&);
 
   KvPool& pool_;
   SchedulerLimits limits_;

@@ -147,6 +147,7 @@ class ServedRig {
     int64_t pages = 512, page_tokens = 16, chunk = 512, running = 16, queue = 256, context = 512, texts = 8192;
     int64_t answers_bytes = 64 << 20;
     bool cache = true;
+    SpeculationSettings speculation = {};
     double drain_s = 30;
     HttpLimits http = {};
     AccessRules access = {};
@@ -155,7 +156,10 @@ class ServedRig {
             Embedder* embedder = nullptr)
       : pool(shape, s.pages, arena),
         engine(pool, execute, model.tokenizer,
-               {{.token_budget = s.chunk + s.running, .chunk = s.chunk, .max_running = s.running}, s.context, s.cache},
+               {{.token_budget = s.chunk + s.running, .chunk = s.chunk, .max_running = s.running},
+                s.context,
+                s.cache,
+                s.speculation},
                real_clock()),
         service({.host = "127.0.0.1",
                  .port = 0,

@@ -102,6 +102,7 @@ void EngineLoop::report() {
   if (engine_) {
     f.running = engine_->num_running(), f.waiting = engine_->num_waiting();
     f.pages = engine_->pool().num_pages();
+    if (engine_->speculation()) f.speculation = *engine_->speculation();
     const PrefixCache* cache = engine_->prefix_cache();
     if (f.steps % 16 == 0 || engine_->idle())
       f.held_pages = f.pages - engine_->pool().num_free() - (cache ? cache->num_idle_pages() : 0);

@@ -29,6 +29,7 @@ struct EngineFigures {
   int64_t pages = 0, cached_pages = 0;
   int64_t held_pages = 0;                      // by samples; counted at every 16th step and at rest
   int64_t prefix_asked = 0, prefix_found = 0;  // tokens
+  SpeculationFigures speculation;
   int64_t steps = 0, prompt_tokens = 0, generated_tokens = 0, preemptions = 0;
 };
 struct LoopReport {

@@ -3,6 +3,7 @@
 
 #include <random>
 
+#include "infer/speculate/ngram.h"
 #include "serve/client_testing.h"
 
 namespace tern {
@@ -94,13 +95,16 @@ TEST(ServedExactly, SixtyFourRequestsAtOnceSayWhatEachSaysAlone) {
     ServedRig::Setup setup;
     bool preempts;
   };
+  NgramProposer ngram;
+  const SpeculationSettings guesses{.proposer = &ngram, .most_tokens = 6, .budget = 40, .measured = false};
   const Case cases[] = {{{.pages = 2048, .chunk = 512, .running = 64}, false},
-                        {{.pages = 110, .page_tokens = 5, .chunk = 7, .running = 64}, true},
+                        {{.pages = 110, .page_tokens = 5, .chunk = 7, .running = 64, .speculation = guesses}, true},
                         {{.pages = 40, .page_tokens = 16, .chunk = 33, .running = 32, .cache = false}, true},
-                        {{.pages = 8192, .page_tokens = 1, .chunk = 64, .running = 9}, false}};
+                        {{.pages = 8192, .page_tokens = 1, .chunk = 64, .running = 9, .speculation = guesses}, false}};
   for (const Case& c : cases) {
     SCOPED_TRACE(testing::Message() << "pages of " << c.setup.page_tokens << ", chunks of " << c.setup.chunk
-                                    << ", cache " << c.setup.cache);
+                                    << ", cache " << c.setup.cache << ", guesses "
+                                    << (c.setup.speculation.proposer != nullptr));
     Arena arena;
     ServedRig rig(novels.served, novels.shape(c.setup.page_tokens), novels.executor(), c.setup, arena);
     std::vector<std::thread> clients;
@@ -119,6 +123,7 @@ TEST(ServedExactly, SixtyFourRequestsAtOnceSayWhatEachSaysAlone) {
     EXPECT_EQ(preemptions > 0, c.preempts) << preemptions;
     rig.end();
     EXPECT_EQ(rig.cut_off, 0);
+    if (const SpeculationFigures* f = rig.engine.speculation()) { EXPECT_GT(f->accepted, 20) << f->guessed; }
     if (c.setup.cache) { EXPECT_GT(rig.engine.prefix_cache()->found_tokens(), 200); }
   }
 }

@@ -40,6 +40,12 @@ std::vector<Figure> figures_of(const Metrics& m) {
           {"num_preemptions_total", "counter", "times a sample gave its pages to an older one and was computed again",
            number(e.preemptions)},
           {"generation_tokens_total", "counter", "tokens written", number(e.generated_tokens)},
+          {"spec_decode_num_draft_tokens_total", "counter", "guessed tokens that were computed",
+           number(e.speculation.guessed)},
+          {"spec_decode_num_accepted_tokens_total", "counter", "of them, those that were drawn",
+           number(e.speculation.accepted)},
+          {"spec_decode_speed_up", "gauge", "how many times as fast texts were written as without guesses (estimated)",
+           e.speculation.speed_up()},
           {"client_disconnects_total", "counter", "requests whose client left before the end", number(m.gone)},
           {"process_resident_memory_bytes", "gauge", "resident memory of the process",
            number(read_process_memory().resident_bytes)}};

@@ -59,6 +59,37 @@ TEST_F(Serve, AnswersAsGenerateWritesAndEndsWhenAsked) {
   EXPECT_NE(real_io().read(log).find("ended"), std::string::npos);
 }
 
+TEST_F(Serve, GuessesChangeNoAnswer) {
+  const std::string generate =
+      "generate " + kModel + " --prompt 'It was a dark, a dark, a dark, a dark' --max-tokens 60 ";
+  for (const std::string draw : {"", "--temperature 0.7 --seed 3 --samples 3 "}) {
+    const Json plain = parse_json(tern(generate + draw + "--json").text, "plain");
+    const Json guessed =
+        parse_json(tern(generate + draw + "--speculate ngram --draft-tokens 5 --json").text, "guessed");
+    EXPECT_EQ(guessed["samples"], plain["samples"]);
+    EXPECT_FALSE(plain.contains("speculation"));
+    EXPECT_GT(guessed["speculation"]["decoded_tokens"], 20);
+    EXPECT_LE(guessed["memory"]["peak_bytes"], guessed["memory"]["predicted_bytes"]);
+    EXPECT_GT(guessed["memory"]["predicted_bytes"], plain["memory"]["predicted_bytes"]) << "rows of guesses are priced";
+  }
+  const Outcome refused = tern(generate + "--draft-tokens 4 2>&1");
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_NE(refused.text.find("--draft-tokens: nothing is guessed without --speculate"), std::string::npos);
+  const std::string log = root_ + "/log5";
+  Child child({TERN_PROGRAM, "serve", kModel, "--port", "0", "--speculate", "ngram"}, log);
+  const uint16_t port = port_of(child, log);
+  ASSERT_NE(port, 0) << real_io().read(log);
+  const Json answer = Client(port)
+                          .ask("POST", "/v1/completions",
+                               R"({"prompt":"It was a dark, a dark, a dark, a dark","max_tokens":60,"temperature":0})")
+                          .json();
+  EXPECT_EQ(answer["choices"][0]["text"], parse_json(tern(generate + "--json").text, "generate")["text"]);
+  const Json metrics = Client(port).ask("GET", "/metrics.json").json();
+  EXPECT_GE(metrics["spec_decode_num_draft_tokens_total"], metrics["spec_decode_num_accepted_tokens_total"]);
+  child.signal(SIGTERM);
+  EXPECT_EQ(child.wait(), 0);
+}
+
 TEST_F(Serve, AdaptersAnswerAsGenerateWritesWithEach) {
   const ModelSpec base = describe_model(kModel, std::nullopt).spec;
   const auto adapters = random_adapters(base);

@@ -1,0 +1,74 @@
+#pragma once
+// How many guessed tokens a step computes behind the ends of its sequences: as many as make the most tokens a second, by
+// measured times of steps and measured acceptance; none where none pays. The aim is Nightjar's (methods/inference §3:
+// never slower than without); instead of its bandit over lengths the gain of each guess is known, as guesses that are
+// not computed are judged too by what is drawn.
+
+#include <optional>
+
+#include "base/clock.h"
+#include "infer/speculate/proposer.h"
+#include "infer/speculate/step_times.h"
+
+#include <unordered_map>
+
+namespace tern {
+
+struct SpeculationSettings {
+  Proposer* proposer = nullptr;  // null: none. It must outlive the engine
+  int64_t most_tokens = 16;      // of a sequence in a step
+  int64_t budget = 64;           // of all sequences in a step (guess_budget)
+  bool measured = true;          // false: all that is guessed, whatever it costs
+};
+
+/// So far. Seconds are of steps that only decoded, with guessing and drawing.
+struct SpeculationFigures {
+  int64_t guessed = 0, accepted = 0;      // tokens computed behind ends; of them, those that were drawn
+  int64_t steps = 0, with_guesses = 0;    // that only decoded; of them, those with guesses
+  int64_t tokens = 0;                     // drawn in them
+  double seconds = 0, plain_seconds = 0;  // they took; their tokens one at a time would have taken, by measured steps
+  double acceptance() const { return guessed > 0 ? static_cast<double>(accepted) / static_cast<double>(guessed) : 0; }
+  double speed_up() const { return seconds > 0 && plain_seconds > 0 ? plain_seconds / seconds : 1; }
+};
+
+class Speculation {
+ public:
+  Speculation(const SpeculationSettings&, const Clock&);
+  /// The guesses to compute for each ask, in a step in which `decoding` sequences draw.
+  std::vector<std::vector<int32_t>> propose(std::span<const ProposalAsk>, int64_t decoding);
+  /// What a sequence drew, the first token where its first guess was; `computed` of the guesses were in the batch.
+  void drawn(uint64_t sequence, std::span<const int32_t> tokens, int64_t computed);
+  /// A step that only decoded.
+  void observe(int64_t decoding, int64_t rows, int64_t tokens, double compute_s, double draw_s);
+  void forget(uint64_t sequence);
+  const SpeculationFigures& figures() const { return figures_; }
+
+ private:
+  /// Of the last guesses, older ones counting less.
+  struct Rates {
+    std::array<double, kGuessClasses> tried{}, right{};
+    void add(uint8_t kind, bool is_right, double keep);
+  };
+  struct Text {
+    Rates rates;
+    std::vector<Guess> guesses;  // of this step
+  };
+  double rate(const Text&, uint8_t kind) const;
+  std::vector<int64_t> lengths(std::span<const ProposalAsk>, int64_t decoding);
+  int64_t depth(int64_t decoding, int64_t asked);
+
+  SpeculationSettings settings_;
+  const Clock& clock_;
+  StepTimes times_;                         // without drawing
+  std::optional<double> draw_s_, guess_s_;  // of a token; of a guess to each of a batch
+  Rates rates_;                             // of all texts
+  std::unordered_map<uint64_t, Text> texts_;
+  int64_t wait_ = 0, next_wait_ = 1;  // steps until a proposer that costs time is tried again
+  double guessing_s_ = 0;             // of this step
+  SpeculationFigures figures_;
+};
+
+/// Rows that guesses may add to a batch of so many sequences: memory is laid out for them.
+int64_t guess_budget(int64_t sequences, int64_t most_tokens);
+
+}  // namespace tern

@@ -1,0 +1,129 @@
+// How many guesses a step computes, in virtual time with known costs and known acceptance.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "infer/speculate/speculation.h"
+
+namespace tern {
+namespace {
+
+struct World {
+  double step_s = 1e-3, row_s = 0.1e-3, jump_s = 0;  // of a step; of each row; beyond 8 rows once more
+  double guess_s = 0;                                // of one guess to each
+  std::array<double, kGuessClasses> right{};         // chance of a guess, by its kind
+  double seconds(int64_t rows) const { return step_s + row_s * static_cast<double>(rows) + (rows > 8 ? jump_s : 0); }
+};
+
+// Guesses of random kinds, right as often as the world says: a right guess is token 1, others are 0.
+class WorldsGuesses : public Proposer {
+ public:
+  WorldsGuesses(const World& world, VirtualClock& clock) : world_(world), clock_(clock) {}
+  std::vector<std::vector<Guess>> propose(std::span<const ProposalAsk> asks) override {
+    std::vector<std::vector<Guess>> all(asks.size());
+    int64_t most = 0;
+    for (size_t i = 0; i < asks.size(); ++i) {
+      const auto kind = static_cast<uint8_t>(random_() % kGuessClasses);
+      most = std::max(most, asks[i].most);
+      for (int64_t k = 0; k < asks[i].most; ++k)
+        all[i].push_back({std::uniform_real_distribution<double>()(random_) < world_.right[kind] ? 1 : 0, kind});
+    }
+    clock_.advance_ns(static_cast<int64_t>(1e9 * world_.guess_s * static_cast<double>(most)));
+    return all;
+  }
+  void forget(uint64_t) override {}
+  bool costs_time() const override { return world_.guess_s > 0; }
+
+ private:
+  const World& world_;
+  VirtualClock& clock_;
+  std::mt19937 random_{5};
+};
+
+// Tokens a second of `batch` texts over so many steps; every 50th step is held up.
+double speed(const World& world, int64_t batch, const SpeculationSettings& settings, int64_t steps) {
+  VirtualClock clock;
+  WorldsGuesses guesses(world, clock);
+  SpeculationSettings s = settings;
+  s.proposer = &guesses;
+  s.budget = 200;
+  Speculation speculation(s, clock);
+  std::mt19937 random(3);
+  std::lognormal_distribution<double> noise(0, 0.05);
+  std::vector<ProposalAsk> asks;
+  for (int64_t i = 0; i < batch; ++i) asks.push_back({.sequence = static_cast<uint64_t>(i), .most = s.most_tokens});
+  double seconds = 0;
+  int64_t all = 0;
+  for (int64_t step = 0; step < steps; ++step) {
+    const int64_t begin_ns = clock.now_ns();
+    const auto chosen =
+        s.most_tokens > 0 ? speculation.propose(asks, batch) : std::vector<std::vector<int32_t>>(asks.size());
+    seconds += seconds_between(begin_ns, clock.now_ns());
+    int64_t rows = batch, tokens = 0;
+    for (size_t i = 0; i < asks.size(); ++i) {
+      std::vector<int32_t> drawn;
+      for (const int32_t token : chosen[i])
+        if (drawn.push_back(1), token != 1) break;
+      if (std::ssize(drawn) == std::ssize(chosen[i]) && (drawn.empty() || chosen[i].back() == 1)) drawn.push_back(1);
+      tokens += std::ssize(drawn), rows += std::ssize(chosen[i]);
+      speculation.drawn(asks[i].sequence, drawn, std::ssize(chosen[i]));
+    }
+    const double took = world.seconds(rows) * noise(random) * (step % 50 == 7 ? 4 : 1);
+    speculation.observe(batch, rows, tokens, took, 1e-6 * static_cast<double>(tokens));
+    seconds += took + 1e-6 * static_cast<double>(tokens);
+    all += tokens;
+  }
+  return static_cast<double>(all) / seconds;
+}
+
+TEST(SpeculationLength, IsNeverMuchSlowerThanNoneAndNearTheBestFixedOne) {
+  const std::array<double, kGuessClasses> none{}, rare{0, 0.05, 0.05, 0.1, 0.1, 0.1, 0.2, 0.2},
+      mixed{0, 0.1, 0.2, 0.4, 0.6, 0.8, 0.9, 0.97}, sure{0.9, 0.9, 0.95, 0.95, 0.97, 0.97, 0.99, 0.99};
+  const World costs[] = {{.row_s = 0.02e-3},                    // rows next to nothing
+                         {.row_s = 0.1e-3},                     //
+                         {.row_s = 0.05e-3, .jump_s = 1e-3},    // a step between 8 and 9 rows
+                         {.step_s = 0, .row_s = 1e-3},          // each row as long as the first: nothing can be won
+                         {.row_s = 0.1e-3, .guess_s = 0.1e-3},  // a guess takes a tenth of a step
+                         {.row_s = 0.1e-3, .guess_s = 1e-3}};   // as long as a step
+  double worst = 10, nearest = 10;
+  for (World world : costs)
+    for (const auto& right : {none, rare, mixed, sure})
+      for (const int64_t batch : {1, 4, 16}) {
+        world.right = right;
+        const int64_t steps = 4000;
+        const double plain = speed(world, batch, {.most_tokens = 0}, steps);
+        const double got = speed(world, batch, {.most_tokens = 8}, steps);
+        double best = plain;
+        for (const int64_t fixed : {1, 2, 4, 8})
+          best = std::max(best, speed(world, batch, {.most_tokens = fixed, .measured = false}, steps / 4));
+        worst = std::min(worst, got / plain);
+        nearest = std::min(nearest, got / best);
+        EXPECT_GT(got / plain, 0.97) << "step " << world.step_s << ", row " << world.row_s << ", guess "
+                                     << world.guess_s << ", right " << right[4] << ", batch " << batch;
+        EXPECT_GT(got / best, 0.9) << "step " << world.step_s << ", row " << world.row_s << ", guess " << world.guess_s
+                                   << ", right " << right[4] << ", batch " << batch;
+      }
+  std::printf("least speed beside none %.3f, beside the best fixed number of guesses %.3f\n", worst, nearest);
+}
+
+TEST(SpeculationLength, TimesBetweenThoseSeenAreTakenFromBoth) {
+  StepTimes times;
+  EXPECT_FALSE(times.knows(4));
+  EXPECT_EQ(times.estimate(4), 0);
+  times.observe(4, 1.0);
+  EXPECT_TRUE(times.knows(4) && times.knows(5) && !times.knows(8));
+  EXPECT_DOUBLE_EQ(times.estimate(4), 1.0);
+  EXPECT_GT(times.estimate(40), 1.0);
+  times.observe(8, 3.0);
+  EXPECT_DOUBLE_EQ(times.estimate(6), 2.0);
+  times.observe(8, 300.0);  // held up
+  EXPECT_LT(times.estimate(8), 3.2);
+  for (int i = 0; i < StepTimes::kMemory + 1; ++i) times.observe(4, 1.0);
+  EXPECT_FALSE(times.knows(8));
+  for (int64_t rows = 1; rows < 5000; ++rows) times.observe(rows, 1e-3 * static_cast<double>(rows));
+  EXPECT_NEAR(times.estimate(4990), 4.99, 0.8);
+}
+
+}  // namespace
+}  // namespace tern

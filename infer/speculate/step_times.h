@@ -1,0 +1,31 @@
+#pragma once
+// How long a step takes, by the rows it computes: learned as the engine runs.
+
+#include <array>
+#include <cstdint>
+
+namespace tern {
+
+/// Typical seconds by number of rows, of the last kMemory steps: what is older is forgotten, so that one slow step on a
+/// busy machine, or another length of the texts, does not decide for long.
+class StepTimes {
+ public:
+  static constexpr int64_t kMemory = 128;
+  void observe(int64_t rows, double seconds);
+  /// Between what was seen; beyond it hopeful, so that it is tried: a further row takes a tenth of what a row took.
+  double estimate(int64_t rows) const;
+  /// Whether steps of about so many rows were seen lately.
+  bool knows(int64_t rows) const;
+
+ private:
+  struct Entry {
+    int64_t rows = 0, step = 0;
+    double seconds = -1;  // < 0: never seen
+  };
+  bool is_fresh(const Entry& e) const { return e.seconds >= 0 && steps_ - e.step <= kMemory; }
+
+  std::array<Entry, 128> entries_;  // up to 16 rows one each, then eight for each doubling
+  int64_t steps_ = 0;
+};
+
+}  // namespace tern
