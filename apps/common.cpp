@@ -52,6 +52,16 @@ std::optional<DType> dtype_option(const Options& options) {
   return dtype_from_name(options.text("dtype"));
 }
 
+std::optional<KvType> kv_option(const Options& options, DType computed) {
+  if (!options.has("kv-dtype")) return {};
+  const KvType kept = kv_type_from_name(options.text("kv-dtype")).value(), own = kv_type_of(computed);
+  if (kept < own)
+    throw Error(ErrorKind::usage,
+                "--kv-dtype {}: keys and values are computed in {}, no more of them can be kept; leave it out",
+                name_of(kept), name_of(own));
+  return kept == own ? std::nullopt : std::optional(kept);
+}
+
 MemoryBudget memory_budget(const Options& options) {
   const int64_t program = program_bytes(), resident = read_process_memory().resident_bytes;
   if (options.has("memory")) {

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/dtype.h"
 #include "base/json.h"
+#include "base/kv_type.h"
 #include "base/progress.h"
 #include "formats/data/token_data.h"
 #include "model/model_files.h"
@@ -31,6 +32,8 @@ std::string today();
 int apply_threads(const Options&);
 /// --dtype if given.
 std::optional<DType> dtype_option(const Options&);
+/// --kv-dtype if given and another type than keys and values are computed in. Errors: usage: a wider one.
+std::optional<KvType> kv_option(const Options&, DType computed);
 /// --memory or what is free, less the program itself. Call before anything large is allocated: what is resident then
 /// counts as the program itself.
 MemoryBudget memory_budget(const Options&);

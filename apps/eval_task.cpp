@@ -91,6 +91,7 @@ void run_choices(TaskRun& run, const std::function<bool(size_t)>& on_done) {
     for (const Window& w : windows) longest = std::max(longest, static_cast<int64_t>(w.tokens.size()) - 1);
   }
   const int64_t batch = run.options.integer("batch");
+  const std::optional<KvType> kv = kv_option(run.options, model.dtype);
   const WeightsIn in = check_memory(
       run,
       {.context = longest, .sequences = 0, .page_tokens = 16, .iteration_tokens = batch * longest, .logit_rows = 0});
@@ -100,7 +101,7 @@ void run_choices(TaskRun& run, const std::function<bool(size_t)>& on_done) {
   for (size_t first = run.rows.size(); first < run.task.items.size(); first += at_once) {
     const std::vector<TaskItem> items = slice(run.task, first, at_once);
     const std::vector<Window> windows = windows_of(items);
-    const auto scores = choice_scores(items, windows, ragged_losses(model.spec, weights, windows, batch, arena));
+    const auto scores = choice_scores(items, windows, ragged_losses(model.spec, weights, windows, batch, arena, kv));
     for (size_t i = 0; i < items.size(); ++i) run.add(choice_row(items[i], scores[i]));
     if (!on_done(run.rows.size())) return;
   }
@@ -173,14 +174,18 @@ void run_answers(TaskRun& run, const std::function<bool(size_t)>& on_done) {
     longest = std::max(longest, length);
   }
   const int64_t batch = std::min(options.integer("batch"), static_cast<int64_t>(run.task.items.size()));
-  const InferenceNeeds needs{
-      .context = longest, .sequences = batch, .page_tokens = 16, .iteration_tokens = 128 + batch, .logit_rows = batch};
+  const InferenceNeeds needs{.context = longest,
+                             .sequences = batch,
+                             .page_tokens = 16,
+                             .iteration_tokens = 128 + batch,
+                             .logit_rows = batch,
+                             .kv = kv_option(options, model.dtype)};
   const WeightsIn in = check_memory(run, needs);
   Arena arena;
   const ModelWeights weights = load_for_inference(model, arena, in);
   const bool turned = model.spec.rope.kind != RopeKind::none;
   const RopeTable rope = turned ? rope_table(model.spec, longest, longest) : RopeTable{};
-  KvPool pool(kv_shape(model.spec, needs.page_tokens, model.dtype), kv_pages(needs), arena);
+  KvPool pool(kv_shape(model.spec, model.dtype, needs), kv_pages(needs), arena);
   Engine engine(pool, model_executor(model.spec, weights, turned ? &rope : nullptr, arena), &*model.tokenizer,
                 {.scheduler = {.token_budget = 128 + batch, .chunk = 128, .max_running = batch}, .context = longest},
                 real_clock());
@@ -235,6 +240,7 @@ Json question_of(const TaskRun& run) {
             {"dtype", name_of(run.model.dtype)}};
   const Options& o = run.options;
   if (in_integers(o)) q["arithmetic"] = o.text("arithmetic");
+  if (const auto kv = kv_option(o, run.model.dtype)) q["kv_dtype"] = name_of(*kv);
   if (run.task.kind == TaskKind::choice) return q;
   q["max_tokens"] = o.has("max-tokens") ? o.integer("max-tokens") : 256;
   q["extract"] = o.has("extract") ? Json(o.text("extract")) : Json();
@@ -254,6 +260,7 @@ void report(const TaskRun& run, double seconds) {
                 {"items", run.rows.size()},
                 {"bos", run.bos_rule},
                 {"dtype", name_of(run.model.dtype)},
+                {"kv_dtype", name_of(kv_option(run.options, run.model.dtype).value_or(kv_type_of(run.model.dtype)))},
                 {"arithmetic", run.options.text("arithmetic")},
                 {"instruction_set", name_of(active_isa())}};
     for (const Figure& f : figures)

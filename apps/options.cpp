@@ -324,6 +324,8 @@ std::vector<OptionSpec> make_options() {
       {.name = "output", .verbs = "export", .type = path, .unit = "PATH", .help = "the directory, or the .gguf file, to write; must not be there yet"},
       {.name = "output", .verbs = "quantize", .type = path, .unit = "FILE", .help = "the .gguf file to write, or the directory, in types of tern's own too; must not be there yet"},
       {.name = "method", .verbs = "quantize", .type = choice, .fallback = "rtn", .help = "rtn: every block by itself; gptq: scales searched, and errors taken back by later columns, for the inputs that --data gives; lcq: gptq with tables learned for each matrix", .choices = {"rtn", "gptq", "lcq"}},
+      {.name = "report", .verbs = "quantize", .type = path, .unit = "FILE", .help = "write what it cost here, by the name's end as .txt, .json or .html: KL divergence, perplexity, bits per byte and same top token on each --valid-data, every tensor's error, bytes"},
+      {.name = "valid-data", .verbs = "quantize", .type = list, .unit = "FILE", .help = "of --report: a text to measure on, which calibration should not have seen; may be given several times"},
       {.name = "bits", .verbs = "quantize", .type = choice, .fallback = "4", .help = "--method lcq: bits of a code; 0.25 more per weight say table and scale", .choices = {"2", "3", "4"}},
       {.name = "calibration-tokens", .verbs = "quantize", .type = integer, .fallback = "32768", .unit = "N", .help = "--method gptq, lcq: tokens of --data to run through the layers, at most", .min = 1, .max = 1e9},
       {.name = "type", .verbs = "quantize", .type = choice, .fallback = "q4_0", .help = "of the layers' matrices; u4, u3, u2: an f32 scale and offset per 64, in a directory", .choices = {"q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "u4", "u3", "u2"}},
@@ -423,6 +425,7 @@ std::vector<OptionSpec> make_options() {
       {.name = "chunk", .verbs = "generate serve", .type = integer, .fallback = "512", .unit = "TOKENS", .help = "prompt tokens read at a time; changes speed and memory, not the result", .min = 1, .max = kMaxCount},
       {.name = "weights", .verbs = "generate chat serve", .type = choice, .fallback = "auto", .help = "where weights are read from. Safetensors in bf16 on tiles: the mapped file, or a copy in huge pages (a token takes 15 to 32 % less time, the start of 1.1B weights 0.4 to 5 s more); auto: a copy from 256 tokens on, a chat counting its context, where memory has room for both. GGUF: mapped leaves matrices as the file codes them: the same answers, a fraction of the memory, seldom faster; copied decodes them at the start; auto decodes them where that fits. Others are packed at the start (0.4 s and more for 1.1B)", .choices = {"auto", "mapped", "copied"}},
       {.name = "arithmetic", .verbs = "generate chat serve eval", .type = choice, .fallback = "kept", .help = "what a GGUF file's matrices are multiplied by. kept: the decoded weights' bits; int8: activations are rounded to 8 bits in groups of 32 and multiplied with the codes as integers: other answers (the page on quantization says how far), the same on every processor; a token takes less time where it waits for decoding", .choices = {"kept", "int8"}},
+      {.name = "kv-dtype", .verbs = "generate chat eval serve", .type = choice, .help = "how keys and values are kept; not given: as they are computed; bf16, q8, q4 take less memory and round: 8 or 4 bits each and a scale for every token and head", .choices = {"f32", "bf16", "q8", "q4"}},
       {.name = "page", .verbs = "generate serve", .type = integer, .fallback = "16", .unit = "TOKENS", .help = "tokens per page of the key-value cache; does not change the result", .min = 1, .max = 65536},
 
       // generate, chat, serve: guesses.
@@ -535,7 +538,7 @@ std::vector<OptionSpec> make_options() {
       {.name = "users", .verbs = "plan", .type = integer, .unit = "N", .help = "of --inference: sequences at once; not given: one, or with --ttft or --tpot as many as keep them", .min = 1, .max = 65536},
       {.name = "ttft", .verbs = "plan", .type = seconds, .unit = "TIME", .help = "of --inference: most time to a first token, such as 500ms", .min = 0, .above_min = true},
       {.name = "tpot", .verbs = "plan", .type = seconds, .unit = "TIME", .help = "of --inference: most time per token after it, such as 40ms", .min = 0, .above_min = true},
-      {.name = "kv-dtype", .verbs = "plan", .type = choice, .help = "of --inference: how keys and values are kept; not given: as --dtype; q8, q4: 8.5 and 4.5 bits", .choices = {"f32", "bf16", "q8", "q4"}},
+      {.name = "kv-dtype", .verbs = "plan", .type = choice, .help = "of --inference: how keys and values are kept; not given: as --dtype; q8, q4: 8 or 4 bits each, 16 more for every token and head", .choices = {"f32", "bf16", "q8", "q4"}},
       {.name = "weight-dtype", .verbs = "plan", .type = choice, .help = "of --inference: how weights are kept; not given: as --dtype", .choices = {"f32", "bf16", "q8", "q4"}},
 
       // plan calibrate, plan table.

@@ -33,7 +33,8 @@ InferenceFit engine_fit(const ModelSpec& spec, const InferenceJob& job, int64_t 
                              .sequences = users,
                              .page_tokens = job.page,
                              .iteration_tokens = iteration_tokens(job.prompt, job.chunk, users),
-                             .logit_rows = users};
+                             .logit_rows = users,
+                             .kv = job.kv == kv_kept_as(job.dtype) ? std::nullopt : std::optional(job.kv)};
   return inference_fit(spec, job.dtype, needs);
 }
 
@@ -155,13 +156,13 @@ InferenceJob inference_job(const Options& o, bool engine) {
   if (o.given("max-tensor")) job.most_tensor = o.integer("max-tensor");
   if (o.given("max-stages")) job.most_stages = o.integer("max-stages");
   job.weights = o.has("weight-dtype") ? stored_named(o.text("weight-dtype")) : stored_as(job.dtype);
-  job.kv = o.has("kv-dtype") ? stored_named(o.text("kv-dtype")) : stored_as(job.dtype);
-  if (engine && (job.weights != stored_as(job.dtype) || job.kv != stored_as(job.dtype)))
+  job.kv = o.has("kv-dtype") ? kv_type_from_name(o.text("kv-dtype")).value() : kv_kept_as(job.dtype);
+  if (engine) kv_option(o, job.dtype);  // throws what tern generate would
+  if (engine && job.weights != stored_as(job.dtype))
     throw Error(
         ErrorKind::usage,
-        "plan: the cluster file has tern's own rates, and this engine keeps weights, keys and values in the type it "
-        "computes in; leave --{} out, or choose --dtype f32 or bf16",
-        job.weights != stored_as(job.dtype) ? "weight-dtype" : "kv-dtype");
+        "plan: the cluster file has tern's own rates, and this engine keeps weights in the type it computes in; leave "
+        "--weight-dtype out, or choose --dtype f32 or bf16");
   if (o.has("ttft")) job.ttft_s = o.real("ttft");
   if (o.has("tpot")) job.tpot_s = o.real("tpot");
   if (o.has("users"))

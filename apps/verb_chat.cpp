@@ -50,19 +50,20 @@ void talk(std::string_view given) {
   std::fwrite(text.data(), 1, text.size(), stderr);
 }
 
-InferenceNeeds needs_of(int64_t context, const SpeculationChoice& speculation) {
+InferenceNeeds needs_of(int64_t context, std::optional<KvType> kv, const SpeculationChoice& speculation) {
   InferenceNeeds needs{.context = context,
                        .sequences = 1,
                        .page_tokens = kPage,
                        .iteration_tokens = std::min(kChunk, context),
-                       .logit_rows = 1};
+                       .logit_rows = 1,
+                       .kv = kv};
   speculation.add_to(needs, 1);
   return needs;
 }
 
 // --context, else what the model allows up to a usual length, halved until it fits.
 int64_t choose_context(const Options& options, const ModelDescription& model, const MemoryBudget& budget,
-                       const CodedBytes& coded, const SpeculationChoice& speculation) {
+                       const CodedBytes& coded, std::optional<KvType> kv, const SpeculationChoice& speculation) {
   const int64_t most = model_context(model);
   if (options.has("context")) {
     if (options.integer("context") > most)
@@ -71,7 +72,7 @@ int64_t choose_context(const Options& options, const ModelDescription& model, co
   }
   int64_t context = std::min(most, kUsualContext);
   while (context > kLeastContext &&
-         inference_fit(model.spec, model.dtype, needs_of(context, speculation), coded).total() > budget.bytes)
+         inference_fit(model.spec, model.dtype, needs_of(context, kv, speculation), coded).total() > budget.bytes)
     context /= 2;
   return context;
 }
@@ -321,9 +322,10 @@ int run_chat(const Options& options) {
   const MemoryBudget budget = memory_budget(options);
   const int64_t least =
       options.has("context") ? options.integer("context") : std::min(kLeastContext, model_context(model));
-  const CodedBytes coded = stays_coded(options, model, needs_of(least, speculation), budget);
-  const int64_t context = choose_context(options, model, budget, coded, speculation);
-  const InferenceNeeds needs = needs_of(context, speculation);
+  const std::optional<KvType> kv = kv_option(options, model.dtype);
+  const CodedBytes coded = stays_coded(options, model, needs_of(least, kv, speculation), budget);
+  const int64_t context = choose_context(options, model, budget, coded, kv, speculation);
+  const InferenceNeeds needs = needs_of(context, kv, speculation);
   check_fit(model.spec, model.dtype, needs, budget, coded);
   Arena arena;
   const InferenceFit fit = inference_fit(model.spec, model.dtype, needs, coded);
@@ -331,7 +333,7 @@ int run_chat(const Options& options) {
   const ModelWeights weights = load_for_inference(model, arena, place.in);
   const bool turned = model.spec.rope.kind != RopeKind::none;
   const RopeTable rope = turned ? rope_table(model.spec, context, context) : RopeTable{};
-  KvPool pool(kv_shape(model.spec, kPage, model.dtype), kv_pages(needs), arena);
+  KvPool pool(kv_shape(model.spec, model.dtype, needs), kv_pages(needs), arena);
   Engine engine(pool, model_executor(model.spec, weights, turned ? &rope : nullptr, arena), &*model.tokenizer,
                 {.scheduler = {.token_budget = kChunk, .chunk = kChunk, .max_running = 1},
                  .context = context,

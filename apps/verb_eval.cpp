@@ -70,6 +70,7 @@ Json question_of(const Options& options, const ModelDescription& model, const Ev
             {"stride", work.report.stride},         {"windows", work.windows.size()},
             {"bos", work.report.bos_rule},          {"dtype", name_of(model.dtype)}};
   if (in_integers(options)) q["arithmetic"] = options.text("arithmetic");
+  if (const auto kv = kv_option(options, model.dtype)) q["kv_dtype"] = name_of(*kv);
   return q;
 }
 
@@ -82,6 +83,7 @@ void finish_json(const Options& options, const ModelDescription& model, Json out
   out["model"] = options.positional("MODEL");
   out["data"] = options.text("data");
   out["dtype"] = name_of(model.dtype);
+  out["kv_dtype"] = name_of(kv_option(options, model.dtype).value_or(kv_type_of(model.dtype)));
   out["arithmetic"] = options.text("arithmetic");
   out["instruction_set"] = name_of(active_isa());
   out["seconds"] = seconds;
@@ -114,13 +116,15 @@ int run_perplexity(const Options& options, const ModelDescription& model) {
   const size_t before = losses.size();
   try {
     Progress progress("eval", static_cast<int64_t>(work.windows.size()), real_clock(), {}, "windows");
-    const auto more = window_losses_from(before, model.spec, weights, work.windows, work.masks, batch, arena,
-                                         [&](size_t first, std::span<const double> part) {
-                                           if (log)
-                                             for (const double loss : part) log->append({{"loss", loss}});
-                                           progress.update(static_cast<int64_t>(first + part.size()));
-                                           return !stop_requested();
-                                         });
+    const auto more = window_losses_from(
+        before, model.spec, weights, work.windows, work.masks, batch, arena,
+        [&](size_t first, std::span<const double> part) {
+          if (log)
+            for (const double loss : part) log->append({{"loss", loss}});
+          progress.update(static_cast<int64_t>(first + part.size()));
+          return !stop_requested();
+        },
+        kv_option(options, model.dtype));
     losses.insert(losses.end(), more.begin(), more.end());
     progress.finish();
   } catch (const Error& error) {
@@ -205,8 +209,9 @@ int run_compare_models(const Options& options, const ModelDescription& model) {
   const int64_t start_ns = real_clock().now_ns();
   try {
     Progress progress("compare", static_cast<int64_t>(work.windows.size()), real_clock(), {}, "windows");
-    compare_windows({reference.spec, reference_weights}, {model.spec, weights}, work.windows, work.masks, batch, arena,
-                    all.size(), [&](size_t first, const std::vector<WindowDifference>& part) {
+    const ComparedModel compared{model.spec, weights, kv_option(options, model.dtype)};
+    compare_windows({reference.spec, reference_weights}, compared, work.windows, work.masks, batch, arena, all.size(),
+                    [&](size_t first, const std::vector<WindowDifference>& part) {
                       for (const WindowDifference& d : part)
                         if (log) log->append(row_of(d));
                       all.insert(all.end(), part.begin(), part.end());

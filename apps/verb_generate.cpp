@@ -164,7 +164,8 @@ int run_generate(const Options& options) {
                        .sequences = request.num_samples,
                        .page_tokens = options.integer("page"),
                        .iteration_tokens = 1,
-                       .logit_rows = request.num_samples};
+                       .logit_rows = request.num_samples,
+                       .kv = kv_option(options, model.dtype)};
   const SpeculationChoice speculation(options, request.num_samples);
   limits.speculation = speculation.settings();
   const MemoryBudget budget = memory_budget(options);
@@ -182,7 +183,7 @@ int run_generate(const Options& options) {
   const ModelWeights& weights = loaded.weights();
   const RopeTable rope =
       model.spec.rope.kind == RopeKind::none ? RopeTable{} : rope_table(model.spec, limits.context, limits.context);
-  KvPool pool(kv_shape(model.spec, needs.page_tokens, model.dtype), kv_pages(needs), arena);
+  KvPool pool(kv_shape(model.spec, model.dtype, needs), kv_pages(needs), arena);
   const double load_s = seconds_between(start_ns, clock.now_ns());
   if (model.tokenizer->has_chat_template())
     log_info(
@@ -222,6 +223,7 @@ int run_generate(const Options& options) {
     out["settings"]["seed"] = {{"value", request.sampling.seed},
                                {"origin", options.given("seed") ? options.value("seed").where : "default"}};
     out["settings"]["dtype"] = name_of(model.dtype);
+    out["settings"]["kv_dtype"] = name_of(pool.shape().type);
     out["settings"]["context"] = limits.context;
     out["settings"]["threads"] = threads;
     out["settings"]["instruction_set"] = name_of(active_isa());

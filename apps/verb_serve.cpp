@@ -120,7 +120,8 @@ Room find_room(const Options& options, const ModelDescription& model, int64_t lo
                 .sequences = 1,
                 .page_tokens = options.integer("page"),
                 .logit_rows = running + speculation.budget(),
-                .adapters = model.beside};
+                .adapters = model.beside,
+                .kv = kv_option(options, model.dtype)};
   if (options.has("context")) {
     room.needs.context = options.integer("context");
     if (room.needs.context > most)
@@ -275,7 +276,7 @@ int run_serve(const Options& options) {
   std::optional<KvPool> pool;
   std::optional<Engine> engine;
   if (writes) {
-    pool.emplace(kv_shape(model.spec, room.needs.page_tokens, model.dtype), kv_pages(room.needs), arena);
+    pool.emplace(kv_shape(model.spec, model.dtype, room.needs), kv_pages(room.needs), arena);
     const EngineLimits limits{.scheduler = {.token_budget = room.chunk + settings.rules.max_running,
                                             .chunk = room.chunk,
                                             .max_running = settings.rules.max_running},
@@ -298,6 +299,7 @@ int run_serve(const Options& options) {
                 {"context", served.context},
                 {"pages", writes ? kv_pages(room.needs) : 0},
                 {"page_tokens", room.needs.page_tokens},
+                {"kv_dtype", name_of(room.needs.kv.value_or(kv_type_of(model.dtype)))},
                 {"max_running", settings.rules.max_running},
                 {"chat", served.chat != nullptr},
                 {"embedding_tokens", served.longest_text},

@@ -26,7 +26,8 @@ void compare_windows(const ComparedModel& reference, const ComparedModel& model,
     for (size_t r = 0; r < b.targets.size(); ++r)
       if (b.targets[r] >= 0) scored.push_back(static_cast<int32_t>(r));
     const auto hidden = [&](const ComparedModel& m, const RopeTable& rope) {
-      const Rows rows = make_rows(b.tokens, b.starts, m.spec.rope.kind == RopeKind::none ? nullptr : &rope);
+      Rows rows = make_rows(b.tokens, b.starts, m.spec.rope.kind == RopeKind::none ? nullptr : &rope);
+      rows.kv = m.kv;
       return model_forward(m.spec, m.weights, rows, nullptr, compute);
     };
     const Tensor x_reference = hidden(reference, ropes[0]), x = hidden(model, ropes[1]);
@@ -55,8 +56,8 @@ void compare_windows(const ComparedModel& reference, const ComparedModel& model,
         sums.kl += d.kl;
         sums.kl_squares += d.kl * d.kl;
         sums.kl_max = std::max(sums.kl_max, d.kl);
-        sums.loss += d.loss;
-        sums.reference_loss += d.reference_loss;
+        sums.loss += d.loss, sums.loss_squares += d.loss * d.loss;
+        sums.reference_loss += d.reference_loss, sums.reference_loss_squares += d.reference_loss * d.reference_loss;
       }
     }
     if (!on_batch(first, part))
@@ -65,17 +66,15 @@ void compare_windows(const ComparedModel& reference, const ComparedModel& model,
   }
 }
 
-CompareReport summarize(const std::vector<WindowDifference>& windows) {
-  WindowDifference sum;
-  for (const WindowDifference& w : windows) {
-    sum.tokens += w.tokens;
-    sum.same_top += w.same_top;
-    sum.kl += w.kl;
-    sum.kl_squares += w.kl_squares;
-    sum.kl_max = std::max(sum.kl_max, w.kl_max);
-    sum.loss += w.loss;
-    sum.reference_loss += w.reference_loss;
-  }
+WindowDifference& operator+=(WindowDifference& sum, const WindowDifference& w) {
+  sum.tokens += w.tokens, sum.same_top += w.same_top;
+  sum.kl += w.kl, sum.kl_squares += w.kl_squares, sum.kl_max = std::max(sum.kl_max, w.kl_max);
+  sum.loss += w.loss, sum.reference_loss += w.reference_loss;
+  sum.loss_squares += w.loss_squares, sum.reference_loss_squares += w.reference_loss_squares;
+  return sum;
+}
+
+CompareReport summarize(const WindowDifference& sum) {
   CompareReport r;
   r.tokens = sum.tokens;
   if (sum.tokens == 0) return r;
@@ -88,9 +87,18 @@ CompareReport summarize(const std::vector<WindowDifference>& windows) {
   r.max_kl = sum.kl_max;
   r.same_top = static_cast<double>(sum.same_top) / n;
   r.same_top_error = error(r.same_top, r.same_top);
-  r.perplexity = std::exp(sum.loss / n);
-  r.reference_perplexity = std::exp(sum.reference_loss / n);
+  r.loss = sum.loss / n, r.loss_error = error(r.loss, sum.loss_squares / n);
+  r.reference_loss = sum.reference_loss / n;
+  r.reference_loss_error = error(r.reference_loss, sum.reference_loss_squares / n);
+  r.perplexity = std::exp(r.loss);
+  r.reference_perplexity = std::exp(r.reference_loss);
   return r;
+}
+
+CompareReport summarize(const std::vector<WindowDifference>& windows) {
+  WindowDifference sum;
+  for (const WindowDifference& w : windows) sum += w;
+  return summarize(sum);
 }
 
 }  // namespace tern

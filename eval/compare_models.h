@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "eval/scores.h"
@@ -15,10 +16,12 @@ namespace tern {
 struct WindowDifference {
   int64_t tokens = 0, same_top = 0;
   double kl = 0, kl_squares = 0, kl_max = 0, loss = 0, reference_loss = 0;
+  double loss_squares = 0, reference_loss_squares = 0;
 };
 struct ComparedModel {
   const ModelSpec& spec;
-  const ModelWeights& weights;
+  WeightSource weights;           // lent ones are asked for once in each batch of windows
+  std::optional<KvType> kv = {};  // keys and values as a cache of that type keeps them (Rows)
 };
 /// One forward of each model per `batch` windows; logits of at most kCompareRows rows exist at a time.
 /// `masks` as in window_losses; may be empty. Begins with window `first`; `on_batch(first, differences)` after each;
@@ -34,8 +37,11 @@ struct CompareReport {
   int64_t tokens = 0;
   double mean_kl = 0, kl_error = 0, max_kl = 0;  // nats per token; the standard error of the mean
   double same_top = 0, same_top_error = 0;       // share of tokens
+  double loss = 0, loss_error = 0, reference_loss = 0, reference_loss_error = 0;  // nats per token
   double perplexity = 0, reference_perplexity = 0;
 };
+WindowDifference& operator+=(WindowDifference&, const WindowDifference&);
+CompareReport summarize(const WindowDifference&);
 CompareReport summarize(const std::vector<WindowDifference>&);
 
 }  // namespace tern

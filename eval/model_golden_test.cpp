@@ -39,6 +39,7 @@ struct Loaded {
 
 struct Setting {
   int64_t chunk = 128, page = 16, pages = 0, samples = 1;
+  std::optional<KvType> kv = {};
 };
 std::vector<Sample> run(Loaded& l, const std::vector<int32_t>& prompt, int64_t num_tokens, const Setting& s,
                         double temperature = 0, uint64_t first_sequence = 0) {
@@ -49,8 +50,9 @@ std::vector<Sample> run(Loaded& l, const std::vector<int32_t>& prompt, int64_t n
   request.sampling.temperature = temperature;
   request.sampling.seed = 3;
   request.first_sequence = first_sequence;
-  const InferenceNeeds needs{.context = l.model.spec.context, .sequences = s.samples, .page_tokens = s.page};
-  KvPool pool(kv_shape(l.model.spec, s.page, l.model.dtype), s.pages ? s.pages : kv_pages(needs), l.arena);
+  const InferenceNeeds needs{
+      .context = l.model.spec.context, .sequences = s.samples, .page_tokens = s.page, .kv = s.kv};
+  KvPool pool(kv_shape(l.model.spec, l.model.dtype, needs), s.pages ? s.pages : kv_pages(needs), l.arena);
   const EngineLimits limits{{.token_budget = s.chunk + s.samples, .chunk = s.chunk, .max_running = s.samples},
                             l.model.spec.context};
   Engine engine(pool, model_executor(l.model.spec, l.weights, l.rope.num_positions ? &l.rope : nullptr, l.arena),
@@ -114,6 +116,36 @@ TEST(ModelExactness, NothingAboutTheBatchChangesAToken) {
     }
     EXPECT_GT(preemptions, 0);
   }
+}
+
+// The same of a cache that rounds, with the losses of windows.
+TEST(ModelExactness, NothingAboutTheBatchChangesATokenOfARoundedCache) {
+  for (const std::string& path : golden_models())
+    for (const KvType kv : {KvType::bf16, KvType::q8, KvType::q4}) {
+      SCOPED_TRACE(path + ", " + std::string(name_of(kv)));
+      Loaded l(path);
+      const Json golden = read_json_file(path + "/generate.json");
+      const auto prompt = golden["greedy"][2]["prompt"].get<std::vector<int32_t>>();
+      const int64_t n = std::min<int64_t>(24, l.model.spec.context - static_cast<int64_t>(prompt.size()));
+      const auto together = run(l, prompt, n, {.samples = 3, .kv = kv}, 0.9);
+      const int64_t pages = (static_cast<int64_t>(prompt.size()) + n + 3) / 4 + 4;
+      const auto tight = run(l, prompt, n, {.chunk = 4, .page = 4, .pages = pages, .samples = 3, .kv = kv}, 0.9);
+      int64_t preemptions = 0;
+      for (uint64_t i = 0; i < 3; ++i) {
+        const Setting alone{.chunk = 3, .page = 5, .kv = kv};
+        EXPECT_EQ(run(l, prompt, n, alone, 0.9, i)[0].token_ids, together[i].token_ids) << "sample " << i;
+        EXPECT_EQ(tight[i].token_ids, together[i].token_ids) << "sample " << i << " under preemption";
+        preemptions += tight[i].num_preemptions;
+      }
+      EXPECT_GT(preemptions, 0);
+      const auto windows = stride_windows(golden["text"].get<std::vector<int32_t>>(), 9, 5, -1);
+      const auto losses = [&](int64_t batch, std::optional<KvType> as) {
+        return window_losses_from(
+            0, l.model.spec, l.weights, windows, {}, batch, l.arena, [](size_t, auto) { return true; }, as);
+      };
+      EXPECT_EQ(losses(3, kv), losses(1, kv));
+      EXPECT_NE(losses(1, kv), losses(1, {}));
+    }
 }
 
 // On one engine: requests come while others run, one leaves, the cache is too small for all.
@@ -203,6 +235,12 @@ TEST(InferenceFit, PredictsWhatIsCounted) {
     EXPECT_LE(arena.peak_total(), fit.loading_peak);
     const KvPool pool(kv_shape(model.spec, 16, DType::f32), 8, arena);
     EXPECT_EQ(arena.current_total(), fit.weights + fit.kv_cache);
+    for (const KvType kv : {KvType::bf16, KvType::q8, KvType::q4}) {
+      const InferenceNeeds needs{.context = 64, .sequences = 2, .page_tokens = 16, .iteration_tokens = 8, .kv = kv};
+      const int64_t before = arena.current_total();
+      const KvPool narrow(kv_shape(model.spec, DType::f32, needs), 8, arena);
+      EXPECT_EQ(arena.current_total() - before, inference_fit(model.spec, DType::f32, needs).kv_cache);
+    }
   }
 }
 

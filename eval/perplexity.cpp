@@ -26,7 +26,7 @@ std::vector<double> window_losses(const ModelSpec& spec, const ModelWeights& wei
 std::vector<double> window_losses_from(size_t first, const ModelSpec& spec, const ModelWeights& weights,
                                        const std::vector<Window>& windows,
                                        const std::vector<std::vector<uint8_t>>& masks, int64_t batch, Arena& arena,
-                                       const OnLosses& on_losses) {
+                                       const OnLosses& on_losses, std::optional<KvType> kv) {
   const WindowBatches batches(windows, masks, batch);
   batches.check(spec);
   const RopeTable rope = batches.rope(spec);
@@ -35,7 +35,8 @@ std::vector<double> window_losses_from(size_t first, const ModelSpec& spec, cons
   std::vector<double> losses;
   for (; first < windows.size(); first += static_cast<size_t>(batch)) {
     const BatchRows b = batches.rows(first);
-    const Rows rows = make_rows(b.tokens, b.starts, spec.rope.kind == RopeKind::none ? nullptr : &rope);
+    Rows rows = make_rows(b.tokens, b.starts, spec.rope.kind == RopeKind::none ? nullptr : &rope);
+    rows.kv = kv;
     const Tensor hidden = model_forward(spec, weights, rows, nullptr, compute);
     const std::vector<double> row_losses = head_losses(spec, weights, hidden, b.targets, compute);
     const size_t before = losses.size();

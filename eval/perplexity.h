@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -25,11 +26,12 @@ std::vector<double> window_losses(const ModelSpec&, const ModelWeights&, const s
                                   const std::vector<std::vector<uint8_t>>& masks, int64_t batch, Arena&,
                                   const std::function<bool(int64_t)>& on_window = {});
 
-/// The same from window `first` on, told batch by batch, to go on where another run stopped: the same numbers.
+/// The same from window `first` on, told batch by batch, to go on where another run stopped: the same numbers. `kv`: keys
+/// and values as a cache of that type keeps them (Rows).
 using OnLosses = std::function<bool(size_t first, std::span<const double> losses)>;
 std::vector<double> window_losses_from(size_t first, const ModelSpec&, const ModelWeights&, const std::vector<Window>&,
                                        const std::vector<std::vector<uint8_t>>& masks, int64_t batch, Arena&,
-                                       const OnLosses& on_losses);
+                                       const OnLosses& on_losses, std::optional<KvType> kv = {});
 
 /// The figures of one evaluation, with every denominator, so that it can be compared or not.
 struct PerplexityReport {

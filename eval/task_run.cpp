@@ -90,11 +90,16 @@ std::vector<std::vector<ChoiceScore>> choice_scores(std::span<const TaskItem> it
 }
 
 std::vector<double> ragged_losses(const ModelSpec& spec, const ModelWeights& weights,
-                                  const std::vector<Window>& windows, int64_t batch, Arena& arena) {
+                                  const std::vector<Window>& windows, int64_t batch, Arena& arena,
+                                  std::optional<KvType> kv) {
+  const auto losses_of = [&](const std::vector<Window>& some, int64_t at_once) {
+    return window_losses_from(
+        0, spec, weights, some, {}, at_once, arena, [](size_t, std::span<const double>) { return true; }, kv);
+  };
   const bool by_length = spec.rope.kind == RopeKind::dynamic || spec.rope.kind == RopeKind::longrope;
-  if (!by_length) return window_losses(spec, weights, windows, batch, arena);
+  if (!by_length) return losses_of(windows, batch);
   std::vector<double> losses;
-  for (const Window& w : windows) losses.push_back(window_losses(spec, weights, {w}, 1, arena).front());
+  for (const Window& w : windows) losses.push_back(losses_of({w}, 1).front());
   return losses;
 }
 

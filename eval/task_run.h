@@ -3,10 +3,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "base/kv_type.h"
 #include "eval/scores.h"
 #include "eval/task_file.h"
 #include "eval/windows.h"
@@ -36,8 +38,8 @@ std::vector<std::vector<ChoiceScore>> choice_scores(std::span<const TaskItem>, c
                                                     const std::vector<double>& losses);
 
 /// The losses of windows of any lengths, `batch` at a time; a model whose rotary table depends on the length runs one
-/// window at a time, so that no window depends on its neighbours.
+/// window at a time, so that no window depends on its neighbours. `kv` as in window_losses_from.
 std::vector<double> ragged_losses(const ModelSpec&, const ModelWeights&, const std::vector<Window>&, int64_t batch,
-                                  Arena&);
+                                  Arena&, std::optional<KvType> kv = {});
 
 }  // namespace tern

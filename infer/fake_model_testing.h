@@ -10,7 +10,7 @@
 namespace tern {
 
 inline constexpr int32_t kFakeVocab = 40;
-inline const KvShape kFakeShape{.layers = {{1, 1}}, .page_tokens = 4, .dtype = DType::f32};
+inline const KvShape kFakeShape{.layers = {{1, 1}}, .page_tokens = 4, .type = KvType::f32};
 
 // A stand-in for a model that really lives on the KV pages: it writes each token to its place, then draws logits from a
 // hash over everything its pages hold up to there. A wrong page, position or copy changes what it says.

@@ -19,8 +19,8 @@ void copy_page(const Tensor& storage, int32_t from, int32_t to) {
 
 }  // namespace
 
-KvShape kv_shape(const ModelSpec& spec, int64_t page_tokens, DType dtype) {
-  KvShape shape{std::vector<KvLayer>(static_cast<size_t>(spec.layers)), page_tokens, dtype};
+KvShape kv_shape(const ModelSpec& spec, int64_t page_tokens, KvType type) {
+  KvShape shape{std::vector<KvLayer>(static_cast<size_t>(spec.layers)), page_tokens, type};
   for (const Unit& unit : spec.units) {
     const AttentionSpec* attention = attention_of(unit);
     if (!attention || attention->cross) continue;
@@ -32,17 +32,20 @@ KvShape kv_shape(const ModelSpec& spec, int64_t page_tokens, DType dtype) {
 }
 
 int64_t KvShape::bytes_per_token() const {
-  int64_t numbers = 0;
-  for (const KvLayer& layer : layers) numbers += 2 * layer.kv_heads * layer.head_dim;
-  return numbers * size_of(dtype);
+  int64_t bytes = 0;
+  for (const KvLayer& layer : layers) bytes += 2 * layer.kv_heads * kv_row_bytes(type, layer.head_dim);
+  return bytes;
 }
 
 KvPool::KvPool(const KvShape& shape, int64_t num_pages, Arena& arena) : shape_(shape) {
   TERN_CHECK(shape.page_tokens >= 1 && num_pages >= 1, "KvPool: {} pages of {} tokens", num_pages, shape.page_tokens);
+  const DType dtype = is_coded(shape.type) ? DType::u8 : *dtype_of(shape.type);
   for (const KvLayer& layer : shape.layers)
     for (auto* store : {&keys_, &values_}) {
-      const Shape storage{num_pages, layer.kv_heads, shape.page_tokens, layer.head_dim};
-      store->push_back(storage.count() == 0 ? Tensor() : arena.allocate(shape.dtype, storage, MemoryClass::kv_cache));
+      const int64_t row = is_coded(shape.type) ? kv_row_bytes(shape.type, layer.head_dim) : layer.head_dim;
+      const Shape storage{num_pages, layer.kv_heads, shape.page_tokens, row};
+      const bool none = layer.kv_heads * layer.head_dim == 0;
+      store->push_back(none ? Tensor() : arena.allocate(dtype, storage, MemoryClass::kv_cache));
     }
   references_.assign(static_cast<size_t>(num_pages), 0);
   for (int64_t page = num_pages; page-- > 0;) free_.push_back(static_cast<int32_t>(page));
@@ -107,8 +110,13 @@ void KvPool::truncate(KvPages& sequence, int64_t length) {
 }
 
 KvView KvPool::view(std::span<const KvPages* const> sequences) const {
-  KvView view{
-      .page_tokens = shape_.page_tokens, .past = {}, .begins = {0}, .pages = {}, .keys = keys_, .values = values_};
+  KvView view{.page_tokens = shape_.page_tokens,
+              .past = {},
+              .begins = {0},
+              .pages = {},
+              .keys = keys_,
+              .values = values_,
+              .code = shape_.type};
   for (const KvPages* sequence : sequences) {
     view.past.push_back(sequence->length);
     view.pages.insert(view.pages.end(), sequence->pages.begin(), sequence->pages.end());

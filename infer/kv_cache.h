@@ -1,12 +1,13 @@
 #pragma once
-// Paged KV cache: fixed pages, reference counts, fork with copy-on-write. Bytes per token = 2·kv_heads·head_dim·size of
-// the dtype, summed over layers, each with its own heads. Source of the idea: Kwon et al. 2023, arXiv:2309.06180
+// Paged KV cache: fixed pages, reference counts, fork with copy-on-write. Bytes per token = 2·kv_heads·kv_row_bytes
+// (base/kv_type.h), summed over layers, each with its own heads. Source of the idea: Kwon et al. 2023, arXiv:2309.06180
 // (recalled).
 
 #include <cstdint>
 #include <span>
 #include <vector>
 
+#include "base/kv_type.h"
 #include "model/unit.h"
 
 namespace tern {
@@ -17,12 +18,16 @@ struct KvLayer {
 struct KvShape {
   std::vector<KvLayer> layers;
   int64_t page_tokens = 16;
-  DType dtype = DType::f32;
+  KvType type = KvType::f32;
   int64_t bytes_per_token() const;
   int64_t bytes_per_page() const { return bytes_per_token() * page_tokens; }
 };
 /// Of each layer the heads of its own attention. A layer with a window keeps all its keys.
-KvShape kv_shape(const ModelSpec&, int64_t page_tokens, DType);
+KvShape kv_shape(const ModelSpec&, int64_t page_tokens, KvType);
+/// Numbers as they are computed.
+inline KvShape kv_shape(const ModelSpec& spec, int64_t page_tokens, DType computed) {
+  return kv_shape(spec, page_tokens, kv_type_of(computed));
+}
 
 /// The pages of one sequence, and how many of its tokens have keys there. A plain value: the pool owns the memory.
 struct KvPages {
@@ -58,7 +63,7 @@ class KvPool {
 
  private:
   KvShape shape_;
-  std::vector<Tensor> keys_, values_;  // per layer (num_pages, kv_heads, page_tokens, head_dim); may be empty
+  std::vector<Tensor> keys_, values_;  // per layer, as a KvView has them; may be empty
   std::vector<int32_t> references_;    // per page
   std::vector<int32_t> free_;          // a stack, lowest page on top at first
   int64_t num_copied_ = 0;

@@ -8,7 +8,7 @@
 namespace tern {
 namespace {
 
-const KvShape kShape{.layers = {{3, 5}, {2, 7}}, .page_tokens = 4, .dtype = DType::f32};
+const KvShape kShape{.layers = {{3, 5}, {2, 7}}, .page_tokens = 4, .type = KvType::f32};
 
 KvView view_of(const KvPool& pool, const KvPages& s) {
   const KvPages* one = &s;
@@ -35,6 +35,19 @@ TEST(KvPool, CountsItsBytes) {
   const KvPool pool(kShape, 7, arena);
   EXPECT_EQ(kShape.bytes_per_token(), 2 * (3 * 5 + 2 * 7) * 4);
   EXPECT_EQ(arena.current()[static_cast<size_t>(MemoryClass::kv_cache)], 7 * kShape.bytes_per_page());
+}
+
+TEST(KvPool, CountsTheBytesOfItsType) {
+  for (const auto& [type, bytes] : {std::pair<KvType, int64_t>{KvType::bf16, 2 * (3 * 10 + 2 * 14)},
+                                    {KvType::q8, 2 * (3 * 7 + 2 * 9)},
+                                    {KvType::q4, 2 * (3 * 5 + 2 * 6)}}) {
+    KvShape shape = kShape;
+    shape.type = type;
+    Arena arena;
+    const KvPool pool(shape, 7, arena);
+    EXPECT_EQ(shape.bytes_per_token(), bytes);
+    EXPECT_EQ(arena.current()[static_cast<size_t>(MemoryClass::kv_cache)], 7 * 4 * bytes);
+  }
 }
 
 TEST(KvPool, RefusesWhatDoesNotFitAndChangesNothing) {

@@ -88,6 +88,10 @@ int64_t model_context(const ModelDescription& d) {
       std::min(static_cast<double>(d.spec.context) * d.spec.rope.factor, static_cast<double>(INT32_MAX)));
 }
 
+KvShape kv_shape(const ModelSpec& spec, DType computed, const InferenceNeeds& needs) {
+  return kv_shape(spec, needs.page_tokens, needs.kv.value_or(kv_type_of(computed)));
+}
+
 int64_t kv_pages(const InferenceNeeds& needs) {
   return needs.sequences * ((needs.context + needs.page_tokens - 1) / needs.page_tokens);
 }
@@ -151,7 +155,7 @@ InferenceFit inference_fit(const ModelSpec& spec, DType dtype, const InferenceNe
       fit.weights += packed - (stays ? 0 : linear.out * linear.in * size);
     });
   }
-  fit.kv_cache = kv_shape(spec, needs.page_tokens, dtype).bytes_per_page() * kv_pages(needs);
+  fit.kv_cache = kv_shape(spec, dtype, needs).bytes_per_page() * kv_pages(needs);
   const bool evaluates = needs.sequences == 0;
   int64_t input = 0;
   for (const Unit& unit : spec.units) {
@@ -188,8 +192,7 @@ void check_fit(const ModelSpec& spec, DType dtype, const InferenceNeeds& needs, 
                const CodedBytes& coded) {
   const int64_t memory_bytes = budget.bytes;
   // The closed forms are of 64 bits; a configuration or an option may ask for more than they count.
-  if (static_cast<double>(kv_pages(needs)) *
-          static_cast<double>(kv_shape(spec, needs.page_tokens, dtype).bytes_per_page()) >
+  if (static_cast<double>(kv_pages(needs)) * static_cast<double>(kv_shape(spec, dtype, needs).bytes_per_page()) >
       0x1p62)
     throw Error(ErrorKind::does_not_fit,
                 "the key-value cache of {} sequences of {} tokens has more bytes than tern can count; lower --samples "
@@ -236,6 +239,11 @@ void check_fit(const ModelSpec& spec, DType dtype, const InferenceNeeds& needs, 
       consider(one, DType::bf16, "--dtype bf16 --batch 1");
     else if (needs.sequences > 1)
       consider(one, DType::bf16, "--dtype bf16 --samples 1");
+  }
+  if (!needs.kv && !evaluates) {
+    InferenceNeeds narrow = needs;
+    narrow.kv = KvType::q8;
+    consider(narrow, dtype, "--kv-dtype q8");
   }
   if (const std::string more = memory_remedy(budget, fit.total()); !more.empty())
     fits.push_back(fmt::format("  {} or more", more));

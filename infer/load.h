@@ -79,7 +79,10 @@ struct InferenceNeeds {  // sequences 0: evaluation, windows of `context` tokens
   int64_t context = 0, sequences = 1, page_tokens = 16, iteration_tokens = 1, logit_rows = 1;
   int64_t positions = 0;                        // that the tables of rotations hold; 0: as many as the context
   std::span<const NamedAdapter> adapters = {};  // that stand beside the model
+  std::optional<KvType> kv = {};                // how keys and values are kept; none: as they are computed
 };
+/// Of the cache that a model computed in this type then has.
+KvShape kv_shape(const ModelSpec&, DType computed, const InferenceNeeds&);
 /// The most tokens of an iteration: a chunk of the prompt; beside other sequences the scheduler's budget.
 int64_t iteration_tokens(int64_t prompt, int64_t chunk, int64_t sequences);
 /// `coded`: the matrices that stay as a file codes them, with WeightsIn::coded_file.

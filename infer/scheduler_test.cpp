@@ -10,7 +10,7 @@
 namespace tern {
 namespace {
 
-const KvShape kShape{.layers = {{1, 2}}, .page_tokens = 4, .dtype = DType::f32};
+const KvShape kShape{.layers = {{1, 2}}, .page_tokens = 4, .type = KvType::f32};
 
 std::unique_ptr<Sequence> make_sequence(uint64_t id, int64_t prompt) {
   auto s = std::make_unique<Sequence>();

@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "kernels/cpu/attention.h"
+#include "kernels/cpu/kv_rows.h"
 #include "kernels/cpu/tile_attention.h"
 #include "kernels/ref/attention_ref.h"
 #include "model/linear.h"
@@ -116,20 +117,66 @@ void attend_rows(const AttentionSpec& u, const Rows& rows, const Tensor& qkv, co
   run_attention<T>(shape, sequences, q, context.span<T>().data(), lse);
 }
 
+// Keys or values of one layer's pages, and how they are kept.
+struct KvStore {
+  KvType type;
+  PageLayout layout;  // in bytes
+  uint8_t *keys, *values;
+};
+KvStore kv_store(const AttentionSpec& u, const KvView& kv, int layer) {
+  const Tensor &keys = kv.keys[static_cast<size_t>(layer)], &values = kv.values[static_cast<size_t>(layer)];
+  const KvType type = keys.dtype() == DType::u8 ? kv.code : kv_type_of(keys.dtype());
+  const int64_t row = kv_row_bytes(type, u.head_dim), head = kv.page_tokens * row;  // rows of a head lie together
+  const Shape needed{keys.rows(), u.kv_heads, kv.page_tokens, is_coded(type) ? row : u.head_dim};
+  TERN_CHECK(keys.shape() == needed && values.shape() == needed && values.dtype() == keys.dtype(),
+             "KvView: layer {} is {} in {}, its attention needs {}", layer, to_string(keys.shape()), name_of(type),
+             to_string(needed));
+  return {type,
+          {kv.page_tokens, u.kv_heads * head, row, head},
+          static_cast<uint8_t*>(keys.data()),
+          static_cast<uint8_t*>(values.data())};
+}
+
 // The new keys and values of a sequence go to their pages.
 template <class T>
-void store_rows(const AttentionSpec& u, const PageLayout& in, const int32_t* pages, int64_t past, int64_t count,
-                const T* rows, T* keys, T* values) {
-  const int64_t d = u.head_dim;
+void store_rows(const AttentionSpec& u, const KvStore& to, const int32_t* pages, int64_t past, int64_t count,
+                const T* rows) {
+  const PageLayout& in = to.layout;
   for (int64_t t = 0; t < count; ++t) {
     const T* from = rows + t * u.qkv_rows();
     const int64_t page = pages[(past + t) / in.page_tokens], slot = (past + t) % in.page_tokens;
     for (int64_t h = 0; h < u.kv_heads; ++h) {
       const int64_t at = page * in.page_stride + h * in.head_stride + slot * in.key_stride;
-      std::memcpy(keys + at, from + key_offset(u) + h * d, static_cast<size_t>(d) * sizeof(T));
-      std::memcpy(values + at, from + value_offset(u) + h * d, static_cast<size_t>(d) * sizeof(T));
+      write_kv_row(to.type, from + key_offset(u) + h * u.head_dim, u.head_dim, to.keys + at);
+      write_kv_row(to.type, from + value_offset(u) + h * u.head_dim, u.head_dim, to.values + at);
     }
   }
+}
+
+// A sequence's keys in the cache: as numbers of T where they are kept so, else as bytes to be decoded.
+template <class T>
+void point_at_cache(const KvStore& store, AttentionSequence<T>& s) {
+  s.layout = store.layout;
+  if (store.type != kv_type_of(DTypeOf<T>::value)) {
+    s.kept = {store.type, store.keys, store.values};
+    return;
+  }
+  constexpr int64_t kSize = sizeof(T);
+  s.layout.page_stride /= kSize, s.layout.key_stride /= kSize, s.layout.head_stride /= kSize;
+  s.keys = reinterpret_cast<const T*>(store.keys), s.values = reinterpret_cast<const T*>(store.values);
+}
+
+// Keys and values as a cache keeps them, in their own place.
+void round_rows(const AttentionSpec& u, KvType type, const Tensor& qkv) {
+  std::vector<uint8_t> kept(static_cast<size_t>(kv_row_bytes(type, u.head_dim)));
+  ops::by_dtype(qkv.dtype(), [&]<class T>() {
+    T* row = qkv.span<T>().data() + key_offset(u);
+    for (int64_t t = 0; t < qkv.rows(); ++t, row += u.qkv_rows())
+      for (int64_t h = 0; h < 2 * u.kv_heads; ++h) {
+        write_kv_row(type, row + h * u.head_dim, u.head_dim, kept.data());
+        read_kv_row(type, kept.data(), u.head_dim, row + h * u.head_dim);
+      }
+  });
 }
 
 // The new keys and values go to their pages, then every sequence attends to all of its pages.
@@ -141,14 +188,7 @@ void attend_cache(const AttentionSpec& u, const Rows& rows, const Tensor& qkv, c
                  kv.begins.back() == static_cast<int64_t>(kv.pages.size()) && at < kv.keys.size(),
              "KvView: {} sequences, {} pasts, {} page lists, {} layers", num, kv.past.size(), kv.begins.size(),
              kv.keys.size());
-  const Tensor &keys = kv.keys[at], &values = kv.values[at];
-  const Shape needed{keys.rows(), u.kv_heads, kv.page_tokens, u.head_dim};
-  TERN_CHECK(keys.shape() == needed && values.shape() == needed, "KvView: layer {} is {}, its attention needs {}",
-             layer, to_string(keys.shape()), to_string(needed));
-  const int64_t head = kv.page_tokens * u.head_dim;  // in a page the rows of a head lie together
-  const PageLayout layout{kv.page_tokens, u.kv_heads * head, u.head_dim, head};
-  T* const k_store = keys.span<T>().data();
-  T* const v_store = values.span<T>().data();
+  const KvStore store = kv_store(u, kv, layer);
   const T* q = qkv.span<T>().data();
   std::vector<AttentionSequence<T>> sequences(num);
   for (size_t i = 0; i < num; ++i) {
@@ -158,9 +198,10 @@ void attend_cache(const AttentionSpec& u, const Rows& rows, const Tensor& qkv, c
     TERN_CHECK(static_cast<int64_t>(pages.size()) * kv.page_tokens >= total,
                "KvView: sequence {} has {} pages for {} tokens", i, pages.size(), total);
     for (const int32_t page : pages)
-      TERN_CHECK(0 <= page && page < keys.rows(), "KvView: page {} of {}", page, keys.rows());
-    store_rows<T>(u, layout, pages.data(), past, count, q + begin * u.qkv_rows(), k_store, v_store);
-    sequences[i] = {begin, count, total, k_store, v_store, pages.data(), layout};
+      TERN_CHECK(0 <= page && page < kv.keys[at].rows(), "KvView: page {} of {}", page, kv.keys[at].rows());
+    store_rows<T>(u, store, pages.data(), past, count, q + begin * u.qkv_rows());
+    sequences[i] = {begin, count, total, nullptr, nullptr, pages.data()};
+    point_at_cache(store, sequences[i]);
   }
   const std::vector<float> slopes = slopes_of(u);
   run_attention<T>(kernel_shape(u, u.kv_heads * u.head_dim, slopes), sequences, q, context.span<T>().data(), {});
@@ -213,6 +254,10 @@ void attention_forward_branch(const AttentionSpec& u, const ModelSpec& spec, con
     saved->dqkv_TC = saved->dnormed_TD = saved->dquery_norm = saved->dkey_norm = {};
   }
   qkv = prepared(u, spec, w, rows, qkv, query_rstd, key_rstd, saved != nullptr, c);
+  if (rows.kv) {
+    TERN_CHECK(!saved && !kv, "attention: rows are rounded for a cache where there is one, or in training");
+    round_rows(u, *rows.kv, qkv);
+  }
   if (!saved) context = c.arena.allocate(dtype, {T, E}, kept);
   ops::by_dtype(dtype, [&]<class N>() {
     if (kv) return attend_cache<N>(u, rows, qkv, *kv, layer, context);

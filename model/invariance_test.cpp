@@ -31,8 +31,9 @@ std::vector<int32_t> all_rows(int64_t count) {
 
 // The logits of every token of `prompt`, alone, in one go, without a cache.
 Tensor plain_logits(const ModelSpec& spec, const ModelWeights& weights, const RopeTable& rope,
-                    const std::vector<int32_t>& prompt, const Compute& c) {
-  const Rows rows = make_rows(prompt, {0, static_cast<int64_t>(prompt.size())}, &rope);
+                    const std::vector<int32_t>& prompt, std::optional<KvType> kept, const Compute& c) {
+  Rows rows = make_rows(prompt, {0, static_cast<int64_t>(prompt.size())}, &rope);
+  rows.kv = kept;
   const Tensor x = model_forward(spec, weights, rows, nullptr, c);
   return head_logits(spec, weights, x, all_rows(x.rows()), c);
 }
@@ -44,8 +45,10 @@ struct Arrangement {
 // The same token logits of sequence `batch / 2` of a batch, its prompt fed in chunks over a paged cache with shuffled
 // pages; neighbours are other prompts, at other places.
 Tensor cached_logits(const ModelSpec& spec, const ModelWeights& weights, const RopeTable& rope,
-                     const std::vector<int32_t>& prompt, const Arrangement& how, const Compute& c) {
+                     const std::vector<int32_t>& prompt, const Arrangement& how, std::optional<KvType> kept,
+                     const Compute& c) {
   const DType dtype = embed_of(weights).tokens.dtype();
+  const KvType type = kept.value_or(kv_type_of(dtype));
   const auto length = static_cast<int64_t>(prompt.size());
   const int64_t mine = how.batch / 2, pages_each = (length + how.page_tokens - 1) / how.page_tokens,
                 num_pages = pages_each * how.batch;
@@ -53,9 +56,17 @@ Tensor cached_logits(const ModelSpec& spec, const ModelWeights& weights, const R
   for (const Unit& unit : spec.units)
     if (const AttentionSpec* u = attention_of(unit))
       for (auto* store : {&keys, &values})
-        store->push_back(
-            c.arena.allocate(dtype, {num_pages, u->kv_heads, how.page_tokens, u->head_dim}, MemoryClass::kv_cache));
-  KvView kv{.page_tokens = how.page_tokens, .past = {}, .begins = {0}, .pages = {}, .keys = keys, .values = values};
+        store->push_back(c.arena.allocate(
+            dtype_of(type).value_or(DType::u8),
+            {num_pages, u->kv_heads, how.page_tokens, is_coded(type) ? kv_row_bytes(type, u->head_dim) : u->head_dim},
+            MemoryClass::kv_cache));
+  KvView kv{.page_tokens = how.page_tokens,
+            .past = {},
+            .begins = {0},
+            .pages = {},
+            .keys = keys,
+            .values = values,
+            .code = type};
   std::vector<std::vector<int32_t>> prompts(static_cast<size_t>(how.batch));
   kv.past.assign(static_cast<size_t>(how.batch), 0);
   for (int64_t s = 0; s < how.batch; ++s) {
@@ -97,8 +108,8 @@ Tensor cached_logits(const ModelSpec& spec, const ModelWeights& weights, const R
   return logits;
 }
 
-void expect_invariant(const std::string& family, DType dtype, bool packed,
-                      const std::vector<Arrangement>& arrangements) {
+void expect_invariant(const std::string& family, DType dtype, bool packed, const std::vector<Arrangement>& arrangements,
+                      std::optional<KvType> kept = {}) {
   const Restore restore;
   HfConfig config = tiny_config(family);
   config.hidden_size = 48, config.head_dim = 12;  // more than one vector wide
@@ -117,14 +128,15 @@ void expect_invariant(const std::string& family, DType dtype, bool packed,
     const Compute c{arena, Multiply::exact};
     ModelWeights weights = random_weights(spec, dtype, arena, 5);
     omp_set_num_threads(1);
-    const Tensor want = plain_logits(spec, weights, rope, prompt, c);
+    const Tensor want = plain_logits(spec, weights, rope, prompt, kept, c);
     if (packed) pack_weights(spec, weights, arena);
+    EXPECT_EQ(!kept, same_bits(plain_logits(spec, weights, rope, prompt, {}, c), want)) << "rounded where asked";
     for (const int threads : {1, 2}) {
       omp_set_num_threads(threads);
       SCOPED_TRACE(fmt::format("{}, {}, {}, {} threads", family, name_of(dtype), name_of(isa), threads));
-      EXPECT_TRUE(same_bits(plain_logits(spec, weights, rope, prompt, c), want)) << "plain";
+      EXPECT_TRUE(same_bits(plain_logits(spec, weights, rope, prompt, kept, c), want)) << "plain";
       for (const Arrangement& how : arrangements)
-        EXPECT_TRUE(same_bits(cached_logits(spec, weights, rope, prompt, how, c), want))
+        EXPECT_TRUE(same_bits(cached_logits(spec, weights, rope, prompt, how, kept, c), want))
             << "batch " << how.batch << ", chunk " << how.chunk << ", page " << how.page_tokens;
     }
   }
@@ -146,6 +158,13 @@ TEST(RowInvariance, ExpertsAndASharedOneInBf16) { expect_invariant("qwen2_moe", 
 TEST(RowInvariance, LatentAttentionInF32) { expect_invariant("deepseek_v3", DType::f32, true, kFew); }
 TEST(RowInvariance, LatentAttentionInBf16) { expect_invariant("deepseek_v2", DType::bf16, false, kFew); }
 TEST(RowInvariance, Gpt2InBf16) { expect_invariant("gpt2", DType::bf16, true, kFew); }
+
+// A cache of another type: the bits of a pass without one over rows that were rounded alike.
+TEST(RowInvariance, KeysIn8BitsOfLlamaInF32) { expect_invariant("llama", DType::f32, true, kFew, KvType::q8); }
+TEST(RowInvariance, KeysIn4BitsOfMistralInF32) { expect_invariant("mistral", DType::f32, true, kFew, KvType::q4); }
+TEST(RowInvariance, KeysIn8BitsOfMistralInBf16) { expect_invariant("mistral", DType::bf16, true, kFew, KvType::q8); }
+TEST(RowInvariance, KeysInBf16OfGpt2InF32) { expect_invariant("gpt2", DType::f32, true, kFew, KvType::bf16); }
+TEST(RowInvariance, LatentKeysIn4BitsInBf16) { expect_invariant("deepseek_v2", DType::bf16, false, kFew, KvType::q4); }
 
 TEST(RowInvarianceSlow, LlamaInF32) { expect_invariant("llama", DType::f32, true, kMany); }
 TEST(RowInvarianceSlow, LlamaInBf16) { expect_invariant("llama", DType::bf16, true, kMany); }

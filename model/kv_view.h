@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "base/kv_type.h"
 #include "tensor/tensor.h"
 
 namespace tern {
@@ -15,8 +16,10 @@ struct KvView {
   std::vector<int64_t> past;    // (S) keys already stored
   std::vector<int64_t> begins;  // (S + 1) sequence i has pages[begins[i]] to pages[begins[i + 1] - 1]
   std::vector<int32_t> pages;   // page numbers, of each sequence in order
-  /// Per layer (num_pages, kv_heads, page_tokens, head_dim), with that layer's own heads. Borrowed.
+  /// Per layer (num_pages, kv_heads, page_tokens, head_dim), with that layer's own heads; of codes the last is
+  /// kv_row_bytes. Borrowed.
   std::span<const Tensor> keys, values;
+  KvType code = KvType::q8;  // of what those tensors hold as u8
 };
 
 }  // namespace tern

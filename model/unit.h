@@ -3,6 +3,7 @@
 // bf16 run on the CPU kernels, f64 on their plain twins. T tokens of a ragged batch; D width.
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <variant>
 #include <vector>
@@ -46,6 +47,8 @@ struct Rows {
   std::vector<int32_t> positions;       // (T)
   const RopeTable* rope = nullptr;      // nullptr for learned positions; covers every position
   std::span<const int32_t> types = {};  // (T) kinds of segments; empty: all the first
+  /// Without a cache: keys and values are rounded as one of this type would keep them, which gives the bits of its path.
+  std::optional<KvType> kv = {};
 };
 /// Rows whose sequences start from position 0.
 Rows make_rows(std::span<const int32_t> tokens, std::vector<int64_t> starts, const RopeTable*);

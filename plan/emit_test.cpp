@@ -155,7 +155,7 @@ TEST(EmitVllm, TheLayoutUsersAndLengthsAreItsFlagsAndTheRestIsRefused) {
     EXPECT_EQ(value_of(e, flag), value) << flag;
   EXPECT_EQ(value_of(e, "distributed-executor-backend"), "(none)") << "a copy lies within a node";
   InferenceJob quantized = job;
-  quantized.kv = StoredType::q8;
+  quantized.kv = KvType::q8;
   EXPECT_THROW(emit_serving("model", quantized, p, device, 8), Error);
   p.split = true;
   EXPECT_THROW(emit_serving("model", job, p, device, 8), Error);

@@ -16,7 +16,7 @@ EmittedPlan emit_serving(const std::string& model, const InferenceJob& job, cons
   const ServingRole& r = plan.decode;
   if (plan.split) refuse("prompts and decoding apart in one command; leave out --ttft or --tpot");
   if (job.weights != stored_as(job.dtype)) refuse("weights in blocks of 32 such as these; leave out --weight-dtype");
-  if (job.kv != stored_as(job.dtype)) refuse("keys and values in blocks of 32 such as these; leave out --kv-dtype");
+  if (job.kv != kv_kept_as(job.dtype)) refuse("keys and values in rows of codes such as these; leave out --kv-dtype");
   if (job.dtype == DType::f64) refuse("f64");
   for (const TierBytes& on : {r.memory.weights_on, r.memory.kv_on})
     if (on[1] > 0 || on[2] > 0) refuse("this split of weights or keys over host and disk; give --offload none");

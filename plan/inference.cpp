@@ -161,8 +161,7 @@ struct Pricing {
     // A decoded row has no neighbours to share its keys with: `decode` speaks of it.
     const double half = pass.rows > 1 && pass.pairs > pass.past ? rates.prefill_half * rows / (2 * pairs) : 0;
     const int64_t flops = ps_of(2 * pairs * width * (1 + half), peak_flops(device(), job.dtype) * rates.prefill);
-    const int64_t numbers = kv_numbers(unit, job.latent_cache, layout.tensor);
-    const double bytes = past * static_cast<double>(stored_bytes(job.kv, 32 * numbers)) / 32;
+    const double bytes = past * static_cast<double>(kv_bytes_per_token(unit, job, layout.tensor));
     const double sequences = pass.again ? rows : 1;  // a prompt's rows are of one
     const int64_t read_ps = ps_of(bytes * (1 + rates.decode_half * sequences / std::max(past, 1.0)),
                                   device().memory_bandwidth * rates.decode);
@@ -323,10 +322,19 @@ int64_t stored_bytes(StoredType t, int64_t numbers) {
 
 StoredType stored_as(DType dtype) { return size_of(dtype) == 2 ? StoredType::bf16 : StoredType::f32; }
 
+KvType kv_kept_as(DType dtype) { return size_of(dtype) == 2 ? KvType::bf16 : KvType::f32; }
+
 int64_t kv_numbers_per_token(const ModelSpec& spec, bool latent_cache, int64_t tensor) {
   int64_t numbers = 0;
   for (const Unit& unit : spec.units) numbers += kv_numbers(unit, latent_cache, tensor);
   return numbers;
+}
+
+int64_t kv_bytes_per_token(const Unit& unit, const InferenceJob& job, int64_t tensor) {
+  const AttentionSpec* a = attention_of(unit);
+  if (!a || a->cross) return 0;
+  if (a->latent.present() && job.latent_cache) return kv_row_bytes(job.kv, a->latent.kv_rank + a->latent.rotary);
+  return ceil_div(a->kv_heads, tensor) * 2 * kv_row_bytes(job.kv, a->head_dim);
 }
 
 std::string why_illegal(const ModelSpec& spec, const Machine& m, const ServingLayout& l) {
@@ -356,13 +364,13 @@ ServingMemory serving_memory(const ModelSpec& spec, const InferenceJob& job, con
   const std::vector<Stage> stages = stages_of(spec, layout.stages);
   for (size_t s = 0; s < stages.size(); ++s) {
     ServingMemory x;
-    int64_t numbers = 0, fixed = 0;
+    int64_t token = 0, fixed = 0;
     for (size_t u = stages[s].first; u < stages[s].last; ++u) {
       const Unit& unit = spec.units[u];
       const UnitCost cost = unit_cost(unit, query_of(job, layout, rows));
       x.weights += stored_bytes(job.weights, cost.parameters);
       fixed += cost.parameter_bytes - cost.parameters * size_of(job.dtype);
-      numbers += kv_numbers(unit, job.latent_cache, layout.tensor);
+      token += kv_bytes_per_token(unit, job, layout.tensor);
       if (const auto* head = std::get_if<HeadSpec>(&unit.spec)) {
         if (head->tied && layout.stages > 1)  // the embedding lies in another stage
           x.weights += stored_bytes(job.weights, ceil_div(head->vocab, layout.tensor) * head->width);
@@ -373,11 +381,10 @@ ServingMemory serving_memory(const ModelSpec& spec, const InferenceJob& job, con
     }
     x.weights += fixed;
     if (job.lengths) {
-      x.kv_per_user =
-          stored_bytes(job.kv, numbers * ceil_div(std::llround(job.lengths->mean_context()), job.page) * job.page);
-      x.kv = stored_bytes(job.kv, numbers * job.lengths->room(users, job.page));
+      x.kv_per_user = token * ceil_div(std::llround(job.lengths->mean_context()), job.page) * job.page;
+      x.kv = token * job.lengths->room(users, job.page);
     } else {
-      x.kv_per_user = stored_bytes(job.kv, numbers * pages);
+      x.kv_per_user = token * pages;
       x.kv = x.kv_per_user * users;
     }
     if (s == 0 || x.total() > fullest.total()) fullest = x;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "base/kv_type.h"
 #include "hardware/cluster.h"
 #include "plan/request_lengths.h"
 #include "spec/model_spec.h"
@@ -17,18 +18,21 @@
 
 namespace tern {
 
-/// How numbers are kept. q8, q4: blocks of 32 with a 16-bit scale, 8.5 and 4.5 bits each. bf16 stands for f16 too.
+/// How weights are kept. q8, q4: blocks of 32 with a 16-bit scale, 8.5 and 4.5 bits each. bf16 stands for f16 too.
 enum class StoredType : uint8_t { f32, bf16, q8, q4 };
 std::string_view name_of(StoredType);
 int64_t stored_bytes(StoredType, int64_t numbers);
 StoredType stored_as(DType);
+/// Keys and values as they are computed; f16 counts as bf16, f64 as f32.
+KvType kv_kept_as(DType);
 
 /// What is asked for.
 struct InferenceJob {
   int64_t prompt = 2048, answer = 256;  // tokens of a request
   int64_t users = 0;                    // sequences at once; 0: as many as there is room and time for
   DType dtype = DType::bf16;            // computed in
-  StoredType weights = StoredType::bf16, kv = StoredType::bf16;
+  StoredType weights = StoredType::bf16;
+  KvType kv = KvType::bf16;
   double ttft_s = 0, tpot_s = 0;               // targets: to the first token, per token after it; 0: none
   int64_t chunk = 512;                         // prompt tokens read at a time
   int64_t page = 16;                           // tokens in a page of the cache
@@ -46,6 +50,8 @@ struct InferenceJob {
 
 /// Numbers kept per token: keys and values of all layers, on one of `tensor` ranks.
 int64_t kv_numbers_per_token(const ModelSpec&, bool latent_cache, int64_t tensor = 1);
+/// Bytes of those of one unit: each head's a row of kv_row_bytes, and a latent row is one.
+int64_t kv_bytes_per_token(const Unit&, const InferenceJob&, int64_t tensor = 1);
 
 /// One copy of the model on tensor × stages devices.
 struct ServingLayout {

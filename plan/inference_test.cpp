@@ -191,12 +191,29 @@ TEST(Inference, DecodingReadsWeightsAndCacheOnce) {
   }
 }
 
+// Each head's row has a scale of 2 bytes: (d + 2)/(2d) of bf16's bytes in 8 bits; a latent row is one.
+TEST(Inference, CodedKeysAndValuesTakeTheBytesOfTheirRows) {
+  const ModelSpec llama = *preset_model("llama-3-8b");
+  const Machine m = machine_of(ideal("80GB", 1), 0);
+  const auto kv = [&](KvType type) {
+    return serving_memory(llama, {.prompt = 8000, .answer = 96, .kv = type}, m, {}, 4).kv;
+  };
+  EXPECT_EQ(kv(KvType::q8) * 2 * 128, kv(KvType::bf16) * (128 + 2));
+  EXPECT_EQ(kv(KvType::q4) * 2 * 128, kv(KvType::bf16) * (64 + 2));
+  AttentionSpec latent;
+  latent.latent.kv_rank = 512, latent.latent.rotary = 64;
+  EXPECT_EQ(kv_bytes_per_token({0, latent}, {.kv = KvType::q8}), 512 + 64 + 2);
+}
+
 TEST(Inference, QuantizedWeightsAndCacheTakeFewerBytesAndLessTime) {
   const ModelSpec spec = *preset_model("llama-3-8b");
   const Machine m = machine_of(ideal("80GB", 1), 0);
   int64_t bytes = INT64_MAX, ps = INT64_MAX;
-  for (const StoredType t : {StoredType::f32, StoredType::bf16, StoredType::q8, StoredType::q4}) {
-    const InferenceJob job{.prompt = 8000, .answer = 100, .weights = t, .kv = t};
+  for (const auto& [weights, kv] : {std::pair{StoredType::f32, KvType::f32},
+                                    {StoredType::bf16, KvType::bf16},
+                                    {StoredType::q8, KvType::q8},
+                                    {StoredType::q4, KvType::q4}}) {
+    const InferenceJob job{.prompt = 8000, .answer = 100, .weights = weights, .kv = kv};
     const ServingMemory memory = serving_memory(spec, job, m, {}, 4);
     const int64_t decode = serving_times(spec, job, m, {}, memory, 4).decode_ps;
     EXPECT_LT(memory.total(), bytes);

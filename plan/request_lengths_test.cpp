@@ -78,7 +78,7 @@ TEST(RequestLengths, RequestsOfOneLengthAreThoseWithoutLengths) {
   for (const auto& [prompt, answer] :
        std::vector<std::pair<int64_t, int64_t>>{{2048, 256}, {1, 1}, {513, 33}, {5000, 7}})
     for (const int64_t users : {0, 3}) {
-      InferenceJob plain{.prompt = prompt, .answer = answer, .users = users, .kv = StoredType::q8};
+      InferenceJob plain{.prompt = prompt, .answer = answer, .users = users, .kv = KvType::q8};
       if (users == 0) plain.ttft_s = 2, plain.tpot_s = 0.05;
       InferenceJob job = plain;
       job.lengths = std::make_shared<RequestLengths>(one(prompt), one(answer));

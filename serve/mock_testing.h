@@ -13,7 +13,7 @@ struct Mock {
   std::atomic<int> step_us = 0;
   std::atomic<bool> fails = false;
   Arena arena;
-  KvShape shape{.layers = {{1, 1}}, .page_tokens = 16, .dtype = DType::f32};
+  KvShape shape{.layers = {{1, 1}}, .page_tokens = 16, .type = KvType::f32};
   Mock() {
     served.name = "mock";
     served.tokenizer = &*model.tokenizer;

@@ -30,14 +30,16 @@ int64_t tile_positions(const AttentionShape& shape) {
 
 // The floats of the hungriest kernel. By vectors: two query-side tiles and one of sums, two key tiles and one or two of
 // their sums. On the tile unit everything is padded to 32 rows and columns: queries, keys and values in bf16, weights
-// twice in bf16, scores and sums.
+// twice in bf16, scores and sums. Rows of a cache in another type are decoded a block at a time, in f32 or bf16.
 int64_t scratch_floats(const AttentionShape& shape) {
   const int64_t rows = tile_positions(shape) * (shape.heads / shape.kv_heads), padded = padded_dim(shape.head_dim);
   const int64_t tile_rows = (rows + 31) / 32 * 32, tile_dim = (shape.head_dim + 31) / 32 * 32;
   const int64_t by_vectors =
       3 * rows * padded + 2 * shape.head_dim * kKeyBlock + 2 * kKeyBlock * padded + 2 * rows * kKeyBlock;
   const int64_t on_tiles = tile_rows * tile_dim * 3 / 2 + kKeyBlock * tile_dim + 2 * tile_rows * kKeyBlock;
-  return std::max(by_vectors, on_tiles) + 2 * rows + 2 * kMaxLanes;
+  const int64_t decoding = 2 * rows * padded + shape.head_dim * kKeyBlock + 3 * kKeyBlock * padded + rows * kKeyBlock;
+  const int64_t on_tiles_decoding = on_tiles + kKeyBlock * padded;
+  return std::max({by_vectors, decoding, on_tiles_decoding}) + 2 * rows + 2 * kMaxLanes;
 }
 
 void check_shape(const AttentionShape& s) {
@@ -110,7 +112,8 @@ void attention_forward(const AttentionShape& shape, std::span<const AttentionSeq
   TaskList tasks;
   Work work;
   for (const AttentionSequence<T>& s : sequences) {
-    TERN_CHECK(s.query_count >= 0 && s.num_keys >= s.query_count && (!s.pages || s.layout.page_tokens > 0) &&
+    TERN_CHECK(s.query_count >= 0 && s.num_keys >= s.query_count &&
+                   (s.pages ? s.layout.page_tokens > 0 : !s.kept.keys) &&
                    (lse.empty() || lse.size() >= static_cast<size_t>((s.query_begin + s.query_count) * shape.heads)),
                "attention_forward: {} queries from row {} of {} keys in pages of {}, {} sums kept", s.query_count,
                s.query_begin, s.num_keys, s.layout.page_tokens, lse.size());

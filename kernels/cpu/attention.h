@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <span>
 
+#include "base/kv_type.h"
+
 namespace tern {
 
 struct AttentionShape {
@@ -28,6 +30,11 @@ struct PageLayout {
   int64_t key_stride,
       head_stride;  // elements from one key of a page to the next of its head, from one head to the next
 };
+/// Rows of a cache as bytes; none: the cache keeps T.
+struct KvRowsAt {
+  KvType type = KvType::f32;
+  const uint8_t *keys = nullptr, *values = nullptr;
+};
 /// One sequence: its queries are rows [query_begin, query_begin + query_count) of q and out; they are the last
 /// query_count of its num_keys positions.
 template <class T>
@@ -37,6 +44,9 @@ struct AttentionSequence {
   /// Key j lies in page pages[j / page_tokens] of the storage at `keys`, row j % page_tokens of it.
   const int32_t* pages = nullptr;
   PageLayout layout = {};
+  /// Pages whose rows are kept in another type than T (kernels/cpu/kv_rows.h): they lie here instead, strides in bytes.
+  /// A block of them is decoded where it is read: bit for bit the attention over decoded rows.
+  KvRowsAt kept = {};
 };
 
 /// out row = Σ_j softmax_j(scale·q·k_j) v_j; lse (rows, heads) = log Σ_j exp(scale·q·k_j), may be empty.

@@ -3,6 +3,7 @@
 // masked key contributes an exact zero. So a row's bits depend on its own query and keys, not on the tile it is in.
 
 #include "kernels/cpu/attention_products_impl.h"
+#include "kernels/cpu/kv_rows_impl.h"
 #include "kernels/cpu/vector_math_impl.h"
 
 namespace tern::TERN_ISA_NAMESPACE {
@@ -127,13 +128,25 @@ inline void fold_block(float* scores, float scale, Running& run, Rows sums, int6
   for (int64_t d = 0; d < sums.stride; d += kLanes) store(row + d, load(row + d) * shrink);
 }
 
+/// Keys and values as they lie: numbers, or bytes of rows in another type.
+template <class E>
+struct RowsFrom {
+  const E *keys, *values;
+};
+template <class T, class E>
+inline RowsFrom<E> rows_from(const AttentionSequence<T>& s) {
+  if constexpr (sizeof(E) == 1)
+    return {s.kept.keys, s.kept.values};
+  else
+    return {s.keys, s.values};
+}
 /// Where the rows of `count` keys of a head from `first` on begin, and of their values.
-template <class T>
-inline void point_at_pages(const AttentionShape& shape, const AttentionSequence<T>& s, int64_t head, int64_t first,
-                           int64_t count, const T** keys, const T** values) {
+template <class T, class E>
+inline void point_at_pages(const AttentionShape& shape, const AttentionSequence<T>& s, RowsFrom<E> from, int64_t head,
+                           int64_t first, int64_t count, const E** keys, const E** values) {
   if (!s.pages) {
     int64_t at = first * shape.kv_stride + head * shape.head_dim;
-    for (int64_t i = 0; i < count; ++i, at += shape.kv_stride) keys[i] = s.keys + at, values[i] = s.values + at;
+    for (int64_t i = 0; i < count; ++i, at += shape.kv_stride) keys[i] = from.keys + at, values[i] = from.values + at;
     return;
   }
   const PageLayout& in = s.layout;
@@ -141,18 +154,44 @@ inline void point_at_pages(const AttentionShape& shape, const AttentionSequence<
   for (int64_t i = 0; i < count; ++page, row = 0) {
     int64_t at = s.pages[page] * in.page_stride + head * in.head_stride + row * in.key_stride;
     for (; i < count && row < in.page_tokens; ++i, ++row, at += in.key_stride)
-      keys[i] = s.keys + at, values[i] = s.values + at;
+      keys[i] = from.keys + at, values[i] = from.values + at;
   }
 }
-template <class T, class Products>
-void forward(const AttentionShape& shape, const AttentionSequence<T>& s, AttentionTile tile, const T* q, T* out,
-             float* lse, float* scratch_memory) {
+/// A block of keys and values as the products load them; rows of another type are decoded into scratch first.
+template <class T, class E>
+struct LoadedBlock {
+  LoadedBlock(Scratch& scratch, int64_t head_dim) : dim(head_dim), stride(padded_dim(head_dim)) {
+    constexpr int64_t kFloats = 2 * kKeyBlock * sizeof(T) / sizeof(float);
+    if constexpr (sizeof(E) == 1) decoded = reinterpret_cast<T*>(scratch.rows(kFloats, stride).data);
+  }
+  template <class Products>
+  void load(Products& products, KvType type, const E* const* keys, const E* const* values, int64_t count,
+            NextBlock<E>& next) {
+    if constexpr (sizeof(E) == 1) {
+      const T *key_rows[kKeyBlock], *value_rows[kKeyBlock];
+      decode_kv_rows(type, keys, count, dim, stride, decoded, key_rows);
+      decode_kv_rows(type, values, count, dim, stride, decoded + kKeyBlock * stride, value_rows);
+      products.load_block(key_rows, value_rows, count, next);
+    } else {
+      products.load_block(keys, values, count, next);
+    }
+  }
+  int64_t dim, stride;
+  T* decoded = nullptr;
+};
+
+// E: T, or uint8_t for rows of another type.
+template <class T, class Products, class E>
+void forward_over(const AttentionShape& shape, const AttentionSequence<T>& s, AttentionTile tile, const T* q, T* out,
+                  float* lse, float* scratch_memory) {
   const int64_t dim = shape.head_dim, first_position = s.num_keys - s.query_count;
   tile.first += first_position;  // queries are counted, rows are placed, by position from here on
   const QueryRows rows = {shape, tile, shape.heads / shape.kv_heads};
   const int64_t num_rows = rows.count(), shift = s.query_begin - first_position;
   Scratch scratch = {scratch_memory};
   Products products(scratch, num_rows, dim);
+  LoadedBlock<T, E> block(scratch, dim);
+  const RowsFrom<E> from = rows_from<T, E>(s);
   const Rows scores = products.scores, sums = products.sums;
   auto* running = reinterpret_cast<Running*>(scratch.rows(num_rows, 2).data);
 
@@ -163,21 +202,22 @@ void forward(const AttentionShape& shape, const AttentionSequence<T>& s, Attenti
   const int64_t first = first_seen(shape, tile.first);
   const int64_t last = shape.causal ? tile.first + tile.count - 1 : s.num_keys - 1;
   const float fold_scale = is_plain(shape) ? shape.scale : 1.0f;
+  const int64_t row_elements = sizeof(E) == 1 ? s.layout.key_stride : dim;
   const bool streaming = tile.count == 1;  // a decoded token: its keys and values come from memory, once
   for (int64_t base = first / kKeyBlock * kKeyBlock; base <= last; base += kKeyBlock) {
     const int64_t count = smaller(kKeyBlock, last + 1 - base);
-    const T *key_rows[kKeyBlock], *value_rows[kKeyBlock];
+    const E *key_rows[kKeyBlock], *value_rows[kKeyBlock];
     const int64_t gone = larger(0, first - base);  // keys before every window, whose pages may be
     for (int64_t i = 0; i < gone; ++i) key_rows[i] = value_rows[i] = nullptr;
-    point_at_pages(shape, s, tile.kv_head, base + gone, count - gone, key_rows + gone, value_rows + gone);
-    NextBlock<T> next;
+    point_at_pages(shape, s, from, tile.kv_head, base + gone, count - gone, key_rows + gone, value_rows + gone);
+    NextBlock<E> next;
     next.count = next.fetched = 0;
     if (streaming && base + kKeyBlock <= last) {
-      next.count = smaller(kKeyBlock, last + 1 - base - kKeyBlock), next.dim = dim;
-      point_at_pages(shape, s, tile.kv_head, base + kKeyBlock, next.count, next.rows, next.rows + next.count);
+      next.count = smaller(kKeyBlock, last + 1 - base - kKeyBlock), next.dim = row_elements;
+      point_at_pages(shape, s, from, tile.kv_head, base + kKeyBlock, next.count, next.rows, next.rows + next.count);
       next.count *= 2;
     }
-    products.load_block(key_rows, value_rows, count, next);
+    block.load(products, s.kept.type, key_rows, value_rows, count, next);
     products.make_scores();
     for (int64_t r = 0; r < num_rows; ++r) {
       next.fetch(kKeyBlock / num_rows + 1);
@@ -197,6 +237,13 @@ void forward(const AttentionShape& shape, const AttentionSequence<T>& s, Attenti
     if (lse)
       lse[(rows.position(r) + shift) * shape.heads + rows.head(r)] = running[r].top + __builtin_logf(running[r].total);
   }
+}
+
+template <class T, class Products>
+void forward(const AttentionShape& shape, const AttentionSequence<T>& s, AttentionTile tile, const T* q, T* out,
+             float* lse, float* scratch_memory) {
+  const auto run = s.kept.keys ? forward_over<T, Products, uint8_t> : forward_over<T, Products, T>;
+  run(shape, s, tile, q, out, lse, scratch_memory);
 }
 
 // What a query tile brings to the backward: q, dout, lse and D = dout·out per row.

@@ -47,7 +47,8 @@ struct VectorProducts {
         sums(scratch.rows(rows, padded_dim(head_dim))) {}
 
   void load_query(int64_t r, const T* row) { load_rows(&row, 1, dim, {query.data + r * query.stride, query.stride}); }
-  void load_block(const T* const* key_rows, const T* const* value_rows, int64_t keys_in_block, NextBlock<T>& next) {
+  template <class E>
+  void load_block(const T* const* key_rows, const T* const* value_rows, int64_t keys_in_block, NextBlock<E>& next) {
     count = keys_in_block;
     load_transposed(key_rows, count, dim, keys);
     next.fetch(kKeyBlock / 2);
@@ -90,7 +91,8 @@ struct TileProducts {
     for (int64_t s = 0; s < steps; ++s)
       store_line(query_line(r, s), load_dwords(row + s * kTileDepth, dim - s * kTileDepth));
   }
-  void load_block(const bf16* const* key_rows, const bf16* const* value_rows, int64_t count, NextBlock<bf16>& next) {
+  template <class E>
+  void load_block(const bf16* const* key_rows, const bf16* const* value_rows, int64_t count, NextBlock<E>& next) {
     panels = round_up(count, kTilePanel) / kTilePanel;
     const auto dwords = [&](const bf16* const* rows, int64_t key, int64_t column) {
       return key < count && rows[key] ? load_dwords(rows[key] + column, dim - column) : VecUint{};

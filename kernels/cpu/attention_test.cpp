@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/attention_testing.h"
+#include "kernels/cpu/kv_rows.h"
 #include "kernels/ref/attention_ref.h"
 
 namespace tern {
@@ -181,6 +182,88 @@ TEST(Attention, ChunksPagesAndNeighboursChangeNoBit) {
     arrangement_changes_no_bit<float>(variant_shapes()[0]);
     arrangement_changes_no_bit<bf16>(variant_shapes()[1]);
   });
+}
+
+// Rows kept in another type: the bits of attention over their decoded numbers, with chunks and pages of any size.
+template <class T>
+void kept_rows_are_their_numbers(const AttentionShape& shape, KvType type) {
+  SCOPED_TRACE(testing::Message() << name_of(type) << ", heads of " << shape.head_dim << ", window " << shape.window);
+  constexpr int64_t kLength = 150;
+  const AttentionCase<T> c(shape, kLength);
+  const int64_t dim = shape.head_dim, row = kv_row_bytes(type, dim), heads = shape.kv_heads;
+  for (const auto& [chunk, page_tokens] : {std::pair<int64_t, int64_t>{kLength, 16}, {1, 7}, {33, 64}}) {
+    const int64_t num_pages = (kLength + page_tokens - 1) / page_tokens, rows = num_pages * heads * page_tokens;
+    std::vector<uint8_t> keys(static_cast<size_t>(rows * row), 0xff), values = keys;
+    std::vector<T> plain_keys(static_cast<size_t>(rows * dim), rounded<T>(std::nan(""))), plain_values = plain_keys;
+    std::vector<int32_t> pages;
+    for (int64_t p = 0; p < num_pages; ++p) pages.push_back(static_cast<int32_t>(num_pages - 1 - p));
+    for (int64_t t = 0; t < kLength; ++t)
+      for (int64_t h = 0; h < heads; ++h) {
+        const int64_t from = t * shape.kv_stride + h * dim;
+        const int64_t to = (pages[static_cast<size_t>(t / page_tokens)] * heads + h) * page_tokens + t % page_tokens;
+        write_kv_row(type, c.k.data() + from, dim, keys.data() + to * row);
+        write_kv_row(type, c.v.data() + from, dim, values.data() + to * row);
+        read_kv_row(type, keys.data() + to * row, dim, plain_keys.data() + to * dim);
+        read_kv_row(type, values.data() + to * row, dim, plain_values.data() + to * dim);
+      }
+    const auto run = [&](bool kept) {
+      Guarded<T> out(static_cast<size_t>(kLength * shape.out_stride));
+      Guarded<float> lse(static_cast<size_t>(kLength * shape.heads));
+      const int64_t width = kept ? row : dim;
+      const PageLayout layout{page_tokens, heads * page_tokens * width, width, page_tokens * width};
+      for (int64_t done = 0; done < kLength; done += chunk) {
+        const int64_t count = std::min(chunk, kLength - done);
+        AttentionSequence<T> s{done, count, done + count, plain_keys.data(), plain_values.data(), pages.data(), layout};
+        if (kept) s.keys = s.values = nullptr, s.kept = {type, keys.data(), values.data()};
+        attention_forward<T>(shape, std::span(&s, 1), c.q.data(), out.data(), lse.span());
+      }
+      EXPECT_TRUE(out.guards_intact() && lse.guards_intact());
+      const auto used = rows_only(out.values(), c.q_used, shape.out_stride);
+      return std::pair{used, std::vector<float>(lse.values().begin(), lse.values().end())};
+    };
+    const auto want = run(false), got = run(true);
+    for (const T x : want.first) ASSERT_TRUE(std::isfinite(value_of(x)));
+    ASSERT_TRUE(same_bits(std::span<const T>(got.first), std::span<const T>(want.first))) << "chunk " << chunk;
+    ASSERT_TRUE(same_bits(std::span<const float>(got.second), std::span<const float>(want.second)));
+  }
+}
+
+TEST(Attention, RowsKeptInAnotherTypeAreAttendedAsTheirNumbers) {
+  for_each_isa([] {
+    for (const KvType type : {KvType::q8, KvType::q4}) {
+      kept_rows_are_their_numbers<float>(shape_of(6, 2, 33, 0, 3), type);
+      kept_rows_are_their_numbers<float>(shape_of(2, 1, 64, 70), type);
+      kept_rows_are_their_numbers<float>(shape_of(70, 1, 7, 0), type);
+      kept_rows_are_their_numbers<bf16>(shape_of(3, 1, 20, 5), type);
+      kept_rows_are_their_numbers<bf16>(shape_of(8, 2, 64, 0), type);
+      kept_rows_are_their_numbers<bf16>(shape_of(2, 2, 257, 0), type);
+    }
+    kept_rows_are_their_numbers<float>(shape_of(6, 2, 33, 40, 3), KvType::bf16);
+  });
+}
+
+TEST(AttentionRef, ReadsRowsKeptInAnotherType) {
+  const AttentionShape shape = shape_of(2, 1, 9, 0);
+  const AttentionCase<double> c(shape, 20);
+  for (const KvType type : {KvType::f64, KvType::f32, KvType::bf16, KvType::q8, KvType::q4}) {
+    const int64_t row = kv_row_bytes(type, 9);
+    std::vector<uint8_t> keys(static_cast<size_t>(20 * row)), values = keys;
+    std::vector<double> k(20 * 9), v(20 * 9);
+    for (int64_t t = 0; t < 20; ++t) {
+      write_kv_row(type, c.k.data() + t * 9, 9, keys.data() + t * row);
+      write_kv_row(type, c.v.data() + t * 9, 9, values.data() + t * row);
+      read_kv_row(type, keys.data() + t * row, 9, k.data() + t * 9);
+      read_kv_row(type, values.data() + t * row, 9, v.data() + t * 9);
+    }
+    const std::vector<int32_t> pages{0};
+    const AttentionSequence<double> plain{0, 20, 20, k.data(), v.data()};
+    AttentionSequence<double> kept{0, 20, 20, nullptr, nullptr, pages.data(), {20, 20 * row, row, 20 * row}};
+    kept.kept = {type, keys.data(), values.data()};
+    std::vector<double> want(20 * 18), got(20 * 18, std::nan(""));
+    attention_forward_ref(shape, {&plain, 1}, c.q.data(), want.data(), {});
+    attention_forward_ref(shape, {&kept, 1}, c.q.data(), got.data(), {});
+    EXPECT_EQ(got, want) << name_of(type);
+  }
 }
 
 TEST(Attention, ThreadsChangeNoBit) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "kernels/cpu/kv_rows.h"
 
 namespace tern {
 namespace {
@@ -48,24 +49,28 @@ double dot(const double* a, const double* b, int64_t n) {
 void attention_forward_ref(const AttentionShape& shape, std::span<const AttentionSequence<double>> sequences,
                            const double* q, double* out, std::span<double> lse) {
   const int64_t group = shape.heads / shape.kv_heads, dim = shape.head_dim;
-  std::vector<double> scores;
+  std::vector<double> scores, decoded(static_cast<size_t>(dim));
   for (const AttentionSequence<double>& s : sequences)
     for (int64_t i = 0; i < s.query_count; ++i)
       for (int64_t h = 0; h < shape.heads; ++h) {
         const int64_t row = s.query_begin + i, position = s.num_keys - s.query_count + i;
         const int64_t first = first_visible(shape, position);
         const PageLayout& in = s.layout;
-        const auto row_of = [&](const double* from, int64_t j) {
+        const auto row_of = [&](const double* from, const uint8_t* kept, int64_t j) -> const double* {
           if (!s.pages) return from + j * shape.kv_stride + h / group * dim;
-          return from + s.pages[j / in.page_tokens] * in.page_stride + j % in.page_tokens * in.key_stride +
-                 h / group * in.head_stride;
+          const int64_t at = s.pages[j / in.page_tokens] * in.page_stride + j % in.page_tokens * in.key_stride +
+                             h / group * in.head_stride;
+          if (!kept) return from + at;
+          read_kv_row(s.kept.type, kept + at, dim, decoded.data());
+          return decoded.data();
         };
         scores.clear();
         const int64_t last = last_visible(shape, position, s.num_keys);
         for (int64_t j = first; j <= last; ++j)
-          scores.push_back(score_of(shape, h, position, j,
-                                    shape.scale * dot(q + row * shape.q_stride + h * dim, row_of(s.keys, j), dim))
-                               .value);
+          scores.push_back(
+              score_of(shape, h, position, j,
+                       shape.scale * dot(q + row * shape.q_stride + h * dim, row_of(s.keys, s.kept.keys, j), dim))
+                  .value);
         const double top = *std::max_element(scores.begin(), scores.end());
         double sum = 0;
         for (const double score : scores) sum += std::exp(score - top);
@@ -73,7 +78,8 @@ void attention_forward_ref(const AttentionShape& shape, std::span<const Attentio
         std::fill(y, y + dim, 0.0);
         for (int64_t j = first; j <= last; ++j) {
           const double p = std::exp(scores[static_cast<size_t>(j - first)] - top) / sum;
-          for (int64_t d = 0; d < dim; ++d) y[d] += p * row_of(s.values, j)[d];
+          const double* value = row_of(s.values, s.kept.values, j);
+          for (int64_t d = 0; d < dim; ++d) y[d] += p * value[d];
         }
         if (!lse.empty()) lse[static_cast<size_t>(row * shape.heads + h)] = top + std::log(sum);
       }

@@ -139,8 +139,8 @@ std::string serving_text(const ServingQuestion& q, const ServingAnswer& a) {
   line("model", fmt::format("{}, {} parameters", q.model, format_count(static_cast<double>(num_parameters(q.spec)))));
   line("hardware", fmt::format("{}: {} of {} devices", q.cluster.name, format_with_commas(used),
                                format_with_commas(q.cluster.num_devices())));
-  const auto stored = [&](StoredType type) {  // bf16 stands for any 16 bits
-    return type == StoredType::bf16 && job.dtype == DType::f16 ? "16 bits" : name_of(type);
+  const auto stored = [&](auto type) -> std::string_view {  // bf16 stands for any 16 bits
+    return name_of(type) == "bf16" && job.dtype == DType::f16 ? "16 bits" : name_of(type);
   };
   const std::string prompts = job.lengths ? lengths_of(job.lengths->prompts()) : format_with_commas(job.prompt);
   const std::string answers = job.lengths ? lengths_of(job.lengths->answers()) : format_with_commas(job.answer);

@@ -28,10 +28,10 @@ std::vector<std::string> advice(const ServingQuestion& q) {
     j.spill = true;
     attempt("--offload all (slower: weights, keys or values from the host or disk)", j, cluster);
   }
-  for (const StoredType kv : {StoredType::q8, StoredType::q4}) {
+  for (const KvType kv : {KvType::q8, KvType::q4}) {
     InferenceJob j = job;
     j.kv = kv;
-    if (!q.all_on_device() && kv > job.kv && attempt(fmt::format("--kv-dtype {}", name_of(kv)), j, cluster)) break;
+    if (!q.vllm && kv > job.kv && attempt(fmt::format("--kv-dtype {}", name_of(kv)), j, cluster)) break;
   }
   for (const StoredType weights : {StoredType::q8, StoredType::q4}) {
     InferenceJob j = job;
@@ -42,7 +42,7 @@ std::vector<std::string> advice(const ServingQuestion& q) {
   }
   if (q.all_on_device() && job.dtype == DType::f32) {
     InferenceJob j = job;
-    j.dtype = DType::bf16, j.weights = j.kv = StoredType::bf16;
+    j.dtype = DType::bf16, j.weights = StoredType::bf16, j.kv = std::max(job.kv, KvType::bf16);
     attempt("--dtype bf16", j, cluster);
   }
   // The most that serve: more than half of a number that does not.

@@ -145,7 +145,7 @@ TEST_F(PlanHere, TheGeneratorsBytesAreThePlans) {
            "--warmup-steps 1 --batch 2 --seq 32 2>&1")
           .code,
       0);
-  for (const std::string dtype : {"f32", "bf16"}) {
+  for (const std::string dtype : {"f32", "bf16", "f32 --kv-dtype q8", "bf16 --kv-dtype q4"}) {
     const Json written =
         parse_json(tern("generate run-2/model --prompt 'it was' --max-tokens 40 --ignore-eos --json --dtype " + dtype +
                         " 2>/dev/null")
@@ -186,7 +186,8 @@ TEST_F(PlanHere, WhatDoesNotFitOrIsTooSlowIsRefusedWithWhatWould) {
   EXPECT_GT(json["missing_bytes"].get<int64_t>(), 1'000'000'000);
   EXPECT_FALSE(json["what_would_do"].empty());
   expect_refusal(3, "plan llama-3-8b --inference --hardware rtx4090 --tpot 1ms", {"too slow", "(--tpot 1 ms)"});
-  expect_refusal(2, "plan model --inference --hardware here.toml --kv-dtype q8", {"--kv-dtype", "this engine keeps"});
+  expect_refusal(2, "plan model --inference --hardware here.toml --dtype bf16 --kv-dtype f32", {"--kv-dtype f32"});
+  expect_refusal(2, "plan model --inference --hardware here.toml --weight-dtype q8", {"--weight-dtype", "this engine"});
   expect_refusal(2, "plan model --inference --hardware here.toml --batch 4", {"--batch", "--users"});
   expect_refusal(2, "plan model --hardware here.toml --batch 4 --seq 64 --users 3", {"--users is of --inference"});
   expect_refusal(2, "plan model --inference", {"--hardware must be given"});

@@ -1,0 +1,49 @@
+#pragma once
+// How a cache keeps keys and values. The numbers of one head of one token are a row, kept by itself: what a row becomes
+// depends on no other token, so neither batches nor chunks can change it (kernels/cpu/kv_rows.h makes rows and reads
+// them).
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "base/dtype.h"
+
+namespace tern {
+
+/// q8, q4: codes of 8 and 4 bits, and a scale in bf16 for each row.
+enum class KvType : uint8_t { f64, f32, bf16, q8, q4 };
+
+/// "f32", …: the names of --kv-dtype.
+std::string_view name_of(KvType);
+/// Nothing: no such name.
+std::optional<KvType> kv_type_from_name(std::string_view);
+/// Numbers as they were computed; f16 is computed in f32.
+constexpr KvType kv_type_of(DType t) {
+  return t == DType::f64 ? KvType::f64 : t == DType::bf16 ? KvType::bf16 : KvType::f32;
+}
+/// Nothing: codes.
+constexpr std::optional<DType> dtype_of(KvType t) {
+  if (t == KvType::q8 || t == KvType::q4) return {};
+  return t == KvType::f64 ? DType::f64 : t == KvType::bf16 ? DType::bf16 : DType::f32;
+}
+constexpr bool is_coded(KvType t) { return !dtype_of(t); }
+
+/// Bytes of a row of `numbers`: 8, 4 or 2 of each; q8: 2 + numbers; q4: 2 + ⌈numbers/2⌉.
+constexpr int64_t kv_row_bytes(KvType t, int64_t numbers) {
+  switch (t) {
+    case KvType::f64:
+      return 8 * numbers;
+    case KvType::f32:
+      return 4 * numbers;
+    case KvType::bf16:
+      return 2 * numbers;
+    case KvType::q8:
+      return 2 + numbers;
+    case KvType::q4:
+      return 2 + (numbers + 1) / 2;
+  }
+  return 0;
+}
+
+}  // namespace tern
