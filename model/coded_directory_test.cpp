@@ -35,7 +35,7 @@ CodedMatrix random_codes(const ParameterInfo& info, WeightType type) {
   coded.rows.resize(static_cast<size_t>(rows * row_bytes));
   for (std::byte& b : coded.rows) b = static_cast<std::byte>(random());
   for (int64_t r = 0; r < rows; ++r) {
-    const f16 scale = to_f16(static_cast<float>(random() % 100 + 1) * 1e-5f);
+    const bf16 scale = to_bf16(static_cast<float>(random() % 100 + 1) * 1e-5f);
     std::memcpy(coded.rows.data() + r * row_bytes, &scale, sizeof scale);
   }
   coded.tables.resize(table_parts(info).size() * static_cast<size_t>(table_bytes(type)));
@@ -178,8 +178,9 @@ TEST(CodedDirectory, WhatIsWrongWithAFileIsNamed) {
     }));
     EXPECT_FALSE(check_weights(w.spec, w.dir + "/model.safetensors").problems.empty()) << words;
   };
-  refuses("down_proj.weight.tables' is missing", [&](auto& t) { named(t, down + ".tables").name = "other"; });
-  refuses("imply I8 (4, 8)", [&](auto& t) { named(t, down + ".tables").shape = {8, 4}; });
+  refuses("down_proj.weight.levels' is missing", [&](auto& t) { named(t, down + ".levels").name = "other"; });
+  refuses("an earlier form", [&](auto& t) { named(t, down + ".levels").name = down + ".tables"; });
+  refuses("imply I8 (4, 8)", [&](auto& t) { named(t, down + ".levels").shape = {8, 4}; });
   refuses("imply U8", [&](auto& t) { named(t, down + ".lc3").name = down + ".lc4"; });
   refuses("belongs to no parameter", [&](auto& t) {
     static const std::vector<std::byte> zeros(256 * 256 * 4);
@@ -201,7 +202,7 @@ TEST(CodedDirectoryMutationsSlow, AnyFileIsNumbersOrAnError) {
     coded.push_back(random_codes(infos.back(), type));
     const auto row_bytes = stored_bytes(type, 1, 64);
     tensors.push_back({name + "." + lower_name(type), DType::u8, {6, row_bytes}, {}, {}});
-    if (table_bytes(type) > 0) tensors.push_back({name + ".tables", DType::i8, {4, row_of(type).levels}, {}, {}});
+    if (table_bytes(type) > 0) tensors.push_back({name + ".levels", DType::i8, {4, row_of(type).levels}, {}, {}});
   }
   for (size_t i = 0, at = 0; i < coded.size(); ++i) {
     tensors[at++].bytes = coded[i].rows;

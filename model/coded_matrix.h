@@ -24,6 +24,8 @@ std::vector<TablePart> table_parts(const ParameterInfo&);
 
 /// Whether somebody may choose the codes of a parameter: matrices of the layers, but not those that choose experts.
 bool has_codes(const ModelSpec&, const ParameterInfo&);
+/// The table of tokens, or the head's own.
+bool is_token_table(const ModelSpec&, const ParameterInfo&);
 /// Its codes of a type whose blocks its rows fill. What is returned lasts until the next question.
 using CodeMatrix = std::function<const CodedMatrix&(const ParameterInfo&, WeightType)>;
 

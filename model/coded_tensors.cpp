@@ -21,6 +21,11 @@ void require_shape(const Weights& file, const TensorView& view, DType dtype, std
 
 CodeTables read_tables(const ModelSpec& spec, const Weights& file, const std::string& name, WeightType type) {
   const auto view = find_parameter(spec, file, name);
+  if (!view && find_parameter(spec, file, name.substr(0, name.rfind('.')) + ".tables"))
+    throw Error(ErrorKind::bad_file,
+                "{}: '{}' is missing, '.tables' in its place: rows of {} of an earlier form, whose scales were f16; "
+                "quantize the model again",
+                file.path(), name, name_of(type));
   if (!view)
     throw Error(ErrorKind::bad_file, "{}: tensor '{}' is missing: rows of {} are coded by it", file.path(), name,
                 name_of(type));
@@ -50,7 +55,7 @@ std::optional<CodedTensor> find_coded(const ModelSpec& spec, const Weights& file
     require_shape(file, *view, DType::u8, {f.file_rows, stored_bytes(row.type, 1, in)});
     CodedTensor coded{row.type, *view, {}, {}};
     if (row.levels > 0) {
-      coded.tables_name = std::string(view->name.substr(0, view->name.rfind('.'))) + ".tables";
+      coded.tables_name = std::string(view->name.substr(0, view->name.rfind('.'))) + ".levels";
       coded.tables = read_tables(spec, file, coded.tables_name, row.type);
     }
     return coded;

@@ -1,7 +1,7 @@
 #pragma once
 // Matrices as tern's own directories code them (docs/coded-directories.md): beside other tensors of model.safetensors
 //   NAME.TYPE      U8 (rows, bytes of a row): what NAME is the tensor of, its rows as blocks of TYPE ("u4", "q8_0", "lc3")
-//   NAME.tables    I8 (kCodeTables, levels): of types with learned tables
+//   NAME.levels    I8 (kCodeTables, levels): of types with learned tables
 // A row is an output: what other directories hold transposed (GPT-2) is not, here.
 
 #include <cstddef>

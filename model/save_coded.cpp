@@ -13,12 +13,6 @@
 namespace tern {
 namespace {
 
-// The table of tokens, or the head's own.
-bool is_token_table(const ModelSpec& spec, const ParameterInfo& info) {
-  const auto& unit = spec.units[static_cast<size_t>(info.unit)].spec;
-  return info.name == "embed.tokens" || (info.shape.rank == 2 && std::holds_alternative<HeadSpec>(unit));
-}
-
 std::span<const std::byte> bytes_of(std::span<const int8_t> tables) { return std::as_bytes(tables); }
 
 // The rows and tables of one tensor of the file.
@@ -42,7 +36,7 @@ void add_coded(const ParameterInfo& info, const std::vector<Fragment>& fragments
   const std::vector<TablePart> parts = table_parts(info);
   const auto part = std::ranges::find_if(parts, [&](const TablePart& p) { return first.row_begin < p.row_end; });
   to.push_back(
-      {.name = first.name + ".tables",
+      {.name = first.name + ".levels",
        .dtype = DType::i8,
        .shape = {kCodeTables, row_of(type).levels},
        .bytes = {},
@@ -66,6 +60,11 @@ bool has_codes(const ModelSpec& spec, const ParameterInfo& info) {
   const auto& unit = spec.units[static_cast<size_t>(info.unit)].spec;
   return info.shape.rank == 2 && !std::holds_alternative<EmbedSpec>(unit) && !std::holds_alternative<HeadSpec>(unit) &&
          info.name.find(".router.") == std::string::npos && info.name.find(".shared_gate.") == std::string::npos;
+}
+
+bool is_token_table(const ModelSpec& spec, const ParameterInfo& info) {
+  const auto& unit = spec.units[static_cast<size_t>(info.unit)].spec;
+  return info.name == "embed.tokens" || (info.shape.rank == 2 && std::holds_alternative<HeadSpec>(unit));
 }
 
 CodedSaved save_coded(const ModelSpec& spec, const HfConfig& config, const ReadParameter& read, const CodeMatrix& code,

@@ -1,5 +1,6 @@
 // Codes by learned tables: a row's scale leaves room for its largest number; a group takes the table, sign and scale that leave
-// the least weighted error, of all that are not far from reaching its largest number.
+// the least weighted error, of all that are not far from reaching its largest number. A row that is made of these tables already
+// gets the scale it was made with, and each of its groups a byte that gives its numbers again.
 
 #include <algorithm>
 #include <array>
@@ -27,16 +28,17 @@ class LearnedCoder : public RowCoder {
   }
 
   void begin_row(std::span<const float> row, std::span<const float>, std::string& out) override {
-    double most = 0;
-    for (const float x : row) most = std::max(most, std::fabs(static_cast<double>(x)));
-    const f16 held = to_f16(static_cast<float>(std::min(most * kRoom / kTableMost, 65504.0)));
-    row_scale_ = to_float(held);
+    const float most = *std::ranges::max_element(row, {}, [](float x) { return std::fabs(x); });
+    made_of_tables_ = find_own_scale(row, std::fabs(most));
+    if (!made_of_tables_) set_row_scale(std::fabs(static_cast<double>(most)) * kRoom / kTableMost);
+    const bf16 held = to_bf16(row_scale_);
     char bytes[2];
     std::memcpy(bytes, &held, 2);
     out.append(bytes, 2);
   }
 
   void fit(std::span<const float> x, std::span<const float> importance) override {
+    if (made_of_tables_ && find_own_byte(x)) return;
     uint8_t best = 0;
     const auto [first, last] = scales_to_try(x);
     double least = INFINITY;
@@ -74,6 +76,35 @@ class LearnedCoder : public RowCoder {
   }
 
  private:
+  // Rounded to bf16; 0 where a group's scale would no longer be a normal number.
+  void set_row_scale(double scale) {
+    row_scale_ = scale < 1e-36 ? 0 : to_float(to_bf16(static_cast<float>(scale)));
+    row_inverse_ = row_scale_ == 0 ? 0 : 1 / row_scale_;
+  }
+  // The scale with which all groups are numbers of the tables, if there is one: of those that give the largest number.
+  bool find_own_scale(std::span<const float> row, float most) {
+    if (!(most > 0)) return false;
+    for (const float g : kBlockScales)
+      for (const int8_t level : tables_) {
+        if (level == 0) continue;
+        const float steps = std::fabs(static_cast<float>(level));
+        set_row_scale(static_cast<double>(most) / static_cast<double>(g * steps));
+        if (row_scale_ * g * steps != most) continue;
+        bool all = true;
+        for (size_t first = 0; first < row.size() && all; first += 32) all = find_own_byte(row.subspan(first, 32));
+        if (all) return true;
+      }
+    return false;
+  }
+  // A byte with which the numbers of a group are those of their codes.
+  bool find_own_byte(std::span<const float> x) {
+    for (int byte = 0; byte < 256; ++byte) {
+      set(static_cast<uint8_t>(byte));
+      const auto is_own = [&](float v) { return scale_ * static_cast<float>(table_[code_of(v)]) == v; };
+      if (std::ranges::all_of(x, is_own)) return true;
+    }
+    return false;
+  }
   std::pair<int, int> scales_to_try(std::span<const float> x) const {
     double most = 0;
     for (const float v : x) most = std::max(most, std::fabs(static_cast<double>(v)));
@@ -94,12 +125,12 @@ class LearnedCoder : public RowCoder {
     inverse_ = scale_ == 0 ? 0 : 1 / scale_;
   }
   uint8_t code_of(float x) const { return places_[place_of(x * inverse_)]; }
-  // As far as it is below `least`.
+  // In steps of the row's scale, as squares of small numbers vanish; as far as it is below `least`.
   double error_of(uint8_t byte, std::span<const float> x, std::span<const float> importance, double least) {
     set(byte);
     float error = 0;
     for (size_t j = 0; j < x.size(); ++j) {
-      const float d = x[j] - scale_ * static_cast<float>(table_[code_of(x[j])]);
+      const float d = (x[j] - scale_ * static_cast<float>(table_[code_of(x[j])])) * row_inverse_;
       error += importance[j] * d * d;
       if (j == 15 && static_cast<double>(error) >= least) return INFINITY;
     }
@@ -110,7 +141,8 @@ class LearnedCoder : public RowCoder {
   size_t levels_;
   std::vector<int8_t> tables_;
   std::array<NearestCodes, kCodeTables> nearest_;
-  float row_scale_ = 0;
+  float row_scale_ = 0, row_inverse_ = 0;
+  bool made_of_tables_ = false;
   // Of the group at hand.
   uint8_t byte_ = 0, codes_[32] = {};
   const int8_t* table_ = nullptr;

@@ -61,6 +61,66 @@ TEST(LearnedCoder, RowsBecomeTheNumbersOfTheirCodesWhichAreNear) {
   }
 }
 
+// Squares of small numbers vanish, and f16 knows none below 6e-8: neither may be seen.
+TEST(LearnedCoder, SmallAndLargeRowsKeepWhatRowsOfUsualSizeKeep) {
+  const int64_t n = 24, k = 192;
+  const std::vector<float> usual = drawn(5, n * k), none(usual.size());
+  for (const WeightType type : kLearned)
+    for (const double size : {1e-33, 1e-20, 1e-6, 1e7, 1e30}) {
+      std::vector<float> w = usual;
+      for (float& x : w) x = static_cast<float>(size * static_cast<double>(x));
+      const Coded c = code(type, w, n, k), as_usual = code(type, usual, n, k);
+      EXPECT_EQ(decoded(type, c.bytes, c.tables, n, k), c.numbers);
+      EXPECT_LT(squares(w, c.numbers) / squares(w, none),
+                1.02 * squares(usual, as_usual.numbers) / squares(usual, none))
+          << name_of(type) << " of " << size;
+    }
+}
+
+// One row among others that are larger by far, as a unit that training has left behind.
+TEST(LearnedCoder, ASmallRowBesideUsualOnesIsNotZero) {
+  const int64_t n = 24, k = 192;
+  std::vector<float> w = drawn(6, n * k);
+  for (int64_t i = 0; i < k; ++i) w[static_cast<size_t>(7 * k + i)] *= 1e-7f;
+  for (const WeightType type : kLearned) {
+    const Coded c = code(type, w, n, k);
+    const std::span<const float> row = std::span(w).subspan(7 * k, k), got = std::span(c.numbers).subspan(7 * k, k);
+    const std::vector<float> none(row.size());
+    EXPECT_LT(squares(row, got) / squares(row, none), 0.13) << name_of(type);
+  }
+}
+
+// With the tables a matrix was coded by: its numbers come out as they went in, also where errors are fed back.
+TEST(LearnedCoder, CodingDecodedNumbersAgainIsTheIdentity) {
+  const int64_t n = 40, k = 160;
+  const std::vector<double> factor = error_factor(
+      [&] {
+        const std::vector<float> x = drawn(8, 400 * k);
+        std::vector<double> moments(static_cast<size_t>(k * k));
+        for (int64_t t = 0; t < 400; ++t)
+          for (int64_t i = 0; i < k; ++i)
+            for (int64_t j = 0; j < k; ++j)
+              moments[static_cast<size_t>(i * k + j)] += static_cast<double>(x[static_cast<size_t>(t * k + i)]) *
+                                                         static_cast<double>(x[static_cast<size_t>(t * k + j)]);
+        return moments;
+      }(),
+      k);
+  for (const WeightType type : kLearned)
+    for (const bool fed_back : {false, true}) {
+      const auto f = fed_back ? std::span<const double>(factor) : std::span<const double>();
+      const std::vector<float> w = drawn(7, n * k), importance = importance_of(f, k);
+      const std::vector<int8_t> tables = learn_tables(type, w, n, k, importance);
+      const auto again = [&](std::vector<float> rows) {
+        gptq_rows(
+            type, [&] { return learned_coder(type, tables); }, rows, n, k, f);
+        return rows;
+      };
+      const std::vector<float> once = again(w);
+      EXPECT_NE(once, w);
+      EXPECT_EQ(again(once), once) << name_of(type) << (fed_back ? ", fed back" : "");
+    }
+}
+
 TEST(LearnedCoder, TablesAreThoseOfTheNumbersAndReachTheirEnds) {
   const int64_t n = 64, k = 128;
   std::vector<float> w = drawn(3, n * k);

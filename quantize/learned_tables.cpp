@@ -97,14 +97,14 @@ class Learner {
     return nearest_[choice.table][static_cast<size_t>(place_of(x / choice.scale))];
   }
 
-  // Σ importance·error²; and the scale that fits the chosen codes best.
-  float error_of(const Choice& choice, const Group& group, float* fitted) const {
+  // Σ importance·error² of numbers in a group's own measure; and the scale that fits the chosen codes best.
+  float error_of(const Choice& choice, const float* numbers, const float* importance, float* fitted) const {
     const float inverse = 1 / choice.scale;
     const int8_t* table = tables_.data() + choice.table * levels_;
     const uint8_t* nearest = nearest_[choice.table].data();
     float error = 0, xt = 0, tt = 0;
     for (size_t j = 0; j < kGroup; ++j) {
-      const float x = group.x[j], h = group.importance[j];
+      const float x = numbers[j], h = importance[j];
       const auto v = static_cast<float>(table[nearest[place_of(x * inverse)]]);
       const float d = x - choice.scale * v;
       error += h * d * d, xt += h * x * v, tt += h * v * v;
@@ -117,18 +117,22 @@ class Learner {
     for (size_t j = 0; j < kGroup; ++j) most = std::max(most, std::fabs(group.x[j]));
     Choice best;
     if (!(most > 0)) return best;
+    float numbers[kGroup];  // against the largest: squares of small ones vanish
+    for (size_t j = 0; j < kGroup; ++j) numbers[j] = group.x[j] / most;
+    const auto whole = [&](Choice choice) { return Choice{choice.table, choice.scale * most}; };
     float least = INFINITY, best_fitted = 0;
     for (size_t t = 0; t < kCodeTables; ++t)
       for (const float sign : {1.0f, -1.0f})
         for (const float part : {1.15f, 1.05f, 0.96f, 0.88f, 0.8f, 0.72f, 0.64f, 0.56f, 0.48f}) {
-          const Choice choice{t, sign * part * most / static_cast<float>(kTableMost)};
+          const Choice choice{t, sign * part / static_cast<float>(kTableMost)};
           float fitted = 0;
-          const float error = error_of(choice, group, &fitted);
+          const float error = error_of(choice, numbers, group.importance, &fitted);
           if (error < least) least = error, best = choice, best_fitted = fitted;
         }
     const Choice refined{best.table, best_fitted};
     float again = 0;
-    return best_fitted != 0 && error_of(refined, group, &again) < least ? refined : best;
+    const bool finer = best_fitted != 0 && error_of(refined, numbers, group.importance, &again) < least;
+    return whole(finer ? refined : best);
   }
 
   size_t levels_;

@@ -67,7 +67,7 @@ Texts run(std::span<const uint64_t> numbers, const Setting& s, const Speculation
           const std::function<void(uint64_t id, uint64_t number)>& submitted, SpeculationFigures* figures,
           int64_t* preemptions) {
   Arena arena;
-  KvPool pool({.layers = {{1, 1}}, .page_tokens = s.page, .dtype = DType::f32}, s.pages, arena);
+  KvPool pool({.layers = {{1, 1}}, .page_tokens = s.page, .type = KvType::f32}, s.pages, arena);
   VirtualClock clock;
   Texts said;
   {

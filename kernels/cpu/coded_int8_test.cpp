@@ -20,7 +20,7 @@ std::vector<WeightType> types_with_groups() {
 
 /// What stands before a row, at `offset`, and beside the matrix.
 RowCodebook codebook_of(const CodedRows& rows, int64_t offset) {
-  f16 scale{};
+  bf16 scale{};
   if (rows.tables) std::memcpy(&scale, rows.bytes + offset, sizeof scale);
   return {rows.tables, to_float(scale)};
 }

@@ -21,7 +21,7 @@ inline CodedRow coded_row(const CodedRows& piece, int64_t row, int64_t k) {
   }
   const uint8_t* at = piece.bytes + row * (type.row_bytes + k / type.block_elements * type.block_bytes);
   if (type.decode) return {at, &type, {}};
-  return {at + type.row_bytes, &type, {piece.tables, half_at(at)}};
+  return {at + type.row_bytes, &type, {piece.tables, to_float(number_at<bf16>(at))}};
 }
 
 /// Asks for the bytes of elements [begin, begin + count): 64 rows at a time are more streams than the processor follows

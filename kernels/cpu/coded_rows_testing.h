@@ -40,7 +40,7 @@ inline std::vector<uint8_t> sane_learned_rows(WeightType type, int64_t rows, int
   std::vector<uint8_t> bytes(static_cast<size_t>(rows * row_bytes));
   for (uint8_t& b : bytes) b = static_cast<uint8_t>(random());
   for (int64_t r = 0; r < rows; ++r) {
-    const f16 scale = to_f16(static_cast<float>(random() % 1000 + 1) * 1e-4f);
+    const bf16 scale = to_bf16(static_cast<float>(random() % 1000 + 1) * 1e-4f);
     std::memcpy(bytes.data() + r * row_bytes, &scale, sizeof scale);
   }
   return bytes;

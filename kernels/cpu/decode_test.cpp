@@ -124,7 +124,7 @@ TEST(Decode, LearnedTypesAreRowTimesBlockTimesTableOfAnyBytesUnderEverySet) {
     std::vector<float> want;
     for (int64_t r = 0; r < rows; ++r) {
       const uint8_t* at = piece.bytes + r * row_bytes;
-      f16 scale;
+      bf16 scale;
       std::memcpy(&scale, at, 2);
       for (const uint8_t* b = at + 2; b < at + row_bytes; b += row_of(type).block_bytes)
         for (int n = 0; n < 32; ++n) {
