@@ -12,7 +12,7 @@ namespace tern {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr std::array<std::string_view, 5> kOutputs{"output", "emit-output", "html", "picture", "trace"};
+constexpr std::array<std::string_view, 6> kOutputs{"output", "emit-output", "html", "picture", "trace", "report"};
 
 struct Named {
   std::string name, path;

@@ -11,6 +11,9 @@
 #include "apps/gguf_output.h"
 #include "apps/given_options.h"
 #include "apps/hf_output.h"
+#include "apps/outputs.h"
+#include "apps/quantize_report.h"
+#include "apps/signals.h"
 #include "apps/verbs.h"
 #include "base/clock.h"
 #include "base/crc32c.h"
@@ -22,6 +25,7 @@
 #include "base/publish.h"
 #include "base/text.h"
 #include "base/units.h"
+#include "formats/data/text_data.h"
 #include "formats/gguf/model.h"
 #include "formats/gguf/round_blocks.h"
 #include "model/gguf_weights.h"
@@ -34,11 +38,12 @@ namespace tern {
 namespace {
 
 // What says something to each method.
-constexpr std::string_view kOfRtn[] = {"output", "method", "type", "table-type", "threads", "memory", "json"};
-constexpr std::string_view kOfGptq[] = {"output",  "method", "type", "table-type", "data", "calibration-tokens",
-                                        "threads", "memory", "json"};
-constexpr std::string_view kOfLcq[] = {"output",  "method", "bits", "table-type", "data", "calibration-tokens",
-                                       "threads", "memory", "json"};
+constexpr std::string_view kOfRtn[] = {"output",     "method",  "type",   "table-type", "report",
+                                       "valid-data", "threads", "memory", "json"};
+constexpr std::string_view kOfGptq[] = {"output", "method",     "type",    "table-type", "data", "calibration-tokens",
+                                        "report", "valid-data", "threads", "memory",     "json"};
+constexpr std::string_view kOfLcq[] = {"output", "method",     "bits",    "table-type", "data", "calibration-tokens",
+                                       "report", "valid-data", "threads", "memory",     "json"};
 
 WeightType type_of_matrices(const Options& options) {
   if (options.text("method") != "lcq") return weight_type_of_choice(options.text("type"));
@@ -74,10 +79,11 @@ void check_memory(const Options& options, const ModelDescription& model, const C
   int64_t needed = 2 * largest * size_of(DType::f32);
   const auto tokens = static_cast<int64_t>(calibration.tokens.size());
   if (tokens > 0) needed += LayerCoder::peak_bytes(model.spec, tokens, calibration.window);
+  if (options.given("valid-data")) needed = std::max(needed, measuring_bytes(model));
   if (const std::string more = memory_remedy(budget, needed); needed > budget.bytes)
     throw Error(ErrorKind::does_not_fit, "quantize: {} needs {}, there are {} ({}); use {}",
-                tokens > 0 ? "what is held at once of the weights and of the --data"
-                           : "the largest parameter, as read and as written,",
+                tokens > 0 || options.given("valid-data") ? "what is held at once of the weights and of the texts"
+                                                          : "the largest parameter, as read and as written,",
                 format_bytes(needed), format_bytes(budget.bytes), budget.source,
                 more.empty() ? "a machine with more memory" : more + " or more");
 }
@@ -121,9 +127,9 @@ class RoundedMatrices {
 
 // What the codes depend on beside the weights.
 std::string run_of(const Options& options, const CalibrationText& calibration, WeightType type) {
-  return fmt::format("{} {}, {} tokens of {:08x} in windows of {}", options.text("method"), name_of(type),
-                     calibration.tokens.size(), crc32c(std::as_bytes(std::span(calibration.tokens))),
-                     calibration.window);
+  return fmt::format("{} {}{}, {} tokens of {:08x} in windows of {}", options.text("method"), name_of(type),
+                     table_bytes(type) > 0 ? " with scales in bf16" : "", calibration.tokens.size(),
+                     crc32c(std::as_bytes(std::span(calibration.tokens))), calibration.window);
 }
 
 // All units' codes, chosen now or by a run before that did not come to its end.
@@ -195,37 +201,86 @@ Quantized quantize(const Options& options, const ModelDescription& model, const 
   return q;
 }
 
-void tell(const Options& options, const ModelDescription& model, const Quantized& q, const std::string& out) {
+double bits_per_weight(const Quantized& q) {
+  return 8 * static_cast<double>(q.bytes) / static_cast<double>(total_of(q.errors).elements);
+}
+
+Json json_of(const Options& options, const Quantized& q, const std::string& out) {
   const RoundingError total = total_of(q.errors);
-  const double bits = 8 * static_cast<double>(q.bytes) / static_cast<double>(total.elements);
-  if (options.flag("json")) {
-    Json tensors = Json::array();
-    for (const RoundingError& e : q.errors)
-      tensors.push_back({{"parameter", e.parameter}, {"elements", e.elements}, {"relative_error", e.relative()}});
-    print_json({{"model", options.positional("MODEL")},
-                {"output", out},
-                {"method", options.text("method")},
-                {"calibration_tokens", q.calibration_tokens},
-                {"type", name_of(q.types.matrices)},
-                {"table_type", name_of(q.types.tables)},
-                {"bytes", q.bytes},
-                {"matrix_bytes", q.matrix_bytes},
-                {"parameters", total.elements},
-                {"bits_per_weight", bits},
-                {"matrices_kept_wide", q.num_wide},
-                {"relative_error", total.relative()},
-                {"tensors", std::move(tensors)},
-                {"seconds", q.seconds}});
-    return;
-  }
+  Json tensors = Json::array();
+  for (const RoundingError& e : q.errors)
+    tensors.push_back({{"parameter", e.parameter}, {"elements", e.elements}, {"relative_error", e.relative()}});
+  return {{"model", options.positional("MODEL")},
+          {"output", out},
+          {"method", options.text("method")},
+          {"calibration_tokens", q.calibration_tokens},
+          {"type", name_of(q.types.matrices)},
+          {"table_type", name_of(q.types.tables)},
+          {"bytes", q.bytes},
+          {"matrix_bytes", q.matrix_bytes},
+          {"parameters", total.elements},
+          {"bits_per_weight", bits_per_weight(q)},
+          {"matrices_kept_wide", q.num_wide},
+          {"relative_error", total.relative()},
+          {"tensors", std::move(tensors)},
+          {"seconds", q.seconds}};
+}
+
+void tell(const Options& options, const ModelDescription& model, const Quantized& q, const std::string& out) {
+  if (options.flag("json")) return print_json(json_of(options, q, out));
+  const RoundingError total = total_of(q.errors);
   const RoundingError& worst = *std::ranges::max_element(q.errors, {}, &RoundingError::relative);
   print_out(fmt::format(
       "{}  {} ({:.2f} bits per weight, everything in the file counted); matrices in {}, tables of tokens in {}\n"
       "rounding error: {:.2f} % of the weights' root mean square; the largest in '{}', {:.2f} %\n",
-      out, format_bytes(q.bytes), bits, name_of(q.types.matrices), name_of(q.types.tables), 100 * total.relative(),
-      worst.parameter, 100 * worst.relative()));
+      out, format_bytes(q.bytes), bits_per_weight(q), name_of(q.types.matrices), name_of(q.types.tables),
+      100 * total.relative(), worst.parameter, 100 * worst.relative()));
   if (model.tokenizer)
     log_info("how much worse it predicts: tern eval {} --data TEXT --reference {}", out, options.positional("MODEL"));
+}
+
+// "Q4_0", or "numbers" of what has no codes.
+std::string type_written(const ModelSpec& spec, const ParameterInfo& info, const GgufTypes& types) {
+  const bool matrix = has_codes(spec, info), table = is_token_table(spec, info);
+  const WeightType type = table ? types.tables : types.matrices;
+  return (matrix || table) && fills_blocks(type, info.shape[1]) ? std::string(name_of(type)) : "numbers";
+}
+
+// False: a stop was asked for.
+bool write_report(const Options& options, const ModelDescription& model, const Quantized& q, const std::string& out) {
+  const Json run = json_of(options, q, out);
+  QuantizeReport report{.run = run, .texts = {}, .tensors = {}};
+  const StopSignals signals;
+  try {
+    for (const std::string& path : options.list("valid-data"))
+      report.texts.push_back(naming_bad_weights(model, [&] { return measure_text(model, out, path); }));
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::interrupted) throw;
+    log_info("{}; {} is written, the report is not", error.what(), out);
+    return false;
+  }
+  const std::vector<ParameterInfo> infos = parameters(model.spec);
+  for (size_t i = 0; i < q.errors.size(); ++i)
+    report.tensors.push_back({q.errors[i], type_written(model.spec, infos[i], q.types)});
+  const std::string path = options.text("report");
+  write_file_atomically(real_io(), path, report_file(report, path));
+  log_info("wrote {}", path);
+  return true;
+}
+
+void check_report(const Options& options, const ModelDescription& model) {
+  if (!options.has("report")) {
+    if (options.given("valid-data"))
+      throw Error(ErrorKind::usage, "--valid-data says nothing without --report FILE, which what is measured goes to");
+    return;
+  }
+  require_report_name(options.text("report"));
+  require_writable(options);
+  for (const std::string& path : options.list("valid-data")) {
+    if (!model.tokenizer)
+      throw Error(ErrorKind::usage, "--valid-data {}: {} has no tokenizer to read it with", path, model.dir.path);
+    check_text(read_text(path), path);
+  }
 }
 
 }  // namespace
@@ -248,12 +303,14 @@ int run_quantize(const Options& options) {
   refuse_encoder(model, "quantize");
   tell_notes(model);
   is_gguf_path(out) ? check_gguf_output(out) : check_hf_output(out);
+  check_report(options, model);
   const Quantized q = naming_bad_weights(model, [&] { return quantize(options, model, out); });
   if (q.num_wide > 0)
     log_info("{} not in {}: rows that are no whole blocks{}",
              q.num_wide == 1 ? "1 matrix is" : fmt::format("{} matrices are", q.num_wide), name_of(q.types.matrices),
              q.gguf ? " are written as f16" : " are written as numbers");
   tell(options, model, q, out);
+  if (options.has("report") && !write_report(options, model, q, out)) return 128 + stop_signal();
   return 0;
 }
 

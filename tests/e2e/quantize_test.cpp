@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "base/io.h"
 #include "base/json.h"
@@ -82,6 +83,41 @@ TEST_F(Quantize, ADirectoryOfOwnTypesRunsIsInspectedAndExported) {
   EXPECT_NE(tern("inspect own").text.find("U4"), std::string::npos);
   EXPECT_NE(json(generate + " --arithmetic int8")["samples"], Json());
   expect_refusal(2, "quantize " + kModel + " --type u4 --output own", {"not empty"});
+}
+
+// The report's figures are those of tern eval, whose models are whole in memory.
+TEST_F(Quantize, TheReportSaysWhatEvalWouldOnEveryText) {
+  write("one.txt", std::string("It was on a dreary night of November that I beheld the accomplishment of my toils.\n"));
+  write("two.txt", std::string("The ship lay still; the captain counted the birds, and nobody spoke of the wind.\n"));
+  const std::string asked = " --type u3 --valid-data one.txt --valid-data two.txt --output ";
+  const Json q = json("quantize " + kModel + asked + "r --report r.json");
+  const Json report = parse_json(real_io().read(root_ + "/r.json"), "r.json");
+  EXPECT_EQ(report["bytes"], q["bytes"]);
+  ASSERT_EQ(report["texts"].size(), 2u);
+  for (const Json& text : report["texts"]) {
+    const Json e = json("eval r --dtype f32 --reference " + kModel + " --data " + text["data"].get<std::string>());
+    EXPECT_EQ(text["scored_tokens"], e["scored_tokens"]);
+    for (const char* key : {"kl_divergence", "same_top", "perplexity", "reference_perplexity"})
+      EXPECT_NEAR(text[key]["value"].get<double>(), e[key].get<double>(), 1e-5 * e[key].get<double>()) << key;
+    EXPECT_NEAR(text["kl_divergence"]["stderr"].get<double>(), e["kl_divergence_stderr"].get<double>(), 1e-6);
+    const Json alone = json("eval r --dtype f32 --data " + text["data"].get<std::string>());
+    EXPECT_NEAR(text["bits_per_byte"]["value"].get<double>(), alone["bits_per_byte"].get<double>(), 1e-5);
+    EXPECT_GT(text["bits_per_byte"]["stderr"].get<double>(), 0);
+  }
+  ASSERT_EQ(report["tensors"].size(), q["tensors"].size());
+  std::set<std::string> types;
+  for (const Json& t : report["tensors"]) types.insert(t["type"].get<std::string>());
+  EXPECT_EQ(types, (std::set<std::string>{"U3", "Q8_0", "numbers"}));
+  for (const auto& [name, word] : {std::pair{"r.txt", "two.txt  "}, {"r.html", "<svg"}}) {
+    ASSERT_EQ(tern("quantize " + kModel + asked + "of-" + name + " --report " + name + " 2>&1").code, 0);
+    const std::string text = real_io().read(root_ + "/" + name);
+    for (const char* each : {word, "KL divergence", "bits per byte", "layers.0.attention.qkv.weight", "±"})
+      EXPECT_NE(text.find(each), std::string::npos) << name << " lacks " << each;
+  }
+  expect_refusal(2, "quantize " + kModel + " --output z --report z.pdf", {"--report z.pdf", ".html"});
+  expect_refusal(2, "quantize " + kModel + " --output z --valid-data one.txt", {"--valid-data", "--report"});
+  expect_refusal(4, "quantize " + kModel + " --output z --report z.txt --valid-data none.txt", {"none.txt"});
+  EXPECT_FALSE(real_io().stat(root_ + "/z"));
 }
 
 using QuantizeSlow = Quantize;
