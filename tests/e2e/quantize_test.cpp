@@ -85,17 +85,18 @@ TEST_F(Quantize, ADirectoryOfOwnTypesRunsIsInspectedAndExported) {
   expect_refusal(2, "quantize " + kModel + " --type u4 --output own", {"not empty"});
 }
 
-// The report's figures are those of tern eval, whose models are whole in memory.
+// The report's figures are those of tern eval, whose models are whole in memory; both computed in f32.
 TEST_F(Quantize, TheReportSaysWhatEvalWouldOnEveryText) {
   write("one.txt", std::string("It was on a dreary night of November that I beheld the accomplishment of my toils.\n"));
   write("two.txt", std::string("The ship lay still; the captain counted the birds, and nobody spoke of the wind.\n"));
   const std::string asked = " --type u3 --valid-data one.txt --valid-data two.txt --output ";
-  const Json q = json("quantize " + kModel + asked + "r --report r.json");
+  json("export " + kModel + " --dtype f32 --output plain");
+  const Json q = json("quantize plain" + asked + "r --report r.json");
   const Json report = parse_json(real_io().read(root_ + "/r.json"), "r.json");
   EXPECT_EQ(report["bytes"], q["bytes"]);
   ASSERT_EQ(report["texts"].size(), 2u);
   for (const Json& text : report["texts"]) {
-    const Json e = json("eval r --dtype f32 --reference " + kModel + " --data " + text["data"].get<std::string>());
+    const Json e = json("eval r --dtype f32 --reference plain --data " + text["data"].get<std::string>());
     EXPECT_EQ(text["scored_tokens"], e["scored_tokens"]);
     for (const char* key : {"kl_divergence", "same_top", "perplexity", "reference_perplexity"})
       EXPECT_NEAR(text[key]["value"].get<double>(), e[key].get<double>(), 1e-5 * e[key].get<double>()) << key;
