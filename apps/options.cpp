@@ -46,6 +46,8 @@ std::vector<VerbSpec> make_verbs() {
        .examples = {{"tern adapt MODEL --data text.txt --output run", "rank 8 beside every matrix of the layers"},
                     {"tern adapt MODEL --rank 16 --alpha 32 --target q_proj,v_proj --data chats.jsonl --output run",
                      "fewer matrices; conversations with the loss on the answers"},
+                    {"tern adapt MODEL --stream tasks.toml --method inflora --output run",
+                     "tasks one after another, old ones not forgotten"},
                     {"tern generate MODEL --adapter run/adapter --prompt 'Once'", "the model with it"}},
        .takes_recipe = true,
        .details =
@@ -336,9 +338,16 @@ std::vector<OptionSpec> make_options() {
       {.name = "from-scratch", .verbs = "train", .type = flag, .help = "start from random weights: MODEL is a bare config.json or a directory without weights"},
 
       // adapt: what is trained.
-      {.name = "method", .verbs = "adapt", .type = choice, .fallback = "lora", .help = "lora: scale alpha/rank; rslora: alpha/√rank", .choices = {"lora", "rslora"}},
+      {.name = "method", .verbs = "adapt", .type = choice, .fallback = "lora", .help = "lora: scale alpha/rank; rslora: alpha/√rank; with --stream seqlora: one adapter learns on; inflora: each task learns where old inputs do not feel it; olora, ewc, replay, multitask: docs/continual.md", .choices = {"lora", "rslora", "seqlora", "inflora", "olora", "ewc", "replay", "multitask"}},
+      {.name = "stream", .verbs = "adapt", .type = path, .unit = "TASKS.toml", .help = "learn these tasks one after another; all are judged after each"},
+      {.name = "inflora-mode", .verbs = "adapt", .type = choice, .fallback = "code", .help = "what is remembered of inputs, as InfLoRA's authors' code has it or as their paper", .choices = {"code", "paper"}},
+      {.name = "energy", .verbs = "adapt", .type = real, .fallback = "0.95", .unit = "SHARE", .help = "--method inflora: share of the first task's inputs that is protected; rises to 1 over the stream", .min = 0, .max = 1},
+      {.name = "statistics-windows", .verbs = "adapt", .type = integer, .fallback = "256", .unit = "N", .help = "--method inflora, ewc: windows of each task's data that are looked at before and after it, at most", .min = 1, .max = kMaxCount},
+      {.name = "penalty", .verbs = "adapt", .type = real, .unit = "WEIGHT", .help = "--method olora, ewc: weight of what is added to the loss; not given: 0.5, 1000", .min = 0, .max = 1e12},
+      {.name = "replay-share", .verbs = "adapt", .type = real, .fallback = "0.01", .unit = "SHARE", .help = "--method replay: share of each task's data that is kept and learned again", .min = 0, .max = 1},
+      {.name = "references", .verbs = "adapt", .type = flag, .help = "--stream: also learn each task alone, and all together"},
       {.name = "rank", .verbs = "adapt", .type = integer, .fallback = "8", .unit = "R", .help = "rank of each adapter", .min = 1, .max = 65536},
-      {.name = "alpha", .verbs = "adapt", .type = real, .unit = "A", .help = "an adapter counts alpha/rank times; not given: twice the rank", .min = 0, .max = 1e6},
+      {.name = "alpha", .verbs = "adapt", .type = real, .unit = "A", .help = "an adapter counts alpha/rank times; not given: twice the rank (inflora: the rank)", .min = 0, .max = 1e6},
       {.name = "target", .verbs = "adapt", .type = list, .unit = "MODULES", .help = "names of matrices as the model's files have them, such as q_proj,v_proj; not given: all of the layers"},
       {.name = "init", .verbs = "adapt", .type = choice, .fallback = "true", .help = "how A begins (B begins with zeros): true: uniform within 1/√in; gaussian: normal, 1/rank", .choices = {"true", "gaussian"}},
 

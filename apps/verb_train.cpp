@@ -214,6 +214,13 @@ Trained train_with(const Options& options, const std::optional<World>& world, Ta
 
 int run_adapt(const Options& options) {
   if (launched_world()) throw Error(ErrorKind::usage, "tern adapt runs as one process; start it without a launcher");
+  if (options.has("stream")) return run_adapt_stream(options);
+  for (const char* name : {"inflora-mode", "energy", "statistics-windows", "penalty", "replay-share", "references"})
+    if (options.given(name))
+      throw Error(ErrorKind::usage, "--{}: is for tasks one after another; name them with --stream TASKS.toml", name);
+  if (const std::string method = options.text("method"); method != "lora" && method != "rslora")
+    throw Error(ErrorKind::usage, "--method {}: learns tasks one after another; name them with --stream TASKS.toml",
+                method);
   return run_train(options);
 }
 

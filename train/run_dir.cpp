@@ -20,7 +20,8 @@ namespace {
 
 constexpr std::string_view kModelNew = "model.tmp-", kModelOld = "model.old-", kExportOf = "tern_export.json";
 
-// Files that say how the model is used and that training does not change.
+}  // namespace
+
 void copy_companions(Io& io, const TrainInputs& in, const std::string& directory) {
   std::vector<std::string> files;
   if (!in.dir.generation_config.empty()) files.push_back(in.dir.generation_config);
@@ -33,6 +34,8 @@ void copy_companions(Io& io, const TrainInputs& in, const std::string& directory
   for (const std::string& path : files)
     write_file_atomically(io, join_path(directory, file_name(path)), real_io().read(path));
 }
+
+namespace {
 
 // Whether `path` is `folder` or lies in it, by links followed as far as they lead.
 bool lies_in(const std::string& path, const std::string& folder) {

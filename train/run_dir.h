@@ -22,6 +22,9 @@ struct ExportOf {
   friend bool operator==(const ExportOf&, const ExportOf&) = default;
 };
 
+/// Files beside a model that say how it is used and that training does not change, into `directory`.
+void copy_companions(Io&, const TrainInputs&, const std::string& directory);
+
 /// Refuses an --output that would replace what is no run's: a directory that holds a model, recipe.toml, logs or
 /// checkpoints but no lock, which every run makes first; OUT/model where MODEL itself lies there, whatever --resume
 /// says; a model directory, or one inside it. Nothing is written. Errors: usage, naming what would be replaced.

@@ -10,10 +10,13 @@
 #include <string>
 #include <utility>
 
+#include "base/crc32c.h"
 #include "base/error.h"
+#include "base/io.h"
 #include "base/json.h"
 #include "base/options.h"
 #include "base/units.h"
+#include "model/adapter_files.h"
 #include "plan/layers.h"
 #include "train/nearest_order.h"
 #include "train/plan_settings.h"
@@ -215,7 +218,8 @@ std::optional<AdapterSettings> adapter_from(const Options& o) {
   AdapterSettings a;
   a.config.targets = targets_from(o);
   a.config.rank = o.integer("rank");
-  a.config.alpha = o.has("alpha") ? o.real("alpha") : 2 * static_cast<double>(a.config.rank);
+  const double usual = o.text("method") == "inflora" ? 1 : 2;  // times the rank
+  a.config.alpha = o.has("alpha") ? o.real("alpha") : usual * static_cast<double>(a.config.rank);
   if (!(a.config.alpha > 0)) throw Error(ErrorKind::usage, "--alpha: {}; expected more than 0", a.config.alpha);
   a.config.rank_stabilized = o.text("method") == "rslora";
   a.init =
@@ -344,7 +348,7 @@ TrainSettings train_settings(const Options& o) {
                   "{}: there is nothing to evaluate on; give --valid-data, or --eval-every 0 for no evaluation",
                   o.value(name).where);
   if (s.dry_run) return s;
-  if (s.data.empty())
+  if (s.data.empty() && !(knows(o, "stream") && o.has("stream")))  // else each task has its own
     throw Error(
         ErrorKind::usage,
         "--data: missing; give a text, JSONL or token file to train on (or --dry-run to see what it would take)");
@@ -457,6 +461,10 @@ Facts settings_facts(const TrainSettings& s, const RunIdentity& id) {
     f.emplace_back("alpha", number(c.alpha));
     f.emplace_back("target", c.targets.all_linear ? "all-linear" : fmt::format("{}", fmt::join(c.targets.names, ",")));
     f.emplace_back("init", s.adapter->init == AdapterInit::gaussian ? "gaussian" : "true");
+    if (!s.adapter->begin.empty())
+      f.emplace_back("adapter's beginning",
+                     fmt::format("CRC-32C {:08x}", file_crc32c(real_io(), peft_weights_file(s.adapter->begin))));
+    if (!s.adapter->trains_a) f.emplace_back("trained of an adapter", "B");
   }
   return f;
 }

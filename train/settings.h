@@ -29,6 +29,8 @@ enum class Resume : uint8_t { automatic, must, never };
 struct AdapterSettings {
   PeftConfig config;
   AdapterInit init = AdapterInit::kaiming;
+  std::string begin;     // a PEFT directory of this configuration that the adapter begins as; empty: `init`
+  bool trains_a = true;  // false: A stays as it begins
 };
 
 struct TrainSettings {

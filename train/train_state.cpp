@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/rng.h"
+#include "model/adapter_files.h"
 #include "model/model_files.h"
 #include "model/not_finite.h"
 #include "model/ops.h"
@@ -15,7 +16,8 @@
 namespace tern {
 namespace {
 
-void first_adapters(const TrainSettings& s, const ModelSpec& spec, ModelWeights& weights) {
+void first_adapters(const TrainSettings& s, const ModelSpec& spec, DType dtype, ModelWeights& weights, Arena& arena) {
+  if (s.adapter && !s.adapter->begin.empty()) return load_adapters(spec, s.adapter->begin, dtype, weights, arena);
   initialize_adapters(spec, weights, s.seed, s.adapter ? s.adapter->init : AdapterInit::kaiming);
 }
 
@@ -29,7 +31,7 @@ ModelWeights first_weights(const TrainSettings& s, const TrainInputs& in, DType 
   } else {
     weights = load_weights(in.spec, in.dir.path, dtype, arena, elsewhere);
   }
-  first_adapters(s, in.spec, weights);
+  first_adapters(s, in.spec, dtype, weights, arena);
   return weights;
 }
 
@@ -41,7 +43,7 @@ ModelWeights first_masters(const TrainSettings& s, const TrainInputs& in, Arena&
   for_each_adapter(in.spec, adapters, [&](const ParameterInfo& info, Tensor& t) {
     t = arena.allocate(DType::f32, info.shape, MemoryClass::weights);
   });
-  first_adapters(s, in.spec, adapters);
+  first_adapters(s, in.spec, DType::f32, adapters, arena);
   return adapters;
 }
 

@@ -168,6 +168,8 @@ class Trainer {
       phase(s_.from_scratch ? "drawing the first weights" : "reading the weights");
       state_ = fresh_state(s_, in_, state_arena_, shares_of(in_.spec, s_, place_), place_.elsewhere);
     }
+    for (ParameterInfo& info : state_.optimizer.infos)
+      if (keeps_a() && info.name.ends_with(".a")) info.decay = false;
     groups_ = stage_groups(place_, world());
     if (leads() && in_stages()) whole_ = allocate_weights(in_.spec, s_.dtype, MemoryClass::weights, state_arena_);
     if (in_.spec.rope.kind != RopeKind::none) rope_ = rope_table(in_.spec, s_.seq, s_.seq);
@@ -293,22 +295,25 @@ class Trainer {
     StepReport report{
         .step = number, .total_steps = s_.schedule.total_steps, .learning_rate = learning_rate(s_.schedule, number)};
     begin_step(*update_, number, [&](int64_t n) { return learning_rate(s_.schedule, n); });
-    const ExecuteResult run = execute(program_, {.spec = in_.spec,
-                                                 .weights = state_.weights,
-                                                 .gradients = &state_.gradients,
-                                                 .micro_batches = batches,
-                                                 .loss_scale = targets > 0 ? 1.0 / static_cast<double>(targets) : 0.0,
-                                                 .compute = {worker_.arena, s_.multiply},
-                                                 .update = &*update_,
-                                                 .robust = robust_ ? &*robust_ : nullptr,
-                                                 .world = s_.ranks > 1 ? &world() : nullptr,
-                                                 .replicas = groups_.replicas.get(),
-                                                 .tables = groups_.tables.get(),
-                                                 .own_weights = &state_.weights,
-                                                 .arrivals = arrivals_,
-                                                 .step_targets = targets,
-                                                 .predicted = predicted_,
-                                                 .clock = clock_});
+    const ExecuteInput input{.spec = in_.spec,
+                             .weights = state_.weights,
+                             .gradients = &state_.gradients,
+                             .micro_batches = batches,
+                             .loss_scale = targets > 0 ? 1.0 / static_cast<double>(targets) : 0.0,
+                             .compute = {worker_.arena, s_.multiply},
+                             .update = &*update_,
+                             .robust = robust_ ? &*robust_ : nullptr,
+                             .world = s_.ranks > 1 ? &world() : nullptr,
+                             .replicas = groups_.replicas.get(),
+                             .tables = groups_.tables.get(),
+                             .own_weights = &state_.weights,
+                             .arrivals = arrivals_,
+                             .step_targets = targets,
+                             .predicted = predicted_,
+                             .clock = clock_};
+    const bool split = hooks_.gradients || keeps_a();
+    const ExecuteResult run =
+        split ? execute_around(program_, input, [&] { change_gradients(number); }) : execute(program_, input);
     if (run.update)
       report.gradient_norm = run.update->gradient_norm;
     else if (result_.idle_steps++ == 0)
@@ -321,6 +326,16 @@ class Trainer {
     if (targets > 0) result_.loss = report.loss = totals.loss_sum / static_cast<double>(targets);
     after_step(run, totals, report);
     return report;
+  }
+
+  // A of an adapter that is given: its gradient is dropped, nothing makes it decay.
+  bool keeps_a() const { return s_.adapter && !s_.adapter->trains_a; }
+  void change_gradients(int64_t number) {
+    const std::vector<ParameterInfo>& infos = update_->state.infos;
+    if (keeps_a())
+      for (size_t p = 0; p < infos.size(); ++p)
+        if (infos[p].name.ends_with(".a")) update_->gradients[p].fill_zero();
+    if (hooks_.gradients) hooks_.gradients({number, infos, update_->state.master, update_->gradients});
   }
 
   // Of all ranks: losses in the order of micro-batches, as one rank adds them; the highest moments of the step.

@@ -12,6 +12,7 @@
 #include "train/fit.h"
 #include "train/peak_rate.h"
 #include "train/settings.h"
+#include "train/split_step.h"
 
 namespace tern {
 
@@ -33,6 +34,8 @@ struct TrainHooks {
   std::function<void(const StepReport&)> step;                         // every step
   std::function<void(int64_t step, const Evaluation&)> evaluated;
   PackOptions pack;  // progress of packing text
+  /// May add to the gradients; one rank alone.
+  std::function<void(const StepGradients&)> gradients;
 };
 
 enum class TrainEnd : uint8_t { finished, interrupted, planned_only };

@@ -1,0 +1,78 @@
+#pragma once
+// A stream of tasks: learned one after another, all of them judged after each.
+//
+//   OUT/stream.json            what was asked for; another request is refused
+//   OUT/before.json            scores of the model as it came
+//   OUT/01-NAME/run/           the task's run (train/run_dir.h), with the adapter
+//   OUT/01-NAME/begin/         InfLoRA: the directions that A is given, a PEFT directory
+//   OUT/01-NAME/memory.safetensors, kept.txt, model/   what the next task starts from, by method; gone when that one is done
+//   OUT/alone-NAME/, OUT/together/   runs beside the stream, as tasks' directories
+//   OUT/01-NAME/scores.json    written last: the task is done
+
+#include <atomic>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "adapt/input_memory.h"
+#include "adapt/stream_file.h"
+#include "adapt/stream_scores.h"
+#include "train/trainer.h"
+
+namespace tern {
+
+enum class StreamMethod : uint8_t {
+  seqlora,    // one adapter learns on
+  inflora,    // A given by input_memory.h, B trained; folded into the weights after each task
+  olora,      // a new adapter for each task, A kept away from those before; folded into the weights
+  ewc,        // one adapter learns on, held where it was by what it costs
+  replay,     // one adapter learns on, also from a share of earlier tasks' data
+  multitask,  // no stream: one run on all tasks' data together
+};
+/// Of a name as the options have it; absent: no method for streams.
+std::optional<StreamMethod> stream_method(std::string_view name);
+std::string_view name_of(StreamMethod);
+
+struct StreamSettings {
+  TrainSettings
+      train;  // of every task; data, output, and where the adapter begins are the stream's. --steps of a task that says none
+  std::vector<StreamTask> tasks;
+  StreamMethod method = StreamMethod::seqlora;
+  InfloraMode mode = InfloraMode::code;
+  double energy = 0.95;              // the first threshold; the last would be 1
+  int64_t statistics_windows = 256;  // of each task's data, at most; also of EWC's importances
+  double penalty = 0;                // EWC's and O-LoRA's weight
+  double replay_share = 0.01;
+  bool references = false;  // also a run on each task alone, and one on all together
+};
+
+struct StreamHooks {
+  std::function<void(const std::string& what)> begun;          // what takes time from now on
+  std::function<TrainHooks(const TrainSettings&)> train;       // of a task's run
+  std::function<void(size_t task, const StreamScores&)> done;  // a task is judged
+};
+
+/// Of one task that is done.
+struct TaskCost {
+  int64_t trained = 0;                     // numbers
+  int64_t kept_bytes = 0;                  // what the next task needs beside the model: an adapter, or memories
+  int64_t protected_dim = 0, all_dim = 0;  // InfLoRA: over all adapted inputs
+  double seconds = 0;                      // of the process that finished it
+};
+struct StreamResult {
+  TrainEnd end = TrainEnd::finished;
+  StreamScores scores;
+  std::vector<TaskCost> costs;
+  std::string product;  // the last task's: an adapter, or the model it was folded into
+};
+
+/// Order   as train's: the same bits, killed and started again at any step or task border.
+/// Memory  on the disk two folded models at once at most, and of a task that is done its adapter and scores.
+/// Stops   as train. Errors: those of train; usage: OUT holds another stream, or a setting that streams do not take.
+StreamResult run_stream(const StreamSettings&, const StreamHooks& = {}, Io& = real_io(),
+                        const std::atomic<bool>& stop = kNeverStops);
+
+/// Nothing is written: the memory of the first task's run, which is any task's.
+TrainResult plan_stream(const StreamSettings&, const TrainHooks& = {});
+
+}  // namespace tern

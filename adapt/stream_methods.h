@@ -1,0 +1,42 @@
+#pragma once
+// What the methods for streams do around a task's run. Each step is done once: what it makes is there, whole, or not at all, so a
+// stream that was killed does it again or finds it.
+
+#include <functional>
+#include <string>
+
+#include "adapt/stream.h"
+
+namespace tern {
+
+/// Where a stream's files lie; t counts from 0.
+struct StreamPlaces {
+  const StreamSettings& s;
+  std::string of_stream(const std::string& name) const { return join_path(s.train.output, name); }
+  std::string directory(size_t t) const;
+  std::string in(size_t t, const std::string& name) const { return join_path(directory(t), name); }
+  std::string adapter(size_t t) const { return join_path(in(t, "run"), "adapter"); }
+};
+
+/// Whether a task's adapter becomes part of the weights that the next task starts from.
+bool folds(StreamMethod);
+/// Of the run of task t.
+TrainSettings task_settings(const StreamSettings&, size_t t);
+/// The model as it is after task t, to be judged.
+TrainSettings learned_settings(const StreamSettings&, size_t t);
+void take_steps(TrainSettings&, int64_t steps);
+/// The same data as one token file. Errors: those of pack.
+void join_data(const StreamSettings&, const std::vector<std::string>& data, const std::string& to, Io&);
+
+/// What the run of task t needs: InfLoRA's directions, replay's data.
+void before_task(const StreamSettings&, size_t t, Io&);
+/// Added to the gradients of its steps; empty: nothing.
+std::function<void(const StepGradients&)> penalty_of(const StreamSettings&, size_t t);
+/// What the next task needs: memories of inputs, anchors, old directions, kept data; the folded model.
+void after_task(const StreamSettings&, size_t t, Io&);
+/// Numbers trained, bytes kept for the next task; no seconds.
+TaskCost cost_of(const StreamSettings&, size_t t, Io&);
+/// Removes what only task t needed of those before, and its checkpoints.
+void clear_behind(const StreamSettings&, size_t t, Io&);
+
+}  // namespace tern

@@ -1,0 +1,219 @@
+// Streams of two and three small tasks with a model of two layers: what each method keeps, and that a stream which was
+// broken off goes on to the same bits.
+#include "adapt/stream.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+
+#include "adapt/memory_file.h"
+#include "adapt/stream_methods.h"
+#include "adapt/task_model.h"
+#include "base/error.h"
+#include "base/io.h"
+#include "model/adapter_files.h"
+
+namespace tern {
+namespace {
+
+const std::string kTokenizer = TERN_SOURCE_DIR "/tests/golden/tokenizers/byte_level";
+
+// A model of width 16 that a few steps have trained, three texts unlike each other.
+class Streams : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    root_ = testing::TempDir() + "tern-stream-XXXXXX";
+    ASSERT_NE(::mkdtemp(root_.data()), nullptr);
+    ::setenv("XDG_CACHE_HOME", root_.c_str(), 1);
+    const char* forms[] = {"line {} of {}\n", "{}+{}=?\n", "the {}th tern saw {} boats\n"};
+    for (int t = 0; t < 3; ++t) {
+      std::string text;
+      for (int i = 0; i < 60; ++i) text += fmt::format(fmt::runtime(forms[t]), i, i * i % 7);
+      write_file_atomically(real_io(), root_ + "/" + std::to_string(t) + ".txt", text);
+    }
+    write_file_atomically(
+        real_io(), root_ + "/config.json",
+        fmt::format(
+            R"({{"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": {}, "hidden_size": 16,
+ "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1,
+ "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "tie_word_embeddings": true, "hidden_act": "silu"}})",
+            Tokenizer::load(kTokenizer).vocab_size()));
+    TrainSettings s = settings("base");
+    s.model = root_ + "/config.json", s.tokenizer = kTokenizer, s.from_scratch = true, s.data = root_ + "/0.txt";
+    s.adapter.reset();
+    train(s);
+  }
+  static void TearDownTestSuite() { remove_all(real_io(), root_); }
+
+  static TrainSettings settings(const std::string& output) {
+    TrainSettings s;
+    s.model = root_ + "/base/model", s.output = root_ + "/" + output;
+    s.seq = 8, s.batch = 4, s.micro_batch = 2, s.seed = 3;
+    s.schedule = {.kind = LearningRateKind::constant,
+                  .peak = 1e-2,
+                  .minimum = 1e-2,
+                  .warmup_steps = 0,
+                  .decay_steps = 0,
+                  .total_steps = 4};
+    s.checkpoint_every = 1, s.keep_checkpoints = 1, s.eval_batches = 2, s.log_every = 1;
+    s.adapter = AdapterSettings{};
+    s.adapter->config.targets.all_linear = true;
+    s.adapter->config.rank = 2, s.adapter->config.alpha = 2;
+    return s;
+  }
+  static StreamSettings stream(const std::string& output, StreamMethod method, size_t tasks = 2) {
+    StreamSettings s{.train = settings(output), .tasks = {}, .method = method};
+    for (size_t t = 0; t < tasks; ++t) {
+      const std::string text = root_ + "/" + std::to_string(t) + ".txt";
+      s.tasks.push_back({.name = "t" + std::to_string(t), .data = text, .test = text, .steps = {}});
+    }
+    s.penalty = 0.5, s.replay_share = 0.2, s.statistics_windows = 16;
+    return s;
+  }
+  static std::string read(const std::string& path) { return real_io().read(root_ + "/" + path); }
+  static bool is_there(const std::string& path) { return real_io().stat(root_ + "/" + path).has_value(); }
+
+  // A of every branch of a PEFT directory, in f32.
+  static std::map<std::string, std::vector<float>> rows_of_a(const StreamSettings& s, const std::string& directory) {
+    TrainSettings run = s.train;
+    run.adapter->begin = directory;
+    TaskModel model;
+    read_task_model(run, DType::f32, model);
+    std::map<std::string, std::vector<float>> rows;
+    for_each_adapter(model.in.spec, model.weights, [&](const ParameterInfo& info, const Tensor& t) {
+      if (info.name.ends_with(".a")) rows[info.name] = {t.span<float>().begin(), t.span<float>().end()};
+    });
+    return rows;
+  }
+  static inline std::string root_;
+};
+
+constexpr StreamMethod kStreams[] = {StreamMethod::seqlora, StreamMethod::inflora, StreamMethod::olora,
+                                     StreamMethod::ewc, StreamMethod::replay};
+
+TEST_F(Streams, InfloraTrainsBAloneBesideDirectionsThatAreFreeOfOldInputs) {
+  StreamSettings s = stream("inflora", StreamMethod::inflora, 3);
+  const StreamResult r = run_stream(s);
+  ASSERT_EQ(r.end, TrainEnd::finished);
+  ASSERT_EQ(r.scores.rows.size(), 3u);
+  for (size_t t = 0; t < 3; ++t) {
+    EXPECT_EQ(rows_of_a(s, StreamPlaces{s}.adapter(t)), rows_of_a(s, StreamPlaces{s}.in(t, "begin"))) << "A is given";
+    EXPECT_LT(r.scores.rows[t][t], r.scores.before[t]) << "something is learned";
+  }
+  // Two layers; rank · out of q, k, v, o, gate, up, down.
+  EXPECT_EQ(r.costs[0].trained, 2 * 2 * (16 + 8 + 8 + 16 + 24 + 24 + 16));
+  EXPECT_GT(r.costs[0].protected_dim, 0);
+  EXPECT_GE(r.costs[1].protected_dim, r.costs[0].protected_dim);
+  EXPECT_GE(r.costs[2].protected_dim, r.costs[1].protected_dim);
+  for (const TaskCost& c : r.costs)
+    EXPECT_LE(c.kept_bytes, 8 * 2 * (3 * 8 * 16 + 12 * 24) + 4096) << "at most half of each matrix of directions";
+  EXPECT_TRUE(is_there("inflora/03-t2/model/model.safetensors"));
+  for (const char* gone : {"01-t0/model", "02-t1/model", "02-t1/memory.safetensors", "03-t2/run/checkpoints"})
+    EXPECT_FALSE(is_there("inflora/" + std::string(gone))) << gone;
+}
+
+// B_t against the memory that lay there when it was made, through the files.
+TEST_F(Streams, DirectionsOfTheSecondTaskAreOrthogonalToTheMemoryWithinF32) {
+  const StreamSettings s = stream("orthogonal", StreamMethod::inflora);
+  StreamHooks hooks;
+  InputMemories memories;
+  hooks.begun = [&](const std::string& what) {
+    if (what == "t1") memories = read_memories(StreamPlaces{s}.in(0, "memory.safetensors"));
+  };
+  run_stream(s, hooks);
+  ASSERT_FALSE(memories.empty());
+  int compared = 0;
+  for (const auto& [name, rows] : rows_of_a(s, StreamPlaces{s}.in(1, "begin"))) {
+    const InputMemory& m = memories.at(name.substr(0, name.find(".branches")) + ".weight");
+    const std::vector<double> b(rows.begin(), rows.end()), rest = free_part(m, b);
+    for (size_t i = 0; i < b.size(); ++i) EXPECT_NEAR(rest[i], b[i], 0x1p-24 * 2) << name;
+    compared += 1;
+  }
+  EXPECT_EQ(compared, 14);
+}
+
+TEST_F(Streams, BrokenOffAtAnyStepOrBorderTheyGoOnToTheSameBits) {
+  for (const StreamMethod method : kStreams) {
+    const std::string name(name_of(method));
+    run_stream(stream(name + "-whole", method));
+    const StreamSettings s = stream(name + "-parts", method);
+    // A step is saved after it was told, so each attempt that dies at its second step leaves one more; each third lives on to
+    // the border of a task.
+    int broken_off = 0;
+    for (int attempt = 1; attempt <= 12 && !is_there(name + "-parts/02-t1/scores.json"); ++attempt) {
+      StreamHooks hooks;
+      int steps = 0;
+      const auto die = [] { throw std::runtime_error("killed"); };
+      if (attempt % 3 == 0) hooks.done = [&](size_t, const StreamScores&) { die(); };
+      hooks.train = [&](const TrainSettings&) {
+        TrainHooks h;
+        h.step = [&](const StepReport&) {
+          if (++steps == 2 && attempt % 3 != 0) die();
+        };
+        return h;
+      };
+      try {
+        run_stream(s, hooks);
+      } catch (const std::runtime_error& e) {
+        EXPECT_STREQ(e.what(), "killed");
+        ++broken_off;
+      }
+    }
+    EXPECT_GE(broken_off, 3) << name;
+    EXPECT_EQ(run_stream(s).end, TrainEnd::finished);
+    for (const char* file : {"01-t0/scores.json", "02-t1/scores.json", "01-t0/run/adapter/adapter_model.safetensors",
+                             "02-t1/run/adapter/adapter_model.safetensors"})
+      EXPECT_EQ(read(name + "-parts/" + file), read(name + "-whole/" + file)) << name << " " << file;
+  }
+}
+
+TEST_F(Streams, PenaltiesAndReplayChangeTheSecondTaskAlone) {
+  run_stream(stream("plain", StreamMethod::seqlora));
+  for (const StreamMethod method : {StreamMethod::ewc, StreamMethod::replay}) {
+    const std::string name(name_of(method));
+    run_stream(stream(name, method));
+    const std::string adapter = "/run/adapter/adapter_model.safetensors";
+    EXPECT_EQ(read(name + "/01-t0" + adapter), read("plain/01-t0" + adapter)) << name;
+    EXPECT_NE(read(name + "/02-t1" + adapter), read("plain/02-t1" + adapter)) << name;
+  }
+  StreamSettings free = stream("free", StreamMethod::ewc);
+  free.penalty = 0;
+  run_stream(free);
+  EXPECT_EQ(read("free/02-t1/scores.json").substr(0, 60), read("plain/02-t1/scores.json").substr(0, 60));
+}
+
+TEST_F(Streams, ReferencesStandBesideTheMatrix) {
+  StreamSettings s = stream("references", StreamMethod::seqlora);
+  s.references = true;
+  const StreamResult r = run_stream(s);
+  ASSERT_EQ(r.scores.alone.size(), 2u);
+  ASSERT_EQ(r.scores.together.size(), 2u);
+  EXPECT_EQ(r.scores.alone[0], r.scores.rows[0][0]) << "the first task's run is the run on it alone";
+  EXPECT_LT(r.scores.alone[1], r.scores.before[1]);
+  StreamSettings together = stream("together", StreamMethod::multitask);
+  EXPECT_EQ(run_stream(together).scores.together, r.scores.together);
+}
+
+TEST_F(Streams, RefuseByName) {
+  const auto message = [](const StreamSettings& s) -> std::string {
+    try {
+      run_stream(s);
+    } catch (const Error& e) { return e.what(); }
+    return "";
+  };
+  run_stream(stream("same", StreamMethod::seqlora, 1));
+  StreamSettings other = stream("same", StreamMethod::seqlora, 1);
+  other.train.seed = 4;
+  EXPECT_NE(message(other).find("seed"), std::string::npos);
+  EXPECT_NE(message(stream("same", StreamMethod::ewc, 1)).find("method"), std::string::npos);
+  EXPECT_NE(message(stream("base", StreamMethod::seqlora)).find("holds other things"), std::string::npos);
+  StreamSettings lion = stream("lion", StreamMethod::inflora);
+  lion.train.optimizer = update_config(UpdateRule::lion);
+  EXPECT_NE(message(lion).find("--optimizer lion"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tern

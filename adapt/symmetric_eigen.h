@@ -1,0 +1,25 @@
+#pragma once
+// Eigenvectors of symmetric matrices, by LAPACK.
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace tern {
+
+struct SymmetricEigen {
+  std::vector<double> values;   // falling
+  std::vector<double> vectors;  // (n, n), row i belongs to values[i]; orthonormal, its largest number positive
+};
+/// Of a matrix (n, n), whose lower triangle alone is read. Which vectors span the space of equal values is LAPACK's choice:
+/// let no result depend on it.
+/// Errors  bad_file: a number that is not finite. Source: dsyevd (divide and conquer).
+SymmetricEigen symmetric_eigen(std::vector<double> matrix, int64_t n);
+
+/// c = a·b of (m, k) and (k, n), in f64; `c` is overwritten. Source: dgemm.
+std::vector<double> product(std::span<const double> a, std::span<const double> b, int64_t m, int64_t k, int64_t n);
+/// a·bᵀ of (m, k) and (n, k).
+std::vector<double> product_transposed(std::span<const double> a, std::span<const double> b, int64_t m, int64_t k,
+                                       int64_t n);
+
+}  // namespace tern

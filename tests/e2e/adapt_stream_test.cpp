@@ -1,0 +1,73 @@
+// tern adapt --stream as a person uses it: killed again and again, it ends as if it had not been.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/json.h"
+#include "tests/e2e/in_folder_testing.h"
+
+namespace tern {
+namespace {
+
+const std::string kModel = TERN_SOURCE_DIR "/examples/novels-6m";
+
+class AdaptStreamSlow : public InFolder<AdaptStreamSlow> {
+ protected:
+  static void SetUpTestSuite() {
+    make_root("adapt-stream");
+    for (const char* name : {"log", "sums"}) {
+      std::string text;
+      for (int i = 0; i < 120; ++i)
+        text += std::string(name) + " " + std::to_string(i) + ": " + std::to_string(i * 7 % 31) + " and " +
+                std::to_string(900 - 7 * i) + ".\n";
+      write(std::string(name) + ".txt", text);
+    }
+    write("tasks.toml",
+          "[[task]]\nname = \"log\"\ndata = \"log.txt\"\ntest = \"log.txt\"\n"
+          "[[task]]\nname = \"sums\"\ndata = \"sums.txt\"\ntest = \"sums.txt\"\nsteps = 3\n");
+  }
+  static std::string learn(const std::string& method, const std::string& output) {
+    return "adapt " + kModel + " --stream tasks.toml --method " + method + " --output " + output +
+           " --rank 2 --seq 32 --batch 2 --steps 4 --schedule constant --warmup-steps 0 --learning-rate 3e-3"
+           " --eval-batches 2 --checkpoint-every 1 --statistics-windows 8";
+  }
+  static std::string file(const std::string& name) { return real_io().read(root_ + "/" + name); }
+};
+
+TEST_F(AdaptStreamSlow, KilledAtAnyTimeItEndsWithTheSameBits) {
+  for (const char* method : {"inflora", "ewc"}) {
+    const std::string name(method), whole = name + "-whole", parts = name + "-parts";
+    const Outcome o = tern(learn(method, whole) + " --json 2>errors");
+    ASSERT_EQ(o.code, 0) << file("errors");
+    const Json result = parse_json(o.text, "out");
+    EXPECT_EQ(result["matrix"].size(), 2u);
+    EXPECT_LT(result["matrix"][0][0].get<double>(), result["before"][0].get<double>());
+    EXPECT_TRUE(result.contains("FT") && result.contains("BWT") && result.contains("FWT"));
+    int kills = 0;
+    for (int tenths = 3;; tenths += 2, ++kills) {
+      ASSERT_LT(tenths, 600);
+      const std::string command = "timeout -s KILL " + std::to_string(tenths / 10) + "." + std::to_string(tenths % 10);
+      const Outcome again = run_shell("cd " + root_ + " && env -u TERN_DATA XDG_CACHE_HOME=" + root_ + "/cache " +
+                                      command + " " TERN_PROGRAM " " + learn(method, parts) + " 2>errors");
+      if (again.code == 0) break;
+      EXPECT_EQ(again.code, 137) << file("errors");
+    }
+    EXPECT_GE(kills, 3) << "killed too seldom to show anything";
+    for (const char* same :
+         {"/01-log/scores.json", "/02-sums/scores.json", "/02-sums/run/adapter/adapter_model.safetensors"})
+      EXPECT_EQ(file(parts + same), file(whole + same)) << method << same;
+  }
+}
+
+TEST_F(AdaptStreamSlow, RefusesByName) {
+  expect_refusal(2, "adapt " + kModel + " --method inflora --data log.txt --output x",
+                 {"--method inflora", "--stream"});
+  expect_refusal(2, learn("lora", "x"), {"--method lora", "--stream"});
+  expect_refusal(2, learn("seqlora", "x") + " --energy 0.9", {"--energy", "seqlora"});
+  expect_refusal(2, learn("seqlora", "x") + " --data log.txt", {"--data", "tasks.toml"});
+  write("wrong.toml", "[[task]]\nname = \"a\"\ndata = \"log.txt\"\ntests = \"log.txt\"\n");
+  expect_refusal(4, "adapt " + kModel + " --method seqlora --stream wrong.toml --output x", {"wrong.toml", "test"});
+}
+
+}  // namespace
+}  // namespace tern

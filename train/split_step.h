@@ -1,0 +1,23 @@
+#pragma once
+// A step whose gradients are looked at, or added to, between the backward passes and the norm.
+
+#include <functional>
+#include <span>
+
+#include "exec/executor.h"
+#include "model/weights.h"
+
+namespace tern {
+
+/// What is trained, after a step's backward passes: entries of one parameter stand at one place of each.
+struct StepGradients {
+  int64_t step = 0;  // from 1
+  std::span<const ParameterInfo> infos;
+  std::span<const Tensor> masters, gradients;  // f32, or f64 of an f64 model
+};
+
+/// execute(program, input) with `between` called before the NORM.
+/// Errors  TERN_CHECK: a Program of several ranks.
+ExecuteResult execute_around(const Program&, const ExecuteInput&, const std::function<void()>& between);
+
+}  // namespace tern
