@@ -4,18 +4,31 @@
 #include <cmath>
 
 #include "base/error.h"
-
-// Fortran's calling convention: everything by address, matrices by columns, the lengths of texts at the end.
-extern "C" {
-void dsyevd_(const char* job, const char* triangle, const int* n, double* a, const int* leading, double* values,
-             double* work, const int* work_size, int* integers, const int* integers_size, int* info, size_t, size_t);
-void dgemm_(const char* transpose_a, const char* transpose_b, const int* m, const int* n, const int* k,
-            const double* alpha, const double* a, const int* leading_a, const double* b, const int* leading_b,
-            const double* beta, double* c, const int* leading_c, size_t, size_t);
-}
+#include "base/late_library.h"
 
 namespace tern {
 namespace {
+
+// Fortran's calling convention: everything by address, matrices by columns, the lengths of texts at the end.
+using Dsyevd = void(const char* job, const char* triangle, const int* n, double* a, const int* leading, double* values,
+                    double* work, const int* work_size, int* integers, const int* integers_size, int* info, size_t,
+                    size_t);
+using Dgemm = void(const char* transpose_a, const char* transpose_b, const int* m, const int* n, const int* k,
+                   const double* alpha, const double* a, const int* leading_a, const double* b, const int* leading_b,
+                   const double* beta, double* c, const int* leading_c, size_t, size_t);
+
+constexpr const char* kPurpose =
+    "continual learning needs LAPACK and BLAS: install them (Debian: liblapack3, libblas3)";
+Dsyevd* dsyevd() {
+  static LateLibrary lapack({"liblapack.so.3", "liblapack.so"}, kPurpose);
+  static Dsyevd* const function = reinterpret_cast<Dsyevd*>(lapack.function("dsyevd_"));
+  return function;
+}
+Dgemm* dgemm() {
+  static LateLibrary blas({"libblas.so.3", "libblas.so"}, kPurpose);
+  static Dgemm* const function = reinterpret_cast<Dgemm*>(blas.function("dgemm_"));
+  return function;
+}
 
 void make_largest_positive(std::span<double> v) {
   const auto largest = std::ranges::max_element(v, {}, [](double x) { return std::abs(x); });
@@ -30,8 +43,8 @@ std::vector<double> multiply(std::span<const double> a, std::span<const double> 
   if (m == 0 || n == 0 || k == 0) return c;
   const int rows = static_cast<int>(m), depth = static_cast<int>(k), columns = static_cast<int>(n);
   const double one = 1, zero = 0;
-  dgemm_(b_transposed ? "T" : "N", "N", &columns, &rows, &depth, &one, b.data(), b_transposed ? &depth : &columns,
-         a.data(), &depth, &zero, c.data(), &columns, 1, 1);
+  dgemm()(b_transposed ? "T" : "N", "N", &columns, &rows, &depth, &one, b.data(), b_transposed ? &depth : &columns,
+          a.data(), &depth, &zero, c.data(), &columns, 1, 1);
   return c;
 }
 
@@ -47,13 +60,13 @@ SymmetricEigen symmetric_eigen(std::vector<double> matrix, int64_t n) {
   const int size = static_cast<int>(n);
   int info = 0, num_integers = -1, num_work = -1, integers_wanted = 0;
   double work_wanted = 0;
-  dsyevd_("V", "U", &size, matrix.data(), &size, e.values.data(), &work_wanted, &num_work, &integers_wanted,
-          &num_integers, &info, 1, 1);
+  dsyevd()("V", "U", &size, matrix.data(), &size, e.values.data(), &work_wanted, &num_work, &integers_wanted,
+           &num_integers, &info, 1, 1);
   num_work = static_cast<int>(work_wanted), num_integers = integers_wanted;
   std::vector<double> work(static_cast<size_t>(num_work));
   std::vector<int> integers(static_cast<size_t>(num_integers));
-  dsyevd_("V", "U", &size, matrix.data(), &size, e.values.data(), work.data(), &num_work, integers.data(),
-          &num_integers, &info, 1, 1);
+  dsyevd()("V", "U", &size, matrix.data(), &size, e.values.data(), work.data(), &num_work, integers.data(),
+           &num_integers, &info, 1, 1);
   TERN_CHECK(info == 0, "dsyevd: {} for {} rows", info, n);
   // LAPACK's rise.
   std::ranges::reverse(e.values);

@@ -18,6 +18,7 @@
 #include "base/units.h"
 #include "kernels/dispatch.h"
 #include "kernels/onednn/fast_matmul.h"
+#include "kernels/onednn/onednn_matmul.h"
 
 namespace tern {
 namespace {
@@ -119,20 +120,15 @@ void check_libraries(std::vector<Finding>& out) {
       fmt::format("fmt {}.{}.{}", FMT_VERSION / 10000, FMT_VERSION / 100 % 100, FMT_VERSION % 100),
       fmt::format("nlohmann-json {}.{}.{}", NLOHMANN_JSON_VERSION_MAJOR, NLOHMANN_JSON_VERSION_MINOR,
                   NLOHMANN_JSON_VERSION_PATCH)};
-  struct DnnlVersion {
-    int major, minor, patch;
-  };
-  if (const auto dnnl = reinterpret_cast<const DnnlVersion* (*)()>(::dlsym(RTLD_DEFAULT, "dnnl_version"))) {
-    const DnnlVersion* v = dnnl();
-    versions.push_back(fmt::format("oneDNN {}.{}.{}", v->major, v->minor, v->patch));
-  } else {
-    versions.emplace_back("oneDNN absent");
-  }
+  std::string advice;
+  try {
+    versions.push_back(onednn_version().empty() ? "oneDNN absent" : fmt::format("oneDNN {}", onednn_version()));
+  } catch (const Error& e) { versions.emplace_back("oneDNN absent"), advice = e.what(); }
   if (const auto onig = reinterpret_cast<const char* (*)()>(::dlsym(RTLD_DEFAULT, "onig_version")))
     versions.push_back(fmt::format("Oniguruma {}", onig()));
   if (const auto utf8 = reinterpret_cast<const char* (*)()>(::dlsym(RTLD_DEFAULT, "utf8proc_version")))
     versions.push_back(fmt::format("utf8proc {}", utf8()));
-  out.push_back({"libraries", join(versions, ", "), ""});
+  out.push_back({"libraries", join(versions, ", "), advice});
   utsname system{};
   ::uname(&system);
   out.push_back({"system",

@@ -76,6 +76,7 @@ class Trainer {
     if (leads() && !s_.output.empty()) check_output(io_, s_.output, in_.dir);
     for (const std::string& text : in_.notes) note(text);
     check_planned_model(in_.spec, s_);
+    if (s_.multiply == Multiply::fast) load_fast_matmul();
     const int64_t process = program_bytes() * (worker_.processes_here > 0 ? s_.ranks : 1);
     result_.predicted = predict_memory(in_.spec, s_, process);
     result_.num_parameters = num_parameters(in_.spec);

@@ -116,6 +116,8 @@ int64_t most_of_variants(Product product, DType dtype, int64_t m, int64_t n, int
 
 }  // namespace
 
+void load_fast_matmul() { load_onednn(); }
+
 std::string_view fast_matmul_name() {
   static std::map<Isa, std::string> names;  // by set, as tests switch them
   static std::mutex mutex;

@@ -18,6 +18,8 @@ namespace tern {
 /// Which of the three products of a linear layer y = x·wᵀ: forward, input gradient, weight gradient.
 enum class Product : uint8_t { forward, input_gradient, weight_gradient };
 
+/// Loads oneDNN, where it is built in: what is resident from here on counts it. Else the first product does.
+void load_fast_matmul();
 std::string_view fast_matmul_name();  // "oneDNN 2.6.3" or "own kernels"; where they part the work, both
 std::string fast_matmul_name(DType);  // who multiplies what goes forward in this type
 

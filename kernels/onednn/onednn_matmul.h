@@ -22,6 +22,9 @@ struct OnednnProduct {
   friend auto operator<=>(const OnednnProduct&, const OnednnProduct&) = default;
 };
 
+/// Loads the library, which the first call of any function below does too. Nothing where it is not built in.
+/// Errors  bad_file: it is not there, or of another version.
+void load_onednn();
 /// "2.6.3", or empty if not built in.
 std::string_view onednn_version();
 /// Whether it keeps to the active instruction set. It can be told once, before its first kernel is made, and is told

@@ -3,6 +3,7 @@
 
 namespace tern {
 
+void load_onednn() {}
 std::string_view onednn_version() { return {}; }
 bool onednn_is_held() { return false; }
 bool onednn_can(DType) { return false; }

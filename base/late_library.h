@@ -1,0 +1,27 @@
+#pragma once
+// Shared libraries that few runs need: loaded with the first function that is asked for, so that others start without them.
+
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+namespace tern {
+
+class LateLibrary {
+ public:
+  /// `names`: file names or paths, tried in their order, each where the system's loader looks for a linked library. `purpose`: what
+  /// needs it and what to do where it is missing, for messages. Nothing is loaded yet.
+  LateLibrary(std::initializer_list<const char*> names, std::string purpose)
+      : names_(names.begin(), names.end()), purpose_(std::move(purpose)) {}
+  /// The address of a function, which stays. Thread-safe. Errors  bad_file: no such library, or no such function in it.
+  void* function(const char* name);
+  /// Loads it, if it is not. Errors  as function.
+  void load();
+
+ private:
+  std::vector<const char*> names_;
+  std::string purpose_;
+  void* handle_ = nullptr;
+};
+
+}  // namespace tern
