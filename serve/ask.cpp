@@ -298,7 +298,7 @@ Asked read_chat(const Json& body, const ServedModel& model, uint64_t fresh_seed)
   fields.refuse("reasoning_effort", "what the model's template knows goes into chat_template_kwargs");
   fields.done();
   try {
-    r.prompt = model.chat->tokens(messages, variables, tools.shown.empty() ? nullptr : &tools.shown);
+    r.prompt = model.chat->tokens(messages, variables, tools.shown);
   } catch (const Error& error) { throw ApiError(400, fmt::format("messages: {}", error.what()), "messages"); }
   if (r.prompt.empty()) fields.fail("messages", "the model's template makes no tokens of them");
   check_vocabulary(r.prompt, model, "messages");

@@ -136,7 +136,7 @@ AskedTools read_tools(Fields& fields, const ServedModel& model, Request& r) {
   if (choice.must || strict || !several) r.constraint = constraint_of(model, tools, choice, several, fields);
   for (const Tool& tool : tools)
     if (choice.name.empty() || tool.name == choice.name) asked.names.push_back(tool.name);
-  asked.shown = *fields.value("tools");
+  asked.shown = fields.value("tools");
   r.spoken = model.tool_marks;
   return asked;
 }

@@ -12,7 +12,7 @@
 namespace tern {
 
 struct AskedTools {
-  Json shown = Json::array();      // for the template; empty: none
+  const Json* shown = nullptr;     // for the template, in the request; null: none
   std::vector<std::string> names;  // that the answer may call; empty: its text is content
 };
 
