@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "base/text.h"
+#include "base/units.h"
 #include "infer/load.h"
 #include "infer/speculate/ngram.h"
 
