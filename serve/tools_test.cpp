@@ -13,7 +13,7 @@ namespace tern {
 namespace {
 
 const Json kTools = parse_json(
-    R"([{"type":"function","function":{"name":"weather","parameters":{"type":"object",
+    R"([{"type":"function","function":{"name":"weather","description":"Weather of a place.","parameters":{"type":"object",
 "properties":{"place":{"type":"string","maxLength":8}},"required":["place"]}}},
 {"type":"function","function":{"name":"light","parameters":{"type":"object","properties":{"on":{"type":"boolean"}},"required":["on"]}}}])",
     "");

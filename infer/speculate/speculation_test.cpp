@@ -242,7 +242,8 @@ TEST(Ngram, ATextThatRepeatsItselfIsGuessedToGoOn) {
   const std::vector<int32_t> text = {9, 4, 5, 6, 4, 5, 6, 4};
   const ProposalAsk ask{.sequence = 3, .tokens = text, .most = 8};
   std::vector<int32_t> guessed;
-  for (const Guess& g : ngram.propose({&ask, 1}).at(0)) guessed.push_back(g.token);
+  const std::vector<std::vector<Guess>> proposed = ngram.propose({&ask, 1});
+  for (const Guess& g : proposed.at(0)) guessed.push_back(g.token);
   EXPECT_EQ(guessed, (std::vector<int32_t>{5, 6, 4, 5, 6, 4, 5, 6}));
 }
 
