@@ -52,15 +52,35 @@ float nearest(float x) {
   constexpr float kShift = 0x1.8p23f;
   return (x + kShift) - kShift;
 }
-float code_of(float x, float scale, float least, float most) {
+// Codes of a type, and how many scales are tried.
+struct Codes {
+  float least, most;
+};
+constexpr Codes kQ8{-127, 127}, kQ4{-8, 7};
+constexpr int kScales = 4;
+
+float code_of(float x, float scale, Codes codes) {
   if (!(std::abs(scale) > 0)) return 0;  // NaN too
   const float code = nearest(x / scale);
-  return code < least ? least : code > most ? most : code;
+  return code < codes.least ? codes.least : code > codes.most ? codes.most : code;
 }
-float write_scale(float scale, uint8_t* row) {
-  const bf16 kept = to_bf16(scale);
-  std::memcpy(row, &kept, sizeof kept);
-  return to_float(kept);
+// Of the rounded scale and its next larger neighbours the one that leaves the least Σ (x − s·code)², of equals the first.
+template <class T>
+float write_scale(float scale, Codes codes, const T* x, int64_t numbers, uint8_t* row) {
+  bf16 best = to_bf16(scale), next = best;
+  double least = INFINITY;
+  for (int i = 0; i < kScales && std::abs(to_float(next)) > 0 && std::isfinite(to_float(next)); ++i, ++next.bits) {
+    const float s = to_float(next);
+    double error = 0;
+    for (int64_t j = 0; j < numbers; ++j) {
+      const float v = converted<float>(x[j]);
+      const double d = static_cast<double>(v) - static_cast<double>(s * code_of(v, s, codes));
+      error += d * d;
+    }
+    if (error < least) least = error, best = next;
+  }
+  std::memcpy(row, &best, sizeof best);
+  return to_float(best);
 }
 
 }  // namespace
@@ -75,16 +95,16 @@ void write_kv_row(KvType type, const T* x, int64_t numbers, uint8_t* row) {
     case KvType::bf16:
       return write_numbers<bf16>(x, numbers, row);
     case KvType::q8: {
-      const float scale = write_scale(std::abs(largest(x, numbers)) / 127, row);
+      const float scale = write_scale(std::abs(largest(x, numbers)) / 127, kQ8, x, numbers, row);
       for (int64_t i = 0; i < numbers; ++i)
-        row[2 + i] = static_cast<uint8_t>(static_cast<int8_t>(code_of(converted<float>(x[i]), scale, -127, 127)));
+        row[2 + i] = static_cast<uint8_t>(static_cast<int8_t>(code_of(converted<float>(x[i]), scale, kQ8)));
       return;
     }
     case KvType::q4: {
-      const float scale = write_scale(largest(x, numbers) / -8, row);
+      const float scale = write_scale(largest(x, numbers) / -8, kQ4, x, numbers, row);
       const int64_t half = (numbers + 1) / 2;
       const auto code = [&](int64_t i) {
-        return i < numbers ? static_cast<int>(code_of(converted<float>(x[i]), scale, -8, 7)) + 8 : 8;
+        return i < numbers ? static_cast<int>(code_of(converted<float>(x[i]), scale, kQ4)) + 8 : 8;
       };
       for (int64_t i = 0; i < half; ++i) row[2 + i] = static_cast<uint8_t>(code(i) | code(half + i) << 4);
       return;

