@@ -67,7 +67,8 @@ int64_t Speculation::depth(int64_t decoding, int64_t asked) {
   const double plain = n / (times_.estimate(decoding) + n * draw_s_.value_or(0));
   double best = plain * kMargin, worth = 1, tokens = n;
   int64_t length = 0;
-  for (int64_t k = 1; k <= settings_.most_tokens; ++k) {
+  const int64_t most = std::max<int64_t>((times_.hoped() - decoding) / asked, 1);
+  for (int64_t k = 1; k <= std::min(settings_.most_tokens, most); ++k) {
     tokens += static_cast<double>(asked) * (worth *= right / tried);
     const double seconds = times_.estimate(decoding + k * asked) + static_cast<double>(k) * guess_s_.value_or(0) +
                            tokens * draw_s_.value_or(0);
@@ -102,11 +103,12 @@ std::vector<int64_t> Speculation::lengths(std::span<const ProposalAsk> asks, int
   }
   std::stable_sort(candidates.begin(), candidates.end(),
                    [](const auto& a, const auto& b) { return a.worth > b.worth; });
-  candidates.resize(std::min(candidates.size(), static_cast<size_t>(settings_.budget)));
+  const int64_t room = settings_.measured ? std::min(settings_.budget, times_.hoped() - decoding) : settings_.budget;
+  candidates.resize(std::min(candidates.size(), static_cast<size_t>(std::max<int64_t>(room, 0))));
   size_t best_count = settings_.measured ? 0 : candidates.size();
   if (settings_.measured) {
-    const auto seconds = [&](int64_t rows, double tokens) {
-      return times_.estimate(rows) + tokens * draw_s_.value_or(0);
+    const auto seconds = [&](int64_t rows, double drawn) {
+      return times_.estimate(rows) + drawn * draw_s_.value_or(0);
     };
     double tokens = static_cast<double>(decoding), best = kMargin * tokens / seconds(decoding, tokens);
     for (size_t k = 0; k < candidates.size(); ++k) {

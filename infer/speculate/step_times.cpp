@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 
 namespace tern {
 namespace {
@@ -31,9 +30,10 @@ void StepTimes::observe(int64_t rows, double seconds) {
 }
 
 double StepTimes::estimate(int64_t rows) const {
-  const Entry *low = nullptr, *high = nullptr;
+  const Entry *first = nullptr, *low = nullptr, *high = nullptr;
   for (const Entry& e : entries_) {
     if (!is_fresh(e)) continue;
+    if (!first) first = &e;
     if (e.rows <= rows) low = &e;
     if (e.rows >= rows && !high) high = &e;
   }
@@ -41,15 +41,27 @@ double StepTimes::estimate(int64_t rows) const {
   if (!low && !high) return 0;
   if (!low) return high->seconds * (0.5 + 0.5 * n / static_cast<double>(high->rows));
   const auto from = static_cast<double>(low->rows);
-  if (!high) return low->seconds * (1 + kHope * (n - from) / std::max(from, 1.0));
+  if (!high) {
+    double row = kHope * low->seconds / std::max(from, 1.0);
+    if (first != low)
+      row = std::max(0.0, 0.5 * (low->seconds - first->seconds) / (from - static_cast<double>(first->rows)));
+    return low->seconds + row * (n - from);
+  }
   if (high == low) return low->seconds;
   return low->seconds + (high->seconds - low->seconds) * (n - from) / (static_cast<double>(high->rows) - from);
 }
 
 bool StepTimes::knows(int64_t rows) const {
   return std::ranges::any_of(entries_, [&](const Entry& e) {
-    return is_fresh(e) && std::abs(static_cast<double>(e.rows - rows)) <= kNear * static_cast<double>(rows);
+    return is_fresh(e) && e.rows <= rows && static_cast<double>(rows - e.rows) <= kNear * static_cast<double>(rows);
   });
+}
+
+int64_t StepTimes::hoped() const {
+  int64_t most = 0;
+  for (const Entry& e : entries_)
+    if (is_fresh(e)) most = std::max(most, e.rows);
+  return 2 * most;
 }
 
 }  // namespace tern

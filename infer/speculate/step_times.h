@@ -12,10 +12,13 @@ class StepTimes {
  public:
   static constexpr int64_t kMemory = 128;
   void observe(int64_t rows, double seconds);
-  /// Between what was seen; beyond it hopeful, so that it is tried: a further row takes a tenth of what a row took.
+  /// Between what was seen; beyond it hopeful, so that it is tried: a further row takes half of what further rows took,
+  /// or, where only one number of rows was seen, a tenth of a row.
   double estimate(int64_t rows) const;
-  /// Whether steps of about so many rows were seen lately.
+  /// Whether steps of so many rows, or hardly fewer, were seen lately.
   bool knows(int64_t rows) const;
+  /// Twice the most rows seen lately: hope goes no further at once.
+  int64_t hoped() const;
 
  private:
   struct Entry {
