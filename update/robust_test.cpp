@@ -101,7 +101,7 @@ TEST(Robust, RanksThatShareTheVectorGetWhatOneWouldOfTheWhole) {
   const std::vector<Row> sent = sent_by_all(9);
   for (int rule = 0; rule <= static_cast<int>(Aggregator::centered_clipping); ++rule)
     for (const Mixing mixing : {Mixing::none, Mixing::nearest, Mixing::buckets}) {
-      RobustConfig c{.aggregator = static_cast<Aggregator>(rule), .byzantine = 2, .mixing = mixing, .clip_radius = 900};
+      RobustConfig c{.aggregator = static_cast<Aggregator>(rule), .byzantine = 2, .mixing = mixing, .clip_radius = 300};
       if (c.aggregator == Aggregator::mean) c.byzantine = 0, c.mixing = Mixing::none;
       if (mixing == Mixing::buckets) c.byzantine = c.aggregator == Aggregator::mean ? 0 : 1;
       SCOPED_TRACE(std::string(kAggregatorNames[rule]) + " " + std::string(kMixingNames[static_cast<size_t>(mixing)]));
