@@ -166,9 +166,11 @@ void save_adapters(const ModelSpec& spec, const PeftConfig& config, const ModelW
   std::vector<TensorToWrite> entries;
   for_each_branch(spec, handles, [&](const AdaptedPlace& place, const Linear&, const Branch& b) {
     const BranchInfo infos = infos_of(place, b);
-    for (const auto& [info, t] : {std::pair(infos.a, b.a), std::pair(infos.b, b.b)})
+    const auto add = [&](const ParameterInfo& info, const Tensor& t) {
       entries.push_back(dense_tensor(
           info, info.fragments, [t] { return t; }, ops::sum_dtype(t.dtype())));
+    };
+    add(infos.a, b.a), add(infos.b, b.b);
   });
   make_dirs(io, dir);
   write_safetensors(io, join_path(dir, "adapter_model.safetensors"), entries);
