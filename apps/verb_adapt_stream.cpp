@@ -44,6 +44,9 @@ StreamSettings settings_from(const Options& o) {
     if (o.has(name) && !o.text(name).empty())
       throw Error(ErrorKind::usage, "--{}: with --stream each task names its data and its test in {}; leave it out",
                   name, o.text("stream"));
+  if (o.given("eval-every"))
+    throw Error(ErrorKind::usage,
+                "--eval-every: with --stream every test is scored once after every task; leave it out");
   refuse_options_of_others(o, *method);
   return {.train = train_settings(o),
           .tasks = read_stream_file(o.text("stream")),

@@ -342,13 +342,14 @@ TrainSettings train_settings(const Options& o) {
     throw Error(ErrorKind::usage, "--batch: {} sequences of --seq {} are more than 2^40 tokens a step; lower one",
                 s.batch, s.seq);
   const bool no_evaluation = o.given("eval-every") && s.eval_every == 0;
+  const bool streams = knows(o, "stream") && o.has("stream");  // each task has a test of its own
   for (const char* name : {"eval-every", "eval-batches"})
-    if (s.valid_data.empty() && o.given(name) && !no_evaluation)
+    if (s.valid_data.empty() && o.given(name) && !no_evaluation && !streams)
       throw Error(ErrorKind::usage,
                   "{}: there is nothing to evaluate on; give --valid-data, or --eval-every 0 for no evaluation",
                   o.value(name).where);
   if (s.dry_run) return s;
-  if (s.data.empty() && !(knows(o, "stream") && o.has("stream")))  // else each task has its own
+  if (s.data.empty() && !streams)
     throw Error(
         ErrorKind::usage,
         "--data: missing; give a text, JSONL or token file to train on (or --dry-run to see what it would take)");

@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/clock.h"
 #include "base/json.h"
 #include "tests/e2e/in_folder_testing.h"
 
@@ -37,16 +38,18 @@ class AdaptStreamSlow : public InFolder<AdaptStreamSlow> {
 TEST_F(AdaptStreamSlow, KilledAtAnyTimeItEndsWithTheSameBits) {
   for (const char* method : {"inflora", "ewc"}) {
     const std::string name(method), whole = name + "-whole", parts = name + "-parts";
+    const int64_t start_ns = real_clock().now_ns();
     const Outcome o = tern(learn(method, whole) + " --json 2>errors");
+    const double seconds = seconds_between(start_ns, real_clock().now_ns());
     ASSERT_EQ(o.code, 0) << file("errors");
     const Json result = parse_json(o.text, "out");
     EXPECT_EQ(result["matrix"].size(), 2u);
     EXPECT_LT(result["matrix"][0][0].get<double>(), result["before"][0].get<double>());
     EXPECT_TRUE(result.contains("FT") && result.contains("BWT") && result.contains("FWT"));
     int kills = 0;
-    for (int tenths = 3;; tenths += 2, ++kills) {
-      ASSERT_LT(tenths, 600);
-      const std::string command = "timeout -s KILL " + std::to_string(tenths / 10) + "." + std::to_string(tenths % 10);
+    for (;; ++kills) {  // each part is longer by an eighth of the whole, so that the longest stage ends in one
+      ASSERT_LT(kills, 60);
+      const std::string command = "timeout -s KILL " + std::to_string(seconds * (kills + 1) / 8);
       const Outcome again = run_shell("cd " + root_ + " && env -u TERN_DATA XDG_CACHE_HOME=" + root_ + "/cache " +
                                       command + " " TERN_PROGRAM " " + learn(method, parts) + " 2>errors");
       if (again.code == 0) break;
@@ -65,6 +68,7 @@ TEST_F(AdaptStreamSlow, RefusesByName) {
   expect_refusal(2, learn("lora", "x"), {"--method lora", "--stream"});
   expect_refusal(2, learn("seqlora", "x") + " --energy 0.9", {"--energy", "seqlora"});
   expect_refusal(2, learn("seqlora", "x") + " --data log.txt", {"--data", "tasks.toml"});
+  expect_refusal(2, learn("seqlora", "x") + " --eval-every 2", {"--eval-every", "--stream"});
   write("wrong.toml", "[[task]]\nname = \"a\"\ndata = \"log.txt\"\ntests = \"log.txt\"\n");
   expect_refusal(4, "adapt " + kModel + " --method seqlora --stream wrong.toml --output x", {"wrong.toml", "test"});
 }
