@@ -79,7 +79,17 @@ bool copy_pays(int64_t tokens, const MemoryFacts& memory, const InferenceFit& fi
   return tokens >= kTokensToCopyFor && pages && memory.available_bytes - fit.total() >= fit.weights;
 }
 
-bool in_integers(const Options& options) { return options.text("arithmetic") == "int8"; }
+namespace {
+
+std::string text_or(const Options& options, std::string_view name, std::string_view otherwise) {
+  const bool takes = std::ranges::any_of(options.values(), [&](const auto& option) { return option.first == name; });
+  return takes ? options.text(name) : std::string(otherwise);
+}
+
+}  // namespace
+
+std::string weights_option(const Options& options) { return text_or(options, "weights", "auto"); }
+bool in_integers(const Options& options) { return text_or(options, "arithmetic", "kept") == "int8"; }
 
 CodedBytes coded_for_integers(const ModelDescription& model) {
   if (!holds_coded(model.spec, model.dir.path))
@@ -95,18 +105,9 @@ CodedBytes coded_for_integers(const ModelDescription& model) {
   return coded;
 }
 
-CodedBytes stays_coded_to_fit(const Options& options, const ModelDescription& model, const InferenceNeeds& needs,
-                              const MemoryBudget& budget) {
-  return in_integers(options) ? coded_for_integers(model) : coded_to_fit(model, needs, budget);
-}
-
-WeightsIn place_of(const Options& options, const CodedBytes& coded) {
-  return in_integers(options) ? WeightsIn::coded_int8 : place_of(coded);
-}
-
 CodedBytes stays_coded(const Options& options, const ModelDescription& model, const InferenceNeeds& needs,
                        const MemoryBudget& budget) {
-  const std::string how = options.text("weights");
+  const std::string how = weights_option(options);
   if (in_integers(options)) {
     if (how == "copied")
       throw Error(ErrorKind::usage,
@@ -126,9 +127,9 @@ CodedBytes stays_coded(const Options& options, const ModelDescription& model, co
 
 WeightsPlace weights_in(const Options& options, const ModelDescription& model, const InferenceFit& fit, int64_t tokens,
                         const CodedBytes& coded) {
-  if (!coded.empty()) return {place_of(options, coded), "coded"};
+  if (!coded.empty()) return {in_integers(options) ? WeightsIn::coded_int8 : WeightsIn::coded_file, "coded"};
   constexpr WeightsPlace kMapped{WeightsIn::mapped_file, "mapped"}, kCopied{WeightsIn::own_memory, "copied"};
-  const std::string how = options.text("weights");
+  const std::string how = weights_option(options);
   if (holds_coded(model.spec, model.dir.path)) return {WeightsIn::own_memory, "packed"};
   if (!reads_in_place(model.spec, model.dir.path, model.dtype)) {
     if (how != "auto")

@@ -48,17 +48,15 @@ inline constexpr int64_t kTokensToCopyFor = 256;
 /// Whether a copy of the weights in own memory is worth its start: kTokensToCopyFor to be written (measured: see
 /// --weights), huge pages, and room for it beside the page cache's.
 bool copy_pays(int64_t tokens, const MemoryFacts&, const InferenceFit&);
-/// What stays coded of a GGUF file: by --weights, where auto is coded_to_fit. Errors: usage: --weights mapped where nothing
-/// can.
+/// --weights; auto for verbs that have no such option.
+std::string weights_option(const Options&);
+/// What stays coded: by weights_option, where auto is coded_to_fit. Errors: usage: --weights mapped where nothing can.
 CodedBytes stays_coded(const Options&, const ModelDescription&, const InferenceNeeds&, const MemoryBudget&);
-/// Whether --arithmetic is int8.
+/// Whether --arithmetic is int8, for verbs that have it.
 bool in_integers(const Options&);
 /// All that can stay coded, which --arithmetic int8 multiplies as it lies. Errors: usage: no GGUF file, or nothing can.
 CodedBytes coded_for_integers(const ModelDescription&);
-/// What stays coded in verbs without --weights, and how it is read.
-CodedBytes stays_coded_to_fit(const Options&, const ModelDescription&, const InferenceNeeds&, const MemoryBudget&);
-WeightsIn place_of(const Options&, const CodedBytes&);
-/// --weights; auto: what copy_pays says, a chat's tokens being its context; "coded" where anything is. Errors: usage:
+/// weights_option; auto: what copy_pays says, a chat's tokens being its context; "coded" where anything is. Errors: usage:
 /// --weights says what packed weights cannot do.
 WeightsPlace weights_in(const Options&, const ModelDescription&, const InferenceFit&, int64_t tokens,
                         const CodedBytes& coded);

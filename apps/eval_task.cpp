@@ -9,6 +9,7 @@
 
 #include "apps/common.h"
 #include "apps/eval_windows.h"
+#include "apps/inference_weights.h"
 #include "apps/signals.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -53,14 +54,6 @@ std::vector<TaskItem> slice(const Task& task, size_t first, size_t count) {
   return {begin, begin + static_cast<ptrdiff_t>(std::min(count, task.items.size() - first))};
 }
 
-// Where the weights are read from so that all fits.
-WeightsIn check_memory(const TaskRun& run, const InferenceNeeds& needs) {
-  const MemoryBudget budget = memory_budget(run.options);
-  const CodedBytes coded = stays_coded_to_fit(run.options, run.model, needs, budget);
-  check_fit(run.model.spec, run.model.dtype, needs, budget, coded);
-  return place_of(run.options, coded);
-}
-
 Json choice_row(const TaskItem& item, const std::vector<ChoiceScore>& scores) {
   const ChoicePick pick = pick_choices(scores);
   Json row = {{"id", item.id},
@@ -92,16 +85,17 @@ void run_choices(TaskRun& run, const std::function<bool(size_t)>& on_done) {
   }
   const int64_t batch = run.options.integer("batch");
   const std::optional<KvType> kv = kv_option(run.options, model.dtype);
-  const WeightsIn in = check_memory(
-      run,
-      {.context = longest, .sequences = 0, .page_tokens = 16, .iteration_tokens = batch * longest, .logit_rows = 0});
+  const InferenceNeeds needs{
+      .context = longest, .sequences = 0, .page_tokens = 16, .iteration_tokens = batch * longest, .logit_rows = 0};
+  const WeightsChoice choice = choose_weights(run.options, model, needs, memory_budget(run.options));
   Arena arena;
-  const ModelWeights weights = load_for_inference(model, arena, in);
+  const InferenceWeights loaded(run.options, model, choice, 0, arena, WeightsPass::batch);
   const auto at_once = static_cast<size_t>(std::max<int64_t>(1, batch / most));
   for (size_t first = run.rows.size(); first < run.task.items.size(); first += at_once) {
     const std::vector<TaskItem> items = slice(run.task, first, at_once);
     const std::vector<Window> windows = windows_of(items);
-    const auto scores = choice_scores(items, windows, ragged_losses(model.spec, weights, windows, batch, arena, kv));
+    const auto scores =
+        choice_scores(items, windows, ragged_losses(model.spec, loaded.weights(), windows, batch, arena, kv));
     for (size_t i = 0; i < items.size(); ++i) run.add(choice_row(items[i], scores[i]));
     if (!on_done(run.rows.size())) return;
   }
@@ -180,13 +174,13 @@ void run_answers(TaskRun& run, const std::function<bool(size_t)>& on_done) {
                              .iteration_tokens = 128 + batch,
                              .logit_rows = batch,
                              .kv = kv_option(options, model.dtype)};
-  const WeightsIn in = check_memory(run, needs);
+  const WeightsChoice choice = choose_weights(run.options, model, needs, memory_budget(run.options));
   Arena arena;
-  const ModelWeights weights = load_for_inference(model, arena, in);
+  const InferenceWeights loaded(run.options, model, choice, 0, arena);
   const bool turned = model.spec.rope.kind != RopeKind::none;
   const RopeTable rope = turned ? rope_table(model.spec, longest, longest) : RopeTable{};
   KvPool pool(kv_shape(model.spec, model.dtype, needs), kv_pages(needs), arena);
-  Engine engine(pool, model_executor(model.spec, weights, turned ? &rope : nullptr, arena), &*model.tokenizer,
+  Engine engine(pool, model_executor(model.spec, loaded.weights(), turned ? &rope : nullptr, arena), &*model.tokenizer,
                 {.scheduler = {.token_budget = 128 + batch, .chunk = 128, .max_running = batch}, .context = longest},
                 real_clock());
   for (size_t first = run.rows.size(); first < run.task.items.size(); first += static_cast<size_t>(batch)) {

@@ -39,11 +39,14 @@ int64_t choose_window(const Options& options, const ModelDescription& model, int
   return window;
 }
 
-// Windows that overlap repeat the text many times over: priced before they are made.
+// Windows that overlap repeat the text many times over: priced before they are made. So few that the model decides
+// are left to its own refusal, which names the least memory of all.
+constexpr double kFewWindows = 1 << 20;  // bytes
+
 void check_windows_fit(const Options& options, const PerplexityReport& r, int64_t documents, bool masked) {
   const double bytes = stride_window_bytes(r.num_tokens, documents, r.window, r.stride, masked);
   const MemoryBudget budget = memory_budget(options);
-  if (bytes <= static_cast<double>(budget.bytes)) return;
+  if (bytes <= std::max(kFewWindows, static_cast<double>(budget.bytes))) return;
   const auto needed = static_cast<int64_t>(std::min(bytes, 0x1p62));
   const std::string more = memory_remedy(budget, needed);
   const std::string fewer = budget.bytes > 0 ? "a larger --stride, or --max-tokens" : "";

@@ -14,6 +14,7 @@ namespace tern {
 namespace {
 
 constexpr double kProbeSeconds = 0.3;
+constexpr int64_t kUsualContext = 8192, kLeastContext = 512;
 
 std::vector<Extent> streamed_extents(const StreamPlan& plan) {
   std::vector<Extent> extents;
@@ -26,6 +27,52 @@ std::vector<Extent> streamed_extents(const StreamPlan& plan) {
 
 double gigabytes(double bytes) { return bytes * 1e-9; }
 
+bool may_stream(const Options& options, const ModelDescription& model) {
+  return weights_option(options) == "auto" && !in_integers(options) && model.dtype != DType::f64;
+}
+
+// Long bands are read faster; a ring of them may take no more than an eighth of memory where shorter ones take less.
+constexpr BandSizes kBands[] = {{}, {.most = 512 << 10}, {.most = 128 << 10}};
+constexpr BandSizes kShortest = kBands[2];
+
+std::optional<StreamPlan> plan_if_fits(const ModelDescription& model, const InferenceNeeds& needs,
+                                       const MemoryBudget& budget) {
+  std::optional<StreamPlan> plan;
+  for (const BandSizes& bands : kBands) {
+    if (plan && plan->fit.ring <= budget.bytes / 8) break;
+    try {
+      plan = plan_stream(model, needs, budget, {}, bands);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::does_not_fit) throw;
+    }
+  }
+  return plan;
+}
+
+// Names the least that would do: to stream, or, of a small model, to hold all of it.
+[[noreturn]] void refuse(const ModelDescription& model, const InferenceNeeds& needs, const MemoryBudget& budget,
+                         const WeightsChoice& whole) {
+  const MemoryBudget less{whole.fit.total() - 1, budget.source};
+  if (!plan_if_fits(model, needs, less)) check_fit(model.spec, model.dtype, needs, budget, whole.coded);
+  plan_stream(model, needs, budget, {}, kShortest);
+  throw Error(ErrorKind::does_not_fit, "{}: the model does not fit", model.dir.path);
+}
+
+// Nothing streams under an option that asks for weights in memory: the refusal says so.
+void check_fit_in_memory(const Options& options, const ModelDescription& model, const InferenceNeeds& needs,
+                         const MemoryBudget& budget, const CodedBytes& coded) {
+  const std::string asked = in_integers(options)        ? "--arithmetic int8"
+                            : model.dtype == DType::f64 ? "--dtype f64"
+                                                        : "--weights " + weights_option(options);
+  try {
+    check_fit(model.spec, model.dtype, needs, budget, coded);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::does_not_fit) throw;
+    throw Error(ErrorKind::does_not_fit, "{}\n  {} takes weights that are in memory: without it they are streamed",
+                error.what(), asked);
+  }
+}
+
 }  // namespace
 
 WeightsChoice choose_weights(const Options& options, const ModelDescription& model, const InferenceNeeds& needs,
@@ -34,12 +81,59 @@ WeightsChoice choose_weights(const Options& options, const ModelDescription& mod
   choice.coded = stays_coded(options, model, needs, budget);
   choice.fit = inference_fit(model.spec, model.dtype, needs, choice.coded);
   if (choice.fit.total() <= budget.bytes) return choice;
-  if (options.text("weights") != "auto" || in_integers(options) || model.dtype == DType::f64)
-    check_fit(model.spec, model.dtype, needs, budget, choice.coded);  // throws
+  if (!may_stream(options, model)) check_fit_in_memory(options, model, needs, budget, choice.coded);  // throws
+  choice.stream = plan_if_fits(model, needs, budget);
+  if (!choice.stream) refuse(model, needs, budget, choice);
   choice.coded = {};
-  choice.stream = plan_stream(model, needs, budget);
   choice.fit = choice.stream->fit;
   return choice;
+}
+
+WeightsChoice choose_weights_to_embed(const Options& options, const ModelDescription& model,
+                                      std::span<const std::vector<int32_t>> texts, const EmbeddingSettings& settings,
+                                      int64_t kept, const MemoryBudget& budget) {
+  const EmbeddingNeeds needs = embedding_needs(model.spec, model.dtype, texts, settings);
+  const int64_t whole = embedding_peak(model.spec, model.dtype, texts, settings) +
+                        embedding_beside(model.spec, model.dtype, texts, settings) + kept;
+  if (whole <= budget.bytes || model.dtype == DType::f64) {
+    check_embedding_fit(model.spec, model.dtype, texts, settings, kept, budget);
+    return {.fit = inference_fit(model.spec, model.dtype, needs.model),
+            .coded = {},
+            .stream = {},
+            .vectors = needs.pooler + needs.batch};
+  }
+  MemoryBudget rest = budget;
+  const int64_t beside = needs.pooler + needs.batch + kept;
+  rest.bytes -= beside;
+  if (rest.program >= 0) rest.program += beside;
+  WeightsChoice choice = choose_weights(options, model, needs.model, rest);
+  choice.vectors = needs.pooler + needs.batch;
+  return choice;
+}
+
+bool streams_well(const ModelDescription& model, const InferenceNeeds& needs, const MemoryBudget& budget) {
+  const auto plan = plan_if_fits(model, needs, budget);
+  return plan && plan->fit.kv_cache <= budget.bytes / 8;
+}
+
+int64_t choose_context(const Options& options, const ModelDescription& model, const MemoryBudget& budget,
+                       const std::function<InferenceNeeds(int64_t)>& needs_of) {
+  const int64_t most = model_context(model);
+  if (options.has("context")) {
+    if (options.integer("context") > most)
+      throw Error(ErrorKind::usage, "--context is {}, the model was made for {}", options.integer("context"), most);
+    return options.integer("context");
+  }
+  const int64_t least = std::min(most, kLeastContext);
+  const CodedBytes coded = stays_coded(options, model, needs_of(least), budget);
+  const auto fits = [&](int64_t context) {
+    return inference_fit(model.spec, model.dtype, needs_of(context), coded).total() <= budget.bytes;
+  };
+  const bool streams = !fits(least) && may_stream(options, model);
+  int64_t context = std::min(most, kUsualContext);
+  while (context > kLeastContext && !(streams ? streams_well(model, needs_of(context), budget) : fits(context)))
+    context /= 2;
+  return context;
 }
 
 int64_t choose_chunk(const Options& options, const ModelDescription& model, InferenceNeeds needs,
@@ -49,26 +143,24 @@ int64_t choose_chunk(const Options& options, const ModelDescription& model, Infe
     n.iteration_tokens = iteration_tokens(prompt, c, needs.sequences);
     return n;
   };
-  if (options.given("chunk") || prompt <= 1 || model.dtype == DType::f64 || options.text("weights") != "auto")
-    return chunk;
+  if (options.given("chunk") || prompt <= 1 || !may_stream(options, model)) return chunk;
   if (inference_fit(model.spec, model.dtype, with(chunk), stays_coded(options, model, with(chunk), budget)).total() <=
       budget.bytes)
     return chunk;
   int64_t best = chunk, least = INT64_MAX;
   for (int64_t pieces = 1; pieces <= 16 && pieces <= prompt; ++pieces) {
     const int64_t size = (prompt + pieces - 1) / pieces;
-    try {
-      const int64_t bytes = plan_stream(model, with(size), budget).streamed_bytes * (pieces + tokens);
-      if (bytes < least) best = size, least = bytes;
-    } catch (const Error& error) {
-      if (error.kind() != ErrorKind::does_not_fit) throw;
-    }
+    const auto plan = plan_if_fits(model, with(size), budget);
+    if (!plan) continue;
+    const int64_t bytes = plan->streamed_bytes * (pieces + tokens);
+    if (bytes < least) best = size, least = bytes;
   }
   return best;
 }
 
 InferenceWeights::InferenceWeights(const Options& options, const ModelDescription& model, const WeightsChoice& choice,
-                                   int64_t tokens, Arena& arena) {
+                                   int64_t tokens, Arena& arena, WeightsPass pass)
+    : pass_(pass) {
   if (!choice.stream) {
     const WeightsPlace place = weights_in(options, model, choice.fit, tokens, choice.coded);
     name_ = place.name;
@@ -80,7 +172,7 @@ InferenceWeights::InferenceWeights(const Options& options, const ModelDescriptio
   OpenedBlocks opened = open_blocks(stream_->bands.paths);
   way_ = opened.way;
   if (!opened.note.empty()) log_info("{}", opened.note);
-  measure_products(*stream_, model.dtype, rates_);
+  if (pass_ == WeightsPass::token) measure_products(*stream_, model.dtype, rates_);
   probe_ = probe_rate(*opened.files, streamed_extents(*stream_), stream_->ring.threads, kProbeSeconds);
   rates_.disk = probe_.bytes_per_s();
   tell_before();
@@ -92,10 +184,15 @@ InferenceWeights::InferenceWeights(const Options& options, const ModelDescriptio
 void InferenceWeights::tell_before() const {
   const StreamTimes times = stream_times(*stream_, rates_);
   log_info(
-      "the weights do not fit: {} of their matrices stay in memory, {} of {} are read for each token ({} reads, {} "
+      "the weights do not fit: {} of their matrices stay in memory, {} of {} are read for each {} ({} reads, {} "
       "threads, a ring of {})",
       format_bytes(stream_->kept_bytes), format_bytes(stream_->streamed_bytes), format_bytes(stream_->pass_bytes),
-      name_of(way_), stream_->ring.threads, format_bytes(stream_->fit.ring));
+      pass_ == WeightsPass::token ? "token" : "batch", name_of(way_), stream_->ring.threads,
+      format_bytes(stream_->fit.ring));
+  if (stream_->streamed_bytes == 0) return;  // all but the table of tokens, of which rows are read
+  if (pass_ == WeightsPass::batch)
+    return log_info("a batch takes {} or more: the disk gives {:.2f} GB/s ({} read in {:.2f} s)",
+                    format_seconds(times.disk_s), gigabytes(rates_.disk), format_bytes(probe_.bytes), probe_.seconds);
   log_info(
       "bound {:.3g} tok/s by {}: the disk gives {:.2f} GB/s ({} read in {:.2f} s), products take {:.1f} GB/s of "
       "weights that stay and {:.1f} of others; predicted {:.3g} tok/s",
@@ -114,9 +211,10 @@ std::string InferenceWeights::reached(const RunTimings& timings) const {
 
 Json InferenceWeights::json(const RunTimings& timings) const {
   const StreamTimes times = stream_times(*stream_, rates_);
-  const RingCounts counts = streamed_.ring->counts();
+  const RingCounts counts = streamed_.ring ? streamed_.ring->counts() : RingCounts{};
+  const bool token = pass_ == WeightsPass::token;
   Json out = {{"kept_bytes", stream_->kept_bytes},
-              {"bytes_per_token", stream_->streamed_bytes},
+              {token ? "bytes_per_token" : "bytes_per_batch", stream_->streamed_bytes},
               {"pass_bytes", stream_->pass_bytes},
               {"ring_bytes", stream_->fit.ring},
               {"slots", stream_->ring.slots},
@@ -126,14 +224,18 @@ Json InferenceWeights::json(const RunTimings& timings) const {
               {"probe_bytes", probe_.bytes},
               {"filled_bytes", streamed_.filled_bytes},
               {"fill_s", streamed_.fill_s},
-              {"product_bytes_per_s", {{"kept", rates_.kept}, {"streamed", rates_.coded}}},
-              {"bound_tokens_per_s", 1 / times.bound_s()},
-              {"bound_by", times.binds()},
-              {"predicted_tokens_per_s", 1 / times.pass_s},
               {"used_bytes", counts.used_bytes},
               {"read_bytes", counts.read_bytes},
               {"skipped_extents", counts.skipped},
               {"waited_s", 1e-9 * static_cast<double>(counts.waited_ns)}};
+  if (!token) {
+    out["least_batch_s"] = times.disk_s;
+    return out;
+  }
+  out["product_bytes_per_s"] = {{"kept", rates_.kept}, {"streamed", rates_.coded}};
+  out["bound_tokens_per_s"] = 1 / times.bound_s();
+  out["bound_by"] = times.binds();
+  out["predicted_tokens_per_s"] = 1 / times.pass_s;
   if (timings.decode_tokens > 0)
     out["reached"] = static_cast<double>(timings.decode_tokens) / timings.decode_s * times.bound_s();
   return out;

@@ -1,11 +1,16 @@
 #pragma once
 // The weights that a verb runs: whole, or streamed where memory does not hold them, with the words about it.
 
+#include <algorithm>
+#include <functional>
 #include <optional>
+#include <span>
 #include <string_view>
+#include <vector>
 
 #include "apps/common.h"
 #include "base/json.h"
+#include "infer/embedding.h"
 #include "infer/load.h"
 #include "infer/run.h"
 #include "infer/stream_plan.h"
@@ -15,10 +20,12 @@ namespace tern {
 /// What a verb decides before anything large is allocated.
 struct WeightsChoice {
   InferenceFit fit;
-  CodedBytes coded;                  // of a GGUF file that fits so
+  CodedBytes coded;                  // of coded files that fit so
   std::optional<StreamPlan> stream;  // what does not fit otherwise
+  int64_t vectors = 0;               // bytes beside the fit: a pooler and a batch's vectors
+  int64_t peak() const { return std::max(fit.loading_peak, fit.peak() + vectors); }
 };
-/// By --weights; auto: decoded if that fits, else coded (stays_coded), else streamed. Errors: those of check_fit,
+/// By weights_option; auto: decoded if that fits, else coded (stays_coded), else streamed. Errors: those of check_fit,
 /// plan_stream.
 WeightsChoice choose_weights(const Options&, const ModelDescription&, const InferenceNeeds&, const MemoryBudget&);
 /// The chunk in which a prompt is read, where weights stream and --chunk does not say: each chunk reads them once more, and
@@ -26,21 +33,38 @@ WeightsChoice choose_weights(const Options&, const ModelDescription&, const Infe
 int64_t choose_chunk(const Options&, const ModelDescription&, InferenceNeeds, const MemoryBudget&, int64_t prompt,
                      int64_t tokens, int64_t chunk);
 
+/// Of texts to become vectors. `kept`: bytes that the caller keeps of them. Errors: those of check_embedding_fit, plan_stream.
+WeightsChoice choose_weights_to_embed(const Options&, const ModelDescription&,
+                                      std::span<const std::vector<int32_t>> texts, const EmbeddingSettings&,
+                                      int64_t kept, const MemoryBudget&);
+/// The context of a verb that does not know its texts: --context, else what the model allows up to a usual length, halved
+/// until it fits; where weights stream, until keys and values take an eighth of memory. Errors: usage: beyond the model's.
+int64_t choose_context(const Options&, const ModelDescription&, const MemoryBudget&,
+                       const std::function<InferenceNeeds(int64_t context)>& needs_of);
+/// Whether weights can stream beside keys and values that take no more than an eighth of memory.
+bool streams_well(const ModelDescription&, const InferenceNeeds&, const MemoryBudget&);
+
+/// What reads the weights once.
+enum class WeightsPass : uint8_t { token, batch };
+
 class InferenceWeights {
  public:
   /// Loads them. Of what streams it tells first what stays, the bound and the prediction, from a short counted probe of the
-  /// disk and the kernels. Errors: those of load_for_inference, load_streamed.
-  InferenceWeights(const Options&, const ModelDescription&, const WeightsChoice&, int64_t tokens, Arena&);
+  /// disk and the kernels; of a batch the disk's part. Errors: those of load_for_inference, load_streamed.
+  InferenceWeights(const Options&, const ModelDescription&, const WeightsChoice&, int64_t tokens, Arena&,
+                   WeightsPass = WeightsPass::token);
   const ModelWeights& weights() const { return stream_ ? streamed_.weights : whole_; }
   std::string_view name() const { return name_; }  // "packed", …; "streamed"
   bool streams() const { return stream_ != nullptr; }
   /// What decoding reached of the bound, for people; empty if nothing streams or nothing was decoded.
   std::string reached(const RunTimings&) const;
-  Json json(const RunTimings&) const;
+  /// Of what streams.
+  Json json(const RunTimings& = {}) const;
 
  private:
   void tell_before() const;
   const StreamPlan* stream_ = nullptr;
+  WeightsPass pass_;
   std::string_view name_;
   ModelWeights whole_;
   StreamedModel streamed_;

@@ -8,6 +8,7 @@
 
 #include "apps/chat_history.h"
 #include "apps/common.h"
+#include "apps/inference_weights.h"
 #include "apps/line_reader.h"
 #include "apps/sampling_settings.h"
 #include "apps/signals.h"
@@ -29,7 +30,7 @@
 namespace tern {
 namespace {
 
-constexpr int64_t kChunk = 128, kPage = 16, kUsualContext = 8192, kLeastContext = 512;
+constexpr int64_t kChunk = 128, kPage = 16;
 constexpr std::string_view kHelp =
     "  /help             this list\n"
     "  /system [TEXT]    show or set the system prompt (and begin anew)\n"
@@ -59,22 +60,6 @@ InferenceNeeds needs_of(int64_t context, std::optional<KvType> kv, const Specula
                        .kv = kv};
   speculation.add_to(needs, 1);
   return needs;
-}
-
-// --context, else what the model allows up to a usual length, halved until it fits.
-int64_t choose_context(const Options& options, const ModelDescription& model, const MemoryBudget& budget,
-                       const CodedBytes& coded, std::optional<KvType> kv, const SpeculationChoice& speculation) {
-  const int64_t most = model_context(model);
-  if (options.has("context")) {
-    if (options.integer("context") > most)
-      throw Error(ErrorKind::usage, "--context is {}, the model was made for {}", options.integer("context"), most);
-    return options.integer("context");
-  }
-  int64_t context = std::min(most, kUsualContext);
-  while (context > kLeastContext &&
-         inference_fit(model.spec, model.dtype, needs_of(context, kv, speculation), coded).total() > budget.bytes)
-    context /= 2;
-  return context;
 }
 
 class Chat {
@@ -320,27 +305,23 @@ int run_chat(const Options& options) {
   const SamplingSettings settings = sampling_settings(options, model.generation);
   const SpeculationChoice speculation(options, 1);
   const MemoryBudget budget = memory_budget(options);
-  const int64_t least =
-      options.has("context") ? options.integer("context") : std::min(kLeastContext, model_context(model));
   const std::optional<KvType> kv = kv_option(options, model.dtype);
-  const CodedBytes coded = stays_coded(options, model, needs_of(least, kv, speculation), budget);
-  const int64_t context = choose_context(options, model, budget, coded, kv, speculation);
-  const InferenceNeeds needs = needs_of(context, kv, speculation);
-  check_fit(model.spec, model.dtype, needs, budget, coded);
+  const auto needs_at = [&](int64_t context) { return needs_of(context, kv, speculation); };
+  const int64_t context = choose_context(options, model, budget, needs_at);
+  const InferenceNeeds needs = needs_at(context);
+  const WeightsChoice choice = choose_weights(options, model, needs, budget);
   Arena arena;
-  const InferenceFit fit = inference_fit(model.spec, model.dtype, needs, coded);
-  const WeightsPlace place = weights_in(options, model, fit, context, coded);
-  const ModelWeights weights = load_for_inference(model, arena, place.in);
+  const InferenceWeights loaded(options, model, choice, context, arena);
   const bool turned = model.spec.rope.kind != RopeKind::none;
   const RopeTable rope = turned ? rope_table(model.spec, context, context) : RopeTable{};
   KvPool pool(kv_shape(model.spec, model.dtype, needs), kv_pages(needs), arena);
-  Engine engine(pool, model_executor(model.spec, weights, turned ? &rope : nullptr, arena), &*model.tokenizer,
+  Engine engine(pool, model_executor(model.spec, loaded.weights(), turned ? &rope : nullptr, arena), &*model.tokenizer,
                 {.scheduler = {.token_budget = kChunk, .chunk = kChunk, .max_running = 1},
                  .context = context,
                  .speculation = speculation.settings()},
                 real_clock());
   log_info("{} in {}, weights {}, context {}{}; /help lists the commands", model.dir.path,
-           format_seconds(seconds_between(start_ns, real_clock().now_ns())), place.name, format_with_commas(context),
+           format_seconds(seconds_between(start_ns, real_clock().now_ns())), loaded.name(), format_with_commas(context),
            context < model_context(model) ? fmt::format(" (of {}; --context)", format_with_commas(model_context(model)))
                                           : "");
   return Chat(options, model, prompt, settings, engine, context).run();

@@ -8,6 +8,7 @@
 
 #include "apps/common.h"
 #include "apps/embed_settings.h"
+#include "apps/inference_weights.h"
 #include "apps/signals.h"
 #include "apps/verbs.h"
 #include "base/clock.h"
@@ -220,10 +221,11 @@ int run_embed(const Options& options) {
   texts.texts = {};
   const auto num = static_cast<int64_t>(tokens.size());
   const int64_t program = program_bytes(), kept = Output::kept_bytes(options, num, model.spec.width);
-  check_embedding_fit(model.spec, model.dtype, tokens, s.embedding, kept, memory_budget(options));
+  const WeightsChoice choice =
+      choose_weights_to_embed(options, model, tokens, s.embedding, kept, memory_budget(options));
 
   Arena arena;
-  const ModelWeights weights = load_for_inference(model, arena);
+  const InferenceWeights loaded(options, model, choice, 0, arena, WeightsPass::batch);
   std::optional<Linear> pooler;
   if (s.embedding.pooling == Pooling::pooler) pooler = load_pooler(model.spec, model.dir.path, model.dtype, arena);
   const StopSignals signals;
@@ -233,7 +235,7 @@ int run_embed(const Options& options) {
   {
     Progress progress("embed", num, real_clock(), {}, "texts");
     naming_bad_weights(model, [&] {
-      embed_texts(model.spec, weights, pooler ? &*pooler : nullptr, tokens, s.embedding, arena,
+      embed_texts(model.spec, loaded.weights(), pooler ? &*pooler : nullptr, tokens, s.embedding, arena,
                   [&](int64_t first, std::span<const float> vectors) {
                     output.take(vectors);
                     progress.update(first + static_cast<int64_t>(vectors.size()) / model.spec.width);
@@ -246,9 +248,10 @@ int run_embed(const Options& options) {
   if (options.flag("json")) {
     Json head = head_of(options, model, s, tokens);
     head["memory"] = {{"peak_bytes", arena.peak_total()},
-                      {"predicted_bytes", embedding_peak(model.spec, model.dtype, tokens, s.embedding) + kept},
-                      {"program_bytes", program + embedding_beside(model.spec, model.dtype, tokens, s.embedding)},
+                      {"predicted_bytes", choice.peak() + kept},
+                      {"program_bytes", program + choice.fit.beside},
                       {"peak_resident_bytes", read_process_memory().peak_resident_bytes}};
+    if (loaded.streams()) head["streaming"] = loaded.json();
     output.print(head);
   }
   log_info("{} of {} numbers, pooling {} ({}), {}; {:.1f} texts/s", counted(num, "vector"), model.spec.width,

@@ -8,6 +8,7 @@
 #include "apps/common.h"
 #include "apps/eval_task.h"
 #include "apps/eval_windows.h"
+#include "apps/inference_weights.h"
 #include "apps/signals.h"
 #include "apps/verbs.h"
 #include "base/clock.h"
@@ -107,17 +108,16 @@ int run_perplexity(const Options& options, const ModelDescription& model) {
 
   const int64_t batch = std::min(options.integer("batch"), static_cast<int64_t>(work.windows.size()));
   const MemoryBudget budget = memory_budget(options);
-  const CodedBytes coded = stays_coded_to_fit(options, model, needs_of(work, batch), budget);
-  check_fit(model.spec, model.dtype, needs_of(work, batch), budget, coded);
+  const WeightsChoice choice = choose_weights(options, model, needs_of(work, batch), budget);
   Arena arena;
-  const ModelWeights weights = load_for_inference(model, arena, place_of(options, coded));
+  const InferenceWeights loaded(options, model, choice, 0, arena, WeightsPass::batch);
   const StopSignals signals;
   const int64_t start_ns = real_clock().now_ns();
   const size_t before = losses.size();
   try {
     Progress progress("eval", static_cast<int64_t>(work.windows.size()), real_clock(), {}, "windows");
     const auto more = window_losses_from(
-        before, model.spec, weights, work.windows, work.masks, batch, arena,
+        before, model.spec, loaded.weights(), work.windows, work.masks, batch, arena,
         [&](size_t first, std::span<const double> part) {
           if (log)
             for (const double loss : part) log->append({{"loss", loss}});
@@ -134,7 +134,9 @@ int run_perplexity(const Options& options, const ModelDescription& model) {
   derive_figures(work.report, work.windows, losses);
   const double seconds = seconds_between(start_ns, real_clock().now_ns());
   if (options.flag("json")) {
-    finish_json(options, model, report_json(work.report), seconds);
+    Json out = report_json(work.report);
+    if (loaded.streams()) out["streaming"] = loaded.json();
+    finish_json(options, model, std::move(out), seconds);
   } else {
     print_report(work.report);
     if (before == 0) log_info("{} tok/s", format_count(static_cast<double>(work.report.num_scored) / seconds));
@@ -200,16 +202,15 @@ int run_compare_models(const Options& options, const ModelDescription& model) {
   budget.bytes -= others;
   budget.source += fmt::format(", less {} for the reference", format_bytes(others));
   if (budget.program >= 0) budget.program += others;
-  const CodedBytes coded = stays_coded_to_fit(options, model, needs_of(work, batch), budget);
-  check_fit(model.spec, model.dtype, needs_of(work, batch), budget, coded);
+  const WeightsChoice choice = choose_weights(options, model, needs_of(work, batch), budget);
   Arena arena;
-  const ModelWeights weights = load_for_inference(model, arena, place_of(options, coded));
+  const InferenceWeights loaded(options, model, choice, 0, arena, WeightsPass::batch);
   const ModelWeights reference_weights = load_for_inference(reference, arena);
   const StopSignals signals;
   const int64_t start_ns = real_clock().now_ns();
   try {
     Progress progress("compare", static_cast<int64_t>(work.windows.size()), real_clock(), {}, "windows");
-    const ComparedModel compared{model.spec, weights, kv_option(options, model.dtype)};
+    const ComparedModel compared{model.spec, loaded.weights(), kv_option(options, model.dtype)};
     compare_windows({reference.spec, reference_weights}, compared, work.windows, work.masks, batch, arena, all.size(),
                     [&](size_t first, const std::vector<WindowDifference>& part) {
                       for (const WindowDifference& d : part)

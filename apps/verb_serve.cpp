@@ -9,6 +9,7 @@
 
 #include "apps/common.h"
 #include "apps/embed_settings.h"
+#include "apps/inference_weights.h"
 #include "apps/named_adapters.h"
 #include "apps/signals.h"
 #include "apps/speculation_options.h"
@@ -28,8 +29,6 @@
 
 namespace tern {
 namespace {
-
-constexpr int64_t kUsualContext = 8192, kLeastContext = 512;
 
 std::vector<std::string> keys_of(const Options& options) {
   std::vector<std::string> keys;
@@ -107,44 +106,38 @@ SamplingOptions usual_sampling(const GenerationConfig& file) {
 struct Room {
   InferenceNeeds needs;
   int64_t chunk = 0;
-  CodedBytes coded;  // what stays as a GGUF file codes it
+  WeightsChoice weights;
 };
 
-// --context, else what the model allows up to a usual length, halved until it fits; then as many sequences of that length
-// as memory has pages for. Errors: does_not_fit.
+// As many sequences of the chosen context as memory has pages for; where weights stream, as leave room for those.
+// Errors: does_not_fit.
 Room find_room(const Options& options, const ModelDescription& model, int64_t longest_text, const MemoryBudget& budget,
                const SpeculationChoice& speculation) {
-  const int64_t most = model_context(model), running = options.integer("max-running");
-  Room room{.chunk = options.integer("chunk")};
-  room.needs = {.context = std::min(most, kUsualContext),
-                .sequences = 1,
-                .page_tokens = options.integer("page"),
-                .logit_rows = running + speculation.budget(),
-                .adapters = model.beside,
-                .kv = kv_option(options, model.dtype)};
-  if (options.has("context")) {
-    room.needs.context = options.integer("context");
-    if (room.needs.context > most)
-      throw Error(ErrorKind::usage, "--context is {}, the model was made for {}", room.needs.context, most);
-  }
-  InferenceNeeds& n = room.needs;
-  const auto fits = [&] {
-    n.iteration_tokens = std::max(std::min(room.chunk, n.context) + running + speculation.budget(), longest_text);
-    return inference_fit(model.spec, model.dtype, n, room.coded).total() <= budget.bytes;
+  const int64_t running = options.integer("max-running"), rows = running + speculation.budget();
+  Room room{.needs = {}, .chunk = options.integer("chunk"), .weights = {}};
+  const auto needs_of = [&](int64_t context) {
+    return InferenceNeeds{.context = context,
+                          .sequences = 1,
+                          .page_tokens = options.integer("page"),
+                          .iteration_tokens = std::max(std::min(room.chunk, context) + rows, longest_text),
+                          .logit_rows = rows,
+                          .adapters = model.beside,
+                          .kv = kv_option(options, model.dtype)};
   };
-  InferenceNeeds least = n;
-  if (!options.has("context")) least.context = std::min(n.context, kLeastContext);
-  least.iteration_tokens = std::max(std::min(room.chunk, least.context) + running + speculation.budget(), longest_text);
-  room.coded = stays_coded(options, model, least, budget);
-  while (!fits() && !options.has("context") && n.context > kLeastContext) n.context /= 2;
-  check_fit(model.spec, model.dtype, n, budget, room.coded);
+  InferenceNeeds& n = room.needs;
+  n = needs_of(choose_context(options, model, budget, needs_of));
+  room.weights = choose_weights(options, model, n, budget);
+  const auto suits = [&] {
+    if (room.weights.stream) return streams_well(model, n, budget);
+    return inference_fit(model.spec, model.dtype, n, room.weights.coded).total() <= budget.bytes;
+  };
   int64_t enough = 1, too_many = running + 1;
   while (too_many - enough > 1) {
     n.sequences = (enough + too_many) / 2;
-    (fits() ? enough : too_many) = n.sequences;
+    (suits() ? enough : too_many) = n.sequences;
   }
   n.sequences = enough;
-  fits();
+  if (enough > 1) room.weights = choose_weights(options, model, n, budget);
   room.chunk = std::min(room.chunk, n.context);
   return room;
 }
@@ -228,7 +221,8 @@ int run_serve(const Options& options) {
 
   MemoryBudget budget = memory_budget(options);
   budget.bytes -= settings.http.bodies_bytes;  // requests that are being read
-  if (writes) {                                // and answers that are held whole
+  if (budget.program >= 0) budget.program += settings.http.bodies_bytes;
+  if (writes) {  // and answers that are held whole
     settings.rules.answers_bytes = std::min(settings.rules.answers_bytes, budget.bytes / 32);
     budget.bytes -= settings.rules.answers_bytes;
   }
@@ -245,15 +239,12 @@ int run_serve(const Options& options) {
   }
   const std::vector<std::vector<int32_t>> longest_text(vectors.longest > 0 ? 1 : 0,
                                                        std::vector<int32_t>(static_cast<size_t>(vectors.longest)));
-  int64_t vectors_peak = 0;  // of an encoder; beside an engine it is within the engine's own
   if (!writes) {
     if (in_integers(options))
       throw Error(ErrorKind::usage,
                   "--arithmetic int8: {} is an encoder, whose vectors are made of decoded weights; leave it out",
                   model.dir.path);
-    check_embedding_fit(model.spec, model.dtype, longest_text, vectors.settings, 0, budget);
-    vectors_peak = embedding_peak(model.spec, model.dtype, longest_text, vectors.settings) +
-                   embedding_beside(model.spec, model.dtype, longest_text, vectors.settings);
+    room.weights = choose_weights_to_embed(options, model, longest_text, vectors.settings, 0, budget);
   }
 
   const StopSignals signals;
@@ -264,10 +255,9 @@ int run_serve(const Options& options) {
   log_info("{}: listening, the model is being loaded", url);
 
   Arena arena;
-  const InferenceFit fit = writes ? inference_fit(model.spec, model.dtype, room.needs, room.coded) : InferenceFit{};
-  const WeightsIn place =
-      writes ? weights_in(options, model, fit, room.needs.context, room.coded).in : WeightsIn::mapped_file;
-  const ModelWeights weights = load_for_inference(model, arena, place);
+  const InferenceWeights loaded(options, model, room.weights, writes ? room.needs.context : 0, arena,
+                                writes ? WeightsPass::token : WeightsPass::batch);
+  const ModelWeights& weights = loaded.weights();
   const bool turned = writes && model.spec.rope.kind != RopeKind::none;
   const RopeTable rope = turned ? rope_table(model.spec, room.needs.context, room.needs.context) : RopeTable{};
   std::optional<Linear> pooler;
@@ -303,7 +293,7 @@ int run_serve(const Options& options) {
                 {"max_running", settings.rules.max_running},
                 {"chat", served.chat != nullptr},
                 {"embedding_tokens", served.longest_text},
-                {"predicted_bytes", writes ? fit.total() : vectors_peak},
+                {"predicted_bytes", room.weights.peak() + room.weights.fit.beside},
                 {"load_s", seconds_between(start_ns, clock.now_ns())}});
     std::fflush(stdout);
   }

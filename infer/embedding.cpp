@@ -27,28 +27,35 @@ int64_t largest_batch(std::span<const std::vector<int32_t>> texts, int64_t batch
 
 struct EmbeddingFit {
   InferenceFit model;
-  int64_t pooler = 0, batch = 0;  // the matrix and its packed copy; the vectors of a batch
+  int64_t pooler = 0, batch = 0;
   int64_t peak() const { return std::max(model.loading_peak, model.peak() + pooler + batch); }
 };
 
 EmbeddingFit fit_of(const ModelSpec& spec, DType dtype, std::span<const std::vector<int32_t>> texts,
                     const EmbeddingSettings& settings) {
-  const int64_t D = spec.width, s = size_of(dtype), batch = texts_at_a_time(spec, settings);
-  const int64_t at_once = std::min(batch, static_cast<int64_t>(texts.size()));
-  EmbeddingFit fit;
-  const int64_t rows = largest_batch(texts, batch);
-  const InferenceNeeds needs{
-      .context = 1, .sequences = 0, .iteration_tokens = rows, .logit_rows = 0, .positions = rows};
-  fit.model = inference_fit(spec, dtype, needs);
-  // No logits are made; the rows are normed once more where the model ends in a norm.
-  fit.model.logits = spec.head().norm.present() ? needs.iteration_tokens * D * s : 0;
-  fit.batch = at_once * D * (8 + 4 + 4);  // doubles, floats, and the vector of floats grows by copying
-  if (settings.pooling == Pooling::pooler)
-    fit.pooler = (D * D + D) * s + (dtype == DType::f64 ? 0 : packed_bytes(dtype, D, D)) + 2 * at_once * D * s;
-  return fit;
+  const EmbeddingNeeds needs = embedding_needs(spec, dtype, texts, settings);
+  return {inference_fit(spec, dtype, needs.model), needs.pooler, needs.batch};
 }
 
 }  // namespace
+
+EmbeddingNeeds embedding_needs(const ModelSpec& spec, DType dtype, std::span<const std::vector<int32_t>> texts,
+                               const EmbeddingSettings& settings) {
+  const int64_t D = spec.width, s = size_of(dtype), batch = texts_at_a_time(spec, settings);
+  const int64_t at_once = std::min(batch, static_cast<int64_t>(texts.size())), rows = largest_batch(texts, batch);
+  EmbeddingNeeds needs;
+  needs.model = {.context = 1,
+                 .sequences = 0,
+                 .iteration_tokens = rows,
+                 .logit_rows = 0,
+                 .positions = rows,
+                 .adapters = {},
+                 .vectors = true};
+  needs.batch = at_once * D * (8 + 4 + 4);  // doubles, floats, and the vector of floats grows by copying
+  if (settings.pooling == Pooling::pooler)
+    needs.pooler = (D * D + D) * s + (dtype == DType::f64 ? 0 : packed_bytes(dtype, D, D)) + 2 * at_once * D * s;
+  return needs;
+}
 
 void embed_texts(const ModelSpec& spec, const ModelWeights& weights, const Linear* pooler,
                  std::span<const std::vector<int32_t>> texts, const EmbeddingSettings& settings, Arena& arena,

@@ -8,10 +8,9 @@
 #include <vector>
 
 #include "infer/embedder.h"
+#include "infer/load.h"
 
 namespace tern {
-
-struct MemoryBudget;
 
 /// Takes the vectors of texts [first, first + vectors.size() / width), row by row; false stops.
 using VectorSink = std::function<bool(int64_t first, std::span<const float> vectors)>;
@@ -24,6 +23,13 @@ using VectorSink = std::function<bool(int64_t first, std::span<const float> vect
 void embed_texts(const ModelSpec&, const ModelWeights&, const Linear* pooler,
                  std::span<const std::vector<int32_t>> texts, const EmbeddingSettings&, Arena&, const VectorSink&);
 
+/// What they ask of inference_fit, and what stands beside that.
+struct EmbeddingNeeds {
+  InferenceNeeds model;
+  int64_t pooler = 0, batch = 0;  // bytes: the matrix and its packed copy; the vectors of a batch
+};
+EmbeddingNeeds embedding_needs(const ModelSpec&, DType, std::span<const std::vector<int32_t>> texts,
+                               const EmbeddingSettings&);
 /// Bytes that embed_texts and loading hold at their most, with the pooler where it is asked for. A model whose rotary
 /// table depends on the length takes one text at a time, whatever settings.batch says.
 int64_t embedding_peak(const ModelSpec&, DType, std::span<const std::vector<int32_t>> texts, const EmbeddingSettings&);

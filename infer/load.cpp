@@ -168,6 +168,7 @@ InferenceFit inference_fit(const ModelSpec& spec, DType dtype, const InferenceNe
       fit.last = input = cost.output_bytes;
     } else if (evaluates) {
       fit.logits = cost.unsaved_workspace;  // a tile of them at a time
+      if (needs.vectors) fit.logits = spec.head().norm.present() ? needs.iteration_tokens * spec.width * size : 0;
     }
   }
   if (!evaluates) {

@@ -80,6 +80,7 @@ struct InferenceNeeds {  // sequences 0: evaluation, windows of `context` tokens
   int64_t positions = 0;                        // that the tables of rotations hold; 0: as many as the context
   std::span<const NamedAdapter> adapters = {};  // that stand beside the model
   std::optional<KvType> kv = {};                // how keys and values are kept; none: as they are computed
+  bool vectors = false;                         // rows of the last layer are asked for: the head's matrix is not
 };
 /// Of the cache that a model computed in this type then has.
 KvShape kv_shape(const ModelSpec&, DType computed, const InferenceNeeds&);

@@ -11,6 +11,7 @@
 #include "kernels/cpu/matmul.h"
 #include "model/linear.h"
 #include "model/ops.h"
+#include "spec/unit_cost.h"
 #include "store/pass_time.h"
 
 namespace tern {
@@ -53,7 +54,8 @@ InferenceFit fit_of(const ModelDescription& model, const InferenceNeeds& needs, 
   const int64_t columns = tokens > 1 ? tokens * widest * size : 0;
   const int64_t decoded = multiplies_coded(dtype) ? 0 : largest_decoded(plan.bands, dtype);
   fit.activations += std::max(columns + decoded, table.rows > 0 ? tokens * (table.extent.bytes / table.rows) : 0);
-  fit.logits += (needs.logit_rows > 1 ? needs.logit_rows * widest * 4 : 0) + decoded;
+  const int64_t rows = needs.sequences > 0 ? needs.logit_rows : std::min(tokens, kHeadTile);
+  if (!needs.vectors) fit.logits += (rows > 1 ? rows * widest * 4 : 0) + decoded;
   fit.beside += kThreadBytes * plan.ring.threads;
   return fit;
 }
@@ -64,18 +66,31 @@ int64_t widest_matrix(const FileBands& bands) {
   return most;
 }
 
+// What stays in `room`. Where the head is read again for every tile of rows, it comes first.
+std::vector<bool> choose(const FileBands& bands, std::span<const PassExtent> extents, bool head_first, int64_t room) {
+  const bool apart = head_first && !bands.matrices.empty() && bands.matrices.back().head;
+  const auto of_head = extents.last(apart ? bands.matrices.back().bands.size() : 0);
+  const std::vector<bool> head = choose_resident(of_head, room);
+  for (size_t i = 0; i < head.size(); ++i) room -= head[i] ? of_head[i].kept_bytes : 0;
+  std::vector<bool> stays = choose_resident(extents.first(extents.size() - of_head.size()), room);
+  stays.insert(stays.end(), head.begin(), head.end());
+  return stays;
+}
+
 [[noreturn]] void refuse(const InferenceFit& least, const InferenceNeeds& needs, const MemoryBudget& budget) {
   const std::string more = memory_remedy(budget, least.total());
   throw Error(
       ErrorKind::does_not_fit,
       "the model does not fit, even if its matrices are read anew for every token: that needs {}, there are {} "
-      "({})\n  weights that cannot stream {}, key-value cache {} ({} sequences of {} tokens), activations and logits "
+      "({})\n  weights that cannot stream {}{}, key-value cache {} ({} sequences of {} tokens), activations and logits "
       "{}, a ring {}; while loading {}; threads and tables {}\n  what would fit:\n{}{}",
       format_bytes(least.total()), format_bytes(budget.bytes), budget.source, format_bytes(least.weights),
+      least.adapters > 0 ? fmt::format(" ({} of adapters)", format_bytes(least.adapters)) : "",
       format_bytes(least.kv_cache), needs.sequences, needs.context, format_bytes(least.running() + least.sampler),
       format_bytes(least.ring), format_bytes(least.loading_peak), format_bytes(least.beside),
       more.empty() ? "" : "  " + more + " or more\n",
-      "  a smaller --context, --chunk or --samples, if those are what is large");
+      needs.sequences == 0 ? "  a smaller --batch, if activations are what is large"
+                           : "  a shorter context, smaller chunks or fewer sequences, if those are what is large");
 }
 
 }  // namespace
@@ -83,7 +98,9 @@ int64_t widest_matrix(const FileBands& bands) {
 StreamPlan plan_stream(const ModelDescription& model, const InferenceNeeds& needs, const MemoryBudget& budget,
                        const RingSettings& ring, const BandSizes& sizes) {
   StreamPlan plan{.bands = file_bands(model.spec, model.dir.path, model.dtype, sizes), .stays = {}, .ring = ring};
+  if (needs.vectors) leave_head_out(plan.bands);
   const std::vector<PassExtent> extents = pass_extents(plan.bands, model.dtype);
+  const bool head_first = needs.sequences == 0 && needs.iteration_tokens > kHeadTile;
   // First as if the widest product stood beside itself, then as it is: what stays decides which products come in parts.
   int64_t widest = widest_matrix(plan.bands);
   for (int round = 0; round < 2; ++round) {
@@ -91,7 +108,7 @@ StreamPlan plan_stream(const ModelDescription& model, const InferenceNeeds& need
     const InferenceFit nothing_kept = fit_of(model, needs, plan, widest);
     const int64_t least = nothing_kept.total();
     if (least > budget.bytes) refuse(nothing_kept, needs, budget);
-    plan.stays = choose_resident(extents, budget.bytes - least);
+    plan.stays = choose(plan.bands, extents, head_first, budget.bytes - least);
     widest = widest_part(plan.bands, plan.stays);
   }
   plan.fit = fit_of(model, needs, plan, widest);
@@ -99,7 +116,7 @@ StreamPlan plan_stream(const ModelDescription& model, const InferenceNeeds& need
   for (int64_t over = plan.fit.total() - budget.bytes; over > 0; over = plan.fit.total() - budget.bytes) {
     int64_t kept = 0;
     for (size_t i = 0; i < extents.size(); ++i) kept += plan.stays[i] ? extents[i].kept_bytes : 0;
-    plan.stays = choose_resident(extents, kept - over);
+    plan.stays = choose(plan.bands, extents, head_first, kept - over);
     plan.fit = fit_of(model, needs, plan, std::max(widest, widest_part(plan.bands, plan.stays)));
     TERN_CHECK(kept > 0, "plan_stream: {} bytes over with nothing kept", over);
   }
@@ -129,13 +146,13 @@ double product_rate(const Linear& linear, int64_t bytes, DType dtype, Arena& are
 }  // namespace
 
 void measure_products(const StreamPlan& plan, DType dtype, StreamRates& rates) {
-  constexpr int64_t kBytes = int64_t{64} << 20;
+  const int64_t most = std::min(int64_t{64} << 20, plan.fit.peak() / 2);  // the limit holds here, too
   if (plan.bands.matrices.empty()) return;
   const FileMatrix& m = plan.bands.matrices.front();
   const WeightType type = m.bands.front().type;
   {
     Arena arena;
-    const int64_t rows = std::max<int64_t>(64, kBytes / (m.in * size_of(dtype)) / 64 * 64);
+    const int64_t rows = std::max<int64_t>(64, most / (m.in * size_of(dtype)) / 64 * 64);
     const int64_t bytes = packed_bytes(dtype, rows, m.in);
     const Tensor packed = arena.zeros(DType::u8, {bytes}, MemoryClass::weights);
     rates.kept = product_rate({.weight = PackedWeight{packed}, .out = rows, .in = m.in}, bytes, dtype, arena);
@@ -143,7 +160,7 @@ void measure_products(const StreamPlan& plan, DType dtype, StreamRates& rates) {
   rates.coded = rates.kept;
   if (!multiplies_coded(dtype)) return;
   Arena arena;
-  const int64_t rows = std::max<int64_t>(64, kBytes / stored_bytes(type, 1, m.in) / 64 * 64);
+  const int64_t rows = std::max<int64_t>(64, most / stored_bytes(type, 1, m.in) / 64 * 64);
   const int64_t bytes = stored_bytes(type, rows, m.in);
   const Tensor coded = arena.zeros(DType::u8, {bytes}, MemoryClass::weights);
   rates.coded =

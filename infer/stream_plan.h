@@ -33,7 +33,7 @@ struct StreamRates {
   double disk = 0;
   double kept = 0, coded = 0;  // products of one row with weights that stay, and with rows as a ring brings them
 };
-/// Of this machine's kernels, with weights larger than its caches: 64 MiB of memory for some milliseconds.
+/// Of this machine's kernels, with 64 MiB of weights, or as much as half of what the plan will hold, for some milliseconds.
 void measure_products(const StreamPlan&, DType, StreamRates&);
 
 /// Of a decoded token.

@@ -1,9 +1,12 @@
 #include "infer/stream_plan.h"
 
 #include "formats/format_test_support.h"
+#include "infer/embedding.h"
 #include "infer/executor.h"
 #include "infer/run.h"
+#include "model/coded_model_testing.h"
 #include "model/model_testing.h"
+#include "spec/unit_cost.h"
 #include "store/blocks_testing.h"
 
 namespace tern {
@@ -30,29 +33,39 @@ struct Ran {
   int64_t peak = 0, read = 0, passes = 0;
 };
 
-// A prompt of 19 tokens in chunks, then 6 tokens; whole weights or streamed ones.
-Ran run(const ModelDescription& model, const InferenceNeeds& needs, const StreamPlan* plan) {
+// Whole weights, or those of a plan.
+struct Loaded {
+  Loaded(const ModelDescription& model, const StreamPlan* plan, ReadWay way = ReadWay::direct) : streams(plan) {
+    if (plan)
+      streamed = load_streamed(model.spec, model.dir.path, model.dtype, plan->bands, plan->stays,
+                               open_blocks(plan->bands.paths, way).files, plan->ring, arena);
+    else
+      whole = load_for_inference(model, arena);
+  }
+  const ModelWeights& weights() const { return streams ? streamed.weights : whole; }
   Arena arena;
   ModelWeights whole;
   StreamedModel streamed;
-  if (plan)
-    streamed = load_streamed(model.spec, model.dir.path, model.dtype, plan->bands, plan->stays,
-                             open_blocks(plan->bands.paths).files, plan->ring, arena);
-  else
-    whole = load_for_inference(model, arena);
+  bool streams;
+};
+
+// A prompt of 19 tokens in chunks, then 6 tokens; whole weights or streamed ones.
+Ran run(const ModelDescription& model, const InferenceNeeds& needs, const StreamPlan* plan,
+        ReadWay way = ReadWay::direct) {
+  Loaded loaded(model, plan, way);
+  Arena& arena = loaded.arena;
   const RopeTable rope = rope_table(model.spec, needs.context, needs.context);
   KvPool pool(kv_shape(model.spec, needs.page_tokens, model.dtype), kv_pages(needs), arena);
   EngineLimits limits{.context = needs.context};
   limits.scheduler.chunk = limits.scheduler.token_budget = needs.iteration_tokens;
-  Engine engine(pool, model_executor(model.spec, plan ? streamed.weights : whole, &rope, arena), nullptr, limits,
-                real_clock());
+  Engine engine(pool, model_executor(model.spec, loaded.weights(), &rope, arena), nullptr, limits, real_clock());
   Request request;
   request.prompt = random_tokens(19, model.spec.vocab, 5);
   request.max_tokens = 6;
   RunTimings timings;
   const std::vector<Sample> samples = run_request(engine, request, {}, {}, &timings);
   Ran ran{samples.front().token_ids, arena.peak_total(), 0, timings.iterations};
-  if (streamed.ring) ran.read = streamed.ring->counts().used_bytes;
+  if (loaded.streamed.ring) ran.read = loaded.streamed.ring->counts().used_bytes;
   return ran;
 }
 
@@ -94,6 +107,116 @@ TEST(StreamPlan, AnyLimitFromTheLeastOnIsKeptWithTheSameTokens) {
       EXPECT_EQ(before, 0) << "at the end everything stays";
     }
   }
+}
+
+// Codes as they lie in the file, over limits, rings, threads and readers.
+TEST(StreamPlan, ACodedFileSaysTheSame) {
+  const TemporaryDirectory dir;
+  const std::string path = dir / "m.gguf";
+  write_coded_model(coded_config("llama", false), {WeightType::q4_0, WeightType::q6_k, WeightType::bf16}, path);
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const ModelDescription model = describe_model(path, dtype);
+    const InferenceNeeds needs = needs_of(19);
+    const Ran want = run(model, needs, nullptr);
+    const int64_t most = inference_fit(model.spec, dtype, needs).total();
+    int streamed = 0;
+    for (const RingSettings& ring : {RingSettings{1, 1}, {2, 3}, {5, 2}})
+      for (int64_t budget = most / 8; budget < most; budget += most / 6) {
+        SCOPED_TRACE(
+            fmt::format("{}, {} bytes, {} slots, {} threads", name_of(dtype), budget, ring.slots, ring.threads));
+        StreamPlan plan;
+        try {
+          plan = plan_stream(model, needs, {budget, "the test"}, ring, kSmall);
+        } catch (const Error& error) {
+          EXPECT_EQ(error.kind(), ErrorKind::does_not_fit);
+          continue;
+        }
+        ++streamed;
+        const Ran got = run(model, needs, &plan, streamed % 2 ? ReadWay::direct : ReadWay::buffered);
+        EXPECT_EQ(got.tokens, want.tokens);
+        EXPECT_LE(got.peak, plan.fit.tensors());
+        EXPECT_EQ(got.read, got.passes * plan.streamed_bytes);
+      }
+    EXPECT_GT(streamed, 3);
+  }
+}
+
+// The losses of one batch of two tiles and a half: the head's matrix is read for each.
+TEST(StreamPlan, LossesAreThoseOfWholeWeights) {
+  for (const char* family : {"llama", "gemma3_text"}) {
+    const Saved saved(family);
+    const ModelSpec& spec = saved.model.spec;
+    constexpr int64_t kRows = kHeadTile * 5 / 2;
+    const InferenceNeeds needs{.context = kRows, .sequences = 0, .iteration_tokens = kRows, .logit_rows = 0};
+    const std::vector<int32_t> tokens = random_tokens(kRows, spec.vocab, 5),
+                               targets = random_tokens(kRows, spec.vocab, 6);
+    const RopeTable rope = rope_table(spec, kRows, kRows);
+    const auto losses_of = [&](Loaded& loaded) {
+      const Compute compute{loaded.arena, Multiply::exact};
+      const Tensor x = model_forward(spec, loaded.weights(), make_rows(tokens, {0, kRows}, &rope), nullptr, compute);
+      return head_losses(spec, loaded.weights(), x, targets, compute);
+    };
+    Loaded whole(saved.model, nullptr);
+    const std::vector<double> want = losses_of(whole);
+    const int64_t most = inference_fit(spec, saved.model.dtype, needs).total();
+    int streamed = 0;
+    for (int64_t budget = most / 2; budget < most * 2; budget += most / 16) {
+      StreamPlan plan;
+      try {
+        plan = plan_stream(saved.model, needs, {budget, "the test"}, kRing, kSmall);
+      } catch (const Error&) { continue; }
+      streamed += plan.streamed_bytes > 0;
+      SCOPED_TRACE(fmt::format("{}, {} bytes", family, budget));
+      Loaded loaded(saved.model, &plan);
+      EXPECT_EQ(losses_of(loaded), want);
+      EXPECT_LE(loaded.arena.peak_total(), plan.fit.tensors());
+      const auto head = plan.stays.end() - static_cast<ptrdiff_t>(plan.bands.matrices.back().bands.size());
+      const bool others_stay = std::find(plan.stays.begin(), head, true) != head;
+      EXPECT_TRUE(!others_stay || std::find(head, plan.stays.end(), true) != plan.stays.end())
+          << "the head stays before others";
+    }
+    EXPECT_GT(streamed, 2);
+  }
+}
+
+// Vectors need no head: its matrix is neither kept nor read.
+TEST(StreamPlan, VectorsAreThoseOfWholeWeightsAndReadNoHead) {
+  const Saved saved("llama");
+  const ModelSpec& spec = saved.model.spec;
+  std::vector<std::vector<int32_t>> texts;
+  for (uint64_t i = 0; i < 5; ++i) texts.push_back(random_tokens(3 + static_cast<int64_t>(i), spec.vocab, i));
+  const EmbeddingSettings settings{.pooling = Pooling::mean, .normalize = true, .batch = 2};
+  const EmbeddingNeeds needs = embedding_needs(spec, saved.model.dtype, texts, settings);
+  const auto vectors_of = [&](Loaded& loaded) {
+    std::vector<float> all;
+    embed_texts(spec, loaded.weights(), nullptr, texts, settings, loaded.arena,
+                [&](int64_t, std::span<const float> part) {
+                  all.insert(all.end(), part.begin(), part.end());
+                  return true;
+                });
+    return all;
+  };
+  Loaded whole(saved.model, nullptr);
+  const std::vector<float> want = vectors_of(whole);
+  const int64_t most = inference_fit(spec, saved.model.dtype, needs.model).total();
+  int streamed = 0;
+  for (int64_t budget = most / 4; budget < most; budget += most / 8) {
+    StreamPlan plan;
+    try {
+      plan = plan_stream(saved.model, needs.model, {budget, "the test"}, kRing, kSmall);
+    } catch (const Error&) { continue; }
+    SCOPED_TRACE(fmt::format("{} bytes", budget));
+    EXPECT_FALSE(plan.bands.unused.empty());
+    for (const FileMatrix& m : plan.bands.matrices) EXPECT_FALSE(m.head) << m.name;
+    Loaded loaded(saved.model, &plan);
+    EXPECT_EQ(vectors_of(loaded), want);
+    EXPECT_LE(loaded.arena.peak_total(), plan.fit.tensors());
+    if (!loaded.streamed.ring) continue;
+    ++streamed;
+    EXPECT_EQ(loaded.streamed.ring->counts().used_bytes, 3 * plan.streamed_bytes);
+    EXPECT_EQ(loaded.streamed.ring->counts().skipped, 0);
+  }
+  EXPECT_GT(streamed, 1);
 }
 
 TEST(StreamPlan, ARefusalNamesTheLeastThatWouldDo) {

@@ -72,11 +72,11 @@ using WholeRows = std::function<std::optional<FileBand>(const ParameterInfo&, co
 
 FileBands bands_of(const ModelSpec& spec, std::vector<std::string> paths, const BandSizes& sizes,
                    const WholeRows& rows_of) {
-  FileBands all{std::move(paths), {}, {}};
+  FileBands all{.paths = std::move(paths), .matrices = {}, .table = {}, .unused = {}};
   std::vector<std::tuple<int, int, FileMatrix>> matrices;
   ModelWeights shapes = empty_weights(spec);
   for_each_linear(spec, shapes, [&](const ParameterInfo& info, const Linear& linear) {
-    FileMatrix matrix{info.name, linear.out, linear.in, {}};
+    FileMatrix matrix{.name = info.name, .out = linear.out, .in = linear.in, .bands = {}};
     int64_t bytes = 0;
     for (const Fragment& f : info.fragments) {
       const auto rows = rows_of(info, f);
@@ -85,8 +85,8 @@ FileBands bands_of(const ModelSpec& spec, std::vector<std::string> paths, const 
       for (const FileBand& band : cut(*rows, linear.in, sizes.most)) matrix.bands.push_back(band);
     }
     if (bytes < sizes.least || is_expert(info.name)) return;
-    const bool tied_head = spec.head().tied && &linear == &head_of(shapes).projection;
-    const int unit = tied_head ? static_cast<int>(spec.units.size()) - 1 : info.unit;
+    matrix.head = &linear == &head_of(shapes).projection;
+    const int unit = matrix.head ? static_cast<int>(spec.units.size()) - 1 : info.unit;
     matrices.emplace_back(unit, order_within_unit(info.name), std::move(matrix));
   });
   std::ranges::stable_sort(matrices, [](const auto& a, const auto& b) {
@@ -115,6 +115,12 @@ FileBands file_bands(const ModelSpec& spec, const std::string& model_dir, DType 
   for (const Safetensors& each : file.files()) paths.push_back(each.path());
   return bands_of(spec, std::move(paths), sizes,
                   [&](const ParameterInfo& info, const Fragment& f) { return whole_rows(spec, file, info, f); });
+}
+
+void leave_head_out(FileBands& bands) {
+  if (bands.matrices.empty() || !bands.matrices.back().head) return;
+  bands.unused = bands.matrices.back().name;
+  bands.matrices.pop_back();
 }
 
 int64_t kept_bytes(const FileBand& band, int64_t in, DType dtype) {
@@ -146,6 +152,7 @@ CodedBytes bytes_in_memory(const FileBands& bands, const std::vector<bool>& stay
   CodedBytes bytes;
   size_t at = 0;
   if (bands.table.rows > 0) bytes["embed.tokens"] = 0;
+  if (!bands.unused.empty()) bytes[bands.unused] = 0;
   for (const FileMatrix& m : bands.matrices)
     for (const FileBand& band : m.bands) bytes[m.name] += stays[at++] ? kept_bytes(band, m.in, dtype) : 0;
   return bytes;

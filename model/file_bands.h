@@ -30,11 +30,13 @@ struct FileMatrix {
   std::string name;  // the parameter's
   int64_t out = 0, in = 0;
   std::vector<FileBand> bands;
+  bool head = false;  // the model's last product
 };
 struct FileBands {
   std::vector<std::string> paths;
   std::vector<FileMatrix> matrices;  // in the order of a pass
   FileBand table;                    // of tokens: one band; no rows where it does not lie in the file as it is read
+  std::string unused;  // the matrix that no pass reads, and nobody loads: the head of a model that makes vectors
 };
 
 struct BandSizes {
@@ -46,6 +48,9 @@ struct BandSizes {
 /// small. Errors of the files that loading names are not looked for here.
 /// Errors  bad_file: those of the files' headers.
 FileBands file_bands(const ModelSpec&, const std::string& model_dir, DType, const BandSizes& = {});
+
+/// Of passes that end before the head: takes its matrix out, if it is there.
+void leave_head_out(FileBands&);
 
 /// What a band takes where it stays: packed for the exact kernels, or as the file codes it where that is less.
 int64_t kept_bytes(const FileBand&, int64_t in, DType);

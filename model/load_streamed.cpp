@@ -162,6 +162,7 @@ StreamedModel load_streamed(const ModelSpec& spec, const std::string& model_dir,
   GivenWeights given;
   for (size_t i = 0; i < bands.matrices.size(); ++i)
     given.matrices.emplace(bands.matrices[i].name, weight_of(std::move(frame.matrices[i]), model.ring.get()));
+  if (!bands.unused.empty()) given.matrices.emplace(bands.unused, BandedWeight{});
   if (const FileBand& table = bands.table; table.rows > 0)
     given.tokens = {{model.files.get(), table.extent, table.extent.bytes / table.rows}, table.type};
   model.weights = load_weights_to_infer(spec, model_dir, dtype, arena, std::move(given));

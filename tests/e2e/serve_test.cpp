@@ -119,7 +119,7 @@ TEST_F(Serve, AdaptersAnswerAsGenerateWritesWithEach) {
                                                   {"novels-6m=" + dir, 2},
                                                   {"a=" + dir + " --adapter a=" + dir, 2},
                                                   {"a=nowhere", 4},
-                                                  {"a=" + dir + " --memory 60MiB --context 512", 3}};
+                                                  {"a=" + dir + " --memory 8MiB --context 512", 3}};
   for (const auto& [given, code] : refusals) {
     const Outcome o = tern(serve + given + " 2>&1");
     EXPECT_EQ(o.code, code) << given << ": " << o.text;

@@ -1,0 +1,127 @@
+// Models larger than their memory, as a person meets them: each verb says the same with the least memory that its refusal names.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <nlohmann/json.hpp>
+
+#include "model/model_files.h"
+#include "model/model_testing.h"
+#include "serve/client_testing.h"
+#include "tests/e2e/in_folder_testing.h"
+#include "tests/e2e/train_process.h"
+
+namespace tern {
+namespace {
+
+const std::string kSmall = TERN_SOURCE_DIR "/examples/novels-6m", kModel = "deep";
+
+class Streaming : public InFolder<Streaming> {
+ protected:
+  static void SetUpTestSuite() {
+    make_root("streaming");
+    write_deep_model();
+    write("t.txt", "The wind rose in the night, and by the morning the sea was white as far as the island. " +
+                       std::string(400, 'a') + " She said nothing.");
+    write("t.jinja", "{% for m in messages %}{{ m.content }} {% endfor %}");
+    write("q.jsonl", "{\"prompt\": \"She said\", \"choices\": [\" nothing\", \" xq\"], \"answer\": 0}\n");
+  }
+  // Of so many layers that in 4 bits too a ring of bands is far smaller than all of them.
+  static void write_deep_model() {
+    Json json = parse_json(real_io().read(kSmall + "/config.json"), "config.json");
+    json["num_hidden_layers"] = 32;
+    const HfConfig config = parse_hf_config(json.dump(), "config.json");
+    const ModelSpec spec = model_spec(config);
+    Arena arena;
+    save_model(spec, config, random_weights(spec, DType::f32, arena, 3, 0.05), DType::bf16, root_ + "/" + kModel,
+               real_io());
+    for (const char* name : {"tokenizer.json", "tokenizer_config.json"})
+      write(kModel + "/" + name, real_io().read(kSmall + "/" + name));
+  }
+  // The limit that a refusal names.
+  static std::string least_memory(const std::string& command) {
+    const Outcome refused = tern(command + " --memory 1MiB 2>&1 >/dev/null </dev/null");
+    EXPECT_EQ(refused.code, 3) << command << "\n" << refused.text;
+    const std::string before = "what would fit:\n  --memory ";
+    const size_t at = refused.text.find(before);
+    EXPECT_NE(at, std::string::npos) << refused.text;
+    if (at == std::string::npos) return "1MiB";
+    const size_t begin = at + before.size();
+    return refused.text.substr(begin, refused.text.find("MiB", begin) + 3 - begin);
+  }
+  static Json run(const std::string& command) {
+    const Outcome o = tern(command + " --json 2>errors");
+    EXPECT_EQ(o.code, 0) << command << "\n" << real_io().read(root_ + "/errors");
+    return o.code == 0 ? parse_json(o.text, command) : Json::object();
+  }
+  static std::string said() { return real_io().read(root_ + "/errors"); }
+};
+
+TEST_F(Streaming, EveryVerbSaysTheSameOfDenseAndOfCodedWeights) {
+  run("quantize " + kModel + " --type q8_0 --output q.gguf");
+  run("quantize " + kModel + " --type u4 --output own");
+  struct Verb {
+    std::string before, after, key;
+  };
+  const Verb verbs[] = {{"generate ", " --prompt 'It was a dark' --max-tokens 12", "token_ids"},
+                        {"eval ", " --data t.txt --window 200 --batch 4", "sum_loss"},
+                        {"eval ", " --task q.jsonl", "results"},
+                        {"embed ", " --text 'It was a dark night'", "embeddings"},
+                        {"chat ", " --chat-template t.jinja --temperature 0 --max-tokens 9 < t.txt", "answer"}};
+  for (const std::string& model : {kModel, std::string("q.gguf"), std::string("own")})
+    for (const Verb& verb : verbs) {
+      const std::string plain = verb.before + model;
+      const bool chats = verb.before == "chat ";
+      const std::string options = chats ? verb.after.substr(0, verb.after.find(" <")) : verb.after;
+      const std::string input = chats ? " < t.txt" : "";
+      const Json whole = run(plain + options + input);
+      const std::string limit = least_memory(plain + options);
+      const Json streamed = run(plain + options + " --memory " + limit + input);
+      ASSERT_TRUE(streamed.contains(verb.key) && whole.contains(verb.key)) << plain << options;
+      EXPECT_EQ(streamed[verb.key], whole[verb.key]) << plain << options;
+      EXPECT_NE(said().find("the weights do not fit"), std::string::npos) << plain << options << "\n" << said();
+    }
+}
+
+TEST_F(Streaming, ServesACodedBaseWithAdaptersFromTheDisk) {
+  run("quantize " + kModel + " --type q8_0 --output base.gguf");
+  const auto adapters = random_adapters(describe_model(root_ + "/" + kModel, std::nullopt).spec);
+  std::string given;
+  for (const auto& [name, dir] : adapters) given += " --adapter " + name + "=" + dir;
+  const std::string limit = least_memory("serve base.gguf --port 0 --context 128" + given);
+  std::vector<std::string> words = {TERN_PROGRAM, "serve", root_ + "/base.gguf", "--port", "0",
+                                    "--context",  "128",   "--memory",           limit};
+  for (const auto& [name, dir] : adapters) words.insert(words.end(), {"--adapter", name + "=" + dir});
+  const std::string log = root_ + "/log";
+  Child child(words, log);
+  uint16_t port = 0;
+  for (int i = 0; i < 2000 && child.running() && port == 0; ++i, ::usleep(5000)) {
+    const std::string text = real_io().stat(log) ? real_io().read(log) : "";
+    if (text.find(" is ready after") != std::string::npos)
+      port = static_cast<uint16_t>(std::stoi(text.substr(text.find("http://127.0.0.1:") + 17)));
+  }
+  ASSERT_NE(port, 0) << real_io().read(log);
+  EXPECT_NE(real_io().read(log).find("the weights do not fit"), std::string::npos) << real_io().read(log);
+  for (const auto& [name, dir] : adapters) {
+    const Json answer =
+        Client(port)
+            .ask("POST", "/v1/completions",
+                 R"({"prompt":"It was a dark","max_tokens":8,"temperature":0.9,"seed":5,"model":")" + name + "\"}")
+            .json();
+    const Json alone = run("generate base.gguf --adapter " + dir +
+                           " --prompt 'It was a dark' --max-tokens 8 --temperature 0.9 --seed 5");
+    EXPECT_EQ(answer["choices"][0]["text"], alone["samples"][0]["text"]) << name << answer;
+  }
+  child.signal(SIGTERM);
+  EXPECT_EQ(child.wait(), 0);
+}
+
+TEST_F(Streaming, WhatAsksForWeightsInMemoryIsRefusedByName) {
+  run("quantize " + kModel + " --type q4_0 --output i.gguf");
+  expect_refusal(3, "generate i.gguf --prompt a --arithmetic int8 --memory 1MiB",
+                 {"does not fit", "--arithmetic int8 takes weights that are in memory"});
+  expect_refusal(3, "chat i.gguf --chat-template t.jinja --weights mapped --memory 1MiB", {"--weights mapped takes"});
+  expect_refusal(3, "eval " + kModel + " --data t.txt --dtype f64 --memory 1MiB", {"--dtype f64 takes"});
+}
+
+}  // namespace
+}  // namespace tern
