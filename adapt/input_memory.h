@@ -5,8 +5,8 @@
 // The paper's branch is A_t·B_t; B_t (r, d) is given and A_t (out, r) trained. PEFT calls B_t lora_A and A_t lora_B, and so does
 // tern: a branch's `a` is the paper's B_t.
 //
-// C = (1/n)·Σ x·xᵀ of a layer's inputs is d×d; H, the inputs themselves, is never kept. Q projects onto what is free: I - MᵀM,
-// or MᵀM of a memory that keeps what is free. Directions and their energies are the eigenvectors and eigenvalues of Q·K·Q.
+// C = (1/n)·Σ x·xᵀ of a layer's inputs is d×d; H, the inputs themselves, is never kept. Q projects onto the free directions: I - MᵀM
+// with M the memory's rows, or MᵀM where those are free. Directions and their energies are the eigenvectors and eigenvalues of Q·K·Q.
 
 #include <cstdint>
 #include <span>
@@ -19,12 +19,12 @@ enum class InfloraMode : uint8_t {
   paper,  // K = C: energies are squares of H's singular values; rows of B_t have norm 1; the first task keeps directions until
           // the threshold is reached
   code,  // K = C²: the code takes singular values of C, so energies are fourth powers; rows of norm 1/√3; the first task keeps one
-         // direction less than reaches the threshold (at least one)
+         // direction fewer than it takes to reach the threshold (at least one)
 };
 std::string_view name_of(InfloraMode);
 
-/// Orthonormal rows of d numbers, never more than d/2 of them (DualGPM): the directions that are protected, or, once those
-/// are more than d/2 and from then on, the directions that are free.
+/// Orthonormal rows of d numbers, never more than d/2 of them (DualGPM): the protected directions, or, as soon as there are more
+/// than d/2 of those, the free directions.
 struct InputMemory {
   int64_t dim = 0;
   bool keeps_free = false;
@@ -39,12 +39,12 @@ double energy_threshold(double first, double last, int64_t task, int64_t tasks);
 /// Q·x of each row of `x` (count, dim): what the memory leaves free.
 std::vector<double> free_part(const InputMemory&, std::span<const double> x);
 
-/// B_t: `rank` rows of dim numbers, the leading directions of Q·K·Q. Rows beyond those with energy are zeros, as any
-/// other vector there might lie among the old inputs.
+/// B_t: `rank` rows of dim numbers, the leading directions of Q·K·Q. Where fewer directions have energy, the other rows are zeros,
+/// as any other vector might lie among the old inputs.
 /// Promises  |b·m| ≤ 1e-12·|b| for each row m that is protected.
 std::vector<double> task_directions(const InputMemory&, std::span<const double> covariance, int64_t rank, InfloraMode);
 
-/// Takes the directions of a task into the memory, as many as the threshold asks for; what is protected stays so.
+/// Adds the directions of a task to the protected ones, as many as the threshold asks for; protected directions stay protected.
 void remember(InputMemory&, std::span<const double> covariance, double threshold, InfloraMode);
 
 }  // namespace tern

@@ -7,8 +7,8 @@ namespace tern {
 
 class Io;
 
-/// Writes about `share` of the bytes of `data` to `to` (a path without its end) and returns the path: lines of JSONL as they are, of a
-/// text stretches of about a kilobyte, whole lines, each a document; at least one. Which ones: a function of seed and place alone.
+/// Writes about `share` of the bytes of `data` to `to` (a path without its end) and returns the path: lines of JSONL as they are; of a
+/// text stretches of whole lines of about a kilobyte, each a document; at least one. Which are kept depends on seed and place alone.
 /// Errors: those of reading and writing.
 std::string keep_share(const std::string& data, double share, uint64_t seed, const std::string& to, Io&);
 

@@ -25,7 +25,7 @@ enum class StreamMethod : uint8_t {
   seqlora,    // one adapter learns on
   inflora,    // A given by input_memory.h, B trained; folded into the weights after each task
   olora,      // a new adapter for each task, A kept away from those before; folded into the weights
-  ewc,        // one adapter learns on, held where it was by what it costs
+  ewc,        // one adapter learns on; a penalty holds its numbers where they were
   replay,     // one adapter learns on, also from a share of earlier tasks' data
   multitask,  // no stream: one run on all tasks' data together
 };
@@ -35,7 +35,7 @@ std::string_view name_of(StreamMethod);
 
 struct StreamSettings {
   TrainSettings
-      train;  // of every task; data, output, and where the adapter begins are the stream's. --steps of a task that says none
+      train;  // of every task; the stream sets data, output, where the adapter begins, and the steps of tasks that say theirs
   std::vector<StreamTask> tasks;
   StreamMethod method = StreamMethod::seqlora;
   InfloraMode mode = InfloraMode::code;
@@ -47,7 +47,7 @@ struct StreamSettings {
 };
 
 struct StreamHooks {
-  std::function<void(const std::string& what)> begun;          // what takes time from now on
+  std::function<void(const std::string& what)> begun;          // work that takes time begins
   std::function<TrainHooks(const TrainSettings&)> train;       // of a task's run
   std::function<void(size_t task, const StreamScores&)> done;  // a task is judged
 };
@@ -72,7 +72,7 @@ struct StreamResult {
 StreamResult run_stream(const StreamSettings&, const StreamHooks& = {}, Io& = real_io(),
                         const std::atomic<bool>& stop = kNeverStops);
 
-/// Nothing is written: the memory of the first task's run, which is any task's.
+/// Predicts the memory of a task's run, which is the same for all tasks. Nothing is written.
 TrainResult plan_stream(const StreamSettings&, const TrainHooks& = {});
 
 }  // namespace tern

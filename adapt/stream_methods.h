@@ -1,6 +1,6 @@
 #pragma once
-// What the methods for streams do around a task's run. Each step is done once: what it makes is there, whole, or not at all, so a
-// stream that was killed does it again or finds it.
+// What the methods for streams do around a task's run. Each step's result is there whole or not at all, so a stream that was
+// killed and started again finds the result or makes it again.
 
 #include <functional>
 #include <string>
@@ -36,7 +36,7 @@ std::function<void(const StepGradients&)> penalty_of(const StreamSettings&, size
 void after_task(const StreamSettings&, size_t t, Io&);
 /// Numbers trained, bytes kept for the next task; no seconds.
 TaskCost cost_of(const StreamSettings&, size_t t, Io&);
-/// Removes what only task t needed of those before, and its checkpoints.
+/// Removes what earlier tasks left for task t alone, and task t's checkpoints.
 void clear_behind(const StreamSettings&, size_t t, Io&);
 
 }  // namespace tern

@@ -1,5 +1,5 @@
 #pragma once
-// A model between two tasks: read with the adapter of a task, looked at by texts, written with the adapter in its weights.
+// A model between two tasks: read with the adapter of a task, run over texts, written with the adapter merged into its weights.
 
 #include <functional>
 #include <map>

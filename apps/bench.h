@@ -60,8 +60,8 @@ int64_t beyond_caches();
 
 /// Limits: the matrix units per dtype (registers only), and beside them products of 1024³ by our own kernels and by
 /// oneDNN; reads from each cache level, from memory by one and by all threads, and from the disk. The reads' buffer
-/// lies on huge pages where there are any, as the engine's own tensors do. `notes`: what a figure may not be taken
-/// for. Errors: bad_file if the disk's directory cannot be written.
+/// lies on huge pages where there are any, as the engine's own tensors do. `notes`: caveats of the figures, for people.
+/// Errors: bad_file if the disk's directory cannot be written.
 std::vector<BenchTask> limit_tasks(const BenchSettings&, std::vector<std::string>& notes);
 /// tern's own work on built-in models with random weights: a training step, a prompt, a decoded token, each in f32 and
 /// bf16. Leaves out, with a note, what would not fit in memory_bytes beside the others and the limits' buffer.
@@ -84,8 +84,8 @@ struct BenchResult {
 struct RoundSpread {
   double low = 0, median = 0, high = 0, best = 0;
   size_t count = 0;
-  bool tells() const { return count >= kLeastRounds; }  // fewer values have no spread to speak of
-  /// Whether half of the values lie within 10 % of each other: else a figure is noise and no conclusion.
+  bool tells() const { return count >= kLeastRounds; }  // whether there are enough values to judge their spread
+  /// Whether half of the values lie within 10 % of each other: if not, the figure is noise, and nothing follows from it.
   bool conclusive() const { return tells() && median > 0 && (high - low) / median <= 0.1; }
   static constexpr size_t kLeastRounds = 3;
 };

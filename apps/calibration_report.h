@@ -15,7 +15,7 @@ namespace tern {
 
 /// A plan's error bar; nothing if no error is known.
 std::optional<PlannedError> planned_error(const Calibration&, int64_t step_ps);
-/// Why a calibration's errors say little; "" if they do not.
+/// Why a calibration's errors say little; "" if there is no such reason.
 std::string few_words(const Calibration&);
 Json errors_json(const Errors&);
 std::string errors_words(const Errors&);

@@ -25,10 +25,10 @@ struct ChildResult {
   double seconds = 0;
 };
 
-/// Errors  bug: the program cannot be started; `found_program` says beforehand whether a name leads to one.
+/// Errors  bug: the program cannot be started; `found_program` tells beforehand whether PATH has it.
 ChildResult run_child(const std::vector<std::string>& arguments, const ChildOptions& options = {});
 
-/// The kind of failure that the exit code of a tern verb says (docs/exit-codes.md); bug for any other.
+/// The kind of error that a tern verb's exit code stands for (docs/exit-codes.md); bug for any other code.
 ErrorKind kind_of_exit(int exit_code);
 
 /// Whether PATH has an executable of this name.

@@ -45,19 +45,21 @@ struct WeightsPlace {
 };
 /// Tokens to be written from which on `--weights auto` copies what could be read in place.
 inline constexpr int64_t kTokensToCopyFor = 256;
-/// Whether a copy of the weights in own memory is worth its start: kTokensToCopyFor to be written (measured: see
-/// --weights), huge pages, and room for it beside the page cache's.
+/// Whether copying the weights to the program's own memory pays for the slower start: where kTokensToCopyFor tokens or more
+/// are to be written (measured: see --weights), there are huge pages, and the copy fits beside the page cache.
 bool copy_pays(int64_t tokens, const MemoryFacts&, const InferenceFit&);
 /// --weights; auto for verbs that have no such option.
 std::string weights_option(const Options&);
-/// What stays coded: by weights_option, where auto is coded_to_fit. Errors: usage: --weights mapped where nothing can.
+/// What stays coded by weights_option, with coded_to_fit for auto. Errors: usage: --weights mapped where coded weights cannot
+/// stay coded; those of coded_for_integers.
 CodedBytes stays_coded(const Options&, const ModelDescription&, const InferenceNeeds&, const MemoryBudget&);
 /// Whether --arithmetic is int8, for verbs that have it.
 bool in_integers(const Options&);
-/// All that can stay coded, which --arithmetic int8 multiplies as it lies. Errors: usage: no GGUF file, or nothing can.
+/// All that can stay coded, which --arithmetic int8 multiplies as it lies. Errors: usage: the files hold no coded weights, or none
+/// that can stay so.
 CodedBytes coded_for_integers(const ModelDescription&);
-/// weights_option; auto: what copy_pays says, a chat's tokens being its context; "coded" where anything is. Errors: usage:
-/// --weights says what packed weights cannot do.
+/// Where weights are read from by weights_option; "coded" if any stay coded; auto asks copy_pays for `tokens` tokens to be
+/// written (in a chat its context). Errors: usage: --weights asks for what packed weights cannot do.
 WeightsPlace weights_in(const Options&, const ModelDescription&, const InferenceFit&, int64_t tokens,
                         const CodedBytes& coded);
 /// MODEL with the adapter that --adapter names. Errors: those of describe_model and take_adapter.
@@ -70,7 +72,7 @@ void refuse_encoder(const ModelSpec&, std::string_view path, std::string_view ve
 /// The notes of a model to standard error, one line each.
 void tell_notes(const ModelDescription&);
 void tell_notes(const std::vector<std::string>&);
-/// What `run` gives. Errors: its own; a NotFinite becomes one that names the tensor of the model's files, if one holds
+/// Returns run(). Errors: its own; a NotFinite becomes one that names the tensor of the model's files, if one holds
 /// such values.
 template <class Run>
 auto naming_bad_weights(const ModelDescription& model, const Run& run) {
@@ -86,7 +88,7 @@ std::string read_text(const std::string& path);
 /// The first `most` tokens of a text, without what a tokenizer adds: of a long text no more is encoded than they need.
 /// `whole`: whether those are all.
 std::vector<int32_t> encode_at_most(const Tokenizer&, std::string_view text, size_t most, bool& whole);
-/// Tells where the first byte is that is not UTF-8 and that the tokenizer therefore reads as U+FFFD.
+/// Tells where the first byte is that is not valid UTF-8, as the tokenizer reads it as U+FFFD.
 void tell_invalid_utf8(std::string_view text);
 /// The progress line of packing a text, for a PackOptions; it appears only if packing takes a second. Packing stops
 /// when a stop is requested.

@@ -1,5 +1,5 @@
 #pragma once
-// What `tern demo` found, and how it is told: as text, as JSON, as one HTML page.
+// The report of `tern demo`: as text, as JSON, as one HTML page.
 
 #include <cstdint>
 #include <optional>
@@ -21,7 +21,7 @@ struct DemoFacts {
   int64_t resumed_from_step = 0;
   std::vector<MetricRow> before = {}, after = {};  // the log as the killed process left it, and in the end
   double tokens_per_s = 0;
-  // what came of it
+  // the result
   double bits_per_byte = 0, perplexity = 0;
   std::optional<double> xz_bits_per_byte = {};                    // of the whole text; absent: xz is not installed
   std::vector<std::pair<std::string, std::string>> samples = {};  // prompt, continuation
@@ -31,8 +31,8 @@ struct DemoFacts {
   std::vector<std::string> commands = {};
 };
 
-/// Of the steps that both processes trained (after the checkpoint, up to the kill): how many rows of the log there are,
-/// and in how many loss and gradient norm are equal to the last bit.
+/// Compares the log rows of the steps that both processes trained (after the checkpoint, up to the kill): how many there are,
+/// and in how many the loss and the gradient norm are equal to the last bit.
 struct Repeated {
   int64_t rows = 0, equal = 0;
 };

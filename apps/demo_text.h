@@ -1,5 +1,5 @@
 #pragma once
-// The text of `tern demo`: Debian's fortunes, or a file of the user's, parted into what is trained on and what is held
+// The text of `tern demo`: Debian's fortunes, or a file of the user's, split into a part to train on and a part that is held
 // out.
 
 #include <cstdint>

@@ -15,7 +15,7 @@ struct EmbedDefaults {
   bool normalize = false;
   int64_t max_tokens = 0;  // of a text
   std::string prefix;
-  bool include_prompt = true;      // false: the model leaves a prefix's rows out of the vector, which tern does not
+  bool include_prompt = true;      // false: the vector is without the rows of the prefix, which tern does not support
   std::string origin;              // where pooling comes from, for people
   bool said = false;               // the model has sentence-transformers' files
   std::vector<std::string> notes;  // for people

@@ -20,20 +20,21 @@ namespace tern {
 /// What a verb decides before anything large is allocated.
 struct WeightsChoice {
   InferenceFit fit;
-  CodedBytes coded;                  // of coded files that fit so
-  std::optional<StreamPlan> stream;  // what does not fit otherwise
+  CodedBytes coded;                  // what stays coded; empty: nothing
+  std::optional<StreamPlan> stream;  // set where the weights fit only if a part of them streams
   int64_t vectors = 0;               // bytes beside the fit: a pooler and a batch's vectors
   int64_t peak() const { return std::max(fit.loading_peak, fit.peak() + vectors); }
 };
 /// By weights_option; auto: decoded if that fits, else coded (stays_coded), else streamed. Errors: those of check_fit,
 /// plan_stream.
 WeightsChoice choose_weights(const Options&, const ModelDescription&, const InferenceNeeds&, const MemoryBudget&);
-/// The chunk in which a prompt is read, where weights stream and --chunk does not say: each chunk reads them once more, and
-/// takes memory in which they could stay. The fewest bytes for the prompt and `tokens` more. Else `chunk`.
+/// The size of a prompt's chunks. Where weights stream and --chunk is not given: the size with which the prompt and `tokens`
+/// more tokens read the fewest bytes, as every chunk reads the weights again, and a larger one leaves less memory for weights
+/// that stay. Else `chunk`.
 int64_t choose_chunk(const Options&, const ModelDescription&, InferenceNeeds, const MemoryBudget&, int64_t prompt,
                      int64_t tokens, int64_t chunk);
 
-/// Of texts to become vectors. `kept`: bytes that the caller keeps of them. Errors: those of check_embedding_fit, plan_stream.
+/// For texts that become vectors. `kept`: bytes that the caller keeps of these. Errors: those of check_embedding_fit, plan_stream.
 WeightsChoice choose_weights_to_embed(const Options&, const ModelDescription&,
                                       std::span<const std::vector<int32_t>> texts, const EmbeddingSettings&,
                                       int64_t kept, const MemoryBudget&);
@@ -44,19 +45,19 @@ int64_t choose_context(const Options&, const ModelDescription&, const MemoryBudg
 /// Whether weights can stream beside keys and values that take no more than an eighth of memory.
 bool streams_well(const ModelDescription&, const InferenceNeeds&, const MemoryBudget&);
 
-/// What reads the weights once.
+/// What one pass over the weights computes.
 enum class WeightsPass : uint8_t { token, batch };
 
 class InferenceWeights {
  public:
-  /// Loads them. Of what streams it tells first what stays, the bound and the prediction, from a short counted probe of the
-  /// disk and the kernels; of a batch the disk's part. Errors: those of load_for_inference, load_streamed.
+  /// Loads the weights. Where they stream, it first tells what stays, the bound and the predicted time of a token (for batches
+  /// the disk's part of it), from a short probe of the disk and the kernels. Errors: those of load_for_inference, load_streamed.
   InferenceWeights(const Options&, const ModelDescription&, const WeightsChoice&, int64_t tokens, Arena&,
                    WeightsPass = WeightsPass::token);
   const ModelWeights& weights() const { return stream_ ? streamed_.weights : whole_; }
   std::string_view name() const { return name_; }  // "packed", …; "streamed"
   bool streams() const { return stream_ != nullptr; }
-  /// What decoding reached of the bound, for people; empty if nothing streams or nothing was decoded.
+  /// The share of the bound that decoding reached, for people; empty if nothing streams or nothing was decoded.
   std::string reached(const RunTimings&) const;
   /// Of what streams.
   Json json(const RunTimings& = {}) const;

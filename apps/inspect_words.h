@@ -10,7 +10,7 @@
 
 namespace tern {
 
-/// Parameters by what they belong to; of a mixture its routers and the MLP of every token are with the experts.
+/// Parameters by the part of the model they belong to; in a mixture the routers and the shared MLP count as experts.
 struct Parts {
   int64_t embedding = 0, attention = 0, mlp = 0, experts = 0, norms = 0, head = 0;
   int64_t total() const { return embedding + attention + mlp + experts + norms + head; }

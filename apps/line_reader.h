@@ -9,7 +9,7 @@ namespace tern {
 class LineReader {
  public:
   enum class End { line, input, interrupt };
-  /// The next line without its end. `end`: why it ends; of `input` and `interrupt` the line is what was there.
+  /// The next line without its line break. `end`: why it ends; with `input` and `interrupt` it is the text typed so far.
   std::string next(End& end);
 
  private:

@@ -24,14 +24,14 @@ struct MeasuredLink {
 struct MeasuredLinks {
   std::optional<MeasuredLink> link, network;  // from tests on one host; on several
 };
-/// An all_reduce counts, as training has most of it; else the first test of each kind. Of the network:
-///   bandwidth  a ring enters each node once, so what it sends in all enters a node: the ring's own bandwidth. In an
-///              alltoall the devices of a node send at once, (1 − 1/hosts) of their bytes out of it. A sendrecv has one
-///              pair a node: taken to be one of as many cards as devices.
+/// Of the tests an all_reduce is used if there is one, as training does it most; else the first test of each kind. Network:
+///   bandwidth  a ring enters each node once, so all bytes of the ring enter every node: the ring's own bandwidth. In an
+///              alltoall the devices of a node send at the same time, (1 − 1/hosts) of their bytes out of it. A sendrecv
+///              has one pair per node, which is taken to use one of as many cards as the node has devices.
 ///   latency    of a ring's n − 1 steps, hosts − 1 are between nodes,
 ///              the others on the link (0 if no test measured it).
-/// So plan/comm_cost.h gives back what was measured wherever what enters a node is (1 − 1/hosts) of the bytes or the
-/// link is what binds.
+/// So plan/comm_cost.h gives back the measured times wherever (1 − 1/hosts) of the bytes enter a node, or the link is the
+/// bottleneck.
 MeasuredLinks links_of(std::span<const ImportedTest>);
 
 /// The same as keys of a cluster file, with a line on each test.

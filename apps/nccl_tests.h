@@ -16,7 +16,7 @@ struct NcclRow {
 struct NcclTest {
   std::string
       collective;      // "all_reduce", "all_gather", "reduce_scatter", "alltoall", "sendrecv", "broadcast", "reduce"
-  bool named = false;  // the text says so; else worked out from its columns
+  bool named = false;  // the text names the collective; false: it was inferred from the columns
   int64_t ranks = 0, hosts = 0;  // hosts 0: the text does not say
   std::vector<NcclRow> rows;     // by rising size
 };
@@ -28,8 +28,8 @@ NcclTest parse_nccl_tests(std::string_view text, const std::string& path);
 /// time = steps · latency + sent / bandwidth, the least squares of relative errors over all sizes, both not negative.
 /// Steps and bytes sent are those of plan/comm_cost.h: n − 1 steps and (1 − 1/n) of the bytes in a ring, twice for
 /// all_reduce; one step of as many bytes in an alltoall; one step and all bytes for sendrecv, broadcast and reduce.
-/// Over several hosts a ring's bytes are what enters each of them: links_of (apps/nccl_links.h) says what that makes of
-/// a node's network.
+/// Over several hosts all bytes of a ring enter each host: links_of (apps/nccl_links.h) derives a node's network from
+/// that.
 struct LinkFit {
   double bandwidth = 0;                      // bytes/s through each rank, each way
   double latency_s = 0;                      // per step

@@ -1,5 +1,5 @@
 #pragma once
-// The command's own table of verbs and options; what a table is stands in base/options.h.
+// The command's own table of verbs and options; base/options.h explains such tables.
 
 #include "base/options.h"
 

@@ -5,14 +5,15 @@
 
 namespace tern {
 
-/// Every file that the options name to be written (--output, --emit-output, --html, --picture, --trace) against every
-/// file that they name to be read: the other paths, the positionals, the recipe, and of a model's directory the model's
-/// files; under whatever names. And against each other.
-/// A picture must not bear the name of another format.
+/// Refuses files to be written (--output, --emit-output, --html, --picture, --trace) that are also files to be read: the
+/// other paths, the positionals, the recipe, and the files of a model's directory. The same file under another name counts
+/// too, and so do two outputs to one file.
+/// A picture must not have the suffix of another format.
 /// Errors: usage, naming both.
 void refuse_overwrites(const Options&);
 
-/// Errors: what creating the file says, where it could not be written; usage for a directory. Leaves nothing behind.
+/// Tries to create the file. Errors: that of creating it, where it cannot be written; usage for a directory. Leaves nothing
+/// behind.
 void require_writable(const Options&);
 
 }  // namespace tern

@@ -18,7 +18,7 @@ struct Certificate {
   std::string solver;  // the mixed-integer solver's verdict, in words
   std::string doubt;   // why the plan is not certified; "" if it is
 };
-/// Audits a plan that was found. Its bound becomes what the audit proves, and what was not judged a restriction.
+/// Audits a plan that was found. Its bound becomes the one that the audit proves; what was not judged becomes a restriction.
 Certificate certify(const PlanQuestion&, Plan&);
 /// `json`: to standard error.
 void print_certificate(const Certificate&, const Plan&, bool json);

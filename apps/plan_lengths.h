@@ -9,7 +9,7 @@ namespace tern {
 class Options;
 
 /// --lengths and --batching. Not given: every sequence is --seq long. Errors: usage, --batching alone, a model with an
-/// encoder beside its decoder, --emit (no framework's line says how a batch is made of such data); bad_file, the
+/// encoder beside its decoder, --emit (no framework's command can say how batches are made of such data); bad_file, the
 /// file's.
 JobLengths job_lengths(const Options&, const ModelSpec&);
 

@@ -27,7 +27,7 @@ struct PlanCommand {
   PlanOutputs outputs;
 };
 
-/// --check, or a search. Checks the outputs: what would be an error after a search that may take minutes.
+/// Reads the options of --check or of a search. Outputs that cannot be written are errors here, not after a long search.
 /// Errors: usage, for options that contradict each other, the model or the cluster; bad_file, of the files they name.
 PlanCommand plan_command(const Options&, ModelSpec, Cluster);
 

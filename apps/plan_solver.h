@@ -1,6 +1,6 @@
 #pragma once
-// The plan's outer choice as a mixed-integer programme under UniAP's simple objective, for a solver that happens to be
-// there: an independent check of the search's optimum.
+// The plan's outer choice as a mixed-integer programme under UniAP's simple objective, for a solver if one is installed: an
+// independent check of the search's optimum.
 
 #include <string>
 
@@ -11,7 +11,7 @@ namespace tern {
 
 struct SolverVerdict {
   std::string words;     // that solver and search agree, or which check was not made and why
-  bool differs = false;  // it has another value: one of the two errs
+  bool differs = false;  // the solver's optimum is another: the solver or the search is wrong
 };
 
 /// The solver is whatever program of that name is on the PATH: what it does is reported, never thrown.

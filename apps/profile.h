@@ -45,7 +45,7 @@ struct ProfileFigure {
   ProductUse use = ProductUse::any;
   int64_t m = 0, n = 0, k = 0;  // of a product; of attention m keys, heads of n
 };
-/// Attention is timed at two lengths, between and beyond which it is taken to cost so much per pair and so much per
+/// Attention is timed at two lengths; at others its time is taken to be a cost per (query, key) pair plus a cost per
 /// query.
 inline constexpr int64_t kShortSequence = 128, kLongSequence = 1024;
 /// Optimizer states in f32 beside a gradient and a weight, as plan/'s update counts them; in bf16 a master weight too.
@@ -53,7 +53,7 @@ constexpr int64_t update_bytes(DType dtype) { return dtype == DType::bf16 ? 2 * 
 struct ProfileTasks {
   std::vector<BenchTask> tasks;
   std::vector<ProfileFigure> figures;  // of each task
-  std::vector<std::string> notes;      // what a figure may not be taken for
+  std::vector<std::string> notes;      // caveats of the figures, for people
   void add(ProfileFigure, BenchTask);
 };
 
@@ -70,7 +70,7 @@ struct ProfiledMachine {
 
 /// Figures that spread by more than 10 % over the rounds, by their share of all and the widest.
 struct ProfileNoise {
-  bool told = true;  // false: measured in fewer rounds than have a spread
+  bool told = true;  // false: there were too few rounds to judge a spread
   int64_t figures = 0, wide = 0;
   std::string widest;
   double spread = 0;
@@ -82,8 +82,8 @@ ProfileNoise profile_noise(const std::vector<BenchResult>&);
 std::string describe(const ProfileNoise&);
 
 /// The cluster file: one node with one device, this machine. Rates are medians over the rounds; each says how it was
-/// measured, and [[measured]] has the quartiles. Shares that noise lets rise faster than the shape are lowered to what
-/// a reader takes. Order: the same results, the same bytes.
+/// measured, and [[measured]] has the quartiles. Shares that noise makes rise faster than the shape are lowered to
+/// values that the reader of cluster files accepts. Order: the same results, the same bytes.
 std::string profile_toml(const ProfileTasks&, const std::vector<BenchResult>&, const ProfiledMachine&);
 
 /// Bytes/s and calls/s over TCP on 127.0.0.1, one connection between two threads.

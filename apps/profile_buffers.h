@@ -35,8 +35,8 @@ class ProfileBuffers {
   std::vector<Tensor> held_;
 };
 
-/// Numbers in turn from more than caches hold, of both types from one room: pairs of bf16 numbers without zeros are
-/// normal numbers of f32 too, where a zero would make a denormal one, which some processors multiply far more slowly.
+/// Hands out numbers from a buffer larger than the caches, as f32 and as bf16 from the same memory. No bf16 number is zero:
+/// two of them read as one f32 would be denormal then, and some processors multiply denormal numbers far more slowly.
 struct ColdNumbers {
   ProfileBuffers buffers;
   std::span<bf16> numbers;

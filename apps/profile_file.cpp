@@ -181,6 +181,7 @@ std::string describe(const ProfileNoise& n) {
       n.wide, n.figures, n.widest, 100 * n.spread);
 }
 
+// Longer than a screen: the file from top to bottom.
 std::string profile_toml(const ProfileTasks& tasks, const std::vector<BenchResult>& results, const ProfiledMachine& m) {
   const Figures figures{tasks, results};
   const size_t rounds = results.front().rates.size();

@@ -14,7 +14,7 @@ namespace tern {
 /// Of one text.
 struct TextLoss {
   std::string path;
-  int64_t bytes = 0;  // 0: nothing stands before the first token, which is not scored then
+  int64_t bytes = 0;  // 0: not counted, as the first token has nothing before it and is not scored
   CompareReport figures;
   /// Bits per byte of a mean loss per token; 0 without bytes.
   double per_byte(double loss) const;
@@ -24,7 +24,7 @@ struct TensorLoss {
   std::string type;  // as it is written
 };
 struct QuantizeReport {
-  const Json& run;  // what was asked for and what came of it, as --json prints it
+  const Json& run;  // the request and the result, as --json prints them
   std::vector<TextLoss> texts = {};
   std::vector<TensorLoss> tensors = {};
 };

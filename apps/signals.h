@@ -21,7 +21,7 @@ void explain_file_signals();
 
 /// Whether a stop has been asked for; safe from any thread.
 bool stop_requested();
-/// The same, for who must not know of signals.
+/// The same as a value, for code below apps/, which knows nothing of signals.
 const std::atomic<bool>& stop_flag();
 /// The signal that asked first; 0 if none did.
 int stop_signal();

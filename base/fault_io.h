@@ -1,5 +1,5 @@
 #pragma once
-// An Io that passes everything on and fails one operation on purpose (PRODUCT §6 A.1): run once without a fault to
+// An Io that passes everything on and fails one operation on purpose: run once without a fault to
 // count the operations, then once per operation and kind.
 
 #include <functional>

@@ -359,7 +359,7 @@ TEST(MemoryIo, EqualSeedsGiveEqualStates) {
   }
 }
 
-// 5,000 crashes of an atomic write over an old file: PRODUCT §6 A.2 in the small.
+// 5,000 crashes of an atomic write over an old file.
 TEST(MemoryIo, AtomicWritesSurviveFiveThousandCrashes) {
   int old_states = 0, new_states = 0;
   for (int64_t at = 0; at < 5; ++at)

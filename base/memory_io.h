@@ -1,5 +1,5 @@
 #pragma once
-// A simulated disk (PRODUCT §6 A.2). It remembers what was synced and what was not, and after a crash returns one of
+// A simulated disk. It remembers what was synced and what was not, and after a crash returns one of
 // the states a disk may then be in: un-synced writes happen in part, torn or not at all; un-synced names appear or
 // vanish; names in different directories are independent, so a rename across directories may happen in one and not in
 // the other.

@@ -20,7 +20,7 @@ struct World {
   std::string token;          // of the run: others' are refused
 };
 
-/// The variables of each launcher: the names of the methods they were read in, see docs/parallel.md.
+/// From the variables of each launcher (docs/parallel.md has their names).
 /// None    no launcher has started this process: what it does concerns nobody else.
 /// Which   RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE count alone where tern launch (TERN_STORE) or torchrun
 ///         (TORCHELASTIC_RUN_ID) set them, whatever started those; else all that are there have to say the same.

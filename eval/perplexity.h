@@ -26,14 +26,14 @@ std::vector<double> window_losses(const ModelSpec&, const ModelWeights&, const s
                                   const std::vector<std::vector<uint8_t>>& masks, int64_t batch, Arena&,
                                   const std::function<bool(int64_t)>& on_window = {});
 
-/// The same from window `first` on, told batch by batch, to go on where another run stopped: the same numbers. `kv`: keys
+/// The same from window `first` on, where an earlier run stopped, with the same numbers; on_losses gets each batch's. `kv`: keys
 /// and values as a cache of that type keeps them (Rows).
 using OnLosses = std::function<bool(size_t first, std::span<const double> losses)>;
 std::vector<double> window_losses_from(size_t first, const ModelSpec&, const ModelWeights&, const std::vector<Window>&,
                                        const std::vector<std::vector<uint8_t>>& masks, int64_t batch, Arena&,
                                        const OnLosses& on_losses, std::optional<KvType> kv = {});
 
-/// The figures of one evaluation, with every denominator, so that it can be compared or not.
+/// The figures of one evaluation, with every denominator: what a reader needs to judge whether two are comparable.
 struct PerplexityReport {
   std::string convention, bos_rule;
   int64_t window = 0, stride = 0, num_windows = 0, num_tokens = 0, num_scored = 0, num_pages = 0;

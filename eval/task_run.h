@@ -17,15 +17,15 @@
 
 namespace tern {
 
-/// Where prompt and continuation meet, as lm-evaluation-harness has it: white space at the prompt's end goes to the
-/// continuation, both are encoded together, and what the prompt alone has more or fewer tokens decides the border.
+/// A prompt and its continuation as tokens, as lm-evaluation-harness has it: white space at the prompt's end goes to the
+/// continuation, both are encoded together, and the number of tokens of the prompt encoded alone is the border.
 struct EncodedPair {
   std::vector<int32_t> tokens;  // of both
   int64_t first_scored = 0;     // the continuation's first token
 };
-/// `prefix` ≥ 0 stands in front of every prompt; one that is empty or all white space needs something to stand on:
-/// `prefix_if_empty`, BOS or EOS.
-/// Errors  usage, naming `place`: an empty prompt and no prefix; a continuation without a token.
+/// `prefix` ≥ 0 stands in front of every prompt; but in front of one that is empty or all white space stands
+/// `prefix_if_empty` (BOS or EOS) instead.
+/// Errors  usage, naming `place`: an empty prompt and prefix_if_empty < 0; a continuation without a token.
 EncodedPair encode_pair(const Tokenizer&, std::string_view prompt, std::string_view continuation, int32_t prefix,
                         int32_t prefix_if_empty, const std::string& place);
 

@@ -1,7 +1,7 @@
 #pragma once
 // Which tokens are scored under which context: the perplexity conventions people quote, as data. Pure functions: no
-// model. Sources: methods/adaptation §15; lm-evaluation-harness (disjoint rolling windows), GPTQ's evaluation,
-// llama.cpp's perplexity. The three give figures that cannot be compared with each other; every report names its
+// model. Sources: lm-evaluation-harness (disjoint rolling windows), GPTQ's evaluation,
+// llama.cpp's perplexity. Figures of different conventions cannot be compared with each other; every report names its
 // convention.
 
 #include <cstdint>

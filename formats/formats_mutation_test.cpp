@@ -1,4 +1,4 @@
-// Ten thousand seeded mutations of good files per format (PRODUCT 6 D): each is read, or refused by an Error; nothing
+// Ten thousand seeded mutations of good files per format: each is read, or refused by an Error; nothing
 // else escapes, and memory stays within three files and 64 MiB.
 #include <gtest/gtest.h>
 

@@ -12,7 +12,7 @@ namespace tern {
 
 struct HfConfig;
 
-/// What a model directory holds; paths are full, empty string or list: not there.
+/// What a model directory holds. Paths are full; an empty string or list: there is no such file.
 struct ModelDir {
   std::string name;               // as the user gave it, for messages
   std::string path;               // the directory; for a bare config file the directory it lies in; a GGUF file

@@ -16,7 +16,7 @@ namespace tern {
 class ChatPrompt {
  public:
   /// `file`: a template to use in place of the model's own; may be empty.
-  /// Errors  usage: the model has no template: what to do; JinjaError; bad_file.
+  /// Errors  usage: the model has no template, with what to do; JinjaError; bad_file.
   ChatPrompt(const std::string& model_path, const std::string& file, Tokenizer);
   /// Ends where the assistant's answer begins. `variables`: an object of what the template reads beside them; may be
   /// null. `tools`: a list of what may be called, null: none; a model may have a template of its own for them.
@@ -36,7 +36,7 @@ class ChatPrompt {
   };
   Tokenizer tokenizer_;
   std::string place_, why_no_tools_;
-  std::optional<Chosen> plain_, with_tools_;  // with_tools_: where it is another
+  std::optional<Chosen> plain_, with_tools_;  // with_tools_: only where it differs from plain_
   std::optional<ToolSyntax> syntax_;
 };
 

@@ -1,7 +1,7 @@
 #pragma once
 // Texts as vectors, driven as an Engine is: texts join and leave between steps, a step runs one batch. It stands beside
-// the engine and not in it: a text is read once and whole (an encoder's tokens see those behind them), so that there are no
-// keys to keep, no chunks, nothing to preempt and nothing to draw. What both share is RaggedBatch. One thread at a time.
+// the engine and not in it: a text is read once and whole (an encoder's tokens see those behind them), so there are no keys
+// to keep, no chunks, nothing to preempt and nothing to draw. Both use RaggedBatch. One thread at a time.
 
 #include <cstdint>
 #include <exception>
@@ -42,7 +42,7 @@ class Embedder {
   ///         bits whatever shares its batch and on any number of threads.
   /// Source  the pooling of sentence-transformers 6.2, judged by its output (dev/golden/embeddings.py).
   std::vector<EmbeddingEvent> step();
-  /// Forgets a text that waits; no event of it follows. False if it waits no more.
+  /// Forgets a text that waits; no event of it follows. False if it no longer waits.
   bool cancel(uint64_t text);
   bool idle() const { return waiting_.empty(); }
   int64_t num_waiting() const { return static_cast<int64_t>(waiting_.size()); }

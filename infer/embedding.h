@@ -23,7 +23,7 @@ using VectorSink = std::function<bool(int64_t first, std::span<const float> vect
 void embed_texts(const ModelSpec&, const ModelWeights&, const Linear* pooler,
                  std::span<const std::vector<int32_t>> texts, const EmbeddingSettings&, Arena&, const VectorSink&);
 
-/// What they ask of inference_fit, and what stands beside that.
+/// What texts to embed need: the question to inference_fit, and the bytes beside its answer.
 struct EmbeddingNeeds {
   InferenceNeeds model;
   int64_t pooler = 0, batch = 0;  // bytes: the matrix and its packed copy; the vectors of a batch
@@ -33,7 +33,7 @@ EmbeddingNeeds embedding_needs(const ModelSpec&, DType, std::span<const std::vec
 /// Bytes that embed_texts and loading hold at their most, with the pooler where it is asked for. A model whose rotary
 /// table depends on the length takes one text at a time, whatever settings.batch says.
 int64_t embedding_peak(const ModelSpec&, DType, std::span<const std::vector<int32_t>> texts, const EmbeddingSettings&);
-/// No tensors, but resident beside them: what compute threads keep between calls, and tables of rotations.
+/// Resident bytes beside the tensors: what compute threads keep between calls, and rotary tables.
 int64_t embedding_beside(const ModelSpec&, DType, std::span<const std::vector<int32_t>> texts,
                          const EmbeddingSettings&);
 /// `kept`: bytes that the caller keeps of the vectors.

@@ -1,7 +1,7 @@
 #pragma once
 // An engine that others drive: requests join and leave between steps, a step runs one batch and says what became
 // certain. It has no threads and no locks: one thread calls it, or several one after the other. The clock and the
-// executor are seams, so that policies can be studied in virtual time (methods/inference §0).
+// executor are seams, so that policies can be studied in virtual time.
 
 #include <cstdint>
 #include <memory>
@@ -40,7 +40,7 @@ struct EngineLimits {
   int64_t context = 0;  // tokens of a sequence, with its prompt
   // Whole pages stay for whoever begins with the same tokens, as long as nobody needs the room.
   bool cache_prefixes = false;
-  // Guesses are taken exactly where they are what is drawn.
+  // A guess is accepted exactly where the draw gives the same token.
   SpeculationSettings speculation = {};
 };
 
@@ -57,8 +57,8 @@ class Engine {
   /// Lines up a request and returns its number; its samples begin to run in the order of submission, when there is room.
   /// Errors: as check_request; does_not_fit, if a sample could grow beyond all pages. The engine is then as before.
   uint64_t submit(Request);
-  /// Runs one batch, if there is something to run. A sample of which the logits are no numbers fails alone (Sample::error
-  /// is a NotFinite). Errors: what the executor throws. The batch does not count then, though sequences may have been
+  /// Runs one batch, if there is something to run. A sample whose logits hold NaN or +inf fails alone (Sample::error
+  /// is a NotFinite). Errors: what the executor throws. The batch then has no effect, though sequences may have been
   /// admitted or preempted for it: cancel requests, or step again.
   std::vector<Event> step();
   /// Ends what is left of a request and gives its pages back at once; the last events of its samples come from the next
@@ -77,9 +77,9 @@ class Engine {
   const PrefixCache* prefix_cache() const { return cache_.get(); }  // null: EngineLimits has none
 
   /// A place where a sample leaves its keys for the next request that names it: a conversation computes only what is new.
-  /// The next request takes what its prompt has in common with the tokens there, all but the prompt's last token. While
-  /// nobody uses them the pages are given up, those used longest ago first, before a sequence is preempted: then more is
-  /// computed, and no bit differs. One request at a time (TERN_CHECK).
+  /// The next request takes what its prompt has in common with the tokens there, all but the prompt's last token. Pages
+  /// that nobody uses are given up, those used longest ago first, before a sequence is preempted: then more is computed,
+  /// and no bit differs. One request at a time (TERN_CHECK).
   uint64_t keep_prefix();
   void drop_prefix(uint64_t prefix);
   /// Tokens that have keys there.

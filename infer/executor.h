@@ -1,5 +1,5 @@
 #pragma once
-// Who runs a batch. A seam: tests and studies of policies put a model of their own here.
+// The function that runs a batch. A seam: tests and studies of policies put a model of their own here.
 
 #include <functional>
 
@@ -9,11 +9,11 @@
 namespace tern {
 
 /// Logits (rows, vocab) in f32, or f64: a row for each Work that wants logits, and for each of its guesses one more, in batch
-/// order. Empty if none does. While it runs, guesses stand at the end of their sequence's tokens.
+/// order. Empty if none does. During the call, guesses stand at the end of their sequence's tokens.
 using BatchExecutor = std::function<Tensor(const Batch&, const KvPool&)>;
 /// The real one. It references its arguments, and leases one unit's weights at a time; exact kernels. Sequences of all of
 /// the weights' `adapters` (model/adapter_files.h, load_adapter_beside) run in one forward. Errors: TERN_CHECK for
-/// a sequence of another one.
+/// a sequence with an adapter beyond those.
 BatchExecutor model_executor(const ModelSpec&, WeightSource, const RopeTable*, Arena&, int adapters = 0);
 
 }  // namespace tern

@@ -22,9 +22,9 @@ struct KvShape {
   int64_t bytes_per_token() const;
   int64_t bytes_per_page() const { return bytes_per_token() * page_tokens; }
 };
-/// Of each layer the heads of its own attention. A layer with a window keeps all its keys.
+/// Each layer has the heads of its own attention. A layer with a window keeps all its keys.
 KvShape kv_shape(const ModelSpec&, int64_t page_tokens, KvType);
-/// Numbers as they are computed.
+/// Keys and values kept in the type they are computed in.
 inline KvShape kv_shape(const ModelSpec& spec, int64_t page_tokens, DType computed) {
   return kv_shape(spec, page_tokens, kv_type_of(computed));
 }
@@ -51,12 +51,12 @@ class KvPool {
   /// Makes positions [length, length + num_tokens) writable by this sequence alone: takes free pages, and copies a page
   /// that is shared (copy-on-write). False, and nothing changed, if there are too few free pages.
   bool reserve(KvPages&, int64_t num_tokens);
-  /// The first `length` tokens under a second name, without copying.
+  /// A second KvPages for the first `length` tokens, which shares their pages.
   KvPages fork(const KvPages&, int64_t length);
   void release(KvPages&);
   /// Keeps the first `length` tokens, and the pages that hold them.
   void truncate(KvPages&, int64_t length);
-  int64_t num_copied_pages() const { return num_copied_; }  // witness of copy-on-write
+  int64_t num_copied_pages() const { return num_copied_; }  // by copy-on-write, so far
 
   /// What a forward over these sequences sees; each must have been reserved. The view borrows the pool.
   KvView view(std::span<const KvPages* const> sequences) const;

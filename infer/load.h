@@ -51,13 +51,13 @@ void take_adapter_beside(ModelDescription&, const std::string& name, const std::
 /// Weights in the exact kernels' layout (f64: plain), with the adapters.
 ModelWeights load_for_inference(const ModelDescription&, Arena&, WeightsIn = WeightsIn::mapped_file);
 
-/// The adapters' part of it, for weights that were loaded otherwise.
+/// Loads only the adapters, into weights that were loaded otherwise.
 void load_adapter_of(const ModelDescription&, ModelWeights&, Arena&);
 
 /// Ids that end a sample: generation_config.json's, else config.json's, else the tokenizer's.
 std::vector<int32_t> end_tokens(const ModelDescription&);
-/// The longest sequence the model allows: learned positions are a wall; rotary models state max_position_embeddings.
-/// Dynamic scaling is made to go beyond it: by its factor.
+/// The longest sequence the model allows: the number of learned positions, or what rotary models state as
+/// max_position_embeddings, with dynamic scaling times its factor.
 int64_t model_context(const ModelDescription&);
 
 /// Bytes that inference will hold, predicted before it allocates. Peaks: loading holds the plain weights and the
@@ -80,11 +80,11 @@ struct InferenceNeeds {  // sequences 0: evaluation, windows of `context` tokens
   int64_t positions = 0;                        // that the tables of rotations hold; 0: as many as the context
   std::span<const NamedAdapter> adapters = {};  // that stand beside the model
   std::optional<KvType> kv = {};                // how keys and values are kept; none: as they are computed
-  bool vectors = false;                         // rows of the last layer are asked for: the head's matrix is not
+  bool vectors = false;                         // the rows of the last layer are wanted: the head is not needed
 };
-/// Of the cache that a model computed in this type then has.
+/// The shape of the cache for these needs, of a model computed in this type.
 KvShape kv_shape(const ModelSpec&, DType computed, const InferenceNeeds&);
-/// The most tokens of an iteration: a chunk of the prompt; beside other sequences the scheduler's budget.
+/// The most tokens of an iteration: a chunk of the prompt; with several sequences the scheduler's token budget.
 int64_t iteration_tokens(int64_t prompt, int64_t chunk, int64_t sequences);
 /// `coded`: the matrices that stay as a file codes them, with WeightsIn::coded_file.
 InferenceFit inference_fit(const ModelSpec&, DType, const InferenceNeeds&, const CodedBytes& coded = {});
@@ -95,17 +95,17 @@ struct MemoryBudget {
   std::string source;
   int64_t program = -1;  // ≥ 0: --memory gave the limit, and so much of it is the program's own
 };
-/// "--memory 39MiB": what would hold `needed` bytes of tensors, where --memory is the limit and the machine has them;
-/// else empty.
+/// "--memory 39MiB": the value that would allow `needed` bytes of tensors, where --memory is the limit and the machine has
+/// the memory; else empty.
 std::string memory_remedy(const MemoryBudget&, int64_t needed);
 /// Errors: does_not_fit (exit 3) with the breakdown and the nearest settings that fit.
 void check_fit(const ModelSpec&, DType, const InferenceNeeds&, const MemoryBudget&, const CodedBytes& coded = {});
-/// The place that goes with it.
+/// The WeightsIn for these coded bytes.
 inline WeightsIn place_of(const CodedBytes& coded) {
   return coded.empty() ? WeightsIn::mapped_file : WeightsIn::coded_file;
 }
-/// What stays coded where nobody chose: nothing if the decoded weights fit (a token then takes no longer than they take to
-/// read), else all that can, which is slower to multiply with and gives the same bits. Errors: those of coded_bytes.
+/// What stays coded by default: nothing if the decoded weights fit (a token is then bound only by the time to read them), else
+/// all that can, which multiplies more slowly and gives the same bits. Errors: those of coded_bytes.
 CodedBytes coded_to_fit(const ModelDescription&, const InferenceNeeds&, const MemoryBudget&);
 
 }  // namespace tern

@@ -1,6 +1,6 @@
 #pragma once
 // Pages that ended or running sequences leave for whoever begins with the same tokens: a tree of whole pages, a page found
-// by its tokens under its parent. Source of the idea: methods/inference §1.2; Kwon et al. 2023, arXiv:2309.06180 (recalled).
+// by its tokens under its parent. Source of the idea: Kwon et al. 2023, arXiv:2309.06180 (recalled).
 
 #include <cstdint>
 #include <list>
@@ -30,8 +30,8 @@ class PrefixCache {
   KvPages match(std::span<const int32_t> tokens, int adapter = kNoAdapter);
   /// Keeps the whole pages of a sequence; those that are kept already stay as they are.
   void keep(std::span<const int32_t> tokens, const KvPages&, int adapter = kNoAdapter);
-  /// Gives pages up, those used longest ago first and never one before those behind it, until a page of the pool is free:
-  /// one that a sequence still uses frees nothing. False if nothing is left to give.
+  /// Gives pages up, those used longest ago first and a page only after its children, until a page of the pool is free: a
+  /// page that a sequence still uses frees nothing. False if nothing is left to give.
   bool reclaim();
 
   int64_t num_pages() const { return static_cast<int64_t>(by_use_.size()); }

@@ -1,5 +1,5 @@
 #pragma once
-// What is asked of an engine, and what comes of it.
+// What is asked of an engine, and its result.
 
 #include <cstdint>
 #include <exception>
@@ -27,7 +27,7 @@ struct Request {
   int64_t max_tokens = 256;  // generated tokens per sample
   std::vector<int32_t> eos;  // ends a sample; the id itself is not part of the text
   std::vector<std::string> stops;
-  /// Special tokens that belong to the text, as they are spelled here, where others are left out.
+  /// Special tokens that appear in the text, with their spelling there; all others are left out.
   std::vector<std::pair<int32_t, std::string>> spoken = {};
   int64_t num_likeliest = 0;                    // tokens told beside each drawn one
   int adapter = kNoAdapter;                     // of those the executor has beside the model
@@ -47,7 +47,7 @@ struct Sample {
   std::string stop;                // the stop string, if that was the reason
   double sum_log_probability = 0;  // of the generated tokens under the model (temperature 1, no filters)
   int64_t num_preemptions = 0;
-  int64_t reused_tokens = 0;      // of the prompt, that had keys when the sample began to run
+  int64_t reused_tokens = 0;      // tokens of the prompt that had keys when the sample began to run
   double first_token_s = 0;       // from submit to the first token; 0: there was none
   std::exception_ptr error = {};  // of a failed one
 };

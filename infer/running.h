@@ -41,7 +41,7 @@ struct DrawnToken {
 /// ends. `scratch` holds a penalized row. Errors: NotFinite; usage, where no token may follow (ConstrainedText). The
 /// sample is as before.
 DrawnToken advance(Running&, std::span<float> logits, int64_t context, std::vector<float>& scratch, std::string& text);
-/// Adds to `text` what was held back; of a sample that ends without advance having said so.
+/// Adds to `text` what was held back, for a sample that was ended from outside and not by `advance`.
 void flush_text(Running&, std::string& text);
 
 }  // namespace tern

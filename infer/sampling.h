@@ -46,8 +46,8 @@ int32_t sample_token(const SamplingOptions&, std::span<const int32_t> history, i
 /// The `count` likeliest tokens with log_probability of each, likeliest first, the lowest id first among equals.
 std::vector<std::pair<int32_t, double>> likeliest(std::span<const float> logits, int64_t count);
 
-/// log softmax(logits)[token], as the loss's kernel has it in f32: within 1e-6 of the sum in doubles, or of its size
-/// where that is more.
+/// log softmax(logits)[token], as the loss's kernel computes it in f32: within 1e-6 of the result in doubles, relative to it
+/// where it is above 1.
 double log_probability(std::span<const float> logits, int32_t token);
 
 }  // namespace tern

@@ -1,7 +1,7 @@
 #pragma once
 // Which tokens run in the next iteration: requests join and leave between iterations; one token budget, prefill and
-// decode not distinguished; out of KV pages, preempt from the tail (drop and recompute). Source: methods/inference
-// §1.1; Yu et al. 2022 "Orca" (recalled). It knows no model: it runs against a real or a simulated executor.
+// decode not distinguished. When KV pages run out, the sequence that came last is preempted (dropped and recomputed).
+// Source: Yu et al. 2022 "Orca" (recalled). It knows no model: it runs against a real or a simulated executor.
 
 #include <cstdint>
 #include <deque>
@@ -61,8 +61,8 @@ struct SchedulerLimits {
 class Scheduler {
  public:
   /// `reclaim` is asked for pages before a sequence is preempted or kept waiting for want of them: it frees some pages
-  /// that belong to no running sequence, or returns false. With `cache`, what begins with tokens whose pages
-  /// are kept there starts from them; it must outlive the scheduler.
+  /// that belong to no running sequence, or returns false. With `cache`, a sequence whose first tokens
+  /// have pages there starts from those pages; the cache must outlive the scheduler.
   Scheduler(KvPool& pool, SchedulerLimits limits, std::function<bool()> reclaim = {}, PrefixCache* cache = nullptr)
       : pool_(pool), limits_(limits), reclaim_(std::move(reclaim)), cache_(cache) {}
   /// Lines up a sequence that may grow to max_tokens. Its id is its own among those not finished; it must live until it
@@ -70,7 +70,7 @@ class Scheduler {
   void submit(Sequence&, int64_t max_tokens);
   /// The next batch; empty only when nothing is left. Pages are reserved; the caller runs it, then calls `computed`.
   Batch step();
-  /// The batch ran: its tokens have keys now. Of guesses the caller says so, where it takes them (KvPages::length).
+  /// The batch ran: its tokens have keys now. For accepted guesses the caller sets KvPages::length itself.
   void computed(const Batch&);
   /// Frees the pages and forgets the sequence.
   void finish(Sequence&);

@@ -12,7 +12,7 @@ class StopFilter {
   explicit StopFilter(std::vector<std::string> stops);
   /// Text that can no longer be part of a stop string. Once a stop string is complete, the text before it is the last.
   std::string push(std::string_view text);
-  /// The end came without a stop: what was held back.
+  /// At an end without a stop string: the text that was held back.
   std::string finish();
   bool stopped() const { return !matched_.empty(); }
   const std::string& matched() const { return matched_; }  // the stop string that ended it

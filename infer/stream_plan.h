@@ -1,6 +1,6 @@
 #pragma once
-// A model larger than its memory: which of its weights stay and which are read for every pass, what that takes, how long a
-// token should take, and the bound that nothing beats.
+// A model larger than memory: which of its weights stay and which are read for every pass, the bytes that this takes, the
+// predicted time of a token, and a lower bound of it.
 
 #include <cstdint>
 #include <optional>
@@ -18,13 +18,13 @@ struct StreamPlan {
   std::vector<bool> stays;  // each band of a pass
   RingSettings ring;
   InferenceFit fit;
-  int64_t pass_bytes = 0;      // of all matrices as the files hold them: what a token touches,
-  int64_t streamed_bytes = 0;  // what is read of them for each pass, without what lies beside it in its blocks
-  int64_t kept_bytes = 0;      // what the rest takes in memory
+  int64_t pass_bytes = 0;      // of all matrices as the files hold them: what a pass uses
+  int64_t streamed_bytes = 0;  // of those, read for each pass, without the other bytes of the disk's blocks
+  int64_t kept_bytes = 0;      // memory of the matrices that stay
 };
 
 /// Keeps as many bands as fit within `budget` beside everything else that inference holds. Exact up to a band.
-/// Errors  does_not_fit, naming the least that would do: not even with nothing kept; what cannot stream is too large.
+/// Errors  does_not_fit, naming the least memory that would do: even with nothing kept, what cannot stream is too large.
 StreamPlan plan_stream(const ModelDescription&, const InferenceNeeds&, const MemoryBudget&, const RingSettings& = {},
                        const BandSizes& = {});
 

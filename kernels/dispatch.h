@@ -10,7 +10,7 @@
 
 namespace tern {
 
-enum class Isa { portable, avx2, avx512, avx512_bf16, amx_bf16 };  // in order of preference: the last that runs
+enum class Isa { portable, avx2, avx512, avx512_bf16, amx_bf16 };  // the last one that runs here is preferred
 
 struct IsaStatus {
   Isa isa;
@@ -29,16 +29,16 @@ Isa chosen_isa();
 std::vector<IsaStatus> isa_report();
 /// The sets tested so far: the one in use, and unless TERN_ISA named it, all better ones.
 std::vector<IsaStatus> examined_isas();
-/// What a person should hear who gets `in_use`: each better set that the processor has and that cannot be used, one
-/// sentence each. Empty: nothing was fallen back from.
+/// What to tell a person whose kernels run on `in_use`: one sentence for each better set that the processor has and that
+/// cannot be used. Empty: there is none.
 std::vector<std::string> describe_fallbacks(const std::vector<IsaStatus>&, Isa in_use);
 /// The sets that may run here, portable first: tests run each in turn.
 std::vector<Isa> available_isas();
 /// Switches the set for what follows. For tests; not while kernels run.
 void force_isa(Isa);
 
-/// The two steps of the choice, apart so that tests can fail them: what one set's kernels are worth here, and of all
-/// sets (in order of preference) the one named `wanted` or, if that is empty, the last that runs.
+/// The two steps of the choice, apart so that tests can make either fail. examine_isa: whether one set's kernels run here
+/// and agree with the twins. choose_isa: the set named `wanted` or, if that is empty, the last that runs.
 struct IsaKernels;
 IsaStatus examine_isa(Isa, const IsaKernels&);
 Isa choose_isa(std::span<const IsaStatus>, std::string_view wanted);

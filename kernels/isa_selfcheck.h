@@ -26,8 +26,8 @@ struct IsaKernels {
 IsaKernels kernels_of(Isa);
 
 /// Empty if the kernels agree with the twins, else what differed first. They run in a copy of this process
-/// (trial_process.h), so an instruction that is missing, or one that the system forbids, is an answer too. `always_there`:
-/// none of theirs can be; where no copy can be made, this thread compares them.
+/// (trial_process.h), so an instruction that is missing, or that the system forbids, is found too. `always_there`: the set
+/// is one that every processor has; so where no copy can be made, this process compares the kernels itself.
 std::string self_test(const IsaKernels&, bool always_there = false);
 
 /// One set's part in a test of several.
@@ -35,7 +35,7 @@ struct IsaTest {
   IsaKernels kernels;
   bool always_there = false;
 };
-/// self_test of each, all in one copy of this process; only where that copy does not live to the end, in one copy each.
+/// self_test of each, all in one copy of this process; if that copy does not live to the end, each in a copy of its own.
 std::vector<std::string> self_tests(std::span<const IsaTest>);
 
 }  // namespace tern

@@ -33,8 +33,8 @@ std::string peft_weights_file(const std::string& dir);
 /// Fills the branches of `weights`, made here where they have no tensors. Errors  bad_file naming file and tensor: one that
 /// is missing, of another shape or type, that holds NaN or infinity, or that no branch claims.
 void load_adapters(const ModelSpec&, const std::string& dir, DType, ModelWeights& weights, Arena&);
-/// The same beside weights that have others': its branches become those of adapter `number`. `adapted`: the model with this
-/// adapter. Errors: as above.
+/// The same for weights that may already have other adapters: its branches become those of adapter `number`. `adapted`: the
+/// model with this adapter. Errors: as above.
 void load_adapter_beside(const ModelSpec& adapted, const std::string& dir, DType, int number, ModelWeights& weights,
                          Arena&);
 /// Writes both files; `weights` may hold the branches alone. Errors: those of write_safetensors.

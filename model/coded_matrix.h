@@ -1,5 +1,5 @@
 #pragma once
-// A layer's matrix in codes, between who chooses them and who writes them.
+// A layer's matrix in codes, as the code that chooses them hands it to the code that writes them.
 
 #include <cstddef>
 #include <cstdint>
@@ -22,11 +22,11 @@ struct TablePart {
 };
 std::vector<TablePart> table_parts(const ParameterInfo&);
 
-/// Whether somebody may choose the codes of a parameter: matrices of the layers, but not those that choose experts.
+/// Whether a parameter may be coded: matrices of the layers, but not routers, which choose experts.
 bool has_codes(const ModelSpec&, const ParameterInfo&);
 /// The table of tokens, or the head's own.
 bool is_token_table(const ModelSpec&, const ParameterInfo&);
-/// Its codes of a type whose blocks its rows fill. What is returned lasts until the next question.
+/// A parameter's codes of a type whose blocks its rows fill. The result is valid until the next call.
 using CodeMatrix = std::function<const CodedMatrix&(const ParameterInfo&, WeightType)>;
 
 }  // namespace tern

@@ -1,8 +1,8 @@
 #pragma once
 // Matrices as tern's own directories code them (docs/coded-directories.md): beside other tensors of model.safetensors
-//   NAME.TYPE      U8 (rows, bytes of a row): what NAME is the tensor of, its rows as blocks of TYPE ("u4", "q8_0", "lc3")
+//   NAME.TYPE      U8 (rows, bytes of a row): the rows of tensor NAME as blocks of TYPE ("u4", "q8_0", "lc3")
 //   NAME.levels    I8 (kCodeTables, levels): of types with learned tables
-// A row is an output: what other directories hold transposed (GPT-2) is not, here.
+// A row is an output: matrices that other directories hold transposed (GPT-2) are not transposed here.
 
 #include <cstddef>
 #include <optional>

@@ -173,6 +173,7 @@ static void forward_branch(const MoeSpec& u, const MoeWeights& w, const Tensor& 
 
 // Of a row at expert k: v = df·W_down,  dw_k = v·h (= df·down_k(h), without keeping its result),  dh = w_k·v,
 // da = dh·act'(a),  dn += Σ_k da·W_up + dlogits·W_router + the shared MLP's; the gate's: dg = (df·W_down)·h·g·(1 - g)
+// Longer than a screen: a backward pass that reads straight down.
 static void backward_branch(const MoeSpec& u, const MoeWeights& w, const Tensor& df, MoeSaved& saved, const Tensor& dx,
                             MemoryClass left, const Compute& c) {
   const int64_t T = df.rows(), R = T * u.top_k;

@@ -36,20 +36,20 @@ struct FileBands {
   std::vector<std::string> paths;
   std::vector<FileMatrix> matrices;  // in the order of a pass
   FileBand table;                    // of tokens: one band; no rows where it does not lie in the file as it is read
-  std::string unused;  // the matrix that no pass reads, and nobody loads: the head of a model that makes vectors
+  std::string unused;  // a matrix that no pass reads and that is not loaded: the head, where the model makes vectors
 };
 
 struct BandSizes {
   int64_t most = int64_t{2} << 20;  // of a band, if 64 rows, or those of a head, are not more
   int64_t least = 64 << 10;         // of a matrix that may stream
 };
-/// Of the matrices that a pass reads once and whole: those whose rows lie in the files one behind the other. Not: what the
-/// file holds transposed or with other rows between (GPT-2, GPT-NeoX), experts, of which a pass reads some, and what is
-/// small. Errors of the files that loading names are not looked for here.
+/// The matrices that a pass reads once and whole and whose rows lie in the files one behind the other. Left out: those that
+/// the file holds transposed or with other rows between (GPT-2, GPT-NeoX), experts, of which a pass reads only some, and
+/// small ones. Errors in the files that only loading finds are not looked for here.
 /// Errors  bad_file: those of the files' headers.
 FileBands file_bands(const ModelSpec&, const std::string& model_dir, DType, const BandSizes& = {});
 
-/// Of passes that end before the head: takes its matrix out, if it is there.
+/// For passes that end before the head: takes the head's matrix out, if it is there.
 void leave_head_out(FileBands&);
 
 /// What a band takes where it stays: packed for the exact kernels, or as the file codes it where that is less.
@@ -59,7 +59,7 @@ std::vector<PassExtent> pass_extents(const FileBands&, DType);
 /// The largest number of rows of bands that a product takes at a time beside others of the same matrix: its columns of y
 /// stand in workspace first.
 int64_t widest_part(const FileBands&, const std::vector<bool>& stays);
-/// What `stays` leaves in memory, by the parameter's name; the table of tokens, which stays in its file, with nothing.
+/// Bytes that `stays` leaves in memory, by the parameter's name; 0 for the table of tokens, which stays in its file, and for `unused`.
 CodedBytes bytes_in_memory(const FileBands&, const std::vector<bool>& stays, DType);
 
 /// What load_weights_to_infer is not to load.
@@ -69,7 +69,7 @@ struct GivenWeights {
   bool has_tokens() const { return tokens.rows.files != nullptr; }
 };
 ModelWeights load_weights_to_infer(const ModelSpec&, const std::string& model_dir, DType, Arena&, GivenWeights);
-/// The last step of it: what has two names gets one storage, and what is given its place.
+/// The last step of load_weights_to_infer: weights with two names share one storage, and given weights take their place.
 void put_given(const ModelSpec&, GivenWeights, ModelWeights&);
 /// Whether `given` stands in for the parameter at `t` of `weights`, so that nobody loads it. A table of tokens then gets no
 /// rows: an empty tensor, which tells the type to compute in.
@@ -81,8 +81,8 @@ struct StreamedModel {
   Tensor slots;
   std::unique_ptr<ExtentRing> ring;  // null: everything stays
   ModelWeights weights;
-  int64_t filled_bytes = 0;  // read for what stays,
-  double fill_s = 0;         // in this time
+  int64_t filled_bytes = 0;  // bytes read at loading, for what stays
+  double fill_s = 0;         // seconds that this took
 };
 /// `stays` of each band of `bands`, which are those of the same model and type. Memory: MemoryClass::weights what stays,
 /// staging the ring's slots. Bits: those of load_weights_to_infer.

@@ -23,14 +23,14 @@ class Io;
 ///         no parameter; usage: a family that GGUF has no names for.
 /// elsewhere: units whose parameters are not read (allocate_weights).
 ModelWeights load_gguf_weights(const ModelSpec&, const Gguf&, DType, Arena&, const std::vector<bool>& elsewhere = {});
-/// One of them, into a tensor of its shape.
+/// Reads one parameter into a tensor of its shape.
 void read_gguf_parameter(const ModelSpec&, const Gguf&, const ParameterInfo&, const Tensor&);
 /// The matrices of the file that stay coded for a computation in `dtype`, by the parameter's name, with their bytes: those
 /// that are shorter than rows of `dtype`, where the kernels multiply coded rows (multiplies_coded). Reads the header alone.
 CodedBytes gguf_coded_bytes(const ModelSpec&, const Gguf&, DType);
 /// For a program that only infers: those matrices as they lie in the file (one storage of a tied table and its head),
 /// everything else as load_gguf_weights has it, then packed. The same bits as load_gguf_weights.
-/// in_integers: matrices whose types have_code_groups multiply in integers (CodedWeight). Errors  bad_file: there is none.
+/// in_integers: matrices whose types have code groups are multiplied in integers (CodedWeight). Errors  bad_file: there are none.
 /// Memory  what gguf_coded_bytes says for the coded ones: the file's pages, which the tensors keep mapped.
 /// Hazard  the file must not shrink while the weights are in use.
 ModelWeights load_gguf_as_coded(const ModelSpec&, std::shared_ptr<const Gguf>, DType, Arena&, bool in_integers = false);
@@ -53,15 +53,15 @@ struct GgufTypes {
   WeightType matrices;  // of the layers
   WeightType tables;    // of the tokens: the embedding and the head
 };
-/// A parameter's numbers, dense rows of any element type. Asked for a parameter once for each of its fragments.
+/// A parameter's numbers, dense rows of any element type. Called for a parameter once for each of its fragments.
 using ReadParameter = std::function<Tensor(const ParameterInfo&)>;
-/// All rows of a layer's matrix as blocks of a type, by somebody who chooses the codes. Asked for a parameter once for each
+/// All rows of a layer's matrix as blocks of a type, with codes that the caller chose. Called for a parameter once for each
 /// of its fragments, in the order of parameters(spec).
 using CodeParameter = std::function<std::span<const std::byte>(const ParameterInfo&, WeightType)>;
 /// Of weights that are there.
 ReadParameter parameters_of(const ModelSpec&, const ModelWeights&);
 /// Writes `metadata` (by add_gguf_config, add_gguf_vocabulary), the file's type, and the weights to one file.
-/// With `code` the layers' matrices are what that gives; else, and everything else, rounded.
+/// With `code` the layers' matrices are what it gives; all other tensors, and without `code` all tensors, are rounded.
 /// Memory  what `read` and `code` keep, and one row.
 /// Errors  usage: a family that GGUF has no names for; those of write_gguf.
 GgufSaved save_gguf(const ModelSpec&, const HfConfig&, const ReadParameter& read, const GgufTypes&,

@@ -22,11 +22,11 @@ namespace tern {
 ScratchBytes scratch_bytes(Multiply, DType);
 /// What compute threads keep beside it (kernels/cpu/thread_scratch.h) of one kind of product of up to m rows.
 ThreadBytes thread_bytes(Multiply, DType, ProductKind, int64_t m, int64_t n, int64_t k);
-/// What a library takes and gives back during one of those products, all threads together.
+/// Bytes that a library takes and gives back during one of those products, all threads together.
 int64_t library_bytes(Multiply, DType, ProductKind, int64_t m, int64_t n, int64_t k);
 
-/// What linear_forward needs for `rows` rows beside its operands, by the form of the weight; made once where many calls
-/// share it (the head's tiles).
+/// The scratch that linear_forward needs for `rows` rows, by the form of the weight. Made once where many calls share it
+/// (the head's tiles).
 int64_t forward_scratch_bytes(const Linear&, int64_t rows, DType, Multiply);
 Tensor forward_scratch(const Linear&, int64_t rows, DType, const Compute&);
 /// The linear as products read it: itself, or with the rows of a coded weight decoded as workspace, where the multiplier does not

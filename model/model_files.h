@@ -15,8 +15,8 @@ class Io;
 
 /// Bytes of matrices that stay coded, by the parameter's name.
 using CodedBytes = std::map<std::string, int64_t>;
-/// Those of WeightsIn::coded_file; empty for files that have none, and where the kernels take none in `dtype`. Reads
-/// headers alone. Errors: bad_file: files that cannot be read.
+/// The matrices that WeightsIn::coded_file leaves coded; empty for files that have none, and where the kernels take none in
+/// `dtype`. Reads headers alone. Errors: bad_file: files that cannot be read.
 CodedBytes coded_bytes(const ModelSpec&, const std::string& model_dir, DType);
 /// Whether these files may hold such matrices: a GGUF file, or a directory with coded tensors (model/coded_tensors.h).
 bool holds_coded(const ModelSpec&, const std::string& model_dir);
@@ -37,17 +37,17 @@ enum class WeightsIn : uint8_t {
   coded_file,  // coded matrices stay as their file has them (coded_bytes), mapped: the same bits in a fraction of the
                // memory; other files as mapped_file
   coded_int8,  // coded_file, and every matrix whose types are integers times scales (kernels/cpu/code_groups.h) is
-  // multiplied in integers, the tables of tokens' rows being gathered as numbers. Errors: bad_file: there is none
+  // multiplied in integers; rows of the token table are still gathered as numbers. Errors: bad_file: no such matrix
   mapped_file,  // nothing is copied: the pages are the page cache's, shared by all processes that use the file
-  own_memory,   // copied to huge pages: a decoded token, which reads them all, takes less time, measured in
-                // benchmarks/reports/inference_xeon2_2026-11-22.md
+  own_memory,   // copied to huge pages: decoding a token, which reads all weights, then takes less time
+                // (benchmarks/reports/inference_xeon2_2026-11-22.md)
 };
 /// Whether load_weights_to_infer leaves any matrix of these files as it lies, so that WeightsIn has a meaning. Errors:
 /// bad_file: no weights.
 bool reads_in_place(const ModelSpec&, const std::string& model_dir, DType);
 ModelWeights load_weights_to_infer(const ModelSpec&, const std::string& model_dir, DType, Arena&,
                                    WeightsIn = WeightsIn::mapped_file);
-/// What is odd about these files and no error, a sentence each: an index that counts its bytes wrongly. None of files
+/// What is odd about these files but no error, a sentence each: an index that counts its bytes wrongly. Empty for files
 /// that cannot be read: load_weights says why.
 std::vector<std::string> notes_on_weights(const std::string& model_dir);
 /// The matrix and bias of BERT's pooler, which stands beside an encoder's weights. Errors  bad_file: these weights have

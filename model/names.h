@@ -19,7 +19,7 @@ std::string_view base_prefix(const ModelSpec&);
 bool is_harmless_buffer(std::string_view name);
 /// Of ModelSpec::skipped_layers.
 bool is_skipped_layer(const ModelSpec&, std::string_view name);
-/// Tensors beside an encoder: its pooler and the heads it was trained with, which its rows do not need.
+/// Tensors beside an encoder that its forward does not need: its pooler and the heads it was trained with.
 bool is_beside_encoder(const ModelSpec&, std::string_view name);
 
 }  // namespace tern

@@ -18,7 +18,7 @@ class NotFinite : public Error {
 };
 
 /// The first tensor, by name, that holds NaN or infinity, as a sentence for people: "FILE: tensor 'NAME' holds 3 values
-/// that are not finite, the first at 17 of 1,024"; empty: none does. Reads all weights once; what is mapped is let go.
+/// that are not finite, the first at 17 of 1,024"; empty: none does. Reads all weights once, and gives back mapped pages.
 std::string find_not_finite(const Weights&);
 /// Errors: NotFinite with that sentence and the remedy. `path`: a .safetensors file or the index of several; weights of
 /// other kinds are not looked at.

@@ -10,7 +10,7 @@ namespace tern {
 
 class ParameterReader {
  public:
-  /// `model_dir` as load_weights takes it. Errors  bad_file: what is wrong with the files, the first of it, found before a
+  /// `model_dir` as load_weights takes it. Errors  bad_file: the first fault of the files, found before a
   /// number is read.
   ParameterReader(const ModelSpec&, const std::string& model_dir);
   ~ParameterReader();

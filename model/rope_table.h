@@ -13,7 +13,7 @@ struct RopeTable {
   int64_t num_positions = 0;
   std::vector<float> cos, sin;       // (num_positions, rotary_dim/2), attention factor included
   std::vector<double> cos64, sin64;  // the same before rounding, for f64
-  std::vector<RopeTable> local;      // one table more, of layers with a window that turn by their own numbers
+  std::vector<RopeTable> local;      // a second table, where layers with a window have frequencies of their own
 };
 /// How far each pair turns per position, in radians, and the factor on cos and sin.
 struct RopeFrequencies {
@@ -25,7 +25,7 @@ RopeFrequencies rope_frequencies(const RopeSpec&, int64_t declared_context);
 /// Memory: 12·num_positions·rotary_dim bytes; ask for the positions in use, not for all that the model allows.
 /// `declared_context`: the length that dynamic and long forms choose by, fixed for the whole life of a sequence.
 RopeTable rope_table(const RopeSpec&, int64_t num_positions, int64_t declared_context);
-/// All that a model's layers turn by.
+/// The table of a model, with `local` where its layers need it.
 RopeTable rope_table(const ModelSpec&, int64_t num_positions, int64_t declared_context);
 /// Its bytes, which no arena counts.
 int64_t rope_table_bytes(const ModelSpec&, int64_t num_positions);

@@ -10,7 +10,7 @@ namespace tern {
 
 struct CodedSaved {
   int64_t matrix_bytes = 0;  // of rows and tables of coded matrices
-  int64_t num_dense = 0;     // matrices that should be coded and whose rows are no whole blocks: written as numbers
+  int64_t num_dense = 0;     // matrices that were to be coded but whose rows are no whole blocks: written as numbers
 };
 /// Writes config.json and model.safetensors (sharded above max_shard_bytes). The layers' matrices (has_codes) are coded by `code`
 /// as types.matrices, the tables of tokens by it as types.tables, or written in that type if it is dense (f32, f16, bf16); everything else is

@@ -29,8 +29,8 @@ Interval tokens_of(int64_t vocab, int rank, int ranks);
 void take_part(const Holding&, const Tensor& whole, const Tensor& part);
 void put_part(const Holding&, const Tensor& part, const Tensor& whole);
 
-/// Rows of a rank's part from this one on are held by other ranks too: all of a parameter by all of them (0); of stacked queries, keys
-/// and values those of keys and values, where `keys_alike`, by the ranks of the same head; else none.
+/// From row `from` on, a rank's part of a parameter is the same on other ranks: on all (by_all, from 0), or, in stacked queries, keys
+/// and values with `keys_alike`, keys and values on the ranks of the same head. Else `from` is behind the last row.
 struct AlikeRows {
   int64_t from;
   bool by_all;
@@ -39,8 +39,8 @@ AlikeRows alike_rows(const ModelSpec& part, const ParameterInfo&, bool keys_alik
 
 /// The ranks of a group that have the same key/value heads as `rank`, ascending; itself alone where heads are not fewer than ranks.
 std::vector<int> ranks_of_same_keys(const ModelSpec& whole, int rank, int ranks);
-/// After a step's last BACKWARD_WEIGHT: gradients of what several ranks hold alike are summands of rows or heads that each has
-/// seen, and become their sum.
+/// After a step's last BACKWARD_WEIGHT: sums the gradients of what several ranks hold alike, as each rank's counts only the rows or
+/// heads that it has seen.
 void sum_shared_gradients(const ModelSpec& part, ModelWeights& gradients, const TensorRanks&);
 
 }  // namespace tern

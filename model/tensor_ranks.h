@@ -1,8 +1,8 @@
 #pragma once
 // Tensor and sequence parallelism inside a unit: the ranks of a group have parts of its matrices (model/tensor_parts.h), and between
 // units parts of the rows. A product by rows of a matrix (qkv, up) reads all rows, so they come together before it; one by columns
-// (out, down) leaves a summand of all rows on each rank, of which each rank then has the sum of its own. Backward the same, the
-// other way round. Source: Shoeybi et al. 2019, arXiv:1909.08053; rows: Korthikanti et al. 2022, arXiv:2205.05198.
+// (out, down) leaves a summand of all rows on each rank; the summands are added up, and each rank gets the sum of its own rows. The
+// backward does the reverse. Source: Shoeybi et al. 2019, arXiv:1909.08053; rows: Korthikanti et al. 2022, arXiv:2205.05198.
 
 #include "comm/comm.h"
 #include "model/unit.h"
@@ -10,8 +10,8 @@
 
 namespace tern {
 
-/// A group, as its rank sees it. All of it pass through the same units with the same Rows, each with its part of the model
-/// (tensor_part), and call in the same order.
+/// A group, as one of its ranks sees it. All ranks pass through the same units with the same Rows, each with its part of the model
+/// (tensor_part), and call the functions below in the same order.
 struct TensorRanks {
   Comm& comm;
   Interval
@@ -32,7 +32,7 @@ void sum_to_own_rows(const Tensor& summand, const Tensor& own, const Compute&);
 /// bias is whole on each rank; its gradient is a summand, of this rank's rows.
 void columns_forward(const Linear&, const Tensor& x, const Tensor& y, const Compute&);
 void columns_backward_weight(const Linear&, const Tensor& dy, const Tensor& x, const Linear& gradient, const Compute&);
-/// And the input's gradient of one of which each has some rows: dy has all rows, dx is this rank's.
+/// And the input's gradient for a matrix of which each rank has some rows: dy has all rows, dx this rank's.
 void rows_backward_input(const Linear&, const Tensor& dy, const Tensor& dx, const Compute&);
 
 /// head_forward_loss of a group: the vocabulary is shared out. Of each tile of rows the ranks exchange maximum, sum and the

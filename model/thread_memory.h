@@ -1,6 +1,6 @@
 #pragma once
 // What the compute threads keep between calls (kernels/cpu/thread_scratch.h), and what a library takes while they
-// multiply: no tensors, so nothing that an arena counts, but resident, and more of it the more threads there are.
+// multiply. These bytes are no tensors, so no arena counts them, but they are resident and grow with the threads.
 
 #include <cstdint>
 

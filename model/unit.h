@@ -18,7 +18,7 @@ namespace tern {
 /// whichever was measured to be faster (kernels/onednn/fast_matmul.h).
 enum class Multiply : uint8_t { exact, fast };
 
-/// Sees what linears multiply: calibration, and whoever learns from inputs.
+/// Sees the inputs that linears multiply: for calibration and for methods that learn from inputs.
 class InputObserver {
  public:
   virtual ~InputObserver() = default;
@@ -33,7 +33,7 @@ struct Compute {
   Multiply multiply = Multiply::exact;
   InputObserver* observer = nullptr;
   /// Where the rows of each adapter that runs beside others begin, and where the last one's end (Branch::adapter). Rows
-  /// before the first are the base's. Empty: all are, and such branches rest.
+  /// before the first run without an adapter. Empty: all rows do.
   std::span<const int64_t> adapter_rows = {};
   // Training alone: ranks that share out each matrix, and the rows between units. x, y and their gradients are then this rank's rows of
   // the Rows, the ModelSpec is this rank's part.
@@ -47,7 +47,8 @@ struct Rows {
   std::vector<int32_t> positions;       // (T)
   const RopeTable* rope = nullptr;      // nullptr for learned positions; covers every position
   std::span<const int32_t> types = {};  // (T) kinds of segments; empty: all the first
-  /// Without a cache: keys and values are rounded as one of this type would keep them, which gives the bits of its path.
+  /// Without a cache: keys and values are rounded as a cache of this type would keep them, which gives the bits of a run
+  /// with that cache.
   std::optional<KvType> kv = {};
 };
 /// Rows whose sequences start from position 0.
@@ -65,8 +66,8 @@ struct EmbedSaved {
 /// leaves the members that begin with `d`, and an MLP's hidden rows, for backward_weight. The normed rows and the
 /// activation are made again instead of kept.
 struct LatentSaved {
-  Tensor query_TR, query_rstd, kv_TR, kv_rstd;      // narrow rows before their norms; those of keys and values with
-  Tensor dquery_TR, dkv_TR, dquery_norm, dkv_norm;  // the turned key
+  Tensor query_TR, query_rstd, kv_TR, kv_rstd;      // narrow rows before their norms; kv_TR also holds the
+  Tensor dquery_TR, dkv_TR, dquery_norm, dkv_norm;  // turned key
 };
 struct AttentionSaved {
   Tensor x_TD, mean_T, rstd_T, qkv_TC, context_TE, lse_TH;

@@ -8,8 +8,8 @@
 
 namespace tern {
 
-/// Numbers in f32, decoded where files code them. The unit that was asked for last stays until another is asked for; one at a
-/// time may be held.
+/// Numbers in f32, decoded where files code them. The last acquired unit stays until another is acquired; only one may be
+/// held at a time.
 class UnitReader final : public WeightLender {
  public:
   /// `model_dir` as load_weights takes it. Arguments outlive it. Errors: those of ParameterReader.

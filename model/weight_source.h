@@ -1,7 +1,7 @@
 #pragma once
-// Where the units' weights come from. A pass holds a lease on one unit's weights while it runs, so that weights that are
-// gathered from other ranks or read from a disk need to be there for that long only. Resident weights are a source that
-// does nothing.
+// Where the units' weights come from. A pass holds a lease on one unit's weights while it runs the unit, so that weights that
+// are gathered from other ranks or read from a disk need memory for that time only. For resident weights acquire and
+// release do nothing.
 
 #include <utility>
 

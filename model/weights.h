@@ -23,7 +23,7 @@ struct NormWeights {
 };  // bias only for layer norm
 /// A table that stays in its file, its rows as `type` codes them.
 struct FileTable {
-  RowTable rows;  // of no files: there is none
+  RowTable rows;  // its files null: there is no such table
   WeightType type{};
 };
 struct EmbedWeights {
@@ -107,14 +107,14 @@ std::vector<ParameterInfo> parameters(const ModelSpec&);
 void for_each_trained(const ModelSpec&, ModelWeights& weights,
                       const std::function<void(const ParameterInfo&, Tensor&)>& visit);
 std::vector<ParameterInfo> trained_parameters(const ModelSpec&);
-/// The branches' part of it.
+/// The branches alone.
 void for_each_adapter(const ModelSpec&, ModelWeights& weights,
                       const std::function<void(const ParameterInfo&, Tensor&)>& visit);
 /// Calls `visit` for every tensor that is no parameter but belongs to the model: read, written, kept in checkpoints,
 /// never trained. f32, or f64 of an f64 model.
 void for_each_fixed(const ModelSpec&, ModelWeights& weights,
                     const std::function<void(const ParameterInfo&, Tensor&)>& visit);
-/// The linears of the visit above, each with what describes its weight; a tied projection comes last.
+/// The linears of for_each_parameter, each with the info of its weight; a tied projection comes last.
 void for_each_linear(const ModelSpec&, ModelWeights& weights,
                      const std::function<void(const ParameterInfo& weight, Linear&)>& visit);
 /// The tensors of `weights` in the order of parameters(spec), and in that of trained_parameters(spec).
@@ -123,21 +123,22 @@ std::vector<Tensor*> trained_tensors(const ModelSpec&, ModelWeights& weights);
 
 /// Sizes of the linears set, no tensors.
 ModelWeights empty_weights(const ModelSpec&);
-/// Makes one storage of what has two names: a tied projection, a norm of two branches. For weights that were not made
-/// by allocate_weights.
+/// Makes tensors with two names share one storage: a tied projection, a norm of two branches. For weights that were not
+/// made by allocate_weights.
 void share_storage(const ModelSpec&, ModelWeights&);
 /// Uninitialised weights of every parameter and adapter, sharing storage as above; of MemoryClass::weights also what is
-/// fixed. elsewhere: units (one entry each, or none at all) that another rank has: their parameters stay empty tensors; a tied
-/// head's table is there where the head is.
+/// fixed. `elsewhere` (an entry per unit, or none): units that another rank has. Their parameters stay empty tensors; a tied
+/// head's table is allocated where the head is.
 ModelWeights allocate_weights(const ModelSpec&, DType, MemoryClass, Arena&, const std::vector<bool>& elsewhere = {});
 /// Zero gradients of what is trained, for weights of `dtype`; a frozen unit's own parameters have none. f32, or f64 of
-/// an f64 model; storage is shared as in the weights, but a tied projection has a gradient of its own beside the embedding table's (V·D elements more). Either unit adds to its own
-/// in the order of micro-batches, so no schedule changes their bits. MemoryClass::gradients.
-/// without: of these units (one entry each, or none at all) nothing is allocated but a tied projection's own; elsewhere: of
-/// these nothing at all.
+/// an f64 model; storage is shared as in the weights, but a tied projection has a gradient of its own beside the embedding
+/// table's (V·D elements more). Each of the two units adds to its own gradient in the order of micro-batches, so no schedule
+/// changes their bits. MemoryClass::gradients.
+/// `without` (an entry per unit, or none): of these units only a tied projection's gradient is allocated; `elsewhere`: of
+/// these nothing.
 ModelWeights allocate_gradients(const ModelSpec&, DType dtype, Arena&, const std::vector<bool>& without = {},
                                 const std::vector<bool>& elsewhere = {});
-/// Makes one storage of a norm of two branches, for tensors that were set one by one.
+/// Makes a norm of two branches share one storage again, after its tensors were set one by one.
 void share_norms(const ModelSpec&, ModelWeights&);
 /// Of a tied model: embed.tokens += head.projection, and head.projection = 0. After the last BACKWARD_WEIGHT of a step
 /// embed.tokens then holds the table's whole gradient. Of other models: nothing.

@@ -22,7 +22,8 @@ std::string weights_file(const std::string& model_dir);
 std::optional<TensorView> find_parameter(const ModelSpec&, const Weights&, const std::string& name);
 /// The shape in the file of a fragment of `info`.
 std::vector<int64_t> fragment_shape(const ParameterInfo& info, const Fragment&);
-/// The fragments of `info` that name one tensor of the file, tensor by tensor; and ours of each row of such a tensor.
+/// fragments_by_tensor: the fragments of `info`, grouped by the tensor of the file that they name. rows_of_file: for each row
+/// of such a tensor the row of ours.
 std::vector<std::vector<Fragment>> fragments_by_tensor(const ParameterInfo& info);
 std::vector<int64_t> rows_of_file(std::span<const Fragment> fragments);
 /// The fragment's rows of `width` from the file's tensor, in any of the types that weights have. Errors  bad_file naming `path`

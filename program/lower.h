@@ -35,10 +35,10 @@ namespace tern {
 ///           or kept there is none. A tied table's two gradients are joined before it, by a REDUCE at each group's end.
 /// Sizes     spec/unit_cost.h's to the byte, from the placement's query; a message is the boundary tensor; a collective
 ///           names its axis and the bytes of the whole tensor. Costs of the step's end, per element, in words of 4 bytes
-///           (8 of an f64 model): REDUCE of a tied table 1 flop and 4 words, NORM 2 flops and 1 word; what NORM says to the others is the
-///           refusal , under tensor parallelism a double of each rank, and, of parameters that are shared out, a double for each block of kUpdateBlock elements (and its sums
-///           over the model); UPDATE of a rule that sums over parameters says those sums of each block; UPDATE as
-///           spec/update_rule.h's update_cost, from ZeRO 1 on a replica's share of it; MERGE 1 flop and 3 words for each
+///           (8 of an f64 model): REDUCE of a tied table 1 flop and 4 words, NORM 2 flops and 1 word. NORM tells the other ranks
+///           whether it refuses; under tensor parallelism a double of each rank; of parameters that are shared out a double for each block of
+///           kUpdateBlock elements, and the rule's sums over the model. UPDATE of a rule that sums over a parameter tells those sums of each
+///           block; it costs spec/update_rule.h's update_cost, from ZeRO 1 on a replica's share of it; MERGE 1 flop and 3 words for each
 ///           sum that it adds, 3 words to keep one.
 /// One device  with ZeRO of any kind is plain: nothing is gathered or reduced.
 /// Errors    usage: a schedule whose order follows the times, of a plan that does not say its stages' times. TERN_CHECK: stages that do not follow

@@ -11,7 +11,7 @@ namespace tern {
 /// spare_bytes at most. In the last micro-batch the further units stay where they are, so that no gradient
 /// synchronisation starts later.
 /// The simulated makespan never rises.
-/// Source  Lai et al. 2023, Merak, arXiv:2206.04959 (recalled; the rule from our method sheets, bytes and proof ours).
+/// Source  Lai et al. 2023, Merak, arXiv:2206.04959 (recalled; bytes and proof ours).
 Program recompute_early(const Program&, int64_t spare_bytes);
 
 }  // namespace tern

@@ -1,7 +1,7 @@
 #pragma once
 // Pipelines at the grain of stages: the order of operations on each device, and their times on a virtual clock with
-// contended links. The search's objective is run_pipeline's makespan (methods: least simulated makespan), the
-// generators lower the same order to instructions.
+// contended links. The search's objective is run_pipeline's makespan; the generators
+// lower the same order to instructions.
 //
 // Stage time  of virtual stage s: forward f, backward b (with the recomputation before it), weight gradient w; where a
 //             schedule does not split the backward, one operation takes b + w.
@@ -52,7 +52,7 @@ int device_of(const PipelineShape&, int stage);
 /// Errors: usage, for a shape the schedule has no order for (interleaved wants num_micro a multiple of num_devices; the
 /// V shapes two chunks), naming the rule.
 /// Source  GPipe; 1F1B and interleaved: Narayanan et al. 2021, arXiv:2104.04473; zero bubble: Qi et al. 2024,
-/// arXiv:2401.10241; V-Half: Qi et al. 2024, arXiv:2405.15362 (papers recalled, rules from our method sheets).
+/// arXiv:2401.10241; V-Half: Qi et al. 2024, arXiv:2405.15362 (recalled).
 PipelineOrder pipeline_order(const PipelineShape&, const PipelineTimes&);
 
 struct PipelineRun {

@@ -13,7 +13,7 @@ namespace tern {
 /// whole work, and the cycles that a limited number of micro-batches in flight forces on neighbouring stages; equal in
 /// most cases (figures in the README). Others: the busiest device with its unavoidable lead-in and lead-out.
 /// Units   ps. Time: O(P²) for P stages, whatever the number of micro-batches.
-/// Source  the bound of methods §4.0 is the case of two families without cycles; the rest is ours.
+/// Source  ours.
 int64_t pipeline_lower_bound(const PipelineShape&, const PipelineTimes&);
 
 /// Micro-batches in flight that a stage of 1F1B, its deep form, GPipe or zero bubble can hold at most: between a

@@ -88,7 +88,7 @@ TEST(PipelineBound, OfLessIsABoundOfMore) {
   }
 }
 
-// The bound of the method sheet, two families of paths, is one of ours: never tighter.
+// The bound of two families of paths is one of ours: never tighter.
 TEST(PipelineBound, IsAtLeastTheOneWithoutCycles) {
   Draw draw{std::mt19937_64{78}};
   int tighter = 0;

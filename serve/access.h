@@ -9,13 +9,13 @@ namespace tern {
 
 struct AccessRules {
   std::vector<std::string> keys;     // empty: everybody may
-  std::vector<std::string> hosts;    // names beside addresses and localhost that a request may call the server by
+  std::vector<std::string> hosts;    // names for the server in a request's Host, beside addresses and localhost
   std::vector<std::string> origins;  // "https://chat.example.org", or "*": pages whose scripts may ask
 };
 
 /// Whether both are the same, in a time that depends on the length of `given` alone.
 bool equal_in_constant_time(std::string_view given, std::string_view secret);
-/// "Bearer KEY" of the header Authorization. Every key is compared, whichever fits.
+/// "Bearer KEY" of the header Authorization. All keys are compared, even after one fits.
 bool key_is_known(const AccessRules&, std::string_view authorization);
 /// The header Host, with or without a port: an address, localhost or a name of the rules. A page of another site that has
 /// its own name point here (DNS rebinding) carries that name.

@@ -13,8 +13,8 @@
 
 namespace tern {
 
-/// What the answer takes until its client has it: tokens, their log-probabilities, and all of it as JSON. Reckoned by
-/// max_tokens and the length of usual tokens. A stream is held piece by piece: 0.
+/// Bytes that the answer takes until its client has it: tokens, their log-probabilities, and the JSON. Estimated from
+/// max_tokens and the length of usual tokens. 0 for a stream, which is sent piece by piece.
 int64_t answer_bytes(const Asked&);
 
 class Answer {
@@ -26,7 +26,7 @@ class Answer {
   /// empty. Of a whole answer always empty.
   std::string take(size_t prompt, const Event&);
   bool complete() const { return open_ == 0; }
-  /// Of a stream that is complete: what was used, if it was asked for, and [DONE].
+  /// The end of a complete stream: the usage, if it was asked for, and [DONE].
   std::string stream_end() const;
   std::string whole() const;
 
@@ -68,7 +68,7 @@ class Answer {
   int64_t prompt_tokens_ = 0, completion_tokens_ = 0, cached_tokens_ = 0;
 };
 
-/// The text that a token adds in the middle of a text: of SentencePiece's pieces with the blank in front.
+/// The text that a token adds in the middle of a text: SentencePiece's pieces keep the blank in front.
 std::string token_text(const Tokenizer&, int32_t id);
 
 /// The reply to /v1/embeddings. `vectors` in the order of the texts.

@@ -1,6 +1,6 @@
 #pragma once
 // The one thread that computes: it drives an engine (and an embedder) with what other threads hand in, and hands out what
-// became certain. Nothing of the engine is touched by another thread.
+// became certain. No other thread touches the engine.
 
 #include <atomic>
 #include <condition_variable>
@@ -18,7 +18,7 @@
 
 namespace tern {
 
-/// Of a ticket: an event of its request, a vector, or an error that ended all of it.
+/// What happened to a ticket: an event of its request, a vector, or an error that ended the whole request.
 struct LoopEvent {
   uint64_t ticket = 0;
   std::variant<Event, EmbeddingEvent, std::exception_ptr> what;
@@ -47,7 +47,7 @@ class EngineLoop {
   /// Event::finished for each sample, a vector, or an error.
   void submit(uint64_t ticket, Request);
   void embed(uint64_t ticket, std::vector<int32_t> tokens);
-  /// No event of it need be expected any more, though some may still come. Nothing, if it has ended.
+  /// Cancels the ticket: events of it may still come, but none is certain to. Does nothing if it has ended.
   void cancel(uint64_t ticket);
 
   /// Runs steps until `go_on` says no; it is asked between steps, and ten times a second while there is nothing to do.

@@ -24,7 +24,7 @@ class Fields {
   std::optional<std::string> text(std::string_view name);
   /// Null: not there.
   const Json* value(std::string_view name);
-  /// Taken and not followed: what changes no answer. Which these are stands in docs/serve.md.
+  /// Accepts a field that has no effect, as it changes no answer. docs/serve.md lists these fields.
   void ignore(std::string_view name) { known_.push_back(name); }
   /// Errors: 400, if the field is there: `why` follows "NAME is not supported: ".
   void refuse(std::string_view name, std::string_view why);

@@ -28,7 +28,7 @@ struct HttpReply {
 class Exchange {
  public:
   virtual ~Exchange() = default;
-  /// The whole answer. Once, and no stream then.
+  /// Sends the whole answer: at most once, and not beside a stream.
   virtual void reply(HttpReply) = 0;
   /// The head of a stream; `send` and `end` follow.
   virtual void begin_stream(std::vector<std::pair<std::string, std::string>> headers) = 0;
@@ -51,7 +51,7 @@ struct HttpHandlers {
   /// Asked when the head of a request is there (its body is empty then). A reply refuses it: the body is not read.
   std::function<std::optional<HttpReply>(const HttpRequest&)> refuse;
   std::function<void(HttpRequest, std::shared_ptr<Exchange>)> handle;
-  /// An answer of this layer's own: a head too large, a body too large, no HTTP at all.
+  /// This layer's own answer to a head or a body that is too large, and to what is not HTTP.
   std::function<HttpReply(int status, std::string_view message)> fault;
 };
 
@@ -66,8 +66,8 @@ class HttpServer {
   void run();
   /// From any thread: runs `task` on the thread of `run`.
   void post(std::function<void()> task);
-  /// From any thread: ends after answers that are complete are written, or after `grace_s`. Until then what is written goes on as
-  /// long as the client takes it.
+  /// From any thread: ends after answers that are complete are written, or after `grace_s`. Until then answers are
+  /// written as long as their clients read.
   void stop(double grace_s);
   /// Of the I/O thread.
   int64_t num_connections() const;

@@ -17,7 +17,7 @@ class Tokenizer;    // formats/tokenizer/tokenizer.h
 
 struct ServedModel {
   std::string name;
-  std::vector<std::string> adapters;  // further names, each of the model with one (Request::adapter, the place here)
+  std::vector<std::string> adapters;  // names of the model with an adapter; their index is Request::adapter
   int64_t created_s = 0;              // since 1970
   const Tokenizer* tokenizer = nullptr;
   int64_t vocab = 0, context = 0;
@@ -46,10 +46,10 @@ struct ServedModel {
   }
 };
 
-/// Sets tool_marks and tool_texts, which hold what `texts` does where there are no such tokens.
+/// Sets tool_marks and tool_texts; without such tokens tool_texts is the same as `texts`.
 void take_tool_marks(ServedModel&);
 
-/// Who is asked where a request calls the model so: kNoAdapter or an adapter. Errors: ApiError 404 with the names there are.
+/// The adapter, or kNoAdapter, that a request means by this model name. Errors: ApiError 404 with the names there are.
 int adapter_called(const ServedModel&, const std::string& name);
 
 }  // namespace tern

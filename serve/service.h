@@ -1,5 +1,5 @@
 #pragma once
-// A server whole: a socket, the I/O thread, the loop that computes, and an end that loses no answer.
+// A whole server: a socket, the I/O thread, the loop that computes, and a shutdown that loses no answer.
 
 #include <atomic>
 #include <cstdint>

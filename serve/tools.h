@@ -1,5 +1,5 @@
 #pragma once
-// The tools of a request: what the template shows of them, and what the answer is held to.
+// The tools of a request: what the template shows of them, and the constraint on the answer.
 
 #include <string>
 #include <vector>

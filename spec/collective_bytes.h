@@ -14,7 +14,7 @@ struct LinkBytes {
   friend bool operator==(const LinkBytes&, const LinkBytes&) = default;
 };
 
-/// What waits to be summed stays below so many elements: parts of ranks pass in pieces.
+/// Ranks' parts pass in pieces, so that fewer elements than this wait to be summed.
 inline constexpr int64_t kPieceElements = int64_t{1} << 18;
 int64_t piece_of_part(int ranks);
 

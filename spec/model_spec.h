@@ -154,7 +154,7 @@ struct HeadSpec {
   friend bool operator==(const HeadSpec&, const HeadSpec&) = default;
 };
 
-/// A unit's matrices, or its table, where they stay as the model's files code them, so that it cannot be trained but beside.
+/// A unit's matrices, or its table, where they stay as the model's files code them, so that adapters beside it alone can be trained.
 struct StoredMatrices {
   bool coded = false;
   int64_t elements = 0, bytes = 0;  // of a tied head: none, they are the embedding's

@@ -24,8 +24,8 @@ struct OwnedInterval {
 /// interval of a parameter at most.
 /// Deal   matrices and tables, those of more elements first (of equally many those of more rows, then as given), are laid end to
 ///        end in blocks, and ranks have runs of blocks that differ by one at most. A parameter that the rule takes whole
-///        (UpdateGrain) belongs to the rank in whose run its middle block lies. Vectors belong to the last rank: so who
-///        knows a unit's forms alone (spec/parameter_form.h) deals as who knows its parameters.
+///        (UpdateGrain) belongs to the rank in whose run its middle block lies. Vectors belong to the last rank, so that
+///        a unit's forms (spec/parameter_form.h) are enough to know the deal.
 std::vector<OwnedInterval> deal(std::span<const ParameterForm>, UpdateRule, int ranks);
 
 /// What a rank keeps of a unit at most: elements, and bytes of the rule's state (weights of `dtype`).

@@ -27,11 +27,11 @@ struct CountedForm {
 /// The trained parameters of a unit on one rank: its matrices and tables; all else counts as one vector.
 /// Their elements add up to unit_cost's `trained`, those of experts to `expert_trained`.
 std::vector<CountedForm> trained_forms(const Unit&, const CostQuery&);
-/// The same for who has the unit's cost already.
+/// The same, from the unit's cost.
 std::vector<CountedForm> trained_forms(const Unit&, const CostQuery&, const UnitCost&);
 
-/// Blocks of kUpdateBlock elements of the trained parameters of a unit on one rank, each vector's its own; of one that is not
-/// split over tensors.
+/// Blocks of kUpdateBlock elements that the trained parameters of a unit fill on one rank; no block holds two vectors. The unit is
+/// whole: no tensor group shares it.
 int64_t trained_blocks(const Unit&);
 
 }  // namespace tern

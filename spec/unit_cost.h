@@ -73,7 +73,7 @@ struct UnitCost {
 UnitCost unit_cost(const Unit&, const CostQuery&);
 /// Parameters of a unit that several ranks of a tensor group hold alike, so that their gradients are summed at a step's end: norms,
 /// positions and the biases of out and down, all of them; where there are fewer key/value heads than ranks, also the rows
-/// of a rank's only head, its neighbours.
+/// of the one head that a rank shares with its neighbours.
 struct AlikeParameters {
   int64_t all = 0, keys = 0;
 };

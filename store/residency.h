@@ -1,5 +1,5 @@
 #pragma once
-// Which extents of a pass stay in memory. Each is used once in a pass, so which of them is free to choose; where is not: the
+// Which extents of a pass stay in memory. Each is used once in a pass, so any choice reads as much. Their places matter: the
 // streamed ones are spread evenly over the pass, so that a short ring hides all that can be hidden. A stretch of resident
 // extents in one piece would need a ring as long as what is read meanwhile.
 

@@ -26,13 +26,13 @@ struct AsyncSettings {
 std::optional<AsyncSettings> async_from(const Options&, const TrainSettings&);
 /// Whether the verb was asked for --async; then --optimizer is sgd if it is not given.
 bool asks_for_async(const Options&);
-/// Whether the momentum that is not given is 0.
+/// Whether momentum is 0 where --momentum is not given: --async-rule asgd.
 bool async_without_momentum(const Options&);
 
 /// Whether it is one of --workers, --async-rule, --replay.
 bool is_async_option(std::string_view name);
 
-/// What a checkpoint of such a run must go on with.
+/// The settings that a resumed run must have in common with its checkpoint.
 Facts async_facts(const AsyncSettings&);
 
 /// Arrivals as a file has them: the number of the worker of each receipt, from 0, one on a line. Errors: bad_file naming the line.

@@ -10,7 +10,7 @@
 
 namespace tern {
 
-/// Work that a worker has: what was sent to it, until its gradient comes.
+/// A worker's work under way: what was sent to the worker, until its gradient arrives.
 struct AsyncOutstanding {
   AsyncHeader order;
   std::vector<Tensor> weights{};  // of the trained parameters, as they were sent

@@ -9,12 +9,12 @@ namespace tern {
 inline int num_async_ranks(const TrainSettings& s) { return s.async->rule.workers + 1; }
 
 /// train() of settings with `async`. Rank 0 is the server, the others are workers; a step is the receipt of one gradient of --batch
-/// sequences. Receipt t's rate is that of the gradient's index + 1: what comes late is what it would have been on time.
-/// Order    the bits depend on the order of arrivals, which checkpoints and OUT/arrivals.txt hold, and on nothing else of time;
+/// sequences. A gradient is taken at the learning rate of step index + 1, the rate it would have had on time.
+/// Order    the bits depend on the order of arrivals, which checkpoints and OUT/arrivals.txt hold, and on no other timing;
 ///          `replay` takes it from a file. A run that was stopped or killed at any receipt goes on to the same bits under the same order.
 /// Workers  one that leaves is not waited for; its last work is abandoned and its bucket stays short.
 /// Errors   as train; bad_file, usage: a file of arrivals that is malformed, too short, or not what the checkpoint has; peer: all
-///          workers have left, or one whose turn --replay says.
+///          workers have left, or the worker that --replay names next has.
 TrainResult train_async(const TrainSettings&, const TrainHooks&, Io&, Worker);
 
 /// Predicted bytes; what predict_memory returns for such settings.

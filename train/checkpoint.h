@@ -1,16 +1,16 @@
 #pragma once
-// Checkpoints on disk: committed whole or invisible, checked when read (PRODUCT §5.3).
+// Checkpoints on disk: committed whole or invisible, checked when read.
 //
 //   CHECKPOINTS/writer-ID.lock                                        held while the writer ID lives
 //   CHECKPOINTS/step-N.tmp-ID/{rank-R.safetensors, manifest.json}     being written
 //   CHECKPOINTS/step-N/…                                              committed
-//   CHECKPOINTS/step-N.broken-K/…                                     did not verify; moved aside, never deleted by
-//   tern
+//   CHECKPOINTS/step-N.broken-K/…                                     did not verify: moved aside, and tern never
+//                                                                     deletes it
 //
 // Order of a commit: the data file and its sync; manifest.json and its sync; sync of the temporary directory; rename to
-// step-N; sync of CHECKPOINTS. A crash before the rename leaves a temporary directory, which the next start sweeps: no
-// writer that lives holds its lock. After it, it leaves a checkpoint whose every byte had reached the disk before it got
-// its name.
+// step-N; sync of CHECKPOINTS. A crash before the rename leaves a temporary directory, which the next start sweeps, as no
+// living writer holds its lock. A crash after the rename leaves a checkpoint whose every byte had reached the disk before
+// it got its name.
 
 #include <cstdint>
 #include <memory>
@@ -53,9 +53,9 @@ class WriterLock {
 /// Writes and commits one checkpoint of this rank's tensors; manifest.files is filled in. `id` makes the temporary name
 /// unique among writers.
 /// If step-N is there: same hashes, it is kept as it is; other hashes, an error; if it does not verify, it is moved
-/// aside first. Errors  does_not_fit, bad_file from the disk (the temporary directory is left for the next sweep);
-/// bad_file if a different
-///         valid step-N exists.
+/// aside first.
+/// Errors  does_not_fit, bad_file from the disk (the temporary directory is left for the next sweep); bad_file if a
+///         different valid step-N exists.
 Committed commit_checkpoint(Io&, const std::string& checkpoints, std::string_view id, int rank, Manifest manifest,
                             std::span<const TensorToWrite> tensors);
 
@@ -81,10 +81,10 @@ struct CheckpointSearch {
   int num_broken = 0;
   std::vector<std::string> notes;  // what was swept, what did not verify and where it went: for people
 };
-/// Sweeps what crashed writers left (what a writer that lives has under way stays), then takes the newest
-/// checkpoint that verifies. Newer ones that do not are moved aside; if none verifies, they stay where they are, for the error that follows. No such directory: nothing found.
-/// Errors: the disk's; OtherVersion. A checkpoint that cannot be read now, or by this version, may be whole, so nothing
-/// is passed over or moved for that.
+/// Sweeps what crashed writers left (what a living writer has under way stays), then takes the newest checkpoint that
+/// verifies. Newer ones that do not verify are moved aside, but only if an older one does. No such directory: nothing found.
+/// Errors: the disk's; OtherVersion. A checkpoint that cannot be read now, or by this version, may be whole: it is an
+/// error, and nothing is passed over or moved.
 CheckpointSearch find_checkpoint(Io&, const std::string& checkpoints);
 
 /// Removes the oldest committed checkpoints beyond `keep` (at least 1), but only below one that verifies; each becomes

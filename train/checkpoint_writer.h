@@ -40,15 +40,15 @@ class CheckpointWriter {
   };
   /// Errors: as WriterLock.
   CheckpointWriter(Io&, Arena&, Config);
-  /// Finishes the write in progress; its error, if nobody waited for it, is lost.
+  /// Finishes the write in progress. An error of the write that neither wait nor poll has thrown is lost.
   ~CheckpointWriter();
 
-  /// Memory to copy a state of such tensors to (MemoryClass::staging, as many bytes); waits for the write before. Errors: as save.
+  /// Memory to copy a state of such tensors to (MemoryClass::staging, as many bytes); waits for the previous write. Errors: as save.
   std::vector<NamedTensor> stage(const std::vector<TensorForm>&);
   /// Starts writing what was staged.
   void start(Manifest, std::vector<NamedTensor> staged);
-  /// stage, copy, start: copies `state` (MemoryClass::staging, as many bytes as the tensors) and starts writing it; waits for the one
-  /// before. Errors  the one before's; does_not_fit.
+  /// stage, copy, start: copies `state` (MemoryClass::staging, as many bytes as the tensors) and starts writing it; waits for the
+  /// previous write. Errors  those of the previous write; does_not_fit.
   void save(Manifest, const std::vector<NamedTensor>& state);
   /// Waits until nothing is being written. Errors: the write's, once.
   void wait();

@@ -13,7 +13,7 @@ struct Evaluation {
   double loss = 0;  // nats per target token
   int64_t num_targets = 0;
   // loss / ln 2 · (tokens of the data / UTF-8 bytes of its text); absent where a mask leaves tokens out, as the bytes
-  // of the others are not known
+  // of the scored ones are not known
   std::optional<double> bits_per_byte;
   int64_t peak_bytes = 0;                // counted, activations and temporaries
   std::vector<ByteMismatch> mismatches;  // counted against predicted
@@ -21,9 +21,9 @@ struct Evaluation {
 };
 
 /// The mean loss over min(num_windows, max_windows) windows, evenly spaced over the data, `micro` at a time.
-/// Order  windows ascending; the loss does not depend on `micro`
-///        (exact kernels; sums in doubles, window by window in
-///        order) beyond the rounding of the double sum.
+/// Order  windows ascending, exact kernels, sums in doubles: the loss
+///        depends on `micro` by no more than the rounding of that
+///        sum.
 /// Stops  `stopped` is asked before each `micro` windows.
 /// Errors bad_file: no target token among the windows.
 Evaluation evaluate(const ModelSpec&, const ModelWeights&, const Feed&, int64_t seq, int64_t max_windows, int64_t micro,

@@ -22,9 +22,9 @@ struct FeedConfig {
 /// Windows of seq + 1 tokens over the documents laid end to end: window i is tokens [i·seq, i·seq + seq], its inputs
 /// the first seq, its targets the last seq. The tokens of a last partial window (fewer than seq) are dropped:
 /// left_over(). A document that begins inside a window starts a sequence of its own: positions from 0, no attention
-/// across the border, and no target across it (-1), nor where the file's loss mask is 0. Order  sample s belongs to
-/// epoch s / num_windows; within an epoch the windows come in a permutation keyed by (seed, epoch),
-///        or in order without shuffling. The same for any batch size, micro-batch or resume.
+/// across the border, and no target across it (-1), nor where the file's loss mask is 0.
+/// Order  sample s belongs to epoch s / num_windows; within an epoch the windows come in a permutation keyed by (seed,
+///        epoch), or in order without shuffling. The same for any batch size, micro-batch or resume.
 class Feed {
  public:
   /// Errors  bad_file: fewer than seq + 1 tokens; `place` names the data in it.

@@ -24,24 +24,24 @@ struct MemoryPlan {
   int64_t activations = 0, workspace = 0;  // at the moment of the highest sum, training or evaluation
   int64_t staging = 0;                     // the copy a checkpoint is written from
   int64_t messages = 0;                    // what other ranks sent, until it is summed
-  int64_t whole = 0;  // ZeRO 3, where it is then: the model on rank 0, which evaluates or writes it
+  int64_t whole = 0;  // ZeRO 3, matrices shared out: the model on rank 0, while that evaluates or writes it
   int64_t beginning =
-      0;  // all at once before there are gradients: of bf16, the f32 weights that masters begin from; of ZeRO
-          // 3, the unit that each rank takes its part of
+      0;  // the peak before there are gradients: in bf16 with the f32 weights that masters begin from, under
+          // ZeRO 3 with the whole unit that each rank takes its part of
   bool staging_during_steps = true;  // false: the only checkpoint comes after the last step's activations are gone
   int64_t scratch = 0;               // what compute threads keep: factors packed, tiles of scores
   int64_t data = 0;                  // one step's tokens and targets, tables of rotations
   int64_t process = 0;               // the program itself: code, libraries, thread stacks
-  int64_t text = 0;                  // the longest document while it became tokens: before the tensors are there
+  int64_t text = 0;                  // to encode the longest document: before the tensors are there
   int64_t tensors() const;           // what the Arena will have counted at its peak
   int64_t total() const { return std::max(tensors() + scratch + data, text) + process; }
   /// In the order above, with their names; messages and the whole model only where there are any.
   std::vector<std::pair<std::string_view, int64_t>> classes() const;
 };
 
-/// A step of so many sequences on one rank, in micro-batches of the settings, each layer recomputed as the plan says
-/// or the settings, shared out likewise; with several ranks the gradients are summed over them. Windows are taken to be full, so attended pairs are an upper bound. With a plan, its step;
-/// with one of several stages the plan's whole batch, whatever `sequences`.
+/// A step of `sequences` sequences on one rank. The plan, or without one the settings, say the size of micro-batches and, of
+/// each layer, recomputation and ZeRO; several ranks sum their gradients. Windows are taken to be full, so attended pairs
+/// are an upper bound. With a plan of several stages it is the plan's own step, whatever `sequences` says.
 Placement step_placement(const ModelSpec&, const TrainSettings&, int64_t sequences);
 /// Of evaluating a micro-batch, with the exact kernels.
 RankBytes evaluation_bytes(const ModelSpec&, const TrainSettings&);

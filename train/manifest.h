@@ -1,6 +1,6 @@
 #pragma once
-// manifest.json: what a checkpoint is made of. It is written last and checks itself, so a checkpoint is whole or it is
-// none.
+// manifest.json: what a checkpoint is made of. It is written last and carries its own checksum, so a checkpoint is whole or
+// there is none.
 
 #include <cstdint>
 #include <string>
@@ -30,7 +30,7 @@ struct Manifest {
   friend bool operator==(const Manifest&, const Manifest&) = default;
 };
 
-/// A manifest that is whole, of another version of the format: no verdict on the checkpoint. Kind: bad_file.
+/// The manifest is whole but of another version of the format, which says nothing against the checkpoint. Kind: bad_file.
 class OtherVersion : public Error {
  public:
   template <class... Args>

@@ -16,7 +16,7 @@ bool evaluates_at(const TrainSettings&, int64_t step);
 
 MetricRow row_of(const StepReport&);
 
-/// A stop during an evaluation leaves the row of its step without it: the row, to be written again with it.
+/// The row of the last step if a stop ended its evaluation: it lacks the evaluation and is to be written again with it.
 std::optional<MetricRow> row_without_evaluation(const TrainSettings&, Io&, const std::string& logs, int64_t step);
 
 }  // namespace tern

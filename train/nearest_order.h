@@ -1,5 +1,5 @@
 #pragma once
-// What a step that its ranks cannot share would have to be.
+// The nearest sizes of a step that its ranks can share, for one that they cannot.
 
 #include <string>
 

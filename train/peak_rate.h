@@ -16,8 +16,8 @@ struct PeakRate {
   bool measured_now = false;  // false: taken from the cache
 };
 
-/// The best of several products of 1024³ (f32, bf16) by `multiply` in about 0.2 s, 2·1024³ flops each; f64: 256³ on the
-/// reference kernels' road is not worth a probe, flops_per_s is 0 and no share is shown. Kept in
+/// The best of several products of 1024³ (f32, bf16) by `multiply` in about 0.2 s, 2·1024³ flops each; f64, which
+/// runs on the reference kernels, is not probed: flops_per_s is 0 and no share is shown. Kept in
 /// CACHE/tern/peak-rates.json by CPU model, instruction set, threads, dtype and multiplier; CACHE is $XDG_CACHE_HOME or
 /// ~/.cache. A cache that cannot be read or written is measured anew and said in the debug log. `measuring` is called
 /// before a probe, not where the cache answers. Errors: none.

@@ -14,12 +14,12 @@ namespace tern {
 class Options;
 struct TrainSettings;
 
-/// "", or why this engine does not train by the plan, as what follows "the plan": "needs 8 devices; …".
+/// "", or why this engine does not train by the plan, as what follows "the plan": "is in f16; tern train knows …".
 std::string why_not_trained(const Plan&);
 
-/// The plan that the options name, if any. Errors: those of read_plan; usage, with
-/// why_not_trained's words: ZeRO 3, matrices, sequences or experts shared out, ZeRO beside stages, something off the device, padded windows, gradients of another type,
-/// f16, micro-batches that do not make up the batch.
+/// The plan that the options name, if any. Errors: those of read_plan; usage, with why_not_trained's words: context or expert
+/// parallelism; tensor parallelism inside stages; ZeRO over replicas of stages or of tensor groups; states or activations off the
+/// device; padded windows; another type of gradients; f16; micro-batches that do not make up the batch.
 std::optional<Plan> plan_option(const Options&);
 
 /// An option that the plan decides, as one would type it.
@@ -27,10 +27,11 @@ struct PlannedValue {
   std::string_view name;
   std::string value;
 };
-/// batch, seq, micro-batch, dtype, optimizer; recompute, where all layers that can recompute do so alike.
+/// seq, batch, micro-batch, optimizer, dtype, ranks, tensor-parallel; zero and recompute, where all layers that can have it agree.
 std::vector<PlannedValue> planned_values(const Plan&);
 
-/// Puts the plan's decisions into the settings. Errors: usage, for an option that was given and says something else.
+/// Puts the plan, its sizes, dtype, ZeRO and recomputation into the settings. (train_settings takes ranks, tensor parallelism and
+/// the optimizer from the plan.) Errors: usage, for an option that was given and says something else.
 void apply_plan(const Plan&, const Options&, TrainSettings&);
 
 /// Errors: usage, if the plan is of another model.

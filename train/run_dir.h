@@ -1,7 +1,7 @@
 #pragma once
 // OUT: the directory of a run. One process at a time; every part is complete or absent.
 //   OUT/lock, OUT/recipe.toml, OUT/data/ (packed text), OUT/logs/, OUT/checkpoints/step-N/, OUT/model/ (Hugging Face,
-//   and tern_export.json: which checkpoint it is); of a run that trains an adapter OUT/adapter/ (PEFT)
+//   and tern_export.json: which checkpoint it was made of); of a run that trains an adapter OUT/adapter/ (PEFT)
 
 #include <cstdint>
 #include <memory>
@@ -25,7 +25,7 @@ struct ExportOf {
 /// Files beside a model that say how it is used and that training does not change, into `directory`.
 void copy_companions(Io&, const TrainInputs&, const std::string& directory);
 
-/// Refuses an --output that would replace what is no run's: a directory that holds a model, recipe.toml, logs or
+/// Refuses an --output that would replace what no run made: a directory that holds a model, recipe.toml, logs or
 /// checkpoints but no lock, which every run makes first; OUT/model where MODEL itself lies there, whatever --resume
 /// says; a model directory, or one inside it. Nothing is written. Errors: usage, naming what would be replaced.
 void check_output(Io&, const std::string& output, const ModelDir& model);
@@ -50,12 +50,12 @@ class RunDirectory {
   /// --resume never: what an earlier run left (checkpoints, model, logs, recipe.toml) goes to NAME.before-K, one K for
   /// all. Returns the new names; none if there was nothing.
   std::vector<std::string> put_aside() const;
-  /// Writes the model with its tokenizer, or with `adapter` its adapter alone, beside OUT/model and puts it in its place by renames; a crash in between
-  /// leaves the old one, at most under a temporary name that the next start puts back.
+  /// Writes the model with its tokenizer, or with `adapter` its adapter alone, beside OUT/model, then renames it to OUT/model.
+  /// A crash in between leaves the old model, if need be under a temporary name; the next start then gives it back its name.
   void export_model(const TrainInputs&, const ModelWeights&, DType, const ExportOf&,
                     const PeftConfig* adapter = nullptr) const;
-  /// What OUT/model says it is of; absent: there is no model, it does not say, or a file of it is missing or has changed
-  /// since (every one is read: tern_export.json has their sizes and checksums).
+  /// The checkpoint that OUT/model names; absent: there is no model, it names none, or a file of it is missing or has
+  /// changed since (all are read and compared with the sizes and checksums in tern_export.json).
   std::optional<ExportOf> exported() const;
 
  private:

@@ -9,7 +9,7 @@
 
 namespace tern {
 
-/// What is trained, after a step's backward passes: entries of one parameter stand at one place of each.
+/// What is trained, after a step's backward passes: entry i of each span belongs to parameter i.
 struct StepGradients {
   int64_t step = 0;  // from 1
   std::span<const ParameterInfo> infos;

@@ -18,10 +18,10 @@ class Io;
 /// a file that holds something else.
 void require_trace_place(const std::string& path, Io&);
 
-/// What all ranks measured, by rank, in seconds from the first that began. Ranks have the lists of `all`, one for each device
-/// of its, of as many replicas as there are ranks to each. Every rank calls it. begin_ns: where this rank's times count from.
+/// What all ranks measured, by rank, in seconds from the earliest begin. `all` has one list per pipeline device, which all
+/// replicas of the device share. Every rank calls it. begin_ns: the origin of this rank's times on its clock.
 std::vector<TraceEvent> gather_trace(const Program& all, const std::vector<TraceEvent>& mine, int64_t begin_ns, Comm&);
-/// What the simulator says of the same lists at this rate of products, the same on each replica. flops_per_s 0: not known.
+/// The simulator's prediction for the same lists at this rate, the same for each replica. flops_per_s 0: not known.
 std::vector<TraceEvent> predicted_trace(const Program& all, double flops_per_s, int ranks);
 
 }  // namespace tern

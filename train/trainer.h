@@ -46,7 +46,7 @@ struct TrainResult {
   int64_t idle_steps = 0;                    // steps none of whose tokens had a loss
   std::optional<Evaluation> evaluation;      // the last one
   double seconds = 0;                        // of training, evaluations apart
-  double evaluation_seconds = 0;             // of those
+  double evaluation_seconds = 0;             // of the evaluations
   double steady_step_seconds = 0;            // mean of this process's steps but the first; 0: none
   double tokens_per_s = 0, flops_per_s = 0;  // over all steps of this process: their tokens in `seconds`
   PeakRate peak;
@@ -61,20 +61,20 @@ struct TrainResult {
 
 /// Order   same binary, machine, threads and settings: the same bits, resumed or not, recomputed or not.
 /// Workers any number of threads of one process may train at once, each with a Worker and an --output of its own: the
-/// bits are those of as many processes. Its team is the calling thread's.
-/// Ranks   the Worker's world has `ranks` of them; all call train with the same settings and Io. Each has the whole state
-/// and its share of every step's micro-batches; gradients are summed in the settings' order, so the number of ranks
-/// changes no bit (spec/sum_order.h). Before each step they agree on its targets and on a stop of any of them. Rank 0
-/// checks memory and disk, packs data, finds the checkpoint, evaluates, logs and saves; its result and hooks are the run's.
-/// Stops   when the Worker's `stop` becomes true, or after max_seconds: the step is finished (a stop leaves an
-/// evaluation at its next batch, told by a note; after the last step too, the end is interrupted), a checkpoint and
-/// OUT/model written.
+/// bits are those of as many processes. A run computes with the calling thread's team of threads.
+/// Ranks   the Worker's world has `ranks` of them; all call train with the same settings and Io. Each has the state,
+/// or its part (ZeRO, stages, tensor parallelism), and its share of every step's micro-batches; gradients are summed in the
+/// settings' order, so the number of replicas changes no bit (spec/sum_order.h). Before each step they agree on its targets and
+/// on a stop of any. Rank 0 checks memory and disk, packs data, evaluates, logs and saves; its result and hooks are the run's.
+/// Stops   when the Worker's `stop` becomes true, or after max_seconds: the step is finished, then a checkpoint and
+/// OUT/model are written. A stop also ends an evaluation at its next batch, with a note; a run whose last evaluation was
+/// so ended counts as interrupted.
 /// Seams   all that is written in OUT goes through the Io (what is read from elsewhere, and the machine's cache of peak
 /// rates, is real); the Worker's clock is what max_seconds, rates, the log's times and the trace go by (the probe of the
 /// machine's peak is real).
-/// Errors  peer, where another rank failed; usage, bad_file, does_not_fit before anything is written to OUT; no_checkpoint (--resume must, or
-/// none of those there
-///         verifies); diverged for gradients that are not finite; the disk's errors.
+/// Errors  peer, where another rank failed; usage, bad_file, does_not_fit before anything is written to OUT;
+///         no_checkpoint (--resume must finds none, or none of those there verifies); diverged for gradients that are not
+///         finite; the disk's errors.
 TrainResult train(const TrainSettings&, const TrainHooks& = {}, Io& = real_io(), Worker = {});
 
 }  // namespace tern

@@ -19,13 +19,13 @@
 
 namespace tern {
 
-/// What the workers sent: as many elements each. Errors, of all below: TERN_CHECK: no vectors, other lengths, an f or another number
-/// that the rule does not take.
+/// What the workers sent, all of the same length. Errors of all rules below: TERN_CHECK: no vectors, unequal lengths, an f or another
+/// number that the rule does not take.
 template <class T>
 using Vectors = std::vector<std::span<const T>>;
 
-/// Numbers that are not finite: NaN counts as +∞, and what has one is infinitely far from all others. Up to f such workers are
-/// outvoted like any others by the rules that take an f; where more send them, results need not be finite.
+/// In all rules below NaN counts as +∞, and a vector with a number that is not finite is infinitely far from all others. Rules that
+/// take an f outvote up to f workers who send such vectors; where more send them, results need not be finite.
 /// (1/n) Σ x_i, in order.
 template <class T>
 std::vector<T> mean_of(const Vectors<T>&);
@@ -36,10 +36,10 @@ std::vector<T> coordinate_median(const Vectors<T>&);
 template <class T>
 std::vector<T> trimmed_mean(const Vectors<T>&, int f);
 
-/// ‖x_i - x_j‖² of all pairs, (n, n). Vectors that are cut over ranks: those of the parts add up.
+/// ‖x_i - x_j‖² of all pairs, (n, n). Where vectors are cut over ranks, those of the parts add up to those of the whole.
 template <class T>
 std::vector<double> squared_distances(const Vectors<T>&);
-/// The worker whose n - f - 2 nearest others are nearest, the first of equals, by squared_distances.
+/// The worker with the least sum of squared_distances to its n - f - 2 nearest others; of equals the first.
 /// Source: Blanchard et al. 2017, arXiv:1703.02757.
 int krum_choice(std::span<const double> distances, int f);
 template <class T>
@@ -55,7 +55,7 @@ template <class T>
 std::vector<T> geometric_median(const Vectors<T>&, const GeometricMedian& = {});
 
 /// `steps` of v += (1/n) Σ (x_i - v)·min(1, radius/‖x_i - v‖), from `start`. Source: Karimireddy, He & Jaggi 2021, arXiv:2012.10333.
-/// Who is infinitely far has no direction and moves nothing.
+/// A vector that is infinitely far has no direction and does not move v.
 /// With δ = f/n <= 0.1, pairs of good workers ρ² apart, radius² = 4(1-δ)(B²/3 + ρ²)/(√3 δ) and a start within B of their mean, a step
 /// leaves ‖v - mean‖² <= 29.1 δ B² + 4000 δ ρ² in expectation (theorem III, recalled).
 struct CentredClipping {
@@ -65,13 +65,13 @@ struct CentredClipping {
 template <class T>
 std::vector<T> centred_clipping(const Vectors<T>&, std::span<const T> start, const CentredClipping&);
 
-/// The workers whose mean takes the place of each worker's vector: itself and the n - f - 1 nearest others, the first of equals;
-/// ascending. By squared_distances. Source: Allouah et al. 2023, arXiv:2302.01772, algorithm 2.
+/// For each worker, the workers whose mean takes the place of its vector: itself and the n - f - 1 nearest others by
+/// squared_distances (of equals the first), ascending. Source: Allouah et al. 2023, arXiv:2302.01772, algorithm 2.
 std::vector<std::vector<int>> nearest_neighbours(std::span<const double> distances, int f);
 template <class T>
 std::vector<std::vector<T>> nearest_neighbour_mixing(const Vectors<T>&, int f);
-/// Buckets of `size` of n workers (the last one may hold fewer), who are dealt by a permutation keyed by the seed and the step, so
-/// that every rank deals alike; and their means. Source: Karimireddy, He & Jaggi 2022, arXiv:2006.09365, algorithm 1.
+/// n workers in buckets of `size` (the last one may hold fewer), by a permutation keyed by the seed and the step, so that every
+/// rank makes the same; `bucketing` gives the buckets' means. Source: Karimireddy, He & Jaggi 2022, arXiv:2006.09365, algorithm 1.
 std::vector<std::vector<int>> deal_buckets(int n, int size, uint64_t seed, uint64_t step);
 template <class T>
 std::vector<std::vector<T>> bucketing(const Vectors<T>&, int size, uint64_t seed, uint64_t step);

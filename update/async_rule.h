@@ -10,8 +10,8 @@
 
 namespace tern {
 
-/// asgd: w -= ηg. momentum: u = βu + ηg, w -= u at every receipt. ormo: ordered momentum, below. ormo_da: with η·min(1, 2K/τ) for a
-/// gradient that τ receipts came before.
+/// At every receipt, asgd: w -= ηg; momentum: u = βu + ηg, w -= u; ormo: ordered momentum, see take_receipt; ormo_da: ormo with
+/// η·min(1, 2K/τ) in place of η, τ the gradient's delay in receipts.
 enum class AsyncRule : uint8_t { asgd, momentum, ormo, ormo_da };
 inline constexpr std::string_view kAsyncRuleNames[] = {"asgd", "momentum", "ormo", "ormo-da"};
 
@@ -35,11 +35,11 @@ struct AsyncStep {
   int64_t delay = 0;  // τ: receipts since the weights were sent
 };
 
-/// Takes a gradient at the weights that were sent with `index`, the number of receipts before them (0 to every worker at first);
-/// `rate` is η. The clock goes on.
+/// Advances the clock by one gradient and returns what its receipt does. It was taken at the weights that were sent with `index`, the
+/// number of receipts before them (at first 0, to every worker); `rate` is η.
 /// OrMo  K receipts of consecutive indices make a bucket, b_g = ⌈index/K⌉. A gradient of a new bucket turns the momentum once; one
-///       of d buckets ago enters as it would have on time: u += β^d ηg, w -= (1 + β + … + β^d) ηg. So the end depends on which gradients
-///       came, not on their order, and buckets that are filled one after the other are synchronous momentum.
+///       of d buckets ago enters as it would have on time: u += β^d ηg, w -= (1 + β + … + β^d) ηg. So the result depends on which
+///       gradients came, not on their order, and buckets that are filled one after the other are synchronous momentum.
 /// Errors  TERN_CHECK: an index that was not sent yet; two buckets at once, which cannot be.
 /// Source  Shi, Yang & Li 2024, arXiv:2407.19234 (text not seen: reconstructed and tested); ormo_da's factor is ours where the paper has
 ///       min(η, 1/(4Lτ)) for τ > 2K (recalled).

@@ -1,6 +1,6 @@
 #pragma once
-// How the gradients of n workers become one where up to f of them may send anything: the choice as a value, where it holds and what it
-// takes. The arithmetic: update/aggregate.h; with ranks: update/robust_step.h.
+// How the gradients of n workers become one where up to f of them may send anything: the choice as a value, for which n and f it is
+// valid, and the bytes it takes. The arithmetic: update/aggregate.h; with ranks: update/robust_step.h.
 
 #include <cstdint>
 #include <string>
@@ -19,7 +19,7 @@ enum class Attack : uint8_t {
   none,
   garbage,       // N(0, 1) numbers, anew each step
   not_a_number,  // NaN
-  alie,  // μ - zσ of the others' coordinates, z = Φ⁻¹((n-f-s)/(n-f)), s = ⌊n/2+1⌋-f: a little is enough
+  alie,  // "a little is enough": μ - zσ of the others' coordinates, z = Φ⁻¹((n-f-s)/(n-f)), s = ⌊n/2+1⌋-f
   inner_product,  // -0.1 · the others' mean
   bit_flip,       // -10 · what it would have sent
   label_flip,     // learns token vocabulary - 1 - y in the place of y
@@ -50,9 +50,9 @@ inline constexpr int kMedianSteps = 8, kClippingSteps = 1, kBucketSize = 2;
 std::string robust_fault(const RobustConfig&, int workers);
 /// Vectors that are aggregated: the workers', or the buckets'.
 int num_aggregated(const RobustConfig&, int workers);
-/// Doubles that each rank gives to each other in a step, where every rank aggregates its own part of the vector.
+/// Doubles that each rank sends to each other rank in a step, where every rank aggregates its own part of the vector.
 int64_t robust_values(const RobustConfig&, int workers);
-/// Bytes of all workers together, for vectors of `elements`: what they keep from step to step, and what a step's vectors lie in.
+/// Bytes of all workers together, for vectors of `elements`: what they keep from step to step, and the memory of a step's vectors.
 int64_t robust_state_bytes(const RobustConfig&, int workers, int64_t elements, DType);
 int64_t robust_staging_bytes(const RobustConfig&, int workers, int64_t elements, DType);
 /// z of `alie`.

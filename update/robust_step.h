@@ -25,9 +25,9 @@ struct RobustStep {
   Tensor received{}, point{};
 };
 
-/// Every rank's gradients become the aggregate, times the number of ranks: on entry they are its share of the step's mean gradient, so
-/// the mean of all is the plain sum. All ranks call it. Local momentum comes first: u = βu + (1-β)g, at step 1 u = g. A worker whose
-/// own gradient is not finite sends it, and leaves its momentum as it was.
+/// Every rank's gradients become the aggregate, times the number of ranks: on entry they are the rank's share of the step's mean
+/// gradient, so the mean rule gives the plain sum. All ranks call it. Local momentum comes first: u = βu + (1-β)g, at step 1 u = g. A
+/// worker whose gradient is not finite sends that gradient, and its momentum stays as it was.
 /// Links   each rank: the vector as an all-reduce, and robust_values doubles to each other rank.
 /// Order   as aggregate_part; the parts are even_parts.
 void aggregate_gradients(RobustStep&, std::span<const Tensor> gradients, int64_t step, Comm&);

@@ -29,7 +29,7 @@ struct UpdateShard {
   bool decays;         // matrices and tables do, biases and norms do not
   double learning_rate;
   int64_t step;               // from 1
-  double average_weight = 1;  // of this step in an average over steps: r²/Σ r² with r the highest rate so far
+  double average_weight = 1;  // of this step in an average over steps: r²/Σ r², r of a step the highest rate up to it
   UpdateNorm norm;
   UpdateSumValues sums{};     // of `measure` over the whole parameter, for rules that sum over parameters
   Tensor gradient, master;    // f32, or f64 of an f64 model

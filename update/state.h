@@ -15,14 +15,14 @@ namespace tern {
 
 /// One entry per trained_parameters(spec), in their order. master: f32 (f64 for f64 models), the very tensors of the weights
 /// unless has_own_masters. slots: per slot of the rule's row one tensor per parameter, empty where nothing is kept. Of a parameter
-/// that is shared out both are of this rank's interval, as one row of numbers (slots: slot_interval's); empty where it has none.
+/// that is shared out, master and slots (slot_part) hold this rank's interval, as one row of numbers; empty where it has none.
 struct OptimizerState {
   Shares shares{};
   std::vector<ParameterInfo> infos;
   std::vector<ParameterForm> forms;
   std::vector<Tensor> master;
   std::vector<std::vector<Tensor>> slots;
-  std::vector<std::string> fixed_names;  // of tensors that no update changes: the very ones of the weights
+  std::vector<std::string> fixed_names;  // of `fixed`: tensors that no update changes, the weights' own
   std::vector<Tensor> fixed;
   RobustState robust{};  // of runs whose gradients are aggregated
 };
@@ -38,9 +38,9 @@ void add_parameter(OptimizerState&, const ParameterInfo&, const ParameterForm&, 
 /// Zero slots; masters shared with the weights, or of their own and widened from them. Whoever has f32 values writes them
 /// into the masters and calls round_masters. Bytes: MemoryClass::optimizer, as many as spec/update_rule.h's state_bytes.
 OptimizerState make_optimizer_state(const ModelSpec&, ModelWeights&, const UpdateConfig&, Arena&, Shares = {});
-/// Into a weight of any float type. Nothing to do where the weight is the master.
+/// Rounds a master into its weight, of any float type. Does nothing where the weight is the master.
 void round_master(const Tensor& master, const Tensor& weight);
-/// Every master into its weight, or this rank's part of it.
+/// The same for every master, or this rank's part of it.
 void round_masters(const ModelSpec&, const OptimizerState&, ModelWeights&);
 
 }  // namespace tern

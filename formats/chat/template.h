@@ -70,7 +70,7 @@ class ChatTemplate {
   /// Errors  JinjaError; usage, if a message is no object or a variable takes the name of a part of the request.
   RenderedChat render(const ChatRequest&) const;
 
-  /// False: no assistant spans can come out; training on the assistant's turns only needs another template.
+  /// False: the template marks no assistant spans; training on the assistant's turns alone needs another template.
   bool marks_assistant() const { return template_.has_generation_tag(); }
   const JinjaTemplate& jinja() const { return template_; }
 

@@ -18,9 +18,9 @@ struct ToolPiece {
   friend bool operator==(const ToolPiece&, const ToolPiece&) = default;
 };
 
-/// A call is one of `names` with arguments; white space and the order of keys are the model's. All else is content, to the
-/// byte, but for white space next to calls. Arguments are given away as they come: a text that is cut in a call leaves
-/// them incomplete, as it leaves them ill-formed where a model writes them so.
+/// A call is one of `names` with arguments, with any white space and order of keys. All else is content, to the byte, except
+/// white space next to calls. Arguments are passed on as they come: they stay incomplete where the text is cut in a call, and
+/// ill-formed where the model wrote them so.
 class ToolReader {
  public:
   ToolReader(ToolSyntax, std::vector<std::string> names);
@@ -31,7 +31,7 @@ class ToolReader {
 
  private:
   enum class State : uint8_t { content, head, arguments, tail };
-  // Each reads held_ as far as its state goes; false: more must come first.
+  // Each reads held_ as far as its state reaches; false: more text is needed.
   bool read_content(bool ends);
   bool read_head();
   bool read_arguments();

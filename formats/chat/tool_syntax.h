@@ -22,7 +22,7 @@ enum class ToolForm : uint8_t {
 struct ToolSyntax {
   ToolForm form = ToolForm::tagged;
   std::string first, middle, next, last;  // next is empty where there can be one call only
-  /// What begins calls, and all that such texts may hold of tokens that are otherwise left out of a text as special.
+  /// What begins calls; and the special tokens, otherwise left out of a text, that texts with calls may hold.
   std::string_view mark() const;
   static const std::vector<std::string>& marks();
   /// Ids of calls: templates of this form take nine letters and digits, and no others.

@@ -21,7 +21,7 @@ struct TrainingChat {
 
 /// Which of a conversation's answers are learned.
 enum class Answers : uint8_t {
-  all,   // in one sample; refused where the template writes an earlier answer otherwise when later turns follow
+  all,   // in one sample; refused where the template writes an earlier answer differently once later turns follow
   last,  // the last one
   each,  // a sample for each: the turns up to it, as the model sees them when it writes it
 };
@@ -32,9 +32,9 @@ Answers answers_from_name(std::string_view);
 /// Renders and marks conversations by one model's templates.
 ///
 /// What the assistant wrote is what stands between {% generation %} and {% endgeneration %}. A template without these
-/// is asked twice a turn: what the conversation before it looks like with the words that invite an answer, and what it
-/// looks like with the answer. The answer begins where the two part, and ends where the second ends (at its last
-/// special token, if only white space is behind). A token that belongs to both sides is the assistant's.
+/// is rendered twice for each answer: the conversation before it with the prompt for an answer, and the same conversation
+/// with the answer. The answer begins where the two texts differ, and ends where the second ends (at its last special
+/// token, if only white space follows). A token that lies across the border is the assistant's.
 class ChatTraining {
  public:
   /// `now`: what templates that write a date see; absent: the clock, once.
@@ -45,11 +45,11 @@ class ChatTraining {
   /// Errors  bad_file "PLACE: …": not of that form, an unknown key (with the nearest known one), more than 10,000
   ///         messages, none by the assistant, a message without role or with one that neither custom nor
   ///         the templates name, a list of parts where the template reads texts; what the template refuses; a template
-  ///         that writes earlier turns otherwise when later ones follow, so that its answers cannot be told apart
+  ///         that writes earlier turns differently once later ones follow, so that its answers cannot be located
   ///         (Answers::all); answers of more than a gigabyte together with the turns before them.
   void encode(std::string_view json, const std::string& place,
               const std::function<void(const TrainingChat&)>& sample) const;
-  /// Over everything beside the tokenizer that decides samples: the templates' texts, the answers.
+  /// A hash of everything that decides samples, except the tokenizer: the templates' texts, the answers.
   std::string hash() const;
 
  private:

@@ -19,12 +19,12 @@ struct TextDocument {
   int64_t line = 1;       // where it begins
 };
 
-/// The line that parts documents of a text file.
+/// The line that separates documents of a text file.
 inline constexpr std::string_view kDocumentLine = "<|endoftext|>";
 
-/// What a document of so many bytes takes while it becomes tokens, beside the program: as a line of JSON the line, the
-/// text that is unpacked from it, and its copy; the part of it that is encoded at once, where that is more than the usual
-/// 1 MiB, as text, words, symbols and ids of whatever model. Bounds, held by tests/e2e/memory_test.cpp.
+/// Bytes that a document of so many bytes takes while it is encoded, beside the program: of JSONL the line, the text that is
+/// unpacked from it, and its copy; and, where more than the usual 1 MiB is encoded at once, text, words, symbols and ids of
+/// that part, for any model. Upper bounds, checked by tests/e2e/memory_test.cpp.
 constexpr int64_t kLineBytesPerByte = 4, kEncodeBytesPerByte = 40;
 /// Errors: does_not_fit, naming the place, what it takes, what there is, and what to do.
 void require_text_fits(int64_t document_bytes, int64_t needed_bytes, int64_t there_bytes, const std::string& where);

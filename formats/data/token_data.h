@@ -71,13 +71,13 @@ struct PackOptions {
   bool replace_invalid_utf8 = false;   // false: an error naming file, line and byte
   const ChatTraining* chat = nullptr;  // for lines with messages; null: they are an error
   int64_t memory_bytes = INT64_MAX;    // that one document may take while it becomes tokens; beyond it: does_not_fit
-  int64_t* most_bytes = nullptr;       // becomes the most that one took, as it is bounded; 0 if all were short
+  int64_t* most_bytes = nullptr;       // set to the largest bound of any document's bytes; 0 if all were short
 };
 
 /// Text (.txt or any other name) or JSONL (.jsonl, .ndjson: `text`, or `prompt` + `completion` with the loss on the
 /// completion only, or `messages` with the loss on the assistant's only and nothing added around them) into one token
-/// file, written beside and renamed. Documents of a text file are parted by
-/// <|endoftext|> lines; a file without one is one document. Each document gets BOS in front if the tokenizer adds one
+/// file, written under a temporary name and renamed. Documents of a text file are separated by
+/// <|endoftext|> lines; a file without such a line is one document. Each document gets BOS in front if the tokenizer adds one
 /// and EOS behind if there is an EOS.
 /// "<|endoftext|>" within a line, like every other special token's text, is plain text: data must not forge structure.
 /// A prompt and its completion are encoded each on its own, as generation would meet them.
@@ -90,8 +90,8 @@ TokenFileInfo pack(const std::vector<std::filesystem::path>& inputs, const Token
                    const std::filesystem::path& output, PackOptions = {}, Io& = real_io());
 
 /// A token file (is_token_file, or any .safetensors) is opened (its tokenizer must be this one); text or JSONL is
-/// packed into `cache_dir` once and found again by the content's path, size, time and the tokenizer's hash. What is
-/// packed goes through the Io; inputs are read from the real disk.
+/// packed into `cache_dir` once and found again by the file's path, size, time and the tokenizer's hash. The packed file
+/// is written through the Io; inputs are read from the real disk.
 TokenData load_or_pack(const std::filesystem::path& data, const Tokenizer&, const std::filesystem::path& cache_dir,
                        PackOptions = {}, Io& = real_io());
 

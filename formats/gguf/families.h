@@ -13,8 +13,8 @@ namespace tern {
 struct GgufName {
   std::string_view hf, gguf;  // without ".weight" or ".bias"; '#': the layer
 };
-/// One row for each family. What the columns after `names` say is what llama.cpp fixes for the architecture in its code
-/// and no key of a file tells.
+/// One row for each family. The columns after `names` say what llama.cpp's code fixes for the architecture
+/// and no key of a file states.
 struct GgufFamily {
   // Of several families of one architecture the first is read, or the one with windows where the file has them.
   std::string_view model_type, architecture;
@@ -33,7 +33,7 @@ const GgufFamily* gguf_family_of_architecture(std::string_view architecture, boo
 /// The name of the norms' epsilon, without the architecture.
 std::string_view gguf_epsilon_key(const HfFamily&);
 
-/// Llama 3's scaling that makes these divisors, one for each pair of a head's elements, to 2e-6; absent: none does.
+/// Llama 3's scaling that gives these divisors to within 2e-6, one for each pair of a head's elements; absent: none does.
 std::optional<HfRope> llama3_rope_of(const std::vector<float>& divisors, double theta);
 
 }  // namespace tern

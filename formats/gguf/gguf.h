@@ -41,7 +41,7 @@ class GgufValue {
   int64_t as_i64() const;    // any integer type
   double as_number() const;  // any integer or floating type
   bool as_bool() const;
-  std::string_view as_string() const;  // bytes: of single values UTF-8 (checked), of arrays whatever is there
+  std::string_view as_string() const;  // bytes: a single value's are UTF-8 (checked), an array element's may be any
 
   GgufValueType element_type() const;           // of an array
   uint64_t size() const;                        // of an array

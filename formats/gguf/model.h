@@ -1,6 +1,6 @@
 #pragma once
 // GGUF as a model: its metadata as a configuration, its tensors under the names of Hugging Face files, and back. A
-// family is one row of the table in gguf_model.cpp.
+// family is one row of the table in formats/gguf/model.cpp.
 
 #include <cstdint>
 #include <string>
@@ -28,7 +28,7 @@ struct GgufPlace {
 };
 /// Errors  usage: a family or a tensor that GGUF has no place for, as far as tern knows.
 GgufPlace gguf_place(std::string_view model_type, std::string_view hf_name);
-/// Tensors beside parameters: tables of rotary frequencies, which the configuration has.
+/// Tensors that are no parameters: tables of rotary frequencies, which follow from the configuration.
 bool is_gguf_rope_table(std::string_view name);
 std::vector<std::string> gguf_families();
 

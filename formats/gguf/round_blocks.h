@@ -1,6 +1,6 @@
 #pragma once
-// Numbers rounded to GGUF's block types, as the format's reference rounds them: scales from the block's extremes alone, no
-// search.
+// Numbers rounded to GGUF's block types, as the format's reference rounds them: scales come from the block's extremes alone,
+// without a search.
 
 #include <cstdint>
 #include <span>

@@ -9,10 +9,10 @@
 namespace tern {
 
 /// The pre_tokenizer of tokenizer.json that tokenizer.ggml.pre = `name` stands for; null: tern does not know the name.
-/// Source  what llama.cpp does for each name; where its pattern is its own rewriting of a model's, the model's.
+/// Source  what llama.cpp does for each name; where llama.cpp rewrote a model's pattern, the model's own pattern.
 Json gguf_pre_tokenizer(std::string_view name);
 
-/// The name for such steps; `whole_words_first` (ignore_merges) parts names that cut alike. Empty: none that tern
+/// The name for such steps; `whole_words_first` (ignore_merges) tells apart names that cut alike. Empty: none that tern
 /// knows.
 std::string gguf_pre_name(const Json& pre_tokenizer, bool whole_words_first);
 

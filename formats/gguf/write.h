@@ -50,7 +50,7 @@ struct GgufTensorToWrite {
   WeightType type = WeightType::f32;  // one that rounds_to knows
   std::vector<int64_t> shape;         // row-major: the fastest dimension last
   std::function<void(const FloatSink&)> produce;
-  // Instead of `produce`, of any type of GGUF's: all the tensor's bytes, or who gives them in their order.
+  // Instead of `produce`, for any type of GGUF: all the tensor's bytes, or a function that gives them in order.
   std::span<const std::byte> coded = {};
   std::function<void(const ByteSink&)> produce_coded = {};
 };

@@ -88,7 +88,7 @@ struct HfConfig {
   double expert_scaling = 1;        // of their weights
   bool grouped_choice = false;      // experts are chosen from the best top_groups of expert_groups
   int64_t expert_groups = 1, top_groups = 1;
-  // Training of the router in the reference, kept as facts: tern adds neither noise nor a loss of balance.
+  // How the reference trains the router, kept as facts: tern adds neither noise nor a load-balancing loss.
   double router_jitter = 0, router_loss_coefficient = 0.001;
   bool router_loss = false;
 

@@ -1,4 +1,4 @@
-// config.json files made by hand, each wrong in one way (PRODUCT 6 D), and what the reader says.
+// config.json files made by hand, each wrong in one way, and what the reader says.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>

@@ -30,6 +30,7 @@ constexpr HfNames with_fused_matrices(HfNames n) {
   return n;
 }
 
+// Longer than a screen: a table, one row per family.
 std::vector<HfFamily> make_families() {
   std::vector<HfFamily> f;
   f.push_back({.name = "llama",  // also SmolLM and SmolLM2

@@ -107,7 +107,7 @@ struct HfOption {
   std::variant<bool HfConfig::*, double HfConfig::*, int64_t HfConfig::*, std::optional<double> HfConfig::*> to;
   std::optional<double> absent = 0;  // no value: stays empty
   std::string_view alias = "";       // a second spelling of a whole number that is read
-  bool whole = false;                // a number written without a point where it has none: transformers insists
+  bool whole = false;                // a whole value is written without a decimal point: transformers insists
   bool zero_is_null = false;         // 0 is written as null
 };
 /// A switch that must stand as tern computes, and why.
@@ -146,7 +146,7 @@ struct HfFamily {
   bool hidden_again_written = false;           // and the writer states them
   std::vector<HfRopeName> rope_names;          // of rotary types, beside those all families have
   bool states_original_context = false;        // its files say original_max_position_embeddings outside, always
-  // What follows from several values together: sets it, or says what does not go together.
+  // Sets what follows from several values together, or says which values contradict each other.
   std::string (*settle)(HfConfig&) = nullptr;
   HfPairOfNorms norms_of_two;  // where num_ln_in_parallel_attn is 2
   HfNames names;

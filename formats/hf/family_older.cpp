@@ -40,6 +40,7 @@ std::string settle_falcon(C& c) {
 
 }  // namespace
 
+// Longer than a screen: a table, one row per family.
 void add_older_families(std::vector<HfFamily>& f) {
   const HfOption hidden_dropout{"hidden_dropout", &C::residual_dropout};
   f.push_back({.name = "gpt_neox",  // also Pythia

@@ -93,7 +93,7 @@ struct Branch {  // of an if; no test: else
   StmtList body;
 };
 
-/// A macro, or what a call block hands over.
+/// A macro, or the body that a call block hands over.
 struct Function {
   std::string name;
   std::vector<std::string> parameters;

@@ -1,6 +1,6 @@
 #pragma once
 // Characters whose upper or title case is more than one character (Unicode's SpecialCasing, unconditional part).
-// Included only by jinja_text.cpp.
+// Included only by text.cpp.
 
 #include <cstdint>
 

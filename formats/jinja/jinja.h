@@ -1,7 +1,7 @@
 #pragma once
 // Chat templates are Jinja programs written by strangers. This is a Jinja of our own: the subset that chat templates
 // use, rendered byte for byte as transformers configures Jinja2, bounded in steps, memory, output and depth, with no
-// way to anything but the values it is given.
+// access to anything but the values it is given.
 
 #include <cstddef>
 #include <cstdint>
@@ -87,7 +87,7 @@ class JinjaTemplate {
   bool has_generation_tag() const;
   /// Whether the source names this variable anywhere (transformers asks this before it passes some on).
   bool uses(std::string_view variable) const;
-  /// What loads, and fails when it is reached: filters and tests unknown to Jinja inside an {% if %}.
+  /// What loads but fails when it is reached: filters and tests unknown to Jinja inside an {% if %}.
   const std::vector<std::string>& notes() const;
   const std::string& place() const;
 

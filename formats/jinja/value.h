@@ -1,5 +1,5 @@
 #pragma once
-// Values of a template, with Python's manners: truth, equality, order, str(), repr(). Everything is immutable except
+// Values of a template, with Python's rules: truth, equality, order, str(), repr(). Everything is immutable except
 // namespaces, iterators and the helpers that Jinja itself makes (loop, cycler, joiner).
 
 #include <cstddef>
@@ -95,7 +95,7 @@ enum class Kind : uint8_t {
 
 struct Object {
   virtual ~Object() = default;
-  virtual void drop() {}  // let go of everything held: the end of a rendering breaks circles
+  virtual void drop() {}  // releases everything it holds: the end of a rendering breaks reference cycles
   int depth = 0;          // of nesting, bounded: destructors recurse
 };
 struct TextObject;

@@ -34,7 +34,7 @@ struct PeftConfig {
 /// out of range.
 PeftConfig parse_peft_config(std::string_view text, std::string_view place);
 PeftConfig read_peft_config(const std::string& path);
-/// As PEFT writes it, for readers of any version. `text` read again gives the same configuration.
+/// The file's text as PEFT writes it, for readers of any version. Reading it gives the same configuration again.
 std::string peft_config_json(const PeftConfig&);
 
 /// Rank and scale of the adapter of this module; absent: it has none. Errors  bad_file: a pattern that is no regular

@@ -33,7 +33,7 @@ std::string_view safetensors_name(DType);
 /// "(2, 3)", "(7,)", "()": a shape in messages, as Python writes it.
 std::string shape_text(std::span<const int64_t> shape);
 
-/// What the reader accepts at most (PRODUCT 5.1 and 6 D).
+/// What the reader accepts at most.
 inline constexpr int64_t kSafetensorsMaxHeaderBytes = 100'000'000;
 inline constexpr int64_t kSafetensorsMaxTensors = 1'000'000;
 inline constexpr int64_t kSafetensorsMaxRank = 8;

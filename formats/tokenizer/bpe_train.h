@@ -30,7 +30,7 @@ using TextSource = std::function<bool(std::string_view& text)>;
 ///         but for two things: special tokens in the text are left out here (there they are learned from like words),
 ///         and where two merges make the same piece, a pair with it
 ///         is merged everywhere at once (there, at times, twice).
-/// Errors  usage: vocab_size below 256 + special tokens. Text that gives out early gives fewer pieces; callers compare
+/// Errors  usage: vocab_size below 256 + special tokens. Text without enough pairs gives fewer pieces; callers compare
 ///         vocab_size() with what they asked for.
 Tokenizer train_bpe(const TextSource& next, const BpeTrainOptions&);
 

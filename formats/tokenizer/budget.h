@@ -1,6 +1,6 @@
 #pragma once
-// What a stranger's tokenizer or regular expression may do with one text: bytes it makes of it and steps it takes, in
-// proportion to the text. Its files are small, and nothing else stands between them and all of the memory and time.
+// What an untrusted tokenizer or regular expression may do with one text: the bytes it makes of the text and the steps it
+// takes, in proportion to the text. Nothing else keeps such a tokenizer, small as its files are, from all memory and time.
 
 #include <cstddef>
 #include <cstdint>

@@ -1,5 +1,5 @@
 #pragma once
-// Pieces by their bytes: all that begin a text, one step per byte.
+// Pieces by their bytes: finds all pieces that a text begins with, one step per byte.
 
 #include <cstdint>
 #include <string_view>

@@ -26,7 +26,7 @@ constexpr Property kProperties[] = {
     {"S", "ternS", CharClass::symbol},     {"Han", "ternHan", CharClass::han},
 };
 
-// Stack that a match may take: a stranger's pattern must not fill the memory (PRODUCT §5.2). A greedy run pushes about
+// Stack that a match may take: a stranger's pattern must not fill the memory. A greedy run pushes about
 // one entry per character, so a megabyte of letters passes.
 constexpr unsigned kMaxStackEntries = 4'000'000;
 // Steps of a search before the budget pays, and how many times as many are tried next. Oniguruma says that a limit was

@@ -27,8 +27,8 @@ struct SentencePieceModel {
   std::vector<SentencePiece> pieces;  // by id
   bool is_unigram = true;             // else BPE by scores
   bool byte_fallback = false;
-  bool add_dummy_prefix = true;          // a space before the text,
-  bool whitespace_as_suffix = false;     // or behind it
+  bool add_dummy_prefix = true;          // adds a space before the text
+  bool whitespace_as_suffix = false;     // adds that space behind the text instead
   bool remove_extra_whitespaces = true;  // at both ends, and of several in a row
   bool escape_whitespaces = true;        // spaces become "▁"
   // User-defined pieces are looked for in normalized text and change nothing around them; else (GGUF) in the raw text,
@@ -48,7 +48,7 @@ SentencePieceModel read_sentencepiece(std::string_view bytes, const std::string&
 std::string write_sentencepiece(const SentencePieceModel&);
 
 /// The tokenizer, for finish_tokenizer. Control and unknown pieces are special added tokens: with allow_special off,
-/// ids are those of SentencePiece, which takes their text for text. Time and memory follow the pieces' bytes.
+/// ids are those of SentencePiece, which reads their spelling as plain text. Time and memory follow the pieces' bytes.
 /// Errors  bad_file "PLACE: …": a piece twice, none or two unknown ones, byte pieces without byte fallback, unused
 ///         pieces of a .model file's BPE that merges make, more merges than eight per piece and 4,096.
 /// Source  SentencePiece 0.2.3, judged by its ids (dev/tokenizers/make_sentencepiece_goldens.py).

@@ -19,7 +19,7 @@ namespace tern {
 
 struct TokenizerData;  // formats/tokenizer/tokenizer_impl.h
 
-/// Where a long text is parted: [0, end) and [next, …). Equal but where the tokenizer itself adds the space between.
+/// Where a long text is cut: into [0, end) and [next, …). next = end, unless the tokenizer itself adds the space between.
 struct TextCut {
   size_t end = 0, next = 0;
 };
@@ -27,7 +27,7 @@ struct TextCut {
 struct EncodeOptions {
   bool add_special = true;    // what the post-processor adds: BOS and the like
   bool allow_special = true;  // "<|endoftext|>" in the text is that token; false: it is plain text (untrusted input)
-  // Ranges of bytes, in order and apart, that somebody else wrote: a special token that lies wholly in one of them is
+  // Ranges of bytes, ascending and disjoint, that are not trusted: a special token that lies wholly in one of them is
   // plain text. (One that is looked for in normalized text is so wherever its piece touches a range.)
   std::span<const TextSpan> plain = {};
   std::span<const int32_t> plain_tokens = {};  // further added tokens to be treated so, special or not
@@ -55,8 +55,8 @@ class Tokenizer {
 
   /// Ids of the text. Invalid UTF-8 is read as U+FFFD, one per maximal ill-formed part (as Python's errors="replace");
   /// callers that must not lose bytes check first with base/utf8.h.
-  /// A character without a piece, byte pieces or unknown token gives no id, as in the reference; byte-level
-  /// vocabularies have all 256 bytes and never come to that. Errors  bad_file: a Split pattern that needs more than a
+  /// A character that has no piece gives no id where there are neither byte pieces nor an unknown token, as in the reference;
+  /// byte-level vocabularies have all 256 bytes. Errors  bad_file: a Split pattern that needs more than a
   /// bounded number of steps.
   std::vector<int32_t> encode(std::string_view text, EncodeOptions = {}) const;
   /// The same, appended to `ids`.
@@ -109,7 +109,7 @@ class Tokenizer {
   std::shared_ptr<const TokenizerData> data_;
 };
 
-/// Decodes a stream of ids to text as it arrives. The parts concatenate to the whole decode, and no part ends inside a
+/// Decodes a stream of ids to text as it arrives. The parts joined are the decoding of all ids, and no part ends inside a
 /// code point: bytes wait until their character is complete.
 class StreamingDecoder {
  public:

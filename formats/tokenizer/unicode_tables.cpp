@@ -1299,6 +1299,7 @@ constexpr CodeMap k_lowercase[] = {
 
 }  // namespace
 
+// Longer than a screen: a table, one row per class.
 std::span<const CodeRange> code_ranges(CharClass c) {
   switch (c) {
     case CharClass::letter:

@@ -20,7 +20,7 @@ struct UnigramModel {
   bool byte_fallback = false;  // a text without pieces becomes <0xNN> pieces, where all of them are there
   // SentencePiece's own arithmetic: sums rounded to 32 bits, and pieces by type. tokenizers adds in 64 bits.
   bool sums_in_f32 = false;
-  std::optional<double> least_score;  // what an unknown character costs ten more than; absent: the least of all
+  std::optional<double> least_score;  // an unknown character scores 10 below this; absent: below the least score
   std::vector<bool> unmatched;        // by id: never found in a text (control symbols); empty: none is so
 
   /// Fills what encoding looks up, from the fields above and the pieces.
@@ -51,8 +51,8 @@ struct UnigramScratch {
 /// become one unknown piece per run, or bytes.
 /// Order   of equal sums the one met first, from the left and from the shortest piece, as in the reference.
 /// Errors  bad_file: a character without a piece where there is no unknown piece.
-/// The library reads "-12.345678901234567" as -12345678901234567 / 10^15, each step rounded: sometimes the neighbour of
-/// the nearest double, and then equal sums are no longer equal. So do we, unless sums are in 32 bits.
+/// Scores: the library reads "-12.345678901234567" as -12345678901234567 / 10^15, each step rounded, which is sometimes not
+/// the nearest double and so changes which sums are equal. tern reads scores in the same way, unless sums are in 32 bits.
 /// Source  Kudo 2018, arXiv:1804.10959; the search as in SentencePiece's EncodeOptimized and tokenizers 0.23.
 void encode_unigram(const UnigramModel&, const PieceTable&, std::string_view word, UnigramScratch&,
                     std::vector<int32_t>& ids);

@@ -72,7 +72,7 @@ class WordCache {
     ids.insert(ids.end(), slot.ids, slot.ids + slot.num_ids);
     return true;
   }
-  /// Puts the word in the place of whatever was there; not if it has too many ids.
+  /// Stores the word over the one in its slot, unless the word has too many ids.
   void remember(std::string_view word, uint64_t hash, std::span<const int32_t> ids) {
     if (ids.size() > kMaxIds) return;
     if (slots_.empty()) slots_.resize(kSlots);

@@ -1,6 +1,6 @@
 #pragma once
-// A grammar run over bytes: a pushdown automaton of which the states that were met are numbered, so that a byte is one
-// look-up the second time. A state is the set of all ways in which the text so far can be read.
+// A grammar run over bytes: a pushdown automaton that numbers the states it has met, so that the second time a byte is read
+// in a state costs one look-up. A state is the set of all ways in which the text so far can be read.
 
 #include <array>
 #include <cstdint>
@@ -25,10 +25,10 @@ class Automaton {
   bool accepts(int32_t state) const { return states_[static_cast<size_t>(state)].accepts; }
   /// No byte may follow.
   bool is_last(int32_t state) const { return states_[static_cast<size_t>(state)].ways.empty(); }
-  /// What the numbered states take. forget() makes all numbers void.
+  /// Bytes that the numbered states take. After forget() no earlier number is valid.
   int64_t num_bytes() const { return num_bytes_; }
   void forget();
-  /// forget() but for one state, of which the new number is returned.
+  /// Forgets all states but one, and returns the new number of that one.
   int32_t forget_others(int32_t state);
 
  private:

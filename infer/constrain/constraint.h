@@ -26,7 +26,7 @@ struct TokenTexts {
   std::vector<int32_t> of_id;  // place in `sorted`, or -1
   int64_t vocab = 0;           // of the model
 };
-/// `spoken`: special tokens that write what is given here all the same.
+/// Special tokens write nothing, except those of `spoken`, which write the text given with them.
 TokenTexts token_texts(const Tokenizer&, int64_t vocab,
                        const std::vector<std::pair<int32_t, std::string>>& spoken = {});
 /// The same of given texts: text i is that of id i; empty: none.
@@ -49,17 +49,17 @@ class Constraint {
   uint64_t generation_ = 0;  // how often the states were forgotten
 };
 
-/// One text on its way.
+/// One text while it is written.
 class ConstrainedText {
  public:
   explicit ConstrainedText(std::shared_ptr<Constraint>);
-  /// Scores of tokens that may not follow become -inf. `ends` may follow where the text may end. Scores that are no
-  /// numbers stay. Errors  usage: no token of the vocabulary goes on; too many states.
+  /// Scores of tokens that may not follow become -inf. The tokens `ends` may follow where the text may end. NaN scores
+  /// stay. Errors  usage: no token of the vocabulary goes on; too many states.
   void mask(std::span<float> scores, std::span<const int32_t> ends);
   /// The token was drawn. Errors: bug, if it may not follow.
   void push(int32_t token);
   bool may_end();
-  /// It is whole and nothing may follow.
+  /// The text is complete and nothing may follow.
   bool is_done();
 
  private:

@@ -25,7 +25,7 @@ struct Rule {
   bool defined = false;
 };
 
-/// Errors: as parse_gbnf, but for syntax.
+/// Errors: those of parse_gbnf other than syntax.
 Grammar lower_rules(const std::vector<Rule>&, const std::string& place);
 
 }  // namespace tern

@@ -10,8 +10,8 @@
 namespace tern {
 
 /// The grammar, as GBNF, of documents that satisfy `schema`: keys in the order of `properties`, others behind them, each
-/// at most a space after ',' and ':', numbers of up to 15 digits before and behind the point. So everything that it
-/// takes satisfies the schema, and of everything that satisfies it there is a form that it takes.
+/// at most a space after ',' and ':', numbers of up to 15 digits before and behind the point. So every
+/// document of the grammar satisfies the schema, and every document that satisfies it has a spelling in the grammar.
 /// Keywords  type, enum, const, properties, required, additionalProperties, items, prefixItems, minItems, maxItems,
 ///           minLength, maxLength, anyOf, oneOf (of distinct types or constants), allOf (of one), $ref into the document,
 ///           $defs, definitions, true and false; titles, descriptions, defaults and examples say nothing.
@@ -21,7 +21,7 @@ namespace tern {
 std::string gbnf_of_schema(const Json& schema, const std::string& place);
 /// Several schemas in one grammar, each with a rule of the caller's name; there is no `root`. Errors: as above.
 struct NamedSchema {
-  std::string rule;  // none that begins with r and a digit, or that gbnf_of_any_object has
+  std::string rule;  // must not begin with r and a digit, nor be a rule of gbnf_of_any_object
   const Json* schema;
   std::string place;
 };

@@ -15,8 +15,8 @@ struct ToolSchema {
   std::string place;                 // of the schema in the request, for messages
 };
 struct CallRules {
-  bool several = true;   // calls in one answer, where the syntax has more than one
-  bool content = false;  // goes before calls, or there are none
+  bool several = true;   // an answer may have several calls, where the syntax has a form for that
+  bool content = false;  // content may stand before the calls, or in their place
 };
 
 /// GBNF of answers that call these tools as `syntax` spells it, with arguments that satisfy their schemas. Content is any

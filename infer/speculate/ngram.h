@@ -1,6 +1,6 @@
 #pragma once
 // Guesses from the text itself: what followed where its last tokens stood before. Source: prompt look-up decoding
-// (Saxena 2023; recalled), methods/inference §3.
+// (Saxena 2023; recalled).
 
 #include <unordered_map>
 
@@ -28,7 +28,7 @@ class NgramIndex {
 
 class NgramProposer : public Proposer {
  public:
-  /// A match near the end is gone on with by what was guessed, so that a text that repeats itself is guessed to go on so.
+  /// Where a match reaches the end of the text, the guesses themselves continue it, so that a repetition is guessed to go on.
   std::vector<std::vector<Guess>> propose(std::span<const ProposalAsk>) override;
   void forget(uint64_t sequence) override { texts_.erase(sequence); }
 

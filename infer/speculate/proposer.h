@@ -1,5 +1,5 @@
 #pragma once
-// Who guesses the tokens that follow. A guess decides how long a text takes, never what it says.
+// Proposers guess the tokens that follow. A guess changes how long a text takes, never what it says.
 
 #include <array>
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace tern {
 
-/// How likely a guess is, in the proposer's own classes; what they are worth is measured.
+/// Classes of guesses, by which a proposer tells likely ones from others; the acceptance of each class is measured.
 inline constexpr int kGuessClasses = 8;
 
 struct Guess {
@@ -35,7 +35,7 @@ class Proposer {
   virtual std::vector<std::vector<Guess>> propose(std::span<const ProposalAsk>) = 0;
   /// The sequence has ended.
   virtual void forget(uint64_t sequence) = 0;
-  /// Whether a guess takes time that is worth counting, so that it is asked only where its guesses may pay.
+  /// Whether proposing takes time that matters; such a proposer is asked only where its guesses may pay.
   virtual bool costs_time() const { return false; }
 };
 

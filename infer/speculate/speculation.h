@@ -1,8 +1,8 @@
 #pragma once
-// How many guessed tokens a step computes behind the ends of its sequences: as many as make the most tokens a second, by
-// measured times of steps and measured acceptance; none where none pays. The aim is Nightjar's (methods/inference §3:
-// never slower than without); instead of its bandit over lengths the gain of each guess is known, as guesses that are
-// not computed are judged too by what is drawn.
+// How many guessed tokens a step computes behind the ends of its sequences: the number that gives the most tokens a second,
+// by measured times of steps and measured acceptance; none where none pays. The aim is Nightjar's: never slower than
+// without. In place of its bandit over lengths, the acceptance of every guess is known, as guesses that are not computed
+// are compared with the drawn tokens too.
 
 #include <optional>
 
@@ -26,7 +26,7 @@ struct SpeculationFigures {
   int64_t guessed = 0, accepted = 0;      // tokens computed behind ends; of them, those that were drawn
   int64_t steps = 0, with_guesses = 0;    // that only decoded; of them, those with guesses
   int64_t tokens = 0;                     // drawn in them
-  double seconds = 0, plain_seconds = 0;  // they took; their tokens one at a time would have taken, by measured steps
+  double seconds = 0, plain_seconds = 0;  // of these steps; what their tokens would have taken without guesses
   double acceptance() const { return guessed > 0 ? static_cast<double>(accepted) / static_cast<double>(guessed) : 0; }
   double speed_up() const { return seconds > 0 && plain_seconds > 0 ? plain_seconds / seconds : 1; }
 };
@@ -36,7 +36,7 @@ class Speculation {
   Speculation(const SpeculationSettings&, const Clock&);
   /// The guesses to compute for each ask, in a step in which `decoding` sequences draw.
   std::vector<std::vector<int32_t>> propose(std::span<const ProposalAsk>, int64_t decoding);
-  /// What a sequence drew, the first token where its first guess was; `computed` of the guesses were in the batch.
+  /// The tokens that a sequence drew, beginning at the place of its first guess; `computed` guesses were in the batch.
   void drawn(uint64_t sequence, std::span<const int32_t> tokens, int64_t computed);
   /// A step that only decoded.
   void observe(int64_t decoding, int64_t rows, int64_t tokens, double compute_s, double draw_s);
@@ -44,7 +44,7 @@ class Speculation {
   const SpeculationFigures& figures() const { return figures_; }
 
  private:
-  /// Of the last guesses, older ones counting less.
+  /// Acceptance of recent guesses; older ones count less.
   struct Rates {
     std::array<double, kGuessClasses> tried{}, right{};
     void add(uint8_t kind, bool is_right, double keep);

@@ -12,12 +12,12 @@ class StepTimes {
  public:
   static constexpr int64_t kMemory = 128;
   void observe(int64_t rows, double seconds);
-  /// Between what was seen; beyond it hopeful, so that it is tried: a further row takes half of what further rows took,
-  /// or, where only one number of rows was seen, a tenth of a row.
+  /// Seconds of a step: interpolated between numbers of rows that were seen. Beyond the most rows seen it is optimistic, so
+  /// that more rows are tried: a further row takes half of what further rows took, or, with one number seen, a tenth of a row.
   double estimate(int64_t rows) const;
   /// Whether steps of so many rows, or hardly fewer, were seen lately.
   bool knows(int64_t rows) const;
-  /// Twice the most rows seen lately: hope goes no further at once.
+  /// Twice the most rows seen lately: no step tries more at once.
   int64_t hoped() const;
 
  private:

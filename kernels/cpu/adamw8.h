@@ -12,7 +12,7 @@ namespace tern {
 inline constexpr int64_t kCodeBlock = 2048;  // elements that share a scale
 
 /// The 256 values of the dynamic 8-bit type, ascending, the last 1: a sign, a decimal exponent in unary, and a linear fraction in the
-/// bits that are left; without a sign twice as many fractions.
+/// bits that are left; the unsigned type has one bit more for the fraction.
 /// Source: Dettmers 2016, arXiv:1511.04561; Dettmers et al. 2022, arXiv:2110.02861, section 2.1. The very values of bitsandbytes and
 /// torchao (tests/golden/optimizers8.json).
 const std::array<float, 256>& signed_codes();

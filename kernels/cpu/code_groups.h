@@ -19,7 +19,7 @@ struct CodeGroups {
 /// Whether a type's numbers are given as small integers times a scale, plus an offset (learned tables hold integers). Not those of dense
 /// types, of NF4, and of 2 and 3 bits by lattice.
 bool has_code_groups(WeightType);
-/// Whole blocks, at most 256 numbers; groups of 32 that are not there become zero. Scales and leasts are those of the
+/// `blocks`: whole blocks of at most 256 numbers. Groups behind the last of fewer numbers become zero. Scales and leasts are those of the
 /// type's decoder, rounded as there. The same under every instruction set.
 /// `row`: of a type with learned tables. Errors  bug: a type without groups, sizes.
 void code_groups(WeightType, std::span<const std::byte> blocks, CodeGroups& out, const RowCodebook& row = {});

@@ -14,8 +14,8 @@ using DecodeBlocks = void (*)(const uint8_t* blocks, int64_t count, float* out);
 using DecodeLearnedBlocks = void (*)(const uint8_t* blocks, int64_t count, const RowCodebook&, float* out);
 struct BlockDecoder {
   int64_t block_elements, block_bytes, row_bytes;
-  DecodeBlocks decode;                 // of blocks that stand alone,
-  DecodeLearnedBlocks decode_learned;  // or of others
+  DecodeBlocks decode;                 // of types without learned tables; else nullptr
+  DecodeLearnedBlocks decode_learned;  // of types with learned tables; else nullptr
 };
 struct DecodeTable {
   BlockDecoder of[kNumWeightTypes];  // by WeightType

@@ -11,7 +11,7 @@ namespace tern {
 
 struct UnitWork {
   double multiply_adds = 0;
-  double sum = 0;  // of all results: each multiply-add brings 1, so it says what was done, while below 2^24 a register
+  double sum = 0;  // of all results: each multiply-add adds 1, so it counts them, while no register exceeds 2^24
 };
 /// `steps` rounds of the loop for every compute thread, taken in blocks. f32, or bf16 summed in f32 by the set's own
 /// instruction for it; a set without one multiplies bf16 as f32.

@@ -7,9 +7,9 @@
 namespace tern {
 
 /// y = x·(w + offset) / sqrt(mean(x²) + eps), each row by itself.
-/// Shapes  x, y (rows, width) contiguous, y may be x if no backward follows; w (width); rstd (rows), may be empty (not
-/// kept). Order   a row is summed in one fixed order, whatever `rows` or the number of threads is. Source
-/// Zhang & Sennrich 2019, arXiv:1910.07467, eq. 4 (number recalled); eps inside the root as in Llama.
+/// Shapes  x, y (rows, width) contiguous, y may be x if no backward follows; w (width); rstd (rows), or empty: not kept.
+/// Order   a row is summed in one fixed order, whatever `rows` or the number of threads is.
+/// Source  Zhang & Sennrich 2019, arXiv:1910.07467, eq. 4 (number recalled); eps inside the root as in Llama.
 template <class T>
 void rms_norm(std::span<const T> x, std::span<const T> w, float eps, std::span<T> y, std::span<float> rstd,
               float offset = 0);

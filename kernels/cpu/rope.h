@@ -1,6 +1,6 @@
 #pragma once
 // Rotary position embedding on the half-split layout of Hugging Face's Llama: dimension i pairs with i + rotary_dim/2.
-// Twin: kernels/ref/rope_ref.h. The table is made in doubles by model/rope.h.
+// Twin: kernels/ref/rope_ref.h. The table is made in doubles by model/rope_table.h.
 
 #include <cstdint>
 #include <span>

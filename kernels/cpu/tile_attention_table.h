@@ -10,8 +10,8 @@
 
 namespace tern {
 
-/// Pointers at the first row of the sequence; lse (length, heads). A part is a sequence of its own, as positions count
-/// by their distance alone: queries from first_query on, which see no key behind the last of them, or keys up to
+/// Pointers at the first row of the sequence; lse (length, heads). A part is a sequence of its own, as only
+/// distances between positions count: queries from first_query on, which see no key behind the last of them, or keys up to
 /// num_keys, which no query before the first of them sees.
 struct TileAttentionTask {
   int64_t kv_head, length;

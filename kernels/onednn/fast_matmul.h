@@ -18,10 +18,11 @@ namespace tern {
 /// Which of the three products of a linear layer y = x·wᵀ: forward, input gradient, weight gradient.
 enum class Product : uint8_t { forward, input_gradient, weight_gradient };
 
-/// Loads oneDNN, where it is built in: what is resident from here on counts it. Else the first product does.
+/// Loads oneDNN, where it is built in, so that resident bytes measured from here on include it. Without this call the
+/// first product loads it.
 void load_fast_matmul();
-std::string_view fast_matmul_name();  // "oneDNN 2.6.3" or "own kernels"; where they part the work, both
-std::string fast_matmul_name(DType);  // who multiplies what goes forward in this type
+std::string_view fast_matmul_name();  // "oneDNN 2.6.3" or "own kernels"; where they share the products, both
+std::string fast_matmul_name(DType);  // who multiplies forward products in this type
 
 /// Who multiplies a product of a type, and why.
 struct MatmulChoice {

@@ -27,17 +27,17 @@ struct OnednnProduct {
 void load_onednn();
 /// "2.6.3", or empty if not built in.
 std::string_view onednn_version();
-/// Whether it keeps to the active instruction set. It can be told once, before its first kernel is made, and is told
-/// the set chosen at start; there is no limit as low as `portable`, nor a lower one for tests that force a set.
+/// Whether oneDNN keeps to the active instruction set. Its limit can be set once, before its first kernel is made, and is
+/// set to the set chosen at start. It has no limit as low as `portable`, and none that a test could lower later.
 bool onednn_is_held();
 /// Whether it multiplies this type on this machine, within the active set (bf16 wants AVX-512).
 bool onednn_can(DType);
 /// The instructions that it may use at most, in its own words ("avx2", "avx512_core" …), or empty.
 std::string_view onednn_instructions();
 int64_t onednn_scratch_bytes(const OnednnProduct&);
-/// What a call takes from the C library and gives back, all threads together: nothing, but where oneDNN has none but
-/// its general kernels ("gemm": f32 on avx2), which copy blocks of both factors. At most, with the present number of
-/// threads; never less for more rows m.
+/// Bytes that a call takes from the C library and gives back, all threads together, at most: none, except where oneDNN has
+/// only its general kernels ("gemm": f32 on avx2), which copy blocks of both factors. With the present number of threads;
+/// never less for more rows m.
 int64_t onednn_hidden_bytes(const OnednnProduct&);
 /// The closed form of it for the general kernels.
 int64_t onednn_general_bytes(const OnednnProduct&, bool avx512, int threads);

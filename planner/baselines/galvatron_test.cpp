@@ -20,7 +20,7 @@ std::vector<GalvatronLayer> layers(int zero3_recomputed, int zero3, int recomput
   return l;
 }
 
-// The plans and figures that its own search prints (methods: its golden test at 32 chunks; its full search, 134 s).
+// The plans and figures that its own search prints (its golden test at 32 chunks; its full search, 134 s).
 TEST(Galvatron, ItsPlansCostWhatItSays) {
   const GalvatronPlan golden{.stages = 1, .chunks = 32, .tensor = 4, .vocab_tensor = 8, .layers = layers(14, 12, 0, 2)};
   EXPECT_NEAR(galvatron_throughput(golden), 2.6485091403918064, 1e-6);

@@ -1,4 +1,4 @@
-// PRODUCT §6 A.3: a run killed by SIGKILL again and again ends with the bits of the run that nobody disturbed.
+// A run killed by SIGKILL again and again ends with the bits of the run that nobody disturbed.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <signal.h>
