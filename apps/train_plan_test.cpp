@@ -117,11 +117,32 @@ TEST_F(TrainPlan, OfSeveralDevicesLowersToTheProgramThatEachRankRuns) {
   EXPECT_NE(refusal(p, {"--zero", "1"}).find("the plan has a stage for each layer for --zero"), std::string::npos);
 }
 
+// Matrices shared out, with replicas: the list that was priced.
+TEST_F(TrainPlan, OfTensorGroupsLowersToTheProgramThatEachRankRuns) {
+  const ModelSpec spec = small_model();
+  Plan p = small_plan();
+  p.choice.mesh.tensor = 2, p.choice.mesh.data = 2, p.job.batch = 12;
+  const TrainSettings s = train_settings(options(p));
+  EXPECT_EQ(s.ranks, 4);
+  EXPECT_EQ(s.tensor, 2);
+  EXPECT_EQ(s.sum_order.groups, 2);
+  const uint32_t planned = checksum(lower(spec, p, 0, {.scratch = scratch_bytes(s.multiply, s.dtype)}));
+  EXPECT_EQ(planned, checksum(lower(spec, step_placement(spec, s, rank_batch(s)), 0)));
+  TrainSettings whole = s;
+  whole.tensor = 1, whole.ranks = 2;
+  EXPECT_NE(planned, checksum(lower(spec, step_placement(spec, whole, rank_batch(whole)), 0)));
+  EXPECT_NE(refusal(p, {"--tensor-parallel", "4"}).find("the plan has 2 for --tensor-parallel"), std::string::npos);
+  EXPECT_EQ(refusal(p, {"--tensor-parallel", "2"}), "taken");
+}
+
 TEST_F(TrainPlan, RefusesByNameWhatItDoesNotRunAndNamesWhatWouldDo) {
   Plan p = small_plan();
-  p.choice.mesh.tensor = 2;
-  EXPECT_NE(refusal(p).find("tensor parallelism), which tern train does not yet: plan with --fix tp=1"),
+  p.choice.mesh.tensor = 2, p.choice.num_stages = 2;
+  EXPECT_NE(why_not_trained(p).find(
+                "tensor parallelism) of stages, which tern train does not yet: plan with --fix tp=1 or pp=1"),
             std::string::npos);
+  p.choice.num_stages = 1, p.choice.mesh.data = 2, p.layers[1].strategy.zero = 1;
+  EXPECT_NE(why_not_trained(p).find("under zero 1; tern train does so under zero 0"), std::string::npos);
   p = small_plan(), p.choice.num_stages = 2;
   EXPECT_EQ(why_not_trained(p), "");
   p.choice.mesh.data = 2, p.job.batch = 12, p.layers[1].strategy.zero = 1;

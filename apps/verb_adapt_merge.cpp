@@ -1,9 +1,11 @@
 // tern adapt merge MODEL ADAPTER: the adapter becomes part of the weights, in a model directory of its own.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "apps/common.h"
+#include "apps/gguf_output.h"
 #include "apps/hf_output.h"
 #include "apps/verbs.h"
 #include "base/error.h"
@@ -14,7 +16,9 @@
 #include "base/units.h"
 #include "formats/chat/template.h"
 #include "infer/load.h"
+#include "model/adapter_files.h"
 #include "model/merge_adapters.h"
+#include "model/merge_offsets.h"
 #include "model/model_files.h"
 
 namespace tern {
@@ -35,6 +39,57 @@ void require_room(const Options& options, const ModelDescription& model) {
                 format_bytes(budget.bytes), budget.source);
 }
 
+// Everything of a directory but its weights, as it is.
+void copy_beside(const std::string& from, const std::vector<std::string>& weights, const std::string& to, Io& io) {
+  for (const std::string& name : io.list(from)) {
+    const auto info = io.stat(join_path(from, name));
+    if (!info || info->is_special || std::ranges::count(weights, name) > 0) continue;
+    if (!info->is_directory) {
+      write_file_atomically(io, join_path(to, name), io.read(join_path(from, name)));
+    } else if (name == "additional_chat_templates") {
+      make_dirs(io, join_path(to, name));
+      copy_beside(join_path(from, name), {}, join_path(to, name), io);
+    }
+  }
+}
+
+// --offsets: the base stays as it is coded.
+int merge_offsets(const Options& options, ModelDescription model, const std::string& adapter, const std::string& out) {
+  for (const char* name : {"dtype", "shard-size"})
+    if (options.given(name))
+      throw Error(ErrorKind::usage, "--{}: with --offsets the files stay as they are coded; leave it out", name);
+  model.dir.is_gguf() ? check_gguf_output(out) : check_hf_output(out);
+  take_adapter(model, adapter);
+  Arena arena;
+  ModelWeights branches = empty_weights(model.spec);
+  load_adapters(model.spec, adapter, DType::f32, branches, arena);
+  OutputDirectory output(real_io(), out);
+  const std::string made = output.temporary();
+  OffsetMerge merged;
+  if (model.dir.is_gguf()) {
+    merged = merge_into_offsets(model.spec, branches, model.dir.path, join_path(made, file_name(out)), real_io());
+    output.publish_file(file_name(out));
+  } else {
+    merged = merge_into_offsets(model.spec, branches, model.dir.path, made, real_io());
+    copy_beside(model.dir.path, real_io().list(made), made, real_io());
+    output.publish();
+  }
+  if (options.flag("json")) {
+    print_json({{"model", options.positional("MODEL")},
+                {"adapter", adapter},
+                {"output", out},
+                {"matrices", merged.matrices},
+                {"offsets", merged.offsets},
+                {"relative_error", merged.relative()}});
+    return 0;
+  }
+  print_out(fmt::format(
+      "{}  {} offsets moved in {}, no code changed; rounding took {:.3g} % of what the adapter adds\n", out,
+      format_with_commas(merged.offsets),
+      merged.matrices == 1 ? "1 matrix" : fmt::format("{} matrices", merged.matrices), 100 * merged.relative()));
+  return 0;
+}
+
 }  // namespace
 
 int run_adapt_merge(const Options& options) {
@@ -44,6 +99,7 @@ int run_adapt_merge(const Options& options) {
   ModelDescription model = describe_model(options.positional("MODEL"), std::nullopt);
   refuse_encoder(model, "adapt merge");
   tell_notes(model);
+  if (options.flag("offsets")) return merge_offsets(options, std::move(model), adapter, out);
   const DType stored = stored_type(options, model);
   model.config.coded = {};                                       // the merged weights are numbers
   model.config.predicting_layers = 0;                            // they are not read

@@ -218,7 +218,7 @@ int run_adapt(const Options& options) {
   for (const char* name : {"inflora-mode", "energy", "statistics-windows", "penalty", "replay-share", "references"})
     if (options.given(name))
       throw Error(ErrorKind::usage, "--{}: is for tasks one after another; name them with --stream TASKS.toml", name);
-  if (const std::string method = options.text("method"); method != "lora" && method != "rslora")
+  if (const std::string method = options.text("method"); method != "lora" && method != "rslora" && method != "qalora")
     throw Error(ErrorKind::usage, "--method {}: learns tasks one after another; name them with --stream TASKS.toml",
                 method);
   return run_train(options);

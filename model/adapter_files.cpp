@@ -83,6 +83,26 @@ std::string file_of(const std::string& dir, std::string_view name) {
   return path;
 }
 
+// A of means for each of their inputs, its share, as other programs read it.
+Branch expanded(const Branch& b, Arena& arena) {
+  if (b.pool == 1) return b;
+  Branch whole = b;
+  const int64_t in = b.a.count() / b.rank * b.pool;
+  whole.a = arena.allocate(ops::sum_dtype(b.a.dtype()), {b.rank, in}, MemoryClass::staging), whole.pool = 1;
+  ops::by_dtype(b.a.dtype(), [&]<class T>() {
+    const std::span<const T> from = b.a.span<T>();
+    const auto spread = [&]<class To>(std::span<To> to) {
+      for (size_t i = 0; i < to.size(); ++i)
+        to[i] = static_cast<To>(number_as<double>(from[i / static_cast<size_t>(b.pool)]) / static_cast<double>(b.pool));
+    };
+    if constexpr (std::is_same_v<T, double>)
+      spread(whole.a.span<double>());
+    else
+      spread(whole.a.span<float>());
+  });
+  return whole;
+}
+
 }  // namespace
 
 std::vector<AdaptedPlace> adapted_places(const ModelSpec& spec) {
@@ -164,13 +184,15 @@ void save_adapters(const ModelSpec& spec, const PeftConfig& config, const ModelW
                    Io& io) {
   ModelWeights handles = weights;  // the visitor hands out places; storage is shared
   std::vector<TensorToWrite> entries;
+  Arena arena;
   for_each_branch(spec, handles, [&](const AdaptedPlace& place, const Linear&, const Branch& b) {
-    const BranchInfo infos = infos_of(place, b);
+    const Branch whole = expanded(b, arena);
+    const BranchInfo infos = infos_of(place, whole);
     const auto add = [&](const ParameterInfo& info, const Tensor& t) {
       entries.push_back(dense_tensor(
           info, info.fragments, [t] { return t; }, ops::sum_dtype(t.dtype())));
     };
-    add(infos.a, b.a), add(infos.b, b.b);
+    add(infos.a, whole.a), add(infos.b, whole.b);
   });
   make_dirs(io, dir);
   write_safetensors(io, join_path(dir, "adapter_model.safetensors"), entries);

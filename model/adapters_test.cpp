@@ -44,6 +44,36 @@ TEST(Adapters, GiveWhatTheMergedWeightsGive) {
   });
 }
 
+// A of means is A of each input over their number, and so it is in a file.
+TEST(Adapters, ThatReadMeansAreTheirExpansions) {
+  const ModelSpec plain = with_adapters(model_spec(tiny_config("llama")), 3, 0.7);
+  ModelSpec spec = plain;
+  for (Unit& unit : spec.units)
+    for (ModuleAdapter& a : unit.adapters) a.pool = 4;
+  for (const auto& [dtype, bound] : {std::pair{DType::f64, 1e-13}, {DType::f32, 1e-5}, {DType::bf16, 0.1}}) {
+    Arena arena;
+    arena.set_poison(true);
+    ModelWeights pooled = random_weights(spec, dtype, arena, 3), expanded = random_weights(plain, dtype, arena, 3);
+    std::vector<Tensor*> from = trained_tensors(spec, pooled), to = trained_tensors(plain, expanded);
+    const std::vector<ParameterInfo> infos = trained_parameters(spec);
+    for (size_t i = 0; i < infos.size(); ++i) {
+      fill_normal(*from[i], 0.1, i);
+      const int64_t pool = infos[i].name.ends_with(".a") ? 4 : 1;
+      ASSERT_EQ(to[i]->count(), pool * from[i]->count()) << infos[i].name;
+      for (int64_t k = 0; k < to[i]->count(); ++k)
+        set_element(*to[i], k, element(*from[i], k / pool) / static_cast<double>(pool));
+    }
+    const std::vector<int32_t> tokens = random_tokens(9, spec.vocab, 1);
+    const RopeTable rope = rope_table(spec, 16, 16);
+    const Rows rows = make_rows(tokens, {0, 4, 9}, &rope);
+    for (const Multiply multiply : {Multiply::exact, Multiply::fast})
+      EXPECT_LE(relative_error(model_forward(spec, pooled, rows, nullptr, {arena, multiply}),
+                               model_forward(plain, expanded, rows, nullptr, {arena, multiply})),
+                bound)
+          << name_of(dtype);
+  }
+}
+
 TEST(Adapters, BeginWithoutEffectAndAsLoRADoes) {
   const ModelSpec full = model_spec(tiny_config("llama")), spec = with_adapters(full, 4);
   Arena arena;

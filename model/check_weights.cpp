@@ -57,6 +57,50 @@ std::optional<std::string> judge_tied_head(const ModelSpec& spec, const Weights&
       kTiedHead, table->name);
 }
 
+namespace {
+
+struct WeightsJudge {
+  const ModelSpec& spec;
+  const std::string& path;
+  const Weights& file;
+  WeightsCheck& check;
+  std::unordered_set<std::string> claimed;  // tensors of the file that belong to something
+
+  void problem(const std::string& what) { check.problems.push_back(fmt::format("{}: {}", path, what)); }
+  void fragment(const ParameterInfo& info, const Fragment& f);
+};
+
+void WeightsJudge::fragment(const ParameterInfo& info, const Fragment& f) {
+  if (claimed.contains(f.name)) return;  // other rows of a tensor that was judged
+  try {
+    if (const auto coded = find_coded(spec, file, info, f)) {
+      if (claimed.emplace(coded->rows.name).second) {
+        ++check.dtypes[std::string(name_of(coded->type))];
+        if (--check.dtypes["U8"] == 0) check.dtypes.erase("U8");
+      }
+      if (coded->tables) claimed.emplace(coded->tables_name);
+      return;
+    }
+  } catch (const Error& e) {
+    check.problems.emplace_back(e.what());
+    return;
+  }
+  const auto view = find_parameter(spec, file, f.name);
+  const std::vector<int64_t> want = fragment_shape(info, f);
+  if (!view) {
+    problem(fmt::format("tensor '{}' of shape {} is missing", f.name, shape_text(want)));
+    return;
+  }
+  claimed.emplace(view->name);
+  if (!std::ranges::equal(view->shape, want))
+    problem(fmt::format("tensor '{}' has shape {}, config.json implies {}", view->name, shape_text(view->shape),
+                        shape_text(want)));
+  if (!is_weight_type(*view))
+    problem(fmt::format("tensor '{}' holds {}, expected F32, BF16, F16 or F64", view->name, view->dtype_name));
+}
+
+}  // namespace
+
 WeightsCheck check_weights(const ModelSpec& spec, const std::string& path) {
   if (is_gguf_path(path)) return check_gguf_weights(spec, Gguf(path));
   WeightsCheck check;
@@ -73,51 +117,23 @@ WeightsCheck check_weights(const ModelSpec& spec, const std::string& path) {
   check.num_bytes = file.data_bytes();
   for (size_t i = 0; i < file.size(); ++i) ++check.dtypes[std::string(file[i].dtype_name)];
 
-  const auto problem = [&](const std::string& what) { check.problems.push_back(fmt::format("{}: {}", path, what)); };
-  std::unordered_set<std::string> claimed;
+  WeightsJudge judge{spec, path, file, check, {}};
   std::vector<ParameterInfo> infos = parameters(spec);
   ModelWeights none = empty_weights(spec);
   for_each_fixed(spec, none, [&](const ParameterInfo& info, Tensor&) { infos.push_back(info); });
   for (const ParameterInfo& info : infos)
-    for (const Fragment& f : info.fragments) {
-      if (claimed.contains(f.name)) continue;  // other rows of a tensor that was judged
-      try {
-        if (const auto coded = find_coded(spec, file, info, f)) {
-          if (claimed.emplace(coded->rows.name).second) {
-            ++check.dtypes[std::string(name_of(coded->type))];
-            if (--check.dtypes["U8"] == 0) check.dtypes.erase("U8");
-          }
-          if (coded->tables) claimed.emplace(coded->tables_name);
-          continue;
-        }
-      } catch (const Error& e) {
-        check.problems.emplace_back(e.what());
-        continue;
-      }
-      const auto view = find_parameter(spec, file, f.name);
-      const std::vector<int64_t> want = fragment_shape(info, f);
-      if (!view) {
-        problem(fmt::format("tensor '{}' of shape {} is missing", f.name, shape_text(want)));
-        continue;
-      }
-      claimed.emplace(view->name);
-      if (!std::ranges::equal(view->shape, want))
-        problem(fmt::format("tensor '{}' has shape {}, config.json implies {}", view->name, shape_text(view->shape),
-                            shape_text(want)));
-      if (!is_weight_type(*view))
-        problem(fmt::format("tensor '{}' holds {}, expected F32, BF16, F16 or F64", view->name, view->dtype_name));
-    }
+    for (const Fragment& f : info.fragments) judge.fragment(info, f);
   if (const auto head = judge_tied_head(spec, file)) {
-    claimed.emplace(kTiedHead);
-    if (!head->empty()) problem(*head);
+    judge.claimed.emplace(kTiedHead);
+    if (!head->empty()) judge.problem(*head);
   }
   for (size_t i = 0; i < file.size(); ++i) {
-    if (claimed.contains(std::string(file[i].name)) || is_harmless_buffer(file[i].name)) continue;
+    if (judge.claimed.contains(std::string(file[i].name)) || is_harmless_buffer(file[i].name)) continue;
     if (is_skipped_layer(spec, file[i].name) || is_beside_encoder(spec, file[i].name)) {
       ++check.num_passed_over;
     } else {
-      problem(fmt::format("tensor '{}' {} belongs to no parameter of this {} model with {} layers", file[i].name,
-                          shape_text(file[i].shape), spec.family, spec.layers));
+      judge.problem(fmt::format("tensor '{}' {} belongs to no parameter of this {} model with {} layers", file[i].name,
+                                shape_text(file[i].shape), spec.family, spec.layers));
     }
   }
   return check;

@@ -107,6 +107,13 @@ TEST(UnitGradients, OfAdaptersBesideFrozenWeightsAgreeWithFiniteDifferences) {
   });
 }
 
+TEST(UnitGradients, OfAdaptersThatReadMeansAgreeWithFiniteDifferences) {
+  ModelSpec spec = with_adapters(model_spec(tiny_config("llama")), 3, 0.7);
+  for (Unit& unit : spec.units)
+    for (ModuleAdapter& a : unit.adapters) a.pool = 4;
+  expect_unit_gradients("llama, pooled", spec);
+}
+
 TEST(UnitGradients, OfAdaptersBesideTrainedWeightsAgreeWithFiniteDifferences) {
   ModelSpec spec = with_adapters(model_spec(tiny_config("llama")), 2);
   for (Unit& unit : spec.units) unit.frozen = false;

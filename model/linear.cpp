@@ -261,6 +261,14 @@ Tensor product_of(const Tensor& x, const Tensor& w, const Compute& c) {
   return y;
 }
 
+// What A reads: x itself, or means of it as workspace.
+Tensor inputs_of(const Branch& b, const Tensor& x, const Compute& c) {
+  if (b.pool == 1) return x;
+  const Tensor means = workspace(x, x.count() / x.rows() / b.pool, c);
+  ops::pool_columns(x, b.pool, means);
+  return means;
+}
+
 // The branch's columns of dy: dy itself where it has no others.
 Tensor columns_of(const Branch& b, const Tensor& dy, const Compute& c) {
   const int64_t rows = b.row_end - b.row_begin;
@@ -278,8 +286,25 @@ Tensor hidden_gradient(const Branch& b, const Tensor& dy_columns, const Compute&
   return g;
 }
 
+// A·x; workspace of the means ends with it. h comes first, so that nothing lies between.
+Tensor product_of_inputs(const Branch& b, const Tensor& x, const Compute& c) {
+  const Tensor h = workspace(x, b.rank, c);
+  const Tensor inputs = inputs_of(b, x, c);
+  linear_forward({.weight = DenseWeight{b.a}, .out = b.rank, .in = b.a.count() / b.rank}, inputs, h, c);
+  return h;
+}
+
+void branch_input(const Branch& b, const Tensor& dy, const Tensor& dx, const Compute& c) {
+  const Compute adding{c.arena, Multiply::exact};  // own kernels add without scratch
+  const Tensor g = hidden_gradient(b, columns_of(b, dy, c), c);
+  if (b.pool == 1) return multiply_input(b.a, g, true, dx, adding);
+  const Tensor means = workspace(g, b.a.count() / b.rank, c);
+  multiply_input(b.a, g, false, means, adding);
+  ops::add_pooled_gradient(means, b.pool, dx);
+}
+
 void branch_forward(const Branch& b, const Tensor& x, const Tensor& y, const Compute& c) {
-  const Tensor h = product_of(x, b.a, c);
+  const Tensor h = product_of_inputs(b, x, c);
   ops::add_columns(b.scale, product_of(h, b.b, c), y, b.row_begin);
 }
 
@@ -302,13 +327,13 @@ void branches_forward(const Linear& linear, const Tensor& x, const Tensor& y, co
 void branch_weight(const Branch& b, const Tensor& dy, const Tensor& x, const Branch& gradient, const Compute& c) {
   Tensor columns = columns_of(b, dy, c);
   {
-    const Tensor h = product_of(x, b.a, c);
+    const Tensor h = product_of_inputs(b, x, c);
     if (b.scale != 1) ops::scale(b.scale, h);
     multiply_weight(columns, h, gradient.b, c);
   }
   const Tensor g = hidden_gradient(b, columns, c);
   columns = {};
-  multiply_weight(g, x, gradient.a, c);
+  multiply_weight(g, inputs_of(b, x, c), gradient.a, c);
 }
 
 }  // namespace
@@ -333,9 +358,7 @@ void linear_backward_input(const Linear& linear, const Tensor& dy, const Tensor&
   check_shapes(linear, dx, dy);
   if (dx.count() == 0) return;
   multiply_input(linear, dy, dx, c);
-  const Compute adding{c.arena, Multiply::exact};  // own kernels add without scratch
-  for (const Branch& b : linear.branches)
-    multiply_input(b.a, hidden_gradient(b, columns_of(b, dy, c), c), true, dx, adding);
+  for (const Branch& b : linear.branches) branch_input(b, dy, dx, c);
 }
 
 void linear_backward_weight(const Linear& linear, const Tensor& dy, const Tensor& x, const Linear& gradient,

@@ -30,7 +30,7 @@ struct PackedWeight {
 struct RowPieces {
   std::vector<Tensor> pieces;
 };
-/// Of types with learned tables, table_bytes of them (kernels/cpu/learned_codes.h); nullptr of others.
+/// The learned tables of a matrix, table_bytes of them (kernels/cpu/learned_codes.h); nullptr for types without.
 using CodeTables = std::shared_ptr<const std::vector<int8_t>>;
 /// Rows as a file codes them, bytes of whole blocks of `type`, the file's own pages. head_dim: kernels/cpu/coded_rows.h.
 struct CodedPiece {
@@ -60,7 +60,7 @@ struct WeightBand {
 struct BandedWeight {
   std::vector<WeightBand> bands;
 };
-/// In gradients: those of a weight that is not trained. It gets none, nor does its bias.
+/// In gradients: stands for a weight that is not trained. Neither it nor its bias gets a gradient.
 struct NotTrained {};
 using Weight = std::variant<DenseWeight, PackedWeight, RowPieces, CodedWeight, BandedWeight, NotTrained>;
 
@@ -71,7 +71,8 @@ struct Branch {
   AdaptedModule module;
   int64_t row_begin = 0, row_end = 0, rank = 0;
   double scale = 1;         // alpha/rank, or alpha/√rank
-  Tensor a = {}, b = {};    // (rank, in); (row_end - row_begin, rank)
+  Tensor a = {}, b = {};    // (rank, in/pool); (row_end - row_begin, rank)
+  int64_t pool = 1;         // a reads means of so many columns of x, not x
   int adapter = kEveryRow;  // of several that run beside each other: the rows of x that Compute::adapter_rows gives it
   static constexpr int kEveryRow = -1;
 };

@@ -279,6 +279,55 @@ void add_columns(double factor, const Tensor& x, const Tensor& y, int64_t column
   });
 }
 
+namespace {
+
+template <class T>
+auto wide(T x) {
+  if constexpr (std::is_same_v<T, bf16>)
+    return to_float(x);
+  else
+    return x;
+}
+template <class T, class Wide>
+T narrow(Wide x) {
+  if constexpr (std::is_same_v<T, bf16>)
+    return to_bf16(x);
+  else
+    return x;
+}
+
+}  // namespace
+
+void pool_columns(const Tensor& x, int64_t pool, const Tensor& y) {
+  TERN_CHECK(x.count() == y.count() * pool, "pool_columns: {} numbers, {} groups of {}", x.count(), y.count(), pool);
+  by_dtype(x.dtype(), [&]<class T>() {
+    const T* from = x.span<T>().data();
+    T* to = y.span<T>().data();
+    parallel_ranges(y.count(), row_grain(pool), 1, [&](int64_t begin, int64_t end) {
+      for (int64_t g = begin; g < end; ++g) {
+        auto sum = wide(from[g * pool]);
+        for (int64_t i = 1; i < pool; ++i) sum += wide(from[g * pool + i]);
+        to[g] = narrow<T>(sum / static_cast<decltype(sum)>(pool));
+      }
+    });
+  });
+}
+
+void add_pooled_gradient(const Tensor& y, int64_t pool, const Tensor& x) {
+  TERN_CHECK(x.count() == y.count() * pool, "add_pooled_gradient: {} numbers, {} groups of {}", x.count(), y.count(),
+             pool);
+  by_dtype(x.dtype(), [&]<class T>() {
+    const T* from = y.span<T>().data();
+    T* to = x.span<T>().data();
+    parallel_ranges(y.count(), row_grain(pool), 1, [&](int64_t begin, int64_t end) {
+      for (int64_t g = begin; g < end; ++g) {
+        const auto share = wide(from[g]) / static_cast<decltype(wide(from[g]))>(pool);
+        for (int64_t i = 0; i < pool; ++i) to[g * pool + i] = narrow<T>(wide(to[g * pool + i]) + share);
+      }
+    });
+  });
+}
+
 void add_and_clear(const Tensor& x, const Tensor& y) {
   if (x.dtype() == DType::f32) return tern::add_and_clear(x.span<float>(), y.span<float>());
   add(x, y);

@@ -46,7 +46,8 @@ std::vector<WeightRows<T>> weight_rows(std::span<const Tensor> pieces) {
 /// Of statistics, logits, losses and gradients of weights: f32, or f64 for f64.
 inline DType sum_dtype(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
 
-/// A norm that is not there copies; its weights get nothing. Nor does a gradient that is not there: a frozen unit's.
+/// Without a norm (NormSpec::present) x is copied, and no weights get a gradient; nor do those of a frozen unit, whose
+/// gradients are empty tensors.
 void norm(const NormSpec&, const NormWeights&, const Tensor& x, const Tensor& y, const Tensor& mean,
           const Tensor& rstd);
 void norm_backward_input(const NormSpec&, const NormWeights&, const Tensor& dy, const Tensor& x, const Tensor& mean,
@@ -54,8 +55,8 @@ void norm_backward_input(const NormSpec&, const NormWeights&, const Tensor& dy, 
 void norm_backward_weight(const NormSpec&, const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& rstd,
                           const NormWeights& gradient);
 
-/// y = act(up), or act(gate)·up of a gated unit; and dup from dy. In the backward y, where it is not empty, is made
-/// again; it may be dy, and dup may be up.
+/// y = act(up), or act(gate)·up of a gated unit; and dup from dy. The backward also makes y again, unless y is empty; y may
+/// be dy, and dup may be up.
 void activation(const MlpSpec&, const Tensor& up_TG, const Tensor& y_TF);
 void activation_backward(const MlpSpec&, const Tensor& up_TG, const Tensor& dy_TF, const Tensor& y_TF,
                          const Tensor& dup_TG);
@@ -64,8 +65,8 @@ void activation_backward(const MlpSpec&, const Tensor& up_TG, const Tensor& dy_T
 void rope(const RopeSpec&, const RopeTable&, std::span<const int32_t> positions, int64_t heads, int64_t head_dim,
           bool inverse, const Tensor& x);
 
-/// Of `groups` equal parts of every row of x (rows, row_stride), from its column `offset`, each normed by itself: their
-/// weights are `w`'s width. The same place of y is overwritten; rstd (rows, groups), or empty.
+/// Norms each of `groups` parts of every row of x (rows, row_stride) by itself. The parts begin at column `offset`, each as
+/// wide as `w`. The same columns of y are overwritten; rstd (rows, groups), or empty.
 void head_norm(const NormSpec&, const NormWeights& w, const Tensor& x, int64_t offset, int64_t groups, const Tensor& y,
                const Tensor& rstd);
 /// d, on entry the gradient of the normed parts, becomes that of x's; dw += the weights'.
@@ -80,6 +81,10 @@ void copy_columns(const Tensor& x, int64_t column, const Tensor& y);
 void add_columns(double factor, const Tensor& x, const Tensor& y, int64_t column);
 /// Columns [column, column + n) of every row of y from x (rows, n).
 void put_columns(const Tensor& x, const Tensor& y, int64_t column);
+/// Means of `pool` columns beside each other: y (rows, n) of x (rows, n·pool), summed in order. And the gradient of their inputs:
+/// x += y/pool, on each of the columns.
+void pool_columns(const Tensor& x, int64_t pool, const Tensor& y);
+void add_pooled_gradient(const Tensor& y, int64_t pool, const Tensor& x);
 void add_and_clear(const Tensor& x, const Tensor& y);  // y += x, x = 0; f32 or f64
 void copy(const Tensor& x, const Tensor& y);
 void scale(double factor, const Tensor& y);  // y *= factor

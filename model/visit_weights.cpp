@@ -73,7 +73,7 @@ class UnitVisitor {
   void branches(const std::string& prefix, Linear& at) const {
     for (Branch& b : at.branches) {
       const std::string name = prefix + ".branches." + std::string(name_of(b.module));
-      visit_adapter_({name + ".a", {b.rank, at.in}, unit_, true, false, 0, {}}, b.a);
+      visit_adapter_({name + ".a", {b.rank, at.in / b.pool}, unit_, true, false, 0, {}}, b.a);
       visit_adapter_({name + ".b", {b.row_end - b.row_begin, b.rank}, unit_, true, false, 0, {}}, b.b);
     }
   }

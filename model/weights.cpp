@@ -63,8 +63,12 @@ namespace {
 // Beside the rows of one module, the first of which is `row`.
 void add_branch(Linear& linear, const UnitAdapters& adapters, AdaptedModule module, int64_t row, int64_t rows) {
   if (const ModuleAdapter* a = find_adapter(adapters, module))
-    linear.branches.push_back(
-        {.module = module, .row_begin = row, .row_end = row + rows, .rank = a->rank, .scale = a->scale});
+    linear.branches.push_back({.module = module,
+                               .row_begin = row,
+                               .row_end = row + rows,
+                               .rank = a->rank,
+                               .scale = a->scale,
+                               .pool = a->pool});
 }
 void add_branch(Linear& linear, const UnitAdapters& adapters, AdaptedModule module) {
   add_branch(linear, adapters, module, 0, linear.out);

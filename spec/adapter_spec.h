@@ -31,12 +31,13 @@ struct ModuleAdapter {
   AdaptedModule module;
   int64_t rank = 0;
   double scale = 1;  // alpha/rank, or alpha/√rank
+  int64_t pool = 1;  // A reads the mean of each `pool` neighbouring inputs (QA-LoRA)
   friend bool operator==(const ModuleAdapter&, const ModuleAdapter&) = default;
 };
 /// Of one unit, at most one for each module.
 using UnitAdapters = std::vector<ModuleAdapter>;
 
-/// Of several adapters that run beside each other, counted from 0: none of them, the model as it is.
+/// Adapters that run side by side are counted from 0. This is none of them: the model as it is.
 inline constexpr int kNoAdapter = -1;
 
 /// nullptr: the module carries none.

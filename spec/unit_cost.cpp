@@ -36,31 +36,35 @@ struct Sizes {
   // The most that a product of m rows with a matrix of depth k takes beside its operands: its own scratch; after it
   // those of its adapters in turn, with the rows h = A·x and what passes through them.
   int64_t forward(int64_t m, const AdaptedMatrix& w, int64_t k) const {
-    const auto branch = [&](int64_t n, int64_t r) {
-      return m * r * s + std::max((*this)(kForward, m, r, k), m * n * s + (*this)(kForward, m, n, r));
+    const auto branch = [&](int64_t n, int64_t r, int64_t pool) {
+      return m * r * s +
+             std::max(pooled(m, k, pool) + (*this)(kForward, m, r, k / pool), m * n * s + (*this)(kForward, m, n, r));
     };
     return with_branches(own(kForward, m, w.rows, k), w, branch);
   }
   int64_t input_gradient(int64_t m, const AdaptedMatrix& w, int64_t k) const {
-    const auto branch = [&](int64_t n, int64_t r) {
-      return m * r * s + cut(m, n, w) + (*this)(kInputGradient, m, n, r);  // what adds to dx needs none
+    const auto branch = [&](int64_t n, int64_t r, int64_t pool) {  // what adds to dx needs none
+      return m * r * s + std::max(cut(m, n, w) + (*this)(kInputGradient, m, n, r), pooled(m, k, pool));
     };
     return with_branches(own(kInputGradient, m, w.rows, k), w, branch);
   }
   int64_t weight_gradient(int64_t m, const AdaptedMatrix& w, int64_t k) const {
-    const auto branch = [&](int64_t n, int64_t r) {
-      const int64_t with_rows =
-          std::max({(*this)(kForward, m, r, k), (*this)(kWeightGradient, m, n, r), (*this)(kInputGradient, m, n, r)});
-      return m * r * s + std::max(cut(m, n, w) + with_rows, (*this)(kWeightGradient, m, r, k));
+    const auto branch = [&](int64_t n, int64_t r, int64_t pool) {
+      const int64_t means = pooled(m, k, pool), in = k / pool;
+      const int64_t with_rows = std::max(
+          {means + (*this)(kForward, m, r, in), (*this)(kWeightGradient, m, n, r), (*this)(kInputGradient, m, n, r)});
+      return m * r * s + std::max(cut(m, n, w) + with_rows, means + (*this)(kWeightGradient, m, r, in));
     };
     return with_branches(frozen ? 0 : (*this)(kWeightGradient, m, w.rows, k), w, branch);
   }
   template <class Branch>
   int64_t with_branches(int64_t most, const AdaptedMatrix& w, Branch&& branch) const {
-    for (const auto& [n, r] : w.parts)
-      if (r && n) most = std::max(most, branch(n, r));
+    for (const auto& [n, r, pool] : w.parts)
+      if (r && n) most = std::max(most, branch(n, r, pool));
     return most;
   }
+  // Means of an adapter's inputs, or gradients of them, where it pools.
+  int64_t pooled(int64_t m, int64_t k, int64_t pool) const { return pool == 1 ? 0 : m * (k / pool) * s; }
   // The columns of dy that belong to one part, where there are others.
   int64_t cut(int64_t m, int64_t n, const AdaptedMatrix& w) const { return n == w.rows ? 0 : m * n * s; }
   bool split() const { return query.tensor > 1; }
@@ -99,10 +103,10 @@ struct Adapter {
   int64_t parameters = 0, flops = 0;
 };
 void add_adapter(Adapter& a, int64_t rows, const AdaptedMatrix& w, int64_t in, int64_t copies = 1) {
-  for (const auto& [n, r] : w.parts) {
+  for (const auto& [n, r, pool] : w.parts) {
     if (n == 0) continue;
-    a.parameters += copies * r * (n + in);
-    a.flops += 2 * rows * r * (n + in);
+    a.parameters += copies * r * (n + in / pool);
+    a.flops += 2 * rows * r * (n + in / pool);
   }
 }
 
@@ -303,6 +307,7 @@ UnitCost cost(const ParallelSpec& u, const Sizes& z) {
 
 // R rows at this rank's experts, X experts at it, K = top_k. The experts' products are the exact multiplier's, whoever
 // multiplies the rest: their rows differ from step to step, which a library that compiles for a shape does not like.
+// Longer than a screen: one sum per figure of a unit, each beside the others that it is read against.
 UnitCost cost(const MoeSpec& u, const Sizes& z) {
   const CostQuery& q = z.query;
   const int64_t T = z.T, N = z.N, D = u.width, s = z.s, g = z.g, R = expert_rows(u, q), K = u.top_k, E = u.experts;

@@ -16,14 +16,14 @@ inline int64_t split_rows(const CostQuery& q) { return parts_of(q.tokens, q.tens
 /// A matrix of `rows` rows, and the adapters beside up to three parts of it; a part of rank 0 carries none.
 struct AdaptedMatrix {
   struct Part {
-    int64_t rows = 0, rank = 0;
+    int64_t rows = 0, rank = 0, pool = 1;
   };
   int64_t rows = 0;
   std::array<Part, 3> parts{};
 };
 inline AdaptedMatrix adapted_matrix(const UnitAdapters& adapters, AdaptedModule module, int64_t rows) {
   const ModuleAdapter* a = find_adapter(adapters, module);
-  return {rows, {{{rows, a ? a->rank : 0}}}};
+  return {rows, {{{rows, a ? a->rank : 0, a ? a->pool : 1}}}};
 }
 /// Modules one below the other, or the same rows as one module, `fused`.
 inline AdaptedMatrix adapted_matrix(const UnitAdapters& adapters, AdaptedModule fused,

@@ -18,6 +18,7 @@
 #include "train/checkpoint.h"
 #include "train/plan_settings.h"
 #include "train/stages.h"
+#include "train/tensor_fit.h"
 #include "train/train_state.h"
 #include "update/step.h"
 
@@ -108,8 +109,14 @@ Placement step_placement(const ModelSpec& spec, const TrainSettings& s, int64_t 
                              {.scratch = scratch_bytes(s.multiply, s.dtype), .update = s.optimizer});
   const std::vector<int> zero = zero_of_units(spec, s);
   for (PlacedLayer& l : p.layers) l.strategy.zero = zero[static_cast<size_t>(l.layer.first)];
-  p.mesh.data = s.ranks;
-  p.groups = static_cast<int>(s.sum_order.groups / s.ranks);
+  p.mesh.data = num_replicas(s), p.mesh.tensor = s.tensor;
+  p.groups = static_cast<int>(s.sum_order.groups / num_replicas(s));
+  if (s.tensor > 1)
+    p.query = [query = p.query, tensor = s.tensor](int unit, int micro) {
+      CostQuery q = query(unit, micro);
+      q.tensor = tensor;
+      return q;
+    };
   if (s.robust) p.aggregate_values = robust_values(*s.robust, s.ranks);
   return p;
 }
@@ -192,76 +199,104 @@ RankBytes evaluation_bytes(const ModelSpec& spec, const TrainSettings& s) {
   return simulate(forward_program(spec, {&exact, 1})).ranks[0];
 }
 
+namespace {
+
+// What is trained, as one rank would have it alone, and what of it ranks share out.
+struct TrainedParts {
+  int64_t trained = 0, widest = 0;                 // elements: all, of the largest unit
+  int64_t states = 0, gradients = 0, weights = 0;  // bytes that ranks share out
+};
+
+// Fills in weights, gradients and optimizer of a rank that keeps all of them.
+TrainedParts predict_units(const ModelSpec& spec, const TrainSettings& s, int64_t wide, MemoryPlan& plan) {
+  TrainedParts parts;
+  const std::vector<int> zero = zero_of_units(spec, s);
+  plan.weights = num_parameters(spec) * size_of(s.dtype) + num_fixed_numbers(spec) * wide;
+  for (const Unit& unit : spec.units) plan.weights += unit.stored.bytes - unit.stored.elements * size_of(s.dtype);
+  for (size_t u = 0; u < spec.units.size(); ++u) {
+    const UnitCost cost = unit_cost(spec.units[u], {.dtype = s.dtype});
+    plan.gradients += cost.gradient_bytes, parts.trained += cost.trained;
+    const int64_t states = state_bytes(s.optimizer, s.dtype, trained_forms(spec.units[u], {}));
+    plan.optimizer += states;
+    if (zero[u] >= 1) parts.states += states;
+    if (zero[u] >= 2) parts.gradients += cost.trained * wide;
+    if (zero[u] >= 3 && s.ranks > 1) parts.weights += cost.trained * size_of(s.dtype);
+    parts.widest = std::max(parts.widest, cost.parameters + own_table_gradient(spec.units[u], {}));
+  }
+  return parts;
+}
+
+// Of ranks that have all layers each: the step, and what lies there beside it. `begins`: bytes of one rank's weights with the
+// values that masters begin from.
+void predict_copies(const ModelSpec& spec, const TrainSettings& s, const TrainedParts& parts, int64_t begins,
+                    MemoryPlan& plan, RankBytes& peak) {
+  const int64_t wide = s.dtype == DType::f64 ? 8 : 4, fixed = num_fixed_numbers(spec) * wide;
+  // One micro-batch's Program has the same peak as many in turn; the first is the largest. Of each group one: what is
+  // kept of the others lies beside it. What one micro-batch's sums over ranks still hold lies beside the next one.
+  const int64_t micros = sums_each_micro_batch(s) ? 2 : s.sum_order.groups / num_replicas(s);
+  const Program step = lower(spec, step_placement(spec, s, std::min(s.micro_batch, s.batch) * micros), 0);
+  peak = simulate(step).ranks[0];
+  peak.peak_bytes *= s.ranks, peak.buffers_at_peak *= s.ranks, peak.workspace_at_peak *= s.ranks;
+  plan.weights = parts.weights + s.ranks * (plan.weights - parts.weights);
+  plan.gradients = parts.gradients + s.ranks * (plan.gradients - parts.gradients);
+  plan.optimizer = parts.states + s.ranks * (plan.optimizer - parts.states);
+  if (parts.weights > 0)
+    plan.beginning = plan.weights + plan.optimizer + s.ranks * (parts.widest * wide + fixed);
+  else if (s.dtype == DType::bf16)
+    plan.beginning = s.ranks * begins + plan.optimizer;
+  if (s.robust) {
+    const DType type = wide == 8 ? DType::f64 : DType::f32;
+    const int64_t kept = robust_state_bytes(*s.robust, s.ranks, parts.trained, type);
+    plan.optimizer += kept, plan.staging += kept;
+    plan.messages = robust_staging_bytes(*s.robust, s.ranks, parts.trained, type);
+  } else if (s.ranks > 1)
+    plan.messages = s.ranks * staging_elements(longest_sum(spec, s), s.ranks) * wide;
+}
+
+// What compute threads keep, of all ranks.
+int64_t scratch_of_threads(const ModelSpec& spec, const TrainSettings& s) {
+  const auto threads = [&](Multiply multiply, bool gradients) {
+    const ThreadWork work{.dtype = s.dtype,
+                          .multiply = multiply,
+                          .tokens = std::min(s.micro_batch, s.batch) * s.seq,
+                          .sequence = s.seq,
+                          .gradients = gradients};
+    return thread_memory(spec, work).total();
+  };
+  const int64_t step = s.ranks * std::max(threads(s.multiply, true), update_thread_bytes(spec, s.optimizer, s.dtype));
+  return s.valid_data.empty() ? step : std::max(step, threads(Multiply::exact, false));
+}
+
+}  // namespace
+
 MemoryPlan predict_memory(const ModelSpec& spec, const TrainSettings& s, int64_t process_bytes) {
   check_countable(spec, s);
   if (s.async) return predict_async_memory(spec, s, process_bytes);
   MemoryPlan plan{.process = process_bytes};
   const int64_t n = num_parameters(spec), wide = s.dtype == DType::f64 ? 8 : 4;
-  int64_t trained = 0, shared = 0, apart = 0;  // elements; bytes of states, and of gradients, that ranks share out
-  int64_t parts = 0, widest = 0;               // bytes of weights that they share out; elements of the largest unit
-  const std::vector<int> zero = zero_of_units(spec, s);
   const int64_t fixed = num_fixed_numbers(spec) * wide;
-  plan.weights = n * size_of(s.dtype) + fixed;
-  for (const Unit& unit : spec.units) plan.weights += unit.stored.bytes - unit.stored.elements * size_of(s.dtype);
-  for (size_t u = 0; u < spec.units.size(); ++u) {
-    const UnitCost cost = unit_cost(spec.units[u], {.dtype = s.dtype});
-    plan.gradients += cost.gradient_bytes, trained += cost.trained;
-    const int64_t states = state_bytes(s.optimizer, s.dtype, trained_forms(spec.units[u], {}));
-    plan.optimizer += states;
-    if (zero[u] >= 1) shared += states;
-    if (zero[u] >= 2) apart += cost.trained * wide;
-    if (zero[u] >= 3 && s.ranks > 1) parts += cost.trained * size_of(s.dtype);
-    widest = std::max(widest, cost.parameters + own_table_gradient(spec.units[u], {}));
-  }
+  const TrainedParts parts = predict_units(spec, s, wide, plan);
   // Masters and what the rule keeps, of what is trained; masters are the weights themselves where the rule has none.
-  plan.staging = fixed + plan.optimizer + (has_own_masters(s.optimizer, s.dtype) ? 0 : trained * wide);
-  // The f32 values that masters begin from: beside the states
-  const int64_t first = trains_adapters_alone(spec) ? trained * wide : n * wide + fixed;
-  const int64_t begins = s.dtype == DType::bf16 ? plan.weights + first : 0;
-
+  plan.staging = fixed + plan.optimizer + (has_own_masters(s.optimizer, s.dtype) ? 0 : parts.trained * wide);
   plan.staging_during_steps = s.checkpoint_every > 0 && s.checkpoint_every < s.schedule.total_steps;
 
-  // One micro-batch's Program has the same peak as many in turn; the first is the largest. Of each group one: what is
-  // kept of the others lies beside it.
-  const int64_t largest = std::min(s.micro_batch, s.batch);
-  // What one micro-batch's sums over ranks still hold lies beside the next one.
   RankBytes peak;
   if (num_stage_devices(s) > 1) {
     predict_stages(spec, s, plan, peak);
     if (plan.beginning > 0) plan.beginning += plan.optimizer;
   } else {
-    const int64_t micros = sums_each_micro_batch(s) ? 2 : s.sum_order.groups / s.ranks;
-    const Program step = lower(spec, step_placement(spec, s, largest * micros), 0);
-    peak = simulate(step).ranks[0];
-    peak.peak_bytes *= s.ranks, peak.buffers_at_peak *= s.ranks, peak.workspace_at_peak *= s.ranks;
-    plan.weights = parts + s.ranks * (plan.weights - parts),
-    plan.gradients = apart + s.ranks * (plan.gradients - apart);
-    plan.optimizer = shared + s.ranks * (plan.optimizer - shared);
-    if (parts > 0)
-      plan.beginning = plan.weights + plan.optimizer + s.ranks * (widest * wide + fixed);
-    else if (s.dtype == DType::bf16)
-      plan.beginning = s.ranks * begins + plan.optimizer;
-    if (s.robust) {
-      const DType type = wide == 8 ? DType::f64 : DType::f32;
-      const int64_t kept = robust_state_bytes(*s.robust, s.ranks, trained, type);
-      plan.optimizer += kept, plan.staging += kept;
-      plan.messages = robust_staging_bytes(*s.robust, s.ranks, trained, type);
-    } else if (s.ranks > 1)
-      plan.messages = s.ranks * staging_elements(longest_sum(spec, s), s.ranks) * wide;
+    // The f32 values that masters begin from: beside the states
+    const int64_t first = trains_adapters_alone(spec) ? parts.trained * wide : n * wide + fixed;
+    predict_copies(spec, s, parts, plan.weights + first, plan, peak);
   }
+  if (s.tensor > 1) predict_tensor_parts(spec, s, parts.widest, plan);
   RankBytes evaluation;
   if (!s.valid_data.empty()) evaluation = evaluation_bytes(spec, s);
-  const int64_t whole = parts > 0 ? n * size_of(s.dtype) + fixed : 0;
+  const int64_t whole = parts.weights > 0 || s.tensor > 1 ? n * size_of(s.dtype) + fixed : 0;
   if (evaluation.peak_bytes + whole > peak.peak_bytes) peak = evaluation, plan.whole = whole;
   plan.activations = peak.buffers_at_peak;
   plan.workspace = peak.workspace_at_peak;
-  const auto threads = [&](Multiply multiply, bool gradients) {
-    const ThreadWork work{
-        .dtype = s.dtype, .multiply = multiply, .tokens = largest * s.seq, .sequence = s.seq, .gradients = gradients};
-    return thread_memory(spec, work).total();
-  };
-  plan.scratch = s.ranks * std::max(threads(s.multiply, true), update_thread_bytes(spec, s.optimizer, s.dtype));
-  if (!s.valid_data.empty()) plan.scratch = std::max(plan.scratch, threads(Multiply::exact, false));
+  plan.scratch = scratch_of_threads(spec, s);
   plan.data = s.batch * s.seq * 3 * static_cast<int64_t>(sizeof(int32_t))  // token, target, position
               + s.ranks * rope_table_bytes(spec, s.seq);
   return plan;

@@ -115,6 +115,20 @@ ModelSpec adapted(ModelSpec spec, const PeftConfig& config) {
   } catch (const Error& e) { throw Error(ErrorKind::usage, "{}", e.what()); }
 }
 
+// Adapters that read means of so many inputs.
+ModelSpec pooled(ModelSpec spec, int64_t pool) {
+  for (Unit& unit : spec.units)
+    for (ModuleAdapter& a : unit.adapters) a.pool = pool;
+  ModelWeights shapes = empty_weights(spec);
+  for_each_linear(spec, shapes, [&](const ParameterInfo& info, const Linear& linear) {
+    if (!linear.branches.empty() && linear.in % pool != 0)
+      throw Error(ErrorKind::usage,
+                  "--method qalora: '{}' has {} inputs, which are no whole groups of {}; choose others by --target",
+                  info.fragments.front().name, linear.in, pool);
+  });
+  return spec;
+}
+
 std::string tell_stored(const TrainInputs& in) {
   int64_t bytes = 0, elements = 0;
   for (const Unit& unit : in.spec.units) bytes += unit.stored.bytes, elements += unit.stored.elements;
@@ -145,7 +159,9 @@ TrainInputs load_inputs(const TrainSettings& s) {
         ErrorKind::usage,
         "train: an encoder ({}); tern trains by the next token, which it has not; masked words are not there yet",
         in.spec.family);
-  if (s.adapter) in.spec = with_stored_matrices(adapted(std::move(in.spec), s.adapter->config), in.dir.path, s.dtype);
+  if (s.adapter)
+    in.spec = with_stored_matrices(pooled(adapted(std::move(in.spec), s.adapter->config), s.adapter->pool), in.dir.path,
+                                   s.dtype);
   if (has_stored_matrices(in.spec)) in.notes.push_back(tell_stored(in));
   in.notes.insert(in.notes.end(), in.dir.notes.begin(), in.dir.notes.end());
   if (!s.from_scratch)

@@ -17,7 +17,14 @@ std::string why_not_trained(const Plan& p) {
   const auto shares = [&](const char* what, const char* fix) {
     return fmt::format("shares out {}, which tern train does not yet: plan with --fix {}", what, fix);
   };
-  if (c.mesh.tensor > 1) return shares("matrices (tensor parallelism)", "tp=1");
+  if (c.mesh.tensor > 1 && c.num_stages > 1) return shares("matrices (tensor parallelism) of stages", "tp=1 or pp=1");
+  for (const PlannedLayers& l : p.layers)
+    if (c.mesh.tensor > 1 && c.mesh.data > 1 && l.strategy.zero > 0)
+      return fmt::format(
+          "shares out matrices (tensor parallelism) under zero {}; tern train does so under zero 0: plan with --zero "
+          "0, "
+          "or with --fix tp=1",
+          l.strategy.zero);
   if (c.mesh.context > 1) return shares("sequences (context parallelism)", "cp=1");
   if (c.mesh.expert > 1 || c.mesh.expert_tensor > 1) return shares("experts (expert parallelism)", "ep=1,etp=1");
   for (const PlannedLayers& l : p.layers)
@@ -81,6 +88,7 @@ std::vector<PlannedValue> planned_values(const Plan& p) {
                                  {"dtype", std::string(name_of(p.job.dtype))}};
   if (const auto zero = planned_zero(p)) list.push_back({"zero", fmt::format("{}", *zero)});
   list.push_back({"ranks", fmt::format("{}", p.choice.devices())});
+  list.push_back({"tensor-parallel", fmt::format("{}", p.choice.mesh.tensor)});
   if (const auto mode = planned_mode(p)) list.push_back({"recompute", std::string(name_of(*mode))});
   return list;
 }

@@ -13,6 +13,7 @@ Facts made_by(const TrainSettings& s, int threads) {
   return {{"tern", TERN_VERSION},
           {"instruction set", std::string(name_of(active_isa()))},
           {"threads", fmt::format("{}", threads)},
+          {"tensor-parallel", fmt::format("{}", s.tensor)},
           {"multiplier", s.multiply == Multiply::fast ? std::string(fast_matmul_name()) : "own kernels"}};
 }
 

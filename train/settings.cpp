@@ -4,19 +4,15 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <filesystem>
 #include <initializer_list>
 #include <string>
 #include <utility>
 
-#include "base/crc32c.h"
 #include "base/error.h"
-#include "base/io.h"
 #include "base/json.h"
 #include "base/options.h"
 #include "base/units.h"
-#include "model/adapter_files.h"
 #include "plan/layers.h"
 #include "train/nearest_order.h"
 #include "train/plan_settings.h"
@@ -115,9 +111,13 @@ int ranks_from(const Options& o, const std::optional<Plan>& plan) {
   if (!knows(o, "ranks")) return 1;
   return static_cast<int>(plan ? plan->choice.devices() : o.integer("ranks"));
 }
+int tensor_from(const Options& o, const std::optional<Plan>& plan) {
+  if (!knows(o, "tensor-parallel")) return 1;
+  return static_cast<int>(plan ? plan->choice.mesh.tensor : o.integer("tensor-parallel"));
+}
 SumOrder sum_order_from(const Options& o, const std::optional<Plan>& plan = {}) {
   if (knows(o, "sum-groups") && o.has("sum-groups")) return {o.integer("sum-groups")};
-  return {plan ? plan->choice.mesh.data : ranks_from(o, plan)};
+  return {plan ? plan->choice.mesh.data : std::max(1, ranks_from(o, plan) / tensor_from(o, plan))};
 }
 
 // As large as the groups of a step allow.
@@ -162,7 +162,8 @@ std::string recipe_text(const Options& o, const TrainSettings& s) {
     if (name == "eval-every" || name == "eval-batches") return s.valid_data.empty();
     if (name == "max-seconds") return true;  // of one sitting, not of the job
     if (is_async_option(name)) return !s.async;
-    if (s.async && (name == "ranks" || name == "sum-groups" || name == "zero")) return true;
+    if (s.async && (name == "ranks" || name == "sum-groups" || name == "zero" || name == "tensor-parallel"))
+      return true;
     if (is_robust_option(name)) return !says_something(name, s.robust);
     if (name == "min-learning-rate") return s.schedule.kind == LearningRateKind::constant;
     return name == "decay-steps" && !wsd;
@@ -222,22 +223,49 @@ std::optional<AdapterSettings> adapter_from(const Options& o) {
   a.config.alpha = o.has("alpha") ? o.real("alpha") : usual * static_cast<double>(a.config.rank);
   if (!(a.config.alpha > 0)) throw Error(ErrorKind::usage, "--alpha: {}; expected more than 0", a.config.alpha);
   a.config.rank_stabilized = o.text("method") == "rslora";
+  if (o.text("method") == "qalora") a.pool = 64;
+  a.b_rate = o.real("lora-plus-ratio");
+  if (!(a.b_rate > 0)) throw Error(ErrorKind::usage, "--lora-plus-ratio: {}; expected more than 0", a.b_rate);
   a.init =
       named<AdapterInit>("init", o.text("init"), {{"true", AdapterInit::kaiming}, {"gaussian", AdapterInit::gaussian}});
   a.config.base_model = o.positional("MODEL");
   return a;
 }
 
-const std::string* find(const Facts& facts, const std::string& key) {
-  for (const auto& [name, value] : facts)
-    if (name == key) return &value;
-  return nullptr;
-}
-
 int zero_stage(const std::string& text) {
   for (int stage = 0; stage <= 3; ++stage)
     if (text == std::to_string(stage)) return stage;
   throw Error(ErrorKind::usage, "--zero {}: expected 0, 1, 2 or 3", text);
+}
+
+// Errors: usage: sizes that tern does not number, what is missing, what would do nothing.
+void check_settings(const Options& o, const TrainSettings& s) {
+  if (s.micro_batch > s.batch)
+    throw Error(ErrorKind::usage, "--micro-batch: {} sequences, more than the {} of --batch", s.micro_batch, s.batch);
+  check_ranks(s);
+  // Rows are numbered with 32 bits, and the closed forms of bytes must stay within 64.
+  if (s.micro_batch > INT32_MAX / s.seq)
+    throw Error(ErrorKind::usage,
+                "--micro-batch: {} sequences of --seq {} are {} tokens at a time, more than tern numbers (2^31 - 1); "
+                "lower --micro-batch or --seq",
+                s.micro_batch, s.seq, s.micro_batch * s.seq);
+  if (s.batch > (int64_t{1} << 40) / s.seq)
+    throw Error(ErrorKind::usage, "--batch: {} sequences of --seq {} are more than 2^40 tokens a step; lower one",
+                s.batch, s.seq);
+  const bool no_evaluation = o.given("eval-every") && s.eval_every == 0;
+  const bool streams = knows(o, "stream") && o.has("stream");  // each task has a test of its own
+  for (const char* name : {"eval-every", "eval-batches"})
+    if (s.valid_data.empty() && o.given(name) && !no_evaluation && !streams)
+      throw Error(ErrorKind::usage,
+                  "{}: there is nothing to evaluate on; give --valid-data, or --eval-every 0 for no evaluation",
+                  o.value(name).where);
+  if (s.dry_run) return;
+  if (s.data.empty() && !streams)
+    throw Error(
+        ErrorKind::usage,
+        "--data: missing; give a text, JSONL or token file to train on (or --dry-run to see what it would take)");
+  if (s.output.empty())
+    throw Error(ErrorKind::usage, "--output: missing; give a directory for checkpoints, logs and the trained model");
 }
 
 }  // namespace
@@ -305,7 +333,7 @@ TrainSettings train_settings(const Options& o) {
   if (knows(o, "context") && o.has("context")) s.context = o.integer("context");
   s.schedule = schedule_from(o);
   const std::optional<Plan> plan = knows(o, "plan") ? plan_option(o) : std::nullopt;
-  s.ranks = ranks_from(o, plan), s.sum_order = sum_order_from(o, plan);
+  s.ranks = ranks_from(o, plan), s.tensor = tensor_from(o, plan), s.sum_order = sum_order_from(o, plan);
   s.optimizer = optimizer_from(o, rule_from(o, plan));
   if (async_without_momentum(o) && s.optimizer.rule == UpdateRule::sgd && !o.given("momentum"))
     s.optimizer.set_option("momentum", 0);
@@ -325,36 +353,16 @@ TrainSettings train_settings(const Options& o) {
   s.trace = o.text("trace");
   if (plan) apply_plan(*plan, o, s);
   s.async = async_from(o, s);
+  if (s.async && s.tensor > 1)
+    throw Error(ErrorKind::usage,
+                "--tensor-parallel: workers of --async have the whole model each; leave one of the two out");
   if (s.async) s.ranks = 1, s.sum_order = {1};
+  if (s.ranks % s.tensor != 0)
+    throw Error(ErrorKind::usage, "--tensor-parallel: {} does not divide --ranks {}; choose --ranks {}", s.tensor,
+                s.ranks, (s.ranks / s.tensor + 1) * s.tensor);
   s.robust = robust_from(o, s);
   s.recipe_toml = recipe_text(o, s);
-
-  if (s.micro_batch > s.batch)
-    throw Error(ErrorKind::usage, "--micro-batch: {} sequences, more than the {} of --batch", s.micro_batch, s.batch);
-  check_ranks(s);
-  // Rows are numbered with 32 bits, and the closed forms of bytes must stay within 64.
-  if (s.micro_batch > INT32_MAX / s.seq)
-    throw Error(ErrorKind::usage,
-                "--micro-batch: {} sequences of --seq {} are {} tokens at a time, more than tern numbers (2^31 - 1); "
-                "lower --micro-batch or --seq",
-                s.micro_batch, s.seq, s.micro_batch * s.seq);
-  if (s.batch > (int64_t{1} << 40) / s.seq)
-    throw Error(ErrorKind::usage, "--batch: {} sequences of --seq {} are more than 2^40 tokens a step; lower one",
-                s.batch, s.seq);
-  const bool no_evaluation = o.given("eval-every") && s.eval_every == 0;
-  const bool streams = knows(o, "stream") && o.has("stream");  // each task has a test of its own
-  for (const char* name : {"eval-every", "eval-batches"})
-    if (s.valid_data.empty() && o.given(name) && !no_evaluation && !streams)
-      throw Error(ErrorKind::usage,
-                  "{}: there is nothing to evaluate on; give --valid-data, or --eval-every 0 for no evaluation",
-                  o.value(name).where);
-  if (s.dry_run) return s;
-  if (s.data.empty() && !streams)
-    throw Error(
-        ErrorKind::usage,
-        "--data: missing; give a text, JSONL or token file to train on (or --dry-run to see what it would take)");
-  if (s.output.empty())
-    throw Error(ErrorKind::usage, "--output: missing; give a directory for checkpoints, logs and the trained model");
+  check_settings(o, s);
   return s;
 }
 
@@ -425,98 +433,6 @@ std::vector<int> zero_of_units(const ModelSpec& spec, const TrainSettings& s) {
       for (int u = layers[static_cast<size_t>(l)].first, end = u + layers[static_cast<size_t>(l)].count; u < end; ++u)
         zero[static_cast<size_t>(u)] = planned.strategy.zero;
   return zero;
-}
-
-Facts settings_facts(const TrainSettings& s, const RunIdentity& id) {
-  const auto number = [](auto x) { return fmt::format("{}", x); };
-  Facts f = {{"model", id.model},
-             {"tokenizer", id.tokenizer},
-             {"data", id.data},
-             {"seq", number(s.seq)},
-             {"batch", number(s.batch)},
-             {"micro-batch", number(s.micro_batch)},
-             {"sum-groups", number(s.sum_order.groups) + (sums_each_micro_batch(s) ? " in each micro-batch" : "")},
-             {"steps", number(s.schedule.total_steps)},
-             {"learning-rate", number(s.schedule.peak)},
-             {"min-learning-rate", number(s.schedule.minimum)},
-             {"schedule", std::string(name_of(s.schedule.kind))},
-             {"warmup-steps", number(s.schedule.warmup_steps)},
-             {"decay-steps", number(s.schedule.decay_steps)},
-             {"optimizer", std::string(name_of(s.optimizer.rule))},
-             {"clip", number(s.optimizer.clip)},
-             {"dtype", std::string(name_of(s.dtype))},
-             {"multiply", std::string(name_of(s.multiply))},
-             {"shuffle", s.shuffle ? "on" : "off"},
-             {"seed", number(s.seed)}};
-  for (const RuleOption& option : row_of(s.optimizer.rule).options)
-    f.emplace_back(option.name, number(s.optimizer.option(option.name)));
-  if (s.async)
-    for (Facts::value_type& fact : async_facts(*s.async)) f.push_back(std::move(fact));
-  if (s.robust)
-    for (Facts::value_type& fact : robust_facts(s)) f.push_back(std::move(fact));
-  if (s.answers != Answers::all) f.emplace_back("answers", std::string(name_of(s.answers)));
-  if (s.adapter) {
-    const PeftConfig& c = s.adapter->config;
-    f.emplace_back("method", c.rank_stabilized ? "rslora" : "lora");
-    f.emplace_back("rank", number(c.rank));
-    f.emplace_back("alpha", number(c.alpha));
-    f.emplace_back("target", c.targets.all_linear ? "all-linear" : fmt::format("{}", fmt::join(c.targets.names, ",")));
-    f.emplace_back("init", s.adapter->init == AdapterInit::gaussian ? "gaussian" : "true");
-    if (!s.adapter->begin.empty())
-      f.emplace_back("adapter's beginning",
-                     fmt::format("CRC-32C {:08x}", file_crc32c(real_io(), peft_weights_file(s.adapter->begin))));
-    if (!s.adapter->trains_a) f.emplace_back("trained of an adapter", "B");
-  }
-  return f;
-}
-
-SettingsChange compare_settings(const Manifest& checkpoint, const Facts& settings, const Facts& made_by) {
-  SettingsChange change;
-  const auto number = [](const std::string* text) {
-    int64_t value = 0;
-    if (text) std::from_chars(text->data(), text->data() + text->size(), value);
-    return value;
-  };
-  const auto flag = [](const std::string& key) {
-    const bool is_option = key != "model" && key != "tokenizer" && key != "data";
-    return is_option ? "--" + key : key;
-  };
-  const bool rate_depends_on_steps = [&] {
-    const std::string* kind = find(settings, "schedule");
-    return kind && *kind != name_of(LearningRateKind::constant);
-  }();
-
-  for (const auto& [key, now] : settings) {
-    const std::string* then = find(checkpoint.settings, key);
-    if (then ? *then == now : key == "sum-groups" && now == "1") continue;  // older checkpoints: one group
-    const std::string sentence =
-        fmt::format("{}: {} in the checkpoint, {} now", flag(key), then ? *then : "not set", now);
-    if (key == "steps") {
-      if (number(&now) < checkpoint.step)
-        change.refused.push_back(sentence + fmt::format(", and step {} is done", checkpoint.step));
-      else if (rate_depends_on_steps)
-        change.warned.push_back(sentence + ": the learning rate goes on as if it had been so from the start");
-    } else if (key == "micro-batch" || key == "sum-groups" || key == "multiply") {
-      change.warned.push_back(sentence + ": sums are taken in another order from here on");
-    } else if ((key == "warmup-steps" || key == "decay-steps") && then && find(checkpoint.settings, "steps") &&
-               number(find(checkpoint.settings, "steps")) != number(find(settings, "steps"))) {
-      // Defaults derived from --steps move with it.
-      change.warned.push_back(sentence);
-    } else {
-      change.refused.push_back(sentence);
-    }
-  }
-  for (const auto& [key, then] : checkpoint.settings)
-    if (!find(settings, key))
-      change.refused.push_back(fmt::format("{}: {} in the checkpoint, not set now", flag(key), then));
-  for (const auto& [key, now] : made_by) {
-    const std::string* then = find(checkpoint.made_by, key);
-    if (!then || *then != now)
-      change.warned.push_back(
-          fmt::format("{}: {} when the checkpoint was made, {} now; bits may differ from an uninterrupted run", key,
-                      then ? *then : "not recorded", now));
-  }
-  return change;
 }
 
 }  // namespace tern

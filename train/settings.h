@@ -31,6 +31,8 @@ struct AdapterSettings {
   AdapterInit init = AdapterInit::kaiming;
   std::string begin;     // a PEFT directory of this configuration that the adapter begins as; empty: `init`
   bool trains_a = true;  // false: A stays as it begins
+  int64_t pool = 1;      // qalora: 64, a group of u4, u3 and u2, two of Q4_1
+  double b_rate = 1;     // --lora-plus-ratio: B learns at so many times the rate
 };
 
 struct TrainSettings {
@@ -40,6 +42,7 @@ struct TrainSettings {
   int64_t seq = 256, batch = 32, micro_batch = 32;  // batch and micro_batch in sequences
   std::optional<int64_t> context;                   // --context: what the model declares from now on
   int ranks = 1;                  // --ranks: each with a copy of the model, or of the plan's layers of its stage
+  int tensor = 1;                 // --tensor-parallel: neighbours that share out each matrix
   int zero = 0;                   // --zero: of every layer, if no plan says it of each
   SumOrder sum_order;             // --sum-groups, over the micro-batches of all ranks
   LearningRateSchedule schedule;  // total_steps: --steps
@@ -55,7 +58,7 @@ struct TrainSettings {
   std::optional<int64_t> memory_bytes;  // --memory
   std::optional<double> max_seconds;
   bool dry_run = false;
-  std::optional<Plan> plan;  // --plan: its layers' recomputation counts, `recompute` is what they have in common
+  std::optional<Plan> plan;  // --plan: recomputation is as its layers say; `recompute` is what they have in common
   std::string plan_path;     // empty: none
   std::optional<RobustConfig> robust;  // --aggregator; absent: gradients are summed
   std::optional<AsyncSettings>
@@ -78,13 +81,13 @@ bool sums_in_order(const TrainSettings&);
 std::vector<int> zero_of_units(const ModelSpec&, const TrainSettings&);
 /// ZeRO's highest stage of any layer.
 int deepest_zero(const TrainSettings&);
-/// Whether a micro-batch's gradients are summed over ranks before the next one's, which is another order where a rank has
-/// several.
+/// Whether each micro-batch's gradients are summed over ranks before the next micro-batch; where a rank has several, this
+/// changes the order of sums.
 bool sums_each_micro_batch(const TrainSettings&);
 /// Devices that a plan cuts the layers over; 1: each rank has all of them.
 inline int num_stage_devices(const TrainSettings& s) { return s.plan ? s.plan->choice.num_stages : 1; }
 /// Ranks that have the same layers, each with its share of every step's micro-batches.
-inline int num_replicas(const TrainSettings& s) { return s.ranks / num_stage_devices(s); }
+inline int num_replicas(const TrainSettings& s) { return s.ranks / num_stage_devices(s) / s.tensor; }
 /// Sequences of a step on one rank.
 inline int64_t rank_batch(const TrainSettings& s) { return s.batch / num_replicas(s); }
 
@@ -111,7 +114,7 @@ struct RunIdentity {
 Facts settings_facts(const TrainSettings&, const RunIdentity&);
 
 /// What differs between a checkpoint's settings and the present ones.
-/// refused: would train another run than the one that was begun:
+/// refused: the run would not be the one that was begun:
 ///          model, data, tokenizer, seq, batch, seed, shuffle, dtype,
 ///          rates, schedule, optimizer; or a run made shorter than the checkpoint.
 /// warned:  harmless, but the bits may differ from an uninterrupted run:

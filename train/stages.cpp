@@ -5,13 +5,18 @@
 
 #include "comm/group.h"
 #include "program/placement.h"
-#include "train/train_state.h"
+#include "train/tensor_groups.h"
+#include "train/tensor_state.h"
 
 namespace tern {
 
 RankPlace rank_place(const ModelSpec& spec, const TrainSettings& s, int rank) {
   RankPlace place{
       .rank = rank, .replicas = num_replicas(s), .home = std::vector<int>(spec.units.size()), .elsewhere = {}};
+  if (s.tensor > 1) {
+    place.tensor = {rank % s.tensor, s.tensor}, place.replica = rank / s.tensor;
+    return place;
+  }
   place.device = rank / place.replicas, place.replica = rank % place.replicas;
   if (num_stage_devices(s) == 1) return place;
   const Placement placed = placement_of(spec, *s.plan);
@@ -23,15 +28,20 @@ RankPlace rank_place(const ModelSpec& spec, const TrainSettings& s, int rank) {
 }
 
 Shares shares_of(const ModelSpec& spec, const TrainSettings& s, const RankPlace& place) {
+  if (place.tensor.ranks > 1) return {};
   if (place.elsewhere.empty()) return make_shares(spec, s.optimizer.rule, zero_of_units(spec, s), place.rank, s.ranks);
   return make_stage_shares(spec, place.home, place.replicas, place.rank, s.ranks);
 }
 
 int64_t StageGroups::staging_bytes() const {
-  return (replicas ? replicas->staging().peak_total() : 0) + (tables ? tables->staging().peak_total() : 0);
+  int64_t bytes = 0;
+  for (const Comm* group : {replicas.get(), tables.get(), tensor.get(), keys.get()})
+    if (group) bytes += group->staging().peak_total();
+  return bytes;
 }
 
-StageGroups stage_groups(const RankPlace& place, Comm& world) {
+StageGroups stage_groups(const ModelSpec& spec, const RankPlace& place, Comm& world) {
+  if (place.tensor.ranks > 1) return tensor_groups(spec, place, world);
   StageGroups groups;
   if (place.elsewhere.empty()) return groups;
   std::vector<int> same_stage, same_table{place.home.front() * place.replicas + place.replica};
@@ -44,7 +54,8 @@ StageGroups stage_groups(const RankPlace& place, Comm& world) {
   return groups;
 }
 
-void gather_model(const ModelSpec& spec, DType dtype, const UpdatePass& pass, Comm& world, ModelWeights& whole) {
+void gather_model(const ModelSpec& spec, const RankPlace& place, DType dtype, const UpdatePass& pass, Comm& world,
+                  ModelWeights& whole) {
   const OptimizerState& state = pass.state;
   std::vector<Tensor*> to;
   if (world.rank() == 0) {
@@ -55,14 +66,15 @@ void gather_model(const ModelSpec& spec, DType dtype, const UpdatePass& pass, Co
       std::memcpy(t.data(), own.data(), static_cast<size_t>(own.bytes()));
     });
   }
+  std::vector<StateTensor> weights;
   for (size_t p = 0; p < state.infos.size(); ++p)
-    gather_to_first(world,
-                    {.name = state.infos[p].name,
-                     .dtype = dtype,
-                     .shape = state.infos[p].shape,
-                     .own = own_part(state.shares, p, state.forms[p].elements(), pass.weights[p]),
-                     .owners = state.shares.owners[p]},
-                    world.rank() == 0 ? *to[p] : Tensor());
+    weights.push_back({.name = "model." + state.infos[p].name,
+                       .dtype = dtype,
+                       .shape = state.infos[p].shape,
+                       .own = own_part(state.shares, p, state.forms[p].elements(), pass.weights[p]),
+                       .owners = state.shares.any() ? state.shares.owners[p] : std::vector<RankInterval>{}});
+  weights = in_parts(std::move(weights), spec, place.tensor);
+  for (size_t p = 0; p < weights.size(); ++p) gather_to_first(world, weights[p], world.rank() == 0 ? *to[p] : Tensor());
 }
 
 }  // namespace tern

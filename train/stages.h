@@ -5,17 +5,21 @@
 #include <vector>
 
 #include "comm/comm.h"
+#include "model/tensor_ranks.h"
 #include "model/weights.h"
 #include "spec/model_spec.h"
 #include "train/settings.h"
+#include "train/tensor_place.h"
 #include "update/shares.h"
 #include "update/step.h"
 
 namespace tern {
 
-/// rank = device · replicas + replica. Without a plan of several stages the only device has all units.
+/// rank = device · replicas + replica. Without a plan of several stages the only device has all units; then rank =
+/// replica · (ranks of a tensor group) + place in its tensor group.
 struct RankPlace {
   int rank = 0, device = 0, replica = 0, replicas = 1;
+  TensorPlace tensor{};
   std::vector<int> home;        // of each unit: the device that has it
   std::vector<bool> elsewhere;  // units that this rank does not have; empty: it has all
 
@@ -27,15 +31,18 @@ RankPlace rank_place(const ModelSpec&, const TrainSettings&, int rank);
 /// What this rank keeps of the optimizer's state.
 Shares shares_of(const ModelSpec&, const TrainSettings&, const RankPlace&);
 
-/// The ranks of its stage; those that hold the tied table of its replica, where it is one of them. Both empty without stages.
+/// The groups that a rank works with. Without stages and tensor groups all are empty.
 struct StageGroups {
-  std::unique_ptr<Comm> replicas, tables;
-  int64_t staging_bytes() const;  // at their most
+  std::unique_ptr<Comm> replicas;  // the ranks of its stage, or those that have the same part of each matrix
+  std::unique_ptr<Comm> tables;    // those that hold the tied table of its replica, where it is one of them
+  std::unique_ptr<Comm> tensor;    // its tensor group
+  std::unique_ptr<Comm> keys;  // those of its tensor group that have the same key/value heads, where they are several
+  std::unique_ptr<const TensorRanks> matrices;  // of the last two
+  int64_t staging_bytes() const;                // at their most
 };
-StageGroups stage_groups(const RankPlace&, Comm& world);
-
-/// Each rank's weights, and the numbers that are not trained, come to `whole`: the first rank's copy of the model, empty elsewhere.
-/// By all ranks together, with the pass's weights as they are saved.
-void gather_model(const ModelSpec&, DType, const UpdatePass&, Comm& world, ModelWeights& whole);
+StageGroups stage_groups(const ModelSpec&, const RankPlace&, Comm& world);
+/// Brings each rank's weights, and the numbers that are not trained, to `whole`: the first rank's copy of the model, empty on
+/// the others. All ranks call it, with the pass's weights as they are saved (WeightPoint::saved).
+void gather_model(const ModelSpec&, const RankPlace&, DType, const UpdatePass&, Comm& world, ModelWeights& whole);
 
 }  // namespace tern

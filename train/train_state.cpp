@@ -9,9 +9,11 @@
 #include "model/model_files.h"
 #include "model/not_finite.h"
 #include "model/ops.h"
+#include "model/tensor_parts.h"
 #include "spec/layout.h"
 #include "train/async_state.h"
 #include "train/checkpoint.h"
+#include "train/tensor_state.h"
 
 namespace tern {
 namespace {
@@ -62,13 +64,13 @@ ModelWeights weights_beside_masters(const TrainSettings& s, const TrainInputs& i
 }
 
 // Zero gradients, and what is kept of them where they are aggregated.
-void begin_gradients(const TrainSettings& s, const TrainInputs& in, Arena& arena, const std::vector<bool>& elsewhere,
+void begin_gradients(const TrainSettings& s, const ModelSpec& spec, Arena& arena, const std::vector<bool>& elsewhere,
                      TrainState& state) {
   const Shares& shares = state.optimizer.shares;
-  state.gradients = allocate_gradients(in.spec, s.dtype, arena, shares.gradients_apart, elsewhere);
+  state.gradients = allocate_gradients(spec, s.dtype, arena, shares.gradients_apart, elsewhere);
   if (!s.robust) return;
   std::vector<Tensor> all;
-  for (const Tensor* t : trained_tensors(in.spec, state.gradients)) all.push_back(*t);
+  for (const Tensor* t : trained_tensors(spec, state.gradients)) all.push_back(*t);
   state.optimizer.robust = make_robust_state(*s.robust, all, shares.rank, shares.ranks, arena);
 }
 
@@ -95,13 +97,17 @@ void copy_bytes(const Tensor& from, const Tensor& to) {
   std::memcpy(to.data(), from.data(), static_cast<size_t>(from.bytes()));
 }
 
-void read_tensor(const Safetensors& file, const StateTensor& want, int rank) {
+void read_tensor(const Safetensors& file, const StateTensor& want, int rank, int place) {
   const TensorView found = file.get(want.name);
   std::vector<int64_t> shape(want.shape.sizes.begin(), want.shape.sizes.begin() + want.shape.rank);
   if (!std::equal(shape.begin(), shape.end(), found.shape.begin(), found.shape.end()) || found.dtype != want.dtype)
     throw Error(ErrorKind::bad_file, "{}: tensor '{}' is {} of shape {}, this run has {} of shape {}", file.path(),
                 want.name, found.dtype_name, shape_text(found.shape), safetensors_name(want.dtype), shape_text(shape));
   if (want.own.empty()) return;
+  if (!want.parts.empty()) {
+    void* const bytes = const_cast<std::byte*>(found.bytes.data());  // read alone
+    return take_part(want.parts[static_cast<size_t>(place)], Tensor::borrow(want.dtype, want.shape, bytes), want.own);
+  }
   size_t begin = 0;
   for (const RankInterval& o : want.owners)
     if (o.rank == rank) begin = static_cast<size_t>(o.elements.begin * size_of(want.dtype));
@@ -135,6 +141,31 @@ void begin_parts(const TrainSettings& s, const TrainInputs& in, Arena& arena, Sh
   state.beginning_bytes = arena.current_total() + beside.peak_total();
 }
 
+// The same of a rank of a tensor group, whose part is a model of its own.
+void begin_in_parts(const TrainSettings& s, const TrainInputs& in, Arena& arena, Shares shares, const TensorPlace& at,
+                    TrainState& state) {
+  const ModelSpec part = tensor_part(in.spec, at.ranks);
+  state.weights = allocate_weights(part, s.dtype, MemoryClass::weights, arena);
+  state.optimizer = make_optimizer_state(part, state.weights, s.optimizer, arena, std::move(shares));
+  const OptimizerState& o = state.optimizer;
+  const bool masters = has_own_masters(s.optimizer, s.dtype);
+  const DType exact = s.dtype == DType::bf16 ? DType::f32 : s.dtype;
+  const std::vector<ParameterInfo> infos = trained_parameters(in.spec);
+  const std::vector<Tensor*> kept = trained_tensors(part, state.weights);
+  Arena beside;
+  for (size_t unit = 0; unit < in.spec.units.size(); ++unit) {
+    std::vector<bool> elsewhere(in.spec.units.size(), true);
+    elsewhere[unit] = false;
+    ModelWeights whole = first_weights(s, in, exact, beside, elsewhere);
+    const std::vector<Tensor*> first = trained_tensors(in.spec, whole);
+    for (size_t p = 0; p < first.size(); ++p)
+      if (infos[p].unit == static_cast<int>(unit))
+        take_part(tensor_holding(in.spec, infos[p], at.place, at.ranks), *first[p], masters ? o.master[p] : *kept[p]);
+  }
+  round_masters(part, o, state.weights);
+  state.beginning_bytes = arena.current_total() + beside.peak_total();
+}
+
 }  // namespace
 
 bool trains_adapters_alone(const ModelSpec& spec) {
@@ -142,9 +173,14 @@ bool trains_adapters_alone(const ModelSpec& spec) {
 }
 
 TrainState fresh_state(const TrainSettings& s, const TrainInputs& in, Arena& arena, Shares shares,
-                       const std::vector<bool>& elsewhere) {
+                       const std::vector<bool>& elsewhere, const TensorPlace& at) {
   TrainState state;
   if (!s.from_scratch) require_finite(in.dir.weights);
+  if (at.ranks > 1) {
+    begin_in_parts(s, in, arena, std::move(shares), at, state);
+    begin_gradients(s, tensor_part(in.spec, at.ranks), arena, elsewhere, state);
+    return state;
+  }
   if (shares.any_weights_apart()) {
     begin_parts(s, in, arena, std::move(shares), state);
   } else if (s.dtype == DType::bf16) {
@@ -166,25 +202,28 @@ TrainState fresh_state(const TrainSettings& s, const TrainInputs& in, Arena& are
     state.weights = first_weights(s, in, s.dtype, arena, elsewhere);
     state.optimizer = make_optimizer_state(in.spec, state.weights, s.optimizer, arena, std::move(shares));
   }
-  begin_gradients(s, in, arena, elsewhere, state);
+  begin_gradients(s, in.spec, arena, elsewhere, state);
   return state;
 }
 
 TrainState load_state(const TrainSettings& s, const TrainInputs& in, Io& io, const std::string& checkpoint,
-                      const Manifest& manifest, Arena& arena, Shares shares, const std::vector<bool>& elsewhere) {
+                      const Manifest& manifest, Arena& arena, Shares shares, const std::vector<bool>& elsewhere,
+                      const TensorPlace& at) {
   TrainState state;
+  const ModelSpec spec = at.ranks > 1 ? tensor_part(in.spec, at.ranks) : in.spec;
   if (!s.from_scratch && has_frozen(in.spec)) require_finite(in.dir.weights);
-  state.weights = weights_beside_masters(s, in, arena, shares, elsewhere);
-  state.optimizer = make_optimizer_state(in.spec, state.weights, s.optimizer, arena, std::move(shares));
-  begin_gradients(s, in, arena, elsewhere, state);
+  state.weights = at.ranks > 1 ? allocate_weights(spec, s.dtype, MemoryClass::weights, arena)
+                               : weights_beside_masters(s, in, arena, shares, elsewhere);
+  state.optimizer = make_optimizer_state(spec, state.weights, s.optimizer, arena, std::move(shares));
+  begin_gradients(s, spec, arena, elsewhere, state);
   const CheckpointData data(io, checkpoint, 0);  // all of the state is in rank 0's file
-  const std::vector<StateTensor> wanted = state_tensors(s.optimizer, s.dtype, state.optimizer);
+  const std::vector<StateTensor> wanted = in_parts(state_tensors(s.optimizer, s.dtype, state.optimizer), in.spec, at);
   const size_t all = wanted.size() + (s.async ? static_cast<size_t>(num_async_tensors(s.async->rule.workers)) : 0);
   if (data.tensors().size() != all)
     throw Error(ErrorKind::bad_file, "{}: {} tensors, this run has {}; another model or optimizer?",
                 data.tensors().path(), data.tensors().size(), all);
-  for (const StateTensor& want : wanted) read_tensor(data.tensors(), want, state.optimizer.shares.rank);
-  round_masters(in.spec, state.optimizer, state.weights);
+  for (const StateTensor& want : wanted) read_tensor(data.tensors(), want, state.optimizer.shares.rank, at.place);
+  round_masters(spec, state.optimizer, state.weights);
   state.step = manifest.step;
   state.samples = manifest.samples;
   return state;
@@ -215,6 +254,7 @@ std::vector<StateTensor> state_tensors(const UpdateConfig& config, DType dtype, 
 }
 
 void gather_to_first(Comm& world, const StateTensor& t, const Tensor& whole) {
+  if (!t.parts.empty()) return gather_parts_to_first(world, t, whole);
   if (t.owners.empty()) {
     if (world.rank() == 0) copy_bytes(t.own, whole);
     return;

@@ -4,8 +4,10 @@
 #include <cstdint>
 #include <vector>
 
+#include "spec/layout.h"
 #include "train/checkpoint_writer.h"
 #include "train/inputs.h"
+#include "train/tensor_place.h"
 #include "update/state.h"
 
 namespace tern {
@@ -17,7 +19,7 @@ struct TrainState {
   ModelWeights weights;    // in the compute dtype
   ModelWeights gradients;  // zero between steps
   OptimizerState optimizer;
-  int64_t beginning_bytes = 0;  // ZeRO 3, a run's first: what its weights took at their most, gradients not there yet
+  int64_t beginning_bytes = 0;  // ZeRO 3, a fresh state's: the peak while weights were made, before gradients
   int64_t step = 0;             // steps done
   uint64_t samples = 0;         // the Feed's position
 };
@@ -28,12 +30,12 @@ struct TrainState {
 /// Shares  what of the optimizer's state, and of the weights, this rank keeps (update/shares.h).
 /// elsewhere: units that another rank has (allocate_weights).
 TrainState fresh_state(const TrainSettings&, const TrainInputs&, Arena&, Shares = {},
-                       const std::vector<bool>& elsewhere = {});
-/// The state of a verified checkpoint, or this rank's part of it. What is frozen is in none: it comes from where the run began. Errors:
-/// those of fresh_state where something is frozen; bad_file naming the tensor that is missing, unknown, or of
-/// another shape or type.
+                       const std::vector<bool>& elsewhere = {}, const TensorPlace& = {});
+/// The state of a verified checkpoint, or this rank's part of it. No checkpoint holds frozen parameters: they are read from the
+/// model that the run began with. Errors: those of fresh_state where something is frozen; bad_file naming the tensor
+/// that is missing, unknown, or of another shape or type.
 TrainState load_state(const TrainSettings&, const TrainInputs&, Io&, const std::string& checkpoint, const Manifest&,
-                      Arena&, Shares = {}, const std::vector<bool>& elsewhere = {});
+                      Arena&, Shares = {}, const std::vector<bool>& elsewhere = {}, const TensorPlace& = {});
 
 /// A tensor of a checkpoint, "model.NAME" (masters) or "SLOT.NAME" (spec/update_rules.def), and this rank's part of it.
 struct StateTensor {
@@ -44,11 +46,13 @@ struct StateTensor {
   std::vector<RankInterval>
       owners{};  // of the whole's elements; empty: every rank has it whole. (In stages others than
                  // the owner may have it too.)
+  std::vector<Holding>
+      parts{};  // of a tensor group: what each of its ranks holds; `own` is that (model/tensor_parts.h)
 };
 /// What a checkpoint holds: all masters, then what the rule keeps, then what no update changes. `dtype` is the weights'.
 std::vector<StateTensor> state_tensors(const UpdateConfig&, DType dtype, const OptimizerState&);
 
-/// Every rank's part comes to rank 0's `whole` (others give an empty Tensor). All ranks call it.
+/// Brings every rank's part to rank 0's `whole` (other ranks pass an empty Tensor). All ranks call it.
 void gather_to_first(Comm&, const StateTensor&, const Tensor& whole);
 
 }  // namespace tern

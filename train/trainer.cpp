@@ -13,6 +13,7 @@
 #include "kernels/dispatch.h"
 #include "kernels/onednn/fast_matmul.h"
 #include "model/linear.h"
+#include "model/tensor_parts.h"
 #include "program/checksum.h"
 #include "program/lower.h"
 #include "program/validate.h"
@@ -26,6 +27,8 @@
 #include "train/run_dir.h"
 #include "train/stages.h"
 #include "train/step_trace.h"
+#include "train/tensor_groups.h"
+#include "train/tensor_state.h"
 #include "train/train_state.h"
 
 namespace tern {
@@ -76,6 +79,8 @@ class Trainer {
     if (leads() && !s_.output.empty()) check_output(io_, s_.output, in_.dir);
     for (const std::string& text : in_.notes) note(text);
     check_planned_model(in_.spec, s_);
+    check_tensor_ranks(in_.spec, s_);
+    part_ = s_.tensor > 1 ? tensor_part(in_.spec, s_.tensor) : in_.spec;
     if (s_.multiply == Multiply::fast) load_fast_matmul();
     const int64_t process = program_bytes() * (worker_.processes_here > 0 ? s_.ranks : 1);
     result_.predicted = predict_memory(in_.spec, s_, process);
@@ -162,21 +167,25 @@ class Trainer {
     if (!newest.empty()) {
       phase(fmt::format("reading {}", newest));
       state_ = load_state(s_, in_, io_, newest, read_manifest(io_, newest), state_arena_,
-                          shares_of(in_.spec, s_, place_), place_.elsewhere);
+                          shares_of(in_.spec, s_, place_), place_.elsewhere, place_.tensor);
       result_.checkpoint = newest;
       note(fmt::format("resumed from {}", newest));
     } else {
       phase(s_.from_scratch ? "drawing the first weights" : "reading the weights");
-      state_ = fresh_state(s_, in_, state_arena_, shares_of(in_.spec, s_, place_), place_.elsewhere);
+      state_ = fresh_state(s_, in_, state_arena_, shares_of(in_.spec, s_, place_), place_.elsewhere, place_.tensor);
     }
     for (ParameterInfo& info : state_.optimizer.infos)
       if (keeps_a() && info.name.ends_with(".a")) info.decay = false;
-    groups_ = stage_groups(place_, world());
+    groups_ = stage_groups(in_.spec, place_, world());
     if (leads() && in_stages()) whole_ = allocate_weights(in_.spec, s_.dtype, MemoryClass::weights, state_arena_);
     if (in_.spec.rope.kind != RopeKind::none) rope_ = rope_table(in_.spec, s_.seq, s_.seq);
     predicted_ = simulate(program_).replay;
-    update_.emplace(make_update_pass(in_.spec, state_.optimizer, s_.optimizer, state_.weights, state_.gradients));
+    update_.emplace(make_update_pass(part_, state_.optimizer, s_.optimizer, state_.weights, state_.gradients));
     update_->weight_dtype = s_.dtype;
+    if (s_.tensor > 1) update_->tensor = tensor_norm(part_, place_, groups_);
+    if (s_.adapter && s_.adapter->b_rate != 1)
+      for (const ParameterInfo& info : state_.optimizer.infos)
+        update_->rate_factors.push_back(info.name.ends_with(".b") ? s_.adapter->b_rate : 1);
     if (in_stages() && in_.spec.head().tied && place_.has_last() && !place_.has_first())
       update_->gradients[0] = dense_rows(head_of(state_.gradients).projection);  // of its copy of the table
     add_gradient_parts(*update_, s_.dtype == DType::f64 ? DType::f64 : DType::f32, state_arena_);
@@ -204,7 +213,7 @@ class Trainer {
     put_weights_at(*update_, WeightPoint::saved);
     const Shares& shares = state_.optimizer.shares;
     if (leads() && parts_alone()) whole_ = allocate_weights(in_.spec, s_.dtype, MemoryClass::weights, whole_arena_);
-    if (in_stages() || parts_alone()) return gather_model(in_.spec, s_.dtype, *update_, world(), whole_);
+    if (in_stages() || parts_alone()) return gather_model(in_.spec, place_, s_.dtype, *update_, world(), whole_);
     if (!shares.any()) return;
     std::vector<size_t> places;
     std::vector<Tensor> weights;
@@ -219,8 +228,8 @@ class Trainer {
   }
 
   bool in_stages() const { return !place_.elsewhere.empty(); }
-  // ZeRO 3: no rank has the whole model.
-  bool parts_alone() const { return state_.optimizer.shares.any_weights_apart(); }
+  // ZeRO 3, and matrices that are shared out: no rank has the whole model.
+  bool parts_alone() const { return s_.tensor > 1 || state_.optimizer.shares.any_weights_apart(); }
   const ModelWeights& whole_model() const { return in_stages() || parts_alone() ? whole_ : state_.weights; }
 
   void train() {
@@ -285,23 +294,25 @@ class Trainer {
   };
   Agreed agree(const std::vector<MicroBatch>& batches) {
     std::array<int64_t, 2> sums{0, stop_now()};
-    if (place_.device == 0)  // all stages see the same
+    if (place_.device == 0 && place_.tensor.place == 0)  // all stages, and all of a tensor group, see the same
       for (const MicroBatch& b : batches) sums[0] += b.num_targets();
     world().all_reduce(sums, Combine::sum);
     return {sums[0], sums[1] > 0};
   }
+
+  Compute compute() { return {.arena = worker_.arena, .multiply = s_.multiply, .tensor = groups_.matrices.get()}; }
 
   StepReport step(const std::vector<MicroBatch>& batches, int64_t targets) {
     const int64_t number = state_.step + 1;
     StepReport report{
         .step = number, .total_steps = s_.schedule.total_steps, .learning_rate = learning_rate(s_.schedule, number)};
     begin_step(*update_, number, [&](int64_t n) { return learning_rate(s_.schedule, n); });
-    const ExecuteInput input{.spec = in_.spec,
+    const ExecuteInput input{.spec = part_,
                              .weights = state_.weights,
                              .gradients = &state_.gradients,
                              .micro_batches = batches,
                              .loss_scale = targets > 0 ? 1.0 / static_cast<double>(targets) : 0.0,
-                             .compute = {worker_.arena, s_.multiply},
+                             .compute = compute(),
                              .update = &*update_,
                              .robust = robust_ ? &*robust_ : nullptr,
                              .world = s_.ranks > 1 ? &world() : nullptr,
@@ -440,7 +451,8 @@ class Trainer {
   // The log first: a resume at this checkpoint relies on the rows up to it. What other ranks keep comes straight into the copy
   // that rank 0 writes.
   void save() {
-    const std::vector<StateTensor> state = state_tensors(s_.optimizer, s_.dtype, state_.optimizer);
+    const std::vector<StateTensor> state =
+        in_parts(state_tensors(s_.optimizer, s_.dtype, state_.optimizer), in_.spec, place_.tensor);
     std::vector<NamedTensor> staged(state.size());
     if (leads()) {
       log_->sync();
@@ -507,6 +519,7 @@ class Trainer {
   Clock& clock_;
   TrainResult result_;
   TrainInputs in_;
+  ModelSpec part_;  // as this rank has it: the whole, or its part of each matrix
   std::unique_ptr<RunDirectory> run_;
   std::unique_ptr<Feed> feed_, held_out_;
   Facts settings_;

@@ -118,5 +118,35 @@ TEST(UpdateGolden, EightBitMomentsHaveTheReferencesCodes) {
   });
 }
 
+// LoRA+ (Hayou et al. 2024, arXiv:2402.12354): B at a multiple of A's rate, as PEFT's optimizer has it.
+TEST(UpdateGolden, TwentyStepsOfAnAdapterWhoseBIsFaster) {
+  const Json golden = golden_file("lora_plus.json");
+  std::vector<std::pair<std::string, ParameterForm>> parameters;
+  for (const auto& [name, shape] : golden["shapes"].items())
+    parameters.push_back({name, {ParameterKind::matrix, shape[0].get<int64_t>(), shape[1].get<int64_t>()}});
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    RuleRun run(config_from(UpdateRule::adamw, golden["options"]), dtype, parameters,
+                [](const std::string& name, int64_t i) { return golden_value("weight " + name, i, 0.5); });
+    for (const auto& [name, form] : parameters)
+      run.pass.rate_factors.push_back(name == "b" ? golden["ratio"].get<double>() : 1);
+    int shown = 0;
+    for (int64_t step = 1; step <= 20; ++step) {
+      run.set_gradients([&](const std::string& name, int64_t i) {
+        return golden_value("gradient " + name + " " + std::to_string(step), i, 0.25);
+      });
+      run.step(step, golden["rate"].get<double>());
+      const auto want = golden["weights"].find(std::to_string(step));
+      if (want == golden["weights"].end()) continue;
+      ++shown;
+      for (size_t p = 0; p < parameters.size(); ++p)
+        EXPECT_LE(
+            relative_error(values_of(run.pass.weights[p]), (*want)[parameters[p].first].get<std::vector<double>>()),
+            1e-6)
+            << parameters[p].first << " after step " << step;
+    }
+    EXPECT_EQ(shown, 4);
+  }
+}
+
 }  // namespace
 }  // namespace tern

@@ -114,10 +114,11 @@ UpdateShard shard_of(const UpdatePass& pass, const UpdateNorm& norm, size_t para
   const auto own = [&](const Tensor& t) {
     return own_part(state.shares, parameter, state.forms[parameter].elements(), t);
   };
+  const double factor = pass.rate_factors.empty() ? 1 : pass.rate_factors[parameter];
   UpdateShard shard{.config = pass.config,
                     .form = state.forms[parameter],
                     .decays = state.infos[parameter].decay,
-                    .learning_rate = pass.learning_rate,
+                    .learning_rate = factor * pass.learning_rate,
                     .step = pass.step,
                     .average_weight = all > 0 ? rate * rate / all : 0,
                     .norm = norm,

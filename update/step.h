@@ -1,5 +1,5 @@
 #pragma once
-// The end of a step, as its instructions: NORM over all gradients, then UPDATE of each unit. (REDUCE before them is
+// The end of a step, as its instructions: NORM over all gradients, then UPDATE of each unit. (The REDUCE of a tied table is
 // model/weights.h's join_tied_gradients.)
 
 #include <cstdint>
@@ -12,13 +12,13 @@
 
 namespace tern {
 
-/// Of a rank of a tensor group, whose parameters are its parts: what NORM counts of them, so that all ranks together count each
-/// element once. Rules that take sums of their own, or a whole parameter, are not for parts.
+/// For a rank of a tensor group, which has parts of parameters: what NORM counts of them, so that all ranks together count each
+/// element once. Rules that take sums of their own, or need a whole parameter, do not run on such parts.
 struct TensorNorm {
   std::vector<int> group;  // its ranks in the world
   struct Alike {
-    int64_t from;     // elements from here on are held alike by
-    int64_t holders;  // so many ranks
+    int64_t from;     // elements from this one on are the same on several ranks
+    int64_t holders;  // the number of those ranks
   };
   std::vector<Alike> alike{};  // of each parameter
 };
@@ -29,23 +29,24 @@ struct UpdatePass {
   const UpdateConfig& config;
   // In the order of state.infos; they share the model's storage. Whole, or of shared parameters this rank's part alone.
   std::vector<Tensor> weights, gradients;
+  std::vector<double> rate_factors{};  // of each parameter, where not all learn at the same rate; empty: 1
   std::optional<TensorNorm> tensor{};
   std::optional<DType> weight_dtype{};  // to be said where a rank may have no weights (ZeRO 3)
   double learning_rate = 0;
   int64_t step = 0;  // the step that is being done, from 1
   double highest_rate = 0,
-         squared_rates = 0;  // of all steps up to this one: the highest; Σ of the squared highest so far
+         squared_rates = 0;  // up to this step: the highest rate; Σ over steps of the square of the highest rate then
 };
 /// Of the weights.
 DType weight_type(const UpdatePass&);
-/// The pass is at step `number`, whose rate is rate_of(number). Rates of steps before are asked for where the step before was
-/// not done in this pass, so that a resumed run has the bits of one that was not stopped.
+/// Sets the pass to step `number`, whose rate is rate_of(number). If this pass did not do the step before, the rates of all earlier
+/// steps are asked for too, so that a resumed run has the bits of one that was not stopped.
 void begin_step(UpdatePass&, int64_t number, const std::function<double(int64_t)>& rate_of);
 /// The state and the config must outlive it. The gradients are those of allocate_gradients.
 UpdatePass make_update_pass(const ModelSpec&, OptimizerState&, const UpdateConfig&, ModelWeights& weights,
                             ModelWeights& gradients);
 
-/// Gradients of parameters whose gradients are shared out: this rank's parts of them, zero, which make_update_pass found not there.
+/// Allocates, as zeros, this rank's parts of gradients that are shared out; make_update_pass leaves them empty.
 void add_gradient_parts(UpdatePass&, DType wide, Arena&);
 
 /// A parameter of the pass as a rule's functions take it: whole, or this rank's interval; by its place in state.infos. No
@@ -56,7 +57,7 @@ UpdateShard shard_of(const UpdatePass&, const UpdateNorm&, size_t parameter);
 /// Order   sqrt of Σ over parameters, in the order of trained_parameters(spec), of sum_of_squares (doubles, fixed blocks); the
 ///         rule's own sums over the model (UpdateSums) in the same order, of clipped gradients.
 /// Clip    PyTorch's clip_grad_norm_: coefficient min(1, clip / (norm + 1e-6)).
-/// Ranks   of shared parameters each rank sums its own blocks; then all have all blocks' sums, and the bits of one rank.
+/// Ranks   of shared parameters each rank sums its own blocks; all ranks then exchange the sums, and get the bits of one rank.
 /// Errors  diverged: a gradient that is not finite, naming the step and the tensor. TERN_CHECK: shared parameters, and no world.
 UpdateNorm gradient_norm(const UpdatePass&, Comm* world = nullptr);
 
@@ -69,7 +70,7 @@ void update_unit(const UpdatePass&, const UpdateNorm&, int unit, Arena&, Comm* w
 void update_parameters(const UpdatePass&, const UpdateNorm&, std::span<const size_t> parameters, Arena&,
                        Comm* world = nullptr);
 
-/// Bytes of each rank that NORM, and UPDATE of a unit, give to the others (block_value_bytes).
+/// Bytes that each rank contributes to the exchange of NORM, and of UPDATE of a unit (block_value_bytes).
 std::vector<int64_t> norm_value_bytes(const UpdatePass&);
 std::vector<int64_t> update_value_bytes(const UpdatePass&, int unit);
 
@@ -77,7 +78,7 @@ std::vector<int64_t> update_value_bytes(const UpdatePass&, int unit);
 int64_t update_thread_bytes(const ModelSpec&, const UpdateConfig&, DType weights);
 
 /// For rules that take gradients at another point than the one that is saved: `saved` puts the masters, rounded, into the
-/// weights, to evaluate or to write a model; `computing` puts there again what a step leaves, to the bit. A state that was
+/// weights, to evaluate or to write a model; `computing` restores the weights that a step leaves, to the bit. A state that was
 /// read from a checkpoint needs `computing` before its first step. Other rules: nothing changes.
 enum class WeightPoint : uint8_t { saved, computing };
 void put_weights_at(const UpdatePass&, WeightPoint);

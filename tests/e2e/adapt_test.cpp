@@ -1,13 +1,21 @@
 // tern adapt as a person uses it: an adapter is trained, resumed, used, merged; what cannot be is refused by name.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <csignal>
+#include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "base/clock.h"
 #include "base/io.h"
 #include "base/json.h"
+#include "base/rng.h"
+#include "formats/safetensors/safetensors.h"
 #include "tests/e2e/in_folder_testing.h"
+#include "tests/e2e/train_process.h"
 
 namespace tern {
 namespace {
@@ -37,6 +45,7 @@ class Adapt : public InFolder<Adapt> {
   }
   static std::string file(const std::string& name) { return real_io().read(root_ + "/" + name); }
 };
+using AdaptSlow = Adapt;
 
 TEST_F(Adapt, LearnsInTheBytesForetoldAndMergesToTheSameLosses) {
   const Json run = json(train("run", "--rank 4 --alpha 8 --steps 12"));
@@ -91,6 +100,80 @@ TEST_F(Adapt, LearnsBesideCodesWhatItLearnsBesideTheirNumbers) {
   EXPECT_EQ(after, loss_of("eval q-numbers --data log.txt --dtype f32 --adapter coded/adapter"));
 }
 
+// QLoRA and its pooled kin: killed at moments drawn from a printed seed, they end as the run that nobody disturbed.
+TEST_F(AdaptSlow, KilledBesideCodesItEndsWithTheSameBits) {
+  constexpr uint64_t kSeed = 20261124;
+  constexpr int kKills = 16;
+  fmt::print("seed {}\n", kSeed);
+  json("quantize " + kModel + " --type u4 --output killed-base");
+  const auto command = [](const std::string& method, const std::string& output) -> std::vector<std::string> {
+    return {TERN_PROGRAM,
+            "adapt",
+            root_ + "/killed-base",
+            "--data",
+            root_ + "/log.txt",
+            "--output",
+            output,
+            "--method",
+            method,
+            "--rank",
+            "4",
+            "--seq",
+            "32",
+            "--batch",
+            "4",
+            "--steps",
+            "12",
+            "--checkpoint-every",
+            "1",
+            "--schedule",
+            "constant",
+            "--warmup-steps",
+            "0",
+            "--learning-rate",
+            "3e-3"};
+  };
+  Clock& clock = real_clock();
+  uint64_t draw = 0;
+  for (const std::string method : {"lora", "qalora"}) {
+    SCOPED_TRACE(method);
+    const std::string whole = root_ + "/killed-whole-" + method, parts = root_ + "/killed-parts-" + method;
+    ASSERT_EQ(run_to_end(command(method, whole + "-first"), root_), 0);  // fills the caches
+    const int64_t begin = clock.now_ns();
+    ASSERT_EQ(run_to_end(command(method, whole), root_), 0);
+    const double seconds = seconds_between(begin, clock.now_ns());
+    const auto bits = [](const std::string& run) {
+      return real_io().read(run + "/adapter/adapter_model.safetensors") +
+             real_io().read(run + "/checkpoints/step-12/rank-0.safetensors");
+    };
+    const std::string want = bits(whole);
+    ASSERT_EQ(bits(whole + "-first"), want) << "two undisturbed runs differ: nothing can be tested";
+    int kills = 0, after_a_step = 0;
+    while (kills < kKills) {
+      Child child(command(method, parts), root_ + "/errors");
+      const int64_t start = clock.now_ns();
+      const double at_s = random_uniform({kSeed, 1}, draw++) * seconds;
+      while (child.running() && seconds_between(start, clock.now_ns()) < at_s) clock.sleep_ns(200'000);
+      child.signal(SIGKILL);
+      const int status = child.wait();
+      if (status == 128 + SIGKILL) {
+        ++kills;
+        if (const std::string at = parts + "/checkpoints"; real_io().stat(at))
+          after_a_step += std::ranges::any_of(real_io().list(at),
+                                              [](const std::string& name) { return name.starts_with("step-"); });
+        continue;
+      }
+      ASSERT_EQ(status, 0) << file("errors");  // it was faster: its end must be the right one
+      ASSERT_EQ(bits(parts), want) << "after " << kills << " kills";
+      remove_all(real_io(), parts);
+    }
+    std::string errors;
+    ASSERT_EQ(run_to_end(command(method, parts), root_, &errors), 0) << errors;
+    EXPECT_EQ(bits(parts), want);
+    EXPECT_GE(after_a_step, kKills / 2) << "killed too early to show anything";
+  }
+}
+
 TEST_F(Adapt, TakesTheBytesForetoldBesideEveryKindOfCodes) {
   const char* settings[] = {"q8_0 --dtype f32 --multiply exact --recompute full",
                             "u4 --dtype bf16 --multiply fast --target q_proj,v_proj",
@@ -108,6 +191,58 @@ TEST_F(Adapt, TakesTheBytesForetoldBesideEveryKindOfCodes) {
     EXPECT_EQ(run["byte_mismatches"], 0);
     EXPECT_LE(run["counted_peak_bytes"].get<int64_t>(), run["predicted_bytes"]["tensors"].get<int64_t>());
   }
+}
+
+// QA-LoRA: what was learnt goes into the offsets of the codes, and nothing is lost; where it cannot, the reason is said.
+TEST_F(Adapt, MergesIntoOffsetsAndLosesNothing) {
+  write("few.txt", file("log.txt").substr(0, 1500));
+  for (const std::string type : {"u4", "q4_1"}) {
+    SCOPED_TRACE(type);
+    const std::string base = "o-" + type + (type == "q4_1" ? ".gguf" : ""), run = "run-" + base;
+    json("quantize " + kModel + " --type " + type + " --output " + base);
+    json("adapt " + base + " --data log.txt --output " + run +
+         " --method qalora --rank 8 --seq 32 --batch 4 --steps 10 --schedule constant --warmup-steps 0 --learning-rate "
+         "1e-2");
+    const std::string into = "merged-" + base;
+    const Json merged = json("adapt merge " + base + " " + run + "/adapter --offsets --output " + into);
+    EXPECT_LT(merged["relative_error"].get<double>(), type == "q4_1" ? 0.1 : 1e-4);
+    const std::string rest = " --data few.txt --dtype f32";
+    const double before = loss_of("eval " + base + rest),
+                 after = loss_of("eval " + base + rest + " --adapter " + run + "/adapter");
+    EXPECT_LT(after, before - 0.1);
+    EXPECT_NEAR(loss_of("eval " + into + rest), after, type == "q4_1" ? 5e-3 : 1e-5);
+    if (type != "u4") continue;
+    json("adapt " + base + " --data log.txt --output plain --seq 32 --batch 4 --steps 1");
+    expect_refusal(2, "adapt merge " + base + " plain/adapter --offsets --output no", {"q_proj", "--method qalora"});
+    json("quantize " + kModel + " --type q4_0 --output zero.gguf");
+    expect_refusal(2, "adapt merge zero.gguf " + run + "/adapter --offsets --output no.gguf",
+                   {"Q4_0", "zero is a code"});
+    expect_refusal(2, "adapt merge " + base + " " + run + "/adapter --offsets --dtype f32 --output no", {"--dtype"});
+  }
+}
+
+// LoRA+: at the first step B's gradient does not know of the ratio, A's is zero, and plain descent is linear in the rate.
+TEST_F(Adapt, BLearnsAtItsOwnRate) {
+  const std::string once = "--rank 2 --steps 1 --optimizer sgd --momentum 0 --weight-decay 0";
+  json(train("rate-1", once));
+  json(train("rate-8", once + " --lora-plus-ratio 8"));
+  const Safetensors one(root_ + "/rate-1/adapter/adapter_model.safetensors"),
+      eight(root_ + "/rate-8/adapter/adapter_model.safetensors");
+  ASSERT_GT(one.size(), 0u);
+  double largest = 0;
+  for (size_t i = 0; i < one.size(); ++i) {
+    const double factor = one[i].name.find("lora_B") == std::string_view::npos ? 1 : 8;
+    std::vector<float> x(one[i].bytes.size() / sizeof(float)), y(x.size());
+    std::memcpy(x.data(), one[i].bytes.data(), one[i].bytes.size());
+    std::memcpy(y.data(), eight[i].bytes.data(), eight[i].bytes.size());
+    for (size_t k = 0; k < x.size(); ++k) {
+      ASSERT_EQ(factor * static_cast<double>(x[k]), static_cast<double>(y[k])) << one[i].name;
+      if (factor > 1) largest = std::max(largest, std::abs(static_cast<double>(x[k])));
+    }
+  }
+  EXPECT_GT(largest, 0) << "nothing was learned";
+  expect_refusal(2, train("rate-8", once), {"lora-plus-ratio"});
+  expect_refusal(2, train("x", "--lora-plus-ratio 0"), {"--lora-plus-ratio"});
 }
 
 TEST_F(Adapt, RefusesByName) {

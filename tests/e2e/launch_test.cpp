@@ -109,6 +109,17 @@ TEST(Launch, ProcessesShareOutWeights) {
   EXPECT_TRUE(final_bits(tiny.out(3)) == final_bits(tiny.out(1))) << "processes";
 }
 
+TEST(Launch, ProcessesShareOutMatrices) {
+  const TinyRun tiny;
+  std::string errors;
+  const auto on = [&](int out) {
+    return tiny.command(tiny.out(out), {"--micro-batch", "1", "--ranks", "4", "--tensor-parallel", "2"});
+  };
+  ASSERT_EQ(run_to_end(on(1), tiny.root(), &errors), 0) << errors;
+  ASSERT_EQ(run_to_end(launched(4, on(2)), tiny.root(), &errors), 0) << errors;
+  EXPECT_TRUE(final_bits(tiny.out(2)) == final_bits(tiny.out(1)));
+}
+
 TEST(Launch, ProcessesRunAPlanOfStages) {
   const TinyRun tiny;
   const std::string file = tiny.root() + "/plan.json";

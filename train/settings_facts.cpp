@@ -1,0 +1,117 @@
+// Settings as facts of a manifest, and what of them may change when a run is resumed.
+#include <fmt/format.h>
+
+#include <charconv>
+#include <string>
+
+#include "base/crc32c.h"
+#include "base/io.h"
+#include "model/adapter_files.h"
+#include "train/robust_settings.h"
+#include "train/settings.h"
+
+namespace tern {
+namespace {
+
+const std::string* find(const Facts& facts, const std::string& key) {
+  for (const auto& [name, value] : facts)
+    if (name == key) return &value;
+  return nullptr;
+}
+
+}  // namespace
+
+Facts settings_facts(const TrainSettings& s, const RunIdentity& id) {
+  const auto number = [](auto x) { return fmt::format("{}", x); };
+  Facts f = {{"model", id.model},
+             {"tokenizer", id.tokenizer},
+             {"data", id.data},
+             {"seq", number(s.seq)},
+             {"batch", number(s.batch)},
+             {"micro-batch", number(s.micro_batch)},
+             {"sum-groups", number(s.sum_order.groups) + (sums_each_micro_batch(s) ? " in each micro-batch" : "")},
+             {"steps", number(s.schedule.total_steps)},
+             {"learning-rate", number(s.schedule.peak)},
+             {"min-learning-rate", number(s.schedule.minimum)},
+             {"schedule", std::string(name_of(s.schedule.kind))},
+             {"warmup-steps", number(s.schedule.warmup_steps)},
+             {"decay-steps", number(s.schedule.decay_steps)},
+             {"optimizer", std::string(name_of(s.optimizer.rule))},
+             {"clip", number(s.optimizer.clip)},
+             {"dtype", std::string(name_of(s.dtype))},
+             {"multiply", std::string(name_of(s.multiply))},
+             {"shuffle", s.shuffle ? "on" : "off"},
+             {"seed", number(s.seed)}};
+  for (const RuleOption& option : row_of(s.optimizer.rule).options)
+    f.emplace_back(option.name, number(s.optimizer.option(option.name)));
+  if (s.async)
+    for (Facts::value_type& fact : async_facts(*s.async)) f.push_back(std::move(fact));
+  if (s.robust)
+    for (Facts::value_type& fact : robust_facts(s)) f.push_back(std::move(fact));
+  if (s.answers != Answers::all) f.emplace_back("answers", std::string(name_of(s.answers)));
+  if (s.adapter) {
+    const PeftConfig& c = s.adapter->config;
+    f.emplace_back("method", s.adapter->pool > 1 ? "qalora" : c.rank_stabilized ? "rslora" : "lora");
+    f.emplace_back("rank", number(c.rank));
+    f.emplace_back("alpha", number(c.alpha));
+    f.emplace_back("target", c.targets.all_linear ? "all-linear" : fmt::format("{}", fmt::join(c.targets.names, ",")));
+    f.emplace_back("init", s.adapter->init == AdapterInit::gaussian ? "gaussian" : "true");
+    if (s.adapter->b_rate != 1) f.emplace_back("lora-plus-ratio", number(s.adapter->b_rate));
+    if (!s.adapter->begin.empty())
+      f.emplace_back("adapter's beginning",
+                     fmt::format("CRC-32C {:08x}", file_crc32c(real_io(), peft_weights_file(s.adapter->begin))));
+    if (!s.adapter->trains_a) f.emplace_back("trained of an adapter", "B");
+  }
+  return f;
+}
+
+SettingsChange compare_settings(const Manifest& checkpoint, const Facts& settings, const Facts& made_by) {
+  SettingsChange change;
+  const auto number = [](const std::string* text) {
+    int64_t value = 0;
+    if (text) std::from_chars(text->data(), text->data() + text->size(), value);
+    return value;
+  };
+  const auto flag = [](const std::string& key) {
+    const bool is_option = key != "model" && key != "tokenizer" && key != "data";
+    return is_option ? "--" + key : key;
+  };
+  const bool rate_depends_on_steps = [&] {
+    const std::string* kind = find(settings, "schedule");
+    return kind && *kind != name_of(LearningRateKind::constant);
+  }();
+
+  for (const auto& [key, now] : settings) {
+    const std::string* then = find(checkpoint.settings, key);
+    if (then ? *then == now : key == "sum-groups" && now == "1") continue;  // older checkpoints: one group
+    const std::string sentence =
+        fmt::format("{}: {} in the checkpoint, {} now", flag(key), then ? *then : "not set", now);
+    if (key == "steps") {
+      if (number(&now) < checkpoint.step)
+        change.refused.push_back(sentence + fmt::format(", and step {} is done", checkpoint.step));
+      else if (rate_depends_on_steps)
+        change.warned.push_back(sentence + ": the learning rate goes on as if it had been so from the start");
+    } else if (key == "micro-batch" || key == "sum-groups" || key == "multiply") {
+      change.warned.push_back(sentence + ": sums are taken in another order from here on");
+    } else if ((key == "warmup-steps" || key == "decay-steps") && then && find(checkpoint.settings, "steps") &&
+               number(find(checkpoint.settings, "steps")) != number(find(settings, "steps"))) {
+      // Defaults derived from --steps move with it.
+      change.warned.push_back(sentence);
+    } else {
+      change.refused.push_back(sentence);
+    }
+  }
+  for (const auto& [key, then] : checkpoint.settings)
+    if (!find(settings, key))
+      change.refused.push_back(fmt::format("{}: {} in the checkpoint, not set now", flag(key), then));
+  for (const auto& [key, now] : made_by) {
+    const std::string* then = find(checkpoint.made_by, key);
+    if (then ? *then == now : key == "tensor-parallel" && now == "1") continue;  // older checkpoints: none
+    change.warned.push_back(
+        fmt::format("{}: {} when the checkpoint was made, {} now; bits may differ from an uninterrupted run", key,
+                    then ? *then : "not recorded", now));
+  }
+  return change;
+}
+
+}  // namespace tern

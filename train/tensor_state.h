@@ -1,0 +1,17 @@
+#pragma once
+// The state of ranks that share out each matrix, as a checkpoint holds it: whole.
+
+#include <vector>
+
+#include "comm/comm.h"
+#include "train/train_state.h"
+
+namespace tern {
+
+/// In a tensor group: the tensors with their whole shapes and with what each rank holds (StateTensor::parts). Else unchanged.
+std::vector<StateTensor> in_parts(std::vector<StateTensor>, const ModelSpec& whole, const TensorPlace&);
+
+/// gather_to_first of a tensor that has parts: they come from the first tensor group, the world's first ranks. All ranks call it.
+void gather_parts_to_first(Comm& world, const StateTensor&, const Tensor& whole);
+
+}  // namespace tern
