@@ -41,7 +41,7 @@ std::string unsummed(std::string_view line, uint32_t& crc, const std::string& pl
   crc = crc32c(object, crc);
   if (line.substr(at) == fmt::format("{}{:08x}\"}}", kSum, crc)) return object;
   throw Error(ErrorKind::bad_file,
-              "{}: not as tern eval wrote it (its checksum says so); remove this line and all behind it, and the same "
+              "{}: not as tern wrote it (its checksum says so); remove this line and all behind it, and the same "
               "command computes them again, or name another --output",
               place);
 }
@@ -55,7 +55,7 @@ ResultLog::ResultLog(Io& io, const std::string& path, const Json& question) {
   file_ = io.open_append(path);
   lock_ = io.lock_existing(path);
   if (!lock_)
-    throw Error(ErrorKind::usage, "--output {}: another tern eval writes it; wait for it or name another file", path);
+    throw Error(ErrorKind::usage, "--output {}: another tern writes it; wait for it or name another file", path);
   std::string text = io.read(path);
   if (const size_t whole = text.rfind('\n') + 1; whole != text.size()) {  // npos + 1 is 0
     notes_.push_back(fmt::format("{}: its last line was cut short and is dropped", path));
@@ -67,12 +67,12 @@ ResultLog::ResultLog(Io& io, const std::string& path, const Json& question) {
     const size_t end = rest.find('\n');
     const std::string place = fmt::format("{}: line {}", path, ++number);
     if (number == 1 && !rest.starts_with("{\"question\":"))
-      throw Error(ErrorKind::bad_file, "{}: no results of tern eval; name another --output", place);
+      throw Error(ErrorKind::bad_file, "{}: no results of this command; name another --output", place);
     Json line = parse_json(unsummed(rest.substr(0, end), crc_, place), place);
     rest.remove_prefix(end + 1);
     if (number == 1) {
       if (!line.is_object() || !line.contains("question") || !line["question"].is_object())
-        throw Error(ErrorKind::bad_file, "{}: line 1: no results of tern eval; name another --output", path);
+        throw Error(ErrorKind::bad_file, "{}: line 1: no results of this command; name another --output", path);
       same_question(line["question"], question, path);
     } else {
       if (!line.is_object())

@@ -8,11 +8,12 @@
 #include <exception>
 
 #include "base/error.h"
+#include "exec/collective_parts.h"
+#include "exec/executor_impl.h"
 #include "exec/stage_messages.h"
 #include "exec/unit_buffers.h"
 #include "kernels/cpu/vector.h"
 #include "model/tensor_parts.h"
-#include "plan/layers.h"
 #include "program/link_bytes.h"
 
 namespace tern {
@@ -41,12 +42,12 @@ struct Runner {
   LinkBytes first_links{}, expected_links{};
   std::vector<Tensor*> summed{};    // where the model's functions add gradients to; of Programs with summands
   std::vector<Tensor*> gathered{};  // where they read weights; of Programs that gather them for one pass
-  std::vector<Layer> layers = layers_of(in.spec);
+  CollectiveParts collectives{program, in};
 
   Arena& arena() const { return in.compute.arena; }
   int64_t now(MemoryClass c) const { return arena().current()[static_cast<size_t>(c)]; }
   int last() const { return program.num_units - 1; }
-  DType wide() const { return weight_type(*in.update) == DType::f64 ? DType::f64 : DType::f32; }
+  DType wide() const { return collectives.wide(); }
   static bool allocates(const Instruction& i, BufferKind kind) {
     return std::any_of(i.allocates.begin(), i.allocates.end(),
                        [&](const BufferBytes& b) { return b.buffer.kind == kind; });
@@ -91,43 +92,9 @@ struct Runner {
                          buffers.saved[at], in.gradients->units[i.unit], in.compute);
   }
 
-  int num_ranks() const { return in.world ? in.world->size() : 1; }
   bool has_loss() const { return in.step_targets.value_or(result.num_targets) > 0; }
 
-  // The places of the parameters of units [first, end) that are wanted.
-  template <class Wanted>
-  std::vector<size_t> parameters_of(int first, int end, Wanted wanted) const {
-    std::vector<size_t> list;
-    const std::vector<ParameterInfo>& infos = in.update->state.infos;
-    for (size_t p = 0; p < infos.size(); ++p)
-      if (infos[p].unit >= first && infos[p].unit < end && wanted(infos[p])) list.push_back(p);
-    return list;
-  }
-  // Of a collective over a layer: its dense parameters, or those of its experts.
-  std::vector<size_t> parameters_of(const Instruction& i) const {
-    const auto layer = std::ranges::find(layers, i.unit, &Layer::first);
-    TERN_CHECK(layer != layers.end(), "execute: {}: no layer begins there", to_string(i));
-    const bool experts = i.axis == MeshAxis::expert_replicas;
-    std::vector<size_t> places = parameters_of(layer->first, layer->first + layer->count,
-                                               [&](const ParameterInfo& info) { return is_expert(info) == experts; });
-    const int end = layer->first + layer->count;
-    const bool reads_table = i.op == Opcode::gather && i.micro >= 0 && !experts && i.unit > 0 &&
-                             end == program.num_units && in.spec.head().tied;
-    if (reads_table || holds_table_copy(i.unit, end)) places.insert(places.begin(), 0);
-    return places;
-  }
-  // Whether the layer of these units has a copy of the embedding's table in another stage.
-  bool holds_table_copy(int first, int end) const {
-    return pipelined() && first > 0 && end == program.num_units && in.spec.head().tied && in.tables->size() > 1;
-  }
-  bool pipelined() const { return program.num_ranks > 1; }
-  Comm& group_of(MeshAxis axis) const {
-    if (axis == MeshAxis::tables) return *in.tables;
-    if (axis == MeshAxis::tensor) return in.compute.tensor->comm;
-    if (axis == MeshAxis::keys) return *in.compute.tensor->same_keys;
-    const bool of_stage = axis == MeshAxis::replicas || axis == MeshAxis::expert_replicas;
-    return of_stage && in.replicas ? *in.replicas : *in.world;
-  }
+  bool pipelined() const { return collectives.pipelined(); }
 
   static std::vector<Tensor> at_places(const std::vector<Tensor>& all, const std::vector<size_t>& places) {
     std::vector<Tensor> list;
@@ -136,7 +103,7 @@ struct Runner {
   }
   // What a collective takes: parts by who keeps them.
   RankParts parts_of_layer(const Instruction& i) const {
-    const std::vector<size_t> places = parameters_of(i);
+    const std::vector<size_t> places = collectives.parameters_of(i);
     std::vector<Tensor> tensors = at_places(i.op == Opcode::gather ? in.update->weights : in.update->gradients, places);
     if (i.op == Opcode::scatter && i.micro >= 0)
       for (size_t k = 0; k < places.size(); ++k) tensors[k] = *summed[places[k]];
@@ -147,7 +114,7 @@ struct Runner {
   void begin_summand(const BufferBytes& b) {
     if (summed.empty()) summed = trained_tensors(in.spec, *in.gradients);
     Tensor left = arena().zeros(wide(), {b.bytes / size_of(wide())}, MemoryClass::activations);
-    for (const size_t p : parameters_of(summand_of(b.buffer))) {
+    for (const size_t p : collectives.parameters_of(summand_of(b.buffer))) {
       const Shape& shape = in.update->state.infos[p].shape;
       *summed[p] = left.rows_view(0, shape.count()).reshaped(shape);
       left = left.rows_view(shape.count(), left.count());
@@ -156,7 +123,7 @@ struct Runner {
     share_norms(in.spec, *in.gradients);
   }
   void end_summand(const Buffer& b) {
-    for (const size_t p : parameters_of(summand_of(b))) *summed[p] = Tensor();
+    for (const size_t p : collectives.parameters_of(summand_of(b))) *summed[p] = Tensor();
     share_norms(in.spec, *in.gradients);
   }
   static Instruction summand_of(const Buffer& b) {
@@ -170,7 +137,7 @@ struct Runner {
     if (i.micro < 0) return in.world->all_gather(parts_of_layer(i));
     if (gathered.empty()) gathered = trained_tensors(in.spec, *in.own_weights);
     const Shares& shares = in.update->state.shares;
-    const std::vector<size_t> places = parameters_of(i);
+    const std::vector<size_t> places = collectives.parameters_of(i);
     std::vector<Tensor> whole;
     {
       const DType dtype = weight_type(*in.update);
@@ -194,7 +161,7 @@ struct Runner {
                         .unit = b.unit,
                         .micro = b.micro,
                         .axis = b.kind == BufferKind::gathered ? MeshAxis::replicas : MeshAxis::expert_replicas};
-    for (const size_t p : parameters_of(i)) *gathered[p] = in.update->weights[p];
+    for (const size_t p : collectives.parameters_of(i)) *gathered[p] = in.update->weights[p];
     share_storage(in.spec, *in.own_weights);
   }
 
@@ -202,15 +169,14 @@ struct Runner {
     in.world->reduce_scatter_sum(parts_of_layer(i));
     if (i.micro < 0) return;
     const Shares& shares = in.update->state.shares;
-    for (const size_t p : parameters_of(i)) {
+    for (const size_t p : collectives.parameters_of(i)) {
       const Tensor& sum = in.update->gradients[p];
       if (!sum.empty()) add_earlier(own_part(shares, p, in.update->state.forms[p].elements(), *summed[p]), sum);
     }
   }
 
   void merge(const Instruction& i) {
-    const std::vector<Tensor> gradients =
-        at_places(in.update->gradients, parameters_of(i.unit, i.unit + 1, [](const ParameterInfo&) { return true; }));
+    const std::vector<Tensor> gradients = at_places(in.update->gradients, collectives.parameters_of(i.unit));
     for (auto b = i.reads.rbegin(); b != i.reads.rend(); ++b) {
       const std::vector<Tensor>& earlier = buffers.kept_sums.at({b->unit, b->micro});
       for (size_t p = 0; p < gradients.size(); ++p) add_earlier(earlier[p], gradients[p]);
@@ -230,18 +196,18 @@ struct Runner {
     if (i.axis == MeshAxis::all)
       return aggregate_gradients(*in.robust, in.update->gradients, in.update->step, *in.world);
     if (i.axis == MeshAxis::tensor || i.axis == MeshAxis::keys) return reduce_alike(i);
-    group_of(i.axis).all_reduce_sum(at_places(in.update->gradients, parameters_of(i)));
+    collectives.group_of(i.axis).all_reduce_sum(at_places(in.update->gradients, collectives.parameters_of(i)));
   }
 
   void reduce_alike(const Instruction& i) {
     std::vector<Tensor> alike;
-    for (const size_t p : parameters_of(i)) {
+    for (const size_t p : collectives.parameters_of(i)) {
       const Tensor& gradient = in.update->gradients[p];
       const AlikeRows rows = alike_rows(in.spec, in.update->state.infos[p], in.compute.tensor->same_keys != nullptr);
       if (rows.by_all == (i.axis == MeshAxis::tensor) && rows.from < gradient.rows())
         alike.push_back(gradient.rows_view(rows.from, gradient.rows()));
     }
-    group_of(i.axis).all_reduce_sum(alike);
+    collectives.group_of(i.axis).all_reduce_sum(alike);
   }
 
   // Every rank has the same sums of gradients, so each would refuse by itself; what one alone finds, by a fault of its machine,
@@ -286,7 +252,7 @@ struct Runner {
     for (const size_t at : late) {
       reduce(program.instructions[at]);
       if (is_of_tables(at)) continue;
-      const Comm& group = group_of(program.instructions[at].axis);
+      const Comm& group = collectives.group_of(program.instructions[at].axis);
       expected_links += link_bytes(program.instructions[at], size_of(wide()), group.rank(), group.size());
     }
     late.clear();
@@ -332,7 +298,7 @@ struct Runner {
         return norm(i);
       case Opcode::update:
         if (!result.update) return;
-        if (holds_table_copy(i.unit, i.unit + 1)) {
+        if (collectives.holds_table_copy(i.unit, i.unit + 1)) {
           constexpr std::array<size_t, 1> kTable{0};
           update_parameters(*in.update, *result.update, kTable, in.compute.arena, in.world);
         }
@@ -367,45 +333,22 @@ struct Runner {
       differ(counted.workspace, predicted.workspace, "in temporaries at their most");
   }
 
-  // What each rank gives or gets, where a collective's parts are not equal ones.
-  std::vector<int64_t> bytes_of_parts(const Instruction& i) const {
-    if (i.op == Opcode::reduce && i.axis == MeshAxis::all)
-      return bytes_of(even_parts(in.update->gradients, num_ranks()));
-    if (i.op == Opcode::norm && in.update->tensor)
-      return std::vector<int64_t>(static_cast<size_t>(num_ranks()), int64_t{sizeof(double)});
-    if (i.axis == MeshAxis::none || i.op == Opcode::reduce || !in.update->state.shares.any()) return {};
-    if (i.op == Opcode::norm) return norm_value_bytes(*in.update);
-    if (i.op == Opcode::update) return update_value_bytes(*in.update, i.unit);
-    std::vector<int64_t> bytes(static_cast<size_t>(num_ranks()));
-    const int64_t size = size_of(i.op == Opcode::gather ? weight_type(*in.update) : wide());
-    for (const size_t p : parameters_of(i))
-      for (const RankInterval& o : in.update->state.shares.owners[p])
-        bytes[static_cast<size_t>(o.rank)] += o.elements.size() * size;
-    return bytes;
-  }
-  static std::vector<int64_t> bytes_of(const RankParts& parts) {
-    std::vector<int64_t> bytes(parts.size());
-    for (size_t rank = 0; rank < parts.size(); ++rank)
-      for (const Tensor& t : parts[rank]) bytes[rank] += t.bytes();
-    return bytes;
-  }
-
   LinkBytes link_bytes_now() const { return in.world ? in.world->bytes() : LinkBytes{}; }
 
   void compare_links(size_t place, const LinkBytes& before) {
-    if (num_ranks() == 1) return;
+    if (collectives.num_ranks() == 1) return;
     const Instruction& i = program.instructions[place];
     if (pipelined()) {
       const auto bytes = [&] {
-        return link_bytes(i, size_of(wide()), in.world->rank(), num_ranks(), bytes_of_parts(i));
+        return link_bytes(i, size_of(wide()), in.world->rank(), collectives.num_ranks(), collectives.bytes_of_parts(i));
       };
       if (i.op == Opcode::norm && has_loss()) expected_links += bytes();
       return;
     }
     const LinkBytes now = link_bytes_now(), counted{now.sent - before.sent, now.received - before.received};
     result.links += counted;
-    const Comm& group = group_of(i.axis);
-    LinkBytes want = link_bytes(i, size_of(wide()), group.rank(), group.size(), bytes_of_parts(i));
+    const Comm& group = collectives.group_of(i.axis);
+    LinkBytes want = link_bytes(i, size_of(wide()), group.rank(), group.size(), collectives.bytes_of_parts(i));
     if (in.compute.tensor) want += exchanged_bytes(i, in.compute.tensor->comm.size());
     if ((i.op == Opcode::norm || i.op == Opcode::update) && !has_loss()) want = {};
     if (counted != want)
@@ -477,49 +420,9 @@ int64_t MicroBatch::num_targets() const {
 
 ExecuteResult execute(const Program& program, const ExecuteInput& in) {
   require_executable(program, in.world ? in.world->size() : 1);
-  const auto has = [&](Opcode op) {
-    return std::any_of(program.instructions.begin(), program.instructions.end(),
-                       [op](const Instruction& i) { return i.op == op; });
-  };
-  const bool training = has(Opcode::backward_weight), updates = has(Opcode::norm);
-  TERN_CHECK(program.num_units == static_cast<int>(in.spec.units.size()), "execute: {} units, the model has {}",
-             program.num_units, in.spec.units.size());
-  TERN_CHECK(program.num_micro == static_cast<int>(in.micro_batches.size()),
-             "execute: {} micro-batches given, the Program takes {}", in.micro_batches.size(), program.num_micro);
-  TERN_CHECK(!training || in.gradients, "execute: a training program needs gradients");
-  TERN_CHECK(!updates || in.update, "execute: NORM and UPDATE need an update");
-  TERN_CHECK(in.update || (!has(Opcode::merge) && program.devices_per_rank * program.num_ranks == 1),
-             "execute: sums over groups and ranks need an update");
-  TERN_CHECK(
-      !updates || program.num_ranks > 1 || own_table_gradient(in.spec.units.back(), {}) == 0 || has(Opcode::reduce),
-      "execute: a tied table, and no REDUCE joins it");
-  TERN_CHECK(!in.update || !in.update->state.shares.any_weights_apart() || in.own_weights,
-             "execute: weights are shared out, and nobody says where they are gathered");
-  TERN_CHECK(in.robust || std::ranges::none_of(
-                              program.instructions,
-                              [](const Instruction& i) { return i.op == Opcode::reduce && i.axis == MeshAxis::all; }),
-             "execute: gradients are aggregated, and nothing says how");
-  const bool exchanges = std::ranges::any_of(program.instructions, [](const auto& i) { return i.exchanged_bytes > 0; });
-  TERN_CHECK(exchanges == (in.compute.tensor != nullptr), "execute: matrices are shared out by the {} alone",
-             exchanges ? "Program" : "input");
-  if (in.compute.tensor)
-    for (const MicroBatch& batch : in.micro_batches)
-      if (const auto rows = std::ssize(batch.tokens), ranks = std::ptrdiff_t{in.compute.tensor->comm.size()};
-          rows % ranks != 0)
-        throw Error(
-            ErrorKind::usage,
-            "a micro-batch of {} tokens cannot be shared out to {} ranks in equal parts; choose another --seq or "
-            "--micro-batch",
-            rows, ranks);
-  TERN_CHECK(in.predicted.empty() || in.predicted.size() == program.instructions.size(),
-             "execute: predicted bytes of {} instructions, the Program has {}", in.predicted.size(),
-             program.instructions.size());
-  if (program.num_ranks > 1 && program.devices_per_rank > 1 && in.tables && in.tables->size() == 1 &&
-      in.spec.head().tied)
-    throw Error(
-        ErrorKind::usage,
-        "the step has replicas of a pipeline whose first device has the tied table's head too, which tern does not run "
-        "yet: plan with --fix dp=1, or with another schedule");
+  require_input(program, in);
+  const bool training =
+      std::ranges::any_of(program.instructions, [](const Instruction& i) { return i.op == Opcode::backward_weight; });
   Runner runner{program, in, UnitBuffers(in.spec, program), {}, training};
   runner.run();
 #ifndef NDEBUG

@@ -2,7 +2,8 @@
 #include <array>
 
 #include "base/error.h"
-#include "exec/executor.h"
+#include "exec/executor_impl.h"
+#include "model/tensor_ranks.h"
 
 namespace tern {
 
@@ -12,7 +13,8 @@ void require_executable(const Program& program, int num_ranks) {
     throw Error(ErrorKind::usage, "this step needs {} devices in {} stages, the run has {} ranks", devices,
                 program.num_ranks, num_ranks);
   if (num_ranks == 1 && devices != 1)
-    throw Error(ErrorKind::usage, "this step needs {} devices; tern trains on one so far: plan for one device",
+    throw Error(ErrorKind::usage,
+                "this step needs {} devices, the run has one rank: give it as many (--ranks), or plan for one device",
                 devices);
   for (const auto& rank : program.resident)
     for (const BufferBytes& b : rank)
@@ -38,6 +40,52 @@ void require_executable(const Program& program, int num_ranks) {
     if (std::find(kRun.begin(), kRun.end(), i.op) == kRun.end() || !runs_over(i))
       throw Error(ErrorKind::usage,
                   "the step has {}, which tern does not run yet: plan for one device, without offload", to_string(i));
+}
+
+void require_input(const Program& program, const ExecuteInput& in) {
+  const auto has = [&](Opcode op) {
+    return std::any_of(program.instructions.begin(), program.instructions.end(),
+                       [op](const Instruction& i) { return i.op == op; });
+  };
+  const bool training = has(Opcode::backward_weight), updates = has(Opcode::norm);
+  TERN_CHECK(program.num_units == static_cast<int>(in.spec.units.size()), "execute: {} units, the model has {}",
+             program.num_units, in.spec.units.size());
+  TERN_CHECK(program.num_micro == static_cast<int>(in.micro_batches.size()),
+             "execute: {} micro-batches given, the Program takes {}", in.micro_batches.size(), program.num_micro);
+  TERN_CHECK(!training || in.gradients, "execute: a training program needs gradients");
+  TERN_CHECK(!updates || in.update, "execute: NORM and UPDATE need an update");
+  TERN_CHECK(in.update || (!has(Opcode::merge) && program.devices_per_rank * program.num_ranks == 1),
+             "execute: sums over groups and ranks need an update");
+  TERN_CHECK(
+      !updates || program.num_ranks > 1 || own_table_gradient(in.spec.units.back(), {}) == 0 || has(Opcode::reduce),
+      "execute: a tied table, and no REDUCE joins it");
+  TERN_CHECK(!in.update || !in.update->state.shares.any_weights_apart() || in.own_weights,
+             "execute: weights are shared out, and nobody says where they are gathered");
+  TERN_CHECK(in.robust || std::ranges::none_of(
+                              program.instructions,
+                              [](const Instruction& i) { return i.op == Opcode::reduce && i.axis == MeshAxis::all; }),
+             "execute: gradients are aggregated, and nothing says how");
+  const bool exchanges = std::ranges::any_of(program.instructions, [](const auto& i) { return i.exchanged_bytes > 0; });
+  TERN_CHECK(exchanges == (in.compute.tensor != nullptr), "execute: matrices are shared out by the {} alone",
+             exchanges ? "Program" : "input");
+  if (in.compute.tensor)
+    for (const MicroBatch& batch : in.micro_batches)
+      if (const auto rows = std::ssize(batch.tokens), ranks = std::ptrdiff_t{in.compute.tensor->comm.size()};
+          rows % ranks != 0)
+        throw Error(
+            ErrorKind::usage,
+            "a micro-batch of {} tokens cannot be shared out to {} ranks in equal parts; choose another --seq or "
+            "--micro-batch",
+            rows, ranks);
+  TERN_CHECK(in.predicted.empty() || in.predicted.size() == program.instructions.size(),
+             "execute: predicted bytes of {} instructions, the Program has {}", in.predicted.size(),
+             program.instructions.size());
+  if (program.num_ranks > 1 && program.devices_per_rank > 1 && in.tables && in.tables->size() == 1 &&
+      in.spec.head().tied)
+    throw Error(
+        ErrorKind::usage,
+        "the step has replicas of a pipeline whose first device has the tied table's head too, which tern does not run "
+        "yet: plan with --fix dp=1, or with another schedule");
 }
 
 }  // namespace tern

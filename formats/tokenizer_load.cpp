@@ -225,21 +225,17 @@ Tokenizer load_json(const fs::path& path) {
   return finish_tokenizer(read_tokenizer_json(read_text(path), path.string()), read_config_beside(path.parent_path()));
 }
 
-}  // namespace
-
-Tokenizer finish_tokenizer(std::unique_ptr<TokenizerData> owned, TokenizerConfig config) {
-  TokenizerData& t = *owned;
+// What the settings leave open is as the model's own file says.
+void settle_config(TokenizerData& t, TokenizerConfig config) {
   for (const auto name : {&TokenizerConfig::bos, &TokenizerConfig::eos, &TokenizerConfig::unk, &TokenizerConfig::pad})
-    if (!(config.*name)) config.*name = t.config.*name;  // what the model's own file says
+    if (!(config.*name)) config.*name = t.config.*name;
   if (!config.add_bos) config.add_bos = t.config.add_bos;
   if (!config.add_eos) config.add_eos = t.config.add_eos;
   t.config = std::move(config);
-  add_named_tokens(t);
-  check_added_tokens(t);
+}
 
-  t.vocab_size = t.model.pieces.num_ids();
-  for (const AddedToken& token : t.added) t.vocab_size = std::max<int64_t>(t.vocab_size, token.id + 1);
-  if (t.vocab_size == 0) throw Error(ErrorKind::bad_file, "{}: no pieces at all; is this a tokenizer?", t.place);
+// Where added tokens are found in text, and how each is written.
+void prepare_added_tokens(TokenizerData& t) {
   t.added_of_id.assign(static_cast<size_t>(t.vocab_size), -1);
   bool byte_level_text = false;
   for (const NormalizeStep& step : t.normalizers) byte_level_text |= std::holds_alternative<ByteLevelTextStep>(step);
@@ -258,7 +254,9 @@ Tokenizer finish_tokenizer(std::unique_ptr<TokenizerData> owned, TokenizerConfig
     t.decode_content.push_back(byte_level_text || !token.special ? spelling : token.content);
   }
   t.raw_matcher.seal(), t.normalized_matcher.seal();
+}
 
+void prepare_model(TokenizerData& t) {
   // A last ByteLevel step spells word by word, after the cache of words has been asked.
   if (t.kind == ModelKind::bpe && !t.splitters.empty())
     if (const auto* last = std::get_if<ByteLevelStep>(&t.splitters.back()); last && !last->add_prefix_space) {
@@ -276,21 +274,19 @@ Tokenizer finish_tokenizer(std::unique_ptr<TokenizerData> owned, TokenizerConfig
     if (const auto* only = std::get_if<SplitStep>(&t.splitters.front());
         only && only->behavior == SplitBehavior::isolated)
       t.scanner = only->pattern.scanner();
+}
 
-  const std::shared_ptr<TokenizerData> shared = std::move(owned);
-  const Tokenizer tokenizer(shared);
+void find_named_tokens(TokenizerData& t, const Tokenizer& tokenizer) {
   t.bos = named_id(t, tokenizer, t.config.bos, "bos_token", true, {"<s>", "<|begin_of_text|>", "<|endoftext|>"});
   t.eos = named_id(t, tokenizer, t.config.eos, "eos_token", true, {"</s>", "<|end_of_text|>", "<|endoftext|>"});
   t.unk = named_id(t, tokenizer, t.config.unk, "unk_token", false, {"<unk>", "[UNK]"});
   t.pad = named_id(t, tokenizer, t.config.pad, "pad_token", false, {"<pad>", "[PAD]"});
   if (!t.config.bos && t.bos) t.config.bos = std::string(tokenizer.piece(*t.bos));
   if (!t.config.eos && t.eos) t.config.eos = std::string(tokenizer.piece(*t.eos));
-  const bool spelled = t.model.byte_level_input;
-  std::vector<SplitTextStep> splitters;
-  if (t.flags_decide) splitters = t.splitters;
-  apply_flags(t);
-  if (t.flags_decide && spelled) t.splitters = std::move(splitters);
+}
 
+// Whether what stands around every text has BOS in front and EOS behind.
+void judge_surroundings(TokenizerData& t, const Tokenizer& tokenizer) {
   bool behind = false;
   for (const TemplateItem& item : t.around) {
     behind |= item.is_text;
@@ -301,6 +297,9 @@ Tokenizer finish_tokenizer(std::unique_ptr<TokenizerData> owned, TokenizerConfig
       t.adds_eos |= behind && t.eos == id;
     }
   }
+}
+
+void add_cleaning_decoders(TokenizerData& t) {
   t.cleaning_decoders = t.decoders;
   t.cleaning_decoders.push_back(FuseDecode{});
   for (const auto& [from, to] : {std::pair{" .", "."},
@@ -314,6 +313,31 @@ Tokenizer finish_tokenizer(std::unique_ptr<TokenizerData> owned, TokenizerConfig
                                  {" 've", "'ve"},
                                  {" 're", "'re"}})
     t.cleaning_decoders.push_back(ReplaceDecode{Regex::from_literal(from), to});
+}
+
+}  // namespace
+
+Tokenizer finish_tokenizer(std::unique_ptr<TokenizerData> owned, TokenizerConfig config) {
+  TokenizerData& t = *owned;
+  settle_config(t, std::move(config));
+  add_named_tokens(t);
+  check_added_tokens(t);
+  t.vocab_size = t.model.pieces.num_ids();
+  for (const AddedToken& token : t.added) t.vocab_size = std::max<int64_t>(t.vocab_size, token.id + 1);
+  if (t.vocab_size == 0) throw Error(ErrorKind::bad_file, "{}: no pieces at all; is this a tokenizer?", t.place);
+  prepare_added_tokens(t);
+  prepare_model(t);
+
+  const std::shared_ptr<TokenizerData> shared = std::move(owned);
+  const Tokenizer tokenizer(shared);
+  find_named_tokens(t, tokenizer);
+  const bool spelled = t.model.byte_level_input;
+  std::vector<SplitTextStep> splitters;
+  if (t.flags_decide) splitters = t.splitters;
+  apply_flags(t);
+  if (t.flags_decide && spelled) t.splitters = std::move(splitters);
+  judge_surroundings(t, tokenizer);
+  add_cleaning_decoders(t);
   t.hash = hash_of(t);
   return tokenizer;
 }

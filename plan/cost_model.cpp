@@ -366,6 +366,16 @@ PlannedMemoryByTier LayerCosts::persistent(const Layer& layer, const LayerStrate
   return m;
 }
 
+// Activations of so many bytes to the tier and back.
+static void add_host_times(const Machine& machine, Tier tier, int64_t held, CostVector& c) {
+  const double devices = static_cast<double>(machine.node.num_devices);
+  double out = machine.node.host_link_bandwidth, in = out;
+  if (tier == Tier::disk)
+    out = std::min(out, machine.node.disk_write / devices), in = std::min(in, machine.node.disk_read / devices);
+  c.host_forward = ps_of(static_cast<double>(held), out) + machine.node.host_link_latency_ps;
+  c.host_backward = ps_of(static_cast<double>(held), in) + machine.node.host_link_latency_ps;
+}
+
 CostVector LayerCosts::cost(const Layer& layer, const LayerStrategy& st, bool pipelined) const {
   CostVector c;
   int64_t held = 0, transient = 0;
@@ -417,12 +427,7 @@ CostVector LayerCosts::cost(const Layer& layer, const LayerStrategy& st, bool pi
 
   c.held[static_cast<size_t>(st.activations)] = held;
   if (st.activations != Tier::device && held > 0) {
-    const double devices = static_cast<double>(machine_.node.num_devices);
-    double out = machine_.node.host_link_bandwidth, in = out;
-    if (st.activations == Tier::disk)
-      out = std::min(out, machine_.node.disk_write / devices), in = std::min(in, machine_.node.disk_read / devices);
-    c.host_forward = ps_of(static_cast<double>(held), out) + machine_.node.host_link_latency_ps;
-    c.host_backward = ps_of(static_cast<double>(held), in) + machine_.node.host_link_latency_ps;
+    add_host_times(machine_, st.activations, held, c);
     transient += 2 * held;  // this layer's, and the next one's on its way
   }
   c.transient = transient;

@@ -8,6 +8,21 @@
 
 namespace tern {
 
+// What is run on which node, where a node has so many of the copies.
+static std::string words_for_nodes(int64_t copies, int64_t of_node) {
+  const int64_t nodes = (copies + of_node - 1) / of_node, last = copies - (nodes - 1) * of_node;
+  const std::string local = last == of_node ? "" : fmt::format("--data-parallel-size-local {}", last);
+  if (nodes == 2)
+    return fmt::format(
+        "so on the first of 2 nodes; on the second the same command with --headless and "
+        "--data-parallel-start-rank {}{}",
+        of_node, local.empty() ? "" : ", and " + local);
+  return fmt::format(
+      "so on the first of {} nodes; on node K = 1 … {} the same command with --headless and "
+      "--data-parallel-start-rank {}·K{}",
+      nodes, nodes - 1, of_node, local.empty() ? "" : ", on the last " + local);
+}
+
 EmittedPlan emit_serving(const std::string& model, const InferenceJob& job, const ServingPlan& plan,
                          const DeviceType& device, int64_t devices_of_node) {
   const auto refuse = [](const std::string& what) {
@@ -54,20 +69,7 @@ EmittedPlan emit_serving(const std::string& model, const InferenceJob& job, cons
       fmt::format("rank = tensor + {}·stage in each of {} copies, one after another", r.layout.tensor, r.copies);
   out.notes = {fmt::format("a step reads up to {} tokens of prompts beside one of each user", job.chunk),
                "MODEL is as it was given here: a preset's name is none of vLLM's, give the directory"};
-  if (spread) {
-    const int64_t nodes = (r.copies + of_node - 1) / of_node, last = r.copies - (nodes - 1) * of_node;
-    const std::string local = last == of_node ? "" : fmt::format("--data-parallel-size-local {}", last);
-    if (nodes == 2)
-      out.notes.push_back(
-          fmt::format("so on the first of 2 nodes; on the second the same command with --headless and "
-                      "--data-parallel-start-rank {}{}",
-                      of_node, local.empty() ? "" : ", and " + local));
-    else
-      out.notes.push_back(
-          fmt::format("so on the first of {} nodes; on node K = 1 … {} the same command with --headless and "
-                      "--data-parallel-start-rank {}·K{}",
-                      nodes, nodes - 1, of_node, local.empty() ? "" : ", on the last " + local));
-  }
+  if (spread) out.notes.push_back(words_for_nodes(r.copies, of_node));
   return out;
 }
 

@@ -317,21 +317,8 @@ std::string plan_json(const Plan& p, const Json& report) {
   return dump_json(json, 2) + "\n";
 }
 
-Plan parse_plan(std::string_view text, std::string_view where) {
-  const std::string place(where);
-  const Json json = parse_json(text, place, kLimits);
-  Fields f(json, place, "");
-  if (const int64_t version = f.integer("version", 0); version != 1)
-    f.raw().fail("version", "{}, this tern reads 1", version);
-  Plan p;
-  p.model = f.text("model"), p.parameters = f.integer("parameters", 0);
-  p.hardware = f.text("hardware"), p.node = f.text("node");
-  p.job = read_job(f.object("job"), place);
-  p.choice = read_choice(f.object("choice"), place);
-  p.idle_devices = f.integer("idle_devices", 0, kMaxDegree);
-  p.layers = read_layers(f.array("layers"), place, p.choice);
-
-  Fields predicted(f.object("predicted"), place, "predicted.");
+static void read_predicted(const Json& json, const std::string& place, Plan& p) {
+  Fields predicted(json, place, "predicted.");
   p.step_ps = predicted.integer("step_ps", 0);
   p.flops_share = predicted.number("flops_share"), p.price_per_hour = predicted.number("price_per_hour");
   for (const Json& row : predicted.array("ranks")) {
@@ -361,8 +348,10 @@ Plan parse_plan(std::string_view text, std::string_view where) {
     e.finish();
   }
   predicted.finish();
+}
 
-  Fields proof(f.object("proof"), place, "proof.");
+static void read_proof(const Json& json, const std::string& place, Plan& p) {
+  Fields proof(json, place, "proof.");
   p.bound_ps = proof.integer("bound_ps", 0);
   p.model_ps = proof.integer("model_ps", 0), p.model_bound_ps = proof.integer("model_bound_ps", 0);
   Fields counts(proof.object("choices"), place, "proof.choices.");
@@ -383,6 +372,23 @@ Plan parse_plan(std::string_view text, std::string_view where) {
     p.families.push_back(family);
   }
   proof.finish();
+}
+
+Plan parse_plan(std::string_view text, std::string_view where) {
+  const std::string place(where);
+  const Json json = parse_json(text, place, kLimits);
+  Fields f(json, place, "");
+  if (const int64_t version = f.integer("version", 0); version != 1)
+    f.raw().fail("version", "{}, this tern reads 1", version);
+  Plan p;
+  p.model = f.text("model"), p.parameters = f.integer("parameters", 0);
+  p.hardware = f.text("hardware"), p.node = f.text("node");
+  p.job = read_job(f.object("job"), place);
+  p.choice = read_choice(f.object("choice"), place);
+  p.idle_devices = f.integer("idle_devices", 0, kMaxDegree);
+  p.layers = read_layers(f.array("layers"), place, p.choice);
+  read_predicted(f.object("predicted"), place, p);
+  read_proof(f.object("proof"), place, p);
   f.skip("report");
   f.finish();
   return p;

@@ -163,11 +163,36 @@ struct Search {
     }
   }
 
+  // The best of all groups of nodes; `other`: the best that parts roles otherwise.
+  void keep_in_answer() const {
+    for (const auto* found : {&shared, &apart}) {
+      if (!*found) continue;
+      if (!answer.found || better(problem.job, **found, answer.plan)) {
+        if (answer.found && answer.plan.split != (*found)->split) answer.other = answer.plan;
+        answer.plan = **found, answer.found = true;
+      } else if (answer.plan.split != (*found)->split &&
+                 (!answer.other || better(problem.job, **found, *answer.other))) {
+        answer.other = **found;
+      }
+    }
+  }
+
   void note(const ServingPlan& p) const {
     if (answer.best_ttft_s == 0 || p.ttft_s < answer.best_ttft_s) answer.best_ttft_s = p.ttft_s;
     if (answer.best_tpot_s == 0 || p.tpot_s < answer.best_tpot_s) answer.best_tpot_s = p.tpot_s;
   }
 };
+
+std::vector<ServingLayout> layouts_of(const Problem& problem) {
+  const int64_t devices = problem.machine.num_devices();
+  std::vector<ServingLayout> layouts;
+  for (int64_t t = 1; t <= std::min(problem.job.most_tensor, devices); ++t)
+    for (int64_t p = 1; p <= std::min(problem.job.most_stages, devices / t); ++p)
+      if (const ServingLayout l{t, p};
+          why_illegal(problem.spec, problem.machine, l).empty() && problem.most_copies(l) > 0)
+        layouts.push_back(l);
+  return layouts;
+}
 
 }  // namespace
 
@@ -182,11 +207,7 @@ ServingAnswer plan_serving(const ModelSpec& spec, const Cluster& cluster, const 
     const Machine machine = machine_of(cluster, g);
     const Problem problem{spec, job, machine};
     Search search{problem, answer, {}, {}};
-    std::vector<ServingLayout> layouts;
-    for (int64_t t = 1; t <= std::min(job.most_tensor, machine.num_devices()); ++t)
-      for (int64_t p = 1; p <= std::min(job.most_stages, machine.num_devices() / t); ++p)
-        if (const ServingLayout l{t, p}; why_illegal(spec, machine, l).empty() && problem.most_copies(l) > 0)
-          layouts.push_back(l);
+    const std::vector<ServingLayout> layouts = layouts_of(problem);
     std::optional<ServingRole> reader;
     for (const ServingLayout& layout : layouts) {
       ++answer.layouts;
@@ -210,15 +231,7 @@ ServingAnswer plan_serving(const ModelSpec& spec, const Cluster& cluster, const 
     if (reader && machine.num_devices() > 1 && (job.tpot_s > 0 || job.ttft_s > 0))
       for (const ServingLayout& layout : layouts)
         if (layout.devices() + reader->layout.devices() <= machine.num_devices()) search.look_at_split(layout, *reader);
-    for (const auto* found : {&search.shared, &search.apart}) {
-      if (!*found) continue;
-      if (!answer.found || better(job, **found, answer.plan)) {
-        if (answer.found && answer.plan.split != (*found)->split) answer.other = answer.plan;
-        answer.plan = **found, answer.found = true;
-      } else if (answer.plan.split != (*found)->split && (!answer.other || better(job, **found, *answer.other))) {
-        answer.other = **found;
-      }
-    }
+    search.keep_in_answer();
   }
   answer.memory = !any_fits;
   if (answer.found)

@@ -6,9 +6,9 @@
 #include <map>
 
 #include "base/error.h"
-#include "plan/ceil_div.h"
-#include "plan/sharing.h"
+#include "program/layer_collectives.h"
 #include "program/micro_batch_costs.h"
+#include "program/update_instructions.h"
 #include "spec/sum_order.h"
 
 namespace tern {
@@ -28,7 +28,12 @@ struct Transfer {
 class Lowerer {
  public:
   Lowerer(const ModelSpec& spec, const Placement& placement, const MicroBatchCosts& costs, int rank)
-      : spec_(spec), at_(placement), costs_(costs), rank_(rank), split_(splits_backward(placement.shape.schedule)) {
+      : spec_(spec),
+        at_(placement),
+        costs_(costs),
+        shared_(spec, placement),
+        rank_(rank),
+        split_(splits_backward(placement.shape.schedule)) {
     const int stages = at_.shape.num_stages(), micros = at_.shape.num_micro;
     TERN_CHECK(spec.units.size() >= 2, "program: {} units; a model has an embedding and a head", spec.units.size());
     TERN_CHECK(micros >= 1, "program: no micro-batches");
@@ -38,7 +43,7 @@ class Lowerer {
     first_layer_.assign(static_cast<size_t>(stages) + 1, static_cast<int>(at_.layers.size()));
     for (int l = static_cast<int>(at_.layers.size()) - 1; l >= 0; --l) first_layer_[at_.layers[l].stage] = l;
     for (size_t l = 0; l < at_.layers.size(); ++l)
-      TERN_CHECK(at_.groups == 1 || !reduces_each_micro(static_cast<int>(l)),
+      TERN_CHECK(at_.groups == 1 || !shared_.reduces_each_micro(static_cast<int>(l)),
                  "lower: {} groups, and layer {} sums each micro-batch over ranks", at_.groups, l);
     for (int s = 0; s < stages; ++s)
       TERN_CHECK(first_layer_[s] < first_layer_[s + 1], "lower: stage {} of {} has no layer", s, stages);
@@ -138,65 +143,22 @@ class Lowerer {
 
   // --- what a layer shares with its replicas ---
 
-  const LayerParameters& parameters(int l) {
-    const auto [at, fresh] = parameters_.try_emplace(layer(l).kind);
-    if (fresh)
-      at->second = layer_parameters(spec_, layer(l), at_.query(layer(l).first, 0), at_.update, at_.mesh, pipelined());
-    return at->second;
-  }
-  // Whether each replica keeps and updates a share of the layer's parameters alone.
-  bool shared_out(int l) const { return at_.layers[l].strategy.zero >= 1 && at_.mesh.replicas() > 1; }
-  int64_t table_bytes(int l) const {  // of gradients of the layer's copies of the embedding table
-    int64_t elements = 0;
-    for (int u = layer(l).first; u < layer(l).first + layer(l).count; ++u)
-      elements += table_copy(spec_, spec_.units[u], at_.query(u, 0), at_.update, at_.mesh).trained;
-    return elements * size_of(at_.job.gradients);
-  }
-  // A table that lies on another device too is updated on each.
-  bool updates_table_copy(int u) const {
-    const TableCopy copy = table_copy(spec_, spec_.units[u], at_.query(u, 0), at_.update, at_.mesh);
-    return pipelined() && copy.trained > 0 && !is_here(at_.layers.front().stage);
-  }
-  // A collective over dense parameters, and one over those of experts, where there are any and others hold them.
-  std::vector<Instruction> collectives(Opcode op, int l, int micro, const int64_t parameters[2], int64_t size) const {
-    std::vector<Instruction> list;
-    const int64_t ranks[2]{at_.mesh.replicas(), at_.mesh.expert_replicas()};
-    for (const int part : {0, 1})
-      if (ranks[part] > 1 && parameters[part] > 0)
-        list.push_back({.op = op,
-                        .unit = layer(l).first,
-                        .micro = micro,
-                        .axis = part == 0 ? MeshAxis::replicas : MeshAxis::expert_replicas,
-                        .message_bytes = parameters[part] * size});
-    return list;
-  }
-
   void begin_layer(int l) {
     const LayerStrategy& s = at_.layers[l].strategy;
-    const LayerParameters& n = parameters(l);
-    const SharedBytes bytes = shared_bytes(at_.job, at_.mesh, n, s.zero);
-    TierBytes resident{};
-    resident[0] = bytes.weights + bytes.gradients;
-    resident[static_cast<size_t>(s.states)] += bytes.states;
+    const TierBytes resident = shared_.resident(l);
     for (int tier = 0; tier < kTiers; ++tier)
       if (resident[tier] > 0)
         program_.resident[rank_].push_back(
             {{BufferKind::persistent, layer(l).first, -1, static_cast<Tier>(tier)}, resident[tier]});
     if (s.zero != 1 && s.zero != 2) return;
     stage_ = at_.layers[l].stage;
-    for (Instruction& i : collectives(Opcode::gather, l, -1, n.trained, size_of(at_.job.dtype))) compute(std::move(i));
+    for (Instruction& i : shared_.over(Opcode::gather, l, -1, shared_.parameters(l).trained, size_of(at_.job.dtype)))
+      compute(std::move(i));
   }
 
-  // Of ZeRO 3, for one pass: what the layer reads, a tied table too that lies with the embedding.
-  std::vector<Instruction> gathers(int l) {
-    if (at_.layers[l].strategy.zero < 3) return {};
-    const LayerParameters& n = parameters(l);
-    const int64_t read[2]{n.all[0] + n.lent, n.all[1]};
-    return collectives(Opcode::gather, l, micro_, read, size_of(at_.job.dtype));
-  }
   void gather(int l, bool ends_at_once) {
     bool first = true;
-    for (Instruction& i : gathers(l)) {
+    for (Instruction& i : shared_.gathers(l, micro_)) {
       const Buffer whole{first ? BufferKind::gathered : BufferKind::gathered_experts, layer(l).first, micro_};
       i.allocates = {{whole, i.message_bytes}};
       if (ends_at_once) i.frees = {whole};
@@ -204,16 +166,15 @@ class Lowerer {
       first = false;
     }
   }
-  bool reduces_each_micro(int l) const { return at_.layers[l].strategy.zero >= 2 && at_.mesh.devices() > 1; }
 
   // After the layer's last weight gradient of a micro-batch.
   void reduce(int l) {
     const int zero = at_.layers[l].strategy.zero;
     const bool each = zero >= 2, ends = micro_ + 1 == program_.num_micro;
     if ((!each && !ends) || at_.aggregate_values) return;
-    const LayerParameters& n = parameters(l);
-    for (Instruction& i : collectives(zero == 0 ? Opcode::reduce : Opcode::scatter, l, each ? micro_ : -1, n.trained,
-                                      size_of(at_.job.gradients))) {
+    const LayerParameters& n = shared_.parameters(l);
+    for (Instruction& i : shared_.over(zero == 0 ? Opcode::reduce : Opcode::scatter, l, each ? micro_ : -1, n.trained,
+                                       size_of(at_.job.gradients))) {
       i.resource = Resource::gradient_link;
       i.waits = {last_compute_};
       const Buffer part{i.axis == MeshAxis::replicas ? BufferKind::summand : BufferKind::summand_experts,
@@ -228,7 +189,7 @@ class Lowerer {
                            .micro = -1,
                            .resource = Resource::gradient_link,
                            .axis = MeshAxis::tables,
-                           .message_bytes = table_bytes(l),
+                           .message_bytes = shared_.table_bytes(l),
                            .waits = {last_compute_}});
   }
 
@@ -293,7 +254,7 @@ class Lowerer {
     i.bytes_moved = c.backward_weight_bytes_moved;
     if (u == layer(l).first + layer(l).count - 1 && (u < last() || pipelined())) begin_summand(l, i);
     compute(std::move(i));
-    if (u == 0 && ((micro_ + 1) % group_length() == 0 || reduces_each_micro(l))) join_tables();
+    if (u == 0 && ((micro_ + 1) % group_length() == 0 || shared_.reduces_each_micro(l))) join_tables();
     if ((micro_ + 1) % group_length() == 0) merge(u);
     if (u != layer(l).first) return;
     if (micro_ + 1 == program_.num_micro) reduce_alike(l);
@@ -320,10 +281,10 @@ class Lowerer {
   // The gradients of a layer of one micro-batch: from its first weight gradient, the head's from its FORWARD. (In pipelines,
   // where the head's FORWARD may be long before, it is priced as the others'.)
   void begin_summand(int l, Instruction& i) {
-    if (!reduces_each_micro(l)) return;
-    const LayerParameters& n = parameters(l);
+    if (!shared_.reduces_each_micro(l)) return;
+    const LayerParameters& n = shared_.parameters(l);
     join(scatters_, 0);
-    for (const Instruction& s : collectives(Opcode::scatter, l, micro_, n.trained, size_of(at_.job.gradients)))
+    for (const Instruction& s : shared_.over(Opcode::scatter, l, micro_, n.trained, size_of(at_.job.gradients)))
       i.allocates.push_back(
           {{s.axis == MeshAxis::replicas ? BufferKind::summand : BufferKind::summand_experts, layer(l).first, micro_},
            s.message_bytes});
@@ -401,24 +362,18 @@ class Lowerer {
     for (int l = first_layer_[stage_]; l < first_layer_[stage_ + 1]; ++l) {
       join(stores_, 1);
       const int end = layer(l).first + layer(l).count;
-      if (end - 1 == last() && !pipelined() && reduces_each_micro(l)) join(scatters_, 0);
+      if (end - 1 == last() && !pipelined() && shared_.reduces_each_micro(l)) join(scatters_, 0);
       gather(l, false);
       for (int u = layer(l).first; u < end; ++u) {
         Instruction i = forward_of(Opcode::forward, u);
         if (remakes(l, u)) keep_nothing(i);
         if (u == last() && !pipelined()) begin_summand(l, i);
-        if (u + 1 == end) i.frees = gathered(l);
+        if (u + 1 == end) i.frees = shared_.gathered(l, micro_);
         compute(std::move(i));
       }
       store(l);
     }
     send(output(end_unit() - 1, micro_), stage_ + 1, Phase::forward);
-  }
-  std::vector<Buffer> gathered(int l) {
-    std::vector<Buffer> list;
-    for (const Instruction& i : gathers(l))
-      list.push_back({list.empty() ? BufferKind::gathered : BufferKind::gathered_experts, i.unit, micro_});
-    return list;
   }
 
   void backward() {
@@ -432,8 +387,8 @@ class Lowerer {
       gather(l, split_ && lowest >= first + layer(l).count);
       for (int u = first + layer(l).count - 1; u >= first; --u) {
         if (remakes(l, u)) remake(u);
-        if (u > 0) backward_input(u, split_ && u == lowest ? gathered(l) : std::vector<Buffer>{});
-        if (!split_) backward_weight(l, u, u == first ? gathered(l) : std::vector<Buffer>{});
+        if (u > 0) backward_input(u, split_ && u == lowest ? shared_.gathered(l, micro_) : std::vector<Buffer>{});
+        if (!split_) backward_weight(l, u, u == first ? shared_.gathered(l, micro_) : std::vector<Buffer>{});
       }
     }
     send(gradient(first_unit() - 1, micro_), stage_ - 1, Phase::backward);
@@ -476,47 +431,23 @@ class Lowerer {
     };
     each_unit([&](int l, int u) {
       trained += cost(u).trained;
-      if (shared_out(l) && !pipelined()) shared_blocks += trained_blocks(spec_.units[u]);
+      if (is_shared_out(at_, l) && !pipelined()) shared_blocks += trained_blocks(spec_.units[u]);
     });
     if (pipelined())
       for (const Unit& unit : spec_.units) shared_blocks += trained_blocks(unit);
-    const int sums = num_sums(at_.update);
-    const bool of_model = row_of(at_.update.rule).sums.over == UpdateSums::Over::model;
-    const auto value_bytes = [](int64_t blocks, int values) { return blocks * values * int64_t{sizeof(double)}; };
-    const int64_t replicas = at_.mesh.replicas();
-    const bool alone = !pipelined() && at_.mesh.devices() == 1;
-    compute({.op = Opcode::norm,
-             .unit = -1,
-             .micro = -1,
-             .flops = 2 * trained,
-             .bytes_moved = trained * wide(),
-             .axis = alone ? MeshAxis::none : MeshAxis::all,
-             .message_bytes = alone ? 0
-                                    : value_bytes(1, 1) + value_bytes(shared_blocks, 1 + (of_model ? sums : 0)) +
-                                          (at_.mesh.tensor > 1 ? value_bytes(at_.mesh.devices(), 1) : 0)});
+    compute(norm_instruction(at_, trained, shared_blocks));
     each_unit([&](int l, int u) {
-      const CostQuery query = at_.query(u, 0);
-      std::vector<CountedForm> forms = trained_forms(spec_.units[u], query, cost(u));
-      if (updates_table_copy(u))
-        forms.push_back({{ParameterKind::table, ceil_div(spec_.vocab, query.tensor), spec_.width}});
-      UpdateCost c = update_cost(at_.update, query.dtype, forms);
-      if (at_.layers[l].strategy.zero >= 1) c = {ceil_div(c.flops, replicas), ceil_div(c.bytes_moved, replicas)};
       stage_ = at_.layers[l].stage;
-      const bool exchanges = shared_out(l) && sums > 0 && !of_model && cost(u).trained > 0;
-      compute({.op = Opcode::update,
-               .unit = u,
-               .micro = -1,
-               .workspace_bytes = update_workspace(at_.update, query.dtype, forms),
-               .flops = c.flops,
-               .bytes_moved = c.bytes_moved,
-               .axis = exchanges ? MeshAxis::replicas : MeshAxis::none,
-               .message_bytes = exchanges ? value_bytes(trained_blocks(spec_.units[u]), sums) : 0});
+      // A table that lies on another device too is updated on each.
+      const bool table_copy = pipelined() && !is_here(at_.layers.front().stage) && shared_.table_copy_of(u).trained > 0;
+      compute(update_instruction(spec_, at_, cost(u), {.layer = l, .unit = u, .table_copy = table_copy}));
     });
   }
 
   const ModelSpec& spec_;
   const Placement& at_;
   const MicroBatchCosts& costs_;
+  LayerCollectives shared_;
   int rank_, stage_ = 0, micro_ = 0;  // of the operation being lowered
   bool split_;
   std::vector<int> first_layer_;  // of each virtual stage; the last entry is the end
@@ -524,7 +455,6 @@ class Lowerer {
   std::vector<int> arrivals_;  // places that the next instruction on the compute clock waits for
   std::map<std::pair<int, Phase>, std::deque<Transfer>> sends_;  // under way
   std::deque<Transfer> stores_, scatters_;
-  std::map<int, LayerParameters> parameters_;     // by kind of layer
   std::map<int, std::vector<Buffer>> kept_sums_;  // of a unit, the oldest first
   int last_compute_ = -1, last_reduce_ = -1;      // places; −1 before there is one
 };

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/exact_json.h"
 #include "infer/chat_prompt.h"
 #include "serve/api_error.h"
 
@@ -65,7 +66,7 @@ Json read_call(const Json& json, const std::string& place, CallNames& names) {
   function.done();
   Json object = Json::object();
   if (!arguments->empty()) try {
-      object = parse_json(*arguments, "the text");
+      object = parse_exact_json(*arguments, "the text");
     } catch (const Error& error) { function.fail("arguments", error.what()); }
   if (!object.is_object())
     function.fail("arguments", fmt::format("hold {}, expected an object", describe_json(object)));

@@ -156,6 +156,7 @@ for c, to in lower.items():
     line += item
 print(line + "};")
 print("// clang-format on\n\n}  // namespace\n")
+print("// Longer than a screen: a table, one row per class.")
 print("std::span<const CodeRange> code_ranges(CharClass c) {\n  switch (c) {")
 for name, _ in CLASSES:
     print(f"    case CharClass::{name}: return k_{name};")

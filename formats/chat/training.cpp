@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/exact_json.h"
 #include "base/json.h"
 #include "base/rng.h"
 #include "base/text.h"
@@ -240,7 +241,7 @@ TrainingChat ChatTraining::encode_marked(const Marked& marked, const Side& side,
 
 void ChatTraining::encode(std::string_view text, const std::string& place,
                           const std::function<void(const TrainingChat&)>& sample) const {
-  const Json record = parse_json(text, place, {.max_bytes = kMaxLine});
+  const Json record = parse_exact_json(text, place, {.max_bytes = kMaxLine});
   if (!record.is_object()) throw Error(ErrorKind::bad_file, "{}: {}, expected an object", place, record.type_name());
   for (const auto& [key, value] : record.items()) check_key(key, {"messages", "tools"}, place);
   if (!record.contains("messages")) throw Error(ErrorKind::bad_file, "{}: 'messages' is missing", place);

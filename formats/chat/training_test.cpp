@@ -148,6 +148,8 @@ TEST(ChatTrainingMalformed, EveryMistakeIsNamed) {
       {R"({"messages": {}})", "messages: object, expected a list"},
       {R"({"messages": []})", "no message by the assistant"},
       {R"({"messages": [1]})", "message 1: number, expected an object"},
+      {R"({"messages": [], "tools": [18446744073709551616]})",
+       "f: line 3: byte 27: 18446744073709551616: a whole number"},
       {R"({"messages": [{"content": "x"}]})", "message 1: has no text 'role'"},
       {R"({"messages": [{"role": "user", "content": "x"}, {"role": "assitant", "content": "y"}]})",
        "message 2: role 'assitant', expected system, developer, user, assistant, tool, function or one that the "

@@ -102,6 +102,43 @@ void TokenData::let_go() const {
     if (file_->file[i].name != "documents") file_->file.dont_need(i);
 }
 
+namespace {
+
+using Metadata = std::map<std::string, std::string>;
+
+std::string text_of(const Metadata& metadata, const char* key) {
+  return metadata.contains(key) ? metadata.at(key) : std::string();
+}
+
+void check_format(const Metadata& metadata, const std::string& place) {
+  if (const auto format = metadata.find("format"); format == metadata.end() || format->second != kFormat)
+    throw Error(ErrorKind::bad_file,
+                "{}: a safetensors file, but not a token file ({}); make one with tern tokenize --pack", place,
+                kFormat);
+  check_keys(metadata, place);
+}
+
+void check_types(const TensorView& tokens, const TensorView& documents, const std::string& place) {
+  if (tokens.dtype != DType::u16 && tokens.dtype != DType::i32)
+    throw Error(ErrorKind::bad_file, "{}: tokens are {}, expected U16 or I32", place, tokens.dtype_name);
+  if (documents.dtype != DType::i64)
+    throw Error(ErrorKind::bad_file, "{}: documents are {}, expected I64", place, documents.dtype_name);
+}
+
+// Where documents begin, and the end.
+std::vector<int64_t> offsets_of(const TensorView& documents, int64_t num_tokens, const std::string& place) {
+  std::vector<int64_t> offsets(static_cast<size_t>(documents.shape[0]));
+  std::memcpy(offsets.data(), documents.bytes.data(), documents.bytes.size());
+  if (offsets.empty() || offsets.front() != 0 || offsets.back() != num_tokens)
+    throw Error(ErrorKind::bad_file, "{}: documents must begin at 0 and end at {} tokens; pack the text again", place,
+                num_tokens);
+  if (!std::ranges::is_sorted(offsets, std::less_equal<>()))
+    throw Error(ErrorKind::bad_file, "{}: document offsets do not rise; pack the text again", place);
+  return offsets;
+}
+
+}  // namespace
+
 TokenData TokenData::open(const std::filesystem::path& path, Io& io) {
   const std::string place = path.string();
   const auto held = std::make_shared<Held>();
@@ -113,36 +150,21 @@ TokenData TokenData::open(const std::filesystem::path& path, Io& io) {
   }
   const Safetensors* const file = &held->file;
   const auto& metadata = file->metadata();
-  if (const auto format = metadata.find("format"); format == metadata.end() || format->second != kFormat)
-    throw Error(ErrorKind::bad_file,
-                "{}: a safetensors file, but not a token file ({}); make one with tern tokenize --pack", place,
-                kFormat);
-  check_keys(metadata, place);
+  check_format(metadata, place);
   TokenData data;
   data.file_ = held;
   const TensorView tokens = vector_named(*file, "tokens", place), documents = vector_named(*file, "documents", place);
-  if (tokens.dtype != DType::u16 && tokens.dtype != DType::i32)
-    throw Error(ErrorKind::bad_file, "{}: tokens are {}, expected U16 or I32", place, tokens.dtype_name);
-  if (documents.dtype != DType::i64)
-    throw Error(ErrorKind::bad_file, "{}: documents are {}, expected I64", place, documents.dtype_name);
+  check_types(tokens, documents, place);
   data.tokens_ = tokens.bytes.data();
   data.is_wide_ = tokens.dtype == DType::i32;
   data.info_.num_tokens = tokens.shape[0];
   data.info_.num_documents = documents.shape[0] - 1;
   data.info_.vocab_size = metadata_number(metadata, "vocab_size", place);
   data.info_.text_bytes = metadata_number(metadata, "text_bytes", place);
-  const auto text_of = [&](const char* key) { return metadata.contains(key) ? metadata.at(key) : std::string(); };
-  data.info_.tokenizer_hash = text_of("tokenizer");
-  data.info_.source = text_of("source");
+  data.info_.tokenizer_hash = text_of(metadata, "tokenizer");
+  data.info_.source = text_of(metadata, "source");
+  data.documents_ = offsets_of(documents, data.info_.num_tokens, place);
 
-  data.documents_.resize(static_cast<size_t>(documents.shape[0]));
-  std::memcpy(data.documents_.data(), documents.bytes.data(), documents.bytes.size());
-  const auto& offsets = data.documents_;
-  if (offsets.empty() || offsets.front() != 0 || offsets.back() != data.info_.num_tokens)
-    throw Error(ErrorKind::bad_file, "{}: documents must begin at 0 and end at {} tokens; pack the text again", place,
-                data.info_.num_tokens);
-  if (!std::ranges::is_sorted(offsets, std::less_equal<>()))
-    throw Error(ErrorKind::bad_file, "{}: document offsets do not rise; pack the text again", place);
   constexpr int64_t kPiece = int64_t{1} << 20;
   uint32_t tokens_crc = 0, loss_crc = 0;
   const auto width = static_cast<size_t>(data.is_wide_ ? 4 : 2);
@@ -168,7 +190,7 @@ TokenData TokenData::open(const std::filesystem::path& path, Io& io) {
     }
   }
   const std::string found = token_checksum(tokens_crc, loss_crc, crc32c(documents.bytes), data.info_);
-  if (const std::string written = text_of("crc32c"); metadata.contains("crc32c") && written != found)
+  if (const std::string written = text_of(metadata, "crc32c"); metadata.contains("crc32c") && written != found)
     throw Error(ErrorKind::bad_file,
                 "{}: checksum {}, and {} when it was written: the file has changed since; pack the text again", place,
                 found, make_printable(written));

@@ -28,47 +28,20 @@ void refuse_what_it_leaves_out(const HfConfig& c, const GgufFamily& family) {
   if (family.without_biases && c.attention_bias) refuse("no biases, this model has");
 }
 
-}  // namespace
+// Keys of the architecture.
+struct ArchitectureKeys {
+  GgufMetadata& metadata;
+  std::string arch;
 
-void add_gguf_config(GgufMetadata& m, const HfConfig& c) {
-  const GgufFamily* family = gguf_family(c.model_type);
-  if (!family)
-    throw Error(ErrorKind::usage, "GGUF: tern does not write family '{}' there; export to --format hf", c.model_type);
-  const HfFamily& hf = hf_family(c);
-  const std::string arch(family->architecture);
-  const auto count = [&](std::string_view name, int64_t n) {
-    m.add(fmt::format("{}.{}", arch, name), static_cast<uint32_t>(n));
-  };
-  const auto real = [&](std::string_view name, double x) {
-    m.add(fmt::format("{}.{}", arch, name), static_cast<float>(x));
-  };
-  m.add("general.architecture", arch);
-  m.add("general.type", "model");
-  count("block_count", c.num_hidden_layers);
-  count("context_length", c.max_position_embeddings);
-  count("embedding_length", c.hidden_size);
-  count("feed_forward_length", c.intermediate_size);
-  count("attention.head_count", c.num_attention_heads);
-  count("vocab_size", c.vocab_size);
-  real(gguf_epsilon_key(hf), c.norm_eps);
-  if (c.activation != activation_named(family->activation))
-    throw Error(ErrorKind::usage, "GGUF: its {} computes {}, this model {}; export to --format hf", arch,
-                family->activation, c.hidden_act);
-  refuse_what_it_leaves_out(c, *family);
-  if (hf.blocks.positions != HfPositions::rotary) return;
-  if (family->multipliers) {
-    real("attention.scale", c.attention_multiplier.value_or(1 / std::sqrt(static_cast<double>(c.head_dim))));
-    real("embedding_scale", c.embedding_multiplier);
-    real("residual_scale", c.residual_multiplier);
-    real("logit_scale", c.logits_scaling);
+  void count(std::string_view name, int64_t n) const {
+    metadata.add(fmt::format("{}.{}", arch, name), static_cast<uint32_t>(n));
   }
-  count("attention.head_count_kv", c.num_key_value_heads);
-  count("attention.key_length", c.head_dim);
-  count("attention.value_length", c.head_dim);
-  count("rope.dimension_count", rotary_dim(c.rope, c.head_dim));
-  real("rope.freq_base", c.rope.theta);
-  if (c.sliding_window) count("attention.sliding_window", *c.sliding_window);
-  const HfRope& r = c.rope;
+  void real(std::string_view name, double x) const {
+    metadata.add(fmt::format("{}.{}", arch, name), static_cast<float>(x));
+  }
+};
+
+void add_rope_scaling(const ArchitectureKeys& keys, const HfRope& r) {
   switch (r.type) {
     case RopeType::standard:
     case RopeType::llama3:  // as a tensor
@@ -79,17 +52,55 @@ void add_gguf_config(GgufMetadata& m, const HfConfig& c) {
         throw Error(ErrorKind::usage,
                     "GGUF: yarn's mscale, mscale_all_dim, truncate and attention_factor have no key of this "
                     "architecture; export to --format hf");
-      m.add(arch + ".rope.scaling.type", name_of(r.type));
-      real("rope.scaling.factor", r.factor.value_or(1));
+      keys.metadata.add(keys.arch + ".rope.scaling.type", name_of(r.type));
+      keys.real("rope.scaling.factor", r.factor.value_or(1));
       if (r.type == RopeType::linear) break;
-      count("rope.scaling.original_context_length", r.original_max_position_embeddings);
-      real("rope.scaling.yarn_beta_fast", r.beta_fast);
-      real("rope.scaling.yarn_beta_slow", r.beta_slow);
+      keys.count("rope.scaling.original_context_length", r.original_max_position_embeddings);
+      keys.real("rope.scaling.yarn_beta_fast", r.beta_fast);
+      keys.real("rope.scaling.yarn_beta_slow", r.beta_slow);
       break;
     default:
       throw Error(ErrorKind::usage, "GGUF: rotary scaling '{}' has no keys there; export to --format hf",
                   name_of(r.type));
   }
+}
+
+}  // namespace
+
+void add_gguf_config(GgufMetadata& m, const HfConfig& c) {
+  const GgufFamily* family = gguf_family(c.model_type);
+  if (!family)
+    throw Error(ErrorKind::usage, "GGUF: tern does not write family '{}' there; export to --format hf", c.model_type);
+  const HfFamily& hf = hf_family(c);
+  const std::string arch(family->architecture);
+  const ArchitectureKeys keys{m, arch};
+  m.add("general.architecture", arch);
+  m.add("general.type", "model");
+  keys.count("block_count", c.num_hidden_layers);
+  keys.count("context_length", c.max_position_embeddings);
+  keys.count("embedding_length", c.hidden_size);
+  keys.count("feed_forward_length", c.intermediate_size);
+  keys.count("attention.head_count", c.num_attention_heads);
+  keys.count("vocab_size", c.vocab_size);
+  keys.real(gguf_epsilon_key(hf), c.norm_eps);
+  if (c.activation != activation_named(family->activation))
+    throw Error(ErrorKind::usage, "GGUF: its {} computes {}, this model {}; export to --format hf", arch,
+                family->activation, c.hidden_act);
+  refuse_what_it_leaves_out(c, *family);
+  if (hf.blocks.positions != HfPositions::rotary) return;
+  if (family->multipliers) {
+    keys.real("attention.scale", c.attention_multiplier.value_or(1 / std::sqrt(static_cast<double>(c.head_dim))));
+    keys.real("embedding_scale", c.embedding_multiplier);
+    keys.real("residual_scale", c.residual_multiplier);
+    keys.real("logit_scale", c.logits_scaling);
+  }
+  keys.count("attention.head_count_kv", c.num_key_value_heads);
+  keys.count("attention.key_length", c.head_dim);
+  keys.count("attention.value_length", c.head_dim);
+  keys.count("rope.dimension_count", rotary_dim(c.rope, c.head_dim));
+  keys.real("rope.freq_base", c.rope.theta);
+  if (c.sliding_window) keys.count("attention.sliding_window", *c.sliding_window);
+  add_rope_scaling(keys, c.rope);
 }
 
 }  // namespace tern

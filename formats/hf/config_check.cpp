@@ -100,14 +100,8 @@ void check_layers(const Judge& judge, const HfFamily& family) {
   listed("no_rope_layers", c.rotary_layers, family.blocks.unturned_every > 0);
 }
 
-}  // namespace
-
-void check_hf_values(const HfConfig& c, ErrorKind kind, std::string_view place) {
-  const Judge judge{c, kind, place};
-  const HfFamily* known = find_hf_family(c.model_type);
-  if (!known) judge.fail("model_type", "'{}', expected one of {}", c.model_type, fmt::join(supported_families(), ", "));
-
-  const HfFamily& family = *known;
+void check_sizes(const Judge& judge, const HfFamily& family) {
+  const HfConfig& c = judge.config;
   judge.size("vocab_size", c.vocab_size);
   judge.size("hidden_size", c.hidden_size);
   judge.size("intermediate_size", c.intermediate_size);
@@ -125,6 +119,33 @@ void check_hf_values(const HfConfig& c, ErrorKind kind, std::string_view place) 
                c.num_attention_heads);
   if (c.head_dim > INT32_MAX / c.num_attention_heads)
     judge.fail("head_dim", "{} times {} heads, expected a product below 2^31", c.head_dim, c.num_attention_heads);
+}
+
+void check_positions(const Judge& judge, const HfFamily& family) {
+  const HfConfig& c = judge.config;
+  const HfPositions positions = hf_blocks(c).positions;
+  const bool rotary = positions == HfPositions::rotary;
+  if (!rotary && c.rope.type != RopeType::none)
+    judge.fail("rope_type", "'{}', but {} {}; expected none", name_of(c.rope.type), c.model_type,
+               positions == HfPositions::learned ? "learns its positions" : "has no rotary positions");
+  if (rotary && c.rope.type == RopeType::none)
+    judge.fail("rope_type", "none, but {} turns positions; expected default or another", c.model_type);
+  if (rotary) check_hf_rope(c, c.rope, judge.kind, judge.place);
+  if (c.local_rope.has_value() != (family.defaults.local_rope_theta > 0))
+    judge.fail("rope_parameters", "{} for windowed layers, but {} {}", c.local_rope ? "set" : "none", c.model_type,
+               c.local_rope ? "has none of its own there" : "has its own there");
+  if (c.local_rope) check_hf_rope(c, *c.local_rope, judge.kind, judge.place);
+}
+
+}  // namespace
+
+void check_hf_values(const HfConfig& c, ErrorKind kind, std::string_view place) {
+  const Judge judge{c, kind, place};
+  const HfFamily* known = find_hf_family(c.model_type);
+  if (!known) judge.fail("model_type", "'{}', expected one of {}", c.model_type, fmt::join(supported_families(), ", "));
+
+  const HfFamily& family = *known;
+  check_sizes(judge, family);
   if (activation_named(c.hidden_act) != c.activation)
     judge.fail("hidden_act", "'{}' is not the name of the activation set", c.hidden_act);
   if (!(c.norm_eps > 0 && c.norm_eps <= 1))
@@ -141,18 +162,7 @@ void check_hf_values(const HfConfig& c, ErrorKind kind, std::string_view place) 
   if (c.dtype && *c.dtype != DType::f32 && *c.dtype != DType::bf16 && *c.dtype != DType::f16 && *c.dtype != DType::f64)
     judge.fail("dtype", "{}, expected f32, bf16, f16 or f64", name_of(*c.dtype));
 
-  const HfPositions positions = hf_blocks(c).positions;
-  const bool rotary = positions == HfPositions::rotary;
-  if (!rotary && c.rope.type != RopeType::none)
-    judge.fail("rope_type", "'{}', but {} {}; expected none", name_of(c.rope.type), c.model_type,
-               positions == HfPositions::learned ? "learns its positions" : "has no rotary positions");
-  if (rotary && c.rope.type == RopeType::none)
-    judge.fail("rope_type", "none, but {} turns positions; expected default or another", c.model_type);
-  if (rotary) check_hf_rope(c, c.rope, kind, place);
-  if (c.local_rope.has_value() != (family.defaults.local_rope_theta > 0))
-    judge.fail("rope_parameters", "{} for windowed layers, but {} {}", c.local_rope ? "set" : "none", c.model_type,
-               c.local_rope ? "has none of its own there" : "has its own there");
-  if (c.local_rope) check_hf_rope(c, *c.local_rope, kind, place);
+  check_positions(judge, family);
   if (!family.has_kv_heads && c.num_key_value_heads != c.num_attention_heads)
     judge.fail("num_key_value_heads", "{}, but {} has one per head", c.num_key_value_heads, c.model_type);
   if (!family.has_head_dim && c.head_dim != c.hidden_size / c.num_attention_heads)

@@ -83,61 +83,89 @@ void read_hf_experts(HfFields& fields, const HfFamily& family, HfConfig& c) {
                     fields.place()));
 }
 
-void check_hf_experts(const HfConfig& c, const HfFamily& family, ErrorKind kind, std::string_view place) {
-  const auto wrong = [&](auto HfConfig::*field, const std::string& fact) {
+namespace {
+
+struct ExpertJudge {
+  const HfConfig& config;
+  const HfFamily& family;
+  ErrorKind kind;
+  std::string_view place;
+
+  // Names the family's key of the field.
+  [[noreturn]] void wrong(auto HfConfig::*field, const std::string& fact) const {
     std::string_view key = "num_experts";
     for (const HfOption& o : family.options)
       if (const auto* to = std::get_if<decltype(field)>(&o.to); to && *to == field) key = o.key;
     throw Error(kind, "{}: {}: {}", place, key, fact);
-  };
-  const auto in_range = [&](int64_t HfConfig::*field, int64_t least, int64_t most) {
-    if (c.*field < least || c.*field > most) wrong(field, fmt::format("{}, expected {} to {}", c.*field, least, most));
-  };
+  }
+  void in_range(int64_t HfConfig::*field, int64_t least, int64_t most) const {
+    if (config.*field < least || config.*field > most)
+      wrong(field, fmt::format("{}, expected {} to {}", config.*field, least, most));
+  }
+};
+
+void check_expert_counts(const ExpertJudge& judge) {
+  const HfConfig& c = judge.config;
+  constexpr int64_t kMostExperts = 65536;
+  judge.in_range(&HfConfig::num_experts, 1, kMostExperts);
+  judge.in_range(&HfConfig::experts_per_token, 1, c.num_experts);
+  const bool after = judge.family.blocks.experts == HfExperts::after;
+  for (const auto field : {&HfConfig::expert_size, &HfConfig::shared_expert_size}) {
+    const bool there = after || has_option(judge.family, field);
+    judge.in_range(field, there ? 1 : 0, there ? INT32_MAX : 0);
+  }
+  if (after && c.shared_expert_size % c.expert_size != 0)
+    judge.wrong(&HfConfig::expert_size,
+                fmt::format("{}, which does not divide the shared experts' {}", c.expert_size, c.shared_expert_size));
+}
+
+void check_expert_groups(const ExpertJudge& judge) {
+  const HfConfig& c = judge.config;
+  const bool after = judge.family.blocks.experts == HfExperts::after, sigmoid = judge.family.blocks.sigmoid_router;
+  if (after) {
+    judge.in_range(&HfConfig::expert_groups, 1, c.num_experts);
+    judge.in_range(&HfConfig::top_groups, 1, c.expert_groups);
+    const int64_t size = c.num_experts / c.expert_groups;
+    if (c.num_experts % c.expert_groups != 0 || (sigmoid && size < 2))
+      judge.wrong(&HfConfig::expert_groups,
+                  fmt::format("{}, which does not part {} experts into equal groups{}", c.expert_groups, c.num_experts,
+                              sigmoid ? " of two or more" : ""));
+    if (c.grouped_choice && c.experts_per_token > c.top_groups * size)
+      judge.wrong(&HfConfig::experts_per_token, fmt::format("{}, more than the {} experts of {} groups",
+                                                            c.experts_per_token, c.top_groups * size, c.top_groups));
+  } else if (c.expert_groups != 1 || c.top_groups != 1) {
+    throw Error(judge.kind, "{}: n_group: {}, but {} has none", judge.place, c.expert_groups, c.model_type);
+  }
+}
+
+}  // namespace
+
+void check_hf_experts(const HfConfig& c, const HfFamily& family, ErrorKind kind, std::string_view place) {
+  const ExpertJudge judge{c, family, kind, place};
   if (family.blocks.experts == HfExperts::none) {
     if (c.num_experts != 0 || c.experts_per_token != 0 || c.expert_size != 0 || c.shared_expert_size != 0 ||
         !c.expert_layers.empty())
-      wrong(&HfConfig::num_experts, fmt::format("set, but {} has none", c.model_type));
+      judge.wrong(&HfConfig::num_experts, fmt::format("set, but {} has none", c.model_type));
     return;
   }
-  constexpr int64_t kMostExperts = 65536;
-  in_range(&HfConfig::num_experts, 1, kMostExperts);
-  in_range(&HfConfig::experts_per_token, 1, c.num_experts);
+  check_expert_counts(judge);
   const bool after = family.blocks.experts == HfExperts::after;
-  for (const auto field : {&HfConfig::expert_size, &HfConfig::shared_expert_size}) {
-    const bool there = after || has_option(family, field);
-    in_range(field, there ? 1 : 0, there ? INT32_MAX : 0);
-  }
-  if (after && c.shared_expert_size % c.expert_size != 0)
-    wrong(&HfConfig::expert_size,
-          fmt::format("{}, which does not divide the shared experts' {}", c.expert_size, c.shared_expert_size));
   const bool normalizes = has_option(family, &HfConfig::normalized_experts);
   if (!normalizes && c.normalized_experts == after)
     throw Error(kind, "{}: norm_topk_prob: {}, but {} always does the other", place, c.normalized_experts,
                 c.model_type);
   if (!std::isfinite(c.expert_scaling) || (c.expert_scaling != 1 && !has_option(family, &HfConfig::expert_scaling)))
-    wrong(&HfConfig::expert_scaling,
-          fmt::format("{}, expected a number, and 1 where the family has none", c.expert_scaling));
+    judge.wrong(&HfConfig::expert_scaling,
+                fmt::format("{}, expected a number, and 1 where the family has none", c.expert_scaling));
   const bool sigmoid = family.blocks.sigmoid_router;
   if (c.grouped_choice != (after && (sigmoid || c.grouped_choice)))
     throw Error(kind, "{}: topk_method: {}, which {} does not choose by", place,
                 c.grouped_choice ? "groups" : "no groups", c.model_type);
-  if (after) {
-    in_range(&HfConfig::expert_groups, 1, c.num_experts);
-    in_range(&HfConfig::top_groups, 1, c.expert_groups);
-    const int64_t size = c.num_experts / c.expert_groups;
-    if (c.num_experts % c.expert_groups != 0 || (sigmoid && size < 2))
-      wrong(&HfConfig::expert_groups, fmt::format("{}, which does not part {} experts into equal groups{}",
-                                                  c.expert_groups, c.num_experts, sigmoid ? " of two or more" : ""));
-    if (c.grouped_choice && c.experts_per_token > c.top_groups * size)
-      wrong(&HfConfig::experts_per_token, fmt::format("{}, more than the {} experts of {} groups", c.experts_per_token,
-                                                      c.top_groups * size, c.top_groups));
-  } else if (c.expert_groups != 1 || c.top_groups != 1) {
-    throw Error(kind, "{}: n_group: {}, but {} has none", place, c.expert_groups, c.model_type);
-  }
+  check_expert_groups(judge);
   if (!(c.router_jitter >= 0 && c.router_jitter < 1))
-    wrong(&HfConfig::router_jitter, fmt::format("{}, expected at least 0 and less than 1", c.router_jitter));
+    judge.wrong(&HfConfig::router_jitter, fmt::format("{}, expected at least 0 and less than 1", c.router_jitter));
   if (!std::isfinite(c.router_loss_coefficient))
-    wrong(&HfConfig::router_loss_coefficient, fmt::format("{}, expected a number", c.router_loss_coefficient));
+    judge.wrong(&HfConfig::router_loss_coefficient, fmt::format("{}, expected a number", c.router_loss_coefficient));
   const bool listed = family.blocks.experts == HfExperts::stepped || after;
   if (!c.expert_layers.empty() && (!listed || static_cast<int64_t>(c.expert_layers.size()) != c.num_hidden_layers))
     throw Error(kind, "{}: layers with experts: a list of {} for {}, which has {} layers", place,

@@ -62,6 +62,56 @@ double read_partial(const HfFields& fields, std::optional<double> partial, const
   return fallback ? partial.value_or(*fallback) : 1;
 }
 
+// The numbers of the type.
+void read_scaling(HfFields& fields, const char* key, HfRope& rope, HfConfig& config) {
+  switch (rope.type) {
+    case RopeType::none:
+    case RopeType::standard:
+      if (!fields.has("rope_type") && !fields.has("type") && fields.has("factor"))
+        fields.fail("rope_type", "missing beside factor; expected linear, dynamic, yarn, llama3 or longrope");
+      break;
+    case RopeType::linear:
+    case RopeType::dynamic:
+      rope.factor = required(fields, "factor", rope.type);
+      break;
+    case RopeType::yarn:
+      if (!fields.has("factor")) required(fields, "factor", rope.type);
+      rope.factor = fields.number("factor", HfFields::Null::absent);
+      if (!rope.factor && rope.original_max_position_embeddings > 0)
+        rope.factor = static_cast<double>(config.max_position_embeddings) /
+                      static_cast<double>(rope.original_max_position_embeddings);
+      rope.attention_factor = fields.number("attention_factor", HfFields::Null::absent);
+      rope.beta_fast = fields.number("beta_fast", HfFields::Null::absent).value_or(32.0);
+      rope.beta_slow = fields.number("beta_slow", HfFields::Null::absent).value_or(1.0);
+      rope.mscale = fields.number("mscale", HfFields::Null::absent);
+      rope.mscale_all_dim = fields.number("mscale_all_dim", HfFields::Null::absent);
+      rope.truncate = fields.boolean("truncate").value_or(true);
+      if (fields.boolean("finetuned",
+                         HfFields::Null::absent))  // written by the first yarn models; says how the model was made
+        config.notes.push_back(fmt::format("{}: {}.finetuned is not used", fields.place(), key));
+      break;
+    case RopeType::llama3:
+      rope.factor = required(fields, "factor", rope.type);
+      rope.low_freq_factor = required(fields, "low_freq_factor", rope.type);
+      rope.high_freq_factor = required(fields, "high_freq_factor", rope.type);
+      if (rope.original_max_position_embeddings >= config.max_position_embeddings)
+        config.notes.push_back(
+            fmt::format("{}: original_max_position_embeddings {} is not below max_position_embeddings {}",
+                        fields.place(), rope.original_max_position_embeddings, config.max_position_embeddings));
+      break;
+    case RopeType::longrope:
+      rope.factor = fields.number("factor", HfFields::Null::absent);
+      rope.attention_factor = fields.number("attention_factor", HfFields::Null::absent);
+      for (auto [name, list] :
+           {std::pair{"short_factor", &rope.short_factor}, std::pair{"long_factor", &rope.long_factor}}) {
+        std::optional<std::vector<double>> values = fields.numbers(name);
+        if (!values) fields.fail(name, "missing; rotary type 'longrope' needs it");
+        *list = std::move(*values);
+      }
+      break;
+  }
+}
+
 HfRope read_object(const Json& object, const std::string& place, const char* key, const Surroundings& around,
                    HfConfig& config) {
   HfFields fields(object, place, fmt::format("{}.", key));
@@ -89,52 +139,7 @@ HfRope read_object(const Json& object, const std::string& place, const char* key
         fmt::format("{}: original_max_position_embeddings is not used by rotary type '{}'", place, name_of(rope.type)));
   }
 
-  switch (rope.type) {
-    case RopeType::none:
-    case RopeType::standard:
-      if (!fields.has("rope_type") && !fields.has("type") && fields.has("factor"))
-        fields.fail("rope_type", "missing beside factor; expected linear, dynamic, yarn, llama3 or longrope");
-      break;
-    case RopeType::linear:
-    case RopeType::dynamic:
-      rope.factor = required(fields, "factor", rope.type);
-      break;
-    case RopeType::yarn:
-      if (!fields.has("factor")) required(fields, "factor", rope.type);
-      rope.factor = fields.number("factor", HfFields::Null::absent);
-      if (!rope.factor && rope.original_max_position_embeddings > 0)
-        rope.factor = static_cast<double>(config.max_position_embeddings) /
-                      static_cast<double>(rope.original_max_position_embeddings);
-      rope.attention_factor = fields.number("attention_factor", HfFields::Null::absent);
-      rope.beta_fast = fields.number("beta_fast", HfFields::Null::absent).value_or(32.0);
-      rope.beta_slow = fields.number("beta_slow", HfFields::Null::absent).value_or(1.0);
-      rope.mscale = fields.number("mscale", HfFields::Null::absent);
-      rope.mscale_all_dim = fields.number("mscale_all_dim", HfFields::Null::absent);
-      rope.truncate = fields.boolean("truncate").value_or(true);
-      if (fields.boolean("finetuned",
-                         HfFields::Null::absent))  // written by the first yarn models; says how the model was made
-        config.notes.push_back(fmt::format("{}: {}.finetuned is not used", place, key));
-      break;
-    case RopeType::llama3:
-      rope.factor = required(fields, "factor", rope.type);
-      rope.low_freq_factor = required(fields, "low_freq_factor", rope.type);
-      rope.high_freq_factor = required(fields, "high_freq_factor", rope.type);
-      if (rope.original_max_position_embeddings >= config.max_position_embeddings)
-        config.notes.push_back(
-            fmt::format("{}: original_max_position_embeddings {} is not below max_position_embeddings {}", place,
-                        rope.original_max_position_embeddings, config.max_position_embeddings));
-      break;
-    case RopeType::longrope:
-      rope.factor = fields.number("factor", HfFields::Null::absent);
-      rope.attention_factor = fields.number("attention_factor", HfFields::Null::absent);
-      for (auto [name, list] :
-           {std::pair{"short_factor", &rope.short_factor}, std::pair{"long_factor", &rope.long_factor}}) {
-        std::optional<std::vector<double>> values = fields.numbers(name);
-        if (!values) fields.fail(name, "missing; rotary type 'longrope' needs it");
-        *list = std::move(*values);
-      }
-      break;
-  }
+  read_scaling(fields, key, rope, config);
   fields.finish({});
   return rope;
 }

@@ -297,21 +297,9 @@ class Binder {
       case StmtKind::set:
         bind(s.expr.get(), symbols, soft);
         return bind(s.target.get(), symbols, soft);
-      case StmtKind::set_block: {
-        Symbols inner(&symbols, symbols.function);
-        analyze(s.body, inner);
-        // the filter is evaluated within the block's frame, whose analysis does not see it
-        s.frame = frame_of(inner);
-        bind(s.body, inner, false);
-        if (s.expr) {
-          if (Expr* innermost = s.expr.get()) {
-            while (innermost->operands[0]) innermost = innermost->operands[0].get();
-          }
-          check_filter_names(*s.expr, inner);
-          bind(s.expr.get(), inner, false);
-        }
+      case StmtKind::set_block:
+        bind_set_block(s, symbols);
         return bind(s.target.get(), symbols, soft);
-      }
       case StmtKind::branch:
         for (Branch& b : s.branches) {
           bind(b.test.get(), symbols, true);
@@ -350,6 +338,17 @@ class Binder {
       case StmtKind::continue_:
         return;
     }
+  }
+
+  void bind_set_block(Stmt& s, Symbols& symbols) {
+    Symbols inner(&symbols, symbols.function);
+    analyze(s.body, inner);
+    // the filter is evaluated within the block's frame, whose analysis does not see it
+    s.frame = frame_of(inner);
+    bind(s.body, inner, false);
+    if (!s.expr) return;
+    check_filter_names(*s.expr, inner);
+    bind(s.expr.get(), inner, false);
   }
 
   static void check_filter_names(const Expr& e, Symbols& symbols) {

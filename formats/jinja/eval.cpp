@@ -329,44 +329,28 @@ std::string loop_text(const Value& loop) {
   return fmt::format("<LoopContext {}>", l.index0 + 1);
 }
 
-MarkedText Evaluator::call_macro(const MacroObject& macro, const CallArguments& arguments) {
-  const Level level(meter);
-  meter.step();
-  const Function& f = *macro.function;
-  const Home home = std::make_shared<Activation>();
-  const Held held(&meter, 64 + f.num_slots * sizeof(Value));
-  home->parent = macro.home;
-  home->slots.resize(f.num_slots);
-  std::vector<bool> used(arguments.keywords.size());
-  const auto keyword = [&](const std::string& name) -> const Value* {
+namespace {
+
+// The named arguments of a call, each of which is taken once.
+struct Keywords {
+  const CallArguments& arguments;
+  std::vector<bool> used = std::vector<bool>(arguments.keywords.size());
+
+  const Value* take(const std::string& name) {
     for (size_t i = 0; i < used.size(); ++i)
       if (!used[i] && arguments.keywords[i].first == name) {
         used[i] = true;
         return &arguments.keywords[i].second;
       }
     return nullptr;
-  };
-  const size_t count = f.parameters.size(), given = arguments.positional.size();
-  ValueList values(count);
-  for (size_t i = 0; i < count; ++i) {
-    if (i < given) {
-      values[i] = arguments.positional[i];
-    } else if (const Value* v = keyword(f.parameters[i])) {
-      values[i] = *v;
-    }
   }
-  const std::string shown = f.name.empty() ? "None" : repr_text(f.name);
-  if (f.caller_slot >= 0) {
-    const Value* v = keyword("caller");
-    home->slots[static_cast<size_t>(f.caller_slot)] =
-        v && !v->is(Kind::none) ? *v : maker.undefined("No caller defined");
-  }
-  if (f.kwargs_slot >= 0) {
-    DictBuilder rest(&meter);
+  Value rest(Evaluator& ev) const {
+    DictBuilder dict(&ev.meter);
     for (size_t i = 0; i < used.size(); ++i)
-      if (!used[i]) rest.set(maker.text(arguments.keywords[i].first), arguments.keywords[i].second);
-    home->slots[static_cast<size_t>(f.kwargs_slot)] = rest.finish();
-  } else {
+      if (!used[i]) dict.set(ev.maker.text(arguments.keywords[i].first), arguments.keywords[i].second);
+    return dict.finish();
+  }
+  void refuse_rest(const std::string& shown) const {
     for (size_t i = 0; i < used.size(); ++i)
       if (!used[i] && arguments.keywords[i].first == "caller")
         type_error(
@@ -377,15 +361,52 @@ MarkedText Evaluator::call_macro(const MacroObject& macro, const CallArguments& 
       if (!used[i])
         type_error(fmt::format("macro {} takes no keyword argument {}", shown, repr_text(arguments.keywords[i].first)));
   }
+};
+
+// Writes the arguments to the macro's slots; a parameter that has none stays missing.
+void place_arguments(Evaluator& ev, const Function& f, const CallArguments& arguments, ValueList& slots) {
+  Keywords keywords{arguments};
+  const size_t count = f.parameters.size(), given = arguments.positional.size();
+  ValueList values(count);
+  for (size_t i = 0; i < count; ++i) {
+    if (i < given) {
+      values[i] = arguments.positional[i];
+    } else if (const Value* v = keywords.take(f.parameters[i])) {
+      values[i] = *v;
+    }
+  }
+  const std::string shown = f.name.empty() ? "None" : repr_text(f.name);
+  if (f.caller_slot >= 0) {
+    const Value* v = keywords.take("caller");
+    slots[static_cast<size_t>(f.caller_slot)] = v && !v->is(Kind::none) ? *v : ev.maker.undefined("No caller defined");
+  }
+  if (f.kwargs_slot >= 0)
+    slots[static_cast<size_t>(f.kwargs_slot)] = keywords.rest(ev);
+  else
+    keywords.refuse_rest(shown);
   if (f.varargs_slot >= 0) {
     ValueList rest;
     for (size_t i = count; i < given; ++i) rest.push_back(arguments.positional[i]);
-    home->slots[static_cast<size_t>(f.varargs_slot)] = maker.list(std::move(rest), Kind::tuple);
+    slots[static_cast<size_t>(f.varargs_slot)] = ev.maker.list(std::move(rest), Kind::tuple);
   } else if (given > count) {
     type_error(fmt::format("macro {} takes not more than {} argument(s)", shown, count));
   }
-  for (size_t i = 0; i < count; ++i) home->slots[f.parameter_slots[i]] = values[i];
+  for (size_t i = 0; i < count; ++i) slots[f.parameter_slots[i]] = values[i];
+}
+
+}  // namespace
+
+MarkedText Evaluator::call_macro(const MacroObject& macro, const CallArguments& arguments) {
+  const Level level(meter);
+  meter.step();
+  const Function& f = *macro.function;
+  const Home home = std::make_shared<Activation>();
+  const Held held(&meter, 64 + f.num_slots * sizeof(Value));
+  home->parent = macro.home;
+  home->slots.resize(f.num_slots);
+  place_arguments(*this, f, arguments, home->slots);
   enter(f.frame, home);
+  const size_t count = f.parameters.size();
   for (size_t i = 0; i < count; ++i) {
     Value& target = home->slots[f.parameter_slots[i]];
     if (!target.is(Kind::missing)) continue;

@@ -99,70 +99,119 @@ std::string real_format(const Value& v, const Spec& spec) {
   return signed_text(std::move(digits), std::signbit(d), spec);
 }
 
+// The walk through a format of "%": where it stands in the text, how many arguments it has taken.
+struct PercentWalk {
+  Evaluator& ev;
+  std::string_view text;
+  const Value& arguments;
+  size_t at = 0, taken = 0;
+
+  bool has(std::string_view any_of) const {
+    return at < text.size() && any_of.find(text[at]) != std::string_view::npos;
+  }
+  bool all_taken() const {
+    if (arguments.is(Kind::tuple)) return taken >= arguments.list().items.size();
+    return taken >= 1;
+  }
+  Value take() {
+    if (all_taken()) type_error("not enough arguments for format string");
+    const size_t item = taken++;
+    return arguments.is(Kind::tuple) ? arguments.list().items[item] : arguments;
+  }
+  Value named();
+  void number(int64_t& n);
+  Spec read_spec();
+};
+
+// The argument that "(key)" names; missing where no key stands.
+Value PercentWalk::named() {
+  if (!has("(")) return {};
+  const size_t close = text.find(')', at);
+  if (close == std::string_view::npos) type_error("incomplete format key");
+  if (!arguments.is(Kind::dict)) type_error("format requires a mapping");
+  const Value key = ev.maker.text(text.substr(at + 1, close - at - 1));
+  const Value* found = dict_find(&ev.meter, arguments.dict(), key);
+  if (!found) fail(JinjaFault::runtime, repr_text(key.bytes()));
+  at = close + 1;
+  return *found;
+}
+
+// Digits, or "*": the next argument.
+void PercentWalk::number(int64_t& n) {
+  if (has("*")) {
+    const Value v = take();
+    if (!v.is_integral()) type_error("* wants int");
+    n = static_cast<int64_t>(std::clamp<Int>(v.integer(), -(Int{1} << 40), Int{1} << 40));
+    ++at;
+    return;
+  }
+  n = 0;
+  for (; at < text.size() && text[at] >= '0' && text[at] <= '9'; ++at)
+    n = std::min<int64_t>(n * 10 + text[at] - '0', int64_t{1} << 40);
+}
+
+// Flags, width, precision, the letter.
+Spec PercentWalk::read_spec() {
+  Spec spec;
+  for (; has("-0+ #"); ++at) {
+    spec.left = spec.left || text[at] == '-';
+    spec.zero = spec.zero || text[at] == '0';
+    spec.plus = spec.plus || text[at] == '+';
+    spec.blank = spec.blank || text[at] == ' ';
+    spec.alternate = spec.alternate || text[at] == '#';
+  }
+  number(spec.width);
+  if (spec.width < 0) {
+    spec.left = true;
+    spec.width = -spec.width;
+  }
+  if (has(".")) {
+    ++at;
+    number(spec.precision);
+    spec.precision = std::max<int64_t>(spec.precision, 0);
+  }
+  while (has("lhL")) ++at;
+  if (at >= text.size()) type_error("incomplete format");
+  spec.kind = text[at++];
+  return spec;
+}
+
+// A value as its letter writes it, within its width.
+MarkedText converted(Evaluator& ev, const Value& v, const Spec& spec, bool safe) {
+  MarkedText body;
+  const bool numeric = spec.kind != 's' && spec.kind != 'r' && spec.kind != 'c';
+  if (!numeric) {
+    body = spec.kind == 'r' ? to_repr(&ev.meter, v) : ev.str(v);
+    if (safe && !v.safe()) body = escape_html(body);
+    if (spec.kind == 'c' && num_chars(body.bytes) != 1) type_error("%c requires int or char");
+    if (spec.precision >= 0) {
+      const TextObject whole(nullptr, body, false);
+      body = body.slice(0, byte_offset(whole, static_cast<size_t>(spec.precision)));
+    }
+  } else if (std::string_view("fFeEgG").find(spec.kind) != std::string_view::npos) {
+    body.append(real_format(v, spec));
+  } else {
+    body.append(integer_text(v, spec));
+  }
+  return padded(ev, std::move(body), spec, numeric);
+}
+
 }  // namespace
 
 MarkedText percent_format(Evaluator& ev, const MarkedText& format, const Value& arguments, bool safe) {
-  const bool is_tuple = arguments.is(Kind::tuple), is_dict = arguments.is(Kind::dict);
-  const bool is_mapping =
-      is_dict || arguments.is(Kind::list) || arguments.is(Kind::undefined) || arguments.is(Kind::range);
-  size_t next = 0;
-  const auto take = [&]() -> Value {
-    if (is_tuple ? next >= arguments.list().items.size() : next >= 1)
-      type_error("not enough arguments for format string");
-    return is_tuple ? arguments.list().items[next++] : (++next, arguments);
-  };
-  MarkedText out;
+  const bool is_mapping = arguments.is(Kind::dict) || arguments.is(Kind::list) || arguments.is(Kind::undefined) ||
+                          arguments.is(Kind::range);
   const std::string_view text = format.bytes;
-  for (size_t i = 0; i < text.size();) {
-    const size_t percent = std::min(text.find('%', i), text.size());
-    out.append(format, i, percent);
-    i = percent;
-    if (i >= text.size()) break;
-    ++i;
-    Value named;
-    if (i < text.size() && text[i] == '(') {
-      const size_t close = text.find(')', i);
-      if (close == std::string_view::npos) type_error("incomplete format key");
-      if (!is_dict) type_error("format requires a mapping");
-      const Value key = ev.maker.text(text.substr(i + 1, close - i - 1));
-      const Value* found = dict_find(&ev.meter, arguments.dict(), key);
-      if (!found) fail(JinjaFault::runtime, repr_text(key.bytes()));
-      named = *found;
-      i = close + 1;
-    }
-    Spec spec;
-    for (; i < text.size() && std::string_view("-0+ #").find(text[i]) != std::string_view::npos; ++i) {
-      spec.left = spec.left || text[i] == '-';
-      spec.zero = spec.zero || text[i] == '0';
-      spec.plus = spec.plus || text[i] == '+';
-      spec.blank = spec.blank || text[i] == ' ';
-      spec.alternate = spec.alternate || text[i] == '#';
-    }
-    const auto number = [&](int64_t& n) {
-      if (i < text.size() && text[i] == '*') {
-        const Value v = take();
-        if (!v.is_integral()) type_error("* wants int");
-        n = static_cast<int64_t>(std::clamp<Int>(v.integer(), -(Int{1} << 40), Int{1} << 40));
-        ++i;
-        return;
-      }
-      n = 0;
-      for (; i < text.size() && text[i] >= '0' && text[i] <= '9'; ++i)
-        n = std::min<int64_t>(n * 10 + text[i] - '0', int64_t{1} << 40);
-    };
-    number(spec.width);
-    if (spec.width < 0) {
-      spec.left = true;
-      spec.width = -spec.width;
-    }
-    if (i < text.size() && text[i] == '.') {
-      ++i;
-      number(spec.precision);
-      spec.precision = std::max<int64_t>(spec.precision, 0);
-    }
-    while (i < text.size() && (text[i] == 'l' || text[i] == 'h' || text[i] == 'L')) ++i;
-    if (i >= text.size()) type_error("incomplete format");
-    spec.kind = text[i++];
+  PercentWalk walk{ev, text, arguments};
+  MarkedText out;
+  while (walk.at < text.size()) {
+    const size_t percent = std::min(text.find('%', walk.at), text.size());
+    out.append(format, walk.at, percent);
+    walk.at = percent;
+    if (percent >= text.size()) break;
+    ++walk.at;
+    const Value named = walk.named();
+    const Spec spec = walk.read_spec();
     ev.meter.work(64);
     if (spec.precision > static_cast<int64_t>(ev.meter.limits().max_output_bytes))
       fail(JinjaFault::limit, "a precision beyond any text");
@@ -172,28 +221,10 @@ MarkedText percent_format(Evaluator& ev, const MarkedText& format, const Value& 
     }
     if (std::string_view("srdiuxXofFeEgGc").find(spec.kind) == std::string_view::npos)
       type_error(fmt::format("unsupported format character '{}'", spec.kind));
-    const Value v = named.is(Kind::missing) ? take() : named;
-    MarkedText body;
-    bool numeric = true;
-    if (spec.kind == 's' || spec.kind == 'r' || spec.kind == 'c') {
-      numeric = false;
-      body = spec.kind == 'r' ? to_repr(&ev.meter, v) : ev.str(v);
-      if (safe && !v.safe()) body = escape_html(body);
-      if (spec.kind == 'c' && num_chars(body.bytes) != 1) type_error("%c requires int or char");
-      if (spec.precision >= 0) {
-        const TextObject whole(nullptr, body, false);
-        body = body.slice(0, byte_offset(whole, static_cast<size_t>(spec.precision)));
-      }
-    } else if (std::string_view("fFeEgG").find(spec.kind) != std::string_view::npos) {
-      body.append(real_format(v, spec));
-    } else {
-      body.append(integer_text(v, spec));
-    }
-    out.append(padded(ev, std::move(body), spec, numeric));
+    out.append(converted(ev, named.is(Kind::missing) ? walk.take() : named, spec, safe));
     ev.meter.check_text(out.size());
   }
-  if (is_tuple ? next < arguments.list().items.size() : next == 0 && !is_mapping)
-    type_error("not all arguments converted during string formatting");
+  if (!walk.all_taken() && !is_mapping) type_error("not all arguments converted during string formatting");
   return out;
 }
 

@@ -89,73 +89,80 @@ bool subscript(Evaluator& ev, const Value& of, const Value& key, Value& out) {
   }
 }
 
-// getattr(obj, name) of Python: false where it raises AttributeError. What the sandbox forbids comes out as undefined.
+// What the sandbox forbids comes out as undefined.
+bool unsafe_attribute(Evaluator& ev, const Value& of, std::string_view name, Value& out) {
+  out = ev.maker.undefined(
+      fmt::format("access to attribute {} of {} object is unsafe.", repr_text(name), repr_text(type_name(of))),
+      JinjaFault::security);
+  return true;
+}
+
+bool loop_attribute(Evaluator& ev, const Value& of, std::string_view name, Value& out) {
+  auto& loop = static_cast<LoopObject&>(*of.object());
+  const auto number = [&](Int i) {
+    out = Value::integer(i);
+    return true;
+  };
+  if (name == "index") return number(loop.index0 + 1);
+  if (name == "index0") return number(loop.index0);
+  if (name == "length") return number(loop.length(ev.maker));
+  if (name == "revindex") return number(loop.length(ev.maker) - loop.index0);
+  if (name == "revindex0") return number(loop.length(ev.maker) - loop.index0 - 1);
+  if (name == "depth") return number(1);
+  if (name == "depth0") return number(0);
+  if (name == "first" || name == "last") {
+    out = Value::boolean(name == "first" ? loop.index0 == 0 : !loop.peek());
+    return true;
+  }
+  if (name == "previtem") {
+    out = loop.index0 == 0 ? ev.maker.undefined("there is no previous item") : loop.before;
+    return true;
+  }
+  if (name == "nextitem") {
+    out = loop.peek() ? loop.after : ev.maker.undefined("there is no next item");
+    return true;
+  }
+  if (name == "cycle" || name == "changed") {
+    out = ev.maker.method(of, name);
+    return true;
+  }
+  return name.starts_with('_') ? unsafe_attribute(ev, of, name, out) : false;
+}
+
+bool macro_attribute(Evaluator& ev, const Value& of, std::string_view name, Value& out) {
+  const Function& f = *static_cast<const MacroObject&>(*of.object()).function;
+  if (name == "name") {
+    out = f.name.empty() ? Value::none() : ev.maker.text(f.name);
+  } else if (name == "arguments") {
+    ValueList names;
+    for (const std::string& p : f.parameters) names.push_back(ev.maker.text(p));
+    out = ev.maker.list(std::move(names), Kind::tuple);
+  } else if (name == "caller" || name == "catch_kwargs" || name == "catch_varargs") {
+    out = Value::boolean((name == "caller"         ? f.caller_slot
+                          : name == "catch_kwargs" ? f.kwargs_slot
+                                                   : f.varargs_slot) >= 0);
+  } else {
+    return name.starts_with('_') ? unsafe_attribute(ev, of, name, out) : false;
+  }
+  return true;
+}
+
+// getattr(obj, name) of Python: false where it raises AttributeError.
 bool get_attribute(Evaluator& ev, const Value& of, std::string_view name, Value& out) {
   if (of.is(Kind::undefined)) {
     if (name.starts_with("__")) return false;
     use_undefined(of);
   }
-  const auto unsafe = [&] {
-    out = ev.maker.undefined(
-        fmt::format("access to attribute {} of {} object is unsafe.", repr_text(name), repr_text(type_name(of))),
-        JinjaFault::security);
-    return true;
-  };
   if (of.is(Kind::name_space)) {
     const Value* found = of.name_space().find(name);
     if (found) out = *found;
-    if (!found && name.starts_with("__")) return unsafe();
+    if (!found && name.starts_with("__")) return unsafe_attribute(ev, of, name, out);
     return found != nullptr;
   }
-  if (name.starts_with("__") && name.ends_with("__")) return unsafe();  // most exist on every object
-  if (of.is(Kind::loop)) {
-    auto& loop = static_cast<LoopObject&>(*of.object());
-    const auto number = [&](Int i) {
-      out = Value::integer(i);
-      return true;
-    };
-    if (name == "index") return number(loop.index0 + 1);
-    if (name == "index0") return number(loop.index0);
-    if (name == "length") return number(loop.length(ev.maker));
-    if (name == "revindex") return number(loop.length(ev.maker) - loop.index0);
-    if (name == "revindex0") return number(loop.length(ev.maker) - loop.index0 - 1);
-    if (name == "depth") return number(1);
-    if (name == "depth0") return number(0);
-    if (name == "first" || name == "last") {
-      out = Value::boolean(name == "first" ? loop.index0 == 0 : !loop.peek());
-      return true;
-    }
-    if (name == "previtem") {
-      out = loop.index0 == 0 ? ev.maker.undefined("there is no previous item") : loop.before;
-      return true;
-    }
-    if (name == "nextitem") {
-      out = loop.peek() ? loop.after : ev.maker.undefined("there is no next item");
-      return true;
-    }
-    if (name == "cycle" || name == "changed") {
-      out = ev.maker.method(of, name);
-      return true;
-    }
-    return name.starts_with('_') ? unsafe() : false;
-  }
-  if (of.is(Kind::macro)) {
-    const Function& f = *static_cast<const MacroObject&>(*of.object()).function;
-    if (name == "name") {
-      out = f.name.empty() ? Value::none() : ev.maker.text(f.name);
-    } else if (name == "arguments") {
-      ValueList names;
-      for (const std::string& p : f.parameters) names.push_back(ev.maker.text(p));
-      out = ev.maker.list(std::move(names), Kind::tuple);
-    } else if (name == "caller" || name == "catch_kwargs" || name == "catch_varargs") {
-      out = Value::boolean((name == "caller"         ? f.caller_slot
-                            : name == "catch_kwargs" ? f.kwargs_slot
-                                                     : f.varargs_slot) >= 0);
-    } else {
-      return name.starts_with('_') ? unsafe() : false;
-    }
-    return true;
-  }
+  if (name.starts_with("__") && name.ends_with("__"))  // most exist on every object
+    return unsafe_attribute(ev, of, name, out);
+  if (of.is(Kind::loop)) return loop_attribute(ev, of, name, out);
+  if (of.is(Kind::macro)) return macro_attribute(ev, of, name, out);
   if (of.is(Kind::cycler)) {
     auto& c = static_cast<CyclerObject&>(*of.object());
     if (name == "current") {
@@ -173,7 +180,7 @@ bool get_attribute(Evaluator& ev, const Value& of, std::string_view name, Value&
       out = ev.maker.method(of, name);
       return true;
     case Attribute::forbidden:
-      return unsafe();
+      return unsafe_attribute(ev, of, name, out);
     case Attribute::none:
       return false;
   }

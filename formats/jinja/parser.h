@@ -1,5 +1,5 @@
 #pragma once
-// Recursive descent over the tokens; expressions in jinja_parser_expr.cpp, statements in jinja_parser.cpp.
+// Recursive descent over the tokens; expressions in parser_expr.cpp, statements in parser.cpp.
 
 #include <initializer_list>
 #include <string>
@@ -61,6 +61,11 @@ class Parser {
   ExprPtr power();
   ExprPtr unary(bool with_filter = true);
   ExprPtr primary(bool with_namespace = false);
+  ExprPtr name_or_constant(bool with_namespace);
+  ExprPtr text_constant();
+  ExprPtr integer_constant();
+  ExprPtr real_constant();
+  ExprPtr list_or_dict();
   ExprPtr tuple(bool simplified, bool conditional, std::string_view end_name, bool parentheses, bool with_namespace);
   ExprPtr postfix(ExprPtr e);
   ExprPtr filters_and_tests(ExprPtr e);

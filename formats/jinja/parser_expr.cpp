@@ -169,61 +169,75 @@ ExprPtr Parser::unary(bool with_filter) {
 }
 
 ExprPtr Parser::primary(bool with_namespace) {
-  const int line = now().line;
   switch (now().token) {
-    case Token::name: {
-      const std::string name = take().text;
-      ExprPtr e = make(Op::constant, line);
-      if (name == "true" || name == "True" || name == "false" || name == "False") {
-        e->value = Value::boolean(name[0] == 't' || name[0] == 'T');
-      } else if (name == "none" || name == "None") {
-        e->value = Value::none();
-      } else if (with_namespace && skip_op(".")) {
-        e->op = Op::namespace_target;
-        e->owner = name;
-        e->name = expect_any_name();
-      } else {
-        e->op = Op::name;
-        e->name = name;
-      }
-      return e;
-    }
-    case Token::text: {
-      std::string text;
-      while (now().token == Token::text) text += take().text;
-      ExprPtr e = make(Op::constant, line);
-      e->value = Maker{}.text(text);
-      return e;
-    }
-    case Token::integer: {
-      Int value = 0;
-      const int base = now().base;
-      if (now().text.size() > (base == 2 ? 126u : 30u)) unsupported("an integer of this size");
-      for (const char c : take().text) {
-        const int digit = c <= '9' ? c - '0' : (c | 0x20) - 'a' + 10;
-        value = value * base + digit;
-      }
-      ExprPtr e = make(Op::constant, line);
-      e->value = Value::integer(value);
-      return e;
-    }
-    case Token::real: {
-      ExprPtr e = make(Op::constant, line);
-      const std::string text = take().text;
-      double value = 0;
-      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-      if (error == std::errc::result_out_of_range) value = std::strtod(text.c_str(), nullptr);
-      e->value = Value::real(value);
-      return e;
-    }
+    case Token::name:
+      return name_or_constant(with_namespace);
+    case Token::text:
+      return text_constant();
+    case Token::integer:
+      return integer_constant();
+    case Token::real:
+      return real_constant();
     default:
       break;
   }
-  if (skip_op("(")) {
-    ExprPtr e = tuple(false, true, "", true, false);
-    expect_op(")");
-    return e;
+  if (!skip_op("(")) return list_or_dict();
+  ExprPtr e = tuple(false, true, "", true, false);
+  expect_op(")");
+  return e;
+}
+
+ExprPtr Parser::name_or_constant(bool with_namespace) {
+  ExprPtr e = make(Op::constant, now().line);
+  const std::string name = take().text;
+  if (name == "true" || name == "True" || name == "false" || name == "False") {
+    e->value = Value::boolean(name[0] == 't' || name[0] == 'T');
+  } else if (name == "none" || name == "None") {
+    e->value = Value::none();
+  } else if (with_namespace && skip_op(".")) {
+    e->op = Op::namespace_target;
+    e->owner = name;
+    e->name = expect_any_name();
+  } else {
+    e->op = Op::name;
+    e->name = name;
   }
+  return e;
+}
+
+ExprPtr Parser::text_constant() {  // texts beside each other are one
+  ExprPtr e = make(Op::constant, now().line);
+  std::string text;
+  while (now().token == Token::text) text += take().text;
+  e->value = Maker{}.text(text);
+  return e;
+}
+
+ExprPtr Parser::integer_constant() {
+  ExprPtr e = make(Op::constant, now().line);
+  Int value = 0;
+  const int base = now().base;
+  if (now().text.size() > (base == 2 ? 126u : 30u)) unsupported("an integer of this size");
+  for (const char c : take().text) {
+    const int digit = c <= '9' ? c - '0' : (c | 0x20) - 'a' + 10;
+    value = value * base + digit;
+  }
+  e->value = Value::integer(value);
+  return e;
+}
+
+ExprPtr Parser::real_constant() {
+  ExprPtr e = make(Op::constant, now().line);
+  const std::string text = take().text;
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error == std::errc::result_out_of_range) value = std::strtod(text.c_str(), nullptr);
+  e->value = Value::real(value);
+  return e;
+}
+
+ExprPtr Parser::list_or_dict() {
+  const int line = now().line;
   const bool is_list = is_op("[");
   if (!is_list && !is_op("{")) syntax(fmt::format("unexpected '{}'", describe()));
   const Nested nested(*this);

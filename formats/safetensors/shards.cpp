@@ -25,6 +25,35 @@ bool is_ours(std::string_view name) {
          });
 }
 
+struct Shards {
+  std::vector<std::pair<size_t, size_t>> ranges;  // [begin, end) of tensors
+  int64_t total_bytes = 0;
+};
+
+// In the tensors' order, each shard as full as may be.
+Shards cut_into_shards(std::span<const TensorToWrite> tensors, int64_t max_shard_bytes) {
+  Shards shards;
+  int64_t filled = 0;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const int row = safetensors_type_row(tensors[i].dtype);
+    const std::optional<int64_t> bytes =
+        safetensors_bytes(tensors[i].shape, safetensors_types()[static_cast<size_t>(row)].bits);
+    if (!bytes)
+      throw Error(ErrorKind::usage, "write_model_weights: tensor {}: impossible shape", shown(tensors[i].name));
+    if (shards.ranges.empty() || (filled > 0 && *bytes > max_shard_bytes - filled)) {
+      shards.ranges.emplace_back(i, i);
+      filled = 0;
+    }
+    shards.ranges.back().second = i + 1;
+    filled += *bytes;
+    shards.total_bytes += *bytes;
+  }
+  if (shards.ranges.size() > 99'999)
+    throw Error(ErrorKind::usage, "write_model_weights: {} shards of at most {} bytes; allow larger ones",
+                shards.ranges.size(), max_shard_bytes);
+  return shards;
+}
+
 }  // namespace
 
 std::vector<std::string> write_model_weights(Io& io, const std::string& directory,
@@ -33,26 +62,7 @@ std::vector<std::string> write_model_weights(Io& io, const std::string& director
   if (max_shard_bytes <= 0)
     throw Error(ErrorKind::usage, "write_model_weights: shards of {} bytes, expected more than 0", max_shard_bytes);
 
-  std::vector<std::pair<size_t, size_t>> shards;  // [begin, end) of tensors
-  int64_t total = 0, filled = 0;
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    const int row = safetensors_type_row(tensors[i].dtype);
-    const std::optional<int64_t> bytes =
-        safetensors_bytes(tensors[i].shape, safetensors_types()[static_cast<size_t>(row)].bits);
-    if (!bytes)
-      throw Error(ErrorKind::usage, "write_model_weights: tensor {}: impossible shape", shown(tensors[i].name));
-    if (shards.empty() || (filled > 0 && *bytes > max_shard_bytes - filled)) {
-      shards.emplace_back(i, i);
-      filled = 0;
-    }
-    shards.back().second = i + 1;
-    filled += *bytes;
-    total += *bytes;
-  }
-  if (shards.size() > 99'999)
-    throw Error(ErrorKind::usage, "write_model_weights: {} shards of at most {} bytes; allow larger ones",
-                shards.size(), max_shard_bytes);
-
+  const auto [shards, total] = cut_into_shards(tensors, max_shard_bytes);
   std::vector<std::string> names;
   if (shards.size() <= 1) {
     names.push_back("model.safetensors");

@@ -156,6 +156,31 @@ class Trainer {
   std::priority_queue<Candidate> queue_;
 };
 
+void add_specials(TokenizerData& t, const std::vector<std::string>& contents) {
+  for (const std::string& content : contents) {
+    const auto id = static_cast<int32_t>(t.added.size());
+    if (content.empty() || !t.model.pieces.add(content, id))
+      throw Error(ErrorKind::usage, "train a tokenizer: special token '{}' is empty or given twice", content);
+    t.added.push_back({id, content, false, false, false, false, true});
+  }
+}
+
+std::array<int32_t, 256> add_bytes(PieceTable& pieces) {
+  std::array<int32_t, 256> id_of_byte{};
+  for (uint32_t c = 0; c < 0x144; ++c) {
+    const int byte = byte_of_character(c);
+    if (byte < 0) continue;
+    std::string spelled;
+    append_byte_level(std::string(1, static_cast<char>(byte)), spelled);
+    const auto id = static_cast<int32_t>(pieces.num_ids());
+    if (!pieces.add(spelled, id))
+      throw Error(ErrorKind::usage, "train a tokenizer: special token '{}' is also a byte's piece; use a longer one",
+                  spelled);
+    id_of_byte[static_cast<size_t>(byte)] = id;
+  }
+  return id_of_byte;
+}
+
 }  // namespace
 
 Tokenizer train_bpe(const TextSource& next, const BpeTrainOptions& options) {
@@ -169,24 +194,8 @@ Tokenizer train_bpe(const TextSource& next, const BpeTrainOptions& options) {
 
   // Ids: special tokens, then the bytes in the order of their characters, then a piece per merge.
   BpeModel& m = t->model;
-  for (const std::string& content : options.special_tokens) {
-    const auto id = static_cast<int32_t>(t->added.size());
-    if (content.empty() || !m.pieces.add(content, id))
-      throw Error(ErrorKind::usage, "train a tokenizer: special token '{}' is empty or given twice", content);
-    t->added.push_back({id, content, false, false, false, false, true});
-  }
-  std::array<int32_t, 256> id_of_byte{};
-  for (uint32_t c = 0; c < 0x144; ++c) {
-    const int byte = byte_of_character(c);
-    if (byte < 0) continue;
-    std::string spelled;
-    append_byte_level(std::string(1, static_cast<char>(byte)), spelled);
-    const auto id = static_cast<int32_t>(m.pieces.num_ids());
-    if (!m.pieces.add(spelled, id))
-      throw Error(ErrorKind::usage, "train a tokenizer: special token '{}' is also a byte's piece; use a longer one",
-                  spelled);
-    id_of_byte[static_cast<size_t>(byte)] = id;
-  }
+  add_specials(*t, options.special_tokens);
+  const std::array<int32_t, 256> id_of_byte = add_bytes(m.pieces);
 
   std::vector<TrainWord> words;
   for (const auto& [text, count] : count_words(next, options)) {

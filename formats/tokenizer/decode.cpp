@@ -10,6 +10,16 @@
 
 namespace tern {
 
+// Hands text on to the stages from one on.
+struct DecodePipeline::Next {
+  DecodePipeline& pipeline;
+  size_t stage;
+  std::string& out;
+  TextBudget& budget;
+
+  void operator()(std::string_view text) const { pipeline.feed(stage, text, out); }
+};
+
 struct DecodePipeline::Stage {
   const DecodeStep* step = nullptr;
   bool in_parts = false;  // what arrives are parts of one piece
@@ -24,6 +34,19 @@ struct DecodePipeline::Stage {
     num_seen = 0;
     leading_done = false;
   }
+
+  // What a step does with the next piece, or the next part of the only one.
+  void take(const FuseDecode&, std::string_view piece, const Next& pass);
+  void take(const JoinDecode&, std::string_view piece, const Next& pass);
+  void take(const ByteLevelDecode&, std::string_view piece, const Next& pass);
+  void take(const ByteFallbackDecode&, std::string_view piece, const Next& pass);
+  void take(const StripDecode&, std::string_view piece, const Next& pass);
+  void take(const ReplaceDecode&, std::string_view piece, const Next& pass);
+  void take(const MetaspaceDecode&, std::string_view piece, const Next& pass);
+  void take(const WordPieceDecode&, std::string_view piece, const Next& pass);
+  void take(const CtcDecode&, std::string_view piece, const Next& pass);
+  void take(const SuffixDecode&, std::string_view piece, const Next& pass);
+  void pass_waiting(size_t count, const Next& pass);
 };
 
 namespace {
@@ -200,101 +223,119 @@ void DecodePipeline::feed(size_t index, std::string_view piece, std::string& out
     return;
   }
   Stage& stage = stages_[index];
-  const auto pass = [&](std::string_view text) { feed(index + 1, text, out); };
-  const auto pass_waiting = [&](size_t count) {
-    const std::string ready = stage.waiting.substr(0, count);
-    stage.waiting.erase(0, count);
-    if (!ready.empty()) pass(ready);
-  };
+  const Next pass{*this, index + 1, out, budget_};
+  std::visit([&](const auto& step) { stage.take(step, piece, pass); }, *stage.step);
+}
 
-  if (std::holds_alternative<FuseDecode>(*stage.step)) {
-    pass(piece);
-  } else if (std::holds_alternative<JoinDecode>(*stage.step)) {
-    if (stage.num_seen++ > 0) pass(" ");
-    pass(piece);
-  } else if (std::holds_alternative<ByteLevelDecode>(*stage.step)) {
-    if (stage.in_parts) {  // the alphabet test needs the whole piece
-      stage.waiting += piece;
-      return;
-    }
-    stage.waiting += byte_level_bytes(piece);
-    const size_t whole = stage.waiting.size() - incomplete_utf8_tail(stage.waiting);
-    const std::string text = make_valid_utf8(std::string_view(stage.waiting).substr(0, whole));
-    stage.waiting.erase(0, whole);
-    if (!text.empty()) pass(text);
-  } else if (std::holds_alternative<ByteFallbackDecode>(*stage.step)) {
-    if (stage.in_parts) {
-      stage.waiting += piece;
-      return;
-    }
-    if (const int byte = byte_of_piece(piece); byte >= 0) {
-      stage.waiting += static_cast<char>(byte);
-      return;
-    }
-    if (!stage.waiting.empty()) {
-      const std::string text = decoded_bytes(stage.waiting);
-      stage.waiting.clear();
-      pass(text);
-    }
-    pass(piece);
-  } else if (const auto* strip = std::get_if<StripDecode>(stage.step)) {
-    if (!stage.in_parts) {
-      pass(stripped(*strip, piece));
-      return;
-    }
-    stage.waiting += piece;
-    while (!stage.leading_done && !stage.waiting.empty()) {
-      const CodePoint c = code_point_at(stage.waiting, 0);
-      if (stage.num_seen >= strip->start || c.value != strip->content)
-        stage.leading_done = true;
-      else
-        stage.waiting.erase(0, static_cast<size_t>(c.size)), ++stage.num_seen;
-    }
-    size_t keep = stage.waiting.size();  // up to `stop` trailing characters may still go
-    for (int64_t k = 0; k < strip->stop && keep > 0; ++k) {
-      const size_t before = code_point_before(stage.waiting, keep);
-      if (code_point_at(stage.waiting, before).value != strip->content) break;
-      keep = before;
-    }
-    pass_waiting(keep);
-  } else if (const auto* replace = std::get_if<ReplaceDecode>(stage.step)) {
-    if (!stage.in_parts) {
-      pass(replaced(replace->pattern, piece, replace->content, budget_));
-      return;
-    }
-    stage.waiting += piece;
-    if (!replace->pattern.is_literal()) return;  // a match may need all of the text
-    const std::string& literal = replace->pattern.pattern();
-    if (literal.empty()) return pass_waiting(stage.waiting.size());
-    for (size_t at = stage.waiting.find(literal); at != std::string::npos; at = stage.waiting.find(literal)) {
-      pass_waiting(at);
-      stage.waiting.erase(0, literal.size());
-      pass(replace->content);
-    }
-    pass_waiting(stage.waiting.size() - overlap(stage.waiting, literal));
-  } else if (const auto* metaspace = std::get_if<MetaspaceDecode>(stage.step)) {
-    pass(metaspace_text(*metaspace, piece, stage.in_parts || stage.num_seen++ == 0));
-  } else if (const auto* word_piece = std::get_if<WordPieceDecode>(stage.step)) {
-    if (stage.in_parts && word_piece->clean_up)
-      stage.waiting += piece;
-    else
-      pass(word_piece_text(*word_piece, piece, stage.in_parts || stage.num_seen++ == 0, budget_));
-  } else if (const auto* ctc = std::get_if<CtcDecode>(stage.step)) {
-    if (stage.in_parts) {
-      stage.waiting += piece;
-      return;
-    }
-    if (stage.num_seen++ > 0 && stage.previous == piece) return;
-    stage.previous = piece;
-    if (const std::string text = ctc_text(*ctc, piece, budget_); !text.empty()) pass(text);
-  } else if (const auto* suffix = std::get_if<SuffixDecode>(stage.step)) {
-    if (stage.in_parts) {
-      stage.waiting += piece;
-      return;
-    }
-    if (stage.num_seen++ > 0) pass(literally_replaced(stage.waiting, suffix->suffix, " ", budget_));
-    stage.waiting = piece;  // the last piece is treated otherwise: this one waits for the next
+void DecodePipeline::Stage::pass_waiting(size_t count, const Next& pass) {
+  const std::string ready = waiting.substr(0, count);
+  waiting.erase(0, count);
+  if (!ready.empty()) pass(ready);
+}
+
+void DecodePipeline::Stage::take(const FuseDecode&, std::string_view piece, const Next& pass) { pass(piece); }
+
+void DecodePipeline::Stage::take(const JoinDecode&, std::string_view piece, const Next& pass) {
+  if (num_seen++ > 0) pass(" ");
+  pass(piece);
+}
+
+void DecodePipeline::Stage::take(const ByteLevelDecode&, std::string_view piece, const Next& pass) {
+  if (in_parts) {  // the alphabet test needs the whole piece
+    waiting += piece;
+    return;
   }
+  waiting += byte_level_bytes(piece);
+  const size_t whole = waiting.size() - incomplete_utf8_tail(waiting);
+  const std::string text = make_valid_utf8(std::string_view(waiting).substr(0, whole));
+  waiting.erase(0, whole);
+  if (!text.empty()) pass(text);
+}
+
+void DecodePipeline::Stage::take(const ByteFallbackDecode&, std::string_view piece, const Next& pass) {
+  if (in_parts) {
+    waiting += piece;
+    return;
+  }
+  if (const int byte = byte_of_piece(piece); byte >= 0) {
+    waiting += static_cast<char>(byte);
+    return;
+  }
+  if (!waiting.empty()) {
+    const std::string text = decoded_bytes(waiting);
+    waiting.clear();
+    pass(text);
+  }
+  pass(piece);
+}
+
+void DecodePipeline::Stage::take(const StripDecode& strip, std::string_view piece, const Next& pass) {
+  if (!in_parts) {
+    pass(stripped(strip, piece));
+    return;
+  }
+  waiting += piece;
+  while (!leading_done && !waiting.empty()) {
+    const CodePoint c = code_point_at(waiting, 0);
+    if (num_seen >= strip.start || c.value != strip.content)
+      leading_done = true;
+    else
+      waiting.erase(0, static_cast<size_t>(c.size)), ++num_seen;
+  }
+  size_t keep = waiting.size();  // up to `stop` trailing characters may still go
+  for (int64_t k = 0; k < strip.stop && keep > 0; ++k) {
+    const size_t before = code_point_before(waiting, keep);
+    if (code_point_at(waiting, before).value != strip.content) break;
+    keep = before;
+  }
+  pass_waiting(keep, pass);
+}
+
+void DecodePipeline::Stage::take(const ReplaceDecode& replace, std::string_view piece, const Next& pass) {
+  if (!in_parts) {
+    pass(replaced(replace.pattern, piece, replace.content, pass.budget));
+    return;
+  }
+  waiting += piece;
+  if (!replace.pattern.is_literal()) return;  // a match may need all of the text
+  const std::string& literal = replace.pattern.pattern();
+  if (literal.empty()) return pass_waiting(waiting.size(), pass);
+  for (size_t at = waiting.find(literal); at != std::string::npos; at = waiting.find(literal)) {
+    pass_waiting(at, pass);
+    waiting.erase(0, literal.size());
+    pass(replace.content);
+  }
+  pass_waiting(waiting.size() - overlap(waiting, literal), pass);
+}
+
+void DecodePipeline::Stage::take(const MetaspaceDecode& metaspace, std::string_view piece, const Next& pass) {
+  pass(metaspace_text(metaspace, piece, in_parts || num_seen++ == 0));
+}
+
+void DecodePipeline::Stage::take(const WordPieceDecode& word_piece, std::string_view piece, const Next& pass) {
+  if (in_parts && word_piece.clean_up)
+    waiting += piece;
+  else
+    pass(word_piece_text(word_piece, piece, in_parts || num_seen++ == 0, pass.budget));
+}
+
+void DecodePipeline::Stage::take(const CtcDecode& ctc, std::string_view piece, const Next& pass) {
+  if (in_parts) {
+    waiting += piece;
+    return;
+  }
+  if (num_seen++ > 0 && previous == piece) return;
+  previous = piece;
+  if (const std::string text = ctc_text(ctc, piece, pass.budget); !text.empty()) pass(text);
+}
+
+void DecodePipeline::Stage::take(const SuffixDecode& suffix, std::string_view piece, const Next& pass) {
+  if (in_parts) {
+    waiting += piece;
+    return;
+  }
+  if (num_seen++ > 0) pass(literally_replaced(waiting, suffix.suffix, " ", pass.budget));
+  waiting = piece;  // the last piece is treated otherwise: this one waits for the next
 }
 
 void DecodePipeline::finish(std::string& out) {

@@ -27,6 +27,105 @@ std::string_view next_line(std::string_view& rest) {
 
 std::string quoted(std::string_view text) { return quote_json(text); }
 
+// A piece's id is the number of its line.
+nlohmann::json vocab_of_lines(std::string_view words, const std::string& place) {
+  nlohmann::json vocab = nlohmann::json::object();
+  for (int64_t id = 0; !words.empty(); ++id) {
+    const std::string_view word = next_line(words);
+    if (word.empty() || !is_valid_utf8(word) || !vocab.emplace(std::string(word), id).second)
+      throw Error(ErrorKind::bad_file, "{}: line {}: {}, expected one piece per line", place, id + 1,
+                  word.empty()           ? "empty"
+                  : !is_valid_utf8(word) ? "not UTF-8"
+                                         : fmt::format("'{}' stands there twice", word.substr(0, 80)));
+  }
+  return vocab;
+}
+
+// The post-processor that puts `cls` before a text and `sep` behind each.
+Json between(const nlohmann::json& vocab, const std::string& cls, const std::string& sep) {
+  const auto special = [](const std::string& text, int type) {
+    return Json{{"SpecialToken", {{"id", text}, {"type_id", type}}}};
+  };
+  const auto sequence = [](const char* name, int type) {
+    return Json{{"Sequence", {{"id", name}, {"type_id", type}}}};
+  };
+  Json named = Json::object();
+  for (const std::string& text : {cls, sep})
+    named[text] = {{"id", text}, {"ids", Json::array({vocab[text]})}, {"tokens", Json::array({text})}};
+  return {
+      {"type", "TemplateProcessing"},
+      {"single", Json::array({special(cls, 0), sequence("A", 0), special(sep, 0)})},
+      {"pair", Json::array({special(cls, 0), sequence("A", 0), special(sep, 0), sequence("B", 1), special(sep, 1)})},
+      {"special_tokens", named}};
+}
+
+// The bytes of each rank; the lines are in the order of ranks.
+std::vector<std::string> bytes_of_ranks(std::string_view text, const std::string& place) {
+  std::vector<std::string> bytes_of_rank;
+  std::string bytes;
+  for (size_t line_number = 1; !text.empty(); ++line_number) {
+    const std::string_view line = next_line(text);
+    if (line.empty()) continue;
+    const size_t blank = line.find(' ');
+    size_t rank = 0;
+    const char* end = line.data() + line.size();
+    if (line.size() > kMaxRankLine)
+      throw Error(ErrorKind::bad_file, "{}: line {}: {} bytes, expected at most {}; is this a file of ranks?", place,
+                  line_number, line.size(), kMaxRankLine);
+    const bool good = blank != line.npos && blank > 0 && decode_base64(line.substr(0, blank), bytes) && !bytes.empty();
+    if (!good || std::from_chars(line.data() + blank + 1, end, rank).ptr != end || rank != bytes_of_rank.size())
+      throw Error(ErrorKind::bad_file, "{}: line {}: '{}'; expected base64, a space and rank {}", place, line_number,
+                  line.substr(0, 80), bytes_of_rank.size());
+    bytes_of_rank.push_back(bytes);
+  }
+  if (bytes_of_rank.empty()) throw Error(ErrorKind::bad_file, "{}: no ranks; is the file empty?", place);
+  return bytes_of_rank;
+}
+
+// Ids by raw bytes first: merges are found by cutting each piece in two.
+void add_ranks(BpeModel& model, const std::vector<std::string>& bytes_of_rank, const std::string& place) {
+  const auto num_ranks = static_cast<int32_t>(bytes_of_rank.size());
+  PieceTable raw;
+  for (int32_t rank = 0; rank < num_ranks; ++rank)
+    if (!raw.add(bytes_of_rank[static_cast<size_t>(rank)], rank))
+      throw Error(ErrorKind::bad_file, "{}: ranks {} and {} have the same bytes", place,
+                  raw.find(bytes_of_rank[static_cast<size_t>(rank)]).value_or(-1), rank);
+  for (int b = 0; b < 256; ++b)
+    if (!raw.find(std::string(1, static_cast<char>(b))))
+      throw Error(ErrorKind::bad_file, "{}: byte {} has no rank; some text could not be written in tokens", place, b);
+  std::string spelled;
+  for (int32_t rank = 0; rank < num_ranks; ++rank) {
+    const std::string_view piece = bytes_of_rank[static_cast<size_t>(rank)];
+    spelled.clear();
+    append_byte_level(piece, spelled);
+    model.pieces.add(spelled, rank);
+    const size_t first = model.merge_list.size();
+    for (size_t cut = 1; cut < piece.size(); ++cut) {
+      const auto left = raw.find(piece.substr(0, cut)), right = raw.find(piece.substr(cut));
+      if (left && right) model.merge_list.push_back({*left, *right, rank, static_cast<uint32_t>(rank)});
+    }
+    std::sort(model.merge_list.begin() + static_cast<std::ptrdiff_t>(first), model.merge_list.end(),
+              [](const Merge& a, const Merge& b) { return std::pair(a.left, a.right) < std::pair(b.left, b.right); });
+  }
+  model.ignore_merges = true;
+}
+
+// Llama 3's special tokens follow the ranks. Source: the tokenizer of Meta's llama3 repository (recalled).
+std::vector<std::string> llama3_specials() {
+  std::vector<std::string> specials = {"<|begin_of_text|>",
+                                       "<|end_of_text|>",
+                                       "<|reserved_special_token_0|>",
+                                       "<|reserved_special_token_1|>",
+                                       "<|reserved_special_token_2|>",
+                                       "<|reserved_special_token_3|>",
+                                       "<|start_header_id|>",
+                                       "<|end_header_id|>",
+                                       "<|reserved_special_token_4|>",
+                                       "<|eot_id|>"};
+  for (int i = 5; i < 256 - 5; ++i) specials.push_back(fmt::format("<|reserved_special_token_{}|>", i));
+  return specials;
+}
+
 }  // namespace
 
 std::unique_ptr<TokenizerData> read_vocab_and_merges(std::string_view vocab_json, std::string_view merges,
@@ -63,15 +162,7 @@ std::unique_ptr<TokenizerData> read_word_list(std::string_view words, std::strin
     if (value && value->is_object()) return read_string(*value, "content", path_in(at, key));
     return value && !value->is_null() ? read_string(config, key, at) : otherwise;
   };
-  nlohmann::json vocab = nlohmann::json::object();
-  for (int64_t id = 0; !words.empty(); ++id) {
-    const std::string_view word = next_line(words);
-    if (word.empty() || !is_valid_utf8(word) || !vocab.emplace(std::string(word), id).second)
-      throw Error(ErrorKind::bad_file, "{}: line {}: {}, expected one piece per line", place, id + 1,
-                  word.empty()           ? "empty"
-                  : !is_valid_utf8(word) ? "not UTF-8"
-                                         : fmt::format("'{}' stands there twice", word.substr(0, 80)));
-  }
+  const nlohmann::json vocab = vocab_of_lines(words, place);
   const std::string cls = token("cls_token", "[CLS]"), sep = token("sep_token", "[SEP]"),
                     unk = token("unk_token", "[UNK]");
   Json added = Json::array();
@@ -87,15 +178,6 @@ std::unique_ptr<TokenizerData> read_word_list(std::string_view words, std::strin
   for (const std::string& text : {cls, sep})
     if (!vocab.contains(text))
       throw Error(ErrorKind::bad_file, "{}: no line '{}', which stands around every text", place, text);
-  const auto special = [](const std::string& text, int type) {
-    return Json{{"SpecialToken", {{"id", text}, {"type_id", type}}}};
-  };
-  const auto sequence = [](const char* name, int type) {
-    return Json{{"Sequence", {{"id", name}, {"type_id", type}}}};
-  };
-  Json named = Json::object();
-  for (const std::string& text : {cls, sep})
-    named[text] = {{"id", text}, {"ids", Json::array({vocab[text]})}, {"tokens", Json::array({text})}};
   const bool lowercase = flag("do_lower_case", true);
   const Json* accents = find_member(config, "strip_accents");
   Json json;
@@ -107,11 +189,7 @@ std::unique_ptr<TokenizerData> read_word_list(std::string_view words, std::strin
       {"strip_accents", accents && !accents->is_null() ? flag("strip_accents", lowercase) : lowercase},
       {"lowercase", lowercase}};
   json["pre_tokenizer"] = {{"type", "BertPreTokenizer"}};
-  json["post_processor"] = {
-      {"type", "TemplateProcessing"},
-      {"single", Json::array({special(cls, 0), sequence("A", 0), special(sep, 0)})},
-      {"pair", Json::array({special(cls, 0), sequence("A", 0), special(sep, 0), sequence("B", 1), special(sep, 1)})},
-      {"special_tokens", named}};
+  json["post_processor"] = between(vocab, cls, sep);
   json["decoder"] = {{"type", "WordPiece"}, {"prefix", "##"}, {"cleanup", true}};
   json["model"] = {{"type", "WordPiece"},
                    {"unk_token", unk},
@@ -124,64 +202,10 @@ std::unique_ptr<TokenizerData> read_word_list(std::string_view words, std::strin
 std::unique_ptr<TokenizerData> read_tiktoken(std::string_view text, const std::string& place) {
   auto t = std::make_unique<TokenizerData>();
   t->place = place;
-  std::vector<std::string> bytes_of_rank;
-  std::string bytes;
-  for (size_t line_number = 1; !text.empty(); ++line_number) {
-    const std::string_view line = next_line(text);
-    if (line.empty()) continue;
-    const size_t blank = line.find(' ');
-    size_t rank = 0;
-    const char* end = line.data() + line.size();
-    if (line.size() > kMaxRankLine)
-      throw Error(ErrorKind::bad_file, "{}: line {}: {} bytes, expected at most {}; is this a file of ranks?", place,
-                  line_number, line.size(), kMaxRankLine);
-    const bool good = blank != line.npos && blank > 0 && decode_base64(line.substr(0, blank), bytes) && !bytes.empty();
-    if (!good || std::from_chars(line.data() + blank + 1, end, rank).ptr != end || rank != bytes_of_rank.size())
-      throw Error(ErrorKind::bad_file, "{}: line {}: '{}'; expected base64, a space and rank {}", place, line_number,
-                  line.substr(0, 80), bytes_of_rank.size());
-    bytes_of_rank.push_back(bytes);
-  }
-  const auto num_ranks = static_cast<int32_t>(bytes_of_rank.size());
-  if (num_ranks == 0) throw Error(ErrorKind::bad_file, "{}: no ranks; is the file empty?", place);
-
-  // Ids by raw bytes first: merges are found by cutting each piece in two.
-  PieceTable raw;
-  for (int32_t rank = 0; rank < num_ranks; ++rank)
-    if (!raw.add(bytes_of_rank[static_cast<size_t>(rank)], rank))
-      throw Error(ErrorKind::bad_file, "{}: ranks {} and {} have the same bytes", place,
-                  raw.find(bytes_of_rank[static_cast<size_t>(rank)]).value_or(-1), rank);
-  for (int b = 0; b < 256; ++b)
-    if (!raw.find(std::string(1, static_cast<char>(b))))
-      throw Error(ErrorKind::bad_file, "{}: byte {} has no rank; some text could not be written in tokens", place, b);
-  std::string spelled;
-  for (int32_t rank = 0; rank < num_ranks; ++rank) {
-    const std::string_view piece = bytes_of_rank[static_cast<size_t>(rank)];
-    spelled.clear();
-    append_byte_level(piece, spelled);
-    t->model.pieces.add(spelled, rank);
-    const size_t first = t->model.merge_list.size();
-    for (size_t cut = 1; cut < piece.size(); ++cut) {
-      const auto left = raw.find(piece.substr(0, cut)), right = raw.find(piece.substr(cut));
-      if (left && right) t->model.merge_list.push_back({*left, *right, rank, static_cast<uint32_t>(rank)});
-    }
-    std::sort(t->model.merge_list.begin() + static_cast<std::ptrdiff_t>(first), t->model.merge_list.end(),
-              [](const Merge& a, const Merge& b) { return std::pair(a.left, a.right) < std::pair(b.left, b.right); });
-  }
-  t->model.ignore_merges = true;
-
-  // Llama 3's special tokens follow the ranks. Source: the tokenizer of Meta's llama3 repository (recalled).
-  std::vector<std::string> specials = {"<|begin_of_text|>",
-                                       "<|end_of_text|>",
-                                       "<|reserved_special_token_0|>",
-                                       "<|reserved_special_token_1|>",
-                                       "<|reserved_special_token_2|>",
-                                       "<|reserved_special_token_3|>",
-                                       "<|start_header_id|>",
-                                       "<|end_header_id|>",
-                                       "<|reserved_special_token_4|>",
-                                       "<|eot_id|>"};
-  for (int i = 5; i < 256 - 5; ++i) specials.push_back(fmt::format("<|reserved_special_token_{}|>", i));
-  for (const std::string& content : specials)
+  const std::vector<std::string> ranks = bytes_of_ranks(text, place);
+  const auto num_ranks = static_cast<int32_t>(ranks.size());
+  add_ranks(t->model, ranks, place);
+  for (const std::string& content : llama3_specials())
     t->added.push_back({num_ranks + static_cast<int32_t>(t->added.size()), content, false, false, false, false, true});
   const std::string split = R"({"type":"Sequence","pretokenizers":[{"type":"Split","pattern":{"Regex":)" +
                             quoted(pattern_of(ScanKind::llama3)) +

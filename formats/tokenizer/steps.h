@@ -145,6 +145,7 @@ class DecodePipeline {
 
  private:
   struct Stage;
+  struct Next;
   void feed(size_t stage, std::string_view piece, std::string& out);
   std::vector<Stage> stages_;
   TextBudget budget_{0};

@@ -19,6 +19,16 @@ constexpr int64_t kComparisons = 64;
 
 StageLabels::StageLabels(const Chain& chain, int stage, Keep keep)
     : chain_(chain), rule_(chain.rule[stage]), keep_(keep) {
+  choose_places();
+  sum_least();
+  fill_adds();
+  // Rows of sums that all ways on change alike, but for what resharding costs.
+  if (reduced_ && drain_ < 0 && sync_ < 0 && keep != Keep::least_done) fill_spreads();
+}
+
+void StageLabels::choose_places() {
+  const Chain& chain = chain_;
+  const Keep keep = keep_;
   const bool simple = chain.kind == BoundKind::simple,
              least = keep == Keep::least || keep == Keep::least_work_and_rest || keep == Keep::least_done,
              bound = keep == Keep::bound;
@@ -46,9 +56,11 @@ StageLabels::StageLabels(const Chain& chain, int stage, Keep keep)
   transient_ = place(chain.has_transient);
   sync_ = place(tail && !drain && chain.kind != BoundKind::chunked);
   drain_ = place(drain);
+}
 
+void StageLabels::sum_least() {
   for (auto* sums : {&least_forward_, &least_update_, &least_begin_}) sums->assign(1, 0);
-  for (const auto& states : chain.states) {
+  for (const auto& states : chain_.states) {
     int64_t f = kNever, u = kNever, b = kNever;
     for (const UnitState& s : states)
       for (const OptionCost& c : s.options)
@@ -57,45 +69,50 @@ StageLabels::StageLabels(const Chain& chain, int stage, Keep keep)
     least_update_.push_back(least_update_.back() + u);
     least_begin_.push_back(least_begin_.back() + b);
   }
+}
 
+void StageLabels::fill_adds() {
   stride_ = sums_ + 3;
-  offset_.resize(chain.layers);
-  for (int u = 0; u < chain.layers; ++u) {
-    if (chain.form[u] != u) {
-      offset_[u] = offset_[chain.form[u]];
+  offset_.resize(chain_.layers);
+  for (int u = 0; u < chain_.layers; ++u) {
+    if (chain_.form[u] != u) {
+      offset_[u] = offset_[chain_.form[u]];
       continue;
     }
-    for (const UnitState& state : chain.states[u]) {
+    for (const UnitState& state : chain_.states[u]) {
       offset_[u].push_back(adds_.size());
       for (const OptionCost& c : state.options) {
-        std::vector<int64_t> row(stride_, 0);
-        if (reduced_) {
-          row[forward_] = first_forward_ * c.forward + first_backward_ * c.backward + first_weight_ * c.weight;
-          if (keep == Keep::least_done) row[forward_] += c.sync + c.update - c.last_gradient;
-          if (backward_ >= 0) row[backward_] = alpha_ * c.forward + beta_ * c.backward;
-        } else {
-          row[forward_] = c.forward;
-          row[backward_] = c.backward;
-        }
-        const auto put = [&](int at, int64_t value) {
-          if (at >= 0) row[at] = value;
-        };
-        put(weight_, c.weight);
-        for (int t = 0; t < kTiers; ++t) put(bytes_[t], chain.stage_bytes(c, rule_, t));
-        put(host_forward_, c.host_forward);
-        put(host_backward_, c.host_backward);
-        put(update_, c.update);
-        put(begin_, c.begin);
-        row[sums_] = c.transient;
-        row[sums_ + 1] = c.sync;
-        row[sums_ + 2] = c.last_gradient;
-        if (drain_ >= 0) row[sums_ + 1] += c.update;
+        const std::vector<int64_t> row = added_row(c);
         adds_.insert(adds_.end(), row.begin(), row.end());
       }
     }
   }
-  // Rows of sums that all ways on change alike, but for what resharding costs.
-  if (reduced_ && drain_ < 0 && sync_ < 0 && keep != Keep::least_done) fill_spreads();
+}
+
+std::vector<int64_t> StageLabels::added_row(const OptionCost& c) const {
+  std::vector<int64_t> row(stride_, 0);
+  if (reduced_) {
+    row[forward_] = first_forward_ * c.forward + first_backward_ * c.backward + first_weight_ * c.weight;
+    if (keep_ == Keep::least_done) row[forward_] += c.sync + c.update - c.last_gradient;
+    if (backward_ >= 0) row[backward_] = alpha_ * c.forward + beta_ * c.backward;
+  } else {
+    row[forward_] = c.forward;
+    row[backward_] = c.backward;
+  }
+  const auto put = [&](int at, int64_t value) {
+    if (at >= 0) row[at] = value;
+  };
+  put(weight_, c.weight);
+  for (int t = 0; t < kTiers; ++t) put(bytes_[t], chain_.stage_bytes(c, rule_, t));
+  put(host_forward_, c.host_forward);
+  put(host_backward_, c.host_backward);
+  put(update_, c.update);
+  put(begin_, c.begin);
+  row[sums_] = c.transient;
+  row[sums_ + 1] = c.sync;
+  row[sums_ + 2] = c.last_gradient;
+  if (drain_ >= 0) row[sums_ + 1] += c.update;
+  return row;
 }
 
 void StageLabels::fill_spreads() {

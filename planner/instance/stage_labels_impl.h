@@ -109,6 +109,10 @@ class StageLabels {
     int64_t forward = -kNever, backward = -kNever;
     int state = 0;
   };
+  void choose_places();  // of a row's numbers
+  void sum_least();
+  void fill_adds();
+  std::vector<int64_t> added_row(const OptionCost&) const;
   void fill_spreads();
   /// Marks labels of layer u + 1 that need no extension: another state's label is no worse on every way on.
   void mark_idle(int u, const std::vector<Front>& fronts, std::vector<std::vector<char>>& idle) const;

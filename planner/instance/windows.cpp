@@ -181,88 +181,98 @@ LeastOfLayers least_of_layers(const Chain& chain, const StageRule& rule, const s
   return out;
 }
 
+// Layers from one on to the end of a stage.
+struct RunOfLayers {
+  std::vector<double> value;  // (states of the first · lambdas): the least of time + lambda·bytes; empty: no layer yet
+  TierBytes bytes{};
+  int64_t transient = 0;
+};
+struct LeastByLambda {
+  std::vector<double> best, bare;  // with what entering the stage costs, and without
+};
+
+// Puts layer u before the run.
+LeastByLambda grow(const Chain& chain, const LeastOfLayers& least, int u, int num, RunOfLayers& run) {
+  const auto& states = chain.states[u];
+  const std::vector<double> next = std::move(run.value);
+  run.value.assign(states.size() * num, 1e300);
+  LeastByLambda out{std::vector<double>(num, 1e300), std::vector<double>(num, 1e300)};
+  for (size_t s = 0; s < states.size(); ++s) {
+    double* way = run.value.data() + s * num;
+    if (next.empty()) {
+      for (int m = 0; m < num; ++m) way[m] = static_cast<double>(states[s].entry_backward);
+    } else {
+      for (size_t n = 0; n < chain.states[u + 1].size(); ++n) {
+        const EdgeCost& edge = chain.within(u, static_cast<int>(s), static_cast<int>(n));
+        const double both = static_cast<double>(edge.forward + edge.backward);
+        for (int m = 0; m < num; ++m) way[m] = std::min(way[m], next[n * num + m] + both);
+      }
+    }
+    for (int m = 0; m < num; ++m) {
+      way[m] += least.unit[u][s * num + m];
+      out.bare[m] = std::min(out.bare[m], way[m]);
+      out.best[m] = std::min(out.best[m], way[m] + static_cast<double>(states[s].entry_forward));
+    }
+  }
+  for (int t = 0; t < kTiers; ++t) run.bytes[t] += least.bytes[u][t];
+  run.transient = std::max(run.transient, least.transient[u]);
+  return out;
+}
+
+// Ends whose layers to the left are of the same classes share their values: the one that shares most with e, over
+// `match` layers.
+struct Kin {
+  int end = -1, match = 0;
+};
+Kin nearest_kin(const Chain& chain, const std::vector<std::vector<RunOfLayers>>& kept,
+                const std::vector<int>& originals, int e) {
+  Kin kin;
+  for (const int o : originals) {
+    int m = 0;
+    const int most = std::min(e, static_cast<int>(kept[o].size()));
+    while (m < most && chain.form[e - 1 - m] == chain.form[o - 1 - m]) ++m;
+    if (m > kin.match) kin = {o, m};
+  }
+  return kin;
+}
+
 }  // namespace
 
 void IntervalBounds::fill(Table& table, int stage, int64_t limit) const {
   const StageRule& rule = chain_.rule[stage];
-  const int layers = chain_.layers, num = static_cast<int>(table.lambdas.size());
+  const int layers = chain_.layers;
   table.work.assign(layers + 1, {});
   const LeastOfLayers least = least_of_layers(chain_, rule, table.lambdas);
-  // Ends whose layers to the left are of the same classes share their values: `kin[e]` is the end to copy from, over
-  // `match[e]` layers; the values at the first layer not shared are computed from the state kept there.
-  struct Kept {
-    std::vector<std::vector<double>> value;  // (layers − 1)(states · lambdas)
-    std::vector<TierBytes> bytes;
-    std::vector<int64_t> transient;
-  };
-  std::vector<Kept> kept(layers + 1);
+  // The values at the first layer that an end does not share are computed from the run kept there.
+  std::vector<std::vector<RunOfLayers>> kept(layers + 1);  // (end)(layers − 1)
   std::vector<int> originals;
   for (int e = layers; e > 0; --e) {
-    int kin = -1, match = 0;
-    for (const int o : originals) {
-      int m = 0;
-      const int most = std::min(e, static_cast<int>(kept[o].value.size()));
-      while (m < most && chain_.form[e - 1 - m] == chain_.form[o - 1 - m]) ++m;
-      if (m > match) match = m, kin = o;
-    }
+    const Kin kin = nearest_kin(chain_, kept, originals, e);
     auto& out = table.work[e];
-    const bool original = match == 0;
-    std::vector<double> value, next;
-    TierBytes bytes{};
-    int64_t transient = 0;
-    int j = 0;
-    if (!original) {
-      const auto& known = table.work[kin];
-      out.assign(known.begin(), known.begin() + std::min<size_t>(match, known.size()));
+    const bool keeps = kin.match == 0 && !chain_.in->layer_class.empty();
+    RunOfLayers run;
+    if (kin.match > 0) {
+      const auto& known = table.work[kin.end];
+      out.assign(known.begin(), known.begin() + std::min<size_t>(kin.match, known.size()));
       // All shared, or as far as the end to copy from found anything below the limit.
-      if (match == e || static_cast<size_t>(match) > known.size()) continue;
-      next = kept[kin].value[match - 1];
-      bytes = kept[kin].bytes[match - 1];
-      transient = kept[kin].transient[match - 1];
-      j = match;
+      if (kin.match == e || static_cast<size_t>(kin.match) > known.size()) continue;
+      run = kept[kin.end][kin.match - 1];
     }
-    if (original && !chain_.in->layer_class.empty()) originals.push_back(e);
-    for (; j < e; ++j) {
-      const int u = e - 1 - j;
-      const auto& states = chain_.states[u];
-      value.assign(states.size() * num, 1e300);
-      std::vector<double> best(num, 1e300), bare(num, 1e300);  // with what entering the stage costs, and without
-      for (size_t s = 0; s < states.size(); ++s) {
-        double* way = value.data() + s * num;
-        if (j == 0) {
-          for (int m = 0; m < num; ++m) way[m] = static_cast<double>(states[s].entry_backward);
-        } else {
-          for (size_t n = 0; n < chain_.states[u + 1].size(); ++n) {
-            const EdgeCost& edge = chain_.within(u, static_cast<int>(s), static_cast<int>(n));
-            const double both = static_cast<double>(edge.forward + edge.backward);
-            for (int m = 0; m < num; ++m) way[m] = std::min(way[m], next[n * num + m] + both);
-          }
-        }
-        for (int m = 0; m < num; ++m) {
-          way[m] += least.unit[u][s * num + m];
-          bare[m] = std::min(bare[m], way[m]);
-          best[m] = std::min(best[m], way[m] + static_cast<double>(states[s].entry_forward));
-        }
-      }
-      for (int t = 0; t < kTiers; ++t) bytes[t] += least.bytes[u][t];
-      transient = std::max(transient, least.transient[u]);
-      if (original && !chain_.in->layer_class.empty()) {
-        kept[e].value.push_back(value);
-        kept[e].bytes.push_back(bytes);
-        kept[e].transient.push_back(transient);
-      }
-      bool fits = bytes[0] + transient <= rule.capacity[0];
-      for (int t = 1; t < kTiers; ++t) fits &= bytes[t] <= rule.capacity[t];
+    if (keeps) originals.push_back(e);
+    for (int j = kin.match; j < e; ++j) {
+      const LeastByLambda times = grow(chain_, least, e - 1 - j, static_cast<int>(table.lambdas.size()), run);
+      if (keeps) kept[e].push_back(run);
+      bool fits = run.bytes[0] + run.transient <= rule.capacity[0];
+      for (int t = 1; t < kTiers; ++t) fits &= run.bytes[t] <= rule.capacity[t];
       const auto dual = [&](const std::vector<double>& of) {
         double p = 0;
-        for (int m = 0; m < num; ++m)
-          p = std::max(p, of[m] - table.lambdas[m] * static_cast<double>(rule.capacity[0] - transient));
+        for (size_t m = 0; m < of.size(); ++m)
+          p = std::max(p, of[m] - table.lambdas[m] * static_cast<double>(rule.capacity[0] - run.transient));
         return floor_safely(p);
       };
       // Bytes and bare time only grow to the left.
-      if (!fits || dual(bare) > limit / chain_.micro) break;
-      out.push_back(dual(best));
-      next.swap(value);
+      if (!fits || dual(times.bare) > limit / chain_.micro) break;
+      out.push_back(dual(times.best));
     }
   }
 }

@@ -219,20 +219,29 @@ class PlanJudge {
            contains(space.activations, s.activations) && why_illegal(m, s).empty();
   }
 
-  std::string priced_otherwise(const Machine& m, const std::vector<int>& stage,
-                               const std::vector<LayerStrategy>& strategy) const {
+  // What the layers add up to, by virtual stage and by rank.
+  struct StageSums {
+    PipelineTimes times;
+    std::vector<TierBytes> held, persistent;      // (virtual stages), (ranks)
+    std::vector<int64_t> held_weight, transient;  // (virtual stages)
+  };
+
+  StageSums sums_of(const Machine& m, const PipelineShape& shape, const std::vector<int>& stage,
+                    const std::vector<LayerStrategy>& strategy) const {
     const OuterChoice& c = plan_.choice;
     const LayerCosts costs(spec_, request_.job, m, c.mesh, c.micro_batch, machines_.size() > 1);
-    const PipelineShape shape{c.schedule, c.num_stages, c.chunks_per_stage, static_cast<int>(c.num_micro)};
     const auto stages = static_cast<size_t>(shape.num_stages()), ranks = static_cast<size_t>(c.num_stages);
     const bool split = splits_backward(c.schedule);
-    PipelineTimes t;
+    StageSums sums{{},
+                   std::vector<TierBytes>(stages),
+                   std::vector<TierBytes>(ranks),
+                   std::vector<int64_t>(stages, 0),
+                   std::vector<int64_t>(stages, 0)};
+    PipelineTimes& t = sums.times;
     for (auto* x : {&t.forward, &t.backward, &t.weight}) x->assign(stages, 0);
     for (auto* x : {&t.send_forward, &t.send_backward}) x->assign(stages - 1, 0);
     for (auto* x : {&t.begin, &t.tail}) x->assign(ranks, 0);
     std::vector<int64_t> host_forward(stages, 0), host_backward(stages, 0), backlog(ranks, 0), update(ranks, 0);
-    std::vector<TierBytes> held(stages), peak(ranks);
-    std::vector<int64_t> held_weight(stages, 0), transient(stages, 0), none(stages, 0);
     for (size_t u = stage.size(); u-- > 0;) {
       const auto s = static_cast<size_t>(stage[u]), r = static_cast<size_t>(device_of(shape, stage[u]));
       const CostVector x = costs.cost(layers_[u], strategy[u], c.num_stages > 1);
@@ -245,9 +254,10 @@ class PlanJudge {
       const int64_t gradient = split ? x.weight : x.recompute + x.backward + x.weight;
       backlog[r] = std::max<int64_t>(0, backlog[r] - gradient) + x.sync;
       update[r] += x.update;
-      for (size_t tier = 0; tier < kTiers; ++tier) peak[r][tier] += x.persistent[tier], held[s][tier] += x.held[tier];
-      if (split) held_weight[s] += x.held_weight;
-      transient[s] = std::max(transient[s], x.transient);
+      for (size_t tier = 0; tier < kTiers; ++tier)
+        sums.persistent[r][tier] += x.persistent[tier], sums.held[s][tier] += x.held[tier];
+      if (split) sums.held_weight[s] += x.held_weight;
+      sums.transient[s] = std::max(sums.transient[s], x.transient);
       if (last && u + 1 < stage.size()) {
         const EdgeCost e = costs.edge(layers_[u], near(m, c, stage[u]));
         t.send_forward[s] = e.forward, t.send_backward[s] = e.backward;
@@ -258,39 +268,56 @@ class PlanJudge {
       t.backward[s] = std::max(t.backward[s], host_backward[s] - (split ? 0 : t.weight[s]));
     }
     for (size_t r = 0; r < ranks; ++r) t.tail[r] = backlog[r] + update[r];
+    return sums;
+  }
+
+  std::string priced_otherwise(const Machine& m, const std::vector<int>& stage,
+                               const std::vector<LayerStrategy>& strategy) const {
+    const OuterChoice& c = plan_.choice;
+    const PipelineShape shape{c.schedule, c.num_stages, c.chunks_per_stage, static_cast<int>(c.num_micro)};
+    const StageSums sums = sums_of(m, shape, stage, strategy);
+    const PipelineTimes& t = sums.times;
     const PipelineOrder order = pipeline_order(shape, t);
     const PipelineRun run = run_pipeline(shape, order, t);
     if (run.makespan != plan_.step_ps) return fmt::format("its step takes {} ps, not {}", run.makespan, plan_.step_ps);
-    const TierBytes room{m.device_capacity(), m.host_capacity(), m.disk_capacity()};
-    for (size_t tier = 0; tier < kTiers; ++tier) {
-      std::vector<int64_t> of;
-      for (const TierBytes& b : held) of.push_back(b[tier]);
-      const auto most = pipeline_peaks(shape, order, of, tier == 0 ? held_weight : none, tier == 0 ? transient : none);
-      for (size_t r = 0; r < ranks; ++r) {
-        peak[r][tier] += most[r];
-        if (peak[r][tier] != plan_.ranks[r].peak[tier] || room[tier] != plan_.ranks[r].capacity[tier])
-          return fmt::format("rank {} takes {} of {} bytes of {} memory, not {} of {}", r, peak[r][tier], room[tier],
-                             name_of(static_cast<Tier>(tier)), plan_.ranks[r].peak[tier],
-                             plan_.ranks[r].capacity[tier]);
-        if (peak[r][tier] > room[tier])
-          return fmt::format("rank {} does not fit: {} of {} bytes of {} memory", r, peak[r][tier], room[tier],
-                             name_of(static_cast<Tier>(tier)));
-      }
-    }
-    for (size_t r = 0; r < ranks; ++r)
+    if (std::string why = holds_otherwise(m, shape, order, sums); !why.empty()) return why;
+    for (size_t r = 0; r < plan_.ranks.size(); ++r)
       for (const auto& [what, is, said] :
            {std::tuple<std::string_view, int64_t, int64_t>{"is busy for", run.busy[r], plan_.ranks[r].busy_ps},
             {"begins with", t.begin[r], plan_.ranks[r].begin_ps},
             {"ends with", t.tail[r], plan_.ranks[r].tail_ps}})
         if (is != said) return fmt::format("rank {} {} {} ps, not {}", r, what, is, said);
     for (size_t s = 0; s < plan_.stages.size(); ++s) {
-      const bool last = s + 1 == stages;
+      const bool last = s + 1 == t.forward.size();
       const PlannedStage is{t.forward[s], t.backward[s], t.weight[s], last ? 0 : t.send_forward[s],
                             last ? 0 : t.send_backward[s]};
       if (plan_.stages[s] != is) return fmt::format("stage {} takes other times than it says", s);
     }
     if (std::string why = lowered_otherwise(); !why.empty()) return why;
     return summed_otherwise(m);
+  }
+
+  std::string holds_otherwise(const Machine& m, const PipelineShape& shape, const PipelineOrder& order,
+                              const StageSums& sums) const {
+    const TierBytes room{m.device_capacity(), m.host_capacity(), m.disk_capacity()};
+    const std::vector<int64_t> none(sums.held.size(), 0);
+    for (size_t tier = 0; tier < kTiers; ++tier) {
+      std::vector<int64_t> of;
+      for (const TierBytes& b : sums.held) of.push_back(b[tier]);
+      const auto most =
+          pipeline_peaks(shape, order, of, tier == 0 ? sums.held_weight : none, tier == 0 ? sums.transient : none);
+      for (size_t r = 0; r < sums.persistent.size(); ++r) {
+        const int64_t peak = sums.persistent[r][tier] + most[r];
+        const PlannedRank& said = plan_.ranks[r];
+        if (peak != said.peak[tier] || room[tier] != said.capacity[tier])
+          return fmt::format("rank {} takes {} of {} bytes of {} memory, not {} of {}", r, peak, room[tier],
+                             name_of(static_cast<Tier>(tier)), said.peak[tier], said.capacity[tier]);
+        if (peak > room[tier])
+          return fmt::format("rank {} does not fit: {} of {} bytes of {} memory", r, peak, room[tier],
+                             name_of(static_cast<Tier>(tier)));
+      }
+    }
+    return "";
   }
 
   // The Program of the plan. Its checksum rests on the planning machine's kernels too, and is not judged.

@@ -26,18 +26,26 @@ Passes no_passes(size_t stages, size_t devices) {
   return {s, s, s, s, l, l, n, n};
 }
 
-Passes longest_path(const PipelineShape& shape, const PreparedPipeline& ready, const Amounts& a) {
-  const auto stages = static_cast<size_t>(shape.num_stages()), devices = a.begin.size();
-  struct Event {
-    int32_t before = -1, step = -1;  // the event before it; the operation, or the transfer of it
-    bool transfer = false;
-  };
+namespace {
+
+struct Event {
+  int32_t before = -1, step = -1;  // the event before it; the operation, or the transfer of it
+  bool transfer = false;
+};
+struct Walk {
   std::vector<Event> events;
-  std::vector<double> clock(devices), link_free(static_cast<size_t>(ready.num_links), 0);
+  std::vector<int32_t> last;  // of each device
+  std::vector<double> clock;
+};
+
+// One run of the pipeline in the order of its steps.
+Walk walk_through(const PipelineShape& shape, const PreparedPipeline& ready, const Amounts& a) {
+  const auto stages = static_cast<size_t>(shape.num_stages()), devices = a.begin.size();
+  Walk w{{}, std::vector<int32_t>(devices, -1), a.begin};
+  std::vector<double> link_free(static_cast<size_t>(ready.num_links), 0);
   std::vector<double> arrived(static_cast<size_t>(ready.num_arrivals), 0);
-  std::vector<int32_t> last(devices, -1), on_link(static_cast<size_t>(ready.num_links), -1);
+  std::vector<int32_t> on_link(static_cast<size_t>(ready.num_links), -1);
   std::vector<int32_t> arrival(static_cast<size_t>(ready.num_arrivals), -1);
-  for (size_t i = 0; i < devices; ++i) clock[i] = a.begin[i];
   const auto time_of = [&](const PreparedPipeline::Step& x) {
     const size_t phase = static_cast<size_t>(x.cost) / stages, s = static_cast<size_t>(x.cost) % stages;
     return phase == 0 ? a.forward[s] : phase == 1 ? a.gradient[s] : a.weight[s];
@@ -49,19 +57,27 @@ Passes longest_path(const PipelineShape& shape, const PreparedPipeline& ready, c
   for (size_t i = 0; i < ready.steps.size(); ++i) {
     const PreparedPipeline::Step& x = ready.steps[i];
     const auto device = static_cast<size_t>(x.device);
-    const bool waits = x.wait >= 0 && arrived[static_cast<size_t>(x.wait)] > clock[device];
-    events.push_back({waits ? arrival[static_cast<size_t>(x.wait)] : last[device], static_cast<int32_t>(i), false});
-    clock[device] = (waits ? arrived[static_cast<size_t>(x.wait)] : clock[device]) + time_of(x);
-    last[device] = static_cast<int32_t>(events.size()) - 1;
+    const bool waits = x.wait >= 0 && arrived[static_cast<size_t>(x.wait)] > w.clock[device];
+    w.events.push_back({waits ? arrival[static_cast<size_t>(x.wait)] : w.last[device], static_cast<int32_t>(i), false});
+    w.clock[device] = (waits ? arrived[static_cast<size_t>(x.wait)] : w.clock[device]) + time_of(x);
+    w.last[device] = static_cast<int32_t>(w.events.size()) - 1;
     if (x.send >= 2 * (shape.num_stages() - 1)) continue;  // sends nothing
     const auto out = static_cast<size_t>(x.out);
     const auto l = static_cast<size_t>(x.link);
-    const bool queues = link_free[l] > clock[device];
-    events.push_back({queues ? on_link[l] : last[device], static_cast<int32_t>(i), true});
-    link_free[l] = (queues ? link_free[l] : clock[device]) + send_of(x);
-    on_link[l] = static_cast<int32_t>(events.size()) - 1;
+    const bool queues = link_free[l] > w.clock[device];
+    w.events.push_back({queues ? on_link[l] : w.last[device], static_cast<int32_t>(i), true});
+    link_free[l] = (queues ? link_free[l] : w.clock[device]) + send_of(x);
+    on_link[l] = static_cast<int32_t>(w.events.size()) - 1;
     arrived[out] = link_free[l], arrival[out] = on_link[l];
   }
+  return w;
+}
+
+}  // namespace
+
+Passes longest_path(const PipelineShape& shape, const PreparedPipeline& ready, const Amounts& a) {
+  const auto stages = static_cast<size_t>(shape.num_stages()), devices = a.begin.size();
+  const auto [events, last, clock] = walk_through(shape, ready, a);
   size_t end = 0;
   std::vector<double> backlog(devices, 0);
   for (size_t s = 0; s < stages; ++s) backlog[static_cast<size_t>(device_of(shape, static_cast<int>(s)))] += a.sync[s];

@@ -203,6 +203,48 @@ UniformPlan first_fit(const SpaceOfChoices& space, const Candidate& c, BuiltInst
   return {};
 }
 
+namespace {
+
+// An assignment whose layers step down their kind's ladder of strategies, from the fastest to the one of least bytes.
+struct Repair {
+  const SpaceOfChoices& space;
+  const std::vector<Ladder>& ladders;
+  Assignment a;
+  std::vector<size_t> rung = std::vector<size_t>(a.stage.size(), 0);
+  std::vector<std::vector<int>> of_device = {};
+
+  const Ladder& ladder(size_t layer) const { return ladders[static_cast<size_t>(space.layers[layer].kind)]; }
+  void begin(const PipelineShape& shape);
+  bool step_down(int form, const Priced& priced, const std::vector<TierBytes>& capacity);
+};
+
+void Repair::begin(const PipelineShape& shape) {
+  of_device.resize(static_cast<size_t>(shape.num_devices));
+  for (size_t u = 0; u < a.stage.size(); ++u) {
+    a.strategy.push_back(ladder(u).strategy.front());
+    of_device[static_cast<size_t>(device_of(shape, a.stage[u]))].push_back(static_cast<int>(u));
+  }
+}
+
+// On each device that lacks bytes the layer on the lowest rung steps down; false: nothing can.
+bool Repair::step_down(int form, const Priced& priced, const std::vector<TierBytes>& capacity) {
+  for (size_t d = 0; d < of_device.size(); ++d) {
+    if (priced.peak[d][0] <= capacity[d][0]) continue;
+    int lowest = -1;
+    for (const int u : of_device[d]) {
+      const size_t at = static_cast<size_t>(u);
+      if (rung[at] + 1 < ladder(at).strategy.size() && (lowest < 0 || rung[at] < rung[static_cast<size_t>(lowest)]))
+        lowest = u;
+    }
+    if (lowest < 0) return form == kTimed && hand_over(a, of_device, d, priced, capacity);  // priced anew
+    const size_t at = static_cast<size_t>(lowest);
+    a.strategy[at] = ladder(at).strategy[++rung[at]];
+  }
+  return true;
+}
+
+}  // namespace
+
 UniformPlan repaired_plan(const SpaceOfChoices& space, const Candidate& c, const BuiltInstance& built,
                           int64_t upper_bound) {
   const ChoiceTables& t = space.tables[static_cast<size_t>(c.tables)];
@@ -220,49 +262,26 @@ UniformPlan repaired_plan(const SpaceOfChoices& space, const Candidate& c, const
   }
   UniformPlan best;
   Pricer pricer(built.instance);
-  const auto repair = [&](Assignment a) {
-    std::vector<size_t> rung(static_cast<size_t>(L), 0);
-    std::vector<std::vector<int>> of_device(static_cast<size_t>(c.num_stages));
-    const PipelineShape shape = shape_of(built.instance);
-    a.strategy.assign(static_cast<size_t>(L), 0);
-    for (int u = 0; u < L; ++u) {
-      const size_t at = static_cast<size_t>(u);
-      a.strategy[at] = ladders[static_cast<size_t>(space.layers[at].kind)].strategy.front();
-      of_device[static_cast<size_t>(device_of(shape, a.stage[at]))].push_back(u);
-    }
+  const auto repair = [&](std::vector<int> stages) {
+    Repair r{space, ladders, {std::move(stages), {}}};
+    r.begin(shape_of(built.instance));
     for (int step = 0; step < kMostRepairs && !space.late(); ++step) {
-      const Priced priced = pricer(a);
+      const Priced priced = pricer(r.a);
       const int64_t most = std::min(upper_bound, best.found ? best.makespan : upper_bound);
       if (priced.makespan >= most) return;
       if (priced.fits()) {
-        best = {true, a, priced.makespan};
+        best = {true, r.a, priced.makespan};
         return;
       }
-      // On each device that lacks bytes the layer on the lowest rung steps down.
-      for (size_t d = 0; d < of_device.size(); ++d) {
-        if (priced.peak[d][0] <= built.instance.capacity[d][0]) continue;
-        int lowest = -1;
-        for (const int u : of_device[d]) {
-          const size_t at = static_cast<size_t>(u);
-          if (rung[at] + 1 < ladders[static_cast<size_t>(space.layers[at].kind)].strategy.size() &&
-              (lowest < 0 || rung[at] < rung[static_cast<size_t>(lowest)]))
-            lowest = u;
-        }
-        if (lowest < 0) {
-          if (form != kTimed || !hand_over(a, of_device, d, priced, built.instance.capacity)) return;
-          break;  // priced anew
-        }
-        const size_t at = static_cast<size_t>(lowest);
-        a.strategy[at] = ladders[static_cast<size_t>(space.layers[at].kind)].strategy[++rung[at]];
-      }
+      if (!r.step_down(form, priced, built.instance.capacity)) return;
     }
   };
-  repair({even_split(space, fastest, c.num_stages * c.chunks), {}});
+  repair(even_split(space, fastest, c.num_stages * c.chunks));
   for (const auto& sizes : splits) {
-    Assignment a;
+    std::vector<int> stages;
     for (size_t s = 0; s < sizes.size(); ++s)
-      a.stage.insert(a.stage.end(), static_cast<size_t>(sizes[s]), static_cast<int>(s));
-    repair(std::move(a));
+      stages.insert(stages.end(), static_cast<size_t>(sizes[s]), static_cast<int>(s));
+    repair(std::move(stages));
   }
   return best;
 }

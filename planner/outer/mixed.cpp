@@ -193,6 +193,21 @@ std::vector<bool> in_one_node(const SpaceOfChoices& space, const Candidate& c) {
   return near;
 }
 
+// By kind and machine that strategy, or where it is dominated one that is as sharded.
+static std::vector<std::vector<int>> rows_near(const ChoiceTables& t, int form, const LayerStrategy& s,
+                                               size_t machines) {
+  std::vector<std::vector<int>> row(t.kinds.size(), std::vector<int>(machines, -1));
+  for (size_t kind = 0; kind < t.kinds.size(); ++kind)
+    for (size_t k = 0; k < t.kinds[kind].strategy[form].size(); ++k) {
+      const LayerStrategy& own = t.kinds[kind].strategy[form][k];
+      int& at = row[kind][static_cast<size_t>(t.kinds[kind].machine[form][k])];
+      if (at < 0 || own == s ||
+          (own.zero == s.zero && own.states == s.states && t.kinds[kind].strategy[form][static_cast<size_t>(at)] != s))
+        at = static_cast<int>(k);
+    }
+  return row;
+}
+
 UniformPlan mixed_plan(const SpaceOfChoices& space, const Candidate& c, const BuiltInstance& built) {
   UniformPlan best;
   if (any_order(space, c)) return best;
@@ -208,17 +223,7 @@ UniformPlan mixed_plan(const SpaceOfChoices& space, const Candidate& c, const Bu
     if (space.late()) break;
     if (std::find(tried.begin(), tried.end(), s) != tried.end()) continue;
     tried.push_back(s);
-    // By kind and machine that strategy, or where it is dominated one that is as sharded.
-    std::vector<std::vector<int>> row(t.kinds.size(), std::vector<int>(space.machines.size(), -1));
-    for (size_t kind = 0; kind < t.kinds.size(); ++kind)
-      for (size_t k = 0; k < t.kinds[kind].strategy[form].size(); ++k) {
-        const LayerStrategy& own = t.kinds[kind].strategy[form][k];
-        int& at = row[kind][static_cast<size_t>(t.kinds[kind].machine[form][k])];
-        if (at < 0 || own == s ||
-            (own.zero == s.zero && own.states == s.states &&
-             t.kinds[kind].strategy[form][static_cast<size_t>(at)] != s))
-          at = static_cast<int>(k);
-      }
+    const std::vector<std::vector<int>> row = rows_near(t, form, s, space.machines.size());
     Assignment a;
     // Layers in order, each stage as many as it can do in `limit` and hold.
     const auto place = [&](double limit) {

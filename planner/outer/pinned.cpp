@@ -30,6 +30,28 @@ std::string broken_pipeline(const PinnedAxes& p, bool many_stages) {
   return why_illegal_schedule(*p.schedule, 1, v, 1);
 }
 
+// Alone: what is not pinned is 1, the easiest to divide by. The ranks that experts share are known only with the mesh.
+Mesh pinned_mesh(const PinnedAxes& p) {
+  Mesh mesh{.tensor = p.tensor.value_or(1),
+            .context = p.context.value_or(1),
+            .data = p.data.value_or(1),
+            .ulysses = p.context.value_or(1) > 1 && p.ulysses.value_or(false)};
+  const bool whole_mesh = p.tensor && p.context && p.data;
+  if (whole_mesh) mesh.expert = p.expert.value_or(1), mesh.expert_tensor = p.expert_tensor.value_or(1);
+  return mesh;
+}
+
+std::string broken_experts(const PinnedAxes& p, const ModelSpec& spec) {
+  int64_t experts = 0;
+  for (const Unit& u : spec.units)
+    if (const auto* e = std::get_if<MoeSpec>(&u.spec)) experts = e->experts;
+  if (!experts && (p.expert.value_or(1) > 1 || p.expert_tensor.value_or(1) > 1))
+    return "ep and etp: the model has no experts";
+  if (experts && p.expert && experts % *p.expert)
+    return fmt::format("ep={}: does not divide {} experts", *p.expert, experts);
+  return "";
+}
+
 }  // namespace
 
 SearchSpace pin(SearchSpace s, const PinnedAxes& p) {
@@ -74,21 +96,8 @@ std::vector<std::string> broken_pins(const SpaceOfChoices& space, const SearchSp
   const auto add = [&](const std::string& why) {
     if (!why.empty() && std::find(out.begin(), out.end(), why) == out.end()) out.push_back(why);
   };
-  // Alone: what is not pinned is 1, the easiest to divide by. The ranks that experts share are known only with the
-  // mesh.
-  Mesh mesh{.tensor = p.tensor.value_or(1),
-            .context = p.context.value_or(1),
-            .data = p.data.value_or(1),
-            .ulysses = p.context.value_or(1) > 1 && p.ulysses.value_or(false)};
-  const bool whole_mesh = p.tensor && p.context && p.data;
-  if (whole_mesh) mesh.expert = p.expert.value_or(1), mesh.expert_tensor = p.expert_tensor.value_or(1);
-  int64_t experts = 0;
-  for (const Unit& u : spec.units)
-    if (const auto* e = std::get_if<MoeSpec>(&u.spec)) experts = e->experts;
-  if (!experts && (p.expert.value_or(1) > 1 || p.expert_tensor.value_or(1) > 1))
-    add("ep and etp: the model has no experts");
-  else if (experts && p.expert && experts % *p.expert)
-    add(fmt::format("ep={}: does not divide {} experts", *p.expert, experts));
+  const Mesh mesh = pinned_mesh(p);
+  add(broken_experts(p, spec));
   std::vector<std::string> of_machines;
   int64_t most = 0;
   for (const Machine& m : space.machines) {

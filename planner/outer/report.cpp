@@ -82,30 +82,9 @@ AroundPlan settle(const SpaceOfChoices& space, const std::atomic<bool>* stop, Ou
   }
 }
 
-}  // namespace
-
-void make_plan(const SpaceOfChoices& space, const Cluster& cluster, const PlanRequest& request, OuterOutcome out,
-               PlanAnswer& answer) {
-  UniformPlan with_room;
-  AroundPlan around = settle(space, request.stop, out, with_room);
-  const Candidate& c = space.candidates[static_cast<size_t>(out.best)];
-  BuiltInstance built;
-  build_instance(space, c, built);
-  const Priced priced = price(built.instance, out.assignment);
-  TERN_CHECK(priced.makespan == out.makespan && priced.fits(), "plan_model: priced {} ps, searched {} ps",
-             priced.makespan, out.makespan);
-  const PipelineRun run = run_pipeline(priced.shape, pipeline_order(priced.shape, priced.times), priced.times);
-
-  answer.shape = priced.shape, answer.times = priced.times;
-  answer.memory = memory_classes(space, c, built.instance, out.assignment, priced);
-  Plan& p = answer.plan;
-  p.model = request.model, p.hardware = cluster.name, p.node = nodes_of(space, c);
-  p.parameters = num_parameters(*space.spec);
-  p.job = request.job;
-  p.choice = choice_of(space, c);
-  p.idle_devices = cluster.num_devices() - p.choice.devices();
-  p.layers = planned_layers(space, c, out.assignment);
-  p.step_ps = out.makespan;
+// Its ranks and stages; the peak of all devices in FLOP/s.
+double add_ranks(const SpaceOfChoices& space, const Candidate& c, const Priced& priced, const PipelineRun& run,
+                 Plan& p) {
   double peak = 0;
   for (int d = 0; d < c.num_stages; ++d) {
     const size_t at = static_cast<size_t>(d);
@@ -121,9 +100,11 @@ void make_plan(const SpaceOfChoices& space, const Cluster& cluster, const PlanRe
     p.stages.push_back(
         {t.forward[s], t.backward[s], t.weight[s], last ? 0 : t.send_forward[s], last ? 0 : t.send_backward[s]});
   }
-  p.flops_share = training_flops_per_token(*space.spec, p.job) * p.tokens_per_second() / peak;
-  p.bound_ps = out.bound, p.model_ps = out.model, p.model_bound_ps = out.model_bound;
-  p.counts = out.counts;
+  return peak;
+}
+
+// Restrictions that were asked for.
+void add_given(const SpaceOfChoices& space, const PlanRequest& request, Plan& p) {
   PinnedAxes given = request.space.pinned;
   if (given.framework) given.even = false;  // its own, told with its limits
   if (!to_string(given).empty())
@@ -139,6 +120,10 @@ void make_plan(const SpaceOfChoices& space, const Cluster& cluster, const PlanRe
         fmt::format("the plan takes the largest micro-batch that was looked at, {}: a larger one may be faster "
                     "(--max-micro-batch)",
                     p.choice.micro_batch));
+}
+
+// Restrictions of the search itself.
+void add_left_out(const SpaceOfChoices& space, const OuterOutcome& out, Plan& p) {
   if (space.machines.size() > 1 && space.pinned.even)
     p.restrictions.push_back("unlike nodes: layers=even, so all stages lie on nodes of one type");
   else if (space.machines.size() > 1)
@@ -172,22 +157,57 @@ void make_plan(const SpaceOfChoices& space, const Cluster& cluster, const PlanRe
         "{} choices of more than {} operations, or with steps of more than 13 days, were bounded and not planned; the "
         "bounds of {} leave room for a faster plan, and the gap covers them",
         space.bounded.size(), kMostOperations, out.bounded_open));
-  p.binds = binding(built.instance, with_room, run, out);
-  if (out.pool.found && out.pool.makespan >= out.makespan)
-    out.pool.found = false, out.pool.choice = "", out.pool.makespan = 0;
-  if (out.pool.columns > 0) {
+}
+
+void add_pool(PoolFamily pool, int64_t makespan, Plan& p) {
+  if (pool.found && pool.makespan >= makespan) pool.found = false, pool.choice = "", pool.makespan = 0;
+  if (pool.columns > 0) {
     p.families.push_back({.feature = "unlike pipelines side by side",
-                          .found = out.pool.found,
-                          .choice = out.pool.choice,
-                          .step_ps = out.pool.makespan,
-                          .bound_ps = out.pool.bound});
-    if (!out.pool.complete)
+                          .found = pool.found,
+                          .choice = pool.choice,
+                          .step_ps = pool.makespan,
+                          .bound_ps = pool.bound});
+    if (!pool.complete)
       p.restrictions.push_back(
           "unlike pipelines side by side: not all were looked at (more than 16 groups of devices or 512 "
           "micro-batches, or the time was over)");
-    if (out.pool.found)
+    if (pool.found)
       p.restrictions.push_back("unlike pipelines side by side would be faster (rivals); nothing here runs them yet");
   }
+}
+
+}  // namespace
+
+void make_plan(const SpaceOfChoices& space, const Cluster& cluster, const PlanRequest& request, OuterOutcome out,
+               PlanAnswer& answer) {
+  UniformPlan with_room;
+  AroundPlan around = settle(space, request.stop, out, with_room);
+  const Candidate& c = space.candidates[static_cast<size_t>(out.best)];
+  BuiltInstance built;
+  build_instance(space, c, built);
+  const Priced priced = price(built.instance, out.assignment);
+  TERN_CHECK(priced.makespan == out.makespan && priced.fits(), "plan_model: priced {} ps, searched {} ps",
+             priced.makespan, out.makespan);
+  const PipelineRun run = run_pipeline(priced.shape, pipeline_order(priced.shape, priced.times), priced.times);
+
+  answer.shape = priced.shape, answer.times = priced.times;
+  answer.memory = memory_classes(space, c, built.instance, out.assignment, priced);
+  Plan& p = answer.plan;
+  p.model = request.model, p.hardware = cluster.name, p.node = nodes_of(space, c);
+  p.parameters = num_parameters(*space.spec);
+  p.job = request.job;
+  p.choice = choice_of(space, c);
+  p.idle_devices = cluster.num_devices() - p.choice.devices();
+  p.layers = planned_layers(space, c, out.assignment);
+  p.step_ps = out.makespan;
+  const double peak = add_ranks(space, c, priced, run, p);
+  p.flops_share = training_flops_per_token(*space.spec, p.job) * p.tokens_per_second() / peak;
+  p.bound_ps = out.bound, p.model_ps = out.model, p.model_bound_ps = out.model_bound;
+  p.counts = out.counts;
+  add_given(space, request, p);
+  add_left_out(space, out, p);
+  p.binds = binding(built.instance, with_room, run, out);
+  add_pool(out.pool, out.makespan, p);
   if (around.late)
     p.restrictions.emplace_back(
         "the time was over before all rivals were looked at: their plans may be faster than told");

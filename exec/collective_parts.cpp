@@ -1,0 +1,76 @@
+#include "exec/collective_parts.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "model/tensor_parts.h"
+
+namespace tern {
+namespace {
+
+// The places of the parameters of units [first, end) that are wanted.
+template <class Wanted>
+std::vector<size_t> places_of(const UpdatePass& update, int first, int end, Wanted wanted) {
+  std::vector<size_t> list;
+  const std::vector<ParameterInfo>& infos = update.state.infos;
+  for (size_t p = 0; p < infos.size(); ++p)
+    if (infos[p].unit >= first && infos[p].unit < end && wanted(infos[p])) list.push_back(p);
+  return list;
+}
+
+std::vector<int64_t> bytes_of(const RankParts& parts) {
+  std::vector<int64_t> bytes(parts.size());
+  for (size_t rank = 0; rank < parts.size(); ++rank)
+    for (const Tensor& t : parts[rank]) bytes[rank] += t.bytes();
+  return bytes;
+}
+
+}  // namespace
+
+DType CollectiveParts::wide() const { return weight_type(*in.update) == DType::f64 ? DType::f64 : DType::f32; }
+
+std::vector<size_t> CollectiveParts::parameters_of(int unit) const {
+  return places_of(*in.update, unit, unit + 1, [](const ParameterInfo&) { return true; });
+}
+
+std::vector<size_t> CollectiveParts::parameters_of(const Instruction& i) const {
+  const auto layer = std::ranges::find(layers, i.unit, &Layer::first);
+  TERN_CHECK(layer != layers.end(), "execute: {}: no layer begins there", to_string(i));
+  const bool experts = i.axis == MeshAxis::expert_replicas;
+  const int end = layer->first + layer->count;
+  std::vector<size_t> places =
+      places_of(*in.update, layer->first, end, [&](const ParameterInfo& info) { return is_expert(info) == experts; });
+  const bool reads_table = i.op == Opcode::gather && i.micro >= 0 && !experts && i.unit > 0 &&
+                           end == program.num_units && in.spec.head().tied;
+  if (reads_table || holds_table_copy(i.unit, end)) places.insert(places.begin(), 0);
+  return places;
+}
+
+bool CollectiveParts::holds_table_copy(int first, int end) const {
+  return pipelined() && first > 0 && end == program.num_units && in.spec.head().tied && in.tables->size() > 1;
+}
+
+Comm& CollectiveParts::group_of(MeshAxis axis) const {
+  if (axis == MeshAxis::tables) return *in.tables;
+  if (axis == MeshAxis::tensor) return in.compute.tensor->comm;
+  if (axis == MeshAxis::keys) return *in.compute.tensor->same_keys;
+  const bool of_stage = axis == MeshAxis::replicas || axis == MeshAxis::expert_replicas;
+  return of_stage && in.replicas ? *in.replicas : *in.world;
+}
+
+std::vector<int64_t> CollectiveParts::bytes_of_parts(const Instruction& i) const {
+  if (i.op == Opcode::reduce && i.axis == MeshAxis::all) return bytes_of(even_parts(in.update->gradients, num_ranks()));
+  if (i.op == Opcode::norm && in.update->tensor)
+    return std::vector<int64_t>(static_cast<size_t>(num_ranks()), int64_t{sizeof(double)});
+  if (i.axis == MeshAxis::none || i.op == Opcode::reduce || !in.update->state.shares.any()) return {};
+  if (i.op == Opcode::norm) return norm_value_bytes(*in.update);
+  if (i.op == Opcode::update) return update_value_bytes(*in.update, i.unit);
+  std::vector<int64_t> bytes(static_cast<size_t>(num_ranks()));
+  const int64_t size = size_of(i.op == Opcode::gather ? weight_type(*in.update) : wide());
+  for (const size_t p : parameters_of(i))
+    for (const RankInterval& o : in.update->state.shares.owners[p])
+      bytes[static_cast<size_t>(o.rank)] += o.elements.size() * size;
+  return bytes;
+}
+
+}  // namespace tern

@@ -1,0 +1,41 @@
+#pragma once
+// What a layer shares with its replicas: the bytes that each keeps, and the collectives over its parameters.
+
+#include <map>
+#include <vector>
+
+#include "plan/sharing.h"
+#include "program/placement.h"
+#include "program/program.h"
+
+namespace tern {
+
+class LayerCollectives {
+ public:
+  LayerCollectives(const ModelSpec& spec, const Placement& placement) : spec_(spec), at_(placement) {}
+
+  const LayerParameters& parameters(int l);
+  /// Whether gradients go to their owners after each micro-batch.
+  bool reduces_each_micro(int l) const;
+  /// Weights, gradients and optimizer state of the layer on this device, by tier.
+  TierBytes resident(int l);
+  /// Of gradients of the layer's copies of the embedding table.
+  int64_t table_bytes(int l) const;
+  TableCopy table_copy_of(int u) const;
+  /// A collective over dense parameters, and one over those of experts, where there are any and others hold them.
+  std::vector<Instruction> over(Opcode op, int l, int micro, const int64_t parameters[2], int64_t size) const;
+  /// Of ZeRO 3, for one pass: what the layer reads, a tied table too that lies with the embedding.
+  std::vector<Instruction> gathers(int l, int micro);
+  /// The buffers that these gathers fill.
+  std::vector<Buffer> gathered(int l, int micro);
+
+ private:
+  const Layer& layer(int l) const { return at_.layers[l].layer; }
+  bool pipelined() const { return at_.shape.num_devices > 1; }
+
+  const ModelSpec& spec_;
+  const Placement& at_;
+  std::map<int, LayerParameters> parameters_;  // by kind of layer
+};
+
+}  // namespace tern

@@ -1,0 +1,51 @@
+#include "program/update_instructions.h"
+
+#include "plan/ceil_div.h"
+
+namespace tern {
+namespace {
+
+bool sums_over_model(const Placement& at) { return row_of(at.update.rule).sums.over == UpdateSums::Over::model; }
+
+int64_t value_bytes(int64_t blocks, int values) { return blocks * values * int64_t{sizeof(double)}; }
+
+}  // namespace
+
+bool is_shared_out(const Placement& at, int l) { return at.layers[l].strategy.zero >= 1 && at.mesh.replicas() > 1; }
+
+Instruction norm_instruction(const Placement& at, int64_t trained, int64_t shared_blocks) {
+  const int values = 1 + (sums_over_model(at) ? num_sums(at.update) : 0);
+  const int64_t wide = at.query(0, 0).dtype == DType::f64 ? 8 : 4;
+  const bool alone = at.shape.num_devices == 1 && at.mesh.devices() == 1;
+  return {.op = Opcode::norm,
+          .unit = -1,
+          .micro = -1,
+          .flops = 2 * trained,
+          .bytes_moved = trained * wide,
+          .axis = alone ? MeshAxis::none : MeshAxis::all,
+          .message_bytes = alone ? 0
+                                 : value_bytes(1, 1) + value_bytes(shared_blocks, values) +
+                                       (at.mesh.tensor > 1 ? value_bytes(at.mesh.devices(), 1) : 0)};
+}
+
+Instruction update_instruction(const ModelSpec& spec, const Placement& at, const UnitCost& cost, const UpdatedUnit& u) {
+  const Unit& unit = spec.units[u.unit];
+  const CostQuery query = at.query(u.unit, 0);
+  std::vector<CountedForm> forms = trained_forms(unit, query, cost);
+  if (u.table_copy) forms.push_back({{ParameterKind::table, ceil_div(spec.vocab, query.tensor), spec.width}});
+  UpdateCost c = update_cost(at.update, query.dtype, forms);
+  const int64_t replicas = at.mesh.replicas();
+  if (at.layers[u.layer].strategy.zero >= 1) c = {ceil_div(c.flops, replicas), ceil_div(c.bytes_moved, replicas)};
+  const int sums = num_sums(at.update);
+  const bool exchanges = is_shared_out(at, u.layer) && sums > 0 && !sums_over_model(at) && cost.trained > 0;
+  return {.op = Opcode::update,
+          .unit = u.unit,
+          .micro = -1,
+          .workspace_bytes = update_workspace(at.update, query.dtype, forms),
+          .flops = c.flops,
+          .bytes_moved = c.bytes_moved,
+          .axis = exchanges ? MeshAxis::replicas : MeshAxis::none,
+          .message_bytes = exchanges ? value_bytes(trained_blocks(unit), sums) : 0};
+}
+
+}  // namespace tern

@@ -1,0 +1,22 @@
+#pragma once
+// The last instructions of a step: NORM, and UPDATE of each unit.
+
+#include "program/placement.h"
+#include "program/program.h"
+#include "spec/unit_cost.h"
+
+namespace tern {
+
+/// Whether each replica keeps and updates a share of layer l's parameters alone.
+bool is_shared_out(const Placement&, int l);
+
+/// NORM over `trained` elements on this device. shared_blocks: blocks of which each rank has some alone.
+Instruction norm_instruction(const Placement&, int64_t trained, int64_t shared_blocks);
+
+struct UpdatedUnit {
+  int layer = 0, unit = 0;
+  bool table_copy = false;  // it updates a copy of the embedding's table too
+};
+Instruction update_instruction(const ModelSpec&, const Placement&, const UnitCost&, const UpdatedUnit&);
+
+}  // namespace tern
