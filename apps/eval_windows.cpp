@@ -59,30 +59,49 @@ void check_windows_fit(const Options& options, const PerplexityReport& r, int64_
 
 // --- one function per convention ---
 
-EvalWindows stride_work(const Options& options, const ModelDescription& model, const std::string& data) {
-  const Tokenizer& tokenizer = *model.tokenizer;
-  EvalWindows work;
-  work.report.window = choose_window(options, model, 1024);
-  work.report.stride = options.has("stride") ? options.integer("stride") : std::max<int64_t>(1, work.report.window - 1);
-  if (work.report.stride > work.report.window)
-    throw Error(ErrorKind::usage, "--stride {} is above --window {}: tokens between the windows would be left out",
-                work.report.stride, work.report.window);
-  const int32_t prefix = text_prefix(options, tokenizer, work.report.bos_rule);
-  const bool all_scored = work.report.stride < work.report.window && prefix >= 0;
-  if (!has_documents(data)) {
-    const std::string text = read_text(data);
-    check_text(text, data);
-    bool whole = false;
-    const std::vector<int32_t> tokens = encode_at_most(
-        tokenizer, text, options.has("max-tokens") ? static_cast<size_t>(options.integer("max-tokens")) : SIZE_MAX,
-        whole);
-    work.report.num_tokens = static_cast<int64_t>(tokens.size());
-    if (all_scored) work.report.num_bytes = static_cast<int64_t>(whole ? text.size() : tokenizer.decode(tokens).size());
-    check_windows_fit(options, work.report, 1, false);
-    work.windows = stride_windows(tokens, work.report.window, work.report.stride, prefix);
-    return work;
+// A raw text is one document.
+void take_text(const Options& options, const Tokenizer& tokenizer, const std::string& data, int32_t prefix,
+               EvalWindows& work) {
+  PerplexityReport& r = work.report;
+  const std::string text = read_text(data);
+  check_text(text, data);
+  bool whole = false;
+  const std::vector<int32_t> tokens =
+      encode_at_most(tokenizer, text,
+                     options.has("max-tokens") ? static_cast<size_t>(options.integer("max-tokens")) : SIZE_MAX, whole);
+  r.num_tokens = static_cast<int64_t>(tokens.size());
+  if (r.stride < r.window && prefix >= 0)  // all are scored
+    r.num_bytes = static_cast<int64_t>(whole ? text.size() : tokenizer.decode(tokens).size());
+  check_windows_fit(options, r, 1, false);
+  work.windows = stride_windows(tokens, r.window, r.stride, prefix);
+}
+
+// The windows of one document, with their masks where the file says what is scored.
+void take_document(const TokenData& file, int64_t begin, int64_t end, int32_t prefix, EvalWindows& work) {
+  std::vector<int32_t> tokens(static_cast<size_t>(end - begin));
+  file.read(begin, tokens);
+  const bool starts_itself = prefix >= 0 && !tokens.empty() && tokens[0] == prefix;
+  const auto windows = stride_windows(tokens, work.report.window, work.report.stride, starts_itself ? -1 : prefix);
+  int64_t offset = starts_itself || prefix < 0 ? 0 : -1;  // of the window's first token in the document
+  for (const Window& w : windows) {
+    if (file.has_loss()) {
+      std::vector<uint8_t> mask;
+      for (int64_t i = 0; i < static_cast<int64_t>(w.tokens.size()); ++i)
+        mask.push_back(offset + i >= 0 && file.loss(begin + offset + i));
+      for (int64_t i = w.first_scored; i < static_cast<int64_t>(w.tokens.size()); ++i)
+        work.report.num_scored += mask[static_cast<size_t>(i)] != 0;
+      work.masks.push_back(std::move(mask));
+    }
+    offset += work.report.stride;
   }
-  // Documents by themselves, as training sees them.
+  work.windows.insert(work.windows.end(), windows.begin(), windows.end());
+  work.report.num_tokens += end - begin;
+}
+
+// Documents by themselves, as training sees them.
+void take_documents(const Options& options, const Tokenizer& tokenizer, const std::string& data, int32_t prefix,
+                    EvalWindows& work) {
+  PerplexityReport& r = work.report;
   std::random_device device;
   const auto cache = std::filesystem::temp_directory_path() / fmt::format("tern-eval-{:08x}", device());
   const struct Sweep {  // what is mapped stays readable
@@ -95,12 +114,10 @@ EvalWindows stride_work(const Options& options, const ModelDescription& model, c
   PackLine line;
   const TokenData file = load_or_pack(data, tokenizer, cache, line.options());
   line.finish();
-  work.report.num_tokens = file.num_tokens();
-  if (options.has("max-tokens"))
-    work.report.num_tokens = std::min(work.report.num_tokens, options.integer("max-tokens"));
-  check_windows_fit(options, work.report, file.num_documents(), file.has_loss());
-  work.report.num_tokens = 0;
-  int64_t masked = 0;
+  r.num_tokens = file.num_tokens();
+  if (options.has("max-tokens")) r.num_tokens = std::min(r.num_tokens, options.integer("max-tokens"));
+  check_windows_fit(options, r, file.num_documents(), file.has_loss());
+  r.num_tokens = 0;
   for (int64_t d = 0; d < file.num_documents(); ++d) {
     const int64_t begin = file.documents()[static_cast<size_t>(d)], end = file.documents()[static_cast<size_t>(d) + 1];
     if (options.has("max-tokens") && end > options.integer("max-tokens")) {
@@ -108,28 +125,25 @@ EvalWindows stride_work(const Options& options, const ModelDescription& model, c
                options.integer("max-tokens"), d + 1, file.num_documents());
       break;
     }
-    std::vector<int32_t> tokens(static_cast<size_t>(end - begin));
-    file.read(begin, tokens);
-    const bool starts_itself = prefix >= 0 && !tokens.empty() && tokens[0] == prefix;
-    const auto windows = stride_windows(tokens, work.report.window, work.report.stride, starts_itself ? -1 : prefix);
-    int64_t offset = starts_itself || prefix < 0 ? 0 : -1;  // of the window's first token in the document
-    for (const Window& w : windows) {
-      if (file.has_loss()) {
-        std::vector<uint8_t> mask;
-        for (int64_t i = 0; i < static_cast<int64_t>(w.tokens.size()); ++i)
-          mask.push_back(offset + i >= 0 && file.loss(begin + offset + i));
-        for (int64_t i = w.first_scored; i < static_cast<int64_t>(w.tokens.size()); ++i)
-          masked += mask[static_cast<size_t>(i)] != 0;
-        work.masks.push_back(std::move(mask));
-      }
-      offset += work.report.stride;
-    }
-    work.windows.insert(work.windows.end(), windows.begin(), windows.end());
-    work.report.num_tokens += end - begin;
+    take_document(file, begin, end, prefix, work);
   }
-  work.report.num_scored = masked;
-  if (all_scored && !file.has_loss() && work.report.num_tokens == file.num_tokens())
-    work.report.num_bytes = file.info().text_bytes;
+  const bool all_scored = r.stride < r.window && prefix >= 0;
+  if (all_scored && !file.has_loss() && r.num_tokens == file.num_tokens()) r.num_bytes = file.info().text_bytes;
+}
+
+EvalWindows stride_work(const Options& options, const ModelDescription& model, const std::string& data) {
+  EvalWindows work;
+  PerplexityReport& r = work.report;
+  r.window = choose_window(options, model, 1024);
+  r.stride = options.has("stride") ? options.integer("stride") : std::max<int64_t>(1, r.window - 1);
+  if (r.stride > r.window)
+    throw Error(ErrorKind::usage, "--stride {} is above --window {}: tokens between the windows would be left out",
+                r.stride, r.window);
+  const int32_t prefix = text_prefix(options, *model.tokenizer, r.bos_rule);
+  if (has_documents(data))
+    take_documents(options, *model.tokenizer, data, prefix, work);
+  else
+    take_text(options, *model.tokenizer, data, prefix, work);
   return work;
 }
 

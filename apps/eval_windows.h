@@ -10,6 +10,7 @@
 namespace tern {
 
 class Options;
+class Tokenizer;
 struct ModelDescription;
 
 struct EvalWindows {
@@ -24,8 +25,8 @@ EvalWindows eval_windows(const Options&, const ModelDescription&);
 /// What stands before the first token by --bos, -1 for nothing; `rule` says it in words.
 /// Before a question: BOS if the tokenizer adds one (auto), always, never.
 int32_t bos_in_front(const Options&, const Tokenizer&, std::string& rule);
-/// Before a text, so that its first token is scored too: under auto BOS whether the tokenizer adds it or not; of a
-/// tokenizer without one EOS, which parts documents in training.
+/// Before a text, so that its first token is scored too: under auto BOS, whether the tokenizer adds it or not, or, if there
+/// is no BOS, EOS, which separates documents in training.
 int32_t text_prefix(const Options&, const Tokenizer&, std::string& rule);
 
 }  // namespace tern

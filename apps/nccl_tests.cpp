@@ -104,79 +104,101 @@ Sent sent(const NcclTest& t, int64_t bytes) {
   return {times * (n - 1), times * b * (1 - 1 / n)};
 }
 
+// The lines of an output, one after the other.
+struct NcclReader {
+  const std::string& path;
+  NcclTest test = {};
+  std::optional<Columns> columns = {};
+  std::map<std::string, int64_t, std::less<>> hosts = {};  // and their ranks
+  bool reduces = false;
+  int line_number = 0;
+
+  void take(std::string_view line);
+  void take_name(std::string_view line);
+  void take_comment(std::string_view line);
+  void take_row(std::string_view line);
+};
+
+void NcclReader::take(std::string_view line) {
+  ++line_number;
+  if (line.empty()) return;
+  take_name(line);
+  if (line.front() == '#') return take_comment(line.substr(1));
+  if (columns) take_row(line);  // else it is what a launcher printed before the table
+}
+
+void NcclReader::take_name(std::string_view line) {
+  std::string name = collective_in(line);
+  if (name.empty()) return;
+  if (test.named && name != test.collective)
+    throw Error(ErrorKind::bad_file, "{}:{}: {} after {}; give each collective's output as a file of its own", path,
+                line_number, name, test.collective);
+  test.collective = std::move(name), test.named = true;
+}
+
+void NcclReader::take_comment(std::string_view line) {
+  const std::vector<std::string_view> words = words_of(line);
+  if (const auto header = columns_of(words)) columns = header;
+  if (words.size() > 2 && words[0] == "Rank" && number(words[1])) {
+    if (++test.ranks > 1 << 20) throw Error(ErrorKind::bad_file, "{}: more than a million ranks", path);
+    const auto on = std::find(words.begin(), words.end(), "on");
+    if (on != words.end() && on + 1 != words.end()) ++hosts[std::string(on[1])];
+  }
+  if (line.find("Out of bounds values") != std::string_view::npos && line.find("FAILED") != std::string_view::npos)
+    throw Error(ErrorKind::bad_file, "{}:{}: the test says that values were wrong: {}; mend the machine first", path,
+                line_number, make_printable(trim(line)));
+}
+
+void NcclReader::take_row(std::string_view line) {
+  const std::vector<std::string_view> words = words_of(line);
+  const std::optional<double> bytes = words.empty() ? std::nullopt : number(words[0]);
+  if (!bytes) return;  // a line between
+  const auto field = [&](size_t i) { return i < words.size() ? number(words[i]) : std::nullopt; };
+  const auto us = field(columns->time), algbw = field(columns->time + 1), busbw = field(columns->time + 2);
+  if (words.size() != columns->words || !us || !algbw || !busbw || *bytes > 1e15 || *bytes != std::floor(*bytes) ||
+      *us > 1e12 || (*us != 0 && *us < 1e-3))
+    throw Error(ErrorKind::bad_file, "{}:{}: '{}' is no row of size, time and bandwidths", path, line_number,
+                make_printable(line.substr(0, 80)));
+  if (columns->redop > 0 && words[columns->redop] != "none") reduces = true;
+  if (*bytes == 0 || *us == 0) return;
+  if (test.rows.size() == kMostRows) throw Error(ErrorKind::bad_file, "{}: more than {} rows", path, kMostRows);
+  test.rows.push_back({static_cast<int64_t>(*bytes), *us, *algbw, *busbw});
+}
+
 }  // namespace
 
 NcclTest parse_nccl_tests(std::string_view text, const std::string& path) {
   if (text.size() > kMostBytes)
     throw Error(ErrorKind::bad_file, "{}: {} bytes are no output of nccl-tests; at most 16 MiB", path, text.size());
-  NcclTest t;
-  std::optional<Columns> columns;
-  std::map<std::string, int64_t, std::less<>> hosts;  // and their ranks
-  bool reduces = false;
-  int line_number = 0;
+  NcclReader reader{path};
   for (std::string_view rest = text; !rest.empty();) {
     const size_t end = std::min(rest.find('\n'), rest.size());
-    std::string_view line = trim(rest.substr(0, end));
+    reader.take(trim(rest.substr(0, end)));
     rest.remove_prefix(std::min(end + 1, rest.size()));
-    ++line_number;
-    if (line.empty()) continue;
-    if (std::string name = collective_in(line); !name.empty()) {
-      if (t.named && name != t.collective)
-        throw Error(ErrorKind::bad_file, "{}:{}: {} after {}; give each collective's output as a file of its own", path,
-                    line_number, name, t.collective);
-      t.collective = std::move(name), t.named = true;
-    }
-    if (line.front() == '#') {
-      line.remove_prefix(1);
-      const std::vector<std::string_view> words = words_of(line);
-      if (const auto header = columns_of(words)) columns = header;
-      if (words.size() > 2 && words[0] == "Rank" && number(words[1])) {
-        if (++t.ranks > 1 << 20) throw Error(ErrorKind::bad_file, "{}: more than a million ranks", path);
-        const auto on = std::find(words.begin(), words.end(), "on");
-        if (on != words.end() && on + 1 != words.end()) ++hosts[std::string(on[1])];
-      }
-      if (line.find("Out of bounds values") != std::string_view::npos && line.find("FAILED") != std::string_view::npos)
-        throw Error(ErrorKind::bad_file, "{}:{}: the test says that values were wrong: {}; mend the machine first",
-                    path, line_number, make_printable(trim(line)));
-      continue;
-    }
-    if (!columns) continue;  // what a launcher printed before the table
-    const std::vector<std::string_view> words = words_of(line);
-    const std::optional<double> bytes = words.empty() ? std::nullopt : number(words[0]);
-    if (!bytes) continue;  // a line between
-    const auto field = [&](size_t i) { return i < words.size() ? number(words[i]) : std::nullopt; };
-    const auto us = field(columns->time), algbw = field(columns->time + 1), busbw = field(columns->time + 2);
-    if (words.size() != columns->words || !us || !algbw || !busbw || *bytes > 1e15 || *bytes != std::floor(*bytes) ||
-        *us > 1e12 || (*us != 0 && *us < 1e-3))
-      throw Error(ErrorKind::bad_file, "{}:{}: '{}' is no row of size, time and bandwidths", path, line_number,
-                  make_printable(line.substr(0, 80)));
-    if (columns->redop > 0 && words[columns->redop] != "none") reduces = true;
-    if (*bytes == 0 || *us == 0) continue;
-    if (t.rows.size() == kMostRows) throw Error(ErrorKind::bad_file, "{}: more than {} rows", path, kMostRows);
-    t.rows.push_back({static_cast<int64_t>(*bytes), *us, *algbw, *busbw});
   }
-  if (!columns)
+  if (!reader.columns)
     throw Error(ErrorKind::bad_file,
                 "{}: no table of nccl-tests ('# size count type … time algbw busbw'); give what "
                 "all_reduce_perf, all_gather_perf and the like print",
                 path);
+  NcclTest& t = reader.test;
   std::stable_sort(t.rows.begin(), t.rows.end(), [](const NcclRow& a, const NcclRow& b) { return a.bytes < b.bytes; });
   if (t.rows.size() < 3 || t.rows.front().bytes == t.rows.back().bytes)
     throw Error(ErrorKind::bad_file,
                 "{}: {} rows with a time; at least three, of several sizes, tell latency from "
                 "bandwidth (such as -b 8 -e 1G -f 2)",
                 path, t.rows.size());
-  t.hosts = static_cast<int64_t>(hosts.size());
-  for (const auto& [host, ranks] : hosts)
+  t.hosts = static_cast<int64_t>(reader.hosts.size());
+  for (const auto& [host, ranks] : reader.hosts)
     if (ranks * t.hosts != t.ranks)
       throw Error(
           ErrorKind::bad_file,
           "{}: {} of {} ranks are on '{}', one of {} hosts; a cluster file has as many devices on each: run the "
           "test with equal nodes",
           path, ranks, t.ranks, make_printable(host), t.hosts);
-  work_out(t, reduces, path);
+  work_out(t, reader.reduces, path);
   if (t.ranks < 2) throw Error(ErrorKind::bad_file, "{}: {} rank sends nothing over a link", path, t.ranks);
-  return t;
+  return std::move(t);
 }
 
 LinkFit fit_links(const NcclTest& t) {

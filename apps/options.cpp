@@ -20,6 +20,7 @@ using enum OptionType;
 
 constexpr double kMaxCount = 2147483647;  // sizes that are multiplied with each other stay below 2^31
 
+// Longer than a screen: a table, a verb a row.
 std::vector<VerbSpec> make_verbs() {
   const PositionalSpec model = {
       "MODEL", "a Hugging Face model directory, a GGUF file, or a name in the local Hugging Face cache"};
@@ -310,6 +311,7 @@ std::vector<std::string_view> schedules_without_chunks() {
 
 // One row, one line.
 // clang-format off
+// Longer than a screen: a table.
 std::vector<OptionSpec> make_options() {
   std::vector<OptionSpec> all = {
       // What goes in and out.
@@ -338,7 +340,7 @@ std::vector<OptionSpec> make_options() {
       {.name = "from-scratch", .verbs = "train", .type = flag, .help = "start from random weights: MODEL is a bare config.json or a directory without weights"},
 
       // adapt: what is trained.
-      {.name = "method", .verbs = "adapt", .type = choice, .fallback = "lora", .help = "lora: scale alpha/rank; rslora: alpha/√rank; with --stream seqlora: one adapter learns on; inflora: each task learns where old inputs do not feel it; olora, ewc, replay, multitask: docs/continual.md", .choices = {"lora", "rslora", "seqlora", "inflora", "olora", "ewc", "replay", "multitask"}},
+      {.name = "method", .verbs = "adapt", .type = choice, .fallback = "lora", .help = "lora: scale alpha/rank; rslora: alpha/√rank; qalora: lora whose A reads means of 64 inputs, so that adapt merge --offsets loses nothing; with --stream seqlora: one adapter learns on; inflora: each task learns where old inputs do not feel it; olora, ewc, replay, multitask: docs/continual.md", .choices = {"lora", "rslora", "qalora", "seqlora", "inflora", "olora", "ewc", "replay", "multitask"}},
       {.name = "stream", .verbs = "adapt", .type = path, .unit = "TASKS.toml", .help = "learn these tasks one after another; all are judged after each"},
       {.name = "inflora-mode", .verbs = "adapt", .type = choice, .fallback = "code", .help = "what is remembered of inputs, as InfLoRA's authors' code has it or as their paper", .choices = {"code", "paper"}},
       {.name = "energy", .verbs = "adapt", .type = real, .fallback = "0.95", .unit = "SHARE", .help = "--method inflora: share of the first task's inputs that is protected; rises to 1 over the stream", .min = 0, .max = 1},
@@ -346,8 +348,10 @@ std::vector<OptionSpec> make_options() {
       {.name = "penalty", .verbs = "adapt", .type = real, .unit = "WEIGHT", .help = "--method olora, ewc: weight of what is added to the loss; not given: 0.5, 1000", .min = 0, .max = 1e12},
       {.name = "replay-share", .verbs = "adapt", .type = real, .fallback = "0.01", .unit = "SHARE", .help = "--method replay: share of each task's data that is kept and learned again", .min = 0, .max = 1},
       {.name = "references", .verbs = "adapt", .type = flag, .help = "--stream: also learn each task alone, and all together"},
+      {.name = "offsets", .verbs = "adapt-merge", .type = flag, .help = "a base in codes (u4, u3, u2, q4_1, q5_1) stays as it is but for the offsets of its groups, which take a pooled adapter (--method qalora) whole"},
       {.name = "rank", .verbs = "adapt", .type = integer, .fallback = "8", .unit = "R", .help = "rank of each adapter", .min = 1, .max = 65536},
       {.name = "alpha", .verbs = "adapt", .type = real, .unit = "A", .help = "an adapter counts alpha/rank times; not given: twice the rank (inflora: the rank)", .min = 0, .max = 1e6},
+      {.name = "lora-plus-ratio", .verbs = "adapt", .type = real, .fallback = "1", .unit = "RATIO", .help = "B learns at RATIO times the rate of A (LoRA+, whose authors suggest 16)", .min = 0, .max = 1e6},
       {.name = "target", .verbs = "adapt", .type = list, .unit = "MODULES", .help = "names of matrices as the model's files have them, such as q_proj,v_proj; not given: all of the layers"},
       {.name = "init", .verbs = "adapt", .type = choice, .fallback = "true", .help = "how A begins (B begins with zeros): true: uniform within 1/√in; gaussian: normal, 1/rank", .choices = {"true", "gaussian"}},
 
@@ -381,6 +385,7 @@ std::vector<OptionSpec> make_options() {
       {.name = "seed", .verbs = "generate chat", .type = integer, .fallback = "1", .unit = "N", .help = "of the random draws", .min = 0},
       {.name = "ranks", .verbs = "train", .type = integer, .fallback = "1", .unit = "N", .help = "train on so many ranks, threads of this process: each has a copy of the model and an equal share of every step's micro-batches; --threads is of each; with --plan as many as it has devices", .min = 1, .max = 1024},
       {.name = "sum-groups", .verbs = "train", .type = integer, .unit = "N", .help = "sum gradients in so many groups of micro-batches, then the groups in a tree: ranks of which each has 1, 2, 4, … groups give the same bits; not given: --ranks", .min = 1, .max = 1 << 20},
+      {.name = "tensor-parallel", .verbs = "train", .type = integer, .fallback = "1", .unit = "N", .help = "ranks that share out each matrix, attention heads and the vocabulary, and the rows between layers; N divides --ranks, the rest are replicas", .min = 1, .max = 1024},
       {.name = "zero", .verbs = "train", .type = text, .fallback = "0", .unit = "N", .help = "ZeRO: what --ranks share out instead of keeping a copy each: 0 nothing, 1 the optimizer's state, 2 gradients too, summed over ranks with each micro-batch, 3 weights too, which come together for each pass through a layer; one rank has all of it"},
       {.name = "aggregator", .verbs = "train", .type = choice, .unit = "RULE", .help = "how the ranks' gradients become one where some ranks may send anything; not given: they are summed", .choices = {std::begin(kAggregatorNames), std::end(kAggregatorNames)}},
       {.name = "byzantine", .verbs = "train", .type = integer, .fallback = "0", .unit = "F", .help = "of --aggregator: ranks that may send anything", .min = 0, .max = 1024},
@@ -416,6 +421,9 @@ std::vector<OptionSpec> make_options() {
       {.name = "adapter", .verbs = "serve", .type = list, .unit = "NAME=DIR", .help = "a PEFT directory (LoRA) beside the model: requests for the model NAME get its answers, in one batch with all others; may be given several times"},
       {.name = "prompt", .verbs = "generate", .type = text, .unit = "TEXT", .help = "the text to continue"},
       {.name = "prompt-file", .verbs = "generate", .type = path, .unit = "FILE", .help = "read the text from a file; -: standard input"},
+      {.name = "prompts", .verbs = "generate", .type = path, .unit = "FILE.jsonl", .help = "continue each of many texts, several at a time: one JSON text a line, or {\"prompt\": …, \"id\": …, \"max_tokens\": …}; answers are JSON lines in the same order, the same whatever --batch is; -: standard input"},
+      {.name = "batch", .verbs = "generate", .type = integer, .unit = "PROMPTS", .help = "of --prompts: most at a time; changes speed and memory, not the result; not given: up to 64 that fit, and where weights stream up to 256, for the fewest bytes read a token", .min = 1, .max = 65536},
+      {.name = "output", .verbs = "generate", .type = path, .unit = "FILE", .help = "of --prompts: write each answer here as it comes; the same command goes on from it; not given: standard output"},
       {.name = "max-tokens", .verbs = "generate", .type = integer, .fallback = "128", .unit = "TOKENS", .help = "most tokens to write", .min = 1, .max = kMaxCount},
       {.name = "max-tokens", .verbs = "eval", .type = integer, .unit = "TOKENS", .help = "measure only so many tokens from the start; of --task: most tokens to write for an answer, not given: 256", .min = 1, .max = 1e12},
       {.name = "temperature", .verbs = "generate chat", .type = real, .unit = "X", .help = "0: always the likeliest token; not given: generation_config.json, else 0", .min = 0, .max = 1e4},

@@ -10,6 +10,7 @@
 #include "apps/common.h"
 #include "apps/inference_weights.h"
 #include "apps/line_reader.h"
+#include "apps/model_engine.h"
 #include "apps/sampling_settings.h"
 #include "apps/signals.h"
 #include "apps/speculation_options.h"
@@ -312,19 +313,16 @@ int run_chat(const Options& options) {
   const WeightsChoice choice = choose_weights(options, model, needs, budget);
   Arena arena;
   const InferenceWeights loaded(options, model, choice, context, arena);
-  const bool turned = model.spec.rope.kind != RopeKind::none;
-  const RopeTable rope = turned ? rope_table(model.spec, context, context) : RopeTable{};
-  KvPool pool(kv_shape(model.spec, model.dtype, needs), kv_pages(needs), arena);
-  Engine engine(pool, model_executor(model.spec, loaded.weights(), turned ? &rope : nullptr, arena), &*model.tokenizer,
-                {.scheduler = {.token_budget = kChunk, .chunk = kChunk, .max_running = 1},
-                 .context = context,
-                 .speculation = speculation.settings()},
-                real_clock());
+  ModelEngine writer(model, loaded.weights(), needs,
+                     {.scheduler = {.token_budget = kChunk, .chunk = kChunk, .max_running = 1},
+                      .context = context,
+                      .speculation = speculation.settings()},
+                     arena);
   log_info("{} in {}, weights {}, context {}{}; /help lists the commands", model.dir.path,
            format_seconds(seconds_between(start_ns, real_clock().now_ns())), loaded.name(), format_with_commas(context),
            context < model_context(model) ? fmt::format(" (of {}; --context)", format_with_commas(model_context(model)))
                                           : "");
-  return Chat(options, model, prompt, settings, engine, context).run();
+  return Chat(options, model, prompt, settings, writer.engine, context).run();
 }
 
 }  // namespace tern

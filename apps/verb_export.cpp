@@ -32,6 +32,12 @@
 namespace tern {
 namespace {
 
+// What is asked for.
+struct ExportOrder {
+  std::string out, type;  // type: --dtype, or what stands for it
+  bool gguf = false;      // else a directory
+};
+
 struct Written {
   int64_t bytes = 0, as_f16 = 0;
 };
@@ -120,14 +126,7 @@ std::string difference_words(const WeightsDifference& d, const std::string& type
                      d.largest_value);
 }
 
-}  // namespace
-
-int run_export(const Options& options) {
-  apply_threads(options);
-  if (!options.has("output"))
-    throw Error(ErrorKind::usage, "--output is not given; name the directory (--format hf) or the .gguf file to write");
-  const bool gguf = options.text("format") == "gguf";
-  const std::string out = options.text("output");
+ModelDescription model_to_export(const Options& options) {
   ModelDescription model = describe_model(options.positional("MODEL"), std::nullopt);
   if (model.config.coded) model.dtype = DType::f32;  // decoded numbers are
   if (!model.spec.predicts)
@@ -137,61 +136,86 @@ int run_export(const Options& options) {
         "directory can be used as it is",
         model.dir.path, model.spec.family);
   tell_notes(model);
-  const std::string type = target_type(options, model, gguf);
-  const ChatTemplates templates = read_chat_templates(model.dir.path);
-  gguf ? check_gguf_output(out) : check_hf_output(out);
-  std::optional<GgufMetadata> metadata;
-  if (gguf) metadata = gguf_metadata(model, templates);
-  if (model.config.predicting_layers > 0) {
-    const WeightsCheck check = check_weights(model.spec, model.dir.weights);
-    log_info("layers that predict further tokens are left out ({}), and the export says that it has none",
-             counted(check.num_passed_over, "tensor"));
-    model.config.predicting_layers = 0;
-  }
-  tell_losses(model, gguf);
+  return model;
+}
 
-  // The weights twice: as read, and as read back.
+void leave_out_predicting_layers(ModelDescription& model) {
+  if (model.config.predicting_layers == 0) return;
+  const WeightsCheck check = check_weights(model.spec, model.dir.weights);
+  log_info("layers that predict further tokens are left out ({}), and the export says that it has none",
+           counted(check.num_passed_over, "tensor"));
+  model.config.predicting_layers = 0;
+}
+
+// The weights twice: as read, and as read back.
+void require_room(const Options& options, const ModelDescription& model) {
   const MemoryBudget budget = memory_budget(options);
   const int64_t needed = 2 * num_parameters(model.spec) * size_of(model.dtype);
   if (const std::string more = memory_remedy(budget, needed); needed > budget.bytes)
     throw Error(ErrorKind::does_not_fit, "export: the weights and what is read back need {}, there are {} ({}); use {}",
                 format_bytes(needed), format_bytes(budget.bytes), budget.source,
                 more.empty() ? "a machine with more memory" : more + " or more");
+}
+
+// What lies at `made` against what it was made from. Errors: usage: a type that cannot hold the weights.
+WeightsDifference compare_with_written(const ModelDescription& model, const ModelWeights& weights,
+                                       const Written& written, const ExportOrder& order, const std::string& made,
+                                       Arena& arena) {
+  const ModelDescription back = describe_model(made, model.dtype);
+  const ModelWeights again = load_weights(back.spec, made, model.dtype, arena);
+  const WeightsDifference difference = compare_weights(model.spec, weights, again);
+  const bool lossless = holds_everything(order.type, model.dtype) && written.as_f16 == 0;
+  if (back.spec.units != model.spec.units || (lossless && difference.num_different > 0))
+    throw Bug("export: {} does not read back as the model it was made from", order.out);
+  if (std::isinf(difference.largest))
+    throw Error(ErrorKind::usage, "--dtype {}: the weights reach {:.3g}, which it cannot hold; use bf16 or f32",
+                order.type, difference.largest_value);
+  const bool same_tokenizer =
+      !model.tokenizer || (back.tokenizer && back.tokenizer->vocab_size() >= model.tokenizer->vocab_size());
+  if (!same_tokenizer) log_info("{}: the tokenizer cannot be read back", order.out);
+  return difference;
+}
+
+}  // namespace
+
+int run_export(const Options& options) {
+  apply_threads(options);
+  if (!options.has("output"))
+    throw Error(ErrorKind::usage, "--output is not given; name the directory (--format hf) or the .gguf file to write");
+  ExportOrder order{.out = options.text("output"), .gguf = options.text("format") == "gguf"};
+  ModelDescription model = model_to_export(options);
+  order.type = target_type(options, model, order.gguf);
+  const ChatTemplates templates = read_chat_templates(model.dir.path);
+  order.gguf ? check_gguf_output(order.out) : check_hf_output(order.out);
+  std::optional<GgufMetadata> metadata;
+  if (order.gguf) metadata = gguf_metadata(model, templates);
+  leave_out_predicting_layers(model);
+  tell_losses(model, order.gguf);
+  require_room(options, model);
+
   const int64_t start_ns = real_clock().now_ns();
   Arena arena;
   const ModelWeights weights = load_weights(model.spec, model.dir.path, model.dtype, arena);
   log_info("read {} parameters from {}", format_with_commas(num_parameters(model.spec) + num_fixed_numbers(model.spec)),
            model.dir.path);
-  check_range(model, weights, type);
+  check_range(model, weights, order.type);
   // It comes to its place when it has been read back.
-  OutputDirectory output(real_io(), out);
-  const std::string made = gguf ? join_path(output.temporary(), file_name(out)) : output.temporary();
-  const Written written = gguf ? write_gguf_file(model, std::move(*metadata), weights, type, made)
-                               : write_hf(options, model, templates, weights, type, made);
+  OutputDirectory output(real_io(), order.out);
+  const std::string made = order.gguf ? join_path(output.temporary(), file_name(order.out)) : output.temporary();
+  const Written written = order.gguf ? write_gguf_file(model, std::move(*metadata), weights, order.type, made)
+                                     : write_hf(options, model, templates, weights, order.type, made);
   log_info("wrote {}; reading it back", format_bytes(written.bytes));
-
-  const ModelDescription back = describe_model(made, model.dtype);
-  const ModelWeights again = load_weights(back.spec, made, model.dtype, arena);
-  const WeightsDifference difference = compare_weights(model.spec, weights, again);
-  const bool lossless = holds_everything(type, model.dtype) && written.as_f16 == 0;
-  if (back.spec.units != model.spec.units || (lossless && difference.num_different > 0))
-    throw Bug("export: {} does not read back as the model it was made from", out);
-  if (std::isinf(difference.largest))
-    throw Error(ErrorKind::usage, "--dtype {}: the weights reach {:.3g}, which it cannot hold; use bf16 or f32", type,
-                difference.largest_value);
-  const bool same_tokenizer =
-      !model.tokenizer || (back.tokenizer && back.tokenizer->vocab_size() >= model.tokenizer->vocab_size());
-  if (!same_tokenizer) log_info("{}: the tokenizer cannot be read back", out);
-  gguf ? output.publish_file(file_name(out)) : output.publish();
+  const WeightsDifference difference = compare_with_written(model, weights, written, order, made, arena);
+  order.gguf ? output.publish_file(file_name(order.out)) : output.publish();
   if (written.as_f16 > 0)
     log_info("{} written as f16: their rows are no multiple of Q8_0's block of 32",
              written.as_f16 == 1 ? "1 matrix" : fmt::format("{} matrices", written.as_f16));
   const double seconds = seconds_between(start_ns, real_clock().now_ns());
   if (options.flag("json")) {
     print_json({{"model", options.positional("MODEL")},
-                {"output", out},
+                {"output", order.out},
                 {"format", options.text("format")},
-                {"dtype", type},
+                {"dtype", order.type},
                 {"bytes", written.bytes},
                 {"parameters", difference.num_elements},
                 {"different", difference.num_different},
@@ -200,8 +224,8 @@ int run_export(const Options& options) {
                 {"chat_templates", templates.by_name.size()},
                 {"seconds", seconds}});
   } else {
-    print_out(fmt::format("{}  {} of {}; read back: {}\n", out, format_bytes(written.bytes), type,
-                          difference_words(difference, type)));
+    print_out(fmt::format("{}  {} of {}; read back: {}\n", order.out, format_bytes(written.bytes), order.type,
+                          difference_words(difference, order.type)));
   }
   return 0;
 }

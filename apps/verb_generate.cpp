@@ -5,8 +5,9 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/common.h"
+#include "apps/continuation.h"
 #include "apps/inference_weights.h"
-#include "apps/sampling_settings.h"
+#include "apps/model_engine.h"
 #include "apps/signals.h"
 #include "apps/speculation_options.h"
 #include "apps/verbs.h"
@@ -16,8 +17,6 @@
 #include "base/options.h"
 #include "base/system.h"
 #include "base/units.h"
-#include "infer/constrain/constraint.h"
-#include "infer/constrain/json_schema.h"
 #include "infer/load.h"
 #include "infer/run.h"
 #include "kernels/dispatch.h"
@@ -25,51 +24,26 @@
 namespace tern {
 namespace {
 
-std::string read_prompt(const Options& options) {
-  if (options.given("prompt") && options.given("prompt-file"))
-    throw Error(ErrorKind::usage, "--prompt and --prompt-file are both given; give one of them");
-  if (!options.given("prompt") && !options.given("prompt-file"))
-    throw Error(ErrorKind::usage,
-                "there is no prompt; give --prompt TEXT, --prompt-file FILE, or --prompt-file - for standard input "
-                "(--prompt '' starts from nothing)");
-  return options.has("prompt-file") ? read_text(options.text("prompt-file")) : options.text("prompt");
-}
+// What the engine may take, and the weights that leave it that.
+struct Room {
+  EngineLimits limits;
+  InferenceNeeds needs;
+  WeightsChoice weights;
+};
 
-std::vector<int32_t> prompt_tokens(const ModelDescription& model, const std::string& prompt) {
-  std::vector<int32_t> tokens = model.tokenizer->encode(prompt);
-  if (tokens.empty()) {  // nothing to start from: BOS, or what parts documents
-    if (const auto start = model.tokenizer->bos() ? model.tokenizer->bos() : model.tokenizer->eos())
-      tokens.push_back(*start);
-  }
-  for (const int32_t id : tokens)
-    if (id >= model.spec.vocab)
-      throw Error(ErrorKind::usage,
-                  "the prompt has token {} ('{}'), the model knows {} ids; this tokenizer belongs to another model", id,
-                  model.tokenizer->piece(id), model.spec.vocab);
-  return tokens;
-}
-
-// What --json-schema or --grammar asks of the text.
-std::shared_ptr<Constraint> constraint_of(const Options& options, const ModelDescription& model) {
-  if (options.has("json-schema") && options.has("grammar"))
-    throw Error(ErrorKind::usage, "--json-schema and --grammar are both given; give one of them");
-  if (!options.has("json-schema") && !options.has("grammar")) return nullptr;
-  const std::string file = options.text(options.has("grammar") ? "grammar" : "json-schema");
-  const std::string gbnf =
-      options.has("grammar") ? read_text(file) : gbnf_of_schema(parse_json(read_text(file), file), file);
-  return std::make_shared<Constraint>(
-      std::make_shared<const TokenTexts>(token_texts(*model.tokenizer, model.spec.vocab)), parse_gbnf(gbnf, file));
-}
-
-// The longest sequence: --context, else prompt and --max-tokens, within what the model allows.
-int64_t choose_context(const Options& options, const ModelDescription& model, int64_t wanted) {
-  const int64_t most = model_context(model);
-  if (!options.has("context")) return std::min(wanted, most);
-  const int64_t context = options.integer("context");
-  if (context > most)
-    throw Error(ErrorKind::usage, "--context is {}, the model was made for {} (max_position_embeddings in {})", context,
-                most, model.dir.config);
-  return context;
+Room find_room(const Options& options, const ModelDescription& model, const Continuation& c,
+               const InferenceNeeds& needs, const SpeculationChoice& speculation, const MemoryBudget& budget) {
+  const int64_t prompt = c.prompt_tokens(), samples = c.request.num_samples;
+  Room room{.limits = {.context = needs.context, .speculation = speculation.settings()}, .needs = needs, .weights = {}};
+  SchedulerLimits& s = room.limits.scheduler;
+  s.max_running = samples;
+  const int64_t chunk = std::clamp<int64_t>(prompt, 1, options.integer("chunk"));  // memory for no more
+  s.chunk = choose_chunk(options, model, needs, budget, prompt, c.request.max_tokens, chunk);
+  s.token_budget = s.chunk + samples;
+  room.needs.iteration_tokens = iteration_tokens(prompt, s.chunk, samples);
+  speculation.add_to(room.needs, samples);
+  room.weights = choose_weights(options, model, room.needs, budget);
+  return room;
 }
 
 Json sample_json(const Sample& sample) {
@@ -102,168 +76,148 @@ std::string describe_end(const Sample& sample, int64_t context) {
 
 double rate(int64_t tokens, double seconds) { return seconds > 0 ? static_cast<double>(tokens) / seconds : 0; }
 
+Json settings_json(const Options& options, const Continuation& c) {
+  const auto origin = [&](const char* name) {
+    return options.given(name) ? options.value(name).where : std::string("default");
+  };
+  Json json = Json::object();
+  for (const SettingOrigin& o : c.settings.origins) json[o.name] = {{"value", o.value}, {"origin", o.origin}};
+  json["max_tokens"] = {{"value", c.request.max_tokens},
+                        {"origin", c.length_of_file ? "generation_config.json" : origin("max-tokens")}};
+  json["seed"] = {{"value", c.request.sampling.seed}, {"origin", origin("seed")}};
+  return json;
+}
+
+Json timings_json(const RunTimings& t, double load_s) {
+  Json json = {{"load_s", load_s},
+               {"first_token_s", t.first_token_s},
+               {"prefill_s", t.prefill_s},
+               {"decode_s", t.decode_s},
+               {"prefill_tokens", t.prompt_tokens},
+               {"generated_tokens", t.generated_tokens},
+               {"prefill_tokens_per_s", rate(t.prompt_tokens, t.prefill_s)},
+               {"decode_tokens_per_s", rate(t.decode_tokens, t.decode_s)}};
+  if (!t.decode_iterations_s.empty()) {
+    std::vector<double> each = t.decode_iterations_s;
+    std::sort(each.begin(), each.end());
+    const auto at = [&](size_t percent) { return each[(each.size() - 1) * percent / 100]; };
+    json["decode_step_s"] = {{"least", at(0)}, {"median", at(50)}, {"p99", at(99)}, {"most", at(100)}};
+  }
+  return json;
+}
+
+// What there is to tell of, once it is written.
+struct Written {
+  const ModelDescription& model;
+  const Continuation& asked;
+  const Room& room;
+  const InferenceWeights& loaded;
+  const Engine& engine;
+  const Arena& arena;
+  double load_s;
+  int64_t program_bytes;
+  int threads;
+  RunTimings timings = {};
+  std::vector<Sample> samples = {};
+};
+
+Json written_json(const Options& options, const Written& w) {
+  Json out = {
+      {"model", options.positional("MODEL")}, {"prompt_tokens", w.asked.prompt_tokens()}, {"samples", Json::array()}};
+  for (const Sample& sample : w.samples) out["samples"].push_back(sample_json(sample));
+  out["text"] = w.samples[0].text;
+  out["token_ids"] = w.samples[0].token_ids;
+  out["finish_reason"] = name_of(w.samples[0].reason);
+  out["settings"] = settings_json(options, w.asked);
+  out["settings"].update({{"dtype", name_of(w.model.dtype)},
+                          {"kv_dtype", name_of(w.engine.pool().shape().type)},
+                          {"context", w.room.needs.context},
+                          {"threads", w.threads},
+                          {"instruction_set", name_of(active_isa())},
+                          {"weights", w.loaded.name()},
+                          {"arithmetic", options.text("arithmetic")}});
+  out["timings"] = timings_json(w.timings, w.load_s);
+  const InferenceFit& fit = w.room.weights.fit;
+  out["memory"] = {{"peak_bytes", w.arena.peak_total()},
+                   {"predicted_bytes", fit.tensors()},
+                   {"program_bytes", w.program_bytes + fit.sampler + fit.beside},
+                   {"peak_resident_bytes", read_process_memory().peak_resident_bytes}};
+  if (w.engine.speculation()) out["speculation"] = speculation_json(*w.engine.speculation());
+  if (w.loaded.streams()) out["streaming"] = w.loaded.json(w.timings);
+  return out;
+}
+
+// After a text that was written as it came.
+void tell_end(const Written& w) {
+  const Sample& sample = w.samples[0];
+  print_out("\n");
+  log_info("{} tokens, {}; first after {}, then {:.1f} tok/s", sample.token_ids.size(),
+           describe_end(sample, w.room.needs.context), format_seconds(w.load_s + w.timings.first_token_s),
+           rate(w.timings.decode_tokens, w.timings.decode_s));
+  if (const std::string words = speculation_words(w.engine.speculation()); !words.empty()) log_info("{}", words);
+  if (const std::string reached = w.loaded.reached(w.timings); !reached.empty()) log_info("{}", reached);
+}
+
+void print_samples(const Written& w) {
+  for (size_t i = 0; i < w.samples.size(); ++i)
+    print_out(fmt::format("--- sample {} of {} ({})\n{}\n", i + 1, w.samples.size(),
+                          describe_end(w.samples[i], w.room.needs.context), w.samples[i].text));
+}
+
 }  // namespace
 
 int run_generate(const Options& options) {
-  Clock& clock = real_clock();
-  const bool json = options.flag("json");
+  if (options.has("prompts")) return run_generate_prompts(options);
+  for (const char* name : {"batch", "output"})
+    if (options.given(name)) throw Error(ErrorKind::usage, "--{}: says something of --prompts FILE alone", name);
   const int threads = apply_threads(options);
   const std::string prompt = read_prompt(options);
   tell_invalid_utf8(prompt);
 
   // Judge before allocating.
-  const int64_t start_ns = clock.now_ns();
-  const ModelDescription model = described_model(options);
-  refuse_encoder(model, "generate");
-  tell_notes(model);
-  if (!model.tokenizer)
-    throw Error(ErrorKind::bad_file,
-                "{}: there is no tokenizer; put the model's tokenizer.json (or vocab.json and merges.txt, or "
-                "tokenizer.model) beside config.json",
-                model.dir.path);
-  const SamplingSettings settings = sampling_settings(options, model.generation);
-  if (options.integer("samples") > 1 && settings.sampling.temperature == 0)
-    throw Error(ErrorKind::usage,
-                "--samples {}: at temperature 0 they would all be the same text; give --temperature above 0 (0.8, for "
-                "example), or leave --samples out",
-                options.integer("samples"));
-
-  Request request;
-  request.prompt = prompt_tokens(model, prompt);
-  request.sampling = settings.sampling;
-  request.num_samples = options.integer("samples");
-  const bool length_of_file = !options.given("max-tokens") && model.generation.max_new_tokens.has_value();
-  request.max_tokens = length_of_file ? *model.generation.max_new_tokens : options.integer("max-tokens");
-  if (model.generation.max_length && !options.given("max-tokens") && !length_of_file)
-    log_info("{}: max_length {} (prompt and text together) is not followed; --max-tokens {} is",
-             model.dir.generation_config, *model.generation.max_length, request.max_tokens);
-  request.constraint = constraint_of(options, model);
-  if (!options.flag("ignore-eos")) request.eos = end_tokens(model);
-  request.stops = options.list("stop");
-  if (std::find(request.stops.begin(), request.stops.end(), "") != request.stops.end())
-    throw Error(ErrorKind::usage, "--stop: an empty text stands before every letter; give a text, or leave it out");
-  request.stops.insert(request.stops.end(), model.generation.stop_strings.begin(), model.generation.stop_strings.end());
-
-  const auto prompt_length = static_cast<int64_t>(request.prompt.size());
-  EngineLimits limits;
-  limits.context = choose_context(options, model, prompt_length + request.max_tokens);
-  const RopeSpec& rope_spec = model.spec.rope;
-  const bool by_length = rope_spec.kind == RopeKind::dynamic || rope_spec.kind == RopeKind::longrope;
-  if (by_length && !options.has("context") && limits.context > rope_spec.original_context)
-    log_info(
-        "beyond {} tokens this model turns positions by the length that is declared: {} here (prompt and "
-        "--max-tokens), so another --max-tokens is another text; --context fixes it",
-        rope_spec.original_context, limits.context);
-  limits.scheduler.max_running = request.num_samples;
-  if (prompt_length >= limits.context)
-    throw Error(ErrorKind::usage,
-                "the prompt has {} tokens, the context holds {}, which leaves no room to write; shorten the prompt{} "
-                "(tern never cuts a prompt)",
-                prompt_length, limits.context, limits.context < model_context(model) ? " or raise --context" : "");
-  InferenceNeeds needs{.context = limits.context,
-                       .sequences = request.num_samples,
-                       .page_tokens = options.integer("page"),
-                       .iteration_tokens = 1,
-                       .logit_rows = request.num_samples,
-                       .kv = kv_option(options, model.dtype)};
+  const int64_t start_ns = real_clock().now_ns();
+  const ModelDescription model = model_to_continue(options);
+  const Continuation asked = read_continuation(options, model, prompt);
+  const Request& request = asked.request;
+  const InferenceNeeds needs{.context = context_for(options, model, asked),
+                             .sequences = request.num_samples,
+                             .page_tokens = options.integer("page"),
+                             .iteration_tokens = 1,
+                             .logit_rows = request.num_samples,
+                             .kv = kv_option(options, model.dtype)};
   const SpeculationChoice speculation(options, request.num_samples);
-  limits.speculation = speculation.settings();
   const MemoryBudget budget = memory_budget(options);
   const int64_t program = program_bytes();
-  const int64_t chunk = std::clamp<int64_t>(prompt_length, 1, options.integer("chunk"));  // memory for no more
-  limits.scheduler.chunk = choose_chunk(options, model, needs, budget, prompt_length, request.max_tokens, chunk);
-  limits.scheduler.token_budget = limits.scheduler.chunk + request.num_samples;
-  needs.iteration_tokens = iteration_tokens(prompt_length, limits.scheduler.chunk, request.num_samples);
-  speculation.add_to(needs, request.num_samples);
-  const WeightsChoice choice = choose_weights(options, model, needs, budget);
-  const InferenceFit& fit = choice.fit;
+  const Room room = find_room(options, model, asked, needs, speculation, budget);
 
   Arena arena;
-  const InferenceWeights loaded(options, model, choice, request.max_tokens * request.num_samples, arena);
-  const ModelWeights& weights = loaded.weights();
-  const RopeTable rope =
-      model.spec.rope.kind == RopeKind::none ? RopeTable{} : rope_table(model.spec, limits.context, limits.context);
-  KvPool pool(kv_shape(model.spec, model.dtype, needs), kv_pages(needs), arena);
-  const double load_s = seconds_between(start_ns, clock.now_ns());
+  const InferenceWeights loaded(options, model, room.weights, request.max_tokens * request.num_samples, arena);
+  ModelEngine writer(model, loaded.weights(), room.needs, room.limits, arena);
+  const double load_s = seconds_between(start_ns, real_clock().now_ns());
   if (model.tokenizer->has_chat_template())
     log_info(
         "this is a chat model; the prompt is continued as plain text, its chat template is not applied ({} chat "
         "applies it)",
         program_name());
 
-  const bool stream = !json && request.num_samples == 1;
+  const bool json = options.flag("json"), stream = !json && request.num_samples == 1;
   const StopSignals signals;
-  RunTimings timings;
-  Engine engine(pool,
-                model_executor(model.spec, weights, model.spec.rope.kind == RopeKind::none ? nullptr : &rope, arena),
-                &*model.tokenizer, limits, clock);
-  const std::vector<Sample> samples = naming_bad_weights(model, [&] {
+  Written w{model, asked, room, loaded, writer.engine, arena, load_s, program, threads};
+  const auto on_text = [&](int64_t, std::string_view text) {
+    if (stream) print_out(text);
+    return true;
+  };
+  w.samples = naming_bad_weights(model, [&] {
     return run_request(
-        engine, request,
-        [&](int64_t, std::string_view text) {
-          if (stream) print_out(text);
-          return true;
-        },
-        [] { return stop_requested(); }, &timings);
+        writer.engine, request, on_text, [] { return stop_requested(); }, &w.timings);
   });
 
-  if (json) {
-    Json out = {{"model", options.positional("MODEL")}, {"prompt_tokens", prompt_length}, {"samples", Json::array()}};
-    for (const Sample& sample : samples) out["samples"].push_back(sample_json(sample));
-    out["text"] = samples[0].text;
-    out["token_ids"] = samples[0].token_ids;
-    out["finish_reason"] = name_of(samples[0].reason);
-    out["settings"] = Json::object();
-    for (const SettingOrigin& o : settings.origins)
-      out["settings"][o.name] = {{"value", o.value}, {"origin", o.origin}};
-    out["settings"]["max_tokens"] = {{"value", request.max_tokens},
-                                     {"origin", length_of_file                ? "generation_config.json"
-                                                : options.given("max-tokens") ? options.value("max-tokens").where
-                                                                              : "default"}};
-    out["settings"]["seed"] = {{"value", request.sampling.seed},
-                               {"origin", options.given("seed") ? options.value("seed").where : "default"}};
-    out["settings"]["dtype"] = name_of(model.dtype);
-    out["settings"]["kv_dtype"] = name_of(pool.shape().type);
-    out["settings"]["context"] = limits.context;
-    out["settings"]["threads"] = threads;
-    out["settings"]["instruction_set"] = name_of(active_isa());
-    out["settings"]["weights"] = loaded.name();
-    out["settings"]["arithmetic"] = options.text("arithmetic");
-    out["timings"] = {{"load_s", load_s},
-                      {"first_token_s", timings.first_token_s},
-                      {"prefill_s", timings.prefill_s},
-                      {"decode_s", timings.decode_s},
-                      {"prefill_tokens", timings.prompt_tokens},
-                      {"generated_tokens", timings.generated_tokens},
-                      {"prefill_tokens_per_s", rate(timings.prompt_tokens, timings.prefill_s)},
-                      {"decode_tokens_per_s", rate(timings.decode_tokens, timings.decode_s)}};
-    if (!timings.decode_iterations_s.empty()) {
-      std::vector<double> each = timings.decode_iterations_s;
-      std::sort(each.begin(), each.end());
-      const auto at = [&](size_t percent) { return each[(each.size() - 1) * percent / 100]; };
-      out["timings"]["decode_step_s"] = {{"least", at(0)}, {"median", at(50)}, {"p99", at(99)}, {"most", at(100)}};
-    }
-    out["memory"] = {{"peak_bytes", arena.peak_total()},
-                     {"predicted_bytes", fit.tensors()},
-                     {"program_bytes", program + fit.sampler + fit.beside},
-                     {"peak_resident_bytes", read_process_memory().peak_resident_bytes}};
-    if (engine.speculation()) out["speculation"] = speculation_json(*engine.speculation());
-    if (loaded.streams()) out["streaming"] = loaded.json(timings);
-    print_json(out);
-  } else if (stream) {
-    print_out("\n");
-    log_info("{} tokens, {}; first after {}, then {:.1f} tok/s", samples[0].token_ids.size(),
-             describe_end(samples[0], limits.context), format_seconds(load_s + timings.first_token_s),
-             rate(timings.decode_tokens, timings.decode_s));
-    if (const std::string words = speculation_words(engine.speculation()); !words.empty()) log_info("{}", words);
-    if (const std::string reached = loaded.reached(timings); !reached.empty()) log_info("{}", reached);
-  } else {
-    for (size_t i = 0; i < samples.size(); ++i)
-      print_out(fmt::format("--- sample {} of {} ({})\n{}\n", i + 1, samples.size(),
-                            describe_end(samples[i], limits.context), samples[i].text));
-  }
-  const bool cancelled =
-      std::any_of(samples.begin(), samples.end(), [](const Sample& s) { return s.reason == FinishReason::cancelled; });
+  if (json)
+    print_json(written_json(options, w));
+  else
+    stream ? tell_end(w) : print_samples(w);
+  const bool cancelled = std::any_of(w.samples.begin(), w.samples.end(),
+                                     [](const Sample& s) { return s.reason == FinishReason::cancelled; });
   return cancelled ? 128 + stop_signal() : 0;
 }
 

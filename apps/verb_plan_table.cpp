@@ -50,14 +50,17 @@ std::string worst_rows(const RunSet& runs, std::span<const size_t> rows, std::sp
   return table_rows_text(t);
 }
 
-}  // namespace
+// Constants fitted to runs, and what is known of their errors.
+struct Calibrated {
+  const RunSet& runs;
+  std::vector<size_t> rows;  // that were fitted
+  Calibration calibration;
+  std::vector<double> fitted,
+      unseen;          // seconds of the rows; unseen: each predicted without its fold, empty if there is one row
+  PricedTable scored;  // rows that the file keeps apart to judge by
+};
 
-int run_plan_calibrate(const Options& o) {
-  if (!o.has("hardware"))
-    throw Error(ErrorKind::usage, "plan calibrate: --hardware must be given; see `tern help plan calibrate`");
-  const std::string &path = o.positional("DATA"), &output = o.text("output");
-  const Cluster cluster = find_cluster(o.text("hardware"));
-  const RunSet runs(read_runs(path, defaults_of(o)), cluster, path);
+Calibrated calibrate(const Options& o, const RunSet& runs, const Cluster& cluster) {
   const DeviceType device = machine_of(cluster, 0).device;  // that the rows were priced on
   const std::vector<size_t> rows = runs.fitted();
   const Fit fit = fit_constants(runs, rows);
@@ -66,7 +69,7 @@ int run_plan_calibrate(const Options& o) {
                 .peak = peak_flops(device, runs.dtype()),
                 .precision = runs.dtype(),
                 .software = o.text("software"),
-                .data = file_name(path),
+                .data = file_name(o.positional("DATA")),
                 .rows = static_cast<int64_t>(rows.size()),
                 .constants = fit.constants};
   c.cluster = cluster_text(o.text("hardware"));
@@ -81,45 +84,66 @@ int run_plan_calibrate(const Options& o) {
   for (size_t i = 0; i < runs.size(); ++i)
     if (runs.run(i).seconds > 0 && runs.run(i).use != RunUse::fit) scored.rows.push_back(i);
   scored.predicted = runs.seconds(scored.rows, c.constants);
-  const std::vector<double> fitted = runs.seconds(rows, c.constants);
+  return {runs, rows, c, runs.seconds(rows, c.constants), unseen, scored};
+}
+
+void print_calibration_json(const Calibrated& k) {
+  const Calibration& c = k.calibration;
+  Json out{{"hardware", c.hardware},
+           {"device", c.device},
+           {"precision", std::string(name_of(c.precision))},
+           {"software", c.software},
+           {"rows", c.rows},
+           {"constants", constants_json(c.constants)},
+           {"fitted", errors_json(errors_of(k.runs, k.rows, k.fitted))}};
+  if (!k.unseen.empty()) {
+    out["folds"] = std::string(name_of(c.folds));
+    out["left_out"] = errors_json(c.left_out);
+    const Ordered pairs = ordered(k.runs, k.rows, k.unseen);
+    out["pairs"] = {{"pairs", pairs.pairs}, {"in_order", pairs.right}};
+  }
+  if (!k.scored.rows.empty()) out["scored"] = table_json(k.scored);
+  print_json(out);
+}
+
+void print_calibration(const Calibrated& k, const std::string& path) {
+  const Calibration& c = k.calibration;
+  const std::vector<double>& judged = k.unseen.empty() ? k.fitted : k.unseen;
+  print_out(fmt::format("{} rows of {} for {}, {}, {}\n\n", c.rows, path, c.hardware, name_of(c.precision),
+                        make_printable(c.software)));
+  print_out(constants_text(c.constants));
+  print_out(fmt::format("\nfitted     {}\n", errors_words(errors_of(k.runs, k.rows, k.fitted))));
+  if (k.unseen.empty())
+    print_out("left out   one row leaves none out: no error is known\n");
+  else
+    print_out(fmt::format("left out   by {}: {}\n", name_of(c.folds), errors_words(c.left_out)));
+  if (const Ordered pairs = ordered(k.runs, k.rows, judged); pairs.pairs)
+    print_out(fmt::format("in order   {} of {} pairs of one job, more than 5 % apart ({:.3f})\n", pairs.right,
+                          pairs.pairs, pairs.share()));
+  print_out("\nfarthest off\n" + worst_rows(k.runs, k.rows, judged));
+  if (!k.scored.rows.empty()) print_out("\nrows to score\n" + table_report(k.scored));
+}
+
+}  // namespace
+
+int run_plan_calibrate(const Options& o) {
+  if (!o.has("hardware"))
+    throw Error(ErrorKind::usage, "plan calibrate: --hardware must be given; see `tern help plan calibrate`");
+  const std::string &path = o.positional("DATA"), &output = o.text("output");
+  const Cluster cluster = find_cluster(o.text("hardware"));
+  const RunSet runs(read_runs(path, defaults_of(o)), cluster, path);
+  const Calibrated k = calibrate(o, runs, cluster);
+  const Calibration& c = k.calibration;
   if (!output.empty()) {  // before anything is printed: a reader may close its end early
     write_file_atomically(real_io(), output, calibration_toml(c));
     log_info("wrote {}", output);
   }
-
-  if (o.flag("json")) {
-    Json out{{"hardware", c.hardware},
-             {"device", c.device},
-             {"precision", std::string(name_of(c.precision))},
-             {"software", c.software},
-             {"rows", c.rows},
-             {"constants", constants_json(c.constants)},
-             {"fitted", errors_json(errors_of(runs, rows, fitted))}};
-    if (!unseen.empty()) {
-      out["folds"] = std::string(name_of(c.folds));
-      out["left_out"] = errors_json(c.left_out);
-      const Ordered pairs = ordered(runs, rows, unseen);
-      out["pairs"] = {{"pairs", pairs.pairs}, {"in_order", pairs.right}};
-    }
-    if (!scored.rows.empty()) out["scored"] = table_json(scored);
-    print_json(out);
-  } else {
-    print_out(fmt::format("{} rows of {} for {}, {}, {}\n\n", c.rows, path, c.hardware, name_of(c.precision),
-                          make_printable(c.software)));
-    print_out(constants_text(c.constants));
-    print_out(fmt::format("\nfitted     {}\n", errors_words(errors_of(runs, rows, fitted))));
-    if (unseen.empty())
-      print_out("left out   one row leaves none out: no error is known\n");
-    else
-      print_out(fmt::format("left out   by {}: {}\n", name_of(c.folds), errors_words(c.left_out)));
-    if (const Ordered pairs = ordered(runs, rows, unseen.empty() ? fitted : unseen); pairs.pairs)
-      print_out(fmt::format("in order   {} of {} pairs of one job, more than 5 % apart ({:.3f})\n", pairs.right,
-                            pairs.pairs, pairs.share()));
-    print_out("\nfarthest off\n" + worst_rows(runs, rows, unseen.empty() ? fitted : unseen));
-    if (!scored.rows.empty()) print_out("\nrows to score\n" + table_report(scored));
-  }
+  if (o.flag("json"))
+    print_calibration_json(k);
+  else
+    print_calibration(k, path);
   if (const std::string few = few_words(c); !few.empty()) log_warn("{}", few);
-  if (const double off = errors_of(runs, rows, fitted).median; off > 0.5)
+  if (const double off = errors_of(runs, k.rows, k.fitted).median; off > 0.5)
     log_warn(
         "calibrate: the fitted times are off by {:.0f} % (median): no constants within their bounds explain these "
         "runs; are the times in milliseconds, the devices and dtype those of '{}'?",

@@ -13,6 +13,7 @@ int run_adapt_merge(const Options&);
 int run_adapt_stream(const Options&);
 int run_launch(const Options&);
 int run_generate(const Options&);
+int run_generate_prompts(const Options&);  // of run_generate: --prompts
 int run_chat(const Options&);
 int run_eval(const Options&);
 int run_embed(const Options&);

@@ -189,26 +189,11 @@ std::string memory_remedy(const MemoryBudget& budget, int64_t needed) {
   return fmt::format("--memory {}MiB", (needed + budget.program) / kMiB + 2);
 }
 
-void check_fit(const ModelSpec& spec, DType dtype, const InferenceNeeds& needs, const MemoryBudget& budget,
-               const CodedBytes& coded) {
-  const int64_t memory_bytes = budget.bytes;
-  // The closed forms are of 64 bits; a configuration or an option may ask for more than they count.
-  if (static_cast<double>(kv_pages(needs)) * static_cast<double>(kv_shape(spec, dtype, needs).bytes_per_page()) >
-      0x1p62)
-    throw Error(ErrorKind::does_not_fit,
-                "the key-value cache of {} sequences of {} tokens has more bytes than tern can count; lower --samples "
-                "or --context",
-                needs.sequences, needs.context);
-  const InferenceFit fit = inference_fit(spec, dtype, needs, coded);
-  if (fit.total() <= memory_bytes) return;
-  std::string what = fmt::format(
-      "the model does not fit: it needs {}, there are {} ({})\n  weights {}{}, key-value cache {} ({} sequences of {} "
-      "tokens), "
-      "activations and logits {}; while loading {}; threads and tables {}\n",
-      format_bytes(fit.total()), format_bytes(memory_bytes), budget.source, format_bytes(fit.weights),
-      fit.adapters > 0 ? fmt::format(" ({} of adapters)", format_bytes(fit.adapters)) : "", format_bytes(fit.kv_cache),
-      needs.sequences, needs.context, format_bytes(fit.running() + fit.sampler), format_bytes(fit.loading_peak),
-      format_bytes(fit.beside));
+namespace {
+
+// The nearest settings that fit, a line each.
+std::vector<std::string> settings_that_fit(const ModelSpec& spec, DType dtype, const InferenceNeeds& needs,
+                                           int64_t memory_bytes, const CodedBytes& coded) {
   std::vector<std::string> fits;
   const auto consider = [&](const InferenceNeeds& other, DType type, const std::string& flags) {
     const InferenceFit f = inference_fit(spec, type, other, type == dtype ? coded : CodedBytes{});
@@ -246,6 +231,32 @@ void check_fit(const ModelSpec& spec, DType dtype, const InferenceNeeds& needs, 
     narrow.kv = KvType::q8;
     consider(narrow, dtype, "--kv-dtype q8");
   }
+  return fits;
+}
+
+}  // namespace
+
+void check_fit(const ModelSpec& spec, DType dtype, const InferenceNeeds& needs, const MemoryBudget& budget,
+               const CodedBytes& coded) {
+  const int64_t memory_bytes = budget.bytes;
+  // The closed forms are of 64 bits; a configuration or an option may ask for more than they count.
+  if (static_cast<double>(kv_pages(needs)) * static_cast<double>(kv_shape(spec, dtype, needs).bytes_per_page()) >
+      0x1p62)
+    throw Error(ErrorKind::does_not_fit,
+                "the key-value cache of {} sequences of {} tokens has more bytes than tern can count; lower --samples "
+                "or --context",
+                needs.sequences, needs.context);
+  const InferenceFit fit = inference_fit(spec, dtype, needs, coded);
+  if (fit.total() <= memory_bytes) return;
+  std::string what = fmt::format(
+      "the model does not fit: it needs {}, there are {} ({})\n  weights {}{}, key-value cache {} ({} sequences of {} "
+      "tokens), "
+      "activations and logits {}; while loading {}; threads and tables {}\n",
+      format_bytes(fit.total()), format_bytes(memory_bytes), budget.source, format_bytes(fit.weights),
+      fit.adapters > 0 ? fmt::format(" ({} of adapters)", format_bytes(fit.adapters)) : "", format_bytes(fit.kv_cache),
+      needs.sequences, needs.context, format_bytes(fit.running() + fit.sampler), format_bytes(fit.loading_peak),
+      format_bytes(fit.beside));
+  std::vector<std::string> fits = settings_that_fit(spec, dtype, needs, memory_bytes, coded);
   if (const std::string more = memory_remedy(budget, fit.total()); !more.empty())
     fits.push_back(fmt::format("  {} or more", more));
   if (fits.empty())

@@ -1,6 +1,7 @@
 // Nobody's answer depends on who else asks: through real sockets, at once and alone.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <random>
 
 #include "infer/speculate/ngram.h"
@@ -69,6 +70,14 @@ Json choices_of_stream(const std::string& stream) {
   return choices;
 }
 
+// The first step waits until so many requests are on their way, so that they do meet.
+BatchExecutor when_all_have_asked(BatchExecutor execute, const std::atomic<size_t>& asked, size_t all) {
+  return [execute = std::move(execute), &asked, all](const Batch& batch, const KvPool& pool) {
+    while (asked < all) ::usleep(1000);
+    return execute(batch, pool);
+  };
+}
+
 TEST(ServedExactly, SixtyFourRequestsAtOnceSayWhatEachSaysAlone) {
   Novels novels;
   std::vector<Json> bodies, want;
@@ -106,13 +115,17 @@ TEST(ServedExactly, SixtyFourRequestsAtOnceSayWhatEachSaysAlone) {
                                     << ", cache " << c.setup.cache << ", guesses "
                                     << (c.setup.speculation.proposer != nullptr));
     Arena arena;
-    ServedRig rig(novels.served, novels.shape(c.setup.page_tokens), novels.executor(), c.setup, arena);
+    std::atomic<size_t> asked = 0;
+    ServedRig rig(novels.served, novels.shape(c.setup.page_tokens),
+                  when_all_have_asked(novels.executor(), asked, c.preempts ? kRequests : 0), c.setup, arena);
     std::vector<std::thread> clients;
     std::vector<Json> got(kRequests);
     for (size_t i = 0; i < kRequests; ++i)
       clients.emplace_back([&, i] {
         Client client(rig.service.port());
-        const ClientReply r = client.ask("POST", "/v1/completions", dump_json(bodies[i]));
+        client.send(Client::request("POST", "/v1/completions", dump_json(bodies[i])));
+        ++asked;
+        const ClientReply r = client.read_reply();
         if (r.status != 200) return;
         got[i] = bodies[i]["stream"] == true ? choices_of_stream(client.rest_of_stream()) : r.json()["choices"];
       });
@@ -174,13 +187,17 @@ TEST(ServedExactly, RequestsForAdaptersAndTheBaseShareABatch) {
   for (const auto& [setup, preempts] : cases) {
     SCOPED_TRACE(testing::Message() << "pages of " << setup.page_tokens << ", chunks of " << setup.chunk);
     Arena arena;
-    ServedRig rig(novels.served, novels.shape(setup.page_tokens), novels.executor(), setup, arena);
+    std::atomic<size_t> asked = 0;
+    ServedRig rig(novels.served, novels.shape(setup.page_tokens),
+                  when_all_have_asked(novels.executor(), asked, preempts ? kAsked : 0), setup, arena);
     std::vector<std::thread> clients;
     std::vector<Json> got(kAsked);
     for (size_t i = 0; i < kAsked; ++i)
       clients.emplace_back([&, i] {
         Client client(rig.service.port());
-        const ClientReply r = client.ask("POST", "/v1/completions", dump_json(bodies[i]));
+        client.send(Client::request("POST", "/v1/completions", dump_json(bodies[i])));
+        ++asked;
+        const ClientReply r = client.read_reply();
         if (r.status != 200) return;
         got[i] = bodies[i]["stream"] == true ? choices_of_stream(client.rest_of_stream()) : r.json()["choices"];
         if (bodies[i]["stream"] != true) { EXPECT_EQ(r.json()["model"], bodies[i].value("model", "novels")); }

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/exact_json.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "base/units.h"
@@ -193,7 +194,7 @@ void Server::handle(HttpRequest request, std::shared_ptr<Exchange> exchange) try
   if (!posts) return exchange->reply(reply(reply_at_once(request), request));
   Json body;
   try {
-    body = parse_json(request.body, "the request body", {.max_bytes = request.body.size() + 1, .max_depth = 64});
+    body = parse_exact_json(request.body, "the request body", {.max_bytes = request.body.size() + 1, .max_depth = 64});
   } catch (const Error& e) { throw ApiError(400, e.what(), "", "invalid_json"); }
   request.body = {};
   if (request.path == "/tokenize")

@@ -120,6 +120,10 @@ TEST(Server, AFullQueueIs429AndSaysWhenToComeBack) {
   EXPECT_GE(std::stoi(full.headers.at("retry-after")), 1);
   EXPECT_EQ(full.json()["error"]["code"], "queue_full");
   EXPECT_EQ(rig.ask("POST", "/v1/completions", R"({"prompt":"a","n":6})").status, 400) << "would never fit";
+  const ClientReply rounded = rig.ask("POST", "/v1/completions", R"({"prompt":"a","user":18446744073709551616})");
+  EXPECT_EQ(rounded.status, 400);
+  EXPECT_NE(rounded.body.find("18446744073709551616: a whole number beyond 64 bits"), std::string::npos)
+      << rounded.body;
   streams.pop_back();
   EXPECT_EQ(rig.figure("num_requests_live", 4), 4);
   EXPECT_EQ(rig.ask("POST", "/v1/completions", R"({"prompt":"a","n":2,"max_tokens":1})").status, 429);

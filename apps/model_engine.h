@@ -1,0 +1,20 @@
+#pragma once
+// The engine of a verb that writes text, with what it stands on.
+
+#include "infer/engine.h"
+#include "infer/load.h"
+#include "model/rope_table.h"
+
+namespace tern {
+
+/// Model, weights and arena must outlive it. The cache holds what the needs say, for every adapter beside the model.
+struct ModelEngine {
+  /// Errors: does_not_fit from the arena.
+  ModelEngine(const ModelDescription&, const ModelWeights&, const InferenceNeeds&, const EngineLimits&, Arena&);
+
+  RopeTable rope;  // empty: the model does not turn positions
+  KvPool pool;
+  Engine engine;
+};
+
+}  // namespace tern

@@ -1,0 +1,312 @@
+// tern generate MODEL --prompts FILE: many texts, several at a time; one JSON line each, in the order of the file.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "apps/common.h"
+#include "apps/continuation.h"
+#include "apps/identity.h"
+#include "apps/inference_weights.h"
+#include "apps/model_engine.h"
+#include "apps/prompts_file.h"
+#include "apps/signals.h"
+#include "apps/speculation_options.h"
+#include "apps/verbs.h"
+#include "base/clock.h"
+#include "base/crc32c.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/options.h"
+#include "base/progress.h"
+#include "base/units.h"
+#include "eval/result_log.h"
+#include "infer/load.h"
+
+namespace tern {
+namespace {
+
+constexpr int64_t kMostWhole = 64, kMostStreamed = 256;  // at a time, where --batch does not say
+
+// The requests, and what of them is written already.
+struct Prompts {
+  PromptsFile file;
+  std::vector<Request> requests;
+  size_t written = 0;
+  int64_t longest_prompt = 0, longest = 0;  // tokens: of a prompt; of a prompt with what it may write
+  int64_t context = 0;
+  int64_t bytes() const {
+    int64_t all = 0;
+    for (const PromptLine& line : file.lines) all += static_cast<int64_t>(sizeof line + line.prompt.capacity());
+    for (const Request& r : requests) all += static_cast<int64_t>(sizeof r + r.prompt.capacity() * sizeof(int32_t));
+    return all;
+  }
+};
+
+void refuse_beside(const Options& options, std::initializer_list<const char*> names, const char* why) {
+  for (const char* name : names)
+    if (options.given(name)) throw Error(ErrorKind::usage, "--{}: beside --prompts {}; leave it out", name, why);
+}
+
+Prompts read_prompts(const Options& options, const ModelDescription& model) {
+  Prompts p;
+  const std::string place = options.text("prompts") == "-" ? "standard input" : options.text("prompts");
+  p.file = parse_prompts(read_text(options.text("prompts")), place);
+  if (!p.file.passed_over.empty())
+    log_info("{}: not read: {}", place, fmt::format("{}", fmt::join(p.file.passed_over, ", ")));
+  const Request like = read_continuation(options, model, "").request;
+  for (size_t i = 0; i < p.file.lines.size(); ++i) {
+    const PromptLine& line = p.file.lines[i];
+    Request r = like;
+    r.prompt = prompt_tokens(model, line.prompt);
+    r.max_tokens = line.max_tokens.value_or(like.max_tokens);
+    r.first_sequence = i * static_cast<uint64_t>(like.num_samples);
+    const auto length = static_cast<int64_t>(r.prompt.size());
+    p.longest_prompt = std::max(p.longest_prompt, length), p.longest = std::max(p.longest, length + r.max_tokens);
+    p.requests.push_back(std::move(r));
+  }
+  p.context = longest_context(options, model, p.longest);
+  for (size_t i = 0; i < p.requests.size(); ++i)
+    if (std::ssize(p.requests[i].prompt) >= p.context)
+      throw Error(ErrorKind::usage,
+                  "{}: line {}: the prompt has {} tokens, the context holds {}, which leaves no room to write; shorten "
+                  "it{} (tern never cuts a prompt)",
+                  place, p.file.lines[i].number, p.requests[i].prompt.size(), p.context,
+                  p.context < model_context(model) ? " or raise --context" : "");
+  return p;
+}
+
+// What an answers file was asked for: all that decides a bit of an answer.
+Json question_of(const Options& options, const ModelDescription& model, const Prompts& p) {
+  const Request& r = p.requests.front();
+  const SamplingOptions& s = r.sampling;
+  const auto crc = [&](const char* name) {
+    return options.has(name) ? fmt::format("{:08x}", crc32c(read_text(options.text(name)))) : std::string();
+  };
+  uint32_t prompts = 0;
+  for (const PromptLine& line : p.file.lines)
+    prompts = crc32c(fmt::format("{} {} {}\n", quote_json(line.prompt), line.id, line.max_tokens.value_or(0)), prompts);
+  return {{"model", weights_identity(model)},
+          {"prompts", fmt::format("{} of CRC-32C {:08x}", p.requests.size(), prompts)},
+          {"max_tokens", options.integer("max-tokens")},
+          {"samples", r.num_samples},
+          {"temperature", s.temperature},
+          {"top_k", s.top_k},
+          {"top_p", s.top_p},
+          {"min_p", s.min_p},
+          {"repetition_penalty", s.repetition_penalty},
+          {"presence_penalty", s.presence_penalty},
+          {"frequency_penalty", s.frequency_penalty},
+          {"seed", s.seed},
+          {"eos", r.eos},
+          {"stop", r.stops},
+          {"json_schema", crc("json-schema")},
+          {"grammar", crc("grammar")},
+          {"context", p.context},
+          {"dtype", name_of(model.dtype)},
+          {"kv_dtype", name_of(kv_option(options, model.dtype).value_or(kv_type_of(model.dtype)))},
+          {"arithmetic", options.text("arithmetic")}};
+}
+
+// What the engine may take for so many prompts at a time, and the weights that leave it that.
+struct Room {
+  int64_t batch = 1;
+  std::shared_ptr<const SpeculationChoice> speculation;  // has what guesses
+  EngineLimits limits;
+  InferenceNeeds needs;
+  WeightsChoice weights;
+};
+
+Room room_for(const Options& options, const ModelDescription& model, const Prompts& p, const MemoryBudget& budget,
+              int64_t batch) {
+  const int64_t sequences = batch * p.requests.front().num_samples;
+  Room room{.batch = batch};
+  EngineLimits& limits = room.limits;
+  limits.context = p.context;
+  room.needs = {.context = limits.context,
+                .sequences = sequences,
+                .page_tokens = options.integer("page"),
+                .iteration_tokens = 1,
+                .logit_rows = sequences,
+                .kv = kv_option(options, model.dtype)};
+  limits.scheduler.max_running = sequences;
+  const int64_t chunk = std::clamp<int64_t>(p.longest_prompt, 1, options.integer("chunk"));
+  limits.scheduler.chunk = choose_chunk(options, model, room.needs, budget, p.longest_prompt, p.longest, chunk);
+  limits.scheduler.token_budget = limits.scheduler.chunk + sequences;
+  room.needs.iteration_tokens = limits.scheduler.token_budget;
+  room.speculation = std::make_shared<const SpeculationChoice>(options, sequences);
+  limits.speculation = room.speculation->settings();
+  room.speculation->add_to(room.needs, sequences);
+  room.weights = choose_weights(options, model, room.needs, budget);
+  return room;
+}
+
+// Bytes that the disk gives for each token, of all of the batch together.
+double bytes_for_a_token(const Room& room) {
+  return room.weights.stream
+             ? static_cast<double>(room.weights.stream->streamed_bytes) / static_cast<double>(room.needs.sequences)
+             : 0;
+}
+
+// --batch, or: of weights that fit, as many prompts as leave them where they are with one; of weights that stream, the number for
+// which the fewest bytes are read for a token.
+Room choose_room(const Options& options, const ModelDescription& model, const Prompts& p, const MemoryBudget& budget) {
+  const auto left = static_cast<int64_t>(p.requests.size() - p.written);
+  if (options.has("batch")) return room_for(options, model, p, budget, std::min(left, options.integer("batch")));
+  Room best = room_for(options, model, p, budget, 1);
+  const bool streams = best.weights.stream.has_value(), coded = !best.weights.coded.empty();
+  const int64_t most = std::min(left, streams ? kMostStreamed : kMostWhole);
+  for (int64_t batch = 2; batch < 2 * most; batch *= 2) {
+    try {
+      Room room = room_for(options, model, p, budget, std::min(batch, most));
+      const bool alike = room.weights.stream.has_value() == streams && !room.weights.coded.empty() == coded;
+      if (!alike || bytes_for_a_token(room) > bytes_for_a_token(best)) break;
+      best = std::move(room);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::does_not_fit) throw;
+      break;
+    }
+  }
+  return best;
+}
+
+Json sample_json(const Sample& s) {
+  Json json = {{"text", s.text}, {"tokens", s.token_ids.size()}, {"finish_reason", name_of(s.reason)}};
+  if (!s.stop.empty()) json["stop"] = s.stop;
+  return json;
+}
+
+Json answer_json(const Prompts& p, size_t index, const std::vector<Sample>& samples) {
+  Json json = {{"index", index}};
+  if (const std::string& id = p.file.lines[index].id; !id.empty()) json["id"] = parse_json(id, "id");
+  json["prompt_tokens"] = p.requests[index].prompt.size();
+  if (samples.size() == 1) {
+    json.update(sample_json(samples.front()));
+  } else {
+    json["samples"] = Json::array();
+    for (const Sample& s : samples) json["samples"].push_back(sample_json(s));
+  }
+  return json;
+}
+
+// Answers that are finished, until those before them are.
+class Answers {
+ public:
+  Answers(Prompts& prompts, ResultLog* log) : prompts_(prompts), log_(log) {}
+  void begin(uint64_t request, size_t index) {
+    running_[request] = {index, {}, prompts_.requests[index].num_samples};
+    running_[request].samples.resize(static_cast<size_t>(running_[request].left));
+  }
+  void add(uint64_t request, int64_t sample, Sample finished) {
+    tokens_ += static_cast<int64_t>(finished.token_ids.size());
+    Running& r = running_.at(request);
+    r.samples[static_cast<size_t>(sample)] = std::move(finished);
+    if (--r.left > 0) return;
+    done_[r.index] = std::move(r.samples);
+    running_.erase(request);
+    for (auto next = done_.begin(); next != done_.end() && next->first == prompts_.written; next = done_.erase(next)) {
+      const Json json = answer_json(prompts_, next->first, next->second);
+      log_ ? log_->append(json) : print_out(dump_json(json) + "\n");
+      ++prompts_.written;
+    }
+  }
+  int64_t tokens() const { return tokens_; }
+  std::vector<uint64_t> running() const {
+    std::vector<uint64_t> ids;
+    for (const auto& [id, unused] : running_) ids.push_back(id);
+    return ids;
+  }
+
+ private:
+  struct Running {
+    size_t index = 0;
+    std::vector<Sample> samples;
+    int64_t left = 0;
+  };
+  Prompts& prompts_;
+  ResultLog* log_;
+  std::map<uint64_t, Running> running_;
+  std::map<size_t, std::vector<Sample>> done_;
+  int64_t tokens_ = 0;
+};
+
+// Until all is written or a stop is asked for. The engine always has the next prompts waiting, no more.
+void answer_all(Engine& engine, Prompts& p, Answers& answers, int64_t batch) {
+  Progress progress("generate", static_cast<int64_t>(p.requests.size()), real_clock(), {}, "prompts");
+  progress.set_start(static_cast<int64_t>(p.written));
+  size_t next = p.written;
+  try {
+    while ((next < p.requests.size() || !engine.idle()) && !stop_requested()) {
+      for (; next < p.requests.size() && engine.num_waiting() < batch; ++next)
+        answers.begin(engine.submit(p.requests[next]), next);
+      for (Event& event : engine.step()) {
+        if (!event.finished) continue;
+        if (event.finished->error) std::rethrow_exception(event.finished->error);
+        answers.add(event.request, event.sample, std::move(*event.finished));
+      }
+      progress.update(static_cast<int64_t>(p.written));
+    }
+  } catch (...) {
+    for (const uint64_t id : answers.running()) engine.cancel(id);
+    throw;
+  }
+  if (p.written == p.requests.size()) return progress.finish();
+  for (const uint64_t id : answers.running()) engine.cancel(id);
+}
+
+void check_beside(const Options& options) {
+  refuse_beside(options, {"prompt", "prompt-file"}, "there is no other prompt");
+  refuse_beside(options, {"json"}, "answers are JSON lines already");
+}
+
+}  // namespace
+
+int run_generate_prompts(const Options& options) {
+  check_beside(options);
+  apply_threads(options);
+  const ModelDescription model = model_to_continue(options);
+  Prompts prompts = read_prompts(options, model);
+  std::optional<ResultLog> log;
+  if (options.has("output")) {
+    log.emplace(real_io(), options.text("output"), question_of(options, model, prompts));
+    tell_notes(log->notes());
+    prompts.written = log->done().size();
+    if (prompts.written > prompts.requests.size())
+      throw Error(ErrorKind::bad_file, "--output {}: {} answers, {} has {} prompts", options.text("output"),
+                  prompts.written, options.text("prompts"), prompts.requests.size());
+    if (prompts.written > 0)
+      log_info("{} of {} prompts are answered already", prompts.written, prompts.requests.size());
+  }
+  if (prompts.written == prompts.requests.size()) return 0;
+
+  MemoryBudget budget = memory_budget(options);
+  budget.bytes -= prompts.bytes();
+  if (budget.program >= 0) budget.program += prompts.bytes();
+  const Room room = choose_room(options, model, prompts, budget);
+  Arena arena;
+  const auto left = static_cast<int64_t>(prompts.requests.size() - prompts.written);
+  const InferenceWeights loaded(options, model, room.weights, left * prompts.requests.front().max_tokens, arena);
+  ModelEngine writer(model, loaded.weights(), room.needs, room.limits, arena);
+  log_info("{}, up to {} at a time", counted(left, "prompt"), room.batch);
+
+  const StopSignals signals;
+  Answers answers(prompts, log ? &*log : nullptr);
+  const int64_t start_ns = real_clock().now_ns();
+  naming_bad_weights(model, [&] {
+    answer_all(writer.engine, prompts, answers, room.batch);
+    return 0;
+  });
+  if (log) log->sync();
+  const double seconds = seconds_between(start_ns, real_clock().now_ns());
+  log_info("{} tokens in {}: {:.1f} tok/s", format_with_commas(answers.tokens()), format_seconds(seconds),
+           static_cast<double>(answers.tokens()) / std::max(seconds, 1e-9));
+  if (const std::string words = speculation_words(writer.engine.speculation()); !words.empty()) log_info("{}", words);
+  if (prompts.written == prompts.requests.size()) return 0;
+  log_info("generate: stopped on request after {} of {} prompts{}", prompts.written, prompts.requests.size(),
+           log ? "; the same command goes on" : "; with --output FILE the same command would go on");
+  return log ? static_cast<int>(ErrorKind::interrupted) : 128 + stop_signal();
+}
+
+}  // namespace tern
