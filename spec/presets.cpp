@@ -4,7 +4,9 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "formats/hf/config.h"
 #include "formats/hf/family.h"
+#include "spec/preset_configs_impl.h"
 
 namespace tern {
 namespace {
@@ -29,6 +31,7 @@ constexpr std::array kDecoders{
     DecoderRow{"llama-3-8b", "llama", 128256, 4096, 14336, 32, 32, 8, 8192, false, 500000},
     DecoderRow{"llama-3-70b", "llama", 128256, 8192, 28672, 80, 64, 8, 8192, false, 500000},
     DecoderRow{"llama-3-405b", "llama", 128256, 16384, 53248, 126, 128, 8, 131072, false, 500000, 0, 0, true},
+    DecoderRow{"llama-3.1-405b", "llama", 128256, 16384, 53248, 126, 128, 8, 131072, false, 500000, 0, 0, true},
     DecoderRow{"mistral-7b", "mistral", 32000, 4096, 14336, 32, 32, 8, 32768, false, 1e6},
     DecoderRow{"mixtral-8x7b", "mixtral", 32000, 4096, 14336, 32, 32, 8, 32768, false, 1e6, 8, 2},
     DecoderRow{"mixtral-8x22b", "mixtral", 32768, 6144, 16384, 56, 48, 8, 65536, false, 1e6, 8, 2},
@@ -110,6 +113,8 @@ std::optional<ModelSpec> preset_model(std::string_view name) {
   const std::string wanted = lowercase(name);
   for (const DecoderRow& row : kDecoders)
     if (row.name == wanted) return decoder(row);
+  for (const PresetConfig& row : preset_configs())
+    if (row.name == wanted) return model_spec(parse_hf_config(row.json, "preset " + wanted));
   for (const T5Row& row : kT5)
     if (row.name == wanted) return t5(row);
   return std::nullopt;
@@ -125,6 +130,7 @@ ModelSpec decoder_of(const DecoderSizes& z) {
 std::vector<std::string_view> preset_names() {
   std::vector<std::string_view> names;
   for (const DecoderRow& row : kDecoders) names.push_back(row.name);
+  for (const PresetConfig& row : preset_configs()) names.push_back(row.name);
   for (const T5Row& row : kT5) names.push_back(row.name);
   return names;
 }
