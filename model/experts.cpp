@@ -100,7 +100,7 @@ void for_each_expert(const Routing& r, F&& f) {
     if (begin[e] < begin[e + 1]) f(e, begin[e], begin[e + 1]);
 }
 // Rows differ from call to call: the exact kernels need not be made for a shape.
-Compute for_experts(const Compute& c) { return {c.arena, Multiply::exact}; }
+Compute for_experts(const Compute& c) { return {c.arena, Multiply::exact, c.observer}; }
 
 // n of each row's token, or df.
 Tensor sorted_rows(const Tensor& x_TD, const Routing& r, const Compute& c) {

@@ -36,17 +36,25 @@ LayerCoder::LayerCoder(const ModelSpec& spec, const std::string& model_dir, cons
 
 uint32_t LayerCoder::load(int unit) {
   uint32_t crc = 0;
-  for_each_parameter(spec_, unit, weights_.units[static_cast<size_t>(unit)], [&](const ParameterInfo& info, Tensor& t) {
+  const auto read = [&](const ParameterInfo& info, Tensor& t) {
+    if (info.unit != unit) return;
     t = reader_.read(info, DType::f32, arena_);
     if (!all_finite(t.span<float>())) throw NotFinite("'{}' holds a number that is not finite", info.name);
     crc = crc32c(std::as_bytes(t.span<float>()), crc);
-  });
+  };
+  for_each_parameter(spec_, unit, weights_.units[static_cast<size_t>(unit)], read);
+  for_each_fixed(spec_, weights_, read);  // what routers add to scores
+  share_norms(spec_, weights_);
   return crc;
 }
 
 void LayerCoder::drop(int unit) {
-  for_each_parameter(spec_, unit, weights_.units[static_cast<size_t>(unit)],
-                     [&](const ParameterInfo&, Tensor& t) { t = {}; });
+  const auto drop = [&](const ParameterInfo& info, Tensor& t) {
+    if (info.unit == unit) t = {};
+  };
+  for_each_parameter(spec_, unit, weights_.units[static_cast<size_t>(unit)], drop);
+  for_each_fixed(spec_, weights_, drop);
+  share_norms(spec_, weights_);
 }
 
 void LayerCoder::forward(int unit, InputObserver* observer, bool keep) {
@@ -158,6 +166,13 @@ const CodedMatrix& LayerCoder::code(const ParameterInfo& info) {
   return info.unit == next_ - 1 ? coded_.at(info.name) : store_->of(info.unit).at(info.name);
 }
 
+// Of a pass through a mixture: its tokens' rows, and those of every chosen expert one behind the other.
+static int64_t mixture_bytes(const MoeSpec& u, int64_t rows) {
+  const int64_t up = u.expert().gated ? 2 * u.hidden : u.hidden;
+  const int64_t of_choice = 2 * u.width + up + u.hidden + 5;
+  return 4 * rows * (3 * u.width + 2 * u.experts + u.top_k * of_choice + 3 * u.shared_hidden + 1);
+}
+
 int64_t LayerCoder::peak_bytes(const ModelSpec& spec, int64_t tokens, int64_t window) {
   const int64_t rows = std::min(tokens, std::max(kRows, window));
   int64_t unit_bytes = 0, widest = 0;
@@ -170,6 +185,14 @@ int64_t LayerCoder::peak_bytes(const ModelSpec& spec, int64_t tokens, int64_t wi
     widest = std::max(widest, 8 * 3 * in * in + 4 * in * in);  // the factor as it is made; a call's products
     if (has_codes(spec, info)) widest = std::max(widest, rows * (out + 2 * in + 2 * spec.width) * 4);
   }
+  for (const Unit& unit : spec.units)
+    if (const MoeSpec* u = moe_of(unit)) {
+      const int64_t in = std::max({u->width, u->hidden, u->shared_hidden});
+      widest = std::max(widest, mixture_bytes(*u, rows) + 4 * in * in);
+    }
+  ModelWeights fixed = empty_weights(spec);
+  for_each_fixed(spec, fixed,
+                 [&](const ParameterInfo& info, Tensor&) { weights[info.unit] += info.shape.count() * 4; });
   for (const auto& [unit, bytes] : weights) unit_bytes = std::max(unit_bytes, 2 * bytes + moments[unit]);
   return tokens * spec.width * 4 + unit_bytes + widest;
 }
