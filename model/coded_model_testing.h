@@ -13,6 +13,7 @@
 #include "formats/gguf/model.h"
 #include "formats/gguf/write.h"
 #include "kernels/cpu/decode.h"
+#include "model/gguf_slots.h"
 #include "model/model_testing.h"
 
 namespace tern {
@@ -71,18 +72,19 @@ inline void write_coded_model(const HfConfig& config, const std::vector<WeightTy
   std::vector<GgufTensorToWrite> tensors;
   std::mt19937_64 random(7);
   size_t matrices = 0;
-  for (const ParameterInfo& info : parameters(spec))
-    for (const Fragment& f : info.fragments) {
-      const int64_t rows = f.row_end - f.row_begin;
-      const std::string name = gguf_place(spec.family, f.name).name;
-      if (info.shape.rank == 2 && name != "position_embd.weight") {
+  const std::vector<ParameterInfo> infos = parameters(spec);
+  for (const ParameterInfo& info : infos)
+    for (const GgufSlot& slot : gguf_slots(spec, info)) {
+      if (slot.place.expert > 0) continue;  // written with the first
+      const std::vector<int64_t> shape = slot.shape();
+      const std::string& name = slot.place.name;
+      const int64_t count = std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
+      if (shape.size() > 1 && name != "position_embd.weight") {
         const WeightType type = types[matrices++ % types.size()];
-        coded.push_back(coded_blocks(type, rows * info.shape[1] / row_of(type).block_elements, 0.3f, random));
-        tensors.push_back({name, type, {rows, info.shape[1]}, {}, coded.back()});
+        coded.push_back(coded_blocks(type, count / row_of(type).block_elements, 0.3f, random));
+        tensors.push_back({name, type, shape, {}, coded.back()});
         continue;
       }
-      const std::vector<int64_t> shape = info.shape.rank == 2 ? std::vector{rows, info.shape[1]} : std::vector{rows};
-      const int64_t count = info.shape.rank == 2 ? rows * info.shape[1] : rows;
       std::vector<float> values;
       for (int64_t i = 0; i < count; ++i)
         values.push_back(static_cast<float>((info.is_norm_weight ? 1 : 0) +

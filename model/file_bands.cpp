@@ -68,7 +68,8 @@ bool is_expert(const std::string& name) { return name.find(".experts.") != std::
 // Latent attention reads the rows of keys and values before those of queries (model/latent.cpp).
 int order_within_unit(const std::string& name) { return name.find(".kv_down.") != std::string::npos ? 0 : 1; }
 
-using WholeRows = std::function<std::optional<FileBand>(const ParameterInfo&, const Fragment&)>;
+// The rows of a matrix, part by part; empty where a part does not lie in the file as it is needed.
+using WholeRows = std::function<std::vector<FileBand>(const ParameterInfo&)>;
 
 FileBands bands_of(const ModelSpec& spec, std::vector<std::string> paths, const BandSizes& sizes,
                    const WholeRows& rows_of) {
@@ -78,13 +79,11 @@ FileBands bands_of(const ModelSpec& spec, std::vector<std::string> paths, const 
   for_each_linear(spec, shapes, [&](const ParameterInfo& info, const Linear& linear) {
     FileMatrix matrix{.name = info.name, .out = linear.out, .in = linear.in, .bands = {}};
     int64_t bytes = 0;
-    for (const Fragment& f : info.fragments) {
-      const auto rows = rows_of(info, f);
-      if (!rows) return;
-      bytes += rows->extent.bytes;
-      for (const FileBand& band : cut(*rows, linear.in, sizes.most)) matrix.bands.push_back(band);
+    for (const FileBand& rows : rows_of(info)) {
+      bytes += rows.extent.bytes;
+      for (const FileBand& band : cut(rows, linear.in, sizes.most)) matrix.bands.push_back(band);
     }
-    if (bytes < sizes.least || is_expert(info.name)) return;
+    if (bytes == 0 || bytes < sizes.least || is_expert(info.name)) return;
     matrix.head = &linear == &head_of(shapes).projection;
     const int unit = matrix.head ? static_cast<int>(spec.units.size()) - 1 : info.unit;
     matrices.emplace_back(unit, order_within_unit(info.name), std::move(matrix));
@@ -94,10 +93,9 @@ FileBands bands_of(const ModelSpec& spec, std::vector<std::string> paths, const 
   });
   for (auto& [unit, order, matrix] : matrices) all.matrices.push_back(std::move(matrix));
   const ParameterInfo table = parameters(spec).front();
-  if (table.fragments.size() == 1)
-    if (const auto rows = rows_of(table, table.fragments.front());
-        rows && rows->head_dim == 0 && rows->extent.bytes >= sizes.least)
-      all.table = *rows;
+  if (const std::vector<FileBand> rows = rows_of(table);
+      rows.size() == 1 && rows.front().head_dim == 0 && rows.front().extent.bytes >= sizes.least)
+    all.table = rows.front();
   return all;
 }
 
@@ -107,14 +105,20 @@ FileBands file_bands(const ModelSpec& spec, const std::string& model_dir, DType 
   if (dtype == DType::f64) return {};
   if (is_gguf_path(model_dir)) {
     const Gguf file(model_dir);
-    return bands_of(spec, {model_dir}, sizes,
-                    [&](const ParameterInfo& info, const Fragment& f) { return gguf_rows(spec, file, info, f); });
+    return bands_of(spec, {model_dir}, sizes, [&](const ParameterInfo& info) { return gguf_rows(spec, file, info); });
   }
   const Weights file(weights_file(model_dir));
   std::vector<std::string> paths;
   for (const Safetensors& each : file.files()) paths.push_back(each.path());
-  return bands_of(spec, std::move(paths), sizes,
-                  [&](const ParameterInfo& info, const Fragment& f) { return whole_rows(spec, file, info, f); });
+  return bands_of(spec, std::move(paths), sizes, [&](const ParameterInfo& info) {
+    std::vector<FileBand> parts;
+    for (const Fragment& f : info.fragments) {
+      const auto rows = whole_rows(spec, file, info, f);
+      if (!rows) return std::vector<FileBand>{};
+      parts.push_back(*rows);
+    }
+    return parts;
+  });
 }
 
 void leave_head_out(FileBands& bands) {

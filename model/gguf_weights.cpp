@@ -15,6 +15,8 @@
 #include "kernels/cpu/coded_matmul.h"
 #include "kernels/cpu/decode.h"
 #include "model/coded_base.h"
+#include "model/coded_matrix.h"
+#include "model/gguf_slots.h"
 #include "model/ops.h"
 #include "model/weights_file.h"
 
@@ -29,47 +31,11 @@ To number(float x) {
     return static_cast<To>(x);
 }
 
-int64_t num_heads(const ModelSpec& spec, GgufPlace::Heads which) {
-  const auto& a = first_attention(spec);
-  return which == GgufPlace::Heads::queries ? a.heads : a.kv_heads;
-}
-
-// Where row r of GGUF's order stands in ours: 2j + s of a head is s·(d/2) + j.
-int64_t our_row(int64_t r, int64_t head_dim) {
-  const int64_t in_head = r % head_dim;
-  return r - in_head + in_head % 2 * (head_dim / 2) + in_head / 2;
-}
-
-// One parameter's part in the file, with what it should look like.
-struct Slot {
-  const ParameterInfo* info;
-  const Fragment* fragment;
-  GgufPlace place;
-  int64_t rows, width;
-  int64_t head_dim = 0;  // of interleaved heads, else 0
-  std::vector<int64_t> shape() const { return info->shape.rank == 2 ? std::vector{rows, width} : std::vector{rows}; }
-};
-
-Slot slot_of(const ModelSpec& spec, const ParameterInfo& info, const Fragment& f) {
-  Slot s{.info = &info,
-         .fragment = &f,
-         .place = gguf_place(spec.family, f.name),
-         .rows = f.row_end - f.row_begin,
-         .width = info.shape.rank == 2 ? info.shape[1] : 1};
-  if (s.place.interleaved != GgufPlace::Heads::plain) s.head_dim = s.rows / num_heads(spec, s.place.interleaved);
-  return s;
-}
-
-// Whether somebody may choose the codes of a slot: matrices of the layers.
-bool is_coded(const ModelSpec& spec, const Slot& s) {
-  const auto& unit = spec.units[static_cast<size_t>(s.info->unit)].spec;
-  return s.info->shape.rank == 2 && !std::holds_alternative<EmbedSpec>(unit) && !std::holds_alternative<HeadSpec>(unit);
-}
-
-// Vectors, and GPT-2's positions, are f32 whatever the types are, as llama.cpp's converter has it.
-WeightType type_of(const ModelSpec& spec, const Slot& s, const GgufTypes& types) {
-  if (s.info->shape.rank == 1 || s.place.name == "position_embd.weight") return WeightType::f32;
-  return is_coded(spec, s) ? types.matrices : types.tables;
+// Vectors, routers, and GPT-2's positions, are f32 whatever the types are, as llama.cpp's converter has it.
+WeightType type_of(const ModelSpec& spec, const GgufSlot& s, const GgufTypes& types) {
+  if (s.shape().size() == 1 || s.place.name == "position_embd.weight") return WeightType::f32;
+  if (has_codes(spec, *s.info)) return types.matrices;
+  return is_token_table(spec, *s.info) ? types.tables : WeightType::f32;
 }
 
 // GGUF's word for what most of a file is. Source: LlamaFileType of the gguf package 0.19.
@@ -94,29 +60,17 @@ uint32_t file_type_of(WeightType type) {
   }
 }
 
-// What is wrong with the tensor of a slot; "" if nothing is.
-std::string judge(const Slot& s, const GgufTensor* t) {
-  if (!t) return fmt::format("tensor '{}' of shape {} is missing", s.place.name, shape_text(s.shape()));
-  // llama.cpp's converter has written vectors as matrices of one row.
-  const std::vector<int64_t> shape = t->shape();
-  if (shape != s.shape() && !(s.shape().size() == 1 && t->num_elements() == s.rows && t->sizes[0] == s.rows))
-    return fmt::format("tensor '{}' has shape {}, the metadata imply {}", t->name, shape_text(shape),
-                       shape_text(s.shape()));
-  if (!t->type->weight)
-    return fmt::format("tensor '{}' holds {}, which tern does not read; requantize it, or take the original", t->name,
-                       t->type->name);
-  return "";
-}
-
 bool is_tied_head(const ModelSpec& spec, std::string_view name) {
   return spec.head().tied && name == "output.weight";  // gguf_config has compared the two
 }
 
+// Its rows to the place of the slot's first row. Norms of 1 + w become w: in f32 exactly where they are at least a half.
 template <class To>
-void read_rows(const Slot& s, const GgufTensor& t, To* to) {
+void read_rows(const GgufSlot& s, const GgufTensor& t, To* to) {
   // A vector is one row of the file.
   const int64_t rows = s.info->shape.rank == 2 ? s.rows : 1, width = s.info->shape.rank == 2 ? s.width : s.rows;
-  const auto row_bytes = t.bytes.size() / static_cast<size_t>(rows);
+  const std::span<const std::byte> bytes = bytes_of(s, t);
+  const auto row_bytes = bytes.size() / static_cast<size_t>(rows);
   RegionErrors errors;
 #pragma omp parallel if (rows * width > 1 << 16)
   {
@@ -125,7 +79,9 @@ void read_rows(const Slot& s, const GgufTensor& t, To* to) {
     for (int64_t r = 0; r < rows; ++r)
       errors.guard([&] {
         row.resize(static_cast<size_t>(width));
-        decode_blocks(*t.type->weight, t.bytes.subspan(static_cast<size_t>(r) * row_bytes, row_bytes), row);
+        decode_blocks(*t.type->weight, bytes.subspan(static_cast<size_t>(r) * row_bytes, row_bytes), row);
+        if (s.place.plus_one)
+          for (float& x : row) x -= 1;
         if (rows == 1) {
           for (int64_t k = 0; k < width; ++k)
             to[s.head_dim > 0 ? our_row(k, s.head_dim) : k] = number<To>(row[static_cast<size_t>(k)]);
@@ -140,28 +96,29 @@ void read_rows(const Slot& s, const GgufTensor& t, To* to) {
 
 // The values of a slot in GGUF's order, row by row.
 template <class From>
-void produce_rows(const Slot& s, const From* from, const FloatSink& sink) {
+void produce_rows(const GgufSlot& s, const From* from, const FloatSink& sink) {
   std::vector<float> row(static_cast<size_t>(s.width));
   for (int64_t r = 0; r < s.rows; ++r) {
     const From* at = from + (s.head_dim > 0 ? our_row(r, s.head_dim) : r) * s.width;
     for (int64_t k = 0; k < s.width; ++k) {
+      float x;
       if constexpr (std::is_same_v<From, bf16>)
-        row[static_cast<size_t>(k)] = to_float(at[k]);
+        x = to_float(at[k]);
       else
-        row[static_cast<size_t>(k)] = static_cast<float>(at[k]);
+        x = static_cast<float>(at[k]);
+      row[static_cast<size_t>(k)] = s.place.plus_one ? x + 1 : x;
     }
     sink(row);
   }
 }
 
 // The same of rows that are blocks already.
-void produce_coded_rows(const Slot& s, WeightType type, std::span<const std::byte> all, int64_t begin,
-                        const ByteSink& sink) {
+void produce_coded_rows(const GgufSlot& s, WeightType type, std::span<const std::byte> all, const ByteSink& sink) {
   const int64_t row_bytes = stored_bytes(type, 1, s.width);
-  TERN_CHECK(static_cast<int64_t>(all.size()) >= (begin + s.rows) * row_bytes, "save_gguf: '{}' has {} coded bytes",
-             s.info->name, all.size());
+  TERN_CHECK(static_cast<int64_t>(all.size()) >= (s.row_begin + s.rows) * row_bytes,
+             "save_gguf: '{}' has {} coded bytes", s.info->name, all.size());
   for (int64_t r = 0; r < s.rows; ++r) {
-    const int64_t row = begin + (s.head_dim > 0 ? our_row(r, s.head_dim) : r);
+    const int64_t row = s.row_begin + (s.head_dim > 0 ? our_row(r, s.head_dim) : r);
     sink(all.subspan(static_cast<size_t>(row * row_bytes), static_cast<size_t>(row_bytes)));
   }
 }
@@ -169,12 +126,11 @@ void produce_coded_rows(const Slot& s, WeightType type, std::span<const std::byt
 }  // namespace
 
 void read_gguf_parameter(const ModelSpec& spec, const Gguf& file, const ParameterInfo& info, const Tensor& t) {
-  for (const Fragment& f : info.fragments) {
-    const Slot slot = slot_of(spec, info, f);
+  for (const GgufSlot& slot : gguf_slots(spec, info)) {
     const GgufTensor& tensor = *file.find_tensor(slot.place.name);
     ops::by_dtype(t.dtype(),
-                  [&]<class To>() { read_rows<To>(slot, tensor, t.span<To>().data() + f.row_begin * slot.width); });
-    file.dont_need(tensor);
+                  [&]<class To>() { read_rows<To>(slot, tensor, t.span<To>().data() + slot.row_begin * slot.width); });
+    if (slot.experts == 0 || slot.place.expert + 1 == slot.experts) file.dont_need(tensor);
   }
 }
 
@@ -190,11 +146,12 @@ WeightsCheck check_gguf_weights(const ModelSpec& spec, const Gguf& file) {
     ++check.dtypes[std::string(t.type->name)];
   }
   std::unordered_set<std::string_view> claimed;
-  for (const ParameterInfo& info : parameters(spec))
-    for (const Fragment& f : info.fragments) {
-      const Slot slot = slot_of(spec, info, f);
+  const std::vector<ParameterInfo> infos = parameters(spec);  // slots point into it
+  for (const ParameterInfo& info : infos)
+    for (const GgufSlot& slot : gguf_slots(spec, info)) {
       const GgufTensor* tensor = file.find_tensor(slot.place.name);
       if (tensor) claimed.insert(tensor->name);
+      if (slot.place.expert > 0) continue;  // as its first expert
       if (const std::string wrong = judge(slot, tensor); !wrong.empty()) problem(wrong);
     }
   for (const GgufTensor& t : file.tensors())
@@ -220,11 +177,10 @@ namespace {
 bool stays_coded(const ModelSpec& spec, const Gguf& file, const ParameterInfo& info, DType dtype) {
   if (!multiplies_coded(dtype) || info.shape.rank != 2) return false;
   int64_t bytes = 0;
-  for (const Fragment& f : info.fragments) {
-    const Slot slot = slot_of(spec, info, f);
+  for (const GgufSlot& slot : gguf_slots(spec, info)) {
     const GgufTensor* tensor = file.find_tensor(slot.place.name);
     if (!judge(slot, tensor).empty() || slot.head_dim % 2 != 0) return false;
-    bytes += static_cast<int64_t>(tensor->bytes.size());
+    bytes += static_cast<int64_t>(bytes_of(slot, *tensor).size());
   }
   return bytes < info.shape[0] * info.shape[1] * size_of(dtype);
 }
@@ -232,18 +188,23 @@ bool stays_coded(const ModelSpec& spec, const Gguf& file, const ParameterInfo& i
 CodedWeight coded_weight(const ModelSpec& spec, const std::shared_ptr<const Gguf>& file, const ParameterInfo& info,
                          Arena& arena) {
   CodedWeight coded;
-  for (const Fragment& f : info.fragments) {
-    const Slot slot = slot_of(spec, info, f);
+  for (const GgufSlot& slot : gguf_slots(spec, info)) {
     const GgufTensor& tensor = *file->find_tensor(slot.place.name);
-    const auto bytes = static_cast<int64_t>(tensor.bytes.size());
+    const std::span<const std::byte> rows = bytes_of(slot, tensor);
+    const auto bytes = static_cast<int64_t>(rows.size());
     TERN_CHECK(bytes == stored_bytes(*tensor.type->weight, slot.rows, slot.width), "coded '{}': {} bytes", tensor.name,
                bytes);
     // Kernels only read it: the file is mapped for reading alone.
-    Tensor t = arena.adopt(DType::u8, {bytes}, const_cast<std::byte*>(tensor.bytes.data()),
-                           std::const_pointer_cast<Gguf>(file), MemoryClass::weights);
+    Tensor t = arena.adopt(DType::u8, {bytes}, const_cast<std::byte*>(rows.data()), std::const_pointer_cast<Gguf>(file),
+                           MemoryClass::weights);
     coded.pieces.push_back({*tensor.type->weight, std::move(t), slot.rows, slot.head_dim});
   }
   return coded;
+}
+
+void add_used(const ModelSpec& spec, const Gguf& file, const ParameterInfo& info, std::vector<const GgufTensor*>& to) {
+  for (const GgufSlot& slot : gguf_slots(spec, info))
+    if (slot.place.expert <= 0) to.push_back(file.find_tensor(slot.place.name));  // all experts by the first
 }
 
 // By all threads: maps the pages of what is used where it lies.
@@ -266,8 +227,8 @@ CodedBytes gguf_coded_bytes(const ModelSpec& spec, const Gguf& file, DType dtype
   CodedBytes bytes;
   for_each_codable(spec, [&](const ParameterInfo& info) {
     if (!stays_coded(spec, file, info, dtype)) return;
-    for (const Fragment& f : info.fragments)
-      bytes[info.name] += static_cast<int64_t>(file.find_tensor(slot_of(spec, info, f).place.name)->bytes.size());
+    for (const GgufSlot& slot : gguf_slots(spec, info))
+      bytes[info.name] += static_cast<int64_t>(bytes_of(slot, *file.find_tensor(slot.place.name)).size());
   });
   return bytes;
 }
@@ -281,7 +242,7 @@ ModelWeights load_gguf_as_coded(const ModelSpec& spec, std::shared_ptr<const Ggu
   for_each_codable(spec, [&](const ParameterInfo& info) {
     if (!stays_coded(spec, *file, info, dtype)) return;
     coded.emplace(info.name, coded_weight(spec, file, info, arena));
-    for (const Fragment& f : info.fragments) used.push_back(file->find_tensor(slot_of(spec, info, f).place.name));
+    add_used(spec, *file, info, used);
   });
   ModelWeights weights = empty_weights(spec);
   for_each_parameter(spec, weights, [&](const ParameterInfo& info, Tensor& t) {
@@ -311,7 +272,7 @@ ModelWeights load_gguf_stored(const ModelSpec& spec, std::shared_ptr<const Gguf>
   std::vector<const GgufTensor*> used;
   for_each_stored(spec, [&](const ParameterInfo& info) {
     stored.emplace(info.name, coded_weight(spec, file, info, arena));
-    for (const Fragment& f : info.fragments) used.push_back(file->find_tensor(slot_of(spec, info, f).place.name));
+    add_used(spec, *file, info, used);
   });
   ModelWeights weights = weights_beside(
       spec, std::move(stored), dtype,
@@ -320,15 +281,19 @@ ModelWeights load_gguf_stored(const ModelSpec& spec, std::shared_ptr<const Gguf>
   return weights;
 }
 
-std::optional<FileBand> gguf_rows(const ModelSpec& spec, const Gguf& file, const ParameterInfo& info,
-                                  const Fragment& f) {
-  const Slot slot = slot_of(spec, info, f);
-  const GgufTensor* tensor = file.find_tensor(slot.place.name);
-  if (info.shape.rank != 2 || !judge(slot, tensor).empty() || slot.head_dim % 2 != 0) return {};
-  return FileBand{slot.rows,
-                  {0, file.offset_of(*tensor), static_cast<int64_t>(tensor->bytes.size())},
-                  *tensor->type->weight,
-                  slot.head_dim};
+std::vector<FileBand> gguf_rows(const ModelSpec& spec, const Gguf& file, const ParameterInfo& info) {
+  std::vector<FileBand> bands;
+  for (const GgufSlot& slot : gguf_slots(spec, info)) {
+    const GgufTensor* tensor = file.find_tensor(slot.place.name);
+    if (info.shape.rank != 2 || !judge(slot, tensor).empty() || slot.head_dim % 2 != 0) return {};
+    const std::span<const std::byte> rows = bytes_of(slot, *tensor);
+    bands.push_back(
+        {slot.rows,
+         {0, file.offset_of(*tensor) + (rows.data() - tensor->bytes.data()), static_cast<int64_t>(rows.size())},
+         *tensor->type->weight,
+         slot.head_dim});
+  }
+  return bands;
 }
 
 ModelWeights load_gguf_beside(const ModelSpec& spec, const Gguf& file, DType dtype, GivenWeights given, Arena& arena) {
@@ -345,6 +310,26 @@ ModelWeights load_gguf_beside(const ModelSpec& spec, const Gguf& file, DType dty
   return weights;
 }
 
+namespace {
+
+// The parts that stand in one tensor, in its order; tensors in the order of their first parts.
+std::vector<std::vector<GgufSlot>> slots_by_tensor(const ModelSpec& spec, const std::vector<ParameterInfo>& infos) {
+  std::vector<std::vector<GgufSlot>> tensors;
+  std::unordered_map<std::string, size_t> stacks;  // of experts
+  for (const ParameterInfo& info : infos)
+    for (GgufSlot& slot : gguf_slots(spec, info)) {
+      if (slot.experts > 0)
+        if (const auto [at, is_new] = stacks.emplace(slot.place.name, tensors.size()); !is_new) {
+          tensors[at->second].push_back(std::move(slot));
+          continue;
+        }
+      tensors.push_back({std::move(slot)});
+    }
+  return tensors;
+}
+
+}  // namespace
+
 GgufSaved save_gguf(const ModelSpec& spec, const HfConfig& config, const ReadParameter& read, const GgufTypes& types,
                     GgufMetadata metadata, const std::string& path, Io& io, const CodeParameter& code) {
   metadata.add("general.file_type", file_type_of(types.matrices));
@@ -353,28 +338,30 @@ GgufSaved save_gguf(const ModelSpec& spec, const HfConfig& config, const ReadPar
   GgufSaved saved;
   const std::vector<ParameterInfo> infos = parameters(spec);  // slots point into it
   std::vector<GgufTensorToWrite> tensors;
-  for (const ParameterInfo& info : infos)
-    for (const Fragment& f : info.fragments) {
-      const Slot slot = slot_of(spec, info, f);
-      WeightType as = type_of(spec, slot, types);
-      if (!fills_blocks(as, slot.width)) {
-        as = WeightType::f16;
-        ++saved.as_f16;
-      }
-      const auto floats = [&read, slot, begin = f.row_begin](const FloatSink& sink) {
+  for (const std::vector<GgufSlot>& parts : slots_by_tensor(spec, infos)) {
+    const GgufSlot& first = parts.front();
+    WeightType as = type_of(spec, first, types);
+    const int64_t width = first.shape().back();
+    if (!fills_blocks(as, width)) {
+      as = WeightType::f16;
+      ++saved.as_f16;
+    }
+    const auto floats = [&read, parts](const FloatSink& sink) {
+      for (const GgufSlot& slot : parts) {
         const Tensor t = read(*slot.info);
         TERN_CHECK(!t.empty(), "save_gguf: '{}' was packed", slot.info->name);
         ops::by_dtype(t.dtype(), [&]<class From>() {
-          produce_rows<From>(slot, t.span<From>().data() + begin * slot.width, sink);
+          produce_rows<From>(slot, t.span<From>().data() + slot.row_begin * slot.width, sink);
         });
+      }
+    };
+    GgufTensorToWrite tensor{first.place.name, as, first.shape(), floats};
+    if (code && as == types.matrices && has_codes(spec, *first.info))
+      tensor.produce_coded = [&code, parts, as](const ByteSink& sink) {
+        for (const GgufSlot& slot : parts) produce_coded_rows(slot, as, code(*slot.info, as), sink);
       };
-      GgufTensorToWrite tensor{slot.place.name, as, slot.shape(), floats};
-      if (code && as == types.matrices && is_coded(spec, slot))
-        tensor.produce_coded = [&code, slot, as, begin = f.row_begin](const ByteSink& sink) {
-          produce_coded_rows(slot, as, code(*slot.info, as), begin, sink);
-        };
-      tensors.push_back(std::move(tensor));
-    }
+    tensors.push_back(std::move(tensor));
+  }
   const std::vector<float> divisors = gguf_rope_divisors(config);
   if (!divisors.empty())
     tensors.push_back(

@@ -36,8 +36,8 @@ CodedBytes gguf_coded_bytes(const ModelSpec&, const Gguf&, DType);
 ModelWeights load_gguf_as_coded(const ModelSpec&, std::shared_ptr<const Gguf>, DType, Arena&, bool in_integers = false);
 /// load_weights of a model with Unit::stored: those matrices as they lie in the file. Hazard and errors: as above.
 ModelWeights load_gguf_stored(const ModelSpec&, std::shared_ptr<const Gguf>, DType, Arena&);
-/// Where the rows of a fragment of a matrix lie in the file; nothing where they are not as parameters imply.
-std::optional<FileBand> gguf_rows(const ModelSpec&, const Gguf&, const ParameterInfo&, const Fragment&);
+/// Where the rows of a matrix lie in the file, part by part; empty where they are not as parameters imply.
+std::vector<FileBand> gguf_rows(const ModelSpec&, const Gguf&, const ParameterInfo&);
 /// Everything but what is given, packed: load_weights_to_infer of a GGUF file.
 ModelWeights load_gguf_beside(const ModelSpec&, const Gguf&, DType, GivenWeights, Arena&);
 /// What load_gguf_weights would complain about, all of it.
@@ -53,10 +53,10 @@ struct GgufTypes {
   WeightType matrices;  // of the layers
   WeightType tables;    // of the tokens: the embedding and the head
 };
-/// A parameter's numbers, dense rows of any element type. Called for a parameter once for each of its fragments.
+/// A parameter's numbers, dense rows of any element type. Called for a parameter once for each of its parts in the file.
 using ReadParameter = std::function<Tensor(const ParameterInfo&)>;
 /// All rows of a layer's matrix as blocks of a type, with codes that the caller chose. Called for a parameter once for each
-/// of its fragments, in the order of parameters(spec).
+/// of its parts in the file, in the order of units.
 using CodeParameter = std::function<std::span<const std::byte>(const ParameterInfo&, WeightType)>;
 /// Of weights that are there.
 ReadParameter parameters_of(const ModelSpec&, const ModelWeights&);

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "base/crc32c.h"
 #include "base/error.h"
 #include "base/io.h"
 #include "formats/format_test_support.h"
@@ -10,6 +11,7 @@
 #include "formats/gguf/tokenizer.h"
 #include "formats/gguf/vocabulary.h"
 #include "formats/mutations_testing.h"
+#include "model/coded_model_testing.h"
 #include "model/compare_weights.h"
 #include "model/golden_weights_testing.h"
 #include "model/model_files.h"
@@ -62,7 +64,8 @@ TEST(GgufModel, WhatIsExportedIsReadAsTheSameModelToTheBit) {
 
 // Of the families whose golden files hold no weights: the configuration too comes back whole.
 TEST(GgufModel, FurtherFamiliesComeBackToTheBit) {
-  for (const char* name : {"granite", "granite_biases", "olmo2", "phi3", "smollm3", "qwen3"}) {
+  for (const char* name : {"granite", "granite_biases", "olmo2", "phi3", "smollm3", "qwen3", "gpt_neox", "falcon_7b",
+                           "falcon_40b", "bloom", "bloom_six_heads", "mixtral", "qwen2_moe", "qwen3_moe"}) {
     SCOPED_TRACE(name);
     const TemporaryDirectory dir;
     const Json given = read_json_file(golden("families/" + std::string(name) + ".json"));
@@ -86,7 +89,121 @@ TEST(GgufModel, FurtherFamiliesComeBackToTheBit) {
   }
 }
 
+// Keys and tensors of llama.cpp's own converter (dev/golden/gguf_converted.py), and a model out of them.
+TEST(GgufModel, WhatIsExportedIsWhatLlamaCppsConverterMakes) {
+  const Json cases = read_json_file(golden("gguf/converted.json"));
+  EXPECT_GE(cases.size(), 13u);
+  for (const auto& [name, given] : cases.items()) {
+    SCOPED_TRACE(name);
+    const TemporaryDirectory dir;
+    write_golden_model(given, dir.path());
+    const HfConfig config = read_hf_config(dir / "config.json");
+    const ModelSpec spec = model_spec(config);
+    Arena arena;
+    const ModelWeights weights = load_weights(spec, dir.path(), DType::f32, arena);
+    GgufMetadata metadata;
+    add_gguf_config(metadata, config);
+    save_gguf(spec, config, parameters_of(spec, weights), {WeightType::f32, WeightType::f32}, metadata, dir / "m.gguf",
+              real_io());
+    const Gguf file(dir / "m.gguf");
+    EXPECT_EQ(file.get("general.architecture").as_string(), given["architecture"].get<std::string>());
+    for (const auto& [key, value] : given["keys"].items()) {
+      // Falcon's context stands in no config.json for the converter, its layout is the only one.
+      if (key == "falcon.context_length" || key == "falcon.tensor_data_layout") continue;
+      const auto ours = file.find(key);
+      if (!ours && key.ends_with("head_count_kv") && name.starts_with("bloom")) continue;
+      ASSERT_TRUE(ours) << key;
+      if (value.is_boolean())
+        EXPECT_EQ(ours->as_bool(), value.get<bool>()) << key;
+      else
+        EXPECT_EQ(ours->as_number(), value.get<double>()) << key;
+    }
+    const Json& tensors = given["converted"];
+    for (const auto& [tensor, about] : tensors.items()) {
+      const GgufTensor* t = file.find_tensor(tensor);
+      ASSERT_NE(t, nullptr) << tensor;
+      auto shape = about["shape"].get<std::vector<int64_t>>();
+      if (shape.size() == 2 && shape[0] == 1)
+        shape.erase(shape.begin());  // the gate of the shared expert, by some converters
+      EXPECT_EQ(t->shape(), shape) << tensor;
+      EXPECT_EQ(crc32c(t->bytes), about["crc32c"].get<uint32_t>()) << tensor;
+    }
+    for (const GgufTensor& t : file.tensors()) EXPECT_TRUE(tensors.contains(std::string(t.name))) << t.name;
+    EXPECT_EQ(model_spec(gguf_config(file)).units, spec.units);
+  }
+}
+
+// Files hold 1 + w: back to the bit where w has the bits of bf16, as published models have; else to a rounding of 1 + w.
+TEST(GgufModel, GemmasNormsComeBack) {
+  for (const char* family : {"gemma", "gemma2", "gemma3_text"})
+    for (const bool in_bf16 : {true, false}) {
+      SCOPED_TRACE(family);
+      const TemporaryDirectory dir;
+      HfConfig config = tiny_config(family);
+      config.query_pre_attn_scalar = 6;
+      if (config.query_pre_attn_scalar && std::string_view(family) == "gemma") config.query_pre_attn_scalar = {};
+      if (std::string_view(family) == "gemma3_text") config.windowed_layers = {}, config.attn_logit_softcapping = {};
+      const ModelSpec spec = model_spec(config);
+      Arena arena;
+      ModelWeights weights = random_weights(spec, DType::f32, arena, 3);
+      for_each_parameter(spec, weights, [&](const ParameterInfo& info, Tensor& t) {
+        if (!info.is_norm_weight) return;
+        for (float& x : t.span<float>()) x = in_bf16 ? to_float(to_bf16(x - 1)) : x - 1;
+      });
+      GgufMetadata metadata;
+      add_gguf_config(metadata, config);
+      save_gguf(spec, config, parameters_of(spec, weights), {WeightType::f32, WeightType::f32}, metadata,
+                dir / "m.gguf", real_io());
+      const HfConfig again = gguf_config(Gguf(dir / "m.gguf"));
+      EXPECT_EQ(model_spec(again).units, spec.units);
+      const WeightsDifference d =
+          compare_weights(spec, weights, load_weights(model_spec(again), dir / "m.gguf", DType::f32, arena));
+      EXPECT_EQ(d.num_elements, num_parameters(spec));
+      if (in_bf16)
+        EXPECT_EQ(d.num_different, 0);
+      else
+        EXPECT_LE(d.largest, 0x1p-23);  // half a unit of numbers below 4
+    }
+}
+
+TEST(GgufModel, ExpertsOfAFileRunAsTheyLie) {
+  const TemporaryDirectory dir;
+  for (const char* family : {"mixtral", "qwen2_moe"}) {
+    SCOPED_TRACE(family);
+    HfConfig config = coded_config(family, false);
+    config.sliding_window = {}, config.windowed_layers = {};
+    if (config.expert_size > 0) config.expert_size = 256, config.shared_expert_size = 256;
+    const std::string path = dir / (std::string(family) + ".gguf");
+    write_coded_model(config, {WeightType::q4_k, WeightType::q6_k, WeightType::q8_0}, path);
+    const ModelSpec spec = model_spec(gguf_config(Gguf(path)));
+    Arena arena;
+    const ModelWeights decoded = load_weights(spec, path, DType::f32, arena);
+    const ModelWeights coded = load_weights_to_infer(spec, path, DType::f32, arena, WeightsIn::coded_file);
+    int64_t experts = 0;
+    for (const auto& [name, bytes] : coded_bytes(spec, path, DType::f32))
+      experts += name.find(".experts.") != name.npos;
+    EXPECT_EQ(experts, 2 * config.num_experts);
+    const std::vector<int32_t> tokens = random_tokens(9, spec.vocab, 1);
+    const Compute c{arena, Multiply::exact};
+    EXPECT_TRUE(same_bits(logits_of(spec, coded, tokens, c), logits_of(spec, decoded, tokens, c)));
+  }
+}
+
 TEST(GgufModel, WhatLlamaCppFixesInItsCodeIsRefused) {
+  for (const auto& [name, what] : {std::pair{"falcon_rw", "no biases"},
+                                   {"falcon_11b", "no biases"},
+                                   {"gpt_neox_serial", "gelu"},
+                                   {"qwen2_moe_mixed", "no windows"},
+                                   {"qwen3_moe_mixed", "no windows"},
+                                   {"gemma2", "query_pre_attn_scalar 10"},
+                                   {"gemma3", "one layer in 6 without a window"}}) {
+    const Json given = read_json_file(golden("families/" + std::string(name) + ".json"));
+    const HfConfig config = parse_hf_config(given["config"].dump(), name);
+    EXPECT_TRUE(throws(ErrorKind::usage, what, [&] {
+      GgufMetadata m;
+      add_gguf_config(m, config);
+    })) << name;
+  }
   HfConfig smollm = tiny_config("smollm3");  // two layers, the first unturned
   EXPECT_TRUE(throws(ErrorKind::usage, "one layer in 4", [&] {
     GgufMetadata m;

@@ -15,7 +15,7 @@ namespace tern {
 namespace {
 
 // What llama.cpp fixes in its code and no key says.
-void refuse_what_it_leaves_out(const HfConfig& c, const GgufFamily& family) {
+void refuse_what_it_leaves_out(const HfConfig& c, const HfFamily& hf, const GgufFamily& family) {
   const auto refuse = [&](std::string_view what) {
     throw Error(ErrorKind::usage, "GGUF: its {} has {}; export to --format hf", family.architecture, what);
   };
@@ -25,7 +25,36 @@ void refuse_what_it_leaves_out(const HfConfig& c, const GgufFamily& family) {
         refuse(fmt::format("one layer in {} without rotary positions, this model others", period));
   if (family.without_windows && c.sliding_window) refuse("no windows, this model has");
   if (family.untied && c.tie_word_embeddings) refuse("a head of its own, this model's is tied");
+  if (family.tied && !c.tie_word_embeddings) refuse("a tied head, this model has one of its own");
   if (family.without_biases && c.attention_bias) refuse("no biases, this model has");
+  if (hf.defaults.attention_bias && !c.attention_bias && !hf.blocks.gated) refuse("biases, this model has none");
+  if (has_option(hf, &HfConfig::alibi) && (c.alibi || !c.parallel_residual))
+    refuse("rotary positions and both branches beside each other, this model otherwise");
+  if (family.mixture && !c.expert_layers.empty()) refuse("experts in every layer, this model in some");
+  if (family.mixture && c.normalized_experts != family.normalized_experts)
+    refuse(fmt::format("weights of experts that are {}divided by their sum, this model otherwise",
+                       family.normalized_experts ? "" : "not "));
+}
+
+// Gemma's windows, caps and scores.
+void refuse_another_gemma(const HfConfig& c, const HfFamily& hf, const GgufFamily& family) {
+  const auto refuse = [&](std::string_view what) {
+    throw Error(ErrorKind::usage, "GGUF: its {} has {}; export to --format hf", family.architecture, what);
+  };
+  for (int64_t layer = 0; c.sliding_window && layer < c.num_hidden_layers; ++layer)
+    if ((c.windowed_layers.empty() || c.windowed_layers[static_cast<size_t>(layer)]) !=
+        ((layer + 1) % family.full_every != 0))
+      refuse(fmt::format("one layer in {} without a window, this model others", family.full_every));
+  const bool caps_scores = has_option(hf, &HfConfig::attn_logit_softcapping);
+  if (caps_scores && (!c.sliding_window || !c.attn_logit_softcapping || !c.final_logit_softcapping))
+    refuse("windows and capped scores and logits, this model not all of them");
+  const double scores = c.num_hidden_layers == family.layers_of_wide_heads
+                            ? static_cast<double>(c.hidden_size / c.num_attention_heads)
+                            : static_cast<double>(c.head_dim);
+  if (c.query_pre_attn_scalar.value_or(scores) != scores)
+    refuse(fmt::format("query_pre_attn_scalar {}, this model {}", scores, *c.query_pre_attn_scalar));
+  if (c.local_rope && (c.local_rope->type != RopeType::standard || c.local_rope->partial != 1))
+    refuse("plain rotary positions in layers with a window, this model others");
 }
 
 // Keys of the architecture.
@@ -40,6 +69,13 @@ struct ArchitectureKeys {
     metadata.add(fmt::format("{}.{}", arch, name), static_cast<float>(x));
   }
 };
+
+void add_experts(const ArchitectureKeys& keys, const HfConfig& c) {
+  keys.count("expert_count", c.num_experts);
+  keys.count("expert_used_count", c.experts_per_token);
+  if (c.expert_size > 0) keys.count("expert_feed_forward_length", c.expert_size);
+  if (c.shared_expert_size > 0) keys.count("expert_shared_feed_forward_length", c.shared_expert_size);
+}
 
 void add_rope_scaling(const ArchitectureKeys& keys, const HfRope& r) {
   switch (r.type) {
@@ -86,7 +122,13 @@ void add_gguf_config(GgufMetadata& m, const HfConfig& c) {
   if (c.activation != activation_named(family->activation))
     throw Error(ErrorKind::usage, "GGUF: its {} computes {}, this model {}; export to --format hf", arch,
                 family->activation, c.hidden_act);
-  refuse_what_it_leaves_out(c, *family);
+  refuse_what_it_leaves_out(c, hf, *family);
+  if (family->full_every > 0) refuse_another_gemma(c, hf, *family);
+  if (family->mixture) add_experts(keys, c);
+  if (!family->switch_of_branches.empty())
+    m.add(fmt::format("{}.{}", arch, family->switch_of_branches), c.parallel_residual);
+  if (c.attn_logit_softcapping) keys.real("attn_logit_softcapping", *c.attn_logit_softcapping);
+  if (c.final_logit_softcapping) keys.real("final_logit_softcapping", *c.final_logit_softcapping);
   if (hf.blocks.positions != HfPositions::rotary) return;
   if (family->multipliers) {
     keys.real("attention.scale", c.attention_multiplier.value_or(1 / std::sqrt(static_cast<double>(c.head_dim))));
@@ -100,6 +142,7 @@ void add_gguf_config(GgufMetadata& m, const HfConfig& c) {
   keys.count("rope.dimension_count", rotary_dim(c.rope, c.head_dim));
   keys.real("rope.freq_base", c.rope.theta);
   if (c.sliding_window) keys.count("attention.sliding_window", *c.sliding_window);
+  if (c.local_rope) keys.real("rope.freq_base_swa", c.local_rope->theta);
   add_rope_scaling(keys, c.rope);
 }
 

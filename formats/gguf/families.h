@@ -11,14 +11,14 @@
 namespace tern {
 
 struct GgufName {
-  std::string_view hf, gguf;  // without ".weight" or ".bias"; '#': the layer
+  std::string_view hf, gguf;  // without ".weight" or ".bias"; '#': the layer, '@': the expert
 };
 /// One row for each family. The columns after `names` say what llama.cpp's code fixes for the architecture
 /// and no key of a file states.
 struct GgufFamily {
   // Of several families of one architecture the first is read, or the one with windows where the file has them.
   std::string_view model_type, architecture;
-  std::span<const GgufName> names;
+  std::span<const GgufName> names, names_of_experts = {};
   bool interleaved = false;              // GgufPlace::Heads
   std::string_view activation = "silu";  // as config.json says it
   bool windowed = false;
@@ -26,10 +26,20 @@ struct GgufFamily {
   int64_t unturned_every = 0;    // this layer of each period does not turn; 0: all turn
   bool without_windows = false;  // even where config.json has them
   bool untied = false, without_biases = false;
+  bool tied = false;                 // the head is the table of tokens, always
+  bool sorted = false;               // GgufPlace::sorted
+  bool plus_one = false;             // GgufPlace::plus_one
+  bool mixture = false;              // experts in every layer
+  bool normalized_experts = true;    // their weights are divided by their sum
+  int64_t full_every = 0;            // this layer of each period has no window; 0: no such periods
+  int64_t layers_of_wide_heads = 0;  // the model of so many layers divides scores by √(width / heads), not √head_dim
+  std::string_view switch_of_branches = "";  // the key that says whether attention and MLP run beside each other
 };
 /// Null: not in the table.
 const GgufFamily* gguf_family(std::string_view model_type);
-const GgufFamily* gguf_family_of_architecture(std::string_view architecture, bool windowed = false);
+/// With windows or experts the row of the architecture that has them, if it has one.
+const GgufFamily* gguf_family_of_architecture(std::string_view architecture, bool windowed = false,
+                                              bool mixture = false);
 /// The name of the norms' epsilon, without the architecture.
 std::string_view gguf_epsilon_key(const HfFamily&);
 

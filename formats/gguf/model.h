@@ -1,6 +1,6 @@
 #pragma once
 // GGUF as a model: its metadata as a configuration, its tensors under the names of Hugging Face files, and back. A
-// family is one row of the table in formats/gguf/model.cpp.
+// family is one row of the table in formats/gguf/families.cpp.
 
 #include <cstdint>
 #include <string>
@@ -25,6 +25,9 @@ struct GgufPlace {
   enum class Heads : uint8_t { plain, queries, keys };
   std::string name;  // "blk.0.attn_q.weight"
   Heads interleaved = Heads::plain;
+  int64_t expert = -1;    // the tensor holds the rows of all experts, one expert behind the other; -1: no experts
+  bool sorted = false;    // rows come as queries, keys, values of all heads, not in the groups of Hugging Face's file
+  bool plus_one = false;  // of norms: 1 + w
 };
 /// Errors  usage: a family or a tensor that GGUF has no place for, as far as tern knows.
 GgufPlace gguf_place(std::string_view model_type, std::string_view hf_name);
@@ -35,8 +38,7 @@ std::vector<std::string> gguf_families();
 /// The configuration that the file's metadata and tensors imply. Numbers kept as f32 are read as the shortest decimal
 /// that gives them, so 1e-5 stays 1e-5. Llama 3's rotary scaling, which the file holds as a table of divisors, is found
 /// again from that table, or kept as the table.
-/// Errors  bad_file: "PATH: key 'K': …"; an architecture tern does not read; one file of several; a model of several
-/// experts.
+/// Errors  bad_file: "PATH: key 'K': …"; an architecture tern does not read; one file of several.
 HfConfig gguf_config(const Gguf&);
 /// The other way. Errors  usage: what GGUF, or tern's writer, has no key for.
 void add_gguf_config(GgufMetadata&, const HfConfig&);
