@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "base/familiar_words.h"
 #include "base/json.h"
 #include "base/options_impl.h"
 #include "base/text.h"
@@ -186,8 +187,11 @@ const VerbSpec& find_verb(const OptionTable& table, std::string_view name) {
     if (verb.name == name || verb_key(verb.name) == name) return verb;
     names.push_back(verb.name);
   }
-  throw Error(ErrorKind::usage, "no verb '{}'{} `{} help` lists all verbs", name,
-              nearest_name(name, names).empty() ? ";" : did_you_mean(name, names), program_name());
+  const std::string_view ours = familiar_verb(name);
+  const bool familiar = std::find(names.begin(), names.end(), ours) != names.end();
+  const std::string hint = familiar ? did_you_mean(ours, {ours}) : did_you_mean(name, names);
+  throw Error(ErrorKind::usage, "no verb '{}'{} `{} help` lists all verbs", name, hint.empty() ? ";" : hint,
+              program_name());
 }
 
 std::vector<const OptionSpec*> options_of(const OptionTable& table, std::string_view verb) {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "base/familiar_words.h"
 #include "base/io.h"
 #include "base/options_impl.h"
 #include "base/text.h"
@@ -108,9 +109,11 @@ class OptionReader {
                   verb_.name, flag, others, program_name(), verb_.name);
     std::vector<std::string_view> candidates = names_;
     candidates.emplace_back("help");
+    const std::string_view ours = familiar_option(name);
+    const bool familiar = std::find(names_.begin(), names_.end(), ours) != names_.end();
+    const std::string hint = familiar ? did_you_mean(ours, {ours}, "--") : did_you_mean(name, candidates, "--");
     throw Error(ErrorKind::usage, "{} has no option {}{} `{} help {}` lists all options", verb_.name, flag,
-                nearest_name(name, candidates).empty() ? ";" : did_you_mean(name, candidates, "--"), program_name(),
-                verb_.name);
+                hint.empty() ? ";" : hint, program_name(), verb_.name);
   }
 
   std::string verbs_with(std::string_view name) const {

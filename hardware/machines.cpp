@@ -1,5 +1,7 @@
 #include "hardware/machines.h"
 
+#include <fmt/format.h>
+
 #include <map>
 #include <vector>
 
@@ -10,14 +12,19 @@
 namespace tern {
 
 std::string cluster_text(const std::string& path_or_name) {
+  const std::string wanted = lowercase(path_or_name);
   std::vector<std::string_view> names;
-  for (const MachineFile& file : machine_files()) names.push_back(file.name);
+  std::vector<std::string> kinds;  // of one device: "a100" is two
+  for (const MachineFile& file : machine_files()) {
+    names.push_back(file.name);
+    if (file.name.starts_with(wanted + "-")) kinds.push_back(fmt::format("'{}'", file.name));
+  }
   for (const MachineFile& file : machine_files())
-    if (file.name == path_or_name && !real_io().stat(path_or_name)) return std::string(file.toml);
+    if (file.name == wanted && !real_io().stat(path_or_name)) return std::string(file.toml);
   if (path_or_name.find_first_of("/.") == std::string::npos && !real_io().stat(path_or_name))
     throw Error(ErrorKind::bad_file, "{}: neither a cluster file nor one of the ready machines ({}){}",
                 make_printable(path_or_name), join({names.begin(), names.end()}, ", "),
-                did_you_mean(path_or_name, names));
+                kinds.empty() ? did_you_mean(path_or_name, names) : "; did you mean " + join(kinds, " or ") + "?");
   return real_io().read(path_or_name);
 }
 

@@ -39,6 +39,16 @@ bool says_a_source(std::string_view comment) {
   return comment.find(" per cycle at ") != std::string_view::npos;
 }
 
+TEST(Machines, NamesIgnoreCaseAndHalfANameSaysWhatThereIs) {
+  EXPECT_EQ(find_cluster("A100-80G").name, find_cluster("a100-80g").name);
+  try {
+    find_cluster("a100");
+    ADD_FAILURE();
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("did you mean 'a100-40g' or 'a100-80g'?"), std::string::npos) << e.what();
+  }
+}
+
 TEST(Machines, EveryFigureSaysItsSource) {
   EXPECT_FALSE(says_a_source("# f32 accumulation"));
   int figures = 0;
