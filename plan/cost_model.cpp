@@ -295,8 +295,13 @@ int64_t update_ps(const TrainJob& job, const Machine& m, const Sharing& share, T
 }  // namespace
 
 LayerCosts::LayerCosts(const ModelSpec& spec, const TrainJob& job, const Machine& machine, const Mesh& mesh,
-                       int64_t micro_batch, bool other_groups)
-    : job_(job), machine_(machine), mesh_(mesh), in_one_node_(machine.num_nodes == 1 && !other_groups) {
+                       int64_t micro_batch, bool other_groups, std::optional<Framework> bytes_of, FrameworkRun run)
+    : job_(job),
+      machine_(machine),
+      mesh_(mesh),
+      in_one_node_(machine.num_nodes == 1 && !other_groups),
+      bytes_of_(bytes_of && has_own_bytes(*bytes_of) ? bytes_of : std::nullopt),
+      run_(run) {
   // Experts on several ranks exchange rows in each layer, so that ranks wait for each other there.
   const bool waits = mesh.expert > 1;
   units_ = facts_for(spec, micro_batch, waits ? micro_batch : std::max<int64_t>(1, job.batch / mesh.data));
@@ -329,11 +334,18 @@ std::vector<UnitFacts> LayerCosts::facts_for(const ModelSpec& spec, int64_t micr
       if (const AttentionSpec* a = attention_of(unit))
         z.query.attended_pairs = shard_of(micro_batch_pairs(job_, *a, micro_batch, mesh_.data, windows), mesh_.context);
       units.push_back(facts_of(z, unit, input));
+      if (bytes_of_) replace_bytes(unit, z.query, units.back());
       if (units.back().shares_table) { table_ = table_copy(spec, unit, z.query, z.update, mesh_); }
     }
     input = units.back().output_bytes;
   }
   return units;
+}
+
+void LayerCosts::replace_bytes(const Unit& unit, const CostQuery& query, UnitFacts& f) const {
+  const FrameworkUnit u = framework_unit(*bytes_of_, unit, query, run_);
+  f.output_bytes = u.output, f.saved_bytes = u.saved, f.left_bytes = 0;
+  f.forward_workspace = f.unsaved_workspace = f.backward_workspace = u.workspace;
 }
 
 LayerParameters LayerCosts::parameters_of(const Layer& layer, bool pipelined) const {
@@ -344,7 +356,7 @@ LayerParameters LayerCosts::parameters_of(const Layer& layer, bool pipelined) co
       n.all[part] += u.parameters[part], n.trained[part] += u.trained[part];
       n.state_bytes[part] += u.state_bytes[part], n.widest[part] += u.widest[part];
     }
-    if (!pipelined) n.own_gradients += u.own_table_gradient;
+    if (!pipelined && !bytes_of_) n.own_gradients += u.own_table_gradient;  // of tern alone
     if (!u.shares_table) continue;
     if (!pipelined) {
       n.lent += table_.parameters;
@@ -359,7 +371,8 @@ LayerParameters LayerCosts::parameters_of(const Layer& layer, bool pipelined) co
 
 PlannedMemoryByTier LayerCosts::persistent(const Layer& layer, const LayerStrategy& st, bool pipelined) const {
   const LayerParameters n = parameters_of(layer, pipelined);
-  const Sharing share = sharing_of(job_, machine_, mesh_, n, st.zero);
+  Sharing share = sharing_of(job_, machine_, mesh_, n, st.zero);
+  if (bytes_of_) share.bytes = framework_states(*bytes_of_, job_, share.bytes, n.all[0] + n.all[1], st.zero);
   PlannedMemoryByTier m;
   m[0].weights = share.bytes.weights, m[0].gradients = share.bytes.gradients;
   m[static_cast<size_t>(st.states)].optimizer = share.bytes.states;
@@ -376,26 +389,39 @@ static void add_host_times(const Machine& machine, Tier tier, int64_t held, Cost
   c.host_backward = ps_of(static_cast<double>(held), in) + machine.node.host_link_latency_ps;
 }
 
+// What a layer holds between its passes, and most in one. A framework makes a whole layer again from its input, where
+// the engine here makes one unit after the other again, each from its own.
+void LayerCosts::add_activations(const Layer& layer, const LayerStrategy& st, CostVector& c) const {
+  int64_t held = 0, whole = 0;
+  for (int i = 0; i < layer.count; ++i) {
+    const UnitFacts& u = units_[static_cast<size_t>(layer.first + i)];
+    const bool remade = is_remade(u, st.recompute), inner = bytes_of_ && remade && i > 0;
+    held += (inner ? 0 : u.input_bytes) + (remade ? 0 : u.saved_bytes);
+    c.held_weight += u.input_bytes + u.saved_bytes + u.left_bytes + u.output_bytes;  // x, saved, left, dy
+    if (bytes_of_ && remade) whole += (inner ? u.input_bytes : 0) + u.saved_bytes;
+    const int64_t forward = u.output_bytes + (remade ? u.unsaved_workspace : u.forward_workspace);
+    const int64_t again = remade ? u.saved_bytes + std::max(u.output_bytes + u.forward_workspace, u.left_bytes) : 0;
+    const int64_t backward = (remade && !bytes_of_ ? u.saved_bytes : 0) + u.left_bytes + u.output_bytes +
+                             u.input_bytes + u.backward_workspace;
+    c.transient = std::max({c.transient, forward, bytes_of_ ? 0 : again, backward});
+  }
+  c.transient += whole;
+  c.held[static_cast<size_t>(st.activations)] = held;
+}
+
 CostVector LayerCosts::cost(const Layer& layer, const LayerStrategy& st, bool pipelined) const {
   CostVector c;
-  int64_t held = 0, transient = 0;
   const std::vector<UnitFacts>& units = st.zero >= 2 && !waiting_.empty() ? waiting_ : units_;
   for (int i = 0; i < layer.count; ++i) {
     const UnitFacts& u = units[static_cast<size_t>(layer.first + i)];
-    const bool remade = is_remade(u, st.recompute);
     c.forward += u.forward, c.backward += u.backward, c.weight += u.weight;
-    if (remade) c.recompute += u.forward;
-    held += u.input_bytes + (remade ? 0 : u.saved_bytes);
-    c.held_weight += u.input_bytes + u.saved_bytes + u.left_bytes + u.output_bytes;  // x, saved, left, dy
-    const int64_t forward = u.output_bytes + (remade ? u.unsaved_workspace : u.forward_workspace);
-    const int64_t again = remade ? u.saved_bytes + std::max(u.output_bytes + u.forward_workspace, u.left_bytes) : 0;
-    const int64_t backward =
-        (remade ? u.saved_bytes : 0) + u.left_bytes + u.output_bytes + u.input_bytes + u.backward_workspace;
-    transient = std::max({transient, forward, again, backward});
+    if (is_remade(u, st.recompute)) c.recompute += u.forward;
   }
+  add_activations(layer, st, c);
 
   const LayerParameters n = parameters_of(layer, pipelined);
-  const Sharing share = sharing_of(job_, machine_, mesh_, n, st.zero);
+  Sharing share = sharing_of(job_, machine_, mesh_, n, st.zero);
+  if (bytes_of_) share.bytes = framework_states(*bytes_of_, job_, share.bytes, n.all[0] + n.all[1], st.zero);
   c.persistent[0] = share.bytes.weights + share.bytes.gradients;
   c.persistent[static_cast<size_t>(st.states)] += share.bytes.states;
   c.update = update_ps(job_, machine_, share, st.states);
@@ -410,9 +436,9 @@ CostVector LayerCosts::cost(const Layer& layer, const LayerStrategy& st, bool pi
     const int64_t link = share.reduce + (gathers ? share.gather : 0);
     c.weight += std::max<int64_t>(0, link - compute);
     c.sync = std::min(share.reduce, compute);
-    transient += share.gradient_bytes;
+    c.transient += share.gradient_bytes;
     if (gathers) {
-      transient += 2 * share.gathered_bytes;  // this layer's and the next one's, on its way
+      c.transient += 2 * share.gathered_bytes;  // this layer's and the next one's, on its way
       c.entry_forward = std::min(share.gather, c.forward);
       c.entry_backward = std::min(share.gather, compute);
       c.forward = std::max(c.forward, share.gather);
@@ -425,12 +451,10 @@ CostVector LayerCosts::cost(const Layer& layer, const LayerStrategy& st, bool pi
   if (n.tables > 0)  // between the first stage and the last
     c.sync += n.tables * 2 * send_ps(machine_, mesh_.devices(), in_one_node_, table_.trained * size_of(job_.gradients));
 
-  c.held[static_cast<size_t>(st.activations)] = held;
-  if (st.activations != Tier::device && held > 0) {
+  if (const int64_t held = c.held[static_cast<size_t>(st.activations)]; st.activations != Tier::device && held > 0) {
     add_host_times(machine_, st.activations, held, c);
-    transient += 2 * held;  // this layer's, and the next one's on its way
+    c.transient += 2 * held;  // this layer's, and the next one's on its way
   }
-  c.transient = transient;
   for (int64_t* ps : {&c.forward, &c.backward, &c.weight, &c.recompute, &c.host_forward, &c.host_backward,
                       &c.entry_forward, &c.entry_backward, &c.begin, &c.sync, &c.update})
     *ps = std::min(*ps, kMostPs);

@@ -3,10 +3,12 @@
 // of spec/unit_cost.h for bytes and work, rates of a Machine for time. docs: plan/README.md has the formulas.
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "hardware/cluster.h"
 #include "plan/ceil_div.h"
+#include "plan/framework_bytes.h"
 #include "plan/instance.h"
 #include "plan/layers.h"
 #include "plan/planned_memory.h"
@@ -33,9 +35,10 @@ struct UnitFacts {
 class LayerCosts {
  public:
   /// `other_groups`: the cluster has unlike nodes too, so that a pipeline's first and last stage may lie in two nodes
-  /// even where this machine has one.
+  /// even where this machine has one. `bytes_of`: whose activations and states are counted, where the framework has
+  /// formulas of its own (has_own_bytes); the times stay those of the device.
   LayerCosts(const ModelSpec&, const TrainJob&, const Machine&, const Mesh&, int64_t micro_batch,
-             bool other_groups = false);
+             bool other_groups = false, std::optional<Framework> bytes_of = {}, FrameworkRun run = {});
 
   /// `pipelined`: more than one stage, so a tied head and an encoder's bridge hold tables of their own.
   CostVector cost(const Layer&, const LayerStrategy&, bool pipelined) const;
@@ -48,6 +51,8 @@ class LayerCosts {
 
  private:
   LayerParameters parameters_of(const Layer&, bool pipelined) const;
+  void replace_bytes(const Unit&, const CostQuery&, UnitFacts&) const;
+  void add_activations(const Layer&, const LayerStrategy&, CostVector&) const;
   /// The units' facts where the data axis' ranks wait for each other after every `windows` windows.
   std::vector<UnitFacts> facts_for(const ModelSpec&, int64_t micro_batch, int64_t windows);
 
@@ -55,6 +60,8 @@ class LayerCosts {
   const Machine& machine_;
   Mesh mesh_;
   bool in_one_node_;
+  std::optional<Framework> bytes_of_;
+  FrameworkRun run_;
   std::vector<UnitFacts> units_;
   std::vector<UnitFacts> waiting_;  // where gradients are reduced with each micro-batch; empty: no other times
   TableCopy table_;                 // of the embedding

@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/shell.h"
 #include "base/text.h"
+#include "plan/framework_bytes.h"
 #include "plan/layers.h"
 #include "plan/pinned.h"
 
@@ -105,8 +106,6 @@ EmittedPlan megatron(const ModelSpec& spec, const Plan& p, const LayerStrategy& 
         f.add("ckpt-format", "fsdp_dtensor"), f.add("no-gradient-accumulation-fusion");
   f.add("overlap-grad-reduce");
   if (s.zero == 1 || s.zero == 3) f.add("overlap-param-gather");
-  if (s.recompute == Recompute::attention)
-    f.add("recompute-granularity", "selective"), f.add("recompute-modules", "core_attn");
   if (s.recompute == Recompute::full)
     f.add("recompute-granularity", "full"), f.add("recompute-method", "uniform"), f.add("recompute-num-layers", 1);
   if (p.job.dtype != DType::f32) f.add(p.job.dtype == DType::bf16 ? "bf16" : "fp16");
@@ -162,9 +161,11 @@ EmittedPlan torchtitan(const ModelSpec& spec, const Plan& p, const LayerStrategy
   out.command.emplace_back(s.recompute == Recompute::full ? "activation-checkpoint:full"
                                                           : "activation-checkpoint:none");
   out.text = script_of({}, out.command);
-  out.notes = {
-      "torchtitan keeps weights in f32 and casts them: 16 bytes per parameter where the plan counts 18 with bf16",
-      "data and tokenizer are those of its configuration; give --hf-assets-path and --dataloader.dataset"};
+  out.notes = {"data and tokenizer are those of its configuration; give --hf-assets-path and --dataloader.dataset"};
+  if (m.tensor > 1)
+    out.notes.emplace_back(
+        "with tensor parallelism the one run that was measured took 13 % more memory than is counted (F28 of "
+        "docs/framework-memory.md)");
   return out;
 }
 
@@ -227,12 +228,17 @@ EmittedPlan emit_plan(Framework f, const ModelSpec& spec, const Plan& p, int64_t
   EmittedPlan out = f == Framework::megatron     ? megatron(spec, p, s, nodes)
                     : f == Framework::torchtitan ? torchtitan(spec, p, s, nodes)
                                                  : deepspeed(spec, p, s, nodes);
-  // M30 of docs/memory-figures.md: 106.95 of 63.02 MB.
-  out.notes.insert(out.notes.begin(),
-                   "that it fits is by tern's own activations, and frameworks keep more: Megatron-LM as published 1.7 "
-                   "times as many bytes (docs/memory-figures.md, M30); where memory runs out, plan with " +
-                       std::string(f == Framework::deepspeed ? "--max-micro-batch 1, or --fix zero=3"
-                                                             : "--max-micro-batch 1, or --allow-recompute full"));
+  out.notes.insert(
+      out.notes.begin(),
+      has_own_bytes(f)
+          ? fmt::format("memory is counted as {} keeps weights and activations (docs/framework-memory.md "
+                        "has published runs beside it); where it runs out all the same, plan with "
+                        "--max-micro-batch 1, or --allow-recompute full",
+                        f == Framework::megatron ? "Megatron-LM" : "TorchTitan")
+          // M30 of docs/memory-figures.md: 106.95 of 63.02 MB.
+          : "that it fits is by tern's own activations; what your model keeps depends on its code, and is "
+            "more as a rule (docs/memory-figures.md, M30: 1.7 times as many bytes); where memory runs out, "
+            "plan with --max-micro-batch 1, or --fix zero=3");
   const Mesh& m = p.choice.mesh;
   out.rank_order =
       fmt::format("rank = tensor + {}·(context + {}·(data + {}·stage)), nodes of {} devices filled one after another",

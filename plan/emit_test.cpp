@@ -56,12 +56,21 @@ TEST(EmitMegatron, RotaryPositionsArePresetsOwn) {
             "500000");
 }
 
-TEST(Emit, EveryFrameworkIsSaidToKeepMoreThanThePlanCounts) {
+TEST(Emit, EveryFrameworkSaysWhoseBytesThePlanCounts) {
   for (const Framework f : kFrameworks) {
     const EmittedPlan e =
         emit_plan(f, llama(), even_plan_of(llama(), {.mesh = {.data = 8}, .num_micro = 2}, {.zero = 2}), 8);
-    EXPECT_NE(e.notes.front().find("1.7 times as many bytes"), std::string::npos) << name_of(f);
+    const char* words = f == Framework::megatron     ? "as Megatron-LM keeps"
+                        : f == Framework::torchtitan ? "as TorchTitan keeps"
+                                                     : "1.7 times as many bytes";
+    EXPECT_NE(e.notes.front().find(words), std::string::npos) << name_of(f);
   }
+}
+
+// Megatron-LM's core_attn is the scores and their sum: less than the unit that `recompute attention` makes again.
+TEST(EmitMegatron, TheWholeAttentionUnitIsNotItsCoreAttention) {
+  const Plan p = even_plan_of(llama(), {.mesh = {.data = 8}, .num_micro = 2}, {.recompute = Recompute::attention});
+  EXPECT_NE(refusal(Framework::megatron, llama(), p).find("core_attn"), std::string::npos);
 }
 
 TEST(EmitMegatron, EveryAxisHasItsFlag) {
@@ -71,8 +80,8 @@ TEST(EmitMegatron, EveryAxisHasItsFlag) {
                       .schedule = PipelineSchedule::interleaved,
                       .micro_batch = 3,
                       .num_micro = 8};
-  const EmittedPlan e = emit_plan(Framework::megatron, llama(),
-                                  even_plan_of(llama(), c, {.zero = 1, .recompute = Recompute::attention}), 8);
+  const EmittedPlan e =
+      emit_plan(Framework::megatron, llama(), even_plan_of(llama(), c, {.zero = 1, .recompute = Recompute::full}), 8);
   for (const auto& [flag, value] :
        std::vector<std::pair<std::string, std::string>>{{"tensor-model-parallel-size", "4"},
                                                         {"context-parallel-size", "2"},
@@ -81,7 +90,7 @@ TEST(EmitMegatron, EveryAxisHasItsFlag) {
                                                         {"num-virtual-stages-per-pipeline-rank", "4"},
                                                         {"micro-batch-size", "3"},
                                                         {"global-batch-size", "48"},
-                                                        {"recompute-granularity", "selective"},
+                                                        {"recompute-granularity", "full"},
                                                         {"nnodes", "4"},
                                                         {"nproc-per-node", "8"},
                                                         {"num-layers", "32"},

@@ -146,6 +146,8 @@ std::string why_not_run(Framework f, const OuterChoice& c, const LayerStrategy& 
     case Framework::megatron:
       if (s.states != Tier::device) return none("states off the device");
       if (s.zero >= 2 && c.num_stages > 1) return none("ZeRO 2 or 3 in a pipeline");
+      if (s.recompute == Recompute::attention)
+        return none("recomputation of the whole attention unit (its core_attn is the scores and their sum alone)");
       return "";
     case Framework::torchtitan:
       if (s.states != Tier::device) return none("states off the device alone");
@@ -174,12 +176,12 @@ std::string limits_in_words(Framework f) {
     case Framework::megatron:
       return fmt::format(
           "what Megatron-LM runs: equal blocks per stage and one strategy, {}, ZeRO 2 and 3 only "
-          "without a pipeline, nothing off the device",
+          "without a pipeline, recompute none or full, nothing off the device; memory as it keeps activations",
           schedules([](const PipelineScheduleTraits& t) { return t.megatron; }));
     case Framework::torchtitan:
       return fmt::format(
           "what torchtitan runs: equal blocks per stage and one strategy, {}, ZeRO 0, 2 or 3, context in a ring, "
-          "recompute none or full, nothing off the device",
+          "recompute none or full, nothing off the device; memory as it keeps activations and states",
           schedules([](const PipelineScheduleTraits& t) { return !t.torchtitan.empty(); }));
     case Framework::deepspeed:
       return "what DeepSpeed's file alone says: data and tensor parallelism, ZeRO 0 to 3 (3 without tensor "

@@ -45,9 +45,7 @@ for question, plan in emitted.emitted(given.tern, "megatron"):
     emitted.check("micro-batch", a.micro_batch_size, choice["micro_batch"])
     emitted.check("batch", a.global_batch_size, job["batch"])
     emitted.check("micro-batches", a.global_batch_size // (a.micro_batch_size * a.data_parallel_size), choice["micro_batches"])
-    recompute = {None: "none", "selective": "attention", "full": "full"}[a.recompute_granularity]
-    if recompute == "attention":
-        emitted.check("recomputed modules", a.recompute_modules, ["core_attn"])
+    recompute = {None: "none", "full": "full"}[a.recompute_granularity]
     emitted.check("recompute", recompute, layer["recompute"])
     fsdp = {"optim_grads": 2, "optim_grads_params": 3}[a.data_parallel_sharding_strategy] if a.use_megatron_fsdp else None
     emitted.check("zero", fsdp or int(a.use_distributed_optimizer), layer["zero"])

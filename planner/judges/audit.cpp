@@ -22,6 +22,12 @@
 namespace tern {
 namespace {
 
+// Bytes are those of the framework that the space is of.
+LayerCosts costs_of(const ModelSpec& spec, const PlanRequest& request, const Machine& m, const Mesh& mesh,
+                    int64_t micro_batch, size_t machines) {
+  return LayerCosts(spec, request.job, m, mesh, micro_batch, machines > 1, request.space.pinned.framework);
+}
+
 int64_t experts_of(const ModelSpec& spec) {
   for (const Unit& u : spec.units)
     if (const auto* e = std::get_if<MoeSpec>(&u.spec)) return e->experts;
@@ -77,7 +83,7 @@ class PlanJudge {
     const Machine* m = machine_of_plan();
     TERN_CHECK(m, "audit: the plan's node '{}' is not in the cluster", plan_.node);
     Instance in;
-    fill(in, *m, LayerCosts(spec_, request_.job, *m, plan_.choice.mesh, plan_.choice.micro_batch, machines_.size() > 1),
+    fill(in, *m, costs_of(spec_, request_, *m, plan_.choice.mesh, plan_.choice.micro_batch, machines_.size()),
          plan_.choice.num_stages > 1, plan_.choice.chunks_per_stage);
     set_choice(in, *m, plan_.choice);
     return in;
@@ -229,7 +235,7 @@ class PlanJudge {
   StageSums sums_of(const Machine& m, const PipelineShape& shape, const std::vector<int>& stage,
                     const std::vector<LayerStrategy>& strategy) const {
     const OuterChoice& c = plan_.choice;
-    const LayerCosts costs(spec_, request_.job, m, c.mesh, c.micro_batch, machines_.size() > 1);
+    const LayerCosts costs = costs_of(spec_, request_, m, c.mesh, c.micro_batch, machines_.size());
     const auto stages = static_cast<size_t>(shape.num_stages()), ranks = static_cast<size_t>(c.num_stages);
     const bool split = splits_backward(c.schedule);
     StageSums sums{{},
@@ -377,7 +383,7 @@ class PlanJudge {
     const int most = static_cast<int>(std::min<int64_t>(
         {usable_devices(m, mesh) / mesh.devices(), static_cast<int64_t>(layers_.size()), request_.space.max_stages}));
     if (most < 1) return;
-    const LayerCosts costs(spec_, request_.job, m, mesh, b, machines_.size() > 1);
+    const LayerCosts costs = costs_of(spec_, request_, m, mesh, b, machines_.size());
     Instance whole, staged, chunked;
     LongestTimes longest[3];
     for (int P = 1; P <= most; ++P)

@@ -15,7 +15,8 @@ std::vector<PlannedMemoryByTier> memory_classes(const SpaceOfChoices& space, con
   for (size_t u = 0; u < a.stage.size(); ++u) {
     const int d = device_of(priced.shape, a.stage[u]);
     const Machine& machine = machine_of_stage(space, c, d);
-    const auto [of, made] = costs.try_emplace(&machine, *space.spec, space.job, machine, t.mesh, t.micro_batch);
+    const auto [of, made] = costs.try_emplace(&machine, *space.spec, space.job, machine, t.mesh, t.micro_batch,
+                                              space.machines.size() > 1, space.pinned.framework);
     const Layer& layer = space.layers[u];
     const auto& rows = t.kinds[static_cast<size_t>(layer.kind)];
     const LayerStrategy& strategy = rows.strategy[form_of(c)][static_cast<size_t>(a.strategy[u])];

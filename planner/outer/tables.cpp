@@ -96,7 +96,7 @@ ChoiceTables make_tables(const ModelSpec& spec, const TrainJob& job, const Searc
                          const Mesh& mesh, int64_t micro_batch) {
   ChoiceTables t{.group = group, .mesh = mesh, .micro_batch = micro_batch};
   const Machine& machine = machines[static_cast<size_t>(group)];
-  const LayerCosts costs(spec, job, machine, mesh, micro_batch, machines.size() > 1);
+  const LayerCosts costs(spec, job, machine, mesh, micro_batch, machines.size() > 1, space.pinned.framework);
   const std::vector<LayerStrategy> all = strategies(space, machine);
   const bool timed = std::any_of(space.schedules.begin(), space.schedules.end(), order_follows_times);
   bool syncs[kForms.size()]{}, host = false;
