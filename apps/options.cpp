@@ -8,7 +8,9 @@
 #include <algorithm>
 #include <iterator>
 
+#include "base/units.h"
 #include "plan/plan_axes.h"
+#include "planner/outer/effort.h"
 #include "spec/update_rule.h"
 #include "update/async_rule.h"
 #include "update/robust.h"
@@ -293,6 +295,23 @@ std::string_view schedules_help() {
   return help;
 }
 
+std::vector<std::string_view> efforts() {
+  std::vector<std::string_view> names;
+  for (const EffortLimits& e : kEffortLimits) names.push_back(e.name);
+  return names;
+}
+
+std::string_view effort_help() {
+  static const std::string help = [] {
+    std::string text = "how far the search goes before it stops with a gap:";
+    for (const EffortLimits& e : kEffortLimits)
+      text += fmt::format("{} {} {} and {} GB", &e == kEffortLimits.data() ? "" : ",", e.name,
+                          format_seconds(e.seconds), e.memory_bytes / 1'000'000'000);
+    return text + "; seconds are --max-seconds where that is given";
+  }();
+  return help;
+}
+
 std::string_view fix_help() {
   static const std::string help = [] {
     std::string text = "give some axes and search the rest: tp=8,pp=4,dp=2,schedule=1f1b …; axes:";
@@ -520,7 +539,8 @@ std::vector<OptionSpec> make_options() {
       {.name = "optimizer", .verbs = "plan", .type = choice, .fallback = "adamw", .help = "update rule, for its states' bytes", .choices = rule_names()},
       {.name = "adapters", .verbs = "plan", .type = integer, .unit = "RANK", .help = "freeze the model, train low-rank products of this rank in its layers", .min = 1, .max = 65536},
       {.name = "capacity-factor", .verbs = "plan", .type = real, .fallback = "1.25", .unit = "X", .help = "mixtures of experts: rows an expert's rank makes room for, over an even share", .min = 1, .max = 64},
-      {.name = "max-seconds", .verbs = "plan", .type = seconds, .unit = "TIME", .help = "stop searching after this time and state the gap; --certify may take as long again", .min = 0, .above_min = true},
+      {.name = "effort", .verbs = "plan", .type = choice, .fallback = "normal", .help = effort_help(), .choices = efforts()},
+      {.name = "max-seconds", .verbs = "plan", .type = seconds, .unit = "TIME", .help = "stop searching after this time and state the gap; not given: as --effort says; --certify may take as long again, without it as long as it needs", .min = 0, .above_min = true},
       {.name = "max-tensor", .verbs = "plan", .type = integer, .unit = "N", .help = "widest tensor parallelism; not given: 64", .min = 1, .max = 65536},
       {.name = "max-context", .verbs = "plan", .type = integer, .unit = "N", .help = "widest context parallelism; not given: 64", .min = 1, .max = 65536},
       {.name = "max-stages", .verbs = "plan", .type = integer, .unit = "N", .help = "most pipeline stages; not given: 1024, with --inference 16", .min = 1, .max = 65536},

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "apps/common.h"
@@ -55,12 +54,11 @@ int check_plan(const PlanQuestion& q, const std::string& path, bool json) {
 }
 
 // What is certified claims no more than the audit proves.
-Certificate certify(const PlanQuestion& q, Plan& plan) {
+Certificate certify(const PlanQuestion& q, Plan& plan, bool cut) {
   Certificate c{.audit = audit_plan(q.spec, q.cluster, q.request, plan)};
   PlanAudit& a = *c.audit;
-  // A search that was cut short may not know every choice.
-  const bool cut = q.request.seconds < std::numeric_limits<double>::infinity() || stop_requested();
-  TERN_CHECK(a.verdict != Verdict::rejected || cut, "plan: the audit disagrees with the search: {}", a.reason);
+  TERN_CHECK(a.verdict != Verdict::rejected || cut || stop_requested(), "plan: the audit disagrees with the search: {}",
+             a.reason);
   if (!a.plan_holds() || a.late) {
     c.doubt = a.late ? "the audit had no time for every choice; give --max-seconds more" : a.reason;
     return c;

@@ -18,8 +18,9 @@ struct Certificate {
   std::string solver;  // the mixed-integer solver's verdict, in words
   std::string doubt;   // why the plan is not certified; "" if it is
 };
-/// Audits a plan that was found. Its bound becomes the one that the audit proves; what was not judged becomes a restriction.
-Certificate certify(const PlanQuestion&, Plan&);
+/// Audits a plan that was found, in as many seconds as the question's request has. Its bound becomes the one that the
+/// audit proves; what was not judged becomes a restriction. `cut`: the search may not know every choice.
+Certificate certify(const PlanQuestion&, Plan&, bool cut);
 /// `json`: to standard error.
 void print_certificate(const Certificate&, const Plan&, bool json);
 

@@ -118,7 +118,7 @@ PlanQuestion question_of(const Options& o, ModelSpec spec, Cluster cluster, std:
   q.batches = std::move(batches);
   q.request = {.model = o.positional("MODEL"), .space = space_of(o), .stop = &stop_flag()};
   q.request.job = job_of(o, q.spec, q.batches.back(), calibrated);
-  if (o.has("max-seconds")) q.request.seconds = o.real("max-seconds");
+  q.request.effort = *effort_from_name(o.text("effort"));
   if (o.has("threads")) q.request.threads = static_cast<int>(o.integer("threads"));
   q.run = terms_of(o), q.what_if = o.flag("explain"), q.node_counts = o.flag("pareto");
   q.unpinned = space_without_pins(o), q.wider = wider_spaces(o);
@@ -145,8 +145,12 @@ PlanCommand plan_command(const Options& o, ModelSpec spec, Cluster cluster) {
   c.question = question_of(o, std::move(spec), std::move(cluster), std::move(batches), c.calibration.has_value());
   const PlanQuestion& q = c.question;
   c.outputs.json = o.flag("json");
+  if (o.has("max-seconds")) c.judging_seconds = o.real("max-seconds");
+  c.question.request.seconds =
+      o.has("max-seconds") || o.has("check") ? c.judging_seconds : limits_of(c.question.request.effort).seconds;
   if (o.has("check")) {
     refuse_beside_check(o);
+    refuse_other_models(o, q.spec, q.request.job);
     if (q.batches.size() > 1) throw Error(ErrorKind::usage, "plan: --check judges one plan: give --batch");
     c.check = o.text("check");
   } else {
@@ -169,6 +173,7 @@ void require_positions(const ModelSpec& spec, int64_t tokens, std::string_view w
 
 void refuse_beside_check(const Options& o) {
   constexpr std::string_view kJudged[]{"check",
+                                       "emit",
                                        "hardware",
                                        "nodes",
                                        "batch",

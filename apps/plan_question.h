@@ -2,6 +2,7 @@
 // The options of `tern plan`, read in one place into values: what is asked of the planner, and what the command does
 // with the answer.
 
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -22,8 +23,9 @@ struct PlanCommand {
   PlanQuestion question;
   std::optional<Calibration> calibration;
   std::string calibration_path;
-  std::string check;     // the plan file to judge; "": search for a plan
-  bool certify = false;  // audit the plan that is found
+  std::string check;                                                 // the plan file to judge; "": search for a plan
+  bool certify = false;                                              // audit the plan that is found
+  double judging_seconds = std::numeric_limits<double>::infinity();  // of --certify and --check
   PlanOutputs outputs;
 };
 

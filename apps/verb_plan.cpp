@@ -145,7 +145,11 @@ int answer_question(PlanCommand c) {
         fmt::format("its Program would have more than {} instructions and was not made: the step is the stage model's",
                     format_with_commas(kMostPlannedInstructions)));
   Certificate certificate;
-  if (c.certify) certificate = certify(q, answer.plan);
+  if (c.certify) {
+    PlanQuestion judged = q;
+    judged.request.seconds = c.judging_seconds;
+    certificate = certify(judged, answer.plan, answer.interrupted);
+  }
   PlanStory story = story_of(q, answer);
   if (!c.calibration) story.uncalibrated = uncalibrated_words(q.cluster);
   story.batches = points;

@@ -54,6 +54,17 @@ int64_t least(const CostVector& c) {
   return m;
 }
 
+// No step is shorter than what a device does in it, one after another.
+std::vector<int64_t> busy_of(const PipelineShape& shape, const PipelineTimes& t) {
+  std::vector<int64_t> busy;
+  for (size_t d = 0; d < t.begin.size(); ++d) busy.push_back(t.begin[d] + t.tail[d]);
+  for (int s = 0; s < shape.num_stages(); ++s) {
+    const size_t at = static_cast<size_t>(s);
+    busy[static_cast<size_t>(device_of(shape, s))] += shape.num_micro * (t.forward[at] + t.backward[at] + t.weight[at]);
+  }
+  return busy;
+}
+
 }  // namespace
 
 void check_instance(const Instance& in) {
@@ -140,9 +151,8 @@ Pricer::Pricer(const Instance& in) : instance_(in), cache_(std::make_unique<Cach
 }
 Pricer::~Pricer() = default;
 
-Priced Pricer::operator()(const Assignment& a) {
-  const Instance& in = instance_;
-  Priced p{.shape = shape_of(in), .times = stage_times(in, a), .peak = {}};
+void Pricer::simulate(Priced& p) {
+  ++simulated_;
   if (!cache_->ready || !cache_->fixed) {
     cache_->order = pipeline_order(p.shape, p.times);
     cache_->prepared = prepare_pipeline(p.shape, cache_->order);
@@ -150,7 +160,10 @@ Priced Pricer::operator()(const Assignment& a) {
   }
   run_pipeline(cache_->prepared, p.times, cache_->scratch, cache_->run);
   p.makespan = cache_->run.makespan;
+}
 
+void Pricer::add_peaks(const Assignment& a, Priced& p) {
+  const Instance& in = instance_;
   p.peak = peak_bytes(p.shape, cache_->order, stage_bytes(in, a));
   p.missing_bytes = std::numeric_limits<int64_t>::min();
   for (int d = 0; d < p.shape.num_devices; ++d)
@@ -164,7 +177,23 @@ Priced Pricer::operator()(const Assignment& a) {
   for (int u = 0; u < in.num_layers(); ++u)
     if (const int d = device_of(p.shape, a.stage[u]); !runs_on(in, type_of_stage(in, d), u, a.strategy[u]))
       p.device = d, p.tier = Tier::device, p.missing_bytes = int64_t{1} << 60;
+}
+
+Priced Pricer::operator()(const Assignment& a) {
+  Priced p{.shape = shape_of(instance_), .times = stage_times(instance_, a), .peak = {}};
+  simulate(p);
+  add_peaks(a, p);
   return p;
+}
+
+std::optional<Priced> Pricer::below(const Assignment& a, int64_t upper_bound) {
+  Priced p{.shape = shape_of(instance_), .times = stage_times(instance_, a), .peak = {}};
+  const std::vector<int64_t> busy = busy_of(p.shape, p.times);
+  if (*std::max_element(busy.begin(), busy.end()) >= upper_bound) return std::nullopt;
+  simulate(p);
+  if (p.makespan >= upper_bound) return std::nullopt;
+  add_peaks(a, p);
+  return p.fits() ? std::optional(std::move(p)) : std::nullopt;
 }
 
 Priced price(const Instance& in, const Assignment& a) { return Pricer(in)(a); }

@@ -3,6 +3,7 @@
 // baselines and the Plan's tables all ask here.
 
 #include <memory>
+#include <optional>
 
 #include "plan/instance.h"
 #include "program/stage_model.h"
@@ -39,11 +40,18 @@ class Pricer {
   explicit Pricer(const Instance&);  // keeps a reference
   ~Pricer();
   Priced operator()(const Assignment&);
+  /// The same if it fits and takes less than `upper_bound` ps, else nothing; most that do not are found out without a
+  /// simulation.
+  std::optional<Priced> below(const Assignment&, int64_t upper_bound);
+  int64_t simulated() const { return simulated_; }  // assignments so far
 
  private:
   struct Cache;
+  void simulate(Priced&);
+  void add_peaks(const Assignment&, Priced&);
   const Instance& instance_;
   std::unique_ptr<Cache> cache_;
+  int64_t simulated_ = 0;
 };
 
 /// UniAP's formula Σp + Σo + (c − 1)·max({p} ∪ {o}) of priced times: p forward + backward + weight of a virtual stage,

@@ -65,7 +65,7 @@ class Search {
   Search(const Instance& in, const SearchOptions& options)
       : in_(in), options_(options), chain_(make_chain(in, options.objective)), price_(in) {
     budget_.stop = options.stop;
-    budget_.labels = options.labels;
+    budget_.labels = options.labels, budget_.bytes = options.bytes;
     if (options.seconds < 1e9)
       budget_.deadline =
           std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::steady_clock::duration>(

@@ -23,7 +23,8 @@ struct SearchOptions {
   int64_t simulations = 20000;                               // at most, after the bound search; a count, so the
                                                              // same on every machine
   int64_t labels = 20'000'000;  // partial stages at most in a round: a count too. Above it the answer keeps its gap
-  int threads = 1;              // changes no byte of the answer
+  int64_t bytes = int64_t{1} << 62;         // of partial plans at once, on one thread: as labels
+  int threads = 1;                          // changes no byte of the answer
   const std::atomic<bool>* stop = nullptr;  // set by another thread: the answer then keeps its gap
 };
 

@@ -15,6 +15,10 @@ constexpr int kLooks = 2;  // labels of another state that are compared with one
 // As much work as a label: comparisons of a front in many numbers count towards the limit of labels.
 constexpr int64_t kComparisons = 64;
 
+int64_t bytes_of(const Front& f) {
+  return static_cast<int64_t>(f.x.size() * sizeof(int64_t) + f.parent.size() * sizeof(LabelParent));
+}
+
 }  // namespace
 
 StageLabels::StageLabels(const Chain& chain, int stage, Keep keep)
@@ -206,6 +210,9 @@ struct StageLabels::Growth {
   }
 
   void clear() { x.clear(), parent.clear(); }
+  int64_t bytes() const {
+    return static_cast<int64_t>(x.size() * sizeof(int64_t) + parent.size() * sizeof(LabelParent));
+  }
 
   bool survives(const int64_t* label, int j, int state) const {
     const StageLabels& l = in;
@@ -297,7 +304,7 @@ struct StageLabels::Growth {
 StageRun StageLabels::run(int end, int exit, int length, const Cuts& cuts, int64_t most, const Budget& budget) const {
   StageRun run{.end = end, .exit = exit, .front = {}};
   Growth grown(*this, end, length, cuts);
-  int64_t comparisons = 0;
+  int64_t comparisons = 0, bytes = 0;
   std::vector<std::vector<char>> idle;
   for (int j = 0; j < length; ++j) {
     const int u = end - 1 - j, states = static_cast<int>(chain_.states[u].size());
@@ -324,9 +331,13 @@ StageRun StageLabels::run(int end, int exit, int length, const Cuts& cuts, int64
           for (int o = 0; o < options; ++o) grown.push(u, s, o, j, {i, static_cast<int16_t>(next), 0});
         }
       }
-      comparisons += filter(grown.x, grown.parent, run.front[j][s]);
+      bytes += grown.bytes();  // before the filter; then what it left
+      const bool full = bytes > budget.bytes;
+      bytes -= grown.bytes();
+      if (!full) comparisons += filter(grown.x, grown.parent, run.front[j][s]);
       now += run.front[j][s].size();
-      if (run.labels + now + comparisons / kComparisons > most || budget.stopped()) {
+      bytes += bytes_of(run.front[j][s]);
+      if (full || run.labels + now + comparisons / kComparisons > most || budget.stopped()) {
         run.labels += now + comparisons / kComparisons;
         run.too_many = true;
         return run;
@@ -340,6 +351,13 @@ StageRun StageLabels::run(int end, int exit, int length, const Cuts& cuts, int64
   }
   run.labels += comparisons / kComparisons;
   return run;
+}
+
+int64_t StageRun::bytes() const {
+  int64_t sum = 0;
+  for (const auto& layer : front)
+    for (const Front& f : layer) sum += bytes_of(f);
+  return sum;
 }
 
 StageCost StageLabels::cost(const StageRun& run, int j, int state, int index) const {

@@ -18,6 +18,7 @@ struct Budget {
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
   const std::atomic<bool>* stop = nullptr;
   int64_t labels = int64_t{1} << 62;
+  int64_t bytes = int64_t{1} << 62;  // of labels and partial pipelines at once
   bool stopped() const {
     return (stop && stop->load(std::memory_order_relaxed)) ||
            (deadline != std::chrono::steady_clock::time_point::max() && std::chrono::steady_clock::now() >= deadline);
@@ -75,6 +76,7 @@ struct StageRun {
   std::vector<std::vector<Front>> front;  // (length)(states of layer end − 1 − j)
   int64_t labels = 0;                     // labels kept, and comparisons as a fraction of one
   bool too_many = false;
+  int64_t bytes() const;  // of the fronts
 };
 
 class StageLabels {
@@ -86,8 +88,8 @@ class StageLabels {
   ///       label.
   StageLabels(const Chain&, int stage, Keep);
 
-  /// Labels of up to `length` layers before `end`; exit −1: any state. Stops early (too_many) above `most` labels, or
-  /// when the budget's time is over.
+  /// Labels of up to `length` layers before `end`; exit −1: any state. Stops early (too_many) above `most` labels or
+  /// the budget's bytes, or when its time is over.
   StageRun run(int end, int exit, int length, const Cuts&, int64_t most, const Budget&) const;
   /// What the stage costs if it begins at the label's layer.
   StageCost cost(const StageRun&, int j, int state, int index) const;

@@ -39,59 +39,14 @@ class StageRound {
     std::vector<char> known(chain_.layers + 1, 0);
     for (int e = 0; e <= chain_.layers; ++e) known[e] = !joined_[e].empty();
     groups_ = group_ends(chain_, bounds_, windows_, stage_, known, least_, limit_);
-    struct Job {
-      int group, exit;
-    };
-    std::vector<Job> jobs;
-    for (size_t g = 0; g < groups_.size(); ++g)
-      for (int l = 0; l < states(groups_[g].sample - 1); ++l)
-        if (chain_.rule[stage_].takes(chain_.states[groups_[g].sample - 1][l]) &&
-            std::any_of(groups_[g].ends.begin(), groups_[g].ends.end(), [&](int e) { return !joined_[e][l].empty(); }))
-          jobs.push_back({static_cast<int>(g), l});
-    std::vector<Cuts> cuts;
-    const StageCuts maker(chain_, stage_, bounds_.lambdas(stage_));
-    for (const EndGroup& g : groups_) cuts.push_back(maker.make(g.sample, g.length, g.limit));
-
+    const std::vector<Job> jobs = jobs_of();
+    begin_bytes_ = round_.bytes + joined_bytes();
     std::vector<StageRun> runs(jobs.size());
     std::vector<std::vector<Piece>> pieces(jobs.size());
-    std::atomic<int64_t> total{round_.labels};
-    std::atomic<bool> stopped{false};
-    const int64_t most = std::max<int64_t>(0, budget_.labels - round_.labels);
-    const auto run = [&](size_t i) {
-      if (stopped || total > budget_.labels) return;
-      if (budget_.stopped()) {
-        stopped = true;
-        return;
-      }
-      const EndGroup& g = groups_[jobs[i].group];
-      runs[i] = labels_.run(g.sample, jobs[i].exit, g.length, cuts[jobs[i].group], most, budget_);
-      total += runs[i].labels;
-      if (!runs[i].too_many) pieces[i] = combine(g, runs[i], static_cast<int>(i));
-      if (keep_ != StageLabels::Keep::all) runs[i].front.clear();
-    };
-    RegionErrors errors;
-#pragma omp parallel for schedule(dynamic) num_threads(threads_)
-    for (size_t i = 0; i < jobs.size(); ++i) errors.guard([&] { run(i); });
-    errors.rethrow();
-    if (stopped || budget_.stopped()) return SearchEnd::stopped;
-    round_.labels = total;
-    if (total > budget_.labels) return SearchEnd::too_many;
-    for (auto& job : pieces)
-      for (Piece& p : job) {
-        auto& pool = round_.suffix[stage_][p.begin][p.entry];
-        pool.insert(pool.end(), p.suffix.begin(), p.suffix.end());
-        if (keep_ == StageLabels::Keep::bound) continue;
-        auto& elements = round_.element[stage_][p.begin][p.entry];
-        elements.insert(elements.end(), p.element.begin(), p.element.end());
-      }
-    for (auto& at : round_.suffix[stage_])
-      for (auto& pool : at) {
-        pareto(pool);
-        round_.suffixes += static_cast<int64_t>(pool.size());
-      }
+    if (const SearchEnd end = grow(jobs, runs, pieces); end != SearchEnd::done) return end;
+    gather(pieces);
     if (round_.suffixes > budget_.labels) return SearchEnd::too_many;
-    if (keep_ != StageLabels::Keep::bound) round_.joined[stage_] = std::move(joined_);
-    if (keep_ == StageLabels::Keep::all) round_.runs[stage_] = std::move(runs);
+    keep_rest(std::move(runs));
     return SearchEnd::done;
   }
 
@@ -102,7 +57,97 @@ class StageRound {
     std::vector<StageElement> element;
   };
 
+  struct Job {
+    int group, exit;
+  };
+
   int states(int u) const { return static_cast<int>(chain_.states[u].size()); }
+
+  std::vector<Job> jobs_of() const {
+    std::vector<Job> jobs;
+    for (size_t g = 0; g < groups_.size(); ++g)
+      for (int l = 0; l < states(groups_[g].sample - 1); ++l)
+        if (chain_.rule[stage_].takes(chain_.states[groups_[g].sample - 1][l]) &&
+            std::any_of(groups_[g].ends.begin(), groups_[g].ends.end(), [&](int e) { return !joined_[e][l].empty(); }))
+          jobs.push_back({static_cast<int>(g), l});
+    return jobs;
+  }
+
+  // The labels of every job, and what they leave. Bytes of all jobs together are counted, and those of each alone:
+  // neither depends on the threads.
+  SearchEnd grow(const std::vector<Job>& jobs, std::vector<StageRun>& runs, std::vector<std::vector<Piece>>& pieces) {
+    std::vector<Cuts> cuts;
+    const StageCuts maker(chain_, stage_, bounds_.lambdas(stage_));
+    for (const EndGroup& g : groups_) cuts.push_back(maker.make(g.sample, g.length, g.limit));
+    std::atomic<int64_t> total{round_.labels}, bytes{begin_bytes_};
+    std::atomic<bool> stopped{false}, full{false};
+    Budget of_run = budget_;
+    of_run.bytes = std::max<int64_t>(0, budget_.bytes - begin_bytes_);
+    const int64_t most = std::max<int64_t>(0, budget_.labels - round_.labels);
+    const auto run = [&](size_t i) {
+      if (stopped || full || total > budget_.labels || bytes > budget_.bytes) return;
+      if (budget_.stopped()) {
+        stopped = true;
+        return;
+      }
+      const EndGroup& g = groups_[jobs[i].group];
+      runs[i] = labels_.run(g.sample, jobs[i].exit, g.length, cuts[jobs[i].group], most, of_run);
+      total += runs[i].labels;
+      int64_t more = 0;
+      if (!runs[i].too_many) pieces[i] = combine(g, runs[i], static_cast<int>(i), of_run.bytes, more);
+      if (keep_ != StageLabels::Keep::all) runs[i].front.clear();
+      bytes += more + runs[i].bytes();
+      if (runs[i].too_many || more > of_run.bytes) full = true;
+    };
+    RegionErrors errors;
+#pragma omp parallel for schedule(dynamic) num_threads(threads_)
+    for (size_t i = 0; i < jobs.size(); ++i) errors.guard([&] { run(i); });
+    errors.rethrow();
+    if (stopped || budget_.stopped()) return SearchEnd::stopped;
+    round_.labels = total;
+    return full || total > budget_.labels || bytes > budget_.bytes ? SearchEnd::too_many : SearchEnd::done;
+  }
+
+  void gather(std::vector<std::vector<Piece>>& pieces) {
+    for (auto& job : pieces) {
+      for (Piece& p : job) {
+        auto& pool = round_.suffix[stage_][p.begin][p.entry];
+        pool.insert(pool.end(), p.suffix.begin(), p.suffix.end());
+        if (keep_ == StageLabels::Keep::bound) continue;
+        auto& elements = round_.element[stage_][p.begin][p.entry];
+        elements.insert(elements.end(), p.element.begin(), p.element.end());
+      }
+      std::vector<Piece>().swap(job);
+    }
+    round_.bytes = begin_bytes_;
+    for (auto& at : round_.suffix[stage_])
+      for (auto& pool : at) {
+        pareto(pool);
+        round_.suffixes += static_cast<int64_t>(pool.size());
+        round_.bytes += static_cast<int64_t>(pool.size() * sizeof(SuffixLabel));
+      }
+  }
+
+  // What the enumeration asks for beside the suffixes; in a plain round the ways on are forgotten with this stage.
+  void keep_rest(std::vector<StageRun> runs) {
+    if (keep_ == StageLabels::Keep::bound) {
+      round_.bytes -= joined_bytes();
+      return;
+    }
+    for (const auto& at : round_.element[stage_])
+      for (const auto& elements : at) round_.bytes += static_cast<int64_t>(elements.size() * sizeof(StageElement));
+    round_.joined[stage_] = std::move(joined_);
+    if (keep_ != StageLabels::Keep::all) return;
+    for (const StageRun& r : runs) round_.bytes += r.bytes();
+    round_.runs[stage_] = std::move(runs);
+  }
+
+  int64_t joined_bytes() const {
+    size_t ways = 0;
+    for (const auto& at : joined_)
+      for (const auto& list : at) ways += list.size();
+    return static_cast<int64_t>(ways * sizeof(Joined));
+  }
 
   // What may follow, per end and exit state; the link priced.
   void join() {
@@ -200,7 +245,9 @@ class StageRound {
     return windows_.before[stage_][a].reachable && e - a <= bounds_.longest(stage_, e);
   }
 
-  std::vector<Piece> combine(const EndGroup& g, const StageRun& run, int run_index) const {
+  // Ends early once `bytes`, those of the pieces, are above `most`.
+  std::vector<Piece> combine(const EndGroup& g, const StageRun& run, int run_index, int64_t most,
+                             int64_t& bytes) const {
     // Per depth and entry state what the stage can cost, memory forgotten.
     std::vector<Piece> pieces;
     for (int j = 0; j < static_cast<int>(run.front.size()); ++j) {
@@ -213,6 +260,9 @@ class StageRound {
           if (a < stage_ || !begins(a, e)) continue;
           Piece piece{.begin = a, .entry = k, .suffix = {}, .element = {}};
           extend_all(piece, elements, e, run.exit);
+          bytes += static_cast<int64_t>(piece.suffix.size() * sizeof(SuffixLabel) +
+                                        piece.element.size() * sizeof(StageElement));
+          if (bytes > most) return pieces;
           if (!piece.suffix.empty()) pieces.push_back(std::move(piece));
         }
       }
@@ -310,6 +360,7 @@ class StageRound {
   std::vector<std::vector<std::vector<Joined>>> joined_;
   std::vector<Suffix> least_;
   std::vector<EndGroup> groups_;
+  int64_t begin_bytes_ = 0;  // when the stage begins
 };
 
 }  // namespace

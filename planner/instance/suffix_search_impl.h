@@ -43,6 +43,7 @@ struct StageElement {
 struct Round {
   SearchEnd outcome = SearchEnd::done;
   int64_t labels = 0, suffixes = 0;
+  int64_t bytes = 0;  // of what follows
   // (stages + 1)(layers + 1)(states)
   std::vector<std::vector<std::vector<std::vector<SuffixLabel>>>> suffix;
   // For the enumeration: (stages)(layers)(states) what a stage there can be; (stages)(layers + 1)(states) what may

@@ -40,6 +40,7 @@ struct OuterOutcome {
   int64_t bounded_open = 0;  // of SpaceOfChoices::bounded, that could be faster
   int64_t not_run = 0;       // choices for which the framework runs no strategy
   int64_t orders_open = 0;   // candidates of any_order that could be faster
+  bool improved = true;      // no single-layer move makes the assignment faster, or layers=even allows none
   double seconds = 0;
   PoolFamily pool;
 };

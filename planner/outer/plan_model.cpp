@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "hardware/rates.h"
 #include "plan/legality.h"
+#include "planner/instance/improve.h"
 #include "planner/instance/price.h"
 #include "planner/instance/relaxation_impl.h"
 #include "planner/instance/search.h"
@@ -25,18 +26,12 @@ namespace {
 constexpr int64_t kAllButNever = kNever - 1;  // nothing fits, but it is looked at again
 constexpr int kTriedOfEach = 3;
 constexpr int64_t kFewOperations = 100'000;  // of a pipeline
-constexpr int kRounds = 40;                  // of the relaxation
-// Effort of a search in each pass: everywhere first, then where a gap is left. Counts, so the same on every machine.
-struct Effort {
-  int64_t labels, simulations;
-};
-constexpr Effort kEfforts[] = {{2'000'000, 0}, {2'000'000, 2000}};
 
 class OuterSearch {
  public:
   OuterSearch(const SpaceOfChoices& space, const PlanRequest& request, std::chrono::steady_clock::time_point start,
               OuterOutcome& out)
-      : space_(space), request_(request), out_(out), start_(start) {}
+      : space_(space), request_(request), limits_(limits_of(request.effort)), out_(out), start_(start) {}
 
   void run() {
     for (const Candidate& c : space_.candidates) out_.bounds.push_back(c.bound);
@@ -49,13 +44,21 @@ class OuterSearch {
       return finish();
     }
     dive();
-    pass([&](int index) { relax(index); });
-    for (const Effort& effort : kEfforts) pass([&](int index) { search_one(index, effort); });
-    if (rescue()) {
-      pass([&](int index) { relax(index); });
-      for (const Effort& effort : kEfforts) pass([&](int index) { search_one(index, effort); });
-    }
+    close();
+    if (rescue()) close();
     finish();
+  }
+
+  // Every pass with more effort, for what those before it left open; what each found is improved before the next.
+  void close() {
+    improve_best();
+    pass([&](int index) { relax(index); });
+    improve_best();
+    for (const int64_t simulations : limits_.simulations) {
+      if (simulations < 0) continue;
+      pass([&](int index) { search_one(index, simulations); });
+      improve_best();
+    }
   }
 
  private:
@@ -204,7 +207,7 @@ class OuterSearch {
     if (bound >= upper()) return;
     build_instance(space_, c, built_);
     const Chain chain = make_chain(built_.instance, Objective::simulated);
-    const CutBound cut = cut_bound(chain, upper(), kRounds);
+    const CutBound cut = cut_bound(chain, upper(), limits_.relaxation_rounds);
     // Without a plan the search has still to say what is missing.
     bound = std::max(bound, out_.found ? cut.bound : std::min(cut.bound, kAllButNever));
     if (bound >= upper()) return;
@@ -212,6 +215,19 @@ class OuterSearch {
     if (bound >= upper()) return;
     const UniformPlan plan = repaired_plan(space_, c, built_, upper());
     if (plan.found) take(index, plan.assignment, plan.makespan, plan.makespan, plan.makespan);
+  }
+
+  // What is left open is compared with the best plan, so a better one closes more.
+  void improve_best() {
+    if (!out_.found || out_.makespan == improved_ || late()) return;
+    build_instance(space_, space_.candidates[static_cast<size_t>(out_.best)], built_);
+    const Improved better = improve(
+        built_.instance, out_.assignment,
+        {.seconds = (request_.seconds - elapsed()) / 4, .operations = limits_.operations, .stop = request_.stop});
+    improved_ = better.makespan;
+    if (better.makespan < out_.makespan)
+      take(out_.best, better.assignment, better.makespan, std::min(out_.model, better.makespan),
+           std::min(out_.model_bound, better.makespan));
   }
 
   void take(int index, const Assignment& a, int64_t makespan, int64_t model, int64_t model_bound) {
@@ -223,20 +239,21 @@ class OuterSearch {
   }
 
   // The search, over the strategies with which the relaxation leaves room for a better plan.
-  void search_one(int index, const Effort& effort) {
+  void search_one(int index, int64_t simulations) {
     const size_t at = static_cast<size_t>(index);
     if (any_order(space_, space_.candidates[at])) return;
     int64_t& bound = out_.bounds[at];
     build_instance(space_, space_.candidates[at], built_);
     SearchOptions options{.upper_bound = upper(),
-                          .simulations = effort.simulations,
-                          .labels = effort.labels,
+                          .simulations = simulations,
+                          .labels = limits_.labels,
+                          .bytes = limits_.label_bytes,
                           .threads = request_.threads,
                           .stop = request_.stop};
     if (request_.seconds < std::numeric_limits<double>::infinity()) options.seconds = request_.seconds - elapsed();
     Kept kept;
     if (out_.found) {
-      kept = strategies_below(built_.instance, upper(), kRounds);
+      kept = strategies_below(built_.instance, upper(), limits_.relaxation_rounds);
       bound = std::max(bound, kept.bound);
       if (bound >= upper()) return;
     }
@@ -296,7 +313,9 @@ class OuterSearch {
 
   const SpaceOfChoices& space_;
   const PlanRequest& request_;
+  const EffortLimits& limits_;
   OuterOutcome& out_;
+  int64_t improved_ = -1;  // the makespan of the last plan that was improved
   const std::chrono::steady_clock::time_point start_;
   BuiltInstance built_;
   std::vector<bool> searched_, restricted_;

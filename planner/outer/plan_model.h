@@ -13,6 +13,7 @@
 #include "plan/pinned.h"
 #include "plan/plan_file.h"
 #include "plan/planned_memory.h"
+#include "planner/outer/effort.h"
 #include "program/pipeline.h"
 #include "spec/model_spec.h"
 
@@ -44,6 +45,7 @@ struct PlanRequest {
   std::string model;  // its name in the plan
   TrainJob job;
   SearchSpace space;
+  SearchEffort effort = SearchEffort::normal;
   double seconds = std::numeric_limits<double>::infinity();  // then the best so far, with its gap
   int threads = 1;
   /// Above 0: any plan that fits will do, and the answer has its choice alone. The search looks where memory is least

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <limits>
 
 #include "base/error.h"
@@ -12,6 +13,7 @@
 #include "hardware/rates.h"
 #include "plan/legality.h"
 #include "plan/window_mix.h"
+#include "planner/instance/improve.h"
 #include "planner/instance/price.h"
 #include "planner/instance/search.h"
 #include "planner/outer/answer_impl.h"
@@ -51,8 +53,7 @@ std::string binding(const Instance& instance, const UniformPlan& with_room, cons
 }
 
 // What looking around the best plan gives. Whatever is found that is faster is the plan then, and is looked around.
-AroundPlan settle(const SpaceOfChoices& space, const std::atomic<bool>* stop, OuterOutcome& out,
-                  UniformPlan& with_room) {
+AroundPlan settle(const SpaceOfChoices& space, const PlanRequest& request, OuterOutcome& out, UniformPlan& with_room) {
   // Of a search that was cut short the explanation is, too; one that ends within its time may use what is left of it.
   using Clock = std::chrono::steady_clock;
   const auto least = Clock::now() + std::chrono::milliseconds(300);
@@ -61,16 +62,29 @@ AroundPlan settle(const SpaceOfChoices& space, const std::atomic<bool>* stop, Ou
     return end == Clock::time_point::max() ? std::numeric_limits<double>::infinity()
                                            : std::chrono::duration<double>(end - Clock::now()).count();
   };
-  if (out.interrupted) stop = nullptr;  // it was heard
+  const std::atomic<bool>* stop = out.interrupted ? nullptr : request.stop;  // it was heard
+  // A little longer for what is returned to be as good as single moves make it.
+  const double climbing = !out.interrupted              ? 0
+                          : std::isinf(request.seconds) ? 1
+                                                        : std::clamp(0.05 * request.seconds, 0.5, 5.0);
   const auto take = [&](const FasterPlan& f) {
     TERN_CHECK(f.makespan >= out.bound, "plan_model: a plan of {} ps, and none is below {}", f.makespan, out.bound);
     out.best = f.candidate, out.assignment = f.assignment, out.makespan = f.makespan;
     out.plans.emplace_back(f.candidate, f.makespan);
-    out.model = std::min(out.model, f.makespan);
+    out.model = std::min(out.model, f.makespan), out.model_bound = std::min(out.model_bound, f.makespan);
   };
   BuiltInstance built;
+  int64_t improved = -1;
   for (;;) {
     build_instance(space, space.candidates[static_cast<size_t>(out.best)], built);
+    if (!space.pinned.even && improved != out.makespan) {
+      const Improved better = improve(built.instance, out.assignment,
+                                      {.seconds = std::max({left(), climbing, 0.05}),
+                                       .operations = limits_of(request.effort).operations,
+                                       .stop = stop});
+      improved = better.makespan, out.improved = better.complete;
+      if (better.makespan < out.makespan) take({out.best, better.assignment, better.makespan});
+    }
     with_room = plan_with_room(space, built.instance, out, std::max(left(), 0.05));
     if (with_room.found && with_room.makespan < out.makespan && price(built.instance, with_room.assignment).fits()) {
       take({out.best, with_room.assignment, with_room.makespan});
@@ -123,7 +137,21 @@ void add_given(const SpaceOfChoices& space, const PlanRequest& request, Plan& p)
 }
 
 // Restrictions of the search itself.
-void add_left_out(const SpaceOfChoices& space, const OuterOutcome& out, Plan& p) {
+void add_left_out(const SpaceOfChoices& space, const PlanRequest& request, const OuterOutcome& out, Plan& p) {
+  if (!out.improved)
+    p.restrictions.emplace_back(
+        "not every move of a single layer was tried on this plan: one may make it faster (--effort thorough)");
+  const std::string_view effort = limits_of(request.effort).name;
+  if (out.bound < out.makespan && out.interrupted)
+    p.restrictions.emplace_back(
+        "the search ended before every choice was looked at as far as --effort goes: with more time (--max-seconds) "
+        "the "
+        "gap may become smaller, by a faster plan or a better bound");
+  else if (out.bound < out.makespan)
+    p.restrictions.push_back(
+        fmt::format("every choice was looked at as far as --effort {} goes, which leaves the gap: more seconds alone "
+                    "change nothing{}",
+                    effort, request.effort == SearchEffort::thorough ? "" : "; --effort thorough looks further"));
   if (space.machines.size() > 1 && space.pinned.even)
     p.restrictions.push_back("unlike nodes: layers=even, so all stages lie on nodes of one type");
   else if (space.machines.size() > 1)
@@ -181,7 +209,7 @@ void add_pool(PoolFamily pool, int64_t makespan, Plan& p) {
 void make_plan(const SpaceOfChoices& space, const Cluster& cluster, const PlanRequest& request, OuterOutcome out,
                PlanAnswer& answer) {
   UniformPlan with_room;
-  AroundPlan around = settle(space, request.stop, out, with_room);
+  AroundPlan around = settle(space, request, out, with_room);
   const Candidate& c = space.candidates[static_cast<size_t>(out.best)];
   BuiltInstance built;
   build_instance(space, c, built);
@@ -205,7 +233,7 @@ void make_plan(const SpaceOfChoices& space, const Cluster& cluster, const PlanRe
   p.bound_ps = out.bound, p.model_ps = out.model, p.model_bound_ps = out.model_bound;
   p.counts = out.counts;
   add_given(space, request, p);
-  add_left_out(space, out, p);
+  add_left_out(space, request, out, p);
   p.binds = binding(built.instance, with_room, run, out);
   add_pool(out.pool, out.makespan, p);
   if (around.late)

@@ -14,6 +14,7 @@
 
 #include "base/text.h"
 #include "plan/plan_axes.h"
+#include "planner/instance/improve.h"
 #include "planner/instance/search.h"
 #include "planner/outer/answer_impl.h"
 #include "planner/outer/first_plans_impl.h"
@@ -23,6 +24,7 @@ namespace {
 
 constexpr size_t kTriedOfFamily = 6;  // choices
 constexpr size_t kValuesPerFeature = 8;
+constexpr int64_t kClimb = 2'000'000;  // operations simulated to improve a family's plan
 constexpr double kNear = 0.05;  // a choice next to the plan is named where its step is longer by this share at most
 
 // A schedule with what tells its choices apart.
@@ -120,7 +122,10 @@ class Look {
     std::partial_sort(f.members.begin(), f.members.begin() + static_cast<std::ptrdiff_t>(tried), f.members.end(),
                       [&](int a, int b) { return std::pair(bound(a), a) < std::pair(bound(b), b); });
     int64_t best = kNever;
-    for (size_t i = 0; i < tried && bound(f.members[i]) < best; ++i) best = std::min(best, try_choice(f.members[i]));
+    int of = -1;
+    for (size_t i = 0; i < tried && bound(f.members[i]) < best; ++i)
+      if (const int64_t makespan = try_choice(f.members[i]); makespan < best) best = makespan, of = f.members[i];
+    if (of >= 0) climb(of);
     f.members.clear();
   }
 
@@ -135,6 +140,16 @@ class Look {
                                                 : std::min(keep(index, uniform_plan(space_, c, built_)),
                                                            keep(index, repaired_plan(space_, c, built_, kNever)));
     return tried_[index] = makespan;
+  }
+  // The best plan that was tried of a choice, improved one layer at a time: each choice once.
+  void climb(int index) {
+    const auto plan = plans_.find(index);
+    if (space_.pinned.even || plan == plans_.end() || late()) return;
+    build_instance(space_, space_.candidates[static_cast<size_t>(index)], built_);
+    const Improved better = improve(built_.instance, std::move(plan->second.assignment),
+                                    {.seconds = left_(), .operations = kClimb, .stop = stop_});
+    plans_.erase(plan);
+    keep(index, {true, better.assignment, better.makespan});
   }
   // The same with a search, for plans below `upper_bound`.
   int64_t search_choice(int index, int64_t upper_bound) {
@@ -179,6 +194,8 @@ class Look {
   int64_t keep(int index, const UniformPlan& plan) {
     if (!plan.found) return kNever;
     seen_.emplace_back(index, plan.makespan);
+    if (const auto [at, first] = plans_.try_emplace(index, plan); !first && plan.makespan < at->second.makespan)
+      at->second = plan;
     if (plan.makespan < faster_.makespan) faster_ = {index, plan.assignment, plan.makespan};
     return plan.makespan;
   }
@@ -188,7 +205,8 @@ class Look {
   const std::function<double()>& left_;
   const std::atomic<bool>* stop_;
   bool was_late_ = false;
-  std::map<int, int64_t> tried_;  // makespans
+  std::map<int, int64_t> tried_;      // makespans
+  std::map<int, UniformPlan> plans_;  // the best of each choice that was tried and not improved
   BuiltInstance built_;
   std::vector<std::pair<int, int64_t>> seen_;  // candidate, makespan
   FasterPlan faster_;

@@ -99,7 +99,7 @@ std::string rivals_text(const Plan& p) {
   if (p.families.empty()) return "";
   size_t width = 26;
   for (const PlannedFamily& f : p.families) width = std::max(width, display_width(f.feature));
-  std::string text = fmt::format("\n{:<{}} {:>10} {:>10}  choice\n", "rivals", width + 2, "at least", "seen");
+  std::string text = fmt::format("\n{:<{}} {:>10} {:>10}  choice\n", "rivals", width + 2, "at least", "at most");
   for (const PlannedFamily& f : p.families)
     text += fmt::format("  {}{} {:>10} {:>10}  {}\n", f.feature, std::string(width - display_width(f.feature), ' '),
                         f.fits ? step_words(f.bound_ps) : "no room", f.found ? step_words(f.step_ps) : "",

@@ -206,8 +206,9 @@ Error undecided(const PlanRequest& request, const PlanAnswer& a) {
                  format_seconds(std::min(request.seconds, a.seconds)));
   return Error(ErrorKind::undecided,
                "plan: no plan was found, and of {} of {} choices it is not proven that none fits: for them orders were "
-               "tried that did not fit, and more time tries no others; try other --schedules, or fewer --max-stages",
-               format_with_commas(a.open), format_with_commas(a.choices));
+               "tried that did not fit, and more time tries no others; try {}other --schedules, or fewer --max-stages",
+               format_with_commas(a.open), format_with_commas(a.choices),
+               request.effort == SearchEffort::thorough ? "" : "--effort thorough, ");
 }
 
 }  // namespace
