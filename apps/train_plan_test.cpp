@@ -138,15 +138,15 @@ TEST_F(TrainPlan, OfTensorGroupsLowersToTheProgramThatEachRankRuns) {
 TEST_F(TrainPlan, RefusesByNameWhatItDoesNotRunAndNamesWhatWouldDo) {
   Plan p = small_plan();
   p.choice.mesh.tensor = 2, p.choice.num_stages = 2;
-  EXPECT_NE(why_not_trained(p).find(
-                "tensor parallelism) of stages, which tern train does not yet: plan with --fix tp=1 or pp=1"),
-            std::string::npos);
-  p.choice.num_stages = 1, p.choice.mesh.data = 2, p.layers[1].strategy.zero = 1;
-  EXPECT_NE(why_not_trained(p).find("under zero 1; tern train does so under zero 0"), std::string::npos);
-  p = small_plan(), p.choice.num_stages = 2;
   EXPECT_EQ(why_not_trained(p), "");
-  p.choice.mesh.data = 2, p.job.batch = 12, p.layers[1].strategy.zero = 1;
-  EXPECT_NE(why_not_trained(p).find("plan with --zero 0, or with --fix pp=1"), std::string::npos);
+  p.choice.mesh.tensor = 1, p.choice.mesh.context = 2;
+  EXPECT_NE(why_not_trained(p).find("context parallelism), which tern train does not yet: plan with --fix cp=1"),
+            std::string::npos);
+  p = small_plan(), p.choice.num_stages = 2, p.choice.schedule = PipelineSchedule::zb_h1;
+  p.choice.mesh.data = 2, p.job.batch = 12, p.layers[1].strategy.zero = 3;
+  EXPECT_NE(why_not_trained(p).find("plan with --zero 0,1,2, or with --fix schedule=1f1b"), std::string::npos);
+  p.layers[1].strategy.zero = 2;
+  EXPECT_EQ(why_not_trained(p), "");
   p = small_plan(), p.choice.mesh.data = 2;
   EXPECT_NE(refusal(p).find("3 micro-batches of 2 on 2 ranks for a batch of 6"), std::string::npos);
   p = small_plan(), p.layers[1].strategy.states = Tier::host;

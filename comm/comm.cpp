@@ -21,6 +21,7 @@ class SoloTransport final : public Transport {
   int recv_any(std::span<const int>, uint64_t, std::span<std::byte>) override { nobody(0); }
   bool poll(int) override { return false; }
   void flush() override {}
+  void flush_to(std::span<const int>) override {}
   void cancel() noexcept override {}
   void abort(const std::string&) noexcept override {}
   void reconfigure(int64_t) override {}

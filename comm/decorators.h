@@ -22,6 +22,7 @@ class TransportDecorator : public Transport {
   }
   bool poll(int from) override { return inner_->poll(from); }
   void flush() override { inner_->flush(); }
+  void flush_to(std::span<const int> peers) override { inner_->flush_to(peers); }
   void cancel() noexcept override { inner_->cancel(); }
   void abort(const std::string& reason) noexcept override { inner_->abort(reason); }
   void reconfigure(int64_t generation) override { inner_->reconfigure(generation); }

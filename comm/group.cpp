@@ -26,7 +26,12 @@ class GroupTransport final : public Transport {
     return static_cast<int>(std::ranges::find(ranks_, who) - ranks_.begin());
   }
   bool poll(int from) override { return world_.poll(of(from)); }
-  void flush() override { world_.flush(); }
+  void flush() override { world_.flush_to(ranks_); }
+  void flush_to(std::span<const int> peers) override {
+    std::vector<int> whom;
+    for (const int r : peers) whom.push_back(of(r));
+    world_.flush_to(whom);
+  }
   void cancel() noexcept override { world_.cancel(); }
   void abort(const std::string& reason) noexcept override { world_.abort(reason); }
   void reconfigure(int64_t) override { TERN_CHECK(false, "group_of: the world reconfigures, not a group"); }

@@ -89,6 +89,12 @@ class ProcessTransport final : public Transport {
   }
 
   void flush() override {
+    std::vector<int> all;
+    for (int to = 0; to < me_.size; ++to) all.push_back(to);
+    flush_to(all);
+  }
+
+  void flush_to(std::span<const int> peers) override {
     const auto unsent = [this] {
       std::string text;
       for (int to = 0; to < me_.size; ++to)
@@ -97,8 +103,9 @@ class ProcessTransport final : public Transport {
               fmt::format("{}rank {} to take {}", text.empty() ? "" : ", ", to, describe_tag(of(to).next_tag_out()));
       return text.empty() ? "itself to receive what it sent" : text;
     };
-    const auto all_sent = [this] {
-      return to_self_.empty() && std::ranges::all_of(links_, [](const Link& l) { return l.all_sent(); });
+    const auto all_sent = [this, peers] {
+      return to_self_.empty() &&
+             std::ranges::all_of(peers, [&](int to) { return to == me_.rank || of(to).all_sent(); });
     };
     wait_until(all_sent, {}, unsent);
   }
@@ -157,7 +164,7 @@ class ProcessTransport final : public Transport {
     if (there()) return;
     store_->waits(awaits());
     try {
-      do { wait_once(from, awaits); } while (!there());
+      do { wait_once(there, from, awaits); } while (!there());
     } catch (...) {
       store_->goes_on();
       cancel();
@@ -166,7 +173,8 @@ class ProcessTransport final : public Transport {
     store_->goes_on();
   }
 
-  void wait_once(std::span<const int> from, const std::function<std::string()>& awaits) {
+  void wait_once(const std::function<bool()>& there, std::span<const int> from,
+                 const std::function<std::string()>& awaits) {
     if (store_->failure()) store_->throw_failure("it waited for " + awaits());
     polled_.assign(1, {store_->failure_descriptor(), POLLIN, 0});
     const auto poll_link = [&](int peer, short events) {
@@ -180,7 +188,7 @@ class ProcessTransport final : public Transport {
       if (of(to).send_some()) store_->progress();
       if (!of(to).all_sent()) poll_link(to, POLLOUT);
     }
-    if (from.empty() && polled_.size() == 1 && to_self_.empty()) return;  // a flush, and all went out just now
+    if (from.empty() && there()) return;  // a flush, and what it waits for went out just now
     ::poll(polled_.data(), polled_.size(), -1);
     for (int to = 0; to < me_.size; ++to)
       if (to != me_.rank && !of(to).all_sent() && of(to).send_some()) store_->progress();

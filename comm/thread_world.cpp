@@ -184,6 +184,16 @@ class ThreadWorld::Rank final : public Transport {
         lock, rank_, [&] { return me.posted == 0 && me.being_read == 0; }, [this] { return unread(); });
   }
 
+  void flush_to(std::span<const int> peers) override {
+    std::unique_lock lock(s_.mutex);
+    const RankState& me = s_.of(rank_);
+    const auto taken = [&] {
+      return me.being_read == 0 &&
+             std::ranges::all_of(peers, [&](int to) { return s_.queue[s_.at(rank_, to)].empty(); });
+    };
+    s_.wait(lock, rank_, taken, [this] { return unread(); });
+  }
+
   void cancel() noexcept override {
     std::unique_lock lock(s_.mutex);
     s_.take_back(rank_);

@@ -42,6 +42,9 @@ class Transport {
 
   /// Payload sent to and received from a rank so far; to itself: none.
   virtual LinkBytes bytes(int peer) const = 0;
+
+  /// flush of what was sent to these ranks alone: what others still have to take must not hold up a group that is done.
+  virtual void flush_to(std::span<const int> peers) = 0;
 };
 
 /// What a tag is for, in words: the operation and its number.

@@ -11,6 +11,7 @@
 #include "base/bug.h"
 #include "base/rng.h"
 #include "comm/decorators.h"
+#include "comm/group.h"
 #include "comm/ranks_testing.h"
 #include "spec/layout.h"
 
@@ -208,6 +209,22 @@ TEST_P(Transports, PollingSeesAMessageWithoutTakingItAndOneToItselfArrives) {
     t->send(0, kTag, bytes_of(mine));
     t->recv(0, kTag, room_of(got));
     EXPECT_EQ(got, 9);
+    t->flush();
+  });
+}
+
+// Stages of a pipeline: a message to another stage waits, whoever is a group with its neighbour goes on.
+TEST_P(Transports, AGroupIsDoneWhileOthersHaveNotTakenWhatWasSentToThem) {
+  GetParam().run(4, [](std::unique_ptr<Transport> t) {
+    const int rank = t->rank(), across = rank ^ 2;
+    std::vector<int> out(1 << 20, 7 + rank), in(out.size());  // more than buffers of the system hold
+    t->send(across, kTag, std::as_bytes(std::span(out)));
+    Comm group(group_of(*t, {rank & 2, (rank & 2) + 1}));
+    int64_t sum = 1 + rank % 2;
+    for (int i = 0; i < 3; ++i) group.all_reduce({&sum, 1}, Combine::sum);
+    EXPECT_EQ(sum, 12);
+    t->recv(across, kTag, std::as_writable_bytes(std::span(in)));
+    EXPECT_EQ(in.back(), 7 + across);
     t->flush();
   });
 }

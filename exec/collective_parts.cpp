@@ -54,22 +54,26 @@ Comm& CollectiveParts::group_of(MeshAxis axis) const {
   if (axis == MeshAxis::tables) return *in.tables;
   if (axis == MeshAxis::tensor) return in.compute.tensor->comm;
   if (axis == MeshAxis::keys) return *in.compute.tensor->same_keys;
-  const bool of_stage = axis == MeshAxis::replicas || axis == MeshAxis::expert_replicas;
-  return of_stage && in.replicas ? *in.replicas : *in.world;
+  return axis == MeshAxis::replicas || axis == MeshAxis::expert_replicas ? replicas() : *in.world;
 }
 
 std::vector<int64_t> CollectiveParts::bytes_of_parts(const Instruction& i) const {
   if (i.op == Opcode::reduce && i.axis == MeshAxis::all) return bytes_of(even_parts(in.update->gradients, num_ranks()));
-  if (i.op == Opcode::norm && in.update->tensor)
-    return std::vector<int64_t>(static_cast<size_t>(num_ranks()), int64_t{sizeof(double)});
-  if (i.axis == MeshAxis::none || i.op == Opcode::reduce || !in.update->state.shares.any()) return {};
-  if (i.op == Opcode::norm) return norm_value_bytes(*in.update);
-  if (i.op == Opcode::update) return update_value_bytes(*in.update, i.unit);
-  std::vector<int64_t> bytes(static_cast<size_t>(num_ranks()));
+  if (i.axis == MeshAxis::none || i.op == Opcode::reduce) return {};
+  if (i.op == Opcode::norm)
+    return in.update->tensor ? std::vector<int64_t>(static_cast<size_t>(num_ranks()), int64_t{sizeof(double)})
+                             : norm_value_bytes(*in.update, num_ranks());
+  const Shares& shares = in.update->state.shares;
+  if (!shares.any()) return {};
+  if (i.op == Opcode::update) {
+    std::vector<size_t> places = parameters_of(i.unit);
+    if (holds_table_copy(i.unit, i.unit + 1)) places.insert(places.begin(), 0);
+    return update_value_bytes(*in.update, places, shares.ranks);
+  }
+  std::vector<int64_t> bytes(static_cast<size_t>(shares.ranks));
   const int64_t size = size_of(i.op == Opcode::gather ? weight_type(*in.update) : wide());
   for (const size_t p : parameters_of(i))
-    for (const RankInterval& o : in.update->state.shares.owners[p])
-      bytes[static_cast<size_t>(o.rank)] += o.elements.size() * size;
+    for (const RankInterval& o : shares.owners[p]) bytes[static_cast<size_t>(o.rank)] += o.elements.size() * size;
   return bytes;
 }
 

@@ -24,6 +24,8 @@ struct CollectiveParts {
   /// Whether the layer of units [first, end) has a copy of the embedding's table in another stage.
   bool holds_table_copy(int first, int end) const;
   Comm& group_of(MeshAxis) const;
+  /// The ranks that have the same layers and the same part of each matrix.
+  Comm& replicas() const { return in.replicas ? *in.replicas : *in.world; }
   /// What each rank gives or gets; empty: equal parts.
   std::vector<int64_t> bytes_of_parts(const Instruction&) const;
 };

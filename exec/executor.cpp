@@ -40,6 +40,7 @@ struct Runner {
   StageMessages messages{program, in};
   std::vector<size_t> late{};  // REDUCEs that wait for NORM
   LinkBytes first_links{}, expected_links{};
+  std::vector<std::pair<Buffer, std::vector<Tensor>>> summands{};  // alive: a tensor of each parameter of the layer
   std::vector<Tensor*> summed{};    // where the model's functions add gradients to; of Programs with summands
   std::vector<Tensor*> gathered{};  // where they read weights; of Programs that gather them for one pass
   CollectiveParts collectives{program, in};
@@ -104,27 +105,56 @@ struct Runner {
   // What a collective takes: parts by who keeps them.
   RankParts parts_of_layer(const Instruction& i) const {
     const std::vector<size_t> places = collectives.parameters_of(i);
-    std::vector<Tensor> tensors = at_places(i.op == Opcode::gather ? in.update->weights : in.update->gradients, places);
-    if (i.op == Opcode::scatter && i.micro >= 0)
-      for (size_t k = 0; k < places.size(); ++k) tensors[k] = *summed[places[k]];
-    return parts_of(in.update->state.shares, places, tensors);
+    const bool sums_one = i.op == Opcode::scatter && i.micro >= 0;
+    return parts_of(in.update->state.shares, places,
+                    sums_one ? summands_of(i)
+                             : at_places(i.op == Opcode::gather ? in.update->weights : in.update->gradients, places));
   }
 
   // The gradients of one micro-batch, zero, in one stretch of memory; until they are freed they are the model's.
-  void begin_summand(const BufferBytes& b) {
+  // Where the model's functions add a parameter's gradients to: of a tied table's copy, the head's.
+  Tensor& summed_place(const Instruction& of, size_t p) {
     if (summed.empty()) summed = trained_tensors(in.spec, *in.gradients);
+    const bool copy = p == 0 && of.unit > 0 && collectives.holds_table_copy(of.unit, end_of_layer(of.unit));
+    return copy ? dense_rows(head_of(*in.gradients).projection) : *summed[p];
+  }
+  int end_of_layer(int first) const {
+    const auto layer = std::ranges::find(collectives.layers, first, &Layer::first);
+    return layer->first + layer->count;
+  }
+  void begin_summand(const BufferBytes& b) {
+    std::vector<Tensor>& tensors = summands.emplace_back(b.buffer, std::vector<Tensor>{}).second;
     Tensor left = arena().zeros(wide(), {b.bytes / size_of(wide())}, MemoryClass::activations);
     for (const size_t p : collectives.parameters_of(summand_of(b.buffer))) {
       const Shape& shape = in.update->state.infos[p].shape;
-      *summed[p] = left.rows_view(0, shape.count()).reshaped(shape);
+      tensors.push_back(left.rows_view(0, shape.count()).reshaped(shape));
       left = left.rows_view(shape.count(), left.count());
     }
     TERN_CHECK(left.count() == 0, "execute: {}: {} elements too many", to_string(b.buffer), left.count());
+  }
+  // Before a pass that adds gradients: of its micro-batch, where they are kept apart.
+  void add_to_summands(const Instruction& i) {
+    for (const auto& [buffer, tensors] : summands)
+      if (buffer.micro == i.micro && buffer.unit <= i.unit && i.unit < end_of_layer(buffer.unit))
+        put_summands(buffer, tensors);
+  }
+  void put_summands(const Buffer& b, const std::vector<Tensor>& tensors) {
+    const Instruction of = summand_of(b);
+    const std::vector<size_t> places = collectives.parameters_of(of);
+    for (size_t k = 0; k < places.size(); ++k) summed_place(of, places[k]) = tensors[k];
     share_norms(in.spec, *in.gradients);
   }
   void end_summand(const Buffer& b) {
-    for (const size_t p : collectives.parameters_of(summand_of(b))) *summed[p] = Tensor();
-    share_norms(in.spec, *in.gradients);
+    const auto at = std::ranges::find(summands, b, &std::pair<Buffer, std::vector<Tensor>>::first);
+    put_summands(b, std::vector<Tensor>(at->second.size()));
+    summands.erase(at);
+  }
+  const std::vector<Tensor>& summands_of(const Instruction& i) const {
+    const auto kind = i.axis == MeshAxis::expert_replicas ? BufferKind::summand_experts : BufferKind::summand;
+    const auto at =
+        std::ranges::find(summands, Buffer{kind, i.unit, i.micro}, &std::pair<Buffer, std::vector<Tensor>>::first);
+    TERN_CHECK(at != summands.end(), "execute: {}: no gradients of its own", to_string(i));
+    return at->second;
   }
   static Instruction summand_of(const Buffer& b) {
     return {.op = Opcode::scatter,
@@ -134,7 +164,7 @@ struct Runner {
 
   // The layer's weights, in one stretch of memory; until they are freed they are the model's, then this rank's parts again.
   void gather(const Instruction& i) {
-    if (i.micro < 0) return in.world->all_gather(parts_of_layer(i));
+    if (i.micro < 0) return collectives.replicas().all_gather(parts_of_layer(i));
     if (gathered.empty()) gathered = trained_tensors(in.spec, *in.own_weights);
     const Shares& shares = in.update->state.shares;
     const std::vector<size_t> places = collectives.parameters_of(i);
@@ -152,7 +182,7 @@ struct Runner {
       }
       TERN_CHECK(left.count() == 0, "execute: {}: {} elements too many", to_string(i), left.count());
     }
-    in.world->all_gather(parts_of(shares, places, whole));
+    collectives.replicas().all_gather(parts_of(shares, places, whole));
     for (size_t k = 0; k < places.size(); ++k) *gathered[places[k]] = whole[k];
     share_storage(in.spec, *in.own_weights);
   }
@@ -166,12 +196,14 @@ struct Runner {
   }
 
   void scatter(const Instruction& i) {
-    in.world->reduce_scatter_sum(parts_of_layer(i));
+    collectives.replicas().reduce_scatter_sum(parts_of_layer(i));
     if (i.micro < 0) return;
     const Shares& shares = in.update->state.shares;
-    for (const size_t p : collectives.parameters_of(i)) {
+    const std::vector<size_t> places = collectives.parameters_of(i);
+    for (size_t k = 0; k < places.size(); ++k) {
+      const size_t p = places[k];
       const Tensor& sum = in.update->gradients[p];
-      if (!sum.empty()) add_earlier(own_part(shares, p, in.update->state.forms[p].elements(), *summed[p]), sum);
+      if (!sum.empty()) add_earlier(own_part(shares, p, in.update->state.forms[p].elements(), summands_of(i)[k]), sum);
     }
   }
 
@@ -201,8 +233,12 @@ struct Runner {
 
   void reduce_alike(const Instruction& i) {
     std::vector<Tensor> alike;
-    for (const size_t p : collectives.parameters_of(i)) {
-      const Tensor& gradient = in.update->gradients[p];
+    Instruction of = i;
+    of.axis = MeshAxis::replicas;
+    const std::vector<size_t> places = collectives.parameters_of(of);
+    for (size_t k = 0; k < places.size(); ++k) {
+      const size_t p = places[k];
+      const Tensor& gradient = i.micro < 0 ? in.update->gradients[p] : summands_of(of)[k];
       const AlikeRows rows = alike_rows(in.spec, in.update->state.infos[p], in.compute.tensor->same_keys != nullptr);
       if (rows.by_all == (i.axis == MeshAxis::tensor) && rows.from < gradient.rows())
         alike.push_back(gradient.rows_view(rows.from, gradient.rows()));
@@ -240,7 +276,8 @@ struct Runner {
   // Sums of gradients over ranks, of pipelines: the two of a tied table first.
   void reduce_tables() {
     if (in.tables->size() == 1) return join_tied_gradients(in.spec, *in.gradients);  // head and embedding on one device
-    const Tensor& own = in.update->gradients[0];
+    const Tensor& own = in.update->gradients[0];  // whole, or (ZeRO 2, 3) this replica's part
+    if (own.empty()) return;
     in.tables->all_reduce_sum({&own, 1});
     expected_links += all_reduce_bytes(own.count(), size_of(wide()), in.tables->rank(), in.tables->size());
   }
@@ -250,10 +287,9 @@ struct Runner {
     if (in.tables && in.spec.head().tied && std::ranges::none_of(late, is_of_tables)) reduce_tables();
     std::ranges::stable_partition(late, is_of_tables);
     for (const size_t at : late) {
-      reduce(program.instructions[at]);
-      if (is_of_tables(at)) continue;
-      const Comm& group = collectives.group_of(program.instructions[at].axis);
-      expected_links += link_bytes(program.instructions[at], size_of(wide()), group.rank(), group.size());
+      const Instruction& i = program.instructions[at];
+      i.op == Opcode::scatter ? scatter(i) : reduce(i);
+      if (!is_of_tables(at)) expected_links += planned_links(i);
     }
     late.clear();
   }
@@ -270,6 +306,8 @@ struct Runner {
     messages.sent.clear();
     result.message_bytes = messages.memory.peak_total();
   }
+
+  Comm* update_group() const { return in.replicas ? in.replicas : in.world; }
 
   void run_one(const Instruction& i) {
     switch (i.op) {
@@ -300,9 +338,9 @@ struct Runner {
         if (!result.update) return;
         if (collectives.holds_table_copy(i.unit, i.unit + 1)) {
           constexpr std::array<size_t, 1> kTable{0};
-          update_parameters(*in.update, *result.update, kTable, in.compute.arena, in.world);
+          update_parameters(*in.update, *result.update, kTable, in.compute.arena, update_group());
         }
-        return update_unit(*in.update, *result.update, i.unit, in.compute.arena, in.world);
+        return update_unit(*in.update, *result.update, i.unit, in.compute.arena, update_group());
       default:
         TERN_CHECK(false, "execute: {}: require_executable let it pass", to_string(i));
     }
@@ -335,26 +373,36 @@ struct Runner {
 
   LinkBytes link_bytes_now() const { return in.world ? in.world->bytes() : LinkBytes{}; }
 
+  // What an instruction puts on the links, by the Program.
+  LinkBytes planned_links(const Instruction& i) const {
+    if ((i.op == Opcode::norm || i.op == Opcode::update) && !has_loss()) return {};
+    const Comm& group = collectives.group_of(i.axis);
+    LinkBytes links = link_bytes(i, size_of(wide()), group.rank(), group.size(), collectives.bytes_of_parts(i));
+    if (in.compute.tensor) links += exchanged_bytes(i, in.compute.tensor->comm.size());
+    return links;
+  }
+
+  // In stages, where messages of others may arrive at any time, all are compared at the end.
   void compare_links(size_t place, const LinkBytes& before) {
     if (collectives.num_ranks() == 1) return;
     const Instruction& i = program.instructions[place];
     if (pipelined()) {
-      const auto bytes = [&] {
-        return link_bytes(i, size_of(wide()), in.world->rank(), collectives.num_ranks(), collectives.bytes_of_parts(i));
-      };
-      if (i.op == Opcode::norm && has_loss()) expected_links += bytes();
+      if (!is_late(i)) expected_links += planned_links(i);
       return;
     }
     const LinkBytes now = link_bytes_now(), counted{now.sent - before.sent, now.received - before.received};
     result.links += counted;
-    const Comm& group = collectives.group_of(i.axis);
-    LinkBytes want = link_bytes(i, size_of(wide()), group.rank(), group.size(), collectives.bytes_of_parts(i));
-    if (in.compute.tensor) want += exchanged_bytes(i, in.compute.tensor->comm.size());
-    if ((i.op == Opcode::norm || i.op == Opcode::update) && !has_loss()) want = {};
+    const LinkBytes want = planned_links(i);
     if (counted != want)
       result.mismatches.push_back(
           {place, fmt::format("[{}] {}: {} bytes sent and {} received, the Program says {} and {}", place, to_string(i),
                               counted.sent, counted.received, want.sent, want.received)});
+  }
+
+  // Sums over ranks that in stages wait for NORM: the embedding's table is whole at the end of the step alone.
+  bool is_late(const Instruction& i) const {
+    if (!pipelined() || i.micro >= 0 || i.axis == MeshAxis::tensor || i.axis == MeshAxis::keys) return false;
+    return i.op == Opcode::reduce || i.op == Opcode::scatter;
   }
 
   void run() {
@@ -374,7 +422,8 @@ struct Runner {
       const int64_t begin = clock.now_ns();
       for (const BufferBytes& made : i.allocates)
         if (is_summand(made.buffer)) begin_summand(made);
-      if (pipelined() && i.op == Opcode::reduce)
+      if (!summands.empty() && (i.op == Opcode::backward_weight || i.op == Opcode::forward)) add_to_summands(i);
+      if (is_late(i))
         late.push_back(place);
       else
         run_one(i);

@@ -108,8 +108,9 @@ Ran on_stages(const PipelineCase& p, const Case& c) {
     std::vector<int> home(run.spec.units.size());
     for (const PlacedLayer& l : placed.layers)
       for (int u = l.layer.first; u < l.layer.first + l.layer.count; ++u) home[u] = device_of(placed.shape, l.stage);
+    const std::vector<int> zero(run.spec.units.size(), 0);
     run.state = make_optimizer_state(run.spec, run.weights, config, run.arena,
-                                     make_stage_shares(run.spec, home, p.data, world.rank(), world.size()));
+                                     make_mesh_shares(run.spec, p.rule, zero, home, {device, replica, p.data}));
     run.update.emplace(make_update_pass(run.spec, run.state, config, run.weights, run.gradients));
     if (run.spec.head().tied && home.back() == device && home.front() != device)
       run.update->gradients[0] = dense_rows(head_of(run.gradients).projection);

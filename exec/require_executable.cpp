@@ -29,13 +29,22 @@ void require_executable(const Program& program, int num_ranks) {
   const auto runs_over = [&](const Instruction& i) {
     if (i.axis == MeshAxis::none) return true;
     if (num_ranks == 1) return false;
-    if (program.num_ranks > 1 && (i.op == Opcode::gather || i.op == Opcode::scatter)) return false;
     if (i.op == Opcode::reduce && i.axis == MeshAxis::tables) return program.num_ranks > 1;
     if (i.op == Opcode::reduce && i.axis == MeshAxis::all) return program.num_ranks == 1;
-    if (i.axis == MeshAxis::tensor || i.axis == MeshAxis::keys) return program.num_ranks == 1;
+    if (i.axis == MeshAxis::tensor || i.axis == MeshAxis::keys) return i.op == Opcode::reduce;
     return i.op == Opcode::norm ? i.axis == MeshAxis::all
                                 : i.axis == MeshAxis::replicas || i.axis == MeshAxis::expert_replicas;
   };
+  const auto ends_weights = [](const Buffer& b) {
+    return b.kind == BufferKind::gathered || b.kind == BufferKind::gathered_experts;
+  };
+  for (const Instruction& i : program.instructions)
+    if (i.op == Opcode::backward_input && std::ranges::any_of(i.frees, ends_weights))
+      throw Error(
+          ErrorKind::usage,
+          "the step's weights of {} are gone when its weight gradients come (ZeRO 3 under a schedule that splits "
+          "the backward), which tern does not run yet: plan with --zero 0,1,2, or with another schedule",
+          to_string(i));
   for (const Instruction& i : program.instructions)
     if (std::find(kRun.begin(), kRun.end(), i.op) == kRun.end() || !runs_over(i))
       throw Error(ErrorKind::usage,
@@ -80,7 +89,7 @@ void require_input(const Program& program, const ExecuteInput& in) {
   TERN_CHECK(in.predicted.empty() || in.predicted.size() == program.instructions.size(),
              "execute: predicted bytes of {} instructions, the Program has {}", in.predicted.size(),
              program.instructions.size());
-  if (program.num_ranks > 1 && program.devices_per_rank > 1 && in.tables && in.tables->size() == 1 &&
+  if (program.num_ranks > 1 && in.replicas && in.replicas->size() > 1 && in.tables && in.tables->size() == 1 &&
       in.spec.head().tied)
     throw Error(
         ErrorKind::usage,

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "model/tensor_ranks.h"
+
 namespace tern {
 namespace {
 
@@ -11,16 +13,17 @@ uint64_t tag_of_message(const Buffer& b) {
   return tag_of(MessageKind::stage, number | (b.kind == BufferKind::gradient ? 1 : 0));
 }
 
-// The same replica of another stage.
+// The rank with the same place in another stage.
 int peer_of(const StageMessages& m, const Instruction& i) {
-  const int replicas = m.in.world->size() / m.program.num_ranks;
-  return i.peer * replicas + m.in.world->rank() % replicas;
+  const int ranks = m.in.world->size() / m.program.num_ranks;
+  return i.peer * ranks + m.in.world->rank() % ranks;
 }
 
 }  // namespace
 
 Tensor StageMessages::memory_for(const Buffer& b, Arena& arena) const {
-  const int64_t rows = std::ssize(in.micro_batches[b.micro].tokens);
+  const int64_t rows =
+      std::ssize(in.micro_batches[b.micro].tokens) / (in.compute.tensor ? in.compute.tensor->comm.size() : 1);
   return arena.allocate(weight_type(*in.update), {rows, in.spec.width}, MemoryClass::activations);
 }
 

@@ -20,7 +20,7 @@ struct StageMessages {
   std::map<int, size_t> arrived{};                 // of each stage: how many of its messages
   LinkBytes expected{};                            // of all messages so far
 
-  /// Uninitialised, (tokens of the micro-batch, width).
+  /// Uninitialised, (tokens of the micro-batch, of a tensor group this rank's, width).
   Tensor memory_for(const Buffer&, Arena&) const;
   /// A SEND: of a copy of `t`.
   void send(const Instruction&, const Tensor& t);

@@ -49,12 +49,13 @@ struct Part {
     gradients = allocate_gradients(spec, c.dtype, arena);
     state = make_optimizer_state(spec, weights, whole.config, arena);
     update.emplace(make_update_pass(spec, state, whole.config, weights, gradients));
-    update->tensor.emplace(TensorNorm{.group = ours});
+    update->tensor.emplace();
     for (const ParameterInfo& info : state.infos) {
       const AlikeRows rows = alike_rows(spec, info, keys.has_value());
       const int64_t width = info.shape.count() / std::max<int64_t>(1, info.shape[0]);
-      update->tensor->alike.push_back(
-          {rows.from * width, rows.by_all ? ranks : static_cast<int64_t>(std::max<size_t>(1, same.size()))});
+      update->tensor->parts.push_back({rows.from * width,
+                                       rows.by_all ? ranks : static_cast<int64_t>(std::max<size_t>(1, same.size())),
+                                       first == 0});
     }
   }
 };

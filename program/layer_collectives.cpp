@@ -10,7 +10,7 @@ const LayerParameters& LayerCollectives::parameters(int l) {
 }
 
 bool LayerCollectives::reduces_each_micro(int l) const {
-  return at_.layers[l].strategy.zero >= 2 && at_.mesh.devices() > 1;
+  return at_.layers[l].strategy.zero >= 2 && (at_.mesh.replicas() > 1 || at_.mesh.expert_replicas() > 1);
 }
 
 TierBytes LayerCollectives::resident(int l) {

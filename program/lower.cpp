@@ -252,14 +252,15 @@ class Lowerer {
     i.exchanged_bytes = c.backward_weight_exchanged;
     i.flops = c.backward_weight_flops;
     i.bytes_moved = c.backward_weight_bytes_moved;
-    if (u == layer(l).first + layer(l).count - 1 && (u < last() || pipelined())) begin_summand(l, i);
+    if (u == layer(l).first + layer(l).count - 1 && u < last()) begin_summand(l, i);
     compute(std::move(i));
     if (u == 0 && ((micro_ + 1) % group_length() == 0 || shared_.reduces_each_micro(l))) join_tables();
     if ((micro_ + 1) % group_length() == 0) merge(u);
     if (u != layer(l).first) return;
-    if (micro_ + 1 == program_.num_micro) reduce_alike(l);
+    if (micro_ + 1 == program_.num_micro || sums_each(l)) reduce_alike(l);
     reduce(l);
   }
+  bool sums_each(int l) const { return shared_.reduces_each_micro(l) && at_.mesh.replicas() > 1; }
   // What several ranks of a tensor group hold alike: each has seen its rows, or its heads.
   void reduce_alike(int l) {
     AlikeParameters n;
@@ -270,16 +271,17 @@ class Lowerer {
     }
     const auto sum = [&](MeshAxis axis, int64_t elements) {
       if (elements == 0) return;
-      compute({.op = Opcode::reduce,
-               .unit = layer(l).first,
-               .micro = -1,
-               .axis = axis,
-               .message_bytes = elements * size_of(at_.job.gradients)});
+      Instruction i{.op = Opcode::reduce,
+                    .unit = layer(l).first,
+                    .micro = sums_each(l) ? micro_ : -1,
+                    .axis = axis,
+                    .message_bytes = elements * size_of(at_.job.gradients)};
+      if (sums_each(l)) i.reads = {{BufferKind::summand, layer(l).first, micro_}};
+      compute(std::move(i));
     };
     sum(MeshAxis::tensor, n.all), sum(MeshAxis::keys, n.keys);
   }
-  // The gradients of a layer of one micro-batch: from its first weight gradient, the head's from its FORWARD. (In pipelines,
-  // where the head's FORWARD may be long before, it is priced as the others'.)
+  // The gradients of a layer of one micro-batch: from its first weight gradient, the head's from its FORWARD.
   void begin_summand(int l, Instruction& i) {
     if (!shared_.reduces_each_micro(l)) return;
     const LayerParameters& n = shared_.parameters(l);
@@ -362,12 +364,12 @@ class Lowerer {
     for (int l = first_layer_[stage_]; l < first_layer_[stage_ + 1]; ++l) {
       join(stores_, 1);
       const int end = layer(l).first + layer(l).count;
-      if (end - 1 == last() && !pipelined() && shared_.reduces_each_micro(l)) join(scatters_, 0);
+      if (end - 1 == last() && shared_.reduces_each_micro(l)) join(scatters_, 0);
       gather(l, false);
       for (int u = layer(l).first; u < end; ++u) {
         Instruction i = forward_of(Opcode::forward, u);
         if (remakes(l, u)) keep_nothing(i);
-        if (u == last() && !pipelined()) begin_summand(l, i);
+        if (u == last()) begin_summand(l, i);
         if (u + 1 == end) i.frees = shared_.gathered(l, micro_);
         compute(std::move(i));
       }

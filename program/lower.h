@@ -18,9 +18,9 @@ namespace tern {
 /// weight    BACKWARD_WEIGHT of each unit from the last
 /// step      GATHER (micro −1; ZeRO 1, 2) before all; after a layer's last BACKWARD_WEIGHT, on the gradient link, REDUCE
 ///           (ZeRO 0) or SCATTER (ZeRO 1), with ZeRO 2, 3 a SCATTER of each micro-batch, of what its first BACKWARD_WEIGHT (the
-///           head's FORWARD) begins with zeros in a plan of one stage; REDUCE of a tied table, with ZeRO 2, 3 for each micro-batch; NORM; UPDATE of
+///           head's FORWARD) begins with zeros; REDUCE of a tied table, with ZeRO 2, 3 for each micro-batch; NORM; UPDATE of
 ///           each unit. Before a layer's REDUCE over replicas, where a tensor group shares out matrices, REDUCE of what its ranks
-///           hold alike, over all of it and over those with the same key/value head
+///           hold alike, over all of it and over those with the same key/value head (before a SCATTER of a micro-batch, of that)
 ///
 /// Buffers   output(u) lives from FORWARD(u) to BACKWARD_WEIGHT(u+1), which reads it as x; saved(u) from FORWARD(u), or
 ///           from RECOMPUTE(u) just before the backward, to BACKWARD_WEIGHT(u); gradient(u), made by

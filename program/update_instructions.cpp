@@ -17,6 +17,7 @@ Instruction norm_instruction(const Placement& at, int64_t trained, int64_t share
   const int values = 1 + (sums_over_model(at) ? num_sums(at.update) : 0);
   const int64_t wide = at.query(0, 0).dtype == DType::f64 ? 8 : 4;
   const bool alone = at.shape.num_devices == 1 && at.mesh.devices() == 1;
+  const int64_t blocks = at.mesh.tensor > 1 ? 0 : shared_blocks, ranks = at.shape.num_devices * at.mesh.devices();
   return {.op = Opcode::norm,
           .unit = -1,
           .micro = -1,
@@ -24,8 +25,8 @@ Instruction norm_instruction(const Placement& at, int64_t trained, int64_t share
           .bytes_moved = trained * wide,
           .axis = alone ? MeshAxis::none : MeshAxis::all,
           .message_bytes = alone ? 0
-                                 : value_bytes(1, 1) + value_bytes(shared_blocks, values) +
-                                       (at.mesh.tensor > 1 ? value_bytes(at.mesh.devices(), 1) : 0)};
+                                 : value_bytes(1, 1) + value_bytes(blocks, values) +
+                                       (at.mesh.tensor > 1 ? value_bytes(ranks, 1) : 0)};
 }
 
 Instruction update_instruction(const ModelSpec& spec, const Placement& at, const UnitCost& cost, const UpdatedUnit& u) {
@@ -38,6 +39,7 @@ Instruction update_instruction(const ModelSpec& spec, const Placement& at, const
   if (at.layers[u.layer].strategy.zero >= 1) c = {ceil_div(c.flops, replicas), ceil_div(c.bytes_moved, replicas)};
   const int sums = num_sums(at.update);
   const bool exchanges = is_shared_out(at, u.layer) && sums > 0 && !sums_over_model(at) && cost.trained > 0;
+  const int64_t blocks = trained_blocks(unit) + (u.table_copy ? ceil_div(spec.vocab * spec.width, kUpdateBlock) : 0);
   return {.op = Opcode::update,
           .unit = u.unit,
           .micro = -1,
@@ -45,7 +47,7 @@ Instruction update_instruction(const ModelSpec& spec, const Placement& at, const
           .flops = c.flops,
           .bytes_moved = c.bytes_moved,
           .axis = exchanges ? MeshAxis::replicas : MeshAxis::none,
-          .message_bytes = exchanges ? value_bytes(trained_blocks(unit), sums) : 0};
+          .message_bytes = exchanges ? value_bytes(blocks, sums) : 0};
 }
 
 }  // namespace tern

@@ -7,7 +7,6 @@
 
 #include "base/error.h"
 #include "base/units.h"
-#include "exec/stage_messages.h"
 #include "model/linear.h"
 #include "model/rope_table.h"
 #include "model/thread_memory.h"
@@ -16,9 +15,8 @@
 #include "spec/collective_bytes.h"
 #include "train/async_trainer.h"
 #include "train/checkpoint.h"
+#include "train/mesh_fit.h"
 #include "train/plan_settings.h"
-#include "train/stages.h"
-#include "train/tensor_fit.h"
 #include "train/train_state.h"
 #include "update/step.h"
 
@@ -136,44 +134,6 @@ void for_each_sum(const ModelSpec& spec, const std::vector<ParameterInfo>& infos
     }
 }
 
-// Of a run in stages, all ranks together: the step, and what lies there beside it. The first rank has the whole model too, which is
-// evaluated and written.
-void predict_stages(const ModelSpec& spec, const TrainSettings& s, MemoryPlan& plan, RankBytes& peak) {
-  const Program all = lower(spec, step_placement(spec, s, s.batch));
-  const Simulation simulated = simulate(all);
-  const RankPlace first = rank_place(spec, s, 0);
-  const std::vector<ParameterInfo> infos = trained_parameters(spec);
-  const int64_t replicas = first.replicas, wide = s.dtype == DType::f64 ? 8 : 4, fixed = num_fixed_numbers(spec) * wide;
-  const bool split_table = spec.head().tied && first.home.front() != first.home.back();
-  const int64_t copied = split_table ? spec.vocab * spec.width : 0;  // elements of the head's copy of the table
-  const int64_t whole = plan.weights;
-  plan.weights = replicas * (plan.weights - fixed + copied * size_of(s.dtype)) + s.ranks * fixed;
-  if (s.dtype == DType::bf16) plan.beginning = plan.weights / size_of(s.dtype) * (wide + size_of(s.dtype));
-  plan.weights += whole;
-  plan.gradients *= replicas;
-  if (split_table)
-    plan.optimizer +=
-        state_bytes(s.optimizer, s.dtype, std::vector<CountedForm>{{{ParameterKind::table, spec.vocab, spec.width}}});
-  plan.optimizer *= replicas;
-  peak = {};
-  for (int device = 0; device < all.num_ranks; ++device) {
-    const RankBytes& own = simulated.ranks[static_cast<size_t>(device)];
-    peak.peak_bytes += replicas * own.peak_bytes;
-    peak.buffers_at_peak += replicas * own.buffers_at_peak, peak.workspace_at_peak += replicas * own.workspace_at_peak;
-    plan.messages += replicas * stage_message_bytes(all, device);
-    int64_t longest = 0;  // of the sums over replicas
-    for_each_sum(spec, infos, [&](const Layer& layer, bool experts, const std::vector<size_t>& places) {
-      if (first.home[static_cast<size_t>(layer.first)] != device) return;
-      const bool has_table = !experts && split_table && layer.first + layer.count == std::ssize(spec.units);
-      int64_t together = has_table ? copied : 0;
-      for (const size_t p : places) together += infos[p].shape.count();
-      longest = std::max(longest, (together + replicas - 1) / replicas);
-    });
-    if (replicas > 1) plan.messages += replicas * staging_elements(longest, static_cast<int>(replicas)) * wide;
-  }
-  if (split_table) plan.messages += 2 * replicas * staging_elements((copied + 1) / 2, 2) * wide;
-}
-
 // The longest part that one rank sums up of a layer's gradients: an equal one, or what it keeps.
 int64_t longest_sum(const ModelSpec& spec, const TrainSettings& s) {
   const Shares shares = make_shares(spec, s.optimizer.rule, zero_of_units(spec, s), 0, s.ranks);
@@ -226,17 +186,29 @@ TrainedParts predict_units(const ModelSpec& spec, const TrainSettings& s, int64_
   return parts;
 }
 
-// Of ranks that have all layers each: the step, and what lies there beside it. `begins`: bytes of one rank's weights with the
-// values that masters begin from.
-void predict_copies(const ModelSpec& spec, const TrainSettings& s, const TrainedParts& parts, int64_t begins,
-                    MemoryPlan& plan, RankBytes& peak) {
-  const int64_t wide = s.dtype == DType::f64 ? 8 : 4, fixed = num_fixed_numbers(spec) * wide;
-  // One micro-batch's Program has the same peak as many in turn; the first is the largest. Of each group one: what is
-  // kept of the others lies beside it. What one micro-batch's sums over ranks still hold lies beside the next one.
+// A step that reaches the peak of the run's steps. In one stage one micro-batch's Program has the same peak as many in turn; the first
+// is the largest. Of each group one: what is kept of the others lies beside it. What one micro-batch's sums over ranks still hold lies
+// beside the next one.
+Program highest_step(const ModelSpec& spec, const TrainSettings& s) {
   const int64_t micros = sums_each_micro_batch(s) ? 2 : s.sum_order.groups / num_replicas(s);
-  const Program step = lower(spec, step_placement(spec, s, std::min(s.micro_batch, s.batch) * micros), 0);
-  peak = simulate(step).ranks[0];
-  peak.peak_bytes *= s.ranks, peak.buffers_at_peak *= s.ranks, peak.workspace_at_peak *= s.ranks;
+  return lower(spec, step_placement(spec, s, std::min(s.micro_batch, s.batch) * micros));
+}
+
+// Of all ranks together.
+RankBytes peak_of_step(const Program& step, const TrainSettings& s) {
+  const int64_t each = s.ranks / step.num_ranks;
+  RankBytes peak;
+  for (const RankBytes& own : simulate(step).ranks) {
+    peak.peak_bytes += each * own.peak_bytes;
+    peak.buffers_at_peak += each * own.buffers_at_peak, peak.workspace_at_peak += each * own.workspace_at_peak;
+  }
+  return peak;
+}
+
+// Of ranks that have all layers each, beside the step. `begins`: bytes of one rank's weights with the values that masters begin from.
+void predict_copies(const ModelSpec& spec, const TrainSettings& s, const TrainedParts& parts, int64_t begins,
+                    MemoryPlan& plan) {
+  const int64_t wide = s.dtype == DType::f64 ? 8 : 4, fixed = num_fixed_numbers(spec) * wide;
   plan.weights = parts.weights + s.ranks * (plan.weights - parts.weights);
   plan.gradients = parts.gradients + s.ranks * (plan.gradients - parts.gradients);
   plan.optimizer = parts.states + s.ranks * (plan.optimizer - parts.states);
@@ -280,19 +252,18 @@ MemoryPlan predict_memory(const ModelSpec& spec, const TrainSettings& s, int64_t
   plan.staging = fixed + plan.optimizer + (has_own_masters(s.optimizer, s.dtype) ? 0 : parts.trained * wide);
   plan.staging_during_steps = s.checkpoint_every > 0 && s.checkpoint_every < s.schedule.total_steps;
 
-  RankBytes peak;
-  if (num_stage_devices(s) > 1) {
-    predict_stages(spec, s, plan, peak);
-    if (plan.beginning > 0) plan.beginning += plan.optimizer;
+  const Program step = highest_step(spec, s);
+  RankBytes peak = peak_of_step(step, s);
+  if (num_stage_devices(s) > 1 || s.tensor > 1) {
+    predict_mesh(spec, s, step, plan);
   } else {
     // The f32 values that masters begin from: beside the states
     const int64_t first = trains_adapters_alone(spec) ? parts.trained * wide : n * wide + fixed;
-    predict_copies(spec, s, parts, plan.weights + first, plan, peak);
+    predict_copies(spec, s, parts, plan.weights + first, plan);
   }
-  if (s.tensor > 1) predict_tensor_parts(spec, s, parts.widest, plan);
   RankBytes evaluation;
   if (!s.valid_data.empty()) evaluation = evaluation_bytes(spec, s);
-  const int64_t whole = parts.weights > 0 || s.tensor > 1 ? n * size_of(s.dtype) + fixed : 0;
+  const int64_t whole = is_whole_for_a_while(s) ? n * size_of(s.dtype) + fixed : 0;
   if (evaluation.peak_bytes + whole > peak.peak_bytes) peak = evaluation, plan.whole = whole;
   plan.activations = peak.buffers_at_peak;
   plan.workspace = peak.workspace_at_peak;

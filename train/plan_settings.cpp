@@ -9,7 +9,7 @@
 #include "base/units.h"
 #include "program/placement.h"
 #include "train/settings.h"
-#include "update/shares.h"
+#include "train/stages.h"
 
 namespace tern {
 std::string why_not_trained(const Plan& p) {
@@ -17,23 +17,15 @@ std::string why_not_trained(const Plan& p) {
   const auto shares = [&](const char* what, const char* fix) {
     return fmt::format("shares out {}, which tern train does not yet: plan with --fix {}", what, fix);
   };
-  if (c.mesh.tensor > 1 && c.num_stages > 1) return shares("matrices (tensor parallelism) of stages", "tp=1 or pp=1");
-  for (const PlannedLayers& l : p.layers)
-    if (c.mesh.tensor > 1 && c.mesh.data > 1 && l.strategy.zero > 0)
-      return fmt::format(
-          "shares out matrices (tensor parallelism) under zero {}; tern train does so under zero 0: plan with --zero "
-          "0, "
-          "or with --fix tp=1",
-          l.strategy.zero);
   if (c.mesh.context > 1) return shares("sequences (context parallelism)", "cp=1");
   if (c.mesh.expert > 1 || c.mesh.expert_tensor > 1) return shares("experts (expert parallelism)", "ep=1,etp=1");
-  for (const PlannedLayers& l : p.layers)
-    if (c.num_stages > 1 && c.mesh.data > 1 && l.strategy.zero > 0)
-      return fmt::format(
-          "shares out layers (pipeline parallelism) under zero {}; tern train runs stages under zero 0: plan with "
-          "--zero "
-          "0, or with --fix pp=1",
-          l.strategy.zero);
+  if (splits_backward(c.schedule) && c.num_stages > 1 && c.mesh.data > 1)
+    for (const PlannedLayers& l : p.layers)
+      if (l.strategy.zero >= 3)
+        return fmt::format(
+            "shares out weights (zero 3) under schedule {}, whose weight gradients come when they have gone; "
+            "plan with --zero 0,1,2, or with --fix schedule=1f1b",
+            name_of(c.schedule));
   for (const PlannedLayers& l : p.layers)
     if (l.strategy.states != Tier::device || l.strategy.activations != Tier::device)
       return "keeps states or activations off the device, which tern train does not: plan with --offload none";
@@ -119,7 +111,7 @@ void check_planned_model(const ModelSpec& spec, const TrainSettings& s) {
   try {
     const Placement placed = placement_of(spec, *s.plan);
     const PipelineShape& shape = placed.shape;
-    if (shape.num_devices == 1) make_shares(spec, s.optimizer.rule, zero_of_units(spec, s), 0, s.ranks);
+    shares_of(spec, s, rank_place(spec, s, 0));
     if (shape.num_devices > 1 && placed.mesh.data > 1 && spec.head().tied &&
         device_of(shape, 0) == device_of(shape, shape.num_stages() - 1))
       throw Error(ErrorKind::usage,

@@ -18,7 +18,7 @@ struct TrainSettings;
 std::string why_not_trained(const Plan&);
 
 /// The plan that the options name, if any. Errors: those of read_plan; usage, with why_not_trained's words: context or expert
-/// parallelism; tensor parallelism inside stages; ZeRO over replicas of stages or of tensor groups; states or activations off the
+/// parallelism; ZeRO 3 over replicas of stages whose schedule splits the backward; states or activations off the
 /// device; padded windows; another type of gradients; f16; micro-batches that do not make up the batch.
 std::optional<Plan> plan_option(const Options&);
 

@@ -4,8 +4,8 @@
 #include <cstring>
 
 #include "comm/group.h"
+#include "model/tensor_parts.h"
 #include "program/placement.h"
-#include "train/tensor_groups.h"
 #include "train/tensor_state.h"
 
 namespace tern {
@@ -13,11 +13,9 @@ namespace tern {
 RankPlace rank_place(const ModelSpec& spec, const TrainSettings& s, int rank) {
   RankPlace place{
       .rank = rank, .replicas = num_replicas(s), .home = std::vector<int>(spec.units.size()), .elsewhere = {}};
-  if (s.tensor > 1) {
-    place.tensor = {rank % s.tensor, s.tensor}, place.replica = rank / s.tensor;
-    return place;
-  }
-  place.device = rank / place.replicas, place.replica = rank % place.replicas;
+  place.tensor = {rank % s.tensor, s.tensor};
+  const int group = rank / s.tensor;
+  place.device = group / place.replicas, place.replica = group % place.replicas;
   if (num_stage_devices(s) == 1) return place;
   const Placement placed = placement_of(spec, *s.plan);
   for (const PlacedLayer& l : placed.layers)
@@ -27,10 +25,15 @@ RankPlace rank_place(const ModelSpec& spec, const TrainSettings& s, int rank) {
   return place;
 }
 
+ModelSpec part_of_rank(const ModelSpec& spec, const TensorPlace& at) {
+  return at.ranks > 1 ? tensor_part(spec, at.ranks) : spec;
+}
+
 Shares shares_of(const ModelSpec& spec, const TrainSettings& s, const RankPlace& place) {
-  if (place.tensor.ranks > 1) return {};
-  if (place.elsewhere.empty()) return make_shares(spec, s.optimizer.rule, zero_of_units(spec, s), place.rank, s.ranks);
-  return make_stage_shares(spec, place.home, place.replicas, place.rank, s.ranks);
+  const std::vector<int> zero = zero_of_units(spec, s);
+  if (!place.in_mesh()) return make_shares(spec, s.optimizer.rule, zero, place.rank, s.ranks);
+  return make_mesh_shares(part_of_rank(spec, place.tensor), s.optimizer.rule, zero, place.home,
+                          {place.device, place.replica, place.replicas, place.tensor.place, place.tensor.ranks});
 }
 
 int64_t StageGroups::staging_bytes() const {
@@ -40,17 +43,29 @@ int64_t StageGroups::staging_bytes() const {
   return bytes;
 }
 
-StageGroups stage_groups(const ModelSpec& spec, const RankPlace& place, Comm& world) {
-  if (place.tensor.ranks > 1) return tensor_groups(spec, place, world);
+StageGroups stage_groups(const ModelSpec& spec, const RankPlace& at, Comm& world) {
   StageGroups groups;
-  if (place.elsewhere.empty()) return groups;
-  std::vector<int> same_stage, same_table{place.home.front() * place.replicas + place.replica};
-  for (int r = 0; r < place.replicas; ++r) same_stage.push_back(place.device * place.replicas + r);
-  if (place.home.back() != place.home.front()) same_table.push_back(place.home.back() * place.replicas + place.replica);
-  std::ranges::sort(same_table);
-  groups.replicas = std::make_unique<Comm>(group_of(world.transport(), same_stage));
-  if (place.has_first() || place.has_last())
-    groups.tables = std::make_unique<Comm>(group_of(world.transport(), same_table));
+  if (!at.in_mesh()) return groups;
+  const auto group = [&](const std::vector<int>& ranks) {
+    return std::make_unique<Comm>(group_of(world.transport(), ranks));
+  };
+  std::vector<int> same_part, same_table{at.rank_of(at.home.front(), at.replica, at.tensor.place)};
+  for (int r = 0; r < at.replicas; ++r) same_part.push_back(at.rank_of(at.device, r, at.tensor.place));
+  groups.replicas = group(same_part);
+  if (at.in_stages() && (at.has_first() || at.has_last())) {
+    if (at.home.back() != at.home.front())
+      same_table.push_back(at.rank_of(at.home.back(), at.replica, at.tensor.place));
+    std::ranges::sort(same_table);
+    groups.tables = group(same_table);
+  }
+  if (at.tensor.ranks == 1) return groups;
+  std::vector<int> ours, same_keys;
+  for (int t = 0; t < at.tensor.ranks; ++t) ours.push_back(at.rank_of(at.device, at.replica, t));
+  for (const int t : ranks_of_same_keys(spec, at.tensor.place, at.tensor.ranks)) same_keys.push_back(ours[t]);
+  groups.tensor = group(ours);
+  if (same_keys.size() > 1) groups.keys = group(same_keys);
+  groups.matrices = std::make_unique<const TensorRanks>(
+      TensorRanks{*groups.tensor, tokens_of(spec.vocab, at.tensor.place, at.tensor.ranks), groups.keys.get()});
   return groups;
 }
 
@@ -72,7 +87,7 @@ void gather_model(const ModelSpec& spec, const RankPlace& place, DType dtype, co
                        .dtype = dtype,
                        .shape = state.infos[p].shape,
                        .own = own_part(state.shares, p, state.forms[p].elements(), pass.weights[p]),
-                       .owners = state.shares.any() ? state.shares.owners[p] : std::vector<RankInterval>{}});
+                       .owners = state.shares.keepers(p)});
   weights = in_parts(std::move(weights), spec, place.tensor);
   for (size_t p = 0; p < weights.size(); ++p) gather_to_first(world, weights[p], world.rank() == 0 ? *to[p] : Tensor());
 }

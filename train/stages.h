@@ -15,8 +15,8 @@
 
 namespace tern {
 
-/// rank = device · replicas + replica. Without a plan of several stages the only device has all units; then rank =
-/// replica · (ranks of a tensor group) + place in its tensor group.
+/// rank = (device · replicas + replica) · ranks of a tensor group + place in its tensor group. Without a plan of several stages the only
+/// device has all units.
 struct RankPlace {
   int rank = 0, device = 0, replica = 0, replicas = 1;
   TensorPlace tensor{};
@@ -25,8 +25,16 @@ struct RankPlace {
 
   bool has_first() const { return device == home.front(); }
   bool has_last() const { return device == home.back(); }
+  bool in_stages() const { return !elsewhere.empty(); }
+  /// Whether it has other layers, or other parts of matrices, than some rank.
+  bool in_mesh() const { return in_stages() || tensor.ranks > 1; }
+  int rank_of(int of_device, int of_replica, int of_place) const {
+    return (of_device * replicas + of_replica) * tensor.ranks + of_place;
+  }
 };
 RankPlace rank_place(const ModelSpec&, const TrainSettings&, int rank);
+/// The model as a rank has it, all layers: the whole, or its part of each matrix.
+ModelSpec part_of_rank(const ModelSpec&, const TensorPlace&);
 
 /// What this rank keeps of the optimizer's state.
 Shares shares_of(const ModelSpec&, const TrainSettings&, const RankPlace&);

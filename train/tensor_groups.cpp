@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "comm/group.h"
 #include "model/tensor_parts.h"
 
 namespace tern {
@@ -29,8 +28,6 @@ void check_tensor_ranks(const ModelSpec& spec, const TrainSettings& s) {
   if (const std::string fault = why_not_in_parts(spec, s.tensor); !fault.empty())
     refuse(fault + ", which is not shared out; choose another number, or 1");
   if (s.robust) refuse("--aggregator takes whole gradients of each rank; leave one of the two out");
-  if (const int zero = deepest_zero(s); zero > 0 && num_replicas(s) > 1)
-    refuse(fmt::format("--zero {} beside it is not there yet; say --zero 0", zero));
   if (!updates_each_element(s.optimizer.rule)) {
     std::string others;
     for (const UpdateRule rule : kUpdateRules)
@@ -44,28 +41,14 @@ void check_tensor_ranks(const ModelSpec& spec, const TrainSettings& s) {
                        s.micro_batch * s.seq));
 }
 
-StageGroups tensor_groups(const ModelSpec& spec, const RankPlace& place, Comm& world) {
-  StageGroups groups;
-  const int ranks = place.tensor.ranks, first = place.rank - place.tensor.place;
-  std::vector<int> ours, alike, same;
-  for (int r = 0; r < ranks; ++r) ours.push_back(first + r);
-  for (int r = place.tensor.place; r < world.size(); r += ranks) alike.push_back(r);
-  for (const int r : ranks_of_same_keys(spec, place.tensor.place, ranks)) same.push_back(first + r);
-  groups.tensor = std::make_unique<Comm>(group_of(world.transport(), ours));
-  groups.replicas = std::make_unique<Comm>(group_of(world.transport(), alike));
-  if (same.size() > 1) groups.keys = std::make_unique<Comm>(group_of(world.transport(), same));
-  groups.matrices = std::make_unique<const TensorRanks>(
-      TensorRanks{*groups.tensor, tokens_of(spec.vocab, place.tensor.place, ranks), groups.keys.get()});
-  return groups;
-}
-
-TensorNorm tensor_norm(const ModelSpec& part, const RankPlace& place, const StageGroups& groups) {
+TensorNorm tensor_norm(const ModelSpec& part, const RankPlace& place, const StageGroups& groups, const Shares& shares) {
   TensorNorm norm;
-  for (int r = 0; r < place.tensor.ranks; ++r) norm.group.push_back(place.rank - place.tensor.place + r);
   for (const ParameterInfo& info : trained_parameters(part)) {
     const AlikeRows rows = alike_rows(part, info, groups.keys != nullptr);
     const int holders = rows.by_all ? place.tensor.ranks : groups.keys ? groups.keys->size() : 1;
-    norm.alike.push_back({rows.from * (info.shape.count() / info.shape[0]), holders});
+    const std::vector<RankInterval>& keepers = shares.keepers(norm.parts.size());
+    const bool counts = std::ranges::count(keepers, place.rank, &RankInterval::rank) > 0;
+    norm.parts.push_back({rows.from * (info.shape.count() / info.shape[0]), holders, counts});
   }
   return norm;
 }

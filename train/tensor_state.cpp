@@ -13,27 +13,29 @@ std::vector<StateTensor> in_parts(std::vector<StateTensor> list, const ModelSpec
   for (StateTensor& t : list) {
     const auto info = std::ranges::find(infos, t.name.substr(t.name.find('.') + 1), &ParameterInfo::name);
     TERN_CHECK(info != infos.end(), "train: state '{}' of no parameter", t.name);
-    t.shape = info->shape;
+    t.part_elements = t.shape.count(), t.shape = info->shape;
     for (int r = 0; r < at.ranks; ++r) t.parts.push_back(tensor_holding(whole, *info, r, at.ranks));
   }
   return list;
 }
 
 void gather_parts_to_first(Comm& world, const StateTensor& t, const Tensor& whole) {
-  const auto ranks = static_cast<int>(t.parts.size()), rank = world.rank();
+  const auto places = static_cast<int>(t.parts.size());
   std::vector<Tensor> send(static_cast<size_t>(world.size())), receive(send.size());
-  std::vector<std::vector<std::byte>> arrived(send.size());
-  if (rank > 0 && rank < ranks) send[0] = t.own;
-  if (rank == 0)
-    for (int r = 1; r < ranks; ++r) {
-      const auto at = static_cast<size_t>(r);
-      arrived[at].resize(static_cast<size_t>(t.own.bytes()));
-      receive[at] = Tensor::borrow(t.dtype, t.own.shape(), arrived[at].data());
+  if (std::ranges::count(t.owners, world.rank(), &RankInterval::rank) > 0) send[0] = t.own;
+  std::vector<std::vector<std::byte>> bytes(static_cast<size_t>(places));
+  std::vector<Tensor> arrived(bytes.size());
+  if (world.rank() == 0)
+    for (int place = 0; place < places; ++place) {
+      const auto at = static_cast<size_t>(place);
+      bytes[at].resize(static_cast<size_t>(t.part_elements * size_of(t.dtype)));
+      arrived[at] = Tensor::borrow(t.dtype, {t.part_elements}, bytes[at].data());
+      for (const RankInterval& o : t.owners)  // of the first rank's place; the others lie beside them
+        receive[static_cast<size_t>(o.rank + place)] = arrived[at].rows_view(o.elements.begin, o.elements.end);
     }
   world.all_to_all(send, receive);
-  if (rank > 0) return;
-  receive[0] = t.own;
-  for (int r = 0; r < ranks; ++r) put_part(t.parts[static_cast<size_t>(r)], receive[static_cast<size_t>(r)], whole);
+  if (world.rank() > 0) return;
+  for (size_t place = 0; place < arrived.size(); ++place) put_part(t.parts[place], arrived[place], whole);
 }
 
 }  // namespace tern

@@ -11,7 +11,7 @@ namespace tern {
 /// In a tensor group: the tensors with their whole shapes and with what each rank holds (StateTensor::parts). Else unchanged.
 std::vector<StateTensor> in_parts(std::vector<StateTensor>, const ModelSpec& whole, const TensorPlace&);
 
-/// gather_to_first of a tensor that has parts: they come from the first tensor group, the world's first ranks. All ranks call it.
+/// gather_to_first of a tensor that has parts, each from those who keep it. All ranks call it.
 void gather_parts_to_first(Comm& world, const StateTensor&, const Tensor& whole);
 
 }  // namespace tern

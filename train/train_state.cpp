@@ -13,6 +13,7 @@
 #include "spec/layout.h"
 #include "train/async_state.h"
 #include "train/checkpoint.h"
+#include "train/stages.h"
 #include "train/tensor_state.h"
 
 namespace tern {
@@ -54,11 +55,11 @@ bool has_frozen(const ModelSpec& spec) {
 }
 
 // Where masters have other values, and no checkpoint holds what is frozen.
-ModelWeights weights_beside_masters(const TrainSettings& s, const TrainInputs& in, Arena& arena, const Shares& shares,
-                                    const std::vector<bool>& elsewhere) {
-  if (has_frozen(in.spec)) return first_weights(s, in, s.dtype, arena, elsewhere);
-  ModelWeights weights = allocate_own_weights(in.spec, s.dtype, arena, shares, elsewhere);
-  for (const Tensor* weight : tensors(in.spec, weights))
+ModelWeights weights_beside_masters(const TrainSettings& s, const TrainInputs& in, const ModelSpec& spec, Arena& arena,
+                                    const Shares& shares, const std::vector<bool>& elsewhere) {
+  if (has_frozen(spec)) return first_weights(s, in, s.dtype, arena, elsewhere);
+  ModelWeights weights = allocate_own_weights(spec, s.dtype, arena, shares, elsewhere);
+  for (const Tensor* weight : tensors(spec, weights))
     if (!weight->empty()) weight->fill_zero();
   return weights;
 }
@@ -81,6 +82,7 @@ void add_robust(const OptimizerState& o, DType wide, std::vector<StateTensor>& l
   for (size_t i = 0; i < o.robust.momentum.size(); ++i) {
     const int64_t elements = o.forms[i].elements();
     StateTensor t{"local-momentum." + o.infos[i].name, wide, Shape{ranks, elements}, o.robust.momentum[i]};
+    t.begin = o.shares.rank * elements;
     for (int r = 0; r < ranks; ++r) t.owners.push_back({r, {r * elements, (r + 1) * elements}});
     list.push_back(std::move(t));
   }
@@ -89,6 +91,7 @@ void add_robust(const OptimizerState& o, DType wide, std::vector<StateTensor>& l
   StateTensor centre{"aggregate.centre", wide, Shape{all}, o.robust.centre};
   for (int r = 0; r < ranks; ++r)
     if (const Interval part = part_of(all, r, ranks); part.size() > 0) centre.owners.push_back({r, part});
+  centre.begin = part_of(all, o.shares.rank, ranks).begin;
   list.push_back(std::move(centre));
 }
 
@@ -97,70 +100,66 @@ void copy_bytes(const Tensor& from, const Tensor& to) {
   std::memcpy(to.data(), from.data(), static_cast<size_t>(from.bytes()));
 }
 
-void read_tensor(const Safetensors& file, const StateTensor& want, int rank, int place) {
+void read_tensor(const Safetensors& file, const StateTensor& want, int place) {
   const TensorView found = file.get(want.name);
   std::vector<int64_t> shape(want.shape.sizes.begin(), want.shape.sizes.begin() + want.shape.rank);
   if (!std::equal(shape.begin(), shape.end(), found.shape.begin(), found.shape.end()) || found.dtype != want.dtype)
     throw Error(ErrorKind::bad_file, "{}: tensor '{}' is {} of shape {}, this run has {} of shape {}", file.path(),
                 want.name, found.dtype_name, shape_text(found.shape), safetensors_name(want.dtype), shape_text(shape));
   if (want.own.empty()) return;
-  if (!want.parts.empty()) {
-    void* const bytes = const_cast<std::byte*>(found.bytes.data());  // read alone
-    return take_part(want.parts[static_cast<size_t>(place)], Tensor::borrow(want.dtype, want.shape, bytes), want.own);
+  if (want.parts.empty()) {
+    const std::span<const std::byte> part = found.bytes.subspan(static_cast<size_t>(want.begin * size_of(want.dtype)),
+                                                                static_cast<size_t>(want.own.bytes()));
+    std::memcpy(want.own.data(), part.data(), part.size());
+    return;
   }
-  size_t begin = 0;
-  for (const RankInterval& o : want.owners)
-    if (o.rank == rank) begin = static_cast<size_t>(o.elements.begin * size_of(want.dtype));
-  const std::span<const std::byte> part = found.bytes.subspan(begin, static_cast<size_t>(want.own.bytes()));
-  std::memcpy(want.own.data(), part.data(), part.size());
+  void* const bytes = const_cast<std::byte*>(found.bytes.data());  // read alone
+  const Tensor whole = Tensor::borrow(want.dtype, want.shape, bytes);
+  const Holding& held = want.parts[static_cast<size_t>(place)];
+  if (want.own.count() == want.part_elements) return take_part(held, whole, want.own);
+  std::vector<std::byte> part(static_cast<size_t>(want.part_elements * size_of(want.dtype)));
+  const Tensor all = Tensor::borrow(want.dtype, {want.part_elements}, part.data());
+  take_part(held, whole, all);
+  copy_bytes(all.rows_view(want.begin, want.begin + want.own.count()), want.own);
 }
 
-// Where ranks share out weights: unit by unit, so that a rank never has more than one whole.
-void begin_parts(const TrainSettings& s, const TrainInputs& in, Arena& arena, Shares shares, TrainState& state) {
-  state.weights = allocate_own_weights(in.spec, s.dtype, arena, shares);
-  state.optimizer = make_optimizer_state(in.spec, state.weights, s.optimizer, arena, std::move(shares));
-  const OptimizerState& o = state.optimizer;
-  const bool masters = has_own_masters(s.optimizer, s.dtype);
-  const DType exact = s.dtype == DType::bf16 ? DType::f32 : s.dtype;
-  const std::vector<Tensor*> kept = trained_tensors(in.spec, state.weights);
-  Arena beside;
-  for (size_t unit = 0; unit < in.spec.units.size(); ++unit) {
-    std::vector<bool> elsewhere(in.spec.units.size(), true);
-    elsewhere[unit] = false;
-    ModelWeights whole = first_weights(s, in, exact, beside, elsewhere);
-    const std::vector<Tensor*> first = trained_tensors(in.spec, whole);
-    for (size_t p = 0; p < first.size(); ++p) {
-      const Tensor& to = masters ? o.master[p] : *kept[p];
-      if (o.infos[p].unit != static_cast<int>(unit) || to.empty()) continue;
-      copy_bytes(to.count() == first[p]->count() ? *first[p] : own_part(o.shares, p, first[p]->count(), *first[p]), to);
-    }
-    size_t next = 0;
-    for_each_fixed(in.spec, whole, [&](const ParameterInfo&, Tensor& t) { copy_bytes(t, o.fixed[next++]); });
-  }
-  round_masters(in.spec, o, state.weights);
-  state.beginning_bytes = arena.current_total() + beside.peak_total();
-}
-
-// The same of a rank of a tensor group, whose part is a model of its own.
-void begin_in_parts(const TrainSettings& s, const TrainInputs& in, Arena& arena, Shares shares, const TensorPlace& at,
-                    TrainState& state) {
-  const ModelSpec part = tensor_part(in.spec, at.ranks);
-  state.weights = allocate_weights(part, s.dtype, MemoryClass::weights, arena);
+// Unit by unit, so that a rank never has more than one whole.
+void begin_by_units(const TrainSettings& s, const TrainInputs& in, Arena& arena, Shares shares,
+                    const std::vector<bool>& elsewhere, const TensorPlace& at, TrainState& state) {
+  const ModelSpec part = at.ranks > 1 ? tensor_part(in.spec, at.ranks) : in.spec;
+  state.weights = allocate_own_weights(part, s.dtype, arena, shares, elsewhere);
   state.optimizer = make_optimizer_state(part, state.weights, s.optimizer, arena, std::move(shares));
   const OptimizerState& o = state.optimizer;
   const bool masters = has_own_masters(s.optimizer, s.dtype);
   const DType exact = s.dtype == DType::bf16 ? DType::f32 : s.dtype;
   const std::vector<ParameterInfo> infos = trained_parameters(in.spec);
   const std::vector<Tensor*> kept = trained_tensors(part, state.weights);
+  if (masters)
+    for (const Tensor* weight : kept)
+      if (!weight->empty()) weight->fill_zero();  // what others keep comes from them
   Arena beside;
   for (size_t unit = 0; unit < in.spec.units.size(); ++unit) {
-    std::vector<bool> elsewhere(in.spec.units.size(), true);
-    elsewhere[unit] = false;
-    ModelWeights whole = first_weights(s, in, exact, beside, elsewhere);
+    std::vector<bool> without(in.spec.units.size(), true);
+    without[unit] = false;
+    ModelWeights whole = first_weights(s, in, exact, beside, without);
     const std::vector<Tensor*> first = trained_tensors(in.spec, whole);
-    for (size_t p = 0; p < first.size(); ++p)
-      if (infos[p].unit == static_cast<int>(unit))
-        take_part(tensor_holding(in.spec, infos[p], at.place, at.ranks), *first[p], masters ? o.master[p] : *kept[p]);
+    for (size_t p = 0; p < first.size(); ++p) {
+      const Tensor& to = masters ? o.master[p] : *kept[p];
+      if (infos[p].unit != static_cast<int>(unit) || to.empty()) continue;
+      const int64_t elements = o.forms[p].elements();
+      const Holding held = at.ranks > 1 ? tensor_holding(in.spec, infos[p], at.place, at.ranks) : Holding{};
+      if (held.empty()) {
+        copy_bytes(to.count() == elements ? *first[p] : own_part(o.shares, p, elements, *first[p]), to);
+      } else if (to.count() == elements) {
+        take_part(held, *first[p], to);
+      } else {
+        const Tensor all = beside.allocate(exact, {elements}, MemoryClass::weights);
+        take_part(held, *first[p], all);
+        copy_bytes(own_part(o.shares, p, elements, all), to);
+      }
+    }
+    size_t next = 0;
+    for_each_fixed(in.spec, whole, [&](const ParameterInfo&, Tensor& t) { copy_bytes(t, o.fixed[next++]); });
   }
   round_masters(part, o, state.weights);
   state.beginning_bytes = arena.current_total() + beside.peak_total();
@@ -172,22 +171,22 @@ bool trains_adapters_alone(const ModelSpec& spec) {
   return std::all_of(spec.units.begin(), spec.units.end(), [](const Unit& u) { return u.frozen; });
 }
 
+bool begins_by_units(const ModelSpec& spec, const Shares& shares, const std::vector<bool>& elsewhere,
+                     const TensorPlace& at) {
+  return at.ranks > 1 || shares.any_weights_apart() || (!elsewhere.empty() && !has_frozen(spec));
+}
+
 TrainState fresh_state(const TrainSettings& s, const TrainInputs& in, Arena& arena, Shares shares,
                        const std::vector<bool>& elsewhere, const TensorPlace& at) {
   TrainState state;
   if (!s.from_scratch) require_finite(in.dir.weights);
-  if (at.ranks > 1) {
-    begin_in_parts(s, in, arena, std::move(shares), at, state);
-    begin_gradients(s, tensor_part(in.spec, at.ranks), arena, elsewhere, state);
-    return state;
-  }
-  if (shares.any_weights_apart()) {
-    begin_parts(s, in, arena, std::move(shares), state);
+  if (begins_by_units(in.spec, shares, elsewhere, at)) {
+    begin_by_units(s, in, arena, std::move(shares), elsewhere, at, state);
   } else if (s.dtype == DType::bf16) {
     // f32 first: the masters must not begin from rounded values. Lives only until they are copied, before gradients
     // exist.
     ModelWeights exact = first_masters(s, in, arena, elsewhere);
-    state.weights = weights_beside_masters(s, in, arena, shares, elsewhere);
+    state.weights = weights_beside_masters(s, in, in.spec, arena, shares, elsewhere);
     state.optimizer = make_optimizer_state(in.spec, state.weights, s.optimizer, arena, std::move(shares));
     const OptimizerState& o = state.optimizer;
     const std::vector<Tensor*> trained = trained_tensors(in.spec, exact);
@@ -202,7 +201,7 @@ TrainState fresh_state(const TrainSettings& s, const TrainInputs& in, Arena& are
     state.weights = first_weights(s, in, s.dtype, arena, elsewhere);
     state.optimizer = make_optimizer_state(in.spec, state.weights, s.optimizer, arena, std::move(shares));
   }
-  begin_gradients(s, in.spec, arena, elsewhere, state);
+  begin_gradients(s, part_of_rank(in.spec, at), arena, elsewhere, state);
   return state;
 }
 
@@ -210,10 +209,9 @@ TrainState load_state(const TrainSettings& s, const TrainInputs& in, Io& io, con
                       const Manifest& manifest, Arena& arena, Shares shares, const std::vector<bool>& elsewhere,
                       const TensorPlace& at) {
   TrainState state;
-  const ModelSpec spec = at.ranks > 1 ? tensor_part(in.spec, at.ranks) : in.spec;
+  const ModelSpec spec = part_of_rank(in.spec, at);
   if (!s.from_scratch && has_frozen(in.spec)) require_finite(in.dir.weights);
-  state.weights = at.ranks > 1 ? allocate_weights(spec, s.dtype, MemoryClass::weights, arena)
-                               : weights_beside_masters(s, in, arena, shares, elsewhere);
+  state.weights = weights_beside_masters(s, in, spec, arena, shares, elsewhere);
   state.optimizer = make_optimizer_state(spec, state.weights, s.optimizer, arena, std::move(shares));
   begin_gradients(s, spec, arena, elsewhere, state);
   const CheckpointData data(io, checkpoint, 0);  // all of the state is in rank 0's file
@@ -222,7 +220,7 @@ TrainState load_state(const TrainSettings& s, const TrainInputs& in, Io& io, con
   if (data.tensors().size() != all)
     throw Error(ErrorKind::bad_file, "{}: {} tensors, this run has {}; another model or optimizer?",
                 data.tensors().path(), data.tensors().size(), all);
-  for (const StateTensor& want : wanted) read_tensor(data.tensors(), want, state.optimizer.shares.rank, at.place);
+  for (const StateTensor& want : wanted) read_tensor(data.tensors(), want, at.place);
   round_masters(spec, state.optimizer, state.weights);
   state.step = manifest.step;
   state.samples = manifest.samples;
@@ -234,17 +232,17 @@ std::vector<StateTensor> state_tensors(const UpdateConfig& config, DType dtype, 
   const std::vector<StateSlot>& slots = row_of(config.rule).slots;
   std::vector<StateTensor> list;
   for (size_t i = 0; i < o.infos.size(); ++i)
-    list.push_back({"model." + o.infos[i].name, wide, o.infos[i].shape, o.master[i],
-                    o.shares.is_shared(i) ? o.shares.owners[i] : std::vector<RankInterval>{}});
+    list.push_back({"model." + o.infos[i].name, wide, o.infos[i].shape, o.master[i], o.shares.keepers(i),
+                    o.shares.mine(i, o.forms[i].elements()).begin});
   for (size_t s = 0; s < slots.size(); ++s)
     for (size_t i = 0; i < o.infos.size(); ++i) {
       const int64_t elements = slot_elements(config, slots[s], o.forms[i]);
       if (elements == 0) continue;
       StateTensor t{std::string(slots[s].name) + "." + o.infos[i].name, slots[s].type.value_or(wide),
                     elements == o.forms[i].elements() ? o.infos[i].shape : Shape{elements}, o.slots[s][i]};
-      if (o.shares.is_shared(i))
-        for (const RankInterval& owner : o.shares.owners[i])
-          t.owners.push_back({owner.rank, slot_part(config, slots[s], o.forms[i], owner.elements)});
+      for (const RankInterval& owner : o.shares.keepers(i))
+        t.owners.push_back({owner.rank, slot_part(config, slots[s], o.forms[i], owner.elements)});
+      t.begin = slot_part(config, slots[s], o.forms[i], o.shares.mine(i, o.forms[i].elements())).begin;
       list.push_back(std::move(t));
     }
   add_robust(o, wide, list);

@@ -19,14 +19,18 @@ struct TrainState {
   ModelWeights weights;    // in the compute dtype
   ModelWeights gradients;  // zero between steps
   OptimizerState optimizer;
-  int64_t beginning_bytes = 0;  // ZeRO 3, a fresh state's: the peak while weights were made, before gradients
-  int64_t step = 0;             // steps done
-  uint64_t samples = 0;         // the Feed's position
+  int64_t beginning_bytes =
+      0;                 // of a fresh state made unit by unit: the peak while weights were made, before gradients
+  int64_t step = 0;      // steps done
+  uint64_t samples = 0;  // the Feed's position
 };
 
+/// Whether fresh_state of such a rank goes unit by unit.
+bool begins_by_units(const ModelSpec&, const Shares&, const std::vector<bool>& elsewhere, const TensorPlace&);
 /// A run's beginning: weights drawn (--from-scratch) or read, in f32 where the compute dtype is bf16, new adapters, zero
 /// moments.
 /// Errors: those of load_weights; NotFinite naming the tensor of the files that holds NaN or infinity.
+/// A rank that does not have the whole model (ZeRO 3, stages, matrices in parts) begins unit by unit, with one whole unit beside.
 /// Shares  what of the optimizer's state, and of the weights, this rank keeps (update/shares.h).
 /// elsewhere: units that another rank has (allocate_weights).
 TrainState fresh_state(const TrainSettings&, const TrainInputs&, Arena&, Shares = {},
@@ -43,11 +47,12 @@ struct StateTensor {
   DType dtype;
   Shape shape;  // of the whole
   Tensor own;   // the whole, or this rank's part as one row of numbers; empty: it has none
-  std::vector<RankInterval>
-      owners{};  // of the whole's elements; empty: every rank has it whole. (In stages others than
-                 // the owner may have it too.)
-  std::vector<Holding>
-      parts{};  // of a tensor group: what each of its ranks holds; `own` is that (model/tensor_parts.h)
+  // Who keeps which of the elements; empty: every rank has it whole. (In stages others than the owner may have it too.) Of a tensor
+  // group the elements are those of this rank's part, and the ranks those of its place.
+  std::vector<RankInterval> owners{};
+  int64_t begin = 0;             // of `own` in the whole, or in the part
+  std::vector<Holding> parts{};  // of a tensor group: what each of its ranks has of the whole (model/tensor_parts.h)
+  int64_t part_elements = 0;     // of this rank's part, if there are any
 };
 /// What a checkpoint holds: all masters, then what the rule keeps, then what no update changes. `dtype` is the weights'.
 std::vector<StateTensor> state_tensors(const UpdateConfig&, DType dtype, const OptimizerState&);

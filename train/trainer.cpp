@@ -20,6 +20,7 @@
 #include "report/metrics_log.h"
 #include "train/async_trainer.h"
 #include "train/checkpoint.h"
+#include "train/mesh_fit.h"
 #include "train/metric_rows.h"
 #include "train/plan_settings.h"
 #include "train/robust_settings.h"
@@ -80,7 +81,7 @@ class Trainer {
     for (const std::string& text : in_.notes) note(text);
     check_planned_model(in_.spec, s_);
     check_tensor_ranks(in_.spec, s_);
-    part_ = s_.tensor > 1 ? tensor_part(in_.spec, s_.tensor) : in_.spec;
+    part_ = part_of_rank(in_.spec, {.ranks = s_.tensor});
     if (s_.multiply == Multiply::fast) load_fast_matmul();
     const int64_t process = program_bytes() * (worker_.processes_here > 0 ? s_.ranks : 1);
     result_.predicted = predict_memory(in_.spec, s_, process);
@@ -177,12 +178,13 @@ class Trainer {
     for (ParameterInfo& info : state_.optimizer.infos)
       if (keeps_a() && info.name.ends_with(".a")) info.decay = false;
     groups_ = stage_groups(in_.spec, place_, world());
-    if (leads() && in_stages()) whole_ = allocate_weights(in_.spec, s_.dtype, MemoryClass::weights, state_arena_);
+    if (leads() && in_stages() && !parts_alone())
+      whole_ = allocate_weights(in_.spec, s_.dtype, MemoryClass::weights, state_arena_);
     if (in_.spec.rope.kind != RopeKind::none) rope_ = rope_table(in_.spec, s_.seq, s_.seq);
     predicted_ = simulate(program_).replay;
     update_.emplace(make_update_pass(part_, state_.optimizer, s_.optimizer, state_.weights, state_.gradients));
     update_->weight_dtype = s_.dtype;
-    if (s_.tensor > 1) update_->tensor = tensor_norm(part_, place_, groups_);
+    if (s_.tensor > 1) update_->tensor = tensor_norm(part_, place_, groups_, state_.optimizer.shares);
     if (s_.adapter && s_.adapter->b_rate != 1)
       for (const ParameterInfo& info : state_.optimizer.infos)
         update_->rate_factors.push_back(info.name.ends_with(".b") ? s_.adapter->b_rate : 1);
@@ -227,9 +229,9 @@ class Trainer {
     if (parts_alone()) whole_ = {};
   }
 
-  bool in_stages() const { return !place_.elsewhere.empty(); }
-  // ZeRO 3, and matrices that are shared out: no rank has the whole model.
-  bool parts_alone() const { return s_.tensor > 1 || state_.optimizer.shares.any_weights_apart(); }
+  bool in_stages() const { return place_.in_stages(); }
+  // ZeRO 3, and matrices that are shared out: no rank has the whole model, or of stages its layers.
+  bool parts_alone() const { return is_whole_for_a_while(s_); }
   const ModelWeights& whole_model() const { return in_stages() || parts_alone() ? whole_ : state_.weights; }
 
   void train() {

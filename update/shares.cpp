@@ -9,6 +9,8 @@
 namespace tern {
 namespace {
 
+const std::vector<RankInterval> kNone;
+
 int64_t blocks_of(int64_t elements) { return (elements + kUpdateBlock - 1) / kUpdateBlock; }
 
 // Calls visit(first, end) for each unit's run of parameters.
@@ -22,6 +24,11 @@ void each_unit(const std::vector<ParameterInfo>& infos, Visit visit) {
 
 }  // namespace
 
+const std::vector<RankInterval>& Shares::keepers(size_t parameter) const {
+  if (!in_world.empty()) return in_world[parameter];
+  return owners.empty() ? kNone : owners[parameter];
+}
+
 bool Shares::any() const {
   return std::ranges::any_of(owners, [](const auto& of) { return !of.empty(); });
 }
@@ -29,7 +36,7 @@ bool Shares::any() const {
 bool Shares::any_weights_apart() const { return std::ranges::find(weights_apart, true) != weights_apart.end(); }
 
 Interval Shares::mine(size_t parameter, int64_t elements) const {
-  if (!held.empty()) return {0, held[parameter] ? elements : 0};
+  if (!held.empty() && !held[parameter]) return {};
   if (!is_shared(parameter)) return {0, elements};
   for (const RankInterval& i : owners[parameter])
     if (i.rank == rank) return i.elements;
@@ -38,10 +45,13 @@ Interval Shares::mine(size_t parameter, int64_t elements) const {
 
 namespace {
 
-void check_weights_apart(const ModelSpec& spec, std::span<const int> zero) {
+void check_frozen(const ModelSpec& spec, std::span<const int> zero) {
   for (size_t u = 0; u < zero.size(); ++u)
     if (zero[u] >= 3 && spec.units[u].frozen)
       throw Error(ErrorKind::usage, "unit {} is frozen, and ZeRO 3 shares out what is trained: choose --zero 0,1,2", u);
+}
+
+void check_tied_weights(const ModelSpec& spec, std::span<const int> zero) {
   if (spec.head().tied && (zero.front() >= 3) != (zero.back() >= 3))
     throw Error(ErrorKind::usage,
                 "embedding and head share one table; ZeRO 3 shares it out for both or for neither, not {} and {}: "
@@ -53,10 +63,13 @@ void check_weights_apart(const ModelSpec& spec, std::span<const int> zero) {
 
 bool is_expert(const ParameterInfo& info) { return info.name.find(".experts.") != std::string::npos; }
 
-Shares make_shares(const ModelSpec& spec, UpdateRule rule, std::span<const int> zero, int rank, int ranks) {
+namespace {
+
+// A tied table counts as its embedding's.
+Shares deal_units(const ModelSpec& spec, UpdateRule rule, std::span<const int> zero, int rank, int ranks) {
   Shares shares{.rank = rank, .ranks = ranks};
   if (ranks == 1 || std::ranges::all_of(zero, [](int z) { return z == 0; })) return shares;
-  check_weights_apart(spec, zero);
+  check_frozen(spec, zero);
   const std::vector<ParameterInfo> infos = trained_parameters(spec);
   shares.owners.resize(infos.size());
   for (const int z : zero) shares.gradients_apart.push_back(z >= 2), shares.weights_apart.push_back(z >= 3);
@@ -74,11 +87,52 @@ Shares make_shares(const ModelSpec& spec, UpdateRule rule, std::span<const int> 
   return shares;
 }
 
+}  // namespace
+
+Shares make_shares(const ModelSpec& spec, UpdateRule rule, std::span<const int> zero, int rank, int ranks) {
+  if (ranks > 1) check_tied_weights(spec, zero);
+  return deal_units(spec, rule, zero, rank, ranks);
+}
+
+Shares make_mesh_shares(const ModelSpec& spec, UpdateRule rule, std::span<const int> zero, std::span<const int> home,
+                        const MeshPlace& at) {
+  const bool apart = home.front() != home.back(), has_copy = spec.head().tied && apart && home.back() == at.device;
+  if (!apart && at.replicas > 1) check_tied_weights(spec, zero);
+  if (spec.head().tied && apart && at.replicas > 1 && (zero.front() >= 2) != (zero.back() >= 2))
+    throw Error(
+        ErrorKind::usage,
+        "embedding and head share one table; ZeRO 2 and 3 share its gradient out for both or for neither, not {} "
+        "and {}: choose --zero 2 or 3 for all layers, or --zero 0,1",
+        zero.front(), zero.back());
+  const Shares of_homes = deal_units(spec, rule, zero, at.replica, at.replicas);
+  Shares shares = of_homes;
+  if (has_copy) {  // the table is shared out here as the head is
+    std::vector<int> as_head(zero.begin(), zero.end());
+    as_head.front() = as_head.back();
+    shares = deal_units(spec, rule, as_head, at.replica, at.replicas);
+  }
+  const std::vector<ParameterInfo> infos = trained_parameters(spec);
+  for (size_t p = 0; p < infos.size(); ++p) {
+    const int device = home[static_cast<size_t>(infos[p].unit)];
+    const auto in_world = [&](int replica) {
+      return (device * at.replicas + replica) * at.tensor_ranks + at.tensor_place;
+    };
+    std::vector<RankInterval>& keepers = shares.in_world.emplace_back();
+    if (of_homes.is_shared(p))
+      for (const RankInterval& o : of_homes.owners[p]) keepers.push_back({in_world(o.rank), o.elements});
+    else
+      keepers.push_back({in_world(0), {0, infos[p].shape.count()}});
+    shares.held.push_back(device == at.device || (has_copy && p == 0));  // the first parameter is the embedding's table
+  }
+  return shares;
+}
+
 ModelWeights allocate_own_weights(const ModelSpec& spec, DType dtype, Arena& arena, const Shares& shares,
                                   const std::vector<bool>& elsewhere) {
   if (!shares.any_weights_apart()) return allocate_weights(spec, dtype, MemoryClass::weights, arena, elsewhere);
-  TERN_CHECK(elsewhere.empty(), "weights: shared out, of a rank that has some units alone");
-  ModelWeights weights = allocate_weights(spec, dtype, MemoryClass::weights, arena, shares.weights_apart);
+  std::vector<bool> without = shares.weights_apart;
+  for (size_t u = 0; u < elsewhere.size(); ++u) without[u] = without[u] || elsewhere[u];
+  ModelWeights weights = allocate_weights(spec, dtype, MemoryClass::weights, arena, without);
   size_t place = 0;
   for_each_trained(spec, weights, [&](const ParameterInfo& info, Tensor& t) {
     const Interval mine = shares.mine(place++, info.shape.count());
@@ -96,18 +150,6 @@ Tensor own_part(const Shares& shares, size_t parameter, int64_t elements, const 
   return t.reshaped({t.count()}).rows_view(mine.begin, mine.end);
 }
 
-Shares make_stage_shares(const ModelSpec& spec, std::span<const int> stage, int data, int rank, int ranks) {
-  Shares shares{.rank = rank, .ranks = ranks};
-  const bool has_head = spec.head().tied && stage.back() == rank / data;
-  for (const ParameterInfo& info : trained_parameters(spec)) {
-    const int home = stage[static_cast<size_t>(info.unit)];
-    const bool table = shares.owners.empty();  // the first parameter is the embedding's table
-    shares.owners.push_back({{home * data, {0, info.shape.count()}}});
-    shares.held.push_back(home == rank / data || (table && has_head));
-  }
-  return shares;
-}
-
 RankParts parts_of(const Shares& shares, std::span<const size_t> parameters, std::span<const Tensor> tensors) {
   RankParts parts(static_cast<size_t>(shares.ranks));
   for (size_t i = 0; i < parameters.size(); ++i)
@@ -117,8 +159,17 @@ RankParts parts_of(const Shares& shares, std::span<const size_t> parameters, std
   return parts;
 }
 
-std::vector<double> block_values(const Shares& shares, std::span<const size_t> parameters,
-                                 std::span<const int64_t> elements, int count, Comm* world,
+namespace {
+
+const std::vector<RankInterval>& keepers_for(const Shares& shares, BlockReaders readers, size_t parameter) {
+  if (readers == BlockReaders::world) return shares.keepers(parameter);
+  return shares.is_shared(parameter) ? shares.owners[parameter] : kNone;
+}
+
+}  // namespace
+
+std::vector<double> block_values(const Shares& shares, BlockReaders readers, std::span<const size_t> parameters,
+                                 std::span<const int64_t> elements, int count, Comm* comm,
                                  const std::function<void(size_t, int64_t, double*)>& fill) {
   struct Block {
     size_t parameter;
@@ -126,8 +177,9 @@ std::vector<double> block_values(const Shares& shares, std::span<const size_t> p
     int64_t place;
   };
   std::vector<Block> own;
-  RankParts parts(static_cast<size_t>(shares.ranks));
+  RankParts parts(comm ? static_cast<size_t>(comm->size()) : 0);
   std::vector<double> values;
+  bool exchanges = false;
   int64_t total = 0;
   for (const int64_t n : elements) total += blocks_of(n) * count;
   values.resize(static_cast<size_t>(total));
@@ -136,12 +188,14 @@ std::vector<double> block_values(const Shares& shares, std::span<const size_t> p
     const Interval mine = shares.mine(parameters[i], elements[i]);
     const int64_t first = mine.begin / kUpdateBlock, end = blocks_of(mine.end);
     for (int64_t b = first; b < end; ++b) own.push_back({parameters[i], b - first, at + b * count});
-    if (shares.is_shared(parameters[i]))
-      for (const RankInterval& o : shares.owners[parameters[i]]) {
-        const int64_t begin = o.elements.begin / kUpdateBlock, blocks = blocks_of(o.elements.end) - begin;
-        parts[static_cast<size_t>(o.rank)].push_back(
-            Tensor::borrow(DType::f64, {blocks * count}, values.data() + at + begin * count));
-      }
+    for (const RankInterval& o : keepers_for(shares, readers, parameters[i])) {
+      const int64_t first_block = o.elements.begin / kUpdateBlock, blocks = blocks_of(o.elements.end) - first_block;
+      exchanges = true;
+      TERN_CHECK(static_cast<size_t>(o.rank) < parts.size(), "update: values of rank {} in a world of {}", o.rank,
+                 parts.size());
+      parts[static_cast<size_t>(o.rank)].push_back(
+          Tensor::borrow(DType::f64, {blocks * count}, values.data() + at + first_block * count));
+    }
     at += blocks_of(elements[i]) * count;
   }
   parallel_ranges(static_cast<int64_t>(own.size()), 1, 1, [&](int64_t begin, int64_t end) {
@@ -150,21 +204,17 @@ std::vector<double> block_values(const Shares& shares, std::span<const size_t> p
       fill(b.parameter, b.inside, values.data() + b.place);
     }
   });
-  const bool alone = !shares.held.empty() && !world;  // of what this rank holds whole
-  const bool exchanges = !alone && std::ranges::any_of(parameters, [&](size_t p) { return shares.is_shared(p); });
-  TERN_CHECK(!exchanges || (world && world->size() == shares.ranks), "update: shared state of {} ranks, a world of {}",
-             shares.ranks, world ? world->size() : 1);
-  if (exchanges) world->all_gather(parts);
+  if (exchanges) comm->all_gather(parts);
   return values;
 }
 
-std::vector<int64_t> block_value_bytes(const Shares& shares, std::span<const size_t> parameters, int count) {
-  std::vector<int64_t> bytes(static_cast<size_t>(shares.ranks));
+std::vector<int64_t> block_value_bytes(const Shares& shares, BlockReaders readers, std::span<const size_t> parameters,
+                                       int count, int ranks) {
+  std::vector<int64_t> bytes(static_cast<size_t>(ranks));
   for (const size_t p : parameters)
-    if (shares.is_shared(p))
-      for (const RankInterval& o : shares.owners[p])
-        bytes[static_cast<size_t>(o.rank)] += (blocks_of(o.elements.end) - o.elements.begin / kUpdateBlock) * count *
-                                              static_cast<int64_t>(sizeof(double));
+    for (const RankInterval& o : keepers_for(shares, readers, p))
+      bytes[static_cast<size_t>(o.rank)] +=
+          (blocks_of(o.elements.end) - o.elements.begin / kUpdateBlock) * count * static_cast<int64_t>(sizeof(double));
   return bytes;
 }
 

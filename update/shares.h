@@ -16,7 +16,8 @@ struct RankInterval {
   Interval elements;
 };
 
-/// Of the parameters of trained_parameters(spec), in their order. Without owners a parameter is whole on every rank.
+/// Of the parameters of trained_parameters(spec), in their order. `rank` and `ranks` count those that have the same part of the model,
+/// its replicas. Without owners a parameter is whole on every one of them.
 struct Shares {
   int rank = 0, ranks = 1;
   std::vector<std::vector<RankInterval>> owners{};  // ascending; empty: none
@@ -24,8 +25,11 @@ struct Shares {
   bool is_shared(size_t parameter) const { return !owners.empty() && !owners[parameter].empty(); }
   std::vector<bool> gradients_apart{};  // of each unit: ZeRO 2, its gradients are shared out too; empty: of none
   std::vector<bool> weights_apart{};    // of each unit: ZeRO 3, its weights are shared out too; empty: of none
-  // In pipelines, per parameter: whether this rank holds all of it, whichever rank owns it. Without pipelines empty.
+  // Of stages and tensor groups, per parameter: whether this rank has any of it, and which ranks of the world keep it, of those that
+  // have the same part of each matrix: an element stands once. Else empty: all have it, and the owners are of the world.
   std::vector<bool> held{};
+  std::vector<std::vector<RankInterval>> in_world{};
+  const std::vector<RankInterval>& keepers(size_t parameter) const;
   bool any() const;
   bool any_weights_apart() const;
   /// What this rank keeps of a parameter of so many elements.
@@ -37,9 +41,15 @@ struct Shares {
 /// or of only one of a tied table's embedding and head.
 Shares make_shares(const ModelSpec&, UpdateRule, std::span<const int> zero, int rank, int ranks);
 
-/// Of a pipeline of `stages` of `data` ranks each, rank = stage · data + d: a stage holds its units whole on each of its ranks, the
-/// first of which is their owner; a tied table is held by the head's stage too. Shapes: stage: of each unit.
-Shares make_stage_shares(const ModelSpec&, std::span<const int> stage, int data, int rank, int ranks);
+/// A rank of a mesh: rank = (device · replicas + replica) · tensor ranks + place in its tensor group.
+struct MeshPlace {
+  int device = 0, replica = 0, replicas = 1, tensor_place = 0, tensor_ranks = 1;
+};
+/// make_shares of a rank that has the units of its own device of a pipeline, and of a tied table the head's device its copy, or (of a
+/// tensor group) its parts of them: `spec` is then tensor_part's. Shapes: home: the device of each unit. Errors: those of make_shares;
+/// usage: ZeRO 2 or 3 of only one of a tied table's embedding and head.
+Shares make_mesh_shares(const ModelSpec& spec, UpdateRule, std::span<const int> zero, std::span<const int> home,
+                        const MeshPlace&);
 
 /// Uninitialised weights of this rank, as allocate_weights makes them; but of units whose weights are shared out only this rank's
 /// parts, each as one row of numbers (or whole, if it is not shared), empty where it has none.
@@ -56,12 +66,17 @@ Tensor own_part(const Shares&, size_t parameter, int64_t elements, const Tensor&
 /// parameter parameters[i].
 RankParts parts_of(const Shares&, std::span<const size_t> parameters, std::span<const Tensor> tensors);
 
+/// Who is to have all values of a parameter's blocks: the ranks that share it out, or the world.
+enum class BlockReaders : uint8_t { replicas, world };
 /// `count` doubles for each block of kUpdateBlock elements of the parameters, parameter after parameter. `fill` makes those of this
-/// rank's blocks (parameter, the block in this rank's interval, count numbers to be set); those of other ranks are exchanged.
-/// Errors  TERN_CHECK: shared parameters, but no world.
-std::vector<double> block_values(const Shares&, std::span<const size_t> parameters, std::span<const int64_t> elements,
-                                 int count, Comm* world, const std::function<void(size_t, int64_t, double*)>& fill);
-/// Bytes that each rank contributes to that exchange: the argument of all_gather_bytes.
-std::vector<int64_t> block_value_bytes(const Shares&, std::span<const size_t> parameters, int count);
+/// rank's blocks (parameter, the block in this rank's interval, count numbers to be set); those of other ranks are exchanged over `comm`,
+/// the readers.
+/// Errors  TERN_CHECK: values of other ranks, but no ranks.
+std::vector<double> block_values(const Shares&, BlockReaders, std::span<const size_t> parameters,
+                                 std::span<const int64_t> elements, int count, Comm* comm,
+                                 const std::function<void(size_t, int64_t, double*)>& fill);
+/// Bytes that each of so many readers contributes to that exchange: the argument of all_gather_bytes.
+std::vector<int64_t> block_value_bytes(const Shares&, BlockReaders, std::span<const size_t> parameters, int count,
+                                       int ranks);
 
 }  // namespace tern

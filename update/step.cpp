@@ -37,11 +37,12 @@ std::vector<size_t> parameters_of(const UpdatePass& pass, int unit) {
 }
 
 // Σ over blocks, ascending, of `count` values of each block: of each parameter.
-std::vector<UpdateSumValues> sums_over_blocks(const UpdatePass& pass, std::span<const size_t> parameters, int count,
-                                              Comm* world, const std::function<void(size_t, int64_t, double*)>& fill) {
+std::vector<UpdateSumValues> sums_over_blocks(const UpdatePass& pass, BlockReaders readers,
+                                              std::span<const size_t> parameters, int count, Comm* comm,
+                                              const std::function<void(size_t, int64_t, double*)>& fill) {
   std::vector<int64_t> elements;
   for (const size_t p : parameters) elements.push_back(pass.state.forms[p].elements());
-  const std::vector<double> values = block_values(pass.state.shares, parameters, elements, count, world, fill);
+  const std::vector<double> values = block_values(pass.state.shares, readers, parameters, elements, count, comm, fill);
   std::vector<UpdateSumValues> sums(parameters.size(), UpdateSumValues{});
   size_t at = 0;
   for (size_t i = 0; i < parameters.size(); ++i)
@@ -51,12 +52,12 @@ std::vector<UpdateSumValues> sums_over_blocks(const UpdatePass& pass, std::span<
 }
 
 // The rule's own sums, of each parameter.
-std::vector<UpdateSumValues> rule_sums(const UpdatePass& pass, const UpdateNorm& norm,
-                                       std::span<const size_t> parameters, Comm* world) {
+std::vector<UpdateSumValues> rule_sums(const UpdatePass& pass, const UpdateNorm& norm, BlockReaders readers,
+                                       std::span<const size_t> parameters, Comm* comm) {
   const int count = num_sums(pass.config);
   TERN_CHECK(!pass.state.master.empty(), "update: a state without parameters");
   const auto measure = functions_of(pass.config.rule).measure;
-  return sums_over_blocks(pass, parameters, count, world, [&](size_t p, int64_t block, double* values) {
+  return sums_over_blocks(pass, readers, parameters, count, comm, [&](size_t p, int64_t block, double* values) {
     const UpdateShard own = shard_of(pass, norm, p);
     const int64_t begin = block * kUpdateBlock, end = std::min(own.gradient.count(), begin + kUpdateBlock);
     const UpdateSumValues sums = measure(interval_of(own, begin, end));
@@ -139,34 +140,39 @@ void begin_step(UpdatePass& pass, int64_t number, const std::function<double(int
   }
 }
 
-// Of this rank's parts, and of those of its tensor group, in rank order.
+// Of this rank's parts and of all others', in rank order.
 static double sum_of_parts(const UpdatePass& pass, Comm* world, std::vector<double>& squares) {
-  const TensorNorm& parts = *pass.tensor;
   std::vector<double> sums(static_cast<size_t>(world->size()));
   double& own = sums[static_cast<size_t>(world->rank())];
   for (size_t p = 0; p < pass.gradients.size(); ++p) {
-    const Tensor flat = pass.gradients[p].reshaped({pass.gradients[p].count()});
-    const TensorNorm::Alike& alike = parts.alike[p];
-    const double mine = squares_of(flat.rows_view(0, alike.from)),
-                 ours = squares_of(flat.rows_view(alike.from, flat.count()));
-    own += squares.emplace_back(mine + ours / static_cast<double>(alike.holders));
+    const int64_t elements = pass.state.forms[p].elements();
+    const TensorNorm::Part& part = pass.tensor->parts[p];
+    const Interval mine = pass.state.shares.mine(p, elements);
+    double& sum = squares.emplace_back(0);
+    if (mine.size() == 0) continue;
+    const Tensor flat = own_part(pass.state.shares, p, elements, pass.gradients[p]).reshaped({mine.size()});
+    const int64_t alike = std::clamp(part.from - mine.begin, int64_t{0}, mine.size());
+    sum = squares_of(flat.rows_view(0, alike)) +
+          squares_of(flat.rows_view(alike, mine.size())) / static_cast<double>(part.holders);
+    if (part.counts) own += sum;
   }
   const Tensor exchanged = Tensor::borrow(DType::f64, {world->size()}, sums.data());
   RankParts by_rank(sums.size());
   for (int r = 0; r < world->size(); ++r) by_rank[static_cast<size_t>(r)].push_back(exchanged.rows_view(r, r + 1));
   world->all_gather(by_rank);
   double total = 0;
-  for (const int r : parts.group) total += sums[static_cast<size_t>(r)];
+  for (const double sum : sums) total += sum;
   return total;
 }
 
 static double sum_of_squares(const UpdatePass& pass, const std::vector<size_t>& all, Comm* world,
                              std::vector<double>& squares) {
   double total = 0;
-  for (const UpdateSumValues& of : sums_over_blocks(pass, all, 1, world, [&](size_t p, int64_t block, double*value) {
-         const int64_t elements = pass.state.forms[p].elements();
-         *value = squares_of(block_of(own_part(pass.state.shares, p, elements, pass.gradients[p]), block));
-       }))
+  const auto measure = [&](size_t p, int64_t block, double* value) {
+    const int64_t elements = pass.state.forms[p].elements();
+    *value = squares_of(block_of(own_part(pass.state.shares, p, elements, pass.gradients[p]), block));
+  };
+  for (const UpdateSumValues& of : sums_over_blocks(pass, BlockReaders::world, all, 1, world, measure))
     total += squares.emplace_back(of[0]);
   return total;
 }
@@ -184,21 +190,21 @@ UpdateNorm gradient_norm(const UpdatePass& pass, Comm* world) {
   UpdateNorm norm{.gradient_norm = std::sqrt(total)};
   if (pass.config.clip > 0) norm.coefficient = std::min(1.0, pass.config.clip / (norm.gradient_norm + 1e-6));
   if (!sums_over(pass, UpdateSums::Over::model)) return norm;
-  for (const UpdateSumValues& own : rule_sums(pass, norm, all, world))
+  for (const UpdateSumValues& own : rule_sums(pass, norm, BlockReaders::world, all, world))
     for (size_t k = 0; k < own.size(); ++k) norm.sums[k] += own[k];
   return norm;
 }
 
-void update_unit(const UpdatePass& pass, const UpdateNorm& norm, int unit, Arena& arena, Comm* world) {
-  update_parameters(pass, norm, parameters_of(pass, unit), arena, world);
+void update_unit(const UpdatePass& pass, const UpdateNorm& norm, int unit, Arena& arena, Comm* replicas) {
+  update_parameters(pass, norm, parameters_of(pass, unit), arena, replicas);
 }
 
 void update_parameters(const UpdatePass& pass, const UpdateNorm& norm, std::span<const size_t> parameters, Arena& arena,
-                       Comm* world) {
+                       Comm* replicas) {
   const UpdateRuleRow& row = row_of(pass.config.rule);
   std::vector<UpdateSumValues> sums(parameters.size(), UpdateSumValues{});
   if (sums_over(pass, UpdateSums::Over::parameter))
-    sums = rule_sums(pass, norm, parameters, pass.state.shares.held.empty() ? world : nullptr);
+    sums = rule_sums(pass, norm, BlockReaders::replicas, parameters, replicas);
   for (size_t i = 0; i < parameters.size(); ++i) {
     UpdateShard shard = shard_of(pass, norm, parameters[i]);
     const Tensor& whole = pass.gradients[parameters[i]];
@@ -212,14 +218,14 @@ void update_parameters(const UpdatePass& pass, const UpdateNorm& norm, std::span
   }
 }
 
-std::vector<int64_t> norm_value_bytes(const UpdatePass& pass) {
+std::vector<int64_t> norm_value_bytes(const UpdatePass& pass, int ranks) {
   const int sums = sums_over(pass, UpdateSums::Over::model) ? num_sums(pass.config) : 0;
-  return block_value_bytes(pass.state.shares, all_parameters(pass), 1 + sums);
+  return block_value_bytes(pass.state.shares, BlockReaders::world, all_parameters(pass), 1 + sums, ranks);
 }
 
-std::vector<int64_t> update_value_bytes(const UpdatePass& pass, int unit) {
-  return block_value_bytes(pass.state.shares, parameters_of(pass, unit),
-                           sums_over(pass, UpdateSums::Over::parameter) ? num_sums(pass.config) : 0);
+std::vector<int64_t> update_value_bytes(const UpdatePass& pass, std::span<const size_t> parameters, int replicas) {
+  const int sums = sums_over(pass, UpdateSums::Over::parameter) ? num_sums(pass.config) : 0;
+  return block_value_bytes(pass.state.shares, BlockReaders::replicas, parameters, sums, replicas);
 }
 
 int64_t update_thread_bytes(const ModelSpec& spec, const UpdateConfig& config, DType weights) {

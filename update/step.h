@@ -15,12 +15,12 @@ namespace tern {
 /// For a rank of a tensor group, which has parts of parameters: what NORM counts of them, so that all ranks together count each
 /// element once. Rules that take sums of their own, or need a whole parameter, do not run on such parts.
 struct TensorNorm {
-  std::vector<int> group;  // its ranks in the world
-  struct Alike {
+  struct Part {
     int64_t from;     // elements from this one on are the same on several ranks
     int64_t holders;  // the number of those ranks
+    bool counts;      // false: other ranks count what this one has too
   };
-  std::vector<Alike> alike{};  // of each parameter
+  std::vector<Part> parts{};  // of each parameter
 };
 
 /// What NORM and UPDATE work on: made once for a run; begin_step sets what differs between steps.
@@ -57,22 +57,23 @@ UpdateShard shard_of(const UpdatePass&, const UpdateNorm&, size_t parameter);
 /// Order   sqrt of Σ over parameters, in the order of trained_parameters(spec), of sum_of_squares (doubles, fixed blocks); the
 ///         rule's own sums over the model (UpdateSums) in the same order, of clipped gradients.
 /// Clip    PyTorch's clip_grad_norm_: coefficient min(1, clip / (norm + 1e-6)).
-/// Ranks   of shared parameters each rank sums its own blocks; all ranks then exchange the sums, and get the bits of one rank.
+/// Ranks   of shared parameters each rank sums its own blocks; all ranks then exchange the sums, and get the bits of one rank. In
+///         tensor groups each rank sums what it has that others do not count; the ranks' sums are added in rank order.
 /// Errors  diverged: a gradient that is not finite, naming the step and the tensor. TERN_CHECK: shared parameters, and no world.
 UpdateNorm gradient_norm(const UpdatePass&, Comm* world = nullptr);
 
 /// UPDATE(unit): the rule's step on every parameter of the unit, in one pass over memory that also rounds the masters
 /// into bf16 weights; then the gradients of the unit are zero. Units may come in any order: same bits.
 /// Temporaries are the arena's (MemoryClass::workspace), as many bytes as spec/update_rule.h's update_workspace.
-/// Of shared parameters this rank's part; sums over a parameter are exchanged as NORM's.
-void update_unit(const UpdatePass&, const UpdateNorm&, int unit, Arena&, Comm* world = nullptr);
+/// Of shared parameters this rank's part; sums over a parameter are exchanged as NORM's, over its replicas.
+void update_unit(const UpdatePass&, const UpdateNorm&, int unit, Arena&, Comm* replicas = nullptr);
 /// The same of some parameters, by their places in state.infos.
 void update_parameters(const UpdatePass&, const UpdateNorm&, std::span<const size_t> parameters, Arena&,
-                       Comm* world = nullptr);
+                       Comm* replicas = nullptr);
 
-/// Bytes that each rank contributes to the exchange of NORM, and of UPDATE of a unit (block_value_bytes).
-std::vector<int64_t> norm_value_bytes(const UpdatePass&);
-std::vector<int64_t> update_value_bytes(const UpdatePass&, int unit);
+/// Bytes that each of so many ranks contributes to the exchange of NORM, and of UPDATE of some parameters (block_value_bytes).
+std::vector<int64_t> norm_value_bytes(const UpdatePass&, int ranks);
+std::vector<int64_t> update_value_bytes(const UpdatePass&, std::span<const size_t> parameters, int replicas);
 
 /// Bytes of all compute threads together that UPDATE leaves in their scratch (kernels/cpu/thread_scratch.h), at most.
 int64_t update_thread_bytes(const ModelSpec&, const UpdateConfig&, DType weights);

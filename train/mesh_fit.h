@@ -1,0 +1,19 @@
+#pragma once
+// Bytes of a run whose ranks have unlike layers or parts of matrices (RankPlace::in_mesh), all ranks together: counted from what each of
+// them holds.
+
+#include "program/program.h"
+#include "train/fit.h"
+
+namespace tern {
+
+/// Fills in weights, gradients, optimizer, the beginning and messages of `plan`. all: a step of every stage (program/lower.h), with as many
+/// micro-batches as it takes to reach its peak.
+/// Errors  those of shares_of.
+void predict_mesh(const ModelSpec&, const TrainSettings&, const Program& all, MemoryPlan& plan);
+
+/// Whether no rank has the whole model between steps, so that rank 0 gets it to evaluate and to write, and gives it back; in stages it
+/// keeps a whole one otherwise.
+bool is_whole_for_a_while(const TrainSettings&);
+
+}  // namespace tern

@@ -1,0 +1,124 @@
+// Training by plans that share out matrices inside stages, and state over replicas of stages and of tensor groups: the model of one rank,
+// from beginnings, evaluations and checkpoints that know no ranks.
+#include <gtest/gtest.h>
+
+#include "train/mesh_testing.h"
+
+namespace tern {
+namespace {
+
+TEST(TrainMesh, ZeroOneInStagesLeavesTheBitsOfOneRank) {
+  const RunInputs inputs(false, 4), tied(true, 4);
+  for (const PipelineSchedule schedule : kPipelineSchedules) {
+    TrainSettings s = settings_of(inputs, DType::f32);
+    s.schedule.total_steps = 3;
+    expect_bits_of_one_rank(s, {.schedule = schedule, .stages = 2, .data = 2, .zero = 1});
+  }
+  TrainSettings s = settings_of(tied, DType::bf16);
+  s.schedule.total_steps = 3;
+  for (const UpdateRule rule : kUpdateRules) {
+    s.optimizer = update_config(rule);
+    expect_bits_of_one_rank(s, {.stages = 2, .data = 2, .zero = 1});
+  }
+}
+
+// Sums of each micro-batch over ranks: those of as many ranks that have all layers.
+TEST(TrainMesh, ZeroTwoAndThreeInStagesHaveTheBitsOfRanksThatHaveAllLayers) {
+  const RunInputs inputs(false, 4);
+  for (const int zero : {2, 3})
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      TrainSettings s = settings_of(inputs, dtype);
+      s.schedule.total_steps = 3, s.sum_order.groups = 2;
+      MemoryIo copies, stages;
+      TrainSettings all = s;
+      all.zero = zero;
+      const TrainResult want = train_on(all, 2, copies);
+      for (const PipelineSchedule schedule : kPipelineSchedules) {
+        if (zero == 3 && splits_backward(schedule)) continue;
+        SCOPED_TRACE(fmt::format("zero {}, {}, {}", zero, name_of(dtype), name_of(schedule)));
+        MemoryIo io;
+        const TrainResult got = train_in_mesh(s, {.schedule = schedule, .stages = 2, .data = 2, .zero = zero}, io);
+        expect_whole(got);
+        EXPECT_TRUE(bits_of(got, io) == bits_of(want, copies));
+        EXPECT_EQ(*got.loss, *want.loss);
+      }
+    }
+}
+
+TEST(TrainMesh, EverythingBesideEverythingIsNearOneRank) {
+  for (const bool tied : {false, true}) {
+    const RunInputs inputs(tied, 4);
+    TrainSettings s = settings_of(inputs, DType::f64);
+    s.optimizer = update_config(UpdateRule::sgd);
+    s.schedule.total_steps = 3;
+    for (const int zero : {0, 1, 2, 3}) {
+      expect_near_one_rank(s, {.data = 2, .tensor = 2, .zero = zero});
+      expect_near_one_rank(s, {.stages = 2, .data = 2, .tensor = 2, .zero = zero});
+      expect_near_one_rank(s, {.schedule = PipelineSchedule::gpipe, .stages = 3, .data = 2, .zero = zero});
+    }
+    for (const PipelineSchedule schedule : kPipelineSchedules)
+      expect_near_one_rank(s, {.schedule = schedule, .stages = 2, .tensor = 2, .recompute = Recompute::full});
+  }
+}
+
+TEST(TrainMesh, InOtherTypesAndWithOtherRules) {
+  const RunInputs inputs(true, 4);
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const UpdateRule rule : {UpdateRule::adamw, UpdateRule::schedule_free})
+      for (const int zero : {1, 3}) {
+        TrainSettings s = settings_of(inputs, dtype);
+        s.optimizer = update_config(rule);
+        s.schedule.total_steps = 3;
+        SCOPED_TRACE(fmt::format("{} {} zero {}", name_of(dtype), name_of(rule), zero));
+        MemoryIo io, one;
+        const TrainResult got = train_in_mesh(s, {.stages = 2, .data = 2, .tensor = 2, .zero = zero}, io);
+        expect_whole(got);
+        s.sum_order.groups = 2;
+        const TrainResult want = train_on(s, 1, one);
+        EXPECT_LE(std::abs(*got.loss - *want.loss) / *want.loss, dtype == DType::f32 ? 1e-4 : 3e-2);
+      }
+}
+
+TEST(TrainMesh, AStoppedRunGoesOnUnderAnyMesh) {
+  const RunInputs inputs(true, 4);
+  TrainSettings s = settings_of(inputs, DType::f64);
+  s.optimizer = update_config(UpdateRule::sgd);
+  s.micro_batch = 2;
+  const MeshCase meshes[] = {{}, {.stages = 2, .data = 2, .zero = 1}, {.stages = 2, .data = 2, .tensor = 2, .zero = 3}};
+  MemoryIo whole;
+  s.sum_order.groups = 1;
+  const TrainResult want = train_on(s, 1, whole);
+  for (const MeshCase& before : meshes)
+    for (const MeshCase& after : meshes) {
+      SCOPED_TRACE(to_string(before) + ", then " + to_string(after));
+      MemoryIo io;
+      std::atomic<bool> stop = false;
+      const TrainHooks hooks{.step = [&](const StepReport& r) { stop = stop || r.step == 3; }};
+      EXPECT_EQ(train_in_mesh(s, before, io, hooks, stop).end, TrainEnd::interrupted);
+      const TrainResult r = train_in_mesh(s, after, io);
+      EXPECT_GE(r.first_step, 3);
+      expect_near(r, io, want, whole, 1e-12);
+    }
+}
+
+TEST(TrainMesh, ATiedTableThatOneOfItsStagesAloneSharesOutIsRefusedByName) {
+  const RunInputs inputs(true, 4);
+  const TrainSettings s = settings_of(inputs, DType::f32);
+  TrainSettings by_plan = s;
+  by_plan.plan = plan_of(s, {.stages = 2, .data = 2, .zero = 2}), by_plan.plan_path = "plan.json";
+  by_plan.plan->layers.front().strategy.zero = 1, by_plan.sum_order.groups = 2;
+  MemoryIo io;
+  try {
+    train_on(by_plan, 4, io);
+    FAIL() << "no error";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::usage);
+    EXPECT_NE(std::string(e.what()).find("ZeRO 2 and 3 share its gradient out for both or for neither, not 1 and 2"),
+              std::string::npos)
+        << e.what();
+  }
+  EXPECT_FALSE(io.stat("run"));
+}
+
+}  // namespace
+}  // namespace tern
