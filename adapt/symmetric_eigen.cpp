@@ -5,35 +5,21 @@
 
 #include "base/error.h"
 #include "base/late_library.h"
+#include "kernels/cpu/lapack.h"
 
 namespace tern {
 namespace {
 
 // Fortran's calling convention: everything by address, matrices by columns, the lengths of texts at the end.
-using Dsyevd = void(const char* job, const char* triangle, const int* n, double* a, const int* leading, double* values,
-                    double* work, const int* work_size, int* integers, const int* integers_size, int* info, size_t,
-                    size_t);
 using Dgemm = void(const char* transpose_a, const char* transpose_b, const int* m, const int* n, const int* k,
                    const double* alpha, const double* a, const int* leading_a, const double* b, const int* leading_b,
                    const double* beta, double* c, const int* leading_c, size_t, size_t);
 
-constexpr const char* kPurpose =
-    "continual learning needs LAPACK and BLAS: install them (Debian: liblapack3, libblas3)";
-Dsyevd* dsyevd() {
-  static LateLibrary lapack({"liblapack.so.3", "liblapack.so"}, kPurpose);
-  static Dsyevd* const function = reinterpret_cast<Dsyevd*>(lapack.function("dsyevd_"));
-  return function;
-}
+constexpr const char* kPurpose = "continual learning needs BLAS: install it (Debian: libblas3)";
 Dgemm* dgemm() {
   static LateLibrary blas({"libblas.so.3", "libblas.so"}, kPurpose);
   static Dgemm* const function = reinterpret_cast<Dgemm*>(blas.function("dgemm_"));
   return function;
-}
-
-void make_largest_positive(std::span<double> v) {
-  const auto largest = std::ranges::max_element(v, {}, [](double x) { return std::abs(x); });
-  if (largest != v.end() && *largest < 0)
-    for (double& x : v) x = -x;
 }
 
 // A matrix by rows is its transpose by columns, so bᵀ·aᵀ is asked for.
@@ -56,26 +42,9 @@ SymmetricEigen symmetric_eigen(std::vector<double> matrix, int64_t n) {
     throw Error(ErrorKind::bad_file, "eigenvectors: a matrix of {} rows holds a number that is not finite", n);
   SymmetricEigen e{.values = std::vector<double>(static_cast<size_t>(n)), .vectors = {}};
   if (n == 0) return e;
-  // The lower triangle by rows is the upper one by columns.
-  const int size = static_cast<int>(n);
-  int info = 0, num_integers = -1, num_work = -1, integers_wanted = 0;
-  double work_wanted = 0;
-  dsyevd()("V", "U", &size, matrix.data(), &size, e.values.data(), &work_wanted, &num_work, &integers_wanted,
-           &num_integers, &info, 1, 1);
-  num_work = static_cast<int>(work_wanted), num_integers = integers_wanted;
-  std::vector<double> work(static_cast<size_t>(num_work));
-  std::vector<int> integers(static_cast<size_t>(num_integers));
-  dsyevd()("V", "U", &size, matrix.data(), &size, e.values.data(), work.data(), &num_work, integers.data(),
-           &num_integers, &info, 1, 1);
-  TERN_CHECK(info == 0, "dsyevd: {} for {} rows", info, n);
-  // LAPACK's rise.
-  std::ranges::reverse(e.values);
-  e.vectors.resize(matrix.size());
-  for (int64_t i = 0; i < n; ++i) {
-    const auto to = std::span(e.vectors).subspan(static_cast<size_t>(i * n), static_cast<size_t>(n));
-    std::copy_n(matrix.begin() + (n - 1 - i) * n, n, to.begin());
-    make_largest_positive(to);
-  }
+  std::vector<double> work(static_cast<size_t>(eigen_work_elements(n)));
+  eigenvectors<double>(matrix, n, e.values, work);
+  e.vectors = std::move(matrix);
   return e;
 }
 

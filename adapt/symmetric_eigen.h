@@ -11,9 +11,9 @@ struct SymmetricEigen {
   std::vector<double> values;   // falling
   std::vector<double> vectors;  // (n, n), row i belongs to values[i]; orthonormal, its largest number positive
 };
-/// Of a matrix (n, n), whose lower triangle alone is read. Which vectors span the space of equal values is LAPACK's choice:
+/// Of a symmetric matrix (n, n), by its lower triangle. Which vectors span the space of equal values is LAPACK's choice:
 /// let no result depend on it.
-/// Errors  bad_file: a number that is not finite. Source: dsyevd (divide and conquer).
+/// Errors  bad_file: a number that is not finite. Source: kernels/cpu/lapack.h.
 SymmetricEigen symmetric_eigen(std::vector<double> matrix, int64_t n);
 
 /// c = a·b of (m, k) and (k, n), in f64; `c` is overwritten. Source: dgemm.

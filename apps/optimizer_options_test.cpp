@@ -44,7 +44,7 @@ TEST(OptimizerOptions, EveryFlagThatSaysNothingForTheRuleIsRefusedByName) {
       for (const RuleOption& o : row_of(other).options) {
         const bool own = std::ranges::count(row_of(rule).options, o.name, &RuleOption::name) > 0;
         const std::string flag = "--" + std::string(o.name);
-        const std::string text = refusal({"--optimizer", std::string(name_of(rule)), flag, "0.5"});
+        const std::string text = refusal({"--optimizer", std::string(name_of(rule)), flag, o.counts ? "7" : "0.5"});
         EXPECT_EQ(text == "taken", own) << name_of(rule) << " " << text;
         if (own) continue;
         ++refused;
@@ -54,6 +54,8 @@ TEST(OptimizerOptions, EveryFlagThatSaysNothingForTheRuleIsRefusedByName) {
   EXPECT_GT(refused, 50);
   EXPECT_TRUE(refusal({"--optimizer", "sngm", "--clip", "1"}).starts_with("--clip:"));
   EXPECT_TRUE(refusal({"--optimizer", "lion", "--beta1", "1"}).starts_with("--beta1:"));
+  for (const char* value : {"0", "2.5"})
+    EXPECT_TRUE(refusal({"--optimizer", "soap", "--basis-every", value}).starts_with("--basis-every:")) << value;
   // With all of the velocity kept and nothing of the gradient, Muon's matrices would never move.
   EXPECT_TRUE(refusal({"--optimizer", "muon", "--momentum", "1"}).starts_with("--momentum:"));
 }

@@ -34,26 +34,84 @@ RuleOption trust(std::string_view fallback) {
   return {.name = "trust", .fallback = fallback, .max = 1e6, .help = "step of a matrix as a share of its own length"};
 }
 
+RuleOption basis_every(std::string_view fallback) {
+  return {.name = "basis-every",
+          .fallback = fallback,
+          .max = 1e9,
+          .counts = true,
+          .help = "steps from one basis of a matrix's gradients to the next"};
+}
+RuleOption basis_limit(std::string_view fallback) {
+  return {.name = "basis-limit",
+          .fallback = fallback,
+          .max = 1e9,
+          .counts = true,
+          .help = "sides of a matrix up to this length have a basis"};
+}
+
 // Sizes by kind, as rows of the table name them.
-int64_t elements_of_matrix(const ParameterForm& p) { return p.kind == ParameterKind::matrix ? p.elements() : 0; }
-int64_t elements_unless_matrix(const ParameterForm& p) { return p.elements() - elements_of_matrix(p); }
-int64_t elements_of_vector(const ParameterForm& p) { return p.kind == ParameterKind::vector ? p.elements() : 0; }
-int64_t rows_unless_vector(const ParameterForm& p) { return p.kind == ParameterKind::vector ? 0 : p.rows; }
-int64_t columns_unless_vector(const ParameterForm& p) { return p.kind == ParameterKind::vector ? 0 : p.columns; }
-int64_t code_blocks_of_matrix(const ParameterForm& p) { return (elements_of_matrix(p) + 2047) / 2048; }
+int64_t elements_of_matrix(const UpdateConfig&, const ParameterForm& p) {
+  return p.kind == ParameterKind::matrix ? p.elements() : 0;
+}
+int64_t elements_unless_matrix(const UpdateConfig& c, const ParameterForm& p) {
+  return p.elements() - elements_of_matrix(c, p);
+}
+int64_t elements_of_vector(const UpdateConfig&, const ParameterForm& p) {
+  return p.kind == ParameterKind::vector ? p.elements() : 0;
+}
+int64_t rows_unless_vector(const UpdateConfig&, const ParameterForm& p) {
+  return p.kind == ParameterKind::vector ? 0 : p.rows;
+}
+int64_t columns_unless_vector(const UpdateConfig&, const ParameterForm& p) {
+  return p.kind == ParameterKind::vector ? 0 : p.columns;
+}
+int64_t code_blocks_of_matrix(const UpdateConfig& c, const ParameterForm& p) {
+  return (elements_of_matrix(c, p) + 2047) / 2048;
+}
 
 UpdateGrain whole_matrices(const ParameterForm& p) {
   return p.kind == ParameterKind::matrix ? UpdateGrain::parameter : UpdateGrain::interval;
 }
 
 // kernels/cpu/newton_schulz.h: five steps of two products with the long side and one of short ones.
-int64_t newton_schulz_flops(const ParameterForm& p) {
+int64_t newton_schulz_flops(const UpdateConfig&, const ParameterForm& p) {
   const int64_t side = std::min(p.rows, p.columns);
   return 5 * (4 * p.elements() * side + 2 * side * side * side);
 }
-int64_t newton_schulz_temporary(const ParameterForm& p) {
+int64_t newton_schulz_temporary(const UpdateConfig&, const ParameterForm& p) {
   const int64_t side = std::min(p.rows, p.columns);
   return p.kind == ParameterKind::matrix ? p.elements() + 2 * side * side : 0;
+}
+
+// update/soap.cpp: the sides of a matrix or table that have a basis; 0: none.
+int64_t left_side(const UpdateConfig& c, const ParameterForm& p) {
+  return p.kind == ParameterKind::matrix && static_cast<double>(p.rows) <= c.option("basis-limit") ? p.rows : 0;
+}
+int64_t right_side(const UpdateConfig& c, const ParameterForm& p) {
+  return p.kind != ParameterKind::vector && static_cast<double>(p.columns) <= c.option("basis-limit") ? p.columns : 0;
+}
+int64_t square_of_rows(const UpdateConfig& c, const ParameterForm& p) { return left_side(c, p) * left_side(c, p); }
+int64_t square_of_columns(const UpdateConfig& c, const ParameterForm& p) { return right_side(c, p) * right_side(c, p); }
+UpdateGrain whole_unless_vector(const ParameterForm& p) {
+  return p.kind == ParameterKind::vector ? UpdateGrain::interval : UpdateGrain::parameter;
+}
+// kernels/cpu/lapack.h: eigen_work_elements with the values, basis_work_elements.
+int64_t eigen_temporary(int64_t n) { return 2 * n * n + 12 * n + 4; }
+int64_t basis_temporary(int64_t n, int64_t given) { return given + 32 * n; }
+// Four turns by each side and two squares; a new basis is a product and about 8/3·n³ of QR.
+int64_t soap_flops(const UpdateConfig& c, const ParameterForm& p) {
+  int64_t flops = 20 * p.elements();
+  for (const int64_t n : {left_side(c, p), right_side(c, p)})
+    flops +=
+        8 * p.elements() * n + static_cast<int64_t>(5.0 * static_cast<double>(n * n * n) / c.option("basis-every"));
+  return flops;
+}
+// Two matrices and a square while it turns; the first bases; the next ones.
+int64_t soap_temporary(const UpdateConfig& c, const ParameterForm& p) {
+  if (p.kind == ParameterKind::vector) return 0;
+  const int64_t left = left_side(c, p), right = right_side(c, p), longest = std::max(left, right);
+  const int64_t shortest = left > 0 && right > 0 ? std::min(left, right) : longest;
+  return std::max({2 * p.elements() + longest * longest, eigen_temporary(shortest), basis_temporary(longest, longest)});
 }
 
 bool is_off(const UpdateConfig& c, std::string_view option) { return !option.empty() && c.option(option) == 0; }
@@ -142,7 +200,7 @@ UpdateConfig update_config(UpdateRule rule, std::initializer_list<std::pair<std:
 }
 
 int64_t slot_elements(const UpdateConfig& c, const StateSlot& slot, const ParameterForm& form) {
-  return is_off(c, slot.unless_zero) ? 0 : slot.elements(form);
+  return is_off(c, slot.unless_zero) ? 0 : slot.elements(c, form);
 }
 
 std::pair<int64_t, int64_t> slot_interval(const UpdateConfig& c, const StateSlot& slot, const ParameterForm& form,
@@ -161,11 +219,14 @@ bool has_own_masters(const UpdateConfig& c, DType dtype) {
   return size_of(dtype) < wide_bytes(dtype) || row_of(c.rule).computes_elsewhere;
 }
 
+int64_t temporary_elements(const UpdateConfig& c, const ParameterForm& form) {
+  const ParameterNumber temporary = row_of(c.rule).temporary;
+  return temporary ? temporary(c, form) : 0;
+}
+
 int64_t update_workspace(const UpdateConfig& c, DType dtype, const std::vector<CountedForm>& forms) {
-  const auto temporary = row_of(c.rule).temporary;
   int64_t most = 0;
-  if (temporary)
-    for (const CountedForm& f : forms) most = std::max(most, temporary(f.form) * wide_bytes(dtype));
+  for (const CountedForm& f : forms) most = std::max(most, temporary_elements(c, f.form) * wide_bytes(dtype));
   return most;
 }
 
@@ -184,7 +245,7 @@ UpdateCost update_cost(const UpdateConfig& c, DType dtype, const std::vector<Cou
   const int64_t wide = wide_bytes(dtype), rounded = has_own_masters(c, dtype) ? size_of(dtype) : 0;
   const int64_t passes = num_sums(c) > 0 ? 6 : 4;
   for (const CountedForm& f : forms) {
-    cost.flops += f.count * row_of(c.rule).flops(f.form);
+    cost.flops += f.count * row_of(c.rule).flops(c, f.form);
     cost.bytes_moved += f.count * (f.form.elements() * (passes * wide + rounded) + 2 * slot_bytes(c, dtype, f.form));
   }
   return cost;

@@ -33,20 +33,24 @@ struct RuleOption {
   std::string_view name, fallback;  // the default as one would type it
   double max = 1;
   bool below_max = false;  // `max` itself is no value
+  bool counts = false;     // a whole number from 1 on
   std::string_view help;
 };
 /// The rules that read the option, with their defaults: "0.95 for adamw, muon; 0.99 for lion".
 std::string defaults_of(std::string_view option);
 
+/// A number of a parameter, in closed form of its kind and size and of the rule's options.
+struct UpdateConfig;
+using ParameterNumber = int64_t (*)(const UpdateConfig&, const ParameterForm&);
 /// Elements as many as the parameter has.
-inline int64_t each_element(const ParameterForm& p) { return p.elements(); }
+inline int64_t each_element(const UpdateConfig&, const ParameterForm& p) { return p.elements(); }
 
 /// What a rule keeps of a parameter from step to step, zero at first.
 struct StateSlot {
-  std::string_view name;                                     // its tensor in a checkpoint is NAME.PARAMETER
-  int64_t (*elements)(const ParameterForm&) = each_element;  // 0: nothing is kept of this parameter
-  std::string_view unless_zero = {};                         // an option: where it is 0 there is no such slot
-  std::optional<DType> type = {};                            // not given: f32, or f64 of an f64 model
+  std::string_view name;                    // its tensor in a checkpoint is NAME.PARAMETER
+  ParameterNumber elements = each_element;  // 0: nothing is kept of this parameter
+  std::string_view unless_zero = {};        // an option: where it is 0 there is no such slot
+  std::optional<DType> type = {};           // not given: f32, or f64 of an f64 model
 };
 
 /// What one call of a rule's step takes: an interval of a parameter's flat elements (whole blocks of kUpdateBlock, the
@@ -69,11 +73,11 @@ inline constexpr int kMaxUpdateSums = 2;
 struct UpdateRuleRow {
   std::vector<StateSlot> slots;
   std::vector<RuleOption> options;
-  int64_t (*flops)(const ParameterForm&);  // of one step of one parameter
+  ParameterNumber flops;  // of one step of one parameter, at most
   UpdateGrain (*grain)(const ParameterForm&) = by_interval;
   UpdateSums sums = {};
-  int64_t (*temporary)(const ParameterForm&) = nullptr;  // elements, f32 (f64), that a step needs while it runs
-  std::string_view clip = "1.0";  // default of --clip; empty: clipping would change no step, and there is none
+  ParameterNumber temporary = nullptr;  // elements, f32 (f64), that a step needs while it runs
+  std::string_view clip = "1.0";        // default of --clip; empty: clipping would change no step, and there is none
   bool computes_elsewhere =
       false;  // gradients are taken at another point than the masters: the weights are apart from them
 };
@@ -104,6 +108,8 @@ std::pair<int64_t, int64_t> slot_interval(const UpdateConfig&, const StateSlot&,
 int num_sums(const UpdateConfig&);
 /// Whether the masters are tensors of their own: of weights narrower than f32, and where gradients are taken elsewhere.
 bool has_own_masters(const UpdateConfig&, DType dtype);
+/// Elements that a step of the parameter needs while it runs.
+int64_t temporary_elements(const UpdateConfig&, const ParameterForm&);
 /// Bytes of temporaries of the step of any of the parameters, at most.
 int64_t update_workspace(const UpdateConfig&, DType dtype, const std::vector<CountedForm>&);
 /// Bytes of optimizer state: the slots, and masters where they are tensors of their own; `dtype` is the weights'.

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <tuple>
 
 #include "base/error.h"
@@ -20,12 +21,13 @@ TEST(UpdateRules, TableIsWhole) {
     for (const RuleOption& o : row.options) {
       const double value = defaults.option(o.name);
       EXPECT_TRUE(0 <= value && (o.below_max ? value < o.max : value <= o.max)) << o.name << " " << value;
+      EXPECT_TRUE(!o.counts || (value >= 1 && value == std::floor(value))) << o.name << " " << value;
       EXPECT_FALSE(o.help.empty()) << o.name;
       // One flag, whoever reads it.
       for (const UpdateRule other : kUpdateRules)
         for (const RuleOption& same : row_of(other).options)
-          EXPECT_TRUE(same.name != o.name ||
-                      (same.max == o.max && same.below_max == o.below_max && same.help == o.help))
+          EXPECT_TRUE(same.name != o.name || (same.max == o.max && same.below_max == o.below_max &&
+                                              same.counts == o.counts && same.help == o.help))
               << o.name;
     }
     for (const StateSlot& slot : row.slots) {
@@ -34,7 +36,7 @@ TEST(UpdateRules, TableIsWhole) {
       EXPECT_TRUE(slot.unless_zero.empty() ||
                   std::ranges::count(row.options, slot.unless_zero, &RuleOption::name) == 1);
     }
-    EXPECT_GT(row.flops({ParameterKind::matrix, 3, 5}), 0);
+    EXPECT_GT(row.flops(defaults, {ParameterKind::matrix, 3, 5}), 0);
     EXPECT_LE(row.sums.count, kMaxUpdateSums);
     EXPECT_TRUE(row.sums.unless_zero.empty() ||
                 std::ranges::count(row.options, row.sums.unless_zero, &RuleOption::name) == 1);
@@ -97,7 +99,8 @@ TEST(UpdateRules, StateBytesInClosedForm) {
            {UpdateRule::adafactor, 4 * 120, 4 * 120, 4 * 70},
            {UpdateRule::muon, 4 * 3500, 8 * 3500, 8 * 70},
            {UpdateRule::meqmuon, 4 * 3500, 4 * 3500, 4 * 70},
-           {UpdateRule::adamw8bit, 2 * 3500 + 2 * 2 * 4, 8 * 3500, 8 * 70}}) {
+           {UpdateRule::adamw8bit, 2 * 3500 + 2 * 2 * 4, 8 * 3500, 8 * 70},
+           {UpdateRule::soap, 8 * 3500 + 8 * (50 * 50 + 70 * 70), 8 * 3500 + 8 * 70 * 70, 8 * 70}}) {
     SCOPED_TRACE(name_of(rule));
     EXPECT_EQ(bytes(rule, DType::f32, matrix), of_matrix);
     EXPECT_EQ(bytes(rule, DType::f32, table), of_table);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 #include <filesystem>
 #include <initializer_list>
 #include <string>
@@ -88,6 +89,8 @@ UpdateConfig optimizer_from(const Options& o, UpdateRule rule) {
     const double value = o.real(option.name);
     if (option.below_max && !(value < option.max))
       throw Error(ErrorKind::usage, "--{}: {}; expected 0 up to, but not, {}", option.name, value, option.max);
+    if (option.counts && (value < 1 || value != std::floor(value)))
+      throw Error(ErrorKind::usage, "--{}: {}; expected a whole number from 1 on", option.name, value);
     c.set_option(option.name, value);
   }
   for (const auto& [name, value] : o.values())

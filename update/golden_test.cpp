@@ -40,18 +40,23 @@ Json golden_file(const std::string& name) {
   return Json::parse(file);
 }
 
+std::vector<std::pair<std::string, ParameterForm>> forms_of(const Json& shapes) {
+  std::vector<std::pair<std::string, ParameterForm>> forms;
+  for (const auto& [name, shape] : shapes.items())
+    forms.push_back({name, shape.size() == 1 ? ParameterForm{ParameterKind::vector, 1, shape[0].get<int64_t>()}
+                                             : ParameterForm{ParameterKind::matrix, shape[0].get<int64_t>(),
+                                                             shape[1].get<int64_t>()}});
+  return forms;
+}
+
 TEST(UpdateGolden, TwentyStepsOfEachRule) {
   const Json golden = golden_file("optimizers.json");
-  std::vector<std::pair<std::string, ParameterForm>> parameters;
-  for (const auto& [name, shape] : golden["shapes"].items())
-    parameters.push_back({name, shape.size() == 1 ? ParameterForm{ParameterKind::vector, 1, shape[0].get<int64_t>()}
-                                                  : ParameterForm{ParameterKind::matrix, shape[0].get<int64_t>(),
-                                                                  shape[1].get<int64_t>()}});
-  ASSERT_GE(golden["rules"].size(), 5u);
+  ASSERT_GE(golden["rules"].size(), 9u);
   for (const auto& [rule, reference] : golden["rules"].items())
     for (const DType dtype : {DType::f32, DType::f64})
       for_each_isa([&] {
         SCOPED_TRACE(rule + " in " + std::string(name_of(dtype)));
+        const auto parameters = forms_of(reference["shapes"]);
         RuleRun run(config_from(update_rule_from_name(rule), reference["options"]), dtype, parameters,
                     [](const std::string& name, int64_t i) { return golden_value("weight " + name, i, 0.5); });
         const double peak = reference["rate"].get<double>(), warmup = reference["warmup"].get<double>();

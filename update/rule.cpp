@@ -23,7 +23,7 @@ const UpdateFunctions& functions_of(UpdateRule rule) {
   return *functions[static_cast<size_t>(rule)];
 }
 
-ThreadBytes orthogonal_thread_bytes(const ParameterForm& p) {
+ThreadBytes orthogonal_thread_bytes(const UpdateConfig&, const ParameterForm& p) {
   return p.kind == ParameterKind::matrix ? newton_schulz_thread_bytes(p.rows, p.columns) : ThreadBytes{};
 }
 

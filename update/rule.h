@@ -48,7 +48,7 @@ struct UpdateFunctions {
   /// Of rules that compute elsewhere: writes the weights from masters and slots, with the bits that `step` leaves.
   void (*place)(const UpdateShard&) = nullptr;
   /// Of rules that multiply matrices: what threads keep of a step in f32 of such a parameter.
-  ThreadBytes (*thread_bytes)(const ParameterForm&) = nullptr;
+  ThreadBytes (*thread_bytes)(const UpdateConfig&, const ParameterForm&) = nullptr;
 };
 
 #define TERN_UPDATE_RULE(name, ...) extern const UpdateFunctions name##_rule;
@@ -63,7 +63,7 @@ void adamw_step_of(const UpdateShard&, const Tensor& m, const Tensor& v);
 void sgd_step_of(const UpdateShard&, const SgdStep&);
 
 /// Of rules that orthogonalize matrices.
-ThreadBytes orthogonal_thread_bytes(const ParameterForm&);
+ThreadBytes orthogonal_thread_bytes(const UpdateConfig&, const ParameterForm&);
 
 const UpdateFunctions& functions_of(UpdateRule);
 

@@ -201,7 +201,6 @@ void update_unit(const UpdatePass& pass, const UpdateNorm& norm, int unit, Arena
 
 void update_parameters(const UpdatePass& pass, const UpdateNorm& norm, std::span<const size_t> parameters, Arena& arena,
                        Comm* replicas) {
-  const UpdateRuleRow& row = row_of(pass.config.rule);
   std::vector<UpdateSumValues> sums(parameters.size(), UpdateSumValues{});
   if (sums_over(pass, UpdateSums::Over::parameter))
     sums = rule_sums(pass, norm, BlockReaders::replicas, parameters, replicas);
@@ -209,7 +208,7 @@ void update_parameters(const UpdatePass& pass, const UpdateNorm& norm, std::span
     UpdateShard shard = shard_of(pass, norm, parameters[i]);
     const Tensor& whole = pass.gradients[parameters[i]];
     if (!shard.master.empty()) {
-      if (const int64_t elements = row.temporary ? row.temporary(shard.form) : 0; elements > 0)
+      if (const int64_t elements = temporary_elements(pass.config, shard.form); elements > 0)
         shard.temporary = arena.allocate(shard.master.dtype(), {elements}, MemoryClass::workspace);
       shard.sums = sums[i];
       functions_of(pass.config.rule).step(shard);
@@ -232,7 +231,7 @@ int64_t update_thread_bytes(const ModelSpec& spec, const UpdateConfig& config, D
   ThreadBytes all;
   const auto asked = functions_of(config.rule).thread_bytes;
   if (asked && weights != DType::f64)
-    for (const ParameterInfo& info : trained_parameters(spec)) all = most(all, asked(form_of(spec, info)));
+    for (const ParameterInfo& info : trained_parameters(spec)) all = most(all, asked(config, form_of(spec, info)));
   return all.total(num_compute_threads());
 }
 

@@ -1,0 +1,65 @@
+#pragma once
+// Products of whole matrices for rules that turn gradients into another basis: in f32 by tern's kernels, in f64 by their twins. All
+// matrices by rows.
+// Order  as kernels/cpu/matmul.h: threads change no bit, the instruction set does.
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+
+#include "kernels/cpu/matmul.h"
+#include "kernels/cpu/parallel.h"
+#include "kernels/ref/matmul_ref.h"
+
+namespace tern {
+
+/// y (m, n) = a (m, k) · b (k, n).
+inline void product(std::span<const float> a, std::span<const float> b, int64_t m, int64_t k, int64_t n,
+                    std::span<float> y) {
+  multiply_nn<float>(a, b, m, k, n, false, y);
+}
+inline void product(std::span<const double> a, std::span<const double> b, int64_t m, int64_t k, int64_t n,
+                    std::span<double> y) {
+  multiply_nn_ref(a, b, m, k, n, false, y);
+}
+/// y (m, n) = aᵀ · b, with a (k, m), b (k, n).
+inline void product_tn(std::span<const float> a, std::span<const float> b, int64_t m, int64_t k, int64_t n,
+                       std::span<float> y) {
+  std::ranges::fill(y, 0.0f);
+  multiply_tn<float>(a, b, k, m, n, y);
+}
+inline void product_tn(std::span<const double> a, std::span<const double> b, int64_t m, int64_t k, int64_t n,
+                       std::span<double> y) {
+  std::ranges::fill(y, 0.0);
+  multiply_tn_ref(a, b, k, m, n, y);
+}
+/// What threads keep of these in f32.
+inline ThreadBytes product_thread_bytes(int64_t m, int64_t k, int64_t n) {
+  return nn_thread_bytes(DType::f32, m, k, n);
+}
+inline ThreadBytes product_tn_thread_bytes(int64_t m, int64_t k, int64_t n) {
+  return tn_thread_bytes(DType::f32, k, m, n);
+}
+
+/// y (columns, rows) = xᵀ, x (rows, columns), in squares that stay in the first cache.
+template <class T>
+void transpose(std::span<const T> x, int64_t rows, int64_t columns, std::span<T> y) {
+  constexpr int64_t kSide = 32;
+  parallel_ranges(columns, row_grain(rows), kSide, [&](int64_t first, int64_t last) {
+    for (int64_t c0 = first; c0 < last; c0 += kSide)
+      for (int64_t r0 = 0; r0 < rows; r0 += kSide)
+        for (int64_t c = c0; c < std::min(last, c0 + kSide); ++c)
+          for (int64_t r = r0; r < std::min(rows, r0 + kSide); ++r)
+            y[static_cast<size_t>(c * rows + r)] = x[static_cast<size_t>(r * columns + c)];
+  });
+}
+
+/// Calls each(i) for every element, on all threads.
+template <class Each>
+void for_each_element(size_t count, Each each) {
+  parallel_ranges(static_cast<int64_t>(count), kParallelGrain, 64, [&](int64_t begin, int64_t end) {
+    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) each(i);
+  });
+}
+
+}  // namespace tern
