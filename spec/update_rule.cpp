@@ -49,6 +49,20 @@ RuleOption basis_limit(std::string_view fallback) {
           .help = "sides of a matrix up to this length have a basis"};
 }
 
+RuleOption projection_rank(std::string_view fallback) {
+  return {.name = "projection-rank",
+          .fallback = fallback,
+          .max = 1e9,
+          .counts = true,
+          .help = "directions of a matrix's shorter side in which the rule steps"};
+}
+RuleOption projection_scale(std::string_view fallback) {
+  return {.name = "projection-scale",
+          .fallback = fallback,
+          .max = 1e6,
+          .help = "what a step there is multiplied by, back on the whole matrix"};
+}
+
 // Sizes by kind, as rows of the table name them.
 int64_t elements_of_matrix(const UpdateConfig&, const ParameterForm& p) {
   return p.kind == ParameterKind::matrix ? p.elements() : 0;
@@ -112,6 +126,33 @@ int64_t soap_temporary(const UpdateConfig& c, const ParameterForm& p) {
   const int64_t left = left_side(c, p), right = right_side(c, p), longest = std::max(left, right);
   const int64_t shortest = left > 0 && right > 0 ? std::min(left, right) : longest;
   return std::max({2 * p.elements() + longest * longest, eigen_temporary(shortest), basis_temporary(longest, longest)});
+}
+
+// update/galore.h.
+int64_t basis_elements(const UpdateConfig& c, const ParameterForm& p) {
+  return projection_rank(c, p) * std::min(p.rows, p.columns);
+}
+ParameterForm projected(const UpdateConfig& c, const ParameterForm& p) {
+  return projected_form(projection_rank(c, p), p);
+}
+template <int64_t (*kNumber)(const UpdateConfig&, const ParameterForm&)>
+int64_t of_projected(const UpdateConfig& c, const ParameterForm& p) {
+  return kNumber(c, projected(c, p));
+}
+// The square and its eigenvectors, or a transposed gradient; the projected gradient, its step and a transposed basis.
+int64_t projection_temporary(const UpdateConfig& c, const ParameterForm& p) {
+  if (p.kind != ParameterKind::matrix) return 0;
+  const int64_t side = std::min(p.rows, p.columns), across = p.rows < p.columns ? p.elements() : 0;
+  return std::max(side * side + std::max(across, eigen_temporary(side)),
+                  2 * projected(c, p).elements() + basis_elements(c, p));
+}
+// There and back; a new basis is a square and about 9 n³ of eigenvectors.
+int64_t projection_flops(const UpdateConfig& c, const ParameterForm& p, int64_t of_rule) {
+  if (p.kind != ParameterKind::matrix) return of_rule * p.elements();
+  const auto side = static_cast<double>(std::min(p.rows, p.columns));
+  const double basis = 2 * side * static_cast<double>(p.elements()) + 9 * side * side * side;
+  return (4 * projection_rank(c, p) + 4) * p.elements() + of_rule * projected(c, p).elements() +
+         static_cast<int64_t>(basis / c.option("basis-every"));
 }
 
 bool is_off(const UpdateConfig& c, std::string_view option) { return !option.empty() && c.option(option) == 0; }
@@ -217,6 +258,17 @@ int num_sums(const UpdateConfig& c) {
 
 bool has_own_masters(const UpdateConfig& c, DType dtype) {
   return size_of(dtype) < wide_bytes(dtype) || row_of(c.rule).computes_elsewhere;
+}
+
+int64_t projection_rank(const UpdateConfig& c, const ParameterForm& form) {
+  if (form.kind != ParameterKind::matrix) return 0;
+  return std::min({form.rows, form.columns, static_cast<int64_t>(c.option("projection-rank"))});
+}
+
+ParameterForm projected_form(int64_t rank, const ParameterForm& form) {
+  if (form.kind != ParameterKind::matrix) return form;
+  return form.rows >= form.columns ? ParameterForm{form.kind, form.rows, rank}
+                                   : ParameterForm{form.kind, rank, form.columns};
 }
 
 int64_t temporary_elements(const UpdateConfig& c, const ParameterForm& form) {

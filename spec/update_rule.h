@@ -108,6 +108,10 @@ std::pair<int64_t, int64_t> slot_interval(const UpdateConfig&, const StateSlot&,
 int num_sums(const UpdateConfig&);
 /// Whether the masters are tensors of their own: of weights narrower than f32, and where gradients are taken elsewhere.
 bool has_own_masters(const UpdateConfig&, DType dtype);
+/// Of rules inside a projection (update/galore.h): the directions that are kept of a matrix's shorter side, and the form of the projected
+/// gradient; of other parameters 0, and their own form.
+int64_t projection_rank(const UpdateConfig&, const ParameterForm&);
+ParameterForm projected_form(int64_t rank, const ParameterForm&);
 /// Elements that a step of the parameter needs while it runs.
 int64_t temporary_elements(const UpdateConfig&, const ParameterForm&);
 /// Bytes of temporaries of the step of any of the parameters, at most.

@@ -100,6 +100,9 @@ TEST(UpdateRules, StateBytesInClosedForm) {
            {UpdateRule::muon, 4 * 3500, 8 * 3500, 8 * 70},
            {UpdateRule::meqmuon, 4 * 3500, 4 * 3500, 4 * 70},
            {UpdateRule::adamw8bit, 2 * 3500 + 2 * 2 * 4, 8 * 3500, 8 * 70},
+           {UpdateRule::galore_adamw, 4 * 50 * 50 + 8 * 50 * 70, 8 * 3500, 8 * 70},
+           {UpdateRule::galore_sgd, 4 * 50 * 50 + 4 * 50 * 70, 4 * 3500, 4 * 70},
+           {UpdateRule::galore_adamw8bit, 4 * 50 * 50 + 2 * 50 * 70 + 2 * 2 * 4, 8 * 3500, 8 * 70},
            {UpdateRule::soap, 8 * 3500 + 8 * (50 * 50 + 70 * 70), 8 * 3500 + 8 * 70 * 70, 8 * 70}}) {
     SCOPED_TRACE(name_of(rule));
     EXPECT_EQ(bytes(rule, DType::f32, matrix), of_matrix);
@@ -107,6 +110,18 @@ TEST(UpdateRules, StateBytesInClosedForm) {
     EXPECT_EQ(bytes(rule, DType::f32, vector), of_vector);
     const int64_t masters = rule == UpdateRule::schedule_free ? 0 : 4 * 3500;  // apart in f32 too
     EXPECT_EQ(bytes(rule, DType::bf16, matrix), of_matrix + masters);
+  }
+}
+
+// GaLore of rank 20 on both shapes of a matrix: the basis of the shorter side, and the inner rule's state of what is projected.
+TEST(UpdateRules, AProjectionKeepsWhatItsRankSays) {
+  for (const ParameterForm& form :
+       {ParameterForm{ParameterKind::matrix, 50, 70}, ParameterForm{ParameterKind::matrix, 70, 50}}) {
+    const auto bytes = [&](UpdateRule rule) {
+      return state_bytes(update_config(rule, {{"projection-rank", 20}}), DType::f32, form);
+    };
+    EXPECT_EQ(bytes(UpdateRule::galore_adamw), 4 * 20 * 50 + 8 * 20 * 70);
+    EXPECT_EQ(bytes(UpdateRule::galore_adamw8bit), 4 * 20 * 50 + 2 * 20 * 70 + 2 * 4);
   }
 }
 

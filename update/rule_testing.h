@@ -11,7 +11,7 @@
 
 namespace tern {
 
-/// Every rule with its defaults, and with each option off that takes a slot or a sum away.
+/// Every rule with its defaults, with each option off that takes a slot or a sum away, and with all that count (steps, directions) small.
 inline std::vector<UpdateConfig> configs_of_every_rule() {
   std::vector<UpdateConfig> all;
   for (const UpdateRule rule : kUpdateRules) {
@@ -20,6 +20,10 @@ inline std::vector<UpdateConfig> configs_of_every_rule() {
     for (const StateSlot& slot : row_of(rule).slots) switches.push_back(slot.unless_zero);
     for (const std::string_view name : switches)
       if (!name.empty()) all.push_back(update_config(rule, {{name, 0.0}}));
+    UpdateConfig small = update_config(rule);
+    for (const RuleOption& o : row_of(rule).options)
+      if (o.counts && o.name != "basis-limit") small.set_option(o.name, 3);
+    if (small.options != all.back().options) all.push_back(small);
   }
   return all;
 }

@@ -214,5 +214,62 @@ TEST(Sngm, TheNormHasTheDecayInItAndIsOfTheWholeModel) {
   EXPECT_DOUBLE_EQ(value_at(run.pass.weights[1], 0), 2 - 0.1 * 6 / norm);
 }
 
+// With all directions and scale 1 nothing is left out, whichever way the basis stands: plain SGD. Velocity stays where the basis changes, so with
+// momentum there is one basis here.
+TEST(Galore, AllDirectionsAreTheWholeRule) {
+  for (const double momentum : {0.0, 0.9})
+    for (const DType dtype : {DType::f32, DType::f64}) {
+      UpdateConfig c = update_config(UpdateRule::galore_sgd, {{"momentum", momentum}, {"weight-decay", 0.1}});
+      c.set_option("basis-every", momentum > 0 ? 100 : 3);
+      RuleRun turned(c, dtype, some_forms(), random_first);
+      RuleRun plain(update_config(UpdateRule::sgd, {{"momentum", momentum}, {"weight-decay", 0.1}}), dtype,
+                    some_forms(), random_first);
+      for (int64_t step = 1; step <= 20; ++step) do_step(turned, step), do_step(plain, step);
+      for (size_t p = 0; p < plain.pass.weights.size(); ++p) {
+        const std::vector<double> got = values_of(turned.pass.weights[p]), want = values_of(plain.pass.weights[p]);
+        for (size_t i = 0; i < want.size(); ++i)
+          ASSERT_NEAR(got[i], want[i], dtype == DType::f64 ? 1e-14 : 2e-6) << plain.state.infos[p].name << " " << i;
+      }
+    }
+}
+
+// One direction: what a step moves is of rank one, along the strongest direction of the gradient.
+TEST(Galore, AStepStaysInTheStrongestDirections) {
+  for (const ParameterForm& form :
+       {ParameterForm{ParameterKind::matrix, 6, 4}, ParameterForm{ParameterKind::matrix, 4, 6}}) {
+    RuleRun run(
+        update_config(UpdateRule::galore_sgd, {{"momentum", 0}, {"projection-rank", 1}, {"projection-scale", 0.5}}),
+        DType::f64, {{"w", form}}, [](const std::string&, int64_t) { return 0.0; });
+    // 3·(a bᵀ) + 0.1·(c dᵀ), with a, c and b, d orthonormal: signs over rows and columns.
+    const auto sign = [](int64_t i, int64_t period) { return i / period % 2 == 0 ? 0.5 : -0.5; };
+    run.set_gradients([&](const std::string&, int64_t i) {
+      const int64_t r = i / form.columns, c = i % form.columns;
+      if (r >= 4 || c >= 4) return 0.0;
+      return 3 * sign(r, 1) * sign(c, 1) + 0.1 * sign(r, 2) * sign(c, 2);
+    });
+    run.step(1, 1.0);
+    for (int64_t i = 0; i < form.elements(); ++i) {
+      const int64_t r = i / form.columns, c = i % form.columns;
+      const double want = r >= 4 || c >= 4 ? 0.0 : -0.5 * 3 * sign(r, 1) * sign(c, 1);
+      EXPECT_NEAR(value_at(run.pass.weights[0], i), want, 1e-14) << r << " " << c;
+    }
+  }
+}
+
+// The first step makes the bases; then a gradient that never changes is preconditioned to steps of the rate in its own basis.
+TEST(Soap, TheFirstStepMovesNothingAndLongSidesHaveNoBasis) {
+  RuleRun run(update_config(UpdateRule::soap, {{"basis-limit", 5}}), DType::f32, some_forms(), random_first);
+  for (size_t p = 0; p < 4; ++p)  // wide (5, 12), tall (12, 5), a table (9, 7), a vector
+    for (size_t slot = 2; slot < 6; ++slot)
+      EXPECT_EQ(run.state.slots[slot][p].empty() ? 0 : run.state.slots[slot][p].count(),
+                (p == 0 && slot % 2 == 0) || (p == 1 && slot % 2 == 1) ? 25 : 0)
+          << p << " " << slot;
+  const std::vector<double> before = values_of(run.pass.weights[0]);
+  do_step(run, 1);
+  EXPECT_EQ(values_of(run.pass.weights[0]), before);
+  do_step(run, 2);
+  EXPECT_NE(values_of(run.pass.weights[0]), before);
+}
+
 }  // namespace
 }  // namespace tern

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Twenty steps of update rules, by PyTorch, timm, schedulefree and pytorch-optimizer in f32 on a CPU.
+"""Twenty steps of update rules, by PyTorch, timm, schedulefree, pytorch-optimizer and galore-torch in f32 on a CPU.
 
-Run from the root of the repository. Needs torch, timm, schedulefree, pytorch-optimizer. Writes tests/golden/optimizers.json: of each
+Run from the root of the repository. Needs torch, timm, schedulefree, pytorch-optimizer, galore-torch. Writes tests/golden/optimizers.json: of each
 rule its options (the names of `tern train`), the rate, and the weights after some steps. First weights and gradients are functions of
 names and places (model/golden_weights_testing.h has the same ones), so the file holds none of them. Matrices decay; the vector does not.
 """
@@ -16,7 +16,7 @@ from values import golden_values
 OUT = pathlib.Path(__file__).resolve().parents[2] / "tests" / "golden" / "optimizers.json"
 SHAPES = {"wide": (5, 12), "tall": (12, 5), "vector": (7,)}
 # Rules that look at directions: a matrix without a longer side too.
-SHAPES_OF = {"soap": SHAPES | {"square": (9, 9)}}
+SHAPES_OF = {"soap": SHAPES | {"square": (9, 9)}, "galore-adamw": SHAPES | {"square": (9, 9)}}
 STEPS, SHOWN = 20, (1, 2, 11, 20)
 
 
@@ -91,6 +91,33 @@ def soap(p, o, lr):
                  precondition_frequency=int(o["basis-every"]), max_precondition_dim=int(o["basis-limit"]))]
 
 
+def galore_adamw(p, o, lr):
+    # Which way LAPACK's singular vectors point is nobody's business but the moments' when the basis changes: here the largest number of each is
+    # positive.
+    import importlib.util
+    import sys
+    import types
+    package = types.ModuleType("galore_torch")  # without its __init__, which imports bitsandbytes
+    package.__path__ = importlib.util.find_spec("galore_torch").submodule_search_locations
+    sys.modules["galore_torch"] = package
+    from galore_torch.adamw import AdamW
+    from galore_torch.galore_projector import GaLoreProjector
+    plain = GaLoreProjector.get_orthogonal_matrix
+
+    def with_signs(self, weights, rank, type):
+        basis = plain(self, weights, rank, type)
+        rows = basis if type == "right" else basis.T
+        rows = rows * torch.stack([torch.sign(row[row.abs().argmax()]) for row in rows])[:, None]
+        return rows if type == "right" else rows.T
+
+    GaLoreProjector.get_orthogonal_matrix = with_signs
+    low, plain_group = groups(p, o["weight-decay"])
+    low |= {"rank": int(o["projection-rank"]), "update_proj_gap": int(o["basis-every"]), "scale": o["projection-scale"],
+            "proj_type": "std"}
+    return [AdamW([low, plain_group], lr=lr, betas=(o["beta1"], o["beta2"]), eps=o["epsilon"],
+                  no_deprecation_warning=True)]
+
+
 RULES = {
     "adamw": (adamw, dict(beta1=0.9, beta2=0.95) | {"epsilon": 1e-8, "weight-decay": 0.1}, 0.01),
     "sgd": (sgd, {"momentum": 0.9, "weight-decay": 0.1}, 0.01),
@@ -102,6 +129,8 @@ RULES = {
     "muon": (muon, {"momentum": 0.95, "beta1": 0.9, "beta2": 0.95, "epsilon": 1e-8, "weight-decay": 0.1}, 0.01),
     "soap": (soap, {"beta1": 0.95, "beta2": 0.9, "epsilon": 1e-8, "weight-decay": 0.1, "basis-every": 3, "basis-limit": 9},
              0.01),
+    "galore-adamw": (galore_adamw, {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-11, "weight-decay": 0.1, "basis-every": 7,
+                                    "projection-rank": 3, "projection-scale": 0.25}, 0.02),
 }
 
 

@@ -1,0 +1,10 @@
+// AdamW inside GaLore's projection: update/galore.h.
+#include "update/galore.h"
+
+namespace tern {
+
+const UpdateFunctions galore_adamw_rule{
+    .step = [](const UpdateShard& s) { galore_step(s, UpdateRule::adamw, /*adds_decay=*/false); },
+    .thread_bytes = galore_thread_bytes};
+
+}  // namespace tern
