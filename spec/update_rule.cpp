@@ -97,18 +97,15 @@ int64_t newton_schulz_temporary(const UpdateConfig&, const ParameterForm& p) {
   return p.kind == ParameterKind::matrix ? p.elements() + 2 * side * side : 0;
 }
 
-// update/soap.cpp: the sides of a matrix or table that have a basis; 0: none.
+// update/soap.cpp: the sides of a matrix that have a basis; 0: none.
 int64_t left_side(const UpdateConfig& c, const ParameterForm& p) {
   return p.kind == ParameterKind::matrix && static_cast<double>(p.rows) <= c.option("basis-limit") ? p.rows : 0;
 }
 int64_t right_side(const UpdateConfig& c, const ParameterForm& p) {
-  return p.kind != ParameterKind::vector && static_cast<double>(p.columns) <= c.option("basis-limit") ? p.columns : 0;
+  return p.kind == ParameterKind::matrix && static_cast<double>(p.columns) <= c.option("basis-limit") ? p.columns : 0;
 }
 int64_t square_of_rows(const UpdateConfig& c, const ParameterForm& p) { return left_side(c, p) * left_side(c, p); }
 int64_t square_of_columns(const UpdateConfig& c, const ParameterForm& p) { return right_side(c, p) * right_side(c, p); }
-UpdateGrain whole_unless_vector(const ParameterForm& p) {
-  return p.kind == ParameterKind::vector ? UpdateGrain::interval : UpdateGrain::parameter;
-}
 // kernels/cpu/lapack.h: eigen_work_elements with the values, basis_work_elements.
 int64_t eigen_temporary(int64_t n) { return 2 * n * n + 12 * n + 4; }
 int64_t basis_temporary(int64_t n, int64_t given) { return given + 32 * n; }
@@ -122,7 +119,7 @@ int64_t soap_flops(const UpdateConfig& c, const ParameterForm& p) {
 }
 // Two matrices and a square while it turns; the first bases; the next ones.
 int64_t soap_temporary(const UpdateConfig& c, const ParameterForm& p) {
-  if (p.kind == ParameterKind::vector) return 0;
+  if (p.kind != ParameterKind::matrix) return 0;
   const int64_t left = left_side(c, p), right = right_side(c, p), longest = std::max(left, right);
   const int64_t shortest = left > 0 && right > 0 ? std::min(left, right) : longest;
   return std::max({2 * p.elements() + longest * longest, eigen_temporary(shortest), basis_temporary(longest, longest)});

@@ -4,7 +4,7 @@
 //   u = Aᵀ ((A m Bᵀ) / (√v + ε)) B,  w = (w - η √(1-β2ⁿ)/(1-β1ⁿ) u) (1 - ηλ)
 //   L = β2 L + (1-β2) g gᵀ,  R = β2 R + (1-β2) gᵀ g;  where `basis-every` divides n: A and B by one step of the power iteration and QR, in
 //   the order of their estimated values, and v with them.
-// A side longer than `basis-limit`, and a table's rows, have no basis. Vectors: the same without any.
+// A side longer than `basis-limit` has no basis. Tables and vectors: the same without any.
 // Source: Vyas et al. 2024, arXiv:2409.11321 (text not seen); steps and their order as in pytorch-optimizer's SOAP. Ours: where a side is longer
 // than the other its first basis is completed by QR, as its eigenvectors of value 0 are nobody's to choose.
 #include <cmath>
@@ -19,7 +19,7 @@
 namespace tern {
 namespace {
 
-// One matrix or table; 0: the side has no basis.
+// One matrix; 0: the side has no basis.
 template <class T>
 struct Sides {
   int64_t rows, columns, left, right;
@@ -206,7 +206,7 @@ void matrix_step(const UpdateShard& s) {
 }
 
 // AdamW of one step less. Its ε is added to √v/√(1-β2ⁿ), SOAP's to √v.
-void vector_step(const UpdateShard& s) {
+void plain_step(const UpdateShard& s) {
   if (s.step == 1) return s.gradient.fill_zero();
   AdamwStep step = adamw_step_numbers(s);
   --step.step;
@@ -221,14 +221,14 @@ void vector_step(const UpdateShard& s) {
 }
 
 void step(const UpdateShard& s) {
-  if (s.form.kind == ParameterKind::vector) return vector_step(s);
+  if (s.form.kind != ParameterKind::matrix) return plain_step(s);
   if (s.master.dtype() == DType::f64) return matrix_step<double>(s);
   matrix_step<float>(s);
 }
 
 ThreadBytes thread_bytes(const UpdateConfig& c, const ParameterForm& f) {
   ThreadBytes all;
-  if (f.kind == ParameterKind::vector) return all;
+  if (f.kind != ParameterKind::matrix) return all;
   const std::vector<StateSlot>& slots = row_of(c.rule).slots;
   const bool left = slot_elements(c, slots[2], f) > 0, right = slot_elements(c, slots[3], f) > 0;
   const auto side = [&](int64_t n, int64_t other) {
