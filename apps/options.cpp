@@ -13,6 +13,7 @@
 #include "planner/outer/effort.h"
 #include "spec/update_rule.h"
 #include "update/async_rule.h"
+#include "update/outer_codec.h"
 #include "update/robust.h"
 
 namespace tern {
@@ -413,6 +414,14 @@ std::vector<OptionSpec> make_options() {
       {.name = "clip-radius", .verbs = "train", .type = real, .fallback = "1", .unit = "NORM", .help = "of --aggregator centered-clipping: how far from the last step's aggregate a rank's vector counts", .min = 0, .max = 1e30},
       {.name = "attack", .verbs = "train", .type = choice, .fallback = "none", .help = "of --aggregator, for studies: what the last ranks do to the run", .choices = {std::begin(kAttackNames), std::end(kAttackNames)}},
       {.name = "attackers", .verbs = "train", .type = integer, .unit = "N", .help = "of --attack: how many ranks do; not given: --byzantine", .min = 1, .max = 1023},
+      {.name = "outer", .verbs = "train", .type = choice, .unit = "KIND", .help = "ranks train alone, each on its share of the batch, and rarely average: local-sgd takes the average, diloco takes an outer step towards it with Nesterov's momentum; not given: they sum gradients at each step", .choices = {"local-sgd", "diloco"}},
+      {.name = "outer-every", .verbs = "train", .type = integer, .fallback = "500", .unit = "N", .help = "of --outer: steps of their own between two averages", .min = 1, .max = 1e12},
+      {.name = "outer-rate", .verbs = "train", .type = real, .fallback = "0.7", .unit = "X", .help = "of --outer diloco: how far the model in common goes towards the average", .min = 0, .max = 1e6},
+      {.name = "outer-momentum", .verbs = "train", .type = real, .fallback = "0.9", .unit = "X", .help = "of --outer diloco: what is kept of the outer velocity", .min = 0, .max = 1},
+      {.name = "outer-fragments", .verbs = "train", .type = integer, .fallback = "1", .unit = "N", .help = "of --outer diloco: average the layers in so many groups, each at another step", .min = 1, .max = 100000},
+      {.name = "outer-delay", .verbs = "train", .type = integer, .fallback = "0", .unit = "N", .help = "of --outer diloco: steps after which an average counts", .min = 0, .max = 1e12},
+      {.name = "outer-mix", .verbs = "train", .type = real, .fallback = "0", .unit = "X", .help = "of --outer diloco: the share of its own weights that a rank keeps beside the model in common", .min = 0, .max = 1},
+      {.name = "outer-codec", .verbs = "train", .type = choice, .fallback = "none", .help = "of --outer: send whole numbers of 8 or 4 bits with a scale for 128 of them; what they leave out is added the next time", .choices = {std::begin(kOuterCodecNames), std::end(kOuterCodecNames)}},
       {.name = "async", .verbs = "train", .type = flag, .help = "a server takes the gradients of --workers one by one, as they arrive; a step is one gradient of --batch sequences; --optimizer is sgd"},
       {.name = "workers", .verbs = "train", .type = integer, .unit = "N", .help = "of --async: workers, threads of this process beside the server; --threads is of each", .min = 1, .max = 1023},
       {.name = "async-rule", .verbs = "train", .type = choice, .fallback = "ormo", .help = "of --async: what a late gradient does to the momentum: no momentum at all, what it would do on time, or (ormo, ormo-da) what it would have done when it was due", .choices = {std::begin(kAsyncRuleNames), std::end(kAsyncRuleNames)}},

@@ -16,6 +16,7 @@
 #include "train/async_trainer.h"
 #include "train/checkpoint.h"
 #include "train/mesh_fit.h"
+#include "train/outer_run.h"
 #include "train/plan_settings.h"
 #include "train/train_state.h"
 #include "update/step.h"
@@ -107,7 +108,7 @@ Placement step_placement(const ModelSpec& spec, const TrainSettings& s, int64_t 
                              {.scratch = scratch_bytes(s.multiply, s.dtype), .update = s.optimizer});
   const std::vector<int> zero = zero_of_units(spec, s);
   for (PlacedLayer& l : p.layers) l.strategy.zero = zero[static_cast<size_t>(l.layer.first)];
-  p.mesh.data = num_replicas(s), p.mesh.tensor = s.tensor;
+  p.mesh.data = s.outer ? 1 : num_replicas(s), p.mesh.tensor = s.tensor;
   p.groups = static_cast<int>(s.sum_order.groups / num_replicas(s));
   if (s.tensor > 1)
     p.query = [query = p.query, tensor = s.tensor](int unit, int micro) {
@@ -221,7 +222,9 @@ void predict_copies(const ModelSpec& spec, const TrainSettings& s, const Trained
     const int64_t kept = robust_state_bytes(*s.robust, s.ranks, parts.trained, type);
     plan.optimizer += kept, plan.staging += kept;
     plan.messages = robust_staging_bytes(*s.robust, s.ranks, parts.trained, type);
-  } else if (s.ranks > 1)
+  } else if (s.outer)
+    predict_outer(spec, s, plan.staging - fixed, plan);
+  else if (s.ranks > 1)
     plan.messages = s.ranks * staging_elements(longest_sum(spec, s), s.ranks) * wide;
 }
 
@@ -263,7 +266,7 @@ MemoryPlan predict_memory(const ModelSpec& spec, const TrainSettings& s, int64_t
   }
   RankBytes evaluation;
   if (!s.valid_data.empty()) evaluation = evaluation_bytes(spec, s);
-  const int64_t whole = is_whole_for_a_while(s) ? n * size_of(s.dtype) + fixed : 0;
+  const int64_t whole = is_whole_for_a_while(s) || s.outer ? n * size_of(s.dtype) + fixed : 0;
   if (evaluation.peak_bytes + whole > peak.peak_bytes) peak = evaluation, plan.whole = whole;
   plan.activations = peak.buffers_at_peak;
   plan.workspace = peak.workspace_at_peak;

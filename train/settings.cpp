@@ -16,6 +16,7 @@
 #include "base/units.h"
 #include "plan/layers.h"
 #include "train/nearest_order.h"
+#include "train/outer_settings.h"
 #include "train/plan_settings.h"
 #include "train/robust_settings.h"
 
@@ -168,6 +169,7 @@ std::string recipe_text(const Options& o, const TrainSettings& s) {
     if (s.async && (name == "ranks" || name == "sum-groups" || name == "zero" || name == "tensor-parallel"))
       return true;
     if (is_robust_option(name)) return !says_something(name, s.robust);
+    if (is_outer_option(name)) return !says_something(name, s.outer);
     if (name == "min-learning-rate") return s.schedule.kind == LearningRateKind::constant;
     return name == "decay-steps" && !wsd;
   };
@@ -364,6 +366,7 @@ TrainSettings train_settings(const Options& o) {
     throw Error(ErrorKind::usage, "--tensor-parallel: {} does not divide --ranks {}; choose --ranks {}", s.tensor,
                 s.ranks, (s.ranks / s.tensor + 1) * s.tensor);
   s.robust = robust_from(o, s);
+  s.outer = outer_from(o, s);
   s.recipe_toml = recipe_text(o, s);
   check_settings(o, s);
   return s;

@@ -17,6 +17,7 @@
 #include "train/async_settings.h"
 #include "train/learning_rate.h"
 #include "train/manifest.h"
+#include "update/outer.h"
 #include "update/robust.h"
 
 namespace tern {
@@ -66,6 +67,7 @@ struct TrainSettings {
   std::optional<AdapterSettings> adapter;  // absent: the model itself is trained
   std::string trace;                       // file; empty: none
   std::string recipe_toml;                 // the effective options with their origins, for OUT/recipe.toml
+  std::optional<OuterConfig> outer;        // --outer; absent: ranks sum their gradients at each step
 };
 
 /// Reads the verb's options. Errors: usage, naming the option: missing --data or --output (unless --dry-run), a

@@ -7,6 +7,7 @@
 #include "base/crc32c.h"
 #include "base/io.h"
 #include "model/adapter_files.h"
+#include "train/outer_settings.h"
 #include "train/robust_settings.h"
 #include "train/settings.h"
 
@@ -48,6 +49,8 @@ Facts settings_facts(const TrainSettings& s, const RunIdentity& id) {
     for (Facts::value_type& fact : async_facts(*s.async)) f.push_back(std::move(fact));
   if (s.robust)
     for (Facts::value_type& fact : robust_facts(s)) f.push_back(std::move(fact));
+  if (s.outer)
+    for (Facts::value_type& fact : outer_facts(s)) f.push_back(std::move(fact));
   if (s.answers != Answers::all) f.emplace_back("answers", std::string(name_of(s.answers)));
   if (s.adapter) {
     const PeftConfig& c = s.adapter->config;

@@ -13,6 +13,7 @@
 #include "spec/layout.h"
 #include "train/async_state.h"
 #include "train/checkpoint.h"
+#include "train/outer_run.h"
 #include "train/stages.h"
 #include "train/tensor_state.h"
 
@@ -202,6 +203,7 @@ TrainState fresh_state(const TrainSettings& s, const TrainInputs& in, Arena& are
     state.optimizer = make_optimizer_state(in.spec, state.weights, s.optimizer, arena, std::move(shares));
   }
   begin_gradients(s, part_of_rank(in.spec, at), arena, elsewhere, state);
+  if (s.outer) state.outer = outer_state_of(in.spec, s, state.optimizer, arena);
   return state;
 }
 
@@ -214,8 +216,9 @@ TrainState load_state(const TrainSettings& s, const TrainInputs& in, Io& io, con
   state.weights = weights_beside_masters(s, in, spec, arena, shares, elsewhere);
   state.optimizer = make_optimizer_state(spec, state.weights, s.optimizer, arena, std::move(shares));
   begin_gradients(s, spec, arena, elsewhere, state);
+  if (s.outer) state.outer = outer_state_of(spec, s, state.optimizer, arena);
   const CheckpointData data(io, checkpoint, 0);  // all of the state is in rank 0's file
-  const std::vector<StateTensor> wanted = in_parts(state_tensors(s.optimizer, s.dtype, state.optimizer), in.spec, at);
+  const std::vector<StateTensor> wanted = in_parts(state_tensors(s, state), in.spec, at);
   const size_t all = wanted.size() + (s.async ? static_cast<size_t>(num_async_tensors(s.async->rule.workers)) : 0);
   if (data.tensors().size() != all)
     throw Error(ErrorKind::bad_file, "{}: {} tensors, this run has {}; another model or optimizer?",
@@ -249,6 +252,11 @@ std::vector<StateTensor> state_tensors(const UpdateConfig& config, DType dtype, 
   for (size_t i = 0; i < o.fixed.size(); ++i)
     list.push_back({"model." + o.fixed_names[i], o.fixed[i].dtype(), o.fixed[i].shape(), o.fixed[i]});
   return list;
+}
+
+std::vector<StateTensor> state_tensors(const TrainSettings& s, const TrainState& state) {
+  if (state.outer) return outer_tensors(s.optimizer, s.dtype, state.optimizer, *state.outer);
+  return state_tensors(s.optimizer, s.dtype, state.optimizer);
 }
 
 void gather_to_first(Comm& world, const StateTensor& t, const Tensor& whole) {

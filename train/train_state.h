@@ -2,12 +2,14 @@
 // Everything that changes while a model trains and that a checkpoint must hold.
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "spec/layout.h"
 #include "train/checkpoint_writer.h"
 #include "train/inputs.h"
 #include "train/tensor_place.h"
+#include "update/outer.h"
 #include "update/state.h"
 
 namespace tern {
@@ -20,9 +22,10 @@ struct TrainState {
   ModelWeights gradients;  // zero between steps
   OptimizerState optimizer;
   int64_t beginning_bytes =
-      0;                 // of a fresh state made unit by unit: the peak while weights were made, before gradients
-  int64_t step = 0;      // steps done
-  uint64_t samples = 0;  // the Feed's position
+      0;                         // of a fresh state made unit by unit: the peak while weights were made, before gradients
+  int64_t step = 0;              // steps done
+  uint64_t samples = 0;          // the Feed's position
+  std::optional<OuterState> outer{};  // of runs with --outer
 };
 
 /// Whether fresh_state of such a rank goes unit by unit.
@@ -56,6 +59,8 @@ struct StateTensor {
 };
 /// What a checkpoint holds: all masters, then what the rule keeps, then what no update changes. `dtype` is the weights'.
 std::vector<StateTensor> state_tensors(const UpdateConfig&, DType dtype, const OptimizerState&);
+/// The same, or of a run with --outer that of all its ranks (train/outer_run.h).
+std::vector<StateTensor> state_tensors(const TrainSettings&, const TrainState&);
 
 /// Brings every rank's part to rank 0's `whole` (other ranks pass an empty Tensor). All ranks call it.
 void gather_to_first(Comm&, const StateTensor&, const Tensor& whole);

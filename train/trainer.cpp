@@ -22,6 +22,7 @@
 #include "train/checkpoint.h"
 #include "train/mesh_fit.h"
 #include "train/metric_rows.h"
+#include "train/outer_run.h"
 #include "train/plan_settings.h"
 #include "train/robust_settings.h"
 #include "train/run_checks.h"
@@ -81,6 +82,9 @@ class Trainer {
     for (const std::string& text : in_.notes) note(text);
     check_planned_model(in_.spec, s_);
     check_tensor_ranks(in_.spec, s_);
+    if (s_.outer)
+      if (const std::string fault = outer_fault(*s_.outer, static_cast<int>(in_.spec.units.size())); !fault.empty())
+        throw Error(ErrorKind::usage, "{}", fault);
     part_ = part_of_rank(in_.spec, {.ranks = s_.tensor});
     if (s_.multiply == Multiply::fast) load_fast_matmul();
     const int64_t process = program_bytes() * (worker_.processes_here > 0 ? s_.ranks : 1);
@@ -192,6 +196,7 @@ class Trainer {
       update_->gradients[0] = dense_rows(head_of(state_.gradients).projection);  // of its copy of the table
     add_gradient_parts(*update_, s_.dtype == DType::f64 ? DType::f64 : DType::f32, state_arena_);
     if (s_.robust) robust_.emplace(RobustStep{.config = *s_.robust, .state = state_.optimizer.robust});
+    if (s_.outer) outer_.emplace(OuterStep{.config = *s_.outer, .state = *state_.outer});
     put_weights_at(*update_, WeightPoint::computing);
     std::array<int64_t, 2> states{state_arena_.current_total(), state_.beginning_bytes};
     world().all_reduce(states, Combine::sum);
@@ -214,6 +219,11 @@ class Trainer {
   void gather_weights() {
     put_weights_at(*update_, WeightPoint::saved);
     const Shares& shares = state_.optimizer.shares;
+    if (s_.outer) {
+      if (!leads()) return;
+      whole_ = allocate_weights(in_.spec, s_.dtype, MemoryClass::weights, whole_arena_);
+      return put_common(in_.spec, state_.optimizer, *state_.outer, whole_);
+    }
     if (leads() && parts_alone()) whole_ = allocate_weights(in_.spec, s_.dtype, MemoryClass::weights, whole_arena_);
     if (in_stages() || parts_alone()) return gather_model(in_.spec, place_, s_.dtype, *update_, world(), whole_);
     if (!shares.any()) return;
@@ -226,13 +236,13 @@ class Trainer {
 
   void release_weights() {
     put_weights_at(*update_, WeightPoint::computing);
-    if (parts_alone()) whole_ = {};
+    if (parts_alone() || s_.outer) whole_ = {};
   }
 
   bool in_stages() const { return place_.in_stages(); }
   // ZeRO 3, and matrices that are shared out: no rank has the whole model, or of stages its layers.
   bool parts_alone() const { return is_whole_for_a_while(s_); }
-  const ModelWeights& whole_model() const { return in_stages() || parts_alone() ? whole_ : state_.weights; }
+  const ModelWeights& whole_model() const { return in_stages() || parts_alone() || s_.outer ? whole_ : state_.weights; }
 
   void train() {
     const int64_t total = s_.schedule.total_steps;
@@ -308,21 +318,26 @@ class Trainer {
     const int64_t number = state_.step + 1;
     StepReport report{
         .step = number, .total_steps = s_.schedule.total_steps, .learning_rate = learning_rate(s_.schedule, number)};
+    int64_t own = targets;  // over which the loss is a mean
+    if (s_.outer) {
+      own = 0;
+      for (const MicroBatch& b : batches) own += b.num_targets();
+    }
     begin_step(*update_, number, [&](int64_t n) { return learning_rate(s_.schedule, n); });
     const ExecuteInput input{.spec = part_,
                              .weights = state_.weights,
                              .gradients = &state_.gradients,
                              .micro_batches = batches,
-                             .loss_scale = targets > 0 ? 1.0 / static_cast<double>(targets) : 0.0,
+                             .loss_scale = own > 0 ? 1.0 / static_cast<double>(own) : 0.0,
                              .compute = compute(),
                              .update = &*update_,
                              .robust = robust_ ? &*robust_ : nullptr,
-                             .world = s_.ranks > 1 ? &world() : nullptr,
+                             .world = s_.ranks > 1 && !s_.outer ? &world() : nullptr,
                              .replicas = groups_.replicas.get(),
                              .tables = groups_.tables.get(),
                              .own_weights = &state_.weights,
                              .arrivals = arrivals_,
-                             .step_targets = targets,
+                             .step_targets = own,
                              .predicted = predicted_,
                              .clock = clock_};
     const bool split = hooks_.gradients || keeps_a();
@@ -330,9 +345,11 @@ class Trainer {
         split ? execute_around(program_, input, [&] { change_gradients(number); }) : execute(program_, input);
     if (run.update)
       report.gradient_norm = run.update->gradient_norm;
-    else if (result_.idle_steps++ == 0)
+    else if (targets == 0 && result_.idle_steps++ == 0)
       note(fmt::format("step {}: none of its tokens has a loss; no update was made (said once; counted at the end)",
                        number));
+    if (outer_ && outer_step(*outer_, number, state_.optimizer.master, update_->gradients, world()))
+      round_masters(part_, state_.optimizer, state_.weights);
     state_.step = number;
     state_.samples += static_cast<uint64_t>(s_.batch);
     const Totals totals = gather_totals(run, batches.size());
@@ -362,7 +379,8 @@ class Trainer {
     mine.resize(micros);  // zeros where the head is not
     mine.push_back(static_cast<double>(run.bytes.peak_bytes));
     mine.push_back(static_cast<double>(run.message_bytes + world().staging().peak_total() + groups_.staging_bytes() +
-                                       (robust_ ? robust_->staging.peak_total() : 0)));
+                                       (robust_ ? robust_->staging.peak_total() : 0) +
+                                       (outer_ ? outer_->staging.peak_total() : 0)));
     const std::vector<double> all = world().gather(mine);
     Totals totals;
     for (size_t first = 0; first < all.size(); first += mine.size()) {
@@ -453,8 +471,7 @@ class Trainer {
   // The log first: a resume at this checkpoint relies on the rows up to it. What other ranks keep comes straight into the copy
   // that rank 0 writes.
   void save() {
-    const std::vector<StateTensor> state =
-        in_parts(state_tensors(s_.optimizer, s_.dtype, state_.optimizer), in_.spec, place_.tensor);
+    const std::vector<StateTensor> state = in_parts(state_tensors(s_, state_), in_.spec, place_.tensor);
     std::vector<NamedTensor> staged(state.size());
     if (leads()) {
       log_->sync();
@@ -478,11 +495,12 @@ class Trainer {
     result_.last_step = state_.step;
     worker_.arena = Arena();  // what it keeps of freed activations goes back: staging takes their place
     const int64_t resident = worker_.processes_here > 0 && !leads() ? read_process_memory().peak_resident_bytes : 0;
-    std::array<int64_t, 2> mismatches{result_.byte_mismatches, resident};
+    std::array<int64_t, 3> mismatches{result_.byte_mismatches, resident, outer_ ? outer_->sent_bytes : 0};
     world().all_reduce(mismatches, Combine::sum);
     if (result_.byte_mismatches == 0 && mismatches[0] > 0)
       note("another rank counted other bytes than predicted; this is a bug in tern's memory prediction");
-    result_.byte_mismatches = mismatches[0];
+    result_.byte_mismatches = mismatches[0], result_.outer_bytes = mismatches[2];
+    if (leads() && outer_) tell_outer();
     const bool moved = state_.step > result_.first_step, saves = moved || result_.checkpoint.empty();
     if (saves) {
       phase("writing the checkpoint and the model");
@@ -497,6 +515,16 @@ class Trainer {
     const int64_t now = state_arena_.current_total() + others_state_ + message_bytes_ + whole_arena_.current_total();
     result_.counted_peak_bytes = std::max({result_.counted_peak_bytes, state_bytes(), now});
     result_.peak_resident_bytes = mismatches[1] + read_process_memory().peak_resident_bytes;
+  }
+
+  void tell_outer() const {
+    note(fmt::format("to average, all ranks together sent {} in {} steps", format_bytes(result_.outer_bytes),
+                     state_.step - result_.first_step));
+    if (const int64_t rest = state_.step % s_.outer->every; rest > 0 && state_.step == s_.schedule.total_steps)
+      note(fmt::format(
+          "the last {} steps came after the last average and are not in the model: --outer-every {} does not divide "
+          "--steps {}",
+          rest, s_.outer->every, s_.schedule.total_steps));
   }
 
   void export_model(bool moved) {
@@ -535,6 +563,7 @@ class Trainer {
   TrainState state_;
   std::optional<RopeTable> rope_;
   std::optional<UpdatePass> update_;
+  std::optional<OuterStep> outer_;    // of runs whose ranks rarely talk
   std::optional<RobustStep> robust_;  // of runs whose gradients are aggregated
   Program all_, program_;             // of all devices, of this rank's
   std::vector<std::vector<Buffer>> arrivals_;

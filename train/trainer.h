@@ -57,6 +57,7 @@ struct TrainResult {
   uint32_t program_checksum = 0;  // of a step's Program (program/checksum.h)
   std::string checkpoint, model;  // newest checkpoint and exported directory; empty: none
   bool converses = false;         // the model has a chat template
+  int64_t outer_bytes = 0;        // that all ranks sent to average, in this process
 };
 
 /// Order   same binary, machine, threads and settings: the same bits, resumed or not, recomputed or not.

@@ -120,6 +120,20 @@ TEST(Launch, ProcessesShareOutMatrices) {
   EXPECT_TRUE(final_bits(tiny.out(2)) == final_bits(tiny.out(1)));
 }
 
+TEST(Launch, ProcessesRarelyAverage) {
+  const TinyRun tiny;
+  std::string errors;
+  const auto on = [&](int out) {
+    return tiny.command(
+        tiny.out(out), {"--micro-batch", "1", "--ranks", "4", "--outer", "diloco", "--outer-every", "2",
+                        "--outer-fragments", "2", "--outer-delay", "1", "--outer-mix", "0.5", "--outer-codec", "int8"});
+  };
+  ASSERT_EQ(run_to_end(on(1), tiny.root(), &errors), 0) << errors;
+  EXPECT_NE(errors.find("to average, all ranks together sent"), std::string::npos) << errors;
+  ASSERT_EQ(run_to_end(launched(4, on(2)), tiny.root(), &errors), 0) << errors;
+  EXPECT_TRUE(final_bits(tiny.out(2)) == final_bits(tiny.out(1)));
+}
+
 TEST(Launch, ProcessesRunAPlanOfStages) {
   const TinyRun tiny;
   const std::string file = tiny.root() + "/plan.json";

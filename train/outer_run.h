@@ -1,0 +1,26 @@
+#pragma once
+// What a run of rarely talking ranks has beside its ranks' own states: their memory, what a checkpoint holds of all of them, the model they have in
+// common.
+
+#include "train/fit.h"
+#include "train/train_state.h"
+#include "update/outer.h"
+
+namespace tern {
+
+/// Elements of each fragment.
+std::vector<int64_t> outer_fragments(const ModelSpec&, const OuterConfig&);
+/// Of a state whose masters are there: new, or as a checkpoint holds it (load_state reads it).
+OuterState outer_state_of(const ModelSpec&, const TrainSettings&, const OptimizerState&, Arena&);
+
+/// A checkpoint of all ranks: "model.NAME" is the model in common, the rest of each rank is a row: "replica.NAME" (masters), "SLOT.NAME",
+/// "outer-error.FRAGMENT"; of all, "outer-momentum.NAME", "outer-pending.NAME", "outer-sum-error.FRAGMENT".
+std::vector<StateTensor> outer_tensors(const UpdateConfig&, DType dtype, const OptimizerState&, const OuterState&);
+
+/// Writes the model in common, rounded, into weights; and what is not trained.
+void put_common(const ModelSpec&, const OptimizerState&, const OuterState&, ModelWeights& whole);
+
+/// Adds what is kept and sent beside the ranks' own states; `one_rank`: bytes of a checkpoint of one rank alone.
+void predict_outer(const ModelSpec&, const TrainSettings&, int64_t one_rank, MemoryPlan&);
+
+}  // namespace tern

@@ -1,0 +1,154 @@
+// Ranks that train alone and rarely average: the plain run at one step, resumed runs to the bit also while an average is under way, memory and
+// bytes as predicted.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "base/error.h"
+#include "train/outer_run.h"
+#include "train/outer_settings.h"
+#include "train/ranks_testing.h"
+
+namespace tern {
+namespace {
+
+TrainSettings outer_settings(const RunInputs& inputs, DType dtype, const std::optional<OuterConfig>& outer, int ranks) {
+  TrainSettings s = settings_of(inputs, dtype);
+  s.sum_order.groups = ranks;
+  s.outer = outer;
+  return s;
+}
+
+// The numbers of an f64 model.
+std::vector<double> numbers_of(const TrainResult& r, Io& io) {
+  const std::string file = io.read(r.model + "/model.safetensors");
+  uint64_t header = 0;
+  std::memcpy(&header, file.data(), sizeof(header));
+  std::vector<double> all((file.size() - 8 - header) / 8);
+  std::memcpy(all.data(), file.data() + 8 + header, all.size() * 8);
+  return all;
+}
+
+TEST(TrainOuter, AveragingAfterEachStepOfPlainSgdIsSummingGradients) {
+  const RunInputs inputs(true);
+  for (const int ranks : {2, 4}) {
+    TrainSettings s = outer_settings(inputs, DType::f64, OuterConfig{.every = 1}, ranks);
+    s.optimizer = update_config(UpdateRule::sgd, {{"momentum", 0.0}, {"weight-decay", 0.0}});
+    s.optimizer.clip = 0;
+    MemoryIo apart, together;
+    const TrainResult one = train_on(s, ranks, apart);
+    s.outer.reset();
+    const TrainResult other = train_on(s, ranks, together);
+    EXPECT_NEAR(*one.loss, *other.loss, 1e-12 * *other.loss);
+    const std::vector<double> got = numbers_of(one, apart), want = numbers_of(other, together);
+    ASSERT_EQ(got.size(), want.size());
+    double worst = 0, largest = 0;
+    for (size_t i = 0; i < want.size(); ++i)
+      worst = std::max(worst, std::abs(got[i] - want[i])), largest = std::max(largest, std::abs(want[i]));
+    EXPECT_LE(worst, 1e-12 * largest);
+  }
+}
+
+std::vector<OuterConfig> configs() {
+  return {{.every = 2},
+          {.every = 3, .rate = 0.7, .momentum = 0.9},
+          {.every = 4, .rate = 0.7, .momentum = 0.9, .fragments = 2, .delay = 2, .mix = 0.5},
+          {.every = 3, .rate = 0.7, .momentum = 0.9, .fragments = 3, .delay = 1, .codec = OuterCodec::int4},
+          {.every = 2, .codec = OuterCodec::int8}};
+}
+
+int64_t predicted_bytes(const RunInputs& inputs, const TrainSettings& s, int ranks) {
+  TrainSettings one = s;
+  one.model = inputs.path + "/config.json";
+  const ModelSpec spec = load_inputs(one).spec;
+  const std::vector<int64_t> fragments = outer_fragments(spec, *s.outer);
+  int64_t bytes = 0;
+  for (int64_t step = 1; step <= s.schedule.total_steps; ++step)
+    for (int f = 0; f < s.outer->fragments; ++f)
+      if (sends_at(*s.outer, f, step))
+        bytes += outer_fragment_bytes(*s.outer, fragments[static_cast<size_t>(f)], ranks,
+                                      s.dtype == DType::f64 ? DType::f64 : DType::f32);
+  return bytes;
+}
+
+// One rank killed at a message, with checkpoints after each step, so that some hold an average under way: the same command leaves the bits of a run
+// that was left alone.
+TEST(TrainOuter, BytesAreThePredictedOnesAndAKilledRunGoesOnToTheSameBits) {
+  const RunInputs inputs(false);
+  for (const OuterConfig& config : configs())
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f64}) {
+      if (dtype == DType::f64 && config.codec == OuterCodec::none) continue;
+      SCOPED_TRACE(fmt::format("every {} fragments {} delay {} {}", config.every, config.fragments, config.delay,
+                               name_of(dtype)));
+      TrainSettings s = outer_settings(inputs, dtype, config, 4);
+      s.checkpoint_every = 1;
+      MemoryIo whole;
+      std::atomic<int64_t> sends = 0;
+      const TrainResult want = train_on(s, 4, whole, {}, kNeverStops, counts_sends_of(2, sends));
+      EXPECT_EQ(want.byte_mismatches, 0);
+      EXPECT_EQ(want.counted_peak_bytes, want.predicted.tensors());
+      EXPECT_EQ(want.outer_bytes, predicted_bytes(inputs, s, 4));
+      for (const int tenths : {5, 7, 9}) {
+        MemoryIo killed;
+        EXPECT_THROW(train_on(s, 4, killed, {}, kNeverStops, kills(2, sends * tenths / 10)), Error);
+        const TrainResult got = train_on(s, 4, killed);
+        EXPECT_GT(got.first_step, 0);
+        EXPECT_LT(got.first_step, 6);
+        EXPECT_TRUE(bits_of(got, killed) == bits_of(want, whole)) << "from step " << got.first_step;
+      }
+    }
+}
+
+TEST(TrainOuter, AnotherNumberOfRanksOrAnotherRoundIsAnotherRun) {
+  const RunInputs inputs(false);
+  TrainSettings s = outer_settings(inputs, DType::f32, OuterConfig{.every = 2}, 4);
+  s.schedule.total_steps = 2;
+  MemoryIo io;
+  train_on(s, 4, io);
+  s.schedule.total_steps = 4;
+  const auto refused = [&](TrainSettings changed, int ranks) -> std::string {
+    changed.sum_order.groups = ranks;
+    try {
+      train_on(changed, ranks, io);
+    } catch (const Error& e) { return e.what(); }
+    return "";
+  };
+  EXPECT_NE(refused(s, 8).find("--ranks: 4 in the checkpoint, 8 now"), std::string::npos) << refused(s, 8);
+  TrainSettings other = s;
+  other.outer->every = 1;
+  EXPECT_NE(refused(other, 4).find("--outer-every: 2 in the checkpoint, 1 now"), std::string::npos);
+  other = s, other.outer.reset();
+  EXPECT_NE(refused(other, 4).find("--outer-every: 2 in the checkpoint, not set now"), std::string::npos);
+}
+
+// Held-out losses of one text, all with the same samples. The ranks' own steps are of a quarter of the batch, which helps at this rate and length.
+TEST(TrainOuter, RareAveragesLearnNoWorseThanSummedGradients) {
+  const RunInputs inputs(true);
+  const auto held_out = [&](const std::optional<OuterConfig>& outer) {
+    TrainSettings s = outer_settings(inputs, DType::f32, outer, 4);
+    s.batch = 32, s.micro_batch = 8;
+    s.schedule.peak = 3e-3, s.schedule.minimum = 3e-4, s.schedule.warmup_steps = 10, s.schedule.total_steps = 200;
+    s.eval_every = 200, s.eval_batches = 8, s.checkpoint_every = 0;
+    MemoryIo io;
+    const TrainResult r = train_on(s, 4, io);
+    return std::pair(r.evaluation->loss, r.outer_bytes);
+  };
+  const auto [plain, none] = held_out({});
+  EXPECT_EQ(none, 0);
+  std::printf("summed gradients: %.4f\n", plain);
+  int64_t dense = 0;
+  for (const OuterCodec codec : {OuterCodec::none, OuterCodec::int8, OuterCodec::int4}) {
+    const auto [loss, bytes] = held_out(OuterConfig{.every = 10, .rate = 0.7, .momentum = 0.9, .codec = codec});
+    std::printf("every 10 steps, codec %s: %.4f, %lld bytes\n", kOuterCodecNames[static_cast<size_t>(codec)].data(),
+                loss, static_cast<long long>(bytes));
+    EXPECT_LE(loss, 1.02 * plain);
+    if (codec == OuterCodec::none) dense = bytes;
+    const double share = static_cast<double>(bytes) / static_cast<double>(dense);
+    EXPECT_NEAR(share, codec == OuterCodec::none ? 1 : codec == OuterCodec::int8 ? 132.0 / 512 : 68.0 / 512, 0.01);
+  }
+}
+
+}  // namespace
+}  // namespace tern

@@ -1,0 +1,239 @@
+// Rarely talking ranks: codes, fragments and their turns, LocalSGD that is the plain step on dyadic numbers, Nesterov's outer step by hand,
+// Streaming DiLoCo that is DiLoCo, bytes to the byte.
+#include "update/outer.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <map>
+#include <mutex>
+
+#include "base/rng.h"
+#include "comm/ranks_testing.h"
+#include "kernels/kernel_testing.h"
+
+namespace tern {
+namespace {
+
+TEST(OuterCodec, CodesAreTheNearestAndWhatTheyLeaveOutIsKept) {
+  for (const OuterCodec codec : {OuterCodec::int8, OuterCodec::int4})
+    for (const int64_t n : {0, 1, 7, 127, 128, 129, 1000}) {
+      SCOPED_TRACE(n);
+      const int64_t blocks = (n + 127) / 128;
+      EXPECT_EQ(coded_bytes(codec, n), blocks * (codec == OuterCodec::int8 ? 132 : 68));
+      std::vector<double> x(static_cast<size_t>(n)), left;
+      for (size_t i = 0; i < x.size(); ++i) x[i] = random_normal({5, 1}, i);
+      left = x;
+      std::vector<uint8_t> codes(static_cast<size_t>(coded_bytes(codec, n)));
+      encode<double>(codec, left, codes);
+      std::vector<double> back(x.size());
+      decode<double>(codec, codes, back);
+      for (int64_t b = 0; b < blocks; ++b) {
+        double largest = 0;
+        for (int64_t i = b * 128; i < std::min(n, (b + 1) * 128); ++i)
+          largest = std::max(largest, std::abs(x[static_cast<size_t>(i)]));
+        const double half = 0.5 * largest / (codec == OuterCodec::int8 ? 127 : 7);
+        for (auto i = static_cast<size_t>(b * 128); i < static_cast<size_t>(std::min(n, (b + 1) * 128)); ++i) {
+          EXPECT_LE(std::abs(back[i] - x[i]), half * (1 + 1e-6)) << i;
+          EXPECT_NEAR(back[i] + left[i], x[i], 1e-12) << i;
+        }
+      }
+    }
+}
+
+TEST(OuterCodec, ZerosStayZerosAndWhatIsNotFiniteIsNotHidden) {
+  for (const OuterCodec codec : {OuterCodec::int8, OuterCodec::int4}) {
+    std::vector<float> x(130, 0.0f);
+    std::vector<uint8_t> codes(static_cast<size_t>(coded_bytes(codec, 130)));
+    encode<float>(codec, x, codes);
+    std::vector<float> back(x.size(), 1.0f);
+    decode<float>(codec, codes, back);
+    for (const float v : back) EXPECT_EQ(v, 0);
+    x[3] = std::numeric_limits<float>::infinity();
+    encode<float>(codec, x, codes);
+    decode<float>(codec, codes, back);
+    EXPECT_TRUE(std::isnan(back[5]));
+    EXPECT_EQ(back[129], 0) << "another block";
+  }
+}
+
+TEST(Outer, EachFragmentHasItsTurnOnceInARound) {
+  const OuterConfig c{.every = 7, .fragments = 3, .delay = 2};
+  std::map<int, std::vector<int64_t>> sent, counted;
+  for (int64_t step = 0; step <= 21; ++step)
+    for (int f = 0; f < 3; ++f) {
+      if (sends_at(c, f, step)) sent[f].push_back(step);
+      if (counts_at(c, f, step)) counted[f].push_back(step);
+    }
+  EXPECT_EQ(sent[0], (std::vector<int64_t>{7, 14, 21}));
+  EXPECT_EQ(sent[1], (std::vector<int64_t>{5, 12, 19}));
+  EXPECT_EQ(sent[2], (std::vector<int64_t>{3, 10, 17}));
+  EXPECT_EQ(counted[1], (std::vector<int64_t>{7, 14, 21}));
+  EXPECT_EQ(counted[0], (std::vector<int64_t>{9, 16}));
+  std::vector<int> fragments;
+  for (int unit = 0; unit < 7; ++unit) fragments.push_back(fragment_of(unit, 7, 3));
+  EXPECT_EQ(fragments, (std::vector<int>{0, 0, 0, 1, 1, 2, 2}));
+  EXPECT_EQ(outer_fault(c, 7), "");
+  EXPECT_NE(outer_fault(c, 2).find("--outer-fragments 3"), std::string::npos);
+  EXPECT_NE(outer_fault({.every = 4, .delay = 4}, 7).find("--outer-delay 4"), std::string::npos);
+}
+
+// Three tensors in two units on each of some ranks.
+struct Replica {
+  Arena arena;
+  std::vector<Tensor> masters, scratch;
+  std::vector<int> units{0, 0, 1};
+  explicit Replica(DType type) {
+    for (const Shape& shape : {Shape{5, 7}, Shape{130}, Shape{3, 50}}) {
+      masters.push_back(arena.zeros(type, shape, MemoryClass::weights));
+      scratch.push_back(arena.zeros(type, shape, MemoryClass::gradients));
+    }
+  }
+  std::vector<double> values() const {
+    std::vector<double> all;
+    for (const Tensor& t : masters)
+      for (int64_t i = 0; i < t.count(); ++i) {
+        const auto at = static_cast<size_t>(i);
+        all.push_back(t.dtype() == DType::f64 ? t.span<double>()[at] : static_cast<double>(t.span<float>()[at]));
+      }
+    return all;
+  }
+  // w -= rate · g(step, rank, element).
+  void learn(const std::function<double(int64_t)>& change) {
+    int64_t next = 0;
+    for (const Tensor& t : masters)
+      for (int64_t i = 0; i < t.count(); ++i) {
+        const double d = change(next++);
+        if (t.dtype() == DType::f64)
+          t.span<double>()[static_cast<size_t>(i)] -= d;
+        else
+          t.span<float>()[static_cast<size_t>(i)] -= static_cast<float>(d);
+      }
+  }
+};
+
+// A whole number over 256, by step, rank and element.
+double dyadic(int64_t step, int rank, int64_t i) {
+  return static_cast<double>(random_u64({1, hash_name("outer")}, static_cast<uint64_t>((step * 64 + rank) * 4096 + i)) %
+                             129) /
+             256 -
+         0.25;
+}
+
+struct Trained {
+  std::vector<std::vector<double>> weights;  // of each rank
+  std::vector<double> common;
+  int64_t sent = 0, staging = 0, state = 0;  // of all ranks
+};
+Trained train_apart(const OuterConfig& c, int ranks, int64_t steps, DType type,
+                    const std::function<double(int64_t, int, int64_t)>& change) {
+  Trained all{.weights = std::vector<std::vector<double>>(static_cast<size_t>(ranks)), .common = {}};
+  std::mutex lock;
+  run_ranks(ranks, {}, [&](std::unique_ptr<Transport> transport) {
+    Comm world(std::move(transport));
+    Replica r(type);
+    Arena kept;
+    OuterState state = make_outer_state(c, r.masters, r.units, 2, world.rank(), ranks, kept);
+    OuterStep outer{.config = c, .state = state};
+    for (int64_t step = 1; step <= steps; ++step) {
+      r.learn([&](int64_t i) { return change(step, world.rank(), i); });
+      outer_step(outer, step, r.masters, r.scratch, world);
+    }
+    for (const Tensor& t : r.scratch)
+      for (int64_t i = 0; i < t.bytes(); ++i) EXPECT_EQ(static_cast<const uint8_t*>(t.data())[i] & 0x7f, 0);
+    const std::lock_guard guard(lock);
+    all.weights[static_cast<size_t>(world.rank())] = r.values();
+    all.sent += outer.sent_bytes, all.staging += outer.staging.peak_total() + world.staging().peak_total();
+    all.state += kept.peak_total();
+    if (world.rank() == 0) {
+      r.masters = state.common;
+      all.common = r.values();
+    }
+  });
+  return all;
+}
+
+// One step between averages, whole numbers over 256, a power of two of ranks: no sum rounds, so all is what ranks that sum gradients have.
+TEST(Outer, AveragingAfterEachStepIsThePlainStepToTheBit) {
+  for (const int ranks : {1, 2, 4, 8})
+    for (const DType type : {DType::f32, DType::f64}) {
+      const Trained apart = train_apart({.every = 1}, ranks, 20, type, dyadic);
+      Replica plain(type);
+      for (int64_t step = 1; step <= 20; ++step)
+        plain.learn([&](int64_t i) {
+          double sum = 0;
+          for (int r = 0; r < ranks; ++r) sum += dyadic(step, r, i);
+          return sum / ranks;
+        });
+      for (const std::vector<double>& w : apart.weights) EXPECT_EQ(w, plain.values());
+      EXPECT_EQ(apart.common, plain.values());
+    }
+}
+
+// DiLoCo by hand, one element at a time.
+TEST(Outer, NesterovsOuterStepByHand) {
+  const OuterConfig c{.every = 3, .rate = 0.7, .momentum = 0.9};
+  const Trained got = train_apart(c, 3, 12, DType::f64, dyadic);
+  for (size_t i = 0; i < got.common.size(); ++i) {
+    double common = 0, u = 0;
+    std::vector<double> w(3, 0.0);
+    for (int64_t step = 1; step <= 12; ++step) {
+      for (int r = 0; r < 3; ++r) w[static_cast<size_t>(r)] -= dyadic(step, r, static_cast<int64_t>(i));
+      if (step % 3 != 0) continue;
+      const double d = ((common - w[0]) + (common - w[1]) + (common - w[2])) / 3;
+      u = 0.9 * u + d;
+      common -= 0.7 * (d + 0.9 * u);
+      w.assign(3, common);
+    }
+    ASSERT_NEAR(got.common[i], common, 1e-12) << i;
+    ASSERT_EQ(got.weights[2][i], got.common[i]) << i;
+  }
+}
+
+// α and τ by hand: what came counts later, and replicas keep a part of their own.
+TEST(Outer, WhatComesLateIsMixedWithWhatAReplicaHasByThen) {
+  const OuterConfig c{.every = 4, .rate = 0.5, .momentum = 0, .fragments = 2, .delay = 1, .mix = 0.25};
+  const Trained got = train_apart(c, 2, 11, DType::f64, dyadic);
+  for (size_t i = 0; i < got.common.size(); ++i) {
+    const int64_t offset = i < 35 + 130 ? 0 : 2;  // of the fragment
+    double common = 0, late = 0;
+    std::vector<double> w(2, 0.0);
+    for (int64_t step = 1; step <= 11; ++step) {
+      for (int r = 0; r < 2; ++r) w[static_cast<size_t>(r)] -= dyadic(step, r, static_cast<int64_t>(i));
+      if (step > 1 && (step - 1 + offset) % 4 == 0) {
+        common -= 0.5 * late;
+        for (double& own : w) own = 0.75 * common + 0.25 * own;
+      }
+      if ((step + offset) % 4 == 0) late = ((common - w[0]) + (common - w[1])) / 2;
+    }
+    ASSERT_NEAR(got.common[i], common, 1e-12) << i;
+    for (size_t r = 0; r < 2; ++r) ASSERT_NEAR(got.weights[r][i], w[r], 1e-12) << i;
+  }
+}
+
+// Codes: bytes are those of the closed form, error feedback keeps the average from drifting, and all ranks have the same bits.
+TEST(Outer, CodesTravelInTheirBytesAndWhatTheyLeaveOutComesLater) {
+  const std::vector<int64_t> fragments{35 + 130, 150};
+  for (const OuterCodec codec : {OuterCodec::none, OuterCodec::int8, OuterCodec::int4})
+    for (const int ranks : {1, 2, 3, 4}) {
+      SCOPED_TRACE(std::string(kOuterCodecNames[static_cast<size_t>(codec)]) + " " + std::to_string(ranks));
+      const OuterConfig c{.every = 2, .rate = 0.7, .momentum = 0.9, .fragments = 2, .codec = codec};
+      const Trained got = train_apart(c, ranks, 40, DType::f32, dyadic);
+      int64_t once = 0;
+      for (const int64_t n : fragments) once += outer_fragment_bytes(c, n, ranks, DType::f32);
+      EXPECT_EQ(got.sent, 20 * once);
+      EXPECT_EQ(got.state, outer_state_bytes(c, fragments, ranks, DType::f32));
+      EXPECT_EQ(got.staging, outer_staging_bytes(c, fragments, ranks, DType::f32));
+      const Trained exact =
+          train_apart({.every = 2, .rate = 0.7, .momentum = 0.9, .fragments = 2}, ranks, 40, DType::f64, dyadic);
+      double worst = 0;
+      for (size_t i = 0; i < got.common.size(); ++i) worst = std::max(worst, std::abs(got.common[i] - exact.common[i]));
+      EXPECT_LE(worst, codec == OuterCodec::none ? 1e-5 : codec == OuterCodec::int8 ? 0.02 : 0.4);
+      for (const std::vector<double>& w : got.weights)
+        for (size_t i = 0; i < 35 + 130; ++i) ASSERT_EQ(w[i], got.common[i]) << i;
+    }
+}
+
+}  // namespace
+}  // namespace tern
