@@ -49,6 +49,11 @@ std::string usage_line(const VerbSpec& verb, bool has_options) {
 
 void append_row(std::string& out, std::string_view left, std::string_view right, size_t column, size_t width) {
   std::string line = fmt::format("  {}", left);
+  // A long list of choices goes on in the next line.
+  for (size_t cut = 0; line.size() > width && (cut = line.rfind('|', width - 1)) != std::string::npos;) {
+    out += line.substr(0, cut + 1) + "\n";
+    line = std::string(6, ' ') + line.substr(cut + 1);
+  }
   bool fresh = true;
   if (line.size() + 2 > column) {
     out += line + "\n";
