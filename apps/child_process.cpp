@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <tuple>
 #include <utility>
 
 #include "base/error.h"
@@ -65,6 +66,13 @@ std::pair<pid_t, int> start(const std::vector<std::string>& arguments, const Chi
   throw Error(ErrorKind::bug, "{}: cannot be started: {}", arguments[0], std::strerror(error));
 }
 
+// Until it has ended. 128 + signal if a signal ended it.
+int exit_code_of(pid_t pid) {
+  int status = 0;
+  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {}
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
 // While a child runs, Ctrl-C is the child's to answer: it reaches both, and we want to hear how the child ended.
 class IgnoreInterrupt {
  public:
@@ -88,12 +96,34 @@ ChildResult run_child(const std::vector<std::string>& arguments, const ChildOpti
     result.killed = true;
   }
   ::close(output);
-  int status = 0;
-  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {}
-  result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  result.killed = result.killed && WIFSIGNALED(status);  // it may have ended by itself just before
+  result.exit_code = exit_code_of(pid);
+  result.killed = result.killed && result.exit_code == 128 + SIGKILL;  // it may have ended by itself just before
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return result;
+}
+
+ChildBeside::ChildBeside(const std::vector<std::string>& arguments) { std::tie(pid_, output_) = start(arguments, {}); }
+
+ChildBeside::~ChildBeside() {
+  if (pid_ > 0) {
+    ::kill(pid_, SIGKILL);
+    exit_code_of(pid_);
+  }
+  ::close(output_);
+}
+
+std::string ChildBeside::line(const std::function<bool()>& give_up) {
+  size_t end;
+  while ((end = read_.output.find('\n')) == std::string::npos)
+    if (!read_some(output_, {}, read_) || give_up()) return "";
+  std::string found = read_.output.substr(0, end);
+  read_.output.erase(0, end + 1);
+  return found;
+}
+
+int ChildBeside::end() {
+  ::kill(pid_, SIGTERM);
+  return exit_code_of(std::exchange(pid_, -1));
 }
 
 ErrorKind kind_of_exit(int exit_code) {

@@ -50,6 +50,7 @@ constexpr VerbRun kRuns[] = {{"demo", run_demo},
                              {"compare", run_compare},
                              {"doctor", run_doctor},
                              {"bench", run_bench},
+                             {"bench serve", run_bench_serve},
                              {"profile", run_profile},
                              {"plan calibrate", run_plan_calibrate},
                              {"plan table", run_plan_table}};

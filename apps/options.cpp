@@ -221,6 +221,25 @@ std::vector<VerbSpec> make_verbs() {
                     {"tern bench --limits-only --disk .", "the machine alone, with the disk under this directory"}},
        .details = "Every task is timed once a round, in turn, so that a neighbour's load meets all alike. Figures that "
                   "spread by more than 10 % are shown as noise, not as a share."},
+      {.name = "bench serve",
+       .summary = "Put a load on a server: first token, time per token, and how much of it keeps targets",
+       .positionals = {{"MODEL", "a model, served here for the time of the load; or leave it out and give --url",
+                        false}},
+       .examples = {{"tern bench serve MODEL --rate 4 --ttft 500ms --tpot 50ms",
+                     "requests at random times, four a second; how many keep the targets"},
+                    {"tern bench serve MODEL --ttft 500ms --tpot 50ms --hardware this.toml",
+                     "the most users within the targets, beside what tern plan --inference foretells"},
+                    {"tern bench serve --url http://127.0.0.1:8000 --users 16", "any server of the OpenAI interface"},
+                    {"tern bench serve MODEL --users 16 -- --speculate ngram",
+                     "what stands behind -- goes to tern serve"}},
+       .details =
+           "Requests are streams of /v1/completions with prompts of random tokens. With --rate they come at random "
+           "times "
+           "(Poisson), whether or not earlier ones have their answers; with --users each user asks again when "
+           "answered. "
+           "Times and lengths follow from --seed. Load goes on until the last measured request has ended; times count "
+           "from when a request was due.",
+       .command = "options of tern serve"},
       {.name = "profile",
        .summary = "Measure this machine into a cluster file that tern plan reads; or read what nccl-tests measured",
        .examples = {{"tern profile --output this.toml", "a minute or two; then tern plan MODEL --hardware this.toml …"},
@@ -488,7 +507,7 @@ std::vector<OptionSpec> make_options() {
       {.name = "host", .verbs = "serve", .type = text, .fallback = "127.0.0.1", .unit = "ADDRESS", .help = "address to listen on; one that other machines reach needs a key"},
       {.name = "port", .verbs = "serve", .type = integer, .fallback = "8080", .unit = "N", .help = "port to listen on; 0: one that is free (--json tells it)", .min = 0, .max = 65535},
       {.name = "model-name", .verbs = "serve", .type = text, .unit = "NAME", .help = "what requests call the model; not given: the last part of MODEL"},
-      {.name = "api-key", .verbs = "serve", .type = text, .unit = "KEY", .help = "what a request must bring (Authorization: Bearer KEY); better as TERN_API_KEY, which no list of processes shows"},
+      {.name = "api-key", .verbs = "serve bench-serve", .type = text, .unit = "KEY", .help = "what a request must bring (Authorization: Bearer KEY); better as TERN_API_KEY, which no list of processes shows"},
       {.name = "api-key-file", .verbs = "serve", .type = path, .unit = "FILE", .help = "keys, one a line; each is good"},
       {.name = "allow-host", .verbs = "serve", .type = list, .unit = "NAME", .help = "a further name the server may be called by, beside addresses, localhost and --host; may be given several times"},
       {.name = "allow-origin", .verbs = "serve", .type = list, .unit = "URL", .help = "a site whose pages may ask, such as https://chat.example.org; *: all; may be given several times"},
@@ -550,6 +569,7 @@ std::vector<OptionSpec> make_options() {
       {.name = "capacity-factor", .verbs = "plan", .type = real, .fallback = "1.25", .unit = "X", .help = "mixtures of experts: rows an expert's rank makes room for, over an even share", .min = 1, .max = 64},
       {.name = "effort", .verbs = "plan", .type = choice, .fallback = "normal", .help = effort_help(), .choices = efforts()},
       {.name = "max-seconds", .verbs = "plan", .type = seconds, .unit = "TIME", .help = "stop searching after this time and state the gap; not given: as --effort says; --certify may take as long again, without it as long as it needs", .min = 0, .above_min = true},
+      {.name = "max-seconds", .verbs = "bench-serve", .type = seconds, .unit = "TIME", .help = "measure no longer than this, in all; what has ended by then counts", .min = 0, .above_min = true},
       {.name = "max-tensor", .verbs = "plan", .type = integer, .unit = "N", .help = "widest tensor parallelism; not given: 64", .min = 1, .max = 65536},
       {.name = "max-context", .verbs = "plan", .type = integer, .unit = "N", .help = "widest context parallelism; not given: 64", .min = 1, .max = 65536},
       {.name = "max-stages", .verbs = "plan", .type = integer, .unit = "N", .help = "most pipeline stages; not given: 1024, with --inference 16", .min = 1, .max = 65536},
@@ -600,6 +620,20 @@ std::vector<OptionSpec> make_options() {
       {.name = "output", .verbs = "plan-calibrate", .type = path, .unit = "FILE", .help = "write the calibration here, as TOML"},
 
       // bench.
+      {.name = "url", .verbs = "bench-serve", .type = text, .unit = "URL", .help = "a server that is there: http://HOST:PORT"},
+      {.name = "model-name", .verbs = "bench-serve", .type = text, .unit = "NAME", .help = "what requests call the model; not given: the first of /v1/models"},
+      {.name = "rate", .verbs = "bench-serve", .type = real, .unit = "N", .help = "requests a second on average, at random times; --users instead wait for their answers", .min = 0, .max = 1e5, .above_min = true},
+      {.name = "users", .verbs = "bench-serve", .type = integer, .unit = "N", .help = "users who ask again when they have their answer; neither this nor --rate: the most that keep --ttft and --tpot are looked for", .min = 1, .max = 65536},
+      {.name = "requests", .verbs = "bench-serve", .type = integer, .fallback = "100", .unit = "N", .help = "requests that are measured, of each load that is tried", .min = 1, .max = 1e7},
+      {.name = "prompt-tokens", .verbs = "bench-serve", .type = integer, .fallback = "128", .unit = "TOKENS", .help = "length of a prompt", .min = 1, .max = kMaxCount},
+      {.name = "max-tokens", .verbs = "bench-serve", .type = integer, .fallback = "64", .unit = "TOKENS", .help = "length of an answer", .min = 1, .max = kMaxCount},
+      {.name = "prompt-lengths", .verbs = "bench-serve", .type = path, .unit = "FILE", .help = "instead of --prompt-tokens: lengths of prompts to draw from, one to a line, or length,count"},
+      {.name = "output-lengths", .verbs = "bench-serve", .type = path, .unit = "FILE", .help = "instead of --max-tokens: lengths of answers, likewise"},
+      {.name = "seed", .verbs = "bench-serve", .type = integer, .fallback = "1", .unit = "N", .help = "of times, lengths and prompts", .min = 0},
+      {.name = "ttft", .verbs = "bench-serve", .type = seconds, .unit = "TIME", .help = "target: most time to a first token, such as 500ms", .min = 0, .above_min = true},
+      {.name = "tpot", .verbs = "bench-serve", .type = seconds, .unit = "TIME", .help = "target: most time per token after it, such as 40ms", .min = 0, .above_min = true},
+      {.name = "share", .verbs = "bench-serve", .type = real, .fallback = "0.9", .unit = "X", .help = "of the search for the most users: the share of requests that must keep the targets", .min = 0, .max = 1, .above_min = true},
+      {.name = "hardware", .verbs = "bench-serve", .type = path, .unit = "FILE", .help = "cluster file of this machine (tern profile): show what tern plan --inference foretells beside it"},
       {.name = "rounds", .verbs = "bench", .type = integer, .fallback = "7", .unit = "N", .help = "times that every task is measured", .min = 1, .max = 10000},
       {.name = "limits-only", .verbs = "bench", .type = flag, .help = "measure the machine, not tern's work on it"},
       {.name = "disk", .verbs = "bench", .type = path, .unit = "DIR", .help = "also read a file of 256 MiB, made and removed under this directory"},
@@ -612,7 +646,7 @@ std::vector<OptionSpec> make_options() {
       {.name = "disk", .verbs = "profile", .type = path, .unit = "DIR", .help = "read and write two files of 256 MiB, made and removed under this directory; not given: that of --output, else this one"},
       {.name = "import", .verbs = "profile", .type = list, .unit = "FILE", .help = "measure nothing: read the output of nccl-tests (all_reduce_perf, all_gather_perf, …); may be given several times; -: standard input"},
 
-      {.name = "json", .verbs = "train adapt generate chat eval embed serve tokenize inspect export quantize plan plan-calibrate plan-table compare doctor demo bench profile adapt-merge", .type = flag, .help = "machine-readable output on standard output"},
+      {.name = "json", .verbs = "train adapt generate chat eval embed serve tokenize inspect export quantize plan plan-calibrate plan-table compare doctor demo bench bench-serve profile adapt-merge", .type = flag, .help = "machine-readable output on standard output"},
   };
   add_rule_options(all);
   return all;

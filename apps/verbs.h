@@ -28,6 +28,7 @@ int run_plan_table(const Options&);
 int run_compare(const Options&);
 int run_doctor(const Options&);
 int run_bench(const Options&);
+int run_bench_serve(const Options&);
 int run_profile(const Options&);
 
 }  // namespace tern
