@@ -493,8 +493,9 @@ std::vector<OptionSpec> make_options() {
       {.name = "page", .verbs = "generate serve", .type = integer, .fallback = "16", .unit = "TOKENS", .help = "tokens per page of the key-value cache; does not change the result", .min = 1, .max = 65536},
 
       // generate, chat, serve: guesses.
-      {.name = "speculate", .verbs = "generate chat serve", .type = choice, .fallback = "off", .help = "guess tokens and compute several at once; a guess is taken where it is what the model draws, so no answer changes. ngram: what followed where the last tokens stood before in prompt and text. As many are computed as make it quicker by measured times: none where that would be slower", .choices = {"off", "ngram"}},
-      {.name = "draft-tokens", .verbs = "generate chat serve", .type = integer, .fallback = "16", .unit = "TOKENS", .help = "of --speculate: most tokens guessed at a time; memory is laid out for them", .min = 1, .max = 4096},
+      {.name = "speculate", .verbs = "generate chat serve", .type = choice, .fallback = "off", .help = "guess tokens and compute several at once; a guess is taken where it is what the model draws, so no answer changes. ngram: what followed where the last tokens stood before in prompt and text; draft: what the model of --draft draws. As many are computed as make it quicker by measured times: none where that would be slower", .choices = {"off", "ngram", "draft"}},
+      {.name = "draft", .verbs = "generate chat serve", .type = path, .unit = "MODEL", .help = "a smaller model with the same tokenizer, which guesses (--speculate draft); it is in the forecast of memory"},
+      {.name = "draft-tokens", .verbs = "generate chat serve", .type = integer, .fallback = "16", .unit = "TOKENS", .help = "of --speculate and --draft: most tokens guessed at a time; memory is laid out for them", .min = 1, .max = 4096},
 
       // chat.
       {.name = "system", .verbs = "chat", .type = text, .unit = "TEXT", .help = "system prompt: what the model should know and be"},

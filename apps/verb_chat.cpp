@@ -59,7 +59,7 @@ InferenceNeeds needs_of(int64_t context, std::optional<KvType> kv, const Specula
                        .iteration_tokens = std::min(kChunk, context),
                        .logit_rows = 1,
                        .kv = kv};
-  speculation.add_to(needs, 1);
+  speculation.add_to(needs);
   return needs;
 }
 
@@ -304,8 +304,8 @@ int run_chat(const Options& options) {
   const ChatPrompt prompt(model.dir.path, options.has("chat-template") ? options.text("chat-template") : "",
                           *model.tokenizer);
   const SamplingSettings settings = sampling_settings(options, model.generation);
-  const SpeculationChoice speculation(options, 1);
-  const MemoryBudget budget = memory_budget(options);
+  SpeculationChoice speculation(options, draft_option(options, model), 1);
+  const MemoryBudget budget = speculation.beside_draft(memory_budget(options), most_context(options, model));
   const std::optional<KvType> kv = kv_option(options, model.dtype);
   const auto needs_at = [&](int64_t context) { return needs_of(context, kv, speculation); };
   const int64_t context = choose_context(options, model, budget, needs_at);
@@ -313,6 +313,7 @@ int run_chat(const Options& options) {
   const WeightsChoice choice = choose_weights(options, model, needs, budget);
   Arena arena;
   const InferenceWeights loaded(options, model, choice, context, arena);
+  speculation.load(model.spec.vocab, arena);
   ModelEngine writer(model, loaded.weights(), needs,
                      {.scheduler = {.token_budget = kChunk, .chunk = kChunk, .max_running = 1},
                       .context = context,

@@ -34,14 +34,14 @@ struct Room {
 Room find_room(const Options& options, const ModelDescription& model, const Continuation& c,
                const InferenceNeeds& needs, const SpeculationChoice& speculation, const MemoryBudget& budget) {
   const int64_t prompt = c.prompt_tokens(), samples = c.request.num_samples;
-  Room room{.limits = {.context = needs.context, .speculation = speculation.settings()}, .needs = needs, .weights = {}};
+  Room room{.limits = {.context = needs.context}, .needs = needs, .weights = {}};
   SchedulerLimits& s = room.limits.scheduler;
   s.max_running = samples;
   const int64_t chunk = std::clamp<int64_t>(prompt, 1, options.integer("chunk"));  // memory for no more
   s.chunk = choose_chunk(options, model, needs, budget, prompt, c.request.max_tokens, chunk);
   s.token_budget = s.chunk + samples;
   room.needs.iteration_tokens = iteration_tokens(prompt, s.chunk, samples);
-  speculation.add_to(room.needs, samples);
+  speculation.add_to(room.needs);
   room.weights = choose_weights(options, model, room.needs, budget);
   return room;
 }
@@ -117,6 +117,7 @@ struct Written {
   double load_s;
   int64_t program_bytes;
   int threads;
+  int64_t draft_tensors;
   RunTimings timings = {};
   std::vector<Sample> samples = {};
 };
@@ -139,7 +140,7 @@ Json written_json(const Options& options, const Written& w) {
   out["timings"] = timings_json(w.timings, w.load_s);
   const InferenceFit& fit = w.room.weights.fit;
   out["memory"] = {{"peak_bytes", w.arena.peak_total()},
-                   {"predicted_bytes", fit.tensors()},
+                   {"predicted_bytes", fit.tensors() + w.draft_tensors},
                    {"program_bytes", w.program_bytes + fit.sampler + fit.beside},
                    {"peak_resident_bytes", read_process_memory().peak_resident_bytes}};
   if (w.engine.speculation()) out["speculation"] = speculation_json(*w.engine.speculation());
@@ -185,13 +186,15 @@ int run_generate(const Options& options) {
                              .iteration_tokens = 1,
                              .logit_rows = request.num_samples,
                              .kv = kv_option(options, model.dtype)};
-  const SpeculationChoice speculation(options, request.num_samples);
-  const MemoryBudget budget = memory_budget(options);
+  SpeculationChoice speculation(options, draft_option(options, model), request.num_samples);
+  const MemoryBudget budget = speculation.beside_draft(memory_budget(options), needs.context);
   const int64_t program = program_bytes();
-  const Room room = find_room(options, model, asked, needs, speculation, budget);
+  Room room = find_room(options, model, asked, needs, speculation, budget);
 
   Arena arena;
   const InferenceWeights loaded(options, model, room.weights, request.max_tokens * request.num_samples, arena);
+  speculation.load(model.spec.vocab, arena);
+  room.limits.speculation = speculation.settings();
   ModelEngine writer(model, loaded.weights(), room.needs, room.limits, arena);
   const double load_s = seconds_between(start_ns, real_clock().now_ns());
   if (model.tokenizer->has_chat_template())
@@ -202,7 +205,7 @@ int run_generate(const Options& options) {
 
   const bool json = options.flag("json"), stream = !json && request.num_samples == 1;
   const StopSignals signals;
-  Written w{model, asked, room, loaded, writer.engine, arena, load_s, program, threads};
+  Written w{model, asked, room, loaded, writer.engine, arena, load_s, program, threads, speculation.draft_tensors()};
   const auto on_text = [&](int64_t, std::string_view text) {
     if (stream) print_out(text);
     return true;

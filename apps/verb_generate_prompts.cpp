@@ -113,16 +113,20 @@ Json question_of(const Options& options, const ModelDescription& model, const Pr
 // What the engine may take for so many prompts at a time, and the weights that leave it that.
 struct Room {
   int64_t batch = 1;
-  std::shared_ptr<const SpeculationChoice> speculation;  // has what guesses
+  std::shared_ptr<SpeculationChoice> speculation;  // has what guesses
   EngineLimits limits;
   InferenceNeeds needs;
   WeightsChoice weights;
 };
 
-Room room_for(const Options& options, const ModelDescription& model, const Prompts& p, const MemoryBudget& budget,
-              int64_t batch) {
+using Draft = std::shared_ptr<const ModelDescription>;  // null: none
+
+Room room_for(const Options& options, const ModelDescription& model, const Draft& draft, const Prompts& p,
+              const MemoryBudget& all, int64_t batch) {
   const int64_t sequences = batch * p.requests.front().num_samples;
   Room room{.batch = batch};
+  room.speculation = std::make_shared<SpeculationChoice>(options, draft, sequences);
+  const MemoryBudget budget = room.speculation->beside_draft(all, p.context);
   EngineLimits& limits = room.limits;
   limits.context = p.context;
   room.needs = {.context = limits.context,
@@ -136,9 +140,7 @@ Room room_for(const Options& options, const ModelDescription& model, const Promp
   limits.scheduler.chunk = choose_chunk(options, model, room.needs, budget, p.longest_prompt, p.longest, chunk);
   limits.scheduler.token_budget = limits.scheduler.chunk + sequences;
   room.needs.iteration_tokens = limits.scheduler.token_budget;
-  room.speculation = std::make_shared<const SpeculationChoice>(options, sequences);
-  limits.speculation = room.speculation->settings();
-  room.speculation->add_to(room.needs, sequences);
+  room.speculation->add_to(room.needs);
   room.weights = choose_weights(options, model, room.needs, budget);
   return room;
 }
@@ -153,14 +155,15 @@ double bytes_for_a_token(const Room& room) {
 // --batch, or: of weights that fit, as many prompts as leave them where they are with one; of weights that stream, the number for
 // which the fewest bytes are read for a token.
 Room choose_room(const Options& options, const ModelDescription& model, const Prompts& p, const MemoryBudget& budget) {
+  const Draft draft = draft_option(options, model);
   const auto left = static_cast<int64_t>(p.requests.size() - p.written);
-  if (options.has("batch")) return room_for(options, model, p, budget, std::min(left, options.integer("batch")));
-  Room best = room_for(options, model, p, budget, 1);
+  if (options.has("batch")) return room_for(options, model, draft, p, budget, std::min(left, options.integer("batch")));
+  Room best = room_for(options, model, draft, p, budget, 1);
   const bool streams = best.weights.stream.has_value(), coded = !best.weights.coded.empty();
   const int64_t most = std::min(left, streams ? kMostStreamed : kMostWhole);
   for (int64_t batch = 2; batch < 2 * most; batch *= 2) {
     try {
-      Room room = room_for(options, model, p, budget, std::min(batch, most));
+      Room room = room_for(options, model, draft, p, budget, std::min(batch, most));
       const bool alike = room.weights.stream.has_value() == streams && !room.weights.coded.empty() == coded;
       if (!alike || bytes_for_a_token(room) > bytes_for_a_token(best)) break;
       best = std::move(room);
@@ -284,10 +287,12 @@ int run_generate_prompts(const Options& options) {
   MemoryBudget budget = memory_budget(options);
   budget.bytes -= prompts.bytes();
   if (budget.program >= 0) budget.program += prompts.bytes();
-  const Room room = choose_room(options, model, prompts, budget);
+  Room room = choose_room(options, model, prompts, budget);
   Arena arena;
   const auto left = static_cast<int64_t>(prompts.requests.size() - prompts.written);
   const InferenceWeights loaded(options, model, room.weights, left * prompts.requests.front().max_tokens, arena);
+  room.speculation->load(model.spec.vocab, arena);
+  room.limits.speculation = room.speculation->settings();
   ModelEngine writer(model, loaded.weights(), room.needs, room.limits, arena);
   log_info("{}, up to {} at a time", counted(left, "prompt"), room.batch);
 

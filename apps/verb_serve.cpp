@@ -117,7 +117,7 @@ EngineLimits engine_limits(const Options& options, const Room& room, int64_t max
 }
 
 void print_ready(const std::string& url, const ModelDescription& model, const ServedModel& served, const Room& room,
-                 int64_t max_running, double load_s) {
+                 int64_t max_running, int64_t draft_bytes, double load_s) {
   print_json({{"url", url},
               {"model", served.name},
               {"adapters", served.adapters},
@@ -129,6 +129,7 @@ void print_ready(const std::string& url, const ModelDescription& model, const Se
               {"chat", served.chat != nullptr},
               {"embedding_tokens", served.longest_text},
               {"predicted_bytes", room.weights.peak() + room.weights.fit.beside},
+              {"draft_bytes", draft_bytes},
               {"load_s", load_s}});
   std::fflush(stdout);
 }
@@ -154,9 +155,10 @@ int run_serve(const Options& options) {
   const OfferedVectors vectors = offered_vectors(options, model);
   std::optional<ChatPrompt> chat;
   ServedModel served = offered_model(options, model, vectors, chat);
-  const MemoryBudget budget = budget_beside_requests(options, writes, settings);
   const int64_t max_running = settings.rules.max_running;
-  const SpeculationChoice speculation(options, max_running);
+  SpeculationChoice speculation(options, writes ? draft_option(options, model) : nullptr, max_running);
+  const MemoryBudget budget =
+      speculation.beside_draft(budget_beside_requests(options, writes, settings), most_context(options, model));
   const Room room = writes ? room_for_texts(options, model, vectors.longest, budget, speculation)
                            : room_for_vectors(options, model, vectors, budget);
   served.context = writes ? room.needs.context : vectors.longest;
@@ -173,6 +175,7 @@ int run_serve(const Options& options) {
   if (vectors.longest > 0 && vectors.settings.pooling == Pooling::pooler)
     pooler = load_pooler(model.spec, model.dir.path, model.dtype, arena);
   std::optional<ModelEngine> writer;
+  if (writes) speculation.load(model.spec.vocab, arena);
   if (writes)
     writer.emplace(model, loaded.weights(), room.needs, engine_limits(options, room, max_running, speculation), arena);
   std::optional<Embedder> embedder;
@@ -181,7 +184,8 @@ int run_serve(const Options& options) {
                      arena);
 
   if (options.flag("json"))
-    print_ready(url, model, served, room, max_running, seconds_between(start_ns, real_clock().now_ns()));
+    print_ready(url, model, served, room, max_running, speculation.draft_tensors(),
+                seconds_between(start_ns, real_clock().now_ns()));
   tell_ready(url, served, room, max_running, seconds_between(start_ns, real_clock().now_ns()));
   const int64_t cut_off = naming_bad_weights(model, [&] {
     return service.run(served, writer ? &writer->engine : nullptr, embedder ? &*embedder : nullptr, stop_flag());

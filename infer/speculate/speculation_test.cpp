@@ -9,6 +9,7 @@
 #include "infer/constrain/constraint.h"
 #include "infer/engine.h"
 #include "infer/fake_model_testing.h"
+#include "infer/speculate/draft_model.h"
 #include "infer/speculate/ngram.h"
 
 namespace tern {
@@ -130,6 +131,13 @@ class Oracle : public Proposer {
   std::mt19937 random_{7};
 };
 
+// A draft model that likes what the fake model does not.
+Tensor worse_model(const Batch& batch, const KvPool& pool) {
+  const Tensor logits = fake_model(batch, pool);
+  for (float& x : logits.span<float>()) x = -x;
+  return logits;
+}
+
 TEST(Speculation, NoGuessChangesATokenOrALogProbability) {
   constexpr uint64_t kRequests = 64;
   std::vector<uint64_t> numbers;
@@ -149,7 +157,12 @@ TEST(Speculation, NoGuessChangesATokenOrALogProbability) {
     SCOPED_TRACE(testing::Message() << "seed " << kSeed << ", pages of " << s.page << ", chunks of " << s.chunk);
     NgramProposer ngram;
     Oracle right(want, 0), wrong(want, 1), mixed(want, 0.3);
-    for (Proposer* proposer : std::initializer_list<Proposer*>{nullptr, &ngram, &right, &wrong, &mixed})
+    Arena arena;
+    KvPool draft_pool(kFakeShape, 300, arena), other_pool(kFakeShape, 300, arena);
+    const DraftLimits limits{.rows = 50, .context = kContext, .vocab = kFakeVocab, .draws_from = kFakeVocab};
+    DraftProposer same_model(draft_pool, fake_model, limits), other_model(other_pool, worse_model, limits);
+    for (Proposer* proposer :
+         std::initializer_list<Proposer*>{nullptr, &ngram, &right, &wrong, &mixed, &same_model, &other_model})
       for (const int64_t most : {4, 30}) {
         SpeculationFigures figures;
         int64_t preemptions = 0;
@@ -162,6 +175,9 @@ TEST(Speculation, NoGuessChangesATokenOrALogProbability) {
             &figures, &preemptions);
         EXPECT_TRUE(got == want) << "most " << most;
         all_preemptions += preemptions;
+        if (proposer == &same_model) { EXPECT_GT(figures.acceptance(), 0.6) << figures.guessed; }
+        if (proposer == &other_model) { EXPECT_LT(figures.acceptance(), 0.2) << figures.guessed; }
+        EXPECT_EQ(draft_pool.num_free() + other_pool.num_free(), 600) << "texts that ended are forgotten";
         if (!oracle) continue;
         EXPECT_GT(figures.guessed, 30);
         if (proposer == &right) { EXPECT_EQ(figures.accepted, figures.guessed); }
