@@ -4,8 +4,8 @@
 #include <cmath>
 #include <numeric>
 
-#include "adapt/symmetric_eigen.h"
 #include "base/error.h"
+#include "kernels/lapack/symmetric_eigen.h"
 
 namespace tern {
 namespace {

@@ -7,8 +7,8 @@
 #include <cmath>
 #include <functional>
 
-#include "adapt/symmetric_eigen.h"
 #include "base/rng.h"
+#include "kernels/lapack/symmetric_eigen.h"
 #include "model/linear.h"
 
 namespace tern {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "adapt/symmetric_eigen.h"
 #include "base/error.h"
+#include "kernels/lapack/symmetric_eigen.h"
 #include "model/linear.h"
 #include "model/ops.h"
 #include "program/generate.h"

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "adapt/combine.h"
 #include "base/units.h"
 #include "plan/plan_axes.h"
 #include "planner/outer/effort.h"
@@ -61,6 +62,17 @@ std::vector<VerbSpec> make_verbs() {
        .summary = "An adapter becomes part of its model: a new model directory, the rounding error stated",
        .positionals = {model, {"ADAPTER", "a PEFT directory, such as run/adapter"}},
        .examples = {{"tern adapt merge MODEL run/adapter --output merged", "a model like any other"}}},
+      {.name = "adapt combine",
+       .summary = "Several adapters of one model become one: sums, TIES, DARE, singular values, OPCM",
+       .examples =
+           {{"tern adapt combine --adapter a/adapter --adapter b/adapter --weights 1,0.5 --output both",
+             "the sum, exactly: its rank is the sum of theirs"},
+            {"tern adapt combine --adapter a/adapter --adapter b/adapter --method ties --density 0.2 --output both",
+             "the largest fifth of each where their signs agree"},
+            {"tern generate MODEL --adapter both --prompt 'Once'", "the model with it"}},
+       .details = "The methods are PEFT's (add_weighted_adapter) and OPCM. The model itself is not read. "
+                  "docs/adapting.md says "
+                  "what each computes."},
       {.name = "launch",
        .summary = "Run a verb on several ranks of this machine, each a process",
        .examples = {{"tern launch -n 2 -- train recipe.toml --output run", "two processes train one model"},
@@ -364,6 +376,7 @@ std::vector<OptionSpec> make_options() {
       {.name = "output", .verbs = "tokenize", .type = path, .unit = "PATH", .help = "write here: a token file (--pack), a tokenizer directory (--train), else ids or text"},
       {.name = "output", .verbs = "compare", .type = path, .unit = "FILE", .help = "write an HTML page with plots"},
       {.name = "output", .verbs = "adapt-merge", .type = path, .unit = "DIR", .help = "the model directory to write; must not be there yet"},
+      {.name = "output", .verbs = "adapt-combine", .type = path, .unit = "DIR", .help = "the PEFT directory to write; must not be there yet"},
       {.name = "output", .verbs = "export", .type = path, .unit = "PATH", .help = "the directory, or the .gguf file, to write; must not be there yet"},
       {.name = "output", .verbs = "quantize", .type = path, .unit = "FILE", .help = "the .gguf file to write, or the directory, in types of tern's own too; must not be there yet"},
       {.name = "method", .verbs = "quantize", .type = choice, .fallback = "rtn", .help = "rtn: every block by itself; gptq: scales searched, and errors taken back by later columns, for the inputs that --data gives; lcq: gptq with tables learned for each matrix", .choices = {"rtn", "gptq", "lcq"}},
@@ -380,6 +393,13 @@ std::vector<OptionSpec> make_options() {
 
       // adapt: what is trained.
       {.name = "method", .verbs = "adapt", .type = choice, .fallback = "lora", .help = "lora: scale alpha/rank; rslora: alpha/√rank; qalora: lora whose A reads means of 64 inputs, so that adapt merge --offsets loses nothing; with --stream seqlora: one adapter learns on; inflora: each task learns where old inputs do not feel it; olora, ewc, replay, multitask: docs/continual.md", .choices = {"lora", "rslora", "qalora", "seqlora", "inflora", "olora", "ewc", "replay", "multitask"}},
+      {.name = "adapter", .verbs = "adapt-combine", .type = list, .unit = "DIR", .help = "a PEFT directory (LoRA), such as run/adapter; given once for each"},
+      {.name = "weights", .verbs = "adapt-combine", .type = list, .unit = "NUMBERS", .help = "how much each adapter counts, such as 1,0.5; may be negative; not given: 1 each"},
+      {.name = "method", .verbs = "adapt-combine", .type = choice, .fallback = "cat", .help = "cat: the sum, by factors beside each other; svd: the sum, cut to --rank; linear: A and B summed each by itself; ties: numbers that agree in sign; magnitude_prune, dare_linear: the largest numbers, or random ones; NAME_svd: of the products B·A, not of A and B; opcm: one after the other, each without what lies in the directions of those before", .choices = combination_names()},
+      {.name = "density", .verbs = "adapt-combine", .type = real, .unit = "SHARE", .help = "of methods that leave numbers out: share of each adapter's that stay", .min = 0, .max = 1, .above_min = true},
+      {.name = "majority-sign", .verbs = "adapt-combine", .type = choice, .fallback = "total", .help = "of ties: the sign of the sum, or the more frequent one", .choices = {"total", "frequency"}},
+      {.name = "rank", .verbs = "adapt-combine", .type = integer, .unit = "R", .help = "of methods by singular values: rank of the result; not given: the largest among the adapters", .min = 1, .max = 65536},
+      {.name = "seed", .verbs = "adapt-combine", .type = integer, .fallback = "1", .unit = "N", .help = "of the numbers that dare leaves out", .min = 0},
       {.name = "stream", .verbs = "adapt", .type = path, .unit = "TASKS.toml", .help = "learn these tasks one after another; all are judged after each"},
       {.name = "inflora-mode", .verbs = "adapt", .type = choice, .fallback = "code", .help = "what is remembered of inputs, as InfLoRA's authors' code has it or as their paper", .choices = {"code", "paper"}},
       {.name = "energy", .verbs = "adapt", .type = real, .fallback = "0.95", .unit = "SHARE", .help = "--method inflora: share of the first task's inputs that is protected; rises to 1 over the stream", .min = 0, .max = 1},
@@ -449,7 +469,7 @@ std::vector<OptionSpec> make_options() {
       {.name = "comm-timeout", .verbs = "train launch", .type = seconds, .fallback = "30s", .unit = "TIME", .help = "ranks that are processes: one without a sign of life for so long is lost, and the run ends with 5; of srun, mpirun and torchrun, rank 0's counts", .min = 0.1, .max = 86400},
       {.name = "max-restarts", .verbs = "launch", .type = integer, .fallback = "0", .unit = "N", .help = "start all ranks again, from the last checkpoint, after a rank was lost: at most so often", .min = 0, .max = 1e6},
       {.name = "min-ranks", .verbs = "launch", .type = integer, .unit = "N", .help = "of --max-restarts: after a loss go on with half the ranks, down to so many; not given: with as many as before", .min = 1, .max = 1024},
-      {.name = "threads", .verbs = "train adapt generate chat eval embed serve export quantize plan demo bench profile adapt-merge", .type = integer, .unit = "N", .help = "compute threads; not given: the cores this process may use", .min = 1, .max = 4096},
+      {.name = "threads", .verbs = "train adapt generate chat eval embed serve export quantize plan demo bench profile adapt-merge adapt-combine", .type = integer, .unit = "N", .help = "compute threads; not given: the cores this process may use", .min = 1, .max = 4096},
       {.name = "memory", .verbs = "train adapt tokenize generate chat eval embed serve export quantize bench profile adapt-merge", .type = bytes, .unit = "SIZE", .help = "most memory to use, such as 4GiB; not given: what the machine has free", .min = 1},
 
       // train: state on disk, and what is told.
@@ -647,7 +667,7 @@ std::vector<OptionSpec> make_options() {
       {.name = "disk", .verbs = "profile", .type = path, .unit = "DIR", .help = "read and write two files of 256 MiB, made and removed under this directory; not given: that of --output, else this one"},
       {.name = "import", .verbs = "profile", .type = list, .unit = "FILE", .help = "measure nothing: read the output of nccl-tests (all_reduce_perf, all_gather_perf, …); may be given several times; -: standard input"},
 
-      {.name = "json", .verbs = "train adapt generate chat eval embed serve tokenize inspect export quantize plan plan-calibrate plan-table compare doctor demo bench bench-serve profile adapt-merge", .type = flag, .help = "machine-readable output on standard output"},
+      {.name = "json", .verbs = "train adapt generate chat eval embed serve tokenize inspect export quantize plan plan-calibrate plan-table compare doctor demo bench bench-serve profile adapt-merge adapt-combine", .type = flag, .help = "machine-readable output on standard output"},
   };
   add_rule_options(all);
   return all;

@@ -106,7 +106,7 @@ int64_t right_side(const UpdateConfig& c, const ParameterForm& p) {
 }
 int64_t square_of_rows(const UpdateConfig& c, const ParameterForm& p) { return left_side(c, p) * left_side(c, p); }
 int64_t square_of_columns(const UpdateConfig& c, const ParameterForm& p) { return right_side(c, p) * right_side(c, p); }
-// kernels/cpu/lapack.h: eigen_work_elements with the values, basis_work_elements.
+// kernels/lapack/orthonormal_bases.h: eigen_work_elements with the values, basis_work_elements.
 int64_t eigen_temporary(int64_t n) { return 2 * n * n + 12 * n + 4; }
 int64_t basis_temporary(int64_t n, int64_t given) { return given + 32 * n; }
 // Four turns by each side and two squares; a new basis is a product and about 8/3·n³ of QR.

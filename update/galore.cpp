@@ -1,7 +1,7 @@
 #include "update/galore.h"
 
 #include "base/error.h"
-#include "kernels/cpu/lapack.h"
+#include "kernels/lapack/orthonormal_bases.h"
 #include "kernels/ref/optimizer_ref.h"
 #include "update/products.h"
 

@@ -11,7 +11,7 @@
 #include <numeric>
 
 #include "base/error.h"
-#include "kernels/cpu/lapack.h"
+#include "kernels/lapack/orthonormal_bases.h"
 #include "kernels/ref/optimizer_ref.h"
 #include "update/products.h"
 #include "update/rule.h"

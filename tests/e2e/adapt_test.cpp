@@ -245,6 +245,35 @@ TEST_F(Adapt, BLearnsAtItsOwnRate) {
   expect_refusal(2, train("x", "--lora-plus-ratio 0"), {"--lora-plus-ratio"});
 }
 
+// The sum of two adapters by factors beside each other, by singular values, and as merged weights.
+TEST_F(Adapt, CombinesAdaptersToOne) {
+  json(train("first", "--rank 2 --steps 4"));
+  json(train("second", "--rank 3 --steps 4 --seed 2 --target q_proj,down_proj"));
+  const std::string both = "adapt combine --adapter first/adapter --adapter second/adapter ";
+  const Json cat = json(both + "--weights 0.75,0.5 --output cat");
+  EXPECT_EQ(cat["rank"], 5);
+  const double bound = 0.75 * cat["norms"][0].get<double>() + 0.5 * cat["norms"][1].get<double>();
+  EXPECT_LE(cat["norm"].get<double>(), bound);
+  json(both + "--weights 0.75,0.5 --method svd --rank 5 --output svd");
+  const std::string eval = "eval " + kModel + " --data log.txt --dtype f32 --max-tokens 500";
+  const double sum = loss_of(eval + " --adapter cat");
+  EXPECT_LT(sum, loss_of(eval) - 0.1);
+  EXPECT_NEAR(loss_of(eval + " --adapter svd"), sum, 1e-5);
+  json("adapt merge " + kModel + " cat --dtype f32 --output cat-merged");
+  EXPECT_NEAR(loss_of("eval cat-merged --data log.txt --dtype f32 --max-tokens 500"), sum, 1e-5);
+  for (const std::string method : {"ties_svd --density 0.5", "dare_linear_svd --density 0.5 --seed 3", "opcm"}) {
+    const std::string out = method.substr(0, method.find(' '));
+    json(both + "--method " + method + " --output " + out);
+    EXPECT_LT(loss_of(eval + " --adapter " + out), loss_of(eval)) << method;
+  }
+  expect_refusal(2, both + "--method ties --density 0.5 --output no", {"rank 2", "3", "svd"});
+  expect_refusal(2, both + "--method ties --output no", {"--density"});
+  expect_refusal(2, both + "--density 0.5 --output no", {"--density", "cat"});
+  expect_refusal(2, both + "--weights 1 --output no", {"--weights", "2 adapters"});
+  expect_refusal(2, both + "--output cat", {"cat"});
+  expect_refusal(4, "adapt combine --adapter nowhere --output no", {"nowhere"});
+}
+
 TEST_F(Adapt, RefusesByName) {
   expect_refusal(2, train("x", "--target q_proj,nothing"), {"--target nothing", "q_proj"});
   expect_refusal(2, train("x", "--target all-linear,q_proj"), {"--target"});

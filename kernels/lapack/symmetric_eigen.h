@@ -13,7 +13,7 @@ struct SymmetricEigen {
 };
 /// Of a symmetric matrix (n, n), by its lower triangle. Which vectors span the space of equal values is LAPACK's choice:
 /// let no result depend on it.
-/// Errors  bad_file: a number that is not finite. Source: kernels/cpu/lapack.h.
+/// Errors  bad_file: a number that is not finite. Source: kernels/lapack/orthonormal_bases.h.
 SymmetricEigen symmetric_eigen(std::vector<double> matrix, int64_t n);
 
 /// c = a·b of (m, k) and (k, n), in f64; `c` is overwritten. Source: dgemm.

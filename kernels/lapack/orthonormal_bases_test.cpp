@@ -1,4 +1,4 @@
-#include "kernels/cpu/lapack.h"
+#include "kernels/lapack/orthonormal_bases.h"
 
 #include <gtest/gtest.h>
 

@@ -1,10 +1,10 @@
-#include "kernels/cpu/lapack.h"
+#include "kernels/lapack/orthonormal_bases.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
-#include "base/late_library.h"
+#include "kernels/lapack/lapack_impl.h"
 
 namespace tern {
 namespace {
@@ -22,9 +22,7 @@ using Orgqr = void(const int* m, const int* n, const int* k, T* a, const int* le
 
 template <class Function>
 Function* lapack(const char* name) {
-  static LateLibrary library({"liblapack.so.3", "liblapack.so"},
-                             "orthonormal bases need LAPACK: install it (Debian: liblapack3, or libopenblas0)");
-  return reinterpret_cast<Function*>(library.function(name));
+  return reinterpret_cast<Function*>(lapack_function(name));
 }
 template <class T>
 Syevd<T>* syevd() {

@@ -1,24 +1,21 @@
-#include "adapt/symmetric_eigen.h"
+#include "kernels/lapack/symmetric_eigen.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
-#include "base/late_library.h"
-#include "kernels/cpu/lapack.h"
+#include "kernels/lapack/lapack_impl.h"
+#include "kernels/lapack/orthonormal_bases.h"
 
 namespace tern {
 namespace {
 
-// Fortran's calling convention: everything by address, matrices by columns, the lengths of texts at the end.
 using Dgemm = void(const char* transpose_a, const char* transpose_b, const int* m, const int* n, const int* k,
                    const double* alpha, const double* a, const int* leading_a, const double* b, const int* leading_b,
                    const double* beta, double* c, const int* leading_c, size_t, size_t);
 
-constexpr const char* kPurpose = "continual learning needs BLAS: install it (Debian: libblas3)";
 Dgemm* dgemm() {
-  static LateLibrary blas({"libblas.so.3", "libblas.so"}, kPurpose);
-  static Dgemm* const function = reinterpret_cast<Dgemm*>(blas.function("dgemm_"));
+  static Dgemm* const function = reinterpret_cast<Dgemm*>(blas_function("dgemm_"));
   return function;
 }
 

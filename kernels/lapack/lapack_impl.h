@@ -1,0 +1,11 @@
+#pragma once
+// LAPACK and BLAS, loaded with their first function. Stays in kernels/lapack/.
+// Fortran's calling convention: everything by address, matrices by columns, the lengths of texts at the end.
+
+namespace tern {
+
+/// Its address, "dsyevd_". Errors  bad_file: the library is not installed.
+void* lapack_function(const char* name);
+void* blas_function(const char* name);
+
+}  // namespace tern
