@@ -18,6 +18,7 @@
 #include "apps/outputs.h"
 #include "apps/rank_process.h"
 #include "apps/signals.h"
+#include "apps/verb_adapt_combine.h"
 #include "apps/verbs.h"
 #include "base/error.h"
 #include "base/options.h"

@@ -1,4 +1,6 @@
 // tern adapt combine: several adapters of one model become one, in a PEFT directory of its own.
+#include "apps/verb_adapt_combine.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,7 +10,6 @@
 #include "adapt/adapter_matrices.h"
 #include "apps/common.h"
 #include "apps/hf_output.h"
-#include "apps/verbs.h"
 #include "base/error.h"
 #include "base/io.h"
 #include "base/log.h"

@@ -10,7 +10,6 @@ int run_demo(const Options&);
 int run_train(const Options&);
 int run_adapt(const Options&);
 int run_adapt_merge(const Options&);
-int run_adapt_combine(const Options&);
 int run_adapt_stream(const Options&);
 int run_launch(const Options&);
 int run_generate(const Options&);

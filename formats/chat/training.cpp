@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/rng.h"
 #include "base/text.h"
+#include "formats/chat/conversation_rows.h"
 #include "formats/chat/encode.h"
 
 namespace tern {
@@ -241,7 +242,7 @@ TrainingChat ChatTraining::encode_marked(const Marked& marked, const Side& side,
 
 void ChatTraining::encode(std::string_view text, const std::string& place,
                           const std::function<void(const TrainingChat&)>& sample) const {
-  const Json record = parse_exact_json(text, place, {.max_bytes = kMaxLine});
+  const Json record = as_messages(parse_exact_json(text, place, {.max_bytes = kMaxLine}), place);
   if (!record.is_object()) throw Error(ErrorKind::bad_file, "{}: {}, expected an object", place, record.type_name());
   for (const auto& [key, value] : record.items()) check_key(key, {"messages", "tools"}, place);
   if (!record.contains("messages")) throw Error(ErrorKind::bad_file, "{}: 'messages' is missing", place);

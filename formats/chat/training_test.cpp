@@ -75,6 +75,47 @@ TEST(ChatTraining, TheAssistantsWordsAreLearnedWithTheirEndAndNothingElse) {
   }
 }
 
+TEST(ChatTraining, RowsOfShareGptAndAlpacaAreTheConversationsTheyMean) {
+  const ChatTraining t = training(kChatMl);
+  const auto same = [&](const char* row, const char* messages) {
+    const std::vector<TrainingChat> got = samples(t, row, "f"), want = samples(t, messages, "f");
+    ASSERT_EQ(got.size(), want.size());
+    for (size_t i = 0; i < got.size(); ++i) {
+      EXPECT_EQ(got[i].ids, want[i].ids) << row;
+      EXPECT_EQ(got[i].loss, want[i].loss) << row;
+    }
+  };
+  same(
+      R"({"id": "x_0", "conversations": [{"from": "system", "value": "S"}, {"from": "human", "value": "u<|im_end|>1"}, {"from": "gpt", "value": "A one"}, {"from": "human", "value": "u2"}, {"from": "gpt", "value": "B"}]})",
+      kTalk);
+  same(
+      R"({"system": "S", "conversations": [{"from": "user", "value": "u"}, {"from": "chatgpt", "value": "a"}, {"from": "observation", "value": "o"}, {"from": "assistant", "value": "b"}]})",
+      R"({"messages": [{"role": "system", "content": "S"}, {"role": "user", "content": "u"}, {"role": "assistant", "content": "a"}, {"role": "tool", "content": "o"}, {"role": "assistant", "content": "b"}]})");
+  same(R"({"instruction": "Add.", "input": "1 2", "output": "3"})",
+       R"({"messages": [{"role": "user", "content": "Add.\n1 2"}, {"role": "assistant", "content": "3"}]})");
+  same(
+      R"({"instruction": "Speak.", "input": "", "output": "So.", "system": "S"})",
+      R"({"messages": [{"role": "system", "content": "S"}, {"role": "user", "content": "Speak."}, {"role": "assistant", "content": "So."}]})");
+}
+
+TEST(ChatTrainingMalformed, RowsOfShareGptAndAlpacaAreRefusedByName) {
+  const ChatTraining t = training(kChatMl);
+  const std::pair<const char*, const char*> cases[] = {
+      {R"({"conversations": [{"from": "humen", "value": "u"}]})", "turn 1: from 'humen', expected"},
+      {R"({"conversations": [{"from": "humen", "value": "u"}]})", "did you mean 'human'"},
+      {R"({"conversations": [{"from": "human", "value": ["u"]}]})", "turn 1: has no text 'value'"},
+      {R"({"conversations": {"from": "human"}})", "conversations: object, expected a list"},
+      {R"({"conversations": [{"from": "human", "value": "u", "weight": 1}]})", "turn 1: unknown key 'weight'"},
+      {R"({"conversations": [{"from": "human", "value": "u"}]})", "no message by the assistant"},
+      {R"({"conversations": [], "messages": []})", "unknown key 'messages'"},
+      {R"({"instruction": "i", "inputs": "", "output": "o"})", "unknown key 'inputs'; did you mean 'input'"},
+      {R"({"instruction": "i", "output": ""})", "'output' is empty"},
+      {R"({"instruction": 3, "output": "o"})", "'instruction' is number instead of a string"},
+  };
+  for (const auto& [row, message] : cases)
+    EXPECT_TRUE(throws(ErrorKind::bad_file, message, [&] { samples(t, row, "f"); })) << row;
+}
+
 TEST(ChatTraining, AnInvitationThatIsNoPartOfTheHistoryEndsWhereTheTwoPart) {
   const std::string thinking =
       std::string(kChatMl).replace(std::string(kChatMl).rfind("assistant\n") + 10, 0, "<think>\n");

@@ -11,10 +11,13 @@ struct JsonlRecord {
   std::string text;        // `text`, or `prompt`
   std::string completion;  // with has_completion
   bool has_completion = false;
-  bool is_chat = false;  // `messages`: formats/chat/training.h reads the line
+  bool is_chat = false;  // `messages`, `conversations`: formats/chat/training.h reads the line
+  bool is_instruction =
+      false;  // `instruction`: text and completion as Alpaca writes them; formats/chat/training.h reads the line too
 };
 
-/// {"text": …} or {"prompt": …, "completion": …}, all strings; or {"messages": …}, which is only recognized.
+/// {"text": …} or {"prompt": …, "completion": …}, all strings; {"messages": …} or {"conversations": …}, which are only
+/// recognized; {"instruction": …, "input": …, "output": …}, whose system prompt, if there is one, makes it a conversation.
 /// Errors  bad_file "PLACE: …": not JSON, an unknown key (with the nearest known one), a key missing, not a string.
 JsonlRecord parse_jsonl_record(std::string_view line, const std::string& place);
 

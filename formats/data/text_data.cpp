@@ -164,10 +164,11 @@ bool DocumentReader::next_json(TextDocument& document) {
       return true;
     }
     if (record.text.empty() && record.completion.empty()) continue;
-    if (line.size() > kPiece) let_go(line);
+    if (line.size() > kPiece && !record.is_instruction) let_go(line);
     text_ = std::move(record.text);
     completion_ = std::move(record.completion);
     document = {text_, completion_, record.has_completion, true, false, number};
+    if (record.is_instruction) document.row = line;
     return true;
   }
   return false;

@@ -14,9 +14,10 @@ struct TextDocument {
   std::string_view text;        // or the prompt
   std::string_view completion;  // only with has_completion: loss on this part
   bool has_completion = false;
-  bool unpacked = false;  // out of JSON: a copy in memory, not a part of the mapped file
-  bool is_chat = false;   // `text` is a line of JSON with messages (formats/chat/training.h)
-  int64_t line = 1;       // where it begins
+  bool unpacked = false;      // out of JSON: a copy in memory, not a part of the mapped file
+  bool is_chat = false;       // `text` is a line of JSON with messages (formats/chat/training.h)
+  int64_t line = 1;           // where it begins
+  std::string_view row = {};  // of an instruction: the line of JSON, for who has a chat template
 };
 
 /// The line that separates documents of a text file.

@@ -80,7 +80,8 @@ class Packer {
     held_ = 0;
     if (is_long(d.text.size() + d.completion.size()) && (d.unpacked || d.is_chat))
       held_ = kLineBytesPerByte * static_cast<int64_t>(d.text.size() + d.completion.size());
-    if (d.is_chat) return add_chat(d, place);
+    if (d.is_chat) return add_chat(d.text, d.line, place);
+    if (chat_ && !d.row.empty()) return add_chat(d.row, d.line, place);
     const int64_t before = files_.num_tokens();
     const std::optional<int32_t> bos = tokenizer_.bos(), eos = tokenizer_.eos();
     if (bos && tokenizer_.adds_bos()) files_.add(std::span(&*bos, 1), !d.has_completion);
@@ -95,15 +96,16 @@ class Packer {
   int64_t text_bytes = 0;
 
  private:
-  void add_chat(const TextDocument& d, const std::string& place) {
-    const std::string where = fmt::format("{}: line {}", place, d.line);
+  void add_chat(std::string_view text, int64_t line, const std::string& place) {
+    const std::string where = fmt::format("{}: line {}", place, line);
     if (!chat_)
-      throw Error(ErrorKind::bad_file,
-                  "{}: messages, which need a chat template to become text, and there is none; give --chat-template "
-                  "FILE, or a model or tokenizer directory that has one",
-                  where);
-    take(d.text.size(), d.text.size(), where);
-    chat_->encode(d.text, where, [&](const TrainingChat& chat) {
+      throw Error(
+          ErrorKind::bad_file,
+          "{}: a conversation, which needs a chat template to become text, and there is none; give --chat-template "
+          "FILE, or a model or tokenizer directory that has one",
+          where);
+    take(text.size(), text.size(), where);
+    chat_->encode(text, where, [&](const TrainingChat& chat) {
       for (size_t begin = 0; begin < chat.ids.size();) {
         size_t end = begin;
         while (end < chat.ids.size() && chat.loss[end] == chat.loss[begin]) ++end;
@@ -112,7 +114,7 @@ class Packer {
       }
       documents.push_back(files_.num_tokens());
     });
-    text_bytes += static_cast<int64_t>(d.text.size());
+    text_bytes += static_cast<int64_t>(text.size());
   }
 
   void add_text(std::string_view text, bool loss, const std::string& place, int64_t line) {

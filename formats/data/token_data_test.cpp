@@ -3,11 +3,14 @@
 
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/io.h"
+#include "base/json.h"
 #include "base/memory_io.h"
 #include "base/system.h"
+#include "formats/chat/training.h"
 #include "formats/data/text_data.h"
 #include "formats/data/token_data.h"
 #include "formats/format_test_support.h"
@@ -85,6 +88,48 @@ TEST_F(TokenDataTest, LossFallsOnTheCompletionOnly) {
   const int64_t first = 1 + static_cast<int64_t>(prompt.size());
   for (int64_t i = 0; i < d.num_tokens(); ++i) EXPECT_EQ(d.loss(i), i >= first) << i;
   EXPECT_EQ(all(d)[static_cast<size_t>(first)], answer[0]);
+}
+
+// Without a chat template an instruction is Alpaca's own text; with one it is a conversation.
+TEST_F(TokenDataTest, InstructionsAreAlpacasTextOrConversations) {
+  const auto rows = write("a.jsonl", R"({"instruction": "Add.", "input": "1 2", "output": "3"})"
+                                     "\n"
+                                     R"({"instruction": "Speak.", "input": "", "output": "So."})"
+                                     "\n");
+  const std::string head = "Below is an instruction that describes a task",
+                    ask = "Write a response that appropriately completes the request.\n\n### Instruction:\n";
+  const Json with = {{"prompt", head + ", paired with an input that provides further context. " + ask +
+                                    "Add.\n\n### Input:\n1 2\n\n### Response:"},
+                     {"completion", "3"}},
+             without = {{"prompt", head + ". " + ask + "Speak.\n\n### Response:"}, {"completion", "So."}};
+  const auto pairs = write("b.jsonl", with.dump() + "\n" + without.dump() + "\n");
+  const auto talks = write(
+      "c.jsonl", R"({"messages": [{"role": "user", "content": "Add.\n1 2"}, {"role": "assistant", "content": "3"}]})"
+                 "\n"
+                 R"({"conversations": [{"from": "human", "value": "Speak."}, {"from": "gpt", "value": "So."}]})"
+                 "\n");
+  const auto packed = [&](const std::filesystem::path& from, const ChatTraining* chat) {
+    PackOptions how;
+    how.chat = chat;
+    pack({from}, tokenizer_, folder_ / "packed.safetensors", how);
+    const TokenData d = TokenData::open(folder_ / "packed.safetensors");
+    std::vector<int32_t> tokens = all(d);
+    for (int64_t i = 0; i < d.num_tokens(); ++i) tokens.push_back(d.loss(i));
+    return tokens;
+  };
+  EXPECT_EQ(packed(rows, nullptr), packed(pairs, nullptr));
+  ChatTemplates templates;
+  templates.by_name["default"] = {
+      "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
+      "{% if add_generation_prompt %}assistant: {% endif %}",
+      "t.jinja"};
+  const ChatTraining chat(templates, tokenizer_);
+  EXPECT_EQ(packed(rows, &chat), packed(talks, &chat));
+  EXPECT_NE(packed(rows, &chat), packed(rows, nullptr));
+  EXPECT_NE(message_of(write("d.jsonl", R"({"instruction": "i", "output": "o", "system": "s"})"
+                                        "\n"))
+                .find("needs a chat template"),
+            std::string::npos);
 }
 
 TEST_F(TokenDataTest, SaysWhatIsWrongAndWhere) {
