@@ -11,6 +11,7 @@
 #include "model/coded_tensors.h"
 #include "model/gguf_weights.h"
 #include "model/names.h"
+#include "model/packed_matrix.h"
 #include "model/weights_file.h"
 
 namespace tern {
@@ -64,15 +65,34 @@ struct WeightsJudge {
   const std::string& path;
   const Weights& file;
   WeightsCheck& check;
+  std::optional<HfPacking> packing;
   std::unordered_set<std::string> claimed;  // tensors of the file that belong to something
 
   void problem(const std::string& what) { check.problems.push_back(fmt::format("{}: {}", path, what)); }
   void fragment(const ParameterInfo& info, const Fragment& f);
+  bool packed(const ParameterInfo& info, const Fragment& f);
 };
+
+// The type that the matrix takes stands for those of its tensors.
+bool WeightsJudge::packed(const ParameterInfo& info, const Fragment& f) {
+  if (info.shape.rank != 2) return false;
+  const auto matrix = find_packed(spec, file, packing, f.name, f.file_rows, info.shape[1]);
+  if (!matrix) return false;
+  if (!claimed.emplace(matrix->tensors.front()).second) return true;
+  const auto type = exact_type(*matrix);
+  ++check.dtypes[type ? std::string(name_of(*type)) : "packed, read as numbers"];
+  for (const std::string& tensor : matrix->tensors) {
+    claimed.emplace(tensor);
+    const auto counted = check.dtypes.find(std::string(file.get(tensor).dtype_name));
+    if (counted != check.dtypes.end() && --counted->second == 0) check.dtypes.erase(counted);
+  }
+  return true;
+}
 
 void WeightsJudge::fragment(const ParameterInfo& info, const Fragment& f) {
   if (claimed.contains(f.name)) return;  // other rows of a tensor that was judged
   try {
+    if (packed(info, f)) return;
     if (const auto coded = find_coded(spec, file, info, f)) {
       if (claimed.emplace(coded->rows.name).second) {
         ++check.dtypes[std::string(name_of(coded->type))];
@@ -117,7 +137,7 @@ WeightsCheck check_weights(const ModelSpec& spec, const std::string& path) {
   check.num_bytes = file.data_bytes();
   for (size_t i = 0; i < file.size(); ++i) ++check.dtypes[std::string(file[i].dtype_name)];
 
-  WeightsJudge judge{spec, path, file, check, {}};
+  WeightsJudge judge{spec, path, file, check, hf_packing_beside(path), {}};
   std::vector<ParameterInfo> infos = parameters(spec);
   ModelWeights none = empty_weights(spec);
   for_each_fixed(spec, none, [&](const ParameterInfo& info, Tensor&) { infos.push_back(info); });
@@ -128,7 +148,9 @@ WeightsCheck check_weights(const ModelSpec& spec, const std::string& path) {
     if (!head->empty()) judge.problem(*head);
   }
   for (size_t i = 0; i < file.size(); ++i) {
-    if (judge.claimed.contains(std::string(file[i].name)) || is_harmless_buffer(file[i].name)) continue;
+    if (judge.claimed.contains(std::string(file[i].name)) || is_harmless_buffer(file[i].name) ||
+        is_idle_bias(file, file[i].name))
+      continue;
     if (is_skipped_layer(spec, file[i].name) || is_beside_encoder(spec, file[i].name)) {
       ++check.num_passed_over;
     } else {

@@ -24,6 +24,7 @@
 #include "model/names.h"
 #include "model/number.h"
 #include "model/ops.h"
+#include "model/packed_matrix.h"
 #include "model/parameter_reader.h"
 #include "model/weights_file.h"
 
@@ -92,14 +93,38 @@ template void copy_fragment(const TensorView&, const std::string&, const Fragmen
 
 namespace {
 
+template <class To>
+void unpack_fragment(const PackedMatrix& packed, const Fragment& f, To* to) {
+  constexpr int64_t kAtOnce = 1024;
+  const int64_t rows = f.row_end - f.row_begin, step = f.file_step == 1 ? kAtOnce : 1;
+  std::vector<float> numbers;
+  for (int64_t r = 0; r < rows; r += step) {
+    const int64_t first = f.file_row + r * f.file_step, count = std::min(step, rows - r);
+    numbers.resize(static_cast<size_t>(count * packed.in));
+    unpack_rows(packed, first, first + count, numbers.data());
+    std::ranges::transform(numbers, to + r * packed.in, [](float x) { return number_as<To>(x); });
+  }
+}
+
 class Loader {
  public:
   Loader(const ModelSpec& spec, const std::string& path, WeightsIn in = WeightsIn::mapped_file)
-      : spec_(spec), path_(path), in_(in), shared_(std::make_shared<Weights>(path)), file_(*shared_) {}
+      : spec_(spec),
+        path_(path),
+        in_(in),
+        shared_(std::make_shared<Weights>(path)),
+        file_(*shared_),
+        packing_(hf_packing_beside(path)) {}
 
   void load(const ParameterInfo& info, Tensor& t) {
     const int64_t width = info.shape.rank == 2 ? info.shape[1] : 1;
     for (const Fragment& f : info.fragments) {
+      if (const auto packed = packed_fragment(info, f)) {
+        ops::by_dtype(t.dtype(),
+                      [&]<class To>() { unpack_fragment(*packed, f, t.span<To>().data() + f.row_begin * width); });
+        for (const std::string& tensor : packed->tensors) file_.dont_need(tensor);
+        continue;
+      }
       if (const auto coded = coded_fragment(info, f)) {
         ops::by_dtype(t.dtype(),
                       [&]<class To>() { decode_fragment(*coded, info, f, t.span<To>().data() + f.row_begin * width); });
@@ -118,15 +143,24 @@ class Loader {
   // A parameter that is read otherwise: that the file has it, in its shape.
   void claim(const ParameterInfo& info) {
     for (const Fragment& f : info.fragments)
-      if (!coded_fragment(info, f)) fragment(info, f);
+      if (!packed_fragment(info, f) && !coded_fragment(info, f)) fragment(info, f);
   }
 
-  // A matrix whose rows stay as the file codes them; nothing where they lie otherwise, or are no shorter than its rows in
-  // `dtype`.
+  // A matrix whose rows stay as the file codes them, or become blocks of a type that holds what it packs; nothing where they
+  // lie otherwise, or are no shorter than its rows in `dtype`.
   std::optional<CodedWeight> stay_coded(const ParameterInfo& info, DType dtype, Arena& arena) {
     if (coded_size(info, dtype) == 0) return {};
     CodedWeight weight;
     for (const Fragment& f : info.fragments) {
+      if (const auto packed = packed_fragment(info, f)) {
+        const WeightType type = *exact_type(*packed);
+        const int64_t rows = f.row_end - f.row_begin;
+        Tensor t = arena.allocate(DType::u8, {stored_bytes(type, rows, packed->in)}, MemoryClass::weights);
+        unpack_blocks(*packed, type, f.file_row, f.file_row + rows, static_cast<std::byte*>(t.data()));
+        for (const std::string& tensor : packed->tensors) file_.dont_need(tensor);
+        weight.pieces.push_back({type, std::move(t), rows, 0, {}});
+        continue;
+      }
       const auto coded = coded_fragment(info, f);
       const std::span<const std::byte> bytes = coded_bytes_of(*coded, info, f);
       // Kernels only read it: the file is mapped for reading alone.
@@ -142,6 +176,12 @@ class Loader {
     if (!multiplies_coded(dtype) || info.shape.rank != 2) return 0;
     int64_t bytes = 0;
     for (const Fragment& f : info.fragments) {
+      if (const auto packed = find_packed(f, info)) {
+        const auto type = exact_type(*packed);
+        if (!type || f.file_step != 1) return 0;
+        bytes += stored_bytes(*type, f.row_end - f.row_begin, info.shape[1]);
+        continue;
+      }
       const auto coded = find_coded(spec_, file_, info, f);
       if (!coded || f.file_step != 1) return 0;
       bytes += static_cast<int64_t>(coded_bytes_of(*coded, info, f).size());
@@ -155,7 +195,7 @@ class Loader {
     std::vector<Tensor> pieces;
     std::vector<Use> uses;
     for (const Fragment& f : info.fragments) {
-      if (coded_fragment(info, f)) return {};
+      if (packed_fragment(info, f) || coded_fragment(info, f)) return {};
       const TensorView view = fragment(info, f);
       const auto* data = view.bytes.data() + f.file_row * info.shape[1] * size_of(dtype);
       const bool aligned = reinterpret_cast<uintptr_t>(data) % static_cast<size_t>(size_of(dtype)) == 0;
@@ -205,7 +245,7 @@ class Loader {
     for (size_t i = 0; i < file_.size(); ++i) {
       const std::string_view name = file_[i].name;
       if (claimed_.contains(std::string(name)) || is_harmless_buffer(name) || is_skipped_layer(spec_, name) ||
-          is_beside_encoder(spec_, name))
+          is_beside_encoder(spec_, name) || is_idle_bias(file_, name))
         continue;
       throw Error(ErrorKind::bad_file,
                   "{}: tensor '{}' {} belongs to no parameter of this {} model with {} layers; another config.json?",
@@ -231,6 +271,22 @@ class Loader {
     claimed_.emplace(coded->rows.name);
     if (coded->tables) claimed_.emplace(coded->tables_name);
     return coded;
+  }
+
+  // The matrix that holds the fragment's rows, where another program packed it.
+  std::optional<PackedMatrix> find_packed(const Fragment& f, const ParameterInfo& info) const {
+    if (info.shape.rank != 2) return {};
+    auto packed = tern::find_packed(spec_, file_, packing_, f.name, f.file_rows, info.shape[1]);
+    if (packed && f.transposed)
+      throw Error(ErrorKind::bad_file,
+                  "{}: packed matrix '{}': {} models have (in, out) there, which tern does not unpack", path_,
+                  packed->name, spec_.family);
+    return packed;
+  }
+  std::optional<PackedMatrix> packed_fragment(const ParameterInfo& info, const Fragment& f) {
+    auto packed = find_packed(f, info);
+    if (packed) claimed_.insert(packed->tensors.begin(), packed->tensors.end());
+    return packed;
   }
 
   TensorView fragment(const ParameterInfo& info, const Fragment& f) {
@@ -260,6 +316,7 @@ class Loader {
   WeightsIn in_;
   std::shared_ptr<Weights> shared_;  // with every tensor that lies in it
   const Weights& file_;
+  std::optional<HfPacking> packing_;
   std::unordered_set<std::string> claimed_;
   std::vector<Use> uses_;
 };
@@ -345,9 +402,12 @@ CodedBytes coded_bytes(const ModelSpec& spec, const std::string& model_dir, DTyp
 bool holds_coded(const ModelSpec& spec, const std::string& model_dir) {
   if (is_gguf_path(model_dir)) return true;
   const Weights file(weights_file(model_dir));
+  const std::optional<HfPacking> packing = hf_packing_beside(file.path());
   bool any = false;
   for_each_codable(spec, [&](const ParameterInfo& info) {
-    for (const Fragment& f : info.fragments) any = any || find_coded(spec, file, info, f);
+    for (const Fragment& f : info.fragments)
+      any = any || find_packed(spec, file, packing, f.name, f.file_rows, info.shape[1]) ||
+            find_coded(spec, file, info, f);
   });
   return any;
 }

@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "formats/hf/config_impl.h"
+#include "formats/hf/packing.h"
 
 namespace tern {
 namespace {
@@ -233,22 +234,18 @@ void read_architectures(HfFields& fields, HfConfig& config) {
   }
 }
 
-// Weights as tern codes them are read, others' are not.
-bool read_quantized(HfFields& fields) {
+// Whether tern has coded the weights; other programs' packings are read where they are known.
+bool read_quantized(HfFields& fields, HfConfig& c) {
   bool coded = false;
   for (const char* key : {"quantization_config", "compression_config"}) {
     const Json* quantized = fields.take(key);
     if (!quantized || quantized->is_null()) continue;
-    std::string method = "unknown";
     if (quantized->is_object())
-      if (const auto it = quantized->find("quant_method"); it != quantized->end() && it->is_string())
-        method = it->get<std::string>();
-    if (method == kCodedMethod) {
-      coded = true;
-      continue;
-    }
-    fields.fail(key, "the weights are quantized by method {}, which tern does not read; {}", shown_value(Json(method)),
-                quantized_remedy(method));
+      if (const auto it = quantized->find("quant_method"); it != quantized->end() && *it == std::string(kCodedMethod)) {
+        coded = true;
+        continue;
+      }
+    hf_packing(*quantized, fields.place(), c.notes);
   }
   return coded;
 }
@@ -445,7 +442,7 @@ HfConfig parse_hf_config(std::string_view text, std::string_view place) {
     fields.fail("model_type", "{} is not a family tern reads; it reads {}", shown_value(Json(*type)),
                 fmt::join(supported_families(), ", "));
   }
-  c.coded = read_quantized(fields);
+  c.coded = read_quantized(fields, c);
   read_family(fields, *family, c);
   read_common(fields, c);
   std::vector<std::string_view> harmless(std::begin(kHarmless), std::end(kHarmless));

@@ -1,0 +1,56 @@
+#pragma once
+// Matrices as other programs pack them into integers (formats/hf/packing.h), found in a directory's tensors and turned into
+// rows: of numbers, or of blocks of a weight type that holds just these numbers.
+//   GPTQ               NAME.qweight I32 (in·b/32, out), .qzeros I32 (groups, out·b/32), .scales (groups, out), .g_idx I32 (in): b bits of
+//                      a code in a stream along the inputs; x = s·(q − z); zeros less one but in "gptq_v2"
+//   AWQ                NAME.qweight I32 (in, out/8), .qzeros I32 (groups, out/8), .scales (groups, out): columns 0 2 4 6 1 3 5 7 from the lowest
+//                      nibble on
+//   compressed-tensors NAME.weight_packed I32 (out, ⌈in·b/32⌉), .weight_zero_point I32 (⌈out·b/32⌉, groups), .weight_scale (out, groups);
+//                      or NAME.weight I8 (out, in), .weight_zero_point I8 (out, groups)
+//   bitsandbytes       NAME.weight U8 (out·in/2, 1), .weight.absmax, and .weight.nested_… where absmax is coded itself
+// Source: the packages that formats/hf/packing.h names; goldens by dev/golden/packed_weights.py.
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/weight_type.h"
+#include "formats/hf/packing.h"
+#include "formats/safetensors/index.h"
+#include "model/weights.h"
+
+namespace tern {
+
+struct PackedMatrix {
+  HfPacking packing{};
+  std::string name;  // without ".weight"
+  int64_t out = 0, in = 0, bits = 0;
+  int64_t groups = 0;                      // along the inputs, each with a scale; equal but where `order` says
+  TensorView codes, scales;                // scales: f32, f16 or bf16, (groups, out) or (out, groups); NF4: absmax
+  std::optional<TensorView> zeros, order;  // order: each input's group
+  // NF4: numbers of a block, along rows and on into the next; absmax coded itself: nested_map[code]·nested[place] + offset.
+  int64_t block = 0, nested_block = 0;
+  std::optional<TensorView> nested, nested_map;
+  float nested_offset = 0;
+  std::vector<std::string> tensors;  // all that belong to it, by their names in the file
+};
+
+/// The matrix (out, in) whose numbers would be tensor `name`; nothing: the file does not pack it. Errors  bad_file naming file,
+/// tensor, shapes: parts that are missing, or do not fit each other or the matrix; a group that is not there.
+std::optional<PackedMatrix> find_packed(const ModelSpec&, const Weights&, std::optional<HfPacking>,
+                                        const std::string& name, int64_t out, int64_t in);
+/// A bias of zeros beside a packed matrix, which some programs write where the model has none.
+bool is_idle_bias(const Weights&, std::string_view name);
+/// The type whose blocks hold each of its numbers, s·(q − z) in f32, to the bit: q4_0 or q8_0 where zeros stand in the middle and
+/// scales are f16 numbers, else u4, u3, u2 where groups are whole blocks; nf4. Nothing: 8 bits with zeros, inputs in an order
+/// of their own (desc_act), groups of 32 with zeros.
+std::optional<WeightType> exact_type(const PackedMatrix&);
+/// Rows [begin, end) as numbers, (end - begin, in).
+void unpack_rows(const PackedMatrix&, int64_t begin, int64_t end, float* to);
+/// The same rows as blocks of exact_type.
+void unpack_blocks(const PackedMatrix&, WeightType, int64_t begin, int64_t end, std::byte* to);
+
+}  // namespace tern

@@ -1,0 +1,242 @@
+// Matrices of GPTQ, AWQ, compressed-tensors and bitsandbytes: the numbers that their formats define, bit for bit; directories of them.
+#include "model/packed_matrix.h"
+
+#include <cmath>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "base/io.h"
+#include "formats/format_test_support.h"
+#include "formats/mutations_testing.h"
+#include "formats/safetensors/write.h"
+#include "kernels/cpu/decode.h"
+#include "model/check_weights.h"
+#include "model/coded_model_testing.h"
+#include "model/model_files.h"
+
+namespace tern {
+namespace {
+
+constexpr const char* kName = "model.layers.0.self_attn.q_proj.weight";
+constexpr int64_t kOut = 32, kIn = 128;
+
+struct Case {
+  const char* file;
+  HfPacking packing;
+  std::optional<WeightType> type;
+};
+const Case kCases[] = {{"gptq.4-128-symmetric", HfPacking::gptq, WeightType::q4_0},
+                       {"gptq.4-64", HfPacking::gptq, WeightType::u4},
+                       {"gptq_v2.4-64", HfPacking::gptq_v2, WeightType::u4},
+                       {"gptq.4-32", HfPacking::gptq, {}},
+                       {"gptq.4-32-act-order", HfPacking::gptq, {}},
+                       {"gptq.3-64", HfPacking::gptq, WeightType::u3},
+                       {"gptq.2-64", HfPacking::gptq, WeightType::u2},
+                       {"gptq.8-128-symmetric", HfPacking::gptq, WeightType::q8_0},
+                       {"gptq.8-64", HfPacking::gptq, {}},
+                       {"awq.4-64", HfPacking::awq, WeightType::u4},
+                       {"awq.4-128", HfPacking::awq, WeightType::u4},
+                       {"compressed.4-128-symmetric", HfPacking::compressed, WeightType::q4_0},
+                       {"compressed.4-64", HfPacking::compressed, WeightType::u4},
+                       {"compressed.4-32-act-order", HfPacking::compressed, {}},
+                       {"compressed.8-128-symmetric", HfPacking::compressed, WeightType::q8_0},
+                       {"compressed.int8", HfPacking::compressed, WeightType::q8_0},
+                       {"bitsandbytes.nf4", HfPacking::bitsandbytes, WeightType::nf4},
+                       {"bitsandbytes.nf4-nested", HfPacking::bitsandbytes, WeightType::nf4},
+                       {"bitsandbytes.nf4-128", HfPacking::bitsandbytes, WeightType::nf4}};
+
+std::string path_of(const Case& c) { return golden("packed/" + std::string(c.file) + ".safetensors"); }
+ModelSpec any_spec() { return model_spec(tiny_config("llama")); }
+
+testing::AssertionResult same(std::span<const float> got, std::span<const std::byte> want) {
+  if (got.empty() || got.size_bytes() != want.size()) return testing::AssertionFailure() << got.size() << " numbers";
+  for (size_t i = 0; i < got.size(); ++i)
+    if (std::memcmp(&got[i], want.data() + 4 * i, 4) != 0) {
+      float x;
+      std::memcpy(&x, want.data() + 4 * i, 4);
+      return testing::AssertionFailure() << "[" << i << "] got " << got[i] << ", want " << x;
+    }
+  return testing::AssertionSuccess();
+}
+
+TEST(PackedMatrix, NumbersAndBlocksAreThoseOfTheFormatsToTheBit) {
+  const ModelSpec spec = any_spec();
+  for (const Case& c : kCases) {
+    SCOPED_TRACE(c.file);
+    const Weights file(path_of(c));
+    const auto m = find_packed(spec, file, c.packing, kName, kOut, kIn);
+    ASSERT_TRUE(m);
+    EXPECT_EQ(m->tensors.size() + 1, file.size());  // beside "expected"
+    const std::span<const std::byte> want = file.find("expected")->bytes;
+    std::vector<float> numbers(kOut * kIn, NAN);
+    unpack_rows(*m, 0, 5, numbers.data());
+    unpack_rows(*m, 5, kOut, numbers.data() + 5 * kIn);
+    EXPECT_TRUE(same(numbers, want));
+    EXPECT_EQ(exact_type(*m), c.type);
+    if (!c.type) continue;
+    std::vector<std::byte> blocks(static_cast<size_t>(stored_bytes(*c.type, kOut, kIn)));
+    unpack_blocks(*m, *c.type, 0, 3, blocks.data());
+    unpack_blocks(*m, *c.type, 3, kOut, blocks.data() + stored_bytes(*c.type, 3, kIn));
+    std::vector<float> decoded(kOut * kIn, NAN);
+    decode_blocks(*c.type, blocks, decoded);
+    EXPECT_TRUE(same(decoded, want));
+  }
+}
+
+TEST(PackedMatrix, WhatDoesNotFitIsNamed) {
+  const ModelSpec spec = any_spec();
+  const auto refused = [&](const char* file, HfPacking packing, int64_t out, int64_t in, const char* what) {
+    return throws(ErrorKind::bad_file, what, [&] {
+      find_packed(spec, Weights(golden("packed/" + std::string(file) + ".safetensors")), packing, kName, out, in);
+    });
+  };
+  EXPECT_TRUE(refused("gptq.4-64", HfPacking::gptq, kOut, 96, "expected 2, 3, 4 or 8 bits"));
+  EXPECT_TRUE(refused("gptq.4-64", HfPacking::gptq, 64, kIn, "qweight' is I32 (16, 32), expected I32 (16, 64)"));
+  EXPECT_TRUE(refused("gptq.4-64", HfPacking::awq, kOut, kIn, "expected I32 (128, 4)"));
+  EXPECT_TRUE(refused("awq.4-64", HfPacking::gptq, kOut, kIn, "128 words for 128 codes"));
+  EXPECT_TRUE(refused("compressed.4-64", HfPacking::compressed, 64, kIn, "weight_packed' is I32 (32, 16)"));
+  EXPECT_TRUE(refused("bitsandbytes.nf4", HfPacking::bitsandbytes, 16, kIn, "expected U8 (1024, 1)"));
+  EXPECT_FALSE(find_packed(spec, Weights(golden("packed/awq.4-64.safetensors")), {}, kName, kOut, kIn));
+  EXPECT_FALSE(find_packed(spec, Weights(golden("packed/awq.4-64.safetensors")), HfPacking::awq, "other.weight", 1, 1));
+}
+
+TEST(PackedMatrixMutationsSlow, EveryMutationIsReadOrRefused) {
+  std::vector<std::string> seeds;
+  for (const Case& c : kCases) seeds.push_back(read_bytes(path_of(c)));
+  const TemporaryDirectory dir;
+  const ModelSpec spec = any_spec();
+  survive_mutations(seeds,
+                    [&](const std::string& bytes) {
+                      write_file_atomically(real_io(), dir / "m.safetensors", bytes);
+                      const Weights file(dir / "m.safetensors");
+                      bool any = false;
+                      for (const HfPacking packing :
+                           {HfPacking::gptq, HfPacking::awq, HfPacking::compressed, HfPacking::bitsandbytes}) {
+                        std::optional<PackedMatrix> m;
+                        try {
+                          m = find_packed(spec, file, packing, kName, kOut, kIn);
+                        } catch (const Error&) { continue; }
+                        if (!m) continue;
+                        any = true;
+                        std::vector<float> numbers(kOut * kIn);
+                        unpack_rows(*m, 0, kOut, numbers.data());
+                        if (const auto type = exact_type(*m)) {
+                          std::vector<std::byte> blocks(static_cast<size_t>(stored_bytes(*type, kOut, kIn)));
+                          unpack_blocks(*m, *type, 0, kOut, blocks.data());
+                        }
+                      }
+                      if (!any) throw Error(ErrorKind::bad_file, "no packed matrix");
+                    },
+                    {.change = MutateNumbers{}});
+}
+
+// A tiny Llama of which every layer's matrix is the golden's: all are (32, 128) or (128, 32) there.
+struct Directory {
+  TemporaryDirectory dir;
+  ModelSpec spec;
+  std::vector<TensorToWrite> tensors;
+  std::vector<std::vector<std::byte>> kept;
+
+  explicit Directory(const char* quantization) {
+    HfConfig c = tiny_config("llama");
+    c.hidden_size = 128, c.intermediate_size = 64, c.head_dim = 32, c.num_hidden_layers = 1;
+    c.num_attention_heads = 4, c.num_key_value_heads = 2;
+    spec = model_spec(c);
+    Json json = parse_json(hf_config_json(c), "config");
+    json["quantization_config"] = parse_json(quantization, "quantization");
+    write_file_atomically(real_io(), dir / "config.json", json.dump());
+  }
+  void add(const std::string& name, DType dtype, std::vector<int64_t> shape, std::vector<std::byte> bytes) {
+    kept.push_back(std::move(bytes));
+    tensors.push_back({name, dtype, std::move(shape), {}, {}});
+  }
+  template <class T>
+  void add_numbers(const std::string& name, std::vector<int64_t> shape, const std::function<T(int64_t)>& number) {
+    int64_t count = 1;
+    for (const int64_t n : shape) count *= n;
+    std::vector<std::byte> bytes(static_cast<size_t>(count) * sizeof(T));
+    for (int64_t i = 0; i < count; ++i) {
+      const T x = number(i);
+      std::memcpy(bytes.data() + static_cast<size_t>(i) * sizeof(T), &x, sizeof(T));
+    }
+    add(name, DTypeOf<T>::value, std::move(shape), std::move(bytes));
+  }
+  void write() {
+    for (size_t i = 0; i < tensors.size(); ++i) tensors[i].bytes = kept[i];
+    write_safetensors(real_io(), dir / "model.safetensors", tensors);
+  }
+};
+
+// Every matrix of the layers in GPTQ's form, by random codes; zeros of 7 + 1 stand in the middle.
+void add_gptq_layers(Directory& d, bool symmetric, bool act_order) {
+  constexpr int64_t kGroup = 32;
+  for (const ParameterInfo& info : parameters(d.spec)) {
+    const uint64_t seed = hash_name(info.name);
+    for (const Fragment& f : info.fragments) {
+      const int64_t out = f.file_rows, in = info.shape.rank == 2 ? info.shape[1] : 1;
+      if (info.shape.rank == 1 || info.name == "embed.tokens" || info.name == "head.projection.weight") {
+        d.add_numbers<float>(f.name, info.shape.rank == 2 ? std::vector{out, in} : std::vector{out}, [&](int64_t i) {
+          return static_cast<float>((info.is_norm_weight ? 1 : 0) +
+                                    0.1 * random_normal({seed, 1}, static_cast<uint64_t>(i)));
+        });
+        continue;
+      }
+      const std::string stem = f.name.substr(0, f.name.size() - 7);
+      const int64_t groups = in / kGroup;
+      const auto bits = [&](uint64_t salt) {
+        return [=](int64_t i) { return static_cast<int32_t>(random_u64({seed, salt}, static_cast<uint64_t>(i))); };
+      };
+      d.add_numbers<int32_t>(stem + ".qweight", {in / 8, out}, bits(static_cast<uint64_t>(2 + f.row_begin)));
+      d.add_numbers<int32_t>(stem + ".qzeros", {groups, out / 8},
+                             [&](int64_t i) { return symmetric ? 0x77777777 : bits(3)(i) & 0x77777777; });
+      d.add_numbers<f16>(stem + ".scales", {groups, out}, [&](int64_t i) {
+        return to_f16(static_cast<float>(0.01 + 0.02 * random_uniform({seed, 4}, static_cast<uint64_t>(i))));
+      });
+      d.add_numbers<int32_t>(stem + ".g_idx", {in},
+                             [&](int64_t i) { return static_cast<int32_t>(act_order ? i % groups : i / kGroup); });
+      d.add_numbers<float>(stem + ".bias", {out},
+                           [](int64_t) { return 0.0f; });  // as AutoGPTQ writes where there is none
+    }
+  }
+}
+
+TEST(PackedDirectory, WhatStaysInBlocksHasTheBitsOfItsNumbers) {
+  for (const bool act_order : {false, true}) {
+    Directory d(R"({"quant_method": "gptq", "bits": 4, "group_size": 32, "desc_act": false})");
+    add_gptq_layers(d, true, act_order);
+    d.write();
+    const ModelSpec spec = model_spec(read_hf_config(d.dir / "config.json"));
+    const WeightsCheck check = check_weights(spec, d.dir / "model.safetensors");
+    EXPECT_TRUE(check.problems.empty()) << check.problems.front();
+    EXPECT_EQ(check.dtypes.contains(act_order ? "packed, read as numbers" : "Q4_0"), true);
+    EXPECT_TRUE(holds_coded(spec, d.dir.path()));
+    const CodedBytes coded = coded_bytes(spec, d.dir.path(), DType::f32);
+    EXPECT_EQ(coded.size(), act_order ? 0u : 4u);
+    for (const auto& [name, bytes] : coded)
+      for (const ParameterInfo& info : parameters(spec))
+        if (info.name == name) { EXPECT_EQ(bytes, stored_bytes(WeightType::q4_0, info.shape[0], info.shape[1])); }
+    Arena arena;
+    const Compute c{arena, Multiply::exact};
+    const std::vector<int32_t> tokens = random_tokens(7, spec.vocab, 2);
+    const ModelWeights numbers = load_weights(spec, d.dir.path(), DType::f32, arena);
+    const ModelWeights blocks = load_weights_to_infer(spec, d.dir.path(), DType::f32, arena, WeightsIn::coded_file);
+    EXPECT_TRUE(same_bits(logits_of(spec, blocks, tokens, c), logits_of(spec, numbers, tokens, c)));
+  }
+}
+
+TEST(PackedDirectory, WhatIsWrongIsNamed) {
+  Directory d(R"({"quant_method": "gptq", "bits": 4, "group_size": 32})");
+  add_gptq_layers(d, false, false);
+  const auto dropped =
+      std::ranges::find_if(d.tensors, [](const TensorToWrite& t) { return t.name.ends_with("o_proj.scales"); });
+  d.kept.erase(d.kept.begin() + (dropped - d.tensors.begin()));
+  d.tensors.erase(dropped);
+  d.write();
+  Arena arena;
+  EXPECT_TRUE(throws(ErrorKind::bad_file, "o_proj.scales' is missing",
+                     [&] { load_weights(d.spec, d.dir.path(), DType::f32, arena); }));
+  EXPECT_FALSE(check_weights(d.spec, d.dir / "model.safetensors").problems.empty());
+}
+
+}  // namespace
+}  // namespace tern
