@@ -173,8 +173,7 @@ ModelWeights allocate_gradients(const ModelSpec& spec, DType dtype, Arena& arena
     const bool is_table = head.tied && &linear == &head_of(g).projection;
     if (spec.units[is_table ? spec.units.size() - 1 : static_cast<size_t>(info.unit)].frozen)
       linear.weight = NotTrained{};
-    else if (is_table && !is_in(elsewhere, spec.units.size() - 1) &&
-             !(is_in(without, spec.units.size() - 1) && is_in(elsewhere, 0)))
+    else if (is_table && !is_in(elsewhere, spec.units.size() - 1))
       linear.weight = DenseWeight{zeros({head.vocab, head.width})};
   });
   return g;

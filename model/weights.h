@@ -134,8 +134,8 @@ ModelWeights allocate_weights(const ModelSpec&, DType, MemoryClass, Arena&, cons
 /// an f64 model; storage is shared as in the weights, but a tied projection has a gradient of its own beside the embedding
 /// table's (V·D elements more). Each of the two units adds to its own gradient in the order of micro-batches, so no schedule
 /// changes their bits. MemoryClass::gradients.
-/// `without` (an entry per unit, or none): of these units only a tied projection's gradient is allocated, where the embedding is here
-/// too; `elsewhere`: of these nothing.
+/// `without` (an entry per unit, or none): of these units only a tied projection's gradient is allocated; `elsewhere`: of
+/// these nothing.
 ModelWeights allocate_gradients(const ModelSpec&, DType dtype, Arena&, const std::vector<bool>& without = {},
                                 const std::vector<bool>& elsewhere = {});
 /// Makes a norm of two branches share one storage again, after its tensors were set one by one.

@@ -69,7 +69,11 @@ ModelWeights weights_beside_masters(const TrainSettings& s, const TrainInputs& i
 void begin_gradients(const TrainSettings& s, const ModelSpec& spec, Arena& arena, const std::vector<bool>& elsewhere,
                      TrainState& state) {
   const Shares& shares = state.optimizer.shares;
-  state.gradients = allocate_gradients(spec, s.dtype, arena, shares.gradients_apart, elsewhere);
+  std::vector<bool> without = elsewhere;
+  // The gradient of a tied table's copy, where it is shared out: add_gradient_parts makes this rank's part.
+  if (!without.empty() && without.front() && !shares.gradients_apart.empty() && shares.gradients_apart.back())
+    without.back() = true;
+  state.gradients = allocate_gradients(spec, s.dtype, arena, shares.gradients_apart, without);
   if (!s.robust) return;
   std::vector<Tensor> all;
   for (const Tensor* t : trained_tensors(spec, state.gradients)) all.push_back(*t);
