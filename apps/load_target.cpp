@@ -9,6 +9,7 @@
 
 #include "apps/options.h"
 #include "apps/signals.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/io.h"
 #include "base/text.h"
@@ -54,6 +55,10 @@ void start_server(const Options& options, int64_t context, int64_t at_once, Load
   target.ready = text;
   target.address = server_address(ready.at("url").get<std::string>());
   target.context = ready.at("context");
+  while (ask_server(target.address, "GET", "/ready", "").status != 200) {  // it tells its port a moment before
+    if (stop_requested()) throw Error(ErrorKind::interrupted, "stopped before the server was ready");
+    real_clock().sleep_ns(5'000'000);
+  }
 }
 
 Json ask_json(const ServerAddress& at, std::string_view method, std::string_view path, std::string_view body) {

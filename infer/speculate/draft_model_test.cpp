@@ -130,7 +130,9 @@ TEST(DraftModel, ASteadyModelIsSaidToBeSure) {
   const SamplingOptions greedy;
   const std::vector<int32_t> text = {1, 2};
   const ProposalAsk ask{.sequence = 1, .tokens = text, .most = 4, .sampling = &greedy};
-  for (const Guess& g : draft.propose({&ask, 1})[0]) {
+  const auto guesses = draft.propose({&ask, 1});
+  EXPECT_EQ(guesses[0].size(), 4u);
+  for (const Guess& g : guesses[0]) {
     EXPECT_EQ(g.token, 7);
     EXPECT_EQ(g.kind, kGuessClasses - 1);
   }

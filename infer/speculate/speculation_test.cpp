@@ -175,7 +175,8 @@ TEST(Speculation, NoGuessChangesATokenOrALogProbability) {
             &figures, &preemptions);
         EXPECT_TRUE(got == want) << "most " << most;
         all_preemptions += preemptions;
-        if (proposer == &same_model) { EXPECT_GT(figures.acceptance(), 0.6) << figures.guessed; }
+        // Guesses behind an end are not drawn, nor those that a grammar forbids.
+        if (proposer == &same_model) { EXPECT_GT(figures.acceptance(), 0.4) << figures.guessed; }
         if (proposer == &other_model) { EXPECT_LT(figures.acceptance(), 0.2) << figures.guessed; }
         EXPECT_EQ(draft_pool.num_free() + other_pool.num_free(), 600) << "texts that ended are forgotten";
         if (!oracle) continue;

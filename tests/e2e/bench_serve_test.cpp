@@ -15,7 +15,7 @@ class BenchServe : public InFolder<BenchServe> {
  protected:
   static void SetUpTestSuite() { make_root("bench-serve"); }
   static Json json(const std::string& arguments) {
-    const Outcome o = tern("bench serve " + arguments + " --json 2>stderr");
+    const Outcome o = tern("bench serve --json " + arguments + " 2>stderr");
     EXPECT_EQ(o.code, 0) << o.text;
     return parse_json(o.text, "bench serve");
   }
@@ -40,7 +40,7 @@ TEST_F(BenchServe, MeasuresAModelThatItServes) {
 
 TEST_F(BenchServe, FindsTheMostUsersAndWhatWasForetold) {
   const Json found =
-      json(kModel + " --ttft 60s --tpot 1us --requests 3 --prompt-tokens 5 --max-tokens 4 --hardware h100");
+      json(kModel + " --ttft 60s --tpot 0.001ms --requests 3 --prompt-tokens 5 --max-tokens 4 --hardware h100");
   EXPECT_EQ(found["users_within_targets"], 0) << "nobody has a token in a microsecond";
   EXPECT_EQ(found["search"].size(), 1u);
   EXPECT_TRUE(found["forecast"].contains("users"));
