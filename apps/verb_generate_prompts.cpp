@@ -148,7 +148,7 @@ Room room_for(const Options& options, const ModelDescription& model, const Draft
 // Bytes that the disk gives for each token, of all of the batch together.
 double bytes_for_a_token(const Room& room) {
   return room.weights.stream
-             ? static_cast<double>(room.weights.stream->streamed_bytes) / static_cast<double>(room.needs.sequences)
+             ? expected_bytes(*room.weights.stream, room.needs.sequences) / static_cast<double>(room.needs.sequences)
              : 0;
 }
 

@@ -1,6 +1,7 @@
 #include "infer/stream_plan.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include <fmt/format.h>
 
@@ -18,6 +19,7 @@ namespace tern {
 namespace {
 
 constexpr int64_t kAlignment = 4096;                 // of most files; others are found when they are opened
+constexpr int kLeastExperts = 2;                     // that have a place: one is read while the other is used
 constexpr int64_t kThreadBytes = int64_t{96} << 10;  // of a reading thread: its stack, as far as it is touched
 
 std::vector<Extent> extents_of(const FileBands& bands, const std::vector<bool>& stays, bool which) {
@@ -36,6 +38,27 @@ int64_t largest_decoded(const FileBands& bands, DType dtype) {
     for (const FileBand& band : m.bands) most = std::max(most, band.rows * m.in * size_of(dtype));
   return most;
 }
+int64_t largest_expert_matrix(const FileBands& bands, DType dtype) {
+  int64_t most = 0;
+  for (const FileExperts& unit : bands.experts)
+    for (const auto* matrices : {&unit.up, &unit.down})
+      for (const FileMatrix& m : *matrices) most = std::max(most, m.out * m.in * size_of(dtype));
+  return most;
+}
+
+// Of tensors that are a part of an expert's matrix: a product's columns then stand in workspace first.
+int64_t widest_of_experts(const FileBands& bands) {
+  int64_t most = 0;
+  for (const FileExperts& unit : bands.experts)
+    for (const FileBand& band : unit.up.front().bands)
+      if (band.rows < unit.up.front().out) most = std::max(most, band.rows);
+  return most;
+}
+
+int64_t experts_bytes(const std::vector<CacheItem>& items, int slots) {
+  const int each[] = {slots, slots};
+  return items.empty() ? 0 : ExtentCache::bytes_for(items, each, kAlignment) + kAlignment;
+}
 
 // inference_fit, and what streaming adds to it.
 InferenceFit fit_of(const ModelDescription& model, const InferenceNeeds& needs, const StreamPlan& plan,
@@ -44,24 +67,26 @@ InferenceFit fit_of(const ModelDescription& model, const InferenceNeeds& needs, 
   InferenceFit fit = inference_fit(model.spec, dtype, needs, bytes_in_memory(plan.bands, plan.stays, dtype));
   const auto slots = [&](bool stays) -> int64_t {
     const std::vector<Extent> extents = extents_of(plan.bands, plan.stays, stays);
-    return extents.empty() ? 0 : ExtentRing::bytes_for(extents, plan.ring.slots, kAlignment) + kAlignment;
+    return extents.empty() ? 0 : CyclicRing::bytes_for(extents, plan.ring.slots, kAlignment) + kAlignment;
   };
-  fit.ring = slots(false);
+  fit.ring = slots(false) + plan.experts.memory_bytes;
   fit.loading_peak =
       std::max(fit.loading_peak + fit.ring, fit.weights + slots(true) + largest_decoded(plan.bands, dtype));
   const int64_t tokens = needs.iteration_tokens, size = size_of(dtype);
   const FileBand& table = plan.bands.table;
   const int64_t columns = tokens > 1 ? tokens * widest * size : 0;
-  const int64_t decoded = multiplies_coded(dtype) ? 0 : largest_decoded(plan.bands, dtype);
+  const int64_t decoded = multiplies_coded(dtype)
+                              ? 0
+                              : std::max(largest_decoded(plan.bands, dtype), largest_expert_matrix(plan.bands, dtype));
   fit.activations += std::max(columns + decoded, table.rows > 0 ? tokens * (table.extent.bytes / table.rows) : 0);
   const int64_t rows = needs.sequences > 0 ? needs.logit_rows : std::min(tokens, kHeadTile);
   if (!needs.vectors) fit.logits += (rows > 1 ? rows * widest * 4 : 0) + decoded;
-  fit.beside += kThreadBytes * plan.ring.threads;
+  fit.beside += kThreadBytes * plan.ring.threads * (plan.experts.count > 0 ? 2 : 1);
   return fit;
 }
 
 int64_t widest_matrix(const FileBands& bands) {
-  int64_t most = 0;
+  int64_t most = widest_of_experts(bands);
   for (const FileMatrix& m : bands.matrices) most = std::max(most, m.out);
   return most;
 }
@@ -77,18 +102,44 @@ std::vector<bool> choose(const FileBands& bands, std::span<const PassExtent> ext
   return stays;
 }
 
-[[noreturn]] void refuse(const InferenceFit& least, const InferenceNeeds& needs, const MemoryBudget& budget) {
+ExpertPlan least_experts(const FileBands& bands) {
+  ExpertPlan experts{.slots = 0, .count = num_experts(bands)};
+  for (const FileExperts& unit : bands.experts) {
+    experts.bytes += unit.expert_bytes() * static_cast<int64_t>(unit.up.size());
+    experts.chosen_bytes += unit.expert_bytes() * unit.top_k;
+  }
+  experts.slots = std::min<int64_t>(kLeastExperts, experts.count);
+  experts.memory_bytes = experts_bytes(expert_items(bands), static_cast<int>(experts.slots));
+  return experts;
+}
+
+// As many places for experts as what is left has room for.
+void add_experts(StreamPlan& plan, const MemoryBudget& budget) {
+  if (plan.experts.count == 0) return;
+  const std::vector<CacheItem> items = expert_items(plan.bands);
+  const int64_t one = experts_bytes(items, 2) - experts_bytes(items, 1);
+  InferenceFit& fit = plan.fit;
+  const int64_t running = fit.weights + fit.ring + fit.kv_cache + fit.running() + fit.sampler + fit.beside;
+  const int64_t more = std::clamp<int64_t>((budget.bytes - running) / one, 0, plan.experts.count - plan.experts.slots);
+  plan.experts.slots += more;
+  plan.experts.memory_bytes += more * one;
+  fit.ring += more * one;
+}
+
+[[noreturn]] void refuse(const InferenceFit& least, const ExpertPlan& experts, const InferenceNeeds& needs,
+                         const MemoryBudget& budget) {
   const std::string more = memory_remedy(budget, least.total());
   throw Error(
       ErrorKind::does_not_fit,
       "the model does not fit, even if its matrices are read anew for every token: that needs {}, there are {} "
       "({})\n  weights that cannot stream {}{}, key-value cache {} ({} sequences of {} tokens), activations and logits "
-      "{}, a ring {}; while loading {}; threads and tables {}\n  what would fit:\n{}{}",
+      "{}, a ring {}{}; while loading {}; threads and tables {}\n  what would fit:\n{}{}",
       format_bytes(least.total()), format_bytes(budget.bytes), budget.source, format_bytes(least.weights),
       least.adapters > 0 ? fmt::format(" ({} of adapters)", format_bytes(least.adapters)) : "",
       format_bytes(least.kv_cache), needs.sequences, needs.context, format_bytes(least.running() + least.sampler),
-      format_bytes(least.ring), format_bytes(least.loading_peak), format_bytes(least.beside),
-      more.empty() ? "" : "  " + more + " or more\n",
+      format_bytes(least.ring - experts.memory_bytes),
+      experts.slots > 0 ? fmt::format(", {} experts {}", experts.slots, format_bytes(experts.memory_bytes)) : "",
+      format_bytes(least.loading_peak), format_bytes(least.beside), more.empty() ? "" : "  " + more + " or more\n",
       needs.sequences == 0 ? "  a smaller --batch, if activations are what is large"
                            : "  a shorter context, smaller chunks or fewer sequences, if those are what is large");
 }
@@ -98,6 +149,7 @@ std::vector<bool> choose(const FileBands& bands, std::span<const PassExtent> ext
 StreamPlan plan_stream(const ModelDescription& model, const InferenceNeeds& needs, const MemoryBudget& budget,
                        const RingSettings& ring, const BandSizes& sizes) {
   StreamPlan plan{.bands = file_bands(model.spec, model.dir.path, model.dtype, sizes), .stays = {}, .ring = ring};
+  plan.experts = least_experts(plan.bands);
   if (needs.vectors) leave_head_out(plan.bands);
   const std::vector<PassExtent> extents = pass_extents(plan.bands, model.dtype);
   const bool head_first = needs.sequences == 0 && needs.iteration_tokens > kHeadTile;
@@ -107,9 +159,9 @@ StreamPlan plan_stream(const ModelDescription& model, const InferenceNeeds& need
     plan.stays.assign(extents.size(), false);
     const InferenceFit nothing_kept = fit_of(model, needs, plan, widest);
     const int64_t least = nothing_kept.total();
-    if (least > budget.bytes) refuse(nothing_kept, needs, budget);
+    if (least > budget.bytes) refuse(nothing_kept, plan.experts, needs, budget);
     plan.stays = choose(plan.bands, extents, head_first, budget.bytes - least);
-    widest = widest_part(plan.bands, plan.stays);
+    widest = std::max(widest_of_experts(plan.bands), widest_part(plan.bands, plan.stays));
   }
   plan.fit = fit_of(model, needs, plan, widest);
   // Loading holds a ring for what stays; where that is the peak, less stays.
@@ -120,6 +172,8 @@ StreamPlan plan_stream(const ModelDescription& model, const InferenceNeeds& need
     plan.fit = fit_of(model, needs, plan, std::max(widest, widest_part(plan.bands, plan.stays)));
     TERN_CHECK(kept > 0, "plan_stream: {} bytes over with nothing kept", over);
   }
+  add_experts(plan, budget);
+  plan.cache.slots.assign(2, static_cast<int>(plan.experts.slots));
   for (size_t i = 0; i < extents.size(); ++i) {
     plan.pass_bytes += extents[i].bytes;
     (plan.stays[i] ? plan.kept_bytes : plan.streamed_bytes) += plan.stays[i] ? extents[i].kept_bytes : extents[i].bytes;
@@ -168,12 +222,46 @@ void measure_products(const StreamPlan& plan, DType dtype, StreamRates& rates) {
                    bytes, dtype, arena);
 }
 
-StreamTimes stream_times(const StreamPlan& plan, const StreamRates& rates) {
+double expected_bytes(const StreamPlan& plan, int64_t tokens, double hits) {
+  double bytes = static_cast<double>(plan.streamed_bytes);
+  for (const FileExperts& unit : plan.bands.experts) {
+    const auto count = static_cast<double>(unit.up.size()), chosen = static_cast<double>(unit.top_k);
+    const double distinct = count * (1 - std::pow(1 - chosen / count, static_cast<double>(tokens)));
+    bytes += (1 - hits) * distinct * static_cast<double>(unit.expert_bytes());
+  }
+  return bytes;
+}
+
+namespace {
+
+int64_t picoseconds(double bytes, double rate) { return rate > 0 ? static_cast<int64_t>(bytes / rate * 1e12) : 0; }
+
+// Of one unit: the chosen experts' matrices are read one behind the other from the router's answer on, and each product waits
+// for its own.
+int64_t experts_ps(const FileExperts& unit, const StreamRates& rates, double hits, StreamTimes& times) {
+  int64_t arrival = 0, done = 0;
+  for (const auto* matrices : {&unit.up, &unit.down})
+    for (int64_t k = 0; k < unit.top_k; ++k) {
+      double blocks = 0, bytes = 0;
+      for (const FileBand& band : matrices->front().bands) {
+        blocks += static_cast<double>(blocks_of(band.extent, kAlignment).bytes);
+        bytes += static_cast<double>(band.extent.bytes);
+      }
+      const int64_t load = picoseconds((1 - hits) * blocks, rates.disk), product = picoseconds(bytes, rates.coded);
+      arrival += load;
+      done = std::max(done, arrival) + product;
+      times.disk_s += 1e-12 * static_cast<double>(load);
+      times.products_s += 1e-12 * static_cast<double>(product);
+    }
+  return done;
+}
+
+}  // namespace
+
+StreamTimes stream_times(const StreamPlan& plan, const StreamRates& rates, double hits) {
   StreamTimes times;
   std::vector<PassStep> steps;
-  const auto ps = [](int64_t bytes, double rate) {
-    return rate > 0 ? static_cast<int64_t>(static_cast<double>(bytes) / rate * 1e12) : 0;
-  };
+  const auto ps = [](int64_t bytes, double rate) { return picoseconds(static_cast<double>(bytes), rate); };
   size_t at = 0;
   for (const FileMatrix& m : plan.bands.matrices)
     for (const FileBand& band : m.bands) {
@@ -184,7 +272,9 @@ StreamTimes stream_times(const StreamPlan& plan, const StreamRates& rates) {
       times.disk_s += 1e-12 * static_cast<double>(steps.back().load_ps);
       times.products_s += 1e-12 * static_cast<double>(steps.back().forward_ps);
     }
-  times.pass_s = 1e-12 * static_cast<double>(steady_pass_ps(steps, plan.ring.slots));
+  int64_t pass_ps = steady_pass_ps(steps, plan.ring.slots);
+  for (const FileExperts& unit : plan.bands.experts) pass_ps += experts_ps(unit, rates, hits, times);
+  times.pass_s = 1e-12 * static_cast<double>(pass_ps);
   return times;
 }
 

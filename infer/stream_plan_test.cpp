@@ -16,9 +16,11 @@ constexpr BandSizes kSmall{.most = 4000, .least = 1};
 constexpr RingSettings kRing{.slots = 3, .threads = 2};
 
 struct Saved {
-  explicit Saved(const char* family) {
+  explicit Saved(const char* family, int64_t layers = 0) {
     HfConfig config = tiny_config(family);
     config.hidden_size = 96, config.intermediate_size = 160, config.vocab_size = 400;
+    config.num_hidden_layers = std::max(config.num_hidden_layers, layers);
+    if (layers > 0) config.num_experts = 16;  // so many that they are most of the model
     const ModelSpec spec = model_spec(config);
     Arena arena;
     save_model(spec, config, random_weights(spec, DType::f32, arena, 3), DType::bf16, dir / "model", real_io());
@@ -31,6 +33,7 @@ struct Saved {
 struct Ran {
   std::vector<int32_t> tokens;
   int64_t peak = 0, read = 0, passes = 0;
+  CacheCounts experts;
 };
 
 // Whole weights, or those of a plan.
@@ -38,7 +41,7 @@ struct Loaded {
   Loaded(const ModelDescription& model, const StreamPlan* plan, ReadWay way = ReadWay::direct) : streams(plan) {
     if (plan)
       streamed = load_streamed(model.spec, model.dir.path, model.dtype, plan->bands, plan->stays,
-                               open_blocks(plan->bands.paths, way).files, plan->ring, arena);
+                               open_blocks(plan->bands.paths, way).files, plan->ring, arena, plan->cache);
     else
       whole = load_for_inference(model, arena);
   }
@@ -64,7 +67,8 @@ Ran run(const ModelDescription& model, const InferenceNeeds& needs, const Stream
   request.max_tokens = 6;
   RunTimings timings;
   const std::vector<Sample> samples = run_request(engine, request, {}, {}, &timings);
-  Ran ran{samples.front().token_ids, arena.peak_total(), 0, timings.iterations};
+  Ran ran{samples.front().token_ids, arena.peak_total(), 0, timings.iterations, {}};
+  if (loaded.streamed.cache) ran.experts = loaded.streamed.cache->counts();
   if (loaded.streamed.ring) ran.read = loaded.streamed.ring->counts().used_bytes;
   return ran;
 }
@@ -107,6 +111,72 @@ TEST(StreamPlan, AnyLimitFromTheLeastOnIsKeptWithTheSameTokens) {
       EXPECT_EQ(before, 0) << "at the end everything stays";
     }
   }
+}
+
+// A mixture: from the least limit on the same tokens, within what was foretold; the more memory, the more experts have a place and
+// the fewer bytes are read.
+TEST(StreamPlan, AMixtureReadsWhatItsTokensChoose) {
+  for (const char* family : {"mixtral", "qwen3_moe"}) {
+    const Saved saved(family, 6);
+    for (const int64_t chunk : {7, 19}) {
+      const InferenceNeeds needs = needs_of(chunk);
+      const Ran want = run(saved.model, needs, nullptr);
+      const int64_t most = inference_fit(saved.model.spec, saved.model.dtype, needs).total();
+      int64_t least = 0, slots = 0, missed = INT64_MAX;
+      for (int64_t budget = most / 4; budget < most * 2; budget += most / 12) {
+        StreamPlan plan;
+        try {
+          plan = plan_stream(saved.model, needs, {budget, "the test"}, kRing, kSmall);
+        } catch (const Error& error) {
+          EXPECT_EQ(error.kind(), ErrorKind::does_not_fit);
+          EXPECT_EQ(least, 0);
+          continue;
+        }
+        if (least == 0) least = budget;
+        SCOPED_TRACE(fmt::format("{}, chunks of {}, {} bytes, {} of {} experts", family, chunk, budget,
+                                 plan.experts.slots, plan.experts.count));
+        ASSERT_GT(plan.experts.count, 0);
+        EXPECT_LE(plan.fit.total(), budget);
+        EXPECT_GE(plan.experts.slots, slots);
+        slots = plan.experts.slots;
+        const Ran got = run(saved.model, needs, &plan, budget % 2 ? ReadWay::buffered : ReadWay::direct);
+        EXPECT_EQ(got.tokens, want.tokens);
+        EXPECT_LE(got.peak, plan.fit.tensors());
+        EXPECT_GE(got.peak, plan.fit.tensors() * 8 / 10);
+        // A token chooses so many bytes; a chunk no more than all experts once.
+        EXPECT_LE(got.experts.wanted_bytes,
+                  5 * plan.experts.chosen_bytes + (19 + chunk - 1) / chunk * plan.experts.bytes);
+        EXPECT_GE(got.experts.wanted_bytes, 5 * plan.experts.chosen_bytes);
+        EXPECT_LE(got.experts.missed_bytes, got.experts.wanted_bytes);
+        if (slots == plan.experts.count) { EXPECT_LE(got.experts.missed_bytes, plan.experts.bytes); }
+        missed = got.experts.missed_bytes;
+      }
+      EXPECT_GT(least, 0);
+      EXPECT_LT(least, most * 3 / 4);
+      EXPECT_GT(slots, 2);
+      EXPECT_LT(missed, INT64_MAX);
+    }
+  }
+}
+
+// Priced: at hit rate h a token reads what streams and (1 - h) of what it chooses; reading begins at the router.
+TEST(StreamPlan, TheTimeOfAMixtureFollowsItsHits) {
+  const Saved saved("mixtral", 6);
+  const InferenceNeeds needs = needs_of(19);
+  const int64_t most = inference_fit(saved.model.spec, saved.model.dtype, needs).total();
+  const StreamPlan plan = plan_stream(saved.model, needs, {most * 3 / 4, "the test"}, kRing, kSmall);
+  const StreamRates rates{.disk = 1e9, .kept = 2e9, .coded = 1e9};
+  const auto chosen = static_cast<double>(plan.experts.chosen_bytes);
+  double before = 1e9;
+  for (const double hits : {0.0, 0.3, 0.9, 1.0}) {
+    EXPECT_NEAR(expected_bytes(plan, 1, hits), static_cast<double>(plan.streamed_bytes) + (1 - hits) * chosen, 1);
+    const StreamTimes times = stream_times(plan, rates, hits);
+    EXPECT_GE(times.disk_s * 1e9, expected_bytes(plan, 1, hits) - 100);
+    EXPECT_GE(times.pass_s, times.bound_s() * 0.999999);
+    EXPECT_LT(times.pass_s, before);
+    before = times.pass_s;
+  }
+  EXPECT_LT(expected_bytes(plan, 8, 0.0), static_cast<double>(plan.streamed_bytes) + 8 * chosen);
 }
 
 // Codes as they lie in the file, over limits, rings, threads and readers.

@@ -3,11 +3,13 @@
 #include "kernels/cpu/experts.h"
 
 #include <type_traits>
+#include <utility>
 
 #include "kernels/ref/experts_ref.h"
 #include "model/linear.h"
 #include "model/ops.h"
 #include "model/unit_impl.h"
+#include "store/extent_cache.h"
 
 namespace tern {
 
@@ -99,6 +101,35 @@ void for_each_expert(const Routing& r, F&& f) {
   for (size_t e = 0; e + 1 < begin.size(); ++e)
     if (begin[e] < begin[e + 1]) f(e, begin[e], begin[e + 1]);
 }
+// The cache that reads this matrix when it is asked for, and the matrix' item there; of others none.
+std::pair<ExtentCache*, int> cache_of(const Linear& linear) {
+  const auto* banded = std::get_if<BandedWeight>(&linear.weight);
+  auto* cache = banded ? dynamic_cast<ExtentCache*>(banded->bands.front().ring) : nullptr;
+  return {cache, cache ? cache->item_at(banded->bands.front().place) : -1};
+}
+
+// Where experts are read when they are chosen: tells each expert's share, the mean over tokens of its scores where it was
+// chosen, and asks for those that have rows, in the order of their products.
+void ask_for_experts(const MoeWeights& w, const Routing& r, int64_t T) {
+  ExtentCache* const cache = cache_of(w.up.front()).first;
+  if (!cache) return;
+  const size_t E = w.up.size();
+  std::vector<double> shares(E, 0);
+  const std::span<const int32_t> chosen = r.chosen_TK.span<int32_t>();
+  const std::span<const float> scores = r.scores_TE.span<float>();
+  const size_t K = chosen.size() / static_cast<size_t>(T);
+  for (size_t i = 0; i < chosen.size(); ++i) {
+    const auto e = static_cast<size_t>(chosen[i]);
+    shares[e] += static_cast<double>(scores[i / K * E + e]) / static_cast<double>(T);
+  }
+  std::vector<int> items;
+  for (const std::vector<Linear>* matrices : {&w.up, &w.down}) {
+    for (size_t e = 0; e < E; ++e) cache->see(cache_of((*matrices)[e]).second, shares[e]);
+    for_each_expert(r, [&](size_t e, int64_t, int64_t) { items.push_back(cache_of((*matrices)[e]).second); });
+  }
+  cache->want(items);
+}
+
 // Rows differ from call to call: the exact kernels need not be made for a shape.
 Compute for_experts(const Compute& c) { return {c.arena, Multiply::exact, c.observer}; }
 
@@ -141,6 +172,7 @@ static void forward_branch(const MoeSpec& u, const MoeWeights& w, const Tensor& 
   Tensor normed = normed_rows(u.norm, w.norm, x, stats.mean_T, stats.rstd_T, c);
   linear_forward(w.router, normed, routing.scores_TE, c);
   route(u, w.choice_bias, routing);
+  ask_for_experts(w, routing, T);
   if (shared) {
     if (!saved) allocate_shared_up();
     linear_forward(w.shared_up, normed, shared_up, c);

@@ -65,29 +65,59 @@ std::vector<FileBand> cut(const FileBand& whole, int64_t in, int64_t band_bytes)
 // What a pass does not read once and whole.
 bool is_expert(const std::string& name) { return name.find(".experts.") != std::string::npos; }
 
+int64_t bytes_of(const FileMatrix& m) {
+  int64_t bytes = 0;
+  for (const FileBand& band : m.bands) bytes += band.extent.bytes;
+  return bytes;
+}
+
 // Latent attention reads the rows of keys and values before those of queries (model/latent.cpp).
 int order_within_unit(const std::string& name) { return name.find(".kv_down.") != std::string::npos ? 0 : 1; }
+
+// The units of which every expert may be read when it is chosen. Matrices come expert by expert, up before down.
+std::vector<FileExperts> by_unit(const ModelSpec& spec, std::vector<FileMatrix> matrices,
+                                 const std::vector<int>& units) {
+  std::vector<FileExperts> all;
+  for (size_t i = 0; i < matrices.size();) {
+    const int unit = units[i];
+    const auto& moe = std::get<MoeSpec>(spec.units[static_cast<size_t>(unit)].spec);
+    FileExperts experts{.unit = unit, .top_k = moe.top_k, .up = {}, .down = {}};
+    size_t count = 0;
+    for (; i < matrices.size() && units[i] == unit; ++i, ++count)
+      (matrices[i].name.ends_with(".up.weight") ? experts.up : experts.down).push_back(std::move(matrices[i]));
+    if (count == 2 * static_cast<size_t>(moe.experts)) all.push_back(std::move(experts));
+  }
+  return all;
+}
 
 // The rows of a matrix, part by part; empty where a part does not lie in the file as it is needed.
 using WholeRows = std::function<std::vector<FileBand>(const ParameterInfo&)>;
 
 FileBands bands_of(const ModelSpec& spec, std::vector<std::string> paths, const BandSizes& sizes,
                    const WholeRows& rows_of) {
-  FileBands all{.paths = std::move(paths), .matrices = {}, .table = {}, .unused = {}};
+  FileBands all{.paths = std::move(paths), .matrices = {}, .experts = {}, .table = {}, .unused = {}};
   std::vector<std::tuple<int, int, FileMatrix>> matrices;
+  std::vector<FileMatrix> experts;
+  std::vector<int> units_of_experts;
   ModelWeights shapes = empty_weights(spec);
   for_each_linear(spec, shapes, [&](const ParameterInfo& info, const Linear& linear) {
     FileMatrix matrix{.name = info.name, .out = linear.out, .in = linear.in, .bands = {}};
-    int64_t bytes = 0;
-    for (const FileBand& rows : rows_of(info)) {
-      bytes += rows.extent.bytes;
-      for (const FileBand& band : cut(rows, linear.in, sizes.most)) matrix.bands.push_back(band);
+    matrix.bands = rows_of(info);
+    if (matrix.bands.empty() || bytes_of(matrix) < sizes.least) return;
+    if (is_expert(info.name)) {
+      experts.push_back(std::move(matrix));
+      units_of_experts.push_back(info.unit);
+      return;
     }
-    if (bytes == 0 || bytes < sizes.least || is_expert(info.name)) return;
+    std::vector<FileBand> cut_bands;
+    for (const FileBand& rows : matrix.bands)
+      for (const FileBand& band : cut(rows, linear.in, sizes.most)) cut_bands.push_back(band);
+    matrix.bands = std::move(cut_bands);
     matrix.head = &linear == &head_of(shapes).projection;
     const int unit = matrix.head ? static_cast<int>(spec.units.size()) - 1 : info.unit;
     matrices.emplace_back(unit, order_within_unit(info.name), std::move(matrix));
   });
+  all.experts = by_unit(spec, std::move(experts), units_of_experts);
   std::ranges::stable_sort(matrices, [](const auto& a, const auto& b) {
     return std::pair{std::get<0>(a), std::get<1>(a)} < std::pair{std::get<0>(b), std::get<1>(b)};
   });
@@ -127,6 +157,25 @@ void leave_head_out(FileBands& bands) {
   bands.matrices.pop_back();
 }
 
+int64_t FileExperts::expert_bytes() const { return bytes_of(up.front()) + bytes_of(down.front()); }
+
+std::vector<CacheItem> expert_items(const FileBands& bands) {
+  std::vector<CacheItem> items;
+  for (const FileExperts& unit : bands.experts)
+    for (size_t e = 0; e < unit.up.size(); ++e)
+      for (const FileMatrix* m : {&unit.up[e], &unit.down[e]}) {
+        items.push_back({{}, m == &unit.up[e] ? 0 : 1});
+        for (const FileBand& band : m->bands) items.back().extents.push_back(band.extent);
+      }
+  return items;
+}
+
+int64_t num_experts(const FileBands& bands) {
+  int64_t count = 0;
+  for (const FileExperts& unit : bands.experts) count += static_cast<int64_t>(unit.up.size());
+  return count;
+}
+
 int64_t kept_bytes(const FileBand& band, int64_t in, DType dtype) {
   return std::min(band.extent.bytes, packed_bytes(dtype, band.rows, in));
 }
@@ -159,6 +208,8 @@ CodedBytes bytes_in_memory(const FileBands& bands, const std::vector<bool>& stay
   if (!bands.unused.empty()) bytes[bands.unused] = 0;
   for (const FileMatrix& m : bands.matrices)
     for (const FileBand& band : m.bands) bytes[m.name] += stays[at++] ? kept_bytes(band, m.in, dtype) : 0;
+  for (const FileExperts& unit : bands.experts)
+    for (size_t e = 0; e < unit.up.size(); ++e) bytes[unit.up[e].name] = bytes[unit.down[e].name] = 0;
   return bytes;
 }
 

@@ -12,6 +12,7 @@
 #include "model/model_files.h"
 #include "model/weights.h"
 #include "store/block_files.h"
+#include "store/extent_cache.h"
 #include "store/extent_ring.h"
 #include "store/residency.h"
 
@@ -32,9 +33,17 @@ struct FileMatrix {
   std::vector<FileBand> bands;
   bool head = false;  // the model's last product
 };
+/// The experts of a unit, each of two matrices whose bands are the tensors of the file, uncut.
+struct FileExperts {
+  int unit = 0;
+  int64_t top_k = 0;                 // that a token chooses
+  std::vector<FileMatrix> up, down;  // of each expert
+  int64_t expert_bytes() const;      // of one, as the file has it
+};
 struct FileBands {
   std::vector<std::string> paths;
-  std::vector<FileMatrix> matrices;  // in the order of a pass
+  std::vector<FileMatrix> matrices;  // in the order of a pass, without experts
+  std::vector<FileExperts> experts;  // in the order of a pass
   FileBand table;                    // of tokens: one band; no rows where it does not lie in the file as it is read
   std::string unused;  // a matrix that no pass reads and that is not loaded: the head, where the model makes vectors
 };
@@ -44,8 +53,8 @@ struct BandSizes {
   int64_t least = 64 << 10;         // of a matrix that may stream
 };
 /// The matrices that a pass reads once and whole and whose rows lie in the files one behind the other. Left out: those that
-/// the file holds transposed or with other rows between (GPT-2, GPT-NeoX), experts, of which a pass reads only some, and
-/// small ones. Errors in the files that only loading finds are not looked for here.
+/// the file holds transposed or with other rows between (GPT-2, GPT-NeoX), and small ones. Experts, of which a pass reads some,
+/// stand apart. Errors in the files that only loading finds are not looked for here.
 /// Errors  bad_file: those of the files' headers.
 FileBands file_bands(const ModelSpec&, const std::string& model_dir, DType, const BandSizes& = {});
 
@@ -56,10 +65,14 @@ void leave_head_out(FileBands&);
 int64_t kept_bytes(const FileBand&, int64_t in, DType);
 /// All bands of a pass, in order.
 std::vector<PassExtent> pass_extents(const FileBands&, DType);
+/// Experts as items of a cache: of each unit, expert by expert, the matrix up in group 0 and the matrix down in group 1.
+std::vector<CacheItem> expert_items(const FileBands&);
+int64_t num_experts(const FileBands&);
 /// The largest number of rows of bands that a product takes at a time beside others of the same matrix: its columns of y
 /// stand in workspace first.
 int64_t widest_part(const FileBands&, const std::vector<bool>& stays);
-/// Bytes that `stays` leaves in memory, by the parameter's name; 0 for the table of tokens, which stays in its file, and for `unused`.
+/// Bytes that `stays` leaves in memory, by the parameter's name; 0 for the table of tokens, which stays in its file, for `unused`,
+/// and for experts, which a cache holds.
 CodedBytes bytes_in_memory(const FileBands&, const std::vector<bool>& stays, DType);
 
 /// What load_weights_to_infer is not to load.
@@ -79,15 +92,18 @@ bool is_given(const GivenWeights& given, const ModelWeights& weights, const Para
 struct StreamedModel {
   std::unique_ptr<BlockFiles> files;
   Tensor slots;
-  std::unique_ptr<ExtentRing> ring;  // null: everything stays
+  std::unique_ptr<CyclicRing> ring;  // null: everything stays
+  Tensor cache_slots;
+  std::unique_ptr<ExtentCache> cache;  // of experts; null: there are none
   ModelWeights weights;
   int64_t filled_bytes = 0;  // bytes read at loading, for what stays
   double fill_s = 0;         // seconds that this took
 };
-/// `stays` of each band of `bands`, which are those of the same model and type. Memory: MemoryClass::weights what stays,
-/// staging the ring's slots. Bits: those of load_weights_to_infer.
+/// `stays` of each band of `bands`, which are those of the same model and type; `cache`: slots of its groups, where there are
+/// experts. Memory: MemoryClass::weights what stays, staging the slots of ring and cache. Bits: those of load_weights_to_infer.
 /// Errors: those of load_weights_to_infer and read_extent.
 StreamedModel load_streamed(const ModelSpec&, const std::string& model_dir, DType, const FileBands& bands,
-                            const std::vector<bool>& stays, std::unique_ptr<BlockFiles>, const RingSettings&, Arena&);
+                            const std::vector<bool>& stays, std::unique_ptr<BlockFiles>, const RingSettings&, Arena&,
+                            const CacheSettings& cache = {});
 
 }  // namespace tern

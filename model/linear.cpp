@@ -191,8 +191,10 @@ void multiply_bands(const Linear& linear, const BandedWeight& w, const Tensor& x
     const int64_t end = row + band.rows;
     Linear part{.out = band.rows, .in = linear.in};
     if (!linear.bias.empty()) part.bias = linear.bias.rows_view(row, end);
-    const Tensor to = one ? y.reshaped({linear.out}).rows_view(row, end).reshaped({1, band.rows})
-                          : c.arena.allocate(y.dtype(), {x.rows(), band.rows}, MemoryClass::workspace);
+    const bool whole = band.rows == linear.out;
+    const Tensor to = whole ? y
+                      : one ? y.reshaped({linear.out}).rows_view(row, end).reshaped({1, band.rows})
+                            : c.arena.allocate(y.dtype(), {x.rows(), band.rows}, MemoryClass::workspace);
     if (band.ring) {
       const ExtentLease lease(*band.ring, band.place);
       part.weight = streamed_rows(band, lease.bytes(), linear.in, x.dtype(), c);
@@ -201,7 +203,7 @@ void multiply_bands(const Linear& linear, const BandedWeight& w, const Tensor& x
       std::visit([&](const auto& kept) { part.weight = kept; }, band.kept);
       multiply_forward(part, x, to, {}, c);
     }
-    if (!one) ops::put_columns(to, y, row);
+    if (!one && !whole) ops::put_columns(to, y, row);
     row = end;
   }
 }

@@ -16,7 +16,7 @@ std::span<std::byte> aligned(const Tensor& bytes, int64_t alignment) {
 }
 
 Tensor slots_for(std::span<const Extent> order, int slots, int64_t alignment, Arena& arena) {
-  return arena.bytes(ExtentRing::bytes_for(order, slots, alignment) + alignment, MemoryClass::staging);
+  return arena.bytes(CyclicRing::bytes_for(order, slots, alignment) + alignment, MemoryClass::staging);
 }
 
 // Where a band that stays belongs.
@@ -128,13 +128,35 @@ void fill(const std::vector<Target>& targets, DType dtype, const RingSettings& s
   const int64_t alignment = model.files->alignment();
   const Tensor slots = slots_for(order, once.slots, alignment, arena);
   const int64_t begin_ns = real_clock().now_ns();
-  ExtentRing ring(*model.files, order, once, aligned(slots, alignment));
+  CyclicRing ring(*model.files, order, once, aligned(slots, alignment));
   for (size_t i = 0; i < targets.size(); ++i) {
     const ExtentLease lease(ring, static_cast<int>(i));
     put(targets[i], lease.bytes(), dtype, arena);
   }
   model.filled_bytes = ring.counts().read_bytes;
   model.fill_s = seconds_between(begin_ns, real_clock().now_ns());
+}
+
+// Experts as a cache brings them.
+void give_experts(const FileBands& bands, const CacheSettings& settings, int threads, StreamedModel& model,
+                  GivenWeights& given, Arena& arena) {
+  if (bands.experts.empty()) return;
+  const std::vector<CacheItem> items = expert_items(bands);
+  const int64_t alignment = model.files->alignment();
+  model.cache_slots =
+      arena.bytes(ExtentCache::bytes_for(items, settings.slots, alignment) + alignment, MemoryClass::staging);
+  model.cache =
+      std::make_unique<ExtentCache>(*model.files, items, settings, threads, aligned(model.cache_slots, alignment));
+  int item = 0;
+  for (const FileExperts& unit : bands.experts)
+    for (size_t e = 0; e < unit.up.size(); ++e)
+      for (const FileMatrix* m : {&unit.up[e], &unit.down[e]}) {
+        BandedWeight weight;
+        int place = model.cache->first_place(item++);
+        for (const FileBand& band : m->bands)
+          weight.bands.push_back({band.rows, {}, model.cache.get(), place++, band.type, band.head_dim, band.tables});
+        given.matrices.emplace(m->name, std::move(weight));
+      }
 }
 
 // A matrix that stays whole is no bands.
@@ -149,7 +171,7 @@ Weight weight_of(BandedWeight banded, ExtentRing* ring) {
 
 StreamedModel load_streamed(const ModelSpec& spec, const std::string& model_dir, DType dtype, const FileBands& bands,
                             const std::vector<bool>& stays, std::unique_ptr<BlockFiles> files,
-                            const RingSettings& settings, Arena& arena) {
+                            const RingSettings& settings, Arena& arena, const CacheSettings& cache) {
   StreamedModel model;
   model.files = std::move(files);
   Frame frame = Framer(dtype, stays, arena).frame(bands);
@@ -157,11 +179,12 @@ StreamedModel load_streamed(const ModelSpec& spec, const std::string& model_dir,
   if (!frame.streamed.empty()) {
     const int64_t alignment = model.files->alignment();
     model.slots = slots_for(frame.streamed, settings.slots, alignment, arena);
-    model.ring = std::make_unique<ExtentRing>(*model.files, frame.streamed, settings, aligned(model.slots, alignment));
+    model.ring = std::make_unique<CyclicRing>(*model.files, frame.streamed, settings, aligned(model.slots, alignment));
   }
   GivenWeights given;
   for (size_t i = 0; i < bands.matrices.size(); ++i)
     given.matrices.emplace(bands.matrices[i].name, weight_of(std::move(frame.matrices[i]), model.ring.get()));
+  give_experts(bands, cache, settings.threads, model, given, arena);
   if (!bands.unused.empty()) given.matrices.emplace(bands.unused, BandedWeight{});
   if (const FileBand& table = bands.table; table.rows > 0)
     given.tokens = {{model.files.get(), table.extent, table.extent.bytes / table.rows}, table.type};

@@ -16,25 +16,25 @@ int64_t largest(std::span<const Extent> order) {
 
 }  // namespace
 
-int64_t ExtentRing::bytes_for(std::span<const Extent> order, int slots, int64_t alignment) {
+int64_t CyclicRing::bytes_for(std::span<const Extent> order, int slots, int64_t alignment) {
   return order.empty() ? 0 : slots * room_for(largest(order), alignment);
 }
 
-ExtentRing::ExtentRing(BlockFiles& files, std::vector<Extent> order, const RingSettings& settings,
+CyclicRing::CyclicRing(BlockFiles& files, std::vector<Extent> order, const RingSettings& settings,
                        std::span<std::byte> memory, Clock& clock)
     : files_(files), order_(std::move(order)), settings_(settings), memory_(memory), clock_(clock) {
-  TERN_CHECK(settings.slots >= 1 && settings.threads >= 1, "ExtentRing: {} slots, {} threads", settings.slots,
+  TERN_CHECK(settings.slots >= 1 && settings.threads >= 1, "CyclicRing: {} slots, {} threads", settings.slots,
              settings.threads);
   if (order_.empty()) return;
   slots_.resize(static_cast<size_t>(settings.slots));
   slot_bytes_ = room_for(largest(order_), files.alignment());
   TERN_CHECK(static_cast<int64_t>(memory.size()) >= slot_bytes_ * settings.slots &&
                  reinterpret_cast<uintptr_t>(memory.data()) % static_cast<uintptr_t>(files.alignment()) == 0,
-             "ExtentRing: {} bytes for {} slots of {}", memory.size(), settings.slots, slot_bytes_);
+             "CyclicRing: {} bytes for {} slots of {}", memory.size(), settings.slots, slot_bytes_);
   for (int i = 0; i < std::min(settings.threads, settings.slots); ++i) threads_.emplace_back([this] { read_ahead(); });
 }
 
-ExtentRing::~ExtentRing() {
+CyclicRing::~CyclicRing() {
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;
@@ -43,13 +43,13 @@ ExtentRing::~ExtentRing() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-bool ExtentRing::may_read() const {
+bool CyclicRing::may_read() const {
   if (next_ >= use_ + static_cast<int64_t>(slots_.size())) return false;
   if (!settings_.cyclic && next_ >= num_places()) return false;
   return !slots_[static_cast<size_t>(next_) % slots_.size()].busy;
 }
 
-void ExtentRing::read_ahead() {
+void CyclicRing::read_ahead() {
   std::unique_lock lock(mutex_);
   while (true) {
     free_.wait(lock, [this] { return stop_ || may_read(); });
@@ -76,12 +76,12 @@ void ExtentRing::read_ahead() {
   }
 }
 
-std::span<const std::byte> ExtentRing::acquire(int place) {
-  TERN_CHECK(0 <= place && place < num_places(), "ExtentRing: place {} of {}", place, num_places());
+std::span<const std::byte> CyclicRing::acquire(int place) {
+  TERN_CHECK(0 <= place && place < num_places(), "CyclicRing: place {} of {}", place, num_places());
   std::unique_lock lock(mutex_);
-  TERN_CHECK(!held_, "ExtentRing: place {} is acquired before the last one was released", place);
+  TERN_CHECK(!held_, "CyclicRing: place {} is acquired before the last one was released", place);
   const int64_t at = use_ % num_places(), turn = use_ + (place - at + num_places()) % num_places();
-  TERN_CHECK(settings_.cyclic || turn < num_places(), "ExtentRing: place {} comes but once", place);
+  TERN_CHECK(settings_.cyclic || turn < num_places(), "CyclicRing: place {} comes but once", place);
   if (turn > use_) {
     counts_.skipped += std::min(turn, next_) - use_;
     use_ = turn;
@@ -100,7 +100,7 @@ std::span<const std::byte> ExtentRing::acquire(int place) {
   return slot.bytes;
 }
 
-void ExtentRing::release() noexcept {
+void CyclicRing::release(int) noexcept {
   {
     const std::lock_guard lock(mutex_);
     held_ = false;
@@ -109,17 +109,17 @@ void ExtentRing::release() noexcept {
   free_.notify_one();
 }
 
-RingCounts ExtentRing::counts() const {
+RingCounts CyclicRing::counts() const {
   const std::lock_guard lock(mutex_);
   return counts_;
 }
 
-void ExtentRing::record_reads(bool on) {
+void CyclicRing::record_reads(bool on) {
   const std::lock_guard lock(mutex_);
   records_ = on;
 }
 
-std::vector<RingRead> ExtentRing::take_reads() {
+std::vector<RingRead> CyclicRing::take_reads() {
   const std::lock_guard lock(mutex_);
   return std::exchange(reads_, {});
 }

@@ -1,6 +1,6 @@
 #pragma once
-// Extents in a fixed order, again and again, through a ring of slots: threads read ahead into slots that are free while one
-// is in use. The disk never waits for the end of a pass: the first extents of the next one follow the last.
+// Few slots that many extents take turns in. Here the extents come in a fixed order, again and again: threads read ahead into slots
+// that are free while one is in use. The disk never waits for the end of a pass: the first extents of the next one follow the last.
 
 #include <condition_variable>
 #include <cstdint>
@@ -37,22 +37,31 @@ struct RingRead {
   int64_t begin_ns = 0, end_ns = 0;
 };
 
+/// Lends extents by their places, for the time of a product.
 class ExtentRing {
+ public:
+  virtual ~ExtentRing() = default;
+  /// The bytes of the extent at `place`, when they are there. They stay until release. One thread acquires, one place at a time.
+  /// Errors: those of read_extent, each time.
+  virtual std::span<const std::byte> acquire(int place) = 0;
+  virtual void release(int place) noexcept = 0;
+};
+
+class CyclicRing final : public ExtentRing {
  public:
   /// Bytes that the ring takes for these extents.
   static int64_t bytes_for(std::span<const Extent> order, int slots, int64_t alignment);
   /// `memory`: bytes_for of them, from a multiple of the alignment on; it outlives the ring, as `files` does. Reading
   /// begins at once.
-  ExtentRing(BlockFiles& files, std::vector<Extent> order, const RingSettings&, std::span<std::byte> memory,
+  CyclicRing(BlockFiles& files, std::vector<Extent> order, const RingSettings&, std::span<std::byte> memory,
              Clock& = real_clock());
-  ~ExtentRing();
-  ExtentRing(const ExtentRing&) = delete;
-  ExtentRing& operator=(const ExtentRing&) = delete;
+  ~CyclicRing() override;
+  CyclicRing(const CyclicRing&) = delete;
+  CyclicRing& operator=(const CyclicRing&) = delete;
 
-  /// The bytes of order[place], when they are there. They stay until release. Places that stand between the last one and
-  /// this are passed over. One thread acquires, one place at a time. Errors: those of read_extent, each time.
-  std::span<const std::byte> acquire(int place);
-  void release() noexcept;
+  /// Places that stand between the last one and this are passed over.
+  std::span<const std::byte> acquire(int place) override;
+  void release(int place) noexcept override;
 
   int num_places() const { return static_cast<int>(order_.size()); }
   RingCounts counts() const;
@@ -93,14 +102,15 @@ class ExtentRing {
 /// The right to read one extent of a ring; ends with its destructor, behind the join of those who read it.
 class ExtentLease {
  public:
-  ExtentLease(ExtentRing& ring, int place) : ring_(&ring), bytes_(ring.acquire(place)) {}
+  ExtentLease(ExtentRing& ring, int place) : ring_(&ring), place_(place), bytes_(ring.acquire(place)) {}
   ExtentLease(const ExtentLease&) = delete;
   ExtentLease& operator=(const ExtentLease&) = delete;
-  ~ExtentLease() { ring_->release(); }
+  ~ExtentLease() { ring_->release(place_); }
   std::span<const std::byte> bytes() const { return bytes_; }
 
  private:
   ExtentRing* ring_;
+  int place_;
   std::span<const std::byte> bytes_;
 };
 

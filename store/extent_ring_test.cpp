@@ -15,12 +15,12 @@ constexpr int64_t kBlock = 64;
 
 struct Ring {
   Ring(BlockFiles& files, std::vector<Extent> order, const RingSettings& settings)
-      : bytes(ExtentRing::bytes_for(order, settings.slots, files.alignment())),
+      : bytes(CyclicRing::bytes_for(order, settings.slots, files.alignment())),
         memory(std::aligned_alloc(kBlock, static_cast<size_t>(bytes)), &std::free),
         ring(files, std::move(order), settings, {static_cast<std::byte*>(memory.get()), static_cast<size_t>(bytes)}) {}
   int64_t bytes;
   std::unique_ptr<void, decltype(&std::free)> memory;
-  ExtentRing ring;
+  CyclicRing ring;
 };
 
 // Extents of unlike sizes at unlike places: 37 + 11·i bytes at 101·i.
@@ -36,7 +36,7 @@ std::vector<std::byte> file_of(int64_t count) {
   return bytes;
 }
 
-TEST(ExtentRing, GivesEveryExtentInOrderOverManyPasses) {
+TEST(CyclicRing, GivesEveryExtentInOrderOverManyPasses) {
   const std::vector<std::byte> file = file_of(4000);
   MemoryBlocks files({file}, kBlock);
   const std::vector<Extent> order = some_extents(7);
@@ -62,7 +62,7 @@ TEST(ExtentRing, GivesEveryExtentInOrderOverManyPasses) {
     }
 }
 
-TEST(ExtentRing, PlacesThatAreLeftOutArePassedOver) {
+TEST(CyclicRing, PlacesThatAreLeftOutArePassedOver) {
   const std::vector<std::byte> file = file_of(4000);
   MemoryBlocks inner({file}, kBlock);
   const std::vector<Extent> order = some_extents(9);
@@ -84,7 +84,7 @@ TEST(ExtentRing, PlacesThatAreLeftOutArePassedOver) {
   }
 }
 
-TEST(ExtentRing, OncePassesReadNothingTwice) {
+TEST(CyclicRing, OncePassesReadNothingTwice) {
   MemoryBlocks files({file_of(4000)}, kBlock);
   Ring r(files, some_extents(5), {.slots = 4, .threads = 3, .cyclic = false});
   for (int place = 0; place < 5; ++place) const ExtentLease lease(r.ring, place);
@@ -93,7 +93,7 @@ TEST(ExtentRing, OncePassesReadNothingTwice) {
   EXPECT_EQ(r.ring.counts().read_bytes, blocks);
 }
 
-TEST(ExtentRing, AFailedReadIsToldToWhoNeedsIt) {
+TEST(CyclicRing, AFailedReadIsToldToWhoNeedsIt) {
   MemoryBlocks inner({file_of(4000)}, kBlock);
   FaultyBlocks files(inner, [](int64_t k, int64_t wanted) { return k == 2 ? -EIO : wanted; });
   Ring r(files, some_extents(5), {.slots = 4, .threads = 1});
@@ -105,7 +105,7 @@ TEST(ExtentRing, AFailedReadIsToldToWhoNeedsIt) {
   } catch (const Error& error) { EXPECT_NE(std::string(error.what()).find("Input/output error"), std::string::npos); }
 }
 
-TEST(ExtentRing, EndsWhileThreadsReadAndWait) {
+TEST(CyclicRing, EndsWhileThreadsReadAndWait) {
   MemoryBlocks inner({file_of(4000)}, kBlock);
   PacedBlocks files(inner, 1e-5);
   for (int i = 0; i < 20; ++i) {
@@ -114,7 +114,7 @@ TEST(ExtentRing, EndsWhileThreadsReadAndWait) {
   }
 }
 
-TEST(ExtentRing, RecordsItsReads) {
+TEST(CyclicRing, RecordsItsReads) {
   MemoryBlocks files({file_of(4000)}, kBlock);
   Ring r(files, some_extents(4), {.slots = 1, .threads = 1});
   { const ExtentLease lease(r.ring, 0); }
@@ -126,7 +126,7 @@ TEST(ExtentRing, RecordsItsReads) {
 }
 
 // The ring and its twin on the virtual clock: a paced disk and products that sleep.
-TEST(ExtentRing, TakesTheTimeOfItsTwinOnTheVirtualClock) {
+TEST(CyclicRing, TakesTheTimeOfItsTwinOnTheVirtualClock) {
   constexpr int kExtents = 10;
   constexpr int64_t kLoadNs = 8'000'000, kForwardNs = 6'000'000;
   std::vector<Extent> order;

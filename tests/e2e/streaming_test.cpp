@@ -13,7 +13,7 @@
 namespace tern {
 namespace {
 
-const std::string kSmall = TERN_SOURCE_DIR "/examples/novels-6m", kModel = "deep";
+const std::string kSmall = TERN_SOURCE_DIR "/examples/novels-6m", kModel = "deep", kMixture = "mixture";
 
 class Streaming : public InFolder<Streaming> {
  protected:
@@ -29,13 +29,26 @@ class Streaming : public InFolder<Streaming> {
   static void write_deep_model() {
     Json json = parse_json(real_io().read(kSmall + "/config.json"), "config.json");
     json["num_hidden_layers"] = 32;
+    write_model(kModel, json);
+  }
+  // 80 experts, which in 4 bits too are large enough to be read one by one.
+  static void write_mixture() {
+    Json json = parse_json(real_io().read(kSmall + "/config.json"), "config.json");
+    json["architectures"] = {"MixtralForCausalLM"};
+    json["model_type"] = "mixtral";
+    json["num_hidden_layers"] = 10, json["intermediate_size"] = 512;
+    json["num_local_experts"] = 8, json["num_experts_per_tok"] = 2;
+    json["tie_word_embeddings"] = false;
+    write_model(kMixture, json);
+  }
+  static void write_model(const std::string& name, const Json& json) {
     const HfConfig config = parse_hf_config(json.dump(), "config.json");
     const ModelSpec spec = model_spec(config);
     Arena arena;
-    save_model(spec, config, random_weights(spec, DType::f32, arena, 3, 0.05), DType::bf16, root_ + "/" + kModel,
+    save_model(spec, config, random_weights(spec, DType::f32, arena, 3, 0.05), DType::bf16, root_ + "/" + name,
                real_io());
-    for (const char* name : {"tokenizer.json", "tokenizer_config.json"})
-      write(kModel + "/" + name, real_io().read(kSmall + "/" + name));
+    for (const char* file : {"tokenizer.json", "tokenizer_config.json"})
+      write(name + "/" + file, real_io().read(kSmall + "/" + file));
   }
   // The limit that a refusal names, and a megabyte.
   static std::string least_memory(const std::string& command) {
@@ -114,6 +127,45 @@ TEST_F(Streaming, ServesACodedBaseWithAdaptersFromTheDisk) {
   }
   child.signal(SIGTERM);
   EXPECT_EQ(child.wait(), 0);
+}
+
+// A mixture that does not fit says the same with the least memory and with more; a token reads what it chooses and is not there, which
+// is counted; a prompt reads each expert once at most.
+TEST_F(Streaming, AMixtureReadsTheExpertsThatAreChosen) {
+  write_mixture();
+  run("quantize " + kMixture + " --type u4 --output mixture4");
+  struct Verb {
+    std::string before, after, key;
+  };
+  const Verb verbs[] = {{"generate ", " --prompt 'It was a dark' --max-tokens 12", "token_ids"},
+                        {"eval ", " --data t.txt --window 200 --batch 4", "sum_loss"},
+                        {"embed ", " --text 'It was a dark night'", "embeddings"}};
+  for (const std::string& model : {kMixture, std::string("mixture4")})
+    for (const Verb& verb : verbs) {
+      const std::string plain = verb.before + model + verb.after;
+      const Json whole = run(plain);
+      const std::string limit = least_memory(plain);
+      Json before;
+      for (const int more : {0, 6}) {
+        const std::string command = plain + " --memory " + std::to_string(std::stoll(limit) + more) + "MiB";
+        const Json streamed = run(command);
+        ASSERT_TRUE(streamed.contains(verb.key) && whole.contains(verb.key)) << command;
+        EXPECT_EQ(streamed[verb.key], whole[verb.key]) << command;
+        EXPECT_NE(said().find("experts are read when they are chosen"), std::string::npos) << command << "\n" << said();
+        const Json experts = streamed.at("streaming").at("experts");
+        EXPECT_LE(experts["missed_bytes"], experts["wanted_bytes"]);
+        EXPECT_GE(experts["read_bytes"], experts["missed_bytes"]);
+        if (!before.is_null()) {
+          EXPECT_GT(experts["slots"], before["slots"]);
+          EXPECT_LE(experts["missed_bytes"], before["missed_bytes"]);
+        }
+        before = experts;
+        if (verb.before == "generate ") {
+          EXPECT_LE(experts["wanted_bytes"].get<int64_t>(),
+                    11 * experts["chosen_bytes_per_token"].get<int64_t>() + experts["bytes"].get<int64_t>());
+        }
+      }
+    }
 }
 
 // The more prompts at a time, the fewer bytes for each token; the answers are those of whole weights.
