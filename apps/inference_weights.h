@@ -64,13 +64,15 @@ class InferenceWeights {
 
  private:
   void tell_before() const;
+  CacheHits expert_hits() const;  // since the weights were loaded
+  Json experts_json() const;
   const StreamPlan* stream_ = nullptr;
   WeightsPass pass_;
   std::string_view name_;
   ModelWeights whole_;
   StreamedModel streamed_;
-  ReadWay way_ = ReadWay::direct;
-  ProbedRate probe_;
+  RingSettings ring_;
+  ChosenReader reader_;  // its files are with the weights
   StreamRates rates_;
 };
 

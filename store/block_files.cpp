@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "base/io.h"
+#include "store/uring_reads.h"
 
 namespace tern {
 namespace {
@@ -22,7 +23,8 @@ constexpr int64_t kLeastAlignment = 4096;
 
 class PosixBlocks final : public BlockFiles {
  public:
-  explicit PosixBlocks(ReadWay way) : way_(way) {}
+  explicit PosixBlocks(ReadWay way, std::unique_ptr<UringReads> uring = nullptr)
+      : way_(way), uring_(std::move(uring)) {}
   ~PosixBlocks() override {
     for (const File& file : files_) ::close(file.fd);
   }
@@ -54,6 +56,7 @@ class PosixBlocks final : public BlockFiles {
   const std::string& path(int file) const override { return files_.at(static_cast<size_t>(file)).path; }
   int64_t read(int file, int64_t offset, std::span<std::byte> into) override {
     const int fd = files_.at(static_cast<size_t>(file)).fd;
+    if (uring_) return uring_->read(fd, offset, into);
     const ssize_t got = ::pread(fd, into.data(), into.size(), offset);
     if (got < 0) return -errno;
     if (way_ == ReadWay::buffered) ::posix_fadvise(fd, offset, got, POSIX_FADV_DONTNEED);
@@ -66,13 +69,15 @@ class PosixBlocks final : public BlockFiles {
     std::string path;
   };
   ReadWay way_;
+  std::unique_ptr<UringReads> uring_;
   std::vector<File> files_;
   int64_t alignment_ = kLeastAlignment;
 };
 
 // Nothing: the file system does not read this way.
-std::optional<OpenedBlocks> try_open(const std::vector<std::string>& paths, ReadWay way) {
-  auto files = std::make_unique<PosixBlocks>(way);
+std::optional<OpenedBlocks> try_open(const std::vector<std::string>& paths, ReadWay way,
+                                     std::unique_ptr<UringReads> uring = nullptr) {
+  auto files = std::make_unique<PosixBlocks>(way, std::move(uring));
   for (const std::string& path : paths) {
     const int error = files->open(path);
     if (error == EINVAL && way == ReadWay::direct) return {};
@@ -94,6 +99,13 @@ OpenedBlocks open_blocks(const std::vector<std::string>& paths, ReadWay wanted) 
       "processor",
       paths.front());
   return opened;
+}
+
+OpenedUring open_uring_blocks(const std::vector<std::string>& paths) {
+  if (std::string refusal = uring_refusal(); !refusal.empty()) return {nullptr, std::move(refusal)};
+  auto opened = try_open(paths, ReadWay::direct, make_uring_reads());
+  if (!opened) return {nullptr, fmt::format("{}: its file system refuses direct reads (O_DIRECT)", paths.front())};
+  return {std::move(opened->files), ""};
 }
 
 }  // namespace tern

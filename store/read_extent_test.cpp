@@ -2,14 +2,20 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <memory>
+#include <string_view>
+#include <thread>
 
 #include <unistd.h>
 
 #include "base/error.h"
 #include "store/blocks_testing.h"
+#include "store/read_probe.h"
+#include "store/uring_reads.h"
 
 namespace tern {
 namespace {
@@ -31,6 +37,20 @@ struct Room {
   std::byte* memory;
   size_t size;
 };
+
+constexpr std::string_view kEveryWay[] = {"direct", "buffered", "io_uring"};
+
+// Files opened that way; where the kernel or the file system has none, as those who need them do.
+std::unique_ptr<BlockFiles> opened(std::string_view way, const std::string& path) {
+  if (way == "io_uring") {
+    OpenedUring uring = open_uring_blocks({path});
+    EXPECT_EQ(uring.files == nullptr, !uring.refusal.empty());
+    if (uring.files) return std::move(uring.files);
+  }
+  OpenedBlocks blocks = open_blocks({path}, way == "buffered" ? ReadWay::buffered : ReadWay::direct);
+  EXPECT_EQ(name_of(blocks.way) == way || way == "io_uring", blocks.note.empty()) << blocks.note;
+  return std::move(blocks.files);
+}
 
 bool same(std::span<const std::byte> got, const std::vector<std::byte>& file, const Extent& e) {
   return static_cast<int64_t>(got.size()) == e.bytes && std::equal(got.begin(), got.end(), file.begin() + e.offset);
@@ -97,21 +117,113 @@ struct OnDisk {
   std::string path;
 };
 
-TEST(BlockFiles, DirectAndBufferedReadTheSameBytes) {
-  const std::vector<std::byte> bytes = some_bytes(300'001);
+TEST(BlockFiles, EveryWayReadsTheSameBytes) {
+  const std::vector<std::byte> bytes = some_bytes(6'300'001);
   const OnDisk file(std::filesystem::current_path(), bytes);
-  for (const ReadWay way : {ReadWay::direct, ReadWay::buffered}) {
-    const OpenedBlocks opened = open_blocks({file.path}, way);
-    EXPECT_EQ(opened.way == way, opened.note.empty());
-    const int64_t a = opened.files->alignment();
-    for (const Extent e : {Extent{0, 0, 300'001}, {0, 4095, 2}, {0, 123'457, 99'999}, {0, 300'000, 1}}) {
+  for (const std::string_view way : kEveryWay) {
+    SCOPED_TRACE(way);
+    const auto files = opened(way, file.path);
+    const int64_t a = files->alignment();
+    for (const Extent e : {Extent{0, 0, 6'300'001}, {0, 4095, 2}, {0, 123'457, 5'999'999}, {0, 6'300'000, 1}}) {
       const Room room(room_for(e.bytes, a), a);
-      EXPECT_TRUE(same(read_extent(*opened.files, e, room.span()).bytes, bytes, e)) << e.offset;
+      EXPECT_TRUE(same(read_extent(*files, e, room.span()).bytes, bytes, e)) << e.offset;
     }
   }
 }
 
+// Several threads at a time, each with reads of many short ones.
+TEST(BlockFiles, ThreadsShareAWay) {
+  const std::vector<std::byte> bytes = some_bytes(3'000'000);
+  const OnDisk file(std::filesystem::current_path(), bytes);
+  for (const std::string_view way : kEveryWay) {
+    const auto files = opened(way, file.path);
+    const int64_t a = files->alignment();
+    std::vector<std::thread> threads;
+    std::atomic<int> right = 0;
+    for (int t = 0; t < 4; ++t)
+      threads.emplace_back([&, t] {
+        const Room room(room_for(1'500'000, a), a);
+        for (int i = 0; i < 8; ++i) {
+          const Extent e{0, 31'000 * t + 1009 * i, 1'500'000 - 100'000 * t};
+          right += same(read_extent(*files, e, room.span()).bytes, bytes, e) ? 1 : 0;
+        }
+      });
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(right, 32) << way;
+  }
+}
+
+// The real file, cut while it is open: within the first short reads, and within later ones.
+TEST(BlockFiles, AFileCutShortWhileItIsOpenIsNamedByEveryWay) {
+  for (const std::string_view way : kEveryWay)
+    for (const int64_t left : {0, 1000, 4096, 700'123}) {
+      const OnDisk file(std::filesystem::current_path(), some_bytes(3'000'000));
+      const auto files = opened(way, file.path);
+      std::filesystem::resize_file(file.path, static_cast<uintmax_t>(left));
+      const std::string what = what_fails(*files, {0, 100, 2'900'000});
+      EXPECT_NE(what.find(file.path + ": ends at byte " + std::to_string(left)), std::string::npos)
+          << way << ", " << left << " left: " << what;
+    }
+}
+
+TEST(BlockFiles, ShortInterruptedAndFailingReadsOfEveryWayAreAsThoseOfOthers) {
+  const std::vector<std::byte> bytes = some_bytes(2'000'000);
+  const OnDisk file(std::filesystem::current_path(), bytes);
+  for (const std::string_view way : kEveryWay) {
+    SCOPED_TRACE(way);
+    const auto files = opened(way, file.path);
+    FaultyBlocks hasty(*files, [](int64_t k, int64_t wanted) {
+      return k % 3 == 1 ? int64_t{-EINTR} : std::min<int64_t>(wanted, 300'000);
+    });
+    const Extent e{0, 777, 1'900'000};
+    const Room room(room_for(e.bytes, hasty.alignment()), hasty.alignment());
+    EXPECT_TRUE(same(read_extent(hasty, e, room.span()).bytes, bytes, e));
+    EXPECT_GT(hasty.num_reads, 8);
+    FaultyBlocks broken(*files,
+                        [](int64_t k, int64_t wanted) { return k == 1 ? -EIO : std::min<int64_t>(wanted, 300'000); });
+    EXPECT_NE(what_fails(broken, e).find("Input/output error"), std::string::npos);
+  }
+}
+
+TEST(UringReads, ALongReadIsWhatItsShortOnesGiveUpToTheFirstGap) {
+  const auto of = [](const std::vector<int32_t>& results) { return bytes_without_gap(results, 100, 40); };
+  EXPECT_EQ(of({100, 100, 40}), 240);
+  EXPECT_EQ(of({100, 60, 40}), 160);
+  EXPECT_EQ(of({100, 100, 0}), 200);
+  EXPECT_EQ(of({0, 100, 40}), 0);
+  EXPECT_EQ(of({100, -EIO, 40}), 100);
+  EXPECT_EQ(of({-EINTR, 100, 40}), -EINTR);
+  EXPECT_EQ(of({}), 0);
+}
+
+TEST(ReadProbe, TheFastestIsTakenAndOfNearlyEqualOnesWhatNeedsLessOfTheProcessor) {
+  const auto reader = [](double gb_per_s, double cpu_s_per_gb) {
+    return ProbedReader{.threads = 1, .rate = {1'000'000'000, 1 / gb_per_s}, .cpu_s = cpu_s_per_gb};
+  };
+  EXPECT_EQ(best_reader({{reader(1.0, 0.1), reader(1.2, 0.5)}}), 1u);
+  EXPECT_EQ(best_reader({{reader(1.2, 0.5), reader(1.19, 0.1)}}), 1u);
+  EXPECT_EQ(best_reader({{reader(1.2, 0.1), reader(1.19, 0.1)}}), 0u);
+  EXPECT_EQ(best_reader({{reader(1.0, 0.1)}}), 0u);
+}
+
+TEST(ReadProbe, TriesEveryWayThatTheFilesAllow) {
+  const OnDisk file(std::filesystem::current_path(), some_bytes(3'000'000));
+  std::vector<Extent> extents;
+  for (int i = 0; i < 29; ++i) extents.push_back({0, 100'000 * i, 100'000});
+  const ChosenReader choice = choose_reader({file.path}, extents, 4, 0.02);
+  ASSERT_FALSE(choice.probed.empty());
+  EXPECT_EQ(choice.probed.size() == 2, uring_refusal().empty() && choice.probed.front().name == "direct");
+  for (const ProbedReader& r : choice.probed) EXPECT_GT(r.rate.bytes_per_s(), 0) << r.name;
+  const Room room(8192, 4096);
+  EXPECT_EQ(read_extent(*choice.files, {0, 5, 9}, room.span()).bytes.size(), 9u);
+  const ChosenReader buffered = choose_reader({"/proc/version"}, {{{0, 0, 4}}}, 4, 0.02);
+  EXPECT_EQ(buffered.probed.size(), 1u);
+  EXPECT_EQ(buffered.reader().name, "buffered");
+  EXPECT_NE(buffered.note.find("O_DIRECT"), std::string::npos);
+}
+
 TEST(BlockFiles, ARefusalOfDirectReadsIsSaidAndReadsBuffered) {
+  EXPECT_NE(open_uring_blocks({"/proc/version"}).refusal.find("O_DIRECT"), std::string::npos);
   const std::string path = "/proc/version";  // of a file system without direct reads
   const OpenedBlocks opened = open_blocks({path});
   EXPECT_EQ(opened.way, ReadWay::buffered);
