@@ -25,7 +25,7 @@ Environment with_launched_ranks(Environment environment) {
 void run_as_rank(const World& world, double silence_s, const std::function<void(std::shared_ptr<Comm>)>& work) {
   std::unique_ptr<StoreServer> server;
   if (world.serves_store) {
-    const std::string host = is_loopback(world.store) ? "127.0.0.1" : "";
+    const std::string host = is_loopback(world.store.host) ? "127.0.0.1" : "";
     server = std::make_unique<StoreServer>(
         HostPort{host, world.store.port}, StoreConfig{.size = world.size, .token = world.token, .silence_s = silence_s},
         world.more_ports);

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "base/text.h"
+#include "comm/socket.h"
 
 namespace tern {
 namespace {

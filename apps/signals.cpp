@@ -74,10 +74,6 @@ StopSignals::~StopSignals() {
 
 bool stop_requested() { return requested.load() != 0; }
 int stop_signal() { return requested.load(); }
-void request_stop(int signal_number) {
-  int none = 0;
-  if (requested.compare_exchange_strong(none, signal_number)) stopping = true;
-}
 const std::atomic<bool>& stop_flag() { return stopping; }
 void clear_stop() { requested = 0, stopping = false; }
 

@@ -25,8 +25,6 @@ bool stop_requested();
 const std::atomic<bool>& stop_flag();
 /// The signal that asked first; 0 if none did.
 int stop_signal();
-/// Asks for a stop as a signal would (tests, time limits).
-void request_stop(int signal_number);
 /// Forgets a request.
 void clear_stop();
 

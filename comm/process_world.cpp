@@ -32,7 +32,7 @@ class ProcessTransport final : public Transport {
   ProcessTransport(std::shared_ptr<StoreClient> store, const StoreRank& me)
       : store_(std::move(store)), me_(me), links_(static_cast<size_t>(me.size)), counted_(links_.size()) {
     const std::string host = store_->own_host();
-    listener_ = listen_at({is_loopback({host, 0}) ? host : "", 0}, me.size);
+    listener_ = listen_at({is_loopback(host) ? host : "", 0}, me.size);
     connect_all(0);
   }
   ~ProcessTransport() override { cancel(); }

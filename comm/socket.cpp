@@ -137,6 +137,12 @@ HostPort own_address(const Descriptor& d) {
   return {host, std::atoi(port)};
 }
 
-bool is_loopback(const HostPort& a) { return a.host.starts_with("127.") || a.host == "::1" || a.host == "localhost"; }
+bool is_loopback(const std::string& host) {
+  in_addr v4;
+  in6_addr v6;
+  if (host == "localhost") return true;
+  if (::inet_pton(AF_INET, host.c_str(), &v4) == 1) return (ntohl(v4.s_addr) >> 24) == 127;
+  return ::inet_pton(AF_INET6, host.c_str(), &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
+}
 
 }  // namespace tern

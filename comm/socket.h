@@ -44,8 +44,8 @@ Descriptor accept_at(const Descriptor& listener);
 Descriptor connect_once(const HostPort&, double seconds, std::string* why);
 /// Of this end; of the other end.
 HostPort own_address(const Descriptor&);
-/// Whether it is of this machine alone (127.0.0.0/8, ::1).
-bool is_loopback(const HostPort&);
+/// Whether an address is of this machine alone: 127.0.0.0/8, ::1, localhost; other names are not, whatever they begin with.
+bool is_loopback(const std::string& host);
 
 /// Waits until it can be read (or written), at most so long.
 bool wait_readable(int descriptor, double seconds);

@@ -265,7 +265,7 @@ void StoreClient::throw_failure(const std::string& doing) const {
 std::string StoreClient::own_host() const {
   const HostPort own = own_address(state_->connection);
   // On the store's machine, and others know that by another name than its own loopback's.
-  return is_loopback(own) ? state_->store.host : own.host;
+  return is_loopback(own.host) ? state_->store.host : own.host;
 }
 
 }  // namespace tern

@@ -1,7 +1,5 @@
 #include "serve/service.h"
 
-#include <arpa/inet.h>
-
 #include <algorithm>
 #include <future>
 #include <thread>
@@ -80,14 +78,6 @@ int64_t Service::run(const ServedModel& model, Engine* engine, Embedder* embedde
   s.io.join();
   s.io = std::thread([] {});
   return cut_off;
-}
-
-bool is_loopback(const std::string& host) {
-  in_addr v4;
-  in6_addr v6;
-  if (host == "localhost") return true;
-  if (::inet_pton(AF_INET, host.c_str(), &v4) == 1) return (ntohl(v4.s_addr) >> 24) == 127;
-  return ::inet_pton(AF_INET6, host.c_str(), &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
 }
 
 }  // namespace tern

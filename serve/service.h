@@ -35,7 +35,4 @@ class Service {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Whether an address can be reached from this machine alone: 127.0.0.0/8, ::1, localhost.
-bool is_loopback(const std::string& host);
-
 }  // namespace tern
