@@ -13,12 +13,6 @@ void copy_tensor(const Tensor& from, const Tensor& to) {
   std::memcpy(to.data(), from.data(), static_cast<size_t>(from.bytes()));
 }
 
-std::vector<Tensor> trained_of(const TrainInputs& in, ModelWeights& weights) {
-  std::vector<Tensor> list;
-  for (const Tensor* t : trained_tensors(in.spec, weights)) list.push_back(*t);
-  return list;
-}
-
 // Memory for what each worker has, in one stretch each.
 void add_outstanding(const TrainSettings& s, AsyncServerState& state, Arena& arena) {
   int64_t elements = 0;
