@@ -37,8 +37,9 @@ void expect_the_bits_of_resident_weights(const ModelSpec& spec, const Case& test
   const FileBands bands = file_bands(spec, test.path, test.dtype, kSmall);
   const std::vector<PassExtent> extents = pass_extents(bands, test.dtype);
   const std::vector<bool> stays = some_stay(extents.size(), test.percent, 17);
+  const CacheSettings cache = bands.experts.empty() ? CacheSettings{} : CacheSettings{.slots = {2, 2}};
   const StreamedModel model =
-      load_streamed(spec, test.path, test.dtype, bands, stays, open_blocks(bands.paths).files, test.ring, arena);
+      load_streamed(spec, test.path, test.dtype, bands, stays, open_blocks(bands.paths).files, test.ring, arena, cache);
   const ModelWeights resident = load_weights_to_infer(spec, test.path, test.dtype, whole);
   const int64_t read = streamed_bytes(extents, stays);
   for (const int64_t tokens : {1, 13, 1}) {

@@ -245,7 +245,7 @@ bool read_quantized(HfFields& fields, HfConfig& c) {
         coded = true;
         continue;
       }
-    hf_packing(*quantized, fields.place(), c.notes);
+    hf_packing(*quantized, fmt::format("{}: {}", fields.place(), key), c.notes);
   }
   return coded;
 }

@@ -20,7 +20,7 @@ struct Words {
   [[noreturn]] void refuse(fmt::format_string<Args...> format, Args&&... args) const {
     throw Error(
         ErrorKind::bad_file,
-        "{}: quantization_config: weights of method {} {}, which tern does not read; use the model they were made "
+        "{}: weights of method {} {}, which tern does not read; use the model they were made "
         "from",
         place, shown_value(Json(std::string(method))), fmt::format(format, std::forward<Args>(args)...));
   }
@@ -72,7 +72,7 @@ HfPacking compressed_packing(const Words& words, std::vector<std::string>& notes
         words.refuse("with weights of type {}", shown_value(*type));
     if (words.find(group, "input_activations") || words.find(group, "output_activations"))
       notes.push_back(
-          fmt::format("{}: quantization_config: {} asks for rounded activations; tern rounds the weights alone",
+          fmt::format("{}: {} asks for rounded activations; tern rounds the weights alone",
                       words.place, name));
   }
   return HfPacking::compressed;
@@ -102,7 +102,7 @@ HfPacking hf_packing(const Json& json, std::string_view place, std::vector<std::
   if (method == "compressed-tensors") return compressed_packing(words, notes);
   if (method == "bitsandbytes") return bitsandbytes_packing(words);
   throw Error(ErrorKind::bad_file,
-              "{}: quantization_config: the weights are quantized by method {}, which tern does not read; {}", place,
+              "{}: the weights are quantized by method {}, which tern does not read; {}", place,
               shown_value(Json(method)), quantized_remedy(method));
 }
 
@@ -116,7 +116,7 @@ std::optional<HfPacking> hf_packing_beside(const std::string& weights_path) {
       if (const auto method = at->find("quant_method"); method != at->end() && *method == std::string(kCodedMethod))
         continue;
       std::vector<std::string> notes;  // the configuration's reader tells them
-      return hf_packing(*at, config.string(), notes);
+      return hf_packing(*at, fmt::format("{}: {}", config.string(), key), notes);
     }
   return {};
 }

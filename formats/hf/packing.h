@@ -19,8 +19,9 @@ enum class HfPacking : uint8_t {
   bitsandbytes,  // NF4
 };
 
-/// quantization_config's words. `notes` gets a sentence for what changes no weight and is not followed.
-/// Errors  bad_file "PLACE: quantization_config: …": a method, or a form of one, that tern does not read.
+/// The words of quantization_config; `place`: file and key, for messages. `notes` gets a sentence for what changes no weight and is not
+/// followed.
+/// Errors  bad_file "PLACE: …": a method, or a form of one, that tern does not read.
 /// Source  gptqmodel 7.7, autoawq 0.2.9, compressed-tensors 0.20, transformers 5.24 (bitsandbytes).
 HfPacking hf_packing(const Json& quantization_config, std::string_view place, std::vector<std::string>& notes);
 /// Of the config.json beside a weights file; nothing: numbers, tern's own codes, or no such file. Errors: as above.
