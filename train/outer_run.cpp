@@ -9,9 +9,10 @@
 namespace tern {
 namespace {
 
-// A row of each rank.
-StateTensor rows_of(std::string name, DType dtype, int64_t elements, const Tensor& own, int ranks) {
+// A row of each rank; `own` is that of `rank`.
+StateTensor rows_of(std::string name, DType dtype, int64_t elements, const Tensor& own, int rank, int ranks) {
   StateTensor t{std::move(name), dtype, Shape{ranks, elements}, own};
+  t.begin = rank * elements;
   for (int r = 0; r < ranks; ++r) t.owners.push_back({r, {r * elements, (r + 1) * elements}});
   return t;
 }
@@ -43,17 +44,20 @@ std::vector<StateTensor> outer_tensors(const UpdateConfig& config, DType dtype, 
   };
   whole("model", outer.common), whole("outer-momentum", outer.momentum), whole("outer-pending", outer.pending);
   for (size_t i = 0; i < o.infos.size(); ++i)
-    list.push_back(rows_of("replica." + o.infos[i].name, wide, o.forms[i].elements(), o.master[i], outer.ranks));
+    list.push_back(
+        rows_of("replica." + o.infos[i].name, wide, o.forms[i].elements(), o.master[i], o.shares.rank, outer.ranks));
   const std::vector<StateSlot>& slots = row_of(config.rule).slots;
   for (size_t slot = 0; slot < slots.size(); ++slot)
     for (size_t i = 0; i < o.infos.size(); ++i)
       if (const int64_t elements = slot_elements(config, slots[slot], o.forms[i]); elements > 0)
         list.push_back(rows_of(fmt::format("{}.{}", slots[slot].name, o.infos[i].name), slots[slot].type.value_or(wide),
-                               elements, o.slots[slot][i], outer.ranks));
+                               elements, o.slots[slot][i], o.shares.rank, outer.ranks));
   for (size_t f = 0; f < outer.error.size(); ++f) {
     const int64_t elements = outer.error[f].count();
-    list.push_back(rows_of(fmt::format("outer-error.{}", f), wide, elements, outer.error[f], outer.ranks));
+    list.push_back(
+        rows_of(fmt::format("outer-error.{}", f), wide, elements, outer.error[f], o.shares.rank, outer.ranks));
     StateTensor sums{fmt::format("outer-sum-error.{}", f), wide, Shape{elements}, outer.sum_error[f]};
+    sums.begin = part_of(elements, o.shares.rank, outer.ranks).begin;
     for (int r = 0; r < outer.ranks; ++r)
       if (const Interval part = part_of(elements, r, outer.ranks); part.size() > 0) sums.owners.push_back({r, part});
     list.push_back(std::move(sums));
