@@ -44,8 +44,8 @@ TEST(OptionTable, IsConsistent) {
   for (const OptionSpec& option : table.options) {
     EXPECT_EQ(option.name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-"), std::string::npos) << option.name;
     EXPECT_FALSE(option.help.empty() || option.help.ends_with('.')) << option.name << ": one line without a full stop";
-    // One directory, but of a server several, each with a name; one file, but for a report several.
-    const bool several = (option.name == "adapter" && option.verbs == "serve") ||
+    // One directory, but of a server several, each with a name, and of a combination all; one file, but for a report several.
+    const bool several = (option.name == "adapter" && (option.verbs == "serve" || option.verbs == "adapt-combine")) ||
                          (option.name == "valid-data" && option.verbs == "quantize");
     if (!several) {
       EXPECT_EQ(types.emplace(option.name, option.type).first->second, option.type)

@@ -23,11 +23,11 @@ namespace {
 
 std::vector<double> weights_from(const Options& o, size_t adapters) {
   std::vector<double> weights;
-  for (const std::string& part : o.list("weights"))
-    for (const std::string_view number : split(part, ',')) weights.push_back(parse_real(trim(number), "--weights"));
+  for (const std::string& part : o.list("shares"))
+    for (const std::string_view number : split(part, ',')) weights.push_back(parse_real(trim(number), "--shares"));
   if (weights.empty()) weights.assign(adapters, 1);
   if (weights.size() != adapters)
-    throw Error(ErrorKind::usage, "--weights: {} for {}; give one for each --adapter, in their order",
+    throw Error(ErrorKind::usage, "--shares: {} for {}; give one for each --adapter, in their order",
                 counted(static_cast<int64_t>(weights.size()), "number"),
                 counted(static_cast<int64_t>(adapters), "adapter"));
   return weights;

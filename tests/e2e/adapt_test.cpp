@@ -250,10 +250,10 @@ TEST_F(Adapt, CombinesAdaptersToOne) {
   json(train("first", "--rank 2 --steps 4"));
   json(train("second", "--rank 3 --steps 4 --seed 2 --target q_proj,down_proj"));
   const std::string both = "adapt combine --adapter first/adapter --adapter second/adapter ";
-  const Json cat = json(both + "--weights 0.75,0.5 --output cat");
+  const Json cat = json(both + "--shares 0.75,0.5 --output cat");
   EXPECT_EQ(cat["rank"], 5);
   EXPECT_LE(cat["norm"].get<double>(), cat["norms"][0].get<double>() + cat["norms"][1].get<double>());
-  json(both + "--weights 0.75,0.5 --method svd --rank 5 --output svd");
+  json(both + "--shares 0.75,0.5 --method svd --rank 5 --output svd");
   const std::string eval = "eval " + kModel + " --data log.txt --dtype f32 --max-tokens 500";
   const double sum = loss_of(eval + " --adapter cat");
   EXPECT_LT(sum, loss_of(eval) - 0.1);
@@ -268,7 +268,7 @@ TEST_F(Adapt, CombinesAdaptersToOne) {
   expect_refusal(2, both + "--method ties --density 0.5 --output no", {"rank 2", "3", "svd"});
   expect_refusal(2, both + "--method ties --output no", {"--density"});
   expect_refusal(2, both + "--density 0.5 --output no", {"--density", "cat"});
-  expect_refusal(2, both + "--weights 1 --output no", {"--weights", "2 adapters"});
+  expect_refusal(2, both + "--shares 1 --output no", {"--shares", "2 adapters"});
   expect_refusal(2, both + "--output cat", {"cat"});
   expect_refusal(4, "adapt combine --adapter nowhere --output no", {"nowhere"});
 }
