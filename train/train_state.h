@@ -22,9 +22,9 @@ struct TrainState {
   ModelWeights gradients;  // zero between steps
   OptimizerState optimizer;
   int64_t beginning_bytes =
-      0;                         // of a fresh state made unit by unit: the peak while weights were made, before gradients
-  int64_t step = 0;              // steps done
-  uint64_t samples = 0;          // the Feed's position
+      0;                 // of a fresh state made unit by unit: the peak while weights were made, before gradients
+  int64_t step = 0;      // steps done
+  uint64_t samples = 0;  // the Feed's position
   std::optional<OuterState> outer{};  // of runs with --outer
 };
 

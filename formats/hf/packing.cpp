@@ -18,11 +18,10 @@ struct Words {
 
   template <class... Args>
   [[noreturn]] void refuse(fmt::format_string<Args...> format, Args&&... args) const {
-    throw Error(
-        ErrorKind::bad_file,
-        "{}: weights of method {} {}, which tern does not read; use the model they were made "
-        "from",
-        place, shown_value(Json(std::string(method))), fmt::format(format, std::forward<Args>(args)...));
+    throw Error(ErrorKind::bad_file,
+                "{}: weights of method {} {}, which tern does not read; use the model they were made "
+                "from",
+                place, shown_value(Json(std::string(method))), fmt::format(format, std::forward<Args>(args)...));
   }
   const Json* find(const Json& in, const char* key) const {
     if (!in.is_object()) return nullptr;
@@ -72,8 +71,7 @@ HfPacking compressed_packing(const Words& words, std::vector<std::string>& notes
         words.refuse("with weights of type {}", shown_value(*type));
     if (words.find(group, "input_activations") || words.find(group, "output_activations"))
       notes.push_back(
-          fmt::format("{}: {} asks for rounded activations; tern rounds the weights alone",
-                      words.place, name));
+          fmt::format("{}: {} asks for rounded activations; tern rounds the weights alone", words.place, name));
   }
   return HfPacking::compressed;
 }
@@ -101,8 +99,7 @@ HfPacking hf_packing(const Json& json, std::string_view place, std::vector<std::
   }
   if (method == "compressed-tensors") return compressed_packing(words, notes);
   if (method == "bitsandbytes") return bitsandbytes_packing(words);
-  throw Error(ErrorKind::bad_file,
-              "{}: the weights are quantized by method {}, which tern does not read; {}", place,
+  throw Error(ErrorKind::bad_file, "{}: the weights are quantized by method {}, which tern does not read; {}", place,
               shown_value(Json(method)), quantized_remedy(method));
 }
 
