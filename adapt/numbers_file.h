@@ -1,5 +1,5 @@
 #pragma once
-// Named matrices of f64 between two tasks, in one safetensors file.
+// Named matrices of f64 that one task leaves for the next, in one safetensors file.
 
 #include <map>
 #include <string>

@@ -39,7 +39,7 @@ struct StreamSettings {
   std::vector<StreamTask> tasks;
   StreamMethod method = StreamMethod::seqlora;
   InfloraMode mode = InfloraMode::code;
-  double energy = 0.95;              // the first threshold; the last would be 1
+  double energy = 0.95;              // the share that energy_threshold begins with; behind the last task it would be 1
   int64_t statistics_windows = 256;  // of each task's data, at most; also of EWC's importances
   double penalty = 0;                // EWC's and O-LoRA's weight
   double replay_share = 0.01;

@@ -34,7 +34,7 @@ void before_task(const StreamSettings&, size_t t, Io&);
 std::function<void(const StepGradients&)> penalty_of(const StreamSettings&, size_t t);
 /// What the next task needs: memories of inputs, anchors, old directions, kept data; the folded model.
 void after_task(const StreamSettings&, size_t t, Io&);
-/// Numbers trained, bytes kept for the next task; no seconds.
+/// TaskCost without its seconds.
 TaskCost cost_of(const StreamSettings&, size_t t, Io&);
 /// Removes what earlier tasks left for task t alone, and task t's checkpoints.
 void clear_behind(const StreamSettings&, size_t t, Io&);

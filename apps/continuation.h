@@ -25,7 +25,8 @@ ModelDescription model_to_continue(const Options&);
 std::string read_prompt(const Options&);
 /// Errors: usage, bad_file, naming the option or file.
 Continuation read_continuation(const Options&, const ModelDescription&, const std::string& prompt);
-/// Of a prompt; of an empty one what a text begins with. Errors: usage: a token that the model does not know.
+/// The tokens of a prompt; of an empty one the token that texts begin with. Errors: usage: a token that the model does not
+/// know.
 std::vector<int32_t> prompt_tokens(const ModelDescription&, const std::string& prompt);
 /// Tokens of the longest sequence: --context, else `wanted`, within what the model allows. Errors: usage: beyond that.
 int64_t longest_context(const Options&, const ModelDescription&, int64_t wanted);

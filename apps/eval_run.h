@@ -13,7 +13,7 @@ namespace tern {
 class Error;
 class Options;
 
-/// What a results file of windows must have been asked for.
+/// The question that a results file of these windows answers (ResultLog).
 Json question_of(const Options&, const ModelDescription&, const EvalWindows&);
 /// The results file --output, and what is told of it. Errors: those of ResultLog.
 void open_log(const Options&, const Json& question, std::optional<ResultLog>&);

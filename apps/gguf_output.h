@@ -9,7 +9,7 @@
 
 namespace tern {
 
-/// "q4_0" is Q4_0: a choice of an option, by base/weight_types.def's name.
+/// The type that a choice of an option names: "q4_0" is Q4_0 of base/weight_types.def.
 WeightType weight_type_of_choice(std::string name);
 /// Before a weight is read. Errors  usage: `out` does not end with .gguf, or is there already.
 void check_gguf_output(const std::string& out);

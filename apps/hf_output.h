@@ -14,7 +14,7 @@ class Io;
 void check_hf_output(const std::string& out);
 /// Everything beside weights and config.json: copied as it is, or made from what a GGUF file holds.
 void write_companions(const ModelDescription&, const ChatTemplates&, const std::string& out, Io&);
-/// Of the files that lie in `directory` itself.
+/// Bytes of the files that lie in `directory` itself.
 int64_t bytes_in(Io&, const std::string& directory);
 
 }  // namespace tern

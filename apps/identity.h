@@ -9,7 +9,8 @@ namespace tern {
 
 struct ModelDescription;
 
-/// A text that changes when the file does: path, size, time of change; for a model, those of its weights.
+/// An object that changes when the file does: path, bytes, time of change. Of a model: of its weights, and of its adapter's
+/// files.
 Json file_identity(const std::string& path);
 Json weights_identity(const ModelDescription&);
 

@@ -17,8 +17,8 @@ struct ImportedTest {
 };
 
 struct MeasuredLink {
-  size_t test = 0;       // which one says so
-  double bandwidth = 0;  // bytes/s each way: per device of node.link, per node, all its cards together, of node.network
+  size_t test = 0;       // index of the test that it comes from
+  double bandwidth = 0;  // bytes/s each way: of node.link per device; of node.network per node, all its cards together
   double latency_s = 0;  // of a step
 };
 struct MeasuredLinks {

@@ -12,8 +12,8 @@ namespace tern {
 /// Errors: usage, naming both.
 void refuse_overwrites(const Options&);
 
-/// Tries to create the file. Errors: that of creating it, where it cannot be written; usage for a directory. Leaves nothing
-/// behind.
+/// Tries to create each output file. Errors: that of creating it, where it cannot be written; usage for a directory. Leaves
+/// nothing behind.
 void require_writable(const Options&);
 
 }  // namespace tern

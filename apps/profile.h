@@ -68,7 +68,7 @@ struct ProfiledMachine {
   int64_t memory_bytes = 0, reserved_bytes = 0, disk_bytes = 0;
 };
 
-/// Figures that spread by more than 10 % over the rounds, by their share of all and the widest.
+/// How many figures spread by more than 10 % over the rounds, of how many, and the widest of them.
 struct ProfileNoise {
   bool told = true;  // false: there were too few rounds to judge a spread
   int64_t figures = 0, wide = 0;

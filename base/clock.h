@@ -1,5 +1,5 @@
 #pragma once
-// Time behind a seam: a test that waits should not have to.
+// Time behind an interface, so that a test of something that waits need not wait itself.
 
 #include <atomic>
 #include <cstdint>
@@ -17,7 +17,7 @@ class Clock {
 /// The system's clocks; thread-safe.
 Clock& real_clock();
 
-/// Stands still until told; sleeping moves it. Thread-safe.
+/// A clock that stands still until advance_ns or sleep_ns moves it. Thread-safe.
 class VirtualClock : public Clock {
  public:
   explicit VirtualClock(int64_t wall_start_ns = 1'700'000'000'000'000'000) : wall_start_ns_(wall_start_ns) {}

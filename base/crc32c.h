@@ -15,11 +15,11 @@ uint32_t crc32c(std::span<const std::byte>, uint32_t crc = 0);
 inline uint32_t crc32c(std::string_view text, uint32_t crc = 0) { return crc32c(std::as_bytes(std::span(text)), crc); }
 
 class Io;
-/// Of a whole file. A real one is mapped and let go piece by piece, so that checking a large one neither copies it nor
-/// shows in the program's resident memory. Errors: the Io's.
+/// The checksum of a whole file. Under real_io the file is mapped and its pages are released piece by piece, so that checking a
+/// large file neither copies it nor adds to the program's resident memory. Errors: the Io's.
 uint32_t file_crc32c(Io&, const std::string& path);
 
-/// The same by a table of bytes: the judge, and the road of CPUs without the instruction.
+/// crc32c by a table of 256 entries: what tests compare crc32c with, and what runs on CPUs without the instruction.
 uint32_t crc32c_ref(std::span<const std::byte>, uint32_t crc = 0);
 /// Whether crc32c uses the CPU's instruction here.
 bool crc32c_is_fast();

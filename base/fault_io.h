@@ -25,7 +25,7 @@ struct SimulatedKill {};
 struct Fault {
   int64_t at = -1;  // which mutating operation, from 0
   FaultKind kind = FaultKind::none;
-  std::function<void()> kill = [] { throw SimulatedKill{}; };  // a real process test sends itself SIGKILL here
+  std::function<void()> kill = [] { throw SimulatedKill{}; };  // a test with a real process sends itself SIGKILL here
 };
 
 /// Mutating operations are: create, open_append, append, write_at, sync, sync_dir, rename, truncate, remove, make_dir.

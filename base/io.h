@@ -21,8 +21,8 @@ struct FileInfo {
   int64_t modified_ns = 0;  // since 1970; 0 on simulated disks
 };
 
-/// A file open for writing. The destructor closes without syncing and without complaint: call sync() and close() to
-/// know.
+/// A file open for writing. The destructor closes without syncing and reports no error: call sync() and close() to learn
+/// whether the bytes were written.
 class IoFile {
  public:
   virtual ~IoFile() = default;
@@ -30,7 +30,7 @@ class IoFile {
   virtual void write_at(int64_t offset, std::span<const std::byte>) = 0;
   virtual void sync() = 0;  // data and size reach the disk
   virtual int64_t size() const = 0;
-  virtual void close() = 0;  // reports what the kernel kept back
+  virtual void close() = 0;  // throws the write error that the kernel had kept back until now
   void append(std::string_view text) { append(std::as_bytes(std::span(text))); }
 };
 
@@ -46,35 +46,36 @@ class Io {
  public:
   virtual ~Io() = default;
   virtual std::unique_ptr<IoFile> create(const std::string& path) = 0;  // new or truncated
-  /// A new file that nobody else has: locked (lock_existing) until it is destroyed. Null: the name is taken, or somebody
-  /// swept it in the moment it was made; take another name.
+  /// A new file that nobody else has: it is locked (as by lock_existing) until the IoFile is destroyed. Null: the name is
+  /// taken, or another process swept the file away before it was locked; try another name.
   virtual std::unique_ptr<IoFile> create_locked(const std::string& path) = 0;
   virtual std::unique_ptr<IoFile> open_append(const std::string& path) = 0;  // new or kept
   virtual void sync_dir(const std::string& path) = 0;
   virtual void rename(const std::string& from,
                       const std::string& to) = 0;  // replaces a file; a full directory is an error
-  /// The same, but false and nothing done where `to` is there.
+  /// As rename, but where `to` exists it does nothing and returns false.
   virtual bool rename_new(const std::string& from, const std::string& to) = 0;
   virtual void truncate(const std::string& path, int64_t size_bytes) = 0;
   virtual void remove(const std::string& path) = 0;                    // a file, or an empty directory
   virtual bool make_dir(const std::string& path) = 0;                  // one level; false if it was there already
   virtual std::vector<std::string> list(const std::string& path) = 0;  // names, sorted
-  /// Whole. A pipe is read only under /dev (a shell's <(…)): elsewhere nobody may ever write to it.
+  /// Returns the whole file. A pipe is read only under /dev (a shell's <(…)): elsewhere there may be nobody who writes to it,
+  /// and the read would never end.
   virtual std::string read(const std::string& path) = 0;
   virtual std::optional<FileInfo> stat(const std::string& path) = 0;  // absent: nothing there
   /// Bytes this user may still write on the disk that holds `path` (which need not exist yet); absent: not known.
   virtual std::optional<int64_t> free_bytes(const std::string& path) { return (void)path, std::nullopt; }
   /// Takes the lock file `path` (created if needed; no symbolic link) or throws usage, naming who holds it.
   virtual std::unique_ptr<IoLock> lock(const std::string& path) = 0;
-  /// Locks a file or directory that is there, without a change to it. Null: gone, or held by somebody who lives (which
-  /// is also said where the file system has no locks).
+  /// Locks a file or directory that is there, without a change to it. Null: it does not exist, or a living process holds it
+  /// (also returned where the file system has no locks).
   virtual std::unique_ptr<IoLock> lock_existing(const std::string& path) = 0;
 };
 
 /// The system's files. Stateless, thread-safe.
 Io& real_io();
 
-/// By an OutputFile (publish.h): after a crash `path` is the old file or the new one.
+/// Writes through an OutputFile (publish.h): after a crash `path` is the old file or the new one.
 void write_file_atomically(Io&, const std::string& path, std::span<const std::byte>);
 void write_file_atomically(Io&, const std::string& path, std::string_view);
 /// make_dir for every missing level; syncs each parent it added to.

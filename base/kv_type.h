@@ -18,7 +18,7 @@ enum class KvType : uint8_t { f64, f32, bf16, q8, q4 };
 std::string_view name_of(KvType);
 /// Nothing: no such name.
 std::optional<KvType> kv_type_from_name(std::string_view);
-/// Numbers as they were computed; f16 is computed in f32.
+/// The type of a cache that keeps numbers as they were computed; f32 for f16, which is computed in f32.
 constexpr KvType kv_type_of(DType t) {
   return t == DType::f64 ? KvType::f64 : t == DType::bf16 ? KvType::bf16 : KvType::f32;
 }

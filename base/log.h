@@ -11,10 +11,11 @@ namespace tern {
 
 enum class LogLevel { error, warn, info, debug };
 
-/// Least level that is told; TERN_LOG sets it at the start ("info" if absent). Errors of the name: usage.
+/// Sets the least severe level that is still printed; at the start TERN_LOG sets it ("info" if absent). log_level_from_name
+/// throws usage for an unknown name.
 void set_log_level(LogLevel);
 LogLevel log_level_from_name(std::string_view);
-/// Also append every told line to this file, as {"time_ns":…,"level":…,"message":…}; "" stops. Errors: bad_file.
+/// Also appends every printed line to this file, as {"time_ns":…,"level":…,"message":…}; "" stops. Errors: bad_file.
 void set_log_file(const std::string& path);
 
 /// Where lines go; the default writes to standard error. Tests set their own; nullptr restores the default.

@@ -1,5 +1,5 @@
 #pragma once
-// A whole file, read-only, as memory. Pages come from the disk when touched and belong to nobody's count.
+// A whole file, read-only, as memory. Pages come from the disk when touched, and no arena counts them.
 
 #include <cstddef>
 #include <cstdint>

@@ -18,7 +18,7 @@ class MemoryIo : public Io {
   MemoryIo();
   ~MemoryIo() override;
 
-  /// The disk as a machine finds it that lost power now; equal seeds give equal states. Locks are gone.
+  /// The disk as the machine would find it again if it lost power now; equal seeds give equal states. Locks are gone.
   /// Model   a synced file keeps its content, a synced directory its names. Each
   ///         un-synced write of a file is kept, dropped, or cut short at a random byte,
   ///         independently (dropped ones inside the file leave zeros); a truncation is

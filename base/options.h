@@ -39,7 +39,7 @@ struct OptionSpec {
   std::vector<std::string_view> choices = {};
   double min = -1e300, max = 1e300;  // allowed range of numbers, inclusive
   bool above_min = false;            // the range is open at min
-  std::string_view env = {};         // only where it is not TERN_NAME
+  std::string_view env = {};         // the variable's name, where it is not TERN_NAME
   char letter = '\0';                // 'n': -n too
 };
 
@@ -142,9 +142,10 @@ Options resolve_options(const OptionTable&, std::string_view verb, const std::ve
 
 /// A verb's name as one word: "plan-table".
 std::string verb_key(std::string_view name);
-/// By its name or key. Errors: usage "no verb 'trian'; did you mean 'train'?".
+/// Finds a verb by its name or key. Errors: usage "no verb 'trian'; did you mean 'train'?".
 const VerbSpec& find_verb(const OptionTable&, std::string_view name);
-/// How many of the words name a verb of two words ("plan table …"): 2, else 1; 0 of none.
+/// How many of the first words are the verb's name: 2 where they are a verb of two words ("plan table"), else 1; 0 if there are
+/// no words.
 size_t words_of_verb(const OptionTable&, std::span<const std::string> words);
 /// The rows a verb takes, in the order of the table.
 std::vector<const OptionSpec*> options_of(const OptionTable&, std::string_view verb);

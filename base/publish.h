@@ -1,6 +1,7 @@
 #pragma once
-// How every verb's output comes to its place: written under a temporary name of its own, synced, renamed. Whoever looks
-// finds the old one or the whole new one; of two writers at once one wins, or the later replaces the earlier, whole.
+// How every verb's output comes to its place: written under a temporary name of its own, synced, renamed. A reader finds the
+// old output or the whole new one, never a mixture; of two writers at once one is refused, or the later replaces the earlier
+// wholly.
 //
 //   NAME.tmp-PID-RANDOM     beside NAME, locked while its writer lives; the next writer of NAME removes what the dead left
 
@@ -13,7 +14,7 @@
 
 namespace tern {
 
-/// A file on its way to `path`. Destroyed unpublished it is gone.
+/// A file on its way to `path`. If it is destroyed before publish(), the file is removed.
 class OutputFile {
  public:
   /// Errors: the Io's; bad_file where `path` is a pipe or a device. A symbolic link at `path` is replaced, not followed.
@@ -35,8 +36,8 @@ class OutputFile {
   bool published_ = false;
 };
 
-/// A directory on its way to `path`, or to be the place of one file on its way. Destroyed unpublished it is gone with all
-/// that was written in it.
+/// A directory on its way to `path`, or a place in which one file is written that then goes to `path`. If it is destroyed
+/// before publish(), it is removed with all that was written in it.
 class OutputDirectory {
  public:
   OutputDirectory(Io&, std::string path);
@@ -48,7 +49,8 @@ class OutputDirectory {
   const std::string& temporary() const { return temporary_; }
   /// Errors: usage where `path` is meanwhile a directory with something in it, or a file.
   void publish();
-  /// Puts the file `name` of it to `path`, and removes the directory. Errors: usage where `path` is there meanwhile.
+  /// Moves the directory's file `name` to `path`, and removes the directory. Errors: usage where `path` has come into being
+  /// meanwhile.
   void publish_file(const std::string& name);
 
  private:

@@ -5,7 +5,7 @@
 
 namespace tern {
 
-/// As one word of a shell's command line.
+/// `text`, quoted where needed so that a shell reads it as one word.
 std::string shell_quoted(const std::string& text);
 
 }  // namespace tern

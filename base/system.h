@@ -29,8 +29,9 @@ ProcessMemory read_process_memory();
 /// What the program itself takes beside the tensors it counts: resident now, and what code pages, thread stacks and the
 /// buffers of libraries still add once it works. Call before anything large is allocated.
 int64_t program_bytes();
-/// From now on the C library gives large blocks (128 KiB and more) back to the system when they are freed. By itself it
-/// raises that bound to the size of each that is freed, and keeps up to twice as much: resident, but counted nowhere.
+/// From now on the C library gives large blocks (128 KiB and more) back to the system when they are freed. Left alone, it
+/// raises that bound to the size of each such block that is freed, and then keeps up to twice as much: memory that is resident,
+/// but counted nowhere.
 void return_freed_blocks();
 /// Lets the kernel forget the peak so far, so that a phase can be measured. False where it does not allow that.
 bool reset_peak_resident();

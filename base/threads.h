@@ -1,6 +1,6 @@
 #pragma once
-// OpenMP owns the cores. How many threads a team gets is a number of each thread that starts teams; apps/ sets it
-// (apps/threads.h), and all below only asks.
+// OpenMP owns the cores. Each thread that starts teams has a number of its own for their size; apps/ sets it (apps/threads.h),
+// code below apps/ only reads it.
 
 namespace tern {
 

@@ -39,8 +39,8 @@ struct TomlMember {  // not a pair: clang cannot ask a pair of an incomplete typ
 /// deep (check_toml_depth) or longer than 4 MiB.
 TomlValue parse_toml(std::string_view text, const std::string& path);
 TomlValue read_toml_file(const std::string& path);
-/// Before toml++ sees a text: it has no limit for the parts of a key, and whoever walks or frees what it made goes down
-/// them all. Errors: bad_file "PATH:LINE: …": a key of more than 16 parts, brackets more than 64 deep.
+/// To be called before toml++ parses a text: toml++ sets no limit to the parts of a key, and walking or freeing its tree
+/// recurses once for each part. Errors: bad_file "PATH:LINE: …": a key of more than 16 parts, brackets more than 64 deep.
 void check_toml_depth(std::string_view text, const std::string& path);
 /// A basic string of TOML, in quotes; control characters made printable.
 std::string toml_text(std::string_view);
@@ -72,8 +72,8 @@ class TomlFields {
   std::vector<int64_t> integers(std::string_view key);  // at least 1 each
   std::vector<double> numbers(std::string_view key);
 
-  /// Throws for the first key nobody took, with the nearest of those asked for. (A required key that is missing names
-  /// the one that looks like it.)
+  /// Throws for the first key that nobody took, naming the most similar key that was asked for. (The error for a missing
+  /// required key names the key in the table that looks like it.)
   void finish() const;
 
   template <class... Args>

@@ -25,7 +25,7 @@ struct WeightTypeRow {
   std::string_view name;  // "Q4_K": as GGUF writes it
   uint32_t gguf;          // its number there, or kNotInGguf
   int64_t block_elements, block_bytes;
-  int64_t row_bytes = 0;  // before a row's blocks
+  int64_t row_bytes = 0;  // bytes of a row's header (its scale), which stands before its blocks
   int64_t levels = 0;     // of each of the matrix's learned tables; 0: blocks stand alone
 };
 
@@ -41,7 +41,8 @@ constexpr std::string_view name_of(WeightType type) { return row_of(type).name; 
 /// Nothing: no such name.
 std::optional<WeightType> weight_type_from_name(std::string_view);
 
-/// The dense type of such numbers; nothing: no dense weights are kept so, or a type with blocks.
+/// weight_type_of: the weight type that keeps such numbers uncoded; nullopt: there is none. dtype_of: the reverse; nullopt: a
+/// type with blocks.
 constexpr std::optional<WeightType> weight_type_of(DType type) {
   switch (type) {
     case DType::f32:

@@ -35,8 +35,8 @@ Calibration read_calibration(const std::string& path);
 /// Errors  usage, if a device of the cluster's groups is not the calibration's, or the dtype is another.
 Cluster calibrated(const Cluster&, const Calibration&, DType);
 
-/// Seconds between which nine in ten of the left-out rows would have lain at this prediction: 18 of 20; all of them
-/// where there are fewer than 20.
+/// The range around a prediction in which nine in ten of the left-out rows lie (18 of 20; all of them where there are fewer
+/// than 20), in seconds.
 struct ErrorBar {
   double low = 0, high = 0;
 };

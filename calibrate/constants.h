@@ -14,8 +14,8 @@ namespace tern {
 inline constexpr size_t kNumConstants = 14;
 using Constants = std::array<double, kNumConstants>;
 
-/// `spread`: how far a value is expected from `nominal`: its logarithm if `ratio`, else itself. The fit pulls a
-/// constant back by one residual of weight for each spread, so that few rows move only what they speak of.
+/// `spread`: how far the value (its logarithm, if `ratio`) is expected to lie from `nominal`. In the fit a constant that is one
+/// spread away costs as much as a row that is off by FitOptions::scale, so that few rows move only the constants they speak of.
 struct ConstantSpec {
   std::string_view name, unit, meaning;
   double nominal, spread, least, most;

@@ -14,10 +14,10 @@ namespace tern {
 /// How rows are left out together.
 enum class FoldBy : uint8_t { rows, layout, model };
 std::string_view name_of(FoldBy);  // "rows", "layout", "model"
+/// Folds by rows: `parts` parts of a shuffle of that seed; by layout: one for each (tensor, context, data, expert, expert tensor,
+/// pipeline); by model: one for each (model, width).
 std::vector<std::vector<size_t>> folds_of(const RunSet&, std::span<const size_t> rows, FoldBy, uint64_t seed,
                                           int parts);
-// by rows: `parts` parts of a shuffle of that seed; by layout: one for each (tensor, context, data, pipeline); by
-// model: one for each (model, width)
 
 /// Seconds of each of `rows`, by constants fitted to the other folds. Shapes: as rows.
 std::vector<double> left_out(const RunSet&, std::span<const size_t> rows, const std::vector<std::vector<size_t>>& folds,
@@ -40,8 +40,8 @@ struct Ordered {
 };
 Ordered ordered(const RunSet&, std::span<const size_t> rows, std::span<const double> predicted, double apart = 0.05);
 
-/// Measured time of the run predicted fastest over the least measured, − 1, of each job with two rows or more; of runs
-/// predicted alike the slowest counts.
+/// Of each job with two rows or more: the measured time of the run that was predicted fastest, over the least measured time,
+/// minus 1. Of runs predicted alike the slowest counts.
 struct Regret {
   std::string job;
   double regret = 0;

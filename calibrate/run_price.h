@@ -60,7 +60,7 @@ class RunPricer {
   /// `machine`: num_nodes() nodes of the cluster, with whatever rates. One thread at a time, copies included.
   int64_t step_ps(const Machine& machine) const { return step_ps(machine, prices_on(machine)); }
 
-  /// The part that runs which differ in blocks and micro-batches alone have in common.
+  /// The prices of a block and of the ends: runs that differ in numbers of blocks and micro-batches alone share them.
   LayerPrices prices_on(const Machine& machine) const;
   bool shares_prices_with(const RunPricer&) const;
   int64_t step_ps(const Machine& machine, const LayerPrices&) const;

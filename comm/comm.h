@@ -15,17 +15,17 @@
 
 namespace tern {
 
-/// How integers of ranks become one.
+/// How the ranks' integers are combined.
 enum class Combine : uint8_t { sum, most, least };
 
-/// Views of the vector's memory: what belongs to each rank. Together they need not be the whole vector.
+/// For each rank, views of the memory of its part of a vector. The parts need not make up the whole vector.
 using RankParts = std::vector<std::vector<Tensor>>;
-/// Of part_of.
+/// The parts that part_of (spec/layout.h) gives.
 RankParts even_parts(std::span<const Tensor>, int ranks);
 
-/// Of one rank, used by one thread. All ranks call the same in the same order, with tensors of the same shapes and types.
-/// Several tensors are one vector, laid end to end. Each rank has a part of it, which it sums up: that of part_of, or what
-/// the caller says; parts pass in pieces of piece_of_part.
+/// One rank's end, used by one thread. All ranks make the same calls in the same order, with tensors of the same shapes and
+/// types. Several tensors count as one vector, laid end to end. Each rank sums up one part of the vector: that of part_of, or
+/// the one that the caller names; parts are sent in pieces of piece_of_part elements.
 /// Types   sums: f64, f32, the integers (modulo 2^bits), and bf16 and f16, summed in f32 and rounded once. The rest: any.
 /// Memory  what waits to be summed: staging_elements of the longest part so far, counted in staging().
 /// Errors  the transport's; usage for a sum of booleans.
@@ -37,10 +37,10 @@ class Comm {
 
   /// Every rank's tensors become the sum over ranks.
   void all_reduce_sum(std::span<const Tensor>);
-  /// This rank's parts become the sum; what is left of the other parts has no meaning.
+  /// This rank's parts become the sum; the contents of the other parts are undefined afterwards.
   void reduce_scatter_sum(const RankParts&);
   void reduce_scatter_sum(std::span<const Tensor> vector) { reduce_scatter_sum(even_parts(vector, size())); }
-  /// The other ranks' parts become theirs.
+  /// Each rank's parts are copied to all other ranks.
   void all_gather(const RankParts&);
   void all_gather(std::span<const Tensor> vector) { all_gather(even_parts(vector, size())); }
   /// Every rank's tensor becomes the root's.
@@ -48,13 +48,13 @@ class Comm {
   /// send[r] goes to rank r, receive[r] comes from there; any sizes, if those of sender and receiver agree. An empty Tensor
   /// is no elements.
   void all_to_all(std::span<const Tensor> send, std::span<const Tensor> receive);
-  /// The same of parts of one vector (even_parts): what all ranks have in this rank's part comes into the rows of `receive`
-  /// (ranks, elements of the part), this rank's own too.
+  /// The same for the parts of one vector (even_parts): row r of `receive` (ranks, elements of the part) becomes what rank r
+  /// has in this rank's part, r = this rank included.
   void all_to_all(const RankParts& send, const Tensor& receive);
 
   /// Each integer becomes the ranks' sum, most or least.
   void all_reduce(std::span<int64_t>, Combine);
-  /// The ranks' values one after the other; equally many of each.
+  /// All ranks' values in the order of ranks; every rank gives the same number.
   std::vector<double> gather(std::span<const double>);
   /// The root's text.
   std::string broadcast(std::string, int root);

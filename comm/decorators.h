@@ -32,7 +32,8 @@ class TransportDecorator : public Transport {
   std::unique_ptr<Transport> inner_;
 };
 
-/// The link that all of a rank's messages leave by, one after the other: each takes latency_s + bytes / bytes_per_s.
+/// The speed of one link by which all of a rank's messages leave, one after the other: each takes latency_s + bytes /
+/// bytes_per_s.
 struct Pace {
   double bytes_per_s = 0;
   double latency_s = 0;
@@ -48,15 +49,16 @@ enum class TransportFaultKind : uint8_t {
   stop,       // its process gets SIGSTOP
   partition,  // nothing that it sends arrives any more
 };
-/// At the rank's n-th send, from 0.
+/// The fault happens at the rank's send number at_send, counted from 0.
 struct TransportFault {
   TransportFaultKind kind = TransportFaultKind::kill;
   int64_t at_send = 0;
 };
 std::unique_ptr<Transport> faulty(std::unique_ptr<Transport>, TransportFault);
 
-/// With what a text asks for, of the rank it names: "die@RANK@SEND", "stop@…", "partition@…"; "slow@RANK@BYTES", a link of so
-/// many bytes/s. Empty, or another rank's: the same transport. Errors: usage, quoting the text.
+/// The transport with the fault that `text` asks of the rank that it names: "die@RANK@SEND", "stop@…", "partition@…";
+/// "slow@RANK@BYTES", a link of BYTES bytes/s. If the text is empty or names another rank: the same transport. Errors: usage,
+/// quoting the text.
 std::unique_ptr<Transport> with_fault(std::unique_ptr<Transport>, const std::string& text);
 
 }  // namespace tern

@@ -9,7 +9,7 @@
 
 namespace tern {
 
-/// Name and value, in words a person can act on. Every rank calls it with the same names in the same order.
+/// `facts`: names and values, in words that a person can act on. Every rank calls it with the same names in the same order.
 /// Errors  usage, on every rank, naming the first fact in which one differs from rank 0, and both values.
 void require_equal_facts(Comm&, std::span<const std::pair<std::string, std::string>> facts);
 

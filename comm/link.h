@@ -25,24 +25,24 @@ struct MessageHeader {
 static_assert(sizeof(MessageHeader) == 40, "no padding: its bytes go over the wire");
 inline constexpr uint32_t kMessageMagic = 0x4d4e5254;  // "TRNM"
 
-/// Nothing in it waits. `broken` is how it ends; the caller knows who and what for.
+/// No call waits. A link ends by closed() or corruption(); only the caller knows which rank it led to and what it was for.
 class Link {
  public:
   Link() = default;
   Link(Descriptor connection, uint32_t generation) : connection_(std::move(connection)), generation_(generation) {}
 
   void post(uint64_t tag, std::span<const std::byte>);
-  /// Sends what the connection takes; true if anything moved.
+  /// Sends as much as the connection takes; true if any byte went out.
   bool send_some();
   bool all_sent() const { return out_.empty(); }
   uint64_t next_tag_out() const { return out_.front().header.tag; }
-  /// Forgets what is not sent. A message that has gone out in part leaves the link of no use.
+  /// Drops what is not sent yet. If a message had gone out in part, the link cannot be used any more.
   void cancel();
 
   /// Takes what has come of the next message's header; true once all of it is there, checked.
   bool read_header();
   const MessageHeader& header() const { return in_; }
-  /// Of that message: reads on into `room`, which is as long as the message; true once all is there, checked.
+  /// Reads on in the payload of that message, into `room`, which is as long as the payload; true once all is there and checked.
   bool read_payload(std::span<std::byte> room);
   /// Of the message being read.
   size_t received() const { return payload_read_; }

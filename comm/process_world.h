@@ -9,7 +9,7 @@
 
 namespace tern {
 
-/// Of the rank that the client joined as. All ranks of the run call it, and it returns when all are connected.
+/// Makes the transport of the rank that the client joined as. All ranks of the run call it; it returns when all are connected.
 /// Messages  carry their length, their number on the link and CRC-32Cs: one that was lost, repeated or changed on its way is an
 ///           error that names it. What is sent goes out while this rank sends, waits or flushes; a flush returns when the
 ///           system has all of it.

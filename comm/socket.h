@@ -35,19 +35,19 @@ std::string text_of(const HostPort&);  // "node1:29401", "[::1]:29401"
 /// Errors  usage, quoting the text: no host, no port of 1 to 65535.
 HostPort parse_host_port(std::string_view);
 
-/// Listens, does not wait in accept. An empty host: every address of this machine; port 0: one that the system chooses.
+/// Listens; accept_at on it never waits. An empty host: every address of this machine; port 0: one that the system chooses.
 /// Errors  peer, naming host, port and why; `port_taken` true instead of an error where another program has the port.
 Descriptor listen_at(const HostPort&, int backlog, bool* port_taken = nullptr);
-/// The next connection, which does not wait and sends at once; not open: there is none now.
+/// The next connection, non-blocking and with TCP_NODELAY; not open: nobody is waiting to be accepted.
 Descriptor accept_at(const Descriptor& listener);
 /// One attempt of at most so long. Not open: nobody answered; `why` says so in words.
 Descriptor connect_once(const HostPort&, double seconds, std::string* why);
-/// Of this end; of the other end.
+/// The address of this end of the connection.
 HostPort own_address(const Descriptor&);
 /// Whether an address is of this machine alone: 127.0.0.0/8, ::1, localhost; other names are not, whatever they begin with.
 bool is_loopback(const std::string& host);
 
-/// Waits until it can be read (or written), at most so long.
+/// Waits at most `seconds` until the descriptor can be read (or written); false: it cannot yet.
 bool wait_readable(int descriptor, double seconds);
 bool wait_writable(int descriptor, double seconds);
 

@@ -16,23 +16,26 @@ namespace tern {
 /// Why a world cannot go on.
 struct WorldFailure {
   int64_t generation = 0;
-  int rank = -1;  // whose; −1: nobody's alone
+  int rank = -1;  // the rank that failed; −1: no single one
   ErrorKind kind = ErrorKind::peer;
   std::string reason;
 };
 
 struct StoreConfig {
   int size = 1;       // ranks of the run
-  std::string token;  // of the run; who has another one is refused
+  std::string token;  // the run's token; a client with another one is refused
   double silence_s =
-      30;              // a rank without a sign of life for so long is lost; as long all ranks may wait without progress
-  double grace_s = 0;  // a closed connection is told after so long: a launcher knows better how a process ended
+      30;  // a rank that gives no sign of life for this long counts as lost; for this long all ranks may wait
+           // without any progress
+  double grace_s =
+      0;  // a closed connection is reported as a failure only after this time, as a launcher may know better how
+          // the process ended
 };
 
 /// Serves until it is destroyed, on a thread of its own.
-/// Failures  the first one of a generation counts and is told to all ranks: one that says so (abort), one whose connection
-///           closes before it has left, one that is silent, all that live waiting for each other, one of another run,
-///           size or version, or with a rank that another process has.
+/// Failures  the first failure of a generation counts and is reported to all ranks. Failures are: a rank that calls abort, one
+///           whose connection closes before it has left, one that is silent, all living ranks waiting for each other, a client
+///           of another run, size or version, or one whose rank another process has.
 class StoreServer {
  public:
   /// Listens at `at`, or at one of the next `more_ports` where its port is taken. Port 0: one that the system chooses.
@@ -41,7 +44,7 @@ class StoreServer {
   ~StoreServer();
   StoreServer(const StoreServer&) = delete;
   HostPort address() const;
-  /// Says for others that a rank has failed; any thread.
+  /// Reports, for a rank that cannot do it itself, that it has failed. From any thread.
   void fail(int rank, const std::string& reason);
   std::optional<WorldFailure> failure() const;
 
@@ -54,7 +57,7 @@ class StoreServer {
 struct StoreRank {
   int rank = 0, size = 1;
   std::string token;
-  double silence_s = 30;  // how long it looks for the store; the rest is as the StoreConfig says
+  double silence_s = 30;  // how long it looks for the store; all other times are the server's (StoreConfig)
 };
 
 /// Used by the rank's thread. A thread of its own gives signs of life and listens for failures.
@@ -75,13 +78,13 @@ class StoreClient {
   /// Returns when all ranks have come to this generation; failures of earlier ones are forgotten.
   void reconfigure(int64_t generation);
 
-  /// What the rank waits for, in words, until it goes on.
+  /// waits: tells the store in words what the rank waits for, until goes_on.
   void waits(std::string);
   void goes_on();
-  /// Something has moved.
+  /// To be called whenever a byte has moved: the rank makes progress.
   void progress() { ++progress_; }
 
-  std::optional<WorldFailure> failure() const;  // of the generation it is in
+  std::optional<WorldFailure> failure() const;  // of the client's present generation
   /// Becomes readable, and stays so, when there is a failure.
   int failure_descriptor() const;
   /// Waits for a failure, at most so long.

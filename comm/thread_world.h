@@ -11,24 +11,24 @@
 namespace tern {
 
 struct ThreadWorldOptions {
-  /// One rank runs at a time, and hands on when it waits: the next in turn that can go on. The order of everything is
-  /// fixed then, and many ranks disturb each other on few cores no more than one does. Without deadlines.
+  /// One rank runs at a time; when it waits, the next in turn that can go on runs. The order of all events is then fixed, and
+  /// many ranks on few cores cost no more than one. There are no deadlines then.
   bool baton = false;
   double deadline_s = 0;  // the longest wait; 0: none
 };
 
-/// What the ranks share. That all ranks wait, and none for what is there, is seen at once and told with who waits for
-/// whom; a rank that has ended counts as waiting for ever.
+/// What the ranks share. A deadlock (all ranks wait, and nothing that they wait for has come) is noticed at once, and the error
+/// says who waits for whom; a rank that has ended counts as waiting for ever.
 class ThreadWorld {
  public:
   explicit ThreadWorld(int ranks, ThreadWorldOptions = {});
   ~ThreadWorld();
   ThreadWorld(const ThreadWorld&) = delete;
   int size() const;
-  /// Of a rank; the world must outlive it.
+  /// The transport of a rank; the world must outlive it.
   std::unique_ptr<Transport> transport(int rank);
 
-  /// Around a rank's work, on its thread: `begin` waits for its turn under a baton, `end` says that it will not come back.
+  /// Around a rank's work, on its thread: `begin` waits for its turn under a baton, `end` says that the rank's work is over.
   void begin(int rank);
   void end(int rank);
   /// The rank whose failure was the first; −1: none.

@@ -1,6 +1,7 @@
 #pragma once
-// Transport: messages between ranks, the seam below the collectives. Ranks as threads of one process are one
-// (comm/thread_world.h), processes another (comm/process_world.h). Decorators pace it and break it (comm/decorators.h).
+// Transport: messages between ranks, the seam below the collectives. One transport connects ranks that are threads of one
+// process (comm/thread_world.h), another ranks that are processes (comm/process_world.h). Decorators slow a transport down or
+// break it (comm/decorators.h).
 
 #include <cstddef>
 #include <cstdint>
@@ -12,7 +13,7 @@
 
 namespace tern {
 
-/// Of one rank, used by one thread. Messages from one rank to another arrive in the order in which they were sent.
+/// One rank's end, used by one thread. Messages from one rank to another arrive in the order in which they were sent.
 /// Tags    name what a message is for; a receiver that expects another one, or another length, has met a bug.
 /// Errors  of every call that waits: peer, naming this rank, whom it waits for and for what: when a rank has failed
 ///         (abort), when the deadline has passed, when no rank can go on. The transport is of no use then until all
@@ -26,18 +27,19 @@ class Transport {
   /// Posts the bytes and returns at once. They stay the receiver's to read until flush or cancel has returned.
   virtual void send(int to, uint64_t tag, std::span<const std::byte>) = 0;
   virtual void recv(int from, uint64_t tag, std::span<std::byte>) = 0;
-  /// From the first of `from`, in that order, that has a message; waits for one. Returns who it was.
+  /// Receives from the first rank of `from`, in that order, that has sent a message; waits until one has. Returns that rank.
   virtual int recv_any(std::span<const int> from, uint64_t tag, std::span<std::byte>) = 0;
   /// Whether a message of that rank is there.
   virtual bool poll(int from) = 0;
-  /// Returns when the memory of all that was sent is this rank's again: it is received, or the system has a copy.
+  /// Returns when this rank may use the memory of all that it sent again: each message was received, or the system has a copy.
   virtual void flush() = 0;
   /// Takes back what was sent and not received; for whoever leaves early.
   virtual void cancel() noexcept = 0;
 
   /// Every rank's waits end with an error that tells this reason; the first one counts.
   virtual void abort(const std::string& reason) noexcept = 0;
-  /// Every rank comes here with the same, higher number; then failures are forgotten and no message of before is left.
+  /// Every rank calls it with the same number, higher than before; afterwards failures are forgotten and no earlier message is
+  /// left.
   virtual void reconfigure(int64_t generation) = 0;
 
   /// Payload sent to and received from a rank so far; to itself: none.

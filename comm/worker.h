@@ -17,13 +17,14 @@ inline const std::atomic<bool> kNeverStops = false;
 /// Made on the thread that computes, by whoever started that thread and gave it its team (OpenMP keeps the number of
 /// threads of a team per thread that starts teams). It stays on that thread.
 struct Worker {
-  std::shared_ptr<Comm> world = make_solo_comm();  // all ranks; every group along an axis of a mesh is the world today
+  std::shared_ptr<Comm> world = make_solo_comm();  // all ranks of the run; groups of them: comm/group.h
   Arena arena;                                     // buffers and temporaries of its passes; no other worker's
   Clock& clock = real_clock();
-  const std::atomic<bool>& stop = kNeverStops;  // true: leave at the next place where the work is whole
-  int threads = num_compute_threads();          // of its team
+  const std::atomic<bool>& stop =
+      kNeverStops;                      // true: stop at the next point where the work is complete (a step, a batch)
+  int threads = num_compute_threads();  // of its team
   int processes_here =
-      0;  // of the world's ranks, each a process, on this machine; 0: the ranks are threads of this process
+      0;  // how many of the world's ranks, each a process, run on this machine; 0: the ranks are threads of this process
 
   int rank() const { return world->rank(); }
 };

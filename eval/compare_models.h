@@ -23,11 +23,11 @@ struct ComparedModel {
   WeightSource weights;           // lent ones are asked for once in each batch of windows
   std::optional<KvType> kv = {};  // keys and values as a cache of that type keeps them (Rows)
 };
+using OnDifferences = std::function<bool(size_t first, const std::vector<WindowDifference>&)>;
 /// One forward of each model per `batch` windows; logits of at most kCompareRows rows exist at a time.
 /// `masks` as in window_losses; may be empty. Begins with window `first`; `on_batch(first, differences)` after each;
 /// false stops (then ErrorKind::interrupted).
 /// Errors  usage: vocabularies of different sizes, a token outside them, a window beyond learned positions.
-using OnDifferences = std::function<bool(size_t first, const std::vector<WindowDifference>&)>;
 void compare_windows(const ComparedModel& reference, const ComparedModel& model, const std::vector<Window>&,
                      const std::vector<std::vector<uint8_t>>& masks, int64_t batch, Arena&, size_t first,
                      const OnDifferences& on_batch);

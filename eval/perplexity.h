@@ -26,9 +26,9 @@ std::vector<double> window_losses(const ModelSpec&, const ModelWeights&, const s
                                   const std::vector<std::vector<uint8_t>>& masks, int64_t batch, Arena&,
                                   const std::function<bool(int64_t)>& on_window = {});
 
-/// The same from window `first` on, where an earlier run stopped, with the same numbers; on_losses gets each batch's. `kv`: keys
-/// and values as a cache of that type keeps them (Rows).
 using OnLosses = std::function<bool(size_t first, std::span<const double> losses)>;
+/// The same from window `first` on, where an earlier run stopped, and with its numbers; on_losses gets the losses of each batch. `kv`:
+/// keys and values as a cache of that type keeps them (Rows).
 std::vector<double> window_losses_from(size_t first, const ModelSpec&, const ModelWeights&, const std::vector<Window>&,
                                        const std::vector<std::vector<uint8_t>>& masks, int64_t batch, Arena&,
                                        const OnLosses& on_losses, std::optional<KvType> kv = {});

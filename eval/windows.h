@@ -43,7 +43,8 @@ std::vector<Window> llamacpp_windows(std::span<const int32_t> tokens, int64_t wi
 std::vector<std::string> wikitext_pages(std::string_view raw);
 /// The harness's detokeniser for WikiText.
 std::string wikitext_detokenize(std::string_view page);
-/// Pieces of split on runs of white space, the empty first and last included: the harness's word count.
+/// The harness's word count: the number of pieces that splitting at runs of white space gives, an empty first and last one
+/// included.
 int64_t harness_words(std::string_view page);
 /// GPTQ style: lines with their newline, blank ones as "", joined by "\n\n".
 std::string gptq_text(std::string_view raw);

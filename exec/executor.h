@@ -44,19 +44,22 @@ struct ExecuteInput {
   WeightSource weights;
   ModelWeights* gradients = nullptr;  // added to; nullptr for a forward program
   std::span<const MicroBatch> micro_batches;
-  double loss_scale = 1.0;  // gradients are those of loss_scale · Σ -log p
+  double loss_scale = 1.0;  // gradients are those of loss_scale · Σ −log p over the targets
   Compute compute;          // its arena gives the buffers; nothing else may use the arena's activations meanwhile
-  const UpdatePass* update = nullptr;  // NORM, UPDATE, MERGE, REDUCE over ranks; of the same gradients
-  RobustStep* robust = nullptr;        // of a Program that aggregates gradients: REDUCE over all
-  Comm* world = nullptr;               // all ranks of the step; nullptr: one
-  // Of pipelines: the ranks of this stage, and those that hold the tied table; nullptr: the world, or none.
+  const UpdatePass* update =
+      nullptr;                   // what NORM, UPDATE, MERGE and REDUCE over ranks work on; over the same gradients
+  RobustStep* robust = nullptr;  // what REDUCE over all ranks works on, of a Program that aggregates gradients
+  Comm* world = nullptr;         // all ranks of the step; nullptr: one
+  // replicas: the ranks of this stage, or of this rank's part of each matrix (tensor groups); nullptr: the whole world. tables:
+  // the ranks that hold the tied table; nullptr: none.
   Comm *replicas = nullptr, *tables = nullptr;
-  // Of ZeRO 3: what `weights` hands out, with this rank's parts (allocate_own_weights), which update->weights holds too. GATHER puts a
-  // layer's whole weights there, and they end as the Program says.
+  // Of ZeRO 3: the model that `weights` lends from. It holds this rank's parts (allocate_own_weights), as update->weights does.
+  // GATHER puts a layer's whole weights in their place until the Program ends them.
   ModelWeights* own_weights = nullptr;
   std::vector<std::vector<Buffer>>
-      arrivals{};                            // of pipelines: what each stage sends to this one, in order (arrivals_of)
-  std::optional<int64_t> step_targets = {};  // of all ranks; absent: of these micro-batches
+      arrivals{};  // of pipelines: for each stage, the buffers that it sends to this one, in order
+                   // (arrivals_of)
+  std::optional<int64_t> step_targets = {};          // of all ranks; absent: of these micro-batches
   std::span<const InstructionBytes> predicted = {};  // simulate(program).replay; empty: simulated here
   Clock& clock = real_clock();                       // of the trace
 };
@@ -71,31 +74,35 @@ struct ExecuteResult {
   RankBytes bytes;                        // counted peaks
   int64_t message_bytes = 0;              // of pipelines: copies of messages, at their most, beside the counted
   std::vector<ByteMismatch>
-      mismatches;                 // empty: counted bytes equal the Program's, instruction by instruction (temporaries
-                                  // of an UPDATE that is shared out: are not above them)
+      mismatches;  // empty: counted bytes equal the Program's, instruction by instruction (the temporaries of a
+                   // shared-out UPDATE are only required not to exceed them)
   std::vector<TraceEvent> trace;  // measured, from begin_ns on
   int64_t begin_ns = 0;           // on the clock
   double seconds = 0;
 };
 
-/// Errors: usage, for what this executor does not run: another number of devices than ranks; ZeRO in stages; bytes off the device;
-/// it names the first.
+/// Errors: usage, naming the first thing in the Program that this executor does not run: another number of devices than ranks;
+/// ZeRO or tensor groups in stages; bytes off the device.
 void require_executable(const Program&, int num_ranks = 1);
 
 /// Runs the Program once. A forward program (no BACKWARD) takes the losses without gradients.
 /// Ranks     All of a world call it with the same Program. REDUCE over replicas sums the gradients of a layer's dense
-///           parameters, or of its experts, as one vector, in comm/comm.h's order; REDUCE over all is aggregate_gradients of `robust`. Where a layer is shared out (the update's
-///           Shares) SCATTER leaves each rank the sum of its own part, added to those of earlier micro-batches where each has its
-///           own, and GATHER brings the others' weights, for the step or (ZeRO 3) for one pass through the layer. NORM: every rank
+///           parameters, or of its experts, as one vector, in comm/comm.h's order; REDUCE over all is aggregate_gradients of
+///           `robust`. Where a layer is shared out (the update's Shares), SCATTER leaves each rank the sum of its own part,
+///           with ZeRO 2 and 3 added to the sums of earlier micro-batches, and GATHER brings the other ranks' weights, for the
+///           step or (ZeRO 3) for one pass through the layer. NORM: every rank
 ///           has the same sums; that one of them refuses is agreed on before anything is changed, and then all throw. What a
 ///           rank sends and receives is held to link_bytes (program/link_bytes.h).
 /// Stages    Every rank runs its own list; rank = stage device · replicas + replica. All are given all micro-batches of their replica.
-///           What a SEND reads is copied and stays until the step ends, beside the counted bytes. Sums of gradients over ranks are
-///           taken just before NORM, the tied table's two first, as on one rank; messages are counted together there.
+///           What a SEND reads is copied and stays until the step ends, beside the counted bytes. Gradients are summed over
+///           ranks just before NORM, a tied table's two gradients first, as on one rank. A rank's messages are compared with
+///           link_bytes only at the end, all together.
 /// Counting  `counted` holds the most of the arena's activations and of its workspace during an instruction, beside what
 ///           was there before the call.
-/// Errors    as require_executable; TERN_CHECK: micro-batches, gradients or update that the Program needs and are not
-///           given, a tied table that no REDUCE joins before NORM; in debug builds also any mismatch. diverged:
+/// Errors    as require_executable; usage: a micro-batch whose tokens a tensor group cannot share equally, replicas of a
+///           pipeline whose first device has the tied head too; TERN_CHECK: micro-batches, gradients, update or robust that the
+///           Program needs and that are not given, a tied table that no REDUCE joins before NORM; in debug builds also any
+///           mismatch. diverged:
 ///           gradient_norm's. What the model's functions throw passes through, buffers freed.
 ExecuteResult execute(const Program&, const ExecuteInput&);
 

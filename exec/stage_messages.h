@@ -9,7 +9,8 @@
 
 namespace tern {
 
-/// Of one run of one Program. A message is named by its buffer; each stage's messages come in the order in which that stage's list
+/// The messages of one run of one Program. A message is named by its buffer; each stage's messages come in the order in which
+/// that stage's list
 /// sends them (ExecuteInput::arrivals), which may not be the order in which this rank's list wants them.
 struct StageMessages {
   const Program& program;
@@ -22,9 +23,9 @@ struct StageMessages {
 
   /// Uninitialised, (tokens of the micro-batch, of a tensor group this rank's, width).
   Tensor memory_for(const Buffer&, Arena&) const;
-  /// A SEND: of a copy of `t`.
+  /// A SEND: posts a copy of `t`.
   void send(const Instruction&, const Tensor& t);
-  /// A RECV: waits until `place` holds what it names.
+  /// A RECV: waits until `place` holds the buffer that the instruction names.
   void receive(const Instruction&, const Tensor& place);
 };
 

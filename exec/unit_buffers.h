@@ -21,7 +21,7 @@ struct UnitBuffers {
   UnitBuffers(const ModelSpec&, const Program&);
   size_t at(int unit, int micro) const { return size_t(micro) * num_units + unit; }
 
-  /// Ends one; `with_saved`: the same instruction ends the unit's `saved` too.
+  /// Frees a buffer; `with_saved`: the same instruction ends the unit's `saved` too.
   void free(const Buffer&, const Unit&, bool with_saved);
 };
 

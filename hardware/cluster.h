@@ -13,14 +13,7 @@
 
 namespace tern {
 
-/// Share of the peak that a matrix product of m rows, n columns and depth k reaches: measured on a grid of shapes, or a
-/// curve of four constants. Shapes are first rounded up to whole tiles.
-/// Grid   between points the logarithm of the share is linear in those of the sizes, or, by `linear_time`, the time is
-/// linear in each size, as of a constant part, parts by row and
-/// column and a part by element; beyond the grid the edge's share.
-/// Curve  top · m/(m + half[0]) · n/(n + half[1]) · k/(k + half[2]): a product takes as long at the top as one that is
-///        larger by half[0] rows, half[1] columns and half[2] deep; at half of each alone half the top is reached.
-/// Product  what of: all products, or those of one use, where a machine was measured at each apart.
+/// What a product is for, where a machine was measured for each use.
 enum class ProductUse : uint8_t {
   any,
   input_gradient,   // dx (m, n) = dy (m, k)·w
@@ -28,6 +21,15 @@ enum class ProductUse : uint8_t {
   head,             // the head's loss with both gradients of its projection: time of 6·m·n·k FLOPs
   inference,        // exact kernels, weights from memory
 };
+/// Share of the peak that a matrix product of m rows, n columns and depth k reaches: measured on a grid of shapes, or a
+/// curve of four constants. Shapes are first rounded up to whole tiles.
+/// Grid   between points log(share) is linear in the logarithms of the sizes; with `linear_time` instead the time is linear in
+/// each size, as that of a constant part, a part for each row, each column and each element. Beyond the grid the share of its
+/// edge.
+/// Curve  top · m/(m + half[0]) · n/(n + half[1]) · k/(k + half[2]): a product takes the time that one larger by half[0] rows,
+///        half[1] columns and half[2] of depth would take at the top; where one size is its half and the others are large, half
+///        of the top is reached.
+/// Product  which use it is of: any, or one that was measured apart.
 struct MatmulRates {
   DType dtype = DType::bf16;
   ProductUse use = ProductUse::any;
@@ -39,8 +41,8 @@ struct MatmulRates {
   bool linear_time = false;
 };
 
-/// Shares of the peak of attention with everything in one kernel; over n keys share · n / (n + half). `decode`: bytes
-/// of keys and values per byte of the memory bandwidth.
+/// Shares of the peak of attention with everything in one kernel; over n keys share · n / (n + half). `decode`: bytes/s of keys
+/// and values, as a share of the memory bandwidth.
 struct AttentionRates {
   double forward = 0, backward = 0, prefill = 0, decode = 1;
   double forward_half = 0, backward_half = 0, prefill_half = 0, decode_half = 0;
@@ -52,8 +54,8 @@ struct HeadAttentionRates {
   AttentionRates rates;
 };
 
-/// Bytes/s of weights of one type that a decoded token's products read again and again from `bytes` of them: a small
-/// model's stay in a cache from one token to the next. `mapped`: from a mapped file; 0: not measured.
+/// Bytes/s at which a decoded token's products read weights of one type, of a model that has `bytes` of them: those of a small
+/// model stay in a cache from one token to the next. `mapped`: from a mapped file; 0: not measured.
 struct ReadRate {
   DType dtype = DType::bf16;
   int64_t bytes = 0;
@@ -86,7 +88,9 @@ struct DeviceType {
   std::vector<std::pair<DType, double>> elementwise;     // bytes/s of norms and the like; not stated: the memory's
   std::vector<std::pair<DType, double>> update;          // bytes/s of the optimizer; not stated: the memory's
   std::vector<ReadRate> reads;                           // bytes rising within a type; none: the memory's rate
-  double sampling = 0;    // bytes/s of f32 logits from which a token is chosen; 0: three times over them
+  double sampling =
+      0;  // bytes/s of f32 logits from which a token is chosen; 0: not measured, then three passes over them at
+          // the memory's rate
   int64_t launch_ps = 0;  // per kernel, what the device waits
   double price_per_hour = 0;
   FrameworkCosts framework = {};

@@ -8,8 +8,8 @@
 
 namespace tern {
 
-/// The longest time of one operation that is counted, 10 hours; what takes longer is said to take this, so that sums
-/// over a layer stay integers. Whoever meets it knows no more than "at least".
+/// The longest time of one operation, 10 hours. What takes longer counts as this, so that sums over a layer fit in 64 bits: a
+/// time of kMostPs means "at least".
 inline constexpr int64_t kMostPs = int64_t{1} << 55;
 /// Whole picoseconds, rounded up; at most kMostPs.
 int64_t counted_ps(double ps);
@@ -29,8 +29,8 @@ double elementwise_rate(const DeviceType&, DType);  // bytes/s
 /// bytes/s of an optimizer's step, of 2·states + gradient + weight.
 double update_rate(const DeviceType&, DType);
 /// bytes/s of reading `working_set` bytes of weights again and again: between measured sizes the time of a byte is
-/// linear in the logarithm of the size; outside of them the nearest one's. Where no file's pages were measured they are
-/// memory.
+/// linear in the logarithm of the size; outside of them the nearest one's. Where reading a mapped file was not measured, its
+/// pages count as memory.
 double read_rate(const DeviceType&, DType, int64_t working_set, bool mapped);
 /// FLOP/s. Errors: usage, naming the device and the dtypes it states.
 double peak_flops(const DeviceType&, DType);

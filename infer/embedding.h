@@ -23,7 +23,7 @@ using VectorSink = std::function<bool(int64_t first, std::span<const float> vect
 void embed_texts(const ModelSpec&, const ModelWeights&, const Linear* pooler,
                  std::span<const std::vector<int32_t>> texts, const EmbeddingSettings&, Arena&, const VectorSink&);
 
-/// What texts to embed need: the question to inference_fit, and the bytes beside its answer.
+/// What embedding these texts needs: the arguments of inference_fit, and bytes on top of its answer.
 struct EmbeddingNeeds {
   InferenceNeeds model;
   int64_t pooler = 0, batch = 0;  // bytes: the matrix and its packed copy; the vectors of a batch

@@ -8,8 +8,8 @@
 
 namespace tern {
 
-/// Logits (rows, vocab) in f32, or f64: a row for each Work that wants logits, and for each of its guesses one more, in batch
-/// order. Empty if none does. During the call, guesses stand at the end of their sequence's tokens.
+/// Returns logits (rows, vocab) in f32 or f64, in batch order: a row for each Work that wants logits and one more for each of
+/// its guesses. Empty if no Work wants any. During the call, guesses stand at the end of their sequence's tokens.
 using BatchExecutor = std::function<Tensor(const Batch&, const KvPool&)>;
 /// The real one. It references its arguments, and leases one unit's weights at a time; exact kernels. Sequences of all of
 /// the weights' `adapters` (model/adapter_files.h, load_adapter_beside) run in one forward. Errors: TERN_CHECK for

@@ -34,8 +34,10 @@ struct ModelDescription {
   std::optional<Tokenizer> tokenizer;  // absent: the directory has none
   DType dtype = DType::f32;            // to compute in
   std::string adapter;                 // PEFT directory whose branches `spec` has; empty: none
-  std::vector<NamedAdapter> beside;    // instead of it: chosen by Request::adapter, their places here; not in `spec`
-  std::vector<std::string> notes;      // what a person should know, one sentence each
+  std::vector<NamedAdapter>
+      beside;                      // instead of `adapter`: adapters from which a request chooses one by its index here
+                                   // (Request::adapter); `spec` is without them
+  std::vector<std::string> notes;  // what a person should know, one sentence each
 };
 /// dtype absent: the one the model was saved in, f16 as f32. Errors: bad_file, usage.
 /// With `problems`: what is wrong with generation_config.json or the tokenizer goes there, and that part stays out.

@@ -37,9 +37,9 @@ std::vector<Isa> available_isas();
 /// Switches the set for what follows. For tests; not while kernels run.
 void force_isa(Isa);
 
+struct IsaKernels;
 /// The two steps of the choice, apart so that tests can make either fail. examine_isa: whether one set's kernels run here
 /// and agree with the twins. choose_isa: the set named `wanted` or, if that is empty, the last that runs.
-struct IsaKernels;
 IsaStatus examine_isa(Isa, const IsaKernels&);
 Isa choose_isa(std::span<const IsaStatus>, std::string_view wanted);
 

@@ -1,5 +1,6 @@
 #pragma once
-// Between a model's branches and PEFT directories (formats/peft/): adapter_config.json, adapter_model.safetensors.
+// Reads and writes a model's branches from and to PEFT directories (formats/peft/): adapter_config.json,
+// adapter_model.safetensors.
 
 #include <string>
 #include <string_view>
@@ -17,20 +18,21 @@ struct AdaptedPlace {
   int unit;
   AdaptedModule module;
   std::string path;                // "model.layers.0.self_attn.q_proj"
-  std::vector<Fragment> out_rows;  // where rows of B stand in the file's tensor: the order of the matrix's own rows
+  std::vector<Fragment> out_rows;  // for the matrix's rows in order, where the row of B stands in the file's tensor
 };
-/// All of them, in the order of the units.
+/// All places of a model, in the order of the units.
 std::vector<AdaptedPlace> adapted_places(const ModelSpec&);
 
-/// The model with the configuration's adapters, frozen. Errors  bad_file that begins with `where`: no module of the model
-/// has one.
+/// The model, frozen, with the configuration's adapters. Errors bad_file, whose message begins with `where`: no module of the
+/// model would get one.
 ModelSpec with_adapters(ModelSpec, const PeftConfig&, std::string_view where);
 
 /// The two files of a PEFT directory. Errors: bad_file: there is no such directory, or one of them is missing.
 std::string peft_config_file(const std::string& dir);
 std::string peft_weights_file(const std::string& dir);
 
-/// Fills the branches of `weights`, made here where they have no tensors. Errors  bad_file naming file and tensor: one that
+/// Fills the branches of `weights`, and allocates their tensors where there are none. Errors bad_file naming file and tensor:
+/// one that
 /// is missing, of another shape or type, that holds NaN or infinity, or that no branch claims.
 void load_adapters(const ModelSpec&, const std::string& dir, DType, ModelWeights& weights, Arena&);
 /// The same for weights that may already have other adapters: its branches become those of adapter `number`. `adapted`: the

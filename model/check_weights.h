@@ -1,5 +1,5 @@
 #pragma once
-// Whether a model's weights are whole and belong to its config.json, without loading a number of them.
+// Whether a model's weights are whole and belong to its config.json, without loading any of their numbers.
 
 #include <cstdint>
 #include <map>
@@ -20,7 +20,7 @@ struct WeightsCheck {
 /// Opens every file's header (so its size, offsets and names are checked), then looks for tensors that are missing,
 /// have another shape or an unreadable type, or belong to no parameter: all of them, where load_weights stops at the
 /// first. `path`: a safetensors file or an index.
-/// Traffic the headers; of a tied model that holds its head as well, both tables.
+/// Traffic reads the headers; of a tied model whose files hold the head as well, both tables too.
 /// Errors  none for what a file holds: it is in `problems`.
 WeightsCheck check_weights(const ModelSpec&, const std::string& path);
 

@@ -12,14 +12,15 @@
 namespace tern {
 
 /// The model with Unit::stored set for each frozen unit whose matrices are all coded in these files, in fewer bytes than as
-/// numbers of `dtype`; a tied head goes with its table. Experts, and any unit in f64, are decoded. Reads headers alone.
+/// numbers of `dtype`; a tied head stays coded if its table does. Experts, and any unit in f64, are decoded. Reads headers
+/// alone.
 /// load_weights then leaves those matrices where they lie. Errors  bad_file: files that cannot be read.
 ModelSpec with_stored_matrices(ModelSpec, const std::string& model_dir, DType);
 /// Whether any unit has Unit::stored.
 bool has_stored_matrices(const ModelSpec&);
 
-/// What load_weights makes of such a model: `stored` by the parameter's name, all else allocated and, but for adapters,
-/// filled by `read`.
+/// What load_weights makes of such a model: the matrices of `stored` (by the parameter's name) as they are, all else allocated
+/// and, except adapters, filled by `read`.
 using StoredWeights = std::unordered_map<std::string, CodedWeight>;
 ModelWeights weights_beside(const ModelSpec&, StoredWeights stored, DType,
                             const std::function<void(const ParameterInfo&, Tensor&)>& read, Arena&);

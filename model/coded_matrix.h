@@ -11,7 +11,7 @@
 
 namespace tern {
 
-/// All rows of a parameter, in its order, and the tables of its parts one behind the other (types without: none).
+/// All rows of a parameter, in its order, and the tables of its parts one after the other (empty for types without tables).
 struct CodedMatrix {
   std::vector<std::byte> rows;
   std::vector<int8_t> tables;
@@ -26,7 +26,7 @@ std::vector<TablePart> table_parts(const ParameterInfo&);
 bool has_codes(const ModelSpec&, const ParameterInfo&);
 /// The table of tokens, or the head's own.
 bool is_token_table(const ModelSpec&, const ParameterInfo&);
-/// A parameter's codes of a type whose blocks its rows fill. The result is valid until the next call.
+/// Returns the codes of a parameter in a type; its rows are whole blocks of that type. The result is valid until the next call.
 using CodeMatrix = std::function<const CodedMatrix&(const ParameterInfo&, WeightType)>;
 
 }  // namespace tern

@@ -2,7 +2,7 @@
 // Matrices as tern's own directories code them (docs/coded-directories.md): beside other tensors of model.safetensors
 //   NAME.TYPE      U8 (rows, bytes of a row): the rows of tensor NAME as blocks of TYPE ("u4", "q8_0", "lc3")
 //   NAME.levels    I8 (kCodeTables, levels): of types with learned tables
-// A row is an output: matrices that other directories hold transposed (GPT-2) are not transposed here.
+// Each row belongs to one output: matrices that other directories hold transposed (GPT-2's) are not transposed in these.
 
 #include <cstddef>
 #include <optional>

@@ -44,13 +44,15 @@ struct FileBands {
   std::vector<std::string> paths;
   std::vector<FileMatrix> matrices;  // in the order of a pass, without experts
   std::vector<FileExperts> experts;  // in the order of a pass
-  FileBand table;                    // of tokens: one band; no rows where it does not lie in the file as it is read
+  FileBand table;      // the table of tokens, one band; 0 rows where the file does not hold it in the form in
+                       // which it is read
   std::string unused;  // a matrix that no pass reads and that is not loaded: the head, where the model makes vectors
 };
 
 struct BandSizes {
-  int64_t most = int64_t{2} << 20;  // of a band, if 64 rows, or those of a head, are not more
-  int64_t least = 64 << 10;         // of a matrix that may stream
+  int64_t most =
+      int64_t{2} << 20;      // bytes of a band at most, unless 64 rows (or the rows of one attention head) are more
+  int64_t least = 64 << 10;  // bytes that a matrix must have to be streamed
 };
 /// The matrices that a pass reads once and whole and whose rows lie in the files one behind the other. Left out: those that
 /// the file holds transposed or with other rows between (GPT-2, GPT-NeoX), and small ones. Experts, of which a pass reads some,
@@ -68,14 +70,14 @@ std::vector<PassExtent> pass_extents(const FileBands&, DType);
 /// Experts as items of a cache: of each unit, expert by expert, the matrix up in group 0 and the matrix down in group 1.
 std::vector<CacheItem> expert_items(const FileBands&);
 int64_t num_experts(const FileBands&);
-/// The largest number of rows of bands that a product takes at a time beside others of the same matrix: its columns of y
-/// stand in workspace first.
+/// The most rows that one product takes of a matrix whose rows are multiplied in several products; the product's columns of y
+/// are first made in workspace.
 int64_t widest_part(const FileBands&, const std::vector<bool>& stays);
 /// Bytes that `stays` leaves in memory, by the parameter's name; 0 for the table of tokens, which stays in its file, for `unused`,
 /// and for experts, which a cache holds.
 CodedBytes bytes_in_memory(const FileBands&, const std::vector<bool>& stays, DType);
 
-/// What load_weights_to_infer is not to load.
+/// Weights that are given, so that load_weights_to_infer does not load them.
 struct GivenWeights {
   std::unordered_map<std::string, Weight> matrices;  // by the parameter's name
   FileTable tokens;
@@ -84,8 +86,8 @@ struct GivenWeights {
 ModelWeights load_weights_to_infer(const ModelSpec&, const std::string& model_dir, DType, Arena&, GivenWeights);
 /// The last step of load_weights_to_infer: weights with two names share one storage, and given weights take their place.
 void put_given(const ModelSpec&, GivenWeights, ModelWeights&);
-/// Whether `given` stands in for the parameter at `t` of `weights`, so that nobody loads it. A table of tokens then gets no
-/// rows: an empty tensor, which tells the type to compute in.
+/// Whether `given` has the parameter whose tensor in `weights` is `t`, so that it need not be loaded. If that is the table of
+/// tokens, `t` becomes a tensor of no rows, whose dtype still says which type to compute in.
 bool is_given(const GivenWeights& given, const ModelWeights& weights, const ParameterInfo&, Tensor& t, DType, Arena&);
 
 /// A model that reads a part of its weights at each use.

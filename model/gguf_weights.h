@@ -1,5 +1,5 @@
 #pragma once
-// Between ModelWeights and GGUF files.
+// Loads ModelWeights from GGUF files and writes them.
 
 #include <functional>
 #include <memory>
@@ -17,7 +17,7 @@ namespace tern {
 struct HfConfig;
 class Io;
 
-/// Loads every parameter of a GGUF file, dequantizing and converting to `dtype`: what load_weights calls for one.
+/// Loads every parameter of a GGUF file, dequantizing and converting to `dtype`: load_weights calls it for such a file.
 /// Memory  the weights and one row of floats per thread; the file's pages are given back tensor by tensor.
 /// Errors  bad_file: a tensor that is missing, has another shape or a type that tern does not dequantize, or belongs to
 ///         no parameter; usage: a family that GGUF has no names for.
@@ -28,9 +28,10 @@ void read_gguf_parameter(const ModelSpec&, const Gguf&, const ParameterInfo&, co
 /// The matrices of the file that stay coded for a computation in `dtype`, by the parameter's name, with their bytes: those
 /// that are shorter than rows of `dtype`, where the kernels multiply coded rows (multiplies_coded). Reads the header alone.
 CodedBytes gguf_coded_bytes(const ModelSpec&, const Gguf&, DType);
-/// For a program that only infers: those matrices as they lie in the file (one storage of a tied table and its head),
-/// everything else as load_gguf_weights has it, then packed. The same bits as load_gguf_weights.
-/// in_integers: matrices whose types have code groups are multiplied in integers (CodedWeight). Errors  bad_file: there are none.
+/// For a program that only infers: the matrices of gguf_coded_bytes as they lie in the file (a tied table and its head share
+/// one storage), everything else loaded as by load_gguf_weights and then packed. The same bits as load_gguf_weights.
+/// in_integers: matrices whose types have code groups are multiplied in integers (CodedWeight). Errors bad_file: in_integers,
+/// but no matrix has such a type.
 /// Memory  what gguf_coded_bytes says for the coded ones: the file's pages, which the tensors keep mapped.
 /// Hazard  the file must not shrink while the weights are in use.
 ModelWeights load_gguf_as_coded(const ModelSpec&, std::shared_ptr<const Gguf>, DType, Arena&, bool in_integers = false);
@@ -38,7 +39,7 @@ ModelWeights load_gguf_as_coded(const ModelSpec&, std::shared_ptr<const Gguf>, D
 ModelWeights load_gguf_stored(const ModelSpec&, std::shared_ptr<const Gguf>, DType, Arena&);
 /// Where the rows of a matrix lie in the file, part by part; empty where they are not as parameters imply.
 std::vector<FileBand> gguf_rows(const ModelSpec&, const Gguf&, const ParameterInfo&);
-/// Everything but what is given, packed: load_weights_to_infer of a GGUF file.
+/// load_weights_to_infer of a GGUF file: loads and packs everything that is not given.
 ModelWeights load_gguf_beside(const ModelSpec&, const Gguf&, DType, GivenWeights, Arena&);
 /// What load_gguf_weights would complain about, all of it.
 WeightsCheck check_gguf_weights(const ModelSpec&, const Gguf&);
@@ -47,7 +48,8 @@ struct GgufSaved {
   int64_t file_bytes = 0;
   int64_t as_f16 = 0;  // matrices whose rows are no multiple of their type's block
 };
-/// What numbers become in a file; types that rounds_to knows. Vectors, and GPT-2's positions, are f32 in any case, as
+/// The types in which numbers are written to a file; each one that rounds_to knows. Vectors, and GPT-2's positions, are f32 in
+/// any case, as
 /// llama.cpp's converter has it.
 struct GgufTypes {
   WeightType matrices;  // of the layers
@@ -58,7 +60,7 @@ using ReadParameter = std::function<Tensor(const ParameterInfo&)>;
 /// All rows of a layer's matrix as blocks of a type, with codes that the caller chose. Called for a parameter once for each
 /// of its parts in the file, in the order of units.
 using CodeParameter = std::function<std::span<const std::byte>(const ParameterInfo&, WeightType)>;
-/// Of weights that are there.
+/// A ReadParameter that returns the parameters of weights in memory.
 ReadParameter parameters_of(const ModelSpec&, const ModelWeights&);
 /// Writes `metadata` (by add_gguf_config, add_gguf_vocabulary), the file's type, and the weights to one file.
 /// With `code` the layers' matrices are what it gives; all other tensors, and without `code` all tensors, are rounded.

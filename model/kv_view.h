@@ -10,16 +10,17 @@
 
 namespace tern {
 
-/// Sequence i of the Rows is sequence i here. Its new keys and values are written to their pages first, then attended.
+/// Sequence i of the Rows is sequence i here. Its new keys and values are first written to their pages, then queries attend to
+/// all.
 struct KvView {
   int64_t page_tokens = 0;
   std::vector<int64_t> past;    // (S) keys already stored
   std::vector<int64_t> begins;  // (S + 1) sequence i has pages[begins[i]] to pages[begins[i + 1] - 1]
   std::vector<int32_t> pages;   // page numbers, of each sequence in order
-  /// Per layer (num_pages, kv_heads, page_tokens, head_dim), with that layer's own heads; of codes the last is
-  /// kv_row_bytes. Borrowed.
+  /// Per layer (num_pages, kv_heads, page_tokens, head_dim), with that layer's own number of heads; of coded rows the last dim
+  /// is kv_row_bytes. Borrowed.
   std::span<const Tensor> keys, values;
-  KvType code = KvType::q8;  // of what those tensors hold as u8
+  KvType code = KvType::q8;  // how the rows are coded, where those tensors are u8
 };
 
 }  // namespace tern

@@ -20,22 +20,24 @@ namespace tern {
 
 /// What the products take from the arena: the function that unit_cost asks. Weights that are already packed need none.
 ScratchBytes scratch_bytes(Multiply, DType);
-/// What compute threads keep beside it (kernels/cpu/thread_scratch.h) of one kind of product of up to m rows.
+/// What compute threads keep of their own (kernels/cpu/thread_scratch.h), beside that scratch, for one kind of product of up to
+/// m rows.
 ThreadBytes thread_bytes(Multiply, DType, ProductKind, int64_t m, int64_t n, int64_t k);
 /// Bytes that a library takes and gives back during one of those products, all threads together.
 int64_t library_bytes(Multiply, DType, ProductKind, int64_t m, int64_t n, int64_t k);
 
-/// The scratch that linear_forward needs for `rows` rows, by the form of the weight. Made once where many calls share it
-/// (the head's tiles).
+/// The scratch that linear_forward needs for `rows` rows, by the form of the weight. forward_scratch makes it once where many
+/// calls share it (the head's tiles).
 int64_t forward_scratch_bytes(const Linear&, int64_t rows, DType, Multiply);
 Tensor forward_scratch(const Linear&, int64_t rows, DType, const Compute&);
-/// The linear as products read it: itself, or with the rows of a coded weight decoded as workspace, where the multiplier does not
-/// read blocks (oneDNN's, tiles' in bf16, f64). For many products by one weight.
+/// The linear in a form that products read: itself, or, where the multiplier cannot read coded blocks (oneDNN, bf16 on tiles,
+/// f64), a copy whose rows are decoded into workspace. Worth it for many products by one weight.
 Linear readable(const Linear&, DType, const Compute&);
 /// y may be of x's dtype, or f32 for bf16 x.
 void linear_forward(const Linear&, const Tensor& x, const Tensor& y, const Tensor& scratch, const Compute&);
 void linear_forward(const Linear&, const Tensor& x, const Tensor& y, const Compute&);
-/// Of a coded weight: the bits of its decoded rows. Errors: TERN_CHECK if the weight is neither dense nor coded.
+/// dx = dy·w and dw += dyᵀ·x. A coded weight gives the bits of its decoded rows. Errors: TERN_CHECK if the weight is neither
+/// dense nor coded.
 void linear_backward_input(const Linear&, const Tensor& dy, const Tensor& dx, const Compute&);
 void linear_backward_weight(const Linear&, const Tensor& dy, const Tensor& x, const Linear& gradient, const Compute&);
 

@@ -1,7 +1,7 @@
 #pragma once
-// A linear layer's weights, and the forms in which the numbers of its matrix stand. Products ask for the form in one
-// place, model/linear.cpp, and the visitor hands out dense rows alone; nothing else looks inside. A new form (coded
-// blocks) is one more alternative here and one more case there.
+// A linear layer's weights, and the forms in which the numbers of its matrix stand. Products look at the form in one place,
+// model/linear.cpp; the visitor hands out dense rows alone; besides, only the code that makes a form (loading, packing) knows
+// it. A new form is one more alternative here and one more case there.
 
 #include <memory>
 #include <span>
@@ -25,14 +25,14 @@ struct DenseWeight {
 struct PackedWeight {
   Tensor bytes;
 };
-/// Rows where their file has them, (n, in) each, one piece below the other: forward alone, by kernels that read plain
+/// Rows at their place in a mapped file, pieces of (n, in) stacked by rows; for the forward alone, by kernels that read plain
 /// weights.
 struct RowPieces {
   std::vector<Tensor> pieces;
 };
 /// The learned tables of a matrix, table_bytes of them (kernels/cpu/learned_codes.h); nullptr for types without.
 using CodeTables = std::shared_ptr<const std::vector<int8_t>>;
-/// Rows as a file codes them, bytes of whole blocks of `type`, the file's own pages. head_dim: kernels/cpu/coded_rows.h.
+/// Rows as a file codes them: whole blocks of `type`, in the file's mapped pages. head_dim: kernels/cpu/coded_rows.h.
 struct CodedPiece {
   WeightType type;
   Tensor bytes;
@@ -46,7 +46,7 @@ struct CodedWeight {
   std::vector<CodedPiece> pieces;
   bool in_integers = false;
 };
-/// Some rows in a form of their own: kept, or an extent of a file that a ring brings for the time of their product.
+/// Some rows of a matrix: kept in memory, or an extent of a file that a ring reads for the time of their product.
 struct WeightBand {
   int64_t rows = 0;
   std::variant<PackedWeight, CodedWeight> kept;
@@ -70,10 +70,12 @@ using Weight = std::variant<DenseWeight, PackedWeight, RowPieces, CodedWeight, B
 struct Branch {
   AdaptedModule module;
   int64_t row_begin = 0, row_end = 0, rank = 0;
-  double scale = 1;         // alpha/rank, or alpha/√rank
-  Tensor a = {}, b = {};    // (rank, in/pool); (row_end - row_begin, rank)
-  int64_t pool = 1;         // a reads means of so many columns of x, not x
-  int adapter = kEveryRow;  // of several that run beside each other: the rows of x that Compute::adapter_rows gives it
+  double scale = 1;       // alpha/rank, or alpha/√rank
+  Tensor a = {}, b = {};  // (rank, in/pool); (row_end - row_begin, rank)
+  int64_t pool = 1;       // a reads the means of each `pool` neighbouring columns of x in the place of x
+  int adapter =
+      kEveryRow;  // which of several adapters that run beside each other it belongs to; it then takes the rows of x
+                  // that Compute::adapter_rows gives that adapter
   static constexpr int kEveryRow = -1;
 };
 

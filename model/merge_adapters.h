@@ -5,14 +5,15 @@
 
 namespace tern {
 
-/// Squares over all merged matrices: of what the adapters add, and of what rounding to the stored type takes or adds.
+/// Sums of squares over all merged matrices: `change` of what the adapters add, `lost` of what rounding to the stored type then
+/// changes.
 struct MergeError {
   double change = 0, lost = 0;
   int64_t matrices = 0;
   double relative() const;  // √(lost/change); 0 where nothing is added
 };
 
-/// w ← w + Σ scale·B·A of dense f32 or f64 weights, summed in f64, then rounded to what `stored` holds. The branches are gone.
+/// w ← w + Σ scale·B·A of dense f32 or f64 weights, summed in f64, then rounded to `stored`. Removes the branches.
 /// Order   each number by itself: the same bits for any number of threads.
 /// Errors  usage: a merged number is beyond what `stored` holds. TERN_CHECK: a weight that is not dense.
 MergeError merge_adapters(const ModelSpec&, ModelWeights&, DType stored);

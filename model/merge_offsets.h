@@ -1,6 +1,6 @@
 #pragma once
-// Adapters become part of a base in codes and lose nothing: numbers of a group are x = s·q + o, and an adapter whose inputs
-// are averaged over that group changes all of them alike, so o alone moves. Source: QA-LoRA, Xu et al. 2023,
+// Merges adapters into a coded base without loss: the numbers of a group are x = s·q + o, and an adapter whose inputs are
+// averaged over that group changes all of them by the same amount, so only o changes. Source: QA-LoRA, Xu et al. 2023,
 // arXiv:2309.14717 (recalled).
 
 #include <string>
@@ -15,16 +15,17 @@ class Io;
 /// Whether numbers of the type are s·q + o with an offset of its own for each block: U4, U3, U2 (f32), Q4_1, Q5_1 (f16).
 bool has_offsets(WeightType);
 
-/// Squares over all merged groups: of what adapters add to offsets, and of what rounding those takes or adds.
+/// Sums of squares over all merged groups: `change` of what adapters add to the offsets, `lost` of what rounding the offsets
+/// changes.
 struct OffsetMerge {
   int64_t matrices = 0, offsets = 0;
   double change = 0, lost = 0;
   double relative() const;  // √(lost/change); 0 where nothing is added
 };
 
-/// Copies the weight files of `model_dir` to `out` (of a GGUF file: the file, else a directory that is there), o ← o + s·B·A
-/// in each group beside a branch of `adapters` (the branches alone are read, f32), summed in f64 and rounded once to the
-/// offset's type; no other byte differs. Memory: a MiB beside the branches.
+/// Copies the weight files of `model_dir` to `out` (a file for a GGUF file, else an existing directory) with o ← o + s·B·A in
+/// each group that has a branch in `adapters` (of which only the branches, in f32, are read), summed in f64 and rounded once to
+/// the offset's type; no other byte differs. Memory: a MiB beside the branches.
 /// Errors  usage, before anything is written, naming the matrix: blocks without offsets, rows that lie apart, a branch whose A
 ///         differs within a group, a sum that the offset's type cannot hold. Those of the files.
 OffsetMerge merge_into_offsets(const ModelSpec&, ModelWeights& adapters, const std::string& model_dir,

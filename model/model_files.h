@@ -1,5 +1,5 @@
 #pragma once
-// Between ModelWeights and Hugging Face directories.
+// Loads ModelWeights from Hugging Face directories and saves them.
 
 #include <cstdint>
 #include <map>
@@ -15,8 +15,8 @@ class Io;
 
 /// Bytes of matrices that stay coded, by the parameter's name.
 using CodedBytes = std::map<std::string, int64_t>;
-/// The matrices that WeightsIn::coded_file leaves coded; empty for files that have none, and where the kernels take none in
-/// `dtype`. Reads headers alone. Errors: bad_file: files that cannot be read.
+/// The matrices that WeightsIn::coded_file leaves coded; empty where the files have none, or the kernels multiply no coded rows
+/// in `dtype`. Reads headers alone. Errors: bad_file: files that cannot be read.
 CodedBytes coded_bytes(const ModelSpec&, const std::string& model_dir, DType);
 /// Whether these files may hold such matrices: a GGUF file, or a directory with coded tensors (model/coded_tensors.h).
 bool holds_coded(const ModelSpec&, const std::string& model_dir);
@@ -30,9 +30,7 @@ bool holds_coded(const ModelSpec&, const std::string& model_dir);
 /// (model/coded_base.h) stay as the files code them, mapped.
 ModelWeights load_weights(const ModelSpec&, const std::string& model_dir, DType, Arena&,
                           const std::vector<bool>& elsewhere = {});
-/// The same for a program that only infers: packed for the exact kernels, or, where those read weights as they lie
-/// (reads_plain_weights) and the file holds them in `dtype`, as `WeightsIn` says. They count as weights either way.
-/// Hazard  a mapped file must not shrink while the weights are in use (formats/safetensors/safetensors.h).
+/// Where load_weights_to_infer leaves what the files hold.
 enum class WeightsIn : uint8_t {
   coded_file,  // coded matrices stay as their file has them (coded_bytes), mapped: the same bits in a fraction of the
                // memory; other files as mapped_file
@@ -45,6 +43,10 @@ enum class WeightsIn : uint8_t {
 /// Whether load_weights_to_infer leaves any matrix of these files as it lies, so that WeightsIn has a meaning. Errors:
 /// bad_file: no weights.
 bool reads_in_place(const ModelSpec&, const std::string& model_dir, DType);
+/// load_weights_to_infer: the same for a program that only infers. Matrices are packed for the exact kernels, or, where the
+/// kernels read plain weights (reads_plain_weights) and the file holds them in `dtype`, kept as WeightsIn says. Either way
+/// their bytes count as weights.
+/// Hazard  a mapped file must not shrink while the weights are in use (formats/safetensors/safetensors.h).
 ModelWeights load_weights_to_infer(const ModelSpec&, const std::string& model_dir, DType, Arena&,
                                    WeightsIn = WeightsIn::mapped_file);
 /// What is odd about these files but no error, a sentence each: an index that counts its bytes wrongly. Empty for files

@@ -10,16 +10,17 @@
 
 namespace tern {
 
-/// `suffix`: "weight" or "bias". rows: of our tensor. layer: -1 outside the blocks.
+/// The fragments of a parameter in the files. `suffix`: "weight" or "bias". rows: of our tensor. layer: -1 outside the blocks.
 std::vector<Fragment> file_names(const ModelSpec&, int layer, HfPart, std::string_view suffix, int64_t rows,
                                  int64_t expert = 0);
 /// The prefix that a file saved from the bare model lacks: "model." or "transformer.".
 std::string_view base_prefix(const ModelSpec&);
 /// Tensors that files hold beside parameters and that can be made again: rotary frequencies, causal masks.
 bool is_harmless_buffer(std::string_view name);
-/// Of ModelSpec::skipped_layers.
+/// Whether the tensor is of one of ModelSpec::skipped_layers.
 bool is_skipped_layer(const ModelSpec&, std::string_view name);
-/// Tensors beside an encoder that its forward does not need: its pooler and the heads it was trained with.
+/// Whether the tensor stands beside an encoder and its forward does not need it: the pooler, and the heads that the encoder was
+/// trained with.
 bool is_beside_encoder(const ModelSpec&, std::string_view name);
 
 }  // namespace tern

@@ -9,7 +9,7 @@
 
 namespace tern {
 
-/// x where To holds it, else rounded to the nearest; to bf16 and f16 by way of f32.
+/// x as a To: exact where To holds it, else rounded to nearest; bf16 and f16 by way of f32.
 template <class To, class From>
 To number_as(From x) {
   if constexpr (std::is_same_v<To, From>)

@@ -43,10 +43,10 @@ std::vector<WeightRows<T>> weight_rows(std::span<const Tensor> pieces) {
   return rows;
 }
 
-/// Of statistics, logits, losses and gradients of weights: f32, or f64 for f64.
+/// The type of statistics, logits, losses and gradients of weights: f32, or f64 for f64.
 inline DType sum_dtype(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
 
-/// Without a norm (NormSpec::present) x is copied, and no weights get a gradient; nor do those of a frozen unit, whose
+/// Without a norm (NormSpec::present) x is copied, and no weights get a gradient; nor do a frozen unit's weights, whose
 /// gradients are empty tensors.
 void norm(const NormSpec&, const NormWeights&, const Tensor& x, const Tensor& y, const Tensor& mean,
           const Tensor& rstd);
@@ -76,13 +76,13 @@ void head_norm_backward(const NormSpec&, const NormWeights& w, const Tensor& x, 
 void add(const Tensor& x, const Tensor& y);  // y += x
 /// dw += x, where there is a gradient dw.
 void add_gradient(const Tensor& x, const Tensor& dw);
-/// Columns [column, column + n) of every row of x into y (rows, n); y's columns += factor·x (rows, n).
+/// copy_columns: y (rows, n) = columns [column, column + n) of x. add_columns: those columns of y += factor·x (rows, n).
 void copy_columns(const Tensor& x, int64_t column, const Tensor& y);
 void add_columns(double factor, const Tensor& x, const Tensor& y, int64_t column);
 /// Columns [column, column + n) of every row of y from x (rows, n).
 void put_columns(const Tensor& x, const Tensor& y, int64_t column);
-/// Means of `pool` columns beside each other: y (rows, n) of x (rows, n·pool), summed in order. And the gradient of their inputs:
-/// x += y/pool, on each of the columns.
+/// pool_columns: y (rows, n) = means of each `pool` neighbouring columns of x (rows, n·pool), summed in order.
+/// add_pooled_gradient, its backward: each of the `pool` columns of x += y/pool.
 void pool_columns(const Tensor& x, int64_t pool, const Tensor& y);
 void add_pooled_gradient(const Tensor& y, int64_t pool, const Tensor& x);
 void add_and_clear(const Tensor& x, const Tensor& y);  // y += x, x = 0; f32 or f64
@@ -93,9 +93,9 @@ void softcap(double cap, const Tensor& y);   // y = cap·tanh(y/cap), of f32 or 
 std::vector<CodedRows> coded_rows(const CodedWeight&);
 /// The rows (rows, in) that a piece decodes to, rounded to `dtype` once: f32 or bf16.
 Tensor decoded_rows(const CodedPiece&, int64_t in, DType dtype, MemoryClass, Arena&);
-/// The same of all pieces, one below the other, to `rows` (out, in), of f64 too.
+/// Decodes all pieces, stacked by rows, into `rows` (out, in), which may be f64 too.
 void decode_rows(const CodedWeight&, const Tensor& rows);
-/// gather_rows of a table that is one coded piece: the same bits as of its decoded rows.
+/// gather_rows from a table that is one coded piece; the bits are those of its decoded rows.
 void gather_coded_rows(const CodedWeight& table, std::span<const int32_t> ids, const Tensor& y);
 /// d *= 1 - (y/cap)² of the capped y.
 void softcap_backward(double cap, const Tensor& y, const Tensor& d);

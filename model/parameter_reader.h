@@ -15,7 +15,8 @@ class ParameterReader {
   ParameterReader(const ModelSpec&, const std::string& model_dir);
   ~ParameterReader();
 
-  /// The whole parameter as load_weights would have it, counted as weights until the caller drops it. The one read last
+  /// Reads a whole parameter, as load_weights would load it; it counts as weights until the caller releases it. The one read
+  /// last
   /// is kept: asking for it again costs nothing. Errors: those of load_weights.
   Tensor read(const ParameterInfo&, DType, Arena&);
 

@@ -23,11 +23,12 @@ struct RopeFrequencies {
 RopeFrequencies rope_frequencies(const RopeSpec&, int64_t declared_context);
 
 /// Memory: 12·num_positions·rotary_dim bytes; ask for the positions in use, not for all that the model allows.
-/// `declared_context`: the length that dynamic and long forms choose by, fixed for the whole life of a sequence.
+/// `declared_context`: the length by which the dynamic and longrope rules choose their factors; it must stay the same for the
+/// whole life of a sequence.
 RopeTable rope_table(const RopeSpec&, int64_t num_positions, int64_t declared_context);
 /// The table of a model, with `local` where its layers need it.
 RopeTable rope_table(const ModelSpec&, int64_t num_positions, int64_t declared_context);
-/// Its bytes, which no arena counts.
+/// Bytes of such a table, which no arena counts.
 int64_t rope_table_bytes(const ModelSpec&, int64_t num_positions);
 
 }  // namespace tern

@@ -1,5 +1,5 @@
 #pragma once
-// How far a file's numbers lie from those they were made of.
+// How far a file's numbers lie from the numbers that they were rounded from.
 
 #include <cstdint>
 #include <functional>
@@ -18,8 +18,9 @@ struct RoundingError {
   /// √(Σ (x − y)² / Σ x²); 0 of an empty or zero tensor that is the same.
   double relative() const;
 };
-/// Parameter by parameter, both read as f32, in the order of parameters(spec). `done`: parameters so far.
-/// Memory  one parameter of each. Errors: those of ParameterReader; NotFinite: a number that is none, on either side.
+/// Parameter by parameter, both read as f32, in the order of parameters(spec). `progress` is told the number of parameters
+/// done.
+/// Memory  one parameter of each. Errors: those of ParameterReader; NotFinite: NaN or infinity on either side.
 std::vector<RoundingError> rounding_errors(const ModelSpec&, ParameterReader& from, ParameterReader& to, Arena&,
                                            const std::function<void(int64_t done)>& progress);
 /// All of them as one.

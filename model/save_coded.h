@@ -1,5 +1,6 @@
 #pragma once
-// Directories with coded matrices: model/coded_tensors.h says how they stand in the file, docs/coded-directories.md for people.
+// Directories with coded matrices: model/coded_tensors.h says how they stand in the file; docs/coded-directories.md explains it
+// to people.
 
 #include <string>
 
@@ -12,9 +13,10 @@ struct CodedSaved {
   int64_t matrix_bytes = 0;  // of rows and tables of coded matrices
   int64_t num_dense = 0;     // matrices that were to be coded but whose rows are no whole blocks: written as numbers
 };
-/// Writes config.json and model.safetensors (sharded above max_shard_bytes). The layers' matrices (has_codes) are coded by `code`
-/// as types.matrices, the tables of tokens by it as types.tables, or written in that type if it is dense (f32, f16, bf16); everything else is
-/// written in `dtype` (f32, bf16, f16) from `read`, and so are matrices whose rows are no whole blocks.
+/// Writes config.json and model.safetensors (sharded above max_shard_bytes). `code` codes the layers' matrices (has_codes) as
+/// types.matrices and the tables of tokens as types.tables; where such a type is dense (f32, f16, bf16), the numbers are
+/// written in it. Everything else, and matrices whose rows are no whole blocks, are written from `read` in `dtype` (f32, bf16,
+/// f16).
 /// Memory  what `read` and `code` keep. Errors: those of save_model.
 CodedSaved save_coded(const ModelSpec&, const HfConfig&, const ReadParameter& read, const CodeMatrix& code,
                       const GgufTypes& types, DType dtype, const std::string& dir, Io&,

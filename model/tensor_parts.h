@@ -1,6 +1,7 @@
 #pragma once
 // Which part of a model each rank of a tensor group has: attention heads, hidden widths and rows of the vocabulary are shared out;
-// norms, positions and the biases of out and down are whole on each. Weights, gradients and states of a parameter lie alike.
+// norms, positions and the biases of out and down are whole on each. A parameter's weights, gradients and states are cut in the
+// same way.
 
 #include <string>
 #include <vector>
@@ -11,26 +12,28 @@
 
 namespace tern {
 
-/// Why so many ranks cannot share out a model's matrices, or "": "unit 3 has experts".
+/// Why this number of ranks cannot share out a model's matrices ("unit 3 has experts"), or "".
 std::string why_not_in_parts(const ModelSpec&, int ranks);
 
-/// The model as a rank has it: heads/ranks query heads; key/value heads likewise, or one where there are fewer than ranks, which
-/// neighbours then have alike; an equal part of the hidden width; ⌈vocabulary/ranks⌉ rows, of which the last rank may not need
+/// The model as a rank has it: heads/ranks query heads; key/value heads likewise, or, where there are fewer than ranks, one
+/// head, of which neighbouring ranks have copies; an equal part of the hidden width; ⌈vocabulary/ranks⌉ rows, of which the last
+/// rank may not need
 /// all. Its parameters are parts of the whole model's, in the same order, as large on each rank. Errors: usage: why_not_in_parts.
 ModelSpec tensor_part(const ModelSpec&, int ranks);
 
 /// What a rank holds of a parameter of the whole model.
 Holding tensor_holding(const ModelSpec& whole, const ParameterInfo&, int rank, int ranks);
-/// Of the vocabulary.
+/// The interval of the vocabulary that a rank has.
 Interval tokens_of(int64_t vocab, int rank, int ranks);
 
-/// part = the held elements of `whole`, zero behind them; and back. Shapes: part: local_shape of the holding, as many elements
-/// count; of a table more rows may follow.
+/// take_part: part = the held elements of `whole`, then zeros. put_part: the reverse. Shapes: part: any shape with as many
+/// elements as local_shape of the holding; a table's may have more rows.
 void take_part(const Holding&, const Tensor& whole, const Tensor& part);
 void put_part(const Holding&, const Tensor& part, const Tensor& whole);
 
-/// From row `from` on, a rank's part of a parameter is the same on other ranks: on all (by_all, from 0), or, in stacked queries, keys
-/// and values with `keys_alike`, keys and values on the ranks of the same head. Else `from` is behind the last row.
+/// From row `from` on, a rank's part of a parameter is the same on other ranks: on all ranks (by_all; then from = 0); or, with
+/// `keys_alike`, the key and value rows of stacked queries, keys and values on the ranks with the same head. Where nothing is
+/// the same, `from` is the number of rows.
 struct AlikeRows {
   int64_t from;
   bool by_all;
@@ -39,8 +42,8 @@ AlikeRows alike_rows(const ModelSpec& part, const ParameterInfo&, bool keys_alik
 
 /// The ranks of a group that have the same key/value heads as `rank`, ascending; itself alone where heads are not fewer than ranks.
 std::vector<int> ranks_of_same_keys(const ModelSpec& whole, int rank, int ranks);
-/// After a step's last BACKWARD_WEIGHT: sums the gradients of what several ranks hold alike, as each rank's counts only the rows or
-/// heads that it has seen.
+/// After a step's last BACKWARD_WEIGHT: sums the gradients of what several ranks hold alike, because each rank's gradient has
+/// seen only its own rows or heads.
 void sum_shared_gradients(const ModelSpec& part, ModelWeights& gradients, const TensorRanks&);
 
 }  // namespace tern

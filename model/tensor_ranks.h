@@ -15,15 +15,16 @@ namespace tern {
 struct TensorRanks {
   Comm& comm;
   Interval
-      tokens;  // the vocabulary's rows that this rank has; its table may have more rows, which are zero and nobody's
+      tokens;  // the rows of the vocabulary that this rank has; its table may have further rows of zeros, which stand for no
+               // token
   Comm* same_keys = nullptr;  // the ranks that have the same key/value heads, where there are fewer heads than ranks
 };
 
-/// This rank's rows of so many; all of them without a group.
+/// The interval of `rows` rows that this rank has; all of them without a group.
 Interval own_rows(int64_t rows, const Compute&);
-/// All of `rows` rows (workspace), of which each rank gives its own. Without a group `own` itself.
+/// All `rows` rows, gathered into workspace from each rank's own. Without a group `own` itself.
 Tensor all_rows(const Tensor& own, int64_t rows, const Compute&);
-/// The same into a tensor that has this rank's rows already.
+/// The same in place: `all` already has this rank's rows, the others' are gathered into it.
 void complete_rows(const Tensor& all, const Compute&);
 /// own = this rank's rows of the sum over ranks of `summand`, which has no meaning afterwards. In the order of comm/comm.h.
 void sum_to_own_rows(const Tensor& summand, const Tensor& own, const Compute&);
@@ -32,7 +33,7 @@ void sum_to_own_rows(const Tensor& summand, const Tensor& own, const Compute&);
 /// bias is whole on each rank; its gradient is a summand, of this rank's rows.
 void columns_forward(const Linear&, const Tensor& x, const Tensor& y, const Compute&);
 void columns_backward_weight(const Linear&, const Tensor& dy, const Tensor& x, const Linear& gradient, const Compute&);
-/// And the input's gradient for a matrix of which each rank has some rows: dy has all rows, dx this rank's.
+/// The input's gradient for a matrix of which each rank has some rows: dy has all rows of the batch, dx this rank's.
 void rows_backward_input(const Linear&, const Tensor& dy, const Tensor& dx, const Compute&);
 
 /// head_forward_loss of a group: the vocabulary is shared out. Of each tile of rows the ranks exchange maximum, sum and the

@@ -8,12 +8,12 @@
 
 namespace tern {
 
-/// Passes through a model.
+/// The largest passes through a model that threads will make.
 struct ThreadWork {
   DType dtype = DType::f32;
   Multiply multiply = Multiply::exact;
   int64_t tokens = 0;    // rows of a pass, at most
-  int64_t sequence = 0;  // of one sequence, at most
+  int64_t sequence = 0;  // rows of one sequence, at most
   bool gradients = false;
 };
 struct ThreadMemory {

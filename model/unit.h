@@ -32,11 +32,11 @@ struct Compute {
   Arena& arena;
   Multiply multiply = Multiply::exact;
   InputObserver* observer = nullptr;
-  /// Where the rows of each adapter that runs beside others begin, and where the last one's end (Branch::adapter). Rows
-  /// before the first run without an adapter. Empty: all rows do.
+  /// For several adapters side by side: where the rows of each adapter begin, then where the last one's end (Branch::adapter).
+  /// Rows before the first entry run without an adapter. Empty: all rows run without one.
   std::span<const int64_t> adapter_rows = {};
-  // Training alone: ranks that share out each matrix, and the rows between units. x, y and their gradients are then this rank's rows of
-  // the Rows, the ModelSpec is this rank's part.
+  // In training only: the group of ranks that share out each matrix, and the rows between units. x, y and their gradients then
+  // have this rank's rows alone, and the ModelSpec is this rank's part.
   const TensorRanks* tensor = nullptr;
 };
 
@@ -54,7 +54,12 @@ struct Rows {
 /// Rows whose sequences start from position 0.
 Rows make_rows(std::span<const int32_t> tokens, std::vector<int64_t> starts, const RopeTable*);
 
-/// Of a norm that joins a branch to the stream: what it normed, and the statistics. Empty without one.
+// Forward keeps x, the unit's own input (a shared handle, not a copy), and a mean only for a layer norm. backward_input
+// leaves the members that begin with `d`, and an MLP's hidden rows, for backward_weight. The normed rows and the
+// activation are made again instead of kept.
+
+/// Kept of a norm that joins a branch to the residual stream: the rows that it normed, and their statistics. Empty without such
+/// a norm.
 struct JoinSaved {
   Tensor x_TD, mean_T, rstd_T;
 };
@@ -62,11 +67,8 @@ struct JoinSaved {
 struct EmbedSaved {
   Tensor x_TD, mean_T, rstd_T;
 };
-/// Forward keeps x, the unit's own input (a shared handle, not a copy), and a mean only for a layer norm. backward_input
-/// leaves the members that begin with `d`, and an MLP's hidden rows, for backward_weight. The normed rows and the
-/// activation are made again instead of kept.
 struct LatentSaved {
-  Tensor query_TR, query_rstd, kv_TR, kv_rstd;      // narrow rows before their norms; kv_TR also holds the
+  Tensor query_TR, query_rstd, kv_TR, kv_rstd;      // the narrow rows before their norms; kv_TR also holds the
   Tensor dquery_TR, dkv_TR, dquery_norm, dkv_norm;  // turned key
 };
 struct AttentionSaved {
@@ -100,13 +102,13 @@ struct HeadSaved {
   Tensor x_TD, mean_T, rstd_T, dnormed_TD;
 };
 using UnitSaved = std::variant<EmbedSaved, AttentionSaved, MlpSaved, HeadSaved, ParallelSaved, MoeSaved>;
-/// What is kept before anything ran: empty tensors of the right kind.
+/// The value of UnitSaved before anything ran: empty tensors of the unit's kind.
 UnitSaved nothing_saved(const Unit&);
 /// Drops what backward_input left for backward_weight.
 void drop_left(UnitSaved&);
 
 /// y = unit(x), for all but the head. `x` is empty for embed. y is allocated here (activations).
-/// saved == nullptr: inference, nothing is kept. kv != nullptr: attention goes over the cache.
+/// saved == nullptr: inference, nothing is kept. kv != nullptr: attention reads and extends the cache.
 Tensor unit_forward(const ModelSpec&, int unit, const UnitWeights&, const Rows&, const Tensor& x_TD, UnitSaved* saved,
                     KvView* kv, const Compute&);
 /// dx from dy, leaving in `saved` what the weight part needs. Not for embed. For the head dy is empty: the loss has

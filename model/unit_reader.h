@@ -8,8 +8,8 @@
 
 namespace tern {
 
-/// Numbers in f32, decoded where files code them. The last acquired unit stays until another is acquired; only one may be
-/// held at a time.
+/// Reads weights as f32, decoded where files code them. The unit that was acquired last stays loaded until another is acquired;
+/// only one unit may be held at a time.
 class UnitReader final : public WeightLender {
  public:
   /// `model_dir` as load_weights takes it. Arguments outlive it. Errors: those of ParameterReader.
@@ -19,7 +19,7 @@ class UnitReader final : public WeightLender {
   const UnitWeights& acquire(int unit) override;
   void release(int) noexcept override { --held_; }
 
-  /// Bytes at most at once: the largest unit, and its largest parameter beside it.
+  /// The most bytes that it holds at once: the largest unit, and beside it that unit's largest parameter.
   static int64_t peak_bytes(const ModelSpec&);
 
  private:

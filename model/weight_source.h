@@ -37,7 +37,7 @@ class WeightLease {
   int unit_ = 0;
 };
 
-/// A reference to resident weights, which it converts from, or to a lender. What it refers to outlives it.
+/// A reference to resident weights (ModelWeights convert to it) or to a lender. What it refers to must outlive it.
 class WeightSource {
  public:
   WeightSource(const ModelWeights& resident) : resident_(&resident) {}  // NOLINT: resident weights are a source

@@ -32,7 +32,7 @@ struct EmbedWeights {
   CodedWeight coded_tokens;  // one piece, or none: instead of the rows of `tokens`, which then is (0, D)
   FileTable tokens_in_file;  // or this: rows that are read when they are asked for
 };
-/// Of latent attention: query_down and its norm where queries have a rank.
+/// Latent attention's weights; query_down and query_norm are empty unless queries have a rank.
 struct LatentWeights {
   Linear query_down, query_up, kv_down, kv_up;
   NormWeights query_norm, kv_norm;
@@ -63,10 +63,10 @@ struct ParallelWeights {
   MlpWeights mlp;
 };
 
-/// What one unit runs on, by its kind. Of a bridge, which is planned and not run: nothing.
+/// A unit's weights, by its kind. A bridge, which is planned but not run, has none (monostate).
 using UnitWeights =
     std::variant<std::monostate, EmbedWeights, AttentionWeights, MlpWeights, HeadWeights, ParallelWeights, MoeWeights>;
-/// Beside ModelSpec::units: unit i runs on units[i].
+/// Parallel to ModelSpec::units: units[i] are the weights of unit i.
 struct ModelWeights {
   std::vector<UnitWeights> units;
 };
@@ -75,26 +75,27 @@ const EmbedWeights& embed_of(const ModelWeights&);
 HeadWeights& head_of(ModelWeights&);
 const HeadWeights& head_of(const ModelWeights&);
 
-/// Where rows of a tensor of ours stand in a Hugging Face file. `transposed`: the file holds (in, out) (GPT-2's
+/// Where some rows of one of our tensors stand in a Hugging Face file. `transposed`: the file holds (in, out) (GPT-2's
 /// Conv1D). Several fragments may name one tensor of the file, each its own rows of it.
 struct Fragment {
   std::string name;
   int64_t row_begin, row_end;
   bool transposed;
-  int64_t file_row, file_rows;  // of the first row in the file's tensor, and how many that has
+  int64_t file_row, file_rows;  // the place of the first row in the file's tensor, and the number of that tensor's rows
   int64_t file_step = 1;        // from one row to the next there
 };
 struct ParameterInfo {
   std::string name;  // ours: "layers.0.attention.qkv.weight"; keys random numbers and checkpoints
   Shape shape;
   int unit;    // index in ModelSpec::units that owns it
-  bool decay;  // matrices decay; biases and norms do not
+  bool decay;  // matrices and tables decay; biases and norms do not
   bool is_norm_weight;
   double initial;  // of norms and biases: what a new model begins with
   std::vector<Fragment> fragments;
 };
-/// Calls `visit` for every parameter of the model's own once, frozen or not, in file order of the units, with
-/// its place in `weights` (which may be empty tensors: then only the info is of use). A tied head does not come again.
+/// Calls `visit` once for every parameter of the model itself (adapters left out), frozen or not, in the order of the units,
+/// with its tensor in `weights` (which may be empty: then only the info is of use). A tied head's table is visited once, as the
+/// embedding's.
 /// The order is fixed: updates and norms sum in it. Errors: TERN_CHECK for a linear whose weight is not dense.
 void for_each_parameter(const ModelSpec&, ModelWeights& weights,
                         const std::function<void(const ParameterInfo&, Tensor&)>& visit);
@@ -102,8 +103,8 @@ void for_each_parameter(const ModelSpec&, ModelWeights& weights,
 void for_each_parameter(const ModelSpec&, int unit, UnitWeights& weights,
                         const std::function<void(const ParameterInfo&, Tensor&)>& visit);
 std::vector<ParameterInfo> parameters(const ModelSpec&);
-/// What an update changes: the parameters of units that are not frozen, and after each linear the a and b of its
-/// branches, which no file of the model's holds. Of a model without frozen units and adapters the visit above.
+/// What an update changes: the parameters of units that are not frozen, and after each linear the a and b of its branches,
+/// which the model's files do not hold. For a model without frozen units and adapters it is for_each_parameter.
 void for_each_trained(const ModelSpec&, ModelWeights& weights,
                       const std::function<void(const ParameterInfo&, Tensor&)>& visit);
 std::vector<ParameterInfo> trained_parameters(const ModelSpec&);
@@ -114,20 +115,21 @@ void for_each_adapter(const ModelSpec&, ModelWeights& weights,
 /// never trained. f32, or f64 of an f64 model.
 void for_each_fixed(const ModelSpec&, ModelWeights& weights,
                     const std::function<void(const ParameterInfo&, Tensor&)>& visit);
-/// The linears of for_each_parameter, each with the info of its weight; a tied projection comes last.
+/// Calls `visit` for the linears of for_each_parameter, each with its weight's info; a tied projection is visited last.
 void for_each_linear(const ModelSpec&, ModelWeights& weights,
                      const std::function<void(const ParameterInfo& weight, Linear&)>& visit);
 /// The tensors of `weights` in the order of parameters(spec), and in that of trained_parameters(spec).
 std::vector<Tensor*> tensors(const ModelSpec&, ModelWeights& weights);
 std::vector<Tensor*> trained_tensors(const ModelSpec&, ModelWeights& weights);
 
-/// Sizes of the linears set, no tensors.
+/// Weights without tensors, in which only the linears' sizes are set.
 ModelWeights empty_weights(const ModelSpec&);
 /// Makes tensors with two names share one storage: a tied projection, a norm of two branches. For weights that were not
 /// made by allocate_weights.
 void share_storage(const ModelSpec&, ModelWeights&);
-/// Uninitialised weights of every parameter and adapter, sharing storage as above; of MemoryClass::weights also what is
-/// fixed. `elsewhere` (an entry per unit, or none): units that another rank has. Their parameters stay empty tensors; a tied
+/// Uninitialised tensors for every parameter and adapter, which share storage as above; with MemoryClass::weights also for the
+/// tensors of for_each_fixed. `elsewhere` (an entry per unit, or none): units that another rank has. Their parameters stay
+/// empty tensors; a tied
 /// head's table is allocated where the head is.
 ModelWeights allocate_weights(const ModelSpec&, DType, MemoryClass, Arena&, const std::vector<bool>& elsewhere = {});
 /// Zero gradients of what is trained, for weights of `dtype`; a frozen unit's own parameters have none. f32, or f64 of
@@ -140,8 +142,8 @@ ModelWeights allocate_gradients(const ModelSpec&, DType dtype, Arena&, const std
                                 const std::vector<bool>& elsewhere = {});
 /// Makes a norm of two branches share one storage again, after its tensors were set one by one.
 void share_norms(const ModelSpec&, ModelWeights&);
-/// Of a tied model: embed.tokens += head.projection, and head.projection = 0. After the last BACKWARD_WEIGHT of a step
-/// embed.tokens then holds the table's whole gradient. Of other models: nothing.
+/// Of a tied model: embed.tokens += head.projection, then head.projection = 0; called after the last BACKWARD_WEIGHT of a step,
+/// it leaves the table's whole gradient in embed.tokens. Does nothing for other models.
 void join_tied_gradients(const ModelSpec&, const ModelWeights& gradients);
 /// From scratch, Hugging Face's rule: N(0, initializer_range) for matrices and embeddings, 0 for biases, norms begin as
 /// x̂; GPT-2's residual projections scaled by 1/sqrt(2·layers). Keyed by (seed, name, element): the same for any dtype
@@ -149,15 +151,15 @@ void join_tied_gradients(const ModelSpec&, const ModelWeights& gradients);
 void initialize_weights(const ModelSpec&, ModelWeights&, uint64_t seed);
 /// How A of a new adapter begins; B begins with zeros.
 enum class AdapterInit : uint8_t {
-  kaiming,   // uniform within ±1/√in, as LoRA applies Kaiming's rule and as PEFT's true
+  kaiming,   // uniform within ±1/√in, as LoRA applies Kaiming's rule; PEFT's init_lora_weights = true
   gaussian,  // normal, deviation 1/rank
 };
 /// New adapters, which change nothing yet. Keyed as above.
 void initialize_adapters(const ModelSpec&, ModelWeights&, uint64_t seed, AdapterInit = AdapterInit::kaiming);
 
 /// Packs every linear that is neither packed nor coded, for the exact kernels, layer by layer, and frees the plain copy. The embedding
-/// table stays plain, so a tied projection is held twice. f64 has no packed form and is left as it is, and so are
-/// weights that the kernels read as they lie. The layout belongs to the active instruction set (kernels/dispatch.h).
+/// table stays plain, so a tied projection is held twice. f64 has no packed form and is left as it is; so are weights that the
+/// kernels read unpacked (reads_plain_weights). The layout belongs to the active instruction set (kernels/dispatch.h).
 void pack_weights(const ModelSpec&, ModelWeights&, Arena&);
 
 }  // namespace tern

@@ -15,25 +15,27 @@
 
 namespace tern {
 
-/// The safetensors file or index of a model; a file's own path. Errors: bad_file: the directory has none.
+/// The path of a model's safetensors file or index; a path to a file is returned as it is. Errors: bad_file: the directory has
+/// none.
 std::string weights_file(const std::string& model_dir);
-/// The tensor of this name, or without the prefix that files saved from the bare model lack; its own name is in the
-/// view.
+/// The tensor of this name, or of the name without the prefix that files of the bare model lack; the view has the name that was
+/// found.
 std::optional<TensorView> find_parameter(const ModelSpec&, const Weights&, const std::string& name);
 /// The shape in the file of a fragment of `info`.
 std::vector<int64_t> fragment_shape(const ParameterInfo& info, const Fragment&);
 /// fragments_by_tensor: the fragments of `info`, grouped by the tensor of the file that they name. rows_of_file: for each row
-/// of such a tensor the row of ours.
+/// of such a tensor, the row of our parameter that it holds.
 std::vector<std::vector<Fragment>> fragments_by_tensor(const ParameterInfo& info);
 std::vector<int64_t> rows_of_file(std::span<const Fragment> fragments);
 /// The fragment's rows of `width` from the file's tensor, in any of the types that weights have. Errors  bad_file naming `path`
 /// and tensor: another type.
 template <class To>
 void copy_fragment(const TensorView&, const std::string& path, const Fragment&, int64_t width, To* to);
-/// One of those tensors, as numbers of f32, bf16, f16 or f64; `read` gives the parameter when its turn comes.
+/// One tensor of the file (an entry of fragments_by_tensor) to be written in f32, bf16, f16 or f64; `read` is asked for the
+/// parameter when the tensor is written.
 TensorToWrite dense_tensor(const ParameterInfo&, const std::vector<Fragment>& of_tensor,
                            const std::function<Tensor()>& read, DType);
-/// Of a tied model whose files hold the head as well: what is wrong with it, "" if it equals the table. nullopt: the
+/// Judges the head that a tied model's files hold as well: what is wrong with it, or "" if it equals the table. nullopt: the
 /// model is not tied, or there is no such tensor.
 std::optional<std::string> judge_tied_head(const ModelSpec&, const Weights&);
 

@@ -23,7 +23,7 @@ struct UnitFacts {
   int64_t forward = 0, backward = 0, weight = 0;  // ps, communication of the tensor, context and expert axes included
   int64_t parameters[2]{}, trained[2]{};          // of the dense part, of experts
   int64_t state_bytes[2]{};                       // of the update rule, for what is trained
-  WidestShare widest[2];                          // of one replica, where state is shared out
+  WidestShare widest[2];                          // the most that one replica keeps, where state is shared out
   int64_t input_bytes = 0, output_bytes = 0, saved_bytes = 0, left_bytes = 0;
   int64_t forward_workspace = 0, unsaved_workspace = 0, backward_workspace = 0;
   bool remade_by_attention = false, remade_by_full = false;  // Recompute::attention, ::full
@@ -53,7 +53,8 @@ class LayerCosts {
   LayerParameters parameters_of(const Layer&, bool pipelined) const;
   void replace_bytes(const Unit&, const CostQuery&, UnitFacts&) const;
   void add_activations(const Layer&, const LayerStrategy&, CostVector&) const;
-  /// The units' facts where the data axis' ranks wait for each other after every `windows` windows.
+  /// The units' facts for sequences of unlike length, where the ranks of the data axis wait for each other after every
+  /// `windows` windows.
   std::vector<UnitFacts> facts_for(const ModelSpec&, int64_t micro_batch, int64_t windows);
 
   const TrainJob& job_;
@@ -67,8 +68,9 @@ class LayerCosts {
   TableCopy table_;                 // of the embedding
 };
 
-/// ps: all layers one after another, each under its dearest strategy, with its link to another stage, its share of the
-/// host link and what comes once a step. Infinite where a time is so long that it was cut off (kMostPs).
+/// ps: The longest that a step can take: all layers one after another, each under its slowest strategy, with its link to
+/// another stage, its share of the host link and what comes once a step. Infinite where a time is so long that it was cut off
+/// (kMostPs).
 struct LongestTimes {
   double micro = 0, once = 0;  // of a micro-batch; of a step
   /// Whether every step is shorter than is counted. A choice that fails is not planned: only bounds of it are known.

@@ -23,7 +23,7 @@ enum class StoredType : uint8_t { f32, bf16, q8, q4 };
 std::string_view name_of(StoredType);
 int64_t stored_bytes(StoredType, int64_t numbers);
 StoredType stored_as(DType);
-/// Keys and values as they are computed; f16 counts as bf16, f64 as f32.
+/// The type of a cache that keeps keys and values as they are computed; f16 counts as bf16, f64 as f32.
 KvType kv_kept_as(DType);
 
 /// What is asked for.
@@ -50,7 +50,8 @@ struct InferenceJob {
 
 /// Numbers kept per token: keys and values of all layers, on one of `tensor` ranks.
 int64_t kv_numbers_per_token(const ModelSpec&, bool latent_cache, int64_t tensor = 1);
-/// Bytes of those of one unit: each head's a row of kv_row_bytes, and a latent row is one.
+/// Bytes per token of one unit's keys and values: each head's numbers are a row of kv_row_bytes bytes; a latent row counts as
+/// one such row.
 int64_t kv_bytes_per_token(const Unit&, const InferenceJob&, int64_t tensor = 1);
 
 /// One copy of the model on tensor × stages devices.
@@ -65,22 +66,24 @@ std::string why_illegal(const ModelSpec&, const Machine&, const ServingLayout&);
 /// Bytes on the fullest device of a copy, and what of them went to the host and to disk.
 struct ServingMemory {
   int64_t weights = 0, kv = 0, activations = 0, logits = 0;  // in all, wherever
-  int64_t kv_per_user = 0;                                   // of unlike requests: of one in flight, on average
-  TierBytes weights_on{}, kv_on{};                           // device, host, disk
+  int64_t kv_per_user = 0;          // keys and values of one user; of unlike requests those of one in
+                                    // flight, on average
+  TierBytes weights_on{}, kv_on{};  // device, host, disk
   bool fits = false;
-  Tier tier = Tier::device;   // where it does not fit: the last tier that may be used,
+  Tier tier = Tier::device;   // the last tier that may be used, where it does not fit there
   int64_t missing_bytes = 0;  // and what it lacks there
   int64_t total() const { return weights + kv + activations + logits; }
 };
-/// Weights, then keys and values, wherever there is room: device, host, disk. `kv_first`: keys and values are the ones
-/// that go to the device first.
+/// Puts the weights, then keys and values, on the first tier with room: device, host, disk. `kv_first`: keys and values before
+/// weights.
 ServingMemory serving_memory(const ModelSpec&, const InferenceJob&, const Machine&, const ServingLayout&, int64_t users,
                              bool kv_first = false);
 
-/// ps. Of a copy alone, nothing else on its devices.
+/// Times in ps of one copy of the model with nothing else on its devices.
 struct ServingTimes {
-  int64_t prefill_ps = 0;  // a whole prompt, chunk by chunk, to its first token; of unlike ones on average. What is
-                           // not on the device moves beside
+  int64_t prefill_ps =
+      0;  // a whole prompt, chunk by chunk, to its first token, on average over prompts of unlike length. What
+          // is not on the device is transferred meanwhile
   int64_t high_prefill_ps = 0;                                      // of the prompt that 99 of 100 do not exceed
   int64_t decode_ps = 0;                                            // one token of each user
   int64_t compute_ps = 0, weights_ps = 0, kv_ps = 0, links_ps = 0;  // parts of decode_ps: products as measured or by
@@ -91,10 +94,10 @@ struct ServingTimes {
 };
 ServingTimes serving_times(const ModelSpec&, const InferenceJob&, const Machine&, const ServingLayout&,
                            const ServingMemory&, int64_t users);
-/// ps of whole prompts with all on the device: the part of serving_times that neither users nor tiers change, so that
-/// it need not be made again for each. Of the job's prompt; of unlike requests of each of prompt_groups(), then of
-/// high_prompt(). Chunks beyond the first 64 are summed as the stretches of a line that they are: long prompts cost no
-/// more.
+/// The time in ps of whole prompts with all on the device: the part of serving_times that depends neither on users nor on
+/// tiers, so that callers compute it once. One entry, for the job's prompt; of unlike requests one for each of prompt_groups(),
+/// then one for high_prompt(). Beyond the first 64 chunks times grow linearly and are summed in closed form, so long prompts
+/// cost no more to price.
 std::vector<int64_t> prompt_compute_ps(const ModelSpec&, const InferenceJob&, const Machine&, const ServingLayout&);
 ServingTimes serving_times(const ModelSpec&, const InferenceJob&, const Machine&, const ServingLayout&,
                            const ServingMemory&, int64_t users, const std::vector<int64_t>& prompt_ps);
@@ -111,8 +114,8 @@ struct ServingRole {
 /// How a cluster serves, requests arriving evenly.
 struct ServingPlan {
   std::string node;
-  bool split = false;             // prompts and decoding on devices of their own
-  ServingRole decode, prefill;    // prefill: as decode where they share devices
+  bool split = false;             // prompts and decoding each have devices of their own
+  ServingRole decode, prefill;    // prefill equals decode where both share the same devices
   int64_t users = 0;              // at once
   double ttft_s = 0, tpot_s = 0;  // as a user sees them; ttft of unlike prompts: of all but one in 100
   double mean_ttft_s = 0;
@@ -124,7 +127,7 @@ struct ServingAnswer {
   bool found = false;
   ServingPlan plan;                  // the best: most users within the targets, or the fastest for the users asked for
   std::optional<ServingPlan> other;  // of the other kind (shared or split), for comparison
-  int64_t most_users = 0;            // by memory alone, over all copies of the plan's layout
+  int64_t most_users = 0;  // users that fit into memory, over all copies of the plan's layout, whatever the targets
   // Else: why nothing serves.
   bool memory = false;  // it does not fit; false: it fits and is too slow for the targets
   ServingMemory nearest;

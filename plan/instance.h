@@ -51,22 +51,23 @@ struct Instance {
   std::vector<std::vector<EdgeCost>> within;  // inside a stage: on the compute clock (resharding)
   std::vector<std::vector<EdgeCost>> across;  // between stages: on the link, one way each
   std::vector<TierBytes> capacity;            // per stage, per device
-  std::vector<int> layer_class;               // (L) equal numbers: equal rows of cost, within and across by class; may
-                                              // be empty: all unlike
+  std::vector<int> layer_class;  // (L) layers of equal number have equal rows of `cost`; `within` and `across` are
+                                 // equal for equal pairs of numbers. May be empty: all layers differ
   // Unlike devices; empty: all alike. A layer of stage i takes a strategy of type stage_type[i], where that is not
   // kAnyType. layer_class: equal numbers mean equal rows here too.
   std::vector<int> stage_type;                  // (P)
   std::vector<std::vector<int>> strategy_type;  // (L)(S_u)
-  // Unequal links; empty: all as `across`. Behind virtual stage s: of class 0 as `across`, of class n as
-  // other_across[n − 1].
+  // Links of unlike speed; empty: all are as `across`. The link behind virtual stage s has class link_class[s]: class 0 is as
+  // `across`, class n as other_across[n − 1].
   std::vector<int> link_class;  // (P·v − 1)
   std::vector<std::vector<std::vector<EdgeCost>>> other_across;
   int num_layers() const { return static_cast<int>(cost.size()); }
 };
 
-/// A step that may take longer is not counted: sums and products of its times would leave 63 bits. 13 days.
+/// 13 days. A step that may take longer is not planned: sums and products of its times could exceed 63 bits.
 inline constexpr double kMostStepPs = 0x1p60;
-/// ps or bytes: more than any step takes and any tier holds. As a bound: nothing fits. Sums of a few stay countable.
+/// ps or bytes: more than any step takes and any tier holds. As a bound: nothing fits. Sums of a few of them still fit into 64
+/// bits.
 inline constexpr int64_t kNever = int64_t{1} << 60;
 
 /// In stage_type: the stage may mix strategies of all types. Bounds over all orders of stages use it; no device is so.

@@ -1,5 +1,5 @@
 #pragma once
-// Pinned axes as text, and the sub-space of the outer choices that they leave, as one rule.
+// Pinned axes as text, and the one rule that says which outer choices they leave.
 
 #include <cstdint>
 #include <string>
@@ -13,8 +13,8 @@
 
 namespace tern {
 
-/// "tp=8,pp=4,schedule=1f1b,layers=even". Errors: usage "--fix: …" for an unknown axis (with the nearest), a value that
-/// is none of its kind, an axis given twice.
+/// "tp=8,pp=4,schedule=1f1b,layers=even". Errors: usage "--fix: …" for an unknown axis (with the nearest), a value that the
+/// axis cannot have, an axis given twice.
 PinnedAxes parse_pinned(std::string_view text);
 /// The same form, in a fixed order: parse_pinned(to_string(x)) == x.
 std::string to_string(const PinnedAxes&);
@@ -25,7 +25,7 @@ std::string axis_value(const PinnedAxes&, std::string_view axis);
 /// The same with one axis free, or as `from` has it. Errors: as parse_pinned, for an unknown axis.
 PinnedAxes without_axis(const PinnedAxes&, std::string_view axis);
 PinnedAxes with_axis(const PinnedAxes&, const PinnedAxes& from, std::string_view axis);
-/// Every axis of a plan; of the layers' strategies what they all share.
+/// A plan's value of every axis; of the layers' strategies the values that all layers share.
 PinnedAxes axes_of(const OuterChoice&, const std::vector<PlannedLayers>&);
 
 /// "" for a choice that has the pinned axes of mesh and pipeline, on nodes with `devices_of_node` devices; else the

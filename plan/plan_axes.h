@@ -41,22 +41,23 @@ struct PlanPoint {
 };
 
 struct PlanAxis {
-  enum class Part : uint8_t { mesh, pipeline, layer };  // mesh: with the micro-batch, known before the stages are
+  enum class Part : uint8_t { mesh, pipeline, layer };  // mesh: the mesh's axes and the micro-batch, which are known before the
+                                                        // stages are
 
   std::string_view name;         // in --fix: "tp"
   std::string_view key;          // in plan files: "tensor"
   std::string_view words;        // in messages: "tensor"
   std::string_view column = {};  // in tables of runs: "tensor parallelism"; "": none
-  int64_t most_in_table = 0;     // in that column: what no published run is near
+  int64_t most_in_table = 0;  // the largest value that a table may have in that column; no published run comes near it
   Part part;
-  int64_t least = 1, most = 0;  // of a number
-  /// The words that it may be, a value is the place among them; none: a number.
+  int64_t least = 1, most = 0;  // the range of the value, where that is a number
+  /// The words that the value may be; it is stored as the place among them. Empty: the value is a number.
   std::vector<std::string_view> values = {};
   int64_t (*get)(const PlanPoint&);
   void (*set)(PlanPoint&, int64_t);
   std::optional<int64_t> (*pin)(const PinnedAxes&);
   void (*set_pin)(PinnedAxes&, std::optional<int64_t>);
-  /// false: with this choice its value means nothing.
+  /// Whether the axis means anything under this choice.
   bool (*counts)(const OuterChoice&) = [](const OuterChoice&) { return true; };
 
   std::string text(int64_t value) const;  // "8", "1f1b"

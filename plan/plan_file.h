@@ -25,7 +25,7 @@ struct PlannedLayers {
 /// One pipeline rank; all its devices are alike.
 struct PlannedRank {
   std::string node;                                // its type, in the cluster file
-  TierBytes peak{}, capacity{};                    // bytes per device: used at most, there
+  TierBytes peak{}, capacity{};                    // bytes per device: the most that is used, and the device's capacity
   int64_t busy_ps = 0, begin_ps = 0, tail_ps = 0;  // compute of a step; before its first, after its last operation
   friend bool operator==(const PlannedRank&, const PlannedRank&) = default;
 };
@@ -41,17 +41,17 @@ struct PlannedStage {
 /// instruction.
 struct PlannedProgram {
   uint32_t checksum =
-      0;  // of the list (program/checksum.h), with workspaces as the planning machine's kernels take them
+      0;  // of the list (program/checksum.h); its workspaces are those of the kernels of the machine that planned
   int64_t instructions = 0;
   int64_t step_ps = 0;  // simulated; above the plan's step where a rank waits for its messages to have left
   friend bool operator==(const PlannedProgram&, const PlannedProgram&) = default;
 };
 
-/// The choices that share a feature, as an answer to "why not": their bound, and the best plan that a look at the most
-/// promising of them gave. A "neighbour: …" is one choice, one step from the plan.
+/// The choices that share a feature, as an answer to "why not": their bound, and the best plan that was found among the most
+/// promising of them. A feature "neighbour: …" is a single choice, one step away from the plan.
 struct PlannedFamily {
   std::string feature;   // "tensor 4", "schedule gpipe"
-  bool found = false;    // a plan of it was made; else all of it is above bound_ps, or does not fit
+  bool found = false;    // a plan of the family was made; else no plan of it is below bound_ps, or none fits
   bool fits = true;      // false: no choice of it fits
   std::string choice;    // that plan's, in words
   int64_t step_ps = 0;   // its makespan
@@ -62,7 +62,7 @@ struct PlannedFamily {
 /// Outer choices, by what became of them.
 struct ChoiceCounts {
   int64_t legal = 0;      // in all
-  int64_t by_bound = 0;   // closed by a bound above the best plan, or without room for the least bytes
+  int64_t by_bound = 0;   // closed by a bound that is no better than the best plan, or by bytes that exceed the room
   int64_t by_search = 0;  // closed by search
   int64_t open = 0;       // not closed: the gap speaks of them
   friend bool operator==(const ChoiceCounts&, const ChoiceCounts&) = default;
@@ -72,7 +72,7 @@ struct ChoiceCounts {
 struct PlannedError {
   std::string software;             // that ran the measured runs
   int64_t rows = 0;                 // left out and predicted
-  int64_t low_ps = 0, high_ps = 0;  // 18 of 20 lay between
+  int64_t low_ps = 0, high_ps = 0;  // the range in which 18 of 20 measured times lay, for this step
   double median = 0;                // of |predicted/measured − 1|
   friend bool operator==(const PlannedError&, const PlannedError&) = default;
 };

@@ -1,5 +1,5 @@
 #pragma once
-// Requests of unlike length to a server: what they are on average, and what nearly all of them together keep.
+// Requests of unlike length to a server: their averages, and the room that their keys and values nearly never exceed.
 
 #include <cstdint>
 #include <utility>
@@ -15,11 +15,11 @@ struct PromptGroup {
   double share = 0;
 };
 
-/// Prompts and answers drawn independently of each other. A server always has one request of each user, so of those in
-/// flight at a moment an answer twice as long is there twice as often.
+/// Prompts and answers drawn independently of each other. A server always has one request of each user in flight, so at any
+/// moment an answer that is twice as long is found in flight twice as often.
 class RequestLengths {
  public:
-  /// Of 100 moments, or prompts, at least 99.
+  /// The share of moments, or of prompts, that the high figures hold for.
   static constexpr double kHigh = 0.99;
   RequestLengths(SequenceLengths prompts, SequenceLengths answers);
   const SequenceLengths& prompts() const { return prompts_; }
@@ -27,9 +27,9 @@ class RequestLengths {
 
   int64_t high_prompt() const { return prompts_.quantile(kHigh); }
   const std::vector<PromptGroup>& prompt_groups() const { return groups_; }
-  /// Tokens that a decoded one follows, prompt and what is written, on average over decoded tokens: E[p] + E[a²]/2E[a].
+  /// Tokens before a decoded one (the prompt and what was written so far), on average over decoded tokens: E[p] + E[a²]/2E[a].
   double decode_context() const;
-  /// Of a request in flight, whole: E[p] + E[a²]/E[a].
+  /// The whole context of a request in flight, on average: E[p] + E[a²]/E[a].
   double mean_context() const;
 
   /// Tokens of keys and values, in whole pages, that this many requests in flight do not exceed with their whole contexts

@@ -10,10 +10,13 @@
 namespace tern {
 
 struct RunTerms {
-  double tokens = 0;                // of the whole run, real ones
-  double mtbf_s = 50'000.0 * 3600;  // mean time between failures of one device, with its share of all else
-  double checkpoint_s = -1;         // that training stands still for one; below 0: written to the nodes' disks
-  double restart_s = 300;           // from a failure to the first new step, without reading the checkpoint
+  double tokens = 0;  // of the whole run, real ones
+  double mtbf_s =
+      50'000.0 * 3600;       // mean time between failures that one device causes, with its share of the failures of
+                             // everything around it
+  double checkpoint_s = -1;  // seconds for which training stands still for one checkpoint; below 0: computed from the
+                             // speed of the nodes' disks
+  double restart_s = 300;    // from a failure to the first new step, without reading the checkpoint
 };
 
 /// δ: a checkpoint's pause, R: a restart with the checkpoint's reading, M = mtbf / devices, T: the steps alone.

@@ -1,5 +1,5 @@
 #pragma once
-// Lengths of sequences that do not all have one: a distribution, as a file has it.
+// The lengths of sequences that are not all equally long: a distribution, read from a file.
 
 #include <cstdint>
 #include <string>
@@ -20,7 +20,8 @@ struct SequenceLengths {
   int64_t longest() const { return rows.back().length; }
   /// The least length that `share` of the sequences do not exceed.
   int64_t quantile(double share) const;
-  /// Of all rows: the same whatever the order of a file's lines and however they share out equal lengths.
+  /// A checksum of the distribution: it does not depend on the order of a file's lines, nor on how they split the count of a
+  /// length.
   uint32_t crc() const;
 };
 
@@ -28,7 +29,7 @@ struct SequenceLengths {
 SequenceLengths sequence_lengths(std::vector<LengthCount>);
 
 /// Text with one sequence to a line, its length in tokens, or `length,count`; blank lines, a first line of names
-/// ("length" or "length,count"), counts of 0 and line ends of Windows may stand there.
+/// ("length" or "length,count"), counts of 0 and Windows line ends are allowed.
 /// Errors  bad_file "PLACE:LINE: …": what is no whole number, a length outside 1 … 2^31 − 1, a count outside 0 … 2^53,
 ///         more than 2^20 different lengths, 2^62 tokens; "PLACE: …": no length at all, more than 64 MiB.
 SequenceLengths parse_sequence_lengths(std::string_view text, std::string_view place);

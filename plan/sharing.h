@@ -17,12 +17,15 @@ namespace tern {
 /// Copies of the embedding count with the first.
 struct LayerParameters {
   int64_t all[2]{}, trained[2]{}, state_bytes[2]{};
-  WidestShare widest[2];  // of one of the replicas, where state is shared out: the sum over units of each unit's widest
-  int64_t tables = 0;     // copies of the embedding, where a tied head or a bridge lies in another stage
+  WidestShare
+      widest[2];       // the most that one replica keeps, where state is shared out: the sum over units of each unit's
+                       // widest share
+  int64_t tables = 0;  // copies of the embedding, where a tied head or a bridge lies in another stage
   int64_t own_gradients = 0;  // elements of gradients that have no parameters of their own (a tied head's)
-  int64_t lent = 0;           // of the embedding's table, which this layer reads too and another keeps (one stage)
+  int64_t lent = 0;  // elements of the embedding table that this layer reads and another layer of the same stage keeps
+                     // (a tied head in a plan of one stage)
 };
-/// A copy of the embedding table for a unit on one rank.
+/// The copy of the embedding table that a unit (a tied head, a bridge) needs on one rank.
 struct TableCopy {
   int64_t parameters = 0, trained = 0, state_bytes = 0;  // elements, elements, bytes
   WidestShare widest;

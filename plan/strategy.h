@@ -35,12 +35,14 @@ struct JobLengths {
 
 /// What is asked for.
 struct TrainJob {
-  int64_t batch = 1, seq = 1;  // windows of one step, tokens of each; an encoder sees as many as its decoder
-  DType dtype = DType::bf16;   // of weights and activations
+  int64_t batch = 1,
+          seq = 1;  // windows of one step, and tokens of each window; an encoder reads as many tokens as its decoder
+  DType dtype = DType::bf16;  // of weights and activations
   DType gradients = DType::f32;
   UpdateRule optimizer = UpdateRule::adamw;  // with its options' defaults
-  double capacity_factor = 1.25;             // of mixtures of experts: rows an expert's rank makes room for
-  JobLengths lengths = {};                   // not given: one sequence of `seq` tokens to a window
+  double capacity_factor = 1.25;  // of mixtures of experts: the rows that a rank with experts makes room for, over
+                                  // an even share
+  JobLengths lengths = {};        // not given: one sequence of `seq` tokens to a window
   friend bool operator==(const TrainJob&, const TrainJob&) = default;
 };
 
@@ -50,7 +52,7 @@ struct LayerStrategy {
   int zero = 0;
   Recompute recompute = Recompute::none;
   Tier states = Tier::device;       // where optimizer states live and the update runs
-  Tier activations = Tier::device;  // where what the backward needs waits
+  Tier activations = Tier::device;  // where the activations wait that the backward needs
   friend bool operator==(const LayerStrategy&, const LayerStrategy&) = default;
 };
 

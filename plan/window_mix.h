@@ -1,6 +1,6 @@
 #pragma once
-// What sequences of unlike length are to training: how they fill windows of --seq tokens, what attention costs there,
-// what of it is real, and what the slowest of several data ranks has more than the mean.
+// What unlike lengths of sequences mean for training: how they fill windows of --seq tokens, what attention costs in them, how
+// much of that is real, and how much more than the mean the slowest of several data ranks computes.
 
 #include <cstdint>
 #include <map>
@@ -30,7 +30,8 @@ inline constexpr uint64_t kSlowestRankSeed = 1;
 ///         the pieces: for a sequence of l = l'·g, windows of S = S'·g, G(m) = Σ_{k ≤ m} pairs(k·g),
 ///             Σ over the S' places = (S' − l' + 1)·pairs(l) + 2·G(l' − 1)        where l ≤ S
 ///                                  = G(S') + G(S' − 1) + (l' − S')·pairs(S)      else;
-///         of a window's tokens l·count/Σ belong to such sequences, each window-full of them with that · g/l pairs.
+///         a share l·count/Σ of a window's tokens belongs to sequences of length l, and a whole window of such sequences has
+///         g/l times this sum of pairs.
 /// padded  One sequence to a window, filled up or cut to seq; padding is computed like all else.
 /// Source  ours: renewal theory for where sequences begin.
 class WindowMix {
@@ -43,11 +44,14 @@ class WindowMix {
   double pairs(const AttentionSpec&, int64_t seq) const;        // computed in a window, on average, per head
   double real_pairs(const AttentionSpec&, int64_t seq) const;   // of these, those inside a sequence
   int64_t most_pairs(const AttentionSpec&, int64_t seq) const;  // of any window, as lengths allow
-  double cut_tokens(int64_t seq) const;       // share of all tokens that no window has (padded: what is too long)
+  double cut_tokens(
+      int64_t seq) const;  // share of all tokens that are in no window (padded: the ends of sequences longer
+                           // than a window)
   double split_sequences(int64_t seq) const;  // share of the sequences that lie in more than one window (packed)
 
-  /// Of `ranks` ranks with `windows` windows each, drawn independently of each other. By seeded sampling: a stretch of windows
-  /// once, sums of them for each rank and step after it (bootstrap). Order: the same for any threads and calls before.
+  /// The slowest of `ranks` ranks whose `windows` windows each are drawn independently. By seeded sampling: one stretch of
+  /// windows is drawn, and each rank's sum in each step is resampled from it (bootstrap). Order: the same for any number of
+  /// threads and whatever was asked before.
   SlowestRank slowest(const AttentionSpec&, int64_t seq, int64_t ranks, int64_t windows) const;
 
  private:
@@ -57,17 +61,19 @@ class WindowMix {
   int64_t step_of(int64_t seq) const;  // g
   SequenceLengths lengths_;
   Batching batching_;
-  mutable std::mutex mutex_;  // of what was asked for before
+  mutable std::mutex mutex_;  // guards the answers that are kept
   mutable std::map<Kind, double> means_;
   // Sums of 1, 2, 4 … windows.
   mutable std::map<Kind, std::vector<std::vector<double>>> sums_;
   mutable std::map<std::tuple<Kind, int64_t, int64_t>, SlowestRank> known_;
 };
 
-/// Of a job's windows; as if every sequence were `seq` long where it has no lengths. Errors: TERN_CHECK, a job that was
+/// The mean over a job's windows; where the job has no lengths, every sequence counts as `seq` long. Errors: TERN_CHECK, a job
+/// that was
 /// read from a file, without its distribution.
-double window_pairs(const TrainJob&, const AttentionSpec&);  // that a rank computes, on average
-double step_tokens(const TrainJob&);                         // real ones
+double window_pairs(const TrainJob&,
+                    const AttentionSpec&);  // pairs per window and head that a rank computes, on average
+double step_tokens(const TrainJob&);        // real ones
 /// Attended pairs in a micro-batch of the slowest of `ranks`, which wait for each other after every `windows` windows.
 int64_t micro_batch_pairs(const TrainJob&, const AttentionSpec&, int64_t micro_batch, int64_t ranks, int64_t windows);
 /// spec/unit_cost.h's, of real tokens and the pairs inside sequences.

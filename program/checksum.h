@@ -1,5 +1,5 @@
 #pragma once
-// A Program's checksum: what is planned, simulated and run is the same list where it is the same number.
+// A Program's checksum: where the numbers are equal, the list that was planned is the list that is simulated and run.
 
 #include <cstdint>
 

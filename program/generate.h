@@ -1,5 +1,6 @@
 #pragma once
-// Programs of one device from sizes of micro-batches alone: the lowering of a plan on one device with sizes of its own.
+// Programs for one device, made from the sizes of micro-batches alone. They are lowered from plan_on_one_device with these
+// sizes in the place of the plan's.
 
 #include <span>
 
@@ -7,7 +8,7 @@
 
 namespace tern {
 
-/// All layers on one device, with these sizes.
+/// A placement of all layers on one device, with these sizes for its micro-batches.
 Placement placement_of(const ModelSpec&, std::span<const CostQuery> micro_batches, Recompute,
                        const UpdateConfig& = update_config(UpdateRule::adamw));
 

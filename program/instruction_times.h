@@ -18,12 +18,13 @@ struct PlacementCosts {
 };
 
 /// What the cost model says of each instruction; the Program is lower's of the same placement. Units: ps.
-/// Units of a layer  take the cost model's times of each; what the layer takes more (a gather of ZeRO 3 that its own
-///                   compute does not hide, say) falls on the unit that the pass comes to last. UPDATE shares the
+/// Each unit of a layer takes the cost model's time for it; what the layer takes beyond that (for instance a gather of ZeRO 3
+///                   that its own compute does not hide) is added to the unit that the pass reaches last. UPDATE shares the
 ///                   layer's by trained parameters.
-/// Collectives       GATHER before the first forward takes the layer's `begin`; where nothing hides it, its entry time;
-///                   the layer's first REDUCE or SCATTER of the step's end its `sync`; the others run behind compute
-///                   and take none. JOIN and NORM take none.
+/// Collectives       A GATHER before the first forward (micro −1) takes the layer's `begin`; a GATHER for one pass takes the
+///                   layer's entry time where nothing hides it (its stage begins or ends there), else none. The layer's first
+///                   REDUCE or SCATTER after the last micro-batch takes its `sync`; the others run behind compute and take
+///                   none. JOIN and NORM take none.
 /// Simulated with these times, a Program agrees with the stage model (stage_instance) as program/README.md says.
 std::vector<int64_t> instruction_times(const Program&, const ModelSpec&, const Placement&, const PlacementCosts&);
 
@@ -34,7 +35,8 @@ struct StageInstance {
 };
 StageInstance stage_instance(const Placement&, const PlacementCosts&);
 
-/// What a rough machine makes of each instruction: max(flops / flops_per_s, bytes_moved / bytes_per_s). Units: ps.
+/// Rough times, from two rates of a machine: an instruction takes max(flops / flops_per_s, bytes_moved / bytes_per_s). Units:
+/// ps.
 struct Rates {
   double flops_per_s = 1e11, bytes_per_s = 1e10;
 };

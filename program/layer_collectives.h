@@ -19,12 +19,14 @@ class LayerCollectives {
   bool reduces_each_micro(int l) const;
   /// Weights, gradients and optimizer state of the layer on this device, by tier.
   TierBytes resident(int l);
-  /// Of gradients of the layer's copies of the embedding table.
+  /// Bytes of the gradients of the layer's copies of the embedding table.
   int64_t table_bytes(int l) const;
   TableCopy table_copy_of(int u) const;
-  /// A collective over dense parameters, and one over those of experts, where there are any and others hold them.
+  /// A collective over the layer's dense parameters, and one over its experts', each only if there are such parameters and
+  /// other ranks have them too.
   std::vector<Instruction> over(Opcode op, int l, int micro, const int64_t parameters[2], int64_t size) const;
-  /// Of ZeRO 3, for one pass: what the layer reads, a tied table too that lies with the embedding.
+  /// Under ZeRO 3 the GATHERs before one pass: of all that the layer reads, including a tied table that another layer (the
+  /// embedding) keeps.
   std::vector<Instruction> gathers(int l, int micro);
   /// The buffers that these gathers fill.
   std::vector<Buffer> gathered(int l, int micro);

@@ -19,8 +19,9 @@ namespace tern {
 /// step      GATHER (micro −1; ZeRO 1, 2) before all; after a layer's last BACKWARD_WEIGHT, on the gradient link, REDUCE
 ///           (ZeRO 0) or SCATTER (ZeRO 1), with ZeRO 2, 3 a SCATTER of each micro-batch, of what its first BACKWARD_WEIGHT (the
 ///           head's FORWARD) begins with zeros; REDUCE of a tied table, with ZeRO 2, 3 for each micro-batch; NORM; UPDATE of
-///           each unit. Before a layer's REDUCE over replicas, where a tensor group shares out matrices, REDUCE of what its ranks
-///           hold alike, over all of it and over those with the same key/value head (before a SCATTER of a micro-batch, of that)
+///           each unit. Where a tensor group shares out matrices, before a layer's REDUCE over replicas: a REDUCE of what the
+///           group's ranks hold alike, one over the whole group, one over the ranks with the same key/value head (before a
+///           SCATTER of a micro-batch, of that)
 ///
 /// Buffers   output(u) lives from FORWARD(u) to BACKWARD_WEIGHT(u+1), which reads it as x; saved(u) from FORWARD(u), or
 ///           from RECOMPUTE(u) just before the backward, to BACKWARD_WEIGHT(u); gradient(u), made by
@@ -30,16 +31,16 @@ namespace tern {
 /// Joins     What SEND, STORE and SCATTER read lives until their JOIN: room for one transfer on its way while the next
 ///           is made, for each stage and direction (none for SCATTER). The rest is joined before NORM.
 /// Order     weight gradients of a unit are added in micro-batch order, whatever the schedule: same bits.
-/// Groups    Of several groups of micro-batches, each unit's gradients of a complete one are merged: MERGE after the group's
-///           last BACKWARD_WEIGHT of the unit, with the sums that leaf_step (spec/sum_order.h) says; where none is added
-///           or kept there is none. A tied table's two gradients are joined before it, by a REDUCE at each group's end.
+/// Groups    With several groups of micro-batches each unit has a MERGE after its last BACKWARD_WEIGHT of a group: it merges
+///           the group's gradients with the kept sums that leaf_step (spec/sum_order.h) names. Where no sum is added or kept
+///           there is no MERGE. A tied table's two gradients are joined before it, by a REDUCE at each group's end.
 /// Sizes     spec/unit_cost.h's to the byte, from the placement's query; a message is the boundary tensor; a collective
 ///           names its axis and the bytes of the whole tensor. Costs of the step's end, per element, in words of 4 bytes
-///           (8 of an f64 model): REDUCE of a tied table 1 flop and 4 words, NORM 2 flops and 1 word. NORM tells the other ranks
-///           whether it refuses; under tensor parallelism a double of each rank; of parameters that are shared out a double for each block of
-///           kUpdateBlock elements, and the rule's sums over the model. UPDATE of a rule that sums over a parameter tells those sums of each
-///           block; it costs spec/update_rule.h's update_cost, from ZeRO 1 on a replica's share of it; MERGE 1 flop and 3 words for each
-///           sum that it adds, 3 words to keep one.
+///           (8 of an f64 model): REDUCE of a tied table 1 flop and 4 words, NORM 2 flops and 1 word. A NORM's message holds
+///           whether it refuses, under tensor parallelism a double from each rank, and for parameters that are shared out a
+///           double, and the rule's sums over the model, for each block of kUpdateBlock elements. An UPDATE of a rule that sums
+///           over a parameter sends those sums of each block. UPDATE costs update_cost (spec/update_rule.h), from ZeRO 1 on a
+///           replica's share of it. MERGE costs 1 flop and 3 words for each sum that it adds, and 3 words to keep one.
 /// One device  with ZeRO of any kind is plain: nothing is gathered or reduced.
 /// Errors    usage: a schedule whose order follows the times, of a plan that does not say its stages' times. TERN_CHECK: stages that do not follow
 ///           one another, fewer than two units, no such rank.

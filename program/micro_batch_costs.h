@@ -10,7 +10,7 @@ namespace tern {
 
 /// The costs of every unit, once for all micro-batches of one size.
 struct MicroBatchCosts {
-  std::vector<size_t> size_of;               // of a micro-batch: place in `costs`
+  std::vector<size_t> size_of;               // for each micro-batch, the place of its size in `costs`
   std::vector<std::vector<UnitCost>> costs;  // of size and unit
   MicroBatchCosts(const ModelSpec&, const Placement&);
   const UnitCost& of(int unit, int micro) const { return costs[size_of[micro]][unit]; }

@@ -1,7 +1,7 @@
 #pragma once
 // Pipelines at the grain of stages: the order of operations on each device, and their times on a virtual clock with
-// contended links. The search's objective is run_pipeline's makespan; the generators
-// lower the same order to instructions.
+// contended links. The search's objective is run_pipeline's makespan; the lowering (program/lower.h) turns the same order into
+// instructions.
 //
 // Stage time  of virtual stage s: forward f, backward b (with the recomputation before it), weight gradient w; where a
 //             schedule does not split the backward, one operation takes b + w.

@@ -31,16 +31,17 @@ struct Placement {
   std::vector<PlacedLayer> layers;  // of the whole model, in order
   // Sizes of a unit's work on one rank. Micro-batches differ in tokens and attended pairs alone.
   std::function<CostQuery(int unit, int micro)> query;
-  int groups = 1;  // of a rank's micro-batches (spec/sum_order.h); more than one: of one stage
-  // Gradients of one device's ranks are not summed layer by layer but aggregated as one vector before NORM; so many doubles of each
-  // rank travel beside it.
+  int groups = 1;  // groups of a rank's micro-batches (spec/sum_order.h); more than one only where there is one stage
+  // If set, the gradients of the ranks are not summed layer by layer but aggregated as one vector before NORM
+  // (update/robust.h), and each rank sends this many doubles beside it. Only without stages.
   std::optional<int64_t> aggregate_values = {};
   PipelineOrder order;  // empty: pipeline_order's; to be given where the schedule's order follows the times
 };
 
 /// What a plan leaves to who runs it.
 struct PlacementOptions {
-  ScratchBytes scratch = {};                // of the multiplier (model/'s scratch_bytes); none: kernels without
+  ScratchBytes scratch = {};  // scratch memory of the multiplier (scratch_bytes of model/linear.h); none: kernels
+                              // that need none
   std::optional<UpdateConfig> update = {};  // the rule's options; none: their defaults
 };
 

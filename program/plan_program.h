@@ -1,5 +1,5 @@
 #pragma once
-// A plan's Program and what it takes: the list that is planned, simulated and run.
+// A plan's Program, simulated: its checksum, its length and its time.
 
 #include <optional>
 
@@ -14,7 +14,7 @@ inline constexpr int64_t kMostPlannedInstructions = 200'000;
 /// Lowers the plan for all its ranks and runs it on the simulator, each instruction with the cost model's time
 /// (program/instruction_times.h) and each message with its stage's.
 /// none: a Program of more than kMostPlannedInstructions, or a plan that does not say its stages.
-/// Errors: as placement_of's; usage: a rank's node is not in the cluster. TERN_CHECK: a Program that is not sound.
+/// Errors: as placement_of's; usage: a rank's node is not in the cluster. TERN_CHECK: those of simulate.
 std::optional<PlannedProgram> program_of_plan(const ModelSpec&, const Cluster&, const Plan&,
                                               const PlacementOptions& = {});
 

@@ -17,19 +17,21 @@ enum class Opcode : uint8_t {
   backward_input,
   backward_weight,
   recompute,
-  reduce,   // at the end of a step: what different instructions added up apart becomes one gradient of the unit's
-            // parameters (micro −1): the two gradients of a tied table (no axis), those of an axis's ranks
-  norm,     // the global norm of all gradients, and the refusal of what is not finite (unit −1, micro −1)
-  update,   // the optimizer's step of a unit's parameters (micro −1)
-  send,     // a stage's output or input gradient to the rank `peer`
-  recv,     // its arrival; takes as long as the matching SEND
-  gather,   // a layer's parameters together: before the first forward (micro −1), or for one pass
+  reduce,  // what was added up apart becomes one gradient: the two gradients of a tied table (no axis; at a step's end, micro
+           // −1, or at the end of a group or of a micro-batch), or the gradients of an axis's ranks (micro −1)
+  norm,    // the global norm of all gradients, and the refusal of what is not finite (unit −1, micro −1)
+  update,  // the optimizer's step of a unit's parameters (micro −1)
+  send,    // a stage's output or input gradient to the rank `peer`
+  recv,    // its arrival; takes as long as the matching SEND
+  gather,  // brings a layer's parameters together from the ranks that keep parts of them: before the first forward (micro −1),
+           // or for one pass
   scatter,  // a layer's gradients summed over an axis, to each rank its share: of the step (micro −1) or a micro-batch
   load,     // bytes from a lower tier to the device
   store,    // bytes from the device to a lower tier
   join,     // waits for a transfer that ran beside the compute, and ends what it read
-  merge,  // a group of micro-batches is complete (spec/sum_order.h): the sums kept before that it reads are added to a
-  // unit's gradients, the last of the list first; what it allocates keeps the result, and gradients begin at zero
+  merge,    // at the end of a group of micro-batches (spec/sum_order.h): adds the kept sums that it reads to the unit's
+  // gradients, the last of the list first; if it allocates, the result is kept there and the gradients begin again from
+  // zero
 };
 
 /// The ranks that a collective is over.
@@ -43,8 +45,8 @@ enum class MeshAxis : uint8_t {
   all,              // every rank of every stage
 };
 
-/// What an instruction occupies. Of each rank: its compute, its share of the host's link, its gradient link, its disk,
-/// and one link to every other rank. One instruction at a time on each, in the order of the list.
+/// What an instruction occupies. Each rank has its compute, its share of the host's link, its gradient link, its disk, and one
+/// link to every other rank. One instruction at a time on each, in the order of the list.
 enum class Resource : uint8_t { compute, link, host_link, gradient_link, disk };
 
 /// What a buffer holds. One buffer = (kind, unit, micro-batch, tier) on one rank.
@@ -53,7 +55,7 @@ enum class BufferKind : uint8_t {
   saved,     // kept by FORWARD (or made again by RECOMPUTE) for the backward, beside x
   gradient,  // dy of a unit's output
   left,      // left by BACKWARD_INPUT for BACKWARD_WEIGHT, beside dy
-  remade,    // y that RECOMPUTE makes beside `saved`; it has no reader
+  remade,    // the y that RECOMPUTE computes beside `saved`; nothing reads it
   held,      // what a layer (its first unit) keeps off the device, from STORE to LOAD
   gathered,  // a layer's parameters, whole, for one pass
   gathered_experts,
@@ -87,7 +89,7 @@ struct Instruction {
   MeshAxis axis = MeshAxis::none;  // of a collective
   int64_t message_bytes = 0;       // SEND, RECV, LOAD, STORE: what travels; of a collective the whole tensor
   int64_t exchanged_bytes =
-      0;  // of a unit's pass, inside it over its tensor group: whole tensors of which each rank has a part
+      0;  // bytes that a unit's pass exchanges over its tensor group, of the whole tensors of which each rank has a part
   std::vector<int> waits;  // places in the list that must have ended, beside what it reads and its resource
 };
 
@@ -102,7 +104,7 @@ std::string_view name_of(Opcode);      // "FORWARD", …
 std::string_view name_of(BufferKind);  // "output", …
 std::string_view name_of(Resource);    // "compute", …
 std::string_view name_of(MeshAxis);    // "replicas", …
-/// "saved(unit 3, micro 0)"; with ", host" or ", disk" before the parenthesis closes, off the device.
+/// "saved(unit 3, micro 0)"; off the device with ", host" or ", disk" before the closing parenthesis.
 std::string to_string(const Buffer&);
 /// "BACKWARD_INPUT unit 3 micro 0"; SEND and RECV name what travels, "SEND output(unit 3, micro 0) to rank 1".
 std::string to_string(const Instruction&);

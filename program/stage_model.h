@@ -31,14 +31,14 @@ struct StageRange {
 /// skipped stage, an unknown strategy.
 std::vector<StageRange> stage_ranges(const Instance&, const Assignment&);
 
-/// Adds layers up to the times of their stages. Order: every virtual stage from the last to the first, and in each its
+/// Adds up layers' times to those of their stages. Order: every virtual stage from the last to the first, and in each its
 /// layers from the last to the first.
 class StageTimes {
  public:
   explicit StageTimes(const PipelineShape&);
   /// `within`: the edge to the next layer, if that lies in the same stage; `first`, `last`: of its stage.
   void add(int stage, const CostVector&, const EdgeCost& within, bool first, bool last);
-  /// Once, after all layers. Without the sends: the caller knows the links.
+  /// To be called once, after all layers. The sends are left empty: only the caller knows the links.
   PipelineTimes finish();
 
  private:

@@ -10,12 +10,13 @@ namespace tern {
 /// Whether each replica keeps and updates a share of layer l's parameters alone.
 bool is_shared_out(const Placement&, int l);
 
-/// NORM over `trained` elements on this device. shared_blocks: blocks of which each rank has some alone.
+/// NORM over `trained` elements on this device. shared_blocks: the number of blocks that are shared out, each kept by one rank
+/// alone.
 Instruction norm_instruction(const Placement&, int64_t trained, int64_t shared_blocks);
 
 struct UpdatedUnit {
   int layer = 0, unit = 0;
-  bool table_copy = false;  // it updates a copy of the embedding's table too
+  bool table_copy = false;  // UPDATE also updates the device's copy of the embedding table
 };
 Instruction update_instruction(const ModelSpec&, const Placement&, const UnitCost&, const UpdatedUnit&);
 

@@ -1,5 +1,5 @@
 #pragma once
-// The validator: what must hold for any Program before it is simulated or run, whoever generated or rewrote it.
+// The validator: what must hold for any Program, whoever generated or rewrote it. A run validates its Program before the first step.
 
 #include <string>
 #include <vector>

@@ -22,7 +22,7 @@ class CodeStore {
   void write(int unit, uint32_t weights_crc32c, const UnitCodes&);
   /// Nothing: it was not written. Errors  usage: another run's, or of other weights; bad_file: a damaged file.
   std::optional<UnitCodes> read(int unit, uint32_t weights_crc32c) const;
-  /// Of a unit that was written; the one asked for last is kept.
+  /// The codes of a unit that was written. Those of the unit asked for last stay in memory.
   const UnitCodes& of(int unit);
   const std::string& directory() const { return directory_; }
   void remove() { remove_all(io_, directory_); }

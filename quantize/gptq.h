@@ -23,8 +23,9 @@ std::vector<double> error_factor(std::span<const double> moments, int64_t k, dou
 /// What an error of each column costs once later columns have taken back what they can: 1/U_jj²; without a factor 1.
 std::vector<float> importance_of(std::span<const double> factor, int64_t k);
 
-/// The coded `rows` (n, k), which become their numbers. `factor`: of error_factor; empty: each group is fitted alone, every
-/// number of the same importance. k fills the blocks of `type`, which the coders write, one for each thread.
+/// Codes `rows` (n, k) and puts in their place the numbers that the codes stand for. `factor`: of error_factor; empty: each
+/// group is fitted alone, every number of the same importance. k is a multiple of the block of `type`. Each thread codes with a
+/// coder of its own, of make_coder.
 /// Order   rows are independent: the same bytes for any number of threads.
 std::vector<std::byte> gptq_rows(WeightType type, const std::function<std::unique_ptr<RowCoder>()>& make_coder,
                                  std::span<float> rows, int64_t n, int64_t k, std::span<const double> factor);

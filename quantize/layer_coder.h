@@ -47,7 +47,7 @@ class LayerCoder {
   void put_numbers(int unit, const UnitCodes&);
   uint32_t load(int unit);  // returns the weights' checksum
   void drop(int unit);
-  /// The hidden rows of all windows through `unit`, as many windows at a time as kRows hold: back into them if `keep`.
+  /// Runs the hidden rows of all windows through `unit`, about kRows rows at a time; with `keep` the results take their place.
   void forward(int unit, InputObserver*, bool keep);
 
   const ModelSpec& spec_;

@@ -13,8 +13,8 @@ namespace tern {
 
 inline constexpr double kTableMost = 127;  // the largest magnitude of a table
 
-/// The code of a table that is nearest to y, by place_of(y): half steps, as no two levels are nearer than a whole one and what
-/// lies between them is decided at a half. Beyond ±128 the outermost.
+/// For each half step, place_of(y), the code of a table whose level is nearest to y. Half steps suffice: levels are whole
+/// numbers, so the border between two of them lies on a half step. Beyond ±128 the outermost.
 using NearestCodes = std::array<uint8_t, 512>;
 inline int place_of(float y) { return static_cast<int>(std::clamp(2 * y + 256, 0.0f, 511.0f)); }
 NearestCodes nearest_codes(std::span<const int8_t> table);

@@ -18,7 +18,7 @@ class RowCoder {
   virtual void begin_row(std::span<const float> row, std::span<const float> importance, std::string& out) = 0;
   /// Scales for the numbers of the next group, as they stand.
   virtual void fit(std::span<const float> x, std::span<const float> importance) = 0;
-  /// Codes number j of the group: the number of its nearest code, as the type's decoder has it.
+  /// Codes number j of the group by the code nearest to x, and returns the number that the type's decoder makes of it.
   virtual float code(size_t j, float x) = 0;
   /// The group's block behind `out`.
   virtual void end_group(std::string& out) = 0;

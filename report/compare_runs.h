@@ -48,7 +48,8 @@ struct TagComparison {
 /// Every tag of either run, in the order the logs show them.
 std::vector<TagComparison> compare_runs(const RunLog& a, const RunLog& b);
 
-/// The settings in which the runs differ ("-": not set), without --output. No rows: none, or a run without a record.
+/// The settings in which the runs differ ("-": not set), without --output. No rows: they differ in none, or one of them has no
+/// recipe.toml.
 Table settings_table(const RunLog& a, const RunLog& b);
 /// "Settings: none differ." and the like, where the table has no rows; empty where it has.
 std::string settings_note(const RunLog& a, const RunLog& b);

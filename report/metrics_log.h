@@ -4,7 +4,7 @@
 // tear those past it, and resuming at it drops them, so that a run that was killed leaves the same rows as one that was
 // not.
 //
-// Tags: train/loss, train/lr, train/grad_norm, perf/tokens_per_s, perf/mfu, mem/peak_bytes, eval/TASK/METRIC.
+// Tags: train/loss, train/lr, train/grad_norm, perf/tokens_per_s, perf/flops_per_s, perf/mfu, mem/peak_bytes, eval/TASK/METRIC.
 
 #include <cstdint>
 #include <memory>

@@ -20,8 +20,8 @@ struct Ticks {
 /// Errors  bug: not finite, or low > high.
 Ticks linear_ticks(double low, double high, int target);
 
-/// Powers of ten; 2 and 5 between them within three powers, every digit within one; round linear numbers
-/// for less than a factor 3.
+/// Powers of ten (of more than eight not every one). Within three powers 2 and 5 times each too, within one every digit; below
+/// a factor of 3 round numbers as on a linear scale.
 /// Errors  bug: not finite, low <= 0, or low > high.
 Ticks log_ticks(double low, double high);
 

@@ -32,7 +32,8 @@ struct ServedModel {
   std::string why_no_texts;
   const ChatPrompt* chat = nullptr;
   std::string why_no_chat;  // where chat is null
-  /// Special tokens that calls of tools are made of, and the texts of the tokens with them (ChatPrompt::tool_syntax).
+  /// tool_marks: the special tokens that calls of tools are made of (ToolSyntax::marks). tool_texts: `texts` in which these
+  /// tokens write their spelling.
   std::vector<std::pair<int32_t, std::string>> tool_marks;
   std::shared_ptr<const TokenTexts> tool_texts;
 

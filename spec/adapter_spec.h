@@ -7,8 +7,8 @@
 
 namespace tern {
 
-/// What an adapter stands beside: a matrix as the model's files have it. query_key_value and gate_up: all rows of a
-/// matrix that the files hold as one. Of experts and of an MLP that every token takes, gate, up and down of each.
+/// What an adapter stands beside: a matrix as the model's files have it. query_key_value and gate_up stand for all rows of a
+/// matrix that the files hold as one. Each expert, and a shared MLP that every token takes, has its own gate, up and down.
 enum class AdaptedModule : uint8_t {
   query,
   key,

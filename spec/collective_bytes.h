@@ -14,24 +14,25 @@ struct LinkBytes {
   friend bool operator==(const LinkBytes&, const LinkBytes&) = default;
 };
 
-/// Ranks' parts pass in pieces, so that fewer elements than this wait to be summed.
+/// Ranks' parts are sent in pieces (piece_of_part elements each), so that at most this many elements wait to be summed.
 inline constexpr int64_t kPieceElements = int64_t{1} << 18;
 int64_t piece_of_part(int ranks);
 
-/// Between `rank` and `peer`, of a vector of `elements`, each of `size` bytes, of which a rank has the part that part_of
-/// (spec/layout.h) gives it. All-reduce: to the peer go its parts, then
-/// this rank's sums; all ranks together 2(n−1)·T. Reduce-scatter and all-gather: half of it.
+/// What `rank` and `peer` exchange for a vector of `elements` elements of `size` bytes (T bytes), of which part_of
+/// (spec/layout.h) gives each rank a part. In an all-reduce `rank` first sends the summands of the peer's part, then the sums
+/// of its own part; all ranks together send 2(n−1)·T. A reduce-scatter is the first half of it, an all-gather the second.
 LinkBytes reduce_scatter_bytes(int64_t elements, int64_t size, int rank, int peer, int ranks);
 LinkBytes all_gather_bytes(int64_t elements, int64_t size, int rank, int peer, int ranks);
 LinkBytes all_reduce_bytes(int64_t elements, int64_t size, int rank, int peer, int ranks);
 /// The root sends the whole vector to each.
 LinkBytes broadcast_bytes(int64_t elements, int64_t size, int root, int rank, int peer);
-/// Over all its peers.
+/// The same, summed over all peers of `rank`.
 LinkBytes all_reduce_bytes(int64_t elements, int64_t size, int rank, int ranks);
 /// Of unlike parts: `parts` has the elements of each rank's. Over all peers.
 LinkBytes reduce_scatter_bytes(std::span<const int64_t> parts, int64_t size, int rank);
 LinkBytes all_gather_bytes(std::span<const int64_t> parts, int64_t size, int rank);
-/// What waits to be summed at most: the staging that any of the ranks needs, of a part of so many elements at the longest.
+/// The elements of staging memory that a rank needs at most: one piece from each other rank, where the longest part has
+/// `longest_part` elements.
 int64_t staging_elements(int64_t longest_part, int ranks);
 
 }  // namespace tern

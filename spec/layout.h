@@ -41,8 +41,8 @@ AxisLayout split(int dim, std::vector<int64_t> sections = {});
 AxisLayout split_at(int dim, std::vector<int64_t> bounds);
 AxisLayout partial();
 
-/// Axes that split the same dim do so one after the other, each the part of the one before; then they have the same
-/// sections, and none has bounds.
+/// Where several axes split the same dim, each splits the part that the axis before it has left; they then have equal sections,
+/// and none has bounds.
 struct Layout {
   DType dtype = DType::f32;
   std::vector<int64_t> shape;    // of the whole tensor
@@ -55,10 +55,10 @@ struct Layout {
 std::string to_string(const Layout&);
 
 /// Errors: TERN_CHECK: what the comments above rule out, naming the layout; bounds that do not ascend from 0 to the dim's
-/// length; sections that do not make it up.
+/// length; sections that do not add up to that length.
 void check_layout(const Layout&);
 
-/// The index along each axis of a rank.
+/// The rank's index along each axis.
 std::vector<int64_t> coordinates(const Layout&, int rank);
 
 /// What a rank holds of each dim: intervals that do not touch, ascending (empty ones left out). Its tensor is their product,

@@ -3,9 +3,8 @@
 // no ranks and no devices. Each unit states parameters, FLOPs, bytes moved and saved bytes in closed form
 // (spec/unit_cost.h).
 //
-// A residual block is one unit and holds its own pre-norm: x ← x + f(norm(x)). The draft listed the norm as a unit of
-// its own; inside the block it is the one place that knows what the norm's backward needs, and Programs are half as
-// long.
+// A residual block is one unit and holds its own pre-norm: x ← x + f(norm(x)). A norm is no unit of its own: inside the block
+// one place knows what its backward needs, and Programs are half as long.
 
 #include <cstdint>
 #include <optional>
@@ -60,7 +59,8 @@ enum class HeadNormKind : uint8_t { none, head, row };
 /// A bias on scores that falls with the distance, its slopes by the head: exact, or rounded as Falcon's.
 enum class AlibiKind : uint8_t { none, exact, bf16 };
 
-/// Queries (query_rank > 0), keys and values made from narrow rows that are normed; kv_rank 0: not so. A head has
+/// Latent attention: keys and values (and with query_rank > 0 queries) are made from narrow rows that are normed first; kv_rank
+/// 0: none. A head has
 /// `rotary` elements that turn, the same key for all heads, `plain` ones that do not, and `value` of its values.
 struct LatentSpec {
   int64_t query_rank = 0, kv_rank = 0, plain = 0, rotary = 0, value = 0;
@@ -112,9 +112,9 @@ struct MlpSpec {
   JoinSpec join = {};
   friend bool operator==(const MlpSpec&, const MlpSpec&) = default;
 };
-/// A router sends each token to top_k of `experts` MLPs; shared_hidden: width of an MLP that every token takes, 0
-/// without. f(x) = Σ over the chosen of weight·expert(n) + (gated by a sigmoid or not) shared(n), n = norm(x).
 enum class RouterScore : uint8_t { softmax, sigmoid };
+/// A router sends each token to top_k of `experts` MLPs; shared_hidden: the width of an MLP that every token takes, 0 where
+/// there is none. f(x) = Σ over the chosen of weight·expert(n) + (gated by a sigmoid or not) shared(n), n = norm(x).
 struct MoeSpec {
   NormSpec norm;
   int64_t width, hidden, experts, top_k, shared_hidden;
@@ -154,7 +154,8 @@ struct HeadSpec {
   friend bool operator==(const HeadSpec&, const HeadSpec&) = default;
 };
 
-/// A unit's matrices, or its table, where they stay as the model's files code them, so that adapters beside it alone can be trained.
+/// A unit's matrices, or its table, where they stay as the model's files code them; then only adapters beside them can be
+/// trained.
 struct StoredMatrices {
   bool coded = false;
   int64_t elements = 0, bytes = 0;  // of a tied head: none, they are the embedding's
@@ -162,7 +163,7 @@ struct StoredMatrices {
 };
 
 struct Unit {
-  int layer;  // -1 for embed and head
+  int layer;  // -1 for embed, bridge and head
   std::variant<EmbedSpec, AttentionSpec, MlpSpec, HeadSpec, MoeSpec, BridgeSpec, ParallelSpec> spec;
   bool frozen = false;    // its own weights are not trained
   UnitAdapters adapters;  // trained beside its matrices

@@ -28,12 +28,12 @@ struct OwnedInterval {
 ///        a unit's forms (spec/parameter_form.h) are enough to know the deal.
 std::vector<OwnedInterval> deal(std::span<const ParameterForm>, UpdateRule, int ranks);
 
-/// What a rank keeps of a unit at most: elements, and bytes of the rule's state (weights of `dtype`).
+/// The most that any rank keeps of a unit: elements, and bytes of the rule's state (weights of `dtype`).
 struct WidestShare {
   int64_t elements = 0, state_bytes = 0;
   WidestShare& operator+=(const WidestShare& o) { return elements += o.elements, state_bytes += o.state_bytes, *this; }
 };
-/// Of the forms of experts, or of the others.
+/// Of the forms that are experts' (`experts`), or of all others.
 WidestShare widest_share(std::span<const CountedForm>, bool experts, const UpdateConfig&, DType dtype, int64_t ranks);
 /// Bytes of the rule's state for an interval of a parameter.
 int64_t state_bytes(const UpdateConfig&, DType dtype, const ParameterForm&, const Interval&);

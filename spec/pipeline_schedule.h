@@ -29,8 +29,8 @@ enum class InFlight : uint8_t {
   twice_stages_left,  // min(c, 2·(P − i) − 1)
 };
 
-/// A row. What a schedule leaves out is the careful value: bounds then rest on work and paths alone, memory on the
-/// simulated order.
+/// One row of the table. A member that a row leaves out has the cautious value: bounds then rest on work and paths alone,
+/// memory on the simulated order.
 struct PipelineScheduleTraits {
   PipelineSchedule schedule;
   std::string_view name;  // in plan files, options and tables: "1f1b"
@@ -74,8 +74,8 @@ constexpr bool order_follows_times(PipelineSchedule s) { return traits_of(s).ord
 constexpr bool fills_first(PipelineSchedule s) {
   return traits_of(s).in_flight != InFlight::by_order && !order_follows_times(s);
 }
-/// Chunks per device that plans look at: from the least to the most, of `most` at all. Interleaved with one chunk has an
-/// order too, and is no plan: 1F1B is as good.
+/// Chunks per device that the search looks at: from least_chunks to most_chunks, where the space allows `most`. Interleaved
+/// with one chunk has an order too, but is not searched: 1F1B is as good.
 constexpr int least_chunks(PipelineSchedule s) { return traits_of(s).chunks == ChunkRule::one ? 1 : 2; }
 constexpr int most_chunks(PipelineSchedule s, int most) {
   return traits_of(s).chunks == ChunkRule::several ? most : least_chunks(s);

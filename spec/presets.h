@@ -9,7 +9,7 @@
 
 namespace tern {
 
-/// "llama-2-7b", "mixtral-8x7b", …; case does not matter. Nothing for a name that is none.
+/// "llama-2-7b", "mixtral-8x7b", …; case does not matter. nullopt for any other name.
 std::optional<ModelSpec> preset_model(std::string_view name);
 std::vector<std::string_view> preset_names();
 

@@ -65,7 +65,8 @@ struct UnitCost {
   int64_t forward_workspace = 0, backward_input_workspace = 0, backward_weight_workspace = 0;  // peak of temporaries
   int64_t unsaved_workspace = 0;  // of a forward that keeps nothing (saved == nullptr: inference, the first pass before
                                   // a RECOMPUTE); of the head: head_losses
-  // Under tensor parallelism: whole tensors whose rows come together, or are summed to each rank's own, inside a pass.
+  // Under tensor parallelism: bytes of the whole tensors that a pass gathers by rows, or sums and scatters by rows, over the
+  // tensor group.
   int64_t forward_exchanged = 0, backward_input_exchanged = 0, backward_weight_exchanged = 0;
   int64_t forward_flops = 0, backward_input_flops = 0, backward_weight_flops = 0;
   int64_t forward_bytes_moved = 0, backward_input_bytes_moved = 0, backward_weight_bytes_moved = 0;
@@ -78,7 +79,7 @@ struct AlikeParameters {
   int64_t all = 0, keys = 0;
 };
 AlikeParameters alike_parameters(const Unit&, int64_t tensor);
-/// Numbers that each rank of a tensor group says of a row of logits: doubles.
+/// Doubles that each rank of a tensor group sends for a row of logits.
 inline constexpr int64_t kNumbersOfARow = 3;
 
 /// Elements of the gradient that a tied head keeps apart from the embedding table's until the end of a step, V·D: the
@@ -92,12 +93,13 @@ struct MatrixProduct {
   bool trained;            // has a weight gradient
   bool is_expert = false;  // of an expert, `count` of them
 };
-/// The products behind forward_flops, attention's own left out. Σ 2·m·n·k·count of a MoE uses whole rows per expert.
+/// The products behind forward_flops, attention's own left out. Of a mixture of experts m is rounded up to whole rows for each
+/// expert, so Σ 2·m·n·k·count may exceed forward_flops.
 std::vector<MatrixProduct> unit_products(const Unit&, const CostQuery&);
 
-/// Rows that the experts of one rank compute: top_k · tokens where it has all experts, else room for more than an even
-/// share, ceil(capacity_factor · top_k · tokens); tokens split as the norms'
-/// unless experts are split like the rest.
+/// Rows that the experts of one rank compute: top_k · tokens where the rank has all experts, else ceil(capacity_factor · top_k
+/// · tokens), room for more than an even share. `tokens` are the rank's part (as for norms), or all of them where each expert
+/// is split too (expert_tensor > 1).
 int64_t expert_rows(const MoeSpec&, const CostQuery&);
 
 /// Pairs of one sequence of `queries` new positions after `past` ones under a window (0: none).

@@ -1,5 +1,5 @@
 #pragma once
-// The part of a unit that one rank of a tensor group has: for the closed forms of spec/unit_cost.h.
+// Sizes of the part of a unit that one rank of a tensor group has; spec/unit_cost.h's closed forms take them.
 
 #include <algorithm>
 #include <array>
@@ -8,12 +8,13 @@
 
 namespace tern {
 
-/// Of the widest part.
+/// The size of the widest of `parts` parts of n.
 inline int64_t parts_of(int64_t n, int64_t parts) { return (n + parts - 1) / parts; }
 /// Rows whose norms this rank takes (sequence parallelism).
 inline int64_t split_rows(const CostQuery& q) { return parts_of(q.tokens, q.tensor); }
 
-/// A matrix of `rows` rows, and the adapters beside up to three parts of it; a part of rank 0 carries none.
+/// A matrix of `rows` rows, and the adapters beside up to three parts of its rows; a part whose adapter rank is 0 has no
+/// adapter.
 struct AdaptedMatrix {
   struct Part {
     int64_t rows = 0, rank = 0, pool = 1;
@@ -25,7 +26,7 @@ inline AdaptedMatrix adapted_matrix(const UnitAdapters& adapters, AdaptedModule 
   const ModuleAdapter* a = find_adapter(adapters, module);
   return {rows, {{{rows, a ? a->rank : 0, a ? a->pool : 1}}}};
 }
-/// Modules one below the other, or the same rows as one module, `fused`.
+/// The matrix of several modules stacked by rows; where `fused` has an adapter, all rows are that one module.
 inline AdaptedMatrix adapted_matrix(const UnitAdapters& adapters, AdaptedModule fused,
                                     std::initializer_list<std::pair<AdaptedModule, int64_t>> modules) {
   AdaptedMatrix matrix;
@@ -46,7 +47,7 @@ inline AdaptedMatrix up_matrix(const UnitAdapters& adapters, int64_t hidden, boo
   return adapted_matrix(adapters, gate_up, {{gate, hidden}, {up, hidden}});
 }
 
-/// Heads of one rank.
+/// The attention with one rank's heads.
 inline AttentionSpec part_of(AttentionSpec u, int64_t tensor) {
   u.heads = parts_of(u.heads, tensor);
   u.kv_heads = parts_of(u.kv_heads, tensor);

@@ -28,7 +28,8 @@ inline constexpr std::array kUpdateRules{
 };
 #undef TERN_UPDATE_RULE
 
-/// A number that a rule reads: --NAME of `tern train`, from 0 to `max`. Rules that share a name share all but the default.
+/// A number that a rule reads: --NAME of `tern train`, from 0 to `max`. Options of the same name in several rules differ in
+/// their default alone.
 struct RuleOption {
   std::string_view name, fallback;  // the default as one would type it
   double max = 1;
@@ -42,7 +43,7 @@ std::string defaults_of(std::string_view option);
 /// A number of a parameter, in closed form of its kind and size and of the rule's options.
 struct UpdateConfig;
 using ParameterNumber = int64_t (*)(const UpdateConfig&, const ParameterForm&);
-/// Elements as many as the parameter has.
+/// As many elements as the parameter has.
 inline int64_t each_element(const UpdateConfig&, const ParameterForm& p) { return p.elements(); }
 
 /// What a rule keeps of a parameter from step to step, zero at first.
@@ -76,10 +77,11 @@ struct UpdateRuleRow {
   ParameterNumber flops;  // of one step of one parameter, at most
   UpdateGrain (*grain)(const ParameterForm&) = by_interval;
   UpdateSums sums = {};
-  ParameterNumber temporary = nullptr;  // elements, f32 (f64), that a step needs while it runs
-  std::string_view clip = "1.0";        // default of --clip; empty: clipping would change no step, and there is none
+  ParameterNumber temporary =
+      nullptr;                    // elements (f32, or f64 of an f64 model) of scratch that a step needs while it runs
+  std::string_view clip = "1.0";  // default of --clip; empty: the rule has no clipping, as it would change no step
   bool computes_elsewhere =
-      false;  // gradients are taken at another point than the masters: the weights are apart from them
+      false;  // gradients are taken at another point than the masters; the weights are then tensors of their own
 };
 
 std::string_view name_of(UpdateRule);
@@ -114,7 +116,7 @@ int64_t projection_rank(const UpdateConfig&, const ParameterForm&);
 ParameterForm projected_form(int64_t rank, const ParameterForm&);
 /// Elements that a step of the parameter needs while it runs.
 int64_t temporary_elements(const UpdateConfig&, const ParameterForm&);
-/// Bytes of temporaries of the step of any of the parameters, at most.
+/// The most bytes of temporaries that the step of any one parameter needs.
 int64_t update_workspace(const UpdateConfig&, DType dtype, const std::vector<CountedForm>&);
 /// Bytes of optimizer state: the slots, and masters where they are tensors of their own; `dtype` is the weights'.
 int64_t state_bytes(const UpdateConfig&, DType dtype, const ParameterForm&);

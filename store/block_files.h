@@ -12,18 +12,19 @@
 
 namespace tern {
 
-/// direct: O_DIRECT, no page of the file is kept anywhere but with us. buffered: through the page cache, of which what was
-/// read is given back at once.
+/// direct: O_DIRECT; the page cache keeps no page of the file. buffered: through the page cache, which is told to drop at once
+/// what was read.
 enum class ReadWay : uint8_t { direct, buffered };
 std::string_view name_of(ReadWay);
 
-/// Thread-safe.
+/// Implementations are thread-safe.
 class BlockFiles {
  public:
   virtual ~BlockFiles() = default;
-  /// Offsets, lengths and addresses of a read are multiples of it: a power of two.
+  /// The alignment, a power of two: offsets, lengths and addresses of a read are multiples of it.
   virtual int64_t alignment() const = 0;
-  /// Once, as pread does it: the bytes read, which may be fewer; 0 behind the end; or a negated errno.
+  /// Reads once, as pread does. Returns the number of bytes read, which may be fewer than asked; 0 behind the file's end; or a
+  /// negated errno.
   virtual int64_t read(int file, int64_t offset, std::span<std::byte> into) = 0;
   virtual const std::string& path(int file) const = 0;
 };

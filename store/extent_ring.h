@@ -23,12 +23,12 @@ struct RingSettings {
   bool cyclic = true;
 };
 
-/// Of all reads so far.
+/// Counts over all reads so far.
 struct RingCounts {
   int64_t used = 0, used_bytes = 0;  // extents that were acquired
-  int64_t skipped = 0;               // that were read, or on their way, and passed over
-  int64_t read_bytes = 0;            // from the disk, with what lies beside extents in their blocks
-  int64_t waited_ns = 0;             // by acquire
+  int64_t skipped = 0;     // extents that were passed over after they had been read or while they were being read
+  int64_t read_bytes = 0;  // from the disk, with what lies beside extents in their blocks
+  int64_t waited_ns = 0;   // by acquire
 };
 
 /// One extent on its way from the disk.
@@ -65,13 +65,13 @@ class CyclicRing final : public ExtentRing {
 
   int num_places() const { return static_cast<int>(order_.size()); }
   RingCounts counts() const;
-  /// From now on each read is kept until it is taken.
+  /// record_reads(true): from now on each read is recorded until take_reads takes it.
   void record_reads(bool on);
   std::vector<RingRead> take_reads();
 
  private:
   struct Slot {
-    int64_t turn = -1;  // of the pass over and over the order; -1: empty
+    int64_t turn = -1;  // the number of the read, counted on from pass to pass; -1: empty
     bool busy = false;  // a thread reads into it
     bool ready = false;
     std::span<const std::byte> bytes;
@@ -99,7 +99,8 @@ class CyclicRing final : public ExtentRing {
   std::vector<std::thread> threads_;
 };
 
-/// The right to read one extent of a ring; ends with its destructor, behind the join of those who read it.
+/// The right to read one extent of a ring; it ends with the destructor, so threads that read the bytes must have been joined
+/// before.
 class ExtentLease {
  public:
   ExtentLease(ExtentRing& ring, int place) : ring_(&ring), place_(place), bytes_(ring.acquire(place)) {}

@@ -25,7 +25,7 @@ struct PassTimes {
 /// Of n equal streamed steps: slots 1: n·(load + forward); slots ≥ 2: load + (n − 1)·max(load, forward) + forward.
 PassTimes pass_times(std::span<const PassStep> steps, int slots, int passes = 1);
 
-/// Of a long sequence of passes, one: the distance of the ends of two passes once the ring has filled.
+/// The time of one pass in a long sequence: the distance between the ends of two passes once the ring has filled.
 int64_t steady_pass_ps(std::span<const PassStep> steps, int slots);
 
 }  // namespace tern

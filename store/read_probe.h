@@ -1,5 +1,5 @@
 #pragma once
-// What the disk of some files gives now.
+// The rate at which the disk that holds some files can be read now.
 
 #include <cstdint>
 #include <memory>
@@ -15,12 +15,13 @@
 namespace tern {
 
 struct ProbedRate {
-  int64_t bytes = 0;  // read for it
+  int64_t bytes = 0;  // bytes that the probe read
   double seconds = 0;
   double bytes_per_s() const { return seconds > 0 ? static_cast<double>(bytes) / seconds : 0; }
 };
-/// Reads extents spread over all of them, as a ring of `threads` threads does, until `seconds` have passed or each was read
-/// once. Memory  threads times the largest extent, given back. Errors: those of read_extent.
+/// Reads some of the extents, spread evenly over all, with `threads` threads as a ring does, until `seconds` have passed or
+/// each was read once. Memory: threads + 1 times the largest extent with its blocks, freed at the end. Errors: those of
+/// read_extent.
 ProbedRate probe_rate(BlockFiles&, std::span<const Extent>, int threads, double seconds, Clock& = real_clock());
 
 /// One way to read, as it was measured.

@@ -1,7 +1,8 @@
 #pragma once
-// Which extents of a pass stay in memory. Each is used once in a pass, so any choice reads as much. Their places matter: the
-// streamed ones are spread evenly over the pass, so that a short ring hides all that can be hidden. A stretch of resident
-// extents in one piece would need a ring as long as what is read meanwhile.
+// Which extents of a pass stay in memory. Each is used once in a pass, so of equal bytes kept any choice reads equally much.
+// Their places matter: the
+// streamed ones are spread evenly over the pass, so that a short ring hides all that can be hidden. If the resident extents
+// were one contiguous stretch, the ring would have to hold all that is read while they are used.
 
 #include <cstdint>
 #include <span>
@@ -12,11 +13,11 @@ namespace tern {
 /// One extent of a pass, in the order of use.
 struct PassExtent {
   int64_t bytes = 0;       // to be read where it streams
-  int64_t kept_bytes = 0;  // that it takes where it stays
+  int64_t kept_bytes = 0;  // bytes that it takes in memory where it stays
 };
 
-/// Whether each stays: those that stay take at most `room` together, and what streams is within one extent of the least
-/// that is possible (of extents of one size: the least). Order  the same choice for the same sizes.
+/// For each extent whether it stays: those that stay take at most `room` kept bytes together, and their kept bytes are within
+/// one extent of the most that is possible (for extents of equal size: the most). Order: the same choice for the same sizes.
 std::vector<bool> choose_resident(std::span<const PassExtent>, int64_t room);
 
 /// What the pass reads.

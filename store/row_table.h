@@ -16,7 +16,7 @@ struct RowTable {
   int64_t row_bytes = 0;
 };
 
-/// Rows `ids` to `into` (ids, row_bytes), one behind the other. Reads run beside each other on the calling team's threads.
+/// Reads the rows `ids` into `into` (ids, row_bytes), one after the other. Reads run in parallel on the calling thread's team.
 /// Returns the bytes read from the disk. Errors: those of read_extent; TERN_CHECK: a row that is not there.
 int64_t read_rows(const RowTable&, std::span<const int32_t> ids, std::span<std::byte> into);
 

@@ -25,7 +25,7 @@ class BlockStore {
   /// `size` as taken. Kept if no more than `most_kept` bytes are kept then, and if it is large enough to be worth it.
   void give(void* block, size_t size, size_t most_kept);
   size_t kept_bytes() const { return kept_bytes_; }
-  /// Whether blocks of `size` bytes are pages of their own here, which may be kept.
+  /// Whether a block of `size` bytes is large enough to be whole pages of its own, which may be kept.
   static bool keeps(size_t size);
 
  private:

@@ -12,13 +12,14 @@
 namespace tern {
 
 enum class AsyncCall : int64_t {
-  work,      // server to worker: the weights of `index` follow; learn the samples of `dispatch`
+  work,  // server to worker: the weights as they were after `index` receipts follow; the worker computes the gradient of
+         // the samples of `dispatch`
   gradient,  // worker to server: the gradient of that work follows
-  leaves,    // worker to server: it will not come back
+  leaves,    // worker to server: this worker leaves and sends nothing more
   stop,      // server to worker
 };
 
-/// As it lies in a message.
+/// The header of a message, byte for byte.
 struct AsyncHeader {
   AsyncCall call = AsyncCall::work;
   int64_t index = 0, dispatch = 0;
@@ -29,7 +30,7 @@ struct AsyncHeader {
 
 /// Posts; header and tensors stay the receiver's to read until it has answered.
 void post(Transport&, int to, const AsyncHeader&, std::span<const Tensor>);
-/// Of any of `from`, in that order. Returns who it was.
+/// Receives a header from the first rank of `from`, in that order, that has sent one. Returns its rank.
 int receive_header(Transport&, std::span<const int> from, AsyncHeader&);
 void receive_tensors(Transport&, int from, std::span<const Tensor>);
 

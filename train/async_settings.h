@@ -21,7 +21,8 @@ struct AsyncSettings {
   std::optional<std::pair<int, int64_t>> leaves = {};  // for tests: a worker, and after how many gradients it is gone
 };
 
-/// None without --async. Errors: usage, naming the option: one that says nothing without --async, or that contradicts it (--ranks,
+/// nullopt without --async. Errors: usage, naming an option that means nothing without --async, or that contradicts it
+/// (--ranks,
 /// --sum-groups, --zero, --plan, --aggregator, --trace, another --optimizer than sgd, --dtype bf16, a momentum of asgd).
 std::optional<AsyncSettings> async_from(const Options&, const TrainSettings&);
 /// Whether the verb was asked for --async; then --optimizer is sgd if it is not given.
@@ -35,7 +36,7 @@ bool is_async_option(std::string_view name);
 /// The settings that a resumed run must have in common with its checkpoint.
 Facts async_facts(const AsyncSettings&);
 
-/// Arrivals as a file has them: the number of the worker of each receipt, from 0, one on a line. Errors: bad_file naming the line.
+/// A file of arrivals: for each receipt the number of its worker, from 0, one on a line. Errors: bad_file naming the line.
 std::string arrivals_text(const std::vector<int32_t>&);
 std::vector<int32_t> parse_arrivals(std::string_view text, const std::string& path, int workers);
 

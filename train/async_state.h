@@ -17,8 +17,8 @@ struct AsyncOutstanding {
   Tensor memory{};                // of all of them
 };
 
-/// train.step counts receipts, train.samples those of all works sent; the momentum is the slot of --optimizer sgd, gradients are where
-/// one arrives.
+/// train.step counts receipts, train.samples the samples of all works that were sent; the momentum is the slot of --optimizer
+/// sgd; train.gradients is the memory into which a worker's gradient is received.
 struct AsyncServerState {
   TrainState train;
   AsyncClock clock;
@@ -27,18 +27,19 @@ struct AsyncServerState {
   std::vector<int32_t> arrivals{};              // the worker of each receipt
 };
 
-/// Every worker has the first weights, works 0 to K-1.
+/// The beginning: worker k was sent the first weights and work k.
 AsyncServerState fresh_async_state(const TrainSettings&, const TrainInputs&, Arena&);
 AsyncServerState load_async_state(const TrainSettings&, const TrainInputs&, Io&, const std::string& checkpoint,
                                   const Manifest&, Arena&);
-/// The worker's next work: the weights as they are now.
+/// Makes the worker's next work, with the weights as they are now.
 void give_work(AsyncServerState&, int worker);
 
-/// "model.NAME", "first.NAME", what is fixed; "outstanding.WORKER" (elements); "async.clock" (2), "async.orders" (workers, 2),
-/// "async.arrivals" (receipts).
+/// The tensors of a checkpoint: "model.NAME", "first.NAME", the tensors that no update changes; "outstanding.WORKER"
+/// (elements); "async.clock" (2), "async.orders" (workers, 2), "async.arrivals" (receipts).
 std::vector<NamedTensor> async_tensors(const TrainSettings&, const AsyncServerState&);
 inline int num_async_tensors(int workers) { return workers + 3; }  // beside the rule's and the model's own
-/// Bytes of what workers have, and of the rest after so many receipts.
+/// async_outstanding_bytes: of the weights kept for workers' outstanding works. async_record_bytes: of clock, orders and
+/// arrivals after `receipts` receipts.
 int64_t async_outstanding_bytes(const ModelSpec&, const TrainSettings&);
 int64_t async_record_bytes(const TrainSettings&, int64_t receipts);
 

@@ -8,7 +8,7 @@
 
 namespace tern {
 
-/// A worker's Program: a step's of one rank without its end.
+/// A worker's Program: that of a step on one rank, without NORM and UPDATE at its end.
 Program gradient_program(const ModelSpec&, const TrainSettings&);
 
 /// Bytes that a worker keeps: its copy of the weights and its gradients.

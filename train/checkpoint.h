@@ -52,8 +52,8 @@ class WriterLock {
 
 /// Writes and commits one checkpoint of this rank's tensors; manifest.files is filled in. `id` makes the temporary name
 /// unique among writers.
-/// If step-N is there: same hashes, it is kept as it is; other hashes, an error; if it does not verify, it is moved
-/// aside first.
+/// If step-N exists and verifies: with the same checksums it is kept as it is, with others it is an error. If it does not
+/// verify, it is moved aside first.
 /// Errors  does_not_fit, bad_file from the disk (the temporary directory is left for the next sweep); bad_file if a
 ///         different valid step-N exists.
 Committed commit_checkpoint(Io&, const std::string& checkpoints, std::string_view id, int rank, Manifest manifest,
@@ -87,8 +87,8 @@ struct CheckpointSearch {
 /// error, and nothing is passed over or moved.
 CheckpointSearch find_checkpoint(Io&, const std::string& checkpoints);
 
-/// Removes the oldest committed checkpoints beyond `keep` (at least 1), but only below one that verifies; each becomes
-/// invisible by a rename before its files go.
+/// Removes the oldest committed checkpoints beyond `keep` (at least 1), but only if the newest verifies; each becomes invisible
+/// by a rename before its files are deleted.
 void retire_checkpoints(Io&, const std::string& checkpoints, int keep, std::string_view id);
 
 /// One rank's data of a verified checkpoint: mapped from a real disk, read whole from any other Io.

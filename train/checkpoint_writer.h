@@ -40,7 +40,7 @@ class CheckpointWriter {
   };
   /// Errors: as WriterLock.
   CheckpointWriter(Io&, Arena&, Config);
-  /// Finishes the write in progress. An error of the write that neither wait nor poll has thrown is lost.
+  /// Waits until the write in progress has ended. An error of the write that neither wait nor poll has thrown is lost.
   ~CheckpointWriter();
 
   /// Memory to copy a state of such tensors to (MemoryClass::staging, as many bytes); waits for the previous write. Errors: as save.

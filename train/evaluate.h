@@ -12,8 +12,8 @@ namespace tern {
 struct Evaluation {
   double loss = 0;  // nats per target token
   int64_t num_targets = 0;
-  // loss / ln 2 · (tokens of the data / UTF-8 bytes of its text); absent where a mask leaves tokens out, as the bytes
-  // of the scored ones are not known
+  // loss / ln 2 · (tokens of the data / UTF-8 bytes of its text); nullopt where a mask leaves tokens out, as it is not known
+  // how many bytes the scored tokens have
   std::optional<double> bits_per_byte;
   int64_t peak_bytes = 0;                // counted, activations and temporaries
   std::vector<ByteMismatch> mismatches;  // counted against predicted

@@ -32,7 +32,7 @@ class Feed {
 
   int64_t num_windows() const { return num_windows_; }
   int64_t left_over() const;  // tokens of no window
-  /// Targets of all windows together on which a loss is taken: none of a document's first tokens, nor of masked ones.
+  /// The number of targets with a loss in all windows: a document's first token is no target, nor is a masked token.
   int64_t num_loss_targets() const;
   const TokenData& data() const { return data_; }
   /// The window that sample `s` is.

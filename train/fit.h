@@ -1,6 +1,6 @@
 #pragma once
-// Will it fit? Asked before anything is allocated, answered from the closed forms and the simulator, to the byte where
-// the engine itself allocates.
+// Will it fit? This is asked before anything is allocated and answered from the closed forms and the simulator, exactly to the
+// byte for what the engine itself allocates.
 
 #include <algorithm>
 #include <cstdint>
@@ -17,8 +17,8 @@
 namespace tern {
 
 /// Predicted bytes by class. weights…staging are exact (what the Arena will count); scratch, data and process are
-/// what lies beside it. The classes are not all there at one moment: tensors() is their highest sum. Of all ranks
-/// together, which are threads of one process.
+/// what lies beside it. The classes are not all there at one moment: tensors() is their highest sum. The sums over all ranks,
+/// be they threads of one process or processes.
 struct MemoryPlan {
   int64_t weights = 0, gradients = 0, optimizer = 0;
   int64_t activations = 0, workspace = 0;  // at the moment of the highest sum, training or evaluation
@@ -26,13 +26,13 @@ struct MemoryPlan {
   int64_t messages = 0;                    // what other ranks sent, until it is summed
   int64_t whole = 0;  // ZeRO 3, matrices shared out: the model on rank 0, while that evaluates or writes it
   int64_t beginning =
-      0;  // the peak before there are gradients: in bf16 with the f32 weights that masters begin from, under
-          // ZeRO 3 with the whole unit that each rank takes its part of
+      0;  // the peak before there are gradients: in bf16 it has the f32 weights from which masters are made, under ZeRO 3 the
+      // whole unit of which each rank takes its part
   bool staging_during_steps = true;  // false: the only checkpoint comes after the last step's activations are gone
   int64_t scratch = 0;               // what compute threads keep: factors packed, tiles of scores
   int64_t data = 0;                  // one step's tokens and targets, tables of rotations
   int64_t process = 0;               // the program itself: code, libraries, thread stacks
-  int64_t text = 0;                  // to encode the longest document: before the tensors are there
+  int64_t text = 0;                  // memory to encode the longest document, before the tensors are allocated
   int64_t tensors() const;           // what the Arena will have counted at its peak
   int64_t total() const { return std::max(tensors() + scratch + data, text) + process; }
   /// In the order above, with their names; messages and the whole model only where there are any.
@@ -43,7 +43,7 @@ struct MemoryPlan {
 /// each layer, recomputation and ZeRO; several ranks sum their gradients. Windows are taken to be full, so attended pairs
 /// are an upper bound. With a plan of several stages it is the plan's own step, whatever `sequences` says.
 Placement step_placement(const ModelSpec&, const TrainSettings&, int64_t sequences);
-/// Of evaluating a micro-batch, with the exact kernels.
+/// Bytes that evaluating a micro-batch takes, with the exact kernels.
 RankBytes evaluation_bytes(const ModelSpec&, const TrainSettings&);
 /// Predicted peak of a run with these settings. `process_bytes`: of the program itself, see program_bytes().
 MemoryPlan predict_memory(const ModelSpec&, const TrainSettings&, int64_t process_bytes);
@@ -64,7 +64,7 @@ struct DiskPlan {
   int64_t checkpoint = 0;       // bytes of one
   int64_t num_checkpoints = 0;  // at once
   int64_t model = 0;
-  int64_t present = 0;  // of checkpoints in OUT already, which will be replaced
+  int64_t present = 0;  // bytes of the checkpoints that OUT has already; new ones will replace them
   int64_t wanted() const { return std::max<int64_t>(0, checkpoint * num_checkpoints - present) + model; }
 };
 DiskPlan predict_disk(const ModelSpec&, const TrainSettings&, Io&);

@@ -1,5 +1,5 @@
 #pragma once
-// The nearest sizes of a step that its ranks can share, for one that they cannot.
+// For a step that its ranks cannot share equally: the nearest sizes that they can.
 
 #include <string>
 
@@ -11,8 +11,8 @@ struct StepOrder {
   int64_t groups = 1, batch = 1, micro_batch = 1;  // as in TrainSettings
 };
 
-/// Numbers that check_ranks takes for as many ranks: the nearest number of groups (of those, the nearest that divides
-/// the batch), the next batch that it divides, the largest micro-batch not above the present one.
+/// Sizes that check_ranks accepts for the same number of ranks: a number of groups (one that divides the batch, if there is
+/// one, and of these the nearest), the batch rounded up to a multiple of it, the largest micro-batch not above the present one.
 StepOrder nearest_order(const TrainSettings&);
 
 /// "--batch 12 and --micro-batch 3": what of it differs from the settings. "": nothing.

@@ -14,7 +14,7 @@ namespace tern {
 class Options;
 struct TrainSettings;
 
-/// "", or why this engine does not train by the plan, as what follows "the plan": "is in f16; tern train knows …".
+/// "", or why this engine does not train by the plan, in words that continue "the plan": "is in f16; tern train knows …".
 std::string why_not_trained(const Plan&);
 
 /// The plan that the options name, if any. Errors: those of read_plan; usage, with why_not_trained's words: context or expert
@@ -37,9 +37,9 @@ void apply_plan(const Plan&, const Options&, TrainSettings&);
 /// Errors: usage, if the plan is of another model.
 void check_planned_model(const ModelSpec&, const TrainSettings&);
 
-/// What all layers that can recompute have in common; none: they differ.
+/// The recomputation mode of all layers that can recompute; nullopt: they differ.
 std::optional<Recompute> planned_mode(const Plan&);
-/// What all layers have in common of ZeRO; none: they differ.
+/// The ZeRO stage that all layers have; nullopt: they differ.
 std::optional<int> planned_zero(const Plan&);
 /// The plan's mode of each layer (plan/layers.h).
 std::vector<Recompute> planned_recompute(const Plan&);

@@ -31,7 +31,7 @@ void fill_probe(std::span<T> out) {
 inline constexpr int64_t kProbeSize = 1024;
 inline constexpr double kProbeFlops = 2.0 * kProbeSize * kProbeSize * kProbeSize;
 
-/// f32 or bf16.
+/// The probe, for T float or bf16.
 template <class T>
 class ProductProbe {
  public:

@@ -14,10 +14,10 @@ namespace tern {
 
 using Note = std::function<void(const std::string&)>;  // empty: nobody reads it
 
-/// What fixes a run's bits beside its settings: tern's version, the instruction set, threads, the multiplier.
+/// What else than its settings fixes a run's bits: tern's version, the instruction set, threads, the multiplier.
 Facts made_by(const TrainSettings&, int threads);
 
-/// The sentence for people where the settings' plan was priced as another Program than this run's; "" where not.
+/// A sentence for people if the settings' plan was priced as another Program than this run's; else "".
 std::string plan_difference(const TrainSettings&, uint32_t checksum);
 
 /// "data: 5,000 tokens in 12 documents: 39 windows of 128; the last 8 tokens make no window".
@@ -30,7 +30,7 @@ void require_loss(const TrainSettings&, const Feed&);
 /// Errors: no_checkpoint, where none of those there verifies, or --resume must finds none.
 CheckpointSearch look_for_checkpoint(Io&, const RunDirectory&, Resume, const Note&);
 
-/// Errors: usage, where the run that was begun there is another one.
+/// Errors: usage, where the checkpoint belongs to another run.
 void require_same_settings(const FoundCheckpoint&, const Facts& settings, const Facts& made_by, const Note&);
 
 }  // namespace tern

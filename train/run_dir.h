@@ -22,19 +22,19 @@ struct ExportOf {
   friend bool operator==(const ExportOf&, const ExportOf&) = default;
 };
 
-/// Files beside a model that say how it is used and that training does not change, into `directory`.
+/// Copies into `directory` the files beside a model that say how it is used and that training does not change.
 void copy_companions(Io&, const TrainInputs&, const std::string& directory);
 
 /// Refuses an --output that would replace what no run made: a directory that holds a model, recipe.toml, logs or
-/// checkpoints but no lock, which every run makes first; OUT/model where MODEL itself lies there, whatever --resume
-/// says; a model directory, or one inside it. Nothing is written. Errors: usage, naming what would be replaced.
+/// checkpoints but no lock, which every run makes first; OUT/model if MODEL itself is that directory, whatever --resume says; a
+/// model directory, or one inside it. Nothing is written. Errors: usage, naming what would be replaced.
 void check_output(Io&, const std::string& output, const ModelDir& model);
 
 class RunDirectory {
  public:
   /// Makes and locks it, finishes or sweeps what a killed export left. Errors: usage if another process holds it; the
   /// disk's.
-  /// product: what the exported directory is called.
+  /// product: the name of the exported directory.
   RunDirectory(Io&, const std::string& path, std::string product = "model");
 
   std::string checkpoints() const { return join_path(path_, "checkpoints"); }
@@ -54,7 +54,7 @@ class RunDirectory {
   /// A crash in between leaves the old model, if need be under a temporary name; the next start then gives it back its name.
   void export_model(const TrainInputs&, const ModelWeights&, DType, const ExportOf&,
                     const PeftConfig* adapter = nullptr) const;
-  /// The checkpoint that OUT/model names; absent: there is no model, it names none, or a file of it is missing or has
+  /// The checkpoint that OUT/model names; nullopt: there is no model, it names no checkpoint, or a file of it is missing or has
   /// changed since (all are read and compared with the sizes and checksums in tern_export.json).
   std::optional<ExportOf> exported() const;
 

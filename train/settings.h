@@ -30,10 +30,12 @@ enum class Resume : uint8_t { automatic, must, never };
 struct AdapterSettings {
   PeftConfig config;
   AdapterInit init = AdapterInit::kaiming;
-  std::string begin;     // a PEFT directory of this configuration that the adapter begins as; empty: `init`
+  std::string
+      begin;  // a PEFT directory with this configuration whose adapter this one begins from; empty: it begins by
+              // `init`
   bool trains_a = true;  // false: A stays as it begins
-  int64_t pool = 1;      // qalora: 64, a group of u4, u3 and u2, two of Q4_1
-  double b_rate = 1;     // --lora-plus-ratio: B learns at so many times the rate
+  int64_t pool = 1;   // columns of x whose mean A reads; 64 for qalora: one group of u4, u3 and u2, two groups of Q4_1
+  double b_rate = 1;  // --lora-plus-ratio: B learns at so many times the rate
 };
 
 struct TrainSettings {
@@ -42,10 +44,11 @@ struct TrainSettings {
   bool from_scratch = false;
   int64_t seq = 256, batch = 32, micro_batch = 32;  // batch and micro_batch in sequences
   std::optional<int64_t> context;                   // --context: what the model declares from now on
-  int ranks = 1;                  // --ranks: each with a copy of the model, or of the plan's layers of its stage
-  int tensor = 1;                 // --tensor-parallel: neighbours that share out each matrix
-  int zero = 0;                   // --zero: of every layer, if no plan says it of each
-  SumOrder sum_order;             // --sum-groups, over the micro-batches of all ranks
+  int ranks = 1;       // --ranks: each has the model, or the layers of its stage, or (tensor parallelism) a part of
+                       // each matrix
+  int tensor = 1;      // --tensor-parallel: neighbours that share out each matrix
+  int zero = 0;        // --zero: of every layer, unless a plan says it for each layer
+  SumOrder sum_order;  // --sum-groups, over the micro-batches of all ranks
   LearningRateSchedule schedule;  // total_steps: --steps
   UpdateConfig optimizer = update_config(UpdateRule::adamw);
   DType dtype = DType::f32;
@@ -59,8 +62,10 @@ struct TrainSettings {
   std::optional<int64_t> memory_bytes;  // --memory
   std::optional<double> max_seconds;
   bool dry_run = false;
-  std::optional<Plan> plan;  // --plan: recomputation is as its layers say; `recompute` is what they have in common
-  std::string plan_path;     // empty: none
+  std::optional<Plan>
+      plan;               // --plan: each layer recomputes as the plan says; `recompute` is then their common mode (none
+                          // where they differ)
+  std::string plan_path;  // empty: none
   std::optional<RobustConfig> robust;  // --aggregator; absent: gradients are summed
   std::optional<AsyncSettings>
       async;  // --async; absent: all ranks step together. Then `ranks` is 1, `batch` a worker's
@@ -77,9 +82,9 @@ TrainSettings train_settings(const Options&);
 /// Whether so many ranks can sum the step's micro-batches in the order asked for. Errors: usage, saying what does not
 /// divide and what would do (train/nearest_order.h).
 void check_ranks(const TrainSettings&);
-/// The same without words, for other sizes of micro-batches.
+/// Whether check_ranks would pass; for trying other sizes of micro-batches.
 bool sums_in_order(const TrainSettings&);
-/// ZeRO's stage of each unit: the plan's of its layer, or the settings'.
+/// The ZeRO stage of each unit: that of its layer in the plan, or the settings'.
 std::vector<int> zero_of_units(const ModelSpec&, const TrainSettings&);
 /// ZeRO's highest stage of any layer.
 int deepest_zero(const TrainSettings&);
@@ -102,14 +107,14 @@ struct DerivedValue {
 std::vector<DerivedValue> derived_values(const Options&);
 
 std::string_view name_of(Multiply);  // "fast", "exact"
-/// Of a name as the options have it. Errors: usage for any other.
+/// The value that an option's word stands for. Errors: usage for any other word.
 Recompute recompute_from_name(std::string_view);
 Multiply multiply_from_name(std::string_view);
 Resume resume_from_name(std::string_view);
 
 /// The settings as facts for a manifest, with what only the run knows: identities of model, data and tokenizer.
 struct RunIdentity {
-  std::string model;      // "config 1a2b3c4d" or with the weights it started from
+  std::string model;      // "config 1a2b3c4d", and the checksum of the weights that it started from, if any
   std::string tokenizer;  // hash
   std::string data;       // "12345 tokens, CRC-32C …"
 };

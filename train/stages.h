@@ -41,12 +41,15 @@ Shares shares_of(const ModelSpec&, const TrainSettings&, const RankPlace&);
 
 /// The groups that a rank works with. Without stages and tensor groups all are empty.
 struct StageGroups {
-  std::unique_ptr<Comm> replicas;  // the ranks of its stage, or those that have the same part of each matrix
-  std::unique_ptr<Comm> tables;    // those that hold the tied table of its replica, where it is one of them
-  std::unique_ptr<Comm> tensor;    // its tensor group
-  std::unique_ptr<Comm> keys;  // those of its tensor group that have the same key/value heads, where they are several
-  std::unique_ptr<const TensorRanks> matrices;  // of the last two
-  int64_t staging_bytes() const;                // at their most
+  std::unique_ptr<Comm> replicas;  // the ranks of this rank's stage, or those with the same part of each matrix
+  std::unique_ptr<Comm>
+      tables;  // the ranks of this replica that hold the tied table; null where this rank is none of them
+  std::unique_ptr<Comm> tensor;  // its tensor group
+  std::unique_ptr<Comm>
+      keys;  // the ranks of its tensor group with the same key/value heads; null where this rank is the only
+             // one
+  std::unique_ptr<const TensorRanks> matrices;  // made of `tensor` and `keys`
+  int64_t staging_bytes() const;                // the groups' peaks, summed
 };
 StageGroups stage_groups(const ModelSpec&, const RankPlace&, Comm& world);
 /// Brings each rank's weights, and the numbers that are not trained, to `whole`: the first rank's copy of the model, empty on

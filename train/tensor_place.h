@@ -2,7 +2,7 @@
 
 namespace tern {
 
-/// Of a group of ranks that share out each matrix (model/tensor_parts.h).
+/// A rank's place in a group of ranks that share out each matrix (model/tensor_parts.h).
 struct TensorPlace {
   int place = 0, ranks = 1;
 };

@@ -8,7 +8,8 @@
 
 namespace tern {
 
-/// In a tensor group: the tensors with their whole shapes and with what each rank holds (StateTensor::parts). Else unchanged.
+/// Of a rank in a tensor group: the tensors, now with the shapes of the whole ones and with what each rank holds
+/// (StateTensor::parts). Else the tensors unchanged.
 std::vector<StateTensor> in_parts(std::vector<StateTensor>, const ModelSpec& whole, const TensorPlace&);
 
 /// gather_to_first of a tensor that has parts, each from those who keep it. All ranks call it.

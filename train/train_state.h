@@ -34,7 +34,7 @@ bool begins_by_units(const ModelSpec&, const Shares&, const std::vector<bool>& e
 /// moments.
 /// Errors: those of load_weights; NotFinite naming the tensor of the files that holds NaN or infinity.
 /// A rank that does not have the whole model (ZeRO 3, stages, matrices in parts) begins unit by unit, with one whole unit beside.
-/// Shares  what of the optimizer's state, and of the weights, this rank keeps (update/shares.h).
+/// Shares: which parts of the optimizer's state and of the weights this rank keeps (update/shares.h).
 /// elsewhere: units that another rank has (allocate_weights).
 TrainState fresh_state(const TrainSettings&, const TrainInputs&, Arena&, Shares = {},
                        const std::vector<bool>& elsewhere = {}, const TensorPlace& = {});

@@ -27,8 +27,9 @@ struct StepReport {
 
 /// Called on the training thread. Empty ones are skipped.
 struct TrainHooks {
-  std::function<void(const std::string&)> note;                        // something a person should know
-  std::function<void(const std::string&)> phase;                       // what takes time now, before the first step
+  std::function<void(const std::string&)> note;   // something a person should know
+  std::function<void(const std::string&)> phase;  // the name of a phase that takes time, before the first
+                                                  // step
   std::function<void(const MemoryPlan&, const ModelSpec&)> planned;    // predicted memory, before anything is allocated
   std::function<void(int64_t first_step, int64_t total_steps)> begun;  // training starts at this step
   std::function<void(const StepReport&)> step;                         // every step
@@ -70,9 +71,9 @@ struct TrainResult {
 /// Stops   when the Worker's `stop` becomes true, or after max_seconds: the step is finished, then a checkpoint and
 /// OUT/model are written. A stop also ends an evaluation at its next batch, with a note; a run whose last evaluation was
 /// so ended counts as interrupted.
-/// Seams   all that is written in OUT goes through the Io (what is read from elsewhere, and the machine's cache of peak
-/// rates, is real); the Worker's clock is what max_seconds, rates, the log's times and the trace go by (the probe of the
-/// machine's peak is real).
+/// Seams   all that is written in OUT goes through the Io (files elsewhere, and the machine's cache of peak rates, are read and
+/// written directly); max_seconds, rates, the log's times and the trace use the Worker's clock (the probe of the machine's peak
+/// uses the real one).
 /// Errors  peer, where another rank failed; usage, bad_file, does_not_fit before anything is written to OUT;
 ///         no_checkpoint (--resume must finds none, or none of those there verifies); diverged for gradients that are not
 ///         finite; the disk's errors.

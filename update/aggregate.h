@@ -12,6 +12,9 @@
 // | trimmed mean             | n > 2f     | 6f/(n-2f)·(1 + f/(n-2f))         |
 // | geometric median         | n > 2f     | 4(1 + f/(n-2f))²                 |
 // | a rule behind the mixing | as the rule| 8f/(n-f)·(κ + 1)                 |
+//
+// In all rules below NaN counts as +∞, and a vector with a number that is not finite is infinitely far from all others. Rules that
+// take an f outvote up to f workers who send such vectors; where more send them, results need not be finite.
 
 #include <cstdint>
 #include <span>
@@ -24,19 +27,19 @@ namespace tern {
 template <class T>
 using Vectors = std::vector<std::span<const T>>;
 
-/// In all rules below NaN counts as +∞, and a vector with a number that is not finite is infinitely far from all others. Rules that
-/// take an f outvote up to f workers who send such vectors; where more send them, results need not be finite.
-/// (1/n) Σ x_i, in order.
+/// (1/n) Σ x_i, summed in the order of the workers.
 template <class T>
 std::vector<T> mean_of(const Vectors<T>&);
-/// Of each coordinate the middle value, or the mean of the two middle ones. To the bit the same in any order of workers, as below.
+/// Of each coordinate the middle value, or the mean of the two middle ones. The order of the workers changes no bit (nor does
+/// it in trimmed_mean).
 template <class T>
 std::vector<T> coordinate_median(const Vectors<T>&);
 /// Of each coordinate the mean of what is left without the f smallest and the f largest. Source: Yin et al. 2018, arXiv:1803.01498.
 template <class T>
 std::vector<T> trimmed_mean(const Vectors<T>&, int f);
 
-/// ‖x_i - x_j‖² of all pairs, (n, n). Where vectors are cut over ranks, those of the parts add up to those of the whole.
+/// ‖x_i - x_j‖² of all pairs, (n, n). Where ranks hold parts of the vectors, the parts' squared distances add up to the
+/// whole's.
 template <class T>
 std::vector<double> squared_distances(const Vectors<T>&);
 /// The worker with the least sum of squared_distances to its n - f - 2 nearest others; of equals the first.
@@ -46,7 +49,8 @@ template <class T>
 std::vector<T> krum(const Vectors<T>&, int f);
 
 /// The point with the least Σ ‖x_i - v‖, by `steps` of v = Σ w_i x_i / Σ w_i, w_i = 1 / max(‖x_i - v‖, smooth), from the coordinate
-/// median. Infinitely far ones have no weight. Source: Weiszfeld 1937; smoothed as Pillutla et al. 2022, arXiv:1912.13445.
+/// median. Vectors that are infinitely far have no weight. Source: Weiszfeld 1937; smoothed as Pillutla et al. 2022,
+/// arXiv:1912.13445.
 struct GeometricMedian {
   int steps = 100;
   double smooth = 1e-9;
@@ -70,13 +74,14 @@ std::vector<T> centred_clipping(const Vectors<T>&, std::span<const T> start, con
 std::vector<std::vector<int>> nearest_neighbours(std::span<const double> distances, int f);
 template <class T>
 std::vector<std::vector<T>> nearest_neighbour_mixing(const Vectors<T>&, int f);
-/// n workers in buckets of `size` (the last one may hold fewer), by a permutation keyed by the seed and the step, so that every
-/// rank makes the same; `bucketing` gives the buckets' means. Source: Karimireddy, He & Jaggi 2022, arXiv:2006.09365, algorithm 1.
+/// Puts n workers into buckets of `size` (the last may hold fewer), by a permutation keyed by the seed and the step, so that
+/// all ranks make the same buckets; `bucketing` returns the buckets' means. Source: Karimireddy, He & Jaggi 2022,
+/// arXiv:2006.09365, algorithm 1.
 std::vector<std::vector<int>> deal_buckets(int n, int size, uint64_t seed, uint64_t step);
 template <class T>
 std::vector<std::vector<T>> bucketing(const Vectors<T>&, int size, uint64_t seed, uint64_t step);
 
-/// The rows, to aggregate again.
+/// Views of the rows, so that they can be aggregated in turn.
 template <class T>
 Vectors<T> views_of(const std::vector<std::vector<T>>& rows) {
   return {rows.begin(), rows.end()};

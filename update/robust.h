@@ -1,6 +1,6 @@
 #pragma once
-// How the gradients of n workers become one where up to f of them may send anything: the choice as a value, for which n and f it is
-// valid, and the bytes it takes. The arithmetic: update/aggregate.h; with ranks: update/robust_step.h.
+// How the gradients of n workers become one where up to f of them may send anything: the choice as a value, the n and f that it
+// allows, and the bytes that it takes. The arithmetic: update/aggregate.h; with ranks: update/robust_step.h.
 
 #include <cstdint>
 #include <string>
@@ -12,7 +12,8 @@ namespace tern {
 
 /// In the order of the names. mean: the plain sum over ranks, to the bit.
 enum class Aggregator : uint8_t { mean, krum, median, trimmed_mean, geometric_median, centered_clipping };
-/// What is aggregated in the place of the workers' vectors: means of each one's n - f nearest, or of random pairs.
+/// What is aggregated in the place of the workers' vectors: for each worker the mean of its vector and the n − f − 1 nearest
+/// ones, or the means of random pairs (kBucketSize).
 enum class Mixing : uint8_t { none, nearest, buckets };
 /// What the attackers do, for studies and tests. They know all that the others send.
 enum class Attack : uint8_t {
@@ -36,21 +37,23 @@ struct RobustConfig {
   Aggregator aggregator = Aggregator::mean;
   int byzantine = 0;  // f
   Mixing mixing = Mixing::none;
-  double local_momentum = 0;  // β of each worker's u = βu + (1-β)g, u = g at first, which it sends in the place of g
-  double clip_radius = 1;     // τ of centered clipping, of a worker's vector as the mean of its samples' gradients
+  double local_momentum =
+      0;  // β of the momentum u = βu + (1 − β)g (at first u = g) that each worker sends in the place of g
+  double clip_radius = 1;  // τ of centered clipping, as a length of a worker's mean gradient over its own samples
+                           // (RobustPart::unit converts it)
   Attack attack = Attack::none;
   int attackers = 0;  // the ranks that attack: the last ones
-  uint64_t seed = 1;  // of buckets and garbage
+  uint64_t seed = 1;  // of the random numbers for buckets and garbage
 };
 
 /// Steps of the geometric median and of centered clipping.
 inline constexpr int kMedianSteps = 8, kClippingSteps = 1, kBucketSize = 2;
 
-/// Why these workers cannot be aggregated so, and what would do; "": they can.
+/// Why this number of workers cannot be aggregated by this configuration, and what would do; "" if they can.
 std::string robust_fault(const RobustConfig&, int workers);
 /// Vectors that are aggregated: the workers', or the buckets'.
 int num_aggregated(const RobustConfig&, int workers);
-/// Doubles that each rank sends to each other rank in a step, where every rank aggregates its own part of the vector.
+/// Doubles that each rank sends to each other rank in a step, beside the vector, of which every rank aggregates its own part.
 int64_t robust_values(const RobustConfig&, int workers);
 /// Bytes of all workers together, for vectors of `elements`: what they keep from step to step, and the memory of a step's vectors.
 int64_t robust_state_bytes(const RobustConfig&, int workers, int64_t elements, DType);

@@ -1,6 +1,6 @@
 #pragma once
-// Aggregating vectors that are cut over ranks: each rank has its part of what every worker sent. Only the numbers by which a rule
-// chooses, such as distances, are summed over ranks. The rules are those of update/aggregate.h.
+// Aggregating vectors that are cut over ranks: each rank has its part of what every worker sent. Only the numbers that decide a
+// rule's choice, such as distances, are summed over ranks. The rules are those of update/aggregate.h.
 
 #include <functional>
 #include <span>
@@ -12,16 +12,16 @@
 
 namespace tern {
 
-/// Each number becomes the sum of this number over all ranks, in the order of ranks; the same on all.
+/// Replaces each number by its sum over all ranks, added in the order of ranks; all ranks get the same bits.
 using AddOverRanks = std::function<void(std::span<double>)>;
 
-/// What a part of a step is aggregated with.
+/// What aggregate_part needs beside the rows.
 struct RobustPart {
   const RobustConfig& config;
   int64_t step;         // from 1
   Interval elements{};  // where the part lies in the whole vector
   std::span<double>
-      point{};      // scratch as long as the part, of those rules that move a point (robust_staging_bytes); else empty
+      point{};      // scratch as long as the part, for rules that move a point (geometric median, clipping); else empty
   double unit = 1;  // clip_radius counts in this unit
 };
 

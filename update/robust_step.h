@@ -17,11 +17,12 @@ struct RobustState {
 };
 RobustState make_robust_state(const RobustConfig&, std::span<const Tensor> gradients, int rank, int ranks, Arena&);
 
-/// Of one rank of a run: what it aggregates with.
+/// What one rank of a run aggregates with.
 struct RobustStep {
   const RobustConfig& config;
   RobustState& state;
-  Arena staging{};  // of the vectors' parts, from the first step on; bytes of all ranks: robust_staging_bytes
+  Arena
+      staging{};  // memory for the vectors' parts, kept from the first step on; all ranks together: robust_staging_bytes
   Tensor received{}, point{};
 };
 

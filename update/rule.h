@@ -14,22 +14,24 @@ namespace tern {
 
 using UpdateSumValues = std::array<double, kMaxUpdateSums>;
 
-/// Of NORM, over all gradients of the model.
+/// What NORM finds over all gradients of the model.
 struct UpdateNorm {
   double gradient_norm = 0;  // before clipping
   double coefficient = 1;    // of clipping: a rule multiplies the gradients by it
   UpdateSumValues sums{};    // of rules that sum over the model
 };
 
-/// One parameter, or an interval of its flat elements (UpdateGrain). Tensors of one interval have the same elements, slots those
-/// of slot_interval.
+/// One parameter, or an interval of its flat elements (UpdateGrain). All tensors hold the elements of that interval; slots hold
+/// what slot_interval says.
 struct UpdateShard {
   const UpdateConfig& config;
   ParameterForm form;  // of the whole parameter
   bool decays;         // matrices and tables do, biases and norms do not
   double learning_rate;
-  int64_t step;               // from 1
-  double average_weight = 1;  // of this step in an average over steps: r²/Σ r², r of a step the highest rate up to it
+  int64_t step;  // from 1
+  double average_weight =
+      1;  // this step's weight in an average over steps: r²/Σ r², where a step's r is the highest rate up
+          // to that step
   UpdateNorm norm;
   UpdateSumValues sums{};     // of `measure` over the whole parameter, for rules that sum over parameters
   Tensor gradient, master;    // f32, or f64 of an f64 model
@@ -43,11 +45,11 @@ struct UpdateShard {
 struct UpdateFunctions {
   /// Changes masters, slots and the weights apart from them, and leaves the gradient zero.
   void (*step)(const UpdateShard&);
-  /// The sums of the row over one block or less, before `step`; may change slots, and the gradient, in place.
+  /// Called before `step`: returns the row's sums over one block or less; may change slots, and the gradient, in place.
   UpdateSumValues (*measure)(const UpdateShard&) = nullptr;
-  /// Of rules that compute elsewhere: writes the weights from masters and slots, with the bits that `step` leaves.
+  /// For rules that compute elsewhere: writes the weights from masters and slots, with the bits that `step` left in them.
   void (*place)(const UpdateShard&) = nullptr;
-  /// Of rules that multiply matrices: what threads keep of a step in f32 of such a parameter.
+  /// For rules that multiply matrices: what threads keep after an f32 step of such a parameter.
   ThreadBytes (*thread_bytes)(const UpdateConfig&, const ParameterForm&) = nullptr;
 };
 
@@ -59,10 +61,10 @@ struct UpdateFunctions {
 AdamwStep adamw_step_numbers(const UpdateShard&);
 /// AdamW's step with the moments m and v, for rules that leave some parameters to it. Options as above.
 void adamw_step_of(const UpdateShard&, const Tensor& m, const Tensor& v);
-/// SGD's step with such numbers and the velocity in slot 0; for rules that scale it. The gradient becomes zero.
+/// SGD's step with these numbers and the velocity in slot 0; for rules that scale the step. The gradient becomes zero.
 void sgd_step_of(const UpdateShard&, const SgdStep&);
 
-/// Of rules that orthogonalize matrices.
+/// thread_bytes of rules that orthogonalize matrices.
 ThreadBytes orthogonal_thread_bytes(const UpdateConfig&, const ParameterForm&);
 
 const UpdateFunctions& functions_of(UpdateRule);

@@ -23,8 +23,10 @@ struct Shares {
   std::vector<std::vector<RankInterval>> owners{};  // ascending; empty: none
 
   bool is_shared(size_t parameter) const { return !owners.empty() && !owners[parameter].empty(); }
-  std::vector<bool> gradients_apart{};  // of each unit: ZeRO 2, its gradients are shared out too; empty: of none
-  std::vector<bool> weights_apart{};    // of each unit: ZeRO 3, its weights are shared out too; empty: of none
+  std::vector<bool>
+      gradients_apart{};  // for each unit whether its gradients are shared out too (ZeRO 2); empty: no unit's are
+  std::vector<bool>
+      weights_apart{};  // for each unit whether its weights are shared out too (ZeRO 3); empty: no unit's are
   // Of stages and tensor groups, per parameter: whether this rank has any of it, and which ranks of the world keep it, of those that
   // have the same part of each matrix: an element stands once. Else empty: all have it, and the owners are of the world.
   std::vector<bool> held{};
@@ -37,7 +39,8 @@ struct Shares {
 };
 
 /// Parameters of the units whose `zero` (LayerStrategy) is 1 or more are shared out over `ranks`, from 2 on their gradients too, with
-/// 3 their weights. Dense ones and those of experts are dealt apart. Shapes: zero: of each unit. Errors: usage: ZeRO 3 of a frozen unit,
+/// 3 their weights. Dense parameters and experts' are dealt separately. Shapes: zero: of each unit. Errors: usage: ZeRO 3 of a
+/// frozen unit,
 /// or of only one of a tied table's embedding and head.
 Shares make_shares(const ModelSpec&, UpdateRule, std::span<const int> zero, int rank, int ranks);
 
@@ -51,15 +54,17 @@ struct MeshPlace {
 Shares make_mesh_shares(const ModelSpec& spec, UpdateRule, std::span<const int> zero, std::span<const int> home,
                         const MeshPlace&);
 
-/// Uninitialised weights of this rank, as allocate_weights makes them; but of units whose weights are shared out only this rank's
-/// parts, each as one row of numbers (or whole, if it is not shared), empty where it has none.
+/// Uninitialised weights of this rank, as allocate_weights makes them; but units whose weights are shared out have only this
+/// rank's parts: each parameter as one row of numbers (whole, if that parameter is not shared; empty, if the rank has none of
+/// it).
 ModelWeights allocate_own_weights(const ModelSpec&, DType, Arena&, const Shares&,
                                   const std::vector<bool>& elsewhere = {});
 
 /// Whether a parameter is an expert's, which fewer ranks may share.
 bool is_expert(const ParameterInfo&);
 
-/// This rank's part of a tensor that is the whole parameter, as one row of numbers; of one that is the part already, the tensor.
+/// This rank's part, as one row of numbers, of a tensor that holds the whole parameter; a tensor that already holds the part
+/// alone is returned as it is.
 Tensor own_part(const Shares&, size_t parameter, int64_t elements, const Tensor&);
 
 /// Views of the elements of whole parameters by who keeps them, for reduce_scatter_sum and all_gather: tensors[i] is of

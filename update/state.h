@@ -22,20 +22,22 @@ struct OptimizerState {
   std::vector<ParameterForm> forms;
   std::vector<Tensor> master;
   std::vector<std::vector<Tensor>> slots;
-  std::vector<std::string> fixed_names;  // of `fixed`: tensors that no update changes, the weights' own
+  std::vector<std::string>
+      fixed_names;  // names of `fixed`: the tensors that no update changes, shared with the weights
   std::vector<Tensor> fixed;
   RobustState robust{};  // of runs whose gradients are aggregated
 };
 
-/// The part of a slot that belongs to an interval of a parameter: all of it to the whole.
+/// The part of a slot that belongs to an interval of a parameter; to the whole parameter belongs the whole slot.
 Interval slot_part(const UpdateConfig&, const StateSlot&, const ParameterForm&, const Interval& elements);
 
-/// As the update rule sees the parameter.
+/// The parameter's form, as the update rule sees it.
 ParameterForm form_of(const ModelSpec&, const ParameterInfo&);
-/// One parameter more, at the end: its master and its slots, or of a shared one this rank's part of them.
+/// Appends a parameter: its master and its slots, or this rank's part of them if it is shared out.
 void add_parameter(OptimizerState&, const ParameterInfo&, const ParameterForm&, const Tensor& weight,
                    const UpdateConfig&, Arena&);
-/// Zero slots; masters shared with the weights, or of their own and widened from them. Whoever has f32 values writes them
+/// Makes slots of zeros, and masters: the weights' own tensors, or separate ones widened from the weights. Whoever has f32
+/// values writes them
 /// into the masters and calls round_masters. Bytes: MemoryClass::optimizer, as many as spec/update_rule.h's state_bytes.
 OptimizerState make_optimizer_state(const ModelSpec&, ModelWeights&, const UpdateConfig&, Arena&, Shares = {});
 /// Rounds a master into its weight, of any float type. Does nothing where the weight is the master.

@@ -27,17 +27,19 @@ struct TensorNorm {
 struct UpdatePass {
   OptimizerState& state;
   const UpdateConfig& config;
-  // In the order of state.infos; they share the model's storage. Whole, or of shared parameters this rank's part alone.
+  // In the order of state.infos; they share the model's storage. Each is whole, or, if the parameter is shared out, this rank's
+  // part alone.
   std::vector<Tensor> weights, gradients;
   std::vector<double> rate_factors{};  // of each parameter, where not all learn at the same rate; empty: 1
   std::optional<TensorNorm> tensor{};
-  std::optional<DType> weight_dtype{};  // to be said where a rank may have no weights (ZeRO 3)
+  std::optional<DType> weight_dtype{};  // must be set where a rank may have no weights (ZeRO 3)
   double learning_rate = 0;
   int64_t step = 0;  // the step that is being done, from 1
   double highest_rate = 0,
-         squared_rates = 0;  // up to this step: the highest rate; Σ over steps of the square of the highest rate then
+         squared_rates =
+             0;  // up to this step: the highest rate so far; Σ over steps of (the highest rate up to that step)²
 };
-/// Of the weights.
+/// The dtype of the pass's weights.
 DType weight_type(const UpdatePass&);
 /// Sets the pass to step `number`, whose rate is rate_of(number). If this pass did not do the step before, the rates of all earlier
 /// steps are asked for too, so that a resumed run has the bits of one that was not stopped.
@@ -67,7 +69,7 @@ UpdateNorm gradient_norm(const UpdatePass&, Comm* world = nullptr);
 /// Temporaries are the arena's (MemoryClass::workspace), as many bytes as spec/update_rule.h's update_workspace.
 /// Of shared parameters this rank's part; sums over a parameter are exchanged as NORM's, over its replicas.
 void update_unit(const UpdatePass&, const UpdateNorm&, int unit, Arena&, Comm* replicas = nullptr);
-/// The same of some parameters, by their places in state.infos.
+/// The same for some parameters, by their places in state.infos.
 void update_parameters(const UpdatePass&, const UpdateNorm&, std::span<const size_t> parameters, Arena&,
                        Comm* replicas = nullptr);
 

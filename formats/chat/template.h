@@ -45,7 +45,7 @@ struct ChatRequest {
   const Json* variables = nullptr;  // an object: what chat_template_kwargs add, e.g. enable_thinking; null: nothing
   bool add_generation_prompt = false;
   std::optional<std::tm> now;         // absent: the clock
-  std::optional<JinjaLimits> limits;  // absent: the default, more steps for long conversations
+  std::optional<JinjaLimits> limits;  // absent: JinjaLimits' defaults, with more steps for a long conversation
 };
 
 struct RenderedChat {
@@ -65,8 +65,9 @@ class ChatTemplate {
   /// template, else "default", else the only one. Errors: bad_file, naming what there is.
   static ChatTemplate choose(const ChatTemplates&, const std::string& name = "", bool has_tools = false);
 
-  /// As transformers' apply_chat_template(tokenize=False): reasoning_content, thinking and reasoning of a message stand
-  /// in for each other, tools and documents are None if absent.
+  /// As transformers' apply_chat_template(tokenize=False). The reasoning of a message (reasoning_content, else thinking, else
+  /// reasoning) is given as reasoning_content, and as thinking where the message has none of that name; tools and documents are
+  /// None if absent.
   /// Errors  JinjaError; usage, if a message is no object or a variable takes the name of a part of the request.
   RenderedChat render(const ChatRequest&) const;
 

@@ -13,7 +13,7 @@ namespace tern {
 struct ToolPiece {
   enum class Kind : uint8_t { content, name, arguments };
   Kind kind;
-  int64_t call = 0;  // of a name, which begins a call, and of its arguments
+  int64_t call = 0;  // number of the call, for a name (which begins it) and for arguments
   std::string text;
   friend bool operator==(const ToolPiece&, const ToolPiece&) = default;
 };
@@ -48,7 +48,7 @@ class ToolReader {
   std::string held_;          // not given away
   std::string space_;         // white space of the content in front of held_
   bool in_list_ = false;      // the next call follows without a mark
-  bool in_object_ = false;    // of a tail: the call's object goes on behind its arguments
+  bool in_object_ = false;    // in State::tail: the call's JSON object is not closed yet
   bool after_call_ = false;   // and no content since
   bool all_content_ = false;  // of a bare form: no call can begin any more
   int64_t num_calls_ = 0;

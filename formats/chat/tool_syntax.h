@@ -22,8 +22,9 @@ enum class ToolForm : uint8_t {
 struct ToolSyntax {
   ToolForm form = ToolForm::tagged;
   std::string first, middle, next, last;  // next is empty where there can be one call only
-  /// What begins calls; and the special tokens, otherwise left out of a text, that texts with calls may hold.
+  /// The text that begins calls.
   std::string_view mark() const;
+  /// Special tokens that stay in a text with calls; other texts are without them.
   static const std::vector<std::string>& marks();
   /// Ids of calls: templates of this form take nine letters and digits, and no others.
   bool has_short_ids() const { return form == ToolForm::listed || form == ToolForm::named; }

@@ -43,8 +43,8 @@ class ChatTraining {
 
   /// {"messages": [...], "tools": [...]}, the latter may be missing.
   /// Errors  bad_file "PLACE: …": not of that form, an unknown key (with the nearest known one), more than 10,000
-  ///         messages, none by the assistant, a message without role or with one that neither custom nor
-  ///         the templates name, a list of parts where the template reads texts; what the template refuses; a template
+  ///         messages, none by the assistant, a message without a role, or with one that is neither usual nor named in a
+  ///         template, a list of parts where the template reads texts; what the template refuses; a template
   ///         that writes earlier turns differently once later ones follow, so that its answers cannot be located
   ///         (Answers::all); answers of more than a gigabyte together with the turns before them.
   void encode(std::string_view json, const std::string& place,

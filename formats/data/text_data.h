@@ -23,9 +23,9 @@ struct TextDocument {
 /// The line that separates documents of a text file.
 inline constexpr std::string_view kDocumentLine = "<|endoftext|>";
 
-/// Bytes that a document of so many bytes takes while it is encoded, beside the program: of JSONL the line, the text that is
-/// unpacked from it, and its copy; and, where more than the usual 1 MiB is encoded at once, text, words, symbols and ids of
-/// that part, for any model. Upper bounds, checked by tests/e2e/memory_test.cpp.
+/// What encoding a document takes beside the program, per byte. kLineBytesPerByte: of a line of JSONL (the line, the text
+/// unpacked from it, a copy of that). kEncodeBytesPerByte: of a part longer than the usual 1 MiB that is encoded at once (its
+/// text, words, symbols and ids, under any tokenizer). Upper bounds, checked by tests/e2e/memory_test.cpp.
 constexpr int64_t kLineBytesPerByte = 4, kEncodeBytesPerByte = 40;
 /// Errors: does_not_fit, naming the place, what it takes, what there is, and what to do.
 void require_text_fits(int64_t document_bytes, int64_t needed_bytes, int64_t there_bytes, const std::string& where);

@@ -57,13 +57,14 @@ class TokenData {
   TokenFileInfo info_;
 };
 
-/// What the metadata key `crc32c` holds: of the bytes of the three tensors (0 without a mask) and of what the header says.
+/// The value of the metadata key `crc32c`: made of the checksums of the three tensors (`loss` 0 without a mask) and of the
+/// header's facts.
 std::string token_checksum(uint32_t tokens, uint32_t loss, uint32_t documents, const TokenFileInfo&);
 
 /// Whether the file says that it is a token file, whatever its name: a safetensors header that names the format.
 bool is_token_file(const std::filesystem::path&);
 
-/// What is to be packed and how far it is, for a progress line; return false to stop (then ErrorKind::interrupted).
+/// Called while packing goes on, for a progress line; false stops it (then ErrorKind::interrupted).
 using PackProgress = bool (*)(void* context, int64_t bytes_done, int64_t bytes_total);
 struct PackOptions {
   PackProgress progress = nullptr;
@@ -71,12 +72,13 @@ struct PackOptions {
   bool replace_invalid_utf8 = false;   // false: an error naming file, line and byte
   const ChatTraining* chat = nullptr;  // for lines with messages; null: they are an error
   int64_t memory_bytes = INT64_MAX;    // that one document may take while it becomes tokens; beyond it: does_not_fit
-  int64_t* most_bytes = nullptr;       // set to the largest bound of any document's bytes; 0 if all were short
+  int64_t* most_bytes = nullptr;  // set to the largest memory bound of any one document; 0 if all were short enough to
+                                  // need none
 };
 
-/// Text (.txt or any other name) or JSONL (.jsonl, .ndjson: `text`, or `prompt` + `completion` with the loss on the
-/// completion only, or `messages` with the loss on the assistant's only and nothing added around them) into one token
-/// file, written under a temporary name and renamed. Documents of a text file are separated by
+/// Packs text (.txt or any other name) and JSONL (.jsonl, .ndjson) into one token file, written under a temporary name and
+/// renamed. A line of JSONL has `text`; or `prompt` and `completion`, with the loss on the completion alone; or `messages`,
+/// with the loss on the assistant's alone and nothing added around them. Documents of a text file are separated by
 /// <|endoftext|> lines; a file without such a line is one document. Each document gets BOS in front if the tokenizer adds one
 /// and EOS behind if there is an EOS.
 /// "<|endoftext|>" within a line, like every other special token's text, is plain text: data must not forge structure.

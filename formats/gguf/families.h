@@ -16,15 +16,16 @@ struct GgufName {
 /// One row for each family. The columns after `names` say what llama.cpp's code fixes for the architecture
 /// and no key of a file states.
 struct GgufFamily {
-  // Of several families of one architecture the first is read, or the one with windows where the file has them.
+  // Where several rows have one architecture, a file is read as the first of them; a file with windows as the first with
+  // `windowed`.
   std::string_view model_type, architecture;
   std::span<const GgufName> names, names_of_experts = {};
   bool interleaved = false;              // GgufPlace::Heads
   std::string_view activation = "silu";  // as config.json says it
   bool windowed = false;
   bool multipliers = false;      // keys for Granite's factors
-  int64_t unturned_every = 0;    // this layer of each period does not turn; 0: all turn
-  bool without_windows = false;  // even where config.json has them
+  int64_t unturned_every = 0;    // every unturned_every-th layer does not turn queries and keys; 0: all turn
+  bool without_windows = false;  // llama.cpp has no windows for it, even where config.json has
   bool untied = false, without_biases = false;
   bool tied = false;                 // the head is the table of tokens, always
   bool sorted = false;               // GgufPlace::sorted

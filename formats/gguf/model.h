@@ -21,7 +21,7 @@ bool is_gguf_path(std::string_view path);
 /// (out, in), also GPT-2's.
 struct GgufPlace {
   /// llama.cpp's llama turns neighbouring elements of a head, transformers elements half a head apart: rows of q and k
-  /// are stored in the other order. Row 2j + s of a head here is row s·(d/2) + j there.
+  /// are stored in the other order. Row 2j + s of a head in the GGUF file is row s·(d/2) + j in the Hugging Face file.
   enum class Heads : uint8_t { plain, queries, keys };
   std::string name;  // "blk.0.attn_q.weight"
   Heads interleaved = Heads::plain;

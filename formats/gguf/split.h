@@ -16,7 +16,7 @@ Json gguf_pre_tokenizer(std::string_view name);
 /// knows.
 std::string gguf_pre_name(const Json& pre_tokenizer, bool whole_words_first);
 
-/// Whether whole words that are pieces are taken before merging, under this name.
+/// Whether, under this name, a word that is a piece becomes that piece without merging.
 bool gguf_takes_whole_words(std::string_view name);
 
 }  // namespace tern

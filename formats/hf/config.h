@@ -77,7 +77,7 @@ struct HfConfig {
   bool parallel_residual = false;                              // x + attention(x) + mlp(x), not one after the other
   bool alibi = false;                                          // falcon: a bias by distance instead of rotary positions
   bool multi_query = false, new_decoder_architecture = false;  // falcon: where num_key_value_heads comes from
-  int64_t parallel_norms = 0;                                  // falcon: 2: attention and MLP have each their own
+  int64_t parallel_norms = 0;                                  // falcon: 2: attention and MLP have a norm each
 
   // Experts in the place of an MLP; num_experts 0: none.
   int64_t num_experts = 0, experts_per_token = 0;
@@ -102,8 +102,9 @@ struct HfConfig {
 
   // What a family multiplies or bounds; the defaults change nothing.
   double embedding_multiplier = 1, residual_multiplier = 1, logits_scaling = 1;  // logits are divided
-  std::optional<double> attention_multiplier, query_pre_attn_scalar;  // of scores: itself, or its -1/2th power; else
-                                                                      // head_dim's
+  std::optional<double> attention_multiplier,
+      query_pre_attn_scalar;  // scores are multiplied by attention_multiplier, else by
+                              // query_pre_attn_scalar^(-1/2), else by head_dim^(-1/2)
   std::optional<double> attn_logit_softcapping, final_logit_softcapping;  // c·tanh(z/c)
 
   std::optional<int64_t> bos_token_id, pad_token_id;
@@ -135,18 +136,19 @@ HfConfig parse_hf_config(std::string_view json, std::string_view place);
 /// The checks of the reader on values made by a program. Errors: usage, naming the field.
 void check_hf_config(const HfConfig&);
 
-/// How large the model is, in doubles, which no value of a file overflows. Equal to num_parameters of spec/ where that
-/// counts exactly.
+/// How large the model is, in doubles, which no value of a file overflows. `parameters` equals num_parameters of spec/ as long
+/// as a double counts exactly.
 struct HfSize {
   double parameters = 0;
   double row = 0;      // numbers that a token's pass makes, in all layers together
-  double experts = 0;  // in all layers together
+  double experts = 0;  // number of experts in all layers together
 };
 HfSize hf_config_size(const HfConfig&);
 
+/// How transformers 5 and 4 spell dtype and rotary positions.
+enum class HfForm : uint8_t { v5, v4 };
 /// The file as text: transformers 5 spelling (dtype, rope_parameters), or transformers 4 spelling (torch_dtype,
 /// rope_theta, rope_scaling). Parsing either gives the same values again. Errors: usage, as check_hf_config.
-enum class HfForm : uint8_t { v5, v4 };
 std::string hf_config_json(const HfConfig&, HfForm = HfForm::v5);
 
 }  // namespace tern

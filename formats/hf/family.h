@@ -16,8 +16,8 @@
 namespace tern {
 
 /// What the weight files call a parameter, without ".weight" or ".bias". '#' stands for the layer's number, '@' for an
-/// expert's; ',' parts the matrices that stand one below the other in tern's; '^' marks a matrix held as (in, out); '%'
-/// one whose rows come in groups of one key-value head: its query heads, its key, its value. Empty: the family has
+/// expert's; ',' parts the matrices that stand one below the other in tern's; '^' marks a matrix held as (in, out); '%' one
+/// whose rows come in groups, one for each key-value head: its query heads, then its key, then its value. Empty: the family has
 /// none.
 struct HfNames {
   std::string_view tokens, positions, token_types, embed_norm;
@@ -42,9 +42,10 @@ enum class HfHeadNorm : uint8_t { none, head, row };  // of queries and keys: ea
 enum class HfPositions : uint8_t { rotary, learned, alibi };
 enum class HfWindows : uint8_t {
   none,
-  every,           // sliding_window is every layer's
-  switched,        // use_sliding_window, then layer_types or those from max_window_layers on
-  switched_even,   // likewise, or every second layer, from the first on, below max_window_layers
+  every,     // sliding_window is every layer's
+  switched,  // if use_sliding_window: by layer_types; else the layers from max_window_layers on, or with unturned_every
+             // those that do not turn
+  switched_even,  // if use_sliding_window: by layer_types; else every second layer from the first on, below max_window_layers
   switched_every,  // use_sliding_window: every layer's
   listed,          // layer_types, or all but every period-th layer
 };
@@ -66,17 +67,18 @@ struct HfBlocks {
   bool out_bias = true;           // attention's output has a bias where q, k and v have one
   bool scaled_embedding = false;  // times √hidden_size
   bool shared_norm = false;       // where attention and MLP run beside each other: one norm for both, or two by a key
-  bool scaled_residual_init = false;  // ends of residual branches start 1/√(2·layers) smaller
-  bool causal = true;                 // false: an encoder: every token sees all of its text, and no head follows
-  int64_t position_offset = 0;        // rows of the table of positions before the first
-  bool alibi_in_bf16 = false;         // slopes and their products rounded to bf16, then divided by √head_dim
+  bool scaled_residual_init =
+      false;           // last matrices of residual branches are drawn with 1/√(2·layers) of the usual deviation
+  bool causal = true;  // false: an encoder: every token sees all of its text, and no head follows
+  int64_t position_offset = 0;  // rows of the table of positions in front of position 0
+  bool alibi_in_bf16 = false;   // slopes and their products rounded to bf16, then divided by √head_dim
   HfWindows windows = HfWindows::none;
   HfExperts experts = HfExperts::none;
-  bool shared_gate = true;      // the expert of every token is multiplied by a sigmoid of its own
+  bool shared_gate = true;      // the shared expert's result is multiplied by a sigmoid of its own
   bool sigmoid_router = false;  // scores are sigmoids, with a bias for the choice, and groups are always chosen from
   bool latent = false;          // queries, keys and values through narrow rows
-  int64_t full_every = 0;       // listed: this layer of each period has no window
-  int64_t unturned_every = 0;   // this layer of each period does not turn queries and keys; 0: all turn
+  int64_t full_every = 0;       // HfWindows::listed: every full_every-th layer has no window
+  int64_t unturned_every = 0;   // every unturned_every-th layer does not turn queries and keys; 0: all turn
 };
 
 /// What a file may leave out. Absent optionals: the file must say it.
@@ -105,7 +107,7 @@ struct HfRename {
 struct HfOption {
   std::string_view key;
   std::variant<bool HfConfig::*, double HfConfig::*, int64_t HfConfig::*, std::optional<double> HfConfig::*> to;
-  std::optional<double> absent = 0;  // no value: stays empty
+  std::optional<double> absent = 0;  // the value where the file has no such key; nothing: the field stays empty
   std::string_view alias = "";       // a second spelling of a whole number that is read
   bool whole = false;                // a whole value is written without a decimal point: transformers insists
   bool zero_is_null = false;         // 0 is written as null
@@ -145,7 +147,9 @@ struct HfFamily {
   std::vector<std::string_view> hidden_again;  // keys that must repeat hidden_size
   bool hidden_again_written = false;           // and the writer states them
   std::vector<HfRopeName> rope_names;          // of rotary types, beside those all families have
-  bool states_original_context = false;        // its files say original_max_position_embeddings outside, always
+  bool states_original_context =
+      false;  // its files always state original_max_position_embeddings at the top, outside of
+              // rope_scaling
   // Sets what follows from several values together, or says which values contradict each other.
   std::string (*settle)(HfConfig&) = nullptr;
   HfPairOfNorms norms_of_two;  // where num_ln_in_parallel_attn is 2

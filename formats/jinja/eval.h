@@ -29,7 +29,9 @@ struct MacroObject : Object {
 struct LoopObject : Object {
   Int index0 = -1;
   std::function<bool(Value&)> source;
-  Value iterable;  // the items come straight from it, so its length counts; missing: from a filter
+  Value
+      iterable;  // what is looped over, where its length is the loop's; missing: the loop has a test, or walks an iterator or
+                 // another loop
   bool peeked = false, peeked_end = false, closed = false;
   Value before, current, after, last_changed;
   std::optional<Int> known_length;

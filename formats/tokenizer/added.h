@@ -23,7 +23,7 @@ struct AddedToken {
 /// Where control tokens are not looked for: see EncodeOptions.
 struct PlainRanges {
   std::span<const TextSpan> spans;
-  std::span<const int32_t> tokens;               // ids of further ones
+  std::span<const int32_t> tokens;               // ids of further added tokens that stay text there
   bool covers(size_t begin, size_t end) const;   // one of the spans holds all of it
   bool touches(size_t begin, size_t end) const;  // … some of it
   bool names(const AddedToken&) const;
@@ -42,7 +42,7 @@ class AddedMatcher {
     size_t begin, end;
     int32_t token;  // index of the added token, or -1: text between
   };
-  /// Appends the parts of the text. Special tokens are left as text unless `allow_special`, and within `plain`.
+  /// Appends the parts of the text. Special tokens stay text where `allow_special` is false, and within `plain` in any case.
   void split(std::string_view text, const std::vector<AddedToken>& tokens, bool allow_special, std::vector<Part>& parts,
              const PlainRanges& plain = {}) const;
 

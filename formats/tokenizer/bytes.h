@@ -8,8 +8,8 @@
 
 namespace tern {
 
-/// The files of one tokenizer; empty: there is none. One of the first four says which kind it is, the first that is
-/// there.
+/// The files of one tokenizer; empty: there is none. The first of sentencepiece, vocab (with merges), ranks and words that is
+/// there says which kind it is.
 struct TokenizerBytes {
   std::string_view sentencepiece;  // tokenizer.model
   std::string_view vocab, merges;  // vocab.json and merges.txt

@@ -48,7 +48,7 @@ class Regex {
   void find_all(std::string_view text, std::vector<TextSpan>& matches, TextBudget&) const;
   const std::string& pattern() const { return pattern_; }
   bool is_literal() const { return is_literal_; }
-  /// Cuts a text into the same matches and gaps, faster.
+  /// The scanner that cuts a text into the same matches and gaps, faster; nothing: there is none.
   std::optional<ScanKind> scanner() const { return scanner_; }
   /// Run Oniguruma even where there is a scanner: the tests compare both.
   void without_scanner() { scanner_.reset(), compile(); }

@@ -51,7 +51,8 @@ using NormalizeStep =
     std::variant<PrependStep, ReplaceStep, UnicodeStep, LowercaseStep, StripAccentsStep, StripSpacesStep,
                  ByteLevelTextStep, BertStep, NmtStep, CharsmapStep, SentencePieceStep>;
 
-/// Runs the steps in order. `front_removed`: the first characters of `text` are gone (Metaspace asks). No step may make
+/// Runs the steps in order. `front_removed` is set: whether a step took characters away from the front of `text` (Metaspace
+/// asks). No step may make
 /// more than the budget has; what the last one makes is spent.
 std::string normalize(const std::vector<NormalizeStep>&, std::string_view text, bool& front_removed, TextBudget&);
 
@@ -128,7 +129,7 @@ struct JoinDecode {};  // no decoder: pieces with a space between
 using DecodeStep = std::variant<ByteLevelDecode, ByteFallbackDecode, FuseDecode, StripDecode, ReplaceDecode,
                                 MetaspaceDecode, SuffixDecode, WordPieceDecode, CtcDecode, JoinDecode>;
 
-/// The bytes that a piece adds behind others; an unfinished character stays one. Errors  usage: the steps look further than
+/// The bytes that a piece adds behind others; parts of a character stay bytes. Errors usage: the steps look further than
 /// one piece (BPEDecoder, CTC).
 std::string bytes_of_piece(const std::vector<DecodeStep>&, std::string_view piece);
 

@@ -28,7 +28,7 @@ struct EncodeOptions {
   bool add_special = true;    // what the post-processor adds: BOS and the like
   bool allow_special = true;  // "<|endoftext|>" in the text is that token; false: it is plain text (untrusted input)
   // Ranges of bytes, ascending and disjoint, that are not trusted: a special token that lies wholly in one of them is
-  // plain text. (One that is looked for in normalized text is so wherever its piece touches a range.)
+  // plain text. (A token that is looked for in normalized text is plain text already where its piece touches a range.)
   std::span<const TextSpan> plain = {};
   std::span<const int32_t> plain_tokens = {};  // further added tokens to be treated so, special or not
 };
@@ -98,7 +98,7 @@ class Tokenizer {
   /// Write tokenizer.json (of a SentencePiece model tokenizer.model) and tokenizer_config.json that tern and
   /// transformers read back to the same ids.
   void save(const std::filesystem::path& directory, Io& io = real_io()) const;
-  /// The bytes of these two files. Errors of to_json: bad_file, made of a SentencePiece model.
+  /// The bytes of these two files. Errors of to_json: bad_file, if the tokenizer was made of a SentencePiece model.
   std::string to_json() const;
   std::string config_json() const;
 

@@ -9,8 +9,8 @@
 
 namespace tern {
 
-/// The grammar, as GBNF, of documents that satisfy `schema`: keys in the order of `properties`, others behind them, each
-/// at most a space after ',' and ':', numbers of up to 15 digits before and behind the point. So every
+/// The grammar, as GBNF, of documents that satisfy `schema`: keys in the order of `properties`, others behind them; at most one
+/// space after each ',' and ':'; numbers of up to 15 digits before and behind the point. So every
 /// document of the grammar satisfies the schema, and every document that satisfies it has a spelling in the grammar.
 /// Keywords  type, enum, const, properties, required, additionalProperties, items, prefixItems, minItems, maxItems,
 ///           minLength, maxLength, anyOf, oneOf (of distinct types or constants), allOf (of one), $ref into the document,

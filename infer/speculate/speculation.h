@@ -59,9 +59,11 @@ class Speculation {
 
   SpeculationSettings settings_;
   const Clock& clock_;
-  StepTimes times_;                         // without drawing
-  std::optional<double> draw_s_, guess_s_;  // of a token; of a guess to each of a batch
-  Rates rates_;                             // of all texts
+  StepTimes times_;  // without drawing
+  std::optional<double> draw_s_,
+      guess_s_;  // seconds to draw one token; to guess one further token for every sequence of a
+                 // batch
+  Rates rates_;  // of all texts
   std::unordered_map<uint64_t, Text> texts_;
   int64_t wait_ = 0, next_wait_ = 1;  // steps until a proposer that costs time is tried again
   double guessing_s_ = 0;             // of this step

@@ -13,7 +13,8 @@ class StepTimes {
   static constexpr int64_t kMemory = 128;
   void observe(int64_t rows, double seconds);
   /// Seconds of a step: interpolated between numbers of rows that were seen. Beyond the most rows seen it is optimistic, so
-  /// that more rows are tried: a further row takes half of what further rows took, or, with one number seen, a tenth of a row.
+  /// that more rows are tried: a further row is taken to cost half of what further rows have cost; where only one number of
+  /// rows was seen, a tenth of what a row cost there.
   double estimate(int64_t rows) const;
   /// Whether steps of so many rows, or hardly fewer, were seen lately.
   bool knows(int64_t rows) const;

@@ -18,7 +18,7 @@ template <class T>
 void gated_activation_backward(Activation, int64_t hidden, std::span<const T> gate_up, std::span<const T> dy,
                                std::span<T> y, std::span<T> dgate_up);
 
-/// y = act(x), and dx = dy·act'(x); dx may be dy, or x where y is dy or empty.
+/// y = act(x), and dx = dy·act'(x); dx may be dy; it may be x where y is dy or empty.
 template <class T>
 void activation(Activation, std::span<const T> x, std::span<T> y);
 template <class T>

@@ -19,7 +19,9 @@ struct AttentionShape {
   bool causal = true;             // false: every query sees every key, and there is no window
   float softcap = 0;              // scores become softcap·tanh(score/softcap) before any bias; 0: none
   const float* slopes = nullptr;  // (heads), or none: slope·(j - p) is added to the score of key j at position p
-  bool slopes_in_bf16 = false;  // then bf16(slope·j) - bf16(slope·p), both times slope_factor; slopes are bf16 already
+  bool slopes_in_bf16 =
+      false;  // true: slope_factor·(bf16(slope·j) - bf16(slope·p)) is added instead; the slopes are bf16
+              // already
   float slope_factor = 1;
 };
 

@@ -3,11 +3,12 @@
 // and multiplied with the weights' codes exactly; scales come after. That is another result than multiply_coded's, whose
 // rounding error it adds to: who uses it says so.
 //
-// Order   x: amax the largest magnitude of 32 neighbours, s = amax/127, code = round(x·(127/amax)), half to even; below
-//         2^-100 amax counts as zero; where a number is infinite or NaN, s is NaN. Sixteen chains: chain c of 64 neighbours
-//         takes 4c to 4c + 3, its step adds scale_w·s times their exact sum of products, then, of types with leasts,
-//         least_w·s times the exact sum of x's codes; every product and sum rounded once. Then chains 8 apart are
-//         added, 4, 2, 1; then the bias. The same bits under every instruction set, for any m, pieces and threads.
+// Order   x: with amax the largest magnitude of 32 neighbours, s = amax/127 and code = round(x·(127/amax)), half to even; amax
+//         below 2^-100 counts as zero; where a number is infinite or NaN, s is NaN. Products: sixteen chains in f32. Of each 64
+//         neighbours chain c takes numbers 4c to 4c + 3: it adds scale_w·s·(the exact sum of their products of codes), then,
+//         for types with leasts, least_w·s·(the exact sum of x's codes); every product and every sum is rounded once. At the
+//         end chains 8 apart are added, then 4, 2 and 1 apart, then the bias. The same bits under every instruction set, for
+//         any m, pieces and threads.
 // Twin    kernels/ref/coded_int8_ref.h, compared by equality.
 
 #include <cstdint>

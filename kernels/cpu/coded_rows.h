@@ -14,9 +14,8 @@ struct RowCodebook {
 };
 
 /// `count` rows, one behind the other, each of whole blocks of `type`; of any alignment. tables: of a type that has learned
-/// ones (kernels/cpu/learned_codes.h), else nullptr. head_dim > 0: rows of heads whose
-/// halves the file interleaves (GGUF's queries and keys of rotary models): row s·(head_dim/2) + j of a head is number
-/// 2j + s there.
+/// ones (kernels/cpu/learned_codes.h), else nullptr. head_dim > 0: the file interleaves the halves of each head (GGUF's queries
+/// and keys of rotary models): row s·(head_dim/2) + j of a head is its row 2j + s in the file.
 struct CodedRows {
   WeightType type;
   const uint8_t* bytes;

@@ -13,7 +13,7 @@ namespace tern {
 ///       bytes, then an int8 each: x/s to the nearest, ties to even, within ±127.
 ///   q4: s likewise from bf16(m/−8), m the first number of the largest magnitude; codes x/s within −8 … 7, kept plus 8: with h = ⌈n/2⌉,
 ///       byte i has number i in its low half and number h + i in its high one.
-/// Where a number is not finite, or the scale vanishes (below 1e-38), all of a row of codes reads as NaN, or as 0.
+/// A row of codes with a number that is not finite reads as NaN throughout; one whose scale vanishes (below 1e-38) as 0.
 template <class T>
 void write_kv_row(KvType, const T* x, int64_t numbers, uint8_t* row);
 /// The numbers of a row, rounded to T: s·code is exact in f32.

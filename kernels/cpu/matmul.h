@@ -13,7 +13,8 @@
 
 namespace tern {
 
-/// Bytes of a packed weight (n, k): panels of rows, k innermost pairs together for bf16, tail rows zero.
+/// Bytes of a packed weight (n, k): panels of rows, in which k runs (for bf16 in pairs); rows that the last panel lacks are
+/// zero.
 int64_t packed_bytes(DType, int64_t n, int64_t k);
 /// Packs w (n, k) row-major into `packed` (packed_bytes). The layout belongs to the active instruction set
 /// (kernels/dispatch.h).

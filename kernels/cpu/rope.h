@@ -7,15 +7,16 @@
 
 namespace tern {
 
+/// Sizes of rope.
+struct RopeShape {
+  int64_t rows, row_stride, heads, head_dim, rotary_dim;
+};
 /// Rotates `heads` heads of every row in place by its position; `inverse` turns the other way, which is the backward.
 /// Shapes  x: rows of `row_stride` elements, the heads stand first in each row,
 ///         `head_dim` apart; the first `rotary_dim` elements of a head are turned.
 ///         cos, sin (num_positions, rotary_dim/2). positions (rows), each <
 ///         num_positions.
 /// Source  Su et al. 2021, arXiv:2104.09864; pairing as in transformers' rotate_half.
-struct RopeShape {
-  int64_t rows, row_stride, heads, head_dim, rotary_dim;
-};
 template <class T>
 void rope(const RopeShape&, std::span<const int32_t> positions, std::span<const float> cos, std::span<const float> sin,
           bool inverse, T* x);

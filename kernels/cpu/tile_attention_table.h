@@ -10,9 +10,9 @@
 
 namespace tern {
 
-/// Pointers at the first row of the sequence; lse (length, heads). A part is a sequence of its own, as only
-/// distances between positions count: queries from first_query on, which see no key behind the last of them, or keys up to
-/// num_keys, which no query before the first of them sees.
+/// Pointers at the first row of the sequence; lse (length, heads). A part counts as a sequence of its own, as only distances
+/// between positions matter. A part of the queries, [first_query, length), ends with its last query, as none sees a key behind
+/// itself. A part of the keys, [0, num_keys), begins with its first key, as no earlier query sees it.
 struct TileAttentionTask {
   int64_t kv_head, length;
   int64_t first_query;  // outputs and dq are of queries [first_query, length); a multiple of kTileAttentionBlock

@@ -28,7 +28,7 @@ struct TileTask {
 constexpr int64_t kTileStrip = 32;    // rows of the weight that a step of `wide` takes: two tiles; `thin` takes one
 constexpr int64_t kThinTokens = 16;   // up to here rows of x are the columns of one tile, and no weight is packed
 constexpr int64_t kWideDepth = 512;   // of the summed dimension at a time: a strip of weights is then 32 KiB, for L1
-constexpr int64_t kWideTokens = 512;  // rows of x at a time: 512 KiB of kWideDepth, for L2
+constexpr int64_t kWideTokens = 512;  // rows of x at a time: 512 KiB with kWideDepth elements of each, for L2
 constexpr int64_t kWideStrips = 8;    // strips of weights that share them; their sums are another 512 KiB
 
 /// y (m, n) = x (m, k)·wᵀ + bias, or y +=; the weight's rows in pieces, as they lie.
@@ -41,9 +41,9 @@ struct TileProduct {
   bool add;
   Out* y;
 };
-/// What one task does of it: strips [begin, end) of 32 rows (`thin`: 16), counted over the pieces (a strip stays in
-/// one), by rows [token, token + tokens) of x, which lie in `right`: for `thin` pairs of k by m, else panels of 32 rows
-/// of x.
+/// One task: strips [begin, end) of the weight times rows [token, token + tokens) of x. A strip has 32 rows (`thin`: 16);
+/// strips are counted over all pieces, and none crosses from one piece into the next. `right` holds these rows of x: for `thin`
+/// as pairs of k by m, else in panels of 32 rows.
 struct StripTask {
   int64_t begin, end, token, tokens;
   const bf16* right;

@@ -28,7 +28,8 @@ void load_onednn();
 /// "2.6.3", or empty if not built in.
 std::string_view onednn_version();
 /// Whether oneDNN keeps to the active instruction set. Its limit can be set once, before its first kernel is made, and is
-/// set to the set chosen at start. It has no limit as low as `portable`, and none that a test could lower later.
+/// set to the set chosen at start. False therefore where the set is `portable`, as oneDNN has no limit so low, and where a test
+/// has forced a lower set later.
 bool onednn_is_held();
 /// Whether it multiplies this type on this machine, within the active set (bf16 wants AVX-512).
 bool onednn_can(DType);

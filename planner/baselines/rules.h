@@ -24,7 +24,7 @@ struct RulePlan {
 ///   sharded data       ZeRO 3 over all devices, one stage
 ///   data parallel      ZeRO 0, one stage
 ///   a random choice    the median of those that fit among `draws` drawn from all choices
-/// Source: Narayanan et al. 2021, arXiv:2104.04473, takeaways 1 to 3 (recalled), as the first.
+/// Source of Megatron's rule: Narayanan et al. 2021, arXiv:2104.04473, takeaways 1 to 3 (recalled).
 std::vector<RulePlan> rules_of_thumb(const ModelSpec&, const Cluster&, const PlanRequest&, int draws, uint64_t seed);
 
 }  // namespace tern

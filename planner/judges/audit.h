@@ -26,12 +26,14 @@ std::string_view name_of(Verdict);
 
 struct PlanAudit {
   Verdict verdict = Verdict::rejected;
-  std::string reason;           // why it is not accepted
-  int64_t proven_ps = 0;        // no judged choice is below this: at most the plan's bound_ps
-  int64_t choices = 0;          // outer choices that were judged
-  std::array<int64_t, 5> by{};  // of them, by AuditedBy; open: bounded below the plan's bound, and so is what is proven
-  bool unlike_left = false;     // pipelines over nodes of several types are in the space, and are not judged
-  bool late = false;            // `seconds` or `stop` ended it: what came after is bounded by its work alone
+  std::string reason;     // why it is not accepted
+  int64_t proven_ps = 0;  // no judged choice is below this: at most the plan's bound_ps
+  int64_t choices = 0;    // outer choices that were judged
+  std::array<int64_t, 5>
+      by{};                  // how many were closed by each AuditedBy; `open`: their bound is below the plan's, and so
+                             // proven_ps is
+  bool unlike_left = false;  // pipelines over nodes of several types are in the space, and are not judged
+  bool late = false;         // `seconds` or `stop` ended it: what came after is bounded by its work alone
   double seconds = 0;
   bool accepted() const { return verdict == Verdict::accepted; }
   /// Legal, fits, and takes its time, bytes and price.
@@ -39,8 +41,8 @@ struct PlanAudit {
   int64_t count(AuditedBy what) const { return by[static_cast<size_t>(what)]; }
 };
 
-/// Keys of a plan file (dots between levels) that no verdict speaks of, but for what they contradict: an explanation,
-/// or knowledge of the search that is not worked out again.
+/// Keys of a plan file (dots between levels) that are not judged, unless they contradict what is: explanations, and what only
+/// the search knows.
 std::span<const std::string_view> unjudged_keys();
 
 /// `request`: model, job, space and `stop`; its seconds end the audit too.

@@ -16,7 +16,7 @@ struct Passes {
 };
 Passes no_passes(size_t stages, size_t devices);
 
-/// Times of the same places, on average, of assignments.
+/// Average times of the same stages, links and devices over a mixture of assignments.
 struct Amounts {
   std::vector<double> forward, gradient, weight, sync, over, back, begin, update;
 };

@@ -31,8 +31,8 @@ struct SearchSpace {
   /// Homes of optimizer states and of activations. Pipelines with several chunks per stage keep both on the device.
   std::vector<Tier> states{Tier::device, Tier::host, Tier::disk};
   std::vector<Tier> activations{Tier::device, Tier::host, Tier::disk};
-  /// Of the outer choice what is given, and whether layers lie evenly; the rest of `pinned` (what is sharded,
-  /// recomputed, offloaded) is in the lists above. `pin` fills both.
+  /// What is given of the outer choice, and whether layers lie evenly. What is given of strategies (sharded, recomputed,
+  /// offloaded) is in the lists above instead. `pin` fills both.
   PinnedAxes pinned;
 };
 
@@ -48,9 +48,9 @@ struct PlanRequest {
   SearchEffort effort = SearchEffort::normal;
   double seconds = std::numeric_limits<double>::infinity();  // then the best so far, with its gap
   int threads = 1;
-  /// Above 0: any plan that fits will do, and the answer has its choice alone. The search looks where memory is least
-  /// (the smallest micro-batches; 1F1B and V-Half, where 1F1B is allowed), with this much work at most: operations
-  /// simulated, and what takes as long. A count, so that the answer is the same on every machine.
+  /// Above 0: any plan that fits will do, and the answer has its choice alone. The search looks where memory is least (the
+  /// smallest micro-batches; schedules of least memory alone, where one of them has one chunk), with this much work at most:
+  /// operations simulated, and what takes as long. A count, so that the answer is the same on every machine.
   int64_t any_fit_within = 0;
   const std::atomic<bool>* stop = nullptr;
   /// Called now and then with the choices that this pass has still to look at, and the best step so far (ps, 0: none).
@@ -73,7 +73,8 @@ struct PlanAnswer {
   PipelineTimes times;
   std::vector<PlannedMemoryByTier> memory;  // by rank: what is in PlannedRank::peak
   NoFit no_fit;                             // else
-  // Else: every choice was closed by memory; if not, `open` of `choices` were not: a plan may fit, none was found.
+  // Where none was found: whether memory closed every choice. False: it did not close `open` of the `choices`, so a plan may
+  // fit.
   bool proven_infeasible = false;
   bool interrupted = false;  // by seconds or stop
   int64_t choices = 0, open = 0;
@@ -84,10 +85,9 @@ struct PlanAnswer {
 
 /// The least simulated makespan over the space; ties by the order of enumeration. A pipeline's stages may lie on nodes
 /// of several types, with one mesh for all; Plan::restrictions says what was left out. Order: the same bytes whatever
-/// `threads`, unless `seconds` or `stop` ended it. Errors: usage, if no choice is legal, naming rules that were broken,
-/// what is pinned and cannot be,
-/// no strategy of the space that its framework runs,
-/// or if every step is longer than is counted (kMostStepPs), naming the cluster's file.
+/// `threads`, unless `seconds` or `stop` ended it. Errors: usage, if no choice is legal (names the broken rules, or the pins
+/// that cannot be), if the space has no strategy that its framework runs, or if every step is longer than is counted
+/// (kMostStepPs; names the cluster's file).
 PlanAnswer plan_model(const ModelSpec&, const Cluster&, const PlanRequest&);
 
 }  // namespace tern

@@ -29,7 +29,7 @@ struct PlanStory {
 /// for each what-if and number of nodes. `batches` and `uncalibrated` are left to the caller.
 PlanStory story_of(const PlanQuestion&, const PlanAnswer&);
 
-/// A rival plan of the table of families, each choice once, the fastest first.
+/// A rival plan of the table of families. Lists have each choice once, the fastest first.
 struct Rival {
   std::string choice;
   int64_t step_ps = 0;
