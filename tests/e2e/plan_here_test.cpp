@@ -119,7 +119,8 @@ TEST_F(PlanHere, TheWrittenPlanIsTheProgramThatRuns) {
   for (const auto& [model, more] : {std::pair<std::string, std::string>{"model", "--dtype f32"},
                                     {"model", "--dtype bf16 --fix recompute=full"},
                                     {"model", "--dtype bf16 --optimizer sgd --max-micro-batch 2"},
-                                    {"experts", "--dtype bf16 --fix recompute=attention,micro-batch=4"}}) {
+                                    {"experts", "--dtype bf16 --fix recompute=attention,micro-batch=4"},
+                                    {"experts", "--dtype f32 --fix micro-batch=4"}}) {
     SCOPED_TRACE(model + " " + more);
     const std::string asked = "plan " + model + " --hardware here.toml --batch 8 --seq 64 " + more;
     ASSERT_EQ(tern(asked + " --output plan.json 2>&1").code, 0);
@@ -133,7 +134,8 @@ TEST_F(PlanHere, TheWrittenPlanIsTheProgramThatRuns) {
     EXPECT_EQ(real_io().read(errors).find("was priced as"), std::string::npos) << real_io().read(errors);
     EXPECT_EQ(tern(asked + " --check plan.json 2>&1").code, 0);
   }
-  const Json other = trained("experts", " --multiply exact");  // another list: other workspaces
+  const Json other =
+      trained("experts", " --multiply exact");  // another list: oneDNN's workspaces are other ones in f32
   EXPECT_NE(other["program"]["checksum"], other["program"]["planned_checksum"]);
   EXPECT_NE(real_io().read(errors).find("the plan was priced as the Program"), std::string::npos)
       << real_io().read(errors);

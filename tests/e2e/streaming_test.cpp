@@ -39,6 +39,7 @@ class Streaming : public InFolder<Streaming> {
     json["num_hidden_layers"] = 10, json["intermediate_size"] = 512;
     json["num_local_experts"] = 8, json["num_experts_per_tok"] = 2;
     json["tie_word_embeddings"] = false;
+    for (const char* key : {"attention_bias", "mlp_bias", "head_dim"}) json.erase(key);  // which Mixtral has not
     write_model(kMixture, json);
   }
   static void write_model(const std::string& name, const Json& json) {
