@@ -1,26 +1,14 @@
 // tern train --async: what is taken, and what is refused by name.
 #include <gtest/gtest.h>
 
-#include "apps/options.h"
-#include "base/error.h"
-#include "base/options.h"
-#include "train/settings.h"
+#include "apps/train_options_testing.h"
 
 namespace tern {
 namespace {
 
-TrainSettings settings(std::vector<std::string> words) {
-  words.insert(words.begin(), {"MODEL", "--dry-run"});
-  return train_settings(resolve_options(tern_options(), "train", words, {}, false));
-}
+TrainSettings settings(std::vector<std::string> words) { return settings_of_words(std::move(words)); }
 std::string refusal(const std::vector<std::string>& words) {
-  try {
-    settings(words);
-  } catch (const Error& e) {
-    EXPECT_EQ(e.kind(), ErrorKind::usage);
-    return e.what();
-  }
-  return "taken";
+  return refusal_of([&] { settings(words); });
 }
 
 TEST(AsyncOptions, WhatIsGivenIsWhatIsMeant) {

@@ -1,26 +1,17 @@
 // tern train --outer: what each kind reads, and what is refused by name.
 #include <gtest/gtest.h>
 
-#include "apps/options.h"
-#include "base/error.h"
-#include "base/options.h"
-#include "train/settings.h"
+#include "apps/train_options_testing.h"
 
 namespace tern {
 namespace {
 
 TrainSettings settings(std::vector<std::string> words) {
-  words.insert(words.begin(), {"MODEL", "--dry-run", "--ranks", "4"});
-  return train_settings(resolve_options(tern_options(), "train", words, {}, false));
+  words.insert(words.begin(), {"--ranks", "4"});
+  return settings_of_words(std::move(words));
 }
 std::string refusal(const std::vector<std::string>& words) {
-  try {
-    settings(words);
-  } catch (const Error& e) {
-    EXPECT_EQ(e.kind(), ErrorKind::usage);
-    return e.what();
-  }
-  return "taken";
+  return refusal_of([&] { settings(words); });
 }
 
 TEST(OuterOptions, EachKindHasItsOwnNumbers) {

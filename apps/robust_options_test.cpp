@@ -3,27 +3,17 @@
 
 #include <algorithm>
 
-#include "apps/options.h"
-#include "base/error.h"
-#include "base/options.h"
-#include "train/settings.h"
+#include "apps/train_options_testing.h"
 
 namespace tern {
 namespace {
 
 TrainSettings settings(std::vector<std::string> words) {
-  words.insert(words.begin(), {"MODEL", "--dry-run"});
   if (std::ranges::count(words, "--ranks") == 0) words.insert(words.end(), {"--ranks", "8"});
-  return train_settings(resolve_options(tern_options(), "train", words, {}, false));
+  return settings_of_words(std::move(words));
 }
 std::string refusal(const std::vector<std::string>& words) {
-  try {
-    settings(words);
-  } catch (const Error& e) {
-    EXPECT_EQ(e.kind(), ErrorKind::usage);
-    return e.what();
-  }
-  return "taken";
+  return refusal_of([&] { settings(words); });
 }
 
 TEST(RobustOptions, WhatIsGivenIsWhatIsMeant) {
