@@ -25,9 +25,9 @@ struct MemoryPlan {
   int64_t staging = 0;                     // the copy a checkpoint is written from
   int64_t messages = 0;                    // what other ranks sent, until it is summed
   int64_t whole = 0;  // ZeRO 3, matrices shared out: the model on rank 0, while that evaluates or writes it
-  int64_t beginning =
-      0;  // the peak before there are gradients: in bf16 it has the f32 weights from which masters are made, under ZeRO 3 the
-          // whole unit of which each rank takes its part
+  // The peak before there are gradients: in bf16 it has the f32 weights from which masters are made, under ZeRO 3 the whole
+  // unit of which each rank takes its part.
+  int64_t beginning = 0;
   bool staging_during_steps = true;  // false: the only checkpoint comes after the last step's activations are gone
   int64_t scratch = 0;               // what compute threads keep: factors packed, tiles of scores
   int64_t data = 0;                  // one step's tokens and targets, tables of rotations

@@ -1,0 +1,145 @@
+#pragma once
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "comm/worker.h"
+#include "exec/executor.h"
+#include "report/metrics_log.h"
+#include "train/checkpoint.h"
+#include "train/mesh_fit.h"
+#include "train/outer_run.h"
+#include "train/run_dir.h"
+#include "train/stages.h"
+#include "train/train_state.h"
+#include "train/trainer.h"
+
+namespace tern {
+
+/// One rank's run of train() (train/trainer.h), with everything that a step needs, made once. Its functions lie by subject:
+/// what comes before the first step in rank_trainer_begin.cpp, a step in rank_trainer_step.cpp, what is evaluated, saved and
+/// exported in rank_trainer_publish.cpp, and the loop over steps in trainer.cpp.
+class RankTrainer {
+ public:
+  RankTrainer(const TrainSettings& settings, const TrainHooks& hooks, Io& io, Worker worker);
+  TrainResult run();
+
+ private:
+  void note(const std::string& text) const {
+    if (hooks_.note) hooks_.note(text);
+  }
+  void phase(const std::string& text) const {
+    if (hooks_.phase) hooks_.phase(text);
+  }
+  Comm& world() const { return *worker_.world; }
+  bool leads() const { return worker_.rank() == 0; }
+
+  // --- before the first step (rank_trainer_begin.cpp) ---
+  // What it would take, before anything is opened for writing or allocated.
+  void plan();
+  // All that would make ranks train unlike models, or sum unlike lists.
+  void require_same_run();
+  void check_room(int64_t process);
+  void open();
+  void open_feed_of_run();
+  // Rank 0 packs, and alone: what is left for a text is all that the run may take beside the program.
+  PackOptions pack_options();
+  void prepare();
+
+  // --- the loop over steps (trainer.cpp) ---
+  void train();
+  void tell(const StepReport& report, bool last);
+  // This rank's share of the next step: micro-batches are numbered over the ranks, one after the other.
+  std::vector<MicroBatch> my_batches() const;
+  // What all ranks must do alike. A stop of one is a stop of all, at the same step.
+  struct Agreed {
+    int64_t targets = 0;
+    bool stop = false;
+  };
+  Agreed agree(const std::vector<MicroBatch>& batches);
+  bool stop_now() const {
+    return worker_.stop || (s_.max_seconds && seconds_between(begin_ns_, clock_.now_ns()) >= *s_.max_seconds);
+  }
+
+  // --- a step (rank_trainer_step.cpp) ---
+  // Of all ranks: losses in the order of micro-batches, as one rank adds them; the highest moments of the step.
+  struct Totals {
+    double loss_sum = 0;
+    int64_t peak_bytes = 0, message_bytes = 0;
+  };
+  StepReport step(const std::vector<MicroBatch>& batches, int64_t targets);
+  void change_gradients(int64_t number);
+  Totals gather_totals(const ExecuteResult& run, size_t micros);
+  void after_step(const ExecuteResult& run, const Totals& totals, StepReport& report);
+  // A neighbour can only slow the probe down, so a step that beats it shows that the probe was disturbed.
+  void raise_peak(StepReport& report);
+  // A picture is not worth a run: what the disk says of it is a note.
+  void write_trace(const ExecuteResult& run);
+  Compute compute() { return {.arena = worker_.arena, .multiply = s_.multiply, .tensor = groups_.matrices.get()}; }
+
+  // A of an adapter that is given: its gradient is dropped, nothing makes it decay.
+  bool keeps_a() const { return s_.adapter && !s_.adapter->trains_a; }
+  // Bytes that lie there all the time: the state of this rank and the others, and what their messages wait in.
+  int64_t state_bytes() const { return state_arena_.peak_total() + others_state_ + message_bytes_; }
+  static double rate(double amount, double seconds) { return seconds > 0 ? amount / seconds : 0; }
+
+  // --- what others see (rank_trainer_publish.cpp) ---
+  // Where ranks share them out, each has the weights of its own parts alone after a step: all come to all, as they are saved, or
+  // (ZeRO 3) to the first rank's whole model. To go on: release_weights.
+  void gather_weights();
+  void release_weights();
+  // Whether it was done: a batch may take seconds, and who asked for a stop does not wait for all of them.
+  // The weights are those of gather_weights.
+  bool add_evaluation(MetricRow& row);
+  // The log first: a resume at this checkpoint relies on the rows up to it. What other ranks keep comes straight into the copy
+  // that rank 0 writes.
+  void save();
+  // A run that was complete before has nothing to save again, but its model may be missing or of an earlier step: a
+  // kill can fall between the commit and the export.
+  void finish();
+  void tell_outer() const;
+  void export_model(bool moved);
+  bool in_stages() const { return place_.in_stages(); }
+  // ZeRO 3, and matrices that are shared out: no rank has the whole model, or of stages its layers.
+  bool parts_alone() const { return is_whole_for_a_while(s_); }
+  const ModelWeights& whole_model() const { return in_stages() || parts_alone() || s_.outer ? whole_ : state_.weights; }
+
+  const TrainSettings& s_;
+  const TrainHooks& hooks_;
+  Io& io_;
+  Worker worker_;
+  Clock& clock_;
+  TrainResult result_;
+  TrainInputs in_;
+  ModelSpec part_;  // as this rank has it: the whole, or its part of each matrix
+  std::unique_ptr<RunDirectory> run_;
+  std::unique_ptr<Feed> feed_, held_out_;
+  Facts settings_;
+  int64_t others_state_ = 0;   // bytes of the other ranks' states
+  int64_t message_bytes_ = 0;  // that all ranks' messages wait in, at their most
+  RankPlace place_;
+  StageGroups groups_;
+  ModelWeights whole_;  // of the first rank, in stages and under ZeRO 3: what is evaluated and written
+  Arena whole_arena_;   // ZeRO 3's, which is there for that long alone
+  Arena state_arena_;   // apart from the worker's, so that the writer's staging does not disturb the executor's counts
+  TrainState state_;
+  std::optional<RopeTable> rope_;
+  std::optional<UpdatePass> update_;
+  std::optional<OuterStep> outer_;    // of runs whose ranks rarely talk
+  std::optional<RobustStep> robust_;  // of runs whose gradients are aggregated
+  Program all_, program_;             // of all devices, of this rank's
+  std::vector<std::vector<Buffer>> arrivals_;
+  std::vector<InstructionBytes> predicted_;  // of the Program
+  std::unique_ptr<MetricsLog> log_;
+  std::unique_ptr<CheckpointWriter> writer_;
+  int64_t begin_ns_ = 0, last_ns_ = 0;
+  int64_t text_room_ = 0;  // bytes a document may take while it is packed
+  bool probe_beaten_ = false, traced_ = false;
+  std::optional<MetricRow> missed_;  // by a run that was stopped in its evaluation
+};
+
+}  // namespace tern

@@ -1,0 +1,137 @@
+#include "train/rank_trainer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "base/system.h"
+#include "base/units.h"
+#include "train/metric_rows.h"
+#include "train/run_checks.h"
+#include "train/tensor_state.h"
+
+namespace tern {
+
+// Where ranks share them out, each has the weights of its own parts alone after a step: all come to all, as they are saved, or
+// (ZeRO 3) to the first rank's whole model. To go on: release_weights.
+void RankTrainer::gather_weights() {
+  put_weights_at(*update_, WeightPoint::saved);
+  const Shares& shares = state_.optimizer.shares;
+  if (s_.outer) {
+    if (!leads()) return;
+    whole_ = allocate_weights(in_.spec, s_.dtype, MemoryClass::weights, whole_arena_);
+    return put_common(in_.spec, state_.optimizer, *state_.outer, whole_);
+  }
+  if (leads() && parts_alone()) whole_ = allocate_weights(in_.spec, s_.dtype, MemoryClass::weights, whole_arena_);
+  if (in_stages() || parts_alone()) return gather_model(in_.spec, place_, s_.dtype, *update_, world(), whole_);
+  if (!shares.any()) return;
+  std::vector<size_t> places;
+  std::vector<Tensor> weights;
+  for (size_t p = 0; p < update_->weights.size(); ++p)
+    if (shares.is_shared(p)) places.push_back(p), weights.push_back(update_->weights[p]);
+  world().all_gather(parts_of(shares, places, weights));
+}
+
+void RankTrainer::release_weights() {
+  put_weights_at(*update_, WeightPoint::computing);
+  if (parts_alone() || s_.outer) whole_ = {};
+}
+
+// Whether it was done: a batch may take seconds, and who asked for a stop does not wait for all of them.
+// The weights are those of gather_weights.
+bool RankTrainer::add_evaluation(MetricRow& row) {
+  const int64_t begin = clock_.now_ns();
+  const Evaluation e =
+      evaluate(in_.spec, whole_model(), *held_out_, s_.seq, s_.eval_batches * s_.batch, s_.micro_batch, s_.dtype,
+               rope_ ? &*rope_ : nullptr, worker_.arena, [this] { return worker_.stop.load(); });
+  last_ns_ = clock_.now_ns();  // not part of the next step's time
+  result_.evaluation_seconds += seconds_between(begin, last_ns_);
+  result_.counted_peak_bytes =
+      std::max(result_.counted_peak_bytes, state_bytes() + whole_arena_.current_total() + e.peak_bytes);
+  if (!e.whole) {
+    note(fmt::format("stopping: the evaluation of step {} is left unfinished and not logged", state_.step));
+    return false;
+  }
+  row.step = state_.step;
+  row.values.emplace_back("eval/held-out/loss", e.loss);
+  if (e.bits_per_byte) row.values.emplace_back("eval/held-out/bits_per_byte", *e.bits_per_byte);
+  result_.evaluation = e;
+  result_.byte_mismatches += static_cast<int64_t>(e.mismatches.size());
+  if (hooks_.evaluated) hooks_.evaluated(state_.step, e);
+  return true;
+}
+
+// The log first: a resume at this checkpoint relies on the rows up to it. What other ranks keep comes straight into the copy
+// that rank 0 writes.
+void RankTrainer::save() {
+  const std::vector<StateTensor> state = in_parts(state_tensors(s_, state_), in_.spec, place_.tensor);
+  std::vector<NamedTensor> staged(state.size());
+  if (leads()) {
+    log_->sync();
+    std::vector<TensorForm> forms;
+    for (const StateTensor& t : state) forms.push_back({t.name, t.dtype, t.shape});
+    staged = writer_->stage(forms);
+  }
+  for (size_t i = 0; i < state.size(); ++i) gather_to_first(world(), state[i], staged[i].tensor);
+  if (!leads()) return;
+  writer_->start({.step = state_.step,
+                  .samples = state_.samples,
+                  .settings = settings_,
+                  .made_by = made_by(s_, worker_.threads),
+                  .files = {}},
+                 std::move(staged));
+}
+
+// A run that was complete before has nothing to save again, but its model may be missing or of an earlier step: a
+// kill can fall between the commit and the export.
+void RankTrainer::finish() {
+  result_.last_step = state_.step;
+  worker_.arena = Arena();  // what it keeps of freed activations goes back: staging takes their place
+  const int64_t resident = worker_.processes_here > 0 && !leads() ? read_process_memory().peak_resident_bytes : 0;
+  std::array<int64_t, 3> mismatches{result_.byte_mismatches, resident, outer_ ? outer_->sent_bytes : 0};
+  world().all_reduce(mismatches, Combine::sum);
+  if (result_.byte_mismatches == 0 && mismatches[0] > 0)
+    note("another rank counted other bytes than predicted; this is a bug in tern's memory prediction");
+  result_.byte_mismatches = mismatches[0], result_.outer_bytes = mismatches[2];
+  if (leads() && outer_) tell_outer();
+  const bool moved = state_.step > result_.first_step, saves = moved || result_.checkpoint.empty();
+  if (saves) {
+    phase("writing the checkpoint and the model");
+    save();
+    if (leads()) writer_->wait(), result_.checkpoint = join_path(run_->checkpoints(), checkpoint_name(state_.step));
+  }
+  gather_weights();
+  if (!leads()) return;  // the rest is done once
+  export_model(moved);
+  result_.model = run_->model();
+  result_.converses = (in_.tokenizer && in_.tokenizer->has_chat_template()) || !s_.chat_template.empty();
+  const int64_t now = state_arena_.current_total() + others_state_ + message_bytes_ + whole_arena_.current_total();
+  result_.counted_peak_bytes = std::max({result_.counted_peak_bytes, state_bytes(), now});
+  result_.peak_resident_bytes = mismatches[1] + read_process_memory().peak_resident_bytes;
+}
+
+void RankTrainer::tell_outer() const {
+  note(fmt::format("to average, all ranks together sent {} in {} steps", format_bytes(result_.outer_bytes),
+                   state_.step - result_.first_step));
+  if (const int64_t rest = state_.step % s_.outer->every; rest > 0 && state_.step == s_.schedule.total_steps)
+    note(fmt::format(
+        "the last {} steps came after the last average and are not in the model: --outer-every {} does not divide "
+        "--steps {}",
+        rest, s_.outer->every, s_.schedule.total_steps));
+}
+
+void RankTrainer::export_model(bool moved) {
+  const Manifest manifest = read_manifest(io_, result_.checkpoint);
+  const ExportOf wanted{manifest.step, manifest.files.at(0).crc32c};
+  const std::optional<ExportOf> there = run_->exported();
+  if (there == wanted) return;
+  run_->export_model(in_, whole_model(), s_.dtype, wanted, s_.adapter ? &s_.adapter->config : nullptr);
+  if (!moved)
+    note(fmt::format(
+        "{} {}: written again from {}", run_->model(),
+        there ? fmt::format("was of step {}", there->step) : "was not whole, as tern_export.json says it was,",
+        result_.checkpoint));
+}
+
+}  // namespace tern
