@@ -1,0 +1,74 @@
+#pragma once
+// Reads the parameters of a model from its safetensors files. Stays in model/.
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "model/coded_tensors.h"
+#include "model/model_files.h"
+#include "model/packed_matrix.h"
+#include "model/weights.h"
+#include "model/weights_file.h"
+
+namespace tern {
+
+/// The safetensors files of one model while they are read: each parameter into a tensor, or left where it lies, and in the end
+/// whether a tensor of the files was left over. Errors of all of its functions  bad_file naming file and tensor.
+class WeightsLoader {
+ public:
+  WeightsLoader(const ModelSpec& spec, const std::string& path, WeightsIn in = WeightsIn::mapped_file);
+
+  /// Reads the parameter into `t`, in the type of `t`, from any type that weights have.
+  void load(const ParameterInfo& info, Tensor& t);
+  /// A parameter that is read otherwise: that the file has it, in its shape.
+  void claim(const ParameterInfo& info);
+  /// A matrix whose rows stay as the file codes them, or become blocks of a type that holds what it packs; nothing where they
+  /// lie otherwise, or are no shorter than its rows in `dtype`.
+  std::optional<CodedWeight> stay_coded(const ParameterInfo& info, DType dtype, Arena& arena);
+  /// What it takes then; 0: it does not.
+  int64_t coded_size(const ParameterInfo& info, DType dtype) const;
+  /// The rows of a matrix where they lie in the file, a tensor for each fragment; empty unless all of them lie there as
+  /// a computation in `dtype` reads them. With WeightsIn::own_memory tensors for them, which finish() fills.
+  std::vector<Tensor> in_place(const ParameterInfo& info, DType dtype, Arena& arena);
+  /// The packed form of a matrix from its rows as they lie in the file; nothing where they lie otherwise. Never more
+  /// than one matrix has pages of the file and of its own.
+  std::optional<Weight> pack(const ParameterInfo& info, DType dtype, const Linear& linear, Arena& arena);
+  /// By all threads: maps the pages of what is used where it lies, or copies them. Large ones first, as a thread takes
+  /// one at a time.
+  void finish();
+  /// A file may hold a tied head beside the table; then both must be the same numbers.
+  void check_tied_head();
+  /// That no tensor of the files is left over which this model should have had.
+  void check_all_claimed() const;
+
+ private:
+  // Files saved from the bare model lack the prefix.
+  TensorView find(const std::string& name);
+  std::optional<CodedTensor> coded_fragment(const ParameterInfo& info, const Fragment& f);
+  // The matrix that holds the fragment's rows, where another program packed it.
+  std::optional<PackedMatrix> find_packed(const Fragment& f, const ParameterInfo& info) const;
+  std::optional<PackedMatrix> packed_fragment(const ParameterInfo& info, const Fragment& f);
+  TensorView fragment(const ParameterInfo& info, const Fragment& f);
+
+  struct Use {
+    std::string name;
+    const std::byte* data;  // in the file
+    Tensor copy;            // empty: used where it lies
+  };
+  void bring(const Use& use) const;
+
+  const ModelSpec& spec_;
+  std::string path_;
+  WeightsIn in_;
+  std::shared_ptr<Weights> shared_;  // with every tensor that lies in it
+  const Weights& file_;
+  std::optional<HfPacking> packing_;
+  std::unordered_set<std::string> claimed_;
+  std::vector<Use> uses_;
+};
+
+}  // namespace tern
