@@ -7,225 +7,24 @@
 #include "base/error.h"
 #include "hardware/rates.h"
 #include "plan/comm_cost.h"
+#include "plan/unit_times.h"
 #include "plan/window_mix.h"
 #include "spec/unit_cost.h"
 
 namespace tern {
 namespace {
-
-// One rank's view while a unit is priced. T rows of the micro-batch on this rank of the context axis, N of them in the
-// norms' regions.
-struct Pricing {
+// What is asked of each unit, by one rank.
+struct FactsQuery {
   const TrainJob& job;
   const Machine& machine;
   const Mesh& mesh;
   UpdateConfig update;
   CostQuery query;
-
-  int64_t s() const { return size_of(job.dtype); }
-  int64_t T() const { return query.tokens; }
-  int64_t N() const { return shard_of(query.tokens, mesh.tensor); }
-
-  // Kernels.
-  int64_t launches(int64_t n) const { return counted_ps(n, machine.device.launch_ps); }
-  int64_t moved(int64_t bytes) const {
-    return ps_of(static_cast<double>(bytes), elementwise_rate(machine.device, job.dtype));
-  }
-  // Elementwise work, in as many passes as the framework makes of it.
-  int64_t passed(int64_t bytes) const {
-    return ps_of(static_cast<double>(bytes) * framework().passes, elementwise_rate(machine.device, job.dtype));
-  }
-  const FrameworkCosts& framework() const { return machine.device.framework; }
-  int64_t multiplied(int64_t m, int64_t n, int64_t k, ProductUse use, double times = 1) const {
-    const int64_t ps = matmul_ps(machine.device, job.dtype, m, n, k, use);
-    const double slower = times / framework().product_rate;
-    return slower == 1 ? ps : counted_ps(static_cast<double>(ps) * slower);
-  }
-  int64_t product(int64_t m, int64_t n, int64_t k, int64_t count, ProductUse use = ProductUse::any,
-                  double times = 1) const {
-    const auto bytes = static_cast<double>((m * k + k * n + m * n) * s());
-    const int64_t least = ps_of(bytes, machine.device.memory_bandwidth);
-    return counted_ps(count, std::max(multiplied(m, n, k, use, times), least)) + launches(1);
-  }
-  int64_t product_bytes(const MatrixProduct& p) const { return (p.m * p.k + p.k * p.n + p.m * p.n) * s() * p.count; }
-  // Over `half` keys half of the share is reached.
-  int64_t attention(int64_t flops, double share, double half) const {
-    const double keys =
-        2.0 * static_cast<double>(query.attended_pairs) / static_cast<double>(std::max<int64_t>(T(), 1));
-    const double time = static_cast<double>(flops) * (1 + half / std::max(keys, 1.0));
-    return ps_of(time, peak_flops(machine.device, job.dtype) * share) + launches(1);
-  }
-
-  // Groups of ranks.
-  RankGroup tensor() const { return {mesh.tensor, 1}; }
-  RankGroup context() const { return {mesh.context, mesh.tensor}; }
-  RankGroup experts() const { return {mesh.expert, mesh.expert_tensor}; }
-  int64_t gather_rows(int64_t width) const { return all_gather_ps(machine, tensor(), T() * width * s()); }
-  int64_t scatter_rows(int64_t width) const { return reduce_scatter_ps(machine, tensor(), T() * width * s()); }
 };
 
-struct Times {
-  int64_t forward = 0, backward = 0, weight = 0;
-};
-
-// Products and what passes over memory beside them. Elementwise work: two kernels, for the norm and for the rest.
-Times kernel_times(const Pricing& z, const Unit& unit, const UnitCost& cost) {
-  Times t;
-  int64_t bytes[3]{cost.forward_bytes_moved, cost.backward_input_bytes_moved, cost.backward_weight_bytes_moved};
-  for (const MatrixProduct& p : unit_products(unit, z.query)) {
-    t.forward += z.product(p.m, p.n, p.k, p.count);
-    t.backward += z.product(p.m, p.k, p.n, p.count, ProductUse::input_gradient);
-    if (p.trained) t.weight += z.product(p.n, p.k, p.m, p.count, ProductUse::weight_gradient);
-    for (int64_t& b : bytes) b -= z.product_bytes(p);
-  }
-  const auto rest = [&](int64_t left) { return left > 0 ? z.passed(left) + z.launches(2) : z.launches(2); };
-  t.forward += rest(bytes[0]);
-  t.backward += rest(bytes[1]);
-  if (cost.trained) t.weight += rest(bytes[2]);
-  return t;
-}
-
-// The head's forward makes the loss and both gradients of the projection. Its bytes moved are those of tiles of 128
-// rows, as the engine on the CPU reads its weights; a device with a cache that holds a tile's part moves the logits.
-Times head_times(const Pricing& z, const Unit& unit, const HeadSpec& u, const UnitCost& cost) {
-  Times t;
-  const MatrixProduct p = unit_products(unit, z.query).front();
-  const double times = z.mesh.tensor == 1 ? z.framework().whole_head : 1;
-  if (has_table(z.machine.device, z.job.dtype, ProductUse::head)) {
-    t.forward = counted_ps(3, z.multiplied(p.m, p.n, p.k, ProductUse::head, times)) + z.launches(3);
-  } else {
-    t.forward = z.product(p.m, p.n, p.k, 1, ProductUse::any, times) +
-                z.product(p.m, p.k, p.n, 1, ProductUse::input_gradient, times) +
-                (p.trained ? z.product(p.n, p.k, p.m, 1, ProductUse::weight_gradient, times) : 0);
-    t.forward += z.passed(p.m * p.n * (4 * 4 + 3 * z.s()) + p.m * p.k * 5 * z.s()) + z.launches(6);
-  }
-  t.backward = z.passed(cost.backward_input_bytes_moved) + z.launches(1);
-  if (cost.trained) t.weight = z.passed(cost.backward_weight_bytes_moved) + z.launches(1);
-  if (z.mesh.tensor > 1)  // rows in, their gradients out; maximum, sum and target of each row
-    t.forward += z.gather_rows(u.width) + z.scatter_rows(u.width) + 3 * all_reduce_ps(z.machine, z.tensor(), z.T() * 4);
-  return t;
-}
-
-// A ring hides a step's transfer behind the attention of the block at hand; all-to-alls are in the open.
-void add_context(const Pricing& z, const AttentionSpec& part, int64_t forward, int64_t backward, Times& t) {
-  const int64_t n = z.mesh.context;
-  if (n == 1) return;
-  if (z.mesh.ulysses) {
-    const int64_t bytes = z.T() * (part.qkv_rows() + part.heads * part.head_dim) * z.s();
-    const int64_t once = all_to_all_ps(z.machine, z.context(), bytes);
-    t.forward += once, t.backward += once;
-    return;
-  }
-  const int64_t bytes = z.T() * 2 * part.kv_heads * part.head_dim * z.s();
-  const bool inside = z.mesh.tensor * n <= z.machine.levels.front().devices;
-  const auto exposed = [&](int64_t step_bytes, int64_t compute) {
-    const int64_t step = send_ps(z.machine, z.mesh.tensor * n, inside, step_bytes);
-    return counted_ps(n - 1, std::max<int64_t>(0, step - compute / n));
-  };
-  t.forward += exposed(bytes, forward) + z.launches(2 * (n - 1));
-  t.backward += exposed(2 * bytes, backward) + z.launches(2 * (n - 1));  // keys, values and their gradients
-}
-
-Times attention_times(const Pricing& z, const Unit& unit, const AttentionSpec& u, const UnitCost& cost) {
-  Times t = kernel_times(z, unit, cost);
-  AttentionSpec part = u;
-  part.heads = shard_of(u.heads, z.mesh.tensor), part.kv_heads = shard_of(u.kv_heads, z.mesh.tensor);
-  const int64_t pairs = z.query.attended_pairs * part.heads * part.head_dim;
-  const AttentionRates rates = attention_rates(z.machine.device, z.job.dtype, u.head_dim);
-  const auto scores = [&](double times) {
-    const double bytes = static_cast<double>(z.query.attended_pairs * part.heads) * z.framework().score_bytes;
-    return ps_of(times * bytes, z.machine.device.memory_bandwidth);
-  };
-  const int64_t forward = z.attention(4 * pairs, rates.forward, rates.forward_half) + scores(1);
-  const int64_t backward = z.attention(10 * pairs, rates.backward, rates.backward_half) + scores(2);
-  t.forward += forward, t.backward += backward;
-  add_context(z, part, forward, backward, t);
-  if (z.mesh.tensor > 1) {
-    const int64_t gather = z.gather_rows(u.width), scatter = z.scatter_rows(u.width), more = u.cross ? 2 : 1;
-    t.forward += more * gather + scatter;
-    t.weight += cost.trained ? std::max<int64_t>(0, more * gather - t.backward) : 0;  // rows again, behind the backward
-    t.backward += gather + more * scatter;
-  }
-  return t;
-}
-
-Times mlp_times(const Pricing& z, const Unit& unit, int64_t width, const UnitCost& cost) {
-  Times t = kernel_times(z, unit, cost);
-  if (z.mesh.tensor > 1) {
-    const int64_t gather = z.gather_rows(width), scatter = z.scatter_rows(width);
-    t.weight += cost.trained ? std::max<int64_t>(0, gather - t.backward) : 0;
-    t.forward += gather + scatter;
-    t.backward += gather + scatter;
-  }
-  return t;
-}
-
-// The two branches read one gathered input, as attention alone would, and are reduced together.
-Times parallel_times(const Pricing& z, const Unit& unit, const ParallelSpec& u, const UnitCost& cost) {
-  return attention_times(z, unit, u.attention, cost);
-}
-
-Times moe_times(const Pricing& z, const Unit& unit, const MoeSpec& u, const UnitCost& cost) {
-  Times t = kernel_times(z, unit, cost);
-  int64_t exchange = 0;  // rows out, results back
-  if (z.mesh.expert > 1) {
-    const double rows = z.job.capacity_factor * static_cast<double>(z.N() * u.top_k);
-    const int64_t bytes = static_cast<int64_t>(rows) * u.width * z.s();
-    exchange += 2 * all_to_all_ps(z.machine, z.experts(), bytes);
-  }
-  if (z.mesh.expert_tensor > 1) {
-    const int64_t bytes = expert_rows(u, z.query) * u.width * z.s();
-    exchange += 2 * all_gather_ps(z.machine, z.tensor(), bytes);
-  }
-  if (z.mesh.tensor > 1 && u.shared_hidden) exchange += z.gather_rows(u.width) + z.scatter_rows(u.width);
-  t.forward += exchange, t.backward += exchange;
-  return t;
-}
-
-Times table_times(const Pricing& z, int64_t width, const UnitCost& cost) {
-  Times t;
-  t.forward = z.passed(cost.forward_bytes_moved) + z.launches(2);
-  t.backward = cost.backward_input_bytes_moved ? z.passed(cost.backward_input_bytes_moved) + z.launches(2) : 0;
-  if (cost.trained) t.weight = z.passed(cost.backward_weight_bytes_moved) + z.launches(2);
-  if (z.mesh.tensor > 1) {
-    t.forward += z.scatter_rows(width);
-    if (cost.trained) t.weight += z.gather_rows(width);
-  }
-  return t;
-}
-
-Times unit_times(const Pricing& z, const Unit& unit, const UnitCost& cost) {
-  if (const auto* u = std::get_if<AttentionSpec>(&unit.spec)) return attention_times(z, unit, *u, cost);
-  if (const auto* u = std::get_if<MlpSpec>(&unit.spec)) return mlp_times(z, unit, u->width, cost);
-  if (const auto* u = std::get_if<ParallelSpec>(&unit.spec)) return parallel_times(z, unit, *u, cost);
-  if (const auto* u = std::get_if<MoeSpec>(&unit.spec)) return moe_times(z, unit, *u, cost);
-  if (const auto* u = std::get_if<HeadSpec>(&unit.spec)) return head_times(z, unit, *u, cost);
-  if (const auto* u = std::get_if<EmbedSpec>(&unit.spec)) return table_times(z, u->width, cost);
-  return table_times(z, std::get<BridgeSpec>(unit.spec).width, cost);
-}
-
-// No unit is faster than its kernels are issued: its products, attention, two for what is elementwise, a collective
-// of the tensor axis.
-void wait_for_issue(const Pricing& z, const Unit& unit, const UnitCost& cost, Times& t) {
-  const int64_t each = z.framework().issue_ps;
-  if (each == 0) return;
-  int64_t products = 0, trained = 0;
-  for (const MatrixProduct& p : unit_products(unit, z.query)) products += p.count, trained += p.trained ? p.count : 0;
-  const auto at_least = [&](int64_t& ps, int64_t kernels) { ps = std::max(ps, counted_ps(kernels, each)); };
-  if (std::holds_alternative<HeadSpec>(unit.spec)) {  // its forward has all three products
-    at_least(t.forward, 2 * products + trained + 6);
-    return;
-  }
-  const int64_t more = (attention_of(unit) ? 3 : 2) + (z.mesh.tensor > 1 ? 1 : 0);
-  at_least(t.forward, products + more);
-  if (t.backward > 0) at_least(t.backward, products + more);
-  if (cost.trained) at_least(t.weight, trained + 2);
-}
-
-UnitFacts facts_of(const Pricing& z, const Unit& unit, int64_t input_bytes) {
+UnitFacts facts_of(const FactsQuery& z, const Unit& unit, int64_t input_bytes) {
   const UnitCost c = unit_cost(unit, z.query);
-  Times t = unit_times(z, unit, c);
-  wait_for_issue(z, unit, c, t);
+  const UnitTimes t = unit_times(z.job, z.machine, z.mesh, z.query, unit, c);
   UnitFacts f;
   f.forward = t.forward, f.backward = t.backward, f.weight = t.weight;
   f.parameters[0] = c.parameters - c.expert_parameters, f.parameters[1] = c.expert_parameters;
@@ -309,7 +108,7 @@ LayerCosts::LayerCosts(const ModelSpec& spec, const TrainJob& job, const Machine
 }
 
 std::vector<UnitFacts> LayerCosts::facts_for(const ModelSpec& spec, int64_t micro_batch, int64_t windows) {
-  Pricing z{job_, machine_, mesh_, update_config(job_.optimizer), {}};
+  FactsQuery z{job_, machine_, mesh_, update_config(job_.optimizer), {}};
   z.query = {.tokens = micro_batch * shard_of(job_.seq, mesh_.context),
              .dtype = job_.dtype,
              .tensor = mesh_.tensor,
