@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/rounding.h"
 #include "hardware/rates.h"
-#include "plan/ceil_div.h"
 
 namespace tern {
 namespace {

@@ -6,8 +6,8 @@
 #include <optional>
 #include <vector>
 
+#include "base/rounding.h"
 #include "hardware/cluster.h"
-#include "plan/ceil_div.h"
 #include "plan/framework_bytes.h"
 #include "plan/instance.h"
 #include "plan/layers.h"

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "plan/ceil_div.h"
+#include "base/rounding.h"
 
 namespace tern {
 namespace {

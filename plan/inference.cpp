@@ -8,8 +8,8 @@
 #include <map>
 
 #include "base/error.h"
+#include "base/rounding.h"
 #include "hardware/rates.h"
-#include "plan/ceil_div.h"
 #include "plan/comm_cost.h"
 #include "spec/unit_cost.h"
 

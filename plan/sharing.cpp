@@ -1,7 +1,7 @@
 #include "plan/sharing.h"
 
 #include "base/dtype.h"
-#include "plan/ceil_div.h"
+#include "base/rounding.h"
 
 namespace tern {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "plan/ceil_div.h"
+#include "base/rounding.h"
 
 namespace tern {
 namespace {

@@ -1,6 +1,6 @@
 #include "program/update_instructions.h"
 
-#include "plan/ceil_div.h"
+#include "base/rounding.h"
 
 namespace tern {
 namespace {

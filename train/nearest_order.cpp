@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "plan/ceil_div.h"
+#include "base/rounding.h"
 
 namespace tern {
 namespace {

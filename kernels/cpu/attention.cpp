@@ -6,9 +6,9 @@
 
 #include "base/error.h"
 #include "base/region_errors.h"
+#include "base/rounding.h"
 #include "kernels/cpu/attention_table.h"
 #include "kernels/cpu/parallel.h"
-#include "kernels/cpu/rounding.h"
 #include "kernels/cpu/thread_scratch.h"
 #include "kernels/dispatch.h"
 

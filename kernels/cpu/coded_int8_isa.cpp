@@ -1,11 +1,11 @@
 // Products of coded weights in integers (coded_int8.h says which numbers). A panel's rows are taken 256 numbers at a time:
 // x's are rounded once for a panel, a row's codes unpacked once for kXRows rows of x.
 
+#include "base/rounding.h"
 #include "kernels/cpu/coded_int8_table.h"
 #include "kernels/cpu/coded_rows_impl.h"
 #include "kernels/cpu/decode_impl.h"
 #include "kernels/cpu/finish_impl.h"
-#include "kernels/cpu/rounding.h"
 
 namespace tern::TERN_ISA_NAMESPACE {
 namespace {

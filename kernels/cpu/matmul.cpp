@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/rounding.h"
 #include "kernels/cpu/matmul_table.h"
-#include "kernels/cpu/rounding.h"
 #include "kernels/cpu/tile_matmul.h"
 #include "kernels/dispatch.h"
 

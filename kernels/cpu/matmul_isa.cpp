@@ -3,10 +3,10 @@
 // interrupted only to pass through f32 memory between blocks, which changes no bit; it does not depend on which tile,
 // block or thread an element falls into. That is the whole of the row-invariance argument.
 
+#include "base/rounding.h"
 #include "kernels/cpu/coded_rows_impl.h"
 #include "kernels/cpu/finish_impl.h"
 #include "kernels/cpu/matmul_table.h"
-#include "kernels/cpu/rounding.h"
 #include "kernels/cpu/small_gemm_impl.h"
 
 namespace tern::TERN_ISA_NAMESPACE {

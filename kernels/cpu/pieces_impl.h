@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "kernels/cpu/rounding.h"
+#include "base/rounding.h"
 
 namespace tern {
 namespace {

@@ -8,7 +8,7 @@
 #include <type_traits>
 
 #include "base/region_errors.h"
-#include "kernels/cpu/rounding.h"
+#include "base/rounding.h"
 #include "kernels/cpu/thread_scratch.h"
 #include "kernels/cpu/tile_matmul_table.h"
 

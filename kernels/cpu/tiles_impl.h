@@ -11,7 +11,7 @@
 
 #if defined(__AMX_BF16__)
 
-#include "kernels/cpu/rounding.h"
+#include "base/rounding.h"
 #include "kernels/cpu/small_gemm_impl.h"
 #include "kernels/cpu/tile_matmul_table.h"
 

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <array>
 
-#include "kernels/cpu/rounding.h"
+#include "base/rounding.h"
 #include "kernels/onednn/onednn_matmul.h"
 
 namespace tern {

@@ -1,0 +1,13 @@
+#pragma once
+// Whole numbers, rounded up. With internal linkage: *_isa.cpp files include it too (kernels/README.md, one hazard).
+
+#include <cstdint>
+
+namespace tern {
+
+/// a / b rounded up. a ≥ 0, b > 0.
+static constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+/// a rounded up to a multiple of `unit`. a ≥ 0, unit > 0.
+static constexpr int64_t round_up(int64_t a, int64_t unit) { return ceil_div(a, unit) * unit; }
+
+}  // namespace tern
