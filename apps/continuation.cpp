@@ -1,5 +1,7 @@
 #include "apps/continuation.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -55,10 +57,12 @@ std::vector<int32_t> prompt_tokens(const ModelDescription& model, const std::str
 std::string read_prompt(const Options& options) {
   if (options.given("prompt") && options.given("prompt-file"))
     throw Error(ErrorKind::usage, "--prompt and --prompt-file are both given; give one of them");
-  if (!options.given("prompt") && !options.given("prompt-file"))
+  if (!options.given("prompt") && !options.given("prompt-file")) {
+    if (const std::string piped = isatty(STDIN_FILENO) == 1 ? "" : read_text("-"); !piped.empty()) return piped;
     throw Error(ErrorKind::usage,
                 "there is no prompt; give --prompt TEXT, --prompt-file FILE (-: standard input), or --prompts FILE "
                 "(--prompt '' starts from nothing)");
+  }
   return options.has("prompt-file") ? read_text(options.text("prompt-file")) : options.text("prompt");
 }
 

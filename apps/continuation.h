@@ -21,7 +21,8 @@ struct Continuation {
 
 /// The model of the command. Errors: usage: an encoder; bad_file: no tokenizer; those of describe_model.
 ModelDescription model_to_continue(const Options&);
-/// --prompt or --prompt-file. Errors: usage, if both or none is given; bad_file.
+/// --prompt or --prompt-file; with neither what is piped in, if it is anything. Errors: usage, if both are given or there is no
+/// prompt; bad_file.
 std::string read_prompt(const Options&);
 /// Errors: usage, bad_file, naming the option or file.
 Continuation read_continuation(const Options&, const ModelDescription&, const std::string& prompt);

@@ -38,6 +38,7 @@ constexpr VerbRun kRuns[] = {{"demo", run_demo},
                              {"adapt", run_adapt},
                              {"adapt merge", run_adapt_merge},
                              {"adapt combine", run_adapt_combine},
+                             {"new", run_new},
                              {"launch", run_launch},
                              {"generate", run_generate},
                              {"chat", run_chat},
@@ -76,7 +77,8 @@ int run_table_verb(const OptionTable& table, std::string_view verb, const Argume
   const Options options = resolve_options(table, verb, given, {});  // help must work whatever the environment says
   if (verb == "help")
     print_out(options.has_positional("TOPIC") ? help_topic(table, options.positional("TOPIC")) : help_overview(table));
-  if (verb == "version") print_out(fmt::format("tern {}\n", TERN_VERSION));
+  if (verb == "version")
+    options.flag("json") ? print_json({{"version", TERN_VERSION}}) : print_out(fmt::format("tern {}\n", TERN_VERSION));
   if (verb == "completion") print_out(completion(table, options.positional("SHELL")));
   if (verb == "man") print_out(man_page(table, TERN_VERSION));
   return 0;

@@ -73,6 +73,13 @@ std::vector<VerbSpec> make_verbs() {
        .details = "The methods are PEFT's (add_weighted_adapter) and OPCM. The model itself is not read. "
                   "docs/adapting.md says "
                   "what each computes."},
+      {.name = "new",
+       .summary = "Write the configuration of a new model, of the sizes given, for tern train --from-scratch",
+       .examples = {{"tern new --layers 6 --width 256 --heads 4 --tokenizer tok --output small", "a Llama of 6 layers"},
+                    {"tern train small --from-scratch --data text.txt --output run", "then train it"}},
+       .details = "The model is of the family llama: rotary positions, RMSNorm, a gated MLP. The directory holds "
+                  "config.json and "
+                  "the tokenizer; its number of tokens is the model's."},
       {.name = "launch",
        .summary = "Run a verb on several ranks of this machine, each a process",
        .examples = {{"tern launch -n 2 -- train recipe.toml --output run", "two processes train one model"},
@@ -87,7 +94,7 @@ std::vector<VerbSpec> make_verbs() {
        .summary = "Continue a text",
        .positionals = {model},
        .examples = {{"tern generate run/model --prompt 'Once upon a time'", "stream a continuation to the terminal"},
-                    {"cat text | tern generate MODEL --prompt-file - --samples 3 --temperature 0.8 --json",
+                    {"cat text | tern generate MODEL --samples 3 --temperature 0.8 --json",
                      "three continuations as JSON"}},
        .takes_recipe = true},
       {.name = "chat",
@@ -267,7 +274,9 @@ std::vector<VerbSpec> make_verbs() {
        .summary = "Help on a verb or a topic: exit-codes, environment, files, recipes, machines, options",
        .positionals = {{"TOPIC", "a verb or a topic", false}},
        .examples = {{"tern help train", "all options of a verb"}}},
-      {.name = "version", .summary = "The version"},
+      {.name = "version",
+       .summary = "The version",
+       .examples = {{"tern version --json", "as {\"version\": …}, for scripts"}}},
       {.name = "completion",
        .summary = "A completion script for bash, zsh or fish",
        .positionals = {{"SHELL", "bash, zsh or fish"}},
@@ -389,6 +398,16 @@ std::vector<OptionSpec> make_options() {
       {.name = "format", .verbs = "export", .type = choice, .fallback = "hf", .help = "a Hugging Face directory, or one GGUF file", .choices = {"hf", "gguf"}},
       {.name = "shard-size", .verbs = "export adapt-merge", .type = bytes, .fallback = "5GB", .unit = "SIZE", .help = "of a directory: largest weights file; more is parted into shards", .min = 1},
       {.name = "tokenizer", .verbs = "train adapt", .type = path, .unit = "PATH", .help = "model directory or tokenizer file; not given: MODEL's own"},
+      {.name = "output", .verbs = "new", .type = path, .unit = "DIR", .help = "the directory to write; must not be there yet"},
+      {.name = "layers", .verbs = "new", .type = integer, .fallback = "6", .unit = "N", .help = "layers, each of attention and an MLP", .min = 1, .max = 65536},
+      {.name = "width", .verbs = "new", .type = integer, .fallback = "256", .unit = "N", .help = "numbers that a token has between layers (hidden_size)", .min = 2, .max = 1 << 20},
+      {.name = "heads", .verbs = "new", .type = integer, .fallback = "4", .unit = "N", .help = "heads of attention; they divide --width", .min = 1, .max = 65536},
+      {.name = "kv-heads", .verbs = "new", .type = integer, .unit = "N", .help = "heads of keys and values, fewer for a smaller cache; not given: as --heads", .min = 1, .max = 65536},
+      {.name = "mlp-width", .verbs = "new", .type = integer, .unit = "N", .help = "width inside the MLP (intermediate_size); not given: 8/3 of --width, rounded up", .min = 1, .max = 1 << 24},
+      {.name = "context", .verbs = "new", .type = integer, .fallback = "1024", .unit = "TOKENS", .help = "longest sequence that the model declares (max_position_embeddings)", .min = 1, .max = kMaxCount},
+      {.name = "tokenizer", .verbs = "new", .type = path, .unit = "PATH", .help = "tokenizer directory or file, copied beside the configuration"},
+      {.name = "vocab-size", .verbs = "new", .type = integer, .unit = "N", .help = "instead of --tokenizer: number of tokens", .min = 1, .max = 1 << 26},
+      {.name = "tie", .verbs = "new", .type = toggle, .fallback = "on", .help = "one table for the embedding and the head"},
       {.name = "from-scratch", .verbs = "train", .type = flag, .help = "start from random weights: MODEL is a bare config.json or a directory without weights"},
 
       // adapt: what is trained.
@@ -519,6 +538,7 @@ std::vector<OptionSpec> make_options() {
 
       // chat.
       {.name = "system", .verbs = "chat", .type = text, .unit = "TEXT", .help = "system prompt: what the model should know and be"},
+      {.name = "invalid-utf8", .verbs = "train adapt tokenize", .type = choice, .fallback = "error", .help = "what is done with bytes of a text that are no UTF-8 (with --train and --pack of tokenize): error: refuse the file, naming the byte; replace: read each as U+FFFD; skip: leave them out. Documents so changed are counted", .choices = {"error", "replace", "skip"}},
       {.name = "answers", .verbs = "train adapt tokenize", .type = choice, .fallback = "all", .help = "which answers of a conversation (messages) are learned. all: in one sample, where the template writes earlier turns as it wrote them first; each: a sample for every answer with the turns before it, also for templates that drop earlier reasoning; last: the last answer", .choices = {"all", "last", "each"}},
       {.name = "chat-template", .verbs = "chat serve train adapt", .type = path, .unit = "FILE", .help = "Jinja template to write conversations with; not given: the model's own"},
       {.name = "max-tokens", .verbs = "chat", .type = integer, .unit = "TOKENS", .help = "most tokens of an answer; not given: what the context holds", .min = 1, .max = kMaxCount},
@@ -667,7 +687,7 @@ std::vector<OptionSpec> make_options() {
       {.name = "disk", .verbs = "profile", .type = path, .unit = "DIR", .help = "read and write two files of 256 MiB, made and removed under this directory; not given: that of --output, else this one"},
       {.name = "import", .verbs = "profile", .type = list, .unit = "FILE", .help = "measure nothing: read the output of nccl-tests (all_reduce_perf, all_gather_perf, …); may be given several times; -: standard input"},
 
-      {.name = "json", .verbs = "train adapt generate chat eval embed serve tokenize inspect export quantize plan plan-calibrate plan-table compare doctor demo bench bench-serve profile adapt-merge adapt-combine", .type = flag, .help = "machine-readable output on standard output"},
+      {.name = "json", .verbs = "train adapt generate chat eval embed serve tokenize inspect export quantize plan plan-calibrate plan-table compare doctor demo bench bench-serve profile adapt-merge adapt-combine new version", .type = flag, .help = "machine-readable output on standard output"},
   };
   add_rule_options(all);
   return all;

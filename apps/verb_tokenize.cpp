@@ -127,7 +127,8 @@ int train(const Options& options) {
     throw Error(ErrorKind::usage, "tokenize --train makes a new tokenizer: leave TOKENIZER '{}' out",
                 options.positional("TOKENIZER"));
   const std::string& directory = output_path(options, "--train");
-  DocumentReader reader(input_file(options, "--train"), false, text_room(options));
+  DocumentReader reader(input_file(options, "--train"), invalid_utf8_from_name(options.text("invalid-utf8")),
+                        text_room(options));
   BpeTrainOptions how;
   if (options.has("vocab-size")) how.vocab_size = options.integer("vocab-size");
   bool in_completion = false;
@@ -184,6 +185,8 @@ int pack_file(const Options& options) {
                                                       answers_from_name(options.text("answers")));
   how.chat = chat ? &*chat : nullptr;
   how.memory_bytes = text_room(options);
+  how.invalid_utf8 = invalid_utf8_from_name(options.text("invalid-utf8"));
+  how.tell = [](const std::string& text) { log_info("{}", text); };
   const TokenFileInfo info = pack({input_file(options, "--pack")}, tokenizer, output, how);
   line.finish();
   if (options.flag("json"))

@@ -11,6 +11,7 @@ int run_train(const Options&);
 int run_adapt(const Options&);
 int run_adapt_merge(const Options&);
 int run_adapt_stream(const Options&);
+int run_new(const Options&);
 int run_launch(const Options&);
 int run_generate(const Options&);
 int run_generate_prompts(const Options&);  // of run_generate: --prompts

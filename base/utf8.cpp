@@ -98,6 +98,16 @@ std::string make_valid_utf8(std::string_view text) {
   return out;
 }
 
+std::string without_invalid_utf8(std::string_view text) {
+  std::string out;
+  for (size_t at = 0; at < text.size();) {
+    const DecodedChar c = decode_utf8(text.substr(at));
+    if (c.valid) out += text.substr(at, static_cast<size_t>(c.num_bytes));
+    at += static_cast<size_t>(c.num_bytes);
+  }
+  return out;
+}
+
 size_t count_utf8(std::string_view text) {
   size_t count = 0;
   for (size_t at = 0; at < text.size(); ++count) at += decode_utf8(text.substr(at)).num_bytes;

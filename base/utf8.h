@@ -25,6 +25,8 @@ size_t find_invalid_utf8(std::string_view text);
 inline bool is_valid_utf8(std::string_view text) { return find_invalid_utf8(text) == std::string_view::npos; }
 /// Each ill-formed sequence replaced by U+FFFD, like Python's errors="replace" and Rust's from_utf8_lossy.
 std::string make_valid_utf8(std::string_view text);
+/// The text without its ill-formed sequences.
+std::string without_invalid_utf8(std::string_view text);
 /// Code points; each ill-formed sequence counts one.
 size_t count_utf8(std::string_view text);
 /// Bytes at the end of `text` that begin a character and do not finish it: 0 to 3. A stream holds them back.

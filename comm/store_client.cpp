@@ -17,9 +17,6 @@
 namespace tern {
 namespace {
 
-using Seconds = std::chrono::duration<double>;
-double now_s() { return Seconds(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
 void set_readable(const Descriptor& event) {
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t ignored = ::write(event.get(), &one, sizeof one);

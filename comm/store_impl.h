@@ -1,6 +1,7 @@
 #pragma once
 // What the store and its ranks say to each other: frames of a length, a verb and a body. A rank opens with `join`.
 
+#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <optional>
@@ -11,6 +12,9 @@
 #include "comm/socket.h"
 
 namespace tern {
+
+using Seconds = std::chrono::duration<double>;
+inline double now_s() { return Seconds(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 enum class StoreVerb : uint8_t {
   // rank to store

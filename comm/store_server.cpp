@@ -18,9 +18,6 @@
 namespace tern {
 namespace {
 
-using Seconds = std::chrono::duration<double>;
-double now_s() { return Seconds(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
 struct Client {
   Descriptor connection;
   StoreInput in{};

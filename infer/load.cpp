@@ -13,6 +13,7 @@
 #include "model/model_files.h"
 #include "model/rope_table.h"
 #include "model/thread_memory.h"
+#include "spec/presets.h"
 #include "spec/unit_cost.h"
 
 namespace tern {
@@ -27,6 +28,7 @@ ModelDescription describe_model(const std::string& model, std::optional<DType> d
     }
   };
   ModelDescription d;
+  refuse_preset(model);
   d.dir = resolve_model(model, options);
   d.notes = d.dir.notes;
   if (!d.dir.weights.empty())

@@ -70,32 +70,32 @@ struct Places {
   int64_t up() const { return plain + value; }  // a head's rows of kv_up: plain keys, values
 };
 
-Tensor workspace(const Tensor& like, int64_t width, const Compute& c) {
+Tensor scratch_rows(const Tensor& like, int64_t width, const Compute& c) {
   return c.arena.allocate(like.dtype(), {like.rows(), width}, MemoryClass::workspace);
 }
 
 // The normed narrow rows of keys and values; rstd kept where there is room for it.
 Tensor normed_kv(const LatentSpec& l, const LatentWeights& w, const Tensor& kv_TR, const Tensor& rstd,
                  const Compute& c) {
-  const Tensor normed = workspace(kv_TR, l.kv_rank, c);
+  const Tensor normed = scratch_rows(kv_TR, l.kv_rank, c);
   copy_columns({kv_TR, 0}, {normed, 0}, l.kv_rank);
   ops::norm(l.norm(l.kv_rank), w.kv_norm, normed, normed, {}, rstd);
   return normed;
 }
 Tensor normed_query(const LatentSpec& l, const LatentWeights& w, const Tensor& query_TR, const Tensor& rstd,
                     const Compute& c) {
-  const Tensor normed = workspace(query_TR, l.query_rank, c);
+  const Tensor normed = scratch_rows(query_TR, l.query_rank, c);
   ops::norm(l.norm(l.query_rank), w.query_norm, query_TR, normed, {}, rstd);
   return normed;
 }
 
 Tensor dquery_of(const Places& p, const Tensor& dqkv, const Compute& c) {
-  const Tensor dq = workspace(dqkv, p.heads * p.d, c);
+  const Tensor dq = scratch_rows(dqkv, p.heads * p.d, c);
   copy_columns({dqkv, 0}, {dq, 0}, p.heads * p.d);
   return dq;
 }
 Tensor dup_of(const Places& p, const Tensor& dqkv, const Compute& c) {
-  const Tensor dup = workspace(dqkv, p.heads * p.up(), c);
+  const Tensor dup = scratch_rows(dqkv, p.heads * p.up(), c);
   copy_pieces({dqkv, p.keys + p.rotary, p.d}, {dup, 0, p.up()}, p.heads, p.plain);
   copy_pieces({dqkv, p.values, p.d}, {dup, p.plain, p.up()}, p.heads, p.value);
   return dup;
@@ -120,17 +120,17 @@ void latent_forward(const AttentionSpec& u, const LatentWeights& w, Tensor norme
     if (!saved) s.query_TR = c.arena.allocate(dtype, {T, l.query_rank}, MemoryClass::workspace);
     linear_forward(w.query_down, normed, s.query_TR, c);
   } else {
-    const Tensor q = workspace(qkv, p.heads * p.d, c);
+    const Tensor q = scratch_rows(qkv, p.heads * p.d, c);
     linear_forward(w.query_up, normed, q, c);
     place_query(q);
   }
   normed = {};
   if (l.query_rank > 0) {
-    const Tensor narrow = normed_query(l, w, s.query_TR, s.query_rstd, c), q = workspace(qkv, p.heads * p.d, c);
+    const Tensor narrow = normed_query(l, w, s.query_TR, s.query_rstd, c), q = scratch_rows(qkv, p.heads * p.d, c);
     linear_forward(w.query_up, narrow, q, c);
     place_query(q);
   }
-  const Tensor narrow = normed_kv(l, w, s.kv_TR, s.kv_rstd, c), up = workspace(qkv, p.heads * p.up(), c);
+  const Tensor narrow = normed_kv(l, w, s.kv_TR, s.kv_rstd, c), up = scratch_rows(qkv, p.heads * p.up(), c);
   linear_forward(w.kv_up, narrow, up, c);
   copy_pieces({s.kv_TR, l.kv_rank}, {qkv, p.keys, p.d}, p.heads, p.rotary);
   copy_pieces({up, 0, p.up()}, {qkv, p.keys + p.rotary, p.d}, p.heads, p.plain);
@@ -167,9 +167,9 @@ void latent_backward(const AttentionSpec& u, const LatentWeights& w, const Tenso
   const LatentSpec& l = u.latent;
   const Places p(u);
   {
-    const Tensor dnarrow = workspace(dqkv, l.kv_rank, c);
+    const Tensor dnarrow = scratch_rows(dqkv, l.kv_rank, c);
     linear_backward_input(w.kv_up, dup_of(p, dqkv, c), dnarrow, c);
-    const Tensor narrow = workspace(dqkv, l.kv_rank, c);
+    const Tensor narrow = scratch_rows(dqkv, l.kv_rank, c);
     copy_columns({s.kv_TR, 0}, {narrow, 0}, l.kv_rank);
     const NormSpec norm = l.norm(l.kv_rank);
     ops::norm_backward_weight(norm, dnarrow, narrow, {}, s.kv_rstd, {s.dkv_norm, {}});
@@ -186,7 +186,7 @@ void latent_backward(const AttentionSpec& u, const LatentWeights& w, const Tenso
   } else {
     linear_backward_input(w.query_up, dquery_of(p, dqkv, c), dn, c);
   }
-  const Tensor other = workspace(dqkv, row_width(dn), c);
+  const Tensor other = scratch_rows(dqkv, row_width(dn), c);
   linear_backward_input(w.kv_down, s.dkv_TR, other, c);
   ops::add(other, dn);
 }
@@ -214,7 +214,7 @@ void latent_weight(const AttentionSpec& u, const LatentWeights& w, const Tensor&
 // where heads have no other parts.
 Tensor latent_values(const AttentionSpec& u, const Tensor& context, const Compute& c) {
   if (u.value_rows() == u.heads * u.head_dim) return context;
-  const Tensor values = workspace(context, u.value_rows(), c);
+  const Tensor values = scratch_rows(context, u.value_rows(), c);
   copy_pieces({context, 0, u.head_dim}, {values, 0, u.latent.value}, u.heads, u.latent.value);
   return values;
 }
@@ -223,7 +223,7 @@ Tensor latent_values(const AttentionSpec& u, const Tensor& context, const Comput
 void latent_dcontext(const AttentionSpec& u, const Linear& out, const Tensor& df, const Tensor& dcontext,
                      const Compute& c) {
   if (u.value_rows() == u.heads * u.head_dim) return linear_backward_input(out, df, dcontext, c);
-  const Tensor dvalues = workspace(dcontext, u.value_rows(), c);
+  const Tensor dvalues = scratch_rows(dcontext, u.value_rows(), c);
   linear_backward_input(out, df, dvalues, c);
   copy_pieces({dvalues, 0, u.latent.value}, {dcontext, 0, u.head_dim}, u.heads, u.latent.value);
   zero_pieces({dcontext, u.latent.value, u.head_dim}, u.heads, u.head_dim - u.latent.value);

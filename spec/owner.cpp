@@ -5,11 +5,10 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "base/rounding.h"
 
 namespace tern {
 namespace {
-
-int64_t blocks_of(int64_t elements) { return (elements + kUpdateBlock - 1) / kUpdateBlock; }
 
 // The rank in whose run (part_of) a block lies.
 int rank_of(int64_t block, int64_t blocks, int ranks) {
@@ -28,12 +27,12 @@ std::vector<OwnedInterval> deal(std::span<const ParameterForm> forms, UpdateRule
   });
   int64_t blocks = 0;
   for (const ParameterForm& f : forms)
-    if (f.kind != ParameterKind::vector) blocks += blocks_of(f.elements());
+    if (f.kind != ParameterKind::vector) blocks += ceil_div(f.elements(), kUpdateBlock);
   std::vector<OwnedInterval> owned;
   int64_t before = 0;  // blocks of earlier parameters
   for (const int p : order) {
     const ParameterForm& f = forms[static_cast<size_t>(p)];
-    const int64_t elements = f.elements(), own = blocks_of(elements);
+    const int64_t elements = f.elements(), own = ceil_div(elements, kUpdateBlock);
     if (elements == 0) continue;
     if (f.kind == ParameterKind::vector) {
       owned.push_back({p, ranks - 1, {0, elements}});

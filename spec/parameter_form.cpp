@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/rounding.h"
 #include "spec/update_rule.h"
 
 namespace tern {
@@ -14,7 +15,7 @@ void add_tables(const EmbedSpec& u, const CostQuery& q, std::vector<CountedForm>
     if (rows > 0) forms.push_back({{ParameterKind::table, rows, u.width}});
 }
 
-int64_t blocks_of(int64_t elements) { return (elements + kUpdateBlock - 1) / kUpdateBlock; }
+int64_t blocks_of(int64_t elements) { return ceil_div(elements, kUpdateBlock); }
 
 int64_t blocks_of(const NormSpec& n) {
   return n.present() ? blocks_of(n.width) * (n.kind == NormKind::layer ? 2 : 1) : 0;

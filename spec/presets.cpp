@@ -1,6 +1,7 @@
 #include "spec/presets.h"
 
 #include <array>
+#include <filesystem>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -125,6 +126,16 @@ ModelSpec decoder_of(const DecoderSizes& z) {
   TERN_CHECK(family, "decoder_of: no family '{}'", z.family);
   return decoder({"", z.family, z.vocab, z.width, z.hidden ? z.hidden : 4 * z.width, z.layers, z.heads,
                   z.kv_heads ? z.kv_heads : z.heads, z.context, family->defaults.tied});
+}
+
+void refuse_preset(const std::string& model) {
+  std::error_code ignored;
+  if (std::filesystem::exists(model, ignored) || !preset_model(model)) return;
+  throw Error(
+      ErrorKind::usage,
+      "{}: a preset, which is sizes alone, for tern plan; here a model's files are needed: the directory or the name "
+      "(ORG/NAME) of one that was downloaded, or of a new one that tern new writes",
+      model);
 }
 
 std::vector<std::string_view> preset_names() {

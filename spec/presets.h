@@ -2,6 +2,7 @@
 // Well-known models by name, for planning without their files: the sizes their publishers' configurations state.
 
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -12,6 +13,9 @@ namespace tern {
 /// "llama-2-7b", "mixtral-8x7b", …; case does not matter. nullopt for any other name.
 std::optional<ModelSpec> preset_model(std::string_view name);
 std::vector<std::string_view> preset_names();
+/// Where files are asked for. Errors  usage: there is nothing at `model` and it is the name of a preset, which has none; it says
+/// what to give instead.
+void refuse_preset(const std::string& model);
 
 /// A decoder by its sizes, as tables of published runs give them: gpt2's blocks (learned positions, biases, tied head),
 /// or another family's of formats/hf/family.h with a hidden width and key/value heads of its own. 0 hidden: 4·width;

@@ -12,7 +12,7 @@ namespace tern {
 
 namespace {
 
-constexpr size_t kAlignment = 64;
+constexpr size_t kBlockAlignment = 64;
 // Blocks from here on are pages of their own (the C library keeps freed blocks of up to 32 MiB).
 constexpr size_t kOwnFrom = size_t{128} << 10;
 
@@ -27,7 +27,7 @@ bool BlockStore::keeps(size_t size) { return size >= kOwnFrom && takes_pages(); 
 void* BlockStore::take(size_t size, size_t most_kept) {
   if (!keeps(size)) {
     drop(most_kept);
-    return std::aligned_alloc(kAlignment, size);
+    return std::aligned_alloc(kBlockAlignment, size);
   }
   size = whole_pages(size);
   auto best = kept_.end();

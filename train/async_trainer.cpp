@@ -77,6 +77,7 @@ class AsyncServer {
     phase("reading the data");
     PackOptions pack = hooks_.pack;
     pack.memory_bytes = text_room_, pack.most_bytes = &result_.predicted.text;
+    pack.tell = hooks_.note;
     const FeedConfig config{.seq = s_.seq, .seed = s_.seed, .shuffle = s_.shuffle};
     const Feed feed = open_feed(s_, in_, s_.data, run_->data(), config, pack, io_);
     world().barrier();

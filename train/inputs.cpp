@@ -16,6 +16,7 @@
 #include "model/adapter_files.h"
 #include "model/coded_base.h"
 #include "model/model_files.h"
+#include "spec/presets.h"
 
 namespace tern {
 namespace {
@@ -140,6 +141,7 @@ std::string tell_stored(const TrainInputs& in) {
 
 TrainInputs load_inputs(const TrainSettings& s) {
   TrainInputs in;
+  refuse_preset(s.model);
   in.dir = resolve_model(s.model, {.need_weights = false, .environment = {}});
   if (in.dir.weights.empty() && !s.from_scratch)
     throw Error(ErrorKind::usage,
@@ -225,6 +227,7 @@ Feed open_feed(const TrainSettings& s, const TrainInputs& in, const std::string&
   const bool lines = data.ends_with(".jsonl") || data.ends_with(".ndjson");
   const std::optional<ChatTraining> chat = lines ? chat_of(s, in) : std::nullopt;
   pack_options.chat = chat ? &*chat : nullptr;
+  pack_options.invalid_utf8 = s.invalid_utf8;
   TokenData tokens =
       in.tokenizer ? load_or_pack(data, *in.tokenizer, cache_dir, pack_options, io) : open_without_tokenizer(s, data);
   if (tokens.info().vocab_size > in.spec.vocab)

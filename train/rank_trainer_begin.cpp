@@ -104,6 +104,7 @@ void RankTrainer::open_feed_of_run() {
 PackOptions RankTrainer::pack_options() {
   PackOptions pack = hooks_.pack;
   if (leads()) pack.memory_bytes = text_room_, pack.most_bytes = &result_.predicted.text;
+  if (leads()) pack.tell = hooks_.note;
   return pack;
 }
 

@@ -329,6 +329,7 @@ TrainSettings train_settings(const Options& o) {
   s.model = o.positional("MODEL");
   s.tokenizer = o.text("tokenizer"), s.chat_template = o.text("chat-template"), s.data = o.text("data"),
   s.valid_data = o.text("valid-data"), s.output = o.text("output");
+  s.invalid_utf8 = invalid_utf8_from_name(o.text("invalid-utf8"));
   s.answers = answers_from_name(o.text("answers"));
   s.adapter = adapter_from(o);
   s.from_scratch = knows(o, "from-scratch") && o.flag("from-scratch");

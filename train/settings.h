@@ -8,6 +8,7 @@
 
 #include "base/dtype.h"
 #include "formats/chat/training.h"
+#include "formats/data/text_data.h"
 #include "formats/peft/config.h"
 #include "model/unit.h"
 #include "plan/plan_file.h"
@@ -40,7 +41,8 @@ struct AdapterSettings {
 
 struct TrainSettings {
   std::string model, tokenizer, data, valid_data, output, chat_template;
-  Answers answers = Answers::all;  // of conversations, those that are learned
+  InvalidUtf8 invalid_utf8 = InvalidUtf8::error;  // of data that is text
+  Answers answers = Answers::all;                 // of conversations, those that are learned
   bool from_scratch = false;
   int64_t seq = 256, batch = 32, micro_batch = 32;  // batch and micro_batch in sequences
   std::optional<int64_t> context;                   // --context: what the model declares from now on

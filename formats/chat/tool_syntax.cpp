@@ -12,7 +12,7 @@
 namespace tern {
 namespace {
 
-constexpr std::string_view kName = "probe_tool", kKey = "\"probe_key\"", kTag = "<tool_call>", kEndTag = "</tool_call>",
+constexpr std::string_view kName = "probe_tool", kKey = "\"probe_key\"", kTag = "<tool_call>", kTagEnd = "</tool_call>",
                            kCalls = "[TOOL_CALLS]";
 
 // Around the call that a template wrote.
@@ -68,11 +68,11 @@ std::optional<ToolSyntax> syntax_of(const Probe& p) {
   const bool keyed = middle == "\",\"arguments\":" || middle == "\",\"parameters\":";
   if (const size_t tag = p.before.rfind(kTag); tag != std::string::npos) {
     const std::string first = p.before.substr(tag);
-    const size_t end = p.after.find(kEndTag);
+    const size_t end = p.after.find(kTagEnd);
     if (without_space(first) != std::string(kTag) + "{\"name\":\"" || !keyed ||
-        !after.starts_with("}" + std::string(kEndTag)))
+        !after.starts_with("}" + std::string(kTagEnd)))
       return std::nullopt;
-    const std::string last = p.after.substr(0, end + kEndTag.size());
+    const std::string last = p.after.substr(0, end + kTagEnd.size());
     return ToolSyntax{ToolForm::tagged, first, p.middle, last + "\n" + first, last};
   }
   const size_t calls = p.before.find(kCalls);
@@ -94,7 +94,7 @@ std::string_view ToolSyntax::mark() const {
 }
 
 const std::vector<std::string>& ToolSyntax::marks() {
-  static const std::vector<std::string> all = {std::string(kTag), std::string(kEndTag), std::string(kCalls), "[ARGS]",
+  static const std::vector<std::string> all = {std::string(kTag), std::string(kTagEnd), std::string(kCalls), "[ARGS]",
                                                "[CALL_ID]"};
   return all;
 }

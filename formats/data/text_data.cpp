@@ -1,6 +1,7 @@
 #include "formats/data/text_data.h"
 
 #include <algorithm>
+#include <array>
 
 #include "base/error.h"
 #include "base/units.h"
@@ -10,6 +11,8 @@
 namespace tern {
 
 namespace {
+
+constexpr std::array<std::string_view, 3> kInvalidUtf8Names = {"error", "replace", "skip"};
 
 constexpr size_t kPiece = size_t{4} << 20;
 
@@ -39,6 +42,14 @@ void refuse_compressed(std::string_view text, const std::string& place) {
 
 }  // namespace
 
+std::string_view name_of(InvalidUtf8 how) { return kInvalidUtf8Names[static_cast<size_t>(how)]; }
+InvalidUtf8 invalid_utf8_from_name(std::string_view name) {
+  const auto found = std::ranges::find(kInvalidUtf8Names, name);
+  if (found == kInvalidUtf8Names.end())
+    throw Error(ErrorKind::usage, "--invalid-utf8 {}: expected error, replace or skip", name);
+  return static_cast<InvalidUtf8>(found - kInvalidUtf8Names.begin());
+}
+
 void check_text(std::string_view text, const std::string& place) {
   refuse_compressed(text, place);
   if (const size_t bad = find_invalid_utf8(text); bad != text.npos)
@@ -54,8 +65,8 @@ void require_text_fits(int64_t document_bytes, int64_t needed_bytes, int64_t the
               format_bytes(std::max<int64_t>(there_bytes, 0)));
 }
 
-DocumentReader::DocumentReader(const std::filesystem::path& path, bool replace_invalid, int64_t memory_bytes)
-    : file_(path.string()), place_(path.string()), replace_invalid_(replace_invalid), memory_bytes_(memory_bytes) {
+DocumentReader::DocumentReader(const std::filesystem::path& path, InvalidUtf8 invalid, int64_t memory_bytes)
+    : file_(path.string()), place_(path.string()), invalid_(invalid), memory_bytes_(memory_bytes) {
   const auto bytes = file_.bytes();
   all_ = {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
   is_json_ = path.extension() == ".jsonl" || path.extension() == ".ndjson";
@@ -96,15 +107,17 @@ size_t DocumentReader::find_invalid(std::string_view text) const {
   return text.npos;
 }
 
-std::string_view DocumentReader::checked(std::string_view text, std::string& replaced) {
+std::string_view DocumentReader::checked(std::string_view text, std::string& changed) {
   const size_t bad = find_invalid(text);
   if (bad == text.npos) return text;
-  if (!replace_invalid_)
-    throw Error(ErrorKind::bad_file,
-                "{}: byte {} of the document that begins in line {} is not UTF-8; convert the file (iconv -t UTF-8)",
-                place_, bad, line_);
-  ++num_replaced_;
-  return replaced = make_valid_utf8(text);
+  if (invalid_ == InvalidUtf8::error)
+    throw Error(
+        ErrorKind::bad_file,
+        "{}: byte {} of the document that begins in line {} is not UTF-8; convert the file (iconv -t UTF-8), or have "
+        "such bytes replaced or left out (--invalid-utf8 replace or skip)",
+        place_, bad, line_);
+  ++num_changed_;
+  return changed = invalid_ == InvalidUtf8::replace ? make_valid_utf8(text) : without_invalid_utf8(text);
 }
 
 bool DocumentReader::next(TextDocument& document) {

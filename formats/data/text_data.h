@@ -33,14 +33,21 @@ void require_text_fits(int64_t document_bytes, int64_t needed_bytes, int64_t the
 /// Errors: bad_file: compressed (by its first bytes), or not UTF-8; `place` names it.
 void check_text(std::string_view text, const std::string& place);
 
+/// What is done with bytes of a document that are no UTF-8: an error; U+FFFD in their place; or they are left out.
+enum class InvalidUtf8 : uint8_t { error, replace, skip };
+/// "error", "replace", "skip". Errors of the second: usage.
+std::string_view name_of(InvalidUtf8);
+InvalidUtf8 invalid_utf8_from_name(std::string_view);
+
 /// Files are mapped and walked in pieces that are let go, so that a long document is never resident as a whole.
 class DocumentReader {
  public:
-  /// `.jsonl` and `.ndjson` are JSONL, any other name is text. Invalid UTF-8 is an error, or with `replace_invalid`
-  /// read as U+FFFD (num_replaced counts documents). Errors  bad_file: missing; empty; compressed (by its first bytes);
+  /// `.jsonl` and `.ndjson` are JSONL, any other name is text. Documents with bytes that are no UTF-8
+  /// are an error, or changed as `invalid` says (num_changed counts them). Errors  bad_file: missing; empty; compressed (by its first bytes);
   /// a directory.
   /// `memory_bytes`: what a document may take; next() throws does_not_fit before it takes more.
-  explicit DocumentReader(const std::filesystem::path&, bool replace_invalid = false, int64_t memory_bytes = INT64_MAX);
+  explicit DocumentReader(const std::filesystem::path&, InvalidUtf8 invalid = InvalidUtf8::error,
+                          int64_t memory_bytes = INT64_MAX);
   /// False at the end. Views live until the next call. Empty documents are left out.
   /// Errors  bad_file "PATH: line N: …".
   bool next(TextDocument&);
@@ -49,21 +56,22 @@ class DocumentReader {
   void let_go(std::string_view part) const;
   int64_t bytes_done() const { return static_cast<int64_t>(at_); }
   int64_t bytes_total() const { return static_cast<int64_t>(file_.size()); }
-  int64_t num_replaced() const { return num_replaced_; }
+  int64_t num_changed() const { return num_changed_; }
 
  private:
   bool next_text(TextDocument&);
   bool next_json(TextDocument&);
   size_t find_from(size_t begin, std::string_view wanted) const;
   size_t find_invalid(std::string_view text) const;
-  std::string_view checked(std::string_view text, std::string& replaced);
+  std::string_view checked(std::string_view text, std::string& changed);
 
   MappedFile file_;
   std::string place_;
   std::string_view all_;
   size_t at_ = 0, gone_ = 0;  // documents before `gone_` have left the program's memory
-  int64_t line_ = 1, num_replaced_ = 0;
-  bool is_json_ = false, replace_invalid_ = false;
+  int64_t line_ = 1, num_changed_ = 0;
+  bool is_json_ = false;
+  InvalidUtf8 invalid_;
   int64_t memory_bytes_;
   std::string text_, completion_;
 };

@@ -5,12 +5,14 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/io.h"
+#include "formats/data/text_data.h"
 #include "formats/tokenizer/tokenizer.h"
 
 namespace tern {
@@ -69,9 +71,10 @@ using PackProgress = bool (*)(void* context, int64_t bytes_done, int64_t bytes_t
 struct PackOptions {
   PackProgress progress = nullptr;
   void* context = nullptr;
-  bool replace_invalid_utf8 = false;   // false: an error naming file, line and byte
-  const ChatTraining* chat = nullptr;  // for lines with messages; null: they are an error
-  int64_t memory_bytes = INT64_MAX;    // that one document may take while it becomes tokens; beyond it: does_not_fit
+  InvalidUtf8 invalid_utf8 = InvalidUtf8::error;      // an error names file, line and byte
+  std::function<void(const std::string&)> tell = {};  // called with what a person should know: documents changed
+  const ChatTraining* chat = nullptr;                 // for lines with messages; null: they are an error
+  int64_t memory_bytes = INT64_MAX;  // that one document may take while it becomes tokens; beyond it: does_not_fit
   int64_t* most_bytes = nullptr;  // set to the largest memory bound of any one document; 0 if all were short enough to
                                   // need none
 };

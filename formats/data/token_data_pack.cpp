@@ -184,7 +184,8 @@ TokenFileInfo pack(const std::vector<fs::path>& inputs, const Tokenizer& tokeniz
       throw Error(ErrorKind::interrupted, "{}: packing was interrupted; the same command starts it anew",
                   current.string());
   };
-  int64_t before = 0;  // bytes before the document at hand
+  int64_t before = 0;   // bytes before the document at hand
+  int64_t changed = 0;  // documents with bytes that were no UTF-8
   const DocumentReader* reading = nullptr;
   Packer packer(tokenizer, files, options, [&](std::string_view part, int64_t end) {
     reading->let_go(part);
@@ -193,7 +194,7 @@ TokenFileInfo pack(const std::vector<fs::path>& inputs, const Tokenizer& tokeniz
   for (const fs::path& input : inputs)
     if (const auto info = real_io().stat(input.string())) total += info->size_bytes;
   for (const fs::path& input : inputs) {
-    DocumentReader reader(input, options.replace_invalid_utf8, options.memory_bytes);
+    DocumentReader reader(input, options.invalid_utf8, options.memory_bytes);
     source += (source.empty() ? "" : ", ") + input.filename().string();
     current = input;
     reading = &reader;
@@ -203,8 +204,12 @@ TokenFileInfo pack(const std::vector<fs::path>& inputs, const Tokenizer& tokeniz
       tell(before = done + reader.bytes_done());
     }
     done += reader.bytes_total();
+    changed += reader.num_changed();
   }
   files.flush();
+  if (changed > 0 && options.tell)
+    options.tell(fmt::format("{}: {} had bytes that are no UTF-8, which were {}", source, counted(changed, "document"),
+                             options.invalid_utf8 == InvalidUtf8::skip ? "left out" : "replaced by U+FFFD"));
   if (files.num_tokens() == 0) throw Error(ErrorKind::bad_file, "{}: no text to pack; every document is empty", source);
 
   const TokenFileInfo info{files.num_tokens(),     static_cast<int64_t>(packer.documents.size()) - 1,
@@ -245,9 +250,10 @@ TokenData load_or_pack(const fs::path& data, const Tokenizer& tokenizer, const f
   if (fs::is_directory(data))
     throw Error(ErrorKind::bad_file, "{}: a directory; expected a file of text", data.string());
   const auto stat = real_io().stat(data.string());
-  const std::string key = fmt::format("{}\n{}\n{}\n{}\n{}", fs::canonical(data).string(), stat ? stat->size_bytes : 0,
-                                      stat ? stat->modified_ns : 0, tokenizer.hash(), options.replace_invalid_utf8) +
-                          (options.chat ? "\n" + options.chat->hash() : "");
+  const std::string key =
+      fmt::format("{}\n{}\n{}\n{}\n{}", fs::canonical(data).string(), stat ? stat->size_bytes : 0,
+                  stat ? stat->modified_ns : 0, tokenizer.hash(), static_cast<int>(options.invalid_utf8)) +
+      (options.chat ? "\n" + options.chat->hash() : "");
   make_dirs(io, cache_dir.string());
   const fs::path packed =
       cache_dir / fmt::format("{}-{:016x}.tokens.safetensors", data.stem().string(), hash_name(key));
