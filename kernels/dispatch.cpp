@@ -26,11 +26,7 @@ namespace {
 constexpr Isa kAll[] = {Isa::portable, Isa::avx2, Isa::avx512, Isa::avx512_bf16, Isa::amx_bf16};
 
 #if defined(__x86_64__)
-#if defined(TERN_FEW_SETS)
-constexpr Isa kLastCompiled = Isa::avx2;
-#else
-constexpr Isa kLastCompiled = Isa::amx_bf16;
-#endif
+constexpr bool kX86 = true;
 
 /// CPUID leaf 7: tiles (edx bit 24) and their bf16 products (22); XCR0 bits 17 and 18: the system saves tile state.
 bool processor_has_amx() {
@@ -75,7 +71,7 @@ bool machine_has(Isa isa) {
   return false;
 }
 #else
-constexpr Isa kLastCompiled = Isa::portable;
+constexpr bool kX86 = false;
 bool machine_has(Isa isa) { return isa == Isa::portable; }
 std::string ask_for_tiles() { return ""; }
 #endif
@@ -87,12 +83,12 @@ namespace {
 /// What is known before a kernel has run.
 IsaStatus look_at(Isa isa) {
   IsaStatus s{.isa = isa,
-              .compiled = isa <= kLastCompiled,
+              .compiled = isa == Isa::portable || kX86,
               .supported = false,
               .self_test_passed = false,
               .reason = ""};
   if (!s.compiled) {
-    s.reason = "not compiled into this program";
+    s.reason = "not compiled for this architecture";
     return s;
   }
   s.supported = machine_has(isa);

@@ -4,7 +4,7 @@
 // namespace TERN_ISA_NAMESPACE; NAME.cpp forwards the public functions through TERN_TABLE_OF(..., active_isa()).
 // How to write one: kernels/README.md.
 
-#if defined(__x86_64__) && !defined(TERN_FEW_SETS)
+#if defined(__x86_64__)
 #define TERN_DECLARE_TABLES(Type, name) \
   namespace isa_portable {              \
   extern const Type name;               \
@@ -27,16 +27,6 @@
    : (isa) == ::tern::Isa::avx512      ? ::tern::isa_avx512::name      \
    : (isa) == ::tern::Isa::avx2        ? ::tern::isa_avx2::name        \
                                        : ::tern::isa_portable::name)
-#elif defined(__x86_64__)  // a build that need not have all (TERN_FEW_SETS in CMakeLists.txt)
-#define TERN_DECLARE_TABLES(Type, name) \
-  namespace isa_portable {              \
-  extern const Type name;               \
-  }                                     \
-  namespace isa_avx2 {                  \
-  extern const Type name;               \
-  }
-#define TERN_TABLE_OF(name, isa) \
-  ((isa) == ::tern::Isa::avx2 ? ::tern::isa_avx2::name : ::tern::isa_portable::name)
 #else
 #define TERN_DECLARE_TABLES(Type, name) \
   namespace isa_portable {              \
