@@ -114,13 +114,15 @@ void check_shards(const ModelDir& model) {
 
 void find_weights(ModelDir& model, const std::vector<std::string>& names, bool need_weights) {
   const auto has = [&](std::string_view name) { return std::find(names.begin(), names.end(), name) != names.end(); };
+  const std::string method = need_weights ? quantization_of(model.config) : "";
   for (const char* old : {"quantize_config.json", "quant_config.json"})  // GPTQ's and AWQ's before quantization_config
-    if (need_weights && has(old))
-      throw Error(ErrorKind::bad_file,
-                  "{}: {} says these are {} weights, which tern does not read; use the model they were made from",
-                  model.path, old, std::string_view(old) == "quant_config.json" ? "AWQ" : "GPTQ");
-  if (const std::string method = need_weights ? quantization_of(model.config) : "";
-      !method.empty() && method != kCodedMethod)
+    if (need_weights && method.empty() && has(old))
+      throw Error(
+          ErrorKind::bad_file,
+          "{}: {} says these are {} weights, but config.json has no quantization_config, from which tern reads how; "
+          "save the model once more with a transformers of today",
+          model.path, old, std::string_view(old) == "quant_config.json" ? "AWQ" : "GPTQ");
+  if (!method.empty() && method != kCodedMethod && !is_packing_method(method))
     throw Error(ErrorKind::bad_file,
                 "{}: quantization_config: the weights are quantized by method {}, which tern does not read; {}",
                 model.config, shown(method), quantized_remedy(method));

@@ -113,20 +113,25 @@ TEST(ModelDir, WhatTernDoesNotReadIsRefusedByName) {
   EXPECT_TRUE(refuses({{"params.json", "{}"}}, "the makers' own format"));
   EXPECT_TRUE(refuses({{"notes.txt", ""}}, "no config.json among 1 files"));
   EXPECT_TRUE(refuses({{"model/config.json", kConfig}}, "the model of this run lies in"));
-  for (const char* method : {"gptq", "awq", "fp8", "bitsandbytes", "compressed-tensors"})
-    EXPECT_TRUE(refuses({{"config.json", R"({"quantization_config":{"quant_method":")" + std::string(method) + "\"}}"},
-                         {"model.safetensors", kEmpty}},
-                        "quantized by method \"" + std::string(method) + "\""));
+  EXPECT_TRUE(
+      refuses({{"config.json", R"({"quantization_config":{"quant_method":"aqlm"}})"}, {"model.safetensors", kEmpty}},
+              "quantized by method \"aqlm\""));
   EXPECT_TRUE(
       refuses({{"config.json", R"({"quantization_config":{"quant_method":"fp8"}})"}, {"model.safetensors", kEmpty}},
               "make them bf16 once"));
   EXPECT_TRUE(
-      refuses({{"config.json", R"({"quantization_config":{"load_in_4bit":true}})"}, {"model.safetensors", kEmpty}},
-              "bitsandbytes"));
-  EXPECT_TRUE(
       refuses({{"config.json", kConfig}, {"quantize_config.json", "{}"}, {"model.safetensors", kEmpty}}, "GPTQ"));
   EXPECT_TRUE(refuses({{"config.json", kConfig}, {"quant_config.json", "{}"}, {"model.safetensors", kEmpty}}, "AWQ"));
   EXPECT_TRUE(refuses({{"config.json", "{"}, {"model.safetensors", kEmpty}}, "config.json"));
+}
+
+TEST(ModelDir, WhatOtherProgramsPackedIsFound) {
+  for (const char* method : {"gptq", "awq", "bitsandbytes", "compressed-tensors"}) {
+    const Dir d({{"config.json", R"({"quantization_config":{"quant_method":")" + std::string(method) + "\"}}"},
+                 {"quantize_config.json", "{}"},
+                 {"model.safetensors", kEmpty}});
+    EXPECT_FALSE(resolve_model(d.dir.path(), {.environment = {}}).weights.empty()) << method;
+  }
 }
 
 TEST(ModelDir, ABareConfigIsEnoughWhereWeightsAreNot) {

@@ -1,10 +1,5 @@
 // Matrices of GPTQ, AWQ, compressed-tensors and bitsandbytes: the numbers that their formats define, bit for bit; directories of them.
 #include "model/packed_matrix.h"
-
-#include <cmath>
-#include <cstring>
-#include <nlohmann/json.hpp>
-
 #include "base/io.h"
 #include "formats/format_test_support.h"
 #include "formats/mutations_testing.h"
@@ -13,6 +8,7 @@
 #include "model/check_weights.h"
 #include "model/coded_model_testing.h"
 #include "model/model_files.h"
+#include "model/packed_testing.h"
 
 namespace tern {
 namespace {
@@ -130,79 +126,9 @@ TEST(PackedMatrixMutationsSlow, EveryMutationIsReadOrRefused) {
                     {.change = MutateNumbers{}});
 }
 
-// A tiny Llama of which every layer's matrix is the golden's: all are (32, 128) or (128, 32) there.
-struct Directory {
-  TemporaryDirectory dir;
-  ModelSpec spec;
-  std::vector<TensorToWrite> tensors;
-  std::vector<std::vector<std::byte>> kept;
-
-  explicit Directory(const char* quantization) {
-    HfConfig c = tiny_config("llama");
-    c.hidden_size = 128, c.intermediate_size = 64, c.head_dim = 32, c.num_hidden_layers = 1;
-    c.num_attention_heads = 4, c.num_key_value_heads = 2;
-    spec = model_spec(c);
-    Json json = parse_json(hf_config_json(c), "config");
-    json["quantization_config"] = parse_json(quantization, "quantization");
-    write_file_atomically(real_io(), dir / "config.json", json.dump());
-  }
-  void add(const std::string& name, DType dtype, std::vector<int64_t> shape, std::vector<std::byte> bytes) {
-    kept.push_back(std::move(bytes));
-    tensors.push_back({name, dtype, std::move(shape), {}, {}});
-  }
-  template <class T>
-  void add_numbers(const std::string& name, std::vector<int64_t> shape, const std::function<T(int64_t)>& number) {
-    int64_t count = 1;
-    for (const int64_t n : shape) count *= n;
-    std::vector<std::byte> bytes(static_cast<size_t>(count) * sizeof(T));
-    for (int64_t i = 0; i < count; ++i) {
-      const T x = number(i);
-      std::memcpy(bytes.data() + static_cast<size_t>(i) * sizeof(T), &x, sizeof(T));
-    }
-    add(name, DTypeOf<T>::value, std::move(shape), std::move(bytes));
-  }
-  void write() {
-    for (size_t i = 0; i < tensors.size(); ++i) tensors[i].bytes = kept[i];
-    write_safetensors(real_io(), dir / "model.safetensors", tensors);
-  }
-};
-
-// Every matrix of the layers in GPTQ's form, by random codes; zeros of 7 + 1 stand in the middle.
-void add_gptq_layers(Directory& d, bool symmetric, bool act_order) {
-  constexpr int64_t kGroup = 32;
-  for (const ParameterInfo& info : parameters(d.spec)) {
-    const uint64_t seed = hash_name(info.name);
-    for (const Fragment& f : info.fragments) {
-      const int64_t out = f.file_rows, in = info.shape.rank == 2 ? info.shape[1] : 1;
-      if (info.shape.rank == 1 || info.name == "embed.tokens" || info.name == "head.projection.weight") {
-        d.add_numbers<float>(f.name, info.shape.rank == 2 ? std::vector{out, in} : std::vector{out}, [&](int64_t i) {
-          return static_cast<float>((info.is_norm_weight ? 1 : 0) +
-                                    0.1 * random_normal({seed, 1}, static_cast<uint64_t>(i)));
-        });
-        continue;
-      }
-      const std::string stem = f.name.substr(0, f.name.size() - 7);
-      const int64_t groups = in / kGroup;
-      const auto bits = [&](uint64_t salt) {
-        return [=](int64_t i) { return static_cast<int32_t>(random_u64({seed, salt}, static_cast<uint64_t>(i))); };
-      };
-      d.add_numbers<int32_t>(stem + ".qweight", {in / 8, out}, bits(static_cast<uint64_t>(2 + f.row_begin)));
-      d.add_numbers<int32_t>(stem + ".qzeros", {groups, out / 8},
-                             [&](int64_t i) { return symmetric ? 0x77777777 : bits(3)(i) & 0x77777777; });
-      d.add_numbers<f16>(stem + ".scales", {groups, out}, [&](int64_t i) {
-        return to_f16(static_cast<float>(0.01 + 0.02 * random_uniform({seed, 4}, static_cast<uint64_t>(i))));
-      });
-      d.add_numbers<int32_t>(stem + ".g_idx", {in},
-                             [&](int64_t i) { return static_cast<int32_t>(act_order ? i % groups : i / kGroup); });
-      d.add_numbers<float>(stem + ".bias", {out},
-                           [](int64_t) { return 0.0f; });  // as AutoGPTQ writes where there is none
-    }
-  }
-}
-
-TEST(PackedDirectory, WhatStaysInBlocksHasTheBitsOfItsNumbers) {
+TEST(PackedModel, WhatStaysInBlocksHasTheBitsOfItsNumbers) {
   for (const bool act_order : {false, true}) {
-    Directory d(R"({"quant_method": "gptq", "bits": 4, "group_size": 32, "desc_act": false})");
+    PackedDirectory d(R"({"quant_method": "gptq", "bits": 4, "group_size": 32, "desc_act": false})");
     add_gptq_layers(d, true, act_order);
     d.write();
     const ModelSpec spec = model_spec(read_hf_config(d.dir / "config.json"));
@@ -224,8 +150,8 @@ TEST(PackedDirectory, WhatStaysInBlocksHasTheBitsOfItsNumbers) {
   }
 }
 
-TEST(PackedDirectory, WhatIsWrongIsNamed) {
-  Directory d(R"({"quant_method": "gptq", "bits": 4, "group_size": 32})");
+TEST(PackedModel, WhatIsWrongIsNamed) {
+  PackedDirectory d(R"({"quant_method": "gptq", "bits": 4, "group_size": 32})");
   add_gptq_layers(d, false, false);
   const auto dropped =
       std::ranges::find_if(d.tensors, [](const TensorToWrite& t) { return t.name.ends_with("o_proj.scales"); });

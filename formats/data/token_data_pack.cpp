@@ -6,6 +6,7 @@
 
 #include "base/crc32c.h"
 #include "base/error.h"
+#include "base/units.h"
 #include "base/mapped_file.h"
 #include "base/publish.h"
 #include "base/rng.h"

@@ -86,6 +86,10 @@ HfPacking bitsandbytes_packing(const Words& words) {
 
 }  // namespace
 
+bool is_packing_method(std::string_view method) {
+  return method == "gptq" || method == "awq" || method == "compressed-tensors" || method == "bitsandbytes";
+}
+
 HfPacking hf_packing(const Json& json, std::string_view place, std::vector<std::string>& notes) {
   std::string method = "unknown";
   if (json.is_object())

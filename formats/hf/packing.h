@@ -19,6 +19,8 @@ enum class HfPacking : uint8_t {
   bitsandbytes,  // NF4
 };
 
+/// Whether some form of the quant_method is read; hf_packing judges the form.
+bool is_packing_method(std::string_view quant_method);
 /// The words of quantization_config; `place`: file and key, for messages. `notes` gets a sentence for what changes no weight and is not
 /// followed.
 /// Errors  bad_file "PLACE: …": a method, or a form of one, that tern does not read.
