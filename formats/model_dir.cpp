@@ -17,6 +17,7 @@
 #include "formats/hf/config_impl.h"
 #include "formats/hf/family.h"
 #include "formats/hf/fields.h"
+#include "formats/hf/packing.h"
 #include "formats/safetensors/index.h"
 #include "formats/safetensors/safetensors_impl.h"
 

@@ -8,6 +8,7 @@
 #include "kernels/cpu/vector.h"
 #include "model/weights.h"
 #include "program/lower.h"
+#include "program/validate.h"
 #include "train/async_messages.h"
 #include "train/fit.h"
 
@@ -94,6 +95,7 @@ struct AsyncWork {
 
 Program gradient_program(const ModelSpec& spec, const TrainSettings& s) {
   Program p = lower(spec, step_placement(spec, s, s.batch), 0);
+  check_valid(p);
   std::erase_if(p.instructions, [](const Instruction& i) { return i.op == Opcode::norm || i.op == Opcode::update; });
   return p;
 }
